@@ -1,0 +1,40 @@
+/* Ownership by lifetime: one arena per product (a model, a topology, a schedule, a timeline).
+ * Objects are never freed one by one; arena_finish frees the whole family. */
+#ifndef BASE_ARENA_H
+#define BASE_ARENA_H
+
+#include <stddef.h>
+
+struct arena_block;
+
+struct arena {
+	struct arena_block *first; /* newest block; NULL when empty */
+};
+
+/* A zeroed arena is a valid empty one; arena_init exists for clarity. */
+void arena_init(struct arena *arena);
+/* Frees everything; the arena is empty and usable again. Accepts a zeroed arena. */
+void arena_finish(struct arena *arena);
+/* Empties the arena but keeps its newest block, so that a loop does not call malloc each round. */
+void arena_reset(struct arena *arena);
+
+/* `count` x `size` zeroed bytes, aligned for any type. Never NULL (see base_out_of_memory), also for
+ * zero bytes. */
+void *arena_alloc(struct arena *arena, size_t count, size_t size);
+char *arena_strdup(struct arena *arena, const char *text);
+char *arena_strndup(struct arena *arena, const char *text, size_t length);
+char *arena_printf(struct arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#define ARENA_NEW(arena, type) ((type *)arena_alloc(arena, 1, sizeof(type)))
+#define ARENA_ARRAY(arena, type, count) ((type *)arena_alloc(arena, (size_t)(count), sizeof(type)))
+
+/* Grows a malloc'ed array: returns room for at least `needed` elements of `size` bytes, doubling
+ * `*capacity`. The caller owns and frees it. Never NULL. */
+void *array_grow(void *array, int *capacity, int needed, size_t size);
+
+/* Memory ran out. Calls the handler that the edge (cli) installed, which does not return; without one
+ * it aborts. Libraries below cli never continue after it, so no caller tests for NULL. */
+_Noreturn void base_out_of_memory(size_t bytes);
+void base_set_out_of_memory_handler(void (*handler)(size_t bytes));
+
+#endif

@@ -1,0 +1,13 @@
+/* Digests: xxh3-128, printed as 32 hexadecimal digits. */
+#ifndef BASE_HASH_H
+#define BASE_HASH_H
+
+#include <stddef.h>
+
+struct digest {
+	char hex[33];
+};
+
+struct digest digest_of(const void *data, size_t length);
+
+#endif
