@@ -18,22 +18,23 @@ void arena_finish(struct arena *arena);
 /* Empties the arena but keeps its newest block, so that a loop does not call malloc each round. */
 void arena_reset(struct arena *arena);
 
-/* `count` x `size` zeroed bytes, aligned for any type. Never NULL (see base_out_of_memory), also for
- * zero bytes. */
+/* `count` x `size` zeroed bytes, aligned for any type. Never NULL (see base_out_of_memory), also
+ * for zero bytes. */
 void *arena_alloc(struct arena *arena, size_t count, size_t size);
 char *arena_strdup(struct arena *arena, const char *text);
 char *arena_strndup(struct arena *arena, const char *text, size_t length);
-char *arena_printf(struct arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *arena_printf(struct arena *arena, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
-#define ARENA_NEW(arena, type) ((type *)arena_alloc(arena, 1, sizeof(type)))
+#define ARENA_NEW(arena, type)          ((type *)arena_alloc(arena, 1, sizeof(type)))
 #define ARENA_ARRAY(arena, type, count) ((type *)arena_alloc(arena, (size_t)(count), sizeof(type)))
 
 /* Grows a malloc'ed array: returns room for at least `needed` elements of `size` bytes, doubling
  * `*capacity`. The caller owns and frees it. Never NULL. */
 void *array_grow(void *array, int *capacity, int needed, size_t size);
 
-/* Memory ran out. Calls the handler that the edge (cli) installed, which does not return; without one
- * it aborts. Libraries below cli never continue after it, so no caller tests for NULL. */
+/* Memory ran out. Calls the handler that the edge (cli) installed, which does not return; without
+ * one it aborts. Libraries below cli never continue after it, so no caller tests for NULL. */
 _Noreturn void base_out_of_memory(size_t bytes);
 void base_set_out_of_memory_handler(void (*handler)(size_t bytes));
 

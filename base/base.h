@@ -11,6 +11,7 @@
 #include "base/csv.h"
 #include "base/document.h"
 #include "base/dtype.h"
+#include "base/embedded.h"
 #include "base/error.h"
 #include "base/fields.h"
 #include "base/hash.h"

@@ -20,8 +20,8 @@ struct csv_table {
 	struct csv_row *rows; /* without the header */
 };
 
-/* The first row is the header. Rows may be shorter or longer than it; the caller judges. Blank lines
- * and lines that start with '#' are skipped. Everything lives in `arena`. */
+/* The first row is the header. Rows may be shorter or longer than it; the caller judges. Blank
+ * lines and lines that start with '#' are skipped. Everything lives in `arena`. */
 bool csv_read(struct arena *arena, const char *name, const char *text, size_t length,
 	struct csv_table *table, struct error *error);
 

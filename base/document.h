@@ -41,7 +41,8 @@ const struct node *node_get(const struct node *map, const char *key);
 bool node_error(const struct node *node, struct error *error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Typed values of a scalar; false with an error at the node ("expected a whole number, got ..."). */
+/* Typed values of a scalar; false with an error at the node ("expected a whole number, got ...").
+ */
 bool node_int(const struct node *node, int64_t *value, struct error *error);
 bool node_double(const struct node *node, double *value, struct error *error);
 bool node_bool(const struct node *node, bool *value, struct error *error); /* true false on off */

@@ -5,11 +5,11 @@
 #include <stdbool.h>
 
 /* X(enum suffix, name in files and options, bytes per element) */
-#define DTYPES(X)                                                                                    \
-	X(FP32, "fp32", 4)                                                                           \
-	X(BF16, "bf16", 2)                                                                           \
-	X(FP16, "fp16", 2)                                                                           \
-	X(FP8, "fp8", 1)                                                                             \
+#define DTYPES(X)                                                                                  \
+	X(FP32, "fp32", 4)                                                                         \
+	X(BF16, "bf16", 2)                                                                         \
+	X(FP16, "fp16", 2)                                                                         \
+	X(FP8, "fp8", 1)                                                                           \
 	X(INT8, "int8", 1)
 
 enum dtype {

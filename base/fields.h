@@ -43,25 +43,37 @@ struct field {
 	const char *const *names; /* FIELD_TYPE_ENUM only */
 };
 
-#define FIELD_OF(type, strct, member, name, flags)                                                   \
-	{name, type, offsetof(strct, member), flags, NULL}
+#define FIELD_OF(type, strct, member, name, flags)                                                 \
+	{                                                                                          \
+		name, type, offsetof(strct, member), flags, NULL                                   \
+	}
 #define FIELD_BOOL(strct, member, name, flags) FIELD_OF(FIELD_TYPE_BOOL, strct, member, name, flags)
-#define FIELD_INT(strct, member, name, flags) FIELD_OF(FIELD_TYPE_INT, strct, member, name, flags)
-#define FIELD_INT32(strct, member, name, flags) FIELD_OF(FIELD_TYPE_INT32, strct, member, name, flags)
-#define FIELD_DOUBLE(strct, member, name, flags) FIELD_OF(FIELD_TYPE_DOUBLE, strct, member, name, flags)
-#define FIELD_STRING(strct, member, name, flags) FIELD_OF(FIELD_TYPE_STRING, strct, member, name, flags)
-#define FIELD_BYTES(strct, member, name, flags) FIELD_OF(FIELD_TYPE_BYTES, strct, member, name, flags)
-#define FIELD_BANDWIDTH(strct, member, name, flags)                                                  \
+#define FIELD_INT(strct, member, name, flags)  FIELD_OF(FIELD_TYPE_INT, strct, member, name, flags)
+#define FIELD_INT32(strct, member, name, flags)                                                    \
+	FIELD_OF(FIELD_TYPE_INT32, strct, member, name, flags)
+#define FIELD_DOUBLE(strct, member, name, flags)                                                   \
+	FIELD_OF(FIELD_TYPE_DOUBLE, strct, member, name, flags)
+#define FIELD_STRING(strct, member, name, flags)                                                   \
+	FIELD_OF(FIELD_TYPE_STRING, strct, member, name, flags)
+#define FIELD_BYTES(strct, member, name, flags)                                                    \
+	FIELD_OF(FIELD_TYPE_BYTES, strct, member, name, flags)
+#define FIELD_BANDWIDTH(strct, member, name, flags)                                                \
 	FIELD_OF(FIELD_TYPE_BANDWIDTH, strct, member, name, flags)
 #define FIELD_TIME(strct, member, name, flags) FIELD_OF(FIELD_TYPE_TIME, strct, member, name, flags)
-#define FIELD_FLOPS(strct, member, name, flags) FIELD_OF(FIELD_TYPE_FLOPS, strct, member, name, flags)
-#define FIELD_ENUM(strct, member, name, flags, names)                                                \
-	{name, FIELD_TYPE_ENUM, offsetof(strct, member), flags, names}
-#define FIELD_END {NULL, FIELD_TYPE_END, 0, 0, NULL}
+#define FIELD_FLOPS(strct, member, name, flags)                                                    \
+	FIELD_OF(FIELD_TYPE_FLOPS, strct, member, name, flags)
+#define FIELD_ENUM(strct, member, name, flags, names)                                              \
+	{                                                                                          \
+		name, FIELD_TYPE_ENUM, offsetof(strct, member), flags, names                       \
+	}
+#define FIELD_END                                                                                  \
+	{                                                                                          \
+		NULL, FIELD_TYPE_END, 0, 0, NULL                                                   \
+	}
 
 /* Reads the fields of `map` into `object`. Keys that are neither in the table nor in the
- * NULL-terminated `others` (may be NULL) are errors, with the nearest name suggested. Absent optional
- * fields keep what `object` held. Strings are copied into `arena`. */
+ * NULL-terminated `others` (may be NULL) are errors, with the nearest name suggested. Absent
+ * optional fields keep what `object` held. Strings are copied into `arena`. */
 bool fields_read(const struct field *fields, const struct node *map, const char *const *others,
 	void *object, struct arena *arena, struct error *error);
 

@@ -27,8 +27,8 @@ void text_vprintf(struct text *text, const char *format, va_list args);
 /* `count` copies of c. */
 void text_repeat(struct text *text, char c, int count);
 
-/* The shortest decimal that reads back as the same double ("0.1", "1e-05", "123456789"); independent
- * of the locale. Non-finite values print as nan, inf, -inf. */
+/* The shortest decimal that reads back as the same double ("0.1", "1e-05", "123456789");
+ * independent of the locale. Non-finite values print as nan, inf, -inf. */
 void text_number(struct text *text, double value);
 void text_int(struct text *text, int64_t value);
 

@@ -1,9 +1,9 @@
 /* Quantities with units, read and printed: "80GiB", "200Gbit/s", "50GB/s", "3.5us", "312TFLOPS".
  *
- * A bare number means the base unit (bytes, bytes per second, seconds, FLOP/s). Decimal prefixes are
- * powers of 1000 (kB MB GB TB PB), binary ones of 1024 (KiB MiB GiB TiB PiB); "bit" is an eighth of
- * "B". Blanks between number and unit are allowed. Printing gives text that reads back as the same
- * value, bit for bit. */
+ * A bare number means the base unit (bytes, bytes per second, seconds, FLOP/s). Decimal prefixes
+ * are powers of 1000 (kB MB GB TB PB), binary ones of 1024 (KiB MiB GiB TiB PiB); "bit" is an
+ * eighth of "B". Blanks between number and unit are allowed. Printing gives text that reads back as
+ * the same value, bit for bit. */
 #ifndef BASE_UNITS_H
 #define BASE_UNITS_H
 
@@ -19,8 +19,8 @@ enum unit_kind {
 	UNIT_FLOPS,     /* double, FLOP per second */
 };
 
-/* False when the text is not such a quantity, is negative, is not finite, or (bytes) is not integral
- * or overflows int64_t. */
+/* False when the text is not such a quantity, is negative, is not finite, or (bytes) is not
+ * integral or overflows int64_t. */
 bool unit_parse_bytes(const char *string, int64_t *bytes);
 bool unit_parse(enum unit_kind kind, const char *string, double *value);
 

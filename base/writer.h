@@ -1,8 +1,9 @@
 /* Writes one document as YAML or as JSON through the same calls, with stable key order.
  *
  * Keys are given in maps and NULL in lists. Numbers are the shortest decimals that round-trip. JSON
- * strings are escaped so that they are also safe inside HTML <script> ("<", ">", "&", U+2028/9 as \u
- * escapes). YAML strings are quoted whenever a plain scalar would not read back as the same string. */
+ * strings are escaped so that they are also safe inside HTML <script> ("<", ">", "&", U+2028/9 as
+ * \u escapes). YAML strings are quoted whenever a plain scalar would not read back as the same
+ * string. */
 #ifndef BASE_WRITER_H
 #define BASE_WRITER_H
 

@@ -1,0 +1,92 @@
+/* Tensors that leaves produce and backward needs: the activation memory.
+ *
+ * Accounting is by producer: a tensor that several consumers read is counted once, at the leaf that
+ * writes it (semantics 5; sums checked against PyTorch there). The residual stream between blocks
+ * (the input of a block, of the final norm) is not listed here: it is a buffer of its own, of
+ * model_residual_bytes, because checkpointing keeps exactly it. */
+#ifndef MODELS_ACTIVATIONS_H
+#define MODELS_ACTIVATIONS_H
+
+#include "base/base.h"
+#include "models/flops.h"
+#include "models/model.h"
+
+/* X(suffix, name). Saved by forward for backward. */
+#define TENSOR_ROLES(X)                                                                            \
+	X(NORM_OUT, "norm_out") /* T*h */                                                          \
+	X(NORM_STATISTICS,                                                                         \
+		"norm_stats") /* fp32: rstd (RMS) T, or mean then rstd (LayerNorm) 2T */           \
+	X(QKV, "qkv")         /* fused: T*(a+2kv)*d; after RoPE when there is RoPE */              \
+	X(QUERY, "query")     /* T*a*d */                                                          \
+	X(KEY, "key")         /* T*kv*d */                                                         \
+	X(VALUE, "value")     /* T*kv*d */                                                         \
+	X(QK_NORM_STATISTICS, "qk_norm_stats") /* fp32: rstd per token and head */                 \
+	X(QK_NORM_OUT, "qk_norm_out")          /* T*a*d or T*kv*d */                               \
+	X(ATTENTION_OUT, "attention_out")      /* T*a*d */                                         \
+	X(LOG_SUM_EXP, "log_sum_exp")          /* flash; fp32: a*T */                              \
+	X(PROBABILITIES, "probabilities")      /* eager: a*s*T in softmax's dtypes */              \
+	X(RESIDUAL_MIDDLE, "residual_middle")  /* T*h: after attention's residual addition */      \
+	X(GATE, "gate")                        /* T*f */                                           \
+	X(UP, "up")                            /* T*f */                                           \
+	X(ACTIVATED_GATE,                                                                          \
+		"activated_gate") /* T*f: silu(gate), where the implementation keeps it */         \
+	X(PRODUCT, "product")     /* T*f: input of DOWN */                                         \
+	/* Gradients on their way through backward (model_backward_tensors). */                    \
+	X(D_RESIDUAL, "d_residual")           /* T*h: gradient of the residual stream */           \
+	X(D_NORM, "d_norm")                   /* T*h: gradient of a norm's output */               \
+	X(D_ATTENTION_OUT, "d_attention_out") /* T*a*d */                                          \
+	X(D_QKV, "d_qkv")                     /* T*(a+2kv)*d, q then k then v columns per token */ \
+	X(D_PRODUCT, "d_product")             /* T*f */                                            \
+	X(D_GATE, "d_gate")                   /* T*f (SwiGLU) */                                   \
+	X(D_UP, "d_up")                       /* T*f */
+
+enum tensor_role {
+#define X(suffix, name) TENSOR_##suffix,
+	TENSOR_ROLES(X)
+#undef X
+		TENSOR_ROLE_COUNT
+};
+
+const char *tensor_role_name(enum tensor_role role);
+
+/* How an implementation (a runtime) saves: data of the runtime table. */
+struct activation_rules {
+	enum dtype dtype; /* of the activations: the compute dtype */
+	enum attention_kind attention;
+	bool norm_unfused; /* fp32 upcast copies kept: + 4*T*h per norm (HF-style RMSNorm) */
+	bool keeps_activated_gate; /* unfused SwiGLU keeps silu(gate) */
+	bool softmax_fp32;   /* eager: 6 bytes instead of 2 per probability with bf16 compute */
+	bool drop_attention; /* selective checkpointing: probabilities are recomputed */
+	int alignment;       /* every tensor starts at a multiple of it; 1 = packed */
+};
+
+struct tensor {
+	enum tensor_role role;
+	int64_t offset; /* bytes from the start of the buffer it lives in */
+	int64_t bytes;
+};
+
+enum { MODULE_TENSORS_MAX = 4, BACKWARD_TENSORS_MAX = 8 };
+
+/* What one leaf saves, packed from offset 0 in the order they are produced; returns the number of
+ * tensors, `*bytes` their total (a multiple of the alignment). Leaves that only write the residual
+ * stream (EMBEDDING, DOWN) and HEAD (logits belong to the loss) save nothing. */
+int model_saved_tensors(const struct model *model, int module, const struct activation_rules *rules,
+	int64_t sequences, int64_t seq_len, struct tensor tensors[MODULE_TENSORS_MAX],
+	int64_t *bytes);
+
+/* Total of the leaves in [first, end) of the preorder list. */
+int64_t model_saved_bytes(const struct model *model, int first, int end,
+	const struct activation_rules *rules, int64_t sequences, int64_t seq_len);
+
+/* One residual-stream tensor: T * h elements. */
+int64_t model_residual_bytes(const struct model *model, const struct activation_rules *rules,
+	int64_t sequences, int64_t seq_len);
+
+/* The gradient tensors that are alive while backward walks through a block. D_RESIDUAL and D_NORM
+ * first; the attention part and the MLP part never live together and share their bytes. */
+int model_backward_tensors(const struct model *model, const struct activation_rules *rules,
+	int64_t sequences, int64_t seq_len, struct tensor tensors[BACKWARD_TENSORS_MAX],
+	int64_t *bytes);
+
+#endif

@@ -1,0 +1,39 @@
+/* FLOPs and memory traffic of leaves, and the whole-model figures that MFU is defined by. */
+#ifndef MODELS_FLOPS_H
+#define MODELS_FLOPS_H
+
+#include "models/model.h"
+
+enum attention_kind { ATTENTION_FLASH, ATTENTION_EAGER };
+extern const char *const attention_kind_names[]; /* "flash", "eager" */
+
+enum pass { PASS_FORWARD, PASS_BACKWARD };
+
+/* A matrix product C[m,n] = A[m,k] B[k,n], `count` times: 2*m*n*k*count FLOPs. */
+struct gemm {
+	int64_t m, n, k, count;
+};
+
+enum { MODULE_GEMMS_MAX = 2 };
+
+/* What one leaf does in one pass over T = sequences * seq_len tokens. */
+struct module_work {
+	int n_gemms; /* linear leaves: forward 1; backward 2 (input and weight gradient) */
+	struct gemm gemms[MODULE_GEMMS_MAX];
+	double attention_flops; /* ATTENTION_CORE: flash forward 4*T*s*a*d/2 (causal), backward
+				   x2.5; eager the full square, backward x2 (semantics 6.1) */
+	double memory_bytes; /* traffic of the element-wise parts, fused kernels (semantics 6.3) */
+	int kernels;         /* launches of a fused implementation */
+};
+
+void model_module_work(const struct model *model, int module, enum pass pass, int64_t sequences,
+	int64_t seq_len, int element_bytes, enum attention_kind attention,
+	struct module_work *work);
+
+/* FLOPs per token, forward + backward, no recomputation: 6N; 6N + 12*L*a*d*s (the MFU of PaLM and
+ * torchtitan); 6N + 6*L*a*d*s (causal attention counted as executed). */
+double model_flops_6n(const struct model *model);
+double model_flops_per_token(const struct model *model, int64_t seq_len);
+double model_flops_causal(const struct model *model, int64_t seq_len);
+
+#endif

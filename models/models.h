@@ -1,0 +1,37 @@
+/* The face of models/: architecture -> modules -> parameters, FLOPs, activations.
+ *
+ * A model is a tree of modules in registration order, which is also execution order. Leaves
+ * compute; containers exist because wrap policies walk them. Everything here is pure arithmetic on
+ * text. */
+#ifndef MODELS_MODELS_H
+#define MODELS_MODELS_H
+
+#include "base/base.h"
+#include "models/activations.h"
+#include "models/architecture.h"
+#include "models/flops.h"
+#include "models/model.h"
+
+/* The presets that are embedded in the binary, sorted by name. */
+extern const struct embedded_file model_presets[];
+extern const int n_model_presets;
+
+/* A preset by name; an unknown name is EXIT_CODE_INPUT with the nearest one suggested. */
+bool model_load_preset(
+	struct arena *arena, const char *name, struct model **model, struct error *error);
+
+/* Text of a file that describes a model: our own YAML (has the key `shardplan: model/1`) or a
+ * Hugging Face config.json (has `model_type`). `name` is the file's name for messages; the model is
+ * named after the file's own `name` / `_name_or_path`, else after `name`. */
+bool model_parse(struct arena *arena, const char *name, const char *text, size_t length,
+	struct model **model, struct error *error);
+
+/* The `model:` map of a plan file, and its inverse: writes the architecture into the open map. */
+bool model_read(
+	struct arena *arena, const struct node *map, struct model **model, struct error *error);
+void model_write(const struct model *model, struct writer *writer);
+
+/* `models show --json`: everything with modules and parameters. */
+void model_write_details(const struct model *model, struct writer *writer);
+
+#endif

@@ -1,0 +1,56 @@
+/* What was measured of a machine, or a labelled prior. Few parameters, each with a physical
+ * meaning; zero means "not known", and the cost model then takes its prior for the device's
+ * generation. */
+#ifndef TOPOLOGIES_CALIBRATION_H
+#define TOPOLOGIES_CALIBRATION_H
+
+#include "base/base.h"
+
+enum collective_kind { COLLECTIVE_ALL_GATHER, COLLECTIVE_REDUCE_SCATTER, COLLECTIVE_ALL_REDUCE };
+extern const char *const collective_kind_names[]; /* "all_gather", "reduce_scatter", "all_reduce" */
+
+/* Time of one collective over `ranks` ranks on `nodes` nodes: latency + bytes / bandwidth, where
+ * bytes is the full (gathered) size, for sizes from `from_bytes` up to the next piece's. */
+struct calibration_collective {
+	enum collective_kind collective;
+	int64_t ranks;
+	int64_t nodes;
+	int64_t from_bytes;
+	double latency;   /* s */
+	double bandwidth; /* B/s of the full size: algbw */
+};
+
+struct calibration {
+	bool measured;          /* false: a prior */
+	const char *date;       /* ISO 8601 */
+	const char *provenance; /* one line: tool, versions, host kind */
+	/* A GEMM m x n x k runs at gemm_flops * f(m) f(n) f(k), f(x) = x / (x + half) (saturation).
+	 */
+	double gemm_flops; /* FLOP/s of one device (one core for CPU devices) at large shapes */
+	double gemm_half_m, gemm_half_n, gemm_half_k;
+	double attention_forward_flops; /* FLOP/s, as executed (causal half) */
+	double attention_backward_flops;
+	double memory_bandwidth;        /* B/s reached by element-wise kernels, one device alone */
+	double memory_bandwidth_shared; /* B/s of all devices of a node together (shares_host) */
+	double kernel_overhead;         /* s on the device per kernel */
+	double host_overhead;           /* s on the host thread per operation issued */
+	double optimizer_bandwidth;     /* B/s reached by AdamW over flat shards */
+	double residual_spread;         /* relative standard deviation of step-time residuals */
+	int n_collectives;
+	struct calibration_collective
+		*collectives; /* sorted by collective, ranks, nodes, from_bytes */
+};
+
+extern const struct field calibration_fields[];
+extern const struct field calibration_collective_fields[];
+
+/* The `calibration:` map; `calibration` zeroed before. */
+bool calibration_read(struct arena *arena, const struct node *map, struct calibration *calibration,
+	struct error *error);
+void calibration_write(const struct calibration *calibration, struct writer *writer);
+
+/* The piece that fits, NULL when that (collective, ranks, nodes) was not measured. */
+const struct calibration_collective *calibration_find(const struct calibration *calibration,
+	enum collective_kind collective, int64_t ranks, int64_t nodes, int64_t bytes);
+
+#endif

@@ -1,0 +1,34 @@
+/* The face of topologies/: devices, nodes, fabrics, networks, groups of ranks, calibration. */
+#ifndef TOPOLOGIES_TOPOLOGIES_H
+#define TOPOLOGIES_TOPOLOGIES_H
+
+#include "base/base.h"
+#include "topologies/calibration.h"
+#include "topologies/topology.h"
+
+/* The catalogue embedded in the binary: one file a node type ("dgx-a100-80gb"), sorted by name. */
+extern const struct embedded_file topology_catalogue[];
+extern const int n_topology_catalogue;
+
+/* A catalogue name ("dgx-h100" = one node) or NxNODE ("2xdgx-a100-80gb"). Unknown names suggest the
+ * nearest. `local` is not known here: it is detected at the edge. */
+bool topology_load_name(
+	struct arena *arena, const char *name, struct topology **topology, struct error *error);
+
+/* Text of a topology file (`shardplan: topology/1`). */
+bool topology_parse(struct arena *arena, const char *name, const char *text, size_t length,
+	struct topology **topology, struct error *error);
+
+/* The `topology:` map of a plan file; and its inverse, complete with calibration. */
+bool topology_read(struct arena *arena, const struct node *map, struct topology **topology,
+	struct error *error);
+void topology_write(const struct topology *topology, struct writer *writer);
+
+/* `--gpus N`: a part of one node, or whole nodes. Anything else is EXIT_CODE_USAGE with the nearby
+ * numbers named. Changes `topology`. */
+bool topology_use_devices(struct topology *topology, int64_t devices, struct error *error);
+
+/* Invariants: counts positive, bandwidths positive, network present when nodes > 1, ... */
+bool topology_check(const struct topology *topology, const struct node *where, struct error *error);
+
+#endif

@@ -1,0 +1,101 @@
+/* struct topology: `nodes` equal nodes of `devices_per_node` equal devices. Ranks are numbered node
+ * by node: rank r is device r % devices_per_node of node r / devices_per_node. */
+#ifndef TOPOLOGIES_TOPOLOGY_H
+#define TOPOLOGIES_TOPOLOGY_H
+
+#include "base/base.h"
+#include "topologies/calibration.h"
+
+enum device_kind { DEVICE_GPU, DEVICE_CPU };
+enum device_generation {
+	GENERATION_CPU,
+	GENERATION_VOLTA,
+	GENERATION_AMPERE,
+	GENERATION_ADA,
+	GENERATION_HOPPER,
+	GENERATION_BLACKWELL,
+};
+enum fabric_kind { FABRIC_NVSWITCH, FABRIC_NVLINK_MESH, FABRIC_PCIE, FABRIC_SHARED_MEMORY };
+enum network_kind { NETWORK_NONE, NETWORK_INFINIBAND, NETWORK_ROCE, NETWORK_EFA, NETWORK_ETHERNET };
+enum cpu_vendor { CPU_AMD, CPU_INTEL, CPU_ARM, CPU_OTHER };
+
+extern const char *const device_kind_names[];
+extern const char *const device_generation_names[];
+extern const char *const fabric_kind_names[];
+extern const char *const network_kind_names[];
+extern const char *const cpu_vendor_names[];
+
+struct device {
+	const char *name; /* "A100-SXM4-80GB" */
+	enum device_kind kind;
+	enum device_generation generation;
+	int64_t memory_bytes;
+	double memory_bandwidth; /* B/s, datasheet */
+	double fp32_flops;       /* dense datasheet peaks, FLOP/s; 0 = not supported */
+	double bf16_flops;
+	double fp16_flops;
+	double fp8_flops;
+	int64_t multiprocessors; /* SMs; cores for a CPU device */
+};
+
+struct fabric { /* inside a node */
+	enum fabric_kind kind;
+	double bandwidth; /* B/s, one direction, of one device's port, as a ring uses it (NCCL's) */
+	double latency;   /* s, one hop */
+	int64_t channels; /* NCCL graph channels on one node; 0 = unknown */
+};
+
+struct network { /* between nodes */
+	enum network_kind kind;
+	int64_t nics_per_node;
+	double nic_bandwidth;    /* B/s, one direction, one NIC */
+	double latency;          /* s */
+	double oversubscription; /* >= 1; of the slowest level of the fabric */
+};
+
+struct host {
+	int64_t memory_bytes;
+	double memory_bandwidth; /* B/s */
+	int64_t cores;
+	double pcie_bandwidth; /* B/s, host <-> one device, one direction */
+	enum cpu_vendor cpu;
+};
+
+struct topology {
+	const char *name;
+	const char *source; /* where the figures come from */
+	int64_t nodes;
+	int64_t devices_per_node;
+	struct device device;
+	struct fabric fabric;
+	struct network network;
+	struct host host;
+	/* CPU devices that are ranks of one machine share its cores, memory bandwidth and RAM;
+	 * more devices than cores is allowed. */
+	bool shares_host;
+	struct calibration calibration;
+};
+
+extern const struct field device_fields[];
+extern const struct field fabric_fields[];
+extern const struct field network_fields[];
+extern const struct field host_fields[];
+
+int64_t topology_devices(const struct topology *topology); /* nodes * devices_per_node */
+double device_peak_flops(const struct device *device, enum dtype dtype); /* 0 = not supported */
+/* B/s that leave one node: nics_per_node * nic_bandwidth / oversubscription; infinite for 1 node.
+ */
+double topology_node_bandwidth(const struct topology *topology);
+
+/* Where a group of ranks {first, first + stride, ...} of `size` lies. */
+struct placement {
+	int64_t ranks;
+	int64_t nodes;           /* it touches */
+	int64_t ranks_per_node;  /* of the group */
+	int64_t groups_per_node; /* groups of this kind that share one node's NICs */
+};
+
+/* All groups of this (size, stride) are equal on our homogeneous nodes; `groups` of them exist. */
+struct placement topology_place(const struct topology *topology, int64_t size, int64_t stride);
+
+#endif
