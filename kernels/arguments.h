@@ -1,0 +1,125 @@
+/* Arguments of the kernels that take many; designated initialisers make the calls read. All fp32,
+ * row-major. `rows` or `tokens` is the number of tokens in the micro-batch. */
+#ifndef KERNELS_ARGUMENTS_H
+#define KERNELS_ARGUMENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* C[m,n] (= | +=) op(A)[m,k] op(B)[k,n]. A is stored [m,k], or [k,m] when transposed; B is stored
+ * [k,n], or [n,k] when transposed. So with weights stored [out,in] as PyTorch does:
+ *   y = x W^T    m=T n=out k=in  transpose_b        dx = dy W      m=T n=in k=out
+ *   dW = dy^T x  m=out n=in k=T  transpose_a */
+struct gemm {
+	int64_t m, n, k;
+	const float *a, *b;
+	float *c;
+	int64_t lda, ldb, ldc; /* elements from one stored row to the next */
+	bool transpose_a, transpose_b;
+	bool accumulate;
+};
+
+/* y = (x - mean) * rstd * weight + bias over rows of `width`; rmsnorm: y = x * rstd * weight with
+ * rstd = 1/sqrt(mean(x^2) + epsilon), no mean and no bias (Ba 2016; Zhang and Sennrich 2019). */
+struct norm {
+	int64_t rows, width;
+	float epsilon;
+	const float *x, *weight;
+	const float *bias;  /* layernorm; may be NULL */
+	float *y;           /* may be x when x is not needed for the backward */
+	float *mean, *rstd; /* [rows], saved for the backward; mean: layernorm only */
+};
+
+struct norm_backward {
+	int64_t rows, width;
+	const float *dy, *x, *weight, *mean, *rstd;
+	float *dx;              /* [rows, width]; may be dy unless accumulate_dx */
+	float *dweight, *dbias; /* [width], sums over the rows in order; dbias may be NULL */
+	bool accumulate_dx, accumulate_parameters;
+};
+
+/* Rotary position embedding (Su 2021), llama's half-split convention: elements i and i + head_dim/2
+ * turn by position * frequency[i], frequency[i] = theta^(-2i/head_dim). In place. `inverse` turns
+ * back, which is the backward. */
+struct rope {
+	float *x; /* [tokens, heads, head_dim], `stride` elements from token to token */
+	int64_t tokens, heads, head_dim, stride;
+	int64_t length; /* tokens of one sequence: token t has position t % length */
+	double theta;
+	/* Llama 3's stretching of low frequencies; factor 0 means none. */
+	double scaling_factor, low_frequency_factor, high_frequency_factor, original_length;
+	bool inverse;
+};
+
+/* Causal softmax(scale q k^T) v per sequence and head; kv head = head / (heads / kv_heads). Tiled
+ * with the running maximum (Dao 2022): no [length, length] matrix is ever stored. Token t of
+ * sequence i is row i * length + t. q and out rows hold heads * head_dim elements, k and v rows
+ * kv_heads * head_dim; strides count elements between rows, so q, k, v may be slices of one matrix.
+ */
+struct attention {
+	int64_t sequences, length, heads, kv_heads, head_dim;
+	float scale; /* usually 1/sqrt(head_dim) */
+	const float *q, *k, *v;
+	int64_t q_stride, k_stride, v_stride;
+	float *out;
+	int64_t out_stride;
+	float *lse; /* [sequences * length, heads]: log of the sum of exp(scale q k); saved */
+};
+
+/* Fills dq, dk, dv (all =). `forward` has the inputs, out and lse as the forward left them. */
+struct attention_backward {
+	struct attention forward;
+	const float *dout;
+	int64_t dout_stride;
+	float *dq, *dk, *dv;
+	int64_t dq_stride, dk_stride, dv_stride;
+};
+
+/* tanh: GPT-2's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); erf: x Phi(x). */
+enum gelu { GELU_TANH, GELU_ERF };
+
+/* out[t] = table[ids[t]] + positions[t % length]. An id outside [0, vocabulary) sets the context's
+ * error and reads as zeros. */
+struct embedding {
+	int64_t tokens, width, length, vocabulary;
+	const int32_t *ids;
+	const float *table;     /* [vocabulary, width] */
+	const float *positions; /* [>= length, width]; NULL for none */
+	float *out;             /* [tokens, width] */
+};
+
+/* Row by row in token order, hence deterministic. */
+struct embedding_backward {
+	int64_t tokens, width, length, vocabulary;
+	int64_t position_rows; /* rows of dpositions: those past `length` have gradient zero */
+	const int32_t *ids;
+	const float *dout; /* [tokens, width] */
+	float *dtable;     /* [vocabulary, width] */
+	float *dpositions; /* [position_rows, width]; NULL for none */
+	bool accumulate_table, accumulate_positions;
+};
+
+/* losses[t] = logsumexp(logits[t]) - logits[t, target], then logits become
+ * (softmax - one_hot) * scale. Tokens with target < 0 are ignored: loss 0, gradient 0. */
+struct cross_entropy {
+	int64_t tokens, vocabulary, stride; /* logits rows are `stride` elements apart */
+	float *logits;
+	const int32_t *targets;
+	float *losses;    /* [tokens] */
+	float scale;      /* usually 1 / tokens of the whole batch */
+	bool keep_logits; /* evaluation: losses only, logits stay as they are */
+};
+
+/* AdamW (Loshchilov and Hutter 2019) in PyTorch's order: w -= lr * weight_decay * w;
+ * m += (1-beta1)(g-m); v = beta2 v + (1-beta2) g^2; w -= lr/c1 * m / (sqrt(v)/sqrt(c2) + epsilon)
+ * with c = 1 - beta^step and g scaled by gradient_scale (clipping) first. Element-wise. */
+struct adamw {
+	int64_t n;
+	float *w, *m, *v;
+	const float *g;
+	double lr, beta1, beta2, epsilon, weight_decay;
+	double bias_correction1, bias_correction2; /* 1 - beta^step */
+	float gradient_scale;
+};
+
+#endif

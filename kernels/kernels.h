@@ -1,0 +1,118 @@
+/* The face of kernels/: the arithmetic of a training step, behind one table of functions.
+ *
+ *   const struct kernels *kernels = kernels_cpu();
+ *   struct kernel_context context = {.workspace = block, .workspace_bytes =
+ * KERNELS_WORKSPACE_BYTES}; if (!kernels->open(&context, &error)) return false;
+ *   kernels->gemm(&context, &(struct gemm){.m = tokens, .n = width, .k = hidden, ...});
+ *   kernels->close(&context);
+ *
+ * Laws that every table obeys (tests/kernels checks them):
+ * - A call allocates nothing. Scratch comes from the context's workspace, whose content is free
+ *   between calls. What must be built per shape (gemm) is built by prepare_gemm or by the first
+ * call of that shape.
+ * - Same input and shapes, same bits; the number of threads never changes a bit. Element-wise
+ * kernels (add ... tree_reduce, adamw) give an element the same bits at any offset, length and
+ * alignment.
+ * - Matrices are row-major fp32; a leading dimension or stride counts elements. Pointers need the
+ *   alignment of their type only. Sizes of 0 are allowed and do nothing (but "=" still writes
+ * zeros).
+ * - "accumulate" false means =, true means +=. In-place use is allowed exactly where it is said. */
+#ifndef KERNELS_KERNELS_H
+#define KERNELS_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "kernels/arguments.h"
+#include "kernels/exact_sum.h"
+
+enum {
+	/* Every kernel sizes its tiles to fit: no shape needs more. */
+	KERNELS_WORKSPACE_BYTES = 16 << 20,
+	/* How the workspace should be aligned (a kernel copes with less, more slowly). */
+	KERNELS_WORKSPACE_ALIGNMENT = 64,
+	/* The most sources of one tree_reduce. */
+	KERNELS_TREE_SOURCES = 4096,
+};
+
+/* What one rank's thread passes to each call; not to be shared between threads. The caller owns the
+ * workspace. */
+struct kernel_context {
+	void *workspace;
+	int64_t workspace_bytes; /* at least KERNELS_WORKSPACE_BYTES */
+	int threads;             /* how many a call may use; 0 means 1 */
+	void *stream;            /* devices: the stream to issue on; NULL on the CPU */
+	void *backend;           /* private to the table: prepared shapes, library handles */
+	struct error error;      /* sticky: the first thing that went wrong (a target beyond the
+				  * vocabulary, a device error); message "" while all is well */
+};
+
+struct kernels {
+	const char *name;    /* "reference", "cpu", "cpu-onednn", ... */
+	const char *library; /* who multiplies matrices: "built-in", "oneDNN 2.6.3", "OpenBLAS" */
+
+	/* Fill and empty `backend`. open fails with EXIT_CODE_ENVIRONMENT (no device) or
+	 * EXIT_CODE_INTERNAL (workspace too small). close accepts a context that never opened. */
+	bool (*open)(struct kernel_context *, struct error *);
+	void (*close)(struct kernel_context *);
+
+	void (*prepare_gemm)(struct kernel_context *, const struct gemm *); /* pointers unused */
+	void (*gemm)(struct kernel_context *, const struct gemm *);
+
+	/* y[rows, width] += bias[width]; and its gradient, the column sums of dy in row order. */
+	void (*bias_add)(
+		struct kernel_context *, float *y, const float *bias, int64_t rows, int64_t width);
+	void (*bias_backward)(struct kernel_context *, float *dbias, const float *dy, int64_t rows,
+		int64_t width, bool accumulate);
+
+	void (*layernorm)(struct kernel_context *, const struct norm *);
+	void (*layernorm_backward)(struct kernel_context *, const struct norm_backward *);
+	void (*rmsnorm)(struct kernel_context *, const struct norm *);
+	void (*rmsnorm_backward)(struct kernel_context *, const struct norm_backward *);
+	void (*rope)(struct kernel_context *, const struct rope *);
+	void (*attention)(struct kernel_context *, const struct attention *);
+	void (*attention_backward)(struct kernel_context *, const struct attention_backward *);
+
+	/* y = gelu(x), y may be x; dx = dy * gelu'(x), dx may be dy or x. */
+	void (*gelu)(struct kernel_context *, enum gelu, float *y, const float *x, int64_t n);
+	void (*gelu_backward)(struct kernel_context *, enum gelu, float *dx, const float *dy,
+		const float *x, int64_t n);
+	/* y = silu(gate) * up, silu(g) = g / (1 + exp(-g)); the backward recomputes silu. y may be
+	 * gate or up; dgate and dup may be any of dy, gate, up (but not each other). */
+	void (*swiglu)(
+		struct kernel_context *, float *y, const float *gate, const float *up, int64_t n);
+	void (*swiglu_backward)(struct kernel_context *, float *dgate, float *dup, const float *dy,
+		const float *gate, const float *up, int64_t n);
+
+	void (*embedding)(struct kernel_context *, const struct embedding *);
+	void (*embedding_backward)(struct kernel_context *, const struct embedding_backward *);
+	void (*cross_entropy)(struct kernel_context *, const struct cross_entropy *);
+
+	void (*adamw)(struct kernel_context *, const struct adamw *);
+	/* w -= lr * (g * gradient_scale + weight_decay * w), as torch.optim.SGD without momentum.
+	 */
+	void (*sgd)(struct kernel_context *, float *w, const float *g, int64_t n, float lr,
+		float weight_decay, float gradient_scale);
+
+	void (*add)(struct kernel_context *, float *y, const float *a, const float *b, int64_t n);
+	void (*scale)(struct kernel_context *, float *y, float factor, int64_t n); /* y *= factor */
+	void (*zero)(struct kernel_context *, float *y, int64_t n);
+	void (*copy)(struct kernel_context *, float *y, const float *x, int64_t n);
+	/* y[i] = the sources' i-th elements, summed in the declared tree over 0..count-1: a node of
+	 * more than one source splits at the largest power of two below its size, so 3 sources give
+	 * (0+1)+2 and 6 give ((0+1)+(2+3))+(4+5). y may be any of the sources. */
+	void (*tree_reduce)(struct kernel_context *, float *y, const float *const *sources,
+		int count, int64_t n);
+	/* Add x[i]^2, or x[i], to an exact sum; the bits of the result depend on the set only. */
+	void (*sum_squares)(struct kernel_context *, struct exact_sum *, const float *x, int64_t n);
+	void (*sum)(struct kernel_context *, struct exact_sum *, const double *x, int64_t n);
+};
+
+const struct kernels *kernels_reference(void); /* plain loops, obviously right */
+const struct kernels *kernels_cpu(void);       /* the fastest that was built in */
+/* Every table that was built in, NULL-terminated; and the one of that name, or NULL. */
+const struct kernels *const *kernels_all(void);
+const struct kernels *kernels_by_name(const char *name);
+
+#endif
