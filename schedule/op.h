@@ -1,0 +1,93 @@
+/* The operations of a schedule. One table, OP_KINDS, declares them; interpreters switch over the
+ * kinds without default, so that the compiler names what they forgot. */
+#ifndef SCHEDULE_OP_H
+#define SCHEDULE_OP_H
+
+#include "base/base.h"
+
+/* X(suffix, name). Streams of a rank, named as FSDP2 names them. */
+#define STREAMS(X)                                                                                 \
+	X(COMPUTE, "compute")                                                                      \
+	X(GATHER_COPY_IN, "gather_copy_in") /* FSDP1's pre_unshard */                              \
+	X(GATHER, "gather")                 /* FSDP1's unshard */                                  \
+	X(REDUCE, "reduce")                 /* FSDP1's post_backward */                            \
+	X(REPLICATE, "replicate")           /* hybrid: all-reduce over the replica group */        \
+	X(COPY_IN, "copy_in")               /* host to device */                                   \
+	X(COPY_OUT, "copy_out")             /* device to host */
+
+enum stream {
+#define X(suffix, name) STREAM_##suffix,
+	STREAMS(X)
+#undef X
+		STREAM_COUNT
+};
+
+/* What an operation costs: COMPUTE by its modules, TRAFFIC by bytes of device memory moved,
+ * COLLECTIVE by payload and group, COPY by bytes over the host link, MARK nothing. */
+enum op_class {
+	OP_CLASS_COMPUTE,
+	OP_CLASS_TRAFFIC,
+	OP_CLASS_COLLECTIVE,
+	OP_CLASS_COPY,
+	OP_CLASS_MARK
+};
+
+/* X(suffix, name, class) */
+#define OP_KINDS(X)                                                                                \
+	X(CAST_PARAMETERS, "cast_parameters", TRAFFIC) /* shard -> low-precision shard */          \
+	X(ALL_GATHER, "all_gather", COLLECTIVE)                                                    \
+	X(COPY_OUT, "copy_out", TRAFFIC) /* FSDP2: gathered buffer -> parameters */                \
+	X(RESHARD, "reshard", MARK)      /* frees the unsharded parameters */                      \
+	X(FORWARD, "forward", COMPUTE)                                                             \
+	X(LOSS, "loss", COMPUTE) /* softmax cross entropy, both passes */                          \
+	X(RECOMPUTE, "recompute", COMPUTE)                                                         \
+	X(BACKWARD, "backward", COMPUTE)                                                           \
+	X(FLATTEN_GRADIENTS, "flatten_gradients", TRAFFIC) /* FSDP1 */                             \
+	X(CAST_GRADIENTS, "cast_gradients", TRAFFIC) /* to the reduce dtype / into the bucket */   \
+	X(REDUCE_SCATTER, "reduce_scatter", COLLECTIVE)                                            \
+	X(ALL_REDUCE, "all_reduce", COLLECTIVE)                                                    \
+	X(ACCUMULATE_GRADIENTS, "accumulate_gradients", TRAFFIC) /* into the sharded gradient */   \
+	X(GRADIENT_NORM, "gradient_norm", TRAFFIC)               /* local sum of squares */        \
+	X(CLIP_GRADIENTS, "clip_gradients", TRAFFIC)                                               \
+	X(OPTIMIZER, "optimizer", TRAFFIC)                                                         \
+	X(COPY_H2D, "copy_h2d", COPY)                                                              \
+	X(COPY_D2H, "copy_d2h", COPY)
+
+enum op_kind {
+#define X(suffix, name, class) OP_##suffix,
+	OP_KINDS(X)
+#undef X
+		OP_KIND_COUNT
+};
+
+const char *op_kind_name(enum op_kind kind);
+enum op_class op_kind_class(enum op_kind kind);
+const char *stream_name(enum stream stream);
+
+/* A run of program->indices. */
+struct slice {
+	int first, count;
+};
+
+struct op {
+	enum op_kind kind;
+	enum stream stream;
+	int unit;                     /* -1: none or all */
+	int micro_batch;              /* -1: belongs to the step */
+	int group;                    /* collectives; else -1 */
+	int layer;                    /* compute inside a block; else -1 */
+	int first_module, end_module; /* compute: leaves in [first, end) of model->modules */
+	int cause;                    /* unit whose hook issued this gather early; -1: its own */
+	enum dtype dtype;             /* of the payload */
+	/* Collectives: the full payload (gathered output, reduce input, all-reduce buffer).
+	 * TRAFFIC: bytes of device memory read + written. COPY: bytes. Else 0. */
+	int64_t bytes;
+	/* Operations that must have finished before this one starts / before the host issues it.
+	 * i >= 0: operation i of this step; i < 0: operation n_ops + i of the step before. */
+	struct slice waits, host_waits;
+	/* Buffers: taken when issued; given back when the stream passes this operation; read or
+	 * written by it (operands, in the order that docs/schedule.md lists per kind). */
+	struct slice takes, gives, uses;
+};
+
+#endif

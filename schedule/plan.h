@@ -1,0 +1,120 @@
+/* struct plan: every knob of a training step, and the runtime that carries it out. */
+#ifndef SCHEDULE_PLAN_H
+#define SCHEDULE_PLAN_H
+
+#include "base/base.h"
+#include "models/models.h"
+#include "schedule/runtime.h"
+#include "topologies/topologies.h"
+
+/* X(suffix, name, shards parameters, reshards after forward, replicates over nodes by default) */
+#define STRATEGIES(X)                                                                              \
+	X(NO_SHARD, "NO_SHARD", false, false, false)                                               \
+	X(SHARD_GRAD_OP, "SHARD_GRAD_OP", true, false, false)                                      \
+	X(FULL_SHARD, "FULL_SHARD", true, true, false)                                             \
+	X(HYBRID_SHARD, "HYBRID_SHARD", true, true, true)                                          \
+	X(HYBRID_SHARD_ZERO2, "HYBRID_SHARD_ZERO2", true, false, true)
+
+enum strategy {
+#define X(suffix, name, shards, reshards, hybrid) STRATEGY_##suffix,
+	STRATEGIES(X)
+#undef X
+		STRATEGY_COUNT
+};
+
+enum prefetch { PREFETCH_NONE, PREFETCH_PRE, PREFETCH_POST };
+enum checkpointing { CHECKPOINTING_NONE, CHECKPOINTING_SELECTIVE, CHECKPOINTING_FULL };
+enum optimizer { OPTIMIZER_ADAMW_FUSED, OPTIMIZER_ADAMW_FOREACH, OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS, OFFLOAD_ALL };
+enum wrap_kind { WRAP_BLOCK, WRAP_BLOCKS, WRAP_SIZE, WRAP_MODEL };
+
+extern const char *const strategy_names[];
+extern const char *const prefetch_names[];
+extern const char *const checkpointing_names[];
+extern const char *const optimizer_names[];
+extern const char *const offload_names[];
+
+bool strategy_shards(enum strategy strategy);
+bool strategy_reshards(enum strategy strategy);
+bool strategy_is_hybrid(enum strategy strategy);
+
+/* Named axes, innermost last; rank = replicate index * shard + shard index (row-major). The last
+ * four are 1 until tensor, pipeline, context and expert parallelism exist. */
+struct mesh {
+	int64_t replicate, shard, tensor, pipeline, context, expert;
+};
+
+struct plan {
+	enum strategy strategy;
+	struct mesh mesh;
+	const char *reshard_after_forward; /* "true", "false", or a group size (FSDP2) */
+	const char *wrap;                  /* "block", "blocks:K", "size:N", "model" */
+	enum prefetch prefetch;            /* backward */
+	bool forward_prefetch;
+	bool limit_all_gathers;
+	enum checkpointing activation_checkpointing;
+	enum attention_kind attention;
+	bool compile;
+	enum dtype param_dtype;  /* of the compute copy */
+	enum dtype master_dtype; /* of the sharded parameters and the optimizer */
+	enum dtype reduce_dtype;
+	enum optimizer optimizer;
+	enum offload cpu_offload;
+	enum runtime_kind runtime;
+	int64_t seq_len;
+	int64_t micro_batch;  /* sequences per rank and forward pass */
+	int64_t grad_accum;   /* micro-batches per step */
+	int64_t global_batch; /* sequences per step: micro_batch * grad_accum * data-parallel ranks
+			       */
+	bool sync_each_micro_batch; /* reduce gradients after every micro-batch, not only the last
+				     */
+	double clip;                /* gradient norm; 0 = no clipping */
+};
+
+/* Every knob but the mesh, in this order; the names are the option names with '_' for '-'. */
+extern const struct field plan_fields[];
+extern const int n_plan_fields;
+extern const struct field mesh_fields[];
+
+/* A plan in the making: which fields were given. Bit i stands for plan_fields[i]. */
+struct choices {
+	struct plan plan;
+	uint64_t given;
+	int64_t shard_group; /* --shard-group; 0 = not given */
+};
+
+/* The index of a field by name, -1 when there is none. */
+int plan_field_index(const char *name);
+bool choices_given(const struct choices *choices, const char *name);
+/* Sets one choice from text; `where` starts the message. */
+bool choices_set(struct choices *choices, const char *name, const char *where, const char *value,
+	struct arena *arena, struct error *error);
+
+/* Fills what was not given with the defaults of design 4.2 (docs/defaults.md; `help defaults`),
+ * does the batch arithmetic, lays out the mesh, and checks every knob against the runtime table.
+ * Errors are EXIT_CODE_USAGE and name the option and the nearby values that would do. */
+bool plan_resolve(const struct choices *choices, const struct model *model,
+	const struct topology *topology, struct arena *arena, struct plan *plan,
+	struct error *error);
+
+/* The same checks on a complete plan (from a file). */
+bool plan_check(const struct plan *plan, const struct model *model, const struct topology *topology,
+	struct error *error);
+
+int64_t plan_data_parallel(const struct plan *plan); /* mesh.replicate * mesh.shard */
+int64_t plan_ranks(const struct plan *plan);
+/* Decodes plan->wrap; argument is K or N, 0 otherwise. False when malformed. */
+bool plan_wrap(const struct plan *plan, enum wrap_kind *kind, int64_t *argument);
+/* Size of the group that parameters are resharded to after forward: 0 = not resharded, -1 = the
+ * whole shard group, k = groups of k (FSDP2). */
+int64_t plan_reshard_group(const struct plan *plan);
+struct activation_rules plan_activation_rules(const struct plan *plan);
+
+/* The `plan:` map of a plan file and its inverse. */
+bool plan_read(struct arena *arena, const struct node *map, struct plan *plan, struct error *error);
+void plan_write(const struct plan *plan, struct writer *writer);
+/* One line for people: "FULL_SHARD, wrap block, prefetch pre, ...", only what distinguishes plans.
+ */
+void plan_summary(const struct plan *plan, struct text *text);
+
+#endif

@@ -1,0 +1,76 @@
+/* struct prediction: what a prediction says, and a measurement beside it (design 4.4). */
+#ifndef SCHEDULE_PREDICTION_H
+#define SCHEDULE_PREDICTION_H
+
+#include "base/base.h"
+#include "schedule/buffer.h"
+#include "schedule/timeline.h"
+
+enum fits { FITS_YES, FITS_TIGHT, FITS_NO };
+extern const char *const fits_names[]; /* "yes", "tight", "no" */
+
+/* Times of a kind of work inside one step, seconds; may overlap one another. */
+struct time_split {
+	double compute, all_gather, reduce_scatter, all_reduce, copy, optimizer;
+	double exposed_communication; /* a communication runs or is awaited and nothing computes */
+};
+
+struct prediction {
+	const char *schedule_digest; /* 32 hexadecimal digits */
+	enum fits fits;
+	int64_t memory_limit_bytes;
+	double step_time; /* s */
+	double tokens_per_s_per_gpu;
+	double mfu, mfu_6n, mfu_causal, hfu; /* 0..1; 0 when no peak is known */
+	double peak_flops;     /* the peak they are relative to, FLOP/s of one device */
+	const char *peak_name; /* "A100-SXM4-80GB bf16 dense" or "measured GEMM peak" */
+	int64_t model_states_parameters, model_states_gradients, model_states_optimizer_state;
+	int64_t peak_allocated_bytes; /* physical, time order */
+	int64_t peak_reserved_bytes;
+	int64_t peak_memory_bytes; /* peak_allocated_bytes + runtime_overhead at the peak */
+	int64_t ledger_peak_bytes; /* list order: what a measurement must equal exactly */
+	const char *peak_at;       /* "backward model.layers.31, micro-batch 0" */
+	int peak_op;
+	int64_t memory_at_peak[CATEGORY_COUNT]; /* sums to peak_memory_bytes exactly */
+	int64_t memory_category_peak[CATEGORY_COUNT];
+	int64_t ledger_category_peak[CATEGORY_COUNT];
+	int64_t host_memory_bytes;
+	struct time_split time;
+	double wire_bytes_per_rank, wire_bytes_node_egress;
+	int64_t collectives[3];               /* number per step, by enum collective_kind */
+	double step_time_low, step_time_high; /* 80 % interval */
+	const char *uncertainty_source;
+	double lower_bound, plan_lower_bound; /* s */
+};
+
+/* The keys of design 4.4 into the open map, and back. */
+void prediction_write(const struct prediction *prediction, struct writer *writer);
+bool prediction_read(struct arena *arena, const struct node *map, struct prediction *prediction,
+	struct error *error);
+
+/* What `train` measured; the prediction's keys and these. Times over all steps but the two first.
+ */
+struct measurement {
+	struct prediction values; /* step_time is the mean */
+	int64_t ranks;
+	int64_t steps, warm_up_steps;
+	double step_time_p50, step_time_p95, step_time_variance;
+	int n_losses;
+	double *losses;         /* per step, mean over the global batch */
+	double *gradient_norms; /* per step */
+	const char *weights_digest;
+	const char *reproducible; /* level: "run" or "plan" */
+	const char *hardware;     /* one line */
+	const char *versions;     /* one line */
+	const char *date;         /* ISO 8601 */
+	int64_t pss_growth_bytes; /* largest over ranks: PSS at the peak minus before allocation */
+	int64_t pss_growth_mean_bytes; /* mean over ranks */
+	int64_t undeclared_bytes; /* allocated inside a step outside of the schedule; must be 0 */
+	struct timeline timeline; /* of the step whose time is the median, rank 0 */
+};
+
+void measurement_write(const struct measurement *measurement, struct writer *writer);
+bool measurement_read(struct arena *arena, const struct node *map, struct measurement *measurement,
+	struct error *error);
+
+#endif

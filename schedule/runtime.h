@@ -1,0 +1,63 @@
+/* The runtime being predicted, as data: which buffers exist and how long, which events are waited
+ * for, what is saved for backward, what it costs the host. Sources: docs/runtimes.md. */
+#ifndef SCHEDULE_RUNTIME_H
+#define SCHEDULE_RUNTIME_H
+
+#include "base/base.h"
+
+enum runtime_kind {
+	RUNTIME_PYTORCH_FSDP1,
+	RUNTIME_PYTORCH_FSDP2,
+	RUNTIME_PYTORCH_DDP,
+	RUNTIME_SHARDPLAN,
+	RUNTIME_COUNT
+};
+
+extern const char *const runtime_names[];
+
+/* How a unit's parameters lie in memory. */
+enum layout_kind {
+	LAYOUT_FLAT, /* FlatParameter: one vector, parameters aligned, cut in equal chunks */
+	LAYOUT_PER_PARAMETER, /* FSDP2: every parameter cut along dimension 0, padded to the group
+			       */
+	LAYOUT_WHOLE,         /* DDP: nothing is cut; units are gradient buckets */
+};
+
+struct runtime {
+	enum runtime_kind kind;
+	enum layout_kind layout;
+	int alignment_bytes;     /* of each parameter inside a flat unit, in the compute dtype */
+	unsigned strategies;     /* bit s: strategy s exists */
+	unsigned prefetches;     /* bit p */
+	unsigned checkpointings; /* bit c */
+	bool has_forward_prefetch_knob;
+	bool has_limiter;          /* rate limiter: host waits for an old free before a gather */
+	bool has_reshard_group;    /* reshard_after_forward: N */
+	bool casts_shard;          /* a low-precision shard is made before each gather */
+	bool copies_out;           /* FSDP2: gathered buffer -> parameters, a second copy */
+	bool flattens_gradients;   /* FSDP1: per-parameter gradients, then a flat copy */
+	bool delays_post_backward; /* FSDP1 with forward prefetch: one unit late (semantics 2.7) */
+	bool accumulates_in_reduce_dtype; /* FSDP2 without synchronisation */
+	bool divides_separately;          /* averaging costs passes over the gradient (FSDP1) */
+	bool measures_norm;               /* the gradient norm is computed even without clipping */
+	bool optimizer_per_unit;          /* one OPTIMIZER operation a unit, else one for all */
+	bool host_is_compute;             /* on CPU devices the issuing thread computes itself */
+	bool one_engine;   /* on CPU devices one thread carries out all collectives */
+	bool hierarchical; /* collectives past one node: inside the node first */
+	bool keeps_activated_gate;
+	bool norm_unfused;
+	int tensor_alignment; /* of saved tensors */
+	int loss_bytes_extra; /* bytes per logit while the loss is computed, beyond the logits */
+	/* Host cost, seconds: per operation issued, per unit hook, per micro-batch. Priors [U]
+	 * until calibrated. */
+	double host_per_kernel, host_per_hook, host_per_micro_batch;
+	/* Memory outside of the schedule's buffers, bytes. */
+	int64_t context_bytes;      /* per process on a GPU */
+	int64_t process_bytes;      /* per process on a CPU device */
+	int64_t communicator_bytes; /* per communicator */
+	int64_t workspace_bytes;    /* matrix library workspace: a declared buffer */
+};
+
+const struct runtime *runtime_of(enum runtime_kind kind);
+
+#endif

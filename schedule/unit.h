@@ -1,0 +1,42 @@
+/* FSDP units: which parameters are gathered, reduced and sharded together, and how they lie. */
+#ifndef SCHEDULE_UNIT_H
+#define SCHEDULE_UNIT_H
+
+#include "schedule/plan.h"
+
+/* One parameter inside a unit. Offsets and counts are elements of the unsharded unit. */
+struct unit_slice {
+	int parameter; /* index in model->parameters */
+	int64_t offset;
+	int64_t elements;        /* without padding */
+	int64_t padded_elements; /* LAYOUT_PER_PARAMETER: group * ceil(dim0 / group) * rest */
+};
+
+struct unit {
+	const char *name; /* of the wrapped module; "root" for the outermost */
+	int module;       /* wrapped module: its subtree is [module, modules[module].end) */
+	int n_slices;
+	struct unit_slice *slices;
+	int64_t elements;   /* unsharded, with alignment padding */
+	int64_t chunk;      /* elements of one rank's shard, padding included */
+	int64_t gathered;   /* group * chunk: what an all-gather delivers */
+	int64_t parameters; /* without any padding */
+};
+
+/* Wrap policies (semantics 1.2): which modules become units. Returns the module indices in
+ * preorder, [0] is the top (root). Tied parameters stay with the root: their modules are never
+ * wrapped apart. */
+int wrap_modules(
+	const struct plan *plan, const struct model *model, struct arena *arena, int **modules);
+
+/* The units of a plan; units[0] is the root, possibly without parameters. Every parameter belongs
+ * to the innermost wrapped module that contains it. */
+int units_build(const struct plan *plan, const struct model *model, struct arena *arena,
+	struct unit **units);
+
+/* DDP's buckets (semantics 2.12): parameters in reverse order, closed when 25 MiB (first: 1 MiB)
+ * are reached. */
+int buckets_build(const struct plan *plan, const struct model *model, struct arena *arena,
+	struct unit **units);
+
+#endif
