@@ -23,6 +23,30 @@ struct timeline {
 /* `spans` zeroed; `live` allocated. From `arena`. */
 void timeline_init(struct timeline *timeline, int n_ops, struct arena *arena);
 
+/* Memory over the step: bytes by category from times[i] until times[i + 1]. */
+struct memory_curve {
+	int n;
+	double *times; /* s from the start of the step, ascending */
+	int64_t (*bytes)[CATEGORY_COUNT];
+};
+
+/* Why an operation of the critical path started when it did. */
+enum critical_reason {
+	CRITICAL_HOST,   /* the host had not issued it */
+	CRITICAL_STREAM, /* its stream was busy with the operation before it */
+	CRITICAL_ENGINE, /* its communicator was busy */
+	CRITICAL_WAIT,   /* it waited for another stream's operation */
+	CRITICAL_START,  /* the step begins */
+};
+extern const char *const critical_reason_names[];
+
+/* The chain of operations that makes the step as long as it is, first to last. */
+struct critical_path {
+	int n;
+	int *ops;
+	enum critical_reason *reasons;
+};
+
 /* The `timeline:` value of a document: {step_time_s, spans: [[issued, start, end], ...], live:
  * ...}, and its inverse. */
 void timeline_write(const struct timeline *timeline, struct writer *writer);

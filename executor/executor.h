@@ -1,0 +1,70 @@
+/* The face of executor/: interprets a schedule with real devices and real collectives.
+ *
+ * `shm` ranks are processes of the same binary, re-executed (never bare-forked), that share memory
+ * and need no daemon and no port. Each rank has a compute thread (the interpreter) and one
+ * communication thread, so that overlap is real. */
+#ifndef EXECUTOR_EXECUTOR_H
+#define EXECUTOR_EXECUTOR_H
+
+#include "schedule/schedule.h"
+
+struct training {
+	int64_t steps;
+	int64_t seed;
+	double learning_rate;
+	int64_t warmup; /* steps of linear warm-up */
+	double beta1, beta2, epsilon, weight_decay;
+};
+
+/* The defaults of design 4.2. */
+struct training training_defaults(void);
+
+struct progress {
+	int64_t step, steps; /* `step` of them are done */
+	double loss, gradient_norm, step_time, tokens_per_s;
+};
+
+struct executor_job {
+	const struct plan_file *plan; /* of runtime shardplan; the schedule is built from it */
+	const char *plan_text;        /* the same as text: what the rank processes read */
+	struct training training;
+	const char *data;   /* path of a text file (tokens are bytes) or an llm.c .bin token file */
+	const char *device; /* "host" or "null" (no arithmetic, for tests); NULL = host */
+	const char *kernels;             /* "cpu" or "reference"; NULL = cpu */
+	const char *program;             /* of the rank processes; NULL = this executable */
+	const char *fault;               /* seeded faults for tests, docs/faults.md; NULL = none */
+	const struct timeline *expected; /* predicted; for watchdog deadlines. May be NULL */
+	void (*report)(
+		const struct progress *progress, void *data); /* rank 0, per step; may be NULL */
+	void *report_data;
+};
+
+/* Trains and measures. EXIT_CODE_FAULT when a rank died, hung or computed a non-finite value.
+ * Strings and arrays of `measurement` come from `arena`. */
+bool executor_train(const struct executor_job *job, struct arena *arena,
+	struct measurement *measurement, struct error *error);
+
+/* A rank process: main() calls this when argv[1] is EXECUTOR_RANK_ARGUMENT. Returns the exit code.
+ */
+#define EXECUTOR_RANK_ARGUMENT "--shardplan-rank"
+int executor_rank_main(int argc, char **argv);
+
+/* This machine as a topology of `devices` CPU devices (0 = one per core), by hwloc where built in.
+ * The calibration is left empty: the caller adds the cached one. */
+bool executor_detect_local(
+	int64_t devices, struct arena *arena, struct topology **topology, struct error *error);
+
+struct calibrate_options {
+	bool quick;           /* seconds instead of a minute */
+	const int64_t *ranks; /* group sizes for collectives; NULL = 2, 4, 8 */
+	int n_ranks;
+	const char *program;                          /* as in executor_job */
+	void (*report)(const char *line, void *data); /* one line per measurement; may be NULL */
+	void *report_data;
+};
+
+/* Measures GEMM, attention, memory bandwidth and the shm collectives of this machine. */
+bool executor_calibrate(const struct calibrate_options *options, struct arena *arena,
+	struct calibration *calibration, struct error *error);
+
+#endif

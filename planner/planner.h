@@ -1,0 +1,56 @@
+/* The face of planner/: the best plan for a question, and why. */
+#ifndef PLANNER_PLANNER_H
+#define PLANNER_PLANNER_H
+
+#include "schedule/schedule.h"
+
+enum objective { OBJECTIVE_TIME, OBJECTIVE_MEMORY, OBJECTIVE_NETWORK };
+extern const char *const objective_names[];
+
+struct question {
+	const struct model *model;
+	const struct topology *topology;
+	struct choices choices;     /* what the user fixed; the rest is searched */
+	unsigned strategies;        /* bit s: strategy s is allowed; 0 = all that the runtime has */
+	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
+	enum objective objective;
+};
+
+enum verdict { VERDICT_CHOSEN, VERDICT_SLOWER, VERDICT_DOES_NOT_FIT, VERDICT_IMPOSSIBLE };
+extern const char *const verdict_names[];
+
+struct candidate {
+	struct plan plan;
+	struct prediction prediction;
+	enum verdict verdict;
+	const char *why_not; /* one sentence with numbers; "" for the chosen one */
+};
+
+/* One row of a sensitivity table: what would happen if one knob of the chosen plan changed. */
+struct sensitivity {
+	const char *knob, *value;
+	double step_time; /* s; 0 when it does not fit or cannot be built */
+	int64_t peak_memory_bytes;
+	const char *note;
+};
+
+struct answer {
+	const struct candidate *chosen; /* NULL: nothing fits */
+	int n_alternatives;
+	struct candidate
+		*alternatives; /* the best of every other strategy first, then runners-up */
+	int n_reasons;
+	const char **reasons; /* the defence, sentence by sentence */
+	int n_sensitivities;
+	struct sensitivity *sensitivities;
+	int64_t evaluated; /* candidates simulated */
+	int64_t pruned;    /* candidates dropped by a bound */
+	double gap;        /* 0 = optimal within the space and the model */
+	double bound; /* s: least bound of what was not simulated; the chosen time if nothing */
+};
+
+/* EXIT_CODE_USAGE when the question contradicts itself. Nothing fitting is not an error. */
+bool planner_plan(const struct question *question, struct arena *arena, struct answer *answer,
+	struct error *error);
+
+#endif

@@ -1,0 +1,96 @@
+/* The face of reports/: views and writers. Everything is text in a struct text. */
+#ifndef REPORTS_REPORTS_H
+#define REPORTS_REPORTS_H
+
+#include "planner/planner.h"
+#include "schedule/schedule.h"
+
+/* How text for people is drawn. */
+struct style {
+	bool color; /* ANSI colours */
+	int width;  /* columns; 0 = as wide as needed */
+};
+
+/* --- plan, predict ------------------------------------------------------------------------- */
+/* The defended answer: the winner, the comparison of strategies, reasons, sensitivities. */
+void report_answer_text(const struct question *question, const struct answer *answer,
+	const struct style *style, struct text *text);
+/* `plan --json`: {schema: "shardplan/plan/1", version, question, chosen, alternatives, sensitivity,
+ * proof}. */
+void report_answer_json(const struct question *question, const struct question_text *asked,
+	const struct answer *answer, struct text *text);
+void report_prediction_text(const struct plan *plan, const struct model *model,
+	const struct topology *topology, const struct prediction *prediction,
+	const struct style *style, struct text *text);
+void report_prediction_json(const struct question_text *asked, const struct plan *plan,
+	const struct prediction *prediction, struct text *text);
+/* `predict --cases`: the header, and one row; a NULL prediction with `message` is a bad row. */
+void report_case_header(struct text *text);
+void report_case_row(const char *name, const struct prediction *prediction, const char *message,
+	struct text *text);
+
+/* --- explain ------------------------------------------------------------------------------- */
+/* One question a view; the table lists them for `explain --view`. */
+struct explained {
+	const struct schedule *schedule;
+	const struct prediction *prediction;
+	const struct timeline *predicted;
+	const struct memory_curve *memory;
+	const struct critical_path *critical;
+	const struct measurement *measured; /* NULL without --analyze */
+};
+struct view {
+	const char *name, *question;
+	void (*write)(
+		const struct explained *explained, const struct style *style, struct text *text);
+};
+extern const struct view report_views[]; /* summary, operations, streams, memory, critical, units */
+extern const int n_report_views;
+const struct view *report_view(const char *name); /* NULL when unknown */
+
+/* --- check --------------------------------------------------------------------------------- */
+struct tolerance {
+	double time;   /* relative; < 0 = times are reported, not judged */
+	double memory; /* relative, for PSS: 0.10 */
+};
+struct check_line {
+	const char *what, *unit;
+	double predicted, measured;
+	bool exact; /* judged exactly */
+	bool judged;
+	bool ok;
+};
+struct check {
+	int n_lines;
+	struct check_line *lines; /* from `arena` */
+	bool ok;
+};
+/* Predicted beside measured, line by line. The caller has compared the digests. */
+void report_check(const struct schedule *schedule, const struct prediction *prediction,
+	const struct measurement *measured, const struct tolerance *tolerance, struct arena *arena,
+	struct check *check);
+void report_check_text(const struct check *check, const struct style *style, struct text *text);
+void report_check_json(const struct check *check, struct text *text);
+
+/* --- train --------------------------------------------------------------------------------- */
+void report_measurement_text(
+	const struct measurement *measured, const struct style *style, struct text *text);
+void report_measurement_json(const struct question_text *asked, const struct plan *plan,
+	const struct measurement *measured, struct text *text);
+
+/* --- report, trace ------------------------------------------------------------------------- */
+struct report {
+	struct question_text asked;
+	const struct question *question;
+	const struct answer *answer; /* NULL when the alternatives are not known */
+	struct explained explained;
+	const struct check *check; /* NULL without a measurement */
+};
+/* One self-contained page: no script from elsewhere, no request, light and dark, phone and paper.
+ */
+void report_html(const struct report *report, struct text *text);
+void report_markdown(const struct report *report, struct text *text);
+/* Chrome / Perfetto trace of the predicted and, if there is one, the measured step. */
+void report_trace(const struct explained *explained, struct text *text);
+
+#endif

@@ -1,0 +1,37 @@
+/* The face of simulator/: interprets a schedule with a cost model.
+ *
+ * One representative rank of each class is simulated (all ranks of a class do the same at the same
+ * time): a host thread that issues operations in list order, streams, communicators (engines) and
+ * the device's allocator pools, over three steps. Times are of the third step, memory is the
+ * maximum over all three (design 4.4). Deterministic: equal input, equal bits. */
+#ifndef SIMULATOR_SIMULATOR_H
+#define SIMULATOR_SIMULATOR_H
+
+#include "schedule/schedule.h"
+#include "simulator/cost.h"
+
+struct simulation_options {
+	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
+	bool no_contention;         /* operations on different streams do not slow one another */
+};
+
+struct simulation {
+	struct prediction prediction;
+	struct timeline timeline;
+	struct memory_curve memory; /* physical, third step */
+	struct critical_path critical;
+};
+
+/* `details` false skips timeline, memory curve and critical path (left empty): the planner's inner
+ * loop. Strings and arrays come from `arena`. */
+bool simulate(const struct schedule *schedule, const struct simulation_options *options,
+	bool details, struct arena *arena, struct simulation *simulation, struct error *error);
+
+/* Seconds that no plan for this question can beat, and that this plan cannot (docs/bounds.md):
+ * max(model FLOPs without recomputation / dense peak, optimizer traffic / memory bandwidth, least
+ * gradient and parameter bytes at the allowed dtypes / the slowest cut of the topology). */
+double lower_bound(
+	const struct plan *plan, const struct model *model, const struct topology *topology);
+double plan_lower_bound(const struct schedule *schedule);
+
+#endif
