@@ -3,7 +3,10 @@
  * Accounting is by producer: a tensor that several consumers read is counted once, at the leaf that
  * writes it (semantics 5; sums checked against PyTorch there). The residual stream between blocks
  * (the input of a block, of the final norm) is not listed here: it is a buffer of its own, of
- * model_residual_bytes, because checkpointing keeps exactly it. */
+ * model_residual_bytes, because checkpointing keeps exactly it.
+ *
+ * T = sequences * seq_len. Sizes past 2^53 bytes (9 PB, beyond any machine) saturate there, so that
+ * callers can add a thousand of them without overflow. */
 #ifndef MODELS_ACTIVATIONS_H
 #define MODELS_ACTIVATIONS_H
 
@@ -15,11 +18,12 @@
 #define TENSOR_ROLES(X)                                                                            \
 	X(NORM_OUT, "norm_out") /* T*h */                                                          \
 	X(NORM_STATISTICS,                                                                         \
-		"norm_stats") /* fp32: rstd (RMS) T, or mean then rstd (LayerNorm) 2T */           \
-	X(QKV, "qkv")         /* fused: T*(a+2kv)*d; after RoPE when there is RoPE */              \
-	X(QUERY, "query")     /* T*a*d */                                                          \
-	X(KEY, "key")         /* T*kv*d */                                                         \
-	X(VALUE, "value")     /* T*kv*d */                                                         \
+		"norm_stats")         /* fp32: rstd (RMS) T, or mean then rstd (LayerNorm) 2T */   \
+	X(NORM_UPCAST, "norm_upcast") /* 4*T*h: what an unfused norm keeps besides */              \
+	X(QKV, "qkv")                 /* fused: T*(a+2kv)*d; after RoPE when there is RoPE */      \
+	X(QUERY, "query")             /* T*a*d */                                                  \
+	X(KEY, "key")                 /* T*kv*d */                                                 \
+	X(VALUE, "value")             /* T*kv*d */                                                 \
 	X(QK_NORM_STATISTICS, "qk_norm_stats") /* fp32: rstd per token and head */                 \
 	X(QK_NORM_OUT, "qk_norm_out")          /* T*a*d or T*kv*d */                               \
 	X(ATTENTION_OUT, "attention_out")      /* T*a*d */                                         \

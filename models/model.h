@@ -80,6 +80,10 @@ struct model {
 bool model_build(struct arena *arena, const struct architecture *architecture, struct model **model,
 	struct error *error);
 
+/* [out, in] of a linear leaf's weight, also of a tied HEAD; false for every other kind. */
+bool module_linear_shape(
+	const struct architecture *architecture, enum module_kind kind, int64_t *out, int64_t *in);
+
 /* All parameters of the subtree [module, end), tied ones only at their owner. */
 int64_t model_subtree_parameters(const struct model *model, int module);
 
