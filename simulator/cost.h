@@ -20,6 +20,6 @@ void cost_operations(const struct schedule *schedule, int class, struct cost *co
 double cost_collective(const struct topology *topology, const struct runtime *runtime,
 	enum op_kind kind, const struct group *group, int64_t bytes);
 /* One m x n x k product on one device, seconds. */
-double cost_gemm(const struct topology *topology, enum dtype dtype, const struct gemm *gemm);
+double cost_gemm(const struct topology *topology, enum dtype dtype, const struct gemm_shape *gemm);
 
 #endif
