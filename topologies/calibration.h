@@ -49,7 +49,15 @@ bool calibration_read(struct arena *arena, const struct node *map, struct calibr
 	struct error *error);
 void calibration_write(const struct calibration *calibration, struct writer *writer);
 
-/* The piece that fits, NULL when that (collective, ranks, nodes) was not measured. */
+/* Nothing known at all: the section is left out of files. */
+bool calibration_is_empty(const struct calibration *calibration);
+
+/* The order of `collectives`: < 0, 0, > 0. */
+int calibration_compare(
+	const struct calibration_collective *a, const struct calibration_collective *b);
+
+/* The piece that fits (below the smallest measured size, the first one), NULL when that
+ * (collective, ranks, nodes) was not measured. */
 const struct calibration_collective *calibration_find(const struct calibration *calibration,
 	enum collective_kind collective, int64_t ranks, int64_t nodes, int64_t bytes);
 

@@ -19,16 +19,20 @@ bool topology_load_name(
 bool topology_parse(struct arena *arena, const char *name, const char *text, size_t length,
 	struct topology **topology, struct error *error);
 
-/* The `topology:` map of a plan file; and its inverse, complete with calibration. */
+/* The `topology:` map of a plan file; and its inverse, complete with calibration, into the map that
+ * is open in `writer`. Writing and reading back gives the same struct, doubles bit for bit. */
 bool topology_read(struct arena *arena, const struct node *map, struct topology **topology,
 	struct error *error);
 void topology_write(const struct topology *topology, struct writer *writer);
+/* A whole topology file (`shardplan: topology/1`), appended to `text`. */
+void topology_print(const struct topology *topology, enum writer_format format, struct text *text);
 
 /* `--gpus N`: a part of one node, or whole nodes. Anything else is EXIT_CODE_USAGE with the nearby
  * numbers named. Changes `topology`. */
 bool topology_use_devices(struct topology *topology, int64_t devices, struct error *error);
 
-/* Invariants: counts positive, bandwidths positive, network present when nodes > 1, ... */
+/* Invariants: counts positive, bandwidths positive, network present when nodes > 1, ... `where` is
+ * the map it was read from, for positions; NULL for a topology that was detected or changed. */
 bool topology_check(const struct topology *topology, const struct node *where, struct error *error);
 
 #endif

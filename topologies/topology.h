@@ -61,6 +61,9 @@ struct host {
 	enum cpu_vendor cpu;
 };
 
+/* More is refused: it is a typing error, and loops over ranks stay short. */
+#define TOPOLOGY_MAX_DEVICES 1000000
+
 struct topology {
 	const char *name;
 	const char *source; /* where the figures come from */
@@ -76,6 +79,7 @@ struct topology {
 	struct calibration calibration;
 };
 
+extern const struct field topology_fields[]; /* the scalars of struct topology */
 extern const struct field device_fields[];
 extern const struct field fabric_fields[];
 extern const struct field network_fields[];
@@ -95,7 +99,9 @@ struct placement {
 	int64_t groups_per_node; /* groups of this kind that share one node's NICs */
 };
 
-/* All groups of this (size, stride) are equal on our homogeneous nodes; `groups` of them exist. */
+/* All groups of this (size, stride) are alike on our equal nodes. Where they are not (a size that
+ * straddles nodes unevenly), each figure is the largest over the groups and nodes. Requires size
+ * and stride >= 1 and size * stride <= topology_devices(). */
 struct placement topology_place(const struct topology *topology, int64_t size, int64_t stride);
 
 #endif

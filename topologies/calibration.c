@@ -1,0 +1,170 @@
+/* Reading, writing and looking up what was measured of a machine. */
+#include "topologies/calibration.h"
+
+const char *const collective_kind_names[] = {"all_gather", "reduce_scatter", "all_reduce", NULL};
+
+#define OPTIONAL (FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO)
+
+const struct field calibration_fields[] = {
+	FIELD_BOOL(struct calibration, measured, "measured", FIELD_OMIT_ZERO),
+	FIELD_STRING(struct calibration, date, "date", FIELD_OMIT_ZERO),
+	FIELD_STRING(struct calibration, provenance, "provenance", FIELD_OMIT_ZERO),
+	FIELD_FLOPS(struct calibration, gemm_flops, "gemm_flops", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, gemm_half_m, "gemm_half_m", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, gemm_half_n, "gemm_half_n", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, gemm_half_k, "gemm_half_k", OPTIONAL),
+	FIELD_FLOPS(
+		struct calibration, attention_forward_flops, "attention_forward_flops", OPTIONAL),
+	FIELD_FLOPS(
+		struct calibration, attention_backward_flops, "attention_backward_flops", OPTIONAL),
+	FIELD_BANDWIDTH(struct calibration, memory_bandwidth, "memory_bandwidth", OPTIONAL),
+	FIELD_BANDWIDTH(
+		struct calibration, memory_bandwidth_shared, "memory_bandwidth_shared", OPTIONAL),
+	FIELD_TIME(struct calibration, kernel_overhead, "kernel_overhead", OPTIONAL),
+	FIELD_TIME(struct calibration, host_overhead, "host_overhead", OPTIONAL),
+	FIELD_BANDWIDTH(struct calibration, optimizer_bandwidth, "optimizer_bandwidth", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, residual_spread, "residual_spread", OPTIONAL),
+	FIELD_END,
+};
+
+const struct field calibration_collective_fields[] = {
+	FIELD_ENUM(struct calibration_collective, collective, "collective", FIELD_REQUIRED,
+		collective_kind_names),
+	FIELD_INT(struct calibration_collective, ranks, "ranks", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct calibration_collective, nodes, "nodes", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_BYTES(struct calibration_collective, from_bytes, "from", FIELD_NOT_NEGATIVE),
+	FIELD_TIME(struct calibration_collective, latency, "latency",
+		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
+	FIELD_BANDWIDTH(struct calibration_collective, bandwidth, "bandwidth",
+		FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_END,
+};
+
+static int compare_i64(int64_t a, int64_t b)
+{
+	return (a > b) - (a < b);
+}
+
+/* The order without from_bytes: which curve a piece belongs to. */
+static int compare_curve(
+	const struct calibration_collective *a, const struct calibration_collective *b)
+{
+	int order = compare_i64(a->collective, b->collective);
+
+	if (order == 0)
+		order = compare_i64(a->ranks, b->ranks);
+	return order != 0 ? order : compare_i64(a->nodes, b->nodes);
+}
+
+int calibration_compare(
+	const struct calibration_collective *a, const struct calibration_collective *b)
+{
+	int order = compare_curve(a, b);
+
+	return order != 0 ? order : compare_i64(a->from_bytes, b->from_bytes);
+}
+
+/* Puts `piece` where it belongs among the first `count`; false when an equal one is there. People
+ * edit files, so the order in the file is not relied upon. */
+static bool insert_piece(struct calibration_collective *pieces, int count,
+	const struct calibration_collective *piece)
+{
+	int at = count;
+
+	while (at > 0 && calibration_compare(&pieces[at - 1], piece) > 0) {
+		pieces[at] = pieces[at - 1];
+		at--;
+	}
+	pieces[at] = *piece;
+	return at == 0 || calibration_compare(&pieces[at - 1], piece) != 0;
+}
+
+static bool read_pieces(struct arena *arena, const struct node *list,
+	struct calibration *calibration, struct error *error)
+{
+	if (list->kind != NODE_LIST)
+		return node_error(list, error, "collectives: expected a list of measured pieces");
+	calibration->collectives =
+		ARENA_ARRAY(arena, struct calibration_collective, list->n_children);
+	for (int i = 0; i < list->n_children; i++) {
+		const struct node *item = list->children[i];
+		struct calibration_collective piece = {0};
+
+		if (item->kind != NODE_MAP)
+			return node_error(item, error,
+				"collectives: expected a map with collective, ranks, nodes, "
+				"latency and "
+				"bandwidth");
+		if (!fields_read(calibration_collective_fields, item, NULL, &piece, arena, error))
+			return false;
+		if (!insert_piece(calibration->collectives, i, &piece))
+			return node_error(item, error,
+				"collectives: expected each (collective, ranks, nodes, from) once, "
+				"got %s "
+				"over %lld ranks on %lld nodes from %lld bytes twice",
+				collective_kind_names[piece.collective], (long long)piece.ranks,
+				(long long)piece.nodes, (long long)piece.from_bytes);
+	}
+	calibration->n_collectives = list->n_children;
+	return true;
+}
+
+bool calibration_read(struct arena *arena, const struct node *map, struct calibration *calibration,
+	struct error *error)
+{
+	static const char *const others[] = {"collectives", NULL};
+	const struct node *list = node_get(map, "collectives");
+
+	if (map->kind != NODE_MAP)
+		return node_error(map, error, "calibration: expected a map of its properties");
+	if (!fields_read(calibration_fields, map, others, calibration, arena, error))
+		return false;
+	return list == NULL || read_pieces(arena, list, calibration, error);
+}
+
+void calibration_write(const struct calibration *calibration, struct writer *writer)
+{
+	fields_write(calibration_fields, calibration, writer);
+	if (calibration->n_collectives == 0)
+		return;
+	writer_begin_list(writer, "collectives");
+	for (int i = 0; i < calibration->n_collectives; i++) {
+		writer_begin_map(writer, NULL);
+		fields_write(calibration_collective_fields, &calibration->collectives[i], writer);
+		writer_end_map(writer);
+	}
+	writer_end_list(writer);
+}
+
+bool calibration_is_empty(const struct calibration *calibration)
+{
+	static const struct calibration nothing;
+
+	return calibration->n_collectives == 0 &&
+	       fields_equal(calibration_fields, calibration, &nothing);
+}
+
+const struct calibration_collective *calibration_find(const struct calibration *calibration,
+	enum collective_kind collective, int64_t ranks, int64_t nodes, int64_t bytes)
+{
+	const struct calibration_collective key = {
+		.collective = collective, .ranks = ranks, .nodes = nodes, .from_bytes = bytes};
+	const struct calibration_collective *pieces = calibration->collectives;
+	int low = 0, high = calibration->n_collectives;
+
+	/* The first piece that is after the key; the one before it is the one that fits. */
+	while (low < high) {
+		int middle = low + (high - low) / 2;
+
+		if (calibration_compare(&pieces[middle], &key) > 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	if (low > 0 && compare_curve(&pieces[low - 1], &key) == 0)
+		return &pieces[low - 1];
+	/* Smaller than the smallest measured size: the first piece of the curve still fits best. */
+	if (low < calibration->n_collectives && compare_curve(&pieces[low], &key) == 0)
+		return &pieces[low];
+	return NULL;
+}

@@ -1,0 +1,101 @@
+/* Topologies by name: the files embedded from catalogue/, and NxNODE. */
+#include <string.h>
+
+#include "topologies/topologies.h"
+
+static const struct embedded_file *find_file(const char *name)
+{
+	for (int i = 0; i < n_topology_catalogue; i++)
+		if (strcmp(topology_catalogue[i].name, name) == 0)
+			return &topology_catalogue[i];
+	return NULL;
+}
+
+/* "2xdgx-h100" -> digits "2", rest "dgx-h100"; NULL when the name has not that form. */
+static const char *after_count(const char *name)
+{
+	size_t digits = strspn(name, "0123456789");
+
+	return name[digits] == 'x' ? name + digits + 1 : NULL;
+}
+
+/* "did you mean A or B?": the nearest name, else every name that starts like this. */
+static const char *suggest(struct arena *arena, const char *word)
+{
+	const char **names = ARENA_ARRAY(arena, const char *, n_topology_catalogue + 2);
+	const char *nearest, *list = "";
+
+	for (int i = 0; i < n_topology_catalogue; i++)
+		names[i] = topology_catalogue[i].name;
+	names[n_topology_catalogue] = "local";
+	nearest = nearest_name(word, names);
+	if (nearest != NULL)
+		return arena_printf(arena, "; did you mean %s?", nearest);
+	for (int i = 0; word[0] != '\0' && names[i] != NULL; i++)
+		if (strncmp(names[i], word, strlen(word)) == 0)
+			list = arena_printf(
+				arena, "%s%s%s", list, list[0] != '\0' ? " or " : "", names[i]);
+	return list[0] != '\0' ? arena_printf(arena, "; did you mean %s?", list) : "";
+}
+
+static bool unknown(struct arena *arena, const char *name, const char *word, struct error *error)
+{
+	return error_set(error, EXIT_CODE_INPUT,
+		"topology %s: expected a catalogue name, NxNODE (2xdgx-h100), local or a file, got "
+		"an "
+		"unknown name%s",
+		name, suggest(arena, word));
+}
+
+static bool read_count(const char *name, const char *node_name, int64_t *nodes, struct error *error)
+{
+	int length = (int)(node_name - name) - 1;
+	char digits[24];
+
+	if (length == 0)
+		return error_set(error, EXIT_CODE_INPUT,
+			"topology %s: expected a number of nodes before the x, as in 2x%s, got "
+			"none",
+			name, node_name);
+	if (length < (int)sizeof(digits)) {
+		memcpy(digits, name, (size_t)length);
+		digits[length] = '\0';
+		if (parse_int(digits, nodes) && *nodes >= 1 && *nodes <= TOPOLOGY_MAX_DEVICES)
+			return true;
+	}
+	return error_set(error, EXIT_CODE_INPUT, "topology %s: expected 1 to %d nodes, got %.*s",
+		name, TOPOLOGY_MAX_DEVICES, length, name);
+}
+
+static bool load_file(struct arena *arena, const struct embedded_file *file,
+	struct topology **topology, struct error *error)
+{
+	const char *name = arena_printf(arena, "%s.yaml", file->name);
+
+	return topology_parse(arena, name, file->text, file->length, topology, error);
+}
+
+bool topology_load_name(
+	struct arena *arena, const char *name, struct topology **topology, struct error *error)
+{
+	const struct embedded_file *file = find_file(name);
+	const char *node_name = file == NULL ? after_count(name) : NULL;
+	struct topology *loaded;
+	int64_t nodes = 1;
+
+	if (node_name != NULL)
+		file = find_file(node_name);
+	if (file == NULL)
+		return unknown(arena, name, node_name != NULL ? node_name : name, error);
+	if (node_name != NULL && !read_count(name, node_name, &nodes, error))
+		return false;
+	if (!load_file(arena, file, &loaded, error))
+		return false;
+	loaded->nodes = nodes;
+	if (nodes > 1)
+		loaded->name = arena_strdup(arena, name);
+	if (!topology_check(loaded, NULL, error))
+		return false;
+	*topology = loaded;
+	return true;
+}

@@ -1,0 +1,92 @@
+/* Text and documents -> struct topology. docs/topologies.md describes the format. */
+#include <string.h>
+
+#include "topologies/topologies.h"
+
+#define TOPOLOGY_SCHEMA "topology/1"
+
+/* What a topology map holds besides topology_fields. A file of its own also has `shardplan`. */
+static const char *const section_names[] = {
+	"device", "fabric", "network", "host", "calibration", NULL};
+static const char *const file_keys[] = {
+	"shardplan", "device", "fabric", "network", "host", "calibration", NULL};
+
+/* A section that is a map of plain fields. An absent one is only an error when it is required. */
+static bool read_section(const struct node *map, const char *key, bool required,
+	const struct field *fields, void *object, struct arena *arena, struct error *error)
+{
+	const struct node *section = node_get(map, key);
+
+	if (section == NULL)
+		return !required || node_error(map, error,
+					    "%s: expected a map, got nothing, add `%s:`", key, key);
+	if (section->kind != NODE_MAP)
+		return node_error(section, error, "%s: expected a map of its properties", key);
+	return fields_read(fields, section, NULL, object, arena, error);
+}
+
+static bool read_sections(
+	struct arena *arena, const struct node *map, struct topology *topology, struct error *error)
+{
+	const struct node *calibration = node_get(map, "calibration");
+
+	if (!read_section(map, "device", true, device_fields, &topology->device, arena, error) ||
+		!read_section(map, "fabric", topology->devices_per_node > 1, fabric_fields,
+			&topology->fabric, arena, error) ||
+		!read_section(
+			map, "network", false, network_fields, &topology->network, arena, error) ||
+		!read_section(map, "host", true, host_fields, &topology->host, arena, error))
+		return false;
+	return calibration == NULL ||
+	       calibration_read(arena, calibration, &topology->calibration, error);
+}
+
+static bool read_map(struct arena *arena, const struct node *map, const char *const *others,
+	struct topology **result, struct error *error)
+{
+	struct topology *topology = ARENA_NEW(arena, struct topology);
+
+	if (map->kind != NODE_MAP)
+		return node_error(map, error, "topology: expected a map of its properties");
+	topology->nodes = 1;
+	topology->network.oversubscription = 1;
+	if (!fields_read(topology_fields, map, others, topology, arena, error) ||
+		!read_sections(arena, map, topology, error) ||
+		!topology_check(topology, map, error))
+		return false;
+	*result = topology;
+	return true;
+}
+
+bool topology_read(struct arena *arena, const struct node *map, struct topology **topology,
+	struct error *error)
+{
+	return read_map(arena, map, section_names, topology, error);
+}
+
+/* The first line says which kind of document this is and in which version. */
+static bool check_schema(const struct node *root, struct error *error)
+{
+	const struct node *schema = node_get(root, "shardplan");
+
+	if (root->kind != NODE_MAP)
+		return node_error(root, error, "expected a topology (a map), got something else");
+	if (schema == NULL)
+		return node_error(root, error,
+			"shardplan: expected %s, got nothing, add `shardplan: %s` as the first "
+			"line",
+			TOPOLOGY_SCHEMA, TOPOLOGY_SCHEMA);
+	if (schema->kind != NODE_SCALAR || strcmp(schema->text, TOPOLOGY_SCHEMA) != 0)
+		return node_error(schema, error, "shardplan: expected %s, got %s", TOPOLOGY_SCHEMA,
+			schema->kind == NODE_SCALAR ? schema->text : "no text");
+	return true;
+}
+
+bool topology_parse(struct arena *arena, const char *name, const char *text, size_t length,
+	struct topology **topology, struct error *error)
+{
+	const struct node *root = document_parse(arena, name, text, length, 0, error);
+
+	return root != NULL && check_schema(root, error) &&
+	       read_map(arena, root, file_keys, topology, error);
+}

@@ -1,0 +1,94 @@
+/* Names, field tables and plain arithmetic of struct topology. */
+#include <math.h>
+#include <stddef.h>
+
+#include "topologies/topologies.h"
+
+const char *const device_kind_names[] = {"gpu", "cpu", NULL};
+const char *const device_generation_names[] = {
+	"cpu", "volta", "ampere", "ada", "hopper", "blackwell", NULL};
+const char *const fabric_kind_names[] = {"nvswitch", "nvlink-mesh", "pcie", "shared-memory", NULL};
+const char *const network_kind_names[] = {"none", "infiniband", "roce", "efa", "ethernet", NULL};
+const char *const cpu_vendor_names[] = {"amd", "intel", "arm", "other", NULL};
+
+#define REQUIRED_POSITIVE (FIELD_REQUIRED | FIELD_POSITIVE)
+#define OPTIONAL          (FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO)
+
+const struct field device_fields[] = {
+	FIELD_STRING(struct device, name, "name", FIELD_REQUIRED),
+	FIELD_ENUM(struct device, kind, "kind", FIELD_REQUIRED, device_kind_names),
+	FIELD_ENUM(
+		struct device, generation, "generation", FIELD_REQUIRED, device_generation_names),
+	FIELD_BYTES(struct device, memory_bytes, "memory", REQUIRED_POSITIVE),
+	FIELD_BANDWIDTH(struct device, memory_bandwidth, "memory_bandwidth", REQUIRED_POSITIVE),
+	FIELD_FLOPS(struct device, fp32_flops, "fp32", OPTIONAL),
+	FIELD_FLOPS(struct device, bf16_flops, "bf16", OPTIONAL),
+	FIELD_FLOPS(struct device, fp16_flops, "fp16", OPTIONAL),
+	FIELD_FLOPS(struct device, fp8_flops, "fp8", OPTIONAL),
+	FIELD_INT(struct device, multiprocessors, "multiprocessors", OPTIONAL),
+	FIELD_END,
+};
+
+const struct field fabric_fields[] = {
+	FIELD_ENUM(struct fabric, kind, "kind", FIELD_REQUIRED, fabric_kind_names),
+	FIELD_BANDWIDTH(struct fabric, bandwidth, "bandwidth", FIELD_NOT_NEGATIVE),
+	FIELD_TIME(struct fabric, latency, "latency", OPTIONAL),
+	FIELD_INT(struct fabric, channels, "channels", OPTIONAL),
+	FIELD_END,
+};
+
+const struct field network_fields[] = {
+	FIELD_ENUM(struct network, kind, "kind", FIELD_REQUIRED, network_kind_names),
+	FIELD_INT(struct network, nics_per_node, "nics_per_node", OPTIONAL),
+	FIELD_BANDWIDTH(struct network, nic_bandwidth, "nic_bandwidth", OPTIONAL),
+	FIELD_TIME(struct network, latency, "latency", OPTIONAL),
+	/* Always written, because an absent one reads as 1. */
+	FIELD_DOUBLE(struct network, oversubscription, "oversubscription", FIELD_NOT_NEGATIVE),
+	FIELD_END,
+};
+
+const struct field host_fields[] = {
+	FIELD_BYTES(struct host, memory_bytes, "memory", REQUIRED_POSITIVE),
+	FIELD_BANDWIDTH(struct host, memory_bandwidth, "memory_bandwidth", REQUIRED_POSITIVE),
+	FIELD_INT(struct host, cores, "cores", REQUIRED_POSITIVE),
+	FIELD_BANDWIDTH(struct host, pcie_bandwidth, "pcie_bandwidth", OPTIONAL),
+	FIELD_ENUM(struct host, cpu, "cpu", FIELD_REQUIRED, cpu_vendor_names),
+	FIELD_END,
+};
+
+const struct field topology_fields[] = {
+	FIELD_STRING(struct topology, name, "name", FIELD_REQUIRED),
+	FIELD_STRING(struct topology, source, "source", FIELD_OMIT_ZERO),
+	FIELD_INT(struct topology, nodes, "nodes", FIELD_POSITIVE),
+	FIELD_INT(struct topology, devices_per_node, "devices_per_node", REQUIRED_POSITIVE),
+	FIELD_BOOL(struct topology, shares_host, "shares_host", FIELD_OMIT_ZERO),
+	FIELD_END,
+};
+
+int64_t topology_devices(const struct topology *topology)
+{
+	return topology->nodes * topology->devices_per_node;
+}
+
+double device_peak_flops(const struct device *device, enum dtype dtype)
+{
+	/* A dtype that is not listed here (int8 stores optimizer state) has no matrix peak. */
+	static const size_t offset_of[DTYPE_COUNT] = {
+		[DTYPE_FP32] = offsetof(struct device, fp32_flops),
+		[DTYPE_BF16] = offsetof(struct device, bf16_flops),
+		[DTYPE_FP16] = offsetof(struct device, fp16_flops),
+		[DTYPE_FP8] = offsetof(struct device, fp8_flops),
+	};
+	size_t offset = dtype < DTYPE_COUNT ? offset_of[dtype] : 0;
+
+	return offset == 0 ? 0 : *(const double *)((const char *)device + offset);
+}
+
+double topology_node_bandwidth(const struct topology *topology)
+{
+	const struct network *network = &topology->network;
+
+	if (topology->nodes <= 1)
+		return INFINITY;
+	return (double)network->nics_per_node * network->nic_bandwidth / network->oversubscription;
+}
