@@ -37,7 +37,7 @@ struct node *document_parse(struct arena *arena, const char *name, const char *t
 /* The child with that key, NULL when absent or when `map` is NULL or no map. */
 const struct node *node_get(const struct node *map, const char *key);
 
-/* An error at the node: "name:line:col: ...". Always false. */
+/* An error at the node: "name:line:col: key: ..." (no "key: " outside a map). Always false. */
 bool node_error(const struct node *node, struct error *error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -47,6 +47,11 @@ bool node_int(const struct node *node, int64_t *value, struct error *error);
 bool node_double(const struct node *node, double *value, struct error *error);
 bool node_bool(const struct node *node, bool *value, struct error *error); /* true false on off */
 bool node_string(const struct node *node, const char **value, struct error *error);
+
+/* The spellings behind node_int and node_bool, for options and CSV cells. A whole number may also be
+ * written as "5e8" or "4096.0". */
+bool parse_whole_number(const char *string, int64_t *value);
+bool parse_bool(const char *string, bool *value);
 
 /* Every key of `map` must be in the NULL-terminated list; the first unknown one is an error that
  * suggests the nearest known key. */

@@ -25,7 +25,7 @@ struct writer {
 	/* private state */
 	bool first[64];
 	bool list[64];
-	bool pending_dash;
+	bool pending_dash, after_comment;
 };
 
 /* Starts a document whose root is a map. */
@@ -50,5 +50,8 @@ void writer_comment(struct writer *writer, const char *comment);
 
 /* Appends `string` as a JSON string literal with quotes. */
 void json_escape(struct text *text, const char *string);
+/* Appends `string` as a YAML scalar: plain where that reads back as the same string, else quoted.
+ */
+void yaml_escape(struct text *text, const char *string);
 
 #endif

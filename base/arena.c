@@ -1,0 +1,149 @@
+#include "base/arena.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_BLOCK_BYTES = 4 << 10, LARGEST_BLOCK_BYTES = 1 << 20 };
+
+struct arena_block {
+	struct arena_block *older;
+	size_t size, used;
+	max_align_t data[]; /* max_align_t: what follows the header is aligned for any type */
+};
+
+static void (*out_of_memory_handler)(size_t bytes);
+
+void base_set_out_of_memory_handler(void (*handler)(size_t bytes))
+{
+	out_of_memory_handler = handler;
+}
+
+_Noreturn void base_out_of_memory(size_t bytes)
+{
+	if (out_of_memory_handler != NULL)
+		out_of_memory_handler(bytes);
+	abort();
+}
+
+void arena_init(struct arena *arena)
+{
+	arena->first = NULL;
+}
+
+static void free_blocks(struct arena_block *block)
+{
+	while (block != NULL) {
+		struct arena_block *older = block->older;
+		free(block);
+		block = older;
+	}
+}
+
+void arena_finish(struct arena *arena)
+{
+	free_blocks(arena->first);
+	arena->first = NULL;
+}
+
+void arena_reset(struct arena *arena)
+{
+	if (arena->first == NULL)
+		return;
+	free_blocks(arena->first->older);
+	arena->first->older = NULL;
+	arena->first->used = 0;
+}
+
+/* Blocks double, so that an arena of n bytes costs O(log n) mallocs; a request larger than the
+ * block that is due gets a block of its own size. */
+static void add_block(struct arena *arena, size_t bytes)
+{
+	size_t size = FIRST_BLOCK_BYTES;
+
+	if (arena->first != NULL && arena->first->size >= FIRST_BLOCK_BYTES)
+		size = arena->first->size * 2;
+	if (size > LARGEST_BLOCK_BYTES)
+		size = LARGEST_BLOCK_BYTES;
+	if (size < bytes)
+		size = bytes;
+	if (size > SIZE_MAX - sizeof(struct arena_block))
+		base_out_of_memory(bytes);
+
+	struct arena_block *block = malloc(sizeof(*block) + size);
+	if (block == NULL)
+		base_out_of_memory(size);
+	*block = (struct arena_block){.older = arena->first, .size = size};
+	arena->first = block;
+}
+
+void *arena_alloc(struct arena *arena, size_t count, size_t size)
+{
+	size_t bytes;
+	const size_t alignment = _Alignof(max_align_t);
+
+	if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2)
+		base_out_of_memory(SIZE_MAX);
+	bytes = (bytes + alignment - 1) / alignment * alignment;
+	if (arena->first == NULL || arena->first->size - arena->first->used < bytes)
+		add_block(arena, bytes);
+
+	struct arena_block *block = arena->first;
+	void *result = (char *)block->data + block->used;
+	block->used += bytes;
+	memset(result, 0, bytes);
+	return result;
+}
+
+char *arena_strndup(struct arena *arena, const char *text, size_t length)
+{
+	char *copy = arena_alloc(arena, length + 1, 1);
+
+	if (length > 0)
+		memcpy(copy, text, length);
+	return copy;
+}
+
+char *arena_strdup(struct arena *arena, const char *text)
+{
+	return arena_strndup(arena, text, strlen(text));
+}
+
+char *arena_printf(struct arena *arena, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	int length = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	if (length < 0)
+		base_out_of_memory(SIZE_MAX); /* longer than INT_MAX */
+
+	char *result = arena_alloc(arena, (size_t)length + 1, 1);
+	va_start(args, format);
+	vsnprintf(result, (size_t)length + 1, format, args);
+	va_end(args);
+	return result;
+}
+
+void *array_grow(void *array, int *capacity, int needed, size_t size)
+{
+	size_t bytes;
+
+	if (array != NULL && needed <= *capacity)
+		return array;
+	int grown = *capacity > INT32_MAX / 2 ? INT32_MAX : *capacity * 2;
+	if (grown < needed)
+		grown = needed;
+	if (grown < 8)
+		grown = 8;
+	if (__builtin_mul_overflow((size_t)grown, size, &bytes))
+		base_out_of_memory(SIZE_MAX);
+	void *result = realloc(array, bytes > 0 ? bytes : 1);
+	if (result == NULL)
+		base_out_of_memory(bytes);
+	*capacity = grown;
+	return result;
+}

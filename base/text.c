@@ -1,0 +1,209 @@
+#include "base/text.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+void text_finish(struct text *text)
+{
+	free(text->data);
+	*text = (struct text){0};
+}
+
+void text_clear(struct text *text)
+{
+	text->length = 0;
+	if (text->data != NULL)
+		text->data[0] = '\0';
+}
+
+const char *text_string(const struct text *text)
+{
+	return text->data != NULL ? text->data : "";
+}
+
+/* Room for `more` bytes and the NUL. */
+static void reserve(struct text *text, size_t more)
+{
+	size_t needed;
+
+	if (__builtin_add_overflow(text->length, more, &needed) || needed > SIZE_MAX / 2 - 64)
+		base_out_of_memory(SIZE_MAX);
+	if (needed < text->capacity)
+		return;
+	size_t capacity = text->capacity < 64 ? 64 : text->capacity * 2;
+	if (capacity <= needed)
+		capacity = needed + 1;
+	char *data = realloc(text->data, capacity);
+	if (data == NULL)
+		base_out_of_memory(capacity);
+	text->data = data;
+	text->capacity = capacity;
+}
+
+void text_add_bytes(struct text *text, const char *bytes, size_t length)
+{
+	reserve(text, length);
+	if (length > 0)
+		memcpy(text->data + text->length, bytes, length);
+	text->length += length;
+	text->data[text->length] = '\0';
+}
+
+void text_add(struct text *text, const char *string)
+{
+	text_add_bytes(text, string, strlen(string));
+}
+
+void text_add_char(struct text *text, char c)
+{
+	text_add_bytes(text, &c, 1);
+}
+
+void text_vprintf(struct text *text, const char *format, va_list args)
+{
+	va_list again;
+
+	va_copy(again, args);
+	int length = vsnprintf(NULL, 0, format, again);
+	va_end(again);
+	if (length < 0)
+		base_out_of_memory(SIZE_MAX); /* longer than INT_MAX */
+	reserve(text, (size_t)length);
+	vsnprintf(text->data + text->length, (size_t)length + 1, format, args);
+	text->length += (size_t)length;
+}
+
+void text_printf(struct text *text, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	text_vprintf(text, format, args);
+	va_end(args);
+}
+
+void text_repeat(struct text *text, char c, int count)
+{
+	if (count <= 0)
+		return;
+	reserve(text, (size_t)count);
+	memset(text->data + text->length, c, (size_t)count);
+	text->length += (size_t)count;
+	text->data[text->length] = '\0';
+}
+
+/* 17 significant digits always suffice for a double, 15 always survive; most numbers that people
+ * write have a form of 15 digits. */
+void text_number(struct text *text, double value)
+{
+	char buffer[32];
+
+	if (!isfinite(value)) {
+		text_add(text, isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+		return;
+	}
+	for (int digits = 15; digits <= 17; digits++) {
+		snprintf(buffer, sizeof(buffer), "%.*g", digits, value);
+		if (strtod(buffer, NULL) == value)
+			break;
+	}
+	text_add(text, buffer);
+}
+
+void text_int(struct text *text, int64_t value)
+{
+	text_printf(text, "%lld", (long long)value);
+}
+
+static const char *skip_digits(const char *string)
+{
+	while (isdigit((unsigned char)*string))
+		string++;
+	return string;
+}
+
+/* [+-] digits [. digits] [e [+-] digits], with a digit on at least one side of the point. strtod
+ * alone would take "0x1p3", "inf" and leading blanks too. */
+static bool is_decimal(const char *string)
+{
+	const char *start = string + (*string == '+' || *string == '-');
+	const char *end = skip_digits(start);
+	int digits = (int)(end - start);
+
+	if (*end == '.') {
+		start = end + 1;
+		end = skip_digits(start);
+		digits += (int)(end - start);
+	}
+	if (digits == 0)
+		return false;
+	if (*end == 'e' || *end == 'E') {
+		start = end + 1;
+		start += *start == '+' || *start == '-';
+		end = skip_digits(start);
+		if (end == start)
+			return false;
+	}
+	return *end == '\0';
+}
+
+bool parse_number(const char *string, double *value)
+{
+	if (!is_decimal(string))
+		return false;
+	double result = strtod(string, NULL);
+	if (!isfinite(result))
+		return false;
+	*value = result;
+	return true;
+}
+
+bool parse_int(const char *string, int64_t *value)
+{
+	bool negative = *string == '-';
+	int64_t result = 0;
+
+	string += *string == '+' || *string == '-';
+	if (*string == '\0')
+		return false;
+	/* Collected as a negative number, because INT64_MIN has no positive twin. */
+	for (; *string != '\0'; string++) {
+		if (!isdigit((unsigned char)*string) ||
+			__builtin_mul_overflow(result, 10, &result) ||
+			__builtin_sub_overflow(result, *string - '0', &result))
+			return false;
+	}
+	if (!negative && __builtin_sub_overflow((int64_t)0, result, &result))
+		return false;
+	*value = result;
+	return true;
+}
+
+int utf8_decode(const char *string, size_t length, uint32_t *point)
+{
+	static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+	const unsigned char *s = (const unsigned char *)string;
+
+	if (length == 0)
+		return 0;
+	int bytes = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+	*point = s[0];
+	if (bytes <= 1)
+		return bytes;
+	if ((size_t)bytes > length)
+		return 0;
+	*point &= 0x7fu >> bytes;
+	for (int i = 1; i < bytes; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+		*point = *point << 6 | (s[i] & 0x3f);
+	}
+	bool surrogate = *point >= 0xd800 && *point <= 0xdfff;
+	bool valid = *point >= smallest[bytes] && *point <= 0x10ffff && !surrogate;
+	return valid ? bytes : 0;
+}
