@@ -1,9 +1,9 @@
 /* Tensors that leaves produce and backward needs: the activation memory.
  *
  * Accounting is by producer: a tensor that several consumers read is counted once, at the leaf that
- * writes it (semantics 5; sums checked against PyTorch there). The residual stream between blocks
- * (the input of a block, of the final norm) is not listed here: it is a buffer of its own, of
- * model_residual_bytes, because checkpointing keeps exactly it.
+ * writes it (docs/models.md; the sums are checked against PyTorch's). The residual stream between
+ * blocks (the input of a block, of the final norm) is not listed here: it is a buffer of its own,
+ * of model_residual_bytes, because checkpointing keeps exactly it.
  *
  * T = sequences * seq_len. Sizes past 2^53 bytes (9 PB, beyond any machine) saturate there, so that
  * callers can add a thousand of them without overflow. */
@@ -19,7 +19,7 @@
 	X(NORM_OUT, "norm_out") /* T*h */                                                          \
 	X(NORM_STATISTICS,                                                                         \
 		"norm_stats")         /* fp32: rstd (RMS) T, or mean then rstd (LayerNorm) 2T */   \
-	X(NORM_UPCAST, "norm_upcast") /* 4*T*h: what an unfused norm keeps besides */              \
+	X(NORM_UPCAST, "norm_upcast") /* unfused: fp32, 4 bytes per input element */               \
 	X(QKV, "qkv")                 /* fused: T*(a+2kv)*d; after RoPE when there is RoPE */      \
 	X(QUERY, "query")             /* T*a*d */                                                  \
 	X(KEY, "key")                 /* T*kv*d */                                                 \

@@ -9,7 +9,8 @@ extern const char *const attention_kind_names[]; /* "flash", "eager" */
 
 enum pass { PASS_FORWARD, PASS_BACKWARD };
 
-/* Shape only (kernels/ has a struct gemm with pointers). A matrix product C[m,n] = A[m,k] B[k,n], `count` times: 2*m*n*k*count FLOPs. */
+/* A matrix product C[m,n] = A[m,k] B[k,n], `count` times: 2*m*n*k*count FLOPs. Shape only: kernels/
+ * has a struct gemm with pointers. */
 struct gemm_shape {
 	int64_t m, n, k, count;
 };
@@ -21,8 +22,8 @@ struct module_work {
 	int n_gemms; /* linear leaves: forward 1; backward 2 (input and weight gradient) */
 	struct gemm_shape gemms[MODULE_GEMMS_MAX];
 	double attention_flops; /* ATTENTION_CORE: flash forward 4*T*s*a*d/2 (causal), backward
-				   x2.5; eager the full square, backward x2 (semantics 6.1) */
-	double memory_bytes; /* traffic of the element-wise parts, fused kernels (semantics 6.3) */
+				   x2.5; eager the full square, backward x2 (docs/models.md) */
+	double memory_bytes; /* traffic of the element-wise parts, fused kernels (docs/models.md) */
 	int kernels;         /* launches of a fused implementation */
 };
 

@@ -1,0 +1,206 @@
+/* The tensors that forward keeps for backward, as a table of (leaf, tensor, size, condition). */
+#include "models/activations.h"
+
+#include "models/widths.h"
+
+static const char *const role_names[] = {
+#define X(suffix, name) [TENSOR_##suffix] = name,
+	TENSOR_ROLES(X)
+#undef X
+};
+
+/* What an element of a saved tensor is. */
+enum element { ELEMENT_COMPUTE, ELEMENT_FP32, ELEMENT_PROBABILITY };
+
+struct request {
+	const struct architecture *architecture;
+	const struct activation_rules *rules;
+	int64_t tokens;
+	int64_t seq_len;
+};
+
+static bool norm_unfused(const struct request *r)
+{
+	return r->rules->norm_unfused;
+}
+
+static bool flash(const struct request *r)
+{
+	return r->rules->attention == ATTENTION_FLASH;
+}
+
+/* Flash never has them; selective checkpointing computes them again. */
+static bool keeps_probabilities(const struct request *r)
+{
+	return r->rules->attention == ATTENTION_EAGER && !r->rules->drop_attention;
+}
+
+static bool keeps_activated_gate(const struct request *r)
+{
+	return r->rules->keeps_activated_gate && r->architecture->mlp == MLP_SWIGLU;
+}
+
+static bool swiglu(const struct request *r)
+{
+	return r->architecture->mlp == MLP_SWIGLU;
+}
+
+/* In the order in which a leaf produces them. A width is elements per token. */
+static const struct saved {
+	enum module_kind kind;
+	enum tensor_role role;
+	enum width width;
+	enum element element;
+	bool (*when)(const struct request *); /* NULL = always */
+} saved[] = {
+	{MODULE_NORM, TENSOR_NORM_UPCAST, WIDTH_HIDDEN, ELEMENT_FP32, norm_unfused},
+	{MODULE_NORM, TENSOR_NORM_STATISTICS, WIDTH_NORM_STATISTICS, ELEMENT_FP32, NULL},
+	{MODULE_NORM, TENSOR_NORM_OUT, WIDTH_HIDDEN, ELEMENT_COMPUTE, NULL},
+	{MODULE_QKV, TENSOR_QKV, WIDTH_QKV, ELEMENT_COMPUTE, NULL},
+	{MODULE_QUERY, TENSOR_QUERY, WIDTH_QUERY, ELEMENT_COMPUTE, NULL},
+	{MODULE_KEY, TENSOR_KEY, WIDTH_KEY, ELEMENT_COMPUTE, NULL},
+	{MODULE_VALUE, TENSOR_VALUE, WIDTH_KEY, ELEMENT_COMPUTE, NULL},
+	{MODULE_QUERY_NORM, TENSOR_NORM_UPCAST, WIDTH_QUERY, ELEMENT_FP32, norm_unfused},
+	{MODULE_QUERY_NORM, TENSOR_QK_NORM_STATISTICS, WIDTH_HEADS, ELEMENT_FP32, NULL},
+	{MODULE_QUERY_NORM, TENSOR_QK_NORM_OUT, WIDTH_QUERY, ELEMENT_COMPUTE, NULL},
+	{MODULE_KEY_NORM, TENSOR_NORM_UPCAST, WIDTH_KEY, ELEMENT_FP32, norm_unfused},
+	{MODULE_KEY_NORM, TENSOR_QK_NORM_STATISTICS, WIDTH_KV_HEADS, ELEMENT_FP32, NULL},
+	{MODULE_KEY_NORM, TENSOR_QK_NORM_OUT, WIDTH_KEY, ELEMENT_COMPUTE, NULL},
+	{MODULE_ATTENTION_CORE, TENSOR_ATTENTION_OUT, WIDTH_QUERY, ELEMENT_COMPUTE, NULL},
+	{MODULE_ATTENTION_CORE, TENSOR_LOG_SUM_EXP, WIDTH_HEADS, ELEMENT_FP32, flash},
+	{MODULE_ATTENTION_CORE, TENSOR_PROBABILITIES, WIDTH_HEADS, ELEMENT_PROBABILITY,
+		keeps_probabilities},
+	{MODULE_ATTENTION_OUTPUT, TENSOR_RESIDUAL_MIDDLE, WIDTH_HIDDEN, ELEMENT_COMPUTE, NULL},
+	{MODULE_GATE, TENSOR_GATE, WIDTH_FFN, ELEMENT_COMPUTE, NULL},
+	{MODULE_UP, TENSOR_UP, WIDTH_FFN, ELEMENT_COMPUTE, NULL},
+	{MODULE_ACTIVATION, TENSOR_ACTIVATED_GATE, WIDTH_FFN, ELEMENT_COMPUTE,
+		keeps_activated_gate},
+	{MODULE_ACTIVATION, TENSOR_PRODUCT, WIDTH_FFN, ELEMENT_COMPUTE, NULL},
+};
+
+/* Alive while backward walks through a block. Each part starts after what every part shares. */
+enum part { PART_SHARED, PART_ATTENTION, PART_MLP, PART_COUNT };
+
+static const struct backward {
+	enum part part;
+	enum tensor_role role;
+	enum width width;
+	bool (*when)(const struct request *);
+} backward[] = {
+	{PART_SHARED, TENSOR_D_RESIDUAL, WIDTH_HIDDEN, NULL},
+	{PART_SHARED, TENSOR_D_NORM, WIDTH_HIDDEN, NULL},
+	{PART_ATTENTION, TENSOR_D_ATTENTION_OUT, WIDTH_QUERY, NULL},
+	{PART_ATTENTION, TENSOR_D_QKV, WIDTH_QKV, NULL},
+	{PART_MLP, TENSOR_D_PRODUCT, WIDTH_FFN, NULL},
+	{PART_MLP, TENSOR_D_GATE, WIDTH_FFN, swiglu},
+	{PART_MLP, TENSOR_D_UP, WIDTH_FFN, NULL},
+};
+_Static_assert(COUNT_OF(backward) <= BACKWARD_TENSORS_MAX, "the caller's array holds them all");
+
+const char *tensor_role_name(enum tensor_role role)
+{
+	return role_names[role];
+}
+
+static struct request make_request(const struct model *model, const struct activation_rules *rules,
+	int64_t sequences, int64_t seq_len)
+{
+	return (struct request){
+		.architecture = &model->architecture,
+		.rules = rules,
+		.tokens = saturated_mul(sequences, seq_len),
+		.seq_len = seq_len,
+	};
+}
+
+/* Bytes per element. A softmax in fp32 keeps its result and the cast to a narrower dtype. */
+static int64_t element_bytes(const struct activation_rules *rules, enum element element)
+{
+	int64_t compute = dtype_bytes(rules->dtype);
+
+	if (element == ELEMENT_FP32)
+		return 4;
+	if (element == ELEMENT_PROBABILITY && rules->softmax_fp32 && compute < 4)
+		return 4 + compute;
+	return compute;
+}
+
+static int64_t tensor_bytes(const struct request *r, enum width width, enum element element)
+{
+	int64_t per_token = architecture_width(r->architecture, width);
+
+	/* A row of probabilities is as long as the sequence. */
+	if (element == ELEMENT_PROBABILITY)
+		per_token = saturated_mul(per_token, r->seq_len);
+	return saturated_mul(saturated_mul(per_token, r->tokens), element_bytes(r->rules, element));
+}
+
+/* Places a tensor at `*end`, which moves behind it. */
+static void place(const struct request *r, enum tensor_role role, int64_t bytes,
+	struct tensor *tensor, int64_t *end)
+{
+	int64_t alignment = max_i64(r->rules->alignment, 1);
+
+	*tensor = (struct tensor){.role = role, .offset = *end, .bytes = bytes};
+	*end = saturated_add(*end, round_up(bytes, alignment));
+}
+
+int model_saved_tensors(const struct model *model, int module, const struct activation_rules *rules,
+	int64_t sequences, int64_t seq_len, struct tensor tensors[MODULE_TENSORS_MAX],
+	int64_t *bytes)
+{
+	struct request r = make_request(model, rules, sequences, seq_len);
+	int n = 0;
+
+	*bytes = 0;
+	for (int i = 0; i < COUNT_OF(saved); i++) {
+		const struct saved *s = &saved[i];
+
+		if (s->kind != model->modules[module].kind || (s->when != NULL && !s->when(&r)))
+			continue;
+		place(&r, s->role, tensor_bytes(&r, s->width, s->element), &tensors[n++], bytes);
+	}
+	return n;
+}
+
+int64_t model_saved_bytes(const struct model *model, int first, int end,
+	const struct activation_rules *rules, int64_t sequences, int64_t seq_len)
+{
+	struct tensor tensors[MODULE_TENSORS_MAX];
+	int64_t total = 0, bytes;
+
+	for (int i = first; i < end; i++) {
+		model_saved_tensors(model, i, rules, sequences, seq_len, tensors, &bytes);
+		total = saturated_add(total, bytes);
+	}
+	return total;
+}
+
+int64_t model_residual_bytes(const struct model *model, const struct activation_rules *rules,
+	int64_t sequences, int64_t seq_len)
+{
+	struct request r = make_request(model, rules, sequences, seq_len);
+
+	return tensor_bytes(&r, WIDTH_HIDDEN, ELEMENT_COMPUTE);
+}
+
+int model_backward_tensors(const struct model *model, const struct activation_rules *rules,
+	int64_t sequences, int64_t seq_len, struct tensor tensors[BACKWARD_TENSORS_MAX],
+	int64_t *bytes)
+{
+	struct request r = make_request(model, rules, sequences, seq_len);
+	int64_t ends[PART_COUNT] = {0};
+	int n = 0;
+
+	for (int i = 0; i < COUNT_OF(backward); i++) {
+		const struct backward *b = &backward[i];
+		int64_t *end = &ends[b->part];
+
+		if (b->when != NULL && !b->when(&r))
+			continue;
+		*end = max_i64(*end, ends[PART_SHARED]);
+		place(&r, b->role, tensor_bytes(&r, b->width, ELEMENT_COMPUTE), &tensors[n++], end);
+	}
+	*bytes = max_i64(ends[PART_ATTENTION], ends[PART_MLP]);
+	return n;
+}
