@@ -42,6 +42,8 @@ def line_problems(path, line):
         yield 'indented with spaces'
     if is_c and re.match(r'\s*typedef\s+(struct|union|enum)\b', line):
         yield 'typedef of a struct, union or enum'
+    if is_c and re.search(r'setlocale\(LC_(ALL|NUMERIC)', line):
+        yield 'numbers would depend on the locale'
     if path.endswith(SPACED) and '\t' in line:
         yield 'tab'
 
@@ -106,11 +108,12 @@ PLANTED = {
     'base/i.c': ('int i;\r\n', 'trailing blank'),
     'scripts/j.py': ('if True:\n\tpass\n', 'tab'),
     'scripts/k': ('#!/bin/sh\necho \n', 'trailing blank'),
+    'cli/m.c': ('void f(void)\n{\n\tsetlocale(LC_ALL, "");\n}\n', 'depend on the locale'),
     'base/l.c': (b'/* \xff */\n', 'not UTF-8'),
 }
 INNOCENT = {
-    'base/m.c': '/*\n * Fine.\n */\nint m;\n\nint f(void)\n{\n\treturn 1;\n}\n',
-    'data/n.txt': 'verse \r\n',
+    'base/n.c': '/*\n * Fine.\n */\nint m;\n\nint f(void)\n{\n\treturn 1;\n}\n',
+    'data/o.txt': 'verse \r\n',
 }
 
 
