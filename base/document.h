@@ -1,7 +1,9 @@
 /* YAML 1.2 and JSON text read into a tree of nodes that know where they stand.
  *
- * One file (document.c) talks to libfyaml, so that it can be replaced. Everything else sees this
- * tree. Limits: 64 MiB of text, depth 64; beyond is an error, not a crash. */
+ * One file (yaml.c) talks to libfyaml, so that it can be replaced; everything else sees this tree.
+ * Text whose first characters are {" {} [" [{ [[ [] or [ and a digit is read as JSON, strictly.
+ * Limits: 64 MiB of JSON, 16 MiB of YAML, depth 64; beyond is an error, not a crash. Anchors,
+ * aliases, merge keys, several documents in one text, NUL and broken UTF-8 are errors. */
 #ifndef BASE_DOCUMENT_H
 #define BASE_DOCUMENT_H
 
