@@ -252,6 +252,6 @@ bool yaml_read(struct tree *tree, const char *text, size_t length)
 		base_out_of_memory(length);
 	bool ok = read_events(&reader);
 	fy_parser_destroy(reader.parser);
-	fy_diag_unref(reader.diag);
+	fy_diag_destroy(reader.diag); /* unref alone keeps the collected errors */
 	return ok;
 }
