@@ -83,7 +83,7 @@ static bool read_pieces(struct arena *arena, const struct node *list,
 	struct calibration *calibration, struct error *error)
 {
 	if (list->kind != NODE_LIST)
-		return node_error(list, error, "collectives: expected a list of measured pieces");
+		return node_error(list, error, "expected a list of measured pieces");
 	calibration->collectives =
 		ARENA_ARRAY(arena, struct calibration_collective, list->n_children);
 	for (int i = 0; i < list->n_children; i++) {
@@ -92,14 +92,14 @@ static bool read_pieces(struct arena *arena, const struct node *list,
 
 		if (item->kind != NODE_MAP)
 			return node_error(item, error,
-				"collectives: expected a map with collective, ranks, nodes, "
+				"expected a map with collective, ranks, nodes, "
 				"latency and "
 				"bandwidth");
 		if (!fields_read(calibration_collective_fields, item, NULL, &piece, arena, error))
 			return false;
 		if (!insert_piece(calibration->collectives, i, &piece))
 			return node_error(item, error,
-				"collectives: expected each (collective, ranks, nodes, from) once, "
+				"expected each (collective, ranks, nodes, from) once, "
 				"got %s "
 				"over %lld ranks on %lld nodes from %lld bytes twice",
 				collective_kind_names[piece.collective], (long long)piece.ranks,
@@ -116,7 +116,7 @@ bool calibration_read(struct arena *arena, const struct node *map, struct calibr
 	const struct node *list = node_get(map, "collectives");
 
 	if (map->kind != NODE_MAP)
-		return node_error(map, error, "calibration: expected a map of its properties");
+		return node_error(map, error, "expected a calibration (a map)");
 	if (!fields_read(calibration_fields, map, others, calibration, arena, error))
 		return false;
 	return list == NULL || read_pieces(arena, list, calibration, error);

@@ -19,31 +19,30 @@ static const char *after_count(const char *name)
 	return name[digits] == 'x' ? name + digits + 1 : NULL;
 }
 
-/* "did you mean A or B?": the nearest name, else every name that starts like this. */
+/* "; did you mean A or B?": every name that starts like this, else the nearest one. */
 static const char *suggest(struct arena *arena, const char *word)
 {
 	const char **names = ARENA_ARRAY(arena, const char *, n_topology_catalogue + 2);
-	const char *nearest, *list = "";
+	const char *list = "";
 
 	for (int i = 0; i < n_topology_catalogue; i++)
 		names[i] = topology_catalogue[i].name;
 	names[n_topology_catalogue] = "local";
-	nearest = nearest_name(word, names);
-	if (nearest != NULL)
-		return arena_printf(arena, "; did you mean %s?", nearest);
 	for (int i = 0; word[0] != '\0' && names[i] != NULL; i++)
 		if (strncmp(names[i], word, strlen(word)) == 0)
 			list = arena_printf(
 				arena, "%s%s%s", list, list[0] != '\0' ? " or " : "", names[i]);
-	return list[0] != '\0' ? arena_printf(arena, "; did you mean %s?", list) : "";
+	if (list[0] == '\0')
+		list = nearest_name(word, names);
+	return list != NULL ? arena_printf(arena, "; did you mean %s?", list) : "";
 }
 
 static bool unknown(struct arena *arena, const char *name, const char *word, struct error *error)
 {
 	return error_set(error, EXIT_CODE_INPUT,
-		"topology %s: expected a catalogue name, NxNODE (2xdgx-h100), local or a file, got "
-		"an "
-		"unknown name%s",
+		"topology \"%.100s\": unknown name, expected one of the catalogue, NxNODE "
+		"(2xdgx-h100), "
+		"local or a file%s",
 		name, suggest(arena, word));
 }
 
@@ -54,7 +53,8 @@ static bool read_count(const char *name, const char *node_name, int64_t *nodes, 
 
 	if (length == 0)
 		return error_set(error, EXIT_CODE_INPUT,
-			"topology %s: expected a number of nodes before the x, as in 2x%s, got "
+			"topology \"%.100s\": expected a number of nodes before the x, as in 2x%s, "
+			"got "
 			"none",
 			name, node_name);
 	if (length < (int)sizeof(digits)) {
@@ -63,8 +63,9 @@ static bool read_count(const char *name, const char *node_name, int64_t *nodes, 
 		if (parse_int(digits, nodes) && *nodes >= 1 && *nodes <= TOPOLOGY_MAX_DEVICES)
 			return true;
 	}
-	return error_set(error, EXIT_CODE_INPUT, "topology %s: expected 1 to %d nodes, got %.*s",
-		name, TOPOLOGY_MAX_DEVICES, length, name);
+	return error_set(error, EXIT_CODE_INPUT,
+		"topology \"%.100s\": expected 1 to %d nodes, got %.*s", name, TOPOLOGY_MAX_DEVICES,
+		length, name);
 }
 
 static bool load_file(struct arena *arena, const struct embedded_file *file,

@@ -6,52 +6,56 @@
 
 #include "topologies/topologies.h"
 
-/* The node of section.key (both may be NULL), or the nearest one that exists around it. */
-static const struct node *place_of(const struct node *where, const char *section, const char *key)
+struct check {
+	const struct topology *topology;
+	const struct node *where; /* NULL without a document */
+	struct error *error;
+};
+
+static bool bad(const struct check *check, const char *section, const char *key, const char *format,
+	...) __attribute__((format(printf, 4, 5)));
+
+/* An error about section.key ("" = none) at the nearest node there is: node_error names the key it
+ * stands at, so only the rest of the path is added. Without a document the name comes first. */
+static bool bad(
+	const struct check *check, const char *section, const char *key, const char *format, ...)
 {
-	const struct node *map = section != NULL ? node_get(where, section) : where;
-	const struct node *value = key != NULL ? node_get(map, key) : NULL;
-
-	if (value != NULL)
-		return value;
-	return map != NULL ? map : where;
-}
-
-static bool bad(const struct topology *topology, const struct node *where, struct error *error,
-	const char *format, ...) __attribute__((format(printf, 4, 5)));
-
-/* Without a document (a detected topology) the name takes the place of file:line:col. */
-static bool bad(const struct topology *topology, const struct node *where, struct error *error,
-	const char *format, ...)
-{
+	const char *dot = *section != '\0' && *key != '\0' ? "." : "";
+	const struct node *map = *section != '\0' ? node_get(check->where, section) : check->where;
+	const struct node *value = *key != '\0' ? node_get(map, key) : map;
 	char message[512];
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
-	if (where != NULL)
-		return node_error(where, error, "%s", message);
-	return error_set(error, EXIT_CODE_INPUT, "topology %s: %s",
-		topology->name != NULL ? topology->name : "without a name", message);
+	if (value != NULL)
+		return node_error(value, check->error, "%s", message);
+	if (map != NULL)
+		return node_error(map, check->error, "%s: %s", key, message);
+	if (check->where != NULL)
+		return node_error(
+			check->where, check->error, "%s%s%s: %s", section, dot, key, message);
+	return error_set(check->error, EXIT_CODE_INPUT, "topology \"%s\": %s%s%s: %s",
+		check->topology->name != NULL ? check->topology->name : "", section, dot, key,
+		message);
 }
 
-static bool check_counts(
-	const struct topology *topology, const struct node *where, struct error *error)
+static bool check_counts(const struct check *check)
 {
+	const struct topology *topology = check->topology;
 	int64_t devices;
 
 	if (topology->nodes < 1)
-		return bad(topology, place_of(where, NULL, "nodes"), error,
-			"nodes: expected at least 1, got %lld", (long long)topology->nodes);
+		return bad(check, "", "nodes", "expected at least 1, got %lld",
+			(long long)topology->nodes);
 	if (topology->devices_per_node < 1)
-		return bad(topology, place_of(where, NULL, "devices_per_node"), error,
-			"devices_per_node: expected at least 1, got %lld",
+		return bad(check, "", "devices_per_node", "expected at least 1, got %lld",
 			(long long)topology->devices_per_node);
 	if (!checked_mul(topology->nodes, topology->devices_per_node, &devices) ||
 		devices > TOPOLOGY_MAX_DEVICES)
-		return bad(topology, place_of(where, NULL, "nodes"), error,
-			"nodes x devices_per_node: expected at most %d devices, got %lld x %lld",
+		return bad(check, "", "nodes",
+			"expected at most %d devices in all, got %lld nodes of %lld",
 			TOPOLOGY_MAX_DEVICES, (long long)topology->nodes,
 			(long long)topology->devices_per_node);
 	return true;
@@ -65,85 +69,78 @@ struct quantity {
 	const char *why;
 };
 
-static bool check_quantities(const struct topology *topology, const struct quantity *quantities,
-	int count, const struct node *where, struct error *error)
+static bool check_quantities(
+	const struct check *check, const struct quantity *quantities, int count)
 {
 	for (int i = 0; i < count; i++) {
 		const struct quantity *q = &quantities[i];
 
 		if (!q->needed || (isfinite(q->value) && q->value > 0))
 			continue;
-		return bad(topology, place_of(where, q->section, q->key), error,
-			"%s.%s: expected more than 0 (%s), got %g", q->section, q->key, q->why,
+		return bad(check, q->section, q->key, "expected more than 0 (%s), got %g", q->why,
 			q->value);
 	}
 	return true;
 }
 
-static bool check_device(
-	const struct topology *topology, const struct node *where, struct error *error)
+static bool check_device(const struct check *check)
 {
+	const struct topology *topology = check->topology;
 	const struct device *device = &topology->device;
 	double peak = fmax(fmax(device->fp32_flops, device->bf16_flops),
 		fmax(device->fp16_flops, device->fp8_flops));
-	const struct node *section = place_of(where, "device", NULL);
 
 	if (device->name == NULL || device->name[0] == '\0')
-		return bad(topology, section, error, "device.name: expected a name, got nothing");
+		return bad(check, "device", "name", "expected a name, got nothing");
 	if ((device->kind == DEVICE_CPU) != (device->generation == GENERATION_CPU))
-		return bad(topology, place_of(where, "device", "generation"), error,
-			"device.generation: expected %s for a device of kind %s, got %s",
+		return bad(check, "device", "generation",
+			"expected %s for a device of kind %s, got %s",
 			device->kind == DEVICE_CPU ? "cpu" : "a GPU generation",
 			device_kind_names[device->kind],
 			device_generation_names[device->generation]);
 	if (!(peak > 0) && !(topology->calibration.gemm_flops > 0))
-		return bad(topology, section, error,
-			"device: expected a peak (fp32, bf16, fp16 or fp8) or a calibration "
+		return bad(check, "device", "",
+			"expected a peak (fp32, bf16, fp16 or fp8) or a calibration "
 			"with gemm_flops, got neither");
 	if (topology->shares_host && device->kind != DEVICE_CPU)
-		return bad(topology, place_of(where, NULL, "shares_host"), error,
-			"shares_host: expected CPU devices (they are ranks of one host), got a "
-			"GPU");
+		return bad(check, "", "shares_host",
+			"expected CPU devices (ranks of one host), got a GPU");
 	return true;
 }
 
-static bool check_network(
-	const struct topology *topology, const struct node *where, struct error *error)
+static bool check_network(const struct check *check)
 {
+	const struct topology *topology = check->topology;
 	const struct network *network = &topology->network;
 
 	if (topology->nodes > 1 && network->kind == NETWORK_NONE)
-		return bad(topology, place_of(where, "network", "kind"), error,
-			"%lld nodes need a network, expected `network:` with kind, nics_per_node "
+		return bad(check, "network", "kind",
+			"%lld nodes need a network, expected a kind, nics_per_node "
 			"and nic_bandwidth, got none",
 			(long long)topology->nodes);
 	/* The negation also catches NaN. */
 	if (network->kind != NETWORK_NONE &&
 		!(network->oversubscription >= 1 && isfinite(network->oversubscription)))
-		return bad(topology, place_of(where, "network", "oversubscription"), error,
-			"network.oversubscription: expected 1 (full bisection) or more, got %g",
-			network->oversubscription);
+		return bad(check, "network", "oversubscription",
+			"expected 1 (full bisection) or more, got %g", network->oversubscription);
 	return true;
 }
 
-static bool check_calibration(
-	const struct topology *topology, const struct node *where, struct error *error)
+static bool check_calibration(const struct check *check)
 {
+	const struct topology *topology = check->topology;
 	const struct calibration *calibration = &topology->calibration;
-	const struct node *section = place_of(where, "calibration", "collectives");
 
 	if (calibration->n_collectives < 0)
-		return bad(topology, section, error,
-			"calibration.collectives: expected 0 or more, got %d",
+		return bad(check, "calibration", "collectives", "expected 0 or more, got %d",
 			calibration->n_collectives);
 	for (int i = 1; i < calibration->n_collectives; i++) {
 		const struct calibration_collective *piece = &calibration->collectives[i];
 
 		if (calibration_compare(piece - 1, piece) < 0)
 			continue;
-		return bad(topology, section, error,
-			"calibration.collectives: expected pieces sorted by collective, ranks, "
-			"nodes, "
+		return bad(check, "calibration", "collectives",
+			"expected pieces sorted by collective, ranks, nodes, "
 			"from_bytes and each once, got entry %d at or before entry %d",
 			i + 1, i);
 	}
@@ -155,6 +152,7 @@ bool topology_check(const struct topology *topology, const struct node *where, s
 	const struct device *device = &topology->device;
 	const struct network *network = &topology->network;
 	const struct host *host = &topology->host;
+	const struct check check = {topology, where, error};
 	bool networked = network->kind != NETWORK_NONE;
 	const struct quantity quantities[] = {
 		{true, "device", "memory", (double)device->memory_bytes, "state lives there"},
@@ -173,8 +171,7 @@ bool topology_check(const struct topology *topology, const struct node *where, s
 			"GPUs hang on it"},
 	};
 
-	return check_counts(topology, where, error) && check_device(topology, where, error) &&
-	       check_network(topology, where, error) &&
-	       check_quantities(topology, quantities, COUNT_OF(quantities), where, error) &&
-	       check_calibration(topology, where, error);
+	return check_counts(&check) && check_device(&check) && check_network(&check) &&
+	       check_quantities(&check, quantities, COUNT_OF(quantities)) &&
+	       check_calibration(&check);
 }

@@ -18,10 +18,11 @@ static bool read_section(const struct node *map, const char *key, bool required,
 	const struct node *section = node_get(map, key);
 
 	if (section == NULL)
-		return !required || node_error(map, error,
-					    "%s: expected a map, got nothing, add `%s:`", key, key);
+		return !required ||
+		       node_error(map, error,
+			       "missing key \"%s\", expected a map of its properties", key);
 	if (section->kind != NODE_MAP)
-		return node_error(section, error, "%s: expected a map of its properties", key);
+		return node_error(section, error, "expected a map of its properties");
 	return fields_read(fields, section, NULL, object, arena, error);
 }
 
@@ -47,7 +48,7 @@ static bool read_map(struct arena *arena, const struct node *map, const char *co
 	struct topology *topology = ARENA_NEW(arena, struct topology);
 
 	if (map->kind != NODE_MAP)
-		return node_error(map, error, "topology: expected a map of its properties");
+		return node_error(map, error, "expected a map of a topology's properties");
 	topology->nodes = 1;
 	topology->network.oversubscription = 1;
 	if (!fields_read(topology_fields, map, others, topology, arena, error) ||
@@ -73,11 +74,11 @@ static bool check_schema(const struct node *root, struct error *error)
 		return node_error(root, error, "expected a topology (a map), got something else");
 	if (schema == NULL)
 		return node_error(root, error,
-			"shardplan: expected %s, got nothing, add `shardplan: %s` as the first "
+			"missing key \"shardplan\", add `shardplan: %s` as the first "
 			"line",
-			TOPOLOGY_SCHEMA, TOPOLOGY_SCHEMA);
+			TOPOLOGY_SCHEMA);
 	if (schema->kind != NODE_SCALAR || strcmp(schema->text, TOPOLOGY_SCHEMA) != 0)
-		return node_error(schema, error, "shardplan: expected %s, got %s", TOPOLOGY_SCHEMA,
+		return node_error(schema, error, "expected %s, got %s", TOPOLOGY_SCHEMA,
 			schema->kind == NODE_SCALAR ? schema->text : "no text");
 	return true;
 }

@@ -1,0 +1,83 @@
+/* What the tests of this folder share: a detected machine in memory, and bitwise comparison. */
+#ifndef TESTS_TOPOLOGIES_SAMPLE_H
+#define TESTS_TOPOLOGIES_SAMPLE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "topologies/topologies.h"
+
+/* As detection and `calibrate` would make it: figures that no unit prefix prints evenly. */
+static inline struct topology sample_local(void)
+{
+	static struct calibration_collective pieces[] = {
+		{COLLECTIVE_ALL_GATHER, 2, 1, 0, 1.2345678901234567e-05, 3141592653.5897932},
+		{COLLECTIVE_ALL_GATHER, 2, 1, 65537, 0, 1.0 / 3 * 1e10},
+		{COLLECTIVE_ALL_GATHER, 4, 1, 1 << 20, 7.1e-6, 2.5e9},
+		{COLLECTIVE_REDUCE_SCATTER, 2, 1, 0, 3e-5, 1e9},
+		{COLLECTIVE_REDUCE_SCATTER, 4, 2, 0, 0.1 + 0.2, 123456789},
+		{COLLECTIVE_ALL_REDUCE, 4, 1, 0, 5e-324, 1.7976931348623157e308},
+	};
+
+	return (struct topology){
+		.name = "local",
+		.source = "detected: 2 cores, \"quotes\" and a colon: yes",
+		.nodes = 1,
+		.devices_per_node = 4,
+		.device = {"some CPU @ 2.20GHz", DEVICE_CPU, GENERATION_CPU, 16823549952,
+			12.3456789e9, 1e11 / 7, 0, 0, 0, 1},
+		.fabric = {FABRIC_SHARED_MEMORY, 1e10 / 3, 1.1e-6, 0},
+		.network = {.kind = NETWORK_NONE},
+		.host = {16823549953, 25.6e9 / 7, 2, 0, CPU_OTHER},
+		.shares_host = true,
+		.calibration = {.measured = true,
+			.date = "2025-01-02T03:04:05Z",
+			.provenance = "shardplan calibrate 0.1.0 # not a comment",
+			.gemm_flops = 98765432109.87654,
+			.gemm_half_m = 1.0 / 3,
+			.gemm_half_n = 17.5,
+			.gemm_half_k = 1e-3,
+			.attention_forward_flops = 2e10 / 3,
+			.attention_backward_flops = 1e10 / 3,
+			.memory_bandwidth = 9.87e9,
+			.memory_bandwidth_shared = 1.5e10 / 7,
+			.kernel_overhead = 1e-6 / 3,
+			.host_overhead = 2e-7 / 3,
+			.optimizer_bandwidth = 5e9 / 3,
+			.residual_spread = 0.03125,
+			.n_collectives = COUNT_OF(pieces),
+			.collectives = pieces},
+	};
+}
+
+static inline void assert_fields_equal(
+	const struct field *fields, const void *expected, const void *actual)
+{
+	for (; fields->type != FIELD_TYPE_END; fields++) {
+		const struct field one[] = {*fields, FIELD_END};
+
+		if (!fields_equal(one, expected, actual))
+			fail_msg("field %s differs", fields->name);
+	}
+}
+
+/* Every member, doubles bit for bit (fields_equal compares them with ==, and none is NaN or 0). */
+static inline void assert_same_topology(const struct topology *a, const struct topology *b)
+{
+	assert_fields_equal(topology_fields, a, b);
+	assert_fields_equal(device_fields, &a->device, &b->device);
+	assert_fields_equal(fabric_fields, &a->fabric, &b->fabric);
+	assert_fields_equal(network_fields, &a->network, &b->network);
+	assert_fields_equal(host_fields, &a->host, &b->host);
+	assert_fields_equal(calibration_fields, &a->calibration, &b->calibration);
+	assert_int_equal(a->calibration.n_collectives, b->calibration.n_collectives);
+	for (int i = 0; i < a->calibration.n_collectives; i++)
+		assert_fields_equal(calibration_collective_fields, &a->calibration.collectives[i],
+			&b->calibration.collectives[i]);
+}
+
+#endif

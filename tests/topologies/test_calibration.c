@@ -1,0 +1,134 @@
+/* Looking up measured pieces, and reading them in any order but each once. */
+#include "tests/topologies/sample.h"
+
+static void finds_the_piece_that_fits(void **state)
+{
+	struct topology local = sample_local();
+	const struct calibration *calibration = &local.calibration;
+	const struct calibration_collective *pieces = calibration->collectives;
+	static const struct {
+		enum collective_kind collective;
+		int64_t ranks, nodes, bytes;
+		int piece; /* -1: not measured */
+	} cases[] = {
+		{COLLECTIVE_ALL_GATHER, 2, 1, 0, 0},
+		{COLLECTIVE_ALL_GATHER, 2, 1, 65536, 0},
+		{COLLECTIVE_ALL_GATHER, 2, 1, 65537, 1},
+		{COLLECTIVE_ALL_GATHER, 2, 1, INT64_MAX, 1},
+		{COLLECTIVE_ALL_GATHER, 4, 1, 5, 2}, /* smaller than anything measured */
+		{COLLECTIVE_ALL_GATHER, 3, 1, 5, -1},
+		{COLLECTIVE_ALL_GATHER, 2, 2, 5, -1},
+		{COLLECTIVE_REDUCE_SCATTER, 2, 1, 1, 3},
+		{COLLECTIVE_REDUCE_SCATTER, 4, 1, 1, -1},
+		{COLLECTIVE_REDUCE_SCATTER, 4, 2, 1, 4},
+		{COLLECTIVE_ALL_REDUCE, 4, 1, 1, 5},
+		{COLLECTIVE_ALL_REDUCE, 8, 1, 1, -1},
+	};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		const struct calibration_collective *found = calibration_find(calibration,
+			cases[i].collective, cases[i].ranks, cases[i].nodes, cases[i].bytes);
+
+		assert_ptr_equal(found, cases[i].piece < 0 ? NULL : &pieces[cases[i].piece]);
+	}
+}
+
+static void nothing_measured(void **state)
+{
+	const struct calibration nothing = {0};
+	const struct calibration prior = {.gemm_flops = 1};
+
+	(void)state;
+	assert_null(calibration_find(&nothing, COLLECTIVE_ALL_GATHER, 2, 1, 1));
+	assert_true(calibration_is_empty(&nothing));
+	assert_false(calibration_is_empty(&prior));
+}
+
+static bool read_text(
+	struct arena *arena, const char *text, struct calibration *calibration, struct error *error)
+{
+	struct node *root = document_parse(arena, "c.yaml", text, strlen(text), 0, error);
+
+	*calibration = (struct calibration){0};
+	return root != NULL && calibration_read(arena, root, calibration, error);
+}
+
+static void reads_in_any_order(void **state)
+{
+	static const char text[] =
+		"gemm_flops: 1TFLOPS\n"
+		"collectives:\n"
+		"  - {collective: all_reduce, ranks: 2, nodes: 1, latency: 1us, bandwidth: 1GB/s}\n"
+		"  - {collective: all_gather, ranks: 2, nodes: 1, from: 1MiB, latency: 2us, "
+		"bandwidth: 2GB/s}\n"
+		"  - {collective: all_gather, ranks: 2, nodes: 1, latency: 3us, bandwidth: "
+		"3GB/s}\n";
+	struct arena arena = {0};
+	struct calibration calibration;
+	struct error error = {0};
+
+	(void)state;
+	assert_true(read_text(&arena, text, &calibration, &error));
+	assert_int_equal(calibration.n_collectives, 3);
+	assert_true(calibration.collectives[0].latency == 3e-6);
+	assert_true(calibration.collectives[1].latency == 2e-6);
+	assert_int_equal(calibration.collectives[1].from_bytes, 1 << 20);
+	assert_int_equal(calibration.collectives[2].collective, COLLECTIVE_ALL_REDUCE);
+	arena_finish(&arena);
+}
+
+static void refuses(void **state)
+{
+	static const struct {
+		const char *text, *message;
+	} cases[] = {
+		{"collectives:\n"
+		 "  - {collective: all_gather, ranks: 2, nodes: 1, latency: 1us, bandwidth: "
+		 "1GB/s}\n"
+		 "  - {collective: all_gather, ranks: 2, nodes: 1, latency: 2us, bandwidth: "
+		 "1GB/s}\n",
+			"c.yaml:3:5: expected each (collective, ranks, nodes, from) once, got "
+			"all_gather over 2 ranks on 1 nodes from 0 bytes twice"},
+		{"collectives: 3\n",
+			"c.yaml:1:14: collectives: expected a list of measured pieces"},
+		{"collectives: [3]\n", "c.yaml:1:15: expected a map with collective, ranks, nodes, "
+				       "latency and bandwidth"},
+		{"[1]\n", "c.yaml:1:1: expected a calibration (a map)"},
+		{"gemm_flop: 1TFLOPS\n",
+			"c.yaml:1:12: gemm_flop: unknown key, did you mean \"gemm_flops\"?"},
+		{"collectives:\n  - {collective: all_to_all, ranks: 2, nodes: 1}\n",
+			"c.yaml:2:18: collective: expected one of all_gather, reduce_scatter, "
+			"all_reduce, got \"all_to_all\""},
+		{"collectives:\n  - {collective: all_gather, ranks: 0, nodes: 1}\n",
+			"c.yaml:2:37: ranks: expected a whole number greater than 0, got \"0\""},
+		{"collectives:\n  - {collective: all_gather, ranks: 2, nodes: 1, latency: 1us, "
+		 "bandwidth: 0}\n",
+			"c.yaml:2:75: bandwidth: expected a bandwidth such as 200Gbit/s or 25GB/s "
+			"greater than 0, got \"0\""},
+	};
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct calibration calibration;
+		struct error error = {0};
+
+		assert_false(read_text(&arena, cases[i].text, &calibration, &error));
+		assert_string_equal(error.message, cases[i].message);
+		assert_int_equal(error.code, EXIT_CODE_INPUT);
+	}
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(finds_the_piece_that_fits),
+		cmocka_unit_test(nothing_measured),
+		cmocka_unit_test(reads_in_any_order),
+		cmocka_unit_test(refuses),
+	};
+
+	return cmocka_run_group_tests_name("topologies/calibration", tests, NULL, NULL);
+}

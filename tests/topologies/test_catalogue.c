@@ -1,0 +1,184 @@
+/* Every catalogue file, names and NxNODE. */
+#include "tests/topologies/sample.h"
+
+static void assert_round_trip(
+	struct arena *arena, const struct topology *topology, enum writer_format format)
+{
+	struct text first = {0}, second = {0};
+	struct topology *again = NULL;
+	struct error error = {0};
+
+	topology_print(topology, format, &first);
+	if (!topology_parse(arena, "printed", first.data, first.length, &again, &error))
+		fail_msg("%s\n%s", error.message, first.data);
+	assert_same_topology(topology, again);
+	topology_print(again, format, &second);
+	assert_string_equal(first.data, second.data);
+	text_finish(&first);
+	text_finish(&second);
+}
+
+static void every_file(void **state)
+{
+	struct arena arena = {0};
+
+	(void)state;
+	assert_true(n_topology_catalogue >= 10);
+	for (int i = 0; i < n_topology_catalogue; i++) {
+		struct topology *topology = NULL;
+		struct error error = {0};
+
+		if (!topology_load_name(&arena, topology_catalogue[i].name, &topology, &error))
+			fail_msg("%s", error.message);
+		assert_string_equal(topology->name, topology_catalogue[i].name);
+		assert_int_equal(topology->nodes, 1);
+		assert_non_null(topology->source);
+		assert_true(strlen(topology->source) > 20);
+		/* A prior is never passed off as a measurement and says where it comes from. */
+		assert_false(topology->calibration.measured);
+		if (!calibration_is_empty(&topology->calibration))
+			assert_memory_equal(topology->calibration.provenance, "prior: ", 7);
+		if (i > 0)
+			assert_true(strcmp(topology_catalogue[i - 1].name, topology->name) < 0);
+		assert_round_trip(&arena, topology, WRITER_YAML);
+		assert_round_trip(&arena, topology, WRITER_JSON);
+	}
+	arena_finish(&arena);
+}
+
+/* The figures that published documents state, so that an edit of a file cannot go unnoticed. */
+static void published_figures(void **state)
+{
+	static const struct {
+		const char *name;
+		int64_t memory_mib;
+		double memory_bandwidth, bf16, fp16, fabric, node_network;
+		int64_t cores;
+		enum cpu_vendor cpu;
+	} cases[] = {
+		{"dgx-a100-40gb", 40960, 1.555e12, 312e12, 312e12, 240e9, 200e9, 128, CPU_AMD},
+		{"dgx-a100-80gb", 81920, 2.039e12, 312e12, 312e12, 240e9, 200e9, 128, CPU_AMD},
+		{"dgx-h100", 81559, 3.35e12, 989e12, 989e12, 370.8e9, 400e9, 112, CPU_INTEL},
+		{"dgx-h200", 143771, 4.8e12, 989e12, 989e12, 370.8e9, 400e9, 112, CPU_INTEL},
+		{"dgx-v100", 32768, 0.9e12, 0, 125e12, 132e9, 50e9, 40, CPU_INTEL},
+		{"p3dn.24xlarge", 32768, 0.9e12, 0, 125e12, 132e9, 12.5e9, 48, CPU_INTEL},
+		{"p4d.24xlarge", 40960, 1.555e12, 312e12, 312e12, 240e9, 50e9, 48, CPU_INTEL},
+		{"p4de.24xlarge", 81920, 2.039e12, 312e12, 312e12, 240e9, 50e9, 48, CPU_INTEL},
+		{"p5.48xlarge", 81559, 3.35e12, 989e12, 989e12, 370.8e9, 400e9, 96, CPU_AMD},
+		{"p5en.48xlarge", 143771, 4.8e12, 989e12, 989e12, 370.8e9, 400e9, 96, CPU_INTEL},
+		{"rtx4090-8x", 24564, 1.008e12, 165.15e12, 165.15e12, 15e9, 0, 64, CPU_AMD},
+	};
+	struct arena arena = {0};
+
+	(void)state;
+	assert_int_equal(n_topology_catalogue, COUNT_OF(cases));
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct topology *t = NULL;
+		struct error error = {0};
+
+		assert_true(topology_load_name(&arena, cases[i].name, &t, &error));
+		assert_int_equal(topology_devices(t), 8);
+		assert_int_equal(t->device.memory_bytes, cases[i].memory_mib << 20);
+		assert_true(t->device.memory_bandwidth == cases[i].memory_bandwidth);
+		assert_true(device_peak_flops(&t->device, DTYPE_BF16) == cases[i].bf16);
+		assert_true(device_peak_flops(&t->device, DTYPE_FP16) == cases[i].fp16);
+		assert_true(device_peak_flops(&t->device, DTYPE_INT8) == 0);
+		assert_true(t->fabric.bandwidth == cases[i].fabric);
+		assert_true((double)t->network.nics_per_node * t->network.nic_bandwidth ==
+			    cases[i].node_network);
+		assert_int_equal(t->host.cores, cases[i].cores);
+		assert_int_equal(t->host.cpu, cases[i].cpu);
+	}
+	arena_finish(&arena);
+}
+
+static void node_counts(void **state)
+{
+	struct arena arena = {0};
+	struct topology *topology = NULL;
+	struct error error = {0};
+
+	(void)state;
+	assert_true(topology_load_name(&arena, "2xdgx-a100-80gb", &topology, &error));
+	assert_string_equal(topology->name, "2xdgx-a100-80gb");
+	assert_int_equal(topology->nodes, 2);
+	assert_int_equal(topology_devices(topology), 16);
+	assert_true(topology_node_bandwidth(topology) == 200e9);
+	assert_round_trip(&arena, topology, WRITER_YAML);
+	assert_true(topology_load_name(&arena, "4xp5.48xlarge", &topology, &error));
+	assert_int_equal(topology_devices(topology), 32);
+	assert_true(topology_load_name(&arena, "1xdgx-h100", &topology, &error));
+	assert_string_equal(topology->name, "dgx-h100");
+	assert_int_equal(topology->nodes, 1);
+	assert_true(topology_node_bandwidth(topology) > 1e300);
+	assert_true(topology_load_name(&arena, "1000xp4d.24xlarge", &topology, &error));
+	assert_int_equal(topology_devices(topology), 8000);
+	arena_finish(&arena);
+}
+
+static void refused_names(void **state)
+{
+	static const struct {
+		const char *name, *message;
+	} cases[] = {
+		{"dgx-h10", "topology \"dgx-h10\": unknown name, expected one of the catalogue, "
+			    "NxNODE (2xdgx-h100), local or a file; did you mean dgx-h100?"},
+		{"dgx-a100", "topology \"dgx-a100\": unknown name, expected one of the catalogue, "
+			     "NxNODE (2xdgx-h100), local or a file; did you mean dgx-a100-40gb or "
+			     "dgx-a100-80gb?"},
+		{"2xdgx-a100-80g",
+			"topology \"2xdgx-a100-80g\": unknown name, expected one of the catalogue, "
+			"NxNODE (2xdgx-h100), local or a file; did you mean dgx-a100-80gb?"},
+		{"somewhere", "topology \"somewhere\": unknown name, expected one of the "
+			      "catalogue, NxNODE (2xdgx-h100), local or a file"},
+		{"", "topology \"\": unknown name, expected one of the catalogue, NxNODE "
+		     "(2xdgx-h100), local or a file"},
+		{"x", "topology \"x\": unknown name, expected one of the catalogue, NxNODE "
+		      "(2xdgx-h100), local or a file"},
+		{"locl", "topology \"locl\": unknown name, expected one of the catalogue, NxNODE "
+			 "(2xdgx-h100), local or a file; did you mean local?"},
+		{"0xdgx-h100", "topology \"0xdgx-h100\": expected 1 to 1000000 nodes, got 0"},
+		{"xdgx-h100", "topology \"xdgx-h100\": expected a number of nodes before the x, as "
+			      "in 2xdgx-h100, got none"},
+		{"99999999999999999999999999xdgx-h100",
+			"topology \"99999999999999999999999999xdgx-h100\": expected 1 to 1000000 "
+			"nodes, got 99999999999999999999999999"},
+		{"2000000xdgx-h100",
+			"topology \"2000000xdgx-h100\": expected 1 to 1000000 nodes, got 2000000"},
+		{"1000000xdgx-h100", "topology \"1000000xdgx-h100\": nodes: expected at most "
+				     "1000000 devices in all, got 1000000 nodes of 8"},
+		{"-2xdgx-h100",
+			"topology \"-2xdgx-h100\": unknown name, expected one of the catalogue, "
+			"NxNODE (2xdgx-h100), local or a file; did you mean dgx-h100?"},
+		{"2Xdgx-h100",
+			"topology \"2Xdgx-h100\": unknown name, expected one of the catalogue, "
+			"NxNODE (2xdgx-h100), local or a file; did you mean dgx-h100?"},
+		{"2xrtx4090-8x", "topology \"2xrtx4090-8x\": network.kind: 2 nodes need a network, "
+				 "expected a kind, nics_per_node and nic_bandwidth, got none"},
+	};
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct topology *topology = NULL;
+		struct error error = {0};
+
+		assert_false(topology_load_name(&arena, cases[i].name, &topology, &error));
+		assert_null(topology);
+		assert_int_equal(error.code, EXIT_CODE_INPUT);
+		assert_string_equal(error.message, cases[i].message);
+	}
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_file),
+		cmocka_unit_test(published_figures),
+		cmocka_unit_test(node_counts),
+		cmocka_unit_test(refused_names),
+	};
+
+	return cmocka_run_group_tests_name("topologies/catalogue", tests, NULL, NULL);
+}
