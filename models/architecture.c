@@ -123,7 +123,7 @@ const char *model_name_from_path(struct arena *arena, const char *path)
 	/* Every Hugging Face model's file is "config.json": its folder tells more. */
 	while (folder != NULL && folder > path && folder[-1] != '/')
 		folder--;
-	if (folder < slash && folder[0] != '.' && strcmp(base, "config.json") == 0)
+	if (slash != NULL && folder < slash && folder[0] != '.' && strcmp(base, "config.json") == 0)
 		return arena_strndup(arena, folder, (size_t)(slash - folder));
 	return arena_strndup(arena, base, length_without_extension(base));
 }

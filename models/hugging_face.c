@@ -40,8 +40,8 @@ static const struct node *get(const struct node *map, const char *key)
 
 static bool missing(const struct node *config, const char *key, struct error *error)
 {
-	return node_error(config, error,
-		"key \"%s\" is missing: expected a config.json of a whole model, add the key", key);
+	return node_error(
+		config, error, "missing key \"%s\", expected a config.json of a whole model", key);
 }
 
 static bool get_bool(const struct node *map, const char *key, bool *value, struct error *error)

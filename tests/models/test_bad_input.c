@@ -1,0 +1,181 @@
+/* One line for each mistake: where, what was expected, what stands there. */
+#include "tests/models/support.h"
+
+#define OWN   "shardplan: model/1\n"
+#define SIZES "family: llama\nlayers: 2\nhidden: 64\nheads: 4\nffn: 128\nvocab: 10\ncontext: 16\n"
+#define CONFIG                                                                                     \
+	"\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"num_attention_heads\": 4,\n"       \
+	"\"intermediate_size\": 128, \"vocab_size\": 10, \"max_position_embeddings\": 16"
+#define GPT2                                                                                       \
+	"\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_head\": 4, \"n_embd\": 64,\n"               \
+	"\"vocab_size\": 10, \"n_positions\": 16"
+#define MPT                                                                                        \
+	"\"model_type\": \"mpt\", \"n_layers\": 2, \"n_heads\": 4, \"d_model\": 64,\n"             \
+	"\"vocab_size\": 10, \"max_seq_len\": 16"
+
+static const struct {
+	const char *text, *message;
+} cases[] = {
+	{"", "f: the document is empty, expected YAML or JSON"},
+	{"a: 1\n", "f:1:1: not a model: expected the key \"shardplan: model/1\" or a Hugging Face "
+		   "config.json with \"model_type\""},
+	{"- 1\n- 2\n", "f:1:1: not a model: expected the key \"shardplan: model/1\" or a Hugging "
+		       "Face config.json with \"model_type\""},
+	{"shardplan: plan/1\n" SIZES,
+		"f:1:12: shardplan: expected a model file (model/1), got \"plan/1\""},
+	{"shardplan: [1]\n" SIZES, "f:1:12: shardplan: expected a string, got a list"},
+	{OWN SIZES "bogus: 1\n", "f:9:8: bogus: unknown key, remove it"},
+	{OWN SIZES "kv_head: 2\n", "f:9:10: kv_head: unknown key, did you mean \"kv_heads\"?"},
+	{OWN SIZES "layers: 3\n",
+		"f:9:9: layers: duplicate key, already given in line 3; remove one of them"},
+	{OWN "family: llama\nlayers: 2\n",
+		"f:1:1: missing key \"hidden\", expected a whole number greater than 0"},
+	{OWN "family: lama\nlayers: 2\n",
+		"f:2:9: family: expected one of gpt2, mpt, llama, mistral, qwen2, qwen3, got "
+		"\"lama\", did you mean \"llama\"?"},
+	{OWN "layers: 2\nhidden: 64\n", "f:1:1: missing key \"family\", expected one of gpt2, mpt, "
+					"llama, mistral, qwen2, qwen3"},
+	{OWN "family: llama\nlayers: 0\nhidden: 64\nheads: 4\nffn: 128\nvocab: 10\ncontext: 16\n",
+		"f:3:9: layers: expected a whole number greater than 0, got \"0\""},
+	{OWN "family: llama\nlayers: 20000\nhidden: 64\nheads: 4\nffn: 8\nvocab: 10\ncontext: 16\n",
+		"f:3:9: layers: expected a whole number from 1 to 10000, got 20000"},
+	{OWN "family: llama\nlayers: 2\nhidden: 64\nheads: 5\nffn: 128\nvocab: 10\ncontext: 16\n",
+		"f:5:8: heads: expected a number that divides the hidden size 64, got 5; or give "
+		"head_dim"},
+	{OWN "family: llama\nlayers: two\nhidden: 64\nheads: 4\nffn: 128\nvocab: 1\ncontext: 1\n",
+		"f:3:9: layers: expected a whole number greater than 0, got \"two\""},
+	{OWN SIZES "kv_heads: 3\n",
+		"f:9:11: kv_heads: expected a number that divides the 4 heads, got 3"},
+	{OWN SIZES "kv_heads: 8\n",
+		"f:9:11: kv_heads: expected a number that divides the 4 heads, got 8"},
+	{OWN SIZES "kv_heads: 0\n",
+		"f:9:11: kv_heads: expected a whole number greater than 0, got \"0\""},
+	{OWN SIZES "head_dim: 7\n",
+		"f:9:11: head_dim: expected an even number, because RoPE turns pairs, got 7"},
+	{OWN SIZES "norm_bias: true\n",
+		"f:9:12: norm_bias: expected false, because RMSNorm has no bias, got true"},
+	{OWN SIZES "norm_epsilon: 2\n",
+		"f:9:15: norm_epsilon: expected a number between 0 and 1, got 2"},
+	{OWN SIZES "rope_theta: 0.5\n",
+		"f:9:13: rope_theta: expected a number of at least 1, got 0.5"},
+	{OWN SIZES "positions: absolute\n",
+		"f:9:12: positions: expected one of learned, rope, alibi, got \"absolute\""},
+	{OWN SIZES "tied_head: maybe\n",
+		"f:9:12: tied_head: expected true, false, on or off, got \"maybe\""},
+	{OWN SIZES "name: \"two\\nlines\"\n",
+		"f:9:7: name: expected no control characters, got code 10 at 4"},
+	{"{" CONFIG "}",
+		"f:1:1: missing key \"hidden_size\", expected a config.json of a whole model"},
+	{"{\"hidden_size\": null, " CONFIG "}",
+		"f:1:1: missing key \"hidden_size\", expected a config.json of a whole model"},
+	{"{\"hidden_size\": 66, " CONFIG "}",
+		"f:1:91: num_attention_heads: expected a number that divides the hidden size 66, "
+		"got 4; or give head_dim"},
+	{"{\"hidden_size\": 0, " CONFIG "}",
+		"f:1:17: hidden_size: expected a whole number from 1, got 0"},
+	{"{\"hidden_size\": -64, " CONFIG "}",
+		"f:1:17: hidden_size: expected a whole number from 1, got -64"},
+	{"{\"hidden_size\": 64.5, " CONFIG "}",
+		"f:1:17: hidden_size: expected a whole number, got \"64.5\""},
+	{"{\"hidden_size\": \"64\", " CONFIG "}",
+		"f:1:17: hidden_size: expected a whole number, got the string \"64\""},
+	{"{\"hidden_size\": 64,\n\"num_key_value_heads\": 3, " CONFIG "}",
+		"f:2:24: num_key_value_heads: expected a number that divides the 4 heads, got 3"},
+	{"{\"hidden_size\": 64,\n\"hidden_act\": \"gelu\", " CONFIG "}",
+		"f:2:15: hidden_act: expected silu, got \"gelu\", which is not supported"},
+	{"{\"hidden_size\": 4000000000000, " CONFIG "}",
+		"f:1:17: hidden_size: expected a whole number from 1 to 1000000000, got "
+		"4000000000000"},
+	{"{\"model_type\": \"mixtral\", \"hidden_size\": 64}",
+		"f:1:16: model_type: expected a model of the families gpt2, mpt, llama, mistral, "
+		"qwen2, qwen3, got \"mixtral\", which is not supported"},
+	{"{\"model_type\": \"gemma2\", \"hidden_size\": 64}",
+		"f:1:16: model_type: expected a model of the families gpt2, mpt, llama, mistral, "
+		"qwen2, qwen3, got \"gemma2\", which is not supported"},
+	{"{\"model_type\": \"falcon\", \"hidden_size\": 64}",
+		"f:1:16: model_type: expected a model of the families gpt2, mpt, llama, mistral, "
+		"qwen2, qwen3, got \"falcon\", which is not supported"},
+	{"{\"model_type\": [\"llama\"], \"hidden_size\": 64}",
+		"f:1:16: model_type: expected a string, got a list"},
+	{"{\"architectures\": [\"GemmaForCausalLM\"], \"hidden_size\": 64}",
+		"f:1:19: architectures: expected a model of the families gpt2, mpt, llama, "
+		"mistral, qwen2, qwen3, got \"GemmaForCausalLM\", which is not supported"},
+	{"{\"architectures\": [], \"hidden_size\": 64}",
+		"f:1:1: missing key \"model_type\", expected a config.json of a whole model"},
+	{"{" GPT2 ",\n\"activation_function\": \"relu\"}",
+		"f:3:24: activation_function: expected gelu_new, got \"relu\", which is not "
+		"supported"},
+	{"{" GPT2 ",\n\"add_cross_attention\": true}",
+		"f:3:24: add_cross_attention: expected false, got true, which is not supported"},
+	{"{" MPT ",\n\"expansion_ratio\": 0.01}",
+		"f:3:20: expansion_ratio: expected a ratio up to 1024 that gives a whole number of "
+		"columns, got 0.01"},
+	{"{" MPT ",\n\"attn_config\": {\"qk_ln\": true}}",
+		"f:3:26: qk_ln: expected false, got true, which is not supported"},
+	{"{" MPT ",\n\"attn_config\": {\"alibi\": false}, \"learned_pos_emb\": false}",
+		"f:3:16: attn_config: no positions: expected one of alibi, rope, learned_pos_emb "
+		"to be true"},
+	{"{" MPT ",\n\"attn_config\": {\"attn_type\": \"grouped_query_attention\"}}",
+		"f:3:16: attn_config: missing key \"kv_n_heads\", expected a config.json of a "
+		"whole model"},
+	{"{" MPT ",\n\"ffn_config\": {\"ffn_type\": \"mptglu\"}}",
+		"f:3:28: ffn_type: expected mptmlp, got \"mptglu\", which is not supported"},
+	{"{" MPT ",\n\"n_heads\": 4611686018427387904}",
+		"f:3:12: n_heads: expected a whole number from 1 to 1000000000, got "
+		"4611686018427387904"},
+};
+
+static void test_messages(void **state)
+{
+	struct arena arena = {0};
+	int wrong = 0;
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct error error = {0};
+		struct model *model;
+		const char *text = cases[i].text;
+
+		if (model_parse(&arena, "f", text, strlen(text), &model, &error))
+			fail_msg("accepted:\n%s", text);
+		assert_int_equal(error.code, EXIT_CODE_INPUT);
+		if (strcmp(error.message, cases[i].message) != 0) {
+			print_error("%s\nexpected: %s\ngot:      %s\n", text, cases[i].message,
+				error.message);
+			wrong++;
+		}
+	}
+	assert_int_equal(wrong, 0);
+	arena_finish(&arena);
+}
+
+/* Inside a plan the position is the plan's. */
+static void test_inside_a_plan(void **state)
+{
+	static const char plan[] =
+		"shardplan: plan/1\nmodel:\n  family: gpt2\n  layers: 2\n"
+		"  hidden: 64\n  heads: 5\n  ffn: 64\n  vocab: 10\n  context: 8\n";
+	struct arena arena = {0};
+	struct error error = {0};
+	struct model *model;
+	const struct node *root =
+		document_parse(&arena, "plan.yaml", plan, strlen(plan), 0, &error);
+
+	(void)state;
+	assert_non_null(root);
+	assert_false(model_read(&arena, node_get(root, "model"), &model, &error));
+	assert_string_equal(error.message,
+		"plan.yaml:6:10: heads: expected a number that divides the hidden size 64, got 5; "
+		"or give head_dim");
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_messages),
+		cmocka_unit_test(test_inside_a_plan),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,121 @@
+/* The presets against published parameter counts, to the last parameter. */
+#include "tests/models/support.h"
+
+static const struct {
+	const char *name;
+	int64_t parameters;
+} published[] = {
+	{"gpt2-124m", 124439808},
+	{"gpt2-355m", 354823168},
+	{"gpt2-774m", 774030080},
+	{"gpt2-1.5b", 1557611200},
+	{"gpt2-nano", 10844160},
+	{"gpt3-175b", 174604259328},
+	{"llama-2-7b", 6738415616},
+	{"llama-2-13b", 13015864320},
+	{"llama-2-70b", 68976648192},
+	{"llama-3-8b", 8030261248},
+	{"llama-3-70b", 70553706496},
+	{"llama-3-405b", 405853388800},
+	{"llama-3.1-8b", 8030261248},
+	{"llama-3.1-70b", 70553706496},
+	{"llama-3.1-405b", 405853388800},
+	{"llama-nano", 10523520},
+	{"mistral-7b", 7241732096},
+	/* V*h + L*(12*h^2 + 2*h) + h */
+	{"mpt-125m", 123636480},
+	{"mpt-350m", 353616896},
+	{"mpt-760m", 756917760},
+	{"mpt-1b", 1311213568},
+	{"mpt-3b", 2645690880},
+	{"mpt-7b", 6649286656},
+	{"mpt-13b", 12841210880},
+	{"mpt-30b", 29957200896},
+	{"mpt-70b", 64838443008},
+};
+
+static void test_counts(void **state)
+{
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(published); i++) {
+		struct model *model = load_preset(&arena, published[i].name);
+
+		if (model->parameter_count != published[i].parameters)
+			fail_msg("%s: expected %" PRId64 ", got %" PRId64, published[i].name,
+				published[i].parameters, model->parameter_count);
+		assert_int_equal(model->active_parameter_count, model->parameter_count);
+		assert_string_equal(model->architecture.name, published[i].name);
+		arena_reset(&arena);
+	}
+	arena_finish(&arena);
+}
+
+/* Every embedded file is in the table above, and the list is sorted. */
+static void test_list_is_complete(void **state)
+{
+	(void)state;
+	assert_int_equal(n_model_presets, COUNT_OF(published));
+	for (int i = 1; i < n_model_presets; i++)
+		assert_true(strcmp(model_presets[i - 1].name, model_presets[i].name) < 0);
+	for (int i = 0; i < n_model_presets; i++)
+		assert_int_equal(strlen(model_presets[i].text), model_presets[i].length);
+}
+
+static void test_unknown(void **state)
+{
+	static const struct {
+		const char *name, *message;
+	} cases[] = {
+		{"llama-2-7", "no preset model is named \"llama-2-7\", did you mean "
+			      "\"llama-2-7b\"? (shardplan models lists them)"},
+		{"qqqqqqqqqqqqqqqqqqqq", "no preset model is named \"qqqqqqqqqqqqqqqqqqqq\" "
+					 "(shardplan models lists them)"},
+	};
+	struct arena arena = {0};
+	struct model *model;
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct error error = {0};
+
+		assert_false(model_load_preset(&arena, cases[i].name, &model, &error));
+		assert_string_equal(error.message, cases[i].message);
+		assert_int_equal(error.code, EXIT_CODE_INPUT);
+	}
+	arena_finish(&arena);
+}
+
+static void test_dimensions(void **state)
+{
+	struct arena arena = {0};
+	const struct architecture *a = &load_preset(&arena, "llama-3-405b")->architecture;
+
+	(void)state;
+	assert_int_equal(a->layers, 126);
+	assert_int_equal(a->head_dim, 128);
+	assert_int_equal(a->kv_heads, 8);
+	assert_int_equal(a->rope_theta, 500000);
+	assert_int_equal(a->positions, POSITIONS_ROPE);
+	assert_int_equal(a->norm, NORM_RMSNORM);
+	a = &load_preset(&arena, "mpt-30b")->architecture;
+	assert_int_equal(a->head_dim, 112);
+	assert_int_equal(a->kv_heads, 64);
+	assert_int_equal(a->positions, POSITIONS_ALIBI);
+	assert_false(a->norm_bias);
+	assert_false(a->gelu_tanh);
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_counts),
+		cmocka_unit_test(test_list_is_complete),
+		cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_dimensions),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
