@@ -133,6 +133,34 @@ static void test_details(void **state)
 	arena_finish(&arena);
 }
 
+/* What a sparse MPT file leaves out, and grouped queries. */
+static void test_mpt_attention(void **state)
+{
+	static const char sparse[] =
+		"{\"model_type\": \"mpt\", \"d_model\": 64, \"n_layers\": 2, \"n_heads\": 8,\n"
+		" \"max_seq_len\": 16, \"vocab_size\": 100}";
+	static const char grouped[] =
+		"{\"model_type\": \"mpt\", \"d_model\": 64, \"n_layers\": 2, \"n_heads\": 8,\n"
+		" \"max_seq_len\": 16, \"vocab_size\": 100, \"expansion_ratio\": 2.5,\n"
+		" \"attn_config\": {\"alibi\": false, \"rope\": true, \"rope_theta\": 5e4,\n"
+		"  \"attn_type\": \"grouped_query_attention\", \"kv_n_heads\": 2}}";
+	struct arena arena = {0};
+	const struct architecture *a;
+
+	(void)state;
+	a = &parse_model(&arena, "m.json", sparse)->architecture;
+	assert_int_equal(a->positions, POSITIONS_ALIBI);
+	assert_int_equal(a->kv_heads, 8);
+	assert_int_equal(a->ffn, 256);
+	assert_true(a->tied_head && !a->norm_bias && !a->qkv_bias);
+	a = &parse_model(&arena, "m.json", grouped)->architecture;
+	assert_int_equal(a->positions, POSITIONS_ROPE);
+	assert_int_equal(a->kv_heads, 2);
+	assert_int_equal(a->ffn, 160);
+	assert_true(a->rope_theta == 5e4);
+	arena_finish(&arena);
+}
+
 /* llm-foundry's benchmarks: biases everywhere, a learned table, 2048 positions. */
 static void test_mpt_with_learned_positions(void **state)
 {
@@ -203,6 +231,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_counts),
 		cmocka_unit_test(test_details),
+		cmocka_unit_test(test_mpt_attention),
 		cmocka_unit_test(test_mpt_with_learned_positions),
 		cmocka_unit_test(test_damaged),
 	};
