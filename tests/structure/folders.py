@@ -1,4 +1,5 @@
-"""Fails when a folder includes what the folder table does not let it include.
+"""Fails when a folder includes what the folder table does not let it include, or lacks one of the
+files that every folder has.
 
     folders.py ROOT         checks the tree
     folders.py --self-test  plants violations in a small tree and fails unless each is found
@@ -40,6 +41,19 @@ def problem(root, folder, kind, header):
         may = ', '.join(sources.MAY_INCLUDE[folder]) or 'nothing'
         return f'{folder} includes {header}; it may include only {may}'
     return None
+
+
+def missing_files(root):
+    """A folder has a README, a face header named after it (cli has no face) and a meson.build."""
+    problems = []
+    for folder in sources.FOLDERS:
+        if not sources.files(root, ['.c'], [folder]):
+            continue
+        face = [f'{folder}.h'] if folder != 'cli' else []
+        for name in ['README.md', 'meson.build'] + face:
+            if not os.path.isfile(os.path.join(root, folder, name)):
+                problems.append(f'{folder}/{name} is missing')
+    return problems
 
 
 def check(root):
@@ -85,6 +99,12 @@ def self_test():
         found = plant(path, content)
         if len(found) != 1 or expected not in found[0]:
             failures.append(f'planted {content!r} in {path}: expected "{expected}", got {found}')
+    with tempfile.TemporaryDirectory() as root:
+        os.makedirs(os.path.join(root, 'base'))
+        open(os.path.join(root, 'base', 'arena.c'), 'w').close()
+        found = missing_files(root)
+        if len(found) != 3:
+            failures.append(f'an empty folder lacks three files, got {found}')
     for path, content in INNOCENT:
         found = plant(path, content)
         if found:
@@ -93,6 +113,7 @@ def self_test():
 
 
 if __name__ == '__main__':
-    bad = self_test() if sys.argv[1] == '--self-test' else check(sys.argv[1])
+    bad = self_test() if sys.argv[1] == '--self-test' else \
+        check(sys.argv[1]) + missing_files(sys.argv[1])
     print('\n'.join(bad))
     sys.exit(1 if bad else 0)

@@ -48,6 +48,15 @@ def line_problems(path, line):
         yield 'tab'
 
 
+def dead_links(root, path, content):
+    """Relative links of a Markdown page that lead nowhere."""
+    for match in re.finditer(r'\]\((?![a-z]+:|#)([^)#\s]+)', content):
+        target = os.path.join(root, os.path.dirname(path), match.group(1))
+        if not os.path.exists(target):
+            line = content.count('\n', 0, match.start()) + 1
+            yield f'{path}:{line}: {match.group(1)} does not exist'
+
+
 def is_script(root, path):
     with open(os.path.join(root, path), 'rb') as stream:
         return stream.read(2) == b'#!'
@@ -76,6 +85,8 @@ def check(root):
             problems.append(f'{path}: no newline at the end')
         if content.endswith('\n\n'):
             problems.append(f'{path}: blank lines at the end')
+        if path.endswith('.md'):
+            problems += dead_links(root, path, content)
         for number, line in enumerate(content.split('\n'), 1):
             problems += [f'{path}:{number}: {what}' for what in line_problems(path, line)]
     return problems
@@ -109,6 +120,7 @@ PLANTED = {
     'scripts/j.py': ('if True:\n\tpass\n', 'tab'),
     'scripts/k': ('#!/bin/sh\necho \n', 'trailing blank'),
     'cli/m.c': ('void f(void)\n{\n\tsetlocale(LC_ALL, "");\n}\n', 'depend on the locale'),
+    'docs/p.md': ('[here](p.md) [there](https://x.y) [nowhere](q.md)\n', 'q.md does not exist'),
     'base/l.c': (b'/* \xff */\n', 'not UTF-8'),
 }
 INNOCENT = {
