@@ -73,7 +73,7 @@ static bool feed(struct csv_reader *reader, struct csv_parser *parser, const cha
 				base_out_of_memory(n);
 			if (eaten != n)
 				return error_at(error, EXIT_CODE_INPUT, name, reader->line,
-					(int)eaten,
+					(int)eaten + 1,
 					"stray quote, expected quotes around the whole "
 					"cell and doubled inside it");
 		}

@@ -50,8 +50,8 @@ bool node_double(const struct node *node, double *value, struct error *error);
 bool node_bool(const struct node *node, bool *value, struct error *error); /* true false on off */
 bool node_string(const struct node *node, const char **value, struct error *error);
 
-/* The spellings behind node_int and node_bool, for options and CSV cells. A whole number may also be
- * written as "5e8" or "4096.0". */
+/* The spellings behind node_int and node_bool, for options and CSV cells. A whole number may also
+ * be written as "5e8" or "4096.0". */
 bool parse_whole_number(const char *string, int64_t *value);
 bool parse_bool(const char *string, bool *value);
 

@@ -10,7 +10,7 @@
 	X(BF16, "bf16", 2)                                                                         \
 	X(FP16, "fp16", 2)                                                                         \
 	X(FP8, "fp8", 1)                                                                           \
-	X(INT8, "int8", 1)                                                                          \
+	X(INT8, "int8", 1)                                                                         \
 	X(INT32, "int32", 4)
 
 enum dtype {

@@ -37,8 +37,8 @@ void text_int(struct text *text, int64_t value);
 bool parse_number(const char *string, double *value);
 bool parse_int(const char *string, int64_t *value);
 
-/* The length (1 to 4) of the UTF-8 sequence that starts `string`, whose code point goes to `*point`;
- * 0 when there is none within `length` bytes (overlong forms and surrogates are none). */
+/* The length (1 to 4) of the UTF-8 sequence that starts `string`, whose code point goes to
+ * `*point`; 0 when there is none within `length` bytes (overlong forms and surrogates are none). */
 int utf8_decode(const char *string, size_t length, uint32_t *point);
 
 #endif

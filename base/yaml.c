@@ -220,12 +220,8 @@ static bool check_brackets(struct tree *tree, const char *text, size_t length)
 
 static struct fy_diag *new_diag(void)
 {
-	struct fy_diag_cfg config;
-
-	fy_diag_cfg_default(&config);
-	config.fp = NULL;
-	config.output_fn = discard_output;
-	config.colorize = false;
+	struct fy_diag_cfg config = {
+		.output_fn = discard_output, .level = FYET_ERROR, .module_mask = ~0u};
 	struct fy_diag *diag = fy_diag_create(&config);
 	if (diag == NULL)
 		base_out_of_memory(0);

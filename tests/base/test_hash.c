@@ -1,0 +1,66 @@
+/* Digests and the table of element types. */
+#include "tests/base/support.h"
+
+/* The first two are the published values of XXH3_128bits (what `xxhsum -H2` prints). */
+static void test_digest(void **state)
+{
+	struct digest empty = digest_of("", 0), a = digest_of("a", 1), b = digest_of("b", 1);
+
+	(void)state;
+	assert_string_equal(empty.hex, "99aa06d3014798d86001c324468d497f");
+	assert_string_equal(a.hex, "a96faf705af16834e6c632b61e964e1f");
+	assert_string_not_equal(a.hex, b.hex);
+}
+
+/* Every bit of a block counts, at every length that xxh3 treats differently. */
+static void test_digest_sensitivity(void **state)
+{
+	static const int lengths[] = {1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 1024, 1025};
+	unsigned char block[1025];
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(lengths); i++) {
+		memset(block, 0x11, sizeof(block));
+		struct digest before = digest_of(block, (size_t)lengths[i]);
+		for (int bit = 0; bit < 8 * lengths[i]; bit += 7) {
+			block[bit / 8] ^= (unsigned char)(1 << bit % 8);
+			struct digest after = digest_of(block, (size_t)lengths[i]);
+			assert_string_not_equal(before.hex, after.hex);
+			block[bit / 8] ^= (unsigned char)(1 << bit % 8);
+		}
+	}
+}
+
+static void test_dtypes(void **state)
+{
+	static const struct {
+		const char *name;
+		int bytes;
+	} known[] = {{"fp32", 4}, {"bf16", 2}, {"fp16", 2}, {"fp8", 1}, {"int8", 1}, {"int32", 4}};
+	enum dtype dtype = DTYPE_INT8;
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(known); i++) {
+		assert_true(dtype_parse(known[i].name, &dtype));
+		assert_string_equal(dtype_name(dtype), known[i].name);
+		assert_int_equal(dtype_bytes(dtype), known[i].bytes);
+	}
+	for (int i = 0; i < DTYPE_COUNT; i++) {
+		assert_true(dtype_parse(dtype_names[i], &dtype));
+		assert_int_equal(dtype, i);
+	}
+	assert_null(dtype_names[DTYPE_COUNT]);
+	assert_false(dtype_parse("BF16", &dtype));
+	assert_false(dtype_parse("", &dtype));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_digest),
+		cmocka_unit_test(test_digest_sensitivity),
+		cmocka_unit_test(test_dtypes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
