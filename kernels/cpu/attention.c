@@ -1,0 +1,163 @@
+/* Causal attention, forward. For each head, a tile of queries meets one tile of keys after the
+ * other; its row maxima, row sums and unnormalised outputs are carried along (Dao 2022). All
+ * products run on the register tile; compiled with -ffp-contract=fast. */
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/math.h"
+
+struct tile {
+	int64_t width;      /* padded_width(head_dim) */
+	int64_t keys;       /* keys per tile */
+	float *query;       /* [QUERY_TILE, head_dim + ROW_PADDING], times scale */
+	float *score;       /* [QUERY_TILE, SCORE_ROW]: scores, then probabilities */
+	float *key, *value; /* packed [head_dim, keys] and [keys, head_dim] */
+	float *out;         /* [QUERY_TILE, width], unnormalised */
+	float top[QUERY_TILE], sum[QUERY_TILE];
+};
+
+static void init_tile(struct tile *tile, struct kernel_context *context, const struct attention *a)
+{
+	float *workspace = context->workspace;
+
+	tile->width = padded_width(a->head_dim);
+	tile->keys = attention_keys(a->head_dim);
+	tile->query = take(&workspace, QUERY_TILE * (a->head_dim + ROW_PADDING));
+	tile->score = take(&workspace, QUERY_TILE * SCORE_ROW);
+	tile->key = take(&workspace, packed_size(a->head_dim, tile->keys));
+	tile->value = take(&workspace, packed_size(tile->keys, a->head_dim));
+	tile->out = take(&workspace, QUERY_TILE * tile->width);
+}
+
+/* Scores [rows, keys] of queries that start `ahead` positions after the first key. */
+static void scores(const struct attention *a, const struct tile *tile, int64_t rows, int64_t keys,
+	int64_t ahead)
+{
+	CPU(multiply)
+	(&(struct product){
+		.m = rows,
+		.n = (keys + TILE_COLS - 1) / TILE_COLS * TILE_COLS,
+		.k = a->head_dim,
+		.a = tile->query,
+		.a_row = a->head_dim + ROW_PADDING,
+		.a_step = 1,
+		.b = tile->key,
+		.c = tile->score,
+		.ldc = SCORE_ROW,
+		.end_column = ahead,
+		.end_term = NO_END,
+		.begin_term = NO_BEGIN,
+	});
+}
+
+/* Turns the first `valid` scores of a row into probabilities against the row's running maximum,
+ * zeros the rest up to `keys`, and rescales what the row has gathered so far. */
+static void softmax_row(struct tile *tile, int64_t i, int64_t valid, int64_t keys)
+{
+	float *x = tile->score + i * SCORE_ROW, top, factor;
+	vec most = splat(tile->top[i]), sum = {0};
+
+	for (int64_t j = 0; j < valid; j += LANES) {
+		vec v = load(x + j);
+		if (valid - j < LANES)
+			v = select_vec(first_lanes(valid - j), v, splat(-INFINITY));
+		most = max_vec(v, most);
+	}
+	top = max_lanes(most);
+	for (int64_t j = 0; j < valid; j += LANES) {
+		vec p = keep_some(exp_vec(load(x + j) - top), valid - j);
+		store(x + j, p);
+		sum += p;
+	}
+	for (int64_t j = (valid + LANES - 1) / LANES * LANES; j < keys; j += LANES)
+		store(x + j, (vec){0});
+	factor = exp_vec(splat(tile->top[i]) - top)[0];
+	tile->sum[i] = tile->sum[i] * factor + sum_lanes(sum);
+	if (tile->top[i] != -INFINITY && factor != 1.0f) {
+		for (int64_t j = 0; j < tile->width; j += LANES) {
+			float *out = tile->out + i * tile->width + j;
+			store(out, load(out) * factor);
+		}
+	}
+	tile->top[i] = top;
+}
+
+/* out += probabilities * values; the first tile of keys (`accumulate` false) starts it. */
+static void gather(const struct attention *a, const struct tile *tile, int64_t rows, int64_t keys,
+	int64_t ahead, bool accumulate)
+{
+	(void)a;
+	CPU(multiply)
+	(&(struct product){
+		.m = rows,
+		.n = tile->width,
+		.k = keys,
+		.a = tile->score,
+		.a_row = SCORE_ROW,
+		.a_step = 1,
+		.b = tile->value,
+		.c = tile->out,
+		.ldc = tile->width,
+		.accumulate = accumulate,
+		.end_column = NO_END,
+		.end_term = ahead,
+		.begin_term = NO_BEGIN,
+	});
+}
+
+static void write_rows(
+	const struct attention *a, const struct tile *tile, int64_t row, int64_t rows, int64_t head)
+{
+	for (int64_t i = 0; i < rows; i++) {
+		float *out = a->out + (row + i) * a->out_stride + head * a->head_dim;
+		const float *from = tile->out + i * tile->width;
+		float factor = 1.0f / tile->sum[i];
+
+		for (int64_t j = 0; j < a->head_dim; j += LANES)
+			store_some(out + j, load(from + j) * factor, a->head_dim - j);
+		a->lse[(row + i) * a->heads + head] =
+			(float)((double)tile->top[i] + log((double)tile->sum[i]));
+	}
+}
+
+/* One tile of queries of one head; `start` is the sequence's first row, `query` counts from it. */
+static void query_tile(
+	const struct attention *a, struct tile *tile, int64_t start, int64_t query, int64_t head)
+{
+	int64_t rows = smaller(QUERY_TILE, a->length - query), end = query + rows;
+	int64_t kv = head / (a->heads / a->kv_heads) * a->head_dim;
+
+	copy_head(tile->query, a->head_dim + ROW_PADDING,
+		a->q + (start + query) * a->q_stride + head * a->head_dim, a->q_stride, rows,
+		a->head_dim, a->scale);
+	for (int64_t i = 0; i < rows; i++) {
+		tile->top[i] = -INFINITY;
+		tile->sum[i] = 0.0f;
+	}
+	for (int64_t key = 0; key < end; key += tile->keys) {
+		int64_t keys = smaller(tile->keys, end - key);
+
+		CPU(pack)
+		(tile->key, a->k + (start + key) * a->k_stride + kv, a->k_stride, true, a->head_dim,
+			keys);
+		CPU(pack)
+		(tile->value, a->v + (start + key) * a->v_stride + kv, a->v_stride, false, keys,
+			a->head_dim);
+		scores(a, tile, rows, keys, query - key);
+		for (int64_t i = 0; i < rows; i++)
+			softmax_row(tile, i, smaller(keys, query + i - key + 1), keys);
+		gather(a, tile, rows, keys, query - key, key > 0);
+	}
+	write_rows(a, tile, start + query, rows, head);
+}
+
+void CPU(attention)(struct kernel_context *context, const struct attention *a)
+{
+	struct tile tile;
+
+	init_tile(&tile, context, a);
+	for (int64_t sequence = 0; sequence < a->sequences; sequence++) {
+		for (int64_t head = 0; head < a->heads; head++) {
+			for (int64_t query = 0; query < a->length; query += QUERY_TILE)
+				query_tile(a, &tile, sequence * a->length, query, head);
+		}
+	}
+}

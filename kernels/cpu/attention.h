@@ -1,0 +1,57 @@
+/* What the forward and the backward of attention share: tiles of one head and their sizes. */
+#ifndef KERNELS_CPU_ATTENTION_H
+#define KERNELS_CPU_ATTENTION_H
+
+#include "kernels/cpu/cpu.h"
+
+enum {
+	QUERY_TILE = 96, /* a multiple of every TILE_ROWS */
+	KEY_TILE =
+		256, /* halved for wide heads, see attention_keys; a multiple of every TILE_COLS */
+	/* Keeps the rows of a tile out of each other's cache sets. */
+	SCORE_ROW = KEY_TILE + 16,
+	ROW_PADDING = 16,
+};
+
+INLINE int64_t smaller(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* head_dim rounded up to whole panels. */
+INLINE int64_t padded_width(int64_t head_dim)
+{
+	return (head_dim + TILE_COLS - 1) / TILE_COLS * TILE_COLS;
+}
+
+/* Keys per tile: the packed tiles of a head should stay in the second-level cache. */
+INLINE int64_t attention_keys(int64_t head_dim)
+{
+	int64_t keys = KEY_TILE;
+
+	while (keys > TILE_COLS && keys * head_dim > 96 * KEY_TILE)
+		keys /= 2;
+	return keys;
+}
+
+/* Takes `count` floats from the workspace, keeping tiles on cache lines. */
+INLINE float *take(float **workspace, int64_t count)
+{
+	float *block = *workspace;
+
+	*workspace += (count + 15) / 16 * 16;
+	return block;
+}
+
+/* Copies `rows` rows of one head to rows of `to_row` elements, times `factor`. */
+INLINE void copy_head(float *to, int64_t to_row, const float *from, int64_t from_row, int64_t rows,
+	int64_t width, float factor)
+{
+	for (int64_t i = 0; i < rows; i++) {
+		for (int64_t j = 0; j < width; j += LANES)
+			store_some(to + i * to_row + j,
+				load_some(from + i * from_row + j, width - j) * factor, width - j);
+	}
+}
+
+#endif

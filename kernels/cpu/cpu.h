@@ -1,0 +1,84 @@
+/* What the files of kernels/cpu share.
+ *
+ * Each file is compiled once per level (x86-64: base, v3 = AVX2, v4 = AVX-512; elsewhere base),
+ * with KERNELS_LEVEL naming it; CPU(name) gives every function its level's name. The best level
+ * that this machine has is picked when the program runs (kernels/tables.c). */
+#ifndef KERNELS_CPU_CPU_H
+#define KERNELS_CPU_CPU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/cpu/vector.h"
+#include "kernels/kernels.h"
+
+#define CPU_PASTE(name, level)  cpu_##name##_##level
+#define CPU_EXPAND(name, level) CPU_PASTE(name, level)
+#define CPU(name)               CPU_EXPAND(name, KERNELS_LEVEL)
+
+/* The register tile of the matrix kernels: TILE_ROWS x TILE_COLS sums, as many as the level's
+ * registers hold beside one row of B. */
+#define TILE_COLS (2 * LANES)
+#if defined(__AVX512F__)
+#define TILE_ROWS 12
+#else
+#define TILE_ROWS 6
+#endif
+
+/* Causal products skip what they know to be zero or unused; no limit is one of these. */
+#define NO_END   INT64_MAX
+#define NO_BEGIN INT64_MIN
+
+/* Floats that a packed [k, n] matrix takes. */
+INLINE int64_t packed_size(int64_t k, int64_t n)
+{
+	return (n + TILE_COLS - 1) / TILE_COLS * TILE_COLS * k;
+}
+
+/* Packs B ([k, n], or [n, k] when transposed) into panels of TILE_COLS columns, zero-padded: panel
+ * j starts at packed + j * k * TILE_COLS. */
+void CPU(pack)(float *packed, const float *b, int64_t ldb, bool transpose, int64_t k, int64_t n);
+
+/* C[m,n] (= | +=) A[m,k] packed B[k,n], A's element (i, p) at a[i * a_row + p * a_step].
+ * For each element the products are summed in the order of p with fused multiply-adds where the
+ * level has them: its bits depend on its row, its column and k only. */
+struct product {
+	int64_t m, n, k;
+	const float *a;
+	int64_t a_row, a_step;
+	const float *b;
+	float *c;
+	int64_t ldc;
+	bool accumulate;
+	int64_t end_column; /* row i of C is needed up to column i + end_column only (or NO_END) */
+	int64_t end_term;   /* row i of A is zero past column i + end_term (or NO_END) */
+	int64_t begin_term; /* row i of A is zero before column i + begin_term (or NO_BEGIN) */
+};
+void CPU(multiply)(const struct product *product);
+
+void CPU(gemm)(struct kernel_context *, const struct gemm *);
+void CPU(bias_add)(struct kernel_context *, float *, const float *, int64_t, int64_t);
+void CPU(bias_backward)(struct kernel_context *, float *, const float *, int64_t, int64_t, bool);
+void CPU(layernorm)(struct kernel_context *, const struct norm *);
+void CPU(layernorm_backward)(struct kernel_context *, const struct norm_backward *);
+void CPU(rmsnorm)(struct kernel_context *, const struct norm *);
+void CPU(rmsnorm_backward)(struct kernel_context *, const struct norm_backward *);
+void CPU(rope)(struct kernel_context *, const struct rope *);
+void CPU(attention)(struct kernel_context *, const struct attention *);
+void CPU(attention_backward)(struct kernel_context *, const struct attention_backward *);
+void CPU(gelu)(struct kernel_context *, enum gelu, float *, const float *, int64_t);
+void CPU(gelu_backward)(
+	struct kernel_context *, enum gelu, float *, const float *, const float *, int64_t);
+void CPU(swiglu)(struct kernel_context *, float *, const float *, const float *, int64_t);
+void CPU(swiglu_backward)(struct kernel_context *, float *, float *, const float *, const float *,
+	const float *, int64_t);
+void CPU(embedding)(struct kernel_context *, const struct embedding *);
+void CPU(embedding_backward)(struct kernel_context *, const struct embedding_backward *);
+void CPU(cross_entropy)(struct kernel_context *, const struct cross_entropy *);
+void CPU(adamw)(struct kernel_context *, const struct adamw *);
+void CPU(sgd)(struct kernel_context *, float *, const float *, int64_t, float, float, float);
+void CPU(add)(struct kernel_context *, float *, const float *, const float *, int64_t);
+void CPU(scale)(struct kernel_context *, float *, float, int64_t);
+void CPU(tree_reduce)(struct kernel_context *, float *, const float *const *, int, int64_t);
+
+#endif

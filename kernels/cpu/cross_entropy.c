@@ -1,0 +1,79 @@
+/* Cross entropy, fused with its backward: one row of logits stays in cache for three passes. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/math.h"
+
+static float row_maximum(const float *x, int64_t n)
+{
+	vec top = splat(-INFINITY);
+
+	for (int64_t j = 0; j < n; j += LANES) {
+		vec v = load_some(x + j, n - j);
+		if (n - j < LANES)
+			v = select_vec(first_lanes(n - j), v, splat(-INFINITY));
+		top = max_vec(v, top);
+	}
+	return max_lanes(top);
+}
+
+/* Sum of exp(x - top); with `keep` false, x becomes exp(x - top). */
+static double row_exponentials(float *x, int64_t n, float top, bool keep)
+{
+	double total = 0.0;
+
+	/* Partial sums of 64 vectors in fp32, the rest in double: 10^5 terms keep their digits. */
+	for (int64_t first = 0; first < n; first += 64 * LANES) {
+		int64_t end = n < first + 64 * LANES ? n : first + 64 * LANES;
+		vec sum = {0};
+
+		for (int64_t j = first; j < end; j += LANES) {
+			vec e = exp_vec(load_some(x + j, n - j) - top);
+			if (!keep)
+				store_some(x + j, e, n - j);
+			sum += keep_some(e, n - j);
+		}
+		total += (double)sum_lanes(sum);
+	}
+	return total;
+}
+
+static void scale_row(float *x, int64_t n, float factor)
+{
+	for (int64_t j = 0; j < n; j += LANES)
+		store_some(x + j, load_some(x + j, n - j) * factor, n - j);
+}
+
+static bool counts(struct kernel_context *context, int64_t target, int64_t vocabulary)
+{
+	if (target < vocabulary)
+		return target >= 0;
+	return error_set(&context->error, EXIT_CODE_INTERNAL,
+		"target %lld is outside the vocabulary of %lld", (long long)target,
+		(long long)vocabulary);
+}
+
+static void row(const struct cross_entropy *c, float *x, int64_t target, float *loss)
+{
+	float top = row_maximum(x, c->vocabulary), logit = x[target];
+	double sum = row_exponentials(x, c->vocabulary, top, c->keep_logits);
+
+	*loss = (float)(log(sum) + (double)top - (double)logit);
+	if (c->keep_logits)
+		return;
+	scale_row(x, c->vocabulary, (float)((double)c->scale / sum));
+	x[target] -= c->scale;
+}
+
+void CPU(cross_entropy)(struct kernel_context *context, const struct cross_entropy *c)
+{
+	for (int64_t t = 0; t < c->tokens; t++) {
+		float *x = c->logits + t * c->stride;
+
+		if (counts(context, c->targets[t], c->vocabulary)) {
+			row(c, x, c->targets[t], &c->losses[t]);
+			continue;
+		}
+		c->losses[t] = 0.0f;
+		if (!c->keep_logits)
+			memset(x, 0, (size_t)c->vocabulary * sizeof(float));
+	}
+}

@@ -1,0 +1,233 @@
+/* oneDNN's matmul, by the C API of version 2 or 3. One primitive per shape is built on first use
+ * and kept in the context; its scratchpad is our workspace. (Executing a primitive still allocates
+ * a few hundred bytes of argument table inside oneDNN, which is why this is not the default.) */
+#include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "kernels/cpu/library.h"
+
+#if DNNL_VERSION_MAJOR >= 3
+typedef dnnl_memory_desc_t memory_desc;
+#else
+typedef const dnnl_memory_desc_t *memory_desc;
+#endif
+
+enum { A, B, C, SCRATCHPAD, ARGUMENTS };
+
+struct prepared {
+	struct gemm shape;          /* pointers NULL */
+	dnnl_primitive_t primitive; /* NULL: oneDNN cannot do this one */
+	dnnl_memory_t memory[ARGUMENTS];
+};
+
+struct cache {
+	dnnl_engine_t engine;
+	dnnl_stream_t stream;
+	struct prepared *prepared;
+	int count, capacity;
+};
+
+const char *onednn_name(void)
+{
+	static char name[32];
+	const dnnl_version_t *version = dnnl_version();
+
+	snprintf(name, sizeof(name), "oneDNN %d.%d.%d", version->major, version->minor,
+		version->patch);
+	return name;
+}
+
+static struct cache *open_cache(struct kernel_context *context)
+{
+	struct cache *cache = context->backend;
+
+	if (cache)
+		return cache;
+	cache = calloc(1, sizeof(*cache));
+	if (!cache)
+		base_out_of_memory(sizeof(*cache));
+	context->backend = cache;
+	if (dnnl_engine_create(&cache->engine, dnnl_cpu, 0) != dnnl_success ||
+		dnnl_stream_create(&cache->stream, cache->engine, dnnl_stream_default_flags) !=
+			dnnl_success)
+		cache->stream = NULL;
+	return cache;
+}
+
+void onednn_close(struct kernel_context *context)
+{
+	struct cache *cache = context->backend;
+
+	for (int i = 0; cache && i < cache->count; i++) {
+		for (int j = 0; j < ARGUMENTS; j++)
+			dnnl_memory_destroy(cache->prepared[i].memory[j]);
+		dnnl_primitive_destroy(cache->prepared[i].primitive);
+	}
+	if (cache) {
+		dnnl_stream_destroy(cache->stream);
+		dnnl_engine_destroy(cache->engine);
+		free(cache->prepared);
+	}
+	free(cache);
+	context->backend = NULL;
+}
+
+/* What tells two products apart for oneDNN. */
+static struct gemm shape_of(const struct gemm *g)
+{
+	struct gemm shape;
+
+	memset(&shape, 0, sizeof(shape)); /* padding too: shapes are compared as bytes */
+	shape.m = g->m;
+	shape.n = g->n;
+	shape.k = g->k;
+	shape.lda = g->lda;
+	shape.ldb = g->ldb;
+	shape.ldc = g->ldc;
+	shape.transpose_a = g->transpose_a;
+	shape.transpose_b = g->transpose_b;
+	shape.accumulate = g->accumulate;
+	return shape;
+}
+
+static dnnl_primitive_attr_t attributes(bool accumulate)
+{
+	dnnl_primitive_attr_t attr = NULL;
+	dnnl_post_ops_t ops = NULL;
+
+	if (dnnl_primitive_attr_create(&attr) != dnnl_success)
+		return NULL;
+	dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+	if (accumulate && dnnl_post_ops_create(&ops) == dnnl_success) {
+#if DNNL_VERSION_MAJOR >= 3
+		dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
+#else
+		dnnl_post_ops_append_sum(ops, 1.0f);
+#endif
+		dnnl_primitive_attr_set_post_ops(attr, ops);
+		dnnl_post_ops_destroy(ops);
+	}
+	return attr;
+}
+
+/* A matrix of rows x columns whose stored rows are `ld` apart; stored the other way round when
+ * transposed. */
+static void strides_of(dnnl_dims_t strides, int64_t ld, bool transpose)
+{
+	strides[0] = transpose ? 1 : ld;
+	strides[1] = transpose ? ld : 1;
+}
+
+static dnnl_primitive_desc_t describe(struct cache *cache, const struct gemm *g)
+{
+	dnnl_primitive_attr_t attr = attributes(g->accumulate);
+	dnnl_dims_t dims[3] = {{g->m, g->k}, {g->k, g->n}, {g->m, g->n}}, strides[3];
+	dnnl_memory_desc_t md[3];
+	dnnl_primitive_desc_t pd = NULL;
+
+	strides_of(strides[A], g->lda, g->transpose_a);
+	strides_of(strides[B], g->ldb, g->transpose_b);
+	strides_of(strides[C], g->ldc, false);
+#if DNNL_VERSION_MAJOR >= 3
+	for (int i = 0; i < 3; i++)
+		dnnl_memory_desc_create_with_strides(&md[i], 2, dims[i], dnnl_f32, strides[i]);
+	if (dnnl_matmul_primitive_desc_create(
+		    &pd, cache->engine, md[A], md[B], NULL, md[C], attr) != dnnl_success)
+		pd = NULL;
+	for (int i = 0; i < 3; i++)
+		dnnl_memory_desc_destroy(md[i]);
+#else
+	dnnl_matmul_desc_t matmul;
+
+	for (int i = 0; i < 3; i++)
+		dnnl_memory_desc_init_by_strides(&md[i], 2, dims[i], dnnl_f32, strides[i]);
+	if (dnnl_matmul_desc_init(&matmul, &md[A], &md[B], NULL, &md[C]) != dnnl_success ||
+		dnnl_primitive_desc_create(&pd, &matmul, attr, cache->engine, NULL) != dnnl_success)
+		pd = NULL;
+#endif
+	dnnl_primitive_attr_destroy(attr);
+	return pd;
+}
+
+static bool create_memory(struct cache *cache, struct prepared *p, dnnl_primitive_desc_t pd)
+{
+	static const dnnl_query_t queries[ARGUMENTS] = {dnnl_query_src_md, dnnl_query_weights_md,
+		dnnl_query_dst_md, dnnl_query_scratchpad_md};
+
+	for (int i = 0; i < ARGUMENTS; i++) {
+		memory_desc md = dnnl_primitive_desc_query_md(pd, queries[i], 0);
+
+		if (dnnl_memory_create(&p->memory[i], md, cache->engine, DNNL_MEMORY_NONE) !=
+			dnnl_success)
+			return false;
+	}
+	return dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(
+		       pd, dnnl_query_scratchpad_md, 0)) <= KERNELS_WORKSPACE_BYTES;
+}
+
+static struct prepared *build(struct cache *cache, const struct gemm *shape)
+{
+	struct prepared *p;
+	dnnl_primitive_desc_t pd;
+
+	cache->prepared = array_grow(
+		cache->prepared, &cache->capacity, cache->count + 1, sizeof(*cache->prepared));
+	p = &cache->prepared[cache->count++];
+	memset(p, 0, sizeof(*p));
+	p->shape = *shape;
+	pd = cache->stream ? describe(cache, shape) : NULL;
+	if (pd && create_memory(cache, p, pd) &&
+		dnnl_primitive_create(&p->primitive, pd) != dnnl_success)
+		p->primitive = NULL;
+	if (pd)
+		dnnl_primitive_desc_destroy(pd);
+	return p;
+}
+
+static struct prepared *find(struct kernel_context *context, const struct gemm *g)
+{
+	struct cache *cache = open_cache(context);
+	struct gemm shape = shape_of(g);
+
+	for (int i = 0; i < cache->count; i++) {
+		if (memcmp(&cache->prepared[i].shape, &shape, sizeof(shape)) == 0)
+			return &cache->prepared[i];
+	}
+	return build(cache, &shape);
+}
+
+void onednn_prepare(struct kernel_context *context, const struct gemm *g)
+{
+	find(context, g);
+}
+
+/* The C API takes pointers to mutable data for inputs too. */
+static void *mutable(const float *p)
+{
+	void *q;
+
+	memcpy(&q, &p, sizeof(q));
+	return q;
+}
+
+bool onednn_gemm(struct kernel_context *context, const struct gemm *g)
+{
+	struct prepared *p = find(context, g);
+	struct cache *cache = context->backend;
+	dnnl_exec_arg_t arguments[ARGUMENTS] = {{DNNL_ARG_SRC, p->memory[A]},
+		{DNNL_ARG_WEIGHTS, p->memory[B]}, {DNNL_ARG_DST, p->memory[C]},
+		{DNNL_ARG_SCRATCHPAD, p->memory[SCRATCHPAD]}};
+
+	if (!p->primitive || g->m <= 0 || g->n <= 0 || g->k <= 0)
+		return false;
+	dnnl_memory_set_data_handle(p->memory[A], mutable(g->a));
+	dnnl_memory_set_data_handle(p->memory[B], mutable(g->b));
+	dnnl_memory_set_data_handle(p->memory[C], g->c);
+	dnnl_memory_set_data_handle(p->memory[SCRATCHPAD], context->workspace);
+	return dnnl_primitive_execute(p->primitive, cache->stream, ARGUMENTS, arguments) ==
+		       dnnl_success &&
+	       dnnl_stream_wait(cache->stream) == dnnl_success;
+}

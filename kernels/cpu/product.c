@@ -1,0 +1,190 @@
+/* The register tile that all matrix work is made of, and the packing that feeds it.
+ *
+ * A tile holds TILE_ROWS x TILE_COLS sums in registers; each step of k reads one packed row of B
+ * (two vectors) and broadcasts one element of each row of A. B is packed so that the tile reads it
+ * in order; A is read where it lies. (Goto and van de Geijn 2008; the BLIS papers.) Compiled with
+ * -ffp-contract=fast: c += a * b is one fused operation where the level has it. */
+#include "kernels/cpu/cpu.h"
+
+typedef void tile_function(int64_t k, const float *a, int64_t a_row, int64_t a_step, const float *b,
+	float *c, int64_t ldc, bool accumulate);
+
+INLINE void tile(const int rows, int64_t k, const float *a, int64_t a_row, int64_t a_step,
+	const float *b, float *c, int64_t ldc, bool accumulate)
+{
+	vec sum[TILE_ROWS][2] = {0};
+
+	for (int64_t p = 0; p < k; p++) {
+		vec b0 = load(b), b1 = load(b + LANES);
+#pragma GCC unroll 12
+		for (int i = 0; i < rows; i++) {
+			vec element = splat(a[i * a_row]);
+			sum[i][0] += element * b0;
+			sum[i][1] += element * b1;
+		}
+		a += a_step;
+		b += TILE_COLS;
+	}
+#pragma GCC unroll 12
+	for (int i = 0; i < rows; i++) {
+		float *row = c + i * ldc;
+		if (accumulate) {
+			sum[i][0] = load(row) + sum[i][0];
+			sum[i][1] = load(row + LANES) + sum[i][1];
+		}
+		store(row, sum[i][0]);
+		store(row + LANES, sum[i][1]);
+	}
+}
+
+/* One function per number of rows, so that the last rows of a matrix keep their sums in registers.
+ */
+#define TILE(rows)                                                                                 \
+	static void tile_##rows(int64_t k, const float *a, int64_t a_row, int64_t a_step,          \
+		const float *b, float *c, int64_t ldc, bool accumulate)                            \
+	{                                                                                          \
+		tile(rows, k, a, a_row, a_step, b, c, ldc, accumulate);                            \
+	}
+TILE(1)
+TILE(2)
+TILE(3)
+TILE(4)
+TILE(5)
+TILE(6)
+#if TILE_ROWS == 12
+TILE(7)
+TILE(8)
+TILE(9)
+TILE(10)
+TILE(11)
+TILE(12)
+#endif
+#undef TILE
+
+static tile_function *const tiles[TILE_ROWS + 1] = {
+	NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6,
+#if TILE_ROWS == 12
+	tile_7, tile_8, tile_9, tile_10, tile_11, tile_12
+#endif
+};
+
+/* The last panel of C: a whole tile beside C, of which the valid columns are copied. */
+static void tile_edge(const struct product *p, int64_t rows, int64_t columns, int64_t k,
+	const float *a, const float *b, float *c)
+{
+	float block[TILE_ROWS * TILE_COLS];
+
+	tiles[rows](k, a, p->a_row, p->a_step, b, block, TILE_COLS, false);
+	for (int64_t i = 0; i < rows; i++) {
+		for (int64_t j = 0; j < columns; j++) {
+			float *element = &c[i * p->ldc + j];
+			*element = (p->accumulate ? *element : 0.0f) + block[i * TILE_COLS + j];
+		}
+	}
+}
+
+INLINE int64_t smaller(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The end of what the rows up to `last` need, of n, when row i ends at i + offset. */
+static int64_t end_of(int64_t n, int64_t last, int64_t offset)
+{
+	return offset == NO_END ? n : smaller(n, last + offset + 1);
+}
+
+static int64_t begin_of(int64_t first, int64_t offset)
+{
+	return offset == NO_BEGIN || first + offset < 0 ? 0 : first + offset;
+}
+
+void CPU(multiply)(const struct product *p)
+{
+	for (int64_t i = 0; i < p->m; i += TILE_ROWS) {
+		int64_t rows = smaller(TILE_ROWS, p->m - i);
+		int64_t n = end_of(p->n, i + rows - 1, p->end_column);
+		int64_t begin = begin_of(i, p->begin_term);
+		int64_t k = end_of(p->k, i + rows - 1, p->end_term) - begin;
+		const float *a = p->a + i * p->a_row + begin * p->a_step;
+
+		for (int64_t j = 0; j < n; j += TILE_COLS) {
+			const float *b = p->b + j * p->k + begin * TILE_COLS;
+			float *c = p->c + i * p->ldc + j;
+
+			if (p->n - j >= TILE_COLS)
+				tiles[rows](k, a, p->a_row, p->a_step, b, c, p->ldc, p->accumulate);
+			else
+				tile_edge(p, rows, p->n - j, k, a, b, c);
+		}
+	}
+}
+
+/* LANES x LANES transpose: log2(LANES) perfect shuffles of the rows i and i + LANES/2. */
+INLINE void transpose_block(float *to, int64_t to_row, const float *from, int64_t from_row)
+{
+	vec row[LANES], next[LANES];
+	ivec low, high;
+
+	for (int i = 0; i < LANES; i++) {
+		row[i] = load(from + i * from_row);
+		low[i] = i / 2 + (i % 2) * LANES;
+		high[i] = LANES / 2 + i / 2 + (i % 2) * LANES;
+	}
+#pragma GCC unroll 4
+	for (int round = 1; round < LANES; round *= 2) {
+#pragma GCC unroll 8
+		for (int i = 0; i < LANES / 2; i++) {
+			next[2 * i] = __builtin_shuffle(row[i], row[i + LANES / 2], low);
+			next[2 * i + 1] = __builtin_shuffle(row[i], row[i + LANES / 2], high);
+		}
+#pragma GCC unroll 16
+		for (int i = 0; i < LANES; i++)
+			row[i] = next[i];
+	}
+	for (int i = 0; i < LANES; i++)
+		store(to + i * to_row, row[i]);
+}
+
+/* A panel of `columns` <= TILE_COLS rows of b (stored [n, k]) becomes [k, TILE_COLS]. */
+static void pack_transposed(float *panel, const float *b, int64_t ldb, int64_t k, int64_t columns)
+{
+	int64_t whole = columns / LANES * LANES;
+	int64_t even = k / LANES * LANES;
+
+	if (columns < TILE_COLS)
+		memset(panel, 0, (size_t)(k * TILE_COLS) * sizeof(float));
+	for (int64_t p = 0; p < even; p += LANES) {
+		for (int64_t j = 0; j < whole; j += LANES)
+			transpose_block(panel + p * TILE_COLS + j, TILE_COLS, b + j * ldb + p, ldb);
+	}
+	for (int64_t j = 0; j < columns; j++) {
+		for (int64_t p = j < whole ? even : 0; p < k; p++)
+			panel[p * TILE_COLS + j] = b[j * ldb + p];
+	}
+}
+
+static void pack_rows(float *panel, const float *b, int64_t ldb, int64_t k, int64_t columns)
+{
+	for (int64_t p = 0; p < k; p++, panel += TILE_COLS, b += ldb) {
+		if (columns == TILE_COLS) {
+			store(panel, load(b));
+			store(panel + LANES, load(b + LANES));
+			continue;
+		}
+		for (int64_t j = 0; j < TILE_COLS; j++)
+			panel[j] = j < columns ? b[j] : 0.0f;
+	}
+}
+
+void CPU(pack)(float *packed, const float *b, int64_t ldb, bool transpose, int64_t k, int64_t n)
+{
+	for (int64_t j = 0; j < n; j += TILE_COLS) {
+		int64_t columns = smaller(TILE_COLS, n - j);
+
+		if (transpose)
+			pack_transposed(packed + j * k, b + j * ldb, ldb, k, columns);
+		else
+			pack_rows(packed + j * k, b + j, ldb, k, columns);
+	}
+}

@@ -1,0 +1,49 @@
+/* Rotary position embedding: the turn of a position is computed once and applied to that position
+ * of every sequence and head. Angles in double, so that far positions keep their digits. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/rope_frequency.h"
+
+struct turns {
+	double *frequency;    /* [head_dim / 2] */
+	float *cosine, *sine; /* of the current position */
+};
+
+static void set_position(const struct turns *turns, int64_t half, int64_t position, bool inverse)
+{
+	for (int64_t i = 0; i < half; i++) {
+		double angle = (double)position * turns->frequency[i];
+
+		turns->cosine[i] = (float)cos(angle);
+		turns->sine[i] = (float)(inverse ? -sin(angle) : sin(angle));
+	}
+}
+
+static void turn_head(float *x, const struct turns *turns, int64_t half)
+{
+	for (int64_t i = 0; i < half; i += LANES) {
+		int64_t rest = half - i;
+		vec a = load_some(x + i, rest), b = load_some(x + half + i, rest);
+		vec c = load_some(turns->cosine + i, rest), s = load_some(turns->sine + i, rest);
+
+		store_some(x + i, a * c - b * s, rest);
+		store_some(x + half + i, b * c + a * s, rest);
+	}
+}
+
+void CPU(rope)(struct kernel_context *context, const struct rope *r)
+{
+	int64_t half = r->head_dim / 2;
+	struct turns turns = {.frequency = context->workspace};
+
+	turns.cosine = (float *)(turns.frequency + half);
+	turns.sine = turns.cosine + half;
+	for (int64_t i = 0; i < half; i++)
+		turns.frequency[i] = rope_frequency(r, i);
+	for (int64_t position = 0; position < r->length && position < r->tokens; position++) {
+		set_position(&turns, half, position, r->inverse);
+		for (int64_t t = position; t < r->tokens; t += r->length) {
+			for (int64_t head = 0; head < r->heads; head++)
+				turn_head(r->x + t * r->stride + head * r->head_dim, &turns, half);
+		}
+	}
+}

@@ -1,0 +1,78 @@
+/* The tables of one level: the same kernels, with the matrix product by the built-in code or by a
+ * library. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/library.h"
+#include "kernels/reference/reference.h"
+
+static bool open_context(struct kernel_context *context, struct error *error)
+{
+	return kernels_reference()->open(context, error);
+}
+
+static void close_context(struct kernel_context *context)
+{
+	context->backend = NULL;
+}
+
+static void prepare_nothing(struct kernel_context *context, const struct gemm *g)
+{
+	(void)context;
+	(void)g;
+}
+
+static void sum_squares(
+	struct kernel_context *context, struct exact_sum *sum, const float *x, int64_t n)
+{
+	(void)context;
+	exact_sum_add_squares(sum, x, n);
+}
+
+static void sum(struct kernel_context *context, struct exact_sum *total, const double *x, int64_t n)
+{
+	(void)context;
+	exact_sum_add_doubles(total, x, n);
+}
+
+/* zero and copy are what the C library does best. */
+#define TABLE(table_name, library_name, close_function, prepare_function, gemm_function)           \
+	{                                                                                          \
+		.name = table_name, .library = library_name, .open = open_context,                 \
+		.close = close_function, .prepare_gemm = prepare_function, .gemm = gemm_function,  \
+		.bias_add = CPU(bias_add), .bias_backward = CPU(bias_backward),                    \
+		.layernorm = CPU(layernorm), .layernorm_backward = CPU(layernorm_backward),        \
+		.rmsnorm = CPU(rmsnorm), .rmsnorm_backward = CPU(rmsnorm_backward),                \
+		.rope = CPU(rope), .attention = CPU(attention),                                    \
+		.attention_backward = CPU(attention_backward), .gelu = CPU(gelu),                  \
+		.gelu_backward = CPU(gelu_backward), .swiglu = CPU(swiglu),                        \
+		.swiglu_backward = CPU(swiglu_backward), .embedding = CPU(embedding),              \
+		.embedding_backward = CPU(embedding_backward),                                     \
+		.cross_entropy = CPU(cross_entropy), .adamw = CPU(adamw), .sgd = CPU(sgd),         \
+		.add = CPU(add), .scale = CPU(scale), .zero = reference_zero,                      \
+		.copy = reference_copy, .tree_reduce = CPU(tree_reduce),                           \
+		.sum_squares = sum_squares, .sum = sum,                                            \
+	}
+
+const struct kernels CPU(builtin) = TABLE(
+	"cpu-" KERNELS_LEVEL_NAME, "built-in", close_context, prepare_nothing, CPU(gemm));
+
+#if HAVE_ONEDNN
+static void gemm_by_onednn(struct kernel_context *context, const struct gemm *g)
+{
+	if (!onednn_gemm(context, g))
+		CPU(gemm)(context, g);
+}
+
+const struct kernels CPU(onednn) = TABLE(
+	"cpu-onednn", "oneDNN", onednn_close, onednn_prepare, gemm_by_onednn);
+#endif
+
+#if HAVE_CBLAS
+static void gemm_by_cblas(struct kernel_context *context, const struct gemm *g)
+{
+	if (!cblas_gemm(context, g))
+		CPU(gemm)(context, g);
+}
+
+const struct kernels CPU(cblas) = TABLE(
+	"cpu-cblas", "CBLAS", close_context, prepare_nothing, gemm_by_cblas);
+#endif

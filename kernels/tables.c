@@ -1,0 +1,99 @@
+/* Which tables there are, and which is the best that this machine can run. */
+#include <stddef.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+#define LEVELS_OF(level)                                                                           \
+	extern const struct kernels cpu_builtin_##level;                                           \
+	extern const struct kernels cpu_onednn_##level;                                            \
+	extern const struct kernels cpu_cblas_##level;
+LEVELS_OF(base)
+LEVELS_OF(v3)
+LEVELS_OF(v4)
+#undef LEVELS_OF
+
+struct level {
+	const struct kernels *builtin, *onednn, *cblas;
+	bool (*supported)(void);
+};
+
+static bool always(void)
+{
+	return true;
+}
+
+#if HAVE_X86_LEVELS
+static bool has_v3(void)
+{
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+	       __builtin_cpu_supports("bmi2");
+}
+
+static bool has_v4(void)
+{
+	return has_v3() && __builtin_cpu_supports("avx512f") &&
+	       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+#if HAVE_ONEDNN
+#define ONEDNN(level) .onednn = &cpu_onednn_##level,
+#else
+#define ONEDNN(level)
+#endif
+#if HAVE_CBLAS
+#define CBLAS(level) .cblas = &cpu_cblas_##level,
+#else
+#define CBLAS(level)
+#endif
+#define LEVEL(level, test)                                                                         \
+	{.builtin = &cpu_builtin_##level, ONEDNN(level) CBLAS(level).supported = test},
+
+/* Best first. */
+static const struct level levels[] = {
+#if HAVE_X86_LEVELS
+	LEVEL(v4, has_v4) LEVEL(v3, has_v3)
+#endif
+		LEVEL(base, always)};
+
+enum { LEVEL_COUNT = sizeof(levels) / sizeof(levels[0]), MOST_TABLES = LEVEL_COUNT + 4 };
+
+static void append(const struct kernels **tables, int *count, const struct kernels *table)
+{
+	if (table)
+		tables[(*count)++] = table;
+}
+
+/* Writing the same pointers twice is harmless, so no lock: every caller computes the same list. */
+const struct kernels *const *kernels_all(void)
+{
+	static const struct kernels *tables[MOST_TABLES];
+	int count = 0, best = 0;
+
+	while (!levels[best].supported())
+		best++;
+	for (int i = best; i < LEVEL_COUNT; i++)
+		append(tables, &count, levels[i].builtin);
+	append(tables, &count, levels[best].onednn);
+	append(tables, &count, levels[best].cblas);
+	append(tables, &count, kernels_reference());
+	return tables;
+}
+
+const struct kernels *kernels_cpu(void)
+{
+	return kernels_all()[0];
+}
+
+const struct kernels *kernels_by_name(const char *name)
+{
+	const struct kernels *const *tables = kernels_all();
+
+	if (strcmp(name, "cpu") == 0)
+		return tables[0];
+	while (*tables && strcmp((*tables)->name, name) != 0)
+		tables++;
+	return *tables;
+}
