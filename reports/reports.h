@@ -48,6 +48,10 @@ extern const struct view report_views[]; /* summary, operations, streams, memory
 extern const int n_report_views;
 const struct view *report_view(const char *name); /* NULL when unknown */
 
+/* `explain --json`: {schema: "shardplan/explain/1", version, plan, prediction, operations, memory,
+ * critical_path}. */
+void report_explain_json(const struct explained *explained, struct text *text);
+
 /* --- check --------------------------------------------------------------------------------- */
 struct tolerance {
 	double time;   /* relative; < 0 = times are reported, not judged */

@@ -1,0 +1,263 @@
+/* The defended answer. */
+#include <math.h>
+#include <string.h>
+
+#include "reports/escape.h"
+#include "reports/figures.h"
+#include "reports/pieces.h"
+
+static const struct grid_column comparison_columns[] = {
+	{"strategy", GRID_LEFT},
+	{"checkpointing", GRID_LEFT},
+	{"batch", GRID_LEFT},
+	{"step time", GRID_RIGHT},
+	{"tokens/s/GPU", GRID_RIGHT},
+	{"MFU", GRID_RIGHT},
+	{"peak memory", GRID_RIGHT},
+	{"of limit", GRID_RIGHT},
+	{"exposed", GRID_RIGHT},
+	{"sent/rank", GRID_RIGHT},
+	{"fits", GRID_LEFT},
+	{"why not", GRID_WRAP},
+};
+
+/* The runtime is named where it is not the chosen plan's. */
+static void add_strategy(const struct plan *plan, const struct plan *chosen, struct grid *grid)
+{
+	struct text text = {0};
+
+	text_add(&text, strategy_names[plan->strategy]);
+	if (strategy_is_hybrid(plan->strategy))
+		text_printf(&text, "/%lld", (long long)plan->mesh.shard);
+	if (chosen != NULL && plan->runtime != chosen->runtime)
+		text_printf(&text, " (%s)", runtime_names[plan->runtime]);
+	if (chosen != NULL && plan != chosen && plan->wrap != NULL && chosen->wrap != NULL &&
+		strcmp(plan->wrap, chosen->wrap) != 0)
+		text_printf(&text, ", wrap %s", plan->wrap);
+	grid_add(grid, "%s", text_string(&text));
+	text_finish(&text);
+}
+
+static void add_figures(const struct prediction *prediction, struct grid *grid)
+{
+	char tokens[32];
+	double peak = (double)prediction->peak_memory_bytes;
+	double limit = (double)prediction->memory_limit_bytes;
+
+	grid_add_seconds(grid, prediction->step_time);
+	grid_add_value(grid, prediction->tokens_per_s_per_gpu, "%s",
+		format_tokens(tokens, prediction->tokens_per_s_per_gpu));
+	grid_add_percent(grid, prediction->mfu);
+	grid_add_bytes(grid, peak);
+	grid_add_percent(grid, limit > 0 ? peak / limit : 0);
+	grid_add_seconds(grid, prediction->time.exposed_communication);
+	grid_add_bytes(grid, prediction->wire_bytes_per_rank);
+	grid_add(grid, "%s", fits_names[prediction->fits]);
+}
+
+static void add_candidate(const struct candidate *candidate, const struct plan *chosen,
+	bool reasons, struct grid *grid)
+{
+	static const enum grid_mark marks[] = {[VERDICT_CHOSEN] = GRID_GOOD,
+		[VERDICT_DOES_NOT_FIT] = GRID_BAD,
+		[VERDICT_IMPOSSIBLE] = GRID_BAD,
+		[VERDICT_SLOWER] = GRID_PLAIN};
+	const struct plan *plan = &candidate->plan;
+
+	grid_row(grid, marks[candidate->verdict]);
+	add_strategy(plan, chosen, grid);
+	grid_add(grid, "%s", checkpointing_names[plan->activation_checkpointing]);
+	grid_add_value(grid, (double)plan->micro_batch, "%lld x %lld", (long long)plan->micro_batch,
+		(long long)plan->grad_accum);
+	if (candidate->verdict == VERDICT_IMPOSSIBLE) {
+		for (int i = 0; i < 8; i++)
+			grid_add_value(grid, i < 3 ? INFINITY : 0, "-");
+	} else {
+		add_figures(&candidate->prediction, grid);
+	}
+	if (reasons)
+		grid_add(grid, "%s",
+			candidate->verdict == VERDICT_CHOSEN ? "chosen"
+							     : or_empty(candidate->why_not));
+}
+
+void comparison_grid(const struct answer *answer, bool reasons, int limit, struct grid *grid)
+{
+	const struct plan *chosen = answer->chosen != NULL ? &answer->chosen->plan : NULL;
+	int n = COUNT_OF(comparison_columns) - (reasons ? 0 : 1);
+	int left = limit > 0 ? limit : answer->n_alternatives + 1;
+
+	grid_init(grid, comparison_columns, n);
+	if (answer->chosen != NULL) {
+		add_candidate(answer->chosen, chosen, reasons, grid);
+		left--;
+	}
+	for (int i = 0; i < answer->n_alternatives && left > 0; i++, left--)
+		add_candidate(&answer->alternatives[i], chosen, reasons, grid);
+}
+
+/* Why each strategy lost, under the table: beside it the lines would be too wide. */
+static void reasons_grid(const struct answer *answer, int limit, struct grid *grid)
+{
+	static const struct grid_column columns[] = {
+		{"strategy", GRID_LEFT}, {"why not", GRID_WRAP}};
+	const struct plan *chosen = answer->chosen != NULL ? &answer->chosen->plan : NULL;
+
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < answer->n_alternatives && i < limit; i++) {
+		const struct candidate *candidate = &answer->alternatives[i];
+		grid_row(grid, GRID_PLAIN);
+		add_strategy(&candidate->plan, chosen, grid);
+		grid_add(grid, "%s", or_empty(candidate->why_not));
+	}
+}
+
+void sensitivity_grid(const struct answer *answer, struct grid *grid)
+{
+	static const struct grid_column columns[] = {{"if", GRID_LEFT}, {"were", GRID_LEFT},
+		{"step time", GRID_RIGHT}, {"change", GRID_RIGHT}, {"peak memory", GRID_RIGHT},
+		{"note", GRID_WRAP}};
+	double now = answer->chosen != NULL ? answer->chosen->prediction.step_time : 0;
+
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < answer->n_sensitivities; i++) {
+		const struct sensitivity *row = &answer->sensitivities[i];
+		grid_row(grid, GRID_PLAIN);
+		grid_add(grid, "%s", or_empty(row->knob));
+		grid_add(grid, "%s", or_empty(row->value));
+		if (row->step_time > 0)
+			grid_add_seconds(grid, row->step_time);
+		else
+			grid_add_value(grid, INFINITY, "-");
+		if (row->step_time > 0 && now > 0)
+			grid_add_value(grid, row->step_time / now - 1, "%+.1f %%",
+				(row->step_time / now - 1) * 100);
+		else
+			grid_add(grid, "-");
+		if (row->peak_memory_bytes > 0)
+			grid_add_bytes(grid, (double)row->peak_memory_bytes);
+		else
+			grid_add(grid, "-");
+		grid_add(grid, "%s", or_empty(row->note));
+	}
+}
+
+void add_answer_figures(const struct prediction *prediction, struct text *text)
+{
+	char buffer[32], limit[32];
+
+	text_printf(text, "%s per step", format_seconds(buffer, prediction->step_time));
+	text_printf(
+		text, ", %s tokens/s/GPU", format_tokens(buffer, prediction->tokens_per_s_per_gpu));
+	if (prediction->mfu > 0)
+		text_printf(text, ", MFU %s", format_percent(buffer, prediction->mfu));
+	text_printf(text, ", peak %s", format_bytes(buffer, (double)prediction->peak_memory_bytes));
+	if (prediction->memory_limit_bytes > 0)
+		text_printf(text, " of %s",
+			format_bytes(limit, (double)prediction->memory_limit_bytes));
+	text_printf(text, ", %s of communication exposed",
+		format_seconds(buffer, prediction->time.exposed_communication));
+}
+
+void add_no_answer(const struct answer *answer, struct text *text)
+{
+	const struct prediction *least = NULL;
+	char need[32], limit[32];
+
+	if (answer->chosen != NULL)
+		return;
+	for (int i = 0; i < answer->n_alternatives; i++) {
+		const struct candidate *candidate = &answer->alternatives[i];
+		if (candidate->verdict == VERDICT_IMPOSSIBLE)
+			continue;
+		if (least == NULL ||
+			candidate->prediction.peak_memory_bytes < least->peak_memory_bytes)
+			least = &candidate->prediction;
+	}
+	text_add(text, "No plan fits");
+	if (least != NULL)
+		text_printf(text, ": the smallest needs %s of %s per device",
+			format_bytes(need, (double)least->peak_memory_bytes),
+			format_bytes(limit, (double)least->memory_limit_bytes));
+}
+
+void add_proof(const struct answer *answer, struct text *text)
+{
+	char buffer[32];
+
+	text_printf(text, "%lld plans simulated, %lld dropped by a bound",
+		(long long)answer->evaluated, (long long)answer->pruned);
+	if (answer->chosen == NULL)
+		return;
+	if (answer->gap <= 0)
+		text_add(text, "; no plan of this search space is faster under this cost model");
+	else
+		text_printf(text, "; what was not simulated cannot be faster than %s (gap %.1f %%)",
+			format_seconds(buffer, answer->bound), answer->gap * 100);
+}
+
+/* Rows that a screen holds; --json and the report have all. */
+enum { SHOWN_CANDIDATES = 16 };
+
+static void add_comparison(
+	const struct answer *answer, const struct style *style, struct text *text)
+{
+	int more = answer->n_alternatives - SHOWN_CANDIDATES;
+	struct grid grid;
+
+	text_add(text, "\nStrategies, the best plan of each first\n");
+	comparison_grid(answer, false, SHOWN_CANDIDATES + 1, &grid);
+	put_text(&grid, style, text);
+	if (more > 0)
+		text_printf(text, "%d more: --json lists them\n\n", more);
+	if (answer->n_alternatives == 0)
+		return;
+	text_add(text, "Why not the others\n");
+	reasons_grid(answer, SHOWN_CANDIDATES, &grid);
+	put_text(&grid, style, text);
+}
+
+static void add_defence(const struct answer *answer, const struct style *style, struct text *text)
+{
+	struct grid grid;
+
+	if (answer->n_reasons > 0)
+		text_add(text, answer->chosen != NULL ? "Why this one\n" : "Why none\n");
+	for (int i = 0; i < answer->n_reasons; i++) {
+		text_add(text, " - ");
+		add_terminal(text, answer->reasons[i]);
+		text_add_char(text, '\n');
+	}
+	text_add(text, answer->n_reasons > 0 ? "\n" : "");
+	if (answer->n_sensitivities > 0) {
+		text_add(text, "What if\n");
+		sensitivity_grid(answer, &grid);
+		put_text(&grid, style, text);
+	}
+	add_proof(answer, text);
+	text_add(text, ".\n");
+}
+
+void report_answer_text(const struct question *question, const struct answer *answer,
+	const struct style *style, struct text *text)
+{
+	struct text summary = {0};
+
+	add_subject_line(question->model, question->topology, text);
+	text_add(text, style->color ? "\n\n\033[1m" : "\n\n");
+	if (answer->chosen != NULL) {
+		plan_summary(&answer->chosen->plan, &summary);
+		text_add(text, "Use ");
+		add_terminal(text, text_string(&summary));
+	} else {
+		add_no_answer(answer, text);
+	}
+	text_add(text, style->color ? "\033[0m\n" : "\n");
+	if (answer->chosen != NULL) {
+		add_answer_figures(&answer->chosen->prediction, text);
+		text_add_char(text, '\n');
+	}
+	text_finish(&summary);
+	add_comparison(answer, style, text);
+	add_defence(answer, style, text);
+}

@@ -1,0 +1,15 @@
+/* The views of `explain`, one function each; the table is in views.c. */
+#ifndef REPORTS_VIEWS_H
+#define REPORTS_VIEWS_H
+
+#include "reports/reports.h"
+
+void view_summary(const struct explained *explained, const struct style *style, struct text *text);
+void view_operations(
+	const struct explained *explained, const struct style *style, struct text *text);
+void view_streams(const struct explained *explained, const struct style *style, struct text *text);
+void view_memory(const struct explained *explained, const struct style *style, struct text *text);
+void view_critical(const struct explained *explained, const struct style *style, struct text *text);
+void view_units(const struct explained *explained, const struct style *style, struct text *text);
+
+#endif
