@@ -24,7 +24,6 @@ enum layout_kind {
 };
 
 struct runtime {
-	enum runtime_kind kind;
 	enum layout_kind layout;
 	int alignment_bytes;     /* of each parameter inside a flat unit, in the compute dtype */
 	unsigned strategies;     /* bit s: strategy s exists */
@@ -55,7 +54,7 @@ struct runtime {
 	int64_t context_bytes;      /* per process on a GPU */
 	int64_t process_bytes;      /* per process on a CPU device */
 	int64_t communicator_bytes; /* per communicator */
-	int64_t workspace_bytes;    /* matrix library workspace: a declared buffer */
+	int64_t workspace_bytes;    /* matrix library workspace, a declared buffer; 0 = cuBLAS's */
 };
 
 const struct runtime *runtime_of(enum runtime_kind kind);

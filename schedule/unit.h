@@ -14,7 +14,8 @@ struct unit_slice {
 
 struct unit {
 	const char *name; /* of the wrapped module; "root" for the outermost */
-	int module;       /* wrapped module: its subtree is [module, modules[module].end) */
+	int module;       /* first wrapped module; the unit covers [module, end_module) */
+	int end_module;   /* of the preorder list (several blocks with "blocks:K") */
 	int n_slices;
 	struct unit_slice *slices;
 	int64_t elements;   /* unsharded, with alignment padding */
@@ -23,14 +24,19 @@ struct unit {
 	int64_t parameters; /* without any padding */
 };
 
-/* Wrap policies (semantics 1.2): which modules become units. Returns the module indices in
- * preorder, [0] is the top (root). Tied parameters stay with the root: their modules are never
- * wrapped apart. */
-int wrap_modules(
-	const struct plan *plan, const struct model *model, struct arena *arena, int **modules);
+/* A run of the preorder list that a wrap policy makes a unit. */
+struct wrapped {
+	int module, end_module;
+};
+
+/* Wrap policies (PyTorch's torch/distributed/fsdp/wrap.py): which modules become units, in
+ * preorder; [0] is the top (root). A module that holds one end of a tied parameter but not the
+ * other is never wrapped apart: both ends must be gathered together. Returns their number. */
+int wrap_modules(const struct plan *plan, const struct model *model, struct arena *arena,
+	struct wrapped **wrapped);
 
 /* The units of a plan; units[0] is the root, possibly without parameters. Every parameter belongs
- * to the innermost wrapped module that contains it. */
+ * to the innermost unit that contains it. */
 int units_build(const struct plan *plan, const struct model *model, struct arena *arena,
 	struct unit **units);
 

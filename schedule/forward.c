@@ -1,0 +1,145 @@
+/* Forward ranges and the loss. */
+#include "schedule/builder.h"
+
+static int64_t tokens_of(const struct builder *b)
+{
+	return b->plan->micro_batch * b->plan->seq_len;
+}
+
+static bool checkpoints(const struct builder *b, const struct event *event)
+{
+	return b->plan->activation_checkpointing == CHECKPOINTING_FULL && event->layer >= 0;
+}
+
+static bool has_head(const struct builder *b, const struct event *event)
+{
+	return b->model->modules[event->end_module - 1].kind == MODULE_HEAD;
+}
+
+void op_set_range(struct builder *b, const struct event *event)
+{
+	b->op.layer = event->layer;
+	b->op.first_module = event->first_module;
+	b->op.end_module = event->end_module;
+}
+
+void op_use_weights(struct builder *b, int event)
+{
+	if (is_ddp(b))
+		ddp_use_weights(b, event);
+	else
+		op_use_parameters(b, b->events[event].unit);
+}
+
+int saved_new(struct builder *b, enum buffer_role role, const struct event *event)
+{
+	int64_t bytes = model_saved_bytes(b->model, event->first_module, event->end_module,
+		&b->rules, b->plan->micro_batch, b->plan->seq_len);
+	if (bytes == 0)
+		return -1;
+	int buffer = buffer_new(b, role, STREAM_COMPUTE, event->unit, bytes, b->plan->param_dtype);
+	b->buffers[buffer].layer = event->layer;
+	b->buffers[buffer].first_module = event->first_module;
+	b->buffers[buffer].end_module = event->end_module;
+	return buffer;
+}
+
+void op_use_slot(struct builder *b, int event)
+{
+	op_use(b, b->saved[event]);
+	for (int i = 0; i < event; i++)
+		if (b->events[i].kind == EVENT_RANGE && b->events[i].slot == b->events[event].slot)
+			op_use(b, b->saved[i]);
+}
+
+static int residual_take(struct builder *b, int slot)
+{
+	int64_t bytes =
+		model_residual_bytes(b->model, &b->rules, b->plan->micro_batch, b->plan->seq_len);
+	int buffer =
+		buffer_new(b, BUFFER_RESIDUAL, STREAM_COMPUTE, -1, bytes, b->plan->param_dtype);
+	b->buffers[buffer].layer = slot;
+	b->residuals[slot] = buffer;
+	op_take(b, buffer);
+	return buffer;
+}
+
+/* Inputs and targets: windows of seq_len + 1 tokens. */
+static void tokens_take(struct builder *b)
+{
+	if (b->tokens >= 0)
+		return;
+	int64_t bytes = b->plan->micro_batch * (b->plan->seq_len + 1) * dtype_bytes(DTYPE_INT32);
+	b->tokens = buffer_new(b, BUFFER_TOKENS, STREAM_COMPUTE, -1, bytes, DTYPE_INT32);
+	op_take(b, b->tokens);
+}
+
+static void logits_take(struct builder *b)
+{
+	int64_t bytes =
+		tokens_of(b) * b->model->architecture.vocab * dtype_bytes(b->plan->param_dtype);
+	b->logits = buffer_new(b, BUFFER_LOGITS, STREAM_COMPUTE, -1, bytes, b->plan->param_dtype);
+	op_take(b, b->logits);
+	op_use(b, b->logits);
+}
+
+/* What checkpointing drops lives until the block is through. */
+static void give_forward_work(struct builder *b, int event)
+{
+	for (int i = 0; i <= event; i++)
+		if (b->events[i].kind == EVENT_RANGE &&
+			b->events[i].slot == b->events[event].slot) {
+			op_give(b, b->saved[i]);
+			b->saved[i] = -1;
+		}
+}
+
+void forward_range(struct builder *b, int index)
+{
+	const struct event *event = &b->events[index];
+	if (is_ddp(b))
+		ddp_pre_range(b, index);
+	op_begin(b, OP_FORWARD, STREAM_COMPUTE, event->unit);
+	op_set_range(b, event);
+	op_use_weights(b, index);
+	if (event->slot < 0) {
+		tokens_take(b);
+		op_use(b, b->tokens);
+	} else {
+		op_use(b, b->residuals[event->slot]);
+	}
+	b->saved[index] = saved_new(
+		b, checkpoints(b, event) ? BUFFER_FORWARD_WORK : BUFFER_ACTIVATIONS, event);
+	op_take(b, b->saved[index]);
+	op_use_slot(b, index);
+	if (event->slot < 0 && event->first_of_slot)
+		op_use(b, residual_take(b, 0));
+	else if (event->slot < 0)
+		op_use(b, b->residuals[0]);
+	else if (event->layer >= 0 && event->last_of_slot)
+		op_use(b, residual_take(b, event->slot + 1));
+	if (has_head(b, event))
+		logits_take(b);
+	op_use(b, b->kernel_workspace);
+	if (checkpoints(b, event) && event->last_of_slot)
+		give_forward_work(b, index);
+	op_end(b);
+}
+
+void loss(struct builder *b)
+{
+	int64_t logits = tokens_of(b) * b->model->architecture.vocab;
+	op_begin(b, OP_LOSS, STREAM_COMPUTE, -1);
+	b->op.first_module = b->model->n_modules - 1;
+	b->op.end_module = b->model->n_modules;
+	op_use(b, b->logits);
+	op_use(b, b->tokens);
+	if (b->runtime->loss_bytes_extra > 0) {
+		int work = buffer_new(b, BUFFER_LOSS_WORK, STREAM_COMPUTE, -1,
+			logits * b->runtime->loss_bytes_extra, DTYPE_FP32);
+		op_take(b, work);
+		op_use(b, work);
+		op_give(b, work);
+	}
+	op_end(b);
+}

@@ -1,0 +1,291 @@
+/* Unsharding and resharding: FSDP1's hooks (semantics 2.2-2.5, 2.8), FSDP2's (4.3-4.8), ours. */
+#include "schedule/builder.h"
+
+/* --- the rate limiter (semantics 2.8) ------------------------------------------------------------
+ */
+
+/* At most one free is waited for, and only when two or more are pending. It happens even when
+ * nothing is to be gathered. */
+static void limiter_wait(struct builder *b)
+{
+	if (!b->plan->limit_all_gathers || b->n_limiter < 2)
+		return;
+	struct ref oldest = b->limiter[0];
+	for (int i = 1; i < b->n_limiter; i++)
+		b->limiter[i - 1] = b->limiter[i];
+	b->n_limiter--;
+	if (oldest.step == b->step)
+		list_add(&b->pending_host_waits, oldest.op);
+	else if (oldest.step == b->step - 1)
+		list_add(&b->pending_host_waits, oldest.op - (1 << 30));
+}
+
+static void limiter_push(struct builder *b, struct ref freed)
+{
+	if (!b->plan->limit_all_gathers)
+		return;
+	b->limiter =
+		array_grow(b->limiter, &b->limiter_capacity, b->n_limiter + 1, sizeof(struct ref));
+	b->limiter[b->n_limiter++] = freed;
+}
+
+/* --- unshard -------------------------------------------------------------------------------------
+ */
+
+static bool has_parameters(const struct builder *b, int unit)
+{
+	return b->schedule->units[unit].parameters > 0;
+}
+
+/* The first operation of a step on a gathering stream must not overtake the optimizer of the step
+ * before; later ones follow it on their stream. */
+static void wait_for_optimizer(struct builder *b)
+{
+	struct ref last = b->last_on_stream[b->op.stream];
+	if (last.op < 0 || last.step < b->step)
+		op_wait(b, b->optimizer);
+}
+
+/* shard in the master dtype -> shard in the compute dtype. FSDP2 always runs it: it copies into the
+ * gather's input. */
+static struct ref cast_shard(struct builder *b, int unit, int cause)
+{
+	const struct unit *u = &b->schedule->units[unit];
+	struct unit_state *state = &b->units[unit];
+	int64_t compute = dtype_bytes(b->plan->param_dtype);
+	int64_t master = dtype_bytes(b->plan->master_dtype);
+	op_begin(b, OP_CAST_PARAMETERS, STREAM_GATHER_COPY_IN, unit);
+	wait_for_optimizer(b);
+	b->op.cause = cause;
+	b->op.bytes = (master + compute) * u->chunk;
+	op_use(b, state->parameter_shard);
+	if (b->casts) {
+		state->low_precision = buffer_new(b, BUFFER_LOW_PRECISION_SHARD, b->op.stream, unit,
+			compute * u->chunk, b->plan->param_dtype);
+		op_take(b, state->low_precision);
+		op_use(b, state->low_precision);
+	}
+	return op_end(b);
+}
+
+static void gather(struct builder *b, int unit, int cause, struct ref cast)
+{
+	const struct unit *u = &b->schedule->units[unit];
+	struct unit_state *state = &b->units[unit];
+	int64_t bytes = dtype_bytes(b->plan->param_dtype) * u->gathered;
+	bool copies = b->runtime->copies_out;
+	int output = buffer_new(b, copies ? BUFFER_GATHERED : BUFFER_UNSHARDED, STREAM_GATHER, unit,
+		bytes, b->plan->param_dtype);
+	op_begin(b, OP_ALL_GATHER, STREAM_GATHER, unit);
+	if (cast.op >= 0)
+		op_wait(b, cast);
+	else
+		wait_for_optimizer(b);
+	b->op.cause = cause;
+	b->op.bytes = bytes;
+	b->op.group = b->group_gather;
+	op_take(b, output);
+	if (state->resharded >= 0) {
+		b->op.group = b->group_reshard;
+		op_wait(b, state->ready); /* the part was cloned there */
+		op_use(b, state->resharded);
+	} else if (state->low_precision >= 0) {
+		op_use(b, state->low_precision);
+		op_give(b, state->low_precision);
+		state->low_precision = -1;
+	} else {
+		op_use(b, state->parameter_shard);
+	}
+	op_use(b, output);
+	state->ready = op_end(b);
+	*(copies ? &state->gathered : &state->unsharded) = output;
+}
+
+/* NO_SHARD under mixed precision: a whole low-precision copy. */
+static void copy_whole(struct builder *b, int unit, int cause)
+{
+	const struct unit *u = &b->schedule->units[unit];
+	struct unit_state *state = &b->units[unit];
+	int64_t compute = dtype_bytes(b->plan->param_dtype);
+	op_begin(b, OP_CAST_PARAMETERS, STREAM_GATHER_COPY_IN, unit);
+	wait_for_optimizer(b);
+	b->op.cause = cause;
+	b->op.bytes = (dtype_bytes(b->plan->master_dtype) + compute) * u->gathered;
+	state->unsharded = buffer_new(b, BUFFER_COMPUTE_COPY, b->op.stream, unit,
+		compute * u->gathered, b->plan->param_dtype);
+	op_take(b, state->unsharded);
+	op_use(b, state->parameter_shard);
+	op_use(b, state->unsharded);
+	state->ready = op_end(b);
+}
+
+static void unshard(struct builder *b, int unit, int cause)
+{
+	struct unit_state *state = &b->units[unit];
+	bool present = state->unsharded >= 0 || state->gathered >= 0;
+	struct ref cast = no_ref();
+	if (!has_parameters(b, unit))
+		return;
+	if (!b->shards) {
+		if (b->casts && !present)
+			copy_whole(b, unit, cause);
+		return;
+	}
+	if (!present && state->resharded < 0 &&
+		(b->runtime->copies_out || (b->runtime->casts_shard && b->casts)))
+		cast = cast_shard(b, unit, cause);
+	limiter_wait(b);
+	if (!present)
+		gather(b, unit, cause, cast);
+}
+
+/* FSDP2: parameters are copied out of the gathered buffer on the compute stream. In implicit
+ * forward mode the buffer of the previous unit is released only here (semantics 4.3). */
+static void copy_out(struct builder *b, int unit)
+{
+	const struct unit *u = &b->schedule->units[unit];
+	struct unit_state *state = &b->units[unit];
+	if (state->gathered < 0)
+		return;
+	int64_t bytes = dtype_bytes(b->plan->param_dtype) * u->gathered;
+	bool implicit = !b->in_backward && !b->plan->forward_prefetch;
+	op_begin(b, OP_COPY_OUT, STREAM_COMPUTE, unit);
+	op_wait(b, state->ready);
+	b->op.bytes = 2 * bytes;
+	state->unsharded =
+		buffer_new(b, BUFFER_UNSHARDED, STREAM_COMPUTE, unit, bytes, b->plan->param_dtype);
+	op_take(b, state->unsharded);
+	op_use(b, state->gathered);
+	op_use(b, state->unsharded);
+	op_give(b, b->implicit_gathered);
+	b->implicit_gathered = implicit ? state->gathered : -1;
+	if (!implicit)
+		op_give(b, state->gathered);
+	op_give(b, state->resharded);
+	state->gathered = state->resharded = -1;
+	state->ready = op_end(b);
+}
+
+void op_use_parameters(struct builder *b, int unit)
+{
+	struct unit_state *state = &b->units[unit];
+	if (!has_parameters(b, unit))
+		return;
+	op_wait(b, state->ready);
+	op_use(b, state->unsharded >= 0 ? state->unsharded : state->parameter_shard);
+}
+
+/* --- reshard -------------------------------------------------------------------------------------
+ */
+
+/* FSDP2 with a group size: each rank keeps 1/k of the unit (semantics 4.7). */
+static void keep_part(struct builder *b, int unit)
+{
+	int64_t bytes = dtype_bytes(b->plan->param_dtype) * b->schedule->units[unit].gathered;
+	struct unit_state *state = &b->units[unit];
+	state->resharded = buffer_new(b, BUFFER_RESHARDED, STREAM_COMPUTE, unit,
+		bytes / b->reshard_group, b->plan->param_dtype);
+	op_take(b, state->resharded);
+	op_use(b, state->unsharded);
+	op_use(b, state->resharded);
+}
+
+static void reshard(struct builder *b, int unit, bool keeps_part)
+{
+	struct unit_state *state = &b->units[unit];
+	if (state->unsharded < 0)
+		return;
+	op_begin(b, OP_RESHARD, STREAM_COMPUTE, unit);
+	op_wait(b, state->ready);
+	if (keeps_part)
+		keep_part(b, unit);
+	op_use(b, state->unsharded);
+	op_give(b, state->unsharded);
+	if (b->in_backward && b->reduce_input_in_flight >= 0) {
+		/* FSDP2: compute waits for the reduction before, whose input is released here */
+		op_wait(b, b->reduce_in_flight);
+		op_give(b, b->reduce_input_in_flight);
+		b->reduce_input_in_flight = -1;
+	}
+	struct ref freed = op_end(b);
+	state->unsharded = -1;
+	state->ready = keeps_part ? freed : no_ref();
+	if (b->shards)
+		limiter_push(b, freed);
+}
+
+/* --- hooks ---------------------------------------------------------------------------------------
+ */
+
+static void prefetch(struct builder *b, int unit, int cause)
+{
+	if (!has_parameters(b, unit) || b->units[unit].prefetched)
+		return;
+	unshard(b, unit, cause);
+	b->units[unit].prefetched = true;
+}
+
+void gather_for_recompute(struct builder *b, int unit)
+{
+	struct unit_state *state = &b->units[unit];
+	if (!has_parameters(b, unit) || state->unsharded >= 0)
+		return;
+	if (!state->prefetched)
+		unshard(b, unit, -1);
+	state->prefetched = true; /* its own hook finds it there */
+	copy_out(b, unit);
+}
+
+static int neighbour(const int *order, int n, int index, int step)
+{
+	int i = index + step;
+	return i >= 0 && i < n ? order[i] : -1;
+}
+
+void gather_pre_forward(struct builder *b, int unit)
+{
+	struct unit_state *state = &b->units[unit];
+	if (!has_parameters(b, unit))
+		return;
+	if (!state->prefetched)
+		unshard(b, unit, -1);
+	state->prefetched = false;
+	copy_out(b, unit);
+	int next = neighbour(b->pre_order, b->n_order, state->pre_forward_index, 1);
+	if (b->plan->forward_prefetch && next >= 0)
+		prefetch(b, next, unit);
+}
+
+void gather_post_forward(struct builder *b, int unit)
+{
+	bool free_copy = !b->shards && b->casts;
+	if (free_copy || (b->shards && b->reshard_group != 0 && unit != 0))
+		reshard(b, unit, b->reshard_group > 0);
+}
+
+void gather_pre_backward(struct builder *b, int unit)
+{
+	struct unit_state *state = &b->units[unit];
+	if (!has_parameters(b, unit))
+		return;
+	if (!state->prefetched)
+		unshard(b, unit, -1);
+	state->prefetched = false;
+	copy_out(b, unit);
+	int next = neighbour(b->post_order, b->n_order, state->post_forward_index, -1);
+	if (b->plan->prefetch == PREFETCH_PRE && next >= 0)
+		prefetch(b, next, unit);
+}
+
+void gather_post_backward(struct builder *b, int unit)
+{
+	if (!has_parameters(b, unit))
+		return;
+	/* FSDP1 under no_sync keeps what it would not have resharded after forward; FSDP2 reshards
+	 * after every backward (semantics 2.9, 4.9). */
+	if (!b->shards || b->synchronise || b->reshard_group != 0 || b->runtime->copies_out)
+		reshard(b, unit, false);
+	int next = neighbour(b->post_order, b->n_order, b->units[unit].post_forward_index, -1);
+	if (b->plan->prefetch == PREFETCH_POST && next >= 0)
+		prefetch(b, next, unit);
+}

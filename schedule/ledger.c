@@ -1,0 +1,87 @@
+/* The ledger: live bytes in list order. */
+#include <string.h>
+
+#include "schedule/schedule.h"
+
+static void count(const struct program *program, struct slice slice, int64_t *live, int sign)
+{
+	const int *buffers = slice_of(program, slice);
+	for (int i = 0; i < slice.count; i++) {
+		const struct buffer *buffer = &program->buffers[buffers[i]];
+		live[buffer_role_category(buffer->role)] += sign * buffer->bytes;
+	}
+}
+
+static int64_t sum(const int64_t *live)
+{
+	int64_t total = 0;
+	for (int c = 0; c < CATEGORY_COUNT; c++)
+		total += live[c];
+	return total;
+}
+
+static void note_peaks(struct ledger *ledger, int op, const int64_t *live)
+{
+	int64_t total = sum(live);
+	if (total > ledger->peak_bytes) {
+		ledger->peak_bytes = total;
+		ledger->peak_op = op;
+	}
+	for (int c = 0; c < CATEGORY_COUNT; c++)
+		ledger->category_peak_bytes[c] = max_i64(ledger->category_peak_bytes[c], live[c]);
+}
+
+void schedule_ledger(
+	const struct schedule *schedule, int class, struct arena *arena, struct ledger *ledger)
+{
+	const struct program *program = &schedule->programs[class];
+	int64_t live[CATEGORY_COUNT] = {0};
+	*ledger = (struct ledger){.peak_op = -1};
+	ledger->live = arena_alloc(arena, (size_t)program->n_ops, sizeof(*ledger->live));
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].resident)
+			live[buffer_role_category(program->buffers[i].role)] +=
+				program->buffers[i].bytes;
+	for (int i = 0; i < program->n_ops; i++) {
+		count(program, program->ops[i].takes, live, 1);
+		memcpy(ledger->live[i], live, sizeof(live));
+		note_peaks(ledger, i, live);
+		count(program, program->ops[i].gives, live, -1);
+	}
+}
+
+static int64_t role_bytes(const struct program *program, enum buffer_role role)
+{
+	int64_t total = 0;
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].role == role)
+			total += program->buffers[i].bytes;
+	return total;
+}
+
+struct model_states schedule_model_states(const struct schedule *schedule)
+{
+	const struct program *program = &schedule->programs[0];
+	return (struct model_states){
+		.parameters = role_bytes(program, BUFFER_PARAMETER_SHARD),
+		.gradients = role_bytes(program, BUFFER_GRADIENT_SHARD),
+		.optimizer_state = role_bytes(program, BUFFER_OPTIMIZER_STATE),
+	};
+}
+
+int op_buffer(const struct program *program, const struct op *op, enum buffer_role role)
+{
+	const int *uses = slice_of(program, op->uses);
+	for (int i = 0; i < op->uses.count; i++)
+		if (program->buffers[uses[i]].role == role)
+			return uses[i];
+	return -1;
+}
+
+double collective_wire_bytes(enum op_kind kind, int64_t ranks, int64_t bytes)
+{
+	double once = (double)bytes * (double)(ranks - 1) / (double)ranks;
+	return kind == OP_ALL_REDUCE ? 2 * once : once;
+}
+
+const char *const group_kind_names[] = {"shard", "replicate", "world", "reshard", NULL};

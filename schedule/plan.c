@@ -1,0 +1,215 @@
+/* Plans as data: names, fields, and small questions about them. resolve.c fills and checks them. */
+#include "schedule/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+	const char *name;
+	bool shards, reshards, hybrid;
+} strategies[] = {
+#define X(suffix, name, shards, reshards, hybrid) {name, shards, reshards, hybrid},
+	STRATEGIES(X)
+#undef X
+};
+
+const char *const strategy_names[] = {
+#define X(suffix, name, shards, reshards, hybrid) name,
+	STRATEGIES(X)
+#undef X
+		NULL};
+
+const char *const prefetch_names[] = {"none", "pre", "post", NULL};
+const char *const checkpointing_names[] = {"none", "selective", "full", NULL};
+const char *const optimizer_names[] = {"adamw-fused", "adamw-foreach", "adamw", "sgd", NULL};
+const char *const offload_names[] = {"none", "optimizer", "parameters", "all", NULL};
+
+bool strategy_shards(enum strategy strategy)
+{
+	return strategies[strategy].shards;
+}
+
+bool strategy_reshards(enum strategy strategy)
+{
+	return strategies[strategy].reshards;
+}
+
+bool strategy_is_hybrid(enum strategy strategy)
+{
+	return strategies[strategy].hybrid;
+}
+
+const struct field plan_fields[] = {
+	FIELD_ENUM(struct plan, strategy, "strategy", FIELD_REQUIRED, strategy_names),
+	FIELD_STRING(struct plan, reshard_after_forward, "reshard_after_forward", FIELD_REQUIRED),
+	FIELD_STRING(struct plan, wrap, "wrap", FIELD_REQUIRED),
+	FIELD_ENUM(struct plan, prefetch, "prefetch", FIELD_REQUIRED, prefetch_names),
+	FIELD_BOOL(struct plan, forward_prefetch, "forward_prefetch", FIELD_REQUIRED),
+	FIELD_BOOL(struct plan, limit_all_gathers, "limit_all_gathers", FIELD_REQUIRED),
+	FIELD_ENUM(struct plan, activation_checkpointing, "activation_checkpointing",
+		FIELD_REQUIRED, checkpointing_names),
+	FIELD_ENUM(struct plan, attention, "attention", FIELD_REQUIRED, attention_kind_names),
+	FIELD_BOOL(struct plan, compile, "compile", FIELD_REQUIRED),
+	FIELD_ENUM(struct plan, param_dtype, "param_dtype", FIELD_REQUIRED, dtype_names),
+	FIELD_ENUM(struct plan, master_dtype, "master_dtype", FIELD_REQUIRED, dtype_names),
+	FIELD_ENUM(struct plan, reduce_dtype, "reduce_dtype", FIELD_REQUIRED, dtype_names),
+	FIELD_ENUM(struct plan, optimizer, "optimizer", FIELD_REQUIRED, optimizer_names),
+	FIELD_ENUM(struct plan, cpu_offload, "cpu_offload", FIELD_REQUIRED, offload_names),
+	FIELD_ENUM(struct plan, runtime, "runtime", FIELD_REQUIRED, runtime_names),
+	FIELD_INT(struct plan, seq_len, "seq_len", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct plan, micro_batch, "micro_batch", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct plan, grad_accum, "grad_accum", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct plan, global_batch, "global_batch", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_BOOL(struct plan, sync_each_micro_batch, "sync_each_micro_batch", FIELD_REQUIRED),
+	FIELD_DOUBLE(struct plan, clip, "clip", FIELD_NOT_NEGATIVE),
+	FIELD_END,
+};
+const int n_plan_fields = COUNT_OF(plan_fields) - 1;
+
+const struct field mesh_fields[] = {
+	FIELD_INT(struct mesh, replicate, "replicate", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct mesh, shard, "shard", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct mesh, tensor, "tensor", FIELD_POSITIVE),
+	FIELD_INT(struct mesh, pipeline, "pipeline", FIELD_POSITIVE),
+	FIELD_INT(struct mesh, context, "context", FIELD_POSITIVE),
+	FIELD_INT(struct mesh, expert, "expert", FIELD_POSITIVE),
+	FIELD_END,
+};
+
+int plan_field_index(const char *name)
+{
+	for (int i = 0; i < n_plan_fields; i++)
+		if (strcmp(plan_fields[i].name, name) == 0)
+			return i;
+	return -1;
+}
+
+bool choices_given(const struct choices *choices, const char *name)
+{
+	if (strcmp(name, "shard_group") == 0)
+		return choices->shard_group > 0;
+	int i = plan_field_index(name);
+	return i >= 0 && (choices->given >> i & 1);
+}
+
+bool choices_set(struct choices *choices, const char *name, const char *where, const char *value,
+	struct arena *arena, struct error *error)
+{
+	if (strcmp(name, "shard_group") == 0) {
+		if (!parse_int(value, &choices->shard_group) || choices->shard_group <= 0)
+			return error_set(error, EXIT_CODE_USAGE,
+				"%s: expected a number of ranks, got \"%s\"", where, value);
+		return true;
+	}
+	int i = plan_field_index(name);
+	if (i < 0)
+		return error_set(error, EXIT_CODE_USAGE, "%s: no such option", where);
+	if (!fields_set(&plan_fields[i], where, value, &choices->plan, arena, error))
+		return false;
+	choices->given |= UINT64_C(1) << i;
+	return true;
+}
+
+int64_t plan_data_parallel(const struct plan *plan)
+{
+	return plan->mesh.replicate * plan->mesh.shard;
+}
+
+int64_t plan_ranks(const struct plan *plan)
+{
+	const struct mesh *mesh = &plan->mesh;
+	return mesh->replicate * mesh->shard * mesh->tensor * mesh->pipeline * mesh->context *
+	       mesh->expert;
+}
+
+/* "2e7" and "100000000" alike. */
+static bool parse_count(const char *text, int64_t *count)
+{
+	double number;
+	if (parse_int(text, count))
+		return *count > 0;
+	if (!parse_number(text, &number) || number < 1 || number > 9e15)
+		return false;
+	*count = (int64_t)number;
+	return (double)*count == number;
+}
+
+bool plan_wrap(const struct plan *plan, enum wrap_kind *kind, int64_t *argument)
+{
+	*argument = 0;
+	if (strcmp(plan->wrap, "block") == 0)
+		*kind = WRAP_BLOCK;
+	else if (strcmp(plan->wrap, "model") == 0)
+		*kind = WRAP_MODEL;
+	else if (strncmp(plan->wrap, "blocks:", 7) == 0)
+		return *kind = WRAP_BLOCKS, parse_count(plan->wrap + 7, argument);
+	else if (strncmp(plan->wrap, "size:", 5) == 0)
+		return *kind = WRAP_SIZE, parse_count(plan->wrap + 5, argument);
+	else
+		return false;
+	return true;
+}
+
+int64_t plan_reshard_group(const struct plan *plan)
+{
+	int64_t group;
+	if (strcmp(plan->reshard_after_forward, "true") == 0)
+		return -1;
+	if (parse_int(plan->reshard_after_forward, &group))
+		return group;
+	return 0;
+}
+
+struct activation_rules plan_activation_rules(const struct plan *plan)
+{
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	bool eager = plan->attention == ATTENTION_EAGER;
+	return (struct activation_rules){
+		.dtype = plan->param_dtype,
+		.attention = plan->attention,
+		.norm_unfused = runtime->norm_unfused && !plan->compile,
+		.keeps_activated_gate = runtime->keeps_activated_gate && !plan->compile,
+		.softmax_fp32 = eager && plan->param_dtype != DTYPE_FP32,
+		.drop_attention = plan->activation_checkpointing == CHECKPOINTING_SELECTIVE,
+		.alignment = runtime->tensor_alignment,
+	};
+}
+
+bool plan_read(struct arena *arena, const struct node *map, struct plan *plan, struct error *error)
+{
+	static const char *const others[] = {"mesh", NULL};
+	*plan = (struct plan){.mesh = {1, 1, 1, 1, 1, 1}};
+	if (!fields_read(plan_fields, map, others, plan, arena, error))
+		return false;
+	const struct node *mesh = node_get(map, "mesh");
+	if (mesh == NULL)
+		return node_error(
+			map, error, "mesh: missing, expected the axes {replicate, shard}");
+	return fields_read(mesh_fields, mesh, NULL, &plan->mesh, arena, error);
+}
+
+void plan_write(const struct plan *plan, struct writer *writer)
+{
+	fields_write(plan_fields, plan, writer);
+	writer_begin_map(writer, "mesh");
+	fields_write(mesh_fields, &plan->mesh, writer);
+	writer_end_map(writer);
+}
+
+void plan_summary(const struct plan *plan, struct text *text)
+{
+	text_add(text, strategy_names[plan->strategy]);
+	if (strategy_is_hybrid(plan->strategy))
+		text_printf(text, " (groups of %lld)", (long long)plan->mesh.shard);
+	if (plan_reshard_group(plan) > 0)
+		text_printf(text, ", reshard to %s", plan->reshard_after_forward);
+	text_printf(text, ", wrap %s, prefetch %s%s", plan->wrap, prefetch_names[plan->prefetch],
+		plan->forward_prefetch ? " + forward" : "");
+	text_printf(
+		text, ", checkpointing %s", checkpointing_names[plan->activation_checkpointing]);
+	text_printf(text, ", micro-batch %lld x %lld", (long long)plan->micro_batch,
+		(long long)plan->grad_accum);
+	if (plan->grad_accum > 1)
+		text_add(text, plan->sync_each_micro_batch ? " (sync each)" : " (sync last)");
+	text_printf(text, ", %s", runtime_names[plan->runtime]);
+}

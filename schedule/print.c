@@ -1,0 +1,120 @@
+/* The text form of a schedule: one line per plan, group, unit, buffer and operation. parse.c is its
+ * inverse; its hash is the schedule digest, so every byte matters. */
+#include "schedule/schedule.h"
+
+static void print_indices(
+	const struct program *program, struct slice slice, const char *name, struct text *text)
+{
+	if (slice.count == 0)
+		return;
+	text_printf(text, " %s=", name);
+	for (int i = 0; i < slice.count; i++) {
+		if (i > 0)
+			text_add_char(text, ',');
+		text_int(text, slice_of(program, slice)[i]);
+	}
+}
+
+static void print_nonnegative(struct text *text, const char *name, int value)
+{
+	if (value >= 0)
+		text_printf(text, " %s=%d", name, value);
+}
+
+static void print_op(const struct program *program, int index, struct text *text)
+{
+	const struct op *op = &program->ops[index];
+	text_printf(
+		text, "op %d %s stream=%s", index, op_kind_name(op->kind), stream_name(op->stream));
+	print_nonnegative(text, "unit", op->unit);
+	print_nonnegative(text, "micro_batch", op->micro_batch);
+	print_nonnegative(text, "group", op->group);
+	print_nonnegative(text, "layer", op->layer);
+	print_nonnegative(text, "cause", op->cause);
+	if (op->end_module > op->first_module)
+		text_printf(text, " modules=%d..%d", op->first_module, op->end_module);
+	text_printf(text, " dtype=%s", dtype_name(op->dtype));
+	if (op->bytes > 0)
+		text_printf(text, " bytes=%lld", (long long)op->bytes);
+	print_indices(program, op->waits, "waits", text);
+	print_indices(program, op->host_waits, "host_waits", text);
+	print_indices(program, op->takes, "takes", text);
+	print_indices(program, op->gives, "gives", text);
+	print_indices(program, op->uses, "uses", text);
+	text_add_char(text, '\n');
+}
+
+static void print_buffer(const struct program *program, int index, struct text *text)
+{
+	const struct buffer *buffer = &program->buffers[index];
+	text_printf(text, "buffer %d %s pool=%s", index, buffer_role_name(buffer->role),
+		stream_name(buffer->pool));
+	print_nonnegative(text, "unit", buffer->unit);
+	print_nonnegative(text, "layer", buffer->layer);
+	if (buffer->end_module > buffer->first_module)
+		text_printf(text, " modules=%d..%d", buffer->first_module, buffer->end_module);
+	text_printf(text, " dtype=%s bytes=%lld%s\n", dtype_name(buffer->dtype),
+		(long long)buffer->bytes, buffer->resident ? " resident" : "");
+}
+
+static void print_unit(const struct unit *unit, int index, struct text *text)
+{
+	text_printf(text,
+		"unit %d %s modules=%d..%d elements=%lld chunk=%lld gathered=%lld "
+		"parameters=%lld slices=",
+		index, unit->name, unit->module, unit->end_module, (long long)unit->elements,
+		(long long)unit->chunk, (long long)unit->gathered, (long long)unit->parameters);
+	for (int i = 0; i < unit->n_slices; i++) {
+		const struct unit_slice *slice = &unit->slices[i];
+		text_printf(text, "%s%d@%lld+%lld/%lld", i > 0 ? "," : "", slice->parameter,
+			(long long)slice->offset, (long long)slice->elements,
+			(long long)slice->padded_elements);
+	}
+	text_add_char(text, '\n');
+}
+
+static void print_plan(const struct schedule *schedule, struct text *text)
+{
+	for (int i = 0; i < n_plan_fields; i++) {
+		text_printf(text, "plan %s ", plan_fields[i].name);
+		fields_print_one(&plan_fields[i], &schedule->plan, text);
+		text_add_char(text, '\n');
+	}
+	for (const struct field *field = mesh_fields; field->name != NULL; field++) {
+		text_printf(text, "mesh %s ", field->name);
+		fields_print_one(field, &schedule->plan.mesh, text);
+		text_add_char(text, '\n');
+	}
+}
+
+void schedule_print(const struct schedule *schedule, struct text *text)
+{
+	text_add(text, "schedule 1\n");
+	print_plan(schedule, text);
+	for (int i = 0; i < schedule->n_groups; i++) {
+		const struct group *group = &schedule->groups[i];
+		text_printf(text, "group %d %s size=%lld stride=%lld engine=%d\n", i,
+			group_kind_names[group->kind], (long long)group->size,
+			(long long)group->stride, group->engine);
+	}
+	for (int i = 0; i < schedule->n_units; i++)
+		print_unit(&schedule->units[i], i, text);
+	for (int c = 0; c < schedule->n_classes; c++) {
+		const struct program *program = &schedule->programs[c];
+		text_printf(text, "class %d\n", c);
+		for (int i = 0; i < program->n_buffers; i++)
+			print_buffer(program, i, text);
+		for (int i = 0; i < program->n_ops; i++)
+			print_op(program, i, text);
+	}
+	text_add(text, "end\n");
+}
+
+struct digest schedule_digest(const struct schedule *schedule)
+{
+	struct text text = {0};
+	schedule_print(schedule, &text);
+	struct digest digest = digest_of(text.data, text.length);
+	text_finish(&text);
+	return digest;
+}

@@ -1,0 +1,319 @@
+/* From choices to a complete plan: defaults, the batch arithmetic, the mesh, and what a runtime can
+ * honour. */
+#include <string.h>
+
+#include "schedule/plan.h"
+
+/* --- defaults (design 4.2) -----------------------------------------------------------------------
+ */
+
+static enum dtype default_compute_dtype(const struct topology *topology)
+{
+	const struct device *device = &topology->device;
+	if (device->kind == DEVICE_CPU)
+		return DTYPE_FP32;
+	return device->bf16_flops > 0   ? DTYPE_BF16
+	       : device->fp16_flops > 0 ? DTYPE_FP16
+					: DTYPE_FP32;
+}
+
+static struct plan plan_defaults(const struct model *model, const struct topology *topology)
+{
+	bool cpu = topology->device.kind == DEVICE_CPU;
+	return (struct plan){
+		.strategy = STRATEGY_FULL_SHARD,
+		.mesh = {1, 1, 1, 1, 1, 1},
+		.wrap = "block",
+		.prefetch = PREFETCH_PRE,
+		.limit_all_gathers = true,
+		.activation_checkpointing = CHECKPOINTING_NONE,
+		.attention = ATTENTION_FLASH,
+		.param_dtype = default_compute_dtype(topology),
+		.master_dtype = DTYPE_FP32,
+		.reduce_dtype = DTYPE_FP32,
+		.optimizer = cpu ? OPTIMIZER_ADAMW_FUSED : OPTIMIZER_ADAMW_FOREACH,
+		.cpu_offload = OFFLOAD_NONE,
+		.runtime = cpu ? RUNTIME_SHARDPLAN : RUNTIME_PYTORCH_FSDP2,
+		.seq_len = min_i64(model->architecture.context, 4096),
+		.sync_each_micro_batch = true,
+	};
+}
+
+/* Copies what was given over the defaults. */
+static void overlay(struct plan *plan, const struct choices *choices)
+{
+	static const size_t sizes[] = {
+		[FIELD_TYPE_BOOL] = sizeof(bool),
+		[FIELD_TYPE_INT] = sizeof(int64_t),
+		[FIELD_TYPE_DOUBLE] = sizeof(double),
+		[FIELD_TYPE_STRING] = sizeof(char *),
+		[FIELD_TYPE_ENUM] = sizeof(int),
+	};
+	for (int i = 0; i < n_plan_fields; i++) {
+		const struct field *field = &plan_fields[i];
+		if (choices->given >> i & 1)
+			memcpy((char *)plan + field->offset,
+				(const char *)&choices->plan + field->offset, sizes[field->type]);
+	}
+}
+
+/* FSDP2 has no NO_SHARD: what people run instead is DDP, and the row says so. A knob that the
+ * runtime does not have, and that nobody asked for, takes the value that the runtime really has. */
+static void adapt_to_runtime(struct plan *plan, const struct choices *choices)
+{
+	if (plan->runtime == RUNTIME_PYTORCH_FSDP2 && plan->strategy == STRATEGY_NO_SHARD)
+		plan->runtime = RUNTIME_PYTORCH_DDP;
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	if (!runtime->has_limiter && !choices_given(choices, "limit_all_gathers"))
+		plan->limit_all_gathers = false;
+	if (plan->runtime == RUNTIME_SHARDPLAN && !choices_given(choices, "optimizer"))
+		plan->optimizer = OPTIMIZER_ADAMW_FUSED;
+	if (!choices_given(choices, "reshard_after_forward"))
+		plan->reshard_after_forward = strategy_reshards(plan->strategy) ? "true" : "false";
+}
+
+/* --- mesh ----------------------------------------------------------------------------------------
+ */
+
+static bool lay_out_mesh(struct plan *plan, const struct choices *choices,
+	const struct topology *topology, struct error *error)
+{
+	int64_t ranks = topology_devices(topology);
+	int64_t shard = choices->shard_group;
+	if (plan->strategy == STRATEGY_NO_SHARD) {
+		if (shard > 1)
+			return error_set(error, EXIT_CODE_USAGE,
+				"--shard-group %lld: NO_SHARD has no shard group, use HYBRID_SHARD",
+				(long long)shard);
+		shard = 1;
+	} else if (strategy_is_hybrid(plan->strategy)) {
+		shard = shard > 0 ? shard : topology->devices_per_node;
+	} else {
+		if (shard > 0 && shard != ranks)
+			return error_set(error, EXIT_CODE_USAGE,
+				"--shard-group %lld: %s shards over all %lld ranks; use %s for "
+				"smaller groups",
+				(long long)shard, strategy_names[plan->strategy], (long long)ranks,
+				plan->strategy == STRATEGY_FULL_SHARD ? "HYBRID_SHARD"
+								      : "HYBRID_SHARD_ZERO2");
+		shard = ranks;
+	}
+	if (shard > ranks || ranks % shard != 0) {
+		int64_t below = min_i64(shard, ranks), above = shard;
+		while (ranks % below != 0)
+			below--;
+		while (above < ranks && ranks % above != 0)
+			above++;
+		return error_set(error, EXIT_CODE_USAGE,
+			"--shard-group %lld: does not divide %lld ranks; %lld or %lld would",
+			(long long)shard, (long long)ranks, (long long)below,
+			(long long)min_i64(above, ranks));
+	}
+	plan->mesh.shard = shard;
+	plan->mesh.replicate = ranks / shard;
+	return true;
+}
+
+/* --- batch ---------------------------------------------------------------------------------------
+ */
+
+static bool batch_remainder(int64_t global, const char *what, int64_t product, struct error *error)
+{
+	int64_t below = global / product * product;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--global-batch %lld: not a multiple of %s = %lld; %s%lld%s%lld would be",
+		(long long)global, what, (long long)product, below > 0 ? "" : "only ",
+		(long long)(below > 0 ? below : product), below > 0 ? " or " : ", ",
+		(long long)(below > 0 ? below + product : 2 * product));
+}
+
+/* global_batch = micro_batch x grad_accum x data-parallel ranks: two give the third. */
+static bool batch_arithmetic(struct plan *plan, const struct choices *choices, struct error *error)
+{
+	bool micro = choices_given(choices, "micro_batch");
+	bool accum = choices_given(choices, "grad_accum");
+	bool global = choices_given(choices, "global_batch");
+	int64_t ranks = plan_data_parallel(plan), product;
+	if (!micro && !(global && accum))
+		plan->micro_batch = 1;
+	if (!accum && !global)
+		plan->grad_accum = 1;
+	if (global && accum && !micro) {
+		product = ranks * plan->grad_accum;
+		if (plan->global_batch % product != 0)
+			return batch_remainder(plan->global_batch,
+				"data-parallel ranks x --grad-accum", product, error);
+		plan->micro_batch = plan->global_batch / product;
+	} else if (global && !accum) {
+		product = ranks * plan->micro_batch;
+		if (plan->global_batch % product != 0)
+			return batch_remainder(plan->global_batch,
+				"data-parallel ranks x --micro-batch", product, error);
+		plan->grad_accum = plan->global_batch / product;
+	}
+	if (!checked_mul(plan->micro_batch, plan->grad_accum, &product) ||
+		!checked_mul(product, ranks, &product))
+		return error_set(error, EXIT_CODE_USAGE, "--micro-batch: the batch is too large");
+	if (global && plan->global_batch != product)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--global-batch %lld: micro-batch %lld x accumulation %lld x %lld ranks is "
+			"%lld; drop one of the options or use --global-batch %lld",
+			(long long)plan->global_batch, (long long)plan->micro_batch,
+			(long long)plan->grad_accum, (long long)ranks, (long long)product,
+			(long long)product);
+	plan->global_batch = product;
+	return true;
+}
+
+/* --- what a runtime can honour -------------------------------------------------------------------
+ */
+
+static bool refuse(const struct plan *plan, const char *option, const char *value,
+	const char *advice, struct error *error)
+{
+	return error_set(error, EXIT_CODE_USAGE, "--%s %s: runtime %s cannot do that%s%s", option,
+		value, runtime_names[plan->runtime], *advice ? "; " : "", advice);
+}
+
+static bool check_dtypes(
+	const struct plan *plan, const struct topology *topology, struct error *error)
+{
+	if (plan->param_dtype > DTYPE_FP16 || plan->master_dtype > DTYPE_FP16 ||
+		plan->reduce_dtype > DTYPE_FP16)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--param-dtype, --master-dtype, --reduce-dtype: expected fp32, bf16 or "
+			"fp16");
+	if (device_peak_flops(&topology->device, plan->param_dtype) <= 0 &&
+		topology->device.kind == DEVICE_GPU)
+		return error_set(error, EXIT_CODE_USAGE, "--param-dtype %s: %s has no %s units",
+			dtype_name(plan->param_dtype), topology->device.name,
+			dtype_name(plan->param_dtype));
+	if (plan->runtime == RUNTIME_SHARDPLAN && topology->device.kind == DEVICE_CPU &&
+		(plan->param_dtype != DTYPE_FP32 || plan->reduce_dtype != DTYPE_FP32 ||
+			plan->master_dtype != DTYPE_FP32))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--param-dtype %s: our CPU kernels compute in fp32 so far; use fp32",
+			dtype_name(plan->param_dtype != DTYPE_FP32 ? plan->param_dtype
+								   : plan->reduce_dtype));
+	return true;
+}
+
+static bool check_reshard(const struct plan *plan, struct error *error)
+{
+	const char *value = plan->reshard_after_forward;
+	int64_t group = plan_reshard_group(plan), shard = plan->mesh.shard;
+	bool wanted = strategy_reshards(plan->strategy);
+	if (group == 0 && strcmp(value, "false") != 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--reshard-after-forward %s: expected true, false or a group size", value);
+	if (group > 0 && !runtime_of(plan->runtime)->has_reshard_group)
+		return refuse(plan, "reshard-after-forward", value, "use true or false", error);
+	if (group > 0 && (!wanted || group == 1 || group >= shard || shard % group != 0))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--reshard-after-forward %s: expected a proper divisor (not 1) of the "
+			"shard "
+			"group of %lld, with FULL_SHARD or HYBRID_SHARD",
+			value, (long long)shard);
+	if (group <= 0 && (group == -1) != wanted)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--reshard-after-forward %s: contradicts %s; use %s", value,
+			strategy_names[plan->strategy],
+			plan->strategy == STRATEGY_FULL_SHARD           ? "SHARD_GRAD_OP"
+			: plan->strategy == STRATEGY_HYBRID_SHARD       ? "HYBRID_SHARD_ZERO2"
+			: plan->strategy == STRATEGY_SHARD_GRAD_OP      ? "FULL_SHARD"
+			: plan->strategy == STRATEGY_HYBRID_SHARD_ZERO2 ? "HYBRID_SHARD"
+									: "false");
+	return true;
+}
+
+static bool check_knobs(const struct plan *plan, struct error *error)
+{
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	enum wrap_kind wrap;
+	int64_t argument;
+	if (!(runtime->strategies >> plan->strategy & 1))
+		return refuse(plan, "strategy", strategy_names[plan->strategy],
+			plan->strategy == STRATEGY_NO_SHARD ? "use --runtime pytorch-ddp"
+							    : "use --runtime pytorch-fsdp2",
+			error);
+	if (!(runtime->prefetches >> plan->prefetch & 1))
+		return refuse(plan, "prefetch", prefetch_names[plan->prefetch],
+			"it always prefetches like pre", error);
+	if (!(runtime->checkpointings >> plan->activation_checkpointing & 1))
+		return refuse(plan, "activation-checkpointing",
+			checkpointing_names[plan->activation_checkpointing], "use none or full",
+			error);
+	if (plan->forward_prefetch && !runtime->has_forward_prefetch_knob)
+		return refuse(plan, "forward-prefetch", "on", "", error);
+	if (plan->limit_all_gathers && !runtime->has_limiter)
+		return refuse(plan, "limit-all-gathers", "on", "it has no rate limiter", error);
+	if (plan->cpu_offload != OFFLOAD_NONE)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--cpu-offload %s: this version does not price offload yet; use none",
+			offload_names[plan->cpu_offload]);
+	if (plan->runtime == RUNTIME_SHARDPLAN && plan->attention != ATTENTION_FLASH)
+		return refuse(
+			plan, "attention", "eager", "its attention is blocked; use flash", error);
+	if (plan->runtime == RUNTIME_SHARDPLAN && plan->compile)
+		return refuse(plan, "compile", "on", "there is nothing to compile", error);
+	if (plan->runtime == RUNTIME_SHARDPLAN && plan->optimizer != OPTIMIZER_ADAMW_FUSED)
+		return refuse(plan, "optimizer", optimizer_names[plan->optimizer],
+			"use adamw-fused", error);
+	if (!plan_wrap(plan, &wrap, &argument))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--wrap %s: expected block, blocks:K, size:N or model", plan->wrap);
+	return check_reshard(plan, error);
+}
+
+static bool check_mesh(
+	const struct plan *plan, const struct topology *topology, struct error *error)
+{
+	const struct mesh *mesh = &plan->mesh;
+	if (mesh->tensor != 1 || mesh->pipeline != 1 || mesh->context != 1 || mesh->expert != 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"mesh: tensor, pipeline, context and expert axes must be 1 in this "
+			"version");
+	if (plan_ranks(plan) != topology_devices(topology))
+		return error_set(error, EXIT_CODE_USAGE,
+			"mesh: replicate %lld x shard %lld is not the topology's %lld devices",
+			(long long)mesh->replicate, (long long)mesh->shard,
+			(long long)topology_devices(topology));
+	if (plan->strategy == STRATEGY_NO_SHARD
+			? mesh->shard != 1
+			: !strategy_is_hybrid(plan->strategy) && mesh->replicate != 1)
+		return error_set(error, EXIT_CODE_USAGE, "mesh: %s with replicate %lld, shard %lld",
+			strategy_names[plan->strategy], (long long)mesh->replicate,
+			(long long)mesh->shard);
+	return true;
+}
+
+bool plan_check(const struct plan *plan, const struct model *model, const struct topology *topology,
+	struct error *error)
+{
+	if (plan->seq_len > model->architecture.context)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--seq-len %lld: %s has a context of %lld tokens", (long long)plan->seq_len,
+			model->architecture.name, (long long)model->architecture.context);
+	int64_t product;
+	if (!checked_mul(plan->micro_batch, plan->grad_accum, &product) ||
+		!checked_mul(product, plan_data_parallel(plan), &product) ||
+		product != plan->global_batch)
+		return error_set(error, EXIT_CODE_USAGE,
+			"global_batch %lld: is not micro_batch %lld x grad_accum %lld x %lld ranks",
+			(long long)plan->global_batch, (long long)plan->micro_batch,
+			(long long)plan->grad_accum, (long long)plan_data_parallel(plan));
+	return check_mesh(plan, topology, error) && check_dtypes(plan, topology, error) &&
+	       check_knobs(plan, error);
+}
+
+bool plan_resolve(const struct choices *choices, const struct model *model,
+	const struct topology *topology, struct arena *arena, struct plan *plan,
+	struct error *error)
+{
+	(void)arena;
+	*plan = plan_defaults(model, topology);
+	overlay(plan, choices);
+	adapt_to_runtime(plan, choices);
+	return lay_out_mesh(plan, choices, topology, error) &&
+	       batch_arithmetic(plan, choices, error) && plan_check(plan, model, topology, error);
+}

@@ -1,0 +1,108 @@
+/* The table of runtimes. What each entry says was read in the runtime's source (PyTorch 2.6.0 for
+ * the pytorch ones) or measured; docs/runtimes.md lists the sources. [U] = not verified,
+ * overridable by a calibration. */
+#include "schedule/runtime.h"
+
+#include "schedule/plan.h"
+
+#define BIT(x) (1u << (x))
+
+enum {
+	ALL_STRATEGIES = BIT(STRATEGY_COUNT) - 1,
+	SHARDED_STRATEGIES = ALL_STRATEGIES & ~BIT(STRATEGY_NO_SHARD),
+	ALL_PREFETCHES = BIT(PREFETCH_NONE) | BIT(PREFETCH_PRE) | BIT(PREFETCH_POST),
+	ALL_CHECKPOINTINGS =
+		BIT(CHECKPOINTING_NONE) | BIT(CHECKPOINTING_SELECTIVE) | BIT(CHECKPOINTING_FULL),
+	MIB = 1 << 20,
+};
+
+const char *const runtime_names[] = {
+	"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp", "shardplan", NULL};
+
+static const struct runtime runtimes[RUNTIME_COUNT] = {
+	[RUNTIME_PYTORCH_FSDP1] =
+		{
+			.layout = LAYOUT_FLAT,
+			.alignment_bytes = 16,
+			.strategies = ALL_STRATEGIES,
+			.prefetches = ALL_PREFETCHES,
+			.checkpointings = ALL_CHECKPOINTINGS,
+			.has_forward_prefetch_knob = true,
+			.has_limiter = true,
+			.casts_shard = true,
+			.flattens_gradients = true,
+			.delays_post_backward = true,
+			.divides_separately = true,
+			.keeps_activated_gate = true,
+			.tensor_alignment = 1,
+			.loss_bytes_extra = 12,
+			.host_per_kernel = 6e-6,
+			.host_per_hook = 150e-6,
+			.host_per_micro_batch = 500e-6,
+			.context_bytes = 500 * MIB,
+			.communicator_bytes = 231211008, /* 24 channels * 9,633,792 B */
+		},
+	[RUNTIME_PYTORCH_FSDP2] =
+		{
+			.layout = LAYOUT_PER_PARAMETER,
+			.strategies = SHARDED_STRATEGIES,
+			.prefetches = BIT(PREFETCH_PRE),
+			.checkpointings = ALL_CHECKPOINTINGS,
+			.has_forward_prefetch_knob = true,
+			.has_reshard_group = true,
+			.casts_shard = true,
+			.copies_out = true,
+			.accumulates_in_reduce_dtype = true,
+			.keeps_activated_gate = true,
+			.tensor_alignment = 1,
+			.loss_bytes_extra = 12,
+			.host_per_kernel = 6e-6,
+			.host_per_hook = 150e-6,
+			.host_per_micro_batch = 500e-6,
+			.context_bytes = 500 * MIB,
+			.communicator_bytes = 231211008,
+		},
+	[RUNTIME_PYTORCH_DDP] =
+		{
+			.layout = LAYOUT_WHOLE,
+			.strategies = BIT(STRATEGY_NO_SHARD),
+			.prefetches = ALL_PREFETCHES,
+			.checkpointings = ALL_CHECKPOINTINGS,
+			.keeps_activated_gate = true,
+			.tensor_alignment = 1,
+			.loss_bytes_extra = 12,
+			.host_per_kernel = 6e-6,
+			.host_per_hook = 30e-6,
+			.host_per_micro_batch = 500e-6,
+			.context_bytes = 500 * MIB,
+			.communicator_bytes = 231211008,
+		},
+	[RUNTIME_SHARDPLAN] =
+		{
+			.layout = LAYOUT_FLAT,
+			.alignment_bytes = 64,
+			.strategies = ALL_STRATEGIES,
+			.prefetches = ALL_PREFETCHES,
+			.checkpointings = BIT(CHECKPOINTING_NONE) | BIT(CHECKPOINTING_FULL),
+			.has_forward_prefetch_knob = true,
+			.has_limiter = true,
+			.measures_norm = true,
+			.optimizer_per_unit = true,
+			.host_is_compute = true,
+			.one_engine = true,
+			.hierarchical = true,
+			.tensor_alignment = 64,
+			.host_per_kernel = 1e-6,
+			.host_per_hook = 1e-6,
+			.host_per_micro_batch = 5e-6,
+			.context_bytes = 500 * MIB,
+			.process_bytes = 24 * MIB,
+			.communicator_bytes = 0,
+			.workspace_bytes = 16 * MIB,
+		},
+};
+
+const struct runtime *runtime_of(enum runtime_kind kind)
+{
+	return &runtimes[kind];
+}

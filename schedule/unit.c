@@ -1,0 +1,127 @@
+/* Units and how their parameters lie: FlatParameter (semantics 1.4, 1.5), FSDP2's per-parameter
+ * shards (semantics 4.2), DDP's buckets (semantics 2.12). */
+#include "schedule/unit.h"
+
+enum { MIB = 1 << 20 };
+
+/* The innermost unit that holds a module: the last in preorder whose range contains it. */
+static int innermost_unit(const struct unit *units, int n, int module)
+{
+	int best = 0;
+	for (int i = 0; i < n; i++)
+		if (module >= units[i].module && module < units[i].end_module)
+			best = i;
+	return best;
+}
+
+static void add_slice(struct unit *unit, const struct model *model, int parameter)
+{
+	unit->slices[unit->n_slices++] = (struct unit_slice){
+		.parameter = parameter, .elements = model->parameters[parameter].elements};
+	unit->parameters += model->parameters[parameter].elements;
+}
+
+static void lay_out_flat(struct unit *unit, int64_t alignment, int64_t group)
+{
+	int64_t offset = 0;
+	for (int i = 0; i < unit->n_slices; i++) {
+		struct unit_slice *slice = &unit->slices[i];
+		offset = round_up(offset, alignment);
+		slice->offset = offset;
+		slice->padded_elements = slice->elements;
+		offset += slice->elements;
+	}
+	unit->elements = round_up(offset, group);
+	unit->chunk = unit->elements / group;
+	unit->gathered = unit->chunk * group;
+}
+
+static void lay_out_per_parameter(struct unit *unit, const struct model *model, int64_t group)
+{
+	int64_t offset = 0;
+	for (int i = 0; i < unit->n_slices; i++) {
+		struct unit_slice *slice = &unit->slices[i];
+		const struct parameter *parameter = &model->parameters[slice->parameter];
+		int64_t rows = round_up(parameter->shape[0], group);
+		slice->offset = offset;
+		slice->padded_elements = rows * (slice->elements / parameter->shape[0]);
+		offset += slice->padded_elements;
+	}
+	unit->elements = offset;
+	unit->chunk = offset / group;
+	unit->gathered = offset;
+}
+
+static const char *unit_name(const struct model *model, struct wrapped wrapped, struct arena *arena)
+{
+	const struct module *first = &model->modules[wrapped.module];
+	if (wrapped.module == 0)
+		return "root";
+	if (first->end == wrapped.end_module)
+		return first->name;
+	int last = first->layer;
+	for (int i = wrapped.module; i < wrapped.end_module; i++)
+		last = model->modules[i].layer > last ? model->modules[i].layer : last;
+	return arena_printf(arena, "%s..%d", first->name, last);
+}
+
+/* Walking backwards over a stack of open ranges would be linear; the innermost lookup is simple and
+ * runs once per leaf with parameters. */
+int units_build(const struct plan *plan, const struct model *model, struct arena *arena,
+	struct unit **units)
+{
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	struct wrapped *wrapped;
+	int n = wrap_modules(plan, model, arena, &wrapped);
+	*units = ARENA_ARRAY(arena, struct unit, n);
+	int *owner = ARENA_ARRAY(arena, int, model->n_parameters);
+	int *counts = ARENA_ARRAY(arena, int, n);
+	for (int u = 0; u < n; u++) {
+		(*units)[u].name = unit_name(model, wrapped[u], arena);
+		(*units)[u].module = wrapped[u].module;
+		(*units)[u].end_module = wrapped[u].end_module;
+	}
+	for (int p = 0; p < model->n_parameters; p++) {
+		owner[p] = innermost_unit(*units, n, model->parameters[p].module);
+		counts[owner[p]]++;
+	}
+	for (int u = 0; u < n; u++)
+		(*units)[u].slices = ARENA_ARRAY(arena, struct unit_slice, counts[u]);
+	for (int p = 0; p < model->n_parameters; p++)
+		add_slice(&(*units)[owner[p]], model, p);
+	int64_t alignment = max_i64(1, runtime->alignment_bytes / dtype_bytes(plan->param_dtype));
+	for (int u = 0; u < n; u++) {
+		if (runtime->layout == LAYOUT_PER_PARAMETER)
+			lay_out_per_parameter(&(*units)[u], model, plan->mesh.shard);
+		else
+			lay_out_flat(&(*units)[u], alignment, plan->mesh.shard);
+	}
+	return n;
+}
+
+int buckets_build(const struct plan *plan, const struct model *model, struct arena *arena,
+	struct unit **units)
+{
+	int64_t bytes = dtype_bytes(plan->master_dtype), limit = 1 * MIB, filled = 0;
+	int n = 0, used = 0;
+	struct unit_slice *slices = ARENA_ARRAY(arena, struct unit_slice, model->n_parameters);
+	*units = ARENA_ARRAY(arena, struct unit, model->n_parameters);
+	for (int p = model->n_parameters - 1; p >= 0; p--) {
+		struct unit *bucket = &(*units)[n];
+		if (bucket->slices == NULL) {
+			bucket->slices = slices + used;
+			bucket->name = arena_printf(arena, "bucket%d", n);
+			bucket->end_module = model->n_modules;
+		}
+		add_slice(bucket, model, p);
+		used++;
+		filled += model->parameters[p].elements * bytes;
+		if (filled < limit && p > 0)
+			continue;
+		lay_out_flat(bucket, 1, 1);
+		n++;
+		filled = 0;
+		limit = 25 * MIB;
+	}
+	return n;
+}
