@@ -2,9 +2,10 @@
 
 #include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/text.h"
 
 enum { FIRST_BLOCK_BYTES = 4 << 10, LARGEST_BLOCK_BYTES = 1 << 20 };
 
@@ -113,18 +114,14 @@ char *arena_strdup(struct arena *arena, const char *text)
 
 char *arena_printf(struct arena *arena, const char *format, ...)
 {
+	struct text text = {0};
 	va_list args;
 
 	va_start(args, format);
-	int length = vsnprintf(NULL, 0, format, args);
+	text_vprintf(&text, format, args);
 	va_end(args);
-	if (length < 0)
-		base_out_of_memory(SIZE_MAX); /* longer than INT_MAX */
-
-	char *result = arena_alloc(arena, (size_t)length + 1, 1);
-	va_start(args, format);
-	vsnprintf(result, (size_t)length + 1, format, args);
-	va_end(args);
+	char *result = arena_strndup(arena, text_string(&text), text.length);
+	text_finish(&text);
 	return result;
 }
 

@@ -64,18 +64,24 @@ void text_add_char(struct text *text, char c)
 	text_add_bytes(text, &c, 1);
 }
 
+/* Most of what is printed fits into a short buffer, so that it is formatted once. */
 void text_vprintf(struct text *text, const char *format, va_list args)
 {
+	char buffer[256];
 	va_list again;
 
 	va_copy(again, args);
-	int length = vsnprintf(NULL, 0, format, again);
-	va_end(again);
+	int length = vsnprintf(buffer, sizeof(buffer), format, args);
 	if (length < 0)
 		base_out_of_memory(SIZE_MAX); /* longer than INT_MAX */
-	reserve(text, (size_t)length);
-	vsnprintf(text->data + text->length, (size_t)length + 1, format, args);
-	text->length += (size_t)length;
+	if ((size_t)length < sizeof(buffer)) {
+		text_add_bytes(text, buffer, (size_t)length);
+	} else {
+		reserve(text, (size_t)length);
+		vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
+		text->length += (size_t)length;
+	}
+	va_end(again);
 }
 
 void text_printf(struct text *text, const char *format, ...)
