@@ -8,22 +8,28 @@ static const double SQRT_1_OVER_2 = 0.70710678118654752440;
 static const double SQRT_1_OVER_2PI = 0.39894228040143267794;
 static const double CUBIC = 0.044715;
 
+/* 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)), which does not cancel for large negative u. */
+static double half_tanh(double x)
+{
+	return 1.0 / (1.0 + exp(-2.0 * SQRT_2_OVER_PI * (x + CUBIC * x * x * x)));
+}
+
 static double gelu(enum gelu kind, double x)
 {
 	if (kind == GELU_ERF)
 		return 0.5 * x * erfc(-x * SQRT_1_OVER_2);
-	return 0.5 * x * (1.0 + tanh(SQRT_2_OVER_PI * (x + CUBIC * x * x * x)));
+	return x * half_tanh(x);
 }
 
 static double gelu_slope(enum gelu kind, double x)
 {
-	double t, inner;
+	double s, inner;
 
 	if (kind == GELU_ERF)
 		return 0.5 * erfc(-x * SQRT_1_OVER_2) + x * SQRT_1_OVER_2PI * exp(-0.5 * x * x);
-	t = tanh(SQRT_2_OVER_PI * (x + CUBIC * x * x * x));
-	inner = SQRT_2_OVER_PI * (1.0 + 3.0 * CUBIC * x * x);
-	return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner;
+	s = half_tanh(x);
+	inner = 2.0 * SQRT_2_OVER_PI * (1.0 + 3.0 * CUBIC * x * x);
+	return s + x * s * (1.0 - s) * inner;
 }
 
 void reference_gelu(

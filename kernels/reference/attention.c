@@ -48,26 +48,30 @@ static double log_sum_exp(const struct attention *a, int64_t first, int64_t row,
 	return top + log(sum);
 }
 
-static void attend(const struct attention *a, int64_t first, int64_t row, int64_t head)
+/* The output row is summed in double in the workspace. */
+static void attend(struct kernel_context *context, const struct attention *a, int64_t first,
+	int64_t row, int64_t head)
 {
 	float *out = a->out + row * a->out_stride + head * a->head_dim;
-	double lse = log_sum_exp(a, first, row, head);
+	double lse = log_sum_exp(a, first, row, head), *sum = context->workspace;
 
-	for (int64_t d = 0; d < a->head_dim; d++) {
-		double sum = 0.0;
-		for (int64_t j = first; j <= row; j++)
-			sum += exp(score(a, row, j, head) - lse) * value(a, j, head)[d];
-		out[d] = (float)sum;
+	for (int64_t d = 0; d < a->head_dim; d++)
+		sum[d] = 0.0;
+	for (int64_t j = first; j <= row; j++) {
+		double p = exp(score(a, row, j, head) - lse);
+		for (int64_t d = 0; d < a->head_dim; d++)
+			sum[d] += p * value(a, j, head)[d];
 	}
+	for (int64_t d = 0; d < a->head_dim; d++)
+		out[d] = (float)sum[d];
 	a->lse[row * a->heads + head] = (float)lse;
 }
 
 void reference_attention(struct kernel_context *context, const struct attention *a)
 {
-	(void)context;
 	for (int64_t row = 0; row < a->sequences * a->length; row++) {
 		for (int64_t head = 0; head < a->heads; head++)
-			attend(a, row / a->length * a->length, row, head);
+			attend(context, a, row / a->length * a->length, row, head);
 	}
 }
 

@@ -1,0 +1,124 @@
+/* Speed of every kernel beside what the machine can do at best.
+ *
+ *     bench_kernels [TABLE [KERNEL]]     (default: all kernels of "cpu")
+ *     bench_kernels all gemm             the matrix product of every table
+ *
+ * One thread; best CPU time of several tries, with the load printed, because another process on the
+ * core shows in wall time at once but hardly in CPU time. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/kernels/machine.h"
+#include "tests/kernels/cases.h"
+#include "tests/kernels/problem.h"
+
+static double peak, bandwidth;
+
+/* More training-sized products and attentions than the case's own. */
+static const int64_t gemms[][MOST_DIMS] = {{1024, 1024, 1024, 0}, {1024, 1024, 1024, 2},
+	{1024, 1024, 1024, 1}, {2048, 2048, 2048, 2}, {256, 3072, 768, 2}, {256, 768, 3072, 0},
+	{3072, 768, 256, 1}, {64, 768, 768, 2}, {1024, 1152, 384, 2}, {1024, 50304, 384, 2},
+	{384, 50304, 1024, 5}, {2048, 4096, 4096, 2}, {-1}};
+static const int64_t attentions[][MOST_DIMS] = {{4, 256, 6, 6, 64, 0}, {4, 1024, 2, 2, 64, 0},
+	{1, 2048, 4, 4, 64, 0}, {1, 2048, 4, 1, 128, 0}, {1, 8192, 1, 1, 128, 0}, {-1}};
+
+static const int64_t (*shapes_of(const struct kernel_case *kernel_case))[MOST_DIMS]
+{
+	if (strcmp(kernel_case->name, "gemm") == 0)
+		return gemms;
+	return strncmp(kernel_case->name, "attention", 9) == 0 ? attentions : NULL;
+}
+
+static double best_seconds(struct problem *problem)
+{
+	double best = 1e30, spent = 0.0;
+
+	problem->kernel_case->call(problem);
+	for (int i = 0; i < 3 || (spent < 0.4 && i < 1000); i++) {
+		double start = cpu_seconds(), seconds;
+
+		problem->kernel_case->call(problem);
+		seconds = cpu_seconds() - start;
+		best = seconds < best ? seconds : best;
+		spent += seconds;
+	}
+	return best;
+}
+
+static void measure(const struct kernel_case *kernel_case, const int64_t *shape,
+	const struct kernels *kernels, struct kernel_context *context)
+{
+	struct problem problem;
+	double seconds;
+	char text[64];
+
+	problem_init(&problem, kernel_case, shape, kernels, context, 0);
+	seconds = best_seconds(&problem);
+	snprintf(text, sizeof(text), "%lld,%lld,%lld,%lld,%lld", (long long)shape[0],
+		(long long)shape[1], (long long)shape[2], (long long)shape[3], (long long)shape[4]);
+	printf("%-12s %-20s %-22s %10.3f ms ", kernels->name, kernel_case->name, text,
+		seconds * 1e3);
+	if (problem.flops > 0)
+		printf("%7.1f GFLOP/s %5.1f %% of peak\n", problem.flops / seconds * 1e-9,
+			100.0 * problem.flops / seconds / peak);
+	else
+		printf("%7.1f GB/s    %5.1f %% of memcpy\n", problem.bytes / seconds * 1e-9,
+			100.0 * problem.bytes / seconds / bandwidth);
+	fflush(stdout);
+	problem_finish(&problem);
+}
+
+static void measure_case(const struct kernel_case *kernel_case, const struct kernels *kernels)
+{
+	const int64_t(*shapes)[MOST_DIMS] = shapes_of(kernel_case);
+	struct kernel_context context;
+
+	context_init(&context, kernels);
+	if (!shapes)
+		measure(kernel_case, kernel_case->bench, kernels, &context);
+	for (int i = 0; shapes && shapes[i][0] >= 0; i++)
+		measure(kernel_case, shapes[i], kernels, &context);
+	context_finish(&context, kernels);
+}
+
+static void measure_table(const struct kernels *kernels, const char *name)
+{
+	for (int list = 0; case_lists[list]; list++) {
+		for (int i = 0; case_lists[list][i].name; i++) {
+			if (!name || strcmp(name, case_lists[list][i].name) == 0)
+				measure_case(&case_lists[list][i], kernels);
+		}
+	}
+}
+
+static void print_machine(void)
+{
+	double load[3] = {0};
+
+	if (getloadavg(load, 3) != 3)
+		load[0] = -1.0;
+	printf("# fp32 peak %.1f GFLOP/s, memcpy %.1f GB/s, load %.2f\n", peak * 1e-9,
+		bandwidth * 1e-9, load[0]);
+}
+
+int main(int argc, char **argv)
+{
+	const char *table = argc > 1 ? argv[1] : "cpu", *name = argc > 2 ? argv[2] : NULL;
+
+	peak = peak_flops();
+	bandwidth = copy_bandwidth();
+	print_machine();
+	if (strcmp(table, "all") == 0) {
+		/* All but the reference, which is last and takes minutes. */
+		for (const struct kernels *const *all = kernels_all(); all[1]; all++)
+			measure_table(all[0], name);
+	} else if (kernels_by_name(table)) {
+		measure_table(kernels_by_name(table), name);
+	} else {
+		fprintf(stderr, "bench_kernels: no table is called %s\n", table);
+		return 2;
+	}
+	print_machine();
+	return 0;
+}

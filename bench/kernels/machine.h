@@ -1,0 +1,13 @@
+/* What the machine can do at best, measured: the yardsticks of the benchmark. One thread. */
+#ifndef BENCH_KERNELS_MACHINE_H
+#define BENCH_KERNELS_MACHINE_H
+
+double cpu_seconds(void); /* of this process: robust against waiting, not against shared caches */
+double wall_seconds(void);
+
+/* fp32 fused multiply-adds in registers, FLOP/s. */
+double peak_flops(void);
+/* A large memcpy, bytes read and written per second. */
+double copy_bandwidth(void);
+
+#endif

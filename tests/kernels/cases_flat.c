@@ -1,0 +1,183 @@
+/* Element-wise kernels on flat arrays. */
+#include <stddef.h>
+
+#include "tests/kernels/cases.h"
+#include "tests/kernels/problem.h"
+
+/* dims: n, variant */
+static float *flat(const struct problem *p, int slot)
+{
+	return p->buffer[slot].data;
+}
+
+/* Output 0 and inputs 1..3, ranging over both tails of the activations. */
+static void make_flat(struct problem *p)
+{
+	make_output(p, 0, p->dim[0], -1, 1, 1e-6);
+	for (int slot = 1; slot < 4; slot++)
+		make_input(p, slot, p->dim[0], -9, 9);
+	p->bytes = 8.0 * (double)p->dim[0];
+}
+
+static enum gelu gelu_kind(const struct problem *p)
+{
+	return p->dim[1] ? GELU_ERF : GELU_TANH;
+}
+
+static void call_gelu(struct problem *p)
+{
+	p->kernels->gelu(p->context, gelu_kind(p), flat(p, 0), flat(p, 1), p->dim[0]);
+}
+
+static void make_two_inputs(struct problem *p)
+{
+	make_flat(p);
+	p->bytes = 12.0 * (double)p->dim[0];
+}
+
+/* In the far tails the exponential is of a large rounded argument, and the slope's terms cancel
+ * near its zero: both keep fewer digits. */
+static void make_gelu(struct problem *p)
+{
+	make_flat(p);
+	p->buffer[0].tolerance = 4e-6;
+}
+
+static void make_gelu_backward(struct problem *p)
+{
+	make_two_inputs(p);
+	p->buffer[0].tolerance = 4e-6;
+}
+
+static void call_gelu_backward(struct problem *p)
+{
+	p->kernels->gelu_backward(
+		p->context, gelu_kind(p), flat(p, 0), flat(p, 1), flat(p, 2), p->dim[0]);
+}
+
+static void call_swiglu(struct problem *p)
+{
+	p->kernels->swiglu(p->context, flat(p, 0), flat(p, 1), flat(p, 2), p->dim[0]);
+}
+
+static void make_swiglu_backward(struct problem *p)
+{
+	make_flat(p);
+	make_output(p, 4, p->dim[0], -1, 1, 1e-6);
+	p->bytes = 20.0 * (double)p->dim[0];
+}
+
+static void call_swiglu_backward(struct problem *p)
+{
+	p->kernels->swiglu_backward(
+		p->context, flat(p, 0), flat(p, 4), flat(p, 1), flat(p, 2), flat(p, 3), p->dim[0]);
+}
+
+static void call_add(struct problem *p)
+{
+	p->kernels->add(
+		p->context, flat(p, 0), p->dim[1] ? flat(p, 0) : flat(p, 2), flat(p, 1), p->dim[0]);
+}
+
+static void call_scale(struct problem *p)
+{
+	p->kernels->scale(p->context, flat(p, 0), 0.999f, p->dim[0]);
+}
+
+static void make_one(struct problem *p)
+{
+	make_flat(p);
+	p->bytes = 4.0 * (double)p->dim[0];
+}
+
+static void call_zero(struct problem *p)
+{
+	p->kernels->zero(p->context, flat(p, 0), p->dim[0]);
+}
+
+static void call_copy(struct problem *p)
+{
+	p->kernels->copy(p->context, flat(p, 0), flat(p, 1), p->dim[0]);
+}
+
+static void make_adamw(struct problem *p)
+{
+	make_output(p, 0, p->dim[0], -1, 1, 1e-7);
+	make_output(p, 1, p->dim[0], -0.1, 0.1, 1e-7);
+	make_output(p, 2, p->dim[0], 0, 0.01, 1e-7);
+	make_input(p, 3, p->dim[0], -1, 1);
+	p->bytes = 28.0 * (double)p->dim[0];
+}
+
+static void call_adamw(struct problem *p)
+{
+	p->kernels->adamw(p->context, &(struct adamw){
+					      .n = p->dim[0],
+					      .w = flat(p, 0),
+					      .m = flat(p, 1),
+					      .v = flat(p, 2),
+					      .g = flat(p, 3),
+					      .lr = 1e-3,
+					      .beta1 = 0.9,
+					      .beta2 = 0.95,
+					      .epsilon = 1e-8,
+					      .weight_decay = 0.1,
+					      .bias_correction1 = 0.271,
+					      .bias_correction2 = 0.142625,
+					      .gradient_scale = 0.75f,
+				      });
+}
+
+static void call_sgd(struct problem *p)
+{
+	p->kernels->sgd(p->context, flat(p, 0), flat(p, 1), p->dim[0], 0.01f, 0.1f, 0.5f);
+}
+
+/* dims: n, number of sources, the source that is also the destination (-1 none) */
+static void make_tree(struct problem *p)
+{
+	int64_t own = p->dim[2];
+
+	if (own < 0)
+		make_output(p, MOST_BUFFERS - 1, p->dim[0], -1, 1, 1e-7);
+	for (int slot = 0; slot < p->dim[1]; slot++) {
+		if (slot == own)
+			make_output(p, slot, p->dim[0], -1, 1, 1e-7);
+		else
+			make_input(p, slot, p->dim[0], -1, 1);
+	}
+	p->bytes = 4.0 * (double)(p->dim[0] * (p->dim[1] + 1));
+}
+
+static void call_tree(struct problem *p)
+{
+	const float *sources[MOST_BUFFERS];
+
+	for (int slot = 0; slot < p->dim[1]; slot++)
+		sources[slot] = flat(p, slot);
+	p->kernels->tree_reduce(p->context,
+		flat(p, p->dim[2] < 0 ? MOST_BUFFERS - 1 : (int)p->dim[2]), sources, (int)p->dim[1],
+		p->dim[0]);
+}
+
+static const int64_t flat_shapes[][MOST_DIMS] = {
+	{0}, {1}, {3, 1}, {7}, {17, 1}, {33}, {64, 1}, {100}, {1000, 1}, {4097}, {4099, 1}, {-1}};
+static const int64_t tree_shapes[][MOST_DIMS] = {{5, 1, -1}, {7, 2, 0}, {17, 3, -1}, {33, 4, 3},
+	{100, 5, 2}, {1025, 6, -1}, {3000, 7, 5}, {2048, 8, -1}, {1024, 11, -1}, {-1}};
+
+const struct kernel_case flat_cases[] = {
+	{"gelu", make_gelu, call_gelu, flat_shapes, {1 << 22, 0}},
+	{"gelu_backward", make_gelu_backward, call_gelu_backward, flat_shapes, {1 << 22, 0}},
+	{"swiglu", make_two_inputs, call_swiglu, flat_shapes, {1 << 22, 0}},
+	{"swiglu_backward", make_swiglu_backward, call_swiglu_backward, flat_shapes, {1 << 22, 0}},
+	{"add", make_two_inputs, call_add, flat_shapes, {1 << 22, 0}},
+	{"scale", make_flat, call_scale, flat_shapes, {1 << 22, 0}},
+	{"zero", make_one, call_zero, flat_shapes, {1 << 22, 0}},
+	{"copy", make_flat, call_copy, flat_shapes, {1 << 22, 0}},
+	{"adamw", make_adamw, call_adamw, flat_shapes, {1 << 22, 0}},
+	{"sgd", make_two_inputs, call_sgd, flat_shapes, {1 << 22, 0}},
+	{"tree_reduce", make_tree, call_tree, tree_shapes, {1 << 20, 4, -1}},
+	{NULL},
+};
+
+const struct kernel_case *const case_lists[] = {matrix_cases, row_cases, flat_cases, NULL};

@@ -1,0 +1,208 @@
+/* Matrix products, bias, attention, rotary embedding. */
+#include <math.h>
+#include <stddef.h>
+
+#include "tests/kernels/cases.h"
+#include "tests/kernels/problem.h"
+
+/* dims: m n k, flags (1 transpose a, 2 transpose b, 4 accumulate, 8 padded rows) */
+static struct gemm gemm_of(const struct problem *p)
+{
+	int64_t m = p->dim[0], n = p->dim[1], k = p->dim[2], padding = p->dim[3] & 8 ? 5 : 0;
+
+	return (struct gemm){
+		.m = m,
+		.n = n,
+		.k = k,
+		.transpose_a = p->dim[3] & 1,
+		.transpose_b = p->dim[3] & 2,
+		.accumulate = p->dim[3] & 4,
+		.lda = (p->dim[3] & 1 ? m : k) + padding,
+		.ldb = (p->dim[3] & 2 ? k : n) + padding,
+		.ldc = n + padding,
+		.a = p->buffer[0].data,
+		.b = p->buffer[1].data,
+		.c = p->buffer[2].data,
+	};
+}
+
+static void make_gemm(struct problem *p)
+{
+	struct gemm g = gemm_of(p);
+
+	make_input(p, 0, g.lda * (g.transpose_a ? g.k : g.m), -1, 1);
+	make_input(p, 1, g.ldb * (g.transpose_b ? g.n : g.k), -1, 1);
+	make_output(p, 2, g.ldc * g.m, -1, 1, 4e-6);
+	p->flops = 2.0 * (double)g.m * (double)g.n * (double)g.k;
+}
+
+static void call_gemm(struct problem *p)
+{
+	struct gemm g = gemm_of(p);
+
+	p->kernels->gemm(p->context, &g);
+}
+
+static void make_bias(struct problem *p)
+{
+	make_output(p, 0, p->dim[0] * p->dim[1], -1, 1, 1e-7);
+	make_input(p, 1, p->dim[1], -1, 1);
+	p->bytes = 8.0 * (double)(p->dim[0] * p->dim[1]);
+}
+
+static void call_bias(struct problem *p)
+{
+	p->kernels->bias_add(
+		p->context, p->buffer[0].data, p->buffer[1].data, p->dim[0], p->dim[1]);
+}
+
+static void make_bias_backward(struct problem *p)
+{
+	make_input(p, 0, p->dim[0] * p->dim[1], -1, 1);
+	make_output(p, 1, p->dim[1], -1, 1, 2e-6);
+	p->bytes = 4.0 * (double)(p->dim[0] * p->dim[1]);
+}
+
+static void call_bias_backward(struct problem *p)
+{
+	p->kernels->bias_backward(p->context, p->buffer[1].data, p->buffer[0].data, p->dim[0],
+		p->dim[1], p->dim[2] != 0);
+}
+
+/* dims: sequences length heads kv_heads head_dim, padding of the rows */
+static struct attention attention_of(const struct problem *p)
+{
+	int64_t width = p->dim[2] * p->dim[4], kv_width = p->dim[3] * p->dim[4];
+
+	return (struct attention){
+		.sequences = p->dim[0],
+		.length = p->dim[1],
+		.heads = p->dim[2],
+		.kv_heads = p->dim[3],
+		.head_dim = p->dim[4],
+		.scale = 1.0f / sqrtf((float)p->dim[4]),
+		.q = p->buffer[0].data,
+		.k = p->buffer[1].data,
+		.v = p->buffer[2].data,
+		.out = p->buffer[3].data,
+		.lse = p->buffer[4].data,
+		.q_stride = width + p->dim[5],
+		.k_stride = kv_width + 2 * p->dim[5],
+		.v_stride = kv_width + 3 * p->dim[5],
+		.out_stride = width + p->dim[5],
+	};
+}
+
+/* Causal: a query meets (length + 1) / 2 keys on average, two products of 2 head_dim FLOPs each. */
+static double attention_flops(const struct problem *p)
+{
+	double pairs = (double)(p->dim[0] * p->dim[1]) * (double)(p->dim[1] + 1) / 2.0;
+
+	return 4.0 * pairs * (double)(p->dim[2] * p->dim[4]);
+}
+
+static void make_attention(struct problem *p)
+{
+	struct attention a = attention_of(p);
+	int64_t rows = a.sequences * a.length;
+
+	make_input(p, 0, rows * a.q_stride, -2, 2);
+	make_input(p, 1, rows * a.k_stride, -2, 2);
+	make_input(p, 2, rows * a.v_stride, -1, 1);
+	make_output(p, 3, rows * a.out_stride, -1, 1, 5e-6);
+	make_output(p, 4, rows * a.heads, -1, 1, 2e-6);
+	p->flops = attention_flops(p);
+}
+
+static void call_attention(struct problem *p)
+{
+	struct attention a = attention_of(p);
+
+	p->kernels->attention(p->context, &a);
+}
+
+/* The saved out and lse come from the reference, so that both tables start alike. */
+static void make_attention_backward(struct problem *p)
+{
+	struct attention a;
+	int64_t rows = p->dim[0] * p->dim[1];
+
+	make_attention(p);
+	a = attention_of(p);
+	p->buffer[3].output = p->buffer[4].output = false;
+	(p->dim[1] > 300 ? p->kernels : kernels_reference())->attention(p->context, &a);
+	make_input(p, 5, rows * a.out_stride, -1, 1);
+	make_output(p, 6, rows * a.q_stride, -1, 1, 1e-5);
+	make_output(p, 7, rows * a.k_stride, -1, 1, 1e-5);
+	make_output(p, 8, rows * a.v_stride, -1, 1, 1e-5);
+	p->flops = 2.5 * attention_flops(p);
+}
+
+static void call_attention_backward(struct problem *p)
+{
+	struct attention_backward b = {
+		.forward = attention_of(p),
+		.dout = p->buffer[5].data,
+		.dq = p->buffer[6].data,
+		.dk = p->buffer[7].data,
+		.dv = p->buffer[8].data,
+	};
+
+	b.dout_stride = b.forward.out_stride;
+	b.dq_stride = b.forward.q_stride;
+	b.dk_stride = b.forward.k_stride;
+	b.dv_stride = b.forward.v_stride;
+	p->kernels->attention_backward(p->context, &b);
+}
+
+/* dims: tokens length heads head_dim, flags (1 inverse, 2 llama 3 scaling) */
+static void make_rope(struct problem *p)
+{
+	make_output(p, 0, p->dim[0] * (p->dim[2] * p->dim[3] + 3), -1, 1, 2e-7);
+	p->bytes = 8.0 * (double)(p->dim[0] * p->dim[2] * p->dim[3]);
+}
+
+static void call_rope(struct problem *p)
+{
+	struct rope r = {
+		.x = p->buffer[0].data,
+		.tokens = p->dim[0],
+		.length = p->dim[1],
+		.heads = p->dim[2],
+		.head_dim = p->dim[3],
+		.stride = p->dim[2] * p->dim[3] + 3,
+		.theta = 10000.0,
+		.inverse = p->dim[4] & 1,
+		.scaling_factor = p->dim[4] & 2 ? 8.0 : 0.0,
+		.low_frequency_factor = 1.0,
+		.high_frequency_factor = 4.0,
+		.original_length = 64.0,
+	};
+
+	p->kernels->rope(p->context, &r);
+}
+
+static const int64_t gemm_shapes[][MOST_DIMS] = {{1, 1, 1, 0}, {1, 1, 1, 7}, {3, 7, 17, 0},
+	{7, 17, 33, 1}, {17, 33, 3, 2}, {33, 3, 7, 3}, {33, 65, 129, 12}, {64, 64, 64, 4},
+	{31, 100, 257, 10}, {13, 31, 100, 9}, {100, 1, 50, 2}, {1, 100, 50, 3}, {12, 32, 16, 14},
+	{25, 97, 513, 0}, {25, 97, 1030, 13}, {257, 193, 65, 1}, {61, 385, 40, 2},
+	{1545, 35, 21, 0}, {5, 6, 0, 0}, {5, 6, 0, 4}, {-1}};
+static const int64_t row_shapes[][MOST_DIMS] = {{1, 1}, {3, 7, 1}, {7, 3}, {17, 33, 1}, {33, 17},
+	{5, 64, 1}, {2, 65}, {64, 100, 1}, {9, 257}, {1, 0}, {-1}};
+static const int64_t attention_shapes[][MOST_DIMS] = {{1, 1, 1, 1, 1, 0}, {1, 3, 1, 1, 7, 1},
+	{2, 7, 3, 3, 17, 0}, {1, 17, 4, 2, 33, 5}, {3, 33, 2, 1, 8, 0}, {1, 100, 2, 2, 64, 3},
+	{2, 97, 3, 1, 16, 0}, {1, 129, 4, 4, 80, 0}, {1, 290, 2, 1, 20, 2}, {1, 200, 1, 1, 130, 0},
+	{-1}};
+static const int64_t rope_shapes[][MOST_DIMS] = {{1, 1, 1, 2, 0}, {7, 7, 3, 6, 0},
+	{34, 17, 2, 64, 1}, {33, 11, 5, 34, 2}, {128, 64, 2, 128, 3}, {-1}};
+
+const struct kernel_case matrix_cases[] = {
+	{"gemm", make_gemm, call_gemm, gemm_shapes, {1024, 1024, 1024, 0}},
+	{"bias_add", make_bias, call_bias, row_shapes, {1024, 4096}},
+	{"bias_backward", make_bias_backward, call_bias_backward, row_shapes, {1024, 4096}},
+	{"attention", make_attention, call_attention, attention_shapes, {1, 2048, 4, 4, 64, 0}},
+	{"attention_backward", make_attention_backward, call_attention_backward, attention_shapes,
+		{1, 2048, 4, 4, 64, 0}},
+	{"rope", make_rope, call_rope, rope_shapes, {2048, 2048, 8, 128, 0}},
+	{NULL},
+};

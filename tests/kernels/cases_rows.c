@@ -1,0 +1,176 @@
+/* Norms, embedding, cross entropy: kernels that work row by row. */
+#include <stddef.h>
+
+#include "tests/kernels/cases.h"
+#include "tests/kernels/problem.h"
+
+static bool centred(const struct problem *p)
+{
+	return p->dim[2] & 1;
+}
+
+/* dims: rows width, flags (1 layernorm, 2 no bias, 4 accumulate dx, 8 accumulate parameters) */
+static void make_norm(struct problem *p)
+{
+	int64_t rows = p->dim[0], width = p->dim[1];
+
+	make_input(p, 0, rows * width, -2, 3);
+	make_input(p, 1, width, 0.5, 1.5);
+	make_input(p, 2, width, -1, 1);
+	make_output(p, 3, rows * width, 0, 1, 2e-6);
+	make_output(p, 4, rows, 0, 1, 2e-6);
+	make_output(p, 5, rows, 0, 1, 2e-6);
+	p->bytes = 8.0 * (double)(rows * width);
+}
+
+static void call_norm(struct problem *p)
+{
+	struct norm n = {
+		.rows = p->dim[0],
+		.width = p->dim[1],
+		.epsilon = 1e-5f,
+		.x = p->buffer[0].data,
+		.weight = p->buffer[1].data,
+		.bias = p->dim[2] & 2 ? NULL : p->buffer[2].data,
+		.y = p->buffer[3].data,
+		.mean = p->buffer[4].data,
+		.rstd = p->buffer[5].data,
+	};
+
+	(centred(p) ? p->kernels->layernorm : p->kernels->rmsnorm)(p->context, &n);
+}
+
+static void make_norm_backward(struct problem *p)
+{
+	int64_t rows = p->dim[0], width = p->dim[1];
+
+	make_input(p, 0, rows * width, -2, 3);
+	make_input(p, 1, width, 0.5, 1.5);
+	make_input(p, 2, rows, 0.4, 0.6);
+	make_input(p, 3, rows, 0.6, 0.8);
+	make_input(p, 4, rows * width, -1, 1);
+	make_output(p, 5, rows * width, -1, 1, 5e-6);
+	make_output(p, 6, width, -1, 1, 1e-5);
+	make_output(p, 7, width, -1, 1, 1e-5);
+	p->bytes = 12.0 * (double)(rows * width);
+}
+
+static void call_norm_backward(struct problem *p)
+{
+	struct norm_backward n = {
+		.rows = p->dim[0],
+		.width = p->dim[1],
+		.x = p->buffer[0].data,
+		.weight = p->buffer[1].data,
+		.mean = p->buffer[2].data,
+		.rstd = p->buffer[3].data,
+		.dy = p->buffer[4].data,
+		.dx = p->buffer[5].data,
+		.dweight = p->buffer[6].data,
+		.dbias = p->dim[2] & 2 ? NULL : p->buffer[7].data,
+		.accumulate_dx = p->dim[2] & 4,
+		.accumulate_parameters = p->dim[2] & 8,
+	};
+
+	(centred(p) ? p->kernels->layernorm_backward : p->kernels->rmsnorm_backward)(
+		p->context, &n);
+}
+
+/* dims: tokens width length vocabulary, flags (1 positions, 2 accumulate) */
+static void make_embedding(struct problem *p)
+{
+	make_input(p, 0, p->dim[3] * p->dim[1], -1, 1);
+	make_input(p, 1, p->dim[2] * p->dim[1], -1, 1);
+	make_output(p, 2, p->dim[0] * p->dim[1], -1, 1, 1e-7);
+	make_ids(p, p->dim[0], p->dim[3], false);
+	p->bytes = 8.0 * (double)(p->dim[0] * p->dim[1]);
+}
+
+static void call_embedding(struct problem *p)
+{
+	p->kernels->embedding(
+		p->context, &(struct embedding){
+				    .tokens = p->dim[0],
+				    .width = p->dim[1],
+				    .length = p->dim[2],
+				    .vocabulary = p->dim[3],
+				    .ids = p->ids,
+				    .table = p->buffer[0].data,
+				    .positions = p->dim[4] & 1 ? p->buffer[1].data : NULL,
+				    .out = p->buffer[2].data,
+			    });
+}
+
+static void make_embedding_backward(struct problem *p)
+{
+	make_input(p, 0, p->dim[0] * p->dim[1], -1, 1);
+	make_output(p, 1, p->dim[3] * p->dim[1], -1, 1, 1e-6);
+	make_output(p, 2, (p->dim[2] + 3) * p->dim[1], -1, 1, 1e-6);
+	make_ids(p, p->dim[0], p->dim[3], false);
+	p->bytes = 12.0 * (double)(p->dim[0] * p->dim[1]);
+}
+
+static void call_embedding_backward(struct problem *p)
+{
+	p->kernels->embedding_backward(
+		p->context, &(struct embedding_backward){
+				    .tokens = p->dim[0],
+				    .width = p->dim[1],
+				    .length = p->dim[2],
+				    .vocabulary = p->dim[3],
+				    .position_rows = p->dim[2] + 3,
+				    .ids = p->ids,
+				    .dout = p->buffer[0].data,
+				    .dtable = p->buffer[1].data,
+				    .dpositions = p->dim[4] & 1 ? p->buffer[2].data : NULL,
+				    .accumulate_table = p->dim[4] & 2,
+				    .accumulate_positions = p->dim[4] & 2,
+			    });
+}
+
+/* dims: tokens vocabulary, padding of the rows, keep logits */
+static void make_cross_entropy(struct problem *p)
+{
+	make_output(p, 0, p->dim[0] * (p->dim[1] + p->dim[2]), -8, 8, 2e-6);
+	make_output(p, 1, p->dim[0], 0, 1, 1e-6);
+	make_ids(p, p->dim[0], p->dim[1], true);
+	p->bytes = 8.0 * (double)(p->dim[0] * p->dim[1]);
+}
+
+static void call_cross_entropy(struct problem *p)
+{
+	p->kernels->cross_entropy(p->context, &(struct cross_entropy){
+						      .tokens = p->dim[0],
+						      .vocabulary = p->dim[1],
+						      .stride = p->dim[1] + p->dim[2],
+						      .logits = p->buffer[0].data,
+						      .targets = p->ids,
+						      .losses = p->buffer[1].data,
+						      .scale = 0.125f,
+						      .keep_logits = p->dim[3],
+					      });
+}
+
+static const int64_t layernorm_shapes[][MOST_DIMS] = {{1, 1, 1}, {3, 7, 1}, {7, 3, 13}, {17, 33, 3},
+	{33, 17, 1}, {5, 64, 5}, {2, 65, 9}, {40, 100, 15}, {9, 257, 1}, {-1}};
+static const int64_t rmsnorm_shapes[][MOST_DIMS] = {{1, 1, 0}, {3, 7, 0}, {7, 3, 12}, {17, 33, 0},
+	{33, 17, 0}, {5, 64, 4}, {2, 65, 8}, {40, 100, 12}, {9, 257, 0}, {-1}};
+static const int64_t embedding_shapes[][MOST_DIMS] = {{1, 1, 1, 1, 0}, {7, 3, 7, 5, 1},
+	{33, 17, 11, 9, 3}, {34, 65, 17, 100, 2}, {100, 33, 50, 7, 1}, {-1}};
+static const int64_t loss_shapes[][MOST_DIMS] = {{1, 1, 0, 0}, {3, 7, 1, 0}, {17, 33, 0, 1},
+	{33, 17, 15, 0}, {9, 1000, 3, 0}, {5, 5003, 0, 1}, {4, 50257, 0, 0}, {-1}};
+
+const struct kernel_case row_cases[] = {
+	{"layernorm", make_norm, call_norm, layernorm_shapes, {1024, 1024, 1}},
+	{"layernorm_backward", make_norm_backward, call_norm_backward, layernorm_shapes,
+		{1024, 1024, 1}},
+	{"rmsnorm", make_norm, call_norm, rmsnorm_shapes, {1024, 1024, 0}},
+	{"rmsnorm_backward", make_norm_backward, call_norm_backward, rmsnorm_shapes,
+		{1024, 1024, 0}},
+	{"embedding", make_embedding, call_embedding, embedding_shapes,
+		{1024, 1024, 1024, 4096, 1}},
+	{"embedding_backward", make_embedding_backward, call_embedding_backward, embedding_shapes,
+		{1024, 1024, 1024, 4096, 2}},
+	{"cross_entropy", make_cross_entropy, call_cross_entropy, loss_shapes, {256, 50304, 0, 0}},
+	{NULL},
+};

@@ -1,0 +1,158 @@
+#include "tests/kernels/problem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void context_init(struct kernel_context *context, const struct kernels *kernels)
+{
+	struct error error = {0};
+
+	memset(context, 0, sizeof(*context));
+	context->workspace_bytes = KERNELS_WORKSPACE_BYTES;
+	context->workspace = aligned_alloc(KERNELS_WORKSPACE_ALIGNMENT, KERNELS_WORKSPACE_BYTES);
+	if (!context->workspace || !kernels->open(context, &error)) {
+		fprintf(stderr, "cannot open %s: %s\n", kernels->name, error.message);
+		exit(1);
+	}
+	/* A kernel that reads what it did not write sees NaN. */
+	memset(context->workspace, 0xff, KERNELS_WORKSPACE_BYTES);
+}
+
+void context_finish(struct kernel_context *context, const struct kernels *kernels)
+{
+	kernels->close(context);
+	free(context->workspace);
+}
+
+/* splitmix64 (Steele 2014) */
+static uint64_t next_random(struct problem *problem)
+{
+	uint64_t z = problem->random += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
+}
+
+double random_between(struct problem *problem, double low, double high)
+{
+	return low + (high - low) * (double)(next_random(problem) >> 11) * 0x1p-53;
+}
+
+float *make_input(struct problem *problem, int slot, int64_t count, double low, double high)
+{
+	struct buffer *buffer = &problem->buffer[slot];
+	size_t bytes = (size_t)(count + problem->offset + 16) * sizeof(float);
+	float *block = aligned_alloc(64, (bytes + 63) / 64 * 64);
+
+	if (!block)
+		abort();
+	buffer->data = block + problem->offset;
+	buffer->count = count;
+	for (int64_t i = 0; i < count; i++)
+		buffer->data[i] = (float)random_between(problem, low, high);
+	return buffer->data;
+}
+
+float *make_output(
+	struct problem *problem, int slot, int64_t count, double low, double high, double tolerance)
+{
+	make_input(problem, slot, count, low, high);
+	problem->buffer[slot].output = true;
+	problem->buffer[slot].tolerance = tolerance;
+	return problem->buffer[slot].data;
+}
+
+int32_t *make_ids(struct problem *problem, int64_t count, int64_t limit, bool ignore)
+{
+	problem->ids = calloc((size_t)count + 1, sizeof(*problem->ids));
+	if (!problem->ids)
+		abort();
+	for (int64_t i = 0; i < count; i++) {
+		uint64_t random = next_random(problem);
+		problem->ids[i] =
+			ignore && random % 8 == 7 ? -1 : (int32_t)(random / 8 % (uint64_t)limit);
+	}
+	return problem->ids;
+}
+
+void problem_init(struct problem *problem, const struct kernel_case *kernel_case,
+	const int64_t dim[MOST_DIMS], const struct kernels *kernels, struct kernel_context *context,
+	int64_t offset)
+{
+	memset(problem, 0, sizeof(*problem));
+	problem->kernels = kernels;
+	problem->context = context;
+	problem->kernel_case = kernel_case;
+	problem->offset = offset;
+	problem->random = 20;
+	memcpy(problem->dim, dim, sizeof(problem->dim));
+	kernel_case->make(problem);
+}
+
+void problem_finish(struct problem *problem)
+{
+	for (int i = 0; i < MOST_BUFFERS; i++) {
+		if (problem->buffer[i].data)
+			free(problem->buffer[i].data - problem->offset);
+	}
+	free(problem->ids);
+}
+
+static double root_mean_square(const struct buffer *buffer)
+{
+	double sum = 0.0;
+
+	for (int64_t i = 0; i < buffer->count; i++) {
+		if (isfinite(buffer->data[i]))
+			sum += (double)buffer->data[i] * buffer->data[i];
+	}
+	return buffer->count > 0 ? sqrt(sum / (double)buffer->count) : 0.0;
+}
+
+static double element_distance(float a, float b, double tolerance, double rms)
+{
+	double allowed = tolerance * (fabs((double)b) + rms);
+
+	if (a == b || (isnan(a) && isnan(b)))
+		return 0.0;
+	if (!isfinite(a) || !isfinite(b) || allowed == 0.0)
+		return INFINITY;
+	return fabs((double)a - b) / allowed;
+}
+
+double problem_distance(const struct problem *a, const struct problem *b, char *where)
+{
+	double worst = 0.0;
+
+	snprintf(where, WHERE, "nowhere");
+	for (int slot = 0; slot < MOST_BUFFERS; slot++) {
+		const struct buffer *x = &a->buffer[slot], *y = &b->buffer[slot];
+		double rms = y->output ? root_mean_square(y) : 0.0;
+
+		for (int64_t i = 0; y->output && i < y->count; i++) {
+			double d = element_distance(x->data[i], y->data[i], y->tolerance, rms);
+
+			if (d <= worst)
+				continue;
+			worst = d;
+			snprintf(where, WHERE, "buffer %d[%lld]: %.9g, expected %.9g", slot,
+				(long long)i, (double)x->data[i], (double)y->data[i]);
+		}
+	}
+	return worst;
+}
+
+bool problem_same_bits(const struct problem *a, const struct problem *b)
+{
+	for (int slot = 0; slot < MOST_BUFFERS; slot++) {
+		const struct buffer *x = &a->buffer[slot], *y = &b->buffer[slot];
+
+		if (y->output && y->count > 0 &&
+			memcmp(x->data, y->data, (size_t)y->count * sizeof(float)) != 0)
+			return false;
+	}
+	return true;
+}

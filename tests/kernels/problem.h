@@ -1,0 +1,65 @@
+/* The harness of the kernel tests and benchmarks: one description of a kernel's call serves to
+ * compare two tables, to check bits, to count allocations and to measure time.
+ *
+ * To add a kernel: write a make and a call function in cases_*.c and a row with its shapes in the
+ * table at the end of that file. */
+#ifndef TESTS_KERNELS_PROBLEM_H
+#define TESTS_KERNELS_PROBLEM_H
+
+#include "kernels/kernels.h"
+
+enum { MOST_BUFFERS = 12, MOST_DIMS = 6, WHERE = 128 };
+
+struct buffer {
+	float *data; /* NULL when unused */
+	int64_t count;
+	double tolerance; /* of an output, see compare; 0 for an input */
+	bool output;
+};
+
+struct problem {
+	const struct kernels *kernels;
+	struct kernel_context *context;
+	const struct kernel_case *kernel_case;
+	int64_t dim[MOST_DIMS];
+	struct buffer buffer[MOST_BUFFERS];
+	int32_t *ids; /* tokens or targets */
+	uint64_t random;
+	double flops, bytes; /* of one call, for the benchmark */
+	int64_t offset;      /* floats by which every buffer is misaligned */
+};
+
+struct kernel_case {
+	const char *name;
+	/* Allocates and fills the buffers from the problem's dims; the same on every table. */
+	void (*make)(struct problem *);
+	void (*call)(struct problem *);
+	const int64_t (*shapes)[MOST_DIMS]; /* ends with a row that starts with -1 */
+	int64_t bench[MOST_DIMS];           /* a training-sized shape; first 0: not measured */
+};
+
+void context_init(struct kernel_context *context, const struct kernels *kernels);
+void context_finish(struct kernel_context *context, const struct kernels *kernels);
+
+void problem_init(struct problem *problem, const struct kernel_case *kernel_case,
+	const int64_t dim[MOST_DIMS], const struct kernels *kernels, struct kernel_context *context,
+	int64_t offset);
+void problem_finish(struct problem *problem);
+
+/* Buffer `slot` of `count` uniform floats in [low, high). */
+float *make_input(struct problem *problem, int slot, int64_t count, double low, double high);
+/* The same, and it will be compared: what it holds first matters for += and for in-place kernels.
+ */
+float *make_output(struct problem *problem, int slot, int64_t count, double low, double high,
+	double tolerance);
+/* `count` ids in [0, limit), one in eight -1 when `ignore`. */
+int32_t *make_ids(struct problem *problem, int64_t count, int64_t limit, bool ignore);
+double random_between(struct problem *problem, double low, double high);
+
+/* The worst of |a - b| / (tolerance * (|b| + rms(b))) over all outputs; above 1 is a failure. NaN
+ * against a number is infinite. `where` (WHERE bytes) names the worst element. */
+double problem_distance(const struct problem *a, const struct problem *b, char *where);
+/* True when all outputs have the same bits. */
+bool problem_same_bits(const struct problem *a, const struct problem *b);
+
+#endif
