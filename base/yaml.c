@@ -199,7 +199,7 @@ static void discard_output(struct fy_diag *diag, void *user, const char *text, s
 	(void)diag, (void)user, (void)text, (void)length;
 }
 
-/* While libfyaml waits whether a bracket starts a key, it queues about 400 bytes per token, so
+/* While libfyaml waits whether a bracket starts a key, it queues about 200 bytes per token, so
  * nesting that would be refused anyway must not get there. The count is rough (it also sees
  * brackets in strings), therefore it allows far more than the tree does. */
 static bool check_brackets(struct tree *tree, const char *text, size_t length)

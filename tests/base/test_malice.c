@@ -40,15 +40,25 @@ static void check_accepted(struct text *text, int n_children)
 
 static void test_nesting(void **state)
 {
-	static const char *const pieces[] = {
-		"[", "{\"a\":", "[{\"a\":", "[a, [", "{a: ", "{a: [", "- ", "[a: "};
+	static const char *const json[] = {"[", "{\"a\":", "[{\"a\":"};
+	/* Stopped before the parser sees them (hence the column), as it would queue every bracket.
+	 */
+	static const char *const yaml[] = {"[a, [", "{a: ", "{a: [", "[a: ", "a: ["};
 
 	(void)state;
-	for (int i = 0; i < COUNT_OF(pieces); i++) {
+	for (int i = 0; i < COUNT_OF(json); i++) {
 		struct text text = {0};
-		add_many(&text, pieces[i], MANY);
+		add_many(&text, json[i], MANY);
 		check_refused(&text, "nested too deeply, expected at most 64 levels");
 	}
+	for (int i = 0; i < COUNT_OF(yaml); i++) {
+		struct text text = {0};
+		add_many(&text, yaml[i], MANY);
+		check_refused(&text, "t:1:1: nested too deeply, expected at most 64 levels");
+	}
+	struct text dashes = {0};
+	add_many(&dashes, "- ", MANY);
+	check_refused(&dashes, "t:1:129: nested too deeply, expected at most 64 levels");
 	struct text block = {0};
 	for (int i = 0; i < 200; i++) {
 		text_repeat(&block, ' ', i);
