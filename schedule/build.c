@@ -152,6 +152,8 @@ static void micro_batch(struct builder *b, int index)
 		forward_event(b, i);
 	loss(b);
 	b->in_backward = true;
+	for (int u = 0; u < b->n_units; u++)
+		b->units[u].backward_began = false;
 	for (int i = b->n_events - 1; i >= 0; i--)
 		backward_event(b, i);
 	if (is_ddp(b))

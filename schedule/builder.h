@@ -30,6 +30,7 @@ struct unit_state {
 	int resharded;     /* FSDP2, reshard to a group: -1 */
 	struct ref ready;  /* the operation after which compute may read `unsharded` */
 	bool prefetched;
+	bool backward_began; /* in this micro-batch: nothing left to prefetch for */
 	int parameter_shard, optimizer_state; /* resident */
 	int gradient_shard;
 	int gradient;     /* whole-unit gradient (shardplan; FSDP1's flat; FSDP2's accumulator) */

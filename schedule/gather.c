@@ -46,8 +46,7 @@ static void wait_for_optimizer(struct builder *b)
 		op_wait(b, b->optimizer);
 }
 
-/* shard in the master dtype -> shard in the compute dtype. FSDP2 always runs it: it copies into the
- * gather's input. */
+/* shard in the master dtype -> shard in the compute dtype: the gather's input. */
 static struct ref cast_shard(struct builder *b, int unit, int cause)
 {
 	const struct unit *u = &b->schedule->units[unit];
@@ -59,12 +58,10 @@ static struct ref cast_shard(struct builder *b, int unit, int cause)
 	b->op.cause = cause;
 	b->op.bytes = (master + compute) * u->chunk;
 	op_use(b, state->parameter_shard);
-	if (b->casts) {
-		state->low_precision = buffer_new(b, BUFFER_LOW_PRECISION_SHARD, b->op.stream, unit,
-			compute * u->chunk, b->plan->param_dtype);
-		op_take(b, state->low_precision);
-		op_use(b, state->low_precision);
-	}
+	state->low_precision = buffer_new(b, BUFFER_LOW_PRECISION_SHARD, b->op.stream, unit,
+		compute * u->chunk, b->plan->param_dtype);
+	op_take(b, state->low_precision);
+	op_use(b, state->low_precision);
 	return op_end(b);
 }
 
@@ -131,8 +128,7 @@ static void unshard(struct builder *b, int unit, int cause)
 			copy_whole(b, unit, cause);
 		return;
 	}
-	if (!present && state->resharded < 0 &&
-		(b->runtime->copies_out || (b->runtime->casts_shard && b->casts)))
+	if (!present && state->resharded < 0 && b->runtime->casts_shard && b->casts)
 		cast = cast_shard(b, unit, cause);
 	limiter_wait(b);
 	if (!present)
@@ -219,7 +215,9 @@ static void reshard(struct builder *b, int unit, bool keeps_part)
 
 static void prefetch(struct builder *b, int unit, int cause)
 {
-	if (!has_parameters(b, unit) || b->units[unit].prefetched)
+	const struct unit_state *state = &b->units[unit];
+	if (!has_parameters(b, unit) || state->prefetched ||
+		(b->in_backward && state->backward_began))
 		return;
 	unshard(b, unit, cause);
 	b->units[unit].prefetched = true;
@@ -271,6 +269,7 @@ void gather_pre_backward(struct builder *b, int unit)
 	if (!state->prefetched)
 		unshard(b, unit, -1);
 	state->prefetched = false;
+	state->backward_began = true;
 	copy_out(b, unit);
 	int next = neighbour(b->post_order, b->n_order, state->post_forward_index, -1);
 	if (b->plan->prefetch == PREFETCH_PRE && next >= 0)

@@ -73,18 +73,24 @@ static void print_unit(const struct unit *unit, int index, struct text *text)
 	text_add_char(text, '\n');
 }
 
+/* As fields_set reads it back: strings bare, not quoted as YAML would. */
+static void print_field(
+	const char *word, const struct field *field, const void *object, struct text *text)
+{
+	text_printf(text, "%s %s ", word, field->name);
+	if (field->type == FIELD_TYPE_STRING)
+		text_add(text, *(const char *const *)((const char *)object + field->offset));
+	else
+		fields_print_one(field, object, text);
+	text_add_char(text, '\n');
+}
+
 static void print_plan(const struct schedule *schedule, struct text *text)
 {
-	for (int i = 0; i < n_plan_fields; i++) {
-		text_printf(text, "plan %s ", plan_fields[i].name);
-		fields_print_one(&plan_fields[i], &schedule->plan, text);
-		text_add_char(text, '\n');
-	}
-	for (const struct field *field = mesh_fields; field->name != NULL; field++) {
-		text_printf(text, "mesh %s ", field->name);
-		fields_print_one(field, &schedule->plan.mesh, text);
-		text_add_char(text, '\n');
-	}
+	for (int i = 0; i < n_plan_fields; i++)
+		print_field("plan", &plan_fields[i], &schedule->plan, text);
+	for (const struct field *field = mesh_fields; field->name != NULL; field++)
+		print_field("mesh", field, &schedule->plan.mesh, text);
 }
 
 void schedule_print(const struct schedule *schedule, struct text *text)
