@@ -48,6 +48,7 @@ enum op_class {
 	X(ALL_REDUCE, "all_reduce", COLLECTIVE)                                                    \
 	X(ACCUMULATE_GRADIENTS, "accumulate_gradients", TRAFFIC) /* into the sharded gradient */   \
 	X(GRADIENT_NORM, "gradient_norm", TRAFFIC)               /* local sum of squares */        \
+	X(END_BACKWARD, "end_backward", MARK) /* FSDP2: compute has waited for the reductions */   \
 	X(CLIP_GRADIENTS, "clip_gradients", TRAFFIC)                                               \
 	X(OPTIMIZER, "optimizer", TRAFFIC)                                                         \
 	X(COPY_H2D, "copy_h2d", COPY)                                                              \

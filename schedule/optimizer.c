@@ -26,9 +26,19 @@ static void wait_for_reductions(struct builder *b)
 {
 	op_wait_stream(b, STREAM_REDUCE);
 	op_wait_stream(b, STREAM_REPLICATE);
+}
+
+/* FSDP2 releases the last reduction's input before the optimizer runs. */
+static void end_backward(struct builder *b)
+{
+	if (b->reduce_input_in_flight < 0 && b->implicit_gathered < 0)
+		return;
+	op_begin(b, OP_END_BACKWARD, STREAM_COMPUTE, -1);
+	wait_for_reductions(b);
 	op_give(b, b->reduce_input_in_flight);
 	op_give(b, b->implicit_gathered);
 	b->reduce_input_in_flight = b->implicit_gathered = -1;
+	op_end(b);
 }
 
 static void use_gradient_shards(struct builder *b)
@@ -121,6 +131,7 @@ void optimizer_step(struct builder *b)
 {
 	int scalars = -1, last = b->n_units - 1;
 	b->micro_batch = -1;
+	end_backward(b);
 	if (b->plan->clip > 0 || b->runtime->measures_norm)
 		scalars = norm(b);
 	if (b->plan->clip > 0)
