@@ -41,7 +41,7 @@ enum {
 struct kernel_context {
 	void *workspace;
 	int64_t workspace_bytes; /* at least KERNELS_WORKSPACE_BYTES */
-	int threads;             /* how many a call may use; 0 means 1 */
+	int threads;             /* how many gemm and attention may use; 0 means 1 */
 	void *stream;            /* devices: the stream to issue on; NULL on the CPU */
 	void *backend;           /* private to the table: prepared shapes, library handles */
 	struct error error;      /* sticky: the first thing that went wrong (a target beyond the

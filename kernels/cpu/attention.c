@@ -3,6 +3,7 @@
  * products run on the register tile; compiled with -ffp-contract=fast. */
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/math.h"
+#include "kernels/cpu/threads.h"
 
 struct tile {
 	int64_t width;      /* padded_width(head_dim) */
@@ -14,9 +15,10 @@ struct tile {
 	float top[QUERY_TILE], sum[QUERY_TILE];
 };
 
-static void init_tile(struct tile *tile, struct kernel_context *context, const struct attention *a)
+/* Returns how many floats of the workspace the tile takes. */
+static int64_t init_tile(struct tile *tile, float *start, const struct attention *a)
 {
-	float *workspace = context->workspace;
+	float *workspace = start;
 
 	tile->width = padded_width(a->head_dim);
 	tile->keys = attention_keys(a->head_dim);
@@ -25,6 +27,7 @@ static void init_tile(struct tile *tile, struct kernel_context *context, const s
 	tile->key = take(&workspace, packed_size(a->head_dim, tile->keys));
 	tile->value = take(&workspace, packed_size(tile->keys, a->head_dim));
 	tile->out = take(&workspace, QUERY_TILE * tile->width);
+	return workspace - start;
 }
 
 /* Scores [rows, keys] of queries that start `ahead` positions after the first key. */
@@ -149,15 +152,33 @@ static void query_tile(
 	write_rows(a, tile, start + query, rows, head);
 }
 
+/* Tiles of queries are independent; `task` counts them over sequences, heads, tiles. */
+static void run_task(const struct attention *a, struct tile *tile, int64_t task)
+{
+	int64_t tiles = (a->length + QUERY_TILE - 1) / QUERY_TILE, row = task / tiles;
+
+	query_tile(a, tile, row / a->heads * a->length, task % tiles * QUERY_TILE, row % a->heads);
+}
+
 void CPU(attention)(struct kernel_context *context, const struct attention *a)
 {
+	int64_t tiles = (a->length + QUERY_TILE - 1) / QUERY_TILE;
+	int64_t tasks = a->sequences * a->heads * tiles;
 	struct tile tile;
+	int threads = usable_threads(context, tasks, init_tile(&tile, context->workspace, a));
 
-	init_tile(&tile, context, a);
-	for (int64_t sequence = 0; sequence < a->sequences; sequence++) {
-		for (int64_t head = 0; head < a->heads; head++) {
-			for (int64_t query = 0; query < a->length; query += QUERY_TILE)
-				query_tile(a, &tile, sequence * a->length, query, head);
-		}
+	if (threads == 1) {
+		for (int64_t task = 0; task < tasks; task++)
+			run_task(a, &tile, task);
+		return;
+	}
+#pragma omp parallel num_threads(threads)
+	{
+		struct tile own;
+
+		init_tile(&own, thread_workspace(context, threads), a);
+#pragma omp for schedule(dynamic)
+		for (int64_t task = 0; task < tasks; task++)
+			run_task(a, &own, task);
 	}
 }

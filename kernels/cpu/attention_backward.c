@@ -3,6 +3,7 @@
  * with -ffp-contract=fast. */
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/math.h"
+#include "kernels/cpu/threads.h"
 
 struct tile {
 	int64_t width, keys, row; /* padded head_dim; keys per tile; stride of query and dout */
@@ -23,9 +24,10 @@ struct place {
 	int64_t head, kv;    /* query head, kv head */
 };
 
-static void init_tile(struct tile *tile, struct kernel_context *context, const struct attention *a)
+/* Returns how many floats of the workspace the tile takes. */
+static int64_t init_tile(struct tile *tile, float *start, const struct attention *a)
 {
-	float *workspace = context->workspace;
+	float *workspace = start;
 
 	tile->width = padded_width(a->head_dim);
 	tile->keys = attention_keys(a->head_dim);
@@ -41,6 +43,7 @@ static void init_tile(struct tile *tile, struct kernel_context *context, const s
 	tile->key_rows = take(&workspace, packed_size(tile->keys, a->head_dim));
 	tile->dkey = take(&workspace, tile->keys * tile->width);
 	tile->dvalue = take(&workspace, tile->keys * tile->width);
+	return workspace - start;
 }
 
 static float dot(const float *a, const float *b, int64_t n)
@@ -219,20 +222,40 @@ static void key_tile(const struct attention_backward *b, struct tile *tile, stru
 	store_gradients(b, tile, place);
 }
 
-void CPU(attention_backward)(struct kernel_context *context, const struct attention_backward *b)
+/* All keys of one kv head of one sequence, in order: dq adds up over the tiles of keys. */
+static void run_task(const struct attention_backward *b, struct tile *tile, int64_t task)
 {
 	const struct attention *a = &b->forward;
-	struct place place = {0};
-	struct tile tile;
+	struct place place = {
+		.start = task / a->kv_heads * a->length,
+		.kv = task % a->kv_heads,
+	};
 
-	init_tile(&tile, context, a);
-	for (int64_t sequence = 0; sequence < a->sequences; sequence++) {
-		place.start = sequence * a->length;
-		for (place.kv = 0; place.kv < a->kv_heads; place.kv++) {
-			for (place.key = 0; place.key < a->length; place.key += tile.keys) {
-				place.keys = smaller(tile.keys, a->length - place.key);
-				key_tile(b, &tile, &place);
-			}
-		}
+	for (; place.key < a->length; place.key += tile->keys) {
+		place.keys = smaller(tile->keys, a->length - place.key);
+		key_tile(b, tile, &place);
+	}
+}
+
+void CPU(attention_backward)(struct kernel_context *context, const struct attention_backward *b)
+{
+	int64_t tasks = b->forward.sequences * b->forward.kv_heads;
+	struct tile tile;
+	int threads =
+		usable_threads(context, tasks, init_tile(&tile, context->workspace, &b->forward));
+
+	if (threads == 1) {
+		for (int64_t task = 0; task < tasks; task++)
+			run_task(b, &tile, task);
+		return;
+	}
+#pragma omp parallel num_threads(threads)
+	{
+		struct tile own;
+
+		init_tile(&own, thread_workspace(context, threads), &b->forward);
+#pragma omp for schedule(dynamic)
+		for (int64_t task = 0; task < tasks; task++)
+			run_task(b, &own, task);
 	}
 }

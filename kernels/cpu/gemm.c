@@ -7,12 +7,18 @@
  * BLOCK_K) multiply
  */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/threads.h"
 
 enum {
 	BLOCK_K = 512,
-	BLOCK_COLS = 192, /* a multiple of every TILE_COLS */
-	BLOCK_ROWS = 1536,
-	ROW_PADDING = 16, /* keeps the rows of a panel out of each other's cache sets */
+	BLOCK_COLS = 192,  /* a multiple of every TILE_COLS */
+	BLOCK_ROWS = 1536, /* fewer when the threads' shares of the workspace are small */
+	ROW_PADDING = 16,  /* keeps the rows of a panel out of each other's cache sets */
+	PACKED_FLOATS = BLOCK_COLS * BLOCK_K,
+	LEAST_ROWS = 48, /* a multiple of every TILE_ROWS */
+	LEAST_FLOATS = PACKED_FLOATS + LEAST_ROWS * (BLOCK_K + ROW_PADDING),
+	/* Below this a second thread costs more than it saves. */
+	LEAST_THREAD_WORK = 1 << 20,
 };
 
 struct block {
@@ -107,12 +113,53 @@ static void zero_product(const struct gemm *g)
 		memset(g->c + i * g->ldc, 0, (size_t)g->n * sizeof(float));
 }
 
-void CPU(gemm)(struct kernel_context *context, const struct gemm *g)
+/* The whole of `g` in `floats` of workspace. */
+static void multiply_all(const struct gemm *g, float *workspace, int64_t floats)
 {
 	int64_t blocks = (g->k + BLOCK_K - 1) / BLOCK_K;
-	float *packed = context->workspace;
-	struct panels panels = {.data = packed + BLOCK_COLS * BLOCK_K};
+	int64_t room = (floats - PACKED_FLOATS) / (BLOCK_K + ROW_PADDING) / LEAST_ROWS * LEAST_ROWS;
+	struct panels panels = {.data = workspace + PACKED_FLOATS};
 	struct block block = {0};
+
+	for (int64_t i = 0; i < blocks; i++) {
+		block.term = i * g->k / blocks;
+		block.terms = (i + 1) * g->k / blocks - block.term;
+		block.accumulate = g->accumulate || i > 0;
+		for (block.row = 0; block.row < g->m; block.row += block.rows) {
+			block.rows = smaller(smaller(BLOCK_ROWS, room), g->m - block.row);
+			row_block(g, &block, &panels, workspace);
+		}
+	}
+}
+
+/* Part `part` of `parts` of C: a range of whole tiles of its longer side. */
+static struct gemm part_of(const struct gemm *g, int part, int parts)
+{
+	struct gemm result = *g;
+	bool by_rows = g->m > g->n;
+	int64_t tile = by_rows ? TILE_ROWS : TILE_COLS, side = by_rows ? g->m : g->n;
+	int64_t tiles = (side + tile - 1) / tile;
+	int64_t first = smaller(side, tiles * part / parts * tile);
+	int64_t count = smaller(side, tiles * (part + 1) / parts * tile) - first;
+
+	if (by_rows) {
+		result.m = count;
+		result.a += g->transpose_a ? first : first * g->lda;
+		result.c += first * g->ldc;
+	} else {
+		result.n = count;
+		result.b += g->transpose_b ? first * g->ldb : first;
+		result.c += first;
+	}
+	return result;
+}
+
+void CPU(gemm)(struct kernel_context *context, const struct gemm *g)
+{
+	int64_t work = g->m * g->n / LEAST_THREAD_WORK * g->k +
+		       g->m * g->n % LEAST_THREAD_WORK * g->k / LEAST_THREAD_WORK;
+	int threads = usable_threads(context, work, LEAST_FLOATS);
+	int64_t floats = context->workspace_bytes / (int64_t)sizeof(float) / threads / 16 * 16;
 
 	if (g->m <= 0 || g->n <= 0)
 		return;
@@ -120,13 +167,13 @@ void CPU(gemm)(struct kernel_context *context, const struct gemm *g)
 		zero_product(g);
 		return;
 	}
-	for (int64_t i = 0; i < blocks; i++) {
-		block.term = i * g->k / blocks;
-		block.terms = (i + 1) * g->k / blocks - block.term;
-		block.accumulate = g->accumulate || i > 0;
-		for (block.row = 0; block.row < g->m; block.row += BLOCK_ROWS) {
-			block.rows = smaller(BLOCK_ROWS, g->m - block.row);
-			row_block(g, &block, &panels, packed);
-		}
+	if (threads == 1) {
+		multiply_all(g, context->workspace, floats);
+		return;
+	}
+#pragma omp parallel num_threads(threads)
+	{
+		struct gemm part = part_of(g, omp_get_thread_num(), omp_get_num_threads());
+		multiply_all(&part, thread_workspace(context, threads), floats);
 	}
 }

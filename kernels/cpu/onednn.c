@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "kernels/cpu/library.h"
+#include "kernels/cpu/threads.h"
 
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t memory_desc;
@@ -187,11 +188,22 @@ static struct prepared *build(struct cache *cache, const struct gemm *shape)
 	return p;
 }
 
+/* oneDNN takes as many threads as OpenMP would give it: both when it builds and when it runs. */
+static void set_threads(const struct kernel_context *context)
+{
+#if defined(_OPENMP)
+	omp_set_num_threads(context->threads > 1 ? context->threads : 1);
+#else
+	(void)context;
+#endif
+}
+
 static struct prepared *find(struct kernel_context *context, const struct gemm *g)
 {
 	struct cache *cache = open_cache(context);
 	struct gemm shape = shape_of(g);
 
+	set_threads(context);
 	for (int i = 0; i < cache->count; i++) {
 		if (memcmp(&cache->prepared[i].shape, &shape, sizeof(shape)) == 0)
 			return &cache->prepared[i];

@@ -166,17 +166,17 @@ static const int64_t tree_shapes[][MOST_DIMS] = {{5, 1, -1}, {7, 2, 0}, {17, 3, 
 	{100, 5, 2}, {1025, 6, -1}, {3000, 7, 5}, {2048, 8, -1}, {1024, 11, -1}, {-1}};
 
 const struct kernel_case flat_cases[] = {
-	{"gelu", make_gelu, call_gelu, flat_shapes, {1 << 22, 0}},
-	{"gelu_backward", make_gelu_backward, call_gelu_backward, flat_shapes, {1 << 22, 0}},
-	{"swiglu", make_two_inputs, call_swiglu, flat_shapes, {1 << 22, 0}},
-	{"swiglu_backward", make_swiglu_backward, call_swiglu_backward, flat_shapes, {1 << 22, 0}},
-	{"add", make_two_inputs, call_add, flat_shapes, {1 << 22, 0}},
-	{"scale", make_flat, call_scale, flat_shapes, {1 << 22, 0}},
-	{"zero", make_one, call_zero, flat_shapes, {1 << 22, 0}},
-	{"copy", make_flat, call_copy, flat_shapes, {1 << 22, 0}},
-	{"adamw", make_adamw, call_adamw, flat_shapes, {1 << 22, 0}},
-	{"sgd", make_two_inputs, call_sgd, flat_shapes, {1 << 22, 0}},
-	{"tree_reduce", make_tree, call_tree, tree_shapes, {1 << 20, 4, -1}},
+	{"gelu", make_gelu, call_gelu, flat_shapes, {1 << 24, 0}},
+	{"gelu_backward", make_gelu_backward, call_gelu_backward, flat_shapes, {1 << 24, 0}},
+	{"swiglu", make_two_inputs, call_swiglu, flat_shapes, {1 << 24, 0}},
+	{"swiglu_backward", make_swiglu_backward, call_swiglu_backward, flat_shapes, {1 << 24, 0}},
+	{"add", make_two_inputs, call_add, flat_shapes, {1 << 24, 0}},
+	{"scale", make_flat, call_scale, flat_shapes, {1 << 24, 0}},
+	{"zero", make_one, call_zero, flat_shapes, {1 << 24, 0}},
+	{"copy", make_flat, call_copy, flat_shapes, {1 << 24, 0}},
+	{"adamw", make_adamw, call_adamw, flat_shapes, {1 << 24, 0}},
+	{"sgd", make_two_inputs, call_sgd, flat_shapes, {1 << 24, 0}},
+	{"tree_reduce", make_tree, call_tree, tree_shapes, {1 << 22, 4, -1}},
 	{NULL},
 };
 
