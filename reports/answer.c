@@ -6,7 +6,24 @@
 #include "reports/figures.h"
 #include "reports/pieces.h"
 
+/* The reason stands early: on a narrow page the right end of a table is out of sight. */
 static const struct grid_column comparison_columns[] = {
+	{"strategy", GRID_LEFT},
+	{"why not", GRID_WRAP},
+	{"checkpointing", GRID_LEFT},
+	{"batch", GRID_LEFT},
+	{"step time", GRID_RIGHT},
+	{"tokens/s/GPU", GRID_RIGHT},
+	{"MFU", GRID_RIGHT},
+	{"peak memory", GRID_RIGHT},
+	{"of limit", GRID_RIGHT},
+	{"exposed", GRID_RIGHT},
+	{"sent/rank", GRID_RIGHT},
+	{"fits", GRID_LEFT},
+};
+
+/* The same without reasons, which a terminal shows below: beside it the lines would be too wide. */
+static const struct grid_column figure_columns[] = {
 	{"strategy", GRID_LEFT},
 	{"checkpointing", GRID_LEFT},
 	{"batch", GRID_LEFT},
@@ -18,7 +35,6 @@ static const struct grid_column comparison_columns[] = {
 	{"exposed", GRID_RIGHT},
 	{"sent/rank", GRID_RIGHT},
 	{"fits", GRID_LEFT},
-	{"why not", GRID_WRAP},
 };
 
 /* The runtime is named where it is not the chosen plan's. */
@@ -66,6 +82,10 @@ static void add_candidate(const struct candidate *candidate, const struct plan *
 
 	grid_row(grid, marks[candidate->verdict]);
 	add_strategy(plan, chosen, grid);
+	if (reasons)
+		grid_add(grid, "%s",
+			candidate->verdict == VERDICT_CHOSEN ? "chosen"
+							     : or_empty(candidate->why_not));
 	grid_add(grid, "%s", checkpointing_names[plan->activation_checkpointing]);
 	grid_add_value(grid, (double)plan->micro_batch, "%lld x %lld", (long long)plan->micro_batch,
 		(long long)plan->grad_accum);
@@ -75,19 +95,17 @@ static void add_candidate(const struct candidate *candidate, const struct plan *
 	} else {
 		add_figures(&candidate->prediction, grid);
 	}
-	if (reasons)
-		grid_add(grid, "%s",
-			candidate->verdict == VERDICT_CHOSEN ? "chosen"
-							     : or_empty(candidate->why_not));
 }
 
 void comparison_grid(const struct answer *answer, bool reasons, int limit, struct grid *grid)
 {
 	const struct plan *chosen = answer->chosen != NULL ? &answer->chosen->plan : NULL;
-	int n = COUNT_OF(comparison_columns) - (reasons ? 0 : 1);
 	int left = limit > 0 ? limit : answer->n_alternatives + 1;
 
-	grid_init(grid, comparison_columns, n);
+	if (reasons)
+		grid_init(grid, comparison_columns, COUNT_OF(comparison_columns));
+	else
+		grid_init(grid, figure_columns, COUNT_OF(figure_columns));
 	if (answer->chosen != NULL) {
 		add_candidate(answer->chosen, chosen, reasons, grid);
 		left--;
@@ -96,7 +114,6 @@ void comparison_grid(const struct answer *answer, bool reasons, int limit, struc
 		add_candidate(&answer->alternatives[i], chosen, reasons, grid);
 }
 
-/* Why each strategy lost, under the table: beside it the lines would be too wide. */
 static void reasons_grid(const struct answer *answer, int limit, struct grid *grid)
 {
 	static const struct grid_column columns[] = {

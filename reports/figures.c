@@ -32,22 +32,45 @@ const char *format_ratio(char buffer[32], double predicted, double measured)
 	return buffer;
 }
 
+static bool has_leaves(const struct model *model, int first, int end)
+{
+	for (int i = first; i < end; i++) {
+		if (module_kind_is_leaf(model->modules[i].kind))
+			return true;
+	}
+	return false;
+}
+
+/* A range that holds all leaves of a module is called by the module's name, any other one by its
+ * first leaf's. */
+static const char *range_name(const struct model *model, int first, int end)
+{
+	int name = first;
+
+	for (int m = first; m >= 0; m = model->modules[m].parent) {
+		const struct module *module = &model->modules[m];
+		if (module->end > end && has_leaves(model, end, module->end))
+			break;
+		if (m < first && has_leaves(model, m, first))
+			break;
+		name = m;
+	}
+	const char *found = or_empty(model->modules[name].name);
+	return found[0] != '\0' ? found : "model";
+}
+
 /* What the operation is about: a module, a layer, a unit. */
 static void add_subject(const struct schedule *schedule, const struct op *op, struct text *text)
 {
 	const struct model *model = schedule->model;
-	bool has_module = op->first_module >= 0 && op->first_module < op->end_module;
+	bool has_range = op->first_module >= 0 && op->first_module < op->end_module;
 
-	if (op->layer >= 0 && model == NULL) {
+	if (has_range && model != NULL && op->end_module <= model->n_modules)
+		text_printf(text, " %s", range_name(model, op->first_module, op->end_module));
+	else if (op->layer >= 0)
 		text_printf(text, " layer %d", op->layer);
-	} else if (has_module && model != NULL && op->first_module < model->n_modules) {
-		const char *name = or_empty(model->modules[op->first_module].name);
-		text_printf(text, " %s", name[0] != '\0' ? name : "model");
-	} else if (op->layer >= 0) {
-		text_printf(text, " layer %d", op->layer);
-	} else if (op->unit >= 0 && op->unit < schedule->n_units) {
+	else if (op->unit >= 0 && op->unit < schedule->n_units)
 		text_printf(text, " %s", or_empty(schedule->units[op->unit].name));
-	}
 }
 
 void operation_label(const struct schedule *schedule, const struct op *op, struct text *text)
@@ -56,6 +79,41 @@ void operation_label(const struct schedule *schedule, const struct op *op, struc
 	add_subject(schedule, op, text);
 	if (op->micro_batch >= 0 && schedule->plan.grad_accum > 1)
 		text_printf(text, ", micro-batch %d", op->micro_batch);
+}
+
+#define PREPARE(letter)                                                                            \
+	{                                                                                          \
+		letter, "k-prepare", "casts, copies, marks"                                        \
+	}
+
+static const struct appearance appearances[OP_KIND_COUNT] = {
+	[OP_CAST_PARAMETERS] = PREPARE('c'),
+	[OP_ALL_GATHER] = {'G', "k-gather", "all-gather"},
+	[OP_COPY_OUT] = PREPARE('c'),
+	[OP_RESHARD] = PREPARE('|'),
+	[OP_FORWARD] = {'F', "k-forward", "forward"},
+	[OP_LOSS] = {'L', "k-loss", "loss"},
+	[OP_RECOMPUTE] = {'r', "k-recompute", "recompute"},
+	[OP_BACKWARD] = {'B', "k-backward", "backward"},
+	[OP_FLATTEN_GRADIENTS] = PREPARE('c'),
+	[OP_CAST_GRADIENTS] = PREPARE('c'),
+	[OP_REDUCE_SCATTER] = {'S', "k-scatter", "reduce-scatter"},
+	[OP_ALL_REDUCE] = {'A', "k-reduce", "all-reduce"},
+	[OP_ACCUMULATE_GRADIENTS] = PREPARE('c'),
+	[OP_GRADIENT_NORM] = {'n', "k-optimizer", "optimizer, norm"},
+	[OP_END_BACKWARD] = PREPARE('|'),
+	[OP_CLIP_GRADIENTS] = {'n', "k-optimizer", "optimizer, norm"},
+	[OP_OPTIMIZER] = {'O', "k-optimizer", "optimizer, norm"},
+	[OP_COPY_H2D] = PREPARE('h'),
+	[OP_COPY_D2H] = PREPARE('d'),
+};
+
+/* A kind that was added since is drawn like a preparation until it has a row here. */
+struct appearance kind_appearance(enum op_kind kind)
+{
+	static const struct appearance other = PREPARE('?');
+
+	return appearances[kind].css != NULL ? appearances[kind] : other;
 }
 
 void sum_kinds(const struct explained *explained, struct kind_sum sums[OP_KIND_COUNT])

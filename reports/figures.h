@@ -16,6 +16,14 @@ const char *format_ratio(char buffer[32], double predicted, double measured);
  */
 void operation_label(const struct schedule *schedule, const struct op *op, struct text *text);
 
+/* How a kind is drawn. Kinds share colour and words where they share a purpose. */
+struct appearance {
+	char letter;     /* in rows of text: capitals compute or communicate, small ones prepare */
+	const char *css; /* class, html_style.c */
+	const char *label;
+};
+struct appearance kind_appearance(enum op_kind kind);
+
 /* Times by kind of operation. */
 struct kind_sum {
 	int count;

@@ -123,8 +123,9 @@ static void html_cell(const struct grid_column *column, const struct grid_cell *
 	struct text *text)
 {
 	text_add(text, first ? "<th scope=\"row\"" : "<td");
-	if (column->align == GRID_RIGHT)
-		text_add(text, " class=\"number\"");
+	if (column->align != GRID_LEFT)
+		text_add(text,
+			column->align == GRID_RIGHT ? " class=\"number\"" : " class=\"words\"");
 	if (cell->sortable) {
 		text_add(text, " data-sort=\"");
 		text_number(text, cell->value);
@@ -142,7 +143,10 @@ void grid_html(const struct grid *grid, const char *caption, bool sortable, stru
 
 	text_printf(text, "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"");
 	add_html(text, caption);
-	text_printf(text, "\"><table%s><caption>", sortable ? " class=\"sortable\"" : "");
+	text_printf(text, "\"><table%s><caption>",
+		sortable               ? " class=\"sortable\""
+		: grid->n_columns == 2 ? " class=\"facts\""
+				       : "");
 	add_html(text, caption);
 	text_add(text, "</caption>\n<thead><tr>");
 	for (int c = 0; c < grid->n_columns; c++)

@@ -6,28 +6,6 @@
 #include "reports/pieces.h"
 #include "reports/views.h"
 
-/* One letter a kind; capitals compute or communicate, small letters prepare. */
-static const char letters[OP_KIND_COUNT] = {
-	[OP_CAST_PARAMETERS] = 'c',
-	[OP_ALL_GATHER] = 'G',
-	[OP_COPY_OUT] = 'c',
-	[OP_RESHARD] = '|',
-	[OP_FORWARD] = 'F',
-	[OP_LOSS] = 'L',
-	[OP_RECOMPUTE] = 'r',
-	[OP_BACKWARD] = 'B',
-	[OP_FLATTEN_GRADIENTS] = 'c',
-	[OP_CAST_GRADIENTS] = 'c',
-	[OP_REDUCE_SCATTER] = 'S',
-	[OP_ALL_REDUCE] = 'A',
-	[OP_ACCUMULATE_GRADIENTS] = 'c',
-	[OP_GRADIENT_NORM] = 'n',
-	[OP_CLIP_GRADIENTS] = 'n',
-	[OP_OPTIMIZER] = 'O',
-	[OP_COPY_H2D] = 'h',
-	[OP_COPY_D2H] = 'd',
-};
-
 enum { NAME_WIDTH = 16, DEFAULT_WIDTH = 100, MAX_BUCKETS = 400 };
 
 /* Seconds of `span` in bucket `b` of `width` seconds. */
@@ -65,7 +43,7 @@ static void draw_stream(const struct schedule *schedule, const struct timeline *
 			busy[b] += seconds;
 			if (seconds > most[b]) {
 				most[b] = seconds;
-				row[b] = letters[program->ops[i].kind];
+				row[b] = kind_appearance(program->ops[i].kind).letter;
 			}
 		}
 	}

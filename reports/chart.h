@@ -1,0 +1,52 @@
+/* Charts of the page: inline SVG that stretches with the page, and HTML around it for every letter,
+ * so that text keeps its size on a phone. Colours come from classes (html_style.c): c0..c6 by
+ * memory category, k-NAME by kind of operation. Pure functions of their arguments. */
+#ifndef REPORTS_CHART_H
+#define REPORTS_CHART_H
+
+#include "reports/reports.h"
+
+/* Round numbers along [low, high]: the ticks are first, first + step, ... (n of them). */
+struct axis {
+	double low, high;
+	double first, step;
+	int n;
+	double unit; /* the labels show value / unit ... */
+	const char *unit_name;
+	int decimals;
+};
+
+enum axis_kind { AXIS_SECONDS, AXIS_BYTES, AXIS_NUMBER };
+
+/* About `wanted` ticks. low < high, else high is moved. */
+struct axis axis_make(enum axis_kind kind, double low, double high, int wanted);
+void axis_label(const struct axis *axis, double value, struct text *text);
+
+/* Width and height of the drawing area in its own, stretched, coordinates. */
+enum { CHART_WIDTH = 4000, CHART_HEIGHT = 1000 };
+
+/* The frame of a chart. Between begin and end, the caller draws SVG. `name` becomes the caption and
+ * the accessible name; `description` is what the picture says, in words. */
+struct chart {
+	struct axis x, y;
+	const char *name, *description;
+	const char *x_name; /* NULL: none */
+};
+void chart_begin(const struct chart *chart, struct text *text);
+void chart_end(const struct chart *chart, struct text *text);
+/* In drawing coordinates, clamped to the area. */
+int chart_x(const struct chart *chart, double value);
+int chart_y(const struct chart *chart, double value);
+
+/* Bytes by category over `end` seconds, stacked; the limit is drawn when it is near enough. */
+void chart_memory(const char *name, const struct memory_curve *curve, double end, int64_t limit,
+	struct text *text);
+/* One track a stream, and one for exposed communication. */
+void chart_streams(const char *name, const struct schedule *schedule,
+	const struct timeline *timeline, struct text *text);
+/* Loss by step. Nothing when there are fewer than two steps. */
+void chart_loss(const struct measurement *measured, struct text *text);
+/* Step time and peak memory of every candidate, as bars. */
+void chart_strategies(const struct answer *answer, struct text *text);
+
+#endif

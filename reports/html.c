@@ -1,0 +1,275 @@
+/* The page: the answer first, then why, then everything it rests on. */
+#include "reports/html.h"
+
+#include "reports/chart.h"
+#include "reports/escape.h"
+#include "reports/figures.h"
+#include "reports/pieces.h"
+
+/* What a helper wrote as raw text, escaped. */
+static void add_raw(struct text *raw, struct text *text)
+{
+	add_html(text, text_string(raw));
+	text_finish(raw);
+}
+
+static void add_head(const struct report *report, struct text *text)
+{
+	text_add(text, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+		       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+		       "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
+		       "base-uri 'none'; form-action 'none'\">\n"
+		       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+		       "<meta name=\"referrer\" content=\"no-referrer\">\n"
+		       "<link rel=\"icon\" href=\"data:,\">\n<title>shardplan: ");
+	add_html(text, report->asked.model);
+	text_add(text, " on ");
+	add_html(text, report->asked.topology);
+	text_printf(text, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n", html_style);
+}
+
+static void begin_tile(const char *name, struct text *text)
+{
+	text_printf(text, "<div><dt>%s</dt><dd>", name);
+}
+
+static void end_tile(struct text *text)
+{
+	text_add(text, "</dd></div>\n");
+}
+
+static void time_tiles(const struct prediction *prediction, struct text *text)
+{
+	char buffer[32], low[32], high[32];
+	double exposed = prediction->time.exposed_communication;
+
+	begin_tile("Step time", text);
+	text_add(text, format_seconds(buffer, prediction->step_time));
+	if (prediction->step_time_high > 0)
+		text_printf(text, "<small>80 %%: %s to %s</small>",
+			format_seconds(low, prediction->step_time_low),
+			format_seconds(high, prediction->step_time_high));
+	end_tile(text);
+	begin_tile("Throughput", text);
+	text_printf(text, "%s<small>tokens/s per device</small>",
+		format_tokens(buffer, prediction->tokens_per_s_per_gpu));
+	end_tile(text);
+	begin_tile("Exposed communication", text);
+	text_add(text, format_seconds(buffer, exposed));
+	if (prediction->step_time > 0)
+		text_printf(text, "<small>%.1f %% of the step</small>",
+			exposed / prediction->step_time * 100);
+	end_tile(text);
+}
+
+static void other_tiles(const struct prediction *prediction, struct text *text)
+{
+	char buffer[32], limit[32];
+
+	if (prediction->mfu > 0) {
+		begin_tile("MFU", text);
+		text_printf(text, "%s<small>of ", format_percent(buffer, prediction->mfu));
+		add_html(text, prediction->peak_name);
+		text_add(text, "</small>");
+		end_tile(text);
+	}
+	begin_tile("Peak memory", text);
+	text_add(text, format_bytes(buffer, (double)prediction->peak_memory_bytes));
+	if (prediction->memory_limit_bytes > 0)
+		text_printf(text, "<small>%.0f %% of %s</small>",
+			(double)prediction->peak_memory_bytes /
+				(double)prediction->memory_limit_bytes * 100,
+			format_bytes(limit, (double)prediction->memory_limit_bytes));
+	end_tile(text);
+	begin_tile("Sent by each rank", text);
+	text_printf(text, "%s<small>per step</small>",
+		format_bytes(buffer, prediction->wire_bytes_per_rank));
+	end_tile(text);
+}
+
+static bool nothing_fits(const struct report *report)
+{
+	return report->answer != NULL && report->answer->chosen == NULL;
+}
+
+/* The strategy in large letters, the rest of the plan below it. */
+static void add_winner(const struct report *report, struct text *text)
+{
+	const struct plan *plan = &report->explained.schedule->plan;
+	struct text raw = {0};
+
+	if (nothing_fits(report)) {
+		text_add(text, "<p class=\"winner\">");
+		add_no_answer(report->answer, &raw);
+		add_raw(&raw, text);
+		text_add(text, "</p>\n");
+		return;
+	}
+	text_printf(text, "<p class=\"winner\">%s%s</p>\n<p class=\"how\">",
+		report->answer != NULL ? "Use " : "", strategy_names[plan->strategy]);
+	plan_summary(plan, &raw);
+	add_raw(&raw, text);
+	text_add(text, "</p>\n");
+}
+
+static void add_answer(const struct report *report, struct text *text)
+{
+	const struct schedule *schedule = report->explained.schedule;
+	struct text raw = {0};
+
+	text_add(text, "<header><h1>Which sharding strategy for ");
+	add_html(text, report->asked.model);
+	text_add(text, " on ");
+	add_html(text, report->asked.topology);
+	text_printf(text,
+		"?</h1></header>\n<section class=\"answer%s\" aria-label=\"the answer\">\n",
+		nothing_fits(report) ? " none" : "");
+	add_winner(report, text);
+	text_add(text, "<p class=\"lead\">");
+	add_subject_line(schedule->model, schedule->topology, &raw);
+	add_raw(&raw, text);
+	text_add(text, "</p>\n<dl class=\"tiles\">\n");
+	time_tiles(report->explained.prediction, text);
+	other_tiles(report->explained.prediction, text);
+	text_add(text, "</dl>\n</section>\n");
+}
+
+static void add_reasons(const struct answer *answer, struct text *text)
+{
+	if (answer->n_reasons == 0)
+		return;
+	text_printf(text, "<section>\n<h2>%s</h2>\n<ul>\n",
+		answer->chosen != NULL ? "Why this one" : "Why none");
+	for (int i = 0; i < answer->n_reasons; i++) {
+		text_add(text, "<li>");
+		add_html(text, answer->reasons[i]);
+		text_add(text, "</li>\n");
+	}
+	text_add(text, "</ul>\n</section>\n");
+}
+
+static void add_comparison(const struct answer *answer, struct text *text)
+{
+	struct grid grid;
+	struct text raw = {0};
+
+	text_add(text, "<section>\n<h2>Strategies compared</h2>\n");
+	chart_strategies(answer, text);
+	comparison_grid(answer, true, 0, &grid);
+	put_html(&grid, "Every strategy with its best plan; select a column to sort by it", true,
+		text);
+	text_add(text, "<p class=\"note\">");
+	add_proof(answer, &raw);
+	add_raw(&raw, text);
+	text_add(text, ".</p>\n");
+	if (answer->n_sensitivities > 0) {
+		text_add(text, "<h2>What if</h2>\n");
+		sensitivity_grid(answer, &grid);
+		put_html(&grid, "The chosen plan with one thing changed", true, text);
+	}
+	text_add(text, "</section>\n");
+}
+
+static void add_memory(const struct explained *explained, struct text *text)
+{
+	const struct timeline *predicted = explained->predicted;
+	const struct prediction *prediction = explained->prediction;
+	struct grid grid;
+
+	text_add(text, "<section>\n<h2>Memory</h2>\n");
+	if (explained->memory != NULL && predicted != NULL)
+		chart_memory("Memory of one device over the step, predicted", explained->memory,
+			timeline_end(predicted), prediction->memory_limit_bytes, text);
+	if (explained->measured != NULL) {
+		const struct timeline *measured = &explained->measured->timeline;
+		struct arena arena = {0};
+		struct memory_curve curve;
+		memory_of_ledger(measured, &arena, &curve);
+		chart_memory("Memory of rank 0 over the step, measured (the executor's ledger)",
+			&curve, timeline_end(measured), 0, text);
+		arena_finish(&arena);
+	}
+	memory_grid(prediction, &grid);
+	put_html(&grid, "Memory by category, predicted", false, text);
+	if (prediction->peak_at != NULL) {
+		text_add(text, "<p class=\"note\">The peak is at ");
+		add_html(text, prediction->peak_at);
+		text_add(text, ".</p>\n");
+	}
+	text_add(text, "</section>\n");
+}
+
+static void add_time(const struct explained *explained, struct text *text)
+{
+	const struct measurement *measured = explained->measured;
+	struct grid grid;
+
+	text_add(text, "<section>\n<h2>Time</h2>\n");
+	if (explained->predicted != NULL)
+		chart_streams("One step, stream by stream, predicted", explained->schedule,
+			explained->predicted, text);
+	if (measured != NULL && measured->timeline.n_ops > 0)
+		chart_streams("One step, stream by stream, measured (rank 0, the median step)",
+			explained->schedule, &measured->timeline, text);
+	kinds_grid(explained, &grid);
+	put_html(&grid, "Time by kind of operation", true, text);
+	text_add(text, "</section>\n");
+}
+
+static void add_measured(const struct report *report, struct text *text)
+{
+	const struct measurement *measured = report->explained.measured;
+	struct grid grid;
+
+	if (report->check == NULL && measured == NULL)
+		return;
+	text_add(text, "<section>\n<h2>Predicted beside measured</h2>\n");
+	if (report->check != NULL) {
+		check_grid(report->check, &grid);
+		put_html(&grid,
+			report->check->ok ? "Every judged line agrees" : "Some lines do not agree",
+			false, text);
+	}
+	if (measured != NULL) {
+		chart_loss(measured, text);
+		measurement_grid(measured, &grid);
+		put_html(&grid, "The measurement", false, text);
+	}
+	text_add(text, "</section>\n");
+}
+
+static void add_provenance(const struct report *report, struct text *text)
+{
+	const struct schedule *schedule = report->explained.schedule;
+	struct grid grid;
+
+	text_add(text, "<section>\n<h2>Assumptions and provenance</h2>\n");
+	if (or_empty(report->asked.options)[0] != '\0') {
+		text_add(text, "<p>Asked with <code>");
+		add_html(text, report->asked.options);
+		text_add(text, "</code></p>\n");
+	}
+	assumptions_grid(&report->explained, schedule->topology, &grid);
+	put_html(&grid, "What the figures rest on", false, text);
+	plan_grid(&schedule->plan, &grid);
+	put_html(&grid, "The plan, every knob", false, text);
+	text_add(text, "</section>\n");
+}
+
+void report_html(const struct report *report, struct text *text)
+{
+	add_head(report, text);
+	add_answer(report, text);
+	if (report->answer != NULL) {
+		add_reasons(report->answer, text);
+		add_comparison(report->answer, text);
+	}
+	/* Measured beats predicted, so where there is a check it comes before the details. */
+	add_measured(report, text);
+	add_time(&report->explained, text);
+	add_memory(&report->explained, text);
+	add_provenance(report, text);
+	text_printf(text, "<footer>Made by shardplan %s. This page loads nothing.</footer>\n",
+		SHARDPLAN_VERSION);
+	text_printf(text, "</main>\n<script>\n%s</script>\n</body>\n</html>\n", html_script);
+}

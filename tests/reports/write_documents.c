@@ -1,0 +1,79 @@
+/* Writes one of every document into a folder, for the tests in other languages (JSON Schema, the
+ * page in a browser): write_documents FOLDER [MODEL TOPOLOGY]. */
+#include <stdio.h>
+
+#include "fixture.h"
+
+static void write_file(const char *folder, const char *name, struct text *text)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	FILE *file = fopen(path, "w");
+	if (file == NULL || fputs(text_string(text), file) < 0 || fclose(file) != 0)
+		perror(path);
+	text_finish(text);
+}
+
+static void write_all(struct fixture *f, const char *folder)
+{
+	const struct style style = {false, 0};
+	struct text text = {0};
+	struct plan_file file = {f->report.asked, f->model, f->topology, f->schedule->plan,
+		f->prediction, f->prediction.schedule_digest};
+	struct writer writer;
+
+	report_answer_json(&f->question, &f->report.asked, &f->answer, &text);
+	write_file(folder, "plan.json", &text);
+	report_prediction_json(&f->report.asked, &f->schedule->plan, &f->prediction, &text);
+	write_file(folder, "predict.json", &text);
+	report_measurement_json(&f->report.asked, &f->schedule->plan, &f->measurement, &text);
+	write_file(folder, "measurement.json", &text);
+	report_check_json(&f->check, &text);
+	write_file(folder, "check.json", &text);
+	report_explain_json(&f->report.explained, &text);
+	write_file(folder, "explain.json", &text);
+	plan_file_write(&file, &text);
+	write_file(folder, "plan-file.yaml", &text);
+	topology_print(f->topology, WRITER_JSON, &text);
+	write_file(folder, "topology.json", &text);
+	writer_init(&writer, &text, WRITER_JSON);
+	model_write_details(f->model, &writer);
+	writer_finish(&writer);
+	write_file(folder, "model.json", &text);
+	report_html(&f->report, &text);
+	write_file(folder, "report.html", &text);
+	report_markdown(&f->report, &text);
+	write_file(folder, "report.md", &text);
+	report_trace(&f->report.explained, &text);
+	write_file(folder, "trace.json", &text);
+	report_answer_text(&f->question, &f->answer, &style, &text);
+	write_file(folder, "plan.txt", &text);
+	for (int i = 0; i < n_report_views; i++) {
+		char name[64];
+		report_views[i].write(&f->report.explained, &style, &text);
+		snprintf(name, sizeof(name), "explain-%s.txt", report_views[i].name);
+		write_file(folder, name, &text);
+	}
+	report_check_text(&f->check, &style, &text);
+	write_file(folder, "check.txt", &text);
+	report_prediction_text(
+		&f->schedule->plan, f->model, f->topology, &f->prediction, &style, &text);
+	write_file(folder, "predict.txt", &text);
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const options[] = {"grad_accum", "1", NULL};
+	struct fixture fixture;
+
+	if (argc != 2 && argc != 4) {
+		fprintf(stderr, "usage: write_documents FOLDER [MODEL TOPOLOGY]\n");
+		return 2;
+	}
+	fixture_init(&fixture, argc > 2 ? argv[2] : "gpt2-nano",
+		argc > 2 ? argv[3] : "2xdgx-a100-80gb", options);
+	write_all(&fixture, argv[1]);
+	fixture_finish(&fixture);
+	return 0;
+}
