@@ -152,6 +152,12 @@ static bool direct_output(const struct builder *b, int unit)
 	return b->plan->reduce_dtype == b->plan->master_dtype && b->units[unit].gradient_shard < 0;
 }
 
+/* A single rank under NO_SHARD has nobody to reduce with. */
+static bool reduces(const struct builder *b)
+{
+	return b->shards || b->group_replicate >= 0;
+}
+
 /* FSDP1, on the reduce stream: cast to the reduce dtype, and the first part of the division. */
 static int cast_flat(struct builder *b, int unit)
 {
@@ -173,6 +179,10 @@ static int cast_flat(struct builder *b, int unit)
 			state->gradient_shard = input;
 		op_take(b, input);
 		op_use(b, input);
+		if (!reduces(b)) {
+			op_give(b, state->gradient);
+			state->gradient = -1;
+		}
 	}
 	op_end(b);
 	return input;
@@ -304,6 +314,8 @@ void gradient_reduce(struct builder *b, int unit)
 		stream = b->shards ? STREAM_REPLICATE : STREAM_REDUCE;
 		all_reduce(b, unit, buffer, stream, unit_of(b, unit)->chunk);
 	}
+	if (!reduces(b))
+		state->reduced = b->last_on_stream[STREAM_COMPUTE];
 	accumulate(b, unit, buffer, stream);
 	if (!b->shards && state->gradient == state->gradient_shard)
 		state->gradient = -1;
