@@ -169,7 +169,7 @@ static void fill_prediction(struct fixture *fixture)
 	prediction->model_states_optimizer_state = states.optimizer_state;
 	prediction->step_time_low = prediction->step_time * 0.9;
 	prediction->step_time_high = prediction->step_time * 1.2;
-	prediction->uncertainty_source = "prior of the device's generation, not measured here";
+	prediction->uncertainty_source = "prior of the device generation";
 	prediction->lower_bound = prediction->step_time * 0.4;
 	prediction->plan_lower_bound = prediction->step_time * 0.6;
 }

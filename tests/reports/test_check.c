@@ -1,0 +1,184 @@
+/* The verdicts of `check`: each line can fail, in both directions, and nothing else does. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+
+static const struct tolerance no_time = {-1, 0.10};
+
+static struct check judge(struct fixture *fixture, const struct tolerance *tolerance)
+{
+	struct check check;
+
+	report_check(fixture->schedule, &fixture->prediction, &fixture->measurement, tolerance,
+		&fixture->arena, &check);
+	return check;
+}
+
+/* The lines that failed, in one string. */
+static void failures(const struct check *check, struct text *text)
+{
+	text_clear(text);
+	for (int i = 0; i < check->n_lines; i++) {
+		if (check->lines[i].judged && !check->lines[i].ok)
+			text_printf(text, "%s;", check->lines[i].what);
+	}
+}
+
+static void expect_failures(
+	struct fixture *fixture, const struct tolerance *tolerance, const char *expected)
+{
+	struct check check = judge(fixture, tolerance);
+	struct text text = {0};
+
+	failures(&check, &text);
+	assert_string_equal(text_string(&text), expected);
+	assert_int_equal(check.ok, expected[0] == '\0');
+	text_finish(&text);
+}
+
+static void test_equal(void **state)
+{
+	expect_failures(*state, &no_time, "");
+}
+
+/* One byte more or less in any exact line is found, and named. */
+static void test_exact(void **state)
+{
+	struct fixture *fixture = *state;
+	struct prediction *values = &fixture->measurement.values;
+	const struct {
+		int64_t *value;
+		const char *what;
+	} lines[] = {
+		{&values->ledger_peak_bytes, "ledger peak;"},
+		{&values->ledger_category_peak[CATEGORY_PARAMETERS], "ledger peak of parameters;"},
+		{&values->ledger_category_peak[CATEGORY_TEMPORARY_BUFFERS],
+			"ledger peak of temporary buffers;"},
+		{&values->ledger_category_peak[CATEGORY_RUNTIME_OVERHEAD],
+			"ledger peak of runtime overhead;"},
+		{&values->model_states_parameters, "model states: parameters;"},
+		{&values->model_states_gradients, "model states: gradients;"},
+		{&values->model_states_optimizer_state, "model states: optimizer;"},
+		{&values->collectives[COLLECTIVE_ALL_GATHER], "all-gathers per step;"},
+		{&values->collectives[COLLECTIVE_REDUCE_SCATTER], "reduce-scatters per step;"},
+		{&values->collectives[COLLECTIVE_ALL_REDUCE], "all-reduces per step;"},
+		{&fixture->measurement.undeclared_bytes, "allocated outside of the schedule;"},
+	};
+
+	for (int i = 0; i < COUNT_OF(lines); i++) {
+		*lines[i].value += 1;
+		expect_failures(fixture, &no_time, lines[i].what);
+		*lines[i].value -= 2;
+		expect_failures(fixture, &no_time, lines[i].what);
+		*lines[i].value += 1;
+	}
+	values->wire_bytes_per_rank += 1;
+	expect_failures(fixture, &no_time, "sent by a rank;");
+	values->wire_bytes_per_rank -= 1;
+}
+
+static void test_operations(void **state)
+{
+	struct fixture *fixture = *state;
+	struct timeline *timeline = &fixture->measurement.timeline;
+
+	timeline->live[3][CATEGORY_GRADIENTS] += 1;
+	expect_failures(fixture, &no_time, "operations with another ledger;");
+	timeline->live[3][CATEGORY_GRADIENTS] -= 1;
+	timeline->n_ops--;
+	expect_failures(fixture, &no_time, "operations;");
+	timeline->n_ops++;
+}
+
+static void test_pss(void **state)
+{
+	struct fixture *fixture = *state;
+	struct measurement *measured = &fixture->measurement;
+	int64_t was = measured->pss_growth_bytes, peak = fixture->prediction.ledger_peak_bytes;
+
+	measured->pss_growth_bytes = peak / 100 * 109;
+	expect_failures(fixture, &no_time, "");
+	measured->pss_growth_bytes = peak / 100 * 111;
+	expect_failures(fixture, &no_time, "PSS growth, largest rank;");
+	measured->pss_growth_bytes = peak / 100 * 91;
+	expect_failures(fixture, &no_time, "");
+	measured->pss_growth_bytes = peak / 100 * 89;
+	expect_failures(fixture, &no_time, "PSS growth, largest rank;");
+	measured->pss_growth_bytes = 0; /* not measured */
+	expect_failures(fixture, &no_time, "");
+	measured->pss_growth_bytes = was;
+}
+
+/* Times are judged only when asked to. */
+static void test_time(void **state)
+{
+	static const struct tolerance wide = {0.10, 0.10}, narrow = {0.05, 0.10};
+	struct fixture *fixture = *state;
+	double was = fixture->measurement.values.step_time;
+
+	fixture->measurement.values.step_time = fixture->prediction.step_time * 10;
+	expect_failures(fixture, &no_time, "");
+	expect_failures(fixture, &wide, "step time;");
+	fixture->measurement.values.step_time = fixture->prediction.step_time / 10;
+	expect_failures(fixture, &wide, "step time;");
+	fixture->measurement.values.step_time = was; /* 7 % slower */
+	expect_failures(fixture, &wide, "");
+	expect_failures(fixture, &narrow, "step time;");
+}
+
+static void test_text(void **state)
+{
+	static const struct style plain = {false, 0};
+	struct fixture *fixture = *state;
+	struct text text = {0};
+	struct check check = judge(fixture, &no_time);
+
+	report_check_text(&check, &plain, &text);
+	assert_non_null(strstr(text_string(&text), "judged lines agree."));
+	assert_null(strstr(text_string(&text), "DIFFERS"));
+	text_clear(&text);
+	fixture->measurement.values.ledger_peak_bytes += 1 << 20;
+	check = judge(fixture, &no_time);
+	fixture->measurement.values.ledger_peak_bytes -= 1 << 20;
+	report_check_text(&check, &plain, &text);
+	assert_non_null(strstr(text_string(&text), "DIFFERS"));
+	assert_non_null(strstr(text_string(&text), "judged lines do not agree."));
+	text_finish(&text);
+}
+
+static int setup(void **state)
+{
+	static const char *const options[] = {"strategy", "FULL_SHARD", NULL};
+	struct fixture *fixture = malloc(sizeof(*fixture));
+
+	fixture_init(fixture, "gpt2-nano", "2xdgx-a100-80gb", options);
+	*state = fixture;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	fixture_finish(*state);
+	free(*state);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_equal),
+		cmocka_unit_test(test_exact),
+		cmocka_unit_test(test_operations),
+		cmocka_unit_test(test_pss),
+		cmocka_unit_test(test_time),
+		cmocka_unit_test(test_text),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,324 @@
+/* JSON that parses back, a trace that a viewer can load, and a page that stays inert whatever the
+ * names in it are. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+
+static const char hostile[] =
+	"<script>alert(1)</script><img src=x onerror=alert(2)>\"'`]]>--><!--\xe2\x80\xa8\x1b[31m"
+	"=HYPERLINK(\"http://x\")${7*7}\xff</style></title>";
+
+static const struct node *parse(struct arena *arena, struct text *text)
+{
+	struct error error = {0};
+	const struct node *root =
+		document_parse(arena, "document", text->data, text->length, 0, &error);
+
+	if (root == NULL)
+		fail_msg("%s", error.message);
+	return root;
+}
+
+static const char *string_at(const struct node *map, const char *key)
+{
+	struct error error = {0};
+	const char *string = NULL;
+
+	if (!node_string(node_get(map, key), &string, &error))
+		fail_msg("%s", error.message);
+	return string;
+}
+
+/* The plan and the prediction that were written, read by their own readers. */
+static void test_answer(void **state)
+{
+	struct fixture *fixture = *state;
+	struct arena arena = {0};
+	struct text text = {0}, again = {0};
+	struct prediction prediction;
+	struct plan plan;
+	struct error error = {0};
+
+	report_answer_json(&fixture->question, &fixture->report.asked, &fixture->answer, &text);
+	const struct node *root = parse(&arena, &text), *chosen = node_get(root, "chosen");
+	assert_string_equal(string_at(root, "schema"), "shardplan/plan/1");
+	assert_string_equal(string_at(node_get(root, "question"), "model"), "gpt2-nano");
+	assert_true(plan_read(&arena, node_get(chosen, "plan"), &plan, &error));
+	assert_true(prediction_read(&arena, node_get(chosen, "prediction"), &prediction, &error));
+	assert_int_equal(plan.strategy, STRATEGY_FULL_SHARD);
+	assert_true(prediction.step_time == fixture->prediction.step_time);
+	assert_int_equal(prediction.peak_memory_bytes, fixture->prediction.peak_memory_bytes);
+	const struct node *alternatives = node_get(root, "alternatives");
+	assert_int_equal(alternatives->n_children, 4);
+	assert_int_equal(node_get(alternatives->children[3], "prediction")->kind, NODE_NULL);
+	assert_string_equal(string_at(alternatives->children[0], "why_not"),
+		fixture->answer.alternatives[0].why_not);
+	report_answer_json(&fixture->question, &fixture->report.asked, &fixture->answer, &again);
+	assert_string_equal(text_string(&text), text_string(&again));
+	text_finish(&text);
+	text_finish(&again);
+	arena_finish(&arena);
+}
+
+static void test_measurement(void **state)
+{
+	struct fixture *fixture = *state;
+	struct arena arena = {0};
+	struct text text = {0};
+	struct measurement read;
+	struct error error = {0};
+
+	report_measurement_json(
+		&fixture->report.asked, &fixture->schedule->plan, &fixture->measurement, &text);
+	const struct node *root = parse(&arena, &text);
+	assert_string_equal(string_at(root, "schema"), "shardplan/measurement/1");
+	if (!measurement_read(&arena, node_get(root, "measurement"), &read, &error))
+		fail_msg("%s", error.message);
+	assert_int_equal(read.n_losses, 60);
+	assert_memory_equal(read.losses, fixture->measurement.losses, 60 * sizeof(double));
+	assert_int_equal(read.timeline.n_ops, fixture->timeline.n_ops);
+	assert_memory_equal(read.timeline.spans, fixture->measurement.timeline.spans,
+		(size_t)read.timeline.n_ops * sizeof(struct span));
+	text_finish(&text);
+	arena_finish(&arena);
+}
+
+static void test_check(void **state)
+{
+	struct fixture *fixture = *state;
+	struct arena arena = {0};
+	struct text text = {0};
+
+	report_check_json(&fixture->check, &text);
+	const struct node *root = parse(&arena, &text);
+	assert_string_equal(string_at(root, "schema"), "shardplan/check/1");
+	assert_string_equal(string_at(root, "ok"), "true");
+	assert_int_equal(node_get(root, "lines")->n_children, fixture->check.n_lines);
+	text_finish(&text);
+	arena_finish(&arena);
+}
+
+static void test_explain(void **state)
+{
+	struct fixture *fixture = *state;
+	struct arena arena = {0};
+	struct text text = {0};
+
+	report_explain_json(&fixture->report.explained, &text);
+	const struct node *root = parse(&arena, &text), *operations = node_get(root, "operations");
+	assert_int_equal(operations->n_children, fixture->timeline.n_ops);
+	assert_non_null(node_get(operations->children[0], "measured"));
+	assert_int_equal(node_get(root, "memory")->n_children, fixture->memory.n);
+	assert_int_equal(node_get(root, "critical_path")->n_children, fixture->critical.n);
+	text_finish(&text);
+	arena_finish(&arena);
+}
+
+static double number_at(const struct node *map, const char *key)
+{
+	struct error error = {0};
+	double value = 0;
+
+	if (!node_double(node_get(map, key), &value, &error))
+		fail_msg("%s", error.message);
+	return value;
+}
+
+struct trace_counts {
+	int slices, starts, finishes, counters, names;
+};
+
+static void count_event(const struct node *event, struct trace_counts *counts)
+{
+	const char *phase = string_at(event, "ph");
+
+	assert_in_range((int64_t)number_at(event, "pid"), 1, 2);
+	assert_in_range((int64_t)number_at(event, "tid"), 0, STREAM_COUNT);
+	counts->slices += strcmp(phase, "X") == 0;
+	counts->starts += strcmp(phase, "s") == 0;
+	counts->finishes += strcmp(phase, "f") == 0;
+	counts->counters += strcmp(phase, "C") == 0;
+	counts->names += strcmp(phase, "M") == 0;
+	if (strcmp(phase, "M") != 0)
+		assert_true(number_at(event, "ts") >= 0);
+	if (strcmp(phase, "X") == 0)
+		assert_true(number_at(event, "dur") >= 0);
+}
+
+static void test_trace(void **state)
+{
+	struct fixture *fixture = *state;
+	struct arena arena = {0};
+	struct text text = {0};
+	struct trace_counts counts = {0};
+
+	report_trace(&fixture->report.explained, &text);
+	const struct node *events = node_get(parse(&arena, &text), "traceEvents");
+	for (int i = 0; i < events->n_children; i++)
+		count_event(events->children[i], &counts);
+	/* The host's slice and the stream's, predicted and measured. */
+	assert_int_equal(counts.slices, 4 * fixture->timeline.n_ops);
+	assert_int_equal(counts.counters, 2 * fixture->timeline.n_ops);
+	assert_int_equal(counts.starts, counts.finishes);
+	assert_true(counts.starts > 10);
+	assert_true(counts.names >= 2 * 3);
+	text_finish(&text);
+	arena_finish(&arena);
+}
+
+static int count(const char *text, const char *needle)
+{
+	int n = 0;
+
+	for (; (text = strstr(text, needle)) != NULL; text++)
+		n++;
+	return n;
+}
+
+/* Every name that can come from a file is hostile, and the page has the same elements as ever. */
+static void test_injection(void **state)
+{
+	static const char *const forbidden[] = {"<script>alert", "<img", "onerror=alert(2)>\"",
+		"http://x\")", "\x1b", "\xff", "<!--"};
+	struct fixture *fixture = *state;
+	struct report report = fixture->report;
+	struct text calm = {0}, page = {0};
+
+	report_html(&report, &calm);
+	report.asked = (struct question_text){hostile, hostile, hostile};
+	fixture->model->architecture.name = hostile;
+	fixture->topology->name = fixture->topology->source = hostile;
+	fixture->topology->device.name = hostile;
+	fixture->topology->calibration.provenance = hostile;
+	fixture->prediction.peak_at = fixture->prediction.peak_name = hostile;
+	fixture->prediction.uncertainty_source = hostile;
+	fixture->measurement.hardware = fixture->measurement.versions = hostile;
+	fixture->measurement.date = hostile;
+	fixture->answer.alternatives[1].why_not = hostile;
+	for (int u = 0; u < fixture->schedule->n_units; u++)
+		fixture->schedule->units[u].name = hostile;
+	for (int m = 0; m < fixture->model->n_modules; m++)
+		fixture->model->modules[m].name = hostile;
+	report_html(&report, &page);
+	for (int i = 0; i < COUNT_OF(forbidden); i++) {
+		if (strcmp(forbidden[i], "http://x\")") != 0 &&
+			strstr(text_string(&page), forbidden[i]) != NULL)
+			fail_msg("the page contains %s", forbidden[i]);
+	}
+	assert_int_equal(count(page.data, "<script"), 1);
+	assert_int_equal(count(page.data, "</script"), 1);
+	assert_int_equal(count(page.data, "</style"), 1);
+	/* Rows may come and go with what is known; elements that names could add may not. */
+	assert_int_equal(count(page.data, "<svg"), count(calm.data, "<svg"));
+	assert_int_equal(count(page.data, "<path"), count(calm.data, "<path"));
+	assert_int_equal(count(page.data, "</title>"), count(calm.data, "</title>"));
+	text_finish(&calm);
+	text_finish(&page);
+}
+
+/* After test_injection: the same names in the other writers. */
+static void test_injection_elsewhere(void **state)
+{
+	static const struct style plain = {false, 0};
+	struct fixture *fixture = *state;
+	struct text text = {0};
+	struct arena arena = {0};
+
+	report_markdown(&fixture->report, &text);
+	assert_null(strstr(text_string(&text), "<script"));
+	assert_null(strchr(text_string(&text), '\x1b'));
+	text_clear(&text);
+	for (int i = 0; i < n_report_views; i++)
+		report_views[i].write(&fixture->report.explained, &plain, &text);
+	report_answer_text(&fixture->question, &fixture->answer, &plain, &text);
+	assert_null(strchr(text_string(&text), '\x1b'));
+	text_clear(&text);
+	report_trace(&fixture->report.explained, &text);
+	assert_null(strstr(text_string(&text), "</script"));
+	parse(&arena, &text);
+	text_clear(&text);
+	report_answer_json(&fixture->question, &fixture->report.asked, &fixture->answer, &text);
+	parse(&arena, &text);
+	text_finish(&text);
+	arena_finish(&arena);
+}
+
+static void test_page(void **state)
+{
+	struct fixture *fixture = *state;
+	struct text page = {0}, again = {0};
+
+	report_html(&fixture->report, &page);
+	assert_non_null(
+		strstr(page.data, "content=\"default-src 'none'; style-src 'unsafe-inline'; "
+				  "script-src 'unsafe-inline'; img-src data:"));
+	assert_null(strstr(page.data, "http://"));
+	assert_null(strstr(page.data, "https://"));
+	assert_null(strstr(page.data, ">nan"));
+	assert_true(page.length < 1000000);
+	/* Every picture has words, every table a caption. */
+	assert_int_equal(count(page.data, "<svg "), count(page.data, "<svg role=\"img\""));
+	assert_int_equal(count(page.data, "<table"), count(page.data, "<caption>"));
+	assert_int_equal(count(page.data, "<h1"), 1);
+	report_html(&fixture->report, &again);
+	assert_string_equal(page.data, again.data);
+	text_finish(&page);
+	text_finish(&again);
+}
+
+/* A plan file alone: no answer, no measurement, no memory curve. */
+static void test_bare_page(void **state)
+{
+	struct fixture *fixture = *state;
+	struct report report = {.asked = {"m", "t", NULL}, .explained = fixture->explained};
+	struct text text = {0};
+
+	report.explained.memory = NULL;
+	report_html(&report, &text);
+	assert_null(strstr(text_string(&text), "Predicted beside measured"));
+	assert_null(strstr(text_string(&text), "Strategies compared"));
+	text_clear(&text);
+	report_markdown(&report, &text);
+	assert_null(strstr(text_string(&text), "## Strategies"));
+	text_finish(&text);
+}
+
+static int setup(void **state)
+{
+	static const char *const options[] = {"strategy", "FULL_SHARD", NULL};
+	struct fixture *fixture = malloc(sizeof(*fixture));
+
+	fixture_init(fixture, "gpt2-nano", "2xdgx-a100-80gb", options);
+	*state = fixture;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	fixture_finish(*state);
+	free(*state);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_answer),
+		cmocka_unit_test(test_measurement),
+		cmocka_unit_test(test_check),
+		cmocka_unit_test(test_explain),
+		cmocka_unit_test(test_trace),
+		cmocka_unit_test(test_page),
+		cmocka_unit_test(test_bare_page),
+		cmocka_unit_test(test_injection),
+		cmocka_unit_test(test_injection_elsewhere),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

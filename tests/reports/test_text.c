@@ -1,0 +1,368 @@
+/* Tables, CSV rows and the text of answers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "reports/escape.h"
+#include "reports/figures.h"
+#include "reports/grid.h"
+
+static const struct style plain = {false, 0};
+
+static const char hostile[] = "<script>\"a'b\"|]]>\x1b[31m\xe2\x80\xa8\xff=\xe6\xa8\xa1";
+
+static void expect(struct text *text, const char *expected)
+{
+	assert_string_equal(text_string(text), expected);
+	text_finish(text);
+}
+
+static void test_escape(void **state)
+{
+	struct text text = {0};
+
+	(void)state;
+	add_terminal(&text, hostile);
+	expect(&text, "<script>\"a'b\"|]]>\\u001b[31m\\u2028\\ufffd=\xe6\xa8\xa1");
+	add_ascii(&text, hostile);
+	expect(&text, "<script>\"a'b\"|]]>\\u001b[31m\\u2028\\ufffd=\\u6a21");
+	add_html(&text, hostile);
+	expect(&text, "&#60;script&#62;&#34;a&#39;b&#34;|]]&#62;\\u001b[31m\\u2028\\ufffd="
+		      "\xe6\xa8\xa1");
+	add_markdown(&text, hostile);
+	expect(&text, "&#60;script&#62;\"a'b\"\\|\\]\\]&#62;\\u001b\\[31m\\u2028\\ufffd="
+		      "\xe6\xa8\xa1");
+	add_html(&text, NULL);
+	expect(&text, "");
+}
+
+static void make_grid(struct grid *grid)
+{
+	static const struct grid_column columns[] = {
+		{"name", GRID_LEFT}, {"size", GRID_RIGHT}, {"note", GRID_WRAP}};
+
+	grid_init(grid, columns, COUNT_OF(columns));
+	grid_row(grid, GRID_GOOD);
+	grid_add(grid, "a");
+	grid_add_bytes(grid, 1536);
+	grid_add(grid, "words that need more than one short line of text");
+	grid_row(grid, GRID_BAD);
+	grid_add(grid, "long|er\x1b");
+	grid_add_bytes(grid, 3);
+}
+
+static void test_grid_text(void **state)
+{
+	struct style narrow = {false, 50};
+	struct text text = {0};
+	struct grid grid;
+
+	(void)state;
+	make_grid(&grid);
+	grid_text(&grid, &plain, &text);
+	expect(&text, " name               size  note\n"
+		      " a              1.50 KiB  words that need more than one short line of text\n"
+		      " long|er\\u001b       3 B\n\n");
+	grid_text(&grid, &narrow, &text);
+	expect(&text, " name               size  note\n"
+		      " a              1.50 KiB  words that need more than one\n"
+		      "                          short line of text\n"
+		      " long|er\\u001b       3 B\n\n");
+	grid_finish(&grid);
+}
+
+static void test_grid_color(void **state)
+{
+	struct style color = {true, 0};
+	struct text text = {0};
+	struct grid grid;
+
+	(void)state;
+	make_grid(&grid);
+	grid_text(&grid, &color, &text);
+	assert_non_null(strstr(text_string(&text), "\033[32m"));
+	assert_non_null(strstr(text_string(&text), "\033[31m"));
+	text_clear(&text);
+	grid_text(&grid, &plain, &text);
+	assert_null(strchr(text_string(&text), '\033'));
+	text_finish(&text);
+	grid_finish(&grid);
+}
+
+static void test_grid_markup(void **state)
+{
+	struct text text = {0};
+	struct grid grid;
+
+	(void)state;
+	make_grid(&grid);
+	grid_markdown(&grid, &text);
+	expect(&text, "| name | size | note |\n|:---|---:|:---|\n"
+		      "| a | 1.50 KiB | words that need more than one short line of text |\n"
+		      "| long\\|er\\u001b | 3 B |  |\n");
+	grid_html(&grid, "c\"aption", true, &text);
+	assert_non_null(strstr(text_string(&text), "aria-label=\"c&#34;aption\""));
+	assert_non_null(strstr(text_string(&text), "data-sort=\"1536\">1.50 KiB</td>"));
+	text_finish(&text);
+	grid_finish(&grid);
+}
+
+/* The contract: other programs read these columns by name and place. */
+static void test_case_header(void **state)
+{
+	struct text text = {0};
+
+	(void)state;
+	report_case_header(&text);
+	expect(&text, "case,fits,step_time_s,tokens_per_s_per_gpu,mfu_percent,hfu_percent,"
+		      "peak_memory_gib,peak_allocated_gib,peak_reserved_gib,parameters_gib,"
+		      "gradients_gib,optimizer_state_gib,activations_gib,temporary_buffers_gib,"
+		      "communication_buffers_gib,runtime_overhead_gib,compute_s,all_gather_s,"
+		      "reduce_scatter_s,all_reduce_s,exposed_communication_s,step_time_low_s,"
+		      "step_time_high_s,error\n");
+}
+
+static void test_case_row(void **state)
+{
+	struct prediction prediction = {.fits = FITS_TIGHT,
+		.step_time = 1.25,
+		.tokens_per_s_per_gpu = 3276.5,
+		.mfu = 0.5,
+		.hfu = 0.625,
+		.peak_memory_bytes = 28LL << 30,
+		.peak_allocated_bytes = 27LL << 30,
+		.peak_reserved_bytes = 3LL << 29,
+		.memory_at_peak = {1LL << 30, 2LL << 30, 3LL << 30, 4LL << 30, 5LL << 30, 6LL << 30,
+			7LL << 30},
+		.time = {.compute = 1,
+			.all_gather = 2,
+			.reduce_scatter = 3,
+			.all_reduce = 4,
+			.exposed_communication = 5},
+		.step_time_low = 1.125,
+		.step_time_high = 1.5};
+	struct text text = {0};
+
+	(void)state;
+	report_case_row("a", &prediction, NULL, &text);
+	expect(&text, "a,tight,1.25,3276.5,50,62.5,28,27,1.5,1,2,3,4,5,6,7,1,2,3,4,5,1.125,1.5,\n");
+	prediction.mfu = 0;
+	report_case_row("=HYPERLINK(\"x\")", &prediction, NULL, &text);
+	assert_non_null(
+		strstr(text_string(&text), "\"'=HYPERLINK(\"\"x\"\")\",tight,1.25,3276.5,,"));
+	text_finish(&text);
+	report_case_row("b,c", NULL, "line 3: \"no\", and no", &text);
+	expect(&text, "\"b,c\",,,,,,,,,,,,,,,,,,,,,,,\"line 3: \"\"no\"\", and no\"\n");
+}
+
+/* As many cells as the header has, with and without a prediction. */
+static void test_case_cells(void **state)
+{
+	struct prediction prediction = {0};
+	struct arena arena = {0};
+	struct csv_table table;
+	struct error error = {0};
+	struct text text = {0};
+
+	(void)state;
+	report_case_header(&text);
+	report_case_row("a", &prediction, NULL, &text);
+	report_case_row("b", NULL, "bad", &text);
+	assert_true(csv_read(&arena, "cases", text.data, text.length, &table, &error));
+	assert_int_equal(table.n_rows, 2);
+	assert_int_equal(table.header.n_cells, 24);
+	assert_int_equal(table.rows[0].n_cells, 24);
+	assert_int_equal(table.rows[1].n_cells, 24);
+	assert_string_equal(table.rows[1].cells[23], "bad");
+	text_finish(&text);
+	arena_finish(&arena);
+}
+
+static void test_answer(void **state)
+{
+	struct fixture *fixture = *state;
+	struct text text = {0};
+
+	report_answer_text(&fixture->question, &fixture->answer, &plain, &text);
+	const char *answer = text_string(&text);
+	assert_non_null(strstr(answer, "gpt2-nano (10.8 M parameters) on 2xdgx-a100-80gb: 16 x "
+				       "A100-SXM4-80GB, 80.0 GiB each\n\nUse FULL_SHARD"));
+	assert_non_null(strstr(answer, "NO_SHARD               needs 98.3 GiB"));
+	assert_non_null(strstr(answer, "HYBRID_SHARD_ZERO2/16"));
+	assert_non_null(strstr(answer, "What if"));
+	assert_non_null(strstr(answer, "212 plans simulated, 540 dropped by a bound"));
+	text_clear(&text);
+	struct answer none = fixture->answer;
+	none.chosen = NULL;
+	report_answer_text(&fixture->question, &none, &plain, &text);
+	assert_non_null(strstr(text_string(&text), "No plan fits: the smallest needs "));
+	assert_null(strstr(text_string(&text), "Use "));
+	text_finish(&text);
+}
+
+static void test_prediction(void **state)
+{
+	struct fixture *fixture = *state;
+	struct text text = {0};
+	static const char *const categories[] = {"parameters", "gradients", "optimizer state",
+		"activations", "temporary buffers", "communication buffers", "runtime overhead"};
+
+	report_prediction_text(&fixture->schedule->plan, fixture->model, fixture->topology,
+		&fixture->prediction, &plain, &text);
+	const char *from = strstr(text_string(&text), "at the peak");
+	/* The design's order. */
+	for (int i = 0; i < COUNT_OF(categories); i++) {
+		assert_non_null(from);
+		from = strstr(from, categories[i]);
+	}
+	assert_non_null(from);
+	text_finish(&text);
+}
+
+static void test_views(void **state)
+{
+	static const char *const names[] = {
+		"summary", "operations", "streams", "memory", "critical", "units"};
+	struct fixture *fixture = *state;
+
+	assert_int_equal(n_report_views, COUNT_OF(names));
+	assert_null(report_view("nonsense"));
+	for (int i = 0; i < COUNT_OF(names); i++) {
+		struct text with = {0}, without = {0};
+		assert_string_equal(report_views[i].name, names[i]);
+		assert_ptr_equal(report_view(names[i]), &report_views[i]);
+		report_views[i].write(&fixture->explained, &plain, &without);
+		report_views[i].write(&fixture->report.explained, &plain, &with);
+		assert_true(without.length > 100);
+		assert_null(strstr(text_string(&without), "easured"));
+		bool shows_measured = i <= 3;
+		assert_int_equal(strstr(text_string(&with), "easured") != NULL, shows_measured);
+		text_finish(&with);
+		text_finish(&without);
+	}
+}
+
+/* Predicted and measured of one operation stand on one line, with their ratio. */
+static void test_operations(void **state)
+{
+	struct fixture *fixture = *state;
+	struct text text = {0};
+	int lines = 0, ratios = 0;
+
+	report_view("operations")->write(&fixture->report.explained, &plain, &text);
+	for (const char *c = text_string(&text); *c != '\0'; c++)
+		lines += *c == '\n';
+	for (const char *c = text_string(&text); (c = strstr(c, "1.07x\n")) != NULL; c++)
+		ratios++;
+	int marks = 0;
+	for (int i = 0; i < fixture->timeline.n_ops; i++)
+		marks += fixture->timeline.spans[i].end == fixture->timeline.spans[i].start;
+	assert_int_equal(lines, fixture->timeline.n_ops + 2);
+	assert_int_equal(ratios, fixture->timeline.n_ops - marks);
+	assert_non_null(strstr(text_string(&text), "forward transformer.h.0 "));
+	assert_non_null(strstr(text_string(&text), "all_gather transformer.h.3 "));
+	text_clear(&text);
+	/* A measurement that broke off. */
+	fixture->measurement.timeline.n_ops -= 2;
+	report_view("operations")->write(&fixture->report.explained, &plain, &text);
+	fixture->measurement.timeline.n_ops += 2;
+	assert_non_null(strstr(text_string(&text), "never executed"));
+	text_finish(&text);
+}
+
+static void test_kinds(void **state)
+{
+	(void)state;
+	for (int k = 0; k < OP_KIND_COUNT; k++) {
+		if (kind_appearance((enum op_kind)k).letter == '?')
+			fail_msg("%s has no row in figures.c", op_kind_name((enum op_kind)k));
+	}
+}
+
+/* Compute 0..1, a gather 0.5..2, compute 1.5..1.75: exposed are 1..1.5 and 1.75..2. */
+static void test_exposed(void **state)
+{
+	struct op ops[] = {{.kind = OP_FORWARD, .stream = STREAM_COMPUTE},
+		{.kind = OP_ALL_GATHER, .stream = STREAM_GATHER},
+		{.kind = OP_FORWARD, .stream = STREAM_COMPUTE},
+		{.kind = OP_RESHARD, .stream = STREAM_COMPUTE}};
+	struct span spans[] = {{0, 0, 1}, {0, 0.5, 2}, {0, 1.5, 1.75}, {0, 1.9, 1.9}};
+	struct program program = {.n_ops = 4, .ops = ops};
+	struct schedule schedule = {.programs = &program};
+	struct timeline timeline = {.n_ops = 4, .spans = spans, .step_time = 2};
+	struct arena arena = {0};
+	struct interval *intervals;
+
+	(void)state;
+	assert_int_equal(exposed_intervals(&schedule, &timeline, &arena, &intervals), 2);
+	assert_true(intervals[0].start == 1 && intervals[0].end == 1.5);
+	assert_true(intervals[1].start == 1.75 && intervals[1].end == 2);
+	assert_true(stream_busy(&schedule, &timeline, STREAM_COMPUTE) == 1.25);
+	arena_finish(&arena);
+}
+
+/* A thousand points become forty, and the highest survives. */
+static void test_memory_sample(void **state)
+{
+	struct arena arena = {0};
+	struct memory_curve curve = {.n = 1000}, sampled;
+	int64_t most = 0;
+
+	(void)state;
+	curve.times = ARENA_ARRAY(&arena, double, 1000);
+	curve.bytes = arena_alloc(&arena, 1000, sizeof(*curve.bytes));
+	for (int i = 0; i < 1000; i++) {
+		curve.times[i] = i * 0.001;
+		curve.bytes[i][CATEGORY_ACTIVATIONS] = i == 617 ? 5000 : i;
+	}
+	memory_sample(&curve, 1, 40, &arena, &sampled);
+	assert_in_range(sampled.n, 38, 41);
+	for (int i = 0; i < sampled.n; i++)
+		most = max_i64(most, sum_categories(sampled.bytes[i]));
+	assert_int_equal(most, 5000);
+	arena_finish(&arena);
+}
+
+static int setup(void **state)
+{
+	static const char *const options[] = {"strategy", "FULL_SHARD", NULL};
+	struct fixture *fixture = malloc(sizeof(*fixture));
+
+	fixture_init(fixture, "gpt2-nano", "2xdgx-a100-80gb", options);
+	*state = fixture;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	fixture_finish(*state);
+	free(*state);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_escape),
+		cmocka_unit_test(test_grid_text),
+		cmocka_unit_test(test_grid_color),
+		cmocka_unit_test(test_grid_markup),
+		cmocka_unit_test(test_case_header),
+		cmocka_unit_test(test_case_row),
+		cmocka_unit_test(test_case_cells),
+		cmocka_unit_test(test_answer),
+		cmocka_unit_test(test_prediction),
+		cmocka_unit_test(test_views),
+		cmocka_unit_test(test_operations),
+		cmocka_unit_test(test_kinds),
+		cmocka_unit_test(test_exposed),
+		cmocka_unit_test(test_memory_sample),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
