@@ -1,0 +1,273 @@
+/* Leaves backward, last to first. Parameter gradients are added to the unit's gradient, which
+ * starts at zero; the gradient of the residual stream travels in D_RESIDUAL. */
+#include "executor/compute.h"
+
+static const struct architecture *architecture_of(const struct leaf *leaf)
+{
+	return &leaf->compute->model->architecture;
+}
+
+/* Of a projection: dW += dy^T x, dbias += column sums of dy, dx (= | +=) dy W. */
+static void project_backward(const struct leaf *leaf, const float *dy, float *dx, bool accumulate)
+{
+	const struct compute *c = leaf->compute;
+	int weight = leaf_parameter(leaf, 0), bias = leaf_parameter(leaf, 1);
+	int64_t out, in;
+
+	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
+	c->kernels->gemm(c->context, &(struct gemm){.m = out,
+					     .n = in,
+					     .k = c->tokens,
+					     .a = dy,
+					     .lda = out,
+					     .transpose_a = true,
+					     .b = operand_input(leaf),
+					     .ldb = in,
+					     .c = operand_gradient(leaf, weight),
+					     .ldc = in,
+					     .accumulate = true});
+	if (bias >= 0)
+		c->kernels->bias_backward(
+			c->context, operand_gradient(leaf, bias), dy, c->tokens, out, true);
+	c->kernels->gemm(c->context, &(struct gemm){.m = c->tokens,
+					     .n = in,
+					     .k = out,
+					     .a = dy,
+					     .lda = out,
+					     .b = operand_parameter(leaf, weight),
+					     .ldb = in,
+					     .c = dx,
+					     .ldc = in,
+					     .accumulate = accumulate});
+}
+
+/* Gradients of q, k, v. A fused projection has them as columns of one matrix, as q, k, v are; three
+ * projections have three matrices one after the other. */
+struct qkv_gradients {
+	float *q, *k, *v;
+	int64_t q_stride, kv_stride;
+};
+
+static struct qkv_gradients qkv_gradients(const struct leaf *leaf)
+{
+	const struct architecture *a = architecture_of(leaf);
+	int64_t q = a->heads * a->head_dim, kv = a->kv_heads * a->head_dim;
+	int64_t rows = a->fused_qkv ? 1 : leaf->compute->tokens;
+	float *base = operand_work(leaf, TENSOR_D_QKV);
+
+	if (base == NULL)
+		return (struct qkv_gradients){0};
+	return (struct qkv_gradients){.q = base,
+		.k = base + rows * q,
+		.v = base + rows * (q + kv),
+		.q_stride = a->fused_qkv ? q + 2 * kv : q,
+		.kv_stride = a->fused_qkv ? q + 2 * kv : kv};
+}
+
+static void backward_head(const struct leaf *leaf)
+{
+	project_backward(
+		leaf, operand_role(leaf, BUFFER_LOGITS), operand_work(leaf, TENSOR_D_NORM), false);
+}
+
+static void backward_down(const struct leaf *leaf)
+{
+	project_backward(leaf, operand_work(leaf, TENSOR_D_RESIDUAL),
+		operand_work(leaf, TENSOR_D_PRODUCT), false);
+}
+
+static void backward_activation(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	const struct siblings *s = leaf_siblings(leaf);
+	const float *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
+	const float *dproduct = operand_work(leaf, TENSOR_D_PRODUCT);
+	float *dup = operand_work(leaf, TENSOR_D_UP);
+	int64_t n = c->tokens * a->ffn;
+
+	if (a->mlp == MLP_SWIGLU)
+		c->kernels->swiglu_backward(c->context, operand_work(leaf, TENSOR_D_GATE), dup,
+			dproduct, operand_saved(leaf, s->of[MODULE_GATE], TENSOR_GATE), up, n);
+	else
+		c->kernels->gelu_backward(
+			c->context, a->gelu_tanh ? GELU_TANH : GELU_ERF, dup, dproduct, up, n);
+}
+
+/* The last of a block to read the norm is the first to write the norm's gradient. */
+static void backward_up(const struct leaf *leaf)
+{
+	project_backward(
+		leaf, operand_work(leaf, TENSOR_D_UP), operand_work(leaf, TENSOR_D_NORM), false);
+}
+
+static void backward_gate(const struct leaf *leaf)
+{
+	project_backward(
+		leaf, operand_work(leaf, TENSOR_D_GATE), operand_work(leaf, TENSOR_D_NORM), true);
+}
+
+static void backward_attention_output(const struct leaf *leaf)
+{
+	project_backward(leaf, operand_work(leaf, TENSOR_D_RESIDUAL),
+		operand_work(leaf, TENSOR_D_ATTENTION_OUT), false);
+}
+
+static void backward_attention_core(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	struct attention forward = leaf_attention(leaf);
+	struct qkv_gradients d = qkv_gradients(leaf);
+
+	c->kernels->attention_backward(
+		c->context, &(struct attention_backward){.forward = forward,
+				    .dout = operand_work(leaf, TENSOR_D_ATTENTION_OUT),
+				    .dout_stride = forward.out_stride,
+				    .dq = d.q,
+				    .dk = d.k,
+				    .dv = d.v,
+				    .dq_stride = d.q_stride,
+				    .dk_stride = d.kv_stride,
+				    .dv_stride = d.kv_stride});
+	leaf_rope(leaf, d.q, forward.heads, d.q_stride, true);
+	leaf_rope(leaf, d.k, forward.kv_heads, d.kv_stride, true);
+}
+
+static void head_norm_backward(const struct leaf *leaf, float *d, enum module_kind kind,
+	enum tensor_role role, int64_t heads)
+{
+	const struct compute *c = leaf->compute;
+	const struct siblings *s = leaf_siblings(leaf);
+
+	c->kernels->rmsnorm_backward(c->context,
+		&(struct norm_backward){.rows = c->tokens * heads,
+			.width = architecture_of(leaf)->head_dim,
+			.dy = d,
+			.x = operand_saved(leaf, s->of[kind], role),
+			.weight = operand_parameter(leaf, leaf_parameter(leaf, 0)),
+			.rstd = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_STATISTICS),
+			.dx = d,
+			.dweight = operand_gradient(leaf, leaf_parameter(leaf, 0)),
+			.accumulate_parameters = true});
+}
+
+static void backward_query_norm(const struct leaf *leaf)
+{
+	head_norm_backward(leaf, qkv_gradients(leaf).q, MODULE_QUERY, TENSOR_QUERY,
+		architecture_of(leaf)->heads);
+}
+
+static void backward_key_norm(const struct leaf *leaf)
+{
+	head_norm_backward(leaf, qkv_gradients(leaf).k, MODULE_KEY, TENSOR_KEY,
+		architecture_of(leaf)->kv_heads);
+}
+
+static void backward_qkv(const struct leaf *leaf)
+{
+	project_backward(leaf, qkv_gradients(leaf).q, operand_work(leaf, TENSOR_D_NORM), false);
+}
+
+static void backward_value(const struct leaf *leaf)
+{
+	project_backward(leaf, qkv_gradients(leaf).v, operand_work(leaf, TENSOR_D_NORM), false);
+}
+
+static void backward_key(const struct leaf *leaf)
+{
+	project_backward(leaf, qkv_gradients(leaf).k, operand_work(leaf, TENSOR_D_NORM), true);
+}
+
+static void backward_query(const struct leaf *leaf)
+{
+	project_backward(leaf, qkv_gradients(leaf).q, operand_work(leaf, TENSOR_D_NORM), true);
+}
+
+/* Adds to the gradient of the residual stream; the final norm is where that begins. */
+static void backward_norm(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	const float *statistics = operand_saved(leaf, leaf->module, TENSOR_NORM_STATISTICS);
+	int bias = leaf_parameter(leaf, 1);
+	struct norm_backward norm = {.rows = c->tokens,
+		.width = a->hidden,
+		.dy = operand_work(leaf, TENSOR_D_NORM),
+		.x = operand_input(leaf),
+		.weight = operand_parameter(leaf, leaf_parameter(leaf, 0)),
+		.rstd = statistics,
+		.dx = operand_work(leaf, TENSOR_D_RESIDUAL),
+		.dweight = operand_gradient(leaf, leaf_parameter(leaf, 0)),
+		.accumulate_dx = leaf_module(leaf)->layer >= 0,
+		.accumulate_parameters = true};
+
+	if (a->norm == NORM_RMSNORM) {
+		c->kernels->rmsnorm_backward(c->context, &norm);
+		return;
+	}
+	norm.dbias = bias >= 0 ? operand_gradient(leaf, bias) : NULL;
+	norm.mean = statistics;
+	norm.rstd = statistics != NULL ? statistics + c->tokens : NULL;
+	c->kernels->layernorm_backward(c->context, &norm);
+}
+
+static void backward_position_embedding(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	int64_t n = c->seq_len * architecture_of(leaf)->hidden;
+	const float *dresidual = operand_work(leaf, TENSOR_D_RESIDUAL);
+	float *dpositions = operand_gradient(leaf, leaf_parameter(leaf, 0));
+
+	for (int64_t i = 0; i < c->sequences && dresidual != NULL; i++)
+		c->kernels->add(c->context, dpositions, dpositions, dresidual + i * n, n);
+}
+
+static void backward_embedding(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	const int32_t *tokens = (const int32_t *)operand_role(leaf, BUFFER_TOKENS);
+	const float *dresidual = operand_work(leaf, TENSOR_D_RESIDUAL);
+	float *dtable = operand_gradient(leaf, leaf_parameter(leaf, 0));
+
+	for (int64_t i = 0; i < c->sequences && dresidual != NULL; i++)
+		c->kernels->embedding_backward(
+			c->context, &(struct embedding_backward){.tokens = c->seq_len,
+					    .width = a->hidden,
+					    .length = c->seq_len,
+					    .vocabulary = a->vocab,
+					    .ids = tokens + i * (c->seq_len + 1),
+					    .dout = dresidual + i * c->seq_len * a->hidden,
+					    .dtable = dtable,
+					    .accumulate_table = true});
+}
+
+static void (*const backward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {
+	[MODULE_EMBEDDING] = backward_embedding,
+	[MODULE_POSITION_EMBEDDING] = backward_position_embedding,
+	[MODULE_NORM] = backward_norm,
+	[MODULE_QKV] = backward_qkv,
+	[MODULE_QUERY] = backward_query,
+	[MODULE_KEY] = backward_key,
+	[MODULE_VALUE] = backward_value,
+	[MODULE_QUERY_NORM] = backward_query_norm,
+	[MODULE_KEY_NORM] = backward_key_norm,
+	[MODULE_ATTENTION_CORE] = backward_attention_core,
+	[MODULE_ATTENTION_OUTPUT] = backward_attention_output,
+	[MODULE_GATE] = backward_gate,
+	[MODULE_UP] = backward_up,
+	[MODULE_ACTIVATION] = backward_activation,
+	[MODULE_DOWN] = backward_down,
+	[MODULE_HEAD] = backward_head,
+};
+
+void backward_leaves(struct compute *compute, const struct op *op)
+{
+	for (int m = op->end_module - 1; m >= op->first_module; m--) {
+		enum module_kind kind = compute->model->modules[m].kind;
+
+		if (backward_leaf[kind] != NULL)
+			backward_leaf[kind](
+				&(struct leaf){.compute = compute, .op = op, .module = m});
+	}
+}

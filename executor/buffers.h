@@ -1,0 +1,43 @@
+/* The buffers of a program in one rank's memory, and their ledger.
+ *
+ * Two accounts are kept. The ledger is in list order: a give counts when the operation that gives
+ * is passed in the list, so it does not depend on time and must equal schedule_ledger byte for
+ * byte. The physical account is in time order: a block counts until it is reusable. Both are made
+ * from what was allocated, not from what the schedule says. */
+#ifndef EXECUTOR_BUFFERS_H
+#define EXECUTOR_BUFFERS_H
+
+#include "executor/heap.h"
+#include "schedule/schedule.h"
+
+struct buffers {
+	struct heap heap;
+	const struct program *program;
+	int *blocks;                      /* [n_buffers] block in the heap; -1 = not there */
+	int64_t ledger[CATEGORY_COUNT];   /* list order, now */
+	int64_t physical[CATEGORY_COUNT]; /* time order, now */
+	int64_t physical_total, physical_peak;
+	int64_t physical_at_peak[CATEGORY_COUNT];
+	int64_t physical_category_peak[CATEGORY_COUNT];
+};
+
+/* Bytes of address space that a rank should reserve for that program: plenty, because what is not
+ * touched costs nothing and fragmentation must not end a run. */
+int64_t buffers_capacity(const struct schedule *schedule, int class);
+
+/* The resident buffers are taken at once, zeroed. `base` is zeroed memory that the caller owns. */
+bool buffers_init(struct buffers *buffers, const struct program *program, void *base,
+	int64_t capacity, struct error *error);
+void buffers_finish(struct buffers *buffers);
+
+/* A buffer of the schedule is taken (both accounts); passed in the list (ledger); reusable. */
+bool buffers_take(struct buffers *buffers, int buffer, struct error *error);
+void buffers_give(struct buffers *buffers, int buffer);
+void buffers_release(struct buffers *buffers, int buffer);
+
+/* NULL when it is not there. */
+void *buffers_address(const struct buffers *buffers, int buffer);
+/* What was allocated for it; 0 when it is not there. */
+int64_t buffers_bytes(const struct buffers *buffers, int buffer);
+
+#endif

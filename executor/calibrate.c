@@ -1,0 +1,95 @@
+/* Measures this machine: what a core computes and moves, and what collectives between ranks cost.
+ */
+#include "executor/calibrate.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "executor/compute.h"
+#include "executor/event.h"
+#include "executor/machine.h"
+#include "executor/rank.h"
+
+enum { MAX_REPEATS = 200, LEAST_REPEATS = 3 };
+
+/* Seconds for one figure; there are about thirty before the collectives. */
+#define BUDGET_QUICK 0.05
+#define BUDGET_FULL  0.6
+
+void bench_say(const struct bench *bench, const char *format, ...)
+{
+	char line[256];
+	va_list args;
+
+	if (bench->options->report == NULL)
+		return;
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	bench->options->report(line, bench->options->report_data);
+}
+
+void bench_note_spread(struct bench *bench, const struct spread *spread)
+{
+	/* Half of the 80 % interval, in the measure of a standard deviation (1.28 of them). */
+	bench->spread += (spread->p90 - spread->p10) / 2 / 1.28 / spread->p50;
+	bench->n_spreads++;
+}
+
+double bench_time(struct bench *bench, void (*run)(void *data), void *data)
+{
+	double times[MAX_REPEATS], end = clock_now() + bench->budget;
+	int n = 0;
+
+	run(data);
+	while (n < LEAST_REPEATS || (n < MAX_REPEATS && clock_now() < end)) {
+		double start = clock_now();
+
+		run(data);
+		times[n++] = clock_now() - start;
+	}
+	struct spread spread = measure_spread(times, n);
+	bench_note_spread(bench, &spread);
+	return spread.p50;
+}
+
+static bool measure_all(struct bench *bench, struct error *error)
+{
+	struct calibration *c = bench->calibration;
+
+	if (!bench->kernels->open(&bench->context, error))
+		return false;
+	bool ok = calibrate_kernels(bench, error) && calibrate_collectives(bench, error);
+	bench->kernels->close(&bench->context);
+	if (!ok)
+		return false;
+	c->measured = true;
+	c->date = machine_date(bench->arena);
+	c->provenance = arena_printf(bench->arena, "shardplan calibrate%s; %s; %s",
+		bench->options->quick ? " --quick" : "", machine_hardware(bench->arena),
+		machine_versions(arena_printf(bench->arena, "%s (%s)", bench->kernels->name,
+					 bench->kernels->library),
+			bench->arena));
+	c->residual_spread = bench->n_spreads > 0 ? bench->spread / bench->n_spreads : 0;
+	return true;
+}
+
+bool executor_calibrate(const struct calibrate_options *options, struct arena *arena,
+	struct calibration *calibration, struct error *error)
+{
+	struct bench bench = {.options = options,
+		.arena = arena,
+		.calibration = calibration,
+		.kernels = kernels_cpu(),
+		.context = {.threads = 1,
+			.workspace = rank_reserve_workspace(),
+			.workspace_bytes = KERNELS_WORKSPACE_BYTES},
+		.budget = options->quick ? BUDGET_QUICK : BUDGET_FULL};
+
+	*calibration = (struct calibration){0};
+	if (bench.context.workspace == NULL)
+		return error_set(error, EXIT_CODE_ENVIRONMENT, "no room for a kernel workspace");
+	bool ok = measure_all(&bench, error);
+	rank_release_workspace(bench.context.workspace);
+	return ok;
+}

@@ -1,0 +1,33 @@
+/* Private to calibration: repeated timing, and the two halves of the measurement. */
+#ifndef EXECUTOR_CALIBRATE_H
+#define EXECUTOR_CALIBRATE_H
+
+#include "executor/executor.h"
+#include "executor/measure.h"
+#include "kernels/kernels.h"
+
+/* A measurement in the making. */
+struct bench {
+	const struct calibrate_options *options;
+	struct arena *arena;
+	struct calibration *calibration;
+	const struct kernels *kernels;
+	struct kernel_context context;
+	double budget; /* s for one figure */
+	double spread; /* sum and number of relative deviations seen, for residual_spread */
+	int n_spreads;
+};
+
+/* Calls `run` until the budget is used, at least three times after one warm-up; median seconds of
+ * one call. */
+double bench_time(struct bench *bench, void (*run)(void *data), void *data);
+void bench_say(const struct bench *bench, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+void bench_note_spread(struct bench *bench, const struct spread *spread);
+
+/* calibrate_kernels.c: one core, and all cores together. */
+bool calibrate_kernels(struct bench *bench, struct error *error);
+/* calibrate_collectives.c: shm collectives by size, for each number of ranks. */
+bool calibrate_collectives(struct bench *bench, struct error *error);
+
+#endif

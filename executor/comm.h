@@ -1,0 +1,88 @@
+/* Collectives between ranks, behind one table of functions: a transport.
+ *
+ * A rank has one struct comm, which one thread uses (the communication thread; between steps the
+ * interpreter). Every rank of a run carries out the same sequence of collectives, and a transport
+ * compares what each is about to do before any data moves.
+ *
+ * Sums are made in the declared order: one balanced tree over the positions in the group, split at
+ * the largest power of two below its size. So they do not depend on the transport, and a group that
+ * is a subtree of a larger one gives the larger one's partial sums. */
+#ifndef EXECUTOR_COMM_H
+#define EXECUTOR_COMM_H
+
+#include "executor/fault.h"
+#include "kernels/kernels.h"
+#include "schedule/schedule.h"
+
+/* Sums of INT64 are the digits of exact sums (kernels/exact_sum.h): their order is free. */
+enum comm_element { COMM_FP32, COMM_INT64, COMM_BYTE };
+
+/* Ranks {first, first + stride, ...}; `index` is the position of the caller. */
+struct comm_group {
+	int first, size, stride, index;
+};
+
+static inline int comm_group_rank(const struct comm_group *group, int index)
+{
+	return group->first + index * group->stride;
+}
+
+struct collective {
+	enum collective_kind kind;
+	enum comm_element element;
+	struct comm_group group;
+	/* Elements: all-gather and reduce-scatter, of one rank's chunk; all-reduce, of the whole.
+	 */
+	int64_t count;
+	const void *input; /* all-reduce: = output */
+	void *output;
+	int64_t step;
+	int op, unit; /* for messages; -1 = none */
+};
+
+struct comm_counters {
+	int64_t collectives[3]; /* by enum collective_kind */
+	int64_t wire_bytes;     /* that this rank fetched from others */
+};
+
+struct comm;
+
+struct transport {
+	const char *name;
+	/* What other ranks read (input of all-gather and reduce-scatter, buffer of all-reduce) must
+	 * lie in memory that the transport can reach: any block of the rank's heap. False after a
+	 * fault, which has been recorded. */
+	bool (*run)(struct comm *comm, const struct collective *collective);
+	void (*finish)(struct comm *comm); /* frees `state` */
+};
+
+struct comm {
+	const struct transport *transport;
+	int rank, ranks;
+	const struct kernels *kernels; /* for sums */
+	struct kernel_context *context;
+	struct fault fault;
+	struct comm_counters counters;
+	void *state; /* of the transport */
+};
+
+struct segment;
+
+/* Through a segment that the ranks share. The comm borrows segment, kernels and context. */
+bool comm_open_shm(struct comm *comm, struct segment *segment, const struct kernels *kernels,
+	struct kernel_context *context, struct error *error);
+/* One rank, alone: copies. */
+void comm_open_self(struct comm *comm);
+/* Moves nothing, for any number of ranks: the interpreter without peers. */
+void comm_open_null(struct comm *comm, int rank, int ranks);
+void comm_close(struct comm *comm);
+
+bool comm_run(struct comm *comm, const struct collective *collective);
+/* All ranks; every rank's `bytes` of input, in rank order. Input in the heap, as above. */
+bool comm_exchange(struct comm *comm, const void *input, void *output, int64_t bytes);
+/* The group of that rank. */
+struct comm_group comm_group_of(const struct group *group, int rank);
+
+int64_t comm_element_bytes(enum comm_element element);
+
+#endif

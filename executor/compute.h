@@ -1,0 +1,118 @@
+/* The arithmetic of a rank: operations of a schedule as calls of the kernel table.
+ *
+ * compute.c dispatches operations, forward.c and backward.c hold one function per kind of leaf,
+ * operands.c finds tensors, optimizer.c ends the step. Layouts: docs/schedule.md. With the table of
+ * kernels_null everything runs but the arithmetic. */
+#ifndef EXECUTOR_COMPUTE_H
+#define EXECUTOR_COMPUTE_H
+
+#include "executor/buffers.h"
+#include "executor/data.h"
+#include "executor/executor.h"
+#include "executor/fault.h"
+#include "kernels/kernels.h"
+
+/* Where a parameter lies: element `offset` of its unit. */
+struct home {
+	int unit;
+	int64_t offset;
+};
+
+/* The leaves of one block (or, for layer -1, those outside of blocks) by kind; -1 = none. A block
+ * has two norms. */
+struct siblings {
+	int of[MODULE_KIND_COUNT];
+	int second_norm;
+};
+
+struct saved_tensors {
+	int64_t start; /* bytes of all leaves before this one, in model order */
+	int n;
+	struct tensor tensors[MODULE_TENSORS_MAX];
+};
+
+struct compute {
+	/* Set by the caller. */
+	const struct schedule *schedule;
+	const struct program *program;
+	struct buffers *buffers;
+	const struct kernels *kernels;
+	/* For the interpreter's thread and for the communication thread. */
+	struct kernel_context *context, *background;
+	struct data *data;
+	struct training training;
+	struct fault fault;
+	int rank, ranks;
+	int64_t step; /* from 0 */
+	/* Results of the step. */
+	struct exact_sum loss;  /* of the losses of this rank's tokens */
+	double gradient_norm;   /* over all parameters, before clipping */
+	int64_t gradient_bytes; /* of the shards that the optimizer read */
+	/* private */
+	struct arena arena;
+	const struct model *model;
+	int64_t sequences, seq_len, tokens; /* of a micro-batch */
+	struct home *homes;                 /* [n_parameters] */
+	struct siblings *siblings;          /* [layers + 1]; [0] = layer -1 */
+	struct saved_tensors *saved;        /* [n_modules] */
+	struct tensor work[BACKWARD_TENSORS_MAX];
+	int n_work;
+	float *losses;             /* [tokens], where the schedule declares no loss_work */
+	double *wide_losses;       /* [LOSS_CHUNK] */
+	struct exact_sum *scalars; /* norm_scalars of this step; NULL = consumed */
+	bool rehearsal;
+	struct error error; /* the first thing that went wrong in an operand */
+};
+
+/* One leaf of one operation. */
+struct leaf {
+	struct compute *compute;
+	const struct op *op;
+	int module;
+};
+
+/* EXIT_CODE_USAGE for what these kernels cannot do (ALiBi, eager attention, other dtypes). */
+bool compute_open(struct compute *compute, struct error *error);
+void compute_close(struct compute *compute);
+
+/* `data` is a struct compute: the run function of a struct backend. */
+bool compute_run(void *data, int op, struct error *error);
+
+/* By executor_job.kernels: NULL or "cpu" is the fastest; NULL for an unknown name. */
+const struct kernels *executor_kernels(const char *name);
+
+/* A table that does nothing: the `null` device, and (with a real prepare_gemm in place of gemm) the
+ * rehearsal that prepares every shape. */
+extern const struct kernels kernels_null;
+
+/* --- operands.c: addresses, or NULL with compute->error set --- */
+float *operand_parameter(const struct leaf *leaf, int parameter);
+float *operand_gradient(const struct leaf *leaf, int parameter);
+float *operand_saved(const struct leaf *leaf, int module, enum tensor_role role);
+float *operand_work(const struct leaf *leaf, enum tensor_role role);
+float *operand_residual_in(const struct leaf *leaf);
+float *operand_residual_out(const struct leaf *leaf);
+/* The one that is written, else the one that is read: for leaves that add to it. */
+float *operand_residual_stream(const struct leaf *leaf);
+float *operand_role(const struct leaf *leaf, enum buffer_role role);
+/* The i-th parameter of the leaf, or the tied one of a HEAD; -1 when there is none. */
+int leaf_parameter(const struct leaf *leaf, int i);
+const struct module *leaf_module(const struct leaf *leaf);
+const struct siblings *leaf_siblings(const struct leaf *leaf);
+/* What a norm or a projection reads. */
+float *operand_input(const struct leaf *leaf);
+void operands_init(struct compute *compute);
+
+/* --- forward.c, backward.c: leaves [first_module, end_module) of the operation --- */
+void forward_leaves(struct compute *compute, const struct op *op);
+void backward_leaves(struct compute *compute, const struct op *op);
+/* What forward and backward share. */
+struct attention leaf_attention(const struct leaf *leaf);
+void leaf_rope(const struct leaf *leaf, float *x, int64_t heads, int64_t stride, bool inverse);
+
+/* --- optimizer.c --- */
+void compute_norm(struct compute *compute, const struct op *op);
+bool compute_clip(struct compute *compute, const struct op *op, struct error *error);
+bool compute_update(struct compute *compute, const struct op *op, struct error *error);
+
+#endif

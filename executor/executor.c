@@ -1,0 +1,205 @@
+/* The launching side of training: checks, starts the ranks, reads what they measured. */
+#include "executor/executor.h"
+
+#include <string.h>
+
+#include "executor/compute.h"
+#include "executor/launch.h"
+#include "executor/machine.h"
+
+/* Address space for the ranks' report; pages come when they are touched. */
+enum { REPORT_BYTES = 256 << 20 };
+
+/* Until a rank that does not come to a collective is called hung. */
+#define TIMEOUT_UNKNOWN 600.0
+#define TIMEOUT_LEAST   10.0
+#define TIMEOUT_FACTOR  20.0
+
+struct training training_defaults(void)
+{
+	return (struct training){.steps = 100,
+		.learning_rate = 3e-4,
+		.beta1 = 0.9,
+		.beta2 = 0.95,
+		.epsilon = 1e-8,
+		.weight_decay = 0.1};
+}
+
+const struct kernels *executor_kernels(const char *name)
+{
+	if (name == NULL || strcmp(name, "cpu") == 0)
+		return kernels_cpu();
+	return kernels_by_name(name);
+}
+
+/* One run, seen from the launcher. */
+struct run {
+	const struct executor_job *job;
+	struct arena *arena;
+	struct schedule *schedule;
+	struct segment segment;
+	int64_t reported; /* steps that were told to job->report */
+};
+
+static bool check_names(const struct executor_job *job, struct error *error)
+{
+	struct fault fault;
+
+	if (job->device != NULL && strcmp(job->device, "host") != 0 &&
+		strcmp(job->device, "null") != 0)
+		return error_set(error, EXIT_CODE_ENVIRONMENT,
+			"device %s: this build has host and null", job->device);
+	if (executor_kernels(job->kernels) == NULL)
+		return error_set(error, EXIT_CODE_USAGE, "no such kernels: %s (cpu, reference)",
+			job->kernels);
+	if (job->training.steps < 1)
+		return error_set(error, EXIT_CODE_USAGE, "steps: expected at least 1, got %lld",
+			(long long)job->training.steps);
+	return fault_parse(job->fault, &fault, error);
+}
+
+/* Opened here too, so that bad input is told before anything starts. */
+static bool check_data(const struct executor_job *job, struct error *error)
+{
+	const struct plan_file *file = job->plan;
+	struct data data;
+
+	if (job->device != NULL && strcmp(job->device, "null") == 0)
+		return true;
+	if (job->data == NULL)
+		return error_set(error, EXIT_CODE_USAGE, "no training data was given");
+	if (!data_open(&data, job->data, file->plan.seq_len, file->model->architecture.vocab,
+		    job->training.seed, error))
+		return false;
+	data_close(&data);
+	return true;
+}
+
+/* Running out of shared memory kills a process without a word, so it is said before. */
+static bool check_memory(const struct run *run, struct error *error)
+{
+	struct arena arena = {0};
+	struct ledger ledger;
+	char need[32], have[32];
+
+	schedule_ledger(run->schedule, 0, &arena, &ledger);
+	double bytes = (double)ledger.peak_bytes * (double)plan_ranks(&run->schedule->plan);
+	double free_bytes = (double)machine_available_memory();
+	arena_finish(&arena);
+	if (run->job->device != NULL && strcmp(run->job->device, "null") == 0)
+		return true;
+	return bytes <= free_bytes ||
+	       error_set(error, EXIT_CODE_ENVIRONMENT,
+		       "%lld ranks need %s of memory, this machine has %s available",
+		       (long long)plan_ranks(&run->schedule->plan), format_bytes(need, bytes),
+		       format_bytes(have, free_bytes));
+}
+
+static double collective_timeout(const struct executor_job *job)
+{
+	if (job->expected == NULL || job->expected->step_time <= 0)
+		return TIMEOUT_UNKNOWN;
+	return TIMEOUT_LEAST + TIMEOUT_FACTOR * job->expected->step_time;
+}
+
+static int threads_per_rank(int64_t ranks)
+{
+	return (int)max_i64(machine_cpus() / max_i64(ranks, 1), 1);
+}
+
+static bool create_segment(struct run *run, const char *plan_text, struct error *error)
+{
+	const struct executor_job *job = run->job;
+	int64_t ranks = plan_ranks(&job->plan->plan);
+	const struct job what = {.kind = JOB_TRAIN,
+		.ranks = (int)ranks,
+		.threads = threads_per_rank(ranks),
+		.collective_timeout = collective_timeout(job),
+		.training = job->training};
+	const char *const texts[TEXT_COUNT] = {[TEXT_PLAN] = plan_text,
+		[TEXT_DATA] = job->data,
+		[TEXT_DEVICE] = job->device,
+		[TEXT_KERNELS] = job->kernels,
+		[TEXT_FAULT] = job->fault};
+
+	return segment_create(&run->segment, &what, texts, job->training.steps, REPORT_BYTES,
+		buffers_capacity(run->schedule, 0), error);
+}
+
+static void describe(struct text *text, int op, void *data)
+{
+	const struct run *run = data;
+	const struct op *o = &run->schedule->programs[0].ops[op];
+
+	text_printf(text, "%s of %s", op_kind_name(o->kind),
+		o->unit >= 0 ? run->schedule->units[o->unit].name : "all units");
+}
+
+static void report_steps(int64_t done, void *data)
+{
+	struct run *run = data;
+	const struct executor_job *job = run->job;
+	const struct plan *plan = &job->plan->plan;
+
+	for (; run->reported < done; run->reported++) {
+		const struct step_result *result = &segment_results(&run->segment)[run->reported];
+		const struct progress progress = {.step = run->reported + 1,
+			.steps = job->training.steps,
+			.loss = result->loss,
+			.gradient_norm = result->gradient_norm,
+			.step_time = result->step_time,
+			.tokens_per_s =
+				(double)(plan->global_batch * plan->seq_len) / result->step_time};
+
+		if (job->report != NULL)
+			job->report(&progress, job->report_data);
+	}
+}
+
+static bool read_report(struct run *run, struct measurement *measurement, struct error *error)
+{
+	const struct node *node =
+		document_parse(run->arena, "measurement", segment_report(&run->segment),
+			(size_t)run->segment.header->report_length, 0, error);
+
+	*measurement = (struct measurement){0};
+	return node != NULL && measurement_read(run->arena, node, measurement, error);
+}
+
+static bool run_ranks(struct run *run, const char *plan_text, struct measurement *measurement,
+	struct error *error)
+{
+	const struct launch launch = {.program = run->job->program,
+		.segment = &run->segment,
+		.progress = report_steps,
+		.describe = describe,
+		.data = run};
+
+	if (!create_segment(run, plan_text, error))
+		return false;
+	bool ok = launch_ranks(&launch, error) && read_report(run, measurement, error);
+	segment_finish(&run->segment);
+	return ok;
+}
+
+bool executor_train(const struct executor_job *job, struct arena *arena,
+	struct measurement *measurement, struct error *error)
+{
+	struct run run = {.job = job, .arena = arena};
+	struct text written = {0};
+	const char *plan_text = job->plan_text;
+
+	if (!check_names(job, error) || !check_data(job, error) ||
+		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
+			&run.schedule, error))
+		return false;
+	if (!check_memory(&run, error))
+		return false;
+	if (plan_text == NULL) {
+		plan_file_write(job->plan, &written);
+		plan_text = text_string(&written);
+	}
+	bool ok = run_ranks(&run, plan_text, measurement, error);
+	text_finish(&written);
+	return ok;
+}

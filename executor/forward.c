@@ -1,0 +1,281 @@
+/* Leaves forward: one function per kind, behind one table. */
+#include "executor/compute.h"
+
+#include <math.h>
+
+static const struct architecture *architecture_of(const struct leaf *leaf)
+{
+	return &leaf->compute->model->architecture;
+}
+
+/* y (= | +=) x W^T + bias, for all tokens of the micro-batch. */
+static void project(const struct leaf *leaf, float *y, bool accumulate)
+{
+	const struct compute *c = leaf->compute;
+	int bias = leaf_parameter(leaf, 1);
+	int64_t out, in;
+
+	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
+	c->kernels->gemm(c->context, &(struct gemm){.m = c->tokens,
+					     .n = out,
+					     .k = in,
+					     .a = operand_input(leaf),
+					     .lda = in,
+					     .b = operand_parameter(leaf, leaf_parameter(leaf, 0)),
+					     .ldb = in,
+					     .transpose_b = true,
+					     .c = y,
+					     .ldc = out,
+					     .accumulate = accumulate});
+	if (bias >= 0)
+		c->kernels->bias_add(c->context, y, operand_parameter(leaf, bias), c->tokens, out);
+}
+
+/* Windows hold seq_len + 1 tokens: inputs, shifted by one the targets. */
+static void forward_embedding(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	const int32_t *tokens = (const int32_t *)operand_role(leaf, BUFFER_TOKENS);
+	const float *table = operand_parameter(leaf, leaf_parameter(leaf, 0));
+	float *out = operand_residual_out(leaf);
+
+	for (int64_t i = 0; i < c->sequences && out != NULL; i++)
+		c->kernels->embedding(c->context, &(struct embedding){.tokens = c->seq_len,
+							  .width = a->hidden,
+							  .length = c->seq_len,
+							  .vocabulary = a->vocab,
+							  .ids = tokens + i * (c->seq_len + 1),
+							  .table = table,
+							  .out = out + i * c->seq_len * a->hidden});
+}
+
+/* Apart from the embedding, which may be in another unit: the bits are the same either way. */
+static void forward_position_embedding(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	int64_t n = c->seq_len * architecture_of(leaf)->hidden;
+	const float *positions = operand_parameter(leaf, leaf_parameter(leaf, 0));
+	float *residual = operand_residual_stream(leaf);
+
+	for (int64_t i = 0; i < c->sequences && residual != NULL; i++)
+		c->kernels->add(c->context, residual + i * n, residual + i * n, positions, n);
+}
+
+static void forward_norm(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	float *statistics = operand_saved(leaf, leaf->module, TENSOR_NORM_STATISTICS);
+	int bias = leaf_parameter(leaf, 1);
+	struct norm norm = {.rows = c->tokens,
+		.width = a->hidden,
+		.epsilon = (float)a->norm_epsilon,
+		.x = operand_input(leaf),
+		.weight = operand_parameter(leaf, leaf_parameter(leaf, 0)),
+		.y = operand_saved(leaf, leaf->module, TENSOR_NORM_OUT),
+		.rstd = statistics};
+
+	if (a->norm == NORM_RMSNORM) {
+		c->kernels->rmsnorm(c->context, &norm);
+		return;
+	}
+	norm.bias = bias >= 0 ? operand_parameter(leaf, bias) : NULL;
+	norm.mean = statistics;
+	norm.rstd = statistics != NULL ? statistics + c->tokens : NULL;
+	c->kernels->layernorm(c->context, &norm);
+}
+
+/* Over head_dim, for every token and head. */
+static void forward_head_norm(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	bool query = leaf_module(leaf)->kind == MODULE_QUERY_NORM;
+
+	c->kernels->rmsnorm(c->context,
+		&(struct norm){.rows = c->tokens * (query ? a->heads : a->kv_heads),
+			.width = a->head_dim,
+			.epsilon = (float)a->norm_epsilon,
+			.x = operand_input(leaf),
+			.weight = operand_parameter(leaf, leaf_parameter(leaf, 0)),
+			.y = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_OUT),
+			.rstd = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_STATISTICS)});
+}
+
+static void forward_qkv(const struct leaf *leaf)
+{
+	project(leaf, operand_saved(leaf, leaf->module, TENSOR_QKV), false);
+}
+
+static void forward_query(const struct leaf *leaf)
+{
+	project(leaf, operand_saved(leaf, leaf->module, TENSOR_QUERY), false);
+}
+
+static void forward_key(const struct leaf *leaf)
+{
+	project(leaf, operand_saved(leaf, leaf->module, TENSOR_KEY), false);
+}
+
+static void forward_value(const struct leaf *leaf)
+{
+	project(leaf, operand_saved(leaf, leaf->module, TENSOR_VALUE), false);
+}
+
+static void forward_attention_core(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	struct attention attention = leaf_attention(leaf);
+
+	leaf_rope(leaf, (float *)attention.q, attention.heads, attention.q_stride, false);
+	leaf_rope(leaf, (float *)attention.k, attention.kv_heads, attention.k_stride, false);
+	c->kernels->attention(c->context, &attention);
+}
+
+static void add_projection(const struct leaf *leaf, float *y, const float *residual)
+{
+	const struct compute *c = leaf->compute;
+
+	c->kernels->copy(c->context, y, residual, c->tokens * architecture_of(leaf)->hidden);
+	project(leaf, y, true);
+}
+
+static void forward_attention_output(const struct leaf *leaf)
+{
+	add_projection(leaf, operand_saved(leaf, leaf->module, TENSOR_RESIDUAL_MIDDLE),
+		operand_residual_in(leaf));
+}
+
+static void forward_gate(const struct leaf *leaf)
+{
+	project(leaf, operand_saved(leaf, leaf->module, TENSOR_GATE), false);
+}
+
+static void forward_up(const struct leaf *leaf)
+{
+	project(leaf, operand_saved(leaf, leaf->module, TENSOR_UP), false);
+}
+
+static void forward_activation(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	const struct siblings *s = leaf_siblings(leaf);
+	float *product = operand_saved(leaf, leaf->module, TENSOR_PRODUCT);
+	const float *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
+	int64_t n = c->tokens * a->ffn;
+
+	if (a->mlp == MLP_SWIGLU)
+		c->kernels->swiglu(c->context, product,
+			operand_saved(leaf, s->of[MODULE_GATE], TENSOR_GATE), up, n);
+	else
+		c->kernels->gelu(c->context, a->gelu_tanh ? GELU_TANH : GELU_ERF, product, up, n);
+}
+
+static void forward_down(const struct leaf *leaf)
+{
+	const struct siblings *s = leaf_siblings(leaf);
+
+	add_projection(leaf, operand_residual_out(leaf),
+		operand_saved(leaf, s->of[MODULE_ATTENTION_OUTPUT], TENSOR_RESIDUAL_MIDDLE));
+}
+
+static void forward_head(const struct leaf *leaf)
+{
+	project(leaf, operand_role(leaf, BUFFER_LOGITS), false);
+}
+
+/* Containers have no entry: they do nothing themselves. */
+static void (*const forward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {
+	[MODULE_EMBEDDING] = forward_embedding,
+	[MODULE_POSITION_EMBEDDING] = forward_position_embedding,
+	[MODULE_NORM] = forward_norm,
+	[MODULE_QKV] = forward_qkv,
+	[MODULE_QUERY] = forward_query,
+	[MODULE_KEY] = forward_key,
+	[MODULE_VALUE] = forward_value,
+	[MODULE_QUERY_NORM] = forward_head_norm,
+	[MODULE_KEY_NORM] = forward_head_norm,
+	[MODULE_ATTENTION_CORE] = forward_attention_core,
+	[MODULE_ATTENTION_OUTPUT] = forward_attention_output,
+	[MODULE_GATE] = forward_gate,
+	[MODULE_UP] = forward_up,
+	[MODULE_ACTIVATION] = forward_activation,
+	[MODULE_DOWN] = forward_down,
+	[MODULE_HEAD] = forward_head,
+};
+
+void forward_leaves(struct compute *compute, const struct op *op)
+{
+	for (int m = op->first_module; m < op->end_module; m++) {
+		enum module_kind kind = compute->model->modules[m].kind;
+
+		if (forward_leaf[kind] != NULL)
+			forward_leaf[kind](
+				&(struct leaf){.compute = compute, .op = op, .module = m});
+	}
+}
+
+/* --- what backward needs too --- */
+
+/* Where q, k and v are: slices of one matrix, or three matrices, perhaps normalised. */
+static void find_qkv(const struct leaf *leaf, struct attention *attention)
+{
+	const struct architecture *a = architecture_of(leaf);
+	const struct siblings *s = leaf_siblings(leaf);
+	int64_t d = a->head_dim, width = (a->heads + 2 * a->kv_heads) * d;
+
+	if (a->fused_qkv) {
+		const float *qkv = operand_saved(leaf, s->of[MODULE_QKV], TENSOR_QKV);
+
+		attention->q = qkv;
+		attention->k = qkv != NULL ? qkv + a->heads * d : NULL;
+		attention->v = qkv != NULL ? qkv + (a->heads + a->kv_heads) * d : NULL;
+		attention->q_stride = attention->k_stride = attention->v_stride = width;
+		return;
+	}
+	attention->q = a->qk_norm
+			       ? operand_saved(leaf, s->of[MODULE_QUERY_NORM], TENSOR_QK_NORM_OUT)
+			       : operand_saved(leaf, s->of[MODULE_QUERY], TENSOR_QUERY);
+	attention->k = a->qk_norm ? operand_saved(leaf, s->of[MODULE_KEY_NORM], TENSOR_QK_NORM_OUT)
+				  : operand_saved(leaf, s->of[MODULE_KEY], TENSOR_KEY);
+	attention->v = operand_saved(leaf, s->of[MODULE_VALUE], TENSOR_VALUE);
+	attention->q_stride = a->heads * d;
+	attention->k_stride = attention->v_stride = a->kv_heads * d;
+}
+
+struct attention leaf_attention(const struct leaf *leaf)
+{
+	const struct architecture *a = architecture_of(leaf);
+	const struct compute *c = leaf->compute;
+	struct attention attention = {.sequences = c->sequences,
+		.length = c->seq_len,
+		.heads = a->heads,
+		.kv_heads = a->kv_heads,
+		.head_dim = a->head_dim,
+		.scale = (float)(1 / sqrt((double)a->head_dim)),
+		.out = operand_saved(leaf, leaf->module, TENSOR_ATTENTION_OUT),
+		.out_stride = a->heads * a->head_dim,
+		.lse = operand_saved(leaf, leaf->module, TENSOR_LOG_SUM_EXP)};
+
+	find_qkv(leaf, &attention);
+	return attention;
+}
+
+void leaf_rope(const struct leaf *leaf, float *x, int64_t heads, int64_t stride, bool inverse)
+{
+	const struct architecture *a = architecture_of(leaf);
+	const struct compute *c = leaf->compute;
+
+	if (a->positions != POSITIONS_ROPE)
+		return;
+	c->kernels->rope(c->context, &(struct rope){.x = x,
+					     .tokens = c->tokens,
+					     .heads = heads,
+					     .head_dim = a->head_dim,
+					     .stride = stride,
+					     .length = c->seq_len,
+					     .theta = a->rope_theta,
+					     .inverse = inverse});
+}

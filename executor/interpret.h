@@ -1,0 +1,58 @@
+/* The second interpreter: walks the operations of a step with real memory and real collectives.
+ *
+ * It decides nothing. The walking thread issues in list order and computes; collectives, and what
+ * follows them on their streams, go to the engine. Every operation is timed, every byte that a step
+ * takes is counted. */
+#ifndef EXECUTOR_INTERPRET_H
+#define EXECUTOR_INTERPRET_H
+
+#include "executor/buffers.h"
+#include "executor/comm.h"
+#include "executor/engine.h"
+
+/* What carries out operations that are not collectives. `host` computes, `null` does not; a device
+ * with streams of its own would enqueue here. False ends the step; the error is in `error`. */
+struct backend {
+	const char *name;
+	bool (*run)(void *data, int op, struct error *error);
+	void *data;
+};
+
+struct interpreter {
+	/* Set by the caller. */
+	const struct schedule *schedule;
+	const struct program *program;
+	struct buffers *buffers;
+	struct comm *comm;
+	struct backend backend;
+	_Atomic int32_t *board_step, *board_op; /* where to say what is being done; may be NULL */
+	struct fault fault;
+	/* Results of the last step. */
+	struct timeline timeline; /* spans from the start of the step, and the measured ledger */
+	/* private */
+	struct arena arena;
+	struct engine engine;
+	struct event *finished;   /* [n_ops] the last pass in which it finished, from 1 */
+	_Atomic uint32_t stop;    /* the engine or the walk has failed */
+	struct patience patience; /* of all waits inside the rank */
+	struct error engine_error;
+	uint32_t pass;
+	int64_t step;
+	double start;
+	bool rehearsal;
+	int *pending, n_pending, first_pending; /* collectives whose gives are not reusable yet */
+	int last_in_engine;
+	int leaked; /* block of a seeded fault; -1 */
+};
+
+bool interpreter_open(struct interpreter *in, struct error *error);
+void interpreter_close(struct interpreter *in);
+
+/* One step. A rehearsal takes and gives the same buffers and calls the backend, but moves nothing
+ * between ranks. False with an error, or without one when the run was aborted. */
+bool interpret_step(struct interpreter *in, int64_t step, bool rehearsal, struct error *error);
+
+/* The largest sum over categories in the measured ledger and its first operation. */
+int interpreter_peak(const struct interpreter *in, int64_t *peak_bytes);
+
+#endif

@@ -1,0 +1,208 @@
+#include "executor/launch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* How often to look for dead children, and how long a rank may take to leave after a fault. */
+#define TICK  0.05
+#define GRACE 1.0
+
+enum { RANK_FD = 3, MAX_SETTINGS = 8 };
+
+struct child {
+	pid_t pid; /* 0 = not running */
+	int rank;
+};
+
+struct crew {
+	const struct launch *launch;
+	struct arena arena;
+	struct child *children;
+	int ranks, running;
+};
+
+/* The environment of a rank: ours, and thread counts for the libraries that read them there. What
+ * the user has set wins. */
+static char **make_environment(struct crew *crew, int threads)
+{
+	const char *const settings[][2] = {
+		{"OMP_NUM_THREADS", arena_printf(&crew->arena, "%d", threads)},
+		{"OPENBLAS_NUM_THREADS", arena_printf(&crew->arena, "%d", threads)},
+		/* A thread that spins at a barrier takes the core from another rank. */
+		{"OMP_WAIT_POLICY", "passive"},
+	};
+	int n = 0;
+
+	while (environ[n] != NULL)
+		n++;
+	char **environment = ARENA_ARRAY(&crew->arena, char *, n + MAX_SETTINGS);
+	memcpy(environment, environ, (size_t)n * sizeof(char *));
+	for (int i = 0; i < COUNT_OF(settings); i++)
+		if (getenv(settings[i][0]) == NULL)
+			environment[n++] =
+				arena_printf(&crew->arena, "%s=%s", settings[i][0], settings[i][1]);
+	return environment;
+}
+
+static bool spawn_one(
+	struct crew *crew, int rank, const char *program, char **environment, struct error *error)
+{
+	posix_spawn_file_actions_t actions;
+	char number[16], argument[] = EXECUTOR_RANK_ARGUMENT, fd[16];
+	char *name = arena_strdup(&crew->arena, program);
+	char *argv[] = {name, argument, fd, number, NULL};
+	struct child *child = &crew->children[rank];
+
+	snprintf(number, sizeof(number), "%d", rank);
+	snprintf(fd, sizeof(fd), "%d", RANK_FD);
+	posix_spawn_file_actions_init(&actions);
+	/* Also when it is that number already: dup2 then clears close-on-exec. */
+	posix_spawn_file_actions_adddup2(&actions, crew->launch->segment->fd, RANK_FD);
+	int failure = posix_spawn(&child->pid, program, &actions, NULL, argv, environment);
+	posix_spawn_file_actions_destroy(&actions);
+	if (failure != 0) {
+		child->pid = 0;
+		return error_set(error, EXIT_CODE_ENVIRONMENT, "cannot start rank %d (%s): %s",
+			rank, program, strerror(failure));
+	}
+	crew->running++;
+	return true;
+}
+
+static bool spawn_all(struct crew *crew, struct error *error)
+{
+	const struct launch *launch = crew->launch;
+	const char *program = launch->program != NULL ? launch->program : "/proc/self/exe";
+	char **environment = make_environment(crew, launch->segment->header->job.threads);
+
+	for (int rank = 0; rank < crew->ranks; rank++)
+		if (!spawn_one(crew, rank, program, environment, error))
+			return false;
+	return true;
+}
+
+static void describe_place(struct crew *crew, int rank, struct text *text)
+{
+	const struct launch *launch = crew->launch;
+	const struct board *board = segment_board(launch->segment, rank);
+	int op = atomic_load(&board->op);
+
+	if (atomic_load(&board->state) == BOARD_STARTING) {
+		text_add(text, " while it started");
+		return;
+	}
+	text_printf(text, " in step %d", atomic_load(&board->step));
+	if (op >= 0 && launch->describe != NULL) {
+		text_printf(text, ", operation %d, ", op);
+		launch->describe(text, op, launch->data);
+	}
+}
+
+static void report_death(struct crew *crew, int rank, int status)
+{
+	struct segment *segment = crew->launch->segment;
+	struct text text = {0};
+
+	text_printf(&text, "rank %d ", rank);
+	if (WIFSIGNALED(status))
+		text_printf(&text, "was killed by signal %d (%s)", WTERMSIG(status),
+			strsignal(WTERMSIG(status)));
+	else
+		text_printf(&text, "left with code %d", WEXITSTATUS(status));
+	describe_place(crew, rank, &text);
+	segment_fault(segment, EXIT_CODE_FAULT, "%s", text_string(&text));
+	text_finish(&text);
+}
+
+static void reap(struct crew *crew)
+{
+	struct segment *segment = crew->launch->segment;
+
+	for (int i = 0; i < crew->ranks; i++) {
+		struct child *child = &crew->children[i];
+		int status;
+
+		if (child->pid == 0 || waitpid(child->pid, &status, WNOHANG) != child->pid)
+			continue;
+		child->pid = 0;
+		crew->running--;
+		bool done = atomic_load(&segment_board(segment, i)->state) == BOARD_DONE;
+		if (!done || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+			report_death(crew, i, status);
+	}
+}
+
+static void kill_rest(struct crew *crew)
+{
+	for (int i = 0; i < crew->ranks; i++) {
+		struct child *child = &crew->children[i];
+
+		if (child->pid == 0)
+			continue;
+		kill(child->pid, SIGKILL);
+		while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		child->pid = 0;
+		crew->running--;
+	}
+}
+
+static void see_through(struct crew *crew)
+{
+	const struct launch *launch = crew->launch;
+	struct segment_header *header = launch->segment->header;
+	uint32_t seen = 0;
+	double aborted_at = 0;
+
+	while (crew->running > 0) {
+		const struct patience tick = {.timeout = TICK};
+
+		event_wait(&header->steps_done, seen + 1, &tick);
+		uint32_t done = atomic_load(&header->steps_done.value);
+		if (done != seen && launch->progress != NULL)
+			launch->progress(done, launch->data);
+		seen = done;
+		reap(crew);
+		if (!segment_aborted(launch->segment))
+			continue;
+		if (aborted_at == 0)
+			aborted_at = clock_now();
+		if (clock_now() - aborted_at > GRACE)
+			kill_rest(crew);
+	}
+}
+
+bool launch_ranks(const struct launch *launch, struct error *error)
+{
+	struct segment_header *header = launch->segment->header;
+	struct crew crew = {.launch = launch, .ranks = header->job.ranks};
+	bool ok;
+
+	header->parent = getpid();
+	crew.children = ARENA_ARRAY(&crew.arena, struct child, crew.ranks);
+	ok = spawn_all(&crew, error);
+	if (ok) {
+		see_through(&crew);
+		ok = segment_outcome(launch->segment, error);
+	} else {
+		kill_rest(&crew);
+	}
+	arena_finish(&crew.arena);
+	return ok;
+}
+
+bool launch_follow_parent(const struct segment *segment)
+{
+	/* Set first, then looked: a launcher that died in between is noticed either way. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return getppid() == segment->header->parent;
+}

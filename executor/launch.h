@@ -1,0 +1,24 @@
+/* Starts the rank processes of a run and sees them through. */
+#ifndef EXECUTOR_LAUNCH_H
+#define EXECUTOR_LAUNCH_H
+
+#include "executor/segment.h"
+
+struct launch {
+	const char *program; /* NULL = this executable */
+	struct segment *segment;
+	/* Called when a step was done, from the launching thread; may be NULL. */
+	void (*progress)(int64_t steps_done, void *data);
+	/* Names an operation for the message about a rank that died; may be NULL. */
+	void (*describe)(struct text *text, int op, void *data);
+	void *data;
+};
+
+/* Runs one process per rank to its end. When one dies, stops answering or reports a fault, all are
+ * gone within about two seconds, and the error says which rank, where, and why. */
+bool launch_ranks(const struct launch *launch, struct error *error);
+
+/* In a rank process: dies with the launcher. False when the launcher is gone already. */
+bool launch_follow_parent(const struct segment *segment);
+
+#endif

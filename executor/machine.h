@@ -1,0 +1,24 @@
+/* Facts about this machine, this process and this build. */
+#ifndef EXECUTOR_MACHINE_H
+#define EXECUTOR_MACHINE_H
+
+#include "base/base.h"
+
+/* CPUs that this process may run on. */
+int64_t machine_cpus(void);
+/* Bytes of RAM; and how many can be had without swapping (INT64_MAX when unknown). */
+int64_t machine_memory(void);
+int64_t machine_available_memory(void);
+/* "model name" of /proc/cpuinfo, else the machine's architecture. */
+const char *machine_cpu_name(struct arena *arena);
+
+/* Proportional set size of this process, bytes; 0 when the kernel does not say. Allocates
+ * nothing. */
+int64_t machine_pss(void);
+
+/* One line each, for the record of a measurement. */
+const char *machine_hardware(struct arena *arena);
+const char *machine_versions(const char *kernels, struct arena *arena);
+const char *machine_date(struct arena *arena); /* ISO 8601, UTC */
+
+#endif

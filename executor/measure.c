@@ -1,0 +1,394 @@
+#include "executor/measure.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "executor/machine.h"
+
+/* Timelines are kept in at most this much memory: it counts in the PSS that is being judged. */
+enum { KEPT_BYTES = 2 << 20 };
+
+void recorder_open(struct recorder *recorder, int64_t steps, int n_ops, struct arena *arena)
+{
+	int64_t one = max_i64(n_ops * (int64_t)sizeof(struct span), 1);
+	int64_t room = max_i64(KEPT_BYTES / one, 1);
+
+	*recorder = (struct recorder){.steps = steps, .n_ops = n_ops};
+	recorder->every = ceil_div(steps, room);
+	recorder->step_times = ARENA_ARRAY(arena, double, steps);
+	recorder->losses = ARENA_ARRAY(arena, double, steps);
+	recorder->gradient_norms = ARENA_ARRAY(arena, double, steps);
+	recorder->spans = ARENA_ARRAY(arena, struct span, ceil_div(steps, recorder->every) * n_ops);
+}
+
+/* The last step of each stretch of `every` is kept, so that a single one is not a warm-up step. */
+static struct span *kept_spans(const struct recorder *recorder, int64_t step)
+{
+	return recorder->spans + step / recorder->every * recorder->n_ops;
+}
+
+void recorder_add(struct recorder *recorder, const struct timeline *timeline, double step_time,
+	double loss, double gradient_norm)
+{
+	int64_t step = recorder->done++;
+
+	recorder->step_times[step] = step_time;
+	recorder->losses[step] = loss;
+	recorder->gradient_norms[step] = gradient_norm;
+	memcpy(kept_spans(recorder, step), timeline->spans,
+		(size_t)recorder->n_ops * sizeof(struct span));
+}
+
+/* --- statistics --- */
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Linear interpolation between the two nearest of the sorted values. */
+static double quantile(const double *sorted, int64_t n, double q)
+{
+	double place = q * (double)(n - 1);
+	int64_t below = (int64_t)place, above = min_i64(below + 1, n - 1);
+
+	return sorted[below] + (place - (double)below) * (sorted[above] - sorted[below]);
+}
+
+struct spread measure_spread(double *values, int64_t n)
+{
+	struct spread spread = {0};
+
+	if (n <= 0)
+		return spread;
+	qsort(values, (size_t)n, sizeof(values[0]), compare);
+	for (int64_t i = 0; i < n; i++)
+		spread.mean += values[i] / (double)n;
+	for (int64_t i = 0; i < n && n > 1; i++)
+		spread.variance +=
+			(values[i] - spread.mean) * (values[i] - spread.mean) / (double)(n - 1);
+	spread.p10 = quantile(values, n, 0.1);
+	spread.p50 = quantile(values, n, 0.5);
+	spread.p90 = quantile(values, n, 0.9);
+	spread.p95 = quantile(values, n, 0.95);
+	return spread;
+}
+
+/* --- where the time went --- */
+
+struct interval {
+	double start, end;
+};
+
+static int compare_intervals(const void *a, const void *b)
+{
+	return compare(&((const struct interval *)a)->start, &((const struct interval *)b)->start);
+}
+
+/* Sorts, and joins what overlaps. Returns how many are left. */
+static int merge(struct interval *list, int n)
+{
+	int kept = 0;
+
+	qsort(list, (size_t)n, sizeof(list[0]), compare_intervals);
+	for (int i = 0; i < n; i++) {
+		if (kept > 0 && list[i].start <= list[kept - 1].end)
+			list[kept - 1].end = fmax(list[kept - 1].end, list[i].end);
+		else
+			list[kept++] = list[i];
+	}
+	return kept;
+}
+
+static double total(const struct interval *list, int n)
+{
+	double sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += list[i].end - list[i].start;
+	return sum;
+}
+
+/* Of two merged lists. */
+static double overlap(const struct interval *a, int n_a, const struct interval *b, int n_b)
+{
+	double sum = 0;
+
+	for (int i = 0, j = 0; i < n_a && j < n_b;) {
+		double start = fmax(a[i].start, b[j].start), end = fmin(a[i].end, b[j].end);
+
+		if (end > start)
+			sum += end - start;
+		if (a[i].end < b[j].end)
+			i++;
+		else
+			j++;
+	}
+	return sum;
+}
+
+/* The member of a split that an operation's time goes to; NULL for none. */
+static double *share_of(struct time_split *split, const struct op *op)
+{
+	switch (op_kind_class(op->kind)) {
+	case OP_CLASS_COMPUTE:
+		return &split->compute;
+	case OP_CLASS_TRAFFIC:
+		return op->kind == OP_OPTIMIZER || op->kind == OP_CLIP_GRADIENTS ||
+				       op->kind == OP_GRADIENT_NORM
+			       ? &split->optimizer
+			       : &split->copy;
+	case OP_CLASS_COLLECTIVE:
+		return op->kind == OP_ALL_GATHER       ? &split->all_gather
+		       : op->kind == OP_REDUCE_SCATTER ? &split->reduce_scatter
+						       : &split->all_reduce;
+	case OP_CLASS_COPY:
+		return &split->copy;
+	case OP_CLASS_MARK:
+		break;
+	}
+	return NULL;
+}
+
+struct time_split measure_time_split(
+	const struct program *program, const struct span *spans, struct arena *arena)
+{
+	struct interval *busy = ARENA_ARRAY(arena, struct interval, program->n_ops);
+	struct interval *moving = ARENA_ARRAY(arena, struct interval, program->n_ops);
+	struct time_split split = {0};
+	int n_busy = 0, n_moving = 0;
+
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		const struct interval interval = {spans[i].start, spans[i].end};
+		double *share = share_of(&split, op);
+
+		if (share != NULL)
+			*share += interval.end - interval.start;
+		if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE)
+			moving[n_moving++] = interval;
+		else if (op->stream == STREAM_COMPUTE)
+			busy[n_busy++] = interval;
+	}
+	n_busy = merge(busy, n_busy);
+	n_moving = merge(moving, n_moving);
+	split.exposed_communication =
+		total(moving, n_moving) - overlap(moving, n_moving, busy, n_busy);
+	return split;
+}
+
+/* --- the measurement --- */
+
+static int64_t warm_up_steps(const struct recorder *recorder)
+{
+	return min_i64(WARM_UP_STEPS, max_i64(recorder->done - 1, 0));
+}
+
+/* The kept step whose time is nearest to the median. */
+static int64_t median_step(const struct recorder *recorder, double p50)
+{
+	int64_t best = recorder->done - 1;
+
+	for (int64_t i = warm_up_steps(recorder); i < recorder->done; i++) {
+		bool kept = (i + 1) % recorder->every == 0 || i == recorder->done - 1;
+
+		if (kept && fabs(recorder->step_times[i] - p50) <
+				    fabs(recorder->step_times[best] - p50))
+			best = i;
+	}
+	return best;
+}
+
+static void fill_timeline(
+	const struct measure_inputs *in, double p50, struct arena *arena, struct timeline *timeline)
+{
+	const struct recorder *recorder = in->recorder;
+	int64_t step = median_step(recorder, p50);
+
+	timeline_init(timeline, recorder->n_ops, arena);
+	memcpy(timeline->spans, kept_spans(recorder, step),
+		(size_t)recorder->n_ops * sizeof(struct span));
+	memcpy(timeline->live, in->last->live, (size_t)recorder->n_ops * sizeof(timeline->live[0]));
+	timeline->step_time = recorder->step_times[step];
+}
+
+static void fill_times(const struct measure_inputs *in, struct arena *arena, struct measurement *m)
+{
+	const struct recorder *recorder = in->recorder;
+	const struct plan *plan = &in->schedule->plan;
+	int64_t first = warm_up_steps(recorder), n = recorder->done - first;
+	double *times = ARENA_ARRAY(arena, double, max_i64(n, 1));
+
+	memcpy(times, recorder->step_times + first, (size_t)n * sizeof(double));
+	struct spread spread = measure_spread(times, n);
+	m->steps = recorder->done;
+	m->warm_up_steps = first;
+	m->step_time_p50 = spread.p50;
+	m->step_time_p95 = spread.p95;
+	m->step_time_variance = spread.variance;
+	m->values.step_time = spread.mean;
+	m->values.step_time_low = spread.p10;
+	m->values.step_time_high = spread.p90;
+	m->values.uncertainty_source = "10th and 90th percentile of the measured steps";
+	m->values.tokens_per_s_per_gpu = (double)(plan->global_batch * plan->seq_len) /
+					 spread.mean / (double)in->comm->ranks;
+	fill_timeline(in, spread.p50, arena, &m->timeline);
+	m->values.time = measure_time_split(&in->schedule->programs[0], m->timeline.spans, arena);
+}
+
+/* FLOPs that recomputation adds to a step of one rank. */
+static double recompute_flops(const struct schedule *schedule)
+{
+	const struct program *program = &schedule->programs[0];
+	const struct plan *plan = &schedule->plan;
+	double flops = 0;
+
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+
+		for (int m = op->first_module; m < op->end_module && op->kind == OP_RECOMPUTE;
+			m++) {
+			struct module_work work;
+
+			model_module_work(schedule->model, m, PASS_FORWARD, plan->micro_batch,
+				plan->seq_len, dtype_bytes(plan->param_dtype), plan->attention,
+				&work);
+			flops += work.attention_flops;
+			for (int g = 0; g < work.n_gemms; g++)
+				flops += 2.0 * (double)work.gemms[g].m * (double)work.gemms[g].n *
+					 (double)work.gemms[g].k * (double)work.gemms[g].count;
+		}
+	}
+	return flops;
+}
+
+static void fill_utilisation(
+	const struct measure_inputs *in, struct arena *arena, struct prediction *v)
+{
+	const struct topology *topology = in->schedule->topology;
+	const struct model *model = in->schedule->model;
+	double measured = topology->calibration.gemm_flops, rate = v->tokens_per_s_per_gpu;
+
+	v->peak_flops = measured > 0 ? measured : topology->device.fp32_flops;
+	v->peak_name = measured > 0 ? "measured GEMM peak"
+				    : arena_printf(arena, "%s fp32 dense", topology->device.name);
+	if (v->peak_flops <= 0)
+		return;
+	v->mfu = rate * model_flops_per_token(model, in->schedule->plan.seq_len) / v->peak_flops;
+	v->mfu_6n = rate * model_flops_6n(model) / v->peak_flops;
+	v->mfu_causal =
+		rate * model_flops_causal(model, in->schedule->plan.seq_len) / v->peak_flops;
+	v->hfu = v->mfu + recompute_flops(in->schedule) / v->step_time / v->peak_flops;
+}
+
+static int64_t allocated_in_role(const struct measure_inputs *in, enum buffer_role role)
+{
+	const struct program *program = in->buffers->program;
+	int64_t bytes = 0;
+
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].resident && program->buffers[i].role == role)
+			bytes += buffers_bytes(in->buffers, i);
+	return bytes;
+}
+
+static const char *describe_op(const struct schedule *schedule, int index, struct arena *arena)
+{
+	const struct op *op = &schedule->programs[0].ops[index];
+	const char *unit = op->unit >= 0 ? schedule->units[op->unit].name : "all units";
+
+	if (op->micro_batch < 0)
+		return arena_printf(arena, "%s %s", op_kind_name(op->kind), unit);
+	return arena_printf(
+		arena, "%s %s, micro-batch %d", op_kind_name(op->kind), unit, op->micro_batch);
+}
+
+static void fill_ledger(const struct measure_inputs *in, struct arena *arena, struct prediction *v)
+{
+	for (int i = 0; i < in->last->n_ops; i++) {
+		int64_t sum = 0;
+
+		for (int c = 0; c < CATEGORY_COUNT; c++) {
+			sum += in->last->live[i][c];
+			v->ledger_category_peak[c] =
+				max_i64(v->ledger_category_peak[c], in->last->live[i][c]);
+		}
+		if (sum > v->ledger_peak_bytes) {
+			v->ledger_peak_bytes = sum;
+			v->peak_op = i;
+		}
+	}
+	v->peak_at = describe_op(in->schedule, v->peak_op, arena);
+}
+
+static void fill_memory(const struct measure_inputs *in, struct arena *arena, struct prediction *v)
+{
+	const struct buffers *buffers = in->buffers;
+
+	v->memory_limit_bytes = in->schedule->topology->device.memory_bytes;
+	v->model_states_parameters = allocated_in_role(in, BUFFER_PARAMETER_SHARD);
+	v->model_states_gradients = in->gradient_bytes;
+	v->model_states_optimizer_state = allocated_in_role(in, BUFFER_OPTIMIZER_STATE);
+	v->peak_allocated_bytes = buffers->physical_peak;
+	v->peak_reserved_bytes = buffers->heap.high_water;
+	memcpy(v->memory_at_peak, buffers->physical_at_peak, sizeof(v->memory_at_peak));
+	memcpy(v->memory_category_peak, buffers->physical_category_peak,
+		sizeof(v->memory_category_peak));
+	/* What the process was before it had any buffer. */
+	v->memory_at_peak[CATEGORY_RUNTIME_OVERHEAD] += in->pss_before;
+	v->memory_category_peak[CATEGORY_RUNTIME_OVERHEAD] += in->pss_before;
+	v->peak_memory_bytes = v->peak_allocated_bytes + in->pss_before;
+	fill_ledger(in, arena, v);
+}
+
+/* Summed over ranks and divided, so that slices which do not divide evenly cancel out. */
+static void fill_ranks(const struct measure_inputs *in, struct measurement *m)
+{
+	int ranks = in->comm->ranks;
+	double wire = 0, growth = 0;
+
+	for (int r = 0; r < ranks; r++) {
+		const struct rank_report *report = &in->reports[r];
+
+		wire += (double)report->wire_bytes;
+		growth += (double)report->pss_growth;
+		m->pss_growth_bytes = max_i64(m->pss_growth_bytes, report->pss_growth);
+		m->undeclared_bytes = max_i64(m->undeclared_bytes, report->undeclared);
+	}
+	m->pss_growth_mean_bytes = (int64_t)(growth / ranks);
+	m->values.wire_bytes_per_rank = wire / ranks / (double)in->recorder->done;
+	for (int k = 0; k < 3; k++)
+		m->values.collectives[k] =
+			in->comm->counters.collectives[k] / max_i64(in->recorder->done, 1);
+}
+
+/* The hybrid sum is the world's sum only where shard groups are subtrees of its tree. */
+static const char *reproducible_level(const struct plan *plan)
+{
+	int64_t shard = plan->mesh.shard;
+	bool subtree = plan->mesh.replicate == 1 || (shard & (shard - 1)) == 0;
+
+	return subtree ? "plan" : "run";
+}
+
+void measure(const struct measure_inputs *in, struct arena *arena, struct measurement *m)
+{
+	*m = (struct measurement){.ranks = in->comm->ranks};
+	m->values.schedule_digest = arena_strdup(arena, schedule_digest(in->schedule).hex);
+	m->values.fits = FITS_YES;
+	fill_times(in, arena, m);
+	fill_utilisation(in, arena, &m->values);
+	fill_memory(in, arena, &m->values);
+	fill_ranks(in, m);
+	m->n_losses = (int)in->recorder->done;
+	m->losses = in->recorder->losses;
+	m->gradient_norms = in->recorder->gradient_norms;
+	m->weights_digest = arena_strdup(arena, in->reports[0].digest.hex);
+	m->reproducible = reproducible_level(&in->schedule->plan);
+	m->hardware = machine_hardware(arena);
+	m->versions = machine_versions(in->kernels, arena);
+	m->date = machine_date(arena);
+}

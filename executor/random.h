@@ -1,0 +1,20 @@
+/* Counter-based random numbers: a number is a function of (seed, what it is for, index), so any
+ * rank can make exactly those that it needs, in any order and any sharding. */
+#ifndef EXECUTOR_RANDOM_H
+#define EXECUTOR_RANDOM_H
+
+#include <stdint.h>
+
+/* Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"). */
+void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* out[i] = element first + i of the stream (seed, tensor): N(0, deviation), by Box-Muller in double
+ * rounded once. Elements 4j .. 4j + 3 come from one Philox block. */
+void random_normal_fill(
+	int64_t seed, int64_t tensor, int64_t first, int64_t n, double deviation, float *out);
+
+/* Where element i goes in permutation number `round` of 0..n-1; a bijection for each (seed, round).
+ * n >= 1, 0 <= i < n. */
+int64_t random_permute(int64_t seed, int64_t round, int64_t n, int64_t i);
+
+#endif

@@ -1,0 +1,79 @@
+#include "executor/rank.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "executor/launch.h"
+#include "kernels/kernels.h"
+
+void *rank_reserve_workspace(void)
+{
+	void *workspace = mmap(NULL, KERNELS_WORKSPACE_BYTES, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return workspace != MAP_FAILED ? workspace : NULL;
+}
+
+void rank_release_workspace(void *workspace)
+{
+	if (workspace != NULL)
+		munmap(workspace, KERNELS_WORKSPACE_BYTES);
+}
+
+bool rank_report(struct segment *segment, const struct text *text, struct error *error)
+{
+	struct segment_header *header = segment->header;
+
+	if ((int64_t)text->length >= header->report_bytes)
+		return error_set(error, EXIT_CODE_INTERNAL,
+			"a report of %lld bytes, there is room for %lld", (long long)text->length,
+			(long long)header->report_bytes);
+	memcpy(segment_report(segment), text_string(text), text->length);
+	header->report_length = (int64_t)text->length;
+	return true;
+}
+
+static bool run_job(struct segment *segment, struct error *error)
+{
+	switch (segment->header->job.kind) {
+	case JOB_TRAIN:
+		return rank_train(segment, error);
+	case JOB_COLLECTIVES:
+		return rank_time_collectives(segment, error);
+	}
+	return error_set(error, EXIT_CODE_INTERNAL, "no such job");
+}
+
+static bool run_rank(struct segment *segment)
+{
+	struct board *board = segment_board(segment, segment->rank);
+	struct error error = {0};
+
+	atomic_store(&board->op, -1);
+	if (!run_job(segment, &error))
+		return error.message[0] != '\0' ? segment_fault_error(segment, &error) : false;
+	atomic_store(&board->state, BOARD_DONE);
+	return true;
+}
+
+static bool parse_arguments(int argc, char **argv, int64_t *fd, int64_t *rank)
+{
+	return argc == 4 && strcmp(argv[1], EXECUTOR_RANK_ARGUMENT) == 0 &&
+	       parse_int(argv[2], fd) && parse_int(argv[3], rank) && *fd >= 0 && *fd <= INT32_MAX &&
+	       *rank >= 0 && *rank <= INT32_MAX;
+}
+
+int executor_rank_main(int argc, char **argv)
+{
+	struct segment segment;
+	struct error error = {0};
+	int64_t fd, rank;
+
+	if (!parse_arguments(argc, argv, &fd, &rank) ||
+		!segment_attach(&segment, (int)fd, (int)rank, &error))
+		return EXIT_CODE_USAGE;
+	/* Without its launcher nobody would read what this rank computes. */
+	bool ok = launch_follow_parent(&segment) && run_rank(&segment);
+	segment_finish(&segment);
+	return ok ? EXIT_CODE_OK : EXIT_CODE_FAULT;
+}

@@ -1,0 +1,341 @@
+/* A rank of a training run: set-up, the loop over steps, and what is told afterwards. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "executor/allocations.h"
+#include "executor/compute.h"
+#include "executor/interpret.h"
+#include "executor/machine.h"
+#include "executor/measure.h"
+#include "executor/rank.h"
+#include "executor/weights.h"
+
+/* The bytes that one rank tells the others after each step. */
+struct step_exchange {
+	struct exact_sum loss;
+};
+
+/* Also the size of the block in the heap that others read it from. */
+enum { SCRATCH_BYTES = 1024 };
+_Static_assert(sizeof(struct step_exchange) <= SCRATCH_BYTES, "fits the scratch");
+_Static_assert(sizeof(struct rank_report) <= SCRATCH_BYTES, "fits the scratch");
+
+struct trainer {
+	struct segment *segment;
+	struct arena arena;
+	struct fault fault;
+	struct plan_file file;
+	struct schedule *schedule;
+	const struct kernels *kernels; /* of sums, also on the null device */
+	bool null_device;
+	struct kernel_context context, background;
+	struct data data;
+	struct buffers buffers;
+	struct comm comm;
+	struct compute compute;
+	struct interpreter interpreter;
+	struct recorder recorder;
+	void *scratch;                   /* in the heap */
+	struct step_exchange *exchanged; /* [ranks] */
+	int64_t undeclared, pss_before;
+};
+
+static const struct job *job_of(const struct trainer *t)
+{
+	return &t->segment->header->job;
+}
+
+/* --- set-up --- */
+
+static bool read_plan(struct trainer *t, struct error *error)
+{
+	const char *text = segment_text(t->segment, TEXT_PLAN);
+
+	return plan_file_parse(&t->arena, "plan", text, strlen(text), &t->file, error) &&
+	       schedule_build(&t->arena, &t->file.plan, t->file.model, t->file.topology,
+		       &t->schedule, error);
+}
+
+static bool choose_kernels(struct trainer *t, struct error *error)
+{
+	const char *device = segment_text(t->segment, TEXT_DEVICE);
+	const char *name = segment_text(t->segment, TEXT_KERNELS);
+
+	t->null_device = device != NULL && strcmp(device, "null") == 0;
+	t->kernels = executor_kernels(name);
+	if (t->kernels == NULL)
+		return error_set(error, EXIT_CODE_USAGE, "no such kernels: %s", name);
+	return fault_parse(segment_text(t->segment, TEXT_FAULT), &t->fault, error);
+}
+
+static bool make_buffers(struct trainer *t, struct error *error)
+{
+	struct buffers *buffers = &t->buffers;
+
+	if (!buffers_init(buffers, &t->schedule->programs[0],
+		    segment_window(t->segment, t->segment->rank), t->segment->header->window_bytes,
+		    error))
+		return false;
+	int scratch = heap_take(&buffers->heap, SCRATCH_BYTES, error);
+	if (scratch < 0)
+		return false;
+	t->scratch = heap_address(&buffers->heap, scratch);
+	t->exchanged = ARENA_ARRAY(&t->arena, struct step_exchange, job_of(t)->ranks);
+	return true;
+}
+
+/* The declared workspace of the schedule is the interpreter's; the communication thread, which only
+ * sums, has one of its own. */
+static bool open_contexts(struct trainer *t, struct error *error)
+{
+	const struct program *program = &t->schedule->programs[0];
+
+	t->context = (struct kernel_context){.threads = job_of(t)->threads};
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].role == BUFFER_KERNEL_WORKSPACE) {
+			t->context.workspace = buffers_address(&t->buffers, i);
+			t->context.workspace_bytes = program->buffers[i].bytes;
+		}
+	t->background = (struct kernel_context){.threads = 1,
+		.workspace = rank_reserve_workspace(),
+		.workspace_bytes = KERNELS_WORKSPACE_BYTES};
+	if (t->background.workspace == NULL)
+		return error_set(error, EXIT_CODE_ENVIRONMENT, "no room for a kernel workspace");
+	return t->kernels->open(&t->context, error) && t->kernels->open(&t->background, error);
+}
+
+static bool open_compute(struct trainer *t, struct error *error)
+{
+	const struct plan *plan = &t->schedule->plan;
+
+	if (!t->null_device &&
+		!data_open(&t->data, segment_text(t->segment, TEXT_DATA), plan->seq_len,
+			t->file.model->architecture.vocab, job_of(t)->training.seed, error))
+		return false;
+	t->compute = (struct compute){.schedule = t->schedule,
+		.program = &t->schedule->programs[0],
+		.buffers = &t->buffers,
+		.kernels = t->null_device ? &kernels_null : t->kernels,
+		.context = &t->context,
+		.background = &t->background,
+		.data = t->null_device ? NULL : &t->data,
+		.training = job_of(t)->training,
+		.fault = t->fault,
+		.rank = t->segment->rank,
+		.ranks = job_of(t)->ranks};
+	return compute_open(&t->compute, error);
+}
+
+static bool open_interpreter(struct trainer *t, struct error *error)
+{
+	struct board *board = segment_board(t->segment, t->segment->rank);
+
+	if (!comm_open_shm(&t->comm, t->segment, t->kernels, &t->background, error))
+		return false;
+	t->comm.fault = t->fault;
+	t->interpreter = (struct interpreter){.schedule = t->schedule,
+		.program = &t->schedule->programs[0],
+		.buffers = &t->buffers,
+		.comm = &t->comm,
+		.backend = {.name = t->null_device ? "null" : "host",
+			.run = compute_run,
+			.data = &t->compute},
+		.board_step = &board->step,
+		.board_op = &board->op,
+		.fault = t->fault};
+	return interpreter_open(&t->interpreter, error);
+}
+
+/* Every operation once without arithmetic: operands are found, shapes prepared, memory laid out. */
+static bool rehearse(struct trainer *t, struct error *error)
+{
+	struct kernels rehearsal = kernels_null;
+	const struct kernels *kernels = t->compute.kernels;
+
+	rehearsal.gemm = t->null_device ? kernels_null.gemm : t->kernels->prepare_gemm;
+	t->compute.kernels = &rehearsal;
+	t->compute.rehearsal = true;
+	bool ok = interpret_step(&t->interpreter, 0, true, error);
+	t->compute.kernels = kernels;
+	t->compute.rehearsal = false;
+	return ok;
+}
+
+static struct weights weights_of(struct trainer *t)
+{
+	return (struct weights){.schedule = t->schedule,
+		.program = &t->schedule->programs[0],
+		.buffers = &t->buffers,
+		.rank = t->segment->rank};
+}
+
+static bool open_trainer(struct trainer *t, struct error *error)
+{
+	if (!read_plan(t, error) || !choose_kernels(t, error) || !make_buffers(t, error) ||
+		!open_contexts(t, error) || !open_compute(t, error) ||
+		!open_interpreter(t, error) || !rehearse(t, error))
+		return false;
+	recorder_open(
+		&t->recorder, job_of(t)->training.steps, t->schedule->programs[0].n_ops, &t->arena);
+	t->pss_before = machine_pss();
+	if (!t->null_device) {
+		struct weights weights = weights_of(t);
+
+		weights_init(&weights, job_of(t)->training.seed);
+	}
+	atomic_store(&segment_board(t->segment, t->segment->rank)->state, BOARD_RUNNING);
+	/* Everyone is ready: the first step's time is a step's. */
+	return comm_exchange(&t->comm, t->scratch, t->exchanged, sizeof(*t->exchanged));
+}
+
+/* --- steps --- */
+
+/* The mean over all tokens of the global batch: summed exactly, so it depends on neither the number
+ * of ranks nor their order. */
+static bool exchange_loss(struct trainer *t, double *loss, struct error *error)
+{
+	const struct plan *plan = &t->schedule->plan;
+	struct step_exchange *mine = t->scratch;
+	struct exact_sum sum = {0};
+
+	exact_sum_normalise(&t->compute.loss);
+	mine->loss = t->compute.loss;
+	if (!comm_exchange(&t->comm, t->scratch, t->exchanged, sizeof(*t->exchanged)))
+		return false;
+	for (int r = 0; r < t->comm.ranks; r++)
+		exact_sum_merge(&sum, &t->exchanged[r].loss);
+	*loss = exact_sum_value(&sum) / ((double)plan->global_batch * (double)plan->seq_len);
+	if (isfinite(*loss))
+		return true;
+	return error_set(error, EXIT_CODE_FAULT, "step %lld: the loss is %f",
+		(long long)t->compute.step, *loss);
+}
+
+static void publish(struct trainer *t, int64_t step, double loss, double step_time)
+{
+	recorder_add(
+		&t->recorder, &t->interpreter.timeline, step_time, loss, t->compute.gradient_norm);
+	if (t->segment->rank != 0)
+		return;
+	segment_results(t->segment)[step] = (struct step_result){
+		.loss = loss, .gradient_norm = t->compute.gradient_norm, .step_time = step_time};
+	event_set(&t->segment->header->steps_done, (uint32_t)step + 1);
+}
+
+/* Nothing may be allocated in here but the schedule's buffers; the first step is let off, because
+ * libraries make what they need at first use. */
+static bool interpret_watched(struct trainer *t, int64_t step, struct error *error)
+{
+	if (step == 0)
+		return interpret_step(&t->interpreter, step, false, error);
+	allocations_watch();
+	bool ok = interpret_step(&t->interpreter, step, false, error);
+	t->undeclared += allocations_seen();
+	return ok;
+}
+
+static bool run_step(struct trainer *t, int64_t step, struct error *error)
+{
+	double start = clock_now(), loss;
+
+	t->compute.step = step;
+	t->compute.loss = (struct exact_sum){0};
+	t->compute.gradient_bytes = 0;
+	if (!interpret_watched(t, step, error) || !exchange_loss(t, &loss, error))
+		return false;
+	publish(t, step, loss, clock_now() - start);
+	return true;
+}
+
+/* --- the end --- */
+
+static bool replicas_agree(
+	const struct trainer *t, const struct rank_report *reports, struct error *error)
+{
+	for (int r = 1; r < t->comm.ranks; r++)
+		if (reports[r].digest.hex[0] != '\0' &&
+			strcmp(reports[r].digest.hex, reports[0].digest.hex) != 0)
+			return error_set(error, EXIT_CODE_FAULT,
+				"replicas differ after the last step: ranks 0 and %d hold weights "
+				"%s and %s",
+				r, reports[0].digest.hex, reports[r].digest.hex);
+	return true;
+}
+
+static bool write_measurement(
+	struct trainer *t, const struct rank_report *reports, struct error *error)
+{
+	const struct measure_inputs inputs = {.schedule = t->schedule,
+		.recorder = &t->recorder,
+		.buffers = &t->buffers,
+		.last = &t->interpreter.timeline,
+		.comm = &t->comm,
+		.reports = reports,
+		.kernels =
+			arena_printf(&t->arena, "%s (%s)", t->kernels->name, t->kernels->library),
+		.gradient_bytes = t->compute.gradient_bytes,
+		.pss_before = t->pss_before};
+	struct measurement measurement;
+	struct text text = {0};
+	struct writer writer;
+
+	measure(&inputs, &t->arena, &measurement);
+	writer_init(&writer, &text, WRITER_JSON_COMPACT);
+	measurement_write(&measurement, &writer);
+	writer_finish(&writer);
+	bool ok = rank_report(t->segment, &text, error);
+	text_finish(&text);
+	return ok;
+}
+
+static bool conclude(struct trainer *t, struct error *error)
+{
+	struct rank_report *mine = t->scratch;
+	struct rank_report *reports = ARENA_ARRAY(&t->arena, struct rank_report, t->comm.ranks);
+	struct weights weights = weights_of(t);
+	struct digest digest;
+
+	/* Memory is never given back to the system, so this is the high water. */
+	int64_t growth = machine_pss() - t->pss_before;
+	if (!weights_digest(&weights, &t->comm, &digest, error))
+		return false;
+	*mine = (struct rank_report){.pss_growth = growth,
+		.undeclared = t->undeclared,
+		.wire_bytes = t->comm.counters.wire_bytes,
+		.digest = digest};
+	if (!comm_exchange(&t->comm, mine, reports, sizeof(*mine)) ||
+		!replicas_agree(t, reports, error))
+		return false;
+	return t->segment->rank != 0 || write_measurement(t, reports, error);
+}
+
+static void close_trainer(struct trainer *t)
+{
+	interpreter_close(&t->interpreter);
+	comm_close(&t->comm);
+	compute_close(&t->compute);
+	if (t->kernels != NULL) {
+		t->kernels->close(&t->context);
+		t->kernels->close(&t->background);
+	}
+	rank_release_workspace(t->background.workspace);
+	data_close(&t->data);
+	buffers_finish(&t->buffers);
+	arena_finish(&t->arena);
+}
+
+bool rank_train(struct segment *segment, struct error *error)
+{
+	struct trainer trainer = {.segment = segment, .data = {.fd = -1}};
+	bool ok = open_trainer(&trainer, error);
+
+	for (int64_t step = 0; ok && step < job_of(&trainer)->training.steps; step++)
+		ok = run_step(&trainer, step, error);
+	ok = ok && conclude(&trainer, error);
+	/* Before the thread is joined: it may be waiting for a rank that will not come. */
+	if (!ok && error->message[0] != '\0')
+		segment_fault_error(segment, error);
+	close_trainer(&trainer);
+	return ok;
+}

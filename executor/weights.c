@@ -1,0 +1,190 @@
+#include "executor/weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* base/ gives one-shot digests; gathered tensors come in pieces. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "executor/random.h"
+
+static int find_buffer(const struct weights *weights, enum buffer_role role, int unit)
+{
+	for (int i = 0; i < weights->program->n_buffers; i++) {
+		const struct buffer *buffer = &weights->program->buffers[i];
+
+		if (buffer->resident && buffer->role == role && buffer->unit == unit)
+			return i;
+	}
+	return -1;
+}
+
+static float *resident(const struct weights *weights, enum buffer_role role, int unit)
+{
+	int buffer = find_buffer(weights, role, unit);
+
+	return buffer >= 0 ? buffers_address(weights->buffers, buffer) : NULL;
+}
+
+/* --- initial weights --- */
+
+static void fill(
+	const struct model *model, int index, int64_t seed, int64_t first, int64_t n, float *out)
+{
+	const struct parameter *parameter = &model->parameters[index];
+	double deviation = 0.02;
+
+	switch (parameter->init) {
+	case INIT_RESIDUAL:
+		deviation /= sqrt(2 * (double)model->architecture.layers);
+		random_normal_fill(seed, index, first, n, deviation, out);
+		break;
+	case INIT_NORMAL:
+		random_normal_fill(seed, index, first, n, deviation, out);
+		break;
+	case INIT_ONE:
+		for (int64_t i = 0; i < n; i++)
+			out[i] = 1;
+		break;
+	case INIT_ZERO:
+		break; /* as the shard is */
+	}
+}
+
+static void init_unit(const struct weights *weights, int index, int64_t seed)
+{
+	const struct unit *unit = &weights->schedule->units[index];
+	float *shard = resident(weights, BUFFER_PARAMETER_SHARD, index);
+	int64_t first = weights->rank % weights->schedule->plan.mesh.shard * unit->chunk;
+
+	if (shard == NULL)
+		return;
+	memset(shard, 0, (size_t)unit->chunk * sizeof(float));
+	for (int i = 0; i < unit->n_slices; i++) {
+		const struct unit_slice *slice = &unit->slices[i];
+		int64_t begin = max_i64(slice->offset, first);
+		int64_t end = min_i64(slice->offset + slice->elements, first + unit->chunk);
+
+		if (begin < end)
+			fill(weights->schedule->model, slice->parameter, seed,
+				begin - slice->offset, end - begin, shard + (begin - first));
+	}
+}
+
+void weights_init(const struct weights *weights, int64_t seed)
+{
+	for (int u = 0; u < weights->schedule->n_units; u++)
+		init_unit(weights, u, seed);
+}
+
+/* --- digest --- */
+
+struct digester {
+	const struct weights *weights;
+	struct comm *comm;
+	struct comm_group group;
+	bool leads;                  /* hashes; the others only help to gather */
+	XXH3_state_t **states;       /* of the slices of the unit */
+	XXH128_canonical_t *digests; /* [n_parameters] */
+	float *gathered;
+};
+
+static XXH3_state_t *begin_parameter(const struct parameter *parameter)
+{
+	XXH3_state_t *state = XXH3_createState();
+
+	if (state == NULL)
+		base_out_of_memory(sizeof(*state));
+	XXH3_128bits_reset(state);
+	XXH3_128bits_update(state, parameter->name, strlen(parameter->name) + 1);
+	XXH3_128bits_update(
+		state, parameter->shape, (size_t)parameter->n_dims * sizeof(parameter->shape[0]));
+	return state;
+}
+
+/* One of weights, first and second moments of a unit: gathered, then every parameter's part. */
+static bool add_tensor(struct digester *d, const struct unit *unit, const float *shard)
+{
+	const struct collective c = {.kind = COLLECTIVE_ALL_GATHER,
+		.element = COMM_FP32,
+		.group = d->group,
+		.count = unit->chunk,
+		.input = shard,
+		.output = d->gathered,
+		.step = -1,
+		.op = -1,
+		.unit = -1};
+
+	if (!comm_run(d->comm, &c))
+		return false;
+	for (int i = 0; i < unit->n_slices && d->leads; i++)
+		XXH3_128bits_update(d->states[i], d->gathered + unit->slices[i].offset,
+			(size_t)unit->slices[i].elements * sizeof(float));
+	return true;
+}
+
+static bool add_unit(struct digester *d, int index)
+{
+	const struct weights *w = d->weights;
+	const struct unit *unit = &w->schedule->units[index];
+	const struct model *model = w->schedule->model;
+	float *moments = resident(w, BUFFER_OPTIMIZER_STATE, index);
+	bool ok;
+
+	for (int i = 0; i < unit->n_slices; i++)
+		d->states[i] = begin_parameter(&model->parameters[unit->slices[i].parameter]);
+	ok = add_tensor(d, unit, resident(w, BUFFER_PARAMETER_SHARD, index));
+	if (moments != NULL)
+		ok = ok && add_tensor(d, unit, moments) &&
+		     add_tensor(d, unit, moments + unit->chunk);
+	for (int i = 0; i < unit->n_slices; i++) {
+		XXH128_canonicalFromHash(
+			&d->digests[unit->slices[i].parameter], XXH3_128bits_digest(d->states[i]));
+		XXH3_freeState(d->states[i]);
+	}
+	return ok;
+}
+
+/* Room for the gathered unit comes from the heap, where the step had it too. */
+static bool add_unit_in_heap(struct digester *d, int index, struct error *error)
+{
+	const struct unit *unit = &d->weights->schedule->units[index];
+	struct heap *heap = &d->weights->buffers->heap;
+
+	if (unit->n_slices == 0)
+		return true;
+	int block = heap_take(heap, unit->gathered * (int64_t)sizeof(float), error);
+	if (block < 0)
+		return false;
+	d->gathered = heap_address(heap, block);
+	bool ok = add_unit(d, index);
+	heap_give(heap, block);
+	return ok;
+}
+
+bool weights_digest(const struct weights *weights, struct comm *comm, struct digest *digest,
+	struct error *error)
+{
+	const struct schedule *schedule = weights->schedule;
+	const struct group shard = {.size = schedule->plan.mesh.shard, .stride = 1};
+	int n = schedule->model->n_parameters;
+	struct comm_counters counters = comm->counters;
+	struct arena arena = {0};
+	struct digester d = {.weights = weights,
+		.comm = comm,
+		.group = comm_group_of(&shard, weights->rank),
+		.states = ARENA_ARRAY(&arena, XXH3_state_t *, n),
+		.digests = ARENA_ARRAY(&arena, XXH128_canonical_t, n)};
+	bool ok = true;
+
+	d.leads = d.group.index == 0;
+	for (int u = 0; u < schedule->n_units && ok; u++)
+		ok = add_unit_in_heap(&d, u, error);
+	comm->counters = counters; /* not operations of the schedule */
+	*digest =
+		d.leads ? digest_of(d.digests, (size_t)n * sizeof(*d.digests)) : (struct digest){0};
+	arena_finish(&arena);
+	return ok;
+}

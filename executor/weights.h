@@ -1,0 +1,27 @@
+/* Initial weights and the digest of the final ones; both independent of how they are sharded. */
+#ifndef EXECUTOR_WEIGHTS_H
+#define EXECUTOR_WEIGHTS_H
+
+#include "executor/buffers.h"
+#include "executor/comm.h"
+
+/* What a rank holds: its shards among its buffers. */
+struct weights {
+	const struct schedule *schedule;
+	const struct program *program;
+	struct buffers *buffers;
+	int rank;
+};
+
+/* N(0, 0.02), residual projections N(0, 0.02 / sqrt(2 layers)), ones and zeros (design 4.2), keyed
+ * by (seed, parameter, element). Each rank fills its own shards; moments are zero already. */
+void weights_init(const struct weights *weights, int64_t seed);
+
+/* xxh3-128 of the concatenated xxh3-128 digests of all parameters in model order; that of one
+ * parameter is over its name with the NUL, its dimensions as int64, its fp32 weights, first moments
+ * and second moments (little-endian). All ranks take part; the first rank of every shard group has
+ * the result, the others get "". Gathers unit by unit through the heap. */
+bool weights_digest(const struct weights *weights, struct comm *comm, struct digest *digest,
+	struct error *error);
+
+#endif
