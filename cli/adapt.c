@@ -1,0 +1,113 @@
+#include "cli/adapt.h"
+
+#include <string.h>
+
+#include "cli/inputs.h"
+
+bool plan_is_trainable(const struct plan_file *file, int64_t ranks, double clip)
+{
+	return file->plan.runtime == RUNTIME_SHARDPLAN &&
+	       file->topology->device.kind == DEVICE_CPU && file->topology->nodes == 1 &&
+	       plan_ranks(&file->plan) == ranks && file->plan.clip == clip;
+}
+
+/* What our runtime computes with, and the nearest it has for knobs that it lacks. */
+static void take_runtime(struct plan *plan)
+{
+	const struct runtime *runtime = runtime_of(RUNTIME_SHARDPLAN);
+
+	plan->runtime = RUNTIME_SHARDPLAN;
+	plan->param_dtype = plan->master_dtype = plan->reduce_dtype = DTYPE_FP32;
+	plan->optimizer = OPTIMIZER_ADAMW_FUSED;
+	plan->attention = ATTENTION_FLASH;
+	plan->compile = false;
+	plan->cpu_offload = OFFLOAD_NONE;
+	plan->limit_all_gathers = plan->limit_all_gathers && runtime->has_limiter;
+	plan->forward_prefetch = plan->forward_prefetch && runtime->has_forward_prefetch_knob;
+	if (!(runtime->checkpointings >> plan->activation_checkpointing & 1))
+		plan->activation_checkpointing = CHECKPOINTING_FULL;
+	if (!(runtime->prefetches >> plan->prefetch & 1))
+		plan->prefetch = PREFETCH_PRE;
+	if (plan_reshard_group(plan) > 0 && !runtime->has_reshard_group)
+		plan->reshard_after_forward = "true";
+}
+
+/* A hybrid keeps its shard group where that divides the ranks, else takes their largest common
+ * divisor; it has no group left when that is 1. */
+static void take_ranks(struct plan *plan, int64_t ranks)
+{
+	int64_t shard = plan->mesh.shard, rest = ranks;
+
+	plan->mesh = (struct mesh){1, ranks, 1, 1, 1, 1};
+	if (plan->strategy == STRATEGY_NO_SHARD) {
+		plan->mesh.shard = 1;
+		plan->mesh.replicate = ranks;
+	} else if (strategy_is_hybrid(plan->strategy)) {
+		while (rest != 0) {
+			int64_t remainder = shard % rest;
+			shard = rest;
+			rest = remainder;
+		}
+		plan->mesh.shard = shard;
+		plan->mesh.replicate = ranks / shard;
+	}
+}
+
+/* The global batch stays where the ranks divide it, else the accumulation does. */
+static void take_batch(struct plan *plan)
+{
+	int64_t together = plan->micro_batch * plan_data_parallel(plan);
+
+	if (plan->global_batch % together == 0)
+		plan->grad_accum = plan->global_batch / together;
+	plan->global_batch = plan->grad_accum * together;
+}
+
+static void note_change(struct adaptation *adaptation, struct arena *arena, const char *name,
+	const struct field *field, const void *from, const void *to)
+{
+	const struct field one[] = {*field, FIELD_END};
+	struct text before = {0}, after = {0};
+
+	if (fields_equal(one, from, to))
+		return;
+	fields_print_one(field, from, &before);
+	fields_print_one(field, to, &after);
+	adaptation->changes[adaptation->n_changes++] = arena_printf(
+		arena, "%s: %s -> %s", name, text_string(&before), text_string(&after));
+	text_finish(&before);
+	text_finish(&after);
+}
+
+static void note_changes(
+	struct adaptation *adaptation, const struct plan_file *file, struct arena *arena)
+{
+	const struct plan *from = &file->plan, *to = &adaptation->plan;
+
+	adaptation->changes = ARENA_ARRAY(arena, const char *, n_plan_fields + 3);
+	if (file->topology->device.kind != DEVICE_CPU || plan_ranks(from) != plan_ranks(to))
+		adaptation->changes[adaptation->n_changes++] =
+			arena_printf(arena, "topology: %lld x %s -> %lld x %s",
+				(long long)plan_ranks(from), file->topology->device.name,
+				(long long)plan_ranks(to), adaptation->topology->device.name);
+	for (int i = 0; i < n_plan_fields; i++)
+		note_change(adaptation, arena, plan_fields[i].name, &plan_fields[i], from, to);
+	for (int i = 0; i < 2; i++)
+		note_change(adaptation, arena, arena_printf(arena, "mesh %s", mesh_fields[i].name),
+			&mesh_fields[i], &from->mesh, &to->mesh);
+}
+
+bool adapt_plan(struct arena *arena, const struct plan_file *file, int64_t ranks, double clip,
+	struct adaptation *adaptation, struct error *error)
+{
+	*adaptation = (struct adaptation){.from = &file->plan, .plan = file->plan};
+	take_runtime(&adaptation->plan);
+	take_ranks(&adaptation->plan, ranks);
+	take_batch(&adaptation->plan);
+	adaptation->plan.clip = clip;
+	if (!input_local(arena, ranks, &adaptation->topology, error) ||
+		!plan_check(&adaptation->plan, file->model, adaptation->topology, error))
+		return false;
+	note_changes(adaptation, file, arena);
+	return true;
+}

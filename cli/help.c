@@ -1,0 +1,191 @@
+/* `help`, `--help`: everything is written from the tables. */
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/output.h"
+#include "reports/reports.h"
+
+enum { PAGE = 80, OPTION_COLUMN = 34 };
+
+/* Words broken at PAGE columns; the first line goes on where the text stands. */
+static void add_wrapped(struct text *text, const char *words, int indent)
+{
+	int column = indent;
+
+	while (*words != '\0') {
+		int length = (int)strcspn(words, " ");
+		if (column + 1 + length > PAGE && column > indent) {
+			text_add_char(text, '\n');
+			text_repeat(text, ' ', indent);
+			column = indent;
+		} else if (column > indent) {
+			text_add_char(text, ' ');
+			column++;
+		}
+		text_add_bytes(text, words, (size_t)length);
+		column += length;
+		words += length + (words[length] == ' ');
+	}
+	text_add_char(text, '\n');
+}
+
+static void add_option(const struct option *option, struct arena *arena, struct text *text)
+{
+	const char *value = option_value(option, arena);
+
+	if (option->letter != '\0')
+		text_printf(text, "  -%c, --%s", option->letter, option->name);
+	else
+		text_printf(text, "  --%s", option->name);
+	if (!(option->flags & OPTION_SWITCH))
+		text_printf(text, " %s", value);
+	size_t start = text->length;
+	while (start > 0 && text->data[start - 1] != '\n')
+		start--;
+	if (text->length - start > OPTION_COLUMN - 2) {
+		text_add_char(text, '\n');
+		text_repeat(text, ' ', OPTION_COLUMN);
+	} else {
+		text_column(text, OPTION_COLUMN);
+	}
+	add_wrapped(text, option->help, OPTION_COLUMN);
+}
+
+static void add_options(enum command_index command, struct text *text)
+{
+	struct arena arena = {0};
+	const char *group = "";
+
+	for (int i = 0; i < n_options; i++) {
+		const struct option *option = &all_options[i];
+		if (!(option->commands >> command & 1) || option->flags & OPTION_HIDDEN)
+			continue;
+		if (strcmp(group, option->group) != 0)
+			text_printf(text, "\n%s:\n", option->group);
+		group = option->group;
+		add_option(option, &arena, text);
+	}
+	arena_finish(&arena);
+}
+
+static void add_views(struct text *text)
+{
+	text_add(text, "\nViews:\n");
+	for (int i = 0; i < n_report_views; i++)
+		text_printf(text, "  %-12s %s\n", report_views[i].name, report_views[i].question);
+	text_printf(text, "  %-12s %s\n", "schedule",
+		"the schedule itself, as text that its "
+		"digest is of");
+}
+
+void help_command(const struct command *command, struct text *text)
+{
+	enum command_index index = 0;
+
+	while (commands[index] != command)
+		index++;
+	text_printf(text, "shardplan %s: %s\n\n", command->name, command->summary);
+	text_printf(text, "usage: shardplan %s%s%s [OPTIONS]\n\n", command->name,
+		command->operands[0] != '\0' ? " " : "", command->operands);
+	add_wrapped(text, command->details, 0);
+	add_options(index, text);
+	if (index == COMMAND_EXPLAIN)
+		add_views(text);
+	if (command->examples[0] != NULL)
+		text_add(text, "\nExamples:\n");
+	for (int i = 0; i < COUNT_OF(command->examples) && command->examples[i] != NULL; i++)
+		text_printf(text, "  %s\n", command->examples[i]);
+}
+
+void help_overview(struct text *text)
+{
+	text_add(text, "shardplan: which sharding strategy for my cluster?\n\n"
+		       "usage: shardplan COMMAND [OPERANDS] [OPTIONS]\n\n"
+		       "Commands:\n");
+	for (int i = 0; i < COMMAND_COUNT; i++)
+		text_printf(text, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
+	text_add_char(text, '\n');
+	add_wrapped(text,
+		"MODEL: a preset (`shardplan models`), a Hugging Face config.json or its folder, "
+		"or a model file. TOPOLOGY: a catalogue name (`shardplan topologies`), NxNAME, a "
+		"topology file, or `local`, which is this machine.",
+		0);
+	text_add(text, "\nMore: shardplan help COMMAND|defaults|exit-codes|environment; shardplan "
+		       "--version\n\n"
+		       "Examples:\n"
+		       "  shardplan plan llama-2-7b 2xdgx-a100-80gb\n"
+		       "  shardplan plan gpt2-nano local --gpus 4 -o plan.yaml\n"
+		       "  shardplan train plan.yaml --data corpus.txt\n"
+		       "  shardplan check plan.yaml measured.json\n");
+}
+
+static void add_exit_codes(struct text *text)
+{
+	text_add(text,
+		"0      ok\n"
+		"1      a well-formed \"no\": nothing fits, or a value is outside its tolerance\n"
+		"2      usage: unknown option, a question that contradicts itself\n"
+		"3      bad input: one line, file:line:col: what, expected, got, fix\n"
+		"4      something is missing on this machine, or cannot be written\n"
+		"5      internal error, or out of memory\n"
+		"6      training was stopped by a fault\n"
+		"128+n  ended by signal n\n");
+}
+
+static void add_environment(struct text *text)
+{
+	text_add(text,
+		"SHARDPLAN_PATH   folders, separated by colons, with models and topologies of "
+		"one's\n                 own: NAME.yaml, NAME.json or NAME/config.json there is "
+		"called NAME\n"
+		"XDG_CACHE_HOME   the calibration of this machine is in "
+		"$XDG_CACHE_HOME/shardplan;\n                 without it in ~/.cache/shardplan\n"
+		"NO_COLOR         when set and not empty, no colours unless --color=always\n"
+		"TERM             \"dumb\": no colours either\n");
+}
+
+static bool add_topic(
+	const char *topic, struct arena *arena, struct text *text, struct error *error)
+{
+	struct error unknown = {0};
+	const struct command *command = command_find(topic, &unknown);
+
+	if (command != NULL)
+		help_command(command, text);
+	else if (strcmp(topic, "defaults") == 0)
+		return help_defaults(arena, text, error);
+	else if (strcmp(topic, "exit-codes") == 0)
+		add_exit_codes(text);
+	else if (strcmp(topic, "environment") == 0)
+		add_environment(text);
+	else
+		return error_set(error, EXIT_CODE_USAGE,
+			"%s; topics: defaults, exit-codes, environment", unknown.message);
+	return true;
+}
+
+static bool run(struct invocation *invocation, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	struct text text = {0};
+	bool ok = true;
+
+	if (arguments->n_operands == 0)
+		help_overview(&text);
+	else
+		ok = add_topic(arguments->operands[0], invocation->arena, &text, error);
+	ok = ok && output_text(&text, error);
+	text_finish(&text);
+	return ok;
+}
+
+const struct command command_help = {
+	.name = "help",
+	.summary = "explain a command, or the defaults, exit codes or environment",
+	.operands = "[COMMAND|defaults|exit-codes|environment]",
+	.least = 0,
+	.most = 1,
+	.details = "Without a word: the list of commands.",
+	.examples = {"shardplan help plan", "shardplan help defaults"},
+	.run = run,
+};

@@ -1,0 +1,138 @@
+/* `models`: list the presets, show one. */
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/files.h"
+#include "cli/inputs.h"
+#include "cli/output.h"
+
+static void add_line(const struct model *model, const char *name, struct text *text)
+{
+	const struct architecture *a = &model->architecture;
+	char count[32];
+
+	text_add(text, name);
+	text_column(text, 20);
+	text_printf(text, "%-10s", model_family_names[a->family]);
+	text_printf(text, "%10s %7lld %7lld %6lld %8lld\n",
+		format_count(count, (double)model->parameter_count), (long long)a->layers,
+		(long long)a->hidden, (long long)a->heads, (long long)a->context);
+}
+
+static void write_line(const struct model *model, const char *name, struct writer *writer)
+{
+	const struct architecture *a = &model->architecture;
+
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "name", name);
+	writer_string(writer, "family", model_family_names[a->family]);
+	writer_int(writer, "parameters", model->parameter_count);
+	writer_int(writer, "layers", a->layers);
+	writer_int(writer, "hidden", a->hidden);
+	writer_int(writer, "heads", a->heads);
+	writer_int(writer, "context", a->context);
+	writer_end_map(writer);
+}
+
+/* One model of the list into whichever of the two is wanted. */
+static bool list_model(
+	const char *name, struct writer *writer, struct text *text, struct error *error)
+{
+	struct arena arena = {0};
+	struct model *model;
+	bool ok = input_model(&arena, name, &model, error);
+
+	if (ok && writer != NULL)
+		write_line(model, name, writer);
+	else if (ok)
+		add_line(model, name, text);
+	arena_finish(&arena);
+	return ok;
+}
+
+static bool list(const struct invocation *invocation, struct text *text, struct error *error)
+{
+	struct writer writer;
+	bool json = argument_given(&invocation->arguments, "json");
+	int n_found;
+	const char **found = search_path_names(invocation->arena, &n_found);
+
+	if (json) {
+		document_begin(&writer, text, "shardplan/models/1");
+		writer_begin_list(&writer, "models");
+	} else {
+		text_add(text, "name                family    parameters  layers  hidden  heads  "
+			       "context\n");
+	}
+	for (int i = 0; i < n_model_presets; i++) {
+		if (!list_model(model_presets[i].name, json ? &writer : NULL, text, error))
+			return false;
+	}
+	/* Topologies stand in the same folders: what is no model is not listed. */
+	for (int i = 0; i < n_found; i++) {
+		struct error ignored = {0};
+		list_model(found[i], json ? &writer : NULL, text, &ignored);
+	}
+	if (json) {
+		writer_end_list(&writer);
+		writer_finish(&writer);
+	}
+	return true;
+}
+
+static bool show(const struct invocation *invocation, struct text *text, struct error *error)
+{
+	struct model *model;
+	struct writer writer;
+
+	if (!input_model(invocation->arena, invocation->arguments.operands[1], &model, error))
+		return false;
+	if (argument_given(&invocation->arguments, "json")) {
+		document_begin(&writer, text, "shardplan/model/1");
+		model_write_details(model, &writer);
+		writer_finish(&writer);
+		return true;
+	}
+	/* The text is a model file. */
+	char count[32];
+	writer_init(&writer, text, WRITER_YAML);
+	writer_comment(&writer,
+		arena_printf(invocation->arena, "%lld parameters (%s), %d modules",
+			(long long)model->parameter_count,
+			format_count(count, (double)model->parameter_count), model->n_modules));
+	writer_string(&writer, "shardplan", "model/1");
+	model_write(model, &writer);
+	writer_finish(&writer);
+	return true;
+}
+
+static bool run(struct invocation *invocation, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	const char *what = arguments->n_operands > 0 ? arguments->operands[0] : "list";
+	struct text text = {0};
+	bool ok;
+
+	if (strcmp(what, "list") == 0 && arguments->n_operands <= 1)
+		ok = list(invocation, &text, error);
+	else if (strcmp(what, "show") == 0 && arguments->n_operands == 2)
+		ok = show(invocation, &text, error);
+	else
+		ok = error_set(error, EXIT_CODE_USAGE,
+			"models %.100s: expected `models list` or `models show NAME`", what);
+	ok = ok && output_text(&text, error);
+	text_finish(&text);
+	return ok;
+}
+
+const struct command command_models = {
+	.name = "models",
+	.summary = "list the models that are known by name, or show one",
+	.operands = "[list | show MODEL]",
+	.least = 0,
+	.most = 2,
+	.details = "`show` prints a model file, which can be edited and used as MODEL; with --json "
+		   "every module and parameter.",
+	.examples = {"shardplan models", "shardplan models show llama-2-7b --json"},
+	.run = run,
+};

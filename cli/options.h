@@ -1,0 +1,94 @@
+/* The options of all commands: one table, from which parsing, help, suggestions, the columns of
+ * `predict --cases` and the question in a plan file follow. */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include "base/base.h"
+
+/* X(suffix, name), alphabetical: the table of commands is searched by bisection. */
+#define COMMANDS(X)                                                                                \
+	X(CALIBRATE, calibrate)                                                                    \
+	X(CHECK, check)                                                                            \
+	X(EXPLAIN, explain)                                                                        \
+	X(HELP, help)                                                                              \
+	X(MODELS, models)                                                                          \
+	X(PLAN, plan)                                                                              \
+	X(PREDICT, predict)                                                                        \
+	X(REPORT, report)                                                                          \
+	X(TOPOLOGIES, topologies)                                                                  \
+	X(TRAIN, train)
+
+enum command_index {
+#define X(suffix, name) COMMAND_##suffix,
+	COMMANDS(X)
+#undef X
+		COMMAND_COUNT
+};
+
+enum option_flags {
+	OPTION_SWITCH = 1,   /* takes no value */
+	OPTION_KNOB = 2,     /* a field of struct plan, '-' for '_' */
+	OPTION_QUESTION = 4, /* part of the question: kept in plan files, a column of --cases */
+	OPTION_HIDDEN = 8,   /* for tests; not in the help */
+	OPTION_LATER = 16,   /* announced, not in this version: an error that says so */
+};
+
+struct option {
+	const char *name;  /* without the dashes */
+	const char *group; /* heading in the help */
+	const char *value; /* "N", "FILE", "on|off"; NULL: the names of the knob's field */
+	const char *help;
+	unsigned commands; /* bit per enum command_index */
+	unsigned flags;
+	char letter; /* "-o" */
+};
+
+enum { OPTIONS_MOST = 64, OPERANDS_MOST = 4 };
+
+extern const struct option all_options[];
+extern const int n_options;
+
+/* What the user typed, by option; also what one row of --cases says. */
+struct arguments {
+	enum command_index command;
+	int n_operands;
+	const char *operands[OPERANDS_MOST];
+	const char *values[OPTIONS_MOST]; /* NULL: not given; "" for a switch */
+	bool cells;                       /* values are CSV cells: messages name columns */
+};
+
+/* `arguments` after the command's name. Unknown, repeated, misplaced or incomplete options are
+ * EXIT_CODE_USAGE. `help` becomes true when --help stands anywhere before "--". */
+bool arguments_parse(int argc, char **argv, enum command_index command, int most,
+	struct arguments *arguments, bool *help, struct arena *arena, struct error *error);
+
+/* The value of an option of the table; NULL when not given. */
+const char *argument(const struct arguments *arguments, const char *name);
+bool argument_given(const struct arguments *arguments, const char *name);
+/* How to call an option in a message: "--seq-len", or "seq_len" for a cell. */
+const char *argument_where(
+	const struct arguments *arguments, const struct option *option, struct arena *arena);
+
+/* Given options as fields of a struct; option "a-b" sets the field "a_b". */
+bool arguments_set(const struct arguments *arguments, const struct field *fields, void *object,
+	struct arena *arena, struct error *error);
+/* The index in `names`; `*index` stays when the option was not given. */
+bool argument_choice(const struct arguments *arguments, const char *name, const char *const *names,
+	int *index, struct error *error);
+
+/* The names of a command's options as the user would write them, NULL-terminated: "--seq-len", or
+ * "seq_len" for columns of the question. */
+const char **option_names(enum command_index command, bool columns, struct arena *arena);
+const struct option *option_find(const char *name);
+/* '-' for '_', or back. */
+const char *swap_dashes(const char *name, char from, char to, struct arena *arena);
+/* "N", "true|false", "none|pre|post", ... */
+const char *option_value(const struct option *option, struct arena *arena);
+
+/* The question as text, options in table order: "--gpus 4 --global-batch 32". Values with blanks
+ * or quotes are quoted. And its inverse, for plan files. */
+const char *question_print(const struct arguments *arguments, struct arena *arena);
+bool question_scan(
+	const char *text, struct arguments *arguments, struct arena *arena, struct error *error);
+
+#endif

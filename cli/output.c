@@ -1,0 +1,75 @@
+#include "cli/output.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli/files.h"
+
+static bool terminal_wants_color(void)
+{
+	const char *refused = getenv("NO_COLOR"), *terminal = getenv("TERM");
+
+	return isatty(STDOUT_FILENO) && (refused == NULL || refused[0] == '\0') &&
+	       terminal != NULL && strcmp(terminal, "dumb") != 0;
+}
+
+bool output_style(const struct arguments *arguments, struct style *style, struct error *error)
+{
+	static const char *const names[] = {"auto", "always", "never", NULL};
+	struct winsize size;
+	int color = 0;
+
+	if (!argument_choice(arguments, "color", names, &color, error))
+		return false;
+	*style = (struct style){.color = color == 1 || (color == 0 && terminal_wants_color())};
+	/* Into a file or a pipe, lines are as long as they are. */
+	if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
+		style->width = size.ws_col;
+	return true;
+}
+
+bool output_text(const struct text *text, struct error *error)
+{
+	return file_write(NULL, "-", text, error);
+}
+
+bool output_aside(const struct text *text)
+{
+	fputs(text_string(text), stderr);
+	return true;
+}
+
+void output_note(const char *format, ...)
+{
+	/* error_set makes quoted names harmless for a terminal. */
+	struct error message = {0};
+	char line[600];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	error_set(&message, EXIT_CODE_INTERNAL, "%s", line);
+	fprintf(stderr, "note: %s\n", message.message);
+}
+
+void text_column(struct text *text, int column)
+{
+	size_t start = text->length;
+
+	while (start > 0 && text->data[start - 1] != '\n')
+		start--;
+	int used = (int)(text->length - start);
+	text_repeat(text, ' ', column - used > 2 ? column - used : 2);
+}
+
+void document_begin(struct writer *writer, struct text *text, const char *schema)
+{
+	writer_init(writer, text, WRITER_JSON);
+	writer_string(writer, "schema", schema);
+	writer_string(writer, "version", SHARDPLAN_VERSION);
+}

@@ -1,0 +1,23 @@
+/* How a training run shows that it lives: a line on stderr that is written over on a terminal, now
+ * and then a line elsewhere, or one JSON line per step on stdout. */
+#ifndef CLI_PROGRESS_H
+#define CLI_PROGRESS_H
+
+#include <time.h>
+
+#include "executor/executor.h"
+
+struct progress_output {
+	bool json_lines;
+	bool terminal;
+	bool open; /* a line on the terminal has no end yet */
+	bool shown;
+	struct timespec last;
+};
+
+struct progress_output progress_output_start(bool json_lines);
+/* executor_job.report; `data` is a struct progress_output. */
+void progress_report(const struct progress *progress, void *data);
+void progress_output_end(struct progress_output *output);
+
+#endif

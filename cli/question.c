@@ -1,0 +1,164 @@
+#include "cli/question.h"
+
+#include <string.h>
+
+#include "cli/files.h"
+#include "cli/inputs.h"
+
+/* The options of a question that are no field of struct plan. */
+struct other_options {
+	int64_t gpus, memory_limit;
+	enum objective objective;
+};
+
+static bool read_others(const struct arguments *arguments, struct other_options *others,
+	struct arena *arena, struct error *error)
+{
+	const struct field fields[] = {
+		FIELD_INT(struct other_options, gpus, "gpus", FIELD_POSITIVE),
+		FIELD_BYTES(struct other_options, memory_limit, "memory_limit", FIELD_POSITIVE),
+		FIELD_ENUM(struct other_options, objective, "objective", 0, objective_names),
+		FIELD_END,
+	};
+
+	*others = (struct other_options){0};
+	return arguments_set(arguments, fields, others, arena, error);
+}
+
+/* "FULL_SHARD,HYBRID_SHARD" -> bits. */
+static bool read_strategies(const char *where, const char *list, unsigned *strategies,
+	struct arena *arena, struct error *error)
+{
+	while (true) {
+		size_t length = strcspn(list, ",");
+		const struct field field = {"strategy", FIELD_TYPE_ENUM, 0, 0, strategy_names};
+		int strategy = 0;
+		if (!fields_set(&field, where, arena_strndup(arena, list, length), &strategy, arena,
+			    error))
+			return false;
+		*strategies |= 1u << strategy;
+		if (list[length] == '\0')
+			return true;
+		list += length + 1;
+	}
+}
+
+static bool set_choice(const struct option *option, const char *value,
+	const struct arguments *arguments, struct arena *arena, struct question *question,
+	struct error *error)
+{
+	const char *where = argument_where(arguments, option, arena);
+	const char *name = swap_dashes(option->name, '-', '_', arena);
+
+	/* One strategy is a choice, several are a narrower search. */
+	if (strcmp(name, "strategy") == 0 && strchr(value, ',') != NULL)
+		return read_strategies(where, value, &question->strategies, arena, error);
+	return choices_set(&question->choices, name, where, value, arena, error);
+}
+
+bool ask_options(struct arena *arena, const struct arguments *arguments, bool only_one,
+	struct question *question, struct error *error)
+{
+	struct other_options others;
+
+	if (!read_others(arguments, &others, arena, error))
+		return false;
+	question->memory_limit_bytes = others.memory_limit;
+	question->objective = others.objective;
+	for (int i = 0; i < n_options; i++) {
+		const struct option *option = &all_options[i];
+		bool is_choice =
+			option->flags & OPTION_KNOB || strcmp(option->name, "shard-group") == 0;
+		if (is_choice && arguments->values[i] != NULL &&
+			!set_choice(
+				option, arguments->values[i], arguments, arena, question, error))
+			return false;
+	}
+	if (only_one && question->strategies != 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"%s: expected one strategy, got a list; `plan` compares several",
+			argument_where(arguments, option_find("strategy"), arena));
+	return true;
+}
+
+bool ask(struct arena *arena, const char *model, const char *topology,
+	const struct arguments *arguments, bool only_one, struct asked *asked, struct error *error)
+{
+	struct other_options others;
+
+	*asked = (struct asked){.text = {model, topology, question_print(arguments, arena)}};
+	if (!ask_options(arena, arguments, only_one, &asked->question, error) ||
+		!read_others(arguments, &others, arena, error) ||
+		!input_model(arena, model, &asked->model, error) ||
+		!input_topology(arena, topology, others.gpus, &asked->topology, error))
+		return false;
+	asked->question.model = asked->model;
+	asked->question.topology = asked->topology;
+	return true;
+}
+
+bool evaluate(struct arena *arena, const struct plan *plan, const struct model *model,
+	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
+	struct error *error)
+{
+	const struct simulation_options limits = {.memory_limit_bytes = memory_limit};
+
+	evaluation->plan = *plan;
+	if (!schedule_build(arena, plan, model, topology, &evaluation->schedule, error) ||
+		!simulate(
+			evaluation->schedule, &limits, true, arena, &evaluation->simulation, error))
+		return false;
+	evaluation->digest = evaluation->simulation.prediction.schedule_digest;
+	return true;
+}
+
+bool open_plan(struct arena *arena, const char *path, struct opened *opened, struct error *error)
+{
+	struct plan_file *file = &opened->file;
+
+	opened->path = path;
+	if (!input_plan_file(arena, path, file, &opened->text, error) ||
+		!evaluate(arena, &file->plan, file->model, file->topology,
+			file->prediction.memory_limit_bytes, &opened->evaluation, error))
+		return false;
+	if (strcmp(file->schedule_digest, opened->evaluation.digest) != 0)
+		return error_set(error, EXIT_CODE_INPUT,
+			"%s: the plan compiles to schedule %s, expected its schedule_digest %s: "
+			"it was edited, or made by another version; plan again",
+			path, opened->evaluation.digest, file->schedule_digest);
+	return true;
+}
+
+struct explained opened_explained(const struct opened *opened, const struct measurement *measured)
+{
+	const struct simulation *simulation = &opened->evaluation.simulation;
+
+	return (struct explained){
+		.schedule = opened->evaluation.schedule,
+		.prediction = &opened->file.prediction,
+		.predicted = &simulation->timeline,
+		.memory = &simulation->memory,
+		.critical = &simulation->critical,
+		.measured = measured,
+	};
+}
+
+bool save_plan(struct arena *arena, const char *path, const struct question_text *text,
+	struct model *model, struct topology *topology, const struct evaluation *evaluation,
+	struct error *error)
+{
+	const struct plan_file file = {
+		.question = *text,
+		.model = model,
+		.topology = topology,
+		.plan = evaluation->plan,
+		.prediction = evaluation->simulation.prediction,
+		.schedule_digest = evaluation->digest,
+	};
+	struct text yaml = {0};
+
+	plan_file_write(&file, &yaml);
+	bool ok = file_write(arena, path, &yaml, error);
+	text_finish(&yaml);
+	return ok;
+}

@@ -1,0 +1,223 @@
+/* `train`: executes a plan on this machine and measures it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/adapt.h"
+#include "cli/command.h"
+#include "cli/files.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "executor/executor.h"
+
+/* What the options say, beside the plan. */
+struct training_options {
+	struct training training;
+	int64_t ranks; /* 0: as the plan */
+	double clip;   /* < 0: as the plan */
+	int reproducible, device, kernels;
+};
+
+static const char *const levels[] = {"run", "plan", "world", NULL};
+static const char *const devices[] = {"host", "null", NULL};
+static const char *const kernel_tables[] = {"cpu", "reference", NULL};
+
+static bool read_numbers(const struct arguments *arguments, struct training_options *options,
+	struct arena *arena, struct error *error)
+{
+	static const struct field fields[] = {
+		FIELD_INT(struct training_options, training.steps, "steps", FIELD_POSITIVE),
+		FIELD_INT(struct training_options, training.seed, "seed", FIELD_NOT_NEGATIVE),
+		FIELD_DOUBLE(
+			struct training_options, training.learning_rate, "lr", FIELD_NOT_NEGATIVE),
+		FIELD_INT(struct training_options, training.warmup, "warmup", FIELD_NOT_NEGATIVE),
+		FIELD_INT(struct training_options, ranks, "ranks", FIELD_POSITIVE),
+		FIELD_DOUBLE(struct training_options, clip, "clip", FIELD_NOT_NEGATIVE),
+		FIELD_END,
+	};
+
+	*options = (struct training_options){
+		.training = training_defaults(), .clip = -1, .reproducible = -1};
+	return arguments_set(arguments, fields, options, arena, error);
+}
+
+static bool read_options(const struct arguments *arguments, struct training_options *options,
+	struct arena *arena, struct error *error)
+{
+	if (!read_numbers(arguments, options, arena, error) ||
+		!argument_choice(
+			arguments, "reproducible", levels, &options->reproducible, error) ||
+		!argument_choice(arguments, "device", devices, &options->device, error) ||
+		!argument_choice(arguments, "kernels", kernel_tables, &options->kernels, error))
+		return false;
+	if (options->reproducible == 2)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--reproducible world: not in this version, which has run and plan");
+	if (!argument_given(arguments, "data"))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--data: missing, expected a text file or a .bin token file");
+	if (argument_given(arguments, "json") && argument_given(arguments, "json-lines"))
+		return error_set(
+			error, EXIT_CODE_USAGE, "--json: goes not with --json-lines, use one");
+	return true;
+}
+
+/* "measured.json" -> "measured.plan.yaml", beside it. */
+static const char *adapted_path(struct arena *arena, const char *measured)
+{
+	size_t length = strlen(measured);
+
+	if (length > 5 && strcmp(measured + length - 5, ".json") == 0)
+		length -= 5;
+	return arena_printf(arena, "%.*s.plan.yaml", (int)length, measured);
+}
+
+/* What would have been asked to get the adapted plan: `report` asks it again. */
+static struct question_text adapted_question(
+	struct arena *arena, const struct plan_file *file, const struct plan *plan)
+{
+	const char *line = arena_printf(arena,
+		"--gpus %lld --seq-len %lld --micro-batch %lld --grad-accum %lld",
+		(long long)plan_ranks(plan), (long long)plan->seq_len, (long long)plan->micro_batch,
+		(long long)plan->grad_accum);
+	struct text clip = {0};
+
+	text_number(&clip, plan->clip);
+	if (plan->clip > 0)
+		line = arena_printf(arena, "%s --clip %s", line, text_string(&clip));
+	text_finish(&clip);
+	return (struct question_text){file->question.model, "local", line};
+}
+
+/* Compiles for this machine what was planned for another, says what changed, and keeps the new plan
+ * with its own prediction: that is what `check` compares the measurement with. */
+static bool adapt(struct arena *arena, const struct training_options *options, const char *measured,
+	struct opened *opened, struct error *error)
+{
+	struct adaptation adaptation;
+	struct evaluation evaluation;
+	const char *path = adapted_path(arena, measured);
+	struct contents contents;
+
+	if (!adapt_plan(arena, &opened->file, options->ranks, options->clip, &adaptation, error) ||
+		!evaluate(arena, &adaptation.plan, opened->file.model, adaptation.topology, 0,
+			&evaluation, error))
+		return false;
+	output_note("%s is recompiled for runtime shardplan on this machine:", opened->path);
+	for (int i = 0; i < adaptation.n_changes; i++)
+		output_note("  %s", adaptation.changes[i]);
+	if (!save_plan(arena, path, &opened->file.question, opened->file.model, adaptation.topology,
+		    &evaluation, error) ||
+		!file_read(arena, path, &contents, error))
+		return false;
+	opened->path = path;
+	opened->text = contents.text;
+	opened->evaluation = evaluation;
+	return plan_file_parse(arena, path, contents.text, contents.length, &opened->file, error);
+}
+
+static bool check_fits(const struct opened *opened, struct error *error)
+{
+	const struct prediction *prediction = &opened->file.prediction;
+	char need[32], have[32];
+
+	if (prediction->fits != FITS_NO)
+		return true;
+	return error_set(error, EXIT_CODE_NO, "%s: does not fit: a rank needs %s of %s",
+		opened->path, format_bytes(need, (double)prediction->peak_memory_bytes),
+		format_bytes(have, (double)prediction->memory_limit_bytes));
+}
+
+/* Runs it; what was measured, and what of the request could not be kept. */
+static bool execute(const struct invocation *invocation, const struct training_options *options,
+	const struct opened *opened, struct measurement *measured, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	struct progress_output progress =
+		progress_output_start(argument_given(arguments, "json-lines"));
+	const struct executor_job job = {
+		.plan = &opened->file,
+		.plan_text = opened->text,
+		.training = options->training,
+		.data = argument(arguments, "data"),
+		.device = devices[options->device],
+		.kernels = kernel_tables[options->kernels],
+		.fault = argument(arguments, "fault"),
+		.expected = &opened->evaluation.simulation.timeline,
+		.report = progress_report,
+		.report_data = &progress,
+	};
+	bool ok = executor_train(&job, invocation->arena, measured, error);
+
+	progress_output_end(&progress);
+	return ok;
+}
+
+static bool save_measurement(const struct invocation *invocation, const struct opened *opened,
+	const struct measurement *measured, const char *path, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	struct text json = {0}, shown = {0};
+	struct style style;
+
+	report_measurement_json(&opened->file.question, &opened->file.plan, measured, &json);
+	bool ok = output_style(arguments, &style, error) &&
+		  file_write(invocation->arena, path, &json, error);
+	if (ok && strcmp(path, "-") != 0) {
+		output_note("the measurement is in %s", path);
+		if (argument_given(arguments, "json"))
+			text_add_bytes(&shown, text_string(&json), json.length);
+		else if (!argument_given(arguments, "json-lines"))
+			report_measurement_text(measured, &style, &shown);
+		ok = output_text(&shown, error);
+	}
+	text_finish(&json);
+	text_finish(&shown);
+	return ok;
+}
+
+static bool run(struct invocation *invocation, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	struct arena *arena = invocation->arena;
+	const char *path = argument(arguments, "measured");
+	struct training_options options;
+	struct opened opened;
+	struct measurement measured;
+
+	if (!read_options(arguments, &options, arena, error) ||
+		!open_plan(arena, arguments->operands[0], &opened, error))
+		return false;
+	if (path == NULL)
+		path = file_beside(arena, arguments->operands[0], "measured.json");
+	if (options.ranks == 0)
+		options.ranks = plan_ranks(&opened.file.plan);
+	if (options.clip < 0)
+		options.clip = opened.file.plan.clip;
+	if (!plan_is_trainable(&opened.file, options.ranks, options.clip) &&
+		!adapt(arena, &options, path, &opened, error))
+		return false;
+	if (!check_fits(&opened, error) ||
+		!execute(invocation, &options, &opened, &measured, error) ||
+		!save_measurement(invocation, &opened, &measured, path, error))
+		return false;
+	if (strcmp(opened.path, arguments->operands[0]) != 0)
+		output_note("its plan and prediction are in %s: shardplan check %s %s", opened.path,
+			opened.path, path);
+	return true;
+}
+
+const struct command command_train = {
+	.name = "train",
+	.summary = "train on this machine with exactly this plan, and measure",
+	.operands = "PLAN.yaml",
+	.least = 1,
+	.most = 1,
+	.details = "Ranks are processes of this machine. A plan of another runtime, machine or "
+		   "number of ranks is recompiled with the same knobs for `shardplan` on `local`; "
+		   "what changed is printed, and the recompiled plan with its own prediction goes "
+		   "beside the measurement as measured.plan.yaml: give that one to `check`. Exit "
+		   "code 6: a rank died, hung or computed a value that is not finite.",
+	.examples = {"shardplan train plan.yaml --data corpus.txt --steps 50",
+		"shardplan train plan.yaml --data corpus.txt --json-lines > steps.jsonl"},
+	.run = run,
+};

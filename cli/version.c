@@ -1,0 +1,31 @@
+#include "cli/version.h"
+
+#include "kernels/kernels.h"
+
+static void add_part(struct text *text, const char *name, bool built_in, const char *without)
+{
+	text_printf(text, "  %-20s %s\n", name, built_in ? "built in" : without);
+}
+
+static void add_kernels(struct text *text)
+{
+	const struct kernels *const *tables = kernels_all();
+
+	for (int i = 0; tables[i] != NULL; i++)
+		text_printf(text, "  kernels %-12s %s\n", tables[i]->name, tables[i]->library);
+}
+
+void version_print(struct text *text)
+{
+	text_add(text, "shardplan " SHARDPLAN_VERSION "\n");
+	add_kernels(text);
+	add_part(text, "hwloc", HAVE_HWLOC,
+		"not built in: `local` is described by the kernel's files");
+	add_part(text, "GLPK", HAVE_GLPK, "not built in: branch and bound plans alone");
+	text_add(text, "  transports           shm (processes of one machine)\n");
+	text_add(text,
+		HAVE_GLPK ? "The sources are Apache-2.0. This binary is linked with GLPK and is "
+			    "GPL-3.0-or-later as a whole.\n"
+			  : "Apache-2.0. (A binary linked with GLPK is GPL-3.0-or-later as a "
+			    "whole.)\n");
+}
