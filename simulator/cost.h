@@ -7,16 +7,27 @@
 
 #include "schedule/schedule.h"
 
+/* What an operation takes alone, and what it would take from others (all ranks do the same thing at
+ * the same time, so ranks that share a host, a NIC or a memory are priced in already). */
 struct cost {
-	double device; /* s on the stream (or the engine, for collectives) */
-	double host;   /* s that the issuing thread spends */
-	double flops;  /* executed; recomputation included */
+	double device;      /* s on the stream (or the engine, for collectives) */
+	double host;        /* s that the issuing thread spends */
+	double host_before; /* of these, s before the first kernel can start */
+	double flops;       /* executed; recomputation included */
+	/* Parts of `device`, s: what slows down when arithmetic units or memory are taken. The rest
+	 * (launches, latency, wire) does not. */
+	double arithmetic, memory;
+	/* Taken from others while it runs: multiprocessors (GPU), and shares 0..1 of what memory,
+	 * the device's port of the fabric, the node's NICs and the host link can deliver. */
+	double multiprocessors, memory_load, fabric_load, network_load, link_load;
 };
 
-/* Fills costs[0 .. n_ops) for one class. */
+/* Fills costs[0 .. n_ops) for one class. The schedule must know its model and topology. */
 void cost_operations(const struct schedule *schedule, int class, struct cost *costs);
 
-/* One collective alone, seconds, with the algorithm the runtime would choose (semantics 7). */
+/* One collective alone, seconds, with the algorithm the runtime would choose (semantics: NCCL's
+ * tuner on GPUs). `kind` is OP_ALL_GATHER, OP_REDUCE_SCATTER or OP_ALL_REDUCE, `bytes` the full
+ * (gathered) size. 0 for a group of one. */
 double cost_collective(const struct topology *topology, const struct runtime *runtime,
 	enum op_kind kind, const struct group *group, int64_t bytes);
 /* One m x n x k product on one device, seconds. */

@@ -13,19 +13,27 @@
 struct simulation_options {
 	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
 	bool no_contention;         /* operations on different streams do not slow one another */
+	/* The host goes on to the next step without waiting for this one. Otherwise it reads the
+	 * loss after every step, as training loops do. */
+	bool host_runs_ahead;
 };
 
 struct simulation {
 	struct prediction prediction;
 	struct timeline timeline;
-	struct memory_curve memory; /* physical, third step */
+	struct memory_curve memory; /* physical, third step; a take and a give at the same time are
+				       two points */
 	struct critical_path critical;
 };
 
-/* `details` false skips timeline, memory curve and critical path (left empty): the planner's inner
- * loop. Strings and arrays come from `arena`. */
+/* `details` false skips timeline, memory curve, critical path and the schedule digest (left empty):
+ * the planner's inner loop. Strings and arrays come from `arena`. A schedule that cannot proceed,
+ * or that was parsed from text (no model, no topology), is EXIT_CODE_INTERNAL. */
 bool simulate(const struct schedule *schedule, const struct simulation_options *options,
 	bool details, struct arena *arena, struct simulation *simulation, struct error *error);
+
+/* Books an operation's seconds under its key of `time_s`; also for measured timelines. */
+void time_split_add(struct time_split *split, enum op_kind kind, double seconds);
 
 /* Seconds that no plan for this question can beat, and that this plan cannot (docs/bounds.md):
  * max(model FLOPs without recomputation / dense peak, optimizer traffic / memory bandwidth, least

@@ -1,0 +1,212 @@
+/* Lower bounds (docs/bounds.md has the proofs). Each is a resource that some work must pass
+ * through: no order of operations, overlap or choice of the free knobs makes it pass faster. */
+#include <math.h>
+
+#include "simulator/collective.h"
+#include "simulator/machine.h"
+#include "simulator/simulator.h"
+
+/* 0 where the capacity is not known: then it bounds nothing. */
+static double quotient(double work, double capacity)
+{
+	return capacity > 0 && !isinf(capacity) ? work / capacity : 0;
+}
+
+/* --- what the hardware can deliver at most ------------------------------------------------------
+ */
+
+/* Where a measurement beats the datasheet (a CPU's turbo), the measurement is the limit. */
+static double most_flops(const struct machine *machine)
+{
+	double measured = fmax(machine->gemm_flops,
+		fmax(machine->attention_forward_flops, machine->attention_backward_flops));
+
+	if (machine->gpu && machine->peak_flops > 0)
+		measured = 0; /* the cost model does not believe more than the datasheet */
+	return fmax(machine->peak_flops, measured) * machine->core_share;
+}
+
+static double most_memory_bandwidth(const struct topology *topology)
+{
+	double device = fmax(topology->device.memory_bandwidth,
+		fmax(topology->calibration.memory_bandwidth,
+			topology->calibration.optimizer_bandwidth));
+	double host = fmax(
+		topology->host.memory_bandwidth, topology->calibration.memory_bandwidth_shared);
+
+	if (topology->shares_host)
+		return fmin(device, host / (double)topology->devices_per_node);
+	return device;
+}
+
+/* Bytes per second that `ranks` on `nodes` have been seen to send each, over the datasheet's. */
+static double most_wire(const struct topology *topology, int64_t nodes, double datasheet)
+{
+	double most = datasheet;
+
+	for (int i = 0; i < topology->calibration.n_collectives; i++) {
+		const struct calibration_collective *piece = &topology->calibration.collectives[i];
+		double passes = piece->collective == COLLECTIVE_ALL_REDUCE ? 2 : 1;
+
+		if ((piece->nodes > 1) == (nodes > 1))
+			most = fmax(most, passes * piece->bandwidth);
+	}
+	return most;
+}
+
+/* --- what every plan must do --------------------------------------------------------------------
+ */
+
+/* Forward and backward once, attention's causal half, nothing recomputed. */
+static double least_flops(const struct model *model, int64_t sequences, int64_t seq_len)
+{
+	double flops = 0;
+
+	for (int i = 0; i < model->n_modules; i++) {
+		struct module_work work;
+
+		if (!module_kind_is_leaf(model->modules[i].kind))
+			continue;
+		model_module_work(
+			model, i, PASS_FORWARD, sequences, seq_len, 1, ATTENTION_FLASH, &work);
+		for (int g = 0; g < work.n_gemms; g++)
+			flops += 3 * 2.0 * (double)work.gemms[g].m * (double)work.gemms[g].n *
+				 (double)work.gemms[g].k * (double)work.gemms[g].count;
+		flops += 3 * work.attention_flops;
+	}
+	return flops;
+}
+
+/* Parameter, gradient and moments are read; parameter and moments written. */
+static double least_optimizer_bytes(const struct plan *plan)
+{
+	int64_t tensors = plan->optimizer == OPTIMIZER_SGD ? 3 : 7;
+
+	return (double)(tensors * dtype_bytes(plan->master_dtype));
+}
+
+static double compute_bound(
+	const struct plan *plan, const struct model *model, const struct topology *topology)
+{
+	struct machine machine;
+	double devices = (double)plan_ranks(plan);
+	double flops;
+
+	machine_init(&machine, topology, plan->param_dtype);
+	flops = least_flops(model, 1, plan->seq_len) * (double)plan->global_batch;
+	return quotient(flops, devices * most_flops(&machine));
+}
+
+static double optimizer_bound(
+	const struct plan *plan, const struct model *model, const struct topology *topology)
+{
+	double bytes = least_optimizer_bytes(plan) * (double)model->parameter_count;
+
+	return quotient(bytes, (double)plan_data_parallel(plan) * most_memory_bandwidth(topology));
+}
+
+/* Every part's partial sums must reach the part that owns the sum, and every owner's parameters (or
+ * sums) the other parts. A switch that adds (NVLink SHARP) and one that multicasts let both pass in
+ * opposite directions at once; then only the larger one counts. */
+static double exchange_bound(double parts, double parameters, const struct plan *plan,
+	bool switch_adds, double bandwidth)
+{
+	double gradient = dtype_bytes(plan->reduce_dtype);
+	double parameter = fmin(gradient, dtype_bytes(plan->param_dtype));
+	double bytes = switch_adds ? fmax(gradient, parameter) : gradient + parameter;
+
+	if (parts <= 1)
+		return 0;
+	return quotient((parts - 1) / parts * parameters * bytes, bandwidth);
+}
+
+static double network_bound(
+	const struct plan *plan, const struct model *model, const struct topology *topology)
+{
+	double parameters = (double)model->parameter_count;
+	double ranks = (double)plan_data_parallel(plan);
+	double nodes = fmin((double)topology->nodes, ranks);
+	bool adds = topology->fabric.kind == FABRIC_NVSWITCH &&
+		    topology->device.generation >= GENERATION_HOPPER;
+	double inside = 0, across = 0;
+
+	/* Processes of one host have no wire; their copies count as memory traffic. */
+	if (topology->fabric.kind != FABRIC_SHARED_MEMORY && nodes <= 1)
+		inside = exchange_bound(ranks, parameters, plan, adds,
+			most_wire(topology, 1, topology->fabric.bandwidth));
+	if (nodes > 1)
+		across = exchange_bound(nodes, parameters, plan, false,
+			most_wire(topology, 2, topology_node_bandwidth(topology)));
+	return fmax(inside, across);
+}
+
+double lower_bound(
+	const struct plan *plan, const struct model *model, const struct topology *topology)
+{
+	return fmax(compute_bound(plan, model, topology),
+		fmax(optimizer_bound(plan, model, topology), network_bound(plan, model, topology)));
+}
+
+/* --- what this plan must do ---------------------------------------------------------------------
+ */
+
+/* What must leave each node, whatever the algorithm: every node's partial sums once, every node's
+ * results once. */
+static double least_egress(const struct schedule *schedule, const struct op *op)
+{
+	const struct group *group = &schedule->groups[op->group];
+	struct placement placement = topology_place(schedule->topology, group->size, group->stride);
+
+	if (placement.nodes <= 1)
+		return 0;
+	return (double)placement.groups_per_node *
+	       collective_wire_bytes(op->kind, placement.nodes, op->bytes);
+}
+
+static double range_flops(const struct schedule *schedule, const struct op *op)
+{
+	const struct plan *plan = &schedule->plan;
+	enum pass pass = op->kind == OP_BACKWARD ? PASS_BACKWARD : PASS_FORWARD;
+	double flops = 0;
+
+	for (int i = op->first_module; i < op->end_module && op->kind != OP_LOSS; i++) {
+		struct module_work work;
+
+		if (!module_kind_is_leaf(schedule->model->modules[i].kind))
+			continue;
+		model_module_work(schedule->model, i, pass, plan->micro_batch, plan->seq_len, 1,
+			plan->attention, &work);
+		for (int g = 0; g < work.n_gemms; g++)
+			flops += 2.0 * (double)work.gemms[g].m * (double)work.gemms[g].n *
+				 (double)work.gemms[g].k * (double)work.gemms[g].count;
+		flops += work.attention_flops;
+	}
+	return flops;
+}
+
+double plan_lower_bound(const struct schedule *schedule)
+{
+	const struct topology *topology = schedule->topology;
+	const struct program *program = &schedule->programs[0];
+	double flops = 0, optimizer = 0, egress = 0, bound;
+	struct machine machine;
+
+	machine_init(&machine, topology, schedule->plan.param_dtype);
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+
+		if (op_kind_class(op->kind) == OP_CLASS_COMPUTE)
+			flops += range_flops(schedule, op);
+		if (op->kind == OP_OPTIMIZER)
+			optimizer += (double)op->bytes;
+		if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE)
+			egress += least_egress(schedule, op);
+	}
+	bound = lower_bound(&schedule->plan, schedule->model, topology);
+	bound = fmax(bound, quotient(flops, most_flops(&machine)));
+	bound = fmax(bound, quotient(optimizer, most_memory_bandwidth(topology)));
+	if (topology->nodes > 1)
+		bound = fmax(bound, quotient(egress, most_wire(topology, topology->nodes,
+							     topology_node_bandwidth(topology))));
+	return bound;
+}

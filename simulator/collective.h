@@ -1,0 +1,23 @@
+/* Private to simulator/: a collective's time, and what it takes from others. */
+#ifndef SIMULATOR_COLLECTIVE_H
+#define SIMULATOR_COLLECTIVE_H
+
+#include "simulator/cost.h"
+#include "simulator/machine.h"
+
+bool collective_kind_of(enum op_kind kind, enum collective_kind *collective);
+
+/* Fills device and the loads of `cost`. */
+void collective_cost(const struct machine *machine, const struct runtime *runtime,
+	enum op_kind kind, const struct group *group, int64_t bytes, struct cost *cost);
+
+/* Bytes that leave each node in one direction when every group of this kind carries out the
+ * collective once. */
+double collective_node_egress(const struct topology *topology, const struct runtime *runtime,
+	enum op_kind kind, const struct group *group, int64_t bytes);
+
+/* A runtime that goes inside the node first, on a group that spans nodes with several ranks each.
+ */
+bool collective_is_hierarchical(const struct runtime *runtime, const struct placement *placement);
+
+#endif

@@ -1,0 +1,18 @@
+/* Private to simulator/: what compute and memory-bound operations cost. */
+#ifndef SIMULATOR_COMPUTE_H
+#define SIMULATOR_COMPUTE_H
+
+#include "simulator/cost.h"
+#include "simulator/machine.h"
+
+/* One pass over the leaves in [first, end). Fills device, flops, arithmetic, memory; returns the
+ * number of kernels. */
+double compute_range_cost(const struct machine *machine, const struct schedule *schedule, int first,
+	int end, enum pass pass, struct cost *cost);
+double compute_loss_cost(
+	const struct machine *machine, const struct schedule *schedule, struct cost *cost);
+/* `bytes` read and written at `bandwidth` by `kernels` kernels. */
+void traffic_cost(const struct machine *machine, double bytes, double bandwidth, double kernels,
+	struct cost *cost);
+
+#endif

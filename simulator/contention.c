@@ -1,0 +1,112 @@
+/* Who slows whom. Fluid: every running operation has a rate, its share of the time it would take
+ * alone; rates hold until the set of running operations changes. */
+#include <math.h>
+
+#include "simulator/engine.h"
+
+struct demand {
+	int threads; /* that want a core, of one rank */
+	double multiprocessors, memory, fabric, network, link;
+};
+
+static void add_demand(const struct cost *cost, struct demand *demand)
+{
+	demand->threads++;
+	demand->multiprocessors += cost->multiprocessors;
+	demand->memory += cost->memory_load;
+	demand->fabric += cost->fabric_load;
+	demand->network += cost->network_load;
+	demand->link += cost->link_load;
+}
+
+static double at_least_one(double x)
+{
+	return x > 1 ? x : 1;
+}
+
+/* NCCL's channels sit on multiprocessors that kernels then lack (semantics 7.9): t * n / (n - c).
+ */
+static double gpu_arithmetic(const struct topology *topology, const struct demand *demand)
+{
+	double all = (double)topology->device.multiprocessors;
+
+	if (all <= 0)
+		return 1;
+	return all / fmax(all / 2, all - demand->multiprocessors);
+}
+
+/* Threads of all ranks share the cores. One thread a rank is in the costs already. */
+static double host_arithmetic(const struct topology *topology, const struct demand *demand)
+{
+	double cores = (double)topology->host.cores, ranks = (double)topology->devices_per_node;
+
+	if (!topology->shares_host || demand->threads <= 1)
+		return 1;
+	return fmin(1, cores / ranks) / fmin(1, cores / (ranks * demand->threads));
+}
+
+/* Seconds per second alone. `arithmetic` slows units (or cores), memory only what waits for it. */
+static double slowdown(const struct cost *cost, const struct demand *demand, double arithmetic,
+	bool everything_needs_cores)
+{
+	double memory = at_least_one(demand->memory);
+	double rest = cost->device - cost->arithmetic - cost->memory;
+	double time = cost->arithmetic * arithmetic + cost->memory * memory + rest;
+
+	if (everything_needs_cores)
+		time = (cost->arithmetic + rest) * arithmetic +
+		       cost->memory * fmax(memory, arithmetic);
+	return time / cost->device;
+}
+
+/* Links are shared in equal parts: rate = capacity / users (semantics 7.8). */
+static double collective_slowdown(
+	const struct cost *cost, const struct demand *demand, double cores)
+{
+	double slow = cores;
+
+	if (cost->fabric_load > 0)
+		slow = fmax(slow, demand->fabric);
+	if (cost->network_load > 0)
+		slow = fmax(slow, demand->network);
+	if (cost->link_load > 0)
+		slow = fmax(slow, demand->link);
+	return at_least_one(slow);
+}
+
+static double rate_of(
+	const struct engine *engine, const struct task *task, const struct demand *demand)
+{
+	bool gpu = engine->topology->device.kind == DEVICE_GPU;
+	double cores = gpu ? 1 : host_arithmetic(engine->topology, demand);
+
+	if (task->cost.device <= 0)
+		return 1;
+	if (task->communicates && !gpu)
+		cores = fmax(cores, at_least_one(demand->memory));
+	if (!task->computes)
+		return 1 / collective_slowdown(&task->cost, demand, cores);
+	return 1 / slowdown(&task->cost, demand,
+			   gpu ? gpu_arithmetic(engine->topology, demand) : cores, !gpu);
+}
+
+void contention_rates(struct engine *engine)
+{
+	struct demand demand = {0};
+
+	engine->rates_stale = false;
+	if (!engine->contention)
+		return;
+	for (int i = 0; i < engine->n_queues; i++)
+		if (engine->queues[i].running >= 0)
+			add_demand(&task_of(engine, engine->queues[i].running)->cost, &demand);
+	for (int i = 0; i < engine->n_queues; i++) {
+		struct queue *queue = &engine->queues[i];
+
+		if (queue->running >= 0)
+			queue->rate =
+				demand.threads > 1
+					? rate_of(engine, task_of(engine, queue->running), &demand)
+					: 1;
+	}
+}

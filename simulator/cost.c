@@ -1,0 +1,165 @@
+/* What each operation of a schedule costs. Blocks repeat, so costs are remembered by content. */
+#include "simulator/cost.h"
+
+#include "simulator/collective.h"
+#include "simulator/compute.h"
+
+/* foreach AdamW: nine passes (docs/cost-model.md), each over all tensors at once. */
+enum { OPTIMIZER_KERNELS = 9, MEMORY_SIZE = 32 };
+
+/* Latency of one copy over the host link, s. */
+static const double copy_latency = 10e-6;
+
+/* What determines an operation's cost: two operations with equal keys cost the same. */
+struct key {
+	enum op_kind kind;
+	int group;
+	int first, end; /* relative to the block, so that blocks are alike */
+	bool in_block;
+	int64_t bytes;
+};
+
+struct costing {
+	const struct schedule *schedule;
+	const struct runtime *runtime;
+	struct machine machine;
+	int n;
+	struct key keys[MEMORY_SIZE];
+	struct cost costs[MEMORY_SIZE];
+};
+
+static int block_of(const struct model *model, int module)
+{
+	while (module > 0 && model->modules[module].kind != MODULE_BLOCK)
+		module = model->modules[module].parent;
+	return module;
+}
+
+static struct key key_of(const struct costing *costing, const struct op *op)
+{
+	struct key key = {.kind = op->kind, .group = op->group, .bytes = op->bytes};
+
+	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE)
+		return key;
+	key.first = op->first_module;
+	key.end = op->end_module;
+	key.in_block = op->layer >= 0;
+	if (key.in_block) {
+		int block = block_of(costing->schedule->model, op->first_module);
+
+		key.first -= block;
+		key.end -= block;
+	}
+	return key;
+}
+
+static bool keys_equal(const struct key *a, const struct key *b)
+{
+	return a->kind == b->kind && a->bytes == b->bytes && a->first == b->first &&
+	       a->end == b->end && a->group == b->group && a->in_block == b->in_block;
+}
+
+/* The issuing thread's time: a launch per kernel; FSDP's Python around gathers and reductions. A
+ * calibration knows the whole of an operation. */
+static void host_cost(
+	const struct costing *costing, const struct op *op, double kernels, struct cost *cost)
+{
+	const struct runtime *runtime = costing->runtime;
+	double measured = costing->schedule->topology->calibration.host_overhead;
+	bool hook = op->unit >= 0 &&
+		    (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE || op->kind == OP_RESHARD);
+
+	if (measured > 0) {
+		cost->host = cost->host_before = measured;
+		return;
+	}
+	cost->host_before = runtime->host_per_kernel + (hook ? runtime->host_per_hook : 0);
+	cost->host = cost->host_before;
+	if (kernels > 1)
+		cost->host += (kernels - 1) * runtime->host_per_kernel;
+}
+
+static double compute_cost(const struct costing *costing, const struct op *op, struct cost *cost)
+{
+	enum pass pass = op->kind == OP_BACKWARD ? PASS_BACKWARD : PASS_FORWARD;
+
+	if (op->kind == OP_LOSS)
+		return compute_loss_cost(&costing->machine, costing->schedule, cost);
+	return compute_range_cost(
+		&costing->machine, costing->schedule, op->first_module, op->end_module, pass, cost);
+}
+
+static void copy_cost(const struct machine *machine, const struct op *op, struct cost *cost)
+{
+	cost->device = copy_latency;
+	cost->link_load = 1;
+	if (machine->link_bandwidth > 0)
+		cost->device += (double)op->bytes / machine->link_bandwidth;
+}
+
+static struct cost cost_of(const struct costing *costing, const struct op *op)
+{
+	const struct machine *machine = &costing->machine;
+	struct cost cost = {0};
+	double kernels = 1;
+
+	switch (op_kind_class(op->kind)) {
+	case OP_CLASS_COMPUTE:
+		kernels = compute_cost(costing, op, &cost);
+		break;
+	case OP_CLASS_TRAFFIC:
+		kernels = op->kind == OP_OPTIMIZER ? OPTIMIZER_KERNELS : 1;
+		traffic_cost(machine, (double)op->bytes,
+			op->kind == OP_OPTIMIZER ? machine->optimizer_bandwidth
+						 : machine->memory_bandwidth,
+			kernels, &cost);
+		break;
+	case OP_CLASS_COLLECTIVE:
+		collective_cost(machine, costing->runtime, op->kind,
+			&costing->schedule->groups[op->group], op->bytes, &cost);
+		break;
+	case OP_CLASS_COPY:
+		copy_cost(machine, op, &cost);
+		break;
+	case OP_CLASS_MARK:
+		break;
+	}
+	host_cost(costing, op, kernels, &cost);
+	return cost;
+}
+
+static struct cost remembered(struct costing *costing, const struct op *op)
+{
+	struct key key = key_of(costing, op);
+	struct cost cost;
+
+	for (int i = 0; i < costing->n; i++)
+		if (keys_equal(&costing->keys[i], &key))
+			return costing->costs[i];
+	cost = cost_of(costing, op);
+	if (costing->n < MEMORY_SIZE) {
+		costing->keys[costing->n] = key;
+		costing->costs[costing->n++] = cost;
+	}
+	return cost;
+}
+
+void cost_operations(const struct schedule *schedule, int class, struct cost *costs)
+{
+	const struct program *program = &schedule->programs[class];
+	struct costing costing = {
+		.schedule = schedule, .runtime = runtime_of(schedule->plan.runtime)};
+	int micro_batch = -1;
+
+	machine_init(&costing.machine, schedule->topology, schedule->plan.param_dtype);
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+
+		costs[i] = remembered(&costing, op);
+		if (op->micro_batch <= micro_batch)
+			continue;
+		micro_batch = op->micro_batch;
+		costs[i].host += costing.runtime->host_per_micro_batch;
+		costs[i].host_before += costing.runtime->host_per_micro_batch;
+	}
+}

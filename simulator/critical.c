@@ -1,0 +1,115 @@
+/* The critical path: from the last operation of the last step backwards, always to what its start
+ * waited for longest. */
+#include <math.h>
+
+#include "simulator/engine.h"
+
+struct cause {
+	enum critical_reason reason;
+	int instance; /* -1: none, the step begins */
+};
+
+/* The latest instance before `instance` of the same stream or engine; -1. */
+static int before(const struct engine *engine, int instance, bool same_engine)
+{
+	const struct task *task = task_of(engine, instance);
+
+	for (int i = instance - 1; i >= 0 && i >= instance - engine->n_ops; i--) {
+		const struct task *other = task_of(engine, i);
+
+		if (same_engine ? other->engine == task->engine : other->stream == task->stream)
+			return i;
+	}
+	return -1;
+}
+
+static void consider(const struct engine *engine, int candidate, enum critical_reason reason,
+	struct cause *cause)
+{
+	double known = cause->instance < 0 ? -INFINITY : engine->end[cause->instance];
+
+	if (candidate >= 0 && engine->end[candidate] > known)
+		*cause = (struct cause){reason, candidate};
+}
+
+static void consider_waits(const struct engine *engine, const int *waits, int n, int base,
+	enum critical_reason reason, struct cause *cause)
+{
+	for (int i = 0; i < n; i++)
+		consider(engine, base + waits[i], reason, cause);
+}
+
+/* Why the host came to `instance` when it did: the operation that it last waited for. */
+static int host_cause(const struct engine *engine, int instance)
+{
+	int first = instance - instance % engine->n_ops;
+
+	for (int i = instance; i >= first; i--) {
+		const struct task *task = task_of(engine, i);
+		struct cause cause = {CRITICAL_HOST, -1};
+		double free = i == 0 ? 0 : engine->host_done[i - 1];
+
+		consider_waits(engine, task->host_waits, task->n_host_waits, i - i % engine->n_ops,
+			CRITICAL_HOST, &cause);
+		if (i > 0 && task_of(engine, i - 1)->blocks_host)
+			consider(engine, i - 1, CRITICAL_HOST, &cause);
+		if (cause.instance >= 0 && engine->end[cause.instance] > free)
+			return cause.instance;
+	}
+	return -1;
+}
+
+static struct cause cause_of(const struct engine *engine, int instance)
+{
+	const struct task *task = task_of(engine, instance);
+	struct cause cause = {CRITICAL_START, -1};
+
+	consider_waits(engine, task->waits, task->n_waits, instance - instance % engine->n_ops,
+		CRITICAL_WAIT, &cause);
+	consider(engine, before(engine, instance, false), CRITICAL_STREAM, &cause);
+	if (task->engine >= 0)
+		consider(engine, before(engine, instance, true), CRITICAL_ENGINE, &cause);
+	if (cause.instance < 0 || engine->issued[instance] > engine->end[cause.instance])
+		cause = (struct cause){CRITICAL_HOST, host_cause(engine, instance)};
+	return cause;
+}
+
+static int last_to_finish(const struct engine *engine)
+{
+	int first = instance_of(engine, SIMULATED_STEPS - 1, 0), last = first;
+
+	for (int i = first; i < engine->n_instances; i++)
+		if (engine->end[i] >= engine->end[last])
+			last = i;
+	return last;
+}
+
+static void reverse(struct critical_path *path)
+{
+	for (int i = 0, j = path->n - 1; i < j; i++, j--) {
+		int op = path->ops[i];
+		enum critical_reason reason = path->reasons[i];
+
+		path->ops[i] = path->ops[j];
+		path->reasons[i] = path->reasons[j];
+		path->ops[j] = op;
+		path->reasons[j] = reason;
+	}
+}
+
+void critical_path(const struct engine *engine, struct arena *arena, struct critical_path *path)
+{
+	int first = instance_of(engine, SIMULATED_STEPS - 1, 0);
+	int instance = engine->n_ops > 0 ? last_to_finish(engine) : -1;
+
+	*path = (struct critical_path){.ops = ARENA_ARRAY(arena, int, engine->n_ops),
+		.reasons = ARENA_ARRAY(arena, enum critical_reason, engine->n_ops)};
+	while (instance >= first && path->n < engine->n_ops) {
+		struct cause cause = cause_of(engine, instance);
+
+		path->ops[path->n] = instance - first;
+		path->reasons[path->n++] = cause.instance < first ? CRITICAL_START : cause.reason;
+		instance = cause.instance;
+	}
+	reverse(path);
+}

@@ -1,0 +1,104 @@
+/* Private to simulator/: the event engine's state and the parts that read its result. */
+#ifndef SIMULATOR_ENGINE_H
+#define SIMULATOR_ENGINE_H
+
+#include "simulator/simulator.h"
+
+enum { SIMULATED_STEPS = 3 };
+
+/* An operation, reduced to what the engine needs. */
+struct task {
+	struct cost cost;
+	const int *waits, *host_waits;
+	int n_waits, n_host_waits;
+	int stream;
+	int engine;       /* -1: no collective */
+	int engine_order; /* among the collectives of its engine in one step */
+	bool communicates, computes;
+	bool is_compute;  /* computes on the compute stream: communication beside it is hidden */
+	bool blocks_host; /* the issuing thread carries it out itself */
+};
+
+/* The operations of one stream in list order, and how far it has come. An "instance" is step *
+ * n_ops + operation. */
+struct queue {
+	const int *ops;
+	int n_ops;
+	int step, next; /* the head: operation `next` of `step` */
+	int running;    /* instance; -1 */
+	double left;    /* s of work alone that remain */
+	double rate;    /* work per second; 1 when alone */
+	int blocked_on; /* a wait of the head that has not finished; -1 */
+};
+
+struct issuer {
+	int next; /* instance */
+	double time;
+	int blocked_on; /* instance; -1 */
+};
+
+struct engine {
+	const struct schedule *schedule;
+	const struct program *program;
+	const struct topology *topology;
+	bool contention, runs_ahead;
+	int n_ops, n_instances;
+	struct task *tasks;
+	int n_queues;
+	struct queue queues[STREAM_COUNT];
+	int n_engines;
+	int *engine_done, *engine_count; /* collectives finished; per step */
+	struct issuer host;
+	double now;
+	bool rates_stale;
+	int unfinished[SIMULATED_STEPS];
+	/* by instance */
+	double *issued, *host_done, *start, *end;
+	int *completed, n_completed; /* instances in the order in which they finished */
+	/* at the end of each step */
+	double finished[SIMULATED_STEPS], exposed[SIMULATED_STEPS];
+	double exposed_now; /* s so far in which a collective ran and nothing computed */
+};
+
+/* Arrays come from `arena`. */
+void engine_init(struct engine *engine, const struct schedule *schedule, int class,
+	const struct simulation_options *options, struct arena *arena);
+/* Runs all steps; a deadlock is EXIT_CODE_INTERNAL and names an operation. */
+bool engine_run(struct engine *engine, struct error *error);
+
+/* host.c: issues whatever the issuing thread reaches without waiting. */
+void host_run(struct engine *engine);
+
+/* contention.c: the rates of what runs now. */
+void contention_rates(struct engine *engine);
+
+/* memory.c: the physical memory of all steps (rule 5 of docs/schedule.md). */
+struct memory_peaks {
+	int64_t peak_bytes;
+	int64_t at_peak[CATEGORY_COUNT], category_peak[CATEGORY_COUNT];
+	int64_t pool_peaks; /* sum over pools of the pool's own peak */
+	int peak_op;
+};
+/* `curve` (of the last step) may be NULL. */
+void memory_peaks(const struct engine *engine, struct arena *arena, struct memory_peaks *peaks,
+	struct memory_curve *curve);
+
+/* critical.c: of the last step, from its last operation backwards. */
+void critical_path(const struct engine *engine, struct arena *arena, struct critical_path *path);
+
+/* predict.c: everything but the digest of the schedule that is the caller's. */
+void predict(const struct engine *engine, const struct simulation_options *options,
+	const struct memory_peaks *peaks, const struct ledger *ledger, struct arena *arena,
+	struct prediction *prediction);
+
+static inline int instance_of(const struct engine *engine, int step, int op)
+{
+	return step * engine->n_ops + op;
+}
+
+static inline const struct task *task_of(const struct engine *engine, int instance)
+{
+	return &engine->tasks[instance % engine->n_ops];
+}
+
+#endif

@@ -1,0 +1,70 @@
+/* The issuing thread: list order, limiter waits, launch costs (semantics 2.13). */
+#include <math.h>
+
+#include "simulator/engine.h"
+
+/* A wait names an operation of this step, or (negative) one of the step before; before the first
+ * step it is void. */
+static int first_unfinished(
+	const struct engine *engine, const int *waits, int n, int base, double *latest)
+{
+	for (int i = 0; i < n; i++) {
+		int instance = base + waits[i];
+
+		if (instance < 0)
+			continue;
+		if (isinf(engine->end[instance]))
+			return instance;
+		*latest = fmax(*latest, engine->end[instance]);
+	}
+	return -1;
+}
+
+static void issue(struct engine *engine, const struct task *task)
+{
+	struct issuer *host = &engine->host;
+	int instance = host->next++;
+
+	engine->issued[instance] = host->time + task->cost.host_before;
+	host->time += task->cost.host;
+	engine->host_done[instance] = host->time;
+	if (task->blocks_host)
+		host->blocked_on = instance;
+}
+
+/* Training loops read the loss once a step, which waits for the device. */
+static bool step_may_begin(struct engine *engine)
+{
+	struct issuer *host = &engine->host;
+	int step = host->next / engine->n_ops;
+
+	if (engine->runs_ahead || step == 0 || host->next % engine->n_ops != 0)
+		return true;
+	if (engine->unfinished[step - 1] > 0)
+		return false;
+	host->time = fmax(host->time, engine->finished[step - 1]);
+	return true;
+}
+
+void host_run(struct engine *engine)
+{
+	struct issuer *host = &engine->host;
+
+	while (host->next < engine->n_instances) {
+		int op = host->next % engine->n_ops;
+		const struct task *task = &engine->tasks[op];
+
+		if (host->blocked_on >= 0) {
+			if (isinf(engine->end[host->blocked_on]))
+				return;
+			host->time = fmax(host->time, engine->end[host->blocked_on]);
+			host->blocked_on = -1;
+		}
+		if (!step_may_begin(engine))
+			return;
+		host->blocked_on = first_unfinished(
+			engine, task->host_waits, task->n_host_waits, host->next - op, &host->time);
+		if (host->blocked_on < 0)
+			issue(engine, task);
+	}
+}

@@ -1,0 +1,36 @@
+/* Private to simulator/: which algorithm and protocol NCCL takes, and how long that takes. */
+#ifndef SIMULATOR_NCCL_H
+#define SIMULATOR_NCCL_H
+
+#include "schedule/schedule.h"
+
+/* X(suffix, name) */
+#define NCCL_ALGORITHMS(X)                                                                         \
+	X(RING, "ring") X(TREE, "tree") X(NVLS, "nvls") X(NVLS_TREE, "nvls-tree") X(PAT, "pat")
+#define NCCL_PROTOCOLS(X) X(LL, "LL") X(LL128, "LL128") X(SIMPLE, "Simple")
+
+enum nccl_algorithm {
+#define X(suffix, name) NCCL_##suffix,
+	NCCL_ALGORITHMS(X)
+#undef X
+		NCCL_ALGORITHM_COUNT
+};
+enum nccl_protocol {
+#define X(suffix, name) NCCL_##suffix,
+	NCCL_PROTOCOLS(X)
+#undef X
+		NCCL_PROTOCOL_COUNT
+};
+
+struct nccl_choice {
+	enum nccl_algorithm algorithm;
+	enum nccl_protocol protocol;
+	double seconds;
+	double channels; /* of the graph; each runs on one multiprocessor */
+};
+
+/* The fastest of what NCCL would consider; `bytes` is the full (gathered) size, ranks > 1. */
+struct nccl_choice nccl_choose(const struct topology *topology, const struct placement *placement,
+	enum collective_kind kind, int64_t bytes);
+
+#endif

@@ -1,0 +1,275 @@
+/* Fills struct prediction from what the engine and the memory meter found. */
+#include <math.h>
+#include <string.h>
+
+#include "simulator/collective.h"
+#include "simulator/engine.h"
+#include "simulator/machine.h"
+
+/* --- time ---------------------------------------------------------------------------------------
+ */
+
+/* Where an operation's time is booked. */
+static const size_t time_members[OP_KIND_COUNT] = {
+	[OP_CAST_PARAMETERS] = offsetof(struct time_split, compute),
+	[OP_ALL_GATHER] = offsetof(struct time_split, all_gather),
+	[OP_COPY_OUT] = offsetof(struct time_split, compute),
+	[OP_RESHARD] = offsetof(struct time_split, compute),
+	[OP_FORWARD] = offsetof(struct time_split, compute),
+	[OP_LOSS] = offsetof(struct time_split, compute),
+	[OP_RECOMPUTE] = offsetof(struct time_split, compute),
+	[OP_BACKWARD] = offsetof(struct time_split, compute),
+	[OP_FLATTEN_GRADIENTS] = offsetof(struct time_split, compute),
+	[OP_CAST_GRADIENTS] = offsetof(struct time_split, compute),
+	[OP_REDUCE_SCATTER] = offsetof(struct time_split, reduce_scatter),
+	[OP_ALL_REDUCE] = offsetof(struct time_split, all_reduce),
+	[OP_ACCUMULATE_GRADIENTS] = offsetof(struct time_split, compute),
+	[OP_GRADIENT_NORM] = offsetof(struct time_split, optimizer),
+	[OP_CLIP_GRADIENTS] = offsetof(struct time_split, optimizer),
+	[OP_OPTIMIZER] = offsetof(struct time_split, optimizer),
+	[OP_COPY_H2D] = offsetof(struct time_split, copy),
+	[OP_COPY_D2H] = offsetof(struct time_split, copy),
+};
+
+void time_split_add(struct time_split *split, enum op_kind kind, double seconds)
+{
+	*(double *)((char *)split + time_members[kind]) += seconds;
+}
+
+static void fill_time(const struct engine *engine, struct prediction *prediction)
+{
+	enum { LAST = SIMULATED_STEPS - 1 };
+	int first = instance_of(engine, LAST, 0);
+
+	prediction->step_time = engine->finished[LAST] - engine->finished[LAST - 1];
+	for (int i = 0; i < engine->n_ops; i++)
+		time_split_add(&prediction->time, engine->program->ops[i].kind,
+			engine->end[first + i] - engine->start[first + i]);
+	prediction->time.exposed_communication = engine->exposed[LAST] - engine->exposed[LAST - 1];
+}
+
+static void fill_interval(
+	const struct topology *topology, double bound, struct prediction *prediction)
+{
+	/* 80 % of a normal distribution lie within 1.2816 standard deviations. */
+	double spread = exp(1.2816 * machine_spread(topology, &prediction->uncertainty_source));
+
+	prediction->step_time_low =
+		fmin(prediction->step_time, fmax(bound, prediction->step_time / spread));
+	prediction->step_time_high = prediction->step_time * spread;
+}
+
+/* --- utilisation --------------------------------------------------------------------------------
+ */
+
+/* Recomputed FLOPs of one rank and step, attention counted in full as MFU does. */
+static double recomputed_flops(const struct engine *engine)
+{
+	const struct plan *plan = &engine->schedule->plan;
+	const struct model *model = engine->schedule->model;
+	double flops = 0;
+
+	for (int i = 0; i < engine->n_ops; i++) {
+		const struct op *op = &engine->program->ops[i];
+
+		if (op->kind != OP_RECOMPUTE)
+			continue;
+		flops += engine->tasks[i].cost.flops;
+		for (int m = op->first_module;
+			m < op->end_module && plan->attention == ATTENTION_FLASH; m++) {
+			struct module_work work;
+
+			if (model->modules[m].kind != MODULE_ATTENTION_CORE)
+				continue;
+			model_module_work(model, m, PASS_FORWARD, plan->micro_batch, plan->seq_len,
+				1, plan->attention, &work);
+			flops += work.attention_flops; /* the masked half */
+		}
+	}
+	return flops;
+}
+
+/* What MFU is relative to: the datasheet; on CPUs what a product was measured to reach. */
+static void fill_peak(const struct topology *topology, enum dtype dtype, struct arena *arena,
+	struct prediction *p)
+{
+	const struct device *device = &topology->device;
+
+	p->peak_flops = device_peak_flops(device, dtype);
+	if (device->kind == DEVICE_CPU && topology->calibration.gemm_flops > 0) {
+		p->peak_flops = topology->calibration.gemm_flops;
+		p->peak_name =
+			topology->calibration.measured ? "measured GEMM peak" : "prior GEMM peak";
+	} else if (p->peak_flops > 0) {
+		p->peak_name = arena_printf(arena, "%s %s dense", device->name, dtype_name(dtype));
+	}
+}
+
+static void fill_utilisation(
+	const struct engine *engine, struct arena *arena, struct prediction *prediction)
+{
+	const struct schedule *schedule = engine->schedule;
+	const struct plan *plan = &schedule->plan;
+	double tokens = (double)(plan->micro_batch * plan->grad_accum * plan->seq_len);
+	double rate = tokens / prediction->step_time;
+	double model_flops = model_flops_per_token(schedule->model, plan->seq_len);
+
+	prediction->tokens_per_s_per_gpu = rate;
+	fill_peak(engine->topology, plan->param_dtype, arena, prediction);
+	if (prediction->peak_flops <= 0)
+		return;
+	rate /= prediction->peak_flops;
+	prediction->mfu = model_flops * rate;
+	prediction->mfu_6n = model_flops_6n(schedule->model) * rate;
+	prediction->mfu_causal = model_flops_causal(schedule->model, plan->seq_len) * rate;
+	prediction->hfu = prediction->mfu +
+			  recomputed_flops(engine) / prediction->step_time / prediction->peak_flops;
+}
+
+/* --- memory -------------------------------------------------------------------------------------
+ */
+
+/* Process or context, communicators. */
+static int64_t fixed_overhead(const struct engine *engine)
+{
+	const struct schedule *schedule = engine->schedule;
+	const struct runtime *runtime = runtime_of(schedule->plan.runtime);
+	int64_t communicators = 0;
+	uint64_t seen = 0;
+
+	if (engine->topology->device.kind == DEVICE_CPU)
+		return runtime->process_bytes;
+	for (int i = 0; i < schedule->n_groups; i++) {
+		const struct group *group = &schedule->groups[i];
+
+		if (group->size <= 1 || seen >> (group->engine & 63) & 1)
+			continue;
+		seen |= UINT64_C(1) << (group->engine & 63);
+		communicators++;
+	}
+	return runtime->context_bytes + communicators * runtime->communicator_bytes;
+}
+
+static int64_t limit_of(const struct topology *topology, const struct simulation_options *options)
+{
+	int64_t limit = topology->device.memory_bytes;
+
+	if (options->memory_limit_bytes > 0)
+		return options->memory_limit_bytes;
+	if (topology->shares_host && topology->host.memory_bytes > 0)
+		limit = min_i64(limit, topology->host.memory_bytes / topology->devices_per_node);
+	return limit;
+}
+
+static const char *module_name(const struct schedule *schedule, const struct op *op)
+{
+	const struct model *model = schedule->model;
+	int module = op->end_module - 1;
+
+	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE)
+		return op->unit >= 0 ? schedule->units[op->unit].name : "";
+	if (op->kind == OP_LOSS)
+		return "";
+	while (op->layer >= 0 && module > 0 && model->modules[module].kind != MODULE_BLOCK)
+		module = model->modules[module].parent;
+	return model->modules[module].name;
+}
+
+static const char *describe(const struct engine *engine, int index, struct arena *arena)
+{
+	const struct op *op = &engine->program->ops[index];
+	const char *kind = op_kind_name(op->kind), *name = module_name(engine->schedule, op);
+	const char *blank = name[0] != '\0' ? " " : "";
+
+	if (op->micro_batch < 0)
+		return arena_printf(arena, "%s%s%s", kind, blank, name);
+	return arena_printf(arena, "%s%s%s, micro-batch %d", kind, blank, name, op->micro_batch);
+}
+
+static void fill_ledger(const struct ledger *ledger, struct prediction *prediction)
+{
+	prediction->ledger_peak_bytes = ledger->peak_bytes;
+	memcpy(prediction->ledger_category_peak, ledger->category_peak_bytes,
+		sizeof(prediction->ledger_category_peak));
+}
+
+static void fill_states(const struct schedule *schedule, struct prediction *prediction)
+{
+	struct model_states states = schedule_model_states(schedule);
+
+	prediction->model_states_parameters = states.parameters;
+	prediction->model_states_gradients = states.gradients;
+	prediction->model_states_optimizer_state = states.optimizer_state;
+}
+
+/* `tight`: it fits if the allocator gives cached blocks back, which stalls the device. */
+static void fill_memory(const struct engine *engine, const struct simulation_options *options,
+	const struct memory_peaks *peaks, struct arena *arena, struct prediction *prediction)
+{
+	bool gpu = engine->topology->device.kind == DEVICE_GPU;
+	int64_t fixed = fixed_overhead(engine), overhead;
+
+	/* Streams keep their own free lists (semantics 3.4); our heap on a CPU has one. */
+	prediction->peak_allocated_bytes = peaks->peak_bytes;
+	prediction->peak_reserved_bytes = gpu ? peaks->pool_peaks : peaks->peak_bytes;
+	overhead = fixed + prediction->peak_reserved_bytes - prediction->peak_allocated_bytes;
+	prediction->peak_memory_bytes = peaks->peak_bytes + overhead;
+	prediction->peak_op = peaks->peak_op;
+	prediction->peak_at = peaks->peak_op < 0 ? "" : describe(engine, peaks->peak_op, arena);
+	memcpy(prediction->memory_at_peak, peaks->at_peak, sizeof(peaks->at_peak));
+	memcpy(prediction->memory_category_peak, peaks->category_peak,
+		sizeof(peaks->category_peak));
+	prediction->memory_at_peak[CATEGORY_RUNTIME_OVERHEAD] += overhead;
+	prediction->memory_category_peak[CATEGORY_RUNTIME_OVERHEAD] += overhead;
+	prediction->memory_limit_bytes = limit_of(engine->topology, options);
+	prediction->fits = FITS_YES;
+	if (prediction->peak_memory_bytes > prediction->memory_limit_bytes)
+		prediction->fits = FITS_TIGHT;
+	if (peaks->peak_bytes + fixed > prediction->memory_limit_bytes)
+		prediction->fits = FITS_NO;
+	if (!gpu)
+		prediction->host_memory_bytes =
+			engine->topology->devices_per_node * prediction->peak_memory_bytes;
+}
+
+/* --- wire ---------------------------------------------------------------------------------------
+ */
+
+static void fill_wire(const struct engine *engine, struct prediction *prediction)
+{
+	const struct schedule *schedule = engine->schedule;
+	const struct runtime *runtime = runtime_of(schedule->plan.runtime);
+
+	for (int i = 0; i < engine->n_ops; i++) {
+		const struct op *op = &engine->program->ops[i];
+		enum collective_kind collective;
+		const struct group *group;
+
+		if (!collective_kind_of(op->kind, &collective))
+			continue;
+		group = &schedule->groups[op->group];
+		prediction->collectives[collective]++;
+		prediction->wire_bytes_per_rank +=
+			collective_wire_bytes(op->kind, group->size, op->bytes);
+		prediction->wire_bytes_node_egress += collective_node_egress(
+			engine->topology, runtime, op->kind, group, op->bytes);
+	}
+}
+
+void predict(const struct engine *engine, const struct simulation_options *options,
+	const struct memory_peaks *peaks, const struct ledger *ledger, struct arena *arena,
+	struct prediction *prediction)
+{
+	const struct schedule *schedule = engine->schedule;
+
+	*prediction = (struct prediction){0};
+	fill_time(engine, prediction);
+	fill_utilisation(engine, arena, prediction);
+	fill_states(schedule, prediction);
+	fill_ledger(ledger, prediction);
+	fill_memory(engine, options, peaks, arena, prediction);
+	fill_wire(engine, prediction);
+	prediction->lower_bound = lower_bound(&schedule->plan, schedule->model, engine->topology);
+	prediction->plan_lower_bound = plan_lower_bound(schedule);
+	fill_interval(engine->topology, prediction->plan_lower_bound, prediction);
+}

@@ -1,0 +1,92 @@
+/* simulate: engine, memory, prediction, and on request the details. */
+#include "simulator/simulator.h"
+
+#include "simulator/engine.h"
+
+static bool check(const struct schedule *schedule, struct error *error)
+{
+	if (schedule->model == NULL || schedule->topology == NULL)
+		return error_set(error, EXIT_CODE_INTERNAL,
+			"cannot simulate a schedule without its model and topology (one that was "
+			"read from text)");
+	if (schedule->n_classes < 1 || schedule->programs[0].n_ops < 1)
+		return error_set(
+			error, EXIT_CODE_INTERNAL, "cannot simulate a schedule without operations");
+	return true;
+}
+
+static double earlier(double a, double b)
+{
+	return a < b ? a : b;
+}
+
+/* Seconds from the start of the step. What the host issued ahead of it counts as there from its
+ * beginning. */
+static void fill_timeline(const struct engine *engine, const struct ledger *ledger,
+	struct arena *arena, struct timeline *timeline)
+{
+	int first = instance_of(engine, SIMULATED_STEPS - 1, 0);
+	double origin = engine->finished[SIMULATED_STEPS - 2];
+
+	timeline_init(timeline, engine->n_ops, arena);
+	timeline->step_time = engine->finished[SIMULATED_STEPS - 1] - origin;
+	for (int i = 0; i < engine->n_ops; i++) {
+		struct span *span = &timeline->spans[i];
+
+		span->start = engine->start[first + i] - origin;
+		span->end = engine->end[first + i] - origin;
+		span->issued = engine->issued[first + i] - origin;
+		if (span->issued < 0)
+			span->issued = earlier(0, span->start);
+		for (int c = 0; c < CATEGORY_COUNT; c++)
+			timeline->live[i][c] = ledger->live[i][c];
+	}
+}
+
+/* One class. `scratch` goes away afterwards, `arena` is the caller's. */
+static bool simulate_class(const struct schedule *schedule, int class,
+	const struct simulation_options *options, bool details, struct arena *scratch,
+	struct arena *arena, struct simulation *simulation, struct error *error)
+{
+	struct engine engine;
+	struct ledger ledger;
+	struct memory_peaks peaks;
+
+	engine_init(&engine, schedule, class, options, scratch);
+	if (!engine_run(&engine, error))
+		return false;
+	*simulation = (struct simulation){0};
+	schedule_ledger(schedule, class, scratch, &ledger);
+	memory_peaks(
+		&engine, details ? arena : scratch, &peaks, details ? &simulation->memory : NULL);
+	predict(&engine, options, &peaks, &ledger, arena, &simulation->prediction);
+	if (details) {
+		fill_timeline(&engine, &ledger, arena, &simulation->timeline);
+		critical_path(&engine, arena, &simulation->critical);
+	}
+	return true;
+}
+
+/* Classes that do different things would have to be simulated together; as long as a schedule has
+ * one, the slowest is that one. */
+bool simulate(const struct schedule *schedule, const struct simulation_options *options,
+	bool details, struct arena *arena, struct simulation *simulation, struct error *error)
+{
+	struct arena scratch;
+	struct simulation one;
+	bool ok = check(schedule, error);
+
+	arena_init(&scratch);
+	for (int class = 0; ok && class < schedule->n_classes; class ++) {
+		ok = simulate_class(
+			schedule, class, options, details, &scratch, arena, &one, error);
+		if (ok &&
+			(class == 0 || one.prediction.step_time > simulation->prediction.step_time))
+			*simulation = one;
+	}
+	arena_finish(&scratch);
+	if (ok && details)
+		simulation->prediction.schedule_digest =
+			arena_strdup(arena, schedule_digest(schedule).hex);
+	return ok;
+}
