@@ -2,11 +2,10 @@
  * clock[i][s] is the last operation of stream s that has finished when operation i starts;
  * operations of the step before count as negative. */
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "schedule/schedule.h"
+#include "schedule/laws.h"
 
 enum { NEVER = INT_MIN / 2 };
 
@@ -23,17 +22,7 @@ struct validation {
 	struct error *error;
 };
 
-static bool broken(struct validation *v, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-static bool broken(struct validation *v, const char *format, ...)
-{
-	char message[512];
-	va_list args;
-	va_start(args, format);
-	vsnprintf(message, sizeof(message), format, args);
-	va_end(args);
-	return error_set(v->error, EXIT_CODE_INTERNAL, "schedule: %s", message);
-}
+#define broken(v, ...) law_broken((v)->error, __VA_ARGS__)
 
 static const struct op *op_at(const struct validation *v, int i)
 {
@@ -68,8 +57,13 @@ static bool check_op(struct validation *v, int i)
 	if ((int)op->kind < 0 || op->kind >= OP_KIND_COUNT || (int)op->stream < 0 ||
 		op->stream >= STREAM_COUNT)
 		return broken(v, "op %d: no such kind or stream", i);
-	if (op->unit < -1 || op->unit >= v->schedule->n_units)
-		return broken(v, "op %d: no unit %d", i, op->unit);
+	if (op->unit < -1 || op->unit >= v->schedule->n_units || op->cause < -1 ||
+		op->cause >= v->schedule->n_units)
+		return broken(v, "op %d: no unit %d, cause %d", i, op->unit, op->cause);
+	if (op->micro_batch < -1 || op->micro_batch >= v->schedule->plan.grad_accum ||
+		op->layer < -1 || op->first_module < 0 || op->end_module < op->first_module)
+		return broken(v, "op %d: micro-batch %d, layer %d, modules %d..%d", i,
+			op->micro_batch, op->layer, op->first_module, op->end_module);
 	if (is_collective(op) != (op->group >= 0) || op->group >= v->schedule->n_groups)
 		return broken(v, "op %d: group %d with %s", i, op->group, op_kind_name(op->kind));
 	if (op->bytes < 0)
@@ -84,12 +78,6 @@ static bool check_op(struct validation *v, int i)
 
 static bool check_indices(struct validation *v)
 {
-	for (int i = 0; i < v->schedule->n_groups; i++) {
-		const struct group *group = &v->schedule->groups[i];
-		if (group->size < 1 || group->stride < 1 || group->engine < 0 ||
-			group->engine >= v->schedule->n_engines)
-			return broken(v, "group %d: size, stride or engine", i);
-	}
 	for (int i = 0; i < v->program->n_ops; i++)
 		if (!check_op(v, i))
 			return false;
@@ -226,9 +214,6 @@ static bool check_buffers(struct validation *v)
 	for (int i = 0; i < v->program->n_buffers; i++) {
 		const struct buffer *buffer = &v->program->buffers[i];
 		const char *role = buffer_role_name(buffer->role);
-		if (buffer->bytes < 0)
-			return broken(
-				v, "buffer %d (%s): %lld bytes", i, role, (long long)buffer->bytes);
 		if (buffer->resident && !check_across_steps(v, i))
 			return false;
 		if (!buffer->resident && (v->taker[i] < 0 || v->giver[i] < 0))
@@ -236,71 +221,6 @@ static bool check_buffers(struct validation *v)
 				v->taker[i], v->giver[i]);
 	}
 	return true;
-}
-
-/* --- meaning -------------------------------------------------------------------------------------
- */
-
-static bool is_compute(enum op_kind kind)
-{
-	return kind == OP_FORWARD || kind == OP_RECOMPUTE || kind == OP_BACKWARD;
-}
-
-static bool has_parameters(const struct validation *v, const struct op *op)
-{
-	return op->unit >= 0 && v->schedule->units[op->unit].parameters > 0;
-}
-
-/* A unit is gathered when it is computed: compute reads the unsharded parameters, or a whole copy.
- */
-static bool check_gathered(struct validation *v, int i)
-{
-	const struct op *op = op_at(v, i);
-	if (!is_compute(op->kind) || !has_parameters(v, op) ||
-		op->end_module - op->first_module < 2)
-		return true;
-	if (op_buffer(v->program, op, BUFFER_UNSHARDED) >= 0 ||
-		op_buffer(v->program, op, BUFFER_COMPUTE_COPY) >= 0)
-		return true;
-	if (!strategy_shards(v->schedule->plan.strategy) &&
-		op_buffer(v->program, op, BUFFER_PARAMETER_SHARD) >= 0)
-		return true;
-	return broken(v, "op %d: %s of unit %d without its parameters", i, op_kind_name(op->kind),
-		op->unit);
-}
-
-/* Every unit's gradient is reduced over all data-parallel ranks before the optimizer reads it. */
-static bool check_reduced(struct validation *v)
-{
-	const struct plan *plan = &v->schedule->plan;
-	for (int u = 0; u < v->schedule->n_units; u++) {
-		int64_t covered = 1;
-		if (v->schedule->units[u].parameters == 0)
-			continue;
-		for (int i = 0; i < v->program->n_ops; i++) {
-			const struct op *op = op_at(v, i);
-			bool reduces = op->kind == OP_REDUCE_SCATTER || op->kind == OP_ALL_REDUCE;
-			if (op->unit == u && reduces && op->micro_batch == plan->grad_accum - 1)
-				covered *= v->schedule->groups[op->group].size;
-		}
-		if (covered != plan_data_parallel(plan))
-			return broken(v, "unit %d: gradient reduced over %lld of %lld ranks", u,
-				(long long)covered, (long long)plan_data_parallel(plan));
-	}
-	return true;
-}
-
-static bool check_meaning(struct validation *v)
-{
-	int optimizers = 0;
-	for (int i = 0; i < v->program->n_ops; i++) {
-		optimizers += op_at(v, i)->kind == OP_OPTIMIZER;
-		if (!check_gathered(v, i))
-			return false;
-	}
-	if (optimizers == 0)
-		return broken(v, "no optimizer");
-	return check_reduced(v);
 }
 
 static int *int_array(int n)
@@ -325,11 +245,11 @@ static bool validate_program(
 	v.giver = int_array(program->n_buffers);
 	v.first_use = int_array(program->n_buffers);
 	v.last_use = int_array(program->n_buffers);
-	bool ok = check_indices(&v);
+	bool ok = schedule_check_tables(schedule, program, error) && check_indices(&v);
 	if (ok) {
 		clocks_round(&v, true);
 		clocks_round(&v, false);
-		ok = check_buffers(&v) && check_meaning(&v);
+		ok = check_buffers(&v) && schedule_check_meaning(schedule, program, error);
 	}
 	free(v.clocks);
 	free(v.taker);

@@ -1,0 +1,20 @@
+/* Private to schedule/: the laws are proved in two parts. validate.c: waits, order, lifetimes;
+ * meaning.c: what each kind of operation must do. */
+#ifndef SCHEDULE_LAWS_H
+#define SCHEDULE_LAWS_H
+
+#include "schedule/schedule.h"
+
+/* Always false: "schedule: ..." as EXIT_CODE_INTERNAL. */
+bool law_broken(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Sizes and names that everything else relies on: groups fit the mesh, units and buffers are
+ * sound, no sum of bytes overflows. */
+bool schedule_check_tables(
+	const struct schedule *schedule, const struct program *program, struct error *error);
+
+/* Requires check_tables and that all indices are in range. */
+bool schedule_check_meaning(
+	const struct schedule *schedule, const struct program *program, struct error *error);
+
+#endif
