@@ -86,6 +86,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.checkpointings = BIT(CHECKPOINTING_NONE) | BIT(CHECKPOINTING_FULL),
 			.has_forward_prefetch_knob = true,
 			.has_limiter = true,
+			.casts_shard = true,
 			.measures_norm = true,
 			.optimizer_per_unit = true,
 			.host_is_compute = true,
