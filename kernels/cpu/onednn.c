@@ -1,6 +1,7 @@
 /* oneDNN's matmul, by the C API of version 2 or 3. One primitive per shape is built on first use
- * and kept in the context; its scratchpad is our workspace. (Executing a primitive still allocates
- * a few hundred bytes of argument table inside oneDNN, which is why this is not the default.) */
+ * and kept in the context; its scratchpad is our workspace. Executing a primitive still allocates
+ * inside oneDNN (measured with 2.6.3: 6 to 8 calls and 264 bytes, 74 kB for an odd shape with
+ * padded rows), which is why this is not the default. */
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -120,6 +120,16 @@ void CPU(multiply)(const struct product *p)
 	}
 }
 
+#if defined(__clang__)
+/* Clang has no shuffle by a vector of indices. */
+INLINE void transpose_block(float *to, int64_t to_row, const float *from, int64_t from_row)
+{
+	for (int i = 0; i < LANES; i++) {
+		for (int j = 0; j < LANES; j++)
+			to[i * to_row + j] = from[j * from_row + i];
+	}
+}
+#else
 /* LANES x LANES transpose: log2(LANES) perfect shuffles of the rows i and i + LANES/2. */
 INLINE void transpose_block(float *to, int64_t to_row, const float *from, int64_t from_row)
 {
@@ -145,6 +155,7 @@ INLINE void transpose_block(float *to, int64_t to_row, const float *from, int64_
 	for (int i = 0; i < LANES; i++)
 		store(to + i * to_row, row[i]);
 }
+#endif
 
 /* A panel of `columns` <= TILE_COLS rows of b (stored [n, k]) becomes [k, TILE_COLS]. */
 static void pack_transposed(float *panel, const float *b, int64_t ldb, int64_t k, int64_t columns)

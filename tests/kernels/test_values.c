@@ -1,0 +1,221 @@
+/* Values that are known otherwise: accuracy of the vector functions over their whole range, special
+ * inputs, ignored targets, unknown tokens, trees written out by hand. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/kernels/problem.h"
+
+static struct kernel_context context;
+static const struct kernels *kernels;
+
+/* The distance in units of the last place of `exact` as fp32. */
+static double ulps(float x, double exact)
+{
+	float near = fabsf((float)exact);
+	double unit = (double)(nextafterf(near, INFINITY) - near);
+
+	return fabs((double)x - exact) / unit;
+}
+
+/* swiglu(g, 1) = g / (1 + exp(-g)): exp in disguise. */
+static void test_swiglu_accuracy(void **state)
+{
+	double worst = 0.0;
+
+	(void)state;
+	for (int i = -80 * 512; i <= 80 * 512; i++) {
+		float g = (float)i / 512.0f, one = 1.0f, y;
+		double exact = (double)g / (1.0 + exp(-(double)g));
+
+		kernels->swiglu(&context, &y, &g, &one, 1);
+		worst = fmax(worst, ulps(y, exact));
+	}
+	print_message("swiglu: %.2f ulp\n", worst);
+	assert_true(worst > 0.4 && worst < 4.0);
+}
+
+/* In units of the last place, over what the rounding of exp's argument u costs: exp(u) turns a
+ * relative error of u into u times as much. The erf form splits its argument and has no such cost.
+ */
+static double gelu_error(enum gelu kind, double low, double high)
+{
+	double worst = 0.0;
+
+	for (int i = 0; i <= 100000; i++) {
+		float x = (float)(low + (high - low) * i / 100000.0), y;
+		double u = 1.5957691216057307 * (x + 0.044715 * (double)x * x * x);
+		double exact = kind == GELU_ERF ? 0.5 * x * erfc(-x * 0.70710678118654752)
+						: x / (1.0 + exp(-u));
+
+		kernels->gelu(&context, kind, &y, &x, 1);
+		worst = fmax(worst, ulps(y, exact) / (kind == GELU_ERF ? 1.0 : 1.0 + fabs(u)));
+	}
+	return worst;
+}
+
+static void test_gelu_accuracy(void **state)
+{
+	double erf_error = gelu_error(GELU_ERF, -12, 6), tanh_error = gelu_error(GELU_TANH, -8, 6);
+
+	(void)state;
+	print_message("gelu: erf %.2f ulp, tanh %.2f (1 + |u|) ulp\n", erf_error, tanh_error);
+	assert_true(erf_error > 0.4 && erf_error < 8.0);
+	assert_true(tanh_error > 0.4 && tanh_error < 3.0);
+}
+
+static void test_activations_of_special_values(void **state)
+{
+	float x[6] = {0.0f, -0.0f, 1e30f, -1e30f, NAN, INFINITY}, y[6], d[6], one[6];
+
+	(void)state;
+	for (int i = 0; i < 6; i++)
+		one[i] = 1.0f;
+	for (int kind = GELU_TANH; kind <= GELU_ERF; kind++) {
+		kernels->gelu(&context, (enum gelu)kind, y, x, 6);
+		kernels->gelu_backward(&context, (enum gelu)kind, d, one, x, 6);
+		assert_true(y[0] == 0.0f && y[1] == 0.0f && y[2] == 1e30f && fabsf(y[3]) < 1e-7f);
+		assert_true(isnan(y[4]) && y[5] == INFINITY && isnan(d[4]));
+		assert_true(d[0] == 0.5f && d[2] == 1.0f && fabsf(d[3]) < 1e-7f && d[5] == 1.0f);
+	}
+	kernels->swiglu(&context, y, x, one, 6);
+	assert_true(y[0] == 0.0f && y[2] == 1e30f && fabsf(y[3]) < 1e-7f && isnan(y[4]));
+}
+
+/* A NaN must reach the loss whichever lane it is in, or a broken run would train on. */
+static void test_nan_reaches_the_loss(void **state)
+{
+	float logits[100], loss;
+	int32_t target = 3;
+
+	(void)state;
+	for (int at = 0; at < 100; at++) {
+		for (int i = 0; i < 100; i++)
+			logits[i] = i == at ? NAN : 0.5f;
+		kernels->cross_entropy(&context, &(struct cross_entropy){.tokens = 1,
+							 .vocabulary = 100,
+							 .stride = 100,
+							 .logits = logits,
+							 .targets = &target,
+							 .losses = &loss,
+							 .scale = 1.0f});
+		assert_true(isnan(loss));
+	}
+}
+
+static void test_loss_of_equal_logits(void **state)
+{
+	float logits[3 * 8], losses[3];
+	int32_t targets[3] = {0, -100, 7};
+
+	(void)state;
+	for (int i = 0; i < 24; i++)
+		logits[i] = 30.0f;
+	kernels->cross_entropy(&context, &(struct cross_entropy){.tokens = 3,
+						 .vocabulary = 8,
+						 .stride = 8,
+						 .logits = logits,
+						 .targets = targets,
+						 .losses = losses,
+						 .scale = 0.5f});
+	assert_true(fabs(losses[0] - log(8.0)) < 1e-6 && losses[1] == 0.0f);
+	assert_true(losses[2] == losses[0]);
+	assert_true(logits[0] == -0.4375f && logits[1] == 0.0625f && logits[23] == -0.4375f);
+	for (int i = 8; i < 16; i++)
+		assert_true(logits[i] == 0.0f);
+}
+
+static void test_unknown_token(void **state)
+{
+	float table[4] = {1, 2, 3, 4}, out[4] = {9, 9, 9, 9};
+	int32_t ids[2] = {1, 2};
+
+	(void)state;
+	kernels->embedding(&context, &(struct embedding){.tokens = 2,
+					     .width = 2,
+					     .length = 2,
+					     .vocabulary = 2,
+					     .ids = ids,
+					     .table = table,
+					     .out = out});
+	assert_true(out[0] == 3.0f && out[1] == 4.0f && out[2] == 0.0f && out[3] == 0.0f);
+	assert_string_equal(context.error.message, "token id 2 is outside the vocabulary of 2");
+	memset(&context.error, 0, sizeof(context.error));
+}
+
+/* The trees of the face's comment, with values for which every other order gives another sum. */
+static void test_declared_trees(void **state)
+{
+	float x[6] = {1.0f, 0x1p-24f, 0x1p-24f, -1.0f, 0x1p-25f, 3.0f}, y;
+	const float *sources[6];
+
+	(void)state;
+	for (int i = 0; i < 6; i++)
+		sources[i] = &x[i];
+	kernels->tree_reduce(&context, &y, sources, 3, 1);
+	assert_true(y == (x[0] + x[1]) + x[2]);
+	assert_true(y != x[0] + (x[1] + x[2]));
+	kernels->tree_reduce(&context, &y, sources, 4, 1);
+	assert_true(y == (x[0] + x[1]) + (x[2] + x[3]));
+	assert_true(y != ((x[0] + x[1]) + x[2]) + x[3]);
+	kernels->tree_reduce(&context, &y, sources, 6, 1);
+	assert_true(y == ((x[0] + x[1]) + (x[2] + x[3])) + (x[4] + x[5]));
+}
+
+/* One step of torch.optim.AdamW from zero moments moves by lr * sign(g), after the decay. */
+static void test_first_adamw_step(void **state)
+{
+	float w[2] = {1.0f, -2.0f}, m[2] = {0}, v[2] = {0}, g[2] = {0.5f, -3.0f};
+
+	(void)state;
+	kernels->adamw(&context, &(struct adamw){.n = 2,
+					 .w = w,
+					 .m = m,
+					 .v = v,
+					 .g = g,
+					 .lr = 0.01,
+					 .beta1 = 0.9,
+					 .beta2 = 0.95,
+					 .epsilon = 1e-8,
+					 .weight_decay = 0.1,
+					 .bias_correction1 = 1 - 0.9,
+					 .bias_correction2 = 1 - 0.95,
+					 .gradient_scale = 1.0f});
+	assert_true(fabs(w[0] - (0.999 - 0.01)) < 2e-7 && fabs(w[1] - (-1.998 + 0.01)) < 4e-7);
+	assert_true(fabs(m[0] - 0.05) < 1e-8 && fabs(v[1] - 0.45) < 1e-7);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	context_init(&context, kernels);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	context_finish(&context, kernels);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_swiglu_accuracy),
+		cmocka_unit_test(test_gelu_accuracy),
+		cmocka_unit_test(test_activations_of_special_values),
+		cmocka_unit_test(test_nan_reaches_the_loss),
+		cmocka_unit_test(test_loss_of_equal_logits),
+		cmocka_unit_test(test_unknown_token),
+		cmocka_unit_test(test_declared_trees),
+		cmocka_unit_test(test_first_adamw_step),
+	};
+
+	kernels = kernels_cpu();
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
