@@ -1,0 +1,146 @@
+"""Judges the documents that a program writes by docs/schema/.
+
+    check_documents.py SCHEMAS WRITE_DOCUMENTS      one of every document, from the writers
+    check_documents.py SCHEMAS --cli SHARDPLAN      what the commands print
+
+Both also break every document in several ways and fail unless each is noticed. Exit 77 (skipped)
+without python3-jsonschema or python3-yaml.
+"""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+
+try:
+    import jsonschema
+    import yaml
+except ImportError as missing:
+    print(f'skipped: {missing}')
+    sys.exit(77)
+
+warnings.simplefilter('ignore', DeprecationWarning)
+
+# Document, its schema. What the C writers make (tests/reports/write_documents.c).
+WRITTEN = [
+    ('plan.json', 'plan.json'),
+    ('predict.json', 'predict.json'),
+    ('measurement.json', 'measurement.json'),
+    ('check.json', 'check.json'),
+    ('explain.json', 'explain.json'),
+    ('plan-file.yaml', 'plan-file.json'),
+    ('topology.json', 'topology-file.json'),
+]
+
+# Arguments, the schema of what is printed.
+PRINTED = [
+    (['plan', 'gpt2-124m', 'dgx-a100-80gb', '--json', '--global-batch', '64', '-o', 'plan.yaml'],
+     'plan.json'),
+    (['plan', 'llama-3-405b', 'dgx-a100-40gb', '--json', '--gpus', '1', '--strategy',
+      'FULL_SHARD'], 'plan.json'),
+    (['predict', 'llama-2-7b', '2xdgx-a100-80gb', '--json'], 'predict.json'),
+    (['predict', 'gpt2-124m', 'local', '--json', '--gpus', '2'], 'predict.json'),
+    (['explain', 'plan.yaml', '--json'], 'explain.json'),
+    (['models', '--json'], 'models.json'),
+    (['models', 'show', 'llama-3-8b', '--json'], 'model.json'),
+    (['models', 'show', 'gpt2-124m'], 'model-file.json'),
+    (['topologies', '--json'], 'topologies.json'),
+    (['topologies', 'show', '2xdgx-h100', '--json'], 'topology.json'),
+    (['topologies', 'show', 'rtx4090-8x'], 'topology-file.json'),
+]
+
+
+def load(path):
+    with open(path, encoding='utf-8') as stream:
+        return json.load(stream) if path.endswith('.json') else yaml.safe_load(stream)
+
+
+class Schemas:
+    """Every file of docs/schema/, which refer to each other by file name."""
+
+    def __init__(self, folder):
+        self.all = {name: load(os.path.join(folder, name)) for name in sorted(os.listdir(folder))
+                    if name.endswith('.json')}
+        for name, schema in self.all.items():
+            jsonschema.Draft7Validator.check_schema(schema)
+            if schema['$id'] != name:
+                raise SystemExit(f'{name}: $id is {schema["$id"]}')
+
+    def problems(self, document, name):
+        schema = self.all[name]
+        resolver = jsonschema.RefResolver(name, schema, store=dict(self.all))
+        validator = jsonschema.Draft7Validator(schema, resolver=resolver)
+        return [f'{"/".join(map(str, error.absolute_path))}: {error.message[:200]}'
+                for error in validator.iter_errors(document)]
+
+
+def maps(document):
+    """Every map in a document, but only the first of a list: the others are alike."""
+    if isinstance(document, dict):
+        yield document
+        for value in document.values():
+            yield from maps(value)
+    elif isinstance(document, list) and document:
+        yield from maps(document[0])
+
+
+def breakages(document):
+    """Copies of the document with one thing wrong."""
+    for i in range(len(list(maps(document)))):
+        broken = copy.deepcopy(document)
+        list(maps(broken))[i]['nonsense'] = 1
+        yield f'unknown key in map {i}', broken
+    for key in document:
+        broken = copy.deepcopy(document)
+        broken[key] = {'nonsense': []}
+        yield f'{key} is nonsense', broken
+
+
+def judge(schemas, document, schema, name):
+    found = [f'{name}: {problem}' for problem in schemas.problems(document, schema)]
+    for what, broken in breakages(document):
+        if not schemas.problems(broken, schema):
+            found.append(f'{name}: {schema} does not notice: {what}')
+    return found
+
+
+def judge_written(schemas, program):
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([program, folder], check=True)
+        for name, schema in WRITTEN:
+            found += judge(schemas, load(os.path.join(folder, name)), schema, name)
+    return found
+
+
+def judge_cli(schemas, program):
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        environment = dict(os.environ, XDG_CACHE_HOME=folder)
+        for arguments, schema in PRINTED:
+            done = subprocess.run([program] + arguments, cwd=folder, env=environment, text=True,
+                                  capture_output=True)
+            name = ' '.join(arguments)
+            if done.returncode not in (0, 1) or not done.stdout:
+                found.append(f'{name}: exit {done.returncode}: {done.stderr.strip()}')
+                continue
+            document = json.loads(done.stdout) if '--json' in arguments else \
+                yaml.safe_load(done.stdout)
+            found += judge(schemas, document, schema, name)
+        if os.path.exists(os.path.join(folder, 'plan.yaml')):
+            found += judge(schemas, load(os.path.join(folder, 'plan.yaml')), 'plan-file.json',
+                           'plan.yaml')
+    return found
+
+
+if __name__ == '__main__':
+    loaded = Schemas(sys.argv[1])
+    if sys.argv[2] == '--cli':
+        bad = judge_cli(loaded, os.path.abspath(sys.argv[3]))
+    else:
+        bad = judge_written(loaded, sys.argv[2])
+    print('\n'.join(bad))
+    sys.exit(1 if bad else 0)
