@@ -15,8 +15,7 @@ struct gemm {
 	const float *a, *b;
 	float *c;
 	int64_t lda, ldb, ldc; /* elements from one stored row to the next */
-	bool transpose_a, transpose_b;
-	bool accumulate;
+	bool transpose_a, transpose_b, accumulate;
 };
 
 /* y = (x - mean) * rstd * weight + bias over rows of `width`; rmsnorm: y = x * rstd * weight with
@@ -42,9 +41,9 @@ struct norm_backward {
  * turn by position * frequency[i], frequency[i] = theta^(-2i/head_dim). In place. `inverse` turns
  * back, which is the backward. */
 struct rope {
-	float *x; /* [tokens, heads, head_dim], `stride` elements from token to token */
-	int64_t tokens, heads, head_dim, stride;
+	float *x;       /* [tokens, heads, head_dim], `stride` elements from token to token */
 	int64_t length; /* tokens of one sequence: token t has position t % length */
+	int64_t tokens, heads, head_dim, stride;
 	double theta;
 	/* Llama 3's stretching of low frequencies; factor 0 means none. */
 	double scaling_factor, low_frequency_factor, high_frequency_factor, original_length;
@@ -60,9 +59,8 @@ struct attention {
 	int64_t sequences, length, heads, kv_heads, head_dim;
 	float scale; /* usually 1/sqrt(head_dim) */
 	const float *q, *k, *v;
-	int64_t q_stride, k_stride, v_stride;
 	float *out;
-	int64_t out_stride;
+	int64_t q_stride, k_stride, v_stride, out_stride;
 	float *lse; /* [sequences * length, heads]: log of the sum of exp(scale q k); saved */
 };
 
@@ -70,9 +68,8 @@ struct attention {
 struct attention_backward {
 	struct attention forward;
 	const float *dout;
-	int64_t dout_stride;
 	float *dq, *dk, *dv;
-	int64_t dq_stride, dk_stride, dv_stride;
+	int64_t dout_stride, dq_stride, dk_stride, dv_stride;
 };
 
 /* tanh: GPT-2's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); erf: x Phi(x). */

@@ -33,7 +33,6 @@ enum { ROUNDS = 200 * 1000, CHAINS = 12 };
 		vec sum[CHAINS], a = (vec){0} + 0.5f, b = (vec){0} + 0.25f;                        \
 		volatile float sink = 0.0f;                                                        \
 		double start, seconds;                                                             \
-                                                                                                   \
 		for (int j = 0; j < CHAINS; j++)                                                   \
 			sum[j] = (vec){0} + (float)j;                                              \
 		start = cpu_seconds();                                                             \

@@ -12,7 +12,7 @@
 #include "kernels/cpu/threads.h"
 
 #if DNNL_VERSION_MAJOR >= 3
-typedef dnnl_memory_desc_t memory_desc;
+typedef const_dnnl_memory_desc_t memory_desc;
 #else
 typedef const dnnl_memory_desc_t *memory_desc;
 #endif
