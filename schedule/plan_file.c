@@ -33,8 +33,7 @@ static bool check_kind(const struct node *root, struct error *error)
 			"-o`",
 			plan_file_kind);
 	if (strcmp(kind->text, plan_file_kind) != 0)
-		return node_error(
-			kind, error, "shardplan: expected %s, got %s", plan_file_kind, kind->text);
+		return node_error(kind, error, "expected %s, got %s", plan_file_kind, kind->text);
 	return node_only_keys(root, keys, error);
 }
 
@@ -60,7 +59,7 @@ static bool read_sections(
 		return false;
 	struct error why = {0};
 	if (!plan_check(&file->plan, file->model, file->topology, &why))
-		return node_error(plan, error, "plan: %s", why.message);
+		return node_error(plan, error, "%s", why.message);
 	return true;
 }
 
