@@ -158,6 +158,7 @@ static void micro_batch(struct builder *b, int index)
 		backward_event(b, i);
 	if (is_ddp(b))
 		ddp_finish_backward(b);
+	end_backward(b);
 }
 
 static void emit_steps(struct builder *b)

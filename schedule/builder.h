@@ -157,10 +157,15 @@ void gradient_take(struct builder *b, int unit, const struct event *range);
 void gradient_flatten(struct builder *b, int unit);
 void gradient_reduce(struct builder *b, int unit);
 int64_t range_parameters(const struct builder *b, const struct event *range);
+/* Elements of the gradient that the range's backward leaves behind. What it only adds to the
+ * gradient of a tied weight is a buffer of that operation alone. */
+int64_t gradient_elements(struct builder *b, const struct event *range, enum dtype dtype);
 
 /* --- optimizer.c --------------------------------------------------------------------------------
  */
 void optimizer_step(struct builder *b);
+/* FSDP2, after every backward: compute waits for the last reduction, whose input is released. */
+void end_backward(struct builder *b);
 /* Bytes of device memory that one parameter's update moves. */
 double optimizer_traffic(enum optimizer optimizer);
 

@@ -89,12 +89,11 @@ void ddp_pre_range(struct builder *b, int index)
  * them; later micro-batches add to them. */
 void ddp_gradients(struct builder *b, int index)
 {
-	int64_t elements = range_parameters(b, &b->events[index]);
-	if (elements == 0)
-		return;
-	if (b->range_gradients[index] < 0) {
+	enum dtype master = b->plan->master_dtype;
+	int64_t elements = gradient_elements(b, &b->events[index], master);
+	if (elements > 0 && b->range_gradients[index] < 0) {
 		int buffer = buffer_new(b, BUFFER_GRADIENT_SHARD, STREAM_COMPUTE, -1,
-			elements * dtype_bytes(b->plan->master_dtype), b->plan->master_dtype);
+			elements * dtype_bytes(master), master);
 		b->buffers[buffer].layer = b->events[index].layer;
 		b->range_gradients[index] = buffer;
 		op_take(b, buffer);
@@ -102,11 +101,22 @@ void ddp_gradients(struct builder *b, int index)
 	op_use(b, b->range_gradients[index]);
 }
 
+/* The gradient of a tied weight lies in the head's range, which backward meets first. */
+static int gradient_event(const struct builder *b, int parameter)
+{
+	int head = b->model->n_modules - 1, event = b->n_events - 1;
+	if (parameter != b->model->modules[head].tied_parameter)
+		return owner_event(b, parameter);
+	while (b->events[event].kind != EVENT_RANGE)
+		event--;
+	return event;
+}
+
 static void use_bucket_gradients(struct builder *b, int bucket)
 {
 	const struct unit *unit = &b->schedule->units[bucket];
 	for (int i = 0; i < unit->n_slices; i++)
-		op_use(b, b->range_gradients[owner_event(b, unit->slices[i].parameter)]);
+		op_use(b, b->range_gradients[gradient_event(b, unit->slices[i].parameter)]);
 }
 
 static void reduce_bucket(struct builder *b, int bucket)

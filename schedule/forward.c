@@ -118,8 +118,12 @@ void forward_range(struct builder *b, int index)
 		op_use(b, b->residuals[0]);
 	else if (event->layer >= 0 && event->last_of_slot)
 		op_use(b, residual_take(b, event->slot + 1));
-	if (has_head(b, event))
+	if (has_head(b, event)) {
 		logits_take(b);
+		/* FSDP2: the root's post-forward releases the last gathered buffer */
+		op_give(b, b->implicit_gathered);
+		b->implicit_gathered = -1;
+	}
 	op_use(b, b->kernel_workspace);
 	if (checkpoints(b, event) && event->last_of_slot)
 		give_forward_work(b, index);

@@ -29,15 +29,14 @@ static void wait_for_reductions(struct builder *b)
 }
 
 /* FSDP2 releases the last reduction's input before the optimizer runs. */
-static void end_backward(struct builder *b)
+void end_backward(struct builder *b)
 {
-	if (b->reduce_input_in_flight < 0 && b->implicit_gathered < 0)
+	if (b->reduce_input_in_flight < 0)
 		return;
 	op_begin(b, OP_END_BACKWARD, STREAM_COMPUTE, -1);
 	wait_for_reductions(b);
 	op_give(b, b->reduce_input_in_flight);
-	op_give(b, b->implicit_gathered);
-	b->reduce_input_in_flight = b->implicit_gathered = -1;
+	b->reduce_input_in_flight = -1;
 	op_end(b);
 }
 
@@ -131,7 +130,6 @@ void optimizer_step(struct builder *b)
 {
 	int scalars = -1, last = b->n_units - 1;
 	b->micro_batch = -1;
-	end_backward(b);
 	if (b->plan->clip > 0 || b->runtime->measures_norm)
 		scalars = norm(b);
 	if (b->plan->clip > 0)

@@ -14,6 +14,31 @@ int64_t range_parameters(const struct builder *b, const struct event *range)
 	return total;
 }
 
+/* Of a tied weight, backward meets the head first. The embedding's own part is added to what is
+ * there: it lives for one operation only. Elements of [range] that are such. */
+static int64_t tied_parameters(const struct builder *b, const struct event *range)
+{
+	const struct module *head = &b->model->modules[b->model->n_modules - 1];
+	if (head->tied_parameter < 0)
+		return 0;
+	const struct parameter *tied = &b->model->parameters[head->tied_parameter];
+	bool inside = tied->module >= range->first_module && tied->module < range->end_module;
+	return inside && b->model->n_modules > range->end_module ? tied->elements : 0;
+}
+
+int64_t gradient_elements(struct builder *b, const struct event *range, enum dtype dtype)
+{
+	int64_t tied = tied_parameters(b, range);
+	if (tied > 0) {
+		int addend = buffer_new(b, BUFFER_GRADIENT, STREAM_COMPUTE, range->unit,
+			tied * dtype_bytes(dtype), dtype);
+		op_take(b, addend);
+		op_use(b, addend);
+		op_give(b, addend);
+	}
+	return range_parameters(b, range) - tied;
+}
+
 static const struct unit *unit_of(const struct builder *b, int unit)
 {
 	return &b->schedule->units[unit];
@@ -46,7 +71,7 @@ static int64_t master_bytes(const struct builder *b)
 static void take_range_gradient(struct builder *b, int unit, const struct event *range)
 {
 	struct unit_state *state = &b->units[unit];
-	int64_t elements = range_parameters(b, range);
+	int64_t elements = gradient_elements(b, range, b->plan->param_dtype);
 	if (elements == 0)
 		return;
 	int buffer = buffer_new(b, BUFFER_GRADIENT, STREAM_COMPUTE, unit,
