@@ -16,16 +16,33 @@ static void give_range(struct builder *b, int index)
 	}
 }
 
-static void take_backward_work(struct builder *b)
+/* Ours keeps all gradients of a block's tensors side by side. Autograd frees a saved tensor as soon
+ * as its gradient is made, so that beside the saved ones only the residual stream's gradient and
+ * the widest one on its way are extra. */
+static int64_t backward_work_bytes(const struct builder *b)
 {
 	struct tensor tensors[BACKWARD_TENSORS_MAX];
-	int64_t bytes;
+	int64_t bytes, residual = 0, widest = 0;
+	int n = model_backward_tensors(
+		b->model, &b->rules, b->plan->micro_batch, b->plan->seq_len, tensors, &bytes);
+	if (b->plan->runtime == RUNTIME_SHARDPLAN)
+		return bytes;
+	for (int i = 0; i < n; i++) {
+		if (tensors[i].role == TENSOR_D_RESIDUAL)
+			residual = tensors[i].bytes;
+		else if (tensors[i].role == TENSOR_D_PRODUCT ||
+			 tensors[i].role == TENSOR_D_ATTENTION_OUT)
+			widest = max_i64(widest, tensors[i].bytes);
+	}
+	return residual + widest;
+}
+
+static void take_backward_work(struct builder *b)
+{
 	if (b->backward_work >= 0)
 		return;
-	model_backward_tensors(
-		b->model, &b->rules, b->plan->micro_batch, b->plan->seq_len, tensors, &bytes);
-	b->backward_work = buffer_new(
-		b, BUFFER_BACKWARD_WORK, STREAM_COMPUTE, -1, bytes, b->plan->param_dtype);
+	b->backward_work = buffer_new(b, BUFFER_BACKWARD_WORK, STREAM_COMPUTE, -1,
+		backward_work_bytes(b), b->plan->param_dtype);
 	op_take(b, b->backward_work);
 }
 

@@ -38,11 +38,14 @@ struct runtime {
 	bool delays_post_backward; /* FSDP1 with forward prefetch: one unit late (semantics 2.7) */
 	bool accumulates_in_reduce_dtype; /* FSDP2 without synchronisation */
 	bool divides_separately;          /* averaging costs passes over the gradient (FSDP1) */
-	bool measures_norm;               /* the gradient norm is computed even without clipping */
-	bool optimizer_per_unit;          /* one OPTIMIZER operation a unit, else one for all */
-	bool host_is_compute;             /* on CPU devices the issuing thread computes itself */
-	bool one_engine;   /* on CPU devices one thread carries out all collectives */
-	bool hierarchical; /* collectives past one node: inside the node first */
+	bool defers_frees; /* record_stream: a freed gather buffer is reusable only when its event
+			    * has been seen; the host is sure when it has waited for it */
+	bool synchronises_step;  /* the training loop reads the loss once a step: the host waits */
+	bool measures_norm;      /* the gradient norm is computed even without clipping */
+	bool optimizer_per_unit; /* one OPTIMIZER operation a unit, else one for all */
+	bool host_is_compute;    /* on CPU devices the issuing thread computes itself */
+	bool one_engine;         /* on CPU devices one thread carries out all collectives */
+	bool hierarchical;       /* collectives past one node: inside the node first */
 	bool keeps_activated_gate;
 	bool norm_unfused;
 	int tensor_alignment; /* of saved tensors */
