@@ -1,5 +1,5 @@
-/* Arguments of the kernels that take many; designated initialisers make the calls read. All fp32,
- * row-major. `rows` or `tokens` is the number of tokens in the micro-batch. */
+/* Arguments of the kernels that take many. All fp32, row-major. `rows` or `tokens` is the number of
+ * tokens in the micro-batch. */
 #ifndef KERNELS_ARGUMENTS_H
 #define KERNELS_ARGUMENTS_H
 
@@ -8,8 +8,8 @@
 
 /* C[m,n] (= | +=) op(A)[m,k] op(B)[k,n]. A is stored [m,k], or [k,m] when transposed; B is stored
  * [k,n], or [n,k] when transposed. So with weights stored [out,in] as PyTorch does:
- *   y = x W^T    m=T n=out k=in  transpose_b        dx = dy W      m=T n=in k=out
- *   dW = dy^T x  m=out n=in k=T  transpose_a */
+ *   y = x W^T  m=T n=out k=in transpose_b,  dx = dy W  m=T n=in k=out,
+ *   dW = dy^T x  m=out n=in k=T transpose_a */
 struct gemm {
 	int64_t m, n, k;
 	const float *a, *b;
@@ -23,10 +23,9 @@ struct gemm {
 struct norm {
 	int64_t rows, width;
 	float epsilon;
-	const float *x, *weight;
-	const float *bias;  /* layernorm; may be NULL */
-	float *y;           /* may be x when x is not needed for the backward */
-	float *mean, *rstd; /* [rows], saved for the backward; mean: layernorm only */
+	const float *x, *weight, *bias; /* bias: layernorm; may be NULL */
+	float *y;                       /* may be x when x is not needed for the backward */
+	float *mean, *rstd;             /* [rows], saved for the backward; mean: layernorm only */
 };
 
 struct norm_backward {
@@ -80,9 +79,8 @@ enum gelu { GELU_TANH, GELU_ERF };
 struct embedding {
 	int64_t tokens, width, length, vocabulary;
 	const int32_t *ids;
-	const float *table;     /* [vocabulary, width] */
-	const float *positions; /* [>= length, width]; NULL for none */
-	float *out;             /* [tokens, width] */
+	const float *table, *positions; /* [vocabulary, width]; [>= length, width] or NULL */
+	float *out;                     /* [tokens, width] */
 };
 
 /* Row by row in token order, hence deterministic. */
@@ -115,7 +113,7 @@ struct adamw {
 	float *w, *m, *v;
 	const float *g;
 	double lr, beta1, beta2, epsilon, weight_decay;
-	double bias_correction1, bias_correction2; /* 1 - beta^step */
+	double bias_correction1, bias_correction2; /* c1, c2 */
 	float gradient_scale;
 };
 

@@ -151,6 +151,36 @@ static void call_cross_entropy(struct problem *p)
 					      });
 }
 
+/* dims: n, kind (0 sum of squares, 1 sum); the rounded sum as high and low fp32 */
+static void make_sum(struct problem *p)
+{
+	make_input(p, 0, p->dim[0] + 1, -1, 1);
+	make_output(p, 1, 2, 0, 0, 1e-7);
+	p->bytes = (p->dim[1] ? 8.0 : 4.0) * (double)p->dim[0];
+}
+
+static void call_sum(struct problem *p)
+{
+	struct exact_sum sum = {0};
+	float *x = p->buffer[0].data, *y = p->buffer[1].data;
+	double value, block[64];
+
+	if (!p->dim[1])
+		p->kernels->sum_squares(p->context, &sum, x, p->dim[0]);
+	for (int64_t i = 0; i < p->dim[0] && p->dim[1]; i += 64) {
+		int64_t count = p->dim[0] - i < 64 ? p->dim[0] - i : 64;
+
+		for (int64_t j = 0; j < count; j++)
+			block[j] = (double)x[i + j] * x[i + j + 1];
+		p->kernels->sum(p->context, &sum, block, count);
+	}
+	value = exact_sum_value(&sum);
+	y[0] = (float)value;
+	y[1] = (float)(value - (double)y[0]);
+}
+
+static const int64_t sum_shapes[][MOST_DIMS] = {
+	{0, 0}, {1, 0}, {3, 1}, {255, 0}, {257, 1}, {1000, 0}, {4099, 1}, {-1}};
 static const int64_t layernorm_shapes[][MOST_DIMS] = {{1, 1, 1}, {3, 7, 1}, {7, 3, 13}, {17, 33, 3},
 	{33, 17, 1}, {5, 64, 5}, {2, 65, 9}, {40, 100, 15}, {9, 257, 1}, {-1}};
 static const int64_t rmsnorm_shapes[][MOST_DIMS] = {{1, 1, 0}, {3, 7, 0}, {7, 3, 12}, {17, 33, 0},
@@ -172,5 +202,6 @@ const struct kernel_case row_cases[] = {
 	{"embedding_backward", make_embedding_backward, call_embedding_backward, embedding_shapes,
 		{1024, 1024, 1024, 4096, 2}},
 	{"cross_entropy", make_cross_entropy, call_cross_entropy, loss_shapes, {256, 50304, 0, 0}},
+	{"sum", make_sum, call_sum, sum_shapes, {1 << 24, 0}},
 	{NULL},
 };
