@@ -431,6 +431,25 @@ static bool finish(struct parser *p)
 	return error_at(p->error, EXIT_CODE_INPUT, p->name, p->line, 1, "%s", error.message);
 }
 
+/* One schedule has one text, else it had several digests: no other order, spelling of a number or
+ * trailing line is accepted. */
+static bool check_canonical(struct parser *p, const char *text, size_t length)
+{
+	struct text again = {0};
+	size_t same = 0;
+	int line = 1, column = 1;
+	schedule_print(p->schedule, &again);
+	bool equal = again.length == length && memcmp(again.data, text, length) == 0;
+	for (; !equal && same < length && same < again.length && text[same] == again.data[same];
+		same++) {
+		line += text[same] == '\n';
+		column = text[same] == '\n' ? 1 : column + 1;
+	}
+	text_finish(&again);
+	return equal || error_at(p->error, EXIT_CODE_INPUT, p->name, line, column,
+				"schedule: expected the text exactly as it is printed");
+}
+
 bool schedule_parse(struct arena *arena, const char *name, const char *text, size_t length,
 	struct schedule **schedule, struct error *error)
 {
@@ -439,7 +458,7 @@ bool schedule_parse(struct arena *arena, const char *name, const char *text, siz
 	p.schedule->arena = arena;
 	p.schedule->plan.mesh = (struct mesh){1, 1, 1, 1, 1, 1};
 	p.line_start = p.cursor = arena_strndup(arena, text, length);
-	bool ok = read_lines(&p, p.line_start) && finish(&p);
+	bool ok = read_lines(&p, p.line_start) && finish(&p) && check_canonical(&p, text, length);
 	free(p.ops);
 	free(p.buffers);
 	free(p.indices);

@@ -44,6 +44,9 @@ struct mesh {
 	int64_t replicate, shard, tensor, pipeline, context, expert;
 };
 
+/* A step is one flat list: more micro-batches than this are a typing error. */
+enum { PLAN_MAX_GRAD_ACCUM = 16384 };
+
 struct plan {
 	enum strategy strategy;
 	struct mesh mesh;

@@ -37,6 +37,21 @@ static bool check_kind(const struct node *root, struct error *error)
 	return node_only_keys(root, keys, error);
 }
 
+/* The digest stands twice, here for people and in the prediction: a file that was cut short or
+ * patched together from two shows. */
+static bool check_digest(const struct node *node, const struct plan_file *file, struct error *error)
+{
+	const char *digest = file->schedule_digest;
+	if (strlen(digest) != 32 || strspn(digest, "0123456789abcdef") != 32)
+		return node_error(
+			node, error, "expected 32 hexadecimal digits, got \"%.40s\"", digest);
+	if (strcmp(digest, file->prediction.schedule_digest) != 0)
+		return node_error(node, error,
+			"expected the prediction's %.40s, got %s; plan again",
+			file->prediction.schedule_digest, digest);
+	return true;
+}
+
 static bool read_sections(
 	struct arena *arena, const struct node *root, struct plan_file *file, struct error *error)
 {
@@ -55,7 +70,8 @@ static bool read_sections(
 		!topology_read(arena, topology, &file->topology, error) ||
 		!plan_read(arena, plan, &file->plan, error) ||
 		!prediction_read(arena, prediction, &file->prediction, error) ||
-		!node_string(digest, &file->schedule_digest, error))
+		!node_string(digest, &file->schedule_digest, error) ||
+		!check_digest(digest, file, error))
 		return false;
 	struct error why = {0};
 	if (!plan_check(&file->plan, file->model, file->topology, &why))

@@ -64,6 +64,8 @@ static void adapt_to_runtime(struct plan *plan, const struct choices *choices)
 	if (plan->runtime == RUNTIME_PYTORCH_FSDP2 && plan->strategy == STRATEGY_NO_SHARD)
 		plan->runtime = RUNTIME_PYTORCH_DDP;
 	const struct runtime *runtime = runtime_of(plan->runtime);
+	if (runtime->strategies == 1u << STRATEGY_NO_SHARD && !choices_given(choices, "strategy"))
+		plan->strategy = STRATEGY_NO_SHARD;
 	if (!runtime->has_limiter && !choices_given(choices, "limit_all_gathers"))
 		plan->limit_all_gathers = false;
 	if (plan->runtime == RUNTIME_SHARDPLAN && !choices_given(choices, "optimizer"))
@@ -120,6 +122,9 @@ static bool lay_out_mesh(struct plan *plan, const struct choices *choices,
 static bool batch_remainder(int64_t global, const char *what, int64_t product, struct error *error)
 {
 	int64_t below = global / product * product;
+	if (below > INT64_MAX - product)
+		return error_set(error, EXIT_CODE_USAGE, "--global-batch %lld: is too large",
+			(long long)global);
 	return error_set(error, EXIT_CODE_USAGE,
 		"--global-batch %lld: not a multiple of %s = %lld; %s%lld%s%lld would be",
 		(long long)global, what, (long long)product, below > 0 ? "" : "only ",
@@ -139,13 +144,19 @@ static bool batch_arithmetic(struct plan *plan, const struct choices *choices, s
 	if (!accum && !global)
 		plan->grad_accum = 1;
 	if (global && accum && !micro) {
-		product = ranks * plan->grad_accum;
+		if (!checked_mul(ranks, plan->grad_accum, &product))
+			return error_set(error, EXIT_CODE_USAGE,
+				"--grad-accum %lld: the batch is too large",
+				(long long)plan->grad_accum);
 		if (plan->global_batch % product != 0)
 			return batch_remainder(plan->global_batch,
 				"data-parallel ranks x --grad-accum", product, error);
 		plan->micro_batch = plan->global_batch / product;
 	} else if (global && !accum) {
-		product = ranks * plan->micro_batch;
+		if (!checked_mul(ranks, plan->micro_batch, &product))
+			return error_set(error, EXIT_CODE_USAGE,
+				"--micro-batch %lld: the batch is too large",
+				(long long)plan->micro_batch);
 		if (plan->global_batch % product != 0)
 			return batch_remainder(plan->global_batch,
 				"data-parallel ranks x --micro-batch", product, error);
@@ -153,7 +164,8 @@ static bool batch_arithmetic(struct plan *plan, const struct choices *choices, s
 	}
 	if (!checked_mul(plan->micro_batch, plan->grad_accum, &product) ||
 		!checked_mul(product, ranks, &product))
-		return error_set(error, EXIT_CODE_USAGE, "--micro-batch: the batch is too large");
+		return error_set(error, EXIT_CODE_USAGE,
+			"--micro-batch %lld: the batch is too large", (long long)plan->micro_batch);
 	if (global && plan->global_batch != product)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--global-batch %lld: micro-batch %lld x accumulation %lld x %lld ranks is "
@@ -171,8 +183,8 @@ static bool batch_arithmetic(struct plan *plan, const struct choices *choices, s
 static bool refuse(const struct plan *plan, const char *option, const char *value,
 	const char *advice, struct error *error)
 {
-	return error_set(error, EXIT_CODE_USAGE, "--%s %s: runtime %s cannot do that%s%s", option,
-		value, runtime_names[plan->runtime], *advice ? "; " : "", advice);
+	return error_set(error, EXIT_CODE_USAGE, "--%s %s: runtime %s cannot do that; %s", option,
+		value, runtime_names[plan->runtime], advice);
 }
 
 static bool check_dtypes(
@@ -203,7 +215,8 @@ static bool check_reshard(const struct plan *plan, struct error *error)
 	const char *value = plan->reshard_after_forward;
 	int64_t group = plan_reshard_group(plan), shard = plan->mesh.shard;
 	bool wanted = strategy_reshards(plan->strategy);
-	if (group == 0 && strcmp(value, "false") != 0)
+	if ((group == 0) != (strcmp(value, "false") == 0) ||
+		(group < 0) != (strcmp(value, "true") == 0))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--reshard-after-forward %s: expected true, false or a group size", value);
 	if (group > 0 && !runtime_of(plan->runtime)->has_reshard_group)
@@ -238,15 +251,16 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 			error);
 	if (!(runtime->prefetches >> plan->prefetch & 1))
 		return refuse(plan, "prefetch", prefetch_names[plan->prefetch],
-			"it always prefetches like pre", error);
+			"it always prefetches; use pre", error);
 	if (!(runtime->checkpointings >> plan->activation_checkpointing & 1))
 		return refuse(plan, "activation-checkpointing",
 			checkpointing_names[plan->activation_checkpointing], "use none or full",
 			error);
 	if (plan->forward_prefetch && !runtime->has_forward_prefetch_knob)
-		return refuse(plan, "forward-prefetch", "on", "", error);
+		return refuse(plan, "forward-prefetch", "on", "it gathers nothing; use off", error);
 	if (plan->limit_all_gathers && !runtime->has_limiter)
-		return refuse(plan, "limit-all-gathers", "on", "it has no rate limiter", error);
+		return refuse(
+			plan, "limit-all-gathers", "on", "it has no rate limiter; use off", error);
 	if (plan->cpu_offload != OFFLOAD_NONE)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--cpu-offload %s: this version does not price offload yet; use none",
@@ -255,7 +269,7 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 		return refuse(
 			plan, "attention", "eager", "its attention is blocked; use flash", error);
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->compile)
-		return refuse(plan, "compile", "on", "there is nothing to compile", error);
+		return refuse(plan, "compile", "on", "there is nothing to compile; use off", error);
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->optimizer != OPTIMIZER_ADAMW_FUSED)
 		return refuse(plan, "optimizer", optimizer_names[plan->optimizer],
 			"use adamw-fused", error);
@@ -273,7 +287,9 @@ static bool check_mesh(
 		return error_set(error, EXIT_CODE_USAGE,
 			"mesh: tensor, pipeline, context and expert axes must be 1 in this "
 			"version");
-	if (plan_ranks(plan) != topology_devices(topology))
+	int64_t ranks;
+	if (!checked_mul(mesh->replicate, mesh->shard, &ranks) ||
+		ranks != topology_devices(topology))
 		return error_set(error, EXIT_CODE_USAGE,
 			"mesh: replicate %lld x shard %lld is not the topology's %lld devices",
 			(long long)mesh->replicate, (long long)mesh->shard,
@@ -287,14 +303,28 @@ static bool check_mesh(
 	return true;
 }
 
-bool plan_check(const struct plan *plan, const struct model *model, const struct topology *topology,
-	struct error *error)
+/* Sizes that would overflow further on: the logits and the loss take up to 16 bytes an element. */
+static bool check_batch(const struct plan *plan, const struct model *model, struct error *error)
 {
+	const int64_t limit = INT64_C(1) << 50;
+	int64_t product, tokens, bytes;
 	if (plan->seq_len > model->architecture.context)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--seq-len %lld: %s has a context of %lld tokens", (long long)plan->seq_len,
 			model->architecture.name, (long long)model->architecture.context);
-	int64_t product;
+	if (!checked_mul(plan->micro_batch, plan->seq_len, &tokens) ||
+		!checked_mul(tokens, 16 * model->architecture.vocab, &bytes) || bytes > limit)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--micro-batch %lld: the logits of %lld tokens each would not fit any "
+			"machine; use at most %lld",
+			(long long)plan->micro_batch, (long long)plan->seq_len,
+			(long long)max_i64(
+				limit / (16 * model->architecture.vocab) / plan->seq_len, 1));
+	if (plan->grad_accum > PLAN_MAX_GRAD_ACCUM)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--grad-accum %lld: expected at most %d micro-batches in a step; use a "
+			"larger --micro-batch",
+			(long long)plan->grad_accum, PLAN_MAX_GRAD_ACCUM);
 	if (!checked_mul(plan->micro_batch, plan->grad_accum, &product) ||
 		!checked_mul(product, plan_data_parallel(plan), &product) ||
 		product != plan->global_batch)
@@ -302,8 +332,14 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 			"global_batch %lld: is not micro_batch %lld x grad_accum %lld x %lld ranks",
 			(long long)plan->global_batch, (long long)plan->micro_batch,
 			(long long)plan->grad_accum, (long long)plan_data_parallel(plan));
-	return check_mesh(plan, topology, error) && check_dtypes(plan, topology, error) &&
-	       check_knobs(plan, error);
+	return true;
+}
+
+bool plan_check(const struct plan *plan, const struct model *model, const struct topology *topology,
+	struct error *error)
+{
+	return check_mesh(plan, topology, error) && check_batch(plan, model, error) &&
+	       check_dtypes(plan, topology, error) && check_knobs(plan, error);
 }
 
 bool plan_resolve(const struct choices *choices, const struct model *model,
