@@ -5,29 +5,29 @@
 #include "reports/escape.h"
 #include "reports/figures.h"
 
-/* Operations of one stream that are drawn as one. */
+/* A stretch of one stream that is drawn as one rectangle. */
 struct bar {
 	int first, count; /* the first operation, and how many */
 	enum op_kind kind;
 	enum stream stream;
 	double start, end;
+	double busy; /* share of the time, the height of the rectangle */
 };
 
-enum { MAX_BARS = 1200, TRACK_HEIGHT = 10 };
+enum { MAX_BARS = 1200, TRACK_HEIGHT = 20, BUCKETS = 400 };
 
+/* Neighbours of one kind that the picture cannot tell apart. */
 static bool joins(
 	const struct bar *bar, const struct op *op, const struct span *span, double resolution)
 {
-	return bar->count > 0 &&
-	       strcmp(kind_appearance(bar->kind).css, kind_appearance(op->kind).css) == 0 &&
-	       span->start - bar->end <= resolution &&
-	       (span->end - span->start <= 4 * resolution ||
-		       bar->end - bar->start <= 4 * resolution);
+	return span->start - bar->end <= resolution &&
+	       (span->end - span->start <= resolution || bar->end - bar->start <= resolution) &&
+	       strcmp(kind_appearance(bar->kind).css, kind_appearance(op->kind).css) == 0;
 }
 
-/* Operations shorter than the picture can show are joined with their neighbours. */
-static int join_bars(const struct program *program, const struct timeline *timeline,
-	double resolution, struct bar *bars)
+/* One bar an operation, where there are not too many; -1 when there are. */
+static int draw_operations(const struct program *program, const struct timeline *timeline,
+	double end, struct bar *bars)
 {
 	int last[STREAM_COUNT], n = 0;
 
@@ -39,25 +39,91 @@ static int join_bars(const struct program *program, const struct timeline *timel
 		int *bar = &last[op->stream];
 		if (!(span->end > span->start))
 			continue;
-		if (*bar >= 0 && joins(&bars[*bar], op, span, resolution)) {
+		if (*bar >= 0 && joins(&bars[*bar], op, span, end / CHART_WIDTH)) {
 			bars[*bar].end = span->end;
 			bars[*bar].count++;
 			continue;
 		}
+		if (n == MAX_BARS)
+			return -1;
 		*bar = n;
-		bars[n++] = (struct bar){i, 1, op->kind, op->stream, span->start, span->end};
+		bars[n++] = (struct bar){i, 1, op->kind, op->stream, span->start, span->end, 1};
 	}
 	return n;
 }
 
-static int make_bars(const struct program *program, const struct timeline *timeline, double end,
-	struct bar *bars)
-{
-	double resolution = end / CHART_WIDTH;
-	int n = join_bars(program, timeline, resolution, bars);
+/* What a stream did in one bucket of the step. */
+struct bucket {
+	double seconds[OP_KIND_COUNT];
+	int first, count;
+};
 
-	for (; n > MAX_BARS && resolution < end / 40; resolution *= 1.5)
-		n = join_bars(program, timeline, resolution, bars);
+static void fill_buckets(const struct program *program, const struct timeline *timeline,
+	enum stream stream, double width, struct bucket *buckets)
+{
+	for (int i = 0; i < program->n_ops && i < timeline->n_ops; i++) {
+		const struct span *span = &timeline->spans[i];
+		if (program->ops[i].stream != stream || !(span->end > span->start))
+			continue;
+		for (int b = (int)(span->start / width); b < BUCKETS && b * width < span->end;
+			b++) {
+			double from = span->start > b * width ? span->start : b * width;
+			double to = span->end < (b + 1) * width ? span->end : (b + 1) * width;
+			if (buckets[b].count++ == 0)
+				buckets[b].first = i;
+			if (to > from)
+				buckets[b].seconds[program->ops[i].kind] += to - from;
+		}
+	}
+}
+
+static struct bar bar_of(
+	const struct bucket *bucket, enum stream stream, double start, double width)
+{
+	struct bar bar = {
+		bucket->first, bucket->count, OP_CAST_PARAMETERS, stream, start, start + width, 0};
+	double most = 0;
+
+	for (int k = 0; k < OP_KIND_COUNT; k++) {
+		bar.busy += bucket->seconds[k] / width;
+		if (bucket->seconds[k] > most) {
+			most = bucket->seconds[k];
+			bar.kind = (enum op_kind)k;
+		}
+	}
+	return bar;
+}
+
+/* Too many operations to draw: the step in equal parts, each in the colour of what fills most of
+ * it, as high as it is full. */
+static int draw_buckets(const struct program *program, const struct timeline *timeline,
+	const bool used[STREAM_COUNT], double end, struct bar *bars)
+{
+	double width = end / BUCKETS;
+	int n = 0;
+
+	for (int s = 0; s < STREAM_COUNT; s++) {
+		struct bucket buckets[BUCKETS] = {0};
+		if (!used[s])
+			continue;
+		fill_buckets(program, timeline, (enum stream)s, width, buckets);
+		for (int b = 0; b < BUCKETS; b++) {
+			struct bar bar = bar_of(&buckets[b], (enum stream)s, b * width, width);
+			struct bar *before = n > 0 ? &bars[n - 1] : NULL;
+			if (bar.count == 0)
+				continue;
+			bool same = before != NULL && b > 0 && before->stream == bar.stream &&
+				    before->kind == bar.kind && buckets[b - 1].count > 0 &&
+				    bar.busy - before->busy < 0.04 &&
+				    before->busy - bar.busy < 0.04;
+			if (same) {
+				before->end = bar.end;
+				before->count += bar.count;
+			} else {
+				bars[n++] = bar;
+			}
+		}
+	}
 	return n;
 }
 
@@ -68,13 +134,17 @@ static int position(double time, double end)
 	return x < 0 ? 0 : x > CHART_WIDTH ? CHART_WIDTH : (int)(x + 0.5);
 }
 
+/* Without the end of the tag. `share` of the track's height, from below. */
 static void add_rectangle(
-	const char *css, double start, double end, double whole, struct text *text)
+	const char *css, double start, double end, double whole, double share, struct text *text)
 {
 	int from = position(start, whole), to = position(end, whole);
+	int width = to > from ? to - from : 1;
+	int height = (int)(share * TRACK_HEIGHT + 0.5);
 
-	text_printf(text, "<path class=\"%s\" d=\"M%d 0h%dv%dh-%dz\"", css, from,
-		to > from ? to - from : 1, TRACK_HEIGHT, to > from ? to - from : 1);
+	height = height < 1 ? 1 : height > TRACK_HEIGHT ? TRACK_HEIGHT : height;
+	text_printf(text, "<path class=\"%s\" d=\"M%d %dh%dv%dh-%dz\"", css, from,
+		TRACK_HEIGHT - height, width, height, width);
 }
 
 static void add_bar(
@@ -84,16 +154,20 @@ static void add_bar(
 	char takes[32], starts[32];
 	struct text label = {0};
 
-	add_rectangle(kind_appearance(bar->kind).css, bar->start, bar->end, end, text);
+	add_rectangle(kind_appearance(bar->kind).css, bar->start, bar->end, end, bar->busy, text);
 	text_add(text, "><title>");
-	operation_label(schedule, op, &label);
+	if (bar->count == 1)
+		operation_label(schedule, op, &label);
+	else
+		text_printf(&label, "%d operations, mostly %s", bar->count,
+			kind_appearance(bar->kind).label);
 	add_html(text, text_string(&label));
 	text_finish(&label);
-	if (bar->count > 1)
-		text_printf(text, " and %d more", bar->count - 1);
-	text_printf(text, ": %s at %s", format_seconds(takes, bar->end - bar->start),
+	text_printf(text, ": %s from %s", format_seconds(takes, bar->end - bar->start),
 		format_seconds(starts, bar->start));
-	if (op->bytes > 0 && bar->count == 1)
+	if (bar->busy < 0.995)
+		text_printf(text, ", %.0f %% busy", bar->busy * 100);
+	else if (op->bytes > 0 && bar->count == 1)
 		text_printf(text, ", %s", format_bytes(takes, (double)op->bytes));
 	text_add(text, "</title></path>");
 }
@@ -115,7 +189,7 @@ static void add_exposure(const struct exposure *exposure, const char *css, bool 
 		int from = position(gap->start, end), to = position(gap->end, end);
 		if (from == to && !titles)
 			continue;
-		add_rectangle(css, gap->start, gap->end, end, text);
+		add_rectangle(css, gap->start, gap->end, end, 1, text);
 		if (!titles) {
 			text_add(text, "/>");
 			continue;
@@ -134,7 +208,7 @@ static void join_exposure(struct exposure *exposure, double end)
 	for (int i = 0; i < exposure->n; i++) {
 		struct interval *gap = &exposure->intervals[i];
 		exposure->seconds += gap->end - gap->start;
-		if (n > 0 && gap->start - exposure->intervals[n - 1].end < end / 1000)
+		if (n > 0 && gap->start - exposure->intervals[n - 1].end < end / 400)
 			exposure->intervals[n - 1].end = gap->end;
 		else
 			exposure->intervals[n++] = *gap;
@@ -208,14 +282,16 @@ void chart_streams(const char *name, const struct schedule *schedule,
 	const struct program *program = &schedule->programs[0];
 	double end = timeline_end(timeline);
 	struct arena arena = {0};
-	struct bar *bars = ARENA_ARRAY(&arena, struct bar, program->n_ops);
-	int n_bars = make_bars(program, timeline, end, bars);
+	struct bar *bars = ARENA_ARRAY(&arena, struct bar, MAX_BARS + BUCKETS * STREAM_COUNT);
 	struct exposure exposure = {0};
 	bool used[STREAM_COUNT];
 
 	exposure.n = exposed_intervals(schedule, timeline, &arena, &exposure.intervals);
 	join_exposure(&exposure, end);
 	streams_used(schedule, used);
+	int n_bars = draw_operations(program, timeline, end, bars);
+	if (n_bars < 0)
+		n_bars = draw_buckets(program, timeline, used, end, bars);
 	text_add(text, "<figure class=\"chart\"><figcaption>");
 	add_html(text, name);
 	text_add(text, "</figcaption>\n<div class=\"scroll\" tabindex=\"0\" role=\"group\" "

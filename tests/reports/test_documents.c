@@ -272,6 +272,24 @@ static void test_page(void **state)
 	text_finish(&again);
 }
 
+/* However long the step is: thirty thousand operations become a picture of bounded size. */
+static void test_large_page(void **state)
+{
+	static const char *const options[] = {"grad_accum", "64", "strategy", "FULL_SHARD", NULL};
+	struct fixture *fixture = malloc(sizeof(*fixture));
+	struct text page = {0};
+
+	(void)state;
+	fixture_init(fixture, "llama-2-7b", "2xdgx-a100-80gb", options);
+	assert_true(fixture->timeline.n_ops > 15000);
+	report_html(&fixture->report, &page);
+	assert_in_range(page.length, 50000, 1000000);
+	assert_non_null(strstr(page.data, "% busy</title>"));
+	text_finish(&page);
+	fixture_finish(fixture);
+	free(fixture);
+}
+
 /* A plan file alone: no answer, no measurement, no memory curve. */
 static void test_bare_page(void **state)
 {
@@ -315,6 +333,7 @@ int main(void)
 		cmocka_unit_test(test_explain),
 		cmocka_unit_test(test_trace),
 		cmocka_unit_test(test_page),
+		cmocka_unit_test(test_large_page),
 		cmocka_unit_test(test_bare_page),
 		cmocka_unit_test(test_injection),
 		cmocka_unit_test(test_injection_elsewhere),
