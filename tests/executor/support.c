@@ -1,0 +1,150 @@
+#include "support.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "executor/rank.h"
+
+void run_plan(struct run *run, const char *model, int64_t ranks, const char *options)
+{
+	struct choices choices = {0};
+	struct error *error = &run->error;
+	char copy[512];
+	bool ok;
+
+	*run = (struct run){0};
+	snprintf(copy, sizeof(copy), "%s", options);
+	ok = strncmp(model, "shardplan:", 10) == 0
+		     ? model_parse(
+			       &run->arena, "model", model, strlen(model), &run->file.model, error)
+		     : model_load_preset(&run->arena, model, &run->file.model, error);
+	ok = ok && executor_detect_local(ranks, &run->arena, &run->file.topology, error);
+	for (char *save, *word = strtok_r(copy, " ", &save); word != NULL && ok;
+		word = strtok_r(NULL, " ", &save)) {
+		char *equals = strchr(word, '=');
+
+		assert_non_null(equals);
+		*equals = '\0';
+		ok = choices_set(&choices, word, word, equals + 1, &run->arena, error);
+	}
+	ok = ok && plan_resolve(&choices, run->file.model, run->file.topology, &run->arena,
+			   &run->file.plan, error);
+	ok = ok && schedule_build(&run->arena, &run->file.plan, run->file.model, run->file.topology,
+			   &run->schedule, error);
+	if (!ok)
+		fail_msg("%s: %s", options, error->message);
+	run->file.schedule_digest = arena_strdup(&run->arena, schedule_digest(run->schedule).hex);
+	run->file.question = (struct question_text){"test", "local", ""};
+	run->file.prediction.schedule_digest = run->file.schedule_digest;
+	run->file.prediction.peak_name = run->file.prediction.peak_at =
+		run->file.prediction.uncertainty_source = "";
+}
+
+bool run_train(struct run *run, struct executor_job *job)
+{
+	job->plan = &run->file;
+	return executor_train(job, &run->arena, &run->measurement, &run->error);
+}
+
+void run_finish(struct run *run)
+{
+	arena_finish(&run->arena);
+}
+
+struct executor_job run_job(int64_t steps)
+{
+	struct executor_job job = {.training = training_defaults(), .data = getenv("TEST_TEXT")};
+
+	job.training.steps = steps;
+	return job;
+}
+
+static void reserve(struct solo *solo)
+{
+	solo->capacity = buffers_capacity(solo->run->schedule, 0);
+	solo->memory = mmap(NULL, (size_t)solo->capacity, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	assert_ptr_not_equal(solo->memory, MAP_FAILED);
+}
+
+static void open_contexts(struct solo *solo, const struct kernels *kernels)
+{
+	const struct program *program = &solo->run->schedule->programs[0];
+	struct error error = {0};
+
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].role == BUFFER_KERNEL_WORKSPACE)
+			solo->context.workspace = buffers_address(&solo->buffers, i);
+	solo->background.workspace = rank_reserve_workspace();
+	solo->context.workspace_bytes = solo->background.workspace_bytes = KERNELS_WORKSPACE_BYTES;
+	assert_true(kernels->open(&solo->context, &error));
+	assert_true(kernels->open(&solo->background, &error));
+}
+
+void solo_open(struct solo *solo, struct run *run, const struct kernels *kernels, bool peers,
+	struct training training)
+{
+	const struct program *program = &run->schedule->programs[0];
+	const struct plan *plan = &run->schedule->plan;
+	struct error error = {0};
+
+	*solo = (struct solo){.run = run};
+	reserve(solo);
+	assert_true(buffers_init(&solo->buffers, program, solo->memory, solo->capacity, &error));
+	if (peers)
+		comm_open_null(&solo->comm, 0, (int)plan_ranks(plan));
+	else
+		comm_open_self(&solo->comm);
+	open_contexts(solo, kernels);
+	assert_true(data_open(&solo->data, getenv("TEST_TEXT"), plan->seq_len,
+		run->file.model->architecture.vocab, training.seed, &error));
+	solo->compute = (struct compute){.schedule = run->schedule,
+		.program = program,
+		.buffers = &solo->buffers,
+		.kernels = kernels,
+		.context = &solo->context,
+		.background = &solo->background,
+		.data = &solo->data,
+		.training = training,
+		.fault = {.rank = -1, .step = -1},
+		.ranks = (int)plan_ranks(plan)};
+	assert_true(compute_open(&solo->compute, &error));
+	solo->interpreter = (struct interpreter){.schedule = run->schedule,
+		.program = program,
+		.buffers = &solo->buffers,
+		.comm = &solo->comm,
+		.backend = {.name = "test", .run = compute_run, .data = &solo->compute},
+		.fault = {.rank = -1, .step = -1}};
+	if (!interpreter_open(&solo->interpreter, &error))
+		fail_msg("%s", error.message);
+}
+
+void solo_step(struct solo *solo, int64_t step)
+{
+	struct error error = {0};
+
+	solo->compute.step = step;
+	solo->compute.loss = (struct exact_sum){0};
+	if (!interpret_step(&solo->interpreter, step, false, &error))
+		fail_msg("step %lld: %s", (long long)step, error.message);
+}
+
+void solo_close(struct solo *solo)
+{
+	interpreter_close(&solo->interpreter);
+	comm_close(&solo->comm);
+	compute_close(&solo->compute);
+	solo->compute.kernels->close(&solo->context);
+	solo->compute.kernels->close(&solo->background);
+	rank_release_workspace(solo->background.workspace);
+	data_close(&solo->data);
+	buffers_finish(&solo->buffers);
+	munmap(solo->memory, (size_t)solo->capacity);
+	arena_finish(&solo->arena);
+}
+
+void run_as_rank(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], EXECUTOR_RANK_ARGUMENT) == 0)
+		exit(executor_rank_main(argc, argv));
+}
