@@ -228,6 +228,23 @@ static void copy_categories(int64_t to[CATEGORY_COUNT], const int64_t from[CATEG
 		to[c] = from[c];
 }
 
+void memory_with_overhead(const struct memory_curve *curve, const struct prediction *prediction,
+	struct arena *arena, struct memory_curve *full)
+{
+	int64_t overhead = prediction->memory_at_peak[CATEGORY_RUNTIME_OVERHEAD];
+
+	for (int i = 0; i < curve->n; i++) {
+		if (curve->bytes[i][CATEGORY_RUNTIME_OVERHEAD] != 0)
+			overhead = 0;
+	}
+	*full = (struct memory_curve){.n = curve->n, .times = curve->times};
+	full->bytes = arena_alloc(arena, (size_t)curve->n, sizeof(*full->bytes));
+	for (int i = 0; i < curve->n; i++) {
+		copy_categories(full->bytes[i], curve->bytes[i]);
+		full->bytes[i][CATEGORY_RUNTIME_OVERHEAD] += overhead;
+	}
+}
+
 void memory_sample(const struct memory_curve *curve, double end, int limit, struct arena *arena,
 	struct memory_curve *sampled)
 {

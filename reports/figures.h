@@ -45,6 +45,10 @@ double stream_busy(
 void streams_used(const struct schedule *schedule, bool used[STREAM_COUNT]);
 
 int64_t sum_categories(const int64_t bytes[CATEGORY_COUNT]);
+/* The curve with the runtime's overhead, as it is at the peak, in every point: the simulator's
+ * curve is of what is allocated. A curve that has overhead of its own is copied. */
+void memory_with_overhead(const struct memory_curve *curve, const struct prediction *prediction,
+	struct arena *arena, struct memory_curve *full);
 /* At most `limit` points; each keeps the fullest moment of its stretch, so that peaks survive. */
 void memory_sample(const struct memory_curve *curve, double end, int limit, struct arena *arena,
 	struct memory_curve *sampled);

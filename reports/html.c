@@ -170,25 +170,33 @@ static void add_comparison(const struct answer *answer, struct text *text)
 	text_add(text, "</section>\n");
 }
 
+static void add_memory_charts(const struct explained *explained, struct text *text)
+{
+	const struct prediction *prediction = explained->prediction;
+	const struct measurement *measured = explained->measured;
+	struct arena arena = {0};
+	struct memory_curve curve;
+
+	if (explained->memory != NULL && explained->predicted != NULL) {
+		memory_with_overhead(explained->memory, prediction, &arena, &curve);
+		chart_memory("Memory of one device over the step, predicted", &curve,
+			timeline_end(explained->predicted), prediction->memory_limit_bytes, text);
+	}
+	if (measured != NULL) {
+		memory_of_ledger(&measured->timeline, &arena, &curve);
+		chart_memory("Memory of rank 0 over the step, measured (the executor's ledger)",
+			&curve, timeline_end(&measured->timeline), 0, text);
+	}
+	arena_finish(&arena);
+}
+
 static void add_memory(const struct explained *explained, struct text *text)
 {
-	const struct timeline *predicted = explained->predicted;
 	const struct prediction *prediction = explained->prediction;
 	struct grid grid;
 
 	text_add(text, "<section>\n<h2>Memory</h2>\n");
-	if (explained->memory != NULL && predicted != NULL)
-		chart_memory("Memory of one device over the step, predicted", explained->memory,
-			timeline_end(predicted), prediction->memory_limit_bytes, text);
-	if (explained->measured != NULL) {
-		const struct timeline *measured = &explained->measured->timeline;
-		struct arena arena = {0};
-		struct memory_curve curve;
-		memory_of_ledger(measured, &arena, &curve);
-		chart_memory("Memory of rank 0 over the step, measured (the executor's ledger)",
-			&curve, timeline_end(measured), 0, text);
-		arena_finish(&arena);
-	}
+	add_memory_charts(explained, text);
 	memory_grid(prediction, &grid);
 	put_html(&grid, "Memory by category, predicted", false, text);
 	if (prediction->peak_at != NULL) {

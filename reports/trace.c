@@ -181,9 +181,19 @@ static void write_measured(struct trace *trace, const struct timeline *timeline)
 	arena_finish(&arena);
 }
 
+static void write_predicted(struct trace *trace, const struct explained *explained)
+{
+	struct arena arena = {0};
+	struct memory_curve memory = {0};
+
+	if (explained->memory != NULL)
+		memory_with_overhead(explained->memory, explained->prediction, &arena, &memory);
+	write_process(trace, explained->predicted, &memory);
+	arena_finish(&arena);
+}
+
 void report_trace(const struct explained *explained, struct text *text)
 {
-	static const struct memory_curve no_memory;
 	struct writer writer;
 	struct trace trace = {explained->schedule, &writer, PREDICTED, 1};
 
@@ -191,8 +201,7 @@ void report_trace(const struct explained *explained, struct text *text)
 	writer_string(&writer, "displayTimeUnit", "ms");
 	writer_begin_list(&writer, "traceEvents");
 	if (explained->predicted != NULL)
-		write_process(&trace, explained->predicted,
-			explained->memory != NULL ? explained->memory : &no_memory);
+		write_predicted(&trace, explained);
 	if (explained->measured != NULL && explained->measured->timeline.n_ops > 0)
 		write_measured(&trace, &explained->measured->timeline);
 	writer_end_list(&writer);

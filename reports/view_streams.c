@@ -121,6 +121,11 @@ void view_streams(const struct explained *explained, const struct style *style, 
 		       ". idle  - mostly idle  ! exposed communication\n");
 }
 
+static bool is_preparation(const char *css)
+{
+	return strcmp(css, "k-prepare") == 0;
+}
+
 /* The predicted path by reason and kind: what holds the step. */
 static void add_critical_sums(
 	const struct explained *explained, const struct style *style, struct text *text)
@@ -152,41 +157,83 @@ static void add_critical_sums(
 	put_text(&grid, style, text);
 }
 
-static void critical_rows(const struct explained *explained, struct grid *grid)
+/* Operations of the path that follow one another on a busy stream, with one purpose. */
+struct run {
+	int first, last; /* in the path */
+	const char *css; /* of its purpose; NULL while it only prepares */
+};
+
+static bool goes_on(const struct explained *explained, const struct run *run, int i)
+{
+	const struct critical_path *path = explained->critical;
+	const struct op *ops = explained->schedule->programs[0].ops;
+	const char *css = kind_appearance(ops[path->ops[i]].kind).css;
+
+	return path->reasons[i] == CRITICAL_STREAM &&
+	       (is_preparation(css) || run->css == NULL || strcmp(css, run->css) == 0);
+}
+
+static struct run next_run(const struct explained *explained, int first)
+{
+	const struct critical_path *path = explained->critical;
+	const struct op *ops = explained->schedule->programs[0].ops;
+	struct run run = {first, first, NULL};
+
+	for (int i = first; i < path->n; i++) {
+		const char *css = kind_appearance(ops[path->ops[i]].kind).css;
+		if (i > first && !goes_on(explained, &run, i))
+			break;
+		if (!is_preparation(css))
+			run.css = css;
+		run.last = i;
+	}
+	return run;
+}
+
+static void add_run(const struct explained *explained, const struct run *run, struct grid *grid)
 {
 	static const char *const reasons[] = {"the host had not issued it before",
 		"its stream was busy", "its communicator was busy",
 		"it waited for the operation above", "the step begins"};
 	const struct critical_path *path = explained->critical;
 	const struct schedule *schedule = explained->schedule;
+	const struct span *spans = explained->predicted->spans;
+	int first = path->ops[run->first], last = path->ops[run->last];
 	struct text label = {0};
 
-	for (int i = 0; i < path->n; i++) {
-		const struct span *span = &explained->predicted->spans[path->ops[i]];
-		text_clear(&label);
-		operation_label(schedule, &schedule->programs[0].ops[path->ops[i]], &label);
-		grid_row(grid, GRID_PLAIN);
-		grid_add(grid, "%d", path->ops[i]);
-		grid_add(grid, "%s", text_string(&label));
-		grid_add_seconds(grid, span->start);
-		grid_add_seconds(grid, span->end - span->start);
-		grid_add(grid, "%s", reasons[path->reasons[i]]);
+	operation_label(schedule, &schedule->programs[0].ops[first], &label);
+	if (first != last) {
+		text_add(&label, " ... ");
+		operation_label(schedule, &schedule->programs[0].ops[last], &label);
 	}
+	grid_row(grid, GRID_PLAIN);
+	grid_add(grid, "%d", first);
+	grid_add_count(grid, run->last - run->first + 1);
+	grid_add(grid, "%s", text_string(&label));
+	grid_add_seconds(grid, spans[first].start);
+	grid_add_seconds(grid, spans[last].end - spans[first].start);
+	grid_add(grid, "%s", reasons[path->reasons[run->first]]);
 	text_finish(&label);
 }
 
 void view_critical(const struct explained *explained, const struct style *style, struct text *text)
 {
-	static const struct grid_column columns[] = {{"op", GRID_RIGHT}, {"operation", GRID_LEFT},
-		{"starts", GRID_RIGHT}, {"takes", GRID_RIGHT}, {"why not earlier", GRID_LEFT}};
+	static const struct grid_column columns[] = {{"op", GRID_RIGHT}, {"operations", GRID_RIGHT},
+		{"from ... to", GRID_LEFT}, {"starts", GRID_RIGHT}, {"takes", GRID_RIGHT},
+		{"why not earlier", GRID_LEFT}};
+	const struct critical_path *path = explained->critical;
 	struct grid grid;
 
-	if (explained->critical == NULL || explained->critical->n == 0) {
+	if (path == NULL || path->n == 0) {
 		text_add(text, "No critical path was computed.\n");
 		return;
 	}
 	add_critical_sums(explained, style, text);
 	grid_init(&grid, columns, COUNT_OF(columns));
-	critical_rows(explained, &grid);
+	for (int i = 0; i < path->n;) {
+		struct run run = next_run(explained, i);
+		add_run(explained, &run, &grid);
+		i = run.last + 1;
+	}
 	put_text(&grid, style, text);
 }

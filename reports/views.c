@@ -175,22 +175,26 @@ static void memory_rows(const struct memory_curve *curve, double end, struct gri
 	arena_finish(&arena);
 }
 
-static void add_memory_curve(const char *title, const struct memory_curve *curve, double end,
-	const struct style *style, struct text *text)
+static void add_memory_curve(
+	const struct explained *explained, const struct style *style, struct text *text)
 {
 	static const struct grid_column columns[] = {{"from", GRID_RIGHT},
 		{"parameters", GRID_RIGHT}, {"gradients", GRID_RIGHT}, {"optimizer", GRID_RIGHT},
 		{"activations", GRID_RIGHT}, {"temporary", GRID_RIGHT},
 		{"communication", GRID_RIGHT}, {"overhead", GRID_RIGHT}, {"total", GRID_RIGHT},
 		{"", GRID_LEFT}};
+	struct arena arena = {0};
+	struct memory_curve curve;
 	struct grid grid;
 
-	if (curve->n == 0)
+	if (explained->memory == NULL || explained->predicted == NULL || explained->memory->n == 0)
 		return;
-	text_printf(text, "%s\n", title);
+	memory_with_overhead(explained->memory, explained->prediction, &arena, &curve);
+	text_add(text, "Over the step, predicted (the fullest moment of each stretch)\n");
 	grid_init(&grid, columns, COUNT_OF(columns));
-	memory_rows(curve, end, &grid);
+	memory_rows(&curve, timeline_end(explained->predicted), &grid);
 	put_text(&grid, style, text);
+	arena_finish(&arena);
 }
 
 static void ledger_rows(
@@ -217,7 +221,6 @@ void view_memory(const struct explained *explained, const struct style *style, s
 {
 	static const struct grid_column columns[] = {{"ledger, bytes", GRID_LEFT},
 		{"predicted", GRID_RIGHT}, {"measured", GRID_RIGHT}, {"difference", GRID_RIGHT}};
-	const struct timeline *predicted = explained->predicted;
 	struct grid grid;
 
 	memory_grid(explained->prediction, &grid);
@@ -227,9 +230,7 @@ void view_memory(const struct explained *explained, const struct style *style, s
 		add_terminal(text, explained->prediction->peak_at);
 		text_add(text, ".\n\n");
 	}
-	if (explained->memory != NULL && predicted != NULL)
-		add_memory_curve("Over the step, predicted (the fullest moment of each stretch)",
-			explained->memory, timeline_end(predicted), style, text);
+	add_memory_curve(explained, style, text);
 	if (explained->measured == NULL)
 		return;
 	grid_init(&grid, columns, COUNT_OF(columns));
