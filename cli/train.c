@@ -105,8 +105,10 @@ static bool adapt(struct arena *arena, const struct training_options *options, c
 	output_note("%s is recompiled for runtime shardplan on this machine:", opened->path);
 	for (int i = 0; i < adaptation.n_changes; i++)
 		output_note("  %s", adaptation.changes[i]);
-	if (!save_plan(arena, path, &opened->file.question, opened->file.model, adaptation.topology,
-		    &evaluation, error) ||
+	const struct question_text question =
+		adapted_question(arena, &opened->file, &adaptation.plan);
+	if (!save_plan(arena, path, &question, opened->file.model, adaptation.topology, &evaluation,
+		    error) ||
 		!file_read(arena, path, &contents, error))
 		return false;
 	opened->path = path;

@@ -1,0 +1,297 @@
+"""Bad input of every kind: the exit code, and the one line that says what is wrong, are compared
+with golden/bad_input.txt.
+
+    bad_input.py BINARY           compares
+    bad_input.py BINARY --update  writes the golden file anew (read the difference!)
+"""
+
+import json
+import os
+import re
+import sys
+
+import support
+
+GOLDEN = os.path.join(support.HERE, 'golden', 'bad_input.txt')
+PREDICT = ['predict', 'tiny.yaml', 'box.yaml']
+
+
+def edited(name, old, new):
+    """A file named bad.* that is `name` with one replacement."""
+    def make(box):
+        content = box.read(name)
+        assert old in content, f'{name} has no {old!r}'
+        box.write('bad' + os.path.splitext(name)[1], content.replace(old, new, 1))
+    return make
+
+
+def cut(name, mark):
+    """The file ends in the middle of the line that holds the mark."""
+    def make(box):
+        content = box.read(name)
+        assert mark in content, f'{name} has no {mark!r}'
+        box.write('bad' + os.path.splitext(name)[1], content[:content.index(mark) + len(mark)])
+    return make
+
+
+def given(name, content):
+    return lambda box: box.write(name, content)
+
+
+def measured(change):
+    def make(box):
+        document = json.loads(box.read('measured.json'))
+        change(document)
+        box.write('bad.json', json.dumps(document, indent=2))
+    return make
+
+
+def nothing(box):
+    pass
+
+
+MODEL = ['models', 'show', 'bad.yaml']
+CONFIG = ['models', 'show', 'bad.json']
+TOPOLOGY = ['topologies', 'show', 'bad.yaml']
+PLAN = ['explain', 'bad.yaml']
+CHECK = ['check', 'plan.yaml', 'bad.json']
+CASES = ['predict', '--cases', 'bad.csv']
+
+# (exit code, name, what to prepare, words of the command line)
+INPUT = [
+    # models
+    (3, 'model: no such preset', nothing, ['models', 'show', 'lama-2-7b']),
+    (3, 'model: no such preset, nothing near', nothing, ['models', 'show', 'whatever']),
+    (3, 'model: no such file', nothing, ['models', 'show', 'none/model.yaml']),
+    (3, 'model: unknown key', edited('tiny.yaml', 'layers:', 'layer:'), MODEL),
+    (3, 'model: missing key', edited('tiny.yaml', 'hidden: 32\n', ''), MODEL),
+    (3, 'model: key twice', edited('tiny.yaml', 'layers: 2', 'layers: 2\nlayers: 3'), MODEL),
+    (3, 'model: zero layers', edited('tiny.yaml', 'layers: 2', 'layers: 0'), MODEL),
+    (3, 'model: too many layers', edited('tiny.yaml', 'layers: 2', 'layers: 99999999'), MODEL),
+    (3, 'model: heads do not divide', edited('tiny.yaml', 'heads: 4', 'heads: 5'), MODEL),
+    (3, 'model: a word for a number', edited('tiny.yaml', 'layers: 2', 'layers: two'), MODEL),
+    (3, 'model: a fraction', edited('tiny.yaml', 'layers: 2', 'layers: 2.5'), MODEL),
+    (3, 'model: a number in quotes', edited('tiny.yaml', 'layers: 2', 'layers: "2"'), MODEL),
+    (3, 'model: a list for a number', edited('tiny.yaml', 'layers: 2', 'layers: [2]'), MODEL),
+    (3, 'model: unknown family', edited('tiny.yaml', 'gpt2', 'gtp2'), MODEL),
+    (3, 'model: another version', edited('tiny.yaml', 'model/1', 'model/9'), MODEL),
+    (3, 'model: a topology', given('bad.yaml', 'shardplan: topology/1\n'), MODEL),
+    (3, 'model: neither', given('bad.yaml', 'a: 1\n'), MODEL),
+    (3, 'model: empty', given('bad.yaml', ''), MODEL),
+    (3, 'model: a tab', edited('tiny.yaml', 'layers: 2', '\tlayers: 2'), MODEL),
+    (3, 'model: broken flow', given('bad.yaml', 'a: [1, 2\nb: 3\n'), MODEL),
+    (3, 'model: an anchor', edited('tiny.yaml', 'layers: 2', 'layers: &a 2'), MODEL),
+    (3, 'model: NUL bytes', given('bad.yaml', b'a: 1\0\n'), MODEL),
+    (3, 'model: not UTF-8', given('bad.yaml', b'a: \xff\xfe\n'), MODEL),
+    (3, 'model: escapes for the terminal',
+     edited('tiny.yaml', 'layers: 2', 'layers: "\\e[31m2"'), MODEL),
+    (3, 'model: too deep', given('bad.json', '{"a":' + '[' * 5000), CONFIG),
+    (3, 'config: truncated', cut('config.json', '"num_hid'), CONFIG),
+    (3, 'config: no comma', edited('config.json', ',\n  "hid', '\n  "hid'), CONFIG),
+    (3, 'config: unknown type', edited('config.json', '"llama"', '"mamba"'), CONFIG),
+    (3, 'config: missing key', edited('config.json', '  "hidden_size": 64,\n', ''), CONFIG),
+    (3, 'config: heads do not divide',
+     edited('config.json', '_attention_heads": 4', '_attention_heads": 5'), CONFIG),
+    (3, 'config: more key heads than heads',
+     edited('config.json', 'key_value_heads": 2', 'key_value_heads": 8'), CONFIG),
+    (3, 'config: a negative size', edited('config.json', '": 64', '": -64'), CONFIG),
+    (3, 'config: a string', edited('config.json', '": 64', '": "64"'), CONFIG),
+    (3, 'config: no such folder', nothing, ['models', 'show', './nowhere/']),
+    # topologies
+    (3, 'topology: no such name', nothing, ['topologies', 'show', 'dgx-a100-81gb']),
+    (3, 'topology: no such node', nothing, ['topologies', 'show', '2xdgx-a10']),
+    (3, 'topology: no nodes', nothing, ['topologies', 'show', '0xdgx-h100']),
+    (3, 'topology: too many nodes', nothing, ['topologies', 'show', '999999999999xdgx-h100']),
+    (3, 'topology: no network', nothing, ['topologies', 'show', '2xrtx4090-8x']),
+    (3, 'topology: wrong unit', edited('box.yaml', '16GiB', '16GHz'), TOPOLOGY),
+    (3, 'topology: bytes for bandwidth', edited('box.yaml', '1TB/s', '1TB'), TOPOLOGY),
+    (3, 'topology: bandwidth for time', edited('box.yaml', '5us', '5GB/s'), TOPOLOGY),
+    (3, 'topology: a fraction of a byte', edited('box.yaml', '16GiB', '0.3B'), TOPOLOGY),
+    (3, 'topology: negative', edited('box.yaml', '10us', '-10us'), TOPOLOGY),
+    (3, 'topology: zero devices', edited('box.yaml', 'node: 4', 'node: 0'), TOPOLOGY),
+    (3, 'topology: unknown key', edited('box.yaml', 'fabric:', 'fabrik:'), TOPOLOGY),
+    (3, 'topology: unknown key inside', edited('box.yaml', '  latency', '  latencee'), TOPOLOGY),
+    (3, 'topology: unknown kind', edited('box.yaml', 'pcie', 'pci'), TOPOLOGY),
+    (3, 'topology: nodes without network',
+     edited('box.yaml', 'kind: ethernet', 'kind: none'), TOPOLOGY),
+    (3, 'topology: truncated', cut('box.yaml', 'bf16: 10'), TOPOLOGY),
+    # plan files
+    (3, 'plan: no such file', nothing, ['explain', 'none.yaml']),
+    (3, 'plan: a folder', nothing, ['explain', '.']),
+    (3, 'plan: a model', nothing, ['explain', 'tiny.yaml']),
+    (3, 'plan: truncated', cut('plan.yaml', '  prefetch: p'), PLAN),
+    (3, 'plan: another version', edited('plan.yaml', 'plan/1', 'plan/2'), PLAN),
+    (3, 'plan: unknown knob', edited('plan.yaml', '  wrap:', '  wrapp:'), PLAN),
+    (3, 'plan: no such strategy', edited('plan.yaml', 'FULL_SHARD', 'FULL_SHRAD'), PLAN),
+    (3, 'plan: a mesh of other ranks', edited('plan.yaml', '    shard: 2', '    shard: 3'), PLAN),
+    (3, 'plan: batch that does not multiply',
+     edited('plan.yaml', '  grad_accum: 1', '  grad_accum: 2'), PLAN),
+    (3, 'plan: edited knob', edited('plan.yaml', '  prefetch: pre', '  prefetch: none'), PLAN),
+    (3, 'plan: edited model', edited('plan.yaml', '  ffn: 64', '  ffn: 128'), PLAN),
+    (3, 'plan: impossible model', edited('plan.yaml', '  heads: 4', '  heads: 5'), PLAN),
+    (3, 'plan: edited digest',
+     lambda box: box.write('bad.yaml', re.sub(r'(\nschedule_digest: ).*',
+                                              r'\g<1>' + 32 * '0', box.read('plan.yaml'))),
+     PLAN),
+    (3, 'plan: a digest that is none',
+     lambda box: box.write('bad.yaml', re.sub(r'(\nschedule_digest: ).*', r'\g<1>0',
+                                              box.read('plan.yaml'))), PLAN),
+    (3, 'plan: of another version of the question',
+     edited('plan.yaml', '--gpus 2', '--gpu 2'), ['report', 'bad.yaml']),
+    # measurements
+    (3, 'measurement: of another plan', nothing, ['check', 'other.yaml', 'measured.json']),
+    (3, 'measurement: a plan', nothing, ['check', 'plan.yaml', 'plan.yaml']),
+    (3, 'measurement: truncated', cut('measured.json', '"step_time_'), CHECK),
+    (3, 'measurement: another schema', measured(lambda d: d.update(schema='x/1')), CHECK),
+    (3, 'measurement: none inside', measured(lambda d: d.pop('measurement')), CHECK),
+    (3, 'measurement: no digest',
+     measured(lambda d: d['measurement'].pop('schedule_digest')), CHECK),
+    (3, 'measurement: a word for a time',
+     measured(lambda d: d['measurement'].update(step_time_s='fast')), CHECK),
+    (3, 'measurement: unknown key',
+     measured(lambda d: d.update(measurement={'step_tine_s': 1, **d['measurement']})), CHECK),
+    (3, 'measurement: for explain', nothing,
+     ['explain', 'other.yaml', '--analyze', 'measured.json']),
+    (3, 'data: no such file', nothing, ['train', 'plan.yaml', '--data', 'none.txt']),
+    (3, 'data: empty', given('empty.txt', ''), ['train', 'plan.yaml', '--data', 'empty.txt']),
+    # cases
+    (3, 'cases: no such file', nothing, ['predict', '--cases', 'none.csv']),
+    (3, 'cases: empty', given('bad.csv', ''), CASES),
+    (3, 'cases: unknown column', given('bad.csv', 'case,model,topolgy\n'), CASES),
+    (3, 'cases: an option of another command', given('bad.csv', 'model,steps\n'), CASES),
+    (3, 'cases: a column with a dash', given('bad.csv', 'model,seq-len\n'), CASES),
+    (3, 'cases: a column twice', given('bad.csv', 'model,model\n'), CASES),
+    (3, 'cases: an open quote', given('bad.csv', 'case,model\n"a,b\n'), CASES),
+    (3, 'cases: bad rows', nothing, ['predict', '--cases', 'cases.csv']),
+]
+
+USAGE = [
+    (2, 'no command', nothing, []),
+    (2, 'command: unknown', nothing, ['pln']),
+    (2, 'command: of later', nothing, ['export']),
+    (2, 'command: unknown topic', nothing, ['help', 'default']),
+    (2, 'operands: too few', nothing, ['plan', 'tiny.yaml']),
+    (2, 'operands: too many', nothing, PREDICT + ['more']),
+    (2, 'operands: models', nothing, ['models', 'sow', 'gpt2-124m']),
+    (2, 'option: unknown', nothing, PREDICT + ['--seqlen', '32']),
+    (2, 'option: unknown letter', nothing, PREDICT + ['-x']),
+    (2, 'option: of another command', nothing, PREDICT + ['--steps', '3']),
+    (2, 'option: twice', nothing, PREDICT + ['--gpus', '2', '--gpus=4']),
+    (2, 'option: without its value', nothing, PREDICT + ['--prefetch']),
+    (2, 'option: a switch with a value', nothing, PREDICT + ['--json=yes']),
+    (2, 'option: not a number', nothing, PREDICT + ['--gpus', 'two']),
+    (2, 'option: zero', nothing, PREDICT + ['--micro-batch', '0']),
+    (2, 'option: overflow', nothing, PREDICT + ['--micro-batch', '99999999999999999999']),
+    (2, 'option: not on or off', nothing, PREDICT + ['--forward-prefetch', 'perhaps']),
+    (2, 'option: no such choice', nothing, PREDICT + ['--prefetch', 'prae']),
+    (2, 'option: no such strategy', nothing, PREDICT + ['--strategy', 'FULLSHARD']),
+    (2, 'option: an empty strategy', nothing, ['plan'] + PREDICT[1:] + ['--strategy', 'NO_SHARD,']),
+    (2, 'option: two strategies', nothing, PREDICT + ['--strategy', 'NO_SHARD,FULL_SHARD']),
+    (2, 'option: wrong unit', nothing, PREDICT + ['--memory-limit', '8GB/s']),
+    (2, 'option: wrap', nothing, PREDICT + ['--wrap', 'layers']),
+    (2, 'option: color', nothing, PREDICT + ['--color', 'red']),
+    (2, 'question: part of a node and a half', nothing, PREDICT + ['--gpus', '6']),
+    (2, 'question: more than there are', nothing, PREDICT + ['--gpus', '64']),
+    (2, 'question: shard group does not divide', nothing,
+     PREDICT + ['--strategy', 'HYBRID_SHARD', '--shard-group', '3']),
+    (2, 'question: shard group of NO_SHARD', nothing,
+     PREDICT + ['--strategy', 'NO_SHARD', '--shard-group', '2']),
+    (2, 'question: batch does not divide', nothing, PREDICT + ['--global-batch', '12']),
+    (2, 'question: batch contradicts itself', nothing,
+     PREDICT + ['--global-batch', '16', '--micro-batch', '1', '--grad-accum', '1']),
+    (2, 'question: sequence too long', nothing, PREDICT + ['--seq-len', '4096']),
+    (2, 'question: runtime without the knob', nothing,
+     PREDICT + ['--runtime', 'pytorch-fsdp2', '--limit-all-gathers', 'on']),
+    (2, 'question: strategy contradicts resharding', nothing,
+     PREDICT + ['--strategy', 'FULL_SHARD', '--reshard-after-forward', 'false']),
+    (2, 'cases: with --json', nothing, ['predict', '--cases', 'cases.csv', '--json']),
+    (2, 'explain: unknown view', nothing, ['explain', 'plan.yaml', '--view', 'opertions']),
+    (2, 'check: tolerance', nothing,
+     ['check', 'plan.yaml', 'measured.json', '--tolerance-time', 'much']),
+    (2, 'report: format', nothing, ['report', 'plan.yaml', '--format', 'pdf']),
+    (2, 'calibrate: something else', nothing, ['calibrate', 'dgx-h100']),
+    (2, 'train: no data', nothing, ['train', 'plan.yaml']),
+    (2, 'train: of later', nothing, ['train', 'plan.yaml', '--data', 'tiny.yaml', '--resume', 'x']),
+    (2, 'train: reproducible world', nothing,
+     ['train', 'plan.yaml', '--data', 'tiny.yaml', '--reproducible', 'world']),
+    (2, 'train: no steps', nothing,
+     ['train', 'plan.yaml', '--data', 'tiny.yaml', '--steps', '0']),
+    (2, 'train: unknown fault', nothing,
+     ['train', 'plan.yaml', '--data', 'tiny.yaml', '--fault', 'explode']),
+]
+
+ENVIRONMENT = [
+    (4, 'output: a folder that is not there', nothing, PREDICT + ['-o', 'none/plan.yaml']),
+    (4, 'output: no place left', nothing, PREDICT + ['-o', '/dev/full']),
+    (1, 'no: does not fit', nothing, PREDICT + ['--memory-limit', '1KiB']),
+    (1, 'no: nothing fits', nothing, ['plan'] + PREDICT[1:] + ['--memory-limit', '1KiB']),
+]
+
+# Every reader of a file must name the place. These are about something else than one place in it.
+WITHOUT_PLACE = ('no such', 'no place', 'edited', 'a folder', 'of another version of the question',
+                 'no nodes', 'too many nodes', 'no network', 'bad rows', 'empty')
+
+
+def prepare(box):
+    """plan.yaml, other.yaml and measured.json, which others are made of."""
+    local = ['predict', 'tiny.yaml', 'laptop.yaml', '--gpus', '2', '--seq-len', '16']
+    assert box.run(*local, '-o', 'plan.yaml').code == 0
+    assert box.run(*local, '--prefetch', 'none', '-o', 'other.yaml').code == 0
+    trained = box.run('train', 'plan.yaml', '--data', 'tiny.yaml', '--steps', '3')
+    assert trained.code == 0, trained.err
+
+
+def judge(code, name, result, problems):
+    """What no golden file may excuse."""
+    if result.code != code:
+        problems.append(f'{name}: exit code {result.code}, expected {code}: {result.err}')
+    messages = result.messages()
+    if code == 3 and len(messages) != 1:
+        problems.append(f'{name}: {len(messages)} lines, expected one: {result.err}')
+    elif code == 3 and not any(part in name for part in WITHOUT_PLACE) and \
+            not re.match(r'[^ :]+:\d+:\d+: ', messages[0]):
+        problems.append(f'{name}: names no file:line:column: {messages[0]}')
+    if code in (2, 3) and name != 'cases: bad rows' and result.out:
+        problems.append(f'{name}: wrote to stdout: {result.out[:80]}')
+    if any(ord(c) < 32 and c != '\n' for c in result.err):
+        problems.append(f'{name}: a control character in the message')
+
+
+def transcript(box, problems):
+    lines = []
+    for code, name, make, words in INPUT + USAGE + ENVIRONMENT:
+        make(box)
+        result = box.run(*words)
+        judge(code, name, result, problems)
+        lines += [f'# {name}', '$ shardplan ' + ' '.join(words), f'exit {result.code}']
+        # The text for somebody who types nothing is not an error message.
+        lines += [] if not words else [line for line in result.err.split('\n')
+                                       if line and 'is not calibrated' not in line]
+        lines.append('')
+    return support.mask('\n'.join(lines))
+
+
+def main(binary, update):
+    problems = []
+    with support.Sandbox(binary) as box:
+        prepare(box)
+        got = transcript(box, problems)
+    if update:
+        with open(GOLDEN, 'w', encoding='utf-8') as stream:
+            stream.write(got)
+        return problems
+    with open(GOLDEN, encoding='utf-8') as stream:
+        expected = stream.read()
+    for wanted, found in zip(expected.split('\n\n'), got.split('\n\n')):
+        if wanted != found:
+            problems.append(f'expected:\n{wanted}\ngot:\n{found}\n')
+    if expected.count('\n\n') != got.count('\n\n'):
+        problems.append('the golden file has another number of cases; run with --update')
+    return problems
+
+
+if __name__ == '__main__':
+    bad = main(sys.argv[1], '--update' in sys.argv)
+    print('\n'.join(bad))
+    print(f'{len(INPUT + USAGE + ENVIRONMENT)} cases')
+    sys.exit(1 if bad else 0)

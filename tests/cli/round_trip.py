@@ -1,0 +1,139 @@
+"""plan -> train -> check -> explain -> report, with real ranks: round_trip.py BINARY"""
+
+import json
+import re
+import sys
+import unittest
+
+import contract
+import support
+
+LOCAL = ['tiny.yaml', 'local', '--gpus', '2', '--seq-len', '16', '--global-batch', '8']
+
+
+class RoundTrip(contract.Case):
+    def setUp(self):
+        super().setUp()
+        verses = ''.join(f'line {n} of a text that is long enough\n' for n in range(60))
+        self.box.write('corpus.txt', verses)
+
+    def train(self, plan, *words, code=0, **rest):
+        return self.run_ok('train', plan, '--data', 'corpus.txt', '--steps', '4', *words, code=code,
+                           **rest)
+
+    def check(self, plan, measured):
+        """Every byte and count is equal. How a process of a tiny model grows is another question:
+        pages that no kernel touched do not count."""
+        result = self.box.run('check', plan, measured, '--json')
+        document = json.loads(result.out)
+        lines = {line['what']: line for line in document['lines']}
+        wrong = [what for what, line in lines.items() if line['exact'] and not line['ok']]
+        self.assertEqual(wrong, [])
+        self.assertGreater(sum(line['exact'] for line in lines.values()), 12)
+        self.assertGreater(lines['ledger peak']['measured'], 100000)
+        judged = [line['ok'] for line in lines.values() if line['judged']]
+        self.assertEqual(result.code, 0 if all(judged) else 1)
+        if contract.SCHEMAS is not None:
+            contract.SCHEMAS[document['schema']].validate(document)
+
+    def test_from_the_question_to_the_checked_answer(self):
+        self.run_ok('plan', *LOCAL, '-o', 'out/plan.yaml', code=4)
+        self.box.write('out/keep', '')
+        self.run_ok('plan', *LOCAL, '-o', 'out/plan.yaml')
+        trained = self.train('out/plan.yaml')
+        self.assertIn('weights digest', trained.out)
+        self.assertIn('step 4/4', trained.err)
+        self.check('out/plan.yaml', 'out/measured.json')
+        text = self.box.run('check', 'out/plan.yaml', 'out/measured.json').out
+        self.assertRegex(text, r'ledger peak +(\d+) bytes +\1 bytes')
+        self.run_ok('check', 'out/plan.yaml', 'out/measured.json', '--tolerance-time', '1e-9',
+                    code=1)
+        for view in ('summary', 'operations', 'streams', 'memory', 'critical', 'units'):
+            out = self.run_ok('explain', 'out/plan.yaml', '--view', view, '--analyze',
+                              'out/measured.json').out
+            self.assertTrue(out, view)
+        self.run_ok('report', 'out/plan.yaml', 'out/measured.json', '-o', 'out/report.html')
+        page = self.box.read('out/report.html')
+        self.assertIn('measured', page)
+        self.assertNotRegex(page, r'(?:src|href)="https?:')
+
+    def test_a_wrong_byte_fails_the_check(self):
+        self.run_ok('predict', *LOCAL, '-o', 'plan.yaml')
+        self.train('plan.yaml')
+        document = json.loads(self.box.read('measured.json'))
+        document['measurement']['ledger_peak_bytes'] += 1
+        self.box.write('measured.json', json.dumps(document))
+        self.assertIn('DIFFERS', self.run_ok('check', 'plan.yaml', 'measured.json', code=1).out)
+
+    def test_an_undeclared_buffer_fails_the_check(self):
+        self.run_ok('predict', *LOCAL, '-o', 'plan.yaml')
+        result = self.box.run('train', 'plan.yaml', '--data', 'corpus.txt', '--steps', '4',
+                              '--fault', 'undeclared_buffer')
+        if result.code == 0:
+            result = self.box.run('check', 'plan.yaml', 'measured.json')
+            self.assertEqual(result.code, 1, result.out + result.err)
+        else:
+            self.assertEqual(result.code, 6, result.err)
+
+    def test_what_train_prints_is_what_it_writes(self):
+        self.run_ok('predict', *LOCAL, '-o', 'plan.yaml')
+        out = self.train('plan.yaml', '--json', '--measured', 'm.json').out
+        self.assertEqual(out, self.box.read('m.json'))
+        document = json.loads(out)
+        self.assertEqual(len(document['measurement']['loss']), 4)
+        if contract.SCHEMAS is not None:
+            contract.SCHEMAS[document['schema']].validate(document)
+        lines = [json.loads(line) for line in
+                 self.train('plan.yaml', '--json-lines').out.splitlines()]
+        self.assertEqual([line['step'] for line in lines], [1, 2, 3, 4])
+        again = json.loads(self.box.read('measured.json'))
+        self.assertEqual([line['loss'] for line in lines], again['measurement']['loss'])
+        self.assertEqual(document['measurement']['weights_digest'],
+                         again['measurement']['weights_digest'])
+
+    def test_options_of_training_change_the_training(self):
+        self.run_ok('predict', *LOCAL, '-o', 'plan.yaml')
+        digests = set()
+        for words in ([], ['--seed', '1'], ['--lr', '0.01'], ['--warmup', '3'],
+                      ['--kernels', 'reference']):
+            self.train('plan.yaml', *words)
+            digests.add(json.loads(self.box.read('measured.json'))
+                        ['measurement']['weights_digest'])
+        self.assertEqual(len(digests), 5)
+
+    def test_a_plan_for_another_machine_is_recompiled(self):
+        self.run_ok('predict', 'tiny.yaml', 'box.yaml', '--gpus', '4', '--seq-len', '16',
+                    '--strategy', 'HYBRID_SHARD', '--shard-group', '2', '-o', 'gpu.yaml')
+        result = self.train('gpu.yaml')
+        for change in ('runtime: pytorch-fsdp2 -> shardplan', 'param_dtype: bf16 -> fp32',
+                       'topology: 4 x Toy -> 4 x '):
+            self.assertIn(change, result.err)
+        self.run_ok('check', 'gpu.yaml', 'measured.json', code=3)
+        self.check('measured.plan.yaml', 'measured.json')
+        self.run_ok('report', 'measured.plan.yaml', 'measured.json', '-o', 'r.html')
+        hint = re.search(r'shardplan check (\S+) (\S+)', result.err)
+        self.check(hint.group(1), hint.group(2))
+
+    def test_other_ranks_and_clipping_are_recompiled(self):
+        self.run_ok('predict', *LOCAL, '-o', 'plan.yaml')
+        for words, change in ((['--ranks', '4'], 'mesh shard: 2 -> 4'),
+                              (['--ranks', '3'], 'global_batch: 8 -> '),
+                              (['--clip', '1'], 'clip: 0')):
+            self.assertIn(change, self.train('plan.yaml', *words).err)
+            self.check('measured.plan.yaml', 'measured.json')
+
+    def test_a_fault_is_exit_6_with_one_line(self):
+        self.run_ok('predict', *LOCAL, '-o', 'plan.yaml')
+        result = self.train('plan.yaml', '--fault', 'kill_rank=1@step=2', code=6)
+        messages = [line for line in result.messages() if not line.startswith('step ')]
+        self.assertEqual(len(messages), 1, result.err)
+        self.assertIn('rank 1', messages[0])
+
+    def test_what_does_not_fit_is_not_trained(self):
+        self.run_ok('predict', *LOCAL, '--memory-limit', '1MiB', '-o', 'plan.yaml', code=1)
+        self.assertIn('does not fit', self.train('plan.yaml', code=1).err)
+
+
+if __name__ == '__main__':
+    contract.SCHEMAS = contract.schemas()
+    unittest.main(verbosity=1)

@@ -1,0 +1,63 @@
+"""Runs the built program in an empty folder, with an environment of its own."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+
+
+class Result:
+    def __init__(self, done):
+        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
+
+    def messages(self):
+        """Of stderr, without notes and the line that points to the help."""
+        return [line for line in self.err.split('\n')
+                if line and not line.startswith(('note: ', 'see: '))]
+
+
+class Sandbox:
+    """A folder with copies of data/; use as `with Sandbox(binary) as box`."""
+
+    def __init__(self, binary):
+        self.binary = os.path.abspath(binary)
+
+    def __enter__(self):
+        self.folder = tempfile.mkdtemp(prefix='shardplan-')
+        for name in os.listdir(os.path.join(HERE, 'data')):
+            shutil.copy(os.path.join(HERE, 'data', name), self.folder)
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.folder)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def read(self, name):
+        with open(self.path(name), encoding='utf-8') as stream:
+            return stream.read()
+
+    def write(self, name, content):
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        mode = 'wb' if isinstance(content, bytes) else 'w'
+        with open(self.path(name), mode) as stream:
+            stream.write(content)
+
+    def run(self, *words, stdin='', text=True, stdout=subprocess.PIPE, limit=120, **environment):
+        env = {'PATH': os.environ['PATH'], 'HOME': self.folder, 'LC_ALL': 'C',
+               'XDG_CACHE_HOME': self.path('cache')}
+        env.update({k: v for k, v in os.environ.items() if k.endswith('SAN_OPTIONS')})
+        env.update(environment)
+        return Result(subprocess.run([self.binary] + list(words), cwd=self.folder, text=text,
+                                     env=env, input=stdin if text else stdin.encode(),
+                                     stdout=stdout, stderr=subprocess.PIPE, timeout=limit))
+
+
+def mask(text):
+    """What may differ between machines and versions of the schedule."""
+    return re.sub(r'\b[0-9a-f]{32}\b', '<digest>', text)
