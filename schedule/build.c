@@ -116,6 +116,7 @@ static void step_begin(struct builder *b, int step)
 	b->indices.n = 0;
 	b->n_buffers = b->n_resident;
 	b->implicit_gathered = b->reduce_input_in_flight = -1;
+	b->copied_out = b->gathers_after = no_ref();
 	b->delayed_post_backward = -1;
 	b->tokens = b->logits = b->backward_work = -1;
 	b->reduce_in_flight = no_ref();

@@ -86,8 +86,10 @@ struct builder {
 	int *residuals; /* [layers + 1]: input of block l, input of the head; -1 */
 	int *saved;     /* per event: activations, forward_work or recomputed buffer; -1 */
 	int tokens, logits, backward_work;
-	int *copies;           /* DDP, per event: cached low-precision weights; -1 */
-	int *range_gradients;  /* DDP, per event; -1 */
+	int *copies;              /* DDP, per event: cached low-precision weights; -1 */
+	int *range_gradients;     /* DDP, per event; -1 */
+	struct ref copied_out;    /* FSDP2: the last copy-out, */
+	struct ref gathers_after; /* and the one that later gathers wait for */
 	int implicit_gathered; /* FSDP2: unit whose gathered buffer the next copy-out releases; -1
 				*/
 	struct ref reduce_in_flight; /* FSDP2: the last reduction, */

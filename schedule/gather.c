@@ -44,6 +44,9 @@ static void wait_for_optimizer(struct builder *b)
 	struct ref last = b->last_on_stream[b->op.stream];
 	if (last.op < 0 || last.step < b->step)
 		op_wait(b, b->optimizer);
+	/* FSDP2 instead of recording streams: gathers come after the copy-out that released a
+	 * buffer, so that they never run further ahead than the buffers (semantics 4.3, 4.4). */
+	op_wait(b, b->gathers_after);
 }
 
 /* shard in the master dtype -> shard in the compute dtype: the gather's input. */
@@ -74,10 +77,12 @@ static void gather(struct builder *b, int unit, int cause, struct ref cast)
 	int output = buffer_new(b, copies ? BUFFER_GATHERED : BUFFER_UNSHARDED, STREAM_GATHER, unit,
 		bytes, b->plan->param_dtype);
 	op_begin(b, OP_ALL_GATHER, STREAM_GATHER, unit);
-	if (cast.op >= 0)
+	if (cast.op >= 0) {
 		op_wait(b, cast);
-	else
+		op_wait(b, b->gathers_after);
+	} else {
 		wait_for_optimizer(b);
+	}
 	b->op.cause = cause;
 	b->op.bytes = bytes;
 	b->op.group = b->group_gather;
@@ -160,6 +165,8 @@ static void copy_out(struct builder *b, int unit)
 	op_give(b, state->resharded);
 	state->gathered = state->resharded = -1;
 	state->ready = op_end(b);
+	b->gathers_after = implicit ? b->copied_out : state->ready;
+	b->copied_out = state->ready;
 }
 
 void op_use_parameters(struct builder *b, int unit)
