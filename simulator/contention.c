@@ -5,13 +5,17 @@
 #include "simulator/engine.h"
 
 struct demand {
-	int threads; /* that want a core, of one rank */
+	int threads;   /* that want a core, of one rank */
+	int computing; /* operations that want all multiprocessors */
 	double multiprocessors, memory, fabric, network, link;
 };
 
-static void add_demand(const struct cost *cost, struct demand *demand)
+static void add_demand(const struct task *task, struct demand *demand)
 {
+	const struct cost *cost = &task->cost;
+
 	demand->threads++;
+	demand->computing += task->computes && cost->device > 0;
 	demand->multiprocessors += cost->multiprocessors;
 	demand->memory += cost->memory_load;
 	demand->fabric += cost->fabric_load;
@@ -25,14 +29,15 @@ static double at_least_one(double x)
 }
 
 /* NCCL's channels sit on multiprocessors that kernels then lack (semantics 7.9): t * n / (n - c).
- */
+ * Kernels of two streams each fill the device and take turns. */
 static double gpu_arithmetic(const struct topology *topology, const struct demand *demand)
 {
 	double all = (double)topology->device.multiprocessors;
+	double turns = demand->computing > 1 ? demand->computing : 1;
 
 	if (all <= 0)
-		return 1;
-	return all / fmax(all / 2, all - demand->multiprocessors);
+		return turns;
+	return turns * all / fmax(all / 2, all - demand->multiprocessors);
 }
 
 /* Threads of all ranks share the cores. One thread a rank is in the costs already. */
@@ -49,7 +54,8 @@ static double host_arithmetic(const struct topology *topology, const struct dema
 static double slowdown(const struct cost *cost, const struct demand *demand, double arithmetic,
 	bool everything_needs_cores)
 {
-	double memory = at_least_one(demand->memory);
+	double turns = everything_needs_cores || demand->computing < 1 ? 1 : demand->computing;
+	double memory = fmax(turns, demand->memory);
 	double rest = cost->device - cost->arithmetic - cost->memory;
 	double time = cost->arithmetic * arithmetic + cost->memory * memory + rest;
 
@@ -99,7 +105,7 @@ void contention_rates(struct engine *engine)
 		return;
 	for (int i = 0; i < engine->n_queues; i++)
 		if (engine->queues[i].running >= 0)
-			add_demand(&task_of(engine, engine->queues[i].running)->cost, &demand);
+			add_demand(task_of(engine, engine->queues[i].running), &demand);
 	for (int i = 0; i < engine->n_queues; i++) {
 		struct queue *queue = &engine->queues[i];
 

@@ -63,6 +63,19 @@ double cost_gemm(const struct topology *topology, enum dtype dtype, const struct
 	return cost.device + (double)gemm->count * machine.kernel_overhead;
 }
 
+/* Flash kernels spend on each score a product of depth d and a softmax that does not depend on d:
+ * d / (d + this), relative to the 128 that the priors stand for. */
+static const double softmax_depth = 32, prior_head_dim = 128;
+
+static double head_dim_factor(const struct machine *machine, const struct schedule *schedule)
+{
+	double d = (double)schedule->model->architecture.head_dim;
+
+	if (!machine->gpu || machine->topology->calibration.attention_forward_flops > 0)
+		return 1;
+	return saturation(d, softmax_depth) / saturation(prior_head_dim, softmax_depth);
+}
+
 /* Eager attention is matrix products of depth head_dim. */
 static double attention_rate(
 	const struct machine *machine, const struct schedule *schedule, enum pass pass)
@@ -75,6 +88,7 @@ static double attention_rate(
 
 	if (plan->attention == ATTENTION_EAGER)
 		return gemm_rate(machine, &eager);
+	rate *= head_dim_factor(machine, schedule);
 	if (machine->peak_flops > 0)
 		rate = fmin(rate, machine->peak_flops);
 	return rate * machine->core_share;

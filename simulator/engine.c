@@ -82,7 +82,8 @@ void engine_init(struct engine *engine, const struct schedule *schedule, int cla
 		.program = &schedule->programs[class],
 		.topology = schedule->topology,
 		.contention = !options->no_contention,
-		.runs_ahead = options->host_runs_ahead,
+		.runs_ahead = options->host_runs_ahead ||
+			      !runtime_of(schedule->plan.runtime)->synchronises_step,
 		.n_engines = schedule->n_engines,
 		.host.blocked_on = -1};
 	engine->n_ops = engine->program->n_ops;
@@ -95,7 +96,7 @@ void engine_init(struct engine *engine, const struct schedule *schedule, int cla
 	engine->host_done = times(arena, engine->n_instances);
 	engine->start = times(arena, engine->n_instances);
 	engine->end = times(arena, engine->n_instances);
-	engine->completed = ARENA_ARRAY(arena, int, engine->n_instances);
+	engine->log = ARENA_ARRAY(arena, int, 2 * engine->n_instances);
 	for (int step = 0; step < SIMULATED_STEPS; step++)
 		engine->unfinished[step] = engine->n_ops;
 }
@@ -161,7 +162,8 @@ static void finish(struct engine *engine, struct queue *queue)
 	const struct task *task = task_of(engine, instance);
 
 	engine->end[instance] = engine->now;
-	engine->completed[engine->n_completed++] = instance;
+	engine->n_completed++;
+	engine->log[engine->n_log++] = ~instance;
 	if (task->engine >= 0)
 		engine->engine_done[task->engine]++;
 	queue->running = -1;
@@ -186,6 +188,7 @@ static bool start(struct engine *engine, struct queue *queue, double *next)
 		return false;
 	}
 	engine->start[instance] = engine->now;
+	engine->log[engine->n_log++] = instance;
 	queue->running = instance;
 	queue->left = task->cost.device;
 	queue->rate = 1;

@@ -54,7 +54,9 @@ struct engine {
 	int unfinished[SIMULATED_STEPS];
 	/* by instance */
 	double *issued, *host_done, *start, *end;
-	int *completed, n_completed; /* instances in the order in which they finished */
+	int n_completed;
+	/* What happened, in order: instance i started (i) or finished (~i). */
+	int *log, n_log;
 	/* at the end of each step */
 	double finished[SIMULATED_STEPS], exposed[SIMULATED_STEPS];
 	double exposed_now; /* s so far in which a collective ran and nothing computed */
@@ -72,24 +74,28 @@ void host_run(struct engine *engine);
 /* contention.c: the rates of what runs now. */
 void contention_rates(struct engine *engine);
 
-/* memory.c: the physical memory of all steps (rule 5 of docs/schedule.md). */
+/* memory.c: bytes in use at the same time on the device, over all steps: from the start of the
+ * taking operation to the end of the giving one. */
 struct memory_peaks {
 	int64_t peak_bytes;
 	int64_t at_peak[CATEGORY_COUNT], category_peak[CATEGORY_COUNT];
-	int64_t pool_peaks; /* sum over pools of the pool's own peak */
 	int peak_op;
 };
 /* `curve` (of the last step) may be NULL. */
 void memory_peaks(const struct engine *engine, struct arena *arena, struct memory_peaks *peaks,
 	struct memory_curve *curve);
 
+/* pools.c: what a caching allocator with one pool per stream reserves (rule 5 of docs/schedule.md):
+ * the sum over pools of the pool's own peak. */
+int64_t memory_reserved(const struct engine *engine, struct arena *arena);
+
 /* critical.c: of the last step, from its last operation backwards. */
 void critical_path(const struct engine *engine, struct arena *arena, struct critical_path *path);
 
 /* predict.c: everything but the digest of the schedule that is the caller's. */
 void predict(const struct engine *engine, const struct simulation_options *options,
-	const struct memory_peaks *peaks, const struct ledger *ledger, struct arena *arena,
-	struct prediction *prediction);
+	const struct memory_peaks *peaks, int64_t reserved, const struct ledger *ledger,
+	struct arena *arena, struct prediction *prediction);
 
 static inline int instance_of(const struct engine *engine, int step, int op)
 {

@@ -1,6 +1,6 @@
-/* Physical memory in time order. A block counts from its issue until it is reusable: for a give on
- * the stream of the block's own pool that is the give's issue (stream-ordered reuse), on another
- * stream it is when that stream has passed (rule 5 of docs/schedule.md). */
+/* Memory in time order: a block is in use from the start of the operation that takes it to the end
+ * of the one that gives it. Blocks of one stream follow one another as its operations do; how far
+ * streams overlap is what the list order of the ledger cannot know. */
 #include <string.h>
 
 #include "simulator/engine.h"
@@ -12,19 +12,16 @@ struct meter {
 	double origin;              /* the curve's time 0 */
 	int *held;                  /* by buffer: takes minus gives */
 	int64_t live[CATEGORY_COUNT], total;
-	int64_t pool[STREAM_COUNT], pool_peak[STREAM_COUNT];
 };
 
 static void change(struct meter *meter, int index, int sign)
 {
 	const struct buffer *buffer = &meter->engine->program->buffers[index];
 	int64_t bytes = sign * buffer->bytes;
-	int64_t *pool = &meter->pool[buffer->pool];
 
 	meter->live[buffer_role_category(buffer->role)] += bytes;
 	meter->total += bytes;
-	*pool += bytes;
-	meter->pool_peak[buffer->pool] = max_i64(meter->pool_peak[buffer->pool], *pool);
+	meter->held[index] += sign;
 }
 
 static void add_resident(struct meter *meter)
@@ -34,34 +31,6 @@ static void add_resident(struct meter *meter)
 	for (int i = 0; i < program->n_buffers; i++)
 		if (program->buffers[i].resident)
 			change(meter, i, 1);
-}
-
-static void take(struct meter *meter, int op)
-{
-	const struct program *program = meter->engine->program;
-	const int *takes = slice_of(program, program->ops[op].takes);
-
-	for (int i = 0; i < program->ops[op].takes.count; i++) {
-		meter->held[takes[i]]++;
-		change(meter, takes[i], 1);
-	}
-}
-
-/* The gives that become effective when `op` is issued (own pool) or has finished (others). What the
- * step before the first would have taken cannot be given. */
-static void give(struct meter *meter, int op, bool issued)
-{
-	const struct program *program = meter->engine->program;
-	const int *gives = slice_of(program, program->ops[op].gives);
-
-	for (int i = 0; i < program->ops[op].gives.count; i++) {
-		bool own = program->buffers[gives[i]].pool == program->ops[op].stream;
-
-		if (own != issued || meter->held[gives[i]] == 0)
-			continue;
-		meter->held[gives[i]]--;
-		change(meter, gives[i], -1);
-	}
 }
 
 static void note_peaks(struct meter *meter, int op)
@@ -91,61 +60,48 @@ static void plot(struct meter *meter, double time)
 	memcpy(curve->bytes[curve->n++], meter->live, sizeof(meter->live));
 }
 
-static bool gives_to_others(const struct program *program, const struct op *op)
+static void on_start(struct meter *meter, int instance)
 {
-	const int *gives = slice_of(program, op->gives);
+	const struct program *program = meter->engine->program;
+	const struct op *op = &program->ops[instance % meter->engine->n_ops];
+	const int *takes = slice_of(program, op->takes);
 
-	for (int i = 0; i < op->gives.count; i++)
-		if (program->buffers[gives[i]].pool != op->stream)
-			return true;
-	return false;
-}
-
-static void on_issue(struct meter *meter, int instance)
-{
-	const struct engine *engine = meter->engine;
-	int op = instance % engine->n_ops;
-	const struct op *o = &engine->program->ops[op];
-	double time = engine->issued[instance];
-
-	if (o->takes.count == 0 && o->gives.count == 0)
+	if (op->takes.count == 0)
 		return;
-	take(meter, op);
-	note_peaks(meter, op);
-	if (o->takes.count > 0)
-		plot(meter, time);
-	give(meter, op, true);
-	if (o->gives.count > 0)
-		plot(meter, time);
+	for (int i = 0; i < op->takes.count; i++)
+		change(meter, takes[i], 1);
+	note_peaks(meter, instance % meter->engine->n_ops);
+	plot(meter, meter->engine->start[instance]);
 }
 
+/* What the step before the first would have taken cannot be given. */
 static void on_finish(struct meter *meter, int instance)
 {
-	const struct engine *engine = meter->engine;
-	int op = instance % engine->n_ops;
+	const struct program *program = meter->engine->program;
+	const struct op *op = &program->ops[instance % meter->engine->n_ops];
+	const int *gives = slice_of(program, op->gives);
 
-	if (!gives_to_others(engine->program, &engine->program->ops[op]))
+	if (op->gives.count == 0)
 		return;
-	give(meter, op, false);
-	plot(meter, engine->end[instance]);
+	for (int i = 0; i < op->gives.count; i++)
+		if (meter->held[gives[i]] > 0)
+			change(meter, gives[i], -1);
+	plot(meter, meter->engine->end[instance]);
 }
 
 static void curve_init(struct meter *meter, struct arena *arena)
 {
-	int points = 3 * meter->engine->n_ops + 1;
+	int points = 2 * meter->engine->n_instances + 1;
 
-	/* Issues and finishes of the last step, and the run-ahead of the steps before. */
 	*meter->curve = (struct memory_curve){0};
-	meter->curve->times = ARENA_ARRAY(arena, double, 3 * points);
-	meter->curve->bytes =
-		arena_alloc(arena, (size_t)(3 * points), sizeof(*meter->curve->bytes));
+	meter->curve->times = ARENA_ARRAY(arena, double, points);
+	meter->curve->bytes = arena_alloc(arena, (size_t)points, sizeof(*meter->curve->bytes));
 }
 
 void memory_peaks(const struct engine *engine, struct arena *arena, struct memory_peaks *peaks,
 	struct memory_curve *curve)
 {
 	struct meter meter = {.engine = engine, .peaks = peaks, .curve = curve};
-	int issued = 0, finished = 0;
 
 	*peaks = (struct memory_peaks){.peak_op = -1};
 	meter.origin = engine->finished[SIMULATED_STEPS - 2];
@@ -155,19 +111,10 @@ void memory_peaks(const struct engine *engine, struct arena *arena, struct memor
 	add_resident(&meter);
 	note_peaks(&meter, 0);
 	plot(&meter, 0);
-	/* Both sequences ascend. What has finished is reusable for whoever is issued then. */
-	while (issued < engine->n_instances || finished < engine->n_completed) {
-		int next = finished < engine->n_completed ? engine->completed[finished] : -1;
-
-		if (next >= 0 && next < issued &&
-			(issued == engine->n_instances ||
-				engine->end[next] <= engine->issued[issued])) {
-			on_finish(&meter, next);
-			finished++;
-		} else {
-			on_issue(&meter, issued++);
-		}
+	for (int i = 0; i < engine->n_log; i++) {
+		if (engine->log[i] >= 0)
+			on_start(&meter, engine->log[i]);
+		else
+			on_finish(&meter, ~engine->log[i]);
 	}
-	for (int s = 0; s < STREAM_COUNT; s++)
-		peaks->pool_peaks += meter.pool_peak[s];
 }

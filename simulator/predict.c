@@ -9,31 +9,29 @@
 /* --- time ---------------------------------------------------------------------------------------
  */
 
-/* Where an operation's time is booked. */
-static const size_t time_members[OP_KIND_COUNT] = {
-	[OP_CAST_PARAMETERS] = offsetof(struct time_split, compute),
-	[OP_ALL_GATHER] = offsetof(struct time_split, all_gather),
-	[OP_COPY_OUT] = offsetof(struct time_split, compute),
-	[OP_RESHARD] = offsetof(struct time_split, compute),
-	[OP_FORWARD] = offsetof(struct time_split, compute),
-	[OP_LOSS] = offsetof(struct time_split, compute),
-	[OP_RECOMPUTE] = offsetof(struct time_split, compute),
-	[OP_BACKWARD] = offsetof(struct time_split, compute),
-	[OP_FLATTEN_GRADIENTS] = offsetof(struct time_split, compute),
-	[OP_CAST_GRADIENTS] = offsetof(struct time_split, compute),
-	[OP_REDUCE_SCATTER] = offsetof(struct time_split, reduce_scatter),
-	[OP_ALL_REDUCE] = offsetof(struct time_split, all_reduce),
-	[OP_ACCUMULATE_GRADIENTS] = offsetof(struct time_split, compute),
-	[OP_GRADIENT_NORM] = offsetof(struct time_split, optimizer),
-	[OP_CLIP_GRADIENTS] = offsetof(struct time_split, optimizer),
-	[OP_OPTIMIZER] = offsetof(struct time_split, optimizer),
-	[OP_COPY_H2D] = offsetof(struct time_split, copy),
-	[OP_COPY_D2H] = offsetof(struct time_split, copy),
+/* Where an operation's time is booked; what is not here counts as compute. */
+static const struct booking {
+	enum op_kind kind;
+	size_t member;
+} bookings[] = {
+	{OP_ALL_GATHER, offsetof(struct time_split, all_gather)},
+	{OP_REDUCE_SCATTER, offsetof(struct time_split, reduce_scatter)},
+	{OP_ALL_REDUCE, offsetof(struct time_split, all_reduce)},
+	{OP_GRADIENT_NORM, offsetof(struct time_split, optimizer)},
+	{OP_CLIP_GRADIENTS, offsetof(struct time_split, optimizer)},
+	{OP_OPTIMIZER, offsetof(struct time_split, optimizer)},
+	{OP_COPY_H2D, offsetof(struct time_split, copy)},
+	{OP_COPY_D2H, offsetof(struct time_split, copy)},
 };
 
 void time_split_add(struct time_split *split, enum op_kind kind, double seconds)
 {
-	*(double *)((char *)split + time_members[kind]) += seconds;
+	size_t member = offsetof(struct time_split, compute);
+
+	for (int i = 0; i < COUNT_OF(bookings); i++)
+		if (bookings[i].kind == kind)
+			member = bookings[i].member;
+	*(double *)((char *)split + member) += seconds;
 }
 
 static void fill_time(const struct engine *engine, struct prediction *prediction)
@@ -204,14 +202,16 @@ static void fill_states(const struct schedule *schedule, struct prediction *pred
 
 /* `tight`: it fits if the allocator gives cached blocks back, which stalls the device. */
 static void fill_memory(const struct engine *engine, const struct simulation_options *options,
-	const struct memory_peaks *peaks, struct arena *arena, struct prediction *prediction)
+	const struct memory_peaks *peaks, int64_t reserved, struct arena *arena,
+	struct prediction *prediction)
 {
 	bool gpu = engine->topology->device.kind == DEVICE_GPU;
 	int64_t fixed = fixed_overhead(engine), overhead;
 
 	/* Streams keep their own free lists (semantics 3.4); our heap on a CPU has one. */
 	prediction->peak_allocated_bytes = peaks->peak_bytes;
-	prediction->peak_reserved_bytes = gpu ? peaks->pool_peaks : peaks->peak_bytes;
+	prediction->peak_reserved_bytes =
+		gpu ? max_i64(reserved, peaks->peak_bytes) : peaks->peak_bytes;
 	overhead = fixed + prediction->peak_reserved_bytes - prediction->peak_allocated_bytes;
 	prediction->peak_memory_bytes = peaks->peak_bytes + overhead;
 	prediction->peak_op = peaks->peak_op;
@@ -257,8 +257,8 @@ static void fill_wire(const struct engine *engine, struct prediction *prediction
 }
 
 void predict(const struct engine *engine, const struct simulation_options *options,
-	const struct memory_peaks *peaks, const struct ledger *ledger, struct arena *arena,
-	struct prediction *prediction)
+	const struct memory_peaks *peaks, int64_t reserved, const struct ledger *ledger,
+	struct arena *arena, struct prediction *prediction)
 {
 	const struct schedule *schedule = engine->schedule;
 
@@ -267,7 +267,7 @@ void predict(const struct engine *engine, const struct simulation_options *optio
 	fill_utilisation(engine, arena, prediction);
 	fill_states(schedule, prediction);
 	fill_ledger(ledger, prediction);
-	fill_memory(engine, options, peaks, arena, prediction);
+	fill_memory(engine, options, peaks, reserved, arena, prediction);
 	fill_wire(engine, prediction);
 	prediction->lower_bound = lower_bound(&schedule->plan, schedule->model, engine->topology);
 	prediction->plan_lower_bound = plan_lower_bound(schedule);

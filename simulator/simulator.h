@@ -21,8 +21,7 @@ struct simulation_options {
 struct simulation {
 	struct prediction prediction;
 	struct timeline timeline;
-	struct memory_curve memory; /* physical, third step; a take and a give at the same time are
-				       two points */
+	struct memory_curve memory; /* in use, third step; points may share a time */
 	struct critical_path critical;
 };
 
