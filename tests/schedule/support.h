@@ -1,0 +1,59 @@
+/* What the tests of schedule/ share: seeded random models and plans, presets, clusters. */
+#ifndef TESTS_SCHEDULE_SUPPORT_H
+#define TESTS_SCHEDULE_SUPPORT_H
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "schedule/schedule.h"
+#include "toy.h"
+
+/* The same numbers on every machine (xorshift64). */
+int64_t random_below(uint64_t *state, int64_t limit);
+
+/* Fail the test when there is no such thing. */
+struct model *preset_model(struct arena *arena, const char *name);
+struct topology *cluster(struct arena *arena, const char *name);
+/* One machine of `ranks` CPU devices, as `local` describes it. */
+struct topology *cpu_machine(struct arena *arena, int64_t ranks);
+/* A catalogue node made into `nodes` x `devices` GPUs. */
+struct topology *gpu_cluster(struct arena *arena, int64_t nodes, int64_t devices);
+
+/* A model of `blocks` units of equal size D * 2D, an embedding D x D and a head D x D (half a block
+ * each), as the traced PyTorch models have them; D = 512. */
+struct model *equal_model(struct arena *arena, int blocks);
+
+/* A random architecture of 1..4 layers, every family feature drawn. */
+struct model *random_model(struct arena *arena, uint64_t *state);
+struct topology *random_topology(struct arena *arena, uint64_t *state);
+/* Draws knobs until plan_resolve accepts them; every runtime and strategy comes up. */
+struct plan random_plan(struct arena *arena, uint64_t *state, const struct model *model,
+	const struct topology *topology);
+
+/* A model, a topology, a plan and its schedule. */
+struct sample {
+	struct model *model;
+	struct topology *topology;
+	struct plan plan;
+	struct schedule *schedule;
+};
+struct sample random_sample(struct arena *arena, uint64_t *state);
+
+/* "NAME=VALUE" strings until NULL; no test failure: false with the error. */
+bool try_plan(struct arena *arena, const struct model *model, const struct topology *topology,
+	struct plan *plan, struct error *error, ...) __attribute__((sentinel));
+
+/* How many operations of a kind, in forward (0), backward (1), or anywhere (-1). */
+int count_ops(const struct schedule *schedule, enum op_kind kind, int phase);
+/* The same for one kind of group. */
+int count_group(const struct schedule *schedule, enum op_kind kind, enum group_kind group);
+
+#endif
