@@ -1,0 +1,130 @@
+#include "digest_cases.h"
+
+#include <stdlib.h>
+
+#include "executor/random.h"
+
+const struct digest_model digest_models[] = {
+	{"gpt2", TINY_GPT2},
+	{"llama", TINY_LLAMA},
+};
+const int n_digest_models = COUNT_OF(digest_models);
+
+const int64_t digest_ranks[] = {2, 3, 4, 8};
+const int n_digest_ranks = COUNT_OF(digest_ranks);
+
+const char *const digest_modes[] = {
+	"micro_batch=2 grad_accum=1",
+	"micro_batch=1 grad_accum=3 sync_each_micro_batch=on",
+	"micro_batch=1 grad_accum=3 sync_each_micro_batch=off clip=0.5",
+};
+const int n_digest_modes = COUNT_OF(digest_modes);
+
+static const struct {
+	const char *options;
+	int64_t group; /* must divide the ranks */
+} strategies[] = {
+	{"NO_SHARD", 1},
+	{"SHARD_GRAD_OP", 1},
+	{"FULL_SHARD", 1},
+	{"HYBRID_SHARD shard_group=1", 1},
+	{"HYBRID_SHARD shard_group=2", 2},
+	{"HYBRID_SHARD shard_group=3", 3},
+	{"HYBRID_SHARD shard_group=4", 4},
+	{"HYBRID_SHARD shard_group=8", 8},
+	{"HYBRID_SHARD_ZERO2 shard_group=1", 1},
+	{"HYBRID_SHARD_ZERO2 shard_group=2", 2},
+	{"HYBRID_SHARD_ZERO2 shard_group=3", 3},
+	{"HYBRID_SHARD_ZERO2 shard_group=4", 4},
+	{"HYBRID_SHARD_ZERO2 shard_group=8", 8},
+};
+static const char *const wraps[] = {"block", "blocks:2", "size:1500", "model"};
+static const char *const prefetches[] = {"none", "pre", "post"};
+static const char *const checkpointings[] = {"none", "full"};
+
+enum { VARIANTS_EACH = 4 * 3 * 2 * 2 };
+
+bool digest_strategy_exists(const char *strategy, int64_t ranks)
+{
+	for (int s = 0; s < COUNT_OF(strategies); s++)
+		if (strcmp(strategies[s].options, strategy) == 0)
+			return ranks % strategies[s].group == 0;
+	return false;
+}
+
+int digest_all_variants(int64_t ranks, struct digest_variant **variants)
+{
+	int n = 0;
+
+	*variants = calloc((size_t)COUNT_OF(strategies) * VARIANTS_EACH, sizeof(**variants));
+	assert_non_null(*variants);
+	for (int s = 0; s < COUNT_OF(strategies); s++)
+		for (int i = 0; i < VARIANTS_EACH && ranks % strategies[s].group == 0; i++)
+			(*variants)[n++] =
+				(struct digest_variant){.strategy = strategies[s].options,
+					.wrap = wraps[i % 4],
+					.prefetch = prefetches[i / 4 % 3],
+					.checkpointing = checkpointings[i / 12 % 2],
+					.forward_prefetch = i / 24 % 2,
+					.limiter = (i + s) % 3 != 0};
+	return n;
+}
+
+int digest_some_variants(int64_t ranks, int n, uint32_t seed, struct digest_variant *variants)
+{
+	struct digest_variant *all;
+	int total = digest_all_variants(ranks, &all);
+
+	variants[0] = all[0];
+	for (int i = 1; i < n; i++)
+		variants[i] = all[random_permute(seed, ranks, total, i)];
+	free(all);
+	return n;
+}
+
+void digest_describe(const struct digest_variant *v, char text[256])
+{
+	snprintf(text, 256,
+		"strategy=%s wrap=%s prefetch=%s forward_prefetch=%s "
+		"activation_checkpointing=%s limit_all_gathers=%s",
+		v->strategy, v->wrap, v->prefetch, v->forward_prefetch ? "on" : "off",
+		v->checkpointing, v->limiter ? "on" : "off");
+}
+
+static void compare_ledger(const struct run *run, struct error *error)
+{
+	const struct timeline *measured = &run->measurement.timeline;
+	struct arena arena = {0};
+	struct ledger ledger;
+
+	schedule_ledger(run->schedule, 0, &arena, &ledger);
+	for (int i = 0; i < measured->n_ops; i++)
+		if (memcmp(measured->live[i], ledger.live[i], sizeof(ledger.live[0])) != 0)
+			error_set(error, EXIT_CODE_NO, "operation %d has another ledger", i);
+	if (measured->n_ops != run->schedule->programs[0].n_ops ||
+		run->measurement.values.ledger_peak_bytes != ledger.peak_bytes)
+		error_set(error, EXIT_CODE_NO, "the ledgers' peaks differ");
+	arena_finish(&arena);
+}
+
+struct digest digest_train(const char *model, int64_t ranks, const char *mode,
+	const struct digest_variant *variant, int64_t steps, const char *fault, struct error *error)
+{
+	struct executor_job job = run_job(steps);
+	char described[256], options[512];
+	struct digest digest = {""};
+	struct run run;
+
+	digest_describe(variant, described);
+	snprintf(options, sizeof(options), "seq_len=11 %s %s", mode, described);
+	run_plan(&run, model, ranks, options);
+	job.fault = fault;
+	if (run_train(&run, &job)) {
+		snprintf(digest.hex, sizeof(digest.hex), "%s", run.measurement.weights_digest);
+		compare_ledger(&run, error);
+	} else {
+		*error = run.error;
+	}
+	run_finish(&run);
+	return digest;
+}

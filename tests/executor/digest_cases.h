@@ -1,0 +1,44 @@
+/* The configurations whose weights must be equal to the last bit: within one model, number of
+ * ranks, micro-batch and accumulation mode, whatever else the plan says (design, level `plan`). */
+#ifndef TESTS_EXECUTOR_DIGEST_CASES_H
+#define TESTS_EXECUTOR_DIGEST_CASES_H
+
+#include "support.h"
+
+struct digest_model {
+	const char *name, *text;
+};
+extern const struct digest_model digest_models[];
+extern const int n_digest_models;
+
+extern const int64_t digest_ranks[];
+extern const int n_digest_ranks;
+
+/* Options that a group of equal digests shares. */
+extern const char *const digest_modes[];
+extern const int n_digest_modes;
+
+/* What may differ inside a group. */
+struct digest_variant {
+	const char *strategy, *wrap, *prefetch, *checkpointing;
+	bool forward_prefetch, limiter;
+};
+
+/* Every variant that exists for that many ranks: strategies (HYBRID with each divisor) x wrap x
+ * prefetch x forward prefetch x checkpointing. From malloc. */
+int digest_all_variants(int64_t ranks, struct digest_variant **variants);
+/* A selection of `n` of them that changes with `seed`; NO_SHARD, blocks, first. */
+int digest_some_variants(int64_t ranks, int n, uint32_t seed, struct digest_variant *variants);
+
+/* A hybrid strategy exists where its shard group divides the ranks. */
+bool digest_strategy_exists(const char *strategy, int64_t ranks);
+
+void digest_describe(const struct digest_variant *variant, char text[256]);
+
+/* Trains, and compares the measured ledger with the schedule's on the way. The digest, "" with the
+ * message in `error` when training failed. */
+struct digest digest_train(const char *model, int64_t ranks, const char *mode,
+	const struct digest_variant *variant, int64_t steps, const char *fault,
+	struct error *error);
+
+#endif

@@ -1,0 +1,82 @@
+/* One number of ranks, one micro-batch, one accumulation mode: one digest, whatever the strategy,
+ * shard group, wrap, prefetch, limiter and checkpointing. The measured ledger equals the schedule's
+ * in every run. With "slow" as argument many more configurations. */
+#include "digest_cases.h"
+
+#include <stdlib.h>
+
+enum { STEPS = 3, SLOW_STEPS = 20, MOST_VARIANTS = 40 };
+
+static int per_group = 4;
+static int64_t steps = STEPS;
+
+struct tally {
+	int configurations, groups;
+	struct digest *seen; /* of the groups */
+};
+
+static void check_group(
+	struct tally *tally, const struct digest_model *model, int64_t ranks, int mode)
+{
+	struct digest_variant variants[MOST_VARIANTS];
+	int n = digest_some_variants(
+		ranks, per_group, (uint32_t)(tally->groups * 7919 + 1), variants);
+	struct digest first = {""};
+	char text[256];
+
+	for (int i = 0; i < n; i++) {
+		struct error error = {0};
+		struct digest digest = digest_train(
+			model->text, ranks, digest_modes[mode], &variants[i], steps, NULL, &error);
+
+		digest_describe(&variants[i], text);
+		if (error.message[0] != '\0')
+			fail_msg("%s on %lld ranks, %s, %s: %s", model->name, (long long)ranks,
+				digest_modes[mode], text, error.message);
+		if (i == 0)
+			first = digest;
+		else if (strcmp(first.hex, digest.hex) != 0)
+			fail_msg("%s on %lld ranks, %s, %s: %s, NO_SHARD has %s", model->name,
+				(long long)ranks, digest_modes[mode], text, digest.hex, first.hex);
+		tally->configurations++;
+	}
+	tally->seen[tally->groups++] = first;
+}
+
+/* Equal digests would also come from a digest that looks at nothing. */
+static void check_distinct(const struct tally *tally)
+{
+	for (int i = 0; i < tally->groups; i++)
+		for (int j = 0; j < i; j++)
+			assert_string_not_equal(tally->seen[i].hex, tally->seen[j].hex);
+}
+
+static void plans_give_equal_bits(void **state)
+{
+	struct tally tally = {
+		.seen = calloc((size_t)(n_digest_models * n_digest_ranks * n_digest_modes),
+			sizeof(*tally.seen))};
+
+	(void)state;
+	for (int m = 0; m < n_digest_models; m++)
+		for (int r = 0; r < n_digest_ranks; r++)
+			for (int mode = 0; mode < n_digest_modes; mode++)
+				check_group(&tally, &digest_models[m], digest_ranks[r], mode);
+	check_distinct(&tally);
+	print_message("%d configurations in %d groups\n", tally.configurations, tally.groups);
+	free(tally.seen);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(plans_give_equal_bits),
+	};
+
+	run_as_rank(argc, argv);
+	if (argc > 1 && strcmp(argv[1], "slow") == 0) {
+		per_group = MOST_VARIANTS;
+		steps = SLOW_STEPS;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
