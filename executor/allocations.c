@@ -14,7 +14,9 @@ static inline void note(size_t bytes)
 
 #if defined(__SANITIZE_ADDRESS__)
 
-#include <sanitizer/allocator_interface.h>
+/* As in <sanitizer/allocator_interface.h>, which gcc does not install. */
+extern int __sanitizer_install_malloc_and_free_hooks(
+	void (*)(const volatile void *, size_t), void (*)(const volatile void *));
 
 static void on_malloc(const volatile void *address, size_t bytes)
 {
