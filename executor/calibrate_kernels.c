@@ -3,6 +3,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "executor/calibrate.h"
 #include "executor/compute.h"
@@ -361,9 +362,16 @@ static bool calibrate_interpreter(struct bench *bench, struct error *error)
 		return false;
 	comm_open_null(&comm, 0, 1);
 	/* Addresses only: nothing here touches the memory. */
-	if (!buffers_init(&buffers, &schedule->programs[0], (char *)bench->context.workspace,
-		    buffers_capacity(schedule, 0), error))
+	int64_t capacity = buffers_capacity(schedule, 0);
+	char *range = mmap(NULL, (size_t)capacity, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (range == MAP_FAILED)
+		return error_set(error, EXIT_CODE_ENVIRONMENT, "no room for %lld addresses",
+			(long long)capacity);
+	if (!buffers_init(&buffers, &schedule->programs[0], range, capacity, error)) {
+		munmap(range, (size_t)capacity);
 		return false;
+	}
 	c.interpreter = (struct interpreter){.schedule = schedule,
 		.program = &schedule->programs[0],
 		.buffers = &buffers,
@@ -375,6 +383,7 @@ static bool calibrate_interpreter(struct bench *bench, struct error *error)
 			bench_time(bench, run_interpreter, &c) / schedule->programs[0].n_ops;
 	interpreter_close(&c.interpreter);
 	buffers_finish(&buffers);
+	munmap(range, (size_t)capacity);
 	bench_say(bench, "interpreter: %.0f ns an operation",
 		bench->calibration->host_overhead * 1e9);
 	return ok && (c.error.message[0] == '\0' ||
