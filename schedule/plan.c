@@ -92,6 +92,17 @@ bool choices_given(const struct choices *choices, const char *name)
 	return i >= 0 && (choices->given >> i & 1);
 }
 
+static bool no_such_option(const char *name, const char *where, struct error *error)
+{
+	const char *names[COUNT_OF(plan_fields) + 1] = {"shard_group"};
+	for (int i = 0; i < n_plan_fields; i++)
+		names[i + 1] = plan_fields[i].name;
+	const char *near = nearest_name(name, names);
+	return error_set(error, EXIT_CODE_USAGE, "%s: no such option%s%s%s", where,
+		near != NULL ? ", did you mean \"" : "", near != NULL ? near : "",
+		near != NULL ? "\"?" : "");
+}
+
 bool choices_set(struct choices *choices, const char *name, const char *where, const char *value,
 	struct arena *arena, struct error *error)
 {
@@ -103,7 +114,7 @@ bool choices_set(struct choices *choices, const char *name, const char *where, c
 	}
 	int i = plan_field_index(name);
 	if (i < 0)
-		return error_set(error, EXIT_CODE_USAGE, "%s: no such option", where);
+		return no_such_option(name, where, error);
 	if (!fields_set(&plan_fields[i], where, value, &choices->plan, arena, error))
 		return false;
 	choices->given |= UINT64_C(1) << i;

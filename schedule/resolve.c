@@ -106,10 +106,13 @@ static bool lay_out_mesh(struct plan *plan, const struct choices *choices,
 			below--;
 		while (above < ranks && ranks % above != 0)
 			above++;
+		if (shard > ranks)
+			return error_set(error, EXIT_CODE_USAGE,
+				"--shard-group %lld: there are only %lld ranks; use at most %lld",
+				(long long)shard, (long long)ranks, (long long)ranks);
 		return error_set(error, EXIT_CODE_USAGE,
 			"--shard-group %lld: does not divide %lld ranks; %lld or %lld would",
-			(long long)shard, (long long)ranks, (long long)below,
-			(long long)min_i64(above, ranks));
+			(long long)shard, (long long)ranks, (long long)below, (long long)above);
 	}
 	plan->mesh.shard = shard;
 	plan->mesh.replicate = ranks / shard;
@@ -126,9 +129,9 @@ static bool batch_remainder(int64_t global, const char *what, int64_t product, s
 		return error_set(error, EXIT_CODE_USAGE, "--global-batch %lld: is too large",
 			(long long)global);
 	return error_set(error, EXIT_CODE_USAGE,
-		"--global-batch %lld: not a multiple of %s = %lld; %s%lld%s%lld would be",
-		(long long)global, what, (long long)product, below > 0 ? "" : "only ",
-		(long long)(below > 0 ? below : product), below > 0 ? " or " : ", ",
+		"--global-batch %lld: not a multiple of %s = %lld; %lld or %lld would be",
+		(long long)global, what, (long long)product,
+		(long long)(below > 0 ? below : product),
 		(long long)(below > 0 ? below + product : 2 * product));
 }
 
@@ -187,26 +190,33 @@ static bool refuse(const struct plan *plan, const char *option, const char *valu
 		value, runtime_names[plan->runtime], advice);
 }
 
+static bool check_dtype(const char *option, enum dtype dtype, const struct plan *plan,
+	const struct device *device, struct error *error)
+{
+	bool ours = plan->runtime == RUNTIME_SHARDPLAN && device->kind == DEVICE_CPU;
+	if (dtype > DTYPE_FP16)
+		return error_set(error, EXIT_CODE_USAGE, "--%s %s: expected fp32, bf16 or fp16",
+			option, dtype_name(dtype));
+	if (ours && dtype != DTYPE_FP32)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--%s %s: our CPU kernels compute in fp32 so far; use fp32", option,
+			dtype_name(dtype));
+	return true;
+}
+
 static bool check_dtypes(
 	const struct plan *plan, const struct topology *topology, struct error *error)
 {
-	if (plan->param_dtype > DTYPE_FP16 || plan->master_dtype > DTYPE_FP16 ||
-		plan->reduce_dtype > DTYPE_FP16)
+	const struct device *device = &topology->device;
+	if (!check_dtype("param-dtype", plan->param_dtype, plan, device, error) ||
+		!check_dtype("master-dtype", plan->master_dtype, plan, device, error) ||
+		!check_dtype("reduce-dtype", plan->reduce_dtype, plan, device, error))
+		return false;
+	if (device->kind == DEVICE_GPU && device_peak_flops(device, plan->param_dtype) <= 0)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--param-dtype, --master-dtype, --reduce-dtype: expected fp32, bf16 or "
-			"fp16");
-	if (device_peak_flops(&topology->device, plan->param_dtype) <= 0 &&
-		topology->device.kind == DEVICE_GPU)
-		return error_set(error, EXIT_CODE_USAGE, "--param-dtype %s: %s has no %s units",
-			dtype_name(plan->param_dtype), topology->device.name,
-			dtype_name(plan->param_dtype));
-	if (plan->runtime == RUNTIME_SHARDPLAN && topology->device.kind == DEVICE_CPU &&
-		(plan->param_dtype != DTYPE_FP32 || plan->reduce_dtype != DTYPE_FP32 ||
-			plan->master_dtype != DTYPE_FP32))
-		return error_set(error, EXIT_CODE_USAGE,
-			"--param-dtype %s: our CPU kernels compute in fp32 so far; use fp32",
-			dtype_name(plan->param_dtype != DTYPE_FP32 ? plan->param_dtype
-								   : plan->reduce_dtype));
+			"--param-dtype %s: %s has no %s units; use %s",
+			dtype_name(plan->param_dtype), device->name, dtype_name(plan->param_dtype),
+			dtype_name(default_compute_dtype(topology)));
 	return true;
 }
 
