@@ -1,0 +1,32 @@
+/* Private to planner/: what no simulation of a plan can go below.
+ *
+ * A plan's work is the sum of two parts that can be looked at apart: its *load* (what is computed
+ * and saved: runtime, micro-batch, checkpointing) and its *shape* (what is kept, moved and reduced:
+ * strategy, shard group, wrap). Both are read off small schedules, built once for each load and
+ * each shape, so that a bound costs a few additions. Proofs are in bound.c; tests/planner compares
+ * with the simulator. */
+#ifndef PLANNER_BOUND_H
+#define PLANNER_BOUND_H
+
+#include "planner/space.h"
+
+struct bound {
+	double time;    /* s per step, <= step_time */
+	int64_t memory; /* bytes, <= peak_memory_bytes, and <= what `fits` looks at */
+	double network; /* bytes per step, <= what leaves a node (one node: a rank) */
+};
+
+struct bounds {
+	struct bound *of; /* malloc'ed; by plan of the space */
+	int64_t probes;   /* schedules built */
+};
+
+bool bounds_build(const struct question *question, const struct space *space, struct bounds *bounds,
+	struct error *error);
+/* Raises the bound of one plan's memory by looking at its own schedule, with at most two
+ * micro-batches: a fraction of a simulation. Empties `arena`. */
+bool bounds_tighten(const struct question *question, const struct plan *plan, struct arena *arena,
+	struct bound *bound, struct error *error);
+void bounds_finish(struct bounds *bounds);
+
+#endif

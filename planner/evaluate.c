@@ -1,0 +1,183 @@
+/* One candidate through schedule and simulator, and what of its communication is exposed. */
+#include "planner/evaluate.h"
+
+#include <math.h>
+
+#include "simulator/simulator.h"
+
+/* --- costs ---------------------------------------------------------------------------------------
+ */
+
+static int64_t whole(double value)
+{
+	return value < 9e18 ? (int64_t)(value + 0.5) : INT64_C(9000000000000000000);
+}
+
+static double tokens(const struct plan *plan)
+{
+	return (double)plan->global_batch * (double)plan->seq_len;
+}
+
+int64_t cost_time(const struct plan *plan, double step_time)
+{
+	return whole(step_time * 1e15 / tokens(plan));
+}
+
+int64_t cost_network(const struct plan *plan, double bytes)
+{
+	return whole(bytes * 1e3 / tokens(plan));
+}
+
+struct costs prediction_costs(const struct question *question, const struct plan *plan,
+	const struct prediction *prediction)
+{
+	double network = question->topology->nodes > 1 ? prediction->wire_bytes_node_egress
+						       : prediction->wire_bytes_per_rank;
+	return (struct costs){{
+		[COST_TIME] = cost_time(plan, prediction->step_time),
+		[COST_MEMORY] = prediction->peak_memory_bytes,
+		[COST_NETWORK] = cost_network(plan, network),
+		[COST_HOST] = prediction->host_memory_bytes,
+	}};
+}
+
+/* --- exposure ------------------------------------------------------------------------------------
+ */
+
+static enum collective_kind collective_of(enum op_kind kind)
+{
+	return kind == OP_ALL_GATHER       ? COLLECTIVE_ALL_GATHER
+	       : kind == OP_REDUCE_SCATTER ? COLLECTIVE_REDUCE_SCATTER
+					   : COLLECTIVE_ALL_REDUCE;
+}
+
+static bool computes(const struct op *op)
+{
+	enum op_class class = op_kind_class(op->kind);
+	return op->stream == STREAM_COMPUTE &&
+	       (class == OP_CLASS_COMPUTE || class == OP_CLASS_TRAFFIC);
+}
+
+/* The stream is serial: its spans come in order and do not overlap. */
+static int compute_spans(const struct program *program, const struct timeline *timeline,
+	struct arena *arena, struct span **spans)
+{
+	int n = 0;
+	*spans = ARENA_ARRAY(arena, struct span, program->n_ops);
+	for (int i = 0; i < program->n_ops; i++)
+		if (computes(&program->ops[i]))
+			(*spans)[n++] = timeline->spans[i];
+	return n;
+}
+
+static double overlap(struct span a, struct span b)
+{
+	return fmax(0, fmin(a.end, b.end) - fmax(a.start, b.start));
+}
+
+/* Seconds of `span` in which no span of `busy` runs. `from`: spans before it are over. */
+static double uncovered(struct span span, const struct span *busy, int n, int from)
+{
+	double left = span.end - span.start;
+	for (int i = from; i < n && busy[i].start < span.end; i++)
+		left -= overlap(span, busy[i]);
+	return left;
+}
+
+static bool spans_nodes(const struct schedule *schedule, const struct op *op)
+{
+	const struct group *group = &schedule->groups[op->group];
+	return topology_place(schedule->topology, group->size, group->stride).nodes > 1;
+}
+
+static void find_exposure(const struct schedule *schedule, const struct simulation *simulation,
+	struct arena *arena, struct exposure *exposure)
+{
+	const struct program *program = &schedule->programs[0];
+	const struct timeline *timeline = &simulation->timeline;
+	double network[3] = {0}, busy_time = 0, exposed = 0;
+	struct span *busy;
+	int n = compute_spans(program, timeline, arena, &busy);
+	*exposure = (struct exposure){0};
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		if (op_kind_class(op->kind) != OP_CLASS_COLLECTIVE)
+			continue;
+		enum collective_kind kind = collective_of(op->kind);
+		double seconds = uncovered(timeline->spans[i], busy, n, 0);
+		exposure->seconds[kind] += seconds;
+		network[kind] += spans_nodes(schedule, op) ? seconds : 0;
+	}
+	for (int i = 0; i < n; i++)
+		busy_time += busy[i].end - busy[i].start;
+	for (int k = 0; k < 3; k++) {
+		exposure->over_network[k] = network[k] > exposure->seconds[k] / 2;
+		exposed += exposure->seconds[k];
+	}
+	exposure->idle = fmax(0, timeline->step_time - busy_time - exposed);
+}
+
+/* --- evaluation ----------------------------------------------------------------------------------
+ */
+
+static const char *copy(struct arena *arena, const char *string)
+{
+	return string != NULL ? arena_strdup(arena, string) : NULL;
+}
+
+static void keep_strings(struct prediction *prediction, struct arena *arena)
+{
+	prediction->schedule_digest = copy(arena, prediction->schedule_digest);
+	prediction->peak_name = copy(arena, prediction->peak_name);
+	prediction->peak_at = copy(arena, prediction->peak_at);
+	prediction->uncertainty_source = copy(arena, prediction->uncertainty_source);
+}
+
+static bool run(struct evaluator *evaluator, const struct topology *topology,
+	const struct plan *plan, bool details, struct schedule **schedule,
+	struct simulation *simulation, struct error *error)
+{
+	const struct question *question = evaluator->question;
+	struct simulation_options options = {.memory_limit_bytes = question->memory_limit_bytes};
+	arena_reset(&evaluator->scratch);
+	evaluator->evaluated++;
+	return schedule_build(
+		       &evaluator->scratch, plan, question->model, topology, schedule, error) &&
+	       simulate(*schedule, &options, details, &evaluator->scratch, simulation, error);
+}
+
+bool evaluate_on(struct evaluator *evaluator, const struct topology *topology,
+	const struct plan *plan, struct prediction *prediction, struct error *error)
+{
+	struct schedule *schedule;
+	struct simulation simulation;
+	if (!run(evaluator, topology, plan, false, &schedule, &simulation, error))
+		return false;
+	*prediction = simulation.prediction;
+	return true;
+}
+
+bool evaluate(struct evaluator *evaluator, const struct plan *plan, struct prediction *prediction,
+	struct error *error)
+{
+	return evaluate_on(evaluator, evaluator->question->topology, plan, prediction, error);
+}
+
+bool evaluate_closely(struct evaluator *evaluator, const struct plan *plan, struct arena *arena,
+	struct prediction *prediction, struct exposure *exposure, struct error *error)
+{
+	struct schedule *schedule;
+	struct simulation simulation;
+	if (!run(evaluator, evaluator->question->topology, plan, true, &schedule, &simulation,
+		    error))
+		return false;
+	*prediction = simulation.prediction;
+	keep_strings(prediction, arena);
+	find_exposure(schedule, &simulation, &evaluator->scratch, exposure);
+	return true;
+}
+
+void evaluator_finish(struct evaluator *evaluator)
+{
+	arena_finish(&evaluator->scratch);
+}

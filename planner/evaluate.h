@@ -1,0 +1,53 @@
+/* Private to planner/: one candidate through schedule and simulator. */
+#ifndef PLANNER_EVALUATE_H
+#define PLANNER_EVALUATE_H
+
+#include "planner/planner.h"
+
+/* What candidates are compared by, whole numbers so that no order depends on rounding. */
+enum cost_kind {
+	COST_TIME,    /* femtoseconds of step time per token of the global batch */
+	COST_MEMORY,  /* peak_memory_bytes of one device */
+	COST_NETWORK, /* millibytes per token that leave a node (one node: a rank) */
+	COST_HOST,    /* host_memory_bytes */
+	COST_COUNT
+};
+
+struct costs {
+	int64_t of[COST_COUNT];
+};
+
+/* Seconds per step and bytes per step of a plan as costs. */
+int64_t cost_time(const struct plan *plan, double step_time);
+int64_t cost_network(const struct plan *plan, double bytes);
+
+/* One arena for everything that a candidate needs, emptied before each. */
+struct evaluator {
+	const struct question *question;
+	struct arena scratch;
+	int64_t evaluated;
+};
+
+/* The communication of one step that nothing hides, seconds. */
+struct exposure {
+	double seconds[3];    /* by enum collective_kind: no compute runs meanwhile */
+	bool over_network[3]; /* the exposed part is mostly of groups that span nodes */
+	double idle;          /* neither compute nor communication runs */
+};
+
+/* schedule_build, then simulate. EXIT_CODE_USAGE when this plan cannot be built. The prediction's
+ * strings live in `scratch` until the next call. */
+bool evaluate(struct evaluator *evaluator, const struct plan *plan, struct prediction *prediction,
+	struct error *error);
+/* The same with the step's timeline, and with strings in `arena`. */
+bool evaluate_closely(struct evaluator *evaluator, const struct plan *plan, struct arena *arena,
+	struct prediction *prediction, struct exposure *exposure, struct error *error);
+/* On another topology than the question's (what would happen if a link were faster). */
+bool evaluate_on(struct evaluator *evaluator, const struct topology *topology,
+	const struct plan *plan, struct prediction *prediction, struct error *error);
+void evaluator_finish(struct evaluator *evaluator);
+
+struct costs prediction_costs(const struct question *question, const struct plan *plan,
+	const struct prediction *prediction);
+
+#endif

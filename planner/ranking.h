@@ -1,0 +1,52 @@
+/* Private to planner/: the order of candidates, and the only door into the answer.
+ *
+ * Order: the objective's cost; then time, memory, network, host memory (the objective's own
+ * skipped); then enumeration order. Costs are whole numbers, so there is always one first.
+ *
+ * A candidate whose memory is tight (allocator retries expected) gives way to the best one that
+ * fits with room, when that costs at most 1 % more. */
+#ifndef PLANNER_RANKING_H
+#define PLANNER_RANKING_H
+
+#include "planner/evaluate.h"
+
+#define RANKING_TIGHT_MARGIN 1.01 /* what room in memory may cost */
+#define RANKING_FUZZ         1.01 /* costs that are this close are no advantage */
+#define RANKING_WINDOW       1.10 /* runners-up cost at most this much more than the first */
+enum { RANKING_RUNNERS_UP = 5 };
+
+struct ranked {
+	int plan; /* index in the space */
+	enum strategy strategy;
+	bool tight;
+	struct costs costs;
+};
+
+struct ranking {
+	enum cost_kind objective;
+	int n, capacity;
+	struct ranked *entries; /* malloc'ed; in order */
+};
+
+enum cost_kind objective_cost(enum objective objective);
+/* < 0: a before b. */
+int ranked_compare(enum cost_kind objective, const struct ranked *a, const struct ranked *b);
+
+void ranking_init(struct ranking *ranking, enum objective objective);
+void ranking_finish(struct ranking *ranking);
+/* Takes a candidate that fits. */
+void ranking_add(struct ranking *ranking, const struct ranked *candidate);
+
+/* The winner of one strategy, or of all (STRATEGY_COUNT); NULL when none fits. */
+const struct ranked *ranking_best(const struct ranking *ranking, int strategy);
+
+/* The winner and, in order, those that are worth showing beside it: better by more than the fuzz in
+ * some cost than everything shown before, and within the window. Returns their number. */
+int ranking_front(
+	const struct ranking *ranking, const struct ranked *front[1 + RANKING_RUNNERS_UP]);
+
+/* Could a candidate whose objective costs at least `bound` still change the winner of its strategy,
+ * the winner of all, or the front? */
+bool ranking_needs(const struct ranking *ranking, enum strategy strategy, int64_t bound);
+
+#endif

@@ -1,0 +1,204 @@
+/* Best first: plans are simulated in the order of their bounds until no bound is low enough to
+ * change the answer. docs/planner.md says why that equals simulating all of them. */
+#include "planner/search.h"
+
+#include <stdlib.h>
+
+enum { CLOSEST_TRIES = 8 };
+
+struct ticket {
+	int64_t bound, time; /* the time bound breaks ties */
+	int plan;
+};
+
+static int by_bound(const void *left, const void *right)
+{
+	const struct ticket *a = left, *b = right;
+	if (a->bound != b->bound)
+		return a->bound < b->bound ? -1 : 1;
+	if (a->time != b->time)
+		return a->time < b->time ? -1 : 1;
+	return (a->plan > b->plan) - (a->plan < b->plan);
+}
+
+/* A bound as a cost: rounding is monotone, so it stays below the cost that it bounds. */
+static int64_t bound_cost(const struct search *search, int plan, enum cost_kind kind)
+{
+	const struct bound *bound = &search->bounds.of[plan];
+	if (kind == COST_MEMORY)
+		return bound->memory;
+	if (kind == COST_NETWORK)
+		return cost_network(&search->space.plans[plan], bound->network);
+	return cost_time(&search->space.plans[plan], bound->time);
+}
+
+/* Plans [first, end) in ascending order of their bounds. The caller frees it. */
+static struct ticket *queue(const struct search *search, int first, int end, enum cost_kind kind)
+{
+	struct ticket *tickets = array_grow(NULL, &(int){0}, end - first, sizeof(*tickets));
+	for (int i = first; i < end; i++)
+		tickets[i - first] = (struct ticket){
+			bound_cost(search, i, kind), bound_cost(search, i, COST_TIME), i};
+	qsort(tickets, (size_t)(end - first), sizeof(*tickets), by_bound);
+	return tickets;
+}
+
+/* --- simulating ----------------------------------------------------------------------------------
+ */
+
+/* A plan that the builder refuses is no plan; any other error ends the search. */
+static bool simulate_plan(struct search *search, int index, struct error *error)
+{
+	const struct plan *plan = &search->space.plans[index];
+	struct outcome *outcome = &search->outcomes[index];
+	struct prediction prediction;
+	struct error mine = {0};
+	outcome->simulated = true;
+	if (!evaluate(&search->evaluator, plan, &prediction, &mine)) {
+		outcome->refused = true;
+		return mine.code == EXIT_CODE_USAGE ||
+		       error_set(error, mine.code, "%s", mine.message);
+	}
+	search->limit = prediction.memory_limit_bytes;
+	outcome->fits = prediction.fits;
+	outcome->costs = prediction_costs(search->question, plan, &prediction);
+	if (outcome->fits == FITS_NO)
+		return true;
+	ranking_add(&search->ranking, &(struct ranked){.plan = index,
+					      .strategy = plan->strategy,
+					      .tight = outcome->fits == FITS_TIGHT,
+					      .costs = outcome->costs});
+	return true;
+}
+
+static bool too_large(const struct search *search, int plan)
+{
+	return search->bounds.of[plan].memory > search->limit;
+}
+
+static bool consider(struct search *search, const struct ticket *ticket, struct error *error)
+{
+	int plan = ticket->plan;
+	bool large = too_large(search, plan);
+	if (!large && !ranking_needs(&search->ranking, search->space.plans[plan].strategy,
+			      ticket->bound)) {
+		search->least_skipped = min_i64(search->least_skipped, ticket->bound);
+		search->pruned++;
+		return true;
+	}
+	if (!large && !bounds_tighten(search->question, &search->space.plans[plan],
+			      &search->evaluator.scratch, &search->bounds.of[plan], error))
+		return false;
+	if (!too_large(search, plan))
+		return simulate_plan(search, plan, error);
+	search->pruned++;
+	return true;
+}
+
+static bool search_plans(struct search *search, struct error *error)
+{
+	struct ticket *tickets = queue(search, 0, search->space.n, search->ranking.objective);
+	bool ok = true;
+	search->least_skipped = INT64_MAX;
+	for (int i = 0; i < search->space.n && ok; i++)
+		ok = consider(search, &tickets[i], error);
+	free(tickets);
+	return ok;
+}
+
+/* --- strategies that do not fit ------------------------------------------------------------------
+ */
+
+static bool closer(const struct search *search, int a, int b)
+{
+	const struct costs *first = &search->outcomes[a].costs, *second;
+	if (b < 0)
+		return true;
+	second = &search->outcomes[b].costs;
+	for (int i = 0; i < 2; i++) {
+		enum cost_kind kind = i == 0 ? COST_MEMORY : COST_TIME;
+		if (first->of[kind] != second->of[kind])
+			return first->of[kind] < second->of[kind];
+	}
+	return a < b;
+}
+
+/* Could the plan still be closer than `closest`? Looks at its own schedule when the first bound does
+ * not say. */
+static bool may_be_closer(struct search *search, int plan, int closest, bool *may,
+	struct error *error)
+{
+	struct bound *bound = &search->bounds.of[plan];
+	int64_t least = closest < 0 ? INT64_MAX : search->outcomes[closest].costs.of[COST_MEMORY];
+	*may = bound->memory <= least;
+	if (!*may || search->outcomes[plan].simulated || closest < 0)
+		return true;
+	if (!bounds_tighten(search->question, &search->space.plans[plan],
+		    &search->evaluator.scratch, bound, error))
+		return false;
+	*may = bound->memory <= least;
+	return true;
+}
+
+/* At most CLOSEST_TRIES are simulated: when their bounds are not tight, this is one of the plans that
+ * miss by least, not surely the least. */
+static bool find_closest(struct search *search, enum strategy strategy, struct error *error)
+{
+	int first = search->space.first[strategy], end = search->space.first[strategy + 1];
+	int *closest = &search->closest[strategy], tries = 0;
+	struct ticket *tickets = queue(search, first, end, COST_MEMORY);
+	bool ok = true;
+	for (int i = 0; i < end - first && ok && tries < CLOSEST_TRIES; i++) {
+		int plan = tickets[i].plan;
+		struct outcome *outcome = &search->outcomes[plan];
+		bool may;
+		ok = may_be_closer(search, plan, *closest, &may, error);
+		if (!ok || !may)
+			continue;
+		if (!outcome->simulated) {
+			search->pruned--; /* now it is simulated after all */
+			tries++;
+			ok = simulate_plan(search, plan, error);
+		}
+		if (ok && !outcome->refused && closer(search, plan, *closest))
+			*closest = plan;
+	}
+	free(tickets);
+	return ok;
+}
+
+static bool find_all_closest(struct search *search, struct error *error)
+{
+	bool ok = true;
+	for (int s = 0; s < STRATEGY_COUNT && ok; s++) {
+		search->closest[s] = -1;
+		if (search->space.allowed[s] && search->space.impossible[s] == NULL &&
+			ranking_best(&search->ranking, s) == NULL)
+			ok = find_closest(search, (enum strategy)s, error);
+	}
+	return ok;
+}
+
+bool search_run(const struct question *question, struct arena *arena, struct search *search,
+	struct error *error)
+{
+	*search = (struct search){.question = question, .limit = INT64_MAX};
+	search->evaluator.question = question;
+	ranking_init(&search->ranking, question->objective);
+	if (!space_build(question, arena, &search->space, error) ||
+		!bounds_build(question, &search->space, &search->bounds, error))
+		return false;
+	search->outcomes = calloc((size_t)search->space.n, sizeof(*search->outcomes));
+	if (search->outcomes == NULL)
+		base_out_of_memory((size_t)search->space.n * sizeof(*search->outcomes));
+	return search_plans(search, error) && find_all_closest(search, error);
+}
+
+void search_finish(struct search *search)
+{
+	free(search->outcomes);
+	ranking_finish(&search->ranking);
+	evaluator_finish(&search->evaluator);
+	bounds_finish(&search->bounds);
+	space_finish(&search->space);
+}
