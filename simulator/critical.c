@@ -71,6 +71,8 @@ static struct cause cause_of(const struct engine *engine, int instance)
 		consider(engine, before(engine, instance, true), CRITICAL_ENGINE, &cause);
 	if (cause.instance < 0 || engine->issued[instance] > engine->end[cause.instance])
 		cause = (struct cause){CRITICAL_HOST, host_cause(engine, instance)};
+	if (cause.instance < 0 && instance % engine->n_ops == 0)
+		cause.reason = CRITICAL_START;
 	return cause;
 }
 

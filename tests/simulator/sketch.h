@@ -1,0 +1,52 @@
+/* Schedules drawn by hand, with durations that can be computed in the head. */
+#ifndef TESTS_SIMULATOR_SKETCH_H
+#define TESTS_SIMULATOR_SKETCH_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "simulator/simulator.h"
+
+enum { SKETCH_OPS = 64, SKETCH_LINKS = 8, SKETCH_RANKS = 4 };
+
+enum link { LINK_WAIT, LINK_HOST_WAIT, LINK_TAKE, LINK_GIVE, LINK_USE, LINK_COUNT };
+
+/* Four GPUs of one node. TRAFFIC moves 1 byte per picosecond, collectives take 1 ns per byte, the
+ * host needs `host` seconds for each operation. */
+struct sketch {
+	struct arena arena;
+	struct topology topology;
+	struct calibration_collective pieces[3];
+	struct schedule schedule;
+	struct program program;
+	struct group groups[2]; /* on engines 0 and 1 */
+	struct op ops[SKETCH_OPS];
+	struct buffer buffers[SKETCH_OPS];
+	int links[SKETCH_OPS][LINK_COUNT][SKETCH_LINKS], n_links[SKETCH_OPS][LINK_COUNT];
+	int indices[SKETCH_OPS * LINK_COUNT * SKETCH_LINKS];
+	struct simulation_options options;
+	struct simulation simulation;
+};
+
+void sketch_init(struct sketch *sketch, double host);
+void sketch_finish(struct sketch *sketch);
+/* All return the index. */
+int sketch_traffic(struct sketch *sketch, enum stream stream, double seconds);
+int sketch_gather(struct sketch *sketch, enum stream stream, int engine, double seconds);
+int sketch_mark(struct sketch *sketch);
+int sketch_buffer(struct sketch *sketch, enum buffer_role role, enum stream pool, int64_t bytes);
+void sketch_link(struct sketch *sketch, int op, enum link link, int target);
+/* Lays the schedule out and simulates it, with details; fails the test on an error. */
+void sketch_run(struct sketch *sketch);
+/* The same, giving back what simulate says. */
+bool sketch_try(struct sketch *sketch, struct error *error);
+const struct span *sketch_span(const struct sketch *sketch, int op);
+
+/* Equal but for rounding. */
+void assert_seconds(double got, double expected);
+
+#endif

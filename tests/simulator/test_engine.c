@@ -1,0 +1,339 @@
+/* The event engine on schedules drawn by hand, with times computed by hand. */
+#include <string.h>
+
+#include "sketch.h"
+
+#define MS 1e-3
+
+static void test_streams_overlap(void **state)
+{
+	struct sketch s;
+	(void)state;
+	sketch_init(&s, 0);
+	int gather = sketch_gather(&s, STREAM_GATHER, 0, 3 * MS);
+	int compute = sketch_traffic(&s, STREAM_COMPUTE, 5 * MS);
+	sketch_run(&s);
+	assert_seconds(sketch_span(&s, gather)->start, 0);
+	assert_seconds(sketch_span(&s, compute)->start, 0);
+	assert_seconds(sketch_span(&s, gather)->end, 3 * MS);
+	assert_seconds(s.simulation.prediction.step_time, 5 * MS);
+	assert_seconds(s.simulation.prediction.time.all_gather, 3 * MS);
+	assert_seconds(s.simulation.prediction.time.compute, 5 * MS);
+	assert_seconds(s.simulation.prediction.time.exposed_communication, 0);
+	sketch_finish(&s);
+}
+
+static void test_a_wait_orders_streams(void **state)
+{
+	struct sketch s;
+	(void)state;
+	sketch_init(&s, 0);
+	int gather = sketch_gather(&s, STREAM_GATHER, 0, 3 * MS);
+	int compute = sketch_traffic(&s, STREAM_COMPUTE, 5 * MS);
+	sketch_link(&s, compute, LINK_WAIT, gather);
+	sketch_run(&s);
+	assert_seconds(sketch_span(&s, compute)->start, 3 * MS);
+	assert_seconds(s.simulation.prediction.step_time, 8 * MS);
+	assert_seconds(s.simulation.prediction.time.exposed_communication, 3 * MS);
+	sketch_finish(&s);
+}
+
+/* Compute on another stream does not hide communication (it is not what the step waits for). */
+static void test_exposed_is_judged_by_the_compute_stream(void **state)
+{
+	struct sketch s;
+	(void)state;
+	sketch_init(&s, 0);
+	sketch_gather(&s, STREAM_GATHER, 0, 4 * MS);
+	sketch_traffic(&s, STREAM_REDUCE, 3 * MS);
+	sketch_traffic(&s, STREAM_COMPUTE, 1 * MS);
+	s.options.no_contention = true;
+	sketch_run(&s);
+	assert_seconds(s.simulation.prediction.time.exposed_communication, 3 * MS);
+	sketch_finish(&s);
+}
+
+/* One communicator carries out its collectives one at a time in issue order, whatever streams they
+ * come from; the second is not overtaken by a third that is ready. */
+static void test_one_engine_is_fifo(void **state)
+{
+	struct sketch s;
+	(void)state;
+	sketch_init(&s, 0);
+	int compute = sketch_traffic(&s, STREAM_COMPUTE, 4 * MS);
+	int first = sketch_gather(&s, STREAM_GATHER, 0, 1 * MS);
+	int second = sketch_gather(&s, STREAM_REDUCE, 0, 1 * MS);
+	int third = sketch_gather(&s, STREAM_GATHER, 0, 1 * MS);
+	sketch_link(&s, second, LINK_WAIT, compute);
+	sketch_run(&s);
+	assert_seconds(sketch_span(&s, first)->start, 0);
+	assert_seconds(sketch_span(&s, second)->start, 4 * MS);
+	assert_seconds(sketch_span(&s, third)->start, 5 * MS);
+	assert_seconds(s.simulation.prediction.step_time, 6 * MS);
+	sketch_finish(&s);
+}
+
+static void test_two_engines_run_together(void **state)
+{
+	struct sketch s;
+	(void)state;
+	sketch_init(&s, 0);
+	sketch_gather(&s, STREAM_GATHER, 0, 2 * MS);
+	int other = sketch_gather(&s, STREAM_REDUCE, 1, 3 * MS);
+	sketch_run(&s);
+	assert_seconds(sketch_span(&s, other)->start, 0);
+	assert_seconds(s.simulation.prediction.step_time, 3 * MS);
+	sketch_finish(&s);
+}
+
+/* Two gathers that would each fill the port: both at half speed, then the longer one alone. */
+static void test_links_are_shared(void **state)
+{
+	struct sketch s;
+	(void)state;
+	sketch_init(&s, 0);
+	s.topology.fabric.bandwidth = 0.75e9; /* 3/4 of each byte is sent in 1 ns */
+	int a = sketch_gather(&s, STREAM_GATHER, 0, 2 * MS);
+	int b = sketch_gather(&s, STREAM_REDUCE, 1, 3 * MS);
+	sketch_run(&s);
+	assert_seconds(sketch_span(&s, a)->end, 4 * MS);
+	assert_seconds(sketch_span(&s, b)->end, 5 * MS);
+	s.options.no_contention = true;
+	sketch_run(&s);
+	assert_seconds(s.simulation.prediction.step_time, 3 * MS);
+	sketch_finish(&s);
+}
+
+/* Kernels of two streams take turns: half speed while both run. */
+static void test_kernels_take_turns(void **state)
+{
+	struct sketch s;
+	(void)state;
+	sketch_init(&s, 0);
+	int a = sketch_traffic(&s, STREAM_COMPUTE, 5 * MS);
+	int b = sketch_traffic(&s, STREAM_REDUCE, 1 * MS);
+	sketch_run(&s);
+	assert_seconds(sketch_span(&s, b)->end, 2 * MS);
+	assert_seconds(sketch_span(&s, a)->end, 6 * MS);
+	sketch_finish(&s);
+}
+
+/* The rate limiter: the host waits for an operation before it issues the next. */
+static void test_host_wait(void **state)
+{
+	struct sketch s;
+	(void)state;
+	sketch_init(&s, 0);
+	int a = sketch_traffic(&s, STREAM_COMPUTE, 2 * MS);
+	int b = sketch_traffic(&s, STREAM_COMPUTE, 2 * MS);
+	int gather = sketch_gather(&s, STREAM_GATHER, 0, 1 * MS);
+	sketch_link(&s, gather, LINK_HOST_WAIT, a);
+	sketch_run(&s);
+	assert_seconds(sketch_span(&s, b)->issued, 0);
+	assert_seconds(sketch_span(&s, gather)->issued, 2 * MS);
+	assert_seconds(sketch_span(&s, gather)->start, 2 * MS);
+	assert_seconds(s.simulation.prediction.step_time, 4 * MS);
+	sketch_finish(&s);
+}
+
+/* A host that is slower than the device. */
+static void test_issue_costs(void **state)
+{
+	struct sketch s;
+	(void)state;
+	sketch_init(&s, 1 * MS);
+	int a = sketch_traffic(&s, STREAM_COMPUTE, 0.25 * MS);
+	int b = sketch_traffic(&s, STREAM_COMPUTE, 0.25 * MS);
+	sketch_run(&s);
+	assert_seconds(sketch_span(&s, a)->issued, 1 * MS);
+	assert_seconds(sketch_span(&s, a)->start, 1 * MS);
+	assert_seconds(sketch_span(&s, b)->start, 2 * MS);
+	assert_seconds(s.simulation.prediction.step_time, 2.25 * MS);
+	sketch_finish(&s);
+}
+
+/* i < 0 names an operation of the step before. With a host that does not read the loss, the first
+ * operation would otherwise overlap the last of the step before. */
+static void test_waits_for_the_step_before(void **state)
+{
+	struct sketch s;
+	(void)state;
+	sketch_init(&s, 0);
+	s.options.host_runs_ahead = true;
+	int gather = sketch_gather(&s, STREAM_GATHER, 0, 2 * MS);
+	int compute = sketch_traffic(&s, STREAM_COMPUTE, 3 * MS);
+	int optimizer = sketch_traffic(&s, STREAM_COMPUTE, 1 * MS);
+	sketch_link(&s, compute, LINK_WAIT, gather);
+	sketch_run(&s);
+	assert_seconds(s.simulation.prediction.step_time, 4 * MS); /* the gather is hidden */
+	sketch_link(&s, gather, LINK_WAIT, optimizer - s.program.n_ops);
+	sketch_run(&s);
+	assert_seconds(s.simulation.prediction.step_time, 6 * MS);
+	assert_seconds(sketch_span(&s, gather)->start, 0);
+	sketch_finish(&s);
+}
+
+/* Reading the loss: nothing of a step is issued before the step before is over. */
+static void test_the_host_reads_the_loss(void **state)
+{
+	struct sketch s;
+	(void)state;
+	sketch_init(&s, 0);
+	sketch_gather(&s, STREAM_GATHER, 0, 2 * MS);
+	int compute = sketch_traffic(&s, STREAM_COMPUTE, 3 * MS);
+	sketch_link(&s, compute, LINK_WAIT, 0);
+	sketch_run(&s);
+	assert_seconds(s.simulation.prediction.step_time, 5 * MS);
+	assert_true(sketch_span(&s, 0)->issued >= 0);
+	sketch_finish(&s);
+}
+
+/* A compute operation of several kernels: it starts with the first launch and ends no earlier than
+ * the last one. */
+static void test_launches_bound_small_kernels(void **state)
+{
+	struct sketch s;
+	const struct runtime *runtime = runtime_of(RUNTIME_PYTORCH_FSDP1);
+	(void)state;
+	sketch_init(&s, 0);
+	s.topology.calibration.host_overhead = 0;
+	int op = sketch_mark(&s);
+	s.ops[op].kind = OP_FORWARD;
+	s.ops[op].end_module = s.schedule.model->n_modules;
+	sketch_run(&s);
+	/* One token through a tiny model: nothing but launches, at least one for each leaf. */
+	assert_true(s.simulation.prediction.step_time > 20 * runtime->host_per_kernel);
+	assert_seconds(sketch_span(&s, op)->start, runtime->host_per_kernel);
+	sketch_finish(&s);
+}
+
+static void test_deadlock_is_an_error(void **state)
+{
+	struct sketch s;
+	struct error error = {0};
+	(void)state;
+	sketch_init(&s, 0);
+	int a = sketch_traffic(&s, STREAM_COMPUTE, 1 * MS);
+	int b = sketch_traffic(&s, STREAM_REDUCE, 1 * MS);
+	sketch_link(&s, a, LINK_WAIT, b);
+	sketch_link(&s, b, LINK_WAIT, a);
+	assert_false(sketch_try(&s, &error));
+	assert_int_equal(error.code, EXIT_CODE_INTERNAL);
+	assert_non_null(strstr(error.message, "operation 0"));
+	sketch_finish(&s);
+}
+
+static void test_a_schedule_from_text_is_an_error(void **state)
+{
+	struct sketch s;
+	struct error error = {0};
+	(void)state;
+	sketch_init(&s, 0);
+	sketch_traffic(&s, STREAM_COMPUTE, 1 * MS);
+	s.schedule.topology = NULL;
+	assert_false(sketch_try(&s, &error));
+	assert_int_equal(error.code, EXIT_CODE_INTERNAL);
+	sketch_finish(&s);
+}
+
+/* --- a CPU device: the issuing thread carries the compute out itself ----------------------------
+ */
+
+static void init_host(struct sketch *s, int64_t cores)
+{
+	sketch_init(s, 0);
+	s->schedule.plan.runtime = RUNTIME_SHARDPLAN;
+	s->topology.device.kind = DEVICE_CPU;
+	s->topology.device.generation = GENERATION_CPU;
+	s->topology.shares_host = true;
+	s->topology.host.cores = cores;
+	s->topology.calibration.memory_bandwidth_shared = 1e15;
+}
+
+static void test_the_issuing_thread_computes(void **state)
+{
+	struct sketch s;
+	(void)state;
+	init_host(&s, 64);
+	s.options.no_contention = true;
+	int a = sketch_traffic(&s, STREAM_COMPUTE, 2 * MS);
+	int gather = sketch_gather(&s, STREAM_GATHER, 0, 3 * MS);
+	int b = sketch_traffic(&s, STREAM_COMPUTE, 1 * MS);
+	int c = sketch_traffic(&s, STREAM_COMPUTE, 1 * MS);
+	sketch_link(&s, c, LINK_WAIT, gather);
+	sketch_run(&s);
+	assert_seconds(sketch_span(&s, gather)->issued, 2 * MS); /* after `a`, not before */
+	assert_seconds(sketch_span(&s, b)->start, 2 * MS);
+	assert_seconds(sketch_span(&s, c)->start, 5 * MS);
+	assert_seconds(sketch_span(&s, a)->end, 2 * MS);
+	assert_seconds(s.simulation.prediction.step_time, 6 * MS);
+	assert_seconds(s.simulation.prediction.time.exposed_communication, 2 * MS);
+	sketch_finish(&s);
+}
+
+/* Four ranks, four cores: with a communication thread each they are eight threads, at half speed
+ * while both run. */
+static void test_threads_share_cores(void **state)
+{
+	struct sketch s;
+	(void)state;
+	init_host(&s, 4);
+	int gather = sketch_gather(&s, STREAM_GATHER, 0, 1 * MS);
+	int compute = sketch_traffic(&s, STREAM_COMPUTE, 3 * MS);
+	sketch_run(&s);
+	assert_seconds(sketch_span(&s, gather)->end, 2 * MS);
+	assert_seconds(sketch_span(&s, compute)->end, 4 * MS);
+	sketch_finish(&s);
+}
+
+/* Two cores for four ranks: compute alone takes twice as long; that is no contention between
+ * streams, so it stays when contention is off. */
+static void test_more_ranks_than_cores(void **state)
+{
+	struct sketch s;
+	(void)state;
+	init_host(&s, 2);
+	s.options.no_contention = true;
+	sketch_traffic(&s, STREAM_COMPUTE, 3 * MS);
+	sketch_run(&s);
+	assert_seconds(s.simulation.prediction.step_time, 6 * MS);
+	sketch_finish(&s);
+}
+
+/* All ranks stream at once: each gets its share of what the host's memory delivers. */
+static void test_ranks_share_memory_bandwidth(void **state)
+{
+	struct sketch s;
+	(void)state;
+	init_host(&s, 64);
+	s.topology.calibration.memory_bandwidth_shared = 2e12; /* alone: 1e12 each */
+	sketch_traffic(&s, STREAM_COMPUTE, 3 * MS);
+	sketch_run(&s);
+	assert_seconds(s.simulation.prediction.step_time, 6 * MS);
+	sketch_finish(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_streams_overlap),
+		cmocka_unit_test(test_a_wait_orders_streams),
+		cmocka_unit_test(test_exposed_is_judged_by_the_compute_stream),
+		cmocka_unit_test(test_one_engine_is_fifo),
+		cmocka_unit_test(test_two_engines_run_together),
+		cmocka_unit_test(test_links_are_shared),
+		cmocka_unit_test(test_kernels_take_turns),
+		cmocka_unit_test(test_host_wait),
+		cmocka_unit_test(test_issue_costs),
+		cmocka_unit_test(test_waits_for_the_step_before),
+		cmocka_unit_test(test_the_host_reads_the_loss),
+		cmocka_unit_test(test_launches_bound_small_kernels),
+		cmocka_unit_test(test_deadlock_is_an_error),
+		cmocka_unit_test(test_a_schedule_from_text_is_an_error),
+		cmocka_unit_test(test_the_issuing_thread_computes),
+		cmocka_unit_test(test_threads_share_cores),
+		cmocka_unit_test(test_more_ranks_than_cores),
+		cmocka_unit_test(test_ranks_share_memory_bandwidth),
+	};
+	return cmocka_run_group_tests_name("simulator engine", tests, NULL, NULL);
+}
