@@ -91,14 +91,24 @@ static bool check_text(const char *name, const char *text, size_t length, struct
 	if (length > LARGEST_CSV)
 		return error_at(error, EXIT_CODE_INPUT, name, 0, 0,
 			"too large, expected at most 64 MiB, got %zu bytes", length);
-	const char *nul = length > 0 ? memchr(text, '\0', length) : NULL;
-	if (nul == NULL)
-		return true;
-	int line = 1;
-	for (const char *c = text; c < nul; c++)
-		line += *c == '\n';
-	return error_at(error, EXIT_CODE_INPUT, name, line, 1,
-		"expected text, got a NUL byte; is this a CSV file in UTF-8?");
+	int line = 1, column = 1;
+	for (size_t i = 0; i < length; column++) {
+		uint32_t point;
+		int bytes = utf8_decode(text + i, length - i, &point);
+		if (text[i] == '\0')
+			return error_at(error, EXIT_CODE_INPUT, name, line, column,
+				"expected text, got a NUL byte; is this a CSV file in UTF-8?");
+		if (bytes == 0)
+			return error_at(error, EXIT_CODE_INPUT, name, line, column,
+				"expected UTF-8 text, got the byte 0x%02x; save the file as UTF-8",
+				(unsigned char)text[i]);
+		if (text[i] == '\n') {
+			line++;
+			column = 0;
+		}
+		i += (size_t)bytes;
+	}
+	return true;
 }
 
 bool csv_read(struct arena *arena, const char *name, const char *text, size_t length,

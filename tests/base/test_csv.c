@@ -106,7 +106,24 @@ static void test_nul(void **state)
 	(void)state;
 	assert_false(csv_read(&arena, "t.csv", "a\n1\0\n", 5, &table, &error));
 	assert_input_error(
-		&error, "t.csv:2:1: expected text, got a NUL byte; is this a CSV file in UTF-8?");
+		&error, "t.csv:2:2: expected text, got a NUL byte; is this a CSV file in UTF-8?");
+	arena_finish(&arena);
+}
+
+static void test_other_encodings(void **state)
+{
+	struct arena arena = {0};
+	struct error error = {0};
+	struct csv_table table;
+
+	(void)state;
+	assert_false(csv_read(&arena, "t.csv", "a\nb\xe4\n", 5, &table, &error));
+	assert_input_error(&error,
+		"t.csv:2:2: expected UTF-8 text, got the byte 0xe4; save the file "
+		"as UTF-8");
+	error_clear(&error);
+	assert_true(csv_read(&arena, "t.csv", "a\nb\xc3\xa4\n", 6, &table, &error));
+	assert_string_equal(table.rows[0].cells[0], "b\xc3\xa4");
 	arena_finish(&arena);
 }
 
@@ -204,6 +221,7 @@ int main(void)
 		cmocka_unit_test(test_header_only),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_nul),
+		cmocka_unit_test(test_other_encodings),
 		cmocka_unit_test(test_large),
 		cmocka_unit_test(test_add_cell),
 		cmocka_unit_test(test_roundtrip),
