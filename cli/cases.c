@@ -104,12 +104,15 @@ static void predict_row(
 {
 	struct arguments arguments;
 	struct asked asked;
+	struct plan plan;
 	struct evaluation evaluation;
 	struct error error = {0};
 	const char *words[3] = {NULL};
 
 	bool ok = read_row(cases, row, &arguments, words, &error) &&
-		  predict_case(arena, words[1], words[2], &arguments, &asked, &evaluation, &error);
+		  predict_ask(arena, words[1], words[2], &arguments, &asked, &plan, &error) &&
+		  evaluate_briefly(arena, &plan, asked.model, asked.topology,
+			  asked.question.memory_limit_bytes, &evaluation, &error);
 	const char *name = words[0] != NULL
 				   ? words[0]
 				   : arena_printf(arena, "%d", (int)(row - cases->table.rows) + 1);

@@ -5,18 +5,15 @@
 
 #include "cli/output.h"
 
-bool predict_case(struct arena *arena, const char *model, const char *topology,
-	const struct arguments *arguments, struct asked *asked, struct evaluation *evaluation,
+bool predict_ask(struct arena *arena, const char *model, const char *topology,
+	const struct arguments *arguments, struct asked *asked, struct plan *plan,
 	struct error *error)
 {
 	const struct question *question = &asked->question;
-	struct plan plan;
 
 	return ask(arena, model, topology, arguments, true, asked, error) &&
-	       plan_resolve(&question->choices, question->model, question->topology, arena, &plan,
-		       error) &&
-	       evaluate(arena, &plan, question->model, question->topology,
-		       question->memory_limit_bytes, evaluation, error);
+	       plan_resolve(
+		       &question->choices, question->model, question->topology, arena, plan, error);
 }
 
 static bool print(const struct arguments *arguments, const struct asked *asked,
@@ -45,13 +42,16 @@ static bool predict_one(struct invocation *invocation, struct error *error)
 	const struct arguments *arguments = &invocation->arguments;
 	const char *path = argument(arguments, "output");
 	struct asked asked;
+	struct plan plan;
 	struct evaluation evaluation;
 
 	if (arguments->n_operands < 2)
 		return error_set(
 			error, EXIT_CODE_USAGE, "predict: expected MODEL TOPOLOGY or --cases FILE");
-	if (!predict_case(invocation->arena, arguments->operands[0], arguments->operands[1],
-		    arguments, &asked, &evaluation, error) ||
+	if (!predict_ask(invocation->arena, arguments->operands[0], arguments->operands[1],
+		    arguments, &asked, &plan, error) ||
+		!evaluate(invocation->arena, &plan, asked.model, asked.topology,
+			asked.question.memory_limit_bytes, &evaluation, error) ||
 		!print(arguments, &asked, &evaluation, error))
 		return false;
 	if (evaluation.simulation.prediction.fits == FITS_NO)

@@ -5,9 +5,9 @@
 #include "cli/command.h"
 #include "cli/question.h"
 
-/* One case: what was asked, resolved and evaluated. */
-bool predict_case(struct arena *arena, const char *model, const char *topology,
-	const struct arguments *arguments, struct asked *asked, struct evaluation *evaluation,
+/* One case: what was asked, with defaults filled in. */
+bool predict_ask(struct arena *arena, const char *model, const char *topology,
+	const struct arguments *arguments, struct asked *asked, struct plan *plan,
 	struct error *error);
 
 /* --cases FILE.csv: one CSV row out per row in. Options and operands of the command line hold for

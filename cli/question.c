@@ -97,19 +97,36 @@ bool ask(struct arena *arena, const char *model, const char *topology,
 	return true;
 }
 
-bool evaluate(struct arena *arena, const struct plan *plan, const struct model *model,
-	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
-	struct error *error)
+static bool compile_and_simulate(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology, int64_t memory_limit,
+	bool details, struct evaluation *evaluation, struct error *error)
 {
 	const struct simulation_options limits = {.memory_limit_bytes = memory_limit};
 
 	evaluation->plan = *plan;
-	if (!schedule_build(arena, plan, model, topology, &evaluation->schedule, error) ||
-		!simulate(
-			evaluation->schedule, &limits, true, arena, &evaluation->simulation, error))
+	return schedule_build(arena, plan, model, topology, &evaluation->schedule, error) &&
+	       simulate(evaluation->schedule, &limits, details, arena, &evaluation->simulation,
+		       error);
+}
+
+bool evaluate(struct arena *arena, const struct plan *plan, const struct model *model,
+	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
+	struct error *error)
+{
+	if (!compile_and_simulate(
+		    arena, plan, model, topology, memory_limit, true, evaluation, error))
 		return false;
 	evaluation->digest = evaluation->simulation.prediction.schedule_digest;
 	return true;
+}
+
+bool evaluate_briefly(struct arena *arena, const struct plan *plan, const struct model *model,
+	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
+	struct error *error)
+{
+	evaluation->digest = NULL;
+	return compile_and_simulate(
+		arena, plan, model, topology, memory_limit, false, evaluation, error);
 }
 
 bool open_plan(struct arena *arena, const char *path, struct opened *opened, struct error *error)

@@ -35,6 +35,10 @@ struct evaluation {
 bool evaluate(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
 	struct error *error);
+/* The prediction alone: no digest, no timelines. For many cases. */
+bool evaluate_briefly(struct arena *arena, const struct plan *plan, const struct model *model,
+	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
+	struct error *error);
 
 /* A plan file read and compiled again. EXIT_CODE_INPUT when its digest is not that of the schedule
  * it compiles to: somebody edited the plan, or another version made it. */

@@ -117,6 +117,22 @@ static bool adapt(struct arena *arena, const struct training_options *options, c
 	return plan_file_parse(arena, path, contents.text, contents.length, &opened->file, error);
 }
 
+/* Partial sums of a hybrid are those of the other strategies only where its shard groups are
+ * subtrees of the tree that sums over all ranks (docs/commands.md). */
+static bool check_level(
+	const struct opened *opened, const struct training_options *options, struct error *error)
+{
+	const struct mesh *mesh = &opened->file.plan.mesh;
+	bool subtrees = mesh->replicate == 1 || (mesh->shard & (mesh->shard - 1)) == 0;
+
+	if (subtrees || options->reproducible != 1)
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--reproducible plan: shard groups of %lld cannot keep it beside %lld replicas; "
+		"use a power of two, or --reproducible run",
+		(long long)mesh->shard, (long long)mesh->replicate);
+}
+
 static bool check_fits(const struct opened *opened, struct error *error)
 {
 	const struct prediction *prediction = &opened->file.prediction;
@@ -198,7 +214,7 @@ static bool run(struct invocation *invocation, struct error *error)
 	if (!plan_is_trainable(&opened.file, options.ranks, options.clip) &&
 		!adapt(arena, &options, path, &opened, error))
 		return false;
-	if (!check_fits(&opened, error) ||
+	if (!check_level(&opened, &options, error) || !check_fits(&opened, error) ||
 		!execute(invocation, &options, &opened, &measured, error) ||
 		!save_measurement(invocation, &opened, &measured, path, error))
 		return false;
