@@ -110,7 +110,10 @@ void critical_path(const struct engine *engine, struct arena *arena, struct crit
 		struct cause cause = cause_of(engine, instance);
 
 		path->ops[path->n] = instance - first;
-		path->reasons[path->n++] = cause.instance < first ? CRITICAL_START : cause.reason;
+		/* What the step before did is where this one begins. */
+		if (cause.instance >= 0 && cause.instance < first)
+			cause.reason = CRITICAL_START;
+		path->reasons[path->n++] = cause.reason;
 		instance = cause.instance;
 	}
 	reverse(path);
