@@ -15,15 +15,6 @@ static bool wait_finished(struct interpreter *in, int w)
 	return event_wait(&in->finished[op], pass, &in->patience) == EVENT_REACHED;
 }
 
-/* FAULT_DROP_WAIT: compute does not wait for collectives, which start late so that it shows. */
-static bool drops(const struct interpreter *in, int w)
-{
-	int op = w >= 0 ? w : in->program->n_ops + w;
-
-	return in->fault.kind == FAULT_DROP_WAIT &&
-	       op_kind_class(in->program->ops[op].kind) == OP_CLASS_COLLECTIVE;
-}
-
 static bool is_collective(const struct interpreter *in, int index)
 {
 	return op_kind_class(in->program->ops[index].kind) == OP_CLASS_COLLECTIVE;
@@ -40,7 +31,7 @@ static bool wait_all(struct interpreter *in, struct slice waits)
 	const int *list = slice_of(in->program, waits);
 
 	for (int i = 0; i < waits.count; i++)
-		if (!drops(in, list[i]) && !wait_finished(in, list[i]))
+		if (!wait_finished(in, list[i]))
 			return false;
 	return true;
 }
@@ -231,13 +222,20 @@ static bool wait_host(struct interpreter *in, const struct op *op)
 
 static bool run_here(struct interpreter *in, int index, struct error *error)
 {
-	if (!wait_all(in, in->program->ops[index].waits))
+	bool careless = in->fault.kind == FAULT_DROP_WAIT;
+
+	if (!careless && !wait_all(in, in->program->ops[index].waits))
 		return false;
 	in->timeline.spans[index].start = now(in);
 	if (!in->backend.run(in->backend.data, index, error))
 		return false;
 	finish(in, index);
-	release_all(in, &in->program->ops[index]);
+	/* The fault breaks values, not memory: what it gives back stays until all that was issued
+	 * before has finished. */
+	if (careless)
+		in->pending[in->n_pending++] = index;
+	else
+		release_all(in, &in->program->ops[index]);
 	return true;
 }
 

@@ -58,7 +58,8 @@ static bool spawn_one(
 {
 	posix_spawn_file_actions_t actions;
 	char number[16], argument[] = EXECUTOR_RANK_ARGUMENT, fd[16];
-	char *name = arena_strdup(&crew->arena, program);
+	/* Readable in a list of processes, whatever path it was started by. */
+	char *name = arena_strdup(&crew->arena, program_invocation_name);
 	char *argv[] = {name, argument, fd, number, NULL};
 	struct child *child = &crew->children[rank];
 

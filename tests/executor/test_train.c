@@ -235,7 +235,25 @@ static void processes_grow_as_declared(void **state)
 
 /* --- death --- */
 
-/* How many processes run the rank program of this test. */
+static bool is_rank_process(const char *pid)
+{
+	char path[300], own[512] = "", exe[512] = "", text[513] = "";
+	FILE *file;
+
+	/* Ranks of other tests come and go at the same time. */
+	snprintf(path, sizeof(path), "/proc/%s/exe", pid);
+	if (readlink(path, exe, sizeof(exe) - 1) < 0 ||
+		readlink("/proc/self/exe", own, sizeof(own) - 1) < 0 || strcmp(own, exe) != 0)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%s/cmdline", pid);
+	file = fopen(path, "r");
+	if (file == NULL)
+		return false;
+	size_t n = fread(text, 1, sizeof(text) - 2, file);
+	fclose(file);
+	return n > 0 && strcmp(text + strlen(text) + 1, EXECUTOR_RANK_ARGUMENT) == 0;
+}
+
 static int count_rank_processes(void)
 {
 	DIR *proc = opendir("/proc");
@@ -243,19 +261,8 @@ static int count_rank_processes(void)
 	int found = 0;
 
 	assert_non_null(proc);
-	while ((entry = readdir(proc)) != NULL) {
-		char path[300], text[512] = "";
-		FILE *file;
-
-		snprintf(path, sizeof(path), "/proc/%s/cmdline", entry->d_name);
-		file = fopen(path, "r");
-		if (file == NULL)
-			continue;
-		size_t n = fread(text, 1, sizeof(text) - 1, file);
-		fclose(file);
-		if (n > 0 && strcmp(text + strlen(text) + 1, EXECUTOR_RANK_ARGUMENT) == 0)
-			found++;
-	}
+	while ((entry = readdir(proc)) != NULL)
+		found += is_rank_process(entry->d_name);
 	closedir(proc);
 	return found;
 }
