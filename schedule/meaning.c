@@ -21,11 +21,12 @@ bool law_broken(struct error *error, const char *format, ...)
 /* --- tables --------------------------------------------------------------------------------------
  */
 
-static bool check_mesh(const struct schedule *schedule, struct error *error)
+static bool check_plan(const struct schedule *schedule, struct error *error)
 {
 	const struct plan *plan = &schedule->plan;
 	const struct mesh *mesh = &plan->mesh;
-	int64_t ranks;
+	enum wrap_kind wrap;
+	int64_t ranks, argument;
 	if (mesh->replicate < 1 || mesh->shard < 1 ||
 		!checked_mul(mesh->replicate, mesh->shard, &ranks))
 		return law_broken(error, "mesh: replicate %lld x shard %lld",
@@ -33,6 +34,8 @@ static bool check_mesh(const struct schedule *schedule, struct error *error)
 	if (plan->grad_accum < 1)
 		return law_broken(
 			error, "%lld micro-batches in a step", (long long)plan->grad_accum);
+	if (!plan_wrap(plan, &wrap, &argument))
+		return law_broken(error, "no such wrap policy: \"%.40s\"", plan->wrap);
 	return true;
 }
 
@@ -48,7 +51,7 @@ static bool check_group(const struct schedule *schedule, int index, struct error
 	else if (group->kind == GROUP_RESHARD && group->size > 0 && size % group->size == 0)
 		size = group->size;
 	if (group->size == size && group->stride == stride && group->engine >= 0 &&
-		group->engine < schedule->n_engines)
+		group->engine < schedule->n_engines && group->engine <= index)
 		return true;
 	return law_broken(error,
 		"group %d (%s): size %lld, stride %lld, engine %d do not fit the mesh", index,
@@ -96,7 +99,7 @@ bool schedule_check_tables(
 	const struct schedule *schedule, const struct program *program, struct error *error)
 {
 	int64_t total = 0;
-	if (!check_mesh(schedule, error))
+	if (!check_plan(schedule, error))
 		return false;
 	for (int i = 0; i < schedule->n_groups; i++)
 		if (!check_group(schedule, i, error))

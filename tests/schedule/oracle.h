@@ -1,0 +1,23 @@
+/* A second opinion on order, written otherwise than validate.c: the whole happens-before relation
+ * of two steps, as one bit a pair. */
+#ifndef TESTS_SCHEDULE_ORACLE_H
+#define TESTS_SCHEDULE_ORACLE_H
+
+#include "schedule/schedule.h"
+
+struct oracle {
+	const struct program *program;
+	int words;      /* of one row */
+	uint64_t *rows; /* 2 * n_ops of them: what has finished when an operation starts */
+};
+
+/* `oracle` zeroed or used before. */
+void oracle_build(struct oracle *oracle, const struct program *program);
+void oracle_finish(struct oracle *oracle);
+/* The same relation as another's of the same size? */
+bool oracle_equal(const struct oracle *a, const struct oracle *b);
+/* Are all operations that touch one buffer ordered, within a step and, where the buffer is
+ * resident, from one step to the next? */
+bool oracle_ordered(const struct oracle *oracle);
+
+#endif
