@@ -6,6 +6,17 @@
 /* --- setting up ---------------------------------------------------------------------------------
  */
 
+/* On a CPU the issuing thread computes, and one communication thread carries out the rest: the
+ * collectives and what follows them on their streams, in issue order. */
+static int engine_of(const struct engine *engine, const struct op *op, bool inline_host)
+{
+	const struct runtime *runtime = runtime_of(engine->schedule->plan.runtime);
+
+	if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE)
+		return engine->schedule->groups[op->group].engine;
+	return inline_host && runtime->one_engine && op->stream != STREAM_COMPUTE ? 0 : -1;
+}
+
 static void init_task(struct engine *engine, int index)
 {
 	const struct op *op = &engine->program->ops[index];
@@ -22,11 +33,9 @@ static void init_task(struct engine *engine, int index)
 	task->computes = class == OP_CLASS_COMPUTE || class == OP_CLASS_TRAFFIC;
 	task->blocks_host = inline_host && op->stream == STREAM_COMPUTE;
 	task->is_compute = task->computes && (task->blocks_host || op->stream == STREAM_COMPUTE);
-	task->engine = -1;
-	if (task->communicates) {
-		task->engine = engine->schedule->groups[op->group].engine;
+	task->engine = engine_of(engine, op, inline_host);
+	if (task->engine >= 0)
 		task->engine_order = engine->engine_count[task->engine]++;
-	}
 	/* A share of time spent on memory is a share of its bandwidth. */
 	if (task->computes && task->cost.device > 0)
 		task->cost.memory_load = task->cost.memory / task->cost.device;
@@ -84,7 +93,7 @@ void engine_init(struct engine *engine, const struct schedule *schedule, int cla
 		.contention = !options->no_contention,
 		.runs_ahead = options->host_runs_ahead ||
 			      !runtime_of(schedule->plan.runtime)->synchronises_step,
-		.n_engines = schedule->n_engines,
+		.n_engines = (int)max_i64(schedule->n_engines, 1),
 		.host.blocked_on = -1};
 	engine->n_ops = engine->program->n_ops;
 	engine->n_instances = SIMULATED_STEPS * engine->n_ops;

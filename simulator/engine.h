@@ -12,8 +12,8 @@ struct task {
 	const int *waits, *host_waits;
 	int n_waits, n_host_waits;
 	int stream;
-	int engine;       /* -1: no collective */
-	int engine_order; /* among the collectives of its engine in one step */
+	int engine;       /* -1: of no communicator */
+	int engine_order; /* among the operations of its engine in one step */
 	bool communicates, computes;
 	bool is_compute;  /* computes on the compute stream: communication beside it is hidden */
 	bool blocks_host; /* the issuing thread carries it out itself */

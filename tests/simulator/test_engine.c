@@ -271,6 +271,25 @@ static void test_the_issuing_thread_computes(void **state)
 	sketch_finish(&s);
 }
 
+/* What follows a collective on its stream is the communication thread's work too. */
+static void test_the_communication_thread(void **state)
+{
+	struct sketch s;
+	(void)state;
+	init_host(&s, 64);
+	s.options.no_contention = true;
+	int reduce = sketch_gather(&s, STREAM_REDUCE, 0, 1 * MS);
+	int add = sketch_traffic(&s, STREAM_REDUCE, 2 * MS);
+	int gather = sketch_gather(&s, STREAM_GATHER, 0, 1 * MS);
+	int compute = sketch_traffic(&s, STREAM_COMPUTE, 5 * MS);
+	sketch_run(&s);
+	assert_seconds(sketch_span(&s, compute)->start, 0); /* the issuing thread goes on */
+	assert_seconds(sketch_span(&s, add)->start, sketch_span(&s, reduce)->end);
+	assert_seconds(sketch_span(&s, gather)->start, 3 * MS);
+	assert_seconds(s.simulation.prediction.step_time, 5 * MS);
+	sketch_finish(&s);
+}
+
 /* Four ranks, four cores: with a communication thread each they are eight threads, at half speed
  * while both run. */
 static void test_threads_share_cores(void **state)
@@ -331,6 +350,7 @@ int main(void)
 		cmocka_unit_test(test_deadlock_is_an_error),
 		cmocka_unit_test(test_a_schedule_from_text_is_an_error),
 		cmocka_unit_test(test_the_issuing_thread_computes),
+		cmocka_unit_test(test_the_communication_thread),
 		cmocka_unit_test(test_threads_share_cores),
 		cmocka_unit_test(test_more_ranks_than_cores),
 		cmocka_unit_test(test_ranks_share_memory_bandwidth),
