@@ -111,7 +111,7 @@ static void predict_row(
 
 	bool ok = read_row(cases, row, &arguments, words, &error) &&
 		  predict_ask(arena, words[1], words[2], &arguments, &asked, &plan, &error) &&
-		  evaluate_briefly(arena, &plan, asked.model, asked.topology,
+		  plan_evaluate_briefly(arena, &plan, asked.model, asked.topology,
 			  asked.question.memory_limit_bytes, &evaluation, &error);
 	const char *name = words[0] != NULL
 				   ? words[0]

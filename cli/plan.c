@@ -33,7 +33,7 @@ static bool save_chosen(const struct invocation *invocation, struct asked *asked
 
 	if (path == NULL)
 		return true;
-	if (!evaluate(invocation->arena, &chosen->plan, asked->model, asked->topology,
+	if (!plan_evaluate(invocation->arena, &chosen->plan, asked->model, asked->topology,
 		    asked->question.memory_limit_bytes, &evaluation, error) ||
 		!save_plan(invocation->arena, path, &asked->text, asked->model, asked->topology,
 			&evaluation, error))

@@ -50,7 +50,7 @@ static bool predict_one(struct invocation *invocation, struct error *error)
 			error, EXIT_CODE_USAGE, "predict: expected MODEL TOPOLOGY or --cases FILE");
 	if (!predict_ask(invocation->arena, arguments->operands[0], arguments->operands[1],
 		    arguments, &asked, &plan, error) ||
-		!evaluate(invocation->arena, &plan, asked.model, asked.topology,
+		!plan_evaluate(invocation->arena, &plan, asked.model, asked.topology,
 			asked.question.memory_limit_bytes, &evaluation, error) ||
 		!print(arguments, &asked, &evaluation, error))
 		return false;

@@ -109,7 +109,7 @@ static bool compile_and_simulate(struct arena *arena, const struct plan *plan,
 		       error);
 }
 
-bool evaluate(struct arena *arena, const struct plan *plan, const struct model *model,
+bool plan_evaluate(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
 	struct error *error)
 {
@@ -120,7 +120,7 @@ bool evaluate(struct arena *arena, const struct plan *plan, const struct model *
 	return true;
 }
 
-bool evaluate_briefly(struct arena *arena, const struct plan *plan, const struct model *model,
+bool plan_evaluate_briefly(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
 	struct error *error)
 {
@@ -135,7 +135,7 @@ bool open_plan(struct arena *arena, const char *path, struct opened *opened, str
 
 	opened->path = path;
 	if (!input_plan_file(arena, path, file, &opened->text, error) ||
-		!evaluate(arena, &file->plan, file->model, file->topology,
+		!plan_evaluate(arena, &file->plan, file->model, file->topology,
 			file->prediction.memory_limit_bytes, &opened->evaluation, error))
 		return false;
 	if (strcmp(file->schedule_digest, opened->evaluation.digest) != 0)

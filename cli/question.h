@@ -32,11 +32,11 @@ struct evaluation {
 };
 
 /* memory_limit: bytes of one device, 0 = its memory. */
-bool evaluate(struct arena *arena, const struct plan *plan, const struct model *model,
+bool plan_evaluate(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
 	struct error *error);
 /* The prediction alone: no digest, no timelines. For many cases. */
-bool evaluate_briefly(struct arena *arena, const struct plan *plan, const struct model *model,
+bool plan_evaluate_briefly(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
 	struct error *error);
 

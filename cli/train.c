@@ -99,7 +99,7 @@ static bool adapt(struct arena *arena, const struct training_options *options, c
 	struct contents contents;
 
 	if (!adapt_plan(arena, &opened->file, options->ranks, options->clip, &adaptation, error) ||
-		!evaluate(arena, &adaptation.plan, opened->file.model, adaptation.topology, 0,
+		!plan_evaluate(arena, &adaptation.plan, opened->file.model, adaptation.topology, 0,
 			&evaluation, error))
 		return false;
 	output_note("%s is recompiled for runtime shardplan on this machine:", opened->path);
