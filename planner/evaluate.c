@@ -59,14 +59,21 @@ static bool computes(const struct op *op)
 }
 
 /* The stream is serial: its spans come in order and do not overlap. */
-static int compute_spans(const struct program *program, const struct timeline *timeline,
-	struct arena *arena, struct span **spans)
+static int compute_spans(const struct schedule *schedule, const struct timeline *timeline,
+	struct arena *arena, struct span **spans, double *slowed)
 {
+	const struct program *program = &schedule->programs[0];
+	struct cost *costs = ARENA_ARRAY(arena, struct cost, program->n_ops);
 	int n = 0;
 	*spans = ARENA_ARRAY(arena, struct span, program->n_ops);
-	for (int i = 0; i < program->n_ops; i++)
-		if (computes(&program->ops[i]))
-			(*spans)[n++] = timeline->spans[i];
+	cost_operations(schedule, 0, costs);
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct span *span = &timeline->spans[i];
+		if (!computes(&program->ops[i]))
+			continue;
+		(*spans)[n++] = *span;
+		*slowed += fmax(0, span->end - span->start - costs[i].device);
+	}
 	return n;
 }
 
@@ -97,8 +104,8 @@ static void find_exposure(const struct schedule *schedule, const struct simulati
 	const struct timeline *timeline = &simulation->timeline;
 	double network[3] = {0}, busy_time = 0, exposed = 0;
 	struct span *busy;
-	int n = compute_spans(program, timeline, arena, &busy);
 	*exposure = (struct exposure){0};
+	int n = compute_spans(schedule, timeline, arena, &busy, &exposure->slowed);
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
 		if (op_kind_class(op->kind) != OP_CLASS_COLLECTIVE)

@@ -28,10 +28,11 @@ struct evaluator {
 	int64_t evaluated;
 };
 
-/* The communication of one step that nothing hides, seconds. */
+/* What communication costs one step, seconds. */
 struct exposure {
 	double seconds[3];    /* by enum collective_kind: no compute runs meanwhile */
 	bool over_network[3]; /* the exposed part is mostly of groups that span nodes */
+	double slowed;        /* compute takes longer than alone */
 	double idle;          /* neither compute nor communication runs */
 };
 

@@ -123,10 +123,10 @@ static bool closer(const struct search *search, int a, int b)
 	return a < b;
 }
 
-/* Could the plan still be closer than `closest`? Looks at its own schedule when the first bound does
- * not say. */
-static bool may_be_closer(struct search *search, int plan, int closest, bool *may,
-	struct error *error)
+/* Could the plan still be closer than `closest`? Looks at its own schedule when the first bound
+ * does not say. */
+static bool may_be_closer(
+	struct search *search, int plan, int closest, bool *may, struct error *error)
 {
 	struct bound *bound = &search->bounds.of[plan];
 	int64_t least = closest < 0 ? INT64_MAX : search->outcomes[closest].costs.of[COST_MEMORY];
@@ -140,8 +140,8 @@ static bool may_be_closer(struct search *search, int plan, int closest, bool *ma
 	return true;
 }
 
-/* At most CLOSEST_TRIES are simulated: when their bounds are not tight, this is one of the plans that
- * miss by least, not surely the least. */
+/* At most CLOSEST_TRIES are simulated: when their bounds are not tight, this is one of the plans
+ * that miss by least, not surely the least. */
 static bool find_closest(struct search *search, enum strategy strategy, struct error *error)
 {
 	int first = search->space.first[strategy], end = search->space.first[strategy + 1];

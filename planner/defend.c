@@ -1,0 +1,451 @@
+/* The defence: why the winner wins, why the others lose, and how sure the model is. */
+#include "planner/defend.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *finish(struct text *text, struct arena *arena)
+{
+	const char *sentence = arena_strdup(arena, text_string(text));
+	text_finish(text);
+	return sentence;
+}
+
+static void add_seconds(struct text *text, double seconds)
+{
+	char buffer[32];
+	text_add(text, format_seconds(buffer, seconds));
+}
+
+static void add_bytes(struct text *text, double bytes)
+{
+	char buffer[32];
+	text_add(text, format_bytes(buffer, bytes));
+}
+
+static void add_signed(struct text *text, double value, void (*add)(struct text *, double))
+{
+	text_add(text, value < 0 ? "-" : "+");
+	add(text, fabs(value));
+}
+
+static double tokens(const struct plan *plan)
+{
+	return (double)plan->global_batch * (double)plan->seq_len;
+}
+
+/* --- where the time goes -------------------------------------------------------------------------
+ */
+
+static const char *const collective_words[] = {"all-gather", "reduce-scatter", "all-reduce"};
+
+static const char *link_words(const struct question *question, bool over_network)
+{
+	static const char *const fabrics[] = {[FABRIC_NVSWITCH] = "NVSwitch",
+		[FABRIC_NVLINK_MESH] = "NVLink",
+		[FABRIC_PCIE] = "PCIe",
+		[FABRIC_SHARED_MEMORY] = "shared memory"};
+	return over_network ? "the node link" : fabrics[question->topology->fabric.kind];
+}
+
+/* What one plan spends more than another, over the same tokens. */
+struct cause {
+	const char *what;
+	double more, before; /* s; `before`: the chosen plan's */
+};
+
+enum { CAUSES = 7 };
+
+static int by_size(const struct cause *a, const struct cause *b)
+{
+	return (a->more < b->more) - (a->more > b->more);
+}
+
+static void sort_causes(struct cause *causes)
+{
+	for (int i = 1; i < CAUSES; i++)
+		for (int j = i; j > 0 && by_size(&causes[j - 1], &causes[j]) > 0; j--) {
+			struct cause swap = causes[j];
+			causes[j] = causes[j - 1];
+			causes[j - 1] = swap;
+		}
+}
+
+static void find_causes(const struct question *question, const struct contender *chosen,
+	const struct contender *other, struct arena *arena, struct cause causes[CAUSES])
+{
+	double scale = tokens(chosen->plan) / tokens(other->plan);
+	const struct time_split *was = &chosen->prediction->time, *is = &other->prediction->time;
+	bool recomputes =
+		other->plan->activation_checkpointing > chosen->plan->activation_checkpointing;
+	for (int k = 0; k < 3; k++)
+		causes[k] = (struct cause){
+			arena_printf(arena, "of %s exposed on %s", collective_words[k],
+				link_words(question, other->exposure->over_network[k])),
+			scale * other->exposure->seconds[k], chosen->exposure->seconds[k]};
+	causes[3] = (struct cause){recomputes ? "of compute, for recomputation" : "of compute",
+		scale * (is->compute - other->exposure->slowed),
+		was->compute - chosen->exposure->slowed};
+	causes[4] = (struct cause){"in the optimizer", scale * is->optimizer, was->optimizer};
+	causes[5] = (struct cause){
+		"waiting for the host", scale * other->exposure->idle, chosen->exposure->idle};
+	causes[6] = (struct cause){"of compute slowed by communication",
+		scale * other->exposure->slowed, chosen->exposure->slowed};
+	for (int i = 0; i < CAUSES; i++)
+		causes[i].more -= causes[i].before;
+	sort_causes(causes);
+}
+
+/* The one or two that make up most of `slower` seconds. */
+static void add_causes(struct text *text, const struct cause causes[CAUSES], double slower)
+{
+	for (int i = 0; i < 2 && causes[i].more > 0.2 * slower; i++) {
+		text_add(text, i == 0 ? ": " : ", ");
+		add_seconds(text, causes[i].more);
+		if (causes[i].before > 0.1 * causes[i].more)
+			text_add(text, " more");
+		text_printf(text, " %s", causes[i].what);
+	}
+}
+
+/* --- why not -------------------------------------------------------------------------------------
+ */
+
+static void add_memory_difference(
+	struct text *text, const struct contender *chosen, const struct contender *other)
+{
+	double less = (double)(chosen->prediction->peak_memory_bytes -
+			       other->prediction->peak_memory_bytes);
+	if (fabs(less) < 0.01 * (double)chosen->prediction->peak_memory_bytes)
+		return;
+	text_add(text, "; needs ");
+	add_bytes(text, fabs(less));
+	text_add(text, less > 0 ? " less" : " more");
+}
+
+static void add_time_difference(struct text *text, const struct question *question,
+	const struct contender *chosen, const struct contender *other, struct arena *arena)
+{
+	double scale = tokens(chosen->plan) / tokens(other->plan);
+	double was = chosen->prediction->step_time, is = other->prediction->step_time * scale;
+	struct cause causes[CAUSES];
+	bool same = other->plan->global_batch == chosen->plan->global_batch;
+	if (fabs(is - was) < 1e-6 * was) {
+		text_add(text, "as fast");
+	} else if (is < was) {
+		text_printf(text, "%.2f %% faster", (1 - is / was) * 100);
+	} else {
+		add_seconds(text, is - was);
+		text_printf(text, " slower%s (%+.1f %%)", same ? "" : " over the same tokens",
+			(is / was - 1) * 100);
+		find_causes(question, chosen, other, arena, causes);
+		add_causes(text, causes, is - was);
+	}
+	if (other->prediction->fits == FITS_TIGHT)
+		text_add(text, "; tight: the allocator would have to give memory back");
+}
+
+static double wire(const struct question *question, const struct contender *contender)
+{
+	return question->topology->nodes > 1 ? contender->prediction->wire_bytes_node_egress
+					     : contender->prediction->wire_bytes_per_rank;
+}
+
+/* Under another objective the difference in that comes first. */
+static void add_objective_difference(struct text *text, const struct question *question,
+	const struct contender *chosen, const struct contender *other)
+{
+	double scale = tokens(chosen->plan) / tokens(other->plan);
+	double more = question->objective == OBJECTIVE_MEMORY
+			      ? (double)(other->prediction->peak_memory_bytes -
+					 chosen->prediction->peak_memory_bytes)
+			      : scale * wire(question, other) - wire(question, chosen);
+	if (question->objective == OBJECTIVE_TIME || more <= 0)
+		return;
+	text_add(text, question->objective == OBJECTIVE_MEMORY ? "needs " : "sends ");
+	add_bytes(text, more);
+	text_add(text, " more, ");
+}
+
+const char *why_slower(const struct question *question, const struct contender *chosen,
+	const struct contender *other, struct arena *arena)
+{
+	struct text text = {0};
+	add_objective_difference(&text, question, chosen, other);
+	add_time_difference(&text, question, chosen, other, arena);
+	if (question->objective != OBJECTIVE_MEMORY)
+		add_memory_difference(&text, chosen, other);
+	return finish(&text, arena);
+}
+
+const char *why_too_large(const struct prediction *prediction, struct arena *arena)
+{
+	int64_t limit = prediction->memory_limit_bytes;
+	struct text text = {0};
+	text_add(&text, "does not fit: peak ");
+	add_bytes(&text, (double)prediction->peak_memory_bytes);
+	text_add(&text, " of ");
+	add_bytes(&text, (double)limit);
+	text_add(&text, ", over by ");
+	add_bytes(&text, (double)(prediction->peak_memory_bytes - limit));
+	if (prediction->peak_at != NULL && prediction->peak_at[0] != '\0')
+		text_printf(&text, " at %s", prediction->peak_at);
+	return finish(&text, arena);
+}
+
+/* --- reasons -------------------------------------------------------------------------------------
+ */
+
+static void add_reason(struct defence *defence, struct text *text)
+{
+	const char *reason = finish(text, defence->arena);
+	if (defence->n < COUNT_OF(defence->reasons))
+		defence->reasons[defence->n++] = reason;
+}
+
+static void add_exposed(
+	struct text *text, const struct question *question, const struct exposure *exposure)
+{
+	int most = 0;
+	for (int k = 1; k < 3; k++)
+		if (exposure->seconds[k] > exposure->seconds[most])
+			most = k;
+	if (exposure->seconds[most] > 0)
+		text_printf(text, " (most of it %s on %s)", collective_words[most],
+			link_words(question, exposure->over_network[most]));
+}
+
+static void add_budget(struct defence *defence, const struct contender *chosen)
+{
+	const struct prediction *p = chosen->prediction;
+	struct text text = {0};
+	text_printf(&text, "%s takes ", strategy_names[chosen->plan->strategy]);
+	add_seconds(&text, p->step_time);
+	text_add(&text, " per step: ");
+	add_seconds(&text, p->time.compute);
+	text_add(&text, " of compute, ");
+	add_seconds(&text, p->time.optimizer);
+	text_add(&text, " in the optimizer, ");
+	add_seconds(&text, p->time.exposed_communication);
+	text_add(&text, " of communication that nothing hides");
+	add_exposed(&text, defence->question, chosen->exposure);
+	text_add(&text, ".");
+	add_reason(defence, &text);
+}
+
+static void add_memory(struct defence *defence, const struct contender *chosen)
+{
+	const struct prediction *p = chosen->prediction;
+	struct text text = {0};
+	int most = 0;
+	for (int c = 1; c < CATEGORY_COUNT; c++)
+		if (p->memory_at_peak[c] > p->memory_at_peak[most])
+			most = c;
+	text_add(&text, "Its peak is ");
+	add_bytes(&text, (double)p->peak_memory_bytes);
+	text_add(&text, " of ");
+	add_bytes(&text, (double)p->memory_limit_bytes);
+	text_printf(&text, ", at %s; most of it is %s (", p->peak_at, category_names[most]);
+	add_bytes(&text, (double)p->memory_at_peak[most]);
+	text_add(&text, ").");
+	add_reason(defence, &text);
+}
+
+static void add_floor(struct defence *defence, const struct contender *chosen)
+{
+	const struct prediction *p = chosen->prediction;
+	struct text text = {0};
+	if (p->lower_bound <= 0)
+		return;
+	text_add(&text, "No plan for this batch can take less than ");
+	add_seconds(&text, p->lower_bound);
+	text_printf(&text, " on this hardware: the step takes %.2f times that.",
+		p->step_time / p->lower_bound);
+	add_reason(defence, &text);
+}
+
+static void add_batch_rule(struct defence *defence)
+{
+	struct text text = {0};
+	if (defence->search->space.same_batch)
+		return;
+	text_printf(&text,
+		"No global batch was given: plans compare by time per token, with micro-batches "
+		"of up to %lld tokens in a step.",
+		(long long)SPACE_FREE_BATCH_TOKENS);
+	add_reason(defence, &text);
+}
+
+void defend_winner(struct defence *defence, const struct contender *chosen)
+{
+	add_budget(defence, chosen);
+	add_memory(defence, chosen);
+	add_floor(defence, chosen);
+	add_batch_rule(defence);
+}
+
+/* --- margins -------------------------------------------------------------------------------------
+ */
+
+static void add_margin(struct defence *defence, const char *name, const struct contender *chosen,
+	const struct contender *other)
+{
+	double scale = tokens(chosen->plan) / tokens(other->plan);
+	double was = chosen->prediction->step_time, is = other->prediction->step_time * scale;
+	bool overlap =
+		other->prediction->step_time_low * scale <= chosen->prediction->step_time_high &&
+		chosen->prediction->step_time_low <= other->prediction->step_time_high * scale;
+	struct text text = {0};
+	text_printf(&text, "%s (", name);
+	plan_summary(other->plan, &text);
+	if (fabs(is / was - 1) < 5e-5)
+		text_add(&text, ") is as fast");
+	else
+		text_printf(&text, ") is %.2f %% %s", fabs(is / was - 1) * 100,
+			is > was ? "slower" : "faster");
+	text_add(&text, overlap ? "; the 80 % intervals overlap: the model cannot tell them apart."
+				: "; the 80 % intervals do not overlap.");
+	add_reason(defence, &text);
+}
+
+void defend_margin(struct defence *defence, const struct contender *chosen,
+	const struct contender *runner_up, const struct contender *other)
+{
+	if (runner_up != NULL)
+		add_margin(defence, "The runner-up", chosen, runner_up);
+	if (other != NULL &&
+		(runner_up == NULL || runner_up->plan->strategy != other->plan->strategy))
+		add_margin(defence, "The best of another strategy", chosen, other);
+}
+
+/* --- knobs ---------------------------------------------------------------------------------------
+ */
+
+struct effect {
+	const char *name;
+	const struct variant *most; /* NULL: no other value exists */
+	double seconds, bytes;
+};
+
+static bool belongs(const char *knob, const char *const *names)
+{
+	for (int i = 0; names[i] != NULL; i++)
+		if (strcmp(knob, names[i]) == 0)
+			return true;
+	return false;
+}
+
+static struct effect find_effect(const char *const *names, const struct contender *chosen,
+	const struct variants *variants, enum objective objective)
+{
+	struct effect effect = {.name = names[0]};
+	double most = -1;
+	for (int i = 0; i < variants->n; i++) {
+		const struct variant *variant = &variants->items[i];
+		double seconds = variant->step_time - chosen->prediction->step_time;
+		double bytes = (double)(variant->prediction.peak_memory_bytes -
+					chosen->prediction->peak_memory_bytes);
+		double size = fabs(objective == OBJECTIVE_MEMORY ? bytes : seconds);
+		if (!variant->built || !belongs(variant->knob, names) || size <= most)
+			continue;
+		most = size;
+		effect.most = variant;
+		effect.seconds = seconds;
+		effect.bytes = bytes;
+	}
+	return effect;
+}
+
+static double effect_size(const struct effect *effect, enum objective objective)
+{
+	if (effect->most == NULL)
+		return -1;
+	return fabs(objective == OBJECTIVE_MEMORY ? effect->bytes : effect->seconds);
+}
+
+static void add_effect(struct text *text, const struct effect *effect, const struct plan *plan)
+{
+	text_add(text, effect->name);
+	if (effect->most == NULL) {
+		text_printf(text, " (%s has no other)", runtime_names[plan->runtime]);
+		return;
+	}
+	text_add(text, " (");
+	if (strcmp(effect->most->knob, effect->name) != 0)
+		text_printf(text, "%s ", effect->most->knob);
+	text_printf(text, "%s: ", effect->most->value);
+	add_signed(text, effect->seconds, add_seconds);
+	text_add(text, ", ");
+	add_signed(text, effect->bytes, add_bytes);
+	text_add(text, effect->most->prediction.fits == FITS_NO ? ", does not fit)" : ")");
+}
+
+void defend_knobs(
+	struct defence *defence, const struct contender *chosen, const struct variants *variants)
+{
+	static const char *const wrap[] = {"wrap", NULL};
+	static const char *const strategy[] = {"strategy", "shard_group", NULL};
+	static const char *const prefetch[] = {"prefetch", "forward_prefetch", NULL};
+	static const char *const *const knobs[] = {wrap, strategy, prefetch};
+	enum objective objective = defence->question->objective;
+	struct effect effects[3];
+	struct text text = {0};
+	for (int i = 0; i < 3; i++) {
+		struct effect effect = find_effect(knobs[i], chosen, variants, objective);
+		int j = i;
+		for (; j > 0 &&
+			effect_size(&effects[j - 1], objective) < effect_size(&effect, objective);
+			j--)
+			effects[j] = effects[j - 1];
+		effects[j] = effect;
+	}
+	text_add(&text, "Knobs by their largest effect here, each changed alone: ");
+	for (int i = 0; i < 3; i++) {
+		text_add(&text, i == 0 ? "" : i == 1 ? ", then " : ", then ");
+		add_effect(&text, &effects[i], chosen->plan);
+	}
+	text_add(&text, ".");
+	add_reason(defence, &text);
+}
+
+/* --- nothing fits --------------------------------------------------------------------------------
+ */
+
+/* The variant with the least memory; links do not change memory. */
+static const struct variant *least_memory(const struct variants *variants)
+{
+	const struct variant *least = NULL;
+	for (int i = 0; i < variants->n; i++) {
+		const struct variant *variant = &variants->items[i];
+		if (variant->built &&
+			(least == NULL || variant->prediction.peak_memory_bytes <
+						  least->prediction.peak_memory_bytes))
+			least = variant;
+	}
+	return least;
+}
+
+void defend_nothing(
+	struct defence *defence, const struct contender *closest, const struct variants *variants)
+{
+	const struct variant *least = variants != NULL ? least_memory(variants) : NULL;
+	struct text text = {0};
+	if (closest == NULL)
+		return;
+	text_add(&text, "The closest plan (");
+	plan_summary(closest->plan, &text);
+	text_printf(&text, ") %s.", why_too_large(closest->prediction, defence->arena));
+	add_reason(defence, &text);
+	if (least == NULL ||
+		least->prediction.peak_memory_bytes >= closest->prediction->peak_memory_bytes) {
+		text_add(&text, "No single knob lowers its peak: use more devices, a shorter "
+				"sequence or a smaller model.");
+	} else {
+		text_printf(
+			&text, "What lowers its peak most is %s %s: ", least->knob, least->value);
+		add_bytes(&text, (double)least->prediction.peak_memory_bytes);
+		text_add(&text, least->prediction.fits == FITS_NO ? ", which is not enough."
+								  : ", which fits.");
+	}
+	add_reason(defence, &text);
+}

@@ -1,0 +1,40 @@
+/* Private to planner/: the answer in sentences. All figures are the predictions'. */
+#ifndef PLANNER_DEFEND_H
+#define PLANNER_DEFEND_H
+
+#include "planner/evaluate.h"
+#include "planner/search.h"
+#include "planner/sensitivity.h"
+
+/* A plan that the answer names, with what explains its time. */
+struct contender {
+	const struct plan *plan;
+	const struct prediction *prediction;
+	const struct exposure *exposure;
+};
+
+/* Why `other` lost against `chosen`: one sentence. */
+const char *why_slower(const struct question *question, const struct contender *chosen,
+	const struct contender *other, struct arena *arena);
+const char *why_too_large(const struct prediction *prediction, struct arena *arena);
+
+struct defence {
+	struct arena *arena;
+	const struct question *question;
+	const struct search *search;
+	int n;
+	const char *reasons[16];
+};
+
+void defend_winner(struct defence *defence, const struct contender *chosen);
+/* `runner_up`: next in the order; `other`: the best of another strategy. Either may be NULL. */
+void defend_margin(struct defence *defence, const struct contender *chosen,
+	const struct contender *runner_up, const struct contender *other);
+/* Wrap, strategy and prefetch in their order of effect. */
+void defend_knobs(
+	struct defence *defence, const struct contender *chosen, const struct variants *variants);
+/* Nothing fits: `closest` misses by least (NULL: nothing could be made). */
+void defend_nothing(
+	struct defence *defence, const struct contender *closest, const struct variants *variants);
+
+#endif

@@ -1,0 +1,275 @@
+/* The face: search, then the answer. */
+#include "planner/planner.h"
+
+#include "planner/defend.h"
+#include "planner/search.h"
+#include "planner/sensitivity.h"
+#include "simulator/simulator.h"
+
+const char *const objective_names[] = {"time", "memory", "network", NULL};
+const char *const verdict_names[] = {"chosen", "slower", "does not fit", "impossible", NULL};
+
+enum { CANDIDATES_MAX = 1 + STRATEGY_COUNT + 1 + RANKING_RUNNERS_UP };
+
+/* The answer in the making. candidates[0] is the chosen one, when there is one. */
+struct making {
+	struct search *search;
+	struct arena *arena;
+	struct answer *answer;
+	int n;
+	struct candidate *candidates;
+	struct exposure exposures[CANDIDATES_MAX];
+	int plans[CANDIDATES_MAX]; /* index in the space; -1: impossible */
+};
+
+static struct contender contender_of(const struct making *making, int index)
+{
+	return (struct contender){&making->candidates[index].plan,
+		&making->candidates[index].prediction, &making->exposures[index]};
+}
+
+/* --- candidates ----------------------------------------------------------------------------------
+ */
+
+static int find_candidate(const struct making *making, int plan)
+{
+	for (int i = 0; i < making->n; i++)
+		if (making->plans[i] == plan)
+			return i;
+	return -1;
+}
+
+static bool add_candidate(
+	struct making *making, int plan, enum verdict verdict, struct error *error)
+{
+	struct candidate *candidate = &making->candidates[making->n];
+	if (find_candidate(making, plan) >= 0)
+		return true;
+	*candidate = (struct candidate){
+		.plan = making->search->space.plans[plan], .verdict = verdict, .why_not = ""};
+	making->plans[making->n] = plan;
+	return evaluate_closely(&making->search->evaluator, &candidate->plan, making->arena,
+		&candidate->prediction, &making->exposures[making->n++], error);
+}
+
+/* The best of every strategy that fits, in order. */
+static bool add_winners(struct making *making, struct error *error)
+{
+	const struct ranking *ranking = &making->search->ranking;
+	for (int i = 0; i < ranking->n; i++) {
+		const struct ranked *entry = &ranking->entries[i];
+		if (entry == ranking_best(ranking, (int)entry->strategy) &&
+			!add_candidate(making, entry->plan, VERDICT_SLOWER, error))
+			return false;
+	}
+	return true;
+}
+
+static int64_t miss_of(const struct search *search, int strategy)
+{
+	int plan = search->closest[strategy];
+	return plan < 0 ? INT64_MAX : search->outcomes[plan].costs.of[COST_MEMORY];
+}
+
+/* The next strategy that does not fit, by how much it misses; -1 when there is none left. */
+static int next_too_large(const struct making *making)
+{
+	const struct search *search = making->search;
+	int next = -1;
+	for (int s = 0; s < STRATEGY_COUNT; s++)
+		if (search->closest[s] >= 0 && find_candidate(making, search->closest[s]) < 0 &&
+			(next < 0 || miss_of(search, s) < miss_of(search, next)))
+			next = s;
+	return next;
+}
+
+static bool add_too_large(struct making *making, struct error *error)
+{
+	for (int s = next_too_large(making); s >= 0; s = next_too_large(making))
+		if (!add_candidate(making, making->search->closest[s], VERDICT_DOES_NOT_FIT, error))
+			return false;
+	return true;
+}
+
+/* The builder refused every plan of a strategy: its own words, from one of them. */
+static const char *refusal(struct making *making, int strategy)
+{
+	struct search *search = making->search;
+	struct prediction prediction;
+	struct error error = {0};
+	evaluate(&search->evaluator, &search->space.plans[search->space.first[strategy]],
+		&prediction, &error);
+	return arena_strdup(making->arena, error.message);
+}
+
+static void add_impossible(struct making *making)
+{
+	const struct space *space = &making->search->space;
+	for (int s = 0; s < STRATEGY_COUNT; s++) {
+		const char *why = space->impossible[s];
+		if (!space->allowed[s] || making->search->closest[s] >= 0 ||
+			ranking_best(&making->search->ranking, s) != NULL)
+			continue;
+		struct candidate *candidate = &making->candidates[making->n];
+		making->plans[making->n++] = -1;
+		*candidate = (struct candidate){.plan = space->plans[0],
+			.verdict = VERDICT_IMPOSSIBLE,
+			.why_not = why != NULL ? why : refusal(making, s)};
+		candidate->plan.strategy = (enum strategy)s;
+	}
+}
+
+static bool add_runners_up(struct making *making, struct error *error)
+{
+	const struct ranked *front[1 + RANKING_RUNNERS_UP];
+	int n = ranking_front(&making->search->ranking, front);
+	for (int i = 0; i < n; i++)
+		if (!add_candidate(making, front[i]->plan, VERDICT_SLOWER, error))
+			return false;
+	return true;
+}
+
+static bool add_candidates(struct making *making, struct error *error)
+{
+	const struct ranked *best = ranking_best(&making->search->ranking, STRATEGY_COUNT);
+	making->candidates = ARENA_ARRAY(making->arena, struct candidate, CANDIDATES_MAX);
+	if (best != NULL && !add_candidate(making, best->plan, VERDICT_CHOSEN, error))
+		return false;
+	if (!add_winners(making, error) || !add_too_large(making, error))
+		return false;
+	add_impossible(making);
+	return add_runners_up(making, error);
+}
+
+static void explain_candidates(struct making *making)
+{
+	struct contender chosen = contender_of(making, 0);
+	for (int i = 0; i < making->n; i++) {
+		struct candidate *candidate = &making->candidates[i];
+		struct contender other = contender_of(making, i);
+		if (candidate->verdict == VERDICT_SLOWER)
+			candidate->why_not = why_slower(
+				making->search->question, &chosen, &other, making->arena);
+		if (candidate->verdict == VERDICT_DOES_NOT_FIT)
+			candidate->why_not = why_too_large(&candidate->prediction, making->arena);
+	}
+}
+
+/* --- the defence ---------------------------------------------------------------------------------
+ */
+
+/* The first in order but the chosen one, within the window in which all were looked at. */
+static bool runner_up(struct making *making, struct candidate *candidate, struct exposure *exposure,
+	bool *exists, struct error *error)
+{
+	const struct ranking *ranking = &making->search->ranking;
+	int64_t first = ranking->entries[0].costs.of[ranking->objective];
+	const struct ranked *entry = &ranking->entries[0];
+	entry += entry->plan == making->plans[0];
+	*exists = entry < ranking->entries + ranking->n &&
+		  (double)entry->costs.of[ranking->objective] <= (double)first * RANKING_WINDOW;
+	if (!*exists)
+		return true;
+	candidate->plan = making->search->space.plans[entry->plan];
+	return evaluate_closely(&making->search->evaluator, &candidate->plan, making->arena,
+		&candidate->prediction, exposure, error);
+}
+
+static bool defend_chosen(struct making *making, struct defence *defence,
+	const struct variants *variants, struct error *error)
+{
+	struct contender chosen = contender_of(making, 0), second, other;
+	struct candidate next;
+	struct exposure exposure;
+	bool exists, has_other = making->n > 1 && making->candidates[1].verdict == VERDICT_SLOWER &&
+				 making->candidates[1].plan.strategy != chosen.plan->strategy;
+	if (!runner_up(making, &next, &exposure, &exists, error))
+		return false;
+	second = (struct contender){&next.plan, &next.prediction, &exposure};
+	if (has_other)
+		other = contender_of(making, 1);
+	defend_winner(defence, &chosen);
+	defend_margin(defence, &chosen, exists ? &second : NULL, has_other ? &other : NULL);
+	defend_knobs(defence, &chosen, variants);
+	return true;
+}
+
+/* What the sensitivity table is around: the chosen plan, or the one that misses by least. */
+static int centre_of(const struct making *making)
+{
+	return making->n > 0 && making->plans[0] >= 0 ? 0 : -1;
+}
+
+static bool defend(struct making *making, struct error *error)
+{
+	struct answer *answer = making->answer;
+	struct defence *defence = ARENA_NEW(making->arena, struct defence);
+	struct variants *variants = ARENA_NEW(making->arena, struct variants);
+	int centre = centre_of(making);
+	*defence = (struct defence){.arena = making->arena,
+		.question = making->search->question,
+		.search = making->search};
+	if (centre >= 0) {
+		struct contender contender = contender_of(making, centre);
+		if (!variants_evaluate(&making->search->evaluator, contender.plan,
+			    answer->chosen == NULL, making->arena, variants, error))
+			return false;
+		answer->n_sensitivities = variants_sensitivities(variants, contender.plan,
+			contender.prediction, making->arena, &answer->sensitivities);
+		if (answer->chosen == NULL)
+			defend_nothing(defence, &contender, variants);
+		else if (!defend_chosen(making, defence, variants, error))
+			return false;
+	}
+	answer->n_reasons = defence->n;
+	answer->reasons = defence->reasons;
+	return true;
+}
+
+/* --- the proof -----------------------------------------------------------------------------------
+ */
+
+/* Every plan that was not simulated has a bound at or above the winner, so the gap is 0; the
+ * arithmetic is here so that a search that stops early would have to tell. */
+static void prove(struct making *making)
+{
+	const struct search *search = making->search;
+	const struct ranked *best = ranking_best(&search->ranking, STRATEGY_COUNT);
+	struct answer *answer = making->answer;
+	answer->pruned = search->pruned;
+	if (best == NULL)
+		return;
+	int64_t cost = best->costs.of[search->ranking.objective];
+	int64_t least = min_i64(cost, search->least_skipped);
+	answer->gap = cost > 0 ? (double)(cost - least) / (double)cost : 0;
+	answer->bound = answer->chosen->prediction.step_time;
+	if (search->ranking.objective == COST_TIME)
+		answer->bound *= 1 - answer->gap;
+}
+
+static bool make_answer(struct making *making, struct error *error)
+{
+	struct answer *answer = making->answer;
+	int64_t evaluated = making->search->evaluator.evaluated;
+	if (!add_candidates(making, error))
+		return false;
+	bool fits = making->n > 0 && making->candidates[0].verdict == VERDICT_CHOSEN;
+	answer->chosen = fits ? &making->candidates[0] : NULL;
+	answer->n_alternatives = making->n - fits;
+	answer->alternatives = making->candidates + fits;
+	answer->evaluated = evaluated;
+	explain_candidates(making);
+	prove(making);
+	return defend(making, error);
+}
+
+bool planner_plan(const struct question *question, struct arena *arena, struct answer *answer,
+	struct error *error)
+{
+	struct search search;
+	struct making making = {.search = &search, .arena = arena, .answer = answer};
+	*answer = (struct answer){0};
+	bool ok = search_run(question, arena, &search, error) && make_answer(&making, error);
+	search_finish(&search);
+	return ok;
+}
