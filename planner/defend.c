@@ -411,24 +411,49 @@ void defend_knobs(
 /* --- nothing fits --------------------------------------------------------------------------------
  */
 
-/* The variant with the least memory; links do not change memory. */
-static const struct variant *least_memory(const struct variants *variants)
+static bool variant_fits(const struct variant *variant)
 {
-	const struct variant *least = NULL;
-	for (int i = 0; i < variants->n; i++) {
-		const struct variant *variant = &variants->items[i];
-		if (variant->built &&
-			(least == NULL || variant->prediction.peak_memory_bytes <
-						  least->prediction.peak_memory_bytes))
-			least = variant;
-	}
-	return least;
+	return variant->prediction.fits != FITS_NO;
 }
 
+static bool helps_more(const struct variant *a, const struct variant *b)
+{
+	if (variant_fits(a) != variant_fits(b))
+		return variant_fits(a);
+	if (variant_fits(a))
+		return a->step_time < b->step_time;
+	return a->prediction.peak_memory_bytes < b->prediction.peak_memory_bytes;
+}
+
+/* The fastest of those that fit, else the one with the least memory. */
+static const struct variant *most_helpful(const struct variants *variants)
+{
+	const struct variant *most = NULL;
+	for (int i = 0; i < variants->n; i++) {
+		const struct variant *variant = &variants->items[i];
+		if (variant->built && (most == NULL || helps_more(variant, most)))
+			most = variant;
+	}
+	return most;
+}
+
+static void add_help(struct text *text, const struct variant *most, int64_t peak)
+{
+	double now = (double)peak;
+	if (most == NULL || (double)most->prediction.peak_memory_bytes > 0.95 * now) {
+		text_add(text, "No single knob lowers its peak by more than 5 %: use more devices, "
+			       "a shorter sequence or a smaller model.");
+		return;
+	}
+	text_printf(text, "What would help most is %s %s: peak ", most->knob, most->value);
+	add_bytes(text, (double)most->prediction.peak_memory_bytes);
+	text_add(text, variant_fits(most) ? ", which fits." : ", which is not enough.");
+}
+
+/* `closest` and `variants` are NULL when no plan could be made. */
 void defend_nothing(
 	struct defence *defence, const struct contender *closest, const struct variants *variants)
 {
-	const struct variant *least = variants != NULL ? least_memory(variants) : NULL;
 	struct text text = {0};
 	if (closest == NULL)
 		return;
@@ -436,16 +461,6 @@ void defend_nothing(
 	plan_summary(closest->plan, &text);
 	text_printf(&text, ") %s.", why_too_large(closest->prediction, defence->arena));
 	add_reason(defence, &text);
-	if (least == NULL ||
-		least->prediction.peak_memory_bytes >= closest->prediction->peak_memory_bytes) {
-		text_add(&text, "No single knob lowers its peak: use more devices, a shorter "
-				"sequence or a smaller model.");
-	} else {
-		text_printf(
-			&text, "What lowers its peak most is %s %s: ", least->knob, least->value);
-		add_bytes(&text, (double)least->prediction.peak_memory_bytes);
-		text_add(&text, least->prediction.fits == FITS_NO ? ", which is not enough."
-								  : ", which fits.");
-	}
+	add_help(&text, most_helpful(variants), closest->prediction->peak_memory_bytes);
 	add_reason(defence, &text);
 }

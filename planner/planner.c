@@ -7,7 +7,7 @@
 #include "simulator/simulator.h"
 
 const char *const objective_names[] = {"time", "memory", "network", NULL};
-const char *const verdict_names[] = {"chosen", "slower", "does not fit", "impossible", NULL};
+const char *const verdict_names[] = {"chosen", "slower", "does_not_fit", "impossible", NULL};
 
 enum { CANDIDATES_MAX = 1 + STRATEGY_COUNT + 1 + RANKING_RUNNERS_UP };
 
