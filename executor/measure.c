@@ -1,6 +1,7 @@
 #include "executor/measure.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,27 +131,30 @@ static double overlap(const struct interval *a, int n_a, const struct interval *
 	return sum;
 }
 
-/* The member of a split that an operation's time goes to; NULL for none. */
-static double *share_of(struct time_split *split, const struct op *op)
+/* Where an operation's time is booked, as the simulator books it; what is not here counts as
+ * compute. */
+static const struct booking {
+	enum op_kind kind;
+	size_t member;
+} bookings[] = {
+	{OP_ALL_GATHER, offsetof(struct time_split, all_gather)},
+	{OP_REDUCE_SCATTER, offsetof(struct time_split, reduce_scatter)},
+	{OP_ALL_REDUCE, offsetof(struct time_split, all_reduce)},
+	{OP_GRADIENT_NORM, offsetof(struct time_split, optimizer)},
+	{OP_CLIP_GRADIENTS, offsetof(struct time_split, optimizer)},
+	{OP_OPTIMIZER, offsetof(struct time_split, optimizer)},
+	{OP_COPY_H2D, offsetof(struct time_split, copy)},
+	{OP_COPY_D2H, offsetof(struct time_split, copy)},
+};
+
+static double *share_of(struct time_split *split, enum op_kind kind)
 {
-	switch (op_kind_class(op->kind)) {
-	case OP_CLASS_COMPUTE:
-		return &split->compute;
-	case OP_CLASS_TRAFFIC:
-		return op->kind == OP_OPTIMIZER || op->kind == OP_CLIP_GRADIENTS ||
-				       op->kind == OP_GRADIENT_NORM
-			       ? &split->optimizer
-			       : &split->copy;
-	case OP_CLASS_COLLECTIVE:
-		return op->kind == OP_ALL_GATHER       ? &split->all_gather
-		       : op->kind == OP_REDUCE_SCATTER ? &split->reduce_scatter
-						       : &split->all_reduce;
-	case OP_CLASS_COPY:
-		return &split->copy;
-	case OP_CLASS_MARK:
-		break;
-	}
-	return NULL;
+	size_t member = offsetof(struct time_split, compute);
+
+	for (int i = 0; i < COUNT_OF(bookings); i++)
+		if (bookings[i].kind == kind)
+			member = bookings[i].member;
+	return (double *)((char *)split + member);
 }
 
 struct time_split measure_time_split(
@@ -164,10 +168,8 @@ struct time_split measure_time_split(
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
 		const struct interval interval = {spans[i].start, spans[i].end};
-		double *share = share_of(&split, op);
 
-		if (share != NULL)
-			*share += interval.end - interval.start;
+		*share_of(&split, op->kind) += interval.end - interval.start;
 		if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE)
 			moving[n_moving++] = interval;
 		else if (op->stream == STREAM_COMPUTE)
@@ -270,11 +272,14 @@ static void fill_utilisation(
 {
 	const struct topology *topology = in->schedule->topology;
 	const struct model *model = in->schedule->model;
-	double measured = topology->calibration.gemm_flops, rate = v->tokens_per_s_per_gpu;
+	double gemm = topology->calibration.gemm_flops, rate = v->tokens_per_s_per_gpu;
 
-	v->peak_flops = measured > 0 ? measured : topology->device.fp32_flops;
-	v->peak_name = measured > 0 ? "measured GEMM peak"
-				    : arena_printf(arena, "%s fp32 dense", topology->device.name);
+	v->peak_flops = gemm > 0 ? gemm : topology->device.fp32_flops;
+	if (gemm > 0)
+		v->peak_name =
+			topology->calibration.measured ? "measured GEMM peak" : "prior GEMM peak";
+	else
+		v->peak_name = arena_printf(arena, "%s fp32 dense", topology->device.name);
 	if (v->peak_flops <= 0)
 		return;
 	v->mfu = rate * model_flops_per_token(model, in->schedule->plan.seq_len) / v->peak_flops;
