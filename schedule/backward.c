@@ -76,10 +76,7 @@ static void recompute_range(struct builder *b, int index)
 /* A whole block again, before the backward of its last range. */
 static void recompute_block(struct builder *b, int last)
 {
-	int slot = b->events[last].slot, first = last;
-	for (int i = last; i >= 0; i--)
-		if (b->events[i].kind == EVENT_RANGE && b->events[i].slot == slot)
-			first = i;
+	int first = slot_begin(b, last);
 	for (int i = first; i <= last; i++)
 		if (b->events[i].kind == EVENT_RANGE && !is_ddp(b))
 			gather_for_recompute(b, b->events[i].unit);

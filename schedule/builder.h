@@ -88,6 +88,7 @@ struct builder {
 	int tokens, logits, backward_work;
 	int *copies;              /* DDP, per event: cached low-precision weights; -1 */
 	int *range_gradients;     /* DDP, per event; -1 */
+	int *owner_events;        /* DDP, per parameter */
 	struct ref copied_out;    /* FSDP2: the last copy-out, */
 	struct ref gathers_after; /* and the one that later gathers wait for */
 	int implicit_gathered; /* FSDP2: unit whose gathered buffer the next copy-out releases; -1
@@ -145,6 +146,8 @@ void op_set_range(struct builder *b, const struct event *event);
 void op_use_weights(struct builder *b, int event);
 /* A buffer for the saved tensors of a range; -1 when it saves nothing. */
 int saved_new(struct builder *b, enum buffer_role role, const struct event *event);
+/* The first range of the event's slot. */
+int slot_begin(const struct builder *b, int event);
 /* Adds the saved tensors of a range, its own first, then those of earlier ranges of its slot. */
 void op_use_slot(struct builder *b, int event);
 void forward_range(struct builder *b, int event);

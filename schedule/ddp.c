@@ -10,26 +10,29 @@ bool is_ddp(const struct builder *b)
 	return b->runtime->layout == LAYOUT_WHOLE;
 }
 
-/* The range whose backward completes a parameter: where its owner computes. */
-static int owner_event(const struct builder *b, int parameter)
+/* The range whose backward completes a parameter: where its owner computes. Ranges and parameters
+ * are both in module order. */
+static void find_owners(struct builder *b)
 {
-	int module = b->model->parameters[parameter].module;
-	for (int i = 0; i < b->n_events; i++)
-		if (b->events[i].kind == EVENT_RANGE && module >= b->events[i].first_module &&
-			module < b->events[i].end_module)
-			return i;
-	return 0;
+	int event = 0;
+	b->owner_events = ARENA_ARRAY(b->arena, int, b->model->n_parameters);
+	for (int p = 0; p < b->model->n_parameters; p++) {
+		while (b->events[event].end_module <= b->model->parameters[p].module)
+			event++;
+		b->owner_events[p] = event;
+	}
 }
 
 /* Backward visits events in descending order, so a bucket is complete at its least event. */
 void ddp_prepare(struct builder *b)
 {
+	find_owners(b);
 	for (int u = 0; u < b->n_units; u++) {
 		const struct unit *bucket = &b->schedule->units[u];
 		struct unit_state *state = &b->units[u];
 		state->pre_forward_index = b->n_events;
 		for (int i = 0; i < bucket->n_slices; i++) {
-			int event = owner_event(b, bucket->slices[i].parameter);
+			int event = b->owner_events[bucket->slices[i].parameter];
 			if (event < state->pre_forward_index)
 				state->pre_forward_index = event;
 		}
@@ -106,7 +109,7 @@ static int gradient_event(const struct builder *b, int parameter)
 {
 	int head = b->model->n_modules - 1, event = b->n_events - 1;
 	if (parameter != b->model->modules[head].tied_parameter)
-		return owner_event(b, parameter);
+		return b->owner_events[parameter];
 	while (b->events[event].kind != EVENT_RANGE)
 		event--;
 	return event;

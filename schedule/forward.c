@@ -44,11 +44,24 @@ int saved_new(struct builder *b, enum buffer_role role, const struct event *even
 	return buffer;
 }
 
+int slot_begin(const struct builder *b, int event)
+{
+	int first = event;
+	for (int i = event; i >= 0; i--) {
+		if (b->events[i].kind != EVENT_RANGE)
+			continue;
+		if (b->events[i].slot != b->events[event].slot)
+			break;
+		first = i;
+	}
+	return first;
+}
+
 void op_use_slot(struct builder *b, int event)
 {
 	op_use(b, b->saved[event]);
-	for (int i = 0; i < event; i++)
-		if (b->events[i].kind == EVENT_RANGE && b->events[i].slot == b->events[event].slot)
+	for (int i = slot_begin(b, event); i < event; i++)
+		if (b->events[i].kind == EVENT_RANGE)
 			op_use(b, b->saved[i]);
 }
 
@@ -86,9 +99,8 @@ static void logits_take(struct builder *b)
 /* What checkpointing drops lives until the block is through. */
 static void give_forward_work(struct builder *b, int event)
 {
-	for (int i = 0; i <= event; i++)
-		if (b->events[i].kind == EVENT_RANGE &&
-			b->events[i].slot == b->events[event].slot) {
+	for (int i = slot_begin(b, event); i <= event; i++)
+		if (b->events[i].kind == EVENT_RANGE) {
 			op_give(b, b->saved[i]);
 			b->saved[i] = -1;
 		}

@@ -40,10 +40,17 @@ void end_backward(struct builder *b)
 	op_end(b);
 }
 
+/* One of very many that are all different: no search for it among them. */
+static void use_another(struct builder *b, int buffer)
+{
+	if (buffer >= 0)
+		list_add(&b->uses, buffer);
+}
+
 static void use_gradient_shards(struct builder *b)
 {
 	for (int u = 0; u < b->n_units; u++)
-		op_use(b, b->units[u].gradient_shard);
+		use_another(b, b->units[u].gradient_shard);
 	if (is_ddp(b))
 		ddp_use_gradients(b);
 }
@@ -91,9 +98,9 @@ static void clip(struct builder *b, int scalars)
 static void use_states(struct builder *b, int unit)
 {
 	struct unit_state *state = &b->units[unit];
-	op_use(b, state->parameter_shard);
-	op_use(b, state->optimizer_state);
-	op_use(b, state->gradient_shard);
+	use_another(b, state->parameter_shard);
+	use_another(b, state->optimizer_state);
+	use_another(b, state->gradient_shard);
 	op_give(b, state->gradient_shard);
 	state->gradient_shard = -1;
 }

@@ -4,14 +4,25 @@
 
 enum { MIB = 1 << 20 };
 
-/* The innermost unit that holds a module: the last in preorder whose range contains it. */
-static int innermost_unit(const struct unit *units, int n, int module)
+/* Units that are open while modules are walked in preorder; they nest as deep as the tree at most.
+ */
+struct open_units {
+	int stack[64];
+	int depth, next;
+};
+
+/* The innermost unit that holds a module; modules must come in ascending order. */
+static int innermost_unit(const struct unit *units, int n, int module, struct open_units *open)
 {
-	int best = 0;
-	for (int i = 0; i < n; i++)
-		if (module >= units[i].module && module < units[i].end_module)
-			best = i;
-	return best;
+	while (open->next < n && units[open->next].module <= module) {
+		while (open->depth > 0 &&
+			units[open->stack[open->depth - 1]].end_module <= units[open->next].module)
+			open->depth--;
+		open->stack[open->depth++] = open->next++;
+	}
+	while (units[open->stack[open->depth - 1]].end_module <= module)
+		open->depth--;
+	return open->stack[open->depth - 1];
 }
 
 static void add_slice(struct unit *unit, const struct model *model, int parameter)
@@ -65,12 +76,11 @@ static const char *unit_name(const struct model *model, struct wrapped wrapped, 
 	return arena_printf(arena, "%s..%d", first->name, last);
 }
 
-/* Walking backwards over a stack of open ranges would be linear; the innermost lookup is simple and
- * runs once per leaf with parameters. */
 int units_build(const struct plan *plan, const struct model *model, struct arena *arena,
 	struct unit **units)
 {
 	const struct runtime *runtime = runtime_of(plan->runtime);
+	struct open_units open = {.depth = 0};
 	struct wrapped *wrapped;
 	int n = wrap_modules(plan, model, arena, &wrapped);
 	*units = ARENA_ARRAY(arena, struct unit, n);
@@ -82,7 +92,7 @@ int units_build(const struct plan *plan, const struct model *model, struct arena
 		(*units)[u].end_module = wrapped[u].end_module;
 	}
 	for (int p = 0; p < model->n_parameters; p++) {
-		owner[p] = innermost_unit(*units, n, model->parameters[p].module);
+		owner[p] = innermost_unit(*units, n, model->parameters[p].module, &open);
 		counts[owner[p]]++;
 	}
 	for (int u = 0; u < n; u++)

@@ -5,6 +5,7 @@ struct walk {
 	struct builder *b;
 	int stack[64];
 	int depth;
+	int next_unit; /* units are in preorder */
 };
 
 static struct event *add_event(struct builder *b, enum event_kind kind, int unit)
@@ -17,9 +18,9 @@ static struct event *add_event(struct builder *b, enum event_kind kind, int unit
 static void enter_units(struct walk *walk, int module)
 {
 	struct builder *b = walk->b;
-	for (int u = 0; u < b->n_units; u++) {
-		if (b->schedule->units[u].module != module)
-			continue;
+	while (walk->next_unit < b->n_units &&
+		b->schedule->units[walk->next_unit].module == module) {
+		int u = walk->next_unit++;
 		add_event(b, EVENT_ENTER, u);
 		b->units[u].pre_forward_index = b->n_order;
 		b->pre_order[b->n_order++] = u;

@@ -14,21 +14,19 @@ static void wrap_add(struct wrap *wrap, int module, int end)
 	wrap->wrapped[wrap->n++] = (struct wrapped){module, end};
 }
 
-/* Does [module, end) hold exactly one end of a tied weight? */
+/* Does [module, end) hold exactly one end of a tied weight? Only the head, the last module, has
+ * one.
+ */
 static bool splits_tie(const struct model *model, int module)
 {
-	int end = model->modules[module].end;
-	for (int i = 0; i < model->n_modules; i++) {
-		int tied = model->modules[i].tied_parameter;
-		if (tied < 0)
-			continue;
-		int owner = model->parameters[tied].module;
-		bool head_inside = i >= module && i < end;
-		bool owner_inside = owner >= module && owner < end;
-		if (head_inside != owner_inside)
-			return true;
-	}
-	return false;
+	int end = model->modules[module].end, head = model->n_modules - 1;
+	int tied = model->modules[head].tied_parameter;
+	if (tied < 0)
+		return false;
+	int owner = model->parameters[tied].module;
+	bool head_inside = head >= module && head < end;
+	bool owner_inside = owner >= module && owner < end;
+	return head_inside != owner_inside;
 }
 
 static void wrap_blocks(struct wrap *wrap, int64_t k)
