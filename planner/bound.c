@@ -216,14 +216,6 @@ static bool probe_load(
 /* --- shapes --------------------------------------------------------------------------------------
  */
 
-/* On CPU devices the issuing thread computes, whatever stream it is for. */
-static bool on_compute_stream(const struct schedule *schedule, const struct op *op)
-{
-	return op->stream == STREAM_COMPUTE ||
-	       (runtime_of(schedule->plan.runtime)->host_is_compute &&
-		       schedule->topology->device.kind == DEVICE_CPU);
-}
-
 /* What leaves a node depends on the algorithm; what leaves a rank does not. */
 static double wire(const struct schedule *schedule, const struct op *op)
 {
@@ -254,7 +246,7 @@ static void add_operation(struct shape *shape, const struct schedule *schedule, 
 	struct work *work = middle ? &shape->middle : &shape->rest;
 	if (class == OP_CLASS_COLLECTIVE)
 		add_collective(shape, schedule, op, cost, work);
-	else if (class != OP_CLASS_COMPUTE && on_compute_stream(schedule, op))
+	else if (class != OP_CLASS_COMPUTE && op->stream == STREAM_COMPUTE)
 		work->compute += cost->device; /* COMPUTE belongs to the load */
 }
 

@@ -167,7 +167,7 @@ static void add_objective_difference(struct text *text, const struct question *q
 	text_add(text, " more, ");
 }
 
-const char *why_slower(const struct question *question, const struct contender *chosen,
+const char *defend_slower(const struct question *question, const struct contender *chosen,
 	const struct contender *other, struct arena *arena)
 {
 	struct text text = {0};
@@ -178,7 +178,7 @@ const char *why_slower(const struct question *question, const struct contender *
 	return finish(&text, arena);
 }
 
-const char *why_too_large(const struct prediction *prediction, struct arena *arena)
+const char *defend_too_large(const struct prediction *prediction, struct arena *arena)
 {
 	int64_t limit = prediction->memory_limit_bytes;
 	struct text text = {0};
@@ -459,7 +459,7 @@ void defend_nothing(
 		return;
 	text_add(&text, "The closest plan (");
 	plan_summary(closest->plan, &text);
-	text_printf(&text, ") %s.", why_too_large(closest->prediction, defence->arena));
+	text_printf(&text, ") %s.", defend_too_large(closest->prediction, defence->arena));
 	add_reason(defence, &text);
 	add_help(&text, most_helpful(variants), closest->prediction->peak_memory_bytes);
 	add_reason(defence, &text);

@@ -14,9 +14,9 @@ struct contender {
 };
 
 /* Why `other` lost against `chosen`: one sentence. */
-const char *why_slower(const struct question *question, const struct contender *chosen,
+const char *defend_slower(const struct question *question, const struct contender *chosen,
 	const struct contender *other, struct arena *arena);
-const char *why_too_large(const struct prediction *prediction, struct arena *arena);
+const char *defend_too_large(const struct prediction *prediction, struct arena *arena);
 
 struct defence {
 	struct arena *arena;

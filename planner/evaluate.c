@@ -18,25 +18,25 @@ static double tokens(const struct plan *plan)
 	return (double)plan->global_batch * (double)plan->seq_len;
 }
 
-int64_t cost_time(const struct plan *plan, double step_time)
+int64_t costs_time(const struct plan *plan, double step_time)
 {
 	return whole(step_time * 1e15 / tokens(plan));
 }
 
-int64_t cost_network(const struct plan *plan, double bytes)
+int64_t costs_network(const struct plan *plan, double bytes)
 {
 	return whole(bytes * 1e3 / tokens(plan));
 }
 
-struct costs prediction_costs(const struct question *question, const struct plan *plan,
+struct costs costs_of(const struct question *question, const struct plan *plan,
 	const struct prediction *prediction)
 {
 	double network = question->topology->nodes > 1 ? prediction->wire_bytes_node_egress
 						       : prediction->wire_bytes_per_rank;
 	return (struct costs){{
-		[COST_TIME] = cost_time(plan, prediction->step_time),
+		[COST_TIME] = costs_time(plan, prediction->step_time),
 		[COST_MEMORY] = prediction->peak_memory_bytes,
-		[COST_NETWORK] = cost_network(plan, network),
+		[COST_NETWORK] = costs_network(plan, network),
 		[COST_HOST] = prediction->host_memory_bytes,
 	}};
 }
@@ -153,7 +153,7 @@ static bool run(struct evaluator *evaluator, const struct topology *topology,
 	       simulate(*schedule, &options, details, &evaluator->scratch, simulation, error);
 }
 
-bool evaluate_on(struct evaluator *evaluator, const struct topology *topology,
+bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, struct prediction *prediction, struct error *error)
 {
 	struct schedule *schedule;
@@ -164,14 +164,15 @@ bool evaluate_on(struct evaluator *evaluator, const struct topology *topology,
 	return true;
 }
 
-bool evaluate(struct evaluator *evaluator, const struct plan *plan, struct prediction *prediction,
-	struct error *error)
+bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
+	struct prediction *prediction, struct error *error)
 {
-	return evaluate_on(evaluator, evaluator->question->topology, plan, prediction, error);
+	return evaluator_run_on(evaluator, evaluator->question->topology, plan, prediction, error);
 }
 
-bool evaluate_closely(struct evaluator *evaluator, const struct plan *plan, struct arena *arena,
-	struct prediction *prediction, struct exposure *exposure, struct error *error)
+bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
+	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
+	struct error *error)
 {
 	struct schedule *schedule;
 	struct simulation simulation;

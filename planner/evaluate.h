@@ -18,8 +18,8 @@ struct costs {
 };
 
 /* Seconds per step and bytes per step of a plan as costs. */
-int64_t cost_time(const struct plan *plan, double step_time);
-int64_t cost_network(const struct plan *plan, double bytes);
+int64_t costs_time(const struct plan *plan, double step_time);
+int64_t costs_network(const struct plan *plan, double bytes);
 
 /* One arena for everything that a candidate needs, emptied before each. */
 struct evaluator {
@@ -38,17 +38,18 @@ struct exposure {
 
 /* schedule_build, then simulate. EXIT_CODE_USAGE when this plan cannot be built. The prediction's
  * strings live in `scratch` until the next call. */
-bool evaluate(struct evaluator *evaluator, const struct plan *plan, struct prediction *prediction,
-	struct error *error);
+bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
+	struct prediction *prediction, struct error *error);
 /* The same with the step's timeline, and with strings in `arena`. */
-bool evaluate_closely(struct evaluator *evaluator, const struct plan *plan, struct arena *arena,
-	struct prediction *prediction, struct exposure *exposure, struct error *error);
+bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
+	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
+	struct error *error);
 /* On another topology than the question's (what would happen if a link were faster). */
-bool evaluate_on(struct evaluator *evaluator, const struct topology *topology,
+bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, struct prediction *prediction, struct error *error);
 void evaluator_finish(struct evaluator *evaluator);
 
-struct costs prediction_costs(const struct question *question, const struct plan *plan,
+struct costs costs_of(const struct question *question, const struct plan *plan,
 	const struct prediction *prediction);
 
 #endif

@@ -48,7 +48,7 @@ static bool add_candidate(
 	*candidate = (struct candidate){
 		.plan = making->search->space.plans[plan], .verdict = verdict, .why_not = ""};
 	making->plans[making->n] = plan;
-	return evaluate_closely(&making->search->evaluator, &candidate->plan, making->arena,
+	return evaluator_run_closely(&making->search->evaluator, &candidate->plan, making->arena,
 		&candidate->prediction, &making->exposures[making->n++], error);
 }
 
@@ -97,7 +97,7 @@ static const char *refusal(struct making *making, int strategy)
 	struct search *search = making->search;
 	struct prediction prediction;
 	struct error error = {0};
-	evaluate(&search->evaluator, &search->space.plans[search->space.first[strategy]],
+	evaluator_run(&search->evaluator, &search->space.plans[search->space.first[strategy]],
 		&prediction, &error);
 	return arena_strdup(making->arena, error.message);
 }
@@ -148,10 +148,11 @@ static void explain_candidates(struct making *making)
 		struct candidate *candidate = &making->candidates[i];
 		struct contender other = contender_of(making, i);
 		if (candidate->verdict == VERDICT_SLOWER)
-			candidate->why_not = why_slower(
+			candidate->why_not = defend_slower(
 				making->search->question, &chosen, &other, making->arena);
 		if (candidate->verdict == VERDICT_DOES_NOT_FIT)
-			candidate->why_not = why_too_large(&candidate->prediction, making->arena);
+			candidate->why_not =
+				defend_too_large(&candidate->prediction, making->arena);
 	}
 }
 
@@ -171,7 +172,7 @@ static bool runner_up(struct making *making, struct candidate *candidate, struct
 	if (!*exists)
 		return true;
 	candidate->plan = making->search->space.plans[entry->plan];
-	return evaluate_closely(&making->search->evaluator, &candidate->plan, making->arena,
+	return evaluator_run_closely(&making->search->evaluator, &candidate->plan, making->arena,
 		&candidate->prediction, exposure, error);
 }
 

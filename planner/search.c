@@ -28,8 +28,8 @@ static int64_t bound_cost(const struct search *search, int plan, enum cost_kind 
 	if (kind == COST_MEMORY)
 		return bound->memory;
 	if (kind == COST_NETWORK)
-		return cost_network(&search->space.plans[plan], bound->network);
-	return cost_time(&search->space.plans[plan], bound->time);
+		return costs_network(&search->space.plans[plan], bound->network);
+	return costs_time(&search->space.plans[plan], bound->time);
 }
 
 /* Plans [first, end) in ascending order of their bounds. The caller frees it. */
@@ -54,14 +54,14 @@ static bool simulate_plan(struct search *search, int index, struct error *error)
 	struct prediction prediction;
 	struct error mine = {0};
 	outcome->simulated = true;
-	if (!evaluate(&search->evaluator, plan, &prediction, &mine)) {
+	if (!evaluator_run(&search->evaluator, plan, &prediction, &mine)) {
 		outcome->refused = true;
 		return mine.code == EXIT_CODE_USAGE ||
 		       error_set(error, mine.code, "%s", mine.message);
 	}
 	search->limit = prediction.memory_limit_bytes;
 	outcome->fits = prediction.fits;
-	outcome->costs = prediction_costs(search->question, plan, &prediction);
+	outcome->costs = costs_of(search->question, plan, &prediction);
 	if (outcome->fits == FITS_NO)
 		return true;
 	ranking_add(&search->ranking, &(struct ranked){.plan = index,

@@ -46,7 +46,8 @@ static bool simulate_variant(const struct variation *v, struct variant *variant,
 	const struct topology *topology, struct error *error)
 {
 	struct error mine = {0};
-	if (!evaluate_on(v->evaluator, topology, &variant->plan, &variant->prediction, &mine)) {
+	if (!evaluator_run_on(
+		    v->evaluator, topology, &variant->plan, &variant->prediction, &mine)) {
 		variant->refused = arena_strdup(v->arena, mine.message);
 		return mine.code == EXIT_CODE_USAGE ||
 		       error_set(error, mine.code, "%s", mine.message);

@@ -104,10 +104,9 @@ int space_wraps(const struct plan *plan, const struct model *model, struct arena
 	/* size:100000000 is size_based_auto_wrap_policy as PyTorch ships it; the other two sizes
 	 * put what is as large as a block, or as its attention, into a unit of its own: large
 	 * embeddings apart from the blocks, half blocks. */
-	const char *const tried[] = {"block", "blocks:2", "blocks:4",
+	const char *const tried[] = {"block", "blocks:2", "blocks:4", "model",
 		wrap_by_size(first_of_kind(model, MODULE_BLOCK), arena),
-		wrap_by_size(first_of_kind(model, MODULE_ATTENTION), arena), "size:100000000",
-		"model"};
+		wrap_by_size(first_of_kind(model, MODULE_ATTENTION), arena), "size:100000000"};
 	struct wrapped *units[COUNT_OF(tried)];
 	int n_units[COUNT_OF(tried)], n = 0;
 	for (int i = 0; i < COUNT_OF(tried); i++) {

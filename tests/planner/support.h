@@ -1,0 +1,37 @@
+/* What the tests of planner/ share: random questions that are small enough to enumerate. */
+#ifndef TESTS_PLANNER_SUPPORT_H
+#define TESTS_PLANNER_SUPPORT_H
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "planner/planner.h"
+
+/* The same numbers on every machine (xorshift64). */
+int64_t random_below(uint64_t *state, int64_t limit);
+
+struct model *load_model(struct arena *arena, const char *name);
+struct topology *load_topology(struct arena *arena, const char *name);
+/* Fails the test when the value does not parse. */
+void set_choice(
+	struct question *question, struct arena *arena, const char *name, const char *value);
+struct answer ask(const struct question *question, struct arena *arena);
+
+/* A small model on a few devices, with some knobs fixed and a limit that some plans exceed. At most
+ * a few hundred plans. */
+struct question random_question(uint64_t *state, struct arena *arena);
+void describe_question(const struct question *question, struct text *text);
+
+/* The candidate of a strategy, chosen or not; NULL when it is not listed. */
+const struct candidate *find_strategy(const struct answer *answer, enum strategy strategy);
+
+/* Everything a reader sees, for comparing two answers. */
+void print_answer(const struct answer *answer, struct text *text);
+
+#endif

@@ -1,0 +1,357 @@
+/* The answer: what the product says about the question that it exists for, and its laws. */
+#include "support.h"
+
+#include "planner/evaluate.h"
+
+struct fixture {
+	struct arena arena;
+	struct question question;
+};
+
+static void begin(struct fixture *f, const char *model, const char *topology)
+{
+	*f = (struct fixture){0};
+	f->question.model = load_model(&f->arena, model);
+	f->question.topology = load_topology(&f->arena, topology);
+}
+
+static void end(struct fixture *f)
+{
+	arena_finish(&f->arena);
+}
+
+static bool has_reason(const struct answer *answer, const char *part)
+{
+	for (int i = 0; i < answer->n_reasons; i++)
+		if (strstr(answer->reasons[i], part) != NULL)
+			return true;
+	return false;
+}
+
+/* --- 7B on 2 x 8 ---------------------------------------------------------------------------------
+ */
+
+static void test_7b_on_2x8(void **state)
+{
+	(void)state;
+	struct fixture f;
+	begin(&f, "llama-2-7b", "2xdgx-a100-80gb");
+	struct answer answer = ask(&f.question, &f.arena);
+	assert_non_null(answer.chosen);
+	assert_int_equal(answer.chosen->verdict, VERDICT_CHOSEN);
+	assert_string_equal(answer.chosen->why_not, "");
+	assert_true(answer.chosen->prediction.fits != FITS_NO);
+	assert_true(answer.chosen->prediction.peak_memory_bytes <= INT64_C(80) << 30);
+	assert_true(answer.chosen->prediction.step_time >= answer.chosen->prediction.lower_bound);
+	/* MPT-7B and Llama-2-7B are published at 40 to 65 % on such clusters */
+	assert_true(answer.chosen->prediction.mfu > 0.35 && answer.chosen->prediction.mfu < 0.75);
+	for (int s = 0; s < STRATEGY_COUNT; s++)
+		assert_non_null(find_strategy(&answer, (enum strategy)s));
+	/* 16 bytes a parameter are 100 GiB: NO_SHARD cannot fit */
+	assert_int_equal(find_strategy(&answer, STRATEGY_NO_SHARD)->verdict, VERDICT_DOES_NOT_FIT);
+	assert_non_null(
+		strstr(find_strategy(&answer, STRATEGY_NO_SHARD)->why_not, "does not fit: peak "));
+	assert_int_equal(
+		find_strategy(&answer, STRATEGY_NO_SHARD)->plan.runtime, RUNTIME_PYTORCH_DDP);
+	assert_int_equal(answer.gap > 0, 0);
+	assert_true(answer.bound == answer.chosen->prediction.step_time);
+	assert_true(answer.evaluated > 0 && answer.pruned > 0);
+	end(&f);
+}
+
+static void test_every_other_has_a_reason(void **state)
+{
+	(void)state;
+	struct fixture f;
+	begin(&f, "llama-2-7b", "2xdgx-a100-80gb");
+	struct answer answer = ask(&f.question, &f.arena);
+	for (int i = 0; i < answer.n_alternatives; i++) {
+		const struct candidate *other = &answer.alternatives[i];
+		assert_true(strlen(other->why_not) > 10);
+		assert_null(strchr(other->why_not, '\n'));
+		if (other->verdict != VERDICT_SLOWER)
+			continue;
+		assert_non_null(strpbrk(other->why_not, "0123456789"));
+		assert_true(other->prediction.fits != FITS_NO);
+	}
+	assert_true(has_reason(&answer, "per step: "));
+	assert_true(has_reason(&answer, "The runner-up ("));
+	assert_true(has_reason(&answer, "Knobs by their largest effect here"));
+	assert_true(has_reason(&answer, "No global batch was given"));
+	end(&f);
+}
+
+/* Fitting strategies come in order of time per token, then those that miss, by how much. */
+static void test_order_of_alternatives(void **state)
+{
+	(void)state;
+	struct fixture f;
+	begin(&f, "llama-2-7b", "2xdgx-a100-80gb");
+	struct answer answer = ask(&f.question, &f.arena);
+	int64_t before = costs_time(&answer.chosen->plan, answer.chosen->prediction.step_time);
+	for (int i = 0; i < STRATEGY_COUNT - 1; i++) {
+		const struct candidate *other = &answer.alternatives[i];
+		int64_t time = costs_time(&other->plan, other->prediction.step_time);
+		if (other->verdict != VERDICT_SLOWER)
+			break;
+		assert_true(time >= before);
+		before = time;
+	}
+	end(&f);
+}
+
+static const struct sensitivity *find_row(
+	const struct answer *answer, const char *knob, const char *value)
+{
+	for (int i = 0; i < answer->n_sensitivities; i++)
+		if (strcmp(answer->sensitivities[i].knob, knob) == 0 &&
+			strcmp(answer->sensitivities[i].value, value) == 0)
+			return &answer->sensitivities[i];
+	return NULL;
+}
+
+/* One knob at a time: the row is what the plan with that knob fixed predicts. */
+static void test_sensitivity(void **state)
+{
+	(void)state;
+	struct fixture f;
+	begin(&f, "gpt2-355m", "2xdgx-a100-80gb");
+	set_choice(&f.question, &f.arena, "global_batch", "128");
+	set_choice(&f.question, &f.arena, "micro_batch", "4");
+	set_choice(&f.question, &f.arena, "wrap", "block");
+	set_choice(&f.question, &f.arena, "strategy", "FULL_SHARD");
+	struct answer answer = ask(&f.question, &f.arena);
+	const struct sensitivity *row = find_row(&answer, "wrap", "model");
+	assert_non_null(row);
+	struct evaluator evaluator = {.question = &f.question};
+	struct prediction prediction;
+	struct error error = {0};
+	struct plan plan = answer.chosen->plan;
+	plan.wrap = "model";
+	assert_true(evaluator_run(&evaluator, &plan, &prediction, &error));
+	assert_true(row->step_time == prediction.step_time);
+	assert_int_equal(row->peak_memory_bytes, prediction.peak_memory_bytes);
+	evaluator_finish(&evaluator);
+	assert_non_null(find_row(&answer, "strategy", "NO_SHARD"));
+	assert_non_null(find_row(&answer, "activation_checkpointing", "full"));
+	assert_non_null(find_row(&answer, "network bandwidth", "x 1/2"));
+	assert_non_null(find_row(&answer, "micro_batch", "2 x 4"));
+	end(&f);
+}
+
+/* --- nothing fits --------------------------------------------------------------------------------
+ */
+
+static void test_nothing_fits(void **state)
+{
+	(void)state;
+	struct fixture f;
+	begin(&f, "llama-2-70b", "dgx-a100-40gb");
+	struct answer answer = ask(&f.question, &f.arena);
+	assert_null(answer.chosen);
+	assert_int_equal(answer.n_alternatives, STRATEGY_COUNT);
+	int64_t before = 0;
+	for (int i = 0; i < answer.n_alternatives; i++) {
+		const struct candidate *other = &answer.alternatives[i];
+		assert_int_equal(other->verdict, VERDICT_DOES_NOT_FIT);
+		assert_int_equal(other->prediction.fits, FITS_NO);
+		assert_non_null(strstr(other->why_not, "over by "));
+		assert_true(other->prediction.peak_memory_bytes >= before);
+		before = other->prediction.peak_memory_bytes;
+	}
+	assert_int_equal(answer.alternatives[0].plan.strategy, STRATEGY_FULL_SHARD);
+	assert_true(has_reason(&answer, "The closest plan (FULL_SHARD"));
+	assert_true(has_reason(&answer, "help") || has_reason(&answer, "No single knob"));
+	end(&f);
+}
+
+/* A knob that the user fixed too high is named. */
+static void test_what_would_help(void **state)
+{
+	(void)state;
+	struct fixture f;
+	begin(&f, "llama-2-7b", "dgx-a100-80gb");
+	set_choice(&f.question, &f.arena, "micro_batch", "8");
+	set_choice(&f.question, &f.arena, "activation_checkpointing", "none");
+	struct answer answer = ask(&f.question, &f.arena);
+	assert_null(answer.chosen);
+	assert_true(has_reason(&answer, "What would help most is activation_checkpointing full"));
+	assert_true(has_reason(&answer, "which fits"));
+	end(&f);
+}
+
+/* --- laws ----------------------------------------------------------------------------------------
+ */
+
+static int64_t objective_of(const struct question *question, const struct answer *answer)
+{
+	static const enum cost_kind kinds[] = {[OBJECTIVE_TIME] = COST_TIME,
+		[OBJECTIVE_MEMORY] = COST_MEMORY,
+		[OBJECTIVE_NETWORK] = COST_NETWORK};
+	if (answer->chosen == NULL)
+		return INT64_MAX;
+	return costs_of(question, &answer->chosen->plan, &answer->chosen->prediction)
+		.of[kinds[question->objective]];
+}
+
+/* 1 % is what room in memory may cost (ranking.h). */
+static bool no_worse(int64_t better, int64_t worse)
+{
+	return worse == INT64_MAX || (double)better <= (double)worse * 1.01;
+}
+
+static bool ask_quietly(const struct question *question, struct arena *arena, struct answer *answer)
+{
+	struct error error = {0};
+	if (planner_plan(question, arena, answer, &error))
+		return true;
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	return false;
+}
+
+static void test_more_memory_is_never_worse(void **state)
+{
+	(void)state;
+	enum { QUESTIONS = 15, STEPS = 4 };
+	uint64_t seed = UINT64_C(0x853c49e6748fea9b);
+	int changed = 0;
+	for (int i = 0; i < QUESTIONS; i++) {
+		struct arena arena = {0};
+		struct question question = random_question(&seed, &arena);
+		int64_t limit = (INT64_C(800) << 20) + 4 * question.model->parameter_count;
+		int64_t before = INT64_MAX;
+		for (int step = 0; step < STEPS; step++, limit += limit / 4) {
+			struct answer answer;
+			question.memory_limit_bytes = limit;
+			if (!ask_quietly(&question, &arena, &answer))
+				break;
+			int64_t now = objective_of(&question, &answer);
+			assert_true(no_worse(now, before));
+			changed += now != before;
+			before = now;
+		}
+		arena_finish(&arena);
+	}
+	assert_true(changed > QUESTIONS / 2);
+}
+
+/* Opening a knob that was fixed never worsens the answer. */
+static void test_more_options_are_never_worse(void **state)
+{
+	(void)state;
+	enum { QUESTIONS = 30 };
+	uint64_t seed = UINT64_C(0xda942042e4dd58b5);
+	int better = 0;
+	for (int i = 0; i < QUESTIONS; i++) {
+		struct arena arena = {0};
+		struct answer narrow, wide;
+		struct question question = random_question(&seed, &arena);
+		set_choice(&question, &arena, "wrap", "model");
+		set_choice(&question, &arena, "strategy", "FULL_SHARD");
+		if (ask_quietly(&question, &arena, &narrow)) {
+			question.choices.given &= ~(UINT64_C(1) << plan_field_index("wrap"));
+			question.choices.given &= ~(UINT64_C(1) << plan_field_index("strategy"));
+			question.strategies = 0;
+			assert_true(ask_quietly(&question, &arena, &wide));
+			int64_t less = objective_of(&question, &wide);
+			int64_t more = objective_of(&question, &narrow);
+			assert_true(no_worse(less, more));
+			better += less < more;
+		}
+		arena_finish(&arena);
+	}
+	assert_true(better > 5);
+}
+
+static void test_deterministic(void **state)
+{
+	(void)state;
+	uint64_t seed = UINT64_C(0x106689d45497fdb5);
+	for (int i = 0; i < 10; i++) {
+		struct arena arena = {0};
+		struct answer first, second;
+		struct text a = {0}, b = {0};
+		struct question question = random_question(&seed, &arena);
+		if (ask_quietly(&question, &arena, &first)) {
+			assert_true(ask_quietly(&question, &arena, &second));
+			print_answer(&first, &a);
+			print_answer(&second, &b);
+			assert_string_equal(text_string(&a), text_string(&b));
+			assert_true(a.length > 100);
+		}
+		text_finish(&a);
+		text_finish(&b);
+		arena_finish(&arena);
+	}
+}
+
+/* Each objective is at least as good in its own figure as the others' answers. */
+static void test_objectives(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct answer answers[3];
+	begin(&f, "gpt2-1.5b", "2xdgx-a100-80gb");
+	set_choice(&f.question, &f.arena, "global_batch", "128");
+	for (int o = 0; o < 3; o++) {
+		f.question.objective = (enum objective)o;
+		answers[o] = ask(&f.question, &f.arena);
+	}
+	for (int o = 0; o < 3; o++) {
+		f.question.objective = (enum objective)o;
+		for (int other = 0; other < 3; other++)
+			assert_true(no_worse(objective_of(&f.question, &answers[o]),
+				objective_of(&f.question, &answers[other])));
+	}
+	assert_true(answers[OBJECTIVE_MEMORY].chosen->prediction.peak_memory_bytes <
+		    answers[OBJECTIVE_TIME].chosen->prediction.peak_memory_bytes);
+	end(&f);
+}
+
+static void test_contradiction(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct error error = {0};
+	struct answer answer;
+	begin(&f, "gpt2-124m", "2xdgx-a100-80gb");
+	set_choice(&f.question, &f.arena, "global_batch", "100");
+	assert_false(planner_plan(&f.question, &f.arena, &answer, &error));
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	end(&f);
+}
+
+/* A strategy that the runtime lacks is listed with the reason, beside those that it has. */
+static void test_impossible(void **state)
+{
+	(void)state;
+	struct fixture f;
+	begin(&f, "gpt2-124m", "dgx-a100-80gb");
+	set_choice(&f.question, &f.arena, "runtime", "pytorch-ddp");
+	set_choice(&f.question, &f.arena, "micro_batch", "1");
+	struct answer answer = ask(&f.question, &f.arena);
+	assert_int_equal(answer.chosen->plan.strategy, STRATEGY_NO_SHARD);
+	const struct candidate *other = find_strategy(&answer, STRATEGY_FULL_SHARD);
+	assert_int_equal(other->verdict, VERDICT_IMPOSSIBLE);
+	assert_non_null(strstr(other->why_not, "pytorch-ddp"));
+	end(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_7b_on_2x8),
+		cmocka_unit_test(test_every_other_has_a_reason),
+		cmocka_unit_test(test_order_of_alternatives),
+		cmocka_unit_test(test_sensitivity),
+		cmocka_unit_test(test_nothing_fits),
+		cmocka_unit_test(test_what_would_help),
+		cmocka_unit_test(test_more_memory_is_never_worse),
+		cmocka_unit_test(test_more_options_are_never_worse),
+		cmocka_unit_test(test_deterministic),
+		cmocka_unit_test(test_objectives),
+		cmocka_unit_test(test_contradiction),
+		cmocka_unit_test(test_impossible),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,164 @@
+/* Order, ties, the door, and what is needed: on made-up candidates. */
+#include "support.h"
+
+#include "planner/ranking.h"
+
+static struct ranked make(
+	int plan, enum strategy strategy, int64_t time, int64_t memory, int64_t network, bool tight)
+{
+	return (struct ranked){plan, strategy, tight, {{time, memory, network, 0}}};
+}
+
+static void add(struct ranking *ranking, struct ranked candidate)
+{
+	ranking_add(ranking, &candidate);
+}
+
+static int best(const struct ranking *ranking, int strategy)
+{
+	const struct ranked *winner = ranking_best(ranking, strategy);
+	return winner != NULL ? winner->plan : -1;
+}
+
+static void test_order(void **state)
+{
+	(void)state;
+	struct ranked fast = make(9, STRATEGY_FULL_SHARD, 100, 50, 50, false);
+	struct ranked small = make(8, STRATEGY_FULL_SHARD, 100, 40, 60, false);
+	struct ranked quiet = make(7, STRATEGY_FULL_SHARD, 100, 40, 50, false);
+	struct ranked twin = make(6, STRATEGY_FULL_SHARD, 100, 40, 50, false);
+	/* equal time: less memory; equal memory: less network; all equal: enumerated first */
+	assert_true(ranked_compare(COST_TIME, &small, &fast) < 0);
+	assert_true(ranked_compare(COST_TIME, &quiet, &small) < 0);
+	assert_true(ranked_compare(COST_TIME, &twin, &quiet) < 0);
+	assert_int_equal(ranked_compare(COST_TIME, &twin, &twin), 0);
+	/* another objective comes first, then time */
+	assert_true(ranked_compare(COST_NETWORK, &fast, &small) < 0);
+	struct ranked slow = make(1, STRATEGY_FULL_SHARD, 200, 40, 60, false);
+	assert_true(ranked_compare(COST_MEMORY, &small, &slow) < 0);
+	assert_true(ranked_compare(COST_MEMORY, &slow, &fast) < 0);
+}
+
+static void test_winners_by_strategy(void **state)
+{
+	(void)state;
+	struct ranking ranking;
+	ranking_init(&ranking, OBJECTIVE_TIME);
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), -1);
+	add(&ranking, make(0, STRATEGY_FULL_SHARD, 120, 10, 10, false));
+	add(&ranking, make(1, STRATEGY_NO_SHARD, 110, 10, 10, false));
+	add(&ranking, make(2, STRATEGY_FULL_SHARD, 115, 10, 10, false));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 1);
+	assert_int_equal(best(&ranking, STRATEGY_FULL_SHARD), 2);
+	assert_int_equal(best(&ranking, STRATEGY_HYBRID_SHARD), -1);
+	ranking_finish(&ranking);
+}
+
+/* A tight winner gives way within 1 %, not beyond. */
+static void test_tight(void **state)
+{
+	(void)state;
+	struct ranking ranking;
+	ranking_init(&ranking, OBJECTIVE_TIME);
+	add(&ranking, make(0, STRATEGY_FULL_SHARD, 1000, 80, 10, true));
+	add(&ranking, make(1, STRATEGY_FULL_SHARD, 1011, 40, 10, false));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 0);
+	add(&ranking, make(2, STRATEGY_FULL_SHARD, 1010, 40, 10, false));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 2);
+	add(&ranking, make(3, STRATEGY_FULL_SHARD, 1001, 70, 10, true));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 2);
+	ranking_finish(&ranking);
+}
+
+/* While the winner is tight, 1 % more must still be looked at. */
+static void test_needs(void **state)
+{
+	(void)state;
+	struct ranking ranking;
+	ranking_init(&ranking, OBJECTIVE_TIME);
+	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, INT64_MAX));
+	for (int i = 0; i < 7; i++) /* a full front close to the winner */
+		add(&ranking, make(i, STRATEGY_FULL_SHARD, 1000 + i, 800 - 100 * i, 10, i == 0));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 1);
+	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1006));
+	assert_false(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1007));
+	/* nothing of that strategy yet */
+	assert_true(ranking_needs(&ranking, STRATEGY_NO_SHARD, 5000));
+	ranking_finish(&ranking);
+
+	ranking_init(&ranking, OBJECTIVE_TIME);
+	add(&ranking, make(0, STRATEGY_FULL_SHARD, 1000, 800, 10, true));
+	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1010));
+	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1100)); /* the window */
+	assert_false(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1101));
+	ranking_finish(&ranking);
+}
+
+/* Shown is what is better in something by more than 1 %, within 10 %. */
+static void test_front(void **state)
+{
+	(void)state;
+	const struct ranked *front[1 + RANKING_RUNNERS_UP];
+	struct ranking ranking;
+	ranking_init(&ranking, OBJECTIVE_TIME);
+	assert_int_equal(ranking_front(&ranking, front), 0);
+	add(&ranking, make(0, STRATEGY_FULL_SHARD, 1000, 1000, 1000, false));
+	add(&ranking, make(1, STRATEGY_FULL_SHARD, 1001, 1000, 1000, false)); /* no better */
+	add(&ranking, make(2, STRATEGY_FULL_SHARD, 1002, 995, 1000, false));  /* within fuzz */
+	add(&ranking, make(3, STRATEGY_FULL_SHARD, 1003, 900, 1000, false));
+	add(&ranking, make(4, STRATEGY_FULL_SHARD, 1004, 2000, 500, false));
+	add(&ranking, make(5, STRATEGY_FULL_SHARD, 1005, 2100, 496, false)); /* dominated by 4 */
+	add(&ranking, make(6, STRATEGY_FULL_SHARD, 1101, 1, 1, false));      /* too slow */
+	assert_int_equal(ranking_front(&ranking, front), 3);
+	assert_int_equal(front[0]->plan, 0);
+	assert_int_equal(front[1]->plan, 3);
+	assert_int_equal(front[2]->plan, 4);
+	for (int i = 0; i < 20; i++)
+		add(&ranking, make(10 + i, STRATEGY_NO_SHARD, 1010 + i, 800 - 30 * i, 1, false));
+	assert_int_equal(ranking_front(&ranking, front), 1 + RANKING_RUNNERS_UP);
+	ranking_finish(&ranking);
+}
+
+/* The order of arrival does not matter. */
+static void test_any_order_of_arrival(void **state)
+{
+	(void)state;
+	enum { N = 40, ROUNDS = 50 };
+	uint64_t seed = 88172645463325252u;
+	for (int round = 0; round < ROUNDS; round++) {
+		const struct ranked *first[1 + RANKING_RUNNERS_UP], *second[1 + RANKING_RUNNERS_UP];
+		struct ranking forward, backward;
+		struct ranked candidates[N];
+		ranking_init(&forward, OBJECTIVE_TIME);
+		ranking_init(&backward, OBJECTIVE_TIME);
+		for (int i = 0; i < N; i++)
+			candidates[i] = make(i, (enum strategy)random_below(&seed, STRATEGY_COUNT),
+				1000 + random_below(&seed, 60), 500 + random_below(&seed, 500),
+				random_below(&seed, 3), random_below(&seed, 2));
+		for (int i = 0; i < N; i++) {
+			add(&forward, candidates[i]);
+			add(&backward, candidates[N - 1 - i]);
+		}
+		int n = ranking_front(&forward, first);
+		assert_int_equal(n, ranking_front(&backward, second));
+		for (int i = 0; i < n; i++)
+			assert_int_equal(first[i]->plan, second[i]->plan);
+		for (int s = 0; s <= STRATEGY_COUNT; s++)
+			assert_int_equal(best(&forward, s), best(&backward, s));
+		ranking_finish(&forward);
+		ranking_finish(&backward);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_winners_by_strategy),
+		cmocka_unit_test(test_tight),
+		cmocka_unit_test(test_needs),
+		cmocka_unit_test(test_front),
+		cmocka_unit_test(test_any_order_of_arrival),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,184 @@
+/* The search finds what simulating every plan finds. */
+#include "support.h"
+
+#include "planner/search.h"
+
+enum { QUESTIONS = 120 };
+
+/* Every plan of the space in a ranking of its own; `least` is the least peak per strategy. */
+static void simulate_all(struct search *search, struct ranking *all, int64_t least[STRATEGY_COUNT])
+{
+	struct space *space = &search->space;
+	ranking_init(all, search->question->objective);
+	for (int s = 0; s < STRATEGY_COUNT; s++)
+		least[s] = INT64_MAX;
+	for (int i = 0; i < space->n; i++) {
+		struct prediction prediction;
+		struct error error = {0};
+		const struct plan *plan = &space->plans[i];
+		if (!evaluator_run(&search->evaluator, plan, &prediction, &error))
+			fail_msg("%s", error.message);
+		struct ranked ranked = {.plan = i,
+			.strategy = plan->strategy,
+			.tight = prediction.fits == FITS_TIGHT,
+			.costs = costs_of(search->question, plan, &prediction)};
+		least[plan->strategy] =
+			min_i64(least[plan->strategy], ranked.costs.of[COST_MEMORY]);
+		if (prediction.fits != FITS_NO)
+			ranking_add(all, &ranked);
+	}
+}
+
+static int plan_of(const struct ranked *ranked)
+{
+	return ranked != NULL ? ranked->plan : -1;
+}
+
+static bool same_front(const struct ranking *a, const struct ranking *b)
+{
+	const struct ranked *first[1 + RANKING_RUNNERS_UP], *second[1 + RANKING_RUNNERS_UP];
+	int n = ranking_front(a, first);
+	if (n != ranking_front(b, second))
+		return false;
+	for (int i = 0; i < n; i++)
+		if (first[i]->plan != second[i]->plan)
+			return false;
+	return true;
+}
+
+/* What a strategy that does not fit is listed with: one of its own plans, that does not fit, and no
+ * closer than the closest. */
+static bool closest_is_sane(
+	const struct search *search, const struct ranking *all, const int64_t *least, int strategy)
+{
+	int closest = search->closest[strategy];
+	bool none = !search->space.allowed[strategy] ||
+		    search->space.impossible[strategy] != NULL ||
+		    ranking_best(all, strategy) != NULL;
+	if (none)
+		return closest == -1;
+	return closest >= 0 && search->outcomes[closest].fits == FITS_NO &&
+	       (int)search->space.plans[closest].strategy == strategy &&
+	       search->outcomes[closest].costs.of[COST_MEMORY] >= least[strategy];
+}
+
+struct totals {
+	int64_t questions, plans, evaluated, fitting;
+};
+
+static void compare(const struct question *question, struct arena *arena, struct totals *totals)
+{
+	struct search search;
+	struct ranking all;
+	struct error error = {0};
+	struct text text = {0};
+	int64_t least[STRATEGY_COUNT];
+	describe_question(question, &text);
+	if (!search_run(question, arena, &search, &error)) {
+		if (error.code != EXIT_CODE_USAGE)
+			fail_msg("%s: %s", text_string(&text), error.message);
+		search_finish(&search);
+		text_finish(&text);
+		return;
+	}
+	totals->questions++;
+	totals->plans += search.space.n;
+	totals->evaluated += search.evaluator.evaluated;
+	assert_int_equal(search.evaluator.evaluated + search.pruned, search.space.n);
+	simulate_all(&search, &all, least);
+	totals->fitting += all.n > 0;
+	for (int s = 0; s <= STRATEGY_COUNT; s++)
+		if (plan_of(ranking_best(&search.ranking, s)) != plan_of(ranking_best(&all, s)))
+			fail_msg("%s: another winner of %s", text_string(&text),
+				s < STRATEGY_COUNT ? strategy_names[s] : "all");
+	if (!same_front(&search.ranking, &all))
+		fail_msg("%s: another front", text_string(&text));
+	for (int s = 0; s < STRATEGY_COUNT; s++)
+		if (!closest_is_sane(&search, &all, least, s))
+			fail_msg("%s: closest of %s", text_string(&text), strategy_names[s]);
+	ranking_finish(&all);
+	search_finish(&search);
+	text_finish(&text);
+}
+
+static void test_equals_brute_force(void **state)
+{
+	(void)state;
+	uint64_t seed = UINT64_C(0x2545f4914f6cdd1d);
+	struct totals totals = {0};
+	for (int i = 0; i < QUESTIONS; i++) {
+		struct arena arena = {0};
+		struct question question = random_question(&seed, &arena);
+		compare(&question, &arena, &totals);
+		arena_finish(&arena);
+	}
+	print_message("%lld questions, %lld with an answer; %lld plans, %lld simulated\n",
+		(long long)totals.questions, (long long)totals.fitting, (long long)totals.plans,
+		(long long)totals.evaluated);
+	/* The comparison saw both: plans that fit and questions that nothing fits; and it pruned.
+	 */
+	assert_true(totals.fitting > totals.questions / 2);
+	assert_true(totals.fitting < totals.questions);
+	assert_true(totals.evaluated < totals.plans);
+}
+
+/* Control: the comparison notices when the best plan is missing, and the search asks for what is
+ * needed and not for more. */
+static void test_negative_control(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = {.model = load_model(&arena, "llama-2-7b"),
+		.topology = load_topology(&arena, "2xdgx-a100-80gb")};
+	set_choice(&question, &arena, "global_batch", "32");
+	set_choice(&question, &arena, "wrap", "block");
+	struct search search;
+	struct ranking all;
+	struct error error = {0};
+	int64_t least[STRATEGY_COUNT];
+	assert_true(search_run(&question, &arena, &search, &error));
+	const struct ranked *best = ranking_best(&search.ranking, STRATEGY_COUNT);
+	assert_non_null(best);
+	int64_t cost = best->costs.of[COST_TIME];
+	assert_true(ranking_needs(&search.ranking, best->strategy, cost));
+	assert_false(ranking_needs(&search.ranking, best->strategy, 2 * cost));
+	simulate_all(&search, &all, least);
+	assert_true(same_front(&search.ranking, &all));
+	for (int i = 0; i < all.n; i++)
+		if (all.entries[i].plan == best->plan)
+			all.entries[i] = all.entries[--all.n];
+	assert_false(same_front(&search.ranking, &all));
+	ranking_finish(&all);
+	search_finish(&search);
+	arena_finish(&arena);
+}
+
+/* The front does not depend on which plans were skipped, but the counts do: pruning happens on the
+ * question that the product is about. Two-sided: all would be 1,000 and more. */
+static void test_prunes(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = {.model = load_model(&arena, "llama-2-7b"),
+		.topology = load_topology(&arena, "2xdgx-a100-80gb")};
+	struct search search;
+	struct error error = {0};
+	assert_true(search_run(&question, &arena, &search, &error));
+	print_message("%d plans, %lld simulated\n", search.space.n,
+		(long long)search.evaluator.evaluated);
+	assert_true(search.space.n > 800);
+	assert_true(search.evaluator.evaluated < search.space.n / 3);
+	assert_true(search.evaluator.evaluated > 5);
+	search_finish(&search);
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_equals_brute_force),
+		cmocka_unit_test(test_negative_control),
+		cmocka_unit_test(test_prunes),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,230 @@
+/* Which plans a question allows. */
+#include "support.h"
+
+#include "planner/space.h"
+
+struct fixture {
+	struct arena arena;
+	struct question question;
+	struct space space;
+};
+
+static void begin(struct fixture *f, const char *model, const char *topology)
+{
+	*f = (struct fixture){0};
+	f->question.model = load_model(&f->arena, model);
+	f->question.topology = load_topology(&f->arena, topology);
+}
+
+static void fix(struct fixture *f, const char *name, const char *value)
+{
+	set_choice(&f->question, &f->arena, name, value);
+}
+
+static void build(struct fixture *f)
+{
+	struct error error = {0};
+	if (!space_build(&f->question, &f->arena, &f->space, &error))
+		fail_msg("%s", error.message);
+}
+
+static void end(struct fixture *f)
+{
+	space_finish(&f->space);
+	arena_finish(&f->arena);
+}
+
+static void test_shard_groups(void **state)
+{
+	(void)state;
+	struct fixture f;
+	int64_t groups[SPACE_VALUES_MAX];
+	begin(&f, "gpt2-124m", "3xdgx-a100-80gb");
+	/* of 24 ranks: 2 4 8 lie in a node, 3 6 12 straddle nodes unevenly, 16 does not divide */
+	assert_int_equal(space_shard_groups(f.question.topology, groups), 3);
+	assert_int_equal(groups[0], 2);
+	assert_int_equal(groups[1], 4);
+	assert_int_equal(groups[2], 8);
+	end(&f);
+	begin(&f, "gpt2-124m", "4xdgx-a100-80gb");
+	assert_int_equal(space_shard_groups(f.question.topology, groups), 4);
+	assert_int_equal(groups[3], 16);
+	end(&f);
+}
+
+static void test_wraps_differ(void **state)
+{
+	(void)state;
+	static const char *const models[] = {"gpt2-nano", "gpt2-124m", "llama-2-7b", "llama-3-8b"};
+	for (int i = 0; i < COUNT_OF(models); i++) {
+		struct fixture f;
+		const char *wraps[SPACE_VALUES_MAX];
+		begin(&f, models[i], "2xdgx-a100-80gb");
+		build(&f);
+		int n = space_wraps(&f.space.plans[0], f.question.model, &f.arena, wraps);
+		assert_string_equal(wraps[0], "block");
+		assert_in_range(n, 2, 7);
+		for (int j = 0; j < n; j++)
+			for (int k = j + 1; k < n; k++)
+				assert_string_not_equal(wraps[j], wraps[k]);
+		end(&f);
+	}
+}
+
+/* Two points never make the same choice everywhere. */
+static void test_no_duplicates(void **state)
+{
+	(void)state;
+	struct fixture f;
+	begin(&f, "gpt2-124m", "2xdgx-a100-80gb");
+	fix(&f, "global_batch", "64");
+	fix(&f, "runtime", "pytorch-fsdp1");
+	build(&f);
+	assert_true(f.space.n > 500);
+	for (int i = 0; i < f.space.n; i++)
+		for (int j = i + 1; j < f.space.n; j++)
+			assert_false(
+				f.space.plans[i].mesh.shard == f.space.plans[j].mesh.shard &&
+				fields_equal(plan_fields, &f.space.plans[i], &f.space.plans[j]));
+	end(&f);
+}
+
+static void test_fixed_stays_fixed(void **state)
+{
+	(void)state;
+	struct fixture f;
+	begin(&f, "llama-2-7b", "2xdgx-a100-80gb");
+	fix(&f, "wrap", "blocks:3");
+	fix(&f, "activation_checkpointing", "full");
+	fix(&f, "micro_batch", "2");
+	fix(&f, "global_batch", "128");
+	fix(&f, "forward_prefetch", "on");
+	fix(&f, "reduce_dtype", "bf16");
+	f.question.strategies = 1u << STRATEGY_FULL_SHARD | 1u << STRATEGY_HYBRID_SHARD;
+	f.question.choices.shard_group = 0;
+	build(&f);
+	assert_true(f.space.n > 2);
+	assert_true(f.space.same_batch);
+	for (int i = 0; i < f.space.n; i++) {
+		const struct plan *plan = &f.space.plans[i];
+		assert_string_equal(plan->wrap, "blocks:3");
+		assert_int_equal(plan->activation_checkpointing, CHECKPOINTING_FULL);
+		assert_int_equal(plan->micro_batch, 2);
+		assert_int_equal(plan->grad_accum, 4);
+		assert_int_equal(plan->reduce_dtype, DTYPE_BF16);
+		assert_true(plan->forward_prefetch);
+		assert_true(plan->strategy == STRATEGY_FULL_SHARD ||
+			    plan->strategy == STRATEGY_HYBRID_SHARD);
+	}
+	end(&f);
+}
+
+static void test_limiter_stays_on(void **state)
+{
+	(void)state;
+	struct fixture f;
+	begin(&f, "gpt2-124m", "dgx-a100-80gb");
+	fix(&f, "runtime", "pytorch-fsdp1");
+	build(&f);
+	for (int i = 0; i < f.space.n; i++)
+		assert_true(f.space.plans[i].limit_all_gathers);
+	end(&f);
+	begin(&f, "gpt2-124m", "dgx-a100-80gb");
+	fix(&f, "runtime", "pytorch-fsdp1");
+	fix(&f, "limit_all_gathers", "off");
+	build(&f);
+	for (int i = 0; i < f.space.n; i++)
+		assert_false(f.space.plans[i].limit_all_gathers);
+	end(&f);
+}
+
+/* 96 sequences for each of 16 ranks: the micro-batches are the divisors of 6. */
+static void test_global_batch(void **state)
+{
+	(void)state;
+	struct fixture f;
+	bool seen[7] = {false};
+	begin(&f, "gpt2-124m", "2xdgx-a100-80gb");
+	fix(&f, "global_batch", "96");
+	build(&f);
+	for (int i = 0; i < f.space.n; i++) {
+		const struct plan *plan = &f.space.plans[i];
+		assert_int_equal(plan->global_batch, 96);
+		assert_int_equal(plan->micro_batch * plan->grad_accum, 6);
+		seen[plan->micro_batch] = true;
+		if (plan->grad_accum == 1)
+			assert_true(plan->sync_each_micro_batch);
+	}
+	assert_true(f.space.same_batch);
+	for (int m = 1; m <= 6; m++)
+		assert_int_equal(seen[m], 6 % m == 0);
+	end(&f);
+}
+
+/* Without a batch: powers of two up to 4 Mi tokens a step, 1024 x 8 x 512 here. */
+static void test_free_batch(void **state)
+{
+	(void)state;
+	struct fixture f;
+	int64_t most = 0;
+	begin(&f, "gpt2-124m", "dgx-a100-80gb");
+	build(&f);
+	assert_false(f.space.same_batch);
+	for (int i = 0; i < f.space.n; i++) {
+		int64_t m = f.space.plans[i].micro_batch;
+		assert_int_equal(m & (m - 1), 0);
+		assert_int_equal(f.space.plans[i].grad_accum, 1);
+		most = max_i64(most, m);
+	}
+	assert_int_equal(most, 512);
+	end(&f);
+}
+
+static void test_strategies_that_cannot_be(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct error error = {0};
+	begin(&f, "gpt2-124m", "dgx-a100-80gb");
+	assert_true(topology_use_devices((struct topology *)f.question.topology, 2, &error));
+	build(&f);
+	assert_non_null(f.space.impossible[STRATEGY_HYBRID_SHARD]);
+	assert_non_null(strstr(f.space.impossible[STRATEGY_HYBRID_SHARD], "FULL_SHARD"));
+	assert_null(f.space.impossible[STRATEGY_FULL_SHARD]);
+	space_finish(&f.space);
+	/* by name it is the degenerate one */
+	f.question.strategies = 1u << STRATEGY_HYBRID_SHARD;
+	build(&f);
+	assert_true(f.space.n > 0);
+	assert_int_equal(f.space.plans[0].mesh.replicate, 1);
+	end(&f);
+}
+
+static void test_contradictions(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct error error = {0};
+	begin(&f, "gpt2-124m", "2xdgx-a100-80gb");
+	fix(&f, "global_batch", "100"); /* 16 ranks */
+	assert_false(space_build(&f.question, &f.arena, &f.space, &error));
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	assert_non_null(strstr(error.message, "96"));
+	end(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_shard_groups),
+		cmocka_unit_test(test_wraps_differ),
+		cmocka_unit_test(test_no_duplicates),
+		cmocka_unit_test(test_fixed_stays_fixed),
+		cmocka_unit_test(test_limiter_stays_on),
+		cmocka_unit_test(test_global_batch),
+		cmocka_unit_test(test_free_batch),
+		cmocka_unit_test(test_strategies_that_cannot_be),
+		cmocka_unit_test(test_contradictions),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
