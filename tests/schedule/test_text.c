@@ -189,8 +189,9 @@ static char *replaced(const char *text, const char *from, const char *to)
 {
 	const char *at = strstr(text, from);
 	assert_non_null(at);
-	char *result = malloc(strlen(text) + strlen(to) + 1);
-	sprintf(result, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+	char *result = NULL;
+	assert_true(
+		asprintf(&result, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)) > 0);
 	return result;
 }
 

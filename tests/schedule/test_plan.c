@@ -1,0 +1,536 @@
+/* From choices to a plan: defaults, batch arithmetic, the mesh, what each runtime can honour, and
+ * what the messages say. */
+#include "support.h"
+
+static bool resolve(struct arena *arena, const struct model *model, const struct topology *topology,
+	const char *words, struct plan *plan, struct error *error)
+{
+	char *copy = arena_strdup(arena, words), *word[8] = {0};
+	int n = 0;
+	*error = (struct error){0};
+	for (char *next = strtok(copy, " "); next != NULL && n < 7; next = strtok(NULL, " "))
+		word[n++] = next;
+	return try_plan(arena, model, topology, plan, error, word[0], word[1], word[2], word[3],
+		word[4], word[5], word[6], NULL);
+}
+
+static struct plan resolved(struct arena *arena, const struct model *model,
+	const struct topology *topology, const char *words)
+{
+	struct plan plan;
+	struct error error;
+	if (!resolve(arena, model, topology, words, &plan, &error))
+		fail_msg("%s: %s", words, error.message);
+	return plan;
+}
+
+/* --- defaults ------------------------------------------------------------------------------------
+ */
+
+static void test_gpu_defaults(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-3-8b");
+	struct plan plan = resolved(&arena, model, cluster(&arena, "2xdgx-a100-80gb"), "");
+	assert_int_equal(plan.runtime, RUNTIME_PYTORCH_FSDP2);
+	assert_int_equal(plan.strategy, STRATEGY_FULL_SHARD);
+	assert_int_equal(plan.mesh.shard, 16);
+	assert_int_equal(plan.mesh.replicate, 1);
+	assert_int_equal(plan.seq_len, 4096); /* of 8192 */
+	assert_int_equal(plan.micro_batch, 1);
+	assert_int_equal(plan.grad_accum, 1);
+	assert_int_equal(plan.global_batch, 16);
+	assert_int_equal(plan.param_dtype, DTYPE_BF16);
+	assert_int_equal(plan.master_dtype, DTYPE_FP32);
+	assert_int_equal(plan.reduce_dtype, DTYPE_FP32);
+	assert_int_equal(plan.optimizer, OPTIMIZER_ADAMW_FOREACH);
+	assert_int_equal(plan.attention, ATTENTION_FLASH);
+	assert_string_equal(plan.wrap, "block");
+	assert_string_equal(plan.reshard_after_forward, "true");
+	assert_int_equal(plan.prefetch, PREFETCH_PRE);
+	assert_int_equal(plan.activation_checkpointing, CHECKPOINTING_NONE);
+	assert_int_equal(plan.cpu_offload, OFFLOAD_NONE);
+	assert_true(plan.clip == 0 && plan.sync_each_micro_batch && !plan.compile);
+	assert_false(plan.limit_all_gathers); /* FSDP2 has none */
+	plan = resolved(&arena, model, cluster(&arena, "dgx-a100-80gb"), "runtime=pytorch-fsdp1");
+	assert_true(plan.limit_all_gathers);
+	assert_int_equal(plan.optimizer, OPTIMIZER_ADAMW_FOREACH);
+	plan = resolved(&arena, model, cluster(&arena, "dgx-v100"), "");
+	assert_int_equal(plan.param_dtype, DTYPE_FP16);
+	arena_finish(&arena);
+}
+
+static void test_local_defaults(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "gpt2-124m");
+	struct plan plan = resolved(&arena, model, cpu_machine(&arena, 4), "");
+	assert_int_equal(plan.runtime, RUNTIME_SHARDPLAN);
+	assert_int_equal(plan.param_dtype, DTYPE_FP32);
+	assert_int_equal(plan.master_dtype, DTYPE_FP32);
+	assert_int_equal(plan.reduce_dtype, DTYPE_FP32);
+	assert_int_equal(plan.optimizer, OPTIMIZER_ADAMW_FUSED);
+	assert_int_equal(plan.seq_len, 1024);
+	assert_true(plan.limit_all_gathers);
+	assert_int_equal(plan.mesh.shard, 4);
+	arena_finish(&arena);
+}
+
+/* A runtime's own knobs follow when nobody asked otherwise. */
+static void test_adapted(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "2xdgx-a100-80gb");
+	struct plan plan = resolved(&arena, model, topology, "strategy=NO_SHARD");
+	assert_int_equal(plan.runtime, RUNTIME_PYTORCH_DDP);
+	assert_int_equal(plan.mesh.replicate, 16);
+	assert_int_equal(plan.mesh.shard, 1);
+	assert_string_equal(plan.reshard_after_forward, "false");
+	plan = resolved(&arena, model, topology, "runtime=pytorch-ddp");
+	assert_int_equal(plan.strategy, STRATEGY_NO_SHARD);
+	plan = resolved(&arena, model, topology, "strategy=HYBRID_SHARD_ZERO2");
+	assert_int_equal(plan.mesh.shard, 8);
+	assert_int_equal(plan.mesh.replicate, 2);
+	assert_string_equal(plan.reshard_after_forward, "false");
+	plan = resolved(&arena, model, topology, "runtime=shardplan");
+	assert_int_equal(plan.optimizer, OPTIMIZER_ADAMW_FUSED);
+	plan = resolved(&arena, model, topology, "reshard_after_forward=4");
+	assert_int_equal(plan_reshard_group(&plan), 4);
+	arena_finish(&arena);
+}
+
+/* --- batch ---------------------------------------------------------------------------------------
+ */
+
+/* Any two of the three give the third; all three pass when they agree, and only then. */
+static void test_batch(void **state)
+{
+	(void)state;
+	uint64_t seed = 12;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "2xdgx-a100-80gb");
+	for (int round = 0; round < 2000; round++) {
+		int64_t micro = 1 + random_below(&seed, 50), accum = 1 + random_below(&seed, 50);
+		int64_t ranks = 1 + random_below(&seed, 64), global = micro * accum * ranks;
+		const char *given[4];
+		topology->nodes = 1;
+		topology->devices_per_node = ranks;
+		given[0] = arena_printf(
+			&arena, "micro_batch=%d grad_accum=%d", (int)micro, (int)accum);
+		given[1] = arena_printf(
+			&arena, "micro_batch=%d global_batch=%d", (int)micro, (int)global);
+		given[2] = arena_printf(
+			&arena, "grad_accum=%d global_batch=%d", (int)accum, (int)global);
+		given[3] = arena_printf(&arena, "%s global_batch=%d", given[0], (int)global);
+		for (int g = 0; g < 4; g++) {
+			struct plan plan = resolved(&arena, model, topology, given[g]);
+			assert_int_equal(plan.micro_batch, micro);
+			assert_int_equal(plan.grad_accum, accum);
+			assert_int_equal(plan.global_batch, global);
+		}
+		struct plan plan;
+		struct error error;
+		given[3] = arena_printf(&arena, "%s global_batch=%d", given[0],
+			(int)(global + 1 + random_below(&seed, 100)));
+		assert_false(resolve(&arena, model, topology, given[3], &plan, &error));
+		assert_int_equal(error.code, EXIT_CODE_USAGE);
+	}
+	arena_finish(&arena);
+}
+
+/* A remainder names the values next to it, and they work. */
+static void test_batch_remainders(void **state)
+{
+	(void)state;
+	uint64_t seed = 3;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "2xdgx-a100-80gb");
+	for (int round = 0; round < 1000; round++) {
+		int64_t global = 1 + random_below(&seed, 2000), micro = 1 + random_below(&seed, 9);
+		struct plan plan;
+		struct error error;
+		const char *words = arena_printf(
+			&arena, "micro_batch=%d global_batch=%d", (int)micro, (int)global);
+		bool ok = resolve(&arena, model, topology, words, &plan, &error);
+		assert_int_equal(ok, global % (16 * micro) == 0);
+		if (ok)
+			continue;
+		long long named[5];
+		assert_int_equal(sscanf(error.message,
+					 "--global-batch %lld: not a multiple of data-parallel "
+					 "ranks x --micro-batch = %lld; %lld or %lld would be",
+					 &named[0], &named[1], &named[2], &named[3]),
+			4);
+		assert_int_equal(named[0], global);
+		assert_int_equal(named[1], 16 * micro);
+		assert_true(named[2] > 0 && named[3] == named[2] + named[1]);
+		assert_true(global < named[3] && (named[2] < global || named[2] == named[1]));
+		for (int k = 2; k <= 3; k++) {
+			words = arena_printf(
+				&arena, "micro_batch=%d global_batch=%lld", (int)micro, named[k]);
+			resolved(&arena, model, topology, words);
+		}
+	}
+	arena_finish(&arena);
+}
+
+/* --- mesh ----------------------------------------------------------------------------------------
+ */
+
+/* Exactly the divisors of the ranks are shard groups; what the message offers are divisors. */
+static void test_shard_groups(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	for (int ranks = 1; ranks <= 48; ranks++) {
+		struct topology *topology = gpu_cluster(&arena, 1, ranks);
+		for (int group = 1; group <= ranks + 2; group++) {
+			struct plan plan;
+			struct error error;
+			int below, above;
+			const char *words =
+				arena_printf(&arena, "strategy=HYBRID_SHARD shard_group=%d", group);
+			bool ok = resolve(&arena, model, topology, words, &plan, &error);
+			assert_int_equal(ok, group <= ranks && ranks % group == 0);
+			if (ok) {
+				assert_int_equal(plan.mesh.shard, group);
+				assert_int_equal(plan.mesh.replicate, ranks / group);
+			} else if (group <= ranks) {
+				assert_int_equal(sscanf(error.message,
+							 "--shard-group %*d: does not divide %*d "
+							 "ranks; %d or %d would",
+							 &below, &above),
+					2);
+				assert_true(below < group && group < above);
+				assert_int_equal(ranks % below, 0);
+				assert_int_equal(ranks % above, 0);
+			}
+		}
+	}
+	arena_finish(&arena);
+}
+
+/* --- messages ------------------------------------------------------------------------------------
+ */
+
+enum where { GPU, CPU, VOLTA };
+
+static const struct {
+	enum where where;
+	const char *words, *message;
+} bad[] = {
+	{GPU, "strategy=full_shard",
+		"--strategy: expected one of NO_SHARD, SHARD_GRAD_OP, FULL_SHARD, HYBRID_SHARD, "
+		"HYBRID_SHARD_ZERO2, got \"full_shard\", did you mean \"FULL_SHARD\"?"},
+	{GPU, "strategie=FULL_SHARD", "--strategie: no such option, did you mean \"strategy\"?"},
+	{GPU, "colour=blue", "--colour: no such option"},
+	{GPU, "seq_len=0", "--seq-len: expected a whole number greater than 0, got \"0\""},
+	{GPU, "seq_len=", "--seq-len: expected a whole number greater than 0, got \"\""},
+	{GPU, "seq_len=99999999999999999999",
+		"--seq-len: expected a whole number greater than 0, got "
+		"\"99999999999999999999\""},
+	{GPU, "seq_len=8192", "--seq-len 8192: llama-2-7b has a context of 4096 tokens"},
+	{GPU, "micro_batch=-1",
+		"--micro-batch: expected a whole number greater than 0, got \"-1\""},
+	{GPU, "micro_batch=1.5",
+		"--micro-batch: expected a whole number greater than 0, got \"1.5\""},
+	{GPU, "global_batch=100",
+		"--global-batch 100: not a multiple of data-parallel ranks x --micro-batch = 16; "
+		"96 or 112 would be"},
+	{GPU, "global_batch=8",
+		"--global-batch 8: not a multiple of data-parallel ranks x --micro-batch = 16; 16 "
+		"or 32 would be"},
+	{GPU, "global_batch=100 grad_accum=2",
+		"--global-batch 100: not a multiple of data-parallel ranks x --grad-accum = 32; 96 "
+		"or 128 would be"},
+	{GPU, "global_batch=64 micro_batch=2 grad_accum=3",
+		"--global-batch 64: micro-batch 2 x accumulation 3 x 16 ranks is 96; drop one of "
+		"the options or use --global-batch 96"},
+	{GPU, "global_batch=9223372036854775807",
+		"--global-batch 9223372036854775807: is too large"},
+	{GPU, "micro_batch=9000000000000000000",
+		"--micro-batch 9000000000000000000: the batch is too large"},
+	{GPU, "micro_batch=9000000000000000000 global_batch=16",
+		"--micro-batch 9000000000000000000: the batch is too large"},
+	{GPU, "grad_accum=9000000000000000000 global_batch=16",
+		"--grad-accum 9000000000000000000: the batch is too large"},
+	{GPU, "micro_batch=1000000",
+		"--micro-batch 1000000: the logits of 4096 tokens each would not fit any machine; "
+		"use at most 536870"},
+	{GPU, "grad_accum=1000000000",
+		"--grad-accum 1000000000: expected at most 16384 micro-batches in a step; use a "
+		"larger --micro-batch"},
+	{GPU, "shard_group=0", "--shard-group: expected a number of ranks, got \"0\""},
+	{GPU, "shard_group=x", "--shard-group: expected a number of ranks, got \"x\""},
+	{GPU, "shard_group=5 strategy=HYBRID_SHARD",
+		"--shard-group 5: does not divide 16 ranks; 4 or 8 would"},
+	{GPU, "shard_group=32 strategy=HYBRID_SHARD",
+		"--shard-group 32: there are only 16 ranks; use at most 16"},
+	{GPU, "shard_group=8",
+		"--shard-group 8: FULL_SHARD shards over all 16 ranks; use HYBRID_SHARD for "
+		"smaller groups"},
+	{GPU, "shard_group=8 strategy=SHARD_GRAD_OP",
+		"--shard-group 8: SHARD_GRAD_OP shards over all 16 ranks; use HYBRID_SHARD_ZERO2 "
+		"for smaller groups"},
+	{GPU, "shard_group=8 strategy=NO_SHARD",
+		"--shard-group 8: NO_SHARD has no shard group, use HYBRID_SHARD"},
+	{GPU, "runtime=pytorch",
+		"--runtime: expected one of pytorch-fsdp1, pytorch-fsdp2, pytorch-ddp, shardplan, "
+		"got \"pytorch\""},
+	{GPU, "wrap=layer", "--wrap layer: expected block, blocks:K, size:N or model"},
+	{GPU, "wrap=blocks:0", "--wrap blocks:0: expected block, blocks:K, size:N or model"},
+	{GPU, "wrap=size:1e30", "--wrap size:1e30: expected block, blocks:K, size:N or model"},
+	{GPU, "reshard_after_forward=maybe",
+		"--reshard-after-forward maybe: expected true, false or a group size"},
+	{GPU, "reshard_after_forward=-1",
+		"--reshard-after-forward -1: expected true, false or a group size"},
+	{GPU, "reshard_after_forward=-5 strategy=SHARD_GRAD_OP",
+		"--reshard-after-forward -5: expected true, false or a group size"},
+	{GPU, "reshard_after_forward=0",
+		"--reshard-after-forward 0: expected true, false or a group size"},
+	{GPU, "reshard_after_forward=3",
+		"--reshard-after-forward 3: expected a proper divisor (not 1) of the shard group "
+		"of 16, with FULL_SHARD or HYBRID_SHARD"},
+	{GPU, "reshard_after_forward=4 strategy=HYBRID_SHARD_ZERO2",
+		"--reshard-after-forward 4: expected a proper divisor (not 1) of the shard group "
+		"of 8, with FULL_SHARD or HYBRID_SHARD"},
+	{GPU, "reshard_after_forward=false",
+		"--reshard-after-forward false: contradicts FULL_SHARD; use SHARD_GRAD_OP"},
+	{GPU, "reshard_after_forward=true strategy=SHARD_GRAD_OP",
+		"--reshard-after-forward true: contradicts SHARD_GRAD_OP; use FULL_SHARD"},
+	{GPU, "cpu_offload=all",
+		"--cpu-offload all: this version does not price offload yet; use none"},
+	{GPU, "param_dtype=fp8", "--param-dtype fp8: expected fp32, bf16 or fp16"},
+	{GPU, "reduce_dtype=int8", "--reduce-dtype int8: expected fp32, bf16 or fp16"},
+	{VOLTA, "param_dtype=bf16",
+		"--param-dtype bf16: V100-SXM2-32GB has no bf16 units; use fp16"},
+	{CPU, "param_dtype=bf16",
+		"--param-dtype bf16: our CPU kernels compute in fp32 so far; use fp32"},
+	{CPU, "reduce_dtype=bf16",
+		"--reduce-dtype bf16: our CPU kernels compute in fp32 so far; use fp32"},
+	{CPU, "master_dtype=fp16",
+		"--master-dtype fp16: our CPU kernels compute in fp32 so far; use fp32"},
+	{GPU, "clip=-1", "--clip: expected a number of 0 or more, got \"-1\""},
+	{GPU, "clip=nan", "--clip: expected a number of 0 or more, got \"nan\""},
+	{GPU, "optimizer=adam",
+		"--optimizer: expected one of adamw-fused, adamw-foreach, adamw, sgd, got "
+		"\"adam\", did you mean \"adamw\"?"},
+	{GPU, "compile=maybe", "--compile: expected true, false, on or off, got \"maybe\""},
+};
+
+static void test_messages(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topologies[] = {
+		[GPU] = cluster(&arena, "2xdgx-a100-80gb"),
+		[CPU] = cpu_machine(&arena, 4),
+		[VOLTA] = cluster(&arena, "dgx-v100"),
+	};
+	for (int i = 0; i < COUNT_OF(bad); i++) {
+		struct plan plan;
+		struct error error;
+		if (resolve(&arena, model, topologies[bad[i].where], bad[i].words, &plan, &error))
+			fail_msg("%s passes", bad[i].words);
+		assert_int_equal(error.code, EXIT_CODE_USAGE);
+		assert_string_equal(error.message, bad[i].message);
+	}
+	arena_finish(&arena);
+}
+
+/* --- runtime x knob ------------------------------------------------------------------------------
+ */
+
+static const struct {
+	const char *words, *option;
+	unsigned refused_by; /* bit r: runtime r */
+} knobs[] = {
+	{"strategy=NO_SHARD", "--strategy NO_SHARD: ", 0}, /* FSDP2 becomes DDP */
+	{"strategy=FULL_SHARD", "--strategy FULL_SHARD: ", 1 << RUNTIME_PYTORCH_DDP},
+	{"strategy=SHARD_GRAD_OP", "--strategy SHARD_GRAD_OP: ", 1 << RUNTIME_PYTORCH_DDP},
+	{"strategy=HYBRID_SHARD", "--strategy HYBRID_SHARD: ", 1 << RUNTIME_PYTORCH_DDP},
+	{"strategy=HYBRID_SHARD_ZERO2",
+		"--strategy HYBRID_SHARD_ZERO2: ", 1 << RUNTIME_PYTORCH_DDP},
+	{"prefetch=none", "--prefetch none: ", 1 << RUNTIME_PYTORCH_FSDP2},
+	{"prefetch=pre", "--prefetch pre: ", 0},
+	{"prefetch=post", "--prefetch post: ", 1 << RUNTIME_PYTORCH_FSDP2},
+	{"forward_prefetch=on", "--forward-prefetch on: ", 1 << RUNTIME_PYTORCH_DDP},
+	{"forward_prefetch=off", "", 0},
+	{"limit_all_gathers=on",
+		"--limit-all-gathers on: ", 1 << RUNTIME_PYTORCH_FSDP2 | 1 << RUNTIME_PYTORCH_DDP},
+	{"limit_all_gathers=off", "", 0},
+	{"reshard_after_forward=2", "--reshard-after-forward 2: ", ~(1u << RUNTIME_PYTORCH_FSDP2)},
+	{"activation_checkpointing=full", "", 0},
+	{"activation_checkpointing=selective",
+		"--activation-checkpointing selective: ", 1 << RUNTIME_SHARDPLAN},
+	{"attention=eager", "--attention eager: ", 1 << RUNTIME_SHARDPLAN},
+	{"compile=on", "--compile on: ", 1 << RUNTIME_SHARDPLAN},
+	{"optimizer=adamw-fused", "", 0},
+	{"optimizer=adamw-foreach", "--optimizer adamw-foreach: ", 1 << RUNTIME_SHARDPLAN},
+	{"optimizer=adamw", "--optimizer adamw: ", 1 << RUNTIME_SHARDPLAN},
+	{"optimizer=sgd", "--optimizer sgd: ", 1 << RUNTIME_SHARDPLAN},
+	{"cpu_offload=optimizer", "--cpu-offload optimizer: ", ~0u},
+	{"cpu_offload=parameters", "--cpu-offload parameters: ", ~0u},
+	{"cpu_offload=all", "--cpu-offload all: ", ~0u},
+};
+
+/* What a runtime cannot do is refused, never ignored: the message starts with the option and ends
+ * in advice that works. */
+static void test_runtime_knobs(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "2xdgx-a100-80gb");
+	for (int r = 0; r < RUNTIME_COUNT; r++)
+		for (int k = 0; k < COUNT_OF(knobs); k++) {
+			struct plan plan;
+			struct error error;
+			const char *words = arena_printf(
+				&arena, "runtime=%s %s", runtime_names[r], knobs[k].words);
+			bool ok = resolve(&arena, model, topology, words, &plan, &error);
+			if (ok != !(knobs[k].refused_by >> r & 1))
+				fail_msg("%s: %s", words, ok ? "passes" : error.message);
+			if (ok)
+				continue;
+			assert_int_equal(error.code, EXIT_CODE_USAGE);
+			assert_int_equal(
+				strncmp(error.message, knobs[k].option, strlen(knobs[k].option)),
+				0);
+			assert_non_null(strstr(error.message, "; use "));
+		}
+	arena_finish(&arena);
+}
+
+/* --- complete plans ------------------------------------------------------------------------------
+ */
+
+static void check_refused(const struct plan *plan, const struct model *model,
+	const struct topology *topology, const char *message)
+{
+	struct error error = {0};
+	assert_false(plan_check(plan, model, topology, &error));
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	assert_non_null(strstr(error.message, message));
+}
+
+/* A plan from a file may say anything. */
+static void test_plan_check(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "2xdgx-a100-80gb");
+	const struct plan good = resolved(&arena, model, topology, "");
+	struct error error = {0};
+	assert_true(plan_check(&good, model, topology, &error));
+	struct plan plan = good;
+	plan.mesh.tensor = 2;
+	check_refused(&plan, model, topology, "axes must be 1 in this version");
+	plan = good;
+	plan.mesh.shard = 8;
+	check_refused(&plan, model, topology, "shard 8 is not the topology's 16 devices");
+	plan.mesh.replicate = 2;
+	check_refused(&plan, model, topology, "mesh: FULL_SHARD with replicate 2, shard 8");
+	plan = good;
+	plan.mesh.shard = plan.mesh.replicate = INT64_C(1) << 62;
+	check_refused(&plan, model, topology, "is not the topology's 16 devices");
+	plan = good;
+	plan.global_batch = 17;
+	check_refused(&plan, model, topology, "global_batch 17: is not micro_batch 1 x grad_accum");
+	plan = good;
+	plan.micro_batch = INT64_MAX;
+	check_refused(&plan, model, topology, "--micro-batch 9223372036854775807: the logits");
+	plan = good;
+	plan.wrap = "";
+	check_refused(&plan, model, topology, "--wrap : expected block");
+	plan = good;
+	plan.reshard_after_forward = "";
+	check_refused(&plan, model, topology, "expected true, false or a group size");
+	plan = good;
+	plan.seq_len = 5000;
+	check_refused(&plan, model, topology, "has a context of 4096 tokens");
+	arena_finish(&arena);
+}
+
+static struct plan read_back(
+	struct arena *arena, const struct plan *plan, enum writer_format format)
+{
+	struct text text = {0};
+	struct writer writer;
+	struct error error = {0};
+	struct plan again;
+	writer_init(&writer, &text, format);
+	plan_write(plan, &writer);
+	writer_finish(&writer);
+	struct node *root = document_parse(arena, "plan", text.data, text.length, 0, &error);
+	if (root == NULL || !plan_read(arena, root, &again, &error))
+		fail_msg("%s", error.message);
+	text_finish(&text);
+	return again;
+}
+
+/* Written and read, a plan is the same, and compiles to the same schedule. */
+static void test_write_read(void **state)
+{
+	(void)state;
+	uint64_t seed = 60;
+	for (int round = 0; round < 300; round++) {
+		struct arena arena = {0};
+		struct sample sample = random_sample(&arena, &seed);
+		struct plan again =
+			read_back(&arena, &sample.plan, round % 2 ? WRITER_YAML : WRITER_JSON);
+		struct error error = {0};
+		assert_true(fields_equal(plan_fields, &sample.plan, &again));
+		assert_true(fields_equal(mesh_fields, &sample.plan.mesh, &again.mesh));
+		assert_true(plan_check(&again, sample.model, sample.topology, &error));
+		assert_string_equal(schedule_digest(sample.schedule).hex,
+			schedule_digest(toy_schedule(&arena, &again, sample.model, sample.topology))
+				.hex);
+		arena_finish(&arena);
+	}
+}
+
+/* A summary tells plans apart that differ in what it names. */
+static void test_summary(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct text text = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct plan plan = resolved(&arena, model, cluster(&arena, "2xdgx-a100-80gb"),
+		"strategy=HYBRID_SHARD grad_accum=2 sync_each_micro_batch=off "
+		"reshard_after_forward=2 forward_prefetch=on");
+	plan_summary(&plan, &text);
+	assert_string_equal(text_string(&text),
+		"HYBRID_SHARD (groups of 8), reshard to 2, wrap block, prefetch pre + forward, "
+		"checkpointing none, micro-batch 1 x 2 (sync last), pytorch-fsdp2");
+	text_finish(&text);
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_gpu_defaults),
+		cmocka_unit_test(test_local_defaults),
+		cmocka_unit_test(test_adapted),
+		cmocka_unit_test(test_batch),
+		cmocka_unit_test(test_batch_remainders),
+		cmocka_unit_test(test_shard_groups),
+		cmocka_unit_test(test_messages),
+		cmocka_unit_test(test_runtime_knobs),
+		cmocka_unit_test(test_plan_check),
+		cmocka_unit_test(test_write_read),
+		cmocka_unit_test(test_summary),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
