@@ -18,8 +18,8 @@ struct bench {
 	int n_spreads;
 };
 
-/* Calls `run` until the budget is used, at least three times after one warm-up; median seconds of
- * one call. */
+/* Calls `run` until the budget is used, at least three times after one warm-up. Seconds of one
+ * call: the 10th percentile, which is what the machine does when it is left alone. */
 double bench_time(struct bench *bench, void (*run)(void *data), void *data);
 void bench_say(const struct bench *bench, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -9,7 +9,7 @@
 #include "executor/machine.h"
 #include "executor/rank.h"
 
-enum { MAX_TRIES = 64, KINDS = 3, REPORT_ROOM = 1 << 20 };
+enum { MAX_TRIES = 200, KINDS = 3, REPORT_ROOM = 1 << 20 };
 
 /* Full (gathered) sizes, bytes; a quick run does the first and last and some between. */
 static const int64_t sizes[] = {4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
@@ -82,7 +82,8 @@ static bool time_collective(struct timer *t, enum collective_kind kind, int64_t 
 	bool quick = t->segment->header->job.quick;
 	double times[MAX_TRIES], unused;
 	/* Small ones are short and noisy, large ones long and steady. */
-	int tries = (int)min_i64(MAX_TRIES, (quick ? 3 : 5) + (16 << 20) / bytes);
+	int tries =
+		(int)min_i64(MAX_TRIES, (quick ? 3 : 15) + (quick ? 16 << 20 : 64 << 20) / bytes);
 
 	if (!time_once(t, &c, &unused))
 		return false;

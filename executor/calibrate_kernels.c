@@ -286,7 +286,7 @@ static void run_adamw(void *data)
 
 static void calibrate_optimizer(struct bench *bench)
 {
-	int64_t n = STREAM_FLOATS / 4;
+	int64_t n = STREAM_FLOATS / 2;
 	float *floats = new_floats(4 * n);
 	struct adamw_case c = {bench, {.n = n,
 					      .w = floats,

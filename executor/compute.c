@@ -231,6 +231,8 @@ static bool check_plan(const struct compute *c, struct error *error)
 		plan->reduce_dtype != DTYPE_FP32)
 		return refuse(error, "a dtype other than fp32",
 			"use fp32 for parameters, master and reduction");
+	if (plan->optimizer == OPTIMIZER_SGD)
+		return refuse(error, "--optimizer sgd", "use adamw-fused");
 	if (plan->cpu_offload != OFFLOAD_NONE)
 		return refuse(error, "--cpu-offload", "use none");
 	return true;

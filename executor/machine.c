@@ -13,6 +13,11 @@
 
 #include "executor/machine.h"
 
+#if defined(__clang__)
+#define COMPILER "by" /* its version starts with its name */
+#else
+#define COMPILER "gcc"
+#endif
 #if !defined(SHARDPLAN_VERSION)
 #define SHARDPLAN_VERSION "unknown"
 #endif
@@ -109,8 +114,8 @@ const char *machine_versions(const char *kernels, struct arena *arena)
 #endif
 	if (uname(&system) != 0)
 		memset(&system, 0, sizeof(system));
-	return arena_printf(arena, "shardplan %s, kernels %s, compiler %s, %s, %s %s",
-		SHARDPLAN_VERSION, kernels, __VERSION__, library, system.sysname, system.release);
+	return arena_printf(arena, "shardplan %s, kernels %s, %s %s, %s, %s %s", SHARDPLAN_VERSION,
+		kernels, COMPILER, __VERSION__, library, system.sysname, system.release);
 }
 
 const char *machine_date(struct arena *arena)

@@ -100,15 +100,6 @@ static void run_adamw(const struct update *u)
 				    .gradient_scale = 1});
 }
 
-static void run_sgd(const struct update *u)
-{
-	struct compute *c = u->compute;
-	double decay = u->parameter->decay ? c->training.weight_decay : 0;
-
-	c->kernels->sgd(c->context, u->w + u->at, u->g + u->at, u->n, (float)learning_rate(c),
-		(float)decay, 1);
-}
-
 static void update_slice(struct update *u, const struct unit_slice *slice, int64_t first)
 {
 	const struct compute *c = u->compute;
@@ -122,10 +113,7 @@ static void update_slice(struct update *u, const struct unit_slice *slice, int64
 		u->n--;
 	if (u->n <= 0 || !u->parameter->trainable)
 		return;
-	if (u->state != NULL)
-		run_adamw(u);
-	else
-		run_sgd(u);
+	run_adamw(u);
 }
 
 static void *use_of(const struct compute *compute, const struct op *op, enum buffer_role role)
@@ -147,7 +135,7 @@ bool compute_update(struct compute *compute, const struct op *op, struct error *
 
 	if (!learn_norm(compute, error))
 		return false;
-	if (update.w == NULL || update.g == NULL)
+	if (update.w == NULL || update.state == NULL || update.g == NULL)
 		return error_set(
 			error, EXIT_CODE_INTERNAL, "optimizer of %s lacks operands", unit->name);
 	compute->gradient_bytes += buffers_bytes(

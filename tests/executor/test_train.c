@@ -143,6 +143,45 @@ static void another_seed_is_another_run(void **state)
 	assert_string_not_equal(digests[0], digests[2]);
 }
 
+static void train_digest(const char *options, struct training training, char digest[33])
+{
+	struct executor_job job = run_job(3);
+	struct run run;
+
+	run_plan(&run, TINY_LLAMA, 2, options);
+	job.training = training;
+	job.training.steps = 3;
+	if (!run_train(&run, &job))
+		fail_msg("%s: %s", options, run.error.message);
+	snprintf(digest, 33, "%s", run.measurement.weights_digest);
+	run_finish(&run);
+}
+
+/* Each knob of the update changes the weights. */
+static void the_update_follows_its_knobs(void **state)
+{
+	static const char adamw[] = "strategy=FULL_SHARD micro_batch=1 seq_len=16";
+	struct training base = training_defaults(), other = base;
+	char first[33], digest[33];
+
+	(void)state;
+	train_digest(adamw, base, first);
+	other.warmup = 10;
+	train_digest(adamw, other, digest);
+	assert_string_not_equal(first, digest);
+	other.warmup = 1; /* over before the first step */
+	train_digest(adamw, other, digest);
+	assert_string_equal(first, digest);
+	other = base;
+	other.weight_decay = 0.2;
+	train_digest(adamw, other, digest);
+	assert_string_not_equal(first, digest);
+	train_digest("strategy=FULL_SHARD micro_batch=1 seq_len=16 clip=0.1", base, digest);
+	assert_string_not_equal(first, digest);
+	train_digest("strategy=FULL_SHARD micro_batch=1 seq_len=16 clip=1000", base, digest);
+	assert_string_equal(first, digest);
+}
+
 /* Groups of three are no subtrees of six. */
 static void unaligned_groups_say_so(void **state)
 {
@@ -393,6 +432,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_run_reports_what_it_did),
 		cmocka_unit_test(the_first_loss_is_that_of_guessing),
 		cmocka_unit_test(another_seed_is_another_run),
+		cmocka_unit_test(the_update_follows_its_knobs),
 		cmocka_unit_test(unaligned_groups_say_so),
 		cmocka_unit_test(the_null_device_computes_nothing),
 		cmocka_unit_test(kernel_tables_agree),
