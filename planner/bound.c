@@ -125,8 +125,6 @@ static bool is_kept(const struct buffer *buffer)
 /* --- what must be there -------------------------------------------------------------------------
  */
 
-typedef bool (*buffer_filter)(const struct buffer *buffer);
-
 struct touches {
 	int first, last; /* operations of the compute stream; first > last: none */
 };
@@ -163,8 +161,8 @@ static struct touches *find_touches(const struct program *program, struct arena 
 
 /* Bytes that are surely there while each operation of the compute stream runs; `filter` may be
  * NULL. */
-static int64_t *surely_live(
-	const struct program *program, buffer_filter filter, struct arena *arena)
+static int64_t *surely_live(const struct program *program,
+	bool (*filter)(const struct buffer *buffer), struct arena *arena)
 {
 	struct touches *touches = find_touches(program, arena);
 	int64_t *live = ARENA_ARRAY(arena, int64_t, program->n_ops + 1);

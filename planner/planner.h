@@ -16,6 +16,7 @@ struct question {
 	enum objective objective;
 };
 
+/* SLOWER: fits and lost, by whatever the objective counts. */
 enum verdict { VERDICT_CHOSEN, VERDICT_SLOWER, VERDICT_DOES_NOT_FIT, VERDICT_IMPOSSIBLE };
 extern const char *const verdict_names[];
 
@@ -23,7 +24,8 @@ struct candidate {
 	struct plan plan;
 	struct prediction prediction;
 	enum verdict verdict;
-	const char *why_not; /* one sentence with numbers; "" for the chosen one */
+	const char *why_not; /* one sentence with numbers; "" for the chosen one. IMPOSSIBLE: why
+				no plan could be made; the prediction is zeroed then */
 };
 
 /* One row of a sensitivity table: what would happen if one knob of the chosen plan changed. */
@@ -37,15 +39,16 @@ struct sensitivity {
 struct answer {
 	const struct candidate *chosen; /* NULL: nothing fits */
 	int n_alternatives;
-	struct candidate
-		*alternatives; /* the best of every other strategy first, then runners-up */
+	struct candidate *alternatives; /* the best of every other strategy first (those that fit in
+					   order, those that do not by how much, impossible ones),
+					   then runners-up (docs/planner.md) */
 	int n_reasons;
 	const char **reasons; /* the defence, sentence by sentence */
 	int n_sensitivities;
 	struct sensitivity *sensitivities;
 	int64_t evaluated; /* candidates simulated */
 	int64_t pruned;    /* candidates dropped by a bound */
-	double gap;        /* 0 = optimal within the space and the model */
+	double gap;        /* of the objective; 0 = optimal within the space and the model */
 	double bound; /* s: least bound of what was not simulated; the chosen time if nothing */
 };
 
