@@ -16,42 +16,58 @@ static void give_range(struct builder *b, int index)
 	}
 }
 
-/* Ours keeps all gradients of a block's tensors side by side. Autograd frees a saved tensor as soon
- * as its gradient is made, so that beside the saved ones only the residual stream's gradient and
- * the widest one on its way are extra. */
-static int64_t backward_work_bytes(const struct builder *b)
+static bool is_ours(const struct builder *b)
 {
-	struct tensor tensors[BACKWARD_TENSORS_MAX];
-	int64_t bytes, residual = 0, widest = 0;
-	int n = model_backward_tensors(
-		b->model, &b->rules, b->plan->micro_batch, b->plan->seq_len, tensors, &bytes);
-	if (b->plan->runtime == RUNTIME_SHARDPLAN)
-		return bytes;
-	for (int i = 0; i < n; i++) {
-		if (tensors[i].role == TENSOR_D_RESIDUAL)
-			residual = tensors[i].bytes;
-		else if (tensors[i].role == TENSOR_D_PRODUCT ||
-			 tensors[i].role == TENSOR_D_ATTENTION_OUT)
-			widest = max_i64(widest, tensors[i].bytes);
-	}
-	return residual + widest;
+	return b->plan->runtime == RUNTIME_SHARDPLAN;
 }
 
-static void take_backward_work(struct builder *b)
+/* The whole of what backward works with, and two parts of it: the residual stream's gradient and the
+ * widest gradient inside a block. */
+static int64_t backward_work_bytes(const struct builder *b, int64_t *residual, int64_t *widest)
 {
-	if (b->backward_work >= 0)
-		return;
-	b->backward_work = buffer_new(b, BUFFER_BACKWARD_WORK, STREAM_COMPUTE, -1,
-		backward_work_bytes(b), b->plan->param_dtype);
-	op_take(b, b->backward_work);
+	struct tensor tensors[BACKWARD_TENSORS_MAX];
+	int64_t bytes;
+	int n = model_backward_tensors(
+		b->model, &b->rules, b->plan->micro_batch, b->plan->seq_len, tensors, &bytes);
+	*residual = *widest = 0;
+	for (int i = 0; i < n; i++) {
+		if (tensors[i].role == TENSOR_D_RESIDUAL)
+			*residual = tensors[i].bytes;
+		else if (tensors[i].role == TENSOR_D_PRODUCT ||
+			 tensors[i].role == TENSOR_D_ATTENTION_OUT)
+			*widest = max_i64(*widest, tensors[i].bytes);
+	}
+	return bytes;
+}
+
+static int backward_work_new(struct builder *b, int64_t bytes)
+{
+	int buffer = buffer_new(b, BUFFER_BACKWARD_WORK, STREAM_COMPUTE, -1, bytes,
+		b->plan->param_dtype);
+	op_take(b, buffer);
+	op_use(b, buffer);
+	return buffer;
+}
+
+/* Ours keeps all gradients of a block's tensors side by side, for the whole of backward. Autograd
+ * frees a saved tensor as soon as its gradient is made: beside the saved ones only the residual
+ * stream's gradient lives on, and inside a block the widest gradient on its way is extra. */
+static void take_backward_work(struct builder *b, const struct event *event)
+{
+	int64_t residual, widest, all = backward_work_bytes(b, &residual, &widest);
+	if (b->backward_work < 0)
+		b->backward_work = backward_work_new(b, is_ours(b) ? all : residual);
+	else
+		op_use(b, b->backward_work);
+	if (!is_ours(b) && event->layer >= 0)
+		op_give(b, backward_work_new(b, widest));
 }
 
 /* Our own recomputation stops at the last saved tensor: the block's output is not needed again. */
 static int recompute_end(const struct builder *b, const struct event *event)
 {
 	int last = event->end_module - 1;
-	bool ours = b->plan->runtime == RUNTIME_SHARDPLAN;
-	return ours && b->model->modules[last].kind == MODULE_DOWN ? last : event->end_module;
+	return is_ours(b) && b->model->modules[last].kind == MODULE_DOWN ? last : event->end_module;
 }
 
 static void recompute_range(struct builder *b, int index)
@@ -135,8 +151,7 @@ static void backward_range(struct builder *b, int index)
 		ddp_gradients(b, index);
 	else
 		gradient_take(b, event->unit, event);
-	take_backward_work(b);
-	op_use(b, b->backward_work);
+	take_backward_work(b, event);
 	if (b->model->modules[event->end_module - 1].kind == MODULE_HEAD)
 		op_use(b, b->logits);
 	op_use(b, b->kernel_workspace);

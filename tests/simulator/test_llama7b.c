@@ -118,21 +118,19 @@ static void test_collective_counts(void **state)
 	}
 }
 
-/* The derived peaks look at one moment at a time. Ours is larger where a reduction is still under
- * way when the next block is recomputed: FULL_SHARD with checkpointing. */
+/* The derived peaks look at one moment at a time; ours, in device time, agree within 1 %. */
 static void test_peaks(void **state)
 {
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows) * 2; i++) {
 		const struct row *row = &rows[i / 2];
 		bool recomputes = i % 2 == 1;
-		bool overlaps = i == 1;
 		struct case_ c;
 		case_load(&c, "llama-2-7b", "2xdgx-a100-80gb");
 		const struct prediction *p =
 			predict(&c, row, recomputes ? " activation_checkpointing=full" : "");
 		assert_within("peak", row, (double)p->peak_allocated_bytes / 1e9,
-			row->peak_gb[recomputes], overlaps ? 0.015 : 0.01);
+			row->peak_gb[recomputes], 0.01);
 		assert_int_equal(p->fits, row->shard == 1 ? FITS_NO : FITS_YES);
 		case_finish(&c);
 	}
