@@ -96,16 +96,25 @@ static void find_causes(const struct question *question, const struct contender 
 	sort_causes(causes);
 }
 
-/* The one or two that make up most of `slower` seconds. */
+/* The one or two that make up most of `slower` seconds, and what makes up for them when they are
+ * much more than that. */
 static void add_causes(struct text *text, const struct cause causes[CAUSES], double slower)
 {
+	const struct cause *saved = &causes[CAUSES - 1];
+	double told = 0;
 	for (int i = 0; i < 2 && causes[i].more > 0.2 * slower; i++) {
 		text_add(text, i == 0 ? ": " : ", ");
 		add_seconds(text, causes[i].more);
 		if (causes[i].before > 0.1 * causes[i].more)
 			text_add(text, " more");
 		text_printf(text, " %s", causes[i].what);
+		told += causes[i].more;
 	}
+	if (told < 1.5 * slower || -saved->more < 0.2 * slower)
+		return;
+	text_add(text, ", against ");
+	add_seconds(text, -saved->more);
+	text_printf(text, " less %s", saved->what);
 }
 
 /* --- why not -------------------------------------------------------------------------------------
