@@ -3,6 +3,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "executor/sanitizer.h"
+
 static _Atomic bool watching;
 static _Atomic int64_t seen;
 
@@ -12,7 +14,7 @@ static inline void note(size_t bytes)
 		atomic_fetch_add_explicit(&seen, (int64_t)bytes, memory_order_relaxed);
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if HAVE_ADDRESS_SANITIZER
 
 /* As in <sanitizer/allocator_interface.h>, which gcc does not install. */
 extern int __sanitizer_install_malloc_and_free_hooks(
@@ -38,7 +40,7 @@ bool allocations_visible(void)
 	return true;
 }
 
-#elif defined(__GLIBC__) && !defined(__SANITIZE_THREAD__)
+#elif defined(__GLIBC__) && !HAVE_OTHER_SANITIZER
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,8 +4,9 @@
 
 #include "base/arena.h"
 #include "base/checked.h"
+#include "executor/sanitizer.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if HAVE_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #else
 #define ASAN_POISON_MEMORY_REGION(address, size)   ((void)(address), (void)(size))

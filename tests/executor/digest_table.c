@@ -1,5 +1,5 @@
 /* Prints the digest table as Markdown: what is trained against on how many ranks, and whether every
- * digest of a column is equal. Usage: digest_table [STEPS]. */
+ * digest of a column is equal. Usage: digest_table STEPS TEXT; exit 1 when any differs. */
 #include "digest_cases.h"
 
 #include <stdlib.h>
@@ -74,12 +74,14 @@ static int print_table(const struct digest_model *model, const char *mode, int64
 
 int main(int argc, char **argv)
 {
-	int64_t steps = 3;
+	int64_t steps;
 	int different = 0;
 
 	run_as_rank(argc, argv);
-	if (argc > 1 && !parse_int(argv[1], &steps))
-		return 2;
+	if (argc != 3 || !parse_int(argv[1], &steps) || setenv("TEST_TEXT", argv[2], 1) != 0) {
+		fprintf(stderr, "usage: digest_table STEPS TEXT\n");
+		return EXIT_CODE_USAGE;
+	}
 	for (int m = 0; m < n_digest_models; m++)
 		for (int i = 0; i < n_digest_modes; i++)
 			different += print_table(&digest_models[m], digest_modes[i], steps);

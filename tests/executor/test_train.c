@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "executor/sanitizer.h"
+
 /* --- what is measured --- */
 
 struct reported {
@@ -251,7 +253,7 @@ static void undeclared_memory_is_seen(void **state)
 /* The process grows by what the ledger says, for a model large enough to matter. */
 static void processes_grow_as_declared(void **state)
 {
-#if defined(__SANITIZE_ADDRESS__)
+#if HAVE_ADDRESS_SANITIZER
 	(void)state;
 	skip();
 #else
