@@ -10,7 +10,7 @@
 
 #include "planner/evaluate.h"
 
-#define RANKING_TIGHT_MARGIN 1.01 /* what room in memory may cost */
+#define RANKING_TIGHT_MARGIN 1.10 /* what room in memory may cost: retries stall the device */
 #define RANKING_FUZZ         1.01 /* costs that are this close are no advantage */
 #define RANKING_WINDOW       1.10 /* runners-up cost at most this much more than the first */
 enum { RANKING_RUNNERS_UP = 5 };

@@ -85,28 +85,13 @@ static bool same_units(const struct wrapped *a, int n_a, const struct wrapped *b
 	return n_a == n_b && memcmp(a, b, (size_t)n_a * sizeof(*a)) == 0;
 }
 
-static int64_t first_of_kind(const struct model *model, enum module_kind kind)
-{
-	for (int i = 0; i < model->n_modules; i++)
-		if (model->modules[i].kind == kind)
-			return model_subtree_parameters(model, i);
-	return 0;
-}
-
-static const char *wrap_by_size(int64_t parameters, struct arena *arena)
-{
-	return arena_printf(arena, "size:%lld", (long long)max_i64(parameters, 1));
-}
-
 int space_wraps(const struct plan *plan, const struct model *model, struct arena *arena,
 	const char *wraps[SPACE_VALUES_MAX])
 {
-	/* size:100000000 is size_based_auto_wrap_policy as PyTorch ships it; the other two sizes
-	 * put what is as large as a block, or as its attention, into a unit of its own: large
-	 * embeddings apart from the blocks, half blocks. */
-	const char *const tried[] = {"block", "blocks:2", "blocks:4", "model",
-		wrap_by_size(first_of_kind(model, MODULE_BLOCK), arena),
-		wrap_by_size(first_of_kind(model, MODULE_ATTENTION), arena), "size:100000000"};
+	/* What people run: transformer blocks, and PyTorch's size_based_auto_wrap_policy as it
+	 * ships. Any other size can be asked for. */
+	static const char *const tried[] = {
+		"block", "blocks:2", "blocks:4", "model", "size:100000000"};
 	struct wrapped *units[COUNT_OF(tried)];
 	int n_units[COUNT_OF(tried)], n = 0;
 	for (int i = 0; i < COUNT_OF(tried); i++) {

@@ -21,8 +21,8 @@ static bool is_ours(const struct builder *b)
 	return b->plan->runtime == RUNTIME_SHARDPLAN;
 }
 
-/* The whole of what backward works with, and two parts of it: the residual stream's gradient and the
- * widest gradient inside a block. */
+/* The whole of what backward works with, and two parts of it: the residual stream's gradient and
+ * the widest gradient inside a block. */
 static int64_t backward_work_bytes(const struct builder *b, int64_t *residual, int64_t *widest)
 {
 	struct tensor tensors[BACKWARD_TENSORS_MAX];
@@ -42,8 +42,8 @@ static int64_t backward_work_bytes(const struct builder *b, int64_t *residual, i
 
 static int backward_work_new(struct builder *b, int64_t bytes)
 {
-	int buffer = buffer_new(b, BUFFER_BACKWARD_WORK, STREAM_COMPUTE, -1, bytes,
-		b->plan->param_dtype);
+	int buffer = buffer_new(
+		b, BUFFER_BACKWARD_WORK, STREAM_COMPUTE, -1, bytes, b->plan->param_dtype);
 	op_take(b, buffer);
 	op_use(b, buffer);
 	return buffer;
@@ -76,7 +76,7 @@ static void recompute_range(struct builder *b, int index)
 	int end = recompute_end(b, event);
 	int buffer = saved_new(b, BUFFER_RECOMPUTED, event);
 	b->saved[index] = buffer;
-	if (buffer < 0 || end == event->first_module)
+	if (end == event->first_module || (is_ours(b) && buffer < 0))
 		return;
 	op_begin(b, OP_RECOMPUTE, STREAM_COMPUTE, event->unit);
 	op_set_range(b, event);

@@ -54,23 +54,23 @@ static void test_winners_by_strategy(void **state)
 	ranking_finish(&ranking);
 }
 
-/* A tight winner gives way within 1 %, not beyond. */
+/* A tight winner gives way within 10 %, not beyond. */
 static void test_tight(void **state)
 {
 	(void)state;
 	struct ranking ranking;
 	ranking_init(&ranking, OBJECTIVE_TIME);
 	add(&ranking, make(0, STRATEGY_FULL_SHARD, 1000, 80, 10, true));
-	add(&ranking, make(1, STRATEGY_FULL_SHARD, 1011, 40, 10, false));
+	add(&ranking, make(1, STRATEGY_FULL_SHARD, 1101, 40, 10, false));
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 0);
-	add(&ranking, make(2, STRATEGY_FULL_SHARD, 1010, 40, 10, false));
+	add(&ranking, make(2, STRATEGY_FULL_SHARD, 1100, 40, 10, false));
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 2);
 	add(&ranking, make(3, STRATEGY_FULL_SHARD, 1001, 70, 10, true));
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 2);
 	ranking_finish(&ranking);
 }
 
-/* While the winner is tight, 1 % more must still be looked at. */
+/* While the winner is tight, 10 % more must still be looked at. */
 static void test_needs(void **state)
 {
 	(void)state;
