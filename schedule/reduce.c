@@ -221,6 +221,8 @@ static int copy_in(struct builder *b, int unit)
 	op_begin(b, OP_CAST_GRADIENTS, STREAM_COMPUTE, unit);
 	b->op.dtype = b->plan->reduce_dtype;
 	b->op.bytes = gathered * (compute_bytes(b) + reduce_bytes(b));
+	if (state->gradient >= 0) /* first added to what earlier micro-batches left, in its dtype */
+		b->op.bytes += 3 * gathered * reduce_bytes(b);
 	use_range_gradients(b, unit);
 	int input = buffer_new(b, BUFFER_REDUCE_INPUT, STREAM_COMPUTE, unit,
 		gathered * reduce_bytes(b), b->plan->reduce_dtype);

@@ -1,0 +1,430 @@
+/* What each operation reads and writes, in the order that docs/schedule.md promises to
+ * interpreters, and the bytes it moves: every operation of random schedules, all runtimes. */
+#include <regex.h>
+
+#include "support.h"
+
+/* One letter a role, so that a list of operands is a word and a promise a regular expression. */
+static const char letters[BUFFER_ROLE_COUNT] = {
+	[BUFFER_PARAMETER_SHARD] = 'P',
+	[BUFFER_LOW_PRECISION_SHARD] = 'L',
+	[BUFFER_UNSHARDED] = 'U',
+	[BUFFER_RESHARDED] = 'R',
+	[BUFFER_COMPUTE_COPY] = 'C',
+	[BUFFER_GATHERED] = 'G',
+	[BUFFER_GRADIENT] = 'g',
+	[BUFFER_FLAT_GRADIENT] = 'F',
+	[BUFFER_GRADIENT_SHARD] = 'S',
+	[BUFFER_OPTIMIZER_STATE] = 'O',
+	[BUFFER_REDUCE_INPUT] = 'I',
+	[BUFFER_REDUCE_OUTPUT] = 'o',
+	[BUFFER_RESIDUAL] = 'r',
+	[BUFFER_ACTIVATIONS] = 'A',
+	[BUFFER_RECOMPUTED] = 'E',
+	[BUFFER_FORWARD_WORK] = 'W',
+	[BUFFER_BACKWARD_WORK] = 'B',
+	[BUFFER_LOGITS] = 'l',
+	[BUFFER_LOSS_WORK] = 'w',
+	[BUFFER_KERNEL_WORKSPACE] = 'K',
+	[BUFFER_OPTIMIZER_WORK] = 'Z',
+	[BUFFER_TOKENS] = 't',
+	[BUFFER_NORM_SCALARS] = 'n',
+};
+
+static const struct buffer *operand(const struct program *p, const struct op *op, int i)
+{
+	return &p->buffers[slice_of(p, op->uses)[i]];
+}
+
+static void word_of(const struct program *p, const struct op *op, struct text *word)
+{
+	text_clear(word);
+	for (int i = 0; i < op->uses.count; i++)
+		text_add_char(word, letters[operand(p, op, i)->role]);
+}
+
+static bool matches(const char *pattern, const char *word)
+{
+	regex_t regex;
+	assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB), 0);
+	bool ok = regexec(&regex, word, 0, NULL, 0) == 0;
+	regfree(&regex);
+	return ok;
+}
+
+/* --- fixed lists ---------------------------------------------------------------------------------
+ */
+
+static const struct {
+	enum op_kind kind;
+	const char *pattern;
+} fixed[] = {
+	{OP_CAST_PARAMETERS, "^(PL|PC|P+C)$"},
+	{OP_ALL_GATHER, "^(PU|LU|PG|LG|RG)$"},
+	{OP_COPY_OUT, "^GU$"},
+	{OP_RESHARD, "^(U|C|UR)$"},
+	{OP_LOSS, "^ltw?$"},
+	{OP_FLATTEN_GRADIENTS, "^g+FF?$"},
+	{OP_CAST_GRADIENTS, "^(F|F[IS]|g+I|S+I)$"},
+	{OP_REDUCE_SCATTER, "^[gFI][oS]$"},
+	{OP_ALL_REDUCE, "^[gFIoSn]$"},
+	{OP_ACCUMULATE_GRADIENTS, "^([ogFI]S|S|gg+|IS+)$"},
+	{OP_END_BACKWARD, "^$"},
+	{OP_GRADIENT_NORM, "^S+n$"},
+	{OP_CLIP_GRADIENTS, "^nS+$"},
+	{OP_OPTIMIZER, "^(PO?S)+Z?n?$|^(PO?)+S+Z?n?$"},
+};
+
+/* --- compute -------------------------------------------------------------------------------------
+ */
+
+static int64_t range_parameters(const struct model *model, const struct op *op)
+{
+	int64_t total = 0;
+	for (int p = 0; p < model->n_parameters; p++)
+		if (model->parameters[p].module >= op->first_module &&
+			model->parameters[p].module < op->end_module)
+			total += model->parameters[p].elements;
+	return total;
+}
+
+static bool last_of_block(const struct model *model, const struct op *op)
+{
+	for (int m = op->end_module; m < model->n_modules; m++)
+		if (module_kind_is_leaf(model->modules[m].kind))
+			return model->modules[m].layer != op->layer;
+	return true;
+}
+
+static enum module_kind last_kind(const struct model *model, const struct op *op)
+{
+	return model->modules[op->end_module - 1].kind;
+}
+
+static bool is_embedding(const struct model *model, const struct op *op)
+{
+	enum module_kind kind = last_kind(model, op);
+	return kind == MODULE_EMBEDDING || kind == MODULE_POSITION_EMBEDDING;
+}
+
+/* Does it read weights? Under DDP it names what it reads; a unit names itself as a whole. */
+static bool reads_weights(const struct sample *s, const struct op *op)
+{
+	if (op->unit >= 0)
+		return s->schedule->units[op->unit].parameters > 0;
+	bool tied = s->model->architecture.tied_head && last_kind(s->model, op) == MODULE_HEAD;
+	return tied || range_parameters(s->model, op) > 0;
+}
+
+static int64_t saves(const struct sample *s, const struct op *op)
+{
+	struct activation_rules rules = plan_activation_rules(&s->plan);
+	return model_saved_bytes(s->model, op->first_module, op->end_module, &rules,
+		s->plan.micro_batch, s->plan.seq_len);
+}
+
+static const char *compute_pattern(struct arena *arena, const struct sample *s, const struct op *op)
+{
+	bool embedding = is_embedding(s->model, op), head = last_kind(s->model, op) == MODULE_HEAD;
+	bool gpu = s->topology->device.kind == DEVICE_GPU;
+	const char *weights = reads_weights(s, op) ? "[UCP]+" : "";
+	const char *workspace = gpu || s->plan.runtime == RUNTIME_SHARDPLAN ? "K" : "";
+	const char *saved = saves(s, op) > 0 ? "+" : "*";
+	if (op->kind == OP_FORWARD)
+		return arena_printf(arena, "^%s%s[AW]%s%s%s%s$", weights, embedding ? "t" : "r",
+			saved,
+			embedding || (op->layer >= 0 && last_of_block(s->model, op)) ? "r" : "",
+			head ? "l" : "", workspace);
+	if (op->kind == OP_RECOMPUTE && op->end_module - op->first_module == 1 &&
+		s->model->modules[op->first_module].kind == MODULE_ATTENTION_CORE)
+		return arena_printf(arena, "^(E|%srE+%s)$", weights, workspace);
+	if (op->kind == OP_RECOMPUTE)
+		return arena_printf(arena, "^%srE%s%s$", weights, saved, workspace);
+	const char *gradients =
+		reads_weights(s, op) && s->plan.runtime == RUNTIME_SHARDPLAN ? "[gS]" : "[gS]*";
+	const char *work = s->plan.runtime == RUNTIME_SHARDPLAN ? "B" : "BB?";
+	return arena_printf(arena, "^%s%s[AE]%s%s%s%s%s$", weights, embedding ? "t" : "r", saved,
+		gradients, work, head ? "l" : "", workspace);
+}
+
+/* The residual stream: block l reads buffer l and its last range writes l + 1; the head reads L. */
+static void check_residuals(const struct sample *s, const struct program *p, const struct op *op)
+{
+	int64_t slot = op->layer >= 0               ? op->layer
+		       : is_embedding(s->model, op) ? -1
+						    : s->model->architecture.layers;
+	int seen = 0;
+	for (int i = 0; i < op->uses.count; i++)
+		if (operand(p, op, i)->role == BUFFER_RESIDUAL) {
+			bool writes = op->kind == OP_FORWARD && (seen == 1 || slot < 0);
+			assert_int_equal(operand(p, op, i)->layer, slot + writes);
+			seen++;
+		}
+}
+
+/* Its own saved tensors first, then those of earlier ranges of its block. */
+static void check_saved(const struct program *p, const struct op *op)
+{
+	int previous = -1;
+	for (int i = 0; i < op->uses.count; i++) {
+		const struct buffer *buffer = operand(p, op, i);
+		if (buffer->role != BUFFER_ACTIVATIONS && buffer->role != BUFFER_RECOMPUTED &&
+			buffer->role != BUFFER_FORWARD_WORK)
+			continue;
+		assert_int_equal(buffer->layer, op->layer);
+		if (buffer->end_module == 0)
+			continue; /* the probabilities of selective checkpointing */
+		if (previous < 0 && buffer->first_module >= op->first_module) {
+			assert_int_equal(buffer->first_module, op->first_module);
+			continue;
+		}
+		assert_true(buffer->end_module <= op->first_module);
+		assert_true(buffer->first_module > previous);
+		previous = buffer->first_module;
+	}
+}
+
+static void check_operands(struct arena *arena, const struct sample *s, int *seen)
+{
+	const struct program *p = &s->schedule->programs[0];
+	struct text word = {0};
+	for (int i = 0; i < p->n_ops; i++) {
+		const struct op *op = &p->ops[i];
+		const char *pattern = NULL;
+		for (int k = 0; k < COUNT_OF(fixed); k++)
+			if (fixed[k].kind == op->kind)
+				pattern = fixed[k].pattern;
+		if (pattern == NULL) {
+			pattern = compute_pattern(arena, s, op);
+			check_residuals(s, p, op);
+			check_saved(p, op);
+		}
+		word_of(p, op, &word);
+		if (!matches(pattern, text_string(&word)))
+			fail_msg("%s: op %d %s (%s) uses %s, expected %s",
+				runtime_names[s->plan.runtime], i, op_kind_name(op->kind),
+				op->unit >= 0 ? s->schedule->units[op->unit].name : "-",
+				text_string(&word), pattern);
+		seen[op->kind]++;
+	}
+	text_finish(&word);
+}
+
+static void test_operands(void **state)
+{
+	(void)state;
+	uint64_t seed = 1789;
+	int seen[OP_KIND_COUNT] = {0};
+	for (int round = 0; round < 400; round++) {
+		struct arena arena = {0};
+		struct sample sample = random_sample(&arena, &seed);
+		check_operands(&arena, &sample, seen);
+		arena_finish(&arena);
+	}
+	for (int k = 0; k < COUNT_OF(fixed); k++)
+		assert_in_range(seen[fixed[k].kind], 20, 1000000);
+}
+
+/* --- what shardplan's executor is promised
+ * --------------------------------------------------------
+ */
+
+/* recompute stops before DOWN, whose output nobody needs; PyTorch's runs the whole block. */
+static void test_recompute_end(void **state)
+{
+	(void)state;
+	static const char *const runtimes[] = {"runtime=shardplan", "runtime=pytorch-fsdp1"};
+	for (int r = 0; r < 2; r++) {
+		struct arena arena = {0};
+		struct model *model = preset_model(&arena, "llama-nano");
+		struct topology *topology = gpu_cluster(&arena, 1, 2);
+		struct plan plan = toy_plan(&arena, model, topology, runtimes[r],
+			"activation_checkpointing=full", NULL);
+		struct schedule *schedule = toy_schedule(&arena, &plan, model, topology);
+		const struct program *p = &schedule->programs[0];
+		int n = 0;
+		for (int i = 0; i < p->n_ops; i++) {
+			if (p->ops[i].kind != OP_RECOMPUTE)
+				continue;
+			enum module_kind last = last_kind(model, &p->ops[i]);
+			assert_int_equal(last, r == 0 ? MODULE_ACTIVATION : MODULE_DOWN);
+			n++;
+		}
+		assert_int_equal(n, 6);
+		arena_finish(&arena);
+	}
+}
+
+/* Eager attention, selective checkpointing: the probabilities of one block at a time come back. */
+static void test_selective(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-nano");
+	struct topology *topology = gpu_cluster(&arena, 1, 2);
+	struct plan plan = toy_plan(&arena, model, topology, "runtime=pytorch-fsdp1",
+		"attention=eager", "activation_checkpointing=selective", NULL);
+	struct schedule *schedule = toy_schedule(&arena, &plan, model, topology);
+	const struct program *p = &schedule->programs[0];
+	int n = 0;
+	for (int i = 0; i < p->n_ops; i++) {
+		const struct op *op = &p->ops[i];
+		if (op->kind != OP_RECOMPUTE)
+			continue;
+		assert_int_equal(model->modules[op->first_module].kind, MODULE_ATTENTION_CORE);
+		assert_int_equal(op->takes.count, 1);
+		int buffer = slice_of(p, op->takes)[0];
+		/* bf16 compute: fp32 probabilities and their cast, heads * seq * tokens */
+		assert_int_equal(p->buffers[buffer].bytes, 6 * INT64_C(6) * 256 * 256);
+		const struct op *backward = &p->ops[i + 1];
+		assert_int_equal(backward->kind, OP_BACKWARD);
+		assert_int_equal(backward->layer, op->layer);
+		bool used = false;
+		for (int k = 0; k < backward->uses.count; k++)
+			used = used || slice_of(p, backward->uses)[k] == buffer;
+		assert_true(used);
+		n++;
+	}
+	assert_int_equal(n, 6);
+	plan = toy_plan(&arena, model, topology, "runtime=pytorch-fsdp1",
+		"activation_checkpointing=selective", NULL);
+	assert_int_equal(
+		count_ops(toy_schedule(&arena, &plan, model, topology), OP_RECOMPUTE, -1), 0);
+	arena_finish(&arena);
+}
+
+/* Llama-2-7B, 4096 tokens, bf16, flash: PyTorch saves 629.7 MB a block, the block's input among it,
+ * and 14 bytes a logit at the loss; full checkpointing keeps the inputs. */
+static void test_activation_bytes(void **state)
+{
+	(void)state;
+	static const char *const runtimes[] = {
+		"runtime=pytorch-fsdp1", "runtime=pytorch-fsdp2", "runtime=pytorch-ddp"};
+	static const char *const checkpointings[] = {
+		"activation_checkpointing=none", "activation_checkpointing=full"};
+	const int64_t T = 4096, h = 4096, f = 11008, V = 32000, L = 32;
+	const int64_t input = 2 * T * h, block = T * h * 16 + 8 * T * f + 8 * T + 4 * 32 * T;
+	assert_int_equal(block, 629702656);
+	for (int r = 0; r < 3; r++)
+		for (int c = 0; c < 2; c++) {
+			struct arena arena = {0};
+			struct ledger ledger;
+			struct model *model = preset_model(&arena, "llama-2-7b");
+			struct topology *topology = cluster(&arena, "2xdgx-a100-80gb");
+			struct plan plan = toy_plan(&arena, model, topology, runtimes[r],
+				checkpointings[c], r == 2 ? "strategy=NO_SHARD" : NULL, NULL);
+			struct schedule *schedule = toy_schedule(&arena, &plan, model, topology);
+			schedule_ledger(schedule, 0, &arena, &ledger);
+			for (int i = 0; i < schedule->programs[0].n_ops; i++) {
+				if (schedule->programs[0].ops[i].kind != OP_LOSS)
+					continue;
+				int64_t *live = ledger.live[i];
+				/* the final norm: its input, its output, its statistics */
+				assert_int_equal(live[CATEGORY_ACTIVATIONS],
+					L * (c == 0 ? block : input) + 2 * input + 4 * T);
+				assert_int_equal(live[CATEGORY_TEMPORARY_BUFFERS],
+					14 * T * V + 4 * (T + 1) + 8519680);
+			}
+			arena_finish(&arena);
+		}
+}
+
+/* --- bytes that are moved ------------------------------------------------------------------------
+ */
+
+static int64_t moved(const struct schedule *schedule, enum op_kind kind, int unit)
+{
+	const struct program *p = &schedule->programs[0];
+	int64_t total = 0;
+	for (int i = 0; i < p->n_ops; i++)
+		if (p->ops[i].kind == kind && (unit < 0 || p->ops[i].unit == unit))
+			total += p->ops[i].bytes;
+	return total;
+}
+
+static struct schedule *moving(
+	struct arena *arena, const char *runtime, const char *a, const char *b, const char *c)
+{
+	struct model *model = equal_model(arena, 4);
+	struct topology *topology = gpu_cluster(arena, 1, 16);
+	struct plan plan = toy_plan(arena, model, topology, runtime, a, b, c, NULL);
+	return toy_schedule(arena, &plan, model, topology);
+}
+
+/* One block of B parameters on 16 ranks, bf16 compute, fp32 reduction, F = B / 16: passes over
+ * memory, read + written. */
+static void test_traffic(void **state)
+{
+	(void)state;
+	const int64_t B = 2 * 512 * 512, F = B / 16, P = 5 * B / 16;
+	struct arena arena = {0};
+	struct schedule *s = moving(&arena, "runtime=pytorch-fsdp1", "clip=1", NULL, NULL);
+	assert_int_equal(moved(s, OP_CAST_PARAMETERS, 1), 2 * 6 * F);    /* twice a step */
+	assert_int_equal(moved(s, OP_FLATTEN_GRADIENTS, 1), 4 * B);      /* bf16 in, out */
+	assert_int_equal(moved(s, OP_CAST_GRADIENTS, 1), 6 * B + 8 * B); /* cast, divide */
+	assert_int_equal(moved(s, OP_ACCUMULATE_GRADIENTS, 1), 8 * F);   /* divide again */
+	assert_int_equal(moved(s, OP_GRADIENT_NORM, -1), 4 * P);
+	assert_int_equal(moved(s, OP_CLIP_GRADIENTS, -1), 8 * P);
+	assert_int_equal(moved(s, OP_OPTIMIZER, -1), 88 * P);
+	s = moving(&arena, "runtime=pytorch-fsdp1", "optimizer=sgd", "reduce_dtype=bf16", NULL);
+	assert_int_equal(moved(s, OP_CAST_GRADIENTS, 1), 4 * B);
+	assert_int_equal(moved(s, OP_ACCUMULATE_GRADIENTS, 1), 6 * F);
+	assert_int_equal(moved(s, OP_OPTIMIZER, -1), 12 * P);
+	s = moving(
+		&arena, "runtime=pytorch-fsdp1", "grad_accum=2", "sync_each_micro_batch=off", NULL);
+	assert_int_equal(moved(s, OP_FLATTEN_GRADIENTS, 1), 4 * B + 4 * B + 6 * B);
+	s = moving(&arena, "runtime=pytorch-fsdp1", "grad_accum=2", NULL, NULL);
+	assert_int_equal(moved(s, OP_ACCUMULATE_GRADIENTS, 1), 8 * F + 12 * F);
+	s = moving(&arena, "runtime=pytorch-fsdp1", "strategy=NO_SHARD", NULL, NULL);
+	assert_int_equal(moved(s, OP_CAST_PARAMETERS, 1), 2 * 6 * B);
+	arena_finish(&arena);
+}
+
+static void test_traffic_fsdp2(void **state)
+{
+	(void)state;
+	const int64_t B = 2 * 512 * 512, F = B / 16, P = 5 * B / 16;
+	struct arena arena = {0};
+	struct schedule *s =
+		moving(&arena, "runtime=pytorch-fsdp2", "optimizer=adamw-fused", NULL, NULL);
+	assert_int_equal(moved(s, OP_CAST_PARAMETERS, 1), 2 * 6 * F);
+	assert_int_equal(moved(s, OP_COPY_OUT, 1), 2 * 4 * B);
+	assert_int_equal(moved(s, OP_COPY_OUT, 0), 4 * B);
+	assert_int_equal(moved(s, OP_CAST_GRADIENTS, 1), 6 * B);
+	assert_int_equal(moved(s, OP_ACCUMULATE_GRADIENTS, 1), 0);
+	assert_int_equal(moved(s, OP_OPTIMIZER, -1), 28 * P);
+	s = moving(
+		&arena, "runtime=pytorch-fsdp2", "grad_accum=2", "sync_each_micro_batch=off", NULL);
+	assert_int_equal(moved(s, OP_ACCUMULATE_GRADIENTS, 1), 6 * B);    /* kept in fp32 */
+	assert_int_equal(moved(s, OP_CAST_GRADIENTS, 1), 10 * B + 8 * B); /* added, copied */
+	arena_finish(&arena);
+}
+
+static void test_traffic_ddp(void **state)
+{
+	(void)state;
+	const int64_t N = 5 * 2 * 512 * 512;
+	struct arena arena = {0};
+	struct schedule *s =
+		moving(&arena, "runtime=pytorch-ddp", "optimizer=adamw-fused", NULL, NULL);
+	assert_int_equal(moved(s, OP_CAST_GRADIENTS, -1), 8 * N);
+	assert_int_equal(moved(s, OP_ACCUMULATE_GRADIENTS, -1), 8 * N);
+	/* autocast leaves the embedding alone */
+	assert_int_equal(moved(s, OP_CAST_PARAMETERS, -1), 6 * (N - 512 * 512));
+	assert_int_equal(moved(s, OP_OPTIMIZER, -1), 28 * N);
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_operands),
+		cmocka_unit_test(test_recompute_end),
+		cmocka_unit_test(test_selective),
+		cmocka_unit_test(test_activation_bytes),
+		cmocka_unit_test(test_traffic),
+		cmocka_unit_test(test_traffic_fsdp2),
+		cmocka_unit_test(test_traffic_ddp),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
