@@ -19,67 +19,50 @@ enum {
 const char *const runtime_names[] = {
 	"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp", "shardplan", NULL};
 
+/* What all three have from PyTorch itself. Context and host costs are [U]; a communicator holds
+ * 24 channels of 9,633,792 B on an A100 node (NCCL, init.cc). */
+#define PYTORCH                                                                                    \
+	.checkpointings = ALL_CHECKPOINTINGS, .synchronises_step = true,                           \
+	.keeps_activated_gate = true, .tensor_alignment = 1, .loss_bytes_extra = 12,               \
+	.host_per_kernel = 6e-6, .host_per_micro_batch = 500e-6, .context_bytes = 500 * MIB,       \
+	.communicator_bytes = 231211008
+
 static const struct runtime runtimes[RUNTIME_COUNT] = {
 	[RUNTIME_PYTORCH_FSDP1] =
 		{
+			PYTORCH,
 			.layout = LAYOUT_FLAT,
 			.alignment_bytes = 16,
 			.strategies = ALL_STRATEGIES,
 			.prefetches = ALL_PREFETCHES,
-			.checkpointings = ALL_CHECKPOINTINGS,
 			.has_forward_prefetch_knob = true,
 			.has_limiter = true,
 			.casts_shard = true,
 			.flattens_gradients = true,
 			.defers_frees = true,
-			.synchronises_step = true,
 			.delays_post_backward = true,
 			.divides_separately = true,
-			.keeps_activated_gate = true,
-			.tensor_alignment = 1,
-			.loss_bytes_extra = 12,
-			.host_per_kernel = 6e-6,
 			.host_per_hook = 150e-6,
-			.host_per_micro_batch = 500e-6,
-			.context_bytes = 500 * MIB,
-			.communicator_bytes = 231211008, /* 24 channels * 9,633,792 B */
 		},
 	[RUNTIME_PYTORCH_FSDP2] =
 		{
+			PYTORCH,
 			.layout = LAYOUT_PER_PARAMETER,
 			.strategies = SHARDED_STRATEGIES,
 			.prefetches = BIT(PREFETCH_PRE),
-			.checkpointings = ALL_CHECKPOINTINGS,
 			.has_forward_prefetch_knob = true,
 			.has_reshard_group = true,
 			.casts_shard = true,
 			.copies_out = true,
-			.synchronises_step = true,
-			.accumulates_in_reduce_dtype = true,
-			.keeps_activated_gate = true,
-			.tensor_alignment = 1,
-			.loss_bytes_extra = 12,
-			.host_per_kernel = 6e-6,
 			.host_per_hook = 150e-6,
-			.host_per_micro_batch = 500e-6,
-			.context_bytes = 500 * MIB,
-			.communicator_bytes = 231211008,
 		},
 	[RUNTIME_PYTORCH_DDP] =
 		{
+			PYTORCH,
 			.layout = LAYOUT_WHOLE,
-			.synchronises_step = true,
 			.strategies = BIT(STRATEGY_NO_SHARD),
 			.prefetches = ALL_PREFETCHES,
-			.checkpointings = ALL_CHECKPOINTINGS,
-			.keeps_activated_gate = true,
-			.tensor_alignment = 1,
-			.loss_bytes_extra = 12,
-			.host_per_kernel = 6e-6,
 			.host_per_hook = 30e-6,
-			.host_per_micro_batch = 500e-6,
-			.context_bytes = 500 * MIB,
-			.communicator_bytes = 231211008,
 		},
 	[RUNTIME_SHARDPLAN] =
 		{

@@ -36,8 +36,7 @@ struct runtime {
 	bool copies_out;           /* FSDP2: gathered buffer -> parameters, a second copy */
 	bool flattens_gradients;   /* FSDP1: per-parameter gradients, then a flat copy */
 	bool delays_post_backward; /* FSDP1 with forward prefetch: one unit late (semantics 2.7) */
-	bool accumulates_in_reduce_dtype; /* FSDP2 without synchronisation */
-	bool divides_separately;          /* averaging costs passes over the gradient (FSDP1) */
+	bool divides_separately;   /* averaging costs passes over the gradient (FSDP1) */
 	bool defers_frees; /* record_stream: a freed gather buffer is reusable only when its event
 			    * has been seen; the host is sure when it has waited for it */
 	bool synchronises_step;  /* the training loop reads the loss once a step: the host waits */
