@@ -131,32 +131,6 @@ static double overlap(const struct interval *a, int n_a, const struct interval *
 	return sum;
 }
 
-/* Where an operation's time is booked, as the simulator books it; what is not here counts as
- * compute. */
-static const struct booking {
-	enum op_kind kind;
-	size_t member;
-} bookings[] = {
-	{OP_ALL_GATHER, offsetof(struct time_split, all_gather)},
-	{OP_REDUCE_SCATTER, offsetof(struct time_split, reduce_scatter)},
-	{OP_ALL_REDUCE, offsetof(struct time_split, all_reduce)},
-	{OP_GRADIENT_NORM, offsetof(struct time_split, optimizer)},
-	{OP_CLIP_GRADIENTS, offsetof(struct time_split, optimizer)},
-	{OP_OPTIMIZER, offsetof(struct time_split, optimizer)},
-	{OP_COPY_H2D, offsetof(struct time_split, copy)},
-	{OP_COPY_D2H, offsetof(struct time_split, copy)},
-};
-
-static double *share_of(struct time_split *split, enum op_kind kind)
-{
-	size_t member = offsetof(struct time_split, compute);
-
-	for (int i = 0; i < COUNT_OF(bookings); i++)
-		if (bookings[i].kind == kind)
-			member = bookings[i].member;
-	return (double *)((char *)split + member);
-}
-
 struct time_split measure_time_split(
 	const struct program *program, const struct span *spans, struct arena *arena)
 {
@@ -169,7 +143,7 @@ struct time_split measure_time_split(
 		const struct op *op = &program->ops[i];
 		const struct interval interval = {spans[i].start, spans[i].end};
 
-		*share_of(&split, op->kind) += interval.end - interval.start;
+		time_split_add(&split, op->kind, interval.end - interval.start);
 		if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE)
 			moving[n_moving++] = interval;
 		else if (op->stream == STREAM_COMPUTE)

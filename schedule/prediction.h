@@ -15,6 +15,9 @@ struct time_split {
 	double exposed_communication; /* a communication runs or is awaited and nothing computes */
 };
 
+/* Books `seconds` of an operation of that kind, as both interpreters do. */
+void time_split_add(struct time_split *split, enum op_kind kind, double seconds);
+
 struct prediction {
 	const char *schedule_digest; /* 32 hexadecimal digits */
 	enum fits fits;

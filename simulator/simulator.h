@@ -31,9 +31,6 @@ struct simulation {
 bool simulate(const struct schedule *schedule, const struct simulation_options *options,
 	bool details, struct arena *arena, struct simulation *simulation, struct error *error);
 
-/* Books an operation's seconds under its key of `time_s`; also for measured timelines. */
-void time_split_add(struct time_split *split, enum op_kind kind, double seconds);
-
 /* Seconds that no plan for this question can beat, and that this plan cannot (docs/bounds.md):
  * max(model FLOPs without recomputation / dense peak, optimizer traffic / memory bandwidth, least
  * gradient and parameter bytes at the allowed dtypes / the slowest cut of the topology). */
