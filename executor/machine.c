@@ -75,6 +75,26 @@ int64_t machine_available_memory(void)
 	return kib >= 0 ? kib * 1024 : INT64_MAX;
 }
 
+double machine_clock(void)
+{
+	char text[4096];
+	const char *found;
+
+	if (!read_start("/proc/cpuinfo", text, sizeof(text)))
+		return 0;
+	found = strstr(text, "cpu MHz");
+	found = found != NULL ? strchr(found, ':') : NULL;
+	return found != NULL ? 1e6 * strtod(found + 1, NULL) : 0;
+}
+
+bool machine_has_flag(const char *flag)
+{
+	char text[4096];
+
+	return flag[0] == '\0' ||
+	       (read_start("/proc/cpuinfo", text, sizeof(text)) && strstr(text, flag) != NULL);
+}
+
 const char *machine_cpu_name(struct arena *arena)
 {
 	static const char key[] = "model name";

@@ -2,6 +2,8 @@
 #ifndef EXECUTOR_MACHINE_H
 #define EXECUTOR_MACHINE_H
 
+#include <stdbool.h>
+
 #include "base/base.h"
 
 /* CPUs that this process may run on. */
@@ -9,6 +11,10 @@ int64_t machine_cpus(void);
 /* Bytes of RAM; and how many can be had without swapping (INT64_MAX when unknown). */
 int64_t machine_memory(void);
 int64_t machine_available_memory(void);
+/* Hz as /proc/cpuinfo says it; 0 when it does not. */
+double machine_clock(void);
+/* Whether the CPU's list of features contains the words, blanks included (" avx2 "). */
+bool machine_has_flag(const char *flag);
 /* "model name" of /proc/cpuinfo, else the machine's architecture. */
 const char *machine_cpu_name(struct arena *arena);
 

@@ -136,6 +136,8 @@ static void this_machine_is_a_topology(void **state)
 	assert_int_equal(cores->host.memory_bytes, machine_memory());
 	assert_true(eight->device.memory_bytes * 8 <= eight->host.memory_bytes);
 	assert_false(cores->calibration.measured);
+	/* From a slow embedded core to a fast one with two 512-bit units. */
+	assert_true(cores->device.fp32_flops > 1e9 && cores->device.fp32_flops < 1e12);
 	assert_non_null(strstr(cores->source, "priors"));
 	arena_finish(&arena);
 }
