@@ -184,6 +184,18 @@ static void check_saved(const struct program *p, const struct op *op)
 	}
 }
 
+/* The first operation after all micro-batches: norm or optimizer. */
+static int step_part(const struct program *p)
+{
+	int i = p->n_ops;
+	while (i > 0 && (p->ops[i - 1].kind == OP_GRADIENT_NORM ||
+				p->ops[i - 1].kind == OP_CLIP_GRADIENTS ||
+				p->ops[i - 1].kind == OP_OPTIMIZER ||
+				(p->ops[i - 1].kind == OP_ALL_REDUCE && p->ops[i - 1].unit < 0)))
+		i--;
+	return i;
+}
+
 static void check_operands(struct arena *arena, const struct sample *s, int *seen)
 {
 	const struct program *p = &s->schedule->programs[0];
@@ -205,6 +217,10 @@ static void check_operands(struct arena *arena, const struct sample *s, int *see
 				runtime_names[s->plan.runtime], i, op_kind_name(op->kind),
 				op->unit >= 0 ? s->schedule->units[op->unit].name : "-",
 				text_string(&word), pattern);
+		bool whole = op->kind == OP_GRADIENT_NORM || op->kind == OP_CLIP_GRADIENTS ||
+			     op->kind == OP_LOSS || op->kind == OP_END_BACKWARD;
+		assert_true(!whole || op->unit == -1);
+		assert_int_equal(op->micro_batch == -1, i >= step_part(p));
 		seen[op->kind]++;
 	}
 	text_finish(&word);

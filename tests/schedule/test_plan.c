@@ -103,6 +103,26 @@ static void test_adapted(void **state)
 	arena_finish(&arena);
 }
 
+/* Which options were given, and which not. */
+static void test_given(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct choices choices = {0};
+	struct error error = {0};
+	assert_false(choices_given(&choices, "shard_group"));
+	assert_true(choices_set(&choices, "shard_group", "--shard-group", "1", &arena, &error));
+	assert_true(choices_given(&choices, "shard_group"));
+	for (int i = 0; i < n_plan_fields; i++)
+		assert_false(choices_given(&choices, plan_fields[i].name));
+	assert_true(choices_set(&choices, "clip", "--clip", "1", &arena, &error));
+	assert_true(choices_given(&choices, "clip"));
+	assert_false(choices_given(&choices, "wrap"));
+	assert_false(choices_given(&choices, "colour"));
+	assert_int_equal(plan_field_index("colour"), -1);
+	arena_finish(&arena);
+}
+
 /* --- batch ---------------------------------------------------------------------------------------
  */
 
@@ -432,10 +452,14 @@ static void test_plan_check(void **state)
 	const struct plan good = resolved(&arena, model, topology, "");
 	struct error error = {0};
 	assert_true(plan_check(&good, model, topology, &error));
+	for (int axis = 0; axis < 4; axis++) {
+		struct plan more = good;
+		int64_t *const axes[] = {&more.mesh.tensor, &more.mesh.pipeline, &more.mesh.context,
+			&more.mesh.expert};
+		*axes[axis] = 2;
+		check_refused(&more, model, topology, "axes must be 1 in this version");
+	}
 	struct plan plan = good;
-	plan.mesh.tensor = 2;
-	check_refused(&plan, model, topology, "axes must be 1 in this version");
-	plan = good;
 	plan.mesh.shard = 8;
 	check_refused(&plan, model, topology, "shard 8 is not the topology's 16 devices");
 	plan.mesh.replicate = 2;
@@ -523,6 +547,7 @@ int main(void)
 		cmocka_unit_test(test_gpu_defaults),
 		cmocka_unit_test(test_local_defaults),
 		cmocka_unit_test(test_adapted),
+		cmocka_unit_test(test_given),
 		cmocka_unit_test(test_batch),
 		cmocka_unit_test(test_batch_remainders),
 		cmocka_unit_test(test_shard_groups),

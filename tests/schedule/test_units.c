@@ -223,6 +223,32 @@ static void test_blocks_and_model(void **state)
 	arena_finish(&arena);
 }
 
+/* A module of exactly N parameters is wrapped, one of N - 1 is not, and what is below N is not even
+ * entered. Toy block: a has 225, b 208, together 433; embedding and head 88. */
+static void test_threshold(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *wrap;
+		int n;
+		int64_t first; /* parameters of unit 1 */
+	} rows[] = {{"size:225", 2, 225}, {"size:226", 2, 433}, {"size:433", 2, 433},
+		{"size:434", 1, 0}, {"size:208", 3, 225}, {"size:209", 2, 225}, {"size:88", 5, 88},
+		{"size:89", 3, 225}};
+	struct arena arena = {0};
+	struct unit *units;
+	struct model *model = toy_model(&arena, 1, false);
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct plan plan = plan_for(&arena, model, 1, "pytorch-fsdp1");
+		plan.wrap = rows[i].wrap;
+		int n = units_build(&plan, model, &arena, &units);
+		assert_int_equal(n, rows[i].n);
+		if (n > 1)
+			assert_int_equal(units[1].parameters, rows[i].first);
+	}
+	arena_finish(&arena);
+}
+
 /* Units nest or are apart, every parameter belongs to exactly one, and a tied weight's unit
  * contains its second user: both ends are gathered together. */
 static void check_partition(const struct model *model, const struct unit *units, int n)
@@ -361,6 +387,7 @@ int main(void)
 		cmocka_unit_test(test_wrap_tables),
 		cmocka_unit_test(test_empty_root),
 		cmocka_unit_test(test_blocks_and_model),
+		cmocka_unit_test(test_threshold),
 		cmocka_unit_test(test_partition),
 		cmocka_unit_test(test_tied_stays_in_root),
 		cmocka_unit_test(test_buckets),
