@@ -162,10 +162,26 @@ static void check_residuals(const struct sample *s, const struct program *p, con
 		}
 }
 
-/* Its own saved tensors first, then those of earlier ranges of its block. */
-static void check_saved(const struct program *p, const struct op *op)
+/* Ranges of the operation's slot, up to its own, that save anything. */
+static int saving_ranges(const struct sample *s, const struct program *p, const struct op *op)
 {
-	int previous = -1;
+	int n = 0;
+	for (int i = 0; i < p->n_ops; i++) {
+		const struct op *range = &p->ops[i];
+		n += range->kind == OP_FORWARD && range->micro_batch == op->micro_batch &&
+		     range->layer == op->layer && range->first_module <= op->first_module &&
+		     is_embedding(s->model, range) == is_embedding(s->model, op) &&
+		     saves(s, range) > 0;
+	}
+	return n;
+}
+
+/* Its own saved tensors first, then those of all earlier ranges of its block. */
+static void check_saved(const struct sample *s, const struct program *p, const struct op *op)
+{
+	bool attention = op->kind == OP_RECOMPUTE &&
+			 s->plan.activation_checkpointing == CHECKPOINTING_SELECTIVE;
+	int previous = -1, n = 0;
 	for (int i = 0; i < op->uses.count; i++) {
 		const struct buffer *buffer = operand(p, op, i);
 		if (buffer->role != BUFFER_ACTIVATIONS && buffer->role != BUFFER_RECOMPUTED &&
@@ -174,6 +190,7 @@ static void check_saved(const struct program *p, const struct op *op)
 		assert_int_equal(buffer->layer, op->layer);
 		if (buffer->end_module == 0)
 			continue; /* the probabilities of selective checkpointing */
+		n++;
 		if (previous < 0 && buffer->first_module >= op->first_module) {
 			assert_int_equal(buffer->first_module, op->first_module);
 			continue;
@@ -182,6 +199,25 @@ static void check_saved(const struct program *p, const struct op *op)
 		assert_true(buffer->first_module > previous);
 		previous = buffer->first_module;
 	}
+	if (!attention)
+		assert_int_equal(n, saving_ranges(s, p, op));
+}
+
+/* DDP's head reads a tied weight from the bucket where it lies, or the range's copy. */
+static void check_tied(const struct sample *s, const struct program *p, const struct op *op)
+{
+	int tied = s->model->modules[op->end_module - 1].tied_parameter;
+	bool found = tied < 0 || op->unit >= 0;
+	for (int i = 0; i < op->uses.count && !found; i++) {
+		const struct buffer *buffer = operand(p, op, i);
+		found = buffer->role == BUFFER_COMPUTE_COPY;
+		if (buffer->role != BUFFER_PARAMETER_SHARD)
+			continue;
+		const struct unit *bucket = &s->schedule->units[buffer->unit];
+		for (int k = 0; k < bucket->n_slices; k++)
+			found = found || bucket->slices[k].parameter == tied;
+	}
+	assert_true(found);
 }
 
 /* The first operation after all micro-batches: norm or optimizer. */
@@ -209,7 +245,11 @@ static void check_operands(struct arena *arena, const struct sample *s, int *see
 		if (pattern == NULL) {
 			pattern = compute_pattern(arena, s, op);
 			check_residuals(s, p, op);
-			check_saved(p, op);
+			check_saved(s, p, op);
+			check_tied(s, p, op);
+		} else {
+			assert_int_equal(op->layer,
+				op->kind == OP_CAST_PARAMETERS && op->unit < 0 ? op->layer : -1);
 		}
 		word_of(p, op, &word);
 		if (!matches(pattern, text_string(&word)))
