@@ -13,7 +13,7 @@ static bool read_tolerance(const struct arguments *arguments, struct arena *aren
 	const char *typed = argument(arguments, "tolerance-time");
 	double percent;
 
-	*tolerance = (struct tolerance){.time = -1, .memory = 0.10};
+	*tolerance = report_default_tolerance;
 	if (typed == NULL)
 		return true;
 	size_t length = strlen(typed);
@@ -59,10 +59,10 @@ const struct command command_check = {
 	.operands = "PLAN.yaml MEASURED.json",
 	.least = 2,
 	.most = 2,
-	.details =
-		"Bytes and counts are judged exactly, the growth of a rank's memory as the "
-		"system sees it (PSS) within 10 %, times only with --tolerance-time. Exit code 1: "
-		"outside. A measurement of another schedule is refused (3).",
+	.details = "Bytes and counts are judged exactly, the growth of a rank's memory as the "
+		   "system sees it (PSS, from 200 MB on) within 10 %, times only with "
+		   "--tolerance-time. Exit code 1: "
+		   "outside. A measurement of another schedule is refused (3).",
 	.examples = {"shardplan check plan.yaml measured.json",
 		"shardplan check plan.yaml measured.json --tolerance-time 25"},
 	.run = run,

@@ -81,7 +81,6 @@ static bool complete(const struct invocation *invocation, const struct opened *o
 	struct question *question = ARENA_NEW(arena, struct question);
 	struct answer *answer = ARENA_NEW(arena, struct answer);
 	struct check *check = ARENA_NEW(arena, struct check);
-	const struct tolerance tolerance = {.time = -1, .memory = 0.10};
 
 	if (is_page && !argument_given(&invocation->arguments, "no-alternatives")) {
 		if (!ask_again(arena, opened, question, error) ||
@@ -92,7 +91,7 @@ static bool complete(const struct invocation *invocation, const struct opened *o
 	}
 	if (report->explained.measured != NULL) {
 		report_check(opened->evaluation.schedule, &opened->file.prediction,
-			report->explained.measured, &tolerance, arena, check);
+			report->explained.measured, &report_default_tolerance, arena, check);
 		report->check = check;
 	}
 	return true;

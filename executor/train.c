@@ -96,6 +96,9 @@ static bool open_contexts(struct trainer *t, struct error *error)
 		if (program->buffers[i].role == BUFFER_KERNEL_WORKSPACE) {
 			t->context.workspace = buffers_address(&t->buffers, i);
 			t->context.workspace_bytes = program->buffers[i].bytes;
+			/* Declared bytes are there from the start, so that PSS rises as predicted
+			 * even where small shapes never reach the end of it. */
+			memset(t->context.workspace, 0, (size_t)t->context.workspace_bytes);
 		}
 	t->background = (struct kernel_context){.threads = 1,
 		.workspace = rank_reserve_workspace(),

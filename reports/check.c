@@ -127,6 +127,9 @@ static void check_network(struct judge *judge)
 			(double)measured->collectives[i]);
 }
 
+const struct tolerance report_default_tolerance = {
+	.time = -1, .memory = 0.10, .memory_from = 200e6};
+
 /* What the operating system says the ranks grew by. Without a measurement (0) nothing is judged. */
 static void check_pss(struct judge *judge)
 {
@@ -136,7 +139,7 @@ static void check_pss(struct judge *judge)
 	struct check_line *line =
 		add_line(judge, "PSS growth, largest rank", "bytes", predicted, largest);
 
-	if (largest != 0)
+	if (largest != 0 && predicted >= judge->tolerance->memory_from)
 		judge_line(judge, line, within(predicted, largest, judge->tolerance->memory));
 	if (measured->pss_growth_mean_bytes != 0)
 		add_line(judge, "PSS growth, mean of ranks", "bytes", predicted,

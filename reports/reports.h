@@ -56,7 +56,12 @@ void report_explain_json(const struct explained *explained, struct text *text);
 struct tolerance {
 	double time;   /* relative; < 0 = times are reported, not judged */
 	double memory; /* relative, for PSS: 0.10 */
+	/* Bytes: a smaller prediction is not judged by PSS, for what a process needs anyway
+	 * (stacks, code, gaps between blocks) is not small beside it. */
+	double memory_from;
 };
+/* Times reported, memory within 10 % from 200 MB on. */
+extern const struct tolerance report_default_tolerance;
 struct check_line {
 	const char *what, *unit;
 	double predicted, measured;

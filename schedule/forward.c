@@ -142,20 +142,25 @@ void forward_range(struct builder *b, int index)
 	op_end(b);
 }
 
-void loss(struct builder *b)
+/* Beyond the logits: PyTorch's fp32 copies; ours keeps one loss a token. */
+static int64_t loss_work_bytes(const struct builder *b)
 {
 	int64_t logits = tokens_of(b) * b->model->architecture.vocab;
+	int64_t losses = b->plan->runtime == RUNTIME_SHARDPLAN ? tokens_of(b) : 0;
+	return logits * b->runtime->loss_bytes_extra + losses * dtype_bytes(DTYPE_FP32);
+}
+
+void loss(struct builder *b)
+{
 	op_begin(b, OP_LOSS, STREAM_COMPUTE, -1);
 	b->op.first_module = b->model->n_modules - 1;
 	b->op.end_module = b->model->n_modules;
 	op_use(b, b->logits);
 	op_use(b, b->tokens);
-	if (b->runtime->loss_bytes_extra > 0) {
-		int work = buffer_new(b, BUFFER_LOSS_WORK, STREAM_COMPUTE, -1,
-			logits * b->runtime->loss_bytes_extra, DTYPE_FP32);
-		op_take(b, work);
-		op_use(b, work);
-		op_give(b, work);
-	}
+	int work =
+		buffer_new(b, BUFFER_LOSS_WORK, STREAM_COMPUTE, -1, loss_work_bytes(b), DTYPE_FP32);
+	op_take(b, work);
+	op_use(b, work);
+	op_give(b, work);
 	op_end(b);
 }

@@ -19,14 +19,14 @@ static double gemm_bytes(const struct gemm_shape *gemm, enum dtype dtype)
 	return (m * k + k * n + m * n) * dtype_bytes(dtype);
 }
 
-/* FLOP/s that the shape reaches; never above the datasheet. */
+/* FLOP/s that the shape reaches; never above the datasheet (a CPU has none, only an estimate). */
 static double gemm_rate(const struct machine *machine, const struct gemm_shape *gemm)
 {
 	double rate = machine->gemm_flops * saturation((double)gemm->m, machine->gemm_half_m) *
 		      saturation((double)gemm->n, machine->gemm_half_n) *
 		      saturation((double)gemm->k, machine->gemm_half_k);
 
-	if (machine->peak_flops > 0)
+	if (machine->gpu && machine->peak_flops > 0)
 		rate = fmin(rate, machine->peak_flops);
 	return rate * machine->core_share;
 }
@@ -89,7 +89,7 @@ static double attention_rate(
 	if (plan->attention == ATTENTION_EAGER)
 		return gemm_rate(machine, &eager);
 	rate *= head_dim_factor(machine, schedule);
-	if (machine->peak_flops > 0)
+	if (machine->gpu && machine->peak_flops > 0)
 		rate = fmin(rate, machine->peak_flops);
 	return rate * machine->core_share;
 }

@@ -110,6 +110,10 @@ static void test_pss(void **state)
 	expect_failures(fixture, &no_time, "");
 	measured->pss_growth_bytes = peak / 100 * 89;
 	expect_failures(fixture, &no_time, "PSS growth, largest rank;");
+	fixture->prediction.ledger_peak_bytes =
+		199999999; /* too small to be judged: only unequal */
+	expect_failures(fixture, &no_time, "ledger peak;");
+	fixture->prediction.ledger_peak_bytes = peak;
 	measured->pss_growth_bytes = 0; /* not measured */
 	expect_failures(fixture, &no_time, "");
 	measured->pss_growth_bytes = was;
