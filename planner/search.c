@@ -140,16 +140,44 @@ static bool may_be_closer(
 	return true;
 }
 
+/* The peak of what surely lives is often the optimizer's, the same for any micro-batch; what a
+ * smaller one saves shows only in the simulation. */
+struct small_first {
+	int64_t bound, micro_batch;
+	int plan;
+};
+
+static int compare_small_first(const void *a, const void *b)
+{
+	const struct small_first *x = a, *y = b;
+	if (x->bound != y->bound)
+		return x->bound < y->bound ? -1 : 1;
+	if (x->micro_batch != y->micro_batch)
+		return x->micro_batch < y->micro_batch ? -1 : 1;
+	return (x->plan > y->plan) - (x->plan < y->plan);
+}
+
+static struct small_first *queue_small_first(const struct search *search, int first, int end)
+{
+	int capacity = 0;
+	struct small_first *plans = array_grow(NULL, &capacity, end - first + 1, sizeof(*plans));
+	for (int i = 0; i < end - first; i++)
+		plans[i] = (struct small_first){search->bounds.of[first + i].memory,
+			search->space.plans[first + i].micro_batch, first + i};
+	qsort(plans, (size_t)(end - first), sizeof(*plans), compare_small_first);
+	return plans;
+}
+
 /* At most CLOSEST_TRIES are simulated: when their bounds are not tight, this is one of the plans
  * that miss by least, not surely the least. */
 static bool find_closest(struct search *search, enum strategy strategy, struct error *error)
 {
 	int first = search->space.first[strategy], end = search->space.first[strategy + 1];
 	int *closest = &search->closest[strategy], tries = 0;
-	struct ticket *tickets = queue(search, first, end, COST_MEMORY);
+	struct small_first *plans = queue_small_first(search, first, end);
 	bool ok = true;
 	for (int i = 0; i < end - first && ok && tries < CLOSEST_TRIES; i++) {
-		int plan = tickets[i].plan;
+		int plan = plans[i].plan;
 		struct outcome *outcome = &search->outcomes[plan];
 		bool may;
 		ok = may_be_closer(search, plan, *closest, &may, error);
@@ -163,7 +191,7 @@ static bool find_closest(struct search *search, enum strategy strategy, struct e
 		if (ok && !outcome->refused && closer(search, plan, *closest))
 			*closest = plan;
 	}
-	free(tickets);
+	free(plans);
 	return ok;
 }
 

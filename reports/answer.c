@@ -193,7 +193,7 @@ void add_no_answer(const struct answer *answer, struct text *text)
 	}
 	text_add(text, "No plan fits");
 	if (least != NULL)
-		text_printf(text, ": the smallest needs %s of %s per device",
+		text_printf(text, ": the closest that was found needs %s of %s per device",
 			format_bytes(need, (double)least->peak_memory_bytes),
 			format_bytes(limit, (double)least->memory_limit_bytes));
 }

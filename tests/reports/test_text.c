@@ -200,7 +200,8 @@ static void test_answer(void **state)
 	struct answer none = fixture->answer;
 	none.chosen = NULL;
 	report_answer_text(&fixture->question, &none, &plain, &text);
-	assert_non_null(strstr(text_string(&text), "No plan fits: the smallest needs "));
+	assert_non_null(
+		strstr(text_string(&text), "No plan fits: the closest that was found needs "));
 	assert_null(strstr(text_string(&text), "Use "));
 	text_finish(&text);
 }
