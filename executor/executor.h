@@ -16,7 +16,7 @@ struct training {
 	double beta1, beta2, epsilon, weight_decay;
 };
 
-/* The defaults of design 4.2. */
+/* The defaults of docs/defaults.md. */
 struct training training_defaults(void);
 
 struct progress {

@@ -13,8 +13,8 @@ struct weights {
 	int rank;
 };
 
-/* N(0, 0.02), residual projections N(0, 0.02 / sqrt(2 layers)), ones and zeros (design 4.2), keyed
- * by (seed, parameter, element). Each rank fills its own shards; moments are zero already. */
+/* N(0, 0.02), residual projections N(0, 0.02 / sqrt(2 layers)), ones and zeros (docs/defaults.md),
+ * keyed by (seed, parameter, element). Each rank fills its own shards; moments are zero already. */
 void weights_init(const struct weights *weights, int64_t seed);
 
 /* xxh3-128 of the concatenated xxh3-128 digests of all parameters in model order; that of one

@@ -39,7 +39,7 @@ enum module_kind {
 const char *module_kind_name(enum module_kind kind);
 bool module_kind_is_leaf(enum module_kind kind);
 
-/* How a parameter starts (design 4.2: N(0, 0.02); residual projections 0.02 / sqrt(2L)). */
+/* How a parameter starts (N(0, 0.02); residual projections 0.02 / sqrt(2L)). */
 enum parameter_init { INIT_NORMAL, INIT_RESIDUAL, INIT_ONE, INIT_ZERO };
 
 struct parameter {

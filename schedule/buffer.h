@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "schedule/op.h"
 
-/* X(suffix, key). Everywhere in this order (design 3). */
+/* X(suffix, key). Everywhere in this order (docs/glossary.md). */
 #define CATEGORIES(X)                                                                              \
 	X(PARAMETERS, "parameters")                                                                \
 	X(GRADIENTS, "gradients")                                                                  \

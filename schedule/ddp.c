@@ -1,5 +1,5 @@
 /* DistributedDataParallel: whole parameters, gradient buckets reduced while backward runs
- * (semantics 2.12). Under autocast the low-precision weights are cached per range until its
+ * (docs/runtimes.md). Under autocast the low-precision weights are cached per range until its
  * backward. */
 #include <string.h>
 

@@ -1,7 +1,8 @@
-/* Unsharding and resharding: FSDP1's hooks (semantics 2.2-2.5, 2.8), FSDP2's (4.3-4.8), ours. */
+/* Unsharding and resharding: FSDP1's hooks, FSDP2's, ours (docs/runtimes.md). */
 #include "schedule/builder.h"
 
-/* --- the rate limiter (semantics 2.8) ------------------------------------------------------------
+/* --- the rate limiter (docs/runtimes.md)
+ * ------------------------------------------------------------
  */
 
 /* At most one free is waited for, and only when two or more are pending. It happens even when
@@ -45,7 +46,7 @@ static void wait_for_optimizer(struct builder *b)
 	if (last.op < 0 || last.step < b->step)
 		op_wait(b, b->optimizer);
 	/* FSDP2 instead of recording streams: gathers come after the copy-out that released a
-	 * buffer, so that they never run further ahead than the buffers (semantics 4.3, 4.4). */
+	 * buffer, so that they never run further ahead than the buffers (docs/runtimes.md). */
 	op_wait(b, b->gathers_after);
 }
 
@@ -141,7 +142,7 @@ static void unshard(struct builder *b, int unit, int cause)
 }
 
 /* FSDP2: parameters are copied out of the gathered buffer on the compute stream. In implicit
- * forward mode the buffer of the previous unit is released only here (semantics 4.3). */
+ * forward mode the buffer of the previous unit is released only here (docs/runtimes.md). */
 static void copy_out(struct builder *b, int unit)
 {
 	const struct unit *u = &b->schedule->units[unit];
@@ -181,7 +182,7 @@ void op_use_parameters(struct builder *b, int unit)
 /* --- reshard -------------------------------------------------------------------------------------
  */
 
-/* FSDP2 with a group size: each rank keeps 1/k of the unit (semantics 4.7). */
+/* FSDP2 with a group size: each rank keeps 1/k of the unit (docs/runtimes.md). */
 static void keep_part(struct builder *b, int unit)
 {
 	int64_t bytes = dtype_bytes(b->plan->param_dtype) * b->schedule->units[unit].gathered;
@@ -288,7 +289,7 @@ void gather_post_backward(struct builder *b, int unit)
 	if (!has_parameters(b, unit))
 		return;
 	/* FSDP1 under no_sync keeps what it would not have resharded after forward; FSDP2 reshards
-	 * after every backward (semantics 2.9, 4.9). */
+	 * after every backward (docs/runtimes.md). */
 	if (!b->shards || b->synchronise || b->reshard_group != 0 || b->runtime->copies_out)
 		reshard(b, unit, false);
 	int next = neighbour(b->post_order, b->n_order, b->units[unit].post_forward_index, -1);

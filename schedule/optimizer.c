@@ -3,7 +3,7 @@
 
 double optimizer_traffic(enum optimizer optimizer)
 {
-	/* Bytes per fp32 parameter (semantics 6.4): fused reads p, g, m, v and writes p, m, v;
+	/* Bytes per fp32 parameter (docs/runtimes.md): fused reads p, g, m, v and writes p, m, v;
 	 * foreach and the plain loop make nine passes; SGD without momentum reads p, g and writes
 	 * p. */
 	static const double bytes[] = {[OPTIMIZER_ADAMW_FUSED] = 28,

@@ -93,7 +93,7 @@ bool choices_given(const struct choices *choices, const char *name);
 bool choices_set(struct choices *choices, const char *name, const char *where, const char *value,
 	struct arena *arena, struct error *error);
 
-/* Fills what was not given with the defaults of design 4.2 (docs/defaults.md; `help defaults`),
+/* Fills what was not given with the defaults of docs/defaults.md (`help defaults`),
  * does the batch arithmetic, lays out the mesh, and checks every knob against the runtime table.
  * Errors are EXIT_CODE_USAGE and name the option and the nearby values that would do. */
 bool plan_resolve(const struct choices *choices, const struct model *model,

@@ -1,4 +1,4 @@
-/* struct prediction: what a prediction says, and a measurement beside it (design 4.4). */
+/* struct prediction: what a prediction says, and a measurement beside it (docs/schema). */
 #ifndef SCHEDULE_PREDICTION_H
 #define SCHEDULE_PREDICTION_H
 
@@ -46,7 +46,7 @@ struct prediction {
 	double lower_bound, plan_lower_bound; /* s */
 };
 
-/* The keys of design 4.4 into the open map, and back. */
+/* The keys of docs/schema into the open map, and back. */
 void prediction_write(const struct prediction *prediction, struct writer *writer);
 bool prediction_read(struct arena *arena, const struct node *map, struct prediction *prediction,
 	struct error *error);

@@ -4,7 +4,8 @@
 
 #include "schedule/plan.h"
 
-/* --- defaults (design 4.2) -----------------------------------------------------------------------
+/* --- defaults (docs/defaults.md)
+ * -----------------------------------------------------------------------
  */
 
 static enum dtype default_compute_dtype(const struct topology *topology)

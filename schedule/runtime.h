@@ -35,7 +35,8 @@ struct runtime {
 	bool casts_shard;          /* a low-precision shard is made before each gather */
 	bool copies_out;           /* FSDP2: gathered buffer -> parameters, a second copy */
 	bool flattens_gradients;   /* FSDP1: per-parameter gradients, then a flat copy */
-	bool delays_post_backward; /* FSDP1 with forward prefetch: one unit late (semantics 2.7) */
+	bool delays_post_backward; /* FSDP1 with forward prefetch: one unit late (docs/runtimes.md)
+				    */
 	bool divides_separately;   /* averaging costs passes over the gradient (FSDP1) */
 	bool defers_frees; /* record_stream: a freed gather buffer is reusable only when its event
 			    * has been seen; the host is sure when it has waited for it */

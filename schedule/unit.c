@@ -1,5 +1,5 @@
-/* Units and how their parameters lie: FlatParameter (semantics 1.4, 1.5), FSDP2's per-parameter
- * shards (semantics 4.2), DDP's buckets (semantics 2.12). */
+/* Units and how their parameters lie: FlatParameter, FSDP2's per-parameter
+ * shards, DDP's buckets (docs/runtimes.md). */
 #include "schedule/unit.h"
 
 enum { MIB = 1 << 20 };

@@ -40,7 +40,7 @@ int wrap_modules(const struct plan *plan, const struct model *model, struct aren
 int units_build(const struct plan *plan, const struct model *model, struct arena *arena,
 	struct unit **units);
 
-/* DDP's buckets (semantics 2.12): parameters in reverse order, closed when 25 MiB (first: 1 MiB)
+/* DDP's buckets (docs/runtimes.md): parameters in reverse order, closed when 25 MiB (first: 1 MiB)
  * are reached. */
 int buckets_build(const struct plan *plan, const struct model *model, struct arena *arena,
 	struct unit **units);

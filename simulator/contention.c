@@ -28,8 +28,8 @@ static double at_least_one(double x)
 	return x > 1 ? x : 1;
 }
 
-/* NCCL's channels sit on multiprocessors that kernels then lack (semantics 7.9): t * n / (n - c).
- * Kernels of two streams each fill the device and take turns. */
+/* NCCL's channels sit on multiprocessors that kernels then lack (docs/cost-model.md): t * n / (n -
+ * c). Kernels of two streams each fill the device and take turns. */
 static double gpu_arithmetic(const struct topology *topology, const struct demand *demand)
 {
 	double all = (double)topology->device.multiprocessors;
@@ -65,7 +65,7 @@ static double slowdown(const struct cost *cost, const struct demand *demand, dou
 	return time / cost->device;
 }
 
-/* Links are shared in equal parts: rate = capacity / users (semantics 7.8). */
+/* Links are shared in equal parts: rate = capacity / users (docs/cost-model.md). */
 static double collective_slowdown(
 	const struct cost *cost, const struct demand *demand, double cores)
 {

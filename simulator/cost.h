@@ -25,9 +25,9 @@ struct cost {
 /* Fills costs[0 .. n_ops) for one class. The schedule must know its model and topology. */
 void cost_operations(const struct schedule *schedule, int class, struct cost *costs);
 
-/* One collective alone, seconds, with the algorithm the runtime would choose (semantics: NCCL's
- * tuner on GPUs). `kind` is OP_ALL_GATHER, OP_REDUCE_SCATTER or OP_ALL_REDUCE, `bytes` the full
- * (gathered) size. 0 for a group of one. */
+/* One collective alone, seconds, with the algorithm the runtime would choose (docs/cost-model.md:
+ * NCCL's tuner on GPUs). `kind` is OP_ALL_GATHER, OP_REDUCE_SCATTER or OP_ALL_REDUCE, `bytes` the
+ * full (gathered) size. 0 for a group of one. */
 double cost_collective(const struct topology *topology, const struct runtime *runtime,
 	enum op_kind kind, const struct group *group, int64_t bytes);
 /* One m x n x k product on one device, seconds. */

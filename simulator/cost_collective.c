@@ -194,7 +194,7 @@ double cost_collective(const struct topology *topology, const struct runtime *ru
  */
 
 /* A flat ring enters and leaves every node once: what one rank forwards is what a node sends
- * (semantics 7.5). Two levels send each node's part only (7.6). */
+ * (docs/cost-model.md). Two levels send each node's part only. */
 static double placed_egress(const struct runtime *runtime, const struct placement *placement,
 	enum op_kind kind, int64_t bytes)
 {

@@ -1,4 +1,4 @@
-/* The issuing thread: list order, limiter waits, launch costs (semantics 2.13). */
+/* The issuing thread: list order, limiter waits, launch costs (docs/schedule.md). */
 #include <math.h>
 
 #include "simulator/engine.h"

@@ -2,7 +2,7 @@
  * issues, ahead of the device. A block counts from its issue until it is reusable: for a give on
  * the stream of the block's own pool that is the give's issue (stream-ordered reuse), on another
  * stream it is when that stream has passed (rule 5 of docs/schedule.md). FSDP2 lets its streams
- * wait instead, so that its blocks are reusable at once (semantics 4.4). */
+ * wait instead, so that its blocks are reusable at once (docs/runtimes.md). */
 #include "simulator/engine.h"
 
 struct pools {

@@ -183,7 +183,7 @@ static void fill_memory(const struct engine *engine, const struct simulation_opt
 	bool gpu = engine->topology->device.kind == DEVICE_GPU;
 	int64_t fixed = fixed_overhead(engine), overhead;
 
-	/* Streams keep their own free lists (semantics 3.4); our heap on a CPU has one. */
+	/* Streams keep their own free lists (docs/runtimes.md); our heap on a CPU has one. */
 	prediction->peak_allocated_bytes = peaks->peak_bytes;
 	prediction->peak_reserved_bytes =
 		gpu ? max_i64(reserved, peaks->peak_bytes) : peaks->peak_bytes;

@@ -3,7 +3,7 @@
  * One representative rank of each class is simulated (all ranks of a class do the same at the same
  * time): a host thread that issues operations in list order, streams, communicators (engines) and
  * the device's allocator pools, over three steps. Times are of the third step, memory is the
- * maximum over all three (design 4.4). Deterministic: equal input, equal bits. */
+ * maximum over all three (docs/schema). Deterministic: equal input, equal bits. */
 #ifndef SIMULATOR_SIMULATOR_H
 #define SIMULATOR_SIMULATOR_H
 

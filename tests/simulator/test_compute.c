@@ -155,7 +155,7 @@ static void test_equal_blocks_cost_the_same(void **state)
 	for (int i = 0; i < program->n_ops; i++)
 		if (program->ops[i].kind == OP_FORWARD)
 			total += costs[i].flops;
-	/* semantics: 58.5 TFLOP for T = 4096 */
+	/* 58.5 TFLOP for T = 4096 (tests/models/test_flops.c) */
 	assert_true(fabs(total / 58.51e12 - 1) < 2e-3);
 	case_finish(&c);
 }
