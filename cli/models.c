@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "cli/command.h"
-#include "cli/files.h"
 #include "cli/inputs.h"
+#include "cli/listing.h"
 #include "cli/output.h"
 
 static void add_line(const struct model *model, const char *name, struct text *text)
@@ -52,32 +52,17 @@ static bool list_model(
 
 static bool list(const struct invocation *invocation, struct text *text, struct error *error)
 {
-	struct writer writer;
-	bool json = argument_given(&invocation->arguments, "json");
-	int n_found;
-	const char **found = search_path_names(invocation->arena, &n_found);
+	const struct listing listing = {
+		.schema = "shardplan/models/1",
+		.key = "models",
+		.header = "name                family    parameters  layers  hidden  heads  "
+			  "context\n",
+		.embedded = model_presets,
+		.n_embedded = n_model_presets,
+		.add = list_model,
+	};
 
-	if (json) {
-		document_begin(&writer, text, "shardplan/models/1");
-		writer_begin_list(&writer, "models");
-	} else {
-		text_add(text, "name                family    parameters  layers  hidden  heads  "
-			       "context\n");
-	}
-	for (int i = 0; i < n_model_presets; i++) {
-		if (!list_model(model_presets[i].name, json ? &writer : NULL, text, error))
-			return false;
-	}
-	/* Topologies stand in the same folders: what is no model is not listed. */
-	for (int i = 0; i < n_found; i++) {
-		struct error ignored = {0};
-		list_model(found[i], json ? &writer : NULL, text, &ignored);
-	}
-	if (json) {
-		writer_end_list(&writer);
-		writer_finish(&writer);
-	}
-	return true;
+	return listing_write(invocation, &listing, text, error);
 }
 
 static bool show(const struct invocation *invocation, struct text *text, struct error *error)

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "cli/command.h"
-#include "cli/files.h"
 #include "cli/inputs.h"
+#include "cli/listing.h"
 #include "cli/output.h"
 
 /* One direction: inside the node per device, and out of the node. */
@@ -54,33 +54,18 @@ static bool list_topology(
 
 static bool list(const struct invocation *invocation, struct text *text, struct error *error)
 {
-	struct writer writer;
-	bool json = argument_given(&invocation->arguments, "json");
-	int n_found;
-	const char **found = search_path_names(invocation->arena, &n_found);
+	const struct listing listing = {
+		.schema = "shardplan/topologies/1",
+		.key = "topologies",
+		.header = "name                devices                           memory  "
+			  "in a node    network\n",
+		.footer = "\nNxNAME is N such nodes; `local` is this machine.\n",
+		.embedded = topology_catalogue,
+		.n_embedded = n_topology_catalogue,
+		.add = list_topology,
+	};
 
-	if (json) {
-		document_begin(&writer, text, "shardplan/topologies/1");
-		writer_begin_list(&writer, "topologies");
-	} else {
-		text_add(text, "name                devices                           memory  "
-			       "in a node    network\n");
-	}
-	for (int i = 0; i < n_topology_catalogue; i++) {
-		if (!list_topology(topology_catalogue[i].name, json ? &writer : NULL, text, error))
-			return false;
-	}
-	for (int i = 0; i < n_found; i++) {
-		struct error ignored = {0};
-		list_topology(found[i], json ? &writer : NULL, text, &ignored);
-	}
-	if (json) {
-		writer_end_list(&writer);
-		writer_finish(&writer);
-	} else {
-		text_add(text, "\nNxNAME is N such nodes; `local` is this machine.\n");
-	}
-	return true;
+	return listing_write(invocation, &listing, text, error);
 }
 
 static bool show(const struct invocation *invocation, struct text *text, struct error *error)
