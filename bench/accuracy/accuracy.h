@@ -1,0 +1,98 @@
+/* Private to bench/accuracy: published measurements beside the product's predictions. */
+#ifndef BENCH_ACCURACY_H
+#define BENCH_ACCURACY_H
+
+#include "schedule/schedule.h"
+#include "simulator/simulator.h"
+
+enum part { PART_CALIBRATION, PART_TEST, PART_COUNT };
+/* Of a row: it ran; it ran out of memory; it ran, and the source leaves out what decides the time;
+ * anything else, which is no measurement. */
+enum status { STATUS_OK, STATUS_OOM, STATUS_INCOMPLETE, STATUS_OTHER };
+
+extern const char *const part_names[];
+
+/* One row of a file: what was run, what was measured, what is predicted. */
+struct row {
+	const char *file;
+	int line;
+	char **cells; /* of the whole row, by column of its file */
+	const struct csv_row *header;
+	const char *name, *source, *reference, *gpu, *family, *model, *topology, *notes;
+	enum status status;
+	enum part part;
+	double measured_tokens; /* tokens/s of one GPU; 0 = not measured */
+	double measured_peak;   /* GiB; 0 = not measured */
+	const char *metric;     /* of the peak: allocated, active, reserved, nvidia-smi */
+
+	const char *error; /* why it is not predicted; NULL = it is */
+	int64_t gpus, micro_batch, seq_len, parameters;
+	struct prediction prediction;
+	double measured_step; /* s, 0 = not measured */
+	double baseline_step; /* s: 6N FLOPs a token at half of the datasheet's peak */
+};
+
+struct rows {
+	int n, capacity;
+	struct row *of;
+};
+
+/* A file of measurements, appended. Columns that are none of the known ones are options of
+ * `predict` with _ for -. */
+bool rows_read(struct arena *arena, const char *path, struct rows *rows, struct error *error);
+/* Whether a column says how something was run. */
+bool column_is_option(const char *name);
+const char *row_cell(const struct row *row, const char *column);
+
+/* Fills `part` of every row: within a source, models from small to large take turns, the second,
+ * fourth, ... calibrate; so a source with one model is never calibrated on. The rule sees names
+ * and sizes only. */
+void rows_split(struct rows *rows);
+
+/* Models and node types that only these rows need: FOLDER/models.csv, FOLDER/topologies/. */
+struct catalogue {
+	const char *folder;
+	struct csv_table models;
+};
+bool catalogue_read(
+	struct arena *arena, const char *folder, struct catalogue *catalogue, struct error *error);
+bool catalogue_model(const struct catalogue *catalogue, struct arena *arena, const char *name,
+	const char *seq_len, struct model **model, struct error *error);
+bool catalogue_topology(const struct catalogue *catalogue, struct arena *arena, const char *name,
+	struct topology **topology, struct error *error);
+
+/* Predicts a row from its configuration alone; an error goes into the row. Strings come from
+ * `keep`, the rest is in `scratch`. */
+void row_predict(const struct catalogue *catalogue, struct row *row, struct arena *keep,
+	struct arena *scratch);
+/* The same at another micro-batch: the peak in bytes and whether it fits. */
+bool row_predict_memory(const struct catalogue *catalogue, const struct row *row,
+	int64_t micro_batch, struct arena *scratch, struct prediction *prediction);
+
+bool file_text(
+	struct arena *arena, const char *path, char **text, size_t *length, struct error *error);
+
+/* Errors of a set: relative, signed, predicted / measured - 1. */
+struct sample {
+	int n, capacity;
+	double *errors;
+};
+void sample_add(struct arena *arena, struct sample *sample, double error);
+struct summary {
+	int n;
+	double median, mean, p90, bias; /* of absolute errors; bias: median of the signed ones */
+};
+struct summary sample_summary(const struct sample *sample);
+double row_time_error(const struct row *row);
+double row_peak_error(const struct row *row);
+bool row_has_time(const struct row *row); /* predicted, and measured without doubt */
+bool row_has_peak(const struct row *row);
+
+/* The report, as Markdown on stdout. */
+void report_time(const struct rows *rows, struct arena *arena);
+void report_memory(const struct catalogue *catalogue, const struct rows *rows, struct arena *arena);
+void report_intervals(const struct rows *rows);
+void report_ablations(const struct rows *rows, struct arena *arena);
+void report_rows(const struct rows *rows); /* one CSV line a row */
+
+#endif

@@ -1,0 +1,101 @@
+/* The judge of the cost model: every published measurement beside what is predicted for it.
+ * Run: bench_accuracy [--rows] [FOLDER]   (FOLDER: bench/published) */
+#include "accuracy.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const files[] = {"steps.csv", "memory.csv"};
+
+static void check(bool ok, const struct error *error)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "%s\n", error->message);
+	exit(error->code);
+}
+
+static void read_files(const char *folder, struct arena *arena, struct rows *rows)
+{
+	for (int i = 0; i < COUNT_OF(files); i++) {
+		struct error error = {0};
+		const char *path = arena_printf(arena, "%s/%s", folder, files[i]);
+		check(rows_read(arena, path, rows, &error), &error);
+	}
+}
+
+static void predict_all(const struct catalogue *catalogue, struct rows *rows, struct arena *arena)
+{
+	struct arena scratch = {0};
+
+	for (int i = 0; i < rows->n; i++) {
+		row_predict(catalogue, &rows->of[i], arena, &scratch);
+		arena_reset(&scratch);
+	}
+	arena_finish(&scratch);
+	rows_split(rows);
+}
+
+static void print_not_predicted(const struct rows *rows)
+{
+	int n = 0;
+
+	for (int i = 0; i < rows->n; i++)
+		n += rows->of[i].error != NULL;
+	printf("%d rows, %d of them cannot be predicted.\n", rows->n, n);
+	for (int i = 0; i < rows->n; i++) {
+		if (rows->of[i].error != NULL)
+			printf("- %s: %s\n", rows->of[i].name, rows->of[i].error);
+	}
+}
+
+void report_rows(const struct rows *rows)
+{
+	printf("row,source,part,gpu,family,gpus,seq_len,micro_batch,checkpointing,status,"
+	       "measured_step_s,step_time_s,low_s,high_s,error_percent,compute_s,exposed_s,"
+	       "measured_peak_gib,allocated_gib,reserved_gib,peak_gib,fits,error\n");
+	for (int i = 0; i < rows->n; i++) {
+		const struct row *r = &rows->of[i];
+		const struct prediction *p = &r->prediction;
+		printf("%s,%s,%s,%s,%s,%lld,%lld,%lld,%s,%s,%.5g,%.5g,%.5g,%.5g,%.2f,%.5g,%.5g,"
+		       "%.5g,%.5g,%.5g,%.5g,%s,\"%s\"\n",
+			r->name, r->source, part_names[r->part], r->gpu, r->family,
+			(long long)r->gpus, (long long)r->seq_len, (long long)r->micro_batch,
+			row_cell(r, "activation_checkpointing"), row_cell(r, "status"),
+			r->measured_step, p->step_time, p->step_time_low, p->step_time_high,
+			r->measured_step > 0 ? 100 * row_time_error(r) : 0.0, p->time.compute,
+			p->time.exposed_communication, r->measured_peak,
+			(double)p->peak_allocated_bytes / 0x1p30,
+			(double)p->peak_reserved_bytes / 0x1p30,
+			(double)p->peak_memory_bytes / 0x1p30, fits_names[p->fits],
+			r->error != NULL ? r->error : "");
+	}
+}
+
+int main(int argc, char **argv)
+{
+	bool as_rows = argc > 1 && strcmp(argv[1], "--rows") == 0;
+	const char *folder = argc > 1 + as_rows ? argv[1 + as_rows] : "bench/published";
+	struct arena arena = {0};
+	struct catalogue catalogue;
+	struct rows rows = {0};
+	struct error error = {0};
+
+	check(catalogue_read(&arena, folder, &catalogue, &error), &error);
+	read_files(folder, &arena, &rows);
+	predict_all(&catalogue, &rows, &arena);
+	if (as_rows) {
+		report_rows(&rows);
+	} else {
+		printf("# Accuracy against published measurements\n\n");
+		print_not_predicted(&rows);
+		report_time(&rows, &arena);
+		report_intervals(&rows);
+		report_ablations(&rows, &arena);
+		report_memory(&catalogue, &rows, &arena);
+	}
+	free(rows.of);
+	arena_finish(&arena);
+	return EXIT_CODE_OK;
+}

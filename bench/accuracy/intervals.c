@@ -1,0 +1,53 @@
+/* How often the truth lies in the 80 % interval, and what chance alone would allow. */
+#include "accuracy.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { PERCENT = 80 };
+
+/* The most and the least hits of n tries at 80 % that a fair interval shows 95 % of the time. */
+static void binomial_band(int n, int *least, int *most)
+{
+	double log_p = log(PERCENT / 100.0), log_q = log(1 - PERCENT / 100.0), below = 0;
+
+	*least = *most = -1;
+	for (int k = 0; k <= n; k++) {
+		double term = exp(lgamma(n + 1.0) - lgamma(k + 1.0) - lgamma(n - k + 1.0) +
+				  k * log_p + (n - k) * log_q);
+		below += term;
+		if (*least < 0 && below > 0.025)
+			*least = k;
+		if (*most < 0 && below >= 0.975)
+			*most = k;
+	}
+	if (*most < 0)
+		*most = n;
+}
+
+void report_intervals(const struct rows *rows)
+{
+	printf("\n## Intervals\n\nHow often the measured step time lies in the predicted 80 %% "
+	       "interval; the band is where a fair interval lands 95 %% of the time.\n\n"
+	       "| part | n | inside %% | band %% | mean half width %% "
+	       "|\n|---|---:|---:|---:|---:|\n");
+	for (int part = 0; part < PART_COUNT; part++) {
+		int n = 0, inside = 0, least, most;
+		double width = 0;
+		for (int i = 0; i < rows->n; i++) {
+			const struct row *row = &rows->of[i];
+			const struct prediction *p = &row->prediction;
+			if (!row_has_time(row) || rows->of[i].part != (enum part)part)
+				continue;
+			n++;
+			inside += row->measured_step >= p->step_time_low &&
+				  row->measured_step <= p->step_time_high;
+			width += (p->step_time_high - p->step_time_low) / (2 * p->step_time);
+		}
+		if (n == 0)
+			continue;
+		binomial_band(n, &least, &most);
+		printf("| %s | %d | %.1f | %.1f..%.1f | %.1f |\n", part_names[part], n,
+			100.0 * inside / n, 100.0 * least / n, 100.0 * most / n, 100 * width / n);
+	}
+}

@@ -1,0 +1,122 @@
+/* Memory: peaks where a source prints them, and whether what ran fits and what did not does not. */
+#include "accuracy.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_peaks(const struct rows *rows, struct arena *arena)
+{
+	struct sample all = {0}, allocated = {0};
+
+	printf("\n| row | what | metric | measured GiB | predicted error %% | peak at |\n"
+	       "|---|---|---|---:|---:|---|\n");
+	for (int i = 0; i < rows->n; i++) {
+		const struct row *row = &rows->of[i];
+		if (!row_has_peak(row))
+			continue;
+		double error = row_peak_error(row);
+		sample_add(arena, &all, error);
+		if (strcmp(row->metric, "allocated") == 0 || strcmp(row->metric, "active") == 0)
+			sample_add(arena, &allocated, error);
+		printf("| %s | %s %s %s micro-batch %lld | %s | %.2f | %+.1f | %s |\n", row->name,
+			row->family, row_cell(row, "runtime"), row_cell(row, "strategy"),
+			(long long)row->micro_batch, row->metric, row->measured_peak, 100 * error,
+			row->prediction.peak_at);
+	}
+	struct summary s = sample_summary(&all), a = sample_summary(&allocated);
+	printf("\nn %d: median %.1f %%, mean %.1f %%, p90 %.1f %%, bias %+.1f %%; "
+	       "of them allocated or active, n %d: median %.1f %%, p90 %.1f %%\n",
+		s.n, 100 * s.median, 100 * s.mean, 100 * s.p90, 100 * s.bias, a.n, 100 * a.median,
+		100 * a.p90);
+}
+
+/* Rows that ran must fit, rows that ran out of memory must not. */
+static void print_fits(const struct rows *rows)
+{
+	int ran = 0, ran_tight = 0, ran_not = 0, oom = 0, oom_fits = 0;
+
+	printf("\n### Fits\n\n");
+	for (int i = 0; i < rows->n; i++) {
+		const struct row *row = &rows->of[i];
+		enum fits fits = row->prediction.fits;
+		if (row->error != NULL)
+			continue;
+		if (row->status == STATUS_OOM) {
+			oom++;
+			oom_fits += fits == FITS_YES;
+		}
+		if (row->status == STATUS_OK) {
+			ran++;
+			ran_tight += fits == FITS_TIGHT;
+			ran_not += fits == FITS_NO;
+		}
+		if ((row->status == STATUS_OOM && fits == FITS_YES) ||
+			(row->status == STATUS_OK && fits == FITS_NO))
+			printf("- %s %s %s micro-batch %lld seq %lld: %s, predicted %s with %.1f "
+			       "of %.1f GiB\n",
+				row->name, row->family, row->topology, (long long)row->micro_batch,
+				(long long)row->seq_len,
+				row->status == STATUS_OOM ? "ran out of memory" : "ran",
+				fits_names[fits],
+				(double)row->prediction.peak_memory_bytes / 0x1p30,
+				(double)row->prediction.memory_limit_bytes / 0x1p30);
+	}
+	printf("\nRan: %d; false out-of-memory: %d; called tight: %d. Ran out of memory: %d; "
+	       "false fits: %d.\n",
+		ran, ran_not, ran_tight, oom, oom_fits);
+}
+
+static bool is_largest(const struct rows *rows, const struct row *row)
+{
+	for (int i = 0; i < rows->n; i++) {
+		const struct row *other = &rows->of[i];
+		if (other->error == NULL && other->status == STATUS_OK &&
+			strcmp(other->family, row->family) == 0 &&
+			strcmp(other->gpu, row->gpu) == 0 &&
+			strcmp(other->source, row->source) == 0 &&
+			(other->micro_batch > row->micro_batch ||
+				(other->micro_batch == row->micro_batch && other < row)))
+			return false;
+	}
+	return row->error == NULL && row->status == STATUS_OK;
+}
+
+/* Twice the largest micro-batch that somebody ran: activations scale, states do not. */
+static void print_doubled(
+	const struct catalogue *catalogue, const struct rows *rows, struct arena *scratch)
+{
+	printf("\n### Twice the largest published micro-batch\n\n| model | GPU | micro-batch | "
+	       "peak "
+	       "GiB | doubled GiB | growth / growth from half | fits | doubled fits |\n"
+	       "|---|---|---:|---:|---:|---:|---|---|\n");
+	for (int i = 0; i < rows->n; i++) {
+		const struct row *row = &rows->of[i];
+		struct prediction twice, half;
+		if (!is_largest(rows, row) || row->micro_batch % 2 != 0 ||
+			!row_predict_memory(
+				catalogue, row, 2 * row->micro_batch, scratch, &twice) ||
+			!row_predict_memory(catalogue, row, row->micro_batch / 2, scratch, &half))
+			continue;
+		double here = (double)row->prediction.peak_allocated_bytes;
+		double up = (double)twice.peak_allocated_bytes - here;
+		double down = here - (double)half.peak_allocated_bytes;
+		printf("| %s: %s | %s | %lld | %.1f | %.1f | %.2f | %s | %s |\n", row->source,
+			row->family, row->gpu, (long long)row->micro_batch, here / 0x1p30,
+			(double)twice.peak_allocated_bytes / 0x1p30, down > 0 ? up / down : NAN,
+			fits_names[row->prediction.fits], fits_names[twice.fits]);
+		arena_reset(scratch);
+	}
+}
+
+void report_memory(const struct catalogue *catalogue, const struct rows *rows, struct arena *arena)
+{
+	struct arena scratch = {0};
+
+	printf("\n## Peak memory\n");
+	print_peaks(rows, arena);
+	print_fits(rows);
+	print_doubled(catalogue, rows, &scratch);
+	arena_finish(&scratch);
+}

@@ -1,0 +1,80 @@
+/* One row through the product: choices, plan, schedule, simulation. */
+#include "accuracy.h"
+
+#include <string.h>
+
+static bool resolve(const struct row *row, const char *micro_batch, const struct model *model,
+	const struct topology *topology, struct arena *arena, struct plan *plan,
+	struct error *error)
+{
+	struct choices choices = {0};
+
+	for (int i = 0; i < row->header->n_cells; i++) {
+		const char *column = row->header->cells[i], *cell = row->cells[i];
+		if (strcmp(column, "micro_batch") == 0 && micro_batch != NULL)
+			cell = micro_batch;
+		if (column_is_option(column) && cell[0] != '\0' &&
+			!choices_set(&choices, column, column, cell, arena, error))
+			return false;
+	}
+	return plan_resolve(&choices, model, topology, arena, plan, error);
+}
+
+static bool simulate_row(const struct catalogue *catalogue, struct row *row,
+	const char *micro_batch, struct arena *arena, struct simulation *simulation,
+	struct error *error)
+{
+	const struct simulation_options options = {0};
+	const char *seq_len = row_cell(row, "seq_len");
+	struct model *model;
+	struct topology *topology;
+	struct plan plan;
+	struct schedule *schedule;
+
+	if (!catalogue_model(catalogue, arena, row->model, seq_len, &model, error) ||
+		!catalogue_topology(catalogue, arena, row->topology, &topology, error) ||
+		!resolve(row, micro_batch, model, topology, arena, &plan, error) ||
+		!schedule_build(arena, &plan, model, topology, &schedule, error) ||
+		!simulate(schedule, &options, false, arena, simulation, error))
+		return false;
+	double tokens = (double)plan.micro_batch * (double)plan.grad_accum * (double)plan.seq_len;
+	double peak = device_peak_flops(&topology->device, plan.param_dtype);
+	row->gpus = plan_ranks(&plan);
+	row->micro_batch = plan.micro_batch;
+	row->seq_len = plan.seq_len;
+	row->parameters = model->parameter_count;
+	if (row->measured_tokens > 0)
+		row->measured_step = tokens / row->measured_tokens;
+	if (peak > 0)
+		row->baseline_step = 6 * (double)model->parameter_count * tokens / (0.5 * peak);
+	return true;
+}
+
+void row_predict(const struct catalogue *catalogue, struct row *row, struct arena *keep,
+	struct arena *scratch)
+{
+	struct simulation simulation;
+	struct error error = {0};
+
+	row->error = NULL;
+	if (simulate_row(catalogue, row, NULL, scratch, &simulation, &error)) {
+		row->prediction = simulation.prediction;
+		row->prediction.peak_at = arena_strdup(keep, simulation.prediction.peak_at);
+	} else {
+		row->error = arena_strdup(keep, error.message);
+	}
+}
+
+bool row_predict_memory(const struct catalogue *catalogue, const struct row *row,
+	int64_t micro_batch, struct arena *scratch, struct prediction *prediction)
+{
+	struct row copy = *row;
+	struct simulation simulation;
+	struct error error = {0};
+	const char *cell = arena_printf(scratch, "%lld", (long long)micro_batch);
+
+	if (!simulate_row(catalogue, &copy, cell, scratch, &simulation, &error))
+		return false;
+	*prediction = simulation.prediction;
+	return true;
+}

@@ -1,0 +1,92 @@
+/* Errors and what a set of them says. */
+#include "accuracy.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool row_has_time(const struct row *row)
+{
+	return row->error == NULL && row->status == STATUS_OK && row->measured_step > 0;
+}
+
+bool row_has_peak(const struct row *row)
+{
+	return row->error == NULL && row->status == STATUS_OK && row->measured_peak > 0;
+}
+
+double row_time_error(const struct row *row)
+{
+	return row->prediction.step_time / row->measured_step - 1;
+}
+
+/* Which of the predicted peaks a source's figure is. */
+static double predicted_peak(const struct row *row)
+{
+	const struct prediction *p = &row->prediction;
+	int64_t overhead = p->memory_at_peak[CATEGORY_RUNTIME_OVERHEAD];
+
+	if (strcmp(row->metric, "reserved") == 0)
+		return (double)p->peak_reserved_bytes;
+	if (strcmp(row->metric, "nvidia-smi") == 0)
+		return (double)(p->peak_reserved_bytes + overhead);
+	return (double)p->peak_allocated_bytes;
+}
+
+double row_peak_error(const struct row *row)
+{
+	return predicted_peak(row) / 0x1p30 / row->measured_peak - 1;
+}
+
+void sample_add(struct arena *arena, struct sample *sample, double error)
+{
+	if (sample->n == sample->capacity) {
+		int capacity = sample->capacity > 0 ? 2 * sample->capacity : 64;
+		double *errors = ARENA_ARRAY(arena, double, capacity);
+		for (int i = 0; i < sample->n; i++)
+			errors[i] = sample->errors[i];
+		sample->errors = errors;
+		sample->capacity = capacity;
+	}
+	sample->errors[sample->n++] = error;
+}
+
+static int compare(const void *left, const void *right)
+{
+	double a = *(const double *)left, b = *(const double *)right;
+	return (a > b) - (a < b);
+}
+
+/* Linear between the two nearest ranks; `sorted` has n > 0 entries. */
+static double quantile(const double *sorted, int n, double share)
+{
+	double at = share * (n - 1);
+	int below = (int)at;
+
+	if (below + 1 >= n)
+		return sorted[n - 1];
+	return sorted[below] + (at - below) * (sorted[below + 1] - sorted[below]);
+}
+
+struct summary sample_summary(const struct sample *sample)
+{
+	struct summary summary = {.n = sample->n};
+	double *sorted = malloc(((size_t)sample->n + 1) * sizeof(*sorted));
+
+	if (sorted == NULL)
+		abort();
+	if (sample->n > 0) {
+		memcpy(sorted, sample->errors, (size_t)sample->n * sizeof(*sorted));
+		qsort(sorted, (size_t)sample->n, sizeof(*sorted), compare);
+		summary.bias = quantile(sorted, sample->n, 0.5);
+		for (int i = 0; i < sample->n; i++) {
+			sorted[i] = fabs(sorted[i]);
+			summary.mean += sorted[i] / sample->n;
+		}
+		qsort(sorted, (size_t)sample->n, sizeof(*sorted), compare);
+		summary.median = quantile(sorted, sample->n, 0.5);
+		summary.p90 = quantile(sorted, sample->n, 0.9);
+	}
+	free(sorted);
+	return summary;
+}
