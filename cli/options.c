@@ -106,6 +106,22 @@ static bool check_option(const struct option *option, const struct arguments *ar
 	return true;
 }
 
+/* "--no-cpu-offload" is "--cpu-offload none": the knob and the value that turns it off. NULL when
+ * that is no such option. */
+static const struct option *find_negated(const char *name, const char **off, struct arena *arena)
+{
+	const struct option *option = strncmp(name, "--no-", 5) == 0 ? option_find(name + 5) : NULL;
+	if (option == NULL || !(option->flags & OPTION_KNOB))
+		return NULL;
+	const struct field *field =
+		fields_find(plan_fields, swap_dashes(option->name, '-', '_', arena));
+	bool has_none = strcmp(option->name, "activation-checkpointing") == 0 ||
+			strcmp(option->name, "cpu-offload") == 0 ||
+			strcmp(option->name, "prefetch") == 0;
+	*off = has_none ? "none" : "off";
+	return has_none || (field != NULL && field->type == FIELD_TYPE_BOOL) ? option : NULL;
+}
+
 /* One option that starts at argv[*i]; moves *i to its last word. */
 static bool take_option(int argc, char **argv, int *i, struct arguments *arguments,
 	struct arena *arena, struct error *error)
@@ -117,11 +133,20 @@ static bool take_option(int argc, char **argv, int *i, struct arguments *argumen
 	const struct option *option = name[1] == '-'    ? option_find(name + 2)
 				      : name[2] == '\0' ? find_letter(name[1])
 							: NULL;
+	const char *off = NULL;
 
+	if (option == NULL)
+		option = find_negated(name, &off, arena);
 	if (option == NULL)
 		return unknown_option(name, arguments->command, arena, error);
 	if (!check_option(option, arguments, arena, error))
 		return false;
+	if (off != NULL && equals != NULL)
+		return error_set(error, EXIT_CODE_USAGE, "%s: takes no value", name);
+	if (off != NULL) {
+		arguments->values[option - all_options] = off;
+		return true;
+	}
 	if (option->flags & OPTION_SWITCH && equals != NULL)
 		return error_set(error, EXIT_CODE_USAGE, "%s: takes no value", name);
 	const char *value = equals != NULL ? equals + 1 : "";

@@ -67,9 +67,11 @@ const struct command command_plan = {
 	.operands = "MODEL TOPOLOGY",
 	.least = 2,
 	.most = 2,
-	.details = "Searches what no option fixes: strategy, wrapping, prefetch, checkpointing and "
-		   "micro-batch. Prints the answer, how every other strategy compares, and why it "
-		   "lost. Nothing is written without -o. Exit code 1: nothing fits.",
+	.details =
+		"Searches what no option fixes: strategy, wrapping, prefetch, checkpointing and "
+		"micro-batch. A knob may also take a list (--wrap block,blocks:2), and --no-NAME "
+		"turns one off. Prints the answer, how every other strategy compares, and why it "
+		"lost. Nothing is written without -o. Exit code 1: nothing fits.",
 	.examples = {"shardplan plan llama-2-7b 2xdgx-a100-80gb",
 		"shardplan plan llama-3-70b 8xdgx-h100 --global-batch 1024 --seq-len 8192",
 		"shardplan plan gpt2-124m local --gpus 4 -o plan.yaml"},

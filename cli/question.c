@@ -5,6 +5,8 @@
 #include "cli/files.h"
 #include "cli/inputs.h"
 
+enum { LIST_MAX = 64 };
+
 /* The options of a question that are no field of struct plan. */
 struct other_options {
 	int64_t gpus, memory_limit;
@@ -43,6 +45,111 @@ static bool read_strategies(const char *where, const char *list, unsigned *strat
 	}
 }
 
+/* --- lists: what the search may choose from ------------------------------------------------------
+ */
+
+/* Takes one more value of a list that starts at `*list`; NULL at its end. */
+static const char *next_value(const char **list, struct arena *arena)
+{
+	if (*list == NULL)
+		return NULL;
+	size_t length = strcspn(*list, ",");
+	const char *value = arena_strndup(arena, *list, length);
+	*list = (*list)[length] == ',' ? *list + length + 1 : NULL;
+	return value;
+}
+
+static bool is_searched(const char *knob)
+{
+	static const char *const single[] = {"seq_len", "global_batch", "clip", "runtime", NULL};
+	for (int i = 0; single[i] != NULL; i++)
+		if (strcmp(knob, single[i]) == 0)
+			return false;
+	return true;
+}
+
+static struct restriction *restriction_new(
+	struct question *question, const char *knob, bool forbidden, struct arena *arena)
+{
+	for (int i = 0; i < question->n_restrictions; i++)
+		if (question->restrictions[i].forbidden == forbidden &&
+			strcmp(question->restrictions[i].knob, knob) == 0)
+			return &question->restrictions[i];
+	if (question->n_restrictions == QUESTION_RESTRICTIONS_MAX)
+		return NULL;
+	struct restriction *restriction = &question->restrictions[question->n_restrictions++];
+	*restriction = (struct restriction){.knob = knob,
+		.forbidden = forbidden,
+		.values = ARENA_ARRAY(arena, const char *, LIST_MAX)};
+	return restriction;
+}
+
+/* One value; it must be one that the knob can have at all. Repetitions are dropped. */
+static bool restrict_to(struct restriction *restriction, const char *where, const char *value,
+	struct arena *arena, struct error *error)
+{
+	struct choices scratch = {0};
+	if (!choices_set(&scratch, restriction->knob, where, value, arena, error))
+		return false;
+	for (int i = 0; i < restriction->n; i++)
+		if (strcmp(restriction->values[i], value) == 0)
+			return true;
+	if (restriction->n == LIST_MAX)
+		return error_set(
+			error, EXIT_CODE_USAGE, "%s: more than %d values", where, LIST_MAX);
+	restriction->values[restriction->n++] = value;
+	return true;
+}
+
+static bool read_list(const char *knob, const char *where, const char *list, struct arena *arena,
+	struct question *question, struct error *error)
+{
+	if (!is_searched(knob))
+		return error_set(error, EXIT_CODE_USAGE, "%s: takes one value, got a list", where);
+	struct restriction *restriction = restriction_new(question, knob, false, arena);
+	const char *value;
+	while (restriction != NULL && (value = next_value(&list, arena)) != NULL)
+		if (!restrict_to(restriction, where, value, arena, error))
+			return false;
+	return true;
+}
+
+/* "wrap=model" */
+static bool forbid_one(const char *where, const char *rule, struct arena *arena,
+	struct question *question, struct error *error)
+{
+	const char *equals = strchr(rule, '=');
+	if (equals == NULL)
+		return error_set(error, EXIT_CODE_USAGE,
+			"%s: expected KNOB=VALUE such as wrap=model, got \"%s\"", where, rule);
+	char *typed = arena_strndup(arena, rule, (size_t)(equals - rule));
+	const char *knob = swap_dashes(typed, '-', '_', arena);
+	if (strcmp(knob, "strategy") == 0) {
+		unsigned forbidden = 0;
+		if (!read_strategies(where, equals + 1, &forbidden, arena, error))
+			return false;
+		question->strategies = question->strategies != 0 ? question->strategies
+								 : (1u << STRATEGY_COUNT) - 1;
+		question->strategies &= ~forbidden;
+		return question->strategies != 0 ||
+		       error_set(error, EXIT_CODE_USAGE, "%s: no strategy is left", where);
+	}
+	if (!is_searched(knob))
+		return error_set(error, EXIT_CODE_USAGE, "%s: %s is not searched", where, typed);
+	struct restriction *restriction = restriction_new(question, knob, true, arena);
+	return restriction == NULL || restrict_to(restriction, where, equals + 1, arena, error);
+}
+
+static bool read_forbidden(const char *where, const char *rules, struct arena *arena,
+	struct question *question, struct error *error)
+{
+	const char *rule;
+	while ((rule = next_value(&rules, arena)) != NULL)
+		if (!forbid_one(where, rule, arena, question, error))
+			return false;
+	return true;
+}
+
 static bool set_choice(const struct option *option, const char *value,
 	const struct arguments *arguments, struct arena *arena, struct question *question,
 	struct error *error)
@@ -50,10 +157,12 @@ static bool set_choice(const struct option *option, const char *value,
 	const char *where = argument_where(arguments, option, arena);
 	const char *name = swap_dashes(option->name, '-', '_', arena);
 
-	/* One strategy is a choice, several are a narrower search. */
-	if (strcmp(name, "strategy") == 0 && strchr(value, ',') != NULL)
+	/* One value is a choice, several are a narrower search. */
+	if (strchr(value, ',') == NULL)
+		return choices_set(&question->choices, name, where, value, arena, error);
+	if (strcmp(name, "strategy") == 0)
 		return read_strategies(where, value, &question->strategies, arena, error);
-	return choices_set(&question->choices, name, where, value, arena, error);
+	return read_list(name, where, value, arena, question, error);
 }
 
 bool ask_options(struct arena *arena, const struct arguments *arguments, bool only_one,
@@ -74,11 +183,17 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 				option, arguments->values[i], arguments, arena, question, error))
 			return false;
 	}
-	if (only_one && question->strategies != 0)
+	if (only_one && (question->strategies != 0 || question->n_restrictions > 0))
 		return error_set(error, EXIT_CODE_USAGE,
-			"%s: expected one strategy, got a list; `plan` compares several",
-			argument_where(arguments, option_find("strategy"), arena));
-	return true;
+			"%s: expected one value, got a list; `plan` compares several",
+			argument_where(arguments,
+				option_find(question->strategies != 0
+						    ? "strategy"
+						    : swap_dashes(question->restrictions[0].knob,
+							      '_', '-', arena)),
+				arena));
+	const char *forbidden = argument(arguments, "forbid");
+	return forbidden == NULL || read_forbidden("--forbid", forbidden, arena, question, error);
 }
 
 bool ask(struct arena *arena, const char *model, const char *topology,

@@ -60,6 +60,7 @@ struct prober {
 	struct load *loads;
 	struct shape *shapes;
 	int64_t probes;
+	uint64_t no_load, no_shape; /* bits of plan_fields that do not matter */
 };
 
 /* --- probes --------------------------------------------------------------------------------------
@@ -289,30 +290,46 @@ static bool probe_shape(
 /* --- looking up ----------------------------------------------------------------------------------
  */
 
+/* Plans are alike in what is computed, or in what is kept and moved, when they differ only in knobs
+ * that do not matter for it. A knob that is not listed here matters for both. */
+static bool differ_only_in(const struct plan *a, const struct plan *b, uint64_t ignored)
+{
+	for (int i = 0; i < n_plan_fields; i++) {
+		const struct field one[] = {plan_fields[i], FIELD_END};
+		if (!(ignored >> i & 1) && !fields_equal(one, a, b))
+			return false;
+	}
+	return true;
+}
+
+static uint64_t bits_of(const char *const *names)
+{
+	uint64_t bits = 0;
+	for (int i = 0; names[i] != NULL; i++)
+		bits |= UINT64_C(1) << plan_field_index(names[i]);
+	return bits;
+}
+
 /* Leaves that save nothing are computed again only when their range saves something: what is
  * recomputed depends on the wrap policy. */
-static bool same_load(const struct plan *a, const struct plan *b)
+static bool same_load(const struct prober *prober, const struct plan *a, const struct plan *b)
 {
-	return a->runtime == b->runtime && a->micro_batch == b->micro_batch &&
-	       a->activation_checkpointing == b->activation_checkpointing &&
+	return differ_only_in(a, b, prober->no_load) &&
 	       (a->activation_checkpointing != CHECKPOINTING_FULL || strcmp(a->wrap, b->wrap) == 0);
 }
 
-static bool same_shape(const struct plan *a, const struct plan *b)
+static bool same_shape(const struct prober *prober, const struct plan *a, const struct plan *b)
 {
-	return a->runtime == b->runtime && a->strategy == b->strategy &&
-	       a->mesh.shard == b->mesh.shard &&
-	       a->activation_checkpointing == b->activation_checkpointing &&
+	return a->mesh.shard == b->mesh.shard &&
 	       probed_micro_batches(a) == probed_micro_batches(b) &&
-	       a->sync_each_micro_batch == b->sync_each_micro_batch &&
-	       strcmp(a->wrap, b->wrap) == 0;
+	       differ_only_in(a, b, prober->no_shape);
 }
 
 static bool find_load(struct prober *prober, const struct plan *plan, const struct load **load,
 	struct error *error)
 {
 	int i = 0;
-	while (i < prober->n_loads && !same_load(prober->loads[i].plan, plan))
+	while (i < prober->n_loads && !same_load(prober, prober->loads[i].plan, plan))
 		i++;
 	if (i == prober->n_loads) {
 		prober->loads = array_grow(
@@ -329,7 +346,7 @@ static bool find_shape(struct prober *prober, const struct plan *plan, const str
 	struct error *error)
 {
 	int i = prober->n_shapes - 1;
-	while (i >= 0 && !same_shape(prober->shapes[i].plan, plan))
+	while (i >= 0 && !same_shape(prober, prober->shapes[i].plan, plan))
 		i--;
 	if (i < 0) {
 		i = prober->n_shapes;
@@ -398,7 +415,13 @@ static bool bound_of(
 bool bounds_build(const struct question *question, const struct space *space, struct bounds *bounds,
 	struct error *error)
 {
-	struct prober prober = {.question = question};
+	static const char *const no_load[] = {"strategy", "reshard_after_forward", "wrap",
+		"prefetch", "forward_prefetch", "limit_all_gathers", "grad_accum", "global_batch",
+		"sync_each_micro_batch", "reduce_dtype", NULL};
+	static const char *const no_shape[] = {"prefetch", "forward_prefetch", "limit_all_gathers",
+		"micro_batch", "grad_accum", "global_batch", NULL};
+	struct prober prober = {
+		.question = question, .no_load = bits_of(no_load), .no_shape = bits_of(no_shape)};
 	bool ok = true;
 	bounds->of = array_grow(NULL, &(int){0}, space->n, sizeof(*bounds->of));
 	for (int i = 0; i < space->n && ok; i++)

@@ -7,11 +7,23 @@
 enum objective { OBJECTIVE_TIME, OBJECTIVE_MEMORY, OBJECTIVE_NETWORK };
 extern const char *const objective_names[];
 
+/* What one knob may be, or (`forbidden`) may not be. */
+struct restriction {
+	const char *knob; /* a field of struct plan, or "shard_group" */
+	bool forbidden;
+	int n;
+	const char **values; /* as typed, all of them well-formed; each stands once */
+};
+
+enum { QUESTION_RESTRICTIONS_MAX = 48 };
+
 struct question {
 	const struct model *model;
 	const struct topology *topology;
-	struct choices choices;     /* what the user fixed; the rest is searched */
-	unsigned strategies;        /* bit s: strategy s is allowed; 0 = all that the runtime has */
+	struct choices choices; /* what the user fixed; the rest is searched */
+	unsigned strategies;    /* bit s: strategy s is allowed; 0 = all that the runtime has */
+	int n_restrictions;     /* of other knobs than the strategy */
+	struct restriction restrictions[QUESTION_RESTRICTIONS_MAX];
 	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
 	enum objective objective;
 };

@@ -1,211 +1,61 @@
-/* Enumeration: axes, their values, and the plans they make. */
+/* Enumeration: the plans that the axes make. */
 #include "planner/space.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* --- axes ----------------------------------------------------------------------------------------
- */
-
-struct axis {
-	const char *option;
-	int n;
-	const char *values[SPACE_VALUES_MAX];
-};
-
-/* Outermost first: neighbours in enumeration order differ in the knobs that matter least. */
-enum {
-	AXIS_SHARD_GROUP,
-	AXIS_WRAP,
-	AXIS_CHECKPOINTING,
-	AXIS_MICRO_BATCH,
-	AXIS_SYNC,
-	AXIS_PREFETCH,
-	AXIS_FORWARD_PREFETCH,
-	AXIS_COUNT
-};
 
 struct enumeration {
 	const struct question *question;
 	struct arena *arena;
 	struct space *space;
 	struct choices choices;
-	struct plan plan; /* of the strategy, everything else as it is by default */
-	const struct runtime *runtime;
-	struct axis axes[AXIS_COUNT];
+	struct axes axes;
+	/* By restriction: which of its values are in a plan, and why the others are not. */
+	uint64_t used[QUESTION_RESTRICTIONS_MAX];
+	struct error unused[QUESTION_RESTRICTIONS_MAX];
 };
 
-static void axis_add(struct axis *axis, const char *value)
-{
-	if (axis->n < SPACE_VALUES_MAX)
-		axis->values[axis->n++] = value;
-}
-
-static void axis_add_int(struct axis *axis, int64_t value, struct arena *arena)
-{
-	axis_add(axis, arena_printf(arena, "%lld", (long long)value));
-}
-
-static bool is_free(const struct enumeration *e, int axis)
-{
-	return !choices_given(&e->choices, e->axes[axis].option);
-}
-
-/* --- shard groups --------------------------------------------------------------------------------
+/* --- listed values -------------------------------------------------------------------------------
  */
 
-int space_shard_groups(const struct topology *topology, int64_t groups[SPACE_VALUES_MAX])
+/* The user's list that axis `axis` takes its values from; -1 when there is none. */
+static int list_of(const struct enumeration *e, int axis)
 {
-	int64_t ranks = topology_devices(topology), node = topology->devices_per_node;
-	int n = 0;
-	for (int64_t f = 2; f <= ranks / 2 && n < SPACE_VALUES_MAX; f++)
-		if (ranks % f == 0 && (f % node == 0 || node % f == 0))
-			groups[n++] = f;
-	return n;
+	for (int i = 0; i < e->question->n_restrictions; i++)
+		if (!e->question->restrictions[i].forbidden &&
+			strcmp(e->question->restrictions[i].knob, axis_names[axis]) == 0)
+			return i;
+	return -1;
 }
 
-/* A hybrid strategy without a proper group is FULL_SHARD or SHARD_GRAD_OP under another name; it is
- * a plan only for who asked for it by name. */
-static bool add_shard_groups(struct enumeration *e, enum strategy strategy, bool by_name)
+static void note_value(
+	struct enumeration *e, int axis, const char *value, bool any, const struct error *error)
 {
-	int64_t groups[SPACE_VALUES_MAX];
-	if (!strategy_is_hybrid(strategy) || !is_free(e, AXIS_SHARD_GROUP))
-		return true;
-	int n = space_shard_groups(e->question->topology, groups);
-	for (int i = 0; i < n; i++)
-		axis_add_int(&e->axes[AXIS_SHARD_GROUP], groups[i], e->arena);
-	return n > 0 || by_name;
+	int list = list_of(e, axis);
+	if (list < 0)
+		return;
+	const struct restriction *restriction = &e->question->restrictions[list];
+	for (int i = 0; i < restriction->n && i < SPACE_VALUES_MAX; i++)
+		if (any && strcmp(restriction->values[i], value) == 0)
+			e->used[list] |= UINT64_C(1) << i;
+	if (!any && e->unused[list].message[0] == '\0')
+		e->unused[list] = *error;
 }
 
-/* --- wrap ----------------------------------------------------------------------------------------
- */
-
-static bool same_units(const struct wrapped *a, int n_a, const struct wrapped *b, int n_b)
+/* A value that no plan has was asked for in vain. */
+static bool all_used(const struct enumeration *e, struct error *error)
 {
-	return n_a == n_b && memcmp(a, b, (size_t)n_a * sizeof(*a)) == 0;
-}
-
-int space_wraps(const struct plan *plan, const struct model *model, struct arena *arena,
-	const char *wraps[SPACE_VALUES_MAX])
-{
-	/* What people run: transformer blocks, and PyTorch's size_based_auto_wrap_policy as it
-	 * ships. Any other size can be asked for. */
-	static const char *const tried[] = {
-		"block", "blocks:2", "blocks:4", "model", "size:100000000"};
-	struct wrapped *units[COUNT_OF(tried)];
-	int n_units[COUNT_OF(tried)], n = 0;
-	for (int i = 0; i < COUNT_OF(tried); i++) {
-		struct plan with = *plan;
-		bool seen = false;
-		with.wrap = tried[i];
-		n_units[n] = wrap_modules(&with, model, arena, &units[n]);
-		for (int j = 0; j < n && !seen; j++)
-			seen = same_units(units[j], n_units[j], units[n], n_units[n]);
-		if (!seen)
-			wraps[n++] = tried[i];
+	for (int i = 0; i < e->question->n_restrictions; i++) {
+		const struct restriction *restriction = &e->question->restrictions[i];
+		for (int v = 0; !restriction->forbidden && v < restriction->n; v++)
+			if (axis_find(restriction->knob) < AXIS_COUNT && !(e->used[i] >> v & 1))
+				return error_set(error, EXIT_CODE_USAGE,
+					"%s %s: no plan of this question can have it%s%s",
+					restriction->knob, restriction->values[v],
+					e->unused[i].message[0] != '\0' ? ": " : "",
+					e->unused[i].message);
 	}
-	return n;
-}
-
-/* DDP has buckets instead of units, and nothing to gather. */
-static bool has_units(const struct enumeration *e)
-{
-	return e->runtime->layout != LAYOUT_WHOLE;
-}
-
-static void add_wraps(struct enumeration *e)
-{
-	struct axis *axis = &e->axes[AXIS_WRAP];
-	if (is_free(e, AXIS_WRAP) && has_units(e))
-		axis->n = space_wraps(&e->plan, e->question->model, e->arena, axis->values);
-}
-
-/* --- prefetch ------------------------------------------------------------------------------------
- */
-
-static void add_prefetches(struct enumeration *e)
-{
-	static const enum prefetch order[] = {PREFETCH_PRE, PREFETCH_POST, PREFETCH_NONE};
-	if (!has_units(e))
-		return;
-	for (int i = 0; is_free(e, AXIS_PREFETCH) && i < COUNT_OF(order); i++)
-		if (e->runtime->prefetches >> order[i] & 1)
-			axis_add(&e->axes[AXIS_PREFETCH], prefetch_names[order[i]]);
-	if (is_free(e, AXIS_FORWARD_PREFETCH) && e->runtime->has_forward_prefetch_knob) {
-		axis_add(&e->axes[AXIS_FORWARD_PREFETCH], "false");
-		axis_add(&e->axes[AXIS_FORWARD_PREFETCH], "true");
-	}
-}
-
-/* --- checkpointing -------------------------------------------------------------------------------
- */
-
-static int64_t saved_bytes(const struct enumeration *e, enum checkpointing checkpointing)
-{
-	struct plan plan = e->plan;
-	plan.activation_checkpointing = checkpointing;
-	struct activation_rules rules = plan_activation_rules(&plan);
-	return model_saved_bytes(
-		e->question->model, 0, e->question->model->n_modules, &rules, 1, plan.seq_len);
-}
-
-/* Selective checkpointing drops what flash attention never keeps: then it is no choice. */
-static void add_checkpointings(struct enumeration *e)
-{
-	struct axis *axis = &e->axes[AXIS_CHECKPOINTING];
-	if (!is_free(e, AXIS_CHECKPOINTING))
-		return;
-	for (int c = CHECKPOINTING_NONE; c <= CHECKPOINTING_FULL; c++) {
-		bool idle =
-			c == CHECKPOINTING_SELECTIVE && saved_bytes(e, CHECKPOINTING_SELECTIVE) ==
-								saved_bytes(e, CHECKPOINTING_NONE);
-		if ((e->runtime->checkpointings >> c & 1) && !idle)
-			axis_add(axis, checkpointing_names[c]);
-	}
-}
-
-/* --- batch ---------------------------------------------------------------------------------------
- */
-
-static void add_divisors(struct enumeration *e, int64_t per_rank)
-{
-	struct axis *axis = &e->axes[AXIS_MICRO_BATCH];
-	for (int64_t d = 1; d <= per_rank && axis->n < SPACE_VALUES_MAX; d++)
-		if (per_rank % d == 0)
-			axis_add_int(axis, d, e->arena);
-}
-
-/* Bounded by tokens in one step. On CPU devices a step is short only when its batch is small: there
- * the micro-batch stays at its default, 1. */
-static void add_powers(struct enumeration *e)
-{
-	int64_t tokens = 0, fixed = e->plan.grad_accum * e->plan.seq_len;
-	if (e->question->topology->device.kind != DEVICE_GPU ||
-		!checked_mul(fixed, plan_data_parallel(&e->plan), &tokens))
-		return;
-	for (int64_t m = 1; m == 1 || m <= SPACE_FREE_BATCH_TOKENS / tokens; m *= 2)
-		axis_add_int(&e->axes[AXIS_MICRO_BATCH], m, e->arena);
-}
-
-static void add_batches(struct enumeration *e)
-{
-	bool global = choices_given(&e->choices, "global_batch");
-	bool accum = choices_given(&e->choices, "grad_accum");
-	if (!is_free(e, AXIS_MICRO_BATCH) || (global && accum))
-		return; /* two of the three give the third */
-	if (global)
-		add_divisors(e, e->plan.global_batch / plan_data_parallel(&e->plan));
-	else
-		add_powers(e);
-	e->space->same_batch = e->space->same_batch && (global || e->axes[AXIS_MICRO_BATCH].n <= 1);
-}
-
-static void add_syncs(struct enumeration *e)
-{
-	if (!is_free(e, AXIS_SYNC))
-		return;
-	axis_add(&e->axes[AXIS_SYNC], "true");
-	axis_add(&e->axes[AXIS_SYNC], "false");
+	return true;
 }
 
 /* --- points --------------------------------------------------------------------------------------
@@ -214,7 +64,7 @@ static void add_syncs(struct enumeration *e)
 /* With a single micro-batch there is one synchronisation, whatever the knob says. */
 static bool repeats(const struct enumeration *e, const struct plan *plan)
 {
-	return e->axes[AXIS_SYNC].n > 0 && plan->grad_accum == 1 && !plan->sync_each_micro_batch;
+	return e->axes.of[AXIS_SYNC].n > 1 && plan->grad_accum == 1 && !plan->sync_each_micro_batch;
 }
 
 static bool add_point(struct enumeration *e, const struct choices *choices, struct error *error)
@@ -239,71 +89,57 @@ static bool add_points(
 {
 	if (axis == AXIS_COUNT)
 		return add_point(e, choices, error);
-	if (e->axes[axis].n == 0)
+	const struct axis *values = &e->axes.of[axis];
+	if (values->n == 0)
 		return add_points(e, axis + 1, choices, error);
 	bool any = false;
-	for (int i = 0; i < e->axes[axis].n; i++) {
+	for (int i = 0; i < values->n; i++) {
 		struct choices with = *choices;
-		if (!choices_set(&with, e->axes[axis].option, e->axes[axis].option,
-			    e->axes[axis].values[i], e->arena, error))
-			return false;
-		any = add_points(e, axis + 1, &with, error) || any;
+		struct error mine = {0};
+		bool some = choices_set(&with, axis_names[axis], axis_names[axis],
+				    values->values[i], e->arena, &mine) &&
+			    add_points(e, axis + 1, &with, &mine);
+		note_value(e, axis, values->values[i], some, &mine);
+		if (!some)
+			error_set(error, mine.code, "%s", mine.message);
+		any = any || some;
 	}
 	return any;
 }
 
-static void name_axes(struct enumeration *e)
-{
-	static const char *const options[AXIS_COUNT] = {
-		[AXIS_SHARD_GROUP] = "shard_group",
-		[AXIS_WRAP] = "wrap",
-		[AXIS_CHECKPOINTING] = "activation_checkpointing",
-		[AXIS_MICRO_BATCH] = "micro_batch",
-		[AXIS_SYNC] = "sync_each_micro_batch",
-		[AXIS_PREFETCH] = "prefetch",
-		[AXIS_FORWARD_PREFETCH] = "forward_prefetch",
-	};
-	for (int a = 0; a < AXIS_COUNT; a++)
-		e->axes[a] = (struct axis){.option = options[a]};
-}
+/* --- strategies ----------------------------------------------------------------------------------
+ */
 
 /* The plan of the strategy with everything open at its default; it tells the runtime, whose knobs
  * the axes are. */
-static bool strategy_begin(
-	struct enumeration *e, enum strategy strategy, bool by_name, struct error *error)
+static bool strategy_plan(
+	struct enumeration *e, enum strategy strategy, struct plan *plan, struct error *error)
 {
-	name_axes(e);
+	const char *group = axes_first_group(e->question, strategy, e->arena);
 	e->choices = e->question->choices;
 	if (!choices_set(
 		    &e->choices, "strategy", "strategy", strategy_names[strategy], e->arena, error))
 		return false;
-	if (!add_shard_groups(e, strategy, by_name))
-		return error_set(error, EXIT_CODE_USAGE,
-			"%lld ranks have no shard group that is smaller: it is %s",
-			(long long)topology_devices(e->question->topology),
-			strategy == STRATEGY_HYBRID_SHARD ? "FULL_SHARD" : "SHARD_GRAD_OP");
 	struct choices choices = e->choices;
-	const struct axis *groups = &e->axes[AXIS_SHARD_GROUP];
-	if (groups->n > 0 && !choices_set(&choices, groups->option, groups->option,
-				     groups->values[0], e->arena, error))
+	if (group != NULL &&
+		!choices_set(&choices, "shard_group", "shard_group", group, e->arena, error))
 		return false;
-	if (!plan_resolve(
-		    &choices, e->question->model, e->question->topology, e->arena, &e->plan, error))
-		return false;
-	e->runtime = runtime_of(e->plan.runtime);
-	return true;
+	return plan_resolve(
+		&choices, e->question->model, e->question->topology, e->arena, plan, error);
 }
 
 static bool add_strategy(
 	struct enumeration *e, enum strategy strategy, bool by_name, struct error *error)
 {
-	if (!strategy_begin(e, strategy, by_name, error))
+	struct plan plan;
+	if (!strategy_plan(e, strategy, &plan, error))
 		return false;
-	add_wraps(e);
-	add_checkpointings(e);
-	add_batches(e);
-	add_syncs(e);
-	add_prefetches(e);
+	if (!axes_fill(e->question, &plan, by_name, e->arena, &e->axes))
+		return error_set(error, EXIT_CODE_USAGE,
+			"%lld ranks have no shard group that is smaller: it is %s",
+			(long long)topology_devices(e->question->topology),
+			strategy == STRATEGY_HYBRID_SHARD ? "FULL_SHARD" : "SHARD_GRAD_OP");
+	e->space->same_batch = e->space->same_batch && e->axes.same_batch;
 	return add_points(e, 0, &e->choices, error);
 }
 
@@ -335,7 +171,9 @@ bool space_build(const struct question *question, struct arena *arena, struct sp
 			first = mine;
 	}
 	space->first[STRATEGY_COUNT] = space->n;
-	return space->n > 0 || error_set(error, first.code, "%s", first.message);
+	if (space->n == 0)
+		return error_set(error, first.code, "%s", first.message);
+	return all_used(&e, error);
 }
 
 void space_finish(struct space *space)

@@ -119,15 +119,18 @@ static void test_fixed_stays_fixed(void **state)
 	end(&f);
 }
 
-static void test_limiter_stays_on(void **state)
+static void test_limiter(void **state)
 {
 	(void)state;
 	struct fixture f;
+	int on = 0;
 	begin(&f, "gpt2-124m", "dgx-a100-80gb");
 	fix(&f, "runtime", "pytorch-fsdp1");
 	build(&f);
+	assert_true(f.space.plans[0].limit_all_gathers);
 	for (int i = 0; i < f.space.n; i++)
-		assert_true(f.space.plans[i].limit_all_gathers);
+		on += f.space.plans[i].limit_all_gathers;
+	assert_true(on > 0 && on < f.space.n);
 	end(&f);
 	begin(&f, "gpt2-124m", "dgx-a100-80gb");
 	fix(&f, "runtime", "pytorch-fsdp1");
@@ -135,6 +138,77 @@ static void test_limiter_stays_on(void **state)
 	build(&f);
 	for (int i = 0; i < f.space.n; i++)
 		assert_false(f.space.plans[i].limit_all_gathers);
+	end(&f);
+}
+
+static void restrict_knob(
+	struct fixture *f, const char *knob, bool forbidden, int n, const char **values)
+{
+	f->question.restrictions[f->question.n_restrictions++] =
+		(struct restriction){knob, forbidden, n, values};
+}
+
+/* A list is what the knob may be, also of knobs that are not searched by themselves. */
+static void test_lists(void **state)
+{
+	(void)state;
+	static const char *wraps[] = {"blocks:2", "block"}, *dtypes[] = {"bf16", "fp32"};
+	struct fixture f;
+	bool seen[2][2] = {{false}};
+	begin(&f, "gpt2-124m", "2xdgx-a100-80gb");
+	fix(&f, "strategy", "FULL_SHARD");
+	restrict_knob(&f, "wrap", false, 2, wraps);
+	restrict_knob(&f, "reduce_dtype", false, 2, dtypes);
+	build(&f);
+	for (int i = 0; i < f.space.n; i++) {
+		const struct plan *plan = &f.space.plans[i];
+		bool block = strcmp(plan->wrap, "block") == 0;
+		assert_true(block || strcmp(plan->wrap, "blocks:2") == 0);
+		assert_true(plan->reduce_dtype == DTYPE_BF16 || plan->reduce_dtype == DTYPE_FP32);
+		seen[block][plan->reduce_dtype == DTYPE_BF16] = true;
+	}
+	assert_true(seen[0][0] && seen[0][1] && seen[1][0] && seen[1][1]);
+	assert_string_equal(f.space.plans[0].wrap, "blocks:2"); /* in the user's order */
+	end(&f);
+}
+
+static void test_forbidden(void **state)
+{
+	(void)state;
+	static const char *wrap[] = {"block", "size:1e8"}, *dtype[] = {"fp32"}, *on[] = {"on"};
+	struct fixture f;
+	begin(&f, "gpt2-124m", "2xdgx-a100-80gb");
+	restrict_knob(&f, "wrap", true, 2, wrap);
+	restrict_knob(&f, "reduce_dtype", true, 1, dtype);
+	restrict_knob(&f, "forward_prefetch", true, 1, on);
+	build(&f);
+	assert_true(f.space.n > 10);
+	for (int i = 0; i < f.space.n; i++) {
+		const struct plan *plan = &f.space.plans[i];
+		bool ddp = plan->runtime == RUNTIME_PYTORCH_DDP;
+		assert_true(ddp || strcmp(plan->wrap, "block") != 0);
+		assert_true(ddp || strcmp(plan->wrap, "size:100000000") != 0);
+		assert_true(plan->reduce_dtype != DTYPE_FP32);
+		assert_false(plan->forward_prefetch);
+	}
+	end(&f);
+}
+
+/* A listed value that no plan can have is an error, not a smaller space. */
+static void test_vain_value(void **state)
+{
+	(void)state;
+	static const char *groups[] = {"8", "5"};
+	struct fixture f;
+	struct error error = {0};
+	begin(&f, "gpt2-124m", "2xdgx-a100-80gb");
+	restrict_knob(&f, "shard_group", false, 2, groups);
+	assert_false(space_build(&f.question, &f.arena, &f.space, &error));
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	assert_non_null(strstr(error.message, "shard_group 5"));
+	f.question.restrictions[0].n = 1;
+	space_finish(&f.space);
+	build(&f);
 	end(&f);
 }
 
@@ -220,7 +294,10 @@ int main(void)
 		cmocka_unit_test(test_wraps_differ),
 		cmocka_unit_test(test_no_duplicates),
 		cmocka_unit_test(test_fixed_stays_fixed),
-		cmocka_unit_test(test_limiter_stays_on),
+		cmocka_unit_test(test_limiter),
+		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_forbidden),
+		cmocka_unit_test(test_vain_value),
 		cmocka_unit_test(test_global_batch),
 		cmocka_unit_test(test_free_batch),
 		cmocka_unit_test(test_strategies_that_cannot_be),
