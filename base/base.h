@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/fields.h"
 #include "base/hash.h"
+#include "base/runs.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "base/writer.h"

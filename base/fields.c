@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/runs.h"
 #include "base/units.h"
 
 /* What a type of field can do. One row per enum field_type; everything below walks this table. */
@@ -210,6 +211,28 @@ static bool enum_equal(const void *a, const void *b)
 	return memcmp(a, b, sizeof(int)) == 0;
 }
 
+static bool is_name(const struct field *field, const struct value_run *run)
+{
+	for (int i = 0; field->names[i] != NULL; i++)
+		if (run_is(run, field->names[i]))
+			return true;
+	return false;
+}
+
+static bool runs_parse(
+	const struct field *field, const char *text, void *member, struct arena *arena)
+{
+	const char *cursor = text;
+	struct value_run run;
+
+	if (!runs_valid(text))
+		return false;
+	while (runs_next(&cursor, &run))
+		if (!is_name(field, &run))
+			return false;
+	return string_parse(field, text, member, arena);
+}
+
 static bool bytes_parse(
 	const struct field *field, const char *text, void *member, struct arena *arena)
 {
@@ -262,6 +285,8 @@ static const struct field_ops ops[FIELD_TYPE_FLOPS + 1] = {
 		string_print, string_equal, "a string"},
 	[FIELD_TYPE_ENUM] = {sizeof(int), false, enum_parse, NULL, enum_write, enum_print,
 		enum_equal, NULL},
+	[FIELD_TYPE_RUNS] = {sizeof(char *), false, runs_parse, NULL, string_write, string_print,
+		string_equal, NULL},
 	[FIELD_TYPE_BYTES] = {sizeof(int64_t), false, bytes_parse, int_number, bytes_write,
 		bytes_print, int_equal, NULL, UNIT_BYTES},
 	[FIELD_TYPE_BANDWIDTH] = {QUANTITY_OPS, .unit = UNIT_BANDWIDTH},
@@ -281,9 +306,12 @@ static const void *const_member_of(const struct field *field, const void *object
 
 static void add_expectation(struct text *text, const struct field *field)
 {
-	if (field->type == FIELD_TYPE_ENUM) {
+	if (field->names != NULL) {
 		for (int i = 0; field->names[i] != NULL; i++)
 			text_printf(text, "%s%s", i == 0 ? "one of " : ", ", field->names[i]);
+		if (field->type == FIELD_TYPE_RUNS)
+			text_printf(text, ", or runs such as 2x%s+1x%s",
+				field->names[field->names[1] != NULL], field->names[0]);
 	} else if (ops[field->type].expectation != NULL) {
 		text_add(text, ops[field->type].expectation);
 	} else {
@@ -325,7 +353,7 @@ static void explain(
 	text_add(text, "expected ");
 	add_expectation(text, field);
 	text_printf(text, ", got %s%.60s%s%s", quote, got, strlen(got) > 60 ? "..." : "", quote);
-	if (field->type != FIELD_TYPE_ENUM || quote[0] == '\0')
+	if (field->names == NULL || quote[0] == '\0')
 		return;
 	const char *near = nearest_name(got, field->names);
 	if (near != NULL)

@@ -22,6 +22,7 @@ enum field_type {
 	FIELD_TYPE_DOUBLE,    /* double */
 	FIELD_TYPE_STRING,    /* const char *, copied into the arena; NULL is written as nothing */
 	FIELD_TYPE_ENUM,      /* int-sized enum; names[] in enum order, NULL-terminated */
+	FIELD_TYPE_RUNS,      /* const char *; runs of names[] (base/runs.h), "8xfull+24xnone" */
 	FIELD_TYPE_BYTES,     /* int64_t, "80GiB" */
 	FIELD_TYPE_BANDWIDTH, /* double, bytes per second, "200Gbit/s" */
 	FIELD_TYPE_TIME,      /* double, seconds, "5us" */
@@ -40,7 +41,7 @@ struct field {
 	enum field_type type;
 	size_t offset;
 	unsigned flags;
-	const char *const *names; /* FIELD_TYPE_ENUM only */
+	const char *const *names; /* FIELD_TYPE_ENUM and FIELD_TYPE_RUNS only */
 };
 
 #define FIELD_OF(type, strct, member, name, flags)                                                 \
@@ -65,6 +66,10 @@ struct field {
 #define FIELD_ENUM(strct, member, name, flags, names)                                              \
 	{                                                                                          \
 		name, FIELD_TYPE_ENUM, offsetof(strct, member), flags, names                       \
+	}
+#define FIELD_RUNS(strct, member, name, flags, names)                                              \
+	{                                                                                          \
+		name, FIELD_TYPE_RUNS, offsetof(strct, member), flags, names                       \
 	}
 #define FIELD_END                                                                                  \
 	{                                                                                          \

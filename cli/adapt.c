@@ -12,7 +12,7 @@ bool plan_is_trainable(const struct plan_file *file, int64_t ranks, double clip)
 }
 
 /* What our runtime computes with, and the nearest it has for knobs that it lacks. */
-static void take_runtime(struct plan *plan)
+static void take_runtime(struct plan *plan, struct arena *arena)
 {
 	const struct runtime *runtime = runtime_of(RUNTIME_SHARDPLAN);
 
@@ -21,11 +21,14 @@ static void take_runtime(struct plan *plan)
 	plan->optimizer = OPTIMIZER_ADAMW_FUSED;
 	plan->attention = ATTENTION_FLASH;
 	plan->compile = false;
-	plan->cpu_offload = OFFLOAD_NONE;
+	plan->cpu_offload = offload_names[OFFLOAD_NONE];
 	plan->limit_all_gathers = plan->limit_all_gathers && runtime->has_limiter;
 	plan->forward_prefetch = plan->forward_prefetch && runtime->has_forward_prefetch_knob;
-	if (!(runtime->checkpointings >> plan->activation_checkpointing & 1))
-		plan->activation_checkpointing = CHECKPOINTING_FULL;
+	for (int c = 0; checkpointing_names[c] != NULL; c++)
+		if (!(runtime->checkpointings >> c & 1))
+			plan->activation_checkpointing = runs_normalise(arena,
+				plan->activation_checkpointing, checkpointing_names[c],
+				checkpointing_names[CHECKPOINTING_FULL]);
 	if (!(runtime->prefetches >> plan->prefetch & 1))
 		plan->prefetch = PREFETCH_PRE;
 	if (plan_reshard_group(plan) > 0 && !runtime->has_reshard_group)
@@ -101,7 +104,7 @@ bool adapt_plan(struct arena *arena, const struct plan_file *file, int64_t ranks
 	struct adaptation *adaptation, struct error *error)
 {
 	*adaptation = (struct adaptation){.from = &file->plan, .plan = file->plan};
-	take_runtime(&adaptation->plan);
+	take_runtime(&adaptation->plan, arena);
 	take_ranks(&adaptation->plan, ranks);
 	take_batch(&adaptation->plan);
 	adaptation->plan.clip = clip;

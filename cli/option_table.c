@@ -29,10 +29,12 @@ const struct option all_options[] = {
 	{"shard-group", sharding, "N", "ranks in a shard group of a hybrid strategy", ASKING,
 		QUESTION},
 	{"reshard-after-forward", sharding, "true|false|N",
-		"free parameters after forward; N: keep them over groups of N", ASKING, KNOB},
+		"free parameters after forward; N: keep them over groups of N; by unit: "
+		"20xtrue+12xfalse",
+		ASKING, KNOB},
 	{"wrap", sharding, "block|blocks:K|size:N|model",
 		"what becomes one unit: every transformer block, K blocks, at least N parameters, "
-		"or everything",
+		"or everything; +embedding, +head: these apart",
 		ASKING, KNOB},
 	{"prefetch", sharding, NULL,
 		"gather the next unit of backward before (pre) or after (post) this one's "
@@ -41,8 +43,10 @@ const struct option all_options[] = {
 	{"forward-prefetch", sharding, "on|off", "gather the next unit of forward early", ASKING,
 		KNOB},
 	{"limit-all-gathers", sharding, "on|off", "FSDP1's rate limiter", ASKING, KNOB},
-	{"cpu-offload", sharding, NULL, "what lives in host memory", ASKING, KNOB},
-	{"activation-checkpointing", compute, NULL, "what backward recomputes", ASKING, KNOB},
+	{"cpu-offload", sharding, NULL, "what lives in host memory; by unit: 10xoptimizer+23xnone",
+		ASKING, KNOB},
+	{"activation-checkpointing", compute, NULL,
+		"what backward recomputes; by block: 8xfull+24xnone", ASKING, KNOB},
 	{"attention", compute, NULL, "attention kernel", ASKING, KNOB},
 	{"compile", compute, "on|off", "torch.compile", ASKING, KNOB},
 	{"param-dtype", compute, "fp32|bf16|fp16", "parameters that compute reads", ASKING, KNOB},

@@ -233,7 +233,7 @@ static bool check_plan(const struct compute *c, struct error *error)
 			"use fp32 for parameters, master and reduction");
 	if (plan->optimizer == OPTIMIZER_SGD)
 		return refuse(error, "--optimizer sgd", "use adamw-fused");
-	if (plan->cpu_offload != OFFLOAD_NONE)
+	if (plan_offloads_any(plan))
 		return refuse(error, "--cpu-offload", "use none");
 	return true;
 }

@@ -70,16 +70,16 @@ static bool is_free(const struct filling *f, int axis)
 static bool same_value(int axis, const char *a, const char *b)
 {
 	const struct field *field = fields_find(plan_fields, axis_names[axis]);
-	int64_t first, second;
 	if (field != NULL && field->type == FIELD_TYPE_BOOL) {
 		bool on = strcmp(a, "on") == 0 || strcmp(a, "true") == 0;
 		return on == (strcmp(b, "on") == 0 || strcmp(b, "true") == 0);
 	}
 	if (axis == AXIS_WRAP) {
 		struct plan left = {.wrap = a}, right = {.wrap = b};
-		enum wrap_kind kind, other;
-		if (plan_wrap(&left, &kind, &first) && plan_wrap(&right, &other, &second))
-			return kind == other && first == second;
+		struct wrap_policy one, other;
+		if (plan_wrap(&left, &one) && plan_wrap(&right, &other))
+			return one.kind == other.kind && one.argument == other.argument &&
+			       one.embedding == other.embedding && one.head == other.head;
 	}
 	return strcmp(a, b) == 0;
 }
@@ -264,8 +264,8 @@ static void add_prefetches(struct filling *f)
 static int64_t saved_bytes(const struct filling *f, enum checkpointing checkpointing)
 {
 	struct plan plan = *f->plan;
-	plan.activation_checkpointing = checkpointing;
-	struct activation_rules rules = plan_activation_rules(&plan);
+	plan.activation_checkpointing = checkpointing_names[checkpointing];
+	struct activation_rules rules = plan_block_activation_rules(&plan, 0);
 	return model_saved_bytes(
 		f->question->model, 0, f->question->model->n_modules, &rules, 1, plan.seq_len);
 }

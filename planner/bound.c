@@ -315,7 +315,7 @@ static uint64_t bits_of(const char *const *names)
 static bool same_load(const struct prober *prober, const struct plan *a, const struct plan *b)
 {
 	return differ_only_in(a, b, prober->no_load) &&
-	       (a->activation_checkpointing != CHECKPOINTING_FULL || strcmp(a->wrap, b->wrap) == 0);
+	       (!plan_checkpoints(a, CHECKPOINTING_FULL) || strcmp(a->wrap, b->wrap) == 0);
 }
 
 static bool same_shape(const struct prober *prober, const struct plan *a, const struct plan *b)

@@ -71,13 +71,21 @@ static void sort_causes(struct cause *causes)
 		}
 }
 
+/* Blocks of which anything is computed twice, the whole ones counting double. */
+static int64_t recomputed_blocks(const struct question *question, const struct plan *plan)
+{
+	int64_t blocks = question->model->architecture.layers;
+	return plan_count_checkpointing(plan, CHECKPOINTING_SELECTIVE, blocks) +
+	       2 * plan_count_checkpointing(plan, CHECKPOINTING_FULL, blocks);
+}
+
 static void find_causes(const struct question *question, const struct contender *chosen,
 	const struct contender *other, struct arena *arena, struct cause causes[CAUSES])
 {
 	double scale = tokens(chosen->plan) / tokens(other->plan);
 	const struct time_split *was = &chosen->prediction->time, *is = &other->prediction->time;
-	bool recomputes =
-		other->plan->activation_checkpointing > chosen->plan->activation_checkpointing;
+	bool recomputes = recomputed_blocks(question, other->plan) >
+			  recomputed_blocks(question, chosen->plan);
 	for (int k = 0; k < 3; k++)
 		causes[k] = (struct cause){
 			arena_printf(arena, "of %s exposed on %s", collective_words[k],

@@ -200,8 +200,12 @@ static bool vary_checkpointing(const struct variation *v, struct error *error)
 	unsigned allowed = runtime_of(v->plan->runtime)->checkpointings;
 	if (v->plan->attention == ATTENTION_FLASH)
 		allowed &= ~(1u << CHECKPOINTING_SELECTIVE);
-	return vary_names(v, "activation_checkpointing", checkpointing_names,
-		(int)v->plan->activation_checkpointing, allowed, error);
+	for (int i = 0; checkpointing_names[i] != NULL; i++)
+		if ((allowed >> i & 1) &&
+			strcmp(checkpointing_names[i], v->plan->activation_checkpointing) != 0 &&
+			!add_value(v, "activation_checkpointing", checkpointing_names[i], error))
+			return false;
+	return true;
 }
 
 /* The global batch stays where the accumulation can make up for it. */

@@ -124,7 +124,7 @@ static void add_row(const struct candidate *candidate, const struct bars *bars, 
 	if (strategy_is_hybrid(plan->strategy))
 		text_printf(text, "/%lld", (long long)plan->mesh.shard);
 	text_printf(text, " <small>%s, checkpointing %s, %lld x %lld</small></div>",
-		runtime_names[plan->runtime], checkpointing_names[plan->activation_checkpointing],
+		runtime_names[plan->runtime], plan->activation_checkpointing,
 		(long long)plan->micro_batch, (long long)plan->grad_accum);
 	add_time(candidate, bars, text);
 	add_memory(candidate, bars, text);

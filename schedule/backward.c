@@ -105,12 +105,11 @@ static void recompute_block(struct builder *b, int last)
  */
 static int recompute_attention(struct builder *b, const struct event *event)
 {
-	struct activation_rules all = b->rules;
-	all.drop_attention = false;
+	struct activation_rules dropping = plan_block_activation_rules(b->plan, event->layer);
 	int64_t kept = model_saved_bytes(b->model, event->first_module, event->end_module,
+		&dropping, b->plan->micro_batch, b->plan->seq_len);
+	int64_t full = model_saved_bytes(b->model, event->first_module, event->end_module,
 		&b->rules, b->plan->micro_batch, b->plan->seq_len);
-	int64_t full = model_saved_bytes(b->model, event->first_module, event->end_module, &all,
-		b->plan->micro_batch, b->plan->seq_len);
 	if (full == kept)
 		return -1;
 	int core = event->first_module;
@@ -133,10 +132,9 @@ static void backward_range(struct builder *b, int index)
 {
 	const struct event *event = &b->events[index];
 	int attention = -1;
-	if (b->plan->activation_checkpointing == CHECKPOINTING_FULL && event->layer >= 0 &&
-		event->last_of_slot)
+	if (checkpointing_of(b, event) == CHECKPOINTING_FULL && event->last_of_slot)
 		recompute_block(b, index);
-	if (b->rules.drop_attention)
+	if (checkpointing_of(b, event) == CHECKPOINTING_SELECTIVE)
 		attention = recompute_attention(b, event);
 	op_begin(b, OP_BACKWARD, STREAM_COMPUTE, event->unit);
 	op_set_range(b, event);

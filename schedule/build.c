@@ -20,6 +20,16 @@ static int add_group(
 	return schedule->n_groups++;
 }
 
+/* One for all units that are resharded to that size. */
+static int reshard_group(struct builder *b, int64_t size)
+{
+	for (int g = 0; g < b->schedule->n_groups; g++)
+		if (b->schedule->groups[g].kind == GROUP_RESHARD &&
+			b->schedule->groups[g].size == size)
+			return g;
+	return add_group(b, GROUP_RESHARD, size, 1, b->schedule->n_engines);
+}
+
 /* PyTorch: one communicator a process group, shared by gathers and reductions. Ours on GPUs:
  * gathers and reductions apart. On a CPU one thread carries out everything. */
 static void build_groups(struct builder *b)
@@ -27,8 +37,8 @@ static void build_groups(struct builder *b)
 	const struct mesh *mesh = &b->plan->mesh;
 	bool ours = b->plan->runtime == RUNTIME_SHARDPLAN;
 	bool one = b->runtime->one_engine && b->topology->device.kind == DEVICE_CPU;
-	b->schedule->groups = ARENA_ARRAY(b->arena, struct group, 4);
-	b->group_gather = b->group_reduce = b->group_replicate = b->group_reshard = -1;
+	b->schedule->groups = ARENA_ARRAY(b->arena, struct group, 3 + b->n_units);
+	b->group_gather = b->group_reduce = b->group_replicate = -1;
 	if (!b->shards) {
 		if (mesh->replicate > 1)
 			b->group_replicate = add_group(b, GROUP_WORLD, mesh->replicate, 1, 0);
@@ -40,9 +50,10 @@ static void build_groups(struct builder *b)
 	if (mesh->replicate > 1)
 		b->group_replicate = add_group(b, GROUP_REPLICATE, mesh->replicate, mesh->shard,
 			one ? 0 : b->schedule->n_engines);
-	if (b->reshard_group > 0)
-		b->group_reshard =
-			add_group(b, GROUP_RESHARD, b->reshard_group, 1, b->schedule->n_engines);
+	for (int u = 0; u < b->n_units; u++)
+		if (b->schedule->units[u].reshard_group > 0)
+			b->units[u].group_reshard =
+				reshard_group(b, b->schedule->units[u].reshard_group);
 }
 
 /* --- resident buffers ----------------------------------------------------------------------------
@@ -227,7 +238,9 @@ static void builder_init(struct builder *b, struct arena *arena, const struct pl
 	b->rules = plan_activation_rules(plan);
 	b->shards = strategy_shards(plan->strategy);
 	b->casts = plan->param_dtype != plan->master_dtype;
-	b->reshard_group = plan_reshard_group(plan);
+	b->checkpointing = ARENA_ARRAY(arena, enum checkpointing, model->architecture.layers);
+	for (int64_t l = 0; l < model->architecture.layers; l++)
+		b->checkpointing[l] = plan_block_checkpointing(plan, l);
 	b->optimizer = no_ref();
 	for (int s = 0; s < STREAM_COUNT; s++)
 		b->last_on_stream[s] = no_ref();

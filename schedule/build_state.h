@@ -26,7 +26,8 @@ struct unit_state {
 	int unsharded;     /* buffer that compute reads parameters from; -1 = not gathered */
 	int gathered;      /* FSDP2: buffer before copy-out; -1 */
 	int low_precision; /* FSDP1/2: cast shard on its way into a gather; -1 */
-	int resharded;     /* FSDP2, reshard to a group: -1 */
+	int resharded;     /* reshard to a smaller group: -1 */
+	int group_reshard; /* -1: none */
 	struct ref ready;  /* the operation after which compute may read `unsharded` */
 	bool prefetched;
 	bool backward_began; /* in this micro-batch: nothing left to prefetch for */
@@ -53,9 +54,9 @@ struct builder {
 	const struct topology *topology;
 	const struct runtime *runtime;
 	struct activation_rules rules;
-	bool shards, casts;    /* parameters are sharded; compute dtype is not the master dtype */
-	int64_t reshard_group; /* as plan_reshard_group */
-	int group_gather, group_reduce, group_replicate, group_reshard; /* -1: none */
+	bool shards, casts; /* parameters are sharded; compute dtype is not the master dtype */
+	enum checkpointing *checkpointing;               /* per block */
+	int group_gather, group_reduce, group_replicate; /* -1: none */
 
 	/* the walk */
 	struct event *events;

@@ -44,6 +44,7 @@ void op_use_parameters(struct builder *b, int unit);
 void op_set_range(struct builder *b, const struct event *event);
 /* What the range's compute reads its parameters from. */
 void op_use_weights(struct builder *b, int event);
+enum checkpointing checkpointing_of(const struct builder *b, const struct event *event);
 /* A buffer for the saved tensors of a range; -1 when it saves nothing. */
 int saved_new(struct builder *b, enum buffer_role role, const struct event *event);
 /* The first range of the event's slot. */

@@ -6,9 +6,14 @@ static int64_t tokens_of(const struct builder *b)
 	return b->plan->micro_batch * b->plan->seq_len;
 }
 
+enum checkpointing checkpointing_of(const struct builder *b, const struct event *event)
+{
+	return event->layer >= 0 ? b->checkpointing[event->layer] : CHECKPOINTING_NONE;
+}
+
 static bool checkpoints(const struct builder *b, const struct event *event)
 {
-	return b->plan->activation_checkpointing == CHECKPOINTING_FULL && event->layer >= 0;
+	return checkpointing_of(b, event) == CHECKPOINTING_FULL;
 }
 
 static bool has_head(const struct builder *b, const struct event *event)
@@ -33,8 +38,9 @@ void op_use_weights(struct builder *b, int event)
 
 int saved_new(struct builder *b, enum buffer_role role, const struct event *event)
 {
-	int64_t bytes = model_saved_bytes(b->model, event->first_module, event->end_module,
-		&b->rules, b->plan->micro_batch, b->plan->seq_len);
+	struct activation_rules rules = plan_block_activation_rules(b->plan, event->layer);
+	int64_t bytes = model_saved_bytes(b->model, event->first_module, event->end_module, &rules,
+		b->plan->micro_batch, b->plan->seq_len);
 	if (bytes == 0)
 		return -1;
 	int buffer = buffer_new(b, role, STREAM_COMPUTE, event->unit, bytes, b->plan->param_dtype);

@@ -89,7 +89,7 @@ static void gather(struct builder *b, int unit, int cause, struct ref cast)
 	b->op.group = b->group_gather;
 	op_take(b, output);
 	if (state->resharded >= 0) {
-		b->op.group = b->group_reshard;
+		b->op.group = state->group_reshard;
 		op_wait(b, state->ready); /* the part was cloned there */
 		op_use(b, state->resharded);
 	} else if (state->low_precision >= 0) {
@@ -188,7 +188,7 @@ static void keep_part(struct builder *b, int unit)
 	int64_t bytes = dtype_bytes(b->plan->param_dtype) * b->schedule->units[unit].gathered;
 	struct unit_state *state = &b->units[unit];
 	state->resharded = buffer_new(b, BUFFER_RESHARDED, STREAM_COMPUTE, unit,
-		bytes / b->reshard_group, b->plan->param_dtype);
+		bytes / b->schedule->units[unit].reshard_group, b->plan->param_dtype);
 	op_take(b, state->resharded);
 	op_use(b, state->unsharded);
 	op_use(b, state->resharded);
@@ -265,8 +265,9 @@ void gather_pre_forward(struct builder *b, int unit)
 void gather_post_forward(struct builder *b, int unit)
 {
 	bool free_copy = !b->shards && b->casts;
-	if (free_copy || (b->shards && b->reshard_group != 0 && unit != 0))
-		reshard(b, unit, b->reshard_group > 0);
+	int64_t group = b->schedule->units[unit].reshard_group;
+	if (free_copy || (b->shards && group != 0))
+		reshard(b, unit, group > 0);
 }
 
 void gather_pre_backward(struct builder *b, int unit)
@@ -290,7 +291,9 @@ void gather_post_backward(struct builder *b, int unit)
 		return;
 	/* FSDP1 under no_sync keeps what it would not have resharded after forward; FSDP2 reshards
 	 * after every backward (docs/runtimes.md). */
-	if (!b->shards || b->synchronise || b->reshard_group != 0 || b->runtime->copies_out)
+	bool reshards = unit == 0 ? strategy_reshards(b->plan->strategy)
+				  : b->schedule->units[unit].reshard_group != 0;
+	if (!b->shards || b->synchronise || reshards || b->runtime->copies_out)
 		reshard(b, unit, false);
 	int next = neighbour(b->post_order, b->n_order, b->units[unit].post_forward_index, -1);
 	if (b->plan->prefetch == PREFETCH_POST && next >= 0)

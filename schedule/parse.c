@@ -425,6 +425,7 @@ static bool finish(struct parser *p)
 	p->program->buffers = keep(p, p->buffers, p->program->n_buffers, sizeof(struct buffer));
 	p->program->indices = keep(p, p->indices, p->program->n_indices, sizeof(int));
 	schedule->programs = p->program;
+	units_choose(&schedule->plan, schedule->units, schedule->n_units);
 	struct error error = {0};
 	if (schedule_validate(schedule, &error))
 		return true;

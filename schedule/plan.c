@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "schedule/per_unit.h"
+
 static const struct {
 	const char *name;
 	bool shards, reshards, hybrid;
@@ -46,7 +48,7 @@ const struct field plan_fields[] = {
 	FIELD_ENUM(struct plan, prefetch, "prefetch", FIELD_REQUIRED, prefetch_names),
 	FIELD_BOOL(struct plan, forward_prefetch, "forward_prefetch", FIELD_REQUIRED),
 	FIELD_BOOL(struct plan, limit_all_gathers, "limit_all_gathers", FIELD_REQUIRED),
-	FIELD_ENUM(struct plan, activation_checkpointing, "activation_checkpointing",
+	FIELD_RUNS(struct plan, activation_checkpointing, "activation_checkpointing",
 		FIELD_REQUIRED, checkpointing_names),
 	FIELD_ENUM(struct plan, attention, "attention", FIELD_REQUIRED, attention_kind_names),
 	FIELD_BOOL(struct plan, compile, "compile", FIELD_REQUIRED),
@@ -54,7 +56,7 @@ const struct field plan_fields[] = {
 	FIELD_ENUM(struct plan, master_dtype, "master_dtype", FIELD_REQUIRED, dtype_names),
 	FIELD_ENUM(struct plan, reduce_dtype, "reduce_dtype", FIELD_REQUIRED, dtype_names),
 	FIELD_ENUM(struct plan, optimizer, "optimizer", FIELD_REQUIRED, optimizer_names),
-	FIELD_ENUM(struct plan, cpu_offload, "cpu_offload", FIELD_REQUIRED, offload_names),
+	FIELD_RUNS(struct plan, cpu_offload, "cpu_offload", FIELD_REQUIRED, offload_names),
 	FIELD_ENUM(struct plan, runtime, "runtime", FIELD_REQUIRED, runtime_names),
 	FIELD_INT(struct plan, seq_len, "seq_len", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_INT(struct plan, micro_batch, "micro_batch", FIELD_REQUIRED | FIELD_POSITIVE),
@@ -145,30 +147,64 @@ static bool parse_count(const char *text, int64_t *count)
 	return (double)*count == number;
 }
 
-bool plan_wrap(const struct plan *plan, enum wrap_kind *kind, int64_t *argument)
+/* "+embedding", "+head", in this order. */
+static bool parse_apart(const char *text, struct wrap_policy *policy)
 {
-	*argument = 0;
-	if (strcmp(plan->wrap, "block") == 0)
-		*kind = WRAP_BLOCK;
-	else if (strcmp(plan->wrap, "model") == 0)
-		*kind = WRAP_MODEL;
-	else if (strncmp(plan->wrap, "blocks:", 7) == 0)
-		return *kind = WRAP_BLOCKS, parse_count(plan->wrap + 7, argument);
-	else if (strncmp(plan->wrap, "size:", 5) == 0)
-		return *kind = WRAP_SIZE, parse_count(plan->wrap + 5, argument);
-	else
+	policy->embedding = strncmp(text, "+embedding", 10) == 0;
+	text += policy->embedding ? 10 : 0;
+	policy->head = strncmp(text, "+head", 5) == 0;
+	text += policy->head ? 5 : 0;
+	return *text == '\0';
+}
+
+/* "block", "model", or a word that ends in ':' and a count; what follows stands at *rest. */
+static bool parse_wrap_kind(const char *text, struct wrap_policy *policy, const char **rest)
+{
+	static const char *const words[] = {[WRAP_BLOCK] = "block",
+		[WRAP_BLOCKS] = "blocks:",
+		[WRAP_SIZE] = "size:",
+		[WRAP_MODEL] = "model"};
+	char count[32];
+	const char *apart = strstr(text, "+e");
+	apart = apart != NULL ? apart : strstr(text, "+h");
+	size_t length = apart != NULL ? (size_t)(apart - text) : strlen(text);
+	size_t word = strcspn(text, ":+");
+	word += text[word] == ':';
+	*rest = text + length;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		if (strlen(words[i]) != word || strncmp(words[i], text, word) != 0)
+			continue;
+		policy->kind = (enum wrap_kind)i;
+		if (words[i][word - 1] != ':')
+			return length == word;
+		if (length - word >= sizeof(count))
+			return false;
+		memcpy(count, text + word, length - word);
+		count[length - word] = '\0';
+		return parse_count(count, &policy->argument);
+	}
+	return false;
+}
+
+bool plan_wrap(const struct plan *plan, struct wrap_policy *policy)
+{
+	const char *rest;
+	*policy = (struct wrap_policy){.kind = WRAP_BLOCK};
+	if (!parse_wrap_kind(plan->wrap, policy, &rest) || !parse_apart(rest, policy))
 		return false;
-	return true;
+	return policy->kind != WRAP_MODEL || *rest == '\0';
 }
 
 int64_t plan_reshard_group(const struct plan *plan)
 {
-	int64_t group;
-	if (strcmp(plan->reshard_after_forward, "true") == 0)
-		return -1;
-	if (parse_int(plan->reshard_after_forward, &group))
-		return group;
-	return 0;
+	const char *cursor = plan->reshard_after_forward;
+	struct value_run run;
+	int64_t place = 0, group = 0;
+	while (group == 0 && runs_next(&cursor, &run)) {
+		group = plan_reshard_group_at(plan, place);
+		place += run.count;
+	}
+	return group;
 }
 
 struct activation_rules plan_activation_rules(const struct plan *plan)
@@ -181,7 +217,6 @@ struct activation_rules plan_activation_rules(const struct plan *plan)
 		.norm_unfused = runtime->norm_unfused && !plan->compile,
 		.keeps_activated_gate = runtime->keeps_activated_gate && !plan->compile,
 		.softmax_fp32 = eager && plan->param_dtype != DTYPE_FP32,
-		.drop_attention = plan->activation_checkpointing == CHECKPOINTING_SELECTIVE,
 		.alignment = runtime->tensor_alignment,
 	};
 }
@@ -212,12 +247,13 @@ void plan_summary(const struct plan *plan, struct text *text)
 	text_add(text, strategy_names[plan->strategy]);
 	if (strategy_is_hybrid(plan->strategy))
 		text_printf(text, " (groups of %lld)", (long long)plan->mesh.shard);
-	if (plan_reshard_group(plan) > 0)
+	if (plan_reshard_group(plan) > 0 || runs_total(plan->reshard_after_forward) > 0)
 		text_printf(text, ", reshard to %s", plan->reshard_after_forward);
 	text_printf(text, ", wrap %s, prefetch %s%s", plan->wrap, prefetch_names[plan->prefetch],
 		plan->forward_prefetch ? " + forward" : "");
-	text_printf(
-		text, ", checkpointing %s", checkpointing_names[plan->activation_checkpointing]);
+	text_printf(text, ", checkpointing %s", plan->activation_checkpointing);
+	if (plan_offloads_any(plan))
+		text_printf(text, ", offload %s", plan->cpu_offload);
 	text_printf(text, ", micro-batch %lld x %lld", (long long)plan->micro_batch,
 		(long long)plan->grad_accum);
 	if (plan->grad_accum > 1)

@@ -28,6 +28,13 @@ enum optimizer { OPTIMIZER_ADAMW_FUSED, OPTIMIZER_ADAMW_FOREACH, OPTIMIZER_ADAMW
 enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS, OFFLOAD_ALL };
 enum wrap_kind { WRAP_BLOCK, WRAP_BLOCKS, WRAP_SIZE, WRAP_MODEL };
 
+/* plan->wrap, decoded. */
+struct wrap_policy {
+	enum wrap_kind kind;
+	int64_t argument;     /* K or N, else 0 */
+	bool embedding, head; /* wrapped apart: the token embedding; final norm and head */
+};
+
 extern const char *const strategy_names[];
 extern const char *const prefetch_names[];
 extern const char *const checkpointing_names[];
@@ -50,19 +57,21 @@ enum { PLAN_MAX_GRAD_ACCUM = 16384 };
 struct plan {
 	enum strategy strategy;
 	struct mesh mesh;
-	const char *reshard_after_forward; /* "true", "false", or a group size (FSDP2) */
-	const char *wrap;                  /* "block", "blocks:K", "size:N", "model" */
-	enum prefetch prefetch;            /* backward */
+	/* Three knobs may differ from block to block or unit to unit: runs, decoded by per_unit.h.
+	 */
+	const char *reshard_after_forward; /* "true", "false", a group size; "20xtrue+12xfalse" */
+	const char *wrap;       /* "block", "blocks:K", "size:N", "model"; "+embedding", "+head" */
+	enum prefetch prefetch; /* backward */
 	bool forward_prefetch;
 	bool limit_all_gathers;
-	enum checkpointing activation_checkpointing;
+	const char *activation_checkpointing; /* "full", "8xfull+24xnone" */
 	enum attention_kind attention;
 	bool compile;
 	enum dtype param_dtype;  /* of the compute copy */
 	enum dtype master_dtype; /* of the sharded parameters and the optimizer */
 	enum dtype reduce_dtype;
 	enum optimizer optimizer;
-	enum offload cpu_offload;
+	const char *cpu_offload; /* "none", "10xoptimizer+23xnone" */
 	enum runtime_kind runtime;
 	int64_t seq_len;
 	int64_t micro_batch;  /* sequences per rank and forward pass */
@@ -106,11 +115,12 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 
 int64_t plan_data_parallel(const struct plan *plan); /* mesh.replicate * mesh.shard */
 int64_t plan_ranks(const struct plan *plan);
-/* Decodes plan->wrap; argument is K or N, 0 otherwise. False when malformed. */
-bool plan_wrap(const struct plan *plan, enum wrap_kind *kind, int64_t *argument);
+/* Decodes plan->wrap. False when malformed. */
+bool plan_wrap(const struct plan *plan, struct wrap_policy *policy);
 /* Size of the group that parameters are resharded to after forward: 0 = not resharded, -1 = the
- * whole shard group, k = groups of k (FSDP2). */
+ * whole shard group, k = groups of k. Of the first unit that is resharded. */
 int64_t plan_reshard_group(const struct plan *plan);
+/* What saved tensors look like where nothing is checkpointed (per_unit.h: of one block). */
 struct activation_rules plan_activation_rules(const struct plan *plan);
 
 /* The `plan:` map of a plan file and its inverse. */

@@ -76,6 +76,7 @@ static bool read_sections(
 	struct error why = {0};
 	if (!plan_check(&file->plan, file->model, file->topology, &why))
 		return node_error(plan, error, "%s", why.message);
+	plan_normalise(&file->plan, arena);
 	return true;
 }
 

@@ -2,7 +2,7 @@
  * honour. */
 #include <string.h>
 
-#include "schedule/plan.h"
+#include "schedule/per_unit.h"
 
 /* --- defaults (docs/defaults.md)
  * -----------------------------------------------------------------------
@@ -27,13 +27,13 @@ static struct plan plan_defaults(const struct model *model, const struct topolog
 		.wrap = "block",
 		.prefetch = PREFETCH_PRE,
 		.limit_all_gathers = true,
-		.activation_checkpointing = CHECKPOINTING_NONE,
+		.activation_checkpointing = checkpointing_names[CHECKPOINTING_NONE],
 		.attention = ATTENTION_FLASH,
 		.param_dtype = default_compute_dtype(topology),
 		.master_dtype = DTYPE_FP32,
 		.reduce_dtype = DTYPE_FP32,
 		.optimizer = cpu ? OPTIMIZER_ADAMW_FUSED : OPTIMIZER_ADAMW_FOREACH,
-		.cpu_offload = OFFLOAD_NONE,
+		.cpu_offload = offload_names[OFFLOAD_NONE],
 		.runtime = cpu ? RUNTIME_SHARDPLAN : RUNTIME_PYTORCH_FSDP2,
 		.seq_len = min_i64(model->architecture.context, 4096),
 		.sync_each_micro_batch = true,
@@ -49,6 +49,7 @@ static void overlay(struct plan *plan, const struct choices *choices)
 		[FIELD_TYPE_DOUBLE] = sizeof(double),
 		[FIELD_TYPE_STRING] = sizeof(char *),
 		[FIELD_TYPE_ENUM] = sizeof(int),
+		[FIELD_TYPE_RUNS] = sizeof(char *),
 	};
 	for (int i = 0; i < n_plan_fields; i++) {
 		const struct field *field = &plan_fields[i];
@@ -221,26 +222,48 @@ static bool check_dtypes(
 	return true;
 }
 
-static bool check_reshard(const struct plan *plan, struct error *error)
+/* One value of reshard_after_forward: "true", "false", or a size that divides the shard group. */
+static bool check_reshard_run(
+	const struct plan *plan, int64_t place, struct value_run run, struct error *error)
 {
 	const char *value = plan->reshard_after_forward;
-	int64_t group = plan_reshard_group(plan), shard = plan->mesh.shard;
-	bool wanted = strategy_reshards(plan->strategy);
-	if ((group == 0) != (strcmp(value, "false") == 0) ||
-		(group < 0) != (strcmp(value, "true") == 0))
+	int64_t group = plan_reshard_group_at(plan, place), shard = plan->mesh.shard;
+	if (group < -1 || (group == 0) != run_is(&run, "false") ||
+		(group < 0) != run_is(&run, "true") || (group > 0 && run.word[0] == '0'))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--reshard-after-forward %s: expected true, false or a group size", value);
+			"--reshard-after-forward %.60s: expected true, false or a group size",
+			value);
 	if (group > 0 && !runtime_of(plan->runtime)->has_reshard_group)
 		return refuse(plan, "reshard-after-forward", value, "use true or false", error);
-	if (group > 0 && (!wanted || group == 1 || group >= shard || shard % group != 0))
+	if (group > 0 && (!strategy_reshards(plan->strategy) || group == 1 || group >= shard ||
+				 shard % group != 0))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--reshard-after-forward %s: expected a proper divisor (not 1) of the "
+			"--reshard-after-forward %.60s: expected a proper divisor (not 1) of the "
 			"shard "
 			"group of %lld, with FULL_SHARD or HYBRID_SHARD",
 			value, (long long)shard);
-	if (group <= 0 && (group == -1) != wanted)
+	return true;
+}
+
+static bool check_reshard(const struct plan *plan, struct error *error)
+{
+	const char *value = plan->reshard_after_forward, *cursor = value;
+	int64_t place = 0;
+	struct value_run run;
+	while (runs_valid(value) && runs_next(&cursor, &run)) {
+		if (!check_reshard_run(plan, place, run, error))
+			return false;
+		place += run.count;
+	}
+	if (!runs_valid(value))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--reshard-after-forward %s: contradicts %s; use %s", value,
+			"--reshard-after-forward %.60s: expected true, false or a group size",
+			value);
+	if (place > 0 && !runtime_of(plan->runtime)->reshards_per_unit)
+		return refuse(plan, "reshard-after-forward", value, "use one value", error);
+	if ((plan_reshard_group(plan) != 0) != strategy_reshards(plan->strategy))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--reshard-after-forward %.60s: contradicts %s; use %s", value,
 			strategy_names[plan->strategy],
 			plan->strategy == STRATEGY_FULL_SHARD           ? "SHARD_GRAD_OP"
 			: plan->strategy == STRATEGY_HYBRID_SHARD       ? "HYBRID_SHARD_ZERO2"
@@ -250,11 +273,19 @@ static bool check_reshard(const struct plan *plan, struct error *error)
 	return true;
 }
 
+/* Which of its words a runtime cannot do; "" when it can. */
+static const char *refused_checkpointing(const struct plan *plan)
+{
+	unsigned allowed = runtime_of(plan->runtime)->checkpointings;
+	for (int c = 0; checkpointing_names[c] != NULL; c++)
+		if (!(allowed >> c & 1) && plan_checkpoints(plan, (enum checkpointing)c))
+			return checkpointing_names[c];
+	return "";
+}
+
 static bool check_knobs(const struct plan *plan, struct error *error)
 {
 	const struct runtime *runtime = runtime_of(plan->runtime);
-	enum wrap_kind wrap;
-	int64_t argument;
 	if (!(runtime->strategies >> plan->strategy & 1))
 		return refuse(plan, "strategy", strategy_names[plan->strategy],
 			plan->strategy == STRATEGY_NO_SHARD ? "use --runtime pytorch-ddp"
@@ -263,19 +294,18 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 	if (!(runtime->prefetches >> plan->prefetch & 1))
 		return refuse(plan, "prefetch", prefetch_names[plan->prefetch],
 			"it always prefetches; use pre", error);
-	if (!(runtime->checkpointings >> plan->activation_checkpointing & 1))
-		return refuse(plan, "activation-checkpointing",
-			checkpointing_names[plan->activation_checkpointing], "use none or full",
-			error);
+	if (*refused_checkpointing(plan) != '\0')
+		return refuse(plan, "activation-checkpointing", plan->activation_checkpointing,
+			"use none or full", error);
 	if (plan->forward_prefetch && !runtime->has_forward_prefetch_knob)
 		return refuse(plan, "forward-prefetch", "on", "it gathers nothing; use off", error);
 	if (plan->limit_all_gathers && !runtime->has_limiter)
 		return refuse(
 			plan, "limit-all-gathers", "on", "it has no rate limiter; use off", error);
-	if (plan->cpu_offload != OFFLOAD_NONE)
+	if (plan_offloads_any(plan))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--cpu-offload %s: this version does not price offload yet; use none",
-			offload_names[plan->cpu_offload]);
+			"--cpu-offload %.60s: this version does not price offload yet; use none",
+			plan->cpu_offload);
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->attention != ATTENTION_FLASH)
 		return refuse(
 			plan, "attention", "eager", "its attention is blocked; use flash", error);
@@ -284,10 +314,25 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->optimizer != OPTIMIZER_ADAMW_FUSED)
 		return refuse(plan, "optimizer", optimizer_names[plan->optimizer],
 			"use adamw-fused", error);
-	if (!plan_wrap(plan, &wrap, &argument))
-		return error_set(error, EXIT_CODE_USAGE,
-			"--wrap %s: expected block, blocks:K, size:N or model", plan->wrap);
 	return check_reshard(plan, error);
+}
+
+/* Tied weights must be gathered together: neither end can be wrapped apart. */
+static bool check_wrap(const struct plan *plan, const struct model *model, struct error *error)
+{
+	struct wrap_policy wrap;
+	if (!plan_wrap(plan, &wrap))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--wrap %.60s: expected block, blocks:K, size:N or model, and after the "
+			"first three +embedding, +head or both",
+			plan->wrap);
+	if ((wrap.embedding || wrap.head) && model->architecture.tied_head)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--wrap %.60s: the head of %s is tied to its token embedding, both must "
+			"be in the root; use %.*s",
+			plan->wrap, model->architecture.name, (int)strcspn(plan->wrap, "+"),
+			plan->wrap);
+	return true;
 }
 
 static bool check_mesh(
@@ -350,17 +395,21 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 	struct error *error)
 {
 	return check_mesh(plan, topology, error) && check_batch(plan, model, error) &&
-	       check_dtypes(plan, topology, error) && check_knobs(plan, error);
+	       check_dtypes(plan, topology, error) && check_wrap(plan, model, error) &&
+	       check_knobs(plan, error) && plan_check_rows(plan, model, error);
 }
 
 bool plan_resolve(const struct choices *choices, const struct model *model,
 	const struct topology *topology, struct arena *arena, struct plan *plan,
 	struct error *error)
 {
-	(void)arena;
 	*plan = plan_defaults(model, topology);
 	overlay(plan, choices);
 	adapt_to_runtime(plan, choices);
-	return lay_out_mesh(plan, choices, topology, error) &&
-	       batch_arithmetic(plan, choices, error) && plan_check(plan, model, topology, error);
+	if (!lay_out_mesh(plan, choices, topology, error) ||
+		!batch_arithmetic(plan, choices, error) ||
+		!plan_check(plan, model, topology, error))
+		return false;
+	plan_normalise(plan, arena);
+	return true;
 }

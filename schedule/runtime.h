@@ -32,6 +32,7 @@ struct runtime {
 	bool has_forward_prefetch_knob;
 	bool has_limiter;          /* rate limiter: host waits for an old free before a gather */
 	bool has_reshard_group;    /* reshard_after_forward: N */
+	bool reshards_per_unit;    /* reshard_after_forward may differ from unit to unit */
 	bool casts_shard;          /* a low-precision shard is made before each gather */
 	bool copies_out;           /* FSDP2: gathered buffer -> parameters, a second copy */
 	bool flattens_gradients;   /* FSDP1: per-parameter gradients, then a flat copy */

@@ -5,6 +5,7 @@
 
 #include "schedule/buffer.h"
 #include "schedule/op.h"
+#include "schedule/per_unit.h"
 #include "schedule/plan.h"
 #include "schedule/plan_file.h"
 #include "schedule/prediction.h"

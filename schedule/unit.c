@@ -2,6 +2,8 @@
  * shards, DDP's buckets (docs/runtimes.md). */
 #include "schedule/unit.h"
 
+#include "schedule/per_unit.h"
+
 enum { MIB = 1 << 20 };
 
 /* Units that are open while modules are walked in preorder; they nest as deep as the tree at most.
@@ -70,10 +72,27 @@ static const char *unit_name(const struct model *model, struct wrapped wrapped, 
 		return "root";
 	if (first->end == wrapped.end_module)
 		return first->name;
+	if (first->kind == MODULE_NORM) /* final norm and head */
+		return arena_printf(
+			arena, "%s+%s", first->name, model->modules[wrapped.end_module - 1].name);
 	int last = first->layer;
 	for (int i = wrapped.module; i < wrapped.end_module; i++)
 		last = model->modules[i].layer > last ? model->modules[i].layer : last;
 	return arena_printf(arena, "%s..%d", first->name, last);
+}
+
+void units_choose(const struct plan *plan, struct unit *units, int n)
+{
+	int64_t place = 0, behind_root = 0;
+	for (int u = 0; u < n; u++) {
+		units[u].reshard_group = 0;
+		units[u].offload = OFFLOAD_NONE;
+		if (units[u].parameters == 0)
+			continue;
+		units[u].offload = plan_offload_at(plan, place++);
+		if (u > 0)
+			units[u].reshard_group = plan_reshard_group_at(plan, behind_root++);
+	}
 }
 
 int units_build(const struct plan *plan, const struct model *model, struct arena *arena,
@@ -106,6 +125,7 @@ int units_build(const struct plan *plan, const struct model *model, struct arena
 		else
 			lay_out_flat(&(*units)[u], alignment, plan->mesh.shard);
 	}
+	units_choose(plan, *units, n);
 	return n;
 }
 

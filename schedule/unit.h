@@ -22,6 +22,9 @@ struct unit {
 	int64_t chunk;      /* elements of one rank's shard, padding included */
 	int64_t gathered;   /* group * chunk: what an all-gather delivers */
 	int64_t parameters; /* without any padding */
+	/* The plan's choices for it (per_unit.h); the text form has them in its plan lines only. */
+	int64_t reshard_group; /* 0 = stays gathered after forward, -1 = resharded, k */
+	enum offload offload;
 };
 
 /* A run of the preorder list that a wrap policy makes a unit. */
@@ -39,6 +42,9 @@ int wrap_modules(const struct plan *plan, const struct model *model, struct aren
  * to the innermost unit that contains it. */
 int units_build(const struct plan *plan, const struct model *model, struct arena *arena,
 	struct unit **units);
+
+/* Fills reshard_group and offload. */
+void units_choose(const struct plan *plan, struct unit *units, int n);
 
 /* DDP's buckets (docs/runtimes.md): parameters in reverse order, closed when 25 MiB (first: 1 MiB)
  * are reached. */

@@ -79,29 +79,61 @@ static void sort_wrapped(struct wrapped *wrapped, int n)
 	}
 }
 
+/* "size:N" may have found it on its own. */
+static void wrap_apart(struct wrap *wrap, int module, int end)
+{
+	for (int i = 0; i < wrap->n; i++)
+		if (wrap->wrapped[i].module == module && wrap->wrapped[i].end_module == end)
+			return;
+	wrap_add(wrap, module, end);
+}
+
+static void wrap_embedding(struct wrap *wrap)
+{
+	const struct model *model = wrap->model;
+	for (int i = 0; i < model->n_modules; i++)
+		if (model->modules[i].kind == MODULE_EMBEDDING)
+			wrap_apart(wrap, i, model->modules[i].end);
+}
+
+/* The head and the norm before it, as torchtitan groups them: they compute one after the other.
+ * Units by size are single modules (and that norm lies inside another one): there the head alone.
+ */
+static void wrap_head(struct wrap *wrap, bool single)
+{
+	const struct model *model = wrap->model;
+	int head = model->n_modules - 1;
+	bool normed = !single && head > 0 && model->modules[head - 1].kind == MODULE_NORM &&
+		      model->modules[head - 1].layer < 0;
+	wrap_apart(wrap, normed ? head - 1 : head, model->n_modules);
+}
+
 int wrap_modules(const struct plan *plan, const struct model *model, struct arena *arena,
 	struct wrapped **wrapped)
 {
 	struct wrap wrap = {.model = model};
-	enum wrap_kind kind = WRAP_BLOCK;
-	int64_t argument = 1;
-	wrap.wrapped = ARENA_ARRAY(arena, struct wrapped, model->n_modules + 1);
+	struct wrap_policy policy;
+	wrap.wrapped = ARENA_ARRAY(arena, struct wrapped, model->n_modules + 3);
 	wrap_add(&wrap, 0, model->n_modules);
-	plan_wrap(plan, &kind, &argument);
-	switch (kind) {
+	plan_wrap(plan, &policy);
+	switch (policy.kind) {
 	case WRAP_BLOCK:
 		wrap_blocks(&wrap, 1);
 		break;
 	case WRAP_BLOCKS:
-		wrap_blocks(&wrap, argument);
+		wrap_blocks(&wrap, policy.argument);
 		break;
 	case WRAP_SIZE:
-		wrap.min_parameters = argument;
+		wrap.min_parameters = policy.argument;
 		wrap_by_size(&wrap, 0);
 		break;
 	case WRAP_MODEL:
 		break;
 	}
+	if (policy.embedding)
+		wrap_embedding(&wrap);
+	if (policy.head)
+		wrap_head(&wrap, policy.kind == WRAP_SIZE);
 	sort_wrapped(wrap.wrapped, wrap.n);
 	*wrapped = wrap.wrapped;
 	return wrap.n;

@@ -108,7 +108,7 @@ static void test_fixed_stays_fixed(void **state)
 	for (int i = 0; i < f.space.n; i++) {
 		const struct plan *plan = &f.space.plans[i];
 		assert_string_equal(plan->wrap, "blocks:3");
-		assert_int_equal(plan->activation_checkpointing, CHECKPOINTING_FULL);
+		assert_string_equal(plan->activation_checkpointing, "full");
 		assert_int_equal(plan->micro_batch, 2);
 		assert_int_equal(plan->grad_accum, 4);
 		assert_int_equal(plan->reduce_dtype, DTYPE_BF16);

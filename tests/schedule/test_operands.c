@@ -118,7 +118,7 @@ static bool reads_weights(const struct sample *s, const struct op *op)
 
 static int64_t saves(const struct sample *s, const struct op *op)
 {
-	struct activation_rules rules = plan_activation_rules(&s->plan);
+	struct activation_rules rules = plan_block_activation_rules(&s->plan, op->layer);
 	return model_saved_bytes(s->model, op->first_module, op->end_module, &rules,
 		s->plan.micro_batch, s->plan.seq_len);
 }
@@ -180,7 +180,7 @@ static int saving_ranges(const struct sample *s, const struct program *p, const 
 static void check_saved(const struct sample *s, const struct program *p, const struct op *op)
 {
 	bool attention = op->kind == OP_RECOMPUTE &&
-			 s->plan.activation_checkpointing == CHECKPOINTING_SELECTIVE;
+			 plan_block_checkpointing(&s->plan, op->layer) == CHECKPOINTING_SELECTIVE;
 	int previous = -1, n = 0;
 	for (int i = 0; i < op->uses.count; i++) {
 		const struct buffer *buffer = operand(p, op, i);

@@ -49,8 +49,8 @@ static void test_gpu_defaults(void **state)
 	assert_string_equal(plan.wrap, "block");
 	assert_string_equal(plan.reshard_after_forward, "true");
 	assert_int_equal(plan.prefetch, PREFETCH_PRE);
-	assert_int_equal(plan.activation_checkpointing, CHECKPOINTING_NONE);
-	assert_int_equal(plan.cpu_offload, OFFLOAD_NONE);
+	assert_string_equal(plan.activation_checkpointing, "none");
+	assert_string_equal(plan.cpu_offload, "none");
 	assert_true(plan.clip == 0 && plan.sync_each_micro_batch && !plan.compile);
 	assert_false(plan.limit_all_gathers); /* FSDP2 has none */
 	plan = resolved(&arena, model, cluster(&arena, "dgx-a100-80gb"), "runtime=pytorch-fsdp1");
@@ -304,9 +304,15 @@ static const struct {
 	{GPU, "runtime=pytorch",
 		"--runtime: expected one of pytorch-fsdp1, pytorch-fsdp2, pytorch-ddp, shardplan, "
 		"got \"pytorch\""},
-	{GPU, "wrap=layer", "--wrap layer: expected block, blocks:K, size:N or model"},
-	{GPU, "wrap=blocks:0", "--wrap blocks:0: expected block, blocks:K, size:N or model"},
-	{GPU, "wrap=size:1e30", "--wrap size:1e30: expected block, blocks:K, size:N or model"},
+	{GPU, "wrap=layer",
+		"--wrap layer: expected block, blocks:K, size:N or model, and after the first "
+		"three +embedding, +head or both"},
+	{GPU, "wrap=blocks:0",
+		"--wrap blocks:0: expected block, blocks:K, size:N or model, and after the first "
+		"three +embedding, +head or both"},
+	{GPU, "wrap=size:1e30",
+		"--wrap size:1e30: expected block, blocks:K, size:N or model, and after the first "
+		"three +embedding, +head or both"},
 	{GPU, "reshard_after_forward=maybe",
 		"--reshard-after-forward maybe: expected true, false or a group size"},
 	{GPU, "reshard_after_forward=-1",

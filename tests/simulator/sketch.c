@@ -51,6 +51,8 @@ void sketch_init(struct sketch *sketch, double host)
 			.mesh = {1, SKETCH_RANKS, 1, 1, 1, 1},
 			.reshard_after_forward = "true",
 			.wrap = "block",
+			.activation_checkpointing = "none",
+			.cpu_offload = "none",
 			.runtime = RUNTIME_PYTORCH_FSDP1,
 			.seq_len = 1,
 			.micro_batch = 1,

@@ -76,7 +76,7 @@ static void time_laws(struct case_ *c, const char *choices)
 	LAW(p->step_time_low <= p->step_time && p->step_time <= p->step_time_high);
 	LAW(p->mfu > 0 && p->mfu < 1 && p->mfu_6n <= p->mfu && p->hfu >= p->mfu);
 	LAW(p->mfu_causal <= p->mfu && p->mfu_causal >= p->mfu_6n);
-	LAW((p->hfu > p->mfu) == (c->plan.activation_checkpointing == CHECKPOINTING_FULL));
+	LAW((p->hfu > p->mfu) == plan_checkpoints(&c->plan, CHECKPOINTING_FULL));
 }
 
 static void memory_laws(struct case_ *c, const char *choices)

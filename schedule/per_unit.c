@@ -1,0 +1,197 @@
+/* Per-block and per-unit knobs: decoding, counting, normal forms. */
+#include "schedule/per_unit.h"
+
+#include <string.h>
+
+#include "schedule/unit.h"
+
+/* The value that a row's text has at a place; `absent` behind its end. */
+static int value_at(const char *text, int64_t place, const char *const *names, int absent)
+{
+	struct value_run run;
+	if (!runs_at(text, place, &run))
+		return absent;
+	for (int i = 0; names[i] != NULL; i++)
+		if (run_is(&run, names[i]))
+			return i;
+	return absent;
+}
+
+/* --- blocks --------------------------------------------------------------------------------------
+ */
+
+enum checkpointing plan_block_checkpointing(const struct plan *plan, int64_t block)
+{
+	if (block < 0)
+		return CHECKPOINTING_NONE;
+	return (enum checkpointing)value_at(
+		plan->activation_checkpointing, block, checkpointing_names, CHECKPOINTING_NONE);
+}
+
+int64_t plan_count_checkpointing(const struct plan *plan, enum checkpointing kind, int64_t blocks)
+{
+	const char *cursor = plan->activation_checkpointing;
+	struct value_run run;
+	int64_t total = 0;
+	while (runs_next(&cursor, &run))
+		if (run_is(&run, checkpointing_names[kind]))
+			total += run.count > 0 ? run.count : blocks;
+	return total;
+}
+
+bool plan_checkpoints(const struct plan *plan, enum checkpointing kind)
+{
+	return runs_have(plan->activation_checkpointing, checkpointing_names[kind]);
+}
+
+struct activation_rules plan_block_activation_rules(const struct plan *plan, int64_t block)
+{
+	struct activation_rules rules = plan_activation_rules(plan);
+	rules.drop_attention = plan_block_checkpointing(plan, block) == CHECKPOINTING_SELECTIVE;
+	return rules;
+}
+
+const char *plan_checkpointing_text(struct arena *arena, const enum checkpointing *row, int64_t n)
+{
+	const char **words = ARENA_ARRAY(arena, const char *, n);
+	for (int64_t i = 0; i < n; i++)
+		words[i] = checkpointing_names[row[i]];
+	return runs_print(arena, words, n);
+}
+
+/* --- units ---------------------------------------------------------------------------------------
+ */
+
+static int64_t group_of(const struct value_run *run)
+{
+	char digits[24];
+	int64_t group = 0;
+	if (run_is(run, "true"))
+		return -1;
+	if (run->length >= (int)sizeof(digits))
+		return 0;
+	memcpy(digits, run->word, (size_t)run->length);
+	digits[run->length] = '\0';
+	return parse_int(digits, &group) ? group : 0;
+}
+
+int64_t plan_reshard_group_at(const struct plan *plan, int64_t place)
+{
+	struct value_run run;
+	return runs_at(plan->reshard_after_forward, place, &run) ? group_of(&run) : 0;
+}
+
+const char *plan_reshard_text(struct arena *arena, const int64_t *groups, int64_t n)
+{
+	const char **words = ARENA_ARRAY(arena, const char *, n);
+	for (int64_t i = 0; i < n; i++)
+		words[i] = groups[i] < 0    ? "true"
+			   : groups[i] == 0 ? "false"
+					    : arena_printf(arena, "%lld", (long long)groups[i]);
+	return runs_print(arena, words, n);
+}
+
+enum offload plan_offload_at(const struct plan *plan, int64_t place)
+{
+	int offload = value_at(plan->cpu_offload, place, offload_names, OFFLOAD_NONE);
+	return offload == OFFLOAD_ALL ? OFFLOAD_PARAMETERS : (enum offload)offload;
+}
+
+bool plan_offloads(const struct plan *plan, enum offload kind)
+{
+	return runs_have(plan->cpu_offload, offload_names[kind]) ||
+	       (kind == OFFLOAD_PARAMETERS &&
+		       runs_have(plan->cpu_offload, offload_names[OFFLOAD_ALL]));
+}
+
+bool plan_offloads_any(const struct plan *plan)
+{
+	return plan_offloads(plan, OFFLOAD_OPTIMIZER) || plan_offloads(plan, OFFLOAD_PARAMETERS);
+}
+
+const char *plan_offload_text(struct arena *arena, const enum offload *row, int64_t n)
+{
+	const char **words = ARENA_ARRAY(arena, const char *, n);
+	for (int64_t i = 0; i < n; i++)
+		words[i] = offload_names[row[i] == OFFLOAD_ALL ? OFFLOAD_PARAMETERS : row[i]];
+	return runs_print(arena, words, n);
+}
+
+int64_t plan_units(const struct plan *plan, const struct model *model, bool *root)
+{
+	struct arena arena = {0};
+	struct unit *units;
+	int64_t total = 0;
+	*root = false;
+	if (runtime_of(plan->runtime)->layout == LAYOUT_WHOLE)
+		return 0;
+	int n = units_build(plan, model, &arena, &units);
+	for (int u = 0; u < n; u++)
+		total += units[u].parameters > 0;
+	*root = n > 0 && units[0].parameters > 0;
+	arena_finish(&arena);
+	return total;
+}
+
+/* --- normal form and number ----------------------------------------------------------------------
+ */
+
+void plan_normalise(struct plan *plan, struct arena *arena)
+{
+	plan->activation_checkpointing =
+		runs_normalise(arena, plan->activation_checkpointing, NULL, NULL);
+	plan->reshard_after_forward =
+		runs_normalise(arena, plan->reshard_after_forward, NULL, NULL);
+	plan->cpu_offload = runs_normalise(arena, plan->cpu_offload, offload_names[OFFLOAD_ALL],
+		offload_names[OFFLOAD_PARAMETERS]);
+}
+
+static bool only_names(
+	const char *option, const char *text, const char *const *names, struct error *error)
+{
+	const char *cursor = text;
+	struct value_run run;
+	bool ok = runs_valid(text);
+	while (ok && runs_next(&cursor, &run)) {
+		int i = 0;
+		while (names[i] != NULL && !run_is(&run, names[i]))
+			i++;
+		ok = names[i] != NULL;
+	}
+	return ok ||
+	       error_set(error, EXIT_CODE_USAGE, "--%s %.60s: expected %s or %s, or runs of them",
+		       option, text, names[0], names[1]);
+}
+
+static bool check_total(const char *option, const char *text, int64_t expected, const char *what,
+	struct error *error)
+{
+	int64_t total = runs_total(text);
+	if (total == 0 || total == expected)
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--%s %.60s: its runs count %lld, expected the %lld %s", option, text,
+		(long long)total, (long long)expected, what);
+}
+
+static bool check_units(const struct plan *plan, const struct model *model, struct error *error)
+{
+	bool root;
+	if (runs_total(plan->reshard_after_forward) == 0 && runs_total(plan->cpu_offload) == 0)
+		return true; /* nothing to count */
+	int64_t units = plan_units(plan, model, &root);
+	return check_total("reshard-after-forward", plan->reshard_after_forward, units - root,
+		       "units without the root", error) &&
+	       check_total("cpu-offload", plan->cpu_offload, units,
+		       root ? "units with the root" : "units", error);
+}
+
+bool plan_check_rows(const struct plan *plan, const struct model *model, struct error *error)
+{
+	return only_names("activation-checkpointing", plan->activation_checkpointing,
+		       checkpointing_names, error) &&
+	       only_names("cpu-offload", plan->cpu_offload, offload_names, error) &&
+	       check_total("activation-checkpointing", plan->activation_checkpointing,
+		       model->architecture.layers, "blocks of the model", error) &&
+	       check_units(plan, model, error);
+}
