@@ -64,6 +64,10 @@ const struct option all_options[] = {
 	{"memory-limit", goal, "SIZE", "of one device, such as 70GiB", ASKING, QUESTION},
 	{"objective", goal, "time|memory|network", "what the best plan has least of", ON(PLAN),
 		QUESTION},
+	{"pareto", goal, "",
+		"also every plan that no other beats in step time, memory, host memory and network "
+		"at once",
+		ON(PLAN), OPTION_SWITCH},
 	{"cases", goal, "FILE.csv",
 		"one prediction per row; columns: case, model, topology and any option above, _ "
 		"for -",

@@ -50,8 +50,10 @@ static bool run(struct invocation *invocation, struct error *error)
 	struct answer answer;
 
 	if (!ask(invocation->arena, arguments->operands[0], arguments->operands[1], arguments,
-		    false, &asked, error) ||
-		!planner_plan(&asked.question, invocation->arena, &answer, error) ||
+		    false, &asked, error))
+		return false;
+	asked.question.pareto = argument_given(arguments, "pareto");
+	if (!planner_plan(&asked.question, invocation->arena, &answer, error) ||
 		!print_answer(arguments, &asked, &answer, error))
 		return false;
 	if (answer.chosen == NULL) {

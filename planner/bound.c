@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "simulator/collective.h"
 #include "simulator/simulator.h"
 
 enum { ENGINES_MAX = 4, PROBED_MICRO_BATCHES = 3 };
@@ -215,12 +216,13 @@ static bool probe_load(
 /* --- shapes --------------------------------------------------------------------------------------
  */
 
-/* What leaves a node depends on the algorithm; what leaves a rank does not. */
+/* What a collective sends depends on its group, its bytes and the runtime's algorithm only. */
 static double wire(const struct schedule *schedule, const struct op *op)
 {
 	const struct group *group = &schedule->groups[op->group];
 	if (schedule->topology->nodes > 1)
-		return 0;
+		return collective_node_egress(schedule->topology,
+			runtime_of(schedule->plan.runtime), op->kind, group, op->bytes);
 	return collective_wire_bytes(op->kind, group->size, op->bytes);
 }
 

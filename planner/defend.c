@@ -293,11 +293,35 @@ static void add_batch_rule(struct defence *defence)
 	add_reason(defence, &text);
 }
 
+/* The fastest is not always chosen: a close call goes to the leaner plan, a tight one gives way. */
+static void add_preference(struct defence *defence, const struct contender *chosen)
+{
+	const struct ranking *ranking = &defence->search->ranking;
+	const struct ranked *first = &ranking->entries[0];
+	double best = (double)first->costs.of[COST_TIME];
+	double mine = (double)costs_time(chosen->plan, chosen->prediction->step_time);
+	double less = (double)first->costs.of[COST_MEMORY] -
+		      (double)chosen->prediction->peak_memory_bytes;
+	struct text text = {0};
+	if (ranking->objective != COST_TIME || mine <= best)
+		return;
+	text_printf(&text, "The fastest plan is %.2f %% faster, ", (1 - best / mine) * 100);
+	if (first->tight && chosen->prediction->fits != FITS_TIGHT) {
+		text_add(&text, "but tight: its allocator would have to give memory back.");
+	} else {
+		text_add(&text, "less than runs of one plan differ by, and needs ");
+		add_bytes(&text, less);
+		text_add(&text, " more: such a close call goes to the leaner plan.");
+	}
+	add_reason(defence, &text);
+}
+
 void defend_winner(struct defence *defence, const struct contender *chosen)
 {
 	add_budget(defence, chosen);
 	add_memory(defence, chosen);
 	add_floor(defence, chosen);
+	add_preference(defence, chosen);
 	add_batch_rule(defence);
 }
 

@@ -156,6 +156,39 @@ static void explain_candidates(struct making *making)
 	}
 }
 
+/* --- the Pareto front ----------------------------------------------------------------------------
+ */
+
+enum { FRONT_MAX = 256 };
+
+static bool make_front(struct making *making, struct error *error)
+{
+	struct search *search = making->search;
+	struct answer *answer = making->answer;
+	const struct ranked *front[FRONT_MAX];
+	struct contender chosen = contender_of(making, 0);
+	if (!search->pareto || answer->chosen == NULL)
+		return true;
+	int n = ranking_pareto(&search->ranking, front, FRONT_MAX);
+	answer->front = ARENA_ARRAY(making->arena, struct candidate, n);
+	for (int i = 0; i < n; i++) {
+		struct candidate *candidate = &answer->front[answer->n_front++];
+		struct exposure exposure;
+		struct contender other = {&candidate->plan, &candidate->prediction, &exposure};
+		*candidate = (struct candidate){.plan = search->space.plans[front[i]->plan],
+			.verdict = front[i]->plan == making->plans[0] ? VERDICT_CHOSEN
+								      : VERDICT_SLOWER,
+			.why_not = ""};
+		if (!evaluator_run_closely(&search->evaluator, &candidate->plan, making->arena,
+			    &candidate->prediction, &exposure, error))
+			return false;
+		if (candidate->verdict == VERDICT_SLOWER)
+			candidate->why_not =
+				defend_slower(search->question, &chosen, &other, making->arena);
+	}
+	return true;
+}
+
 /* --- the defence ---------------------------------------------------------------------------------
  */
 
@@ -261,7 +294,7 @@ static bool make_answer(struct making *making, struct error *error)
 	answer->evaluated = evaluated;
 	explain_candidates(making);
 	prove(making);
-	return defend(making, error);
+	return make_front(making, error) && defend(making, error);
 }
 
 bool planner_plan(const struct question *question, struct arena *arena, struct answer *answer,

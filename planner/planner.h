@@ -26,6 +26,7 @@ struct question {
 	struct restriction restrictions[QUESTION_RESTRICTIONS_MAX];
 	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
 	enum objective objective;
+	bool pareto; /* the Pareto front is wanted too */
 };
 
 /* SLOWER: fits and lost, by whatever the objective counts. */
@@ -54,6 +55,11 @@ struct answer {
 	struct candidate *alternatives; /* the best of every other strategy first (those that fit in
 					   order, those that do not by how much, impossible ones),
 					   then runners-up (docs/planner.md) */
+	/* question->pareto: plans that no other of the space beats by more than 1 % in any of step
+	 * time, device memory, host memory and bytes on the network without losing another; by
+	 * the objective. */
+	int n_front;
+	struct candidate *front;
 	int n_reasons;
 	const char **reasons; /* the defence, sentence by sentence */
 	int n_sensitivities;

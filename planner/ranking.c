@@ -77,7 +77,8 @@ static bool within(int64_t cost, int64_t reference, double factor)
 	return (double)cost <= (double)reference * factor;
 }
 
-const struct ranked *ranking_best(const struct ranking *ranking, int strategy)
+/* The first that fits with room, when it costs at most the margin more than the first of all. */
+static const struct ranked *first_with_room(const struct ranking *ranking, int strategy)
 {
 	const struct ranked *first = NULL;
 	for (int i = 0; i < ranking->n; i++) {
@@ -94,14 +95,52 @@ const struct ranked *ranking_best(const struct ranking *ranking, int strategy)
 	return first;
 }
 
+static bool is_leaner(const struct ranked *entry, const struct ranked *best)
+{
+	return within(entry->costs.of[COST_MEMORY], best->costs.of[COST_MEMORY], RANKING_LEAN) &&
+	       entry->costs.of[COST_HOST] <= best->costs.of[COST_HOST] &&
+	       (!entry->tight || best->tight);
+}
+
+/* Among those that are as good for all that the model can tell: the one with the least memory, when
+ * that is a saving worth having. */
+static const struct ranked *leanest(
+	const struct ranking *ranking, int strategy, const struct ranked *best)
+{
+	const struct ranked *lean = best;
+	for (int i = 0; i < ranking->n; i++) {
+		const struct ranked *entry = &ranking->entries[i];
+		if (!is_of(entry, strategy))
+			continue;
+		if (!within(cost_of(ranking, entry), cost_of(ranking, best), RANKING_FUZZ))
+			break;
+		if (is_leaner(entry, best) &&
+			entry->costs.of[COST_MEMORY] < lean->costs.of[COST_MEMORY])
+			lean = entry;
+	}
+	return lean;
+}
+
+const struct ranked *ranking_best(const struct ranking *ranking, int strategy)
+{
+	const struct ranked *best = first_with_room(ranking, strategy);
+	if (best == NULL || ranking->objective != COST_TIME)
+		return best;
+	return leanest(ranking, strategy, best);
+}
+
 /* Could `bound` beat or replace the winner among `strategy`? A winner that is tight is replaced by
- * one with room within the margin, so it does not close the margin. */
+ * one with room within the margin, and any by a leaner one within the fuzz, so neither closes its
+ * margin. */
 static bool may_win(const struct ranking *ranking, int strategy, int64_t bound)
 {
-	const struct ranked *best = ranking_best(ranking, strategy);
+	const struct ranked *best = first_with_room(ranking, strategy);
 	if (best == NULL || bound <= cost_of(ranking, best))
 		return true;
-	return best->tight && within(bound, cost_of(ranking, best), RANKING_TIGHT_MARGIN);
+	if (ranking->objective == COST_TIME && within(bound, cost_of(ranking, best), RANKING_FUZZ))
+		return true;
+	return best->tight &&
+	       within(bound, cost_of(ranking, best), RANKING_TIGHT_MARGIN * RANKING_FUZZ);
 }
 
 /* --- the front -----------------------------------------------------------------------------------
@@ -121,6 +160,35 @@ static bool is_dominated(const struct ranked *entry, const struct ranked *const 
 		if (front[i] == entry || dominates(front[i], entry))
 			return true;
 	return false;
+}
+
+static bool covers(const struct costs *a, const struct costs *b)
+{
+	for (int c = 0; c < COST_COUNT; c++)
+		if (a->of[c] > b->of[c])
+			return false;
+	return true;
+}
+
+/* An entry that costs as much in everything is only better when it comes first. */
+bool ranking_covers(const struct ranking *ranking, int plan, const struct costs *bounds)
+{
+	for (int i = 0; i < ranking->n; i++) {
+		const struct ranked *entry = &ranking->entries[i];
+		if (covers(&entry->costs, bounds) &&
+			(entry->plan < plan || !covers(bounds, &entry->costs)))
+			return true;
+	}
+	return false;
+}
+
+int ranking_pareto(const struct ranking *ranking, const struct ranked **front, int most)
+{
+	int n = 0;
+	for (int i = 0; i < ranking->n && n < most; i++)
+		if (!is_dominated(&ranking->entries[i], front, n))
+			front[n++] = &ranking->entries[i];
+	return n;
 }
 
 int ranking_front(const struct ranking *ranking, const struct ranked *front[1 + RANKING_RUNNERS_UP])

@@ -4,7 +4,9 @@
  * skipped); then enumeration order. Costs are whole numbers, so there is always one first.
  *
  * A candidate whose memory is tight (allocator retries expected) gives way to the best one that
- * fits with room, when that costs at most 1 % more. */
+ * fits with room, when that costs at most 10 % more. Under the objective time a plan gives way to a
+ * leaner one, that needs at least 5 % less memory and costs at most 1 % more: less than what runs
+ * of one plan differ by. */
 #ifndef PLANNER_RANKING_H
 #define PLANNER_RANKING_H
 
@@ -12,6 +14,7 @@
 
 #define RANKING_TIGHT_MARGIN 1.10 /* what room in memory may cost: retries stall the device */
 #define RANKING_FUZZ         1.01 /* costs that are this close are no advantage */
+#define RANKING_LEAN         0.95 /* of the memory: what is worth such a close call */
 #define RANKING_WINDOW       1.10 /* runners-up cost at most this much more than the first */
 enum { RANKING_RUNNERS_UP = 5 };
 
@@ -44,6 +47,13 @@ const struct ranked *ranking_best(const struct ranking *ranking, int strategy);
  * some cost than everything shown before, and within the window. Returns their number. */
 int ranking_front(
 	const struct ranking *ranking, const struct ranked *front[1 + RANKING_RUNNERS_UP]);
+
+/* The Pareto front: in order, those that are better by more than the fuzz in some cost than
+ * everything listed before them. Returns their number. */
+int ranking_pareto(const struct ranking *ranking, const struct ranked **front, int most);
+/* No candidate that costs at least `bounds` in everything can be on the Pareto front: an entry
+ * costs no more in anything, and less in something or comes before `plan`. */
+bool ranking_covers(const struct ranking *ranking, int plan, const struct costs *bounds);
 
 /* Could a candidate whose objective costs at least `bound` still change the winner of its strategy,
  * the winner of all, or the front? */

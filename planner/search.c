@@ -76,12 +76,26 @@ static bool too_large(const struct search *search, int plan)
 	return search->bounds.of[plan].memory > search->limit;
 }
 
+static bool may_be_on_front(const struct search *search, int plan)
+{
+	struct costs bounds = {{0}};
+	for (int c = 0; c <= COST_NETWORK; c++)
+		bounds.of[c] = bound_cost(search, plan, (enum cost_kind)c);
+	return !ranking_covers(&search->ranking, plan, &bounds);
+}
+
+static bool is_needed(const struct search *search, const struct ticket *ticket)
+{
+	return ranking_needs(&search->ranking, search->space.plans[ticket->plan].strategy,
+		       ticket->bound) ||
+	       (search->pareto && may_be_on_front(search, ticket->plan));
+}
+
 static bool consider(struct search *search, const struct ticket *ticket, struct error *error)
 {
 	int plan = ticket->plan;
 	bool large = too_large(search, plan);
-	if (!large && !ranking_needs(&search->ranking, search->space.plans[plan].strategy,
-			      ticket->bound)) {
+	if (!large && !is_needed(search, ticket)) {
 		search->least_skipped = min_i64(search->least_skipped, ticket->bound);
 		search->pruned++;
 		return true;
@@ -210,7 +224,8 @@ static bool find_all_closest(struct search *search, struct error *error)
 bool search_run(const struct question *question, struct arena *arena, struct search *search,
 	struct error *error)
 {
-	*search = (struct search){.question = question, .limit = INT64_MAX};
+	*search = (struct search){
+		.question = question, .limit = INT64_MAX, .pareto = question->pareto};
 	search->evaluator.question = question;
 	ranking_init(&search->ranking, question->objective);
 	if (!space_build(question, arena, &search->space, error) ||

@@ -23,6 +23,7 @@ struct search {
 	struct outcome *outcomes; /* malloc'ed; by plan */
 	int64_t limit;            /* bytes of one device; INT64_MAX until a prediction told it */
 	int64_t pruned;
+	bool pareto; /* nothing is skipped that may be on the Pareto front */
 	/* Per strategy without a plan that fits: the one that misses by least; else -1. */
 	int closest[STRATEGY_COUNT];
 	/* The least objective among plans that no simulation saw; INT64_MAX when all were seen. */

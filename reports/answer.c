@@ -114,6 +114,34 @@ void comparison_grid(const struct answer *answer, bool reasons, int limit, struc
 		add_candidate(&answer->alternatives[i], chosen, reasons, grid);
 }
 
+void front_grid(const struct answer *answer, struct grid *grid)
+{
+	static const struct grid_column columns[] = {{"plan", GRID_LEFT}, {"step time", GRID_RIGHT},
+		{"tokens/s/GPU", GRID_RIGHT}, {"peak memory", GRID_RIGHT},
+		{"host memory", GRID_RIGHT}, {"leaves a node", GRID_RIGHT},
+		{"sent/rank", GRID_RIGHT}, {"fits", GRID_LEFT}};
+
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < answer->n_front; i++) {
+		const struct candidate *candidate = &answer->front[i];
+		const struct prediction *p = &candidate->prediction;
+		struct text summary = {0};
+		char tokens[32];
+		grid_row(grid, candidate->verdict == VERDICT_CHOSEN ? GRID_GOOD : GRID_PLAIN);
+		plan_summary(&candidate->plan, &summary);
+		grid_add(grid, "%s", text_string(&summary));
+		text_finish(&summary);
+		grid_add_seconds(grid, p->step_time);
+		grid_add_value(grid, p->tokens_per_s_per_gpu, "%s",
+			format_tokens(tokens, p->tokens_per_s_per_gpu));
+		grid_add_bytes(grid, (double)p->peak_memory_bytes);
+		grid_add_bytes(grid, (double)p->host_memory_bytes);
+		grid_add_bytes(grid, p->wire_bytes_node_egress);
+		grid_add_bytes(grid, p->wire_bytes_per_rank);
+		grid_add(grid, "%s", fits_names[p->fits]);
+	}
+}
+
 static void reasons_grid(const struct answer *answer, int limit, struct grid *grid)
 {
 	static const struct grid_column columns[] = {
@@ -234,6 +262,18 @@ static void add_comparison(
 	put_text(&grid, style, text);
 }
 
+static void add_front(const struct answer *answer, const struct style *style, struct text *text)
+{
+	struct grid grid;
+
+	if (answer->n_front == 0)
+		return;
+	text_add(text, "No plan beats these in step time, memory, host memory and network at once "
+		       "(by more than 1 %)\n");
+	front_grid(answer, &grid);
+	put_text(&grid, style, text);
+}
+
 static void add_defence(const struct answer *answer, const struct style *style, struct text *text)
 {
 	struct grid grid;
@@ -276,5 +316,6 @@ void report_answer_text(const struct question *question, const struct answer *an
 	}
 	text_finish(&summary);
 	add_comparison(answer, style, text);
+	add_front(answer, style, text);
 	add_defence(answer, style, text);
 }

@@ -86,6 +86,15 @@ static void write_candidate(
 	writer_end_map(writer);
 }
 
+static void write_front(const struct candidate *candidate, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	write_plan(&candidate->plan, writer);
+	write_prediction(&candidate->prediction, writer);
+	writer_string(writer, "why_not", or_empty(candidate->why_not));
+	writer_end_map(writer);
+}
+
 static void write_sensitivity(const struct sensitivity *row, struct writer *writer)
 {
 	writer_begin_map(writer, NULL);
@@ -129,6 +138,12 @@ void report_answer_json(const struct question *question, const struct question_t
 	for (int i = 0; i < answer->n_alternatives; i++)
 		write_candidate(&answer->alternatives[i], NULL, &writer);
 	writer_end_list(&writer);
+	if (question->pareto) {
+		writer_begin_list(&writer, "pareto");
+		for (int i = 0; i < answer->n_front; i++)
+			write_front(&answer->front[i], &writer);
+		writer_end_list(&writer);
+	}
 	writer_begin_list(&writer, "sensitivity");
 	for (int i = 0; i < answer->n_sensitivities; i++)
 		write_sensitivity(&answer->sensitivities[i], &writer);

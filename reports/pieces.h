@@ -22,6 +22,7 @@ void add_subject_line(
 /* The chosen plan and its alternatives, one a row, with the reason why each lost. At most `limit`
  * rows; 0 = all. */
 void comparison_grid(const struct answer *answer, bool reasons, int limit, struct grid *grid);
+void front_grid(const struct answer *answer, struct grid *grid);
 void sensitivity_grid(const struct answer *answer, struct grid *grid);
 /* "1.23 s per step, 3412 tokens/s/GPU, ..." */
 void add_answer_figures(const struct prediction *prediction, struct text *text);

@@ -70,6 +70,54 @@ static void test_tight(void **state)
 	ranking_finish(&ranking);
 }
 
+/* A call within 1 % goes to the plan that needs at least 5 % less memory. */
+static void test_lean(void **state)
+{
+	(void)state;
+	struct ranking ranking;
+	ranking_init(&ranking, OBJECTIVE_TIME);
+	add(&ranking, make(0, STRATEGY_FULL_SHARD, 1000, 1000, 10, false));
+	add(&ranking, make(1, STRATEGY_FULL_SHARD, 1001, 951, 10, false));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 0);
+	add(&ranking, make(2, STRATEGY_FULL_SHARD, 1011, 500, 10, false));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 0);
+	add(&ranking, make(3, STRATEGY_FULL_SHARD, 1010, 950, 10, false));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 3);
+	add(&ranking, make(4, STRATEGY_FULL_SHARD, 1009, 900, 10, true)); /* tight: no */
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 3);
+	ranking_finish(&ranking);
+	/* under another objective the order alone counts */
+	ranking_init(&ranking, OBJECTIVE_NETWORK);
+	add(&ranking, make(0, STRATEGY_FULL_SHARD, 1000, 1000, 1000, false));
+	add(&ranking, make(1, STRATEGY_FULL_SHARD, 1000, 100, 1001, false));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 0);
+	ranking_finish(&ranking);
+}
+
+/* The Pareto front and what cannot be on it. */
+static void test_pareto(void **state)
+{
+	(void)state;
+	const struct ranked *front[8];
+	struct costs bounds = {{1100, 1000, 1000, 0}};
+	struct ranking ranking;
+	ranking_init(&ranking, OBJECTIVE_TIME);
+	add(&ranking, make(3, STRATEGY_FULL_SHARD, 1000, 1000, 1000, false));
+	add(&ranking, make(4, STRATEGY_FULL_SHARD, 9000, 1000, 980, false));
+	add(&ranking, make(5, STRATEGY_FULL_SHARD, 9000, 995, 995, false)); /* within fuzz */
+	assert_int_equal(ranking_pareto(&ranking, front, 8), 2);
+	assert_int_equal(front[1]->plan, 4);
+	assert_int_equal(ranking_pareto(&ranking, front, 1), 1);
+	assert_true(ranking_covers(&ranking, 9, &bounds));
+	bounds.of[COST_MEMORY] = 999;
+	assert_false(ranking_covers(&ranking, 9, &bounds));
+	/* equal in everything: the first enumerated stays */
+	bounds = (struct costs){{1000, 1000, 1000, 0}};
+	assert_true(ranking_covers(&ranking, 4, &bounds));
+	assert_false(ranking_covers(&ranking, 2, &bounds));
+	ranking_finish(&ranking);
+}
+
 /* While the winner is tight, 10 % more must still be looked at. */
 static void test_needs(void **state)
 {
@@ -78,10 +126,11 @@ static void test_needs(void **state)
 	ranking_init(&ranking, OBJECTIVE_TIME);
 	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, INT64_MAX));
 	for (int i = 0; i < 7; i++) /* a full front close to the winner */
-		add(&ranking, make(i, STRATEGY_FULL_SHARD, 1000 + i, 800 - 100 * i, 10, i == 0));
+		add(&ranking, make(i, STRATEGY_FULL_SHARD, 1000 + i, 10, 800 - 100 * i, i == 0));
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 1);
-	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1006));
-	assert_false(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1007));
+	/* what is as fast for all that the model can tell might be leaner */
+	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1011));
+	assert_false(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1012));
 	/* nothing of that strategy yet */
 	assert_true(ranking_needs(&ranking, STRATEGY_NO_SHARD, 5000));
 	ranking_finish(&ranking);
@@ -90,7 +139,8 @@ static void test_needs(void **state)
 	add(&ranking, make(0, STRATEGY_FULL_SHARD, 1000, 800, 10, true));
 	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1010));
 	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1100)); /* the window */
-	assert_false(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1101));
+	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1111)); /* leaner than with room */
+	assert_false(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1112));
 	ranking_finish(&ranking);
 }
 
@@ -105,7 +155,7 @@ static void test_front(void **state)
 	add(&ranking, make(0, STRATEGY_FULL_SHARD, 1000, 1000, 1000, false));
 	add(&ranking, make(1, STRATEGY_FULL_SHARD, 1001, 1000, 1000, false)); /* no better */
 	add(&ranking, make(2, STRATEGY_FULL_SHARD, 1002, 995, 1000, false));  /* within fuzz */
-	add(&ranking, make(3, STRATEGY_FULL_SHARD, 1003, 900, 1000, false));
+	add(&ranking, make(3, STRATEGY_FULL_SHARD, 1003, 960, 1000, false));
 	add(&ranking, make(4, STRATEGY_FULL_SHARD, 1004, 2000, 500, false));
 	add(&ranking, make(5, STRATEGY_FULL_SHARD, 1005, 2100, 496, false)); /* dominated by 4 */
 	add(&ranking, make(6, STRATEGY_FULL_SHARD, 1101, 1, 1, false));      /* too slow */
@@ -115,6 +165,7 @@ static void test_front(void **state)
 	assert_int_equal(front[2]->plan, 4);
 	for (int i = 0; i < 20; i++)
 		add(&ranking, make(10 + i, STRATEGY_NO_SHARD, 1010 + i, 800 - 30 * i, 1, false));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 10);
 	assert_int_equal(ranking_front(&ranking, front), 1 + RANKING_RUNNERS_UP);
 	ranking_finish(&ranking);
 }
@@ -156,6 +207,8 @@ int main(void)
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_winners_by_strategy),
 		cmocka_unit_test(test_tight),
+		cmocka_unit_test(test_lean),
+		cmocka_unit_test(test_pareto),
 		cmocka_unit_test(test_needs),
 		cmocka_unit_test(test_front),
 		cmocka_unit_test(test_any_order_of_arrival),

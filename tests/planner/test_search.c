@@ -46,6 +46,19 @@ static bool same_front(const struct ranking *a, const struct ranking *b)
 	return true;
 }
 
+static bool same_pareto(const struct ranking *a, const struct ranking *b)
+{
+	enum { MOST = 4096 };
+	static const struct ranked *first[MOST], *second[MOST];
+	int n = ranking_pareto(a, first, MOST);
+	if (n != ranking_pareto(b, second, MOST))
+		return false;
+	for (int i = 0; i < n; i++)
+		if (first[i]->plan != second[i]->plan)
+			return false;
+	return true;
+}
+
 /* What a strategy that does not fit is listed with: one of its own plans, that does not fit, and no
  * closer than the closest. */
 static bool closest_is_sane(
@@ -93,6 +106,8 @@ static void compare(const struct question *question, struct arena *arena, struct
 				s < STRATEGY_COUNT ? strategy_names[s] : "all");
 	if (!same_front(&search.ranking, &all))
 		fail_msg("%s: another front", text_string(&text));
+	if (question->pareto && !same_pareto(&search.ranking, &all))
+		fail_msg("%s: another Pareto front", text_string(&text));
 	for (int s = 0; s < STRATEGY_COUNT; s++)
 		if (!closest_is_sane(&search, &all, least, s))
 			fail_msg("%s: closest of %s", text_string(&text), strategy_names[s]);
@@ -109,6 +124,7 @@ static void test_equals_brute_force(void **state)
 	for (int i = 0; i < QUESTIONS; i++) {
 		struct arena arena = {0};
 		struct question question = random_question(&seed, &arena);
+		question.pareto = i % 2;
 		compare(&question, &arena, &totals);
 		arena_finish(&arena);
 	}
@@ -144,6 +160,8 @@ static void test_negative_control(void **state)
 	assert_false(ranking_needs(&search.ranking, best->strategy, 2 * cost));
 	simulate_all(&search, &all, least);
 	assert_true(same_front(&search.ranking, &all));
+	/* The search was not asked for a Pareto front and does not have one. */
+	assert_false(same_pareto(&search.ranking, &all));
 	for (int i = 0; i < all.n; i++)
 		if (all.entries[i].plan == best->plan)
 			all.entries[i] = all.entries[--all.n];
