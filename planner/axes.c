@@ -103,7 +103,7 @@ static void add_all(struct filling *f, int axis)
 		axis_add(values, "false");
 		axis_add(values, "true");
 	}
-	for (int i = 0; field->type == FIELD_TYPE_ENUM && field->names[i] != NULL; i++)
+	for (int i = 0; field->names != NULL && field->names[i] != NULL; i++)
 		axis_add(values, field->names[i]);
 }
 
