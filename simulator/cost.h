@@ -30,6 +30,15 @@ void cost_operations(const struct schedule *schedule, int class, struct cost *co
  * full (gathered) size. 0 for a group of one. */
 double cost_collective(const struct topology *topology, const struct runtime *runtime,
 	enum op_kind kind, const struct group *group, int64_t bytes);
+
+/* The same with what would carry it out: NCCL's algorithm and protocol ("ring", "Simple"), or how
+ * the figure came about ("measured", "two levels", "host", "network") with protocol "". */
+struct collective_choice {
+	const char *algorithm, *protocol;
+	double seconds;
+};
+struct collective_choice cost_collective_choice(const struct topology *topology,
+	const struct runtime *runtime, enum op_kind kind, const struct group *group, int64_t bytes);
 /* One m x n x k product on one device, seconds. */
 double cost_gemm(const struct topology *topology, enum dtype dtype, const struct gemm_shape *gemm);
 

@@ -177,17 +177,48 @@ static double placed_time(const struct machine *machine, const struct runtime *r
 	return modelled_time(machine, placement, kind, bytes);
 }
 
-double cost_collective(const struct topology *topology, const struct runtime *runtime,
-	enum op_kind kind, const struct group *group, int64_t bytes)
+/* Names what placed_time went by. */
+static void name_choice(const struct machine *machine, const struct runtime *runtime,
+	const struct placement *placement, enum collective_kind kind, int64_t bytes,
+	struct collective_choice *choice)
+{
+	choice->protocol = "";
+	if (placement->ranks <= 1) {
+		choice->algorithm = "none";
+	} else if (measured_time(machine, placement, kind, bytes) >= 0) {
+		choice->algorithm = "measured";
+	} else if (collective_is_hierarchical(runtime, placement)) {
+		choice->algorithm = "two levels";
+	} else if (machine->gpu) {
+		struct nccl_choice nccl = nccl_choose(machine->topology, placement, kind, bytes);
+
+		choice->algorithm = nccl_algorithm_names[nccl.algorithm];
+		choice->protocol = nccl_protocol_names[nccl.protocol];
+	} else {
+		choice->algorithm = placement->nodes == 1 ? "host" : "network";
+	}
+}
+
+struct collective_choice cost_collective_choice(const struct topology *topology,
+	const struct runtime *runtime, enum op_kind kind, const struct group *group, int64_t bytes)
 {
 	struct placement placement = topology_place(topology, group->size, group->stride);
+	struct collective_choice choice = {.algorithm = "none", .protocol = ""};
 	enum collective_kind collective;
 	struct machine machine;
 
 	if (!collective_kind_of(kind, &collective))
-		return 0;
+		return choice;
 	machine_init(&machine, topology, DTYPE_FP32);
-	return placed_time(&machine, runtime, &placement, collective, bytes);
+	choice.seconds = placed_time(&machine, runtime, &placement, collective, bytes);
+	name_choice(&machine, runtime, &placement, collective, bytes, &choice);
+	return choice;
+}
+
+double cost_collective(const struct topology *topology, const struct runtime *runtime,
+	enum op_kind kind, const struct group *group, int64_t bytes)
+{
+	return cost_collective_choice(topology, runtime, kind, group, bytes).seconds;
 }
 
 /* --- wire and loads -----------------------------------------------------------------------------

@@ -7,6 +7,17 @@
 
 #include <math.h>
 
+const char *const nccl_algorithm_names[] = {
+#define X(suffix, name) name,
+	NCCL_ALGORITHMS(X)
+#undef X
+};
+const char *const nccl_protocol_names[] = {
+#define X(suffix, name) name,
+	NCCL_PROTOCOLS(X)
+#undef X
+};
+
 enum { COMPUTE_VOLTA, COMPUTE_AMPERE, COMPUTE_HOPPER, COMPUTE_BLACKWELL, COMPUTE_COUNT };
 enum { HARDWARE_NVLINK, HARDWARE_PCI, HARDWARE_NET, HARDWARE_COUNT };
 enum { SPEEDS_MAX = 20, TREE_SIZES = 24 };

@@ -22,6 +22,8 @@ enum nccl_protocol {
 		NCCL_PROTOCOL_COUNT
 };
 
+extern const char *const nccl_algorithm_names[], *const nccl_protocol_names[];
+
 struct nccl_choice {
 	enum nccl_algorithm algorithm;
 	enum nccl_protocol protocol;

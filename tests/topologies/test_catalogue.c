@@ -56,16 +56,30 @@ static void published_figures(void **state)
 		int64_t cores;
 		enum cpu_vendor cpu;
 	} cases[] = {
+		{"a100-pcie-8x", 81920, 1.935e12, 312e12, 312e12, 15e9, 50e9, 64, CPU_AMD},
+		{"a3-highgpu-8g", 81559, 3.35e12, 989e12, 989e12, 370.8e9, 100e9, 104, CPU_INTEL},
+		{"a3-megagpu-8g", 81559, 3.35e12, 989e12, 989e12, 370.8e9, 200e9, 104, CPU_INTEL},
+		{"a3-ultragpu-8g", 143771, 4.8e12, 989e12, 989e12, 370.8e9, 400e9, 112, CPU_INTEL},
+		{"a4-highgpu-8g", 183359, 8e12, 2250e12, 2250e12, 721.8e9, 400e9, 112, CPU_INTEL},
+		{"bm.gpu.b4.8", 40960, 1.555e12, 312e12, 312e12, 240e9, 200e9, 64, CPU_AMD},
 		{"dgx-a100-40gb", 40960, 1.555e12, 312e12, 312e12, 240e9, 200e9, 128, CPU_AMD},
 		{"dgx-a100-80gb", 81920, 2.039e12, 312e12, 312e12, 240e9, 200e9, 128, CPU_AMD},
+		{"dgx-b200", 183359, 8e12, 2250e12, 2250e12, 721.8e9, 400e9, 112, CPU_INTEL},
 		{"dgx-h100", 81559, 3.35e12, 989e12, 989e12, 370.8e9, 400e9, 112, CPU_INTEL},
 		{"dgx-h200", 143771, 4.8e12, 989e12, 989e12, 370.8e9, 400e9, 112, CPU_INTEL},
 		{"dgx-v100", 32768, 0.9e12, 0, 125e12, 132e9, 50e9, 40, CPU_INTEL},
+		{"g5.48xlarge", 23028, 0.6e12, 70e12, 70e12, 15e9, 12.5e9, 96, CPU_AMD},
+		{"gb200-nvl72", 189471, 8e12, 2500e12, 2500e12, 721.8e9, 3600e9, 2592, CPU_ARM},
+		{"l40s-8x", 46068, 0.864e12, 362e12, 362e12, 20e9, 100e9, 64, CPU_INTEL},
+		{"nd96amsr-a100-v4", 81920, 2.039e12, 312e12, 312e12, 240e9, 200e9, 96, CPU_AMD},
+		{"nd96isr-h100-v5", 81559, 3.35e12, 989e12, 989e12, 370.8e9, 400e9, 96, CPU_INTEL},
 		{"p3dn.24xlarge", 32768, 0.9e12, 0, 125e12, 132e9, 12.5e9, 48, CPU_INTEL},
 		{"p4d.24xlarge", 40960, 1.555e12, 312e12, 312e12, 240e9, 50e9, 48, CPU_INTEL},
 		{"p4de.24xlarge", 81920, 2.039e12, 312e12, 312e12, 240e9, 50e9, 48, CPU_INTEL},
 		{"p5.48xlarge", 81559, 3.35e12, 989e12, 989e12, 370.8e9, 400e9, 96, CPU_AMD},
+		{"p5e.48xlarge", 143771, 4.8e12, 989e12, 989e12, 370.8e9, 400e9, 96, CPU_AMD},
 		{"p5en.48xlarge", 143771, 4.8e12, 989e12, 989e12, 370.8e9, 400e9, 96, CPU_INTEL},
+		{"p6-b200.48xlarge", 183359, 8e12, 2250e12, 2250e12, 721.8e9, 400e9, 96, CPU_INTEL},
 		{"rtx4090-8x", 24564, 1.008e12, 165.15e12, 165.15e12, 15e9, 0, 64, CPU_AMD},
 	};
 	struct arena arena = {0};
@@ -77,7 +91,7 @@ static void published_figures(void **state)
 		struct error error = {0};
 
 		assert_true(topology_load_name(&arena, cases[i].name, &t, &error));
-		assert_int_equal(topology_devices(t), 8);
+		assert_int_equal(topology_devices(t), t->host.cpu == CPU_ARM ? 72 : 8);
 		assert_int_equal(t->device.memory_bytes, cases[i].memory_mib << 20);
 		assert_true(t->device.memory_bandwidth == cases[i].memory_bandwidth);
 		assert_true(device_peak_flops(&t->device, DTYPE_BF16) == cases[i].bf16);

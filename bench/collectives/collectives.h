@@ -1,0 +1,39 @@
+/* Private to bench/collectives: published collectives beside the product's predictions. */
+#ifndef BENCH_COLLECTIVES_H
+#define BENCH_COLLECTIVES_H
+
+#include "bench/accuracy/accuracy.h"
+
+/* What is judged: sizes that training uses. */
+static const int64_t judged_from = (int64_t)64 << 10, judged_to = (int64_t)8 << 30;
+
+/* One row of collectives.csv: what was run, what was measured, what is predicted. */
+struct published {
+	const char *source, *topology, *device, *statistic, *status, *origin, *notes;
+	int64_t nodes, gpus, bytes, gpus_per_process;
+	enum collective_kind collective;
+	enum part part;
+	double measured, predicted, plain; /* s; plain: bytes over the datasheet's links */
+	const char *algorithm, *protocol;
+	bool judged;
+};
+
+struct published_set {
+	int n;
+	struct published *of;
+};
+
+bool measurements_read(
+	struct arena *arena, const char *folder, struct published_set *rows, struct error *error);
+/* Sources in the order of their names take turns: the first, third, ... calibrate, the others
+ * test. */
+void measurements_split(struct published_set *rows);
+bool measurements_predict(const struct catalogue *catalogue, struct arena *arena,
+	struct published_set *rows, struct error *error);
+double measurement_error(const struct published *row);
+
+/* The report, as Markdown on stdout; and one CSV line a row. */
+void report_collectives(const struct published_set *rows, struct arena *arena);
+void report_measurements(const struct published_set *rows);
+
+#endif

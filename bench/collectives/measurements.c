@@ -1,0 +1,150 @@
+/* Measurements in, predictions beside them. */
+#include "bench/collectives/collectives.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A process that drives several GPUs launches their kernels one after the other: what each one
+ * more adds. One machine measured both ways, 8 bytes over 8 GPUs: 39.4 us and 21 us
+ * (thanos-a100). Training has one process a GPU, so the model itself has no such term. */
+static const double launch_of_next_gpu = 2.6e-6;
+
+enum column {
+	COLUMN_SOURCE,
+	COLUMN_TOPOLOGY,
+	COLUMN_NODES,
+	COLUMN_GPUS,
+	COLUMN_COLLECTIVE,
+	COLUMN_BYTES,
+	COLUMN_TIME,
+	COLUMN_STATISTIC,
+	COLUMN_GPUS_PER_PROCESS,
+	COLUMN_STATUS,
+	COLUMN_ORIGIN,
+	COLUMN_NOTES,
+	COLUMN_COUNT
+};
+
+static int kind_named(const char *name)
+{
+	for (int i = 0; collective_kind_names[i] != NULL; i++)
+		if (strcmp(collective_kind_names[i], name) == 0)
+			return i;
+	return -1;
+}
+
+static bool read_row(const struct csv_row *line, struct published *row)
+{
+	char **cells = line->cells;
+	int kind;
+
+	if (line->n_cells != COLUMN_COUNT)
+		return false;
+	kind = kind_named(cells[COLUMN_COLLECTIVE]);
+	row->source = cells[COLUMN_SOURCE];
+	row->topology = cells[COLUMN_TOPOLOGY];
+	row->statistic = cells[COLUMN_STATISTIC];
+	row->status = cells[COLUMN_STATUS];
+	row->origin = cells[COLUMN_ORIGIN];
+	row->notes = cells[COLUMN_NOTES];
+	row->collective = (enum collective_kind)kind;
+	if (kind < 0 || !parse_int(cells[COLUMN_NODES], &row->nodes) ||
+		!parse_int(cells[COLUMN_GPUS], &row->gpus) ||
+		!parse_int(cells[COLUMN_BYTES], &row->bytes) ||
+		!parse_number(cells[COLUMN_TIME], &row->measured) ||
+		!parse_int(cells[COLUMN_GPUS_PER_PROCESS], &row->gpus_per_process))
+		return false;
+	row->measured *= 1e-6;
+	row->judged = strcmp(row->status, "ok") == 0 && row->bytes >= judged_from &&
+		      row->bytes <= judged_to;
+	return true;
+}
+
+bool measurements_read(
+	struct arena *arena, const char *folder, struct published_set *rows, struct error *error)
+{
+	const char *path = arena_printf(arena, "%s/collectives.csv", folder);
+	struct csv_table table;
+	char *text;
+	size_t length;
+
+	if (!file_text(arena, path, &text, &length, error) ||
+		!csv_read(arena, path, text, length, &table, error))
+		return false;
+	rows->n = table.n_rows;
+	rows->of = ARENA_ARRAY(arena, struct published, table.n_rows);
+	for (int i = 0; i < table.n_rows; i++)
+		if (!read_row(&table.rows[i], &rows->of[i]))
+			return error_at(error, EXIT_CODE_INPUT, path, table.rows[i].line, 1,
+				"expected the twelve columns of bench/published/README.md");
+	return true;
+}
+
+void measurements_split(struct published_set *rows)
+{
+	for (int i = 0; i < rows->n; i++) {
+		int before = 0;
+
+		/* How many sources have a name that comes before this one. */
+		for (int j = 0; j < rows->n; j++) {
+			bool first = true;
+
+			for (int k = 0; k < j && first; k++)
+				first = strcmp(rows->of[k].source, rows->of[j].source) != 0;
+			before += first && strcmp(rows->of[j].source, rows->of[i].source) < 0;
+		}
+		rows->of[i].part = before % 2 == 0 ? PART_CALIBRATION : PART_TEST;
+	}
+}
+
+/* What a look at the datasheet gives: the bytes of a ring over the slowest link, no latency. */
+static double plain_time(const struct topology *topology, const struct published *row)
+{
+	double ranks = (double)row->gpus;
+	double passes = row->collective == COLLECTIVE_ALL_REDUCE ? 2 : 1;
+	double bandwidth = topology->fabric.bandwidth;
+
+	if (row->nodes > 1)
+		bandwidth = fmin(bandwidth, topology_node_bandwidth(topology));
+	return passes * (ranks - 1) / ranks * (double)row->bytes / bandwidth;
+}
+
+static bool predict_row(const struct catalogue *catalogue, struct arena *arena,
+	struct published *row, struct error *error)
+{
+	static const enum op_kind kinds[] = {[COLLECTIVE_ALL_GATHER] = OP_ALL_GATHER,
+		[COLLECTIVE_REDUCE_SCATTER] = OP_REDUCE_SCATTER,
+		[COLLECTIVE_ALL_REDUCE] = OP_ALL_REDUCE};
+	const char *name = arena_printf(arena, "%lldx%s", (long long)row->nodes, row->topology);
+	const struct runtime *runtime = runtime_of(RUNTIME_PYTORCH_FSDP2);
+	struct group group = {.size = row->gpus, .stride = 1};
+	struct topology *topology;
+	struct collective_choice choice;
+
+	if (!catalogue_topology(catalogue, arena, name, &topology, error))
+		return false;
+	topology->nodes = row->nodes;
+	row->device = topology->device.name;
+	choice = cost_collective_choice(
+		topology, runtime, kinds[row->collective], &group, row->bytes);
+	row->algorithm = choice.algorithm;
+	row->protocol = choice.protocol;
+	row->predicted = choice.seconds + (double)(row->gpus_per_process - 1) * launch_of_next_gpu;
+	row->plain = plain_time(topology, row);
+	return true;
+}
+
+bool measurements_predict(const struct catalogue *catalogue, struct arena *arena,
+	struct published_set *rows, struct error *error)
+{
+	for (int i = 0; i < rows->n; i++)
+		if (!predict_row(catalogue, arena, &rows->of[i], error))
+			return false;
+	return true;
+}
+
+double measurement_error(const struct published *row)
+{
+	return row->predicted / row->measured - 1;
+}

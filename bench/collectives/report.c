@@ -1,0 +1,254 @@
+/* The tables. */
+#include "bench/collectives/collectives.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LISTED_BELOW = 10, WORST = 12, KEYS_MAX = 64 };
+
+/* What a row is grouped by, as text. */
+typedef const char *(*key_function)(struct arena *arena, const struct published *row);
+
+static const char *key_source(struct arena *arena, const struct published *row)
+{
+	(void)arena;
+	return row->source;
+}
+
+static const char *key_device(struct arena *arena, const struct published *row)
+{
+	(void)arena;
+	return row->device;
+}
+
+static const char *key_collective(struct arena *arena, const struct published *row)
+{
+	(void)arena;
+	return collective_kind_names[row->collective];
+}
+
+static const char *key_nodes(struct arena *arena, const struct published *row)
+{
+	return arena_printf(arena, "%2lld", (long long)row->nodes);
+}
+
+static const char *key_algorithm(struct arena *arena, const struct published *row)
+{
+	return arena_printf(arena, "%s %s", row->algorithm, row->protocol);
+}
+
+static const char *key_size(struct arena *arena, const struct published *row)
+{
+	static const char *const names[] = {
+		"1: 64 KiB to 1 MiB", "2: 1 to 16 MiB", "3: 16 to 256 MiB", "4: 256 MiB to 8 GiB"};
+	int decade = 0;
+
+	(void)arena;
+	for (int64_t bytes = row->bytes >> 20; bytes > 0 && decade < 3; bytes >>= 4)
+		decade++;
+	return names[decade];
+}
+
+/* Which of the two bars a row belongs to. */
+static const char *key_bar(struct arena *arena, const struct published *row)
+{
+	(void)arena;
+	return row->collective == COLLECTIVE_ALL_REDUCE ? "all-reduce"
+							: "all-gather, reduce-scatter";
+}
+
+static const char *key_part(struct arena *arena, const struct published *row)
+{
+	return arena_printf(arena, "%s: %s", part_names[row->part], key_bar(arena, row));
+}
+
+static void print_listed(const struct sample *sample)
+{
+	printf(" listed:");
+	for (int i = 0; i < sample->n; i++)
+		printf(" %+.0f", 100 * sample->errors[i]);
+	printf(" | | | | ");
+}
+
+static void print_line(const char *name, const struct sample *sample, const struct sample *plain)
+{
+	struct summary summary = sample_summary(sample);
+
+	printf("| %s | %d |", name, summary.n);
+	if (summary.n < LISTED_BELOW)
+		print_listed(sample);
+	else
+		printf(" %.1f | %.1f | %.1f | %+.1f |", 100 * summary.median, 100 * summary.mean,
+			100 * summary.p90, 100 * summary.bias);
+	printf(" %.1f |\n", 100 * sample_summary(plain).median);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int collect_keys(const struct published_set *rows, key_function key, struct arena *arena,
+	const char *keys[KEYS_MAX])
+{
+	int n = 0;
+
+	for (int i = 0; i < rows->n; i++) {
+		const char *name = key(arena, &rows->of[i]);
+		int k = 0;
+
+		while (k < n && strcmp(keys[k], name) != 0)
+			k++;
+		if (rows->of[i].judged && k == n && n < KEYS_MAX)
+			keys[n++] = name;
+	}
+	qsort(keys, (size_t)n, sizeof(*keys), compare_names);
+	return n;
+}
+
+static void print_table(
+	const struct published_set *rows, const char *title, key_function key, struct arena *arena)
+{
+	const char *keys[KEYS_MAX];
+	int n = collect_keys(rows, key, arena, keys);
+
+	printf("\n## %s\n\n| | n | median | mean | p90 | bias | links alone, median |\n", title);
+	printf("|---|---|---|---|---|---|---|\n");
+	for (int k = 0; k < n; k++) {
+		struct sample sample = {0}, plain = {0};
+
+		for (int i = 0; i < rows->n; i++) {
+			const struct published *row = &rows->of[i];
+
+			if (!row->judged || strcmp(key(arena, row), keys[k]) != 0)
+				continue;
+			sample_add(arena, &sample, measurement_error(row));
+			sample_add(arena, &plain, row->plain / row->measured - 1);
+		}
+		print_line(keys[k], &sample, &plain);
+	}
+}
+
+static int compare_errors(const void *a, const void *b)
+{
+	double x = fabs(log(1 + measurement_error(*(const struct published *const *)a)));
+	double y = fabs(log(1 + measurement_error(*(const struct published *const *)b)));
+
+	return (x < y) - (x > y);
+}
+
+static void print_worst(const struct published_set *rows, struct arena *arena)
+{
+	const struct published **sorted = ARENA_ARRAY(arena, const struct published *, rows->n);
+	int n = 0;
+
+	for (int i = 0; i < rows->n; i++)
+		if (rows->of[i].judged)
+			sorted[n++] = &rows->of[i];
+	qsort(sorted, (size_t)n, sizeof(const struct published *), compare_errors);
+	printf("\n## The worst rows\n\n| source | what | bytes | measured us | predicted us | by | "
+	       "known of it |\n|---|---|---|---|---|---|---|\n");
+	for (int i = 0; i < n && i < WORST; i++) {
+		const struct published *row = sorted[i];
+
+		printf("| %s | %s over %lld GPUs on %lldx%s | %lld | %.4g | %.4g | %s %s | %s |\n",
+			row->source, collective_kind_names[row->collective], (long long)row->gpus,
+			(long long)row->nodes, row->topology, (long long)row->bytes,
+			1e6 * row->measured, 1e6 * row->predicted, row->algorithm, row->protocol,
+			row->notes[0] != '\0' ? row->notes : "-");
+	}
+}
+
+/* Standard deviation of log(measured / predicted) about its mean: what an interval needs. */
+static void print_residuals(const struct published_set *rows, struct arena *arena)
+{
+	static const char *const levels[] = {"one node", "across nodes"};
+
+	printf("\n## Residuals: log(measured / predicted)\n\n"
+	       "| collective | level | size | n | mean | spread |\n|---|---|---|---|---|---|\n");
+	for (int cell = 0; cell < 16; cell++) {
+		int n = 0;
+		double sum = 0, square = 0;
+		const char *size = "", *bar = "";
+
+		for (int i = 0; i < rows->n; i++) {
+			const struct published *row = &rows->of[i];
+			int at = 8 * (row->collective == COLLECTIVE_ALL_REDUCE) +
+				 4 * (row->nodes > 1) + key_size(arena, row)[0] - '1';
+			double log_ratio = -log(1 + measurement_error(row));
+
+			if (!row->judged || at != cell)
+				continue;
+			n++;
+			sum += log_ratio;
+			square += log_ratio * log_ratio;
+			size = key_size(arena, row) + 3;
+			bar = key_bar(arena, row);
+		}
+		if (n > 1)
+			printf("| %s | %s | %s | %d | %+.3f | %.3f |\n", bar, levels[cell / 4 % 2],
+				size, n, sum / n, sqrt(fmax(0, square / n - sum / n * sum / n)));
+	}
+}
+
+static void print_head(const struct published_set *rows)
+{
+	int judged = 0;
+
+	for (int i = 0; i < rows->n; i++)
+		judged += rows->of[i].judged;
+	printf("# Collectives against published measurements\n\n"
+	       "%d rows, %d of them judged: 64 KiB to 8 GiB, status ok. Errors in percent of the "
+	       "measured time\n(median, mean and 90th percentile of the absolute error; bias: "
+	       "median of the signed one). Sets with\nn < 10 are listed. \"Links alone\": the "
+	       "bytes of a ring over the slowest datasheet link.\n",
+		rows->n, judged);
+}
+
+static void print_sources(const struct published_set *rows, struct arena *arena)
+{
+	const char *keys[KEYS_MAX];
+	int n = collect_keys(rows, key_source, arena, keys);
+
+	printf("\n## Sources\n\n");
+	for (int k = 0; k < n; k++)
+		for (int i = 0; i < rows->n; i++)
+			if (strcmp(rows->of[i].source, keys[k]) == 0) {
+				printf("- %s (%s): %s\n", keys[k], part_names[rows->of[i].part],
+					rows->of[i].origin);
+				break;
+			}
+}
+
+void report_collectives(const struct published_set *rows, struct arena *arena)
+{
+	print_head(rows);
+	print_table(rows, "Calibration and test", key_part, arena);
+	print_table(rows, "Both parts", key_bar, arena);
+	print_table(rows, "By source", key_source, arena);
+	print_table(rows, "By GPU", key_device, arena);
+	print_table(rows, "By collective", key_collective, arena);
+	print_table(rows, "By size", key_size, arena);
+	print_table(rows, "By number of nodes", key_nodes, arena);
+	print_table(rows, "By algorithm and protocol", key_algorithm, arena);
+	print_worst(rows, arena);
+	print_residuals(rows, arena);
+	print_sources(rows, arena);
+}
+
+void report_measurements(const struct published_set *rows)
+{
+	printf("source,part,topology,nodes,gpus,collective,bytes,algorithm,protocol,status,"
+	       "measured_us,predicted_us,error_percent\n");
+	for (int i = 0; i < rows->n; i++) {
+		const struct published *row = &rows->of[i];
+
+		printf("%s,%s,%s,%lld,%lld,%s,%lld,%s,%s,%s,%.5g,%.5g,%.1f\n", row->source,
+			part_names[row->part], row->topology, (long long)row->nodes,
+			(long long)row->gpus, collective_kind_names[row->collective],
+			(long long)row->bytes, row->algorithm, row->protocol, row->status,
+			1e6 * row->measured, 1e6 * row->predicted, 100 * measurement_error(row));
+	}
+}
