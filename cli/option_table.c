@@ -2,7 +2,7 @@
 #include "cli/options.h"
 
 #define ON(command) (1u << COMMAND_##command)
-#define ASKING      (ON(PLAN) | ON(PREDICT))
+#define ASKING      (ON(PLAN) | ON(PREDICT) | ON(REPORT))
 #define PRINTING                                                                                   \
 	(ASKING | ON(EXPLAIN) | ON(CHECK) | ON(TRAIN) | ON(MODELS) | ON(TOPOLOGIES) | ON(CALIBRATE))
 #define ALL      ((1u << COMMAND_COUNT) - 1)
@@ -62,8 +62,8 @@ const struct option all_options[] = {
 		"values that the search may not use: strategy=NO_SHARD,wrap=model", ON(PLAN),
 		QUESTION},
 	{"memory-limit", goal, "SIZE", "of one device, such as 70GiB", ASKING, QUESTION},
-	{"objective", goal, "time|memory|network", "what the best plan has least of", ON(PLAN),
-		QUESTION},
+	{"objective", goal, "time|memory|network", "what the best plan has least of",
+		ON(PLAN) | ON(REPORT), QUESTION},
 	{"pareto", goal, "",
 		"also every plan that no other beats in step time, memory, host memory and network "
 		"at once",
@@ -101,7 +101,7 @@ const struct option all_options[] = {
 	{"no-alternatives", output, "", "do not plan again what was not chosen", ON(REPORT),
 		OPTION_SWITCH},
 	{"output", output, "FILE", "write the plan, topology or report to FILE (- is stdout)",
-		ASKING | ON(REPORT) | ON(CALIBRATE), 0, 'o'},
+		ASKING | ON(CALIBRATE), 0, 'o'},
 	{"json", output, "", "one JSON document", PRINTING, OPTION_SWITCH},
 	{"json-lines", output, "", "one JSON line per step", ON(TRAIN), OPTION_SWITCH},
 	{"color", output, "auto|always|never", "auto: on a terminal, unless NO_COLOR is set", ALL,

@@ -30,7 +30,7 @@ static bool is_due(struct progress_output *output)
 	return true;
 }
 
-static void report_json(const struct progress *progress)
+static void print_json_line(const struct progress *progress)
 {
 	struct writer writer;
 	struct text text = {0};
@@ -54,7 +54,7 @@ void progress_report(const struct progress *progress, void *data)
 	char time[32];
 
 	if (output->json_lines)
-		report_json(progress);
+		print_json_line(progress);
 	bool last = progress->step == progress->steps;
 	if ((output->json_lines && !output->terminal) || (!is_due(output) && !last))
 		return;

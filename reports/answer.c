@@ -5,6 +5,7 @@
 #include "reports/escape.h"
 #include "reports/figures.h"
 #include "reports/pieces.h"
+#include "reports/study.h"
 
 /* The reason stands early: on a narrow page the right end of a table is out of sight. */
 static const struct grid_column comparison_columns[] = {
@@ -37,19 +38,11 @@ static const struct grid_column figure_columns[] = {
 	{"fits", GRID_LEFT},
 };
 
-/* The runtime is named where it is not the chosen plan's. */
 static void add_strategy(const struct plan *plan, const struct plan *chosen, struct grid *grid)
 {
 	struct text text = {0};
 
-	text_add(&text, strategy_names[plan->strategy]);
-	if (strategy_is_hybrid(plan->strategy))
-		text_printf(&text, "/%lld", (long long)plan->mesh.shard);
-	if (chosen != NULL && plan->runtime != chosen->runtime)
-		text_printf(&text, " (%s)", runtime_names[plan->runtime]);
-	if (chosen != NULL && plan != chosen && plan->wrap != NULL && chosen->wrap != NULL &&
-		strcmp(plan->wrap, chosen->wrap) != 0)
-		text_printf(&text, ", wrap %s", plan->wrap);
+	candidate_name(plan, chosen, &text);
 	grid_add(grid, "%s", text_string(&text));
 	text_finish(&text);
 }
@@ -157,6 +150,19 @@ static void reasons_grid(const struct answer *answer, int limit, struct grid *gr
 	}
 }
 
+/* Beyond 100 % the bars are cut, so that one bad idea does not flatten the others. */
+static double largest_change(const struct answer *answer, double now)
+{
+	double most = 0;
+
+	for (int i = 0; i < answer->n_sensitivities; i++) {
+		double time = answer->sensitivities[i].step_time;
+		if (time > 0 && now > 0 && fabs(time / now - 1) > most)
+			most = fabs(time / now - 1);
+	}
+	return most < 1 ? most : 1;
+}
+
 void sensitivity_grid(const struct answer *answer, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"if", GRID_LEFT}, {"were", GRID_LEFT},
@@ -164,6 +170,7 @@ void sensitivity_grid(const struct answer *answer, struct grid *grid)
 		{"note", GRID_WRAP}};
 	double now = answer->chosen != NULL ? answer->chosen->prediction.step_time : 0;
 
+	double most = largest_change(answer, now);
 	grid_init(grid, columns, COUNT_OF(columns));
 	for (int i = 0; i < answer->n_sensitivities; i++) {
 		const struct sensitivity *row = &answer->sensitivities[i];
@@ -175,8 +182,7 @@ void sensitivity_grid(const struct answer *answer, struct grid *grid)
 		else
 			grid_add_value(grid, INFINITY, "-");
 		if (row->step_time > 0 && now > 0)
-			grid_add_value(grid, row->step_time / now - 1, "%+.1f %%",
-				(row->step_time / now - 1) * 100);
+			grid_add_change(grid, row->step_time / now - 1, most);
 		else
 			grid_add(grid, "-");
 		if (row->peak_memory_bytes > 0)

@@ -1,5 +1,7 @@
 /* `predict --cases`: one row a case. Machines read it, so numbers are plain and complete. */
 #include "reports/figures.h"
+#include "reports/pieces.h"
+#include "reports/study.h"
 
 enum cell_unit {
 	CELL_SECONDS,
@@ -94,4 +96,38 @@ void report_case_row(const char *name, const struct prediction *prediction, cons
 	}
 	csv_add_cell(text, or_empty(message), false);
 	text_add_char(text, '\n');
+}
+
+static void add_plan_row(const struct report *report, const struct plan *plan,
+	const struct prediction *prediction, const char *why, struct text *text)
+{
+	struct text name = {0};
+
+	text_add(&name, report_name(report));
+	text_add(&name, ": ");
+	candidate_name(plan, NULL, &name);
+	text_printf(&name, ", checkpointing %s, %lld x %lld", plan->activation_checkpointing,
+		(long long)plan->micro_batch, (long long)plan->grad_accum);
+	report_case_row(text_string(&name), prediction, why, text);
+	text_finish(&name);
+}
+
+void report_csv(const struct report *reports, int n, struct text *text)
+{
+	report_case_header(text);
+	for (int r = 0; r < n; r++) {
+		const struct report *report = &reports[r];
+		const struct plan *plan = &report->explained.schedule->plan;
+		const struct answer *answer = report->answer;
+		add_plan_row(report, plan, report->explained.prediction, "", text);
+		if (report->explained.measured != NULL)
+			add_plan_row(report, plan, &report->explained.measured->values, "measured",
+				text);
+		for (int i = 0; answer != NULL && i < answer->n_alternatives; i++) {
+			const struct candidate *candidate = &answer->alternatives[i];
+			bool built = candidate->verdict != VERDICT_IMPOSSIBLE;
+			add_plan_row(report, &candidate->plan,
+				built ? &candidate->prediction : NULL, candidate->why_not, text);
+		}
+	}
 }

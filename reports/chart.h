@@ -14,6 +14,7 @@ struct axis {
 	double unit; /* the labels show value / unit ... */
 	const char *unit_name;
 	int decimals;
+	const char *const *names; /* of the ticks, instead of numbers; NULL: numbers */
 };
 
 enum axis_kind { AXIS_SECONDS, AXIS_BYTES, AXIS_NUMBER };
@@ -21,6 +22,10 @@ enum axis_kind { AXIS_SECONDS, AXIS_BYTES, AXIS_NUMBER };
 /* About `wanted` ticks. low < high, else high is moved. */
 struct axis axis_make(enum axis_kind kind, double low, double high, int wanted);
 void axis_label(const struct axis *axis, double value, struct text *text);
+/* `n` names, equally far apart: name i stands at i. */
+struct axis axis_of_names(const char *const *names, int n);
+/* The labels of a horizontal axis. */
+void axis_add_labels(const struct axis *axis, struct text *text);
 
 /* Width and height of the drawing area in its own, stretched, coordinates. */
 enum { CHART_WIDTH = 4000, CHART_HEIGHT = 1000 };
@@ -33,10 +38,20 @@ struct chart {
 	const char *x_name; /* NULL: none */
 };
 void chart_begin(const struct chart *chart, struct text *text);
+/* From here on marks, which are not stretched, instead of lines and areas. */
+void chart_marks(struct text *text);
 void chart_end(const struct chart *chart, struct text *text);
 /* In drawing coordinates, clamped to the area. */
 int chart_x(const struct chart *chart, double value);
 int chart_y(const struct chart *chart, double value);
+
+/* A mark: shape and colour of its series (0..SERIES_STYLES - 1), at a place of the chart. `open`:
+ * hollow, for what does not fit. `words` are shown when it is pointed at. */
+enum { SERIES_STYLES = 8 };
+void chart_mark(const struct chart *chart, int style, double x, double y, bool open,
+	const char *words, struct text *text);
+/* One entry of a legend, with the mark. */
+void legend_mark(int style, const char *name, struct text *text);
 
 /* Bytes by category over `end` seconds, stacked; the limit is drawn when it is near enough. */
 void chart_memory(const char *name, const struct memory_curve *curve, double end, int64_t limit,
@@ -46,7 +61,15 @@ void chart_streams(const char *name, const struct schedule *schedule,
 	const struct timeline *timeline, struct text *text);
 /* Loss by step. Nothing when there are fewer than two steps. */
 void chart_loss(const struct measurement *measured, struct text *text);
-/* Step time and peak memory of every candidate, as bars. */
+/* Time and peak memory of every candidate, as bars, with the reason why it lost. */
 void chart_strategies(const struct answer *answer, struct text *text);
+/* The same of several reports, one row each. */
+void chart_reports(const struct report *reports, int n, struct text *text);
+/* Throughput over a study's quantity, one line a plan. */
+void chart_study(const char *name, const struct study *study, struct text *text);
+/* Throughput against peak memory of every candidate; the line joins what nothing beats in both. */
+void chart_pareto(const struct answer *answer, struct text *text);
+/* Measured / predicted of every line that has both, on one scale. */
+void chart_check(const struct report *report, struct text *text);
 
 #endif

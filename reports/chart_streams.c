@@ -223,7 +223,8 @@ static void begin_track(const char *name, double seconds, double end, struct tex
 	text_printf(text, "<div class=\"track\"><span>%s <small>%.0f %%</small></span>", name,
 		end > 0 ? seconds / end * 100 : 0);
 	text_printf(text,
-		"<svg role=\"img\" viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" "
+		"<svg role=\"img\" tabindex=\"0\" viewBox=\"0 0 %d %d\" "
+		"preserveAspectRatio=\"none\" "
 		"aria-label=\"%s: %s\">\n",
 		CHART_WIDTH, TRACK_HEIGHT, name, format_seconds(buffer, seconds));
 }
@@ -245,14 +246,8 @@ static void add_time_axis(double end, struct text *text)
 {
 	struct axis axis = axis_make(AXIS_SECONDS, 0, end, 6);
 
-	text_add(text,
-		"<div class=\"track times\" aria-hidden=\"true\"><span></span><div class=\"x\">");
-	for (int i = 0; i < axis.n; i++) {
-		double value = axis.first + i * axis.step;
-		text_printf(text, "<span style=\"left:%.2f%%\">", value / axis.high * 100);
-		axis_label(&axis, value, text);
-		text_add(text, "</span>");
-	}
+	text_add(text, "<div class=\"track times\" aria-hidden=\"true\"><span></span><div>");
+	axis_add_labels(&axis, text);
 	text_add(text, "</div></div>");
 }
 

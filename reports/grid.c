@@ -89,6 +89,14 @@ void grid_add_percent(struct grid *grid, double ratio)
 		grid_add_value(grid, ratio, "%.1f %%", ratio * 100);
 }
 
+void grid_add_change(struct grid *grid, double ratio, double most)
+{
+	grid_add_value(grid, ratio, "%+.1f %%", ratio * 100);
+	struct grid_row *row = &grid->rows[grid->n_rows - 1];
+	double bar = most > 0 ? ratio / most : 0;
+	row->cells[row->n_cells - 1].bar = bar > 1 ? 1 : bar < -1 ? -1 : bar;
+}
+
 void grid_markdown(const struct grid *grid, struct text *text)
 {
 	for (int c = 0; c < grid->n_columns; c++) {
@@ -118,12 +126,25 @@ static void html_heading(const struct grid_column *column, bool sortable, struct
 	text_add(text, sortable ? "</button></th>" : "</th>");
 }
 
+static void html_bar(double bar, struct text *text)
+{
+	int end = 50 + (int)(bar * 50 + (bar > 0 ? 0.5 : -0.5));
+
+	text_printf(text,
+		"<svg aria-hidden=\"true\" viewBox=\"0 0 100 10\" "
+		"preserveAspectRatio=\"none\"><path "
+		"class=\"%s\" d=\"M50 1H%dV9H50z\"/><path class=\"b-axis\" d=\"M50 0V10\"/></svg>",
+		bar > 0 ? "b-more" : "b-less", end);
+}
+
 /* The first cell names the row. */
 static void html_cell(const struct grid_column *column, const struct grid_cell *cell, bool first,
 	struct text *text)
 {
 	text_add(text, first ? "<th scope=\"row\"" : "<td");
-	if (column->align != GRID_LEFT)
+	if (cell->bar != 0)
+		text_add(text, " class=\"number change\"");
+	else if (column->align != GRID_LEFT)
 		text_add(text,
 			column->align == GRID_RIGHT ? " class=\"number\"" : " class=\"words\"");
 	if (cell->sortable) {
@@ -132,6 +153,8 @@ static void html_cell(const struct grid_column *column, const struct grid_cell *
 		text_add(text, "\"");
 	}
 	text_add(text, ">");
+	if (cell->bar != 0)
+		html_bar(cell->bar, text);
 	add_html(text, cell->text);
 	text_add(text, first ? "</th>" : "</td>");
 }

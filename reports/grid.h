@@ -22,6 +22,7 @@ struct grid_cell {
 	const char *text; /* raw: the writers escape it */
 	bool sortable;    /* by `value`, else by text */
 	double value;
+	double bar; /* in a page beside the text: -1..1, a share of half the bar's width; 0: none */
 };
 
 struct grid_row {
@@ -53,6 +54,8 @@ void grid_add_value(struct grid *grid, double value, const char *format, ...)
 void grid_add_bytes(struct grid *grid, double bytes);
 void grid_add_seconds(struct grid *grid, double seconds);
 void grid_add_count(struct grid *grid, int64_t count);
+/* "+1.4 %", in a page with a bar that is full at `most`. */
+void grid_add_change(struct grid *grid, double ratio, double most);
 void grid_add_percent(struct grid *grid, double ratio); /* "-" when the ratio is 0: unknown */
 
 /* Columns beyond style->width are broken (GRID_WRAP), never cut. Every line starts with one blank

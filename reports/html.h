@@ -1,8 +1,10 @@
-/* The constant parts of the page. */
+/* The constant parts of the page: page.css and page.js, which scripts/embed_page.py turns into C.
+ */
 #ifndef REPORTS_HTML_H
 #define REPORTS_HTML_H
 
-extern const char html_style[];  /* the text of <style> */
-extern const char html_script[]; /* the text of <script>: sorting of tables */
+/* What stands between the tags of <style> and <script>, and its hash for the policy. */
+extern const char html_style[], html_style_hash[];
+extern const char html_script[], html_script_hash[];
 
 #endif

@@ -1,5 +1,6 @@
 /* The JSON documents: {schema, version, question, ...}. docs/schema/ describes each. */
 #include "reports/figures.h"
+#include "reports/pieces.h"
 
 static void begin_document(struct writer *writer, struct text *text, const char *schema)
 {
@@ -119,6 +120,30 @@ static void write_proof(const struct answer *answer, struct writer *writer)
 	writer_end_map(writer);
 }
 
+/* Why, what else, what if, and how sure: into the open map. */
+static void write_defence(const struct answer *answer, bool pareto, struct writer *writer)
+{
+	writer_begin_list(writer, "reasons");
+	for (int i = 0; i < answer->n_reasons; i++)
+		writer_string(writer, NULL, answer->reasons[i]);
+	writer_end_list(writer);
+	writer_begin_list(writer, "alternatives");
+	for (int i = 0; i < answer->n_alternatives; i++)
+		write_candidate(&answer->alternatives[i], NULL, writer);
+	writer_end_list(writer);
+	if (pareto) {
+		writer_begin_list(writer, "pareto");
+		for (int i = 0; i < answer->n_front; i++)
+			write_front(&answer->front[i], writer);
+		writer_end_list(writer);
+	}
+	writer_begin_list(writer, "sensitivity");
+	for (int i = 0; i < answer->n_sensitivities; i++)
+		write_sensitivity(&answer->sensitivities[i], writer);
+	writer_end_list(writer);
+	write_proof(answer, writer);
+}
+
 void report_answer_json(const struct question *question, const struct question_text *asked,
 	const struct answer *answer, struct text *text)
 {
@@ -130,25 +155,7 @@ void report_answer_json(const struct question *question, const struct question_t
 		write_candidate(answer->chosen, "chosen", &writer);
 	else
 		writer_string(&writer, "chosen", NULL);
-	writer_begin_list(&writer, "reasons");
-	for (int i = 0; i < answer->n_reasons; i++)
-		writer_string(&writer, NULL, answer->reasons[i]);
-	writer_end_list(&writer);
-	writer_begin_list(&writer, "alternatives");
-	for (int i = 0; i < answer->n_alternatives; i++)
-		write_candidate(&answer->alternatives[i], NULL, &writer);
-	writer_end_list(&writer);
-	if (question->pareto) {
-		writer_begin_list(&writer, "pareto");
-		for (int i = 0; i < answer->n_front; i++)
-			write_front(&answer->front[i], &writer);
-		writer_end_list(&writer);
-	}
-	writer_begin_list(&writer, "sensitivity");
-	for (int i = 0; i < answer->n_sensitivities; i++)
-		write_sensitivity(&answer->sensitivities[i], &writer);
-	writer_end_list(&writer);
-	write_proof(answer, &writer);
+	write_defence(answer, question->pareto, &writer);
 	writer_finish(&writer);
 }
 
@@ -191,16 +198,21 @@ static void write_check_line(const struct check_line *line, struct writer *write
 	writer_end_map(writer);
 }
 
+static void write_check(const struct check *check, struct writer *writer)
+{
+	writer_bool(writer, "ok", check->ok);
+	writer_begin_list(writer, "lines");
+	for (int i = 0; i < check->n_lines; i++)
+		write_check_line(&check->lines[i], writer);
+	writer_end_list(writer);
+}
+
 void report_check_json(const struct check *check, struct text *text)
 {
 	struct writer writer;
 
 	begin_document(&writer, text, "shardplan/check/1");
-	writer_bool(&writer, "ok", check->ok);
-	writer_begin_list(&writer, "lines");
-	for (int i = 0; i < check->n_lines; i++)
-		write_check_line(&check->lines[i], &writer);
-	writer_end_list(&writer);
+	write_check(check, &writer);
 	writer_finish(&writer);
 }
 
@@ -281,5 +293,89 @@ void report_explain_json(const struct explained *explained, struct text *text)
 		write_memory(explained->memory, &writer);
 	if (explained->critical != NULL)
 		write_critical(explained->critical, &writer);
+	writer_finish(&writer);
+}
+
+/* --- report -------------------------------------------------------------------------------------
+ */
+
+static void write_point(
+	const struct study *study, const struct study_point *point, int i, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_number(writer, "value", study->values[i]);
+	writer_string(writer, "fits", point->built ? fits_names[point->fits] : NULL);
+	if (point->built) {
+		writer_number(writer, "step_time_s", point->step_time);
+		writer_number(writer, "tokens_per_s_per_gpu", point->tokens_per_s_per_gpu);
+		writer_number(writer, "exposed_communication_s", point->exposed);
+		writer_int(writer, "peak_memory_bytes", point->peak_memory_bytes);
+	}
+	writer_end_map(writer);
+}
+
+static void write_study(const char *key, const struct study *study, struct writer *writer)
+{
+	if (study == NULL)
+		return;
+	writer_begin_map(writer, key);
+	writer_string(writer, "quantity", study->quantity);
+	writer_begin_list(writer, "lines");
+	for (int l = 0; l < study->n_lines; l++) {
+		writer_begin_map(writer, NULL);
+		writer_string(writer, "name", study->lines[l].name);
+		write_plan(&study->lines[l].plan, writer);
+		writer_begin_list(writer, "points");
+		for (int i = 0; i < study->n_points; i++)
+			write_point(study, &study->lines[l].points[i], i, writer);
+		writer_end_list(writer);
+		writer_end_map(writer);
+	}
+	writer_end_list(writer);
+	writer_end_map(writer);
+}
+
+static void write_measured(const struct report *report, struct writer *writer)
+{
+	if (report->check != NULL) {
+		writer_begin_map(writer, "check");
+		write_check(report->check, writer);
+		writer_end_map(writer);
+	}
+	if (report->explained.measured != NULL) {
+		writer_begin_map(writer, "measurement");
+		measurement_write(report->explained.measured, writer);
+		writer_end_map(writer);
+	}
+}
+
+static void write_one_report(const struct report *report, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "name", report_name(report));
+	write_question(&report->asked, writer);
+	write_plan(&report->explained.schedule->plan, writer);
+	write_prediction(report->explained.prediction, writer);
+	if (report->answer != NULL) {
+		writer_begin_map(writer, "defence");
+		writer_bool(writer, "chosen", report->answer->chosen != NULL);
+		write_defence(report->answer, true, writer);
+		writer_end_map(writer);
+	}
+	write_study("scaling", report->scaling, writer);
+	write_study("link", report->link, writer);
+	write_measured(report, writer);
+	writer_end_map(writer);
+}
+
+void report_json(const struct report *reports, int n, struct text *text)
+{
+	struct writer writer;
+
+	begin_document(&writer, text, "shardplan/report/1");
+	writer_begin_list(&writer, "reports");
+	for (int i = 0; i < n; i++)
+		write_one_report(&reports[i], &writer);
+	writer_end_list(&writer);
 	writer_finish(&writer);
 }

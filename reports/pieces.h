@@ -19,6 +19,11 @@ void add_prediction_lines(const struct prediction *prediction, struct text *text
 void add_subject_line(
 	const struct model *model, const struct topology *topology, struct text *text);
 
+/* What a report is called beside others: its label, else the model. */
+const char *report_name(const struct report *report);
+/* One row a report: plan, figures, and the measured step time where there is one. */
+void reports_grid(const struct report *reports, int n, struct grid *grid);
+
 /* The chosen plan and its alternatives, one a row, with the reason why each lost. At most `limit`
  * rows; 0 = all. */
 void comparison_grid(const struct answer *answer, bool reasons, int limit, struct grid *grid);

@@ -88,17 +88,49 @@ void report_measurement_json(const struct question_text *asked, const struct pla
 	const struct measurement *measured, struct text *text);
 
 /* --- report, trace ------------------------------------------------------------------------- */
+/* What becomes of plans when one quantity changes (more nodes, a faster link), each plan as it is
+ * but for what follows from it. */
+struct study_point {
+	bool built; /* the plan exists there */
+	enum fits fits;
+	double step_time, tokens_per_s_per_gpu, exposed; /* s, 1/s, s */
+	int64_t peak_memory_bytes;
+};
+struct study_line {
+	const char *name; /* of the plan, "FULL_SHARD" */
+	int style;        /* of its marks: one for each strategy */
+	struct plan plan; /* at `here` */
+	struct study_point *points;
+};
+struct study {
+	const char *quantity; /* "nodes", "bandwidth out of a node" */
+	const char *unit;     /* after a name in a sentence: "nodes", "" */
+	int n_points;
+	const double *values;     /* nodes, devices, or B/s */
+	const char *const *names; /* of the values, for people */
+	int here;                 /* index of what was asked; -1 = none */
+	int n_lines;              /* lines[0] is the plan of the report */
+	struct study_line *lines;
+};
+
 struct report {
 	struct question_text asked;
 	const struct question *question;
 	const struct answer *answer; /* NULL when the alternatives are not known */
 	struct explained explained;
-	const struct check *check; /* NULL without a measurement */
+	const struct check *check;          /* NULL without a measurement */
+	const struct study *scaling, *link; /* NULL when there is nothing to vary */
+	const char *label; /* what tells it from others beside it: a file's name; may be NULL */
 };
 /* One self-contained page: no script from elsewhere, no request, light and dark, phone and paper.
- */
-void report_html(const struct report *report, struct text *text);
-void report_markdown(const struct report *report, struct text *text);
+ * Several reports stand side by side first, then one after the other. n >= 1. */
+void report_html(const struct report *reports, int n, struct text *text);
+void report_markdown(const struct report *reports, int n, struct text *text);
+/* {schema: "shardplan/report/1", version, reports: [...]}. */
+void report_json(const struct report *reports, int n, struct text *text);
+/* As `predict --cases`: a row for each plan and alternative, `error` saying why it lost; rows of
+ * measurements have "measured" in `error`. */
+void report_csv(const struct report *reports, int n, struct text *text);
 /* Chrome / Perfetto trace of the predicted and, if there is one, the measured step. */
 void report_trace(const struct explained *explained, struct text *text);
 

@@ -264,6 +264,31 @@ static void fill_answer(struct fixture *fixture)
 	answer->pruned = 540;
 }
 
+/* NO_SHARD leads until it no longer fits; HYBRID is not there on one node. */
+static struct study_point scaling_points[2][3] = {
+	{{true, FITS_YES, 1, 3000, 0, 1}, {true, FITS_YES, 1, 3100, 0, 1},
+		{true, FITS_YES, 1, 3200, 0, 1}},
+	{{true, FITS_YES, 1, 4000, 0, 1}, {false, FITS_NO, 0, 0, 0, 0},
+		{true, FITS_NO, 1, 3000, 0, 1}},
+};
+static const double scaling_values[] = {1, 2, 4};
+static const char *const scaling_names[] = {"1", "2", "4"};
+
+static void fill_studies(struct fixture *fixture)
+{
+	struct study_line *lines = ARENA_ARRAY(&fixture->arena, struct study_line, 2);
+
+	lines[0] = (struct study_line){
+		"FULL_SHARD", STRATEGY_FULL_SHARD, fixture->schedule->plan, scaling_points[0]};
+	lines[1] = (struct study_line){
+		"NO_SHARD", STRATEGY_NO_SHARD, fixture->schedule->plan, scaling_points[1]};
+	fixture->scaling =
+		(struct study){"nodes", "nodes", 3, scaling_values, scaling_names, 1, 2, lines};
+	fixture->link = fixture->scaling;
+	fixture->link.quantity = "bandwidth out of a node";
+	fixture->link.n_lines = 1;
+}
+
 static void build(struct fixture *fixture, const char *model, const char *topology,
 	const char *const *options)
 {
@@ -298,6 +323,8 @@ static void assemble(struct fixture *fixture, const char *model, const char *top
 	fixture->report = (struct report){{model, topology, "--gpus 16"}, &fixture->question,
 		&fixture->answer, fixture->explained, &fixture->check};
 	fixture->report.explained.measured = &fixture->measurement;
+	fixture->report.scaling = &fixture->scaling;
+	fixture->report.link = &fixture->link;
 }
 
 void fixture_init(struct fixture *fixture, const char *model, const char *topology,
@@ -315,6 +342,7 @@ void fixture_init(struct fixture *fixture, const char *model, const char *topolo
 	fill_prediction(fixture);
 	fill_measurement(fixture);
 	fill_answer(fixture);
+	fill_studies(fixture);
 	assemble(fixture, model, topology);
 }
 

@@ -20,6 +20,7 @@ struct fixture {
 	struct candidate chosen;
 	struct explained explained; /* without the measurement */
 	struct check check;
+	struct study scaling, link;
 	struct report report; /* with everything */
 };
 

@@ -190,7 +190,7 @@ static void test_injection(void **state)
 	struct report report = fixture->report;
 	struct text calm = {0}, page = {0};
 
-	report_html(&report, &calm);
+	report_html(&report, 1, &calm);
 	report.asked = (struct question_text){hostile, hostile, hostile};
 	fixture->model->architecture.name = hostile;
 	fixture->topology->name = fixture->topology->source = hostile;
@@ -205,7 +205,7 @@ static void test_injection(void **state)
 		fixture->schedule->units[u].name = hostile;
 	for (int m = 0; m < fixture->model->n_modules; m++)
 		fixture->model->modules[m].name = hostile;
-	report_html(&report, &page);
+	report_html(&report, 1, &page);
 	for (int i = 0; i < COUNT_OF(forbidden); i++) {
 		if (strcmp(forbidden[i], "http://x\")") != 0 &&
 			strstr(text_string(&page), forbidden[i]) != NULL)
@@ -230,7 +230,7 @@ static void test_injection_elsewhere(void **state)
 	struct text text = {0};
 	struct arena arena = {0};
 
-	report_markdown(&fixture->report, &text);
+	report_markdown(&fixture->report, 1, &text);
 	assert_null(strstr(text_string(&text), "<script"));
 	assert_null(strchr(text_string(&text), '\x1b'));
 	text_clear(&text);
@@ -249,27 +249,124 @@ static void test_injection_elsewhere(void **state)
 	arena_finish(&arena);
 }
 
+/* Pictures that a screen reader meets, without words. */
+static int unnamed_pictures(const char *page)
+{
+	int n = 0;
+
+	for (; (page = strstr(page, "role=\"img\"")) != NULL; page++) {
+		const char *name = strstr(page, "aria-label=\""), *end = strchr(page, '>');
+		n += name == NULL || name > end || name[strlen("aria-label=\"")] == '"';
+	}
+	return n;
+}
+
 static void test_page(void **state)
 {
 	struct fixture *fixture = *state;
 	struct text page = {0}, again = {0};
 
-	report_html(&fixture->report, &page);
-	assert_non_null(
-		strstr(page.data, "content=\"default-src 'none'; style-src 'unsafe-inline'; "
-				  "script-src 'unsafe-inline'; img-src data:"));
+	report_html(&fixture->report, 1, &page);
+	assert_non_null(strstr(page.data, "content=\"default-src 'none'; style-src 'sha256-"));
+	assert_null(strstr(page.data, "unsafe-inline"));
+	assert_null(strstr(page.data, " style=\""));
 	assert_null(strstr(page.data, "http://"));
 	assert_null(strstr(page.data, "https://"));
 	assert_null(strstr(page.data, ">nan"));
 	assert_true(page.length < 1000000);
 	/* Every picture has words, every table a caption. */
-	assert_int_equal(count(page.data, "<svg "), count(page.data, "<svg role=\"img\""));
+	assert_int_equal(unnamed_pictures(page.data), 0);
+	assert_true(count(page.data, "role=\"img\"") > 10);
 	assert_int_equal(count(page.data, "<table"), count(page.data, "<caption>"));
 	assert_int_equal(count(page.data, "<h1"), 1);
-	report_html(&fixture->report, &again);
+	report_html(&fixture->report, 1, &again);
 	assert_string_equal(page.data, again.data);
 	text_finish(&page);
 	text_finish(&again);
+}
+
+/* Twice the same side by side: one policy, one style, and every part of each. */
+static void test_several(void **state)
+{
+	struct fixture *fixture = *state;
+	struct report reports[2] = {fixture->report, fixture->report};
+	struct text page = {0};
+
+	reports[0].label = "one.yaml";
+	reports[1].label = "<two>.yaml";
+	report_html(reports, 2, &page);
+	assert_non_null(strstr(page.data, "2 plans side by side"));
+	assert_int_equal(count(page.data, "<h1"), 1);
+	assert_int_equal(count(page.data, "Predicted beside measured"), 2);
+	assert_int_equal(count(page.data, " id=\""), 0);
+	assert_int_equal(unnamed_pictures(page.data), 0);
+	assert_null(strstr(page.data, "<two>"));
+	assert_int_equal(count(page.data, "&#60;two&#62;.yaml"), 3);
+	text_clear(&page);
+	report_markdown(reports, 2, &page);
+	assert_int_equal(count(page.data, "&#60;two&#62;.yaml"), 1);
+	assert_int_equal(count(page.data, "## Predicted beside measured"), 2);
+	text_finish(&page);
+}
+
+/* A study's first line is the plan; what is not built is a gap, what does not fit is hollow. */
+static void test_study(void **state)
+{
+	struct fixture *fixture = *state;
+	struct text page = {0};
+
+	report_html(&fixture->report, 1, &page);
+	assert_non_null(strstr(page.data, "id=\"scaling\""));
+	assert_non_null(strstr(page.data, "id=\"link\""));
+	assert_non_null(
+		strstr(page.data, "At 1 node: NO_SHARD is the fastest drawn that fits (4000 "
+				  "tokens/s/GPU); from 2 nodes: FULL_SHARD is"));
+	assert_non_null(strstr(page.data, "3000, does not fit"));
+	assert_non_null(strstr(page.data, "NO_SHARD, 4 nodes\n3000 tokens/s/GPU"));
+	text_finish(&page);
+}
+
+static void test_report_json(void **state)
+{
+	struct fixture *fixture = *state;
+	struct arena arena = {0};
+	struct text text = {0};
+
+	report_json(&fixture->report, 1, &text);
+	const struct node *root = parse(&arena, &text);
+	assert_string_equal(string_at(root, "schema"), "shardplan/report/1");
+	const struct node *report = node_get(root, "reports")->children[0];
+	const struct node *lines = node_get(node_get(report, "scaling"), "lines");
+	assert_int_equal(lines->n_children, 2);
+	assert_int_equal(node_get(lines->children[0], "points")->n_children, 3);
+	assert_non_null(node_get(report, "measurement"));
+	assert_int_equal(node_get(node_get(report, "defence"), "alternatives")->n_children, 4);
+	text_finish(&text);
+	arena_finish(&arena);
+}
+
+/* The plan, its measurement, and every alternative with the reason. */
+static void test_report_csv(void **state)
+{
+	struct fixture *fixture = *state;
+	struct report report = fixture->report;
+	struct arena arena = {0};
+	struct text text = {0};
+	struct csv_table table;
+	struct error error = {0};
+
+	report.label = "=HYPERLINK(\"http://x\")";
+	report_csv(&report, 1, &text);
+	assert_true(csv_read(&arena, "report", text.data, text.length, &table, &error));
+	assert_int_equal(table.n_rows, 2 + 4);
+	for (int i = 0; i < table.n_rows; i++) {
+		assert_int_equal(table.rows[i].n_cells, table.header.n_cells);
+		assert_int_equal(strncmp(table.rows[i].cells[0], "'=HYPERLINK(", 12), 0);
+	}
+	assert_string_equal(table.rows[1].cells[table.header.n_cells - 1], "measured");
+	assert_non_null(strstr(table.rows[2].cells[table.header.n_cells - 1], "over the limit"));
+	text_finish(&text);
+	arena_finish(&arena);
 }
 
 /* However long the step is: thirty thousand operations become a picture of bounded size. */
@@ -282,7 +379,7 @@ static void test_large_page(void **state)
 	(void)state;
 	fixture_init(fixture, "llama-2-7b", "2xdgx-a100-80gb", options);
 	assert_true(fixture->timeline.n_ops > 15000);
-	report_html(&fixture->report, &page);
+	report_html(&fixture->report, 1, &page);
 	assert_in_range(page.length, 50000, 1000000);
 	assert_non_null(strstr(page.data, "% busy</title>"));
 	text_finish(&page);
@@ -298,11 +395,11 @@ static void test_bare_page(void **state)
 	struct text text = {0};
 
 	report.explained.memory = NULL;
-	report_html(&report, &text);
+	report_html(&report, 1, &text);
 	assert_null(strstr(text_string(&text), "Predicted beside measured"));
 	assert_null(strstr(text_string(&text), "Strategies compared"));
 	text_clear(&text);
-	report_markdown(&report, &text);
+	report_markdown(&report, 1, &text);
 	assert_null(strstr(text_string(&text), "## Strategies"));
 	text_finish(&text);
 }
@@ -333,6 +430,10 @@ int main(void)
 		cmocka_unit_test(test_explain),
 		cmocka_unit_test(test_trace),
 		cmocka_unit_test(test_page),
+		cmocka_unit_test(test_several),
+		cmocka_unit_test(test_study),
+		cmocka_unit_test(test_report_json),
+		cmocka_unit_test(test_report_csv),
 		cmocka_unit_test(test_large_page),
 		cmocka_unit_test(test_bare_page),
 		cmocka_unit_test(test_injection),

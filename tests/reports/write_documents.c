@@ -41,9 +41,13 @@ static void write_all(struct fixture *f, const char *folder)
 	model_write_details(f->model, &writer);
 	writer_finish(&writer);
 	write_file(folder, "model.json", &text);
-	report_html(&f->report, &text);
+	report_html(&f->report, 1, &text);
 	write_file(folder, "report.html", &text);
-	report_markdown(&f->report, &text);
+	report_json(&f->report, 1, &text);
+	write_file(folder, "report.json", &text);
+	report_csv(&f->report, 1, &text);
+	write_file(folder, "report.csv", &text);
+	report_markdown(&f->report, 1, &text);
 	write_file(folder, "report.md", &text);
 	report_trace(&f->report.explained, &text);
 	write_file(folder, "trace.json", &text);

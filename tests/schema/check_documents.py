@@ -31,6 +31,7 @@ WRITTEN = [
     ('measurement.json', 'measurement.json'),
     ('check.json', 'check.json'),
     ('explain.json', 'explain.json'),
+    ('report.json', 'report.json'),
     ('plan-file.yaml', 'plan-file.json'),
     ('topology.json', 'topology-file.json'),
 ]
@@ -44,6 +45,8 @@ PRINTED = [
     (['predict', 'llama-2-7b', '2xdgx-a100-80gb', '--json'], 'predict.json'),
     (['predict', 'gpt2-124m', 'local', '--json', '--gpus', '2'], 'predict.json'),
     (['explain', 'plan.yaml', '--json'], 'explain.json'),
+    (['report', 'plan.yaml', '--json'], 'report.json'),
+    (['report', 'llama-2-7b', 'dgx-h100', '2xdgx-a100-80gb', '--json'], 'report.json'),
     (['models', '--json'], 'models.json'),
     (['models', 'show', 'llama-3-8b', '--json'], 'model.json'),
     (['models', 'show', 'gpt2-124m'], 'model-file.json'),

@@ -72,7 +72,7 @@ static void draw_report(struct arena *arena, struct question *question, struct a
 			.predicted = &simulation.timeline,
 			.memory = &simulation.memory,
 			.critical = &simulation.critical}};
-	report_html(&report, &text);
+	report_html(&report, 1, &text);
 	check(text.length > 1000, "the page", &error);
 	text_clear(&text);
 	report_trace(&report.explained, &text);
