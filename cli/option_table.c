@@ -68,6 +68,10 @@ const struct option all_options[] = {
 		"also every plan that no other beats in step time, memory, host memory and network "
 		"at once",
 		ON(PLAN), OPTION_SWITCH},
+	{"find", goal, "WHAT",
+		"instead of the best plan: max-seq-len, max-micro-batch, min-gpus, network-for=90% "
+		"(of a network that costs nothing) or scaling (over nodes)",
+		ON(PLAN), 0},
 	{"cases", goal, "FILE.csv",
 		"one prediction per row; columns: case, model, topology and any option above, _ "
 		"for -",

@@ -25,6 +25,76 @@ static bool print_answer(const struct arguments *arguments, const struct asked *
 	return ok;
 }
 
+/* --- questions about limits ----------------------------------------------------------------------
+ */
+
+/* "network-for=90%", "max-seq-len" */
+static bool read_find(struct arena *arena, const char *typed, enum find *find, double *target,
+	struct error *error)
+{
+	size_t length = strcspn(typed, "=");
+	const char *value = typed[length] == '=' ? typed + length + 1 : NULL;
+	const struct field field = {"find", FIELD_TYPE_ENUM, 0, 0, find_names};
+	int index = 0;
+
+	if (!fields_set(
+		    &field, "--find", arena_strndup(arena, typed, length), &index, arena, error))
+		return false;
+	*find = (enum find)index;
+	*target = 0;
+	if ((*find == FIND_NETWORK) != (value != NULL))
+		return error_set(error, EXIT_CODE_USAGE,
+			value != NULL ? "--find %s: takes no percentage"
+				      : "--find %s: expected a percentage: network-for=90%%",
+			find_names[index]);
+	if (value == NULL)
+		return true;
+	size_t digits = strcspn(value, "%");
+	if (!parse_number(arena_strndup(arena, value, digits), target) || *target <= 0 ||
+		*target >= 100 || (value[digits] != '\0' && value[digits + 1] != '\0'))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--find network-for: expected a percentage between 0 and 100, got \"%s\"",
+			value);
+	*target /= 100;
+	return true;
+}
+
+static bool print_finding(const struct arguments *arguments, const struct asked *asked,
+	const struct finding *finding, struct error *error)
+{
+	struct style style;
+	struct text text = {0};
+
+	if (!output_style(arguments, &style, error))
+		return false;
+	if (argument_given(arguments, "json"))
+		report_finding_json(&asked->text, finding, &text);
+	else
+		report_finding_text(&asked->question, finding, &style, &text);
+	bool ok = output_text(&text, error);
+	text_finish(&text);
+	return ok;
+}
+
+static bool run_find(struct invocation *invocation, const struct asked *asked, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	enum find find;
+	double target;
+	struct finding finding;
+
+	if (argument_given(arguments, "output") || argument_given(arguments, "pareto"))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--find: answers about many plans; drop -o and --pareto");
+	if (!read_find(invocation->arena, argument(arguments, "find"), &find, &target, error) ||
+		!planner_find(&asked->question, find, target, invocation->arena, &finding, error) ||
+		!print_finding(arguments, asked, &finding, error))
+		return false;
+	if (!finding.exists)
+		invocation->verdict = EXIT_CODE_NO;
+	return true;
+}
+
 static bool save_chosen(const struct invocation *invocation, struct asked *asked,
 	const struct candidate *chosen, struct error *error)
 {
@@ -52,6 +122,8 @@ static bool run(struct invocation *invocation, struct error *error)
 	if (!ask(invocation->arena, arguments->operands[0], arguments->operands[1], arguments,
 		    false, &asked, error))
 		return false;
+	if (argument_given(arguments, "find"))
+		return run_find(invocation, &asked, error);
 	asked.question.pareto = argument_given(arguments, "pareto");
 	if (!planner_plan(&asked.question, invocation->arena, &answer, error) ||
 		!print_answer(arguments, &asked, &answer, error))

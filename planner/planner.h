@@ -70,6 +70,45 @@ struct answer {
 	double bound; /* s: least bound of what was not simulated; the chosen time if nothing */
 };
 
+/* --- questions about a limit: `plan --find` ------------------------------------------------ */
+
+enum find {
+	FIND_MAX_SEQ_LEN,     /* the longest sequence that fits */
+	FIND_MAX_MICRO_BATCH, /* the largest micro-batch that fits */
+	FIND_MIN_GPUS,        /* the fewest devices on which a plan fits */
+	FIND_NETWORK,         /* the least NIC bandwidth that reaches `target` of a free network */
+	FIND_SCALING          /* the best plan on 1, 2, 4, ... nodes */
+};
+extern const char *const find_names[];
+
+/* One thing that was tried, with the best plan there. */
+struct found {
+	const char *what; /* "FULL_SHARD, checkpointing full", "2 nodes", "200 Gbit/s" */
+	double value;     /* of what was varied, in finding.unit; 0: none does */
+	bool answer;      /* this row is the answer */
+	bool has_plan;    /* false: nothing could be made; plan and prediction are zeroed */
+	double ratio;     /* efficiency; 0 where it means nothing */
+	int64_t devices;
+	struct plan plan;
+	struct prediction prediction;
+	const char *note; /* one sentence or "" */
+};
+
+struct finding {
+	enum find find;
+	bool exists;           /* there is an answer */
+	double value;          /* in `unit` */
+	const char *unit;      /* "tokens", "sequences", "devices", "B/s", "nodes" */
+	const char *statement; /* the answer in one sentence */
+	int n;
+	struct found *rows;
+	int64_t evaluated; /* plans simulated */
+};
+
+/* `target`: of FIND_NETWORK, in (0, 1). */
+bool planner_find(const struct question *question, enum find find, double target,
+	struct arena *arena, struct finding *finding, struct error *error);
+
 /* EXIT_CODE_USAGE when the question contradicts itself. Nothing fitting is not an error. */
 bool planner_plan(const struct question *question, struct arena *arena, struct answer *answer,
 	struct error *error);

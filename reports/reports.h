@@ -19,6 +19,11 @@ void report_answer_text(const struct question *question, const struct answer *an
  * proof}. */
 void report_answer_json(const struct question *question, const struct question_text *asked,
 	const struct answer *answer, struct text *text);
+/* `plan --find`, and {schema: "shardplan/find/1", version, question, find, value, rows}. */
+void report_finding_text(const struct question *question, const struct finding *finding,
+	const struct style *style, struct text *text);
+void report_finding_json(
+	const struct question_text *asked, const struct finding *finding, struct text *text);
 void report_prediction_text(const struct plan *plan, const struct model *model,
 	const struct topology *topology, const struct prediction *prediction,
 	const struct style *style, struct text *text);

@@ -1,5 +1,5 @@
-/* Private to simulator/ and the planner's bounds: a collective's time, and what it takes from others.
- */
+/* Private to simulator/ and the bounds of planner/: a collective's time, and what it takes from
+ * others. */
 #ifndef SIMULATOR_COLLECTIVE_H
 #define SIMULATOR_COLLECTIVE_H
 

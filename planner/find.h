@@ -1,0 +1,33 @@
+/* Private to planner/: what the questions about limits share. */
+#ifndef PLANNER_FIND_H
+#define PLANNER_FIND_H
+
+#include "planner/evaluate.h"
+#include "planner/search.h"
+
+struct finder {
+	const struct question *question;
+	struct arena *arena;
+	struct finding *finding;
+	int capacity;
+};
+
+struct found *find_row(struct finder *finder, const char *what, double value);
+/* The whole search of another question; the best plan, or the one that misses by least, becomes a
+ * row. False only for errors that are ours: a question that contradicts itself is a row with a
+ * note. */
+bool find_best(struct finder *finder, const struct question *question, const char *what,
+	double value, struct found **row, struct error *error);
+/* Fixes one knob, as if it had been typed. */
+bool find_fix(struct question *question, const char *knob, int64_t value, struct arena *arena,
+	struct error *error);
+
+/* find.c */
+bool find_length(struct finder *finder, struct error *error);
+bool find_micro_batch(struct finder *finder, struct error *error);
+/* find_machine.c */
+bool find_devices(struct finder *finder, struct error *error);
+bool find_network(struct finder *finder, double target, struct error *error);
+bool find_scaling(struct finder *finder, struct error *error);
+
+#endif

@@ -1,0 +1,192 @@
+/* Questions about limits: the answer fits, and a little more does not. */
+#include "support.h"
+
+#include "planner/evaluate.h"
+#include "planner/space.h"
+
+static struct finding find(
+	const struct question *question, enum find what, double target, struct arena *arena)
+{
+	struct finding finding;
+	struct error error = {0};
+	if (!planner_find(question, what, target, arena, &finding, &error))
+		fail_msg("%s", error.message);
+	return finding;
+}
+
+static const struct found *answer_of(const struct finding *finding)
+{
+	const struct found *answer = NULL;
+	for (int i = 0; i < finding->n; i++) {
+		if (!finding->rows[i].answer)
+			continue;
+		assert_null(answer);
+		answer = &finding->rows[i];
+	}
+	return answer;
+}
+
+/* Does any plan of the space fit, with room, at this length or micro-batch? */
+static bool any_fits(
+	const struct question *question, const char *knob, int64_t value, struct arena *arena)
+{
+	struct question fixed = *question;
+	struct evaluator evaluator = {.question = &fixed};
+	struct space space;
+	struct error error = {0};
+	bool any = false;
+	set_choice(&fixed, arena, knob, arena_printf(arena, "%lld", (long long)value));
+	if (strcmp(knob, "seq_len") == 0)
+		set_choice(&fixed, arena, "micro_batch", "1");
+	if (!space_build(&fixed, arena, &space, &error))
+		fail_msg("%s", error.message);
+	for (int i = 0; i < space.n && !any; i++) {
+		struct prediction prediction;
+		any = evaluator_run(&evaluator, &space.plans[i], &prediction, &error) &&
+		      prediction.fits == FITS_YES;
+	}
+	space_finish(&space);
+	evaluator_finish(&evaluator);
+	return any;
+}
+
+static struct question small_question(struct arena *arena, int64_t limit_mib)
+{
+	struct question question = {.model = load_model(arena, "llama-nano"),
+		.topology = load_topology(arena, "2xdgx-a100-80gb"),
+		.memory_limit_bytes = limit_mib << 20};
+	set_choice(&question, arena, "wrap", "block");
+	return question;
+}
+
+static void test_longest_sequence(void **state)
+{
+	(void)state;
+	int above = 0;
+	for (int64_t mib = 900; mib <= 1500; mib += 100) {
+		struct arena arena = {0};
+		struct question question = small_question(&arena, mib);
+		struct model model = *question.model;
+		struct finding finding = find(&question, FIND_MAX_SEQ_LEN, 0, &arena);
+		model.architecture.context = INT64_C(1) << 30;
+		question.model = &model;
+		if (!finding.exists) {
+			assert_false(any_fits(&question, "seq_len", 128, &arena));
+		} else {
+			int64_t longest = (int64_t)finding.value;
+			assert_int_equal(answer_of(&finding)->plan.seq_len, longest);
+			assert_int_equal(answer_of(&finding)->prediction.fits, FITS_YES);
+			assert_true(any_fits(&question, "seq_len", longest, &arena));
+			assert_false(any_fits(&question, "seq_len", longest + 128, &arena));
+			above++;
+		}
+		arena_finish(&arena);
+	}
+	assert_true(above > 3);
+}
+
+static void test_largest_micro_batch(void **state)
+{
+	(void)state;
+	int64_t last = 0;
+	for (int64_t mib = 1000; mib <= 1600; mib += 200) {
+		struct arena arena = {0};
+		struct question question = small_question(&arena, mib);
+		struct finding finding = find(&question, FIND_MAX_MICRO_BATCH, 0, &arena);
+		int64_t largest = (int64_t)finding.value;
+		assert_true(finding.exists);
+		assert_true(largest > last); /* more memory, more sequences */
+		assert_int_equal(answer_of(&finding)->plan.micro_batch, largest);
+		assert_true(any_fits(&question, "micro_batch", largest, &arena));
+		assert_false(any_fits(&question, "micro_batch", largest + 1, &arena));
+		last = largest;
+		arena_finish(&arena);
+	}
+}
+
+/* On fewer devices nothing fits; on as many as the answer says, the plan is the planner's. */
+static void test_fewest_devices(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = {.model = load_model(&arena, "llama-3-70b"),
+		.topology = load_topology(&arena, "dgx-h100")};
+	set_choice(&question, &arena, "wrap", "block");
+	struct finding finding = find(&question, FIND_MIN_GPUS, 0, &arena);
+	int64_t nodes = (int64_t)finding.value / 8;
+	struct topology topology = *question.topology;
+	assert_true(finding.exists);
+	assert_true(nodes >= 1 && nodes < 16);
+	question.topology = &topology;
+	topology.nodes = nodes;
+	struct answer answer = ask(&question, &arena);
+	assert_non_null(answer.chosen);
+	assert_true(
+		answer.chosen->prediction.step_time == answer_of(&finding)->prediction.step_time);
+	if (nodes > 1) {
+		topology.nodes = nodes - 1;
+		assert_null(ask(&question, &arena).chosen);
+	}
+	arena_finish(&arena);
+}
+
+static void test_network(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = {.model = load_model(&arena, "gpt2-1.5b"),
+		.topology = load_topology(&arena, "4xdgx-a100-80gb")};
+	struct error error = {0};
+	set_choice(&question, &arena, "wrap", "block");
+	set_choice(&question, &arena, "micro_batch", "1");
+	struct finding finding = find(&question, FIND_NETWORK, 0.8, &arena);
+	const struct found *answer = answer_of(&finding);
+	assert_true(finding.exists);
+	assert_true(answer->ratio >= 0.8);
+	double wanted = finding.rows[0].prediction.tokens_per_s_per_gpu * 0.8;
+	struct topology topology = *question.topology;
+	question.topology = &topology;
+	topology.network.nic_bandwidth = finding.value / 1.05;
+	assert_true(ask(&question, &arena).chosen->prediction.tokens_per_s_per_gpu < wanted);
+	topology.network.nic_bandwidth = finding.value;
+	assert_true(ask(&question, &arena).chosen->prediction.tokens_per_s_per_gpu >= wanted);
+	topology.nodes = 1;
+	assert_false(planner_find(&question, FIND_NETWORK, 0.8, &arena, &finding, &error));
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	arena_finish(&arena);
+}
+
+static void test_scaling(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = {.model = load_model(&arena, "gpt2-1.5b"),
+		.topology = load_topology(&arena, "4xdgx-a100-80gb")};
+	set_choice(&question, &arena, "wrap", "block");
+	set_choice(&question, &arena, "micro_batch", "2");
+	struct finding finding = find(&question, FIND_SCALING, 0, &arena);
+	assert_int_equal(finding.n, 3);
+	assert_true(finding.rows[0].ratio == 1);
+	for (int i = 0; i < 3; i++) {
+		struct topology topology = *question.topology;
+		struct question one = question;
+		topology.nodes = INT64_C(1) << i;
+		one.topology = &topology;
+		assert_int_equal(finding.rows[i].devices, 8 << i);
+		assert_true(ask(&one, &arena).chosen->prediction.step_time ==
+			    finding.rows[i].prediction.step_time);
+	}
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_longest_sequence),
+		cmocka_unit_test(test_largest_micro_batch),
+		cmocka_unit_test(test_fewest_devices),
+		cmocka_unit_test(test_network),
+		cmocka_unit_test(test_scaling),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
