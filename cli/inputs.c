@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/files.h"
+#include "cli/output.h"
 
 static bool has_ending(const char *name, const char *ending)
 {
@@ -38,8 +39,12 @@ static bool read_model(
 
 	if (file_is_folder(path))
 		path = arena_printf(arena, "%s/config.json", path);
-	return file_read(arena, path, &contents, error) &&
-	       model_parse(arena, contents.name, contents.text, contents.length, model, error);
+	if (!file_read(arena, path, &contents, error) ||
+		!model_parse(arena, contents.name, contents.text, contents.length, model, error))
+		return false;
+	if ((*model)->part != NULL)
+		output_note("%s: this is %s", path, (*model)->part);
+	return true;
 }
 
 /* The presets are not all there is: names of SHARDPLAN_PATH may be nearer. */

@@ -65,6 +65,17 @@ static bool list(const struct invocation *invocation, struct text *text, struct 
 	return listing_write(invocation, &listing, text, error);
 }
 
+/* ", 12879925248 active (12.9 B)" of a mixture of experts, else "". */
+static const char *active_parameters(struct arena *arena, const struct model *model)
+{
+	char count[32];
+
+	if (model->active_parameter_count == model->parameter_count)
+		return "";
+	return arena_printf(arena, ", %lld active (%s)", (long long)model->active_parameter_count,
+		format_count(count, (double)model->active_parameter_count));
+}
+
 static bool show(const struct invocation *invocation, struct text *text, struct error *error)
 {
 	struct model *model;
@@ -81,10 +92,11 @@ static bool show(const struct invocation *invocation, struct text *text, struct 
 	/* The text is a model file. */
 	char count[32];
 	writer_init(&writer, text, WRITER_YAML);
-	writer_comment(&writer,
-		arena_printf(invocation->arena, "%lld parameters (%s), %d modules",
-			(long long)model->parameter_count,
-			format_count(count, (double)model->parameter_count), model->n_modules));
+	writer_comment(
+		&writer, arena_printf(invocation->arena, "%lld parameters (%s)%s, %d modules",
+				 (long long)model->parameter_count,
+				 format_count(count, (double)model->parameter_count),
+				 active_parameters(invocation->arena, model), model->n_modules));
 	writer_string(&writer, "shardplan", "model/1");
 	model_write(model, &writer);
 	writer_finish(&writer);
@@ -117,7 +129,12 @@ const struct command command_models = {
 	.least = 0,
 	.most = 2,
 	.details = "`show` prints a model file, which can be edited and used as MODEL; with --json "
-		   "every module and parameter.",
+		   "every module and parameter. MODEL may be a Hugging Face config.json or its "
+		   "folder, of the families"
+#define X(suffix, name) " " name
+	MODEL_FAMILIES(X)
+#undef X
+		".",
 	.examples = {"shardplan models", "shardplan models show llama-2-7b --json"},
 	.run = run,
 };

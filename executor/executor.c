@@ -58,6 +58,18 @@ static bool check_names(const struct executor_job *job, struct error *error)
 	return fault_parse(job->fault, &fault, error);
 }
 
+static bool check_model(const struct executor_job *job, struct error *error)
+{
+	const struct architecture *a = &job->plan->model->architecture;
+	const char *lack = architecture_not_trainable(a);
+
+	return lack == NULL || error_set(error, EXIT_CODE_INPUT,
+				       "model \"%.100s\" (%s) can be planned but not trained here: "
+				       "the kernels lack "
+				       "%s; expected gpt2, mpt, llama, mistral, qwen2 or qwen3",
+				       a->name, model_family_names[a->family], lack);
+}
+
 /* Opened here too, so that bad input is told before anything starts. */
 static bool check_data(const struct executor_job *job, struct error *error)
 {
@@ -189,7 +201,7 @@ bool executor_train(const struct executor_job *job, struct arena *arena,
 	struct text written = {0};
 	const char *plan_text = job->plan_text;
 
-	if (!check_names(job, error) || !check_data(job, error) ||
+	if (!check_names(job, error) || !check_model(job, error) || !check_data(job, error) ||
 		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
 			&run.schedule, error))
 		return false;

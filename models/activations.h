@@ -35,6 +35,10 @@
 	X(ACTIVATED_GATE,                                                                          \
 		"activated_gate") /* T*f: silu(gate), where the implementation keeps it */         \
 	X(PRODUCT, "product")     /* T*f: input of DOWN */                                         \
+	X(LATENT, "latent")       /* latent attention: T*query_rank, T*(kv_rank+rope_dim) */       \
+	X(ROUTER_PROBABILITIES, "router_probabilities") /* fp32: T*E */                            \
+	X(DISPATCHED, "dispatched")                     /* T*k*h: input of the experts */          \
+	X(EXPERT_OUT, "expert_out") /* T*k*h: before the weighted sum over experts */              \
 	/* Gradients on their way through backward (model_backward_tensors). */                    \
 	X(D_RESIDUAL, "d_residual")           /* T*h: gradient of the residual stream */           \
 	X(D_NORM, "d_norm")                   /* T*h: gradient of a norm's output */               \
@@ -42,7 +46,8 @@
 	X(D_QKV, "d_qkv")                     /* T*(a+2kv)*d, q then k then v columns per token */ \
 	X(D_PRODUCT, "d_product")             /* T*f */                                            \
 	X(D_GATE, "d_gate")                   /* T*f (SwiGLU) */                                   \
-	X(D_UP, "d_up")                       /* T*f */
+	X(D_UP, "d_up")                       /* T*f */                                            \
+	X(D_DISPATCHED, "d_dispatched")       /* T*k*h */
 
 enum tensor_role {
 #define X(suffix, name) TENSOR_##suffix,

@@ -1,35 +1,86 @@
-/* What a model file says: the numbers and choices that define a decoder-only transformer. */
+/* What a model file says: the numbers and choices that define a transformer. */
 #ifndef MODELS_ARCHITECTURE_H
 #define MODELS_ARCHITECTURE_H
 
 #include "base/base.h"
 
+/* X(suffix, name): one row each in families.c. The first six are what kernels/ can train. */
+#define MODEL_FAMILIES(X)                                                                          \
+	X(GPT2, "gpt2")                                                                            \
+	X(MPT, "mpt")                                                                              \
+	X(LLAMA, "llama")                                                                          \
+	X(MISTRAL, "mistral")                                                                      \
+	X(QWEN2, "qwen2")                                                                          \
+	X(QWEN3, "qwen3")                                                                          \
+	X(BLOOM, "bloom")                                                                          \
+	X(COHERE, "cohere")                                                                        \
+	X(COHERE2, "cohere2")                                                                      \
+	X(DEEPSEEK_V2, "deepseek_v2")                                                              \
+	X(DEEPSEEK_V3, "deepseek_v3")                                                              \
+	X(FALCON, "falcon")                                                                        \
+	X(GEMMA, "gemma")                                                                          \
+	X(GEMMA2, "gemma2")                                                                        \
+	X(GEMMA3, "gemma3_text")                                                                   \
+	X(GLM4, "glm4")                                                                            \
+	X(GLM4_MOE, "glm4_moe")                                                                    \
+	X(GPT_BIGCODE, "gpt_bigcode")                                                              \
+	X(GPT_NEOX, "gpt_neox")                                                                    \
+	X(GPT_OSS, "gpt_oss")                                                                      \
+	X(GPTJ, "gptj")                                                                            \
+	X(GRANITE, "granite")                                                                      \
+	X(GRANITE_MOE, "granitemoe")                                                               \
+	X(LLAMA4, "llama4_text")                                                                   \
+	X(MIXTRAL, "mixtral")                                                                      \
+	X(OLMO, "olmo")                                                                            \
+	X(OLMO2, "olmo2")                                                                          \
+	X(OLMOE, "olmoe")                                                                          \
+	X(OPT, "opt")                                                                              \
+	X(PHI, "phi")                                                                              \
+	X(PHI3, "phi3")                                                                            \
+	X(PHIMOE, "phimoe")                                                                        \
+	X(QWEN2_MOE, "qwen2_moe")                                                                  \
+	X(QWEN3_MOE, "qwen3_moe")                                                                  \
+	X(SMOLLM3, "smollm3")                                                                      \
+	X(STABLELM, "stablelm")                                                                    \
+	X(STARCODER2, "starcoder2")                                                                \
+	X(T5, "t5")
+
 enum model_family {
-	FAMILY_GPT2,
-	FAMILY_MPT,
-	FAMILY_LLAMA,
-	FAMILY_MISTRAL,
-	FAMILY_QWEN2,
-	FAMILY_QWEN3
+#define X(suffix, name) FAMILY_##suffix,
+	MODEL_FAMILIES(X)
+#undef X
+		MODEL_FAMILY_COUNT
 };
-enum positions { POSITIONS_LEARNED, POSITIONS_ROPE, POSITIONS_ALIBI };
-enum norm_kind { NORM_LAYERNORM, NORM_RMSNORM };
-enum mlp_kind { MLP_GELU, MLP_SWIGLU };
+/* Relative: T5's, a table of buckets x heads in the first block of each stack. */
+enum positions { POSITIONS_LEARNED, POSITIONS_ROPE, POSITIONS_ALIBI, POSITIONS_RELATIVE };
+/* Plain: LayerNorm without any parameter (OLMo). */
+enum norm_kind { NORM_LAYERNORM, NORM_RMSNORM, NORM_PLAIN };
+/* swiglu and geglu are gated: three matrices; gelu and relu two. */
+enum mlp_kind { MLP_GELU, MLP_SWIGLU, MLP_GEGLU, MLP_RELU };
+/* How norms, attention and MLP of a block follow one another: docs/models.md, "Blocks". */
+enum block_kind {
+	BLOCK_PRE_NORM,
+	BLOCK_PARALLEL,       /* attention and MLP side by side, one norm before both */
+	BLOCK_PARALLEL_NORMS, /* the same with a norm each */
+	BLOCK_SANDWICH,       /* a norm before and after each: four */
+	BLOCK_POST_NORM       /* a norm after each, none before */
+};
 
 extern const char *const model_family_names[]; /* "gpt2", "mpt", "llama", ... NULL-terminated */
 extern const char *const positions_names[];
 extern const char *const norm_kind_names[];
 extern const char *const mlp_kind_names[];
+extern const char *const block_kind_names[];
 
 struct architecture {
 	const char *name;
 	enum model_family family;
-	int64_t layers;
+	int64_t layers;   /* blocks; of both stacks when there is an encoder */
 	int64_t hidden;   /* h */
 	int64_t heads;    /* a */
 	int64_t kv_heads; /* kv <= a, divides a */
-	int64_t head_dim; /* d; a*d need not be h */
-	int64_t ffn;      /* f */
+	int64_t head_dim; /* d of queries and keys; a*d need not be h */
+	int64_t ffn;      /* f, of dense MLPs */
 	int64_t vocab;    /* V */
 	int64_t context;  /* longest sequence */
 	enum positions positions;
@@ -39,12 +90,40 @@ struct architecture {
 	bool gelu_tanh;      /* GPT-2's approximation; false = erf */
 	bool qkv_bias;       /* q, k, v projections */
 	bool output_bias;    /* attention output projection */
-	bool mlp_bias;       /* MLP projections */
+	bool mlp_bias;       /* MLP projections, also of experts */
 	bool fused_qkv;      /* one parameter for q, k, v (GPT-2, MPT) */
-	bool qk_norm;        /* RMSNorm over head_dim on q and k (Qwen3) */
+	bool qk_norm;        /* norm over head_dim on q and k (Qwen3) */
 	bool tied_head;      /* lm_head shares the embedding's weight */
 	double norm_epsilon; /* default 1e-5 */
 	double rope_theta;   /* default 10000 */
+
+	/* What most models have not: 0 or false. */
+	enum block_kind block;
+	bool qk_norm_wide;       /* q and k norms have a weight for every head: a*d and kv*d */
+	bool fused_gate_up;      /* one parameter for gate and up (Phi-3) */
+	bool embedding_norm;     /* a norm after the embedding (BLOOM) */
+	bool no_final_norm;      /* OPT-350m */
+	bool head_bias;          /* lm_head has a bias (Phi-2, GPT-J) */
+	bool attention_sinks;    /* one learned logit per head (gpt-oss) */
+	int64_t position_extra;  /* more rows in the learned table than positions (OPT: 2) */
+	int64_t embedding_width; /* of a narrower embedding, projected to h (OPT-350m); 0 = h */
+	int64_t encoder_layers;  /* the first blocks are an encoder; the others attend to it (T5) */
+	int64_t relative_buckets;
+	/* Multi-head latent attention (DeepSeek): q and k, v come from narrow tensors. kv_rank 0 =
+	 * none; query_rank 0 = q straight from h. head_dim is then the part without positions plus
+	 * rope_dim. */
+	int64_t query_rank, kv_rank, rope_dim;
+	int64_t value_dim; /* d of values when it is not head_dim; only with kv_rank */
+	/* Mixture of experts: experts 0 = none. Blocks from dense_layers on, every moe_every-th
+	 * counted from the first block of all, have experts, the others an MLP of width ffn. */
+	int64_t experts, experts_per_token;
+	int64_t expert_ffn;   /* f of one expert */
+	int64_t shared_ffn;   /* f of the expert that sees every token; 0 = none */
+	bool shared_gate;     /* its output is gated by a scalar (Qwen2-MoE) */
+	bool router_bias;     /* gpt-oss */
+	bool router_scores;   /* a correction per expert (DeepSeek-V3) */
+	int64_t dense_layers; /* blocks at the start without experts */
+	int64_t moe_every;    /* 0 = 1 */
 };
 
 /* For reading and writing; every member in the order above. */
@@ -55,10 +134,17 @@ extern const struct field architecture_fields[];
 bool architecture_check(
 	const struct architecture *architecture, const struct node *where, struct error *error);
 
-/* A Hugging Face config.json of families llama, mistral, qwen2, qwen3, gpt2, mpt (key table with
- * the defaults of each family: docs/models.md). Accepts unknown keys, nulls, duplicate keys. A
- * missing key is named; an unknown model_type lists the known ones. */
+/* A Hugging Face config.json (keys and defaults of each family: docs/models.md). Accepts unknown
+ * keys, nulls, duplicate keys; descends into `text_config`, and `*part` then says so ("the text
+ * part of a gemma3 model; ..."), else NULL. A missing key is named; an unknown model_type gets the
+ * reason where we know one. */
 bool architecture_from_hugging_face(struct arena *arena, const struct node *config,
-	struct architecture *architecture, struct error *error);
+	struct architecture *architecture, const char **part, struct error *error);
+
+bool architecture_is_gated(const struct architecture *architecture);        /* three matrices */
+bool architecture_has_experts(const struct architecture *a, int64_t layer); /* in that block */
+
+/* What kernels/ lacks to train it ("a mixture of experts"); NULL when nothing. */
+const char *architecture_not_trainable(const struct architecture *architecture);
 
 #endif

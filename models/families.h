@@ -4,15 +4,27 @@
 
 #include "models/model.h"
 
-/* Which dialect of config.json a family speaks. */
-enum config_dialect { DIALECT_LLAMA, DIALECT_GPT2, DIALECT_MPT, DIALECT_COUNT };
+/* How a family of config.json names its sizes: a column of the table in hugging_face.c. */
+enum config_dialect { DIALECT_LLAMA, DIALECT_GPT2, DIALECT_MPT, DIALECT_T5, DIALECT_COUNT };
 
-/* Hugging Face's module names, by kind. MODULE_MODEL is the inner model, MODULE_LAYERS its list. */
+/* Hugging Face's module names, by kind; a missing one is llama's. MODULE_MODEL is the inner model,
+ * MODULE_LAYERS its list. Names with dots stand for modules that only hold others. */
 struct module_names {
 	const char *of[MODULE_KIND_COUNT];
-	const char *second_norm;
+	/* The norms of a block after the first; final_norm is the stack's. */
+	const char *second_norm, *third_norm, *fourth_norm;
 	const char *final_norm;
 };
+
+extern const struct module_names llama_names, gpt2_names, mpt_names, neox_names, falcon_names,
+	bloom_names, gptj_names, opt_names, phi_names, mixtral_names, granite_moe_names,
+	qwen2_moe_names, llama4_names, gpt_oss_names, starcoder2_names, olmo2_names, gemma2_names,
+	glm4_names, t5_names;
+const char *module_name_of(const struct module_names *names, enum module_kind kind);
+
+/* Is read after the sizes, with the row's defaults in place. */
+typedef bool config_reader(
+	const struct node *config, struct architecture *architecture, struct error *error);
 
 struct family {
 	/* What a file may leave out; no sizes. */
@@ -20,12 +32,30 @@ struct family {
 	enum config_dialect dialect;
 	double config_norm_epsilon; /* of a config.json without the key */
 	const char *config_class;   /* architectures[0] when model_type is missing */
+	const char *const *aliases; /* other model_types of the same layout; may be NULL */
 	const struct module_names *names;
+	config_reader *const *readers; /* NULL-terminated; config_readers.c */
 };
 
 /* Indexed by enum model_family. */
 extern const struct family model_families[];
 extern const int n_model_families;
+
+/* The lists of readers that the rows name. */
+#define CONFIG_READERS(X)                                                                          \
+	X(llama)                                                                                   \
+	X(gpt2) X(mpt) X(qwen2) X(neox) X(falcon) X(bloom) X(gptj) X(opt) X(phi) X(gemma)          \
+		X(stablelm) X(starcoder2) X(cohere) X(bigcode) X(t5) X(mixtral) X(qwen2_moe)       \
+			X(qwen3_moe) X(deepseek) X(gpt_oss) X(llama4) X(olmoe) X(glm) X(glm_moe)
+#define X(name) extern config_reader *const read_##name[];
+CONFIG_READERS(X)
+#undef X
+
+/* Model types that are not read, and why: { "mamba", "a state-space model ..." }. */
+struct refused_type {
+	const char *type, *reason;
+};
+const char *refused_reason(const char *model_type); /* NULL = simply not known */
 
 /* Fills what follows from the rest: kv_heads = heads, head_dim = hidden / heads where they are 0
  * and the division is exact. What stays 0 is architecture_check's business. */

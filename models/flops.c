@@ -15,16 +15,36 @@ static const struct traffic {
 	double forward, backward;
 	int forward_kernels, backward_kernels;
 } traffic[MODULE_KIND_COUNT] = {
-	[MODULE_EMBEDDING] = {WIDTH_HIDDEN, 2, 3, 1, 1}, /* backward: read, then add to rows */
+	[MODULE_EMBEDDING] = {WIDTH_EMBEDDING, 2, 3, 1, 1}, /* backward: read, then add to rows */
 	[MODULE_POSITION_EMBEDDING] = {WIDTH_HIDDEN, 3, 1, 1, 1},
+	[MODULE_EMBEDDING_NORM] = {WIDTH_HIDDEN, 2, 4, 1, 2},
 	[MODULE_NORM] = {WIDTH_HIDDEN, 2, 4, 1, 2},
+	[MODULE_QUERY_DOWN_NORM] = {WIDTH_QUERY_RANK, 2, 4, 1, 2},
+	[MODULE_KV_DOWN_NORM] = {WIDTH_KV_RANK, 2, 4, 1, 2},
+	/* Latent attention: k is put together from its two parts. */
+	[MODULE_KV_UP] = {WIDTH_QUERY, 2, 2, 1, 1},
 	[MODULE_QUERY_NORM] = {WIDTH_QUERY, 2, 4, 1, 2},
 	[MODULE_KEY_NORM] = {WIDTH_KEY, 2, 4, 1, 2},
 	[MODULE_ATTENTION_OUTPUT] = {WIDTH_HIDDEN, 3, 6, 1, 1},
 	[MODULE_DOWN] = {WIDTH_HIDDEN, 3, 6, 1, 1},
+	/* Scores over the experts, the k best, the order of tokens by expert; then the copy of each
+	 * token to its experts (add_dispatch). */
+	[MODULE_ROUTER] = {WIDTH_EXPERTS, 4, 4, 6, 4},
+	/* The products' results, weighted and added to the residual stream. */
+	[MODULE_EXPERTS_DOWN] = {WIDTH_ROUTED_HIDDEN, 3, 6, 3, 3},
+	[MODULE_SHARED_DOWN] = {WIDTH_HIDDEN, 3, 6, 1, 1},
+	[MODULE_SHARED_WEIGHT] = {WIDTH_HIDDEN, 2, 4, 2, 3},
 };
-static const struct traffic swiglu_traffic = {WIDTH_FFN, 3, 6, 1, 1};
-static const struct traffic gelu_traffic = {WIDTH_FFN, 2, 4, 1, 1};
+/* Of activations, by whose MLP it is; gated ones read two tensors. */
+static const struct {
+	enum module_kind kind;
+	struct traffic gated, plain;
+} activations[] = {
+	{MODULE_ACTIVATION, {WIDTH_FFN, 3, 6, 1, 1}, {WIDTH_FFN, 2, 4, 1, 1}},
+	{MODULE_EXPERTS_ACTIVATION, {WIDTH_ROUTED_FFN, 3, 6, 1, 1}, {WIDTH_ROUTED_FFN, 2, 4, 1, 1}},
+	{MODULE_SHARED_ACTIVATION, {WIDTH_SHARED_FFN, 3, 6, 1, 1}, {WIDTH_SHARED_FFN, 2, 4, 1, 1}},
+};
+static const struct traffic dispatch_traffic = {WIDTH_ROUTED_HIDDEN, 2, 3, 1, 1};
 static const struct traffic rope_traffic = {WIDTH_ROTATED, 2, 4, 1, 1};
 
 /* The score matrix of eager attention, a*s elements per token: forward scales, masks and normalises
@@ -42,40 +62,83 @@ static void add_traffic(struct module_work *work, const struct traffic *t, enum 
 	work->kernels += pass == PASS_FORWARD ? t->forward_kernels : t->backward_kernels;
 }
 
-static void add_gemm(struct module_work *work, int64_t m, int64_t n, int64_t k)
+static void add_gemm(struct module_work *work, int64_t m, int64_t n, int64_t k, int64_t count)
 {
-	work->gemms[work->n_gemms++] = (struct gemm_shape){m, n, k, 1};
+	work->gemms[work->n_gemms++] = (struct gemm_shape){m, n, k, count};
 	work->kernels++;
 }
 
-/* Y[T,out] = X[T,in] W^T; backward dX = dY W and dW = dY^T X. */
-static void add_linear(
-	struct module_work *work, enum pass pass, int64_t tokens, int64_t out, int64_t in)
+/* Y[T,out] = X[T,in] W^T; backward dX = dY W and dW = dY^T X. `count` of them. */
+static void add_linear(struct module_work *work, enum pass pass, int64_t tokens, int64_t out,
+	int64_t in, int64_t count)
 {
 	if (pass == PASS_FORWARD) {
-		add_gemm(work, tokens, out, in);
+		add_gemm(work, tokens, out, in, count);
 	} else {
-		add_gemm(work, tokens, in, out);
-		add_gemm(work, out, in, tokens);
+		add_gemm(work, tokens, in, out, count);
+		add_gemm(work, out, in, tokens, count);
 	}
 }
 
+/* Every token goes to k experts, spread evenly: one product per expert that has tokens, in one
+ * launch. Rounded up to whole tokens. */
+static void add_experts(struct module_work *work, const struct architecture *a, enum pass pass,
+	int64_t tokens, int64_t out, int64_t in)
+{
+	int64_t routed = saturated_mul(tokens, a->experts_per_token);
+	int64_t busy = min_i64(a->experts, routed);
+
+	add_linear(work, pass, (routed + busy - 1) / max_i64(busy, 1), out, in, busy);
+}
+
+/* `share`: of the square of positions that flash computes; causal attention needs a half. */
 static void add_core(struct module_work *work, const struct architecture *a, enum pass pass,
-	double tokens, double seq_len, int element_bytes, enum attention_kind attention)
+	double tokens, double seq_len, int element_bytes, enum attention_kind attention,
+	double share)
 {
 	/* The products QK^T and PV over the full square of positions. */
-	double square = 4.0 * tokens * seq_len * (double)architecture_width(a, WIDTH_QUERY);
+	double widths = (double)architecture_width(a, WIDTH_QUERY) +
+			(double)architecture_width(a, WIDTH_ATTENTION);
+	double square = 2.0 * tokens * seq_len * widths;
 
 	if (a->positions == POSITIONS_ROPE)
 		add_traffic(work, &rope_traffic, pass, tokens, a, element_bytes);
 	if (attention == ATTENTION_FLASH) {
-		/* Only the causal half; backward computes the scores again, 5 products for 2. */
-		work->attention_flops = square / 2 * (pass == PASS_FORWARD ? 1 : 2.5);
+		/* Backward computes the scores again, 5 products for 2. */
+		work->attention_flops = square * share * (pass == PASS_FORWARD ? 1 : 2.5);
 		add_traffic(work, &flash_traffic, pass, 0, a, element_bytes);
 	} else {
 		work->attention_flops = square * (pass == PASS_FORWARD ? 1 : 2);
 		add_traffic(work, &eager_traffic, pass, tokens * seq_len, a, element_bytes);
 	}
+}
+
+static void add_activation(struct module_work *work, const struct architecture *a,
+	enum module_kind kind, enum pass pass, double tokens, int element_bytes)
+{
+	for (int i = 0; i < COUNT_OF(activations); i++)
+		if (activations[i].kind == kind)
+			add_traffic(work,
+				architecture_is_gated(a) ? &activations[i].gated
+							 : &activations[i].plain,
+				pass, tokens, a, element_bytes);
+}
+
+static void add_products(struct module_work *work, const struct model *model,
+	const struct module *m, enum pass pass, int64_t tokens)
+{
+	const struct architecture *a = &model->architecture;
+	int64_t out, in;
+
+	if (!module_linear_shape(a, m->kind, &out, &in))
+		return;
+	if (module_kind_is_of_experts(m->kind))
+		add_experts(work, a, pass, tokens, out, in);
+	else
+		add_linear(work, pass, tokens, out, in, 1);
+	/* A bias is added inside of the product; its gradient is a sum of its own. */
+	if (pass == PASS_BACKWARD && m->n_parameters == 2)
+		work->kernels++;
 }
 
 void model_module_work(const struct model *model, int module, enum pass pass, int64_t sequences,
@@ -84,29 +147,29 @@ void model_module_work(const struct model *model, int module, enum pass pass, in
 	const struct architecture *a = &model->architecture;
 	const struct module *m = &model->modules[module];
 	int64_t tokens = saturated_mul(sequences, seq_len);
-	int64_t out, in;
 
 	*work = (struct module_work){0};
 	if (m->kind == MODULE_ATTENTION_CORE)
-		add_core(work, a, pass, (double)tokens, (double)seq_len, element_bytes, attention);
-	if (m->kind == MODULE_ACTIVATION)
-		add_traffic(work, a->mlp == MLP_SWIGLU ? &swiglu_traffic : &gelu_traffic, pass,
-			(double)tokens, a, element_bytes);
-	if (module_linear_shape(a, m->kind, &out, &in)) {
-		add_linear(work, pass, tokens, out, in);
-		/* A bias is added inside of the product; its gradient is a sum of its own. */
-		if (pass == PASS_BACKWARD && m->n_parameters == 2)
-			work->kernels++;
-	}
+		add_core(work, a, pass, (double)tokens, (double)seq_len, element_bytes, attention,
+			module_sees_all(model, module) ? 1 : 0.5);
+	add_activation(work, a, m->kind, pass, (double)tokens, element_bytes);
+	add_products(work, model, m, pass, tokens);
+	if (m->kind == MODULE_ROUTER)
+		add_traffic(work, &dispatch_traffic, pass, (double)tokens, a, element_bytes);
 	add_traffic(work, &traffic[m->kind], pass, (double)tokens, a, element_bytes);
 }
 
-/* The full square of positions, forward and backward, per token: 3 * 4 * L * a*d * s. */
-static double attention_per_token(const struct model *model, int64_t seq_len)
+/* The full square of positions, forward and backward, per token: 3 * 4 * L * a*d * s; an encoder's
+ * decoder has two attentions. `causal_share`: of the square, where attention is causal. */
+static double attention_per_token(const struct model *model, int64_t seq_len, double causal_share)
 {
 	const struct architecture *a = &model->architecture;
+	double decoder = a->encoder_layers > 0 ? (double)(a->layers - a->encoder_layers) : 0;
+	double causal = (double)(a->layers - a->encoder_layers);
+	double widths = (double)architecture_width(a, WIDTH_QUERY) +
+			(double)architecture_width(a, WIDTH_ATTENTION);
 
-	return 12.0 * (double)a->layers * (double)architecture_width(a, WIDTH_QUERY) *
+	return 6.0 * (causal * causal_share + (double)a->encoder_layers + decoder) * widths *
 	       (double)seq_len;
 }
 
@@ -117,10 +180,10 @@ double model_flops_6n(const struct model *model)
 
 double model_flops_per_token(const struct model *model, int64_t seq_len)
 {
-	return model_flops_6n(model) + attention_per_token(model, seq_len);
+	return model_flops_6n(model) + attention_per_token(model, seq_len, 1);
 }
 
 double model_flops_causal(const struct model *model, int64_t seq_len)
 {
-	return model_flops_6n(model) + attention_per_token(model, seq_len) / 2;
+	return model_flops_6n(model) + attention_per_token(model, seq_len, 0.5);
 }

@@ -19,10 +19,12 @@ enum { MODULE_GEMMS_MAX = 2 };
 
 /* What one leaf does in one pass over T = sequences * seq_len tokens. */
 struct module_work {
-	int n_gemms; /* linear leaves: forward 1; backward 2 (input and weight gradient) */
+	int n_gemms; /* linear leaves: forward 1; backward 2 (input and weight gradient). EXPERTS
+			leaves: `count` = experts that have tokens, each its even share of them */
 	struct gemm_shape gemms[MODULE_GEMMS_MAX];
-	double attention_flops; /* ATTENTION_CORE: flash forward 4*T*s*a*d/2 (causal), backward
-				   x2.5; eager the full square, backward x2 (docs/models.md) */
+	double attention_flops; /* ATTENTION_CORE: flash forward 4*T*s*a*d/2 (causal; all of it
+				   where module_sees_all), backward x2.5; eager the full square,
+				   backward x2 (docs/models.md) */
 	double memory_bytes; /* traffic of the element-wise parts, fused kernels (docs/models.md) */
 	int kernels;         /* launches of a fused implementation */
 };
@@ -31,8 +33,8 @@ void model_module_work(const struct model *model, int module, enum pass pass, in
 	int64_t seq_len, int element_bytes, enum attention_kind attention,
 	struct module_work *work);
 
-/* FLOPs per token, forward + backward, no recomputation: 6N; 6N + 12*L*a*d*s (the MFU of PaLM and
- * torchtitan); 6N + 6*L*a*d*s (causal attention counted as executed). */
+/* FLOPs per token, forward + backward, no recomputation, N = active parameters: 6N; 6N + 12*L*a*d*s
+ * (the MFU of PaLM and torchtitan); 6N + 6*L*a*d*s (causal attention counted as executed). */
 double model_flops_6n(const struct model *model);
 double model_flops_per_token(const struct model *model, int64_t seq_len);
 double model_flops_causal(const struct model *model, int64_t seq_len);

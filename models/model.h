@@ -5,28 +5,53 @@
 #include "models/architecture.h"
 
 /* X(suffix, name, is_leaf). Leaves compute, in preorder. The residual additions belong to
- * ATTENTION_OUTPUT and DOWN; the loss is not a module (it belongs to the schedule). */
+ * ATTENTION_OUTPUT and DOWN (EXPERTS_DOWN); the loss is not a module (it belongs to the schedule).
+ * An EXPERTS leaf holds the matrices of all experts, below one another in one parameter; ROUTER also
+ * sorts the tokens to their experts. */
 #define MODULE_KINDS(X)                                                                            \
 	X(MODEL, "model", false)   /* the top, and HF's inner "model" / "transformer" */           \
 	X(LAYERS, "layers", false) /* a ModuleList: never wrapped by itself */                     \
 	X(BLOCK, "block", false)                                                                   \
 	X(ATTENTION, "attention", false)                                                           \
-	X(MLP, "mlp", false)                                                                       \
+	X(CROSS_ATTENTION, "cross_attention", false) /* of a decoder to its encoder (T5) */        \
+	X(MLP, "mlp", false)                         /* also what holds router and experts */      \
+	X(EXPERTS, "experts", false)                                                               \
+	X(SHARED_EXPERT, "shared_expert", false)                                                   \
 	X(EMBEDDING, "embedding", true)                                                            \
 	X(POSITION_EMBEDDING, "position_embedding", true)                                          \
-	X(NORM, "norm", true) /* the first and second norm of a block, and the final one */        \
-	X(QKV, "qkv", true)   /* fused projection */                                               \
+	X(EMBEDDING_PROJECTION, "embedding_projection", true) /* embedding_width -> h */           \
+	X(EMBEDDING_NORM, "embedding_norm", true)                                                  \
+	X(NORM, "norm", true) /* those of a block, and the final one */                            \
+	X(RELATIVE_BIAS, "relative_bias", true)                                                    \
+	X(QKV, "qkv", true)               /* fused projection */                                   \
+	X(QUERY_DOWN, "query_down", true) /* latent attention: h -> query_rank */                  \
+	X(QUERY_DOWN_NORM, "query_down_norm", true)                                                \
 	X(QUERY, "query", true)                                                                    \
 	X(KEY, "key", true)                                                                        \
 	X(VALUE, "value", true)                                                                    \
+	X(KV_DOWN, "kv_down", true) /* latent attention: h -> kv_rank + rope_dim */                \
+	X(KV_DOWN_NORM, "kv_down_norm", true)                                                      \
+	X(KV_UP, "kv_up", true)           /* kv_rank -> k without positions, and v */              \
 	X(QUERY_NORM, "query_norm", true) /* qk_norm */                                            \
 	X(KEY_NORM, "key_norm", true)                                                              \
-	X(ATTENTION_CORE, "attention_core", true) /* RoPE/ALiBi + softmax(QK)V; no parameters */   \
+	X(ATTENTION_CORE, "attention_core", true) /* positions + softmax(QK)V */                   \
 	X(ATTENTION_OUTPUT, "attention_output", true)                                              \
-	X(GATE, "gate", true)             /* SwiGLU only */                                        \
+	X(GATE, "gate", true)             /* gated MLPs only */                                    \
 	X(UP, "up", true)                 /* SwiGLU's up, GPT's fc1 */                             \
+	X(GATE_UP, "gate_up", true)       /* both in one parameter */                              \
 	X(ACTIVATION, "activation", true) /* GELU, or SiLU(gate) * up; no parameters */            \
 	X(DOWN, "down", true)                                                                      \
+	X(ROUTER, "router", true)                                                                  \
+	X(EXPERTS_GATE, "experts_gate", true)                                                      \
+	X(EXPERTS_UP, "experts_up", true)                                                          \
+	X(EXPERTS_ACTIVATION, "experts_activation", true)                                          \
+	X(EXPERTS_DOWN, "experts_down", true) /* and the weighted sum over a token's experts */    \
+	X(SHARED_GATE, "shared_gate", true)                                                        \
+	X(SHARED_UP, "shared_up", true)                                                            \
+	X(SHARED_ACTIVATION, "shared_activation", true)                                            \
+	X(SHARED_DOWN, "shared_down", true)                                                        \
+	X(SHARED_WEIGHT, "shared_weight", true)     /* Qwen2-MoE: h -> 1, weighs the shared one */ \
+	X(HEAD_PROJECTION, "head_projection", true) /* h -> embedding_width */                     \
 	X(HEAD, "head", true)
 
 enum module_kind {
@@ -47,7 +72,7 @@ struct parameter {
 			     "model.layers.0.self_attn.q_proj.weight" */
 	int module;       /* index of the owner */
 	int n_dims;       /* 1 or 2 */
-	int64_t shape[2]; /* linear weights are [out, in] */
+	int64_t shape[2]; /* linear weights are [out, in], experts' [experts * out, in] */
 	int64_t elements;
 	bool trainable;
 	bool decay; /* weight decay applies: matrices only */
@@ -59,7 +84,9 @@ struct module {
 	enum module_kind kind;
 	int parent; /* -1 for the top */
 	int end;    /* one past its last descendant: its subtree is [index, end) */
-	int layer;  /* block number; -1 outside of blocks */
+	/* Block number; -1 outside of blocks. What runs between an encoder's last block and a
+	 * decoder's first one has the number of the neighbour that it belongs to. */
+	int layer;
 	int first_parameter;
 	int n_parameters;   /* its own, without descendants' */
 	int tied_parameter; /* HEAD with a tied weight: index of the embedding's; else -1 */
@@ -71,18 +98,26 @@ struct model {
 	int n_modules;
 	struct module *modules; /* preorder = registration order; [0] is the top */
 	int n_parameters;
-	struct parameter *parameters; /* in module order */
-	int64_t parameter_count;      /* tied ones once */
-	int64_t active_parameter_count;
+	struct parameter *parameters;   /* in module order */
+	int64_t parameter_count;        /* tied ones once */
+	int64_t active_parameter_count; /* with experts_per_token experts instead of all */
+	const char *part;               /* what of the file this is, when not all; NULL */
 };
 
 /* Builds the tree. The architecture must have passed architecture_check; overflow is an error. */
 bool model_build(struct arena *arena, const struct architecture *architecture, struct model **model,
 	struct error *error);
 
-/* [out, in] of a linear leaf's weight, also of a tied HEAD; false for every other kind. */
+/* [out, in] of a linear leaf's weight, also of a tied HEAD, of one expert for EXPERTS leaves; false
+ * for every other kind. */
 bool module_linear_shape(
 	const struct architecture *architecture, enum module_kind kind, int64_t *out, int64_t *in);
+
+/* Is a leaf one of all experts' weights? */
+bool module_kind_is_of_experts(enum module_kind kind);
+
+/* Attention that sees every position: an encoder's, and a decoder's to its encoder. */
+bool module_sees_all(const struct model *model, int module);
 
 /* All parameters of the subtree [module, end), tied ones only at their owner. */
 int64_t model_subtree_parameters(const struct model *model, int module);

@@ -69,12 +69,17 @@ bool model_parse(struct arena *arena, const char *name, const char *text, size_t
 		root = document_parse(arena, name, text, length, 0, error);
 		return root != NULL && parse_own(arena, root, model, error);
 	}
-	if (node_get(root, "model_type") == NULL && node_get(root, "architectures") == NULL)
+	if (node_get(root, "model_type") == NULL && node_get(root, "architectures") == NULL &&
+		node_get(root, "text_config") == NULL)
 		return node_error(root, error,
 			"not a model: expected the key \"shardplan: " MODEL_SCHEMA
 			"\" or a Hugging Face config.json with \"model_type\"");
-	return architecture_from_hugging_face(arena, root, &architecture, error) &&
-	       model_build(arena, &architecture, model, error);
+	const char *part;
+	if (!architecture_from_hugging_face(arena, root, &architecture, &part, error) ||
+		!model_build(arena, &architecture, model, error))
+		return false;
+	(*model)->part = part;
+	return true;
 }
 
 static bool no_such_preset(struct arena *arena, const char *name, struct error *error)

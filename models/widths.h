@@ -7,16 +7,35 @@
 /* Elements per token. */
 enum width {
 	WIDTH_NONE,
-	WIDTH_HIDDEN,          /* h */
-	WIDTH_QUERY,           /* a*d */
-	WIDTH_KEY,             /* kv*d, also of values */
-	WIDTH_QKV,             /* (a+2kv)*d */
-	WIDTH_ROTATED,         /* (a+kv)*d: what RoPE turns */
-	WIDTH_FFN,             /* f */
-	WIDTH_VOCAB,           /* V */
-	WIDTH_HEADS,           /* a */
-	WIDTH_KV_HEADS,        /* kv */
-	WIDTH_NORM_STATISTICS, /* 1 (RMSNorm: rstd) or 2 (LayerNorm: mean, rstd) */
+	WIDTH_ONE,
+	WIDTH_HIDDEN,      /* h */
+	WIDTH_EMBEDDING,   /* of the table's rows: h unless embedding_width is given */
+	WIDTH_QUERY,       /* a*d */
+	WIDTH_QUERY_INPUT, /* what q is projected from: h, or query_rank */
+	WIDTH_KEY,         /* kv*d */
+	WIDTH_VALUE,       /* kv*d, or a*value_dim */
+	WIDTH_ATTENTION,   /* a*d, or a*value_dim: the core's output */
+	WIDTH_QKV,         /* q, k and v side by side */
+	WIDTH_ROTATED,     /* (a+kv)*d, or (a+1)*rope_dim: what RoPE turns */
+	WIDTH_QUERY_RANK,  /* latent attention */
+	WIDTH_KV_RANK,
+	WIDTH_KV_DOWN,          /* kv_rank + rope_dim */
+	WIDTH_KV_UP,            /* a*(d - rope_dim + value_dim) */
+	WIDTH_FFN,              /* f */
+	WIDTH_GATE_UP,          /* 2f */
+	WIDTH_VOCAB,            /* V */
+	WIDTH_HEADS,            /* a */
+	WIDTH_KV_HEADS,         /* kv */
+	WIDTH_NORM_STATISTICS,  /* 1 (RMSNorm: rstd) or 2 (LayerNorm: mean, rstd) */
+	WIDTH_QUERY_STATISTICS, /* of a norm on q: per head */
+	WIDTH_KEY_STATISTICS,
+	WIDTH_EXPERTS,       /* E */
+	WIDTH_EXPERT_FFN,    /* of one expert */
+	WIDTH_ROUTED_HIDDEN, /* k*h: every token once for each of its k experts */
+	WIDTH_ROUTED_FFN,    /* k*m */
+	WIDTH_SHARED_FFN,
+	WIDTH_WIDEST_FFN,    /* of any block: f, or k*m + shared */
+	WIDTH_WIDEST_ROUTED, /* k*h with experts, else 0 */
 	WIDTH_COUNT
 };
 

@@ -40,14 +40,16 @@ static void exit_units(struct walk *walk, int module, int *n_post)
 	}
 }
 
-/* Embeddings come before block 0, the final norm and the head after the last block. */
+/* Embeddings, their norm and projection come before block 0, the final norm and the head after the
+ * last block. */
 static int slot_of(const struct builder *b, int module)
 {
 	int layer = b->model->modules[module].layer;
 	enum module_kind kind = b->model->modules[module].kind;
 	if (layer >= 0)
 		return layer;
-	bool embedding = kind == MODULE_EMBEDDING || kind == MODULE_POSITION_EMBEDDING;
+	bool embedding = kind == MODULE_EMBEDDING || kind == MODULE_POSITION_EMBEDDING ||
+			 kind == MODULE_EMBEDDING_NORM || kind == MODULE_EMBEDDING_PROJECTION;
 	return embedding ? -1 : (int)b->model->architecture.layers;
 }
 

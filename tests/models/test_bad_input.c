@@ -6,6 +6,12 @@
 #define CONFIG                                                                                     \
 	"\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"num_attention_heads\": 4,\n"       \
 	"\"intermediate_size\": 128, \"vocab_size\": 10, \"max_position_embeddings\": 16"
+#define FAMILIES                                                                                   \
+	"gpt2, mpt, llama, mistral, qwen2, qwen3, bloom, cohere, cohere2, "                        \
+	"deepseek_v2, deepseek_v3, falcon, gemma, gemma2, gemma3_text, glm4, "                     \
+	"glm4_moe, gpt_bigcode, gpt_neox, gpt_oss, gptj, granite, granitemoe, "                    \
+	"llama4_text, mixtral, olmo, olmo2, olmoe, opt, phi, phi3, phimoe, "                       \
+	"qwen2_moe, qwen3_moe, smollm3, stablelm, starcoder2, t5"
 #define GPT2                                                                                       \
 	"\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_head\": 4, \"n_embd\": 64,\n"               \
 	"\"vocab_size\": 10, \"n_positions\": 16"
@@ -30,11 +36,9 @@ static const struct {
 		"f:9:9: layers: duplicate key, already given in line 3; remove one of them"},
 	{OWN "family: llama\nlayers: 2\n",
 		"f:1:1: missing key \"hidden\", expected a whole number greater than 0"},
-	{OWN "family: lama\nlayers: 2\n",
-		"f:2:9: family: expected one of gpt2, mpt, llama, mistral, qwen2, qwen3, got "
-		"\"lama\", did you mean \"llama\"?"},
-	{OWN "layers: 2\nhidden: 64\n", "f:1:1: missing key \"family\", expected one of gpt2, mpt, "
-					"llama, mistral, qwen2, qwen3"},
+	{OWN "family: lama\nlayers: 2\n", "f:2:9: family: expected one of " FAMILIES ", got "
+					  "\"lama\", did you mean \"llama\"?"},
+	{OWN "layers: 2\nhidden: 64\n", "f:1:1: missing key \"family\", expected one of " FAMILIES},
 	{OWN "family: llama\nlayers: 0\nhidden: 64\nheads: 4\nffn: 128\nvocab: 10\ncontext: 16\n",
 		"f:3:9: layers: expected a whole number greater than 0, got \"0\""},
 	{OWN "family: llama\nlayers: 20000\nhidden: 64\nheads: 4\nffn: 8\nvocab: 10\ncontext: 16\n",
@@ -58,8 +62,8 @@ static const struct {
 		"f:9:15: norm_epsilon: expected a number between 0 and 1, got 2"},
 	{OWN SIZES "rope_theta: 0.5\n",
 		"f:9:13: rope_theta: expected a number of at least 1, got 0.5"},
-	{OWN SIZES "positions: absolute\n",
-		"f:9:12: positions: expected one of learned, rope, alibi, got \"absolute\""},
+	{OWN SIZES "positions: absolute\n", "f:9:12: positions: expected one of learned, rope, "
+					    "alibi, relative, got \"absolute\""},
 	{OWN SIZES "tied_head: maybe\n",
 		"f:9:12: tied_head: expected true, false, on or off, got \"maybe\""},
 	{OWN SIZES "name: \"two\\nlines\"\n",
@@ -81,29 +85,63 @@ static const struct {
 		"f:1:17: hidden_size: expected a whole number, got the string \"64\""},
 	{"{\"hidden_size\": 64,\n\"num_key_value_heads\": 3, " CONFIG "}",
 		"f:2:24: num_key_value_heads: expected a number that divides the 4 heads, got 3"},
-	{"{\"hidden_size\": 64,\n\"hidden_act\": \"gelu\", " CONFIG "}",
-		"f:2:15: hidden_act: expected silu, got \"gelu\", which is not supported"},
+	{"{\"hidden_size\": 64,\n\"hidden_act\": \"relu6\", " CONFIG "}",
+		"f:2:15: hidden_act: expected silu, got \"relu6\", which is not supported"},
 	{"{\"hidden_size\": 4000000000000, " CONFIG "}",
 		"f:1:17: hidden_size: expected a whole number from 1 to 1000000000, got "
 		"4000000000000"},
-	{"{\"model_type\": \"mixtral\", \"hidden_size\": 64}",
-		"f:1:16: model_type: expected a model of the families gpt2, mpt, llama, mistral, "
-		"qwen2, qwen3, got \"mixtral\", which is not supported"},
-	{"{\"model_type\": \"gemma2\", \"hidden_size\": 64}",
-		"f:1:16: model_type: expected a model of the families gpt2, mpt, llama, mistral, "
-		"qwen2, qwen3, got \"gemma2\", which is not supported"},
-	{"{\"model_type\": \"falcon\", \"hidden_size\": 64}",
-		"f:1:16: model_type: expected a model of the families gpt2, mpt, llama, mistral, "
-		"qwen2, qwen3, got \"falcon\", which is not supported"},
+	{"{\"model_type\": \"mamba\", \"hidden_size\": 64}",
+		"f:1:16: model_type: expected a transformer that can be planned, got \"mamba\": a "
+		"state-space model has no attention and its scan is not modelled; plan a "
+		"transformer"},
+	{"{\"model_type\": \"bert\", \"hidden_size\": 64}",
+		"f:1:16: model_type: expected a transformer that can be planned, got \"bert\": an "
+		"encoder without a decoder is not modelled; causal models and T5 are"},
+	{"{\"model_type\": \"qwen3_mo\", \"hidden_size\": 64}",
+		"f:1:16: model_type: expected a known family (`shardplan help models` lists them), "
+		"got \"qwen3_mo\", did you mean \"qwen3_moe\"?; when its blocks are made of the "
+		"same parts, describe it in a model file (edit what `shardplan models show "
+		"llama-2-7b` prints)"},
+	{"{\"model_type\": \"wizard\", \"text_config\": {\"model_type\": \"jamba\"}}",
+		"f:1:56: model_type: expected a transformer that can be planned, got \"jamba\": "
+		"its blocks are of several kinds (state-space or linear attention beside softmax "
+		"attention), which is not modelled"},
+	{"{" CONFIG ", \"hidden_size\": 64, \"model_type\": \"mixtral\"}",
+		"f:1:1: missing key \"num_local_experts\", expected a config.json of a whole "
+		"model"},
+	{"{" CONFIG ", \"hidden_size\": 64, \"model_type\": \"mixtral\",\n"
+	 "\"num_local_experts\": 4, \"num_experts_per_tok\": 8}",
+		"f:3:48: num_experts_per_tok: expected a whole number from 0 to 4, got 8"},
+	{"{" CONFIG ", \"hidden_size\": 64, \"model_type\": \"mixtral\",\n"
+	 "\"num_local_experts\": 99999999999, \"num_experts_per_tok\": 8}",
+		"f:3:22: num_local_experts: expected a whole number from 0 to 100000, got "
+		"99999999999"},
+	{"{" CONFIG ", \"hidden_size\": 64, \"model_type\": \"qwen3_moe\",\n"
+	 "\"num_experts\": 4, \"num_experts_per_tok\": 2, \"mlp_only_layers\": [1]}",
+		"f:3:65: expected the first layers (0, 1, ...), which may be "
+		"dense, got 1"},
+	{OWN SIZES "experts: 4\n",
+		"f:9:10: experts: expected experts_per_token and expert_ffn beside it, got 0 and "
+		"0"},
+	{OWN SIZES "shared_ffn: 4\n",
+		"f:1:1: experts: expected a number above 0 beside experts_per_token, expert_ffn "
+		"and shared_ffn, got 0"},
+	{OWN SIZES "encoder_layers: 2\n",
+		"f:9:17: encoder_layers: expected a whole number from 0 to 1, got 2"},
+	{OWN SIZES "kv_rank: 8\n",
+		"f:9:10: kv_rank: latent attention expects value_dim and rope_dim, rope_dim below "
+		"head_dim, kv_heads = heads, no fused_qkv and no qk_norm"},
 	{"{\"model_type\": [\"llama\"], \"hidden_size\": 64}",
 		"f:1:16: model_type: expected a string, got a list"},
-	{"{\"architectures\": [\"GemmaForCausalLM\"], \"hidden_size\": 64}",
-		"f:1:19: architectures: expected a model of the families gpt2, mpt, llama, "
-		"mistral, qwen2, qwen3, got \"GemmaForCausalLM\", which is not supported"},
+	{"{\"architectures\": [\"WizardForCausalLM\"], \"hidden_size\": 64}",
+		"f:1:19: architectures: expected a known family (`shardplan help models` lists "
+		"them), got \"WizardForCausalLM\"; when its blocks are made of the same parts, "
+		"describe it in a model file (edit what `shardplan models show llama-2-7b` "
+		"prints)"},
 	{"{\"architectures\": [], \"hidden_size\": 64}",
 		"f:1:1: missing key \"model_type\", expected a config.json of a whole model"},
-	{"{" GPT2 ",\n\"activation_function\": \"relu\"}",
-		"f:3:24: activation_function: expected gelu_new, got \"relu\", which is not "
+	{"{" GPT2 ",\n\"activation_function\": \"tanh\"}",
+		"f:3:24: activation_function: expected gelu_new, got \"tanh\", which is not "
 		"supported"},
 	{"{" GPT2 ",\n\"add_cross_attention\": true}",
 		"f:3:24: add_cross_attention: expected false, got true, which is not supported"},
