@@ -44,9 +44,11 @@ extern const int n_model_families;
 /* The lists of readers that the rows name. */
 #define CONFIG_READERS(X)                                                                          \
 	X(llama)                                                                                   \
-	X(gpt2) X(mpt) X(qwen2) X(neox) X(falcon) X(bloom) X(gptj) X(opt) X(phi) X(gemma)          \
-		X(stablelm) X(starcoder2) X(cohere) X(bigcode) X(t5) X(mixtral) X(qwen2_moe)       \
-			X(qwen3_moe) X(deepseek) X(gpt_oss) X(llama4) X(olmoe) X(glm) X(glm_moe)
+	X(gpt2)                                                                                    \
+	X(mpt)                                                                                     \
+	X(qwen2) X(neox) X(falcon) X(bloom) X(gptj) X(opt) X(phi) X(gemma) X(stablelm)             \
+		X(starcoder2) X(cohere) X(bigcode) X(t5) X(mixtral) X(qwen2_moe) X(qwen3_moe)      \
+			X(deepseek) X(gpt_oss) X(llama4) X(olmoe) X(glm) X(glm_moe)
 #define X(name) extern config_reader *const read_##name[];
 CONFIG_READERS(X)
 #undef X

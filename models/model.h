@@ -6,8 +6,8 @@
 
 /* X(suffix, name, is_leaf). Leaves compute, in preorder. The residual additions belong to
  * ATTENTION_OUTPUT and DOWN (EXPERTS_DOWN); the loss is not a module (it belongs to the schedule).
- * An EXPERTS leaf holds the matrices of all experts, below one another in one parameter; ROUTER also
- * sorts the tokens to their experts. */
+ * An EXPERTS leaf holds the matrices of all experts, below one another in one parameter; ROUTER
+ * also sorts the tokens to their experts. */
 #define MODULE_KINDS(X)                                                                            \
 	X(MODEL, "model", false)   /* the top, and HF's inner "model" / "transformer" */           \
 	X(LAYERS, "layers", false) /* a ModuleList: never wrapped by itself */                     \
