@@ -14,6 +14,9 @@ struct training_options {
 	struct training training;
 	int64_t ranks; /* 0: as the plan */
 	double clip;   /* < 0: as the plan */
+	int64_t every, keep;
+	bool background;
+	struct checkpoint_info resumed; /* folder NULL: from the start */
 	int reproducible, device, kernels;
 };
 
@@ -32,6 +35,9 @@ static bool read_numbers(const struct arguments *arguments, struct training_opti
 		FIELD_INT(struct training_options, training.warmup, "warmup", FIELD_NOT_NEGATIVE),
 		FIELD_INT(struct training_options, ranks, "ranks", FIELD_POSITIVE),
 		FIELD_DOUBLE(struct training_options, clip, "clip", FIELD_NOT_NEGATIVE),
+		FIELD_INT(struct training_options, every, "every", FIELD_POSITIVE),
+		FIELD_INT(struct training_options, keep, "keep", FIELD_POSITIVE),
+		FIELD_BOOL(struct training_options, background, "checkpoint_background", 0),
 		FIELD_END,
 	};
 
@@ -39,6 +45,8 @@ static bool read_numbers(const struct arguments *arguments, struct training_opti
 		.training = training_defaults(), .clip = -1, .reproducible = -1};
 	return arguments_set(arguments, fields, options, arena, error);
 }
+
+static const char *const of_checkpoints[] = {"every", "keep", "checkpoint-background"};
 
 static bool read_options(const struct arguments *arguments, struct training_options *options,
 	struct arena *arena, struct error *error)
@@ -52,12 +60,69 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 	if (options->reproducible == 2)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--reproducible world: not in this version, which has run and plan");
+	for (int i = 0; i < COUNT_OF(of_checkpoints); i++) {
+		if (argument_given(arguments, of_checkpoints[i]) &&
+			!argument_given(arguments, "checkpoint"))
+			return error_set(error, EXIT_CODE_USAGE,
+				"--%s: goes with --checkpoint DIR, which is missing",
+				of_checkpoints[i]);
+	}
 	if (!argument_given(arguments, "data"))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--data: missing, expected a text file or a .bin token file");
 	if (argument_given(arguments, "json") && argument_given(arguments, "json-lines"))
 		return error_set(
 			error, EXIT_CODE_USAGE, "--json: goes not with --json-lines, use one");
+	return true;
+}
+
+/* What was not given is as in the run that is resumed, so that it goes on as if undisturbed. */
+static void take_over(const struct arguments *arguments, struct training_options *options)
+{
+	const struct training *before = &options->resumed.training;
+	struct training *now = &options->training;
+
+	if (!argument_given(arguments, "seed"))
+		now->seed = before->seed;
+	if (!argument_given(arguments, "lr"))
+		now->learning_rate = before->learning_rate;
+	if (!argument_given(arguments, "warmup"))
+		now->warmup = before->warmup;
+	now->beta1 = before->beta1;
+	now->beta2 = before->beta2;
+	now->epsilon = before->epsilon;
+	now->weight_decay = before->weight_decay;
+}
+
+/* Says what will keep the run from ending in the bits of an undisturbed one. */
+static void note_differences(
+	const struct training_options *options, const struct plan *plan, int64_t ranks)
+{
+	const struct checkpoint_info *before = &options->resumed;
+
+	output_note("resuming at step %lld from %s", (long long)before->step, before->folder);
+	if (options->training.seed != before->training.seed)
+		output_note("  another seed: the data comes in another order");
+	if (plan->seq_len != before->seq_len || plan->global_batch != before->global_batch)
+		output_note("  batches of %lld x %lld tokens instead of %lld x %lld: the data "
+			    "comes in another order",
+			(long long)plan->global_batch, (long long)plan->seq_len,
+			(long long)before->global_batch, (long long)before->seq_len);
+	if (ranks != before->ranks)
+		output_note("  %lld ranks instead of %lld: sums are made in another order",
+			(long long)ranks, (long long)before->ranks);
+}
+
+static bool find_checkpoint(const struct arguments *arguments, struct arena *arena,
+	const struct model *model, struct training_options *options, struct error *error)
+{
+	const char *path = argument(arguments, "resume");
+
+	if (path == NULL)
+		return true;
+	if (!executor_find_checkpoint(arena, path, model, &options->resumed, error))
+		return false;
+	take_over(arguments, options);
 	return true;
 }
 
@@ -159,6 +224,11 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.data = argument(arguments, "data"),
 		.device = devices[options->device],
 		.kernels = kernel_tables[options->kernels],
+		.checkpoint = argument(arguments, "checkpoint"),
+		.checkpoint_every = options->every,
+		.checkpoint_keep = options->keep,
+		.checkpoint_background = options->background,
+		.resume = options->resumed.folder,
 		.fault = argument(arguments, "fault"),
 		.expected = &opened->evaluation.simulation.timeline,
 		.report = progress_report,
@@ -203,7 +273,8 @@ static bool run(struct invocation *invocation, struct error *error)
 	struct measurement measured;
 
 	if (!read_options(arguments, &options, arena, error) ||
-		!open_plan(arena, arguments->operands[0], &opened, error))
+		!open_plan(arena, arguments->operands[0], &opened, error) ||
+		!find_checkpoint(arguments, arena, opened.file.model, &options, error))
 		return false;
 	if (path == NULL)
 		path = file_beside(arena, arguments->operands[0], "measured.json");
@@ -214,6 +285,8 @@ static bool run(struct invocation *invocation, struct error *error)
 	if (!plan_is_trainable(&opened.file, options.ranks, options.clip) &&
 		!adapt(arena, &options, path, &opened, error))
 		return false;
+	if (options.resumed.folder != NULL)
+		note_differences(&options, &opened.file.plan, plan_ranks(&opened.file.plan));
 	if (!check_level(&opened, &options, error) || !check_fits(&opened, error) ||
 		!execute(invocation, &options, &opened, &measured, error) ||
 		!save_measurement(invocation, &opened, &measured, path, error))

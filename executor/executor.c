@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "executor/checkpoint.h"
 #include "executor/compute.h"
 #include "executor/launch.h"
 #include "executor/machine.h"
@@ -38,7 +39,8 @@ struct run {
 	struct arena *arena;
 	struct schedule *schedule;
 	struct segment segment;
-	int64_t reported; /* steps that were told to job->report */
+	int64_t reported;   /* steps that were told to job->report, or done before */
+	const char *resume; /* folder of the checkpoint to go on from */
 };
 
 static bool check_names(const struct executor_job *job, struct error *error)
@@ -107,6 +109,33 @@ static bool check_memory(const struct run *run, struct error *error)
 		       format_bytes(have, free_bytes));
 }
 
+/* The step to go on from; and no checkpoint may be in the way of those to come. */
+static bool check_checkpoints(struct run *run, struct error *error)
+{
+	const struct executor_job *job = run->job;
+	struct checkpoint_info info;
+	int64_t *steps;
+
+	if (job->resume != NULL) {
+		if (!executor_find_checkpoint(
+			    run->arena, job->resume, job->plan->model, &info, error))
+			return false;
+		if (info.step >= job->training.steps)
+			return error_set(error, EXIT_CODE_USAGE,
+				"steps: %s has done %lld, expected more than that in all, got %lld",
+				info.folder, (long long)info.step, (long long)job->training.steps);
+		run->reported = info.step;
+		run->resume = info.folder;
+	}
+	int n = job->checkpoint != NULL ? checkpoint_list(run->arena, job->checkpoint, &steps) : 0;
+	if (n > 0 && steps[n - 1] > run->reported)
+		return error_set(error, EXIT_CODE_USAGE,
+			"%s holds a checkpoint of step %lld already and this run starts at step "
+			"%lld: resume from it, or give another folder",
+			job->checkpoint, (long long)steps[n - 1], (long long)run->reported);
+	return true;
+}
+
 static double collective_timeout(const struct executor_job *job)
 {
 	if (job->expected == NULL || job->expected->step_time <= 0)
@@ -127,12 +156,18 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		.ranks = (int)ranks,
 		.threads = threads_per_rank(ranks),
 		.collective_timeout = collective_timeout(job),
-		.training = job->training};
+		.training = job->training,
+		.first_step = run->reported,
+		.checkpoint_every = job->checkpoint_every,
+		.checkpoint_keep = job->checkpoint_keep,
+		.checkpoint_background = job->checkpoint_background};
 	const char *const texts[TEXT_COUNT] = {[TEXT_PLAN] = plan_text,
 		[TEXT_DATA] = job->data,
 		[TEXT_DEVICE] = job->device,
 		[TEXT_KERNELS] = job->kernels,
-		[TEXT_FAULT] = job->fault};
+		[TEXT_FAULT] = job->fault,
+		[TEXT_CHECKPOINT] = job->checkpoint,
+		[TEXT_RESUME] = run->resume};
 
 	return segment_create(&run->segment, &what, texts, job->training.steps, REPORT_BYTES,
 		buffers_capacity(run->schedule, 0), error);
@@ -205,7 +240,7 @@ bool executor_train(const struct executor_job *job, struct arena *arena,
 		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
 			&run.schedule, error))
 		return false;
-	if (!check_memory(&run, error))
+	if (!check_memory(&run, error) || !check_checkpoints(&run, error))
 		return false;
 	if (plan_text == NULL) {
 		plan_file_write(job->plan, &written);

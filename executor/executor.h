@@ -24,15 +24,36 @@ struct progress {
 	double loss, gradient_norm, step_time, tokens_per_s;
 };
 
+/* What a checkpoint says of the run that it was written by. */
+struct checkpoint_info {
+	const char *folder; /* of the checkpoint itself */
+	int64_t step;       /* so many are done */
+	struct training training;
+	const char *plan; /* in a line */
+	int64_t ranks, seq_len, global_batch, data_tokens;
+};
+
+/* `path` is a checkpoint, or a folder of checkpoints, of which the newest is taken. EXIT_CODE_INPUT
+ * when there is none, or it is damaged or of another model. Strings live in `arena`. */
+bool executor_find_checkpoint(struct arena *arena, const char *path, const struct model *model,
+	struct checkpoint_info *info, struct error *error);
+
 struct executor_job {
 	const struct plan_file *plan; /* of runtime shardplan; the schedule is built from it */
 	const char *plan_text;        /* the same as text: what the rank processes read */
 	struct training training;
 	const char *data;   /* path of a text file (tokens are bytes) or an llm.c .bin token file */
 	const char *device; /* "host" or "null" (no arithmetic, for tests); NULL = host */
-	const char *kernels;             /* "cpu" or "reference"; NULL = cpu */
-	const char *program;             /* of the rank processes; NULL = this executable */
-	const char *fault;               /* seeded faults for tests, docs/faults.md; NULL = none */
+	const char *kernels;    /* "cpu" or "reference"; NULL = cpu */
+	const char *program;    /* of the rank processes; NULL = this executable */
+	const char *checkpoint; /* folder for checkpoints; NULL = none. One is written at the end */
+	int64_t checkpoint_every;   /* steps; 0 = only at the end */
+	int64_t checkpoint_keep;    /* the newest so many stay; 0 = all */
+	bool checkpoint_background; /* a thread writes a copy of the state (12 bytes a parameter
+				     * and shard group) while training goes on */
+	const char *resume; /* a checkpoint or a folder of them; NULL = from the start. steps
+			     * counts from the start of the first run */
+	const char *fault;  /* seeded faults for tests, docs/faults.md; NULL = none */
 	const struct timeline *expected; /* predicted; for watchdog deadlines. May be NULL */
 	void (*report)(
 		const struct progress *progress, void *data); /* rank 0, per step; may be NULL */

@@ -29,7 +29,10 @@
 	X(KILL, "kill_rank")                                                                       \
 	X(EXIT, "exit_rank")                                                                       \
 	X(STOP, "stop_rank")                                                                       \
-	X(MISMATCH, "mismatch_rank")
+	X(MISMATCH, "mismatch_rank")                                                               \
+	X(CHECKPOINT_ERROR, "checkpoint_error")                                                    \
+	X(CHECKPOINT_SHORT, "checkpoint_short")                                                    \
+	X(CHECKPOINT_KILL, "checkpoint_kill")
 
 enum fault_kind {
 #define X(suffix, name) FAULT_##suffix,

@@ -49,7 +49,16 @@ struct fault_record {
 enum job_kind { JOB_TRAIN, JOB_COLLECTIVES };
 
 /* Texts that a job hands to its ranks. */
-enum job_text { TEXT_PLAN, TEXT_DATA, TEXT_DEVICE, TEXT_KERNELS, TEXT_FAULT, TEXT_COUNT };
+enum job_text {
+	TEXT_PLAN,
+	TEXT_DATA,
+	TEXT_DEVICE,
+	TEXT_KERNELS,
+	TEXT_FAULT,
+	TEXT_CHECKPOINT,
+	TEXT_RESUME,
+	TEXT_COUNT
+};
 
 struct job {
 	enum job_kind kind;
@@ -57,6 +66,9 @@ struct job {
 	int threads;               /* of the kernels, per rank */
 	double collective_timeout; /* s until a rank that does not come is called hung; 0 = never */
 	struct training training;
+	int64_t first_step; /* > 0: resumed */
+	int64_t checkpoint_every, checkpoint_keep;
+	bool checkpoint_background;
 	bool quick; /* JOB_COLLECTIVES */
 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "executor/allocations.h"
+#include "executor/checkpoint.h"
 #include "executor/compute.h"
 #include "executor/interpret.h"
 #include "executor/machine.h"
@@ -20,6 +21,7 @@ struct step_exchange {
 enum { SCRATCH_BYTES = 1024 };
 _Static_assert(sizeof(struct step_exchange) <= SCRATCH_BYTES, "fits the scratch");
 _Static_assert(sizeof(struct rank_report) <= SCRATCH_BYTES, "fits the scratch");
+_Static_assert(sizeof(struct checkpoint_part) <= SCRATCH_BYTES, "fits the scratch");
 
 struct trainer {
 	struct segment *segment;
@@ -36,6 +38,7 @@ struct trainer {
 	struct compute compute;
 	struct interpreter interpreter;
 	struct recorder recorder;
+	struct checkpointer checkpointer;
 	void *scratch;                   /* in the heap */
 	struct step_exchange *exchanged; /* [ranks] */
 	int64_t undeclared, pss_before;
@@ -173,20 +176,48 @@ static struct weights weights_of(struct trainer *t)
 		.rank = t->segment->rank};
 }
 
+/* Initial weights, or those of a checkpoint. */
+static bool fill_weights(struct trainer *t, struct error *error)
+{
+	const char *resume = segment_text(t->segment, TEXT_RESUME);
+	struct weights weights = weights_of(t);
+	struct manifest manifest;
+
+	if (t->null_device)
+		return true;
+	weights_init(&weights, job_of(t)->training.seed);
+	if (resume == NULL)
+		return true;
+	return manifest_read(&t->arena, resume, t->file.model, &manifest, error) &&
+	       checkpoint_load(&manifest, &weights, &t->comm, t->scratch, error);
+}
+
+static bool open_checkpointer(struct trainer *t, struct error *error)
+{
+	struct weights weights = weights_of(t);
+	const struct checkpoint_options options = {
+		.folder = segment_text(t->segment, TEXT_CHECKPOINT),
+		.every = job_of(t)->checkpoint_every,
+		.keep = job_of(t)->checkpoint_keep,
+		.background = job_of(t)->checkpoint_background,
+		.training = job_of(t)->training,
+		.data_tokens = t->data.n_tokens,
+		.fault = t->fault};
+
+	return checkpointer_open(&t->checkpointer, &options, &weights, &t->comm, t->scratch, error);
+}
+
 static bool open_trainer(struct trainer *t, struct error *error)
 {
 	if (!read_plan(t, error) || !choose_kernels(t, error) || !make_buffers(t, error) ||
 		!open_contexts(t, error) || !open_compute(t, error) ||
-		!open_interpreter(t, error) || !rehearse(t, error))
+		!open_interpreter(t, error) || !rehearse(t, error) || !open_checkpointer(t, error))
 		return false;
 	recorder_open(
 		&t->recorder, job_of(t)->training.steps, t->schedule->programs[0].n_ops, &t->arena);
 	t->pss_before = machine_pss();
-	if (!t->null_device) {
-		struct weights weights = weights_of(t);
-
-		weights_init(&weights, job_of(t)->training.seed);
-	}
+	if (!fill_weights(t, error))
+		return false;
 	atomic_store(&segment_board(t->segment, t->segment->rank)->state, BOARD_RUNNING);
 	/* Everyone is ready: the first step's time is a step's. */
 	return comm_exchange(&t->comm, t->scratch, t->exchanged, sizeof(*t->exchanged));
@@ -230,7 +261,7 @@ static void publish(struct trainer *t, int64_t step, double loss, double step_ti
  * libraries make what they need at first use. */
 static bool interpret_watched(struct trainer *t, int64_t step, struct error *error)
 {
-	if (step == 0)
+	if (step == job_of(t)->first_step)
 		return interpret_step(&t->interpreter, step, false, error);
 	allocations_watch();
 	bool ok = interpret_step(&t->interpreter, step, false, error);
@@ -248,7 +279,8 @@ static bool run_step(struct trainer *t, int64_t step, struct error *error)
 	if (!interpret_watched(t, step, error) || !exchange_loss(t, &loss, error))
 		return false;
 	publish(t, step, loss, clock_now() - start);
-	return true;
+	return checkpointer_step(
+		&t->checkpointer, step + 1, step + 1 == job_of(t)->training.steps, error);
 }
 
 /* --- the end --- */
@@ -315,6 +347,7 @@ static bool conclude(struct trainer *t, struct error *error)
 
 static void close_trainer(struct trainer *t)
 {
+	checkpointer_close(&t->checkpointer);
 	interpreter_close(&t->interpreter);
 	comm_close(&t->comm);
 	compute_close(&t->compute);
@@ -333,7 +366,8 @@ bool rank_train(struct segment *segment, struct error *error)
 	struct trainer trainer = {.segment = segment, .data = {.fd = -1}};
 	bool ok = open_trainer(&trainer, error);
 
-	for (int64_t step = 0; ok && step < job_of(&trainer)->training.steps; step++)
+	for (int64_t step = segment->header->job.first_step;
+		ok && step < job_of(&trainer)->training.steps; step++)
 		ok = run_step(&trainer, step, error);
 	ok = ok && conclude(&trainer, error);
 	/* Before the thread is joined: it may be waiting for a rank that will not come. */

@@ -28,6 +28,41 @@ static float *resident(const struct weights *weights, enum buffer_role role, int
 	return buffer >= 0 ? buffers_address(weights->buffers, buffer) : NULL;
 }
 
+bool weights_shard(const struct weights *weights, int index, struct weights_shard *shard)
+{
+	const struct unit *unit = &weights->schedule->units[index];
+	float *moments = resident(weights, BUFFER_OPTIMIZER_STATE, index);
+
+	*shard =
+		(struct weights_shard){.arrays = {resident(weights, BUFFER_PARAMETER_SHARD, index)},
+			.n_arrays = 1,
+			.first = weights->rank % weights->schedule->plan.mesh.shard * unit->chunk};
+	if (moments != NULL) {
+		shard->arrays[1] = moments;
+		shard->arrays[2] = moments + unit->chunk;
+		shard->n_arrays = 3;
+	}
+	return shard->arrays[0] != NULL;
+}
+
+const float *weights_element(
+	const struct weights *weights, int parameter, int64_t element, int array)
+{
+	const struct schedule *schedule = weights->schedule;
+	struct weights_shard shard;
+
+	for (int u = 0; u < schedule->n_units; u++) {
+		const struct unit *unit = &schedule->units[u];
+		for (int i = 0; i < unit->n_slices; i++) {
+			if (unit->slices[i].parameter == parameter &&
+				weights_shard(weights, u, &shard) && array < shard.n_arrays)
+				return shard.arrays[array] + unit->slices[i].offset + element -
+				       shard.first;
+		}
+	}
+	return NULL;
+}
+
 /* --- initial weights --- */
 
 static void fill(

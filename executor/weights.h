@@ -13,6 +13,19 @@ struct weights {
 	int rank;
 };
 
+/* A rank's part of a unit: elements [first, first + unit->chunk) of weights, first and second
+ * moments. */
+struct weights_shard {
+	float *arrays[3];
+	int n_arrays;
+	int64_t first;
+};
+/* False when the rank holds nothing of that unit. */
+bool weights_shard(const struct weights *weights, int unit, struct weights_shard *shard);
+/* Where an element of a parameter lies in one of the arrays; it must be in this rank's shard. */
+const float *weights_element(
+	const struct weights *weights, int parameter, int64_t element, int array);
+
 /* N(0, 0.02), residual projections N(0, 0.02 / sqrt(2 layers)), ones and zeros (docs/defaults.md),
  * keyed by (seed, parameter, element). Each rank fills its own shards; moments are zero already. */
 void weights_init(const struct weights *weights, int64_t seed);

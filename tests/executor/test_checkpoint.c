@@ -1,0 +1,375 @@
+/* Checkpoints: what is resumed ends in the bits of an undisturbed run, whatever shards it was
+ * written in, and nothing that happens while one is written loses more than the interval.
+ * With "slow": a fault at every single file operation, and a hundred kills. */
+#include "support.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "executor/checkpoint.h"
+
+enum { STEPS = 6, EVERY = 2, RANKS = 4 };
+
+static bool slow;
+
+/* --- folders --- */
+
+static void make_folder(char folder[64])
+{
+	snprintf(folder, 64, "/tmp/shardplan-checkpoint-XXXXXX");
+	assert_non_null(mkdtemp(folder));
+}
+
+static void remove_folder(const char *folder)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+	assert_int_equal(system(command), 0);
+}
+
+static int64_t newest(const char *folder)
+{
+	struct arena arena = {0};
+	int64_t *steps;
+	int n = checkpoint_list(&arena, folder, &steps);
+	int64_t step = n > 0 ? steps[n - 1] : 0;
+
+	arena_finish(&arena);
+	return step;
+}
+
+/* --- runs --- */
+
+struct case_ {
+	int64_t ranks;
+	const char *options;
+};
+
+/* Trains and returns the digest, "" when the run failed; the message then is in `error`. */
+static struct digest train(
+	const struct case_ *c, int64_t steps, struct executor_job job, struct error *error)
+{
+	struct run run;
+	struct digest digest = {0};
+
+	run_plan(&run, TINY_GPT2, c->ranks, c->options);
+	job.training.steps = steps;
+	*error = (struct error){0};
+	if (run_train(&run, &job))
+		snprintf(digest.hex, sizeof(digest.hex), "%s", run.measurement.weights_digest);
+	else
+		*error = run.error;
+	run_finish(&run);
+	return digest;
+}
+
+static struct digest train_whole(const struct case_ *c, int64_t steps, struct executor_job job)
+{
+	struct error error;
+	struct digest digest = train(c, steps, job, &error);
+
+	if (digest.hex[0] == '\0')
+		fail_msg("%s: %s", c->options, error.message);
+	return digest;
+}
+
+static struct executor_job saving_job(const char *folder, bool background)
+{
+	struct executor_job job = run_job(STEPS);
+
+	job.checkpoint = folder;
+	job.checkpoint_every = EVERY;
+	job.checkpoint_background = background;
+	return job;
+}
+
+static const struct case_ cases[] = {
+	{RANKS, "strategy=FULL_SHARD micro_batch=1 seq_len=8"},
+	{RANKS, "strategy=NO_SHARD micro_batch=1 seq_len=8"},
+	{RANKS, "strategy=SHARD_GRAD_OP micro_batch=1 seq_len=8 wrap=model"},
+	{RANKS, "strategy=HYBRID_SHARD micro_batch=1 seq_len=8 shard_group=2 wrap=blocks:2"},
+};
+
+/* Written by each strategy, resumed by each other. */
+static void resumed_runs_end_in_the_same_bits(void **state)
+{
+	(void)state;
+	struct digest whole = train_whole(&cases[0], STEPS, run_job(STEPS));
+
+	for (int w = 0; w < COUNT_OF(cases); w++) {
+		char folder[64], from[96];
+		make_folder(folder);
+		struct digest saved = train_whole(&cases[w], STEPS, saving_job(folder, w % 2 == 1));
+		assert_string_equal(saved.hex, whole.hex);
+		snprintf(from, sizeof(from), "%s/step-%08d", folder, EVERY * (1 + w % 2));
+		for (int r = 0; r < COUNT_OF(cases); r++) {
+			struct executor_job job = run_job(STEPS);
+			job.resume = from;
+			assert_string_equal(train_whole(&cases[r], STEPS, job).hex, whole.hex);
+		}
+		remove_folder(folder);
+	}
+}
+
+/* Any number of ranks reads the same weights and moments: one step from there, sums being the only
+ * thing that differs, is compared at the number of ranks that it is run on. */
+static void any_number_of_ranks_reads_the_same(void **state)
+{
+	static const struct case_ readers[][2] = {
+		{{1, "strategy=NO_SHARD micro_batch=4 seq_len=8"},
+			{1, "strategy=NO_SHARD micro_batch=4 seq_len=8 wrap=model"}},
+		{{3, "strategy=FULL_SHARD micro_batch=1 seq_len=8"},
+			{3, "strategy=NO_SHARD micro_batch=1 seq_len=8"}},
+		{{2, "strategy=FULL_SHARD micro_batch=2 seq_len=8"},
+			{2, "strategy=SHARD_GRAD_OP micro_batch=2 seq_len=8 wrap=blocks:2"}},
+	};
+	char by_four[64], by_one[64];
+
+	(void)state;
+	/* The same state twice: written by four ranks, and by one that read it and wrote it. */
+	make_folder(by_four);
+	train_whole(&cases[0], EVERY, saving_job(by_four, false));
+	for (int i = 0; i < COUNT_OF(readers); i++) {
+		struct executor_job job = run_job(STEPS);
+		job.resume = by_four;
+		struct digest a = train_whole(&readers[i][0], STEPS, job);
+		struct digest b = train_whole(&readers[i][1], STEPS, job);
+		assert_string_equal(a.hex, b.hex);
+		make_folder(by_one);
+		struct executor_job again = saving_job(by_one, false);
+		again.resume = by_four;
+		train_whole(&readers[i][0], EVERY + 1, again);
+		job.resume = by_one;
+		assert_string_equal(train_whole(&readers[i][1], STEPS, job).hex, a.hex);
+		remove_folder(by_one);
+	}
+	remove_folder(by_four);
+}
+
+static void only_the_newest_are_kept(void **state)
+{
+	struct arena arena = {0};
+	struct executor_job job;
+	char folder[64];
+	int64_t *steps;
+
+	(void)state;
+	make_folder(folder);
+	job = saving_job(folder, true);
+	job.checkpoint_every = 1;
+	job.checkpoint_keep = 2;
+	train_whole(&cases[0], STEPS, job);
+	assert_int_equal(checkpoint_list(&arena, folder, &steps), 2);
+	assert_int_equal(steps[0], STEPS - 1);
+	assert_int_equal(steps[1], STEPS);
+	arena_finish(&arena);
+	remove_folder(folder);
+}
+
+/* --- refusals --- */
+
+static void expect_refusal(const struct case_ *c, struct executor_job job, const char *message)
+{
+	struct error error;
+
+	train(c, STEPS, job, &error);
+	if (strstr(error.message, message) == NULL)
+		fail_msg("expected \"%s\", got \"%s\"", message, error.message);
+}
+
+static void flip_a_byte(const char *path, long at)
+{
+	FILE *file = fopen(path, "r+b");
+	int byte;
+
+	assert_non_null(file);
+	assert_int_equal(fseek(file, at, SEEK_SET), 0);
+	byte = fgetc(file);
+	assert_int_equal(fseek(file, at, SEEK_SET), 0);
+	fputc(byte ^ 1, file);
+	fclose(file);
+}
+
+static void damage_is_noticed(void **state)
+{
+	struct executor_job job = run_job(STEPS);
+	char folder[64], path[128];
+
+	(void)state;
+	make_folder(folder);
+	train_whole(&cases[0], EVERY, saving_job(folder, false));
+	job.resume = folder;
+	snprintf(path, sizeof(path), "%s/step-%08d/rank-00002.bin", folder, EVERY);
+	flip_a_byte(path, 1000);
+	expect_refusal(&cases[0], job, "rank-00002.bin: damaged: expected checksum");
+	assert_int_equal(truncate(path, 100), 0);
+	expect_refusal(&cases[0], job, "rank-00002.bin: expected ");
+	assert_int_equal(unlink(path), 0);
+	expect_refusal(&cases[0], job, "rank-00002.bin: missing");
+	snprintf(path, sizeof(path), "%s/step-%08d/manifest.json", folder, EVERY);
+	assert_int_equal(truncate(path, 300), 0);
+	expect_refusal(&cases[0], job, "manifest.json:");
+	job.resume = "/nonexistent";
+	expect_refusal(&cases[0], job, "no checkpoint");
+	remove_folder(folder);
+}
+
+static void nothing_is_overwritten(void **state)
+{
+	char folder[64];
+
+	(void)state;
+	make_folder(folder);
+	train_whole(&cases[0], EVERY, saving_job(folder, false));
+	expect_refusal(&cases[0], saving_job(folder, false), "holds a checkpoint of step 2");
+	struct executor_job job = saving_job(folder, false);
+	job.resume = folder;
+	job.training.steps = EVERY;
+	struct error error;
+	train(&cases[0], EVERY, job, &error);
+	assert_non_null(strstr(error.message, "has done 2"));
+	remove_folder(folder);
+}
+
+/* --- faults --- */
+
+/* What is left is whole, and from there (or from the start) the run ends as if undisturbed. */
+static void expect_recovery(
+	const struct case_ *c, const char *folder, const char *whole, const char *what)
+{
+	struct executor_job job = saving_job(folder, false);
+
+	if (newest(folder) == STEPS)
+		return;
+	job.resume = newest(folder) > 0 ? folder : NULL;
+	struct digest digest = train_whole(c, STEPS, job);
+	if (strcmp(digest.hex, whole) != 0)
+		fail_msg("%s: the digest differs after recovery", what);
+	assert_int_equal(newest(folder), STEPS);
+}
+
+/* Returns false when the run did not come to that operation. */
+static bool strike(const char *fault, const char *whole, bool background, int64_t *kept)
+{
+	const struct case_ *c = &cases[0];
+	char folder[64];
+	struct error error;
+
+	make_folder(folder);
+	struct executor_job job = saving_job(folder, background);
+	job.fault = fault;
+	struct digest digest = train(c, STEPS, job, &error);
+	bool struck = digest.hex[0] == '\0';
+	if (struck) {
+		assert_int_equal(error.code, EXIT_CODE_FAULT);
+		*kept = newest(folder);
+		expect_recovery(c, folder, whole, fault);
+	}
+	remove_folder(folder);
+	return struck;
+}
+
+static void a_fault_at_any_file_operation_loses_the_interval_at_most(void **state)
+{
+	static const char *const kinds[] = {
+		"checkpoint_error", "checkpoint_short", "checkpoint_kill"};
+	struct digest whole = train_whole(&cases[0], STEPS, run_job(STEPS));
+
+	(void)state;
+	for (int k = 0; k < COUNT_OF(kinds); k++) {
+		for (int rank = 0; rank < 2; rank++) {
+			int64_t kept = 0, last = 0;
+			int operation = slow ? 0 : k;
+			char fault[64];
+			for (;; operation += slow ? 1 : 23) {
+				snprintf(fault, sizeof(fault), "%s=%d@step=%d", kinds[k], rank,
+					operation);
+				if (!strike(fault, whole.hex, operation % 2 == 1, &kept))
+					break;
+				/* Later faults leave no less. */
+				assert_true(kept >= last);
+				last = kept;
+			}
+			assert_true(operation > 40);
+		}
+	}
+}
+
+/* --- kills --- */
+
+struct killer {
+	pid_t self;
+	unsigned delay_us;
+};
+
+/* One of the rank processes, which are children of this one. */
+static void *kill_a_rank(void *data)
+{
+	const struct killer *killer = data;
+	char path[64], line[256] = "";
+
+	usleep(killer->delay_us);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)killer->self,
+		(int)killer->self);
+	FILE *children = fopen(path, "r");
+	if (children != NULL) {
+		if (fgets(line, sizeof(line), children) == NULL)
+			line[0] = '\0';
+		fclose(children);
+	}
+	int skip = (int)(killer->delay_us % RANKS);
+	for (char *save, *word = strtok_r(line, " \n", &save); word != NULL;
+		word = strtok_r(NULL, " \n", &save)) {
+		if (skip-- == 0)
+			kill((pid_t)atoi(word), SIGKILL);
+	}
+	return NULL;
+}
+
+static void a_kill_at_any_instant_loses_the_interval_at_most(void **state)
+{
+	struct digest whole = train_whole(&cases[0], STEPS, run_job(STEPS));
+	int kills = slow ? 100 : 6, struck = 0;
+	unsigned random = 12345;
+
+	(void)state;
+	for (int i = 0; i < kills; i++) {
+		char folder[64];
+		struct error error;
+		pthread_t thread;
+		random = random * 1103515245u + 12345u;
+		struct killer killer = {getpid(), 2000 + random / 7 % 120000};
+		make_folder(folder);
+		assert_int_equal(pthread_create(&thread, NULL, kill_a_rank, &killer), 0);
+		struct digest digest =
+			train(&cases[0], STEPS, saving_job(folder, i % 2 == 1), &error);
+		pthread_join(thread, NULL);
+		struck += digest.hex[0] == '\0';
+		expect_recovery(&cases[0], folder, whole.hex, "kill");
+		remove_folder(folder);
+	}
+	assert_true(struck > 0);
+	print_message("%d of %d kills struck a running rank\n", struck, kills);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(resumed_runs_end_in_the_same_bits),
+		cmocka_unit_test(any_number_of_ranks_reads_the_same),
+		cmocka_unit_test(only_the_newest_are_kept),
+		cmocka_unit_test(damage_is_noticed),
+		cmocka_unit_test(nothing_is_overwritten),
+		cmocka_unit_test(a_fault_at_any_file_operation_loses_the_interval_at_most),
+		cmocka_unit_test(a_kill_at_any_instant_loses_the_interval_at_most),
+	};
+
+	run_as_rank(argc, argv);
+	slow = argc > 1 && strcmp(argv[1], "slow") == 0;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
