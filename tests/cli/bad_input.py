@@ -233,7 +233,7 @@ ENVIRONMENT = [
 ]
 
 # Every reader of a file must name the place. These are about something else than one place in it.
-WITHOUT_PLACE = ('no such', 'no place', 'edited', 'a folder', 'of another version of the question',
+WITHOUT_PLACE = ('no checkpoint', 'no such', 'no place', 'edited', 'a folder', 'of another version of the question',
                  'no nodes', 'too many nodes', 'no network', 'bad rows', 'empty')
 
 
