@@ -308,7 +308,8 @@ static void fill_memory(const struct measure_inputs *in, struct arena *arena, st
 	const struct buffers *buffers = in->buffers;
 
 	v->memory_limit_bytes = in->schedule->topology->device.memory_bytes;
-	v->model_states_parameters = allocated_in_role(in, BUFFER_PARAMETER_SHARD);
+	v->model_states_parameters = allocated_in_role(in, BUFFER_PARAMETER_SHARD) +
+				     allocated_in_role(in, BUFFER_UNSHARDED);
 	v->model_states_gradients = in->gradient_bytes;
 	v->model_states_optimizer_state = allocated_in_role(in, BUFFER_OPTIMIZER_STATE);
 	v->peak_allocated_bytes = buffers->physical_peak;

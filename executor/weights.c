@@ -88,24 +88,34 @@ static void fill(
 	}
 }
 
-static void init_unit(const struct weights *weights, int index, int64_t seed)
+/* Elements [first, first + n) of a unit. */
+static void init_part(const struct weights *weights, const struct unit *unit, int64_t seed,
+	int64_t first, int64_t n, float *part)
 {
-	const struct unit *unit = &weights->schedule->units[index];
-	float *shard = resident(weights, BUFFER_PARAMETER_SHARD, index);
-	int64_t first = weights->rank % weights->schedule->plan.mesh.shard * unit->chunk;
-
-	if (shard == NULL)
+	if (part == NULL)
 		return;
-	memset(shard, 0, (size_t)unit->chunk * sizeof(float));
+	memset(part, 0, (size_t)n * sizeof(float));
 	for (int i = 0; i < unit->n_slices; i++) {
 		const struct unit_slice *slice = &unit->slices[i];
 		int64_t begin = max_i64(slice->offset, first);
-		int64_t end = min_i64(slice->offset + slice->elements, first + unit->chunk);
+		int64_t end = min_i64(slice->offset + slice->elements, first + n);
 
 		if (begin < end)
 			fill(weights->schedule->model, slice->parameter, seed,
-				begin - slice->offset, end - begin, shard + (begin - first));
+				begin - slice->offset, end - begin, part + (begin - first));
 	}
+}
+
+/* The rank's shard, and under ZeRO-1 and -2 the whole unit that every rank keeps. */
+static void init_unit(const struct weights *weights, int index, int64_t seed)
+{
+	const struct unit *unit = &weights->schedule->units[index];
+	int64_t first = weights->rank % weights->schedule->plan.mesh.shard * unit->chunk;
+
+	init_part(weights, unit, seed, first, unit->chunk,
+		resident(weights, BUFFER_PARAMETER_SHARD, index));
+	init_part(weights, unit, seed, 0, unit->gathered,
+		resident(weights, BUFFER_UNSHARDED, index));
 }
 
 void weights_init(const struct weights *weights, int64_t seed)

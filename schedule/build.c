@@ -30,6 +30,17 @@ static int reshard_group(struct builder *b, int64_t size)
 	return add_group(b, GROUP_RESHARD, size, 1, b->schedule->n_engines);
 }
 
+/* Gradients are reduced over all ranks; parameters are gathered, and the norm is summed, over those
+ * that share an optimizer state: the same communicator unless they are fewer. */
+static void build_zero_groups(struct builder *b)
+{
+	int64_t shard = b->plan->mesh.shard, ranks = plan_data_parallel(b->plan);
+	if (shard > 1)
+		b->group_gather = b->group_reduce = add_group(b, GROUP_SHARD, shard, 1, 0);
+	if (ranks > 1)
+		b->group_replicate = add_group(b, GROUP_WORLD, ranks, 1, shard > 1 && shard < ranks);
+}
+
 /* PyTorch: one communicator a process group, shared by gathers and reductions. Ours on GPUs:
  * gathers and reductions apart. On a CPU one thread carries out everything. */
 static void build_groups(struct builder *b)
@@ -42,6 +53,10 @@ static void build_groups(struct builder *b)
 	if (!b->shards) {
 		if (mesh->replicate > 1)
 			b->group_replicate = add_group(b, GROUP_WORLD, mesh->replicate, 1, 0);
+		return;
+	}
+	if (is_zero(b)) {
+		build_zero_groups(b);
 		return;
 	}
 	b->group_gather = b->group_reduce = add_group(b, GROUP_SHARD, mesh->shard, 1, 0);
@@ -85,6 +100,8 @@ static void build_resident(struct builder *b)
 		const struct unit *unit = &b->schedule->units[u];
 		struct unit_state *state = &b->units[u];
 		state->parameter_shard = state->optimizer_state = state->reduce_input = -1;
+		state->kept_gradient = state->kept_gradient_shard = state->kept = -1;
+		state->ready = no_ref();
 		if (unit->parameters == 0)
 			continue;
 		state->parameter_shard = buffer_resident(
@@ -92,10 +109,18 @@ static void build_resident(struct builder *b)
 		if (state_bytes > 0)
 			state->optimizer_state = buffer_resident(
 				b, BUFFER_OPTIMIZER_STATE, u, unit->chunk * state_bytes, master);
-		if (is_ddp(b))
+		if (strategy_keeps_parameters(b->plan->strategy) && !is_ddp(b)) /* ours */
+			state->kept = buffer_resident(b, BUFFER_UNSHARDED, u,
+				unit->gathered * dtype_bytes(b->plan->param_dtype),
+				b->plan->param_dtype);
+		if (is_ddp(b) && !is_zero(b))
 			state->reduce_input = buffer_resident(b, BUFFER_REDUCE_INPUT, u,
 				unit->elements * dtype_bytes(master), master);
 	}
+	if (is_zero(b))
+		zero_build_resident(b);
+	if (is_zero3(b))
+		zero3_build_resident(b);
 	b->kernel_workspace = workspace > 0 ? buffer_resident(b, BUFFER_KERNEL_WORKSPACE, -1,
 						      workspace, DTYPE_INT8)
 					    : -1;
@@ -105,13 +130,19 @@ static void build_resident(struct builder *b)
 /* --- one step ------------------------------------------------------------------------------------
  */
 
-static void reset_unit(struct unit_state *state)
+static void reset_unit(struct unit_state *state, bool is_low_precision_kept)
 {
-	state->unsharded = state->gathered = state->low_precision = state->resharded = -1;
-	state->gradient_shard = state->gradient = -1;
+	state->gathered = state->resharded = -1;
+	state->gradient = -1;
+	state->gradient_shard = state->kept_gradient_shard;
+	if (!is_low_precision_kept)
+		state->low_precision = -1;
 	state->n_range_gradients = 0;
 	state->prefetched = false;
-	state->ready = state->reduced = no_ref();
+	state->reduced = no_ref();
+	state->unsharded = state->kept;
+	if (state->kept < 0)
+		state->ready = no_ref();
 }
 
 static void fill(int *items, int n)
@@ -130,9 +161,11 @@ static void step_begin(struct builder *b, int step)
 	b->copied_out = b->gathers_after = no_ref();
 	b->delayed_post_backward = -1;
 	b->tokens = b->logits = b->backward_work = -1;
+	if (is_zero(b))
+		b->collector = -1;
 	b->reduce_in_flight = no_ref();
 	for (int u = 0; u < b->n_units; u++)
-		reset_unit(&b->units[u]);
+		reset_unit(&b->units[u], is_zero3(b));
 	fill(b->saved, b->n_events);
 	fill(b->copies, b->n_events);
 	fill(b->range_gradients, b->n_events);
@@ -160,6 +193,7 @@ static void micro_batch(struct builder *b, int index)
 	b->last_micro_batch = index == b->plan->grad_accum - 1;
 	b->synchronise = b->last_micro_batch || b->plan->sync_each_micro_batch;
 	b->in_backward = false;
+	zero3_begin(b);
 	for (int i = 0; i < b->n_events; i++)
 		forward_event(b, i);
 	loss(b);
@@ -224,6 +258,8 @@ static void builder_finish(struct builder *b)
 	free(b->uses.items);
 	free(b->pending_host_waits.items);
 	free(b->limiter);
+	free(b->zero3.trace.items);
+	free(b->zero3.bucket.items);
 }
 
 static void builder_init(struct builder *b, struct arena *arena, const struct plan *plan,
@@ -241,7 +277,7 @@ static void builder_init(struct builder *b, struct arena *arena, const struct pl
 	b->checkpointing = ARENA_ARRAY(arena, enum checkpointing, model->architecture.layers);
 	for (int64_t l = 0; l < model->architecture.layers; l++)
 		b->checkpointing[l] = plan_block_checkpointing(plan, l);
-	b->optimizer = no_ref();
+	b->optimizer = b->whole_ready = no_ref();
 	for (int s = 0; s < STREAM_COUNT; s++)
 		b->last_on_stream[s] = no_ref();
 	b->n_units = is_ddp(b) ? buckets_build(plan, model, arena, &b->schedule->units)

@@ -29,6 +29,10 @@ struct unit_state {
 	int resharded;     /* reshard to a smaller group: -1 */
 	int group_reshard; /* -1: none */
 	struct ref ready;  /* the operation after which compute may read `unsharded` */
+	int kept; /* ours, ZeRO-1 and -2: `unsharded` between steps too, resident; -1 */
+	/* resident: what gradients are accumulated in (nanotron), what they are reduced to (ZeRO-3)
+	 */
+	int kept_gradient, kept_gradient_shard;
 	bool prefetched;
 	bool backward_began; /* in this micro-batch: nothing left to prefetch for */
 	int parameter_shard, optimizer_state; /* resident */
@@ -44,6 +48,17 @@ struct unit_state {
 struct list {
 	int *items;
 	int n, capacity;
+};
+
+/* ZeRO-3 as DeepSpeed does it. */
+struct zero3 {
+	struct list trace;   /* units in the order of use in one micro-batch, */
+	int position, queue; /* how far it has come, and prefetching */
+	int64_t live;        /* gathered elements */
+	struct list bucket;  /* units whose gradients are collected */
+	int64_t bucket_elements;
+	struct ref reductions[4];
+	int n_reductions;
 };
 
 struct builder {
@@ -98,6 +113,12 @@ struct builder {
 	bool in_backward;
 	int delayed_post_backward; /* FSDP1 with forward prefetch: unit; -1 */
 	struct ref optimizer;      /* the last OPTIMIZER operation */
+
+	/* ZeRO with whole parameters: resident buffer, the gather that filled it, and the buffer in
+	 * which gradients are collected; -1 */
+	int whole, collector;
+	struct ref whole_ready;
+	struct zero3 zero3;
 
 	/* FSDP1's rate limiter: frees that have not been waited for, oldest first. Lives across
 	 * steps. */

@@ -34,6 +34,7 @@ void gather_post_forward(struct builder *b, int unit);
 void gather_pre_backward(struct builder *b, int unit);
 /* After the unit's backward: frees the parameters, then prefetches (BACKWARD_POST). */
 void gather_post_backward(struct builder *b, int unit);
+void gather_updated(struct builder *b, int unit);
 /* Recomputing a block needs all its units at once. */
 void gather_for_recompute(struct builder *b, int unit);
 /* Adds the buffer that holds a unit's parameters for compute to the operation, and the wait. */
@@ -86,5 +87,31 @@ void ddp_post_range(struct builder *b, int event); /* after its backward: full b
 void ddp_finish_backward(struct builder *b);
 void ddp_use_gradients(struct builder *b);
 void ddp_give_gradients(struct builder *b);
+/* Of the ranges that hold gradients of the bucket's parameters. */
+void ddp_use_bucket_gradients(struct builder *b, int bucket);
+
+/* --- zero3.c ------------------------------------------------------------------------------------
+ */
+bool is_zero3(const struct builder *b);
+void zero3_build_resident(struct builder *b);
+void zero3_begin(struct builder *b); /* a micro-batch */
+void zero3_fetch(struct builder *b, int unit);
+void zero3_release(struct builder *b, int unit);
+void zero3_reduce(struct builder *b, int unit);
+void zero3_end_backward(struct builder *b);
+void zero3_finish_step(struct builder *b);
+
+/* --- zero.c -------------------------------------------------------------------------------------
+ */
+bool is_zero(const struct builder *b); /* is_ddp too: there are buckets, no units */
+void zero_build_resident(struct builder *b);
+void zero_use_weights(struct builder *b);
+void zero_gradients(struct builder *b, int event);
+void zero_post_range(struct builder *b, int event);
+void zero_finish_backward(struct builder *b);
+/* The optimizer reads fp32 gradients: bytes of the copy that is made for it. */
+int64_t zero_optimizer_work(struct builder *b, int64_t elements);
+void zero_use_gradients(struct builder *b, int unit);
+void zero_gather(struct builder *b);
 
 #endif

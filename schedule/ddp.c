@@ -7,7 +7,7 @@
 
 bool is_ddp(const struct builder *b)
 {
-	return b->runtime->layout == LAYOUT_WHOLE;
+	return plan_layout(b->plan) == LAYOUT_WHOLE;
 }
 
 /* The range whose backward completes a parameter: where its owner computes. Ranges and parameters
@@ -80,18 +80,25 @@ static int cast_weights(struct builder *b, const struct event *event)
 
 void ddp_use_weights(struct builder *b, int index)
 {
-	use_weights(b, &b->events[index], b->copies[index]);
+	if (is_zero(b))
+		zero_use_weights(b);
+	else
+		use_weights(b, &b->events[index], b->copies[index]);
 }
 
 void ddp_pre_range(struct builder *b, int index)
 {
-	b->copies[index] = cast_weights(b, &b->events[index]);
+	b->copies[index] = is_zero(b) ? -1 : cast_weights(b, &b->events[index]);
 }
 
 /* Gradients appear in the parameters' dtype, range by range, and stay until the optimizer has read
  * them; later micro-batches add to them. */
 void ddp_gradients(struct builder *b, int index)
 {
+	if (is_zero(b)) {
+		zero_gradients(b, index);
+		return;
+	}
 	enum dtype master = b->plan->master_dtype;
 	int64_t elements = gradient_elements(b, &b->events[index], master);
 	if (elements > 0 && b->range_gradients[index] < 0) {
@@ -115,7 +122,7 @@ static int gradient_event(const struct builder *b, int parameter)
 	return event;
 }
 
-static void use_bucket_gradients(struct builder *b, int bucket)
+void ddp_use_bucket_gradients(struct builder *b, int bucket)
 {
 	const struct unit *unit = &b->schedule->units[bucket];
 	for (int i = 0; i < unit->n_slices; i++)
@@ -129,7 +136,7 @@ static void reduce_bucket(struct builder *b, int bucket)
 	op_begin(b, OP_CAST_GRADIENTS, STREAM_COMPUTE, bucket);
 	b->op.dtype = b->plan->master_dtype;
 	b->op.bytes = 2 * bytes;
-	use_bucket_gradients(b, bucket);
+	ddp_use_bucket_gradients(b, bucket);
 	op_use(b, state->reduce_input);
 	op_wait(b, state->reduced);
 	op_end(b);
@@ -146,6 +153,10 @@ static void reduce_bucket(struct builder *b, int bucket)
 
 void ddp_post_range(struct builder *b, int index)
 {
+	if (is_zero(b)) {
+		zero_post_range(b, index);
+		return;
+	}
 	for (int u = 0; b->synchronise && u < b->n_units; u++)
 		if (b->units[u].pre_forward_index == index)
 			reduce_bucket(b, u);
@@ -154,6 +165,10 @@ void ddp_post_range(struct builder *b, int index)
 /* When the last bucket is through, the buckets are copied back into the gradients. */
 void ddp_finish_backward(struct builder *b)
 {
+	if (is_zero(b)) {
+		zero_finish_backward(b);
+		return;
+	}
 	for (int u = 0; b->synchronise && b->group_replicate >= 0 && u < b->n_units; u++) {
 		struct unit_state *state = &b->units[u];
 		op_begin(b, OP_ACCUMULATE_GRADIENTS, STREAM_COMPUTE, u);
@@ -162,7 +177,7 @@ void ddp_finish_backward(struct builder *b)
 		b->op.bytes =
 			2 * b->schedule->units[u].elements * dtype_bytes(b->plan->master_dtype);
 		op_use(b, state->reduce_input);
-		use_bucket_gradients(b, u);
+		ddp_use_bucket_gradients(b, u);
 		state->reduced = op_end(b);
 	}
 }

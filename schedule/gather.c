@@ -60,6 +60,8 @@ static struct ref cast_shard(struct builder *b, int unit, int cause)
 	op_begin(b, OP_CAST_PARAMETERS, STREAM_GATHER_COPY_IN, unit);
 	wait_for_optimizer(b);
 	b->op.cause = cause;
+	if (state->kept >= 0)
+		op_wait_stream(b, STREAM_COMPUTE);
 	b->op.bytes = (master + compute) * u->chunk;
 	op_use(b, state->parameter_shard);
 	state->low_precision = buffer_new(b, BUFFER_LOW_PRECISION_SHARD, b->op.stream, unit,
@@ -75,8 +77,10 @@ static void gather(struct builder *b, int unit, int cause, struct ref cast)
 	struct unit_state *state = &b->units[unit];
 	int64_t bytes = dtype_bytes(b->plan->param_dtype) * u->gathered;
 	bool copies = b->runtime->copies_out;
-	int output = buffer_new(b, copies ? BUFFER_GATHERED : BUFFER_UNSHARDED, STREAM_GATHER, unit,
-		bytes, b->plan->param_dtype);
+	int output = state->kept;
+	if (output < 0)
+		output = buffer_new(b, copies ? BUFFER_GATHERED : BUFFER_UNSHARDED, STREAM_GATHER,
+			unit, bytes, b->plan->param_dtype);
 	op_begin(b, OP_ALL_GATHER, STREAM_GATHER, unit);
 	if (cast.op >= 0) {
 		op_wait(b, cast);
@@ -87,7 +91,10 @@ static void gather(struct builder *b, int unit, int cause, struct ref cast)
 	b->op.cause = cause;
 	b->op.bytes = bytes;
 	b->op.group = b->group_gather;
-	op_take(b, output);
+	if (state->kept < 0)
+		op_take(b, output);
+	else
+		op_wait_stream(b, STREAM_COMPUTE);
 	if (state->resharded >= 0) {
 		b->op.group = state->group_reshard;
 		op_wait(b, state->ready); /* the part was cloned there */
@@ -139,6 +146,13 @@ static void unshard(struct builder *b, int unit, int cause)
 	limiter_wait(b);
 	if (!present)
 		gather(b, unit, cause, cast);
+}
+
+/* Ours, ZeRO-1 and -2: what the optimizer has updated is gathered into what all ranks keep. */
+void gather_updated(struct builder *b, int unit)
+{
+	if (b->units[unit].kept >= 0 && !is_zero3(b))
+		gather(b, unit, -1, b->casts ? cast_shard(b, unit, -1) : no_ref());
 }
 
 /* FSDP2: parameters are copied out of the gathered buffer on the compute stream. In implicit
@@ -197,7 +211,7 @@ static void keep_part(struct builder *b, int unit)
 static void reshard(struct builder *b, int unit, bool keeps_part)
 {
 	struct unit_state *state = &b->units[unit];
-	if (state->unsharded < 0)
+	if (state->unsharded < 0 || state->kept >= 0)
 		return;
 	op_begin(b, OP_RESHARD, STREAM_COMPUTE, unit);
 	op_wait(b, state->ready);
@@ -233,6 +247,10 @@ static void prefetch(struct builder *b, int unit, int cause)
 
 void gather_for_recompute(struct builder *b, int unit)
 {
+	if (is_zero3(b)) {
+		zero3_fetch(b, unit);
+		return;
+	}
 	struct unit_state *state = &b->units[unit];
 	if (!has_parameters(b, unit) || state->unsharded >= 0)
 		return;
@@ -250,6 +268,10 @@ static int neighbour(const int *order, int n, int index, int step)
 
 void gather_pre_forward(struct builder *b, int unit)
 {
+	if (is_zero3(b)) {
+		zero3_fetch(b, unit);
+		return;
+	}
 	struct unit_state *state = &b->units[unit];
 	if (!has_parameters(b, unit))
 		return;
@@ -264,6 +286,10 @@ void gather_pre_forward(struct builder *b, int unit)
 
 void gather_post_forward(struct builder *b, int unit)
 {
+	if (is_zero3(b)) {
+		zero3_release(b, unit);
+		return;
+	}
 	bool free_copy = !b->shards && b->casts;
 	int64_t group = b->schedule->units[unit].reshard_group;
 	if (free_copy || (b->shards && group != 0))
@@ -272,6 +298,10 @@ void gather_post_forward(struct builder *b, int unit)
 
 void gather_pre_backward(struct builder *b, int unit)
 {
+	if (is_zero3(b)) {
+		zero3_fetch(b, unit);
+		return;
+	}
 	struct unit_state *state = &b->units[unit];
 	if (!has_parameters(b, unit))
 		return;
@@ -287,6 +317,10 @@ void gather_pre_backward(struct builder *b, int unit)
 
 void gather_post_backward(struct builder *b, int unit)
 {
+	if (is_zero3(b)) {
+		zero3_release(b, unit);
+		return;
+	}
 	if (!has_parameters(b, unit))
 		return;
 	/* FSDP1 under no_sync keeps what it would not have resharded after forward; FSDP2 reshards

@@ -59,12 +59,60 @@ static int64_t role_bytes(const struct program *program, enum buffer_role role)
 	return total;
 }
 
+/* Copies of the parameters that are there between steps. */
+static int64_t resident_parameters(const struct program *program)
+{
+	int64_t total = 0;
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].resident &&
+			buffer_role_category(program->buffers[i].role) == CATEGORY_PARAMETERS)
+			total += program->buffers[i].bytes;
+	return total;
+}
+
+/* ZeRO-1 holds gradients of all parameters until the last micro-batch is through. What lives for
+ * one operation only (a tied weight's second part) is not among them. */
+static int64_t whole_gradients(const struct program *program)
+{
+	int64_t total = role_bytes(program, BUFFER_GRADIENT);
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		const int *takes = slice_of(program, op->takes), *gives = slice_of(program, op->gives);
+		for (int t = 0; t < op->takes.count; t++)
+			for (int g = 0; g < op->gives.count; g++)
+				if (takes[t] == gives[g] &&
+					program->buffers[takes[t]].role == BUFFER_GRADIENT)
+					total -= program->buffers[takes[t]].bytes;
+	}
+	return total;
+}
+
+static int64_t resident_gradients(const struct program *program)
+{
+	int64_t total = 0;
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].resident && program->buffers[i].role == BUFFER_GRADIENT)
+			total += program->buffers[i].bytes;
+	return total;
+}
+
+static int64_t gradients(const struct schedule *schedule, const struct program *program)
+{
+	int64_t resident = resident_gradients(program);
+	if (resident > 0)
+		return resident;
+	if (strategy_stage(schedule->plan.strategy) == 1 &&
+		runtime_of(schedule->plan.runtime)->zero != NULL)
+		return whole_gradients(program);
+	return role_bytes(program, BUFFER_GRADIENT_SHARD);
+}
+
 struct model_states schedule_model_states(const struct schedule *schedule)
 {
 	const struct program *program = &schedule->programs[0];
 	return (struct model_states){
-		.parameters = role_bytes(program, BUFFER_PARAMETER_SHARD),
-		.gradients = role_bytes(program, BUFFER_GRADIENT_SHARD),
+		.parameters = resident_parameters(program),
+		.gradients = gradients(schedule, program),
 		.optimizer_state = role_bytes(program, BUFFER_OPTIMIZER_STATE),
 	};
 }

@@ -125,7 +125,8 @@ static const struct {
 	[BUFFER_UNSHARDED] = {BIT(OP_ALL_GATHER) | BIT(OP_COPY_OUT), BIT(OP_RESHARD)},
 	[BUFFER_RESHARDED] = {BIT(OP_RESHARD), BIT(OP_COPY_OUT)},
 	[BUFFER_COMPUTE_COPY] = {BIT(OP_CAST_PARAMETERS), BIT(OP_RESHARD) | BIT(OP_BACKWARD)},
-	[BUFFER_GATHERED] = {BIT(OP_ALL_GATHER), BIT(OP_COPY_OUT) | BIT(OP_FORWARD)},
+	[BUFFER_GATHERED] = {BIT(OP_ALL_GATHER) | BIT(OP_CAST_PARAMETERS),
+		BIT(OP_COPY_OUT) | BIT(OP_FORWARD)},
 	[BUFFER_GRADIENT] = {BIT(OP_BACKWARD) | BIT(OP_ACCUMULATE_GRADIENTS), 0},
 	[BUFFER_FLAT_GRADIENT] = {BIT(OP_FLATTEN_GRADIENTS), 0},
 	[BUFFER_GRADIENT_SHARD] = {BIT(OP_BACKWARD) | BIT(OP_CAST_GRADIENTS) |
@@ -143,6 +144,7 @@ static const struct {
 	[BUFFER_OPTIMIZER_WORK] = {BIT(OP_OPTIMIZER), BIT(OP_OPTIMIZER)},
 	[BUFFER_TOKENS] = {BIT(OP_FORWARD), BIT(OP_BACKWARD)},
 	[BUFFER_NORM_SCALARS] = {BIT(OP_GRADIENT_NORM), BIT(OP_OPTIMIZER)},
+	[BUFFER_BUCKET] = {BIT(OP_BACKWARD), BIT(OP_END_BACKWARD)},
 };
 _Static_assert(OP_KIND_COUNT <= 32, "one bit a kind");
 
@@ -175,11 +177,11 @@ static const struct collective_law {
 	unsigned groups[2];
 	unsigned operands[2];
 } collectives[] = {
-	{OP_ALL_GATHER, {BIT(GROUP_SHARD) | BIT(GROUP_RESHARD), 0},
+	{OP_ALL_GATHER, {BIT(GROUP_SHARD) | BIT(GROUP_RESHARD), BIT(GROUP_SHARD)},
 		{BIT(BUFFER_PARAMETER_SHARD) | BIT(BUFFER_LOW_PRECISION_SHARD) |
 				BIT(BUFFER_RESHARDED),
 			BIT(BUFFER_UNSHARDED) | BIT(BUFFER_GATHERED)}},
-	{OP_REDUCE_SCATTER, {BIT(GROUP_SHARD), 0},
+	{OP_REDUCE_SCATTER, {BIT(GROUP_SHARD), BIT(GROUP_SHARD)},
 		{BIT(BUFFER_GRADIENT) | BIT(BUFFER_FLAT_GRADIENT) | BIT(BUFFER_REDUCE_INPUT),
 			BIT(BUFFER_REDUCE_OUTPUT) | BIT(BUFFER_GRADIENT_SHARD)}},
 	{OP_ALL_REDUCE, {BIT(GROUP_REPLICATE) | BIT(GROUP_WORLD), BIT(GROUP_SHARD)},
@@ -213,6 +215,49 @@ static bool fits(const struct program *program, const struct op *op, int64_t ran
 	return whole == op->bytes && op->bytes % ranks == 0 && part == op->bytes / ranks;
 }
 
+/* A rank's part lies in the output already: ZeRO's gathers of parameters that all ranks keep. */
+static bool is_in_place(const struct program *program, const struct op *op)
+{
+	return op->kind == OP_ALL_GATHER &&
+	       is_operand(program, op, 0, BIT(BUFFER_COMPUTE_COPY) | BIT(BUFFER_GATHERED)) &&
+	       op->uses.count == 1;
+}
+
+static bool check_in_place(const struct program *program, int i, int64_t ranks, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	int64_t bytes = program->buffers[slice_of(program, op->uses)[0]].bytes;
+	if (bytes == op->bytes && bytes % ranks == 0)
+		return true;
+	return law_broken(error, "op %d: %s of %lld bytes over %lld ranks does not fill its buffer",
+		i, op_kind_name(op->kind), (long long)op->bytes, (long long)ranks);
+}
+
+/* Gradients of several units in one reduce-scatter: uses are the input, then an output of each unit.
+ */
+static bool is_bucket(const struct op *op)
+{
+	return op->kind == OP_REDUCE_SCATTER && op->unit < 0;
+}
+
+static bool check_bucket(const struct program *program, int i, int64_t ranks, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	const int *uses = slice_of(program, op->uses);
+	int64_t parts = 0;
+	bool sound = op->uses.count > 1 && program->buffers[uses[0]].role == BUFFER_REDUCE_INPUT &&
+		     program->buffers[uses[0]].bytes == op->bytes && op->bytes % ranks == 0;
+	for (int k = 1; k < op->uses.count && sound; k++) {
+		const struct buffer *buffer = &program->buffers[uses[k]];
+		sound = buffer->role == BUFFER_REDUCE_OUTPUT && buffer->unit >= 0;
+		parts += buffer->bytes;
+	}
+	if (sound && parts == op->bytes / ranks)
+		return true;
+	return law_broken(error, "op %d: %s of %lld bytes over %lld ranks does not fill its buffers",
+		i, op_kind_name(op->kind), (long long)op->bytes, (long long)ranks);
+}
+
 static bool check_collective(
 	const struct schedule *schedule, const struct program *program, int i, struct error *error)
 {
@@ -224,6 +269,10 @@ static bool check_collective(
 	if (!(law->groups[op->unit < 0] >> group->kind & 1))
 		return law_broken(error, "op %d: %s over a %s group", i, op_kind_name(op->kind),
 			group_kind_names[group->kind]);
+	if (is_bucket(op))
+		return check_bucket(program, i, group->size, error);
+	if (is_in_place(program, op))
+		return check_in_place(program, i, group->size, error);
 	if (!is_operand(program, op, 0, law->operands[0]) ||
 		!is_operand(program, op, 1, law->operands[1]) || op->uses.count > 2)
 		return law_broken(
@@ -280,7 +329,7 @@ static const int stages[OP_KIND_COUNT] = {
 	[OP_ACCUMULATE_GRADIENTS] = 5,
 };
 
-static bool note_reduction(const struct schedule *schedule, const struct op *op,
+static bool note_reduction(const struct schedule *schedule, const struct op *op, int unit,
 	struct progress *progress, struct error *error)
 {
 	int64_t ranks = plan_data_parallel(&schedule->plan);
@@ -288,14 +337,14 @@ static bool note_reduction(const struct schedule *schedule, const struct op *op,
 		if (progress->reduced_in >= 0 && progress->covered != ranks)
 			return law_broken(error,
 				"unit %d, micro-batch %d: gradient reduced over %lld of %lld ranks",
-				op->unit, progress->reduced_in, (long long)progress->covered,
+				unit, progress->reduced_in, (long long)progress->covered,
 				(long long)ranks);
 		progress->reduced_in = op->micro_batch;
 		progress->covered = 1;
 		progress->reductions++;
 	}
 	if (!checked_mul(progress->covered, schedule->groups[op->group].size, &progress->covered))
-		return law_broken(error, "unit %d: reduced too often", op->unit);
+		return law_broken(error, "unit %d: reduced too often", unit);
 	return true;
 }
 
@@ -314,7 +363,19 @@ static bool note_stage(const struct schedule *schedule, const struct program *pr
 	progress->stage = stage;
 	if (op->kind != OP_REDUCE_SCATTER && op->kind != OP_ALL_REDUCE)
 		return true;
-	return note_reduction(schedule, op, progress, error);
+	return note_reduction(schedule, op, op->unit, progress, error);
+}
+
+static bool note_bucket(const struct schedule *schedule, const struct program *program,
+	const struct op *op, struct progress *progress, struct error *error)
+{
+	const int *uses = slice_of(program, op->uses);
+	for (int k = 1; k < op->uses.count; k++) {
+		int unit = program->buffers[uses[k]].unit;
+		if (!note_reduction(schedule, op, unit, &progress[unit], error))
+			return false;
+	}
+	return true;
 }
 
 static void note_updates(
@@ -359,6 +420,8 @@ static bool check_op_meaning(const struct schedule *schedule, const struct progr
 			!check_collective(schedule, program, i, error)))
 		return false;
 	note_updates(program, op, progress);
+	if (is_bucket(op))
+		return note_bucket(schedule, program, op, progress, error);
 	return op->unit < 0 || note_stage(schedule, program, i, &progress[op->unit], error);
 }
 

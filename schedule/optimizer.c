@@ -31,6 +31,8 @@ static void wait_for_reductions(struct builder *b)
 /* FSDP2 releases the last reduction's input before the optimizer runs. */
 void end_backward(struct builder *b)
 {
+	if (is_zero3(b))
+		zero3_end_backward(b);
 	if (b->reduce_input_in_flight < 0)
 		return;
 	op_begin(b, OP_END_BACKWARD, STREAM_COMPUTE, -1);
@@ -51,7 +53,10 @@ static void use_gradient_shards(struct builder *b)
 {
 	for (int u = 0; u < b->n_units; u++)
 		use_another(b, b->units[u].gradient_shard);
-	if (is_ddp(b))
+	if (is_zero(b))
+		for (int u = 0; u < b->n_units; u++)
+			zero_use_gradients(b, u);
+	else if (is_ddp(b))
 		ddp_use_gradients(b);
 }
 
@@ -63,7 +68,7 @@ static bool reduces_norm(const struct builder *b)
 /* Returns the buffer of the scalars. Ours sums exactly (a superaccumulator), PyTorch in fp32. */
 static int norm(struct builder *b)
 {
-	bool exact = b->runtime->measures_norm;
+	bool exact = b->plan->runtime == RUNTIME_SHARDPLAN;
 	op_begin(b, OP_GRADIENT_NORM, STREAM_COMPUTE, -1);
 	wait_for_reductions(b);
 	b->op.bytes = dtype_bytes(b->plan->master_dtype) * local_elements(b);
@@ -101,8 +106,31 @@ static void use_states(struct builder *b, int unit)
 	use_another(b, state->parameter_shard);
 	use_another(b, state->optimizer_state);
 	use_another(b, state->gradient_shard);
-	op_give(b, state->gradient_shard);
-	state->gradient_shard = -1;
+	if (state->kept_gradient_shard < 0)
+		op_give(b, state->gradient_shard);
+	state->gradient_shard = state->kept_gradient_shard;
+	if (is_zero(b))
+		zero_use_gradients(b, unit);
+}
+
+/* What the update works with: foreach's square roots, ZeRO's fp32 copy of the gradients. */
+static void take_work(struct builder *b, int64_t elements)
+{
+	int64_t bytes = 0;
+	if (b->plan->optimizer == OPTIMIZER_ADAMW_FOREACH)
+		bytes = elements * dtype_bytes(b->plan->master_dtype);
+	if (b->runtime->zero != NULL) {
+		int64_t copy = zero_optimizer_work(b, elements);
+		bytes += copy;
+		b->op.bytes += copy + copy / 2;
+	}
+	if (bytes == 0)
+		return;
+	int work = buffer_new(
+		b, BUFFER_OPTIMIZER_WORK, STREAM_COMPUTE, -1, bytes, b->plan->master_dtype);
+	op_take(b, work);
+	op_use(b, work);
+	op_give(b, work);
 }
 
 static void update(struct builder *b, int unit, int64_t elements, bool last, int scalars)
@@ -117,15 +145,9 @@ static void update(struct builder *b, int unit, int64_t elements, bool last, int
 	else
 		for (int u = 0; u < b->n_units; u++)
 			use_states(b, u);
-	if (is_ddp(b))
+	if (is_ddp(b) && !is_zero(b))
 		ddp_give_gradients(b);
-	if (b->plan->optimizer == OPTIMIZER_ADAMW_FOREACH) {
-		int work = buffer_new(b, BUFFER_OPTIMIZER_WORK, STREAM_COMPUTE, -1,
-			elements * dtype_bytes(b->plan->master_dtype), b->plan->master_dtype);
-		op_take(b, work);
-		op_use(b, work);
-		op_give(b, work);
-	}
+	take_work(b, elements);
 	if (last && scalars >= 0) {
 		op_use(b, scalars);
 		op_give(b, scalars);
@@ -143,11 +165,17 @@ void optimizer_step(struct builder *b)
 		clip(b, scalars);
 	if (!b->runtime->optimizer_per_unit) {
 		update(b, -1, local_elements(b), true, scalars);
+		if (is_zero(b))
+			zero_gather(b);
+		if (is_zero3(b))
+			zero3_finish_step(b);
 		return;
 	}
 	while (last > 0 && b->schedule->units[last].parameters == 0)
 		last--;
 	for (int u = 0; u <= last; u++)
-		if (b->schedule->units[u].parameters > 0)
+		if (b->schedule->units[u].parameters > 0) {
 			update(b, u, b->schedule->units[u].chunk, u == last, scalars);
+			gather_updated(b, u);
+		}
 }

@@ -9,14 +9,15 @@
 static const struct {
 	const char *name;
 	bool shards, reshards, hybrid;
+	int stage;
 } strategies[] = {
-#define X(suffix, name, shards, reshards, hybrid) {name, shards, reshards, hybrid},
+#define X(suffix, name, shards, reshards, hybrid, stage) {name, shards, reshards, hybrid, stage},
 	STRATEGIES(X)
 #undef X
 };
 
 const char *const strategy_names[] = {
-#define X(suffix, name, shards, reshards, hybrid) name,
+#define X(suffix, name, shards, reshards, hybrid, stage) name,
 	STRATEGIES(X)
 #undef X
 		NULL};
@@ -39,6 +40,16 @@ bool strategy_reshards(enum strategy strategy)
 bool strategy_is_hybrid(enum strategy strategy)
 {
 	return strategies[strategy].hybrid;
+}
+
+int strategy_stage(enum strategy strategy)
+{
+	return strategies[strategy].stage;
+}
+
+bool strategy_keeps_parameters(enum strategy strategy)
+{
+	return strategies[strategy].stage == 1 || strategies[strategy].stage == 2;
 }
 
 const struct field plan_fields[] = {
@@ -205,6 +216,12 @@ int64_t plan_reshard_group(const struct plan *plan)
 		place += run.count;
 	}
 	return group;
+}
+
+enum layout_kind plan_layout(const struct plan *plan)
+{
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	return strategy_stage(plan->strategy) == 3 ? runtime->stage3_layout : runtime->layout;
 }
 
 struct activation_rules plan_activation_rules(const struct plan *plan)

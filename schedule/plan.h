@@ -7,16 +7,20 @@
 #include "schedule/runtime.h"
 #include "topologies/topologies.h"
 
-/* X(suffix, name, shards parameters, reshards after forward, replicates over nodes by default) */
+/* X(suffix, name, shards parameters, reshards after forward, replicates over nodes by default,
+ * stage of ZeRO; 0: not called so) */
 #define STRATEGIES(X)                                                                              \
-	X(NO_SHARD, "NO_SHARD", false, false, false)                                               \
-	X(SHARD_GRAD_OP, "SHARD_GRAD_OP", true, false, false)                                      \
-	X(FULL_SHARD, "FULL_SHARD", true, true, false)                                             \
-	X(HYBRID_SHARD, "HYBRID_SHARD", true, true, true)                                          \
-	X(HYBRID_SHARD_ZERO2, "HYBRID_SHARD_ZERO2", true, false, true)
+	X(NO_SHARD, "NO_SHARD", false, false, false, 0)                                            \
+	X(SHARD_GRAD_OP, "SHARD_GRAD_OP", true, false, false, 0)                                   \
+	X(FULL_SHARD, "FULL_SHARD", true, true, false, 0)                                          \
+	X(HYBRID_SHARD, "HYBRID_SHARD", true, true, true, 0)                                       \
+	X(HYBRID_SHARD_ZERO2, "HYBRID_SHARD_ZERO2", true, false, true, 0)                          \
+	X(ZERO_1, "ZERO_1", true, false, false, 1) /* optimizer state and master copy */           \
+	X(ZERO_2, "ZERO_2", true, false, false, 2) /* and gradients */                             \
+	X(ZERO_3, "ZERO_3", true, true, false, 3)  /* and parameters */
 
 enum strategy {
-#define X(suffix, name, shards, reshards, hybrid) STRATEGY_##suffix,
+#define X(suffix, name, shards, reshards, hybrid, stage) STRATEGY_##suffix,
 	STRATEGIES(X)
 #undef X
 		STRATEGY_COUNT
@@ -44,6 +48,9 @@ extern const char *const offload_names[];
 bool strategy_shards(enum strategy strategy);
 bool strategy_reshards(enum strategy strategy);
 bool strategy_is_hybrid(enum strategy strategy);
+int strategy_stage(enum strategy strategy);
+/* ZeRO-1 and -2: every rank has all parameters in the compute dtype between steps. */
+bool strategy_keeps_parameters(enum strategy strategy);
 
 /* Named axes, innermost last; rank = replicate index * shard + shard index (row-major). The last
  * four are 1 until tensor, pipeline, context and expert parallelism exist. */
@@ -120,6 +127,10 @@ bool plan_wrap(const struct plan *plan, struct wrap_policy *policy);
 /* Size of the group that parameters are resharded to after forward: 0 = not resharded, -1 = the
  * whole shard group, k = groups of k. Of the first unit that is resharded. */
 int64_t plan_reshard_group(const struct plan *plan);
+/* Does the strategy fix when gradients are reduced, and does it so in each micro-batch? */
+bool plan_syncs(const struct plan *plan, bool *each);
+/* How parameters lie: of the runtime, and for ZeRO of the stage. */
+enum layout_kind plan_layout(const struct plan *plan);
 /* What saved tensors look like where nothing is checkpointed (per_unit.h: of one block). */
 struct activation_rules plan_activation_rules(const struct plan *plan);
 

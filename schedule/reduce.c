@@ -46,7 +46,7 @@ static const struct unit *unit_of(const struct builder *b, int unit)
 
 static bool per_range(const struct builder *b)
 {
-	return b->runtime->flattens_gradients || b->runtime->copies_out;
+	return b->runtime->flattens_gradients || b->runtime->copies_out || is_zero3(b);
 }
 
 static int64_t compute_bytes(const struct builder *b)
@@ -324,6 +324,10 @@ void gradient_reduce(struct builder *b, int unit)
 	bool replicates = b->group_replicate >= 0;
 	enum stream stream = STREAM_REDUCE;
 	int buffer;
+	if (is_zero3(b)) {
+		zero3_reduce(b, unit);
+		return;
+	}
 	if (!b->synchronise) {
 		if (b->runtime->copies_out)
 			keep_unsharded(b, unit);

@@ -59,6 +59,36 @@ static void overlay(struct plan *plan, const struct choices *choices)
 	}
 }
 
+/* FULL_SHARD where there is one, else the highest stage. */
+static enum strategy default_strategy(const struct runtime *runtime)
+{
+	int strategy = STRATEGY_COUNT - 1;
+	if (runtime->strategies >> STRATEGY_FULL_SHARD & 1)
+		return STRATEGY_FULL_SHARD;
+	while (!(runtime->strategies >> strategy & 1))
+		strategy--;
+	return (enum strategy)strategy;
+}
+
+bool plan_syncs(const struct plan *plan, bool *each)
+{
+	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
+	int stage = strategy_stage(plan->strategy);
+	*each = zero != NULL ? zero->each_micro_batch >> stage & 1 : stage != 1;
+	return zero != NULL || stage == 1 || stage == 2;
+}
+
+/* What ZeRO fixes: when gradients are reduced, and in which dtype unless told otherwise. */
+static void adapt_to_zero(struct plan *plan, const struct choices *choices)
+{
+	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
+	bool each;
+	if (plan_syncs(plan, &each) && !choices_given(choices, "sync_each_micro_batch"))
+		plan->sync_each_micro_batch = each;
+	if (zero != NULL && !zero->fp32_gradients && !choices_given(choices, "reduce_dtype"))
+		plan->reduce_dtype = plan->param_dtype;
+}
+
 /* FSDP2 has no NO_SHARD: what people run instead is DDP, and the row says so. A knob that the
  * runtime does not have, and that nobody asked for, takes the value that the runtime really has. */
 static void adapt_to_runtime(struct plan *plan, const struct choices *choices)
@@ -66,11 +96,13 @@ static void adapt_to_runtime(struct plan *plan, const struct choices *choices)
 	if (plan->runtime == RUNTIME_PYTORCH_FSDP2 && plan->strategy == STRATEGY_NO_SHARD)
 		plan->runtime = RUNTIME_PYTORCH_DDP;
 	const struct runtime *runtime = runtime_of(plan->runtime);
-	if (runtime->strategies == 1u << STRATEGY_NO_SHARD && !choices_given(choices, "strategy"))
-		plan->strategy = STRATEGY_NO_SHARD;
+	if (!choices_given(choices, "strategy"))
+		plan->strategy = default_strategy(runtime);
+	adapt_to_zero(plan, choices);
 	if (!runtime->has_limiter && !choices_given(choices, "limit_all_gathers"))
 		plan->limit_all_gathers = false;
-	if (plan->runtime == RUNTIME_SHARDPLAN && !choices_given(choices, "optimizer"))
+	if (!choices_given(choices, "optimizer") &&
+		(plan->runtime == RUNTIME_SHARDPLAN || runtime->zero != NULL))
 		plan->optimizer = OPTIMIZER_ADAMW_FUSED;
 	if (!choices_given(choices, "reshard_after_forward"))
 		plan->reshard_after_forward = strategy_reshards(plan->strategy) ? "true" : "false";
@@ -78,6 +110,22 @@ static void adapt_to_runtime(struct plan *plan, const struct choices *choices)
 
 /* --- mesh ----------------------------------------------------------------------------------------
  */
+
+/* InternEvo's groups, DeepSpeed's MiCS: ZeRO over fewer ranks than there are. */
+static bool has_zero_groups(const struct plan *plan)
+{
+	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
+	int stage = strategy_stage(plan->strategy);
+	return stage > 0 && (zero == NULL || zero->groups >> stage & 1);
+}
+
+static const char *smaller_groups(enum strategy strategy)
+{
+	if (strategy_stage(strategy) > 0)
+		return "leave it out";
+	return strategy == STRATEGY_FULL_SHARD ? "use HYBRID_SHARD for smaller groups"
+					       : "use HYBRID_SHARD_ZERO2 for smaller groups";
+}
 
 static bool lay_out_mesh(struct plan *plan, const struct choices *choices,
 	const struct topology *topology, struct error *error)
@@ -93,14 +141,12 @@ static bool lay_out_mesh(struct plan *plan, const struct choices *choices,
 	} else if (strategy_is_hybrid(plan->strategy)) {
 		shard = shard > 0 ? shard : topology->devices_per_node;
 	} else {
-		if (shard > 0 && shard != ranks)
+		if (shard > 0 && shard != ranks && !has_zero_groups(plan))
 			return error_set(error, EXIT_CODE_USAGE,
-				"--shard-group %lld: %s shards over all %lld ranks; use %s for "
-				"smaller groups",
+				"--shard-group %lld: %s shards over all %lld ranks; %s",
 				(long long)shard, strategy_names[plan->strategy], (long long)ranks,
-				plan->strategy == STRATEGY_FULL_SHARD ? "HYBRID_SHARD"
-								      : "HYBRID_SHARD_ZERO2");
-		shard = ranks;
+				smaller_groups(plan->strategy));
+		shard = has_zero_groups(plan) && shard > 0 ? shard : ranks;
 	}
 	if (shard > ranks || ranks % shard != 0) {
 		int64_t below = min_i64(shard, ranks), above = shard;
@@ -269,6 +315,7 @@ static bool check_reshard(const struct plan *plan, struct error *error)
 			: plan->strategy == STRATEGY_HYBRID_SHARD       ? "HYBRID_SHARD_ZERO2"
 			: plan->strategy == STRATEGY_SHARD_GRAD_OP      ? "FULL_SHARD"
 			: plan->strategy == STRATEGY_HYBRID_SHARD_ZERO2 ? "HYBRID_SHARD"
+			: wanted                                        ? "true"
 									: "false");
 	return true;
 }
@@ -283,13 +330,31 @@ static const char *refused_checkpointing(const struct plan *plan)
 	return "";
 }
 
+static bool check_zero(const struct plan *plan, struct error *error)
+{
+	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
+	bool each;
+	if (plan->grad_accum > 1 && plan_syncs(plan, &each) && plan->sync_each_micro_batch != each)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--sync-each-micro-batch %s: %s of runtime %s reduces gradients %s; use %s",
+			each ? "off" : "on", strategy_names[plan->strategy],
+			runtime_names[plan->runtime],
+			each ? "in every micro-batch" : "in the last micro-batch only",
+			each ? "on" : "off");
+	if (zero != NULL && zero->fp32_gradients && plan->reduce_dtype != DTYPE_FP32)
+		return refuse(plan, "reduce-dtype", dtype_name(plan->reduce_dtype),
+			"it accumulates and reduces in fp32; use fp32", error);
+	return true;
+}
+
 static bool check_knobs(const struct plan *plan, struct error *error)
 {
 	const struct runtime *runtime = runtime_of(plan->runtime);
 	if (!(runtime->strategies >> plan->strategy & 1))
 		return refuse(plan, "strategy", strategy_names[plan->strategy],
-			plan->strategy == STRATEGY_NO_SHARD ? "use --runtime pytorch-ddp"
-							    : "use --runtime pytorch-fsdp2",
+			strategy_stage(plan->strategy) > 0            ? "use --runtime deepspeed"
+			: plan->strategy == STRATEGY_NO_SHARD         ? "use --runtime pytorch-ddp"
+								      : "use --runtime pytorch-fsdp2",
 			error);
 	if (!(runtime->prefetches >> plan->prefetch & 1))
 		return refuse(plan, "prefetch", prefetch_names[plan->prefetch],
@@ -298,10 +363,12 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 		return refuse(plan, "activation-checkpointing", plan->activation_checkpointing,
 			"use none or full", error);
 	if (plan->forward_prefetch && !runtime->has_forward_prefetch_knob)
-		return refuse(plan, "forward-prefetch", "on", "it gathers nothing; use off", error);
+		return refuse(plan, "forward-prefetch", "on", "it has no such knob; use off", error);
 	if (plan->limit_all_gathers && !runtime->has_limiter)
 		return refuse(
 			plan, "limit-all-gathers", "on", "it has no rate limiter; use off", error);
+	if (!check_zero(plan, error))
+		return false;
 	if (plan_offloads_any(plan))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--cpu-offload %.60s: this version does not price offload yet; use none",
@@ -352,7 +419,8 @@ static bool check_mesh(
 			(long long)topology_devices(topology));
 	if (plan->strategy == STRATEGY_NO_SHARD
 			? mesh->shard != 1
-			: !strategy_is_hybrid(plan->strategy) && mesh->replicate != 1)
+			: !strategy_is_hybrid(plan->strategy) && !has_zero_groups(plan) &&
+				  mesh->replicate != 1)
 		return error_set(error, EXIT_CODE_USAGE, "mesh: %s with replicate %lld, shard %lld",
 			strategy_names[plan->strategy], (long long)mesh->replicate,
 			(long long)mesh->shard);

@@ -8,8 +8,9 @@
 #define BIT(x) (1u << (x))
 
 enum {
-	ALL_STRATEGIES = BIT(STRATEGY_COUNT) - 1,
-	SHARDED_STRATEGIES = ALL_STRATEGIES & ~BIT(STRATEGY_NO_SHARD),
+	ZERO_STRATEGIES = BIT(STRATEGY_ZERO_1) | BIT(STRATEGY_ZERO_2) | BIT(STRATEGY_ZERO_3),
+	FSDP_STRATEGIES = (BIT(STRATEGY_COUNT) - 1) & ~ZERO_STRATEGIES,
+	SHARDED_STRATEGIES = FSDP_STRATEGIES & ~BIT(STRATEGY_NO_SHARD),
 	ALL_PREFETCHES = BIT(PREFETCH_NONE) | BIT(PREFETCH_PRE) | BIT(PREFETCH_POST),
 	ALL_CHECKPOINTINGS =
 		BIT(CHECKPOINTING_NONE) | BIT(CHECKPOINTING_SELECTIVE) | BIT(CHECKPOINTING_FULL),
@@ -17,7 +18,8 @@ enum {
 };
 
 const char *const runtime_names[] = {
-	"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp", "shardplan", NULL};
+	"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp", "shardplan", "deepspeed", "nanotron",
+	"internevo", NULL};
 
 /* What all three have from PyTorch itself. Context and host costs are [U]; a communicator holds
  * 24 channels of 9,633,792 B on an A100 node (NCCL, init.cc). */
@@ -27,13 +29,41 @@ const char *const runtime_names[] = {
 	.host_per_kernel = 6e-6, .host_per_micro_batch = 500e-6, .context_bytes = 500 * MIB,       \
 	.communicator_bytes = 231211008
 
+/* deepspeed/runtime/zero/config.py; overlap_comm is on for stage 3 only. */
+static const struct zero_rules deepspeed_rules = {
+	.reduces_late = BIT(1),
+	.overlaps = BIT(3),
+	.each_micro_batch = BIT(2) | BIT(3),
+	.bucket_elements = 500000000,
+	.buffer_elements = 500000000,
+	.prefetch_elements = 50000000,
+	.persistent_elements = 100000,
+	.live_elements = 1000000000,
+	.reuse_elements = 1000000000,
+	.group_elements = 1000000000,
+};
+
+/* Stage 0 is its DDP: buckets of 25 MiB in bf16, whose hook reduces the fp32 copy. */
+static const struct zero_rules nanotron_rules = {
+	.reduces_late = BIT(1),
+	.overlaps = BIT(0),
+	.fp32_gradients = true,
+};
+
+/* configs/7B_*.py: overlap_sync_grad, reduce_bucket_size. */
+static const struct zero_rules internevo_rules = {
+	.overlaps = BIT(1),
+	.groups = BIT(1),
+	.bucket_elements = 512 * MIB,
+};
+
 static const struct runtime runtimes[RUNTIME_COUNT] = {
 	[RUNTIME_PYTORCH_FSDP1] =
 		{
 			PYTORCH,
 			.layout = LAYOUT_FLAT,
 			.alignment_bytes = 16,
-			.strategies = ALL_STRATEGIES,
+			.strategies = FSDP_STRATEGIES,
 			.prefetches = ALL_PREFETCHES,
 			.has_forward_prefetch_knob = true,
 			.reshards_per_unit = true,
@@ -69,8 +99,9 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 	[RUNTIME_SHARDPLAN] =
 		{
 			.layout = LAYOUT_FLAT,
+			.stage3_layout = LAYOUT_FLAT,
 			.alignment_bytes = 64,
-			.strategies = ALL_STRATEGIES,
+			.strategies = FSDP_STRATEGIES | ZERO_STRATEGIES,
 			.prefetches = ALL_PREFETCHES,
 			.checkpointings = BIT(CHECKPOINTING_NONE) | BIT(CHECKPOINTING_FULL),
 			.has_forward_prefetch_knob = true,
@@ -91,6 +122,37 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.process_bytes = 24 * MIB,
 			.communicator_bytes = 0,
 			.workspace_bytes = 16 * MIB,
+		},
+	[RUNTIME_DEEPSPEED] =
+		{
+			PYTORCH,
+			.layout = LAYOUT_WHOLE,
+			.stage3_layout = LAYOUT_PARTITIONED,
+			.strategies = ZERO_STRATEGIES,
+			.prefetches = BIT(PREFETCH_PRE),
+			.defers_frees = true,
+			.measures_norm = true,
+			.zero = &deepspeed_rules,
+			.host_per_hook = 60e-6,
+		},
+	[RUNTIME_NANOTRON] =
+		{
+			PYTORCH,
+			.layout = LAYOUT_WHOLE,
+			.strategies = BIT(STRATEGY_NO_SHARD) | BIT(STRATEGY_ZERO_1),
+			.prefetches = BIT(PREFETCH_PRE),
+			.zero = &nanotron_rules,
+			.host_per_hook = 30e-6,
+		},
+	[RUNTIME_INTERNEVO] =
+		{
+			PYTORCH,
+			.layout = LAYOUT_WHOLE,
+			.strategies = BIT(STRATEGY_ZERO_1),
+			.prefetches = BIT(PREFETCH_PRE),
+			.measures_norm = true,
+			.zero = &internevo_rules,
+			.host_per_hook = 30e-6,
 		},
 };
 

@@ -10,6 +10,9 @@ enum runtime_kind {
 	RUNTIME_PYTORCH_FSDP2,
 	RUNTIME_PYTORCH_DDP,
 	RUNTIME_SHARDPLAN,
+	RUNTIME_DEEPSPEED,
+	RUNTIME_NANOTRON,
+	RUNTIME_INTERNEVO,
 	RUNTIME_COUNT
 };
 
@@ -21,10 +24,27 @@ enum layout_kind {
 	LAYOUT_PER_PARAMETER, /* FSDP2: every parameter cut along dimension 0, padded to the group
 			       */
 	LAYOUT_WHOLE,         /* DDP: nothing is cut; units are gradient buckets */
+	LAYOUT_PARTITIONED,   /* ZeRO-3: leaves are units, each parameter padded to the group */
+};
+
+/* ZeRO as DeepSpeed, nanotron and InternEvo ship it: stages up to 2 keep all parameters in the
+ * compute dtype on every rank and update fp32 shards. Bit s of a mask stands for stage s. */
+struct zero_rules {
+	unsigned reduces_late;     /* after backward, not in it */
+	unsigned overlaps;         /* reductions run beside compute, which else waits for each */
+	unsigned each_micro_batch; /* gradients are reduced in every micro-batch; else in the last */
+	unsigned groups;           /* the shard group may be smaller than the world */
+	bool fp32_gradients; /* accumulated in, and reduced from, a resident fp32 copy (nanotron) */
+	int64_t bucket_elements; /* a bucket closes before it would exceed this; 0: one for all */
+	int64_t buffer_elements; /* of the buffer that gradients are collected in; 0: none */
+	/* Stage 3, elements of parameters: coalesced in a prefetch; never partitioned; gathered at
+	 * most at one time; kept when used again within. */
+	int64_t prefetch_elements, persistent_elements, live_elements, reuse_elements;
+	int64_t group_elements; /* stage 3 updates so many at a time */
 };
 
 struct runtime {
-	enum layout_kind layout;
+	enum layout_kind layout, stage3_layout;
 	int alignment_bytes;     /* of each parameter inside a flat unit, in the compute dtype */
 	unsigned strategies;     /* bit s: strategy s exists */
 	unsigned prefetches;     /* bit p */
@@ -47,6 +67,7 @@ struct runtime {
 	bool host_is_compute;    /* on CPU devices the issuing thread computes itself */
 	bool one_engine;         /* on CPU devices one thread carries out all collectives */
 	bool hierarchical;       /* collectives past one node: inside the node first */
+	const struct zero_rules *zero; /* NULL: none of its own */
 	bool keeps_activated_gate;
 	bool norm_unfused;
 	int tensor_alignment; /* of saved tensors */

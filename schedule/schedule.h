@@ -86,8 +86,8 @@ struct ledger {
 void schedule_ledger(
 	const struct schedule *schedule, int class, struct arena *arena, struct ledger *ledger);
 
-/* Sharded bytes between steps: parameters, gradients (as when the optimizer reads them), optimizer
- * state. */
+/* Bytes between steps: parameters (master shard, and what is kept in the compute dtype), gradients
+ * (as when the optimizer reads them; ZeRO-1: whole, as accumulated), optimizer state. */
 struct model_states {
 	int64_t parameters, gradients, optimizer_state;
 };

@@ -120,7 +120,9 @@ int units_build(const struct plan *plan, const struct model *model, struct arena
 		add_slice(&(*units)[owner[p]], model, p);
 	int64_t alignment = max_i64(1, runtime->alignment_bytes / dtype_bytes(plan->param_dtype));
 	for (int u = 0; u < n; u++) {
-		if (runtime->layout == LAYOUT_PER_PARAMETER)
+		if (plan_layout(plan) == LAYOUT_PARTITIONED)
+			lay_out_flat(&(*units)[u], plan->mesh.shard, plan->mesh.shard);
+		else if (plan_layout(plan) == LAYOUT_PER_PARAMETER)
 			lay_out_per_parameter(&(*units)[u], model, plan->mesh.shard);
 		else
 			lay_out_flat(&(*units)[u], alignment, plan->mesh.shard);
@@ -129,10 +131,30 @@ int units_build(const struct plan *plan, const struct model *model, struct arena
 	return n;
 }
 
+/* DDP: 25 MiB, the first 1 MiB unless `bucket_cap_mb` is given, as nanotron does. */
+static int64_t bucket_limit(const struct plan *plan, int bucket)
+{
+	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
+	int64_t bytes = dtype_bytes(zero != NULL ? plan->param_dtype : plan->master_dtype);
+	return (bucket == 0 && zero == NULL ? 1 : 25) * MIB / bytes;
+}
+
+/* Does the bucket close behind parameter p, the next one in backward's order being p - 1? */
+static bool closes(const struct plan *plan, const struct model *model, int bucket, int p,
+	int64_t elements)
+{
+	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
+	if (p == 0)
+		return true;
+	if (zero == NULL || plan->strategy == STRATEGY_NO_SHARD)
+		return elements >= bucket_limit(plan, bucket);
+	return zero->bucket_elements > 0 &&
+	       elements + model->parameters[p - 1].elements > zero->bucket_elements;
+}
+
 int buckets_build(const struct plan *plan, const struct model *model, struct arena *arena,
 	struct unit **units)
 {
-	int64_t bytes = dtype_bytes(plan->master_dtype), limit = 1 * MIB, filled = 0;
 	int n = 0, used = 0;
 	struct unit_slice *slices = ARENA_ARRAY(arena, struct unit_slice, model->n_parameters);
 	*units = ARENA_ARRAY(arena, struct unit, model->n_parameters);
@@ -145,13 +167,10 @@ int buckets_build(const struct plan *plan, const struct model *model, struct are
 		}
 		add_slice(bucket, model, p);
 		used++;
-		filled += model->parameters[p].elements * bytes;
-		if (filled < limit && p > 0)
+		if (!closes(plan, model, n, p, bucket->parameters))
 			continue;
-		lay_out_flat(bucket, 1, 1);
+		lay_out_flat(bucket, 1, plan->mesh.shard);
 		n++;
-		filled = 0;
-		limit = 25 * MIB;
 	}
 	return n;
 }

@@ -108,6 +108,18 @@ static void wrap_head(struct wrap *wrap, bool single)
 	wrap_apart(wrap, normed ? head - 1 : head, model->n_modules);
 }
 
+/* DeepSpeed gathers for each module that has parameters of its own. Both ends of a tied weight stay
+ * in the root. */
+static void wrap_leaves(struct wrap *wrap)
+{
+	const struct model *model = wrap->model;
+	int tied = model->modules[model->n_modules - 1].tied_parameter;
+	for (int m = 1; m < model->n_modules; m++)
+		if (model->modules[m].n_parameters > 0 &&
+			(tied < 0 || model->parameters[tied].module != m))
+			wrap_add(wrap, m, model->modules[m].end);
+}
+
 int wrap_modules(const struct plan *plan, const struct model *model, struct arena *arena,
 	struct wrapped **wrapped)
 {
@@ -115,6 +127,11 @@ int wrap_modules(const struct plan *plan, const struct model *model, struct aren
 	struct wrap_policy policy;
 	wrap.wrapped = ARENA_ARRAY(arena, struct wrapped, model->n_modules + 3);
 	wrap_add(&wrap, 0, model->n_modules);
+	if (plan_layout(plan) == LAYOUT_PARTITIONED) {
+		wrap_leaves(&wrap);
+		*wrapped = wrap.wrapped;
+		return wrap.n;
+	}
 	plan_wrap(plan, &policy);
 	switch (policy.kind) {
 	case WRAP_BLOCK:

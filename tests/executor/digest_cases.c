@@ -82,6 +82,33 @@ int digest_some_variants(int64_t ranks, int n, uint32_t seed, struct digest_vari
 	return n;
 }
 
+int digest_zero_variants(
+	int64_t ranks, int mode, struct digest_variant variants[DIGEST_ZERO_VARIANTS])
+{
+	enum { ONE = 1, EACH = 2, LAST = 4 }; /* bit m: digest_modes[m] */
+	static const struct {
+		struct digest_variant variant;
+		int64_t group;
+		unsigned modes;
+	} cases[DIGEST_ZERO_VARIANTS] = {
+		{{"ZERO_1", "block", "pre", "none", false, true}, 1, ONE | LAST},
+		{{"ZERO_1", "size:1500", "none", "full", true, true}, 1, ONE | LAST},
+		{{"ZERO_1 shard_group=2", "model", "post", "none", false, false}, 2, ONE | LAST},
+		{{"ZERO_2", "block", "pre", "full", false, true}, 1, ONE | EACH},
+		{{"ZERO_2", "blocks:2", "none", "none", false, false}, 1, ONE | EACH},
+		{{"ZERO_2 shard_group=2", "block", "pre", "none", false, true}, 2, ONE | EACH},
+		{{"ZERO_3", "block", "pre", "none", false, true}, 1, ONE | EACH | LAST},
+		{{"ZERO_3 shard_group=2", "block", "post", "full", true, true}, 2,
+			ONE | EACH | LAST},
+	};
+	int n = 0;
+
+	for (int i = 0; i < DIGEST_ZERO_VARIANTS; i++)
+		if (ranks % cases[i].group == 0 && (cases[i].modes >> mode & 1))
+			variants[n++] = cases[i].variant;
+	return n;
+}
+
 void digest_describe(const struct digest_variant *v, char text[256])
 {
 	snprintf(text, 256,

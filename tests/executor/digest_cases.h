@@ -30,6 +30,11 @@ int digest_all_variants(int64_t ranks, struct digest_variant **variants);
 /* A selection of `n` of them that changes with `seed`; NO_SHARD, blocks, first. */
 int digest_some_variants(int64_t ranks, int n, uint32_t seed, struct digest_variant *variants);
 
+/* ZeRO's stages, which fix when gradients are reduced: those that run in a mode. At most 8. */
+enum { DIGEST_ZERO_VARIANTS = 8 };
+int digest_zero_variants(
+	int64_t ranks, int mode, struct digest_variant variants[DIGEST_ZERO_VARIANTS]);
+
 /* A hybrid strategy exists where its shard group divides the ranks. */
 bool digest_strategy_exists(const char *strategy, int64_t ranks);
 

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { STEPS = 3, SLOW_STEPS = 20, MOST_VARIANTS = 40 };
+enum { STEPS = 3, SLOW_STEPS = 20, MOST_VARIANTS = 40 + DIGEST_ZERO_VARIANTS };
 
 static int per_group = 4;
 static int64_t steps = STEPS;
@@ -23,6 +23,8 @@ static void check_group(
 		ranks, per_group, (uint32_t)(tally->groups * 7919 + 1), variants);
 	struct digest first = {""};
 	char text[256];
+
+	n += digest_zero_variants(ranks, mode, variants + n);
 
 	for (int i = 0; i < n; i++) {
 		struct error error = {0};
@@ -75,7 +77,7 @@ int main(int argc, char **argv)
 
 	run_as_rank(argc, argv);
 	if (argc > 1 && strcmp(argv[1], "slow") == 0) {
-		per_group = MOST_VARIANTS;
+		per_group = MOST_VARIANTS - DIGEST_ZERO_VARIANTS;
 		steps = SLOW_STEPS;
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -169,11 +169,12 @@ struct topology *random_topology(struct arena *arena, uint64_t *state)
 
 static const struct {
 	const char *name;
-	const char *values[8];
+	const char *values[9];
 } knobs[] = {
-	{"runtime", {"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp", "shardplan", NULL}},
+	{"runtime", {"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp", "shardplan", "deepspeed",
+			    "nanotron", "internevo", NULL}},
 	{"strategy", {"NO_SHARD", "SHARD_GRAD_OP", "FULL_SHARD", "HYBRID_SHARD",
-			     "HYBRID_SHARD_ZERO2", NULL}},
+			     "HYBRID_SHARD_ZERO2", "ZERO_1", "ZERO_2", "ZERO_3", NULL}},
 	{"reshard_after_forward", {"true", "false", "2", "4", NULL}},
 	{"wrap", {"block", "blocks:2", "blocks:3", "size:60", "size:300", "model", NULL}},
 	{"prefetch", {"none", "pre", "post", NULL}},

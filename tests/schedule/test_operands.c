@@ -29,6 +29,7 @@ static const char letters[BUFFER_ROLE_COUNT] = {
 	[BUFFER_OPTIMIZER_WORK] = 'Z',
 	[BUFFER_TOKENS] = 't',
 	[BUFFER_NORM_SCALARS] = 'n',
+	[BUFFER_BUCKET] = 'b',
 };
 
 static const struct buffer *operand(const struct program *p, const struct op *op, int i)
@@ -59,20 +60,20 @@ static const struct {
 	enum op_kind kind;
 	const char *pattern;
 } fixed[] = {
-	{OP_CAST_PARAMETERS, "^(PL|PC|P+C)$"},
-	{OP_ALL_GATHER, "^(PU|LU|PG|LG|RG)$"},
+	{OP_CAST_PARAMETERS, "^(PL|PC|P+C|L+G|(PL)+)$"},
+	{OP_ALL_GATHER, "^(PU|LU|PG|LG|RG|C|G)$"},
 	{OP_COPY_OUT, "^GU$"},
 	{OP_RESHARD, "^(U|C|UR)$"},
 	{OP_LOSS, "^ltw?$"},
 	{OP_FLATTEN_GRADIENTS, "^g+FF?$"},
-	{OP_CAST_GRADIENTS, "^(F|F[IS]|g+I|S+I)$"},
-	{OP_REDUCE_SCATTER, "^[gFI][oS]$"},
+	{OP_CAST_GRADIENTS, "^(F|F[IS]|g+I|S+I|g+b|bg*I|g+Ig|bI)$"},
+	{OP_REDUCE_SCATTER, "^[gFI][oS]$|^Io+$"},
 	{OP_ALL_REDUCE, "^[gFIoSn]$"},
-	{OP_ACCUMULATE_GRADIENTS, "^([ogFI]S|S|gg+|IS+)$"},
-	{OP_END_BACKWARD, "^$"},
-	{OP_GRADIENT_NORM, "^S+n$"},
-	{OP_CLIP_GRADIENTS, "^nS+$"},
-	{OP_OPTIMIZER, "^(PO?S)+Z?n?$|^(PO?)+S+Z?n?$"},
+	{OP_ACCUMULATE_GRADIENTS, "^([ogFI]S|S|gg+|IS+|(oS)+)$"},
+	{OP_END_BACKWARD, "^(g*b?)$"},
+	{OP_GRADIENT_NORM, "^(S+|g+)n$"},
+	{OP_CLIP_GRADIENTS, "^n(S+|g+)$"},
+	{OP_OPTIMIZER, "^(PO?[Sg])+Z?n?$|^(PO?)+S+Z?n?$"},
 };
 
 /* --- compute -------------------------------------------------------------------------------------
@@ -142,7 +143,7 @@ static const char *compute_pattern(struct arena *arena, const struct sample *s, 
 		return arena_printf(arena, "^%srE%s%s$", weights, saved, workspace);
 	const char *gradients =
 		reads_weights(s, op) && s->plan.runtime == RUNTIME_SHARDPLAN ? "[gS]" : "[gS]*";
-	const char *work = s->plan.runtime == RUNTIME_SHARDPLAN ? "B" : "BB?";
+	const char *work = s->plan.runtime == RUNTIME_SHARDPLAN ? "B" : "b?BB?";
 	return arena_printf(arena, "^%s%s[AE]%s%s%s%s%s$", weights, embedding ? "t" : "r", saved,
 		gradients, work, head ? "l" : "", workspace);
 }
@@ -224,11 +225,10 @@ static void check_tied(const struct sample *s, const struct program *p, const st
 static int step_part(const struct program *p)
 {
 	int i = p->n_ops;
-	while (i > 0 && (p->ops[i - 1].kind == OP_GRADIENT_NORM ||
-				p->ops[i - 1].kind == OP_CLIP_GRADIENTS ||
-				p->ops[i - 1].kind == OP_OPTIMIZER ||
-				(p->ops[i - 1].kind == OP_ALL_REDUCE && p->ops[i - 1].unit < 0)))
+	while (i > 0 && p->ops[i - 1].micro_batch < 0)
 		i--;
+	/* nothing else belongs to the step */
+	assert_true(p->ops[i].kind == OP_GRADIENT_NORM || p->ops[i].kind == OP_OPTIMIZER);
 	return i;
 }
 
