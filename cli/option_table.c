@@ -23,11 +23,12 @@ const struct option all_options[] = {
 	{"sync-each-micro-batch", batch, "on|off",
 		"reduce gradients after every micro-batch, not only after the last", ASKING, KNOB},
 	{"strategy", sharding, "LIST",
-		"NO_SHARD, SHARD_GRAD_OP, FULL_SHARD, HYBRID_SHARD, HYBRID_SHARD_ZERO2; `plan` "
-		"takes several, with commas",
+		"NO_SHARD, SHARD_GRAD_OP, FULL_SHARD, HYBRID_SHARD, HYBRID_SHARD_ZERO2; ZERO_1, "
+		"ZERO_2, ZERO_3 where the runtime has them; `plan` takes several, with commas",
 		ASKING, KNOB},
-	{"shard-group", sharding, "N", "ranks in a shard group of a hybrid strategy", ASKING,
-		QUESTION},
+	{"shard-group", sharding, "N",
+		"ranks in a shard group of a hybrid strategy, or of ZeRO where it has groups",
+		ASKING, QUESTION},
 	{"reshard-after-forward", sharding, "true|false|N",
 		"free parameters after forward; N: keep them over groups of N; by unit: "
 		"20xtrue+12xfalse",
@@ -57,7 +58,10 @@ const struct option all_options[] = {
 	{"optimizer", compute, NULL, "optimizer and its implementation", ASKING, KNOB},
 	{"clip", compute, "NORM", "clip gradients to this norm; 0: no clipping", ASKING | ON(TRAIN),
 		KNOB},
-	{"runtime", compute, NULL, "whose behaviour is predicted", ASKING, KNOB},
+	{"runtime", compute, "NAME",
+		"whose behaviour is predicted: pytorch-fsdp1, pytorch-fsdp2, pytorch-ddp, "
+		"shardplan, deepspeed, nanotron or internevo",
+		ASKING, KNOB},
 	{"forbid", goal, "KNOB=VALUE,...",
 		"values that the search may not use: strategy=NO_SHARD,wrap=model", ON(PLAN),
 		QUESTION},

@@ -114,8 +114,8 @@ static void init_unit(const struct weights *weights, int index, int64_t seed)
 
 	init_part(weights, unit, seed, first, unit->chunk,
 		resident(weights, BUFFER_PARAMETER_SHARD, index));
-	init_part(weights, unit, seed, 0, unit->gathered,
-		resident(weights, BUFFER_UNSHARDED, index));
+	init_part(
+		weights, unit, seed, 0, unit->gathered, resident(weights, BUFFER_UNSHARDED, index));
 }
 
 void weights_init(const struct weights *weights, int64_t seed)

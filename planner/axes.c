@@ -116,7 +116,7 @@ static bool has_axis(const struct filling *f, int axis)
 			axis == AXIS_RESHARD;
 	if (axis == AXIS_SHARD_GROUP)
 		return strategy_is_hybrid(f->plan->strategy);
-	return !of_units || f->runtime->layout != LAYOUT_WHOLE;
+	return !of_units || plan_layout(f->plan) != LAYOUT_WHOLE;
 }
 
 /* A list replaces the values; what is forbidden leaves them. Forbidding a value of a knob that is

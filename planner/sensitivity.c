@@ -134,10 +134,19 @@ static bool vary_strategy(const struct variation *v, enum strategy strategy, str
 	return add_choices(v, &choices, "strategy", strategy_names[strategy], true, error);
 }
 
+/* The stages of ZeRO belong to their runtimes; elsewhere they are looked at when asked for. */
+static bool is_usual(const struct variation *v, int strategy)
+{
+	const struct runtime *runtime = runtime_of(v->plan->runtime);
+	return runtime->zero != NULL ? runtime->strategies >> strategy & 1
+				     : strategy_stage((enum strategy)strategy) == 0;
+}
+
 static bool vary_strategies(const struct variation *v, struct error *error)
 {
 	for (int s = 0; s < STRATEGY_COUNT; s++)
-		if (s != (int)v->plan->strategy && !vary_strategy(v, (enum strategy)s, error))
+		if (s != (int)v->plan->strategy && is_usual(v, s) &&
+			!vary_strategy(v, (enum strategy)s, error))
 			return false;
 	return true;
 }
@@ -157,7 +166,7 @@ static bool vary_shard_group(const struct variation *v, struct error *error)
 static bool vary_wrap(const struct variation *v, struct error *error)
 {
 	const char *wraps[SPACE_VALUES_MAX];
-	if (runtime_of(v->plan->runtime)->layout == LAYOUT_WHOLE)
+	if (plan_layout(v->plan) == LAYOUT_WHOLE)
 		return true; /* DDP has buckets */
 	int n = space_wraps(v->plan, v->question->model, v->arena, wraps);
 	for (int i = 0; i < n; i++)
@@ -184,7 +193,7 @@ static bool vary_switch(
 static bool vary_prefetch(const struct variation *v, struct error *error)
 {
 	const struct runtime *runtime = runtime_of(v->plan->runtime);
-	if (runtime->layout == LAYOUT_WHOLE)
+	if (plan_layout(v->plan) == LAYOUT_WHOLE)
 		return true;
 	return vary_names(v, "prefetch", prefetch_names, (int)v->plan->prefetch,
 		       runtime->prefetches, error) &&

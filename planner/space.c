@@ -143,9 +143,21 @@ static bool add_strategy(
 	return add_points(e, 0, &e->choices, error);
 }
 
+/* What is looked at without being named: all that the runtime has, but the stages of ZeRO only in
+ * their own runtimes. */
+static unsigned usual_strategies(const struct question *question)
+{
+	const struct choices *choices = &question->choices;
+	bool given = choices_given(choices, "runtime");
+	if (given && runtime_of(choices->plan.runtime)->zero != NULL)
+		return runtime_of(choices->plan.runtime)->strategies;
+	return (1u << STRATEGY_ZERO_1) - 1;
+}
+
 static unsigned allowed_strategies(const struct question *question)
 {
-	unsigned all = (1u << STRATEGY_COUNT) - 1;
+	unsigned all =
+		question->strategies != 0 ? (1u << STRATEGY_COUNT) - 1 : usual_strategies(question);
 	unsigned allowed = question->strategies != 0 ? question->strategies & all : all;
 	if (choices_given(&question->choices, "strategy"))
 		allowed = 1u << question->choices.plan.strategy;

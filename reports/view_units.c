@@ -54,7 +54,7 @@ static const char *parameter_name(const struct schedule *schedule, int parameter
 static void add_owners(const struct schedule *schedule, const struct unit *unit,
 	const struct unit_slice *slice, struct grid *grid)
 {
-	enum layout_kind layout = runtime_of(schedule->plan.runtime)->layout;
+	enum layout_kind layout = plan_layout(&schedule->plan);
 
 	if (layout == LAYOUT_WHOLE || !strategy_shards(schedule->plan.strategy)) {
 		grid_add(grid, "every rank");

@@ -38,7 +38,8 @@ static void build_zero_groups(struct builder *b)
 	if (shard > 1)
 		b->group_gather = b->group_reduce = add_group(b, GROUP_SHARD, shard, 1, 0);
 	if (ranks > 1)
-		b->group_replicate = add_group(b, GROUP_WORLD, ranks, 1, shard > 1 && shard < ranks);
+		b->group_replicate =
+			add_group(b, GROUP_WORLD, ranks, 1, shard > 1 && shard < ranks);
 }
 
 /* PyTorch: one communicator a process group, shared by gathers and reductions. Ours on GPUs:

@@ -29,7 +29,7 @@ struct unit_state {
 	int resharded;     /* reshard to a smaller group: -1 */
 	int group_reshard; /* -1: none */
 	struct ref ready;  /* the operation after which compute may read `unsharded` */
-	int kept; /* ours, ZeRO-1 and -2: `unsharded` between steps too, resident; -1 */
+	int kept;          /* ours, ZeRO-1 and -2: `unsharded` between steps too, resident; -1 */
 	/* resident: what gradients are accumulated in (nanotron), what they are reduced to (ZeRO-3)
 	 */
 	int kept_gradient, kept_gradient_shard;

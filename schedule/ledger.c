@@ -77,7 +77,8 @@ static int64_t whole_gradients(const struct program *program)
 	int64_t total = role_bytes(program, BUFFER_GRADIENT);
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
-		const int *takes = slice_of(program, op->takes), *gives = slice_of(program, op->gives);
+		const int *takes = slice_of(program, op->takes),
+			  *gives = slice_of(program, op->gives);
 		for (int t = 0; t < op->takes.count; t++)
 			for (int g = 0; g < op->gives.count; g++)
 				if (takes[t] == gives[g] &&

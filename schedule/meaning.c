@@ -233,7 +233,8 @@ static bool check_in_place(const struct program *program, int i, int64_t ranks, 
 		i, op_kind_name(op->kind), (long long)op->bytes, (long long)ranks);
 }
 
-/* Gradients of several units in one reduce-scatter: uses are the input, then an output of each unit.
+/* Gradients of several units in one reduce-scatter: uses are the input, then an output of each
+ * unit.
  */
 static bool is_bucket(const struct op *op)
 {
@@ -254,8 +255,9 @@ static bool check_bucket(const struct program *program, int i, int64_t ranks, st
 	}
 	if (sound && parts == op->bytes / ranks)
 		return true;
-	return law_broken(error, "op %d: %s of %lld bytes over %lld ranks does not fill its buffers",
-		i, op_kind_name(op->kind), (long long)op->bytes, (long long)ranks);
+	return law_broken(error,
+		"op %d: %s of %lld bytes over %lld ranks does not fill its buffers", i,
+		op_kind_name(op->kind), (long long)op->bytes, (long long)ranks);
 }
 
 static bool check_collective(

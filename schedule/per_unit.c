@@ -123,7 +123,7 @@ int64_t plan_units(const struct plan *plan, const struct model *model, bool *roo
 	struct unit *units;
 	int64_t total = 0;
 	*root = false;
-	if (runtime_of(plan->runtime)->layout == LAYOUT_WHOLE)
+	if (plan_layout(plan) == LAYOUT_WHOLE)
 		return 0;
 	int n = units_build(plan, model, &arena, &units);
 	for (int u = 0; u < n; u++)

@@ -315,7 +315,7 @@ static bool check_reshard(const struct plan *plan, struct error *error)
 			: plan->strategy == STRATEGY_HYBRID_SHARD       ? "HYBRID_SHARD_ZERO2"
 			: plan->strategy == STRATEGY_SHARD_GRAD_OP      ? "FULL_SHARD"
 			: plan->strategy == STRATEGY_HYBRID_SHARD_ZERO2 ? "HYBRID_SHARD"
-			: wanted                                        ? "true"
+			: strategy_reshards(plan->strategy)             ? "true"
 									: "false");
 	return true;
 }
@@ -352,9 +352,9 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 	const struct runtime *runtime = runtime_of(plan->runtime);
 	if (!(runtime->strategies >> plan->strategy & 1))
 		return refuse(plan, "strategy", strategy_names[plan->strategy],
-			strategy_stage(plan->strategy) > 0            ? "use --runtime deepspeed"
-			: plan->strategy == STRATEGY_NO_SHARD         ? "use --runtime pytorch-ddp"
-								      : "use --runtime pytorch-fsdp2",
+			strategy_stage(plan->strategy) > 0    ? "use --runtime deepspeed"
+			: plan->strategy == STRATEGY_NO_SHARD ? "use --runtime pytorch-ddp"
+							      : "use --runtime pytorch-fsdp2",
 			error);
 	if (!(runtime->prefetches >> plan->prefetch & 1))
 		return refuse(plan, "prefetch", prefetch_names[plan->prefetch],
@@ -363,7 +363,8 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 		return refuse(plan, "activation-checkpointing", plan->activation_checkpointing,
 			"use none or full", error);
 	if (plan->forward_prefetch && !runtime->has_forward_prefetch_knob)
-		return refuse(plan, "forward-prefetch", "on", "it has no such knob; use off", error);
+		return refuse(
+			plan, "forward-prefetch", "on", "it has no such knob; use off", error);
 	if (plan->limit_all_gathers && !runtime->has_limiter)
 		return refuse(
 			plan, "limit-all-gathers", "on", "it has no rate limiter; use off", error);

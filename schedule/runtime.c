@@ -17,9 +17,8 @@ enum {
 	MIB = 1 << 20,
 };
 
-const char *const runtime_names[] = {
-	"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp", "shardplan", "deepspeed", "nanotron",
-	"internevo", NULL};
+const char *const runtime_names[] = {"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp", "shardplan",
+	"deepspeed", "nanotron", "internevo", NULL};
 
 /* What all three have from PyTorch itself. Context and host costs are [U]; a communicator holds
  * 24 channels of 9,633,792 B on an A100 node (NCCL, init.cc). */

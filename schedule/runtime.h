@@ -30,10 +30,11 @@ enum layout_kind {
 /* ZeRO as DeepSpeed, nanotron and InternEvo ship it: stages up to 2 keep all parameters in the
  * compute dtype on every rank and update fp32 shards. Bit s of a mask stands for stage s. */
 struct zero_rules {
-	unsigned reduces_late;     /* after backward, not in it */
-	unsigned overlaps;         /* reductions run beside compute, which else waits for each */
-	unsigned each_micro_batch; /* gradients are reduced in every micro-batch; else in the last */
-	unsigned groups;           /* the shard group may be smaller than the world */
+	unsigned reduces_late; /* after backward, not in it */
+	unsigned overlaps;     /* reductions run beside compute, which else waits for each */
+	unsigned
+		each_micro_batch; /* gradients are reduced in every micro-batch; else in the last */
+	unsigned groups;          /* the shard group may be smaller than the world */
 	bool fp32_gradients; /* accumulated in, and reduced from, a resident fp32 copy (nanotron) */
 	int64_t bucket_elements; /* a bucket closes before it would exceed this; 0: one for all */
 	int64_t buffer_elements; /* of the buffer that gradients are collected in; 0: none */

@@ -140,8 +140,8 @@ static int64_t bucket_limit(const struct plan *plan, int bucket)
 }
 
 /* Does the bucket close behind parameter p, the next one in backward's order being p - 1? */
-static bool closes(const struct plan *plan, const struct model *model, int bucket, int p,
-	int64_t elements)
+static bool closes(
+	const struct plan *plan, const struct model *model, int bucket, int p, int64_t elements)
 {
 	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
 	if (p == 0)

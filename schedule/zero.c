@@ -133,8 +133,8 @@ static int flatten(struct builder *b, int unit)
 	int64_t n = b->schedule->units[unit].gathered;
 	int64_t compute = dtype_bytes(b->plan->param_dtype);
 	int64_t reduce = dtype_bytes(b->plan->reduce_dtype);
-	int buffer = buffer_new(b, BUFFER_REDUCE_INPUT, STREAM_COMPUTE, unit, n * reduce,
-		b->plan->reduce_dtype);
+	int buffer = buffer_new(
+		b, BUFFER_REDUCE_INPUT, STREAM_COMPUTE, unit, n * reduce, b->plan->reduce_dtype);
 	op_begin(b, OP_CAST_GRADIENTS, STREAM_COMPUTE, unit);
 	if (stage_has(b, rules_of(b)->overlaps))
 		op_wait_stream(b, STREAM_REDUCE); /* one reduction under way */

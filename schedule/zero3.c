@@ -62,8 +62,8 @@ void zero3_build_resident(struct builder *b)
 			state->kept = buffer_resident(b, BUFFER_UNSHARDED, u,
 				unit_of(b, u)->gathered * compute_bytes(b), dtype);
 	}
-	b->collector = buffer_resident(b, BUFFER_BUCKET, -1,
-		rules_of(b)->buffer_elements * compute_bytes(b), dtype);
+	b->collector = buffer_resident(
+		b, BUFFER_BUCKET, -1, rules_of(b)->buffer_elements * compute_bytes(b), dtype);
 }
 
 /* --- gathers -------------------------------------------------------------------------------------
@@ -81,8 +81,8 @@ static void gather_one(struct builder *b, int unit, int cause)
 {
 	struct unit_state *state = &b->units[unit];
 	int64_t bytes = unit_of(b, unit)->gathered * compute_bytes(b);
-	int output = buffer_new(
-		b, BUFFER_UNSHARDED, STREAM_GATHER, unit, bytes, b->plan->param_dtype);
+	int output =
+		buffer_new(b, BUFFER_UNSHARDED, STREAM_GATHER, unit, bytes, b->plan->param_dtype);
 	op_begin(b, OP_ALL_GATHER, STREAM_GATHER, unit);
 	wait_for_step(b);
 	b->op.cause = cause;
@@ -185,8 +185,8 @@ static bool is_there(const struct builder *b, int unit)
 static void prefetch(struct builder *b, int cause)
 {
 	struct zero3 *z = &b->zero3;
-	int64_t room = min_i64(rules_of(b)->prefetch_elements,
-		rules_of(b)->live_elements - z->live);
+	int64_t room =
+		min_i64(rules_of(b)->prefetch_elements, rules_of(b)->live_elements - z->live);
 	int64_t elements = 0;
 	struct list units = {0};
 	if (z->queue < z->position)

@@ -603,8 +603,8 @@ static void test_random_plans(void **state)
 		for (int i = 0; i < p->n_ops; i++)
 			for (int k = 0; k < p->ops[i].host_waits.count; k++) {
 				int wait = slice_of(p, p->ops[i].host_waits)[k];
-				check_host_wait(&sample.plan,
-					&p->ops[wait < 0 ? wait + p->n_ops : wait]);
+				check_host_wait(
+					&sample.plan, &p->ops[wait < 0 ? wait + p->n_ops : wait]);
 			}
 		arena_finish(&arena);
 	}

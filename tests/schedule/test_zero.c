@@ -7,8 +7,8 @@
 
 static const int64_t P = 6738415616;
 
-static struct sample build(
-	struct arena *arena, const char *runtime, const char *strategy, const char *a, const char *b)
+static struct sample build(struct arena *arena, const char *runtime, const char *strategy,
+	const char *a, const char *b)
 {
 	struct sample sample = {.model = preset_model(arena, "llama-2-7b"),
 		.topology = cluster(arena, "2xdgx-a100-80gb")};
@@ -79,15 +79,14 @@ static void test_bytes(void **state)
 		assert_close((double)held.parameters, p * (rows[r].parameters + 4 / n));
 		assert_close((double)held.gradients, p * rows[r].gradients);
 		assert_close((double)held.optimizer_state, p * 8 / n);
-		assert_close((double)payload(s.schedule, OP_ALL_REDUCE) + 1,
-			p * rows[r].all_reduce + 1);
+		assert_close(
+			(double)payload(s.schedule, OP_ALL_REDUCE) + 1, p * rows[r].all_reduce + 1);
 		assert_close((double)payload(s.schedule, OP_REDUCE_SCATTER) + 1,
 			p * rows[r].reduce_scatter + 1);
-		assert_close((double)payload(s.schedule, OP_ALL_GATHER) + 1,
-			p * rows[r].all_gather + 1);
+		assert_close(
+			(double)payload(s.schedule, OP_ALL_GATHER) + 1, p * rows[r].all_gather + 1);
 		assert_close(wire(s.schedule),
-			p * (2 * 15 / 16. * rows[r].all_reduce +
-				    15 / 16. * rows[r].reduce_scatter +
+			p * (2 * 15 / 16. * rows[r].all_reduce + 15 / 16. * rows[r].reduce_scatter +
 				    (n > 1 ? (n - 1) / n : 0) * rows[r].all_gather));
 		arena_finish(&arena);
 	}
@@ -201,8 +200,8 @@ static void test_accumulation(void **state)
 		{"shardplan", "ZERO_1", false}, {"shardplan", "ZERO_2", true}};
 	for (int c = 0; c < COUNT_OF(cases); c++) {
 		struct arena arena = {0};
-		struct sample s = build(
-			&arena, cases[c].runtime, cases[c].strategy, "grad_accum=3", NULL);
+		struct sample s =
+			build(&arena, cases[c].runtime, cases[c].strategy, "grad_accum=3", NULL);
 		const struct program *p = &s.schedule->programs[0];
 		int in[3] = {0};
 		for (int i = 0; i < p->n_ops; i++)
