@@ -189,7 +189,8 @@ static bool fill_weights(struct trainer *t, struct error *error)
 	if (resume == NULL)
 		return true;
 	return manifest_read(&t->arena, resume, t->file.model, &manifest, error) &&
-	       checkpoint_load(&manifest, &weights, &t->comm, t->scratch, error);
+	       checkpoint_load(&manifest, &weights, &t->comm, t->scratch, error) &&
+	       weights_gather_kept(&weights, &t->comm);
 }
 
 static bool open_checkpointer(struct trainer *t, struct error *error)

@@ -124,6 +124,32 @@ void weights_init(const struct weights *weights, int64_t seed)
 		init_unit(weights, u, seed);
 }
 
+bool weights_gather_kept(const struct weights *weights, struct comm *comm)
+{
+	const struct schedule *schedule = weights->schedule;
+	const struct group shard = {.size = schedule->plan.mesh.shard, .stride = 1};
+	struct comm_counters counters = comm->counters;
+	bool ok = true;
+
+	for (int u = 0; u < schedule->n_units && ok; u++) {
+		float *kept = resident(weights, BUFFER_UNSHARDED, u);
+
+		if (kept != NULL)
+			ok = comm_run(
+				comm, &(struct collective){.kind = COLLECTIVE_ALL_GATHER,
+					      .element = COMM_FP32,
+					      .group = comm_group_of(&shard, weights->rank),
+					      .count = schedule->units[u].chunk,
+					      .input = resident(weights, BUFFER_PARAMETER_SHARD, u),
+					      .output = kept,
+					      .step = -1,
+					      .op = -1,
+					      .unit = -1});
+	}
+	comm->counters = counters; /* not operations of the schedule */
+	return ok;
+}
+
 /* --- digest --- */
 
 struct digester {

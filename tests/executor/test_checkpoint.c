@@ -93,6 +93,8 @@ static const struct case_ cases[] = {
 	{RANKS, "strategy=NO_SHARD micro_batch=1 seq_len=8"},
 	{RANKS, "strategy=SHARD_GRAD_OP micro_batch=1 seq_len=8 wrap=model"},
 	{RANKS, "strategy=HYBRID_SHARD micro_batch=1 seq_len=8 shard_group=2 wrap=blocks:2"},
+	{RANKS, "strategy=ZERO_1 micro_batch=1 seq_len=8"},
+	{RANKS, "strategy=ZERO_2 micro_batch=1 seq_len=8 shard_group=2 wrap=model"},
 };
 
 /* Written by each strategy, resumed by each other. */
