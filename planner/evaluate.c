@@ -145,7 +145,8 @@ static bool run(struct evaluator *evaluator, const struct topology *topology,
 	struct simulation *simulation, struct error *error)
 {
 	const struct question *question = evaluator->question;
-	struct simulation_options options = {.memory_limit_bytes = question->memory_limit_bytes};
+	struct simulation_options options = {
+		.memory_limit_bytes = question->memory_limit_bytes, .quick_interval = !details};
 	arena_reset(&evaluator->scratch);
 	evaluator->evaluated++;
 	return schedule_build(

@@ -118,23 +118,3 @@ void machine_init(struct machine *machine, const struct topology *topology, enum
 		given(topology->calibration.kernel_overhead, prior->kernel_overhead) /
 		machine->core_share;
 }
-
-double machine_spread(const struct topology *topology, const char **source)
-{
-	const struct calibration *calibration = &topology->calibration;
-
-	if (calibration->residual_spread > 0) {
-		*source = "residuals of the calibration";
-		return calibration->residual_spread;
-	}
-	if (calibration->measured) {
-		*source = "prior of 10 %: kernels and collectives measured, steps not";
-		return 0.10;
-	}
-	if (calibration->gemm_flops > 0) {
-		*source = "prior of 15 %: published kernels of this device, nothing measured here";
-		return 0.15;
-	}
-	*source = "prior of 25 %: datasheet only";
-	return 0.25;
-}

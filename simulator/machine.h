@@ -21,7 +21,4 @@ struct machine {
 
 void machine_init(struct machine *machine, const struct topology *topology, enum dtype dtype);
 
-/* 80 %-interval spread of a step: calibrated residuals or a prior; `*source` says which. */
-double machine_spread(const struct topology *topology, const char **source);
-
 #endif

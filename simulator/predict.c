@@ -21,17 +21,6 @@ static void fill_time(const struct engine *engine, struct prediction *prediction
 	prediction->time.exposed_communication = engine->exposed[LAST] - engine->exposed[LAST - 1];
 }
 
-static void fill_interval(
-	const struct topology *topology, double bound, struct prediction *prediction)
-{
-	/* 80 % of a normal distribution lie within 1.2816 standard deviations. */
-	double spread = exp(1.2816 * machine_spread(topology, &prediction->uncertainty_source));
-
-	prediction->step_time_low =
-		fmin(prediction->step_time, fmax(bound, prediction->step_time / spread));
-	prediction->step_time_high = prediction->step_time * spread;
-}
-
 /* --- utilisation --------------------------------------------------------------------------------
  */
 
@@ -246,5 +235,4 @@ void predict(const struct engine *engine, const struct simulation_options *optio
 	fill_wire(engine, prediction);
 	prediction->lower_bound = lower_bound(&schedule->plan, schedule->model, engine->topology);
 	prediction->plan_lower_bound = plan_lower_bound(schedule);
-	fill_interval(engine->topology, prediction->plan_lower_bound, prediction);
 }

@@ -2,6 +2,7 @@
 #include "simulator/simulator.h"
 
 #include "simulator/engine.h"
+#include "simulator/interval.h"
 
 static bool check(const struct schedule *schedule, struct error *error)
 {
@@ -61,6 +62,7 @@ static bool simulate_class(const struct schedule *schedule, int class,
 		&engine, details ? arena : scratch, &peaks, details ? &simulation->memory : NULL);
 	predict(&engine, options, &peaks, memory_reserved(&engine, scratch), &ledger, arena,
 		&simulation->prediction);
+	interval(schedule, class, options, scratch, arena, &simulation->prediction);
 	if (details) {
 		fill_timeline(&engine, &ledger, arena, &simulation->timeline);
 		critical_path(&engine, arena, &simulation->critical);

@@ -16,6 +16,8 @@ struct simulation_options {
 	/* The host goes on to the next step without waiting for this one. Otherwise it reads the
 	 * loss after every step, as training loops do. */
 	bool host_runs_ahead;
+	/* The interval by shares of the step, not by simulating each cause: for inner loops. */
+	bool quick_interval;
 };
 
 struct simulation {

@@ -23,6 +23,9 @@ const struct field calibration_fields[] = {
 	FIELD_TIME(struct calibration, kernel_overhead, "kernel_overhead", OPTIONAL),
 	FIELD_TIME(struct calibration, host_overhead, "host_overhead", OPTIONAL),
 	FIELD_BANDWIDTH(struct calibration, optimizer_bandwidth, "optimizer_bandwidth", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, compute_spread, "compute_spread", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, collective_spread, "collective_spread", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, host_spread, "host_spread", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, residual_spread, "residual_spread", OPTIONAL),
 	FIELD_END,
 };

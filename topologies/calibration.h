@@ -35,7 +35,9 @@ struct calibration {
 	double kernel_overhead;         /* s on the device per kernel */
 	double host_overhead;           /* s on the host thread per operation issued */
 	double optimizer_bandwidth;     /* B/s reached by AdamW over flat shards */
-	double residual_spread;         /* relative standard deviation of step-time residuals */
+	/* Relative standard deviations of what the model gets wrong: of kernels, of collectives, of
+	 * the issuing thread, each common to all of its kind; and of a step beyond these. */
+	double compute_spread, collective_spread, host_spread, residual_spread;
 	int n_collectives;
 	struct calibration_collective
 		*collectives; /* sorted by collective, ranks, nodes, from_bytes */

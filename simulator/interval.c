@@ -1,0 +1,114 @@
+/* The 80 % interval of a step: what is uncertain about each kind of cost, carried through the
+ * simulation. A cause that hides behind another (a collective that has time to spare) then counts
+ * for little, and one that is just about to be exposed counts for more. */
+#include <math.h>
+
+#include "simulator/engine.h"
+#include "simulator/interval.h"
+
+/* 80 % of a normal distribution lie within so many standard deviations. */
+#define DEVIATIONS 1.2816
+
+enum cause { CAUSE_COMPUTE, CAUSE_COLLECTIVE, CAUSE_HOST, CAUSE_COUNT };
+
+/* Relative standard deviations; `rest` is what none of the causes explains (library versions, what
+ * a cluster's other users do). */
+struct spreads {
+	double of[CAUSE_COUNT];
+	double rest;
+	const char *source;
+};
+
+/* Where a calibration gives none (docs/cost-model.md, Uncertainty). */
+static const struct spreads measured_prior = {{0.04, 0.12, 0.20}, 0.04, "measured on this machine"};
+static const struct spreads published_prior = {
+	{0.06, 0.15, 0.30}, 0.04, "published measurements of this device"};
+static const struct spreads datasheet_prior = {
+	{0.12, 0.25, 0.40}, 0.08, "datasheet of the device only"};
+
+static double given(double calibrated, double prior)
+{
+	return calibrated > 0 ? calibrated : prior;
+}
+
+static struct spreads spreads_of(const struct topology *topology)
+{
+	const struct calibration *c = &topology->calibration;
+	struct spreads spreads = c->measured         ? measured_prior
+				 : c->gemm_flops > 0 ? published_prior
+						     : datasheet_prior;
+
+	spreads.of[CAUSE_COMPUTE] = given(c->compute_spread, spreads.of[CAUSE_COMPUTE]);
+	spreads.of[CAUSE_COLLECTIVE] = given(c->collective_spread, spreads.of[CAUSE_COLLECTIVE]);
+	spreads.of[CAUSE_HOST] = given(c->host_spread, spreads.of[CAUSE_HOST]);
+	spreads.rest = given(c->residual_spread, spreads.rest);
+	return spreads;
+}
+
+static void scale(struct cost *cost, bool communicates, enum cause cause, double factor)
+{
+	if (cause == CAUSE_HOST) {
+		cost->host *= factor;
+		cost->host_before *= factor;
+	} else if ((cause == CAUSE_COLLECTIVE) == communicates) {
+		cost->device *= factor;
+		cost->arithmetic *= factor;
+		cost->memory *= factor;
+	}
+}
+
+/* How much longer the step is, as a logarithm, when a cause is off by one standard deviation. */
+static double effect_of(const struct schedule *schedule, int class,
+	const struct simulation_options *options, enum cause cause, double spread,
+	struct arena *scratch, double step_time)
+{
+	struct engine engine;
+	struct error error = {0};
+
+	engine_init(&engine, schedule, class, options, scratch);
+	for (int i = 0; i < engine.n_ops; i++)
+		scale(&engine.tasks[i].cost, engine.tasks[i].communicates, cause, exp(spread));
+	if (!engine_run(&engine, &error))
+		return 0;
+	return log((engine.finished[SIMULATED_STEPS - 1] - engine.finished[SIMULATED_STEPS - 2]) /
+		   step_time);
+}
+
+/* Without simulating again: each cause by its share of the step. */
+static double guess(const struct prediction *p, const struct spreads *spreads, enum cause cause)
+{
+	double exposed = p->time.exposed_communication / p->step_time;
+
+	if (cause == CAUSE_HOST)
+		return 0;
+	return spreads->of[cause] * (cause == CAUSE_COLLECTIVE ? exposed : 1 - exposed);
+}
+
+void interval(const struct schedule *schedule, int class, const struct simulation_options *options,
+	struct arena *scratch, struct arena *arena, struct prediction *p)
+{
+	const struct spreads spreads = spreads_of(schedule->topology);
+	double effects[CAUSE_COUNT], sum = spreads.rest * spreads.rest;
+
+	if (p->step_time <= 0)
+		return;
+	for (int cause = 0; cause < CAUSE_COUNT; cause++) {
+		effects[cause] = options->quick_interval
+					 ? guess(p, &spreads, cause)
+					 : effect_of(schedule, class, options, cause,
+						   spreads.of[cause], scratch, p->step_time);
+		sum += effects[cause] * effects[cause];
+	}
+	double factor = exp(DEVIATIONS * sqrt(sum));
+	p->step_time_low = fmin(p->step_time, fmax(p->plan_lower_bound, p->step_time / factor));
+	p->step_time_high = p->step_time * factor;
+	if (options->quick_interval)
+		p->uncertainty_source = spreads.source;
+	else
+		p->uncertainty_source = arena_printf(arena,
+			"%s; of the step, compute %.1f %%, collectives %.1f %%, host %.1f %%, "
+			"the rest %.1f %%",
+			spreads.source, 100 * effects[CAUSE_COMPUTE],
+			100 * effects[CAUSE_COLLECTIVE], 100 * effects[CAUSE_HOST],
+			100 * spreads.rest);
+}

@@ -1,0 +1,114 @@
+/* The 80 % interval: what is uncertain widens it by as much as the step depends on it. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cases.h"
+
+/* Half the width, as a logarithm, in standard deviations. */
+static double sigma(const struct prediction *p)
+{
+	return log(p->step_time_high / p->step_time) / 1.2816;
+}
+
+/* One cause alone is uncertain by `spread`; the others by next to nothing. */
+static double sigma_with(
+	struct case_ *c, double compute, double collective, double host, double rest)
+{
+	const struct simulation_options options = {0};
+	struct calibration *calibration = &c->topology->calibration;
+	const double none = 1e-9;
+
+	calibration->compute_spread = fmax(compute, none);
+	calibration->collective_spread = fmax(collective, none);
+	calibration->host_spread = fmax(host, none);
+	calibration->residual_spread = fmax(rest, none);
+	return sigma(case_simulate(c, &options, false));
+}
+
+/* A step that computes all the time is as uncertain as its kernels, and no collective that hides
+ * behind them matters. */
+static void hidden_causes_count_for_little(void **state)
+{
+	struct case_ c;
+
+	(void)state;
+	case_load(&c, "llama-2-7b", "dgx-a100-80gb");
+	case_plan(&c, "strategy=FULL_SHARD micro_batch=2 activation_checkpointing=full");
+	assert_float_equal(sigma_with(&c, 0.1, 0, 0, 0), 0.1, 0.015);
+	assert_true(sigma_with(&c, 0, 0.1, 0, 0) < 0.02);
+	assert_true(sigma_with(&c, 0, 0, 0.1, 0) < 0.02);
+	assert_float_equal(sigma_with(&c, 0, 0, 0, 0.07), 0.07, 1e-6);
+	/* Independent causes add in squares. */
+	assert_float_equal(sigma_with(&c, 0.1, 0, 0, 0.07), hypot(0.1, 0.07), 0.015);
+	case_finish(&c);
+}
+
+/* Behind a slow link the step is its collectives. */
+static void exposed_collectives_count(void **state)
+{
+	struct case_ c;
+
+	(void)state;
+	case_load(&c, "llama-2-7b", "2xdgx-a100-80gb");
+	c.topology->network.nics_per_node = 1;
+	c.topology->network.nic_bandwidth = 10e9 / 8;
+	case_plan(&c, "strategy=FULL_SHARD micro_batch=1");
+	assert_true(sigma_with(&c, 0, 0.1, 0, 0) > 0.08);
+	assert_true(sigma_with(&c, 0.1, 0, 0, 0) < 0.03);
+	case_finish(&c);
+}
+
+/* The quick interval of inner loops agrees with the simulated one within a factor of two. */
+static void the_quick_interval_is_near(void **state)
+{
+	static const char *const topologies[] = {
+		"dgx-a100-80gb", "2xdgx-a100-80gb", "4xp4d.24xlarge"};
+	const struct simulation_options quick = {.quick_interval = true}, full = {0};
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct case_ c;
+		case_load(&c, "llama-2-7b", topologies[i]);
+		case_plan(&c, "strategy=FULL_SHARD micro_batch=1");
+		double a = sigma(case_simulate(&c, &quick, false));
+		double b = sigma(case_simulate(&c, &full, false));
+		assert_true(a < 2 * b && b < 2 * a);
+		case_finish(&c);
+	}
+}
+
+/* Known from a datasheet is less sure than from published measurements; and nothing is sure to be
+ * faster than what is possible. */
+static void the_less_is_known_the_wider(void **state)
+{
+	const struct simulation_options options = {0};
+	struct case_ c;
+
+	(void)state;
+	case_load(&c, "llama-2-7b", "dgx-a100-80gb");
+	case_plan(&c, "strategy=FULL_SHARD micro_batch=1");
+	double published = sigma(case_simulate(&c, &options, false));
+	c.topology->calibration = (struct calibration){0};
+	const struct prediction *p = case_simulate(&c, &options, false);
+	assert_true(sigma(p) > 1.3 * published);
+	assert_non_null(strstr(p->uncertainty_source, "datasheet"));
+	assert_true(p->step_time_low >= p->plan_lower_bound);
+	case_finish(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(hidden_causes_count_for_little),
+		cmocka_unit_test(exposed_collectives_count),
+		cmocka_unit_test(the_quick_interval_is_near),
+		cmocka_unit_test(the_less_is_known_the_wider),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
