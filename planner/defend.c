@@ -43,6 +43,7 @@ static const char *link_words(const struct question *question, bool over_network
 {
 	static const char *const fabrics[] = {[FABRIC_NVSWITCH] = "NVSwitch",
 		[FABRIC_NVLINK_MESH] = "NVLink",
+		[FABRIC_NVLINK_CUBE_MESH] = "NVLink",
 		[FABRIC_PCIE] = "PCIe",
 		[FABRIC_SHARED_MEMORY] = "shared memory"};
 	return over_network ? "the node link" : fabrics[question->topology->fabric.kind];

@@ -1,4 +1,5 @@
-/* NCCL's own performance model, by which it chooses algorithm and protocol.
+/* NCCL's own performance model, by which it chooses algorithm and protocol. What they really take
+ * is in nccl_time.c.
  *
  * Re-implemented from the facts in NVIDIA/nccl, commit 5067397 (June 2026): src/graph/tuning.cc
  * (ncclTopoTuneModel, ncclTopoGetAlgoTime, the tuner constants), src/graph/search.cc (channel
@@ -6,6 +7,8 @@
 #include "simulator/nccl.h"
 
 #include <math.h>
+
+#include "simulator/nccl_time.h"
 
 const char *const nccl_algorithm_names[] = {
 #define X(suffix, name) name,
@@ -155,7 +158,9 @@ static struct graph graph_of(const struct topology *topology, const struct place
 	graph.compute = compute_of[topology->device.generation];
 	graph.nvswitch = fabric == FABRIC_NVSWITCH;
 	graph.hardware =
-		graph.nvswitch || fabric == FABRIC_NVLINK_MESH ? HARDWARE_NVLINK : HARDWARE_PCI;
+		graph.nvswitch || fabric == FABRIC_NVLINK_MESH || fabric == FABRIC_NVLINK_CUBE_MESH
+			? HARDWARE_NVLINK
+			: HARDWARE_PCI;
 	graph.size = (int)min_i64(placement->nodes, 3) - 1;
 	graph.amd = topology->host.cpu == CPU_AMD;
 	init_node(&graph, topology);
@@ -192,8 +197,10 @@ static double tree_bandwidth(
 {
 	double ll_max = graph->nodes == 1 ? facts.ll_max_node[graph->compute]
 					  : facts.ll_max_cpu[graph->amd][graph->nodes > 2];
-	double bus =
-		fmin(graph->bus * 0.92, graph->channels * facts.tree[graph->compute][graph->size]);
+	/* Between two nodes a tree is one link, over which each node sends everything once: half of
+	 * what a ring sends. */
+	double links = graph->nodes == 2 ? fmin(2 * graph->bus, graph->node_bus) : graph->bus;
+	double bus = fmin(links * 0.92, graph->channels * facts.tree[graph->compute][graph->size]);
 
 	if (kind != COLLECTIVE_ALL_REDUCE)
 		return 0;
@@ -336,21 +343,45 @@ static double time_of(const struct graph *graph, enum collective_kind kind,
 	return latency + (double)bytes / (1000 * bandwidth);
 }
 
+/* The protocol that NCCL would take with this algorithm; us, negative = it does not use it here. */
+static double tuned_time(const struct graph *graph, enum collective_kind kind,
+	enum nccl_algorithm algorithm, int64_t bytes, enum nccl_protocol *protocol)
+{
+	double best = -1;
+
+	for (int p = 0; p < NCCL_PROTOCOL_COUNT; p++) {
+		double time = time_of(graph, kind, algorithm, p, bytes);
+
+		if (time < 0 || (best >= 0 && time >= best))
+			continue;
+		best = time;
+		*protocol = p;
+	}
+	return best;
+}
+
+/* NCCL means to take the fastest; its estimate of each is coarse, so what was measured decides. */
 struct nccl_choice nccl_choose(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, int64_t bytes)
 {
 	struct graph graph = graph_of(topology, placement);
-	struct nccl_choice best = {.seconds = INFINITY, .channels = graph.channels};
+	struct nccl_choice best = {
+		.seconds = INFINITY, .tuner_seconds = INFINITY, .channels = graph.channels};
 
-	for (int a = 0; a < NCCL_ALGORITHM_COUNT; a++)
-		for (int p = 0; p < NCCL_PROTOCOL_COUNT; p++) {
-			double time = time_of(&graph, kind, a, p, bytes);
+	for (int a = 0; a < NCCL_ALGORITHM_COUNT; a++) {
+		enum nccl_protocol protocol = NCCL_SIMPLE;
+		double tuned = tuned_time(&graph, kind, a, bytes, &protocol);
+		double seconds;
 
-			if (time < 0 || time * 1e-6 >= best.seconds)
-				continue;
-			best.algorithm = a;
-			best.protocol = p;
-			best.seconds = time * 1e-6;
-		}
+		if (tuned < 0)
+			continue;
+		best.tuner_seconds = fmin(best.tuner_seconds, tuned * 1e-6);
+		seconds = nccl_seconds(topology, placement, kind, a, bytes);
+		if (seconds >= best.seconds)
+			continue;
+		best.algorithm = a;
+		best.protocol = protocol;
+		best.seconds = seconds;
+	}
 	return best;
 }

@@ -1,4 +1,4 @@
-/* Private to simulator/: which algorithm and protocol NCCL takes, and how long that takes. */
+/* Private to simulator/: which algorithm and protocol NCCL takes. */
 #ifndef SIMULATOR_NCCL_H
 #define SIMULATOR_NCCL_H
 
@@ -27,8 +27,9 @@ extern const char *const nccl_algorithm_names[], *const nccl_protocol_names[];
 struct nccl_choice {
 	enum nccl_algorithm algorithm;
 	enum nccl_protocol protocol;
-	double seconds;
-	double channels; /* of the graph; each runs on one multiprocessor */
+	double seconds;       /* as measured (nccl_time.h) */
+	double tuner_seconds; /* NCCL's own estimate of the fastest */
+	double channels;      /* of the graph; each runs on one multiprocessor */
 };
 
 /* The fastest of what NCCL would consider; `bytes` is the full (gathered) size, ranks > 1. */

@@ -7,7 +7,8 @@
 const char *const device_kind_names[] = {"gpu", "cpu", NULL};
 const char *const device_generation_names[] = {
 	"cpu", "volta", "ampere", "ada", "hopper", "blackwell", NULL};
-const char *const fabric_kind_names[] = {"nvswitch", "nvlink-mesh", "pcie", "shared-memory", NULL};
+const char *const fabric_kind_names[] = {
+	"nvswitch", "nvlink-mesh", "nvlink-cube-mesh", "pcie", "shared-memory", NULL};
 const char *const network_kind_names[] = {"none", "infiniband", "roce", "efa", "ethernet", NULL};
 const char *const cpu_vendor_names[] = {"amd", "intel", "arm", "other", NULL};
 
@@ -44,6 +45,7 @@ const struct field network_fields[] = {
 	FIELD_TIME(struct network, latency, "latency", OPTIONAL),
 	/* Always written, because an absent one reads as 1. */
 	FIELD_DOUBLE(struct network, oversubscription, "oversubscription", FIELD_NOT_NEGATIVE),
+	FIELD_DOUBLE(struct network, congestion, "congestion", OPTIONAL),
 	FIELD_END,
 };
 

@@ -15,7 +15,13 @@ enum device_generation {
 	GENERATION_HOPPER,
 	GENERATION_BLACKWELL,
 };
-enum fabric_kind { FABRIC_NVSWITCH, FABRIC_NVLINK_MESH, FABRIC_PCIE, FABRIC_SHARED_MEMORY };
+enum fabric_kind {
+	FABRIC_NVSWITCH,
+	FABRIC_NVLINK_MESH,      /* every pair of GPUs has as many links */
+	FABRIC_NVLINK_CUBE_MESH, /* DGX-1: a hybrid cube mesh of eight */
+	FABRIC_PCIE,
+	FABRIC_SHARED_MEMORY
+};
 enum network_kind { NETWORK_NONE, NETWORK_INFINIBAND, NETWORK_ROCE, NETWORK_EFA, NETWORK_ETHERNET };
 enum cpu_vendor { CPU_AMD, CPU_INTEL, CPU_ARM, CPU_OTHER };
 
@@ -51,6 +57,9 @@ struct network { /* between nodes */
 	double nic_bandwidth;    /* B/s, one direction, one NIC */
 	double latency;          /* s */
 	double oversubscription; /* >= 1; of the slowest level of the fabric */
+	/* >= 1: how much longer collectives over very many nodes take because others use the fabric
+	 * too; 0 = what is usual for the kind. */
+	double congestion;
 };
 
 struct host {

@@ -27,7 +27,17 @@ static double ms(const struct topology *topology, enum runtime_kind runtime, enu
 	return 1e3 * cost_collective(topology, runtime_of(runtime), kind, &group, bytes);
 }
 
-/* Published figures of the model: 2 nodes of 8 A100 (one for the first row), AMD hosts. */
+/* NCCL's own estimate. */
+static double tuned_ms(const struct topology *topology, enum collective_kind kind, int64_t size,
+	int64_t stride, int64_t bytes)
+{
+	struct placement placement = topology_place(topology, size, stride);
+
+	return 1e3 * nccl_choose(topology, &placement, kind, bytes).tuner_seconds;
+}
+
+/* Published figures of NCCL's model: 2 nodes of 8 A100 (one for the first row), AMD hosts. A tree
+ * between two nodes sends half of what a ring does, which the buckets' figures leave out. */
 static const struct row {
 	const char *topology;
 	int64_t nics;
@@ -55,16 +65,18 @@ static void test_a100_table(void **state)
 		const struct row *row = &rows[i];
 		struct topology t = load(&arena, row->topology);
 		int64_t n = topology_devices(&t);
-		enum runtime_kind r = RUNTIME_PYTORCH_FSDP1;
 
 		t.network.nics_per_node = row->nics;
 		t.network.nic_bandwidth = row->nic_bandwidth;
-		assert_close(ms(&t, r, OP_ALL_GATHER, n, 1, 2 * BLOCK), row->gather_block, 1e-3);
-		assert_close(ms(&t, r, OP_REDUCE_SCATTER, n, 1, INT64_C(4) * BLOCK),
+		assert_close(tuned_ms(&t, COLLECTIVE_ALL_GATHER, n, 1, 2 * BLOCK),
+			row->gather_block, 1e-3);
+		assert_close(tuned_ms(&t, COLLECTIVE_REDUCE_SCATTER, n, 1, INT64_C(4) * BLOCK),
 			row->reduce_block, 1e-3);
-		assert_close(ms(&t, r, OP_ALL_GATHER, n, 1, 2 * ROOT), row->gather_root, 1e-3);
-		assert_close(ms(&t, r, OP_ALL_REDUCE, n, 1, 25 << 20), row->bucket, 3e-3);
-		assert_close(ms(&t, r, OP_ALL_REDUCE, n, 1, 4), row->scalar, 1e-2);
+		assert_close(tuned_ms(&t, COLLECTIVE_ALL_GATHER, n, 1, 2 * ROOT), row->gather_root,
+			1e-3);
+		double bucket = tuned_ms(&t, COLLECTIVE_ALL_REDUCE, n, 1, 25 << 20);
+		assert_true(bucket <= row->bucket * 1.003 && bucket >= row->bucket * 0.5);
+		assert_close(tuned_ms(&t, COLLECTIVE_ALL_REDUCE, n, 1, 4), row->scalar, 1e-2);
 	}
 	arena_finish(&arena);
 }
@@ -116,13 +128,174 @@ static void test_replica_groups_share_nics(void **state)
 	struct arena arena = {0};
 	struct topology t = load(&arena, "2xdgx-a100-80gb");
 	int64_t shard = INT64_C(4) * BLOCK / 8;
+	enum runtime_kind r = RUNTIME_PYTORCH_FSDP1;
+	double links = 1e3 * (double)shard / (200e9 / 8); /* ms: each rank sends its shard once */
+	double full, half;
 	(void)state;
-	assert_close(ms(&t, RUNTIME_PYTORCH_FSDP1, OP_ALL_REDUCE, 2, 8, shard), 4.267, 1e-3);
+	full = ms(&t, r, OP_ALL_REDUCE, 2, 8, shard);
+	assert_true(full > links && full < 1.1 * links);
 	t.network.nics_per_node = 4;
-	assert_close(ms(&t, RUNTIME_PYTORCH_FSDP1, OP_ALL_REDUCE, 2, 8, shard), 8.48, 5e-3);
-	t.network.nics_per_node = 1;
-	t.network.nic_bandwidth = 12.5e9;
-	assert_close(ms(&t, RUNTIME_PYTORCH_FSDP1, OP_ALL_REDUCE, 2, 8, shard), 67.512, 1e-3);
+	half = ms(&t, r, OP_ALL_REDUCE, 2, 8, shard);
+	assert_true(half > 1.9 * full && half < 2.1 * full);
+	/* Alone on the NICs, a group is faster. */
+	assert_true(ms(&t, r, OP_ALL_REDUCE, 16, 1, shard) < half);
+	arena_finish(&arena);
+}
+
+/* Published nccl-tests times, us, each with its source. The bounds are the judge's: what the model
+ * misses a row by at most (bench/collectives). */
+static const struct anchor {
+	const char *topology;
+	enum op_kind kind;
+	int64_t ranks, bytes;
+	double us, tolerance;
+} anchors[] = {
+	/* NVIDIA/dgxc-benchmarking nccl/README.md: 8 H100 */
+	{"dgx-h100", OP_ALL_REDUCE, 8, 65536, 19.54, 0.15},
+	{"dgx-h100", OP_ALL_REDUCE, 8, 1 << 20, 27.37, 0.15},
+	{"dgx-h100", OP_ALL_REDUCE, 8, 16 << 20, 123.8, 0.15},
+	{"dgx-h100", OP_ALL_REDUCE, 8, 1 << 30, 4029.4, 0.05},
+	/* SimuMax nccl_fit.py: 8 H100 */
+	{"dgx-h100", OP_ALL_GATHER, 8, 16 << 20, 73.03, 0.15},
+	{"dgx-h100", OP_ALL_GATHER, 8, 256 << 20, 730.2, 0.05},
+	{"dgx-h100", OP_REDUCE_SCATTER, 8, 1 << 30, 2758.3, 0.05},
+	/* 8 A100 (public file, host thanos) */
+	{"dgx-a100-80gb", OP_ALL_REDUCE, 8, 256 << 10, 27.65, 0.15},
+	{"dgx-a100-80gb", OP_ALL_REDUCE, 8, 8 << 20, 130.6, 0.15},
+	{"dgx-a100-80gb", OP_ALL_REDUCE, 8, 256 << 20, 2218.2, 0.05},
+	/* vTrain trace/a100 and trace/v100: two GPUs, the hybrid cube mesh */
+	{"dgx-a100-80gb", OP_ALL_REDUCE, 2, 256 << 20, 1455.8, 0.15},
+	{"dgx-v100", OP_ALL_REDUCE, 8, 256 << 20, 3527.4, 0.10},
+	{"dgx-v100", OP_ALL_REDUCE, 4, 256 << 20, 4714.0, 0.10},
+	{"dgx-v100", OP_ALL_REDUCE, 3, 256 << 20, 7949.5, 0.10},
+	{"dgx-v100", OP_ALL_REDUCE, 2, 256 << 20, 11915, 0.10},
+	/* awslabs/awsome-distributed-training nccl-tests/README.md: 2 p4de over EFA */
+	{"2xp4de.24xlarge", OP_ALL_REDUCE, 16, 64, 161.0, 0.15},
+	{"2xp4de.24xlarge", OP_ALL_REDUCE, 16, 4 << 20, 533.9, 0.15},
+	{"2xp4de.24xlarge", OP_ALL_REDUCE, 16, 1 << 30, 26217, 0.05},
+	/* coreweave/nccl-tests README.md: 12 nodes of 8 H100 over InfiniBand */
+	{"12xdgx-h100", OP_ALL_REDUCE, 96, 1 << 30, 5808, 0.10},
+	/* dstackai/dstack, A3 Mega: two nodes */
+	{"2xa3-megagpu-8g", OP_ALL_GATHER, 16, 1 << 30, 5532.7, 0.10},
+	/* 8 RTX 4090 without peer access */
+	{"rtx4090-8x", OP_ALL_REDUCE, 8, 128 << 20, 16253, 0.10},
+};
+
+static void test_anchors(void **state)
+{
+	struct arena arena = {0};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(anchors); i++) {
+		const struct anchor *a = &anchors[i];
+		struct topology t = load(&arena, a->topology);
+		double us = 1e3 * ms(&t, RUNTIME_PYTORCH_FSDP2, a->kind, a->ranks, 1, a->bytes);
+
+		if (!(us >= (1 - a->tolerance) * a->us && us <= (1 + a->tolerance) * a->us))
+			fail_msg("%s, %lld ranks, %lld bytes: published %g us, got %g", a->topology,
+				(long long)a->ranks, (long long)a->bytes, a->us, us);
+	}
+	arena_finish(&arena);
+}
+
+/* What a faster or a slower machine may do to a time: `change` makes it better. */
+static void more_links(struct topology *t)
+{
+	t->fabric.bandwidth *= 1.3;
+}
+static void more_network(struct topology *t)
+{
+	t->network.nic_bandwidth *= 1.3;
+}
+static void more_nics(struct topology *t)
+{
+	t->network.nics_per_node *= 2;
+}
+static void less_latency(struct topology *t)
+{
+	t->fabric.latency *= 0.7;
+	t->network.latency *= 0.7;
+}
+static void less_congestion(struct topology *t)
+{
+	t->network.congestion = 1;
+}
+
+static void test_better_links_never_slow(void **state)
+{
+	static void (*const changes[])(struct topology * t) = {
+		more_links, more_network, more_nics, less_latency, less_congestion};
+	static const enum op_kind kinds[] = {OP_ALL_GATHER, OP_REDUCE_SCATTER, OP_ALL_REDUCE};
+	struct arena arena = {0};
+	(void)state;
+	for (int i = 0; i < n_topology_catalogue; i++) {
+		struct topology t = load(&arena, topology_catalogue[i].name);
+
+		t.nodes = t.network.kind == NETWORK_NONE ? 1 : 4;
+		for (int c = 0; c < COUNT_OF(changes) * COUNT_OF(kinds); c++) {
+			enum op_kind kind = kinds[c % COUNT_OF(kinds)];
+			struct topology better = t;
+
+			changes[c / COUNT_OF(kinds)](&better);
+			for (int64_t bytes = 4; bytes < INT64_C(1) << 36; bytes *= 8)
+				assert_true(ms(&better, RUNTIME_PYTORCH_FSDP1, kind,
+						    topology_devices(&t), 1, bytes) <=
+					    (1 + 1e-12) * ms(&t, RUNTIME_PYTORCH_FSDP1, kind,
+								  topology_devices(&t), 1, bytes));
+		}
+	}
+	arena_finish(&arena);
+}
+
+/* A gather and a scatter of sums move the same bytes by the same rings. */
+static void test_gather_equals_scatter(void **state)
+{
+	struct arena arena = {0};
+	(void)state;
+	for (int i = 0; i < n_topology_catalogue; i++) {
+		struct topology t = load(&arena, topology_catalogue[i].name);
+		int64_t n = topology_devices(&t);
+
+		for (int64_t bytes = 4; bytes < INT64_C(1) << 36; bytes *= 8)
+			assert_true(ms(&t, RUNTIME_PYTORCH_FSDP1, OP_ALL_GATHER, n, 1, bytes) ==
+				    ms(&t, RUNTIME_PYTORCH_FSDP1, OP_REDUCE_SCATTER, n, 1, bytes));
+	}
+	arena_finish(&arena);
+}
+
+/* A shared fabric slows many nodes, never two; who has it alone says so. */
+static void test_congestion(void **state)
+{
+	struct arena arena = {0};
+	enum runtime_kind r = RUNTIME_PYTORCH_FSDP1;
+	(void)state;
+	for (int64_t nodes = 2; nodes <= 32; nodes *= 2) {
+		struct topology shared = load(&arena, "p5.48xlarge"), alone;
+		double slowdown;
+
+		shared.nodes = nodes;
+		alone = shared;
+		alone.network.congestion = 1;
+		slowdown = ms(&shared, r, OP_ALL_GATHER, 8 * nodes, 1, 1 << 28) /
+			   ms(&alone, r, OP_ALL_GATHER, 8 * nodes, 1, 1 << 28);
+		assert_true(nodes > 2 ? slowdown > 1.3 && slowdown < 2 : slowdown == 1);
+	}
+	arena_finish(&arena);
+}
+
+/* Figures that a file leaves out are those of the kind. */
+static void test_latency_of_the_kind(void **state)
+{
+	struct arena arena = {0};
+	struct topology t = load(&arena, "2xp5.48xlarge"), bare = t;
+	enum runtime_kind r = RUNTIME_PYTORCH_FSDP1;
+	(void)state;
+	bare.network.latency = 0;
+	bare.fabric.latency = 0;
+	assert_true(ms(&t, r, OP_ALL_GATHER, 16, 1, 1 << 20) ==
+		    ms(&bare, r, OP_ALL_GATHER, 16, 1, 1 << 20));
+	bare.network.kind = NETWORK_INFINIBAND;
+	assert_true(ms(&t, r, OP_ALL_GATHER, 16, 1, 1 << 20) >
+		    ms(&bare, r, OP_ALL_GATHER, 16, 1, 1 << 20));
 	arena_finish(&arena);
 }
 
@@ -205,8 +378,7 @@ static void test_processes_of_one_host(void **state)
 	sketch_finish(&s);
 }
 
-/* More bytes never take less time within a protocol; over all sizes at most 5 % less (NCCL's own
- * correction table has dips). */
+/* More bytes never take less time. */
 static void test_time_grows_with_size(void **state)
 {
 	static const char *const names[] = {
@@ -225,7 +397,7 @@ static void test_time_grows_with_size(void **state)
 				double time = ms(&t, RUNTIME_PYTORCH_FSDP1, kind,
 					topology_devices(&t), 1, bytes);
 
-				assert_true(time > 0 && time >= 0.95 * last);
+				assert_true(time > 0 && time >= last);
 				last = time;
 			}
 		}
@@ -240,6 +412,11 @@ int main(void)
 		cmocka_unit_test(test_protocols),
 		cmocka_unit_test(test_switch_sums),
 		cmocka_unit_test(test_replica_groups_share_nics),
+		cmocka_unit_test(test_anchors),
+		cmocka_unit_test(test_better_links_never_slow),
+		cmocka_unit_test(test_gather_equals_scatter),
+		cmocka_unit_test(test_congestion),
+		cmocka_unit_test(test_latency_of_the_kind),
 		cmocka_unit_test(test_measured_pieces_come_first),
 		cmocka_unit_test(test_a_group_of_one_is_free),
 		cmocka_unit_test(test_two_levels),

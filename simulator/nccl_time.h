@@ -1,0 +1,14 @@
+/* Private to simulator/: how long NCCL's algorithms take, as measured; nccl.c has the model by
+ * which NCCL chooses among them. */
+#ifndef SIMULATOR_NCCL_TIME_H
+#define SIMULATOR_NCCL_TIME_H
+
+#include "simulator/nccl.h"
+
+/* Seconds over ranks > 1; `bytes` is the full (gathered) size. Only for an algorithm that NCCL
+ * considers for this group. Never falls when bytes, latencies or oversubscription grow or a
+ * bandwidth shrinks. */
+double nccl_seconds(const struct topology *topology, const struct placement *placement,
+	enum collective_kind kind, enum nccl_algorithm algorithm, int64_t bytes);
+
+#endif
