@@ -1,6 +1,8 @@
 /* The defence: why the winner wins, why the others lose, and how sure the model is. */
 #include "planner/defend.h"
 
+#include "planner/causes.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -37,79 +39,11 @@ static double tokens(const struct plan *plan)
 /* --- where the time goes -------------------------------------------------------------------------
  */
 
-static const char *const collective_words[] = {"all-gather", "reduce-scatter", "all-reduce"};
-
-static const char *link_words(const struct question *question, bool over_network)
-{
-	static const char *const fabrics[] = {[FABRIC_NVSWITCH] = "NVSwitch",
-		[FABRIC_NVLINK_MESH] = "NVLink",
-		[FABRIC_NVLINK_CUBE_MESH] = "NVLink",
-		[FABRIC_PCIE] = "PCIe",
-		[FABRIC_SHARED_MEMORY] = "shared memory"};
-	return over_network ? "the node link" : fabrics[question->topology->fabric.kind];
-}
-
-/* What one plan spends more than another, over the same tokens. */
-struct cause {
-	const char *what;
-	double more, before; /* s; `before`: the chosen plan's */
-};
-
-enum { CAUSES = 7 };
-
-static int by_size(const struct cause *a, const struct cause *b)
-{
-	return (a->more < b->more) - (a->more > b->more);
-}
-
-static void sort_causes(struct cause *causes)
-{
-	for (int i = 1; i < CAUSES; i++)
-		for (int j = i; j > 0 && by_size(&causes[j - 1], &causes[j]) > 0; j--) {
-			struct cause swap = causes[j];
-			causes[j] = causes[j - 1];
-			causes[j - 1] = swap;
-		}
-}
-
-/* Blocks of which anything is computed twice, the whole ones counting double. */
-static int64_t recomputed_blocks(const struct question *question, const struct plan *plan)
-{
-	int64_t blocks = question->model->architecture.layers;
-	return plan_count_checkpointing(plan, CHECKPOINTING_SELECTIVE, blocks) +
-	       2 * plan_count_checkpointing(plan, CHECKPOINTING_FULL, blocks);
-}
-
-static void find_causes(const struct question *question, const struct contender *chosen,
-	const struct contender *other, struct arena *arena, struct cause causes[CAUSES])
-{
-	double scale = tokens(chosen->plan) / tokens(other->plan);
-	const struct time_split *was = &chosen->prediction->time, *is = &other->prediction->time;
-	bool recomputes = recomputed_blocks(question, other->plan) >
-			  recomputed_blocks(question, chosen->plan);
-	for (int k = 0; k < 3; k++)
-		causes[k] = (struct cause){
-			arena_printf(arena, "of %s exposed on %s", collective_words[k],
-				link_words(question, other->exposure->over_network[k])),
-			scale * other->exposure->seconds[k], chosen->exposure->seconds[k]};
-	causes[3] = (struct cause){recomputes ? "of compute, for recomputation" : "of compute",
-		scale * (is->compute - other->exposure->slowed),
-		was->compute - chosen->exposure->slowed};
-	causes[4] = (struct cause){"in the optimizer", scale * is->optimizer, was->optimizer};
-	causes[5] = (struct cause){
-		"waiting for the host", scale * other->exposure->idle, chosen->exposure->idle};
-	causes[6] = (struct cause){"of compute slowed by communication",
-		scale * other->exposure->slowed, chosen->exposure->slowed};
-	for (int i = 0; i < CAUSES; i++)
-		causes[i].more -= causes[i].before;
-	sort_causes(causes);
-}
-
 /* The one or two that make up most of `slower` seconds, and what makes up for them when they are
  * much more than that. */
-static void add_causes(struct text *text, const struct cause causes[CAUSES], double slower)
+static void add_causes(struct text *text, const struct cause causes[CAUSE_COUNT], double slower)
 {
-	const struct cause *saved = &causes[CAUSES - 1];
+	const struct cause *saved = &causes[CAUSE_COUNT - 1];
 	double told = 0;
 	for (int i = 0; i < 2 && causes[i].more > 0.2 * slower; i++) {
 		text_add(text, i == 0 ? ": " : ", ");
@@ -146,7 +80,7 @@ static void add_time_difference(struct text *text, const struct question *questi
 {
 	double scale = tokens(chosen->plan) / tokens(other->plan);
 	double was = chosen->prediction->step_time, is = other->prediction->step_time * scale;
-	struct cause causes[CAUSES];
+	struct cause causes[CAUSE_COUNT];
 	bool same = other->plan->global_batch == chosen->plan->global_batch;
 	if (fabs(is - was) < 1e-6 * was) {
 		text_add(text, "as fast");
@@ -156,7 +90,7 @@ static void add_time_difference(struct text *text, const struct question *questi
 		add_seconds(text, is - was);
 		text_printf(text, " slower%s (%+.1f %%)", same ? "" : " over the same tokens",
 			(is / was - 1) * 100);
-		find_causes(question, chosen, other, arena, causes);
+		causes_find(question, chosen, other, arena, causes);
 		add_causes(text, causes, is - was);
 	}
 	if (other->prediction->fits == FITS_TIGHT)
@@ -214,7 +148,7 @@ const char *defend_too_large(const struct prediction *prediction, struct arena *
 /* --- reasons -------------------------------------------------------------------------------------
  */
 
-static void add_reason(struct defence *defence, struct text *text)
+void defence_add(struct defence *defence, struct text *text)
 {
 	const char *reason = finish(text, defence->arena);
 	if (defence->n < COUNT_OF(defence->reasons))
@@ -229,8 +163,8 @@ static void add_exposed(
 		if (exposure->seconds[k] > exposure->seconds[most])
 			most = k;
 	if (exposure->seconds[most] > 0)
-		text_printf(text, " (most of it %s on %s)", collective_words[most],
-			link_words(question, exposure->over_network[most]));
+		text_printf(text, " (most of it %s on %s)", cause_collectives[most],
+			cause_link(question, exposure->over_network[most]));
 }
 
 static void add_budget(struct defence *defence, const struct contender *chosen)
@@ -248,7 +182,7 @@ static void add_budget(struct defence *defence, const struct contender *chosen)
 	text_add(&text, " of communication that nothing hides");
 	add_exposed(&text, defence->question, chosen->exposure);
 	text_add(&text, ".");
-	add_reason(defence, &text);
+	defence_add(defence, &text);
 }
 
 static void add_memory(struct defence *defence, const struct contender *chosen)
@@ -266,7 +200,7 @@ static void add_memory(struct defence *defence, const struct contender *chosen)
 	text_printf(&text, ", at %s; most of it is %s (", p->peak_at, category_names[most]);
 	add_bytes(&text, (double)p->memory_at_peak[most]);
 	text_add(&text, ").");
-	add_reason(defence, &text);
+	defence_add(defence, &text);
 }
 
 static void add_floor(struct defence *defence, const struct contender *chosen)
@@ -279,7 +213,7 @@ static void add_floor(struct defence *defence, const struct contender *chosen)
 	add_seconds(&text, p->lower_bound);
 	text_printf(&text, " on this hardware: the step takes %.2f times that.",
 		p->step_time / p->lower_bound);
-	add_reason(defence, &text);
+	defence_add(defence, &text);
 }
 
 static void add_batch_rule(struct defence *defence)
@@ -291,7 +225,7 @@ static void add_batch_rule(struct defence *defence)
 		"No global batch was given: plans compare by time per token, with micro-batches "
 		"of up to %lld tokens in a step.",
 		(long long)SPACE_FREE_BATCH_TOKENS);
-	add_reason(defence, &text);
+	defence_add(defence, &text);
 }
 
 /* The fastest is not always chosen: a close call goes to the leaner plan, a tight one gives way. */
@@ -314,7 +248,7 @@ static void add_preference(struct defence *defence, const struct contender *chos
 		add_bytes(&text, less);
 		text_add(&text, " more: such a close call goes to the leaner plan.");
 	}
-	add_reason(defence, &text);
+	defence_add(defence, &text);
 }
 
 void defend_winner(struct defence *defence, const struct contender *chosen)
@@ -324,40 +258,6 @@ void defend_winner(struct defence *defence, const struct contender *chosen)
 	add_floor(defence, chosen);
 	add_preference(defence, chosen);
 	add_batch_rule(defence);
-}
-
-/* --- margins -------------------------------------------------------------------------------------
- */
-
-static void add_margin(struct defence *defence, const char *name, const struct contender *chosen,
-	const struct contender *other)
-{
-	double scale = tokens(chosen->plan) / tokens(other->plan);
-	double was = chosen->prediction->step_time, is = other->prediction->step_time * scale;
-	bool overlap =
-		other->prediction->step_time_low * scale <= chosen->prediction->step_time_high &&
-		chosen->prediction->step_time_low <= other->prediction->step_time_high * scale;
-	struct text text = {0};
-	text_printf(&text, "%s (", name);
-	plan_summary(other->plan, &text);
-	if (fabs(is / was - 1) < 5e-5)
-		text_add(&text, ") is as fast");
-	else
-		text_printf(&text, ") is %.2f %% %s", fabs(is / was - 1) * 100,
-			is > was ? "slower" : "faster");
-	text_add(&text, overlap ? "; the 80 % intervals overlap: the model cannot tell them apart."
-				: "; the 80 % intervals do not overlap.");
-	add_reason(defence, &text);
-}
-
-void defend_margin(struct defence *defence, const struct contender *chosen,
-	const struct contender *runner_up, const struct contender *other)
-{
-	if (runner_up != NULL)
-		add_margin(defence, "The runner-up", chosen, runner_up);
-	if (other != NULL &&
-		(runner_up == NULL || runner_up->plan->strategy != other->plan->strategy))
-		add_margin(defence, "The best of another strategy", chosen, other);
 }
 
 /* --- knobs ---------------------------------------------------------------------------------------
@@ -447,7 +347,7 @@ void defend_knobs(
 		add_effect(&text, &effects[i], chosen->plan);
 	}
 	text_add(&text, ".");
-	add_reason(defence, &text);
+	defence_add(defence, &text);
 }
 
 /* --- nothing fits --------------------------------------------------------------------------------
@@ -502,7 +402,7 @@ void defend_nothing(
 	text_add(&text, "The closest plan (");
 	plan_summary(closest->plan, &text);
 	text_printf(&text, ") %s.", defend_too_large(closest->prediction, defence->arena));
-	add_reason(defence, &text);
+	defence_add(defence, &text);
 	add_help(&text, most_helpful(variants), closest->prediction->peak_memory_bytes);
-	add_reason(defence, &text);
+	defence_add(defence, &text);
 }

@@ -23,8 +23,11 @@ struct defence {
 	const struct question *question;
 	const struct search *search;
 	int n;
-	const char *reasons[16];
+	const char *reasons[32];
 };
+
+/* Takes the text. */
+void defence_add(struct defence *defence, struct text *text);
 
 void defend_winner(struct defence *defence, const struct contender *chosen);
 /* `runner_up`: next in the order; `other`: the best of another strategy. Either may be NULL. */

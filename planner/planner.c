@@ -4,6 +4,7 @@
 #include "planner/defend.h"
 #include "planner/search.h"
 #include "planner/sensitivity.h"
+#include "planner/threshold.h"
 #include "simulator/simulator.h"
 
 const char *const objective_names[] = {"time", "memory", "network", NULL};
@@ -209,6 +210,23 @@ static bool runner_up(struct making *making, struct candidate *candidate, struct
 		&candidate->prediction, exposure, error);
 }
 
+/* Chosen, and the best of every other strategy. */
+static bool find_thresholds(struct making *making, struct error *error)
+{
+	struct contest contest = {.evaluator = &making->search->evaluator, .arena = making->arena};
+	bool seen[STRATEGY_COUNT] = {false};
+	for (int i = 0; i < making->n; i++) {
+		const struct candidate *candidate = &making->candidates[i];
+		if (seen[candidate->plan.strategy] || candidate->verdict == VERDICT_IMPOSSIBLE)
+			continue;
+		seen[candidate->plan.strategy] = true;
+		contest.plans[contest.n] = &candidate->plan;
+		contest.predictions[contest.n++] = &candidate->prediction;
+	}
+	return making->search->question->objective != OBJECTIVE_TIME ||
+	       thresholds_find(&contest, making->answer, error);
+}
+
 static bool defend_chosen(struct making *making, struct defence *defence,
 	const struct variants *variants, struct error *error)
 {
@@ -225,7 +243,7 @@ static bool defend_chosen(struct making *making, struct defence *defence,
 	defend_winner(defence, &chosen);
 	defend_margin(defence, &chosen, exists ? &second : NULL, has_other ? &other : NULL);
 	defend_knobs(defence, &chosen, variants);
-	return true;
+	return find_thresholds(making, error);
 }
 
 /* What the sensitivity table is around: the chosen plan, or the one that misses by least. */

@@ -49,6 +49,14 @@ struct sensitivity {
 	const char *note;
 };
 
+/* What would have to change for another plan to win, or for none to fit. */
+struct threshold {
+	const char *what, *unit; /* "node link, per NIC", "B/s" */
+	double now, at;          /* in `unit`; at 0: no value within 32 times changes anything */
+	const char *becomes;     /* strategy that wins there; NULL: none fits */
+	const char *sentence;
+};
+
 struct answer {
 	const struct candidate *chosen; /* NULL: nothing fits */
 	int n_alternatives;
@@ -64,6 +72,8 @@ struct answer {
 	const char **reasons; /* the defence, sentence by sentence */
 	int n_sensitivities;
 	struct sensitivity *sensitivities;
+	int n_thresholds; /* of the objective time */
+	struct threshold *thresholds;
 	int64_t evaluated; /* candidates simulated */
 	int64_t pruned;    /* candidates dropped by a bound */
 	double gap;        /* of the objective; 0 = optimal within the space and the model */

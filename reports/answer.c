@@ -280,6 +280,20 @@ static void add_front(const struct answer *answer, const struct style *style, st
 	put_text(&grid, style, text);
 }
 
+static void add_thresholds(const struct answer *answer, struct text *text)
+{
+	if (answer->n_thresholds == 0)
+		return;
+	text_add(text, "What would change the decision (the best plan of each strategy, compared "
+		       "again)\n");
+	for (int i = 0; i < answer->n_thresholds; i++) {
+		text_add(text, " - ");
+		add_terminal(text, answer->thresholds[i].sentence);
+		text_add_char(text, '\n');
+	}
+	text_add_char(text, '\n');
+}
+
 static void add_defence(const struct answer *answer, const struct style *style, struct text *text)
 {
 	struct grid grid;
@@ -292,6 +306,7 @@ static void add_defence(const struct answer *answer, const struct style *style, 
 		text_add_char(text, '\n');
 	}
 	text_add(text, answer->n_reasons > 0 ? "\n" : "");
+	add_thresholds(answer, text);
 	if (answer->n_sensitivities > 0) {
 		text_add(text, "What if\n");
 		sensitivity_grid(answer, &grid);

@@ -110,6 +110,20 @@ static void write_sensitivity(const struct sensitivity *row, struct writer *writ
 	writer_end_map(writer);
 }
 
+static void write_threshold(const struct threshold *threshold, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "what", threshold->what);
+	writer_string(writer, "unit", threshold->unit);
+	writer_number(writer, "now", threshold->now);
+	if (threshold->at > 0) {
+		writer_number(writer, "at", threshold->at);
+		writer_string(writer, "becomes", threshold->becomes);
+	}
+	writer_string(writer, "sentence", threshold->sentence);
+	writer_end_map(writer);
+}
+
 static void write_proof(const struct answer *answer, struct writer *writer)
 {
 	writer_begin_map(writer, "proof");
@@ -140,6 +154,10 @@ static void write_defence(const struct answer *answer, bool pareto, struct write
 	writer_begin_list(writer, "sensitivity");
 	for (int i = 0; i < answer->n_sensitivities; i++)
 		write_sensitivity(&answer->sensitivities[i], writer);
+	writer_end_list(writer);
+	writer_begin_list(writer, "thresholds");
+	for (int i = 0; i < answer->n_thresholds; i++)
+		write_threshold(&answer->thresholds[i], writer);
 	writer_end_list(writer);
 	write_proof(answer, writer);
 }
