@@ -32,20 +32,29 @@ static bool write_view(const struct invocation *invocation, const struct explain
 	if (!output_style(arguments, &style, error))
 		return false;
 	if (argument_given(arguments, "json")) {
-		if (name != NULL)
+		if (name != NULL || argument_given(arguments, "svg"))
 			return error_set(error, EXIT_CODE_USAGE,
-				"--view: goes not with --json, which says everything");
+				"--%s: goes not with --json, which says everything",
+				name != NULL ? "view" : "svg");
 		report_explain_json(explained, text);
 		return true;
 	}
-	if (name != NULL && strcmp(name, "schedule") == 0) {
+	bool svg = argument_given(arguments, "svg");
+	if (name != NULL && strcmp(name, "schedule") == 0 && !svg) {
 		schedule_print(explained->schedule, text);
 		return true;
 	}
 	const struct view *view = name != NULL ? report_view(name) : &report_views[0];
 	if (view == NULL)
 		return unknown_view(name, invocation->arena, error);
-	view->write(explained, &style, text);
+	if (svg && view->draw == NULL)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--svg: view \"%s\" is text only; pictures: communication, layout",
+			view->name);
+	if (svg)
+		view->draw(explained, text);
+	else
+		view->write(explained, &style, text);
 	return true;
 }
 
@@ -77,6 +86,8 @@ const struct command command_explain = {
 	.details = "Compiles the plan again and refuses (3) when the schedule is not the one that "
 		   "the file's digest is of.",
 	.examples = {"shardplan explain plan.yaml --view operations",
-		"shardplan explain plan.yaml --view memory --analyze measured.json"},
+		"shardplan explain plan.yaml --view memory --analyze measured.json",
+		"shardplan explain plan.yaml --view communication",
+		"shardplan explain plan.yaml --view layout --svg > layout.svg"},
 	.run = run,
 };

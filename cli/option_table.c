@@ -108,6 +108,8 @@ const struct option all_options[] = {
 		ON(TRAIN), 0},
 	{"emulate", training, "TOPOLOGY", "", ON(TRAIN), OPTION_HIDDEN | OPTION_LATER},
 	{"view", output, "VIEW", "what to show; see below", ON(EXPLAIN), 0},
+	{"svg", output, "", "the view as a picture: communication, layout", ON(EXPLAIN),
+		OPTION_SWITCH},
 	{"analyze", output, "FILE", "measured.json of `train`, on the same lines", ON(EXPLAIN), 0},
 	{"tolerance-time", output, "PERCENT", "judge the step time too", ON(CHECK), 0},
 	{"quick", output, "", "seconds instead of a minute", ON(CALIBRATE), OPTION_SWITCH},

@@ -74,6 +74,7 @@ static void add_contents(const struct report *report, struct text *text)
 	add_link("link", "Link", report->link != NULL, text);
 	add_link("time", "A step", true, text);
 	add_link("memory", "Memory", true, text);
+	add_link("pictures", "How it works", report->explained.predicted != NULL, text);
 	add_link("assumptions", "Assumptions", true, text);
 	text_add(text, "</ul></nav>\n");
 }
@@ -359,6 +360,27 @@ static void add_provenance(const struct page *page, const struct report *report)
 	text_add(text, "</section>\n");
 }
 
+static void add_picture(
+	const char *view, const char *caption, const struct explained *explained, struct text *text)
+{
+	text_printf(text,
+		"<figure><figcaption>%s</figcaption>\n<div class=\"scroll picture\" tabindex=\"0\" "
+		"role=\"group\" aria-label=\"%s\">\n",
+		caption, caption);
+	report_view(view)->draw(explained, text);
+	text_add(text, "</div></figure>\n");
+}
+
+static void add_pictures(const struct page *page, const struct explained *explained)
+{
+	if (explained->predicted == NULL || explained->schedule->model == NULL)
+		return;
+	section(page, "pictures", "How it works");
+	add_picture("communication", "Who communicates what, and when", explained, page->text);
+	add_picture("layout", "Who owns which elements", explained, page->text);
+	text_add(page->text, "</section>\n");
+}
+
 /* Everything about one report below its answer. */
 static void add_details(const struct page *page, const struct report *report)
 {
@@ -371,6 +393,7 @@ static void add_details(const struct page *page, const struct report *report)
 	add_studies(page, report);
 	add_time(page, &report->explained);
 	add_memory(page, &report->explained);
+	add_pictures(page, &report->explained);
 	add_provenance(page, report);
 }
 

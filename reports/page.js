@@ -25,7 +25,7 @@
 	});
 
 	/* The browser's own tips are slow and know no keyboard: the words move into an attribute. */
-	var tip = document.createElement('div'), at = null;
+	var tip = document.createElement('div'), at = null, keyed = false;
 	tip.className = 'tip';
 	tip.hidden = true;
 	tip.setAttribute('role', 'status');
@@ -57,10 +57,11 @@
 
 	document.addEventListener('pointermove', function (event) {
 		var mark = event.target;
+		keyed = false;
 		if (mark && mark.tip) show(mark, event.clientX, event.clientY);
 		else if (at) hide();
 	});
-	document.addEventListener('scroll', hide, true);
+	document.addEventListener('scroll', function () { if (!keyed) hide(); }, true);
 
 	each(document.querySelectorAll('figure svg[tabindex]'), function (svg) {
 		var area = svg.parentNode, i = -1;
@@ -72,6 +73,7 @@
 			if (event.key === 'Escape') hide();
 			if (!step || !marks.length) return;
 			event.preventDefault();
+			keyed = true;
 			i = Math.max(0, Math.min(marks.length - 1, i + step));
 			var box = marks[i].getBoundingClientRect();
 			show(marks[i], box.left + box.width / 2, Math.max(0, box.top));

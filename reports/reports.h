@@ -48,8 +48,10 @@ struct view {
 	const char *name, *question;
 	void (*write)(
 		const struct explained *explained, const struct style *style, struct text *text);
+	void (*draw)(const struct explained *explained, struct text *text); /* SVG; NULL: none */
 };
-extern const struct view report_views[]; /* summary, operations, streams, memory, critical, units */
+/* summary, operations, streams, memory, critical, units, communication, layout */
+extern const struct view report_views[];
 extern const int n_report_views;
 const struct view *report_view(const char *name); /* NULL when unknown */
 

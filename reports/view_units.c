@@ -2,21 +2,9 @@
 #include "reports/escape.h"
 #include "reports/figures.h"
 #include "reports/grid.h"
+#include "reports/layout.h"
 #include "reports/pieces.h"
 #include "reports/views.h"
-
-/* Blocks of one model lie alike; only the first of them is drawn. */
-static bool same_layout(const struct unit *a, const struct unit *b)
-{
-	if (a->n_slices != b->n_slices || a->elements != b->elements || a->chunk != b->chunk)
-		return false;
-	for (int i = 0; i < a->n_slices; i++) {
-		if (a->slices[i].offset != b->slices[i].offset ||
-			a->slices[i].elements != b->slices[i].elements)
-			return false;
-	}
-	return true;
-}
 
 static void add_unit(const struct unit *unit, struct grid *grid)
 {
@@ -100,16 +88,6 @@ static void add_layout(
 	put_text(&grid, style, text);
 }
 
-/* The first unit that lies as unit `u` does. */
-static int like(const struct schedule *schedule, int u)
-{
-	for (int i = 0; i < u; i++) {
-		if (same_layout(&schedule->units[i], &schedule->units[u]))
-			return i;
-	}
-	return u;
-}
-
 void view_units(const struct explained *explained, const struct style *style, struct text *text)
 {
 	const struct schedule *schedule = explained->schedule;
@@ -121,10 +99,10 @@ void view_units(const struct explained *explained, const struct style *style, st
 	put_text(&grid, style, text);
 	for (int u = 0; u < schedule->n_units; u++) {
 		int alike = 0;
-		if (like(schedule, u) != u || schedule->units[u].n_slices == 0)
+		if (layout_like(schedule, u) != u || schedule->units[u].n_slices == 0)
 			continue;
 		for (int i = u + 1; i < schedule->n_units; i++)
-			alike += like(schedule, i) == u;
+			alike += layout_like(schedule, i) == u;
 		text_add(text, "Layout of ");
 		add_terminal(text, schedule->units[u].name);
 		if (alike > 0)

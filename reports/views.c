@@ -9,13 +9,17 @@
 #include "reports/pieces.h"
 
 const struct view report_views[] = {
-	{"summary", "what does a step cost, in time, memory and network?", view_summary},
+	{"summary", "what does a step cost, in time, memory and network?", view_summary, NULL},
 	{"operations", "what happens in a step, in the order that the host issues it?",
-		view_operations},
-	{"streams", "what overlaps, and what communication is exposed?", view_streams},
-	{"memory", "what holds the memory, at the peak and over the step?", view_memory},
-	{"critical", "why is the step as long as it is?", view_critical},
-	{"units", "which parameters are sharded together, and who owns what?", view_units},
+		view_operations, NULL},
+	{"streams", "what overlaps, and what communication is exposed?", view_streams, NULL},
+	{"memory", "what holds the memory, at the peak and over the step?", view_memory, NULL},
+	{"critical", "why is the step as long as it is?", view_critical, NULL},
+	{"units", "which parameters are sharded together, and who owns what?", view_units, NULL},
+	{"communication", "which collective, over which group, behind what, unit by unit?",
+		view_communication, picture_communication},
+	{"layout", "who owns which elements of a unit, and where is padding?", view_layout,
+		picture_layout},
 };
 const int n_report_views = COUNT_OF(report_views);
 

@@ -346,6 +346,28 @@ void fixture_init(struct fixture *fixture, const char *model, const char *topolo
 	assemble(fixture, model, topology);
 }
 
+void fixture_rename(struct fixture *fixture, const char *name)
+{
+	fixture->report.asked = (struct question_text){name, name, name};
+	fixture->report.label = name;
+	fixture->model->architecture.name = name;
+	fixture->topology->name = fixture->topology->source = name;
+	fixture->topology->device.name = name;
+	fixture->topology->calibration.provenance = name;
+	fixture->prediction.peak_at = fixture->prediction.peak_name = name;
+	fixture->prediction.uncertainty_source = name;
+	fixture->measurement.hardware = fixture->measurement.versions = name;
+	fixture->measurement.date = name;
+	fixture->answer.alternatives[1].why_not = name;
+	fixture->scaling.lines[0].name = name;
+	for (int u = 0; u < fixture->schedule->n_units; u++)
+		fixture->schedule->units[u].name = name;
+	for (int m = 0; m < fixture->model->n_modules; m++)
+		fixture->model->modules[m].name = name;
+	for (int i = 0; i < fixture->model->n_parameters; i++)
+		fixture->model->parameters[i].name = name;
+}
+
 void fixture_finish(struct fixture *fixture)
 {
 	arena_finish(&fixture->arena);

@@ -28,6 +28,8 @@ struct fixture {
  */
 void fixture_init(struct fixture *fixture, const char *model, const char *topology,
 	const char *const *options);
+/* Every name that can come from a file becomes `name`. */
+void fixture_rename(struct fixture *fixture, const char *name);
 void fixture_finish(struct fixture *fixture);
 
 #endif

@@ -227,8 +227,8 @@ static void test_prediction(void **state)
 
 static void test_views(void **state)
 {
-	static const char *const names[] = {
-		"summary", "operations", "streams", "memory", "critical", "units"};
+	static const char *const names[] = {"summary", "operations", "streams", "memory",
+		"critical", "units", "communication", "layout"};
 	struct fixture *fixture = *state;
 
 	assert_int_equal(n_report_views, COUNT_OF(names));

@@ -1,6 +1,7 @@
 /* Writes one of every document into a folder, for the tests in other languages (JSON Schema, the
- * page in a browser): write_documents FOLDER [MODEL TOPOLOGY]. */
+ * page in a browser): write_documents FOLDER [MODEL TOPOLOGY | --names NAME]. */
 #include <stdio.h>
+#include <string.h>
 
 #include "fixture.h"
 
@@ -43,6 +44,9 @@ static void write_all(struct fixture *f, const char *folder)
 	write_file(folder, "model.json", &text);
 	report_html(&f->report, 1, &text);
 	write_file(folder, "report.html", &text);
+	const struct report both[] = {f->report, f->report};
+	report_html(both, 2, &text);
+	write_file(folder, "reports.html", &text);
 	report_json(&f->report, 1, &text);
 	write_file(folder, "report.json", &text);
 	report_csv(&f->report, 1, &text);
@@ -58,6 +62,11 @@ static void write_all(struct fixture *f, const char *folder)
 		report_views[i].write(&f->report.explained, &style, &text);
 		snprintf(name, sizeof(name), "explain-%s.txt", report_views[i].name);
 		write_file(folder, name, &text);
+		if (report_views[i].draw == NULL)
+			continue;
+		report_views[i].draw(&f->report.explained, &text);
+		snprintf(name, sizeof(name), "%s.svg", report_views[i].name);
+		write_file(folder, name, &text);
 	}
 	report_check_text(&f->check, &style, &text);
 	write_file(folder, "check.txt", &text);
@@ -72,11 +81,15 @@ int main(int argc, char **argv)
 	struct fixture fixture;
 
 	if (argc != 2 && argc != 4) {
-		fprintf(stderr, "usage: write_documents FOLDER [MODEL TOPOLOGY]\n");
+		fprintf(stderr, "usage: write_documents FOLDER [MODEL TOPOLOGY | --names NAME]\n");
 		return 2;
 	}
-	fixture_init(&fixture, argc > 2 ? argv[2] : "gpt2-nano",
-		argc > 2 ? argv[3] : "2xdgx-a100-80gb", options);
+	bool named = argc > 2 && strcmp(argv[2], "--names") == 0;
+	bool chosen = argc > 2 && !named;
+	fixture_init(&fixture, chosen ? argv[2] : "gpt2-nano", chosen ? argv[3] : "2xdgx-a100-80gb",
+		options);
+	if (named)
+		fixture_rename(&fixture, argv[3]);
 	write_all(&fixture, argv[1]);
 	fixture_finish(&fixture);
 	return 0;
