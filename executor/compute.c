@@ -226,7 +226,7 @@ static bool check_plan(const struct compute *c, struct error *error)
 	if (a->positions == POSITIONS_ALIBI)
 		return refuse(error, "ALiBi attention (MPT)", "use a GPT-2 or Llama model");
 	if (plan->attention != ATTENTION_FLASH)
-		return refuse(error, "--attention eager", "use flash");
+		return refuse(error, "an attention kernel of others", "use --attention flash");
 	if (plan->param_dtype != DTYPE_FP32 || plan->master_dtype != DTYPE_FP32 ||
 		plan->reduce_dtype != DTYPE_FP32)
 		return refuse(error, "a dtype other than fp32",

@@ -26,7 +26,7 @@ static bool norm_unfused(const struct request *r)
 
 static bool flash(const struct request *r)
 {
-	return r->rules->attention == ATTENTION_FLASH;
+	return attention_is_flash(r->rules->attention);
 }
 
 /* Flash never has them; selective checkpointing computes them again. */

@@ -4,68 +4,126 @@
 
 #include "models/widths.h"
 
-const char *const attention_kind_names[] = {
-	[ATTENTION_FLASH] = "flash", [ATTENTION_EAGER] = "eager", NULL};
+const char *const attention_kind_names[] = {[ATTENTION_FLASH] = "flash",
+	[ATTENTION_EAGER] = "eager",
+	[ATTENTION_FLASH1] = "flash1",
+	[ATTENTION_FLASH2] = "flash2",
+	[ATTENTION_FLASH3] = "flash3",
+	NULL};
 
-/* Elements that a fused implementation reads and writes, per token and element of `width`, and its
- * launches, by pass. The residual addition belongs to ATTENTION_OUTPUT and DOWN: two reads, one
- * write. Backward moves twice as much. */
-static const struct traffic {
-	enum width width;
+/* Elements read and written per token and element of `width`, and launches, by pass: once by fused
+ * kernels, once as eager PyTorch runs them, operation by operation (docs/models.md counts them).
+ * The residual addition belongs to ATTENTION_OUTPUT and DOWN: two reads, one write; backward adds
+ * the gradients of the two branches. */
+struct passes {
 	double forward, backward;
 	int forward_kernels, backward_kernels;
-} traffic[MODULE_KIND_COUNT] = {
-	[MODULE_EMBEDDING] = {WIDTH_EMBEDDING, 2, 3, 1, 1}, /* backward: read, then add to rows */
-	[MODULE_POSITION_EMBEDDING] = {WIDTH_HIDDEN, 3, 1, 1, 1},
-	[MODULE_EMBEDDING_NORM] = {WIDTH_HIDDEN, 2, 4, 1, 2},
-	[MODULE_NORM] = {WIDTH_HIDDEN, 2, 4, 1, 2},
-	[MODULE_QUERY_DOWN_NORM] = {WIDTH_QUERY_RANK, 2, 4, 1, 2},
-	[MODULE_KV_DOWN_NORM] = {WIDTH_KV_RANK, 2, 4, 1, 2},
+};
+struct traffic {
+	enum width width;
+	struct passes fused, eager;
+};
+
+/* LayerNorm is one kernel in PyTorch too; its backward reads x and dy again for the weight. RMSNorm
+ * is written in fp32 pieces: cast, square, mean, scale, cast, weight. */
+#define LAYER_NORM                                                                                 \
+	{                                                                                          \
+		2, 5, 1, 2                                                                         \
+	}
+#define RMS_NORM_EAGER                                                                             \
+	{                                                                                          \
+		18, 36, 6, 12                                                                      \
+	}
+/* Of gated activations, which read two tensors, and of the plain ones. */
+#define GATED                                                                                      \
+	{3, 5, 1, 1},                                                                              \
+	{                                                                                          \
+		5, 9, 2, 4                                                                         \
+	}
+#define PLAIN                                                                                      \
+	{2, 3, 1, 1},                                                                              \
+	{                                                                                          \
+		2, 3, 1, 1                                                                         \
+	}
+
+static const struct traffic traffic[MODULE_KIND_COUNT] = {
+	/* backward: read, then add to rows */
+	[MODULE_EMBEDDING] = {WIDTH_EMBEDDING, {2, 3, 1, 1}, {2, 3, 1, 3}},
+	[MODULE_POSITION_EMBEDDING] = {WIDTH_HIDDEN, {3, 1, 1, 1}, {3, 1, 2, 2}},
+	[MODULE_EMBEDDING_NORM] = {WIDTH_HIDDEN, LAYER_NORM, LAYER_NORM},
+	[MODULE_NORM] = {WIDTH_HIDDEN, LAYER_NORM, LAYER_NORM},
+	[MODULE_QUERY_DOWN_NORM] = {WIDTH_QUERY_RANK, LAYER_NORM, RMS_NORM_EAGER},
+	[MODULE_KV_DOWN_NORM] = {WIDTH_KV_RANK, LAYER_NORM, RMS_NORM_EAGER},
 	/* Latent attention: k is put together from its two parts. */
-	[MODULE_KV_UP] = {WIDTH_QUERY, 2, 2, 1, 1},
-	[MODULE_QUERY_NORM] = {WIDTH_QUERY, 2, 4, 1, 2},
-	[MODULE_KEY_NORM] = {WIDTH_KEY, 2, 4, 1, 2},
-	[MODULE_ATTENTION_OUTPUT] = {WIDTH_HIDDEN, 3, 6, 1, 1},
-	[MODULE_DOWN] = {WIDTH_HIDDEN, 3, 6, 1, 1},
+	[MODULE_KV_UP] = {WIDTH_QUERY, {2, 2, 1, 1}, {2, 2, 1, 1}},
+	[MODULE_QUERY_NORM] = {WIDTH_QUERY, LAYER_NORM, RMS_NORM_EAGER},
+	[MODULE_KEY_NORM] = {WIDTH_KEY, LAYER_NORM, RMS_NORM_EAGER},
+	[MODULE_ATTENTION_OUTPUT] = {WIDTH_HIDDEN, {3, 3, 1, 1}, {3, 3, 1, 1}},
+	[MODULE_DOWN] = {WIDTH_HIDDEN, {3, 3, 1, 1}, {3, 3, 1, 1}},
 	/* Scores over the experts, the k best, the order of tokens by expert; then the copy of each
 	 * token to its experts (add_dispatch). */
-	[MODULE_ROUTER] = {WIDTH_EXPERTS, 4, 4, 6, 4},
+	[MODULE_ROUTER] = {WIDTH_EXPERTS, {4, 4, 6, 4}, {4, 4, 6, 4}},
 	/* The products' results, weighted and added to the residual stream. */
-	[MODULE_EXPERTS_DOWN] = {WIDTH_ROUTED_HIDDEN, 3, 6, 3, 3},
-	[MODULE_SHARED_DOWN] = {WIDTH_HIDDEN, 3, 6, 1, 1},
-	[MODULE_SHARED_WEIGHT] = {WIDTH_HIDDEN, 2, 4, 2, 3},
+	[MODULE_EXPERTS_DOWN] = {WIDTH_ROUTED_HIDDEN, {3, 6, 3, 3}, {3, 6, 3, 3}},
+	[MODULE_SHARED_DOWN] = {WIDTH_HIDDEN, {3, 3, 1, 1}, {3, 3, 1, 1}},
+	[MODULE_SHARED_WEIGHT] = {WIDTH_HIDDEN, {2, 4, 2, 3}, {2, 4, 2, 3}},
 };
-/* Of activations, by whose MLP it is; gated ones read two tensors. */
+static const struct passes rms_norm_eager = RMS_NORM_EAGER;
+/* Of activations, by whose MLP it is. */
 static const struct {
 	enum module_kind kind;
 	struct traffic gated, plain;
 } activations[] = {
-	{MODULE_ACTIVATION, {WIDTH_FFN, 3, 6, 1, 1}, {WIDTH_FFN, 2, 4, 1, 1}},
-	{MODULE_EXPERTS_ACTIVATION, {WIDTH_ROUTED_FFN, 3, 6, 1, 1}, {WIDTH_ROUTED_FFN, 2, 4, 1, 1}},
-	{MODULE_SHARED_ACTIVATION, {WIDTH_SHARED_FFN, 3, 6, 1, 1}, {WIDTH_SHARED_FFN, 2, 4, 1, 1}},
+	{MODULE_ACTIVATION, {WIDTH_FFN, GATED}, {WIDTH_FFN, PLAIN}},
+	{MODULE_EXPERTS_ACTIVATION, {WIDTH_ROUTED_FFN, GATED}, {WIDTH_ROUTED_FFN, PLAIN}},
+	{MODULE_SHARED_ACTIVATION, {WIDTH_SHARED_FFN, GATED}, {WIDTH_SHARED_FFN, PLAIN}},
 };
-static const struct traffic dispatch_traffic = {WIDTH_ROUTED_HIDDEN, 2, 3, 1, 1};
-static const struct traffic rope_traffic = {WIDTH_ROTATED, 2, 4, 1, 1};
+static const struct traffic dispatch_traffic = {WIDTH_ROUTED_HIDDEN, {2, 3, 1, 1}, {2, 3, 1, 1}};
+static const struct traffic rope_traffic = {WIDTH_ROTATED, {2, 2, 1, 1}, {10, 10, 8, 8}};
 
 /* The score matrix of eager attention, a*s elements per token: forward scales, masks and normalises
  * it (three reads, three writes); backward undoes softmax (two reads, a write) and the scale. */
-static const struct traffic eager_traffic = {WIDTH_HEADS, 6, 5, 5, 6};
-static const struct traffic flash_traffic = {WIDTH_NONE, 0, 0, 1, 3};
+static const struct traffic eager_traffic = {WIDTH_HEADS, {6, 5, 5, 6}, {6, 5, 5, 6}};
+static const struct traffic flash_traffic = {WIDTH_NONE, {0, 0, 1, 3}, {0, 0, 1, 3}};
+
+/* What eager PyTorch does in fp32 inside of a half-precision model is counted in elements of two
+ * bytes; an fp32 model needs no casts and moves half as many elements. */
+static double elements_of(const struct passes *p, enum pass pass, bool halved)
+{
+	return (pass == PASS_FORWARD ? p->forward : p->backward) / (halved ? 2 : 1);
+}
 
 static void add_traffic(struct module_work *work, const struct traffic *t, enum pass pass,
 	double elements_per_width, const struct architecture *a, int element_bytes)
 {
-	double width = (double)architecture_width(a, t->width) * elements_per_width;
+	double bytes = (double)architecture_width(a, t->width) * elements_per_width * element_bytes;
+	bool wide = element_bytes >= 4;
+	double fused = elements_of(&t->fused, pass, false);
+	double eager = elements_of(&t->eager, pass, wide);
+	bool forward = pass == PASS_FORWARD;
 
-	work->memory_bytes +=
-		(pass == PASS_FORWARD ? t->forward : t->backward) * width * element_bytes;
-	work->kernels += pass == PASS_FORWARD ? t->forward_kernels : t->backward_kernels;
+	work->memory_bytes += fused * bytes;
+	work->eager_bytes += (eager > fused ? eager : fused) * bytes;
+	work->kernels += forward ? t->fused.forward_kernels : t->fused.backward_kernels;
+	work->eager_kernels += forward ? t->eager.forward_kernels : t->eager.backward_kernels;
+}
+
+/* The leaf's own entry; a norm over the hidden size is what the architecture says. */
+static void add_leaf(struct module_work *work, enum module_kind kind, enum pass pass, double tokens,
+	const struct architecture *a, int element_bytes)
+{
+	struct traffic t = traffic[kind];
+
+	if ((kind == MODULE_NORM || kind == MODULE_EMBEDDING_NORM) && a->norm == NORM_RMSNORM)
+		t.eager = rms_norm_eager;
+	add_traffic(work, &t, pass, tokens, a, element_bytes);
 }
 
 static void add_gemm(struct module_work *work, int64_t m, int64_t n, int64_t k, int64_t count)
 {
 	work->gemms[work->n_gemms++] = (struct gemm_shape){m, n, k, count};
 	work->kernels++;
+	work->eager_kernels++;
 }
 
 /* Y[T,out] = X[T,in] W^T; backward dX = dY W and dW = dY^T X. `count` of them. */
@@ -103,7 +161,7 @@ static void add_core(struct module_work *work, const struct architecture *a, enu
 
 	if (a->positions == POSITIONS_ROPE)
 		add_traffic(work, &rope_traffic, pass, tokens, a, element_bytes);
-	if (attention == ATTENTION_FLASH) {
+	if (attention_is_flash(attention)) {
 		/* Backward computes the scores again, 5 products for 2. */
 		work->attention_flops = square * share * (pass == PASS_FORWARD ? 1 : 2.5);
 		add_traffic(work, &flash_traffic, pass, 0, a, element_bytes);
@@ -124,8 +182,17 @@ static void add_activation(struct module_work *work, const struct architecture *
 				pass, tokens, a, element_bytes);
 }
 
+/* A bias is added inside of the product; its gradient is a sum of its own over the output's. */
+static void add_bias_gradient(struct module_work *work, double bytes)
+{
+	work->memory_bytes += bytes;
+	work->eager_bytes += bytes;
+	work->kernels++;
+	work->eager_kernels++;
+}
+
 static void add_products(struct module_work *work, const struct model *model,
-	const struct module *m, enum pass pass, int64_t tokens)
+	const struct module *m, enum pass pass, int64_t tokens, int element_bytes)
 {
 	const struct architecture *a = &model->architecture;
 	int64_t out, in;
@@ -136,9 +203,8 @@ static void add_products(struct module_work *work, const struct model *model,
 		add_experts(work, a, pass, tokens, out, in);
 	else
 		add_linear(work, pass, tokens, out, in, 1);
-	/* A bias is added inside of the product; its gradient is a sum of its own. */
 	if (pass == PASS_BACKWARD && m->n_parameters == 2)
-		work->kernels++;
+		add_bias_gradient(work, (double)tokens * (double)out * element_bytes);
 }
 
 void model_module_work(const struct model *model, int module, enum pass pass, int64_t sequences,
@@ -153,10 +219,10 @@ void model_module_work(const struct model *model, int module, enum pass pass, in
 		add_core(work, a, pass, (double)tokens, (double)seq_len, element_bytes, attention,
 			module_sees_all(model, module) ? 1 : 0.5);
 	add_activation(work, a, m->kind, pass, (double)tokens, element_bytes);
-	add_products(work, model, m, pass, tokens);
+	add_products(work, model, m, pass, tokens, element_bytes);
 	if (m->kind == MODULE_ROUTER)
 		add_traffic(work, &dispatch_traffic, pass, (double)tokens, a, element_bytes);
-	add_traffic(work, &traffic[m->kind], pass, (double)tokens, a, element_bytes);
+	add_leaf(work, m->kind, pass, (double)tokens, a, element_bytes);
 }
 
 /* The full square of positions, forward and backward, per token: 3 * 4 * L * a*d * s; an encoder's

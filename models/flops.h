@@ -4,8 +4,21 @@
 
 #include "models/model.h"
 
-enum attention_kind { ATTENTION_FLASH, ATTENTION_EAGER };
-extern const char *const attention_kind_names[]; /* "flash", "eager" */
+/* FLASH is the flash kernel that frameworks run for the model and device by default; the numbered
+ * ones name its generation (3: FlashAttention-3 and cuDNN's). */
+enum attention_kind {
+	ATTENTION_FLASH,
+	ATTENTION_EAGER,
+	ATTENTION_FLASH1,
+	ATTENTION_FLASH2,
+	ATTENTION_FLASH3
+};
+extern const char *const attention_kind_names[]; /* "flash", "eager", "flash1", ... */
+
+static inline bool attention_is_flash(enum attention_kind kind)
+{
+	return kind != ATTENTION_EAGER;
+}
 
 enum pass { PASS_FORWARD, PASS_BACKWARD };
 
@@ -25,8 +38,10 @@ struct module_work {
 	double attention_flops; /* ATTENTION_CORE: flash forward 4*T*s*a*d/2 (causal; all of it
 				   where module_sees_all), backward x2.5; eager the full square,
 				   backward x2 (docs/models.md) */
-	double memory_bytes; /* traffic of the element-wise parts, fused kernels (docs/models.md) */
-	int kernels;         /* launches of a fused implementation */
+	/* Traffic of the element-wise parts and launches (products included): by fused kernels, and
+	 * by eager PyTorch's (docs/models.md). */
+	double memory_bytes, eager_bytes;
+	int kernels, eager_kernels;
 };
 
 void model_module_work(const struct model *model, int module, enum pass pass, int64_t sequences,

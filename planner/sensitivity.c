@@ -207,7 +207,7 @@ static bool vary_prefetch(const struct variation *v, struct error *error)
 static bool vary_checkpointing(const struct variation *v, struct error *error)
 {
 	unsigned allowed = runtime_of(v->plan->runtime)->checkpointings;
-	if (v->plan->attention == ATTENTION_FLASH)
+	if (attention_is_flash(v->plan->attention))
 		allowed &= ~(1u << CHECKPOINTING_SELECTIVE);
 	for (int i = 0; checkpointing_names[i] != NULL; i++)
 		if ((allowed >> i & 1) &&

@@ -375,8 +375,8 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 			"--cpu-offload %.60s: this version does not price offload yet; use none",
 			plan->cpu_offload);
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->attention != ATTENTION_FLASH)
-		return refuse(
-			plan, "attention", "eager", "its attention is blocked; use flash", error);
+		return refuse(plan, "attention", attention_kind_names[plan->attention],
+			"its attention is blocked; use flash", error);
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->compile)
 		return refuse(plan, "compile", "on", "there is nothing to compile; use off", error);
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->optimizer != OPTIMIZER_ADAMW_FUSED)

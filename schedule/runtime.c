@@ -24,9 +24,9 @@ const char *const runtime_names[] = {"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-
  * 24 channels of 9,633,792 B on an A100 node (NCCL, init.cc). */
 #define PYTORCH                                                                                    \
 	.checkpointings = ALL_CHECKPOINTINGS, .synchronises_step = true,                           \
-	.keeps_activated_gate = true, .tensor_alignment = 1, .loss_bytes_extra = 12,               \
-	.host_per_kernel = 6e-6, .host_per_micro_batch = 500e-6, .context_bytes = 500 * MIB,       \
-	.communicator_bytes = 231211008
+	.recompute_stops_early = true, .keeps_activated_gate = true, .tensor_alignment = 1,        \
+	.loss_bytes_extra = 12, .host_per_kernel = 6e-6, .host_per_micro_batch = 500e-6,           \
+	.context_bytes = 500 * MIB, .communicator_bytes = 231211008
 
 /* deepspeed/runtime/zero/config.py; overlap_comm is on for stage 3 only. */
 static const struct zero_rules deepspeed_rules = {
@@ -113,6 +113,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.host_is_compute = true,
 			.one_engine = true,
 			.hierarchical = true,
+			.fused_kernels = true,
+			.fused_loss = true,
 			.tensor_alignment = 64,
 			.host_per_kernel = 1e-6,
 			.host_per_hook = 1e-6,
@@ -141,6 +143,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.strategies = BIT(STRATEGY_NO_SHARD) | BIT(STRATEGY_ZERO_1),
 			.prefetches = BIT(PREFETCH_PRE),
 			.zero = &nanotron_rules,
+			.fused_kernels = true,
 			.host_per_hook = 30e-6,
 		},
 	[RUNTIME_INTERNEVO] =
@@ -151,6 +154,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.prefetches = BIT(PREFETCH_PRE),
 			.measures_norm = true,
 			.zero = &internevo_rules,
+			.fused_kernels = true,
+			.fused_loss = true,
 			.host_per_hook = 30e-6,
 		},
 };

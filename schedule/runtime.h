@@ -69,6 +69,12 @@ struct runtime {
 	bool one_engine;         /* on CPU devices one thread carries out all collectives */
 	bool hierarchical;       /* collectives past one node: inside the node first */
 	const struct zero_rules *zero; /* NULL: none of its own */
+	/* Without torch.compile: norms, RoPE and activations are one kernel each; so is the loss.
+	 */
+	bool fused_kernels, fused_loss;
+	/* Recomputation ends with the last tensor that backward needs: the product of DOWN and the
+	 * residual addition after it are not repeated (PyTorch 2.1's checkpoint). */
+	bool recompute_stops_early;
 	bool keeps_activated_gate;
 	bool norm_unfused;
 	int tensor_alignment; /* of saved tensors */

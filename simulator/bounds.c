@@ -18,9 +18,11 @@ static double quotient(double work, double capacity)
 /* Where a measurement beats the datasheet (a CPU's turbo), the measurement is the limit. */
 static double most_flops(const struct machine *machine)
 {
-	double measured = fmax(machine->gemm_flops,
-		fmax(machine->attention_forward_flops, machine->attention_backward_flops));
+	double measured = machine->gemm_flops;
 
+	for (int i = 0; i < ATTENTION_GENERATION_COUNT; i++)
+		measured = fmax(measured,
+			fmax(machine->attention[i].forward, machine->attention[i].backward));
 	if (machine->gpu && machine->peak_flops > 0)
 		measured = 0; /* the cost model does not believe more than the datasheet */
 	return fmax(machine->peak_flops, measured) * machine->core_share;

@@ -5,10 +5,10 @@
 #include "simulator/cost.h"
 #include "simulator/machine.h"
 
-/* One pass over the leaves in [first, end). Fills device, flops, arithmetic, memory; returns the
- * number of kernels. */
-double compute_range_cost(const struct machine *machine, const struct schedule *schedule, int first,
-	int end, enum pass pass, struct cost *cost);
+/* FORWARD, RECOMPUTE or BACKWARD over the leaves in [first, end). Fills device, flops, arithmetic,
+ * memory; returns the number of kernels. */
+double compute_range_cost(const struct machine *machine, const struct schedule *schedule,
+	const struct op *op, struct cost *cost);
 double compute_loss_cost(
 	const struct machine *machine, const struct schedule *schedule, struct cost *cost);
 /* `bytes` read and written at `bandwidth` by `kernels` kernels. */

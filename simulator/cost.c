@@ -81,12 +81,9 @@ static void host_cost(
 
 static double compute_cost(const struct costing *costing, const struct op *op, struct cost *cost)
 {
-	enum pass pass = op->kind == OP_BACKWARD ? PASS_BACKWARD : PASS_FORWARD;
-
 	if (op->kind == OP_LOSS)
 		return compute_loss_cost(&costing->machine, costing->schedule, cost);
-	return compute_range_cost(
-		&costing->machine, costing->schedule, op->first_module, op->end_module, pass, cost);
+	return compute_range_cost(&costing->machine, costing->schedule, op, cost);
 }
 
 static void copy_cost(const struct machine *machine, const struct op *op, struct cost *cost)

@@ -39,6 +39,17 @@ struct collective_choice {
 };
 struct collective_choice cost_collective_choice(const struct topology *topology,
 	const struct runtime *runtime, enum op_kind kind, const struct group *group, int64_t bytes);
+
+/* One pass of the core of attention over `sequences` sequences of seq_len tokens. */
+struct attention_shape {
+	const struct architecture *architecture; /* heads, head_dim, family */
+	int64_t sequences, seq_len;
+	enum attention_kind kind;
+	enum pass pass;
+};
+/* On one device, seconds, launch included. */
+double cost_attention(
+	const struct topology *topology, enum dtype dtype, const struct attention_shape *shape);
 /* One m x n x k product on one device, seconds. */
 double cost_gemm(const struct topology *topology, enum dtype dtype, const struct gemm_shape *gemm);
 

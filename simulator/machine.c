@@ -2,31 +2,41 @@
  */
 #include "simulator/machine.h"
 
+#include <math.h>
+
 /* Fractions of the datasheet peak (attention on a CPU: of gemm_flops), sizes in elements. */
 struct prior {
-	double gemm, half_m, half_n, half_k;
-	double attention_forward, attention_backward;
+	double gemm; /* a product alone, at large shapes */
+	/* The part of the peak that the power limit lets run: this times the square root of W per
+	 * peak TFLOP/s. 0: not known. */
+	double gemm_by_power;
+	double sustained_clock; /* rate in a step / rate of a product alone */
+	double half_m, half_n, half_k;
+	struct attention_rates attention[ATTENTION_GENERATION_COUNT]; /* in a step */
 	double memory;
 	double kernel_overhead; /* s */
+	double multiprocessors; /* where the topology does not say */
 };
 
 static const struct prior priors[] = {
-	[GENERATION_CPU] = {0.75, 4, 16, 32, 0.5, 0.5, 0.80, 1e-6},
-	[GENERATION_VOLTA] = {0.74, 160, 160, 110, 0.40, 0.33, 0.83, 2e-6},
-	[GENERATION_AMPERE] = {0.846, 177, 177, 126, 0.60, 0.52, 0.85, 2e-6},
-	[GENERATION_ADA] = {0.90, 177, 177, 126, 0.65, 0.55, 0.88, 2e-6},
-	[GENERATION_HOPPER] = {0.803, 256, 256, 192, 0.42, 0.36, 0.85, 2e-6},
-	[GENERATION_BLACKWELL] = {0.776, 384, 384, 256, 0.30, 0.26, 0.85, 2e-6},
+	[GENERATION_CPU] = {0.75, 0, 1, 4, 16, 32, {{0.5, 0.5}, {0.5, 0.5}, {0.5, 0.5}}, 0.80, 1e-6,
+		1},
+	[GENERATION_VOLTA] = {0.76, 0, 0.90, 0, 0, 100, {{0.30, 0.22}, {0.30, 0.22}, {0.30, 0.22}},
+		0.85, 3e-6, 80},
+	[GENERATION_AMPERE] = {0.833, 0.84, 0.90, 0, 0, 100,
+		{{0.38, 0.30}, {0.64, 0.53}, {0.64, 0.53}}, 0.90, 3e-6, 108},
+	[GENERATION_ADA] = {0.97, 0.77, 0.90, 0, 0, 100, {{0.50, 0.40}, {0.80, 0.65}, {0.80, 0.65}},
+		0.90, 3e-6, 128},
+	[GENERATION_HOPPER] = {0.82, 0.975, 0.70, 0, 0, 80,
+		{{0.187, 0.157}, {0.34, 0.32}, {0.60, 0.54}}, 0.90, 3e-6, 132},
+	[GENERATION_BLACKWELL] = {0.79, 1.186, 0.70, 0, 0, 200,
+		{{0.10, 0.08}, {0.18, 0.17}, {0.55, 0.45}}, 0.90, 3e-6, 148},
 };
 
 /* One core streams less than a socket does; several share what the host delivers. */
 static const double core_memory_bandwidth = 12e9;
 static const double default_core_flops = 30e9;
 static const double optimizer_efficiency = 0.95; /* of what element-wise kernels reach */
-
-/* Kernels measured alone run at higher clocks than in a step that keeps the device at its power
- * limit. Fitted on five A100 rows of published training runs (docs/cost-model.md). */
-static const double sustained_clock = 0.92;
 
 static double given(double calibrated, double prior)
 {
@@ -43,33 +53,78 @@ static double reference_peak(const struct device *device)
 	return given(device->fp16_flops, device->fp32_flops);
 }
 
+/* Of the peak, for a device that nobody measured: what the library reaches, or what the power limit
+ * lets run, whichever is less. */
+static double gemm_part(const struct device *device, const struct prior *prior, double reference)
+{
+	double per_flops = device->power / (reference / 1e12);
+
+	if (device->power <= 0 || prior->gemm_by_power <= 0 || reference <= 0)
+		return prior->gemm;
+	return fmin(prior->gemm, prior->gemm_by_power * sqrt(per_flops));
+}
+
+/* Kernels measured alone run at higher clocks than in a step that keeps the device at its power
+ * limit. What `calibrate` measured, it measured in the place where it is used. */
+static double sustained_clock(const struct machine *machine, const struct prior *prior)
+{
+	const struct calibration *calibration = &machine->topology->calibration;
+
+	if (!machine->gpu || calibration->measured)
+		return given(calibration->sustained_clock, 1);
+	return given(calibration->sustained_clock, prior->sustained_clock);
+}
+
+/* A calibration speaks of the kernels that its device runs by default; the other generations differ
+ * in the proportion of the prior. Attention leaves the arithmetic units idle half of the time: the
+ * power limit does not bind it. */
+static void init_attention(
+	struct machine *machine, const struct prior *prior, double peak, double calibrated_scale)
+{
+	const struct calibration *calibration = &machine->topology->calibration;
+	const struct attention_rates *usual = &prior->attention[ATTENTION_SECOND];
+	double forward = given(
+		calibrated_scale * calibration->attention_forward_flops, usual->forward * peak);
+	double backward = given(
+		calibrated_scale * calibration->attention_backward_flops, usual->backward * peak);
+
+	for (int i = 0; i < ATTENTION_GENERATION_COUNT; i++) {
+		const struct attention_rates *rates = &prior->attention[i];
+
+		machine->attention[i].forward = forward * rates->forward / usual->forward;
+		machine->attention[i].backward = backward * rates->backward / usual->backward;
+	}
+}
+
+/* The rate of products alone at large shapes, of the reference dtype. */
+static double gemm_rate(const struct machine *machine, const struct prior *prior, double reference)
+{
+	const struct device *device = &machine->topology->device;
+	double prior_rate = gemm_part(device, prior, reference) * reference;
+
+	return given(
+		machine->topology->calibration.gemm_flops, given(prior_rate, default_core_flops));
+}
+
 static void init_arithmetic(struct machine *machine, const struct prior *prior)
 {
 	const struct device *device = &machine->topology->device;
 	const struct calibration *calibration = &machine->topology->calibration;
 	double reference = reference_peak(device);
-	double scale = 1;
-	double attention;
-	bool sustained = machine->gpu && !calibration->measured;
+	double scale = 1, attention;
 
 	machine->peak_flops = device_peak_flops(device, machine->dtype);
 	if (machine->peak_flops > 0 && reference > 0)
 		scale = machine->peak_flops / reference;
-	machine->gemm_flops = scale * given(calibration->gemm_flops,
-					      given(prior->gemm * reference, default_core_flops));
+	machine->gemm_flops = scale * gemm_rate(machine, prior, reference);
 	machine->gemm_half_m = given(calibration->gemm_half_m, prior->half_m);
 	machine->gemm_half_n = given(calibration->gemm_half_n, prior->half_n);
 	machine->gemm_half_k = given(calibration->gemm_half_k, prior->half_k);
+	machine->tiles = machine->gpu && machine->gemm_half_m <= 0 && machine->gemm_half_n <= 0;
+	machine->multiprocessors = given((double)device->multiprocessors, prior->multiprocessors);
 	attention = machine->gpu ? given(machine->peak_flops, reference) : machine->gemm_flops;
-	machine->attention_forward_flops = given(
-		scale * calibration->attention_forward_flops, prior->attention_forward * attention);
-	machine->attention_backward_flops = given(scale * calibration->attention_backward_flops,
-		prior->attention_backward * attention);
-	if (!sustained)
-		return;
-	machine->gemm_flops *= sustained_clock;
-	machine->attention_forward_flops *= sustained_clock;
-	machine->attention_backward_flops *= sustained_clock;
+	machine->gemm_flops *= sustained_clock(machine, prior);
+	init_attention(machine, prior, attention, scale);
 }
 
 /* Ranks of one host share what its memory delivers; only as many as there are cores run at once. */

@@ -4,14 +4,30 @@
 
 #include "schedule/schedule.h"
 
+/* Generations of flash attention: FlashAttention-1 and Triton's; -2; -3 and cuDNN's, which use what
+ * came with Hopper. */
+enum attention_generation {
+	ATTENTION_FIRST,
+	ATTENTION_SECOND,
+	ATTENTION_THIRD,
+	ATTENTION_GENERATION_COUNT
+};
+
+/* FLOP/s as executed with long sequences, many heads and head_dim 128. */
+struct attention_rates {
+	double forward, backward;
+};
+
 struct machine {
 	const struct topology *topology;
 	bool gpu;
 	enum dtype dtype;
 	double peak_flops; /* datasheet, of `dtype`; 0 = unknown */
-	double gemm_flops; /* FLOP/s at large shapes, of `dtype` */
+	double gemm_flops; /* FLOP/s at large shapes, of `dtype`, sustained */
+	bool tiles;        /* products run in tiles and waves; else they saturate in m and n too */
+	double multiprocessors;
 	double gemm_half_m, gemm_half_n, gemm_half_k;
-	double attention_forward_flops, attention_backward_flops; /* FLOP/s as executed */
+	struct attention_rates attention[ATTENTION_GENERATION_COUNT];
 	/* B/s of one rank while all ranks of the node are at it. */
 	double memory_bandwidth, optimizer_bandwidth;
 	double kernel_overhead; /* s on the device per kernel */

@@ -38,7 +38,7 @@ static double recomputed_flops(const struct engine *engine)
 			continue;
 		flops += engine->tasks[i].cost.flops;
 		for (int m = op->first_module;
-			m < op->end_module && plan->attention == ATTENTION_FLASH; m++) {
+			m < op->end_module && attention_is_flash(plan->attention); m++) {
 			struct module_work work;
 
 			if (model->modules[m].kind != MODULE_ATTENTION_CORE)

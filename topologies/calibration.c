@@ -13,6 +13,7 @@ const struct field calibration_fields[] = {
 	FIELD_DOUBLE(struct calibration, gemm_half_m, "gemm_half_m", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, gemm_half_n, "gemm_half_n", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, gemm_half_k, "gemm_half_k", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, sustained_clock, "sustained_clock", OPTIONAL),
 	FIELD_FLOPS(
 		struct calibration, attention_forward_flops, "attention_forward_flops", OPTIONAL),
 	FIELD_FLOPS(

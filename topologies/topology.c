@@ -27,6 +27,7 @@ const struct field device_fields[] = {
 	FIELD_FLOPS(struct device, fp16_flops, "fp16", OPTIONAL),
 	FIELD_FLOPS(struct device, fp8_flops, "fp8", OPTIONAL),
 	FIELD_INT(struct device, multiprocessors, "multiprocessors", OPTIONAL),
+	FIELD_DOUBLE(struct device, power, "power_w", OPTIONAL),
 	FIELD_END,
 };
 

@@ -42,6 +42,7 @@ struct device {
 	double fp16_flops;
 	double fp8_flops;
 	int64_t multiprocessors; /* SMs; cores for a CPU device */
+	double power;            /* W, the limit that it runs at; 0 = not known */
 };
 
 struct fabric { /* inside a node */

@@ -72,8 +72,8 @@ static void test_dtypes(void **state)
 	struct gemm_shape gemm = {8192, 8192, 8192, 1};
 	double fp32 = cost_gemm(&t, DTYPE_FP32, &gemm), bf16 = cost_gemm(&t, DTYPE_BF16, &gemm);
 	(void)state;
-	/* 19.5 against 312 TFLOP/s */
-	assert_true(fp32 / bf16 > 15.9 && fp32 / bf16 < 16.1);
+	/* 19.5 against 312 TFLOP/s, less what moving operands adds to the shorter one */
+	assert_true(fp32 / bf16 > 15.5 && fp32 / bf16 < 16);
 	arena_finish(&arena);
 }
 

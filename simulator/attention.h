@@ -1,0 +1,11 @@
+/* Private to simulator/: the core of attention, softmax(Q K') V, on one device. */
+#ifndef SIMULATOR_ATTENTION_H
+#define SIMULATOR_ATTENTION_H
+
+#include "simulator/cost.h"
+#include "simulator/machine.h"
+
+/* FLOP/s as executed, of one rank. */
+double attention_rate(const struct machine *machine, const struct attention_shape *shape);
+
+#endif
