@@ -3,6 +3,7 @@
 
 #include "simulator/collective.h"
 #include "simulator/compute.h"
+#include "simulator/straggler.h"
 
 /* foreach AdamW: nine passes (docs/cost-model.md), each over all tensors at once. */
 enum { OPTIMIZER_KERNELS = 9, MEMORY_SIZE = 32 };
@@ -23,6 +24,7 @@ struct costing {
 	const struct schedule *schedule;
 	const struct runtime *runtime;
 	struct machine machine;
+	double slowdown; /* of arithmetic, by the slowest device */
 	int n;
 	struct key keys[MEMORY_SIZE];
 	struct cost costs[MEMORY_SIZE];
@@ -94,6 +96,14 @@ static void copy_cost(const struct machine *machine, const struct op *op, struct
 		cost->device += (double)op->bytes / machine->link_bandwidth;
 }
 
+/* The slowest of many devices sets the pace. */
+static void slow_down(struct cost *cost, double slowdown)
+{
+	cost->device *= slowdown;
+	cost->arithmetic *= slowdown;
+	cost->memory *= slowdown;
+}
+
 static struct cost cost_of(const struct costing *costing, const struct op *op)
 {
 	const struct machine *machine = &costing->machine;
@@ -103,6 +113,7 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 	switch (op_kind_class(op->kind)) {
 	case OP_CLASS_COMPUTE:
 		kernels = compute_cost(costing, op, &cost);
+		slow_down(&cost, costing->slowdown);
 		break;
 	case OP_CLASS_TRAFFIC:
 		kernels = op->kind == OP_OPTIMIZER ? OPTIMIZER_KERNELS : 1;
@@ -110,6 +121,7 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 			op->kind == OP_OPTIMIZER ? machine->optimizer_bandwidth
 						 : machine->memory_bandwidth,
 			kernels, &cost);
+		slow_down(&cost, costing->slowdown);
 		break;
 	case OP_CLASS_COLLECTIVE:
 		collective_cost(machine, costing->runtime, op->kind,
@@ -149,6 +161,7 @@ void cost_operations(const struct schedule *schedule, int class, struct cost *co
 	int micro_batch = -1;
 
 	machine_init(&costing.machine, schedule->topology, schedule->plan.param_dtype);
+	costing.slowdown = straggler_slowdown(schedule->topology);
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
 

@@ -37,7 +37,7 @@ static const struct {
 	[NETWORK_NONE] = {14, 3.97, 4.08, 0.86, 0.97, 1},
 	[NETWORK_INFINIBAND] = {14, 3.97, 4.08, 0.86, 0.97, 1},
 	[NETWORK_ROCE] = {14, 3.97, 4.08, 0.86, 0.97, 1},
-	[NETWORK_EFA] = {29, 12.4, 20, 0.70, 0.85, 1.92},
+	[NETWORK_EFA] = {29, 12.4, 20, 0.70, 0.85, 2.1},
 	[NETWORK_ETHERNET] = {56, 12.4, 20, 0.95, 0.92, 1},
 };
 
@@ -189,15 +189,24 @@ static double tree_network(const struct group_links *group)
 	return group->node * networks[group->network].tree * (group->nodes > 2 ? 0.5 : 1);
 }
 
+/* Up to the root and down again. Chunks follow one another through the tree, so filling them counts
+ * once each way and only the small hop at each level. */
+static double tree_across(const struct group_links *group, double step)
+{
+	double growth = networks[group->network].tree_growth;
+
+	if (group->nodes <= 1)
+		return 0;
+	return 2 * (hop_across(group, growth, step) + (tree_depth(group) - 1) * group->across);
+}
+
 static double tree_time(const struct group_links *group, double bytes)
 {
 	double step = bytes / tree_parts;
 	double inside = group->port / 2 * tree_efficiency;
 	double bandwidth = group->nodes == 1 ? inside : fmin(1.3 * inside, tree_network(group));
 
-	return 2 * ((group->local - 1) * hop_inside(group, step) +
-			   tree_depth(group) *
-				   hop_across(group, networks[group->network].tree_growth, step)) +
+	return 2 * (group->local - 1) * hop_inside(group, step) + tree_across(group, step) +
 	       bytes / (1e3 * bandwidth);
 }
 
@@ -207,11 +216,10 @@ static double sharp_time(
 {
 	double bandwidth = topology->fabric.bandwidth / 1e9 * links[group->link].sharp;
 	double time = sharp_start + sharp_growth * log2(1 + bytes / 0x1p20);
-	double growth = networks[group->network].tree_growth;
 
 	if (group->nodes == 1)
 		return time + bytes / (1e3 * bandwidth);
-	return time + 2 * tree_depth(group) * hop_across(group, growth, bytes / tree_parts) +
+	return time + tree_across(group, bytes / tree_parts) +
 	       bytes / (1e3 * fmin(bandwidth * sharp_across, tree_network(group)));
 }
 

@@ -1,0 +1,79 @@
+/* The slowest of many devices sets the pace. */
+#include "cases.h"
+#include "sketch.h"
+
+#include <math.h>
+
+#include "simulator/straggler.h"
+
+/* Means of the largest of n standard normal numbers (tables of order statistics). */
+static void test_expected_maximum(void **state)
+{
+	static const struct {
+		int64_t n;
+		double mean;
+	} table[] = {{2, 0.5642}, {8, 1.4236}, {16, 1.7660}, {64, 2.3437}, {128, 2.5933},
+		{1024, 3.2421}};
+	(void)state;
+	assert_true(expected_maximum(1) == 0);
+	for (int i = 0; i < COUNT_OF(table); i++)
+		if (!(fabs(expected_maximum(table[i].n) - table[i].mean) <= 0.2))
+			fail_msg("%lld: expected %g, got %g", (long long)table[i].n, table[i].mean,
+				expected_maximum(table[i].n));
+	for (int64_t n = 1; n < 1000000; n = n * 5 / 4 + 1)
+		assert_true(expected_maximum(n + 1) >= expected_maximum(n));
+}
+
+static void test_slowdown(void **state)
+{
+	struct sketch s;
+	double last = 1;
+	(void)state;
+	sketch_init(&s, 0);
+	s.topology.device.kind = DEVICE_GPU;
+	s.topology.devices_per_node = 8;
+	for (s.topology.nodes = 1; s.topology.nodes <= 100000; s.topology.nodes *= 2) {
+		double slowdown = straggler_slowdown(&s.topology);
+
+		assert_true(s.topology.nodes == 1 ? slowdown == 1 : slowdown > last);
+		last = slowdown;
+	}
+	/* A million devices: four standard deviations, not forty. */
+	assert_true(last > 1.08 && last < 1.15);
+	s.topology.nodes = 128;
+	assert_true(straggler_slowdown(&s.topology) > 1.05);
+	assert_true(straggler_slowdown(&s.topology) < 1.08);
+	/* Ranks of one host are measured where they are. */
+	s.topology.device.kind = DEVICE_CPU;
+	assert_true(straggler_slowdown(&s.topology) == 1);
+	sketch_finish(&s);
+}
+
+/* The same work a device, more devices: arithmetic takes longer by as much as the slowdown. */
+static void test_compute_of_a_step(void **state)
+{
+	struct simulation_options options = {.no_contention = true};
+	double compute[2], slowdown[2];
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct case_ c;
+
+		case_load(&c, "gpt2-124m", i == 0 ? "2xdgx-a100-80gb" : "64xdgx-a100-80gb");
+		case_plan(&c, "runtime=pytorch-ddp strategy=NO_SHARD micro_batch=8");
+		compute[i] = case_simulate(&c, &options, false)->time.compute;
+		slowdown[i] = straggler_slowdown(c.topology);
+		case_finish(&c);
+	}
+	assert_true(compute[1] > compute[0]);
+	assert_true(fabs(compute[1] / compute[0] / (slowdown[1] / slowdown[0]) - 1) < 0.01);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_expected_maximum),
+		cmocka_unit_test(test_slowdown),
+		cmocka_unit_test(test_compute_of_a_step),
+	};
+	return cmocka_run_group_tests_name("simulator stragglers", tests, NULL, NULL);
+}
