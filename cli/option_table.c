@@ -102,6 +102,9 @@ const struct option all_options[] = {
 	{"keep", training, "N", "the newest N checkpoints stay; default: all", ON(TRAIN), 0},
 	{"checkpoint-background", training, "on|off",
 		"write a copy of the state while training goes on; default: off", ON(TRAIN), 0},
+	{"weights", training, "FILE",
+		"start from a .safetensors file, or a folder with one, instead of random weights",
+		ON(TRAIN), 0},
 	{"resume", training, "DIR",
 		"go on from a checkpoint, or from the newest of a folder; --steps counts from the "
 		"start of the first run",

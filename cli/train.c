@@ -228,6 +228,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.checkpoint_every = options->every,
 		.checkpoint_keep = options->keep,
 		.checkpoint_background = options->background,
+		.weights = argument(arguments, "weights"),
 		.resume = options->resumed.folder,
 		.fault = argument(arguments, "fault"),
 		.expected = &opened->evaluation.simulation.timeline,

@@ -132,6 +132,7 @@ bool executor_find_checkpoint(struct arena *arena, const char *path, const struc
 		return false;
 	*info = (struct checkpoint_info){.folder = folder,
 		.step = m.step,
+		.model = m.model,
 		.training = m.training,
 		.plan = m.plan != NULL ? m.plan : "",
 		.ranks = m.ranks,

@@ -33,6 +33,7 @@ struct manifest {
 	const char *folder; /* of the checkpoint */
 	int64_t step;       /* so many are done */
 	struct training training;
+	struct model *model;      /* as the manifest has it */
 	const char *model_digest; /* of the model as a plan file has it */
 	const char *plan;         /* in a line, for people */
 	int64_t ranks, seq_len, global_batch, data_tokens;
@@ -46,7 +47,8 @@ struct manifest {
 struct digest checkpoint_model_digest(const struct model *model);
 
 void manifest_write(const struct manifest *manifest, const struct model *model, struct text *text);
-/* EXIT_CODE_INPUT, at its place: not of this model, pieces that overlap or leave gaps, files that
+/* With `model` NULL everything but files and pieces is read, which need one. EXIT_CODE_INPUT, at
+ * its place: not of this model, pieces that overlap or leave gaps, files that
  * are too short. `folder` is the checkpoint's. */
 bool manifest_read(struct arena *arena, const char *folder, const struct model *model,
 	struct manifest *manifest, struct error *error);

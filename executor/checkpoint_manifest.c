@@ -91,6 +91,9 @@ void manifest_write(const struct manifest *manifest, const struct model *model, 
 	writer_begin_map(&writer, "training");
 	fields_write(training_fields, &manifest->training, &writer);
 	writer_end_map(&writer);
+	writer_begin_map(&writer, "model");
+	model_write(model, &writer);
+	writer_end_map(&writer);
 	writer_begin_list(&writer, "files");
 	for (int i = 0; i < manifest->n_files; i++) {
 		writer_begin_map(&writer, NULL);
@@ -257,7 +260,8 @@ static bool read_tensors(struct arena *arena, const struct node *root, const str
 bool manifest_read(struct arena *arena, const char *folder, const struct model *model,
 	struct manifest *manifest, struct error *error)
 {
-	static const char *const others[] = {"schema", "training", "files", "tensors", NULL};
+	static const char *const others[] = {
+		"schema", "training", "model", "files", "tensors", NULL};
 	static const char *const none[] = {NULL};
 	const char *path = arena_printf(arena, "%s/manifest.json", folder);
 	char *text = NULL;
@@ -276,6 +280,9 @@ bool manifest_read(struct arena *arena, const char *folder, const struct model *
 	const struct node *name = node_get(root, "schema");
 	if (name == NULL || name->kind != NODE_SCALAR || strcmp(name->text, schema) != 0)
 		return node_error(name != NULL ? name : root, error, "expected schema %s", schema);
+	const struct node *map = child(root, "model", NODE_MAP, error);
+	if (map == NULL || !model_read(arena, map, &manifest->model, error))
+		return false;
 	if (model == NULL)
 		return true;
 	if (strcmp(manifest->model_digest, checkpoint_model_digest(model).hex) != 0)

@@ -7,6 +7,7 @@
 #include "executor/compute.h"
 #include "executor/launch.h"
 #include "executor/machine.h"
+#include "executor/safetensors.h"
 
 /* Address space for the ranks' report; pages come when they are touched. */
 enum { REPORT_BYTES = 256 << 20 };
@@ -136,6 +137,23 @@ static bool check_checkpoints(struct run *run, struct error *error)
 	return true;
 }
 
+/* Read here too, so that a file of another model is told before anything starts. */
+static bool check_weights(const struct run *run, struct error *error)
+{
+	struct safetensors weights;
+
+	if (run->job->weights == NULL)
+		return true;
+	if (run->job->resume != NULL)
+		return error_set(error, EXIT_CODE_USAGE,
+			"weights: a run that is resumed has weights already");
+	if (!safetensors_open(
+		    run->arena, run->job->weights, run->job->plan->model, &weights, error))
+		return false;
+	safetensors_close(&weights);
+	return true;
+}
+
 static double collective_timeout(const struct executor_job *job)
 {
 	if (job->expected == NULL || job->expected->step_time <= 0)
@@ -167,7 +185,8 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		[TEXT_KERNELS] = job->kernels,
 		[TEXT_FAULT] = job->fault,
 		[TEXT_CHECKPOINT] = job->checkpoint,
-		[TEXT_RESUME] = run->resume};
+		[TEXT_RESUME] = run->resume,
+		[TEXT_WEIGHTS] = job->weights};
 
 	return segment_create(&run->segment, &what, texts, job->training.steps, REPORT_BYTES,
 		buffers_capacity(run->schedule, 0), error);
@@ -240,7 +259,8 @@ bool executor_train(const struct executor_job *job, struct arena *arena,
 		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
 			&run.schedule, error))
 		return false;
-	if (!check_memory(&run, error) || !check_checkpoints(&run, error))
+	if (!check_memory(&run, error) || !check_checkpoints(&run, error) ||
+		!check_weights(&run, error))
 		return false;
 	if (plan_text == NULL) {
 		plan_file_write(job->plan, &written);

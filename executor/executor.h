@@ -28,15 +28,19 @@ struct progress {
 struct checkpoint_info {
 	const char *folder; /* of the checkpoint itself */
 	int64_t step;       /* so many are done */
+	struct model *model;
 	struct training training;
 	const char *plan; /* in a line */
 	int64_t ranks, seq_len, global_batch, data_tokens;
 };
 
 /* `path` is a checkpoint, or a folder of checkpoints, of which the newest is taken. EXIT_CODE_INPUT
- * when there is none, or it is damaged or of another model. Strings live in `arena`. */
+ * when there is none, or it is damaged or of another model (NULL: any). Strings live in `arena`. */
 bool executor_find_checkpoint(struct arena *arena, const char *path, const struct model *model,
 	struct checkpoint_info *info, struct error *error);
+
+/* The weights of a checkpoint as one safetensors file (fp32, Hugging Face's names and layouts). */
+bool executor_export_safetensors(const char *checkpoint, const char *path, struct error *error);
 
 struct executor_job {
 	const struct plan_file *plan; /* of runtime shardplan; the schedule is built from it */
@@ -51,9 +55,10 @@ struct executor_job {
 	int64_t checkpoint_keep;    /* the newest so many stay; 0 = all */
 	bool checkpoint_background; /* a thread writes a copy of the state (12 bytes a parameter
 				     * and shard group) while training goes on */
-	const char *resume; /* a checkpoint or a folder of them; NULL = from the start. steps
-			     * counts from the start of the first run */
-	const char *fault;  /* seeded faults for tests, docs/faults.md; NULL = none */
+	const char *weights; /* .safetensors file or its folder to start from; NULL = by seed */
+	const char *resume;  /* a checkpoint or a folder of them; NULL = from the start. steps
+			      * counts from the start of the first run */
+	const char *fault;   /* seeded faults for tests, docs/faults.md; NULL = none */
 	const struct timeline *expected; /* predicted; for watchdog deadlines. May be NULL */
 	void (*report)(
 		const struct progress *progress, void *data); /* rank 0, per step; may be NULL */

@@ -10,6 +10,7 @@
 #include "executor/machine.h"
 #include "executor/measure.h"
 #include "executor/rank.h"
+#include "executor/safetensors.h"
 #include "executor/weights.h"
 
 /* The bytes that one rank tells the others after each step. */
@@ -176,16 +177,25 @@ static struct weights weights_of(struct trainer *t)
 		.rank = t->segment->rank};
 }
 
-/* Initial weights, or those of a checkpoint. */
+/* Initial weights, those of a file, or those of a checkpoint. */
 static bool fill_weights(struct trainer *t, struct error *error)
 {
 	const char *resume = segment_text(t->segment, TEXT_RESUME);
+	const char *given = segment_text(t->segment, TEXT_WEIGHTS);
 	struct weights weights = weights_of(t);
 	struct manifest manifest;
+	struct safetensors start;
 
 	if (t->null_device)
 		return true;
 	weights_init(&weights, job_of(t)->training.seed);
+	if (given != NULL) {
+		if (!safetensors_open(&t->arena, given, t->file.model, &start, error))
+			return false;
+		safetensors_load(&start, &weights);
+		safetensors_close(&start);
+		return weights_gather_kept(&weights, &t->comm);
+	}
 	if (resume == NULL)
 		return true;
 	return manifest_read(&t->arena, resume, t->file.model, &manifest, error) &&
