@@ -20,6 +20,7 @@ static void take_runtime(struct plan *plan, struct arena *arena)
 	plan->param_dtype = plan->master_dtype = plan->reduce_dtype = DTYPE_FP32;
 	plan->optimizer = OPTIMIZER_ADAMW_FUSED;
 	plan->attention = ATTENTION_FLASH;
+	plan->loss = LOSS_FUSED;
 	plan->compile = false;
 	plan->cpu_offload = offload_names[OFFLOAD_NONE];
 	plan->limit_all_gathers = plan->limit_all_gathers && runtime->has_limiter;

@@ -49,6 +49,10 @@ const struct option all_options[] = {
 	{"activation-checkpointing", compute, NULL,
 		"what backward recomputes; by block: 8xfull+24xnone", ASKING, KNOB},
 	{"attention", compute, NULL, "attention kernel", ASKING, KNOB},
+	{"loss", compute, NULL,
+		"how the script computes it: in the logits' dtype, in fp32, from fp32 logits, in "
+		"one kernel, or with the head piece by piece",
+		ASKING, KNOB},
 	{"compile", compute, "on|off", "torch.compile", ASKING, KNOB},
 	{"param-dtype", compute, "fp32|bf16|fp16", "parameters that compute reads", ASKING, KNOB},
 	{"master-dtype", compute, "fp32|bf16|fp16", "parameters that the optimizer updates", ASKING,

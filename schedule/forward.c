@@ -93,10 +93,18 @@ static void tokens_take(struct builder *b)
 	op_take(b, b->tokens);
 }
 
+/* Logits that are there at a time. Computed together with the head they come in pieces of as many
+ * elements as the residual stream has (Liger's chunks). */
+static int64_t logits_of(const struct builder *b)
+{
+	const struct architecture *a = &b->model->architecture;
+	bool pieces = b->plan->loss == LOSS_FUSED_LINEAR;
+	return tokens_of(b) * (pieces ? min_i64(a->vocab, a->hidden) : a->vocab);
+}
+
 static void logits_take(struct builder *b)
 {
-	int64_t bytes =
-		tokens_of(b) * b->model->architecture.vocab * dtype_bytes(b->plan->param_dtype);
+	int64_t bytes = logits_of(b) * dtype_bytes(b->plan->param_dtype);
 	b->logits = buffer_new(b, BUFFER_LOGITS, STREAM_COMPUTE, -1, bytes, b->plan->param_dtype);
 	op_take(b, b->logits);
 	op_use(b, b->logits);
@@ -148,12 +156,12 @@ void forward_range(struct builder *b, int index)
 	op_end(b);
 }
 
-/* Beyond the logits: PyTorch's fp32 copies; ours keeps one loss a token. */
+/* Beyond the logits: what the kind of loss makes beside them; ours keeps one loss a token. */
 static int64_t loss_work_bytes(const struct builder *b)
 {
-	int64_t logits = tokens_of(b) * b->model->architecture.vocab;
+	int64_t logits = logits_of(b);
 	int64_t losses = b->plan->runtime == RUNTIME_SHARDPLAN ? tokens_of(b) : 0;
-	return logits * b->runtime->loss_bytes_extra + losses * dtype_bytes(DTYPE_FP32);
+	return logits * plan_loss_bytes(b->plan) + losses * dtype_bytes(DTYPE_FP32);
 }
 
 void loss(struct builder *b)

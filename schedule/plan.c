@@ -24,6 +24,7 @@ const char *const strategy_names[] = {
 
 const char *const prefetch_names[] = {"none", "pre", "post", NULL};
 const char *const checkpointing_names[] = {"none", "selective", "full", NULL};
+const char *const loss_names[] = {"native", "upcast", "float", "fused", "fused-linear", NULL};
 const char *const optimizer_names[] = {"adamw-fused", "adamw-foreach", "adamw", "sgd", NULL};
 const char *const offload_names[] = {"none", "optimizer", "parameters", "all", NULL};
 
@@ -62,6 +63,7 @@ const struct field plan_fields[] = {
 	FIELD_RUNS(struct plan, activation_checkpointing, "activation_checkpointing",
 		FIELD_REQUIRED, checkpointing_names),
 	FIELD_ENUM(struct plan, attention, "attention", FIELD_REQUIRED, attention_kind_names),
+	FIELD_ENUM(struct plan, loss, "loss", FIELD_REQUIRED, loss_names),
 	FIELD_BOOL(struct plan, compile, "compile", FIELD_REQUIRED),
 	FIELD_ENUM(struct plan, param_dtype, "param_dtype", FIELD_REQUIRED, dtype_names),
 	FIELD_ENUM(struct plan, master_dtype, "master_dtype", FIELD_REQUIRED, dtype_names),
@@ -216,6 +218,25 @@ int64_t plan_reshard_group(const struct plan *plan)
 		place += run.count;
 	}
 	return group;
+}
+
+/* A log-softmax, its gradient and the loss's coexist; in fp32 beside a copy of the logits. */
+int64_t plan_loss_bytes(const struct plan *plan)
+{
+	int64_t compute = dtype_bytes(plan->param_dtype);
+	switch (plan->loss) {
+	case LOSS_NATIVE:
+		return 3 * compute;
+	case LOSS_UPCAST:
+		return 12;
+	case LOSS_FLOAT:
+		return compute < 4 ? 14 : 12;
+	case LOSS_FUSED:
+	case LOSS_FUSED_LINEAR:
+	case LOSS_COUNT:
+		break;
+	}
+	return runtime_of(plan->runtime)->loss_in_place ? 0 : compute;
 }
 
 enum layout_kind plan_layout(const struct plan *plan)

@@ -28,6 +28,9 @@ enum strategy {
 
 enum prefetch { PREFETCH_NONE, PREFETCH_PRE, PREFETCH_POST };
 enum checkpointing { CHECKPOINTING_NONE, CHECKPOINTING_SELECTIVE, CHECKPOINTING_FULL };
+/* How the training script computes the loss: in the logits' dtype; in fp32 inside of the loss; from
+ * fp32 logits that the model returns; in one kernel; together with the head, piece by piece. */
+enum loss_kind { LOSS_NATIVE, LOSS_UPCAST, LOSS_FLOAT, LOSS_FUSED, LOSS_FUSED_LINEAR, LOSS_COUNT };
 enum optimizer { OPTIMIZER_ADAMW_FUSED, OPTIMIZER_ADAMW_FOREACH, OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS, OFFLOAD_ALL };
 enum wrap_kind { WRAP_BLOCK, WRAP_BLOCKS, WRAP_SIZE, WRAP_MODEL };
@@ -42,6 +45,7 @@ struct wrap_policy {
 extern const char *const strategy_names[];
 extern const char *const prefetch_names[];
 extern const char *const checkpointing_names[];
+extern const char *const loss_names[];
 extern const char *const optimizer_names[];
 extern const char *const offload_names[];
 
@@ -73,6 +77,7 @@ struct plan {
 	bool limit_all_gathers;
 	const char *activation_checkpointing; /* "full", "8xfull+24xnone" */
 	enum attention_kind attention;
+	enum loss_kind loss;
 	bool compile;
 	enum dtype param_dtype;  /* of the compute copy */
 	enum dtype master_dtype; /* of the sharded parameters and the optimizer */
@@ -127,6 +132,8 @@ bool plan_wrap(const struct plan *plan, struct wrap_policy *policy);
 /* Size of the group that parameters are resharded to after forward: 0 = not resharded, -1 = the
  * whole shard group, k = groups of k. Of the first unit that is resharded. */
 int64_t plan_reshard_group(const struct plan *plan);
+/* Bytes per logit while the loss is computed, beside the logits (docs/runtimes.md). */
+int64_t plan_loss_bytes(const struct plan *plan);
 /* Does the strategy fix when gradients are reduced, and does it so in each micro-batch? */
 bool plan_syncs(const struct plan *plan, bool *each);
 /* How parameters lie: of the runtime, and for ZeRO of the stage. */

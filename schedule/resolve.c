@@ -29,6 +29,7 @@ static struct plan plan_defaults(const struct model *model, const struct topolog
 		.limit_all_gathers = true,
 		.activation_checkpointing = checkpointing_names[CHECKPOINTING_NONE],
 		.attention = ATTENTION_FLASH,
+		.loss = LOSS_UPCAST,
 		.param_dtype = default_compute_dtype(topology),
 		.master_dtype = DTYPE_FP32,
 		.reduce_dtype = DTYPE_FP32,
@@ -57,6 +58,12 @@ static void overlay(struct plan *plan, const struct choices *choices)
 			memcpy((char *)plan + field->offset,
 				(const char *)&choices->plan + field->offset, sizes[field->type]);
 	}
+}
+
+/* fp32 inside of the loss, as scripts of PyTorch do; a runtime's own where it has one. */
+static enum loss_kind default_loss(const struct runtime *runtime)
+{
+	return runtime->loss_in_place ? LOSS_FUSED : LOSS_UPCAST;
 }
 
 /* FULL_SHARD where there is one, else the highest stage. */
@@ -104,6 +111,8 @@ static void adapt_to_runtime(struct plan *plan, const struct choices *choices)
 	if (!choices_given(choices, "optimizer") &&
 		(plan->runtime == RUNTIME_SHARDPLAN || runtime->zero != NULL))
 		plan->optimizer = OPTIMIZER_ADAMW_FUSED;
+	if (!choices_given(choices, "loss"))
+		plan->loss = default_loss(runtime);
 	if (!choices_given(choices, "reshard_after_forward"))
 		plan->reshard_after_forward = strategy_reshards(plan->strategy) ? "true" : "false";
 }
@@ -377,6 +386,9 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->attention != ATTENTION_FLASH)
 		return refuse(plan, "attention", attention_kind_names[plan->attention],
 			"its attention is blocked; use flash", error);
+	if (!(runtime->losses >> plan->loss & 1))
+		return refuse(plan, "loss", loss_names[plan->loss], "it has one kernel; use fused",
+			error);
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->compile)
 		return refuse(plan, "compile", "on", "there is nothing to compile; use off", error);
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->optimizer != OPTIMIZER_ADAMW_FUSED)

@@ -14,6 +14,7 @@ enum {
 	ALL_PREFETCHES = BIT(PREFETCH_NONE) | BIT(PREFETCH_PRE) | BIT(PREFETCH_POST),
 	ALL_CHECKPOINTINGS =
 		BIT(CHECKPOINTING_NONE) | BIT(CHECKPOINTING_SELECTIVE) | BIT(CHECKPOINTING_FULL),
+	ALL_LOSSES = BIT(LOSS_COUNT) - 1,
 	MIB = 1 << 20,
 };
 
@@ -25,7 +26,7 @@ const char *const runtime_names[] = {"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-
 #define PYTORCH                                                                                    \
 	.checkpointings = ALL_CHECKPOINTINGS, .synchronises_step = true,                           \
 	.recompute_stops_early = true, .keeps_activated_gate = true, .tensor_alignment = 1,        \
-	.loss_bytes_extra = 12, .host_per_kernel = 6e-6, .host_per_micro_batch = 500e-6,           \
+	.losses = ALL_LOSSES, .host_per_kernel = 6e-6, .host_per_micro_batch = 500e-6,             \
 	.context_bytes = 500 * MIB, .communicator_bytes = 231211008
 
 /* deepspeed/runtime/zero/config.py; overlap_comm is on for stage 3 only. */
@@ -114,8 +115,9 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.one_engine = true,
 			.hierarchical = true,
 			.fused_kernels = true,
-			.fused_loss = true,
 			.tensor_alignment = 64,
+			.losses = BIT(LOSS_FUSED),
+			.loss_in_place = true,
 			.host_per_kernel = 1e-6,
 			.host_per_hook = 1e-6,
 			.host_per_micro_batch = 5e-6,
@@ -155,7 +157,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.measures_norm = true,
 			.zero = &internevo_rules,
 			.fused_kernels = true,
-			.fused_loss = true,
+			.loss_in_place = true, /* flash-attn's, inplace_backward */
 			.host_per_hook = 30e-6,
 		},
 };

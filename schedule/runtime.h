@@ -69,16 +69,17 @@ struct runtime {
 	bool one_engine;         /* on CPU devices one thread carries out all collectives */
 	bool hierarchical;       /* collectives past one node: inside the node first */
 	const struct zero_rules *zero; /* NULL: none of its own */
-	/* Without torch.compile: norms, RoPE and activations are one kernel each; so is the loss.
+	/* Without torch.compile: norms, RoPE and activations are one kernel each.
 	 */
-	bool fused_kernels, fused_loss;
+	bool fused_kernels;
 	/* Recomputation ends with the last tensor that backward needs: the product of DOWN and the
 	 * residual addition after it are not repeated (PyTorch 2.1's checkpoint). */
 	bool recompute_stops_early;
 	bool keeps_activated_gate;
 	bool norm_unfused;
 	int tensor_alignment; /* of saved tensors */
-	int loss_bytes_extra; /* bytes per logit while the loss is computed, beyond the logits */
+	unsigned losses;      /* bit l: enum loss_kind */
+	bool loss_in_place;   /* the fused loss writes the gradient over the logits */
 	/* Host cost, seconds: per operation issued, per unit hook, per micro-batch. Priors [U]
 	 * until calibrated. */
 	double host_per_kernel, host_per_hook, host_per_micro_batch;

@@ -79,7 +79,7 @@ static bool is_fused(const struct schedule *schedule)
 
 static bool has_fused_loss(const struct schedule *schedule)
 {
-	return schedule->plan.compile || runtime_of(schedule->plan.runtime)->fused_loss;
+	return schedule->plan.compile || schedule->plan.loss >= LOSS_FUSED;
 }
 
 static double add_module(const struct machine *machine, const struct schedule *schedule,
@@ -138,11 +138,11 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 static double loss_bytes(const struct schedule *schedule)
 {
 	double width = dtype_bytes(schedule->plan.param_dtype);
-	double casts = width < 4 ? 2 * (width + 4) : 0;
+	double casts = width < 4 && schedule->plan.loss != LOSS_NATIVE ? 2 * (width + 4) : 0;
 
 	if (has_fused_loss(schedule))
 		return 4 * width;
-	return casts + 7 * 4;
+	return casts + 7 * (casts > 0 ? 4 : width);
 }
 
 double compute_loss_cost(

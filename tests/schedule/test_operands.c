@@ -385,6 +385,41 @@ static void test_activation_bytes(void **state)
 		}
 }
 
+/* Bytes per logit at the loss, the bf16 logits among them (table of docs/runtimes.md). */
+static void test_loss_bytes(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *runtime, *loss;
+		int64_t per_logit;
+	} kinds[] = {
+		{"runtime=pytorch-fsdp2", "loss=native", 8},
+		{"runtime=pytorch-fsdp2", "loss=upcast", 14},
+		{"runtime=pytorch-fsdp1", "loss=float", 16},
+		{"runtime=pytorch-fsdp1", "loss=fused", 4},
+		{"runtime=internevo", NULL, 2},
+	};
+	const int64_t T = 4096, V = 32000, h = 4096, resident = 4 * (T + 1) + 8519680;
+	struct topology *topology;
+	for (int k = 0; k <= COUNT_OF(kinds); k++) {
+		struct arena arena = {0};
+		struct ledger ledger;
+		struct model *model = preset_model(&arena, "llama-2-7b");
+		bool pieces = k == COUNT_OF(kinds);
+		topology = cluster(&arena, "2xdgx-a100-80gb");
+		struct plan plan = toy_plan(&arena, model, topology,
+			pieces ? "loss=fused-linear" : kinds[k].runtime,
+			pieces ? NULL : kinds[k].loss, NULL);
+		struct schedule *schedule = toy_schedule(&arena, &plan, model, topology);
+		schedule_ledger(schedule, 0, &arena, &ledger);
+		for (int i = 0; i < schedule->programs[0].n_ops; i++)
+			if (schedule->programs[0].ops[i].kind == OP_LOSS)
+				assert_int_equal(ledger.live[i][CATEGORY_TEMPORARY_BUFFERS],
+					resident + T * (pieces ? 4 * h : kinds[k].per_logit * V));
+		arena_finish(&arena);
+	}
+}
+
 /* --- bytes that are moved ------------------------------------------------------------------------
  */
 
@@ -478,6 +513,7 @@ int main(void)
 		cmocka_unit_test(test_recompute_end),
 		cmocka_unit_test(test_selective),
 		cmocka_unit_test(test_activation_bytes),
+		cmocka_unit_test(test_loss_bytes),
 		cmocka_unit_test(test_traffic),
 		cmocka_unit_test(test_traffic_fsdp2),
 		cmocka_unit_test(test_traffic_ddp),
