@@ -47,9 +47,10 @@ extern const int n_model_families;
 	X(gpt2)                                                                                    \
 	X(mpt)                                                                                     \
 	X(qwen2)                                                                                   \
-	X(neox) X(falcon) X(bloom) X(gptj) X(opt) X(phi) X(gemma) X(stablelm) X(starcoder2)        \
-		X(cohere) X(bigcode) X(t5) X(mixtral) X(qwen2_moe) X(qwen3_moe) X(deepseek)        \
-			X(gpt_oss) X(llama4) X(olmoe) X(glm) X(glm_moe)
+	X(neox)                                                                                    \
+	X(falcon) X(bloom) X(gptj) X(opt) X(phi) X(gemma) X(stablelm) X(starcoder2) X(cohere)      \
+		X(bigcode) X(t5) X(mixtral) X(qwen2_moe) X(qwen3_moe) X(deepseek) X(gpt_oss)       \
+			X(llama4) X(olmoe) X(glm) X(glm_moe)
 #define X(name) extern config_reader *const read_##name[];
 CONFIG_READERS(X)
 #undef X
