@@ -29,6 +29,8 @@ extern const char *const category_names[];
 #define BUFFER_ROLES(X)                                                                            \
 	X(PARAMETER_SHARD, "parameter_shard", PARAMETERS, true)                                    \
 	X(LOW_PRECISION_SHARD, "low_precision_shard", PARAMETERS, true)                            \
+	X(STAGED_SHARD, "staged_shard", PARAMETERS, true)  /* offload: its copy on the device */   \
+	X(MASTER_SHARD, "master_shard", PARAMETERS, false) /* offload: what the host updates */    \
 	X(UNSHARDED, "unsharded", PARAMETERS, false)       /* what compute reads */                \
 	X(RESHARDED, "resharded", PARAMETERS, true)        /* kept over a smaller group (FSDP2) */ \
 	X(COMPUTE_COPY, "compute_copy", PARAMETERS, false) /* unsharded low-precision copy */      \
@@ -66,7 +68,8 @@ bool buffer_role_shared(enum buffer_role role);
 
 struct buffer {
 	enum buffer_role role;
-	enum stream pool; /* the stream whose allocator pool it comes from */
+	enum stream pool; /* the stream whose allocator pool it comes from; STREAM_HOST: it lies in
+			     host memory (pinned), not on the device */
 	int unit;         /* -1: none */
 	int layer;        /* -1: none */
 	int first_module,
@@ -75,5 +78,11 @@ struct buffer {
 	int64_t bytes;
 	bool resident; /* lives between steps: never taken, never given */
 };
+
+/* The second tier: CPU offload's buffers. */
+static inline bool buffer_in_host(const struct buffer *buffer)
+{
+	return buffer->pool == STREAM_HOST;
+}
 
 #endif

@@ -21,13 +21,13 @@ static int add_group(
 }
 
 /* One for all units that are resharded to that size. */
-static int reshard_group(struct builder *b, int64_t size)
+static int reshard_group(struct builder *b, int64_t size, bool one_engine)
 {
 	for (int g = 0; g < b->schedule->n_groups; g++)
 		if (b->schedule->groups[g].kind == GROUP_RESHARD &&
 			b->schedule->groups[g].size == size)
 			return g;
-	return add_group(b, GROUP_RESHARD, size, 1, b->schedule->n_engines);
+	return add_group(b, GROUP_RESHARD, size, 1, one_engine ? 0 : b->schedule->n_engines);
 }
 
 /* Gradients are reduced over all ranks; parameters are gathered, and the norm is summed, over those
@@ -69,7 +69,7 @@ static void build_groups(struct builder *b)
 	for (int u = 0; u < b->n_units; u++)
 		if (b->schedule->units[u].reshard_group > 0)
 			b->units[u].group_reshard =
-				reshard_group(b, b->schedule->units[u].reshard_group);
+				reshard_group(b, b->schedule->units[u].reshard_group, one);
 }
 
 /* --- resident buffers ----------------------------------------------------------------------------
@@ -92,6 +92,25 @@ static int64_t optimizer_state_bytes(const struct builder *b)
 	return 2 * dtype_bytes(b->plan->master_dtype);
 }
 
+static void reset_resident(struct unit_state *state)
+{
+	state->parameter_shard = state->optimizer_state = state->reduce_input = -1;
+	state->kept_gradient = state->kept_gradient_shard = state->kept = -1;
+	state->master_shard = state->host_low_precision = state->kept_host_gradient = -1;
+	state->ready = state->returned = no_ref();
+}
+
+static void build_states(struct builder *b, int unit, int64_t state_bytes)
+{
+	enum dtype master = b->plan->master_dtype;
+	int64_t chunk = b->schedule->units[unit].chunk;
+	b->units[unit].parameter_shard = buffer_resident(
+		b, BUFFER_PARAMETER_SHARD, unit, chunk * dtype_bytes(master), master);
+	if (state_bytes > 0)
+		b->units[unit].optimizer_state = buffer_resident(
+			b, BUFFER_OPTIMIZER_STATE, unit, chunk * state_bytes, master);
+}
+
 static void build_resident(struct builder *b)
 {
 	enum dtype master = b->plan->master_dtype;
@@ -100,16 +119,13 @@ static void build_resident(struct builder *b)
 	for (int u = 0; u < b->n_units; u++) {
 		const struct unit *unit = &b->schedule->units[u];
 		struct unit_state *state = &b->units[u];
-		state->parameter_shard = state->optimizer_state = state->reduce_input = -1;
-		state->kept_gradient = state->kept_gradient_shard = state->kept = -1;
-		state->ready = no_ref();
+		reset_resident(state);
 		if (unit->parameters == 0)
 			continue;
-		state->parameter_shard = buffer_resident(
-			b, BUFFER_PARAMETER_SHARD, u, unit->chunk * dtype_bytes(master), master);
-		if (state_bytes > 0)
-			state->optimizer_state = buffer_resident(
-				b, BUFFER_OPTIMIZER_STATE, u, unit->chunk * state_bytes, master);
+		if (offloads(b, u))
+			offload_resident(b, u, state_bytes);
+		else
+			build_states(b, u, state_bytes);
 		if (strategy_keeps_parameters(b->plan->strategy) && !is_ddp(b)) /* ours */
 			state->kept = buffer_resident(b, BUFFER_UNSHARDED, u,
 				unit->gathered * dtype_bytes(b->plan->param_dtype),
@@ -133,8 +149,8 @@ static void build_resident(struct builder *b)
 
 static void reset_unit(struct unit_state *state, bool is_low_precision_kept)
 {
-	state->gathered = state->resharded = -1;
-	state->gradient = -1;
+	state->gathered = state->resharded = state->staged = -1;
+	state->gradient = state->host_gradient = -1;
 	state->gradient_shard = state->kept_gradient_shard;
 	if (!is_low_precision_kept)
 		state->low_precision = -1;

@@ -37,6 +37,11 @@ struct unit_state {
 	bool backward_began; /* in this micro-batch: nothing left to prefetch for */
 	int parameter_shard, optimizer_state; /* resident */
 	int gradient_shard;
+	/* CPU offload; -1 */
+	int staged;                            /* the shard's copy on the device */
+	int host_gradient, kept_host_gradient; /* kept: resident */
+	int master_shard, host_low_precision;  /* resident */
+	struct ref returned; /* the copy that brought back what the host had updated */
 	int gradient;     /* whole-unit gradient (shardplan; FSDP1's flat; FSDP2's accumulator) */
 	int reduce_input; /* on its way into a reduction */
 	int *range_gradients, n_range_gradients; /* per-parameter gradients, one buffer a range */

@@ -37,6 +37,9 @@ void gather_post_backward(struct builder *b, int unit);
 void gather_updated(struct builder *b, int unit);
 /* Recomputing a block needs all its units at once. */
 void gather_for_recompute(struct builder *b, int unit);
+/* The first operation of a step on a gathering stream waits for the optimizer of the step before.
+ */
+void op_wait_gathering(struct builder *b);
 /* Adds the buffer that holds a unit's parameters for compute to the operation, and the wait. */
 void op_use_parameters(struct builder *b, int unit);
 
@@ -67,6 +70,19 @@ int64_t range_parameters(const struct builder *b, const struct event *range);
 /* Elements of the gradient that the range's backward leaves behind. What it only adds to the
  * gradient of a tied weight is a buffer of that operation alone. */
 int64_t gradient_elements(struct builder *b, const struct event *range, enum dtype dtype);
+
+/* --- offload.c ----------------------------------------------------------------------------------
+ */
+bool offloads(const struct builder *b, int unit);
+bool offloads_parameters(const struct builder *b, int unit);
+/* The unit's resident buffers; `state_bytes` of optimizer state per element. */
+void offload_resident(struct builder *b, int unit, int64_t state_bytes);
+/* Copies the shard in, to be cast or gathered; `drop`: nobody will, its copy is given at once. */
+struct ref offload_stage(struct builder *b, int unit, int cause, bool drop);
+/* The reduced gradient leaves the device, on the stream that reduced it or its own. */
+void offload_gradient(struct builder *b, int unit, enum stream stream);
+/* After the host's update, the shard that the device keeps; nothing when it keeps none. */
+void offload_return(struct builder *b, int unit);
 
 /* --- optimizer.c --------------------------------------------------------------------------------
  */

@@ -40,7 +40,7 @@ static bool has_parameters(const struct builder *b, int unit)
 
 /* The first operation of a step on a gathering stream must not overtake the optimizer of the step
  * before; later ones follow it on their stream. */
-static void wait_for_optimizer(struct builder *b)
+void op_wait_gathering(struct builder *b)
 {
 	struct ref last = b->last_on_stream[b->op.stream];
 	if (last.op < 0 || last.step < b->step)
@@ -51,24 +51,62 @@ static void wait_for_optimizer(struct builder *b)
 }
 
 /* shard in the master dtype -> shard in the compute dtype: the gather's input. */
-static struct ref cast_shard(struct builder *b, int unit, int cause)
+static struct ref cast_shard(struct builder *b, int unit, int cause, struct ref staged, bool drop)
 {
 	const struct unit *u = &b->schedule->units[unit];
 	struct unit_state *state = &b->units[unit];
 	int64_t compute = dtype_bytes(b->plan->param_dtype);
 	int64_t master = dtype_bytes(b->plan->master_dtype);
 	op_begin(b, OP_CAST_PARAMETERS, STREAM_GATHER_COPY_IN, unit);
-	wait_for_optimizer(b);
+	op_wait_gathering(b);
+	op_wait(b, staged);
 	b->op.cause = cause;
 	if (state->kept >= 0)
 		op_wait_stream(b, STREAM_COMPUTE);
 	b->op.bytes = (master + compute) * u->chunk;
-	op_use(b, state->parameter_shard);
+	op_use(b, state->staged >= 0 ? state->staged : state->parameter_shard);
+	op_give(b, state->staged);
+	state->staged = -1;
 	state->low_precision = buffer_new(b, BUFFER_LOW_PRECISION_SHARD, b->op.stream, unit,
 		compute * u->chunk, b->plan->param_dtype);
 	op_take(b, state->low_precision);
 	op_use(b, state->low_precision);
+	if (drop) {
+		op_give(b, state->low_precision);
+		state->low_precision = -1;
+	}
 	return op_end(b);
+}
+
+/* What the gather reads: the shard, a copy of it from the host, a low-precision copy, or one by way
+ * of the other. Optimizer offload keeps the shard in the compute dtype already. */
+static struct ref prepare_shard(struct builder *b, int unit, int cause, bool drop)
+{
+	struct ref ready = no_ref();
+	bool staged = offloads_parameters(b, unit);
+	bool casts = b->runtime->casts_shard && b->casts && (staged || !offloads(b, unit));
+	if (staged)
+		ready = offload_stage(b, unit, cause, drop && !casts);
+	return casts ? cast_shard(b, unit, cause, ready, drop) : ready;
+}
+
+/* The gather's input; what was made for it ends with it. FSDP2 frees the part when it has been
+ * copied out. */
+static void use_shard(struct builder *b, int unit)
+{
+	struct unit_state *state = &b->units[unit];
+	int *made = state->low_precision >= 0 ? &state->low_precision : &state->staged;
+	if (state->resharded >= 0) {
+		op_wait(b, state->ready); /* the part was cloned there */
+		op_use(b, state->resharded);
+		if (b->runtime->copies_out)
+			return;
+		made = &state->resharded;
+	} else {
+		op_use(b, *made >= 0 ? *made : state->parameter_shard);
+	}
+	op_give(b, *made);
+	*made = -1;
 }
 
 static void gather(struct builder *b, int unit, int cause, struct ref cast)
@@ -86,26 +124,17 @@ static void gather(struct builder *b, int unit, int cause, struct ref cast)
 		op_wait(b, cast);
 		op_wait(b, b->gathers_after);
 	} else {
-		wait_for_optimizer(b);
+		op_wait_gathering(b);
 	}
+	op_wait(b, state->returned);
 	b->op.cause = cause;
 	b->op.bytes = bytes;
-	b->op.group = b->group_gather;
+	b->op.group = state->resharded >= 0 ? state->group_reshard : b->group_gather;
 	if (state->kept < 0)
 		op_take(b, output);
 	else
 		op_wait_stream(b, STREAM_COMPUTE);
-	if (state->resharded >= 0) {
-		b->op.group = state->group_reshard;
-		op_wait(b, state->ready); /* the part was cloned there */
-		op_use(b, state->resharded);
-	} else if (state->low_precision >= 0) {
-		op_use(b, state->low_precision);
-		op_give(b, state->low_precision);
-		state->low_precision = -1;
-	} else {
-		op_use(b, state->parameter_shard);
-	}
+	use_shard(b, unit);
 	op_use(b, output);
 	state->ready = op_end(b);
 	*(copies ? &state->gathered : &state->unsharded) = output;
@@ -118,7 +147,7 @@ static void copy_whole(struct builder *b, int unit, int cause)
 	struct unit_state *state = &b->units[unit];
 	int64_t compute = dtype_bytes(b->plan->param_dtype);
 	op_begin(b, OP_CAST_PARAMETERS, STREAM_GATHER_COPY_IN, unit);
-	wait_for_optimizer(b);
+	op_wait_gathering(b);
 	b->op.cause = cause;
 	b->op.bytes = (dtype_bytes(b->plan->master_dtype) + compute) * u->gathered;
 	state->unsharded = buffer_new(b, BUFFER_COMPUTE_COPY, b->op.stream, unit,
@@ -137,12 +166,14 @@ static void unshard(struct builder *b, int unit, int cause)
 	if (!has_parameters(b, unit))
 		return;
 	if (!b->shards) {
-		if (b->casts && !present)
+		if (b->casts && !present && !offloads(b, unit))
 			copy_whole(b, unit, cause);
 		return;
 	}
-	if (!present && state->resharded < 0 && b->runtime->casts_shard && b->casts)
-		cast = cast_shard(b, unit, cause);
+	if (!present && state->resharded < 0)
+		cast = prepare_shard(b, unit, cause, false);
+	else if (b->runtime->stages_again && offloads_parameters(b, unit))
+		prepare_shard(b, unit, cause, true);
 	limiter_wait(b);
 	if (!present)
 		gather(b, unit, cause, cast);
@@ -152,7 +183,7 @@ static void unshard(struct builder *b, int unit, int cause)
 void gather_updated(struct builder *b, int unit)
 {
 	if (b->units[unit].kept >= 0 && !is_zero3(b))
-		gather(b, unit, -1, b->casts ? cast_shard(b, unit, -1) : no_ref());
+		gather(b, unit, -1, prepare_shard(b, unit, -1, false));
 }
 
 /* FSDP2: parameters are copied out of the gathered buffer on the compute stream. In implicit
@@ -190,6 +221,8 @@ void op_use_parameters(struct builder *b, int unit)
 	if (!has_parameters(b, unit))
 		return;
 	op_wait(b, state->ready);
+	if (!b->shards)
+		op_wait(b, state->returned);
 	op_use(b, state->unsharded >= 0 ? state->unsharded : state->parameter_shard);
 }
 

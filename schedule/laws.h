@@ -17,4 +17,13 @@ bool schedule_check_tables(
 bool schedule_check_meaning(
 	const struct schedule *schedule, const struct program *program, struct error *error);
 
+/* --- tiers.c: device and host memory -------------------------------------------------------------
+ */
+/* A resident buffer lies where its unit's offload says. */
+bool schedule_check_home(const struct schedule *schedule, const struct program *program, int buffer,
+	struct error *error);
+/* Host memory is touched by copies and by the host's own operations only, those touch nothing else,
+ * and a copy fills its buffers exactly. */
+bool schedule_check_tier(const struct program *program, int op, struct error *error);
+
 #endif

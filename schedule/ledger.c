@@ -3,13 +3,24 @@
 
 #include "schedule/schedule.h"
 
-static void count(const struct program *program, struct slice slice, int64_t *live, int sign)
+/* What is live on the device, by category, and in host memory. */
+struct live {
+	int64_t device[CATEGORY_COUNT], host;
+};
+
+static void count_buffer(const struct buffer *buffer, struct live *live, int sign)
+{
+	if (buffer_in_host(buffer))
+		live->host += sign * buffer->bytes;
+	else
+		live->device[buffer_role_category(buffer->role)] += sign * buffer->bytes;
+}
+
+static void count(const struct program *program, struct slice slice, struct live *live, int sign)
 {
 	const int *buffers = slice_of(program, slice);
-	for (int i = 0; i < slice.count; i++) {
-		const struct buffer *buffer = &program->buffers[buffers[i]];
-		live[buffer_role_category(buffer->role)] += sign * buffer->bytes;
-	}
+	for (int i = 0; i < slice.count; i++)
+		count_buffer(&program->buffers[buffers[i]], live, sign);
 }
 
 static int64_t sum(const int64_t *live)
@@ -20,9 +31,11 @@ static int64_t sum(const int64_t *live)
 	return total;
 }
 
-static void note_peaks(struct ledger *ledger, int op, const int64_t *live)
+static void note_peaks(struct ledger *ledger, int op, const struct live *now)
 {
+	const int64_t *live = now->device;
 	int64_t total = sum(live);
+	ledger->host_peak_bytes = max_i64(ledger->host_peak_bytes, now->host);
 	if (total > ledger->peak_bytes) {
 		ledger->peak_bytes = total;
 		ledger->peak_op = op;
@@ -35,18 +48,17 @@ void schedule_ledger(
 	const struct schedule *schedule, int class, struct arena *arena, struct ledger *ledger)
 {
 	const struct program *program = &schedule->programs[class];
-	int64_t live[CATEGORY_COUNT] = {0};
+	struct live live = {.host = 0};
 	*ledger = (struct ledger){.peak_op = -1};
 	ledger->live = arena_alloc(arena, (size_t)program->n_ops, sizeof(*ledger->live));
 	for (int i = 0; i < program->n_buffers; i++)
 		if (program->buffers[i].resident)
-			live[buffer_role_category(program->buffers[i].role)] +=
-				program->buffers[i].bytes;
+			count_buffer(&program->buffers[i], &live, 1);
 	for (int i = 0; i < program->n_ops; i++) {
-		count(program, program->ops[i].takes, live, 1);
-		memcpy(ledger->live[i], live, sizeof(live));
-		note_peaks(ledger, i, live);
-		count(program, program->ops[i].gives, live, -1);
+		count(program, program->ops[i].takes, &live, 1);
+		memcpy(ledger->live[i], live.device, sizeof(live.device));
+		note_peaks(ledger, i, &live);
+		count(program, program->ops[i].gives, &live, -1);
 	}
 }
 
@@ -54,7 +66,7 @@ static int64_t role_bytes(const struct program *program, enum buffer_role role)
 {
 	int64_t total = 0;
 	for (int i = 0; i < program->n_buffers; i++)
-		if (program->buffers[i].role == role)
+		if (program->buffers[i].role == role && !buffer_in_host(&program->buffers[i]))
 			total += program->buffers[i].bytes;
 	return total;
 }

@@ -108,7 +108,8 @@ bool schedule_check_tables(
 		if (!check_unit(schedule, i, error))
 			return false;
 	for (int i = 0; i < program->n_buffers; i++)
-		if (!check_buffer(schedule, program, i, &total, error))
+		if (!check_buffer(schedule, program, i, &total, error) ||
+			!schedule_check_home(schedule, program, i, error))
 			return false;
 	return true;
 }
@@ -121,19 +122,24 @@ bool schedule_check_tables(
 static const struct {
 	unsigned takes, ends;
 } roles[BUFFER_ROLE_COUNT] = {
-	[BUFFER_LOW_PRECISION_SHARD] = {BIT(OP_CAST_PARAMETERS), BIT(OP_ALL_GATHER)},
+	[BUFFER_LOW_PRECISION_SHARD] = {BIT(OP_CAST_PARAMETERS),
+		BIT(OP_ALL_GATHER) | BIT(OP_CAST_PARAMETERS)},
+	[BUFFER_STAGED_SHARD] = {BIT(OP_COPY_H2D),
+		BIT(OP_COPY_H2D) | BIT(OP_CAST_PARAMETERS) | BIT(OP_ALL_GATHER)},
 	[BUFFER_UNSHARDED] = {BIT(OP_ALL_GATHER) | BIT(OP_COPY_OUT), BIT(OP_RESHARD)},
-	[BUFFER_RESHARDED] = {BIT(OP_RESHARD), BIT(OP_COPY_OUT)},
+	[BUFFER_RESHARDED] = {BIT(OP_RESHARD), BIT(OP_COPY_OUT) | BIT(OP_ALL_GATHER)},
 	[BUFFER_COMPUTE_COPY] = {BIT(OP_CAST_PARAMETERS), BIT(OP_RESHARD) | BIT(OP_BACKWARD)},
 	[BUFFER_GATHERED] = {BIT(OP_ALL_GATHER) | BIT(OP_CAST_PARAMETERS),
 		BIT(OP_COPY_OUT) | BIT(OP_FORWARD)},
 	[BUFFER_GRADIENT] = {BIT(OP_BACKWARD) | BIT(OP_ACCUMULATE_GRADIENTS), 0},
 	[BUFFER_FLAT_GRADIENT] = {BIT(OP_FLATTEN_GRADIENTS), 0},
 	[BUFFER_GRADIENT_SHARD] = {BIT(OP_BACKWARD) | BIT(OP_CAST_GRADIENTS) |
-					   BIT(OP_REDUCE_SCATTER) | BIT(OP_ACCUMULATE_GRADIENTS),
-		BIT(OP_OPTIMIZER)},
+					   BIT(OP_REDUCE_SCATTER) | BIT(OP_ACCUMULATE_GRADIENTS) |
+					   BIT(OP_COPY_D2H),
+		BIT(OP_OPTIMIZER) | BIT(OP_COPY_D2H)},
 	[BUFFER_REDUCE_INPUT] = {BIT(OP_CAST_GRADIENTS), 0},
-	[BUFFER_REDUCE_OUTPUT] = {BIT(OP_REDUCE_SCATTER), BIT(OP_ACCUMULATE_GRADIENTS)},
+	[BUFFER_REDUCE_OUTPUT] = {BIT(OP_REDUCE_SCATTER) | BIT(OP_COPY_D2H),
+		BIT(OP_ACCUMULATE_GRADIENTS)},
 	[BUFFER_RESIDUAL] = {BIT(OP_FORWARD), BIT(OP_BACKWARD)},
 	[BUFFER_ACTIVATIONS] = {BIT(OP_FORWARD), BIT(OP_BACKWARD)},
 	[BUFFER_RECOMPUTED] = {BIT(OP_RECOMPUTE), BIT(OP_BACKWARD)},
@@ -179,7 +185,7 @@ static const struct collective_law {
 } collectives[] = {
 	{OP_ALL_GATHER, {BIT(GROUP_SHARD) | BIT(GROUP_RESHARD), BIT(GROUP_SHARD)},
 		{BIT(BUFFER_PARAMETER_SHARD) | BIT(BUFFER_LOW_PRECISION_SHARD) |
-				BIT(BUFFER_RESHARDED),
+				BIT(BUFFER_STAGED_SHARD) | BIT(BUFFER_RESHARDED),
 			BIT(BUFFER_UNSHARDED) | BIT(BUFFER_GATHERED)}},
 	{OP_REDUCE_SCATTER, {BIT(GROUP_SHARD), BIT(GROUP_SHARD)},
 		{BIT(BUFFER_GRADIENT) | BIT(BUFFER_FLAT_GRADIENT) | BIT(BUFFER_REDUCE_INPUT),
@@ -199,7 +205,7 @@ static bool is_operand(const struct program *program, const struct op *op, int i
 	if (op->uses.count <= index)
 		return false;
 	const struct buffer *buffer = &program->buffers[slice_of(program, op->uses)[index]];
-	return (mask >> buffer->role & 1) && buffer->unit == op->unit;
+	return (mask >> buffer->role & 1) && buffer->unit == op->unit && !buffer_in_host(buffer);
 }
 
 /* The payload fills its buffers exactly: `whole` on one side, a rank's part of it on the other. */
@@ -320,6 +326,7 @@ struct progress {
 	int reductions;         /* micro-batches with one */
 	int64_t covered;        /* ranks that the last one sums over */
 	int updates;            /* optimizer operations */
+	int landed_in;          /* the last micro-batch whose gradient the host has, -1 */
 };
 
 /* The order inside one micro-batch; 0 = not a stage. */
@@ -329,7 +336,9 @@ static const int stages[OP_KIND_COUNT] = {
 	[OP_REDUCE_SCATTER] = 3,
 	[OP_ALL_REDUCE] = 4,
 	[OP_ACCUMULATE_GRADIENTS] = 5,
+	[OP_COPY_D2H] = 6,
 };
+enum { STAGE_ON_HOST = 7 }; /* accumulation there */
 
 static bool note_reduction(const struct schedule *schedule, const struct op *op, int unit,
 	struct progress *progress, struct error *error)
@@ -354,7 +363,8 @@ static bool note_stage(const struct schedule *schedule, const struct program *pr
 	struct progress *progress, struct error *error)
 {
 	const struct op *op = &program->ops[index];
-	int stage = stages[op->kind];
+	int stage = op->stream == STREAM_HOST && stages[op->kind] > 0 ? STAGE_ON_HOST
+								      : stages[op->kind];
 	if (stage == 0 || op->unit < 0)
 		return true;
 	if (op->micro_batch < progress->micro_batch ||
@@ -363,6 +373,8 @@ static bool note_stage(const struct schedule *schedule, const struct program *pr
 			index, op_kind_name(op->kind), op->unit, op->micro_batch);
 	progress->micro_batch = op->micro_batch;
 	progress->stage = stage;
+	if (op->kind == OP_COPY_D2H)
+		progress->landed_in = op->micro_batch;
 	if (op->kind != OP_REDUCE_SCATTER && op->kind != OP_ALL_REDUCE)
 		return true;
 	return note_reduction(schedule, op, op->unit, progress, error);
@@ -386,7 +398,9 @@ static void note_updates(
 	const int *uses = slice_of(program, op->uses);
 	for (int i = 0; i < op->uses.count && op->kind == OP_OPTIMIZER; i++) {
 		const struct buffer *buffer = &program->buffers[uses[i]];
-		if (buffer->role == BUFFER_PARAMETER_SHARD && buffer->unit >= 0)
+		bool updated = buffer->role == BUFFER_PARAMETER_SHARD ||
+			       buffer->role == BUFFER_MASTER_SHARD;
+		if (updated && buffer->unit >= 0)
 			progress[buffer->unit].updates++;
 	}
 }
@@ -401,6 +415,10 @@ static bool check_progress(
 		return true;
 	if (p->updates != 1)
 		return law_broken(error, "unit %d: updated by %d optimizers", unit, p->updates);
+	if (schedule->units[unit].offload != OFFLOAD_NONE && p->landed_in != plan->grad_accum - 1)
+		return law_broken(error,
+			"unit %d: the host updates it with the gradient of micro-batch %d", unit,
+			p->landed_in);
 	if (ranks == 1)
 		return true;
 	if (p->covered != ranks || p->reduced_in != plan->grad_accum - 1 ||
@@ -417,7 +435,8 @@ static bool check_op_meaning(const struct schedule *schedule, const struct progr
 	struct progress *progress, struct error *error)
 {
 	const struct op *op = &program->ops[i];
-	if (!check_owners(program, i, error) || !check_gathered(schedule, program, i, error) ||
+	if (!check_owners(program, i, error) || !schedule_check_tier(program, i, error) ||
+		!check_gathered(schedule, program, i, error) ||
 		(op_kind_class(op->kind) == OP_CLASS_COLLECTIVE &&
 			!check_collective(schedule, program, i, error)))
 		return false;
@@ -434,7 +453,8 @@ bool schedule_check_meaning(
 	struct progress *progress = array_grow(NULL, &capacity, n + 1, sizeof(*progress));
 	bool ok = true;
 	for (int u = 0; u < n; u++)
-		progress[u] = (struct progress){.micro_batch = -1, .reduced_in = -1, .covered = 1};
+		progress[u] = (struct progress){
+			.micro_batch = -1, .reduced_in = -1, .covered = 1, .landed_in = -1};
 	for (int i = 0; i < program->n_ops && ok; i++)
 		ok = check_op_meaning(schedule, program, i, progress, error);
 	for (int u = 0; u < n && ok; u++)

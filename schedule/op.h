@@ -13,7 +13,9 @@
 	X(REDUCE, "reduce")                 /* FSDP1's post_backward */                            \
 	X(REPLICATE, "replicate")           /* hybrid: all-reduce over the replica group */        \
 	X(COPY_IN, "copy_in")               /* host to device */                                   \
-	X(COPY_OUT, "copy_out")             /* device to host */
+	X(COPY_OUT, "copy_out")             /* device to host */                                   \
+	X(HOST, "host") /* host memory and cores: carried out by the issuing thread, which waits   \
+			 */
 
 enum stream {
 #define X(suffix, name) STREAM_##suffix,
@@ -22,8 +24,9 @@ enum stream {
 		STREAM_COUNT
 };
 
-/* What an operation costs: COMPUTE by its modules, TRAFFIC by bytes of device memory moved,
- * COLLECTIVE by payload and group, COPY by bytes over the host link, MARK nothing. */
+/* What an operation costs: COMPUTE by its modules, TRAFFIC by bytes of device memory moved (of host
+ * memory on the host stream), COLLECTIVE by payload and group, COPY by bytes over the host link,
+ * MARK nothing. */
 enum op_class {
 	OP_CLASS_COMPUTE,
 	OP_CLASS_TRAFFIC,
@@ -81,7 +84,7 @@ struct op {
 	int cause;                    /* unit whose hook issued this gather early; -1: its own */
 	enum dtype dtype;             /* of the payload */
 	/* Collectives: the full payload (gathered output, reduce input, all-reduce buffer).
-	 * TRAFFIC: bytes of device memory read + written. COPY: bytes. Else 0. */
+	 * TRAFFIC: bytes of memory read + written. COPY: bytes. Else 0. */
 	int64_t bytes;
 	/* Operations that must have finished before this one starts / before the host issues it.
 	 * i >= 0: operation i of this step; i < 0: operation n_ops + i of the step before. */

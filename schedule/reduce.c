@@ -350,4 +350,6 @@ void gradient_reduce(struct builder *b, int unit)
 	accumulate(b, unit, buffer, stream);
 	if (!b->shards && state->gradient == state->gradient_shard)
 		state->gradient = -1;
+	if (offloads(b, unit))
+		offload_gradient(b, unit, stream);
 }

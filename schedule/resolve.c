@@ -356,6 +356,37 @@ static bool check_zero(const struct plan *plan, struct error *error)
 	return true;
 }
 
+/* Offload needs a shard that can stay away from the device, and a link whose speed is known. */
+static bool check_offload(
+	const struct plan *plan, const struct topology *topology, struct error *error)
+{
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	const struct host *host = &topology->host;
+	bool gpu = topology->device.kind == DEVICE_GPU;
+	for (int o = OFFLOAD_OPTIMIZER; o <= OFFLOAD_PARAMETERS; o++)
+		if (plan_offloads(plan, (enum offload)o) && !(runtime->offloads >> o & 1))
+			return refuse(plan, "cpu-offload", plan->cpu_offload,
+				runtime->offloads == 0 ? "use none" : "use parameters or none",
+				error);
+	if (plan_offloads(plan, OFFLOAD_PARAMETERS) && !strategy_shards(plan->strategy))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--cpu-offload %.60s: NO_SHARD keeps whole parameters on the device; use "
+			"optimizer, or a strategy that shards",
+			plan->cpu_offload);
+	if (plan_offloads_any(plan) && plan->grad_accum > 1 && plan->sync_each_micro_batch &&
+		!runtime->accumulates_on_host)
+		return refuse(plan, "cpu-offload", plan->cpu_offload,
+			"it does not add gradients on the host; use --sync-each-micro-batch off",
+			error);
+	if (plan_offloads_any(plan) && gpu &&
+		(host->pcie_bandwidth <= 0 || host->memory_bandwidth <= 0))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--cpu-offload %.60s: %s does not say how fast its host is; add "
+			"host.pcie_bandwidth and host.memory_bandwidth",
+			plan->cpu_offload, topology->name);
+	return true;
+}
+
 static bool check_knobs(const struct plan *plan, struct error *error)
 {
 	const struct runtime *runtime = runtime_of(plan->runtime);
@@ -379,10 +410,6 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 			plan, "limit-all-gathers", "on", "it has no rate limiter; use off", error);
 	if (!check_zero(plan, error))
 		return false;
-	if (plan_offloads_any(plan))
-		return error_set(error, EXIT_CODE_USAGE,
-			"--cpu-offload %.60s: this version does not price offload yet; use none",
-			plan->cpu_offload);
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->attention != ATTENTION_FLASH)
 		return refuse(plan, "attention", attention_kind_names[plan->attention],
 			"its attention is blocked; use flash", error);
@@ -477,7 +504,8 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 {
 	return check_mesh(plan, topology, error) && check_batch(plan, model, error) &&
 	       check_dtypes(plan, topology, error) && check_wrap(plan, model, error) &&
-	       check_knobs(plan, error) && plan_check_rows(plan, model, error);
+	       check_knobs(plan, error) && check_offload(plan, topology, error) &&
+	       plan_check_rows(plan, model, error);
 }
 
 bool plan_resolve(const struct choices *choices, const struct model *model,

@@ -51,12 +51,17 @@ struct runtime {
 	unsigned prefetches;     /* bit p */
 	unsigned checkpointings; /* bit c */
 	bool has_forward_prefetch_knob;
-	bool has_limiter;          /* rate limiter: host waits for an old free before a gather */
-	bool has_reshard_group;    /* reshard_after_forward: N */
-	bool reshards_per_unit;    /* reshard_after_forward may differ from unit to unit */
-	bool casts_shard;          /* a low-precision shard is made before each gather */
-	bool copies_out;           /* FSDP2: gathered buffer -> parameters, a second copy */
-	bool flattens_gradients;   /* FSDP1: per-parameter gradients, then a flat copy */
+	bool has_limiter;         /* rate limiter: host waits for an old free before a gather */
+	bool has_reshard_group;   /* reshard_after_forward: N */
+	unsigned offloads;        /* bit o: enum offload, CPU offload of that kind exists */
+	bool own_copy_streams;    /* copies have streams of their own, else gather and reduce's */
+	bool stages_again;        /* FSDP1: the shard is copied in even when the unit is gathered */
+	bool keeps_host_gradient; /* FSDP1: its host copy lives between steps */
+	bool accumulates_on_host; /* later micro-batches' gradients are added on the host */
+	bool reshards_per_unit;   /* reshard_after_forward may differ from unit to unit */
+	bool casts_shard;         /* a low-precision shard is made before each gather */
+	bool copies_out;          /* FSDP2: gathered buffer -> parameters, a second copy */
+	bool flattens_gradients;  /* FSDP1: per-parameter gradients, then a flat copy */
 	bool delays_post_backward; /* FSDP1 with forward prefetch: one unit late (docs/runtimes.md)
 				    */
 	bool divides_separately;   /* averaging costs passes over the gradient (FSDP1) */

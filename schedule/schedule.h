@@ -75,19 +75,21 @@ int op_buffer(const struct program *program, const struct op *op, enum buffer_ro
  */
 double collective_wire_bytes(enum op_kind kind, int64_t ranks, int64_t bytes);
 
-/* The ledger: live bytes in list order. `live[op]` is what is live while op runs: after its takes,
- * before its gives. Deterministic, and equal in both interpreters. */
+/* The ledger: live bytes of the device in list order. `live[op]` is what is live while op runs:
+ * after its takes, before its gives. Deterministic, and equal in both interpreters. */
 struct ledger {
 	int64_t (*live)[CATEGORY_COUNT]; /* n_ops rows, from `arena` */
 	int64_t peak_bytes;              /* of the sum over categories */
 	int peak_op;                     /* the first operation at the peak */
 	int64_t category_peak_bytes[CATEGORY_COUNT];
+	int64_t host_peak_bytes; /* of the host's pool (CPU offload), which counts nowhere else */
 };
 void schedule_ledger(
 	const struct schedule *schedule, int class, struct arena *arena, struct ledger *ledger);
 
-/* Bytes between steps: parameters (master shard, and what is kept in the compute dtype), gradients
- * (as when the optimizer reads them; ZeRO-1: whole, as accumulated), optimizer state. */
+/* Bytes between steps on the device: parameters (master shard, and what is kept in the compute
+ * dtype), gradients (as when the optimizer reads them; ZeRO-1: whole, as accumulated), optimizer
+ * state. */
 struct model_states {
 	int64_t parameters, gradients, optimizer_state;
 };

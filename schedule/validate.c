@@ -118,6 +118,8 @@ static void clocks_round(struct validation *v, bool first_round)
 		last_on_stream[s] = host.last[s] = NEVER;
 	for (int i = 0; i < n && !first_round; i++)
 		last_on_stream[op_at(v, i)->stream] = i - n;
+	if (last_on_stream[STREAM_HOST] != NEVER)
+		clock_wait(v, &host, last_on_stream[STREAM_HOST], first_round);
 	for (int i = 0; i < n; i++) {
 		const struct op *op = op_at(v, i);
 		const int *host_waits = slice_of(v->program, op->host_waits);
@@ -131,6 +133,8 @@ static void clocks_round(struct validation *v, bool first_round)
 			clock_wait(v, &clock, waits[w], first_round);
 		v->clocks[i] = clock;
 		last_on_stream[op->stream] = i;
+		if (op->stream == STREAM_HOST) /* the issuing thread has carried it out itself */
+			clock_wait(v, &host, i, first_round);
 	}
 }
 

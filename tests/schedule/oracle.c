@@ -49,6 +49,8 @@ void oracle_build(struct oracle *o, const struct program *program)
 			add(o, row(o, i), last[op->stream]);
 		add_all(o, row(o, i), op->waits, i / n);
 		last[op->stream] = i;
+		if (op->stream == STREAM_HOST) /* the issuing thread itself */
+			add(o, host, i);
 	}
 }
 

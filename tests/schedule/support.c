@@ -176,7 +176,8 @@ static const struct {
 	{"strategy", {"NO_SHARD", "SHARD_GRAD_OP", "FULL_SHARD", "HYBRID_SHARD",
 			     "HYBRID_SHARD_ZERO2", "ZERO_1", "ZERO_2", "ZERO_3", NULL}},
 	{"reshard_after_forward", {"true", "false", "2", "4", NULL}},
-	{"wrap", {"block", "blocks:2", "blocks:3", "size:60", "size:300", "model", NULL}},
+	{"wrap", {"block", "blocks:2", "blocks:3", "size:60", "size:300", "model",
+			 "block+embedding+head", NULL}},
 	{"prefetch", {"none", "pre", "post", NULL}},
 	{"forward_prefetch", {"on", "off", NULL}},
 	{"limit_all_gathers", {"on", "off", NULL}},
@@ -190,6 +191,7 @@ static const struct {
 	{"grad_accum", {"1", "1", "2", "3", NULL}},
 	{"sync_each_micro_batch", {"on", "off", NULL}},
 	{"clip", {"0", "1", NULL}},
+	{"cpu_offload", {"none", "optimizer", "parameters", "all", NULL}},
 	{"seq_len", {"3", "16", NULL}},
 	{"shard_group", {"1", "2", "4", NULL}},
 };
@@ -205,6 +207,32 @@ static void draw_knob(int knob, struct choices *choices, struct arena *arena, ui
 		fail_msg("%s", error.message);
 }
 
+/* Gives blocks and units values of their own; a plan that does not allow it stays as it is. */
+static struct plan mixed(struct arena *arena, uint64_t *state, struct plan plan,
+	const struct model *model, const struct topology *topology)
+{
+	struct error error = {0};
+	struct plan with = plan;
+	bool root;
+	int64_t units = plan_units(&plan, model, &root), blocks = model->architecture.layers;
+	enum checkpointing *kinds = ARENA_ARRAY(arena, enum checkpointing, blocks);
+	enum offload *offloads = ARENA_ARRAY(arena, enum offload, units);
+	int64_t *groups = ARENA_ARRAY(arena, int64_t, units);
+	for (int64_t i = 0; i < blocks; i++)
+		kinds[i] = (enum checkpointing)random_below(state, 3);
+	for (int64_t i = 0; i < units; i++) {
+		offloads[i] = random_below(state, 2) ? plan_offload_at(&plan, i) : OFFLOAD_NONE;
+		groups[i] = random_below(state, 2) ? plan_reshard_group_at(&plan, i) : 0;
+	}
+	if (random_below(state, 2))
+		with.activation_checkpointing = plan_checkpointing_text(arena, kinds, blocks);
+	if (random_below(state, 2) && units > 0)
+		with.cpu_offload = plan_offload_text(arena, offloads, units);
+	if (random_below(state, 2) && units - root > 0)
+		with.reshard_after_forward = plan_reshard_text(arena, groups, units - root);
+	return plan_check(&with, model, topology, &error) ? with : plan;
+}
+
 struct plan random_plan(struct arena *arena, uint64_t *state, const struct model *model,
 	const struct topology *topology)
 {
@@ -216,7 +244,8 @@ struct plan random_plan(struct arena *arena, uint64_t *state, const struct model
 			if (k < 2 || random_below(state, 2))
 				draw_knob(k, &choices, arena, state);
 		if (plan_resolve(&choices, model, topology, arena, &plan, &error))
-			return plan;
+			return random_below(state, 4) ? plan
+						      : mixed(arena, state, plan, model, topology);
 		assert_int_equal(error.code, EXIT_CODE_USAGE);
 	}
 	fail_msg("no plan in a million draws");

@@ -305,31 +305,34 @@ static int64_t total(const int64_t *live)
 	return sum;
 }
 
-static int64_t resident_bytes(const struct program *program)
+static int64_t resident_bytes(const struct program *program, bool in_host)
 {
 	int64_t sum = 0;
 	for (int i = 0; i < program->n_buffers; i++)
-		sum += program->buffers[i].resident ? program->buffers[i].bytes : 0;
+		if (program->buffers[i].resident && buffer_in_host(&program->buffers[i]) == in_host)
+			sum += program->buffers[i].bytes;
 	return sum;
 }
 
-static int64_t bytes_of(const struct program *program, struct slice slice)
+static int64_t bytes_of(const struct program *program, struct slice slice, bool in_host)
 {
 	int64_t sum = 0;
-	for (int i = 0; i < slice.count; i++)
-		sum += program->buffers[slice_of(program, slice)[i]].bytes;
+	for (int i = 0; i < slice.count; i++) {
+		const struct buffer *buffer = &program->buffers[slice_of(program, slice)[i]];
+		sum += buffer_in_host(buffer) == in_host ? buffer->bytes : 0;
+	}
 	return sum;
 }
 
 /* A second, independent count: a buffer is live from its take to its give. */
-static int64_t live_by_lifetime(const struct program *program, int at)
+static int64_t live_by_lifetime(const struct program *program, int at, bool in_host)
 {
-	int64_t sum = resident_bytes(program);
+	int64_t sum = resident_bytes(program, in_host);
 	for (int i = 0; i < program->n_ops; i++) {
 		if (i <= at)
-			sum += bytes_of(program, program->ops[i].takes);
+			sum += bytes_of(program, program->ops[i].takes, in_host);
 		if (i < at)
-			sum -= bytes_of(program, program->ops[i].gives);
+			sum -= bytes_of(program, program->ops[i].gives, in_host);
 	}
 	return sum;
 }
@@ -348,12 +351,20 @@ static void test_ledger_laws(void **state)
 		int last = program->n_ops - 1, some = (int)random_below(&seed, program->n_ops);
 		int64_t peak = 0;
 		schedule_ledger(sample.schedule, 0, &arena, &ledger);
-		assert_int_equal(
-			total(ledger.live[last]) - bytes_of(program, program->ops[last].gives),
-			resident_bytes(program));
-		assert_int_equal(total(ledger.live[some]), live_by_lifetime(program, some));
+		assert_int_equal(total(ledger.live[last]) -
+					 bytes_of(program, program->ops[last].gives, false),
+			resident_bytes(program, false));
+		assert_int_equal(total(ledger.live[some]), live_by_lifetime(program, some, false));
+		assert_true(live_by_lifetime(program, some, true) <= ledger.host_peak_bytes);
+		assert_true(live_by_lifetime(program, last, true) -
+				    bytes_of(program, program->ops[last].gives, true) ==
+			    resident_bytes(program, true));
+		if (plan_offloads_any(&sample.plan))
+			assert_true(ledger.host_peak_bytes > 0);
+		else
+			assert_int_equal(ledger.host_peak_bytes, 0);
 		for (int i = 0; i <= last; i++) {
-			assert_true(total(ledger.live[i]) >= resident_bytes(program));
+			assert_true(total(ledger.live[i]) >= resident_bytes(program, false));
 			assert_true(
 				i >= ledger.peak_op || total(ledger.live[i]) < ledger.peak_bytes);
 			peak = max_i64(peak, total(ledger.live[i]));

@@ -8,6 +8,8 @@
 static const char letters[BUFFER_ROLE_COUNT] = {
 	[BUFFER_PARAMETER_SHARD] = 'P',
 	[BUFFER_LOW_PRECISION_SHARD] = 'L',
+	[BUFFER_STAGED_SHARD] = 'H',
+	[BUFFER_MASTER_SHARD] = 'M',
 	[BUFFER_UNSHARDED] = 'U',
 	[BUFFER_RESHARDED] = 'R',
 	[BUFFER_COMPUTE_COPY] = 'C',
@@ -60,8 +62,8 @@ static const struct {
 	enum op_kind kind;
 	const char *pattern;
 } fixed[] = {
-	{OP_CAST_PARAMETERS, "^(PL|PC|P+C|L+G|(PL)+)$"},
-	{OP_ALL_GATHER, "^(PU|LU|PG|LG|RG|C|G)$"},
+	{OP_CAST_PARAMETERS, "^(PL|HL|PC|P+C|L+G|(PL)+)$"},
+	{OP_ALL_GATHER, "^([PLHR][UG]|C|G)$"},
 	{OP_COPY_OUT, "^GU$"},
 	{OP_RESHARD, "^(U|C|UR)$"},
 	{OP_LOSS, "^ltw?$"},
@@ -73,7 +75,9 @@ static const struct {
 	{OP_END_BACKWARD, "^(g*b?)$"},
 	{OP_GRADIENT_NORM, "^(S+|g+)n$"},
 	{OP_CLIP_GRADIENTS, "^n(S+|g+)$"},
-	{OP_OPTIMIZER, "^(PO?[Sg])+Z?n?$|^(PO?)+S+Z?n?$"},
+	{OP_OPTIMIZER, "^(PO?[Sg]|MO?SL?)+Z?n?$|^(PO?)+S+Z?n?$"},
+	{OP_COPY_H2D, "^(PH|MP|LP)$"},
+	{OP_COPY_D2H, "^S[So]$"},
 };
 
 /* --- compute -------------------------------------------------------------------------------------

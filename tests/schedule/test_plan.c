@@ -332,8 +332,21 @@ static const struct {
 		"--reshard-after-forward false: contradicts FULL_SHARD; use SHARD_GRAD_OP"},
 	{GPU, "reshard_after_forward=true strategy=SHARD_GRAD_OP",
 		"--reshard-after-forward true: contradicts SHARD_GRAD_OP; use FULL_SHARD"},
-	{GPU, "cpu_offload=all",
-		"--cpu-offload all: this version does not price offload yet; use none"},
+	{GPU, "cpu_offload=all runtime=pytorch-ddp",
+		"--cpu-offload all: runtime pytorch-ddp cannot do that; use none"},
+	{GPU, "cpu_offload=optimizer",
+		"--cpu-offload optimizer: runtime pytorch-fsdp2 cannot do that; use parameters or "
+		"none"},
+	{GPU, "cpu_offload=parameters runtime=shardplan strategy=NO_SHARD",
+		"--cpu-offload parameters: NO_SHARD keeps whole parameters on the device; use "
+		"optimizer, or a strategy that shards"},
+	{GPU, "cpu_offload=all runtime=pytorch-fsdp1 grad_accum=2",
+		"--cpu-offload all: runtime pytorch-fsdp1 cannot do that; it does not add "
+		"gradients "
+		"on the host; use --sync-each-micro-batch off"},
+	{GPU, "cpu_offload=gpu",
+		"--cpu-offload: expected one of none, optimizer, parameters, all, or runs such as "
+		"2xoptimizer+1xnone, got \"gpu\""},
 	{GPU, "param_dtype=fp8", "--param-dtype fp8: expected fp32, bf16 or fp16"},
 	{GPU, "reduce_dtype=int8", "--reduce-dtype int8: expected fp32, bf16 or fp16"},
 	{VOLTA, "param_dtype=bf16",
@@ -415,7 +428,8 @@ static const struct {
 	{"limit_all_gathers=on", "--limit-all-gathers on: ",
 		1 << RUNTIME_PYTORCH_FSDP2 | 1 << RUNTIME_PYTORCH_DDP | ZERO_RUNTIMES},
 	{"limit_all_gathers=off", "", 0},
-	{"reshard_after_forward=2", "--reshard-after-forward 2: ", ~(1u << RUNTIME_PYTORCH_FSDP2)},
+	{"reshard_after_forward=2", "--reshard-after-forward 2: ",
+		~(1u << RUNTIME_PYTORCH_FSDP2 | 1u << RUNTIME_SHARDPLAN)},
 	{"activation_checkpointing=full", "", 0},
 	{"activation_checkpointing=selective",
 		"--activation-checkpointing selective: ", 1 << RUNTIME_SHARDPLAN},
@@ -425,9 +439,9 @@ static const struct {
 	{"optimizer=adamw-foreach", "--optimizer adamw-foreach: ", 1 << RUNTIME_SHARDPLAN},
 	{"optimizer=adamw", "--optimizer adamw: ", 1 << RUNTIME_SHARDPLAN},
 	{"optimizer=sgd", "--optimizer sgd: ", 1 << RUNTIME_SHARDPLAN},
-	{"cpu_offload=optimizer", "--cpu-offload optimizer: ", ~0u},
-	{"cpu_offload=parameters", "--cpu-offload parameters: ", ~0u},
-	{"cpu_offload=all", "--cpu-offload all: ", ~0u},
+	{"cpu_offload=optimizer", "--cpu-offload optimizer: ", ~(1u << RUNTIME_SHARDPLAN)},
+	{"cpu_offload=parameters", "--cpu-offload parameters: ", 1u << RUNTIME_PYTORCH_DDP},
+	{"cpu_offload=all", "--cpu-offload all: ", 1u << RUNTIME_PYTORCH_DDP},
 };
 
 /* What a runtime cannot do is refused, never ignored: the message starts with the option and ends

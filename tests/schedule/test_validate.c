@@ -534,8 +534,8 @@ static bool reorder(struct schedule *s, uint64_t *seed)
 {
 	struct program *p = &s->programs[0];
 	int op = (int)random_below(seed, p->n_ops), k;
-	if (random_below(seed, 3) == 0) {
-		p->ops[op].stream = (enum stream)random_below(seed, STREAM_COUNT);
+	if (random_below(seed, 3) == 0 && p->ops[op].stream != STREAM_HOST) {
+		p->ops[op].stream = (enum stream)random_below(seed, STREAM_HOST);
 		return true;
 	}
 	enum member member = random_below(seed, 3) ? WAITS : HOST_WAITS;
