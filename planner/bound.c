@@ -170,7 +170,8 @@ static int64_t *surely_live(const struct program *program,
 	int64_t *live = ARENA_ARRAY(arena, int64_t, program->n_ops + 1);
 	for (int i = 0; i < program->n_buffers; i++) {
 		const struct buffer *buffer = &program->buffers[i];
-		if (touches[i].first > touches[i].last || (filter != NULL && !filter(buffer)))
+		if (touches[i].first > touches[i].last || buffer_in_host(buffer) ||
+			(filter != NULL && !filter(buffer)))
 			continue;
 		live[touches[i].first] += buffer->bytes;
 		live[touches[i].last + 1] -= buffer->bytes;

@@ -62,12 +62,18 @@ void schedule_ledger(
 	}
 }
 
-static int64_t role_bytes(const struct program *program, enum buffer_role role)
+/* On the device, and to stay: an offloaded unit's gradient only passes through. */
+static int64_t role_bytes(const struct schedule *schedule, enum buffer_role role)
 {
+	const struct program *program = &schedule->programs[0];
 	int64_t total = 0;
-	for (int i = 0; i < program->n_buffers; i++)
-		if (program->buffers[i].role == role && !buffer_in_host(&program->buffers[i]))
-			total += program->buffers[i].bytes;
+	for (int i = 0; i < program->n_buffers; i++) {
+		const struct buffer *buffer = &program->buffers[i];
+		bool passes = !buffer->resident && buffer->unit >= 0 &&
+			      schedule->units[buffer->unit].offload != OFFLOAD_NONE;
+		if (buffer->role == role && !buffer_in_host(buffer) && !passes)
+			total += buffer->bytes;
+	}
 	return total;
 }
 
@@ -76,7 +82,7 @@ static int64_t resident_parameters(const struct program *program)
 {
 	int64_t total = 0;
 	for (int i = 0; i < program->n_buffers; i++)
-		if (program->buffers[i].resident &&
+		if (program->buffers[i].resident && !buffer_in_host(&program->buffers[i]) &&
 			buffer_role_category(program->buffers[i].role) == CATEGORY_PARAMETERS)
 			total += program->buffers[i].bytes;
 	return total;
@@ -84,9 +90,10 @@ static int64_t resident_parameters(const struct program *program)
 
 /* ZeRO-1 holds gradients of all parameters until the last micro-batch is through. What lives for
  * one operation only (a tied weight's second part) is not among them. */
-static int64_t whole_gradients(const struct program *program)
+static int64_t whole_gradients(const struct schedule *schedule)
 {
-	int64_t total = role_bytes(program, BUFFER_GRADIENT);
+	const struct program *program = &schedule->programs[0];
+	int64_t total = role_bytes(schedule, BUFFER_GRADIENT);
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
 		const int *takes = slice_of(program, op->takes),
@@ -109,15 +116,15 @@ static int64_t resident_gradients(const struct program *program)
 	return total;
 }
 
-static int64_t gradients(const struct schedule *schedule, const struct program *program)
+static int64_t gradients(const struct schedule *schedule)
 {
-	int64_t resident = resident_gradients(program);
+	int64_t resident = resident_gradients(&schedule->programs[0]);
 	if (resident > 0)
 		return resident;
 	if (strategy_stage(schedule->plan.strategy) == 1 &&
 		runtime_of(schedule->plan.runtime)->zero != NULL)
-		return whole_gradients(program);
-	return role_bytes(program, BUFFER_GRADIENT_SHARD);
+		return whole_gradients(schedule);
+	return role_bytes(schedule, BUFFER_GRADIENT_SHARD);
 }
 
 struct model_states schedule_model_states(const struct schedule *schedule)
@@ -125,8 +132,8 @@ struct model_states schedule_model_states(const struct schedule *schedule)
 	const struct program *program = &schedule->programs[0];
 	return (struct model_states){
 		.parameters = resident_parameters(program),
-		.gradients = gradients(schedule, program),
-		.optimizer_state = role_bytes(program, BUFFER_OPTIMIZER_STATE),
+		.gradients = gradients(schedule),
+		.optimizer_state = role_bytes(schedule, BUFFER_OPTIMIZER_STATE),
 	};
 }
 

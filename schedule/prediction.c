@@ -37,6 +37,8 @@ static const struct field peak_fields[] = {COUNT(peak_allocated_bytes, "peak_all
 		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
 	FIELD_INT(struct prediction, ledger_peak_bytes, "ledger_peak_bytes",
 		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
+	FIELD_INT(struct prediction, ledger_host_peak_bytes, "ledger_host_peak_bytes",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
 	FIELD_STRING(struct prediction, peak_at, "peak_at", 0),
 	FIELD_INT32(struct prediction, peak_op, "peak_op", 0), FIELD_END};
 

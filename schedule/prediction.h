@@ -30,9 +30,11 @@ struct prediction {
 	int64_t model_states_parameters, model_states_gradients, model_states_optimizer_state;
 	int64_t peak_allocated_bytes; /* physical, time order */
 	int64_t peak_reserved_bytes;
-	int64_t peak_memory_bytes; /* peak_allocated_bytes + runtime_overhead at the peak */
-	int64_t ledger_peak_bytes; /* list order: what a measurement must equal exactly */
-	const char *peak_at;       /* "backward model.layers.31, micro-batch 0" */
+	int64_t peak_memory_bytes;      /* peak_allocated_bytes + runtime_overhead at the peak */
+	int64_t ledger_peak_bytes;      /* list order: what a measurement must equal exactly */
+	int64_t ledger_host_peak_bytes; /* the same of the host's pool: what CPU offload keeps there
+					 */
+	const char *peak_at;            /* "backward model.layers.31, micro-batch 0" */
 	int peak_op;
 	int64_t memory_at_peak[CATEGORY_COUNT]; /* sums to peak_memory_bytes exactly */
 	int64_t memory_category_peak[CATEGORY_COUNT];

@@ -99,12 +99,22 @@ static double compute_bound(
 	return quotient(flops, devices * most_flops(&machine));
 }
 
+/* Where a plan may offload, device and host can update at the same time. */
+static double most_update_bandwidth(const struct plan *plan, const struct topology *topology)
+{
+	double host = topology->host.memory_bandwidth / (double)topology->devices_per_node;
+
+	return most_memory_bandwidth(topology) +
+	       (plan_offloads_any(plan) && !topology->shares_host ? host : 0);
+}
+
 static double optimizer_bound(
 	const struct plan *plan, const struct model *model, const struct topology *topology)
 {
 	double bytes = least_optimizer_bytes(plan) * (double)model->parameter_count;
 
-	return quotient(bytes, (double)plan_data_parallel(plan) * most_memory_bandwidth(topology));
+	return quotient(
+		bytes, (double)plan_data_parallel(plan) * most_update_bandwidth(plan, topology));
 }
 
 /* Every part's partial sums must reach the part that owns the sum, and every owner's parameters (or
@@ -190,7 +200,7 @@ double plan_lower_bound(const struct schedule *schedule)
 {
 	const struct topology *topology = schedule->topology;
 	const struct program *program = &schedule->programs[0];
-	double flops = 0, optimizer = 0, egress = 0, bound;
+	double flops = 0, optimizer = 0, egress = 0, copied[2] = {0}, bound;
 	struct machine machine;
 
 	machine_init(&machine, topology, schedule->plan.param_dtype);
@@ -199,14 +209,17 @@ double plan_lower_bound(const struct schedule *schedule)
 
 		if (op_kind_class(op->kind) == OP_CLASS_COMPUTE)
 			flops += range_flops(schedule, op);
-		if (op->kind == OP_OPTIMIZER)
+		if (op->kind == OP_OPTIMIZER && op->stream != STREAM_HOST)
 			optimizer += (double)op->bytes;
+		if (op_kind_class(op->kind) == OP_CLASS_COPY)
+			copied[op->kind == OP_COPY_D2H] += (double)op->bytes;
 		if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE)
 			egress += least_egress(schedule, op);
 	}
 	bound = lower_bound(&schedule->plan, schedule->model, topology);
 	bound = fmax(bound, quotient(flops, most_flops(&machine)));
 	bound = fmax(bound, quotient(optimizer, most_memory_bandwidth(topology)));
+	bound = fmax(bound, quotient(fmax(copied[0], copied[1]), machine.link_bandwidth));
 	if (topology->nodes > 1)
 		bound = fmax(bound, quotient(egress, most_wire(topology, topology->nodes,
 							     topology_node_bandwidth(topology))));

@@ -7,7 +7,7 @@
 struct demand {
 	int threads;   /* that want a core, of one rank */
 	int computing; /* operations that want all multiprocessors */
-	double multiprocessors, memory, fabric, network, link;
+	double multiprocessors, memory, fabric, network, link, link_out;
 };
 
 static void add_demand(const struct task *task, struct demand *demand)
@@ -21,6 +21,7 @@ static void add_demand(const struct task *task, struct demand *demand)
 	demand->fabric += cost->fabric_load;
 	demand->network += cost->network_load;
 	demand->link += cost->link_load;
+	demand->link_out += cost->link_out_load;
 }
 
 static double at_least_one(double x)
@@ -77,6 +78,8 @@ static double collective_slowdown(
 		slow = fmax(slow, demand->network);
 	if (cost->link_load > 0)
 		slow = fmax(slow, demand->link);
+	if (cost->link_out_load > 0)
+		slow = fmax(slow, demand->link_out);
 	return at_least_one(slow);
 }
 

@@ -16,7 +16,7 @@ struct key {
 	enum op_kind kind;
 	int group;
 	int first, end; /* relative to the block, so that blocks are alike */
-	bool in_block;
+	bool in_block, on_host;
 	int64_t bytes;
 };
 
@@ -39,7 +39,10 @@ static int block_of(const struct model *model, int module)
 
 static struct key key_of(const struct costing *costing, const struct op *op)
 {
-	struct key key = {.kind = op->kind, .group = op->group, .bytes = op->bytes};
+	struct key key = {.kind = op->kind,
+		.group = op->group,
+		.bytes = op->bytes,
+		.on_host = op->stream == STREAM_HOST};
 
 	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE)
 		return key;
@@ -58,7 +61,8 @@ static struct key key_of(const struct costing *costing, const struct op *op)
 static bool keys_equal(const struct key *a, const struct key *b)
 {
 	return a->kind == b->kind && a->bytes == b->bytes && a->first == b->first &&
-	       a->end == b->end && a->group == b->group && a->in_block == b->in_block;
+	       a->end == b->end && a->group == b->group && a->in_block == b->in_block &&
+	       a->on_host == b->on_host;
 }
 
 /* The issuing thread's time: a launch per kernel; FSDP's Python around gathers and reductions. A
@@ -91,7 +95,8 @@ static double compute_cost(const struct costing *costing, const struct op *op, s
 static void copy_cost(const struct machine *machine, const struct op *op, struct cost *cost)
 {
 	cost->device = copy_latency;
-	cost->link_load = 1;
+	cost->link_load = op->kind == OP_COPY_H2D;
+	cost->link_out_load = op->kind == OP_COPY_D2H;
 	if (machine->link_bandwidth > 0)
 		cost->device += (double)op->bytes / machine->link_bandwidth;
 }
@@ -102,6 +107,14 @@ static void slow_down(struct cost *cost, double slowdown)
 	cost->device *= slowdown;
 	cost->arithmetic *= slowdown;
 	cost->memory *= slowdown;
+}
+
+/* B/s of what the operation reads and writes. */
+static double traffic_bandwidth(const struct machine *machine, const struct op *op)
+{
+	if (op->stream == STREAM_HOST)
+		return machine->host_bandwidth;
+	return op->kind == OP_OPTIMIZER ? machine->optimizer_bandwidth : machine->memory_bandwidth;
 }
 
 static struct cost cost_of(const struct costing *costing, const struct op *op)
@@ -117,11 +130,10 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 		break;
 	case OP_CLASS_TRAFFIC:
 		kernels = op->kind == OP_OPTIMIZER ? OPTIMIZER_KERNELS : 1;
-		traffic_cost(machine, (double)op->bytes,
-			op->kind == OP_OPTIMIZER ? machine->optimizer_bandwidth
-						 : machine->memory_bandwidth,
-			kernels, &cost);
-		slow_down(&cost, costing->slowdown);
+		traffic_cost(
+			machine, (double)op->bytes, traffic_bandwidth(machine, op), kernels, &cost);
+		if (op->stream != STREAM_HOST)
+			slow_down(&cost, costing->slowdown);
 		break;
 	case OP_CLASS_COLLECTIVE:
 		collective_cost(machine, costing->runtime, op->kind,

@@ -18,8 +18,9 @@ struct cost {
 	 * (launches, latency, wire) does not. */
 	double arithmetic, memory;
 	/* Taken from others while it runs: multiprocessors (GPU), and shares 0..1 of what memory,
-	 * the device's port of the fabric, the node's NICs and the host link can deliver. */
-	double multiprocessors, memory_load, fabric_load, network_load, link_load;
+	 * the device's port of the fabric, the node's NICs and the host link can deliver, either
+	 * way. */
+	double multiprocessors, memory_load, fabric_load, network_load, link_load, link_out_load;
 };
 
 /* Fills costs[0 .. n_ops) for one class. The schedule must know its model and topology. */

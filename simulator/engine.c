@@ -8,13 +8,18 @@
 
 /* On a CPU the issuing thread computes, and one communication thread carries out the rest: the
  * collectives and what follows them on their streams, in issue order. */
+static bool is_inline(const struct op *op)
+{
+	return op->stream == STREAM_COMPUTE || op->stream == STREAM_HOST;
+}
+
 static int engine_of(const struct engine *engine, const struct op *op, bool inline_host)
 {
 	const struct runtime *runtime = runtime_of(engine->schedule->plan.runtime);
 
 	if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE)
 		return engine->schedule->groups[op->group].engine;
-	return inline_host && runtime->one_engine && op->stream != STREAM_COMPUTE ? 0 : -1;
+	return inline_host && runtime->one_engine && !is_inline(op) ? 0 : -1;
 }
 
 static void init_task(struct engine *engine, int index)
@@ -30,9 +35,12 @@ static void init_task(struct engine *engine, int index)
 	task->host_waits = slice_of(engine->program, op->host_waits);
 	task->n_host_waits = op->host_waits.count;
 	task->communicates = class == OP_CLASS_COLLECTIVE;
-	task->computes = class == OP_CLASS_COMPUTE || class == OP_CLASS_TRAFFIC;
-	task->blocks_host = inline_host && op->stream == STREAM_COMPUTE;
-	task->is_compute = task->computes && (task->blocks_host || op->stream == STREAM_COMPUTE);
+	/* What the host does beside a GPU takes none of its units. */
+	task->computes = (class == OP_CLASS_COMPUTE || class == OP_CLASS_TRAFFIC) &&
+			 (inline_host || op->stream != STREAM_HOST);
+	task->blocks_host =
+		(inline_host && op->stream == STREAM_COMPUTE) || op->stream == STREAM_HOST;
+	task->is_compute = task->computes && is_inline(op);
 	task->engine = engine_of(engine, op, inline_host);
 	if (task->engine >= 0)
 		task->engine_order = engine->engine_count[task->engine]++;

@@ -80,6 +80,7 @@ struct memory_peaks {
 	int64_t peak_bytes;
 	int64_t at_peak[CATEGORY_COUNT], category_peak[CATEGORY_COUNT];
 	int peak_op;
+	int64_t host_peak_bytes; /* of one rank, in host memory (CPU offload) */
 };
 /* `curve` (of the last step) may be NULL. */
 void memory_peaks(const struct engine *engine, struct arena *arena, struct memory_peaks *peaks,

@@ -143,6 +143,27 @@ static double shared(const struct machine *machine, double alone)
 	return alone * machine->core_share;
 }
 
+/* A GPU's copies pass the link that it may share with others, and the host's memory, which all of
+ * the node share; its optimizer runs on the rank's part of the cores. Processes of one machine copy
+ * inside its memory, which reads and writes every byte. */
+static void init_offload(struct machine *machine)
+{
+	const struct topology *topology = machine->topology;
+	const struct host *host = &topology->host;
+	double ranks = (double)topology->devices_per_node;
+	double memory = priors[GENERATION_CPU].memory * host->memory_bandwidth / ranks;
+	double cores = core_memory_bandwidth * (double)host->cores / ranks;
+
+	if (!machine->gpu) {
+		machine->link_bandwidth = machine->memory_bandwidth / 2;
+		machine->host_bandwidth = machine->optimizer_bandwidth;
+		return;
+	}
+	machine->link_bandwidth =
+		fmin(host->pcie_bandwidth / (double)max_i64(host->devices_per_root, 1), memory);
+	machine->host_bandwidth = cores > 0 ? fmin(memory, cores) : memory;
+}
+
 static void init_memory(struct machine *machine, const struct prior *prior)
 {
 	const struct topology *topology = machine->topology;
@@ -155,7 +176,7 @@ static void init_memory(struct machine *machine, const struct prior *prior)
 	machine->memory_bandwidth = shared(machine, bandwidth);
 	machine->optimizer_bandwidth = shared(
 		machine, given(calibration->optimizer_bandwidth, optimizer_efficiency * bandwidth));
-	machine->link_bandwidth = topology->host.pcie_bandwidth;
+	init_offload(machine);
 }
 
 void machine_init(struct machine *machine, const struct topology *topology, enum dtype dtype)

@@ -32,7 +32,9 @@ struct machine {
 	double memory_bandwidth, optimizer_bandwidth;
 	double kernel_overhead; /* s on the device per kernel */
 	double core_share;      /* of a core that each rank's thread gets (1 on GPUs) */
-	double link_bandwidth;  /* B/s, host <-> device */
+	/* CPU offload, B/s of one rank while all ranks of the node are at it: over the host link,
+	 * one direction; host memory under the host's optimizer. */
+	double link_bandwidth, host_bandwidth;
 };
 
 void machine_init(struct machine *machine, const struct topology *topology, enum dtype dtype);

@@ -12,6 +12,7 @@ struct meter {
 	double origin;              /* the curve's time 0 */
 	int *held;                  /* by buffer: takes minus gives */
 	int64_t live[CATEGORY_COUNT], total;
+	int64_t host; /* of the host's pool */
 };
 
 static void change(struct meter *meter, int index, int sign)
@@ -19,9 +20,14 @@ static void change(struct meter *meter, int index, int sign)
 	const struct buffer *buffer = &meter->engine->program->buffers[index];
 	int64_t bytes = sign * buffer->bytes;
 
+	meter->held[index] += sign;
+	if (buffer_in_host(buffer)) {
+		meter->host += bytes;
+		meter->peaks->host_peak_bytes = max_i64(meter->peaks->host_peak_bytes, meter->host);
+		return;
+	}
 	meter->live[buffer_role_category(buffer->role)] += bytes;
 	meter->total += bytes;
-	meter->held[index] += sign;
 }
 
 static void add_resident(struct meter *meter)

@@ -83,6 +83,7 @@ int64_t memory_reserved(const struct engine *engine, struct arena *arena)
 		on_issue(&pools, issued);
 	}
 	for (int s = 0; s < STREAM_COUNT; s++)
-		sum += pools.peak[s];
+		if (s != STREAM_HOST) /* not the device's memory */
+			sum += pools.peak[s];
 	return sum;
 }

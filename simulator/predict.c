@@ -151,6 +151,7 @@ static const char *describe(const struct engine *engine, int index, struct arena
 static void fill_ledger(const struct ledger *ledger, struct prediction *prediction)
 {
 	prediction->ledger_peak_bytes = ledger->peak_bytes;
+	prediction->ledger_host_peak_bytes = ledger->host_peak_bytes;
 	memcpy(prediction->ledger_category_peak, ledger->category_peak_bytes,
 		sizeof(prediction->ledger_category_peak));
 }
@@ -162,6 +163,21 @@ static void fill_states(const struct schedule *schedule, struct prediction *pred
 	prediction->model_states_parameters = states.parameters;
 	prediction->model_states_gradients = states.gradients;
 	prediction->model_states_optimizer_state = states.optimizer_state;
+}
+
+/* Of a node: what its ranks have offloaded; where devices are parts of the host, all they have. */
+static void fill_host_memory(const struct engine *engine, const struct memory_peaks *peaks,
+	struct prediction *prediction)
+{
+	const struct topology *topology = engine->topology;
+	bool gpu = topology->device.kind == DEVICE_GPU;
+	int64_t limit = topology->host.memory_bytes, bytes = peaks->host_peak_bytes;
+
+	if (!gpu)
+		bytes += prediction->peak_memory_bytes;
+	prediction->host_memory_bytes = topology->devices_per_node * bytes;
+	if (peaks->host_peak_bytes > 0 && limit > 0 && prediction->host_memory_bytes > limit)
+		prediction->fits = FITS_NO;
 }
 
 /* `tight`: it fits if the allocator gives cached blocks back, which stalls the device. */
@@ -191,9 +207,7 @@ static void fill_memory(const struct engine *engine, const struct simulation_opt
 		prediction->fits = FITS_TIGHT;
 	if (peaks->peak_bytes + fixed > prediction->memory_limit_bytes)
 		prediction->fits = FITS_NO;
-	if (!gpu)
-		prediction->host_memory_bytes =
-			engine->topology->devices_per_node * prediction->peak_memory_bytes;
+	fill_host_memory(engine, peaks, prediction);
 }
 
 /* --- wire ---------------------------------------------------------------------------------------

@@ -55,6 +55,8 @@ const struct field host_fields[] = {
 	FIELD_BANDWIDTH(struct host, memory_bandwidth, "memory_bandwidth", REQUIRED_POSITIVE),
 	FIELD_INT(struct host, cores, "cores", REQUIRED_POSITIVE),
 	FIELD_BANDWIDTH(struct host, pcie_bandwidth, "pcie_bandwidth", OPTIONAL),
+	FIELD_INT(struct host, devices_per_root, "devices_per_root",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
 	FIELD_ENUM(struct host, cpu, "cpu", FIELD_REQUIRED, cpu_vendor_names),
 	FIELD_END,
 };

@@ -67,7 +67,8 @@ struct host {
 	int64_t memory_bytes;
 	double memory_bandwidth; /* B/s */
 	int64_t cores;
-	double pcie_bandwidth; /* B/s, host <-> one device, one direction */
+	double pcie_bandwidth;    /* B/s, host <-> one device, one direction */
+	int64_t devices_per_root; /* that share one link of that bandwidth; 0 = each has its own */
 	enum cpu_vendor cpu;
 };
 
