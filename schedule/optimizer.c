@@ -248,9 +248,11 @@ static void update_units(struct builder *b, enum stream stream, bool last, int s
 		return;
 	}
 	for (int u = 0; u <= end; u++)
-		if (b->schedule->units[u].parameters > 0 && updater(b, u) == stream)
+		if (b->schedule->units[u].parameters > 0 && updater(b, u) == stream) {
 			update(b, stream, u, b->schedule->units[u].chunk, last && u == end,
 				scalars);
+			gather_updated(b, u);
+		}
 }
 
 /* The device's updates are issued first: the host's keep the issuing thread busy. */

@@ -440,8 +440,12 @@ static const struct {
 	{"optimizer=adamw", "--optimizer adamw: ", 1 << RUNTIME_SHARDPLAN},
 	{"optimizer=sgd", "--optimizer sgd: ", 1 << RUNTIME_SHARDPLAN},
 	{"cpu_offload=optimizer", "--cpu-offload optimizer: ", ~(1u << RUNTIME_SHARDPLAN)},
-	{"cpu_offload=parameters", "--cpu-offload parameters: ", 1u << RUNTIME_PYTORCH_DDP},
-	{"cpu_offload=all", "--cpu-offload all: ", 1u << RUNTIME_PYTORCH_DDP},
+	{"cpu_offload=parameters", "--cpu-offload parameters: ",
+		~(1u << RUNTIME_PYTORCH_FSDP1 | 1u << RUNTIME_PYTORCH_FSDP2 |
+			1u << RUNTIME_SHARDPLAN)},
+	{"cpu_offload=all", "--cpu-offload all: ",
+		~(1u << RUNTIME_PYTORCH_FSDP1 | 1u << RUNTIME_PYTORCH_FSDP2 |
+			1u << RUNTIME_SHARDPLAN)},
 };
 
 /* What a runtime cannot do is refused, never ignored: the message starts with the option and ends
