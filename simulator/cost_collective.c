@@ -5,9 +5,15 @@
 #include "simulator/collective.h"
 #include "simulator/nccl.h"
 
-/* Two barriers between processes of one host, each about this long per doubling of ranks; more
- * threads than cores wait for the scheduler. Priors until `calibrate` measured. */
-static const double host_barrier = 4e-6, host_wakeup = 60e-6;
+/* Two barriers between processes of one host, each about this long per doubling of ranks. A prior
+ * until `calibrate` measured. */
+static const double host_barrier = 4e-6;
+/* With more ranks than cores a collective waits for ranks whose core computes for another one: for
+ * each rank that a core has besides, about half of a scheduler's time slice of 4 ms. `calibrate`
+ * times collectives while nothing computes, so this comes on top. Measured while training with 4
+ * ranks on 2 cores: 1.9 and 2.3 ms a small all-reduce, 66 us when calibrated
+ * (bench/results/2026-11-21-spine.md). */
+static const double scheduler_wait = 2e-3;
 /* Channels that run are twice the graph's (connect.cc), one multiprocessor each. */
 enum { CHANNELS_MAX = 32 };
 
@@ -57,8 +63,6 @@ static double host_time(const struct machine *machine, const struct placement *p
 	double ranks = (double)placement->ranks;
 	double latency = host_barrier * (1 + ceil(log2(ranks)));
 
-	if (machine->core_share < 1)
-		latency += host_wakeup / machine->core_share;
 	return latency + host_traffic(kind, ranks, bytes) / machine->memory_bandwidth;
 }
 
@@ -162,6 +166,11 @@ static double hierarchical_time(const struct machine *machine, const struct plac
 	       level_time(machine, &inside, COLLECTIVE_ALL_GATHER, bytes);
 }
 
+static double wait_for_cores(const struct machine *machine)
+{
+	return machine->core_share < 1 ? scheduler_wait * (1 / machine->core_share - 1) : 0;
+}
+
 static double placed_time(const struct machine *machine, const struct runtime *runtime,
 	const struct placement *placement, enum collective_kind kind, int64_t bytes)
 {
@@ -170,8 +179,10 @@ static double placed_time(const struct machine *machine, const struct runtime *r
 	if (placement->ranks <= 1)
 		return 0;
 	measured = measured_time(machine, placement, kind, bytes);
+	if (measured < 0 && placement->nodes == 1 && !machine->gpu)
+		measured = modelled_time(machine, placement, kind, bytes);
 	if (measured >= 0)
-		return measured;
+		return measured + wait_for_cores(machine);
 	if (collective_is_hierarchical(runtime, placement))
 		return hierarchical_time(machine, placement, kind, bytes);
 	return modelled_time(machine, placement, kind, bytes);

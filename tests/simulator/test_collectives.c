@@ -372,9 +372,13 @@ static void test_processes_of_one_host(void **state)
 	assert_close(four, 1e3 * 2.0 * (1 << 28) / 5e9, 1e-3);
 	assert_true(ms(&s.topology, r, OP_REDUCE_SCATTER, 4, 1, 1 << 28) < four);
 	assert_true(ms(&s.topology, r, OP_ALL_REDUCE, 4, 1, 1 << 28) > four);
+	/* More ranks than cores: half a time slice for each rank that a core has besides. */
+	double small = ms(&s.topology, r, OP_ALL_REDUCE, 4, 1, 16);
+	assert_true(small < 0.1);
 	s.topology.host.cores = 2;
-	assert_true(ms(&s.topology, r, OP_ALL_GATHER, 4, 1, 16) >
-		    2 * 1e3 * 4e-6); /* waits for the scheduler */
+	assert_close(ms(&s.topology, r, OP_ALL_REDUCE, 4, 1, 16) - small, 2, 0.01);
+	s.topology.host.cores = 1;
+	assert_close(ms(&s.topology, r, OP_ALL_REDUCE, 4, 1, 16) - small, 6, 0.01);
 	sketch_finish(&s);
 }
 
