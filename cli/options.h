@@ -10,6 +10,7 @@
 	X(CALIBRATE, calibrate)                                                                    \
 	X(CHECK, check)                                                                            \
 	X(EXPLAIN, explain)                                                                        \
+	X(EXPORT, export)                                                                          \
 	X(HELP, help)                                                                              \
 	X(MODELS, models)                                                                          \
 	X(PLAN, plan)                                                                              \

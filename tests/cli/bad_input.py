@@ -168,7 +168,10 @@ INPUT = [
 USAGE = [
     (2, 'no command', nothing, []),
     (2, 'command: unknown', nothing, ['pln']),
-    (2, 'command: of later', nothing, ['export']),
+    (2, 'command: of later', nothing, ['diagnose']),
+    (2, 'export: no plan', nothing, ['export']),
+    (2, 'export: no target', nothing, ['export', 'plan.yaml']),
+    (2, 'export: unknown target', nothing, ['export', 'plan.yaml', '--to', 'acelerate']),
     (2, 'command: unknown topic', nothing, ['help', 'default']),
     (2, 'operands: too few', nothing, ['plan', 'tiny.yaml']),
     (2, 'operands: too many', nothing, PREDICT + ['more']),

@@ -1,6 +1,7 @@
 """Pages that repeat what the program prints must repeat it exactly.
 
-    docs.py BINARY           compares docs/defaults.md and the listings in docs/commands.md
+    docs.py BINARY           compares docs/defaults.md, docs/exports.md's table and the
+                             listings in docs/commands.md
     docs.py BINARY --update  writes them anew
 """
 
@@ -12,7 +13,9 @@ import support
 
 DEFAULTS = os.path.join(support.ROOT, 'docs', 'defaults.md')
 COMMANDS = os.path.join(support.ROOT, 'docs', 'commands.md')
-LISTING = re.compile(r'```text\n\$ shardplan (help [a-z-]+|models|topologies)\n(.*?)```\n', re.S)
+EXPORTS = os.path.join(support.ROOT, 'docs', 'exports.md')
+TABLE = re.compile(r'(?:^\| .*\n|^\|---.*\n)+', re.M)
+LISTING = re.compile(r'```text\n\$ shardplan (help [a-z-]+|models|topologies|export --list)\n(.*?)```\n', re.S)
 
 
 def read(path):
@@ -35,7 +38,10 @@ def expected(binary):
         commands = LISTING.sub(listing, read(COMMANDS))
         missing = [name for name in re.findall(r'^  ([a-z]+)  +', box.run('help').out, re.M)
                    if f'$ shardplan help {name}\n' not in commands]
-        return missing, [(DEFAULTS, box.run('help', 'defaults').out), (COMMANDS, commands)]
+        exports = LISTING.sub(listing, read(EXPORTS))
+        exports = TABLE.sub(lambda _: box.run('export', '--knobs').out, exports, count=1)
+        return missing, [(DEFAULTS, box.run('help', 'defaults').out), (COMMANDS, commands),
+                         (EXPORTS, exports)]
 
 
 def main(binary, update):

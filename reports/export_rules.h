@@ -1,0 +1,28 @@
+/* Private to reports/export_*.c: rules that several targets have word for word. */
+#ifndef REPORTS_EXPORT_RULES_H
+#define REPORTS_EXPORT_RULES_H
+
+/* DeepSpeed's stages in FSDP's words. */
+#define ZERO_AS_FSDP "ZERO_3>FULL_SHARD ZERO_2>SHARD_GRAD_OP ZERO_1>SHARD_GRAD_OP"
+/* What FSDP2 does whoever calls it (torchtitan, docs/fsdp.md). */
+#define FSDP2_ALWAYS                                                                               \
+	{"prefetch", SAYS_ALWAYS, "*>pre",                                                         \
+		"FSDP2 always gathers the next unit before it reduces this one"},                  \
+		{"forward_prefetch", SAYS_ALWAYS, "*>false",                                       \
+			"FSDP2 takes explicit forward prefetch from code alone"},                  \
+	{                                                                                          \
+		"limit_all_gathers", SAYS_ALWAYS, "*>false",                                       \
+			"FSDP2 has no rate limiter and needs none"                                 \
+	}
+#define MASTER_ALWAYS_FP32                                                                         \
+	{                                                                                          \
+		"master_dtype", SAYS_ALWAYS, "*>fp32",                                             \
+			"mixed precision keeps fp32 parameters and optimizer state"                \
+	}
+#define ATTENTION_BESIDE                                                                           \
+	{                                                                                          \
+		"attention", SAYS_BESIDE, NULL,                                                    \
+			"from_pretrained(attn_implementation=\"flash_attention_2\" or \"eager\")"  \
+	}
+
+#endif

@@ -1,0 +1,83 @@
+def large_modules(module, least):
+    """As size_based_auto_wrap_policy picks them: bottom up, by parameters not taken yet."""
+    taken, units = 0, []
+    for child in module.children():
+        below_taken, below = large_modules(child, least)
+        taken, units = taken + below_taken, units + below
+    rest = sum(p.numel() for p in module.parameters()) - taken
+    if rest >= least and not isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict)):
+        return taken + rest, units + [[module]]
+    return taken, units
+
+
+def grouped(model, blocks, policy):
+    kind, _, argument = policy.partition(":")
+    if kind == "block":
+        return [[block] for block in blocks]
+    if kind == "blocks":
+        step = int(float(argument))
+        return [blocks[i:i + step] for i in range(0, len(blocks), step)]
+    if kind == "size":
+        return [unit for child in model.children()
+                for unit in large_modules(child, int(float(argument)))[1]]
+    return []
+
+
+def units_of(model, blocks):
+    """Lists of modules, in forward order; what is left over is the root's."""
+    policy, *apart = WRAP.split("+")
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    units = [unit for unit in grouped(model, blocks, policy)
+             if unit[0] not in ([embedding] if "embedding" in apart else []) +
+             ([head] if "head" in apart else [])]
+    norms = [module for module in model.base_model.children()
+             if "norm" in type(module).__name__.lower()]
+    if "embedding" in apart:
+        units.insert(0, [embedding])
+    if "head" in apart:
+        units.append((norms[-1:] if not policy.startswith("size") else []) + [head])
+    return units
+
+
+def reshards(count):
+    """One value per unit, from True, 8 or runs such as "20xtrue+12xfalse"."""
+    if not isinstance(RESHARD_AFTER_FORWARD, str):
+        return [RESHARD_AFTER_FORWARD] * count
+    values = {"true": True, "false": False}
+    runs = [run.partition("x") for run in RESHARD_AFTER_FORWARD.split("+")]
+    words = [word for number, _, word in runs for _ in range(int(number))]
+    return [values[word] if word in values else int(word) for word in words]
+
+
+def shard(model, blocks):
+    if STRATEGY == "NO_SHARD":
+        buffers = dict(model.named_buffers())
+        return DistributedDataParallel(materialise(model, buffers).to(PARAM_DTYPE))
+    mesh = init_device_mesh(DEVICE, (SHARD,), mesh_dim_names=("shard",))
+    if REPLICATE > 1:
+        mesh = init_device_mesh(DEVICE, (REPLICATE, SHARD), mesh_dim_names=("replicate", "shard"))
+    options = dict(mesh=mesh,
+                   mp_policy=MixedPrecisionPolicy(param_dtype=PARAM_DTYPE,
+                                                  reduce_dtype=REDUCE_DTYPE),
+                   offload_policy=CPUOffloadPolicy() if CPU_OFFLOAD else OffloadPolicy())
+    buffers = dict(model.named_buffers())
+    units = units_of(model, blocks)
+    for unit, reshard in zip(units, reshards(len(units))):
+        fully_shard(unit if len(unit) > 1 else unit[0], reshard_after_forward=reshard, **options)
+    # The root is used first and last: PyTorch keeps it gathered until its backward.
+    fully_shard(model, **options)
+    if FORWARD_PREFETCH:
+        for unit, following in zip(units, units[1:]):
+            unit[0].set_modules_to_forward_prefetch([following[0]])
+    return materialise(model, buffers)
+
+
+def synchronise(model, on):
+    if STRATEGY == "NO_SHARD":
+        return contextlib.nullcontext() if on else model.no_sync()
+    model.set_requires_gradient_sync(on)
+    return contextlib.nullcontext()
+
+
+def clip(model):
+    return torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
