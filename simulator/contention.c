@@ -5,8 +5,9 @@
 #include "simulator/engine.h"
 
 struct demand {
-	int threads;   /* that want a core, of one rank */
-	int computing; /* operations that want all multiprocessors */
+	int threads;      /* that want a core, of one rank */
+	int computing;    /* operations that want all multiprocessors */
+	double transfers; /* of `memory`, by collectives */
 	double multiprocessors, memory, fabric, network, link, link_out;
 };
 
@@ -18,6 +19,8 @@ static void add_demand(const struct task *task, struct demand *demand)
 	demand->computing += task->computes && cost->device > 0;
 	demand->multiprocessors += cost->multiprocessors;
 	demand->memory += cost->memory_load;
+	if (task->communicates)
+		demand->transfers += cost->memory_load;
 	demand->fabric += cost->fabric_load;
 	demand->network += cost->network_load;
 	demand->link += cost->link_load;
@@ -66,11 +69,23 @@ static double slowdown(const struct cost *cost, const struct demand *demand, dou
 	return time / cost->device;
 }
 
-/* Links are shared in equal parts: rate = capacity / users (docs/cost-model.md). */
+/* Of the device's memory while kernels of several streams take turns: one of them at a time. */
+static double memory_in_turns(const struct demand *demand)
+{
+	double turns = demand->computing > 1 ? demand->computing : 1;
+
+	return demand->transfers + (demand->memory - demand->transfers) / turns;
+}
+
+/* Links are shared in equal parts: rate = capacity / users (docs/cost-model.md). What a collective
+ * moves also goes through the device's memory. */
 static double collective_slowdown(
 	const struct cost *cost, const struct demand *demand, double cores)
 {
 	double slow = cores;
+
+	if (cost->memory_load > 0)
+		slow = fmax(slow, memory_in_turns(demand));
 
 	if (cost->fabric_load > 0)
 		slow = fmax(slow, demand->fabric);

@@ -104,6 +104,25 @@ static void test_links_are_shared(void **state)
 	sketch_finish(&s);
 }
 
+/* A gather that needs a quarter of the memory beside a kernel that needs all of it: both at 1
+ * / 1.25 until the gather is through. */
+static void test_memory_is_shared(void **state)
+{
+	struct sketch s;
+	(void)state;
+	sketch_init(&s, 0);
+	s.topology.device.memory_bandwidth = 6e9; /* a gather moves 2 * 3/4 of each byte in 1 ns */
+	int gather = sketch_gather(&s, STREAM_GATHER, 0, 4 * MS);
+	int kernel = sketch_traffic(&s, STREAM_COMPUTE, 8 * MS);
+	sketch_run(&s);
+	assert_seconds(sketch_span(&s, gather)->end, 5 * MS);
+	assert_seconds(sketch_span(&s, kernel)->end, 9 * MS);
+	s.options.no_contention = true;
+	sketch_run(&s);
+	assert_seconds(sketch_span(&s, gather)->end, 4 * MS);
+	sketch_finish(&s);
+}
+
 /* Kernels of two streams take turns: half speed while both run. */
 static void test_kernels_take_turns(void **state)
 {
@@ -341,6 +360,7 @@ int main(void)
 		cmocka_unit_test(test_one_engine_is_fifo),
 		cmocka_unit_test(test_two_engines_run_together),
 		cmocka_unit_test(test_links_are_shared),
+		cmocka_unit_test(test_memory_is_shared),
 		cmocka_unit_test(test_kernels_take_turns),
 		cmocka_unit_test(test_host_wait),
 		cmocka_unit_test(test_issue_costs),
