@@ -86,9 +86,10 @@ static bool read_row(const struct cases *cases, const struct csv_row *row,
 		int column = cases->columns[i];
 		if (row->cells[i][0] == '\0')
 			continue;
-		if (column >= 0)
+		if (column >= 0) {
 			arguments->values[column] = row->cells[i];
-		else
+			arguments->origins[column] = NULL;
+		} else
 			words[-1 - column] = row->cells[i];
 	}
 	for (int i = 1; i < 3; i++) {

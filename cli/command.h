@@ -33,6 +33,14 @@ COMMANDS(X)
 const struct command *command_find(const char *name, struct error *error);
 extern const struct command *const commands[]; /* COMMAND_COUNT, by name */
 
+extern const char *const help_topics[]; /* besides commands; NULL-terminated */
+/* The manual page, for scdoc; also docs/shardplan.1.scd. */
+void help_man(struct arena *arena, struct text *text);
+/* What an exit code means, and which variables are looked at, one a line: "0 ok". */
+struct help_line {
+	const char *name, *words;
+};
+extern const struct help_line help_exit_codes[], help_variables[]; /* ended by a NULL name */
 /* `help [COMMAND]` and `--help`. */
 void help_overview(struct text *text);
 void help_command(const struct command *command, struct text *text);

@@ -2,7 +2,9 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/completion.h"
 #include "cli/output.h"
+#include "cli/settings.h"
 #include "reports/reports.h"
 
 enum { PAGE = 80, OPTION_COLUMN = 34 };
@@ -110,7 +112,7 @@ void help_overview(struct text *text)
 		"or a model file. TOPOLOGY: a catalogue name (`shardplan topologies`), NxNAME, a "
 		"topology file, or `local`, which is this machine.",
 		0);
-	text_add(text, "\nMore: shardplan help COMMAND|defaults|exit-codes|environment; shardplan "
+	text_add(text, "\nMore: shardplan help COMMAND|TOPIC (see: shardplan help help); shardplan "
 		       "--version\n\n"
 		       "Examples:\n"
 		       "  shardplan plan llama-2-7b 2xdgx-a100-80gb\n"
@@ -119,33 +121,49 @@ void help_overview(struct text *text)
 		       "  shardplan check plan.yaml measured.json\n");
 }
 
-static void add_exit_codes(struct text *text)
+const char *const help_topics[] = {
+	"completion", "defaults", "environment", "exit-codes", "man", "settings", NULL};
+
+const struct help_line help_exit_codes[] = {
+	{"0", "ok"},
+	{"1", "a well-formed \"no\": nothing fits, or a value is outside its tolerance"},
+	{"2", "usage: unknown option, a question that contradicts itself"},
+	{"3", "bad input: one line, file:line:col: what, expected, got, fix"},
+	{"4", "something is missing on this machine, or cannot be written"},
+	{"5", "internal error, or out of memory"},
+	{"6", "training was stopped by a fault"},
+	{"128+n", "ended by signal n"},
+	{NULL, NULL},
+};
+
+const struct help_line help_variables[] = {
+	{"SHARDPLAN_PATH", "folders, separated by colons, with models and topologies of one's own: "
+			   "NAME.yaml, NAME.json or NAME/config.json there is called NAME"},
+	{"SHARDPLAN_OPTION",
+		"an option that is not typed, such as SHARDPLAN_SEQ_LEN=2048 for --seq-len "
+		"(`shardplan help settings` lists them)"},
+	{"XDG_CONFIG_HOME",
+		"the file of settings is $XDG_CONFIG_HOME/shardplan/config.yaml; without "
+		"it in ~/.config/shardplan"},
+	{"XDG_CACHE_HOME",
+		"the calibration of this machine is in $XDG_CACHE_HOME/shardplan; without "
+		"it in ~/.cache/shardplan"},
+	{"NO_COLOR", "when set and not empty, no colours unless --color=always"},
+	{"TERM", "\"dumb\": no colours either"},
+	{NULL, NULL},
+};
+
+static void add_lines(const struct help_line *lines, int column, struct text *text)
 {
-	text_add(text,
-		"0      ok\n"
-		"1      a well-formed \"no\": nothing fits, or a value is outside its tolerance\n"
-		"2      usage: unknown option, a question that contradicts itself\n"
-		"3      bad input: one line, file:line:col: what, expected, got, fix\n"
-		"4      something is missing on this machine, or cannot be written\n"
-		"5      internal error, or out of memory\n"
-		"6      training was stopped by a fault\n"
-		"128+n  ended by signal n\n");
+	for (; lines->name != NULL; lines++) {
+		text_add(text, lines->name);
+		text_column(text, column);
+		add_wrapped(text, lines->words, column);
+	}
 }
 
-static void add_environment(struct text *text)
-{
-	text_add(text,
-		"SHARDPLAN_PATH   folders, separated by colons, with models and topologies of "
-		"one's\n                 own: NAME.yaml, NAME.json or NAME/config.json there is "
-		"called NAME\n"
-		"XDG_CACHE_HOME   the calibration of this machine is in "
-		"$XDG_CACHE_HOME/shardplan;\n                 without it in ~/.cache/shardplan\n"
-		"NO_COLOR         when set and not empty, no colours unless --color=always\n"
-		"TERM             \"dumb\": no colours either\n");
-}
-
-static bool add_topic(
-	const char *topic, struct arena *arena, struct text *text, struct error *error)
+static bool add_topic(const char *topic, const char *shell, struct arena *arena, struct text *text,
+	struct error *error)
 {
 	struct error unknown = {0};
 	const struct command *command = command_find(topic, &unknown);
@@ -154,13 +172,20 @@ static bool add_topic(
 		help_command(command, text);
 	else if (strcmp(topic, "defaults") == 0)
 		return help_defaults(arena, text, error);
+	else if (strcmp(topic, "settings") == 0)
+		return help_settings(arena, text, error);
+	else if (strcmp(topic, "completion") == 0)
+		return help_completion(shell != NULL ? shell : "", arena, text, error);
+	else if (strcmp(topic, "man") == 0)
+		help_man(arena, text);
 	else if (strcmp(topic, "exit-codes") == 0)
-		add_exit_codes(text);
+		add_lines(help_exit_codes, 7, text);
 	else if (strcmp(topic, "environment") == 0)
-		add_environment(text);
+		add_lines(help_variables, 18, text);
 	else
 		return error_set(error, EXIT_CODE_USAGE,
-			"%s; topics: defaults, exit-codes, environment", unknown.message);
+			"%s; topics: completion, defaults, environment, exit-codes, man, settings",
+			unknown.message);
 	return true;
 }
 
@@ -170,10 +195,17 @@ static bool run(struct invocation *invocation, struct error *error)
 	struct text text = {0};
 	bool ok = true;
 
+	bool completes =
+		arguments->n_operands > 0 && strcmp(arguments->operands[0], "completion") == 0;
+	if (arguments->n_operands > 1 && !completes)
+		return error_set(error, EXIT_CODE_USAGE,
+			"%.200s: one word too many, expected 1 at most", arguments->operands[1]);
 	if (arguments->n_operands == 0)
 		help_overview(&text);
 	else
-		ok = add_topic(arguments->operands[0], invocation->arena, &text, error);
+		ok = add_topic(arguments->operands[0],
+			arguments->n_operands > 1 ? arguments->operands[1] : NULL,
+			invocation->arena, &text, error);
 	ok = ok && output_text(&text, error);
 	text_finish(&text);
 	return ok;
@@ -181,11 +213,15 @@ static bool run(struct invocation *invocation, struct error *error)
 
 const struct command command_help = {
 	.name = "help",
-	.summary = "explain a command, or the defaults, exit codes or environment",
-	.operands = "[COMMAND|defaults|exit-codes|environment]",
+	.summary = "explain a command, or a topic",
+	.operands = "[COMMAND|TOPIC] [SHELL]",
 	.least = 0,
-	.most = 1,
-	.details = "Without a word: the list of commands.",
-	.examples = {"shardplan help plan", "shardplan help defaults"},
+	.most = 2,
+	.details = "Without a word: the list of commands. Topics: `completion` (then bash, zsh or "
+		   "fish: what that shell sources), `defaults` of every option, `environment`, "
+		   "`exit-codes`, `man` (the manual page, for scdoc), `settings` (what the "
+		   "environment and the file of settings say, and where).",
+	.examples = {"shardplan help plan", "shardplan help defaults",
+		"eval \"$(shardplan help completion bash)\"", "shardplan help settings"},
 	.run = run,
 };

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/settings.h"
 #include "cli/version.h"
 #include "executor/executor.h"
 
@@ -86,7 +87,8 @@ static bool run_command(struct invocation *invocation, int argc, char **argv, st
 		    &help, invocation->arena, error))
 		return false;
 	if (!help)
-		return check_operands(invocation, error) && command->run(invocation, error);
+		return settings_apply(&invocation->arguments, invocation->arena, error) &&
+		       check_operands(invocation, error) && command->run(invocation, error);
 	struct text text = {0};
 	help_command(command, &text);
 	bool ok = output_text(&text, error);

@@ -214,6 +214,10 @@ bool argument_given(const struct arguments *arguments, const char *name)
 const char *argument_where(
 	const struct arguments *arguments, const struct option *option, struct arena *arena)
 {
+	const char *origin = arguments->origins[option - all_options];
+
+	if (origin != NULL)
+		return origin;
 	return arguments->cells ? swap_dashes(option->name, '-', '_', arena)
 				: arena_printf(arena, "--%s", option->name);
 }

@@ -54,8 +54,9 @@ struct arguments {
 	enum command_index command;
 	int n_operands;
 	const char *operands[OPERANDS_MOST];
-	const char *values[OPTIONS_MOST]; /* NULL: not given; "" for a switch */
-	bool cells;                       /* values are CSV cells: messages name columns */
+	const char *values[OPTIONS_MOST];  /* NULL: not given; "" for a switch */
+	const char *origins[OPTIONS_MOST]; /* who set it (settings.h); NULL: it was typed */
+	bool cells;                        /* values are CSV cells: messages name columns */
 };
 
 /* `arguments` after the command's name. Unknown, repeated, misplaced or incomplete options are

@@ -118,7 +118,8 @@ static const char *base_name(const char *path)
 static bool refuse_question_options(const struct arguments *arguments, struct error *error)
 {
 	for (int i = 0; i < n_options; i++) {
-		if (arguments->values[i] != NULL && all_options[i].flags & OPTION_QUESTION)
+		bool typed = arguments->values[i] != NULL && arguments->origins[i] == NULL;
+		if (typed && all_options[i].flags & OPTION_QUESTION)
 			return error_set(error, EXIT_CODE_USAGE,
 				"--%s: the plan file has its question already; options of a "
 				"question go with MODEL TOPOLOGY",

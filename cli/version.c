@@ -22,7 +22,11 @@ void version_print(struct text *text)
 	add_part(text, "hwloc", HAVE_HWLOC,
 		"not built in: `local` is described by the kernel's files");
 	add_part(text, "GLPK", HAVE_GLPK, "not built in: branch and bound plans alone");
-	text_add(text, "  transports           shm (processes of one machine)\n");
+	add_part(text, "transport shm", true, "");
+	add_part(text, "transport mpi", HAVE_MPI, "not built in: one machine");
+	add_part(text, "CUDA", HAVE_CUDA, "not built in: `train` runs on CPUs");
+	add_part(text, "NCCL", HAVE_NCCL, "not built in");
+	text_add(text, "  compiler             " __VERSION__ "\n");
 	text_add(text,
 		HAVE_GLPK ? "The sources are Apache-2.0. This binary is linked with GLPK and is "
 			    "GPL-3.0-or-later as a whole.\n"

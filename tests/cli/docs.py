@@ -1,7 +1,7 @@
 """Pages that repeat what the program prints must repeat it exactly.
 
-    docs.py BINARY           compares docs/defaults.md, docs/exports.md's table and the
-                             listings in docs/commands.md
+    docs.py BINARY           compares docs/defaults.md, docs/exports.md's table, the manual and
+                             the listings in docs/commands.md
     docs.py BINARY --update  writes them anew
 """
 
@@ -16,6 +16,7 @@ COMMANDS = os.path.join(support.ROOT, 'docs', 'commands.md')
 EXPORTS = os.path.join(support.ROOT, 'docs', 'exports.md')
 TABLE = re.compile(r'(?:^\| .*\n|^\|---.*\n)+', re.M)
 LISTING = re.compile(r'```text\n\$ shardplan (help [a-z-]+|models|topologies|export --list)\n(.*?)```\n', re.S)
+MANUAL = os.path.join(support.ROOT, 'docs', 'shardplan.1.scd')
 
 
 def read(path):
@@ -29,7 +30,7 @@ def write(path, content):
 
 
 def expected(binary):
-    """(path, content it should have) of both pages."""
+    """(path, content it should have) of every page."""
     with support.Sandbox(binary) as box:
         def listing(match):
             out = box.run(*match.group(1).split()).out
@@ -41,7 +42,7 @@ def expected(binary):
         exports = LISTING.sub(listing, read(EXPORTS))
         exports = TABLE.sub(lambda _: box.run('export', '--knobs').out, exports, count=1)
         return missing, [(DEFAULTS, box.run('help', 'defaults').out), (COMMANDS, commands),
-                         (EXPORTS, exports)]
+                         (EXPORTS, exports), (MANUAL, box.run('help', 'man').out)]
 
 
 def main(binary, update):
