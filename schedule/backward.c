@@ -5,7 +5,8 @@ static void give_range(struct builder *b, int index)
 {
 	const struct event *event = &b->events[index];
 	op_give(b, b->saved[index]);
-	b->saved[index] = -1;
+	op_give(b, b->results[index]);
+	b->saved[index] = b->results[index] = -1;
 	if (event->slot >= 0 && event->first_of_slot) {
 		op_give(b, b->residuals[event->slot]);
 		b->residuals[event->slot] = -1;
@@ -74,8 +75,12 @@ static void recompute_range(struct builder *b, int index)
 {
 	const struct event *event = &b->events[index];
 	int end = recompute_end(b, event);
-	int buffer = saved_new(b, BUFFER_RECOMPUTED, event);
+	int buffer = saved_new(b, BUFFER_RECOMPUTED, index);
 	b->saved[index] = buffer;
+	if (checkpointing_of(b, event) == CHECKPOINTING_SELECTIVE) {
+		selective_recompute(b, index, buffer);
+		return;
+	}
 	if (end == event->first_module || (is_ours(b) && buffer < 0))
 		return;
 	op_begin(b, OP_RECOMPUTE, STREAM_COMPUTE, event->unit);
@@ -101,41 +106,11 @@ static void recompute_block(struct builder *b, int last)
 			recompute_range(b, i);
 }
 
-/* Selective checkpointing with eager attention: the probabilities again. -1 when it saves nothing.
- */
-static int recompute_attention(struct builder *b, const struct event *event)
-{
-	struct activation_rules dropping = plan_block_activation_rules(b->plan, event->layer);
-	int64_t kept = model_saved_bytes(b->model, event->first_module, event->end_module,
-		&dropping, b->plan->micro_batch, b->plan->seq_len);
-	int64_t full = model_saved_bytes(b->model, event->first_module, event->end_module,
-		&b->rules, b->plan->micro_batch, b->plan->seq_len);
-	if (full == kept)
-		return -1;
-	int core = event->first_module;
-	while (b->model->modules[core].kind != MODULE_ATTENTION_CORE)
-		core++;
-	op_begin(b, OP_RECOMPUTE, STREAM_COMPUTE, event->unit);
-	op_set_range(b, event);
-	b->op.first_module = core;
-	b->op.end_module = core + 1;
-	int buffer = buffer_new(b, BUFFER_RECOMPUTED, STREAM_COMPUTE, event->unit, full - kept,
-		b->plan->param_dtype);
-	b->buffers[buffer].layer = event->layer;
-	op_take(b, buffer);
-	op_use(b, buffer);
-	op_end(b);
-	return buffer;
-}
-
 static void backward_range(struct builder *b, int index)
 {
 	const struct event *event = &b->events[index];
-	int attention = -1;
-	if (checkpointing_of(b, event) == CHECKPOINTING_FULL && event->last_of_slot)
+	if (checkpointing_of(b, event) != CHECKPOINTING_NONE && event->last_of_slot)
 		recompute_block(b, index);
-	if (checkpointing_of(b, event) == CHECKPOINTING_SELECTIVE)
-		attention = recompute_attention(b, event);
 	op_begin(b, OP_BACKWARD, STREAM_COMPUTE, event->unit);
 	op_set_range(b, event);
 	op_use_weights(b, index);
@@ -144,7 +119,6 @@ static void backward_range(struct builder *b, int index)
 	else
 		op_use(b, b->residuals[event->slot]);
 	op_use_slot(b, index);
-	op_use(b, attention);
 	if (is_ddp(b))
 		ddp_gradients(b, index);
 	else
@@ -153,7 +127,6 @@ static void backward_range(struct builder *b, int index)
 	if (b->model->modules[event->end_module - 1].kind == MODULE_HEAD)
 		op_use(b, b->logits);
 	op_use(b, b->kernel_workspace);
-	op_give(b, attention);
 	op_give(b, b->copies[index]);
 	b->copies[index] = -1;
 	give_range(b, index);

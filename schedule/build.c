@@ -184,6 +184,7 @@ static void step_begin(struct builder *b, int step)
 	for (int u = 0; u < b->n_units; u++)
 		reset_unit(&b->units[u], is_zero3(b));
 	fill(b->saved, b->n_events);
+	fill(b->results, b->n_events);
 	fill(b->copies, b->n_events);
 	fill(b->range_gradients, b->n_events);
 }
@@ -304,6 +305,7 @@ static void builder_init(struct builder *b, struct arena *arena, const struct pl
 	b->residuals = ARENA_ARRAY(arena, int, model->architecture.layers + 2);
 	build_walk(b);
 	b->saved = ARENA_ARRAY(arena, int, b->n_events);
+	b->results = ARENA_ARRAY(arena, int, b->n_events);
 	b->copies = ARENA_ARRAY(arena, int, b->n_events);
 	b->range_gradients = ARENA_ARRAY(arena, int, b->n_events);
 	if (is_ddp(b))

@@ -50,7 +50,7 @@ void op_set_range(struct builder *b, const struct event *event);
 void op_use_weights(struct builder *b, int event);
 enum checkpointing checkpointing_of(const struct builder *b, const struct event *event);
 /* A buffer for the saved tensors of a range; -1 when it saves nothing. */
-int saved_new(struct builder *b, enum buffer_role role, const struct event *event);
+int saved_new(struct builder *b, enum buffer_role role, int event);
 /* The first range of the event's slot. */
 int slot_begin(const struct builder *b, int event);
 /* Adds the saved tensors of a range, its own first, then those of earlier ranges of its slot. */
@@ -58,6 +58,17 @@ void op_use_slot(struct builder *b, int event);
 void forward_range(struct builder *b, int event);
 void loss(struct builder *b);
 void backward_event(struct builder *b, int event);
+
+/* --- selective.c --------------------------------------------------------------------------------
+ */
+/* Does selective checkpointing keep the result of a leaf of the block that begins there? */
+bool selective_keeps(const struct builder *b, int first_of_block, int module);
+/* Of what the range's leaves save, the bytes that are computed again. */
+int64_t selective_dropped_bytes(const struct builder *b, int event);
+/* A buffer for what is kept; -1 when nothing is. The caller takes it. */
+int selective_keep(struct builder *b, int event);
+/* The leaves that are computed again, into `buffer`. */
+void selective_recompute(struct builder *b, int event, int buffer);
 
 /* --- reduce.c -----------------------------------------------------------------------------------
  */

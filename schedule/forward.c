@@ -13,7 +13,7 @@ enum checkpointing checkpointing_of(const struct builder *b, const struct event 
 
 static bool checkpoints(const struct builder *b, const struct event *event)
 {
-	return checkpointing_of(b, event) == CHECKPOINTING_FULL;
+	return checkpointing_of(b, event) != CHECKPOINTING_NONE;
 }
 
 static bool has_head(const struct builder *b, const struct event *event)
@@ -36,11 +36,13 @@ void op_use_weights(struct builder *b, int event)
 		op_use_parameters(b, b->events[event].unit);
 }
 
-int saved_new(struct builder *b, enum buffer_role role, const struct event *event)
+int saved_new(struct builder *b, enum buffer_role role, int index)
 {
-	struct activation_rules rules = plan_block_activation_rules(b->plan, event->layer);
-	int64_t bytes = model_saved_bytes(b->model, event->first_module, event->end_module, &rules,
-		b->plan->micro_batch, b->plan->seq_len);
+	const struct event *event = &b->events[index];
+	int64_t bytes = model_saved_bytes(b->model, event->first_module, event->end_module,
+		&b->rules, b->plan->micro_batch, b->plan->seq_len);
+	if (checkpointing_of(b, event) == CHECKPOINTING_SELECTIVE)
+		bytes = selective_dropped_bytes(b, index);
 	if (bytes == 0)
 		return -1;
 	int buffer = buffer_new(b, role, STREAM_COMPUTE, event->unit, bytes, b->plan->param_dtype);
@@ -66,9 +68,12 @@ int slot_begin(const struct builder *b, int event)
 void op_use_slot(struct builder *b, int event)
 {
 	op_use(b, b->saved[event]);
+	op_use(b, b->results[event]);
 	for (int i = slot_begin(b, event); i < event; i++)
-		if (b->events[i].kind == EVENT_RANGE)
+		if (b->events[i].kind == EVENT_RANGE) {
 			op_use(b, b->saved[i]);
+			op_use(b, b->results[i]);
+		}
 }
 
 static int residual_take(struct builder *b, int slot)
@@ -135,8 +140,11 @@ void forward_range(struct builder *b, int index)
 		op_use(b, b->residuals[event->slot]);
 	}
 	b->saved[index] = saved_new(
-		b, checkpoints(b, event) ? BUFFER_FORWARD_WORK : BUFFER_ACTIVATIONS, event);
+		b, checkpoints(b, event) ? BUFFER_FORWARD_WORK : BUFFER_ACTIVATIONS, index);
 	op_take(b, b->saved[index]);
+	if (checkpointing_of(b, event) == CHECKPOINTING_SELECTIVE)
+		b->results[index] = selective_keep(b, index);
+	op_take(b, b->results[index]);
 	op_use_slot(b, index);
 	if (event->slot < 0 && event->first_of_slot)
 		op_use(b, residual_take(b, 0));

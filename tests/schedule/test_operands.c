@@ -121,6 +121,13 @@ static bool reads_weights(const struct sample *s, const struct op *op)
 	return tied || range_parameters(s->model, op) > 0;
 }
 
+static bool is_selective(const struct sample *s, const struct op *op)
+{
+	return op->layer >= 0 &&
+	       plan_block_checkpointing(&s->plan, op->layer) == CHECKPOINTING_SELECTIVE;
+}
+
+/* What it drops and what it keeps are two buffers, and a range may have only one of them. */
 static int64_t saves(const struct sample *s, const struct op *op)
 {
 	struct activation_rules rules = plan_block_activation_rules(&s->plan, op->layer);
@@ -140,9 +147,9 @@ static const char *compute_pattern(struct arena *arena, const struct sample *s, 
 			saved,
 			embedding || (op->layer >= 0 && last_of_block(s->model, op)) ? "r" : "",
 			head ? "l" : "", workspace);
-	if (op->kind == OP_RECOMPUTE && op->end_module - op->first_module == 1 &&
-		s->model->modules[op->first_module].kind == MODULE_ATTENTION_CORE)
-		return arena_printf(arena, "^(E|%srE+%s)$", weights, workspace);
+	bool selective = is_selective(s, op);
+	if (op->kind == OP_RECOMPUTE && selective)
+		return arena_printf(arena, "^[UCP]*r[AE]*%s$", workspace);
 	if (op->kind == OP_RECOMPUTE)
 		return arena_printf(arena, "^%srE%s%s$", weights, saved, workspace);
 	const char *gradients =
@@ -184,8 +191,6 @@ static int saving_ranges(const struct sample *s, const struct program *p, const 
 /* Its own saved tensors first, then those of all earlier ranges of its block. */
 static void check_saved(const struct sample *s, const struct program *p, const struct op *op)
 {
-	bool attention = op->kind == OP_RECOMPUTE &&
-			 plan_block_checkpointing(&s->plan, op->layer) == CHECKPOINTING_SELECTIVE;
 	int previous = -1, n = 0;
 	for (int i = 0; i < op->uses.count; i++) {
 		const struct buffer *buffer = operand(p, op, i);
@@ -193,8 +198,6 @@ static void check_saved(const struct sample *s, const struct program *p, const s
 			buffer->role != BUFFER_FORWARD_WORK)
 			continue;
 		assert_int_equal(buffer->layer, op->layer);
-		if (buffer->end_module == 0)
-			continue; /* the probabilities of selective checkpointing */
 		n++;
 		if (previous < 0 && buffer->first_module >= op->first_module) {
 			assert_int_equal(buffer->first_module, op->first_module);
@@ -204,8 +207,7 @@ static void check_saved(const struct sample *s, const struct program *p, const s
 		assert_true(buffer->first_module > previous);
 		previous = buffer->first_module;
 	}
-	if (!attention)
-		assert_int_equal(n, saving_ranges(s, p, op));
+	assert_int_equal(n, saving_ranges(s, p, op));
 }
 
 /* DDP's head reads a tied weight from the bucket where it lies, or the range's copy. */
@@ -249,7 +251,8 @@ static void check_operands(struct arena *arena, const struct sample *s, int *see
 		if (pattern == NULL) {
 			pattern = compute_pattern(arena, s, op);
 			check_residuals(s, p, op);
-			check_saved(s, p, op);
+			if (!is_selective(s, op))
+				check_saved(s, p, op);
 			check_tied(s, p, op);
 		} else {
 			assert_int_equal(op->layer,
@@ -315,41 +318,70 @@ static void test_recompute_end(void **state)
 	}
 }
 
-/* Eager attention, selective checkpointing: the probabilities of one block at a time come back. */
+/* Selective: of the products q, k, v, o, gate, up, down every second one is computed again, and
+ * what lies between them. Kept: four results and attention's, 26.81 GiB more than full
+ * checkpointing for 8 sequences of 2048 tokens of Llama-2-7B; torchtitan measured 26.77 (FSDP1)
+ * and 26.81 (FSDP2). */
 static void test_selective(void **state)
 {
 	(void)state;
+	static const char *const again[] = {"first norm", "k", "o, second norm", "up, activation"};
 	struct arena arena = {0};
-	struct model *model = preset_model(&arena, "llama-nano");
+	struct ledger ledger[2];
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "dgx-h100");
+	struct schedule *schedules[2];
+	for (int full = 0; full < 2; full++) {
+		struct plan plan = toy_plan(&arena, model, topology, "runtime=pytorch-fsdp1",
+			"seq_len=2048", "micro_batch=8",
+			full ? "activation_checkpointing=full"
+			     : "activation_checkpointing=selective",
+			NULL);
+		schedules[full] = toy_schedule(&arena, &plan, model, topology);
+		schedule_ledger(schedules[full], 0, &arena, &ledger[full]);
+	}
+	const struct program *p = &schedules[0]->programs[0];
+	assert_int_equal(count_ops(schedules[0], OP_RECOMPUTE, -1), 32 * COUNT_OF(again));
+	for (int i = 0; i < p->n_ops; i++)
+		for (int m = p->ops[i].first_module;
+			p->ops[i].kind == OP_RECOMPUTE && m < p->ops[i].end_module; m++) {
+			enum module_kind kind = model->modules[m].kind;
+			assert_true(kind != MODULE_QUERY && kind != MODULE_VALUE &&
+				    kind != MODULE_ATTENTION_CORE && kind != MODULE_GATE &&
+				    kind != MODULE_DOWN);
+		}
+	const int64_t T = 8 * 2048, h = 4096, f = 11008;
+	int64_t more = ledger[0].live[ledger[0].peak_op][CATEGORY_ACTIVATIONS] -
+		       ledger[1].live[ledger[1].peak_op][CATEGORY_ACTIVATIONS];
+	assert_int_equal(schedules[0]->programs[0].ops[ledger[0].peak_op].kind, OP_LOSS);
+	assert_int_equal(more, 32 * (2 * T * (4 * h + f) + 4 * 32 * T));
+	assert_true(more > 26.76 * 0x1p30 && more < 26.82 * 0x1p30);
+	arena_finish(&arena);
+}
+
+/* With eager attention the probabilities go too; a projection with a bias is not kept. */
+static void test_selective_variants(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
 	struct topology *topology = gpu_cluster(&arena, 1, 2);
+	struct model *model = preset_model(&arena, "gpt2-nano");
 	struct plan plan = toy_plan(&arena, model, topology, "runtime=pytorch-fsdp1",
 		"attention=eager", "activation_checkpointing=selective", NULL);
 	struct schedule *schedule = toy_schedule(&arena, &plan, model, topology);
 	const struct program *p = &schedule->programs[0];
-	int n = 0;
-	for (int i = 0; i < p->n_ops; i++) {
-		const struct op *op = &p->ops[i];
-		if (op->kind != OP_RECOMPUTE)
-			continue;
-		assert_int_equal(model->modules[op->first_module].kind, MODULE_ATTENTION_CORE);
-		assert_int_equal(op->takes.count, 1);
-		int buffer = slice_of(p, op->takes)[0];
-		/* bf16 compute: fp32 probabilities and their cast, heads * seq * tokens */
-		assert_int_equal(p->buffers[buffer].bytes, 6 * INT64_C(6) * 256 * 256);
-		const struct op *backward = &p->ops[i + 1];
-		assert_int_equal(backward->kind, OP_BACKWARD);
-		assert_int_equal(backward->layer, op->layer);
-		bool used = false;
-		for (int k = 0; k < backward->uses.count; k++)
-			used = used || slice_of(p, backward->uses)[k] == buffer;
-		assert_true(used);
-		n++;
-	}
-	assert_int_equal(n, 6);
+	for (int i = 0; i < p->n_buffers; i++) /* nothing of a block but its input */
+		assert_true(p->buffers[i].role != BUFFER_ACTIVATIONS || p->buffers[i].layer < 0);
 	plan = toy_plan(&arena, model, topology, "runtime=pytorch-fsdp1",
 		"activation_checkpointing=selective", NULL);
-	assert_int_equal(
-		count_ops(toy_schedule(&arena, &plan, model, topology), OP_RECOMPUTE, -1), 0);
+	schedule = toy_schedule(&arena, &plan, model, topology);
+	p = &schedule->programs[0];
+	int64_t T = plan.micro_batch * plan.seq_len, kept = 0;
+	const struct architecture *a = &model->architecture;
+	for (int i = 0; i < p->n_buffers; i++)
+		if (p->buffers[i].role == BUFFER_ACTIVATIONS && p->buffers[i].layer >= 0)
+			kept += p->buffers[i].bytes;
+	assert_int_equal(kept, a->layers * T * (2 * a->hidden + 4 * a->heads));
 	arena_finish(&arena);
 }
 
@@ -516,6 +548,7 @@ int main(void)
 		cmocka_unit_test(test_operands),
 		cmocka_unit_test(test_recompute_end),
 		cmocka_unit_test(test_selective),
+		cmocka_unit_test(test_selective_variants),
 		cmocka_unit_test(test_activation_bytes),
 		cmocka_unit_test(test_loss_bytes),
 		cmocka_unit_test(test_traffic),

@@ -1,0 +1,106 @@
+/* Selective checkpointing as torchtitan's per-operator policy has it: of the matrix products of a
+ * block every second one's result is kept, and flash attention's; everything else is computed
+ * again. A projection with a bias is another operator (addmm) that the policy does not keep
+ * (docs/runtimes.md). */
+#include "schedule/builder.h"
+
+static bool is_product(const struct model *model, int module)
+{
+	int64_t out, in;
+	return model->modules[module].n_parameters == 1 &&
+	       module_linear_shape(&model->architecture, model->modules[module].kind, &out, &in);
+}
+
+static bool is_flash(const struct builder *b, int module)
+{
+	return b->model->modules[module].kind == MODULE_ATTENTION_CORE &&
+	       attention_is_flash(b->plan->attention);
+}
+
+bool selective_keeps(const struct builder *b, int first_of_block, int module)
+{
+	int products = 0;
+	for (int m = first_of_block; m <= module; m++)
+		products += is_product(b->model, m);
+	return is_flash(b, module) || (is_product(b->model, module) && products % 2 == 1);
+}
+
+/* Bytes that a leaf saves without checkpointing. */
+static int64_t saved_bytes(const struct builder *b, int module)
+{
+	return model_saved_bytes(
+		b->model, module, module + 1, &b->rules, b->plan->micro_batch, b->plan->seq_len);
+}
+
+/* The result of DOWN is kept though backward does not read it. */
+static int64_t result_bytes(const struct builder *b, int module)
+{
+	if (b->model->modules[module].kind != MODULE_DOWN)
+		return saved_bytes(b, module);
+	return model_residual_bytes(b->model, &b->rules, b->plan->micro_batch, b->plan->seq_len);
+}
+
+static int first_of_block(const struct builder *b, int event)
+{
+	return b->events[slot_begin(b, event)].first_module;
+}
+
+int64_t selective_dropped_bytes(const struct builder *b, int event)
+{
+	const struct event *range = &b->events[event];
+	int64_t dropped = 0;
+	for (int m = range->first_module; m < range->end_module; m++)
+		if (!selective_keeps(b, first_of_block(b, event), m))
+			dropped += saved_bytes(b, m);
+	return dropped;
+}
+
+int selective_keep(struct builder *b, int event)
+{
+	const struct event *range = &b->events[event];
+	int64_t kept = 0;
+	for (int m = range->first_module; m < range->end_module; m++)
+		if (selective_keeps(b, first_of_block(b, event), m))
+			kept += result_bytes(b, m);
+	if (kept == 0)
+		return -1;
+	int buffer = buffer_new(
+		b, BUFFER_ACTIVATIONS, STREAM_COMPUTE, range->unit, kept, b->plan->param_dtype);
+	b->buffers[buffer].layer = range->layer;
+	return buffer;
+}
+
+static bool is_again(const struct builder *b, int event, int module)
+{
+	return b->model->modules[module].kind != MODULE_DOWN &&
+	       !selective_keeps(b, first_of_block(b, event), module);
+}
+
+/* Leaves that follow one another are one operation; the first takes what they fill. */
+void selective_recompute(struct builder *b, int event, int buffer)
+{
+	const struct event *range = &b->events[event];
+	bool taken = false;
+	for (int m = range->first_module; m < range->end_module;) {
+		int end = m;
+		if (!module_kind_is_leaf(b->model->modules[m].kind) || !is_again(b, event, m)) {
+			m++;
+			continue;
+		}
+		while (end < range->end_module && is_again(b, event, end))
+			end++;
+		op_begin(b, OP_RECOMPUTE, STREAM_COMPUTE, range->unit);
+		op_set_range(b, range);
+		b->op.first_module = m;
+		b->op.end_module = end;
+		op_use_weights(b, event);
+		op_use(b, b->residuals[range->slot]);
+		if (!taken)
+			op_take(b, buffer);
+		op_use_slot(b, event);
+		op_use(b, b->kernel_workspace);
+		op_end(b);
+		taken = true;
+		m = end;
+	}
+}
