@@ -280,6 +280,7 @@ static void gpu_loads(const struct machine *machine, const struct runtime *runti
 	enum collective_kind collective;
 
 	collective_kind_of(kind, &collective);
+	cost->spread = collective_spread(placement, collective, bytes);
 	cost->multiprocessors = fmin(
 		CHANNELS_MAX, 2 * nccl_choose(topology, placement, collective, bytes).channels);
 	cost->fabric_load = load(wire * (placement->nodes > 1 ? (local - 1) / local : 1),

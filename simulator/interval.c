@@ -16,15 +16,17 @@ enum cause { CAUSE_COMPUTE, CAUSE_COLLECTIVE, CAUSE_HOST, CAUSE_COUNT };
 struct spreads {
 	double of[CAUSE_COUNT];
 	double rest;
+	bool by_collective; /* each has its own (collective_spread.c); of[] is for those without */
 	const char *source;
 };
 
 /* Where a calibration gives none (docs/cost-model.md, Uncertainty). */
-static const struct spreads measured_prior = {{0.04, 0.12, 0.20}, 0.04, "measured on this machine"};
+static const struct spreads measured_prior = {
+	{0.04, 0.12, 0.20}, 0.04, false, "measured on this machine"};
 static const struct spreads published_prior = {
-	{0.06, 0.15, 0.30}, 0.04, "published measurements of this device"};
+	{0.06, 0.15, 0.30}, 0.04, true, "published measurements of this device"};
 static const struct spreads datasheet_prior = {
-	{0.12, 0.25, 0.40}, 0.08, "datasheet of the device only"};
+	{0.12, 0.25, 0.40}, 0.08, true, "datasheet of the device only"};
 
 static double given(double calibrated, double prior)
 {
@@ -40,6 +42,7 @@ static struct spreads spreads_of(const struct topology *topology)
 
 	spreads.of[CAUSE_COMPUTE] = given(c->compute_spread, spreads.of[CAUSE_COMPUTE]);
 	spreads.of[CAUSE_COLLECTIVE] = given(c->collective_spread, spreads.of[CAUSE_COLLECTIVE]);
+	spreads.by_collective = spreads.by_collective && c->collective_spread <= 0;
 	spreads.of[CAUSE_HOST] = given(c->host_spread, spreads.of[CAUSE_HOST]);
 	spreads.rest = given(c->residual_spread, spreads.rest);
 	return spreads;
@@ -59,15 +62,21 @@ static void scale(struct cost *cost, bool communicates, enum cause cause, double
 
 /* How much longer the step is, as a logarithm, when a cause is off by one standard deviation. */
 static double effect_of(const struct schedule *schedule, int class,
-	const struct simulation_options *options, enum cause cause, double spread,
+	const struct simulation_options *options, const struct spreads *spreads, enum cause cause,
 	struct arena *scratch, double step_time)
 {
 	struct engine engine;
 	struct error error = {0};
 
 	engine_init(&engine, schedule, class, options, scratch);
-	for (int i = 0; i < engine.n_ops; i++)
-		scale(&engine.tasks[i].cost, engine.tasks[i].communicates, cause, exp(spread));
+	for (int i = 0; i < engine.n_ops; i++) {
+		struct task *task = &engine.tasks[i];
+		bool own = cause == CAUSE_COLLECTIVE && spreads->by_collective;
+		double spread =
+			own && task->cost.spread > 0 ? task->cost.spread : spreads->of[cause];
+
+		scale(&task->cost, task->communicates, cause, exp(spread));
+	}
 	if (!engine_run(&engine, &error))
 		return 0;
 	return log((engine.finished[SIMULATED_STEPS - 1] - engine.finished[SIMULATED_STEPS - 2]) /
@@ -95,8 +104,8 @@ void interval(const struct schedule *schedule, int class, const struct simulatio
 	for (int cause = 0; cause < CAUSE_COUNT; cause++) {
 		effects[cause] = options->quick_interval
 					 ? guess(p, &spreads, cause)
-					 : effect_of(schedule, class, options, cause,
-						   spreads.of[cause], scratch, p->step_time);
+					 : effect_of(schedule, class, options, &spreads, cause,
+						   scratch, p->step_time);
 		sum += effects[cause] * effects[cause];
 	}
 	double factor = exp(DEVIATIONS * sqrt(sum));

@@ -161,36 +161,45 @@ static void print_worst(const struct published_set *rows, struct arena *arena)
 	}
 }
 
-/* Standard deviation of log(measured / predicted) about its mean: what an interval needs. */
+enum { RESIDUAL_CELLS = 16 }; /* two bars, two levels, four sizes */
+
+static int residual_cell(struct arena *arena, const struct published *row)
+{
+	return 8 * (row->collective == COLLECTIVE_ALL_REDUCE) + 4 * (row->nodes > 1) +
+	       key_size(arena, row)[0] - '1';
+}
+
+/* What an interval needs: log(measured / predicted), its median, and as its spread 1.4826 times the
+ * median of its absolute value (the standard deviation, for a normal one; a few rows that are far
+ * off do not sway it). simulator/collective_spread.c holds these figures. */
+static void print_residual(const struct published_set *rows, int cell, struct arena *arena)
+{
+	struct sample sample = {0};
+	const struct published *any = NULL;
+	struct summary summary;
+
+	for (int i = 0; i < rows->n; i++) {
+		const struct published *row = &rows->of[i];
+
+		if (!row->judged || residual_cell(arena, row) != cell)
+			continue;
+		any = row;
+		sample_add(arena, &sample, -log(1 + measurement_error(row)));
+	}
+	if (any == NULL)
+		return;
+	summary = sample_summary(&sample);
+	printf("| %s | %s | %s | %d | %+.3f | %.3f |\n", key_bar(arena, any),
+		any->nodes > 1 ? "across nodes" : "one node", key_size(arena, any) + 3, summary.n,
+		summary.bias, 1.4826 * summary.median);
+}
+
 static void print_residuals(const struct published_set *rows, struct arena *arena)
 {
-	static const char *const levels[] = {"one node", "across nodes"};
-
 	printf("\n## Residuals: log(measured / predicted)\n\n"
-	       "| collective | level | size | n | mean | spread |\n|---|---|---|---|---|---|\n");
-	for (int cell = 0; cell < 16; cell++) {
-		int n = 0;
-		double sum = 0, square = 0;
-		const char *size = "", *bar = "";
-
-		for (int i = 0; i < rows->n; i++) {
-			const struct published *row = &rows->of[i];
-			int at = 8 * (row->collective == COLLECTIVE_ALL_REDUCE) +
-				 4 * (row->nodes > 1) + key_size(arena, row)[0] - '1';
-			double log_ratio = -log(1 + measurement_error(row));
-
-			if (!row->judged || at != cell)
-				continue;
-			n++;
-			sum += log_ratio;
-			square += log_ratio * log_ratio;
-			size = key_size(arena, row) + 3;
-			bar = key_bar(arena, row);
-		}
-		if (n > 1)
-			printf("| %s | %s | %s | %d | %+.3f | %.3f |\n", bar, levels[cell / 4 % 2],
-				size, n, sum / n, sqrt(fmax(0, square / n - sum / n * sum / n)));
-	}
+	       "| collective | level | size | n | median | spread |\n|---|---|---|---|---|---|\n");
+	for (int cell = 0; cell < RESIDUAL_CELLS; cell++)
+		print_residual(rows, cell, arena);
 }
 
 static void print_head(const struct published_set *rows)

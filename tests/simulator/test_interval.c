@@ -63,6 +63,33 @@ static void exposed_collectives_count(void **state)
 	case_finish(&c);
 }
 
+/* Where nothing was calibrated, each collective is as uncertain as published ones of its size and
+ * level: over the network more than inside a node. */
+static void collectives_have_their_own_spread(void **state)
+{
+	const struct simulation_options options = {0};
+	double sigmas[2];
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct case_ c;
+		struct calibration *calibration;
+
+		case_load(&c, "llama-2-7b", i == 0 ? "rtx4090-8x" : "4xg5.48xlarge");
+		calibration = &c.topology->calibration;
+		calibration->compute_spread = calibration->host_spread = 1e-9;
+		calibration->residual_spread = 1e-9;
+		case_plan(&c, "strategy=FULL_SHARD micro_batch=1");
+		sigmas[i] = sigma(case_simulate(&c, &options, false));
+		/* A stated one goes for all. */
+		calibration->collective_spread = 0.4;
+		assert_true(sigma(case_simulate(&c, &options, false)) > sigmas[i]);
+		case_finish(&c);
+	}
+	assert_true(sigmas[0] > 0.005 && sigmas[0] < 0.2);
+	assert_true(sigmas[1] > sigmas[0] && sigmas[1] < 0.35);
+}
+
 /* The quick interval of inner loops agrees with the simulated one within a factor of two. */
 static void the_quick_interval_is_near(void **state)
 {
@@ -106,6 +133,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(hidden_causes_count_for_little),
 		cmocka_unit_test(exposed_collectives_count),
+		cmocka_unit_test(collectives_have_their_own_spread),
 		cmocka_unit_test(the_quick_interval_is_near),
 		cmocka_unit_test(the_less_is_known_the_wider),
 	};
