@@ -120,7 +120,7 @@ const struct option all_options[] = {
 	{"analyze", output, "FILE", "measured.json of `train`, on the same lines", ON(EXPLAIN), 0},
 	{"tolerance-time", output, "PERCENT", "judge the step time too", ON(CHECK), 0},
 	{"quick", output, "", "seconds instead of a minute", ON(CALIBRATE), OPTION_SWITCH},
-	{"format", output, "html|markdown|trace|json|csv",
+	{"format", output, "html|markdown|json|csv|trace|snapshot",
 		"default: by the end of FILE's name, else html", ON(REPORT), 0},
 	{"no-alternatives", output, "", "do not plan again what was not chosen", ON(REPORT),
 		OPTION_SWITCH},

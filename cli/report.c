@@ -14,8 +14,10 @@ enum format {
 	FORMAT_TRACE,
 	FORMAT_JSON,
 	FORMAT_CSV,
+	FORMAT_SNAPSHOT,
 };
-static const char *const format_names[] = {"html", "markdown", "trace", "json", "csv", NULL};
+static const char *const format_names[] = {
+	"html", "markdown", "trace", "json", "csv", "snapshot", NULL};
 
 /* What the command line stands for: every report with what it points into. */
 struct entry {
@@ -39,7 +41,7 @@ static bool read_format(const struct arguments *arguments, enum format *format, 
 		const char *ending;
 		enum format format;
 	} endings[] = {{".trace.json", FORMAT_TRACE}, {".json", FORMAT_JSON}, {".csv", FORMAT_CSV},
-		{".md", FORMAT_MARKDOWN}};
+		{".md", FORMAT_MARKDOWN}, {".pickle", FORMAT_SNAPSHOT}};
 	const char *file = argument(arguments, "output");
 	size_t length = file != NULL ? strlen(file) : 0;
 	int index = FORMAT_HTML;
@@ -312,11 +314,17 @@ static bool complete(struct entries *entries, struct report *report, struct erro
 						 &report->link, error));
 }
 
+static bool is_of_one(enum format format)
+{
+	return format == FORMAT_TRACE || format == FORMAT_SNAPSHOT;
+}
+
 static bool needs_one(const struct entries *entries, enum format format, struct error *error)
 {
-	if (format != FORMAT_TRACE || entries->n == 1)
+	if (!is_of_one(format) || entries->n == 1)
 		return true;
-	return error_set(error, EXIT_CODE_USAGE, "--format trace: of one plan, got %d", entries->n);
+	return error_set(error, EXIT_CODE_USAGE, "--format %s: of one plan, got %d",
+		format_names[format], entries->n);
 }
 
 static void write_documents(
@@ -330,6 +338,8 @@ static void write_documents(
 
 	if (format == FORMAT_TRACE)
 		report_trace(&reports[0].explained, text);
+	else if (format == FORMAT_SNAPSHOT)
+		report_snapshot(&reports[0].explained, text);
 	else
 		writers[format](reports, n, text);
 }
@@ -343,7 +353,7 @@ static bool write_all(struct entries *entries, enum format format, struct error 
 	for (int i = 0; i < entries->n; i++) {
 		reports[i] = entries->all[i].report;
 		reports[i].label = entries->all[i].label;
-		if (format != FORMAT_TRACE && !complete(entries, &reports[i], error))
+		if (!is_of_one(format) && !complete(entries, &reports[i], error))
 			return false;
 	}
 	write_documents(reports, entries->n, format, &text);
@@ -380,12 +390,14 @@ const struct command command_report = {
 	.operands = "PLAN|MODEL [MEASURED|TOPOLOGY]...",
 	.least = 1,
 	.most = OPERANDS_MOST,
-	.details = "Of a plan file, with what was measured of it; of a question, which is planned "
-		   "first (nothing fitting is exit code 1); of several plans, measurements or "
-		   "topologies side by side. Without -o to stdout. The page needs no network. "
-		   "`trace` is for ui.perfetto.dev or chrome://tracing, `csv` has rows as of "
-		   "`predict --cases`. The comparison of strategies is planned again from the "
-		   "question in the plan file.",
+	.details =
+		"Of a plan file, with what was measured of it; of a question, which is planned "
+		"first (nothing fitting is exit code 1); of several plans, measurements or "
+		"topologies side by side. Without -o to stdout. The page needs no network. "
+		"`trace` is for ui.perfetto.dev or chrome://tracing, `snapshot` (FILE.pickle) for "
+		"pytorch.org/memory_viz, `csv` has rows as of `predict --cases`. The comparison of "
+		"strategies is planned again from the "
+		"question in the plan file.",
 	.examples = {"shardplan report llama-2-7b 2xdgx-a100-80gb -o report.html",
 		"shardplan report plan.yaml measured.json -o report.md",
 		"shardplan report llama-3-8b dgx-a100-80gb dgx-h100 -o compare.html",

@@ -140,5 +140,7 @@ void report_json(const struct report *reports, int n, struct text *text);
 void report_csv(const struct report *reports, int n, struct text *text);
 /* Chrome / Perfetto trace of the predicted and, if there is one, the measured step. */
 void report_trace(const struct explained *explained, struct text *text);
+/* A PyTorch memory snapshot (pickle, with NUL bytes) of the step, measured where it was. */
+void report_snapshot(const struct explained *explained, struct text *text);
 
 #endif

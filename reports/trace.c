@@ -44,13 +44,26 @@ static void write_order(struct trace *trace, int thread)
 	writer_end_map(trace->writer);
 }
 
+/* "predicted: FULL_SHARD, every one of 16 ranks": all ranks of a class do the same. */
+static void write_process_name(struct trace *trace)
+{
+	const struct plan *plan = &trace->schedule->plan;
+	bool predicted = trace->process == PREDICTED;
+	struct text name = {0};
+
+	text_printf(&name, "%s: %s, %s", predicted ? "predicted" : "measured",
+		strategy_names[plan->strategy], predicted ? "every one of " : "rank 0 of ");
+	text_printf(&name, "%lld ranks", (long long)plan_ranks(plan));
+	write_name(trace, "process_name", text_string(&name), HOST_THREAD);
+	text_finish(&name);
+}
+
 static void write_names(struct trace *trace)
 {
 	bool used[STREAM_COUNT];
 
 	streams_used(trace->schedule, used);
-	write_name(trace, "process_name", trace->process == PREDICTED ? "predicted" : "measured",
-		HOST_THREAD);
+	write_process_name(trace);
 	write_name(trace, "thread_name", "host", HOST_THREAD);
 	write_order(trace, HOST_THREAD);
 	for (int s = 0; s < STREAM_COUNT; s++) {
@@ -61,6 +74,35 @@ static void write_names(struct trace *trace)
 	}
 }
 
+static const char *pytorch_dtype(enum dtype dtype)
+{
+	static const char *const names[DTYPE_COUNT] = {
+		[DTYPE_FP32] = "Float", [DTYPE_BF16] = "BFloat16", [DTYPE_FP16] = "Half"};
+
+	return names[dtype] != NULL ? names[dtype] : dtype_name(dtype);
+}
+
+/* As PyTorch's profiler describes a collective, so that its tools find them. */
+static void write_collective(struct trace *trace, const struct op *op)
+{
+	static const char *const names[OP_KIND_COUNT] = {[OP_ALL_GATHER] = "_allgather_base",
+		[OP_REDUCE_SCATTER] = "_reduce_scatter_base",
+		[OP_ALL_REDUCE] = "allreduce"};
+	const struct group *group = &trace->schedule->groups[op->group];
+	int64_t elements = op->bytes / dtype_bytes(op->dtype);
+	struct writer *writer = trace->writer;
+
+	if (names[op->kind] == NULL)
+		return;
+	writer_string(writer, "Collective name", names[op->kind]);
+	writer_int(writer, "In msg nelems",
+		op->kind == OP_ALL_GATHER ? elements / group->size : elements);
+	writer_int(writer, "Out msg nelems",
+		op->kind == OP_REDUCE_SCATTER ? elements / group->size : elements);
+	writer_int(writer, "Group size", group->size);
+	writer_string(writer, "dtype", pytorch_dtype(op->dtype));
+}
+
 static void write_arguments(struct trace *trace, const struct op *op, int i)
 {
 	struct writer *writer = trace->writer;
@@ -68,6 +110,9 @@ static void write_arguments(struct trace *trace, const struct op *op, int i)
 
 	writer_begin_map(writer, "args");
 	writer_int(writer, "operation", i);
+	writer_string(writer, "kind", op_kind_name(op->kind));
+	writer_int(writer, "device", 0);
+	writer_int(writer, "stream", (int)op->stream);
 	if (op->unit >= 0 && op->unit < schedule->n_units)
 		writer_string(writer, "unit", schedule->units[op->unit].name);
 	if (op->micro_batch >= 0)
@@ -76,9 +121,14 @@ static void write_arguments(struct trace *trace, const struct op *op, int i)
 		writer_int(writer, "bytes", op->bytes);
 	if (op->group >= 0 && op->group < schedule->n_groups) {
 		writer_string(writer, "group", group_kind_names[schedule->groups[op->group].kind]);
-		writer_int(writer, "group_size", schedule->groups[op->group].size);
+		write_collective(trace, op);
 	}
 	writer_end_map(writer);
+}
+
+static bool is_gpu(const struct schedule *schedule)
+{
+	return schedule->topology != NULL && schedule->topology->device.kind == DEVICE_GPU;
 }
 
 static void write_operation(struct trace *trace, const struct timeline *timeline, int i)
@@ -87,9 +137,13 @@ static void write_operation(struct trace *trace, const struct timeline *timeline
 	const struct span *span = &timeline->spans[i];
 	struct text label = {0};
 
+	/* What tools for PyTorch's traces take for communication starts with nccl. */
+	if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE && is_gpu(trace->schedule))
+		text_add(&label, "nccl:");
 	operation_label(trace->schedule, op, &label);
 	begin_event(trace, "X", text_string(&label), 1 + (int)op->stream);
-	writer_string(trace->writer, "cat", op_kind_name(op->kind));
+	writer_string(trace->writer, "cat",
+		op_kind_class(op->kind) == OP_CLASS_COPY ? "gpu_memcpy" : "kernel");
 	write_time(trace->writer, "ts", span->start);
 	write_time(trace->writer, "dur", span->end - span->start);
 	write_arguments(trace, op, i);
@@ -107,7 +161,7 @@ static void write_issue(struct trace *trace, const struct timeline *timeline, in
 	text_add(&label, "issue ");
 	operation_label(trace->schedule, &trace->schedule->programs[0].ops[i], &label);
 	begin_event(trace, "X", text_string(&label), HOST_THREAD);
-	writer_string(trace->writer, "cat", "host");
+	writer_string(trace->writer, "cat", "cpu_op");
 	write_time(trace->writer, "ts", timeline->spans[i].issued);
 	write_time(trace->writer, "dur",
 		end > timeline->spans[i].issued ? end - timeline->spans[i].issued : 0);
@@ -192,13 +246,25 @@ static void write_predicted(struct trace *trace, const struct explained *explain
 	arena_finish(&arena);
 }
 
+/* What the profiler says of the job. */
+static void write_job(struct trace *trace)
+{
+	writer_begin_map(trace->writer, "distributedInfo");
+	writer_string(trace->writer, "backend", is_gpu(trace->schedule) ? "nccl" : "gloo");
+	writer_int(trace->writer, "rank", 0);
+	writer_int(trace->writer, "world_size", plan_ranks(&trace->schedule->plan));
+	writer_end_map(trace->writer);
+}
+
 void report_trace(const struct explained *explained, struct text *text)
 {
 	struct writer writer;
 	struct trace trace = {explained->schedule, &writer, PREDICTED, 1};
 
 	writer_init(&writer, text, WRITER_JSON_COMPACT);
+	writer_int(&writer, "schemaVersion", 1);
 	writer_string(&writer, "displayTimeUnit", "ms");
+	write_job(&trace);
 	writer_begin_list(&writer, "traceEvents");
 	if (explained->predicted != NULL)
 		write_predicted(&trace, explained);

@@ -132,6 +132,7 @@ static double number_at(const struct node *map, const char *key)
 
 struct trace_counts {
 	int slices, starts, finishes, counters, names;
+	int collectives; /* with what PyTorch's profiler says of one, and named so */
 };
 
 static void count_event(const struct node *event, struct trace_counts *counts)
@@ -145,6 +146,10 @@ static void count_event(const struct node *event, struct trace_counts *counts)
 	counts->finishes += strcmp(phase, "f") == 0;
 	counts->counters += strcmp(phase, "C") == 0;
 	counts->names += strcmp(phase, "M") == 0;
+	const struct node *collective = node_get(node_get(event, "args"), "Collective name");
+	bool named = strncmp(string_at(event, "name"), "nccl:", 5) == 0;
+	assert_int_equal(collective != NULL, named);
+	counts->collectives += named;
 	if (strcmp(phase, "M") != 0)
 		assert_true(number_at(event, "ts") >= 0);
 	if (strcmp(phase, "X") == 0)
@@ -168,6 +173,9 @@ static void test_trace(void **state)
 	assert_int_equal(counts.starts, counts.finishes);
 	assert_true(counts.starts > 10);
 	assert_true(counts.names >= 2 * 3);
+	const int64_t *collectives = fixture->prediction.collectives;
+	assert_int_equal(
+		counts.collectives, 2 * (collectives[0] + collectives[1] + collectives[2]));
 	text_finish(&text);
 	arena_finish(&arena);
 }

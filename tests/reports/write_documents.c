@@ -11,7 +11,8 @@ static void write_file(const char *folder, const char *name, struct text *text)
 
 	snprintf(path, sizeof(path), "%s/%s", folder, name);
 	FILE *file = fopen(path, "w");
-	if (file == NULL || fputs(text_string(text), file) < 0 || fclose(file) != 0)
+	if (file == NULL || fwrite(text_string(text), 1, text->length, file) < text->length ||
+		fclose(file) != 0)
 		perror(path);
 	text_finish(text);
 }
@@ -53,6 +54,8 @@ static void write_all(struct fixture *f, const char *folder)
 	write_file(folder, "report.csv", &text);
 	report_markdown(&f->report, 1, &text);
 	write_file(folder, "report.md", &text);
+	report_snapshot(&f->explained, &text);
+	write_file(folder, "snapshot.pickle", &text);
 	report_trace(&f->report.explained, &text);
 	write_file(folder, "trace.json", &text);
 	report_answer_text(&f->question, &f->answer, &style, &text);
