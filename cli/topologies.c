@@ -1,7 +1,8 @@
-/* `topologies`: list the catalogue, show one. */
+/* `topologies`: list the catalogue, show one, import one. */
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/import_topology.h"
 #include "cli/inputs.h"
 #include "cli/listing.h"
 #include "cli/output.h"
@@ -97,9 +98,12 @@ static bool run(struct invocation *invocation, struct error *error)
 		ok = list(invocation, &text, error);
 	else if (strcmp(what, "show") == 0 && arguments->n_operands == 2)
 		ok = show(invocation, &text, error);
+	else if (strcmp(what, "import") == 0 && arguments->n_operands >= 2)
+		ok = topologies_import(invocation, &text, error);
 	else
 		ok = error_set(error, EXIT_CODE_USAGE,
-			"topologies %.100s: expected `topologies list` or `topologies show NAME`",
+			"topologies %.100s: expected `topologies list`, `topologies show NAME` or "
+			"`topologies import FILE...`",
 			what);
 	ok = ok && output_text(&text, error);
 	text_finish(&text);
@@ -108,12 +112,21 @@ static bool run(struct invocation *invocation, struct error *error)
 
 const struct command command_topologies = {
 	.name = "topologies",
-	.summary = "list the machines that are known by name, or show one",
-	.operands = "[list | show TOPOLOGY]",
+	.summary = "list the machines that are known by name, show one, or import one",
+	.operands = "[list | show TOPOLOGY | import FILE...]",
 	.least = 0,
-	.most = 2,
-	.details = "`show` prints a topology file, which can be edited and used as TOPOLOGY. "
-		   "`shardplan topologies show local` describes this machine.",
-	.examples = {"shardplan topologies", "shardplan topologies show 2xdgx-h100 > mine.yaml"},
+	.most = OPERANDS_MOST,
+	.details =
+		"`show` prints a topology file, which can be edited and used as TOPOLOGY. "
+		"`shardplan topologies show local` describes this machine.\n"
+		"`import` makes a topology file of what other tools print: NCCL topology dumps "
+		"(NCCL_TOPO_DUMP_FILE), `nvidia-smi topo -m`, nccl-tests output (text or -J; each "
+		"becomes a measured curve), host files, the environment of a job (`env`). What "
+		"they do not say comes from --gpu, --network, --nodes, --gpus, or from a machine "
+		"of the catalogue that is alike (--like NAME), and is marked as assumed.",
+	.examples = {"shardplan topologies", "shardplan topologies show 2xdgx-h100 > mine.yaml",
+		"shardplan topologies import topo.xml all_gather.log all_reduce.log -o "
+		"cluster.yaml",
+		"shardplan topologies import smi-topo.txt hostfile --gpu H100-SXM5-80GB"},
 	.run = run,
 };

@@ -7,9 +7,9 @@
 
 /* What a topology map holds besides topology_fields. A file of its own also has `shardplan`. */
 static const char *const section_names[] = {
-	"device", "fabric", "network", "host", "calibration", NULL};
+	"device", "fabric", "network", "host", "calibration", "provenance", NULL};
 static const char *const file_keys[] = {
-	"shardplan", "device", "fabric", "network", "host", "calibration", NULL};
+	"shardplan", "device", "fabric", "network", "host", "calibration", "provenance", NULL};
 
 /* A section that is a map of plain fields. An absent one is only an error when it is required. */
 static bool read_section(const struct node *map, const char *key, bool required,
@@ -26,6 +26,27 @@ static bool read_section(const struct node *map, const char *key, bool required,
 	return fields_read(fields, section, NULL, object, arena, error);
 }
 
+/* A map of texts, for people: what is not checked is not believed either. */
+static bool read_provenance(
+	struct arena *arena, const struct node *map, struct topology *topology, struct error *error)
+{
+	if (map == NULL)
+		return true;
+	if (map->kind != NODE_MAP)
+		return node_error(map, error, "expected a map of keys and where they come from");
+	topology->provenance = ARENA_ARRAY(arena, struct provenance, map->n_children);
+	for (int i = 0; i < map->n_children; i++) {
+		const char *text;
+
+		if (!node_string(map->children[i], &text, error))
+			return false;
+		topology->provenance[i] = (struct provenance){
+			arena_strdup(arena, map->children[i]->key), arena_strdup(arena, text)};
+	}
+	topology->n_provenance = map->n_children;
+	return true;
+}
+
 static bool read_sections(
 	struct arena *arena, const struct node *map, struct topology *topology, struct error *error)
 {
@@ -36,7 +57,8 @@ static bool read_sections(
 			&topology->fabric, arena, error) ||
 		!read_section(
 			map, "network", false, network_fields, &topology->network, arena, error) ||
-		!read_section(map, "host", true, host_fields, &topology->host, arena, error))
+		!read_section(map, "host", true, host_fields, &topology->host, arena, error) ||
+		!read_provenance(arena, node_get(map, "provenance"), topology, error))
 		return false;
 	return calibration == NULL ||
 	       calibration_read(arena, calibration, &topology->calibration, error);

@@ -72,6 +72,13 @@ struct host {
 	enum cpu_vendor cpu;
 };
 
+/* Where one value came from: key "fabric.bandwidth", text "NCCL topology dump ..." or "assumed:
+ * ...".
+ */
+struct provenance {
+	const char *key, *text;
+};
+
 /* More is refused: it is a typing error, and loops over ranks stay short. */
 #define TOPOLOGY_MAX_DEVICES 1000000
 
@@ -88,6 +95,8 @@ struct topology {
 	 * more devices than cores is allowed. */
 	bool shares_host;
 	struct calibration calibration;
+	int n_provenance; /* of imported topologies; 0 else */
+	struct provenance *provenance;
 };
 
 extern const struct field topology_fields[]; /* the scalars of struct topology */

@@ -16,10 +16,16 @@ void topology_write(const struct topology *topology, struct writer *writer)
 	write_section("fabric", fabric_fields, &topology->fabric, writer);
 	write_section("network", network_fields, &topology->network, writer);
 	write_section("host", host_fields, &topology->host, writer);
-	if (calibration_is_empty(&topology->calibration))
+	if (!calibration_is_empty(&topology->calibration)) {
+		writer_begin_map(writer, "calibration");
+		calibration_write(&topology->calibration, writer);
+		writer_end_map(writer);
+	}
+	if (topology->n_provenance == 0)
 		return;
-	writer_begin_map(writer, "calibration");
-	calibration_write(&topology->calibration, writer);
+	writer_begin_map(writer, "provenance");
+	for (int i = 0; i < topology->n_provenance; i++)
+		writer_string(writer, topology->provenance[i].key, topology->provenance[i].text);
 	writer_end_map(writer);
 }
 

@@ -42,6 +42,7 @@ LIBRARIES = [
     (re.compile('^fy_'), {'base'}, re.compile('_(file|fp|fd)(_|$)|_from_file|stdin|stdout')),
     (re.compile('^XXH'), {'base'}, re.compile('$^')),
     (re.compile('^csv_'), {'base'}, re.compile('fwrite')),
+    (re.compile('^XML_'), {'topologies'}, re.compile('$^')),
     (re.compile('^glp_'), {'planner'}, re.compile('^glp_(read|write|print)')),
     (re.compile('^scols_'), {'reports'},
      re.compile('^scols_(print_table|table_(set_stream|get_stream)|init_debug)$')),

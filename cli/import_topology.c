@@ -1,0 +1,105 @@
+/* `topologies import`: what other tools print becomes a topology file. */
+#include "cli/import_topology.h"
+
+#include <string.h>
+
+#include "cli/files.h"
+#include "cli/inputs.h"
+#include "cli/output.h"
+#include "topologies/import.h"
+
+/* A whole number from 1; 0 when the option was not given. */
+static bool count_option(
+	const struct arguments *arguments, const char *name, int64_t *value, struct error *error)
+{
+	const char *typed = argument(arguments, name);
+
+	if (typed == NULL ||
+		(parse_int(typed, value) && *value >= 1 && *value <= TOPOLOGY_MAX_DEVICES))
+		return true;
+	return error_set(error, EXIT_CODE_USAGE, "--%s %.40s: expected a whole number from 1 to %d",
+		name, typed, TOPOLOGY_MAX_DEVICES);
+}
+
+static bool read_options(
+	const struct invocation *invocation, struct import_options *options, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	const char *like = argument(arguments, "like");
+	struct topology *topology = NULL;
+
+	*options = (struct import_options){
+		.gpu = argument(arguments, "gpu"),
+		.collective = argument(arguments, "collective"),
+		.network = argument(arguments, "network"),
+	};
+	if (!count_option(arguments, "nodes", &options->nodes, error) ||
+		!count_option(arguments, "gpus", &options->devices, error))
+		return false;
+	if (like != NULL && !input_topology(invocation->arena, like, 0, &topology, error))
+		return false;
+	options->like = topology;
+	return true;
+}
+
+/* "out/cluster.yaml" -> "cluster"; without -o the first file's name says it. */
+static const char *name_of(const struct invocation *invocation)
+{
+	const char *output = argument(&invocation->arguments, "output");
+	const char *path = output != NULL && strcmp(output, "-") != 0
+				   ? output
+				   : invocation->arguments.operands[1];
+	const char *slash = strrchr(path, '/');
+	const char *base = slash != NULL ? slash + 1 : path;
+	size_t length = strcspn(base, ".");
+
+	return length > 0 ? arena_strndup(invocation->arena, base, length) : "imported";
+}
+
+static bool write_topology(const struct invocation *invocation, const struct topology *topology,
+	struct text *text, struct error *error)
+{
+	const char *path = argument(&invocation->arguments, "output");
+	struct text file = {0};
+	bool ok;
+
+	if (argument_given(&invocation->arguments, "json")) {
+		struct writer writer;
+
+		document_begin(&writer, text, "shardplan/topology/1");
+		topology_write(topology, &writer);
+		writer_finish(&writer);
+	}
+	topology_print(topology, WRITER_YAML, path != NULL ? &file : text);
+	ok = path == NULL || file_write(invocation->arena, path, &file, error);
+	if (ok && path != NULL && strcmp(path, "-") != 0)
+		output_note("the topology is in %s", path);
+	text_finish(&file);
+	return ok;
+}
+
+bool topologies_import(const struct invocation *invocation, struct text *text, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	struct import_options options;
+	struct topology *topology;
+	struct import *import;
+	const char *const *notes;
+
+	if (!read_options(invocation, &options, error))
+		return false;
+	import = import_new(invocation->arena, &options);
+	for (int i = 1; i < arguments->n_operands; i++) {
+		struct contents contents;
+
+		if (!file_read(invocation->arena, arguments->operands[i], &contents, error) ||
+			!import_add(import, contents.name, contents.text, contents.length, error))
+			return false;
+	}
+	if (!import_finish(import, name_of(invocation), &topology, error))
+		return false;
+	int n = import_notes(import, &notes);
+	for (int i = 0; i < n; i++)
+		output_note("%s", notes[i]);
+	return write_topology(invocation, topology, text, error);
+}
