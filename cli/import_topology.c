@@ -29,7 +29,7 @@ static bool read_options(
 	struct topology *topology = NULL;
 
 	*options = (struct import_options){
-		.gpu = argument(arguments, "gpu"),
+		.gpu = argument(arguments, "gpu-name"),
 		.collective = argument(arguments, "collective"),
 		.network = argument(arguments, "network"),
 	};

@@ -16,7 +16,7 @@ const struct option all_options[] = {
 	{"gpus", batch, "N", "devices: a part of one node, or whole nodes; on `local` ranks",
 		ASKING | ON(TOPOLOGIES), QUESTION},
 	{"nodes", batch, "N", "nodes, when the files do not say", ON(TOPOLOGIES), 0},
-	{"gpu", batch, "NAME", "the device, as the catalogue calls it", ON(TOPOLOGIES), 0},
+	{"gpu-name", batch, "NAME", "the device, as the catalogue calls it", ON(TOPOLOGIES), 0},
 	{"network", batch, "KIND:NxRATE", "NICs of a node, such as infiniband:8x200Gbit/s; or none",
 		ON(TOPOLOGIES), 0},
 	{"collective", batch, "NAME", "what a log measured, when it does not say", ON(TOPOLOGIES),

@@ -44,7 +44,7 @@ struct option {
 	char letter; /* "-o" */
 };
 
-enum { OPTIONS_MOST = 64, OPERANDS_MOST = 16 };
+enum { OPTIONS_MOST = 96, OPERANDS_MOST = 16 };
 
 extern const struct option all_options[];
 extern const int n_options;

@@ -60,7 +60,7 @@ static bool list(const struct invocation *invocation, struct text *text, struct 
 		.key = "topologies",
 		.header = "name                devices                           memory  "
 			  "in a node    network\n",
-		.footer = "\nNxNAME is N such nodes; `local` is this machine.\n",
+		.footer = "\nNxNAME is N such nodes; `local` is this machine. ",
 		.embedded = topology_catalogue,
 		.n_embedded = n_topology_catalogue,
 		.add = list_topology,
@@ -112,21 +112,21 @@ static bool run(struct invocation *invocation, struct error *error)
 
 const struct command command_topologies = {
 	.name = "topologies",
-	.summary = "list the machines that are known by name, show one, or import one",
+	.summary = "list machines that are known by name, show or import one",
 	.operands = "[list | show TOPOLOGY | import FILE...]",
 	.least = 0,
 	.most = OPERANDS_MOST,
 	.details =
 		"`show` prints a topology file, which can be edited and used as TOPOLOGY. "
-		"`shardplan topologies show local` describes this machine.\n"
+		"`shardplan topologies show local` describes this machine. "
 		"`import` makes a topology file of what other tools print: NCCL topology dumps "
 		"(NCCL_TOPO_DUMP_FILE), `nvidia-smi topo -m`, nccl-tests output (text or -J; each "
 		"becomes a measured curve), host files, the environment of a job (`env`). What "
-		"they do not say comes from --gpu, --network, --nodes, --gpus, or from a machine "
+		"they do not say comes from --gpu-name, --network, --nodes, --gpus, or from a "
+		"machine "
 		"of the catalogue that is alike (--like NAME), and is marked as assumed.",
 	.examples = {"shardplan topologies", "shardplan topologies show 2xdgx-h100 > mine.yaml",
-		"shardplan topologies import topo.xml all_gather.log all_reduce.log -o "
-		"cluster.yaml",
-		"shardplan topologies import smi-topo.txt hostfile --gpu H100-SXM5-80GB"},
+		"shardplan topologies import topo.xml gather.log -o cluster.yaml",
+		"shardplan topologies import smi.txt hosts --gpu-name H100-SXM5-80GB"},
 	.run = run,
 };

@@ -42,18 +42,31 @@ extern const struct family model_families[];
 extern const int n_model_families;
 
 /* The lists of readers that the rows name. */
-#define CONFIG_READERS(X)                                                                          \
-	X(llama)                                                                                   \
-	X(gpt2)                                                                                    \
-	X(mpt)                                                                                     \
-	X(qwen2)                                                                                   \
-	X(neox)                                                                                    \
-	X(falcon) X(bloom) X(gptj) X(opt) X(phi) X(gemma) X(stablelm) X(starcoder2) X(cohere)      \
-		X(bigcode) X(t5) X(mixtral) X(qwen2_moe) X(qwen3_moe) X(deepseek) X(gpt_oss)       \
-			X(llama4) X(olmoe) X(glm) X(glm_moe)
-#define X(name) extern config_reader *const read_##name[];
-CONFIG_READERS(X)
-#undef X
+extern config_reader *const read_llama[];
+extern config_reader *const read_gpt2[];
+extern config_reader *const read_mpt[];
+extern config_reader *const read_qwen2[];
+extern config_reader *const read_neox[];
+extern config_reader *const read_falcon[];
+extern config_reader *const read_bloom[];
+extern config_reader *const read_gptj[];
+extern config_reader *const read_opt[];
+extern config_reader *const read_phi[];
+extern config_reader *const read_gemma[];
+extern config_reader *const read_stablelm[];
+extern config_reader *const read_starcoder2[];
+extern config_reader *const read_cohere[];
+extern config_reader *const read_bigcode[];
+extern config_reader *const read_t5[];
+extern config_reader *const read_mixtral[];
+extern config_reader *const read_qwen2_moe[];
+extern config_reader *const read_qwen3_moe[];
+extern config_reader *const read_deepseek[];
+extern config_reader *const read_gpt_oss[];
+extern config_reader *const read_llama4[];
+extern config_reader *const read_olmoe[];
+extern config_reader *const read_glm[];
+extern config_reader *const read_glm_moe[];
 
 /* Model types that are not read, and why: { "mamba", "a state-space model ..." }. */
 struct refused_type {

@@ -276,19 +276,21 @@ static bool ask_for_gpu(struct import *import, struct error *error)
 	}
 	if (import->options.gpu != NULL)
 		error_set(error, EXIT_CODE_USAGE,
-			"--gpu %.60s: not in the catalogue, expected one of %s; or --like FILE "
+			"--gpu-name %.60s: not in the catalogue, expected one of %s; or --like "
+			"FILE "
 			"with "
 			"a topology file that describes it",
 			import->options.gpu, text_string(&known));
 	else if (import->unknown_gpu != NULL)
 		error_set(error, EXIT_CODE_USAGE,
-			"\"%.60s\" is not in the catalogue: say what it is like with --gpu NAME "
+			"\"%.60s\" is not in the catalogue: say what it is like with --gpu-name "
+			"NAME "
 			"(%s) "
 			"or --like FILE with a topology file that describes it",
 			import->unknown_gpu, text_string(&known));
 	else
 		error_set(error, EXIT_CODE_USAGE,
-			"nothing says which GPU this is: add --gpu NAME, one of %s",
+			"nothing says which GPU this is: add --gpu-name NAME, one of %s",
 			text_string(&known));
 	text_finish(&known);
 	return false;
@@ -300,11 +302,11 @@ static bool find_device(struct import *import, const struct topology **like, str
 
 	*like = o->like;
 	if (o->gpu != NULL && import->gpu != NULL && strcmp(o->gpu, import->gpu) != 0)
-		return error_set(error, EXIT_CODE_INPUT, "--gpu %.60s, but %s says %s", o->gpu,
+		return error_set(error, EXIT_CODE_INPUT, "--gpu-name %.60s, but %s says %s", o->gpu,
 			import->gpu_said_by, import->gpu);
 	if (o->gpu != NULL) {
 		import->gpu = o->gpu;
-		import->gpu_said_by = "the option --gpu";
+		import->gpu_said_by = "the option --gpu-name";
 	}
 	if (*like == NULL && import->gpu != NULL)
 		*like = find_like(import, import->gpu);

@@ -92,7 +92,7 @@ bool import_say_int(struct import *import, enum fact fact, int64_t value, const 
 bool import_say_double(struct import *import, enum fact fact, double value, const char *in,
 	const char *by, struct error *error);
 /* The GPU as a tool prints it ("NVIDIA A100-SXM4-40GB"), or a PCI device id; unknown ones are
- * remembered for the message that asks for --gpu. */
+ * remembered for the message that asks for --gpu-name. */
 bool import_say_gpu(
 	struct import *import, const char *printed, const char *in, struct error *error);
 const char *gpu_of_pci_device(unsigned device); /* NULL = not known */
