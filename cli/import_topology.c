@@ -21,14 +21,14 @@ static bool count_option(
 		name, typed, TOPOLOGY_MAX_DEVICES);
 }
 
-static bool read_options(
-	const struct invocation *invocation, struct import_options *options, struct error *error)
+static bool read_options(const struct invocation *invocation,
+	struct topology_import_options *options, struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
 	const char *like = argument(arguments, "like");
 	struct topology *topology = NULL;
 
-	*options = (struct import_options){
+	*options = (struct topology_import_options){
 		.gpu = argument(arguments, "gpu-name"),
 		.collective = argument(arguments, "collective"),
 		.network = argument(arguments, "network"),
@@ -81,24 +81,25 @@ static bool write_topology(const struct invocation *invocation, const struct top
 bool topologies_import(const struct invocation *invocation, struct text *text, struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
-	struct import_options options;
+	struct topology_import_options options;
 	struct topology *topology;
-	struct import *import;
+	struct topology_import *import;
 	const char *const *notes;
 
 	if (!read_options(invocation, &options, error))
 		return false;
-	import = import_new(invocation->arena, &options);
+	import = topology_import_new(invocation->arena, &options);
 	for (int i = 1; i < arguments->n_operands; i++) {
 		struct contents contents;
 
 		if (!file_read(invocation->arena, arguments->operands[i], &contents, error) ||
-			!import_add(import, contents.name, contents.text, contents.length, error))
+			!topology_import_add(
+				import, contents.name, contents.text, contents.length, error))
 			return false;
 	}
-	if (!import_finish(import, name_of(invocation), &topology, error))
+	if (!topology_import_finish(import, name_of(invocation), &topology, error))
 		return false;
-	int n = import_notes(import, &notes);
+	int n = topology_import_notes(import, &notes);
 	for (int i = 0; i < n; i++)
 		output_note("%s", notes[i]);
 	return write_topology(invocation, topology, text, error);

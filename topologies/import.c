@@ -24,8 +24,8 @@ static const struct {
 /* By what shows in the text; the first that is sure of it reads it. */
 static const struct {
 	bool (*is)(const char *text, size_t length);
-	bool (*read)(struct import *import, const char *name, const char *text, size_t length,
-		struct error *error);
+	bool (*read)(struct topology_import *import, const char *name, const char *text,
+		size_t length, struct error *error);
 } importers[] = {
 	{is_nccl_xml, import_nccl_xml},
 	{is_nccl_tests_json, import_nccl_tests_json},
@@ -35,29 +35,30 @@ static const struct {
 	{is_host_file, import_host_file},
 };
 
-struct import *import_new(struct arena *arena, const struct import_options *options)
+struct topology_import *topology_import_new(
+	struct arena *arena, const struct topology_import_options *options)
 {
-	struct import *import = ARENA_NEW(arena, struct import);
+	struct topology_import *import = ARENA_NEW(arena, struct topology_import);
 
 	import->arena = arena;
 	import->options = *options;
 	return import;
 }
 
-const char *import_base_name(const char *path)
+const char *draft_base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 
 	return slash != NULL ? slash + 1 : path;
 }
 
-int import_notes(const struct import *import, const char *const **notes)
+int topology_import_notes(const struct topology_import *import, const char *const **notes)
 {
 	*notes = import->notes;
 	return import->n_notes;
 }
 
-void import_note(struct import *import, const char *format, ...)
+void draft_note(struct topology_import *import, const char *format, ...)
 {
 	struct text text = {0};
 	va_list args;
@@ -71,8 +72,8 @@ void import_note(struct import *import, const char *format, ...)
 	text_finish(&text);
 }
 
-bool import_add(struct import *import, const char *name, const char *text, size_t length,
-	struct error *error)
+bool topology_import_add(struct topology_import *import, const char *name, const char *text,
+	size_t length, struct error *error)
 {
 	for (int i = 0; i < COUNT_OF(importers); i++)
 		if (importers[i].is(text, length))
@@ -124,7 +125,7 @@ static bool same_value(double a, double b)
 	return fabs(a - b) <= 0.005 * fmax(fabs(a), fabs(b));
 }
 
-static bool say(struct import *import, enum fact fact, int64_t integer, double number,
+static bool say(struct topology_import *import, enum fact fact, int64_t integer, double number,
 	const char *in, const char *by, struct error *error)
 {
 	double old = fact_value(&import->topology, fact);
@@ -143,13 +144,13 @@ static bool say(struct import *import, enum fact fact, int64_t integer, double n
 		facts[fact].key, new, old, import->said_in[fact]);
 }
 
-bool import_say_int(struct import *import, enum fact fact, int64_t value, const char *in,
+bool draft_say_int(struct topology_import *import, enum fact fact, int64_t value, const char *in,
 	const char *by, struct error *error)
 {
 	return say(import, fact, value, 0, in, by, error);
 }
 
-bool import_say_double(struct import *import, enum fact fact, double value, const char *in,
+bool draft_say_double(struct topology_import *import, enum fact fact, double value, const char *in,
 	const char *by, struct error *error)
 {
 	return say(import, fact, 0, value, in, by, error);
@@ -159,7 +160,7 @@ bool import_say_double(struct import *import, enum fact fact, double value, cons
  */
 
 /* "infiniband:8x200Gbit/s" */
-static bool read_network(struct import *import, const char *typed, struct error *error)
+static bool read_network(struct topology_import *import, const char *typed, struct error *error)
 {
 	const char *colon = strchr(typed, ':'), *x = colon != NULL ? strchr(colon, 'x') : NULL;
 	const char *by = "the option --network";
@@ -172,7 +173,7 @@ static bool read_network(struct import *import, const char *typed, struct error 
 	while (network_kind_names[k] != NULL && strcmp(network_kind_names[k], kind) != 0)
 		k++;
 	if (k == NETWORK_NONE && colon == NULL)
-		return import_say_int(import, FACT_NETWORK_KIND, k, "--network", by, error);
+		return draft_say_int(import, FACT_NETWORK_KIND, k, "--network", by, error);
 	if (network_kind_names[k] == NULL || x == NULL ||
 		!parse_int(
 			arena_strndup(import->arena, colon + 1, (size_t)(x - colon - 1)), &nics) ||
@@ -181,33 +182,33 @@ static bool read_network(struct import *import, const char *typed, struct error 
 			"--network %.100s: expected none, or KIND:NICSxBANDWIDTH such as "
 			"infiniband:8x200Gbit/s (infiniband, roce, efa, ethernet)",
 			typed);
-	return import_say_int(import, FACT_NETWORK_KIND, k, "--network", by, error) &&
-	       import_say_int(import, FACT_NICS_PER_NODE, nics, "--network", by, error) &&
-	       import_say_double(import, FACT_NIC_BANDWIDTH, bandwidth, "--network", by, error);
+	return draft_say_int(import, FACT_NETWORK_KIND, k, "--network", by, error) &&
+	       draft_say_int(import, FACT_NICS_PER_NODE, nics, "--network", by, error) &&
+	       draft_say_double(import, FACT_NIC_BANDWIDTH, bandwidth, "--network", by, error);
 }
 
 /* --nodes and --gpus, which may also follow from each other and from what was said. */
-static bool read_counts(struct import *import, struct error *error)
+static bool read_counts(struct topology_import *import, struct error *error)
 {
-	const struct import_options *o = &import->options;
+	const struct topology_import_options *o = &import->options;
 	int64_t nodes = o->nodes, each = import->topology.devices_per_node;
 
 	if (nodes > 0 &&
-		!import_say_int(import, FACT_NODES, nodes, "--nodes", "the option --nodes", error))
+		!draft_say_int(import, FACT_NODES, nodes, "--nodes", "the option --nodes", error))
 		return false;
 	if (o->devices == 0)
 		return true;
 	if (nodes == 0 && import->said_by[FACT_NODES] != NULL)
 		nodes = import->topology.nodes;
 	if (nodes == 0 && each > 0 && o->devices % each == 0)
-		return import_say_int(import, FACT_NODES, o->devices / each, "--gpus",
+		return draft_say_int(import, FACT_NODES, o->devices / each, "--gpus",
 			"the option --gpus", error);
 	if (nodes == 0 || o->devices % nodes != 0)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--gpus %lld: expected a multiple of the nodes; say how many with --nodes "
 			"N",
 			(long long)o->devices);
-	return import_say_int(import, FACT_DEVICES_PER_NODE, o->devices / nodes, "--gpus",
+	return draft_say_int(import, FACT_DEVICES_PER_NODE, o->devices / nodes, "--gpus",
 		"the option --gpus", error);
 }
 
@@ -215,7 +216,7 @@ static bool read_counts(struct import *import, struct error *error)
  */
 
 /* How much a machine of the catalogue has in common with what was said. */
-static int likeness(const struct import *import, const struct topology *candidate)
+static int likeness(const struct topology_import *import, const struct topology *candidate)
 {
 	static const struct {
 		enum fact fact;
@@ -233,7 +234,7 @@ static int likeness(const struct import *import, const struct topology *candidat
 
 /* Of equals NVIDIA's own design, which others vary. */
 static bool is_better(
-	const struct import *import, const struct topology *a, const struct topology *b)
+	const struct topology_import *import, const struct topology *a, const struct topology *b)
 {
 	int better = likeness(import, a) - likeness(import, b);
 
@@ -243,7 +244,7 @@ static bool is_better(
 
 /* Of the machines of the catalogue with that GPU the most alike one; of equals the first by name.
  */
-static const struct topology *find_like(struct import *import, const char *gpu)
+static const struct topology *find_like(struct topology_import *import, const char *gpu)
 {
 	const struct topology *found = NULL;
 
@@ -260,7 +261,7 @@ static const struct topology *find_like(struct import *import, const char *gpu)
 	return found;
 }
 
-static bool ask_for_gpu(struct import *import, struct error *error)
+static bool ask_for_gpu(struct topology_import *import, struct error *error)
 {
 	struct text known = {0};
 	const char *last = "";
@@ -296,9 +297,10 @@ static bool ask_for_gpu(struct import *import, struct error *error)
 	return false;
 }
 
-static bool find_device(struct import *import, const struct topology **like, struct error *error)
+static bool find_device(
+	struct topology_import *import, const struct topology **like, struct error *error)
 {
-	const struct import_options *o = &import->options;
+	const struct topology_import_options *o = &import->options;
 
 	*like = o->like;
 	if (o->gpu != NULL && import->gpu != NULL && strcmp(o->gpu, import->gpu) != 0)
@@ -335,7 +337,8 @@ static bool find_device(struct import *import, const struct topology **like, str
 }
 
 /* A fabric of another kind has another latency and number of channels. */
-static bool assumed_of(const struct import *import, const struct topology *like, enum fact fact)
+static bool assumed_of(
+	const struct topology_import *import, const struct topology *like, enum fact fact)
 {
 	bool other = import->topology.fabric.kind != like->fabric.kind;
 
@@ -351,7 +354,7 @@ static double fabric_latency(enum fabric_kind kind)
 }
 
 /* PCIe where the machine that it is like has NVLink: nobody said how fast. */
-static void assume_pcie(struct import *import)
+static void assume_pcie(struct topology_import *import)
 {
 	struct topology *t = &import->topology;
 	double share = t->host.cpu == CPU_INTEL ? 5.0 / 6 : 1;
@@ -361,7 +364,7 @@ static void assume_pcie(struct import *import)
 		"assumed: host.pcie_bandwidth through the CPU, as NCCL counts it";
 }
 
-static void assume(struct import *import, const struct topology *like)
+static void assume(struct topology_import *import, const struct topology *like)
 {
 	struct topology *t = &import->topology;
 	const char *by = arena_printf(import->arena, "assumed: like %s", like->name);
@@ -383,7 +386,7 @@ static void assume(struct import *import, const struct topology *like)
 }
 
 /* Logs tell how many devices were used, which is how many there are when nothing else does. */
-static void count_from_logs(struct import *import)
+static void count_from_logs(struct topology_import *import)
 {
 	int64_t nodes = 0, each = 0;
 	const char *by = "the largest of the nccl-tests logs";
@@ -393,12 +396,12 @@ static void count_from_logs(struct import *import)
 		each = max_i64(each, import->logs[i].ranks / import->logs[i].nodes);
 	}
 	if (nodes > 0 && import->said_by[FACT_NODES] == NULL)
-		import_say_int(import, FACT_NODES, nodes, "", by, NULL);
+		draft_say_int(import, FACT_NODES, nodes, "", by, NULL);
 	if (each > 0 && import->said_by[FACT_DEVICES_PER_NODE] == NULL)
-		import_say_int(import, FACT_DEVICES_PER_NODE, each, "", by, NULL);
+		draft_say_int(import, FACT_DEVICES_PER_NODE, each, "", by, NULL);
 }
 
-static bool need_counts(struct import *import, struct error *error)
+static bool need_counts(struct topology_import *import, struct error *error)
 {
 	if (import->said_by[FACT_DEVICES_PER_NODE] == NULL && import->options.like == NULL)
 		return error_set(error, EXIT_CODE_USAGE,
@@ -416,13 +419,14 @@ static void add_provenance(struct topology *t, const char *key, const char *text
 	t->provenance[t->n_provenance++] = (struct provenance){key, text};
 }
 
-static void write_provenance(struct import *import, struct topology *t, const struct topology *like)
+static void write_provenance(
+	struct topology_import *import, struct topology *t, const struct topology *like)
 {
 	t->provenance = ARENA_ARRAY(import->arena, struct provenance, FACT_COUNT + 3);
 	add_provenance(t, "device",
 		import->gpu_said_by != NULL
 			? arena_printf(import->arena, "%s; its figures as in the catalogue",
-				  import_base_name(import->gpu_said_by))
+				  draft_base_name(import->gpu_said_by))
 			: arena_printf(import->arena, "assumed: like %s", like->name));
 	for (int f = 0; f < FACT_COUNT; f++) {
 		bool networked = f < FACT_NICS_PER_NODE || f > FACT_OVERSUBSCRIPTION ||
@@ -436,7 +440,7 @@ static void write_provenance(struct import *import, struct topology *t, const st
 			arena_printf(import->arena, "assumed: like %s", like->name));
 }
 
-static void say_sources(struct import *import, struct topology *t)
+static void say_sources(struct topology_import *import, struct topology *t)
 {
 	struct text text = {0};
 
@@ -444,7 +448,7 @@ static void say_sources(struct import *import, struct topology *t)
 	for (int i = 0; i < import->n_logs; i++)
 		if (i < 4)
 			text_printf(&text, "%s %.60s", i > 0 ? "," : ":",
-				import_base_name(import->logs[i].name));
+				draft_base_name(import->logs[i].name));
 	if (import->links != NULL)
 		text_printf(&text, "; %s", import->links->by);
 	text_add(&text, "; each value's origin is under provenance");
@@ -452,8 +456,8 @@ static void say_sources(struct import *import, struct topology *t)
 	text_finish(&text);
 }
 
-bool import_finish(
-	struct import *import, const char *name, struct topology **topology, struct error *error)
+bool topology_import_finish(struct topology_import *import, const char *name,
+	struct topology **topology, struct error *error)
 {
 	const struct topology *like;
 	struct topology *t = ARENA_NEW(import->arena, struct topology);
@@ -463,11 +467,11 @@ bool import_finish(
 		!read_counts(import, error))
 		return false;
 	count_from_logs(import);
-	if (!find_device(import, &like, error) || !import_links(import, error) ||
+	if (!find_device(import, &like, error) || !draft_links(import, error) ||
 		!need_counts(import, error))
 		return false;
 	if (import->said_by[FACT_NODES] == NULL && import->options.like == NULL)
-		import_say_int(import, FACT_NODES, 1, name, "assumed: one node", NULL);
+		draft_say_int(import, FACT_NODES, 1, name, "assumed: one node", NULL);
 	assume(import, like);
 	*t = import->topology;
 	t->name = arena_strdup(import->arena, name);
@@ -480,7 +484,7 @@ bool import_finish(
 			"nothing says what connects the %lld nodes: add --network "
 			"KIND:NICSxBANDWIDTH, such as infiniband:8x200Gbit/s",
 			(long long)t->nodes);
-	if (!import_curves(import, t, error))
+	if (!draft_curves(import, t, error))
 		return false;
 	write_provenance(import, t, like);
 	say_sources(import, t);

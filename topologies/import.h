@@ -6,9 +6,9 @@
 
 #include "topologies/topologies.h"
 
-struct import;
+struct topology_import;
 
-struct import_options {
+struct topology_import_options {
 	const char *gpu;        /* a device of the catalogue, such as "A100-SXM4-80GB"; NULL */
 	const char *collective; /* of logs that do not say which; NULL */
 	const char *network;    /* "infiniband:8x200Gbit/s", "none"; NULL */
@@ -18,7 +18,8 @@ struct import_options {
 	int64_t devices; /* in all nodes; 0 = as the texts say */
 };
 
-struct import *import_new(struct arena *arena, const struct import_options *options);
+struct topology_import *topology_import_new(
+	struct arena *arena, const struct topology_import_options *options);
 
 /* One text, of any of the kinds; which one shows inside:
  *   NCCL topology dump (XML, NCCL_TOPO_DUMP_FILE)   devices, fabric and its bandwidth, NICs, CPU
@@ -27,15 +28,15 @@ struct import *import_new(struct arena *arena, const struct import_options *opti
  *   host file (DeepSpeed, Open MPI, MPICH)          nodes, devices per node
  *   environment (KEY=VALUE: Slurm, torchrun, Open MPI)  the same
  * Texts that contradict each other are an error at the second. `text` must outlive `import`. */
-bool import_add(struct import *import, const char *name, const char *text, size_t length,
-	struct error *error);
+bool topology_import_add(struct topology_import *import, const char *name, const char *text,
+	size_t length, struct error *error);
 
 /* The topology, named `name`. What must be known and is not is EXIT_CODE_USAGE and names the option
  * that says it. */
-bool import_finish(
-	struct import *import, const char *name, struct topology **topology, struct error *error);
+bool topology_import_finish(struct topology_import *import, const char *name,
+	struct topology **topology, struct error *error);
 
 /* What a user should know of the texts, one line each ("b.log: has no footer, was it cut off?"). */
-int import_notes(const struct import *import, const char *const **notes);
+int topology_import_notes(const struct topology_import *import, const char *const **notes);
 
 #endif

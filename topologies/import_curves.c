@@ -33,13 +33,13 @@ static bool check_ranks(const struct samples *log, struct error *error)
 }
 
 /* The option when the log does not say; else what the bandwidths leave, if it is one number. */
-static bool find_ranks(struct import *import, struct samples *log, struct error *error)
+static bool find_ranks(struct topology_import *import, struct samples *log, struct error *error)
 {
 	if (log->ranks == 0)
 		log->ranks = import->options.devices;
 	if (log->ranks == 0 && log->ranks_low == log->ranks_high && log->ranks_low > 1) {
 		log->ranks = log->ranks_low;
-		import_note(import, "%s: ran on %lld ranks, from the ratio of its bandwidths",
+		draft_note(import, "%s: ran on %lld ranks, from the ratio of its bandwidths",
 			log->name, (long long)log->ranks);
 	}
 	if (log->ranks == 0 && log->ranks_high > log->ranks_low)
@@ -54,7 +54,7 @@ static bool find_ranks(struct import *import, struct samples *log, struct error 
 	return check_ranks(log, error);
 }
 
-static bool find_nodes(struct import *import, struct samples *log, struct error *error)
+static bool find_nodes(struct topology_import *import, struct samples *log, struct error *error)
 {
 	if (log->nodes == 0)
 		log->nodes = import->options.nodes;
@@ -68,7 +68,7 @@ static bool find_nodes(struct import *import, struct samples *log, struct error 
 	return true;
 }
 
-bool import_log(struct import *import, const struct samples *log, struct error *error)
+bool draft_log(struct topology_import *import, const struct samples *log, struct error *error)
 {
 	struct samples *kept = &import->logs[import->n_logs];
 
@@ -95,7 +95,7 @@ static bool same_curve(const struct samples *a, const struct samples *b)
 	return a->collective == b->collective && a->ranks == b->ranks && a->nodes == b->nodes;
 }
 
-static int count_rows(const struct import *import, int first)
+static int count_rows(const struct topology_import *import, int first)
 {
 	int n = 0;
 
@@ -105,7 +105,7 @@ static int count_rows(const struct import *import, int first)
 }
 
 /* The rows of all logs of one curve, by size. */
-static struct sample *gather_rows(struct import *import, int first, int n)
+static struct sample *gather_rows(struct topology_import *import, int first, int n)
 {
 	struct sample *rows = ARENA_ARRAY(import->arena, struct sample, n);
 	int at = 0;
@@ -190,7 +190,7 @@ static bool is_straight(const struct samples *curve, const struct sample *rows, 
 }
 
 /* As few pieces as say every row within 1 %. The last one goes on beyond the largest size. */
-static void add_curve(struct import *import, int first, struct calibration *c)
+static void add_curve(struct topology_import *import, int first, struct calibration *c)
 {
 	const struct samples *curve = &import->logs[first];
 	int n = count_rows(import, first), at = 0;
@@ -212,8 +212,8 @@ static void add_curve(struct import *import, int first, struct calibration *c)
 }
 
 /* What `like` measured of the same curve gives way. */
-static void keep_others(
-	const struct import *import, const struct calibration *from, struct calibration *to)
+static void keep_others(const struct topology_import *import, const struct calibration *from,
+	struct calibration *to)
 {
 	for (int i = 0; i < from->n_collectives; i++) {
 		const struct calibration_collective *p = &from->collectives[i];
@@ -228,7 +228,7 @@ static void keep_others(
 	}
 }
 
-static bool first_of_curve(const struct import *import, int log)
+static bool first_of_curve(const struct topology_import *import, int log)
 {
 	for (int i = 0; i < log; i++)
 		if (same_curve(&import->logs[i], &import->logs[log]))
@@ -236,7 +236,7 @@ static bool first_of_curve(const struct import *import, int log)
 	return true;
 }
 
-static void add_origin(struct import *import, struct topology *t)
+static void add_origin(struct topology_import *import, struct topology *t)
 {
 	struct text text = {0};
 
@@ -247,7 +247,7 @@ static void add_origin(struct import *import, struct topology *t)
 		const struct samples *log = &import->logs[i];
 
 		text_printf(&text, "%s%.60s: %s over %lld ranks on %lld nodes, %d rows",
-			i > 0 ? "; " : "", import_base_name(log->name),
+			i > 0 ? "; " : "", draft_base_name(log->name),
 			collective_kind_names[log->collective], (long long)log->ranks,
 			(long long)log->nodes, log->n);
 	}
@@ -256,7 +256,7 @@ static void add_origin(struct import *import, struct topology *t)
 	text_finish(&text);
 }
 
-bool import_curves(struct import *import, struct topology *t, struct error *error)
+bool draft_curves(struct topology_import *import, struct topology *t, struct error *error)
 {
 	struct calibration old = t->calibration;
 	int rows = old.n_collectives;

@@ -53,7 +53,8 @@ static const char *find_printed(const char *printed)
 	return NULL;
 }
 
-bool import_say_gpu(struct import *import, const char *printed, const char *in, struct error *error)
+bool draft_say_gpu(
+	struct topology_import *import, const char *printed, const char *in, struct error *error)
 {
 	const char *gpu = find_printed(printed);
 

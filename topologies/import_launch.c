@@ -186,7 +186,8 @@ static bool complete(const char *name, struct launch *l, struct error *error)
 	return true;
 }
 
-static const char *origin(struct import *import, const struct launch *l, const struct variable *by)
+static const char *origin(
+	struct topology_import *import, const struct launch *l, const struct variable *by)
 {
 	const char *name = by != NULL ? by->name : l->all_by->name;
 
@@ -194,18 +195,18 @@ static const char *origin(struct import *import, const struct launch *l, const s
 }
 
 static bool say_launch(
-	struct import *import, const char *name, struct launch *l, struct error *error)
+	struct topology_import *import, const char *name, struct launch *l, struct error *error)
 {
 	if (!complete(name, l, error))
 		return false;
-	return (l->nodes == 0 || import_say_int(import, FACT_NODES, l->nodes, name,
+	return (l->nodes == 0 || draft_say_int(import, FACT_NODES, l->nodes, name,
 					 origin(import, l, l->nodes_by), error)) &&
-	       (l->each == 0 || import_say_int(import, FACT_DEVICES_PER_NODE, l->each, name,
+	       (l->each == 0 || draft_say_int(import, FACT_DEVICES_PER_NODE, l->each, name,
 					origin(import, l, l->each_by), error));
 }
 
-bool import_environment(struct import *import, const char *name, const char *text, size_t length,
-	struct error *error)
+bool import_environment(struct topology_import *import, const char *name, const char *text,
+	size_t length, struct error *error)
 {
 	struct lines lines = {text, text + length, 0, true};
 	char *line = ARENA_ARRAY(import->arena, char, LAUNCH_LINE);
@@ -259,8 +260,8 @@ bool is_host_file(const char *text, size_t length)
 	return false;
 }
 
-bool import_host_file(struct import *import, const char *name, const char *text, size_t length,
-	struct error *error)
+bool import_host_file(struct topology_import *import, const char *name, const char *text,
+	size_t length, struct error *error)
 {
 	struct lines lines = {text, text + length, 0, true};
 	int64_t nodes = 0, each = 0;
@@ -283,6 +284,6 @@ bool import_host_file(struct import *import, const char *name, const char *text,
 		each = slots;
 		nodes++;
 	}
-	return import_say_int(import, FACT_NODES, nodes, name, "host file", error) &&
-	       import_say_int(import, FACT_DEVICES_PER_NODE, each, name, "host file", error);
+	return draft_say_int(import, FACT_NODES, nodes, name, "host file", error) &&
+	       draft_say_int(import, FACT_DEVICES_PER_NODE, each, name, "host file", error);
 }

@@ -121,39 +121,40 @@ static double ring_bandwidth(const struct node_links *links, enum path *worst)
 	return least;
 }
 
-static bool say_nvlink(struct import *import, int count, enum fabric_kind kind, struct error *error)
+static bool say_nvlink(
+	struct topology_import *import, int count, enum fabric_kind kind, struct error *error)
 {
 	const struct node_links *links = import->links;
 	int sm = import->sm > 0 ? import->sm : gpu_sm(import->topology.device.name);
 	double each = nvlink_bandwidth(sm);
 
-	if (!import_say_int(import, FACT_FABRIC_KIND, kind, links->name, links->by, error))
+	if (!draft_say_int(import, FACT_FABRIC_KIND, kind, links->name, links->by, error))
 		return false;
 	if (each == 0)
 		return true; /* stays with the machine that it is like */
-	return import_say_double(import, FACT_FABRIC_BANDWIDTH, count * each, links->name,
+	return draft_say_double(import, FACT_FABRIC_BANDWIDTH, count * each, links->name,
 		arena_printf(import->arena, "%s: %d NVLinks x %.4g GB/s (NCCL's for sm%d)",
 			links->by, count, each / 1e9, sm),
 		error);
 }
 
-static bool say_pcie(struct import *import, struct error *error)
+static bool say_pcie(struct topology_import *import, struct error *error)
 {
 	const struct node_links *links = import->links;
 	enum path worst;
 	double bandwidth = ring_bandwidth(links, &worst);
 
-	if (!import_say_int(import, FACT_FABRIC_KIND, FABRIC_PCIE, links->name, links->by, error))
+	if (!draft_say_int(import, FACT_FABRIC_KIND, FABRIC_PCIE, links->name, links->by, error))
 		return false;
 	if (!(bandwidth > 0) || isinf(bandwidth))
 		return true;
-	return import_say_double(import, FACT_FABRIC_BANDWIDTH, bandwidth, links->name,
+	return draft_say_double(import, FACT_FABRIC_BANDWIDTH, bandwidth, links->name,
 		arena_printf(import->arena, "%s: the slowest step of a ring, %s, NCCL's arithmetic",
 			links->by, path_names[worst]),
 		error);
 }
 
-bool import_links(struct import *import, struct error *error)
+bool draft_links(struct topology_import *import, struct error *error)
 {
 	struct node_links *links = import->links;
 

@@ -38,7 +38,7 @@ struct nvlink {
 };
 
 struct dump {
-	struct import *import;
+	struct topology_import *import;
 	const char *name;
 	struct error *error;
 	struct XML_ParserStruct *parser; /* expat's */

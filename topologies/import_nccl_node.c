@@ -131,7 +131,7 @@ static void add_nvlinks(struct dump *d, struct node_links *links)
 			(unsigned char)min_i64(links->nvlinks[from][to] + n->count, 255);
 	}
 	if (to_self)
-		import_note(d->import,
+		draft_note(d->import,
 			"%s: NVLinks from a GPU to itself connect nothing and were "
 			"left out",
 			d->name);
@@ -180,12 +180,12 @@ enum network_kind nccl_net_kind(const struct pci *pci, const char *name, bool *s
 
 static bool say_gpus(struct dump *d, struct error *error)
 {
-	struct import *import = d->import;
+	struct topology_import *import = d->import;
 	double narrowest = INFINITY;
 	bool said = true;
 
 	if (d->n_gpus == 0) {
-		import_note(import, "%s: names no GPU (a partial file, NCCL fills it at run time)",
+		draft_note(import, "%s: names no GPU (a partial file, NCCL fills it at run time)",
 			d->name);
 		return true;
 	}
@@ -194,7 +194,7 @@ static bool say_gpus(struct dump *d, struct error *error)
 		const char *gpu = gpu_of_pci_device(p->device);
 		int hops = 0;
 
-		if (gpu != NULL && !import_say_gpu(import, gpu, d->name, error))
+		if (gpu != NULL && !draft_say_gpu(import, gpu, d->name, error))
 			return false;
 		if (gpu == NULL && p->device != 0)
 			import->unknown_gpu = arena_printf(
@@ -203,9 +203,9 @@ static bool say_gpus(struct dump *d, struct error *error)
 		narrowest = fmin(narrowest, upwards(d, d->gpus[i], -1, &hops));
 		said = said && p->speed_said;
 	}
-	return import_say_int(
+	return draft_say_int(
 		       import, FACT_DEVICES_PER_NODE, d->n_gpus, d->name, "NCCL topology", error) &&
-	       import_say_double(import, FACT_PCIE_BANDWIDTH, narrowest, d->name,
+	       draft_say_double(import, FACT_PCIE_BANDWIDTH, narrowest, d->name,
 		       said ? "NCCL topology: the narrowest link up to the CPU"
 			    : "assumed: NCCL's 8 GT/s x16, because the dump has no link speed",
 		       error);
@@ -244,13 +244,13 @@ static bool say_nets(struct dump *d, struct error *error)
 		}
 	if (net == NULL || d->import->options.network != NULL)
 		return true;
-	return import_say_int(d->import, FACT_NETWORK_KIND, net->kind, d->name,
+	return draft_say_int(d->import, FACT_NETWORK_KIND, net->kind, d->name,
 		       net->kind_sure ? by
 				      : "assumed: from the adapter's name (a Mellanox one may also "
 					"run RoCE)",
 		       error) &&
-	       import_say_int(d->import, FACT_NICS_PER_NODE, count, d->name, by, error) &&
-	       import_say_double(d->import, FACT_NIC_BANDWIDTH, net->bandwidth, d->name,
+	       draft_say_int(d->import, FACT_NICS_PER_NODE, count, d->name, by, error) &&
+	       draft_say_double(d->import, FACT_NIC_BANDWIDTH, net->bandwidth, d->name,
 		       limited ? "NCCL topology: the adapter's PCIe link, which is slower" : by,
 		       error);
 }
@@ -269,10 +269,9 @@ static bool say_adapters(struct dump *d, struct error *error)
 		}
 	if (first == NULL || d->import->options.network != NULL)
 		return true;
-	return import_say_int(d->import, FACT_NETWORK_KIND, nccl_net_kind(first, "", &sure),
-		       d->name, "NCCL topology: PCI class and vendor of the adapters", error) &&
-	       import_say_int(
-		       d->import, FACT_NICS_PER_NODE, count, d->name, "NCCL topology", error);
+	return draft_say_int(d->import, FACT_NETWORK_KIND, nccl_net_kind(first, "", &sure), d->name,
+		       "NCCL topology: PCI class and vendor of the adapters", error) &&
+	       draft_say_int(d->import, FACT_NICS_PER_NODE, count, d->name, "NCCL topology", error);
 }
 
 static bool say_cpu(struct dump *d, struct error *error)
@@ -282,7 +281,7 @@ static bool say_cpu(struct dump *d, struct error *error)
 
 	if (d->n_cpus == 0 || !(c->intel || c->amd || c->arm))
 		return true;
-	return import_say_int(d->import, FACT_HOST_CPU, vendor, d->name, "NCCL topology", error);
+	return draft_say_int(d->import, FACT_HOST_CPU, vendor, d->name, "NCCL topology", error);
 }
 
 bool nccl_dump_say(struct dump *d, struct error *error)
@@ -293,7 +292,7 @@ bool nccl_dump_say(struct dump *d, struct error *error)
 	if (d->n_gpus > 1 && some(d, false))
 		add_links(d);
 	else if (d->n_gpus > 1)
-		import_note(d->import,
+		draft_note(d->import,
 			"%s: a partial file without <gpu> and <nvlink>; the fabric is assumed",
 			d->name);
 	return say_gpus(d, error) &&

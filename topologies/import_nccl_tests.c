@@ -13,7 +13,7 @@
 enum { ROWS_MAX = 4096, WORDS_MAX = 32, LINE_MAX_BYTES = 1024, HOSTS_MAX = 4096 };
 
 struct log {
-	struct import *import;
+	struct topology_import *import;
 	const char *name;
 	struct samples samples;
 	struct sample *rows;
@@ -127,7 +127,7 @@ static bool read_row(struct log *log, const struct lines *lines, char **words, i
 	int64_t bytes;
 
 	if (n < 9 && cut_off) {
-		import_note(
+		draft_note(
 			log->import, "%s: the last line is not whole and was left out", log->name);
 		return true;
 	}
@@ -168,7 +168,7 @@ static bool read_device(struct log *log, const char *line, struct error *error)
 	log->highest_rank = max_i64(log->highest_rank, rank);
 	log->highest_device = max_i64(log->highest_device, number);
 	add_host(log, host);
-	return import_say_gpu(log->import, gpu + 1 + strspn(gpu + 1, " "), log->name, error);
+	return draft_say_gpu(log->import, gpu + 1 + strspn(gpu + 1, " "), log->name, error);
 }
 
 static bool read_comment(struct log *log, const char *line, int number, struct error *error)
@@ -226,7 +226,7 @@ static bool guess_collective(struct log *log, struct error *error)
 			"%s does not say which collective it measured: add --collective "
 			"all_gather, reduce_scatter or all_reduce",
 			log->name);
-	import_note(log->import, "%s: taken for %s, from the ratio of its bandwidths and its redop",
+	draft_note(log->import, "%s: taken for %s, from the ratio of its bandwidths and its redop",
 		log->name, guessed);
 	return set_collective(log, 0, guessed, error);
 }
@@ -258,7 +258,7 @@ static void count_ranks(struct log *log)
 	else if (log->listed > 0 && s->ranks % (log->highest_device + 1) == 0)
 		s->nodes = s->ranks / (log->highest_device + 1);
 	if (log->listed > 0 && log->listed != s->ranks)
-		import_note(log->import,
+		draft_note(log->import,
 			"%s: its list of devices is not whole; %lld ranks on %lld nodes follow "
 			"from "
 			"their numbers",
@@ -283,18 +283,18 @@ static bool finish(struct log *log, struct error *error)
 		return false;
 	count_ranks(log);
 	if (!log->footer)
-		import_note(log->import,
+		draft_note(log->import,
 			"%s: has no footer; was it cut off? Its %d rows are used as they are",
 			log->name, s->n);
 	if (log->elided)
-		import_note(log->import,
+		draft_note(log->import,
 			"%s: leaves rows out (\"...\"); sizes between are interpolated", log->name);
 	s->name = log->name;
 	s->rows = log->rows;
-	return import_log(log->import, s, error);
+	return draft_log(log->import, s, error);
 }
 
-static struct log *log_new(struct import *import, const char *name)
+static struct log *log_new(struct topology_import *import, const char *name)
 {
 	struct log *log = ARENA_NEW(import->arena, struct log);
 
@@ -314,8 +314,8 @@ bool is_nccl_tests(const char *text, size_t length)
 	return false;
 }
 
-bool import_nccl_tests(struct import *import, const char *name, const char *text, size_t length,
-	struct error *error)
+bool import_nccl_tests(struct topology_import *import, const char *name, const char *text,
+	size_t length, struct error *error)
 {
 	struct log *log = log_new(import, name);
 	struct lines lines = {text, text + length, 0, true};
@@ -398,7 +398,7 @@ static bool read_devices(struct log *log, const struct node *devices, struct err
 		log->highest_device = max_i64(log->highest_device, n);
 		add_host(log, host->text);
 		if (gpu != NULL && gpu->kind == NODE_SCALAR &&
-			!import_say_gpu(log->import, gpu->text, log->name, error))
+			!draft_say_gpu(log->import, gpu->text, log->name, error))
 			return false;
 	}
 	return true;
@@ -414,7 +414,7 @@ static void count_json_ranks(struct log *log, const struct node *config)
 		log->listed = 0;
 }
 
-bool import_nccl_tests_json(struct import *import, const char *name, const char *text,
+bool import_nccl_tests_json(struct topology_import *import, const char *name, const char *text,
 	size_t length, struct error *error)
 {
 	struct log *log = log_new(import, name);

@@ -270,8 +270,8 @@ static bool parse(struct dump *d, const char *text, size_t length, struct error 
 	return !d->failed;
 }
 
-bool import_nccl_xml(struct import *import, const char *name, const char *text, size_t length,
-	struct error *error)
+bool import_nccl_xml(struct topology_import *import, const char *name, const char *text,
+	size_t length, struct error *error)
 {
 	struct dump *d = ARENA_NEW(import->arena, struct dump);
 
@@ -287,8 +287,8 @@ bool import_nccl_xml(struct import *import, const char *name, const char *text, 
 
 #else
 
-bool import_nccl_xml(struct import *import, const char *name, const char *text, size_t length,
-	struct error *error)
+bool import_nccl_xml(struct topology_import *import, const char *name, const char *text,
+	size_t length, struct error *error)
 {
 	(void)import;
 	(void)text;

@@ -48,9 +48,9 @@ struct samples {
 
 enum { LOGS_MAX = 256, NOTES_MAX = 64, GPUS_MAX = 64 };
 
-struct import {
+struct topology_import {
 	struct arena *arena;
-	struct import_options options;
+	struct topology_import_options options;
 	struct topology topology;        /* what is known */
 	const char *said_by[FACT_COUNT]; /* NULL = nobody yet */
 	const char *said_in[FACT_COUNT];
@@ -67,46 +67,46 @@ struct import {
 
 /* The importers: true when the text is of their kind (`is_`), and reading it. */
 bool is_nccl_xml(const char *text, size_t length);
-bool import_nccl_xml(struct import *import, const char *name, const char *text, size_t length,
-	struct error *error);
+bool import_nccl_xml(struct topology_import *import, const char *name, const char *text,
+	size_t length, struct error *error);
 bool is_smi_matrix(const char *text, size_t length);
-bool import_smi_matrix(struct import *import, const char *name, const char *text, size_t length,
-	struct error *error);
+bool import_smi_matrix(struct topology_import *import, const char *name, const char *text,
+	size_t length, struct error *error);
 bool is_nccl_tests(const char *text, size_t length);
-bool import_nccl_tests(struct import *import, const char *name, const char *text, size_t length,
-	struct error *error);
+bool import_nccl_tests(struct topology_import *import, const char *name, const char *text,
+	size_t length, struct error *error);
 bool is_nccl_tests_json(const char *text, size_t length);
-bool import_nccl_tests_json(struct import *import, const char *name, const char *text,
+bool import_nccl_tests_json(struct topology_import *import, const char *name, const char *text,
 	size_t length, struct error *error);
 bool is_environment(const char *text, size_t length);
-bool import_environment(struct import *import, const char *name, const char *text, size_t length,
-	struct error *error);
+bool import_environment(struct topology_import *import, const char *name, const char *text,
+	size_t length, struct error *error);
 bool is_host_file(const char *text, size_t length);
-bool import_host_file(struct import *import, const char *name, const char *text, size_t length,
-	struct error *error);
+bool import_host_file(struct topology_import *import, const char *name, const char *text,
+	size_t length, struct error *error);
 
 /* Says a value. `by` is what stands in `provenance`, `in` the text for messages. Saying the same
  * again is fine; another value is an error. */
-bool import_say_int(struct import *import, enum fact fact, int64_t value, const char *in,
+bool draft_say_int(struct topology_import *import, enum fact fact, int64_t value, const char *in,
 	const char *by, struct error *error);
-bool import_say_double(struct import *import, enum fact fact, double value, const char *in,
+bool draft_say_double(struct topology_import *import, enum fact fact, double value, const char *in,
 	const char *by, struct error *error);
 /* The GPU as a tool prints it ("NVIDIA A100-SXM4-40GB"), or a PCI device id; unknown ones are
  * remembered for the message that asks for --gpu-name. */
-bool import_say_gpu(
-	struct import *import, const char *printed, const char *in, struct error *error);
+bool draft_say_gpu(
+	struct topology_import *import, const char *printed, const char *in, struct error *error);
 const char *gpu_of_pci_device(unsigned device); /* NULL = not known */
 int gpu_sm(const char *gpu);                    /* of a name in the catalogue; 0 = not known */
-void import_note(struct import *import, const char *format, ...)
+void draft_note(struct topology_import *import, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* Files hold no paths of the machine that they were made on. */
-const char *import_base_name(const char *path);
+const char *draft_base_name(const char *path);
 
 /* A log is complete: checks it against the options and the others, and keeps it. */
-bool import_log(struct import *import, const struct samples *log, struct error *error);
+bool draft_log(struct topology_import *import, const struct samples *log, struct error *error);
 /* All logs as pieces of the topology's calibration. */
-bool import_curves(struct import *import, struct topology *topology, struct error *error);
+bool draft_curves(struct topology_import *import, struct topology *topology, struct error *error);
 
 /* How two GPUs of a node reach each other, best first. */
 enum path { PATH_NVLINK, PATH_PIX, PATH_PXB, PATH_PHB, PATH_NODE, PATH_SYS };
@@ -123,7 +123,7 @@ struct node_links {
 };
 
 /* fabric.kind and fabric.bandwidth from the links; needs the GPU for what one NVLink carries. */
-bool import_links(struct import *import, struct error *error);
+bool draft_links(struct topology_import *import, struct error *error);
 
 /* Lines of a text, without '\r', ANSI colours and mpirun's "[1,0]<stdout>:" tags. */
 struct lines {

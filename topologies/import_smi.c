@@ -10,7 +10,7 @@
 enum { COLUMNS_MAX = 256, SMI_LINE = 8192 };
 
 struct matrix {
-	struct import *import;
+	struct topology_import *import;
 	const char *name;
 	struct node_links *links;
 	int gpus, nics; /* columns */
@@ -127,15 +127,15 @@ static bool check_symmetric(const struct matrix *m, struct error *error)
 
 static bool say_matrix(struct matrix *m, struct error *error)
 {
-	struct import *import = m->import;
+	struct topology_import *import = m->import;
 	const char *by = "nvidia-smi topo -m";
 
-	if (!import_say_int(import, FACT_DEVICES_PER_NODE, m->gpus, m->name, by, error) ||
+	if (!draft_say_int(import, FACT_DEVICES_PER_NODE, m->gpus, m->name, by, error) ||
 		(m->nics > 0 &&
-			!import_say_int(import, FACT_NICS_PER_NODE, m->nics, m->name, by, error)))
+			!draft_say_int(import, FACT_NICS_PER_NODE, m->nics, m->name, by, error)))
 		return false;
 	if (m->nics > 0)
-		import_note(import,
+		draft_note(import,
 			"%s: counts all %d NICs, also those for storage and login; --network "
 			"KIND:NICSxBANDWIDTH says which carry the training",
 			m->name, m->nics);
@@ -145,8 +145,8 @@ static bool say_matrix(struct matrix *m, struct error *error)
 	return true;
 }
 
-bool import_smi_matrix(struct import *import, const char *name, const char *text, size_t length,
-	struct error *error)
+bool import_smi_matrix(struct topology_import *import, const char *name, const char *text,
+	size_t length, struct error *error)
 {
 	struct lines lines = {text, text + length, 0, true};
 	struct matrix m = {.import = import, .name = name};

@@ -34,14 +34,14 @@ static const char *write_log(struct arena *arena)
 
 static struct topology *import_log_into(struct arena *arena, const struct topology *like)
 {
-	const struct import_options options = {.like = like, .nodes = 2, .devices = 16};
-	struct import *import = import_new(arena, &options);
+	const struct topology_import_options options = {.like = like, .nodes = 2, .devices = 16};
+	struct topology_import *import = topology_import_new(arena, &options);
 	const char *log = write_log(arena);
 	struct topology *topology = NULL;
 	struct error error = {0};
 
-	if (!import_add(import, "log", log, strlen(log), &error) ||
-		!import_finish(import, "new", &topology, &error))
+	if (!topology_import_add(import, "log", log, strlen(log), &error) ||
+		!topology_import_finish(import, "new", &topology, &error))
 		fail_msg("%s", error.message);
 	return topology;
 }

@@ -110,19 +110,20 @@ struct outcome {
 	int n_notes;
 };
 
-static struct outcome run(
-	struct arena *arena, const struct import_options *options, const char *const *texts)
+static struct outcome run(struct arena *arena, const struct topology_import_options *options,
+	const char *const *texts)
 {
-	static const struct import_options none;
-	struct import *import = import_new(arena, options != NULL ? options : &none);
+	static const struct topology_import_options none;
+	struct topology_import *import =
+		topology_import_new(arena, options != NULL ? options : &none);
 	struct outcome o = {0};
 	bool ok = true;
 
 	for (int i = 0; ok && texts[i] != NULL; i++)
-		ok = import_add(import, arena_printf(arena, "dir/t%d", i), texts[i],
+		ok = topology_import_add(import, arena_printf(arena, "dir/t%d", i), texts[i],
 			strlen(texts[i]), &o.error);
-	ok = ok && import_finish(import, "new", &o.topology, &o.error);
-	o.n_notes = import_notes(import, &o.notes);
+	ok = ok && topology_import_finish(import, "new", &o.topology, &o.error);
+	o.n_notes = topology_import_notes(import, &o.notes);
 	assert_true(ok == (o.error.message[0] == '\0'));
 	if (!ok)
 		o.topology = NULL;
@@ -139,8 +140,8 @@ static const char *origin(const struct topology *t, const char *key)
 	return "";
 }
 
-static struct topology *read(
-	struct arena *arena, const struct import_options *options, const char *const *texts)
+static struct topology *read(struct arena *arena, const struct topology_import_options *options,
+	const char *const *texts)
 {
 	struct outcome o = run(arena, options, texts);
 
@@ -186,7 +187,7 @@ static void test_log(void **state)
 static void test_bare_log(void **state)
 {
 	struct arena arena = {0};
-	const struct import_options options = {.gpu = "H100-SXM5-80GB", .nodes = 1};
+	const struct topology_import_options options = {.gpu = "H100-SXM5-80GB", .nodes = 1};
 	struct outcome o = run(&arena, &options, TEXTS(all_reduce_log));
 
 	(void)state;
@@ -203,7 +204,7 @@ static void test_bare_log(void **state)
 static void test_levels(void **state)
 {
 	struct arena arena = {0};
-	const struct import_options options = {.gpu = "H100-SXM5-80GB", .nodes = 1};
+	const struct topology_import_options options = {.gpu = "H100-SXM5-80GB", .nodes = 1};
 	struct topology *t = read(&arena, &options, TEXTS(gather_json, all_reduce_log));
 	const struct calibration *c = &t->calibration;
 
@@ -251,8 +252,8 @@ static void test_xml(void **state)
 static void test_matrix(void **state)
 {
 	struct arena arena = {0};
-	const struct import_options a100 = {.gpu = "A100-SXM4-80GB"};
-	const struct import_options v100 = {.gpu = "V100-SXM2-32GB"};
+	const struct topology_import_options a100 = {.gpu = "A100-SXM4-80GB"};
+	const struct topology_import_options v100 = {.gpu = "V100-SXM2-32GB"};
 	struct topology *t = read(&arena, &a100, TEXTS(matrix));
 
 	(void)state;
@@ -270,7 +271,7 @@ static void test_matrix(void **state)
 static void test_launch(void **state)
 {
 	struct arena arena = {0};
-	const struct import_options a100 = {.gpu = "A100-SXM4-80GB"};
+	const struct topology_import_options a100 = {.gpu = "A100-SXM4-80GB"};
 	struct topology *t = read(&arena, &a100, TEXTS(slurm));
 
 	(void)state;
@@ -311,7 +312,7 @@ static void test_round_trip(void **state)
 
 static const struct {
 	const char *texts[3];
-	struct import_options options;
+	struct topology_import_options options;
 	enum exit_code code;
 	const char *part; /* of the message */
 } bad[] = {
@@ -437,7 +438,7 @@ static void test_damaged(void **state)
 {
 	static const char *const whole[] = {all_gather_log, all_reduce_log, gather_json,
 		switched_xml, pcie_xml, matrix, old_matrix, slurm, torchrun, hosts};
-	const struct import_options options = {.gpu = "A100-SXM4-80GB", .nodes = 1};
+	const struct topology_import_options options = {.gpu = "A100-SXM4-80GB", .nodes = 1};
 	struct arena arena = {0};
 	int errors = 0;
 
