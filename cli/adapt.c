@@ -22,7 +22,6 @@ static void take_runtime(struct plan *plan, struct arena *arena)
 	plan->attention = ATTENTION_FLASH;
 	plan->loss = LOSS_FUSED;
 	plan->compile = false;
-	plan->cpu_offload = offload_names[OFFLOAD_NONE];
 	plan->limit_all_gathers = plan->limit_all_gathers && runtime->has_limiter;
 	plan->forward_prefetch = plan->forward_prefetch && runtime->has_forward_prefetch_knob;
 	for (int c = 0; checkpointing_names[c] != NULL; c++)
@@ -32,8 +31,23 @@ static void take_runtime(struct plan *plan, struct arena *arena)
 				checkpointing_names[CHECKPOINTING_FULL]);
 	if (!(runtime->prefetches >> plan->prefetch & 1))
 		plan->prefetch = PREFETCH_PRE;
-	if (plan_reshard_group(plan) > 0 && !runtime->has_reshard_group)
-		plan->reshard_after_forward = "true";
+}
+
+/* Groups that do not divide the shard group any more become the whole of it. */
+static void take_reshard_groups(struct plan *plan, struct arena *arena)
+{
+	const char *cursor = plan->reshard_after_forward;
+	struct value_run run;
+
+	while (runs_next(&cursor, &run)) {
+		const char *word = arena_strndup(arena, run.word, (size_t)run.length);
+		int64_t group = 0;
+
+		if (parse_int(word, &group) &&
+			(plan->mesh.shard % group != 0 || group >= plan->mesh.shard))
+			plan->reshard_after_forward =
+				runs_normalise(arena, plan->reshard_after_forward, word, "true");
+	}
 }
 
 /* A hybrid keeps its shard group where that divides the ranks, else takes their largest common
@@ -107,6 +121,7 @@ bool adapt_plan(struct arena *arena, const struct plan_file *file, int64_t ranks
 	*adaptation = (struct adaptation){.from = &file->plan, .plan = file->plan};
 	take_runtime(&adaptation->plan, arena);
 	take_ranks(&adaptation->plan, ranks);
+	take_reshard_groups(&adaptation->plan, arena);
 	take_batch(&adaptation->plan);
 	adaptation->plan.clip = clip;
 	if (!input_local(arena, ranks, &adaptation->topology, error) ||

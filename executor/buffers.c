@@ -1,7 +1,9 @@
 #include "executor/buffers.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Address space for what comes and goes, over the ledger's peak. Best fit stays far below. */
 enum { ROOM_FACTOR = 4, ROOM_EXTRA = 64 << 20, EXTRA_BLOCKS = 64 };
@@ -22,6 +24,84 @@ static enum category category_of(const struct buffers *buffers, int buffer)
 	return buffer_role_category(buffers->program->buffers[buffer].role);
 }
 
+static bool in_host(const struct buffers *buffers, int buffer)
+{
+	return buffer_in_host(&buffers->program->buffers[buffer]);
+}
+
+static struct heap *heap_of(struct buffers *buffers, int buffer)
+{
+	return in_host(buffers, buffer) ? &buffers->host : &buffers->heap;
+}
+
+/* --- the host's tier --- */
+
+static int64_t host_bytes(const struct program *program, struct slice slice)
+{
+	const int *list = slice_of(program, slice);
+	int64_t bytes = 0;
+
+	for (int i = 0; i < slice.count; i++)
+		if (buffer_in_host(&program->buffers[list[i]]))
+			bytes += program->buffers[list[i]].bytes;
+	return bytes;
+}
+
+/* The most that is live there, in list order. */
+static int64_t host_peak(const struct program *program)
+{
+	int64_t live = 0, peak;
+
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].resident && buffer_in_host(&program->buffers[i]))
+			live += program->buffers[i].bytes;
+	peak = live;
+	for (int i = 0; i < program->n_ops; i++) {
+		live += host_bytes(program, program->ops[i].takes);
+		peak = max_i64(peak, live);
+		live -= host_bytes(program, program->ops[i].gives);
+	}
+	return peak;
+}
+
+static bool map_host(struct buffers *buffers, struct error *error)
+{
+	buffers->host_limit = host_peak(buffers->program);
+	if (buffers->host_limit == 0)
+		return true;
+	buffers->host_reserved = ROOM_FACTOR * buffers->host_limit + ROOM_EXTRA;
+	buffers->host_memory = mmap(NULL, (size_t)buffers->host_reserved, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (buffers->host_memory == MAP_FAILED) {
+		buffers->host_memory = NULL;
+		return error_set(error, EXIT_CODE_ENVIRONMENT, "mapping %lld bytes for offload: %s",
+			(long long)buffers->host_reserved, strerror(errno));
+	}
+	heap_init(&buffers->host, buffers->host_memory, buffers->host_reserved,
+		buffers->program->n_buffers + EXTRA_BLOCKS);
+	return true;
+}
+
+static bool take_in_host(struct buffers *buffers, int buffer, struct error *error)
+{
+	int64_t bytes = buffers->program->buffers[buffer].bytes;
+
+	if (buffers->host.live + bytes > buffers->host_limit)
+		return error_set(error, EXIT_CODE_INTERNAL,
+			"%lld bytes more beside %lld live ones in host memory, which holds %lld",
+			(long long)bytes, (long long)buffers->host.live,
+			(long long)buffers->host_limit);
+	int block = heap_take(&buffers->host, bytes, error);
+	if (block < 0)
+		return false;
+	buffers->blocks[buffer] = block;
+	buffers->host_ledger += heap_bytes(&buffers->host, block);
+	buffers->host_ledger_peak = max_i64(buffers->host_ledger_peak, buffers->host_ledger);
+	return true;
+}
+
+/* --- both tiers --- */
+
 static void count_physical(struct buffers *buffers, enum category category, int64_t bytes)
 {
 	int64_t *now = &buffers->physical[category];
@@ -38,8 +118,9 @@ static void count_physical(struct buffers *buffers, enum category category, int6
 
 bool buffers_take(struct buffers *buffers, int buffer, struct error *error)
 {
+	if (in_host(buffers, buffer))
+		return take_in_host(buffers, buffer, error);
 	int block = heap_take(&buffers->heap, buffers->program->buffers[buffer].bytes, error);
-
 	if (block < 0)
 		return false;
 	buffers->blocks[buffer] = block;
@@ -50,13 +131,18 @@ bool buffers_take(struct buffers *buffers, int buffer, struct error *error)
 
 void buffers_give(struct buffers *buffers, int buffer)
 {
-	buffers->ledger[category_of(buffers, buffer)] -= buffers_bytes(buffers, buffer);
+	if (in_host(buffers, buffer))
+		buffers->host_ledger -= buffers_bytes(buffers, buffer);
+	else
+		buffers->ledger[category_of(buffers, buffer)] -= buffers_bytes(buffers, buffer);
 }
 
 void buffers_release(struct buffers *buffers, int buffer)
 {
-	count_physical(buffers, category_of(buffers, buffer), -buffers_bytes(buffers, buffer));
-	heap_give(&buffers->heap, buffers->blocks[buffer]);
+	if (!in_host(buffers, buffer))
+		count_physical(
+			buffers, category_of(buffers, buffer), -buffers_bytes(buffers, buffer));
+	heap_give(heap_of(buffers, buffer), buffers->blocks[buffer]);
 	buffers->blocks[buffer] = -1;
 }
 
@@ -64,14 +150,18 @@ void *buffers_address(const struct buffers *buffers, int buffer)
 {
 	int block = buffers->blocks[buffer];
 
-	return block >= 0 ? heap_address(&buffers->heap, block) : NULL;
+	if (block < 0)
+		return NULL;
+	return heap_address(in_host(buffers, buffer) ? &buffers->host : &buffers->heap, block);
 }
 
 int64_t buffers_bytes(const struct buffers *buffers, int buffer)
 {
 	int block = buffers->blocks[buffer];
 
-	return block >= 0 ? heap_bytes(&buffers->heap, block) : 0;
+	if (block < 0)
+		return 0;
+	return heap_bytes(in_host(buffers, buffer) ? &buffers->host : &buffers->heap, block);
 }
 
 bool buffers_init(struct buffers *buffers, const struct program *program, void *base,
@@ -86,6 +176,8 @@ bool buffers_init(struct buffers *buffers, const struct program *program, void *
 		base_out_of_memory((size_t)n * sizeof(int));
 	for (int i = 0; i < n; i++)
 		buffers->blocks[i] = -1;
+	if (!map_host(buffers, error))
+		return false;
 	for (int i = 0; i < n; i++)
 		if (program->buffers[i].resident && !buffers_take(buffers, i, error))
 			return false;
@@ -95,6 +187,9 @@ bool buffers_init(struct buffers *buffers, const struct program *program, void *
 void buffers_finish(struct buffers *buffers)
 {
 	heap_finish(&buffers->heap);
+	heap_finish(&buffers->host);
+	if (buffers->host_memory != NULL)
+		munmap(buffers->host_memory, (size_t)buffers->host_reserved);
 	free(buffers->blocks);
 	*buffers = (struct buffers){0};
 }

@@ -11,7 +11,12 @@
 #include "schedule/schedule.h"
 
 struct buffers {
-	struct heap heap;
+	struct heap heap; /* the device, in memory that other ranks can read */
+	struct heap host; /* the second tier (CPU offload), of this rank alone */
+	void *host_memory;
+	int64_t host_reserved;                 /* bytes of address space */
+	int64_t host_limit;                    /* bytes that may be live in it */
+	int64_t host_ledger, host_ledger_peak; /* list order */
 	const struct program *program;
 	int *blocks;                      /* [n_buffers] block in the heap; -1 = not there */
 	int64_t ledger[CATEGORY_COUNT];   /* list order, now */
@@ -25,7 +30,8 @@ struct buffers {
  * touched costs nothing and fragmentation must not end a run. */
 int64_t buffers_capacity(const struct schedule *schedule, int class);
 
-/* The resident buffers are taken at once, zeroed. `base` is zeroed memory that the caller owns. */
+/* The resident buffers are taken at once, zeroed. `base` is zeroed memory that the caller owns; the
+ * host's tier is mapped here, and holds as much as the program ever has there, no byte more. */
 bool buffers_init(struct buffers *buffers, const struct program *program, void *base,
 	int64_t capacity, struct error *error);
 void buffers_finish(struct buffers *buffers);

@@ -146,6 +146,32 @@ static void run_recompute(struct compute *c, const struct op *op)
 		forward_leaves(c, op);
 }
 
+/* Between the tiers: operands of one size. */
+static void run_copy(struct compute *c, const struct op *op)
+{
+	const int *uses = slice_of(c->program, op->uses);
+
+	if (c->rehearsal || (c->step > 0 && op->kind == OP_COPY_H2D &&
+				    fault_hits(&c->fault, FAULT_STALE_COPY, c->rank, c->step)))
+		return;
+	memcpy(buffers_address(c->buffers, uses[1]), buffers_address(c->buffers, uses[0]),
+		(size_t)op->bytes);
+}
+
+/* With a smaller group each rank keeps its part of the unit. */
+static void run_reshard(struct compute *c, const struct op *op)
+{
+	int part = op_buffer(c->program, op, BUFFER_RESHARDED);
+
+	if (part < 0 || c->rehearsal)
+		return;
+	const int *uses = slice_of(c->program, op->uses);
+	int64_t bytes = c->program->buffers[part].bytes;
+	int64_t ranks = c->program->buffers[uses[0]].bytes / bytes;
+	const char *whole = buffers_address(c->buffers, uses[0]);
+	memcpy(buffers_address(c->buffers, part), whole + c->rank % ranks * bytes, (size_t)bytes);
+}
+
 static bool dispatch(struct compute *c, const struct op *op, struct error *error)
 {
 	switch (op->kind) {
@@ -172,6 +198,12 @@ static bool dispatch(struct compute *c, const struct op *op, struct error *error
 	case OP_OPTIMIZER:
 		return compute_update(c, op, error);
 	case OP_RESHARD:
+		run_reshard(c, op);
+		return true;
+	case OP_COPY_H2D:
+	case OP_COPY_D2H:
+		run_copy(c, op);
+		return true;
 	case OP_END_BACKWARD:
 		return true;
 	case OP_CAST_PARAMETERS:
@@ -181,8 +213,6 @@ static bool dispatch(struct compute *c, const struct op *op, struct error *error
 	case OP_CAST_GRADIENTS:
 	case OP_REDUCE_SCATTER:
 	case OP_ALL_REDUCE:
-	case OP_COPY_H2D:
-	case OP_COPY_D2H:
 	case OP_KIND_COUNT:
 		break;
 	}
@@ -233,8 +263,6 @@ static bool check_plan(const struct compute *c, struct error *error)
 			"use fp32 for parameters, master and reduction");
 	if (plan->optimizer == OPTIMIZER_SGD)
 		return refuse(error, "--optimizer sgd", "use adamw-fused");
-	if (plan_offloads_any(plan))
-		return refuse(error, "--cpu-offload", "use none");
 	return true;
 }
 

@@ -98,7 +98,8 @@ static bool check_memory(const struct run *run, struct error *error)
 	char need[32], have[32];
 
 	schedule_ledger(run->schedule, 0, &arena, &ledger);
-	double bytes = (double)ledger.peak_bytes * (double)plan_ranks(&run->schedule->plan);
+	double bytes = ((double)ledger.peak_bytes + (double)ledger.host_peak_bytes) *
+		       (double)plan_ranks(&run->schedule->plan);
 	double free_bytes = (double)machine_available_memory();
 	arena_finish(&arena);
 	if (run->job->device != NULL && strcmp(run->job->device, "null") == 0)

@@ -22,6 +22,7 @@
 	X(DROP_LAST_ELEMENT, "drop_last_element")                                                  \
 	X(BF16_REDUCE, "bf16_reduce")                                                              \
 	X(STALE_RECOMPUTE, "stale_recompute")                                                      \
+	X(STALE_COPY, "stale_copy")                                                                \
 	X(WRONG_SEQUENCE, "wrong_sequence")                                                        \
 	X(UNDECLARED_BUFFER, "undeclared_buffer")                                                  \
 	X(LEDGER_LEAK, "ledger_leak")                                                              \

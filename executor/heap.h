@@ -49,6 +49,13 @@ static inline int64_t heap_bytes(const struct heap *heap, int block)
 	return heap->blocks[block].bytes;
 }
 
+static inline bool heap_holds(const struct heap *heap, const void *address)
+{
+	const char *byte = address;
+
+	return byte >= heap->base && byte < heap->base + heap->capacity;
+}
+
 /* The invariants: blocks tile the range, no two free neighbours, sums agree. */
 bool heap_check(const struct heap *heap);
 

@@ -20,10 +20,13 @@ static bool is_collective(const struct interpreter *in, int index)
 	return op_kind_class(in->program->ops[index].kind) == OP_CLASS_COLLECTIVE;
 }
 
-/* Collectives, and what follows them on their streams: adding up what they have reduced. */
+/* Collectives, what follows them on their streams (adding up what they have reduced), and copies
+ * between the tiers. The host's own operations are the walking thread's. */
 static bool belongs_to_engine(const struct interpreter *in, int index)
 {
-	return is_collective(in, index) || in->program->ops[index].stream != STREAM_COMPUTE;
+	enum stream stream = in->program->ops[index].stream;
+
+	return is_collective(in, index) || (stream != STREAM_COMPUTE && stream != STREAM_HOST);
 }
 
 static bool wait_all(struct interpreter *in, struct slice waits)

@@ -269,7 +269,8 @@ static int64_t allocated_in_role(const struct measure_inputs *in, enum buffer_ro
 	int64_t bytes = 0;
 
 	for (int i = 0; i < program->n_buffers; i++)
-		if (program->buffers[i].resident && program->buffers[i].role == role)
+		if (program->buffers[i].resident && program->buffers[i].role == role &&
+			!buffer_in_host(&program->buffers[i]))
 			bytes += buffers_bytes(in->buffers, i);
 	return bytes;
 }
@@ -321,6 +322,7 @@ static void fill_memory(const struct measure_inputs *in, struct arena *arena, st
 	v->memory_at_peak[CATEGORY_RUNTIME_OVERHEAD] += in->pss_before;
 	v->memory_category_peak[CATEGORY_RUNTIME_OVERHEAD] += in->pss_before;
 	v->peak_memory_bytes = v->peak_allocated_bytes + in->pss_before;
+	v->ledger_host_peak_bytes = buffers->host_ledger_peak;
 	fill_ledger(in, arena, v);
 }
 

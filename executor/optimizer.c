@@ -23,7 +23,8 @@ void compute_norm(struct compute *compute, const struct op *op)
 	compute->scalars = buffers_address(compute->buffers, scalars);
 	if (compute->rehearsal)
 		return;
-	*compute->scalars = (struct exact_sum){0};
+	if (op->takes.count > 0) /* the host's part adds to the device's */
+		*compute->scalars = (struct exact_sum){0};
 	for (int i = 0; i < op->uses.count - 1; i++)
 		compute->kernels->sum_squares(compute->context, compute->scalars,
 			buffers_address(compute->buffers, uses[i]), floats_in(compute, uses[i]));
@@ -123,11 +124,28 @@ static void *use_of(const struct compute *compute, const struct op *op, enum buf
 	return buffer >= 0 ? buffers_address(compute->buffers, buffer) : NULL;
 }
 
+/* What is updated: the shard, or the host's master copy of one that the device keeps. */
+static float *weights_of(const struct compute *compute, const struct op *op)
+{
+	float *master = use_of(compute, op, BUFFER_MASTER_SHARD);
+
+	return master != NULL ? master : use_of(compute, op, BUFFER_PARAMETER_SHARD);
+}
+
+/* Of gradient shards on the device: what `model_states_bytes` counts. */
+static void count_gradient(struct compute *compute, const struct op *op)
+{
+	int buffer = op_buffer(compute->program, op, BUFFER_GRADIENT_SHARD);
+
+	if (!buffer_in_host(&compute->program->buffers[buffer]))
+		compute->gradient_bytes += buffers_bytes(compute->buffers, buffer);
+}
+
 bool compute_update(struct compute *compute, const struct op *op, struct error *error)
 {
 	const struct unit *unit = &compute->schedule->units[op->unit];
 	struct update update = {.compute = compute,
-		.w = use_of(compute, op, BUFFER_PARAMETER_SHARD),
+		.w = weights_of(compute, op),
 		.state = use_of(compute, op, BUFFER_OPTIMIZER_STATE),
 		.g = use_of(compute, op, BUFFER_GRADIENT_SHARD),
 		.chunk = unit->chunk};
@@ -138,8 +156,7 @@ bool compute_update(struct compute *compute, const struct op *op, struct error *
 	if (update.w == NULL || update.state == NULL || update.g == NULL)
 		return error_set(
 			error, EXIT_CODE_INTERNAL, "optimizer of %s lacks operands", unit->name);
-	compute->gradient_bytes += buffers_bytes(
-		compute->buffers, op_buffer(compute->program, op, BUFFER_GRADIENT_SHARD));
+	count_gradient(compute, op);
 	if (fault_hits(&compute->fault, FAULT_SKIP_OPTIMIZER, compute->rank, compute->step) &&
 		op->unit == compute->schedule->n_units - 1)
 		return true;

@@ -194,13 +194,13 @@ static bool fill_weights(struct trainer *t, struct error *error)
 			return false;
 		safetensors_load(&start, &weights);
 		safetensors_close(&start);
-		return weights_gather_kept(&weights, &t->comm);
+		return weights_spread(&weights, &t->comm, error);
 	}
 	if (resume == NULL)
 		return true;
 	return manifest_read(&t->arena, resume, t->file.model, &manifest, error) &&
 	       checkpoint_load(&manifest, &weights, &t->comm, t->scratch, error) &&
-	       weights_gather_kept(&weights, &t->comm);
+	       weights_spread(&weights, &t->comm, error);
 }
 
 static bool open_checkpointer(struct trainer *t, struct error *error)

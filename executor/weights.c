@@ -28,15 +28,22 @@ static float *resident(const struct weights *weights, enum buffer_role role, int
 	return buffer >= 0 ? buffers_address(weights->buffers, buffer) : NULL;
 }
 
+/* The fp32 weights that are updated: the shard, or the host's master copy of it. */
+static float *master(const struct weights *weights, int unit)
+{
+	float *copy = resident(weights, BUFFER_MASTER_SHARD, unit);
+
+	return copy != NULL ? copy : resident(weights, BUFFER_PARAMETER_SHARD, unit);
+}
+
 bool weights_shard(const struct weights *weights, int index, struct weights_shard *shard)
 {
 	const struct unit *unit = &weights->schedule->units[index];
 	float *moments = resident(weights, BUFFER_OPTIMIZER_STATE, index);
 
-	*shard =
-		(struct weights_shard){.arrays = {resident(weights, BUFFER_PARAMETER_SHARD, index)},
-			.n_arrays = 1,
-			.first = weights->rank % weights->schedule->plan.mesh.shard * unit->chunk};
+	*shard = (struct weights_shard){.arrays = {master(weights, index)},
+		.n_arrays = 1,
+		.first = weights->rank % weights->schedule->plan.mesh.shard * unit->chunk};
 	if (moments != NULL) {
 		shard->arrays[1] = moments;
 		shard->arrays[2] = moments + unit->chunk;
@@ -114,6 +121,8 @@ static void init_unit(const struct weights *weights, int index, int64_t seed)
 
 	init_part(weights, unit, seed, first, unit->chunk,
 		resident(weights, BUFFER_PARAMETER_SHARD, index));
+	init_part(weights, unit, seed, first, unit->chunk,
+		resident(weights, BUFFER_MASTER_SHARD, index));
 	init_part(
 		weights, unit, seed, 0, unit->gathered, resident(weights, BUFFER_UNSHARDED, index));
 }
@@ -124,27 +133,51 @@ void weights_init(const struct weights *weights, int64_t seed)
 		init_unit(weights, u, seed);
 }
 
-bool weights_gather_kept(const struct weights *weights, struct comm *comm)
+/* All-gathers one rank's part of a unit in fp32. Others read the device's tier only, so what lies
+ * in host memory passes through a block of the heap. */
+static bool gather_part(const struct weights *weights, struct comm *comm, int64_t chunk,
+	const float *part, float *output, struct error *error)
+{
+	const struct group shard = {.size = weights->schedule->plan.mesh.shard, .stride = 1};
+	struct heap *heap = &weights->buffers->heap;
+	struct collective c = {.kind = COLLECTIVE_ALL_GATHER,
+		.element = COMM_FP32,
+		.group = comm_group_of(&shard, weights->rank),
+		.count = chunk,
+		.input = part,
+		.output = output,
+		.step = -1,
+		.op = -1,
+		.unit = -1};
+
+	if (heap_holds(heap, part))
+		return comm_run(comm, &c);
+	int block = heap_take(heap, chunk * (int64_t)sizeof(float), error);
+	if (block < 0)
+		return false;
+	c.input = memcpy(heap_address(heap, block), part, (size_t)chunk * sizeof(float));
+	bool ok = comm_run(comm, &c);
+	heap_give(heap, block);
+	return ok;
+}
+
+bool weights_spread(const struct weights *weights, struct comm *comm, struct error *error)
 {
 	const struct schedule *schedule = weights->schedule;
-	const struct group shard = {.size = schedule->plan.mesh.shard, .stride = 1};
 	struct comm_counters counters = comm->counters;
 	bool ok = true;
 
 	for (int u = 0; u < schedule->n_units && ok; u++) {
+		const struct unit *unit = &schedule->units[u];
 		float *kept = resident(weights, BUFFER_UNSHARDED, u);
+		float *copy = resident(weights, BUFFER_MASTER_SHARD, u);
 
+		if (copy != NULL)
+			memcpy(resident(weights, BUFFER_PARAMETER_SHARD, u), copy,
+				(size_t)unit->chunk * sizeof(float));
 		if (kept != NULL)
-			ok = comm_run(
-				comm, &(struct collective){.kind = COLLECTIVE_ALL_GATHER,
-					      .element = COMM_FP32,
-					      .group = comm_group_of(&shard, weights->rank),
-					      .count = schedule->units[u].chunk,
-					      .input = resident(weights, BUFFER_PARAMETER_SHARD, u),
-					      .output = kept,
-					      .step = -1,
-					      .op = -1,
-					      .unit = -1});
+			ok = gather_part(
+				weights, comm, unit->chunk, master(weights, u), kept, error);
 	}
 	comm->counters = counters; /* not operations of the schedule */
 	return ok;
@@ -155,11 +188,11 @@ bool weights_gather_kept(const struct weights *weights, struct comm *comm)
 struct digester {
 	const struct weights *weights;
 	struct comm *comm;
-	struct comm_group group;
 	bool leads;                  /* hashes; the others only help to gather */
 	XXH3_state_t **states;       /* of the slices of the unit */
 	XXH128_canonical_t *digests; /* [n_parameters] */
 	float *gathered;
+	struct error *error;
 };
 
 static XXH3_state_t *begin_parameter(const struct parameter *parameter)
@@ -178,17 +211,7 @@ static XXH3_state_t *begin_parameter(const struct parameter *parameter)
 /* One of weights, first and second moments of a unit: gathered, then every parameter's part. */
 static bool add_tensor(struct digester *d, const struct unit *unit, const float *shard)
 {
-	const struct collective c = {.kind = COLLECTIVE_ALL_GATHER,
-		.element = COMM_FP32,
-		.group = d->group,
-		.count = unit->chunk,
-		.input = shard,
-		.output = d->gathered,
-		.step = -1,
-		.op = -1,
-		.unit = -1};
-
-	if (!comm_run(d->comm, &c))
+	if (!gather_part(d->weights, d->comm, unit->chunk, shard, d->gathered, d->error))
 		return false;
 	for (int i = 0; i < unit->n_slices && d->leads; i++)
 		XXH3_128bits_update(d->states[i], d->gathered + unit->slices[i].offset,
@@ -206,7 +229,7 @@ static bool add_unit(struct digester *d, int index)
 
 	for (int i = 0; i < unit->n_slices; i++)
 		d->states[i] = begin_parameter(&model->parameters[unit->slices[i].parameter]);
-	ok = add_tensor(d, unit, resident(w, BUFFER_PARAMETER_SHARD, index));
+	ok = add_tensor(d, unit, master(w, index));
 	if (moments != NULL)
 		ok = ok && add_tensor(d, unit, moments) &&
 		     add_tensor(d, unit, moments + unit->chunk);
@@ -239,18 +262,17 @@ bool weights_digest(const struct weights *weights, struct comm *comm, struct dig
 	struct error *error)
 {
 	const struct schedule *schedule = weights->schedule;
-	const struct group shard = {.size = schedule->plan.mesh.shard, .stride = 1};
 	int n = schedule->model->n_parameters;
 	struct comm_counters counters = comm->counters;
 	struct arena arena = {0};
 	struct digester d = {.weights = weights,
 		.comm = comm,
-		.group = comm_group_of(&shard, weights->rank),
+		.error = error,
 		.states = ARENA_ARRAY(&arena, XXH3_state_t *, n),
 		.digests = ARENA_ARRAY(&arena, XXH128_canonical_t, n)};
 	bool ok = true;
 
-	d.leads = d.group.index == 0;
+	d.leads = weights->rank % schedule->plan.mesh.shard == 0;
 	for (int u = 0; u < schedule->n_units && ok; u++)
 		ok = add_unit_in_heap(&d, u, error);
 	comm->counters = counters; /* not operations of the schedule */

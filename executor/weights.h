@@ -30,9 +30,10 @@ const float *weights_element(
  * keyed by (seed, parameter, element). Each rank fills its own shards; moments are zero already. */
 void weights_init(const struct weights *weights, int64_t seed);
 
-/* After the shards have changed: what every rank keeps whole (ZeRO-1 and -2) is gathered from them.
+/* After the shards have changed: what every rank keeps whole (ZeRO-1 and -2) is gathered from them,
+ * and where the host has the master copy (offload of the optimizer) the device's shard follows it.
  * All ranks take part. */
-bool weights_gather_kept(const struct weights *weights, struct comm *comm);
+bool weights_spread(const struct weights *weights, struct comm *comm, struct error *error);
 
 /* xxh3-128 of the concatenated xxh3-128 digests of all parameters in model order; that of one
  * parameter is over its name with the NUL, its dimensions as int64, its fp32 weights, first moments

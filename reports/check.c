@@ -62,6 +62,9 @@ static void check_ledger(struct judge *judge)
 	const struct prediction *measured = &judge->measured->values;
 
 	add_bytes(judge, "ledger peak", predicted->ledger_peak_bytes, measured->ledger_peak_bytes);
+	if (predicted->ledger_host_peak_bytes + measured->ledger_host_peak_bytes > 0)
+		add_bytes(judge, "ledger peak, host memory", predicted->ledger_host_peak_bytes,
+			measured->ledger_host_peak_bytes);
 	for (int c = 0; c < CATEGORY_COUNT; c++) {
 		struct text label = {0};
 		int64_t expected = predicted->ledger_category_peak[c];
@@ -134,7 +137,8 @@ const struct tolerance report_default_tolerance = {
 static void check_pss(struct judge *judge)
 {
 	const struct measurement *measured = judge->measured;
-	double predicted = (double)judge->predicted->ledger_peak_bytes;
+	double predicted = (double)judge->predicted->ledger_peak_bytes +
+			   (double)judge->predicted->ledger_host_peak_bytes;
 	double largest = (double)measured->pss_growth_bytes;
 	struct check_line *line =
 		add_line(judge, "PSS growth, largest rank", "bytes", predicted, largest);

@@ -5,8 +5,8 @@
 #include "executor/random.h"
 
 const struct digest_model digest_models[] = {
-	{"gpt2", TINY_GPT2},
-	{"llama", TINY_LLAMA},
+	{"gpt2", TINY_GPT2, 3},
+	{"llama", TINY_LLAMA, 2},
 };
 const int n_digest_models = COUNT_OF(digest_models);
 
@@ -109,6 +109,60 @@ int digest_zero_variants(
 	return n;
 }
 
+int digest_unit_variants(
+	int64_t ranks, int layers, struct digest_variant variants[DIGEST_UNIT_VARIANTS])
+{
+	static const struct {
+		const char *strategy[2]; /* with three blocks, with two */
+		const char *wrap, *prefetch, *checkpointing[2];
+		int64_t group; /* must divide the ranks, and be less */
+	} cases[DIGEST_UNIT_VARIANTS] = {
+		{{"FULL_SHARD cpu_offload=parameters", "FULL_SHARD cpu_offload=parameters"},
+			"block", "pre", {"none", "none"}, 1},
+		{{"FULL_SHARD cpu_offload=optimizer", "FULL_SHARD cpu_offload=optimizer"},
+			"blocks:2", "post", {"full", "full"}, 1},
+		{{"SHARD_GRAD_OP cpu_offload=parameters", "SHARD_GRAD_OP cpu_offload=parameters"},
+			"size:1500", "none", {"none", "none"}, 1},
+		{{"NO_SHARD cpu_offload=optimizer", "NO_SHARD cpu_offload=optimizer"}, "block",
+			"pre", {"none", "none"}, 1},
+		{{"HYBRID_SHARD shard_group=2 cpu_offload=optimizer",
+			 "HYBRID_SHARD shard_group=2 cpu_offload=parameters"},
+			"block", "pre", {"full", "none"}, 2},
+		{{"ZERO_3 cpu_offload=parameters", "ZERO_3 cpu_offload=optimizer"}, "model", "pre",
+			{"none", "none"}, 1},
+		{{"FULL_SHARD cpu_offload=1xnone+1xparameters+1xoptimizer+1xnone",
+			 "FULL_SHARD cpu_offload=1xparameters+1xnone+1xoptimizer"},
+			"block", "pre", {"none", "none"}, 1},
+		{{"FULL_SHARD", "FULL_SHARD"}, "block", "pre",
+			{"1xfull+1xnone+1xfull", "1xnone+1xfull"}, 1},
+		{{"FULL_SHARD reshard_after_forward=1xtrue+2xfalse",
+			 "FULL_SHARD reshard_after_forward=1xfalse+1xtrue"},
+			"block", "post", {"2xfull+1xnone", "1xfull+1xnone"}, 1},
+		{{"FULL_SHARD reshard_after_forward=2", "FULL_SHARD reshard_after_forward=2"},
+			"block", "pre", {"none", "full"}, 2},
+		{{"FULL_SHARD reshard_after_forward=1x2+1xtrue+1xfalse "
+		  "cpu_offload=2xparameters+2xoptimizer",
+			 "FULL_SHARD reshard_after_forward=1x2+1xtrue "
+			 "cpu_offload=2xparameters+1xoptimizer"},
+			"block", "none", {"1xnone+2xfull", "1xfull+1xnone"}, 2},
+		{{"HYBRID_SHARD shard_group=4 reshard_after_forward=2 cpu_offload=parameters",
+			 "HYBRID_SHARD shard_group=4 reshard_after_forward=2"},
+			"block", "pre", {"none", "none"}, 4},
+	};
+	int n = 0, which = layers == 3 ? 0 : 1;
+
+	for (int i = 0; i < DIGEST_UNIT_VARIANTS; i++)
+		if (ranks % cases[i].group == 0 && ranks > cases[i].group)
+			variants[n++] =
+				(struct digest_variant){.strategy = cases[i].strategy[which],
+					.wrap = cases[i].wrap,
+					.prefetch = cases[i].prefetch,
+					.checkpointing = cases[i].checkpointing[which],
+					.forward_prefetch = i % 2,
+					.limiter = i % 3 != 0};
+	return n;
+}
+
 void digest_describe(const struct digest_variant *v, char text[256])
 {
 	snprintf(text, 256,
@@ -129,7 +183,8 @@ static void compare_ledger(const struct run *run, struct error *error)
 		if (memcmp(measured->live[i], ledger.live[i], sizeof(ledger.live[0])) != 0)
 			error_set(error, EXIT_CODE_NO, "operation %d has another ledger", i);
 	if (measured->n_ops != run->schedule->programs[0].n_ops ||
-		run->measurement.values.ledger_peak_bytes != ledger.peak_bytes)
+		run->measurement.values.ledger_peak_bytes != ledger.peak_bytes ||
+		run->measurement.values.ledger_host_peak_bytes != ledger.host_peak_bytes)
 		error_set(error, EXIT_CODE_NO, "the ledgers' peaks differ");
 	arena_finish(&arena);
 }

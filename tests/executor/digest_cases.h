@@ -7,6 +7,7 @@
 
 struct digest_model {
 	const char *name, *text;
+	int layers;
 };
 extern const struct digest_model digest_models[];
 extern const int n_digest_models;
@@ -34,6 +35,13 @@ int digest_some_variants(int64_t ranks, int n, uint32_t seed, struct digest_vari
 enum { DIGEST_ZERO_VARIANTS = 8 };
 int digest_zero_variants(
 	int64_t ranks, int mode, struct digest_variant variants[DIGEST_ZERO_VARIANTS]);
+
+/* Offload to the host's tier, and choices per block and per unit; `layers` of the model. At
+ * most 12.
+ */
+enum { DIGEST_UNIT_VARIANTS = 12 };
+int digest_unit_variants(
+	int64_t ranks, int layers, struct digest_variant variants[DIGEST_UNIT_VARIANTS]);
 
 /* A hybrid strategy exists where its shard group divides the ranks. */
 bool digest_strategy_exists(const char *strategy, int64_t ranks);

@@ -22,7 +22,12 @@ static const struct seeded {
 	{                                                                                          \
 		"FULL_SHARD", "block", "pre", "full", false, true                                  \
 	}
+#define OFFLOADED(kind)                                                                            \
+	{                                                                                          \
+		"FULL_SHARD cpu_offload=" kind, "block", "pre", "none", false, true                \
+	}
 	{"drop_wait", 2, "micro_batch=1", FULL, NULL},
+	{"drop_wait", 2, "micro_batch=1", OFFLOADED("parameters"), NULL},
 	{"missing_divide", 2, "micro_batch=1", FULL, NULL},
 	{"scale_gradient", 2, "micro_batch=1", FULL, NULL},
 	{"wrong_shard_offset", 2, "micro_batch=1", FULL, NULL},
@@ -38,6 +43,8 @@ static const struct seeded {
 	{"drop_last_element", 2, "micro_batch=1", FULL, NULL},
 	{"bf16_reduce", 2, "micro_batch=1", FULL, NULL},
 	{"stale_recompute", 2, "micro_batch=1", CHECKPOINTED, NULL},
+	{"stale_copy", 2, "micro_batch=1", OFFLOADED("parameters"), NULL},
+	{"stale_copy", 2, "micro_batch=1", OFFLOADED("optimizer"), NULL},
 	{"wrong_sequence", 2, "micro_batch=1", FULL, NULL},
 	{"ledger_leak", 2, "micro_batch=1", FULL, "another ledger"},
 	{"nan@step=1", 2, "micro_batch=1", FULL, "step 1: the gradient norm is"},
