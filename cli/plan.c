@@ -124,6 +124,7 @@ static bool run(struct invocation *invocation, struct error *error)
 		return false;
 	if (argument_given(arguments, "find"))
 		return run_find(invocation, &asked, error);
+	asked.question.mixes = asked.question.objective == OBJECTIVE_TIME;
 	asked.question.pareto = argument_given(arguments, "pareto");
 	if (!planner_plan(&asked.question, invocation->arena, &answer, error) ||
 		!print_answer(arguments, &asked, &answer, error))

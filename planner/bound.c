@@ -22,7 +22,7 @@
  * optimizer it is what the shape has there, whatever was saved before. Context and communicators
  * come on top. bounds_tighten looks at all operations of the plan's own first and last micro-batch.
  */
-#include "planner/bound.h"
+#include "planner/bound_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,18 +31,12 @@
 #include "simulator/collective.h"
 #include "simulator/simulator.h"
 
-enum { ENGINES_MAX = 4, PROBED_MICRO_BATCHES = 3 };
+enum { PROBED_MICRO_BATCHES = 3 };
 
 struct load {
 	const struct plan *plan;    /* the first that has it */
 	double compute, arithmetic; /* s per micro-batch */
 	int64_t saved;              /* bytes at the loss */
-};
-
-struct work {
-	double compute;              /* s on the compute stream, without the load */
-	double engines[ENGINES_MAX]; /* s of collectives */
-	double wire;                 /* bytes that leave the network's end (struct bound) */
 };
 
 struct shape {
@@ -67,37 +61,41 @@ struct prober {
 /* --- probes --------------------------------------------------------------------------------------
  */
 
-static int64_t probed_micro_batches(const struct plan *plan)
+int64_t bound_micro_batches(const struct plan *plan)
 {
 	return min_i64(plan->grad_accum, PROBED_MICRO_BATCHES);
 }
 
-/* The plan's schedule, with another batch. What cannot be built bounds nothing (`*schedule` is
- * NULL), and its evaluation says why. */
-static bool probe(struct prober *prober, const struct plan *plan, int64_t micro_batch,
-	int64_t grad_accum, struct schedule **schedule, struct cost **costs, struct error *error)
+bool bound_probe(const struct question *question, struct arena *arena, const struct plan *plan,
+	int64_t micro_batch, int64_t grad_accum, struct schedule **schedule, struct cost **costs,
+	struct error *error)
 {
-	const struct question *question = prober->question;
 	struct plan small = *plan;
 	struct error mine = {0};
 	small.micro_batch = micro_batch;
 	small.grad_accum = grad_accum;
 	small.global_batch = micro_batch * grad_accum * plan_data_parallel(plan);
-	arena_reset(&prober->arena);
-	prober->probes++;
+	arena_reset(arena);
 	*schedule = NULL;
-	if (!schedule_build(
-		    &prober->arena, &small, question->model, question->topology, schedule, &mine)) {
+	if (!schedule_build(arena, &small, question->model, question->topology, schedule, &mine)) {
 		*schedule = NULL;
 		return mine.code == EXIT_CODE_USAGE ||
 		       error_set(error, mine.code, "%s", mine.message);
 	}
-	*costs = ARENA_ARRAY(&prober->arena, struct cost, (*schedule)->programs[0].n_ops);
+	*costs = ARENA_ARRAY(arena, struct cost, (*schedule)->programs[0].n_ops);
 	cost_operations(*schedule, 0, *costs);
 	return true;
 }
 
-static bool is_load(const struct buffer *buffer)
+static bool probe(struct prober *prober, const struct plan *plan, int64_t micro_batch,
+	int64_t grad_accum, struct schedule **schedule, struct cost **costs, struct error *error)
+{
+	prober->probes++;
+	return bound_probe(prober->question, &prober->arena, plan, micro_batch, grad_accum,
+		schedule, costs, error);
+}
+
+bool bound_is_load(const struct buffer *buffer)
 {
 	static const bool load[BUFFER_ROLE_COUNT] = {[BUFFER_RESIDUAL] = true,
 		[BUFFER_ACTIVATIONS] = true,
@@ -109,11 +107,11 @@ static bool is_load(const struct buffer *buffer)
 
 static bool is_shape(const struct buffer *buffer)
 {
-	return !is_load(buffer);
+	return !bound_is_load(buffer);
 }
 
 /* What is there at the loss whatever is prefetched: gather buffers come and go. */
-static bool is_kept(const struct buffer *buffer)
+bool bound_is_kept(const struct buffer *buffer)
 {
 	static const bool kept[BUFFER_ROLE_COUNT] = {[BUFFER_UNSHARDED] = true,
 		[BUFFER_RESHARDED] = true,
@@ -127,10 +125,6 @@ static bool is_kept(const struct buffer *buffer)
 /* --- what must be there -------------------------------------------------------------------------
  */
 
-struct touches {
-	int first, last; /* operations of the compute stream; first > last: none */
-};
-
 static void touch(
 	struct touches *touches, const struct program *program, struct slice slice, int op)
 {
@@ -142,7 +136,7 @@ static void touch(
 	}
 }
 
-static struct touches *find_touches(const struct program *program, struct arena *arena)
+struct touches *bound_touches(const struct program *program, struct arena *arena)
 {
 	struct touches *touches = ARENA_ARRAY(arena, struct touches, program->n_buffers);
 	for (int i = 0; i < program->n_buffers; i++) {
@@ -166,7 +160,7 @@ static struct touches *find_touches(const struct program *program, struct arena 
 static int64_t *surely_live(const struct program *program,
 	bool (*filter)(const struct buffer *buffer), struct arena *arena)
 {
-	struct touches *touches = find_touches(program, arena);
+	struct touches *touches = bound_touches(program, arena);
 	int64_t *live = ARENA_ARRAY(arena, int64_t, program->n_ops + 1);
 	for (int i = 0; i < program->n_buffers; i++) {
 		const struct buffer *buffer = &program->buffers[i];
@@ -210,7 +204,8 @@ static bool probe_load(
 		load->compute += costs[i].device;
 		load->arithmetic += costs[i].arithmetic;
 	}
-	load->saved = most_at(program, surely_live(program, is_load, &prober->arena), OP_LOSS);
+	load->saved =
+		most_at(program, surely_live(program, bound_is_load, &prober->arena), OP_LOSS);
 	return true;
 }
 
@@ -253,7 +248,7 @@ static void add_operation(struct shape *shape, const struct schedule *schedule, 
 }
 
 /* Process, or context and one communicator an engine. */
-static int64_t fixed_bytes(const struct schedule *schedule)
+int64_t bound_fixed_bytes(const struct schedule *schedule)
 {
 	const struct runtime *runtime = runtime_of(schedule->plan.runtime);
 	bool communicates[ENGINES_MAX] = {false};
@@ -276,17 +271,18 @@ static bool probe_shape(
 	struct schedule *schedule;
 	struct cost *costs;
 	*shape = (struct shape){.plan = plan};
-	if (!probe(prober, plan, 1, probed_micro_batches(plan), &schedule, &costs, error))
+	if (!probe(prober, plan, 1, bound_micro_batches(plan), &schedule, &costs, error))
 		return false;
 	if (schedule == NULL)
 		return true;
 	const struct program *program = &schedule->programs[0];
 	for (int i = 0; i < program->n_ops; i++)
 		add_operation(shape, schedule, &program->ops[i], &costs[i]);
-	shape->at_loss = most_at(program, surely_live(program, is_kept, &prober->arena), OP_LOSS);
+	shape->at_loss =
+		most_at(program, surely_live(program, bound_is_kept, &prober->arena), OP_LOSS);
 	shape->at_end =
 		most_at(program, surely_live(program, is_shape, &prober->arena), OP_OPTIMIZER);
-	shape->fixed = fixed_bytes(schedule);
+	shape->fixed = bound_fixed_bytes(schedule);
 	return true;
 }
 
@@ -323,8 +319,7 @@ static bool same_load(const struct prober *prober, const struct plan *a, const s
 
 static bool same_shape(const struct prober *prober, const struct plan *a, const struct plan *b)
 {
-	return a->mesh.shard == b->mesh.shard &&
-	       probed_micro_batches(a) == probed_micro_batches(b) &&
+	return a->mesh.shard == b->mesh.shard && bound_micro_batches(a) == bound_micro_batches(b) &&
 	       differ_only_in(a, b, prober->no_shape);
 }
 
@@ -370,15 +365,19 @@ static double total(const struct plan *plan, double middle, double rest)
 	return rest + fmax(0, (double)plan->grad_accum - 2) * middle;
 }
 
+double bound_loss(const struct topology *topology, double multiprocessors)
+{
+	double all = (double)topology->device.multiprocessors;
+	if (topology->device.kind != DEVICE_GPU || all <= 0)
+		return 0;
+	return fmin(multiprocessors / all, 0.5);
+}
+
 /* What collectives of one engine take away from arithmetic, s: (1 - 1/a) (C - (W - A)). */
 static double contention(const struct topology *topology, double communication,
 	double multiprocessors, double not_arithmetic)
 {
-	double all = (double)topology->device.multiprocessors;
-	double overlapped = communication - not_arithmetic;
-	if (topology->device.kind != DEVICE_GPU || all <= 0 || overlapped <= 0)
-		return 0;
-	return fmin(multiprocessors / all, 0.5) * overlapped;
+	return bound_loss(topology, multiprocessors) * fmax(0, communication - not_arithmetic);
 }
 
 static double time_bound(const struct topology *topology, const struct plan *plan,
@@ -411,6 +410,7 @@ static bool bound_of(
 		return false;
 	*bound = (struct bound){.time = time_bound(prober->question->topology, plan, load, shape),
 		.memory = memory_bound(load, shape),
+		.compute = (double)plan->grad_accum * load->compute * (1 - 1e-9),
 		.network = total(plan, shape->middle.wire, shape->rest.wire) * (1 - 1e-9)};
 	return true;
 }
@@ -453,7 +453,7 @@ bool bounds_tighten(const struct question *question, const struct plan *plan, st
 	int64_t *live = surely_live(program, NULL, arena);
 	for (int i = 0; i < program->n_ops; i++)
 		peak = max_i64(peak, live[i]);
-	bound->memory = max_i64(bound->memory, peak + fixed_bytes(schedule));
+	bound->memory = max_i64(bound->memory, peak + bound_fixed_bytes(schedule));
 	return true;
 }
 

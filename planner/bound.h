@@ -13,6 +13,7 @@
 struct bound {
 	double time;    /* s per step, <= step_time */
 	int64_t memory; /* bytes, <= peak_memory_bytes, and <= what `fits` looks at */
+	double compute; /* s per step, of forward, backward and recomputation alone */
 	double network; /* bytes per step, <= what leaves a node (one node: a rank) */
 };
 

@@ -132,7 +132,7 @@ const struct ranked *ranking_best(const struct ranking *ranking, int strategy)
 /* Could `bound` beat or replace the winner among `strategy`? A winner that is tight is replaced by
  * one with room within the margin, and any by a leaner one within the fuzz, so neither closes its
  * margin. */
-static bool may_win(const struct ranking *ranking, int strategy, int64_t bound)
+bool ranking_may_win(const struct ranking *ranking, int strategy, int64_t bound)
 {
 	const struct ranked *best = first_with_room(ranking, strategy);
 	if (best == NULL || bound <= cost_of(ranking, best))
@@ -219,6 +219,6 @@ static bool may_enter_front(const struct ranking *ranking, int64_t bound)
 
 bool ranking_needs(const struct ranking *ranking, enum strategy strategy, int64_t bound)
 {
-	return may_win(ranking, STRATEGY_COUNT, bound) || may_win(ranking, (int)strategy, bound) ||
-	       may_enter_front(ranking, bound);
+	return ranking_may_win(ranking, STRATEGY_COUNT, bound) ||
+	       ranking_may_win(ranking, (int)strategy, bound) || may_enter_front(ranking, bound);
 }

@@ -55,6 +55,10 @@ int ranking_pareto(const struct ranking *ranking, const struct ranked **front, i
  * costs no more in anything, and less in something or comes before `plan`. */
 bool ranking_covers(const struct ranking *ranking, int plan, const struct costs *bounds);
 
+/* Could a candidate whose objective costs at least `bound` be the winner of one strategy, or of all
+ * (STRATEGY_COUNT)? */
+bool ranking_may_win(const struct ranking *ranking, int strategy, int64_t bound);
+
 /* Could a candidate whose objective costs at least `bound` still change the winner of its strategy,
  * the winner of all, or the front? */
 bool ranking_needs(const struct ranking *ranking, enum strategy strategy, int64_t bound);

@@ -1,6 +1,6 @@
 /* Best first: plans are simulated in the order of their bounds until no bound is low enough to
  * change the answer. docs/planner.md says why that equals simulating all of them. */
-#include "planner/search.h"
+#include "planner/mix.h"
 
 #include <stdlib.h>
 
@@ -234,7 +234,9 @@ bool search_run(const struct question *question, struct arena *arena, struct sea
 	search->outcomes = calloc((size_t)search->space.n, sizeof(*search->outcomes));
 	if (search->outcomes == NULL)
 		base_out_of_memory((size_t)search->space.n * sizeof(*search->outcomes));
-	return search_plans(search, error) && find_all_closest(search, error);
+	return search_plans(search, error) &&
+	       (!question->mixes || mix_search(search, arena, error)) &&
+	       find_all_closest(search, error);
 }
 
 void search_finish(struct search *search)

@@ -76,9 +76,7 @@ static bool add_point(struct enumeration *e, const struct choices *choices, stru
 		return false;
 	if (repeats(e, &plan))
 		return true;
-	space->plans =
-		array_grow(space->plans, &space->capacity, space->n + 1, sizeof(*space->plans));
-	space->plans[space->n++] = plan;
+	space->n = space_add(space, &plan) + 1;
 	return true;
 }
 
@@ -186,6 +184,14 @@ bool space_build(const struct question *question, struct arena *arena, struct sp
 	if (space->n == 0)
 		return error_set(error, first.code, "%s", first.message);
 	return all_used(&e, error);
+}
+
+int space_add(struct space *space, const struct plan *plan)
+{
+	space->plans =
+		array_grow(space->plans, &space->capacity, space->n_all + 1, sizeof(*space->plans));
+	space->plans[space->n_all] = *plan;
+	return space->n_all++;
 }
 
 void space_finish(struct space *space)

@@ -6,7 +6,8 @@
 #include "planner/axes.h"
 
 struct space {
-	int n, capacity;
+	int n;                         /* enumerated */
+	int n_all, capacity;           /* and with those that were added */
 	struct plan *plans;            /* malloc'ed; in enumeration order, strategy by strategy */
 	int first[STRATEGY_COUNT + 1]; /* strategy s has plans[first[s] .. first[s + 1]) */
 	bool allowed[STRATEGY_COUNT];
@@ -19,6 +20,8 @@ struct space {
  * be made: the first strategy's reason; also when a value that the user listed is in no plan. */
 bool space_build(const struct question *question, struct arena *arena, struct space *space,
 	struct error *error);
+/* Appends a plan that no axis makes; returns its index. May move `plans`. */
+int space_add(struct space *space, const struct plan *plan);
 void space_finish(struct space *space);
 
 #endif

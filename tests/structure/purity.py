@@ -28,6 +28,7 @@ PURE_LIBC = set('''
     qsort qsort_r bsearch abs labs llabs div ldiv lldiv
     __ctype_b_loc __ctype_tolower_loc __ctype_toupper_loc isalpha isdigit isalnum isspace isxdigit
     isprint ispunct isupper islower tolower toupper
+    _setjmp longjmp __longjmp_chk
     _GLOBAL_OFFSET_TABLE_
     '''.split())
 PURE_MATH = re.compile(r'^(f?abs|fmin|fmax|fma|floor|ceil|round|l?lround|l?lrint|rint|nearbyint|'

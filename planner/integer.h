@@ -1,0 +1,59 @@
+/* Private to planner/: integer programmes over choices. From every group exactly one choice is
+ * made; the objective is the largest of several sums, one term from each group; a capacity limits
+ * another sum; boxes of choices can be cut away.
+ *
+ *     minimise  max over rows r of (constant_r + sum over groups g of term_r[g][choice_g])
+ *     such that sum over g of bytes[g][choice_g] <= capacity
+ *     and no cut holds all choices between its low and high
+ *
+ * GLPK solves it where it is built in (0/1 variables, one for each choice), a branch and bound of
+ * our own elsewhere; both give an optimum, not always the same one. */
+#ifndef PLANNER_INTEGER_H
+#define PLANNER_INTEGER_H
+
+#include "base/base.h"
+
+enum { PROGRAMME_GROUPS_MAX = 4, PROGRAMME_ROWS_MAX = 12 };
+
+struct programme_row {
+	double constant;
+	const double *term[PROGRAMME_GROUPS_MAX];
+};
+
+struct programme_cut {
+	int low[PROGRAMME_GROUPS_MAX], high[PROGRAMME_GROUPS_MAX];
+};
+
+struct programme {
+	int n_groups;
+	int sizes[PROGRAMME_GROUPS_MAX];
+	int n_rows; /* at least one */
+	struct programme_row rows[PROGRAMME_ROWS_MAX];
+	const int64_t *bytes[PROGRAMME_GROUPS_MAX];
+	int64_t capacity;
+	int n_cuts, cut_capacity;
+	struct programme_cut *cuts; /* malloc'ed */
+};
+
+struct solution {
+	bool feasible;
+	int choice[PROGRAMME_GROUPS_MAX];
+	double objective; /* of the choices, evaluated exactly */
+	double bound;     /* no solution is below; a hair under the objective for rounding */
+};
+
+void programme_cut(struct programme *programme, const struct programme_cut *cut);
+void programme_finish(struct programme *programme);
+double programme_objective(const struct programme *programme, const int *choice);
+int64_t programme_bytes(const struct programme *programme, const int *choice);
+bool programme_is_cut(const struct programme *programme, const int *choice);
+
+void programme_solve_bounding(const struct programme *programme, struct solution *solution);
+/* False when GLPK is not built in, gave up or ran into an error: then nothing is known. */
+bool programme_solve_glpk(const struct programme *programme, struct solution *solution);
+/* By GLPK, else by branch and bound. */
+void programme_solve(const struct programme *programme, struct solution *solution);
+/* For tests and --version. */
+bool programme_has_glpk(void);
+
+#endif

@@ -1,0 +1,147 @@
+/* Both solvers against enumeration, on random programmes. */
+#include "support.h"
+
+#include <math.h>
+
+#include "planner/integer.h"
+
+enum { SIZE_MAX_ = 12, PROGRAMMES = 400 };
+
+struct made {
+	struct programme programme;
+	double terms[PROGRAMME_ROWS_MAX][PROGRAMME_GROUPS_MAX][SIZE_MAX_];
+	int64_t bytes[PROGRAMME_GROUPS_MAX][SIZE_MAX_];
+};
+
+static void make_cuts(struct programme *p, uint64_t *state)
+{
+	int cuts = (int)random_below(state, 6);
+	for (int c = 0; c < cuts; c++) {
+		struct programme_cut cut = {{0}, {0}};
+		for (int g = 0; g < p->n_groups; g++) {
+			int a = (int)random_below(state, p->sizes[g]);
+			int b = (int)random_below(state, p->sizes[g]);
+			cut.low[g] = a < b ? a : b;
+			cut.high[g] = a < b ? b : a;
+		}
+		programme_cut(p, &cut);
+	}
+}
+
+static void make_programme(struct made *made, uint64_t *state)
+{
+	struct programme *p = &made->programme;
+	*made = (struct made){0};
+	p->n_groups = 1 + (int)random_below(state, 3);
+	p->n_rows = 1 + (int)random_below(state, 5);
+	int64_t most = 0;
+	for (int g = 0; g < p->n_groups; g++) {
+		p->sizes[g] = 1 + (int)random_below(state, SIZE_MAX_);
+		p->bytes[g] = made->bytes[g];
+		for (int i = 0; i < p->sizes[g]; i++) {
+			made->bytes[g][i] = random_below(state, INT64_C(1) << 36);
+			most += made->bytes[g][i] / p->sizes[g];
+		}
+	}
+	p->capacity = most / 2 + random_below(state, most + 1);
+	for (int r = 0; r < p->n_rows; r++) {
+		p->rows[r].constant = (double)random_below(state, 1000) / 1000;
+		for (int g = 0; g < p->n_groups; g++) {
+			p->rows[r].term[g] = made->terms[r][g];
+			for (int i = 0; i < p->sizes[g]; i++)
+				made->terms[r][g][i] = (double)random_below(state, 1000) / 700;
+		}
+	}
+	make_cuts(p, state);
+}
+
+/* The least objective by trying everything; infinite when nothing is allowed. */
+static double enumerate(const struct programme *p)
+{
+	double least = INFINITY;
+	int choice[PROGRAMME_GROUPS_MAX] = {0};
+	for (int g = 0; g < p->n_groups;) {
+		if (programme_bytes(p, choice) <= p->capacity && !programme_is_cut(p, choice))
+			least = fmin(least, programme_objective(p, choice));
+		for (g = 0; g < p->n_groups && ++choice[g] == p->sizes[g]; g++)
+			choice[g] = 0;
+	}
+	return least;
+}
+
+static void judge(const struct programme *p, const struct solution *solution, double least)
+{
+	assert_int_equal(solution->feasible, isfinite(least) != 0);
+	if (!solution->feasible)
+		return;
+	assert_true(programme_bytes(p, solution->choice) <= p->capacity);
+	assert_false(programme_is_cut(p, solution->choice));
+	assert_true(solution->objective == programme_objective(p, solution->choice));
+	assert_true(fabs(solution->objective - least) <= 1e-6 * least);
+	assert_true(solution->bound <= least);
+	assert_true(solution->bound >= least * (1 - 1e-5));
+}
+
+static void test_equal_enumeration(void **state)
+{
+	(void)state;
+	uint64_t seed = UINT64_C(0x853c49e6748fea9b);
+	int feasible = 0, by_glpk = 0;
+	for (int i = 0; i < PROGRAMMES; i++) {
+		struct made made;
+		struct solution solution;
+		make_programme(&made, &seed);
+		double least = enumerate(&made.programme);
+		feasible += isfinite(least) != 0;
+		programme_solve_bounding(&made.programme, &solution);
+		judge(&made.programme, &solution, least);
+		if (programme_solve_glpk(&made.programme, &solution)) {
+			by_glpk++;
+			judge(&made.programme, &solution, least);
+		}
+		programme_solve(&made.programme, &solution);
+		judge(&made.programme, &solution, least);
+		programme_finish(&made.programme);
+	}
+	print_message("%d of %d feasible, %d solved by GLPK\n", feasible, PROGRAMMES, by_glpk);
+	assert_true(feasible > PROGRAMMES / 4 && feasible < PROGRAMMES);
+	/* Where it is built in it gives up rarely, if ever. */
+	if (programme_has_glpk())
+		assert_true(by_glpk > PROGRAMMES * 9 / 10);
+	else
+		assert_int_equal(by_glpk, 0);
+}
+
+/* What GLPK would abort on comes back as "nothing is known", and the next call works. */
+static void test_error_comes_back(void **state)
+{
+	(void)state;
+	uint64_t seed = 77;
+	struct made made;
+	struct solution solution;
+	do
+		make_programme(&made, &seed);
+	while (made.programme.n_cuts > 0 || !isfinite(enumerate(&made.programme)));
+	double least = enumerate(&made.programme);
+	int size = made.programme.sizes[0];
+	made.programme.sizes[0] = 0; /* a row without columns: no solution, or an error */
+	if (programme_solve_glpk(&made.programme, &solution))
+		assert_false(solution.feasible);
+	made.programme.sizes[0] = size;
+	made.terms[0][0][0] = NAN;
+	(void)programme_solve_glpk(&made.programme, &solution);
+	made.terms[0][0][0] = 0.5;
+	least = enumerate(&made.programme);
+	programme_solve(&made.programme, &solution);
+	judge(&made.programme, &solution, least);
+	programme_finish(&made.programme);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_equal_enumeration),
+		cmocka_unit_test(test_error_comes_back),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,256 @@
+/* Mixed plans: the relaxation never exceeds the simulation, and the search finds what trying every
+ * mix finds. */
+#include "support.h"
+
+#include "planner/mix.h"
+
+static struct question mixed_question(uint64_t *state, struct arena *arena)
+{
+	struct question question = random_question(state, arena);
+	question.objective = OBJECTIVE_TIME;
+	question.choices.given &= ~(UINT64_C(1) << plan_field_index("activation_checkpointing"));
+	question.mixes = true;
+	return question;
+}
+
+/* --- relaxation ----------------------------------------------------------------------------------
+ */
+
+struct tally {
+	int64_t mixes, violations;
+	double time, memory;
+};
+
+static void judge_mix(const struct question *question, struct evaluator *evaluator,
+	const struct mix_cell *cell, int blocks, int units, double slack, struct arena *arena,
+	struct tally *tally)
+{
+	struct plan plan = mix_plan(cell, blocks, units, arena);
+	struct bound bound = mix_bound(question->topology, cell, blocks, units);
+	struct prediction p;
+	struct error error = {0};
+	struct text text = {0};
+	if (!evaluator_run(evaluator, &plan, &p, &error))
+		fail_msg("%s", error.message);
+	int64_t fixed = p.peak_memory_bytes - p.peak_reserved_bytes;
+	double used = (double)(p.peak_allocated_bytes + fixed);
+	tally->mixes++;
+	tally->time += bound.time / p.step_time;
+	tally->memory += (double)bound.memory / used;
+	if (slack * bound.time <= p.step_time && slack * (double)bound.memory <= used)
+		return;
+	if (tally->violations++ < 3) {
+		plan_summary(&plan, &text);
+		print_message("%s: time %.9g > %.9g or memory %.9g > %.9g\n", text_string(&text),
+			bound.time, p.step_time, (double)bound.memory, used);
+		text_finish(&text);
+	}
+}
+
+static void judge_cells(const struct question *question, uint64_t *state, double slack,
+	struct arena *arena, struct tally *tally)
+{
+	struct search search = {.question = question};
+	struct evaluator evaluator = {.question = question};
+	struct error error = {0};
+	if (!space_build(question, arena, &search.space, &error))
+		return;
+	for (int i = 0; i < search.space.n; i += 1 + (int)random_below(state, 40)) {
+		struct mix_cell cell;
+		bool checkpoints, reshards;
+		if (!mix_knobs(&search, &search.space.plans[i], &checkpoints, &reshards))
+			continue;
+		if (!mix_cell_build(question, &search.space.plans[i], checkpoints, reshards, arena,
+			    &cell, &error))
+			fail_msg("%s", error.message);
+		for (int j = 0; j < 4; j++)
+			judge_mix(question, &evaluator, &cell,
+				(int)random_below(state, cell.blocks + 1),
+				cell.units > 0 ? (int)random_below(state, cell.units) : 0, slack,
+				arena, tally);
+	}
+	space_finish(&search.space);
+	evaluator_finish(&evaluator);
+}
+
+static struct tally judge_random(uint64_t seed, int questions, double slack)
+{
+	struct tally tally = {0};
+	for (int i = 0; i < questions; i++) {
+		struct arena arena = {0};
+		struct question question = mixed_question(&seed, &arena);
+		judge_cells(&question, &seed, slack, &arena, &tally);
+		arena_finish(&arena);
+	}
+	return tally;
+}
+
+static void test_relaxation(void **state)
+{
+	(void)state;
+	struct tally tally = judge_random(UINT64_C(0x1f83d9abfb41bd6b), 120, 1);
+	print_message("%lld mixes, bound / simulated: time %.2f, memory %.2f\n",
+		(long long)tally.mixes, tally.time / (double)tally.mixes,
+		tally.memory / (double)tally.mixes);
+	assert_int_equal(tally.violations, 0);
+	assert_true(tally.mixes > 1500);
+	assert_true(tally.memory / (double)tally.mixes > 0.8); /* and worth having */
+}
+
+/* The judge notices bounds that are too high. */
+static void test_negative_control(void **state)
+{
+	(void)state;
+	assert_true(judge_random(99, 10, 3).violations > 0);
+}
+
+/* --- brute force ---------------------------------------------------------------------------------
+ */
+
+struct grid {
+	struct search *search;
+	const struct mix_cell *cell;
+	struct arena *arena;
+	bool known[64][64], fits[64][64];
+	struct costs costs[64][64];
+	bool tight[64][64];
+};
+
+static bool fits(struct grid *grid, int k, int m)
+{
+	if (!grid->known[k][m]) {
+		struct plan plan = mix_plan(grid->cell, k, m, grid->arena);
+		struct prediction prediction;
+		struct error error = {0};
+		if (!evaluator_run(&grid->search->evaluator, &plan, &prediction, &error))
+			fail_msg("%s", error.message);
+		grid->known[k][m] = true;
+		grid->fits[k][m] = prediction.fits == FITS_YES;
+		grid->costs[k][m] = costs_of(grid->search->question, &plan, &prediction);
+	}
+	return grid->fits[k][m];
+}
+
+/* Every maximal mix of a cell into `all`. */
+static void add_maximal(struct grid *grid, struct ranking *all)
+{
+	int units = grid->cell->units > 0 ? grid->cell->units : 1;
+	for (int k = 0; k <= grid->cell->blocks; k++)
+		for (int m = 0; m < units; m++) {
+			if (!fits(grid, k, m) || (k > 0 && fits(grid, k - 1, m)) ||
+				(m + 1 < units && fits(grid, k, m + 1)))
+				continue;
+			ranking_add(all, &(struct ranked){.plan = 100000 + all->n,
+						 .strategy = grid->cell->plan.strategy,
+						 .costs = grid->costs[k][m]});
+		}
+}
+
+static void add_uniform(struct search *search, struct ranking *all)
+{
+	for (int i = 0; i < search->space.n; i++) {
+		struct prediction prediction;
+		struct error error = {0};
+		const struct plan *plan = &search->space.plans[i];
+		if (!evaluator_run(&search->evaluator, plan, &prediction, &error))
+			fail_msg("%s", error.message);
+		if (prediction.fits != FITS_NO)
+			ranking_add(all,
+				&(struct ranked){.plan = i,
+					.strategy = plan->strategy,
+					.tight = prediction.fits == FITS_TIGHT,
+					.costs = costs_of(search->question, plan, &prediction)});
+	}
+}
+
+static void add_cells(struct search *search, struct arena *arena, struct ranking *all)
+{
+	for (int i = 0; i < search->space.n; i++) {
+		const struct plan *plan = &search->space.plans[i];
+		bool checkpoints, reshards;
+		struct error error = {0};
+		struct mix_cell cell;
+		/* prefetching at its first value (question_with_few_plans fixes it) */
+		if (!mix_knobs(search, plan, &checkpoints, &reshards))
+			continue;
+		if (!mix_cell_build(
+			    search->question, plan, checkpoints, reshards, arena, &cell, &error))
+			fail_msg("%s", error.message);
+		struct grid *grid = ARENA_NEW(arena, struct grid);
+		*grid = (struct grid){.search = search, .cell = &cell, .arena = arena};
+		if (cell.blocks < 64 && cell.units < 64)
+			add_maximal(grid, all);
+	}
+}
+
+/* Mixes only where prefetching is settled, and memory that some of them exceed. */
+static struct question question_with_few_plans(uint64_t *state, struct arena *arena)
+{
+	struct question question = mixed_question(state, arena);
+	set_choice(&question, arena, "prefetch", "pre");
+	set_choice(&question, arena, "forward_prefetch", "false");
+	set_choice(&question, arena, "wrap", random_below(state, 3) > 0 ? "block" : "blocks:2");
+	question.memory_limit_bytes = 0;
+	struct answer answer = ask(&question, arena);
+	if (answer.chosen != NULL) {
+		const struct prediction *p = &answer.chosen->prediction;
+		int64_t part = p->peak_reserved_bytes;
+		question.memory_limit_bytes =
+			p->peak_memory_bytes - part + part * 6 / 10 + random_below(state, part / 3);
+	}
+	return question;
+}
+
+static void compare(const struct question *question, struct arena *arena, int *mixed, int *none)
+{
+	struct search search;
+	struct ranking all;
+	struct error error = {0};
+	struct text text = {0};
+	if (!search_run(question, arena, &search, &error)) {
+		assert_int_equal(error.code, EXIT_CODE_USAGE);
+		search_finish(&search);
+		return;
+	}
+	ranking_init(&all, question->objective);
+	add_uniform(&search, &all);
+	add_cells(&search, arena, &all);
+	const struct ranked *mine = ranking_best(&search.ranking, STRATEGY_COUNT);
+	const struct ranked *best = ranking_best(&all, STRATEGY_COUNT);
+	describe_question(question, &text);
+	if ((mine == NULL) != (best == NULL) ||
+		(best != NULL && memcmp(&mine->costs, &best->costs, sizeof(best->costs)) != 0))
+		fail_msg("%s: another winner", text_string(&text));
+	*none += best == NULL;
+	*mixed += mine != NULL && mine->plan >= search.space.n;
+	text_finish(&text);
+	ranking_finish(&all);
+	search_finish(&search);
+}
+
+static void test_equals_brute_force(void **state)
+{
+	enum { QUESTIONS = 60 };
+	(void)state;
+	uint64_t seed = UINT64_C(0x5be0cd19137e2179);
+	int mixed = 0, none = 0;
+	for (int i = 0; i < QUESTIONS; i++) {
+		struct arena arena = {0};
+		struct question question = question_with_few_plans(&seed, &arena);
+		compare(&question, &arena, &mixed, &none);
+		arena_finish(&arena);
+	}
+	print_message("%d questions: a mix wins %d, nothing fits %d\n", QUESTIONS, mixed, none);
+	assert_true(mixed >= 3);
+	assert_true(none < QUESTIONS / 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_relaxation),
+		cmocka_unit_test(test_negative_control),
+		cmocka_unit_test(test_equals_brute_force),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
