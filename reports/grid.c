@@ -170,8 +170,9 @@ void grid_html(const struct grid *grid, const char *caption, bool sortable, stru
 		sortable               ? " class=\"sortable\""
 		: grid->n_columns == 2 ? " class=\"facts\""
 				       : "");
+	text_add(text, "<span>");
 	add_html(text, caption);
-	text_add(text, "</caption>\n<thead><tr>");
+	text_add(text, "</span></caption>\n<thead><tr>");
 	for (int c = 0; c < grid->n_columns; c++)
 		html_heading(&grid->columns[c], sortable, text);
 	text_add(text, "</tr></thead>\n<tbody>\n");

@@ -84,7 +84,7 @@ void study_grid(const struct study *study, struct arena *arena, struct grid *gri
 		columns[l + 1] = (struct grid_column){study->lines[l].name, GRID_RIGHT};
 	grid_init(grid, columns, n);
 	for (int i = 0; i < study->n_points; i++) {
-		grid_row(grid, i == study->here ? GRID_GOOD : GRID_PLAIN);
+		grid_row(grid, GRID_PLAIN);
 		grid_add_value(grid, study->values[i], "%s%s", study->names[i],
 			i == study->here ? " (asked)" : "");
 		for (int l = 0; l < study->n_lines; l++)
@@ -119,22 +119,38 @@ static void add_value(const struct study *study, int i, struct text *text)
 	text_printf(text, "%s%s%.*s", study->names[i], length > 0 ? " " : "", length, study->unit);
 }
 
+static void add_best(const struct study *study, int i, int best, struct text *text)
+{
+	char tokens[32];
+
+	add_value(study, i, text);
+	if (best < 0)
+		text_add(text, ": nothing drawn fits");
+	else
+		text_printf(text, ": %s is the fastest drawn that fits (%s tokens/s/GPU)",
+			study->lines[best].name,
+			format_tokens(tokens, study->lines[best].points[i].tokens_per_s_per_gpu));
+}
+
 void study_sentence(const struct study *study, struct text *text)
 {
-	int before = -2;
+	int before = best_line(study, 0), changes = 0;
 
-	for (int i = 0; i < study->n_points; i++) {
+	for (int i = 1; i < study->n_points; i++)
+		changes += best_line(study, i) != best_line(study, i - 1);
+	if (changes == 0 && before >= 0) {
+		text_printf(text, "%s is the fastest of these that fits, everywhere.",
+			study->lines[before].name);
+		return;
+	}
+	text_add(text, "At ");
+	add_best(study, 0, before, text);
+	for (int i = 1; i < study->n_points; i++) {
 		int best = best_line(study, i);
 		if (best == before)
 			continue;
-		text_add(text, before == -2 ? "At " : "; from ");
-		add_value(study, i, text);
-		if (best < 0)
-			text_add(text, ": nothing drawn fits");
-		else
-			text_printf(text, ": %s is the fastest drawn that fits (%.0f tokens/s/GPU)",
-				study->lines[best].name,
-				study->lines[best].points[i].tokens_per_s_per_gpu);
+		text_add(text, "; from ");
+		add_best(study, i, best, text);
 		before = best;
 	}
 	text_add_char(text, '.');
