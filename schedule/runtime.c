@@ -165,6 +165,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.prefetches = BIT(PREFETCH_PRE),
 			.measures_norm = true,
 			.zero = &internevo_rules,
+			.gathers_by_broadcast = true,
 			.fused_kernels = true,
 			.loss_in_place = true, /* flash-attn's, inplace_backward */
 			.host_per_hook = 30e-6,

@@ -73,6 +73,7 @@ struct runtime {
 	bool host_is_compute;    /* on CPU devices the issuing thread computes itself */
 	bool one_engine;         /* on CPU devices one thread carries out all collectives */
 	bool hierarchical;       /* collectives past one node: inside the node first */
+	bool gathers_by_broadcast;     /* a gather is one broadcast a rank, one after the other */
 	const struct zero_rules *zero; /* NULL: none of its own */
 	/* Without torch.compile: norms, RoPE and activations are one kernel each.
 	 */

@@ -4,6 +4,7 @@
 
 #include "simulator/collective.h"
 #include "simulator/nccl.h"
+#include "simulator/nccl_time.h"
 
 /* Two barriers between processes of one host, each about this long per doubling of ranks. A prior
  * until `calibrate` measured. */
@@ -166,6 +167,22 @@ static double hierarchical_time(const struct machine *machine, const struct plac
 	       level_time(machine, &inside, COLLECTIVE_ALL_GATHER, bytes);
 }
 
+/* Every rank's part is a broadcast of its own, all of one communicator, so one after the other. */
+static double broadcasts_time(
+	const struct machine *machine, const struct placement *placement, int64_t bytes)
+{
+	double once = nccl_broadcast_seconds(
+		machine->topology, placement, ceil_div(bytes, placement->ranks));
+
+	return (double)placement->ranks * once;
+}
+
+static bool goes_by_broadcast(
+	const struct machine *machine, const struct runtime *runtime, enum collective_kind kind)
+{
+	return machine->gpu && runtime->gathers_by_broadcast && kind == COLLECTIVE_ALL_GATHER;
+}
+
 static double wait_for_cores(const struct machine *machine)
 {
 	return machine->core_share < 1 ? scheduler_wait * (1 / machine->core_share - 1) : 0;
@@ -178,6 +195,8 @@ static double placed_time(const struct machine *machine, const struct runtime *r
 
 	if (placement->ranks <= 1)
 		return 0;
+	if (goes_by_broadcast(machine, runtime, kind))
+		return broadcasts_time(machine, placement, bytes);
 	measured = measured_time(machine, placement, kind, bytes);
 	if (measured < 0 && placement->nodes == 1 && !machine->gpu)
 		measured = modelled_time(machine, placement, kind, bytes);
@@ -196,6 +215,8 @@ static void name_choice(const struct machine *machine, const struct runtime *run
 	choice->protocol = "";
 	if (placement->ranks <= 1) {
 		choice->algorithm = "none";
+	} else if (goes_by_broadcast(machine, runtime, kind)) {
+		choice->algorithm = "broadcasts";
 	} else if (measured_time(machine, placement, kind, bytes) >= 0) {
 		choice->algorithm = "measured";
 	} else if (collective_is_hierarchical(runtime, placement)) {

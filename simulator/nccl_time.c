@@ -268,3 +268,25 @@ double nccl_seconds(const struct topology *topology, const struct placement *pla
 
 	return 1e-6 * (links[group.link].launch + time) * congestion_of(&group, topology);
 }
+
+/* The last rank has everything when the chunks have filled the ring and passed by. */
+static double broadcast_time(const struct group_links *group, double bytes)
+{
+	double across = group->nodes > 1 ? fmin(group->nodes, group->ranks - 1) : 0;
+	double step = bytes / group->ranks;
+	double growth = networks[group->network].growth;
+	double fill = group->nodes > 1 ? growth * doublings(step, step_across)
+				       : links[group->link].growth * doublings(step, step_inside);
+
+	return (group->ranks - 1 - across) * group->inside + across * group->across + fill +
+	       bytes / (1e3 * fmin(group->port, group->ring));
+}
+
+double nccl_broadcast_seconds(
+	const struct topology *topology, const struct placement *placement, int64_t bytes)
+{
+	struct group_links group = links_of_group(topology, placement);
+
+	return 1e-6 * (links[group.link].launch + broadcast_time(&group, (double)bytes)) *
+	       congestion_of(&group, topology);
+}

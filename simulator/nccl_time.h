@@ -11,4 +11,8 @@
 double nccl_seconds(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, enum nccl_algorithm algorithm, int64_t bytes);
 
+/* One rank's `bytes` to all: chunks follow one another around a ring. */
+double nccl_broadcast_seconds(
+	const struct topology *topology, const struct placement *placement, int64_t bytes);
+
 #endif

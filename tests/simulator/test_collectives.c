@@ -262,6 +262,34 @@ static void test_gather_equals_scatter(void **state)
 	arena_finish(&arena);
 }
 
+/* One broadcast a rank: next to nothing inside a node, latency of every ring in full over many. */
+static void test_gathers_by_broadcast(void **state)
+{
+	static const struct {
+		int64_t nodes;
+		double least, most; /* of NCCL's own gather's time */
+	} cases[] = {{1, 0.8, 1.2}, {4, 0.8, 1.5}, {32, 1.1, 3}, {128, 3, 12}};
+	struct arena arena = {0};
+	int64_t bytes = INT64_C(14) << 30;
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct topology t = load(&arena, "dgx-a100-80gb");
+		int64_t n = 8 * cases[i].nodes;
+		double ratio;
+
+		t.nodes = cases[i].nodes;
+		t.network.nics_per_node = 4;
+		t.network.nic_bandwidth = 12.5e9;
+		ratio = ms(&t, RUNTIME_INTERNEVO, OP_ALL_GATHER, n, 1, bytes) /
+			ms(&t, RUNTIME_NANOTRON, OP_ALL_GATHER, n, 1, bytes);
+		if (!(ratio >= cases[i].least && ratio <= cases[i].most))
+			fail_msg("%lld nodes: %g", (long long)cases[i].nodes, ratio);
+		assert_true(ms(&t, RUNTIME_INTERNEVO, OP_ALL_REDUCE, n, 1, bytes) ==
+			    ms(&t, RUNTIME_NANOTRON, OP_ALL_REDUCE, n, 1, bytes));
+	}
+	arena_finish(&arena);
+}
+
 /* A shared fabric slows many nodes, never two; who has it alone says so. */
 static void test_congestion(void **state)
 {
@@ -419,6 +447,7 @@ int main(void)
 		cmocka_unit_test(test_anchors),
 		cmocka_unit_test(test_better_links_never_slow),
 		cmocka_unit_test(test_gather_equals_scatter),
+		cmocka_unit_test(test_gathers_by_broadcast),
 		cmocka_unit_test(test_congestion),
 		cmocka_unit_test(test_latency_of_the_kind),
 		cmocka_unit_test(test_measured_pieces_come_first),
