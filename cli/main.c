@@ -23,7 +23,7 @@ static int compare_name(const void *name, const void *command)
 
 static bool unknown_command(const char *name, struct error *error)
 {
-	static const char *const later[] = {"diagnose", "import"};
+	static const char *const later[] = {"diagnose"};
 	const char *names[COMMAND_COUNT + 1] = {NULL};
 
 	for (int i = 0; i < COUNT_OF(later); i++) {

@@ -2,7 +2,7 @@
 #include "cli/options.h"
 
 #define ON(command) (1u << COMMAND_##command)
-#define ASKING      (ON(PLAN) | ON(PREDICT) | ON(REPORT))
+#define ASKING      (ON(PLAN) | ON(PREDICT) | ON(REPORT) | ON(IMPORT))
 #define PRINTING                                                                                   \
 	(ASKING | ON(EXPLAIN) | ON(CHECK) | ON(TRAIN) | ON(MODELS) | ON(TOPOLOGIES) | ON(CALIBRATE))
 #define ALL      ((1u << COMMAND_COUNT) - 1)
@@ -131,6 +131,9 @@ const struct option all_options[] = {
 		"default: by the end of FILE's name, else html", ON(REPORT), 0},
 	{"no-alternatives", output, "", "do not plan again what was not chosen", ON(REPORT),
 		OPTION_SWITCH},
+	{"from", output, "TARGET", "the framework, where the content does not tell", ON(IMPORT), 0},
+	{"model", output, "MODEL", "in the place of the operand", ON(IMPORT), 0},
+	{"topology", output, "TOPOLOGY", "in the place of the operand", ON(IMPORT), 0},
 	{"to", output, "TARGET", "the framework; --list shows them", ON(EXPORT), 0},
 	{"list", output, "", "the targets, with their files", ON(EXPORT), OPTION_SWITCH},
 	{"knobs", output, "", "what each target can say, as a Markdown table", ON(EXPORT),

@@ -12,6 +12,7 @@
 	X(EXPLAIN, explain)                                                                        \
 	X(EXPORT, export)                                                                          \
 	X(HELP, help)                                                                              \
+	X(IMPORT, import)                                                                          \
 	X(MODELS, models)                                                                          \
 	X(PLAN, plan)                                                                              \
 	X(PREDICT, predict)                                                                        \

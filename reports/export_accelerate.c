@@ -58,12 +58,14 @@
 static const struct export_rule fsdp2_rules[] = {
 	ACCELERATE_FSDP2,
 	ACCELERATE_BESIDE,
+	LOSS_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
 static const struct export_rule trl_rules[] = {
 	ACCELERATE_FSDP2,
 	TRL_BESIDE,
+	LOSS_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -85,6 +87,7 @@ static const struct export_rule fsdp1_rules[] = {
 	{"cpu_offload", SAYS_KEY, "none parameters *>parameters",
 		"FSDP moves parameters, gradients and optimizer state together"},
 	ACCELERATE_BESIDE,
+	LOSS_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 

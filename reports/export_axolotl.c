@@ -18,7 +18,7 @@ static const struct export_rule rules[] = {
 	FSDP2_ALWAYS,
 	{"activation_checkpointing", SAYS_KEY, "none full *>full",
 		"axolotl checkpoints every block whole"},
-	{"attention", SAYS_KEY, NULL, NULL},
+	ATTENTION_KEY,
 	{"compile", SAYS_KEY, NULL, NULL},
 	{"param_dtype", SAYS_KEY, NULL, NULL},
 	MASTER_ALWAYS_FP32,
@@ -33,6 +33,7 @@ static const struct export_rule rules[] = {
 	{"grad_accum", SAYS_KEY, NULL, NULL},
 	{"sync_each_micro_batch", SAYS_KEY, NULL, NULL},
 	{"clip", SAYS_KEY, NULL, NULL},
+	LOSS_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -81,7 +82,7 @@ static void write_training(const struct plan *plan, struct writer *writer)
 	writer_string(writer, "optimizer", optimizers[plan->optimizer]);
 	writer_number(writer, "max_grad_norm", plan->clip);
 	writer_string(writer, "attn_implementation",
-		plan->attention == ATTENTION_FLASH ? "flash_attention_2" : "eager");
+		plan->attention == ATTENTION_EAGER ? "eager" : "flash_attention_2");
 	writer_bool(writer, "torch_compile", plan->compile);
 }
 

@@ -44,6 +44,7 @@ static const struct export_rule rules[] = {
 	{"cpu_offload", SAYS_KEY, "none optimizer parameters *>parameters",
 		"DeepSpeed offloads all of a kind"},
 	{"micro_batch", SAYS_KEY, NULL, NULL},
+	LOSS_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -57,6 +58,7 @@ static const struct export_rule accelerate_rules[] = {
 	{"cpu_offload", SAYS_KEY, "none optimizer parameters *>parameters",
 		"DeepSpeed offloads all of a kind"},
 	{"micro_batch", SAYS_BESIDE, NULL, "DataLoader(batch_size=...)"},
+	LOSS_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 

@@ -37,6 +37,7 @@ static const struct export_rule rules[] = {
 	{"sync_each_micro_batch", SAYS_ALWAYS, "*>true",
 		"Composer reduces after every micro-batch"},
 	{"clip", SAYS_KEY, NULL, NULL},
+	LOSS_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 

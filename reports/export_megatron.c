@@ -17,7 +17,7 @@
 		{"limit_all_gathers", SAYS_ALWAYS, "*>false", "there is no rate limiter"},         \
 		{"activation_checkpointing", SAYS_KEY, "none selective full *>full",               \
 			"one granularity for all layers here"},                                    \
-		{"attention", SAYS_KEY, NULL, NULL},                                               \
+		ATTENTION_KEY,                                                                     \
 		{"compile", SAYS_ALWAYS, "*>false", "Megatron-LM does not compile the model"},     \
 		{"param_dtype", SAYS_KEY, NULL, NULL},                                             \
 		{"cpu_offload", SAYS_ALWAYS, "*>none",                                             \
@@ -39,6 +39,7 @@ static const struct export_rule megatron_rules[] = {
 	{"master_dtype", SAYS_KEY, NULL, NULL},
 	{"reduce_dtype", SAYS_KEY, NULL, NULL},
 	{"optimizer", SAYS_KEY, "adamw-fused sgd *>adamw-fused", "Megatron-LM's Adam is fused"},
+	LOSS_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -52,6 +53,7 @@ static const struct export_rule torch_rules[] = {
 	{"master_dtype", SAYS_ALWAYS, "*>fp32", "the optimizer keeps fp32 parameters"},
 	{"reduce_dtype", SAYS_KEY, NULL, NULL},
 	{"optimizer", SAYS_KEY, "adamw-fused sgd *>adamw-fused", "Megatron-LM's Adam is fused"},
+	LOSS_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -140,7 +142,7 @@ static void write_training(struct exporting *exporting)
 	number(exporting, "clip-grad", plan->clip);
 	word(exporting, "optimizer", plan->optimizer == OPTIMIZER_SGD ? "sgd" : "adam");
 	word(exporting, "attention-backend",
-		plan->attention == ATTENTION_FLASH ? "flash" : "unfused");
+		plan->attention == ATTENTION_EAGER ? "unfused" : "flash");
 	if (plan->param_dtype != DTYPE_FP32)
 		flag(exporting, dtype_name(plan->param_dtype));
 	if (strcmp(plan->activation_checkpointing, "selective") == 0) {

@@ -31,6 +31,7 @@ static const struct export_rule rules[] = {
 	{"sync_each_micro_batch", SAYS_ALWAYS, "*>false",
 		"nanotron reduces after the last micro-batch"},
 	{"clip", SAYS_KEY, NULL, NULL},
+	LOSS_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 

@@ -11,7 +11,7 @@
 #include "reports/export_write.h"
 
 #define PYTORCH_COMMON                                                                             \
-	{"activation_checkpointing", SAYS_KEY, NULL, NULL}, {"attention", SAYS_KEY, NULL, NULL},   \
+	{"activation_checkpointing", SAYS_KEY, NULL, NULL}, ATTENTION_KEY,                         \
 		{"compile", SAYS_KEY, NULL, NULL}, {"param_dtype", SAYS_KEY, NULL, NULL},          \
 		{"master_dtype", SAYS_KEY, NULL, NULL}, {"reduce_dtype", SAYS_KEY, NULL, NULL},    \
 		{"optimizer", SAYS_KEY, NULL, NULL},                                               \
@@ -35,6 +35,7 @@ static const struct export_rule fsdp2_rules[] = {
 	{"forward_prefetch", SAYS_KEY, NULL, NULL},
 	{"limit_all_gathers", SAYS_ALWAYS, "*>false", "FSDP2 has no rate limiter and needs none"},
 	PYTORCH_COMMON,
+	LOSS_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -48,6 +49,7 @@ static const struct export_rule fsdp1_rules[] = {
 	{"forward_prefetch", SAYS_KEY, NULL, NULL},
 	{"limit_all_gathers", SAYS_KEY, NULL, NULL},
 	PYTORCH_COMMON,
+	LOSS_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -107,7 +109,7 @@ static void write_computation(struct exporting *exporting)
 	assign_string(text, "ACTIVATION_CHECKPOINTING",
 		export_knob(plan, "activation_checkpointing", exporting->arena));
 	assign_string(text, "ATTENTION",
-		plan->attention == ATTENTION_FLASH ? "flash_attention_2" : "eager");
+		plan->attention == ATTENTION_EAGER ? "eager" : "flash_attention_2");
 	assign_bool(text, "COMPILE", plan->compile);
 	assign_dtype(text, "PARAM_DTYPE", plan->param_dtype);
 	assign_dtype(text, "MASTER_DTYPE", plan->master_dtype);

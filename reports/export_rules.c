@@ -133,6 +133,9 @@ static bool is_nothing(const char *knob, const char *value)
 {
 	static const char *const nothing[] = {"0", "none", "false", "", NULL};
 
+	/* Transformers and most scripts compute the loss in fp32. */
+	if (strcmp(knob, "loss") == 0 && strcmp(value, "upcast") == 0)
+		return true;
 	return export_has(nothing, value) && strcmp(knob, "sync_each_micro_batch") != 0;
 }
 

@@ -19,6 +19,15 @@
 		"master_dtype", SAYS_ALWAYS, "*>fp32",                                             \
 			"mixed precision keeps fp32 parameters and optimizer state"                \
 	}
+#define ATTENTION_KEY                                                                              \
+	{                                                                                          \
+		"attention", SAYS_KEY, "eager flash *>flash",                                      \
+			"which of its kernels is not the file's choice"                            \
+	}
+#define LOSS_BESIDE                                                                                \
+	{                                                                                          \
+		"loss", SAYS_BESIDE, NULL, "the loss that the model or the script computes"        \
+	}
 #define ATTENTION_BESIDE                                                                           \
 	{                                                                                          \
 		"attention", SAYS_BESIDE, NULL,                                                    \

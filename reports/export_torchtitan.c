@@ -34,6 +34,7 @@ static const struct export_rule rules[] = {
 	{"sync_each_micro_batch", SAYS_ALWAYS, "*>true",
 		"torchtitan reduces after every micro-batch"},
 	{"clip", SAYS_KEY, NULL, NULL},
+	LOSS_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 

@@ -42,6 +42,7 @@ static const struct export_rule fsdp2_rules[] = {
 		"the Trainer takes true or false, no group size"},
 	FSDP2_ALWAYS,
 	TRAINER_COMMON,
+	LOSS_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -55,6 +56,7 @@ static const struct export_rule fsdp1_rules[] = {
 	{"forward_prefetch", SAYS_KEY, NULL, NULL},
 	{"limit_all_gathers", SAYS_KEY, NULL, NULL},
 	TRAINER_COMMON,
+	LOSS_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 

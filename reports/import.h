@@ -7,6 +7,7 @@
 #ifndef REPORTS_IMPORT_H
 #define REPORTS_IMPORT_H
 
+#include "planner/planner.h"
 #include "reports/export.h"
 
 struct leaf {
@@ -86,5 +87,8 @@ bool import_config(struct arena *arena, const char *name, const char *text, size
 	const struct export_target *target, struct imported *imported, struct error *error);
 /* What was understood, for people. */
 void import_print(const struct imported *imported, struct text *text);
+/* The plan of the file beside the planner's for the same batch; NULL: there is none. */
+void import_better_text(const struct plan *plan, const struct prediction *prediction,
+	const struct candidate *best, struct text *text);
 
 #endif

@@ -40,13 +40,13 @@ static const struct {
 	{"forward_prefetch", {"", "true", "false"}},
 	{"limit_all_gathers", {"", "true", "false"}},
 	{"activation_checkpointing", {"none", "selective", "full", "8xfull+24xnone"}},
-	{"attention", {"flash", "eager"}},
+	{"attention", {"flash", "eager", "flash2"}},
 	{"compile", {"true", "false"}},
 	{"param_dtype", {"bf16", "fp16", "fp32"}},
 	{"master_dtype", {"fp32", "bf16"}},
 	{"reduce_dtype", {"fp32", "bf16", "fp16"}},
 	{"optimizer", {"adamw-fused", "adamw-foreach", "adamw", "sgd"}},
-	{"cpu_offload", {"", "", "none"}},
+	{"cpu_offload", {"", "", "none", "optimizer", "parameters", "all", "1xnone+32xparameters"}},
 	{"seq_len", {"", "512", "1024"}},
 	{"micro_batch", {"", "1", "2", "6"}},
 	{"grad_accum", {"", "1", "3", "8"}},
@@ -249,14 +249,28 @@ static void check_notes(const struct trip *trip)
 		assert_null(strstr(trip->imported.notes[i], "unknown key"));
 }
 
+/* DeepSpeed offloads what its runtime does not predict: the file keeps it. */
+static bool is_unpredicted(const struct trip *trip)
+{
+	const struct plan *plan = &trip->exported.plan;
+
+	return strcmp(plan->cpu_offload, "none") != 0 &&
+	       !plan_check(plan, trip->file.model, trip->file.topology, NULL);
+}
+
 static void go(struct trip *trip)
 {
 	struct plan back;
 	struct error error = {0};
 
 	if (!export_plan(trip->target, &trip->file, trip->target->file, trip->arena,
-		    &trip->exported, &trip->text, &error) ||
-		!plan_check(&trip->exported.plan, trip->file.model, trip->file.topology, &error))
+		    &trip->exported, &trip->text, &error))
+		fail_msg("%s: %s", trip->target->name, error.message);
+	if (is_unpredicted(trip)) {
+		check_notes(trip);
+		return;
+	}
+	if (!plan_check(&trip->exported.plan, trip->file.model, trip->file.topology, &error))
 		fail_msg("%s: %s\n%s", trip->target->name, error.message, text_string(&trip->text));
 	read_back(trip, &back);
 	compare(trip, &back);
