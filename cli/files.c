@@ -59,6 +59,33 @@ static bool read_all(int file, const char *name, struct text *text, struct error
 	return got == 0;
 }
 
+bool file_read_part(struct arena *arena, const char *path, int64_t offset, int64_t length,
+	struct contents *contents, struct error *error)
+{
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+	char *text;
+	ssize_t got = 1;
+	int64_t have = 0;
+
+	if (file < 0)
+		return error_set(
+			error, EXIT_CODE_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
+	text = ARENA_ARRAY(arena, char, length + 1);
+	while (have < length && got != 0) {
+		got = pread(file, text + have, (size_t)(length - have), offset + have);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			break;
+		have += got;
+	}
+	if (got < 0)
+		error_set(error, EXIT_CODE_INPUT, "%s: cannot be read: %s", path, strerror(errno));
+	close(file);
+	*contents = (struct contents){arena_strdup(arena, path), text, (size_t)have};
+	return got >= 0;
+}
+
 bool file_read(
 	struct arena *arena, const char *path, struct contents *contents, struct error *error)
 {

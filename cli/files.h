@@ -15,6 +15,10 @@ struct contents {
 bool file_read(
 	struct arena *arena, const char *path, struct contents *contents, struct error *error);
 
+/* At most `length` bytes from `offset` on; fewer at the end of the file. */
+bool file_read_part(struct arena *arena, const char *path, int64_t offset, int64_t length,
+	struct contents *contents, struct error *error);
+
 /* Replaces the file in one step: whoever reads it sees the old or the new text, never a part. "-"
  * is stdout. What is no regular file is written to directly. EXIT_CODE_ENVIRONMENT when it cannot
  * be written. */

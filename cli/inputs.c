@@ -17,7 +17,8 @@ static bool looks_like_path(const char *typed)
 {
 	return strchr(typed, '/') != NULL || strcmp(typed, "-") == 0 || strcmp(typed, ".") == 0 ||
 	       strcmp(typed, "..") == 0 || has_ending(typed, ".json") ||
-	       has_ending(typed, ".yaml") || has_ending(typed, ".yml");
+	       has_ending(typed, ".yaml") || has_ending(typed, ".yml") ||
+	       has_ending(typed, ".safetensors");
 }
 
 /* --- models -------------------------------------------------------------------------------------
@@ -39,6 +40,17 @@ static bool read_model(
 
 	if (file_is_folder(path))
 		path = arena_printf(arena, "%s/config.json", path);
+	/* Shapes alone do not say how many heads there are. */
+	if (has_ending(path, ".safetensors") || has_ending(path, ".safetensors.index.json")) {
+		const char *config = file_beside(arena, path, "config.json");
+
+		if (!file_exists(config))
+			return error_set(error, EXIT_CODE_INPUT,
+				"%s: the weights alone do not say how many heads a model has, "
+				"expected %s beside them",
+				path, config);
+		path = config;
+	}
 	if (!file_read(arena, path, &contents, error) ||
 		!model_parse(arena, contents.name, contents.text, contents.length, model, error))
 		return false;

@@ -1,6 +1,7 @@
 /* `models`: list the presets, show one. */
 #include <string.h>
 
+#include "cli/checkpoint.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/listing.h"
@@ -76,30 +77,66 @@ static const char *active_parameters(struct arena *arena, const struct model *mo
 		format_count(count, (double)model->active_parameter_count));
 }
 
-static bool show(const struct invocation *invocation, struct text *text, struct error *error)
+static void write_json(
+	const struct model *model, const struct checkpoint_summary *checkpoint, struct text *text)
 {
-	struct model *model;
 	struct writer writer;
 
-	if (!input_model(invocation->arena, invocation->arguments.operands[1], &model, error))
-		return false;
-	if (argument_given(&invocation->arguments, "json")) {
-		document_begin(&writer, text, "shardplan/model/1");
-		model_write_details(model, &writer);
-		writer_finish(&writer);
-		return true;
-	}
-	/* The text is a model file. */
+	document_begin(&writer, text, "shardplan/model/1");
+	model_write_details(model, &writer);
+	if (checkpoint->present)
+		checkpoint_write(checkpoint, &writer);
+	writer_finish(&writer);
+}
+
+/* The text is a model file. */
+static void write_file(struct arena *arena, const struct model *model,
+	const struct checkpoint_summary *checkpoint, struct text *text)
+{
+	struct writer writer;
 	char count[32];
+
 	writer_init(&writer, text, WRITER_YAML);
-	writer_comment(
-		&writer, arena_printf(invocation->arena, "%lld parameters (%s)%s, %d modules",
-				 (long long)model->parameter_count,
-				 format_count(count, (double)model->parameter_count),
-				 active_parameters(invocation->arena, model), model->n_modules));
+	writer_comment(&writer, arena_printf(arena, "%lld parameters (%s)%s, %d modules",
+					(long long)model->parameter_count,
+					format_count(count, (double)model->parameter_count),
+					active_parameters(arena, model), model->n_modules));
+	if (checkpoint->present)
+		writer_comment(&writer, checkpoint_line(arena, checkpoint));
 	writer_string(&writer, "shardplan", "model/1");
 	model_write(model, &writer);
 	writer_finish(&writer);
+}
+
+/* Weights that are not the config's are a "no". */
+static void judge(struct invocation *invocation, const struct checkpoint_summary *checkpoint)
+{
+	int n = checkpoint->n_differences;
+
+	if (!checkpoint->present || checkpoint->equal || checkpoint->quantised)
+		return;
+	invocation->verdict = EXIT_CODE_NO;
+	output_note("%s", checkpoint_line(invocation->arena, checkpoint));
+	for (int i = 0; i < n && i < CHECKPOINT_LINES; i++)
+		output_note("%s", checkpoint->differences[i]);
+	if (n > CHECKPOINT_LINES)
+		output_note("and %d more", n - CHECKPOINT_LINES);
+}
+
+static bool show(struct invocation *invocation, struct text *text, struct error *error)
+{
+	const char *typed = invocation->arguments.operands[1];
+	struct checkpoint_summary checkpoint;
+	struct model *model;
+
+	if (!input_model(invocation->arena, typed, &model, error) ||
+		!checkpoint_summarise(invocation->arena, typed, model, &checkpoint, error))
+		return false;
+	if (argument_given(&invocation->arguments, "json"))
+		write_json(model, &checkpoint, text);
+	else
+		write_file(invocation->arena, model, &checkpoint, text);
+	judge(invocation, &checkpoint);
 	return true;
 }
 
@@ -129,7 +166,9 @@ const struct command command_models = {
 	.least = 0,
 	.most = 2,
 	.details = "`show` prints a model file, which can be edited and used as MODEL; with --json "
-		   "every module and parameter. MODEL may be a Hugging Face config.json or its "
+		   "every module and parameter. Beside a config.json, the headers of "
+		   "model*.safetensors and the index are compared with it (exit code 1: they are "
+		   "another model). MODEL may be a Hugging Face config.json or its "
 		   "folder, of the families"
 #define X(suffix, name) " " name
 	MODEL_FAMILIES(X)
