@@ -86,16 +86,22 @@ struct memory_peaks {
 void memory_peaks(const struct engine *engine, struct arena *arena, struct memory_peaks *peaks,
 	struct memory_curve *curve);
 
-/* pools.c: what a caching allocator with one pool per stream reserves (rule 5 of docs/schedule.md):
- * the sum over pools of the pool's own peak. */
-int64_t memory_reserved(const struct engine *engine, struct arena *arena);
+/* pools.c: what PyTorch's caching allocator reserves over all steps, at most `limit` bytes of
+ * segments (0: any): the peak, how often it gave cached segments back to stay below, and whether
+ * that sufficed. */
+struct reserved {
+	int64_t bytes;
+	int retries;
+	bool fits;
+};
+struct reserved memory_reserved(const struct engine *engine, int64_t limit, struct arena *arena);
 
 /* critical.c: of the last step, from its last operation backwards. */
 void critical_path(const struct engine *engine, struct arena *arena, struct critical_path *path);
 
 /* predict.c: everything but the digest of the schedule that is the caller's. */
 void predict(const struct engine *engine, const struct simulation_options *options,
-	const struct memory_peaks *peaks, int64_t reserved, const struct ledger *ledger,
+	const struct memory_peaks *peaks, const struct ledger *ledger, struct arena *scratch,
 	struct arena *arena, struct prediction *prediction);
 
 static inline int instance_of(const struct engine *engine, int step, int op)

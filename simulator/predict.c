@@ -180,18 +180,31 @@ static void fill_host_memory(const struct engine *engine, const struct memory_pe
 		prediction->fits = FITS_NO;
 }
 
-/* `tight`: it fits if the allocator gives cached blocks back, which stalls the device. */
+/* `tight`: it fits if the allocator gives cached segments back, which stalls the device. */
+static enum fits judge(const struct engine *engine, int64_t fixed, struct arena *scratch,
+	const struct prediction *prediction)
+{
+	int64_t room = prediction->memory_limit_bytes - fixed;
+
+	if (prediction->peak_reserved_bytes <= room)
+		return FITS_YES;
+	if (prediction->peak_allocated_bytes > room)
+		return FITS_NO;
+	return memory_reserved(engine, room, scratch).fits ? FITS_TIGHT : FITS_NO;
+}
+
 static void fill_memory(const struct engine *engine, const struct simulation_options *options,
-	const struct memory_peaks *peaks, int64_t reserved, struct arena *arena,
+	const struct memory_peaks *peaks, struct arena *scratch, struct arena *arena,
 	struct prediction *prediction)
 {
 	bool gpu = engine->topology->device.kind == DEVICE_GPU;
 	int64_t fixed = fixed_overhead(engine), overhead;
 
 	/* Streams keep their own free lists (docs/runtimes.md); our heap on a CPU has one. */
-	prediction->peak_allocated_bytes = peaks->peak_bytes;
-	prediction->peak_reserved_bytes =
-		gpu ? max_i64(reserved, peaks->peak_bytes) : peaks->peak_bytes;
+	prediction->peak_allocated_bytes = prediction->peak_reserved_bytes = peaks->peak_bytes;
+	if (gpu)
+		prediction->peak_reserved_bytes =
+			max_i64(memory_reserved(engine, 0, scratch).bytes, peaks->peak_bytes);
 	overhead = fixed + prediction->peak_reserved_bytes - prediction->peak_allocated_bytes;
 	prediction->peak_memory_bytes = peaks->peak_bytes + overhead;
 	prediction->peak_op = peaks->peak_op;
@@ -202,11 +215,7 @@ static void fill_memory(const struct engine *engine, const struct simulation_opt
 	prediction->memory_at_peak[CATEGORY_RUNTIME_OVERHEAD] += overhead;
 	prediction->memory_category_peak[CATEGORY_RUNTIME_OVERHEAD] += overhead;
 	prediction->memory_limit_bytes = limit_of(engine->topology, options);
-	prediction->fits = FITS_YES;
-	if (prediction->peak_memory_bytes > prediction->memory_limit_bytes)
-		prediction->fits = FITS_TIGHT;
-	if (peaks->peak_bytes + fixed > prediction->memory_limit_bytes)
-		prediction->fits = FITS_NO;
+	prediction->fits = judge(engine, fixed, scratch, prediction);
 	fill_host_memory(engine, peaks, prediction);
 }
 
@@ -235,7 +244,7 @@ static void fill_wire(const struct engine *engine, struct prediction *prediction
 }
 
 void predict(const struct engine *engine, const struct simulation_options *options,
-	const struct memory_peaks *peaks, int64_t reserved, const struct ledger *ledger,
+	const struct memory_peaks *peaks, const struct ledger *ledger, struct arena *scratch,
 	struct arena *arena, struct prediction *prediction)
 {
 	const struct schedule *schedule = engine->schedule;
@@ -245,7 +254,7 @@ void predict(const struct engine *engine, const struct simulation_options *optio
 	fill_utilisation(engine, arena, prediction);
 	fill_states(schedule, prediction);
 	fill_ledger(ledger, prediction);
-	fill_memory(engine, options, peaks, reserved, arena, prediction);
+	fill_memory(engine, options, peaks, scratch, arena, prediction);
 	fill_wire(engine, prediction);
 	prediction->lower_bound = lower_bound(&schedule->plan, schedule->model, engine->topology);
 	prediction->plan_lower_bound = plan_lower_bound(schedule);

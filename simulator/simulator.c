@@ -60,8 +60,7 @@ static bool simulate_class(const struct schedule *schedule, int class,
 	schedule_ledger(schedule, class, scratch, &ledger);
 	memory_peaks(
 		&engine, details ? arena : scratch, &peaks, details ? &simulation->memory : NULL);
-	predict(&engine, options, &peaks, memory_reserved(&engine, scratch), &ledger, arena,
-		&simulation->prediction);
+	predict(&engine, options, &peaks, &ledger, scratch, arena, &simulation->prediction);
 	interval(schedule, class, options, scratch, arena, &simulation->prediction);
 	if (details) {
 		fill_timeline(&engine, &ledger, arena, &simulation->timeline);

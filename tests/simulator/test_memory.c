@@ -1,7 +1,8 @@
 /* Memory in time order, reserved pools, and the curve. */
 #include "sketch.h"
 
-#define MS 1e-3
+#define MS   1e-3
+#define UNIT (INT64_C(2) << 20) /* segments of 10 units and more are multiples of it */
 
 static int64_t sum(const int64_t bytes[CATEGORY_COUNT])
 {
@@ -52,8 +53,8 @@ static void test_overlap_holds_more_than_the_ledger(void **state)
 	struct sketch s;
 	(void)state;
 	sketch_init(&s, 0);
-	int first = sketch_buffer(&s, BUFFER_UNSHARDED, STREAM_GATHER, 100);
-	int second = sketch_buffer(&s, BUFFER_UNSHARDED, STREAM_GATHER, 100);
+	int first = sketch_buffer(&s, BUFFER_UNSHARDED, STREAM_GATHER, 100 * UNIT);
+	int second = sketch_buffer(&s, BUFFER_UNSHARDED, STREAM_GATHER, 100 * UNIT);
 	int gather1 = sketch_gather(&s, STREAM_GATHER, 0, 1 * MS);
 	int compute1 = sketch_traffic(&s, STREAM_COMPUTE, 5 * MS);
 	int gather2 = sketch_gather(&s, STREAM_GATHER, 0, 1 * MS);
@@ -65,14 +66,14 @@ static void test_overlap_holds_more_than_the_ledger(void **state)
 	sketch_link(&s, compute2, LINK_WAIT, gather2);
 	sketch_link(&s, compute2, LINK_GIVE, second);
 	sketch_run(&s);
-	assert_int_equal(s.simulation.prediction.ledger_peak_bytes, 100);
-	assert_int_equal(s.simulation.prediction.peak_allocated_bytes, 200);
-	assert_int_equal(s.simulation.prediction.peak_reserved_bytes, 200);
+	assert_int_equal(s.simulation.prediction.ledger_peak_bytes, 100 * UNIT);
+	assert_int_equal(s.simulation.prediction.peak_allocated_bytes, 200 * UNIT);
+	assert_int_equal(s.simulation.prediction.peak_reserved_bytes, 200 * UNIT);
 	/* The limiter: the host waits for the first compute before it issues the second gather. */
 	sketch_link(&s, gather2, LINK_HOST_WAIT, compute1);
 	sketch_run(&s);
-	assert_int_equal(s.simulation.prediction.peak_allocated_bytes, 100);
-	assert_int_equal(s.simulation.prediction.peak_reserved_bytes, 100);
+	assert_int_equal(s.simulation.prediction.peak_allocated_bytes, 100 * UNIT);
+	assert_int_equal(s.simulation.prediction.peak_reserved_bytes, 100 * UNIT);
 	sketch_finish(&s);
 }
 
@@ -82,8 +83,8 @@ static void test_pools_peak_apart(void **state)
 	struct sketch s;
 	(void)state;
 	sketch_init(&s, 0);
-	int a = sketch_buffer(&s, BUFFER_ACTIVATIONS, STREAM_COMPUTE, 300);
-	int b = sketch_buffer(&s, BUFFER_UNSHARDED, STREAM_GATHER, 200);
+	int a = sketch_buffer(&s, BUFFER_LOGITS, STREAM_COMPUTE, 300 * UNIT);
+	int b = sketch_buffer(&s, BUFFER_UNSHARDED, STREAM_GATHER, 200 * UNIT);
 	int compute = sketch_traffic(&s, STREAM_COMPUTE, 1 * MS);
 	int gather = sketch_gather(&s, STREAM_GATHER, 0, 1 * MS);
 	int last = sketch_traffic(&s, STREAM_COMPUTE, 1 * MS);
@@ -94,12 +95,12 @@ static void test_pools_peak_apart(void **state)
 	sketch_link(&s, last, LINK_WAIT, gather);
 	sketch_link(&s, last, LINK_GIVE, b);
 	sketch_run(&s);
-	assert_int_equal(s.simulation.prediction.peak_allocated_bytes, 300);
-	assert_int_equal(s.simulation.prediction.peak_reserved_bytes, 500);
+	assert_int_equal(s.simulation.prediction.peak_allocated_bytes, 300 * UNIT);
+	assert_int_equal(s.simulation.prediction.peak_reserved_bytes, 500 * UNIT);
 	/* On a CPU there is one heap. */
 	s.topology.device.kind = DEVICE_CPU;
 	sketch_run(&s);
-	assert_int_equal(s.simulation.prediction.peak_reserved_bytes, 300);
+	assert_int_equal(s.simulation.prediction.peak_reserved_bytes, 300 * UNIT);
 	assert_int_equal(s.simulation.prediction.host_memory_bytes,
 		SKETCH_RANKS * s.simulation.prediction.peak_memory_bytes);
 	sketch_finish(&s);
@@ -111,8 +112,8 @@ static void test_fits(void **state)
 	int64_t fixed;
 	(void)state;
 	sketch_init(&s, 0);
-	int a = sketch_buffer(&s, BUFFER_ACTIVATIONS, STREAM_COMPUTE, 300);
-	int b = sketch_buffer(&s, BUFFER_UNSHARDED, STREAM_GATHER, 200);
+	int a = sketch_buffer(&s, BUFFER_LOGITS, STREAM_COMPUTE, 300 * UNIT);
+	int b = sketch_buffer(&s, BUFFER_UNSHARDED, STREAM_GATHER, 200 * UNIT);
 	int compute = sketch_traffic(&s, STREAM_COMPUTE, 1 * MS);
 	int gather = sketch_gather(&s, STREAM_GATHER, 0, 1 * MS);
 	sketch_link(&s, compute, LINK_TAKE, a);
@@ -124,13 +125,13 @@ static void test_fits(void **state)
 	const struct prediction *p = &s.simulation.prediction;
 	assert_int_equal(p->memory_limit_bytes, s.topology.device.memory_bytes);
 	fixed = p->peak_memory_bytes - p->peak_reserved_bytes;
-	s.options.memory_limit_bytes = fixed + 500;
+	s.options.memory_limit_bytes = fixed + 500 * UNIT;
 	sketch_run(&s);
 	assert_int_equal(p->fits, FITS_YES);
-	s.options.memory_limit_bytes = fixed + 499;
+	s.options.memory_limit_bytes = fixed + 499 * UNIT;
 	sketch_run(&s);
 	assert_int_equal(p->fits, FITS_TIGHT);
-	s.options.memory_limit_bytes = fixed + 299;
+	s.options.memory_limit_bytes = fixed + 299 * UNIT;
 	sketch_run(&s);
 	assert_int_equal(p->fits, FITS_NO);
 	sketch_finish(&s);

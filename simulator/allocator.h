@@ -1,0 +1,34 @@
+/* Private to simulator/: PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp, 2.6.0),
+ * replayed. Sizes are rounded to 512 bytes; requests up to 1 MiB share segments of 2 MiB, up to 10
+ * MiB of 20 MiB, larger ones get a segment of their own, rounded to 2 MiB. Free blocks belong to a
+ * stream; the smallest that is large enough is taken, and split when the rest is worth it.
+ * Neighbours that are free become one. Segments stay until the limit is reached: then all that are
+ * wholly free go back, which stalls the device, and the request is tried again. */
+#ifndef SIMULATOR_ALLOCATOR_H
+#define SIMULATOR_ALLOCATOR_H
+
+#include "base/base.h"
+
+enum { ALLOCATOR_STREAMS = 16 };
+
+struct free_list {
+	int *blocks, n, capacity;
+};
+
+struct allocator {
+	int64_t limit; /* bytes of all segments; 0: none */
+	int64_t reserved, peak_reserved;
+	int retries;
+	bool failed; /* a request did not fit even after a retry */
+	struct allocator_block *blocks;
+	int n_blocks, block_capacity, unused; /* `unused`: list of blocks that are no more, -1 */
+	struct free_list free[ALLOCATOR_STREAMS][2]; /* [1]: of small requests */
+};
+
+void allocator_init(struct allocator *allocator, int64_t limit);
+void allocator_finish(struct allocator *allocator);
+/* A block; -1 after a failure. */
+int allocator_take(struct allocator *allocator, int stream, int64_t bytes);
+void allocator_give(struct allocator *allocator, int block);
+
+#endif
