@@ -8,6 +8,8 @@
 
 #include <math.h>
 
+enum { CONGESTION_NODES = 32 };
+
 /* Links inside a node. */
 enum { LINK_NVLINK_2, LINK_NVLINK_3, LINK_NVLINK_4, LINK_NVLINK_5, LINK_PCIE, LINK_COUNT };
 
@@ -31,13 +33,14 @@ static const struct {
 	double latency; /* of topologies that state none, us */
 	double growth, tree_growth;
 	double ring, tree; /* efficiency of what the NICs deliver */
-	/* How much longer collectives take on a fabric that others use, over very many nodes. */
+	/* What is left of the NICs over 32 nodes and more is 1 / this, where others use the fabric
+	 * too; it falls with the square root of the nodes. */
 	double congestion;
 } networks[] = {
 	[NETWORK_NONE] = {14, 3.97, 4.08, 0.86, 0.97, 1},
 	[NETWORK_INFINIBAND] = {14, 3.97, 4.08, 0.86, 0.97, 1},
 	[NETWORK_ROCE] = {14, 3.97, 4.08, 0.86, 0.97, 1},
-	[NETWORK_EFA] = {29, 12.4, 20, 0.70, 0.85, 2.1},
+	[NETWORK_EFA] = {29, 12.4, 20, 0.95, 0.95, 4.8},
 	[NETWORK_ETHERNET] = {56, 12.4, 20, 0.95, 0.92, 1},
 };
 
@@ -112,12 +115,24 @@ static double ring_efficiency(const struct topology *topology)
 	return ring_of_slow_nic + share * (fast - ring_of_slow_nic);
 }
 
+/* Traffic that leaves a neighbourhood meets that of others on the way: published medians of a
+ * shared EFA cluster over 2, 8 and 32 nodes, and its absence on dedicated InfiniBand. Beyond 32
+ * nothing is known. */
+static double congestion_of(const struct topology *topology, int64_t nodes)
+{
+	double far =
+		given(topology->network.congestion, networks[topology->network.kind].congestion);
+
+	return fmax(1, far * sqrt((double)min_i64(nodes, CONGESTION_NODES) / CONGESTION_NODES));
+}
+
 static void init_across(struct group_links *group, const struct topology *topology,
 	const struct placement *placement)
 {
 	double latency = given(topology->network.latency * 1e6, networks[group->network].latency);
 
-	group->node = topology_node_bandwidth(topology) / 1e9 / (double)placement->groups_per_node;
+	group->node = topology_node_bandwidth(topology) / 1e9 / (double)placement->groups_per_node /
+		      congestion_of(topology, placement->nodes);
 	group->ring = group->node * ring_efficiency(topology);
 	group->across = fmax(1, network_hop + latency - reference_network);
 }
@@ -252,21 +267,13 @@ static double algorithm_time(const struct group_links *group, const struct topol
 	return INFINITY;
 }
 
-/* The share of the traffic that leaves the pod grows with the nodes; two are neighbours. */
-static double congestion_of(const struct group_links *group, const struct topology *topology)
-{
-	double far = given(topology->network.congestion, networks[group->network].congestion);
-
-	return group->nodes > 2 ? 1 + (far - 1) * (1 - 2 / group->nodes) : 1;
-}
-
 double nccl_seconds(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, enum nccl_algorithm algorithm, int64_t bytes)
 {
 	struct group_links group = links_of_group(topology, placement);
 	double time = algorithm_time(&group, topology, kind, algorithm, (double)bytes);
 
-	return 1e-6 * (links[group.link].launch + time) * congestion_of(&group, topology);
+	return 1e-6 * (links[group.link].launch + time);
 }
 
 /* The last rank has everything when the chunks have filled the ring and passed by. */
@@ -287,6 +294,5 @@ double nccl_broadcast_seconds(
 {
 	struct group_links group = links_of_group(topology, placement);
 
-	return 1e-6 * (links[group.link].launch + broadcast_time(&group, (double)bytes)) *
-	       congestion_of(&group, topology);
+	return 1e-6 * (links[group.link].launch + broadcast_time(&group, (double)bytes));
 }

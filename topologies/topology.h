@@ -58,7 +58,7 @@ struct network { /* between nodes */
 	double nic_bandwidth;    /* B/s, one direction, one NIC */
 	double latency;          /* s */
 	double oversubscription; /* >= 1; of the slowest level of the fabric */
-	/* >= 1: how much longer collectives over very many nodes take because others use the fabric
+	/* >= 1: how much less the NICs deliver over 32 nodes and more because others use the fabric
 	 * too; 0 = what is usual for the kind. */
 	double congestion;
 };
