@@ -83,6 +83,10 @@ const struct option all_options[] = {
 		"also every plan that no other beats in step time, memory, host memory and network "
 		"at once",
 		ON(PLAN), OPTION_SWITCH},
+	{"compare", goal, "PLAN.yaml",
+		"your plan beside the best one for the same work: what it costs, why, and which "
+		"knob to turn",
+		ON(PLAN), 0},
 	{"find", goal, "WHAT",
 		"instead of the best plan: max-seq-len, max-micro-batch, min-gpus, network-for=90% "
 		"(of a network that costs nothing) or scaling (over nodes)",

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/inputs.h"
 #include "cli/output.h"
 #include "cli/question.h"
 
@@ -14,6 +15,10 @@ static bool print_answer(const struct arguments *arguments, const struct asked *
 
 	if (!output_style(arguments, &style, error))
 		return false;
+	if (answer->compared != NULL && !argument_given(arguments, "json")) {
+		report_comparison_text(answer->compared, &style, &text);
+		text_add_char(&text, '\n');
+	}
 	if (argument_given(arguments, "json"))
 		report_answer_json(&asked->question, &asked->text, answer, &text);
 	else
@@ -113,21 +118,91 @@ static bool save_chosen(const struct invocation *invocation, struct asked *asked
 	return true;
 }
 
+/* --- a plan that the user brings
+ * ------------------------------------------------------------------
+ */
+
+/* The same work: sequence length, batch, data types and optimizer are the plan's, unless given. */
+static bool fix_work(struct arena *arena, const struct plan *plan, struct question *question,
+	struct error *error)
+{
+	static const char *const work[] = {"seq_len", "global_batch", "param_dtype", "master_dtype",
+		"reduce_dtype", "optimizer", "attention", "compile", "clip"};
+	bool batch = choices_given(&question->choices, "micro_batch") &&
+		     choices_given(&question->choices, "grad_accum");
+	struct text text = {0};
+	bool ok = true;
+
+	for (int i = 0; i < COUNT_OF(work) && ok; i++) {
+		if (choices_given(&question->choices, work[i]) ||
+			(batch && strcmp(work[i], "global_batch") == 0))
+			continue;
+		text_clear(&text);
+		fields_print_one(fields_find(plan_fields, work[i]), plan, &text);
+		ok = choices_set(
+			&question->choices, work[i], work[i], text_string(&text), arena, error);
+	}
+	text_finish(&text);
+	return ok;
+}
+
+/* Without MODEL and TOPOLOGY: the file's. */
+static bool ask_compared(struct invocation *invocation, struct asked *asked, struct plan_file *file,
+	struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	const char *path = argument(arguments, "compare"), *contents;
+
+	if (argument_given(arguments, "find"))
+		return error_set(error, EXIT_CODE_USAGE, "--compare: --find has no best plan");
+	if (!input_plan_file(invocation->arena, path, file, &contents, error))
+		return false;
+	if (arguments->n_operands == 2) {
+		if (!ask(invocation->arena, arguments->operands[0], arguments->operands[1],
+			    arguments, false, asked, error))
+			return false;
+	} else {
+		*asked = (struct asked){.text = {file->question.model, file->question.topology,
+						question_print(arguments, invocation->arena)},
+			.model = file->model,
+			.topology = file->topology};
+		if (argument_given(arguments, "gpus"))
+			return error_set(error, EXIT_CODE_USAGE,
+				"--gpus: the plan says on how many; name MODEL and TOPOLOGY too");
+		if (!ask_options(invocation->arena, arguments, false, &asked->question, error))
+			return false;
+		asked->question.model = file->model;
+		asked->question.topology = file->topology;
+	}
+	return fix_work(invocation->arena, &file->plan, &asked->question, error);
+}
+
 static bool run(struct invocation *invocation, struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
 	struct asked asked;
 	struct answer answer;
+	struct plan_file file;
+	struct comparison comparison;
+	bool compares = argument_given(arguments, "compare");
 
-	if (!ask(invocation->arena, arguments->operands[0], arguments->operands[1], arguments,
-		    false, &asked, error))
+	if (arguments->n_operands != 2 && !(compares && arguments->n_operands == 0))
+		return error_set(error, EXIT_CODE_USAGE, "plan: expected MODEL TOPOLOGY, got %d %s",
+			arguments->n_operands, arguments->n_operands == 1 ? "word" : "words");
+	if (compares ? !ask_compared(invocation, &asked, &file, error)
+		     : !ask(invocation->arena, arguments->operands[0], arguments->operands[1],
+			       arguments, false, &asked, error))
 		return false;
 	if (argument_given(arguments, "find"))
 		return run_find(invocation, &asked, error);
 	asked.question.mixes = asked.question.objective == OBJECTIVE_TIME;
 	asked.question.pareto = argument_given(arguments, "pareto");
 	if (!planner_plan(&asked.question, invocation->arena, &answer, error) ||
-		!print_answer(arguments, &asked, &answer, error))
+		(compares && !planner_compare(&asked.question, &file.plan, &answer,
+				     invocation->arena, &comparison, error)))
+		return false;
+	answer.compared = compares ? &comparison : NULL;
+	if (!print_answer(arguments, &asked, &answer, error))
 		return false;
 	if (answer.chosen == NULL) {
 		invocation->verdict = EXIT_CODE_NO;
@@ -140,7 +215,7 @@ const struct command command_plan = {
 	.name = "plan",
 	.summary = "choose the best plan and defend it",
 	.operands = "MODEL TOPOLOGY",
-	.least = 2,
+	.least = 0,
 	.most = 2,
 	.details =
 		"Searches what no option fixes: strategy, wrapping, prefetch, checkpointing and "

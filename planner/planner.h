@@ -60,6 +60,8 @@ struct threshold {
 	const char *sentence;
 };
 
+struct comparison;
+
 struct answer {
 	const struct candidate *chosen; /* NULL: nothing fits */
 	int n_alternatives;
@@ -75,13 +77,37 @@ struct answer {
 	const char **reasons; /* the defence, sentence by sentence */
 	int n_sensitivities;
 	struct sensitivity *sensitivities;
-	int n_thresholds; /* of the objective time */
+	const struct comparison *compared; /* set by the caller after planner_compare; else NULL */
+	int n_thresholds;                  /* of the objective time */
 	struct threshold *thresholds;
 	int64_t evaluated; /* candidates simulated */
 	int64_t pruned;    /* candidates dropped by a bound */
 	double gap;        /* of the objective; 0 = optimal within the space and the model */
 	double bound; /* s: least bound of what was not simulated; the chosen time if nothing */
 };
+
+/* --- a plan that the user brings: `plan --compare` ------------------------------------------ */
+
+/* One knob in which it differs from the chosen plan, changed alone. */
+struct change {
+	const char *knob, *from, *to;
+	bool built; /* else `note` says why not */
+	struct prediction prediction;
+	const char *note;
+};
+
+struct comparison {
+	struct candidate mine;
+	const char *statement; /* how it compares with the chosen plan, and why */
+	int n;
+	struct change *changes; /* what helps most first */
+};
+
+/* Same work: the question must have fixed the plan's sequence length and global batch. `answer` is
+ * planner_plan's for it. EXIT_CODE_USAGE when the plan cannot be for this model and topology. */
+bool planner_compare(const struct question *question, const struct plan *mine,
+	const struct answer *answer, struct arena *arena, struct comparison *comparison,
+	struct error *error);
 
 /* --- questions about a limit: `plan --find` ------------------------------------------------ */
 

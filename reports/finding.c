@@ -63,6 +63,45 @@ void report_finding_text(const struct question *question, const struct finding *
 	text_printf(text, "%lld plans simulated.\n", (long long)finding->evaluated);
 }
 
+void report_comparison_text(
+	const struct comparison *comparison, const struct style *style, struct text *text)
+{
+	static const struct grid_column columns[] = {{"knob", GRID_LEFT}, {"yours", GRID_LEFT},
+		{"best plan", GRID_LEFT}, {"step time", GRID_RIGHT}, {"change", GRID_RIGHT},
+		{"peak memory", GRID_RIGHT}, {"note", GRID_WRAP}};
+	const struct prediction *mine = &comparison->mine.prediction;
+	struct text summary = {0};
+	struct grid grid;
+
+	plan_summary(&comparison->mine.plan, &summary);
+	text_printf(text, "Your plan: %s\n", text_string(&summary));
+	text_finish(&summary);
+	add_answer_figures(mine, text);
+	text_printf(text, "\n%s.\n\n", comparison->statement);
+	if (comparison->n == 0)
+		return;
+	text_add(text, "Your plan with one knob as in the best plan\n");
+	grid_init(&grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < comparison->n; i++) {
+		const struct change *change = &comparison->changes[i];
+		grid_row(&grid, GRID_PLAIN);
+		grid_add(&grid, "%s", change->knob);
+		grid_add(&grid, "%s", change->from);
+		grid_add(&grid, "%s", change->to);
+		if (change->built) {
+			double ratio = change->prediction.step_time / mine->step_time - 1;
+			grid_add_seconds(&grid, change->prediction.step_time);
+			grid_add_value(&grid, ratio, "%+.1f %%", ratio * 100);
+			grid_add_bytes(&grid, (double)change->prediction.peak_memory_bytes);
+		} else {
+			for (int j = 0; j < 3; j++)
+				grid_add_value(&grid, INFINITY, "-");
+		}
+		grid_add(&grid, "%s", or_empty(change->note));
+	}
+	put_text(&grid, style, text);
+}
+
 static void write_found(const struct found *row, struct writer *writer)
 {
 	writer_begin_map(writer, NULL);
@@ -110,4 +149,36 @@ void report_finding_json(
 	writer_end_list(&writer);
 	writer_int(&writer, "evaluated", finding->evaluated);
 	writer_finish(&writer);
+}
+
+static void write_change(const struct change *change, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "knob", change->knob);
+	writer_string(writer, "from", change->from);
+	writer_string(writer, "to", change->to);
+	if (change->built) {
+		writer_begin_map(writer, "prediction");
+		prediction_write(&change->prediction, writer);
+		writer_end_map(writer);
+	}
+	writer_string(writer, "note", or_empty(change->note));
+	writer_end_map(writer);
+}
+
+void comparison_write(const struct comparison *comparison, struct writer *writer)
+{
+	writer_begin_map(writer, "comparison");
+	writer_begin_map(writer, "plan");
+	plan_write(&comparison->mine.plan, writer);
+	writer_end_map(writer);
+	writer_begin_map(writer, "prediction");
+	prediction_write(&comparison->mine.prediction, writer);
+	writer_end_map(writer);
+	writer_string(writer, "statement", comparison->statement);
+	writer_begin_list(writer, "changes");
+	for (int i = 0; i < comparison->n; i++)
+		write_change(&comparison->changes[i], writer);
+	writer_end_list(writer);
+	writer_end_map(writer);
 }

@@ -173,6 +173,8 @@ void report_answer_json(const struct question *question, const struct question_t
 		write_candidate(answer->chosen, "chosen", &writer);
 	else
 		writer_string(&writer, "chosen", NULL);
+	if (answer->compared != NULL)
+		comparison_write(answer->compared, &writer);
 	write_defence(answer, question->pareto, &writer);
 	writer_finish(&writer);
 }

@@ -19,6 +19,10 @@ void report_answer_text(const struct question *question, const struct answer *an
  * proof}. */
 void report_answer_json(const struct question *question, const struct question_text *asked,
 	const struct answer *answer, struct text *text);
+/* `plan --compare`: the user's plan; its part of `plan --json`. */
+void report_comparison_text(
+	const struct comparison *comparison, const struct style *style, struct text *text);
+void comparison_write(const struct comparison *comparison, struct writer *writer);
 /* `plan --find`, and {schema: "shardplan/find/1", version, question, find, value, rows}. */
 void report_finding_text(const struct question *question, const struct finding *finding,
 	const struct style *style, struct text *text);

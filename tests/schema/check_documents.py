@@ -44,6 +44,7 @@ PRINTED = [
       'FULL_SHARD'], 'plan.json'),
     (['plan', 'gpt2-124m', 'dgx-a100-80gb', '--json', '--global-batch', '64', '--pareto'],
      'plan.json'),
+    (['plan', '--compare', 'plan.yaml', '--json'], 'plan.json'),
     (['plan', 'gpt2-124m', 'dgx-a100-80gb', '--json', '--find', 'min-gpus'], 'find.json'),
     (['predict', 'llama-2-7b', '2xdgx-a100-80gb', '--json'], 'predict.json'),
     (['predict', 'gpt2-124m', 'local', '--json', '--gpus', '2'], 'predict.json'),

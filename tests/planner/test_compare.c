@@ -1,0 +1,110 @@
+/* The user's plan beside the best one. */
+#include "support.h"
+
+#include "planner/evaluate.h"
+
+static struct comparison compare(const struct question *question, const struct plan *mine,
+	const struct answer *answer, struct arena *arena)
+{
+	struct comparison comparison;
+	struct error error = {0};
+	if (!planner_compare(question, mine, answer, arena, &comparison, &error))
+		fail_msg("%s", error.message);
+	return comparison;
+}
+
+static struct question question_7b(struct arena *arena)
+{
+	struct question question = {.model = load_model(arena, "llama-2-7b"),
+		.topology = load_topology(arena, "2xdgx-a100-80gb")};
+	set_choice(&question, arena, "global_batch", "64");
+	return question;
+}
+
+/* Each change is the plan with that knob of the chosen one, simulated. */
+static void test_changes_are_simulated(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = question_7b(&arena);
+	struct answer answer = ask(&question, &arena);
+	struct plan mine = answer.chosen->plan;
+	mine.wrap = "model";
+	mine.activation_checkpointing = "full";
+	struct comparison c = compare(&question, &mine, &answer, &arena);
+	assert_int_equal(c.n, 2);
+	assert_true(c.mine.prediction.step_time > answer.chosen->prediction.step_time);
+	assert_non_null(strstr(c.statement, "slower"));
+	for (int i = 0; i < c.n; i++) {
+		struct evaluator evaluator = {.question = &question};
+		struct prediction prediction;
+		struct error error = {0};
+		struct plan plan = mine;
+		if (strcmp(c.changes[i].knob, "wrap") == 0)
+			plan.wrap = answer.chosen->plan.wrap;
+		else
+			plan.activation_checkpointing =
+				answer.chosen->plan.activation_checkpointing;
+		assert_true(evaluator_run(&evaluator, &plan, &prediction, &error));
+		assert_true(prediction.step_time == c.changes[i].prediction.step_time);
+		evaluator_finish(&evaluator);
+	}
+	assert_true(c.changes[0].prediction.step_time <= c.changes[1].prediction.step_time);
+	arena_finish(&arena);
+}
+
+static void test_best_against_itself(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = question_7b(&arena);
+	struct answer answer = ask(&question, &arena);
+	struct comparison c = compare(&question, &answer.chosen->plan, &answer, &arena);
+	assert_int_equal(c.n, 0);
+	assert_non_null(strstr(c.statement, "as fast"));
+	arena_finish(&arena);
+}
+
+static void test_too_large(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = question_7b(&arena);
+	struct answer answer = ask(&question, &arena);
+	struct plan mine = answer.chosen->plan;
+	mine.micro_batch = 4;
+	mine.grad_accum = 1;
+	mine.activation_checkpointing = "none";
+	struct comparison c = compare(&question, &mine, &answer, &arena);
+	assert_int_equal(c.mine.verdict, VERDICT_DOES_NOT_FIT);
+	assert_non_null(strstr(c.statement, "does not fit"));
+	arena_finish(&arena);
+}
+
+/* A plan for another number of ranks is no plan for this question. */
+static void test_of_another_machine(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = question_7b(&arena);
+	struct answer answer = ask(&question, &arena);
+	struct plan mine = answer.chosen->plan;
+	struct comparison comparison;
+	struct error error = {0};
+	mine.mesh.shard = mine.mesh.replicate = 4;
+	mine.strategy = STRATEGY_FULL_SHARD;
+	assert_false(planner_compare(&question, &mine, &answer, &arena, &comparison, &error));
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_changes_are_simulated),
+		cmocka_unit_test(test_best_against_itself),
+		cmocka_unit_test(test_too_large),
+		cmocka_unit_test(test_of_another_machine),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
