@@ -23,13 +23,8 @@ static int compare_name(const void *name, const void *command)
 
 static bool unknown_command(const char *name, struct error *error)
 {
-	static const char *const later[] = {"diagnose"};
 	const char *names[COMMAND_COUNT + 1] = {NULL};
 
-	for (int i = 0; i < COUNT_OF(later); i++) {
-		if (strcmp(name, later[i]) == 0)
-			return error_set(error, EXIT_CODE_USAGE, "%s: not in this version", name);
-	}
 	for (int i = 0; i < COMMAND_COUNT; i++)
 		names[i] = commands[i]->name;
 	const char *near = nearest_name(name, names);

@@ -4,7 +4,8 @@
 #define ON(command) (1u << COMMAND_##command)
 #define ASKING      (ON(PLAN) | ON(PREDICT) | ON(REPORT) | ON(IMPORT))
 #define PRINTING                                                                                   \
-	(ASKING | ON(EXPLAIN) | ON(CHECK) | ON(TRAIN) | ON(MODELS) | ON(TOPOLOGIES) | ON(CALIBRATE))
+	(ASKING | ON(EXPLAIN) | ON(CHECK) | ON(DIAGNOSE) | ON(TRAIN) | ON(MODELS) |                \
+		ON(TOPOLOGIES) | ON(CALIBRATE))
 #define ALL      ((1u << COMMAND_COUNT) - 1)
 #define KNOB     (OPTION_KNOB | OPTION_QUESTION)
 #define QUESTION OPTION_QUESTION

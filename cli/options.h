@@ -9,6 +9,7 @@
 #define COMMANDS(X)                                                                                \
 	X(CALIBRATE, calibrate)                                                                    \
 	X(CHECK, check)                                                                            \
+	X(DIAGNOSE, diagnose)                                                                      \
 	X(EXPLAIN, explain)                                                                        \
 	X(EXPORT, export)                                                                          \
 	X(HELP, help)                                                                              \

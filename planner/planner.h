@@ -2,6 +2,7 @@
 #ifndef PLANNER_PLANNER_H
 #define PLANNER_PLANNER_H
 
+#include "planner/diagnose.h"
 #include "schedule/schedule.h"
 
 enum objective { OBJECTIVE_TIME, OBJECTIVE_MEMORY, OBJECTIVE_NETWORK };

@@ -38,6 +38,8 @@ void add_proof(const struct answer *answer, struct text *text);
 
 /* Time by kind of operation, measured beside predicted where there is a measurement. */
 void kinds_grid(const struct explained *explained, struct grid *grid);
+/* Where the step goes, measured beside predicted. */
+void diagnosis_grid(const struct diagnosis *diagnosis, struct grid *grid);
 void check_grid(const struct check *check, struct grid *grid);
 /* Ranks, steps, step time, loss, digests: name and value. */
 void measurement_grid(const struct measurement *measured, struct grid *grid);

@@ -92,6 +92,12 @@ void report_check(const struct schedule *schedule, const struct prediction *pred
 void report_check_text(const struct check *check, const struct style *style, struct text *text);
 void report_check_json(const struct check *check, struct text *text);
 
+/* --- diagnose ------------------------------------------------------------------------------ */
+void report_diagnosis_text(
+	const struct diagnosis *diagnosis, const struct style *style, struct text *text);
+/* {schema: "shardplan/diagnose/1", version, bound, measured, predicted, causes}. */
+void report_diagnosis_json(const struct diagnosis *diagnosis, struct text *text);
+
 /* --- train --------------------------------------------------------------------------------- */
 void report_measurement_text(
 	const struct measurement *measured, const struct style *style, struct text *text);

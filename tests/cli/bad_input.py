@@ -168,7 +168,7 @@ INPUT = [
 USAGE = [
     (2, 'no command', nothing, []),
     (2, 'command: unknown', nothing, ['pln']),
-    (2, 'command: of later', nothing, ['diagnose']),
+    (2, 'diagnose: no files', nothing, ['diagnose']),
     (2, 'import: no file', nothing, ['import']),
     (2, 'import: unknown framework', nothing, ['import', 'x.yaml', '--from', 'acelerate']),
     (2, 'import: not enough for a plan', given('x.yaml', 'distributed_type: FSDP\n'),

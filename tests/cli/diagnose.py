@@ -1,0 +1,91 @@
+"""`diagnose`: of our own measurements and of profiler traces, plain, gzipped, damaged.
+
+    diagnose.py BINARY
+"""
+
+import gzip
+import json
+import os
+import sys
+
+import support
+
+US = 1e6
+
+
+def trace(gathers, steps=3, step_s=2.0):
+    """A profiler's trace: kernels back to back, with `gathers` all-gathers of 404 MB exposed."""
+    events = []
+    for step in range(steps):
+        start = 1.7e15 + step * step_s * US
+        events.append({'ph': 'X', 'cat': 'user_annotation', 'name': f'ProfilerStep#{step}',
+                       'pid': 1, 'tid': 1, 'ts': start, 'dur': step_s * US})
+        each = step_s * US / (gathers + 33)
+        for i in range(gathers + 33):
+            gather = i < gathers
+            args = {'stream': 7, 'correlation': step * 1000 + i}
+            if gather:
+                args.update({'dtype': 'BFloat16', 'In msg nelems': 12648960,
+                             'Out msg nelems': 202383360})
+            events.append({'ph': 'X', 'cat': 'kernel', 'pid': 0, 'tid': 7,
+                           'name': 'ncclDevKernel_AllGather_RING_LL' if gather else
+                                   'ncclDevKernel_ReduceScatter_Sum_f32_RING_LL' if i % 2 else
+                                   'ampere_bf16_gemm',
+                           'ts': start + i * each, 'dur': each * 0.99, 'args': args})
+    return json.dumps({'schemaVersion': 1, 'distributedInfo': {'rank': 0, 'world_size': 16},
+                       'traceEvents': events}).encode()
+
+
+def main(binary):
+    problems = []
+
+    def expect(result, code, *parts):
+        text = result.out + result.err
+        for part in parts:
+            if part not in text:
+                problems.append(f'expected "{part}" in: {text}')
+        if result.code != code:
+            problems.append(f'expected exit code {code}, got {result.code}: {text}')
+
+    with support.Sandbox(binary) as box:
+        def save(name, content):
+            with open(os.path.join(box.folder, name), 'wb') as stream:
+                stream.write(content)
+
+        box.run('plan', 'llama-2-7b', '2xdgx-a100-80gb', '--strategy', 'FULL_SHARD', '--micro-batch',
+                '1', '-o', 'plan.yaml')
+        save('trace.json', trace(200))
+        save('trace.json.gz', gzip.compress(trace(200)))
+        plain = box.run('diagnose', 'plan.yaml', 'trace.json')
+        expect(plain, 0, 'gathered-again', 'exposed all-gather', 'all-gathers a step, planned 65')
+        packed = box.run('diagnose', 'plan.yaml', 'trace.json.gz')
+        if packed.out != plain.out:
+            problems.append('a gzipped trace gives another diagnosis')
+        found = json.loads(box.run('diagnose', 'plan.yaml', 'trace.json', '--json').out)
+        if found['measured']['activities'][1]['count'] != 200:
+            problems.append(f'200 gathers counted as {found["measured"]["activities"][1]}')
+        save('cut.json.gz', gzip.compress(trace(200))[:2000])
+        expect(box.run('diagnose', 'plan.yaml', 'cut.json.gz'), 3, 'cut.json.gz')
+        save('cut.json', trace(200)[:5000])
+        expect(box.run('diagnose', 'plan.yaml', 'cut.json'), 3, 'cut.json:1:', 'middle')
+        expect(box.run('diagnose', 'plan.yaml', 'none.json'), 3, 'none.json: cannot be read')
+        # Without a gather it is no step of that plan.
+        save('other.json', trace(0))
+        expect(box.run('diagnose', 'plan.yaml', 'other.json'), 0, 'does not look like a step')
+
+        # A measurement of our own.
+        with open(os.path.join(support.ROOT, 'data', 'paradise-lost.txt'), 'rb') as stream:
+            save('text.txt', stream.read(40000))
+        box.run('plan', 'gpt2-nano', 'local', '--gpus', '2', '--seq-len', '32', '--global-batch', '2',
+                '--strategy', 'FULL_SHARD', '-o', 'small.yaml')
+        trained = box.run('train', 'small.yaml', '--data', 'text.txt', '--steps', '4')
+        expect(trained, 0)
+        expect(box.run('diagnose', 'small.yaml', 'measured.json'), 0, 'a step, predicted',
+               'compute')
+        expect(box.run('diagnose', 'plan.yaml', 'measured.json'), 3, 'schedule_digest')
+    print('\n'.join(problems))
+    return 1 if problems else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1]))
