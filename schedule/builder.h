@@ -92,6 +92,8 @@ void offload_resident(struct builder *b, int unit, int64_t state_bytes);
 struct ref offload_stage(struct builder *b, int unit, int cause, bool drop);
 /* The reduced gradient leaves the device, on the stream that reduced it or its own. */
 void offload_gradient(struct builder *b, int unit, enum stream stream);
+/* The master copy on the device: a new buffer, taken, that the caller must give. */
+int offload_stage_master(struct builder *b, int unit);
 /* After the host's update, the shard that the device keeps; nothing when it keeps none. */
 void offload_return(struct builder *b, int unit);
 

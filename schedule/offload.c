@@ -28,7 +28,10 @@ void offload_resident(struct builder *b, int unit, int64_t state_bytes)
 	struct unit_state *state = &b->units[unit];
 	enum dtype master = b->plan->master_dtype, compute = b->plan->param_dtype;
 	int64_t chunk = b->schedule->units[unit].chunk;
-	if (offloads_parameters(b, unit)) {
+	if (is_zero(b)) { /* all parameters are on the device anyway */
+		state->master_shard =
+			host_resident(b, BUFFER_MASTER_SHARD, unit, dtype_bytes(master), master);
+	} else if (offloads_parameters(b, unit)) {
 		state->parameter_shard =
 			host_resident(b, BUFFER_PARAMETER_SHARD, unit, dtype_bytes(master), master);
 	} else {
@@ -119,7 +122,7 @@ void offload_return(struct builder *b, int unit)
 {
 	struct unit_state *state = &b->units[unit];
 	bool own = b->runtime->own_copy_streams;
-	if (state->master_shard < 0)
+	if (state->master_shard < 0 || is_zero(b))
 		return;
 	op_begin(b, OP_COPY_H2D, own ? STREAM_COPY_IN : STREAM_GATHER_COPY_IN, unit);
 	op_wait_stream(b, STREAM_HOST);
@@ -129,4 +132,21 @@ void offload_return(struct builder *b, int unit)
 	op_use(b, state->host_low_precision >= 0 ? state->host_low_precision : state->master_shard);
 	op_use(b, state->parameter_shard);
 	state->returned = op_end(b);
+}
+
+/* ZeRO with whole parameters: the updated master comes in on compute's stream, to be cast there. */
+int offload_stage_master(struct builder *b, int unit)
+{
+	struct unit_state *state = &b->units[unit];
+	op_begin(b, OP_COPY_H2D, STREAM_COMPUTE, unit);
+	op_wait_stream(b, STREAM_HOST);
+	b->op.dtype = b->plan->master_dtype;
+	b->op.bytes = b->buffers[state->master_shard].bytes;
+	int staged = buffer_new(
+		b, BUFFER_STAGED_SHARD, STREAM_COMPUTE, unit, b->op.bytes, b->plan->master_dtype);
+	op_take(b, staged);
+	op_use(b, state->master_shard);
+	op_use(b, staged);
+	op_end(b);
+	return staged;
 }

@@ -40,8 +40,10 @@ static void wait_for_reductions(struct builder *b)
 {
 	op_wait_stream(b, STREAM_REDUCE);
 	op_wait_stream(b, STREAM_REPLICATE);
-	if (b->op.stream == STREAM_HOST)
-		op_wait_stream(b, STREAM_COPY_OUT);
+	if (b->op.stream != STREAM_HOST)
+		return;
+	op_wait_stream(b, STREAM_COPY_OUT);
+	op_wait_stream(b, STREAM_COMPUTE); /* DeepSpeed copies out there */
 }
 
 /* The host writes what copies have read, and reads what they have written. */
@@ -199,6 +201,14 @@ static void take_work(struct builder *b, int64_t elements)
 	op_give(b, work);
 }
 
+/* DeepSpeed updates on the host with an Adam of its own, which is fused. */
+static enum optimizer optimizer_of(const struct builder *b, enum stream stream)
+{
+	bool own = stream == STREAM_HOST && b->runtime->zero != NULL &&
+		   b->plan->optimizer != OPTIMIZER_SGD;
+	return own ? OPTIMIZER_ADAMW_FUSED : b->plan->optimizer;
+}
+
 /* One unit's update, or (unit < 0) that of all units of the stream. The last one of all ends the
  * scalars. */
 static void update(
@@ -208,7 +218,7 @@ static void update(
 	wait_for_reductions(b);
 	wait_for_copies(b);
 	b->op.dtype = b->plan->master_dtype;
-	b->op.bytes = (int64_t)(optimizer_traffic(b->plan->optimizer) * (double)elements *
+	b->op.bytes = (int64_t)(optimizer_traffic(optimizer_of(b, stream)) * (double)elements *
 				dtype_bytes(b->plan->master_dtype) / 4);
 	for (int u = 0; u < b->n_units; u++)
 		if (u == unit || (unit < 0 && updater(b, u) == stream))

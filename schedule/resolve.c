@@ -366,8 +366,14 @@ static bool check_offload(
 	for (int o = OFFLOAD_OPTIMIZER; o <= OFFLOAD_PARAMETERS; o++)
 		if (plan_offloads(plan, (enum offload)o) && !(runtime->offloads >> o & 1))
 			return refuse(plan, "cpu-offload", plan->cpu_offload,
-				runtime->offloads == 0 ? "use none" : "use parameters or none",
+				runtime->offloads == 0 ? "use none"
+				: runtime->offloads >> OFFLOAD_OPTIMIZER & 1
+					? "use optimizer or none"
+					: "use parameters or none",
 				error);
+	if (plan_offloads_any(plan) && plan_layout(plan) == LAYOUT_PARTITIONED)
+		return refuse(plan, "cpu-offload", plan->cpu_offload,
+			"with ZERO_3 it is not priced yet; use ZERO_1 or ZERO_2", error);
 	if (plan_offloads(plan, OFFLOAD_PARAMETERS) && !strategy_shards(plan->strategy))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--cpu-offload %.60s: NO_SHARD keeps whole parameters on the device; use "

@@ -145,6 +145,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.defers_frees = true,
 			.measures_norm = true,
 			.zero = &deepspeed_rules,
+			.offloads = BIT(OFFLOAD_OPTIMIZER),
+			.accumulates_on_host = true,
 			.host_per_hook = 60e-6,
 		},
 	[RUNTIME_NANOTRON] =

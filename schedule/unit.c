@@ -172,5 +172,6 @@ int buckets_build(const struct plan *plan, const struct model *model, struct are
 		lay_out_flat(bucket, 1, plan->mesh.shard);
 		n++;
 	}
+	units_choose(plan, *units, n);
 	return n;
 }

@@ -187,23 +187,27 @@ static void keep_slice(struct builder *b, int unit, int reduced)
 	struct unit_state *state = &b->units[unit];
 	bool overlaps = stage_has(b, rules_of(b)->overlaps);
 	int64_t chunk = b->schedule->units[unit].chunk;
-	int64_t compute = dtype_bytes(b->plan->param_dtype);
+	/* cast before it leaves for the host */
+	enum dtype dtype = offloads(b, unit) ? b->plan->master_dtype : b->plan->param_dtype;
+	int64_t width = dtype_bytes(dtype);
 	op_begin(b, OP_ACCUMULATE_GRADIENTS, overlaps ? STREAM_REDUCE : STREAM_COMPUTE, unit);
 	op_wait(b, state->reduced);
 	op_wait_stream(b, STREAM_COMPUTE);
-	b->op.dtype = b->plan->param_dtype;
-	b->op.bytes = chunk * (dtype_bytes(b->plan->reduce_dtype) + compute);
+	b->op.dtype = dtype;
+	b->op.bytes = chunk * (dtype_bytes(b->plan->reduce_dtype) + width);
 	op_use(b, reduced);
 	if (state->gradient_shard < 0) {
-		state->gradient_shard = buffer_new(b, BUFFER_GRADIENT_SHARD, b->op.stream, unit,
-			chunk * compute, b->plan->param_dtype);
+		state->gradient_shard = buffer_new(
+			b, BUFFER_GRADIENT_SHARD, b->op.stream, unit, chunk * width, dtype);
 		op_take(b, state->gradient_shard);
 	} else {
-		b->op.bytes += chunk * compute;
+		b->op.bytes += chunk * width;
 	}
 	op_use(b, state->gradient_shard);
 	op_give(b, reduced);
 	state->reduced = op_end(b);
+	if (offloads(b, unit))
+		offload_gradient(b, unit, b->op.stream);
 }
 
 static void reduce_bucket(struct builder *b, int unit)
@@ -291,9 +295,15 @@ void zero_use_gradients(struct builder *b, int unit)
 void zero_gather(struct builder *b)
 {
 	int64_t compute = dtype_bytes(b->plan->param_dtype), chunks = 0;
+	for (int u = 0; u < b->n_units; u++)
+		if (offloads(b, u))
+			b->units[u].staged = offload_stage_master(b, u);
 	op_begin(b, OP_CAST_PARAMETERS, STREAM_COMPUTE, -1);
 	for (int u = 0; u < b->n_units; u++) {
-		list_add(&b->uses, b->units[u].parameter_shard);
+		struct unit_state *state = &b->units[u];
+		list_add(&b->uses, state->staged >= 0 ? state->staged : state->parameter_shard);
+		op_give(b, state->staged);
+		state->staged = -1;
 		chunks += b->schedule->units[u].chunk;
 	}
 	b->op.bytes = chunks * (dtype_bytes(b->plan->master_dtype) + compute);

@@ -109,6 +109,33 @@ static void test_optimizer(void **state)
 	arena_finish(&arena);
 }
 
+/* DeepSpeed's stages 1 and 2: all parameters stay in bf16, 2 bytes; the fp32 masters, moments and
+ * gradients are the host's, 16 P / N; the masters come back in fp32. */
+static void test_deepspeed(void **state)
+{
+	(void)state;
+	static const char *const stages[] = {"ZERO_1", "ZERO_2"};
+	for (int i = 0; i < COUNT_OF(stages); i++) {
+		struct arena arena = {0};
+		struct sample s = made(&arena,
+			arena_printf(&arena, "runtime=deepspeed strategy=%s cpu_offload=optimizer",
+				stages[i]));
+		struct sample plain = made(
+			&arena, arena_printf(&arena, "runtime=deepspeed strategy=%s", stages[i]));
+		int64_t shard = resident(&plain, BUFFER_PARAMETER_SHARD, false);
+		assert_int_equal(resident(&s, BUFFER_MASTER_SHARD, true), shard);
+		assert_int_equal(resident(&s, BUFFER_PARAMETER_SHARD, false), 0);
+		assert_int_equal(resident(&s, BUFFER_COMPUTE_COPY, false),
+			resident(&plain, BUFFER_COMPUTE_COPY, false));
+		assert_int_equal(ledger_of(&s, &arena).host_peak_bytes, 4 * shard);
+		assert_int_equal(copied(&s, OP_COPY_H2D), shard);
+		assert_int_equal(copied(&s, OP_COPY_D2H), shard);
+		assert_true(ledger_of(&s, &arena).peak_bytes <=
+			    ledger_of(&plain, &arena).peak_bytes - 3 * shard + shard / 2);
+		arena_finish(&arena);
+	}
+}
+
 /* Every offloaded unit takes its own states off the device, and no other's. */
 static void test_per_unit(void **state)
 {
@@ -342,6 +369,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parameters),
 		cmocka_unit_test(test_optimizer),
+		cmocka_unit_test(test_deepspeed),
 		cmocka_unit_test(test_per_unit),
 		cmocka_unit_test(test_traffic),
 		cmocka_unit_test(test_accumulation),

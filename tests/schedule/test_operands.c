@@ -62,7 +62,7 @@ static const struct {
 	enum op_kind kind;
 	const char *pattern;
 } fixed[] = {
-	{OP_CAST_PARAMETERS, "^(PL|HL|PC|P+C|L+G|(PL)+)$"},
+	{OP_CAST_PARAMETERS, "^(PL|HL|PC|P+C|H+C|L+G|(PL)+)$"},
 	{OP_ALL_GATHER, "^([PLHR][UG]|C|G)$"},
 	{OP_COPY_OUT, "^GU$"},
 	{OP_RESHARD, "^(U|C|UR)$"},
@@ -76,7 +76,7 @@ static const struct {
 	{OP_GRADIENT_NORM, "^(S+|g+)n$"},
 	{OP_CLIP_GRADIENTS, "^n(S+|g+)$"},
 	{OP_OPTIMIZER, "^(PO?[Sg]|MO?SL?)+Z?n?$|^(PO?)+S+Z?n?$"},
-	{OP_COPY_H2D, "^(PH|MP|LP)$"},
+	{OP_COPY_H2D, "^(PH|MP|MH|LP)$"},
 	{OP_COPY_D2H, "^S[So]$"},
 };
 
