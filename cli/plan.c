@@ -92,7 +92,8 @@ static bool run_find(struct invocation *invocation, const struct asked *asked, s
 		return error_set(error, EXIT_CODE_USAGE,
 			"--find: answers about many plans; drop -o and --pareto");
 	if (!read_find(invocation->arena, argument(arguments, "find"), &find, &target, error) ||
-		!planner_find(&asked->question, find, target, invocation->arena, &finding, error) ||
+		!find_question(
+			&asked->question, find, target, invocation->arena, &finding, error) ||
 		!print_finding(arguments, asked, &finding, error))
 		return false;
 	if (!finding.exists)
@@ -197,7 +198,7 @@ static bool run(struct invocation *invocation, struct error *error)
 		return run_find(invocation, &asked, error);
 	asked.question.mixes = asked.question.objective == OBJECTIVE_TIME;
 	asked.question.pareto = argument_given(arguments, "pareto");
-	if (!planner_plan(&asked.question, invocation->arena, &answer, error) ||
+	if (!plan_question(&asked.question, invocation->arena, &answer, error) ||
 		(compares && !planner_compare(&asked.question, &file.plan, &answer,
 				     invocation->arena, &comparison, error)))
 		return false;

@@ -4,6 +4,7 @@
 
 #include "cli/files.h"
 #include "cli/inputs.h"
+#include "cli/waiting.h"
 
 enum { LIST_MAX = 64 };
 
@@ -210,6 +211,24 @@ bool ask(struct arena *arena, const char *model, const char *topology,
 	asked->question.model = asked->model;
 	asked->question.topology = asked->topology;
 	return true;
+}
+
+bool plan_question(const struct question *question, struct arena *arena, struct answer *answer,
+	struct error *error)
+{
+	waiting_begin("planning");
+	bool ok = planner_plan(question, arena, answer, error);
+	waiting_end();
+	return ok;
+}
+
+bool find_question(const struct question *question, enum find find, double target,
+	struct arena *arena, struct finding *finding, struct error *error)
+{
+	waiting_begin("searching");
+	bool ok = planner_find(question, find, target, arena, finding, error);
+	waiting_end();
+	return ok;
 }
 
 static bool compile_and_simulate(struct arena *arena, const struct plan *plan,

@@ -7,6 +7,7 @@
 #include "cli/output.h"
 #include "cli/question.h"
 #include "cli/study.h"
+#include "cli/waiting.h"
 
 enum format {
 	FORMAT_HTML,
@@ -255,7 +256,7 @@ static bool add_question(
 	if (!ask(arena, model, topology, entries->arguments, false, asked, error))
 		return false;
 	asked->question.pareto = true;
-	if (!planner_plan(&asked->question, arena, answer, error))
+	if (!plan_question(&asked->question, arena, answer, error))
 		return false;
 	const struct candidate *candidate = shown(answer);
 	if (candidate == NULL)
@@ -303,15 +304,19 @@ static bool complete(struct entries *entries, struct report *report, struct erro
 	if (entries->alone)
 		return true;
 	if (report->answer == NULL) {
-		if (!planner_plan(report->question, arena, answer, error))
+		if (!plan_question(report->question, arena, answer, error))
 			return false;
 		report->answer = answer;
 	}
 	/* Side by side, the reports are each other's study. */
-	return entries->n > 1 || (study_scaling(arena, report->question, plan, report->answer,
-					  &report->scaling, error) &&
-					 study_link(arena, report->question, plan, report->answer,
-						 &report->link, error));
+	if (entries->n > 1)
+		return true;
+	waiting_begin("more nodes, other links");
+	bool ok = study_scaling(
+			  arena, report->question, plan, report->answer, &report->scaling, error) &&
+		  study_link(arena, report->question, plan, report->answer, &report->link, error);
+	waiting_end();
+	return ok;
 }
 
 static bool is_of_one(enum format format)

@@ -114,57 +114,100 @@ static void add_runs(
 	arena_finish(&arena);
 }
 
+/* More ranks than this are drawn as as many groups of neighbours. */
+enum { MOST_CELLS = 64 };
+
+/* Ranks [first, end) of one cell. */
+struct cell {
+	int64_t first, end;
+};
+
+static int64_t cells_of(int64_t ranks)
+{
+	return ranks < MOST_CELLS ? ranks : MOST_CELLS;
+}
+
+static struct cell cell_of(int64_t ranks, int64_t cell)
+{
+	int64_t cells = cells_of(ranks);
+
+	return (struct cell){cell * ranks / cells, (cell + 1) * ranks / cells};
+}
+
+static void name_cell(struct cell cell, struct text *name)
+{
+	text_clear(name);
+	text_printf(name, "%lld", (long long)cell.first);
+	if (cell.end - cell.first > 1)
+		text_printf(name, "..%lld", (long long)(cell.end - 1));
+}
+
 static void add_ranks(const struct unit *unit, double y, struct text *text)
 {
 	int64_t ranks = ranks_of(unit);
 	double width = (double)WIDTH / (double)ranks;
 	struct text label = {0};
 
-	for (int64_t r = 0; r < ranks && ranks <= 512; r++) {
-		double x = LEFT + (double)r * width;
-		text_clear(&label);
-		text_printf(&label, "%lld", (long long)r);
-		const struct picture_box box = {x, y + 4, width - (width > 6 ? 1 : 0), BAR - 12};
+	for (int64_t c = 0; c < cells_of(ranks); c++) {
+		struct cell cell = cell_of(ranks, c);
+		double x = LEFT + (double)cell.first * width;
+		double wide = (double)(cell.end - cell.first) * width;
+		const struct picture_box box = {x, y + 4, wide - (wide > 6 ? 1 : 0), BAR - 12};
+		name_cell(cell, &label);
 		picture_named_box(
-			&box, r % 2 == 0 ? "#9aa7b4" : "#c3ccd5", text_string(&label), NULL, text);
-		if (r > 0 && ranks <= 64)
+			&box, c % 2 == 0 ? "#9aa7b4" : "#c3ccd5", text_string(&label), NULL, text);
+		if (c > 0)
 			picture_line(x, y - BAR, x, y + 4, true, text);
 	}
 	text_finish(&label);
 	picture_label(LEFT, y + BAR + 8, "start", 11, "rank", text);
 }
 
+/* "q_proj.weight, rank 3: 256 of 4096 rows of 4096 elements". */
+static void describe_cell(const struct parameter *parameter, const char *name,
+	const struct cut *cut, struct cell cell, struct text *words)
+{
+	int64_t first = cell.first * cut->rows, end = cell.end * cut->rows;
+
+	end = end < parameter->shape[0] ? end : parameter->shape[0];
+	text_clear(words);
+	text_printf(words, "%s, rank %lld", name, (long long)cell.first);
+	if (cell.end - cell.first > 1)
+		text_printf(words, " to %lld", (long long)(cell.end - 1));
+	text_printf(words, ": %lld of %lld rows of %lld elements",
+		(long long)(end > first ? end - first : 0), (long long)parameter->shape[0],
+		(long long)cut->row_elements);
+}
+
 static void add_cut(const struct schedule *schedule, const struct unit *unit, int s, double y,
 	struct text *text)
 {
 	const struct parameter *parameter = &schedule->model->parameters[unit->slices[s].parameter];
+	const char *name = short_name(schedule, unit, s);
 	int64_t ranks = ranks_of(unit);
 	struct cut cut = cut_of(parameter, ranks);
 	double left = LEFT + NAMES, width = (double)(WIDTH - NAMES) / (double)ranks;
 	double real = (double)parameter->shape[0] / (double)cut.rows * width;
-	struct text words = {0}, rank = {0};
+	struct text words = {0}, label = {0};
 
-	picture_label(LEFT, y + 15, "start", 12, short_name(schedule, unit, s), text);
-	for (int64_t r = 0; r < ranks && ranks <= 512; r++) {
-		double x = (double)r * width, end = x + width < real ? x + width : real;
-		int64_t rows = r < cut.whole ? cut.rows : r == cut.whole ? cut.rest : 0;
-		text_clear(&words);
-		text_printf(&words, "%s, rank %lld: %lld of %lld rows of %lld elements",
-			short_name(schedule, unit, s), (long long)r, (long long)rows,
-			(long long)parameter->shape[0], (long long)cut.row_elements);
+	picture_label(LEFT, y + 15, "start", 12, name, text);
+	for (int64_t c = 0; c < cells_of(ranks); c++) {
+		struct cell cell = cell_of(ranks, c);
+		double x = (double)cell.first * width, end = (double)cell.end * width;
+		end = end < real ? end : real;
 		const struct picture_box box = {
-			left + x, y + 2, end - x - (width > 4 ? 1 : 0), ROW - 6};
-		text_clear(&rank);
-		text_printf(&rank, "%lld", (long long)r);
+			left + x, y + 2, end - x - (end - x > 4 ? 1 : 0), ROW - 6};
+		describe_cell(parameter, name, &cut, cell, &words);
+		name_cell(cell, &label);
 		if (end > x)
 			picture_named_box(
-				&box, color(r), text_string(&rank), text_string(&words), text);
+				&box, color(c), text_string(&label), text_string(&words), text);
 	}
 	if (cut.padding > 0)
 		picture_padding(left + real, y + 2, (double)(WIDTH - NAMES) - real, ROW - 6,
 			"padding", text);
 	text_finish(&words);
-	text_finish(&rank);
+	text_finish(&label);
 }
 
 void picture_layout(const struct explained *explained, struct text *text)
