@@ -2,10 +2,12 @@
 #include "cli/import_topology.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/files.h"
 #include "cli/inputs.h"
 #include "cli/output.h"
+#include "executor/executor.h"
 #include "topologies/import.h"
 
 /* A whole number from 1; 0 when the option was not given. */
@@ -78,6 +80,43 @@ static bool write_topology(const struct invocation *invocation, const struct top
 	return ok;
 }
 
+/* The variables of this process; the importer keeps those of launchers that it knows. */
+static const char *environment_text(struct arena *arena)
+{
+	struct text text = {0};
+
+	for (char **variable = environ; *variable != NULL; variable++)
+		if (strchr(*variable, '\n') == NULL)
+			text_printf(&text, "%s\n", *variable);
+	const char *copy = arena_strdup(arena, text_string(&text));
+	text_finish(&text);
+	return copy;
+}
+
+/* `local`: the GPUs of this machine, and how this job was started. */
+static bool add_local(
+	const struct invocation *invocation, struct topology_import *import, struct error *error)
+{
+	const char *environment = environment_text(invocation->arena), *facts, *matrix;
+
+	return executor_describe_gpus(invocation->arena, &facts, &matrix, error) &&
+	       topology_import_add(import, "this machine", facts, strlen(facts), error) &&
+	       topology_import_add(import, "this machine", matrix, strlen(matrix), error) &&
+	       topology_import_environment(
+		       import, "this environment", environment, strlen(environment), error);
+}
+
+static bool add_file(const struct invocation *invocation, const char *path,
+	struct topology_import *import, struct error *error)
+{
+	struct contents contents;
+
+	if (strcmp(path, "local") == 0)
+		return add_local(invocation, import, error);
+	return file_read(invocation->arena, path, &contents, error) &&
+	       topology_import_add(import, contents.name, contents.text, contents.length, error);
+}
+
 bool topologies_import(const struct invocation *invocation, struct text *text, struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
@@ -89,14 +128,9 @@ bool topologies_import(const struct invocation *invocation, struct text *text, s
 	if (!read_options(invocation, &options, error))
 		return false;
 	import = topology_import_new(invocation->arena, &options);
-	for (int i = 1; i < arguments->n_operands; i++) {
-		struct contents contents;
-
-		if (!file_read(invocation->arena, arguments->operands[i], &contents, error) ||
-			!topology_import_add(
-				import, contents.name, contents.text, contents.length, error))
+	for (int i = 1; i < arguments->n_operands; i++)
+		if (!add_file(invocation, arguments->operands[i], import, error))
 			return false;
-	}
 	if (!topology_import_finish(import, name_of(invocation), &topology, error))
 		return false;
 	int n = topology_import_notes(import, &notes);

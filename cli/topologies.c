@@ -121,7 +121,8 @@ const struct command command_topologies = {
 		"`shardplan topologies show local` describes this machine. "
 		"`import` makes a topology file of what other tools print: NCCL topology dumps "
 		"(NCCL_TOPO_DUMP_FILE), `nvidia-smi topo -m`, nccl-tests output (text or -J; each "
-		"becomes a measured curve), host files, the environment of a job (`env`). What "
+		"becomes a measured curve), host files, the environment of a job (`env`), and of "
+		"this machine with its NVIDIA driver (the word `local`). What "
 		"they do not say comes from --gpu-name, --network, --nodes, --gpus, or from a "
 		"machine "
 		"of the catalogue that is alike (--like NAME), and is marked as assumed.",

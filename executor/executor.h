@@ -80,6 +80,12 @@ int executor_rank_main(int argc, char **argv);
 bool executor_detect_local(
 	int64_t devices, struct arena *arena, struct topology **topology, struct error *error);
 
+/* The GPUs of this machine by NVIDIA's driver (NVML, loaded at run time), as two texts for
+ * topology_import_add: variables (SHARDPLAN_GPU=...), and a matrix as `nvidia-smi topo -m` prints
+ * it. EXIT_CODE_ENVIRONMENT without driver or GPU. */
+bool executor_describe_gpus(
+	struct arena *arena, const char **facts, const char **matrix, struct error *error);
+
 struct calibrate_options {
 	bool quick;           /* seconds instead of a minute */
 	const int64_t *ranks; /* group sizes for collectives; NULL = 2, 4, 8 */

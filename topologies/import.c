@@ -84,6 +84,12 @@ bool topology_import_add(struct topology_import *import, const char *name, const
 		"nccl-tests output, a host file or environment variables (KEY=VALUE)");
 }
 
+bool topology_import_environment(struct topology_import *import, const char *name, const char *text,
+	size_t length, struct error *error)
+{
+	return import_environment(import, name, text, length, error);
+}
+
 /* --- facts --------------------------------------------------------------------------------------
  */
 

@@ -31,6 +31,10 @@ struct topology_import *topology_import_new(
 bool topology_import_add(struct topology_import *import, const char *name, const char *text,
 	size_t length, struct error *error);
 
+/* The environment of a process as KEY=VALUE lines, which need not hold any known variable. */
+bool topology_import_environment(struct topology_import *import, const char *name, const char *text,
+	size_t length, struct error *error);
+
 /* The topology, named `name`. What must be known and is not is EXIT_CODE_USAGE and names the option
  * that says it. */
 bool topology_import_finish(struct topology_import *import, const char *name,

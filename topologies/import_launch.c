@@ -8,7 +8,16 @@ enum { LAUNCH_LINE = 65536 };
 /* --- environment --------------------------------------------------------------------------------
  */
 
-enum meaning { NODES, DEVICES_PER_NODE, DEVICES, NODE_LIST_SLURM };
+enum meaning {
+	NODES,
+	DEVICES_PER_NODE,
+	DEVICES,
+	NODE_LIST_SLURM,
+	GPU_NAME,
+	HOST_CORES,
+	HOST_MEMORY,
+	HOST_CPU
+};
 
 /* The names, of Slurm, torchrun, Open MPI, MPICH and MVAPICH (accelerate reads the same ones). */
 static const struct variable {
@@ -30,6 +39,12 @@ static const struct variable {
 	{"SLURM_NTASKS_PER_NODE", DEVICES_PER_NODE},
 	{"MV2_COMM_WORLD_SIZE", DEVICES},
 	{"SLURM_NTASKS", DEVICES},
+	/* What detection of this machine says (executor/nvml.c). */
+	{"SHARDPLAN_GPUS", DEVICES_PER_NODE},
+	{"SHARDPLAN_GPU", GPU_NAME},
+	{"SHARDPLAN_HOST_CORES", HOST_CORES},
+	{"SHARDPLAN_HOST_MEMORY", HOST_MEMORY},
+	{"SHARDPLAN_HOST_CPU", HOST_CPU},
 };
 
 /* What the variables said, and which of them: the first of the table that is there counts. */
@@ -142,8 +157,31 @@ static void keep(const struct variable *v, int64_t value, struct launch *launch)
 	}
 }
 
-static bool read_variable(
-	const char *line, const char *name, int number, struct launch *launch, struct error *error)
+/* Of this machine; a maker of processors that we do not know is left out. */
+static bool say_machine(struct topology_import *import, const struct variable *v, const char *value,
+	const char *name, struct error *error)
+{
+	static const char by[] = "this machine";
+	int64_t n = 0;
+
+	if (v->meaning == GPU_NAME)
+		return draft_say_gpu(import, value, name, error);
+	if (v->meaning == HOST_CPU) {
+		while (cpu_vendor_names[n] != NULL && strcmp(cpu_vendor_names[n], value) != 0)
+			n++;
+		return cpu_vendor_names[n] == NULL ||
+		       draft_say_int(import, FACT_HOST_CPU, n, name, by, error);
+	}
+	if (!parse_int(value, &n) || n < 1)
+		return error_set(error, EXIT_CODE_INPUT,
+			"%s: %s: expected a whole number from 1, got \"%.60s\"", name, v->name,
+			value);
+	return draft_say_int(import, v->meaning == HOST_CORES ? FACT_HOST_CORES : FACT_HOST_MEMORY,
+		n, name, by, error);
+}
+
+static bool read_variable(struct topology_import *import, const char *line, const char *name,
+	int number, struct launch *launch, struct error *error)
 {
 	const struct variable *v = find_variable(line);
 	const char *value = strchr(line, '=');
@@ -152,6 +190,8 @@ static bool read_variable(
 	if (v == NULL || value == NULL)
 		return true;
 	value++;
+	if (v->meaning >= GPU_NAME)
+		return say_machine(import, v, value, name, error);
 	if (v->meaning == NODE_LIST_SLURM)
 		n = count_node_list(value);
 	else if (!parse_int(value, &n))
@@ -215,7 +255,7 @@ bool import_environment(struct topology_import *import, const char *name, const 
 	while (lines_next(&lines, line, LAUNCH_LINE)) {
 		const char *start = strncmp(line, "export ", 7) == 0 ? line + 7 : line;
 
-		if (!read_variable(start, name, lines.number, &launch, error))
+		if (!read_variable(import, start, name, lines.number, &launch, error))
 			return false;
 	}
 	return say_launch(import, name, &launch, error);
