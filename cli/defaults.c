@@ -15,7 +15,7 @@ static const struct remark {
 	{"prefetch", NULL, "searched by `plan`"},
 	{"limit_all_gathers", NULL, "on for runtimes that have a rate limiter"},
 	{"activation_checkpointing", NULL, "searched by `plan`"},
-	{"loss", NULL, "as most scripts; InternEvo and ours: fused"},
+	{"loss", NULL, "as most scripts; MPT models (llm-foundry), InternEvo and ours: fused"},
 	{"param_dtype", NULL, "GPUs without bf16: fp16"},
 	{"optimizer", NULL, "pytorch runtimes: as PyTorch does"},
 	{"runtime", NULL, "NO_SHARD under pytorch-fsdp2 is priced as pytorch-ddp"},

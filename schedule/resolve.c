@@ -60,10 +60,13 @@ static void overlay(struct plan *plan, const struct choices *choices)
 	}
 }
 
-/* fp32 inside of the loss, as scripts of PyTorch do; a runtime's own where it has one. */
-static enum loss_kind default_loss(const struct runtime *runtime)
+/* fp32 inside of the loss, as scripts of PyTorch do; a runtime's own where it has one. MPT models
+ * are trained by llm-foundry, whose default is flash-attn's fused loss. */
+static enum loss_kind default_loss(const struct runtime *runtime, const struct model *model)
 {
-	return runtime->loss_in_place ? LOSS_FUSED : LOSS_UPCAST;
+	bool fused = runtime->loss_in_place || model->architecture.family == FAMILY_MPT;
+
+	return fused && runtime->losses >> LOSS_FUSED & 1 ? LOSS_FUSED : LOSS_UPCAST;
 }
 
 /* FULL_SHARD where there is one, else the highest stage. */
@@ -98,7 +101,8 @@ static void adapt_to_zero(struct plan *plan, const struct choices *choices)
 
 /* FSDP2 has no NO_SHARD: what people run instead is DDP, and the row says so. A knob that the
  * runtime does not have, and that nobody asked for, takes the value that the runtime really has. */
-static void adapt_to_runtime(struct plan *plan, const struct choices *choices)
+static void adapt_to_runtime(
+	struct plan *plan, const struct choices *choices, const struct model *model)
 {
 	if (plan->runtime == RUNTIME_PYTORCH_FSDP2 && plan->strategy == STRATEGY_NO_SHARD)
 		plan->runtime = RUNTIME_PYTORCH_DDP;
@@ -112,7 +116,7 @@ static void adapt_to_runtime(struct plan *plan, const struct choices *choices)
 		(plan->runtime == RUNTIME_SHARDPLAN || runtime->zero != NULL))
 		plan->optimizer = OPTIMIZER_ADAMW_FUSED;
 	if (!choices_given(choices, "loss"))
-		plan->loss = default_loss(runtime);
+		plan->loss = default_loss(runtime, model);
 	if (!choices_given(choices, "reshard_after_forward"))
 		plan->reshard_after_forward = strategy_reshards(plan->strategy) ? "true" : "false";
 }
@@ -520,7 +524,7 @@ bool plan_resolve(const struct choices *choices, const struct model *model,
 {
 	*plan = plan_defaults(model, topology);
 	overlay(plan, choices);
-	adapt_to_runtime(plan, choices);
+	adapt_to_runtime(plan, choices, model);
 	if (!lay_out_mesh(plan, choices, topology, error) ||
 		!batch_arithmetic(plan, choices, error) ||
 		!plan_check(plan, model, topology, error))
