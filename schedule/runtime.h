@@ -75,8 +75,7 @@ struct runtime {
 	bool hierarchical;       /* collectives past one node: inside the node first */
 	bool gathers_by_broadcast;     /* a gather is one broadcast a rank, one after the other */
 	const struct zero_rules *zero; /* NULL: none of its own */
-	/* Without torch.compile: norms, RoPE and activations are one kernel each.
-	 */
+	/* Norms, RoPE and activations are one kernel each without torch.compile. */
 	bool fused_kernels;
 	/* Recomputation ends with the last tensor that backward needs: the product of DOWN and the
 	 * residual addition after it are not repeated (PyTorch 2.1's checkpoint). */

@@ -131,18 +131,29 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 	return kernels;
 }
 
+/* llm-foundry's trainer (Composer) works out two metrics of each micro-batch from the logits, the
+ * cross entropy and the perplexity: a cast to fp32 and a log-softmax for each. Its models are MPT.
+ */
+static double metric_bytes(const struct schedule *schedule, double width)
+{
+	if (schedule->model->architecture.family != FAMILY_MPT)
+		return 0;
+	return 2 * (width + 4 + 3 * 4);
+}
+
 /* Bytes of memory traffic per logit, of both passes, for logits of `width` bytes.
- * Compiled: read for the maximum and for the sum, read and overwritten by backward.
+ * Fused or compiled: read for the maximum and for the sum, read and overwritten by backward.
  * Eager: a cast to fp32, log-softmax (two reads for maximum and sum, read, write), and backward the
  * gradient of the nll (write), of log-softmax (two reads, write), of the cast. */
 static double loss_bytes(const struct schedule *schedule)
 {
 	double width = dtype_bytes(schedule->plan.param_dtype);
 	double casts = width < 4 && schedule->plan.loss != LOSS_NATIVE ? 2 * (width + 4) : 0;
+	double metrics = metric_bytes(schedule, width);
 
 	if (has_fused_loss(schedule))
-		return 4 * width;
-	return casts + 7 * (casts > 0 ? 4 : width);
+		return 4 * width + metrics;
+	return casts + 7 * (casts > 0 ? 4 : width) + metrics;
 }
 
 double compute_loss_cost(

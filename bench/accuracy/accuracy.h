@@ -53,6 +53,9 @@ void rows_split(struct rows *rows);
 struct catalogue {
 	const char *folder;
 	struct csv_table models;
+	/* What a caller changes about every topology; NULL: nothing. */
+	void (*adjust)(struct topology *topology, const void *adjusting);
+	const void *adjusting;
 };
 bool catalogue_read(
 	struct arena *arena, const char *folder, struct catalogue *catalogue, struct error *error);

@@ -32,8 +32,11 @@ static bool simulate_row(const struct catalogue *catalogue, struct row *row,
 	struct schedule *schedule;
 
 	if (!catalogue_model(catalogue, arena, row->model, seq_len, &model, error) ||
-		!catalogue_topology(catalogue, arena, row->topology, &topology, error) ||
-		!resolve(row, micro_batch, model, topology, arena, &plan, error) ||
+		!catalogue_topology(catalogue, arena, row->topology, &topology, error))
+		return false;
+	if (catalogue->adjust != NULL)
+		catalogue->adjust(topology, catalogue->adjusting);
+	if (!resolve(row, micro_batch, model, topology, arena, &plan, error) ||
 		!schedule_build(arena, &plan, model, topology, &schedule, error) ||
 		!simulate(schedule, &options, false, arena, simulation, error))
 		return false;

@@ -1,0 +1,40 @@
+/* The compute parameters of the catalogue from published measurements, and what they leave
+ * unexplained; Markdown on stdout. Usage: bench_fit [FOLDER of the measurements]. */
+#include "fit.h"
+
+#include <stdio.h>
+
+static bool run(const char *folder, struct arena *arena, struct error *error)
+{
+	struct catalogue catalogue = {0};
+	struct kernels kernels;
+	struct rows rows = {0};
+
+	if (!catalogue_read(arena, folder, &catalogue, error) ||
+		!kernels_read(arena, folder, &kernels, error) ||
+		!rows_read(arena, arena_printf(arena, "%s/steps.csv", folder), &rows, error))
+		return false;
+	printf("# Fit of the compute parameters\n\n");
+	if (!fit_kernels(&catalogue, &kernels, arena, error))
+		return false;
+	for (int i = 0; i < rows.n; i++) {
+		struct arena scratch = {0};
+
+		row_predict(&catalogue, &rows.of[i], arena, &scratch);
+		arena_finish(&scratch);
+	}
+	rows_split(&rows);
+	return fit_steps(&catalogue, &rows, arena);
+}
+
+int main(int argc, char **argv)
+{
+	struct arena arena = {0};
+	struct error error = {0};
+	bool ok = run(argc > 1 ? argv[1] : "bench/published", &arena, &error);
+
+	if (!ok)
+		fprintf(stderr, "%s\n", error.message);
+	arena_finish(&arena);
+	return ok ? EXIT_CODE_OK : (int)error.code;
+}

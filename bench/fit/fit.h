@@ -1,0 +1,37 @@
+/* Private to bench/fit: the few compute parameters of a device, from published measurements. */
+#ifndef BENCH_FIT_H
+#define BENCH_FIT_H
+
+#include "bench/accuracy/accuracy.h"
+
+/* The least of f over [low, high], by golden section: f has one valley or is nearly so. */
+double search_least(double (*f)(double x, void *context), void *context, double low, double high);
+double median_of(double *values, int n); /* sorts `values` */
+
+/* Kernels alone: bench/published/kernels.csv. */
+enum operation { OPERATION_GEMM, OPERATION_ATTENTION_FORWARD, OPERATION_ATTENTION_BACKWARD };
+struct kernel {
+	const char *name, *source, *gpu, *topology, *notes;
+	enum operation operation;
+	enum dtype dtype;
+	struct gemm_shape gemm;
+	struct architecture architecture; /* of attention: heads and their size */
+	struct attention_shape attention;
+	double measured; /* FLOP/s */
+	bool judged;     /* every second row of a sweep is not fitted to */
+};
+struct kernels {
+	int n;
+	struct kernel *of;
+};
+bool kernels_read(
+	struct arena *arena, const char *folder, struct kernels *kernels, struct error *error);
+
+/* ln(predicted / measured time) of one kernel, with the clock of kernels alone. */
+double kernel_error(const struct kernel *kernel, const struct topology *topology);
+/* Fits and prints, a section a GPU. */
+bool fit_kernels(const struct catalogue *catalogue, const struct kernels *kernels,
+	struct arena *arena, struct error *error);
+bool fit_steps(struct catalogue *catalogue, struct rows *rows, struct arena *arena);
+
+#endif

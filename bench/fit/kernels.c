@@ -1,0 +1,268 @@
+/* Kernels alone: gemm_flops and gemm_half_k of a device from its matrix products, the attention
+ * rates from its flash kernels. */
+#include "fit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- reading ------------------------------------------------------------------------------------
+ */
+
+static const char *const operation_names[] = {
+	"gemm", "attention_forward", "attention_backward", NULL};
+
+static const char *cell_of(const struct csv_table *table, int row, const char *column)
+{
+	for (int i = 0; i < table->header.n_cells; i++)
+		if (strcmp(table->header.cells[i], column) == 0)
+			return table->rows[row].cells[i];
+	return "";
+}
+
+static int64_t number_of(const struct csv_table *table, int row, const char *column)
+{
+	return strtoll(cell_of(table, row, column), NULL, 10);
+}
+
+static int index_of(const char *const *names, const char *name)
+{
+	for (int i = 0; names[i] != NULL; i++)
+		if (strcmp(names[i], name) == 0)
+			return i;
+	return 0;
+}
+
+static void read_kernel(const struct csv_table *table, int row, struct kernel *kernel)
+{
+	enum operation operation =
+		(enum operation)index_of(operation_names, cell_of(table, row, "operation"));
+
+	*kernel = (struct kernel){
+		.name = cell_of(table, row, "row"),
+		.source = cell_of(table, row, "source"),
+		.gpu = cell_of(table, row, "gpu"),
+		.topology = cell_of(table, row, "topology"),
+		.notes = cell_of(table, row, "notes"),
+		.operation = operation,
+		.dtype =
+			strcmp(cell_of(table, row, "dtype"), "fp16") == 0 ? DTYPE_FP16 : DTYPE_BF16,
+		.gemm = {number_of(table, row, "m"), number_of(table, row, "n"),
+			number_of(table, row, "k"), 1},
+		.measured = 1e12 * strtod(cell_of(table, row, "measured_tflops"), NULL),
+		.judged = row % 2 == 1,
+	};
+	kernel->architecture.heads = number_of(table, row, "heads");
+	kernel->architecture.head_dim = number_of(table, row, "head_dim");
+	kernel->architecture.family = FAMILY_LLAMA;
+	kernel->attention = (struct attention_shape){
+		.sequences = number_of(table, row, "sequences"),
+		.seq_len = number_of(table, row, "seq_len"),
+		.kind = (enum attention_kind)index_of(
+			attention_kind_names, cell_of(table, row, "attention")),
+		.pass = operation == OPERATION_ATTENTION_BACKWARD ? PASS_BACKWARD : PASS_FORWARD,
+	};
+}
+
+bool kernels_read(
+	struct arena *arena, const char *folder, struct kernels *kernels, struct error *error)
+{
+	const char *path = arena_printf(arena, "%s/kernels.csv", folder);
+	struct csv_table *table = ARENA_ARRAY(arena, struct csv_table, 1);
+	char *text;
+	size_t length;
+
+	if (!file_text(arena, path, &text, &length, error) ||
+		!csv_read(arena, path, text, length, table, error))
+		return false;
+	kernels->n = table->n_rows;
+	kernels->of = ARENA_ARRAY(arena, struct kernel, table->n_rows);
+	for (int i = 0; i < table->n_rows; i++) {
+		read_kernel(table, i, &kernels->of[i]);
+		kernels->of[i].attention.architecture = &kernels->of[i].architecture;
+	}
+	return true;
+}
+
+/* --- predicting ---------------------------------------------------------------------------------
+ */
+
+static double kernel_flops(const struct kernel *kernel)
+{
+	const struct gemm_shape *g = &kernel->gemm;
+	const struct attention_shape *a = &kernel->attention;
+	double tokens = (double)a->sequences * (double)a->seq_len;
+	double passes = kernel->operation == OPERATION_ATTENTION_BACKWARD ? 5 : 2;
+
+	if (kernel->operation == OPERATION_GEMM)
+		return 2.0 * (double)g->m * (double)g->n * (double)g->k;
+	return passes * tokens * (double)a->seq_len * (double)kernel->architecture.heads *
+	       (double)kernel->architecture.head_dim;
+}
+
+double kernel_error(const struct kernel *kernel, const struct topology *topology)
+{
+	struct topology alone = *topology;
+	double seconds;
+
+	alone.calibration.sustained_clock = 1;
+	if (kernel->operation == OPERATION_GEMM)
+		seconds = cost_gemm(&alone, kernel->dtype, &kernel->gemm);
+	else
+		seconds = cost_attention(&alone, kernel->dtype, &kernel->attention);
+	return log(seconds * kernel->measured / kernel_flops(kernel));
+}
+
+/* --- fitting ------------------------------------------------------------------------------------
+ */
+
+/* The rows of one GPU and operation, and the topology that is being changed. */
+struct fit {
+	const struct kernel **rows;
+	int n;
+	struct topology topology;
+};
+
+static bool is_sweep(const struct fit *fit)
+{
+	return fit->n >= 20;
+}
+
+static double mean_error(const struct fit *fit, bool judged)
+{
+	double sum = 0;
+	int n = 0;
+
+	for (int i = 0; i < fit->n; i++) {
+		if (is_sweep(fit) && fit->rows[i]->judged != judged)
+			continue;
+		sum += fabs(kernel_error(fit->rows[i], &fit->topology));
+		n++;
+	}
+	return n > 0 ? sum / n : 0;
+}
+
+static double at_rate(double x, void *context)
+{
+	struct fit *fit = context;
+
+	fit->topology.calibration.gemm_flops = x;
+	return mean_error(fit, false);
+}
+
+/* Rate and depth are found in turns. */
+static void fit_gemm(struct fit *fit)
+{
+	struct calibration *c = &fit->topology.calibration;
+	const struct device *device = &fit->topology.device;
+	double peak = fmax(device->bf16_flops, device->fp16_flops), best = INFINITY, depth = 0;
+
+	c->gemm_half_m = c->gemm_half_n = 0;
+	if (c->gemm_half_k <= 0)
+		c->gemm_half_k = 100;
+	for (int k = 20; is_sweep(fit) && k <= 300; k += 20) {
+		c->gemm_half_k = k;
+		double error = at_rate(search_least(at_rate, fit, 0.4 * peak, peak), fit);
+		if (error < best) {
+			best = error;
+			depth = k;
+		}
+	}
+	if (depth > 0)
+		c->gemm_half_k = depth;
+	c->gemm_flops = search_least(at_rate, fit, 0.4 * peak, 1.1 * peak);
+}
+
+static void print_worst(const struct fit *fit)
+{
+	for (int i = 0; i < fit->n; i++) {
+		double error = kernel_error(fit->rows[i], &fit->topology);
+
+		if (!is_sweep(fit) || fabs(error) > 0.15)
+			printf("| %s | %s | %.1f | %+.1f |\n", fit->rows[i]->name,
+				fit->rows[i]->source, fit->rows[i]->measured / 1e12,
+				100 * (exp(error) - 1));
+	}
+}
+
+static void print_gemm(const struct fit *fit)
+{
+	const struct calibration *c = &fit->topology.calibration;
+
+	printf("\n%s, products: %d rows%s\n\n    gemm_flops: %.4gTFLOPS\n    gemm_half_k: %.0f\n\n",
+		fit->rows[0]->gpu, fit->n, is_sweep(fit) ? ", every second one judged" : "",
+		c->gemm_flops / 1e12, c->gemm_half_k);
+	if (is_sweep(fit))
+		printf("mean error %.1f %% fitted, %.1f %% judged; above 15 %%, and time "
+		       "predicted / measured - 1:\n\n",
+			100 * mean_error(fit, false), 100 * mean_error(fit, true));
+	printf("| row | source | measured TFLOP/s | error %% |\n|---|---|---:|---:|\n");
+	print_worst(fit);
+}
+
+static void print_attention(const struct fit *fit, double *errors)
+{
+	double spread[64];
+	int n = 0;
+
+	for (int i = 0; i < fit->n && i < COUNT_OF(spread); i++)
+		errors[i] = kernel_error(fit->rows[i], &fit->topology);
+	printf("| %s | %s | %s |", fit->rows[0]->gpu, operation_names[fit->rows[0]->operation],
+		attention_kind_names[fit->rows[0]->attention.kind]);
+	for (int i = 0; i < fit->n && i < COUNT_OF(spread); i++)
+		spread[n++] = fabs(errors[i]);
+	printf(" %d | %.1f | %+.1f |\n", n, 100 * median_of(spread, n),
+		100 * (exp(median_of(errors, n)) - 1));
+}
+
+static bool same_set(const struct kernel *a, const struct kernel *b)
+{
+	return strcmp(a->gpu, b->gpu) == 0 && a->operation == b->operation &&
+	       a->attention.kind == b->attention.kind;
+}
+
+/* The rows like row `first`; n = 0 when an earlier one has been the first of them. */
+static void collect(const struct kernels *kernels, int first, struct fit *fit)
+{
+	fit->n = 0;
+	for (int i = 0; i < first; i++)
+		if (same_set(&kernels->of[i], &kernels->of[first]))
+			return;
+	for (int i = first; i < kernels->n; i++)
+		if (same_set(&kernels->of[i], &kernels->of[first]))
+			fit->rows[fit->n++] = &kernels->of[i];
+}
+
+bool fit_kernels(const struct catalogue *catalogue, const struct kernels *kernels,
+	struct arena *arena, struct error *error)
+{
+	struct fit fit = {.rows = ARENA_ARRAY(arena, const struct kernel *, kernels->n)};
+	double *errors = ARENA_ARRAY(arena, double, kernels->n);
+
+	printf("## Kernels alone\n");
+	for (int pass = 0; pass < 2; pass++) {
+		if (pass == 1)
+			printf("\nAttention, with the rates of the product; the median error says "
+			       "by how much they are off:\n\n| GPU | pass | kernel | n | median "
+			       "%% | bias %% |\n|---|---|---|---:|---:|---:|\n");
+		for (int i = 0; i < kernels->n; i++) {
+			struct topology *topology;
+
+			collect(kernels, i, &fit);
+			if (fit.n == 0 || (fit.rows[0]->operation != OPERATION_GEMM) != pass)
+				continue;
+			if (!catalogue_topology(
+				    catalogue, arena, fit.rows[0]->topology, &topology, error))
+				return false;
+			fit.topology = *topology;
+			if (pass == 1) {
+				print_attention(&fit, errors);
+				continue;
+			}
+			fit_gemm(&fit);
+			print_gemm(&fit);
+		}
+	}
+	return true;
+}

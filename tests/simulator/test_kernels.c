@@ -1,0 +1,324 @@
+/* Matrix products and attention alone: shapes, limits, and figures that others measured (the rows
+ * of bench/published/kernels.csv that are named here; each within a two-sided band). */
+#include "cases.h"
+#include "sketch.h"
+
+#include <math.h>
+
+static struct topology load(struct arena *arena, const char *name)
+{
+	struct topology *topology;
+	struct error error = {0};
+
+	if (!topology_load_name(arena, name, &topology, &error))
+		fail_msg("%s", error.message);
+	return *topology;
+}
+
+static double product_rate(
+	const struct topology *t, enum dtype dtype, int64_t m, int64_t n, int64_t k)
+{
+	const struct gemm_shape gemm = {m, n, k, 1};
+
+	return 2.0 * (double)m * (double)n * (double)k / cost_gemm(t, dtype, &gemm);
+}
+
+/* FLOP/s as executed of one pass over 16384 tokens with a hidden size of 2048, as
+ * FlashAttention-3's paper measures. */
+static double attention_speed(
+	const struct topology *t, enum attention_kind kind, enum pass pass, int64_t s, int64_t d)
+{
+	const struct architecture a = {.family = FAMILY_LLAMA, .heads = 2048 / d, .head_dim = d};
+	const struct attention_shape shape = {&a, 16384 / s, s, kind, pass};
+	double flops = (pass == PASS_FORWARD ? 2 : 5) * 16384.0 * (double)s * 2048;
+
+	return flops / cost_attention(t, DTYPE_BF16, &shape);
+}
+
+static void assert_within(double got, double expected, double tolerance)
+{
+	if (fabs(got / expected - 1) > tolerance)
+		fail_msg("expected %g within %g, got %g", expected, tolerance, got);
+}
+
+/* --- shapes -------------------------------------------------------------------------------------
+ */
+
+/* 108 tiles fill an A100; nine more begin a second wave. */
+static void test_waves(void **state)
+{
+	struct arena arena = {0};
+	struct topology t = load(&arena, "dgx-a100-80gb");
+	struct gemm_shape full = {12 * 256, 9 * 128, 8192, 1}, more = {13 * 256, 9 * 128, 8192, 1};
+	double ratio = cost_gemm(&t, DTYPE_BF16, &more) / cost_gemm(&t, DTYPE_BF16, &full);
+	(void)state;
+	assert_true(ratio > 1.25 && ratio < 1.75);
+	/* The same work where it fills whole waves costs its share only. */
+	more = (struct gemm_shape){24 * 256, 9 * 128, 8192, 1};
+	ratio = cost_gemm(&t, DTYPE_BF16, &more) / cost_gemm(&t, DTYPE_BF16, &full);
+	assert_true(ratio > 1.9 && ratio < 2.05);
+	arena_finish(&arena);
+}
+
+static void test_depth(void **state)
+{
+	struct arena arena = {0};
+	struct topology t = load(&arena, "dgx-a100-80gb");
+	double shallow = product_rate(&t, DTYPE_BF16, 8192, 8192, 256);
+	double deep = product_rate(&t, DTYPE_BF16, 8192, 8192, 8192);
+	(void)state;
+	assert_true(deep > 1.3 * shallow && deep < 3 * shallow);
+	arena_finish(&arena);
+}
+
+/* A deep product with few tiles is split along its depth: 223 TFLOP/s measured on an A100 PCIe
+ * where one part alone would leave two thirds of the device idle. */
+static void test_split_depth(void **state)
+{
+	struct arena arena = {0};
+	struct topology t = load(&arena, "a100-pcie-8x");
+	(void)state;
+	assert_true(product_rate(&t, DTYPE_BF16, 1024, 512, 32768) >
+		    2 * product_rate(&t, DTYPE_BF16, 1024, 512, 512));
+	assert_true(product_rate(&t, DTYPE_BF16, 1024, 512, 32768) > 2 * 36e12);
+	/* Measured of eight times the size: 223 TFLOP/s. */
+	assert_true(product_rate(&t, DTYPE_BF16, 1024, 512, 32768) < 223e12);
+	arena_finish(&arena);
+}
+
+static void test_limits(void **state)
+{
+	static const int64_t sizes[] = {1, 37, 256, 1000, 4096, 20480};
+	struct arena arena = {0};
+	(void)state;
+	for (int i = 0; i < n_topology_catalogue; i++) {
+		struct topology t = load(&arena, topology_catalogue[i].name);
+		enum dtype dtype = t.device.bf16_flops > 0 ? DTYPE_BF16 : DTYPE_FP16;
+		double peak = device_peak_flops(&t.device, dtype);
+
+		for (int j = 0; j < COUNT_OF(sizes) * COUNT_OF(sizes) * COUNT_OF(sizes); j++) {
+			int64_t m = sizes[j % 6], n = sizes[j / 6 % 6], k = sizes[j / 36];
+			struct gemm_shape gemm = {m, n, k, 1}, deeper = {m, n, 2 * k, 1};
+			double time = cost_gemm(&t, dtype, &gemm);
+			double bytes = 2.0 * (double)(m * n + n * k + m * k);
+
+			assert_true(2.0 * (double)m * (double)n * (double)k <= time * peak);
+			assert_true(bytes <= time * t.device.memory_bandwidth);
+			assert_true(cost_gemm(&t, dtype, &deeper) >= time);
+		}
+	}
+	arena_finish(&arena);
+}
+
+/* --- measured by others -------------------------------------------------------------------------
+ */
+
+static void test_published_products(void **state)
+{
+	static const struct {
+		const char *topology;
+		int64_t m, n, k;
+		double tflops, tolerance;
+	} rows[] = {
+		{"a100-pcie-8x", 4096, 4096, 4096, 225.1, 0.06},  /* SimuMax */
+		{"a100-pcie-8x", 4096, 14336, 4096, 230.4, 0.06}, /* SimuMax */
+		{"a100-pcie-8x", 4096, 1024, 4096, 142.8, 0.20},  /* SimuMax, NN */
+		{"dgx-a100-80gb", 8192, 8192, 8192, 257, 0.06},   /* thonking.ai, random values */
+		{"dgx-h100", 4224, 2048, 8192, 780.2, 0.06},      /* Chillee's gist */
+		{"dgx-h100", 2048, 2048, 13312, 794.5, 0.08},     /* MAMF */
+		{"dgx-b200", 4096, 8192, 8192, 1652, 0.06},       /* pyptx.dev, cuBLAS */
+		{"dgx-b200", 2048, 2048, 2048, 1006, 0.15},       /* pyptx.dev, cuBLAS */
+	};
+	struct arena arena = {0};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct topology t = load(&arena, rows[i].topology);
+
+		t.calibration.sustained_clock = 1;
+		assert_within(product_rate(&t, DTYPE_BF16, rows[i].m, rows[i].n, rows[i].k),
+			rows[i].tflops * 1e12, rows[i].tolerance);
+		/* The band is narrow enough to notice a rate that is far off. */
+		t.calibration.gemm_flops *= 0.6;
+		assert_true(product_rate(&t, DTYPE_BF16, rows[i].m, rows[i].n, rows[i].k) <
+			    (1 - rows[i].tolerance) * rows[i].tflops * 1e12);
+	}
+	arena_finish(&arena);
+}
+
+/* From the datasheet alone, with and without the power limit. */
+static void test_prior_of_devices(void **state)
+{
+	static const struct {
+		const char *topology;
+		double power, tflops, tolerance;
+	} rows[] = {
+		{"l40s-8x", 350, 252, 0.25}, /* gpu_benchmark */
+		{"g5.48xlarge", 150, 69.7, 0.2},
+		{"dgx-v100", 0, 95, 0.1}, /* transformers-benchmarks */
+		{"dgx-a100-80gb", 400, 257, 0.08},
+		{"dgx-h100", 700, 792.1, 0.1}, /* gpu_benchmark */
+		{"dgx-b200", 1000, 1610, 0.1}, /* pyptx.dev */
+	};
+	struct arena arena = {0};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct topology t = load(&arena, rows[i].topology);
+		enum dtype dtype = t.device.bf16_flops > 0 ? DTYPE_BF16 : DTYPE_FP16;
+
+		t.calibration = (struct calibration){.sustained_clock = 1};
+		t.device.power = rows[i].power;
+		assert_within(product_rate(&t, dtype, 8192, 8192, 8192), rows[i].tflops * 1e12,
+			rows[i].tolerance);
+	}
+	arena_finish(&arena);
+}
+
+static void test_power_limit(void **state)
+{
+	struct arena arena = {0};
+	struct topology t = load(&arena, "dgx-h100");
+	double rate;
+	(void)state;
+	t.calibration = (struct calibration){0};
+	rate = product_rate(&t, DTYPE_BF16, 8192, 8192, 8192);
+	t.device.power = 700;
+	assert_within(product_rate(&t, DTYPE_BF16, 8192, 8192, 8192), rate, 0.02);
+	t.device.power = 500;
+	/* sqrt(500 / 700) = 0.845 */
+	assert_within(product_rate(&t, DTYPE_BF16, 8192, 8192, 8192), 0.845 * rate, 0.02);
+	t.device.power = 10000;
+	assert_within(product_rate(&t, DTYPE_BF16, 8192, 8192, 8192), rate, 0.001);
+	arena_finish(&arena);
+}
+
+/* Figures 5 and 6 of FlashAttention-3's paper, H100; backward without a mask. A step's rates are a
+ * little below those of kernels alone. */
+static void test_published_attention(void **state)
+{
+	static const struct {
+		enum attention_kind kind;
+		enum pass pass;
+		int64_t s, d;
+		double tflops;
+	} rows[] = {
+		{ATTENTION_FLASH2, PASS_FORWARD, 512, 128, 191},
+		{ATTENTION_FLASH2, PASS_FORWARD, 2048, 128, 298},
+		{ATTENTION_FLASH2, PASS_FORWARD, 16384, 128, 335},
+		{ATTENTION_FLASH2, PASS_FORWARD, 2048, 64, 262},
+		{ATTENTION_FLASH2, PASS_FORWARD, 16384, 64, 299},
+		{ATTENTION_FLASH2, PASS_BACKWARD, 8192, 128, 318},
+		{ATTENTION_FLASH2, PASS_BACKWARD, 8192, 64, 287},
+		{ATTENTION_FLASH3, PASS_FORWARD, 2048, 128, 521},
+		{ATTENTION_FLASH3, PASS_FORWARD, 16384, 128, 616},
+		{ATTENTION_FLASH3, PASS_BACKWARD, 16384, 128, 561},
+	};
+	struct arena arena = {0};
+	struct topology t = load(&arena, "dgx-h100");
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		double rate = attention_speed(&t, rows[i].kind, rows[i].pass, rows[i].s, rows[i].d);
+
+		assert_true(rate > 0.8 * rows[i].tflops * 1e12);
+		assert_true(rate < 1.05 * rows[i].tflops * 1e12);
+	}
+	arena_finish(&arena);
+}
+
+static void test_attention_order(void **state)
+{
+	struct arena arena = {0};
+	struct topology t = load(&arena, "dgx-h100");
+	double last = 0;
+	(void)state;
+	assert_true(attention_speed(&t, ATTENTION_FLASH1, PASS_FORWARD, 4096, 128) <
+		    0.7 * attention_speed(&t, ATTENTION_FLASH2, PASS_FORWARD, 4096, 128));
+	assert_true(attention_speed(&t, ATTENTION_FLASH2, PASS_FORWARD, 4096, 128) <
+		    0.7 * attention_speed(&t, ATTENTION_FLASH3, PASS_FORWARD, 4096, 128));
+	assert_true(attention_speed(&t, ATTENTION_EAGER, PASS_FORWARD, 4096, 128) > 0);
+	for (int64_t s = 128; s <= 16384; s *= 2) {
+		double rate = attention_speed(&t, ATTENTION_FLASH, PASS_BACKWARD, s, 128);
+
+		assert_true(rate > last);
+		last = rate;
+	}
+	assert_true(last < t.device.bf16_flops);
+	/* Few heads of one short sequence leave multiprocessors idle. */
+	const struct architecture one = {.family = FAMILY_LLAMA, .heads = 1, .head_dim = 128};
+	const struct attention_shape few = {&one, 1, 1024, ATTENTION_FLASH, PASS_FORWARD};
+	const struct attention_shape many = {&one, 64, 1024, ATTENTION_FLASH, PASS_FORWARD};
+	assert_true(
+		cost_attention(&t, DTYPE_BF16, &many) < 32 * cost_attention(&t, DTYPE_BF16, &few));
+	arena_finish(&arena);
+}
+
+/* --- in a step ----------------------------------------------------------------------------------
+ */
+
+static double compute_of(const char *model, const char *choices)
+{
+	struct simulation_options options = {0};
+	struct case_ c;
+	double compute;
+
+	case_load(&c, model, "dgx-a100-80gb");
+	case_plan(&c, choices);
+	compute = case_simulate(&c, &options, false)->time.compute;
+	case_finish(&c);
+	return compute;
+}
+
+/* MPT's default kernel is the first generation's (llm-foundry); Llama's is the second's. */
+static void test_default_kernel(void **state)
+{
+	(void)state;
+	assert_true(compute_of("mpt-7b", "seq_len=2048") ==
+		    compute_of("mpt-7b", "seq_len=2048 attention=flash1"));
+	assert_true(compute_of("mpt-7b", "seq_len=2048") >
+		    1.005 * compute_of("mpt-7b", "seq_len=2048 attention=flash2"));
+	assert_true(compute_of("llama-2-7b", "seq_len=2048") ==
+		    compute_of("llama-2-7b", "seq_len=2048 attention=flash2"));
+}
+
+/* Compiling saved torchtitan 16 % and IBM 19 % of a Llama step, selective recomputation aside; a
+ * GPT block has less to fuse. */
+static void test_compiling(void **state)
+{
+	double llama = compute_of("llama-2-7b", "seq_len=4096") /
+		       compute_of("llama-2-7b", "seq_len=4096 compile=on");
+	double gpt = compute_of("gpt2-1.5b", "seq_len=1024 micro_batch=4 loss=fused") /
+		     compute_of("gpt2-1.5b", "seq_len=1024 micro_batch=4 loss=fused compile=on");
+	(void)state;
+	assert_true(llama > 1.08 && llama < 1.25);
+	assert_true(gpt >= 1 && gpt < 1.05);
+}
+
+/* Recomputing repeats the forward pass of blocks but their last product: less than a third. */
+static void test_recomputation(void **state)
+{
+	double llama = compute_of("llama-2-7b", "seq_len=4096 activation_checkpointing=full") /
+		       compute_of("llama-2-7b", "seq_len=4096");
+	double mpt = compute_of("mpt-7b", "seq_len=2048 activation_checkpointing=full") /
+		     compute_of("mpt-7b", "seq_len=2048");
+	(void)state;
+	assert_true(llama > 1.2 && llama < 1.3);
+	assert_true(mpt > 1.17 && mpt < 1.27);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_waves),
+		cmocka_unit_test(test_depth),
+		cmocka_unit_test(test_split_depth),
+		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_published_products),
+		cmocka_unit_test(test_prior_of_devices),
+		cmocka_unit_test(test_power_limit),
+		cmocka_unit_test(test_published_attention),
+		cmocka_unit_test(test_attention_order),
+		cmocka_unit_test(test_default_kernel),
+		cmocka_unit_test(test_compiling),
+		cmocka_unit_test(test_recomputation),
+	};
+	return cmocka_run_group_tests_name("simulator kernels", tests, NULL, NULL);
+}
