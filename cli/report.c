@@ -131,6 +131,13 @@ static bool refuse_question_options(const struct arguments *arguments, struct er
 	return true;
 }
 
+/* As `plan` asks it, so that both answer alike; and the front, which the report draws. */
+static void complete_question(struct question *question)
+{
+	question->mixes = question->objective == OBJECTIVE_TIME;
+	question->pareto = true;
+}
+
 /* The question that the plan answered, from its file: the other strategies are planned again. */
 static bool ask_again(struct arena *arena, const struct opened *opened, bool options_needed,
 	struct question *question, struct error *error)
@@ -142,11 +149,12 @@ static bool ask_again(struct arena *arena, const struct opened *opened, bool opt
 
 	*question = (struct question){.model = file->model,
 		.topology = file->topology,
-		.memory_limit_bytes = file->prediction.memory_limit_bytes,
-		.pareto = true};
+		.memory_limit_bytes = file->prediction.memory_limit_bytes};
 	if (!options_needed || (question_scan(options, &arguments, arena, &why) &&
-				       ask_options(arena, &arguments, false, question, &why)))
+				       ask_options(arena, &arguments, false, question, &why))) {
+		complete_question(question);
 		return true;
+	}
 	return error_set(error, EXIT_CODE_INPUT,
 		"%s: question: options: %s; or use --no-alternatives", opened->path, why.message);
 }
@@ -255,7 +263,7 @@ static bool add_question(
 
 	if (!ask(arena, model, topology, entries->arguments, false, asked, error))
 		return false;
-	asked->question.pareto = true;
+	complete_question(&asked->question);
 	if (!plan_question(&asked->question, arena, answer, error))
 		return false;
 	const struct candidate *candidate = shown(answer);
