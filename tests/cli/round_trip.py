@@ -114,6 +114,35 @@ class RoundTrip(contract.Case):
         hint = re.search(r'shardplan check (\S+) (\S+)', result.err)
         self.check(hint.group(1), hint.group(2))
 
+    def test_offload_and_mixed_choices_keep_the_bits(self):
+        """Wherever states live and whatever is recomputed: one digest, two equal ledgers."""
+        digests = set()
+        for words in ([], ['--cpu-offload', 'parameters'], ['--cpu-offload', 'optimizer'],
+                      ['--cpu-offload', '1xparameters+1xnone+1xoptimizer',
+                       '--activation-checkpointing', '1xfull+1xnone',
+                       '--reshard-after-forward', '1xtrue+1xfalse']):
+            self.run_ok('predict', *LOCAL, '--strategy', 'FULL_SHARD', *words, '-o', 'plan.yaml')
+            self.train('plan.yaml')
+            self.check('plan.yaml', 'measured.json')
+            measured = json.loads(self.box.read('measured.json'))['measurement']
+            digests.add(measured['weights_digest'])
+            out = self.run_ok('check', 'plan.yaml', 'measured.json').out
+            self.assertEqual('ledger peak, host memory' in out, bool(words))
+            self.assertEqual(measured.get('ledger_host_peak_bytes', 0) > 0, bool(words))
+            for view in ('operations', 'streams', 'memory', 'units'):
+                self.assertTrue(self.run_ok('explain', 'plan.yaml', '--view', view, '--analyze',
+                                            'measured.json').out)
+        self.assertEqual(len(digests), 1)
+
+    def test_a_gpu_plan_with_offload_is_recompiled(self):
+        self.run_ok('predict', 'tiny.yaml', 'box.yaml', '--gpus', '4', '--seq-len', '16',
+                    '--cpu-offload', 'all', '--reshard-after-forward', '2', '-o', 'gpu.yaml')
+        self.assertIn('cpu_offload: parameters', self.box.read('gpu.yaml'))
+        result = self.train('gpu.yaml', '--ranks', '2')
+        self.assertIn('reshard_after_forward: "2" -> "true"', result.err)
+        self.assertNotIn('cpu_offload', result.err)
+        self.check('measured.plan.yaml', 'measured.json')
+
     def test_other_ranks_and_clipping_are_recompiled(self):
         self.run_ok('predict', *LOCAL, '-o', 'plan.yaml')
         for words, change in ((['--ranks', '4'], 'mesh shard: 2 -> 4'),

@@ -91,13 +91,14 @@ static struct executor_job saving_job(const char *folder, bool background)
 static const struct case_ cases[] = {
 	{RANKS, "strategy=FULL_SHARD micro_batch=1 seq_len=8"},
 	{RANKS, "strategy=NO_SHARD micro_batch=1 seq_len=8"},
-	{RANKS, "strategy=SHARD_GRAD_OP micro_batch=1 seq_len=8 wrap=model"},
+	{RANKS, "strategy=SHARD_GRAD_OP micro_batch=1 seq_len=8 wrap=model cpu_offload=parameters"},
 	{RANKS, "strategy=HYBRID_SHARD micro_batch=1 seq_len=8 shard_group=2 wrap=blocks:2"},
 	{RANKS, "strategy=ZERO_1 micro_batch=1 seq_len=8"},
-	{RANKS, "strategy=ZERO_2 micro_batch=1 seq_len=8 shard_group=2 wrap=model"},
+	{RANKS, "strategy=ZERO_2 micro_batch=1 seq_len=8 shard_group=2 wrap=model "
+		"cpu_offload=optimizer"},
 };
 
-/* Written by each strategy, resumed by each other. */
+/* Written by each strategy, resumed by each other; states on the device or on the host. */
 static void resumed_runs_end_in_the_same_bits(void **state)
 {
 	(void)state;
