@@ -435,10 +435,13 @@ static void write_provenance(
 				  draft_base_name(import->gpu_said_by))
 			: arena_printf(import->arena, "assumed: like %s", like->name));
 	for (int f = 0; f < FACT_COUNT; f++) {
-		bool networked = f < FACT_NICS_PER_NODE || f > FACT_OVERSUBSCRIPTION ||
+		bool networked = f < FACT_NICS_PER_NODE || f > FACT_CONGESTION ||
 				 t->network.kind != NETWORK_NONE;
 
-		if (import->said_by[f] != NULL && networked)
+		bool none = fact_value(t, (enum fact)f) == 0 &&
+			    (f == FACT_CONGESTION || f == FACT_DEVICES_PER_ROOT);
+
+		if (import->said_by[f] != NULL && networked && !none)
 			add_provenance(t, facts[f].key, import->said_by[f]);
 	}
 	if (like->calibration.gemm_flops > 0 || like->calibration.measured)

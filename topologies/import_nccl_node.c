@@ -178,6 +178,28 @@ enum network_kind nccl_net_kind(const struct pci *pci, const char *name, bool *s
 /* --- what it says -------------------------------------------------------------------------------
  */
 
+static int root_of(const struct dump *d, int pci)
+{
+	while (d->pcis[pci].parent >= 0)
+		pci = d->pcis[pci].parent;
+	return pci;
+}
+
+/* The most GPUs below one link of a CPU; 0 = each has its own. */
+static int64_t sharing(const struct dump *d)
+{
+	int64_t most = 0;
+
+	for (int i = 0; i < d->n_gpus; i++) {
+		int64_t n = 0;
+
+		for (int j = 0; j < d->n_gpus; j++)
+			n += root_of(d, d->gpus[i]) == root_of(d, d->gpus[j]);
+		most = max_i64(most, n);
+	}
+	return most > 1 ? most : 0;
+}
+
 static bool say_gpus(struct dump *d, struct error *error)
 {
 	struct topology_import *import = d->import;
@@ -203,7 +225,9 @@ static bool say_gpus(struct dump *d, struct error *error)
 		narrowest = fmin(narrowest, upwards(d, d->gpus[i], -1, &hops));
 		said = said && p->speed_said;
 	}
-	return draft_say_int(
+	return draft_say_int(import, FACT_DEVICES_PER_ROOT, sharing(d), d->name,
+		       "NCCL topology: GPUs below one root port", error) &&
+	       draft_say_int(
 		       import, FACT_DEVICES_PER_NODE, d->n_gpus, d->name, "NCCL topology", error) &&
 	       draft_say_double(import, FACT_PCIE_BANDWIDTH, narrowest, d->name,
 		       said ? "NCCL topology: the narrowest link up to the CPU"

@@ -17,10 +17,12 @@
 	X(NIC_BANDWIDTH, "network.nic_bandwidth", network.nic_bandwidth, DOUBLE)                   \
 	X(NETWORK_LATENCY, "network.latency", network.latency, DOUBLE)                             \
 	X(OVERSUBSCRIPTION, "network.oversubscription", network.oversubscription, DOUBLE)          \
+	X(CONGESTION, "network.congestion", network.congestion, DOUBLE)                            \
 	X(HOST_MEMORY, "host.memory", host.memory_bytes, INT)                                      \
 	X(HOST_MEMORY_BANDWIDTH, "host.memory_bandwidth", host.memory_bandwidth, DOUBLE)           \
 	X(HOST_CORES, "host.cores", host.cores, INT)                                               \
 	X(PCIE_BANDWIDTH, "host.pcie_bandwidth", host.pcie_bandwidth, DOUBLE)                      \
+	X(DEVICES_PER_ROOT, "host.devices_per_root", host.devices_per_root, INT)                   \
 	X(HOST_CPU, "host.cpu", host.cpu, ENUM)
 
 enum fact {

@@ -237,6 +237,7 @@ static void test_xml(void **state)
 	assert_int_equal(t->network.nics_per_node, 2); /* the slow one is for other things */
 	assert_near(t->network.nic_bandwidth, 24e9);   /* 200 Gbit/s on PCIe 4.0 x16 */
 	assert_near(t->host.pcie_bandwidth, 24e9);
+	assert_int_equal(t->host.devices_per_root, 2);
 	assert_int_equal(t->host.cpu, CPU_AMD);
 	assert_string_equal(origin(t, "nodes"), "host file");
 	assert_non_null(strstr(origin(t, "fabric.bandwidth"), "12 NVLinks"));
