@@ -307,8 +307,11 @@ static bool read_file(
 	importation->arguments = *arguments;
 	importation->model = operand(arguments, 1, "model");
 	importation->topology = operand(arguments, 2, "topology");
-	if (importation->model == NULL)
+	if (importation->model == NULL) {
 		importation->model = find_model(invocation->arena, &importation->imported);
+		if (importation->model != NULL)
+			output_note("the model is taken for %s", importation->model);
+	}
 	take_settings(importation);
 	return true;
 }

@@ -31,7 +31,7 @@ def shard(model, blocks):
                 limit_all_gathers=LIMIT_ALL_GATHERS,
                 cpu_offload=CPUOffload(offload_params=CPU_OFFLOAD),
                 use_orig_params=True,
-                device_id=torch.cuda.current_device() if DEVICE == "cuda" else None)
+                device_id=torch.cuda.current_device() if DEVICE == "cuda" else torch.device("cpu"))
 
 
 def synchronise(model, on):

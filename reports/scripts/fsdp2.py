@@ -1,11 +1,23 @@
-def large_modules(module, least):
-    """As size_based_auto_wrap_policy picks them: bottom up, by parameters not taken yet."""
+def shared_owners(model):
+    """The modules of each weight that several modules share."""
+    owners = {}
+    for module in model.modules():
+        for parameter in module.parameters(recurse=False):
+            owners.setdefault(parameter, []).append(module)
+    return [modules for modules in owners.values() if len(modules) > 1]
+
+
+def large_modules(module, least, shared):
+    """As size_based_auto_wrap_policy picks them: bottom up, by parameters not taken yet. A module
+    with one end of a shared weight stays with the root."""
     taken, units = 0, []
     for child in module.children():
-        below_taken, below = large_modules(child, least)
+        below_taken, below = large_modules(child, least, shared)
         taken, units = taken + below_taken, units + below
     rest = sum(p.numel() for p in module.parameters()) - taken
-    if rest >= least and not isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict)):
+    inside = set(module.modules())
+    splits = any(0 < sum(owner in inside for owner in owners) < len(owners) for owners in shared)
+    if rest >= least and not splits and not isinstance(module, torch.nn.ModuleList):
         return taken + rest, units + [[module]]
     return taken, units
 
@@ -18,8 +30,9 @@ def grouped(model, blocks, policy):
         step = int(float(argument))
         return [blocks[i:i + step] for i in range(0, len(blocks), step)]
     if kind == "size":
+        least, shared = int(float(argument)), shared_owners(model)
         return [unit for child in model.children()
-                for unit in large_modules(child, int(float(argument)))[1]]
+                for unit in large_modules(child, least, shared)[1]]
     return []
 
 
@@ -59,7 +72,8 @@ def shard(model, blocks):
     options = dict(mesh=mesh,
                    mp_policy=MixedPrecisionPolicy(param_dtype=PARAM_DTYPE,
                                                   reduce_dtype=REDUCE_DTYPE),
-                   offload_policy=CPUOffloadPolicy() if CPU_OFFLOAD else OffloadPolicy())
+                   offload_policy=CPUOffloadPolicy(pin_memory=DEVICE == "cuda")
+                   if CPU_OFFLOAD else OffloadPolicy())
     buffers = dict(model.named_buffers())
     units = units_of(model, blocks)
     for unit, reshard in zip(units, reshards(len(units))):
