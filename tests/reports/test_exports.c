@@ -537,6 +537,7 @@ static void foreign_files(void **state)
 /* Every prefix and many mutations of every export: an answer or a message, never a crash. */
 static void mutations(void **state)
 {
+	static const char letters[] = " \n\t\"'()[]{}#=$\\,:-9z";
 	struct arena arena = {0};
 	struct trip trip = {.arena = &arena};
 
@@ -561,7 +562,7 @@ static void mutations(void **state)
 			else
 				for (int k = 0; k < 3; k++)
 					copy[random_below((int)length)] =
-						" \n\t\"'()[]{}#=$\\,:-9z"[random_below(22)];
+						letters[random_below(COUNT_OF(letters) - 1)];
 			bool ok = import_config(
 				&scratch, "x", copy, length, trip.target, &imported, &error);
 			assert_true(ok || error.code == EXIT_CODE_INPUT);
