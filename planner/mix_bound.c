@@ -51,7 +51,8 @@ static void add_load(const struct schedule *schedule, const struct cost *costs, 
 	}
 	for (int i = 0; i < program->n_buffers; i++) {
 		const struct buffer *buffer = &program->buffers[i];
-		if (bound_is_load(buffer) && touches[i].first <= loss && loss <= touches[i].last)
+		if (bound_is_load(buffer) && !buffer_in_host(buffer) && touches[i].first <= loss &&
+			loss <= touches[i].last)
 			row_of(rows, blocks, buffer->layer)->saved += buffer->bytes;
 	}
 }
@@ -99,7 +100,7 @@ static void add_shape_memory(
 			end = i;
 	for (int i = 0; i < program->n_buffers; i++) {
 		const struct buffer *b = &program->buffers[i];
-		if (touches[i].first > touches[i].last)
+		if (touches[i].first > touches[i].last || buffer_in_host(b))
 			continue;
 		if (bound_is_kept(b) && touches[i].first <= loss && loss <= touches[i].last)
 			probe->rows[b->unit >= 0 ? b->unit : probe->n].kept += b->bytes;

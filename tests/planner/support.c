@@ -140,8 +140,13 @@ static void fix_knobs(struct question *question, uint64_t *state, struct arena *
 	for (int i = 0; i < COUNT_OF(knobs); i++)
 		if (random_below(state, 4) == 0 && (runtime != 1 || i != 8))
 			set_choice(question, arena, knobs[i].name, knobs[i].value);
+	static const char *offloads[] = {"none", "parameters"};
 	if (random_below(state, 4) == 0)
 		question->strategies = 1 + (unsigned)random_below(state, 31);
+	if (question->topology->device.kind == DEVICE_GPU && runtime == 1 &&
+		random_below(state, 4) == 0)
+		question->restrictions[question->n_restrictions++] =
+			(struct restriction){"cpu_offload", false, 2, offloads};
 }
 
 /* Some of the memory that FULL_SHARD needs with a micro-batch of 1, so that plans come on both

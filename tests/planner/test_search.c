@@ -1,9 +1,12 @@
-/* The search finds what simulating every plan finds. */
+/* The search finds what simulating every plan finds. With a number as argument: on so many random
+ * questions (suite `slow`: 10,000). */
 #include "support.h"
+
+#include <stdlib.h>
 
 #include "planner/search.h"
 
-enum { QUESTIONS = 120 };
+static int questions = 120;
 
 /* Every plan of the space in a ranking of its own; `least` is the least peak per strategy. */
 static void simulate_all(struct search *search, struct ranking *all, int64_t least[STRATEGY_COUNT])
@@ -121,7 +124,7 @@ static void test_equals_brute_force(void **state)
 	(void)state;
 	uint64_t seed = UINT64_C(0x2545f4914f6cdd1d);
 	struct totals totals = {0};
-	for (int i = 0; i < QUESTIONS; i++) {
+	for (int i = 0; i < questions; i++) {
 		struct arena arena = {0};
 		struct question question = random_question(&seed, &arena);
 		question.pareto = i % 2;
@@ -191,12 +194,14 @@ static void test_prunes(void **state)
 	arena_finish(&arena);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_equals_brute_force),
 		cmocka_unit_test(test_negative_control),
 		cmocka_unit_test(test_prunes),
 	};
+	if (argc > 1)
+		questions = atoi(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
