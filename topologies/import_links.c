@@ -18,14 +18,13 @@ const char *const path_names[] = {
 static double nvlink_bandwidth(int sm)
 {
 	static const struct {
-		int from;
+		int first, last;
 		double bandwidth;
-	} generations[] = {
-		{100, 40.1e9}, {90, 20.6e9}, {86, 12e9}, {80, 20e9}, {70, 20e9}, {60, 18e9}};
+	} generations[] = {{60, 62, 18e9}, {70, 75, 20e9}, {80, 80, 20e9}, {86, 87, 12e9},
+		{90, 90, 20.6e9}, {100, 109, 40.1e9}};
 
 	for (int i = 0; i < COUNT_OF(generations); i++)
-		if (sm >= generations[i].from && sm < generations[i].from + 10 &&
-			!(sm == 89 && generations[i].from == 86))
+		if (sm >= generations[i].first && sm <= generations[i].last)
 			return generations[i].bandwidth;
 	return 0;
 }
@@ -130,8 +129,11 @@ static bool say_nvlink(
 
 	if (!draft_say_int(import, FACT_FABRIC_KIND, kind, links->name, links->by, error))
 		return false;
-	if (each == 0)
-		return true; /* stays with the machine that it is like */
+	if (each == 0) {
+		draft_note(import, "%s: what one NVLink of this GPU carries is not known; assumed",
+			links->name);
+		return true;
+	}
 	return draft_say_double(import, FACT_FABRIC_BANDWIDTH, count * each, links->name,
 		arena_printf(import->arena, "%s: %d NVLinks x %.4g GB/s (NCCL's for sm%d)",
 			links->by, count, each / 1e9, sm),
