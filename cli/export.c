@@ -5,6 +5,7 @@
 #include "cli/files.h"
 #include "cli/output.h"
 #include "cli/question.h"
+#include "executor/executor.h"
 #include "reports/export.h"
 
 /* -o FOLDER takes the target's own file name. */
@@ -85,6 +86,49 @@ static bool check_usage(const struct arguments *arguments, struct error *error)
 	return true;
 }
 
+static bool write_config(
+	struct arena *arena, const char *folder, const struct model *model, struct error *error)
+{
+	struct text config = {0};
+	bool ok = true;
+
+	if (model_write_hugging_face(model, &config))
+		ok = file_write(
+			arena, arena_printf(arena, "%s/config.json", folder), &config, error);
+	else
+		output_note("no config.json: this family's cannot be written");
+	text_finish(&config);
+	return ok;
+}
+
+/* A checkpoint's weights. In a folder they get the names that transformers looks for. */
+static bool export_weights(const struct invocation *invocation, struct error *error)
+{
+	const char *checkpoint = invocation->arguments.operands[0];
+	const char *path = argument(&invocation->arguments, "output");
+	struct arena *arena = invocation->arena;
+	struct checkpoint_info info;
+
+	if (path == NULL || path[0] == '\0' || strcmp(path, "-") == 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"export --to safetensors: expected -o FILE.safetensors or -o FOLDER");
+	if (!executor_find_checkpoint(arena, checkpoint, NULL, &info, error))
+		return false;
+	size_t length = strlen(path);
+	const char *folder = path[length - 1] == '/' ? arena_strndup(arena, path, length - 1)
+						     : (file_is_folder(path) ? path : NULL);
+	if (folder != NULL) {
+		path = arena_printf(arena, "%s/model.safetensors", folder);
+		if (!file_make_folders(arena, path, error) ||
+			!write_config(arena, folder, info.model, error))
+			return false;
+	}
+	if (!executor_export_safetensors(checkpoint, path, error))
+		return false;
+	output_note("the weights of step %lld are in %s", (long long)info.step, path);
+	return true;
+}
+
 static bool run(struct invocation *invocation, struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
@@ -98,6 +142,8 @@ static bool run(struct invocation *invocation, struct error *error)
 		return print_list(export_table, error);
 	if (!check_usage(arguments, error))
 		return false;
+	if (strcmp(argument(arguments, "to"), "safetensors") == 0)
+		return export_weights(invocation, error);
 	const struct export_target *target = export_find(argument(arguments, "to"), error);
 	if (target == NULL || !open_plan(invocation->arena, arguments->operands[0], &opened, error))
 		return false;
@@ -119,7 +165,7 @@ static bool run(struct invocation *invocation, struct error *error)
 const struct command command_export = {
 	.name = "export",
 	.summary = "write a plan as another framework's configuration",
-	.operands = "PLAN.yaml",
+	.operands = "PLAN.yaml|CHECKPOINT",
 	.least = 0,
 	.most = 1,
 	.details =
@@ -128,8 +174,12 @@ const struct command command_export = {
 		"llm-foundry, or a PyTorch script; --list shows them all. What the file cannot "
 		"say is said in its comments and on stderr, with what the exported "
 		"configuration is predicted to cost where it differs from the plan. With -o "
-		"FOLDER the file gets the name that --list shows.",
+		"FOLDER the file gets the name that --list shows. A checkpoint of `train` goes "
+		"--to "
+		"safetensors: its weights in one file with Hugging Face's names, in a FOLDER with "
+		"their config.json.",
 	.examples = {"shardplan export plan.yaml --to accelerate -o accelerate.yaml",
-		"shardplan export plan.yaml --to deepspeed -o configs/", "shardplan export --list"},
+		"shardplan export plan.yaml --to deepspeed -o configs/",
+		"shardplan export runs/a --to safetensors -o hf/", "shardplan export --list"},
 	.run = run,
 };

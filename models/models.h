@@ -31,6 +31,10 @@ bool model_read(
 	struct arena *arena, const struct node *map, struct model **model, struct error *error);
 void model_write(const struct model *model, struct writer *writer);
 
+/* A Hugging Face config.json, appended; reading it back gives the same architecture. False for
+ * families other than gpt2, llama, mistral, qwen2 and qwen3. */
+bool model_write_hugging_face(const struct model *model, struct text *text);
+
 /* `models show --json`: everything with modules and parameters. */
 void model_write_details(const struct model *model, struct writer *writer);
 

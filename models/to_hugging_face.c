@@ -1,0 +1,70 @@
+/* A Hugging Face config.json of a model, beside weights that were trained here. */
+#include "models/families.h"
+#include "models/models.h"
+
+static void write_gpt2(const struct architecture *a, struct writer *writer)
+{
+	writer_int(writer, "n_layer", a->layers);
+	writer_int(writer, "n_embd", a->hidden);
+	writer_int(writer, "n_head", a->heads);
+	writer_int(writer, "n_inner", a->ffn);
+	writer_int(writer, "n_positions", a->context);
+	writer_number(writer, "layer_norm_epsilon", a->norm_epsilon);
+	writer_string(writer, "activation_function", a->gelu_tanh ? "gelu_new" : "gelu");
+	/* Those of the original lie outside of other vocabularies. */
+	writer_string(writer, "bos_token_id", NULL);
+	writer_string(writer, "eos_token_id", NULL);
+}
+
+static void write_llama(const struct architecture *a, struct writer *writer)
+{
+	writer_int(writer, "num_hidden_layers", a->layers);
+	writer_int(writer, "hidden_size", a->hidden);
+	writer_int(writer, "num_attention_heads", a->heads);
+	writer_int(writer, "num_key_value_heads", a->kv_heads);
+	writer_int(writer, "head_dim", a->head_dim);
+	writer_int(writer, "intermediate_size", a->ffn);
+	writer_int(writer, "max_position_embeddings", a->context);
+	writer_number(writer, "rms_norm_eps", a->norm_epsilon);
+	writer_number(writer, "rope_theta", a->rope_theta);
+	writer_string(writer, "hidden_act", "silu");
+	writer_bool(writer, "attention_bias", a->qkv_bias);
+	writer_bool(writer, "mlp_bias", a->mlp_bias);
+	writer_string(writer, "bos_token_id", NULL);
+	writer_string(writer, "eos_token_id", NULL);
+}
+
+static const struct {
+	enum model_family family;
+	const char *class_name;
+	void (*write)(const struct architecture *a, struct writer *writer);
+} writers[] = {
+	{FAMILY_GPT2, "GPT2LMHeadModel", write_gpt2},
+	{FAMILY_LLAMA, "LlamaForCausalLM", write_llama},
+	{FAMILY_MISTRAL, "MistralForCausalLM", write_llama},
+	{FAMILY_QWEN2, "Qwen2ForCausalLM", write_llama},
+	{FAMILY_QWEN3, "Qwen3ForCausalLM", write_llama},
+};
+
+bool model_write_hugging_face(const struct model *model, struct text *text)
+{
+	const struct architecture *a = &model->architecture;
+	struct writer writer;
+
+	for (int i = 0; i < COUNT_OF(writers); i++) {
+		if (writers[i].family != a->family)
+			continue;
+		writer_init(&writer, text, WRITER_JSON);
+		writer_begin_list(&writer, "architectures");
+		writer_string(&writer, NULL, writers[i].class_name);
+		writer_end_list(&writer);
+		writer_string(&writer, "model_type", model_family_names[a->family]);
+		writer_int(&writer, "vocab_size", a->vocab);
+		writers[i].write(a, &writer);
+		writer_bool(&writer, "tie_word_embeddings", a->tied_head);
+		writer_string(&writer, "torch_dtype", "float32");
+		writer_finish(&writer);
+		return true;
+	}
+	return false;
+}
