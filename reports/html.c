@@ -195,6 +195,20 @@ static void add_reasons(const struct page *page, const struct answer *answer)
 	text_add(text, "</ul>\n</section>\n");
 }
 
+static void add_front(const struct answer *answer, struct text *text)
+{
+	struct arena arena = {0};
+	struct front front;
+	struct grid grid;
+
+	front_of(answer, &arena, &front);
+	if (front.n > 1) {
+		pareto_grid(&front, answer->chosen != NULL ? &answer->chosen->plan : NULL, &grid);
+		put_html(&grid, "The plans on the line", true, text);
+	}
+	arena_finish(&arena);
+}
+
 static void add_comparison(const struct page *page, const struct answer *answer)
 {
 	struct text *text = page->text;
@@ -211,6 +225,7 @@ static void add_comparison(const struct page *page, const struct answer *answer)
 	add_raw(&raw, text);
 	text_add(text, ".</p>\n");
 	chart_pareto(answer, text);
+	add_front(answer, text);
 	text_add(text, "</section>\n");
 	if (answer->n_sensitivities == 0)
 		return;

@@ -229,26 +229,41 @@ void front_of(const struct answer *answer, struct arena *arena, struct front *fr
 	}
 }
 
+/* The next plan of the front from `i` on; front->n when there is none. */
+static int next_best(const struct front *front, int i)
+{
+	while (i < front->n && !front->points[i].best)
+		i++;
+	return i;
+}
+
+static void add_end(const struct front_point *point, const struct plan *chosen, struct text *text)
+{
+	char bytes[32], tokens[32];
+
+	candidate_name(&point->candidate->plan, chosen, text);
+	text_printf(text, " with %s and %s tokens/s/GPU", format_bytes(bytes, (double)point->bytes),
+		format_tokens(tokens, point->tokens_per_s));
+}
+
 void front_sentence(const struct front *front, const struct answer *answer, struct text *text)
 {
 	const struct plan *chosen = answer->chosen != NULL ? &answer->chosen->plan : NULL;
-	char bytes[32], tokens[32];
-	int n = 0;
+	int first = next_best(front, 0), last = first, n = 0;
 
-	text_add(text, "Nothing here beats these in both: ");
-	for (int i = 0; i < front->n; i++) {
-		const struct front_point *point = &front->points[i];
-		if (!point->best)
-			continue;
-		text_add(text, n++ > 0 ? "; " : "");
-		candidate_name(&point->candidate->plan, chosen, text);
-		text_printf(text, " with %s and %s tokens/s/GPU",
-			format_bytes(bytes, (double)point->bytes),
-			format_tokens(tokens, point->tokens_per_s));
-	}
+	for (int i = first; i < front->n; i = next_best(front, i + 1), n++)
+		last = i;
 	if (n == 0) {
-		text_clear(text);
-		text_add(text, "Nothing fits");
+		text_add(text, "Nothing fits.");
+		return;
+	}
+	text_add(text, n == 1 ? "One plan beats all others in both: " : "");
+	if (n > 1)
+		text_printf(text, "%d plans that nothing here beats in both, from ", n);
+	add_end(&front->points[first], chosen, text);
+	if (n > 1) {
+		text_add(text, " to ");
+		add_end(&front->points[last], chosen, text);
 	}
 	text_add_char(text, '.');
 }
