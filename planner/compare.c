@@ -103,8 +103,7 @@ static bool try_change(
 	if (plan_check(plan, question->model, question->topology, &mine) &&
 		evaluator_run(&c->evaluator, plan, &change->prediction, &mine)) {
 		char bytes[32];
-		int64_t over = change->prediction.peak_memory_bytes -
-			       change->prediction.memory_limit_bytes;
+		int64_t over = prediction_excess_bytes(&change->prediction);
 		change->built = true;
 		if (change->prediction.fits == FITS_NO)
 			change->note = arena_printf(c->arena, "does not fit: over by %s",

@@ -134,6 +134,14 @@ const char *defend_too_large(const struct prediction *prediction, struct arena *
 {
 	int64_t limit = prediction->memory_limit_bytes;
 	struct text text = {0};
+	if (prediction_overflows_host(prediction)) {
+		text_add(&text, "does not fit: offload takes ");
+		add_bytes(&text, (double)prediction->host_memory_bytes);
+		text_add(&text, " of the ");
+		add_bytes(&text, (double)prediction->host_memory_limit_bytes);
+		text_add(&text, " of host memory of a node");
+		return finish(&text, arena);
+	}
 	text_add(&text, "does not fit: peak ");
 	add_bytes(&text, (double)prediction->peak_memory_bytes);
 	text_add(&text, " of ");

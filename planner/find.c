@@ -67,8 +67,7 @@ static bool fill_row(struct finder *finder, struct search *search, int plan, str
 		return false;
 	if (row->prediction.fits == FITS_NO)
 		row->note = arena_printf(finder->arena, "does not fit: over by %s",
-			format_bytes(bytes, (double)(row->prediction.peak_memory_bytes -
-						     row->prediction.memory_limit_bytes)));
+			format_bytes(bytes, (double)prediction_excess_bytes(&row->prediction)));
 	return true;
 }
 
@@ -229,8 +228,7 @@ static bool add_cell(struct limit *limit, const struct cell *cell, struct error 
 	if (cell->best == 0)
 		row->note = arena_printf(finder->arena, "not even %lld: over by %s",
 			(long long)limit->step,
-			format_bytes(bytes, (double)(row->prediction.peak_memory_bytes -
-						     row->prediction.memory_limit_bytes)));
+			format_bytes(bytes, (double)prediction_excess_bytes(&row->prediction)));
 	return true;
 }
 

@@ -334,8 +334,7 @@ static const char *note_of(const struct variant *variant, const struct plan *pla
 		return variant->refused;
 	if (other->fits == FITS_NO)
 		return arena_printf(arena, "does not fit: over by %s",
-			format_bytes(bytes,
-				(double)(other->peak_memory_bytes - other->memory_limit_bytes)));
+			format_bytes(bytes, (double)prediction_excess_bytes(other)));
 	if (variant->plan.global_batch != plan->global_batch)
 		return arena_printf(arena, "global batch %lld: %+.1f %% per token",
 			(long long)variant->plan.global_batch,

@@ -71,7 +71,12 @@ static void add_fits(const struct prediction *prediction, struct text *text)
 	if (prediction->memory_limit_bytes > 0)
 		text_printf(text, " of %s",
 			format_bytes(limit, (double)prediction->memory_limit_bytes));
-	text_printf(text, " (%s)", words[prediction->fits]);
+	text_printf(text, " (%s)",
+		words[prediction_overflows_host(prediction) &&
+					prediction->peak_memory_bytes <=
+						prediction->memory_limit_bytes
+				? FITS_YES
+				: prediction->fits]);
 	if (prediction->peak_at != NULL) {
 		text_add(text, ", at ");
 		add_terminal(text, prediction->peak_at);
@@ -140,6 +145,21 @@ static void add_network(const struct prediction *prediction, struct text *text)
 		(long long)prediction->collectives[COLLECTIVE_ALL_REDUCE]);
 }
 
+static void add_host_memory(const struct prediction *prediction, struct text *text)
+{
+	char bytes[32], limit[32];
+
+	if (prediction->host_memory_bytes <= 0)
+		return;
+	text_printf(text, "host memory  %s",
+		format_bytes(bytes, (double)prediction->host_memory_bytes));
+	if (prediction->host_memory_limit_bytes > 0)
+		text_printf(text, " of %s a node (%s)",
+			format_bytes(limit, (double)prediction->host_memory_limit_bytes),
+			prediction_overflows_host(prediction) ? "does not fit" : "fits");
+	text_add_char(text, '\n');
+}
+
 static void add_states(const struct prediction *prediction, struct text *text)
 {
 	char parameters[32], gradients[32], optimizer[32];
@@ -149,9 +169,7 @@ static void add_states(const struct prediction *prediction, struct text *text)
 		format_bytes(parameters, (double)prediction->model_states_parameters),
 		format_bytes(gradients, (double)prediction->model_states_gradients),
 		format_bytes(optimizer, (double)prediction->model_states_optimizer_state));
-	if (prediction->host_memory_bytes > 0)
-		text_printf(text, "host memory  %s\n",
-			format_bytes(parameters, (double)prediction->host_memory_bytes));
+	add_host_memory(prediction, text);
 }
 
 void add_prediction_lines(const struct prediction *prediction, struct text *text)

@@ -50,8 +50,23 @@ static const struct field category_fields[] = {
 #undef X
 		FIELD_END};
 
-static const struct field host_fields[] = {
-	COUNT(host_memory_bytes, "host_memory_bytes"), FIELD_END};
+static const struct field host_fields[] = {COUNT(host_memory_bytes, "host_memory_bytes"),
+	FIELD_INT(struct prediction, host_memory_limit_bytes, "host_memory_limit_bytes",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_END};
+
+bool prediction_overflows_host(const struct prediction *prediction)
+{
+	return prediction->host_memory_limit_bytes > 0 &&
+	       prediction->host_memory_bytes > prediction->host_memory_limit_bytes;
+}
+
+int64_t prediction_excess_bytes(const struct prediction *prediction)
+{
+	int64_t device = prediction->peak_memory_bytes - prediction->memory_limit_bytes;
+	int64_t host = prediction->host_memory_bytes - prediction->host_memory_limit_bytes;
+	return prediction_overflows_host(prediction) ? max_i64(device, host) : device;
+}
 
 static const struct field time_fields[] = {NUMBER(time.compute, "compute"),
 	NUMBER(time.all_gather, "all_gather"), NUMBER(time.reduce_scatter, "reduce_scatter"),

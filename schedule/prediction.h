@@ -39,7 +39,8 @@ struct prediction {
 	int64_t memory_at_peak[CATEGORY_COUNT]; /* sums to peak_memory_bytes exactly */
 	int64_t memory_category_peak[CATEGORY_COUNT];
 	int64_t ledger_category_peak[CATEGORY_COUNT];
-	int64_t host_memory_bytes;
+	int64_t host_memory_bytes;       /* of a node */
+	int64_t host_memory_limit_bytes; /* of a node; 0 where nothing is offloaded */
 	struct time_split time;
 	double wire_bytes_per_rank, wire_bytes_node_egress;
 	int64_t collectives[3];               /* number per step, by enum collective_kind */
@@ -47,6 +48,11 @@ struct prediction {
 	const char *uncertainty_source;
 	double lower_bound, plan_lower_bound; /* s */
 };
+
+/* Host memory is what does not suffice. */
+bool prediction_overflows_host(const struct prediction *prediction);
+/* Bytes by which the plan does not fit: of a device, or of a node's host memory. */
+int64_t prediction_excess_bytes(const struct prediction *prediction);
 
 /* The keys of docs/schema into the open map, and back. */
 void prediction_write(const struct prediction *prediction, struct writer *writer);

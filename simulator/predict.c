@@ -176,7 +176,9 @@ static void fill_host_memory(const struct engine *engine, const struct memory_pe
 	if (!gpu)
 		bytes += prediction->peak_memory_bytes;
 	prediction->host_memory_bytes = topology->devices_per_node * bytes;
-	if (peaks->host_peak_bytes > 0 && limit > 0 && prediction->host_memory_bytes > limit)
+	if (peaks->host_peak_bytes > 0)
+		prediction->host_memory_limit_bytes = limit;
+	if (prediction_overflows_host(prediction))
 		prediction->fits = FITS_NO;
 }
 

@@ -37,6 +37,8 @@ static struct prediction sample(void)
 		.peak_at = "backward model.layers.31, micro-batch 0",
 		.peak_op = 18,
 		.host_memory_bytes = 19,
+		.host_memory_limit_bytes = 21,
+		.ledger_host_peak_bytes = 23,
 		.time = {0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07},
 		.wire_bytes_per_rank = 1e9 / 3,
 		.wire_bytes_node_egress = 2e9 / 3,
@@ -108,6 +110,8 @@ static void assert_same_prediction(const struct prediction *a, const struct pred
 	SAME(memory_category_peak);
 	SAME(ledger_category_peak);
 	SAME(host_memory_bytes);
+	SAME(host_memory_limit_bytes);
+	SAME(ledger_host_peak_bytes);
 	SAME(time);
 	SAME(wire_bytes_per_rank);
 	SAME(wire_bytes_node_egress);
