@@ -221,6 +221,8 @@ static bool is_version_2(const struct source *source)
 {
 	const struct node *version = source_find(source, "fsdp_config.fsdp_version");
 
+	if (version == NULL)
+		version = source_find(source, "fsdp_config.version");
 	return version != NULL && version->kind == NODE_SCALAR && strcmp(version->text, "2") == 0;
 }
 
@@ -236,8 +238,9 @@ static int recognizes(const struct source *source)
 static int recognizes_fsdp2(const struct source *source)
 {
 	bool ddp = !source_has(source, "fsdp_config.*");
+	int sure = recognizes(source);
 
-	return ddp || is_version_2(source) ? recognizes(source) * 2 : 0;
+	return sure > 0 && (ddp || is_version_2(source)) ? sure + 1 : 0;
 }
 
 static const struct import_key keys[] = {
@@ -410,9 +413,11 @@ static bool finish(struct importing *importing, struct error *error)
 	return true;
 }
 
-static const struct import_format fsdp2_import = {recognizes_fsdp2, keys, finish};
-static const struct import_format fsdp1_import = {recognizes, keys, finish};
-static const struct import_format trl_import = {NULL, keys, finish};
+static const struct import_format fsdp2_import = {
+	recognizes_fsdp2, keys, finish, "fsdp_config.", "fsdp_"};
+static const struct import_format fsdp1_import = {
+	recognizes, keys, finish, "fsdp_config.", "fsdp_"};
+static const struct import_format trl_import = {NULL, keys, finish, "fsdp_config.", "fsdp_"};
 
 const struct export_target export_accelerate_fsdp2 = {
 	.name = "accelerate",

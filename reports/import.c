@@ -431,6 +431,21 @@ static bool is_fsdp2(const struct imported *imported)
 	return false;
 }
 
+/* accelerate takes "offload_params" below fsdp_config for "fsdp_offload_params". */
+static void complete_keys(
+	struct arena *arena, struct source *source, const struct import_format *format)
+{
+	size_t section = format->section != NULL ? strlen(format->section) : 0;
+
+	for (int i = 0; section > 0 && i < source->n_leaves; i++) {
+		const char *path = source->leaves[i].path;
+		if (strncmp(path, format->section, section) == 0 &&
+			strncmp(path + section, format->prefix, strlen(format->prefix)) != 0)
+			source->leaves[i].path = arena_printf(
+				arena, "%s%s%s", format->section, format->prefix, path + section);
+	}
+}
+
 bool import_config(struct arena *arena, const char *name, const char *text, size_t length,
 	const struct export_target *target, struct imported *imported, struct error *error)
 {
@@ -451,6 +466,7 @@ bool import_config(struct arena *arena, const char *name, const char *text, size
 	if (target == NULL)
 		return unrecognized(&source, error);
 	imported->target = target;
+	complete_keys(arena, &source, target->import);
 	if (!take_leaves(&importing, error) || !target->import->finish(&importing, error))
 		return false;
 	imported->wraps_apart = target->wraps_apart && is_fsdp2(imported);

@@ -49,6 +49,8 @@ struct import_format {
 	int (*recognizes)(const struct source *source);
 	const struct import_key *keys; /* ended by a NULL path */
 	bool (*finish)(struct importing *importing, struct error *error);
+	/* Keys of this section may leave out this prefix: "fsdp_config.", "fsdp_"; or NULL. */
+	const char *section, *prefix;
 };
 
 /* One option that the file gives. */

@@ -392,6 +392,9 @@ static const struct foreign files[] = {
 		"accelerate", "gpus=8 strategy=FULL_SHARD param-dtype=bf16 wrap=block",
 		"x:7: fsdp_config.fsdp_ofload_params: unknown key, ignored; did you mean "
 		"fsdp_config.fsdp_offload_params?"},
+	{"distributed_type: FSDP\nfsdp_config: {version: 2, offload_params: false, "
+	 "reshard_after_forward: false}\n",
+		"accelerate", "strategy=SHARD_GRAD_OP cpu-offload=none", NULL},
 	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD\n",
 		"accelerate-fsdp1",
 		"strategy=HYBRID_SHARD prefetch=none wrap=model param-dtype=fp32",
