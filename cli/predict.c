@@ -12,8 +12,9 @@ bool predict_ask(struct arena *arena, const char *model, const char *topology,
 	const struct question *question = &asked->question;
 
 	return ask(arena, model, topology, arguments, true, asked, error) &&
-	       plan_resolve(
-		       &question->choices, question->model, question->topology, arena, plan, error);
+	       plan_resolve(&question->choices, question->model, question->topology, arena, plan,
+		       error) &&
+	       plan_honours(&question->choices, plan, error);
 }
 
 static bool print(const struct arguments *arguments, const struct asked *asked,

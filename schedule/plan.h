@@ -121,6 +121,11 @@ bool plan_resolve(const struct choices *choices, const struct model *model,
 	const struct topology *topology, struct arena *arena, struct plan *plan,
 	struct error *error);
 
+/* Other values than the defaults that the user gave and that mean nothing under the resolved plan:
+ * DDP's buckets are no units, NO_SHARD gathers nothing. EXIT_CODE_USAGE. A search that tries many
+ * strategies does not ask. */
+bool plan_honours(const struct choices *choices, const struct plan *plan, struct error *error);
+
 /* The same checks on a complete plan (from a file). */
 bool plan_check(const struct plan *plan, const struct model *model, const struct topology *topology,
 	struct error *error);

@@ -518,6 +518,33 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 	       plan_check_rows(plan, model, error);
 }
 
+static bool is_idle(const char *option, const char *value, const struct plan *plan,
+	const char *reason, struct error *error)
+{
+	return error_set(error, EXIT_CODE_USAGE, "--%s %.60s: %s of runtime %s %s; leave it out",
+		option, value, strategy_names[plan->strategy], runtime_names[plan->runtime],
+		reason);
+}
+
+bool plan_honours(const struct choices *choices, const struct plan *plan, struct error *error)
+{
+	enum layout_kind layout = plan_layout(plan);
+	bool wraps = choices_given(choices, "wrap") && strcmp(plan->wrap, "block") != 0;
+	bool prefetches = choices_given(choices, "prefetch") && plan->prefetch != PREFETCH_PRE;
+	if (layout == LAYOUT_WHOLE && wraps)
+		return is_idle(
+			"wrap", plan->wrap, plan, "has gradient buckets instead of units", error);
+	if (layout == LAYOUT_PARTITIONED && wraps)
+		return is_idle("wrap", plan->wrap, plan,
+			"makes every module with parameters a unit", error);
+	if (layout == LAYOUT_WHOLE && prefetches)
+		return is_idle("prefetch", prefetch_names[plan->prefetch], plan,
+			"gathers nothing in backward", error);
+	if (plan->strategy == STRATEGY_NO_SHARD && plan->forward_prefetch)
+		return is_idle("forward-prefetch", "on", plan, "gathers nothing", error);
+	return true;
+}
+
 bool plan_resolve(const struct choices *choices, const struct model *model,
 	const struct topology *topology, struct arena *arena, struct plan *plan,
 	struct error *error)

@@ -477,6 +477,55 @@ static void test_runtime_knobs(void **state)
 	arena_finish(&arena);
 }
 
+/* Options that mean nothing under the plan are refused when the user gave them, not when they are
+ * defaults. */
+static void test_idle_options(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *runtime, *strategy, *option, *message; /* NULL: honoured */
+	} cases[] = {
+		{"pytorch-ddp", "NO_SHARD", "wrap=block", NULL},
+		{"pytorch-ddp", "NO_SHARD", "wrap=blocks:2", "--wrap blocks:2: NO_SHARD of"},
+		{"pytorch-fsdp2", "NO_SHARD", "wrap=model", "--wrap model: NO_SHARD of runtime"},
+		{"pytorch-ddp", "NO_SHARD", "prefetch=post", "--prefetch post: NO_SHARD"},
+		{"pytorch-ddp", "NO_SHARD", "prefetch=pre", NULL},
+		{"deepspeed", "ZERO_2", "wrap=size:9", "gradient buckets instead of units"},
+		{"deepspeed", "ZERO_3", "wrap=model", "every module with parameters"},
+		{"deepspeed", "ZERO_3", "prefetch=pre", NULL},
+		{"pytorch-fsdp1", "NO_SHARD", "wrap=block", NULL},
+		{"pytorch-fsdp1", "NO_SHARD", "limit_all_gathers=on", NULL},
+		{"pytorch-fsdp1", "NO_SHARD", "limit_all_gathers=off", NULL},
+		{"pytorch-fsdp1", "NO_SHARD", "forward_prefetch=on", "--forward-prefetch on"},
+		{"pytorch-fsdp1", "FULL_SHARD", "forward_prefetch=on", NULL},
+		{"pytorch-fsdp2", "FULL_SHARD", "wrap=model", NULL},
+		{"shardplan", "ZERO_1", "wrap=model", NULL},
+	};
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "2xdgx-a100-80gb");
+	for (int c = 0; c < COUNT_OF(cases); c++) {
+		const char *words[3] = {arena_printf(&arena, "runtime=%s", cases[c].runtime),
+			arena_printf(&arena, "strategy=%s", cases[c].strategy), cases[c].option};
+		struct choices choices = {0};
+		struct error error = {0};
+		struct plan plan;
+		for (int w = 0; w < 3; w++) {
+			char *name = arena_strdup(&arena, words[w]), *value = strchr(name, '=');
+			*value++ = '\0';
+			assert_true(choices_set(&choices, name, name, value, &arena, &error));
+		}
+		assert_true(plan_resolve(&choices, model, topology, &arena, &plan, &error));
+		assert_int_equal(plan_honours(&choices, &plan, &error), cases[c].message == NULL);
+		if (cases[c].message != NULL) {
+			assert_int_equal(error.code, EXIT_CODE_USAGE);
+			if (strstr(error.message, cases[c].message) == NULL)
+				fail_msg("%s", error.message);
+		}
+	}
+	arena_finish(&arena);
+}
+
 /* --- complete plans ------------------------------------------------------------------------------
  */
 
@@ -600,6 +649,7 @@ int main(void)
 		cmocka_unit_test(test_shard_groups),
 		cmocka_unit_test(test_messages),
 		cmocka_unit_test(test_runtime_knobs),
+		cmocka_unit_test(test_idle_options),
 		cmocka_unit_test(test_plan_check),
 		cmocka_unit_test(test_write_read),
 		cmocka_unit_test(test_summary),
