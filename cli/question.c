@@ -4,6 +4,7 @@
 
 #include "cli/files.h"
 #include "cli/inputs.h"
+#include "cli/output.h"
 #include "cli/waiting.h"
 
 enum { LIST_MAX = 64 };
@@ -197,6 +198,22 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 	return forbidden == NULL || read_forbidden("--forbid", forbidden, arena, question, error);
 }
 
+/* Rotary and ALiBi positions have no last one; what a model learned beyond its own context is
+ * another question, hence the note. */
+static void extend_context(const struct question *question, struct model *model)
+{
+	int64_t length = question->choices.plan.seq_len;
+
+	if (!choices_given(&question->choices, "seq_len") ||
+		model->architecture.positions == POSITIONS_LEARNED ||
+		length <= model->architecture.context)
+		return;
+	output_note("%s was trained with %lld tokens; its positions are extended to %lld",
+		model->architecture.name, (long long)model->architecture.context,
+		(long long)length);
+	model->architecture.context = length;
+}
+
 bool ask(struct arena *arena, const char *model, const char *topology,
 	const struct arguments *arguments, bool only_one, struct asked *asked, struct error *error)
 {
@@ -208,6 +225,7 @@ bool ask(struct arena *arena, const char *model, const char *topology,
 		!input_model(arena, model, &asked->model, error) ||
 		!input_topology(arena, topology, others.gpus, &asked->topology, error))
 		return false;
+	extend_context(&asked->question, asked->model);
 	asked->question.model = asked->model;
 	asked->question.topology = asked->topology;
 	return true;

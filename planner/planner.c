@@ -293,6 +293,7 @@ static void prove(struct making *making)
 		return;
 	int64_t cost = best->costs.of[search->ranking.objective];
 	int64_t least = min_i64(cost, search->least_skipped);
+	answer->uniform = search->least_uniform >= cost;
 	answer->gap = cost > 0 ? (double)(cost - least) / (double)cost : 0;
 	answer->bound = answer->chosen->prediction.step_time;
 	if (search->ranking.objective == COST_TIME)

@@ -84,6 +84,8 @@ struct answer {
 	int64_t evaluated; /* candidates simulated */
 	int64_t pruned;    /* candidates dropped by a bound */
 	double gap;        /* of the objective; 0 = optimal within the space and the model */
+	bool uniform; /* no plan whose blocks and units are alike was skipped that could be better:
+			 a gap is one of mixed plans */
 	double bound; /* s: least bound of what was not simulated; the chosen time if nothing */
 };
 

@@ -234,8 +234,9 @@ bool search_run(const struct question *question, struct arena *arena, struct sea
 	search->outcomes = calloc((size_t)search->space.n, sizeof(*search->outcomes));
 	if (search->outcomes == NULL)
 		base_out_of_memory((size_t)search->space.n * sizeof(*search->outcomes));
-	return search_plans(search, error) &&
-	       (!question->mixes || mix_search(search, arena, error)) &&
+	bool ok = search_plans(search, error);
+	search->least_uniform = search->least_skipped;
+	return ok && (!question->mixes || mix_search(search, arena, error)) &&
 	       find_all_closest(search, error);
 }
 

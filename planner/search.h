@@ -28,6 +28,7 @@ struct search {
 	int closest[STRATEGY_COUNT];
 	/* The least objective among plans that no simulation saw; INT64_MAX when all were seen. */
 	int64_t least_skipped;
+	int64_t least_uniform; /* the same before mixed plans were looked at */
 };
 
 /* Fills everything. Strings live in `arena`; search_finish frees the rest, also after an error. */

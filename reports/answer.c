@@ -243,7 +243,12 @@ void add_proof(const struct answer *answer, struct text *text)
 	if (answer->gap <= 0)
 		text_add(text, "; no plan of this search space is faster under this cost model");
 	else
-		text_printf(text, "; what was not simulated cannot be faster than %s (gap %.1f %%)",
+		text_printf(text,
+			answer->uniform ? "; no plan whose blocks and units are alike is faster "
+					  "under this cost model; mixed plans that were not "
+					  "simulated cannot be faster than %s (gap %.1f %%)"
+					: "; what was not simulated cannot be faster than %s (gap "
+					  "%.1f %%)",
 			format_seconds(buffer, answer->bound), answer->gap * 100);
 }
 
