@@ -15,7 +15,8 @@ enum {
 
 struct allocator_block {
 	int64_t bytes;
-	int previous, next; /* in the segment; -1 */
+	int previous, next;           /* in the segment; -1 */
+	int free_previous, free_next; /* of its size in the free list; -1 */
 	int stream;
 	bool small, is_free; /* in its free list */
 };
@@ -28,8 +29,8 @@ void allocator_init(struct allocator *allocator, int64_t limit)
 void allocator_finish(struct allocator *allocator)
 {
 	for (int s = 0; s < ALLOCATOR_STREAMS; s++) {
-		free(allocator->free[s][0].blocks);
-		free(allocator->free[s][1].blocks);
+		free(allocator->free[s][0].classes);
+		free(allocator->free[s][1].classes);
 	}
 	free(allocator->blocks);
 }
@@ -59,13 +60,13 @@ static struct free_list *list_of(struct allocator *a, const struct allocator_blo
 	return &a->free[block->stream][block->small];
 }
 
-/* The first of the list that is not smaller; lists ascend in size. */
-static int lower_bound(const struct allocator *a, const struct free_list *list, int64_t bytes)
+/* The first class of the list that is not smaller. */
+static int lower_bound(const struct free_list *list, int64_t bytes)
 {
 	int low = 0, high = list->n;
 	while (low < high) {
 		int middle = (low + high) / 2;
-		if (a->blocks[list->blocks[middle]].bytes < bytes)
+		if (list->classes[middle].bytes < bytes)
 			low = middle + 1;
 		else
 			high = middle;
@@ -73,33 +74,59 @@ static int lower_bound(const struct allocator *a, const struct free_list *list, 
 	return low;
 }
 
+static void class_new(struct free_list *list, int place, int64_t bytes)
+{
+	list->classes =
+		array_grow(list->classes, &list->capacity, list->n + 1, sizeof(*list->classes));
+	memmove(list->classes + place + 1, list->classes + place,
+		(size_t)(list->n++ - place) * sizeof(*list->classes));
+	list->classes[place] = (struct size_class){bytes, -1};
+}
+
+static void class_drop(struct free_list *list, int place)
+{
+	memmove(list->classes + place, list->classes + place + 1,
+		(size_t)(--list->n - place) * sizeof(*list->classes));
+}
+
 static void list_put(struct allocator *a, int index)
 {
-	struct free_list *list = list_of(a, &a->blocks[index]);
-	int place = lower_bound(a, list, a->blocks[index].bytes);
-	list->blocks = array_grow(list->blocks, &list->capacity, list->n + 1, sizeof(int));
-	memmove(list->blocks + place + 1, list->blocks + place,
-		(size_t)(list->n++ - place) * sizeof(int));
-	list->blocks[place] = index;
-	a->blocks[index].is_free = true;
+	struct allocator_block *block = &a->blocks[index];
+	struct free_list *list = list_of(a, block);
+	int place = lower_bound(list, block->bytes);
+	if (place == list->n || list->classes[place].bytes != block->bytes)
+		class_new(list, place, block->bytes);
+	struct size_class *class = &list->classes[place];
+	block->free_previous = -1;
+	block->free_next = class->first;
+	if (class->first >= 0)
+		a->blocks[class->first].free_previous = index;
+	class->first = index;
+	block->is_free = true;
 }
 
 static void list_cut(struct allocator *a, int index)
 {
-	struct free_list *list = list_of(a, &a->blocks[index]);
-	int place = lower_bound(a, list, a->blocks[index].bytes);
-	while (list->blocks[place] != index)
-		place++;
-	memmove(list->blocks + place, list->blocks + place + 1,
-		(size_t)(--list->n - place) * sizeof(int));
-	a->blocks[index].is_free = false;
+	struct allocator_block *block = &a->blocks[index];
+	block->is_free = false;
+	if (block->free_next >= 0)
+		a->blocks[block->free_next].free_previous = block->free_previous;
+	if (block->free_previous >= 0) {
+		a->blocks[block->free_previous].free_next = block->free_next;
+		return;
+	}
+	struct free_list *list = list_of(a, block);
+	int place = lower_bound(list, block->bytes);
+	list->classes[place].first = block->free_next;
+	if (block->free_next < 0)
+		class_drop(list, place);
 }
 
-/* The smallest that is large enough; -1. */
-static int best_fit(const struct allocator *a, const struct free_list *list, int64_t bytes)
+/* The smallest that is large enough, of equal ones the one freed last; -1. */
+static int best_fit(const struct free_list *list, int64_t bytes)
 {
-	int place = lower_bound(a, list, bytes);
-	return place < list->n ? list->blocks[place] : -1;
+	int place = lower_bound(list, bytes);
+	return place < list->n ? list->classes[place].first : -1;
 }
 
 static int64_t segment_bytes(int64_t bytes)
@@ -114,20 +141,29 @@ static bool is_segment(const struct allocator_block *block)
 	return block->previous < 0 && block->next < 0;
 }
 
+static void release_list(struct allocator *a, const struct free_list *list)
+{
+	/* Blocks of a class go one by one, and the class with the last of them. */
+	for (int i = list->n - 1; i >= 0; i--) {
+		for (int block = list->classes[i].first, next; block >= 0; block = next) {
+			next = a->blocks[block].free_next;
+			if (!is_segment(&a->blocks[block]))
+				continue;
+			a->reserved -= a->blocks[block].bytes;
+			list_cut(a, block);
+			block_drop(a, block);
+		}
+	}
+}
+
 /* All segments that are wholly free go back to the device. */
 static void release_cached(struct allocator *a)
 {
 	a->retries++;
-	for (int s = 0; s < ALLOCATOR_STREAMS; s++)
-		for (int small = 0; small < 2; small++)
-			for (int i = a->free[s][small].n - 1; i >= 0; i--) {
-				int block = a->free[s][small].blocks[i];
-				if (!is_segment(&a->blocks[block]))
-					continue;
-				a->reserved -= a->blocks[block].bytes;
-				list_cut(a, block);
-				block_drop(a, block);
-			}
+	for (int s = 0; s < ALLOCATOR_STREAMS; s++) {
+		release_list(a, &a->free[s][0]);
+		release_list(a, &a->free[s][1]);
+	}
 }
 
 static bool has_room(const struct allocator *a, int64_t bytes)
@@ -173,7 +209,7 @@ static void split(struct allocator *a, int index, int64_t bytes)
 int allocator_take(struct allocator *a, int stream, int64_t bytes)
 {
 	bytes = round_up(max_i64(bytes, 1), ROUND);
-	int index = best_fit(a, &a->free[stream][bytes <= SMALL_REQUEST], bytes);
+	int index = best_fit(&a->free[stream][bytes <= SMALL_REQUEST], bytes);
 	if (index >= 0)
 		list_cut(a, index);
 	else

@@ -11,8 +11,14 @@
 
 enum { ALLOCATOR_STREAMS = 16 };
 
+/* Free blocks of one size, the one freed last first. */
+struct size_class {
+	int64_t bytes;
+	int first;
+};
 struct free_list {
-	int *blocks, n, capacity;
+	struct size_class *classes; /* ascending; none is empty */
+	int n, capacity;
 };
 
 struct allocator {

@@ -23,8 +23,9 @@ struct pools {
 	bool *held;   /* by buffer */
 	struct cut {
 		int n, *blocks;
-		int64_t *bytes; /* NULL before it was taken for the first time */
-	} * cuts;               /* by buffer */
+		int64_t *bytes;      /* NULL before it was taken for the first time */
+	} * cuts;                    /* by buffer */
+	int last[BUFFER_ROLE_COUNT]; /* the buffer of each role that was cut last; -1 */
 	struct arena *arena;
 	struct allocator allocator;
 	struct pieces pieces;
@@ -170,13 +171,46 @@ static void cut(struct pools *pools, const struct buffer *buffer)
 /* --- takes and gives -----------------------------------------------------------------------------
  */
 
-static void keep_cut(struct pools *pools, const struct buffer *buffer, struct cut *c)
+/* Whether two buffers are cut alike: the same tensors of blocks that are alike, of units that are
+ * alike. */
+static bool alike(const struct pools *pools, const struct buffer *a, const struct buffer *b)
 {
-	cut(pools, buffer);
-	c->n = pools->pieces.n;
-	c->blocks = ARENA_ARRAY(pools->arena, int, c->n);
-	c->bytes = ARENA_ARRAY(pools->arena, int64_t, c->n + 1);
-	memcpy(c->bytes, pools->pieces.bytes, (size_t)c->n * sizeof(*c->bytes));
+	const struct schedule *schedule = pools->engine->schedule;
+	const struct model *model = schedule->model;
+	if (a->role != b->role || a->bytes != b->bytes || a->dtype != b->dtype ||
+		a->end_module - a->first_module != b->end_module - b->first_module ||
+		(a->unit < 0) != (b->unit < 0))
+		return false;
+	for (int m = 0; model != NULL && m < a->end_module - a->first_module; m++) {
+		const struct module *left = &model->modules[a->first_module + m];
+		const struct module *right = &model->modules[b->first_module + m];
+		if (left->kind != right->kind || left->n_parameters != right->n_parameters)
+			return false;
+	}
+	if (a->unit < 0 || a->unit == b->unit)
+		return true;
+	const struct unit *left = &schedule->units[a->unit], *right = &schedule->units[b->unit];
+	return left->n_slices == right->n_slices && left->gathered == right->gathered &&
+	       left->chunk == right->chunk && left->elements == right->elements &&
+	       left->parameters == right->parameters;
+}
+
+/* Blocks repeat, so what was cut last for a role is likely to serve again. */
+static void keep_cut(struct pools *pools, int index, struct cut *c)
+{
+	const struct buffer *buffers = pools->engine->program->buffers;
+	int *last = &pools->last[buffers[index].role];
+	if (*last >= 0 && alike(pools, &buffers[*last], &buffers[index])) {
+		c->n = pools->cuts[*last].n;
+		c->bytes = pools->cuts[*last].bytes;
+	} else {
+		cut(pools, &buffers[index]);
+		c->n = pools->pieces.n;
+		c->bytes = ARENA_ARRAY(pools->arena, int64_t, c->n + 1);
+		memcpy(c->bytes, pools->pieces.bytes, (size_t)c->n * sizeof(*c->bytes));
+		*last = index;
+	}
+	c->blocks = ARENA_ARRAY(pools->arena, int, c->n + 1);
 }
 
 static void take(struct pools *pools, int index)
@@ -186,7 +220,7 @@ static void take(struct pools *pools, int index)
 	if (pools->held[index] || buffer->pool == STREAM_HOST)
 		return;
 	if (c->bytes == NULL)
-		keep_cut(pools, buffer, c);
+		keep_cut(pools, index, c);
 	for (int i = 0; i < c->n; i++)
 		c->blocks[i] = allocator_take(&pools->allocator, (int)buffer->pool, c->bytes[i]);
 	pools->held[index] = true;
@@ -276,6 +310,8 @@ struct reserved memory_reserved(const struct engine *engine, int64_t limit, stru
 		.held = ARENA_ARRAY(arena, bool, n),
 		.cuts = ARENA_ARRAY(arena, struct cut, n),
 		.arena = arena};
+	for (int role = 0; role < BUFFER_ROLE_COUNT; role++)
+		pools.last[role] = -1;
 	allocator_init(&pools.allocator, limit);
 	replay(&pools);
 	struct reserved reserved = {.bytes = pools.allocator.peak_reserved,
