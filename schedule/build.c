@@ -305,6 +305,9 @@ static void builder_init(struct builder *b, struct arena *arena, const struct pl
 	b->residuals = ARENA_ARRAY(arena, int, model->architecture.layers + 2);
 	build_walk(b);
 	b->saved = ARENA_ARRAY(arena, int, b->n_events);
+	b->saved_bytes = ARENA_ARRAY(arena, int64_t, b->n_events);
+	for (int i = 0; i < b->n_events; i++)
+		b->saved_bytes[i] = -1;
 	b->results = ARENA_ARRAY(arena, int, b->n_events);
 	b->copies = ARENA_ARRAY(arena, int, b->n_events);
 	b->range_gradients = ARENA_ARRAY(arena, int, b->n_events);

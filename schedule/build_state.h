@@ -103,9 +103,10 @@ struct builder {
 	struct list pending_host_waits; /* limiter waits that the next operation inherits */
 
 	/* per micro-batch */
-	int *residuals; /* [layers + 1]: input of block l, input of the head; -1 */
-	int *saved;     /* per event: activations, forward_work or recomputed buffer; -1 */
-	int *results;   /* per event: what selective checkpointing keeps; -1 */
+	int *residuals;       /* [layers + 1]: input of block l, input of the head; -1 */
+	int64_t *saved_bytes; /* per event: of what its range saves; -1 = not computed yet */
+	int *saved;           /* per event: activations, forward_work or recomputed buffer; -1 */
+	int *results;         /* per event: what selective checkpointing keeps; -1 */
 	int tokens, logits, backward_work;
 	int *copies;              /* DDP, per event: cached low-precision weights; -1 */
 	int *range_gradients;     /* DDP, per event; -1 */

@@ -36,13 +36,21 @@ void op_use_weights(struct builder *b, int event)
 		op_use_parameters(b, b->events[event].unit);
 }
 
+static int64_t range_saved_bytes(const struct builder *b, const struct event *event)
+{
+	return model_saved_bytes(b->model, event->first_module, event->end_module, &b->rules,
+		b->plan->micro_batch, b->plan->seq_len);
+}
+
 int saved_new(struct builder *b, enum buffer_role role, int index)
 {
 	const struct event *event = &b->events[index];
-	int64_t bytes = model_saved_bytes(b->model, event->first_module, event->end_module,
-		&b->rules, b->plan->micro_batch, b->plan->seq_len);
-	if (checkpointing_of(b, event) == CHECKPOINTING_SELECTIVE)
-		bytes = selective_dropped_bytes(b, index);
+	/* Asked for in every micro-batch of every step. */
+	if (b->saved_bytes[index] < 0)
+		b->saved_bytes[index] = checkpointing_of(b, event) == CHECKPOINTING_SELECTIVE
+						? selective_dropped_bytes(b, index)
+						: range_saved_bytes(b, event);
+	int64_t bytes = b->saved_bytes[index];
 	if (bytes == 0)
 		return -1;
 	int buffer = buffer_new(b, role, STREAM_COMPUTE, event->unit, bytes, b->plan->param_dtype);
