@@ -28,6 +28,11 @@ static const char *by_gpu(const struct row *row, struct arena *arena)
 	return arena_printf(arena, "%s, %s", row->gpu, part_names[row->part]);
 }
 
+static const char *by_strategy(const struct row *row, struct arena *arena)
+{
+	return arena_printf(arena, "%s, %s", row_cell(row, "strategy"), part_names[row->part]);
+}
+
 static const char *by_model(const struct row *row, struct arena *arena)
 {
 	return arena_printf(arena, "%s: %s", row->source, row->family);
@@ -66,6 +71,7 @@ static const struct {
 	{"part", by_part},
 	{"source and part", by_source},
 	{"GPU and part", by_gpu},
+	{"strategy and part", by_strategy},
 	{"model", by_model},
 	{"number of GPUs", by_gpus},
 	{"micro-batch", by_micro_batch},

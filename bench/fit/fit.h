@@ -34,4 +34,18 @@ bool fit_kernels(const struct catalogue *catalogue, const struct kernels *kernel
 	struct arena *arena, struct error *error);
 bool fit_steps(struct catalogue *catalogue, struct rows *rows, struct arena *arena);
 
+/* Rows to which one sustained_clock is fitted. */
+struct step_fit {
+	struct catalogue *catalogue; /* `adjust` is NULL between calls */
+	struct row **rows;
+	int n; /* > 0 */
+	struct arena *keep;
+	double *errors; /* room for n */
+};
+/* Without what hides the clock: more than one node (the network), less than 8192 tokens in a
+ * micro-batch (the host, the gathers). `row` has been predicted. */
+bool row_shows_the_clock(const struct row *row);
+/* The clock with the least mean absolute error; the rows are left predicted with another one. */
+double fit_clock(struct step_fit *fit);
+
 #endif

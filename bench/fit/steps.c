@@ -17,14 +17,6 @@ static void set_clock(struct topology *topology, const void *adjusting)
 	topology->calibration.sustained_clock = *(const double *)adjusting;
 }
 
-struct step_fit {
-	struct catalogue *catalogue;
-	struct row **rows;
-	int n;
-	struct arena *keep;
-	double *errors;
-};
-
 static int step_errors(const struct step_fit *fit)
 {
 	int n = 0;
@@ -55,14 +47,15 @@ static double at_clock(double x, void *context)
 	return n > 0 ? sum / n : 0;
 }
 
-/* Without what hides the clock: more than one node (the network), less than 8192 tokens in a
- * micro-batch (the host, the gathers). */
-static bool shows_the_clock(const struct row *row)
+double fit_clock(struct step_fit *fit)
 {
-	struct row copy = *row;
+	return search_least(at_clock, fit, 0.5, 1);
+}
 
-	return row->status == STATUS_OK && row->measured_tokens > 0 && copy.gpus <= 8 &&
-	       copy.micro_batch * copy.seq_len >= 8192;
+bool row_shows_the_clock(const struct row *row)
+{
+	return row->status == STATUS_OK && row->measured_tokens > 0 && row->gpus <= 8 &&
+	       row->micro_batch * row->seq_len >= 8192;
 }
 
 static void collect(
@@ -72,7 +65,7 @@ static void collect(
 	for (int i = 0; i < rows->n; i++) {
 		struct row *row = &rows->of[i];
 
-		if (strcmp(row->gpu, gpu) == 0 && shows_the_clock(row) &&
+		if (strcmp(row->gpu, gpu) == 0 && row_shows_the_clock(row) &&
 			(source == NULL || strcmp(row->source, source) == 0) &&
 			(part == PART_COUNT || (int)row->part == part))
 			fit->rows[fit->n++] = row;
@@ -85,7 +78,7 @@ static void print_fit(struct step_fit *fit, const char *gpu, const char *what)
 
 	if (fit->n == 0)
 		return;
-	clock = search_least(at_clock, fit, 0.5, 1);
+	clock = fit_clock(fit);
 	error = at_clock(clock, fit);
 	printf("| %s | %s | %d | %.3f | %.1f |\n", gpu, what, fit->n, clock, 100 * error);
 }
