@@ -140,13 +140,18 @@ static void keep_strings(struct prediction *prediction, struct arena *arena)
 	prediction->uncertainty_source = copy(arena, prediction->uncertainty_source);
 }
 
+/* How much of a prediction is wanted. */
+enum depth { TIME_ONLY, FIGURES, EVERYTHING };
+
 static bool run(struct evaluator *evaluator, const struct topology *topology,
-	const struct plan *plan, bool details, struct schedule **schedule,
+	const struct plan *plan, enum depth depth, struct schedule **schedule,
 	struct simulation *simulation, struct error *error)
 {
 	const struct question *question = evaluator->question;
-	struct simulation_options options = {
-		.memory_limit_bytes = question->memory_limit_bytes, .quick_interval = !details};
+	bool details = depth == EVERYTHING;
+	struct simulation_options options = {.memory_limit_bytes = question->memory_limit_bytes,
+		.quick_interval = !details,
+		.time_only = depth == TIME_ONLY};
 	arena_reset(&evaluator->scratch);
 	evaluator->evaluated++;
 	return schedule_build(
@@ -154,15 +159,28 @@ static bool run(struct evaluator *evaluator, const struct topology *topology,
 	       simulate(*schedule, &options, details, &evaluator->scratch, simulation, error);
 }
 
-bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
-	const struct plan *plan, struct prediction *prediction, struct error *error)
+static bool run_on(struct evaluator *evaluator, const struct topology *topology,
+	const struct plan *plan, enum depth depth, struct prediction *prediction,
+	struct error *error)
 {
 	struct schedule *schedule;
 	struct simulation simulation;
-	if (!run(evaluator, topology, plan, false, &schedule, &simulation, error))
+	if (!run(evaluator, topology, plan, depth, &schedule, &simulation, error))
 		return false;
 	*prediction = simulation.prediction;
 	return true;
+}
+
+bool evaluator_time_on(struct evaluator *evaluator, const struct topology *topology,
+	const struct plan *plan, struct prediction *prediction, struct error *error)
+{
+	return run_on(evaluator, topology, plan, TIME_ONLY, prediction, error);
+}
+
+bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
+	const struct plan *plan, struct prediction *prediction, struct error *error)
+{
+	return run_on(evaluator, topology, plan, FIGURES, prediction, error);
 }
 
 bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
@@ -177,7 +195,7 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 {
 	struct schedule *schedule;
 	struct simulation simulation;
-	if (!run(evaluator, evaluator->question->topology, plan, true, &schedule, &simulation,
+	if (!run(evaluator, evaluator->question->topology, plan, EVERYTHING, &schedule, &simulation,
 		    error))
 		return false;
 	*prediction = simulation.prediction;

@@ -47,6 +47,9 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 /* On another topology than the question's (what would happen if a link were faster). */
 bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, struct prediction *prediction, struct error *error);
+/* The same without its memory: everything fits. */
+bool evaluator_time_on(struct evaluator *evaluator, const struct topology *topology,
+	const struct plan *plan, struct prediction *prediction, struct error *error);
 void evaluator_finish(struct evaluator *evaluator);
 
 struct costs costs_of(const struct question *question, const struct plan *plan,

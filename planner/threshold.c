@@ -176,10 +176,12 @@ static double value_for(const struct contest *contest, const struct lever *lever
 }
 
 static bool simulate(const struct contest *contest, const struct topology *topology,
-	const struct plan *plan, struct prediction *prediction, bool *built, struct error *error)
+	const struct plan *plan, bool memory, struct prediction *prediction, bool *built,
+	struct error *error)
 {
 	struct error mine = {0};
-	*built = evaluator_run_on(contest->evaluator, topology, plan, prediction, &mine);
+	*built = memory ? evaluator_run_on(contest->evaluator, topology, plan, prediction, &mine)
+			: evaluator_time_on(contest->evaluator, topology, plan, prediction, &mine);
 	return *built || mine.code == EXIT_CODE_USAGE ||
 	       error_set(error, mine.code, "%s", mine.message);
 }
@@ -187,7 +189,7 @@ static bool simulate(const struct contest *contest, const struct topology *topol
 /* The step time of a long accumulation: its micro-batches in the middle are alike, so two and three
  * tell how long one more takes. */
 static bool step_time(const struct contest *contest, const struct topology *topology,
-	const struct plan *plan, double *seconds, struct error *error)
+	const struct plan *plan, bool memory, double *seconds, struct error *error)
 {
 	struct plan few = *plan;
 	struct prediction two, three;
@@ -195,7 +197,7 @@ static bool step_time(const struct contest *contest, const struct topology *topo
 	*seconds = INFINITY;
 	few.grad_accum = min_i64(plan->grad_accum, SIMULATED_MICRO_BATCHES);
 	set_ranks(&few, plan_data_parallel(plan));
-	if (!simulate(contest, topology, &few, &three, &built, error))
+	if (!simulate(contest, topology, &few, memory, &three, &built, error))
 		return false;
 	if (!built || three.fits == FITS_NO)
 		return true;
@@ -204,7 +206,7 @@ static bool step_time(const struct contest *contest, const struct topology *topo
 		return true;
 	few.grad_accum--;
 	set_ranks(&few, plan_data_parallel(plan));
-	if (!simulate(contest, topology, &few, &two, &built, error))
+	if (!simulate(contest, topology, &few, false, &two, &built, error))
 		return false;
 	*seconds += (double)(plan->grad_accum - SIMULATED_MICRO_BATCHES) *
 		    (three.step_time - two.step_time);
@@ -222,7 +224,7 @@ static bool cost_at(const struct contest *contest, const struct lever *lever, in
 	if ((!lever->moves_memory && contest->predictions[i]->fits == FITS_NO) ||
 		!lever->apply(value_for(contest, lever, i, x), &topology, &plan))
 		return true;
-	if (!step_time(contest, &topology, &plan, &seconds, error))
+	if (!step_time(contest, &topology, &plan, lever->moves_memory, &seconds, error))
 		return false;
 	*cost = per_token(&plan, seconds, (double)topology_devices(&topology));
 	return true;

@@ -202,6 +202,11 @@ static void fill_memory(const struct engine *engine, const struct simulation_opt
 	bool gpu = engine->topology->device.kind == DEVICE_GPU;
 	int64_t fixed = fixed_overhead(engine), overhead;
 
+	prediction->peak_op = -1;
+	prediction->peak_at = "";
+	prediction->memory_limit_bytes = limit_of(engine->topology, options);
+	if (options->time_only)
+		return;
 	/* Streams keep their own free lists (docs/runtimes.md); our heap on a CPU has one. */
 	prediction->peak_allocated_bytes = prediction->peak_reserved_bytes = peaks->peak_bytes;
 	if (gpu)
@@ -216,7 +221,6 @@ static void fill_memory(const struct engine *engine, const struct simulation_opt
 		sizeof(peaks->category_peak));
 	prediction->memory_at_peak[CATEGORY_RUNTIME_OVERHEAD] += overhead;
 	prediction->memory_category_peak[CATEGORY_RUNTIME_OVERHEAD] += overhead;
-	prediction->memory_limit_bytes = limit_of(engine->topology, options);
 	prediction->fits = judge(engine, fixed, scratch, prediction);
 	fill_host_memory(engine, peaks, prediction);
 }

@@ -58,8 +58,9 @@ static bool simulate_class(const struct schedule *schedule, int class,
 		return false;
 	*simulation = (struct simulation){0};
 	schedule_ledger(schedule, class, scratch, &ledger);
-	memory_peaks(
-		&engine, details ? arena : scratch, &peaks, details ? &simulation->memory : NULL);
+	if (!options->time_only)
+		memory_peaks(&engine, details ? arena : scratch, &peaks,
+			details ? &simulation->memory : NULL);
 	predict(&engine, options, &peaks, &ledger, scratch, arena, &simulation->prediction);
 	interval(schedule, class, options, scratch, arena, &simulation->prediction);
 	if (details) {

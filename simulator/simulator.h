@@ -18,6 +18,7 @@ struct simulation_options {
 	bool host_runs_ahead;
 	/* The interval by shares of the step, not by simulating each cause: for inner loops. */
 	bool quick_interval;
+	bool time_only; /* nobody asks for the memory: it is 0, and everything fits */
 };
 
 struct simulation {
