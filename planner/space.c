@@ -183,7 +183,10 @@ bool space_build(const struct question *question, struct arena *arena, struct sp
 	space->first[STRATEGY_COUNT] = space->n;
 	if (space->n == 0)
 		return error_set(error, first.code, "%s", first.message);
-	return all_used(&e, error);
+	if (all_used(&e, error))
+		return true;
+	space_finish(space);
+	return false;
 }
 
 int space_add(struct space *space, const struct plan *plan)
