@@ -247,22 +247,10 @@ static void add_operation(struct shape *shape, const struct schedule *schedule, 
 		work->compute += cost->device; /* COMPUTE belongs to the load */
 }
 
-/* Process, or context and one communicator an engine. */
 int64_t bound_fixed_bytes(const struct schedule *schedule)
 {
-	const struct runtime *runtime = runtime_of(schedule->plan.runtime);
-	bool communicates[ENGINES_MAX] = {false};
-	int64_t bytes = runtime->context_bytes;
-	if (schedule->topology->device.kind == DEVICE_CPU)
-		return runtime->process_bytes;
-	for (int i = 0; i < schedule->n_groups; i++) {
-		const struct group *group = &schedule->groups[i];
-		if (group->size <= 1 || group->engine >= ENGINES_MAX || communicates[group->engine])
-			continue;
-		communicates[group->engine] = true;
-		bytes += runtime->communicator_bytes;
-	}
-	return bytes;
+	struct fixed_memory fixed = schedule_fixed_memory(schedule);
+	return fixed.context + fixed.communicators;
 }
 
 static bool probe_shape(

@@ -78,6 +78,8 @@ static void build_groups(struct builder *b)
 /* cuBLAS: 2 x 4 MiB + 8 x 16 KiB, and 32 MiB from Hopper on (CublasHandlePool.cpp). */
 static int64_t workspace_bytes(const struct builder *b)
 {
+	if (b->topology->overheads.workspace_bytes > 0)
+		return b->topology->overheads.workspace_bytes;
 	if (b->runtime->workspace_bytes > 0)
 		return b->runtime->workspace_bytes;
 	if (b->topology->device.kind != DEVICE_GPU)

@@ -88,7 +88,7 @@ struct runtime {
 	/* Host cost, seconds: per operation issued, per unit hook, per micro-batch. Priors [U]
 	 * until calibrated. */
 	double host_per_kernel, host_per_hook, host_per_micro_batch;
-	/* Memory outside of the schedule's buffers, bytes. */
+	/* Memory outside of the schedule's buffers, bytes; a topology's overheads replace it. */
 	int64_t context_bytes;      /* per process on a GPU */
 	int64_t process_bytes;      /* per process on a CPU device */
 	int64_t communicator_bytes; /* per communicator */

@@ -87,6 +87,14 @@ struct ledger {
 void schedule_ledger(
 	const struct schedule *schedule, int class, struct arena *arena, struct ledger *ledger);
 
+/* Bytes of a rank that no buffer of the schedule holds: what the topology says, else what the
+ * runtime has. On CPU devices the process alone. */
+struct fixed_memory {
+	int64_t context;       /* or process */
+	int64_t communicators; /* all of them: one an engine that reaches another rank */
+};
+struct fixed_memory schedule_fixed_memory(const struct schedule *schedule);
+
 /* Bytes between steps on the device: parameters (master shard, and what is kept in the compute
  * dtype), gradients (as when the optimizer reads them; ZeRO-1: whole, as accumulated), optimizer
  * state. */

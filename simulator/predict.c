@@ -91,27 +91,6 @@ static void fill_utilisation(
 /* --- memory -------------------------------------------------------------------------------------
  */
 
-/* Process or context, communicators. */
-static int64_t fixed_overhead(const struct engine *engine)
-{
-	const struct schedule *schedule = engine->schedule;
-	const struct runtime *runtime = runtime_of(schedule->plan.runtime);
-	int64_t communicators = 0;
-	uint64_t seen = 0;
-
-	if (engine->topology->device.kind == DEVICE_CPU)
-		return runtime->process_bytes;
-	for (int i = 0; i < schedule->n_groups; i++) {
-		const struct group *group = &schedule->groups[i];
-
-		if (group->size <= 1 || seen >> (group->engine & 63) & 1)
-			continue;
-		seen |= UINT64_C(1) << (group->engine & 63);
-		communicators++;
-	}
-	return runtime->context_bytes + communicators * runtime->communicator_bytes;
-}
-
 static int64_t limit_of(const struct topology *topology, const struct simulation_options *options)
 {
 	int64_t limit = topology->device.memory_bytes;
@@ -200,7 +179,8 @@ static void fill_memory(const struct engine *engine, const struct simulation_opt
 	struct prediction *prediction)
 {
 	bool gpu = engine->topology->device.kind == DEVICE_GPU;
-	int64_t fixed = fixed_overhead(engine), overhead;
+	struct fixed_memory outside = schedule_fixed_memory(engine->schedule);
+	int64_t fixed = outside.context + outside.communicators, overhead;
 
 	prediction->peak_op = -1;
 	prediction->peak_at = "";

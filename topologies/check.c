@@ -147,6 +147,33 @@ static bool check_calibration(const struct check *check)
 	return true;
 }
 
+/* Ranks on a CPU have no context or communicator buffers, and their workspace is the kernels'. */
+static bool check_overheads(const struct check *check)
+{
+	const struct topology *topology = check->topology;
+	const struct overheads *overheads = &topology->overheads;
+	int64_t most = min_i64(topology->device.memory_bytes, INT64_C(1) << 50); /* for sums */
+	const struct {
+		const char *key;
+		int64_t bytes;
+	} given[] = {
+		{"context", overheads->context_bytes},
+		{"communicator", overheads->communicator_bytes},
+		{"workspace", overheads->workspace_bytes},
+	};
+
+	for (int i = 0; i < COUNT_OF(given); i++) {
+		if (given[i].bytes < 0 || given[i].bytes > most)
+			return bad(check, "overheads", given[i].key,
+				"expected at most device.memory, %lld bytes, got %lld",
+				(long long)most, (long long)given[i].bytes);
+		if (given[i].bytes > 0 && topology->device.kind != DEVICE_GPU)
+			return bad(check, "overheads", given[i].key,
+				"expected a GPU, got a device of kind cpu; leave it out");
+	}
+	return true;
+}
+
 bool topology_check(const struct topology *topology, const struct node *where, struct error *error)
 {
 	const struct device *device = &topology->device;
@@ -173,5 +200,5 @@ bool topology_check(const struct topology *topology, const struct node *where, s
 
 	return check_counts(&check) && check_device(&check) && check_network(&check) &&
 	       check_quantities(&check, quantities, COUNT_OF(quantities)) &&
-	       check_calibration(&check);
+	       check_overheads(&check) && check_calibration(&check);
 }

@@ -428,7 +428,7 @@ static void add_provenance(struct topology *t, const char *key, const char *text
 static void write_provenance(
 	struct topology_import *import, struct topology *t, const struct topology *like)
 {
-	t->provenance = ARENA_ARRAY(import->arena, struct provenance, FACT_COUNT + 3);
+	t->provenance = ARENA_ARRAY(import->arena, struct provenance, FACT_COUNT + 4);
 	add_provenance(t, "device",
 		import->gpu_said_by != NULL
 			? arena_printf(import->arena, "%s; its figures as in the catalogue",
@@ -444,6 +444,9 @@ static void write_provenance(
 		if (import->said_by[f] != NULL && networked && !none)
 			add_provenance(t, facts[f].key, import->said_by[f]);
 	}
+	if (!fields_equal(overheads_fields, &t->overheads, &(struct overheads){0}))
+		add_provenance(t, "overheads",
+			arena_printf(import->arena, "assumed: like %s", like->name));
 	if (like->calibration.gemm_flops > 0 || like->calibration.measured)
 		add_provenance(t, "calibration",
 			arena_printf(import->arena, "assumed: like %s", like->name));
@@ -485,6 +488,8 @@ bool topology_import_finish(struct topology_import *import, const char *name,
 	*t = import->topology;
 	t->name = arena_strdup(import->arena, name);
 	t->calibration = like->calibration;
+	if (strcmp(like->device.name, t->device.name) == 0)
+		t->overheads = like->overheads;
 	t->shares_host = like->shares_host;
 	if (t->network.kind == NETWORK_NONE)
 		t->network = (struct network){.oversubscription = 1};

@@ -7,9 +7,9 @@
 
 /* What a topology map holds besides topology_fields. A file of its own also has `shardplan`. */
 static const char *const section_names[] = {
-	"device", "fabric", "network", "host", "calibration", "provenance", NULL};
-static const char *const file_keys[] = {
-	"shardplan", "device", "fabric", "network", "host", "calibration", "provenance", NULL};
+	"device", "fabric", "network", "host", "overheads", "calibration", "provenance", NULL};
+static const char *const file_keys[] = {"shardplan", "device", "fabric", "network", "host",
+	"overheads", "calibration", "provenance", NULL};
 
 /* A section that is a map of plain fields. An absent one is only an error when it is required. */
 static bool read_section(const struct node *map, const char *key, bool required,
@@ -58,6 +58,8 @@ static bool read_sections(
 		!read_section(
 			map, "network", false, network_fields, &topology->network, arena, error) ||
 		!read_section(map, "host", true, host_fields, &topology->host, arena, error) ||
+		!read_section(map, "overheads", false, overheads_fields, &topology->overheads,
+			arena, error) ||
 		!read_provenance(arena, node_get(map, "provenance"), topology, error))
 		return false;
 	return calibration == NULL ||

@@ -14,6 +14,7 @@ const char *const cpu_vendor_names[] = {"amd", "intel", "arm", "other", NULL};
 
 #define REQUIRED_POSITIVE (FIELD_REQUIRED | FIELD_POSITIVE)
 #define OPTIONAL          (FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO)
+#define GIVEN_POSITIVE    (FIELD_POSITIVE | FIELD_OMIT_ZERO)
 
 const struct field device_fields[] = {
 	FIELD_STRING(struct device, name, "name", FIELD_REQUIRED),
@@ -58,6 +59,13 @@ const struct field host_fields[] = {
 	FIELD_INT(struct host, devices_per_root, "devices_per_root",
 		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
 	FIELD_ENUM(struct host, cpu, "cpu", FIELD_REQUIRED, cpu_vendor_names),
+	FIELD_END,
+};
+
+const struct field overheads_fields[] = {
+	FIELD_BYTES(struct overheads, context_bytes, "context", GIVEN_POSITIVE),
+	FIELD_BYTES(struct overheads, communicator_bytes, "communicator", GIVEN_POSITIVE),
+	FIELD_BYTES(struct overheads, workspace_bytes, "workspace", GIVEN_POSITIVE),
 	FIELD_END,
 };
 

@@ -72,6 +72,14 @@ struct host {
 	enum cpu_vendor cpu;
 };
 
+/* Memory of a GPU that no tensor holds, where it is known; 0 = what the runtime has
+ * (docs/runtimes.md). */
+struct overheads {
+	int64_t context_bytes;      /* of the driver, per process */
+	int64_t communicator_bytes; /* buffers of each communicator of a rank */
+	int64_t workspace_bytes;    /* of the matrix library; counts as a temporary buffer */
+};
+
 /* Where one value came from: key "fabric.bandwidth", text "NCCL topology dump ..." or "assumed:
  * ...".
  */
@@ -91,6 +99,7 @@ struct topology {
 	struct fabric fabric;
 	struct network network;
 	struct host host;
+	struct overheads overheads;
 	/* CPU devices that are ranks of one machine share its cores, memory bandwidth and RAM;
 	 * more devices than cores is allowed. */
 	bool shares_host;
@@ -104,6 +113,7 @@ extern const struct field device_fields[];
 extern const struct field fabric_fields[];
 extern const struct field network_fields[];
 extern const struct field host_fields[];
+extern const struct field overheads_fields[];
 
 int64_t topology_devices(const struct topology *topology); /* nodes * devices_per_node */
 double device_peak_flops(const struct device *device, enum dtype dtype); /* 0 = not supported */

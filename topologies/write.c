@@ -11,11 +11,15 @@ static void write_section(
 
 void topology_write(const struct topology *topology, struct writer *writer)
 {
+	const struct overheads none = {0};
+
 	fields_write(topology_fields, topology, writer);
 	write_section("device", device_fields, &topology->device, writer);
 	write_section("fabric", fabric_fields, &topology->fabric, writer);
 	write_section("network", network_fields, &topology->network, writer);
 	write_section("host", host_fields, &topology->host, writer);
+	if (!fields_equal(overheads_fields, &topology->overheads, &none))
+		write_section("overheads", overheads_fields, &topology->overheads, writer);
 	if (!calibration_is_empty(&topology->calibration)) {
 		writer_begin_map(writer, "calibration");
 		calibration_write(&topology->calibration, writer);

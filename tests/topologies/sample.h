@@ -76,6 +76,7 @@ static inline void assert_same_topology(const struct topology *a, const struct t
 	assert_fields_equal(fabric_fields, &a->fabric, &b->fabric);
 	assert_fields_equal(network_fields, &a->network, &b->network);
 	assert_fields_equal(host_fields, &a->host, &b->host);
+	assert_fields_equal(overheads_fields, &a->overheads, &b->overheads);
 	assert_fields_equal(calibration_fields, &a->calibration, &b->calibration);
 	assert_int_equal(a->calibration.n_collectives, b->calibration.n_collectives);
 	for (int i = 0; i < a->calibration.n_collectives; i++)

@@ -148,6 +148,16 @@ static void refuses(void **state)
 		{"shardplan: topology/1\n", "",
 			"lab.yaml:1:1: missing key \"shardplan\", add `shardplan: topology/1` as "
 			"the first line"},
+		{"host:", "overheads: {context: 0}\nhost:",
+			"lab.yaml:19:22: context: expected a size such as 80GiB greater than 0, "
+			"got \"0\""},
+		{"host:", "overheads: {communicator: 41GiB}\nhost:",
+			"lab.yaml:19:27: communicator: expected at most device.memory, 42949672960 "
+			"bytes, got 44023414784"},
+		{"host:", "overheads: {kernels: 1MiB}\nhost:",
+			"lab.yaml:19:22: kernels: unknown key, remove it"},
+		{"host:", "overheads: 1GiB\nhost:",
+			"lab.yaml:19:12: overheads: expected a map of its properties"},
 		{"  cpu: amd\n", "  cpu: amd\ncalibration: {collectives: {}}\n",
 			"lab.yaml:25:28: collectives: expected a list of measured pieces"},
 		{good, "[]", "lab.yaml:1:1: expected a topology (a map), got something else"},
@@ -212,6 +222,50 @@ static void local_round_trips(void **state)
 		text_finish(&again);
 	}
 	arena_finish(&arena);
+}
+
+/* What is given comes back, what is not stays absent: the runtime's. */
+static void overheads_round_trip(void **state)
+{
+	static const char *const given[] = {"context: 512.5MiB", "communicator: 1",
+		"workspace: 32MiB", "context: 40GiB, communicator: 3MiB, workspace: 7B"};
+	static const struct overheads expected[] = {
+		{.context_bytes = 537395200},
+		{.communicator_bytes = 1},
+		{.workspace_bytes = 32 << 20},
+		{INT64_C(40) << 30, 3 << 20, 7},
+	};
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(given); i++) {
+		char *to = arena_printf(&arena, "overheads: {%s}\nhost:", given[i]);
+		struct topology *topology = NULL, *again = NULL;
+		struct text text = {0};
+		struct error error = {0};
+
+		assert_true(parse(&arena, edit(&arena, "host:", to), &topology, &error));
+		assert_fields_equal(overheads_fields, &expected[i], &topology->overheads);
+		topology_print(topology, WRITER_YAML, &text);
+		assert_non_null(strstr(text.data, "overheads:"));
+		assert_true(parse(&arena, text.data, &again, &error));
+		assert_same_topology(topology, again);
+		text_finish(&text);
+	}
+	arena_finish(&arena);
+}
+
+static void overheads_are_of_gpus(void **state)
+{
+	struct topology local = sample_local();
+	struct error error = {0};
+
+	(void)state;
+	local.overheads.workspace_bytes = 1;
+	assert_false(topology_check(&local, NULL, &error));
+	assert_string_equal(error.message,
+		"topology \"local\": overheads.workspace: expected a GPU, got a device of kind "
+		"cpu; leave it out");
 }
 
 /* The negative control of the comparison above: one bit of one double is seen. */
@@ -307,6 +361,8 @@ int main(void)
 		cmocka_unit_test(refuses),
 		cmocka_unit_test(truncated_anywhere),
 		cmocka_unit_test(local_round_trips),
+		cmocka_unit_test(overheads_round_trip),
+		cmocka_unit_test(overheads_are_of_gpus),
 		cmocka_unit_test(one_bit_is_seen),
 		cmocka_unit_test(inside_a_plan),
 		cmocka_unit_test(checks_without_a_document),
