@@ -68,6 +68,7 @@ static void add_contents(const struct report *report, struct text *text)
 	text_add(text, "<nav aria-label=\"contents\"><ul>");
 	add_link("why", "Why", answered && report->answer->n_reasons > 0, text);
 	add_link("strategies", "Strategies", answered, text);
+	add_link("thresholds", "Thresholds", answered && report->answer->n_thresholds > 0, text);
 	add_link("what-if", "What if", answered && report->answer->n_sensitivities > 0, text);
 	add_link("measured", "Measured", report->explained.measured != NULL, text);
 	add_link("scaling", "Scaling", report->scaling != NULL, text);
@@ -195,6 +196,22 @@ static void add_reasons(const struct page *page, const struct answer *answer)
 	text_add(text, "</ul>\n</section>\n");
 }
 
+static void add_thresholds(const struct page *page, const struct answer *answer)
+{
+	struct text *text = page->text;
+	if (answer->n_thresholds == 0)
+		return;
+	section(page, "thresholds", "What would change the decision");
+	text_add(text, "<p>The best plan of each strategy, compared again.</p>\n"
+		       "<ul class=\"reasons\">\n");
+	for (int i = 0; i < answer->n_thresholds; i++) {
+		text_add(text, "<li>");
+		add_html(text, answer->thresholds[i].sentence);
+		text_add(text, "</li>\n");
+	}
+	text_add(text, "</ul>\n</section>\n");
+}
+
 static void add_front(const struct answer *answer, struct text *text)
 {
 	struct arena arena = {0};
@@ -227,6 +244,7 @@ static void add_comparison(const struct page *page, const struct answer *answer)
 	chart_pareto(answer, text);
 	add_front(answer, text);
 	text_add(text, "</section>\n");
+	add_thresholds(page, answer);
 	if (answer->n_sensitivities == 0)
 		return;
 	section(page, "what-if", "What if");

@@ -43,6 +43,13 @@ static void add_answer(const struct answer *answer, struct text *text)
 	add_proof(answer, &proof);
 	add_escaped(&proof, text);
 	text_add(text, ".\n\n");
+	if (answer->n_thresholds > 0)
+		text_add(text, "## What would change the decision\n\n");
+	for (int i = 0; i < answer->n_thresholds; i++) {
+		text_add(text, "- ");
+		add_markdown(text, answer->thresholds[i].sentence);
+		text_add(text, i + 1 < answer->n_thresholds ? "\n" : "\n\n");
+	}
 	if (answer->n_sensitivities == 0)
 		return;
 	text_add(text, "## What if\n\n");
