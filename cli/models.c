@@ -1,11 +1,11 @@
 /* `models`: list the presets, show one. */
 #include <string.h>
 
-#include "cli/checkpoint.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/listing.h"
 #include "cli/output.h"
+#include "cli/stored.h"
 
 static void add_line(const struct model *model, const char *name, struct text *text)
 {
@@ -78,20 +78,20 @@ static const char *active_parameters(struct arena *arena, const struct model *mo
 }
 
 static void write_json(
-	const struct model *model, const struct checkpoint_summary *checkpoint, struct text *text)
+	const struct model *model, const struct stored_summary *stored, struct text *text)
 {
 	struct writer writer;
 
 	document_begin(&writer, text, "shardplan/model/1");
 	model_write_details(model, &writer);
-	if (checkpoint->present)
-		checkpoint_write(checkpoint, &writer);
+	if (stored->present)
+		stored_write(stored, &writer);
 	writer_finish(&writer);
 }
 
 /* The text is a model file. */
 static void write_file(struct arena *arena, const struct model *model,
-	const struct checkpoint_summary *checkpoint, struct text *text)
+	const struct stored_summary *stored, struct text *text)
 {
 	struct writer writer;
 	char count[32];
@@ -101,42 +101,42 @@ static void write_file(struct arena *arena, const struct model *model,
 					(long long)model->parameter_count,
 					format_count(count, (double)model->parameter_count),
 					active_parameters(arena, model), model->n_modules));
-	if (checkpoint->present)
-		writer_comment(&writer, checkpoint_line(arena, checkpoint));
+	if (stored->present)
+		writer_comment(&writer, stored_line(arena, stored));
 	writer_string(&writer, "shardplan", "model/1");
 	model_write(model, &writer);
 	writer_finish(&writer);
 }
 
 /* Weights that are not the config's are a "no". */
-static void judge(struct invocation *invocation, const struct checkpoint_summary *checkpoint)
+static void judge(struct invocation *invocation, const struct stored_summary *stored)
 {
-	int n = checkpoint->n_differences;
+	int n = stored->n_differences;
 
-	if (!checkpoint->present || checkpoint->equal || checkpoint->quantised)
+	if (!stored->present || stored->equal || stored->quantised)
 		return;
 	invocation->verdict = EXIT_CODE_NO;
-	output_note("%s", checkpoint_line(invocation->arena, checkpoint));
-	for (int i = 0; i < n && i < CHECKPOINT_LINES; i++)
-		output_note("%s", checkpoint->differences[i]);
-	if (n > CHECKPOINT_LINES)
-		output_note("and %d more", n - CHECKPOINT_LINES);
+	output_note("%s", stored_line(invocation->arena, stored));
+	for (int i = 0; i < n && i < STORED_LINES; i++)
+		output_note("%s", stored->differences[i]);
+	if (n > STORED_LINES)
+		output_note("and %d more", n - STORED_LINES);
 }
 
 static bool show(struct invocation *invocation, struct text *text, struct error *error)
 {
 	const char *typed = invocation->arguments.operands[1];
-	struct checkpoint_summary checkpoint;
+	struct stored_summary stored;
 	struct model *model;
 
 	if (!input_model(invocation->arena, typed, &model, error) ||
-		!checkpoint_summarise(invocation->arena, typed, model, &checkpoint, error))
+		!stored_summarise(invocation->arena, typed, model, &stored, error))
 		return false;
 	if (argument_given(&invocation->arguments, "json"))
-		write_json(model, &checkpoint, text);
+		write_json(model, &stored, text);
 	else
-		write_file(invocation->arena, model, &checkpoint, text);
-	judge(invocation, &checkpoint);
+		write_file(invocation->arena, model, &stored, text);
+	judge(invocation, &stored);
 	return true;
 }
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,71 +33,29 @@ static bool map(const char *path, struct safetensors_file *file, struct error *e
 		path, file->bytes);
 }
 
-static uint64_t header_length(const unsigned char *base)
-{
-	uint64_t length = 0;
-
-	for (int i = 7; i >= 0; i--)
-		length = length << 8 | base[i];
-	return length;
-}
-
+/* The dtypes that weights can start from. */
 static const struct {
 	const char *name;
 	enum dtype dtype;
-	int bytes;
-} dtypes[] = {{"F32", DTYPE_FP32, 4}, {"BF16", DTYPE_BF16, 2}, {"F16", DTYPE_FP16, 2}};
+} dtypes[] = {{"F32", DTYPE_FP32}, {"BF16", DTYPE_BF16}, {"F16", DTYPE_FP16}};
 
-static bool read_dtype(
-	const struct node *map, struct safetensor *tensor, int *bytes, struct error *error)
+static bool take_entry(const struct safetensors_entry *entry, const unsigned char *data,
+	int64_t room, struct safetensor *tensor, struct error *error)
 {
-	const struct node *node = node_get(map, "dtype");
+	int i = 0;
 
-	for (int i = 0; node != NULL && node->kind == NODE_SCALAR && i < COUNT_OF(dtypes); i++) {
-		if (strcmp(dtypes[i].name, node->text) == 0) {
-			tensor->dtype = dtypes[i].dtype;
-			*bytes = dtypes[i].bytes;
-			return true;
-		}
-	}
-	return node_error(node != NULL ? node : map, error, "dtype: expected F32, BF16 or F16");
-}
-
-static bool read_shape(const struct node *map, struct safetensor *tensor, struct error *error)
-{
-	const struct node *list = node_get(map, "shape");
-
-	if (list == NULL || list->kind != NODE_LIST || list->n_children > SAFETENSORS_MAX_DIMS)
-		return node_error(
-			map, error, "shape: expected at most %d sizes", SAFETENSORS_MAX_DIMS);
-	tensor->n_dims = list->n_children;
-	tensor->elements = 1;
-	for (int i = 0; i < list->n_children; i++) {
-		if (!node_int(list->children[i], &tensor->shape[i], error))
-			return false;
-		if (tensor->shape[i] < 0 || __builtin_mul_overflow(tensor->elements,
-						    tensor->shape[i], &tensor->elements))
-			return node_error(list->children[i], error, "an impossible size");
-	}
-	return true;
-}
-
-static bool read_data(const struct node *map, const unsigned char *data, int64_t room,
-	int element_bytes, struct safetensor *tensor, struct error *error)
-{
-	const struct node *list = node_get(map, "data_offsets");
-	int64_t begin, end, bytes;
-
-	if (list == NULL || list->kind != NODE_LIST || list->n_children != 2 ||
-		!node_int(list->children[0], &begin, error) ||
-		!node_int(list->children[1], &end, error))
-		return node_error(map, error, "data_offsets: expected [begin, end]");
-	if (__builtin_mul_overflow(tensor->elements, (int64_t)element_bytes, &bytes) || begin < 0 ||
-		end < begin || end > room || end - begin != bytes)
-		return node_error(list, error,
-			"expected %lld bytes within the %lld of the file's data, got %lld to %lld",
-			(long long)bytes, (long long)room, (long long)begin, (long long)end);
-	tensor->data = data + begin;
+	while (i < COUNT_OF(dtypes) && strcmp(dtypes[i].name, entry->dtype->name) != 0)
+		i++;
+	if (i == COUNT_OF(dtypes))
+		return node_error(entry->node, error, "dtype: expected F32, BF16 or F16, got %s",
+			entry->dtype->name);
+	if (entry->end > room)
+		return node_error(entry->node, error,
+			"expected data within the %" PRId64 " bytes of the file, got %" PRId64
+			" to %" PRId64,
+			room, entry->begin, entry->end);
+	*tensor = (struct safetensor){
+		.entry = *entry, .dtype = dtypes[i].dtype, .data = data + entry->begin};
 	return true;
 }
 
@@ -105,97 +64,71 @@ static bool read_header(struct arena *arena, const char *path, const struct safe
 	struct safetensors *weights, struct error *error)
 {
 	const unsigned char *base = file->base;
-	uint64_t length = header_length(base);
+	struct safetensors_entry *entries;
+	int64_t length, room = (int64_t)file->bytes - 8;
+	int n;
 
-	if (length > file->bytes - 8)
+	if (!safetensors_header_length(path, base, &length, error))
+		return false;
+	if (length > room)
 		return error_set(error, EXIT_CODE_INPUT,
-			"%s: expected a safetensors file, its header would have %llu of %zu bytes",
-			path, (unsigned long long)length, file->bytes);
-	const struct node *root =
-		document_parse(arena, path, (const char *)base + 8, (size_t)length, 0, error);
-	if (root == NULL || root->kind != NODE_MAP)
-		return root != NULL ? node_error(root, error, "expected a map") : false;
-	int room = weights->n + root->n_children;
-	struct safetensor *tensors = ARENA_ARRAY(arena, struct safetensor, room + 1);
+			"%s: expected a safetensors file, its header would have %" PRId64
+			" of %zu bytes",
+			path, length, file->bytes);
+	if (!safetensors_read_header(
+		    arena, path, (const char *)base + 8, (size_t)length, &entries, &n, error))
+		return false;
+	struct safetensor *tensors = ARENA_ARRAY(arena, struct safetensor, weights->n + n + 1);
 	if (weights->n > 0)
 		memcpy(tensors, weights->tensors, (size_t)weights->n * sizeof(*tensors));
 	weights->tensors = tensors;
-	for (int i = 0; i < root->n_children; i++) {
-		const struct node *map = root->children[i];
-		struct safetensor *tensor = &tensors[weights->n];
-		int element_bytes = 0;
-		if (strcmp(map->key, "__metadata__") == 0)
-			continue;
-		*tensor = (struct safetensor){.name = map->key, .node = map};
-		if (!read_dtype(map, tensor, &element_bytes, error) ||
-			!read_shape(map, tensor, error) ||
-			!read_data(map, base + 8 + length,
-				(int64_t)(file->bytes - 8 - (size_t)length), element_bytes, tensor,
-				error))
+	for (int i = 0; i < n; i++)
+		if (!take_entry(&entries[i], base + 8 + length, room - length,
+			    &tensors[weights->n++], error))
 			return false;
-		weights->n++;
-	}
 	return true;
 }
 
-/* The files of an index, each once. */
-static int index_files(
-	const struct node *map, const char **names, int capacity, struct error *error)
+static bool read_index(struct arena *arena, const char *folder, const char *index,
+	const char ***paths, struct error *error)
 {
-	int n = 0;
+	struct safetensors_file text = {0};
+	int64_t total;
 
-	for (int i = 0; i < map->n_children; i++) {
-		const struct node *child = map->children[i];
-		int at = 0;
-		if (child->kind != NODE_SCALAR || strchr(child->text, '/') != NULL) {
-			node_error(child, error, "expected the name of a file beside the index");
-			return -1;
-		}
-		while (at < n && strcmp(names[at], child->text) != 0)
-			at++;
-		if (at == n && n < capacity)
-			names[n++] = child->text;
-	}
-	return n;
+	if (!map(index, &text, error))
+		return false;
+	bool ok = safetensors_read_index(arena, index, text.base, text.bytes, paths, &total, error);
+	munmap(text.base, text.bytes);
+	for (int i = 0; ok && (*paths)[i] != NULL; i++)
+		(*paths)[i] = arena_printf(arena, "%s/%s", folder, (*paths)[i]);
+	return ok;
 }
 
+/* The files of `path`, NULL-terminated. */
 static bool list_files(
-	struct arena *arena, const char *path, const char ***paths, int *n, struct error *error)
+	struct arena *arena, const char *path, const char ***paths, struct error *error)
 {
 	const char *index = arena_printf(arena, "%s/model.safetensors.index.json", path);
-	struct safetensors_file text = {0};
 	struct stat info;
 
-	*n = 1;
-	*paths = ARENA_ARRAY(arena, const char *, 1);
+	*paths = ARENA_ARRAY(arena, const char *, 2);
 	(*paths)[0] = path;
 	if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
 		return true;
 	(*paths)[0] = arena_printf(arena, "%s/model.safetensors", path);
-	if (access(index, R_OK) != 0)
-		return true;
-	if (!map(index, &text, error))
-		return false;
-	const struct node *root = document_parse(arena, index, text.base, text.bytes, 0, error);
-	munmap(text.base, text.bytes);
-	const struct node *weight_map = node_get(root, "weight_map");
-	if (root == NULL || weight_map == NULL || weight_map->kind != NODE_MAP)
-		return root != NULL ? node_error(root, error, "missing map \"weight_map\"") : false;
-	*paths = ARENA_ARRAY(arena, const char *, weight_map->n_children + 1);
-	*n = index_files(weight_map, *paths, weight_map->n_children, error);
-	for (int i = 0; i < *n; i++)
-		(*paths)[i] = arena_printf(arena, "%s/%s", path, (*paths)[i]);
-	return *n >= 0;
+	return access(index, R_OK) != 0 || read_index(arena, path, index, paths, error);
 }
 
 static bool open_files(
 	struct arena *arena, const char *path, struct safetensors *weights, struct error *error)
 {
 	const char **paths;
-	int n;
+	int n = 0;
 
-	if (!list_files(arena, path, &paths, &n, error))
+	if (!list_files(arena, path, &paths, error))
 		return false;
+	while (paths[n] != NULL)
+		n++;
 	weights->files = ARENA_ARRAY(arena, struct safetensors_file, n + 1);
 	for (int i = 0; i < n; i++) {
 		if (!map(paths[i], &weights->files[i], error))
@@ -223,7 +156,7 @@ static int find_tensor(const struct safetensors *weights, int from, const char *
 {
 	for (int i = 0; i < weights->n; i++) {
 		int at = (from + i) % weights->n;
-		if (names_match(parameter, weights->tensors[at].name))
+		if (names_match(parameter, weights->tensors[at].entry.name))
 			return at;
 	}
 	return -1;
@@ -244,15 +177,16 @@ static bool check_shape(const struct parameter *parameter, const struct safetens
 {
 	int64_t want[2] = {parameter->shape[0], parameter->n_dims > 1 ? parameter->shape[1] : 1};
 	int64_t first = transposed ? want[1] : want[0], second = transposed ? want[0] : want[1];
-	bool ok = tensor->n_dims == parameter->n_dims && tensor->shape[0] == first &&
-		  (tensor->n_dims == 1 || tensor->shape[1] == second);
+	bool ok = tensor->entry.n_dims == parameter->n_dims && tensor->entry.shape[0] == first &&
+		  (tensor->entry.n_dims == 1 || tensor->entry.shape[1] == second);
 
 	if (ok)
 		return true;
 	if (parameter->n_dims == 1)
-		return node_error(tensor->node, error, "expected shape [%lld]", (long long)first);
-	return node_error(tensor->node, error, "expected shape [%lld, %lld]", (long long)first,
-		(long long)second);
+		return node_error(
+			tensor->entry.node, error, "expected shape [%lld]", (long long)first);
+	return node_error(tensor->entry.node, error, "expected shape [%lld, %lld]",
+		(long long)first, (long long)second);
 }
 
 /* Causal masks and frequencies that some files carry; the head of a model that ties it. */
@@ -291,8 +225,8 @@ static bool match(struct arena *arena, const char *path, const struct model *mod
 			return false;
 	}
 	for (int i = 0; i < weights->n; i++) {
-		if (!used[i] && !has_no_use(model, weights->tensors[i].name))
-			return node_error(weights->tensors[i].node, error,
+		if (!used[i] && !has_no_use(model, weights->tensors[i].entry.name))
+			return node_error(weights->tensors[i].entry.node, error,
 				"%s has no such parameter", model->architecture.name);
 	}
 	return true;

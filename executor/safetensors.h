@@ -1,23 +1,17 @@
 /* Weights in the safetensors format, with Hugging Face's names and layouts.
  *
- * A file is: length of the header (uint64, little-endian), header (JSON: name -> dtype, shape,
- * data_offsets), data. GPT-2's projections are stored [in, out] there (its Conv1D), ours are [out,
- * in]; everything else lies as ours does. https://github.com/huggingface/safetensors */
+ * models/safetensors.h reads the headers. GPT-2's projections are stored [in, out] in the files
+ * (its Conv1D), ours are [out, in]; everything else lies as ours does. */
 #ifndef EXECUTOR_SAFETENSORS_H
 #define EXECUTOR_SAFETENSORS_H
 
 #include "executor/weights.h"
-
-enum { SAFETENSORS_MAX_DIMS = 8 };
+#include "models/safetensors.h"
 
 struct safetensor {
-	const char *name;
-	enum dtype dtype; /* fp32, bf16 or fp16 */
-	int n_dims;
-	int64_t shape[SAFETENSORS_MAX_DIMS];
-	int64_t elements;
+	struct safetensors_entry entry;
+	enum dtype dtype;          /* fp32, bf16 or fp16 */
 	const unsigned char *data; /* in the mapped file, unaligned */
-	const struct node *node;   /* of the header, for messages */
 };
 
 struct safetensors_file {

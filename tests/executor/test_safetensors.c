@@ -153,8 +153,8 @@ static void bad_files_are_refused(void **state)
 {
 	(void)state;
 	expect("/nonexistent.safetensors", "No such file");
-	expect(write_file("long", "{}", INT64_MAX, 0), "its header would have");
-	expect(write_file("negative", "{}", -1, 0), "its header would have");
+	expect(write_file("long", "{}", 1 << 20, 0), "its header would have");
+	expect(write_file("negative", "{}", -1, 0), "not a safetensors file");
 	expect(write_file("list", HEADER("[1]"), 0), "expected a map");
 	expect(write_file("empty", HEADER("{}"), 0), "wte.weight is missing");
 	expect(write_file("dtype",
@@ -164,12 +164,12 @@ static void bad_files_are_refused(void **state)
 	expect(write_file("outside",
 		       HEADER("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}"),
 		       4),
-		"expected 8 bytes within the 4");
+		"within the 4 bytes");
 	expect(write_file("huge",
 		       HEADER("{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],"
 			      "\"data_offsets\":[0,8]}}"),
 		       8),
-		"an impossible size");
+		"can be counted");
 	expect(write_file("shape",
 		       HEADER("{\"wte.weight\":{\"dtype\":\"F32\",\"shape\":[1,2],"
 			      "\"data_offsets\":[0,8]}}"),

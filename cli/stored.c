@@ -1,13 +1,14 @@
 /* Reads the headers of the safetensors files in a model's folder. */
-#include "cli/checkpoint.h"
+#include "cli/stored.h"
 
 #include <string.h>
 
 #include "cli/files.h"
 #include "models/safetensors.h"
+#include "models/stored.h"
 
 static bool read_header(
-	struct arena *arena, const char *path, struct checkpoint *checkpoint, struct error *error)
+	struct arena *arena, const char *path, struct stored *stored, struct error *error)
 {
 	struct contents first, header;
 	int64_t length;
@@ -17,25 +18,25 @@ static bool read_header(
 	if (first.length < 8)
 		return error_set(error, EXIT_CODE_INPUT,
 			"%s: not a safetensors file: it has %zu bytes", path, first.length);
-	if (!checkpoint_header_length(path, (const unsigned char *)first.text, &length, error) ||
+	if (!safetensors_header_length(path, (const unsigned char *)first.text, &length, error) ||
 		!file_read_part(arena, path, 8, length, &header, error))
 		return false;
 	if (header.length < (size_t)length)
 		return error_set(error, EXIT_CODE_INPUT,
 			"%s: the header is cut off: expected %lld bytes, got %zu", path,
 			(long long)length, header.length);
-	return checkpoint_add_header(checkpoint, path, header.text, header.length, error);
+	return stored_add_header(stored, path, header.text, header.length, error);
 }
 
 /* Every file that the index names and that is there. */
-static bool read_shards(struct arena *arena, const char *index, struct checkpoint *checkpoint,
-	struct checkpoint_summary *summary, struct error *error)
+static bool read_shards(struct arena *arena, const char *index, struct stored *stored,
+	struct stored_summary *summary, struct error *error)
 {
 	struct contents contents;
 	const char **files;
 
 	if (!file_read(arena, index, &contents, error) ||
-		!checkpoint_read_index(arena, index, contents.text, contents.length, &files,
+		!safetensors_read_index(arena, index, contents.text, contents.length, &files,
 			&summary->total_size, error))
 		return false;
 	for (int i = 0; files[i] != NULL; i++) {
@@ -45,7 +46,7 @@ static bool read_shards(struct arena *arena, const char *index, struct checkpoin
 			summary->missing++;
 			continue;
 		}
-		if (!read_header(arena, path, checkpoint, error))
+		if (!read_header(arena, path, stored, error))
 			return false;
 		summary->files++;
 	}
@@ -53,7 +54,7 @@ static bool read_shards(struct arena *arena, const char *index, struct checkpoin
 }
 
 /* Without all files, the size of them all must be a number of bytes for each parameter. */
-static void judge_index(const struct model *model, struct checkpoint_summary *summary)
+static void judge_index(const struct model *model, struct stored_summary *summary)
 {
 	static const int widths[] = {1, 2, 4};
 
@@ -61,17 +62,17 @@ static void judge_index(const struct model *model, struct checkpoint_summary *su
 		summary->equal |= summary->total_size == widths[i] * model->parameter_count;
 }
 
-static void judge(struct arena *arena, const struct model *model, struct checkpoint *checkpoint,
-	struct checkpoint_summary *summary)
+static void judge(struct arena *arena, const struct model *model, struct stored *stored,
+	struct stored_summary *summary)
 {
 	if (summary->missing > 0 || summary->files == 0) {
 		judge_index(model, summary);
 		return;
 	}
-	summary->tensors = checkpoint_tensors(checkpoint);
-	summary->parameters = checkpoint_parameters(checkpoint, model, &summary->quantised);
-	summary->n_differences = checkpoint_differences(
-		arena, checkpoint, model, summary->differences, CHECKPOINT_LINES);
+	summary->tensors = stored_tensors(stored);
+	summary->parameters = stored_parameters(stored, model, &summary->quantised);
+	summary->n_differences =
+		stored_differences(arena, stored, model, summary->differences, STORED_LINES);
 	summary->equal = summary->n_differences == 0;
 }
 
@@ -82,8 +83,8 @@ static bool has_ending(const char *name, const char *ending)
 	return length > wanted && strcmp(name + length - wanted, ending) == 0;
 }
 
-bool checkpoint_summarise(struct arena *arena, const char *typed, const struct model *model,
-	struct checkpoint_summary *summary, struct error *error)
+bool stored_summarise(struct arena *arena, const char *typed, const struct model *model,
+	struct stored_summary *summary, struct error *error)
 {
 	bool folder = file_is_folder(typed);
 	const char *any = folder ? arena_printf(arena, "%s/config.json", typed) : typed;
@@ -91,9 +92,9 @@ bool checkpoint_summarise(struct arena *arena, const char *typed, const struct m
 	const char *single = has_ending(typed, ".safetensors")
 				     ? typed
 				     : file_beside(arena, any, "model.safetensors");
-	struct checkpoint *checkpoint = checkpoint_new(arena);
+	struct stored *stored = stored_new(arena);
 
-	*summary = (struct checkpoint_summary){0};
+	*summary = (struct stored_summary){0};
 	/* A preset's name has no folder; a config beside others is not theirs. */
 	if (!folder && !has_ending(typed, ".safetensors") && !has_ending(typed, "config.json"))
 		return true;
@@ -102,16 +103,16 @@ bool checkpoint_summarise(struct arena *arena, const char *typed, const struct m
 		return true;
 	if (file_exists(single)) {
 		summary->files = 1;
-		if (!read_header(arena, single, checkpoint, error))
+		if (!read_header(arena, single, stored, error))
 			return false;
-	} else if (!read_shards(arena, index, checkpoint, summary, error)) {
+	} else if (!read_shards(arena, index, stored, summary, error)) {
 		return false;
 	}
-	judge(arena, model, checkpoint, summary);
+	judge(arena, model, stored, summary);
 	return true;
 }
 
-const char *checkpoint_line(struct arena *arena, const struct checkpoint_summary *s)
+const char *stored_line(struct arena *arena, const struct stored_summary *s)
 {
 	const char *verdict = s->equal       ? "equal to the config"
 			      : s->quantised ? "quantised, which counts cannot be compared with"
@@ -129,9 +130,9 @@ const char *checkpoint_line(struct arena *arena, const struct checkpoint_summary
 			 : "not 1, 2 or 4 bytes for each parameter");
 }
 
-void checkpoint_write(const struct checkpoint_summary *s, struct writer *writer)
+void stored_write(const struct stored_summary *s, struct writer *writer)
 {
-	int shown = s->n_differences < CHECKPOINT_LINES ? s->n_differences : CHECKPOINT_LINES;
+	int shown = s->n_differences < STORED_LINES ? s->n_differences : STORED_LINES;
 
 	writer_begin_map(writer, "checkpoint");
 	writer_int(writer, "files", s->files);
