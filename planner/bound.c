@@ -55,7 +55,7 @@ struct prober {
 	struct load *loads;
 	struct shape *shapes;
 	int64_t probes;
-	uint64_t no_load, no_shape; /* bits of plan_fields that do not matter */
+	struct bound_ignored ignored;
 };
 
 /* --- probes --------------------------------------------------------------------------------------
@@ -277,8 +277,6 @@ static bool probe_shape(
 /* --- looking up ----------------------------------------------------------------------------------
  */
 
-/* Plans are alike in what is computed, or in what is kept and moved, when they differ only in knobs
- * that do not matter for it. A knob that is not listed here matters for both. */
 static bool differ_only_in(const struct plan *a, const struct plan *b, uint64_t ignored)
 {
 	for (int i = 0; i < n_plan_fields; i++) {
@@ -297,25 +295,40 @@ static uint64_t bits_of(const char *const *names)
 	return bits;
 }
 
+/* Plans are alike in what is computed, or in what is kept and moved, when they differ only in knobs
+ * that do not matter for it. A knob that is not listed here matters for both. */
+struct bound_ignored bound_ignored(void)
+{
+	static const char *const no_load[] = {"strategy", "reshard_after_forward", "wrap",
+		"prefetch", "forward_prefetch", "limit_all_gathers", "grad_accum", "global_batch",
+		"sync_each_micro_batch", "reduce_dtype", NULL};
+	static const char *const no_shape[] = {"prefetch", "forward_prefetch", "limit_all_gathers",
+		"micro_batch", "grad_accum", "global_batch", NULL};
+	return (struct bound_ignored){bits_of(no_load), bits_of(no_shape)};
+}
+
 /* Leaves that save nothing are computed again only when their range saves something: what is
  * recomputed depends on the wrap policy. */
-static bool same_load(const struct prober *prober, const struct plan *a, const struct plan *b)
+bool bound_same_load(
+	const struct bound_ignored *ignored, const struct plan *a, const struct plan *b)
 {
-	return differ_only_in(a, b, prober->no_load) &&
+	return differ_only_in(a, b, ignored->load) &&
 	       (!plan_checkpoints(a, CHECKPOINTING_FULL) || strcmp(a->wrap, b->wrap) == 0);
 }
 
-static bool same_shape(const struct prober *prober, const struct plan *a, const struct plan *b)
+bool bound_same_shape(
+	const struct bound_ignored *ignored, const struct plan *a, const struct plan *b)
 {
 	return a->mesh.shard == b->mesh.shard && bound_micro_batches(a) == bound_micro_batches(b) &&
-	       differ_only_in(a, b, prober->no_shape);
+	       differ_only_in(a, b, ignored->shape);
 }
 
 static bool find_load(struct prober *prober, const struct plan *plan, const struct load **load,
 	struct error *error)
 {
 	int i = 0;
-	while (i < prober->n_loads && !same_load(prober, prober->loads[i].plan, plan))
+	while (i < prober->n_loads &&
+		!bound_same_load(&prober->ignored, prober->loads[i].plan, plan))
 		i++;
 	if (i == prober->n_loads) {
 		prober->loads = array_grow(
@@ -332,7 +345,7 @@ static bool find_shape(struct prober *prober, const struct plan *plan, const str
 	struct error *error)
 {
 	int i = prober->n_shapes - 1;
-	while (i >= 0 && !same_shape(prober, prober->shapes[i].plan, plan))
+	while (i >= 0 && !bound_same_shape(&prober->ignored, prober->shapes[i].plan, plan))
 		i--;
 	if (i < 0) {
 		i = prober->n_shapes;
@@ -406,13 +419,7 @@ static bool bound_of(
 bool bounds_build(const struct question *question, const struct space *space, struct bounds *bounds,
 	struct error *error)
 {
-	static const char *const no_load[] = {"strategy", "reshard_after_forward", "wrap",
-		"prefetch", "forward_prefetch", "limit_all_gathers", "grad_accum", "global_batch",
-		"sync_each_micro_batch", "reduce_dtype", NULL};
-	static const char *const no_shape[] = {"prefetch", "forward_prefetch", "limit_all_gathers",
-		"micro_batch", "grad_accum", "global_batch", NULL};
-	struct prober prober = {
-		.question = question, .no_load = bits_of(no_load), .no_shape = bits_of(no_shape)};
+	struct prober prober = {.question = question, .ignored = bound_ignored()};
 	bool ok = true;
 	bounds->of = array_grow(NULL, &(int){0}, space->n, sizeof(*bounds->of));
 	for (int i = 0; i < space->n && ok; i++)

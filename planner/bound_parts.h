@@ -23,6 +23,17 @@ bool bound_probe(const struct question *question, struct arena *arena, const str
 	int64_t micro_batch, int64_t grad_accum, struct schedule **schedule, struct cost **costs,
 	struct error *error);
 
+/* Knobs that do not matter for a load, and for a shape: bits of plan_fields. */
+struct bound_ignored {
+	uint64_t load, shape;
+};
+struct bound_ignored bound_ignored(void);
+/* Whether two plans have one load; one shape, up to the number of micro-batches in the middle. */
+bool bound_same_load(
+	const struct bound_ignored *ignored, const struct plan *a, const struct plan *b);
+bool bound_same_shape(
+	const struct bound_ignored *ignored, const struct plan *a, const struct plan *b);
+
 /* Operations of the compute stream that touch a buffer; first > last: none. */
 struct touches {
 	int first, last;

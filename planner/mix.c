@@ -51,6 +51,7 @@ struct mixing {
 	struct search *search;
 	struct arena *arena; /* of the answer */
 	struct arena tables; /* of all cells */
+	struct mix_probes probes;
 	int64_t effort;
 	int n, capacity;
 	struct entry {
@@ -93,7 +94,6 @@ static bool is_wanted(const struct mixing *mixing, int64_t bound)
 
 static bool add_cell(struct mixing *mixing, const struct plan *plan, struct error *error)
 {
-	const struct question *question = mixing->search->question;
 	struct entry *last = mixing->n > 0 ? &mixing->entries[mixing->n - 1] : NULL;
 	struct entry entry = {.plan = plan};
 	bool checkpoints, reshards;
@@ -109,8 +109,8 @@ static bool add_cell(struct mixing *mixing, const struct plan *plan, struct erro
 	if (last != NULL && differ_in_prefetch(last->plan, plan))
 		return true;
 	entry.cell = ARENA_NEW(&mixing->tables, struct mix_cell);
-	if (!mix_cell_build(
-		    question, plan, checkpoints, reshards, &mixing->tables, entry.cell, error))
+	if (!mix_cell_build(&mixing->probes, plan, checkpoints, reshards, &mixing->tables,
+		    entry.cell, error))
 		return false;
 	entry.bound = fastest(mixing, entry.cell);
 	mixing->entries = array_grow(
@@ -290,7 +290,9 @@ static bool search_entry(struct mixing *mixing, const struct entry *entry, struc
 bool mix_search(struct search *search, struct arena *arena, struct error *error)
 {
 	struct mixing mixing = {.search = search, .arena = arena};
+	mix_probes_init(&mixing.probes, search->question);
 	bool ok = add_cells(&mixing, error);
+	mix_probes_finish(&mixing.probes);
 	if (ok && mixing.n > 0)
 		qsort(mixing.entries, (size_t)mixing.n, sizeof(*mixing.entries), by_bound);
 	/* Mixes are appended to the plans, which may move them: entries keep copies. */

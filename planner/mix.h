@@ -12,8 +12,8 @@
 #ifndef PLANNER_MIX_H
 #define PLANNER_MIX_H
 
-#include "planner/bound_parts.h"
 #include "planner/integer.h"
+#include "planner/mix_probe.h"
 #include "planner/search.h"
 
 struct mix_cell {
@@ -28,7 +28,7 @@ struct mix_cell {
 };
 
 /* mix_bound.c: tables in `arena`. */
-bool mix_cell_build(const struct question *question, const struct plan *plan, bool checkpoints,
+bool mix_cell_build(struct mix_probes *probes, const struct plan *plan, bool checkpoints,
 	bool reshards, struct arena *arena, struct mix_cell *cell, struct error *error);
 struct bound mix_bound(
 	const struct topology *topology, const struct mix_cell *cell, int blocks, int units);

@@ -13,180 +13,39 @@
 
 #include "schedule/per_unit.h"
 
-/* --- loads, by block -----------------------------------------------------------------------------
- */
-
-struct load_row {
-	double compute, arithmetic;
-	int64_t saved;
-};
-
-/* rows[blocks] is everything outside of blocks. */
-static struct load_row *row_of(struct load_row *rows, int blocks, int layer)
-{
-	return &rows[layer >= 0 && layer < blocks ? layer : blocks];
-}
-
-static int last_loss(const struct program *program)
-{
-	int loss = -1;
-	for (int i = 0; i < program->n_ops; i++)
-		if (program->ops[i].kind == OP_LOSS)
-			loss = i;
-	return loss;
-}
-
-static void add_load(const struct schedule *schedule, const struct cost *costs, int blocks,
-	struct arena *arena, struct load_row *rows)
-{
-	const struct program *program = &schedule->programs[0];
-	struct touches *touches = bound_touches(program, arena);
-	int loss = last_loss(program);
-	for (int i = 0; i < program->n_ops; i++) {
-		struct load_row *row = row_of(rows, blocks, program->ops[i].layer);
-		if (op_kind_class(program->ops[i].kind) != OP_CLASS_COMPUTE)
-			continue;
-		row->compute += costs[i].device;
-		row->arithmetic += costs[i].arithmetic;
-	}
-	for (int i = 0; i < program->n_buffers; i++) {
-		const struct buffer *buffer = &program->buffers[i];
-		if (bound_is_load(buffer) && !buffer_in_host(buffer) && touches[i].first <= loss &&
-			loss <= touches[i].last)
-			row_of(rows, blocks, buffer->layer)->saved += buffer->bytes;
-	}
-}
-
-/* --- shapes, by unit -----------------------------------------------------------------------------
- */
-
-struct shape_row {
-	struct work work;
-	int64_t kept;
-};
-
-struct shape_probe {
-	int n; /* units; rows[n] is everything else */
-	struct shape_row *rows;
-	int *places; /* of a unit among those that reshard; -1: not */
-	int64_t at_end, fixed;
-	double multiprocessors[ENGINES_MAX];
-};
-
-static void add_shape_operation(struct shape_probe *probe, const struct schedule *schedule,
-	const struct op *op, const struct cost *cost, double times)
-{
-	enum op_class class = op_kind_class(op->kind);
-	struct work *work = &probe->rows[op->unit >= 0 ? op->unit : probe->n].work;
-	if (class == OP_CLASS_COLLECTIVE) {
-		int engine = schedule->groups[op->group].engine;
-		if (engine >= ENGINES_MAX || cost->device <= 0)
-			return;
-		probe->multiprocessors[engine] =
-			fmin(probe->multiprocessors[engine], cost->multiprocessors);
-		work->engines[engine] += times * cost->device;
-	} else if (class != OP_CLASS_COMPUTE && op->stream == STREAM_COMPUTE) {
-		work->compute += times * cost->device;
-	}
-}
-
-static void add_shape_memory(
-	struct shape_probe *probe, const struct program *program, struct arena *arena)
-{
-	struct touches *touches = bound_touches(program, arena);
-	int loss = last_loss(program), end = -1;
-	for (int i = 0; i < program->n_ops && end < 0; i++)
-		if (program->ops[i].kind == OP_OPTIMIZER)
-			end = i;
-	for (int i = 0; i < program->n_buffers; i++) {
-		const struct buffer *b = &program->buffers[i];
-		if (touches[i].first > touches[i].last || buffer_in_host(b))
-			continue;
-		if (bound_is_kept(b) && touches[i].first <= loss && loss <= touches[i].last)
-			probe->rows[b->unit >= 0 ? b->unit : probe->n].kept += b->bytes;
-		if (!bound_is_load(b) && touches[i].first <= end && end <= touches[i].last)
-			probe->at_end += b->bytes;
-	}
-}
-
-static void place_units(struct shape_probe *probe, const struct schedule *schedule)
-{
-	int place = 0;
-	for (int u = 0; u < probe->n; u++)
-		probe->places[u] = u > 0 && schedule->units[u].parameters > 0 ? place++ : -1;
-}
-
-static bool probe_shape(const struct question *question, const struct plan *plan,
-	struct arena *arena, struct shape_probe *probe, struct error *error)
-{
-	struct arena scratch = {0};
-	struct schedule *schedule;
-	struct cost *costs;
-	int64_t probed = bound_micro_batches(plan);
-	*probe = (struct shape_probe){0};
-	if (!bound_probe(question, &scratch, plan, 1, probed, &schedule, &costs, error) ||
-		schedule == NULL) {
-		arena_finish(&scratch);
-		return error->message[0] == '\0';
-	}
-	const struct program *program = &schedule->programs[0];
-	probe->n = schedule->n_units;
-	probe->rows = ARENA_ARRAY(arena, struct shape_row, probe->n + 1);
-	probe->places = ARENA_ARRAY(arena, int, probe->n + 1);
-	for (int e = 0; e < ENGINES_MAX; e++)
-		probe->multiprocessors[e] = INFINITY;
-	for (int i = 0; i < program->n_ops; i++) {
-		const struct op *op = &program->ops[i];
-		bool middle = op->micro_batch > 0 && op->micro_batch < (int)probed - 1;
-		add_shape_operation(probe, schedule, op, &costs[i],
-			middle ? (double)(plan->grad_accum - 2) : 1);
-	}
-	add_shape_memory(probe, program, &scratch);
-	place_units(probe, schedule);
-	probe->fixed = bound_fixed_bytes(schedule);
-	arena_finish(&scratch);
-	return true;
-}
-
 /* --- tables --------------------------------------------------------------------------------------
  */
 
-static bool fill_loads(const struct question *question, struct mix_cell *cell, struct arena *arena,
-	struct error *error)
+static void add_blocks(
+	struct mix_cell *cell, int layers, const struct load_row *none, const struct load_row *full)
 {
-	int layers = (int)question->model->architecture.layers;
-	struct load_row *rows[2];
-	struct arena scratch = {0};
-	for (int full = 0; full < 2; full++) {
-		struct plan plan = cell->plan;
-		struct schedule *schedule;
-		struct cost *costs;
-		plan.activation_checkpointing =
-			checkpointing_names[full ? CHECKPOINTING_FULL : CHECKPOINTING_NONE];
-		rows[full] = ARENA_ARRAY(arena, struct load_row, layers + 1);
-		if ((cell->blocks == 0 && full) ||
-			!bound_probe(question, &scratch, &plan, plan.micro_batch, 1, &schedule,
-				&costs, error) ||
-			schedule == NULL)
-			break;
-		add_load(schedule, costs, layers, &scratch, rows[full]);
-	}
-	arena_finish(&scratch);
 	for (int k = 0; k <= cell->blocks; k++) {
-		const struct load_row *rest = rows[0] + layers, *other = rest;
-		if (cell->blocks > 0)
-			other = rows[1] + layers;
+		const struct load_row *rest = none + layers, *other = full + layers;
 		cell->compute[k] = fmin(rest->compute, other->compute);
 		cell->arithmetic[k] = fmax(rest->arithmetic, other->arithmetic);
 		cell->saved[k] = min_i64(rest->saved, other->saved);
 		for (int b = 0; b < layers; b++) {
-			const struct load_row *row = &rows[b < k][b];
+			const struct load_row *row = b < k ? &full[b] : &none[b];
 			cell->compute[k] += row->compute;
 			cell->arithmetic[k] += row->arithmetic;
 			cell->saved[k] += row->saved;
 		}
 	}
-	return error->message[0] == '\0';
+}
+
+static bool fill_loads(struct mix_probes *probes, struct mix_cell *cell, struct error *error)
+{
+	struct plan plan = cell->plan;
+	const struct load_probe *none, *full;
+	plan.activation_checkpointing = checkpointing_names[CHECKPOINTING_NONE];
+	if (!mix_probe_load(probes, &plan, &none, error))
+		return false;
+	full = none;
+	plan.activation_checkpointing = checkpointing_names[CHECKPOINTING_FULL];
+	if (cell->blocks > 0 && !mix_probe_load(probes, &plan, &full, error))
+		return false;
+	add_blocks(cell, (int)probes->question->model->architecture.layers, none->rows, full->rows);
+	return true;
 }
 
 static struct work least_work(const struct work *a, const struct work *b)
@@ -197,11 +56,46 @@ static struct work least_work(const struct work *a, const struct work *b)
 	return least;
 }
 
-static void merge(struct shape_probe *into, const struct shape_probe *other)
+static struct work work_of_step(const struct plan *plan, const struct shape_row *row)
 {
-	for (int u = 0; u <= into->n; u++) {
-		into->rows[u].work = least_work(&into->rows[u].work, &other->rows[u].work);
-		into->rows[u].kept = min_i64(into->rows[u].kept, other->rows[u].kept);
+	double middle = fmax(0, (double)plan->grad_accum - 2);
+	struct work work = {row->rest.compute + middle * row->middle.compute, {0}, 0};
+	for (int e = 0; e < ENGINES_MAX; e++)
+		work.engines[e] = row->rest.engines[e] + middle * row->middle.engines[e];
+	return work;
+}
+
+/* A shape_probe for a cell's own number of micro-batches. */
+struct shape {
+	int n;
+	const int *places;
+	struct unit_work {
+		struct work work; /* s per step */
+		int64_t kept;
+	} * units;
+	int64_t at_end, fixed;
+	double multiprocessors[ENGINES_MAX];
+};
+
+static void shape_of(const struct plan *plan, const struct shape_probe *probe, struct arena *arena,
+	struct shape *shape)
+{
+	*shape = (struct shape){probe->n, probe->places, NULL, probe->at_end, probe->fixed, {0}};
+	memcpy(shape->multiprocessors, probe->multiprocessors, sizeof(shape->multiprocessors));
+	if (probe->rows == NULL)
+		return;
+	shape->units = ARENA_ARRAY(arena, struct unit_work, probe->n + 1);
+	for (int u = 0; u <= probe->n; u++)
+		shape->units[u] = (struct unit_work){
+			work_of_step(plan, &probe->rows[u]), probe->rows[u].kept};
+}
+
+static void merge(const struct plan *plan, struct shape *into, const struct shape_probe *other)
+{
+	for (int u = 0; u <= into->n && into->units != NULL; u++) {
+		struct work work = work_of_step(plan, &other->rows[u]);
+		into->units[u].work = least_work(&into->units[u].work, &work);
+		into->units[u].kept = min_i64(into->units[u].kept, other->rows[u].kept);
 	}
 	into->at_end = min_i64(into->at_end, other->at_end);
 	into->fixed = min_i64(into->fixed, other->fixed);
@@ -218,50 +112,53 @@ static enum strategy keeping(enum strategy strategy)
 }
 
 /* `keeps`: no unit is resharded. */
-static bool probe_shapes(const struct question *question, const struct mix_cell *cell, bool keeps,
-	struct arena *arena, struct shape_probe *probe, struct error *error)
+static bool find_shape(struct mix_probes *probes, const struct mix_cell *cell, bool keeps,
+	struct arena *arena, struct shape *shape, struct error *error)
 {
 	struct plan plan = cell->plan;
-	struct shape_probe full;
+	const struct shape_probe *none, *full;
 	if (keeps) {
 		plan.strategy = keeping(plan.strategy);
 		plan.reshard_after_forward = "false";
 	}
-	if (!probe_shape(question, &plan, arena, probe, error))
+	if (!mix_probe_shape(probes, &plan, &none, error))
 		return false;
+	shape_of(&cell->plan, none, arena, shape);
 	if (cell->blocks == 0)
 		return true;
 	plan.activation_checkpointing = checkpointing_names[CHECKPOINTING_FULL];
-	if (!probe_shape(question, &plan, arena, &full, error))
+	if (!mix_probe_shape(probes, &plan, &full, error))
 		return false;
-	if (full.n != probe->n)
-		*probe = (struct shape_probe){0};
+	if (full->n != none->n || full->rows == NULL)
+		*shape = (struct shape){0};
 	else
-		merge(probe, &full);
+		merge(&cell->plan, shape, full);
 	return true;
 }
 
-static void add_unit(struct mix_cell *cell, int m, const struct shape_row *row)
+static void add_unit(struct mix_cell *cell, int m, const struct unit_work *unit)
 {
-	cell->moved[m].compute += row->work.compute;
+	cell->moved[m].compute += unit->work.compute;
 	for (int e = 0; e < ENGINES_MAX; e++)
-		cell->moved[m].engines[e] += row->work.engines[e];
-	cell->kept[m] += row->kept;
+		cell->moved[m].engines[e] += unit->work.engines[e];
+	cell->kept[m] += unit->kept;
 }
 
-static void fill_moved(
-	struct mix_cell *cell, const struct shape_probe *reshards, const struct shape_probe *keeps)
+/* `reshards` becomes the least of both where a unit keeps its parameters anyway. */
+static void fill_moved(struct mix_cell *cell, struct shape *reshards, const struct shape *keeps)
 {
+	for (int u = 0; u <= reshards->n && cell->units > 0; u++) {
+		struct unit_work *unit = &reshards->units[u];
+		if (u < reshards->n && reshards->places[u] >= 0)
+			continue;
+		unit->work = least_work(&unit->work, &keeps->units[u].work);
+		unit->kept = min_i64(unit->kept, keeps->units[u].kept);
+	}
 	for (int m = 0; m < max_i64(cell->units, 1); m++) {
 		for (int u = 0; u <= reshards->n; u++) {
 			int place = u < reshards->n ? reshards->places[u] : -1;
-			bool kept = place >= 0 && place >= cell->units - m;
-			struct shape_row row = reshards->rows[u];
-			if (cell->units > 0 && place < 0) {
-				row.work = least_work(&row.work, &keeps->rows[u].work);
-				row.kept = min_i64(row.kept, keeps->rows[u].kept);
-			}
-			add_unit(cell, m, kept && m > 0 ? &keeps->rows[u] : &row);
+			bool kept = m > 0 && place >= 0 && place >= cell->units - m;
+			add_unit(cell, m, kept ? &keeps->units[u] : &reshards->units[u]);
 		}
 	}
 	cell->at_end = reshards->at_end;
@@ -275,23 +172,24 @@ static void fill_moved(
 			fmin(cell->multiprocessors[e], keeps->multiprocessors[e]);
 }
 
-static bool fill_shapes(const struct question *question, struct mix_cell *cell, struct arena *arena,
-	struct error *error)
+static bool fill_shapes(
+	struct mix_probes *probes, struct mix_cell *cell, struct arena *arena, struct error *error)
 {
-	struct shape_probe reshards, keeps = {0};
-	if (!probe_shapes(question, cell, false, arena, &reshards, error) ||
-		(cell->units > 0 && !probe_shapes(question, cell, true, arena, &keeps, error)))
+	struct shape reshards, keeps = {0};
+	if (!find_shape(probes, cell, false, arena, &reshards, error) ||
+		(cell->units > 0 && !find_shape(probes, cell, true, arena, &keeps, error)))
 		return false;
-	if (cell->units > 0 && keeps.n != reshards.n)
+	if (keeps.n != reshards.n || keeps.units == NULL)
 		cell->units = 0;
-	if (reshards.rows != NULL)
+	if (reshards.units != NULL)
 		fill_moved(cell, &reshards, &keeps);
 	return true;
 }
 
-bool mix_cell_build(const struct question *question, const struct plan *plan, bool checkpoints,
+bool mix_cell_build(struct mix_probes *probes, const struct plan *plan, bool checkpoints,
 	bool reshards, struct arena *arena, struct mix_cell *cell, struct error *error)
 {
+	const struct question *question = probes->question;
 	bool root;
 	struct error mine = {0};
 	int64_t units = plan_units(plan, question->model, &root) - (root ? 1 : 0);
@@ -303,8 +201,7 @@ bool mix_cell_build(const struct question *question, const struct plan *plan, bo
 	cell->saved = ARENA_ARRAY(arena, int64_t, cell->blocks + 1);
 	cell->moved = ARENA_ARRAY(arena, struct work, cell->units + 1);
 	cell->kept = ARENA_ARRAY(arena, int64_t, cell->units + 1);
-	return (fill_loads(question, cell, arena, &mine) &&
-		       fill_shapes(question, cell, arena, &mine)) ||
+	return (fill_loads(probes, cell, &mine) && fill_shapes(probes, cell, arena, &mine)) ||
 	       error_set(error, mine.code, "%s", mine.message);
 }
 

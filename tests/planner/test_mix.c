@@ -52,15 +52,17 @@ static void judge_cells(const struct question *question, uint64_t *state, double
 {
 	struct search search = {.question = question};
 	struct evaluator evaluator = {.question = question};
+	struct mix_probes probes;
 	struct error error = {0};
 	if (!space_build(question, arena, &search.space, &error))
 		return;
+	mix_probes_init(&probes, question);
 	for (int i = 0; i < search.space.n; i += 1 + (int)random_below(state, 40)) {
 		struct mix_cell cell;
 		bool checkpoints, reshards;
 		if (!mix_knobs(&search, &search.space.plans[i], &checkpoints, &reshards))
 			continue;
-		if (!mix_cell_build(question, &search.space.plans[i], checkpoints, reshards, arena,
+		if (!mix_cell_build(&probes, &search.space.plans[i], checkpoints, reshards, arena,
 			    &cell, &error))
 			fail_msg("%s", error.message);
 		for (int j = 0; j < 4; j++)
@@ -69,6 +71,7 @@ static void judge_cells(const struct question *question, uint64_t *state, double
 				cell.units > 0 ? (int)random_below(state, cell.units) : 0, slack,
 				arena, tally);
 	}
+	mix_probes_finish(&probes);
 	space_finish(&search.space);
 	evaluator_finish(&evaluator);
 }
@@ -165,6 +168,8 @@ static void add_uniform(struct search *search, struct ranking *all)
 
 static void add_cells(struct search *search, struct arena *arena, struct ranking *all)
 {
+	struct mix_probes probes;
+	mix_probes_init(&probes, search->question);
 	for (int i = 0; i < search->space.n; i++) {
 		const struct plan *plan = &search->space.plans[i];
 		bool checkpoints, reshards;
@@ -173,14 +178,14 @@ static void add_cells(struct search *search, struct arena *arena, struct ranking
 		/* prefetching at its first value (question_with_few_plans fixes it) */
 		if (!mix_knobs(search, plan, &checkpoints, &reshards))
 			continue;
-		if (!mix_cell_build(
-			    search->question, plan, checkpoints, reshards, arena, &cell, &error))
+		if (!mix_cell_build(&probes, plan, checkpoints, reshards, arena, &cell, &error))
 			fail_msg("%s", error.message);
 		struct grid *grid = ARENA_NEW(arena, struct grid);
 		*grid = (struct grid){.search = search, .cell = &cell, .arena = arena};
 		if (cell.blocks < 64 && cell.units < 64)
 			add_maximal(grid, all);
 	}
+	mix_probes_finish(&probes);
 }
 
 /* Mixes only where prefetching is settled, and memory that some of them exceed. */

@@ -1,0 +1,180 @@
+/* Small schedules read block by block and unit by unit, built once for plans that are alike. */
+#include "planner/mix_probe.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* --- loads, by block -----------------------------------------------------------------------------
+ */
+
+static struct load_row *row_of(struct load_row *rows, int blocks, int layer)
+{
+	return &rows[layer >= 0 && layer < blocks ? layer : blocks];
+}
+
+static int last_loss(const struct program *program)
+{
+	int loss = -1;
+	for (int i = 0; i < program->n_ops; i++)
+		if (program->ops[i].kind == OP_LOSS)
+			loss = i;
+	return loss;
+}
+
+static void add_load(const struct schedule *schedule, const struct cost *costs, struct arena *arena,
+	int blocks, struct load_row *rows)
+{
+	const struct program *program = &schedule->programs[0];
+	struct touches *touches = bound_touches(program, arena);
+	int loss = last_loss(program);
+	for (int i = 0; i < program->n_ops; i++) {
+		struct load_row *row = row_of(rows, blocks, program->ops[i].layer);
+		if (op_kind_class(program->ops[i].kind) != OP_CLASS_COMPUTE)
+			continue;
+		row->compute += costs[i].device;
+		row->arithmetic += costs[i].arithmetic;
+	}
+	for (int i = 0; i < program->n_buffers; i++) {
+		const struct buffer *buffer = &program->buffers[i];
+		if (bound_is_load(buffer) && !buffer_in_host(buffer) && touches[i].first <= loss &&
+			loss <= touches[i].last)
+			row_of(rows, blocks, buffer->layer)->saved += buffer->bytes;
+	}
+}
+
+static bool probe_load(struct mix_probes *probes, const struct plan *plan, struct load_probe *probe,
+	struct error *error)
+{
+	int layers = (int)probes->question->model->architecture.layers;
+	struct schedule *schedule;
+	struct cost *costs;
+	probe->rows = ARENA_ARRAY(&probes->arena, struct load_row, layers + 1);
+	if (!bound_probe(probes->question, &probes->scratch, plan, plan->micro_batch, 1, &schedule,
+		    &costs, error))
+		return false;
+	if (schedule != NULL)
+		add_load(schedule, costs, &probes->scratch, layers, probe->rows);
+	return true;
+}
+
+/* --- shapes, by unit -----------------------------------------------------------------------------
+ */
+
+static void add_shape_operation(struct shape_probe *probe, const struct schedule *schedule,
+	const struct op *op, const struct cost *cost)
+{
+	enum op_class class = op_kind_class(op->kind);
+	bool middle = op->micro_batch > 0 && op->micro_batch < (int)schedule->plan.grad_accum - 1;
+	struct shape_row *row = &probe->rows[op->unit >= 0 ? op->unit : probe->n];
+	struct work *work = middle ? &row->middle : &row->rest;
+	if (class == OP_CLASS_COLLECTIVE) {
+		int engine = schedule->groups[op->group].engine;
+		if (engine >= ENGINES_MAX || cost->device <= 0)
+			return;
+		probe->multiprocessors[engine] =
+			fmin(probe->multiprocessors[engine], cost->multiprocessors);
+		work->engines[engine] += cost->device;
+	} else if (class != OP_CLASS_COMPUTE && op->stream == STREAM_COMPUTE) {
+		work->compute += cost->device;
+	}
+}
+
+static void add_shape_memory(
+	struct shape_probe *probe, const struct program *program, struct arena *arena)
+{
+	struct touches *touches = bound_touches(program, arena);
+	int loss = last_loss(program), end = -1;
+	for (int i = 0; i < program->n_ops && end < 0; i++)
+		if (program->ops[i].kind == OP_OPTIMIZER)
+			end = i;
+	for (int i = 0; i < program->n_buffers; i++) {
+		const struct buffer *b = &program->buffers[i];
+		if (touches[i].first > touches[i].last || buffer_in_host(b))
+			continue;
+		if (bound_is_kept(b) && touches[i].first <= loss && loss <= touches[i].last)
+			probe->rows[b->unit >= 0 ? b->unit : probe->n].kept += b->bytes;
+		if (!bound_is_load(b) && touches[i].first <= end && end <= touches[i].last)
+			probe->at_end += b->bytes;
+	}
+}
+
+static void place_units(struct shape_probe *probe, const struct schedule *schedule)
+{
+	int place = 0;
+	for (int u = 0; u < probe->n; u++)
+		probe->places[u] = u > 0 && schedule->units[u].parameters > 0 ? place++ : -1;
+}
+
+static bool probe_shape(struct mix_probes *probes, const struct plan *plan,
+	struct shape_probe *probe, struct error *error)
+{
+	struct schedule *schedule;
+	struct cost *costs;
+	if (!bound_probe(probes->question, &probes->scratch, plan, 1, bound_micro_batches(plan),
+		    &schedule, &costs, error) ||
+		schedule == NULL)
+		return error->message[0] == '\0';
+	const struct program *program = &schedule->programs[0];
+	probe->n = schedule->n_units;
+	probe->rows = ARENA_ARRAY(&probes->arena, struct shape_row, probe->n + 1);
+	probe->places = ARENA_ARRAY(&probes->arena, int, probe->n + 1);
+	for (int e = 0; e < ENGINES_MAX; e++)
+		probe->multiprocessors[e] = INFINITY;
+	for (int i = 0; i < program->n_ops; i++)
+		add_shape_operation(probe, schedule, &program->ops[i], &costs[i]);
+	add_shape_memory(probe, program, &probes->scratch);
+	place_units(probe, schedule);
+	probe->fixed = bound_fixed_bytes(schedule);
+	return true;
+}
+
+/* --- looking up ----------------------------------------------------------------------------------
+ */
+
+/* From the newest: plans that are alike follow one another. */
+bool mix_probe_load(struct mix_probes *probes, const struct plan *plan,
+	const struct load_probe **probe, struct error *error)
+{
+	struct load_probe *found;
+	for (int i = probes->n_loads - 1; i >= 0; i--)
+		if (bound_same_load(&probes->ignored, &probes->loads[i]->plan, plan)) {
+			*probe = probes->loads[i];
+			return true;
+		}
+	probes->loads = array_grow(probes->loads, &probes->load_capacity, probes->n_loads + 1,
+		sizeof(struct load_probe *));
+	*probe = found = ARENA_NEW(&probes->arena, struct load_probe);
+	found->plan = *plan;
+	probes->loads[probes->n_loads++] = found;
+	return probe_load(probes, plan, found, error);
+}
+
+bool mix_probe_shape(struct mix_probes *probes, const struct plan *plan,
+	const struct shape_probe **probe, struct error *error)
+{
+	struct shape_probe *found;
+	for (int i = probes->n_shapes - 1; i >= 0; i--)
+		if (bound_same_shape(&probes->ignored, &probes->shapes[i]->plan, plan)) {
+			*probe = probes->shapes[i];
+			return true;
+		}
+	probes->shapes = array_grow(probes->shapes, &probes->shape_capacity, probes->n_shapes + 1,
+		sizeof(struct shape_probe *));
+	*probe = found = ARENA_NEW(&probes->arena, struct shape_probe);
+	found->plan = *plan;
+	probes->shapes[probes->n_shapes++] = found;
+	return probe_shape(probes, plan, found, error);
+}
+
+void mix_probes_init(struct mix_probes *probes, const struct question *question)
+{
+	*probes = (struct mix_probes){.question = question, .ignored = bound_ignored()};
+}
+
+void mix_probes_finish(struct mix_probes *probes)
+{
+	free(probes->loads);
+	free(probes->shapes);
+	arena_finish(&probes->arena);
+	arena_finish(&probes->scratch);
+}
