@@ -1,7 +1,6 @@
 #include "simulator/allocator.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
 	MIB = 1 << 20,
@@ -74,19 +73,22 @@ static int lower_bound(const struct free_list *list, int64_t bytes)
 	return low;
 }
 
+/* There are about ten classes: a loop is faster than memmove. */
 static void class_new(struct free_list *list, int place, int64_t bytes)
 {
-	list->classes =
-		array_grow(list->classes, &list->capacity, list->n + 1, sizeof(*list->classes));
-	memmove(list->classes + place + 1, list->classes + place,
-		(size_t)(list->n++ - place) * sizeof(*list->classes));
+	if (list->n == list->capacity)
+		list->classes = array_grow(
+			list->classes, &list->capacity, list->n + 1, sizeof(*list->classes));
+	for (int i = list->n++; i > place; i--)
+		list->classes[i] = list->classes[i - 1];
 	list->classes[place] = (struct size_class){bytes, -1};
 }
 
 static void class_drop(struct free_list *list, int place)
 {
-	memmove(list->classes + place, list->classes + place + 1,
-		(size_t)(--list->n - place) * sizeof(*list->classes));
+	list->n--;
+	for (int i = place; i < list->n; i++)
+		list->classes[i] = list->classes[i + 1];
 }
 
 static void list_put(struct allocator *a, int index)
@@ -122,11 +124,22 @@ static void list_cut(struct allocator *a, int index)
 		class_drop(list, place);
 }
 
-/* The smallest that is large enough, of equal ones the one freed last; -1. */
-static int best_fit(const struct free_list *list, int64_t bytes)
+/* Whether the block at the head of a class could have another size without changing places. */
+static bool stays(const struct allocator *a, const struct free_list *list, int place, int64_t bytes)
 {
-	int place = lower_bound(list, bytes);
-	return place < list->n ? list->classes[place].first : -1;
+	const struct size_class *class = &list->classes[place];
+	return a->blocks[class->first].free_next < 0 && (place == 0 || class[-1].bytes < bytes) &&
+	       (place + 1 == list->n || class[1].bytes > bytes);
+}
+
+/* `index` instead of the only block of a class. */
+static void class_replace(struct allocator *a, struct free_list *list, int place, int index)
+{
+	struct size_class *class = &list->classes[place];
+	a->blocks[class->first].is_free = false;
+	*class = (struct size_class){a->blocks[index].bytes, index};
+	a->blocks[index].free_previous = a->blocks[index].free_next = -1;
+	a->blocks[index].is_free = true;
 }
 
 static int64_t segment_bytes(int64_t bytes)
@@ -189,12 +202,17 @@ static int segment_new(struct allocator *a, int stream, int64_t bytes)
 				    .small = bytes <= SMALL_REQUEST});
 }
 
-static void split(struct allocator *a, int index, int64_t bytes)
+/* What a block of `bytes` for a request is cut down by: 0 when that is not worth it. */
+static int64_t left_over(const struct allocator_block *block, int64_t bytes)
+{
+	int64_t left = block->bytes - bytes;
+	return (block->small ? left < ROUND : left <= SMALL_REQUEST) ? 0 : left;
+}
+
+/* Makes the last `left` bytes of a block a block of their own, which is in no list. */
+static int split(struct allocator *a, int index, int64_t left)
 {
 	struct allocator_block rest = a->blocks[index];
-	int64_t left = rest.bytes - bytes;
-	if (rest.small ? left < ROUND : left <= SMALL_REQUEST)
-		return;
 	rest.bytes = left;
 	rest.is_free = false;
 	rest.previous = index;
@@ -202,24 +220,50 @@ static void split(struct allocator *a, int index, int64_t bytes)
 	if (rest.next >= 0)
 		a->blocks[rest.next].previous = second;
 	a->blocks[index].next = second;
-	a->blocks[index].bytes = bytes;
-	list_put(a, second);
+	a->blocks[index].bytes -= left;
+	return second;
+}
+
+/* The smallest free block that is large enough, of equal ones the one freed last; -1. */
+static int take_cached(struct allocator *a, struct free_list *list, int64_t bytes)
+{
+	int place = lower_bound(list, bytes);
+	if (place == list->n)
+		return -1;
+	int index = list->classes[place].first;
+	int64_t left = left_over(&a->blocks[index], bytes);
+	if (left == 0) {
+		list_cut(a, index);
+		return index;
+	}
+	bool in_place = stays(a, list, place, left);
+	if (!in_place)
+		list_cut(a, index);
+	int rest = split(a, index, left);
+	if (in_place)
+		class_replace(a, list, place, rest);
+	else
+		list_put(a, rest);
+	return index;
+}
+
+static int take_new(struct allocator *a, int stream, int64_t bytes)
+{
+	int index = segment_new(a, stream, bytes);
+	int64_t left = index >= 0 ? left_over(&a->blocks[index], bytes) : 0;
+	if (left > 0)
+		list_put(a, split(a, index, left));
+	return index;
 }
 
 int allocator_take(struct allocator *a, int stream, int64_t bytes)
 {
 	bytes = round_up(max_i64(bytes, 1), ROUND);
-	int index = best_fit(&a->free[stream][bytes <= SMALL_REQUEST], bytes);
-	if (index >= 0)
-		list_cut(a, index);
-	else
-		index = segment_new(a, stream, bytes);
-	if (index >= 0)
-		split(a, index, bytes);
-	return index;
+	int index = take_cached(a, &a->free[stream][bytes <= SMALL_REQUEST], bytes);
+	return index >= 0 ? index : take_new(a, stream, bytes);
 }
 
-/* `second` follows `first`; both are free and in no list. */
+/* `second` follows `first`. */
 static void merge(struct allocator *a, int first, int second)
 {
 	int next = a->blocks[second].next;
@@ -235,19 +279,36 @@ static bool is_free(const struct allocator *a, int index)
 	return index >= 0 && a->blocks[index].is_free;
 }
 
+/* Makes two neighbours one free block; `listed`, one of the two, is free already. */
+static void join(struct allocator *a, int first, int second, int listed)
+{
+	struct free_list *list = list_of(a, &a->blocks[listed]);
+	int place = lower_bound(list, a->blocks[listed].bytes);
+	bool in_place = list->classes[place].first == listed &&
+			stays(a, list, place, a->blocks[first].bytes + a->blocks[second].bytes);
+	if (!in_place)
+		list_cut(a, listed);
+	merge(a, first, second);
+	if (in_place)
+		class_replace(a, list, place, first);
+	else
+		list_put(a, first);
+}
+
 void allocator_give(struct allocator *a, int index)
 {
 	if (index < 0)
 		return;
 	int previous = a->blocks[index].previous, next = a->blocks[index].next;
-	if (is_free(a, next)) {
+	bool after = is_free(a, next), before = is_free(a, previous);
+	if (after && before) {
 		list_cut(a, next);
 		merge(a, index, next);
 	}
-	if (is_free(a, previous)) {
-		list_cut(a, previous);
-		merge(a, previous, index);
-		index = previous;
-	}
-	list_put(a, index);
+	if (before)
+		join(a, previous, index, previous);
+	else if (after)
+		join(a, index, next, next);
+	else
+		list_put(a, index);
 }
