@@ -16,6 +16,7 @@
 #include "base/fields.h"
 #include "base/hash.h"
 #include "base/runs.h"
+#include "base/sorted.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "base/writer.h"

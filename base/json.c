@@ -166,37 +166,6 @@ static bool read_string(struct reader *reader, char **result)
 	return true;
 }
 
-static const char *skip_digits(const char *at, const char *end)
-{
-	while (at < end && is_digit(*at))
-		at++;
-	return at;
-}
-
-/* The end of the number at `at`, NULL when there is none: -?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)? */
-static const char *number_end(const char *at, const char *end)
-{
-	at += at < end && *at == '-';
-	const char *digits = at;
-	at = skip_digits(at, end);
-	if (at == digits || (*digits == '0' && at - digits > 1))
-		return NULL;
-	if (at < end && *at == '.') {
-		digits = at + 1;
-		at = skip_digits(digits, end);
-		if (at == digits)
-			return NULL;
-	}
-	if (at < end && (*at == 'e' || *at == 'E')) {
-		digits = at + 1;
-		digits += digits < end && (*digits == '+' || *digits == '-');
-		at = skip_digits(digits, end);
-		if (at == digits)
-			return NULL;
-	}
-	return at;
-}
-
 static bool is_word_character(char c)
 {
 	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -228,7 +197,7 @@ static bool read_word(struct reader *reader)
 	if (reader->at == start)
 		return unexpected(reader, "a JSON value");
 	char *word = arena_strndup(reader->tree->arena, start, (size_t)(reader->at - start));
-	if (number_end(start, reader->at) != reader->at && !is_word(reader, word))
+	if (!is_json_number(word) && !is_word(reader, word))
 		return tree_fail(reader->tree, reader->line, reader->column,
 			"expected a JSON value, got %.40s; text needs double quotes", word);
 	enum node_kind kind = strcmp(word, "null") == 0 ? NODE_NULL : NODE_SCALAR;

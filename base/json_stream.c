@@ -116,13 +116,11 @@ static bool end_literal(struct json_stream *s, struct error *error)
 {
 	static const char *const words[] = {"true", "false", "null"};
 	const char *value = text_string(&s->value);
-	bool known = false;
-	double number;
+	bool known = is_json_number(value);
 
 	for (int i = 0; i < 3; i++)
 		known = known || strcmp(value, words[i]) == 0;
-	/* PyTorch writes durations that it does not know so. */
-	if (!known && !parse_number(value, &number))
+	if (!known)
 		return fail(s, error, "expected a number, true, false or null");
 	if (!tell(s, JSON_SCALAR, error))
 		return false;
@@ -220,7 +218,6 @@ static bool in_string(struct json_stream *s, char c, struct error *error)
 		s->state = IN_ESCAPE;
 		return true;
 	}
-	/* Kineto writes names of C++ symbols raw; a control character has no business there. */
 	if ((unsigned char)c < ' ')
 		return fail(s, error, "a control character in a string");
 	return add(s, c, error);

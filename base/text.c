@@ -158,6 +158,15 @@ static bool is_decimal(const char *string)
 	return *end == '\0';
 }
 
+bool is_json_number(const char *string)
+{
+	const char *start = string + (*string == '-'), *end = skip_digits(start);
+
+	/* A decimal with digits on both sides of its point and no zero in front of others. */
+	return end > start && (*start != '0' || end == start + 1) &&
+	       (*end != '.' || isdigit((unsigned char)end[1])) && is_decimal(string);
+}
+
 bool parse_number(const char *string, double *value)
 {
 	if (!is_decimal(string))

@@ -32,6 +32,10 @@ void text_repeat(struct text *text, char c, int count);
 void text_number(struct text *text, double value);
 void text_int(struct text *text, int64_t value);
 
+/* Whether the whole string is what JSON calls a number:
+ * -?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)? */
+bool is_json_number(const char *string);
+
 /* Reads a whole C-locale decimal; false when anything else than the number is there. Accepts no
  * hexadecimal, no "nan" or "inf", no leading or trailing blanks, no overflow. */
 bool parse_number(const char *string, double *value);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sorted.h"
 #include "executor/machine.h"
 
 /* Timelines are kept in at most this much memory: it counts in the PSS that is being judged. */
@@ -43,29 +44,13 @@ void recorder_add(struct recorder *recorder, const struct timeline *timeline, do
 
 /* --- statistics --- */
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Linear interpolation between the two nearest of the sorted values. */
-static double quantile(const double *sorted, int64_t n, double q)
-{
-	double place = q * (double)(n - 1);
-	int64_t below = (int64_t)place, above = min_i64(below + 1, n - 1);
-
-	return sorted[below] + (place - (double)below) * (sorted[above] - sorted[below]);
-}
-
 struct spread measure_spread(double *values, int64_t n)
 {
 	struct spread spread = {0};
 
 	if (n <= 0)
 		return spread;
-	qsort(values, (size_t)n, sizeof(values[0]), compare);
+	sort_numbers(values, n);
 	for (int64_t i = 0; i < n; i++)
 		spread.mean += values[i] / (double)n;
 	for (int64_t i = 0; i < n && n > 1; i++)
@@ -86,7 +71,9 @@ struct interval {
 
 static int compare_intervals(const void *a, const void *b)
 {
-	return compare(&((const struct interval *)a)->start, &((const struct interval *)b)->start);
+	double x = ((const struct interval *)a)->start, y = ((const struct interval *)b)->start;
+
+	return (x > y) - (x < y);
 }
 
 /* Sorts, and joins what overlaps. Returns how many are left. */

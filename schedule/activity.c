@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sorted.h"
+
 const char *const activity_names[] = {
 #define X(suffix, name) [ACTIVITY_##suffix] = name,
 	ACTIVITY_KINDS(X)
@@ -175,18 +177,6 @@ static void sweep(const struct activities *a, struct activity_summary *s)
 	free(ends);
 }
 
-static int by_value(const void *left, const void *right)
-{
-	double a = *(const double *)left, b = *(const double *)right;
-	return (a > b) - (a < b);
-}
-
-static double quantile(double *values, int n, double q)
-{
-	qsort(values, (size_t)n, sizeof(*values), by_value);
-	return n > 0 ? values[(int)(q * (n - 1))] : 0;
-}
-
 /* Durations of collectives: most of what their spread says is waiting for others. */
 static void durations(
 	const struct activities *a, enum activity_kind kind, struct activity_summary *s)
@@ -201,6 +191,7 @@ static void durations(
 		if (x->kind == kind && x->start >= a->start && x->start < a->end)
 			values[n++] = x->end - x->start;
 	}
+	sort_numbers(values, n);
 	s->typical[kind] = quantile(values, n, 0.5);
 	s->least[kind] = quantile(values, n, 0.1);
 	free(values);

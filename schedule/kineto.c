@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sorted.h"
+
 static void copy_text(char *to, size_t room, const char *from)
 {
 	snprintf(to, room, "%s", from);
@@ -329,12 +331,6 @@ static void join_launches(struct kineto *k)
 	}
 }
 
-static int by_value(const void *left, const void *right)
-{
-	double a = *(const double *)left, b = *(const double *)right;
-	return (a > b) - (a < b);
-}
-
 /* Whole steps. The device runs behind the host, by about as much at both ends. */
 static void choose_window(struct kineto *k)
 {
@@ -353,7 +349,7 @@ static void choose_window(struct kineto *k)
 			a->end = fmax(a->end, a->of[i].end);
 		}
 	} else if (k->n_steps >= 3 && known == k->n_steps) {
-		qsort(k->step_starts, (size_t)known, sizeof(double), by_value);
+		sort_numbers(k->step_starts, known);
 		a->start = k->step_starts[1];
 		a->steps--;
 	}

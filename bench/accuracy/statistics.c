@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sorted.h"
+
 bool row_has_time(const struct row *row)
 {
 	return row->error == NULL && row->status == STATUS_OK && row->measured_step > 0;
@@ -51,23 +53,6 @@ void sample_add(struct arena *arena, struct sample *sample, double error)
 	sample->errors[sample->n++] = error;
 }
 
-static int compare(const void *left, const void *right)
-{
-	double a = *(const double *)left, b = *(const double *)right;
-	return (a > b) - (a < b);
-}
-
-/* Linear between the two nearest ranks; `sorted` has n > 0 entries. */
-static double quantile(const double *sorted, int n, double share)
-{
-	double at = share * (n - 1);
-	int below = (int)at;
-
-	if (below + 1 >= n)
-		return sorted[n - 1];
-	return sorted[below] + (at - below) * (sorted[below + 1] - sorted[below]);
-}
-
 struct summary sample_summary(const struct sample *sample)
 {
 	struct summary summary = {.n = sample->n};
@@ -77,13 +62,13 @@ struct summary sample_summary(const struct sample *sample)
 		abort();
 	if (sample->n > 0) {
 		memcpy(sorted, sample->errors, (size_t)sample->n * sizeof(*sorted));
-		qsort(sorted, (size_t)sample->n, sizeof(*sorted), compare);
+		sort_numbers(sorted, sample->n);
 		summary.bias = quantile(sorted, sample->n, 0.5);
 		for (int i = 0; i < sample->n; i++) {
 			sorted[i] = fabs(sorted[i]);
 			summary.mean += sorted[i] / sample->n;
 		}
-		qsort(sorted, (size_t)sample->n, sizeof(*sorted), compare);
+		sort_numbers(sorted, sample->n);
 		summary.median = quantile(sorted, sample->n, 0.5);
 		summary.p90 = quantile(sorted, sample->n, 0.9);
 	}

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/sorted.h"
+
 double search_least(double (*f)(double x, void *context), void *context, double low, double high)
 {
 	const double golden = 0.6180339887498949;
@@ -28,17 +30,8 @@ double search_least(double (*f)(double x, void *context), void *context, double 
 	return (low + high) / 2;
 }
 
-static int ascending(const void *left, const void *right)
-{
-	double a = *(const double *)left, b = *(const double *)right;
-
-	return (a > b) - (a < b);
-}
-
 double median_of(double *values, int n)
 {
-	if (n == 0)
-		return 0;
-	qsort(values, (size_t)n, sizeof(*values), ascending);
-	return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+	sort_numbers(values, n);
+	return quantile(values, n, 0.5);
 }
