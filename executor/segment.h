@@ -23,6 +23,7 @@ struct post {
 	int32_t first, size, stride;
 	int64_t count;
 	int64_t offset; /* of the memory that others read, in this rank's window */
+	int64_t result; /* of the output, if it is there too */
 	int32_t step, op, unit;
 };
 

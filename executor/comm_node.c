@@ -1,0 +1,189 @@
+/* Ranks of one machine: saying what is to be done, waiting for each other, comparing. */
+#include "executor/comm_node.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SLICE_ALIGNMENT = 16 }; /* elements: ranks do not write to one cache line */
+
+void node_link_open(struct node_link *link, struct segment *shared, struct segment *control,
+	int rank, int ranks, int first_rank, struct arena *arena)
+{
+	*link = (struct node_link){.segment = shared,
+		.control = control,
+		.first_rank = first_rank,
+		.window = segment_window(shared, rank - first_rank),
+		.window_bytes = shared->header->window_bytes,
+		.patience = {.abort = &control->header->abort,
+			.timeout = control->header->job.collective_timeout},
+		.sources = ARENA_ARRAY(arena, const void *, ranks)};
+}
+
+static struct board *board_of(const struct node_link *link, int rank)
+{
+	return segment_board(link->segment, rank - link->first_rank);
+}
+
+const struct post *node_peer_post(const struct node_link *link, int rank)
+{
+	return &board_of(link, rank)->posts[link->sequence % BOARD_POSTS];
+}
+
+void node_say(const struct comm *comm, struct node_link *link, enum phase phase)
+{
+	event_set(&board_of(link, comm->rank)->progress, 4 * link->sequence + phase);
+}
+
+bool node_hangs(struct comm *comm, struct node_link *link, const struct collective *c, int peer,
+	const char *last_seen)
+{
+	return segment_fault(link->control, EXIT_CODE_FAULT,
+		"rank %d hangs: it did not come to %s %u (step %lld, operation %d, unit %d) within "
+		"%.3g s of rank %d%s",
+		peer, collective_kind_names[c->kind], link->sequence, (long long)c->step, c->op,
+		c->unit, link->patience.timeout, comm->rank, last_seen);
+}
+
+static bool timed_out(
+	struct comm *comm, struct node_link *link, const struct collective *c, int peer)
+{
+	const struct board *board = board_of(link, peer);
+	char last_seen[80];
+
+	snprintf(last_seen, sizeof(last_seen), "; it was last seen in step %d at operation %d",
+		atomic_load(&board->step), atomic_load(&board->op));
+	return node_hangs(comm, link, c, peer, last_seen);
+}
+
+bool node_await(struct comm *comm, struct node_link *link, const struct collective *c,
+	struct members members, enum phase phase)
+{
+	for (int i = members.first; i < members.end; i++) {
+		int peer = comm_group_rank(&c->group, i);
+
+		if (peer == comm->rank)
+			continue;
+		switch (event_wait(&board_of(link, peer)->progress, 4 * link->sequence + phase,
+			&link->patience)) {
+		case EVENT_REACHED:
+			break;
+		case EVENT_ABORTED:
+			return false;
+		case EVENT_TIMED_OUT:
+			return timed_out(comm, link, c, peer);
+		}
+	}
+	return true;
+}
+
+/* What others read in this collective. */
+static const void *exposed(const struct collective *c)
+{
+	return c->kind == COLLECTIVE_ALL_REDUCE ? c->output : c->input;
+}
+
+void node_post(struct comm *comm, struct node_link *link, const struct collective *c)
+{
+	struct post *post = &board_of(link, comm->rank)->posts[++link->sequence % BOARD_POSTS];
+
+	*post = (struct post){.sequence = link->sequence,
+		.kind = (int32_t)c->kind,
+		.element = (int32_t)c->element,
+		.first = c->group.first,
+		.size = c->group.size,
+		.stride = c->group.stride,
+		.count = c->count,
+		.offset = (const char *)exposed(c) - link->window,
+		.result = (const char *)c->output - link->window,
+		.step = (int32_t)c->step,
+		.op = c->op,
+		.unit = c->unit};
+	if (fault_hits(&comm->fault, FAULT_MISMATCH, comm->rank, c->step))
+		post->count++;
+	node_say(comm, link, PHASE_POSTED);
+}
+
+static bool same_call(const struct post *a, const struct post *b)
+{
+	return a->sequence == b->sequence && a->kind == b->kind && a->element == b->element &&
+	       a->first == b->first && a->size == b->size && a->stride == b->stride &&
+	       a->count == b->count && a->op == b->op && a->step == b->step;
+}
+
+static void describe(struct text *text, int rank, const struct post *post)
+{
+	text_printf(text,
+		"rank %d: %s %u of %lld elements (kind %d) in group {%d + i * %d, %d}, "
+		"step %d, operation %d, unit %d",
+		rank, collective_kind_names[post->kind], post->sequence, (long long)post->count,
+		post->element, post->first, post->stride, post->size, post->step, post->op,
+		post->unit);
+}
+
+bool node_same(struct comm *comm, struct node_link *link, int peer, const struct post *theirs)
+{
+	const struct post *mine = node_peer_post(link, comm->rank);
+	struct text text = {0};
+
+	if (same_call(mine, theirs))
+		return true;
+	text_add(&text, "ranks issued different collectives: ");
+	describe(&text, comm->rank, mine);
+	text_add(&text, "; ");
+	describe(&text, peer, theirs);
+	segment_fault(link->control, EXIT_CODE_FAULT, "%s", text_string(&text));
+	text_finish(&text);
+	return false;
+}
+
+bool node_agree(struct comm *comm, struct node_link *link, const struct collective *c,
+	struct members members)
+{
+	for (int i = members.first; i < members.end; i++) {
+		int peer = comm_group_rank(&c->group, i);
+		struct post theirs = *node_peer_post(link, peer);
+
+		if (!node_same(comm, link, peer, &theirs))
+			return false;
+	}
+	return true;
+}
+
+const char *node_input(const struct node_link *link, const struct collective *c, int index)
+{
+	int rank = comm_group_rank(&c->group, index);
+
+	return segment_window(link->segment, rank - link->first_rank) +
+	       node_peer_post(link, rank)->offset;
+}
+
+const char *node_output(const struct node_link *link, const struct collective *c, int index)
+{
+	int rank = comm_group_rank(&c->group, index);
+
+	return segment_window(link->segment, rank - link->first_rank) +
+	       node_peer_post(link, rank)->result;
+}
+
+bool node_reaches(const struct node_link *link, const void *address, int64_t bytes)
+{
+	const char *byte = address;
+
+	return byte >= link->window && byte + bytes <= link->window + link->window_bytes;
+}
+
+void node_fetch(struct comm *comm, void *to, const void *from, int64_t bytes, bool own)
+{
+	if (bytes > 0 && to != from)
+		memcpy(to, from, (size_t)bytes);
+	if (!own)
+		comm->counters.wire_bytes += bytes;
+}
+
+struct slice_range node_slice(const struct collective *c, int index)
+{
+	int64_t per = round_up(ceil_div(c->count, c->group.size), SLICE_ALIGNMENT);
+	int64_t first = min_i64(index * per, c->count);
+
+	return (struct slice_range){first, min_i64(per, c->count - first)};
+}
