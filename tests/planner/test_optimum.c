@@ -1,0 +1,215 @@
+/* Laws of the optimum, on random questions: more memory and more options never make it worse, and
+ * what it does not use can be taken away. With a number as argument: on so many random questions
+ * (suite `slow`). */
+#include "support.h"
+
+#include <stdlib.h>
+
+#include "planner/search.h"
+
+static int questions = 25;
+
+/* The first plan in order, of all that fit. */
+struct optimum {
+	bool exists, refused;
+	int64_t cost; /* of the objective */
+	struct costs costs;
+	struct plan plan;
+};
+
+static struct optimum optimum_of(const struct question *question, struct arena *arena)
+{
+	struct optimum optimum = {0};
+	struct search search;
+	struct error error = {0};
+	if (!search_run(question, arena, &search, &error)) {
+		assert_int_equal(error.code, EXIT_CODE_USAGE);
+		optimum.refused = true;
+	} else if (search.ranking.n > 0) {
+		const struct ranked *first = &search.ranking.entries[0];
+		optimum.exists = true;
+		optimum.cost = first->costs.of[search.ranking.objective];
+		optimum.costs = first->costs;
+		optimum.plan = search.space.plans[first->plan];
+	}
+	search_finish(&search);
+	return optimum;
+}
+
+struct tally {
+	int64_t judged, strict, broken;
+	bool quiet; /* a control: breaking is what is wanted */
+};
+
+static void judge(struct tally *tally, const struct question *question, bool holds, bool strict)
+{
+	struct text text = {0};
+	tally->judged++;
+	tally->strict += strict;
+	if (holds)
+		return;
+	if (tally->broken++ < 3 && !tally->quiet) {
+		describe_question(question, &text);
+		print_message("breaks: %s\n", text_string(&text));
+		text_finish(&text);
+	}
+}
+
+/* --- more memory ---------------------------------------------------------------------------------
+ */
+
+/* `swapped`: the control, that takes the one for the other. */
+static void judge_memory(
+	struct tally *tally, struct question question, uint64_t *state, bool swapped)
+{
+	struct arena arena = {0};
+	int64_t much = question.memory_limit_bytes + random_below(state, INT64_C(4) << 30);
+	struct optimum small = optimum_of(&question, &arena);
+	question.memory_limit_bytes = much;
+	struct optimum large = optimum_of(&question, &arena);
+	if (swapped) {
+		struct optimum other = small;
+		small = large;
+		large = other;
+	}
+	if (small.exists)
+		judge(tally, &question, large.exists && large.cost <= small.cost,
+			large.cost < small.cost);
+	else if (!small.refused)
+		judge(tally, &question, true, large.exists);
+	/* Room that the optimum did not need can go. */
+	if (large.exists && !swapped) {
+		question.memory_limit_bytes = large.costs.of[COST_MEMORY];
+		struct optimum exact = optimum_of(&question, &arena);
+		judge(tally, &question, exact.exists && exact.cost == large.cost, false);
+	}
+	arena_finish(&arena);
+}
+
+static struct tally judge_memories(uint64_t seed, int n, bool swapped)
+{
+	struct tally tally = {.quiet = swapped};
+	for (int i = 0; i < n; i++) {
+		struct arena arena = {0};
+		struct question question = random_question(&seed, &arena);
+		if (question.memory_limit_bytes > 0)
+			judge_memory(&tally, question, &seed, swapped);
+		arena_finish(&arena);
+	}
+	return tally;
+}
+
+static void test_more_memory(void **state)
+{
+	(void)state;
+	struct tally tally = judge_memories(UINT64_C(0x3c6ef372fe94f82b), questions, false);
+	print_message("%lld times, %lld of them it helps\n", (long long)tally.judged,
+		(long long)tally.strict);
+	assert_int_equal(tally.broken, 0);
+	assert_true(tally.strict > 0);
+	assert_true(tally.judged > questions / 2);
+}
+
+/* --- more options --------------------------------------------------------------------------------
+ */
+
+static const struct {
+	const char *knob, *value;
+} options[] = {{"wrap", "block"}, {"wrap", "model"}, {"activation_checkpointing", "none"},
+	{"activation_checkpointing", "full"}, {"sync_each_micro_batch", "false"},
+	{"strategy", "FULL_SHARD"}, {"strategy", "SHARD_GRAD_OP"}, {"strategy", "NO_SHARD"}};
+
+static bool uses(const struct plan *plan, const char *knob, const char *value)
+{
+	const struct field *field = fields_find(plan_fields, knob);
+	struct text text = {0};
+	fields_print_one(field, plan, &text);
+	bool is = strcmp(text_string(&text), value) == 0;
+	text_finish(&text);
+	return is;
+}
+
+static bool forbid(struct question *question, const char *knob, const char **value)
+{
+	if (choices_given(&question->choices, knob))
+		return false;
+	if (strcmp(knob, "strategy") == 0) {
+		unsigned all = question->strategies != 0 ? question->strategies
+							 : (1u << STRATEGY_ZERO_1) - 1;
+		for (int s = 0; s < STRATEGY_COUNT; s++)
+			if (strcmp(strategy_names[s], *value) == 0)
+				question->strategies = all & ~(1u << s);
+		return question->strategies != 0 && question->strategies != all;
+	}
+	question->restrictions[question->n_restrictions++] =
+		(struct restriction){knob, true, 1, value};
+	return true;
+}
+
+static void judge_option(struct tally *tally, struct question question, uint64_t *state,
+	const struct optimum *open, bool swapped)
+{
+	struct arena arena = {0};
+	int o = (int)random_below(state, COUNT_OF(options));
+	const char *value = options[o].value;
+	struct question fewer = question;
+	if (forbid(&fewer, options[o].knob, &value)) {
+		struct optimum less = optimum_of(&fewer, &arena);
+		bool used = open->exists && uses(&open->plan, options[o].knob, value);
+		bool worse = !less.exists || less.cost > open->cost;
+		bool same = open->exists && less.exists && less.cost == open->cost;
+		if (swapped)
+			judge(tally, &fewer, !worse, worse);
+		else if (!less.refused)
+			judge(tally, &fewer, open->exists ? worse || same : !less.exists, worse);
+		/* What the optimum does not use may go. */
+		if (!used && open->exists && !swapped)
+			judge(tally, &fewer, same, false);
+	}
+	arena_finish(&arena);
+}
+
+static struct tally judge_options(uint64_t seed, int n, bool swapped)
+{
+	struct tally tally = {.quiet = swapped};
+	for (int i = 0; i < n; i++) {
+		struct arena arena = {0};
+		struct question question = random_question(&seed, &arena);
+		struct optimum open = optimum_of(&question, &arena);
+		for (int j = 0; j < 3 && !open.refused; j++)
+			judge_option(&tally, question, &seed, &open, swapped);
+		arena_finish(&arena);
+	}
+	return tally;
+}
+
+static void test_more_options(void **state)
+{
+	(void)state;
+	struct tally tally = judge_options(UINT64_C(0xa54ff53a5f1d36f1), questions, false);
+	print_message("%lld times, %lld of them it helps\n", (long long)tally.judged,
+		(long long)tally.strict);
+	assert_int_equal(tally.broken, 0);
+	assert_true(tally.strict > 0);
+	assert_true(tally.judged > questions / 2);
+}
+
+/* Less memory and fewer options do make it worse, and the judge notices. */
+static void test_negative_control(void **state)
+{
+	(void)state;
+	assert_true(judge_memories(7, 12, true).broken > 0);
+	assert_true(judge_options(8, 12, true).broken > 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_more_memory),
+		cmocka_unit_test(test_more_options),
+		cmocka_unit_test(test_negative_control),
+	};
+	if (argc > 1)
+		questions = atoi(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
