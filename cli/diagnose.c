@@ -26,10 +26,9 @@ static bool feed_file(
 	while (ok && (n = gzread(file, piece, PIECE)) > 0)
 		ok = kineto_feed(kineto, piece, (size_t)n, error);
 	/* A gzip file that is cut short ends without an error of gzread. */
-	if (ok && (n < 0 || gzclose_r(file) != Z_OK))
+	bool whole = gzclose_r(file) == Z_OK && n >= 0;
+	if (ok && !whole)
 		return error_set(error, EXIT_CODE_INPUT, "%s: damaged or cut short", path);
-	if (!ok)
-		gzclose_r(file);
 	return ok;
 }
 

@@ -7,36 +7,25 @@
 #include "reports/pieces.h"
 #include "reports/study.h"
 
+/* clang-format off */
+#define FIGURE_COLUMNS \
+	{"checkpointing", GRID_LEFT}, \
+	{"batch", GRID_LEFT}, \
+	{"step time", GRID_RIGHT}, \
+	{"tokens/s/GPU", GRID_RIGHT}, \
+	{"MFU", GRID_RIGHT}, \
+	{"peak memory", GRID_RIGHT}, \
+	{"of limit", GRID_RIGHT}, \
+	{"exposed", GRID_RIGHT}, \
+	{"sent/rank", GRID_RIGHT}, \
+	{"fits", GRID_LEFT}
+/* clang-format on */
+
 /* The reason stands early: on a narrow page the right end of a table is out of sight. */
 static const struct grid_column comparison_columns[] = {
-	{"strategy", GRID_LEFT},
-	{"why not", GRID_WRAP},
-	{"checkpointing", GRID_LEFT},
-	{"batch", GRID_LEFT},
-	{"step time", GRID_RIGHT},
-	{"tokens/s/GPU", GRID_RIGHT},
-	{"MFU", GRID_RIGHT},
-	{"peak memory", GRID_RIGHT},
-	{"of limit", GRID_RIGHT},
-	{"exposed", GRID_RIGHT},
-	{"sent/rank", GRID_RIGHT},
-	{"fits", GRID_LEFT},
-};
-
-/* The same without reasons, which a terminal shows below: beside it the lines would be too wide. */
-static const struct grid_column figure_columns[] = {
-	{"strategy", GRID_LEFT},
-	{"checkpointing", GRID_LEFT},
-	{"batch", GRID_LEFT},
-	{"step time", GRID_RIGHT},
-	{"tokens/s/GPU", GRID_RIGHT},
-	{"MFU", GRID_RIGHT},
-	{"peak memory", GRID_RIGHT},
-	{"of limit", GRID_RIGHT},
-	{"exposed", GRID_RIGHT},
-	{"sent/rank", GRID_RIGHT},
-	{"fits", GRID_LEFT},
-};
+	{"strategy", GRID_LEFT}, {"why not", GRID_WRAP}, FIGURE_COLUMNS};
+/* A terminal shows reasons below: beside the figures the lines would be too wide. */
+static const struct grid_column figure_columns[] = {{"strategy", GRID_LEFT}, FIGURE_COLUMNS};
 
 static void add_strategy(const struct plan *plan, const struct plan *chosen, struct grid *grid)
 {

@@ -40,10 +40,6 @@ static void set_duration(struct kineto_event *e, const char *value)
 {
 	e->duration = to_number(value);
 }
-static void set_device(struct kineto_event *e, const char *value)
-{
-	e->device = (int64_t)to_number(value);
-}
 static void set_correlation(struct kineto_event *e, const char *value)
 {
 	e->correlation = (int64_t)to_number(value);
@@ -90,7 +86,6 @@ static const struct setter {
 	{"cat", false, set_category},
 	{"ts", false, set_start},
 	{"dur", false, set_duration},
-	{"device", true, set_device},
 	{"correlation", true, set_correlation},
 	{"Collective name", true, set_collective},
 	{"In msg nelems", true, set_in},
@@ -125,7 +120,7 @@ static enum activity_kind collective_kind(const struct kineto_event *e)
 	return ACTIVITY_OTHER_COLLECTIVE;
 }
 
-/* False for what is no work of the device that is diagnosed. */
+/* False for what is no work of a device. */
 static bool device_kind(const struct kineto_event *e, enum activity_kind *kind)
 {
 	if (strcmp(e->category, "kernel") == 0) {
@@ -241,10 +236,6 @@ static void set_metadata(struct kineto *k, const char *key, const char *value)
 {
 	if (k->in_distributed && strcmp(key, "world_size") == 0)
 		k->world_size = (int64_t)to_number(value);
-	if (k->in_distributed && strcmp(key, "rank") == 0)
-		k->rank = (int64_t)to_number(value);
-	if (k->in_device && strcmp(key, "name") == 0 && k->device_name[0] == '\0')
-		copy_text(k->device_name, sizeof(k->device_name), value);
 }
 
 static bool begins(struct kineto *k, enum json_event kind, int depth, const char *key)
@@ -252,7 +243,6 @@ static bool begins(struct kineto *k, enum json_event kind, int depth, const char
 	if (depth == 1 && key != NULL) {
 		k->in_events = kind == JSON_LIST && strcmp(key, "traceEvents") == 0;
 		k->in_distributed = strcmp(key, "distributedInfo") == 0;
-		k->in_device = strcmp(key, "deviceProperties") == 0;
 	}
 	if (k->in_events && depth == 2)
 		k->event = (struct kineto_event){.phase = ' '};
@@ -278,7 +268,7 @@ static bool on_event(void *data, enum json_event kind, int depth, const char *ke
 		if (depth == 3)
 			k->in_args = false;
 		if (depth == 1)
-			k->in_events = k->in_distributed = k->in_device = false;
+			k->in_events = k->in_distributed = false;
 		return true;
 	}
 	if (k->in_events && key != NULL && depth == 3 + k->in_args)

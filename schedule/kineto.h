@@ -11,7 +11,7 @@
 struct kineto_event {
 	char phase;
 	double start, duration; /* us */
-	int64_t device, correlation;
+	int64_t correlation;
 	double in_elements, out_elements, bytes;
 	int element_bytes;
 	bool is_float; /* fp32 */
@@ -26,8 +26,7 @@ struct kineto_launch {
 struct kineto {
 	struct json_stream stream;
 	struct kineto_event event; /* in the making */
-	bool in_events, in_args, in_distributed, in_device;
-	int64_t device_events; /* kernels and copies of all devices */
+	bool in_events, in_args, in_distributed;
 	/* Results; times in us until kineto_end. */
 	struct activities activities;
 	int64_t *correlations; /* of activities; from malloc */
@@ -36,8 +35,7 @@ struct kineto {
 	double first_step, last_step;   /* of ProfilerStep annotations */
 	double step_starts[256];        /* the first of them */
 	double fp32_reduced, reduced;   /* bytes */
-	int64_t rank, world_size;       /* 0 = not said */
-	char device_name[64];
+	int64_t world_size;             /* 0 = not said */
 };
 
 void kineto_init(struct kineto *kineto, const char *name);

@@ -1,5 +1,6 @@
 #include "fixture.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include <setjmp.h>
@@ -371,4 +372,21 @@ void fixture_rename(struct fixture *fixture, const char *name)
 void fixture_finish(struct fixture *fixture)
 {
 	arena_finish(&fixture->arena);
+}
+
+int fixture_setup(void **state)
+{
+	static const char *const options[] = {"strategy", "FULL_SHARD", "wrap", "block", NULL};
+	struct fixture *fixture = malloc(sizeof(*fixture));
+
+	fixture_init(fixture, "gpt2-nano", "2xdgx-a100-80gb", options);
+	*state = fixture;
+	return 0;
+}
+
+int fixture_teardown(void **state)
+{
+	fixture_finish(*state);
+	free(*state);
+	return 0;
 }

@@ -31,5 +31,8 @@ void fixture_init(struct fixture *fixture, const char *model, const char *topolo
 /* Every name that can come from a file becomes `name`. */
 void fixture_rename(struct fixture *fixture, const char *name);
 void fixture_finish(struct fixture *fixture);
+/* For a group of tests: *state is gpt2-nano on 2xdgx-a100-80gb, FULL_SHARD by block. */
+int fixture_setup(void **state);
+int fixture_teardown(void **state);
 
 #endif

@@ -329,23 +329,6 @@ static void test_memory_sample(void **state)
 	arena_finish(&arena);
 }
 
-static int setup(void **state)
-{
-	static const char *const options[] = {"strategy", "FULL_SHARD", NULL};
-	struct fixture *fixture = malloc(sizeof(*fixture));
-
-	fixture_init(fixture, "gpt2-nano", "2xdgx-a100-80gb", options);
-	*state = fixture;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	fixture_finish(*state);
-	free(*state);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -365,5 +348,5 @@ int main(void)
 		cmocka_unit_test(test_memory_sample),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }
