@@ -36,6 +36,7 @@ struct collective {
 	int64_t count;
 	const void *input; /* all-reduce: = output */
 	void *output;
+	void *stream; /* of a device, to enqueue on; NULL: it is done when the call returns */
 	int64_t step;
 	int op, unit; /* for messages; -1 = none */
 };

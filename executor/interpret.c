@@ -26,7 +26,8 @@ static bool belongs_to_engine(const struct interpreter *in, int index)
 {
 	enum stream stream = in->program->ops[index].stream;
 
-	return is_collective(in, index) || (stream != STREAM_COMPUTE && stream != STREAM_HOST);
+	return in->backend.asynchronous == NULL &&
+	       (is_collective(in, index) || (stream != STREAM_COMPUTE && stream != STREAM_HOST));
 }
 
 static bool wait_all(struct interpreter *in, struct slice waits)
@@ -80,6 +81,8 @@ static void fill_collective(const struct interpreter *in, int index, struct coll
 		.step = in->step,
 		.op = index,
 		.unit = op->unit};
+	if (in->backend.asynchronous != NULL)
+		c->stream = in->backend.asynchronous->stream(in->backend.device, op->stream);
 	c->count = op->bytes / comm_element_bytes(c->element);
 	if (!in_place)
 		c->count /= c->group.size;
@@ -213,13 +216,18 @@ static void plug_leak(struct interpreter *in)
 
 /* --- the walk --- */
 
-static bool wait_host(struct interpreter *in, const struct op *op)
+static bool wait_host(struct interpreter *in, const struct op *op, struct error *error)
 {
 	const int *waits = slice_of(in->program, op->host_waits);
+	const struct asynchronous *device = in->backend.asynchronous;
 
-	for (int i = 0; i < op->host_waits.count; i++)
-		if (!wait_finished(in, waits[i]))
+	for (int i = 0; i < op->host_waits.count; i++) {
+		if (device == NULL && !wait_finished(in, waits[i]))
 			return false;
+		if (device != NULL && waits[i] >= 0 &&
+			!device->wait(in->backend.device, waits[i], error))
+			return false;
+	}
 	return true;
 }
 
@@ -242,19 +250,38 @@ static bool run_here(struct interpreter *in, int index, struct error *error)
 	return true;
 }
 
+/* Enqueued on the device. What the operation gives back can be used again at once: the device's
+ * layout puts two buffers in one place only where the schedule orders them (layout.h). */
+static bool enqueue(struct interpreter *in, int index, struct error *error)
+{
+	const struct asynchronous *device = in->backend.asynchronous;
+	void *data = in->backend.device;
+
+	if (!device->begin(data, index, error))
+		return false;
+	bool ok = is_collective(in, index) ? run_collective(in, index)
+					   : in->backend.run(in->backend.data, index, error);
+	if (!ok || !device->end(data, index, error))
+		return false;
+	release_all(in, &in->program->ops[index]);
+	return true;
+}
+
 static bool issue(struct interpreter *in, int index, struct error *error)
 {
 	const struct op *op = &in->program->ops[index];
 
 	if (in->board_op != NULL)
 		atomic_store_explicit(in->board_op, index, memory_order_relaxed);
-	if (!wait_host(in, op))
+	if (!wait_host(in, op, error))
 		return false;
 	release_pending(in);
 	if (!take_all(in, op, error) || !leak(in, index, error))
 		return false;
 	record_ledger(in, index);
 	in->timeline.spans[index].issued = now(in);
+	if (in->backend.asynchronous != NULL)
+		return enqueue(in, index, error);
 	if (!belongs_to_engine(in, index))
 		return run_here(in, index, error);
 	in->pending[in->n_pending++] = index;
@@ -262,8 +289,12 @@ static bool issue(struct interpreter *in, int index, struct error *error)
 	return true;
 }
 
-static bool drain(struct interpreter *in)
+static bool drain(struct interpreter *in, struct error *error)
 {
+	const struct asynchronous *device = in->backend.asynchronous;
+
+	if (device != NULL && !device->end_step(in->backend.device, in->timeline.spans, error))
+		return false;
 	if (in->last_in_engine >= 0 && !wait_finished(in, in->last_in_engine))
 		return false;
 	release_pending(in);
@@ -280,10 +311,11 @@ bool interpret_step(struct interpreter *in, int64_t step, bool rehearsal, struct
 	in->start = clock_now();
 	if (in->board_step != NULL)
 		atomic_store_explicit(in->board_step, (int32_t)step, memory_order_relaxed);
-	bool ok = true;
+	const struct asynchronous *device = in->backend.asynchronous;
+	bool ok = device == NULL || device->begin_step(in->backend.device, error);
 	for (int i = 0; i < in->program->n_ops && ok; i++)
 		ok = issue(in, i, error);
-	ok = ok && drain(in);
+	ok = ok && drain(in, error);
 	if (!ok && atomic_load(&in->stop) && in->engine_error.message[0] != '\0')
 		error_set(error, in->engine_error.code, "%s", in->engine_error.message);
 	atomic_store(&in->stop, !ok);

@@ -10,12 +10,31 @@
 #include "executor/comm.h"
 #include "executor/engine.h"
 
-/* What carries out operations that are not collectives. `host` computes, `null` does not; a device
- * with streams of its own would enqueue here. False ends the step; the error is in `error`. */
+/* Of a device that works on its own while the walk goes on: the walk enqueues everything itself, in
+ * list order, and calls these instead of waiting. False ends the step, with an error or (when the
+ * run was aborted) without. A step ends when the device has done all of it, so nothing of one step
+ * waits for the step before. */
+struct asynchronous {
+	bool (*begin_step)(void *device, struct error *error);
+	/* What follows belongs to `op`: it starts behind the operations that `op` waits for. On the
+	 * host's own stream the host waits for them. */
+	bool (*begin)(void *device, int op, struct error *error);
+	bool (*end)(void *device, int op, struct error *error);
+	/* The host waits until that operation of this step has finished. */
+	bool (*wait)(void *device, int op, struct error *error);
+	/* Everything has finished; fills starts and ends, in seconds of the step. */
+	bool (*end_step)(void *device, struct span *spans, struct error *error);
+	void *(*stream)(void *device, enum stream stream); /* for collectives */
+};
+
+/* What carries out operations that are not collectives. `host` computes, `null` does not, `cuda`
+ * enqueues. False ends the step; the error is in `error`. */
 struct backend {
 	const char *name;
 	bool (*run)(void *data, int op, struct error *error);
 	void *data;
+	const struct asynchronous *asynchronous; /* NULL: `run` returns when the work is done */
+	void *device;
 };
 
 struct interpreter {
