@@ -1,7 +1,8 @@
 /* The memory of a step as a PyTorch memory snapshot: what torch.cuda.memory._dump_snapshot() writes
  * and pytorch.org/memory_viz draws (keys as in torch/cuda/_memory_viz.py). One segment holds
- * everything, at addresses found first-fit; communicators and contexts are not in it, as PyTorch's
- * snapshots do not see them either. Pickle protocol 2, without anything that runs code. */
+ * everything, at addresses found first-fit: PyTorch's own segments are not drawn. Communicators and
+ * contexts are not in it, as PyTorch's snapshots do not see them either. Pickle protocol 2, without
+ * anything that runs code. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,7 +121,26 @@ static int compare_events(const void *a, const void *b)
 	return left->order - right->order;
 }
 
-/* A buffer is taken when its operation is issued, and given back when the stream has passed. */
+/* A buffer is in use from the start of the operation that takes it to the end of the one that gives
+ * it, as in the prediction's peak. */
+static void add_op(struct heap *heap, int index)
+{
+	const struct program *program = &heap->schedule->programs[0];
+	const struct op *op = &program->ops[index];
+	const struct span *span = &heap->timeline->spans[index];
+	const int *takes = slice_of(program, op->takes), *gives = slice_of(program, op->gives);
+
+	for (int i = 0; i < op->takes.count; i++)
+		if (!buffer_in_host(&program->buffers[takes[i]]))
+			add_event(heap, ACTION_ALLOC, takes[i], index, span->start);
+	for (int i = 0; i < op->gives.count; i++) {
+		if (buffer_in_host(&program->buffers[gives[i]]))
+			continue;
+		add_event(heap, ACTION_FREE_REQUESTED, gives[i], index, span->end);
+		add_event(heap, ACTION_FREE_COMPLETED, gives[i], index, span->end);
+	}
+}
+
 static void find_events(struct heap *heap, struct arena *arena)
 {
 	const struct program *program = &heap->schedule->programs[0];
@@ -128,22 +148,11 @@ static void find_events(struct heap *heap, struct arena *arena)
 	heap->events =
 		ARENA_ARRAY(arena, struct event, program->n_buffers + 2 * program->n_indices + 1);
 	for (int b = 0; b < program->n_buffers; b++) {
-		if (program->buffers[b].resident)
+		if (program->buffers[b].resident && !buffer_in_host(&program->buffers[b]))
 			add_event(heap, ACTION_ALLOC, b, -1, 0);
 	}
-	for (int i = 0; i < program->n_ops && i < heap->timeline->n_ops; i++) {
-		const struct op *op = &program->ops[i];
-		const struct span *span = &heap->timeline->spans[i];
-		for (int t = 0; t < op->takes.count; t++)
-			add_event(heap, ACTION_ALLOC, slice_of(program, op->takes)[t], i,
-				span->issued);
-		for (int g = 0; g < op->gives.count; g++) {
-			int buffer = slice_of(program, op->gives)[g];
-			double end = span->end > span->issued ? span->end : span->issued;
-			add_event(heap, ACTION_FREE_REQUESTED, buffer, i, span->issued);
-			add_event(heap, ACTION_FREE_COMPLETED, buffer, i, end);
-		}
-	}
+	for (int i = 0; i < program->n_ops && i < heap->timeline->n_ops; i++)
+		add_op(heap, i);
 	qsort(heap->events, (size_t)heap->n_events, sizeof(*heap->events), compare_events);
 }
 
