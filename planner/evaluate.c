@@ -140,47 +140,43 @@ static void keep_strings(struct prediction *prediction, struct arena *arena)
 	prediction->uncertainty_source = copy(arena, prediction->uncertainty_source);
 }
 
-/* How much of a prediction is wanted. */
-enum depth { TIME_ONLY, FIGURES, EVERYTHING };
-
-static bool run(struct evaluator *evaluator, const struct topology *topology,
-	const struct plan *plan, enum depth depth, struct schedule **schedule,
-	struct simulation *simulation, struct error *error)
+static struct simulation_options sketch(const struct evaluator *evaluator)
 {
-	const struct question *question = evaluator->question;
-	bool details = depth == EVERYTHING;
-	struct simulation_options options = {.memory_limit_bytes = question->memory_limit_bytes,
-		.quick_interval = !details,
-		.time_only = depth == TIME_ONLY};
+	return (struct simulation_options){
+		.memory_limit_bytes = evaluator->question->memory_limit_bytes,
+		.quick_interval = true,
+		.no_bounds = true};
+}
+
+/* `details`: the whole simulation, else its figures. */
+static bool run(struct evaluator *evaluator, const struct topology *topology,
+	const struct plan *plan, const struct simulation_options *options, bool details,
+	struct schedule **schedule, struct simulation *simulation, struct error *error)
+{
 	arena_reset(&evaluator->scratch);
 	evaluator->evaluated++;
-	return schedule_build(
-		       &evaluator->scratch, plan, question->model, topology, schedule, error) &&
-	       simulate(*schedule, &options, details, &evaluator->scratch, simulation, error);
+	return schedule_build(&evaluator->scratch, plan, evaluator->question->model, topology,
+		       schedule, error) &&
+	       simulate(*schedule, options, details, &evaluator->scratch, simulation, error);
 }
 
 static bool run_on(struct evaluator *evaluator, const struct topology *topology,
-	const struct plan *plan, enum depth depth, struct prediction *prediction,
-	struct error *error)
+	const struct plan *plan, const struct simulation_options *options,
+	struct prediction *prediction, struct error *error)
 {
 	struct schedule *schedule;
 	struct simulation simulation;
-	if (!run(evaluator, topology, plan, depth, &schedule, &simulation, error))
+	if (!run(evaluator, topology, plan, options, false, &schedule, &simulation, error))
 		return false;
 	*prediction = simulation.prediction;
 	return true;
 }
 
-bool evaluator_time_on(struct evaluator *evaluator, const struct topology *topology,
-	const struct plan *plan, struct prediction *prediction, struct error *error)
-{
-	return run_on(evaluator, topology, plan, TIME_ONLY, prediction, error);
-}
-
 bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, struct prediction *prediction, struct error *error)
 {
-	return run_on(evaluator, topology, plan, FIGURES, prediction, error);
+	struct simulation_options options = sketch(evaluator);
+	return run_on(evaluator, topology, plan, &options, prediction, error);
 }
 
 bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
@@ -189,14 +185,48 @@ bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 	return evaluator_run_on(evaluator, evaluator->question->topology, plan, prediction, error);
 }
 
+bool evaluator_judge_on(struct evaluator *evaluator, const struct topology *topology,
+	const struct plan *plan, double slow, struct prediction *prediction, struct error *error)
+{
+	struct simulation_options options = sketch(evaluator);
+	options.memory = MEMORY_VERDICT;
+	options.slow = slow;
+	return run_on(evaluator, topology, plan, &options, prediction, error);
+}
+
+bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,
+	struct prediction *prediction, struct error *error)
+{
+	return evaluator_judge_on(
+		evaluator, evaluator->question->topology, plan, 0, prediction, error);
+}
+
+bool evaluator_time(struct evaluator *evaluator, const struct schedule *schedule,
+	const struct topology *topology, double *step_time, struct error *error)
+{
+	struct simulation_options options = sketch(evaluator);
+	struct schedule moved = *schedule;
+	struct simulation simulation;
+	options.memory = MEMORY_IGNORED;
+	moved.topology = topology;
+	arena_reset(&evaluator->scratch);
+	evaluator->evaluated++;
+	if (!simulate(&moved, &options, false, &evaluator->scratch, &simulation, error))
+		return false;
+	*step_time = simulation.prediction.step_time;
+	return true;
+}
+
 bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error)
 {
 	struct schedule *schedule;
 	struct simulation simulation;
-	if (!run(evaluator, evaluator->question->topology, plan, EVERYTHING, &schedule, &simulation,
-		    error))
+	const struct simulation_options options = {
+		.memory_limit_bytes = evaluator->question->memory_limit_bytes};
+	if (!run(evaluator, evaluator->question->topology, plan, &options, true, &schedule,
+		    &simulation, error))
 		return false;
 	*prediction = simulation.prediction;
 	keep_strings(prediction, arena);

@@ -36,20 +36,27 @@ struct exposure {
 	double idle;          /* neither compute nor communication runs */
 };
 
-/* schedule_build, then simulate. EXIT_CODE_USAGE when this plan cannot be built. The prediction's
- * strings live in `scratch` until the next call. */
+/* schedule_build, then simulate. EXIT_CODE_USAGE when this plan cannot be built. The prediction has
+ * no lower bounds and no ledger; its strings live in `scratch` until the next call. */
 bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);
-/* The same with the step's timeline, and with strings in `arena`. */
+/* All of it, with the step's timeline, and with strings in `arena`. */
 bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
 /* On another topology than the question's (what would happen if a link were faster). */
 bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, struct prediction *prediction, struct error *error);
-/* The same without its memory: everything fits. */
-bool evaluator_time_on(struct evaluator *evaluator, const struct topology *topology,
-	const struct plan *plan, struct prediction *prediction, struct error *error);
+/* Whether it fits; its memory is filled only when it does with room. A step that takes longer than
+ * `slow` seconds (0: none) is not judged: it fits. */
+bool evaluator_judge_on(struct evaluator *evaluator, const struct topology *topology,
+	const struct plan *plan, double slow, struct prediction *prediction, struct error *error);
+bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,
+	struct prediction *prediction, struct error *error);
+/* The step of a schedule on a topology that differs from its own in links only: what is done does
+ * not depend on them. */
+bool evaluator_time(struct evaluator *evaluator, const struct schedule *schedule,
+	const struct topology *topology, double *step_time, struct error *error);
 void evaluator_finish(struct evaluator *evaluator);
 
 struct costs costs_of(const struct question *question, const struct plan *plan,

@@ -143,13 +143,31 @@ struct working {
 	struct mixing *mixing;
 	struct mix_cell cell; /* with the entry's own plan */
 	struct programme programme;
+	int *failing; /* by K: the least M that is known not to fit; or sizes[1] */
+	struct outcome_of {
+		bool fits;
+		int blocks, units;
+		struct plan plan;
+		struct prediction prediction;
+	} last; /* that fitted */
 };
 
-struct outcome_of {
-	bool fits;
-	struct plan plan;
-	struct prediction prediction;
-};
+/* More is needed with fewer blocks checkpointed and more units kept. */
+static void cut_larger(struct working *w, int blocks, int units)
+{
+	programme_cut(&w->programme,
+		&(struct programme_cut){{0, units}, {blocks, w->programme.sizes[1] - 1}});
+	for (int k = 0; k <= blocks; k++)
+		w->failing[k] = (int)min_i64(w->failing[k], units);
+}
+
+/* Without a simulation: a mix that needs less does not fit, or what surely lives is too much. */
+static bool cannot_fit(const struct working *w, int blocks, int units)
+{
+	int choice[PROGRAMME_GROUPS_MAX] = {blocks, units};
+	return units >= w->failing[blocks] ||
+	       programme_bytes(&w->programme, choice) > w->programme.capacity;
+}
 
 static bool simulate_mix(
 	struct working *w, int blocks, int units, struct outcome_of *outcome, struct error *error)
@@ -157,21 +175,24 @@ static bool simulate_mix(
 	struct mixing *mixing = w->mixing;
 	struct search *search = mixing->search;
 	struct error mine = {0};
-	outcome->plan = mix_plan(&w->cell, blocks, units, mixing->arena);
 	outcome->fits = false;
+	if (cannot_fit(w, blocks, units))
+		return true;
+	if (w->last.fits && w->last.blocks == blocks && w->last.units == units) {
+		*outcome = w->last;
+		return true;
+	}
+	outcome->blocks = blocks;
+	outcome->units = units;
+	outcome->plan = mix_plan(&w->cell, blocks, units, mixing->arena);
 	mixing->effort += search->question->model->architecture.layers * w->cell.plan.grad_accum;
-	if (!evaluator_run(&search->evaluator, &outcome->plan, &outcome->prediction, &mine))
+	if (!evaluator_judge(&search->evaluator, &outcome->plan, &outcome->prediction, &mine))
 		return mine.code == EXIT_CODE_USAGE ||
 		       error_set(error, mine.code, "%s", mine.message);
 	outcome->fits = outcome->prediction.fits == FITS_YES;
+	if (outcome->fits)
+		w->last = *outcome;
 	return true;
-}
-
-/* More is needed with fewer blocks checkpointed and more units kept. */
-static void cut_larger(struct working *w, int blocks, int units)
-{
-	programme_cut(&w->programme,
-		&(struct programme_cut){{0, units}, {blocks, w->programme.sizes[1] - 1}});
 }
 
 static void cut_smaller(struct working *w, int blocks, int units)
@@ -235,14 +256,38 @@ static void add_mix(struct working *w, int blocks, int units, const struct outco
 			.costs = costs_of(search->question, &outcome->plan, &outcome->prediction)});
 }
 
+/* The programme would come back with one unit less each time. Cuts what does not fit with that many
+ * blocks; what does fit waits for its turn. */
+static bool cut_units(struct working *w, int blocks, int units, struct error *error)
+{
+	struct outcome_of outcome = {.fits = false};
+	int most = 0;
+	if (!simulate_mix(w, blocks, 0, &outcome, error))
+		return false;
+	if (!outcome.fits)
+		cut_larger(w, blocks, 0);
+	while (outcome.fits && units - most > 1) {
+		int middle = most + (units - most) / 2;
+		struct outcome_of between;
+		if (!simulate_mix(w, blocks, middle, &between, error))
+			return false;
+		if (between.fits)
+			most = middle;
+		else
+			cut_larger(w, blocks, units = middle);
+	}
+	return true;
+}
+
 static bool try_mix(struct working *w, int blocks, int units, struct error *error)
 {
 	struct outcome_of outcome;
 	if (!simulate_mix(w, blocks, units, &outcome, error))
 		return false;
 	if (!outcome.fits) {
+		bool again = w->failing[blocks] < w->programme.sizes[1];
 		cut_larger(w, blocks, units);
-		return true;
+		return !again || units == 0 || cut_units(w, blocks, units, error);
 	}
 	if (!fewest_blocks(w, &blocks, units, &outcome, error) ||
 		!most_units(w, blocks, &units, &outcome, error))
@@ -281,6 +326,9 @@ static bool search_entry(struct mixing *mixing, const struct entry *entry, struc
 		return true;
 	}
 	mix_programme(search->question->topology, &w.cell, search->limit, &scratch, &w.programme);
+	w.failing = ARENA_ARRAY(&scratch, int, w.programme.sizes[0]);
+	for (int k = 0; k < w.programme.sizes[0]; k++)
+		w.failing[k] = w.programme.sizes[1];
 	bool ok = search_cell(&w, error);
 	programme_finish(&w.programme);
 	arena_finish(&scratch);

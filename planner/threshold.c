@@ -2,6 +2,7 @@
  * wins, then the place is bisected. */
 #include "planner/threshold.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "planner/ranking.h"
@@ -175,58 +176,111 @@ static double value_for(const struct contest *contest, const struct lever *lever
 	return x;
 }
 
-static bool simulate(const struct contest *contest, const struct topology *topology,
-	const struct plan *plan, bool memory, struct prediction *prediction, bool *built,
-	struct error *error)
+/* Of at most so many micro-batches, and of one less. Links change what operations cost, not what is
+ * done, so while one moves these stay. */
+struct contest_schedules {
+	struct arena arena;
+	struct schedule *of[CONTESTANTS_MAX][2];
+};
+
+static bool may_go_on(const struct error *mine, struct error *error)
+{
+	return mine->code == EXIT_CODE_USAGE || error_set(error, mine->code, "%s", mine->message);
+}
+
+/* `seconds` stays when the plan cannot be built. */
+static bool time_over_links(const struct contest *contest, const struct topology *topology, int i,
+	bool less, const struct plan *plan, double *seconds, struct error *error)
+{
+	const struct question *question = contest->evaluator->question;
+	struct schedule **schedule = &contest->schedules->of[i][less];
+	struct error mine = {0};
+	if (*schedule == NULL && !schedule_build(&contest->schedules->arena, plan, question->model,
+					 question->topology, schedule, &mine)) {
+		*schedule = NULL;
+		return may_go_on(&mine, error);
+	}
+	return evaluator_time(contest->evaluator, *schedule, topology, seconds, error);
+}
+
+static bool time_anew(const struct contest *contest, const struct topology *topology,
+	const struct plan *plan, double slow, double *seconds, struct error *error)
 {
 	struct error mine = {0};
-	*built = memory ? evaluator_run_on(contest->evaluator, topology, plan, prediction, &mine)
-			: evaluator_time_on(contest->evaluator, topology, plan, prediction, &mine);
-	return *built || mine.code == EXIT_CODE_USAGE ||
-	       error_set(error, mine.code, "%s", mine.message);
+	struct prediction prediction;
+	if (!evaluator_judge_on(contest->evaluator, topology, plan, slow, &prediction, &mine))
+		return may_go_on(&mine, error);
+	if (prediction.fits != FITS_NO)
+		*seconds = prediction.step_time;
+	return true;
+}
+
+/* One contestant in one place. */
+struct place {
+	const struct lever *lever;
+	int contestant;
+	struct topology topology;
+	struct plan plan;
+	double most; /* cost from which on it cannot win, fit or not */
+};
+
+static double per_token_there(const struct place *place, double step_time)
+{
+	return per_token(&place->plan, step_time, (double)topology_devices(&place->topology));
+}
+
+static bool time_of(const struct contest *contest, const struct place *place,
+	const struct plan *plan, bool less, double *seconds, struct error *error)
+{
+	bool all = plan->grad_accum == place->plan.grad_accum && isfinite(place->most);
+	double slow = all ? place->most / per_token_there(place, 1) * (1 + 1e-9) : 0;
+	if (less)
+		slow = DBL_MIN; /* one more was judged already */
+	*seconds = INFINITY;
+	if (!place->lever->moves_memory)
+		return time_over_links(
+			contest, &place->topology, place->contestant, less, plan, seconds, error);
+	return time_anew(contest, &place->topology, plan, slow, seconds, error);
 }
 
 /* The step time of a long accumulation: its micro-batches in the middle are alike, so two and three
  * tell how long one more takes. */
-static bool step_time(const struct contest *contest, const struct topology *topology,
-	const struct plan *plan, bool memory, double *seconds, struct error *error)
+static bool step_time(const struct contest *contest, const struct place *place, double *seconds,
+	struct error *error)
 {
+	const struct plan *plan = &place->plan;
 	struct plan few = *plan;
-	struct prediction two, three;
-	bool built;
-	*seconds = INFINITY;
+	double three, two;
 	few.grad_accum = min_i64(plan->grad_accum, SIMULATED_MICRO_BATCHES);
 	set_ranks(&few, plan_data_parallel(plan));
-	if (!simulate(contest, topology, &few, memory, &three, &built, error))
+	if (!time_of(contest, place, &few, false, &three, error))
 		return false;
-	if (!built || three.fits == FITS_NO)
-		return true;
-	*seconds = three.step_time;
-	if (plan->grad_accum <= SIMULATED_MICRO_BATCHES)
+	*seconds = three;
+	if (plan->grad_accum <= SIMULATED_MICRO_BATCHES || isinf(three))
 		return true;
 	few.grad_accum--;
 	set_ranks(&few, plan_data_parallel(plan));
-	if (!simulate(contest, topology, &few, false, &two, &built, error))
+	if (!time_of(contest, place, &few, true, &two, error))
 		return false;
-	*seconds += (double)(plan->grad_accum - SIMULATED_MICRO_BATCHES) *
-		    (three.step_time - two.step_time);
+	*seconds += (double)(plan->grad_accum - SIMULATED_MICRO_BATCHES) * (three - two);
 	return true;
 }
 
-/* Seconds per token and device; infinite when it does not fit or cannot be. */
+/* Seconds per token and device; infinite when it does not fit or cannot be. Above `most` it may be
+ * finite all the same. */
 static bool cost_at(const struct contest *contest, const struct lever *lever, int i, double x,
-	double *cost, struct error *error)
+	double most, double *cost, struct error *error)
 {
-	struct topology topology = *contest->evaluator->question->topology;
-	struct plan plan = *contest->plans[i];
+	struct place place = {
+		lever, i, *contest->evaluator->question->topology, *contest->plans[i], most};
 	double seconds;
 	*cost = INFINITY;
 	if ((!lever->moves_memory && contest->predictions[i]->fits == FITS_NO) ||
-		!lever->apply(value_for(contest, lever, i, x), &topology, &plan))
+		!lever->apply(value_for(contest, lever, i, x), &place.topology, &place.plan))
 		return true;
-	if (!step_time(contest, &topology, &plan, lever->moves_memory, &seconds, error))
+	if (!step_time(contest, &place, &seconds, error))
 		return false;
-	*cost = per_token(&plan, seconds, (double)topology_devices(&topology));
+	*cost = per_token_there(&place, seconds);
 	return true;
 }
 
@@ -238,7 +292,7 @@ static bool winner_at(const struct contest *contest, const struct lever *lever, 
 	double least = INFINITY, cost;
 	*winner = NOBODY;
 	for (int i = 0; i < contest->n; i++) {
-		if (!cost_at(contest, lever, i, x, &cost, error))
+		if (!cost_at(contest, lever, i, x, least / margin, &cost, error))
 			return false;
 		cost *= i == 0 ? 1 : margin;
 		if (cost >= least)
@@ -397,7 +451,7 @@ static void find_memory(const struct contest *contest, struct answer *answer)
 				format_bytes(bytes, (double)need), limit, name_of(contest, more))};
 }
 
-bool thresholds_find(const struct contest *contest, struct answer *answer, struct error *error)
+static bool find(const struct contest *contest, struct answer *answer, struct error *error)
 {
 	struct lever levers[LEVERS_MAX];
 	int n = find_levers(contest, levers), winner;
@@ -422,4 +476,14 @@ bool thresholds_find(const struct contest *contest, struct answer *answer, struc
 	}
 	find_memory(contest, answer);
 	return true;
+}
+
+bool thresholds_find(const struct contest *contest, struct answer *answer, struct error *error)
+{
+	struct contest_schedules schedules = {0};
+	struct contest mine = *contest;
+	mine.schedules = &schedules;
+	bool ok = find(&mine, answer, error);
+	arena_finish(&schedules.arena);
+	return ok;
 }

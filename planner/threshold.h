@@ -13,6 +13,7 @@ struct contest {
 	int n;
 	const struct plan *plans[CONTESTANTS_MAX];
 	const struct prediction *predictions[CONTESTANTS_MAX];
+	struct contest_schedules *schedules; /* thresholds_find's own */
 };
 
 /* For each property of machine and question, the value nearest to the present one at which another

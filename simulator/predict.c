@@ -162,37 +162,38 @@ static void fill_host_memory(const struct engine *engine, const struct memory_pe
 }
 
 /* `tight`: it fits if the allocator gives cached segments back, which stalls the device. */
-static enum fits judge(const struct engine *engine, int64_t fixed, struct arena *scratch,
-	const struct prediction *prediction)
+static enum fits judge(
+	const struct engine *engine, int64_t room, struct arena *scratch, struct prediction *p)
 {
-	int64_t room = prediction->memory_limit_bytes - fixed;
-
-	if (prediction->peak_reserved_bytes <= room)
+	if (p->peak_reserved_bytes <= room)
 		return FITS_YES;
-	if (prediction->peak_allocated_bytes > room)
+	if (p->peak_allocated_bytes > room)
 		return FITS_NO;
 	return memory_reserved(engine, room, scratch).fits ? FITS_TIGHT : FITS_NO;
 }
 
-static void fill_memory(const struct engine *engine, const struct simulation_options *options,
-	const struct memory_peaks *peaks, struct arena *scratch, struct arena *arena,
-	struct prediction *prediction)
+/* The same from one replay that ends where nothing more fits. An allocator that never had to give
+ * anything back did what it would do without a limit. */
+static enum fits judge_only(
+	const struct engine *engine, int64_t room, struct arena *scratch, struct prediction *p)
 {
-	bool gpu = engine->topology->device.kind == DEVICE_GPU;
-	struct fixed_memory outside = schedule_fixed_memory(engine->schedule);
-	int64_t fixed = outside.context + outside.communicators, overhead;
+	struct reserved reserved;
 
-	prediction->peak_op = -1;
-	prediction->peak_at = "";
-	prediction->memory_limit_bytes = limit_of(engine->topology, options);
-	if (options->time_only)
-		return;
-	/* Streams keep their own free lists (docs/runtimes.md); our heap on a CPU has one. */
-	prediction->peak_allocated_bytes = prediction->peak_reserved_bytes = peaks->peak_bytes;
-	if (gpu)
-		prediction->peak_reserved_bytes =
-			max_i64(memory_reserved(engine, 0, scratch).bytes, peaks->peak_bytes);
-	overhead = fixed + prediction->peak_reserved_bytes - prediction->peak_allocated_bytes;
+	if (p->peak_allocated_bytes > room)
+		return FITS_NO;
+	reserved = memory_reserved(engine, room, scratch);
+	p->peak_reserved_bytes = max_i64(reserved.bytes, p->peak_allocated_bytes);
+	if (!reserved.fits)
+		return FITS_NO;
+	return reserved.retries > 0 ? FITS_TIGHT : FITS_YES;
+}
+
+static void fill_peaks(const struct engine *engine, const struct memory_peaks *peaks, int64_t fixed,
+	struct arena *arena, struct prediction *prediction)
+{
+	int64_t overhead =
+		fixed + prediction->peak_reserved_bytes - prediction->peak_allocated_bytes;
+
 	prediction->peak_memory_bytes = peaks->peak_bytes + overhead;
 	prediction->peak_op = peaks->peak_op;
 	prediction->peak_at = peaks->peak_op < 0 ? "" : describe(engine, peaks->peak_op, arena);
@@ -201,7 +202,33 @@ static void fill_memory(const struct engine *engine, const struct simulation_opt
 		sizeof(peaks->category_peak));
 	prediction->memory_at_peak[CATEGORY_RUNTIME_OVERHEAD] += overhead;
 	prediction->memory_category_peak[CATEGORY_RUNTIME_OVERHEAD] += overhead;
-	prediction->fits = judge(engine, fixed, scratch, prediction);
+}
+
+static void fill_memory(const struct engine *engine, const struct simulation_options *options,
+	const struct memory_peaks *peaks, struct arena *scratch, struct arena *arena,
+	struct prediction *prediction)
+{
+	bool gpu = engine->topology->device.kind == DEVICE_GPU;
+	struct fixed_memory outside = schedule_fixed_memory(engine->schedule);
+	int64_t fixed = outside.context + outside.communicators, room;
+
+	prediction->peak_op = -1;
+	prediction->peak_at = "";
+	prediction->memory_limit_bytes = limit_of(engine->topology, options);
+	if (options->memory == MEMORY_IGNORED)
+		return;
+	room = prediction->memory_limit_bytes - fixed;
+	/* Streams keep their own free lists (docs/runtimes.md); our heap on a CPU has one. */
+	prediction->peak_allocated_bytes = prediction->peak_reserved_bytes = peaks->peak_bytes;
+	if (gpu && options->memory == MEMORY_VERDICT) {
+		prediction->fits = judge_only(engine, room, scratch, prediction);
+	} else {
+		if (gpu)
+			prediction->peak_reserved_bytes = max_i64(
+				memory_reserved(engine, 0, scratch).bytes, peaks->peak_bytes);
+		prediction->fits = judge(engine, room, scratch, prediction);
+	}
+	fill_peaks(engine, peaks, fixed, arena, prediction);
 	fill_host_memory(engine, peaks, prediction);
 }
 
@@ -242,6 +269,8 @@ void predict(const struct engine *engine, const struct simulation_options *optio
 	fill_ledger(ledger, prediction);
 	fill_memory(engine, options, peaks, scratch, arena, prediction);
 	fill_wire(engine, prediction);
+	if (options->no_bounds)
+		return;
 	prediction->lower_bound = lower_bound(&schedule->plan, schedule->model, engine->topology);
 	prediction->plan_lower_bound = plan_lower_bound(schedule);
 }

@@ -44,24 +44,37 @@ static void fill_timeline(const struct engine *engine, const struct ledger *ledg
 	}
 }
 
+static struct simulation_options options_for(
+	const struct simulation_options *options, const struct engine *engine)
+{
+	struct simulation_options wanted = *options;
+	double step = engine->finished[SIMULATED_STEPS - 1] - engine->finished[SIMULATED_STEPS - 2];
+
+	if (wanted.slow > 0 && step > wanted.slow)
+		wanted.memory = MEMORY_IGNORED;
+	return wanted;
+}
+
 /* One class. `scratch` goes away afterwards, `arena` is the caller's. */
 static bool simulate_class(const struct schedule *schedule, int class,
 	const struct simulation_options *options, bool details, struct arena *scratch,
 	struct arena *arena, struct simulation *simulation, struct error *error)
 {
 	struct engine engine;
-	struct ledger ledger;
+	struct ledger ledger = {0};
 	struct memory_peaks peaks;
 
 	engine_init(&engine, schedule, class, options, scratch);
 	if (!engine_run(&engine, error))
 		return false;
 	*simulation = (struct simulation){0};
-	schedule_ledger(schedule, class, scratch, &ledger);
-	if (!options->time_only)
+	const struct simulation_options wanted = options_for(options, &engine);
+	if (!options->no_bounds || details)
+		schedule_ledger(schedule, class, scratch, &ledger);
+	if (wanted.memory != MEMORY_IGNORED)
 		memory_peaks(&engine, details ? arena : scratch, &peaks,
 			details ? &simulation->memory : NULL);
-	predict(&engine, options, &peaks, &ledger, scratch, arena, &simulation->prediction);
+	predict(&engine, &wanted, &peaks, &ledger, scratch, arena, &simulation->prediction);
 	interval(schedule, class, options, scratch, arena, &simulation->prediction);
 	if (details) {
 		fill_timeline(&engine, &ledger, arena, &simulation->timeline);

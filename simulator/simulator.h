@@ -10,6 +10,14 @@
 #include "schedule/schedule.h"
 #include "simulator/cost.h"
 
+/* How much of the memory is asked for. */
+enum memory_detail {
+	MEMORY_FIGURES,
+	MEMORY_VERDICT, /* `fits`; the figures of a plan that does not fit with room are not filled
+			 */
+	MEMORY_IGNORED  /* it is 0, and everything fits */
+};
+
 struct simulation_options {
 	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
 	bool no_contention;         /* operations on different streams do not slow one another */
@@ -18,7 +26,9 @@ struct simulation_options {
 	bool host_runs_ahead;
 	/* The interval by shares of the step, not by simulating each cause: for inner loops. */
 	bool quick_interval;
-	bool time_only; /* nobody asks for the memory: it is 0, and everything fits */
+	bool no_bounds; /* the two lower bounds and the ledger's figures stay 0: for inner loops */
+	enum memory_detail memory;
+	double slow; /* s: MEMORY_IGNORED for steps that take longer; 0: for none */
 };
 
 struct simulation {
