@@ -44,6 +44,7 @@ struct collective {
 struct comm_counters {
 	int64_t collectives[3]; /* by enum collective_kind */
 	int64_t wire_bytes;     /* that this rank fetched from others */
+	int64_t network_bytes;  /* that this rank sent to other machines */
 };
 
 struct comm;

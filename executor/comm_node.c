@@ -14,7 +14,7 @@ void node_link_open(struct node_link *link, struct segment *shared, struct segme
 		.first_rank = first_rank,
 		.window = segment_window(shared, rank - first_rank),
 		.window_bytes = shared->header->window_bytes,
-		.patience = {.abort = &control->header->abort,
+		.patience = {.abort = &shared->header->abort,
 			.timeout = control->header->job.collective_timeout},
 		.sources = ARENA_ARRAY(arena, const void *, ranks)};
 }
@@ -31,7 +31,7 @@ const struct post *node_peer_post(const struct node_link *link, int rank)
 
 void node_say(const struct comm *comm, struct node_link *link, enum phase phase)
 {
-	event_set(&board_of(link, comm->rank)->progress, 4 * link->sequence + phase);
+	event_set(&board_of(link, comm->rank)->progress, PHASES * link->sequence + phase);
 }
 
 bool node_hangs(struct comm *comm, struct node_link *link, const struct collective *c, int peer,
@@ -44,15 +44,36 @@ bool node_hangs(struct comm *comm, struct node_link *link, const struct collecti
 		c->unit, link->patience.timeout, comm->rank, last_seen);
 }
 
+/* True when it is not to blame: it waits itself, for a rank of another machine, and will tell. */
 static bool timed_out(
 	struct comm *comm, struct node_link *link, const struct collective *c, int peer)
 {
 	const struct board *board = board_of(link, peer);
 	char last_seen[80];
 
+	if (atomic_load(&board->awaits) != 0)
+		return true;
 	snprintf(last_seen, sizeof(last_seen), "; it was last seen in step %d at operation %d",
 		atomic_load(&board->step), atomic_load(&board->op));
 	return node_hangs(comm, link, c, peer, last_seen);
+}
+
+static bool await_one(struct comm *comm, struct node_link *link, const struct collective *c,
+	int peer, enum phase phase)
+{
+	struct event *progress = &board_of(link, peer)->progress;
+
+	while (true) {
+		switch (event_wait(progress, PHASES * link->sequence + phase, &link->patience)) {
+		case EVENT_REACHED:
+			return true;
+		case EVENT_ABORTED:
+			return false;
+		case EVENT_TIMED_OUT:
+			if (!timed_out(comm, link, c, peer))
+				return false;
+		}
+	}
 }
 
 bool node_await(struct comm *comm, struct node_link *link, const struct collective *c,
@@ -61,17 +82,8 @@ bool node_await(struct comm *comm, struct node_link *link, const struct collecti
 	for (int i = members.first; i < members.end; i++) {
 		int peer = comm_group_rank(&c->group, i);
 
-		if (peer == comm->rank)
-			continue;
-		switch (event_wait(&board_of(link, peer)->progress, 4 * link->sequence + phase,
-			&link->patience)) {
-		case EVENT_REACHED:
-			break;
-		case EVENT_ABORTED:
+		if (peer != comm->rank && !await_one(comm, link, c, peer, phase))
 			return false;
-		case EVENT_TIMED_OUT:
-			return timed_out(comm, link, c, peer);
-		}
 	}
 	return true;
 }
@@ -84,8 +96,13 @@ static const void *exposed(const struct collective *c)
 
 void node_post(struct comm *comm, struct node_link *link, const struct collective *c)
 {
-	struct post *post = &board_of(link, comm->rank)->posts[++link->sequence % BOARD_POSTS];
+	struct board *board = board_of(link, comm->rank);
+	struct post *post = &board->posts[++link->sequence % BOARD_POSTS];
 
+	if (link->segment != link->control) {
+		atomic_store(&board->step, (int32_t)c->step);
+		atomic_store(&board->op, c->op);
+	}
 	*post = (struct post){.sequence = link->sequence,
 		.kind = (int32_t)c->kind,
 		.element = (int32_t)c->element,

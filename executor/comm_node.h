@@ -9,8 +9,8 @@
 #include "executor/comm.h"
 #include "executor/segment.h"
 
-/* Progress counts 4 * sequence + phase, so one counter says both. */
-enum phase { PHASE_POSTED = 1, PHASE_REDUCED = 2, PHASE_DONE = 3 };
+/* Progress counts PHASES * sequence + phase, so one counter says both. */
+enum phase { PHASE_POSTED = 1, PHASE_REDUCED, PHASE_GATHERED, PHASE_DONE, PHASES };
 
 /* Positions in a group: [first, end). */
 struct members {

@@ -160,6 +160,8 @@ bool segment_fault_error(struct segment *segment, const struct error *error)
 		atomic_store(&fault->state, 2);
 	}
 	atomic_store(&segment->header->abort, 1);
+	if (segment->shared != NULL)
+		atomic_store(&segment->shared->header->abort, 1);
 	event_wake(&segment->header->steps_done);
 	return false;
 }

@@ -32,9 +32,10 @@ enum { BOARD_POSTS = 64 };
 /* What a rank lets the others see. The last posts stay, so that a report of a hang can name them.
  */
 struct board {
-	struct event progress; /* of collectives: 4 * sequence + enum phase */
+	struct event progress; /* of collectives: PHASES * sequence + enum phase */
 	_Atomic int32_t state; /* enum board_state */
 	_Atomic int32_t step, op;
+	_Atomic int32_t awaits; /* 1 + the rank of another machine that this one waits for; 0 */
 	struct post posts[BOARD_POSTS];
 } __attribute__((aligned(64)));
 
@@ -96,6 +97,8 @@ struct segment {
 	char *base;
 	int64_t mapped;
 	struct segment_header *header; /* = base */
+	/* Over machines: the one of this machine's ranks, who then give up together; else NULL. */
+	struct segment *shared;
 };
 
 /* `texts` may hold NULLs. window_bytes is only reserved: pages come when they are touched. */

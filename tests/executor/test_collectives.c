@@ -1,5 +1,6 @@
 /* The shm collectives between real processes: every element against a sum in the declared order,
  * group by group; and what happens when ranks disagree, hang or die. */
+#include "collective_checks.h"
 #include "support.h"
 
 #include <signal.h>
@@ -13,44 +14,14 @@
 #include "executor/segment.h"
 #include "kernels/exact_sum.h"
 
-enum { MAX_RANKS = 8, MAX_COUNT = 40000 };
-
 /* One rank of a test. */
 struct member {
 	struct segment segment;
 	struct comm comm;
 	struct kernel_context context;
-	float *input, *output; /* MAX_COUNT each, in the window */
+	struct checked checked;
+	float *input;
 };
-
-/* Values whose sum depends on its order. */
-static float value(int rank, int64_t i)
-{
-	uint32_t bits = (uint32_t)(rank * 2654435761u) ^ (uint32_t)(i * 40503u + 12345u);
-
-	bits = (bits ^ bits >> 15) * 2246822519u;
-	return ((float)(bits >> 8) / (1 << 24) - 0.5f) * (float)(1 + (bits & 63));
-}
-
-static float tree(const int *ranks, int n, int64_t i)
-{
-	int left = 1;
-
-	if (n == 1)
-		return value(ranks[0], i);
-	while (2 * left < n)
-		left *= 2;
-	return tree(ranks, left, i) + tree(ranks + left, n - left, i);
-}
-
-static float tree_of_group(const struct comm_group *group, int64_t i)
-{
-	int ranks[MAX_RANKS];
-
-	for (int k = 0; k < group->size; k++)
-		ranks[k] = comm_group_rank(group, k);
-	return tree(ranks, group->size, i);
-}
 
 static bool open_member(struct member *m, int fd, int rank)
 {
@@ -63,7 +34,7 @@ static bool open_member(struct member *m, int fd, int rank)
 	m->context = (struct kernel_context){
 		.workspace = rank_reserve_workspace(), .workspace_bytes = KERNELS_WORKSPACE_BYTES};
 	m->input = (float *)segment_window(&m->segment, rank);
-	m->output = m->input + MAX_COUNT;
+	m->checked = (struct checked){&m->comm, m->input, m->input + MAX_COUNT};
 	return kernels->open(&m->context, &error) &&
 	       comm_open_shm(&m->comm, &m->segment, kernels, &m->context, &error);
 }
@@ -100,82 +71,11 @@ static int run_ranks(int ranks, double timeout, bool (*body)(struct member *), s
 	return failed;
 }
 
-static void fill(struct member *m, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++)
-		m->input[i] = value(m->comm.rank, i);
-}
-
-static bool run(struct member *m, enum collective_kind kind, struct comm_group group, int64_t count)
-{
-	bool in_place = kind == COLLECTIVE_ALL_REDUCE;
-
-	return comm_run(&m->comm, &(struct collective){.kind = kind,
-					  .element = COMM_FP32,
-					  .group = group,
-					  .count = count,
-					  .input = m->input,
-					  .output = in_place ? m->input : m->output,
-					  .op = -1,
-					  .unit = -1});
-}
-
-static bool check_gather(struct member *m, struct comm_group group, int64_t chunk)
-{
-	fill(m, chunk);
-	if (!run(m, COLLECTIVE_ALL_GATHER, group, chunk))
-		return false;
-	for (int k = 0; k < group.size; k++)
-		for (int64_t i = 0; i < chunk; i++)
-			if (m->output[k * chunk + i] != value(comm_group_rank(&group, k), i))
-				return false;
-	return true;
-}
-
-static bool check_scatter(struct member *m, struct comm_group group, int64_t chunk)
-{
-	fill(m, chunk * group.size);
-	if (!run(m, COLLECTIVE_REDUCE_SCATTER, group, chunk))
-		return false;
-	for (int64_t i = 0; i < chunk; i++)
-		if (m->output[i] != tree_of_group(&group, group.index * chunk + i))
-			return false;
-	return true;
-}
-
-static bool check_reduce(struct member *m, struct comm_group group, int64_t count)
-{
-	fill(m, count);
-	if (!run(m, COLLECTIVE_ALL_REDUCE, group, count))
-		return false;
-	for (int64_t i = 0; i < count; i++)
-		if (m->input[i] != tree_of_group(&group, i))
-			return false;
-	return true;
-}
-
-/* Shard groups lie together, replica groups apart; of every size that divides. */
 static bool every_group(struct member *m)
 {
 	static const int64_t counts[] = {0, 1, 15, 16, 17, 129, 4801};
-	int ranks = m->comm.ranks;
 
-	for (int size = 1; size <= ranks; size++) {
-		if (ranks % size != 0)
-			continue;
-		const struct group shard = {.size = size, .stride = 1};
-		const struct group replicate = {.size = ranks / size, .stride = size};
-		for (int c = 0; c < COUNT_OF(counts); c++) {
-			struct comm_group a = comm_group_of(&shard, m->comm.rank);
-			struct comm_group b = comm_group_of(&replicate, m->comm.rank);
-
-			if (!check_gather(m, a, counts[c]) || !check_scatter(m, a, counts[c]) ||
-				!check_reduce(m, a, counts[c]) || !check_reduce(m, b, counts[c]) ||
-				!check_gather(m, b, counts[c]) || !check_scatter(m, b, counts[c]))
-				return false;
-		}
-	}
-	return true;
+	return check_every_group(&m->checked, counts, COUNT_OF(counts));
 }
 
 static void sums_follow_the_tree(void **state)
@@ -195,8 +95,8 @@ static void sums_follow_the_tree(void **state)
 static bool reduce_in_another_order(struct member *m)
 {
 	m->comm.fault = (struct fault){.kind = FAULT_REDUCE_ORDER, .rank = -1, .step = -1};
-	return !check_scatter(
-		m, (struct comm_group){.size = 4, .stride = 1, .index = m->comm.rank}, 4801);
+	return !check_scatter(&m->checked,
+		(struct comm_group){.size = 4, .stride = 1, .index = m->comm.rank}, 4801);
 }
 
 static void the_order_matters(void **state)
@@ -207,23 +107,9 @@ static void the_order_matters(void **state)
 	assert_int_equal(run_ranks(4, 30, reduce_in_another_order, &error), 0);
 }
 
-/* Hybrid: scatter inside, all-reduce across gives the world's sum, bit for bit. */
 static bool hybrid_equals_world(struct member *m)
 {
-	enum { CHUNK = 600 };
-	const struct group shard = {.size = 2, .stride = 1}, replicate = {.size = 4, .stride = 2};
-	struct comm_group inner = comm_group_of(&shard, m->comm.rank);
-	const struct comm_group world = {.size = 8, .stride = 1};
-
-	if (!check_scatter(m, inner, CHUNK))
-		return false;
-	memcpy(m->input, m->output, CHUNK * sizeof(float));
-	if (!run(m, COLLECTIVE_ALL_REDUCE, comm_group_of(&replicate, m->comm.rank), CHUNK))
-		return false;
-	for (int64_t i = 0; i < CHUNK; i++)
-		if (m->input[i] != tree_of_group(&world, inner.index * CHUNK + i))
-			return false;
-	return true;
+	return check_hybrid(&m->checked, 2);
 }
 
 static void subtrees_give_the_same_bits(void **state)
@@ -271,12 +157,12 @@ static bool wire_bytes_are_counted(struct member *m)
 {
 	const struct comm_group world = {.size = 4, .stride = 1, .index = m->comm.rank};
 
-	if (!check_gather(m, world, 1024) || m->comm.counters.wire_bytes != 3 * 4096)
+	if (!check_gather(&m->checked, world, 1024) || m->comm.counters.wire_bytes != 3 * 4096)
 		return false;
-	if (!check_scatter(m, world, 1024) || m->comm.counters.wire_bytes != 6 * 4096)
+	if (!check_scatter(&m->checked, world, 1024) || m->comm.counters.wire_bytes != 6 * 4096)
 		return false;
 	/* Equal slices here. */
-	return check_reduce(m, world, 4096) && m->comm.counters.wire_bytes == 12 * 4096 &&
+	return check_reduce(&m->checked, world, 4096) && m->comm.counters.wire_bytes == 12 * 4096 &&
 	       m->comm.counters.collectives[COLLECTIVE_ALL_REDUCE] == 1;
 }
 
@@ -305,7 +191,7 @@ static bool one_rank_differs(struct member *m)
 		.op = 7,
 		.unit = 1};
 
-	fill(m, 64);
+	memset(m->input, 0, 64 * sizeof(float));
 	if (m->comm.rank == victim) {
 		c.kind = difference == OTHER_KIND ? COLLECTIVE_REDUCE_SCATTER : c.kind;
 		c.count += difference == OTHER_COUNT;
@@ -347,7 +233,8 @@ static bool one_rank_stays_away(struct member *m)
 			usleep(10000);
 		return true;
 	}
-	return check_reduce(m, (struct comm_group){.size = 2, .stride = 1, .index = 0}, 64);
+	return check_reduce(
+		&m->checked, (struct comm_group){.size = 2, .stride = 1, .index = 0}, 64);
 }
 
 static void a_silent_rank_is_named(void **state)
@@ -367,7 +254,8 @@ static bool give_up(struct member *m)
 {
 	if (m->comm.rank == 1)
 		return segment_fault(&m->segment, EXIT_CODE_FAULT, "as the test wants");
-	return check_reduce(m, (struct comm_group){.size = 2, .stride = 1, .index = 0}, 64);
+	return check_reduce(
+		&m->checked, (struct comm_group){.size = 2, .stride = 1, .index = 0}, 64);
 }
 
 static void a_fault_ends_all_waits(void **state)

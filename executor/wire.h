@@ -1,0 +1,52 @@
+/* Private to transports: messages between ranks of different machines.
+ *
+ * The messages of a pair arrive in the order in which they were sent, and a receive is for the
+ * next one, whose size the receiver knows. Nothing blocks but wire_progress, and that sleeps. One
+ * thread uses a wire. */
+#ifndef EXECUTOR_WIRE_H
+#define EXECUTOR_WIRE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct wire;
+
+/* Memory that the wire uses until `done`, as it does the data. */
+struct wire_message {
+	bool done;
+	/* private */
+	char *data;
+	int64_t bytes, moved;
+	struct wire_message *next;
+};
+
+struct wire_kind {
+	const char *name;
+	void (*send)(struct wire *wire, int rank, struct wire_message *message);
+	void (*receive)(struct wire *wire, int rank, struct wire_message *message);
+	/* Moves what can be moved; when that is nothing, sleeps for at most `seconds`. False when
+	 * a connection broke. */
+	bool (*progress)(struct wire *wire, double seconds, struct error *error);
+	void (*finish)(struct wire *wire);
+};
+
+struct wire {
+	const struct wire_kind *kind;
+	void *state;
+};
+
+/* `data` may be read until the message is done. */
+void wire_send(
+	struct wire *wire, int rank, const void *data, int64_t bytes, struct wire_message *message);
+void wire_receive(
+	struct wire *wire, int rank, void *data, int64_t bytes, struct wire_message *message);
+bool wire_progress(struct wire *wire, double seconds, struct error *error);
+void wire_finish(struct wire *wire);
+
+/* Over connected stream sockets: fds[r] leads to rank r, -1 where no message goes. The wire closes
+ * them. */
+bool wire_open_sockets(struct wire *wire, const int *fds, int ranks, struct error *error);
+
+#endif

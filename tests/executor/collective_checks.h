@@ -1,0 +1,25 @@
+/* What every transport must do, checked by one of its ranks: every element against a sum in the
+ * declared order. Each returns false at the first one that is wrong, or when the collective fails.
+ */
+#ifndef TESTS_EXECUTOR_COLLECTIVE_CHECKS_H
+#define TESTS_EXECUTOR_COLLECTIVE_CHECKS_H
+
+#include "executor/comm.h"
+
+enum { MAX_RANKS = 12, MAX_COUNT = 600000 };
+
+/* A rank: MAX_COUNT floats each, where the transport can reach them. */
+struct checked {
+	struct comm *comm;
+	float *input, *output;
+};
+
+bool check_gather(const struct checked *m, struct comm_group group, int64_t chunk);
+bool check_scatter(const struct checked *m, struct comm_group group, int64_t chunk);
+bool check_reduce(const struct checked *m, struct comm_group group, int64_t count);
+/* Shard groups lie together, replica groups apart; of every size that divides. */
+bool check_every_group(const struct checked *m, const int64_t *counts, int n_counts);
+/* Hybrid: scatter inside, all-reduce across gives the world's sum, bit for bit. */
+bool check_hybrid(const struct checked *m, int shard);
+
+#endif
