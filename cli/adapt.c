@@ -1,5 +1,6 @@
 #include "cli/adapt.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "cli/inputs.h"
@@ -103,11 +104,13 @@ static void note_changes(
 	const struct plan *from = &file->plan, *to = &adaptation->plan;
 
 	adaptation->changes = ARENA_ARRAY(arena, const char *, n_plan_fields + 3);
-	if (file->topology->device.kind != DEVICE_CPU || plan_ranks(from) != plan_ranks(to))
+	if (adaptation->topology->emulated || file->topology->device.kind != DEVICE_CPU ||
+		plan_ranks(from) != plan_ranks(to))
 		adaptation->changes[adaptation->n_changes++] =
-			arena_printf(arena, "topology: %lld x %s -> %lld x %s",
+			arena_printf(arena, "topology: %lld x %s -> %lld x %s%s",
 				(long long)plan_ranks(from), file->topology->device.name,
-				(long long)plan_ranks(to), adaptation->topology->device.name);
+				(long long)plan_ranks(to), adaptation->topology->device.name,
+				adaptation->topology->emulated ? ", emulated" : "");
 	for (int i = 0; i < n_plan_fields; i++)
 		note_change(adaptation, arena, plan_fields[i].name, &plan_fields[i], from, to);
 	for (int i = 0; i < 2; i++)
@@ -115,18 +118,61 @@ static void note_changes(
 			&mesh_fields[i], &from->mesh, &to->mesh);
 }
 
-bool adapt_plan(struct arena *arena, const struct plan_file *file, int64_t ranks, double clip,
-	struct adaptation *adaptation, struct error *error)
+static bool find_topology(struct arena *arena, const struct adaptation_target *target,
+	struct topology **topology, struct error *error)
+{
+	if (target->emulate == NULL)
+		return input_local(arena, target->ranks, topology, error);
+	if (!input_topology(arena, target->emulate, target->ranks, topology, error))
+		return false;
+	(*topology)->emulated = true;
+	return true;
+}
+
+bool adapt_plan(struct arena *arena, const struct plan_file *file,
+	const struct adaptation_target *target, struct adaptation *adaptation, struct error *error)
 {
 	*adaptation = (struct adaptation){.from = &file->plan, .plan = file->plan};
+	if (!find_topology(arena, target, &adaptation->topology, error))
+		return false;
 	take_runtime(&adaptation->plan, arena);
-	take_ranks(&adaptation->plan, ranks);
+	take_ranks(&adaptation->plan, topology_devices(adaptation->topology));
 	take_reshard_groups(&adaptation->plan, arena);
 	take_batch(&adaptation->plan);
-	adaptation->plan.clip = clip;
-	if (!input_local(arena, ranks, &adaptation->topology, error) ||
-		!plan_check(&adaptation->plan, file->model, adaptation->topology, error))
+	adaptation->plan.clip = target->clip;
+	if (!plan_check(&adaptation->plan, file->model, adaptation->topology, error))
 		return false;
 	note_changes(adaptation, file, arena);
+	return true;
+}
+
+static double communication(const struct time_split *time)
+{
+	return time->all_gather + time->reduce_scatter + time->all_reduce;
+}
+
+static double ratio(double here, double modelled)
+{
+	return modelled > 0 ? here / modelled : 0;
+}
+
+bool adapt_slow_motion(struct arena *arena, const struct evaluation *emulated,
+	const struct model *model, bool arithmetic, double *factor, struct error *error)
+{
+	static const double reserve = 1.5;
+	const struct time_split *there = &emulated->simulation.prediction.time;
+	struct topology *local;
+	struct evaluation here;
+
+	if (!input_local(arena, plan_ranks(&emulated->plan), &local, error) ||
+		!plan_evaluate_briefly(arena, &emulated->plan, model, local, 0, &here, error))
+		return false;
+	const struct time_split *time = &here.simulation.prediction.time;
+	*factor = ratio(communication(time), communication(there));
+	if (arithmetic) {
+		*factor = fmax(*factor, ratio(time->compute, there->compute));
+		*factor = fmax(*factor, ratio(time->optimizer, there->optimizer));
+	}
+	*factor = fmax(1, reserve * *factor);
 	return true;
 }

@@ -7,7 +7,7 @@
 struct adaptation {
 	const struct plan *from;
 	struct plan plan;
-	struct topology *topology; /* local, with the plan's ranks */
+	struct topology *topology; /* local, or what is emulated; with the plan's ranks */
 	/* One sentence per knob that changed: "runtime: pytorch-fsdp2 -> shardplan". */
 	int n_changes;
 	const char **changes;
@@ -16,8 +16,21 @@ struct adaptation {
 /* Whether `train` can execute the plan as it stands on `ranks` ranks with that clipping. */
 bool plan_is_trainable(const struct plan_file *file, int64_t ranks, double clip);
 
-/* The same knobs wherever `shardplan` on `local` has them. */
-bool adapt_plan(struct arena *arena, const struct plan_file *file, int64_t ranks, double clip,
-	struct adaptation *adaptation, struct error *error);
+/* What the adapted plan is for. */
+struct adaptation_target {
+	int64_t ranks; /* 0: of `emulate` all */
+	double clip;
+	const char *emulate; /* a topology that local ranks stand in for; NULL: this machine */
+};
+
+/* The same knobs wherever `shardplan` there has them. */
+bool adapt_plan(struct arena *arena, const struct plan_file *file,
+	const struct adaptation_target *target, struct adaptation *adaptation, struct error *error);
+
+/* How much slower than modelled an emulated run has to be, so that this machine keeps up: by
+ * predicted times of the plan here, with half as much again in reserve. At least 1. `arithmetic`
+ * false: nothing is computed. */
+bool adapt_slow_motion(struct arena *arena, const struct evaluation *emulated,
+	const struct model *model, bool arithmetic, double *factor, struct error *error);
 
 #endif

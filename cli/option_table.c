@@ -125,7 +125,17 @@ const struct option all_options[] = {
 		"go on from a checkpoint, or from the newest of a folder; --steps counts from the "
 		"start of the first run",
 		ON(TRAIN), 0},
-	{"emulate", training, "TOPOLOGY", "", ON(TRAIN), OPTION_HIDDEN | OPTION_LATER},
+	{"emulate", training, "TOPOLOGY",
+		"local ranks stand in for its devices: operations last as long as they would "
+		"there, in slow motion where this machine is slower",
+		ON(TRAIN), 0},
+	{"pace", training, "none|compute|collectives|all",
+		"hold these operations to their predicted times; default: all with --emulate",
+		ON(TRAIN), 0},
+	{"slow-motion", training, "FACTOR",
+		"predicted times are held to that many times as long; default: as this machine "
+		"needs",
+		ON(TRAIN), 0},
 	{"view", output, "VIEW", "what to show; see below", ON(EXPLAIN), 0},
 	{"svg", output, "", "the view as a picture: communication, layout", ON(EXPLAIN),
 		OPTION_SWITCH},

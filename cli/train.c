@@ -18,10 +18,14 @@ struct training_options {
 	bool background;
 	struct checkpoint_info resumed; /* folder NULL: from the start */
 	int reproducible, device, kernels;
+	int pace;           /* enum pace; -1 = all of an emulated run, else nothing */
+	double slow_motion; /* 0 = as it needs */
+	const char *emulate;
 };
 
 static const char *const levels[] = {"run", "plan", "world", NULL};
 static const char *const devices[] = {"host", "null", NULL};
+static const char *const paces[] = {"none", "compute", "collectives", "all", NULL};
 static const char *const kernel_tables[] = {"cpu", "reference", NULL};
 
 static bool read_numbers(const struct arguments *arguments, struct training_options *options,
@@ -37,12 +41,13 @@ static bool read_numbers(const struct arguments *arguments, struct training_opti
 		FIELD_DOUBLE(struct training_options, clip, "clip", FIELD_NOT_NEGATIVE),
 		FIELD_INT(struct training_options, every, "every", FIELD_POSITIVE),
 		FIELD_INT(struct training_options, keep, "keep", FIELD_POSITIVE),
+		FIELD_DOUBLE(struct training_options, slow_motion, "slow_motion", FIELD_POSITIVE),
 		FIELD_BOOL(struct training_options, background, "checkpoint_background", 0),
 		FIELD_END,
 	};
 
 	*options = (struct training_options){
-		.training = training_defaults(), .clip = -1, .reproducible = -1};
+		.training = training_defaults(), .clip = -1, .reproducible = -1, .pace = -1};
 	return arguments_set(arguments, fields, options, arena, error);
 }
 
@@ -55,11 +60,21 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 		!argument_choice(
 			arguments, "reproducible", levels, &options->reproducible, error) ||
 		!argument_choice(arguments, "device", devices, &options->device, error) ||
+		!argument_choice(arguments, "pace", paces, &options->pace, error) ||
 		!argument_choice(arguments, "kernels", kernel_tables, &options->kernels, error))
 		return false;
 	if (options->reproducible == 2)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--reproducible world: not in this version, which has run and plan");
+	options->emulate = argument(arguments, "emulate");
+	if (options->pace < 0)
+		options->pace = options->emulate != NULL ? PACE_ALL : PACE_NONE;
+	if (options->slow_motion != 0 && options->slow_motion < 1)
+		return error_set(error, EXIT_CODE_USAGE, "--slow-motion %g: expected 1 or more",
+			options->slow_motion);
+	if (options->slow_motion != 0 && options->pace == PACE_NONE)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--slow-motion: nothing is paced; use --emulate or --pace too");
 	for (int i = 0; i < COUNT_OF(of_checkpoints); i++) {
 		if (argument_given(arguments, of_checkpoints[i]) &&
 			!argument_given(arguments, "checkpoint"))
@@ -137,8 +152,8 @@ static const char *adapted_path(struct arena *arena, const char *measured)
 }
 
 /* What would have been asked to get the adapted plan: `report` asks it again. */
-static struct question_text adapted_question(
-	struct arena *arena, const struct plan_file *file, const struct plan *plan)
+static struct question_text adapted_question(struct arena *arena, const struct plan_file *file,
+	const char *topology, const struct plan *plan)
 {
 	const char *line = arena_printf(arena,
 		"--gpus %lld --seq-len %lld --micro-batch %lld --grad-accum %lld",
@@ -150,7 +165,7 @@ static struct question_text adapted_question(
 	if (plan->clip > 0)
 		line = arena_printf(arena, "%s --clip %s", line, text_string(&clip));
 	text_finish(&clip);
-	return (struct question_text){file->question.model, "local", line};
+	return (struct question_text){file->question.model, topology, line};
 }
 
 /* Compiles for this machine what was planned for another, says what changed, and keeps the new plan
@@ -161,17 +176,19 @@ static bool adapt(struct arena *arena, const struct training_options *options, c
 	struct adaptation adaptation;
 	struct evaluation evaluation;
 	const char *path = adapted_path(arena, measured);
+	const struct adaptation_target target = {options->ranks, options->clip, options->emulate};
 	struct contents contents;
 
-	if (!adapt_plan(arena, &opened->file, options->ranks, options->clip, &adaptation, error) ||
+	if (!adapt_plan(arena, &opened->file, &target, &adaptation, error) ||
 		!plan_evaluate(arena, &adaptation.plan, opened->file.model, adaptation.topology, 0,
 			&evaluation, error))
 		return false;
-	output_note("%s is recompiled for runtime shardplan on this machine:", opened->path);
+	output_note("%s is recompiled for runtime shardplan on %s:", opened->path,
+		options->emulate != NULL ? options->emulate : "this machine");
 	for (int i = 0; i < adaptation.n_changes; i++)
 		output_note("  %s", adaptation.changes[i]);
-	const struct question_text question =
-		adapted_question(arena, &opened->file, &adaptation.plan);
+	const struct question_text question = adapted_question(arena, &opened->file,
+		options->emulate != NULL ? options->emulate : "local", &adaptation.plan);
 	if (!save_plan(arena, path, &question, opened->file.model, adaptation.topology, &evaluation,
 		    error) ||
 		!file_read(arena, path, &contents, error))
@@ -232,6 +249,8 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.resume = options->resumed.folder,
 		.fault = argument(arguments, "fault"),
 		.expected = &opened->evaluation.simulation.timeline,
+		.pace = (unsigned)options->pace,
+		.slow_motion = options->slow_motion,
 		.report = progress_report,
 		.report_data = &progress,
 	};
@@ -264,6 +283,23 @@ static bool save_measurement(const struct invocation *invocation, const struct o
 	return ok;
 }
 
+static bool choose_slow_motion(struct arena *arena, struct training_options *options,
+	const struct opened *opened, struct error *error)
+{
+	bool arithmetic = strcmp(devices[options->device], "null") != 0;
+
+	if (options->emulate != NULL && options->slow_motion == 0 &&
+		!adapt_slow_motion(arena, &opened->evaluation, opened->file.model, arithmetic,
+			&options->slow_motion, error))
+		return false;
+	if (options->slow_motion > 1)
+		output_note("in slow motion: everything takes %.3g times as long as on %s, and "
+			    "measured times are divided by that",
+			options->slow_motion,
+			options->emulate != NULL ? options->emulate : "the planned machine");
+	return true;
+}
+
 static bool run(struct invocation *invocation, struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
@@ -279,12 +315,15 @@ static bool run(struct invocation *invocation, struct error *error)
 		return false;
 	if (path == NULL)
 		path = file_beside(arena, arguments->operands[0], "measured.json");
-	if (options.ranks == 0)
+	if (options.ranks == 0 && options.emulate == NULL)
 		options.ranks = plan_ranks(&opened.file.plan);
 	if (options.clip < 0)
 		options.clip = opened.file.plan.clip;
-	if (!plan_is_trainable(&opened.file, options.ranks, options.clip) &&
+	if ((options.emulate != NULL ||
+		    !plan_is_trainable(&opened.file, options.ranks, options.clip)) &&
 		!adapt(arena, &options, path, &opened, error))
+		return false;
+	if (!choose_slow_motion(arena, &options, &opened, error))
 		return false;
 	if (options.resumed.folder != NULL)
 		note_differences(&options, &opened.file.plan, plan_ranks(&opened.file.plan));

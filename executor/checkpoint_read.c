@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "executor/checkpoint.h"
+#include "executor/pace.h"
 
 enum { CHUNK = 1 << 20 };
 
@@ -182,7 +183,7 @@ bool checkpoint_load(const struct manifest *manifest, const struct weights *weig
 	mine.failed = !load(&loader, weights->rank, comm->ranks, &own);
 	snprintf(mine.message, sizeof(mine.message), "%.255s", own.message);
 	memcpy(scratch, &mine, sizeof(mine));
-	bool ok = comm_exchange(comm, scratch, parts, sizeof(mine));
+	bool ok = comm_exchange_within(comm, scratch, parts, sizeof(mine), PATIENCE_UNKNOWN);
 	for (int r = 0; ok && r < comm->ranks; r++) {
 		if (parts[r].failed)
 			ok = error_set(error, EXIT_CODE_INPUT, "%s", parts[r].message);

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "executor/checkpoint.h"
+#include "executor/pace.h"
 
 /* Writes copies while training goes on. It allocates nothing, because a step may be watched. */
 struct checkpoint_worker {
@@ -174,7 +175,8 @@ static bool sweep(struct checkpointer *cp, struct error *error)
 static bool agree(struct checkpointer *cp, struct checkpoint_part *part, struct error *error)
 {
 	memcpy(cp->scratch, part, sizeof(*part));
-	if (!comm_exchange(cp->comm, cp->scratch, cp->parts, sizeof(*part)))
+	if (!comm_exchange_within(
+		    cp->comm, cp->scratch, cp->parts, sizeof(*part), PATIENCE_UNKNOWN))
 		return false;
 	for (int r = 0; r < cp->comm->ranks; r++) {
 		if (cp->parts[r].failed)

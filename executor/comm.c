@@ -23,10 +23,17 @@ struct comm_group comm_group_of(const struct group *group, int rank)
 bool comm_run(struct comm *comm, const struct collective *collective)
 {
 	comm->counters.collectives[collective->kind]++;
+	comm->assembled = 0;
 	return comm->transport->run(comm, collective);
 }
 
 bool comm_exchange(struct comm *comm, const void *input, void *output, int64_t bytes)
+{
+	return comm_exchange_within(comm, input, output, bytes, 0);
+}
+
+bool comm_exchange_within(
+	struct comm *comm, const void *input, void *output, int64_t bytes, double patience)
 {
 	struct comm_counters before = comm->counters;
 	bool ok = comm_run(comm, &(struct collective){.kind = COLLECTIVE_ALL_GATHER,
@@ -40,7 +47,8 @@ bool comm_exchange(struct comm *comm, const void *input, void *output, int64_t b
 					 .output = output,
 					 .step = -1,
 					 .op = -1,
-					 .unit = -1});
+					 .unit = -1,
+					 .patience = patience});
 
 	/* Not an operation of the schedule: the counters are about those. */
 	comm->counters = before;

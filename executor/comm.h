@@ -39,6 +39,8 @@ struct collective {
 	void *stream; /* of a device, to enqueue on; NULL: it is done when the call returns */
 	int64_t step;
 	int op, unit; /* for messages; -1 = none */
+	/* s until a rank that does not come is called hung; 0 = as the transport was opened with */
+	double patience;
 };
 
 struct comm_counters {
@@ -65,6 +67,9 @@ struct comm {
 	struct kernel_context *context;
 	struct fault fault;
 	struct comm_counters counters;
+	/* clock_now() when all members had come to the last collective; 0 where the transport does
+	 * not know. */
+	double assembled;
 	void *state; /* of the transport */
 };
 
@@ -82,6 +87,9 @@ void comm_close(struct comm *comm);
 bool comm_run(struct comm *comm, const struct collective *collective);
 /* All ranks; every rank's `bytes` of input, in rank order. Input in the heap, as above. */
 bool comm_exchange(struct comm *comm, const void *input, void *output, int64_t bytes);
+/* With a patience of its own, s. */
+bool comm_exchange_within(
+	struct comm *comm, const void *input, void *output, int64_t bytes, double patience);
 /* The group of that rank. */
 struct comm_group comm_group_of(const struct group *group, int rank);
 

@@ -34,6 +34,15 @@ void node_say(const struct comm *comm, struct node_link *link, enum phase phase)
 	event_set(&board_of(link, comm->rank)->progress, PHASES * link->sequence + phase);
 }
 
+struct patience node_patience(const struct node_link *link, const struct collective *c)
+{
+	struct patience patience = link->patience;
+
+	if (c->patience > 0)
+		patience.timeout = c->patience;
+	return patience;
+}
+
 bool node_hangs(struct comm *comm, struct node_link *link, const struct collective *c, int peer,
 	const char *last_seen)
 {
@@ -41,7 +50,7 @@ bool node_hangs(struct comm *comm, struct node_link *link, const struct collecti
 		"rank %d hangs: it did not come to %s %u (step %lld, operation %d, unit %d) within "
 		"%.3g s of rank %d%s",
 		peer, collective_kind_names[c->kind], link->sequence, (long long)c->step, c->op,
-		c->unit, link->patience.timeout, comm->rank, last_seen);
+		c->unit, node_patience(link, c).timeout, comm->rank, last_seen);
 }
 
 /* True when it is not to blame: it waits itself, for a rank of another machine, and will tell. */
@@ -62,9 +71,10 @@ static bool await_one(struct comm *comm, struct node_link *link, const struct co
 	int peer, enum phase phase)
 {
 	struct event *progress = &board_of(link, peer)->progress;
+	const struct patience patience = node_patience(link, c);
 
 	while (true) {
-		switch (event_wait(progress, PHASES * link->sequence + phase, &link->patience)) {
+		switch (event_wait(progress, PHASES * link->sequence + phase, &patience)) {
 		case EVENT_REACHED:
 			return true;
 		case EVENT_ABORTED:

@@ -32,6 +32,8 @@ struct node_link {
 void node_link_open(struct node_link *link, struct segment *shared, struct segment *control,
 	int rank, int ranks, int first_rank, struct arena *arena);
 
+/* The collective's own, where it has one. */
+struct patience node_patience(const struct node_link *link, const struct collective *c);
 /* Says what this rank is about to do, under the next sequence number. */
 void node_post(struct comm *comm, struct node_link *link, const struct collective *c);
 const struct post *node_peer_post(const struct node_link *link, int rank);

@@ -68,7 +68,7 @@ static bool wait_for_wire(
 	struct comm *comm, const struct collective *c, const struct transfer *waiting)
 {
 	struct nodes *nodes = comm->state;
-	double timeout = nodes->link.patience.timeout;
+	double timeout = node_patience(&nodes->link, c).timeout;
 	struct error error = {0};
 
 	if (!wire_progress(&nodes->wire, NAP, &error))

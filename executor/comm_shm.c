@@ -97,8 +97,10 @@ bool comm_run_in_node(struct comm *comm, struct node_link *link, const struct co
 	const struct members all = {0, c->group.size};
 
 	node_post(comm, link, c);
-	if (!node_await(comm, link, c, all, PHASE_POSTED) || !node_agree(comm, link, c, all) ||
-		!move(comm, link, c))
+	if (!node_await(comm, link, c, all, PHASE_POSTED) || !node_agree(comm, link, c, all))
+		return false;
+	comm->assembled = clock_now();
+	if (!move(comm, link, c))
 		return false;
 	node_say(comm, link, PHASE_DONE);
 	return node_await(comm, link, c, all, PHASE_DONE);

@@ -7,15 +7,11 @@
 #include "executor/compute.h"
 #include "executor/launch.h"
 #include "executor/machine.h"
+#include "executor/pace.h"
 #include "executor/safetensors.h"
 
 /* Address space for the ranks' report; pages come when they are touched. */
 enum { REPORT_BYTES = 256 << 20 };
-
-/* Until a rank that does not come to a collective is called hung. */
-#define TIMEOUT_UNKNOWN 600.0
-#define TIMEOUT_LEAST   10.0
-#define TIMEOUT_FACTOR  20.0
 
 struct training training_defaults(void)
 {
@@ -155,11 +151,16 @@ static bool check_weights(const struct run *run, struct error *error)
 	return true;
 }
 
+static double slow_motion(const struct executor_job *job)
+{
+	return job->slow_motion > 0 ? job->slow_motion : 1;
+}
+
 static double collective_timeout(const struct executor_job *job)
 {
 	if (job->expected == NULL || job->expected->step_time <= 0)
-		return TIMEOUT_UNKNOWN;
-	return TIMEOUT_LEAST + TIMEOUT_FACTOR * job->expected->step_time;
+		return PATIENCE_UNKNOWN;
+	return expectation_patience(job->expected->step_time, slow_motion(job));
 }
 
 static int threads_per_rank(int64_t ranks)
@@ -167,14 +168,41 @@ static int threads_per_rank(int64_t ranks)
 	return (int)max_i64(machine_cpus() / max_i64(ranks, 1), 1);
 }
 
+static bool check_pace(const struct run *run, struct error *error)
+{
+	const struct executor_job *job = run->job;
+
+	if (job->expected == NULL || job->expected->step_time <= 0)
+		return job->pace == PACE_NONE ||
+		       error_set(error, EXIT_CODE_USAGE, "pacing needs a prediction");
+	if (job->pace != PACE_NONE && job->device != NULL && strcmp(job->device, "host") != 0 &&
+		strcmp(job->device, "null") != 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"pacing: device %s keeps its own time, use host or null", job->device);
+	if (job->expected->n_ops == 0 && job->pace == PACE_NONE)
+		return true;
+	if (job->expected->n_ops != run->schedule->programs[0].n_ops)
+		return error_set(error, EXIT_CODE_INTERNAL,
+			"a prediction of %d operations for a schedule of %d", job->expected->n_ops,
+			run->schedule->programs[0].n_ops);
+	return job->slow_motion == 0 || job->slow_motion >= 1 ||
+	       error_set(error, EXIT_CODE_USAGE, "slow motion: expected at least 1, got %g",
+		       job->slow_motion);
+}
+
 static bool create_segment(struct run *run, const char *plan_text, struct error *error)
 {
 	const struct executor_job *job = run->job;
+	struct text expected = {0};
 	int64_t ranks = plan_ranks(&job->plan->plan);
+	if (job->expected != NULL && job->expected->n_ops > 0)
+		expectation_write(&run->schedule->programs[0], job->expected, (enum pace)job->pace,
+			slow_motion(job), &expected);
 	const struct job what = {.kind = JOB_TRAIN,
 		.ranks = (int)ranks,
 		.threads = threads_per_rank(ranks),
 		.collective_timeout = collective_timeout(job),
+		.slow_motion = slow_motion(job),
 		.training = job->training,
 		.first_step = run->reported,
 		.checkpoint_every = job->checkpoint_every,
@@ -187,10 +215,13 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		[TEXT_FAULT] = job->fault,
 		[TEXT_CHECKPOINT] = job->checkpoint,
 		[TEXT_RESUME] = run->resume,
-		[TEXT_WEIGHTS] = job->weights};
+		[TEXT_WEIGHTS] = job->weights,
+		[TEXT_EXPECTED] = text_string(&expected)};
 
-	return segment_create(&run->segment, &what, texts, job->training.steps, REPORT_BYTES,
+	bool ok = segment_create(&run->segment, &what, texts, job->training.steps, REPORT_BYTES,
 		buffers_capacity(run->schedule, 0), error);
+	text_finish(&expected);
+	return ok;
 }
 
 static void describe(struct text *text, int op, void *data)
@@ -260,8 +291,8 @@ bool executor_train(const struct executor_job *job, struct arena *arena,
 		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
 			&run.schedule, error))
 		return false;
-	if (!check_memory(&run, error) || !check_checkpoints(&run, error) ||
-		!check_weights(&run, error))
+	if (!check_pace(&run, error) || !check_memory(&run, error) ||
+		!check_checkpoints(&run, error) || !check_weights(&run, error))
 		return false;
 	if (plan_text == NULL) {
 		plan_file_write(job->plan, &written);

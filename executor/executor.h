@@ -8,6 +8,10 @@
 
 #include "schedule/schedule.h"
 
+/* What is held to predicted times: the device's operations, what moves bytes between ranks or
+ * tiers. */
+enum pace { PACE_NONE = 0, PACE_COMPUTE = 1, PACE_COLLECTIVES = 2, PACE_ALL = 3 };
+
 struct training {
 	int64_t steps;
 	int64_t seed;
@@ -59,7 +63,11 @@ struct executor_job {
 	const char *resume;  /* a checkpoint or a folder of them; NULL = from the start. steps
 			      * counts from the start of the first run */
 	const char *fault;   /* seeded faults for tests, docs/faults.md; NULL = none */
-	const struct timeline *expected; /* predicted; for watchdog deadlines. May be NULL */
+	/* Predicted; for watchdog deadlines and pacing. May be NULL without `pace`. */
+	const struct timeline *expected;
+	unsigned pace;      /* PACE_*: which operations last as long as predicted, at least */
+	double slow_motion; /* >= 1, 0 = 1: that many times as long, while measured times are
+			     * divided by it */
 	void (*report)(
 		const struct progress *progress, void *data); /* rank 0, per step; may be NULL */
 	void *report_data;

@@ -80,7 +80,8 @@ static void fill_collective(const struct interpreter *in, int index, struct coll
 		.output = buffers_address(in->buffers, uses[in_place ? 0 : 1]),
 		.step = in->step,
 		.op = index,
-		.unit = op->unit};
+		.unit = op->unit,
+		.patience = in->expected != NULL ? in->expected->patience[index] : 0};
 	if (in->backend.asynchronous != NULL)
 		c->stream = in->backend.asynchronous->stream(in->backend.device, op->stream);
 	c->count = op->bytes / comm_element_bytes(c->element);
@@ -128,6 +129,18 @@ static bool fail_in_engine(struct interpreter *in, const struct error *error)
 	return false;
 }
 
+/* A collective's time counts from when all have come to it. */
+static void hold(struct interpreter *in, int index, struct pace_tally *tally)
+{
+	double start = in->start + in->timeline.spans[index].start;
+
+	if (in->expected == NULL || in->rehearsal)
+		return;
+	if (is_collective(in, index) && in->comm->assembled > start)
+		start = in->comm->assembled;
+	expectation_hold(in->expected, index, start, &in->stop, tally);
+}
+
 static bool run_in_engine(void *data, int index)
 {
 	struct interpreter *in = data;
@@ -145,6 +158,7 @@ static bool run_in_engine(void *data, int index)
 		ok = in->backend.run(in->backend.data, index, &error);
 	if (!ok)
 		return fail_in_engine(in, &error);
+	hold(in, index, &in->engine_tally);
 	finish(in, index);
 	return true;
 }
@@ -240,6 +254,7 @@ static bool run_here(struct interpreter *in, int index, struct error *error)
 	in->timeline.spans[index].start = now(in);
 	if (!in->backend.run(in->backend.data, index, error))
 		return false;
+	hold(in, index, &in->tally);
 	finish(in, index);
 	/* The fault breaks values, not memory: what it gives back stays until all that was issued
 	 * before has finished. */

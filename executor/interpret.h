@@ -9,6 +9,7 @@
 #include "executor/buffers.h"
 #include "executor/comm.h"
 #include "executor/engine.h"
+#include "executor/pace.h"
 
 /* Of a device that works on its own while the walk goes on: the walk enqueues everything itself, in
  * list order, and calls these instead of waiting. False ends the step, with an error or (when the
@@ -45,9 +46,11 @@ struct interpreter {
 	struct comm *comm;
 	struct backend backend;
 	_Atomic int32_t *board_step, *board_op; /* where to say what is being done; may be NULL */
+	const struct expectation *expected;     /* of the program; NULL = nothing is known */
 	struct fault fault;
 	/* Results of the last step. */
 	struct timeline timeline; /* spans from the start of the step, and the measured ledger */
+	struct pace_tally tally, engine_tally; /* since it was opened: of the two threads */
 	/* private */
 	struct arena arena;
 	struct engine engine;

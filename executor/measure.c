@@ -357,6 +357,10 @@ void measure(const struct measure_inputs *in, struct arena *arena, struct measur
 	m->gradient_norms = in->recorder->gradient_norms;
 	m->weights_digest = arena_strdup(arena, in->reports[0].digest.hex);
 	m->reproducible = reproducible_level(&in->schedule->plan);
+	m->paced_operations = in->paced.n_held / max_i64(in->recorder->done, 1);
+	m->late_operations = in->paced.n_late;
+	m->late = in->paced.late / in->slow_motion;
+	m->slow_motion = in->paced.n_held > 0 ? in->slow_motion : 0;
 	m->hardware = machine_hardware(arena);
 	m->versions = machine_versions(in->kernels, arena);
 	m->date = machine_date(arena);

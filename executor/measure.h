@@ -4,6 +4,7 @@
 
 #include "executor/buffers.h"
 #include "executor/comm.h"
+#include "executor/pace.h"
 #include "schedule/schedule.h"
 
 /* The first steps warm caches and allocators; figures are over the others. */
@@ -38,6 +39,8 @@ struct measure_inputs {
 	const struct rank_report *reports; /* [ranks] */
 	const char *kernels;               /* "cpu-v4 (built-in)" */
 	int64_t gradient_bytes, pss_before;
+	struct pace_tally paced;
+	double slow_motion; /* that times have been divided by */
 };
 
 /* Strings and arrays come from `arena` or are static. */

@@ -60,6 +60,7 @@ enum job_text {
 	TEXT_CHECKPOINT,
 	TEXT_RESUME,
 	TEXT_WEIGHTS,
+	TEXT_EXPECTED, /* pace.h */
 	TEXT_COUNT
 };
 
@@ -68,6 +69,7 @@ struct job {
 	int ranks;
 	int threads;               /* of the kernels, per rank */
 	double collective_timeout; /* s until a rank that does not come is called hung; 0 = never */
+	double slow_motion;        /* measured times are divided by it; >= 1 */
 	struct training training;
 	int64_t first_step; /* > 0: resumed */
 	int64_t checkpoint_every, checkpoint_keep;

@@ -9,6 +9,7 @@
 #include "executor/interpret.h"
 #include "executor/machine.h"
 #include "executor/measure.h"
+#include "executor/pace.h"
 #include "executor/rank.h"
 #include "executor/safetensors.h"
 #include "executor/weights.h"
@@ -37,6 +38,7 @@ struct trainer {
 	struct buffers buffers;
 	struct comm comm;
 	struct compute compute;
+	struct expectation expected;
 	struct interpreter interpreter;
 	struct recorder recorder;
 	struct checkpointer checkpointer;
@@ -138,9 +140,16 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 {
 	struct board *board = segment_board(t->segment, t->segment->rank);
 
+	const char *expected = segment_text(t->segment, TEXT_EXPECTED);
+
 	if (!comm_open_shm(&t->comm, t->segment, t->kernels, &t->background, error))
 		return false;
 	t->comm.fault = t->fault;
+	if (expected != NULL && expected[0] == '\0')
+		expected = NULL;
+	if (!expectation_read(expected, t->schedule->programs[0].n_ops, &t->arena, &t->expected))
+		return error_set(error, EXIT_CODE_INTERNAL, "a prediction of another schedule");
+	expectation_sharpen();
 	t->interpreter = (struct interpreter){.schedule = t->schedule,
 		.program = &t->schedule->programs[0],
 		.buffers = &t->buffers,
@@ -150,6 +159,7 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 			.data = &t->compute},
 		.board_step = &board->step,
 		.board_op = &board->op,
+		.expected = &t->expected,
 		.fault = t->fault};
 	return interpreter_open(&t->interpreter, error);
 }
@@ -257,8 +267,17 @@ static bool exchange_loss(struct trainer *t, double *loss, struct error *error)
 		(long long)t->compute.step, *loss);
 }
 
+/* Slow motion is taken out again. */
 static void publish(struct trainer *t, int64_t step, double loss, double step_time)
 {
+	double slow = job_of(t)->slow_motion;
+
+	step_time /= slow;
+	for (int i = 0; i < t->interpreter.timeline.n_ops && slow > 1; i++) {
+		struct span *span = &t->interpreter.timeline.spans[i];
+
+		*span = (struct span){span->issued / slow, span->start / slow, span->end / slow};
+	}
 	recorder_add(
 		&t->recorder, &t->interpreter.timeline, step_time, loss, t->compute.gradient_norm);
 	if (t->segment->rank != 0)
@@ -321,7 +340,12 @@ static bool write_measurement(
 		.kernels =
 			arena_printf(&t->arena, "%s (%s)", t->kernels->name, t->kernels->library),
 		.gradient_bytes = t->compute.gradient_bytes,
-		.pss_before = t->pss_before};
+		.pss_before = t->pss_before,
+		.slow_motion = job_of(t)->slow_motion,
+		.paced = (struct pace_tally){
+			t->interpreter.tally.n_held + t->interpreter.engine_tally.n_held,
+			t->interpreter.tally.n_late + t->interpreter.engine_tally.n_late,
+			t->interpreter.tally.late + t->interpreter.engine_tally.late}};
 	struct measurement measurement;
 	struct text text = {0};
 	struct writer writer;

@@ -98,6 +98,12 @@ void measurement_grid(const struct measurement *measured, struct grid *grid)
 	loss_facts(measured, grid);
 	fact_string(grid, "weights digest", measured->weights_digest);
 	fact_string(grid, "reproducible", measured->reproducible);
+	if (measured->paced_operations > 0)
+		fact(grid, "paced",
+			"%lld operations a step, in %.3gx slow motion; %lld of all "
+			"steps were late, by %.3g s in all",
+			(long long)measured->paced_operations, measured->slow_motion,
+			(long long)measured->late_operations, measured->late);
 	fact_string(grid, "schedule digest", measured->values.schedule_digest);
 	fact_string(grid, "hardware", measured->hardware);
 	fact_string(grid, "versions", measured->versions);

@@ -48,7 +48,7 @@ static void build_groups(struct builder *b)
 {
 	const struct mesh *mesh = &b->plan->mesh;
 	bool ours = b->plan->runtime == RUNTIME_SHARDPLAN;
-	bool one = b->runtime->one_engine && b->topology->device.kind == DEVICE_CPU;
+	bool one = b->runtime->one_engine && topology_issues_inline(b->topology);
 	b->schedule->groups = ARENA_ARRAY(b->arena, struct group, 3 + b->n_units);
 	b->group_gather = b->group_reduce = b->group_replicate = -1;
 	if (!b->shards) {

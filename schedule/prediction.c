@@ -130,7 +130,15 @@ static const struct field measured_fields[] = {
 	FIELD_STRING(struct measurement, date, "date", 0),
 	FIELD_INT(struct measurement, pss_growth_bytes, "pss_growth_bytes", 0),
 	FIELD_INT(struct measurement, pss_growth_mean_bytes, "pss_growth_mean_bytes", 0),
-	MEASURED(undeclared_bytes, "undeclared_bytes"), FIELD_END};
+	MEASURED(undeclared_bytes, "undeclared_bytes"),
+	FIELD_DOUBLE(struct measurement, slow_motion, "slow_motion",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_INT(struct measurement, paced_operations, "paced_operations",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_INT(struct measurement, late_operations, "late_operations",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_DOUBLE(struct measurement, late, "late_s", FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_END};
 
 static const struct part measurement_parts[] = {{NULL, measured_fields, 0}};
 

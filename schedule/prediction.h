@@ -77,6 +77,12 @@ struct measurement {
 	int64_t pss_growth_bytes; /* largest over ranks: PSS at the peak minus before allocation */
 	int64_t pss_growth_mean_bytes; /* mean over ranks */
 	int64_t undeclared_bytes; /* allocated inside a step outside of the schedule; must be 0 */
+	/* Of a paced run, which was held to predicted times; 0 else. Times here are those of the
+	 * modelled machine: the run took slow_motion times as long. */
+	double slow_motion;
+	int64_t paced_operations; /* a step and rank */
+	int64_t late_operations;  /* of rank 0 in all: took longer than predicted, by `late` s */
+	double late;
 	struct timeline timeline; /* of the step whose time is the median, rank 0 */
 };
 

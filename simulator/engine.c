@@ -26,7 +26,7 @@ static void init_task(struct engine *engine, int index)
 {
 	const struct op *op = &engine->program->ops[index];
 	const struct runtime *runtime = runtime_of(engine->schedule->plan.runtime);
-	bool inline_host = runtime->host_is_compute && engine->topology->device.kind == DEVICE_CPU;
+	bool inline_host = runtime->host_is_compute && topology_issues_inline(engine->topology);
 	struct task *task = &engine->tasks[index];
 	enum op_class class = op_kind_class(op->kind);
 

@@ -75,12 +75,18 @@ const struct field topology_fields[] = {
 	FIELD_INT(struct topology, nodes, "nodes", FIELD_POSITIVE),
 	FIELD_INT(struct topology, devices_per_node, "devices_per_node", REQUIRED_POSITIVE),
 	FIELD_BOOL(struct topology, shares_host, "shares_host", FIELD_OMIT_ZERO),
+	FIELD_BOOL(struct topology, emulated, "emulated", FIELD_OMIT_ZERO),
 	FIELD_END,
 };
 
 int64_t topology_devices(const struct topology *topology)
 {
 	return topology->nodes * topology->devices_per_node;
+}
+
+bool topology_issues_inline(const struct topology *topology)
+{
+	return topology->device.kind == DEVICE_CPU || topology->emulated;
 }
 
 double device_peak_flops(const struct device *device, enum dtype dtype)

@@ -103,6 +103,9 @@ struct topology {
 	/* CPU devices that are ranks of one machine share its cores, memory bandwidth and RAM;
 	 * more devices than cores is allowed. */
 	bool shares_host;
+	/* Ranks of our executor stand in for the devices: the thread that issues operations
+	 * computes itself, and one thread carries out all collectives (topology_issues_inline). */
+	bool emulated;
 	struct calibration calibration;
 	int n_provenance; /* of imported topologies; 0 else */
 	struct provenance *provenance;
@@ -116,6 +119,8 @@ extern const struct field host_fields[];
 extern const struct field overheads_fields[];
 
 int64_t topology_devices(const struct topology *topology); /* nodes * devices_per_node */
+/* CPU devices, and those that ranks of our executor stand in for. */
+bool topology_issues_inline(const struct topology *topology);
 double device_peak_flops(const struct device *device, enum dtype dtype); /* 0 = not supported */
 /* B/s that leave one node: nics_per_node * nic_bandwidth / oversubscription; infinite for 1 node.
  */
