@@ -47,8 +47,9 @@ static bool predict_one(struct invocation *invocation, struct error *error)
 	struct evaluation evaluation;
 
 	if (arguments->n_operands < 2)
-		return error_set(
-			error, EXIT_CODE_USAGE, "predict: expected MODEL TOPOLOGY or --cases FILE");
+		return error_set(error, EXIT_CODE_USAGE,
+			"predict: expected MODEL TOPOLOGY or --cases FILE; what a PLAN.yaml "
+			"predicts shows `shardplan explain PLAN.yaml`");
 	if (!predict_ask(invocation->arena, arguments->operands[0], arguments->operands[1],
 		    arguments, &asked, &plan, error) ||
 		!plan_evaluate(invocation->arena, &plan, asked.model, asked.topology,
