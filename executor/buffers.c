@@ -100,6 +100,28 @@ static bool take_in_host(struct buffers *buffers, int buffer, struct error *erro
 	return true;
 }
 
+/* --- on a device --- */
+
+static bool is_placed(const struct buffers *buffers)
+{
+	return buffers->placement != NULL;
+}
+
+/* Its place was kept for it; it only has to count. */
+static void take_placed_in_host(struct buffers *buffers, int buffer)
+{
+	buffers->blocks[buffer] = buffer;
+	buffers->host_ledger += buffers->program->buffers[buffer].bytes;
+	buffers->host_ledger_peak = max_i64(buffers->host_ledger_peak, buffers->host_ledger);
+}
+
+static void *placed_address(const struct buffers *buffers, int buffer)
+{
+	char *base = in_host(buffers, buffer) ? buffers->host_base : buffers->device_base;
+
+	return base + buffers->placement->offsets[buffer];
+}
+
 /* --- both tiers --- */
 
 static void count_physical(struct buffers *buffers, enum category category, int64_t bytes)
@@ -116,8 +138,25 @@ static void count_physical(struct buffers *buffers, enum category category, int6
 	memcpy(buffers->physical_at_peak, buffers->physical, sizeof(buffers->physical));
 }
 
+static void take_placed(struct buffers *buffers, int buffer)
+{
+	int64_t bytes = buffers->program->buffers[buffer].bytes;
+
+	if (in_host(buffers, buffer)) {
+		take_placed_in_host(buffers, buffer);
+		return;
+	}
+	buffers->blocks[buffer] = buffer;
+	buffers->ledger[category_of(buffers, buffer)] += bytes;
+	count_physical(buffers, category_of(buffers, buffer), bytes);
+}
+
 bool buffers_take(struct buffers *buffers, int buffer, struct error *error)
 {
+	if (is_placed(buffers)) {
+		take_placed(buffers, buffer);
+		return true;
+	}
 	if (in_host(buffers, buffer))
 		return take_in_host(buffers, buffer, error);
 	int block = heap_take(&buffers->heap, buffers->program->buffers[buffer].bytes, error);
@@ -142,7 +181,8 @@ void buffers_release(struct buffers *buffers, int buffer)
 	if (!in_host(buffers, buffer))
 		count_physical(
 			buffers, category_of(buffers, buffer), -buffers_bytes(buffers, buffer));
-	heap_give(heap_of(buffers, buffer), buffers->blocks[buffer]);
+	if (!is_placed(buffers))
+		heap_give(heap_of(buffers, buffer), buffers->blocks[buffer]);
 	buffers->blocks[buffer] = -1;
 }
 
@@ -152,6 +192,8 @@ void *buffers_address(const struct buffers *buffers, int buffer)
 
 	if (block < 0)
 		return NULL;
+	if (is_placed(buffers))
+		return placed_address(buffers, buffer);
 	return heap_address(in_host(buffers, buffer) ? &buffers->host : &buffers->heap, block);
 }
 
@@ -161,7 +203,34 @@ int64_t buffers_bytes(const struct buffers *buffers, int buffer)
 
 	if (block < 0)
 		return 0;
+	if (is_placed(buffers))
+		return buffers->program->buffers[buffer].bytes;
 	return heap_bytes(in_host(buffers, buffer) ? &buffers->host : &buffers->heap, block);
+}
+
+static int *no_blocks(int n)
+{
+	int *blocks = malloc((size_t)(n + 1) * sizeof(int));
+
+	if (blocks == NULL)
+		base_out_of_memory((size_t)n * sizeof(int));
+	for (int i = 0; i < n; i++)
+		blocks[i] = -1;
+	return blocks;
+}
+
+void buffers_init_placed(struct buffers *buffers, const struct program *program,
+	const struct placement *placement, void *device_base, void *host_base)
+{
+	*buffers = (struct buffers){.program = program,
+		.placement = placement,
+		.device_base = device_base,
+		.host_base = host_base,
+		.blocks = no_blocks(program->n_buffers)};
+	buffers->heap.high_water = placement->device_bytes;
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].resident)
+			take_placed(buffers, i);
 }
 
 bool buffers_init(struct buffers *buffers, const struct program *program, void *base,
@@ -169,13 +238,8 @@ bool buffers_init(struct buffers *buffers, const struct program *program, void *
 {
 	int n = program->n_buffers;
 
-	*buffers = (struct buffers){.program = program};
+	*buffers = (struct buffers){.program = program, .blocks = no_blocks(n)};
 	heap_init(&buffers->heap, base, capacity, n + EXTRA_BLOCKS);
-	buffers->blocks = malloc((size_t)(n + 1) * sizeof(int));
-	if (buffers->blocks == NULL)
-		base_out_of_memory((size_t)n * sizeof(int));
-	for (int i = 0; i < n; i++)
-		buffers->blocks[i] = -1;
 	if (!map_host(buffers, error))
 		return false;
 	for (int i = 0; i < n; i++)

@@ -6,8 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Losses are widened to double piece by piece. */
-enum { LOSS_CHUNK = 256, UNDECLARED_BYTES = 1 << 20 };
+enum { UNDECLARED_BYTES = 1 << 20 };
 
 /* --- seeded faults --- */
 
@@ -36,6 +35,14 @@ static void fault_end(const struct compute *c, const struct op *op)
 
 /* --- operations --- */
 
+void compute_move(struct compute *c, const struct op *op, void *to, const void *from, int64_t bytes)
+{
+	if (compute_on_device(c, op))
+		device_copy(c->device, to, from, bytes, op->stream, &c->error);
+	else
+		memcpy(to, from, (size_t)bytes);
+}
+
 /* Sequences of the global batch are dealt to micro-batches, then to ranks. */
 static bool load_tokens(struct compute *c, int micro_batch, int32_t *tokens, struct error *error)
 {
@@ -49,6 +56,21 @@ static bool load_tokens(struct compute *c, int micro_batch, int32_t *tokens, str
 	for (int64_t i = 0; i < c->sequences; i++)
 		if (!data_window(c->data, first + i, tokens + i * (c->seq_len + 1), error))
 			return false;
+	return true;
+}
+
+/* A device gets them through pinned memory, where each micro-batch of a step has its place. */
+static bool fill_tokens(
+	struct compute *c, const struct op *op, void *address, int64_t bytes, struct error *error)
+{
+	char *staged = address;
+
+	if (c->device != NULL)
+		staged = c->device->staging + op->micro_batch * bytes;
+	if (!load_tokens(c, op->micro_batch, (int32_t *)staged, error))
+		return false;
+	if (c->device != NULL)
+		compute_move(c, op, address, staged, bytes);
 	return true;
 }
 
@@ -68,7 +90,7 @@ static bool begin_buffers(struct compute *c, const struct op *op, struct error *
 			c->kernels->zero(
 				c->context, address, buffer->bytes / (int64_t)sizeof(float));
 		if (buffer->role == BUFFER_TOKENS && c->data != NULL && !c->rehearsal &&
-			!load_tokens(c, op->micro_batch, address, error))
+			!fill_tokens(c, op, address, buffer->bytes, error))
 			return false;
 	}
 	return true;
@@ -87,16 +109,7 @@ static float loss_scale(const struct compute *c)
 	return (float)scale;
 }
 
-static void add_losses(struct compute *c, const float *losses)
-{
-	for (int64_t i = 0; i < c->tokens; i += LOSS_CHUNK) {
-		int64_t n = min_i64(LOSS_CHUNK, c->tokens - i);
-
-		for (int64_t j = 0; j < n; j++)
-			c->wide_losses[j] = losses[i + j];
-		c->kernels->sum(c->context, &c->loss, c->wide_losses, n);
-	}
-}
+static const float not_a_number = NAN;
 
 static void run_loss(struct compute *c, const struct op *op)
 {
@@ -118,10 +131,12 @@ static void run_loss(struct compute *c, const struct op *op)
 					    .targets = tokens + i * (c->seq_len + 1) + 1,
 					    .losses = losses + i * c->seq_len,
 					    .scale = loss_scale(c)});
-	if (!c->rehearsal)
-		add_losses(c, losses);
-	if (!c->rehearsal && fault_hits(&c->fault, FAULT_NAN, c->rank, c->step))
-		logits[0] = NAN;
+	if (c->rehearsal)
+		return;
+	c->kernels->sum(c->context, c->device != NULL ? &c->device->scalars->loss : &c->loss,
+		losses, c->tokens);
+	if (fault_hits(&c->fault, FAULT_NAN, c->rank, c->step))
+		compute_move(c, op, logits, &not_a_number, sizeof(*logits));
 }
 
 /* Also of the communication thread, hence with its context. */
@@ -154,8 +169,8 @@ static void run_copy(struct compute *c, const struct op *op)
 	if (c->rehearsal || (c->step > 0 && op->kind == OP_COPY_H2D &&
 				    fault_hits(&c->fault, FAULT_STALE_COPY, c->rank, c->step)))
 		return;
-	memcpy(buffers_address(c->buffers, uses[1]), buffers_address(c->buffers, uses[0]),
-		(size_t)op->bytes);
+	compute_move(c, op, buffers_address(c->buffers, uses[1]),
+		buffers_address(c->buffers, uses[0]), op->bytes);
 }
 
 /* With a smaller group each rank keeps its part of the unit. */
@@ -169,7 +184,8 @@ static void run_reshard(struct compute *c, const struct op *op)
 	int64_t bytes = c->program->buffers[part].bytes;
 	int64_t ranks = c->program->buffers[uses[0]].bytes / bytes;
 	const char *whole = buffers_address(c->buffers, uses[0]);
-	memcpy(buffers_address(c->buffers, part), whole + c->rank % ranks * bytes, (size_t)bytes);
+	compute_move(
+		c, op, buffers_address(c->buffers, part), whole + c->rank % ranks * bytes, bytes);
 }
 
 static bool dispatch(struct compute *c, const struct op *op, struct error *error)
@@ -220,11 +236,8 @@ static bool dispatch(struct compute *c, const struct op *op, struct error *error
 		op_kind_name(op->kind));
 }
 
-bool compute_run(void *data, int index, struct error *error)
+static bool carry_out(struct compute *c, const struct op *op, struct error *error)
 {
-	struct compute *c = data;
-	const struct op *op = &c->program->ops[index];
-
 	if (c->fault.kind != FAULT_NONE && !c->rehearsal) {
 		fault_allocate(c, op);
 		fault_end(c, op);
@@ -238,7 +251,62 @@ bool compute_run(void *data, int index, struct error *error)
 	return true;
 }
 
+/* On the stream of the operation; the host's own operations on its own kernels. */
+static bool carry_out_for_device(struct compute *c, const struct op *op, struct error *error)
+{
+	const struct kernels *kernels = c->kernels;
+	struct kernel_context *context = c->context;
+
+	if (op->stream == STREAM_HOST) {
+		c->kernels = c->rehearsal ? kernels : c->host_kernels;
+		c->context = c->host_context;
+	} else {
+		context->stream = c->background->stream = device_stream(c->device, op->stream);
+	}
+	bool ok = carry_out(c, op, error);
+	c->kernels = kernels;
+	c->context = context;
+	return ok;
+}
+
+bool compute_run(void *data, int index, struct error *error)
+{
+	struct compute *c = data;
+	const struct op *op = &c->program->ops[index];
+
+	return c->device != NULL ? carry_out_for_device(c, op, error) : carry_out(c, op, error);
+}
+
+bool compute_begin_step(struct compute *c, int64_t step, struct error *error)
+{
+	c->step = step;
+	c->loss = (struct exact_sum){0};
+	c->gradient_bytes = 0;
+	c->norm_on_device = false;
+	return c->device == NULL || device_zero(c->device, c->device->scalars,
+					    sizeof(*c->device->scalars), STREAM_COMPUTE, error);
+}
+
+bool compute_end_step(struct compute *c, struct error *error)
+{
+	if (c->device == NULL)
+		return true;
+	c->loss = c->device->scalars_on_host->loss;
+	if (!c->norm_on_device)
+		return true;
+	c->gradient_norm = sqrt(exact_sum_value(&c->device->scalars_on_host->squares));
+	return compute_norm_is_finite(c, error);
+}
+
 /* --- set-up --- */
+
+int64_t compute_staging_bytes(const struct schedule *schedule)
+{
+	const struct plan *plan = &schedule->plan;
+
+	return plan->grad_accum * plan->micro_batch * (plan->seq_len + 1) *
+	       (int64_t)sizeof(int32_t);
+}
 
 static bool refuse(struct error *error, const char *what, const char *instead)
 {
@@ -277,7 +345,6 @@ bool compute_open(struct compute *c, struct error *error)
 	if (!check_plan(c, error))
 		return false;
 	c->losses = ARENA_ARRAY(&c->arena, float, c->tokens);
-	c->wide_losses = ARENA_ARRAY(&c->arena, double, LOSS_CHUNK);
 	operands_init(c);
 	return true;
 }

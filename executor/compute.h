@@ -8,6 +8,7 @@
 
 #include "executor/buffers.h"
 #include "executor/data.h"
+#include "executor/device_cuda.h"
 #include "executor/executor.h"
 #include "executor/fault.h"
 #include "kernels/kernels.h"
@@ -37,8 +38,14 @@ struct compute {
 	const struct program *program;
 	struct buffers *buffers;
 	const struct kernels *kernels;
-	/* For the interpreter's thread and for the communication thread. */
+	/* For the interpreter's thread and for the communication thread; on a device, with the
+	 * workspace of the compute stream and with that of the others. */
 	struct kernel_context *context, *background;
+	/* Where the arithmetic is a device's; NULL: this machine's processors. The host's own
+	 * operations then have kernels of their own. */
+	struct device_cuda *device;
+	const struct kernels *host_kernels;
+	struct kernel_context *host_context;
 	struct data *data;
 	struct training training;
 	struct fault fault;
@@ -58,8 +65,9 @@ struct compute {
 	struct tensor work[BACKWARD_TENSORS_MAX];
 	int n_work;
 	float *losses;             /* [tokens], where the schedule declares no loss_work */
-	double *wide_losses;       /* [LOSS_CHUNK] */
 	struct exact_sum *scalars; /* norm_scalars of this step; NULL = consumed */
+	struct exact_sum on_host;  /* a copy of them, where they lie on a device */
+	bool norm_on_device;       /* the norm is in the device's scalars */
 	bool rehearsal;
 	struct error error; /* the first thing that went wrong in an operand */
 };
@@ -77,6 +85,14 @@ void compute_close(struct compute *compute);
 
 /* `data` is a struct compute: the run function of a struct backend. */
 bool compute_run(void *data, int op, struct error *error);
+
+/* Around the operations of a step. A device tells the loss and the norm at the end only:
+ * EXIT_CODE_FAULT for a norm that is not finite. */
+bool compute_begin_step(struct compute *compute, int64_t step, struct error *error);
+bool compute_end_step(struct compute *compute, struct error *error);
+
+/* Bytes of pinned memory that the device's tokens pass through. */
+int64_t compute_staging_bytes(const struct schedule *schedule);
 
 /* By executor_job.kernels: NULL or "cpu" is the fastest; NULL for an unknown name. */
 const struct kernels *executor_kernels(const char *name);
@@ -103,6 +119,14 @@ const struct siblings *leaf_siblings(const struct leaf *leaf);
 float *operand_input(const struct leaf *leaf);
 void operands_init(struct compute *compute);
 
+/* Enqueued on the operation's stream where a device carries it out. */
+void compute_move(
+	struct compute *compute, const struct op *op, void *to, const void *from, int64_t bytes);
+static inline bool compute_on_device(const struct compute *compute, const struct op *op)
+{
+	return compute->device != NULL && op->stream != STREAM_HOST;
+}
+
 /* --- forward.c, backward.c: leaves [first_module, end_module) of the operation --- */
 void forward_leaves(struct compute *compute, const struct op *op);
 void backward_leaves(struct compute *compute, const struct op *op);
@@ -111,6 +135,7 @@ struct attention leaf_attention(const struct leaf *leaf);
 void leaf_rope(const struct leaf *leaf, float *x, int64_t heads, int64_t stride, bool inverse);
 
 /* --- optimizer.c --- */
+bool compute_norm_is_finite(const struct compute *compute, struct error *error);
 void compute_norm(struct compute *compute, const struct op *op);
 bool compute_clip(struct compute *compute, const struct op *op, struct error *error);
 bool compute_update(struct compute *compute, const struct op *op, struct error *error);

@@ -198,12 +198,22 @@ static void null_sum_squares(
 }
 
 static void null_sum(
-	struct kernel_context *context, struct exact_sum *sum, const double *x, int64_t n)
+	struct kernel_context *context, struct exact_sum *sum, const float *x, int64_t n)
 {
 	(void)context;
 	(void)sum;
 	(void)x;
 	(void)n;
+}
+
+static void null_clip(struct kernel_context *context, float *y, int64_t n,
+	const struct exact_sum *squares, double most)
+{
+	(void)context;
+	(void)y;
+	(void)n;
+	(void)squares;
+	(void)most;
 }
 
 const struct kernels kernels_null = {
@@ -238,4 +248,5 @@ const struct kernels kernels_null = {
 	.tree_reduce = null_tree_reduce,
 	.sum_squares = null_sum_squares,
 	.sum = null_sum,
+	.clip = null_clip,
 };

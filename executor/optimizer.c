@@ -13,50 +13,89 @@ static enum buffer_role role_of(const struct compute *compute, int buffer)
 	return compute->program->buffers[buffer].role;
 }
 
+/* Where the sums of squares can be worked on by whoever carries out the operation: the host fetches
+ * what lies on a device, when it has waited for what made it. */
+static struct exact_sum *squares_for(
+	struct compute *compute, const struct op *op, struct exact_sum *squares)
+{
+	if (compute->device == NULL || op->stream != STREAM_HOST)
+		return squares;
+	if (!compute->rehearsal)
+		device_copy_now(compute->device, &compute->on_host, squares,
+			sizeof(compute->on_host), &compute->error);
+	return &compute->on_host;
+}
+
 /* The squares of all gradient shards, exactly; padding is zero. Other ranks' parts come with the
  * all-reduce of the scalars. */
 void compute_norm(struct compute *compute, const struct op *op)
 {
 	const int *uses = slice_of(compute->program, op->uses);
 	int scalars = uses[op->uses.count - 1];
+	struct exact_sum *squares;
 
 	compute->scalars = buffers_address(compute->buffers, scalars);
 	if (compute->rehearsal)
 		return;
-	if (op->takes.count > 0) /* the host's part adds to the device's */
-		*compute->scalars = (struct exact_sum){0};
+	squares = squares_for(compute, op, compute->scalars);
+	/* The host's part adds to the device's. */
+	if (op->takes.count > 0 && compute_on_device(compute, op))
+		device_zero(
+			compute->device, squares, sizeof(*squares), op->stream, &compute->error);
+	else if (op->takes.count > 0)
+		*squares = (struct exact_sum){0};
 	for (int i = 0; i < op->uses.count - 1; i++)
-		compute->kernels->sum_squares(compute->context, compute->scalars,
+		compute->kernels->sum_squares(compute->context, squares,
 			buffers_address(compute->buffers, uses[i]), floats_in(compute, uses[i]));
-	exact_sum_normalise(compute->scalars);
+	if (!compute_on_device(compute, op))
+		exact_sum_normalise(squares);
+	if (squares != compute->scalars)
+		device_copy_now(compute->device, compute->scalars, squares, sizeof(*squares),
+			&compute->error);
+}
+
+bool compute_norm_is_finite(const struct compute *compute, struct error *error)
+{
+	if (isfinite(compute->gradient_norm))
+		return true;
+	return error_set(error, EXIT_CODE_FAULT, "step %lld: the gradient norm is %f; %s",
+		(long long)compute->step, compute->gradient_norm,
+		compute->norm_on_device ? "the weights are no longer good" : "nothing was updated");
 }
 
 /* The first operation after the reduction of the scalars learns the norm. All ranks see the same
- * value, so all stop in the same step, before the update. */
-static bool learn_norm(struct compute *compute, struct error *error)
+ * value, so all stop in the same step, before the update; a device goes on, and the norm is looked
+ * at when the step has ended. */
+static bool learn_norm(struct compute *compute, const struct op *op, struct error *error)
 {
-	if (compute->scalars == NULL || compute->rehearsal)
+	struct exact_sum *squares = compute->scalars;
+
+	if (squares == NULL || compute->rehearsal)
 		return true;
-	compute->gradient_norm = sqrt(exact_sum_value(compute->scalars));
 	compute->scalars = NULL;
-	return isfinite(compute->gradient_norm) ||
-	       error_set(error, EXIT_CODE_FAULT,
-		       "step %lld: the gradient norm is %f; nothing was updated",
-		       (long long)compute->step, compute->gradient_norm);
+	if (compute_on_device(compute, op)) {
+		compute->norm_on_device = true;
+		return device_copy(compute->device, &compute->device->scalars->squares, squares,
+			sizeof(*squares), op->stream, error);
+	}
+	compute->gradient_norm = sqrt(exact_sum_value(squares_for(compute, op, squares)));
+	return compute_norm_is_finite(compute, error);
 }
 
 bool compute_clip(struct compute *compute, const struct op *op, struct error *error)
 {
 	const int *uses = slice_of(compute->program, op->uses);
+	int scalars = op_buffer(compute->program, op, BUFFER_NORM_SCALARS);
 
-	if (!learn_norm(compute, error))
+	if (!learn_norm(compute, op, error))
 		return false;
-	double factor = compute->schedule->plan.clip / (compute->gradient_norm + 1e-6);
-	for (int i = 0; i < op->uses.count && factor < 1; i++)
+	const struct exact_sum *squares =
+		squares_for(compute, op, buffers_address(compute->buffers, scalars));
+	for (int i = 0; i < op->uses.count && !compute->rehearsal; i++)
 		if (role_of(compute, uses[i]) != BUFFER_NORM_SCALARS)
-			compute->kernels->scale(compute->context,
-				buffers_address(compute->buffers, uses[i]), (float)factor,
-				floats_in(compute, uses[i]));
+			compute->kernels->clip(compute->context,
+				buffers_address(compute->buffers, uses[i]),
+				floats_in(compute, uses[i]), squares, compute->schedule->plan.clip);
 	return true;
 }
 
@@ -151,7 +190,7 @@ bool compute_update(struct compute *compute, const struct op *op, struct error *
 		.chunk = unit->chunk};
 	int64_t first = compute->rank % compute->schedule->plan.mesh.shard * unit->chunk;
 
-	if (!learn_norm(compute, error))
+	if (!learn_norm(compute, op, error))
 		return false;
 	if (update.w == NULL || update.state == NULL || update.g == NULL)
 		return error_set(

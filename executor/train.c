@@ -303,10 +303,8 @@ static bool run_step(struct trainer *t, int64_t step, struct error *error)
 {
 	double start = clock_now(), loss;
 
-	t->compute.step = step;
-	t->compute.loss = (struct exact_sum){0};
-	t->compute.gradient_bytes = 0;
-	if (!interpret_watched(t, step, error) || !exchange_loss(t, &loss, error))
+	if (!compute_begin_step(&t->compute, step, error) || !interpret_watched(t, step, error) ||
+		!compute_end_step(&t->compute, error) || !exchange_loss(t, &loss, error))
 		return false;
 	publish(t, step, loss, clock_now() - start);
 	return checkpointer_step(

@@ -177,6 +177,19 @@ void exact_sum_add_doubles(struct exact_sum *sum, const double *x, int64_t n)
 	}
 }
 
+void exact_sum_add_floats(struct exact_sum *sum, const float *x, int64_t n)
+{
+	double block[BLOCK];
+
+	for (int64_t i = 0; i < n; i += BLOCK) {
+		int count = n - i < BLOCK ? (int)(n - i) : BLOCK;
+
+		for (int j = 0; j < count; j++)
+			block[j] = x[i + j];
+		exact_sum_add_doubles(sum, block, count);
+	}
+}
+
 void exact_sum_merge(struct exact_sum *sum, const struct exact_sum *other)
 {
 	struct exact_sum copy = *other;
@@ -254,4 +267,9 @@ double exact_sum_value(const struct exact_sum *sum)
 		return plus ? INFINITY : -INFINITY;
 	exact_sum_normalise(&copy);
 	return make_positive(&copy) ? -round_positive(&copy) : round_positive(&copy);
+}
+
+double exact_sum_clip_factor(const struct exact_sum *squares, double most)
+{
+	return most / (sqrt(exact_sum_value(squares)) + 1e-6);
 }

@@ -18,13 +18,16 @@ struct exact_sum {
 };
 
 void exact_sum_add(struct exact_sum *sum, double value);
-/* += x[i]^2 and += x[i]; squares of fp32 are exact in double. */
+/* += x[i]^2 and (twice) += x[i]; squares of fp32 are exact in double. */
 void exact_sum_add_squares(struct exact_sum *sum, const float *x, int64_t n);
 void exact_sum_add_doubles(struct exact_sum *sum, const double *x, int64_t n);
+void exact_sum_add_floats(struct exact_sum *sum, const float *x, int64_t n);
 void exact_sum_merge(struct exact_sum *sum, const struct exact_sum *other);
 /* Propagates carries: equal values then have equal limbs (all digits in [0, 2^32), sign on top). */
 void exact_sum_normalise(struct exact_sum *sum);
 /* Rounded to the nearest double, ties to even; inf on overflow, NaN as IEEE would say. */
 double exact_sum_value(const struct exact_sum *sum);
+/* What scales a gradient whose squares add up to `squares` to a norm of at most `most`. */
+double exact_sum_clip_factor(const struct exact_sum *squares, double most);
 
 #endif

@@ -16,6 +16,9 @@
  * - Matrices are row-major fp32; a leading dimension or stride counts elements. Pointers need the
  *   alignment of their type only. Sizes of 0 are allowed and do nothing (but "=" still writes
  * zeros).
+ * - A device's table enqueues on context->stream and returns. All its pointers are device memory,
+ *   exact sums too (which it leaves normalised); arrays of pointers are the caller's, read before
+ *   the call returns.
  * - "accumulate" false means =, true means +=. In-place use is allowed exactly where it is said. */
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
@@ -106,7 +109,10 @@ struct kernels {
 		int count, int64_t n);
 	/* Add x[i]^2, or x[i], to an exact sum; the bits of the result depend on the set only. */
 	void (*sum_squares)(struct kernel_context *, struct exact_sum *, const float *x, int64_t n);
-	void (*sum)(struct kernel_context *, struct exact_sum *, const double *x, int64_t n);
+	void (*sum)(struct kernel_context *, struct exact_sum *, const float *x, int64_t n);
+	/* y *= most / (sqrt(squares) + 1e-6) where that is below 1, as torch's clip_grad_norm_. */
+	void (*clip)(struct kernel_context *, float *y, int64_t n, const struct exact_sum *squares,
+		double most);
 };
 
 const struct kernels *kernels_reference(void); /* plain loops, obviously right */

@@ -27,10 +27,19 @@ static void sum_squares(
 	exact_sum_add_squares(sum, x, n);
 }
 
-static void sum(struct kernel_context *context, struct exact_sum *total, const double *x, int64_t n)
+static void sum(struct kernel_context *context, struct exact_sum *total, const float *x, int64_t n)
 {
 	(void)context;
-	exact_sum_add_doubles(total, x, n);
+	exact_sum_add_floats(total, x, n);
+}
+
+static void clip(struct kernel_context *context, float *y, int64_t n,
+	const struct exact_sum *squares, double most)
+{
+	double factor = exact_sum_clip_factor(squares, most);
+
+	if (factor < 1)
+		CPU(scale)(context, y, (float)factor, n);
 }
 
 /* zero and copy are what the C library does best. */
@@ -49,7 +58,7 @@ static void sum(struct kernel_context *context, struct exact_sum *total, const d
 		.cross_entropy = CPU(cross_entropy), .adamw = CPU(adamw), .sgd = CPU(sgd),         \
 		.add = CPU(add), .scale = CPU(scale), .zero = reference_zero,                      \
 		.copy = reference_copy, .tree_reduce = CPU(tree_reduce),                           \
-		.sum_squares = sum_squares, .sum = sum,                                            \
+		.sum_squares = sum_squares, .sum = sum, .clip = clip,                              \
 	}
 
 const struct kernels CPU(builtin) = TABLE(

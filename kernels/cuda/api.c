@@ -79,6 +79,8 @@ static void load_cublaslt(void)
 
 static void load(void)
 {
+	found.image = cuda_image;
+	found.image_bytes = cuda_image_bytes;
 	load_driver();
 	if (failure.message[0] == '\0')
 		load_cublaslt();

@@ -112,12 +112,17 @@ enum {
 			const struct cublaslt_algo *algo, void *workspace, size_t workspace_bytes, \
 			void *stream))
 
+struct kernels;
+
 struct cuda_api {
 #define X(name, suffix, arguments) int(*name) arguments;
 	CUDA_DRIVER_FUNCTIONS(X)
 	CUBLASLT_FUNCTIONS(X)
 #undef X
 	size_t (*cublasLtGetVersion)(void); /* NULL where cuBLASLt was not found */
+	const void *image;                  /* what to load: cuda_image, or what a test has */
+	int64_t image_bytes;
+	const struct kernels *kernels; /* that run here; NULL: those of kernels/cuda */
 };
 
 /* Loads the driver, once per process; NULL with EXIT_CODE_ENVIRONMENT and one line, "cuda: no

@@ -60,10 +60,18 @@ void reference_sum_squares(
 		exact_sum_add(sum, (double)x[i] * (double)x[i]);
 }
 
-void reference_sum(
-	struct kernel_context *context, struct exact_sum *sum, const double *x, int64_t n)
+void reference_sum(struct kernel_context *context, struct exact_sum *sum, const float *x, int64_t n)
 {
 	(void)context;
 	for (int64_t i = 0; i < n; i++)
 		exact_sum_add(sum, x[i]);
+}
+
+void reference_clip(struct kernel_context *context, float *y, int64_t n,
+	const struct exact_sum *squares, double most)
+{
+	double factor = exact_sum_clip_factor(squares, most);
+
+	if (factor < 1)
+		reference_scale(context, y, (float)factor, n);
 }

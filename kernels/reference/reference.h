@@ -33,6 +33,8 @@ void reference_zero(struct kernel_context *, float *, int64_t);
 void reference_copy(struct kernel_context *, float *, const float *, int64_t);
 void reference_tree_reduce(struct kernel_context *, float *, const float *const *, int, int64_t);
 void reference_sum_squares(struct kernel_context *, struct exact_sum *, const float *, int64_t);
-void reference_sum(struct kernel_context *, struct exact_sum *, const double *, int64_t);
+void reference_sum(struct kernel_context *, struct exact_sum *, const float *, int64_t);
+void reference_clip(
+	struct kernel_context *, float *, int64_t, const struct exact_sum *, double most);
 
 #endif

@@ -55,6 +55,7 @@ static const struct kernels reference = {
 	.tree_reduce = reference_tree_reduce,
 	.sum_squares = reference_sum_squares,
 	.sum = reference_sum,
+	.clip = reference_clip,
 };
 
 const struct kernels *kernels_reference(void)

@@ -123,9 +123,8 @@ void solo_step(struct solo *solo, int64_t step)
 {
 	struct error error = {0};
 
-	solo->compute.step = step;
-	solo->compute.loss = (struct exact_sum){0};
-	if (!interpret_step(&solo->interpreter, step, false, &error))
+	if (!compute_begin_step(&solo->compute, step, &error) ||
+		!interpret_step(&solo->interpreter, step, false, &error))
 		fail_msg("step %lld: %s", (long long)step, error.message);
 }
 

@@ -1,0 +1,85 @@
+/* One rank's GPU: a stream for each stream of the schedule, events for its waits, one arena for the
+ * device's tier and one of pinned memory for the host's, both laid out before the first step.
+ *
+ * While a step runs nothing is allocated, freed or synchronised: the walk enqueues, the streams
+ * wait for each other by events, and the host waits only where the schedule says so (host_waits,
+ * the host's own operations) and at the end of the step. Every operation has an event before and
+ * behind it, which are read when the step has ended. */
+#ifndef EXECUTOR_DEVICE_CUDA_H
+#define EXECUTOR_DEVICE_CUDA_H
+
+#include "executor/buffers.h"
+#include "executor/event.h"
+#include "executor/interpret.h"
+#include "kernels/cuda/api.h"
+#include "kernels/exact_sum.h"
+
+/* What a step leaves for the host, on the device and in pinned memory. */
+struct device_scalars {
+	struct exact_sum loss, squares; /* of this rank's losses; of all gradients */
+};
+
+struct device_cuda {
+	/* Set by the caller. */
+	const struct program *program;
+	int ordinal;              /* of the GPU */
+	struct patience patience; /* of the host's waits: abort flag, and s until it is a hang */
+	/* Called while the host waits, some thousand times a second: false ends the wait, with an
+	 * error or without. May be NULL. */
+	bool (*healthy)(void *data, struct error *error);
+	void *health_data;
+	/* There after device_cuda_open. */
+	const struct cuda_api *api;
+	const struct kernels *kernels;
+	struct placement placement;
+	char *memory, *pinned; /* the tiers */
+	struct device_scalars *scalars, *scalars_on_host;
+	void *workspace; /* of kernels off the compute stream, KERNELS_WORKSPACE_BYTES */
+	char *staging;   /* pinned, staging_bytes: what the host writes for the device */
+	int64_t staging_bytes;
+	int64_t allocated; /* bytes of device memory, all told */
+	/* private */
+	struct arena arena;
+	void *context, *library;
+	void *streams[STREAM_COUNT], *background;    /* the host's stream has none; between steps */
+	void **starts, **ends, *origin, *origin_end; /* events: of operations, of the step */
+	double *host_starts, *host_ends;      /* [n_ops] s of the step: the host's operations */
+	int seen[STREAM_COUNT][STREAM_COUNT]; /* the last operation that a stream waited for */
+	double start;
+};
+
+/* Whether there is a driver, a GPU of that number, and kernels for it; how many GPUs there are.
+ * EXIT_CODE_ENVIRONMENT says what is missing in one line. */
+bool device_cuda_available(int *gpus, struct error *error);
+
+/* On the calling thread, which must be the one that uses it. `staging_bytes` of pinned memory are
+ * the caller's to use. EXIT_CODE_ENVIRONMENT when the memory does not suffice. */
+bool device_cuda_open(struct device_cuda *device, int64_t staging_bytes, struct error *error);
+void device_cuda_close(struct device_cuda *device);
+
+/* For struct backend. */
+extern const struct asynchronous device_cuda_asynchronous;
+
+static inline void *device_stream(const struct device_cuda *device, enum stream stream)
+{
+	return device->streams[stream];
+}
+
+/* Enqueues; any two of device memory and pinned memory. */
+bool device_copy(const struct device_cuda *device, void *to, const void *from, int64_t bytes,
+	enum stream stream, struct error *error);
+bool device_zero(const struct device_cuda *device, void *to, int64_t bytes, enum stream stream,
+	struct error *error);
+/* Returns when it is done; `to` or `from` may be any memory of the host. Not for use in a step, but
+ * by the host's own operations. */
+bool device_copy_now(
+	struct device_cuda *device, void *to, const void *from, int64_t bytes, struct error *error);
+
+/* Bytes of the GPU's memory in use, by whomever. */
+bool device_memory_used(const struct device_cuda *device, int64_t *bytes, struct error *error);
+
+/* A kernel of the image, launched with one block of `threads`; for transports. */
+bool device_launch(const struct device_cuda *device, const char *name, int blocks, int threads,
+	void **arguments, void *stream, struct error *error);
+
+#endif

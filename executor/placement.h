@@ -1,0 +1,35 @@
+/* Where the buffers of a program lie on a device: one place each, the same in every step, decided
+ * before the first one.
+ *
+ * Two buffers may share bytes only where the schedule orders them: the operation that gives one
+ * back happens before the operation that takes the other. Then nothing has to be asked while a step
+ * runs, no address changes from step to step, and an address is never reused too early however far
+ * the host runs ahead of the device. */
+#ifndef EXECUTOR_PLACEMENT_H
+#define EXECUTOR_PLACEMENT_H
+
+#include "schedule/schedule.h"
+
+enum { PLACEMENT_ALIGNMENT = 256 };
+
+struct placement {
+	const int64_t *offsets;           /* [n_buffers], in the tier of the buffer */
+	int64_t device_bytes, host_bytes; /* of the tiers */
+};
+
+/* Arrays come from `arena`. Largest buffers first, each as low as it goes. */
+void placement_make(
+	const struct program *program, struct arena *arena, struct placement *placement);
+
+/* What happens before what: by stream order, by the waits of the schedule, and by the issuing
+ * thread, which blocks for host_waits and carries out the host's stream itself. */
+struct happens_before {
+	const struct program *program;
+	int32_t (*clocks)[STREAM_COUNT]; /* [n_ops]: the last operation of each stream; -1 = none */
+};
+void happens_before_make(
+	const struct program *program, struct arena *arena, struct happens_before *order);
+/* `first` has finished when `then` starts. */
+bool happens_before(const struct happens_before *order, int first, int then);
+
+#endif
