@@ -31,7 +31,7 @@ struct device_cuda {
 	/* There after device_cuda_open. */
 	const struct cuda_api *api;
 	const struct kernels *kernels;
-	struct placement placement;
+	struct places places;
 	char *memory, *pinned; /* the tiers */
 	struct device_scalars *scalars, *scalars_on_host;
 	void *workspace; /* of kernels off the compute stream, KERNELS_WORKSPACE_BYTES */

@@ -86,11 +86,11 @@ static bool make_memory(struct device_cuda *d, int64_t staging_bytes, struct err
 {
 	char *scalars, *on_host, *workspace;
 
-	placement_make(d->program, &d->arena, &d->placement);
-	if (!allocate(d, d->placement.device_bytes, "the buffers of the plan", &d->memory, error) ||
+	places_make(d->program, &d->arena, &d->places);
+	if (!allocate(d, d->places.device_bytes, "the buffers of the plan", &d->memory, error) ||
 		!allocate(d, KERNELS_WORKSPACE_BYTES, "a kernel workspace", &workspace, error) ||
 		!allocate(d, sizeof(struct device_scalars), "scalars", &scalars, error) ||
-		!pin(d, d->placement.host_bytes, &d->pinned, error) ||
+		!pin(d, d->places.host_bytes, &d->pinned, error) ||
 		!pin(d, staging_bytes, &d->staging, error) ||
 		!pin(d, sizeof(struct device_scalars), &on_host, error))
 		return false;
@@ -98,7 +98,7 @@ static bool make_memory(struct device_cuda *d, int64_t staging_bytes, struct err
 	d->scalars = (struct device_scalars *)scalars;
 	d->scalars_on_host = (struct device_scalars *)on_host;
 	d->staging_bytes = staging_bytes;
-	return device_zero(d, d->memory, d->placement.device_bytes, STREAM_COMPUTE, error) &&
+	return device_zero(d, d->memory, d->places.device_bytes, STREAM_COMPUTE, error) &&
 	       device_zero(d, d->scalars, sizeof(*d->scalars), STREAM_COMPUTE, error) &&
 	       check(d, d->api->cuStreamSynchronize(d->streams[STREAM_COMPUTE]),
 		       "clearing the memory", error);

@@ -1,4 +1,4 @@
-#include "executor/placement.h"
+#include "executor/places.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,8 +75,7 @@ static void find_lifetimes(const struct program *program, struct lifetime *all)
 		all[b] = (struct lifetime){.buffer = b,
 			.take = -1,
 			.give = -1,
-			.bytes = round_up(
-				max_i64(program->buffers[b].bytes, 1), PLACEMENT_ALIGNMENT),
+			.bytes = round_up(max_i64(program->buffers[b].bytes, 1), PLACES_ALIGNMENT),
 			.host = buffer_in_host(&program->buffers[b])};
 	for (int i = 0; i < program->n_ops; i++) {
 		const int *takes = slice_of(program, program->ops[i].takes);
@@ -150,7 +149,7 @@ static int64_t place_tier(struct placer *p, bool host)
 	return end;
 }
 
-void placement_make(const struct program *program, struct arena *arena, struct placement *placement)
+void places_make(const struct program *program, struct arena *arena, struct places *places)
 {
 	int n = program->n_buffers;
 	struct lifetime *of = ARENA_ARRAY(arena, struct lifetime, n + 1);
@@ -164,7 +163,7 @@ void placement_make(const struct program *program, struct arena *arena, struct p
 	find_lifetimes(program, of);
 	memcpy(p.all, of, (size_t)n * sizeof(*of));
 	qsort(p.all, (size_t)n, sizeof(*p.all), by_size);
-	placement->device_bytes = place_tier(&p, false);
-	placement->host_bytes = place_tier(&p, true);
-	placement->offsets = p.offsets;
+	places->device_bytes = place_tier(&p, false);
+	places->host_bytes = place_tier(&p, true);
+	places->offsets = p.offsets;
 }

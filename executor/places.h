@@ -5,21 +5,20 @@
  * back happens before the operation that takes the other. Then nothing has to be asked while a step
  * runs, no address changes from step to step, and an address is never reused too early however far
  * the host runs ahead of the device. */
-#ifndef EXECUTOR_PLACEMENT_H
-#define EXECUTOR_PLACEMENT_H
+#ifndef EXECUTOR_PLACES_H
+#define EXECUTOR_PLACES_H
 
 #include "schedule/schedule.h"
 
-enum { PLACEMENT_ALIGNMENT = 256 };
+enum { PLACES_ALIGNMENT = 256 };
 
-struct placement {
+struct places {
 	const int64_t *offsets;           /* [n_buffers], in the tier of the buffer */
 	int64_t device_bytes, host_bytes; /* of the tiers */
 };
 
 /* Arrays come from `arena`. Largest buffers first, each as low as it goes. */
-void placement_make(
-	const struct program *program, struct arena *arena, struct placement *placement);
+void places_make(const struct program *program, struct arena *arena, struct places *places);
 
 /* What happens before what: by stream order, by the waits of the schedule, and by the issuing
  * thread, which blocks for host_waits and carries out the host's stream itself. */
