@@ -5,11 +5,16 @@
 
 #include "cli/inputs.h"
 
-bool plan_is_trainable(const struct plan_file *file, int64_t ranks, double clip)
+bool plan_runs_on_cpus(const struct plan_file *file, int64_t ranks, double clip)
 {
 	return file->plan.runtime == RUNTIME_SHARDPLAN &&
-	       file->topology->device.kind == DEVICE_CPU && file->topology->nodes == 1 &&
-	       plan_ranks(&file->plan) == ranks && file->plan.clip == clip;
+	       file->topology->device.kind == DEVICE_CPU && plan_ranks(&file->plan) == ranks &&
+	       file->plan.clip == clip;
+}
+
+bool plan_is_trainable(const struct plan_file *file, int64_t ranks, double clip)
+{
+	return plan_runs_on_cpus(file, ranks, clip) && file->topology->nodes == 1;
 }
 
 /* What our runtime computes with, and the nearest it has for knobs that it lacks. */

@@ -16,6 +16,9 @@ struct adaptation {
 /* Whether `train` can execute the plan as it stands on `ranks` ranks with that clipping. */
 bool plan_is_trainable(const struct plan_file *file, int64_t ranks, double clip);
 
+/* Whether it is for that many ranks of our runtime on CPUs, on however many nodes. */
+bool plan_runs_on_cpus(const struct plan_file *file, int64_t ranks, double clip);
+
 /* What the adapted plan is for. */
 struct adaptation_target {
 	int64_t ranks; /* 0: of `emulate` all */

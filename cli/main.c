@@ -118,6 +118,9 @@ static bool answer_without_command(int argc, char **argv, enum exit_code *code)
 
 static enum exit_code report_failure(const struct invocation *invocation, const struct error *error)
 {
+	/* Of many processes that train together one says why. */
+	if (error->message[0] == '\0')
+		return error->code;
 	fprintf(stderr, "%s\n", error->message);
 	if (error->code == EXIT_CODE_USAGE && invocation->command != NULL)
 		fprintf(stderr, "see: shardplan help %s\n", invocation->command->name);

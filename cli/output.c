@@ -43,6 +43,13 @@ bool output_aside(const struct text *text)
 	return true;
 }
 
+static bool quiet;
+
+void output_be_quiet(void)
+{
+	quiet = true;
+}
+
 void output_note(const char *format, ...)
 {
 	/* error_set makes quoted names harmless for a terminal. */
@@ -50,6 +57,8 @@ void output_note(const char *format, ...)
 	char line[600];
 	va_list args;
 
+	if (quiet)
+		return;
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);

@@ -16,6 +16,9 @@ bool output_aside(const struct text *text);
 /* "note: ..." on stderr. */
 void output_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* No notes from here on: another process of the same run prints them. */
+void output_be_quiet(void);
+
 /* Columns of names and figures for `models` and `topologies`: fills the last line up to `column`,
  * with at least two blanks. */
 void text_column(struct text *text, int column);

@@ -1,6 +1,7 @@
 /* `train`: executes a plan on this machine and measures it. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/adapt.h"
 #include "cli/command.h"
@@ -21,6 +22,7 @@ struct training_options {
 	int pace;           /* enum pace; -1 = all of an emulated run, else nothing */
 	double slow_motion; /* 0 = as it needs */
 	const char *emulate;
+	struct launcher launcher;
 };
 
 static const char *const levels[] = {"run", "plan", "world", NULL};
@@ -199,6 +201,44 @@ static bool adapt(struct arena *arena, const struct training_options *options, c
 	return plan_file_parse(arena, path, contents.text, contents.length, &opened->file, error);
 }
 
+/* A launcher has decided where the ranks are: only the very plan that was made for that can be
+ * trained. */
+static bool check_launched(
+	const struct training_options *options, const struct opened *opened, struct error *error)
+{
+	const struct plan_file *file = &opened->file;
+	const struct launcher *launcher = &options->launcher;
+
+	if (options->emulate != NULL)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--emulate: lets ranks of one machine stand in for others, and %s has "
+			"started them already; leave out one of the two",
+			launcher->name);
+	if (options->ranks != launcher->ranks)
+		return error_set(error, EXIT_CODE_USAGE,
+			"%s: for %lld ranks (%lld nodes x %lld), %s started %d", opened->path,
+			(long long)options->ranks, (long long)file->topology->nodes,
+			(long long)file->topology->devices_per_node, launcher->name,
+			launcher->ranks);
+	if (plan_runs_on_cpus(file, options->ranks, options->clip))
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"%s: %s cannot execute it as it is (runtime %s on %s, clip %g): plan with "
+		"--runtime "
+		"shardplan for a topology of CPU nodes, such as `calibrate cluster` under %s "
+		"writes",
+		opened->path, launcher->name, runtime_names[file->plan.runtime],
+		file->topology->device.name, file->plan.clip, launcher->name);
+}
+
+/* The first rank speaks for all: what only another one has found is told when the first would have
+ * told it. */
+static void let_the_first_speak(const struct launcher *launcher)
+{
+	if (launcher->rank > 0)
+		sleep(1);
+}
+
 /* Partial sums of a hybrid are those of the other strategies only where its shard groups are
  * subtrees of the tree that sums over all ranks (docs/commands.md). */
 static bool check_level(
@@ -248,6 +288,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.weights = argument(arguments, "weights"),
 		.resume = options->resumed.folder,
 		.fault = argument(arguments, "fault"),
+		.launcher = options->launcher,
 		.expected = &opened->evaluation.simulation.timeline,
 		.pace = (unsigned)options->pace,
 		.slow_motion = options->slow_motion,
@@ -300,6 +341,27 @@ static bool choose_slow_motion(struct arena *arena, struct training_options *opt
 	return true;
 }
 
+/* What is executed: the plan as it is, or recompiled for where it runs. */
+static bool settle_plan(struct arena *arena, struct training_options *options, const char *path,
+	struct opened *opened, struct error *error)
+{
+	bool ready = false;
+
+	if (options->ranks == 0 && options->emulate == NULL)
+		options->ranks = plan_ranks(&opened->file.plan);
+	if (options->clip < 0)
+		options->clip = opened->file.plan.clip;
+	if (options->launcher.ranks > 1) {
+		if (!check_launched(options, opened, error))
+			return false;
+		ready = true;
+	} else if (options->emulate == NULL) {
+		ready = plan_is_trainable(&opened->file, options->ranks, options->clip);
+	}
+	return (ready || adapt(arena, options, path, opened, error)) &&
+	       choose_slow_motion(arena, options, opened, error);
+}
+
 static bool run(struct invocation *invocation, struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
@@ -310,31 +372,41 @@ static bool run(struct invocation *invocation, struct error *error)
 	struct measurement measured;
 
 	if (!read_options(arguments, &options, arena, error) ||
-		!open_plan(arena, arguments->operands[0], &opened, error) ||
+		!executor_launcher(&options.launcher, error))
+		return false;
+	if (options.launcher.rank > 0)
+		output_be_quiet();
+	if (!open_plan(arena, arguments->operands[0], &opened, error) ||
 		!find_checkpoint(arguments, arena, opened.file.model, &options, error))
 		return false;
 	if (path == NULL)
 		path = file_beside(arena, arguments->operands[0], "measured.json");
-	if (options.ranks == 0 && options.emulate == NULL)
-		options.ranks = plan_ranks(&opened.file.plan);
-	if (options.clip < 0)
-		options.clip = opened.file.plan.clip;
-	if ((options.emulate != NULL ||
-		    !plan_is_trainable(&opened.file, options.ranks, options.clip)) &&
-		!adapt(arena, &options, path, &opened, error))
-		return false;
-	if (!choose_slow_motion(arena, &options, &opened, error))
+	if (!settle_plan(arena, &options, path, &opened, error))
 		return false;
 	if (options.resumed.folder != NULL)
 		note_differences(&options, &opened.file.plan, plan_ranks(&opened.file.plan));
 	if (!check_level(&opened, &options, error) || !check_fits(&opened, error) ||
-		!execute(invocation, &options, &opened, &measured, error) ||
-		!save_measurement(invocation, &opened, &measured, path, error))
+		!execute(invocation, &options, &opened, &measured, error))
+		return false;
+	/* The first rank has measured. */
+	if (options.launcher.rank > 0)
+		return true;
+	if (!save_measurement(invocation, &opened, &measured, path, error))
 		return false;
 	if (strcmp(opened.path, arguments->operands[0]) != 0)
 		output_note("its plan and prediction are in %s: shardplan check %s %s", opened.path,
 			opened.path, path);
 	return true;
+}
+
+static bool run_as_one_of_many(struct invocation *invocation, struct error *error)
+{
+	struct launcher launcher = {0};
+	bool ok = run(invocation, error);
+
+	if (!ok && error->code != EXIT_CODE_FAULT && executor_launcher(&launcher, NULL))
+		let_the_first_speak(&launcher);
+	return ok;
 }
 
 const struct command command_train = {
@@ -350,5 +422,5 @@ const struct command command_train = {
 		   "code 6: a rank died, hung or computed a value that is not finite.",
 	.examples = {"shardplan train plan.yaml --data corpus.txt --steps 50",
 		"shardplan train plan.yaml --data corpus.txt --json-lines > steps.jsonl"},
-	.run = run,
+	.run = run_as_one_of_many,
 };

@@ -7,10 +7,11 @@
 
 static _Atomic bool watching;
 static _Atomic int64_t seen;
+static _Thread_local bool is_foreign;
 
 static inline void note(size_t bytes)
 {
-	if (atomic_load_explicit(&watching, memory_order_relaxed))
+	if (atomic_load_explicit(&watching, memory_order_relaxed) && !is_foreign)
 		atomic_fetch_add_explicit(&seen, (int64_t)bytes, memory_order_relaxed);
 }
 
@@ -117,6 +118,11 @@ bool allocations_visible(void)
 }
 
 #endif
+
+void allocations_foreign(bool foreign)
+{
+	is_foreign = foreign;
+}
 
 void allocations_watch(void)
 {

@@ -13,6 +13,9 @@
 void allocations_watch(void);
 /* Ends that; the bytes that were asked for meanwhile, whether or not they were freed again. */
 int64_t allocations_seen(void);
+/* What this thread allocates from here on is a library's that keeps its own memory (MPI): it does
+ * not count. */
+void allocations_foreign(bool foreign);
 /* False where the C library does not let us look; the count is then always 0. */
 bool allocations_visible(void);
 

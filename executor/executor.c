@@ -86,6 +86,40 @@ static bool check_data(const struct executor_job *job, struct error *error)
 	return true;
 }
 
+static bool is_launched(const struct executor_job *job)
+{
+	return job->launcher.ranks > 1;
+}
+
+/* On this machine. */
+static int64_t ranks_here(const struct executor_job *job)
+{
+	if (!is_launched(job))
+		return plan_ranks(&job->plan->plan);
+	return job->launcher.local_ranks > 0 ? job->launcher.local_ranks
+					     : job->plan->topology->devices_per_node;
+}
+
+static bool check_launcher(const struct executor_job *job, struct error *error)
+{
+	const struct launcher *launcher = &job->launcher;
+	const struct topology *topology = job->plan->topology;
+	int64_t ranks = plan_ranks(&job->plan->plan);
+
+	if (!is_launched(job))
+		return true;
+	if (!launcher->starts_mpi)
+		return error_set(error, EXIT_CODE_ENVIRONMENT,
+			"%s started %d ranks, but MPI, by which they would find each other, cannot "
+			"be started from it: use mpirun or srun (docs/cluster.md)",
+			launcher->name, launcher->ranks);
+	return launcher->ranks == ranks ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "the plan is for %lld ranks (%lld nodes x %lld), %s started %d",
+		       (long long)ranks, (long long)topology->nodes,
+		       (long long)topology->devices_per_node, launcher->name, launcher->ranks);
+}
+
 /* Running out of shared memory kills a process without a word, so it is said before. */
 static bool check_memory(const struct run *run, struct error *error)
 {
@@ -95,7 +129,7 @@ static bool check_memory(const struct run *run, struct error *error)
 
 	schedule_ledger(run->schedule, 0, &arena, &ledger);
 	double bytes = ((double)ledger.peak_bytes + (double)ledger.host_peak_bytes) *
-		       (double)plan_ranks(&run->schedule->plan);
+		       (double)ranks_here(run->job);
 	double free_bytes = (double)machine_available_memory();
 	arena_finish(&arena);
 	if (run->job->device != NULL && strcmp(run->job->device, "null") == 0)
@@ -103,7 +137,7 @@ static bool check_memory(const struct run *run, struct error *error)
 	return bytes <= free_bytes ||
 	       error_set(error, EXIT_CODE_ENVIRONMENT,
 		       "%lld ranks need %s of memory, this machine has %s available",
-		       (long long)plan_ranks(&run->schedule->plan), format_bytes(need, bytes),
+		       (long long)ranks_here(run->job), format_bytes(need, bytes),
 		       format_bytes(have, free_bytes));
 }
 
@@ -200,7 +234,8 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 			slow_motion(job), &expected);
 	const struct job what = {.kind = JOB_TRAIN,
 		.ranks = (int)ranks,
-		.threads = threads_per_rank(ranks),
+		.over_mpi = is_launched(job),
+		.threads = threads_per_rank(ranks_here(job)),
 		.collective_timeout = collective_timeout(job),
 		.slow_motion = slow_motion(job),
 		.training = job->training,
@@ -218,8 +253,9 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		[TEXT_WEIGHTS] = job->weights,
 		[TEXT_EXPECTED] = text_string(&expected)};
 
+	/* Over MPI the ranks of a machine make one themselves, when they have found each other. */
 	bool ok = segment_create(&run->segment, &what, texts, job->training.steps, REPORT_BYTES,
-		buffers_capacity(run->schedule, 0), error);
+		is_launched(job) ? 0 : buffers_capacity(run->schedule, 0), error);
 	text_finish(&expected);
 	return ok;
 }
@@ -260,7 +296,6 @@ static bool read_report(struct run *run, struct measurement *measurement, struct
 		document_parse(run->arena, "measurement", segment_report(&run->segment),
 			(size_t)run->segment.header->report_length, 0, error);
 
-	*measurement = (struct measurement){0};
 	return node != NULL && measurement_read(run->arena, node, measurement, error);
 }
 
@@ -269,13 +304,17 @@ static bool run_ranks(struct run *run, const char *plan_text, struct measurement
 {
 	const struct launch launch = {.program = run->job->program,
 		.segment = &run->segment,
+		.first = run->job->launcher.rank,
+		.count = is_launched(run->job) ? 1 : 0,
 		.progress = report_steps,
 		.describe = describe,
 		.data = run};
 
 	if (!create_segment(run, plan_text, error))
 		return false;
-	bool ok = launch_ranks(&launch, error) && read_report(run, measurement, error);
+	*measurement = (struct measurement){0};
+	bool ok = launch_ranks(&launch, error) &&
+		  (run->job->launcher.rank > 0 || read_report(run, measurement, error));
 	segment_finish(&run->segment);
 	return ok;
 }
@@ -287,7 +326,8 @@ bool executor_train(const struct executor_job *job, struct arena *arena,
 	struct text written = {0};
 	const char *plan_text = job->plan_text;
 
-	if (!check_names(job, error) || !check_model(job, error) || !check_data(job, error) ||
+	if (!check_launcher(job, error) || !check_names(job, error) || !check_model(job, error) ||
+		!check_data(job, error) ||
 		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
 			&run.schedule, error))
 		return false;

@@ -46,6 +46,17 @@ bool executor_find_checkpoint(struct arena *arena, const char *path, const struc
 /* The weights of a checkpoint as one safetensors file (fp32, Hugging Face's names and layouts). */
 bool executor_export_safetensors(const char *checkpoint, const char *path, struct error *error);
 
+/* Who started this process as one of many ranks; ranks = 1: nobody. */
+struct launcher {
+	const char *name; /* "mpirun", "srun", "mpiexec", "torchrun" */
+	int rank, ranks;
+	int local_rank, local_ranks; /* local_ranks 0 = the launcher does not say */
+	bool starts_mpi;             /* ranks can find each other by MPI */
+};
+
+/* From the environment. EXIT_CODE_USAGE when that contradicts itself. */
+bool executor_launcher(struct launcher *launcher, struct error *error);
+
 struct executor_job {
 	const struct plan_file *plan; /* of runtime shardplan; the schedule is built from it */
 	const char *plan_text;        /* the same as text: what the rank processes read */
@@ -65,15 +76,18 @@ struct executor_job {
 	const char *fault;   /* seeded faults for tests, docs/faults.md; NULL = none */
 	/* Predicted; for watchdog deadlines and pacing. May be NULL without `pace`. */
 	const struct timeline *expected;
-	unsigned pace;      /* PACE_*: which operations last as long as predicted, at least */
-	double slow_motion; /* >= 1, 0 = 1: that many times as long, while measured times are
-			     * divided by it */
+	unsigned pace;            /* PACE_*: which operations last as long as predicted, at least */
+	double slow_motion;       /* >= 1, 0 = 1: that many times as long, while measured times are
+				   * divided by it */
+	struct launcher launcher; /* ranks > 1: this process is for one rank of them, and only the
+				   * first one's is told and measured. Zeroed: starts all ranks */
 	void (*report)(
 		const struct progress *progress, void *data); /* rank 0, per step; may be NULL */
 	void *report_data;
 };
 
-/* Trains and measures. EXIT_CODE_FAULT when a rank died, hung or computed a non-finite value.
+/* Trains and measures. EXIT_CODE_FAULT when a rank died, hung or computed a non-finite value. Of a
+ * launcher's processes one says what went wrong; the message of the others is "".
  * Strings and arrays of `measurement` come from `arena`. */
 bool executor_train(const struct executor_job *job, struct arena *arena,
 	struct measurement *measurement, struct error *error);

@@ -16,7 +16,11 @@ extern char **environ;
 #define TICK  0.05
 #define GRACE 1.0
 
-enum { RANK_FD = 3, MAX_SETTINGS = 8 };
+/* A launcher may have left descriptors of its own, at low numbers. */
+enum { RANK_FD = 100, MAX_SETTINGS = 8 };
+
+/* How long a process that only follows others waits, so that those speak first. */
+enum { FOLLOWER_PAUSE = 2 };
 
 struct child {
 	pid_t pid; /* 0 = not running */
@@ -26,8 +30,8 @@ struct child {
 struct crew {
 	const struct launch *launch;
 	struct arena arena;
-	struct child *children;
-	int ranks, running;
+	struct child *children; /* [count] */
+	int first, count, running;
 };
 
 /* The environment of a rank: ours, and thread counts for the libraries that read them there. What
@@ -61,7 +65,9 @@ static bool spawn_one(
 	/* Readable in a list of processes, whatever path it was started by. */
 	char *name = arena_strdup(&crew->arena, program_invocation_name);
 	char *argv[] = {name, argument, fd, number, NULL};
-	struct child *child = &crew->children[rank];
+	struct child *child = &crew->children[rank - crew->first];
+
+	child->rank = rank;
 
 	snprintf(number, sizeof(number), "%d", rank);
 	snprintf(fd, sizeof(fd), "%d", RANK_FD);
@@ -85,8 +91,8 @@ static bool spawn_all(struct crew *crew, struct error *error)
 	const char *program = launch->program != NULL ? launch->program : "/proc/self/exe";
 	char **environment = make_environment(crew, launch->segment->header->job.threads);
 
-	for (int rank = 0; rank < crew->ranks; rank++)
-		if (!spawn_one(crew, rank, program, environment, error))
+	for (int i = 0; i < crew->count; i++)
+		if (!spawn_one(crew, crew->first + i, program, environment, error))
 			return false;
 	return true;
 }
@@ -128,7 +134,7 @@ static void reap(struct crew *crew)
 {
 	struct segment *segment = crew->launch->segment;
 
-	for (int i = 0; i < crew->ranks; i++) {
+	for (int i = 0; i < crew->count; i++) {
 		struct child *child = &crew->children[i];
 		int status;
 
@@ -136,15 +142,18 @@ static void reap(struct crew *crew)
 			continue;
 		child->pid = 0;
 		crew->running--;
-		bool done = atomic_load(&segment_board(segment, i)->state) == BOARD_DONE;
-		if (!done || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-			report_death(crew, i, status);
+		int state = atomic_load(&segment_board(segment, child->rank)->state);
+		bool left = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CODE_FAULT;
+		if (state == BOARD_GAVE_UP && left && crew->count < segment->header->job.ranks)
+			segment_fault(segment, EXIT_CODE_FAULT, "%s", "");
+		else if (state != BOARD_DONE || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+			report_death(crew, child->rank, status);
 	}
 }
 
 static void kill_rest(struct crew *crew)
 {
-	for (int i = 0; i < crew->ranks; i++) {
+	for (int i = 0; i < crew->count; i++) {
 		struct child *child = &crew->children[i];
 
 		if (child->pid == 0)
@@ -185,15 +194,20 @@ static void see_through(struct crew *crew)
 bool launch_ranks(const struct launch *launch, struct error *error)
 {
 	struct segment_header *header = launch->segment->header;
-	struct crew crew = {.launch = launch, .ranks = header->job.ranks};
+	bool all = launch->count == 0;
+	struct crew crew = {.launch = launch,
+		.first = all ? 0 : launch->first,
+		.count = all ? header->job.ranks : launch->count};
 	bool ok;
 
 	header->parent = getpid();
-	crew.children = ARENA_ARRAY(&crew.arena, struct child, crew.ranks);
+	crew.children = ARENA_ARRAY(&crew.arena, struct child, crew.count);
 	ok = spawn_all(&crew, error);
 	if (ok) {
 		see_through(&crew);
 		ok = segment_outcome(launch->segment, error);
+		if (!ok && error->message[0] == '\0')
+			sleep(FOLLOWER_PAUSE);
 	} else {
 		kill_rest(&crew);
 	}

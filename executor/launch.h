@@ -7,6 +7,7 @@
 struct launch {
 	const char *program; /* NULL = this executable */
 	struct segment *segment;
+	int first, count; /* the ranks to start; count 0 = all */
 	/* Called when a step was done, from the launching thread; may be NULL. */
 	void (*progress)(int64_t steps_done, void *data);
 	/* Names an operation for the message about a rank that died; may be NULL. */

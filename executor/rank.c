@@ -50,8 +50,10 @@ static bool run_rank(struct segment *segment)
 	struct error error = {0};
 
 	atomic_store(&board->op, -1);
-	if (!run_job(segment, &error))
-		return error.message[0] != '\0' ? segment_fault_error(segment, &error) : false;
+	if (!run_job(segment, &error)) {
+		atomic_store(&board->state, BOARD_GAVE_UP);
+		return error.code != EXIT_CODE_OK ? segment_fault_error(segment, &error) : false;
+	}
 	atomic_store(&board->state, BOARD_DONE);
 	return true;
 }

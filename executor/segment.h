@@ -39,7 +39,8 @@ struct board {
 	struct post posts[BOARD_POSTS];
 } __attribute__((aligned(64)));
 
-enum board_state { BOARD_STARTING, BOARD_RUNNING, BOARD_DONE };
+/* BOARD_GAVE_UP: because of another rank, which tells why. */
+enum board_state { BOARD_STARTING, BOARD_RUNNING, BOARD_DONE, BOARD_GAVE_UP };
 
 /* The first fault wins; the others are its consequences. */
 struct fault_record {
@@ -67,6 +68,7 @@ enum job_text {
 struct job {
 	enum job_kind kind;
 	int ranks;
+	bool over_mpi;             /* ranks are on several machines, or a launcher started them */
 	int threads;               /* of the kernels, per rank */
 	double collective_timeout; /* s until a rank that does not come is called hung; 0 = never */
 	double slow_motion;        /* measured times are divided by it; >= 1 */

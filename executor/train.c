@@ -5,6 +5,7 @@
 
 #include "executor/allocations.h"
 #include "executor/checkpoint.h"
+#include "executor/cluster.h"
 #include "executor/compute.h"
 #include "executor/interpret.h"
 #include "executor/machine.h"
@@ -27,6 +28,7 @@ _Static_assert(sizeof(struct checkpoint_part) <= SCRATCH_BYTES, "fits the scratc
 
 struct trainer {
 	struct segment *segment;
+	struct cluster cluster;
 	struct arena arena;
 	struct fault fault;
 	struct plan_file file;
@@ -63,6 +65,14 @@ static bool read_plan(struct trainer *t, struct error *error)
 		       &t->schedule, error);
 }
 
+static bool join(struct trainer *t, struct error *error)
+{
+	const struct topology *topology = t->file.topology;
+
+	return cluster_join(&t->cluster, t->segment, buffers_capacity(t->schedule, 0), error) &&
+	       cluster_check(&t->cluster, topology->nodes, topology->devices_per_node, error);
+}
+
 static bool choose_kernels(struct trainer *t, struct error *error)
 {
 	const char *device = segment_text(t->segment, TEXT_DEVICE);
@@ -79,9 +89,8 @@ static bool make_buffers(struct trainer *t, struct error *error)
 {
 	struct buffers *buffers = &t->buffers;
 
-	if (!buffers_init(buffers, &t->schedule->programs[0],
-		    segment_window(t->segment, t->segment->rank), t->segment->header->window_bytes,
-		    error))
+	if (!buffers_init(buffers, &t->schedule->programs[0], t->cluster.window,
+		    t->cluster.window_bytes, error))
 		return false;
 	int scratch = heap_take(&buffers->heap, SCRATCH_BYTES, error);
 	if (scratch < 0)
@@ -142,7 +151,7 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 
 	const char *expected = segment_text(t->segment, TEXT_EXPECTED);
 
-	if (!comm_open_shm(&t->comm, t->segment, t->kernels, &t->background, error))
+	if (!cluster_open_comm(&t->cluster, &t->comm, t->kernels, &t->background, error))
 		return false;
 	t->comm.fault = t->fault;
 	if (expected != NULL && expected[0] == '\0')
@@ -230,8 +239,8 @@ static bool open_checkpointer(struct trainer *t, struct error *error)
 
 static bool open_trainer(struct trainer *t, struct error *error)
 {
-	if (!read_plan(t, error) || !choose_kernels(t, error) || !make_buffers(t, error) ||
-		!open_contexts(t, error) || !open_compute(t, error) ||
+	if (!read_plan(t, error) || !join(t, error) || !choose_kernels(t, error) ||
+		!make_buffers(t, error) || !open_contexts(t, error) || !open_compute(t, error) ||
 		!open_interpreter(t, error) || !rehearse(t, error) || !open_checkpointer(t, error))
 		return false;
 	recorder_open(
@@ -404,8 +413,9 @@ bool rank_train(struct segment *segment, struct error *error)
 		ok = run_step(&trainer, step, error);
 	ok = ok && conclude(&trainer, error);
 	/* Before the thread is joined: it may be waiting for a rank that will not come. */
-	if (!ok && error->message[0] != '\0')
+	if (!ok && error->code != EXIT_CODE_OK)
 		segment_fault_error(segment, error);
 	close_trainer(&trainer);
+	cluster_leave(&trainer.cluster, ok);
 	return ok;
 }
