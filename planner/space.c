@@ -132,6 +132,11 @@ static bool add_strategy(
 	struct plan plan;
 	if (!strategy_plan(e, strategy, &plan, error))
 		return false;
+	if (plan.strategy != strategy)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--strategy %s: %s runs it as %s here; use %s", strategy_names[strategy],
+			runtime_names[plan.runtime], strategy_names[plan.strategy],
+			strategy_names[plan.strategy]);
 	if (!axes_fill(e->question, &plan, by_name, e->arena, &e->axes))
 		return error_set(error, EXIT_CODE_USAGE,
 			"%lld ranks have no shard group that is smaller: it is %s",

@@ -210,6 +210,12 @@ void report_prediction_text(const struct plan *plan, const struct model *model,
 	add_subject_line(model, topology, text);
 	text_add_char(text, '\n');
 	plan_summary(plan, text);
+	if (topology_devices(topology) == 1 && runtime_of(plan->runtime)->one_rank_is_unsharded &&
+		plan->strategy == STRATEGY_NO_SHARD)
+		text_printf(text,
+			"\n%s turns every strategy into NO_SHARD on one rank, with a warning; so "
+			"does this prediction",
+			runtime_names[plan->runtime]);
 	text_add(text, "\n\n");
 	add_prediction_lines(prediction, text);
 	text_add_char(text, '\n');

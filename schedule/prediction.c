@@ -32,6 +32,8 @@ static const struct field model_states_fields[] = {COUNT(model_states_parameters
 	COUNT(model_states_optimizer_state, "optimizer_state"), FIELD_END};
 
 static const struct field peak_fields[] = {COUNT(peak_allocated_bytes, "peak_allocated_bytes"),
+	FIELD_INT(struct prediction, peak_active_bytes, "peak_active_bytes",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
 	COUNT(peak_reserved_bytes, "peak_reserved_bytes"),
 	FIELD_INT(struct prediction, peak_memory_bytes, "peak_memory_bytes",
 		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),

@@ -29,6 +29,8 @@ struct prediction {
 	const char *peak_name; /* "A100-SXM4-80GB bf16 dense" or "measured GEMM peak" */
 	int64_t model_states_parameters, model_states_gradients, model_states_optimizer_state;
 	int64_t peak_allocated_bytes; /* physical, time order */
+	int64_t peak_active_bytes;    /* blocks of the allocator, in the order in which the host
+				       * issues: taken, or given and still waited for */
 	int64_t peak_reserved_bytes;
 	int64_t peak_memory_bytes;      /* peak_allocated_bytes + runtime_overhead at the peak */
 	int64_t ledger_peak_bytes;      /* list order: what a measurement must equal exactly */

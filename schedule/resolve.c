@@ -99,16 +99,28 @@ static void adapt_to_zero(struct plan *plan, const struct choices *choices)
 		plan->reduce_dtype = plan->param_dtype;
 }
 
+/* FSDP1 over one rank warns and goes on as NO_SHARD (docs/runtimes.md), whatever it was told about
+ * strategy and resharding. With offload it keeps what was asked for here: whole parameters that
+ * come from the host are not priced. */
+static bool becomes_unsharded(const struct plan *plan, const struct topology *topology)
+{
+	return runtime_of(plan->runtime)->one_rank_is_unsharded &&
+	       topology_devices(topology) == 1 && !plan_offloads(plan, OFFLOAD_PARAMETERS);
+}
+
 /* FSDP2 has no NO_SHARD: what people run instead is DDP, and the row says so. A knob that the
  * runtime does not have, and that nobody asked for, takes the value that the runtime really has. */
-static void adapt_to_runtime(
-	struct plan *plan, const struct choices *choices, const struct model *model)
+static void adapt_to_runtime(struct plan *plan, const struct choices *choices,
+	const struct model *model, const struct topology *topology)
 {
 	if (plan->runtime == RUNTIME_PYTORCH_FSDP2 && plan->strategy == STRATEGY_NO_SHARD)
 		plan->runtime = RUNTIME_PYTORCH_DDP;
 	const struct runtime *runtime = runtime_of(plan->runtime);
+	bool unsharded = becomes_unsharded(plan, topology);
 	if (!choices_given(choices, "strategy"))
 		plan->strategy = default_strategy(runtime);
+	if (unsharded)
+		plan->strategy = STRATEGY_NO_SHARD;
 	adapt_to_zero(plan, choices);
 	if (!runtime->has_limiter && !choices_given(choices, "limit_all_gathers"))
 		plan->limit_all_gathers = false;
@@ -117,7 +129,7 @@ static void adapt_to_runtime(
 		plan->optimizer = OPTIMIZER_ADAMW_FUSED;
 	if (!choices_given(choices, "loss"))
 		plan->loss = default_loss(runtime, model);
-	if (!choices_given(choices, "reshard_after_forward"))
+	if (!choices_given(choices, "reshard_after_forward") || unsharded)
 		plan->reshard_after_forward = strategy_reshards(plan->strategy) ? "true" : "false";
 }
 
@@ -551,7 +563,7 @@ bool plan_resolve(const struct choices *choices, const struct model *model,
 {
 	*plan = plan_defaults(model, topology);
 	overlay(plan, choices);
-	adapt_to_runtime(plan, choices, model);
+	adapt_to_runtime(plan, choices, model, topology);
 	if (!lay_out_mesh(plan, choices, topology, error) ||
 		!batch_arithmetic(plan, choices, error) ||
 		!plan_check(plan, model, topology, error))

@@ -65,6 +65,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.alignment_bytes = 16,
 			.strategies = FSDP_STRATEGIES,
 			.prefetches = ALL_PREFETCHES,
+			.one_rank_is_unsharded = true,
 			.has_forward_prefetch_knob = true,
 			.reshards_per_unit = true,
 			.has_limiter = true,

@@ -46,10 +46,11 @@ struct zero_rules {
 
 struct runtime {
 	enum layout_kind layout, stage3_layout;
-	int alignment_bytes;     /* of each parameter inside a flat unit, in the compute dtype */
-	unsigned strategies;     /* bit s: strategy s exists */
-	unsigned prefetches;     /* bit p */
-	unsigned checkpointings; /* bit c */
+	int alignment_bytes;        /* of each parameter inside a flat unit, in the compute dtype */
+	unsigned strategies;        /* bit s: strategy s exists */
+	unsigned prefetches;        /* bit p */
+	unsigned checkpointings;    /* bit c */
+	bool one_rank_is_unsharded; /* every strategy over one rank is NO_SHARD (FSDP1) */
 	bool has_forward_prefetch_knob;
 	bool has_limiter;         /* rate limiter: host waits for an old free before a gather */
 	bool has_reshard_group;   /* reshard_after_forward: N */

@@ -260,7 +260,12 @@ int allocator_take(struct allocator *a, int stream, int64_t bytes)
 {
 	bytes = round_up(max_i64(bytes, 1), ROUND);
 	int index = take_cached(a, &a->free[stream][bytes <= SMALL_REQUEST], bytes);
-	return index >= 0 ? index : take_new(a, stream, bytes);
+	if (index < 0)
+		index = take_new(a, stream, bytes);
+	if (index >= 0)
+		a->active += a->blocks[index].bytes;
+	a->peak_active = max_i64(a->peak_active, a->active);
+	return index;
 }
 
 /* `second` follows `first`. */
@@ -300,6 +305,7 @@ void allocator_give(struct allocator *a, int index)
 	if (index < 0)
 		return;
 	int previous = a->blocks[index].previous, next = a->blocks[index].next;
+	a->active -= a->blocks[index].bytes;
 	bool after = is_free(a, next), before = is_free(a, previous);
 	if (after && before) {
 		list_cut(a, next);

@@ -24,6 +24,7 @@ struct free_list {
 struct allocator {
 	int64_t limit; /* bytes of all segments; 0: none */
 	int64_t reserved, peak_reserved;
+	int64_t active, peak_active; /* of them in blocks that are taken */
 	int retries;
 	bool failed; /* a request did not fit even after a retry */
 	struct allocator_block *blocks;

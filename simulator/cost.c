@@ -1,6 +1,8 @@
 /* What each operation of a schedule costs. Blocks repeat, so costs are remembered by content. */
 #include "simulator/cost.h"
 
+#include <math.h>
+
 #include "simulator/collective.h"
 #include "simulator/compute.h"
 #include "simulator/straggler.h"
@@ -145,6 +147,7 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 	case OP_CLASS_MARK:
 		break;
 	}
+	cost.kernels = fmax(1, kernels);
 	host_cost(costing, op, kernels, &cost);
 	return cost;
 }

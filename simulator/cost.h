@@ -13,6 +13,7 @@ struct cost {
 	double device;      /* s on the stream (or the engine, for collectives) */
 	double host;        /* s that the issuing thread spends */
 	double host_before; /* of these, s before the first kernel can start */
+	double kernels;     /* launched; at least 1 */
 	double flops;       /* executed; recomputation included */
 	/* Parts of `device`, s: what slows down when arithmetic units or memory are taken. The rest
 	 * (launches, latency, wire) does not. */

@@ -29,6 +29,10 @@ struct queue {
 	double left;    /* s of work alone that remain */
 	double rate;    /* work per second; 1 when alone */
 	int blocked_on; /* a wait of the head that has not finished; -1 */
+	/* Launched and not finished; the operation that will finish next: `oldest` of
+	 * `oldest_step`. */
+	double launched;
+	int oldest_step, oldest;
 };
 
 struct issuer {
@@ -42,6 +46,7 @@ struct engine {
 	const struct program *program;
 	const struct topology *topology;
 	bool contention, runs_ahead;
+	double launch_queue; /* kernels of a stream that the host may be ahead by */
 	int n_ops, n_instances;
 	struct task *tasks;
 	int n_queues;
@@ -91,6 +96,8 @@ void memory_peaks(const struct engine *engine, struct arena *arena, struct memor
  * that sufficed. */
 struct reserved {
 	int64_t bytes;
+	int64_t active; /* peak of what is in blocks that are taken, or given and still waited for
+			 */
 	int retries;
 	bool fits;
 };

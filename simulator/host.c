@@ -1,4 +1,4 @@
-/* The issuing thread: list order, limiter waits, launch costs (docs/schedule.md). */
+/* The issuing thread: list order, limiter waits, launch queues, launch costs (docs/schedule.md). */
 #include <math.h>
 
 #include "simulator/engine.h"
@@ -20,11 +20,23 @@ static int first_unfinished(
 	return -1;
 }
 
+/* The operation that must finish before the stream takes the launches of `task`; -1. An operation
+ * with more kernels than the queue holds is launched into an empty one. */
+static int launch_queue_full(const struct engine *engine, const struct task *task)
+{
+	const struct queue *queue = &engine->queues[task->stream];
+
+	if (queue->launched <= 0 || queue->launched + task->cost.kernels <= engine->launch_queue)
+		return -1;
+	return instance_of(engine, queue->oldest_step, queue->ops[queue->oldest]);
+}
+
 static void issue(struct engine *engine, const struct task *task)
 {
 	struct issuer *host = &engine->host;
 	int instance = host->next++;
 
+	engine->queues[task->stream].launched += task->cost.kernels;
 	engine->issued[instance] = host->time + task->cost.host_before;
 	host->time += task->cost.host;
 	engine->host_done[instance] = host->time;
@@ -63,6 +75,8 @@ void host_run(struct engine *engine)
 			return;
 		host->blocked_on = first_unfinished(
 			engine, task->host_waits, task->n_host_waits, host->next - op, &host->time);
+		if (host->blocked_on < 0)
+			host->blocked_on = launch_queue_full(engine, task);
 		if (host->blocked_on < 0)
 			issue(engine, task);
 	}

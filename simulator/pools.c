@@ -315,6 +315,7 @@ struct reserved memory_reserved(const struct engine *engine, int64_t limit, stru
 	allocator_init(&pools.allocator, limit);
 	replay(&pools);
 	struct reserved reserved = {.bytes = pools.allocator.peak_reserved,
+		.active = pools.allocator.peak_active,
 		.retries = pools.allocator.retries,
 		.fits = !pools.allocator.failed};
 	allocator_finish(&pools.allocator);

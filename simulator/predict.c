@@ -172,6 +172,12 @@ static enum fits judge(
 	return memory_reserved(engine, room, scratch).fits ? FITS_TIGHT : FITS_NO;
 }
 
+static void fill_reserved(struct reserved reserved, struct prediction *p)
+{
+	p->peak_active_bytes = reserved.active;
+	p->peak_reserved_bytes = max_i64(reserved.bytes, p->peak_allocated_bytes);
+}
+
 /* The same from one replay that ends where nothing more fits. An allocator that never had to give
  * anything back did what it would do without a limit. */
 static enum fits judge_only(
@@ -182,7 +188,7 @@ static enum fits judge_only(
 	if (p->peak_allocated_bytes > room)
 		return FITS_NO;
 	reserved = memory_reserved(engine, room, scratch);
-	p->peak_reserved_bytes = max_i64(reserved.bytes, p->peak_allocated_bytes);
+	fill_reserved(reserved, p);
 	if (!reserved.fits)
 		return FITS_NO;
 	return reserved.retries > 0 ? FITS_TIGHT : FITS_YES;
@@ -224,8 +230,7 @@ static void fill_memory(const struct engine *engine, const struct simulation_opt
 		prediction->fits = judge_only(engine, room, scratch, prediction);
 	} else {
 		if (gpu)
-			prediction->peak_reserved_bytes = max_i64(
-				memory_reserved(engine, 0, scratch).bytes, peaks->peak_bytes);
+			fill_reserved(memory_reserved(engine, 0, scratch), prediction);
 		prediction->fits = judge(engine, room, scratch, prediction);
 	}
 	fill_peaks(engine, peaks, fixed, arena, prediction);

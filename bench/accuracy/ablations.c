@@ -18,7 +18,7 @@ static const struct knob {
 	{"reduce dtype", {"reduce_dtype"}},
 	{"shard group", {"shard_group"}},
 	{"strategy", {"strategy"}},
-	{"runtime", {"runtime"}},
+	{"runtime", {"runtime", "reshard_after_forward"}},
 	{"compile", {"compile"}},
 	{"nodes", {"topology"}},
 	{"sequence length", {"seq_len", "model"}},

@@ -28,6 +28,8 @@ static double predicted_peak(const struct row *row)
 	const struct prediction *p = &row->prediction;
 	int64_t overhead = p->memory_at_peak[CATEGORY_RUNTIME_OVERHEAD];
 
+	if (strcmp(row->metric, "active") == 0)
+		return (double)p->peak_active_bytes;
 	if (strcmp(row->metric, "reserved") == 0)
 		return (double)p->peak_reserved_bytes;
 	if (strcmp(row->metric, "nvidia-smi") == 0)

@@ -103,6 +103,32 @@ static void test_adapted(void **state)
 	arena_finish(&arena);
 }
 
+/* PyTorch's FSDP1 over one rank is NO_SHARD; neither FSDP2 nor more ranks are. */
+static void test_one_rank(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "gpt2-124m");
+	struct topology *topology = cluster(&arena, "dgx-a100-80gb");
+	topology->devices_per_node = 1;
+	struct plan plan = resolved(&arena, model, topology,
+		"runtime=pytorch-fsdp1 strategy=FULL_SHARD reshard_after_forward=true");
+	assert_int_equal(plan.strategy, STRATEGY_NO_SHARD);
+	assert_int_equal(plan.runtime, RUNTIME_PYTORCH_FSDP1);
+	assert_string_equal(plan.reshard_after_forward, "false");
+	plan = resolved(&arena, model, topology, "runtime=pytorch-fsdp1");
+	assert_int_equal(plan.strategy, STRATEGY_NO_SHARD);
+	plan = resolved(&arena, model, topology,
+		"runtime=pytorch-fsdp1 strategy=FULL_SHARD cpu_offload=parameters");
+	assert_int_equal(plan.strategy, STRATEGY_FULL_SHARD);
+	plan = resolved(&arena, model, topology, "runtime=pytorch-fsdp2 strategy=FULL_SHARD");
+	assert_int_equal(plan.strategy, STRATEGY_FULL_SHARD);
+	topology->devices_per_node = 2;
+	plan = resolved(&arena, model, topology, "runtime=pytorch-fsdp1 strategy=FULL_SHARD");
+	assert_int_equal(plan.strategy, STRATEGY_FULL_SHARD);
+	arena_finish(&arena);
+}
+
 /* Which options were given, and which not. */
 static void test_given(void **state)
 {
@@ -643,6 +669,7 @@ int main(void)
 		cmocka_unit_test(test_gpu_defaults),
 		cmocka_unit_test(test_local_defaults),
 		cmocka_unit_test(test_adapted),
+		cmocka_unit_test(test_one_rank),
 		cmocka_unit_test(test_given),
 		cmocka_unit_test(test_batch),
 		cmocka_unit_test(test_batch_remainders),

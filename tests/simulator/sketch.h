@@ -11,7 +11,7 @@
 
 #include "simulator/simulator.h"
 
-enum { SKETCH_OPS = 64, SKETCH_LINKS = 8, SKETCH_RANKS = 4 };
+enum { SKETCH_OPS = 1200, SKETCH_LINKS = 8, SKETCH_RANKS = 4 };
 
 enum link { LINK_WAIT, LINK_HOST_WAIT, LINK_TAKE, LINK_GIVE, LINK_USE, LINK_COUNT };
 

@@ -171,6 +171,30 @@ static void test_issue_costs(void **state)
 	sketch_finish(&s);
 }
 
+/* A stream takes 1024 launches; the next one waits for the first to be done. Other streams have
+ * queues of their own. */
+static void test_launch_queue(void **state)
+{
+	enum { QUEUE = 1024 };
+	struct sketch s;
+	(void)state;
+	sketch_init(&s, 0);
+	for (int i = 0; i < QUEUE; i++)
+		sketch_traffic(&s, STREAM_COMPUTE, 2 * MS);
+	int other = sketch_gather(&s, STREAM_GATHER, 0, 1 * MS);
+	int next = sketch_traffic(&s, STREAM_COMPUTE, 2 * MS);
+	int last = sketch_traffic(&s, STREAM_COMPUTE, 2 * MS);
+	int behind = sketch_gather(&s, STREAM_GATHER, 0, 1 * MS);
+	sketch_run(&s);
+	assert_seconds(sketch_span(&s, QUEUE - 1)->issued, 0);
+	assert_seconds(sketch_span(&s, other)->issued, 0);
+	assert_seconds(sketch_span(&s, next)->issued, 2 * MS);
+	assert_seconds(sketch_span(&s, last)->issued, 4 * MS);
+	assert_seconds(sketch_span(&s, behind)->issued, 4 * MS);
+	assert_seconds(s.simulation.prediction.step_time, (QUEUE + 2) * 2 * MS);
+	sketch_finish(&s);
+}
+
 /* i < 0 names an operation of the step before. With a host that does not read the loss, the first
  * operation would otherwise overlap the last of the step before. */
 static void test_waits_for_the_step_before(void **state)
@@ -364,6 +388,7 @@ int main(void)
 		cmocka_unit_test(test_kernels_take_turns),
 		cmocka_unit_test(test_host_wait),
 		cmocka_unit_test(test_issue_costs),
+		cmocka_unit_test(test_launch_queue),
 		cmocka_unit_test(test_waits_for_the_step_before),
 		cmocka_unit_test(test_the_host_reads_the_loss),
 		cmocka_unit_test(test_launches_bound_small_kernels),

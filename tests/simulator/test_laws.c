@@ -87,6 +87,7 @@ static void memory_laws(struct case_ *c, const char *choices)
 
 	LAW(sum(p->memory_at_peak) == p->peak_memory_bytes);
 	LAW(p->peak_reserved_bytes >= p->peak_allocated_bytes);
+	LAW(p->peak_reserved_bytes >= p->peak_active_bytes);
 	LAW(p->peak_memory_bytes >= p->peak_reserved_bytes);
 	for (int i = 0; i < CATEGORY_COUNT; i++)
 		LAW(p->memory_at_peak[i] >= 0 &&

@@ -43,6 +43,30 @@ static const struct prediction *predict(struct case_ *c, const struct row *row, 
 	return case_simulate(c, &options, false);
 }
 
+/* NO_SHARD has no frees that the limiter could wait for, so the launch queue alone keeps the host's
+ * copies of later units from piling up: less than one forward ahead, however many micro-batches. */
+static void test_copies_do_not_pile_up(void **state)
+{
+	struct case_ c;
+	int64_t ledger, peaks[2];
+
+	(void)state;
+	case_load(&c, "llama-2-7b", "dgx-a100-80gb");
+	for (int i = 0; i < 2; i++) {
+		const struct prediction *p;
+
+		case_plan(&c, i == 0 ? "runtime=pytorch-fsdp1 strategy=NO_SHARD grad_accum=2"
+				     : "runtime=pytorch-fsdp1 strategy=NO_SHARD grad_accum=8");
+		p = case_simulate(&c, &(struct simulation_options){0}, false);
+		peaks[i] = p->peak_allocated_bytes;
+		ledger = p->ledger_peak_bytes;
+	}
+	assert_int_equal(peaks[0], peaks[1]);
+	assert_true(peaks[0] > ledger);
+	assert_true(peaks[0] < ledger + 2 * P);
+	case_finish(&c);
+}
+
 static void assert_within(
 	const char *what, const struct row *row, double got, double expected, double tolerance)
 {
@@ -195,6 +219,7 @@ static void test_exposure(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_copies_do_not_pile_up),
 		cmocka_unit_test(test_model_states_are_exact),
 		cmocka_unit_test(test_wire_is_exact),
 		cmocka_unit_test(test_collective_counts),

@@ -106,6 +106,35 @@ static void test_pools_peak_apart(void **state)
 	sketch_finish(&s);
 }
 
+/* A second gather that runs after what used the first: one buffer at a time. But the host issues it
+ * before, and what was recorded on another stream is not free for it until that has passed. */
+static void test_active_is_what_the_host_sees(void **state)
+{
+	struct sketch s;
+	(void)state;
+	sketch_init(&s, 0);
+	int first = sketch_buffer(&s, BUFFER_UNSHARDED, STREAM_GATHER, 100 * UNIT);
+	int second = sketch_buffer(&s, BUFFER_UNSHARDED, STREAM_GATHER, 100 * UNIT);
+	int gather1 = sketch_gather(&s, STREAM_GATHER, 0, 1 * MS);
+	int compute = sketch_traffic(&s, STREAM_COMPUTE, 5 * MS);
+	int gather2 = sketch_gather(&s, STREAM_GATHER, 0, 1 * MS);
+	sketch_link(&s, gather1, LINK_TAKE, first);
+	sketch_link(&s, compute, LINK_WAIT, gather1);
+	sketch_link(&s, compute, LINK_GIVE, first);
+	sketch_link(&s, gather2, LINK_WAIT, compute);
+	sketch_link(&s, gather2, LINK_TAKE, second);
+	sketch_link(&s, gather2, LINK_GIVE, second);
+	const struct prediction *p = &s.simulation.prediction;
+	s.schedule.plan.runtime = RUNTIME_PYTORCH_FSDP1;
+	sketch_run(&s);
+	assert_int_equal(p->peak_allocated_bytes, 100 * UNIT);
+	assert_int_equal(p->peak_active_bytes, 200 * UNIT);
+	s.schedule.plan.runtime = RUNTIME_PYTORCH_FSDP2;
+	sketch_run(&s);
+	assert_int_equal(p->peak_active_bytes, 100 * UNIT);
+	sketch_finish(&s);
+}
+
 static void test_fits(void **state)
 {
 	struct sketch s;
@@ -170,6 +199,7 @@ int main(void)
 		cmocka_unit_test(test_one_stream),
 		cmocka_unit_test(test_overlap_holds_more_than_the_ledger),
 		cmocka_unit_test(test_pools_peak_apart),
+		cmocka_unit_test(test_active_is_what_the_host_sees),
 		cmocka_unit_test(test_fits),
 		cmocka_unit_test(test_curve),
 	};
