@@ -24,7 +24,8 @@ static void take_runtime(struct plan *plan, struct arena *arena)
 
 	plan->runtime = RUNTIME_SHARDPLAN;
 	plan->param_dtype = plan->master_dtype = plan->reduce_dtype = DTYPE_FP32;
-	plan->optimizer = OPTIMIZER_ADAMW_FUSED;
+	if (plan->optimizer != OPTIMIZER_SGD)
+		plan->optimizer = OPTIMIZER_ADAMW_FUSED;
 	plan->attention = ATTENTION_FLASH;
 	plan->loss = LOSS_FUSED;
 	plan->compile = false;

@@ -329,8 +329,6 @@ static bool check_plan(const struct compute *c, struct error *error)
 		plan->reduce_dtype != DTYPE_FP32)
 		return refuse(error, "a dtype other than fp32",
 			"use fp32 for parameters, master and reduction");
-	if (plan->optimizer == OPTIMIZER_SGD)
-		return refuse(error, "--optimizer sgd", "use adamw-fused");
 	return true;
 }
 

@@ -26,8 +26,12 @@ struct siblings {
 	int second_norm;
 };
 
+/* What a leaf saves lies in the buffer of its range: under selective checkpointing one of what is
+ * kept, and one of what is computed again. */
 struct saved_tensors {
-	int64_t start; /* bytes of all leaves before this one, in model order */
+	bool split;        /* the block is checkpointed selectively */
+	bool kept;         /* of a split one; else true */
+	int64_t starts[2]; /* bytes of all leaves before this one, in model order: [kept] */
 	int n;
 	struct tensor tensors[MODULE_TENSORS_MAX];
 };

@@ -86,6 +86,18 @@ static void forward_norm(const struct leaf *leaf)
 	c->kernels->layernorm(c->context, &norm);
 }
 
+/* The attention core turns queries and keys in place. Where they are computed again and it is not,
+ * this is who turns them. */
+static void turn_again(const struct leaf *leaf, float *x, int64_t heads)
+{
+	const struct compute *c = leaf->compute;
+	int core = leaf_siblings(leaf)->of[MODULE_ATTENTION_CORE];
+	const struct saved_tensors *attention = &c->saved[core];
+
+	if (leaf->op->kind == OP_RECOMPUTE && attention->split && attention->kept)
+		leaf_rope(leaf, x, heads, heads * architecture_of(leaf)->head_dim, false);
+}
+
 /* Over head_dim, for every token and head. */
 static void forward_head_norm(const struct leaf *leaf)
 {
@@ -93,14 +105,18 @@ static void forward_head_norm(const struct leaf *leaf)
 	const struct architecture *a = architecture_of(leaf);
 	bool query = leaf_module(leaf)->kind == MODULE_QUERY_NORM;
 
+	int64_t heads = query ? a->heads : a->kv_heads;
+	float *normalised = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_OUT);
+
 	c->kernels->rmsnorm(c->context,
-		&(struct norm){.rows = c->tokens * (query ? a->heads : a->kv_heads),
+		&(struct norm){.rows = c->tokens * heads,
 			.width = a->head_dim,
 			.epsilon = (float)a->norm_epsilon,
 			.x = operand_input(leaf),
 			.weight = operand_parameter(leaf, leaf_parameter(leaf, 0)),
-			.y = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_OUT),
+			.y = normalised,
 			.rstd = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_STATISTICS)});
+	turn_again(leaf, normalised, heads);
 }
 
 static void forward_qkv(const struct leaf *leaf)
@@ -110,12 +126,20 @@ static void forward_qkv(const struct leaf *leaf)
 
 static void forward_query(const struct leaf *leaf)
 {
-	project(leaf, operand_saved(leaf, leaf->module, TENSOR_QUERY), false);
+	float *query = operand_saved(leaf, leaf->module, TENSOR_QUERY);
+
+	project(leaf, query, false);
+	if (!architecture_of(leaf)->qk_norm)
+		turn_again(leaf, query, architecture_of(leaf)->heads);
 }
 
 static void forward_key(const struct leaf *leaf)
 {
-	project(leaf, operand_saved(leaf, leaf->module, TENSOR_KEY), false);
+	float *key = operand_saved(leaf, leaf->module, TENSOR_KEY);
+
+	project(leaf, key, false);
+	if (!architecture_of(leaf)->qk_norm)
+		turn_again(leaf, key, architecture_of(leaf)->kv_heads);
 }
 
 static void forward_value(const struct leaf *leaf)

@@ -1,6 +1,10 @@
 /* Finds the tensors of a leaf among the buffers that its operation uses. */
 #include "executor/compute.h"
 
+#include <string.h>
+
+#include "schedule/per_unit.h"
+
 static void *missing(const struct leaf *leaf, const char *what)
 {
 	struct compute *compute = leaf->compute;
@@ -107,10 +111,13 @@ float *operand_role(const struct leaf *leaf, enum buffer_role role)
 }
 
 /* The buffer with the saved tensors of a leaf. */
-static int find_saved(const struct uses *uses, int module)
+static int find_saved(const struct uses *uses, const struct saved_tensors *saved, int module)
 {
-	unsigned roles = set_of(BUFFER_ACTIVATIONS) | set_of(BUFFER_RECOMPUTED) |
-			 set_of(BUFFER_FORWARD_WORK);
+	unsigned again = set_of(BUFFER_RECOMPUTED) | set_of(BUFFER_FORWARD_WORK);
+	unsigned roles = set_of(BUFFER_ACTIVATIONS) | again;
+
+	if (saved->split)
+		roles = saved->kept ? set_of(BUFFER_ACTIVATIONS) : again;
 
 	for (int i = 0; i < uses->n; i++) {
 		const struct buffer *buffer = buffer_at(uses, i);
@@ -135,14 +142,14 @@ float *operand_saved(const struct leaf *leaf, int module, enum tensor_role role)
 {
 	const struct compute *compute = leaf->compute;
 	struct uses uses = uses_of(leaf, leaf->op->uses);
-	int buffer = module >= 0 ? find_saved(&uses, module) : -1;
+	int buffer = module >= 0 ? find_saved(&uses, &compute->saved[module], module) : -1;
 
 	if (buffer < 0)
 		return missing(leaf, tensor_role_name(role));
 	const struct saved_tensors *saved = &compute->saved[module];
 	int first = compute->program->buffers[buffer].first_module;
 	return at_tensor(leaf, address(leaf, buffer, "saved tensors"), saved->tensors, saved->n,
-		role, saved->start - compute->saved[first].start);
+		role, saved->starts[saved->kept] - compute->saved[first].starts[saved->kept]);
 }
 
 float *operand_work(const struct leaf *leaf, enum tensor_role role)
@@ -248,18 +255,24 @@ static void find_siblings(struct compute *compute)
 
 static void find_saved_tensors(struct compute *compute)
 {
-	struct activation_rules rules = plan_activation_rules(&compute->schedule->plan);
+	const struct plan *plan = &compute->schedule->plan;
+	struct activation_rules rules = plan_activation_rules(plan);
 	const struct model *model = compute->model;
-	int64_t start = 0, bytes;
+	int64_t starts[2] = {0, 0}, bytes;
 
 	compute->saved = ARENA_ARRAY(&compute->arena, struct saved_tensors, model->n_modules);
 	for (int m = 0; m < model->n_modules; m++) {
 		struct saved_tensors *saved = &compute->saved[m];
 
-		saved->start = start;
+		int layer = model->modules[m].layer;
+
+		saved->split = layer >= 0 &&
+			       plan_block_checkpointing(plan, layer) == CHECKPOINTING_SELECTIVE;
+		saved->kept = !saved->split || plan_selective_keeps(plan, model, m);
+		memcpy(saved->starts, starts, sizeof(starts));
 		saved->n = model_saved_tensors(model, m, &rules, compute->sequences,
 			compute->seq_len, saved->tensors, &bytes);
-		start += bytes;
+		starts[saved->kept] += bytes;
 	}
 	compute->n_work = model_backward_tensors(
 		model, &rules, compute->sequences, compute->seq_len, compute->work, &bytes);

@@ -140,6 +140,15 @@ static void run_adamw(const struct update *u)
 				    .gradient_scale = 1});
 }
 
+/* Without momentum, as torch.optim.SGD. */
+static void run_sgd(const struct update *u)
+{
+	struct compute *c = u->compute;
+
+	c->kernels->sgd(c->context, u->w + u->at, u->g + u->at, u->n, (float)learning_rate(c),
+		u->parameter->decay ? (float)c->training.weight_decay : 0, 1);
+}
+
 static void update_slice(struct update *u, const struct unit_slice *slice, int64_t first)
 {
 	const struct compute *c = u->compute;
@@ -153,7 +162,10 @@ static void update_slice(struct update *u, const struct unit_slice *slice, int64
 		u->n--;
 	if (u->n <= 0 || !u->parameter->trainable)
 		return;
-	run_adamw(u);
+	if (u->state != NULL)
+		run_adamw(u);
+	else
+		run_sgd(u);
 }
 
 static void *use_of(const struct compute *compute, const struct op *op, enum buffer_role role)
@@ -192,7 +204,8 @@ bool compute_update(struct compute *compute, const struct op *op, struct error *
 
 	if (!learn_norm(compute, op, error))
 		return false;
-	if (update.w == NULL || update.state == NULL || update.g == NULL)
+	bool stateless = compute->schedule->plan.optimizer == OPTIMIZER_SGD;
+	if (update.w == NULL || (update.state == NULL) != stateless || update.g == NULL)
 		return error_set(
 			error, EXIT_CODE_INTERNAL, "optimizer of %s lacks operands", unit->name);
 	count_gradient(compute, op);

@@ -61,8 +61,6 @@ void backward_event(struct builder *b, int event);
 
 /* --- selective.c --------------------------------------------------------------------------------
  */
-/* Does selective checkpointing keep the result of a leaf of the block that begins there? */
-bool selective_keeps(const struct builder *b, int first_of_block, int module);
 /* Of what the range's leaves save, the bytes that are computed again. */
 int64_t selective_dropped_bytes(const struct builder *b, int event);
 /* A buffer for what is kept; -1 when nothing is. The caller takes it. */

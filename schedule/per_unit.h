@@ -21,6 +21,10 @@ int64_t plan_count_checkpointing(const struct plan *plan, enum checkpointing kin
  * drops there. */
 struct activation_rules plan_block_activation_rules(const struct plan *plan, int64_t block);
 
+/* Does selective checkpointing keep the result of this leaf of a block, whatever the plan has
+ * there? Else it is computed again. */
+bool plan_selective_keeps(const struct plan *plan, const struct model *model, int module);
+
 /* Of the place-th of those units that the knob counts. Group: 0 = not resharded, -1 = over the
  * whole shard group, k = over groups of k. Offload: OFFLOAD_ALL is never given, its name is a
  * synonym of `parameters`: whoever keeps parameters on the host updates them there. */

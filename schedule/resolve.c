@@ -440,9 +440,10 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 			error);
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->compile)
 		return refuse(plan, "compile", "on", "there is nothing to compile; use off", error);
-	if (plan->runtime == RUNTIME_SHARDPLAN && plan->optimizer != OPTIMIZER_ADAMW_FUSED)
+	if (plan->runtime == RUNTIME_SHARDPLAN && plan->optimizer != OPTIMIZER_ADAMW_FUSED &&
+		plan->optimizer != OPTIMIZER_SGD)
 		return refuse(plan, "optimizer", optimizer_names[plan->optimizer],
-			"use adamw-fused", error);
+			"use adamw-fused or sgd", error);
 	return check_reshard(plan, error);
 }
 

@@ -3,6 +3,7 @@
  * again. A projection with a bias is another operator (addmm) that the policy does not keep
  * (docs/runtimes.md). */
 #include "schedule/builder.h"
+#include "schedule/per_unit.h"
 
 static bool is_product(const struct model *model, int module)
 {
@@ -11,18 +12,20 @@ static bool is_product(const struct model *model, int module)
 	       module_linear_shape(&model->architecture, model->modules[module].kind, &out, &in);
 }
 
-static bool is_flash(const struct builder *b, int module)
+bool plan_selective_keeps(const struct plan *plan, const struct model *model, int module)
 {
-	return b->model->modules[module].kind == MODULE_ATTENTION_CORE &&
-	       attention_is_flash(b->plan->attention);
+	const struct module *modules = model->modules;
+	bool flash = modules[module].kind == MODULE_ATTENTION_CORE &&
+		     attention_is_flash(plan->attention);
+	int products = 0;
+	for (int m = module; m >= 0 && modules[m].layer == modules[module].layer; m--)
+		products += is_product(model, m);
+	return flash || (is_product(model, module) && products % 2 == 1);
 }
 
-bool selective_keeps(const struct builder *b, int first_of_block, int module)
+static bool keeps(const struct builder *b, int module)
 {
-	int products = 0;
-	for (int m = first_of_block; m <= module; m++)
-		products += is_product(b->model, m);
-	return is_flash(b, module) || (is_product(b->model, module) && products % 2 == 1);
+	return plan_selective_keeps(b->plan, b->model, module);
 }
 
 /* Bytes that a leaf saves without checkpointing. */
@@ -32,17 +35,14 @@ static int64_t saved_bytes(const struct builder *b, int module)
 		b->model, module, module + 1, &b->rules, b->plan->micro_batch, b->plan->seq_len);
 }
 
-/* The result of DOWN is kept though backward does not read it. */
+/* PyTorch keeps the result of DOWN though backward does not read it; ours is the next block's
+ * input. */
 static int64_t result_bytes(const struct builder *b, int module)
 {
-	if (b->model->modules[module].kind != MODULE_DOWN)
+	bool ours = b->plan->runtime == RUNTIME_SHARDPLAN;
+	if (ours || b->model->modules[module].kind != MODULE_DOWN)
 		return saved_bytes(b, module);
 	return model_residual_bytes(b->model, &b->rules, b->plan->micro_batch, b->plan->seq_len);
-}
-
-static int first_of_block(const struct builder *b, int event)
-{
-	return b->events[slot_begin(b, event)].first_module;
 }
 
 int64_t selective_dropped_bytes(const struct builder *b, int event)
@@ -50,7 +50,7 @@ int64_t selective_dropped_bytes(const struct builder *b, int event)
 	const struct event *range = &b->events[event];
 	int64_t dropped = 0;
 	for (int m = range->first_module; m < range->end_module; m++)
-		if (!selective_keeps(b, first_of_block(b, event), m))
+		if (!keeps(b, m))
 			dropped += saved_bytes(b, m);
 	return dropped;
 }
@@ -60,20 +60,21 @@ int selective_keep(struct builder *b, int event)
 	const struct event *range = &b->events[event];
 	int64_t kept = 0;
 	for (int m = range->first_module; m < range->end_module; m++)
-		if (selective_keeps(b, first_of_block(b, event), m))
+		if (keeps(b, m))
 			kept += result_bytes(b, m);
 	if (kept == 0)
 		return -1;
 	int buffer = buffer_new(
 		b, BUFFER_ACTIVATIONS, STREAM_COMPUTE, range->unit, kept, b->plan->param_dtype);
 	b->buffers[buffer].layer = range->layer;
+	b->buffers[buffer].first_module = range->first_module;
+	b->buffers[buffer].end_module = range->end_module;
 	return buffer;
 }
 
-static bool is_again(const struct builder *b, int event, int module)
+static bool is_again(const struct builder *b, int module)
 {
-	return b->model->modules[module].kind != MODULE_DOWN &&
-	       !selective_keeps(b, first_of_block(b, event), module);
+	return b->model->modules[module].kind != MODULE_DOWN && !keeps(b, module);
 }
 
 /* Leaves that follow one another are one operation; the first takes what they fill. */
@@ -83,11 +84,11 @@ void selective_recompute(struct builder *b, int event, int buffer)
 	bool taken = false;
 	for (int m = range->first_module; m < range->end_module;) {
 		int end = m;
-		if (!module_kind_is_leaf(b->model->modules[m].kind) || !is_again(b, event, m)) {
+		if (!module_kind_is_leaf(b->model->modules[m].kind) || !is_again(b, m)) {
 			m++;
 			continue;
 		}
-		while (end < range->end_module && is_again(b, event, end))
+		while (end < range->end_module && is_again(b, end))
 			end++;
 		op_begin(b, OP_RECOMPUTE, STREAM_COMPUTE, range->unit);
 		op_set_range(b, range);

@@ -40,9 +40,9 @@ static const struct {
 };
 static const char *const wraps[] = {"block", "blocks:2", "size:1500", "model"};
 static const char *const prefetches[] = {"none", "pre", "post"};
-static const char *const checkpointings[] = {"none", "full"};
+static const char *const checkpointings[] = {"none", "full", "selective"};
 
-enum { VARIANTS_EACH = 4 * 3 * 2 * 2 };
+enum { VARIANTS_EACH = 4 * 3 * 3 * 2 };
 
 bool digest_strategy_exists(const char *strategy, int64_t ranks)
 {
@@ -64,8 +64,8 @@ int digest_all_variants(int64_t ranks, struct digest_variant **variants)
 				(struct digest_variant){.strategy = strategies[s].options,
 					.wrap = wraps[i % 4],
 					.prefetch = prefetches[i / 4 % 3],
-					.checkpointing = checkpointings[i / 12 % 2],
-					.forward_prefetch = i / 24 % 2,
+					.checkpointing = checkpointings[i / 12 % 3],
+					.forward_prefetch = i / 36 % 2,
 					.limiter = (i + s) % 3 != 0};
 	return n;
 }
@@ -135,6 +135,8 @@ int digest_unit_variants(
 			"block", "pre", {"none", "none"}, 1},
 		{{"FULL_SHARD", "FULL_SHARD"}, "block", "pre",
 			{"1xfull+1xnone+1xfull", "1xnone+1xfull"}, 1},
+		{{"FULL_SHARD cpu_offload=parameters", "FULL_SHARD cpu_offload=optimizer"},
+			"size:1500", "pre", {"1xfull+1xselective+1xnone", "1xselective+1xfull"}, 1},
 		{{"FULL_SHARD reshard_after_forward=1xtrue+2xfalse",
 			 "FULL_SHARD reshard_after_forward=1xfalse+1xtrue"},
 			"block", "post", {"2xfull+1xnone", "1xfull+1xnone"}, 1},

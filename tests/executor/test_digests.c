@@ -84,10 +84,45 @@ static void plans_give_equal_bits(void **state)
 	free(tally.seen);
 }
 
+/* Queries and keys are turned in place, normalised or not; each family keeps other results. */
+static void families_and_optimizers_keep_the_bits(void **state)
+{
+	static const char *const models[] = {TINY_GPT2, TINY_LLAMA, TINY_QWEN};
+	static const char *const optimizers[] = {"", " optimizer=sgd"};
+	static const struct digest_variant variants[] = {
+		{"NO_SHARD", "block", "pre", "none", false, true},
+		{"FULL_SHARD", "block", "pre", "selective", false, true},
+		{"SHARD_GRAD_OP cpu_offload=optimizer", "model", "pre", "full", false, true},
+	};
+	struct digest of_optimizer[COUNT_OF(optimizers)];
+
+	(void)state;
+	for (int m = 0; m < COUNT_OF(models); m++)
+		for (int o = 0; o < COUNT_OF(optimizers); o++)
+			for (int v = 0; v < COUNT_OF(variants); v++) {
+				char mode[64];
+				struct error error = {0};
+
+				snprintf(mode, sizeof(mode), "micro_batch=1 clip=0.5%s",
+					optimizers[o]);
+				struct digest digest = digest_train(
+					models[m], 2, mode, &variants[v], steps, NULL, &error);
+				if (error.message[0] != '\0')
+					fail_msg("%s %s: %s", mode, variants[v].strategy,
+						error.message);
+				if (v == 0)
+					of_optimizer[o] = digest;
+				assert_string_equal(digest.hex, of_optimizer[o].hex);
+				if (v == 0 && o == 1)
+					assert_string_not_equal(digest.hex, of_optimizer[0].hex);
+			}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(plans_give_equal_bits),
+		cmocka_unit_test(families_and_optimizers_keep_the_bits),
 	};
 
 	run_as_rank(argc, argv);
