@@ -26,7 +26,7 @@ void recorder_add(struct recorder *recorder, const struct timeline *timeline, do
 
 /* What each rank tells the first one at the end. */
 struct rank_report {
-	int64_t pss_growth, undeclared, wire_bytes;
+	int64_t pss_growth, undeclared, wire_bytes, network_bytes;
 	struct digest digest; /* "" where the rank did not hash */
 };
 
@@ -36,6 +36,7 @@ struct measure_inputs {
 	const struct buffers *buffers;
 	const struct timeline *last; /* of the last step: the measured ledger */
 	const struct comm *comm;
+	int ranks_per_node;
 	const struct rank_report *reports; /* [ranks] */
 	const char *kernels;               /* "cpu-v4 (built-in)" */
 	int64_t gradient_bytes, pss_before;

@@ -343,6 +343,7 @@ static bool write_measurement(
 		.buffers = &t->buffers,
 		.last = &t->interpreter.timeline,
 		.comm = &t->comm,
+		.ranks_per_node = t->cluster.layout.per_node,
 		.reports = reports,
 		.kernels =
 			arena_printf(&t->arena, "%s (%s)", t->kernels->name, t->kernels->library),
@@ -380,6 +381,7 @@ static bool conclude(struct trainer *t, struct error *error)
 	*mine = (struct rank_report){.pss_growth = growth,
 		.undeclared = t->undeclared,
 		.wire_bytes = t->comm.counters.wire_bytes,
+		.network_bytes = t->comm.counters.network_bytes,
 		.digest = digest};
 	if (!comm_exchange(&t->comm, mine, reports, sizeof(*mine)) ||
 		!replicas_agree(t, reports, error))

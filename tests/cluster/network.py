@@ -1,0 +1,158 @@
+"""A cluster on one machine: each node a network namespace and a host name of its own, a slow link
+between them. MPI takes the nodes for different hosts; processes of one share memory.
+
+What the numbers below are good for is in docs/cluster.md."""
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+
+MTU = 9000
+# A bucket lets this much through at once; more would make short messages free.
+BURST = 20000
+SEGMENT = 16384
+# Data of one socket that may wait in the queue: else the other direction waits behind it.
+SOCKET_QUEUE = 32768
+
+AGENT = """#!/bin/sh
+# Stands in for ssh: AGENT [-option...] HOST COMMAND...
+while [ "${1#-}" != "$1" ]; do shift; done
+host=$1; shift
+case $host in
+%s*) echo "no node $host" >&2; exit 255 ;;
+esac
+exec nsenter --net="/run/netns/$name" -- %s unshare --uts --ipc -- \\
+	sh -c 'hostname "$0"; exec sh -c "$1"' "$name" "$*"
+"""
+
+
+class Unavailable(Exception):
+    """This machine cannot do it; the text says what is missing."""
+
+
+def run(*command, **options):
+    return subprocess.run(command, check=True, capture_output=True, text=True, **options)
+
+
+def require():
+    """Raises Unavailable unless clusters can be made here."""
+    for program, package in (('ip', 'iproute2'), ('tc', 'iproute2'), ('nsenter', 'util-linux'),
+                             ('mpirun', 'openmpi-bin'), ('taskset', 'util-linux')):
+        if shutil.which(program) is None:
+            raise Unavailable(f'{program} is missing (package {package})')
+    if os.geteuid() != 0:
+        raise Unavailable('network namespaces need root')
+    name = f'sp{os.getpid()}-try'
+    try:
+        run('ip', 'netns', 'add', name)
+        try:
+            run('ip', '-n', name, 'link', 'set', 'lo', 'up')
+            run('ip', '-n', name, 'link', 'add', 'x0', 'type', 'veth', 'peer', 'name', 'x1')
+            run('ip', 'netns', 'exec', name, 'tc', 'qdisc', 'add', 'dev', 'x0', 'root', 'tbf',
+                'rate', '1gbit', 'burst', str(BURST), 'limit', '4mb')
+        finally:
+            run('ip', 'netns', 'del', name)
+        run('unshare', '--uts', '--ipc', 'true')
+    except subprocess.CalledProcessError as error:
+        raise Unavailable('network namespaces with a shaped link are not allowed here: ' +
+                          error.stderr.strip().splitlines()[-1]) from error
+
+
+class Cluster:
+    """Two nodes and a link of `rate` ("200mbit"). Use it in a with statement."""
+
+    def __init__(self, rate, nodes=2):
+        self.rate = rate
+        self.nodes = [f'sp{os.getpid()}-n{i}' for i in range(nodes)]
+        self.folder = tempfile.mkdtemp(prefix='shardplan-cluster-')
+        self.processes = []
+
+    def __enter__(self):
+        try:
+            self._up()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        for node in self.nodes:
+            subprocess.run(['ip', 'netns', 'del', node], capture_output=True, check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def address(self, node):
+        return f'10.77.0.{node + 1}'
+
+    def _up(self):
+        for node in self.nodes:
+            run('ip', 'netns', 'add', node)
+            run('ip', '-n', node, 'link', 'set', 'lo', 'up')
+        run('ip', 'link', 'add', 'eth0', 'netns', self.nodes[0], 'type', 'veth',
+            'peer', 'name', 'eth0', 'netns', self.nodes[1])
+        for i, node in enumerate(self.nodes):
+            run('ip', '-n', node, 'link', 'set', 'eth0', 'mtu', str(MTU),
+                'gso_max_size', str(SEGMENT), 'gro_max_size', str(SEGMENT))
+            run('ip', '-n', node, 'addr', 'add', f'{self.address(i)}/24', 'dev', 'eth0')
+            run('ip', '-n', node, 'link', 'set', 'eth0', 'up')
+            # Nothing is lost on this link, so that reno just fills the window.
+            run('ip', 'netns', 'exec', node, 'sysctl', '-qw',
+                'net.ipv4.tcp_congestion_control=reno',
+                'net.ipv4.tcp_slow_start_after_idle=0', 'net.ipv4.tcp_no_metrics_save=1',
+                f'net.ipv4.tcp_limit_output_bytes={SOCKET_QUEUE}')
+            self._shape(node, 'add')
+        self.agent = os.path.join(self.folder, 'agent')
+        cases = ''.join(f'{self.address(i)}) name={node}; core={i % (os.cpu_count() or 1)} ;;\n'
+                        for i, node in enumerate(self.nodes))
+        with open(self.agent, 'w', encoding='ascii') as file:
+            file.write(AGENT % (cases, 'taskset -c $core'))
+        os.chmod(self.agent, 0o755)
+
+    def _shape(self, node, verb):
+        run('ip', 'netns', 'exec', node, 'tc', 'qdisc', verb, 'dev', 'eth0', 'root', 'tbf',
+            'rate', self.rate, 'burst', str(BURST), 'limit', str(BURST + (4 << 20)))
+
+    def set_rate(self, rate):
+        self.rate = rate
+        for node in self.nodes:
+            self._shape(node, 'replace')
+
+    def sent(self, node):
+        """Bytes that have left the node, with all headers."""
+        text = run('ip', 'netns', 'exec', self.nodes[node], 'cat',
+                   '/sys/class/net/eth0/statistics/tx_bytes').stdout
+        return int(text)
+
+    def mpirun(self, per_node, command, timeout, layout=None):
+        """Runs a command on `per_node` ranks of each node (or as `layout` says) as
+        subprocess.run does."""
+        process = self.start(per_node, command, layout)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+            err += f'\nkilled after {timeout} s'
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+    def start(self, per_node, command, layout=None):
+        slots = layout or [per_node] * len(self.nodes)
+        hosts = ','.join(f'{self.address(i)}:{n}' for i, n in enumerate(slots) if n)
+        environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1',
+                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', LC_ALL='C')
+        mpirun = ['mpirun', '-np', str(sum(slots)), '--host', hosts, '--map-by', 'slot',
+                  '--bind-to', 'none',
+                  '--mca', 'plm', 'rsh', '--mca', 'plm_rsh_agent', self.agent,
+                  '--mca', 'plm_rsh_no_tree_spawn', '1', '--mca', 'pml', 'ob1',
+                  '--mca', 'btl', 'vader,tcp,self', '--mca', 'btl_tcp_if_include', 'eth0',
+                  '--mca', 'oob_tcp_if_include', 'eth0', '--mca', 'btl_tcp_links', '2']
+        shell = ' '.join("'" + word.replace("'", "'\\''") + "'" for word in mpirun + command)
+        process = subprocess.Popen(
+            [self.agent, self.address(0), shell], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=environment, start_new_session=True)
+        self.processes.append(process)
+        return process
