@@ -30,6 +30,8 @@ static void add_collective(const struct calibration_collective *piece, struct te
 
 	text_printf(text, "%s, %lld ranks", collective_kind_names[piece->collective],
 		(long long)piece->ranks);
+	if (piece->nodes > 1)
+		text_printf(text, " on %lld nodes", (long long)piece->nodes);
 	text_column(text, 34);
 	text_printf(text, "%10s + bytes / %s, from %s\n", format_seconds(latency, piece->latency),
 		format_bandwidth(bandwidth, piece->bandwidth),
@@ -54,16 +56,60 @@ static void add_measured(const struct topology *topology, struct text *text)
 		add_collective(&c->collectives[i], text);
 }
 
-static bool measure(
-	const struct invocation *invocation, struct topology **topology, struct error *error)
+static bool measure_cluster(const struct calibrate_options *options, struct arena *arena,
+	struct topology **topology, struct error *error)
+{
+	struct calibration calibration;
+
+	*topology = NULL;
+	if (!executor_calibrate(options, arena, &calibration, error))
+		return false;
+	return options->launcher.rank > 0 ||
+	       executor_describe_cluster(&options->launcher, &calibration, arena, topology, error);
+}
+
+/* NULL: another process of the run has the result. */
+static bool measure(const struct invocation *invocation, const struct launcher *launcher,
+	struct topology **topology, struct error *error)
 {
 	const struct calibrate_options options = {
 		.quick = argument_given(&invocation->arguments, "quick"),
+		.launcher = *launcher,
 		.report = isatty(STDERR_FILENO) ? report_line : NULL,
 	};
 
+	if (launcher->ranks > 1)
+		return measure_cluster(&options, invocation->arena, topology, error);
 	return executor_detect_local(0, invocation->arena, topology, error) &&
 	       executor_calibrate(&options, invocation->arena, &(*topology)->calibration, error);
+}
+
+/* What is to be measured must be what this process is part of. */
+static bool check_operand(
+	const struct arguments *arguments, const struct launcher *launcher, struct error *error)
+{
+	const char *what = arguments->operands[0];
+	bool cluster = strcmp(what, "cluster") == 0;
+
+	if (!cluster && strcmp(what, "local") != 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"calibrate %.100s: expected local or cluster", what);
+	if (cluster && launcher->ranks <= 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"calibrate cluster: expected to be started by mpirun or srun, one process "
+			"a rank, got one process (docs/cluster.md)");
+	if (!cluster && launcher->ranks > 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"calibrate local: expected one process, got %d of %s; use calibrate "
+			"cluster",
+			launcher->ranks, launcher->name);
+	if (cluster && !launcher->starts_mpi)
+		return error_set(error, EXIT_CODE_ENVIRONMENT,
+			"calibrate cluster: MPI cannot be started from %s; use mpirun or srun",
+			launcher->name);
+	return !cluster || argument_given(arguments, "output") ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "calibrate cluster: expected -o FILE, where the topology goes");
 }
 
 /* As a file of its own, and where `local` looks for it unless -o says otherwise. */
@@ -102,13 +148,17 @@ static bool print(const struct invocation *invocation, const struct topology *to
 
 static bool run(struct invocation *invocation, struct error *error)
 {
+	const struct arguments *arguments = &invocation->arguments;
+	struct launcher launcher;
 	struct topology *topology;
-	const char *path, *what = invocation->arguments.operands[0];
+	const char *path;
 
-	if (strcmp(what, "local") != 0)
-		return error_set(error, EXIT_CODE_USAGE,
-			"calibrate %.100s: this version measures `local` only", what);
-	if (!measure(invocation, &topology, error) || !keep(invocation, topology, &path, error))
+	if (!executor_launcher(&launcher, error) || !check_operand(arguments, &launcher, error) ||
+		!measure(invocation, &launcher, &topology, error))
+		return false;
+	if (topology == NULL)
+		return true;
+	if (!keep(invocation, topology, &path, error))
 		return false;
 	bool aside = strcmp(path, "-") == 0;
 	if (!aside)
@@ -118,13 +168,18 @@ static bool run(struct invocation *invocation, struct error *error)
 
 const struct command command_calibrate = {
 	.name = "calibrate",
-	.summary = "measure this machine, for predictions on `local`",
-	.operands = "local",
+	.summary = "measure this machine, or a cluster and its link, for predictions",
+	.operands = "local|cluster",
 	.least = 1,
 	.most = 1,
-	.details = "Measures matrix products, attention, memory and the collectives of local "
-		   "ranks, prints them, and keeps them where `local` finds them (`shardplan help "
-		   "environment`) or in FILE, which is a topology file.",
-	.examples = {"shardplan calibrate local", "shardplan calibrate local --quick -o here.yaml"},
+	.details =
+		"Measures matrix products, attention, memory and the collectives of local "
+		"ranks, prints them, and keeps them where `local` finds them (`shardplan help "
+		"environment`) or in FILE, which is a topology file. `cluster`, started by mpirun "
+		"or "
+		"srun with one process a rank, measures the first node and the collectives of all "
+		"levels, and writes FILE.",
+	.examples = {"shardplan calibrate local", "shardplan calibrate local --quick -o here.yaml",
+		"mpirun -np 4 --host a:2,b:2 shardplan calibrate cluster -o cluster.yaml"},
 	.run = run,
 };

@@ -236,7 +236,7 @@ static bool check_launched(
 static void let_the_first_speak(const struct launcher *launcher)
 {
 	if (launcher->rank > 0)
-		sleep(1);
+		sleep(3);
 }
 
 /* Partial sums of a hybrid are those of the other strategies only where its shard groups are

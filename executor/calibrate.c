@@ -60,10 +60,12 @@ static bool measure_all(struct bench *bench, struct error *error)
 
 	if (!bench->kernels->open(&bench->context, error))
 		return false;
-	bool ok = calibrate_kernels(bench, error) && calibrate_collectives(bench, error);
+	/* Of a cluster one node is measured, while the ranks of the others wait for its own. */
+	bool ok = (bench->options->launcher.rank > 0 || calibrate_kernels(bench, error)) &&
+		  calibrate_collectives(bench, error);
 	bench->kernels->close(&bench->context);
-	if (!ok)
-		return false;
+	if (!ok || bench->options->launcher.rank > 0)
+		return ok;
 	c->measured = true;
 	c->date = machine_date(bench->arena);
 	c->provenance = arena_printf(bench->arena, "shardplan calibrate%s; %s; %s",
@@ -93,4 +95,47 @@ bool executor_calibrate(const struct calibrate_options *options, struct arena *a
 	bool ok = measure_all(&bench, error);
 	rank_release_workspace(bench.context.workspace);
 	return ok;
+}
+
+/* Of all-gathers over one rank of each node, all such groups at once: the largest was steady. */
+static bool fill_network(struct topology *t, const struct calibration *c)
+{
+	const struct calibration_collective *large =
+		calibration_find(c, COLLECTIVE_ALL_GATHER, t->nodes, t->nodes, INT64_MAX);
+	const struct calibration_collective *small =
+		calibration_find(c, COLLECTIVE_ALL_GATHER, t->nodes, t->nodes, 0);
+	double nodes = (double)t->nodes;
+
+	if (large == NULL)
+		return false;
+	t->network = (struct network){.kind = NETWORK_ETHERNET,
+		.nics_per_node = 1,
+		.nic_bandwidth =
+			(double)t->devices_per_node * large->bandwidth * (nodes - 1) / nodes,
+		.latency = small->latency / fmax(nodes - 1, 1),
+		.oversubscription = 1};
+	return true;
+}
+
+bool executor_describe_cluster(const struct launcher *launcher,
+	const struct calibration *calibration, struct arena *arena, struct topology **topology,
+	struct error *error)
+{
+	int64_t nodes = 1;
+
+	for (int i = 0; i < calibration->n_collectives; i++)
+		nodes = max_i64(nodes, calibration->collectives[i].nodes);
+	if (!executor_detect_local(launcher->ranks / nodes, arena, topology, error))
+		return false;
+	struct topology *t = *topology;
+	t->name = "cluster";
+	t->nodes = nodes;
+	t->calibration = *calibration;
+	t->source = arena_printf(arena,
+		"%lld nodes of %lld ranks, started by %s; the first node's processors and the link "
+		"between the nodes were measured",
+		(long long)nodes, (long long)t->devices_per_node, launcher->name);
+	if (nodes > 1 && !fill_network(t, calibration))
+		return error_set(error, EXIT_CODE_INTERNAL, "the link was not measured");
+	return topology_check(t, NULL, error);
 }

@@ -13,7 +13,8 @@ struct bench {
 	struct calibration *calibration;
 	const struct kernels *kernels;
 	struct kernel_context context;
-	double budget; /* s for one figure */
+	int64_t nodes, ranks_per_node; /* that collectives were timed on */
+	double budget;                 /* s for one figure */
 	double spread; /* sum and number of relative deviations seen, for residual_spread */
 	int n_spreads;
 };

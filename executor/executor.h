@@ -112,13 +112,22 @@ struct calibrate_options {
 	bool quick;           /* seconds instead of a minute */
 	const int64_t *ranks; /* group sizes for collectives; NULL = 2, 4, 8 */
 	int n_ranks;
-	const char *program;                          /* as in executor_job */
+	const char *program; /* as in executor_job */
+	/* ranks > 1: a cluster's, of which the first one measures its node and is told; the others
+	 * only take part, and their `calibration` stays empty. */
+	struct launcher launcher;
 	void (*report)(const char *line, void *data); /* one line per measurement; may be NULL */
 	void *report_data;
 };
 
-/* Measures GEMM, attention, memory bandwidth and the shm collectives of this machine. */
+/* Measures GEMM, attention, memory bandwidth and collectives: of this machine, or of a cluster. */
 bool executor_calibrate(const struct calibrate_options *options, struct arena *arena,
 	struct calibration *calibration, struct error *error);
+
+/* The cluster that was calibrated, as a topology of nodes like this one. What the link between
+ * them carries follows from the collectives of `calibration`, which becomes the topology's. */
+bool executor_describe_cluster(const struct launcher *launcher,
+	const struct calibration *calibration, struct arena *arena, struct topology **topology,
+	struct error *error);
 
 #endif
