@@ -168,7 +168,7 @@ static bool run(struct invocation *invocation, struct error *error)
 
 const struct command command_calibrate = {
 	.name = "calibrate",
-	.summary = "measure this machine, or a cluster and its link, for predictions",
+	.summary = "measure this machine or a cluster, for predictions",
 	.operands = "local|cluster",
 	.least = 1,
 	.most = 1,

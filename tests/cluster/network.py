@@ -23,7 +23,7 @@ case $host in
 %s*) echo "no node $host" >&2; exit 255 ;;
 esac
 exec nsenter --net="/run/netns/$name" -- %s unshare --uts --ipc -- \\
-	sh -c 'hostname "$0"; exec sh -c "$1"' "$name" "$*"
+  sh -c 'hostname "$0"; exec sh -c "$1"' "$name" "$*"
 """
 
 
