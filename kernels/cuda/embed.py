@@ -3,8 +3,10 @@
     embed.py NVCC ARCHITECTURES SOURCE INCLUDE FATBIN C_FILE DEPFILE
 
 ARCHITECTURES: "80,90,100" gives machine code for each, and PTX of the first for what comes later.
+What the assembler says of each kernel (registers, spills) goes to FATBIN.log, for the tests.
 """
 
+import re
 import subprocess
 import sys
 
@@ -27,6 +29,8 @@ __asm__(".section .rodata\\n"
 const char *const cuda_image_compiler = "nvcc {version}";
 '''
 
+ABOUT_KERNELS = re.compile(r'ptxas info  |    \d+ bytes stack frame')
+
 
 def version(nvcc):
     said = subprocess.run([nvcc, '--version'], check=True, capture_output=True, text=True).stdout
@@ -39,9 +43,15 @@ def main(nvcc, architectures, source, include, fatbin, c_file, depfile):
     targets.append(f'-gencode=arch=compute_{archs[0]},code=compute_{archs[0]}')
     # No contraction: an element gets the same bits in a vector body and in its tail.
     command = [nvcc, '-std=c++17', '-O3', '--fmad=false', '-fatbin', '-I', include, '-o', fatbin,
-               '-MD', '-MF', depfile] + targets + [source]
-    if subprocess.run(command).returncode:
+               '-MD', '-MF', depfile, '-Werror', 'all-warnings', '-Xptxas', '-v',
+               '--threads', '2', '-Xfatbin', '-compress-all'] + targets
+    done = subprocess.run(command + [source], stderr=subprocess.PIPE, text=True)
+    said = done.stderr.splitlines(keepends=True)
+    sys.stderr.writelines(line for line in said if not ABOUT_KERNELS.match(line))
+    if done.returncode:
         return 1
+    with open(fatbin + '.log', 'w', encoding='utf-8') as out:
+        out.write(done.stderr)
     with open(c_file, 'w', encoding='utf-8') as out:
         out.write(TEMPLATE.format(path=fatbin, version=version(nvcc)))
     return 0

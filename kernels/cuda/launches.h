@@ -1,0 +1,160 @@
+/* What the host hands to each CUDA kernel: one struct by value. C and CUDA C++ read this file, so
+ * it has plain types of fixed layout only. Pointers are the device's. `vector` says that every
+ * pointer and row length allows the widest access; without it a kernel goes element by element. */
+#ifndef KERNELS_CUDA_LAUNCHES_H
+#define KERNELS_CUDA_LAUNCHES_H
+
+#include <stdint.h>
+
+enum {
+	CUDA_FREQUENCIES = 128, /* rope: pairs of a head */
+	CUDA_STORE_WORDS = 120, /* 8-byte words of one store */
+	CUDA_SEGMENTS = 64,     /* tensors of one pack */
+};
+
+/* Element-wise kernels; each says which members it uses. */
+struct flat_launch {
+	void *y, *y2;
+	const void *a, *b, *c;
+	int64_t n;
+	float factor, decay, gradient_scale;
+	int32_t kind; /* enum gelu */
+	int32_t vector;
+};
+
+struct adamw_launch {
+	float *w, *m, *v;
+	const float *g;
+	void *copy;         /* bf16 copy of w; NULL for none */
+	const float *scale; /* on the device, instead of gradient_scale; NULL for none */
+	int64_t n;
+	float keep, step, root, beta2, epsilon, take1, take2, gradient_scale;
+	int32_t vector;
+};
+
+struct tree_launch {
+	void *y;
+	const void *const *sources; /* on the device */
+	int64_t n;
+	int32_t count, vector;
+};
+
+/* Words that travel with the launch. */
+struct store_launch {
+	uint64_t *to;
+	int32_t count;
+	uint64_t words[CUDA_STORE_WORDS];
+};
+
+struct segment {
+	void *tensor;
+	int64_t offset, count; /* elements in the flat array */
+};
+
+struct pack_launch {
+	void *flat;
+	struct segment segments[CUDA_SEGMENTS];
+};
+
+struct exact_launch {
+	int64_t *limbs;
+	const void *x;
+	int64_t n;
+	int32_t vector;
+};
+
+struct clip_launch {
+	const int64_t *limbs;
+	double *norm;
+	float *scale;
+	double limit;
+};
+
+struct bias_launch {
+	void *y;
+	const void *bias;
+	int64_t rows, width;
+	int32_t vector;
+};
+
+/* Sums over rows in two steps: of chunks of `chunk` rows, then of the chunks in order. */
+struct columns_launch {
+	const void *x;
+	float *partial; /* [chunks, width] */
+	int64_t rows, width, chunk;
+	int32_t vector;
+};
+
+struct column_sums_launch {
+	const float *partial; /* row c at partial + c * stride */
+	void *out;
+	int64_t chunks, stride, width;
+	int32_t accumulate;
+};
+
+struct norm_launch {
+	const void *x, *weight, *bias;
+	void *y;
+	float *mean, *rstd;
+	int64_t width;
+	float epsilon;
+	int32_t vector;
+};
+
+struct norm_backward_launch {
+	const void *dy, *x, *weight;
+	const float *mean, *rstd;
+	void *dx;
+	float *partial; /* [chunks, sums, width]: of dweight, of dbias */
+	int64_t rows, width, chunk;
+	int32_t sums; /* 1 or 2 */
+	int32_t in_shared, accumulate_dx, vector;
+};
+
+struct rope_launch {
+	void *x;
+	int64_t length, heads, head_dim, stride;
+	double frequency[CUDA_FREQUENCIES]; /* turns per position; negative for the inverse */
+	int32_t vector;
+};
+
+struct embedding_launch {
+	const int32_t *ids;
+	const void *table, *positions;
+	void *out;
+	int32_t *fault;
+	int64_t width, length, vocabulary;
+	int32_t vector;
+};
+
+struct embedding_backward_launch {
+	const int32_t *ids;
+	const void *dout;
+	void *gradient;
+	int64_t tokens, width, length, rows; /* rows: vocabulary, or position_rows */
+	int32_t accumulate;
+};
+
+struct cross_entropy_launch {
+	void *logits;
+	const int32_t *targets;
+	float *losses;
+	int32_t *fault;
+	int64_t vocabulary, stride;
+	float scale;
+	int32_t keep_logits, vector;
+};
+
+/* dout, dq, dk, dv, delta: backward only. delta[row, head] = dout . out. */
+struct attention_launch {
+	const void *q, *k, *v, *dout;
+	void *out, *dq, *dk, *dv;
+	float *lse, *delta;
+	int64_t length, heads, kv_heads, head_dim, rows; /* rows: of all sequences */
+	int64_t lse_stride, delta_stride;
+	int64_t q_stride, k_stride, v_stride, out_stride;
+	int64_t dout_stride, dq_stride, dk_stride, dv_stride;
+	float scale;
+};
+
+#endif
