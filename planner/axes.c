@@ -261,28 +261,13 @@ static void add_prefetches(struct filling *f)
 /* --- checkpointing -------------------------------------------------------------------------------
  */
 
-static int64_t saved_bytes(const struct filling *f, enum checkpointing checkpointing)
-{
-	struct plan plan = *f->plan;
-	plan.activation_checkpointing = checkpointing_names[checkpointing];
-	struct activation_rules rules = plan_block_activation_rules(&plan, 0);
-	return model_saved_bytes(
-		f->question->model, 0, f->question->model->n_modules, &rules, 1, plan.seq_len);
-}
-
-/* Selective checkpointing drops what flash attention never keeps: then it is no choice. */
 static void add_checkpointings(struct filling *f)
 {
-	struct axis *axis = &f->axes->of[AXIS_CHECKPOINTING];
 	if (!is_free(f, AXIS_CHECKPOINTING))
 		return;
-	for (int c = CHECKPOINTING_NONE; c <= CHECKPOINTING_FULL; c++) {
-		bool idle =
-			c == CHECKPOINTING_SELECTIVE && saved_bytes(f, CHECKPOINTING_SELECTIVE) ==
-								saved_bytes(f, CHECKPOINTING_NONE);
-		if ((f->runtime->checkpointings >> c & 1) && !idle)
-			axis_add(axis, checkpointing_names[c]);
-	}
+	for (int c = CHECKPOINTING_NONE; c <= CHECKPOINTING_FULL; c++)
+		if (f->runtime->checkpointings >> c & 1)
+			axis_add(&f->axes->of[AXIS_CHECKPOINTING], checkpointing_names[c]);
 }
 
 /* --- batch ---------------------------------------------------------------------------------------

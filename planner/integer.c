@@ -44,6 +44,8 @@ int64_t programme_bytes(const struct programme *programme, const int *choice)
 
 bool programme_is_cut(const struct programme *programme, const int *choice)
 {
+	if (programme->ordered && choice[0] > choice[1])
+		return true;
 	for (int c = 0; c < programme->n_cuts; c++) {
 		const struct programme_cut *cut = &programme->cuts[c];
 		bool inside = true;
@@ -119,7 +121,8 @@ static void branch(struct branching *b, int group, const double *sums, int64_t b
 		accept(b);
 		return;
 	}
-	for (int i = 0; i < p->sizes[group]; i++) {
+	int first = p->ordered && group == 1 ? b->choice[0] : 0;
+	for (int i = first; i < p->sizes[group]; i++) {
 		double with[PROGRAMME_ROWS_MAX];
 		for (int r = 0; r < p->n_rows; r++)
 			with[r] = sums[r] + p->rows[r].term[group][i];

@@ -5,6 +5,7 @@
  *     minimise  max over rows r of (constant_r + sum over groups g of term_r[g][choice_g])
  *     such that sum over g of bytes[g][choice_g] <= capacity
  *     and no cut holds all choices between its low and high
+ *     and choice_0 <= choice_1, if they are ordered
  *
  * GLPK solves it where it is built in (0/1 variables, one for each choice), a branch and bound of
  * our own elsewhere; both give an optimum, not always the same one. */
@@ -31,6 +32,7 @@ struct programme {
 	struct programme_row rows[PROGRAMME_ROWS_MAX];
 	const int64_t *bytes[PROGRAMME_GROUPS_MAX];
 	int64_t capacity;
+	bool ordered;
 	int n_cuts, cut_capacity;
 	struct programme_cut *cuts; /* malloc'ed */
 };
@@ -46,6 +48,7 @@ void programme_cut(struct programme *programme, const struct programme_cut *cut)
 void programme_finish(struct programme *programme);
 double programme_objective(const struct programme *programme, const int *choice);
 int64_t programme_bytes(const struct programme *programme, const int *choice);
+/* By a cut, or out of order. */
 bool programme_is_cut(const struct programme *programme, const int *choice);
 
 void programme_solve_bounding(const struct programme *programme, struct solution *solution);

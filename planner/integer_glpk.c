@@ -83,6 +83,17 @@ static void add_memory_row(struct formulation *f)
 	add_row(f, GLP_UP, 0, capacity + MEMORY_MARGIN * (1 + fabs(capacity)), n);
 }
 
+/* choice_0 - choice_1 <= 0 */
+static void add_order_row(struct formulation *f)
+{
+	const struct programme *p = f->programme;
+	int n = 0;
+	for (int g = 0; g < 2; g++)
+		for (int i = 1; i < p->sizes[g]; i++)
+			n = put(f, n, f->first[g] + i, g == 0 ? i : -i);
+	add_row(f, GLP_UP, 0, 0, n);
+}
+
 /* Not all choices inside the box. */
 static void add_cut_row(struct formulation *f, const struct programme_cut *cut)
 {
@@ -108,6 +119,8 @@ static void formulate(struct formulation *f, const struct programme *programme, 
 	add_group_rows(f);
 	add_time_rows(f);
 	add_memory_row(f);
+	if (programme->ordered)
+		add_order_row(f);
 	for (int c = 0; c < programme->n_cuts; c++)
 		add_cut_row(f, &programme->cuts[c]);
 }

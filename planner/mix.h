@@ -1,14 +1,15 @@
 /* Private to planner/: plans whose blocks or units differ.
  *
  * A *cell* is a plan of the space that checkpoints nothing, together with all plans that differ
- * from it only in this: the first K blocks are checkpointed in full, and (where parameters are
- * resharded after forward) the last M units keep theirs. Backward frees in reverse order, so of all
- * ways to choose K blocks and M units these free the most before the rest is recomputed and
- * gathered.
+ * from it only in this: of the first `some` blocks the first `full` are checkpointed in full, the
+ * others selectively (where the runtime can), and (where parameters are resharded after forward)
+ * the last `units` units keep theirs. Blocks are alike but for their place, so how many have a
+ * value is all there is to choose; backward frees in reverse order, so of all places these free the
+ * most before the rest is recomputed and gathered.
  *
  * Of a cell's mixes those count that are *maximal*: they fit with room, and would not with one
- * block less checkpointed or one unit more kept. What lies below recomputes and gathers more for no
- * need. */
+ * block less checkpointed in full, one less checkpointed at all, or one unit more kept. What lies
+ * below recomputes and gathers more for no need. */
 #ifndef PLANNER_MIX_H
 #define PLANNER_MIX_H
 
@@ -16,31 +17,58 @@
 #include "planner/mix_probe.h"
 #include "planner/search.h"
 
+/* The choices of a mix, and the groups of its programme. Without selective checkpointing `some` is
+ * 0 and means nothing. */
+enum { MIX_FULL, MIX_SOME, MIX_UNITS, MIX_CHOICES };
+
+/* Which knobs are mixed. */
+struct mix_knobs {
+	bool full, selective, reshards;
+};
+
+/* What a number of blocks adds, checkpointed in full or at all. */
+struct mix_load {
+	double *compute, *arithmetic; /* s per micro-batch */
+	int64_t *saved;               /* bytes at the loss */
+};
+
 struct mix_cell {
-	struct plan plan;             /* K = 0, M = 0 */
-	int blocks, units;            /* K goes up to blocks; M below units; 0: that knob stays */
-	double *compute, *arithmetic; /* s per micro-batch, by K */
-	int64_t *saved;               /* bytes at the loss, by K */
-	struct work *moved;           /* s per step, without the former, by M */
-	int64_t *kept;                /* bytes at the loss, without the former, by M */
-	int64_t at_end, fixed;        /* bytes at the optimizer; outside of buffers */
+	struct plan plan; /* no block checkpointed, no unit kept */
+	struct mix_knobs knobs;
+	int blocks, units;        /* units: kept are less; 0: that knob stays */
+	int sizes[MIX_CHOICES];   /* of the choices */
+	struct mix_load loads[2]; /* by MIX_FULL and MIX_SOME; everything else is in the first */
+	struct work *moved;       /* s per step, without the former, by units kept */
+	int64_t *kept;            /* bytes at the loss, without the former, by units kept */
+	int64_t at_end, fixed;    /* bytes at the optimizer; outside of buffers */
 	double multiprocessors[ENGINES_MAX];
 };
 
 /* mix_bound.c: tables in `arena`. */
-bool mix_cell_build(struct mix_probes *probes, const struct plan *plan, bool checkpoints,
-	bool reshards, struct arena *arena, struct mix_cell *cell, struct error *error);
+bool mix_cell_build(struct mix_probes *probes, const struct plan *plan,
+	const struct mix_knobs *knobs, struct arena *arena, struct mix_cell *cell,
+	struct error *error);
 struct bound mix_bound(
-	const struct topology *topology, const struct mix_cell *cell, int blocks, int units);
+	const struct topology *topology, const struct mix_cell *cell, const int mix[MIX_CHOICES]);
 /* Minimise the time bound where the memory bound has room: a relaxation, since neither exceeds what
- * is simulated. Group 0 is K, group 1 is M. The caller finishes it. */
+ * is simulated. The caller finishes it. */
 void mix_programme(const struct topology *topology, const struct mix_cell *cell, int64_t limit,
 	struct arena *arena, struct programme *programme);
-struct plan mix_plan(const struct mix_cell *cell, int blocks, int units, struct arena *arena);
+struct plan mix_plan(const struct mix_cell *cell, const int mix[MIX_CHOICES], struct arena *arena);
+
+/* mix_cell.c: one cell. */
+struct mix_search {
+	struct search *search;
+	struct arena *arena; /* of the answer */
+	int64_t effort;      /* blocks x micro-batches simulated */
+};
+/* Could a mix whose objective costs at least `bound` be the first of all? */
+bool mix_is_wanted(const struct mix_search *mixing, int64_t bound);
+/* Adds the cell's maximal mixes to the ranking until none is wanted any more. */
+bool mix_cell_search(struct mix_search *mixing, const struct mix_cell *cell, struct error *error);
 
 /* mix.c. Which knobs of a plan are mixed under the question; false: none. */
-bool mix_knobs(
-	const struct search *search, const struct plan *plan, bool *checkpoints, bool *reshards);
+bool mix_knobs(const struct search *search, const struct plan *plan, struct mix_knobs *knobs);
 /* After the search over uniform plans: adds maximal mixes to the ranking until no cell's bound is
  * low enough. */
 bool mix_search(struct search *search, struct arena *arena, struct error *error);

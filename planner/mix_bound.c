@@ -1,5 +1,5 @@
-/* Bounds of mixed plans, from four small schedules: nothing or everything checkpointed, everything
- * or nothing resharded.
+/* Bounds of mixed plans, from a few small schedules: every block on one level of checkpointing,
+ * everything or nothing resharded.
  *
  * What a block computes and saves depends on its own checkpointing, what a unit gathers and keeps
  * on its own resharding; the rest of the plan (embedding, head, root) is the same. So the work of a
@@ -16,35 +16,62 @@
 /* --- tables --------------------------------------------------------------------------------------
  */
 
-static void add_blocks(
-	struct mix_cell *cell, int layers, const struct load_row *none, const struct load_row *full)
+enum { LEVELS = CHECKPOINTING_FULL + 1 };
+
+/* What `n` blocks add that go from one level to another. */
+static void sum_blocks(
+	struct mix_load *load, int n, const struct load_row *from, const struct load_row *to)
 {
-	for (int k = 0; k <= cell->blocks; k++) {
-		const struct load_row *rest = none + layers, *other = full + layers;
-		cell->compute[k] = fmin(rest->compute, other->compute);
-		cell->arithmetic[k] = fmax(rest->arithmetic, other->arithmetic);
-		cell->saved[k] = min_i64(rest->saved, other->saved);
-		for (int b = 0; b < layers; b++) {
-			const struct load_row *row = b < k ? &full[b] : &none[b];
-			cell->compute[k] += row->compute;
-			cell->arithmetic[k] += row->arithmetic;
-			cell->saved[k] += row->saved;
-		}
+	for (int k = 0; k < n; k++) {
+		load->compute[k + 1] = load->compute[k] + to[k].compute - from[k].compute;
+		load->arithmetic[k + 1] =
+			load->arithmetic[k] + to[k].arithmetic - from[k].arithmetic;
+		load->saved[k + 1] = load->saved[k] + to[k].saved - from[k].saved;
 	}
+}
+
+/* Nothing checkpointed; of what lies outside of blocks the least over all levels. */
+static void sum_rest(struct mix_load *load, int layers, const struct load_probe *const *levels)
+{
+	const struct load_row *none = levels[CHECKPOINTING_NONE]->rows;
+	load->compute[0] = none[layers].compute;
+	load->arithmetic[0] = none[layers].arithmetic;
+	load->saved[0] = none[layers].saved;
+	for (int c = 0; c < LEVELS; c++) {
+		const struct load_row *rest = &levels[c]->rows[layers];
+		load->compute[0] = fmin(load->compute[0], rest->compute);
+		load->arithmetic[0] = fmax(load->arithmetic[0], rest->arithmetic);
+		load->saved[0] = min_i64(load->saved[0], rest->saved);
+	}
+	for (int b = 0; b < layers; b++) {
+		load->compute[0] += none[b].compute;
+		load->arithmetic[0] += none[b].arithmetic;
+		load->saved[0] += none[b].saved;
+	}
+}
+
+static bool has_level(const struct mix_cell *cell, int level)
+{
+	return level == CHECKPOINTING_NONE ||
+	       (level == CHECKPOINTING_FULL ? cell->knobs.full : cell->knobs.selective);
 }
 
 static bool fill_loads(struct mix_probes *probes, struct mix_cell *cell, struct error *error)
 {
 	struct plan plan = cell->plan;
-	const struct load_probe *none, *full;
-	plan.activation_checkpointing = checkpointing_names[CHECKPOINTING_NONE];
-	if (!mix_probe_load(probes, &plan, &none, error))
-		return false;
-	full = none;
-	plan.activation_checkpointing = checkpointing_names[CHECKPOINTING_FULL];
-	if (cell->blocks > 0 && !mix_probe_load(probes, &plan, &full, error))
-		return false;
-	add_blocks(cell, (int)probes->question->model->architecture.layers, none->rows, full->rows);
+	const struct load_probe *levels[LEVELS];
+	int layers = (int)probes->question->model->architecture.layers;
+	for (int c = 0; c < LEVELS; c++) {
+		levels[c] = levels[CHECKPOINTING_NONE];
+		plan.activation_checkpointing = checkpointing_names[c];
+		if (has_level(cell, c) && !mix_probe_load(probes, &plan, &levels[c], error))
+			return false;
+	}
+	sum_rest(&cell->loads[MIX_FULL], layers, levels);
+	sum_blocks(&cell->loads[MIX_FULL], cell->sizes[MIX_FULL] - 1,
+		levels[CHECKPOINTING_SELECTIVE]->rows, levels[CHECKPOINTING_FULL]->rows);
+	sum_blocks(&cell->loads[MIX_SOME], cell->sizes[MIX_SOME] - 1,
+		levels[CHECKPOINTING_NONE]->rows, levels[CHECKPOINTING_SELECTIVE]->rows);
 	return true;
 }
 
@@ -116,7 +143,7 @@ static bool find_shape(struct mix_probes *probes, const struct mix_cell *cell, b
 	struct arena *arena, struct shape *shape, struct error *error)
 {
 	struct plan plan = cell->plan;
-	const struct shape_probe *none, *full;
+	const struct shape_probe *none, *other;
 	if (keeps) {
 		plan.strategy = keeping(plan.strategy);
 		plan.reshard_after_forward = "false";
@@ -124,15 +151,17 @@ static bool find_shape(struct mix_probes *probes, const struct mix_cell *cell, b
 	if (!mix_probe_shape(probes, &plan, &none, error))
 		return false;
 	shape_of(&cell->plan, none, arena, shape);
-	if (cell->blocks == 0)
-		return true;
-	plan.activation_checkpointing = checkpointing_names[CHECKPOINTING_FULL];
-	if (!mix_probe_shape(probes, &plan, &full, error))
-		return false;
-	if (full->n != none->n || full->rows == NULL)
-		*shape = (struct shape){0};
-	else
-		merge(&cell->plan, shape, full);
+	for (int c = CHECKPOINTING_NONE + 1; c < LEVELS; c++) {
+		if (!has_level(cell, c))
+			continue;
+		plan.activation_checkpointing = checkpointing_names[c];
+		if (!mix_probe_shape(probes, &plan, &other, error))
+			return false;
+		if (other->n != shape->n || other->rows == NULL)
+			*shape = (struct shape){0};
+		else
+			merge(&cell->plan, shape, other);
+	}
 	return true;
 }
 
@@ -179,26 +208,41 @@ static bool fill_shapes(
 	if (!find_shape(probes, cell, false, arena, &reshards, error) ||
 		(cell->units > 0 && !find_shape(probes, cell, true, arena, &keeps, error)))
 		return false;
-	if (keeps.n != reshards.n || keeps.units == NULL)
+	if (cell->units > 0 && (keeps.n != reshards.n || keeps.units == NULL)) {
 		cell->units = 0;
+		cell->knobs.reshards = false;
+	}
+	cell->sizes[MIX_UNITS] = (int)max_i64(cell->units, 1);
 	if (reshards.units != NULL)
 		fill_moved(cell, &reshards, &keeps);
 	return true;
 }
 
-bool mix_cell_build(struct mix_probes *probes, const struct plan *plan, bool checkpoints,
-	bool reshards, struct arena *arena, struct mix_cell *cell, struct error *error)
+static struct mix_load new_load(struct arena *arena, int n)
+{
+	return (struct mix_load){.compute = ARENA_ARRAY(arena, double, n),
+		.arithmetic = ARENA_ARRAY(arena, double, n),
+		.saved = ARENA_ARRAY(arena, int64_t, n)};
+}
+
+bool mix_cell_build(struct mix_probes *probes, const struct plan *plan,
+	const struct mix_knobs *knobs, struct arena *arena, struct mix_cell *cell,
+	struct error *error)
 {
 	const struct question *question = probes->question;
+	int layers = (int)question->model->architecture.layers;
 	bool root;
 	struct error mine = {0};
 	int64_t units = plan_units(plan, question->model, &root) - (root ? 1 : 0);
 	*cell = (struct mix_cell){.plan = *plan,
-		.blocks = checkpoints ? (int)question->model->architecture.layers : 0,
-		.units = reshards ? (int)units : 0};
-	cell->compute = ARENA_ARRAY(arena, double, cell->blocks + 1);
-	cell->arithmetic = ARENA_ARRAY(arena, double, cell->blocks + 1);
-	cell->saved = ARENA_ARRAY(arena, int64_t, cell->blocks + 1);
+		.knobs = *knobs,
+		.blocks = knobs->full ? layers : 0,
+		.units = knobs->reshards ? (int)units : 0};
+	cell->sizes[MIX_FULL] = cell->blocks + 1;
+	cell->sizes[MIX_SOME] = knobs->selective ? layers + 1 : 1;
+	cell->sizes[MIX_UNITS] = (int)max_i64(cell->units, 1);
+	for (int c = MIX_FULL; c <= MIX_SOME; c++)
+		cell->loads[c] = new_load(arena, cell->sizes[c]);
 	cell->moved = ARENA_ARRAY(arena, struct work, cell->units + 1);
 	cell->kept = ARENA_ARRAY(arena, int64_t, cell->units + 1);
 	return (fill_loads(probes, cell, &mine) && fill_shapes(probes, cell, arena, &mine)) ||
@@ -215,7 +259,6 @@ bool mix_cell_build(struct mix_probes *probes, const struct plan *plan, bool che
 static void fill_rows(const struct topology *topology, const struct mix_cell *cell,
 	struct arena *arena, struct programme *p)
 {
-	double n = (double)cell->plan.grad_accum;
 	p->n_rows = 1 + 2 * ENGINES_MAX;
 	for (int r = 0; r < p->n_rows; r++) {
 		int e = (r - 1) / 2;
@@ -223,57 +266,62 @@ static void fill_rows(const struct topology *topology, const struct mix_cell *ce
 		double loss = r > 0 && !engine && isfinite(cell->multiprocessors[e])
 				      ? bound_loss(topology, cell->multiprocessors[e])
 				      : 0;
-		double *load = ARENA_ARRAY(arena, double, p->sizes[0]);
-		double *shape = ARENA_ARRAY(arena, double, p->sizes[1]);
-		for (int k = 0; k < p->sizes[0]; k++)
-			load[k] = engine ? 0
-					 : n * (cell->compute[k] -
-						       loss * (cell->compute[k] -
-								      cell->arithmetic[k]));
-		for (int m = 0; m < p->sizes[1]; m++)
+		double n = engine ? 0 : (double)cell->plan.grad_accum;
+		for (int c = MIX_FULL; c <= MIX_SOME; c++) {
+			const struct mix_load *load = &cell->loads[c];
+			double *term = ARENA_ARRAY(arena, double, p->sizes[c]);
+			for (int k = 0; k < p->sizes[c]; k++)
+				term[k] = n *
+					  (load->compute[k] -
+						  loss * (load->compute[k] - load->arithmetic[k]));
+			p->rows[r].term[c] = term;
+		}
+		double *shape = ARENA_ARRAY(arena, double, p->sizes[MIX_UNITS]);
+		for (int m = 0; m < p->sizes[MIX_UNITS]; m++)
 			shape[m] =
 				engine ? cell->moved[m].engines[e]
 				       : (1 - loss) * cell->moved[m].compute +
 						 (loss > 0 ? loss * cell->moved[m].engines[e] : 0);
-		p->rows[r] = (struct programme_row){0, {load, shape}};
+		p->rows[r].term[MIX_UNITS] = shape;
 	}
 }
 
 void mix_programme(const struct topology *topology, const struct mix_cell *cell, int64_t limit,
 	struct arena *arena, struct programme *programme)
 {
-	*programme = (struct programme){.n_groups = 2,
-		.sizes = {cell->blocks + 1, (int)max_i64(cell->units, 1)},
-		.bytes = {cell->saved, cell->kept},
-		.capacity = limit - cell->fixed};
+	*programme = (struct programme){.n_groups = MIX_CHOICES,
+		.sizes = {cell->sizes[MIX_FULL], cell->sizes[MIX_SOME], cell->sizes[MIX_UNITS]},
+		.bytes = {cell->loads[MIX_FULL].saved, cell->loads[MIX_SOME].saved, cell->kept},
+		.capacity = limit - cell->fixed,
+		.ordered = cell->knobs.selective};
 	fill_rows(topology, cell, arena, programme);
 }
 
 struct bound mix_bound(
-	const struct topology *topology, const struct mix_cell *cell, int blocks, int units)
+	const struct topology *topology, const struct mix_cell *cell, const int mix[MIX_CHOICES])
 {
 	struct arena arena = {0};
 	struct programme programme;
-	int choice[PROGRAMME_GROUPS_MAX] = {blocks, units};
 	mix_programme(topology, cell, 0, &arena, &programme);
-	struct bound bound = {.time = programme_objective(&programme, choice) * ROUNDING,
-		.memory = max_i64(programme_bytes(&programme, choice), cell->at_end) + cell->fixed};
+	struct bound bound = {.time = programme_objective(&programme, mix) * ROUNDING,
+		.memory = max_i64(programme_bytes(&programme, mix), cell->at_end) + cell->fixed};
 	arena_finish(&arena);
 	return bound;
 }
 
-struct plan mix_plan(const struct mix_cell *cell, int blocks, int units, struct arena *arena)
+struct plan mix_plan(const struct mix_cell *cell, const int mix[MIX_CHOICES], struct arena *arena)
 {
 	struct plan plan = cell->plan;
-	if (blocks > 0)
-		plan.activation_checkpointing =
-			blocks == cell->blocks ? checkpointing_names[CHECKPOINTING_FULL]
-					       : arena_printf(arena, "%dx%s+%dx%s", blocks,
-							 checkpointing_names[CHECKPOINTING_FULL],
-							 cell->blocks - blocks,
-							 checkpointing_names[CHECKPOINTING_NONE]);
-	if (units > 0)
+	enum checkpointing *row = ARENA_ARRAY(arena, enum checkpointing, cell->blocks);
+	for (int b = 0; b < cell->blocks; b++)
+		row[b] = b < mix[MIX_FULL]   ? CHECKPOINTING_FULL
+			 : b < mix[MIX_SOME] ? CHECKPOINTING_SELECTIVE
+					     : CHECKPOINTING_NONE;
+	if (cell->blocks > 0)
+		plan.activation_checkpointing = plan_checkpointing_text(arena, row, cell->blocks);
+	if (mix[MIX_UNITS] > 0)
 		plan.reshard_after_forward =
-			arena_printf(arena, "%dxtrue+%dxfalse", cell->units - units, units);
+			arena_printf(arena, "%dx%s+%dxfalse", cell->units - mix[MIX_UNITS],
+				cell->plan.reshard_after_forward, mix[MIX_UNITS]);
 	return plan;
 }

@@ -281,8 +281,8 @@ static bool defend(struct making *making, struct error *error)
 /* --- the proof -----------------------------------------------------------------------------------
  */
 
-/* Every plan that was not simulated has a bound at or above the winner, so the gap is 0; the
- * arithmetic is here so that a search that stops early would have to tell. */
+/* What was not simulated costs at least `least_skipped`; the first in order, from which the chosen
+ * plan may differ by a close call, is the best that was. A search that stops early has a gap. */
 static void prove(struct making *making)
 {
 	const struct search *search = making->search;
@@ -291,13 +291,13 @@ static void prove(struct making *making)
 	answer->pruned = search->pruned;
 	if (best == NULL)
 		return;
-	int64_t cost = best->costs.of[search->ranking.objective];
-	int64_t least = min_i64(cost, search->least_skipped);
-	answer->uniform = search->least_uniform >= cost;
-	answer->gap = cost > 0 ? (double)(cost - least) / (double)cost : 0;
+	int64_t first = ranking_first(&search->ranking)->costs.of[search->ranking.objective];
+	int64_t least = min_i64(first, search->least_skipped);
+	answer->uniform = search->least_uniform >= first;
+	answer->gap = first > 0 ? (double)(first - least) / (double)first : 0;
 	answer->bound = answer->chosen->prediction.step_time;
 	if (search->ranking.objective == COST_TIME)
-		answer->bound *= 1 - answer->gap;
+		answer->bound *= (double)least / (double)best->costs.of[COST_TIME];
 }
 
 static bool make_answer(struct making *making, struct error *error)

@@ -97,7 +97,8 @@ static const struct ranked *first_with_room(const struct ranking *ranking, int s
 
 static bool is_leaner(const struct ranked *entry, const struct ranked *best)
 {
-	return within(entry->costs.of[COST_MEMORY], best->costs.of[COST_MEMORY], RANKING_LEAN) &&
+	return !entry->mixed &&
+	       within(entry->costs.of[COST_MEMORY], best->costs.of[COST_MEMORY], RANKING_LEAN) &&
 	       entry->costs.of[COST_HOST] <= best->costs.of[COST_HOST] &&
 	       (!entry->tight || best->tight);
 }
@@ -127,6 +128,18 @@ const struct ranked *ranking_best(const struct ranking *ranking, int strategy)
 	if (best == NULL || ranking->objective != COST_TIME)
 		return best;
 	return leanest(ranking, strategy, best);
+}
+
+const struct ranked *ranking_first(const struct ranking *ranking)
+{
+	return first_with_room(ranking, STRATEGY_COUNT);
+}
+
+bool ranking_may_be_first(const struct ranking *ranking, int64_t bound)
+{
+	const struct ranked *first = ranking_first(ranking);
+	return first == NULL || bound <= cost_of(ranking, first) ||
+	       (first->tight && within(bound, cost_of(ranking, first), RANKING_TIGHT_MARGIN));
 }
 
 /* Could `bound` beat or replace the winner among `strategy`? A winner that is tight is replaced by

@@ -23,6 +23,7 @@ struct ranked {
 	enum strategy strategy;
 	bool tight;
 	struct costs costs;
+	bool mixed; /* fills the memory by construction: never the leaner plan */
 };
 
 struct ranking {
@@ -42,6 +43,12 @@ void ranking_add(struct ranking *ranking, const struct ranked *candidate);
 
 /* The winner of one strategy, or of all (STRATEGY_COUNT); NULL when none fits. */
 const struct ranked *ranking_best(const struct ranking *ranking, int strategy);
+
+/* The first in order; if it is tight, the first with room within the margin. NULL when none fits.
+ */
+const struct ranked *ranking_first(const struct ranking *ranking);
+/* Could a candidate with room whose objective costs at least `bound` be that? */
+bool ranking_may_be_first(const struct ranking *ranking, int64_t bound);
 
 /* The winner and, in order, those that are worth showing beside it: better by more than the fuzz in
  * some cost than everything shown before, and within the window. Returns their number. */

@@ -203,12 +203,9 @@ static bool vary_prefetch(const struct variation *v, struct error *error)
 		       error);
 }
 
-/* Selective checkpointing is a choice only for eager attention (space.c). */
 static bool vary_checkpointing(const struct variation *v, struct error *error)
 {
 	unsigned allowed = runtime_of(v->plan->runtime)->checkpointings;
-	if (attention_is_flash(v->plan->attention))
-		allowed &= ~(1u << CHECKPOINTING_SELECTIVE);
 	for (int i = 0; checkpointing_names[i] != NULL; i++)
 		if ((allowed >> i & 1) &&
 			strcmp(checkpointing_names[i], v->plan->activation_checkpointing) != 0 &&

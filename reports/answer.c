@@ -229,8 +229,11 @@ void add_proof(const struct answer *answer, struct text *text)
 		(long long)answer->evaluated, (long long)answer->pruned);
 	if (answer->chosen == NULL)
 		return;
-	if (answer->gap <= 0)
-		text_add(text, "; no plan of this search space is faster under this cost model");
+	if (answer->gap <= 0 && answer->bound >= answer->chosen->prediction.step_time)
+		text_add(text, "; no plan of this search space is better under this cost model");
+	else if (answer->gap <= 0)
+		text_printf(text, "; no plan of this search space is faster than %s",
+			format_seconds(buffer, answer->bound));
 	else
 		text_printf(text,
 			answer->uniform ? "; no plan whose blocks and units are alike is faster "
