@@ -104,6 +104,8 @@ bool checkpointer_open(struct checkpointer *checkpointer, const struct checkpoin
  * when any of them could not write; earlier checkpoints stay. */
 bool checkpointer_step(
 	struct checkpointer *checkpointer, int64_t step, bool last, struct error *error);
+/* Whether that call will read the weights. */
+bool checkpointer_due(const struct checkpointer *checkpointer, int64_t step, bool last);
 void checkpointer_close(struct checkpointer *checkpointer);
 
 /* Fills the shards of this rank. All ranks take part: each file is verified by one of them. */

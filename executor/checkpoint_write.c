@@ -392,9 +392,14 @@ static bool settle(struct checkpointer *cp, bool wait, struct error *error)
 	return agree_on(cp, ok, &own, error);
 }
 
+bool checkpointer_due(const struct checkpointer *cp, int64_t step, bool last)
+{
+	return cp->folder != NULL && (last || (cp->every > 0 && step % cp->every == 0));
+}
+
 bool checkpointer_step(struct checkpointer *cp, int64_t step, bool last, struct error *error)
 {
-	bool due = cp->folder != NULL && (last || (cp->every > 0 && step % cp->every == 0));
+	bool due = checkpointer_due(cp, step, last);
 
 	if (cp->pending != 0 && !settle(cp, due, error))
 		return false;

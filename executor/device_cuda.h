@@ -75,6 +75,12 @@ bool device_zero(const struct device_cuda *device, void *to, int64_t bytes, enum
 bool device_copy_now(
 	struct device_cuda *device, void *to, const void *from, int64_t bytes, struct error *error);
 
+/* Before the first step and after the last. EXIT_CODE_ENVIRONMENT when there is no room for `what`.
+ */
+bool device_allocate(struct device_cuda *device, int64_t bytes, const char *what, char **memory,
+	struct error *error);
+void device_free(struct device_cuda *device, void *memory);
+
 /* Bytes of the GPU's memory in use, by whomever. */
 bool device_memory_used(const struct device_cuda *device, int64_t *bytes, struct error *error);
 

@@ -47,7 +47,7 @@ bool device_cuda_available(int *gpus, struct error *error)
 
 /* --- memory --- */
 
-static bool allocate(
+bool device_allocate(
 	struct device_cuda *d, int64_t bytes, const char *what, char **memory, struct error *error)
 {
 	uint64_t address = 0;
@@ -69,6 +69,12 @@ static bool allocate(
 	return true;
 }
 
+void device_free(struct device_cuda *d, void *memory)
+{
+	if (memory != NULL)
+		d->api->cuMemFree((uint64_t)(uintptr_t)memory);
+}
+
 static bool pin(struct device_cuda *d, int64_t bytes, char **memory, struct error *error)
 {
 	void *address = NULL;
@@ -87,9 +93,11 @@ static bool make_memory(struct device_cuda *d, int64_t staging_bytes, struct err
 	char *scalars, *on_host, *workspace;
 
 	places_make(d->program, &d->arena, &d->places);
-	if (!allocate(d, d->places.device_bytes, "the buffers of the plan", &d->memory, error) ||
-		!allocate(d, KERNELS_WORKSPACE_BYTES, "a kernel workspace", &workspace, error) ||
-		!allocate(d, sizeof(struct device_scalars), "scalars", &scalars, error) ||
+	if (!device_allocate(
+		    d, d->places.device_bytes, "the buffers of the plan", &d->memory, error) ||
+		!device_allocate(
+			d, KERNELS_WORKSPACE_BYTES, "a kernel workspace", &workspace, error) ||
+		!device_allocate(d, sizeof(struct device_scalars), "scalars", &scalars, error) ||
 		!pin(d, d->places.host_bytes, &d->pinned, error) ||
 		!pin(d, staging_bytes, &d->staging, error) ||
 		!pin(d, sizeof(struct device_scalars), &on_host, error))
@@ -110,8 +118,7 @@ static void free_memory(struct device_cuda *d)
 	void *const host[] = {d->pinned, d->staging, d->scalars_on_host};
 
 	for (int i = 0; i < COUNT_OF(device); i++)
-		if (device[i] != NULL)
-			d->api->cuMemFree((uint64_t)(uintptr_t)device[i]);
+		device_free(d, device[i]);
 	for (int i = 0; i < COUNT_OF(host); i++)
 		if (host[i] != NULL)
 			d->api->cuMemFreeHost(host[i]);

@@ -5,6 +5,7 @@
 
 #include "executor/checkpoint.h"
 #include "executor/compute.h"
+#include "executor/gpu.h"
 #include "executor/launch.h"
 #include "executor/machine.h"
 #include "executor/pace.h"
@@ -40,14 +41,19 @@ struct run {
 	const char *resume; /* folder of the checkpoint to go on from */
 };
 
+static bool on_gpu(const struct executor_job *job)
+{
+	return job->device != NULL && strcmp(job->device, "cuda") == 0;
+}
+
 static bool check_names(const struct executor_job *job, struct error *error)
 {
 	struct fault fault;
 
 	if (job->device != NULL && strcmp(job->device, "host") != 0 &&
-		strcmp(job->device, "null") != 0)
-		return error_set(error, EXIT_CODE_ENVIRONMENT,
-			"device %s: this build has host and null", job->device);
+		strcmp(job->device, "null") != 0 && !on_gpu(job))
+		return error_set(error, EXIT_CODE_USAGE, "device %s: expected host, cuda or null",
+			job->device);
 	if (executor_kernels(job->kernels) == NULL)
 		return error_set(error, EXIT_CODE_USAGE, "no such kernels: %s (cpu, reference)",
 			job->kernels);
@@ -100,6 +106,16 @@ static int64_t ranks_here(const struct executor_job *job)
 					     : job->plan->topology->devices_per_node;
 }
 
+/* Driver, GPUs and kernels are there. */
+static bool check_gpus(const struct executor_job *job, struct error *error)
+{
+	enum gpu_transport transport;
+	int gpus;
+
+	return !on_gpu(job) ||
+	       gpu_choose(job->transport, (int)ranks_here(job), &transport, &gpus, error);
+}
+
 static bool check_launcher(const struct executor_job *job, struct error *error)
 {
 	const struct launcher *launcher = &job->launcher;
@@ -130,6 +146,9 @@ static bool check_memory(const struct run *run, struct error *error)
 	schedule_ledger(run->schedule, 0, &arena, &ledger);
 	double bytes = ((double)ledger.peak_bytes + (double)ledger.host_peak_bytes) *
 		       (double)ranks_here(run->job);
+	/* On a GPU the ranks say so themselves. */
+	if (on_gpu(run->job))
+		bytes = 0;
 	double free_bytes = (double)machine_available_memory();
 	arena_finish(&arena);
 	if (run->job->device != NULL && strcmp(run->job->device, "null") == 0)
@@ -240,6 +259,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		.slow_motion = slow_motion(job),
 		.training = job->training,
 		.first_step = run->reported,
+		.one_process = on_gpu(job) && !is_launched(job),
 		.checkpoint_every = job->checkpoint_every,
 		.checkpoint_keep = job->checkpoint_keep,
 		.checkpoint_background = job->checkpoint_background};
@@ -251,6 +271,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		[TEXT_CHECKPOINT] = job->checkpoint,
 		[TEXT_RESUME] = run->resume,
 		[TEXT_WEIGHTS] = job->weights,
+		[TEXT_TRANSPORT] = job->transport,
 		[TEXT_EXPECTED] = text_string(&expected)};
 
 	/* Over MPI the ranks of a machine make one themselves, when they have found each other. */
@@ -326,8 +347,8 @@ bool executor_train(const struct executor_job *job, struct arena *arena,
 	struct text written = {0};
 	const char *plan_text = job->plan_text;
 
-	if (!check_launcher(job, error) || !check_names(job, error) || !check_model(job, error) ||
-		!check_data(job, error) ||
+	if (!check_launcher(job, error) || !check_names(job, error) || !check_gpus(job, error) ||
+		!check_model(job, error) || !check_data(job, error) ||
 		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
 			&run.schedule, error))
 		return false;

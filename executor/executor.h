@@ -62,7 +62,9 @@ struct executor_job {
 	const char *plan_text;        /* the same as text: what the rank processes read */
 	struct training training;
 	const char *data;   /* path of a text file (tokens are bytes) or an llm.c .bin token file */
-	const char *device; /* "host" or "null" (no arithmetic, for tests); NULL = host */
+	const char *device; /* "host", "cuda" or "null" (no arithmetic, for tests); NULL = host */
+	const char *transport;  /* of cuda: "nccl" or "device" (ranks share a GPU); NULL: NCCL where
+				 * every rank has a GPU */
 	const char *kernels;    /* "cpu" or "reference"; NULL = cpu */
 	const char *program;    /* of the rank processes; NULL = this executable */
 	const char *checkpoint; /* folder for checkpoints; NULL = none. One is written at the end */

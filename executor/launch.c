@@ -91,7 +91,8 @@ static bool spawn_all(struct crew *crew, struct error *error)
 	const char *program = launch->program != NULL ? launch->program : "/proc/self/exe";
 	char **environment = make_environment(crew, launch->segment->header->job.threads);
 
-	for (int i = 0; i < crew->count; i++)
+	int processes = launch->segment->header->job.one_process ? 1 : crew->count;
+	for (int i = 0; i < processes; i++)
 		if (!spawn_one(crew, crew->first + i, program, environment, error))
 			return false;
 	return true;

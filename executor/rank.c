@@ -1,8 +1,11 @@
 #include "executor/rank.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include "executor/gpu.h"
 #include "executor/launch.h"
 #include "kernels/kernels.h"
 
@@ -58,6 +61,59 @@ static bool run_rank(struct segment *segment)
 	return true;
 }
 
+/* --- ranks as threads --- */
+
+struct member {
+	pthread_t thread;
+	struct segment segment;
+	bool started, ok;
+};
+
+static void *run_member(void *argument)
+{
+	struct member *member = argument;
+
+	member->ok = run_rank(&member->segment);
+	return NULL;
+}
+
+static bool start_member(struct member *member, struct segment *first, int rank)
+{
+	struct error error = {0};
+
+	/* Each has a mapping of its own, as it has in a process of its own. */
+	if (!segment_attach(&member->segment, dup(first->fd), rank, &error))
+		return segment_fault_error(first, &error);
+	member->segment.gang = first->gang;
+	if (pthread_create(&member->thread, NULL, run_member, member) != 0)
+		return segment_fault(
+			first, EXIT_CODE_ENVIRONMENT, "rank %d: no thread can be started", rank);
+	member->started = true;
+	return true;
+}
+
+static bool run_gang(struct segment *segment)
+{
+	struct arena arena = {0};
+	struct gang gang = {.ranks = segment->header->job.ranks};
+	struct member *members = ARENA_ARRAY(&arena, struct member, gang.ranks);
+	bool ok = true;
+
+	gang.slots = arena_alloc(&arena, (size_t)gang.ranks, sizeof(gang.slots[0]));
+	segment->gang = &gang;
+	for (int i = 0; i < gang.ranks && ok; i++)
+		ok = start_member(&members[i], segment, i);
+	for (int i = 0; i < gang.ranks; i++) {
+		if (members[i].started)
+			pthread_join(members[i].thread, NULL);
+		ok = ok && members[i].ok;
+		if (members[i].segment.base != NULL)
+			segment_finish(&members[i].segment);
+	}
+	arena_finish(&arena);
+	return ok;
+}
+
 static bool parse_arguments(int argc, char **argv, int64_t *fd, int64_t *rank)
 {
 	return argc == 4 && strcmp(argv[1], EXECUTOR_RANK_ARGUMENT) == 0 &&
@@ -75,7 +131,8 @@ int executor_rank_main(int argc, char **argv)
 		!segment_attach(&segment, (int)fd, (int)rank, &error))
 		return EXIT_CODE_USAGE;
 	/* Without its launcher nobody would read what this rank computes. */
-	bool ok = launch_follow_parent(&segment) && run_rank(&segment);
+	bool ok = launch_follow_parent(&segment) &&
+		  (segment.header->job.one_process ? run_gang(&segment) : run_rank(&segment));
 	segment_finish(&segment);
 	return ok ? EXIT_CODE_OK : EXIT_CODE_FAULT;
 }

@@ -61,6 +61,7 @@ enum job_text {
 	TEXT_CHECKPOINT,
 	TEXT_RESUME,
 	TEXT_WEIGHTS,
+	TEXT_TRANSPORT,
 	TEXT_EXPECTED, /* pace.h */
 	TEXT_COUNT
 };
@@ -76,7 +77,8 @@ struct job {
 	int64_t first_step; /* > 0: resumed */
 	int64_t checkpoint_every, checkpoint_keep;
 	bool checkpoint_background;
-	bool quick; /* JOB_COLLECTIVES */
+	bool one_process; /* ranks are threads, not processes: they share a GPU, or a driver */
+	bool quick;       /* JOB_COLLECTIVES */
 };
 
 struct step_result {
@@ -103,6 +105,7 @@ struct segment {
 	struct segment_header *header; /* = base */
 	/* Over machines: the one of this machine's ranks, who then give up together; else NULL. */
 	struct segment *shared;
+	struct gang *gang; /* ranks that are threads of one process; else NULL */
 };
 
 /* `texts` may hold NULLs. window_bytes is only reserved: pages come when they are touched. */

@@ -7,6 +7,7 @@
 #include "executor/checkpoint.h"
 #include "executor/cluster.h"
 #include "executor/compute.h"
+#include "executor/gpu.h"
 #include "executor/interpret.h"
 #include "executor/machine.h"
 #include "executor/measure.h"
@@ -34,7 +35,9 @@ struct trainer {
 	struct plan_file file;
 	struct schedule *schedule;
 	const struct kernels *kernels; /* of sums, also on the null device */
-	bool null_device;
+	bool null_device, on_gpu;
+	struct gpu gpu;
+	struct buffers *states; /* resident buffers where the host can work on them */
 	struct kernel_context context, background;
 	struct data data;
 	struct buffers buffers;
@@ -79,25 +82,45 @@ static bool choose_kernels(struct trainer *t, struct error *error)
 	const char *name = segment_text(t->segment, TEXT_KERNELS);
 
 	t->null_device = device != NULL && strcmp(device, "null") == 0;
+	t->on_gpu = device != NULL && strcmp(device, "cuda") == 0;
 	t->kernels = executor_kernels(name);
 	if (t->kernels == NULL)
 		return error_set(error, EXIT_CODE_USAGE, "no such kernels: %s", name);
 	return fault_parse(segment_text(t->segment, TEXT_FAULT), &t->fault, error);
 }
 
+static bool place_buffers(struct trainer *t, struct error *error)
+{
+	const struct program *program = &t->schedule->programs[0];
+
+	t->states = &t->buffers;
+	if (!t->on_gpu)
+		return buffers_init(
+			&t->buffers, program, t->cluster.window, t->cluster.window_bytes, error);
+	if (!gpu_open(&t->gpu, t->segment, t->schedule, &t->cluster, error))
+		return false;
+	buffers_init_placed(&t->buffers, program, &t->gpu.device.places, t->gpu.device.memory,
+		t->gpu.device.pinned);
+	t->states = &t->gpu.mirror;
+	return true;
+}
+
 static bool make_buffers(struct trainer *t, struct error *error)
 {
-	struct buffers *buffers = &t->buffers;
-
-	if (!buffers_init(buffers, &t->schedule->programs[0], t->cluster.window,
-		    t->cluster.window_bytes, error))
+	if (!place_buffers(t, error))
 		return false;
-	int scratch = heap_take(&buffers->heap, SCRATCH_BYTES, error);
+	int scratch = heap_take(&t->states->heap, SCRATCH_BYTES, error);
 	if (scratch < 0)
 		return false;
-	t->scratch = heap_address(&buffers->heap, scratch);
+	t->scratch = heap_address(&t->states->heap, scratch);
 	t->exchanged = ARENA_ARRAY(&t->arena, struct step_exchange, job_of(t)->ranks);
 	return true;
+}
+
+/* Of the schedule's operations; t->kernels are the host's. */
+static const struct kernels *compute_kernels(const struct trainer *t)
+{
+	return t->on_gpu ? t->gpu.device.kernels : t->kernels;
 }
 
 /* The declared workspace of the schedule is the interpreter's; the communication thread, which only
@@ -111,16 +134,20 @@ static bool open_contexts(struct trainer *t, struct error *error)
 		if (program->buffers[i].role == BUFFER_KERNEL_WORKSPACE) {
 			t->context.workspace = buffers_address(&t->buffers, i);
 			t->context.workspace_bytes = program->buffers[i].bytes;
-			/* Declared bytes are there from the start, so that PSS rises as predicted
-			 * even where small shapes never reach the end of it. */
-			memset(t->context.workspace, 0, (size_t)t->context.workspace_bytes);
 		}
+	/* Declared bytes are there from the start, so that PSS rises as predicted even where small
+	 * shapes never reach the end of it. */
+	if (!t->on_gpu && t->context.workspace != NULL)
+		memset(t->context.workspace, 0, (size_t)t->context.workspace_bytes);
+	if (t->on_gpu)
+		t->context.stream = device_stream(&t->gpu.device, STREAM_COMPUTE);
 	t->background = (struct kernel_context){.threads = 1,
 		.workspace = rank_reserve_workspace(),
 		.workspace_bytes = KERNELS_WORKSPACE_BYTES};
 	if (t->background.workspace == NULL)
 		return error_set(error, EXIT_CODE_ENVIRONMENT, "no room for a kernel workspace");
-	return t->kernels->open(&t->context, error) && t->kernels->open(&t->background, error);
+	return compute_kernels(t)->open(&t->context, error) &&
+	       t->kernels->open(&t->background, error);
 }
 
 static bool open_compute(struct trainer *t, struct error *error)
@@ -134,9 +161,12 @@ static bool open_compute(struct trainer *t, struct error *error)
 	t->compute = (struct compute){.schedule = t->schedule,
 		.program = &t->schedule->programs[0],
 		.buffers = &t->buffers,
-		.kernels = t->null_device ? &kernels_null : t->kernels,
+		.kernels = t->null_device ? &kernels_null : compute_kernels(t),
 		.context = &t->context,
-		.background = &t->background,
+		.background = t->on_gpu ? &t->gpu.background : &t->background,
+		.device = t->on_gpu ? &t->gpu.device : NULL,
+		.host_kernels = t->kernels,
+		.host_context = &t->background,
 		.data = t->null_device ? NULL : &t->data,
 		.training = job_of(t)->training,
 		.fault = t->fault,
@@ -153,6 +183,8 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 
 	if (!cluster_open_comm(&t->cluster, &t->comm, t->kernels, &t->background, error))
 		return false;
+	if (t->on_gpu && !gpu_open_comm(&t->gpu, t->segment, t->schedule, &t->comm, error))
+		return false;
 	t->comm.fault = t->fault;
 	if (expected != NULL && expected[0] == '\0')
 		expected = NULL;
@@ -163,9 +195,13 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 		.program = &t->schedule->programs[0],
 		.buffers = &t->buffers,
 		.comm = &t->comm,
-		.backend = {.name = t->null_device ? "null" : "host",
+		.backend = {.name = t->null_device ? "null"
+				    : t->on_gpu    ? "cuda"
+						   : "host",
 			.run = compute_run,
-			.data = &t->compute},
+			.data = &t->compute,
+			.asynchronous = t->on_gpu ? &device_cuda_asynchronous : NULL,
+			.device = &t->gpu.device},
 		.board_step = &board->step,
 		.board_op = &board->op,
 		.expected = &t->expected,
@@ -179,7 +215,7 @@ static bool rehearse(struct trainer *t, struct error *error)
 	struct kernels rehearsal = kernels_null;
 	const struct kernels *kernels = t->compute.kernels;
 
-	rehearsal.gemm = t->null_device ? kernels_null.gemm : t->kernels->prepare_gemm;
+	rehearsal.gemm = t->null_device ? kernels_null.gemm : compute_kernels(t)->prepare_gemm;
 	t->compute.kernels = &rehearsal;
 	t->compute.rehearsal = true;
 	bool ok = interpret_step(&t->interpreter, 0, true, error);
@@ -192,7 +228,7 @@ static struct weights weights_of(struct trainer *t)
 {
 	return (struct weights){.schedule = t->schedule,
 		.program = &t->schedule->programs[0],
-		.buffers = &t->buffers,
+		.buffers = t->states,
 		.rank = t->segment->rank};
 }
 
@@ -246,7 +282,9 @@ static bool open_trainer(struct trainer *t, struct error *error)
 	recorder_open(
 		&t->recorder, job_of(t)->training.steps, t->schedule->programs[0].n_ops, &t->arena);
 	t->pss_before = machine_pss();
-	if (!fill_weights(t, error))
+	if (!fill_weights(t, error) || (t->on_gpu && !gpu_upload(&t->gpu, &t->buffers, error)))
+		return false;
+	if (t->on_gpu && !device_memory_used(&t->gpu.device, &t->gpu.used, error))
 		return false;
 	atomic_store(&segment_board(t->segment, t->segment->rank)->state, BOARD_RUNNING);
 	/* Everyone is ready: the first step's time is a step's. */
@@ -300,7 +338,7 @@ static void publish(struct trainer *t, int64_t step, double loss, double step_ti
  * libraries make what they need at first use. */
 static bool interpret_watched(struct trainer *t, int64_t step, struct error *error)
 {
-	if (step == job_of(t)->first_step)
+	if (step == job_of(t)->first_step || t->on_gpu)
 		return interpret_step(&t->interpreter, step, false, error);
 	allocations_watch();
 	bool ok = interpret_step(&t->interpreter, step, false, error);
@@ -316,8 +354,11 @@ static bool run_step(struct trainer *t, int64_t step, struct error *error)
 		!compute_end_step(&t->compute, error) || !exchange_loss(t, &loss, error))
 		return false;
 	publish(t, step, loss, clock_now() - start);
-	return checkpointer_step(
-		&t->checkpointer, step + 1, step + 1 == job_of(t)->training.steps, error);
+	bool last = step + 1 == job_of(t)->training.steps;
+	if (t->on_gpu && (last || checkpointer_due(&t->checkpointer, step + 1, last)) &&
+		!gpu_download(&t->gpu, &t->buffers, error))
+		return false;
+	return checkpointer_step(&t->checkpointer, step + 1, last, error);
 }
 
 /* --- the end --- */
@@ -345,8 +386,8 @@ static bool write_measurement(
 		.comm = &t->comm,
 		.ranks_per_node = t->cluster.layout.per_node,
 		.reports = reports,
-		.kernels =
-			arena_printf(&t->arena, "%s (%s)", t->kernels->name, t->kernels->library),
+		.kernels = arena_printf(&t->arena, "%s (%s)", compute_kernels(t)->name,
+			compute_kernels(t)->library),
 		.gradient_bytes = t->compute.gradient_bytes,
 		.pss_before = t->pss_before,
 		.slow_motion = job_of(t)->slow_motion,
@@ -367,6 +408,20 @@ static bool write_measurement(
 	return ok;
 }
 
+/* On a GPU its own memory is meant: what this rank allocated, and what it should not have. Ranks
+ * that share one share that growth. */
+static bool gpu_growth(struct trainer *t, int64_t *growth, struct error *error)
+{
+	int sharing = t->gpu.transport == GPU_TRANSPORT_DEVICE ? t->comm.ranks : 1;
+	int64_t used;
+
+	if (!device_memory_used(&t->gpu.device, &used, error))
+		return false;
+	*growth = t->gpu.device.allocated;
+	t->undeclared = max_i64(used - t->gpu.used, 0) / sharing;
+	return true;
+}
+
 static bool conclude(struct trainer *t, struct error *error)
 {
 	struct rank_report *mine = t->scratch;
@@ -376,6 +431,8 @@ static bool conclude(struct trainer *t, struct error *error)
 
 	/* Memory is never given back to the system, so this is the high water. */
 	int64_t growth = machine_pss() - t->pss_before;
+	if (t->on_gpu && !gpu_growth(t, &growth, error))
+		return false;
 	if (!weights_digest(&weights, &t->comm, &digest, error))
 		return false;
 	*mine = (struct rank_report){.pss_growth = growth,
@@ -395,13 +452,15 @@ static void close_trainer(struct trainer *t)
 	interpreter_close(&t->interpreter);
 	comm_close(&t->comm);
 	compute_close(&t->compute);
-	if (t->kernels != NULL) {
-		t->kernels->close(&t->context);
+	if (compute_kernels(t) != NULL)
+		compute_kernels(t)->close(&t->context);
+	if (t->kernels != NULL)
 		t->kernels->close(&t->background);
-	}
 	rank_release_workspace(t->background.workspace);
 	data_close(&t->data);
 	buffers_finish(&t->buffers);
+	if (t->on_gpu)
+		gpu_close(&t->gpu);
 	arena_finish(&t->arena);
 }
 

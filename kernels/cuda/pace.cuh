@@ -1,4 +1,4 @@
-// Holds a stream until a modelled time has passed: several ranks on one GPU then see the link times
+// What transports need. Pacing holds a stream until a modelled time has passed: several ranks on one GPU then see the link times
 // of the cluster that they stand for. One thread, so that it takes no place from the arithmetic.
 #include <stdint.h>
 
@@ -21,4 +21,17 @@ extern "C" __global__ void pace_end(const uint64_t *slot, uint64_t nanoseconds)
 {
 	while (global_time() - *slot < nanoseconds)
 		__nanosleep(500);
+}
+
+// out[0..n) = the sum of `sources` runs of n integers that lie one after the other.
+extern "C" __global__ void sum_integers(
+	int64_t *out, const int64_t *gathered, int64_t sources, int64_t n)
+{
+	for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+		int64_t total = 0;
+
+		for (int64_t s = 0; s < sources; s++)
+			total += gathered[s * n + i];
+		out[i] = total;
+	}
 }

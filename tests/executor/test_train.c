@@ -410,7 +410,7 @@ static void bad_jobs_are_refused(void **state)
 	expect_refusal(TINY_GPT2, small, broken, EXIT_CODE_USAGE, "no training data");
 	broken = job;
 	broken.device = "abacus";
-	expect_refusal(TINY_GPT2, small, broken, EXIT_CODE_ENVIRONMENT, "device abacus");
+	expect_refusal(TINY_GPT2, small, broken, EXIT_CODE_USAGE, "device abacus");
 	broken = job;
 	broken.kernels = "slide-rule";
 	expect_refusal(TINY_GPT2, small, broken, EXIT_CODE_USAGE, "no such kernels");

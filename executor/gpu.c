@@ -1,0 +1,111 @@
+#include "executor/gpu.h"
+
+#include <string.h>
+
+#include "executor/compute.h"
+
+bool gpu_choose(
+	const char *name, int ranks, enum gpu_transport *transport, int *gpus, struct error *error)
+{
+	if (!device_cuda_available(gpus, error))
+		return false;
+	bool each = *gpus >= ranks;
+	*transport = each && ranks > 1 ? GPU_TRANSPORT_NCCL : GPU_TRANSPORT_DEVICE;
+	if (name != NULL)
+		*transport = strcmp(name, "nccl") == 0 ? GPU_TRANSPORT_NCCL : GPU_TRANSPORT_DEVICE;
+	if (*transport == GPU_TRANSPORT_NCCL && !each)
+		return error_set(error, EXIT_CODE_USAGE,
+			"transport nccl: %d ranks need a GPU each, this machine has %d; use "
+			"--transport device, which lets ranks share one",
+			ranks, *gpus);
+	return true;
+}
+
+static bool open_mirror(struct gpu *gpu, const struct cluster *cluster,
+	const struct program *program, struct error *error)
+{
+	return buffers_init(&gpu->mirror, program, cluster->window, cluster->window_bytes, error);
+}
+
+bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
+	const struct cluster *cluster, struct error *error)
+{
+	const struct job *job = &segment->header->job;
+	int gpus;
+
+	*gpu = (struct gpu){0};
+	if (!gpu_choose(segment_text(segment, TEXT_TRANSPORT), cluster->layout.per_node,
+		    &gpu->transport, &gpus, error))
+		return false;
+	gpu->device.program = &schedule->programs[0];
+	gpu->device.ordinal =
+		gpu->transport == GPU_TRANSPORT_NCCL ? segment->rank % cluster->layout.per_node : 0;
+	gpu->device.patience = (struct patience){
+		.abort = &segment->header->abort, .timeout = job->collective_timeout};
+	if (!device_cuda_open(&gpu->device, compute_staging_bytes(schedule), error) ||
+		!open_mirror(gpu, cluster, &schedule->programs[0], error))
+		return false;
+	gpu->background = (struct kernel_context){.workspace = gpu->device.workspace,
+		.workspace_bytes = KERNELS_WORKSPACE_BYTES,
+		.stream = device_stream(&gpu->device, STREAM_REDUCE)};
+	return gpu->device.kernels->open(&gpu->background, error);
+}
+
+void gpu_close(struct gpu *gpu)
+{
+	if (gpu->device.kernels != NULL)
+		gpu->device.kernels->close(&gpu->background);
+	buffers_finish(&gpu->mirror);
+	device_cuda_close(&gpu->device);
+}
+
+bool gpu_open_comm(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
+	struct comm *comm, struct error *error)
+{
+	(void)schedule;
+	if (gpu->transport == GPU_TRANSPORT_DEVICE && segment->gang == NULL)
+		return error_set(error, EXIT_CODE_USAGE,
+			"transport device: ranks that share a GPU are threads of one process; "
+			"start them with --ranks and not by mpirun or srun");
+	if (gpu->transport == GPU_TRANSPORT_DEVICE)
+		return comm_open_device(
+			comm, segment, &gpu->device, gpu->device.kernels, &gpu->background, error);
+	return error_set(error, EXIT_CODE_ENVIRONMENT, "transport nccl: not in this build");
+}
+
+/* --- between steps --- */
+
+static bool carry(
+	struct gpu *gpu, const struct buffers *buffers, int buffer, bool up, struct error *error)
+{
+	const struct buffer *b = &gpu->device.program->buffers[buffer];
+	void *here = buffers_address(&gpu->mirror, buffer);
+	void *there = buffers_address(buffers, buffer);
+
+	/* What is only scratch means nothing between steps. */
+	if (!b->resident || b->role == BUFFER_KERNEL_WORKSPACE)
+		return true;
+	if (buffer_in_host(b)) {
+		memcpy(up ? there : here, up ? here : there, (size_t)b->bytes);
+		return true;
+	}
+	return device_copy_now(&gpu->device, up ? there : here, up ? here : there, b->bytes, error);
+}
+
+static bool carry_all(struct gpu *gpu, const struct buffers *buffers, bool up, struct error *error)
+{
+	for (int i = 0; i < gpu->device.program->n_buffers; i++)
+		if (!carry(gpu, buffers, i, up, error))
+			return false;
+	return true;
+}
+
+bool gpu_upload(struct gpu *gpu, const struct buffers *buffers, struct error *error)
+{
+	return carry_all(gpu, buffers, true, error);
+}
+
+bool gpu_download(struct gpu *gpu, const struct buffers *buffers, struct error *error)
+{
+	return carry_all(gpu, buffers, false, error);
+}

@@ -1,0 +1,61 @@
+/* A rank whose arithmetic is a GPU's: the device, and a copy of its resident buffers in the rank's
+ * window, through which weights are made, checkpointed and hashed as they are on a CPU. */
+#ifndef EXECUTOR_GPU_H
+#define EXECUTOR_GPU_H
+
+#include "executor/cluster.h"
+#include "executor/comm.h"
+#include "executor/device_cuda.h"
+#include "executor/segment.h"
+#include "kernels/kernels.h"
+
+/* How ranks exchange data between GPUs. */
+enum gpu_transport {
+	GPU_TRANSPORT_DEVICE, /* several ranks share one GPU: copies, and sums in the declared tree
+			       */
+	GPU_TRANSPORT_NCCL,   /* a GPU each */
+};
+
+struct gpu {
+	struct device_cuda device;
+	enum gpu_transport transport;
+	struct buffers mirror;            /* of resident buffers, in host memory */
+	struct kernel_context background; /* of kernels off the compute stream */
+	int64_t used;                     /* bytes of the GPU in use when all was set up */
+};
+
+/* Whether that many ranks can train here, and how; `name` is "nccl", "device", or NULL: NCCL where
+ * every rank has a GPU. EXIT_CODE_ENVIRONMENT or EXIT_CODE_USAGE says what is missing. */
+bool gpu_choose(
+	const char *name, int ranks, enum gpu_transport *transport, int *gpus, struct error *error);
+
+/* On the rank's thread. The mirror lies in the rank's window. */
+bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
+	const struct cluster *cluster, struct error *error);
+void gpu_close(struct gpu *gpu);
+
+/* In place of `comm`, which is open for what lies in host memory: that goes on to be served. */
+bool gpu_open_comm(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
+	struct comm *comm, struct error *error);
+
+/* Resident buffers from the mirror to the device, and back; between steps. */
+bool gpu_upload(struct gpu *gpu, const struct buffers *buffers, struct error *error);
+bool gpu_download(struct gpu *gpu, const struct buffers *buffers, struct error *error);
+
+/* Ranks that are threads of one process, and what they show each other. */
+enum { GANG_SLOTS = 2 };
+struct gang_slot {
+	const void *address; /* that others read */
+	void *ready, *read;  /* events: it may be read; this rank has read the others' */
+};
+struct gang {
+	int ranks;
+	struct gang_slot (*slots)[GANG_SLOTS]; /* [ranks] */
+};
+
+/* Ranks of one process that share a GPU; what is on no stream is in host memory, and goes as it
+ * does under shm. `context` is of the device's kernels, for streams of collectives. */
+bool comm_open_device(struct comm *comm, struct segment *segment, struct device_cuda *device,
+	const struct kernels *kernels, struct kernel_context *context, struct error *error);
+
+#endif
