@@ -28,6 +28,7 @@ struct device_cuda {
 	 * error or without. May be NULL. */
 	bool (*healthy)(void *data, struct error *error);
 	void *health_data;
+	bool careless; /* a seeded fault: streams do not wait for each other */
 	/* There after device_cuda_open. */
 	const struct cuda_api *api;
 	const struct kernels *kernels;

@@ -101,6 +101,7 @@ static bool place_buffers(struct trainer *t, struct error *error)
 		return false;
 	buffers_init_placed(&t->buffers, program, &t->gpu.device.places, t->gpu.device.memory,
 		t->gpu.device.pinned);
+	t->gpu.device.careless = t->fault.kind == FAULT_DROP_WAIT;
 	t->states = &t->gpu.mirror;
 	return true;
 }

@@ -1,5 +1,6 @@
-// What transports need. Pacing holds a stream until a modelled time has passed: several ranks on one GPU then see the link times
-// of the cluster that they stand for. One thread, so that it takes no place from the arithmetic.
+// What transports need. Pacing holds a stream until a modelled time has passed: several ranks on
+// one GPU then see the link times of the cluster that they stand for. One thread, so that it takes
+// no place from the arithmetic.
 #include <stdint.h>
 
 static __device__ uint64_t global_time(void)

@@ -1,0 +1,46 @@
+/* A machine of GPUs that are none: the functions of cuda_api, carried out in host memory by the
+ * calling threads. For tests of what the host does.
+ *
+ * - A stream is a queue. What is enqueued runs when a thread waits for something (an event, a
+ *   stream), the next of a stream that is drawn by chance among those that may go on, so that what
+ *   the events do not order comes in any order.
+ * - Every access of device or pinned memory is declared, and checked by vector clocks: two accesses
+ *   of one byte, one of them a write, must be ordered by streams, events or waits of the host.
+ * - Memory that is freed while a queue may use it, addresses outside of any allocation, and
+ * anything but enqueuing and waiting for events while a step runs are faults. The first fault is
+ * kept; from then on every function fails, with the fault as its error string. */
+#ifndef TESTS_EXECUTOR_FAKE_CUDA_H
+#define TESTS_EXECUTOR_FAKE_CUDA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/cuda/api.h"
+
+/* A range of bytes that a node of a queue reads or writes. */
+struct fake_touch {
+	const void *address;
+	int64_t bytes;
+	bool write;
+};
+enum { FAKE_TOUCHES = 72 };
+
+/* From now on cuda_api() is this; `gpus` of them. `seed` draws the order. */
+void fake_cuda_install(int gpus, uint64_t seed);
+
+/* Enqueues a call of `run` with a copy of `arguments`: a kernel. */
+void fake_cuda_call(void *stream, const char *name, void (*run)(void *arguments),
+	const void *arguments, size_t bytes, const struct fake_touch *touches, int n_touches);
+
+/* A fault that somebody else has found. */
+void fake_cuda_fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* "" when there is none. */
+const char *fake_cuda_first_fault(void);
+
+/* What has been done, for tests. */
+struct fake_counts {
+	int64_t launches, copies, waits, records, accesses, collectives;
+};
+struct fake_counts fake_cuda_counts(void);
+
+#endif

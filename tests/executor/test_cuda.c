@@ -1,0 +1,131 @@
+/* Training on GPUs that are none (fake_cuda.h): every plan's schedule runs with the streams, events
+ * and copies that a GPU would get, in an order that is drawn by chance where nothing orders it, and
+ * must end in the weights that the CPU ends in, to the last bit. Races, uses of freed memory and
+ * synchronisation inside a step end the run. With "slow" as argument many more plans. */
+#include <stdlib.h>
+
+#include "digest_cases.h"
+#include "fake_cuda.h"
+
+enum { STEPS = 2 };
+
+static bool thorough;
+
+/* One digest and its error. */
+static struct digest train(const char *model, int64_t ranks, const char *options,
+	const char *device, const char *transport, const char *fault, struct error *error)
+{
+	struct executor_job job = run_job(STEPS);
+	struct digest digest = {""};
+	struct run run;
+
+	run_plan(&run, model, ranks, options);
+	job.device = device;
+	job.transport = transport;
+	job.kernels = "reference";
+	job.fault = fault;
+	if (run_train(&run, &job))
+		snprintf(digest.hex, sizeof(digest.hex), "%s", run.measurement.weights_digest);
+	else
+		*error = run.error;
+	run_finish(&run);
+	return digest;
+}
+
+static void write_options(char options[512], const char *mode, const struct digest_variant *variant)
+{
+	char described[256];
+
+	digest_describe(variant, described);
+	snprintf(options, 512, "seq_len=11 %s %s", mode, described);
+}
+
+/* All variants against what the CPU makes of the first: one model, number of ranks and mode. */
+static int check_group(const struct digest_model *model, int64_t ranks, int mode,
+	const struct digest_variant *variants, int n, const char *transport)
+{
+	struct error error = {0};
+	struct digest cpu = {""};
+	char options[512];
+	int plans = 0;
+
+	for (int i = 0; i < n; i++) {
+		write_options(options, digest_modes[mode], &variants[i]);
+		if (i == 0)
+			cpu = train(model->text, ranks, options, "host", NULL, NULL, &error);
+		if (!thorough && i > 0 && (i + mode) % 5 != 0)
+			continue;
+		struct digest gpu =
+			train(model->text, ranks, options, "cuda", transport, NULL, &error);
+		if (error.message[0] != '\0' || strcmp(gpu.hex, cpu.hex) != 0)
+			fail_msg("%s on %lld ranks, %s: %s on the GPU, %s on the CPU %s",
+				model->name, (long long)ranks, options, gpu.hex, cpu.hex,
+				error.message);
+		plans++;
+	}
+	return plans;
+}
+
+static void every_strategy(const char *transport)
+{
+	struct digest_variant variants[64];
+	int plans = 0;
+
+	for (int m = 0; m < n_digest_models; m++)
+		for (int r = 0; r < n_digest_ranks; r += 2)
+			for (int mode = 0; mode < n_digest_modes; mode++) {
+				int64_t ranks = digest_ranks[r];
+				int n = digest_some_variants(ranks, thorough ? 40 : 5,
+					(uint32_t)(m * 31 + r * 7 + mode + 1), variants);
+
+				n += digest_zero_variants(ranks, mode, variants + n);
+				n += digest_unit_variants(
+					ranks, digest_models[m].layers, variants + n);
+				plans += check_group(
+					&digest_models[m], ranks, mode, variants, n, transport);
+			}
+	print_message("%d plans\n", plans);
+}
+
+static void ranks_that_share_a_gpu(void **state)
+{
+	(void)state;
+	every_strategy("device");
+}
+
+/* The control: a stream that does not wait for another is a race, wherever it is. */
+static void a_dropped_wait_is_a_race(void **state)
+{
+	struct error error = {0};
+
+	(void)state;
+	train(TINY_GPT2, 4, "seq_len=11 micro_batch=2 strategy=FULL_SHARD", "cuda", "device",
+		"drop_wait", &error);
+	if (strstr(error.message, "race: ") == NULL)
+		fail_msg("a race was expected, got \"%s\"", error.message);
+}
+
+static void what_is_missing_is_said(void **state)
+{
+	struct error error = {0};
+
+	(void)state;
+	train(TINY_GPT2, 4, "seq_len=11 micro_batch=1", "cuda", "nccl", NULL, &error);
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	assert_non_null(strstr(error.message, "need a GPU each"));
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ranks_that_share_a_gpu),
+		cmocka_unit_test(a_dropped_wait_is_a_race),
+		cmocka_unit_test(what_is_missing_is_said),
+	};
+
+	fake_cuda_install(1, 1);
+	run_as_rank(argc, argv);
+	if (argc > 1 && strcmp(argv[1], "slow") == 0)
+		thorough = true;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
