@@ -8,7 +8,7 @@ static const struct architecture *architecture_of(const struct leaf *leaf)
 }
 
 /* Of a projection: dW += dy^T x, dbias += column sums of dy, dx (= | +=) dy W. */
-static void project_backward(const struct leaf *leaf, const float *dy, float *dx, bool accumulate)
+static void project_backward(const struct leaf *leaf, const void *dy, void *dx, bool accumulate)
 {
 	const struct compute *c = leaf->compute;
 	int weight = leaf_parameter(leaf, 0), bias = leaf_parameter(leaf, 1);
@@ -25,10 +25,12 @@ static void project_backward(const struct leaf *leaf, const float *dy, float *dx
 					     .ldb = in,
 					     .c = operand_gradient(leaf, weight),
 					     .ldc = in,
-					     .accumulate = true});
+					     .accumulate = true,
+					     .dtype = c->dtype,
+					     .c_dtype = c->gradient_dtype});
 	if (bias >= 0)
-		c->kernels->bias_backward(
-			c->context, operand_gradient(leaf, bias), dy, c->tokens, out, true);
+		c->kernels->bias_backward(c->context, c->gradient_dtype,
+			operand_gradient(leaf, bias), c->dtype, dy, c->tokens, out, true);
 	c->kernels->gemm(c->context, &(struct gemm){.m = c->tokens,
 					     .n = in,
 					     .k = out,
@@ -38,13 +40,15 @@ static void project_backward(const struct leaf *leaf, const float *dy, float *dx
 					     .ldb = in,
 					     .c = dx,
 					     .ldc = in,
-					     .accumulate = accumulate});
+					     .accumulate = accumulate,
+					     .dtype = c->dtype,
+					     .c_dtype = c->dtype});
 }
 
 /* Gradients of q, k, v. A fused projection has them as columns of one matrix, as q, k, v are; three
  * projections have three matrices one after the other. */
 struct qkv_gradients {
-	float *q, *k, *v;
+	void *q, *k, *v;
 	int64_t q_stride, kv_stride;
 };
 
@@ -53,13 +57,13 @@ static struct qkv_gradients qkv_gradients(const struct leaf *leaf)
 	const struct architecture *a = architecture_of(leaf);
 	int64_t q = a->heads * a->head_dim, kv = a->kv_heads * a->head_dim;
 	int64_t rows = a->fused_qkv ? 1 : leaf->compute->tokens;
-	float *base = operand_work(leaf, TENSOR_D_QKV);
+	void *base = operand_work(leaf, TENSOR_D_QKV);
 
 	if (base == NULL)
 		return (struct qkv_gradients){0};
 	return (struct qkv_gradients){.q = base,
-		.k = base + rows * q,
-		.v = base + rows * (q + kv),
+		.k = compute_at(leaf->compute, base, rows * q),
+		.v = compute_at(leaf->compute, base, rows * (q + kv)),
 		.q_stride = a->fused_qkv ? q + 2 * kv : q,
 		.kv_stride = a->fused_qkv ? q + 2 * kv : kv};
 }
@@ -81,17 +85,17 @@ static void backward_activation(const struct leaf *leaf)
 	const struct compute *c = leaf->compute;
 	const struct architecture *a = architecture_of(leaf);
 	const struct siblings *s = leaf_siblings(leaf);
-	const float *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
-	const float *dproduct = operand_work(leaf, TENSOR_D_PRODUCT);
-	float *dup = operand_work(leaf, TENSOR_D_UP);
+	const void *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
+	const void *dproduct = operand_work(leaf, TENSOR_D_PRODUCT);
+	void *dup = operand_work(leaf, TENSOR_D_UP);
 	int64_t n = c->tokens * a->ffn;
 
 	if (a->mlp == MLP_SWIGLU)
-		c->kernels->swiglu_backward(c->context, operand_work(leaf, TENSOR_D_GATE), dup,
-			dproduct, operand_saved(leaf, s->of[MODULE_GATE], TENSOR_GATE), up, n);
+		c->kernels->swiglu_backward(c->context, c->dtype, operand_work(leaf, TENSOR_D_GATE),
+			dup, dproduct, operand_saved(leaf, s->of[MODULE_GATE], TENSOR_GATE), up, n);
 	else
-		c->kernels->gelu_backward(
-			c->context, a->gelu_tanh ? GELU_TANH : GELU_ERF, dup, dproduct, up, n);
+		c->kernels->gelu_backward(c->context, c->dtype, a->gelu_tanh ? GELU_TANH : GELU_ERF,
+			dup, dproduct, up, n);
 }
 
 /* The last of a block to read the norm is the first to write the norm's gradient. */
@@ -133,7 +137,7 @@ static void backward_attention_core(const struct leaf *leaf)
 	leaf_rope(leaf, d.k, forward.kv_heads, d.kv_stride, true);
 }
 
-static void head_norm_backward(const struct leaf *leaf, float *d, enum module_kind kind,
+static void head_norm_backward(const struct leaf *leaf, void *d, enum module_kind kind,
 	enum tensor_role role, int64_t heads)
 {
 	const struct compute *c = leaf->compute;
@@ -148,7 +152,9 @@ static void head_norm_backward(const struct leaf *leaf, float *d, enum module_ki
 			.rstd = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_STATISTICS),
 			.dx = d,
 			.dweight = operand_gradient(leaf, leaf_parameter(leaf, 0)),
-			.accumulate_parameters = true});
+			.accumulate_parameters = true,
+			.dtype = c->dtype,
+			.gradient_dtype = c->gradient_dtype});
 }
 
 static void backward_query_norm(const struct leaf *leaf)
@@ -199,7 +205,9 @@ static void backward_norm(const struct leaf *leaf)
 		.dx = operand_work(leaf, TENSOR_D_RESIDUAL),
 		.dweight = operand_gradient(leaf, leaf_parameter(leaf, 0)),
 		.accumulate_dx = leaf_module(leaf)->layer >= 0,
-		.accumulate_parameters = true};
+		.accumulate_parameters = true,
+		.dtype = c->dtype,
+		.gradient_dtype = c->gradient_dtype};
 
 	if (a->norm == NORM_RMSNORM) {
 		c->kernels->rmsnorm_backward(c->context, &norm);
@@ -215,11 +223,12 @@ static void backward_position_embedding(const struct leaf *leaf)
 {
 	const struct compute *c = leaf->compute;
 	int64_t n = c->seq_len * architecture_of(leaf)->hidden;
-	const float *dresidual = operand_work(leaf, TENSOR_D_RESIDUAL);
-	float *dpositions = operand_gradient(leaf, leaf_parameter(leaf, 0));
+	const void *dresidual = operand_work(leaf, TENSOR_D_RESIDUAL);
+	void *dpositions = operand_gradient(leaf, leaf_parameter(leaf, 0));
 
 	for (int64_t i = 0; i < c->sequences && dresidual != NULL; i++)
-		c->kernels->add(c->context, dpositions, dpositions, dresidual + i * n, n);
+		c->kernels->accumulate(c->context, c->gradient_dtype, dpositions, c->dtype,
+			compute_at(c, dresidual, i * n), n);
 }
 
 static void backward_embedding(const struct leaf *leaf)
@@ -227,19 +236,21 @@ static void backward_embedding(const struct leaf *leaf)
 	const struct compute *c = leaf->compute;
 	const struct architecture *a = architecture_of(leaf);
 	const int32_t *tokens = (const int32_t *)operand_role(leaf, BUFFER_TOKENS);
-	const float *dresidual = operand_work(leaf, TENSOR_D_RESIDUAL);
-	float *dtable = operand_gradient(leaf, leaf_parameter(leaf, 0));
+	const void *dresidual = operand_work(leaf, TENSOR_D_RESIDUAL);
+	void *dtable = operand_gradient(leaf, leaf_parameter(leaf, 0));
 
 	for (int64_t i = 0; i < c->sequences && dresidual != NULL; i++)
-		c->kernels->embedding_backward(
-			c->context, &(struct embedding_backward){.tokens = c->seq_len,
-					    .width = a->hidden,
-					    .length = c->seq_len,
-					    .vocabulary = a->vocab,
-					    .ids = tokens + i * (c->seq_len + 1),
-					    .dout = dresidual + i * c->seq_len * a->hidden,
-					    .dtable = dtable,
-					    .accumulate_table = true});
+		c->kernels->embedding_backward(c->context,
+			&(struct embedding_backward){.tokens = c->seq_len,
+				.width = a->hidden,
+				.length = c->seq_len,
+				.vocabulary = a->vocab,
+				.ids = tokens + i * (c->seq_len + 1),
+				.dout = compute_at(c, dresidual, i * c->seq_len * a->hidden),
+				.dtable = dtable,
+				.accumulate_table = true,
+				.dtype = c->dtype,
+				.gradient_dtype = c->gradient_dtype});
 }
 
 static void (*const backward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {

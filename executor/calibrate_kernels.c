@@ -187,7 +187,7 @@ static void run_stream(void *data)
 {
 	struct stream_case *c = data;
 
-	c->kernels->add(&c->context, c->y, c->a, c->b, c->n);
+	c->kernels->add(&c->context, DTYPE_FP32, c->y, c->a, c->b, c->n);
 }
 
 static void *stream_thread(void *data)

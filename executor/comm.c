@@ -5,10 +5,22 @@
 
 int64_t comm_element_bytes(enum comm_element element)
 {
-	static const int64_t bytes[] = {
-		[COMM_FP32] = sizeof(float), [COMM_INT64] = sizeof(int64_t), [COMM_BYTE] = 1};
+	static const int64_t bytes[] = {[COMM_FP32] = sizeof(float),
+		[COMM_INT64] = sizeof(int64_t),
+		[COMM_BYTE] = 1,
+		[COMM_BF16] = 2};
 
 	return bytes[element];
+}
+
+bool comm_element_is_float(enum comm_element element)
+{
+	return element == COMM_FP32 || element == COMM_BF16;
+}
+
+enum dtype comm_element_dtype(enum comm_element element)
+{
+	return element == COMM_BF16 ? DTYPE_BF16 : DTYPE_FP32;
 }
 
 struct comm_group comm_group_of(const struct group *group, int rank)

@@ -15,7 +15,7 @@
 #include "schedule/schedule.h"
 
 /* Sums of INT64 are the digits of exact sums (kernels/exact_sum.h): their order is free. */
-enum comm_element { COMM_FP32, COMM_INT64, COMM_BYTE };
+enum comm_element { COMM_FP32, COMM_INT64, COMM_BYTE, COMM_BF16 };
 
 /* Ranks {first, first + stride, ...}; `index` is the position of the caller. */
 struct comm_group {
@@ -94,5 +94,8 @@ bool comm_exchange_within(
 struct comm_group comm_group_of(const struct group *group, int rank);
 
 int64_t comm_element_bytes(enum comm_element element);
+bool comm_element_is_float(enum comm_element element);
+/* Of floating-point elements. */
+enum dtype comm_element_dtype(enum comm_element element);
 
 #endif

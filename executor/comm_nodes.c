@@ -123,7 +123,7 @@ static bool reduce_part(struct comm *comm, const struct collective *c, char *to)
 	struct slice_range own = part_of(c, c->group.index);
 	int64_t size = comm_element_bytes(c->element);
 	const char *own_data = node_input(&nodes->link, c, c->group.index) + own.first * size;
-	bool skips = c->element == COMM_FP32 &&
+	bool skips = comm_element_is_float(c->element) &&
 		     fault_hits(&comm->fault, FAULT_SKIP_REDUCE, comm->rank, c->step);
 
 	nodes_begin(nodes);
@@ -229,7 +229,7 @@ static bool all_reduce(struct comm *comm, const struct collective *c)
 	struct nodes *nodes = comm->state;
 	struct slice_range own = part_of(c, c->group.index);
 
-	if (c->group.stride > 1 && c->element == COMM_FP32 &&
+	if (c->group.stride > 1 && comm_element_is_float(c->element) &&
 		fault_hits(&comm->fault, FAULT_SKIP_REPLICATE, comm->rank, c->step))
 		return true;
 	if (!reduce_part(comm, c, output_at(c, own.first)))

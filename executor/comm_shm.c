@@ -44,7 +44,7 @@ static void reduce(struct comm *comm, struct node_link *link, const struct colle
 		return;
 	for (int i = 0; i < c->group.size; i++)
 		link->sources[i] = node_input(link, c, i) + first * size;
-	if (c->element == COMM_FP32 &&
+	if (comm_element_is_float(c->element) &&
 		fault_hits(&comm->fault, FAULT_SKIP_REDUCE, comm->rank, c->step))
 		node_fetch(comm, to, link->sources[c->group.index], n * size, true);
 	else
@@ -60,7 +60,7 @@ static bool all_reduce(struct comm *comm, struct node_link *link, const struct c
 	int64_t size = comm_element_bytes(c->element);
 	struct slice_range own = node_slice(c, c->group.index);
 
-	if (c->group.stride > 1 && c->element == COMM_FP32 &&
+	if (c->group.stride > 1 && comm_element_is_float(c->element) &&
 		fault_hits(&comm->fault, FAULT_SKIP_REPLICATE, comm->rank, c->step))
 		return true;
 	reduce(comm, link, c, (char *)c->output + own.first * size, own.first, own.count);

@@ -43,6 +43,11 @@ void compute_move(struct compute *c, const struct op *op, void *to, const void *
 		memcpy(to, from, (size_t)bytes);
 }
 
+void *compute_at(const struct compute *compute, const void *activations, int64_t i)
+{
+	return activations != NULL ? (char *)activations + i * dtype_bytes(compute->dtype) : NULL;
+}
+
 /* Sequences of the global batch are dealt to micro-batches, then to ranks. */
 static bool load_tokens(struct compute *c, int micro_batch, int32_t *tokens, struct error *error)
 {
@@ -87,8 +92,8 @@ static bool begin_buffers(struct compute *c, const struct op *op, struct error *
 			(buffer->role == BUFFER_GRADIENT || buffer->role == BUFFER_GRADIENT_SHARD);
 
 		if (gradient && !fault_hits(&c->fault, FAULT_DIRTY_GRADIENT, c->rank, c->step))
-			c->kernels->zero(
-				c->context, address, buffer->bytes / (int64_t)sizeof(float));
+			c->kernels->zero(c->context, buffer->dtype, address,
+				buffer->bytes / dtype_bytes(buffer->dtype));
 		if (buffer->role == BUFFER_TOKENS && c->data != NULL && !c->rehearsal &&
 			!fill_tokens(c, op, address, buffer->bytes, error))
 			return false;
@@ -109,50 +114,89 @@ static float loss_scale(const struct compute *c)
 	return (float)scale;
 }
 
-static const float not_a_number = NAN;
+/* As fp32, and its first half as bf16. */
+static const uint32_t not_a_number = 0x7fc07fc0;
 
 static void run_loss(struct compute *c, const struct op *op)
 {
 	const struct leaf leaf = {.compute = c, .op = op, .module = op->first_module};
 	const struct architecture *a = &c->model->architecture;
 	const int32_t *tokens = (const int32_t *)operand_role(&leaf, BUFFER_TOKENS);
-	float *logits = operand_role(&leaf, BUFFER_LOGITS), *losses = c->losses;
+	void *logits = operand_role(&leaf, BUFFER_LOGITS);
+	float *losses = c->losses;
 
 	if (op_buffer(c->program, op, BUFFER_LOSS_WORK) >= 0)
 		losses = operand_role(&leaf, BUFFER_LOSS_WORK);
 	if (tokens == NULL || logits == NULL)
 		return;
 	for (int64_t i = 0; i < c->sequences; i++)
-		c->kernels->cross_entropy(
-			c->context, &(struct cross_entropy){.tokens = c->seq_len,
-					    .vocabulary = a->vocab,
-					    .stride = a->vocab,
-					    .logits = logits + i * c->seq_len * a->vocab,
-					    .targets = tokens + i * (c->seq_len + 1) + 1,
-					    .losses = losses + i * c->seq_len,
-					    .scale = loss_scale(c)});
+		c->kernels->cross_entropy(c->context,
+			&(struct cross_entropy){.tokens = c->seq_len,
+				.vocabulary = a->vocab,
+				.stride = a->vocab,
+				.logits = compute_at(c, logits, i * c->seq_len * a->vocab),
+				.targets = tokens + i * (c->seq_len + 1) + 1,
+				.losses = losses + i * c->seq_len,
+				.scale = loss_scale(c),
+				.dtype = c->dtype});
 	if (c->rehearsal)
 		return;
 	c->kernels->sum(c->context, c->device != NULL ? &c->device->scalars->loss : &c->loss,
 		losses, c->tokens);
 	if (fault_hits(&c->fault, FAULT_NAN, c->rank, c->step))
-		compute_move(c, op, logits, &not_a_number, sizeof(*logits));
+		compute_move(c, op, logits, &not_a_number, dtype_bytes(c->dtype));
 }
 
-/* Also of the communication thread, hence with its context. */
+/* What the communication thread runs has a context of its own. */
+static struct kernel_context *context_of(const struct compute *c, const struct op *op)
+{
+	bool walks = op->stream == STREAM_COMPUTE || op->stream == STREAM_HOST;
+
+	return walks ? c->context : c->background;
+}
+
+static bool op_takes(const struct compute *c, const struct op *op, int buffer)
+{
+	const int *takes = slice_of(c->program, op->takes);
+
+	for (int i = 0; i < op->takes.count; i++)
+		if (takes[i] == buffer)
+			return true;
+	return false;
+}
+
+/* The first gradient that was reduced in another dtype starts the sum. */
 static void run_accumulate(struct compute *c, const struct op *op)
 {
 	const int *uses = slice_of(c->program, op->uses);
-	float *sum = buffers_address(c->buffers, uses[1]);
-	const float *more = buffers_address(c->buffers, uses[0]);
-	int64_t n = c->program->buffers[uses[1]].bytes / (int64_t)sizeof(float);
-	struct kernel_context *context = op->stream == STREAM_COMPUTE ? c->context : c->background;
+	const struct buffer *from = &c->program->buffers[uses[0]];
+	const struct buffer *to = &c->program->buffers[uses[1]];
+	void *sum = buffers_address(c->buffers, uses[1]);
+	const void *more = buffers_address(c->buffers, uses[0]);
+	int64_t n = to->bytes / dtype_bytes(to->dtype);
+	struct kernel_context *context = context_of(c, op);
 
 	if (c->rehearsal)
 		return;
-	c->kernels->add(context, sum, sum, more, n);
+	if (op_takes(c, op, uses[1]))
+		c->kernels->convert(context, to->dtype, sum, from->dtype, more, n);
+	else
+		c->kernels->accumulate(context, to->dtype, sum, from->dtype, more, n);
 	if (fault_hits(&c->fault, FAULT_DOUBLE_ACCUMULATE, c->rank, c->step))
-		c->kernels->add(context, sum, sum, more, n);
+		c->kernels->accumulate(context, to->dtype, sum, from->dtype, more, n);
+}
+
+/* The shard in the master dtype, or what was copied of it from the host, to the compute dtype. */
+static void run_cast(struct compute *c, const struct op *op)
+{
+	const int *uses = slice_of(c->program, op->uses);
+	const struct buffer *from = &c->program->buffers[uses[0]];
+	const struct buffer *to = &c->program->buffers[uses[1]];
+
+	if (!c->rehearsal)
+		c->kernels->convert(context_of(c, op), to->dtype,
+			buffers_address(c->buffers, uses[1]), from->dtype,
+			buffers_address(c->buffers, uses[0]), to->bytes / dtype_bytes(to->dtype));
 }
 
 static void run_recompute(struct compute *c, const struct op *op)
@@ -223,6 +267,8 @@ static bool dispatch(struct compute *c, const struct op *op, struct error *error
 	case OP_END_BACKWARD:
 		return true;
 	case OP_CAST_PARAMETERS:
+		run_cast(c, op);
+		return true;
 	case OP_ALL_GATHER:
 	case OP_COPY_OUT:
 	case OP_FLATTEN_GRADIENTS:
@@ -325,10 +371,11 @@ static bool check_plan(const struct compute *c, struct error *error)
 		return refuse(error, "ALiBi attention (MPT)", "use a GPT-2 or Llama model");
 	if (plan->attention != ATTENTION_FLASH)
 		return refuse(error, "an attention kernel of others", "use --attention flash");
-	if (plan->param_dtype != DTYPE_FP32 || plan->master_dtype != DTYPE_FP32 ||
-		plan->reduce_dtype != DTYPE_FP32)
-		return refuse(error, "a dtype other than fp32",
-			"use fp32 for parameters, master and reduction");
+	if (plan->param_dtype > DTYPE_BF16 || plan->reduce_dtype > plan->param_dtype ||
+		plan->master_dtype != DTYPE_FP32)
+		return refuse(error, "these dtypes",
+			"use fp32 or bf16 for parameters, fp32 or the same for the reduction, and "
+			"fp32 for the master weights");
 	return true;
 }
 
@@ -337,6 +384,8 @@ bool compute_open(struct compute *c, struct error *error)
 	const struct plan *plan = &c->schedule->plan;
 
 	c->model = c->schedule->model;
+	c->dtype = plan->param_dtype;
+	c->gradient_dtype = plan->reduce_dtype;
 	c->sequences = plan->micro_batch;
 	c->seq_len = plan->seq_len;
 	c->tokens = plan->micro_batch * plan->seq_len;

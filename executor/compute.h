@@ -62,6 +62,7 @@ struct compute {
 	/* private */
 	struct arena arena;
 	const struct model *model;
+	enum dtype dtype, gradient_dtype;   /* of parameters and activations; of gradients */
 	int64_t sequences, seq_len, tokens; /* of a micro-batch */
 	struct home *homes;                 /* [n_parameters] */
 	struct siblings *siblings;          /* [layers + 1]; [0] = layer -1 */
@@ -98,6 +99,9 @@ bool compute_end_step(struct compute *compute, struct error *error);
 /* Bytes of pinned memory that the device's tokens pass through. */
 int64_t compute_staging_bytes(const struct schedule *schedule);
 
+/* Element i of tokens or activations; NULL stays NULL. */
+void *compute_at(const struct compute *compute, const void *activations, int64_t i);
+
 /* By executor_job.kernels: NULL or "cpu" is the fastest; NULL for an unknown name. */
 const struct kernels *executor_kernels(const char *name);
 
@@ -106,21 +110,21 @@ const struct kernels *executor_kernels(const char *name);
 extern const struct kernels kernels_null;
 
 /* --- operands.c: addresses, or NULL with compute->error set --- */
-float *operand_parameter(const struct leaf *leaf, int parameter);
-float *operand_gradient(const struct leaf *leaf, int parameter);
-float *operand_saved(const struct leaf *leaf, int module, enum tensor_role role);
-float *operand_work(const struct leaf *leaf, enum tensor_role role);
-float *operand_residual_in(const struct leaf *leaf);
-float *operand_residual_out(const struct leaf *leaf);
+void *operand_parameter(const struct leaf *leaf, int parameter);
+void *operand_gradient(const struct leaf *leaf, int parameter);
+void *operand_saved(const struct leaf *leaf, int module, enum tensor_role role);
+void *operand_work(const struct leaf *leaf, enum tensor_role role);
+void *operand_residual_in(const struct leaf *leaf);
+void *operand_residual_out(const struct leaf *leaf);
 /* The one that is written, else the one that is read: for leaves that add to it. */
-float *operand_residual_stream(const struct leaf *leaf);
-float *operand_role(const struct leaf *leaf, enum buffer_role role);
+void *operand_residual_stream(const struct leaf *leaf);
+void *operand_role(const struct leaf *leaf, enum buffer_role role);
 /* The i-th parameter of the leaf, or the tied one of a HEAD; -1 when there is none. */
 int leaf_parameter(const struct leaf *leaf, int i);
 const struct module *leaf_module(const struct leaf *leaf);
 const struct siblings *leaf_siblings(const struct leaf *leaf);
 /* What a norm or a projection reads. */
-float *operand_input(const struct leaf *leaf);
+void *operand_input(const struct leaf *leaf);
 void operands_init(struct compute *compute);
 
 /* Enqueued on the operation's stream where a device carries it out. */
@@ -136,7 +140,7 @@ void forward_leaves(struct compute *compute, const struct op *op);
 void backward_leaves(struct compute *compute, const struct op *op);
 /* What forward and backward share. */
 struct attention leaf_attention(const struct leaf *leaf);
-void leaf_rope(const struct leaf *leaf, float *x, int64_t heads, int64_t stride, bool inverse);
+void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, bool inverse);
 
 /* --- optimizer.c --- */
 bool compute_norm_is_finite(const struct compute *compute, struct error *error);

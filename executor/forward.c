@@ -9,7 +9,7 @@ static const struct architecture *architecture_of(const struct leaf *leaf)
 }
 
 /* y (= | +=) x W^T + bias, for all tokens of the micro-batch. */
-static void project(const struct leaf *leaf, float *y, bool accumulate)
+static void project(const struct leaf *leaf, void *y, bool accumulate)
 {
 	const struct compute *c = leaf->compute;
 	int bias = leaf_parameter(leaf, 1);
@@ -26,9 +26,12 @@ static void project(const struct leaf *leaf, float *y, bool accumulate)
 					     .transpose_b = true,
 					     .c = y,
 					     .ldc = out,
-					     .accumulate = accumulate});
+					     .accumulate = accumulate,
+					     .dtype = c->dtype,
+					     .c_dtype = c->dtype});
 	if (bias >= 0)
-		c->kernels->bias_add(c->context, y, operand_parameter(leaf, bias), c->tokens, out);
+		c->kernels->bias_add(
+			c->context, c->dtype, y, operand_parameter(leaf, bias), c->tokens, out);
 }
 
 /* Windows hold seq_len + 1 tokens: inputs, shifted by one the targets. */
@@ -37,17 +40,19 @@ static void forward_embedding(const struct leaf *leaf)
 	const struct compute *c = leaf->compute;
 	const struct architecture *a = architecture_of(leaf);
 	const int32_t *tokens = (const int32_t *)operand_role(leaf, BUFFER_TOKENS);
-	const float *table = operand_parameter(leaf, leaf_parameter(leaf, 0));
-	float *out = operand_residual_out(leaf);
+	const void *table = operand_parameter(leaf, leaf_parameter(leaf, 0));
+	void *out = operand_residual_out(leaf);
 
 	for (int64_t i = 0; i < c->sequences && out != NULL; i++)
-		c->kernels->embedding(c->context, &(struct embedding){.tokens = c->seq_len,
-							  .width = a->hidden,
-							  .length = c->seq_len,
-							  .vocabulary = a->vocab,
-							  .ids = tokens + i * (c->seq_len + 1),
-							  .table = table,
-							  .out = out + i * c->seq_len * a->hidden});
+		c->kernels->embedding(
+			c->context, &(struct embedding){.tokens = c->seq_len,
+					    .width = a->hidden,
+					    .length = c->seq_len,
+					    .vocabulary = a->vocab,
+					    .ids = tokens + i * (c->seq_len + 1),
+					    .table = table,
+					    .out = compute_at(c, out, i * c->seq_len * a->hidden),
+					    .dtype = c->dtype});
 }
 
 /* Apart from the embedding, which may be in another unit: the bits are the same either way. */
@@ -55,11 +60,14 @@ static void forward_position_embedding(const struct leaf *leaf)
 {
 	const struct compute *c = leaf->compute;
 	int64_t n = c->seq_len * architecture_of(leaf)->hidden;
-	const float *positions = operand_parameter(leaf, leaf_parameter(leaf, 0));
-	float *residual = operand_residual_stream(leaf);
+	const void *positions = operand_parameter(leaf, leaf_parameter(leaf, 0));
+	void *residual = operand_residual_stream(leaf);
 
-	for (int64_t i = 0; i < c->sequences && residual != NULL; i++)
-		c->kernels->add(c->context, residual + i * n, residual + i * n, positions, n);
+	for (int64_t i = 0; i < c->sequences && residual != NULL; i++) {
+		void *at = compute_at(c, residual, i * n);
+
+		c->kernels->add(c->context, c->dtype, at, at, positions, n);
+	}
 }
 
 static void forward_norm(const struct leaf *leaf)
@@ -74,7 +82,8 @@ static void forward_norm(const struct leaf *leaf)
 		.x = operand_input(leaf),
 		.weight = operand_parameter(leaf, leaf_parameter(leaf, 0)),
 		.y = operand_saved(leaf, leaf->module, TENSOR_NORM_OUT),
-		.rstd = statistics};
+		.rstd = statistics,
+		.dtype = c->dtype};
 
 	if (a->norm == NORM_RMSNORM) {
 		c->kernels->rmsnorm(c->context, &norm);
@@ -88,7 +97,7 @@ static void forward_norm(const struct leaf *leaf)
 
 /* The attention core turns queries and keys in place. Where they are computed again and it is not,
  * this is who turns them. */
-static void turn_again(const struct leaf *leaf, float *x, int64_t heads)
+static void turn_again(const struct leaf *leaf, void *x, int64_t heads)
 {
 	const struct compute *c = leaf->compute;
 	int core = leaf_siblings(leaf)->of[MODULE_ATTENTION_CORE];
@@ -106,7 +115,7 @@ static void forward_head_norm(const struct leaf *leaf)
 	bool query = leaf_module(leaf)->kind == MODULE_QUERY_NORM;
 
 	int64_t heads = query ? a->heads : a->kv_heads;
-	float *normalised = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_OUT);
+	void *normalised = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_OUT);
 
 	c->kernels->rmsnorm(c->context,
 		&(struct norm){.rows = c->tokens * heads,
@@ -115,7 +124,8 @@ static void forward_head_norm(const struct leaf *leaf)
 			.x = operand_input(leaf),
 			.weight = operand_parameter(leaf, leaf_parameter(leaf, 0)),
 			.y = normalised,
-			.rstd = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_STATISTICS)});
+			.rstd = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_STATISTICS),
+			.dtype = c->dtype});
 	turn_again(leaf, normalised, heads);
 }
 
@@ -126,7 +136,7 @@ static void forward_qkv(const struct leaf *leaf)
 
 static void forward_query(const struct leaf *leaf)
 {
-	float *query = operand_saved(leaf, leaf->module, TENSOR_QUERY);
+	void *query = operand_saved(leaf, leaf->module, TENSOR_QUERY);
 
 	project(leaf, query, false);
 	if (!architecture_of(leaf)->qk_norm)
@@ -135,7 +145,7 @@ static void forward_query(const struct leaf *leaf)
 
 static void forward_key(const struct leaf *leaf)
 {
-	float *key = operand_saved(leaf, leaf->module, TENSOR_KEY);
+	void *key = operand_saved(leaf, leaf->module, TENSOR_KEY);
 
 	project(leaf, key, false);
 	if (!architecture_of(leaf)->qk_norm)
@@ -152,16 +162,17 @@ static void forward_attention_core(const struct leaf *leaf)
 	const struct compute *c = leaf->compute;
 	struct attention attention = leaf_attention(leaf);
 
-	leaf_rope(leaf, (float *)attention.q, attention.heads, attention.q_stride, false);
-	leaf_rope(leaf, (float *)attention.k, attention.kv_heads, attention.k_stride, false);
+	leaf_rope(leaf, (void *)attention.q, attention.heads, attention.q_stride, false);
+	leaf_rope(leaf, (void *)attention.k, attention.kv_heads, attention.k_stride, false);
 	c->kernels->attention(c->context, &attention);
 }
 
-static void add_projection(const struct leaf *leaf, float *y, const float *residual)
+static void add_projection(const struct leaf *leaf, void *y, const void *residual)
 {
 	const struct compute *c = leaf->compute;
 
-	c->kernels->copy(c->context, y, residual, c->tokens * architecture_of(leaf)->hidden);
+	c->kernels->copy(
+		c->context, c->dtype, y, residual, c->tokens * architecture_of(leaf)->hidden);
 	project(leaf, y, true);
 }
 
@@ -186,15 +197,16 @@ static void forward_activation(const struct leaf *leaf)
 	const struct compute *c = leaf->compute;
 	const struct architecture *a = architecture_of(leaf);
 	const struct siblings *s = leaf_siblings(leaf);
-	float *product = operand_saved(leaf, leaf->module, TENSOR_PRODUCT);
-	const float *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
+	void *product = operand_saved(leaf, leaf->module, TENSOR_PRODUCT);
+	const void *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
 	int64_t n = c->tokens * a->ffn;
 
 	if (a->mlp == MLP_SWIGLU)
-		c->kernels->swiglu(c->context, product,
+		c->kernels->swiglu(c->context, c->dtype, product,
 			operand_saved(leaf, s->of[MODULE_GATE], TENSOR_GATE), up, n);
 	else
-		c->kernels->gelu(c->context, a->gelu_tanh ? GELU_TANH : GELU_ERF, product, up, n);
+		c->kernels->gelu(
+			c->context, c->dtype, a->gelu_tanh ? GELU_TANH : GELU_ERF, product, up, n);
 }
 
 static void forward_down(const struct leaf *leaf)
@@ -251,11 +263,12 @@ static void find_qkv(const struct leaf *leaf, struct attention *attention)
 	int64_t d = a->head_dim, width = (a->heads + 2 * a->kv_heads) * d;
 
 	if (a->fused_qkv) {
-		const float *qkv = operand_saved(leaf, s->of[MODULE_QKV], TENSOR_QKV);
+		const void *qkv = operand_saved(leaf, s->of[MODULE_QKV], TENSOR_QKV);
+		const struct compute *c = leaf->compute;
 
 		attention->q = qkv;
-		attention->k = qkv != NULL ? qkv + a->heads * d : NULL;
-		attention->v = qkv != NULL ? qkv + (a->heads + a->kv_heads) * d : NULL;
+		attention->k = compute_at(c, qkv, a->heads * d);
+		attention->v = compute_at(c, qkv, (a->heads + a->kv_heads) * d);
 		attention->q_stride = attention->k_stride = attention->v_stride = width;
 		return;
 	}
@@ -281,13 +294,14 @@ struct attention leaf_attention(const struct leaf *leaf)
 		.scale = (float)(1 / sqrt((double)a->head_dim)),
 		.out = operand_saved(leaf, leaf->module, TENSOR_ATTENTION_OUT),
 		.out_stride = a->heads * a->head_dim,
-		.lse = operand_saved(leaf, leaf->module, TENSOR_LOG_SUM_EXP)};
+		.lse = operand_saved(leaf, leaf->module, TENSOR_LOG_SUM_EXP),
+		.dtype = c->dtype};
 
 	find_qkv(leaf, &attention);
 	return attention;
 }
 
-void leaf_rope(const struct leaf *leaf, float *x, int64_t heads, int64_t stride, bool inverse)
+void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, bool inverse)
 {
 	const struct architecture *a = architecture_of(leaf);
 	const struct compute *c = leaf->compute;
@@ -301,5 +315,6 @@ void leaf_rope(const struct leaf *leaf, float *x, int64_t heads, int64_t stride,
 					     .stride = stride,
 					     .length = c->seq_len,
 					     .theta = a->rope_theta,
-					     .inverse = inverse});
+					     .inverse = inverse,
+					     .dtype = c->dtype});
 }

@@ -62,9 +62,11 @@ static enum collective_kind kind_of(enum op_kind kind)
 
 static enum comm_element element_of(const struct interpreter *in, const int *uses)
 {
-	bool digits = in->program->buffers[uses[0]].role == BUFFER_NORM_SCALARS;
+	const struct buffer *buffer = &in->program->buffers[uses[0]];
 
-	return digits ? COMM_INT64 : COMM_FP32;
+	if (buffer->role == BUFFER_NORM_SCALARS)
+		return COMM_INT64; /* digits */
+	return buffer->dtype == DTYPE_BF16 ? COMM_BF16 : COMM_FP32;
 }
 
 static void fill_collective(const struct interpreter *in, int index, struct collective *c)

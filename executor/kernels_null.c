@@ -79,41 +79,46 @@ static void null_adamw(struct kernel_context *context, const struct adamw *argum
 	(void)arguments;
 }
 
-static void null_bias_add(
-	struct kernel_context *context, float *y, const float *bias, int64_t rows, int64_t width)
+static void null_bias_add(struct kernel_context *context, enum dtype dtype, void *y,
+	const void *bias, int64_t rows, int64_t width)
 {
 	(void)context;
+	(void)dtype;
 	(void)y;
 	(void)bias;
 	(void)rows;
 	(void)width;
 }
 
-static void null_bias_backward(struct kernel_context *context, float *dbias, const float *dy,
-	int64_t rows, int64_t width, bool accumulate)
+static void null_bias_backward(struct kernel_context *context, enum dtype dbias_dtype, void *dbias,
+	enum dtype dy_dtype, const void *dy, int64_t rows, int64_t width, bool accumulate)
 {
 	(void)context;
+	(void)dbias_dtype;
 	(void)dbias;
+	(void)dy_dtype;
 	(void)dy;
 	(void)rows;
 	(void)width;
 	(void)accumulate;
 }
 
-static void null_gelu(
-	struct kernel_context *context, enum gelu kind, float *y, const float *x, int64_t n)
+static void null_gelu(struct kernel_context *context, enum dtype dtype, enum gelu kind, void *y,
+	const void *x, int64_t n)
 {
 	(void)context;
+	(void)dtype;
 	(void)kind;
 	(void)y;
 	(void)x;
 	(void)n;
 }
 
-static void null_gelu_backward(struct kernel_context *context, enum gelu kind, float *dx,
-	const float *dy, const float *x, int64_t n)
+static void null_gelu_backward(struct kernel_context *context, enum dtype dtype, enum gelu kind,
+	void *dx, const void *dy, const void *x, int64_t n)
 {
 	(void)context;
+	(void)dtype;
 	(void)kind;
 	(void)dx;
 	(void)dy;
@@ -121,20 +126,33 @@ static void null_gelu_backward(struct kernel_context *context, enum gelu kind, f
 	(void)n;
 }
 
-static void null_ternary(
-	struct kernel_context *context, float *y, const float *a, const float *b, int64_t n)
+static void null_ternary(struct kernel_context *context, enum dtype dtype, void *y, const void *a,
+	const void *b, int64_t n)
 {
 	(void)context;
+	(void)dtype;
 	(void)y;
 	(void)a;
 	(void)b;
 	(void)n;
 }
 
-static void null_swiglu_backward(struct kernel_context *context, float *dgate, float *dup,
-	const float *dy, const float *gate, const float *up, int64_t n)
+static void null_two_types(struct kernel_context *context, enum dtype y_dtype, void *y,
+	enum dtype x_dtype, const void *x, int64_t n)
 {
 	(void)context;
+	(void)y_dtype;
+	(void)y;
+	(void)x_dtype;
+	(void)x;
+	(void)n;
+}
+
+static void null_swiglu_backward(struct kernel_context *context, enum dtype dtype, void *dgate,
+	void *dup, const void *dy, const void *gate, const void *up, int64_t n)
+{
+	(void)context;
+	(void)dtype;
 	(void)dgate;
 	(void)dup;
 	(void)dy;
@@ -163,25 +181,29 @@ static void null_scale(struct kernel_context *context, float *y, float factor, i
 	(void)n;
 }
 
-static void null_zero(struct kernel_context *context, float *y, int64_t n)
+static void null_zero(struct kernel_context *context, enum dtype dtype, void *y, int64_t n)
 {
 	(void)context;
+	(void)dtype;
 	(void)y;
 	(void)n;
 }
 
-static void null_copy(struct kernel_context *context, float *y, const float *x, int64_t n)
+static void null_copy(
+	struct kernel_context *context, enum dtype dtype, void *y, const void *x, int64_t n)
 {
 	(void)context;
+	(void)dtype;
 	(void)y;
 	(void)x;
 	(void)n;
 }
 
-static void null_tree_reduce(
-	struct kernel_context *context, float *y, const float *const *sources, int count, int64_t n)
+static void null_tree_reduce(struct kernel_context *context, enum dtype dtype, void *y,
+	const void *const *sources, int count, int64_t n)
 {
 	(void)context;
+	(void)dtype;
 	(void)y;
 	(void)sources;
 	(void)count;
@@ -242,6 +264,8 @@ const struct kernels kernels_null = {
 	.adamw = null_adamw,
 	.sgd = null_sgd,
 	.add = null_ternary,
+	.accumulate = null_two_types,
+	.convert = null_two_types,
 	.scale = null_scale,
 	.zero = null_zero,
 	.copy = null_copy,

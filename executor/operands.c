@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "kernels/bf16.h"
 #include "schedule/per_unit.h"
 
 static void *missing(const struct leaf *leaf, const char *what)
@@ -70,32 +71,35 @@ static int find_role(const struct uses *uses, unsigned roles, int unit)
 	return -1;
 }
 
-static float *address(const struct leaf *leaf, int buffer, const char *what)
+static void *address(const struct leaf *leaf, int buffer, const char *what)
 {
 	void *found = buffer >= 0 ? buffers_address(leaf->compute->buffers, buffer) : NULL;
 
 	return found != NULL ? found : missing(leaf, what);
 }
 
-static float *in_unit(const struct leaf *leaf, int parameter, unsigned roles, const char *what)
+static void *in_unit(const struct leaf *leaf, int parameter, unsigned roles, const char *what)
 {
 	const struct home *home = &leaf->compute->homes[parameter];
 	struct uses uses = uses_of(leaf, leaf->op->uses);
-	float *base = address(leaf, find_role(&uses, roles, home->unit), what);
+	int buffer = find_role(&uses, roles, home->unit);
+	void *base = address(leaf, buffer, what);
 
-	return base != NULL ? base + home->offset : NULL;
+	return base != NULL ? element_at(uses.program->buffers[buffer].dtype, base, home->offset)
+			    : NULL;
 }
 
-float *operand_parameter(const struct leaf *leaf, int parameter)
+void *operand_parameter(const struct leaf *leaf, int parameter)
 {
 	static const char what[] = "parameter";
-	unsigned roles = set_of(BUFFER_UNSHARDED) | set_of(BUFFER_PARAMETER_SHARD);
+	unsigned roles = set_of(BUFFER_UNSHARDED) | set_of(BUFFER_PARAMETER_SHARD) |
+			 set_of(BUFFER_COMPUTE_COPY);
 
 	return in_unit(leaf, parameter, roles, what);
 }
 
 /* Under NO_SHARD the gradient of a unit is its gradient shard. */
-float *operand_gradient(const struct leaf *leaf, int parameter)
+void *operand_gradient(const struct leaf *leaf, int parameter)
 {
 	static const char what[] = "gradient";
 	unsigned roles = set_of(BUFFER_GRADIENT) | set_of(BUFFER_GRADIENT_SHARD);
@@ -103,7 +107,7 @@ float *operand_gradient(const struct leaf *leaf, int parameter)
 	return in_unit(leaf, parameter, roles, what);
 }
 
-float *operand_role(const struct leaf *leaf, enum buffer_role role)
+void *operand_role(const struct leaf *leaf, enum buffer_role role)
 {
 	struct uses uses = uses_of(leaf, leaf->op->uses);
 
@@ -129,16 +133,16 @@ static int find_saved(const struct uses *uses, const struct saved_tensors *saved
 	return -1;
 }
 
-static float *at_tensor(const struct leaf *leaf, float *base, const struct tensor *tensors, int n,
+static void *at_tensor(const struct leaf *leaf, char *base, const struct tensor *tensors, int n,
 	enum tensor_role role, int64_t start)
 {
 	for (int i = 0; i < n && base != NULL; i++)
 		if (tensors[i].role == role)
-			return base + (start + tensors[i].offset) / (int64_t)sizeof(float);
+			return base + start + tensors[i].offset;
 	return missing(leaf, tensor_role_name(role));
 }
 
-float *operand_saved(const struct leaf *leaf, int module, enum tensor_role role)
+void *operand_saved(const struct leaf *leaf, int module, enum tensor_role role)
 {
 	const struct compute *compute = leaf->compute;
 	struct uses uses = uses_of(leaf, leaf->op->uses);
@@ -152,7 +156,7 @@ float *operand_saved(const struct leaf *leaf, int module, enum tensor_role role)
 		role, saved->starts[saved->kept] - compute->saved[first].starts[saved->kept]);
 }
 
-float *operand_work(const struct leaf *leaf, enum tensor_role role)
+void *operand_work(const struct leaf *leaf, enum tensor_role role)
 {
 	const struct compute *compute = leaf->compute;
 
@@ -180,24 +184,24 @@ static int find_residual(const struct leaf *leaf, bool taken)
 	return -1;
 }
 
-float *operand_residual_in(const struct leaf *leaf)
+void *operand_residual_in(const struct leaf *leaf)
 {
 	return address(leaf, find_residual(leaf, false), "residual in");
 }
 
-float *operand_residual_out(const struct leaf *leaf)
+void *operand_residual_out(const struct leaf *leaf)
 {
 	return address(leaf, find_residual(leaf, true), "residual out");
 }
 
-float *operand_residual_stream(const struct leaf *leaf)
+void *operand_residual_stream(const struct leaf *leaf)
 {
 	return find_residual(leaf, true) >= 0 ? operand_residual_out(leaf)
 					      : operand_residual_in(leaf);
 }
 
 /* Who wrote what a leaf reads. The residual stream is its own case. */
-float *operand_input(const struct leaf *leaf)
+void *operand_input(const struct leaf *leaf)
 {
 	const struct siblings *s = leaf_siblings(leaf);
 	enum module_kind kind = leaf_module(leaf)->kind;

@@ -192,6 +192,16 @@ static void count_gradient(struct compute *compute, const struct op *op)
 		compute->gradient_bytes += buffers_bytes(compute->buffers, buffer);
 }
 
+/* The host keeps a copy in the compute dtype, to be copied to the device. */
+static void round_weights(const struct update *u, const struct op *op)
+{
+	const struct compute *c = u->compute;
+	void *copy = use_of(c, op, BUFFER_LOW_PRECISION_SHARD);
+
+	if (copy != NULL)
+		c->kernels->convert(c->context, c->dtype, copy, DTYPE_FP32, u->w, u->chunk);
+}
+
 bool compute_update(struct compute *compute, const struct op *op, struct error *error)
 {
 	const struct unit *unit = &compute->schedule->units[op->unit];
@@ -214,5 +224,6 @@ bool compute_update(struct compute *compute, const struct op *op, struct error *
 		return true;
 	for (int i = 0; i < unit->n_slices; i++)
 		update_slice(&update, &unit->slices[i], first);
+	round_weights(&update, op);
 	return true;
 }

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "executor/random.h"
+#include "kernels/bf16.h"
 
 static int find_buffer(const struct weights *weights, enum buffer_role role, int unit)
 {
@@ -21,7 +22,7 @@ static int find_buffer(const struct weights *weights, enum buffer_role role, int
 	return -1;
 }
 
-static float *resident(const struct weights *weights, enum buffer_role role, int unit)
+static void *resident(const struct weights *weights, enum buffer_role role, int unit)
 {
 	int buffer = find_buffer(weights, role, unit);
 
@@ -113,18 +114,40 @@ static void init_part(const struct weights *weights, const struct unit *unit, in
 	}
 }
 
+enum { STRIP = 4096 };
+
+/* The same of a buffer that may be in the compute dtype, where there is one. */
+static void init_buffer(const struct weights *weights, const struct unit *unit, int64_t seed,
+	enum buffer_role role, int64_t first, int64_t n)
+{
+	int index = (int)(unit - weights->schedule->units);
+	int buffer = find_buffer(weights, role, index);
+	float strip[STRIP];
+
+	if (buffer < 0)
+		return;
+	enum dtype dtype = weights->program->buffers[buffer].dtype;
+	void *address = buffers_address(weights->buffers, buffer);
+	if (dtype == DTYPE_FP32)
+		init_part(weights, unit, seed, first, n, address);
+	for (int64_t at = 0; dtype == DTYPE_BF16 && at < n; at += STRIP) {
+		int64_t count = min_i64(STRIP, n - at);
+
+		init_part(weights, unit, seed, first + at, count, strip);
+		for (int64_t i = 0; i < count; i++)
+			element_put(dtype, address, at + i, strip[i]);
+	}
+}
+
 /* The rank's shard, and under ZeRO-1 and -2 the whole unit that every rank keeps. */
 static void init_unit(const struct weights *weights, int index, int64_t seed)
 {
 	const struct unit *unit = &weights->schedule->units[index];
 	int64_t first = weights->rank % weights->schedule->plan.mesh.shard * unit->chunk;
 
-	init_part(weights, unit, seed, first, unit->chunk,
-		resident(weights, BUFFER_PARAMETER_SHARD, index));
-	init_part(weights, unit, seed, first, unit->chunk,
-		resident(weights, BUFFER_MASTER_SHARD, index));
-	init_part(
-		weights, unit, seed, 0, unit->gathered, resident(weights, BUFFER_UNSHARDED, index));
+	init_buffer(weights, unit, seed, BUFFER_PARAMETER_SHARD, first, unit->chunk);
+	init_buffer(weights, unit, seed, BUFFER_MASTER_SHARD, first, unit->chunk);
+	init_buffer(weights, unit, seed, BUFFER_UNSHARDED, 0, unit->gathered);
 }
 
 void weights_init(const struct weights *weights, int64_t seed)
@@ -161,24 +184,58 @@ static bool gather_part(const struct weights *weights, struct comm *comm, int64_
 	return ok;
 }
 
+/* The same in the compute dtype, for what every rank keeps. */
+static bool gather_rounded(const struct weights *weights, struct comm *comm, int64_t chunk,
+	const float *part, void *output, struct error *error)
+{
+	const struct group shard = {.size = weights->schedule->plan.mesh.shard, .stride = 1};
+	struct heap *heap = &weights->buffers->heap;
+	int block = heap_take(heap, chunk * dtype_bytes(DTYPE_BF16), error);
+
+	if (block < 0)
+		return false;
+	void *rounded = heap_address(heap, block);
+	for (int64_t i = 0; i < chunk; i++)
+		element_put(DTYPE_BF16, rounded, i, part[i]);
+	bool ok = comm_run(comm, &(struct collective){.kind = COLLECTIVE_ALL_GATHER,
+					 .element = COMM_BF16,
+					 .group = comm_group_of(&shard, weights->rank),
+					 .count = chunk,
+					 .input = rounded,
+					 .output = output,
+					 .step = -1,
+					 .op = -1,
+					 .unit = -1});
+	heap_give(heap, block);
+	return ok;
+}
+
+/* The device's shard from the host's master copy; and what every rank keeps, from the shards. */
+static bool spread_unit(
+	const struct weights *weights, struct comm *comm, int index, struct error *error)
+{
+	int64_t chunk = weights->schedule->units[index].chunk;
+	enum dtype dtype = weights->schedule->plan.param_dtype;
+	void *kept = resident(weights, BUFFER_UNSHARDED, index);
+	const float *copy = resident(weights, BUFFER_MASTER_SHARD, index);
+	void *shard = resident(weights, BUFFER_PARAMETER_SHARD, index);
+
+	for (int64_t i = 0; copy != NULL && i < chunk; i++)
+		element_put(dtype, shard, i, copy[i]);
+	if (kept == NULL)
+		return true;
+	return dtype == DTYPE_BF16
+		       ? gather_rounded(weights, comm, chunk, master(weights, index), kept, error)
+		       : gather_part(weights, comm, chunk, master(weights, index), kept, error);
+}
+
 bool weights_spread(const struct weights *weights, struct comm *comm, struct error *error)
 {
-	const struct schedule *schedule = weights->schedule;
 	struct comm_counters counters = comm->counters;
 	bool ok = true;
 
-	for (int u = 0; u < schedule->n_units && ok; u++) {
-		const struct unit *unit = &schedule->units[u];
-		float *kept = resident(weights, BUFFER_UNSHARDED, u);
-		float *copy = resident(weights, BUFFER_MASTER_SHARD, u);
-
-		if (copy != NULL)
-			memcpy(resident(weights, BUFFER_PARAMETER_SHARD, u), copy,
-				(size_t)unit->chunk * sizeof(float));
-		if (kept != NULL)
-			ok = gather_part(
-				weights, comm, unit->chunk, master(weights, u), kept, error);
-	}
+	for (int u = 0; u < weights->schedule->n_units && ok; u++)
+		ok = spread_unit(weights, comm, u, error);
 	comm->counters = counters; /* not operations of the schedule */
 	return ok;
 }

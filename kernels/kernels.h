@@ -13,9 +13,9 @@
  * - Same input and shapes, same bits; the number of threads never changes a bit. Element-wise
  * kernels (add ... tree_reduce, adamw) give an element the same bits at any offset, length and
  * alignment.
- * - Matrices are row-major fp32; a leading dimension or stride counts elements. Pointers need the
- *   alignment of their type only. Sizes of 0 are allowed and do nothing (but "=" still writes
- * zeros).
+ * - Matrices are row-major, of fp32 or bf16 (arguments.h); a leading dimension or stride counts
+ *   elements. Pointers need the alignment of their type only. Sizes of 0 are allowed and do nothing
+ * (but "=" still writes zeros).
  * - A device's table enqueues on context->stream and returns. All its pointers are device memory,
  *   exact sums too (which it leaves normalised); arrays of pointers are the caller's, read before
  *   the call returns.
@@ -64,10 +64,10 @@ struct kernels {
 	void (*gemm)(struct kernel_context *, const struct gemm *);
 
 	/* y[rows, width] += bias[width]; and its gradient, the column sums of dy in row order. */
-	void (*bias_add)(
-		struct kernel_context *, float *y, const float *bias, int64_t rows, int64_t width);
-	void (*bias_backward)(struct kernel_context *, float *dbias, const float *dy, int64_t rows,
-		int64_t width, bool accumulate);
+	void (*bias_add)(struct kernel_context *, enum dtype, void *y, const void *bias,
+		int64_t rows, int64_t width);
+	void (*bias_backward)(struct kernel_context *, enum dtype dbias_dtype, void *dbias,
+		enum dtype dy_dtype, const void *dy, int64_t rows, int64_t width, bool accumulate);
 
 	void (*layernorm)(struct kernel_context *, const struct norm *);
 	void (*layernorm_backward)(struct kernel_context *, const struct norm_backward *);
@@ -78,15 +78,16 @@ struct kernels {
 	void (*attention_backward)(struct kernel_context *, const struct attention_backward *);
 
 	/* y = gelu(x), y may be x; dx = dy * gelu'(x), dx may be dy or x. */
-	void (*gelu)(struct kernel_context *, enum gelu, float *y, const float *x, int64_t n);
-	void (*gelu_backward)(struct kernel_context *, enum gelu, float *dx, const float *dy,
-		const float *x, int64_t n);
+	void (*gelu)(
+		struct kernel_context *, enum dtype, enum gelu, void *y, const void *x, int64_t n);
+	void (*gelu_backward)(struct kernel_context *, enum dtype, enum gelu, void *dx,
+		const void *dy, const void *x, int64_t n);
 	/* y = silu(gate) * up, silu(g) = g / (1 + exp(-g)); the backward recomputes silu. y may be
 	 * gate or up; dgate and dup may be any of dy, gate, up (but not each other). */
-	void (*swiglu)(
-		struct kernel_context *, float *y, const float *gate, const float *up, int64_t n);
-	void (*swiglu_backward)(struct kernel_context *, float *dgate, float *dup, const float *dy,
-		const float *gate, const float *up, int64_t n);
+	void (*swiglu)(struct kernel_context *, enum dtype, void *y, const void *gate,
+		const void *up, int64_t n);
+	void (*swiglu_backward)(struct kernel_context *, enum dtype, void *dgate, void *dup,
+		const void *dy, const void *gate, const void *up, int64_t n);
 
 	void (*embedding)(struct kernel_context *, const struct embedding *);
 	void (*embedding_backward)(struct kernel_context *, const struct embedding_backward *);
@@ -98,15 +99,24 @@ struct kernels {
 	void (*sgd)(struct kernel_context *, float *w, const float *g, int64_t n, float lr,
 		float weight_decay, float gradient_scale);
 
-	void (*add)(struct kernel_context *, float *y, const float *a, const float *b, int64_t n);
+	/* y = a + b; y may be a or b. */
+	void (*add)(struct kernel_context *, enum dtype, void *y, const void *a, const void *b,
+		int64_t n);
+	/* y += x of another type. */
+	void (*accumulate)(struct kernel_context *, enum dtype y_dtype, void *y, enum dtype x_dtype,
+		const void *x, int64_t n);
+	/* y = x, rounded to nearest even where y is narrower. */
+	void (*convert)(struct kernel_context *, enum dtype y_dtype, void *y, enum dtype x_dtype,
+		const void *x, int64_t n);
 	void (*scale)(struct kernel_context *, float *y, float factor, int64_t n); /* y *= factor */
-	void (*zero)(struct kernel_context *, float *y, int64_t n);
-	void (*copy)(struct kernel_context *, float *y, const float *x, int64_t n);
+	void (*zero)(struct kernel_context *, enum dtype, void *y, int64_t n);
+	void (*copy)(struct kernel_context *, enum dtype, void *y, const void *x, int64_t n);
 	/* y[i] = the sources' i-th elements, summed in the declared tree over 0..count-1: a node of
 	 * more than one source splits at the largest power of two below its size, so 3 sources give
-	 * (0+1)+2 and 6 give ((0+1)+(2+3))+(4+5). y may be any of the sources. */
-	void (*tree_reduce)(struct kernel_context *, float *y, const float *const *sources,
-		int count, int64_t n);
+	 * (0+1)+2 and 6 give ((0+1)+(2+3))+(4+5). y may be any of the sources. bf16: every node is
+	 * rounded, so that a subtree that was reduced and stored gives the same bits. */
+	void (*tree_reduce)(struct kernel_context *, enum dtype, void *y,
+		const void *const *sources, int count, int64_t n);
 	/* Add x[i]^2, or x[i], to an exact sum; the bits of the result depend on the set only. */
 	void (*sum_squares)(struct kernel_context *, struct exact_sum *, const float *x, int64_t n);
 	void (*sum)(struct kernel_context *, struct exact_sum *, const float *x, int64_t n);

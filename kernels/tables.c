@@ -11,6 +11,7 @@
 LEVELS_OF(base)
 LEVELS_OF(v3)
 LEVELS_OF(v4)
+LEVELS_OF(v4bf16)
 #undef LEVELS_OF
 
 struct level {
@@ -36,6 +37,13 @@ static bool has_v4(void)
 	       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
 	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+
+#if HAVE_V4BF16
+static bool has_v4bf16(void)
+{
+	return has_v4() && __builtin_cpu_supports("avx512bf16");
+}
+#endif
 #endif
 
 #if HAVE_ONEDNN
@@ -53,10 +61,13 @@ static bool has_v4(void)
 
 /* Best first. */
 static const struct level levels[] = {
-#if HAVE_X86_LEVELS
-	LEVEL(v4, has_v4) LEVEL(v3, has_v3)
+#if HAVE_V4BF16
+	LEVEL(v4bf16, has_v4bf16)
 #endif
-		LEVEL(base, always)};
+#if HAVE_X86_LEVELS
+		LEVEL(v4, has_v4) LEVEL(v3, has_v3)
+#endif
+			LEVEL(base, always)};
 
 enum { LEVEL_COUNT = sizeof(levels) / sizeof(levels[0]), MOST_TABLES = LEVEL_COUNT + 4 };
 

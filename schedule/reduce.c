@@ -64,6 +64,11 @@ static int64_t master_bytes(const struct builder *b)
 	return dtype_bytes(b->plan->master_dtype);
 }
 
+static bool direct_output(const struct builder *b, int unit)
+{
+	return b->plan->reduce_dtype == b->plan->master_dtype && b->units[unit].gradient_shard < 0;
+}
+
 /* --- backward writes -----------------------------------------------------------------------------
  */
 
@@ -87,11 +92,11 @@ static void take_range_gradient(struct builder *b, int unit, const struct event 
 }
 
 /* Ours: one gradient for the whole unit, added to in place. Under NO_SHARD the first one is the
- * gradient shard itself. */
+ * gradient shard itself, unless it is reduced in another dtype than the optimizer reads. */
 static void take_unit_gradient(struct builder *b, int unit)
 {
 	struct unit_state *state = &b->units[unit];
-	bool is_shard = !b->shards && state->gradient_shard < 0;
+	bool is_shard = !b->shards && direct_output(b, unit);
 	if (state->gradient >= 0) {
 		op_use(b, state->gradient);
 		return;
@@ -170,11 +175,6 @@ static void keep_unsharded(struct builder *b, int unit)
 	}
 	op_use(b, state->gradient);
 	op_end(b);
-}
-
-static bool direct_output(const struct builder *b, int unit)
-{
-	return b->plan->reduce_dtype == b->plan->master_dtype && b->units[unit].gradient_shard < 0;
 }
 
 /* A single rank under NO_SHARD has nobody to reduce with. */

@@ -270,10 +270,28 @@ static bool check_dtype(const char *option, enum dtype dtype, const struct plan 
 	if (dtype > DTYPE_FP16)
 		return error_set(error, EXIT_CODE_USAGE, "--%s %s: expected fp32, bf16 or fp16",
 			option, dtype_name(dtype));
-	if (ours && dtype != DTYPE_FP32)
+	if (ours && dtype == DTYPE_FP16)
 		return error_set(error, EXIT_CODE_USAGE,
-			"--%s %s: our CPU kernels compute in fp32 so far; use fp32", option,
-			dtype_name(dtype));
+			"--%s fp16: our CPU kernels compute in fp32 and bf16; use one of these",
+			option);
+	return true;
+}
+
+/* What our kernels do not mix. */
+static bool check_cpu_dtypes(
+	const struct plan *plan, const struct device *device, struct error *error)
+{
+	if (plan->runtime != RUNTIME_SHARDPLAN || device->kind != DEVICE_CPU)
+		return true;
+	if (plan->master_dtype != DTYPE_FP32)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--master-dtype %s: our CPU kernels update fp32 weights; use fp32",
+			dtype_name(plan->master_dtype));
+	if (plan->reduce_dtype != DTYPE_FP32 && plan->param_dtype == DTYPE_FP32)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--reduce-dtype %s: our CPU kernels reduce gradients of fp32 parameters in "
+			"fp32; use fp32, or --param-dtype bf16",
+			dtype_name(plan->reduce_dtype));
 	return true;
 }
 
@@ -284,6 +302,8 @@ static bool check_dtypes(
 	if (!check_dtype("param-dtype", plan->param_dtype, plan, device, error) ||
 		!check_dtype("master-dtype", plan->master_dtype, plan, device, error) ||
 		!check_dtype("reduce-dtype", plan->reduce_dtype, plan, device, error))
+		return false;
+	if (!check_cpu_dtypes(plan, device, error))
 		return false;
 	if (device->kind == DEVICE_GPU && device_peak_flops(device, plan->param_dtype) <= 0)
 		return error_set(error, EXIT_CODE_USAGE,

@@ -44,45 +44,69 @@ INLINE vec gelu_erf_slope(vec x)
 	return phi + x * (SQRT_1_OVER_2PI * density);
 }
 
-void CPU(gelu)(struct kernel_context *context, enum gelu kind, float *y, const float *x, int64_t n)
+INLINE void gelu(const enum dtype dtype, enum gelu kind, void *y, const void *x, int64_t n)
 {
-	(void)context;
 	for (int64_t i = 0; i < n; i += LANES) {
-		vec a = load_some(x + i, n - i);
-		store_some(y + i, kind == GELU_ERF ? gelu_erf(a) : gelu_tanh(a), n - i);
+		vec a = load_as(dtype, x, i, n - i);
+		store_as(dtype, y, i, kind == GELU_ERF ? gelu_erf(a) : gelu_tanh(a), n - i);
 	}
 }
 
-void CPU(gelu_backward)(struct kernel_context *context, enum gelu kind, float *dx, const float *dy,
-	const float *x, int64_t n)
+void CPU(gelu)(struct kernel_context *context, enum dtype dtype, enum gelu kind, void *y,
+	const void *x, int64_t n)
 {
 	(void)context;
+	BY_DTYPE(gelu, dtype, kind, y, x, n);
+}
+
+INLINE void gelu_backward(
+	const enum dtype dtype, enum gelu kind, void *dx, const void *dy, const void *x, int64_t n)
+{
 	for (int64_t i = 0; i < n; i += LANES) {
-		vec a = load_some(x + i, n - i), d = load_some(dy + i, n - i);
-		store_some(dx + i, d * (kind == GELU_ERF ? gelu_erf_slope(a) : gelu_tanh_slope(a)),
-			n - i);
+		vec a = load_as(dtype, x, i, n - i), d = load_as(dtype, dy, i, n - i);
+		vec slope = kind == GELU_ERF ? gelu_erf_slope(a) : gelu_tanh_slope(a);
+
+		store_as(dtype, dx, i, d * slope, n - i);
 	}
 }
 
-void CPU(swiglu)(
-	struct kernel_context *context, float *y, const float *gate, const float *up, int64_t n)
+void CPU(gelu_backward)(struct kernel_context *context, enum dtype dtype, enum gelu kind, void *dx,
+	const void *dy, const void *x, int64_t n)
 {
 	(void)context;
+	BY_DTYPE(gelu_backward, dtype, kind, dx, dy, x, n);
+}
+
+INLINE void swiglu(const enum dtype dtype, void *y, const void *gate, const void *up, int64_t n)
+{
 	for (int64_t i = 0; i < n; i += LANES) {
-		vec g = load_some(gate + i, n - i), u = load_some(up + i, n - i);
-		store_some(y + i, g * sigmoid_vec(g) * u, n - i);
+		vec g = load_as(dtype, gate, i, n - i), u = load_as(dtype, up, i, n - i);
+		store_as(dtype, y, i, g * sigmoid_vec(g) * u, n - i);
 	}
 }
 
-void CPU(swiglu_backward)(struct kernel_context *context, float *dgate, float *dup, const float *dy,
-	const float *gate, const float *up, int64_t n)
+void CPU(swiglu)(struct kernel_context *context, enum dtype dtype, void *y, const void *gate,
+	const void *up, int64_t n)
 {
 	(void)context;
-	for (int64_t i = 0; i < n; i += LANES) {
-		vec d = load_some(dy + i, n - i), u = load_some(up + i, n - i);
-		vec g = load_some(gate + i, n - i), s = sigmoid_vec(g);
+	BY_DTYPE(swiglu, dtype, y, gate, up, n);
+}
 
-		store_some(dgate + i, d * u * s * (1.0f + g * (1.0f - s)), n - i);
-		store_some(dup + i, d * g * s, n - i);
+INLINE void swiglu_backward(const enum dtype dtype, void *dgate, void *dup, const void *dy,
+	const void *gate, const void *up, int64_t n)
+{
+	for (int64_t i = 0; i < n; i += LANES) {
+		vec d = load_as(dtype, dy, i, n - i), u = load_as(dtype, up, i, n - i);
+		vec g = load_as(dtype, gate, i, n - i), s = sigmoid_vec(g);
+
+		store_as(dtype, dgate, i, d * u * s * (1.0f + g * (1.0f - s)), n - i);
+		store_as(dtype, dup, i, d * g * s, n - i);
 	}
+}
+
+void CPU(swiglu_backward)(struct kernel_context *context, enum dtype dtype, void *dgate, void *dup,
+	const void *dy, const void *gate, const void *up, int64_t n)
+{
+	(void)context;
+	BY_DTYPE(swiglu_backward, dtype, dgate, dup, dy, gate, up, n);
 }

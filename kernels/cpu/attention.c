@@ -10,6 +10,7 @@ struct tile {
 	int64_t keys;       /* keys per tile */
 	float *query;       /* [QUERY_TILE, head_dim + ROW_PADDING], times scale */
 	float *score;       /* [QUERY_TILE, SCORE_ROW]: scores, then probabilities */
+	float *plain;       /* [keys, head_dim], widened from bf16 */
 	float *key, *value; /* packed [head_dim, keys] and [keys, head_dim] */
 	float *out;         /* [QUERY_TILE, width], unnormalised */
 	float top[QUERY_TILE], sum[QUERY_TILE];
@@ -24,6 +25,7 @@ static int64_t init_tile(struct tile *tile, float *start, const struct attention
 	tile->keys = attention_keys(a->head_dim);
 	tile->query = take(&workspace, QUERY_TILE * (a->head_dim + ROW_PADDING));
 	tile->score = take(&workspace, QUERY_TILE * SCORE_ROW);
+	tile->plain = take(&workspace, tile->keys * a->head_dim);
 	tile->key = take(&workspace, packed_size(a->head_dim, tile->keys));
 	tile->value = take(&workspace, packed_size(tile->keys, a->head_dim));
 	tile->out = take(&workspace, QUERY_TILE * tile->width);
@@ -106,19 +108,32 @@ static void gather(const struct attention *a, const struct tile *tile, int64_t r
 	});
 }
 
-static void write_rows(
-	const struct attention *a, const struct tile *tile, int64_t row, int64_t rows, int64_t head)
+INLINE void write_rows(const enum dtype dtype, const struct attention *a, const struct tile *tile,
+	int64_t row, int64_t rows, int64_t head)
 {
 	for (int64_t i = 0; i < rows; i++) {
-		float *out = a->out + (row + i) * a->out_stride + head * a->head_dim;
+		int64_t out = (row + i) * a->out_stride + head * a->head_dim;
 		const float *from = tile->out + i * tile->width;
 		float factor = 1.0f / tile->sum[i];
 
 		for (int64_t j = 0; j < a->head_dim; j += LANES)
-			store_some(out + j, load(from + j) * factor, a->head_dim - j);
+			store_as(dtype, a->out, out + j, load(from + j) * factor, a->head_dim - j);
 		a->lse[(row + i) * a->heads + head] =
 			(float)((double)tile->top[i] + log((double)tile->sum[i]));
 	}
+}
+
+static void load_keys(
+	const struct attention *a, struct tile *tile, int64_t row, int64_t keys, int64_t kv)
+{
+	int64_t stride;
+	const float *k = plain_rows(a, tile->plain,
+		&(struct rows){a->k, row * a->k_stride + kv, a->k_stride, keys}, &stride);
+
+	CPU(pack)(tile->key, k, stride, true, a->head_dim, keys);
+	const float *v = plain_rows(a, tile->plain,
+		&(struct rows){a->v, row * a->v_stride + kv, a->v_stride, keys}, &stride);
+	CPU(pack)(tile->value, v, stride, false, keys, a->head_dim);
 }
 
 /* One tile of queries of one head; `start` is the sequence's first row, `query` counts from it. */
@@ -128,9 +143,10 @@ static void query_tile(
 	int64_t rows = smaller(QUERY_TILE, a->length - query), end = query + rows;
 	int64_t kv = head / (a->heads / a->kv_heads) * a->head_dim;
 
-	copy_head(tile->query, a->head_dim + ROW_PADDING,
-		a->q + (start + query) * a->q_stride + head * a->head_dim, a->q_stride, rows,
-		a->head_dim, a->scale);
+	copy_rows(a, tile->query, a->head_dim + ROW_PADDING,
+		&(struct rows){a->q, (start + query) * a->q_stride + head * a->head_dim,
+			a->q_stride, rows},
+		a->scale);
 	for (int64_t i = 0; i < rows; i++) {
 		tile->top[i] = -INFINITY;
 		tile->sum[i] = 0.0f;
@@ -138,18 +154,13 @@ static void query_tile(
 	for (int64_t key = 0; key < end; key += tile->keys) {
 		int64_t keys = smaller(tile->keys, end - key);
 
-		CPU(pack)
-		(tile->key, a->k + (start + key) * a->k_stride + kv, a->k_stride, true, a->head_dim,
-			keys);
-		CPU(pack)
-		(tile->value, a->v + (start + key) * a->v_stride + kv, a->v_stride, false, keys,
-			a->head_dim);
+		load_keys(a, tile, start + key, keys, kv);
 		scores(a, tile, rows, keys, query - key);
 		for (int64_t i = 0; i < rows; i++)
 			softmax_row(tile, i, smaller(keys, query + i - key + 1), keys);
 		gather(a, tile, rows, keys, query - key, key > 0);
 	}
-	write_rows(a, tile, start + query, rows, head);
+	BY_DTYPE(write_rows, a->dtype, a, tile, start + query, rows, head);
 }
 
 /* Tiles of queries are independent; `task` counts them over sequences, heads, tiles. */

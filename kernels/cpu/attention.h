@@ -2,6 +2,7 @@
 #ifndef KERNELS_CPU_ATTENTION_H
 #define KERNELS_CPU_ATTENTION_H
 
+#include "kernels/bf16.h"
 #include "kernels/cpu/cpu.h"
 
 enum {
@@ -43,15 +44,44 @@ INLINE float *take(float **workspace, int64_t count)
 	return block;
 }
 
-/* Copies `rows` rows of one head to rows of `to_row` elements, times `factor`. */
-INLINE void copy_head(float *to, int64_t to_row, const float *from, int64_t from_row, int64_t rows,
+/* Rows of one head: elements [at, at + head_dim) of each. */
+struct rows {
+	const void *data;
+	int64_t at, stride, count;
+};
+
+INLINE void read_rows(const enum dtype dtype, float *to, int64_t to_row, const struct rows *rows,
 	int64_t width, float factor)
 {
-	for (int64_t i = 0; i < rows; i++) {
+	for (int64_t i = 0; i < rows->count; i++) {
+		int64_t from = rows->at + i * rows->stride;
+
 		for (int64_t j = 0; j < width; j += LANES)
 			store_some(to + i * to_row + j,
-				load_some(from + i * from_row + j, width - j) * factor, width - j);
+				load_as(dtype, rows->data, from + j, width - j) * factor,
+				width - j);
 	}
+}
+
+/* Copies them to fp32 rows of `to_row` elements, times `factor`. */
+INLINE void copy_rows(
+	const struct attention *a, float *to, int64_t to_row, const struct rows *rows, float factor)
+{
+	BY_DTYPE(read_rows, a->dtype, to, to_row, rows, a->head_dim, factor);
+}
+
+/* The same rows where the register tile can pack them: in place, or widened to `work`, which holds
+ * rows of head_dim floats. */
+INLINE const float *plain_rows(
+	const struct attention *a, float *work, const struct rows *rows, int64_t *stride)
+{
+	if (a->dtype == DTYPE_FP32) {
+		*stride = rows->stride;
+		return (const float *)rows->data + rows->at;
+	}
+	copy_rows(a, work, a->head_dim, rows, 1.0f);
+	*stride = a->head_dim;
+	return work;
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* Causal attention, backward. A tile of keys gathers its dk and dv from all later queries; dq grows
- * by one tile of keys after the other, in order. Formulas: kernels/reference/attention.c. Compiled
- * with -ffp-contract=fast. */
+ * by one tile of keys after the other, in order (bf16: and is rounded with each). Formulas:
+ * kernels/reference/attention.c. Compiled with -ffp-contract=fast. */
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/threads.h"
@@ -13,6 +13,8 @@ struct tile {
 	float *key_columns, *value_columns; /* packed [head_dim, keys] */
 	float *key_rows;                    /* packed [keys, head_dim] */
 	float *dkey, *dvalue;               /* [keys, width] */
+	float *plain;                       /* [keys, head_dim], widened from bf16 */
+	float *dquery;                      /* [QUERY_TILE, width], of one tile of keys, bf16 */
 	float delta[QUERY_TILE], lse[QUERY_TILE];
 };
 
@@ -43,15 +45,18 @@ static int64_t init_tile(struct tile *tile, float *start, const struct attention
 	tile->key_rows = take(&workspace, packed_size(tile->keys, a->head_dim));
 	tile->dkey = take(&workspace, tile->keys * tile->width);
 	tile->dvalue = take(&workspace, tile->keys * tile->width);
+	tile->plain = take(&workspace, tile->keys * a->head_dim);
+	tile->dquery = take(&workspace, QUERY_TILE * tile->width);
 	return workspace - start;
 }
 
-static float dot(const float *a, const float *b, int64_t n)
+/* Of an fp32 row with elements [at, at + n). */
+INLINE float dot(const enum dtype dtype, const float *a, const void *b, int64_t at, int64_t n)
 {
 	vec sum = {0};
 
 	for (int64_t j = 0; j < n; j += LANES)
-		sum += load_some(a + j, n - j) * load_some(b + j, n - j);
+		sum += load_some(a + j, n - j) * load_as(dtype, b, at + j, n - j);
 	return sum_lanes(sum);
 }
 
@@ -61,16 +66,19 @@ static void load_queries(
 {
 	const struct attention *a = &b->forward;
 	int64_t row = place->start + place->query, offset = place->head * a->head_dim;
-	const float *q = a->q + row * a->q_stride + offset;
-	const float *dout = b->dout + row * b->dout_stride + offset;
+	const struct rows q = {a->q, row * a->q_stride + offset, a->q_stride, place->rows};
+	const struct rows dout = {
+		b->dout, row * b->dout_stride + offset, b->dout_stride, place->rows};
 
-	copy_head(tile->query, tile->row, q, a->q_stride, place->rows, a->head_dim, 1.0f);
-	copy_head(tile->dout, tile->row, dout, b->dout_stride, place->rows, a->head_dim, 1.0f);
-	CPU(pack)(tile->packed_query, q, a->q_stride, false, place->rows, a->head_dim);
-	CPU(pack)(tile->packed_dout, dout, b->dout_stride, false, place->rows, a->head_dim);
+	copy_rows(a, tile->query, tile->row, &q, 1.0f);
+	copy_rows(a, tile->dout, tile->row, &dout, 1.0f);
+	CPU(pack)(tile->packed_query, tile->query, tile->row, false, place->rows, a->head_dim);
+	CPU(pack)(tile->packed_dout, tile->dout, tile->row, false, place->rows, a->head_dim);
 	for (int64_t i = 0; i < place->rows; i++) {
-		tile->delta[i] = dot(dout + i * b->dout_stride,
-			a->out + (row + i) * a->out_stride + offset, a->head_dim);
+		int64_t out = (row + i) * a->out_stride + offset;
+
+		tile->delta[i] = BY_DTYPE(
+			dot, a->dtype, tile->dout + i * tile->row, a->out, out, a->head_dim);
 		tile->lse[i] = a->lse[(row + i) * a->heads + place->head];
 	}
 }
@@ -139,10 +147,25 @@ static void key_by_head(const struct tile *tile, const struct place *place, cons
 	});
 }
 
+INLINE void write_row(const enum dtype dtype, void *to, int64_t at, const float *from,
+	int64_t width, bool accumulate)
+{
+	for (int64_t j = 0; j < width; j += LANES) {
+		vec v = load_some(from + j, width - j);
+
+		if (accumulate)
+			v = load_as(dtype, to, at + j, width - j) + v;
+		store_as(dtype, to, at + j, v, width - j);
+	}
+}
+
+/* dq (= | +=) dscore key: fp32 gradients grow in place. */
 static void query_gradient(
 	const struct attention_backward *b, const struct tile *tile, const struct place *place)
 {
 	const struct attention *a = &b->forward;
+	bool in_place = a->dtype == DTYPE_FP32;
+	int64_t at = (place->start + place->query) * b->dq_stride + place->head * a->head_dim;
 
 	CPU(multiply)
 	(&(struct product){
@@ -153,14 +176,16 @@ static void query_gradient(
 		.a_row = SCORE_ROW,
 		.a_step = 1,
 		.b = tile->key_rows,
-		.c = b->dq + (place->start + place->query) * b->dq_stride +
-		     place->head * a->head_dim,
-		.ldc = b->dq_stride,
-		.accumulate = place->key > 0,
+		.c = in_place ? (float *)b->dq + at : tile->dquery,
+		.ldc = in_place ? b->dq_stride : tile->width,
+		.accumulate = in_place && place->key > 0,
 		.end_column = NO_END,
 		.end_term = place->query - place->key,
 		.begin_term = NO_BEGIN,
 	});
+	for (int64_t i = 0; i < place->rows && !in_place; i++)
+		write_row(DTYPE_BF16, b->dq, at + i * b->dq_stride, tile->dquery + i * tile->width,
+			a->head_dim, place->key > 0);
 }
 
 static void query_tile(
@@ -182,11 +207,15 @@ static void query_tile(
 static void load_keys(const struct attention *a, struct tile *tile, const struct place *place)
 {
 	int64_t row = place->start + place->key, offset = place->kv * a->head_dim;
-	const float *k = a->k + row * a->k_stride + offset, *v = a->v + row * a->v_stride + offset;
+	const struct rows keys = {a->k, row * a->k_stride + offset, a->k_stride, place->keys};
+	const struct rows values = {a->v, row * a->v_stride + offset, a->v_stride, place->keys};
+	int64_t stride;
+	const float *k = plain_rows(a, tile->plain, &keys, &stride);
 
-	CPU(pack)(tile->key_columns, k, a->k_stride, true, a->head_dim, place->keys);
-	CPU(pack)(tile->key_rows, k, a->k_stride, false, place->keys, a->head_dim);
-	CPU(pack)(tile->value_columns, v, a->v_stride, true, a->head_dim, place->keys);
+	CPU(pack)(tile->key_columns, k, stride, true, a->head_dim, place->keys);
+	CPU(pack)(tile->key_rows, k, stride, false, place->keys, a->head_dim);
+	const float *v = plain_rows(a, tile->plain, &values, &stride);
+	CPU(pack)(tile->value_columns, v, stride, true, a->head_dim, place->keys);
 	memset(tile->dkey, 0, (size_t)(place->keys * tile->width) * sizeof(float));
 	memset(tile->dvalue, 0, (size_t)(place->keys * tile->width) * sizeof(float));
 }
@@ -197,10 +226,13 @@ static void store_gradients(
 	const struct attention *a = &b->forward;
 	int64_t row = place->start + place->key, offset = place->kv * a->head_dim;
 
-	copy_head(b->dk + row * b->dk_stride + offset, b->dk_stride, tile->dkey, tile->width,
-		place->keys, a->head_dim, 1.0f);
-	copy_head(b->dv + row * b->dv_stride + offset, b->dv_stride, tile->dvalue, tile->width,
-		place->keys, a->head_dim, 1.0f);
+	for (int64_t i = 0; i < place->keys; i++) {
+		int64_t dk = (row + i) * b->dk_stride + offset, from = i * tile->width;
+		int64_t dv = (row + i) * b->dv_stride + offset;
+
+		BY_DTYPE(write_row, a->dtype, b->dk, dk, tile->dkey + from, a->head_dim, false);
+		BY_DTYPE(write_row, a->dtype, b->dv, dv, tile->dvalue + from, a->head_dim, false);
+	}
 }
 
 /* One tile of keys of one kv head, against all query heads that share it. */

@@ -7,8 +7,9 @@
 
 static bool fits(const struct gemm *g)
 {
-	return g->m > 0 && g->n > 0 && g->k > 0 && g->m <= INT_MAX && g->n <= INT_MAX &&
-	       g->k <= INT_MAX && g->lda <= INT_MAX && g->ldb <= INT_MAX && g->ldc <= INT_MAX;
+	return g->dtype == DTYPE_FP32 && g->m > 0 && g->n > 0 && g->k > 0 && g->m <= INT_MAX &&
+	       g->n <= INT_MAX && g->k <= INT_MAX && g->lda <= INT_MAX && g->ldb <= INT_MAX &&
+	       g->ldc <= INT_MAX;
 }
 
 bool cblas_gemm(struct kernel_context *context, const struct gemm *g)

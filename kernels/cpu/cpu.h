@@ -56,9 +56,31 @@ struct product {
 };
 void CPU(multiply)(const struct product *product);
 
+/* Products of bf16: a register tile that takes the terms in pairs (product_bf16.c). Packed operands
+ * are words, each a pair of consecutive terms, the earlier one in its lower half. A is walked by
+ * word: (i, p) at a[i * a_row + p * a_step]. */
+struct product_bf16 {
+	int64_t rows, columns, pairs; /* rows <= TILE_ROWS */
+	const uint32_t *a;
+	int64_t a_row, a_step;
+	const uint32_t *b; /* panels of TILE_COLS columns, each [pairs, TILE_COLS] */
+	float *c;          /* fp32; whole panels are written when `padded` */
+	int64_t ldc;
+	bool accumulate, padded;
+};
+void CPU(product_bf16)(const struct product_bf16 *product);
+/* Panels of B ([k, n], or [n, k] when transposed); an odd k is padded with a zero. */
+void CPU(pack_bf16)(
+	uint32_t *packed, const uint16_t *b, int64_t ldb, bool transpose, int64_t k, int64_t n);
+
+/* The whole of a product of bf16 in `floats` of workspace, of which it needs so many. */
+enum { GEMM_BF16_LEAST_FLOATS = 1 << 18 };
+void CPU(multiply_bf16)(const struct gemm *g, float *workspace, int64_t floats);
+
 void CPU(gemm)(struct kernel_context *, const struct gemm *);
-void CPU(bias_add)(struct kernel_context *, float *, const float *, int64_t, int64_t);
-void CPU(bias_backward)(struct kernel_context *, float *, const float *, int64_t, int64_t, bool);
+void CPU(bias_add)(struct kernel_context *, enum dtype, void *, const void *, int64_t, int64_t);
+void CPU(bias_backward)(struct kernel_context *, enum dtype, void *, enum dtype, const void *,
+	int64_t, int64_t, bool);
 void CPU(layernorm)(struct kernel_context *, const struct norm *);
 void CPU(layernorm_backward)(struct kernel_context *, const struct norm_backward *);
 void CPU(rmsnorm)(struct kernel_context *, const struct norm *);
@@ -66,19 +88,23 @@ void CPU(rmsnorm_backward)(struct kernel_context *, const struct norm_backward *
 void CPU(rope)(struct kernel_context *, const struct rope *);
 void CPU(attention)(struct kernel_context *, const struct attention *);
 void CPU(attention_backward)(struct kernel_context *, const struct attention_backward *);
-void CPU(gelu)(struct kernel_context *, enum gelu, float *, const float *, int64_t);
-void CPU(gelu_backward)(
-	struct kernel_context *, enum gelu, float *, const float *, const float *, int64_t);
-void CPU(swiglu)(struct kernel_context *, float *, const float *, const float *, int64_t);
-void CPU(swiglu_backward)(struct kernel_context *, float *, float *, const float *, const float *,
-	const float *, int64_t);
+void CPU(gelu)(struct kernel_context *, enum dtype, enum gelu, void *, const void *, int64_t);
+void CPU(gelu_backward)(struct kernel_context *, enum dtype, enum gelu, void *, const void *,
+	const void *, int64_t);
+void CPU(swiglu)(struct kernel_context *, enum dtype, void *, const void *, const void *, int64_t);
+void CPU(swiglu_backward)(struct kernel_context *, enum dtype, void *, void *, const void *,
+	const void *, const void *, int64_t);
 void CPU(embedding)(struct kernel_context *, const struct embedding *);
 void CPU(embedding_backward)(struct kernel_context *, const struct embedding_backward *);
 void CPU(cross_entropy)(struct kernel_context *, const struct cross_entropy *);
 void CPU(adamw)(struct kernel_context *, const struct adamw *);
 void CPU(sgd)(struct kernel_context *, float *, const float *, int64_t, float, float, float);
-void CPU(add)(struct kernel_context *, float *, const float *, const float *, int64_t);
+void CPU(add)(struct kernel_context *, enum dtype, void *, const void *, const void *, int64_t);
+void CPU(accumulate)(
+	struct kernel_context *, enum dtype, void *, enum dtype, const void *, int64_t);
+void CPU(convert)(struct kernel_context *, enum dtype, void *, enum dtype, const void *, int64_t);
 void CPU(scale)(struct kernel_context *, float *, float, int64_t);
-void CPU(tree_reduce)(struct kernel_context *, float *, const float *const *, int, int64_t);
+void CPU(tree_reduce)(
+	struct kernel_context *, enum dtype, void *, const void *const *, int, int64_t);
 
 #endif

@@ -1,13 +1,14 @@
 /* Cross entropy, fused with its backward: one row of logits stays in cache for three passes. */
+#include "kernels/bf16.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/math.h"
 
-static float row_maximum(const float *x, int64_t n)
+INLINE float row_maximum(const enum dtype dtype, const void *x, int64_t n)
 {
 	vec top = splat(-INFINITY);
 
 	for (int64_t j = 0; j < n; j += LANES) {
-		vec v = load_some(x + j, n - j);
+		vec v = load_as(dtype, x, j, n - j);
 		if (n - j < LANES)
 			v = select_vec(first_lanes(n - j), v, splat(-INFINITY));
 		top = max_vec(v, top);
@@ -15,8 +16,9 @@ static float row_maximum(const float *x, int64_t n)
 	return max_lanes(top);
 }
 
-/* Sum of exp(x - top); with `keep` false, x becomes exp(x - top). */
-static double row_exponentials(float *x, int64_t n, float top, bool keep)
+/* Sum of exp(x - top); with `keep` false, x becomes exp(x - top). bf16 would round it twice, so it
+ * is computed again when it is scaled. */
+INLINE double row_exponentials(const enum dtype dtype, void *x, int64_t n, float top, bool keep)
 {
 	double total = 0.0;
 
@@ -26,9 +28,9 @@ static double row_exponentials(float *x, int64_t n, float top, bool keep)
 		vec sum = {0};
 
 		for (int64_t j = first; j < end; j += LANES) {
-			vec e = exp_vec(load_some(x + j, n - j) - top);
-			if (!keep)
-				store_some(x + j, e, n - j);
+			vec e = exp_vec(load_as(dtype, x, j, n - j) - top);
+			if (!keep && dtype == DTYPE_FP32)
+				store_as(dtype, x, j, e, n - j);
 			sum += keep_some(e, n - j);
 		}
 		total += (double)sum_lanes(sum);
@@ -36,10 +38,15 @@ static double row_exponentials(float *x, int64_t n, float top, bool keep)
 	return total;
 }
 
-static void scale_row(float *x, int64_t n, float factor)
+INLINE void scale_row(const enum dtype dtype, void *x, int64_t n, float top, float factor)
 {
-	for (int64_t j = 0; j < n; j += LANES)
-		store_some(x + j, load_some(x + j, n - j) * factor, n - j);
+	for (int64_t j = 0; j < n; j += LANES) {
+		vec e = load_as(dtype, x, j, n - j);
+
+		if (dtype == DTYPE_BF16)
+			e = exp_vec(e - top);
+		store_as(dtype, x, j, e * factor, n - j);
+	}
 }
 
 static bool counts(struct kernel_context *context, int64_t target, int64_t vocabulary)
@@ -51,29 +58,35 @@ static bool counts(struct kernel_context *context, int64_t target, int64_t vocab
 		(long long)vocabulary);
 }
 
-static void row(const struct cross_entropy *c, float *x, int64_t target, float *loss)
+INLINE void row(
+	const enum dtype dtype, const struct cross_entropy *c, void *x, int64_t target, float *loss)
 {
-	float top = row_maximum(x, c->vocabulary), logit = x[target];
-	double sum = row_exponentials(x, c->vocabulary, top, c->keep_logits);
+	float top = row_maximum(dtype, x, c->vocabulary), logit = element_get(dtype, x, target);
+	double sum = row_exponentials(dtype, x, c->vocabulary, top, c->keep_logits);
+	double factor = (double)c->scale / sum;
 
 	*loss = (float)(log(sum) + (double)top - (double)logit);
 	if (c->keep_logits)
 		return;
-	scale_row(x, c->vocabulary, (float)((double)c->scale / sum));
-	x[target] -= c->scale;
+	scale_row(dtype, x, c->vocabulary, top, (float)factor);
+	if (dtype == DTYPE_BF16)
+		element_put(dtype, x, target,
+			(exp_vec(splat(logit - top)) * (float)factor)[0] - c->scale);
+	else
+		element_put(dtype, x, target, element_get(dtype, x, target) - c->scale);
 }
 
 void CPU(cross_entropy)(struct kernel_context *context, const struct cross_entropy *c)
 {
 	for (int64_t t = 0; t < c->tokens; t++) {
-		float *x = c->logits + t * c->stride;
+		void *x = element_at(c->dtype, c->logits, t * c->stride);
 
 		if (counts(context, c->targets[t], c->vocabulary)) {
-			row(c, x, c->targets[t], &c->losses[t]);
+			BY_DTYPE(row, c->dtype, c, x, c->targets[t], &c->losses[t]);
 			continue;
 		}
 		c->losses[t] = 0.0f;
 		if (!c->keep_logits)
-			memset(x, 0, (size_t)c->vocabulary * sizeof(float));
+			memset(x, 0, (size_t)(c->vocabulary * dtype_bytes(c->dtype)));
 	}
 }

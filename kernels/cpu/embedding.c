@@ -1,4 +1,5 @@
 /* Token and position tables. */
+#include "kernels/bf16.h"
 #include "kernels/cpu/cpu.h"
 
 static bool known(struct kernel_context *context, int64_t id, int64_t vocabulary)
@@ -10,42 +11,105 @@ static bool known(struct kernel_context *context, int64_t id, int64_t vocabulary
 		(long long)vocabulary);
 }
 
-static void add_row(float *y, const float *x, int64_t width)
+/* y = a, or a + b. */
+INLINE void embed_row(const enum dtype dtype, void *y, const void *a, const void *b, int64_t width)
 {
 	for (int64_t j = 0; j < width; j += LANES) {
 		int64_t rest = width - j;
-		store_some(y + j, load_some(y + j, rest) + load_some(x + j, rest), rest);
+		vec row = a ? load_as(dtype, a, j, rest) : (vec){0};
+
+		if (b)
+			row += load_as(dtype, b, j, rest);
+		store_as(dtype, y, j, row, rest);
 	}
 }
 
 void CPU(embedding)(struct kernel_context *context, const struct embedding *e)
 {
-	size_t row_bytes = (size_t)e->width * sizeof(float);
-
 	for (int64_t t = 0; t < e->tokens; t++) {
-		float *out = e->out + t * e->width;
+		const void *row = NULL, *position = NULL;
 
 		if (known(context, e->ids[t], e->vocabulary))
-			memcpy(out, e->table + e->ids[t] * e->width, row_bytes);
-		else
-			memset(out, 0, row_bytes);
+			row = element_of(e->dtype, e->table, e->ids[t] * e->width);
 		if (e->positions)
-			add_row(out, e->positions + t % e->length * e->width, e->width);
+			position = element_of(e->dtype, e->positions, t % e->length * e->width);
+		BY_DTYPE(embed_row, e->dtype, element_at(e->dtype, e->out, t * e->width), row,
+			position, e->width);
 	}
+}
+
+INLINE void add_row_2(
+	const enum dtype x_dtype, const enum dtype dtype, void *y, const void *x, int64_t width)
+{
+	for (int64_t j = 0; j < width; j += LANES) {
+		int64_t rest = width - j;
+		store_as(dtype, y, j, load_as(dtype, y, j, rest) + load_as(x_dtype, x, j, rest),
+			rest);
+	}
+}
+
+static int64_t row_of(const struct embedding_backward *e, const int32_t *ids, int64_t t)
+{
+	return ids ? ids[t] : t % e->length;
+}
+
+static void add_one(const struct embedding_backward *e, void *table, int64_t row, int64_t t)
+{
+	void *y = element_at(e->gradient_dtype, table, row * e->width);
+	const void *x = element_of(e->dtype, e->dout, t * e->width);
+
+	BY_DTYPES(add_row, e->gradient_dtype, e->dtype, y, x, e->width);
+}
+
+/* All tokens of that row from token `first` on, summed in the workspace. */
+static void add_together(struct kernel_context *context, const struct embedding_backward *e,
+	void *table, const int32_t *ids, int64_t first)
+{
+	int64_t row = row_of(e, ids, first);
+	float *sum = context->workspace;
+
+	memset(sum, 0, (size_t)e->width * sizeof(*sum));
+	for (int64_t t = first; t < e->tokens; t++)
+		if (row_of(e, ids, t) == row)
+			BY_DTYPES(add_row, DTYPE_FP32, e->dtype, sum,
+				element_of(e->dtype, e->dout, t * e->width), e->width);
+	BY_DTYPES(add_row, DTYPE_BF16, DTYPE_FP32, element_at(DTYPE_BF16, table, row * e->width),
+		sum, e->width);
+}
+
+static bool seen(const int32_t *ids, int64_t t)
+{
+	for (int64_t u = 0; u < t; u++)
+		if (ids[u] == ids[t])
+			return true;
+	return false;
+}
+
+static void zero_table(const struct embedding_backward *e, void *table, int64_t rows)
+{
+	memset(table, 0, (size_t)(rows * e->width * dtype_bytes(e->gradient_dtype)));
 }
 
 void CPU(embedding_backward)(struct kernel_context *context, const struct embedding_backward *e)
 {
-	if (!e->accumulate_table)
-		memset(e->dtable, 0, (size_t)(e->vocabulary * e->width) * sizeof(float));
-	if (e->dpositions && !e->accumulate_positions)
-		memset(e->dpositions, 0, (size_t)(e->position_rows * e->width) * sizeof(float));
-	for (int64_t t = 0; t < e->tokens; t++) {
-		const float *dout = e->dout + t * e->width;
+	const bool together = e->gradient_dtype == DTYPE_BF16;
 
-		if (known(context, e->ids[t], e->vocabulary))
-			add_row(e->dtable + e->ids[t] * e->width, dout, e->width);
-		if (e->dpositions)
-			add_row(e->dpositions + t % e->length * e->width, dout, e->width);
+	if (!e->accumulate_table)
+		zero_table(e, e->dtable, e->vocabulary);
+	if (e->dpositions && !e->accumulate_positions)
+		zero_table(e, e->dpositions, e->position_rows);
+	for (int64_t t = 0; t < e->tokens; t++) {
+		if (!known(context, e->ids[t], e->vocabulary))
+			continue;
+		if (!together)
+			add_one(e, e->dtable, e->ids[t], t);
+		else if (!seen(e->ids, t))
+			add_together(context, e, e->dtable, e->ids, t);
+	}
+	for (int64_t t = 0; e->dpositions && t < e->tokens; t++) {
+		if (!together)
+			add_one(e, e->dpositions, t % e->length, t);
+		else if (t < e->length)
+			add_together(context, e, e->dpositions, NULL, t);
 	}
 }

@@ -6,6 +6,7 @@
  * BLOCK_K) for each block of columns: pack B               (second-level cache, BLOCK_COLS x
  * BLOCK_K) multiply
  */
+#include "kernels/bf16.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/threads.h"
 
@@ -46,7 +47,7 @@ static void copy_rows(const struct gemm *g, const struct block *block, struct pa
 	panels->next = panels->row * TILE_ROWS;
 	for (int64_t i = 0; i < block->rows; i++) {
 		memcpy(panels->data + i * panels->row,
-			g->a + (block->row + i) * g->lda + block->term,
+			(const float *)g->a + (block->row + i) * g->lda + block->term,
 			(size_t)block->terms * sizeof(float));
 	}
 }
@@ -58,7 +59,7 @@ static void copy_columns(const struct gemm *g, const struct block *block, struct
 	panels->step = TILE_ROWS;
 	panels->next = block->terms * TILE_ROWS;
 	for (int64_t p = 0; p < block->terms; p++) {
-		const float *from = g->a + (block->term + p) * g->lda + block->row;
+		const float *from = (const float *)g->a + (block->term + p) * g->lda + block->row;
 		for (int64_t i = 0; i < block->rows; i += TILE_ROWS) {
 			memcpy(panels->data + i * block->terms + p * TILE_ROWS, from + i,
 				(size_t)smaller(TILE_ROWS, block->rows - i) * sizeof(float));
@@ -85,7 +86,7 @@ static void multiply_block(const struct gemm *g, const struct block *block,
 	for (int64_t i = 0; i < block->rows; i += TILE_ROWS) {
 		product.m = smaller(TILE_ROWS, block->rows - i);
 		product.a = panels->data + i / TILE_ROWS * panels->next;
-		product.c = g->c + (block->row + i) * g->ldc + block->column;
+		product.c = (float *)g->c + (block->row + i) * g->ldc + block->column;
 		CPU(multiply)(&product);
 	}
 }
@@ -98,8 +99,9 @@ static void row_block(
 	else
 		copy_rows(g, block, panels);
 	for (block->column = 0; block->column < g->n; block->column += BLOCK_COLS) {
-		const float *b = g->b + (g->transpose_b ? block->column * g->ldb + block->term
-							: block->term * g->ldb + block->column);
+		const float *b = (const float *)g->b +
+				 (g->transpose_b ? block->column * g->ldb + block->term
+						 : block->term * g->ldb + block->column);
 
 		block->columns = smaller(BLOCK_COLS, g->n - block->column);
 		CPU(pack)(packed, b, g->ldb, g->transpose_b, block->terms, block->columns);
@@ -110,11 +112,12 @@ static void row_block(
 static void zero_product(const struct gemm *g)
 {
 	for (int64_t i = 0; i < g->m && !g->accumulate; i++)
-		memset(g->c + i * g->ldc, 0, (size_t)g->n * sizeof(float));
+		memset(element_at(g->c_dtype, g->c, i * g->ldc), 0,
+			(size_t)(g->n * dtype_bytes(g->c_dtype)));
 }
 
 /* The whole of `g` in `floats` of workspace. */
-static void multiply_all(const struct gemm *g, float *workspace, int64_t floats)
+static void multiply_fp32(const struct gemm *g, float *workspace, int64_t floats)
 {
 	int64_t blocks = (g->k + BLOCK_K - 1) / BLOCK_K;
 	int64_t room = (floats - PACKED_FLOATS) / (BLOCK_K + ROW_PADDING) / LEAST_ROWS * LEAST_ROWS;
@@ -132,6 +135,14 @@ static void multiply_all(const struct gemm *g, float *workspace, int64_t floats)
 	}
 }
 
+static void multiply_all(const struct gemm *g, float *workspace, int64_t floats)
+{
+	if (g->dtype == DTYPE_BF16)
+		CPU(multiply_bf16)(g, workspace, floats);
+	else
+		multiply_fp32(g, workspace, floats);
+}
+
 /* Part `part` of `parts` of C: a range of whole tiles of its longer side. */
 static struct gemm part_of(const struct gemm *g, int part, int parts)
 {
@@ -144,12 +155,12 @@ static struct gemm part_of(const struct gemm *g, int part, int parts)
 
 	if (by_rows) {
 		result.m = count;
-		result.a += g->transpose_a ? first : first * g->lda;
-		result.c += first * g->ldc;
+		result.a = element_of(g->dtype, g->a, g->transpose_a ? first : first * g->lda);
+		result.c = element_at(g->c_dtype, g->c, first * g->ldc);
 	} else {
 		result.n = count;
-		result.b += g->transpose_b ? first * g->ldb : first;
-		result.c += first;
+		result.b = element_of(g->dtype, g->b, g->transpose_b ? first * g->ldb : first);
+		result.c = element_at(g->c_dtype, g->c, first);
 	}
 	return result;
 }
@@ -158,7 +169,8 @@ void CPU(gemm)(struct kernel_context *context, const struct gemm *g)
 {
 	int64_t work = g->m * g->n / LEAST_THREAD_WORK * g->k +
 		       g->m * g->n % LEAST_THREAD_WORK * g->k / LEAST_THREAD_WORK;
-	int threads = usable_threads(context, work, LEAST_FLOATS);
+	int64_t least = g->dtype == DTYPE_BF16 ? GEMM_BF16_LEAST_FLOATS : LEAST_FLOATS;
+	int threads = usable_threads(context, work, least);
 	int64_t floats = context->workspace_bytes / (int64_t)sizeof(float) / threads / 16 * 16;
 
 	if (g->m <= 0 || g->n <= 0)

@@ -92,6 +92,8 @@ static struct gemm shape_of(const struct gemm *g)
 	shape.transpose_a = g->transpose_a;
 	shape.transpose_b = g->transpose_b;
 	shape.accumulate = g->accumulate;
+	shape.dtype = g->dtype;
+	shape.c_dtype = g->c_dtype;
 	return shape;
 }
 
@@ -123,11 +125,17 @@ static void strides_of(dnnl_dims_t strides, int64_t ld, bool transpose)
 	strides[1] = transpose ? ld : 1;
 }
 
+static dnnl_data_type_t type_of(enum dtype dtype)
+{
+	return dtype == DTYPE_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
 static dnnl_primitive_desc_t describe(struct cache *cache, const struct gemm *g)
 {
 	dnnl_primitive_attr_t attr = attributes(g->accumulate);
 	dnnl_dims_t dims[3] = {{g->m, g->k}, {g->k, g->n}, {g->m, g->n}}, strides[3];
 	dnnl_memory_desc_t md[3];
+	dnnl_data_type_t types[3] = {type_of(g->dtype), type_of(g->dtype), type_of(g->c_dtype)};
 	dnnl_primitive_desc_t pd = NULL;
 
 	strides_of(strides[A], g->lda, g->transpose_a);
@@ -135,7 +143,7 @@ static dnnl_primitive_desc_t describe(struct cache *cache, const struct gemm *g)
 	strides_of(strides[C], g->ldc, false);
 #if DNNL_VERSION_MAJOR >= 3
 	for (int i = 0; i < 3; i++)
-		dnnl_memory_desc_create_with_strides(&md[i], 2, dims[i], dnnl_f32, strides[i]);
+		dnnl_memory_desc_create_with_strides(&md[i], 2, dims[i], types[i], strides[i]);
 	if (dnnl_matmul_primitive_desc_create(
 		    &pd, cache->engine, md[A], md[B], NULL, md[C], attr) != dnnl_success)
 		pd = NULL;
@@ -145,7 +153,7 @@ static dnnl_primitive_desc_t describe(struct cache *cache, const struct gemm *g)
 	dnnl_matmul_desc_t matmul;
 
 	for (int i = 0; i < 3; i++)
-		dnnl_memory_desc_init_by_strides(&md[i], 2, dims[i], dnnl_f32, strides[i]);
+		dnnl_memory_desc_init_by_strides(&md[i], 2, dims[i], types[i], strides[i]);
 	if (dnnl_matmul_desc_init(&matmul, &md[A], &md[B], NULL, &md[C]) != dnnl_success ||
 		dnnl_primitive_desc_create(&pd, &matmul, attr, cache->engine, NULL) != dnnl_success)
 		pd = NULL;
@@ -218,7 +226,7 @@ void onednn_prepare(struct kernel_context *context, const struct gemm *g)
 }
 
 /* The C API takes pointers to mutable data for inputs too. */
-static void *mutable(const float *p)
+static void *mutable(const void *p)
 {
 	void *q;
 

@@ -5,6 +5,7 @@
  * in order; A is read where it lies. (Goto and van de Geijn 2008; the BLIS papers.) Compiled with
  * -ffp-contract=fast: c += a * b is one fused operation where the level has it. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/transpose.h"
 
 typedef void tile_function(int64_t k, const float *a, int64_t a_row, int64_t a_step, const float *b,
 	float *c, int64_t ldc, bool accumulate);
@@ -120,43 +121,6 @@ void CPU(multiply)(const struct product *p)
 	}
 }
 
-#if defined(__clang__)
-/* Clang has no shuffle by a vector of indices. */
-INLINE void transpose_block(float *to, int64_t to_row, const float *from, int64_t from_row)
-{
-	for (int i = 0; i < LANES; i++) {
-		for (int j = 0; j < LANES; j++)
-			to[i * to_row + j] = from[j * from_row + i];
-	}
-}
-#else
-/* LANES x LANES transpose: log2(LANES) perfect shuffles of the rows i and i + LANES/2. */
-INLINE void transpose_block(float *to, int64_t to_row, const float *from, int64_t from_row)
-{
-	vec row[LANES], next[LANES];
-	ivec low, high;
-
-	for (int i = 0; i < LANES; i++) {
-		row[i] = load(from + i * from_row);
-		low[i] = i / 2 + (i % 2) * LANES;
-		high[i] = LANES / 2 + i / 2 + (i % 2) * LANES;
-	}
-#pragma GCC unroll 4
-	for (int round = 1; round < LANES; round *= 2) {
-#pragma GCC unroll 8
-		for (int i = 0; i < LANES / 2; i++) {
-			next[2 * i] = __builtin_shuffle(row[i], row[i + LANES / 2], low);
-			next[2 * i + 1] = __builtin_shuffle(row[i], row[i + LANES / 2], high);
-		}
-#pragma GCC unroll 16
-		for (int i = 0; i < LANES; i++)
-			row[i] = next[i];
-	}
-	for (int i = 0; i < LANES; i++)
-		store(to + i * to_row, row[i]);
-}
-#endif
-
 /* A panel of `columns` <= TILE_COLS rows of b (stored [n, k]) becomes [k, TILE_COLS]. */
 static void pack_transposed(float *panel, const float *b, int64_t ldb, int64_t k, int64_t columns)
 {
@@ -167,7 +131,8 @@ static void pack_transposed(float *panel, const float *b, int64_t ldb, int64_t k
 		memset(panel, 0, (size_t)(k * TILE_COLS) * sizeof(float));
 	for (int64_t p = 0; p < even; p += LANES) {
 		for (int64_t j = 0; j < whole; j += LANES)
-			transpose_block(panel + p * TILE_COLS + j, TILE_COLS, b + j * ldb + p, ldb);
+			transpose_block(panel + p * TILE_COLS + j, TILE_COLS, b + j * ldb + p,
+				ldb * (int64_t)sizeof(float));
 	}
 	for (int64_t j = 0; j < columns; j++) {
 		for (int64_t p = j < whole ? even : 0; p < k; p++)

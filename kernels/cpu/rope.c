@@ -1,5 +1,6 @@
 /* Rotary position embedding: the turn of a position is computed once and applied to that position
  * of every sequence and head. Angles in double, so that far positions keep their digits. */
+#include "kernels/bf16.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/rope_frequency.h"
 
@@ -18,15 +19,15 @@ static void set_position(const struct turns *turns, int64_t half, int64_t positi
 	}
 }
 
-static void turn_head(float *x, const struct turns *turns, int64_t half)
+INLINE void turn_head(const enum dtype dtype, void *x, const struct turns *turns, int64_t half)
 {
 	for (int64_t i = 0; i < half; i += LANES) {
 		int64_t rest = half - i;
-		vec a = load_some(x + i, rest), b = load_some(x + half + i, rest);
+		vec a = load_as(dtype, x, i, rest), b = load_as(dtype, x, half + i, rest);
 		vec c = load_some(turns->cosine + i, rest), s = load_some(turns->sine + i, rest);
 
-		store_some(x + i, a * c - b * s, rest);
-		store_some(x + half + i, b * c + a * s, rest);
+		store_as(dtype, x, i, a * c - b * s, rest);
+		store_as(dtype, x, half + i, b * c + a * s, rest);
 	}
 }
 
@@ -43,7 +44,10 @@ void CPU(rope)(struct kernel_context *context, const struct rope *r)
 		set_position(&turns, half, position, r->inverse);
 		for (int64_t t = position; t < r->tokens; t += r->length) {
 			for (int64_t head = 0; head < r->heads; head++)
-				turn_head(r->x + t * r->stride + head * r->head_dim, &turns, half);
+				BY_DTYPE(turn_head, r->dtype,
+					element_at(
+						r->dtype, r->x, t * r->stride + head * r->head_dim),
+					&turns, half);
 		}
 	}
 }

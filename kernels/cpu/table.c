@@ -56,9 +56,10 @@ static void clip(struct kernel_context *context, float *y, int64_t n,
 		.swiglu_backward = CPU(swiglu_backward), .embedding = CPU(embedding),              \
 		.embedding_backward = CPU(embedding_backward),                                     \
 		.cross_entropy = CPU(cross_entropy), .adamw = CPU(adamw), .sgd = CPU(sgd),         \
-		.add = CPU(add), .scale = CPU(scale), .zero = reference_zero,                      \
-		.copy = reference_copy, .tree_reduce = CPU(tree_reduce),                           \
-		.sum_squares = sum_squares, .sum = sum, .clip = clip,                              \
+		.add = CPU(add), .accumulate = CPU(accumulate), .convert = CPU(convert),           \
+		.scale = CPU(scale), .zero = reference_zero, .copy = reference_copy,               \
+		.tree_reduce = CPU(tree_reduce), .sum_squares = sum_squares, .sum = sum,           \
+		.clip = clip,                                                                      \
 	}
 
 const struct kernels CPU(builtin) = TABLE(

@@ -1,6 +1,7 @@
 /* gelu and swiglu. */
 #include <math.h>
 
+#include "kernels/bf16.h"
 #include "kernels/reference/reference.h"
 
 static const double SQRT_2_OVER_PI = 0.79788456080286535588;
@@ -32,20 +33,22 @@ static double gelu_slope(enum gelu kind, double x)
 	return s + x * s * (1.0 - s) * inner;
 }
 
-void reference_gelu(
-	struct kernel_context *context, enum gelu kind, float *y, const float *x, int64_t n)
+void reference_gelu(struct kernel_context *context, enum dtype dtype, enum gelu kind, void *y,
+	const void *x, int64_t n)
 {
 	(void)context;
 	for (int64_t i = 0; i < n; i++)
-		y[i] = (float)gelu(kind, x[i]);
+		element_put(dtype, y, i, (float)gelu(kind, element_get(dtype, x, i)));
 }
 
-void reference_gelu_backward(struct kernel_context *context, enum gelu kind, float *dx,
-	const float *dy, const float *x, int64_t n)
+void reference_gelu_backward(struct kernel_context *context, enum dtype dtype, enum gelu kind,
+	void *dx, const void *dy, const void *x, int64_t n)
 {
 	(void)context;
 	for (int64_t i = 0; i < n; i++)
-		dx[i] = (float)(dy[i] * gelu_slope(kind, x[i]));
+		element_put(dtype, dx, i,
+			(float)(element_get(dtype, dy, i) *
+				gelu_slope(kind, element_get(dtype, x, i))));
 }
 
 static double sigmoid(double x)
@@ -53,22 +56,26 @@ static double sigmoid(double x)
 	return 1.0 / (1.0 + exp(-x));
 }
 
-void reference_swiglu(
-	struct kernel_context *context, float *y, const float *gate, const float *up, int64_t n)
-{
-	(void)context;
-	for (int64_t i = 0; i < n; i++)
-		y[i] = (float)(gate[i] * sigmoid(gate[i]) * up[i]);
-}
-
-void reference_swiglu_backward(struct kernel_context *context, float *dgate, float *dup,
-	const float *dy, const float *gate, const float *up, int64_t n)
+void reference_swiglu(struct kernel_context *context, enum dtype dtype, void *y, const void *gate,
+	const void *up, int64_t n)
 {
 	(void)context;
 	for (int64_t i = 0; i < n; i++) {
-		double d = dy[i], g = gate[i], u = up[i], s = sigmoid(g);
+		double g = element_get(dtype, gate, i), u = element_get(dtype, up, i);
 
-		dgate[i] = (float)(d * u * s * (1.0 + g * (1.0 - s)));
-		dup[i] = (float)(d * g * s);
+		element_put(dtype, y, i, (float)(g * sigmoid(g) * u));
+	}
+}
+
+void reference_swiglu_backward(struct kernel_context *context, enum dtype dtype, void *dgate,
+	void *dup, const void *dy, const void *gate, const void *up, int64_t n)
+{
+	(void)context;
+	for (int64_t i = 0; i < n; i++) {
+		double d = element_get(dtype, dy, i), g = element_get(dtype, gate, i);
+		double u = element_get(dtype, up, i), s = sigmoid(g);
+
+		element_put(dtype, dgate, i, (float)(d * u * s * (1.0 + g * (1.0 - s))));
+		element_put(dtype, dup, i, (float)(d * g * s));
 	}
 }

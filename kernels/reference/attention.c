@@ -2,39 +2,40 @@
  *   dv_j += p dout;  ds = p (dout v_j - delta) scale;  dq += ds k_j;  dk_j += ds q. */
 #include <math.h>
 
+#include "kernels/bf16.h"
 #include "kernels/reference/reference.h"
 
-static const float *head_row(
-	const float *x, int64_t stride, int64_t row, int64_t head, int64_t width)
+static const void *head_row(
+	const struct attention *a, const void *x, int64_t stride, int64_t row, int64_t head)
 {
-	return x + row * stride + head * width;
+	return element_of(a->dtype, x, row * stride + head * a->head_dim);
 }
 
-static double dot(const float *a, const float *b, int64_t n)
+static double dot(const struct attention *at, const void *a, const void *b)
 {
 	double sum = 0.0;
 
-	for (int64_t i = 0; i < n; i++)
-		sum += (double)a[i] * b[i];
+	for (int64_t i = 0; i < at->head_dim; i++)
+		sum += (double)element_get(at->dtype, a, i) * element_get(at->dtype, b, i);
 	return sum;
 }
 
 /* The row of k or v that query head `head` sees at `row`. */
-static const float *key(const struct attention *a, int64_t row, int64_t head)
+static const void *key(const struct attention *a, int64_t row, int64_t head)
 {
-	return head_row(a->k, a->k_stride, row, head / (a->heads / a->kv_heads), a->head_dim);
+	return head_row(a, a->k, a->k_stride, row, head / (a->heads / a->kv_heads));
 }
 
-static const float *value(const struct attention *a, int64_t row, int64_t head)
+static const void *value(const struct attention *a, int64_t row, int64_t head)
 {
-	return head_row(a->v, a->v_stride, row, head / (a->heads / a->kv_heads), a->head_dim);
+	return head_row(a, a->v, a->v_stride, row, head / (a->heads / a->kv_heads));
 }
 
 static double score(const struct attention *a, int64_t row, int64_t other, int64_t head)
 {
-	const float *q = head_row(a->q, a->q_stride, row, head, a->head_dim);
+	const void *q = head_row(a, a->q, a->q_stride, row, head);
 
-	return (double)a->scale * dot(q, key(a, other, head), a->head_dim);
+	return (double)a->scale * dot(a, q, key(a, other, head));
 }
 
 static double log_sum_exp(const struct attention *a, int64_t first, int64_t row, int64_t head)
@@ -52,7 +53,7 @@ static double log_sum_exp(const struct attention *a, int64_t first, int64_t row,
 static void attend(struct kernel_context *context, const struct attention *a, int64_t first,
 	int64_t row, int64_t head)
 {
-	float *out = a->out + row * a->out_stride + head * a->head_dim;
+	int64_t out = row * a->out_stride + head * a->head_dim;
 	double lse = log_sum_exp(a, first, row, head), *sum = context->workspace;
 
 	for (int64_t d = 0; d < a->head_dim; d++)
@@ -60,10 +61,10 @@ static void attend(struct kernel_context *context, const struct attention *a, in
 	for (int64_t j = first; j <= row; j++) {
 		double p = exp(score(a, row, j, head) - lse);
 		for (int64_t d = 0; d < a->head_dim; d++)
-			sum[d] += p * value(a, j, head)[d];
+			sum[d] += p * element_get(a->dtype, value(a, j, head), d);
 	}
 	for (int64_t d = 0; d < a->head_dim; d++)
-		out[d] = (float)sum[d];
+		element_put(a->dtype, a->out, out + d, (float)sum[d]);
 	a->lse[row * a->heads + head] = (float)lse;
 }
 
@@ -75,30 +76,61 @@ void reference_attention(struct kernel_context *context, const struct attention 
 	}
 }
 
-static void zero_rows(float *x, int64_t stride, int64_t rows, int64_t width)
-{
-	for (int64_t i = 0; i < rows; i++) {
-		for (int64_t j = 0; j < width; j++)
-			x[i * stride + j] = 0.0f;
-	}
-}
-
-/* What the pair (query row, key row j) of one head adds to the three gradients. */
-static void pair_backward(
-	const struct attention_backward *b, int64_t row, int64_t j, int64_t head, double delta)
+/* Sums grow in double, one row of dq, dk or dv at a time. */
+static double score_gradient(
+	const struct attention_backward *b, int64_t row, int64_t j, int64_t head, double *p)
 {
 	const struct attention *a = &b->forward;
-	int64_t kv = head / (a->heads / a->kv_heads) * a->head_dim;
-	const float *q = head_row(a->q, a->q_stride, row, head, a->head_dim);
-	const float *dout = head_row(b->dout, b->dout_stride, row, head, a->head_dim);
-	double p = exp(score(a, row, j, head) - (double)a->lse[row * a->heads + head]);
-	double ds = p * (dot(dout, value(a, j, head), a->head_dim) - delta) * (double)a->scale;
+	const void *dout = head_row(a, b->dout, b->dout_stride, row, head);
+	const void *out = head_row(a, a->out, a->out_stride, row, head);
 
+	*p = exp(score(a, row, j, head) - (double)a->lse[row * a->heads + head]);
+	return *p * (dot(a, dout, value(a, j, head)) - dot(a, dout, out)) * (double)a->scale;
+}
+
+static void query_gradient(
+	double *sum, const struct attention_backward *b, int64_t row, int64_t head)
+{
+	const struct attention *a = &b->forward;
+	int64_t at = row * b->dq_stride + head * a->head_dim;
+	double p;
+
+	for (int64_t d = 0; d < a->head_dim; d++)
+		sum[d] = 0.0;
+	for (int64_t j = row / a->length * a->length; j <= row; j++) {
+		double ds = score_gradient(b, row, j, head, &p);
+		for (int64_t d = 0; d < a->head_dim; d++)
+			sum[d] += ds * element_get(a->dtype, key(a, j, head), d);
+	}
+	for (int64_t d = 0; d < a->head_dim; d++)
+		element_put(a->dtype, b->dq, at + d, (float)sum[d]);
+}
+
+/* dk and dv of key row j of one kv head, from all later queries of all heads that share it. */
+static void key_gradient(double *sum, const struct attention_backward *b, int64_t j, int64_t kv)
+{
+	const struct attention *a = &b->forward;
+	int64_t group = a->heads / a->kv_heads, end = (j / a->length + 1) * a->length;
+	double *dk = sum, *dv = sum + a->head_dim, p;
+
+	for (int64_t d = 0; d < 2 * a->head_dim; d++)
+		sum[d] = 0.0;
+	for (int64_t row = j; row < end; row++) {
+		for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
+			const void *q = head_row(a, a->q, a->q_stride, row, head);
+			const void *dout = head_row(a, b->dout, b->dout_stride, row, head);
+			double ds = score_gradient(b, row, j, head, &p);
+
+			for (int64_t d = 0; d < a->head_dim; d++) {
+				dk[d] += ds * element_get(a->dtype, q, d);
+				dv[d] += p * element_get(a->dtype, dout, d);
+			}
+		}
+	}
 	for (int64_t d = 0; d < a->head_dim; d++) {
-		b->dv[j * b->dv_stride + kv + d] += (float)(p * dout[d]);
-		b->dk[j * b->dk_stride + kv + d] += (float)(ds * q[d]);
-		b->dq[row * b->dq_stride + head * a->head_dim + d] +=
-			(float)(ds * key(a, j, head)[d]);
+		int64_t at = kv * a->head_dim + d;
+		element_put(a->dtype, b->dk, j * b->dk_stride + at, (float)dk[d]);
+		element_put(a->dtype, b->dv, j * b->dv_stride + at, (float)dv[d]);
 	}
 }
 
@@ -106,20 +138,11 @@ void reference_attention_backward(
 	struct kernel_context *context, const struct attention_backward *b)
 {
 	const struct attention *a = &b->forward;
-	int64_t rows = a->sequences * a->length;
 
-	(void)context;
-	zero_rows(b->dq, b->dq_stride, rows, a->heads * a->head_dim);
-	zero_rows(b->dk, b->dk_stride, rows, a->kv_heads * a->head_dim);
-	zero_rows(b->dv, b->dv_stride, rows, a->kv_heads * a->head_dim);
-	for (int64_t row = 0; row < rows; row++) {
-		for (int64_t head = 0; head < a->heads; head++) {
-			double delta =
-				dot(head_row(b->dout, b->dout_stride, row, head, a->head_dim),
-					head_row(a->out, a->out_stride, row, head, a->head_dim),
-					a->head_dim);
-			for (int64_t j = row / a->length * a->length; j <= row; j++)
-				pair_backward(b, row, j, head, delta);
-		}
+	for (int64_t row = 0; row < a->sequences * a->length; row++) {
+		for (int64_t head = 0; head < a->heads; head++)
+			query_gradient(context->workspace, b, row, head);
+		for (int64_t kv = 0; kv < a->kv_heads; kv++)
+			key_gradient(context->workspace, b, row, kv);
 	}
 }

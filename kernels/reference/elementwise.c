@@ -1,14 +1,31 @@
 /* Flat arrays, reductions over sources, exact sums. */
 #include <string.h>
 
+#include "kernels/bf16.h"
 #include "kernels/reference/reference.h"
 
-void reference_add(
-	struct kernel_context *context, float *y, const float *a, const float *b, int64_t n)
+void reference_add(struct kernel_context *context, enum dtype dtype, void *y, const void *a,
+	const void *b, int64_t n)
 {
 	(void)context;
 	for (int64_t i = 0; i < n; i++)
-		y[i] = a[i] + b[i];
+		element_put(dtype, y, i, element_get(dtype, a, i) + element_get(dtype, b, i));
+}
+
+void reference_accumulate(struct kernel_context *context, enum dtype y_dtype, void *y,
+	enum dtype x_dtype, const void *x, int64_t n)
+{
+	(void)context;
+	for (int64_t i = 0; i < n; i++)
+		element_put(y_dtype, y, i, element_get(y_dtype, y, i) + element_get(x_dtype, x, i));
+}
+
+void reference_convert(struct kernel_context *context, enum dtype y_dtype, void *y,
+	enum dtype x_dtype, const void *x, int64_t n)
+{
+	(void)context;
+	for (int64_t i = 0; i < n; i++)
+		element_put(y_dtype, y, i, element_get(x_dtype, x, i));
 }
 
 void reference_scale(struct kernel_context *context, float *y, float factor, int64_t n)
@@ -18,38 +35,41 @@ void reference_scale(struct kernel_context *context, float *y, float factor, int
 		y[i] *= factor;
 }
 
-void reference_zero(struct kernel_context *context, float *y, int64_t n)
+void reference_zero(struct kernel_context *context, enum dtype dtype, void *y, int64_t n)
 {
 	(void)context;
 	if (n > 0)
-		memset(y, 0, (size_t)n * sizeof(float));
+		memset(y, 0, (size_t)(n * dtype_bytes(dtype)));
 }
 
-void reference_copy(struct kernel_context *context, float *y, const float *x, int64_t n)
+void reference_copy(
+	struct kernel_context *context, enum dtype dtype, void *y, const void *x, int64_t n)
 {
 	(void)context;
 	if (n > 0)
-		memmove(y, x, (size_t)n * sizeof(float));
+		memmove(y, x, (size_t)(n * dtype_bytes(dtype)));
 }
 
 /* The sum of element i of sources first..first+count-1, by the declared tree. */
-static float tree_sum(const float *const *sources, int count, int64_t i)
+static float tree_sum(enum dtype dtype, const void *const *sources, int count, int64_t i)
 {
 	int left = 1;
+	float sum;
 
 	if (count == 1)
-		return sources[0][i];
+		return element_get(dtype, sources[0], i);
 	while (2 * left < count)
 		left *= 2;
-	return tree_sum(sources, left, i) + tree_sum(sources + left, count - left, i);
+	sum = tree_sum(dtype, sources, left, i) + tree_sum(dtype, sources + left, count - left, i);
+	return dtype == DTYPE_BF16 ? bf16_to_float(bf16_from_float(sum)) : sum;
 }
 
-void reference_tree_reduce(
-	struct kernel_context *context, float *y, const float *const *sources, int count, int64_t n)
+void reference_tree_reduce(struct kernel_context *context, enum dtype dtype, void *y,
+	const void *const *sources, int count, int64_t n)
 {
 	(void)context;
 	for (int64_t i = 0; i < n; i++)
-		y[i] = tree_sum(sources, count, i);
+		element_put(dtype, y, i, tree_sum(dtype, sources, count, i));
 }
 
 void reference_sum_squares(

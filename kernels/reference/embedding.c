@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/bf16.h"
 #include "kernels/reference/reference.h"
 
 static bool known(struct kernel_context *context, int64_t id, int64_t vocabulary)
@@ -19,60 +20,86 @@ void reference_embedding(struct kernel_context *context, const struct embedding 
 		bool in = known(context, e->ids[t], e->vocabulary);
 
 		for (int64_t j = 0; j < e->width; j++) {
-			float x = in ? e->table[e->ids[t] * e->width + j] : 0.0f;
+			int64_t position = t % e->length * e->width + j;
+			float x = in ? element_get(e->dtype, e->table, e->ids[t] * e->width + j)
+				     : 0.0f;
 			if (e->positions)
-				x += e->positions[t % e->length * e->width + j];
-			e->out[t * e->width + j] = x;
+				x += element_get(e->dtype, e->positions, position);
+			element_put(e->dtype, e->out, t * e->width + j, x);
 		}
 	}
 }
 
-static void add_row(float *y, const float *x, int64_t width)
+/* Row `row` of a table gets the rows of dout of the tokens that `ids` (or, without, their position)
+ * sends there, from token `first` on. */
+static void add_rows(const struct embedding_backward *e, void *table, const int32_t *ids,
+	int64_t row, int64_t first)
 {
-	for (int64_t j = 0; j < width; j++)
-		y[j] += x[j];
+	for (int64_t j = 0; j < e->width; j++) {
+		int64_t at = row * e->width + j;
+		float sum = e->gradient_dtype == DTYPE_BF16
+				    ? 0.0f
+				    : element_get(e->gradient_dtype, table, at);
+
+		for (int64_t t = first; t < e->tokens; t++)
+			if ((ids ? ids[t] : t % e->length) == row)
+				sum += element_get(e->dtype, e->dout, t * e->width + j);
+		if (e->gradient_dtype == DTYPE_BF16)
+			sum += element_get(e->gradient_dtype, table, at);
+		element_put(e->gradient_dtype, table, at, sum);
+	}
+}
+
+static bool seen(const int32_t *ids, int64_t t)
+{
+	for (int64_t u = 0; u < t; u++)
+		if (ids[u] == ids[t])
+			return true;
+	return false;
+}
+
+static void zero_table(const struct embedding_backward *e, void *table, int64_t rows)
+{
+	memset(table, 0, (size_t)(rows * e->width * dtype_bytes(e->gradient_dtype)));
 }
 
 void reference_embedding_backward(
 	struct kernel_context *context, const struct embedding_backward *e)
 {
 	if (!e->accumulate_table)
-		memset(e->dtable, 0, (size_t)(e->vocabulary * e->width) * sizeof(float));
+		zero_table(e, e->dtable, e->vocabulary);
 	if (e->dpositions && !e->accumulate_positions)
-		memset(e->dpositions, 0, (size_t)(e->position_rows * e->width) * sizeof(float));
-	for (int64_t t = 0; t < e->tokens; t++) {
-		const float *dout = e->dout + t * e->width;
-
-		if (known(context, e->ids[t], e->vocabulary))
-			add_row(e->dtable + e->ids[t] * e->width, dout, e->width);
-		if (e->dpositions)
-			add_row(e->dpositions + t % e->length * e->width, dout, e->width);
-	}
+		zero_table(e, e->dpositions, e->position_rows);
+	for (int64_t t = 0; t < e->tokens; t++)
+		if (known(context, e->ids[t], e->vocabulary) && !seen(e->ids, t))
+			add_rows(e, e->dtable, e->ids, e->ids[t], t);
+	for (int64_t t = 0; e->dpositions && t < e->tokens && t < e->length; t++)
+		add_rows(e, e->dpositions, NULL, t, t);
 }
 
-static double log_sum_exp(const float *x, int64_t n)
+static double log_sum_exp(enum dtype dtype, const void *x, int64_t n)
 {
 	double top = -INFINITY, sum = 0.0;
 
 	for (int64_t j = 0; j < n; j++)
-		top = fmax(top, x[j]);
+		top = fmax(top, element_get(dtype, x, j));
 	for (int64_t j = 0; j < n; j++)
-		sum += exp(x[j] - top);
+		sum += exp(element_get(dtype, x, j) - top);
 	return top + log(sum);
 }
 
 void reference_cross_entropy(struct kernel_context *context, const struct cross_entropy *c)
 {
 	for (int64_t t = 0; t < c->tokens; t++) {
-		float *x = c->logits + t * c->stride;
+		void *x = element_at(c->dtype, c->logits, t * c->stride);
 		int64_t target = c->targets[t];
 		bool counts = target >= 0 && known(context, target, c->vocabulary);
-		double lse = log_sum_exp(x, c->vocabulary);
+		double lse = log_sum_exp(c->dtype, x, c->vocabulary);
 
-		c->losses[t] = counts ? (float)(lse - x[target]) : 0.0f;
+		c->losses[t] = counts ? (float)(lse - element_get(c->dtype, x, target)) : 0.0f;
 		for (int64_t j = 0; j < c->vocabulary && !c->keep_logits; j++) {
-			double d = exp(x[j] - lse) - (j == target);
-			x[j] = counts ? (float)(d * (double)c->scale) : 0.0f;
+			double d = exp(element_get(c->dtype, x, j) - lse) - (j == target);
+			element_put(c->dtype, x, j, counts ? (float)(d * (double)c->scale) : 0.0f);
 		}
 	}
 }

@@ -1,4 +1,5 @@
 /* Matrix product and bias. */
+#include "kernels/bf16.h"
 #include "kernels/reference/reference.h"
 
 static double dot(const struct gemm *g, int64_t i, int64_t j)
@@ -6,9 +7,9 @@ static double dot(const struct gemm *g, int64_t i, int64_t j)
 	double sum = 0.0;
 
 	for (int64_t p = 0; p < g->k; p++) {
-		double a = g->transpose_a ? g->a[p * g->lda + i] : g->a[i * g->lda + p];
-		double b = g->transpose_b ? g->b[j * g->ldb + p] : g->b[p * g->ldb + j];
-		sum += a * b;
+		int64_t a = g->transpose_a ? p * g->lda + i : i * g->lda + p;
+		int64_t b = g->transpose_b ? j * g->ldb + p : p * g->ldb + j;
+		sum += (double)element_get(g->dtype, g->a, a) * element_get(g->dtype, g->b, b);
 	}
 	return sum;
 }
@@ -18,30 +19,32 @@ void reference_gemm(struct kernel_context *context, const struct gemm *g)
 	(void)context;
 	for (int64_t i = 0; i < g->m; i++) {
 		for (int64_t j = 0; j < g->n; j++) {
-			float *c = &g->c[i * g->ldc + j];
-			*c = (float)((g->accumulate ? *c : 0.0) + dot(g, i, j));
+			int64_t at = i * g->ldc + j;
+			double c = g->accumulate ? element_get(g->c_dtype, g->c, at) : 0.0;
+			element_put(g->c_dtype, g->c, at, (float)(c + dot(g, i, j)));
 		}
 	}
 }
 
-void reference_bias_add(
-	struct kernel_context *context, float *y, const float *bias, int64_t rows, int64_t width)
+void reference_bias_add(struct kernel_context *context, enum dtype dtype, void *y, const void *bias,
+	int64_t rows, int64_t width)
 {
 	(void)context;
 	for (int64_t i = 0; i < rows; i++) {
 		for (int64_t j = 0; j < width; j++)
-			y[i * width + j] += bias[j];
+			element_put(dtype, y, i * width + j,
+				element_get(dtype, y, i * width + j) + element_get(dtype, bias, j));
 	}
 }
 
-void reference_bias_backward(struct kernel_context *context, float *dbias, const float *dy,
-	int64_t rows, int64_t width, bool accumulate)
+void reference_bias_backward(struct kernel_context *context, enum dtype dbias_dtype, void *dbias,
+	enum dtype dy_dtype, const void *dy, int64_t rows, int64_t width, bool accumulate)
 {
 	(void)context;
 	for (int64_t j = 0; j < width; j++) {
-		double sum = accumulate ? dbias[j] : 0.0;
+		double sum = accumulate ? element_get(dbias_dtype, dbias, j) : 0.0;
 		for (int64_t i = 0; i < rows; i++)
-			sum += dy[i * width + j];
-		dbias[j] = (float)sum;
+			sum += element_get(dy_dtype, dy, i * width + j);
+		element_put(dbias_dtype, dbias, j, (float)sum);
 	}
 }

@@ -3,37 +3,42 @@
  *   dweight = sum over rows of dy h,  dbias = sum over rows of dy. */
 #include <math.h>
 
+#include "kernels/bf16.h"
 #include "kernels/reference/reference.h"
 
-static double row_mean(const float *x, int64_t width)
+static double row_mean(enum dtype dtype, const void *x, int64_t width)
 {
 	double sum = 0.0;
 
 	for (int64_t j = 0; j < width; j++)
-		sum += x[j];
+		sum += element_get(dtype, x, j);
 	return sum / (double)width;
 }
 
-static double row_rstd(const float *x, int64_t width, double mean, float epsilon)
+static double row_rstd(enum dtype dtype, const void *x, int64_t width, double mean, float epsilon)
 {
 	double sum = 0.0;
 
-	for (int64_t j = 0; j < width; j++)
-		sum += (x[j] - mean) * (x[j] - mean);
+	for (int64_t j = 0; j < width; j++) {
+		double d = element_get(dtype, x, j) - mean;
+		sum += d * d;
+	}
 	return 1.0 / sqrt(sum / (double)width + (double)epsilon);
 }
 
 static void norm_rows(const struct norm *n, bool centre)
 {
 	for (int64_t i = 0; i < n->rows; i++) {
-		const float *x = n->x + i * n->width;
-		double mean = centre ? row_mean(x, n->width) : 0.0;
-		double rstd = row_rstd(x, n->width, mean, n->epsilon);
+		const void *x = element_of(n->dtype, n->x, i * n->width);
+		double mean = centre ? row_mean(n->dtype, x, n->width) : 0.0;
+		double rstd = row_rstd(n->dtype, x, n->width, mean, n->epsilon);
 
 		for (int64_t j = 0; j < n->width; j++) {
-			double bias = centre && n->bias ? n->bias[j] : 0.0;
-			n->y[i * n->width + j] =
-				(float)((x[j] - mean) * rstd * n->weight[j] + bias);
+			double bias = centre && n->bias ? element_get(n->dtype, n->bias, j) : 0.0;
+			double h = (element_get(n->dtype, x, j) - mean) * rstd;
+
+			element_put(n->dtype, n->y, i * n->width + j,
+				(float)(h * element_get(n->dtype, n->weight, j) + bias));
 		}
 		if (centre)
 			n->mean[i] = (float)mean;
@@ -57,24 +62,33 @@ static double normalised(const struct norm_backward *n, bool centre, int64_t i, 
 {
 	double mean = centre ? n->mean[i] : 0.0;
 
-	return (n->x[i * n->width + j] - mean) * n->rstd[i];
+	return (element_get(n->dtype, n->x, i * n->width + j) - mean) * n->rstd[i];
 }
 
 static void parameter_gradients(const struct norm_backward *n, bool centre)
 {
 	for (int64_t j = 0; j < n->width; j++) {
-		double dweight = n->accumulate_parameters ? n->dweight[j] : 0.0;
-		double dbias = n->accumulate_parameters && n->dbias ? n->dbias[j] : 0.0;
+		enum dtype gradient = n->gradient_dtype;
+		bool more = n->accumulate_parameters, biased = centre && n->dbias;
+		double dweight = more ? element_get(gradient, n->dweight, j) : 0.0;
+		double dbias = more && biased ? element_get(gradient, n->dbias, j) : 0.0;
 
 		for (int64_t i = 0; i < n->rows; i++) {
-			double dy = n->dy[i * n->width + j];
+			double dy = element_get(n->dtype, n->dy, i * n->width + j);
 			dweight += dy * normalised(n, centre, i, j);
 			dbias += dy;
 		}
-		n->dweight[j] = (float)dweight;
-		if (centre && n->dbias)
-			n->dbias[j] = (float)dbias;
+		element_put(gradient, n->dweight, j, (float)dweight);
+		if (biased)
+			element_put(gradient, n->dbias, j, (float)dbias);
 	}
+}
+
+/* The gradient of h. */
+static double scaled(const struct norm_backward *n, int64_t i, int64_t j)
+{
+	return (double)element_get(n->dtype, n->dy, i * n->width + j) *
+	       element_get(n->dtype, n->weight, j);
 }
 
 static void input_gradient(const struct norm_backward *n, bool centre, int64_t i)
@@ -82,7 +96,7 @@ static void input_gradient(const struct norm_backward *n, bool centre, int64_t i
 	double sum = 0.0, dot = 0.0;
 
 	for (int64_t j = 0; j < n->width; j++) {
-		double d = (double)n->dy[i * n->width + j] * n->weight[j];
+		double d = scaled(n, i, j);
 		sum += d;
 		dot += d * normalised(n, centre, i, j);
 	}
@@ -90,9 +104,10 @@ static void input_gradient(const struct norm_backward *n, bool centre, int64_t i
 	dot /= (double)n->width;
 	for (int64_t j = 0; j < n->width; j++) {
 		int64_t at = i * n->width + j;
-		double d = (double)n->dy[at] * n->weight[j];
-		double dx = n->rstd[i] * (d - sum - normalised(n, centre, i, j) * dot);
-		n->dx[at] = (float)((n->accumulate_dx ? n->dx[at] : 0.0) + dx);
+		double dx =
+			n->rstd[i] * (scaled(n, i, j) - sum - normalised(n, centre, i, j) * dot);
+		double more = n->accumulate_dx ? element_get(n->dtype, n->dx, at) : 0.0;
+		element_put(n->dtype, n->dx, at, (float)(more + dx));
 	}
 }
 

@@ -1,19 +1,20 @@
 /* Rotary position embedding: the pair (x[i], x[i + head_dim/2]) turns by an angle. */
 #include <math.h>
 
+#include "kernels/bf16.h"
 #include "kernels/reference/reference.h"
 #include "kernels/rope_frequency.h"
 
-static void turn(float *x, const struct rope *r, double position)
+static void turn(void *x, const struct rope *r, double position)
 {
 	int64_t half = r->head_dim / 2;
 
 	for (int64_t i = 0; i < half; i++) {
 		double angle = position * rope_frequency(r, i) * (r->inverse ? -1.0 : 1.0);
-		double a = x[i], b = x[i + half];
+		double a = element_get(r->dtype, x, i), b = element_get(r->dtype, x, i + half);
 
-		x[i] = (float)(a * cos(angle) - b * sin(angle));
-		x[i + half] = (float)(b * cos(angle) + a * sin(angle));
+		element_put(r->dtype, x, i, (float)(a * cos(angle) - b * sin(angle)));
+		element_put(r->dtype, x, i + half, (float)(b * cos(angle) + a * sin(angle)));
 	}
 }
 
@@ -22,6 +23,7 @@ void reference_rope(struct kernel_context *context, const struct rope *r)
 	(void)context;
 	for (int64_t t = 0; t < r->tokens; t++) {
 		for (int64_t head = 0; head < r->heads; head++)
-			turn(r->x + t * r->stride + head * r->head_dim, r, (double)(t % r->length));
+			turn(element_at(r->dtype, r->x, t * r->stride + head * r->head_dim), r,
+				(double)(t % r->length));
 	}
 }

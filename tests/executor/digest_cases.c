@@ -10,13 +10,18 @@ const struct digest_model digest_models[] = {
 };
 const int n_digest_models = COUNT_OF(digest_models);
 
-const int64_t digest_ranks[] = {2, 3, 4, 8};
-const int n_digest_ranks = COUNT_OF(digest_ranks);
+/* With "slow" 5, 6 and 7 too. */
+const int64_t digest_ranks[] = {2, 3, 4, 8, 5, 6, 7};
+const int n_digest_ranks = 4, n_slow_digest_ranks = COUNT_OF(digest_ranks);
 
 const char *const digest_modes[] = {
 	"micro_batch=2 grad_accum=1",
 	"micro_batch=1 grad_accum=3 sync_each_micro_batch=on",
 	"micro_batch=1 grad_accum=3 sync_each_micro_batch=off clip=0.5",
+	"micro_batch=2 grad_accum=1 param_dtype=bf16",
+	"micro_batch=1 grad_accum=3 sync_each_micro_batch=on param_dtype=bf16 reduce_dtype=bf16",
+	"micro_batch=1 grad_accum=3 sync_each_micro_batch=off clip=0.5 param_dtype=bf16 "
+	"reduce_dtype=bf16",
 };
 const int n_digest_modes = COUNT_OF(digest_modes);
 
@@ -104,7 +109,7 @@ int digest_zero_variants(
 	int n = 0;
 
 	for (int i = 0; i < DIGEST_ZERO_VARIANTS; i++)
-		if (ranks % cases[i].group == 0 && (cases[i].modes >> mode & 1))
+		if (ranks % cases[i].group == 0 && (cases[i].modes >> mode % DIGEST_BF16_MODE & 1))
 			variants[n++] = cases[i].variant;
 	return n;
 }
@@ -195,7 +200,7 @@ struct digest digest_train(const char *model, int64_t ranks, const char *mode,
 	const struct digest_variant *variant, int64_t steps, const char *fault, struct error *error)
 {
 	struct executor_job job = run_job(steps);
-	char described[256], options[512];
+	char described[256], options[640];
 	struct digest digest = {""};
 	struct run run;
 

@@ -13,11 +13,13 @@ extern const struct digest_model digest_models[];
 extern const int n_digest_models;
 
 extern const int64_t digest_ranks[];
-extern const int n_digest_ranks;
+extern const int n_digest_ranks, n_slow_digest_ranks;
 
 /* Options that a group of equal digests shares. */
 extern const char *const digest_modes[];
 extern const int n_digest_modes;
+/* From this one on the same modes again in bf16: reduced in fp32, in bf16, in bf16. */
+enum { DIGEST_BF16_MODE = 3 };
 
 /* What may differ inside a group. */
 struct digest_variant {

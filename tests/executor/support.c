@@ -9,7 +9,7 @@ void run_plan(struct run *run, const char *model, int64_t ranks, const char *opt
 {
 	struct choices choices = {0};
 	struct error *error = &run->error;
-	char copy[512];
+	char copy[640];
 	bool ok;
 
 	*run = (struct run){0};

@@ -4,8 +4,13 @@
 #include "tests/kernels/cases.h"
 #include "tests/kernels/problem.h"
 
+static enum dtype type(const struct problem *p)
+{
+	return p->kernel_case->dtype;
+}
+
 /* dims: n, variant */
-static float *flat(const struct problem *p, int slot)
+static void *flat(const struct problem *p, int slot)
 {
 	return p->buffer[slot].data;
 }
@@ -26,7 +31,7 @@ static enum gelu gelu_kind(const struct problem *p)
 
 static void call_gelu(struct problem *p)
 {
-	p->kernels->gelu(p->context, gelu_kind(p), flat(p, 0), flat(p, 1), p->dim[0]);
+	p->kernels->gelu(p->context, type(p), gelu_kind(p), flat(p, 0), flat(p, 1), p->dim[0]);
 }
 
 static void make_two_inputs(struct problem *p)
@@ -40,24 +45,26 @@ static void make_two_inputs(struct problem *p)
 static void make_gelu(struct problem *p)
 {
 	make_flat(p);
-	p->buffer[0].tolerance = 4e-6;
+	if (type(p) == DTYPE_FP32)
+		p->buffer[0].tolerance = 4e-6;
 }
 
 static void make_gelu_backward(struct problem *p)
 {
 	make_two_inputs(p);
-	p->buffer[0].tolerance = 4e-6;
+	if (type(p) == DTYPE_FP32)
+		p->buffer[0].tolerance = 4e-6;
 }
 
 static void call_gelu_backward(struct problem *p)
 {
 	p->kernels->gelu_backward(
-		p->context, gelu_kind(p), flat(p, 0), flat(p, 1), flat(p, 2), p->dim[0]);
+		p->context, type(p), gelu_kind(p), flat(p, 0), flat(p, 1), flat(p, 2), p->dim[0]);
 }
 
 static void call_swiglu(struct problem *p)
 {
-	p->kernels->swiglu(p->context, flat(p, 0), flat(p, 1), flat(p, 2), p->dim[0]);
+	p->kernels->swiglu(p->context, type(p), flat(p, 0), flat(p, 1), flat(p, 2), p->dim[0]);
 }
 
 static void make_swiglu_backward(struct problem *p)
@@ -69,14 +76,28 @@ static void make_swiglu_backward(struct problem *p)
 
 static void call_swiglu_backward(struct problem *p)
 {
-	p->kernels->swiglu_backward(
-		p->context, flat(p, 0), flat(p, 4), flat(p, 1), flat(p, 2), flat(p, 3), p->dim[0]);
+	p->kernels->swiglu_backward(p->context, type(p), flat(p, 0), flat(p, 4), flat(p, 1),
+		flat(p, 2), flat(p, 3), p->dim[0]);
 }
 
 static void call_add(struct problem *p)
 {
-	p->kernels->add(
-		p->context, flat(p, 0), p->dim[1] ? flat(p, 0) : flat(p, 2), flat(p, 1), p->dim[0]);
+	p->kernels->add(p->context, type(p), flat(p, 0), p->dim[1] ? flat(p, 0) : flat(p, 2),
+		flat(p, 1), p->dim[0]);
+}
+
+/* dims: n, += or =; output 0 and input 1 of the other type */
+static void make_two_types(struct problem *p)
+{
+	make_output_as(p, gradient_dtype(p), 0, p->dim[0], -1, 1, 1e-6);
+	make_input(p, 1, p->dim[0], -9, 9);
+	p->bytes = 12.0 * (double)p->dim[0];
+}
+
+static void call_two_types(struct problem *p)
+{
+	(p->dim[1] ? p->kernels->accumulate : p->kernels->convert)(
+		p->context, gradient_dtype(p), flat(p, 0), type(p), flat(p, 1), p->dim[0]);
 }
 
 static void call_scale(struct problem *p)
@@ -92,12 +113,12 @@ static void make_one(struct problem *p)
 
 static void call_zero(struct problem *p)
 {
-	p->kernels->zero(p->context, flat(p, 0), p->dim[0]);
+	p->kernels->zero(p->context, type(p), flat(p, 0), p->dim[0]);
 }
 
 static void call_copy(struct problem *p)
 {
-	p->kernels->copy(p->context, flat(p, 0), flat(p, 1), p->dim[0]);
+	p->kernels->copy(p->context, type(p), flat(p, 0), flat(p, 1), p->dim[0]);
 }
 
 static void make_adamw(struct problem *p)
@@ -151,11 +172,11 @@ static void make_tree(struct problem *p)
 
 static void call_tree(struct problem *p)
 {
-	const float *sources[MOST_BUFFERS];
+	const void *sources[MOST_BUFFERS];
 
 	for (int slot = 0; slot < p->dim[1]; slot++)
 		sources[slot] = flat(p, slot);
-	p->kernels->tree_reduce(p->context,
+	p->kernels->tree_reduce(p->context, type(p),
 		flat(p, p->dim[2] < 0 ? MOST_BUFFERS - 1 : (int)p->dim[2]), sources, (int)p->dim[1],
 		p->dim[0]);
 }
@@ -167,16 +188,33 @@ static const int64_t tree_shapes[][MOST_DIMS] = {{5, 1, -1}, {7, 2, 0}, {17, 3, 
 
 const struct kernel_case flat_cases[] = {
 	{"gelu", make_gelu, call_gelu, flat_shapes, {1 << 24, 0}},
+	{"gelu bf16", make_gelu, call_gelu, flat_shapes, {1 << 24, 0}, DTYPE_BF16},
 	{"gelu_backward", make_gelu_backward, call_gelu_backward, flat_shapes, {1 << 24, 0}},
+	{"gelu_backward bf16", make_gelu_backward, call_gelu_backward, flat_shapes, {1 << 24, 0},
+		DTYPE_BF16},
 	{"swiglu", make_two_inputs, call_swiglu, flat_shapes, {1 << 24, 0}},
+	{"swiglu bf16", make_two_inputs, call_swiglu, flat_shapes, {1 << 24, 0}, DTYPE_BF16},
 	{"swiglu_backward", make_swiglu_backward, call_swiglu_backward, flat_shapes, {1 << 24, 0}},
+	{"swiglu_backward bf16", make_swiglu_backward, call_swiglu_backward, flat_shapes,
+		{1 << 24, 0}, DTYPE_BF16},
 	{"add", make_two_inputs, call_add, flat_shapes, {1 << 24, 0}},
+	{"add bf16", make_two_inputs, call_add, flat_shapes, {1 << 24, 0}, DTYPE_BF16},
+	{"two types", make_two_types, call_two_types, flat_shapes, {1 << 24, 0}},
+	{"two types bf16", make_two_types, call_two_types, flat_shapes, {1 << 24, 0}, DTYPE_BF16,
+		DTYPE_BF16},
+	{"two types bf16 to fp32", make_two_types, call_two_types, flat_shapes, {1 << 24, 0},
+		DTYPE_BF16},
+	{"two types fp32 to bf16", make_two_types, call_two_types, flat_shapes, {1 << 24, 0},
+		DTYPE_FP32, DTYPE_BF16},
 	{"scale", make_flat, call_scale, flat_shapes, {1 << 24, 0}},
 	{"zero", make_one, call_zero, flat_shapes, {1 << 24, 0}},
+	{"zero bf16", make_one, call_zero, flat_shapes, {1 << 24, 0}, DTYPE_BF16},
 	{"copy", make_flat, call_copy, flat_shapes, {1 << 24, 0}},
+	{"copy bf16", make_flat, call_copy, flat_shapes, {1 << 24, 0}, DTYPE_BF16},
 	{"adamw", make_adamw, call_adamw, flat_shapes, {1 << 24, 0}},
 	{"sgd", make_two_inputs, call_sgd, flat_shapes, {1 << 24, 0}},
 	{"tree_reduce", make_tree, call_tree, tree_shapes, {1 << 22, 4, -1}},
+	{"tree_reduce bf16", make_tree, call_tree, tree_shapes, {1 << 22, 4, -1}, DTYPE_BF16},
 	{NULL},
 };
 

@@ -23,6 +23,8 @@ static struct gemm gemm_of(const struct problem *p)
 		.a = p->buffer[0].data,
 		.b = p->buffer[1].data,
 		.c = p->buffer[2].data,
+		.dtype = p->kernel_case->dtype,
+		.c_dtype = gradient_dtype(p),
 	};
 }
 
@@ -32,7 +34,7 @@ static void make_gemm(struct problem *p)
 
 	make_input(p, 0, g.lda * (g.transpose_a ? g.k : g.m), -1, 1);
 	make_input(p, 1, g.ldb * (g.transpose_b ? g.n : g.k), -1, 1);
-	make_output(p, 2, g.ldc * g.m, -1, 1, 4e-6);
+	make_output_as(p, g.c_dtype, 2, g.ldc * g.m, -1, 1, 4e-6);
 	p->flops = 2.0 * (double)g.m * (double)g.n * (double)g.k;
 }
 
@@ -52,21 +54,21 @@ static void make_bias(struct problem *p)
 
 static void call_bias(struct problem *p)
 {
-	p->kernels->bias_add(
-		p->context, p->buffer[0].data, p->buffer[1].data, p->dim[0], p->dim[1]);
+	p->kernels->bias_add(p->context, p->kernel_case->dtype, p->buffer[0].data,
+		p->buffer[1].data, p->dim[0], p->dim[1]);
 }
 
 static void make_bias_backward(struct problem *p)
 {
 	make_input(p, 0, p->dim[0] * p->dim[1], -1, 1);
-	make_output(p, 1, p->dim[1], -1, 1, 2e-6);
+	make_output_as(p, gradient_dtype(p), 1, p->dim[1], -1, 1, 2e-6);
 	p->bytes = 4.0 * (double)(p->dim[0] * p->dim[1]);
 }
 
 static void call_bias_backward(struct problem *p)
 {
-	p->kernels->bias_backward(p->context, p->buffer[1].data, p->buffer[0].data, p->dim[0],
-		p->dim[1], p->dim[2] != 0);
+	p->kernels->bias_backward(p->context, gradient_dtype(p), p->buffer[1].data,
+		p->kernel_case->dtype, p->buffer[0].data, p->dim[0], p->dim[1], p->dim[2] != 0);
 }
 
 /* dims: sequences length heads kv_heads head_dim, padding of the rows */
@@ -90,6 +92,7 @@ static struct attention attention_of(const struct problem *p)
 		.k_stride = kv_width + 2 * p->dim[5],
 		.v_stride = kv_width + 3 * p->dim[5],
 		.out_stride = width + p->dim[5],
+		.dtype = p->kernel_case->dtype,
 	};
 }
 
@@ -110,7 +113,7 @@ static void make_attention(struct problem *p)
 	make_input(p, 1, rows * a.k_stride, -2, 2);
 	make_input(p, 2, rows * a.v_stride, -1, 1);
 	make_output(p, 3, rows * a.out_stride, -1, 1, 5e-6);
-	make_output(p, 4, rows * a.heads, -1, 1, 2e-6);
+	make_output_as(p, DTYPE_FP32, 4, rows * a.heads, -1, 1, 2e-6);
 	p->flops = attention_flops(p);
 }
 
@@ -177,6 +180,7 @@ static void call_rope(struct problem *p)
 		.low_frequency_factor = 1.0,
 		.high_frequency_factor = 4.0,
 		.original_length = 64.0,
+		.dtype = p->kernel_case->dtype,
 	};
 
 	p->kernels->rope(p->context, &r);
@@ -198,11 +202,24 @@ static const int64_t rope_shapes[][MOST_DIMS] = {{1, 1, 1, 2, 0}, {7, 7, 3, 6, 0
 
 const struct kernel_case matrix_cases[] = {
 	{"gemm", make_gemm, call_gemm, gemm_shapes, {1024, 1024, 1024, 0}},
+	{"gemm bf16", make_gemm, call_gemm, gemm_shapes, {1024, 1024, 1024, 0}, DTYPE_BF16,
+		DTYPE_BF16},
+	{"gemm bf16 to fp32", make_gemm, call_gemm, gemm_shapes, {1024, 1024, 1024, 0}, DTYPE_BF16},
 	{"bias_add", make_bias, call_bias, row_shapes, {1024, 4096}},
+	{"bias_add bf16", make_bias, call_bias, row_shapes, {1024, 4096}, DTYPE_BF16},
 	{"bias_backward", make_bias_backward, call_bias_backward, row_shapes, {1024, 4096}},
+	{"bias_backward bf16", make_bias_backward, call_bias_backward, row_shapes, {1024, 4096},
+		DTYPE_BF16, DTYPE_BF16},
+	{"bias_backward bf16 to fp32", make_bias_backward, call_bias_backward, row_shapes,
+		{1024, 4096}, DTYPE_BF16},
 	{"attention", make_attention, call_attention, attention_shapes, {1, 2048, 4, 4, 64, 0}},
+	{"attention bf16", make_attention, call_attention, attention_shapes, {1, 2048, 4, 4, 64, 0},
+		DTYPE_BF16},
 	{"attention_backward", make_attention_backward, call_attention_backward, attention_shapes,
 		{1, 2048, 4, 4, 64, 0}},
+	{"attention_backward bf16", make_attention_backward, call_attention_backward,
+		attention_shapes, {1, 2048, 4, 4, 64, 0}, DTYPE_BF16},
 	{"rope", make_rope, call_rope, rope_shapes, {2048, 2048, 8, 128, 0}},
+	{"rope bf16", make_rope, call_rope, rope_shapes, {2048, 2048, 8, 128, 0}, DTYPE_BF16},
 	{NULL},
 };

@@ -18,8 +18,8 @@ static void make_norm(struct problem *p)
 	make_input(p, 1, width, 0.5, 1.5);
 	make_input(p, 2, width, -1, 1);
 	make_output(p, 3, rows * width, 0, 1, 2e-6);
-	make_output(p, 4, rows, 0, 1, 2e-6);
-	make_output(p, 5, rows, 0, 1, 2e-6);
+	make_output_as(p, DTYPE_FP32, 4, rows, 0, 1, 2e-6);
+	make_output_as(p, DTYPE_FP32, 5, rows, 0, 1, 2e-6);
 	p->bytes = 8.0 * (double)(rows * width);
 }
 
@@ -35,6 +35,7 @@ static void call_norm(struct problem *p)
 		.y = p->buffer[3].data,
 		.mean = p->buffer[4].data,
 		.rstd = p->buffer[5].data,
+		.dtype = p->kernel_case->dtype,
 	};
 
 	(centred(p) ? p->kernels->layernorm : p->kernels->rmsnorm)(p->context, &n);
@@ -46,12 +47,12 @@ static void make_norm_backward(struct problem *p)
 
 	make_input(p, 0, rows * width, -2, 3);
 	make_input(p, 1, width, 0.5, 1.5);
-	make_input(p, 2, rows, 0.4, 0.6);
-	make_input(p, 3, rows, 0.6, 0.8);
+	make_input_as(p, DTYPE_FP32, 2, rows, 0.4, 0.6);
+	make_input_as(p, DTYPE_FP32, 3, rows, 0.6, 0.8);
 	make_input(p, 4, rows * width, -1, 1);
 	make_output(p, 5, rows * width, -1, 1, 5e-6);
-	make_output(p, 6, width, -1, 1, 1e-5);
-	make_output(p, 7, width, -1, 1, 1e-5);
+	make_output_as(p, gradient_dtype(p), 6, width, -1, 1, 1e-5);
+	make_output_as(p, gradient_dtype(p), 7, width, -1, 1, 1e-5);
 	p->bytes = 12.0 * (double)(rows * width);
 }
 
@@ -70,6 +71,8 @@ static void call_norm_backward(struct problem *p)
 		.dbias = p->dim[2] & 2 ? NULL : p->buffer[7].data,
 		.accumulate_dx = p->dim[2] & 4,
 		.accumulate_parameters = p->dim[2] & 8,
+		.dtype = p->kernel_case->dtype,
+		.gradient_dtype = gradient_dtype(p),
 	};
 
 	(centred(p) ? p->kernels->layernorm_backward : p->kernels->rmsnorm_backward)(
@@ -98,14 +101,15 @@ static void call_embedding(struct problem *p)
 				    .table = p->buffer[0].data,
 				    .positions = p->dim[4] & 1 ? p->buffer[1].data : NULL,
 				    .out = p->buffer[2].data,
+				    .dtype = p->kernel_case->dtype,
 			    });
 }
 
 static void make_embedding_backward(struct problem *p)
 {
 	make_input(p, 0, p->dim[0] * p->dim[1], -1, 1);
-	make_output(p, 1, p->dim[3] * p->dim[1], -1, 1, 1e-6);
-	make_output(p, 2, (p->dim[2] + 3) * p->dim[1], -1, 1, 1e-6);
+	make_output_as(p, gradient_dtype(p), 1, p->dim[3] * p->dim[1], -1, 1, 1e-6);
+	make_output_as(p, gradient_dtype(p), 2, (p->dim[2] + 3) * p->dim[1], -1, 1, 1e-6);
 	make_ids(p, p->dim[0], p->dim[3], false);
 	p->bytes = 12.0 * (double)(p->dim[0] * p->dim[1]);
 }
@@ -125,6 +129,8 @@ static void call_embedding_backward(struct problem *p)
 				    .dpositions = p->dim[4] & 1 ? p->buffer[2].data : NULL,
 				    .accumulate_table = p->dim[4] & 2,
 				    .accumulate_positions = p->dim[4] & 2,
+				    .dtype = p->kernel_case->dtype,
+				    .gradient_dtype = gradient_dtype(p),
 			    });
 }
 
@@ -132,7 +138,7 @@ static void call_embedding_backward(struct problem *p)
 static void make_cross_entropy(struct problem *p)
 {
 	make_output(p, 0, p->dim[0] * (p->dim[1] + p->dim[2]), -8, 8, 2e-6);
-	make_output(p, 1, p->dim[0], 0, 1, 1e-6);
+	make_output_as(p, DTYPE_FP32, 1, p->dim[0], 0, 1, 1e-6);
 	make_ids(p, p->dim[0], p->dim[1], true);
 	p->bytes = 8.0 * (double)(p->dim[0] * p->dim[1]);
 }
@@ -148,6 +154,7 @@ static void call_cross_entropy(struct problem *p)
 						      .losses = p->buffer[1].data,
 						      .scale = 0.125f,
 						      .keep_logits = p->dim[3],
+						      .dtype = p->kernel_case->dtype,
 					      });
 }
 
@@ -187,16 +194,32 @@ static const int64_t loss_shapes[][MOST_DIMS] = {{1, 1, 0, 0}, {3, 7, 1, 0}, {17
 
 const struct kernel_case row_cases[] = {
 	{"layernorm", make_norm, call_norm, layernorm_shapes, {1024, 1024, 1}},
+	{"layernorm bf16", make_norm, call_norm, layernorm_shapes, {1024, 1024, 1}, DTYPE_BF16},
 	{"layernorm_backward", make_norm_backward, call_norm_backward, layernorm_shapes,
 		{1024, 1024, 1}},
+	{"layernorm_backward bf16", make_norm_backward, call_norm_backward, layernorm_shapes,
+		{1024, 1024, 1}, DTYPE_BF16, DTYPE_BF16},
+	{"layernorm_backward bf16 to fp32", make_norm_backward, call_norm_backward,
+		layernorm_shapes, {1024, 1024, 1}, DTYPE_BF16},
 	{"rmsnorm", make_norm, call_norm, rmsnorm_shapes, {1024, 1024, 0}},
+	{"rmsnorm bf16", make_norm, call_norm, rmsnorm_shapes, {1024, 1024, 0}, DTYPE_BF16},
 	{"rmsnorm_backward", make_norm_backward, call_norm_backward, rmsnorm_shapes,
 		{1024, 1024, 0}},
+	{"rmsnorm_backward bf16", make_norm_backward, call_norm_backward, rmsnorm_shapes,
+		{1024, 1024, 0}, DTYPE_BF16, DTYPE_BF16},
 	{"embedding", make_embedding, call_embedding, embedding_shapes,
 		{1024, 1024, 1024, 4096, 1}},
+	{"embedding bf16", make_embedding, call_embedding, embedding_shapes,
+		{1024, 1024, 1024, 4096, 1}, DTYPE_BF16},
 	{"embedding_backward", make_embedding_backward, call_embedding_backward, embedding_shapes,
 		{1024, 1024, 1024, 4096, 2}},
+	{"embedding_backward bf16", make_embedding_backward, call_embedding_backward,
+		embedding_shapes, {1024, 1024, 1024, 4096, 2}, DTYPE_BF16, DTYPE_BF16},
+	{"embedding_backward bf16 to fp32", make_embedding_backward, call_embedding_backward,
+		embedding_shapes, {1024, 1024, 1024, 4096, 2}, DTYPE_BF16},
 	{"cross_entropy", make_cross_entropy, call_cross_entropy, loss_shapes, {256, 50304, 0, 0}},
+	{"cross_entropy bf16", make_cross_entropy, call_cross_entropy, loss_shapes,
+		{256, 50304, 0, 0}, DTYPE_BF16},
 	{"sum", make_sum, call_sum, sum_shapes, {1 << 24, 0}},
 	{NULL},
 };

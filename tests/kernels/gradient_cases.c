@@ -44,12 +44,13 @@ static void gemm_backward(struct gradient_problem *p)
 static void bias_forward(struct gradient_problem *p)
 {
 	memset(p->output, 0, sizeof(p->output));
-	p->kernels->bias_add(p->context, p->output, p->input[0], 6, 19);
+	p->kernels->bias_add(p->context, DTYPE_FP32, p->output, p->input[0], 6, 19);
 }
 
 static void bias_backward(struct gradient_problem *p)
 {
-	p->kernels->bias_backward(p->context, p->gradient[0], p->doutput, 6, 19, false);
+	p->kernels->bias_backward(
+		p->context, DTYPE_FP32, p->gradient[0], DTYPE_FP32, p->doutput, 6, 19, false);
 }
 
 static struct norm norm_of(struct gradient_problem *p)
@@ -174,35 +175,35 @@ static void attention_backward(struct gradient_problem *p)
 
 static void gelu_tanh_forward(struct gradient_problem *p)
 {
-	p->kernels->gelu(p->context, GELU_TANH, p->output, p->input[0], p->outputs);
+	p->kernels->gelu(p->context, DTYPE_FP32, GELU_TANH, p->output, p->input[0], p->outputs);
 }
 
 static void gelu_tanh_backward(struct gradient_problem *p)
 {
-	p->kernels->gelu_backward(
-		p->context, GELU_TANH, p->gradient[0], p->doutput, p->input[0], p->outputs);
+	p->kernels->gelu_backward(p->context, DTYPE_FP32, GELU_TANH, p->gradient[0], p->doutput,
+		p->input[0], p->outputs);
 }
 
 static void gelu_erf_forward(struct gradient_problem *p)
 {
-	p->kernels->gelu(p->context, GELU_ERF, p->output, p->input[0], p->outputs);
+	p->kernels->gelu(p->context, DTYPE_FP32, GELU_ERF, p->output, p->input[0], p->outputs);
 }
 
 static void gelu_erf_backward(struct gradient_problem *p)
 {
-	p->kernels->gelu_backward(
-		p->context, GELU_ERF, p->gradient[0], p->doutput, p->input[0], p->outputs);
+	p->kernels->gelu_backward(p->context, DTYPE_FP32, GELU_ERF, p->gradient[0], p->doutput,
+		p->input[0], p->outputs);
 }
 
 static void swiglu_forward(struct gradient_problem *p)
 {
-	p->kernels->swiglu(p->context, p->output, p->input[0], p->input[1], p->outputs);
+	p->kernels->swiglu(p->context, DTYPE_FP32, p->output, p->input[0], p->input[1], p->outputs);
 }
 
 static void swiglu_backward(struct gradient_problem *p)
 {
-	p->kernels->swiglu_backward(p->context, p->gradient[0], p->gradient[1], p->doutput,
-		p->input[0], p->input[1], p->outputs);
+	p->kernels->swiglu_backward(p->context, DTYPE_FP32, p->gradient[0], p->gradient[1],
+		p->doutput, p->input[0], p->input[1], p->outputs);
 }
 
 static const int32_t ids[8] = {3, 0, 3, 1, 3, 4, 0, 3};
@@ -285,7 +286,8 @@ static void forgets_accumulation(struct gradient_problem *p)
 
 static void forgets_a_row(struct gradient_problem *p)
 {
-	p->kernels->bias_backward(p->context, p->gradient[0], p->doutput, 5, 19, false);
+	p->kernels->bias_backward(
+		p->context, DTYPE_FP32, p->gradient[0], DTYPE_FP32, p->doutput, 5, 19, false);
 }
 
 static void forgets_to_turn_back(struct gradient_problem *p)

@@ -5,6 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/bf16.h"
+
+/* Neighbouring numbers differ by this, relatively, at most. */
+#define BF16_STEP 0x1p-7
+
 void context_init(struct kernel_context *context, const struct kernels *kernels)
 {
 	struct error error = {0};
@@ -41,28 +46,48 @@ double random_between(struct problem *problem, double low, double high)
 	return low + (high - low) * (double)(next_random(problem) >> 11) * 0x1p-53;
 }
 
-float *make_input(struct problem *problem, int slot, int64_t count, double low, double high)
+void *make_input_as(
+	struct problem *problem, enum dtype dtype, int slot, int64_t count, double low, double high)
 {
 	struct buffer *buffer = &problem->buffer[slot];
-	size_t bytes = (size_t)(count + problem->offset + 16) * sizeof(float);
-	float *block = aligned_alloc(64, (bytes + 63) / 64 * 64);
+	size_t bytes = (size_t)((count + problem->offset + 16) * dtype_bytes(dtype));
+	char *block = aligned_alloc(64, (bytes + 63) / 64 * 64);
 
 	if (!block)
 		abort();
-	buffer->data = block + problem->offset;
+	buffer->data = block + problem->offset * dtype_bytes(dtype);
+	buffer->dtype = dtype;
 	buffer->count = count;
 	for (int64_t i = 0; i < count; i++)
-		buffer->data[i] = (float)random_between(problem, low, high);
+		element_put(dtype, buffer->data, i, (float)random_between(problem, low, high));
 	return buffer->data;
 }
 
-float *make_output(
+void *make_output_as(struct problem *problem, enum dtype dtype, int slot, int64_t count, double low,
+	double high, double tolerance)
+{
+	make_input_as(problem, dtype, slot, count, low, high);
+	problem->buffer[slot].output = true;
+	problem->buffer[slot].tolerance =
+		dtype == DTYPE_BF16 ? fmax(tolerance, BF16_STEP) : tolerance;
+	return problem->buffer[slot].data;
+}
+
+void *make_input(struct problem *problem, int slot, int64_t count, double low, double high)
+{
+	return make_input_as(problem, problem->kernel_case->dtype, slot, count, low, high);
+}
+
+void *make_output(
 	struct problem *problem, int slot, int64_t count, double low, double high, double tolerance)
 {
-	make_input(problem, slot, count, low, high);
-	problem->buffer[slot].output = true;
-	problem->buffer[slot].tolerance = tolerance;
-	return problem->buffer[slot].data;
+	return make_output_as(
+		problem, problem->kernel_case->dtype, slot, count, low, high, tolerance);
+}
+
+enum dtype gradient_dtype(const struct problem *problem)
+{
+	return problem->kernel_case->gradient_dtype;
 }
 
 int32_t *make_ids(struct problem *problem, int64_t count, int64_t limit, bool ignore)
@@ -96,7 +121,8 @@ void problem_finish(struct problem *problem)
 {
 	for (int i = 0; i < MOST_BUFFERS; i++) {
 		if (problem->buffer[i].data)
-			free(problem->buffer[i].data - problem->offset);
+			free(element_at(problem->buffer[i].dtype, problem->buffer[i].data,
+				-problem->offset));
 	}
 	free(problem->ids);
 }
@@ -106,8 +132,10 @@ static double root_mean_square(const struct buffer *buffer)
 	double sum = 0.0;
 
 	for (int64_t i = 0; i < buffer->count; i++) {
-		if (isfinite(buffer->data[i]))
-			sum += (double)buffer->data[i] * buffer->data[i];
+		double x = element_get(buffer->dtype, buffer->data, i);
+
+		if (isfinite(x))
+			sum += x * x;
 	}
 	return buffer->count > 0 ? sqrt(sum / (double)buffer->count) : 0.0;
 }
@@ -133,13 +161,15 @@ double problem_distance(const struct problem *a, const struct problem *b, char *
 		double rms = y->output ? root_mean_square(y) : 0.0;
 
 		for (int64_t i = 0; y->output && i < y->count; i++) {
-			double d = element_distance(x->data[i], y->data[i], y->tolerance, rms);
+			float got = element_get(x->dtype, x->data, i);
+			float want = element_get(y->dtype, y->data, i);
+			double d = element_distance(got, want, y->tolerance, rms);
 
 			if (d <= worst)
 				continue;
 			worst = d;
 			snprintf(where, WHERE, "buffer %d[%lld]: %.9g, expected %.9g", slot,
-				(long long)i, (double)x->data[i], (double)y->data[i]);
+				(long long)i, (double)got, (double)want);
 		}
 	}
 	return worst;
@@ -151,7 +181,7 @@ bool problem_same_bits(const struct problem *a, const struct problem *b)
 		const struct buffer *x = &a->buffer[slot], *y = &b->buffer[slot];
 
 		if (y->output && y->count > 0 &&
-			memcmp(x->data, y->data, (size_t)y->count * sizeof(float)) != 0)
+			memcmp(x->data, y->data, (size_t)(y->count * dtype_bytes(y->dtype))) != 0)
 			return false;
 	}
 	return true;

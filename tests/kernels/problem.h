@@ -11,7 +11,8 @@
 enum { MOST_BUFFERS = 12, MOST_DIMS = 6, WHERE = 128 };
 
 struct buffer {
-	float *data; /* NULL when unused */
+	void *data; /* NULL when unused */
+	enum dtype dtype;
 	int64_t count;
 	double tolerance; /* of an output, see compare; 0 for an input */
 	bool output;
@@ -26,7 +27,7 @@ struct problem {
 	int32_t *ids; /* tokens or targets */
 	uint64_t random;
 	double flops, bytes; /* of one call, for the benchmark */
-	int64_t offset;      /* floats by which every buffer is misaligned */
+	int64_t offset;      /* elements by which every buffer is misaligned */
 };
 
 struct kernel_case {
@@ -36,6 +37,7 @@ struct kernel_case {
 	void (*call)(struct problem *);
 	const int64_t (*shapes)[MOST_DIMS]; /* ends with a row that starts with -1 */
 	int64_t bench[MOST_DIMS];           /* a training-sized shape; first 0: not measured */
+	enum dtype dtype, gradient_dtype;   /* of operands; of the gradients of parameters */
 };
 
 void context_init(struct kernel_context *context, const struct kernels *kernels);
@@ -46,12 +48,19 @@ void problem_init(struct problem *problem, const struct kernel_case *kernel_case
 	int64_t offset);
 void problem_finish(struct problem *problem);
 
-/* Buffer `slot` of `count` uniform floats in [low, high). */
-float *make_input(struct problem *problem, int slot, int64_t count, double low, double high);
+/* Buffer `slot` of `count` uniform elements in [low, high), of the case's type. */
+void *make_input(struct problem *problem, int slot, int64_t count, double low, double high);
 /* The same, and it will be compared: what it holds first matters for += and for in-place kernels.
  */
-float *make_output(struct problem *problem, int slot, int64_t count, double low, double high,
+void *make_output(struct problem *problem, int slot, int64_t count, double low, double high,
 	double tolerance);
+/* Of a type that the case does not choose. A bf16 output is allowed one step of it, at least. */
+void *make_input_as(struct problem *problem, enum dtype dtype, int slot, int64_t count, double low,
+	double high);
+void *make_output_as(struct problem *problem, enum dtype dtype, int slot, int64_t count, double low,
+	double high, double tolerance);
+/* The type of the gradients of parameters. */
+enum dtype gradient_dtype(const struct problem *problem);
 /* `count` ids in [0, limit), one in eight -1 when `ignore`. */
 int32_t *make_ids(struct problem *problem, int64_t count, int64_t limit, bool ignore);
 double random_between(struct problem *problem, double low, double high);

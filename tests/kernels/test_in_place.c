@@ -25,35 +25,35 @@ static void same(const float *got, const float *want, int64_t n)
 
 static void check_gelu(const struct kernels *k, enum gelu kind)
 {
-	k->gelu(&context, kind, expected[0], original[0], N);
+	k->gelu(&context, DTYPE_FP32, kind, expected[0], original[0], N);
 	restore();
-	k->gelu(&context, kind, x[0], x[0], N);
+	k->gelu(&context, DTYPE_FP32, kind, x[0], x[0], N);
 	same(x[0], expected[0], N);
-	k->gelu_backward(&context, kind, expected[0], original[0], original[1], N);
+	k->gelu_backward(&context, DTYPE_FP32, kind, expected[0], original[0], original[1], N);
 	for (int into = 0; into < 2; into++) {
 		restore();
-		k->gelu_backward(&context, kind, x[into], x[0], x[1], N);
+		k->gelu_backward(&context, DTYPE_FP32, kind, x[into], x[0], x[1], N);
 		same(x[into], expected[0], N);
 	}
 }
 
 static void check_swiglu(const struct kernels *k)
 {
-	k->swiglu(&context, expected[0], original[0], original[1], N);
+	k->swiglu(&context, DTYPE_FP32, expected[0], original[0], original[1], N);
 	for (int into = 0; into < 2; into++) {
 		restore();
-		k->swiglu(&context, x[into], x[0], x[1], N);
+		k->swiglu(&context, DTYPE_FP32, x[into], x[0], x[1], N);
 		same(x[into], expected[0], N);
 	}
-	k->swiglu_backward(
-		&context, expected[0], expected[1], original[0], original[1], original[2], N);
+	k->swiglu_backward(&context, DTYPE_FP32, expected[0], expected[1], original[0], original[1],
+		original[2], N);
 	for (int pair = 0; pair < 9; pair++) {
 		int gate = pair / 3, up = pair % 3;
 
 		if (gate == up)
 			continue;
 		restore();
-		k->swiglu_backward(&context, x[gate], x[up], x[0], x[1], x[2], N);
+		k->swiglu_backward(&context, DTYPE_FP32, x[gate], x[up], x[0], x[1], x[2], N);
 		same(x[gate], expected[0], N);
 		same(x[up], expected[1], N);
 	}

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/bf16.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/problem.h"
 
@@ -16,7 +17,8 @@ static void narrow(struct problem *problem, int64_t first, int64_t count)
 {
 	for (int slot = 0; slot < MOST_BUFFERS; slot++) {
 		if (problem->buffer[slot].data)
-			problem->buffer[slot].data += first;
+			problem->buffer[slot].data = element_at(
+				problem->buffer[slot].dtype, problem->buffer[slot].data, first);
 	}
 	problem->dim[0] = count;
 }
@@ -88,6 +90,8 @@ static struct gemm whole_gemm(const struct problem *p)
 		.transpose_a = p->dim[3] & 1,
 		.transpose_b = p->dim[3] & 2,
 		.accumulate = p->dim[3] & 4,
+		.dtype = p->kernel_case->dtype,
+		.c_dtype = gradient_dtype(p),
 	};
 }
 
@@ -102,24 +106,24 @@ static void gemm_in_quarters(const struct problem *p, int64_t row, int64_t colum
 
 		g.m = quarter & 1 ? whole.m - row : row;
 		g.n = quarter & 2 ? whole.n - column : column;
-		g.a += g.transpose_a ? i : i * g.lda;
-		g.b += g.transpose_b ? j * g.ldb : j;
-		g.c += i * g.ldc + j;
+		g.a = element_of(g.dtype, g.a, g.transpose_a ? i : i * g.lda);
+		g.b = element_of(g.dtype, g.b, g.transpose_b ? j * g.ldb : j);
+		g.c = element_at(g.c_dtype, g.c, i * g.ldc + j);
 		p->kernels->gemm(p->context, &g);
 	}
 }
 
-static bool quarters_agree(
-	const struct kernels *kernels, const int64_t *shape, int64_t row, int64_t column)
+static bool quarters_agree(const struct kernels *kernels, const struct kernel_case *kernel_case,
+	const int64_t *shape, int64_t row, int64_t column)
 {
 	struct kernel_context context;
 	struct problem whole, quarters;
 	bool agree;
 
 	context_init(&context, kernels);
-	problem_init(&whole, &matrix_cases[0], shape, kernels, &context, 0);
-	problem_init(&quarters, &matrix_cases[0], shape, kernels, &context, 0);
-	matrix_cases[0].call(&whole);
+	problem_init(&whole, kernel_case, shape, kernels, &context, 0);
+	problem_init(&quarters, kernel_case, shape, kernels, &context, 0);
+	kernel_case->call(&whole);
 	gemm_in_quarters(&quarters, row, column);
 	agree = problem_same_bits(&whole, &quarters);
 	problem_finish(&whole);
@@ -137,9 +141,9 @@ static void test_gemm_in_quarters(void **state)
 	(void)state;
 	for (const struct kernels *const *table = kernels_all(); *table; table++) {
 		for (int i = 0; i < 4 && strcmp((*table)->library, "built-in") == 0; i++) {
-			for (int j = 0; j < 5; j++)
-				assert_true(
-					quarters_agree(*table, shapes[i], cuts[j][0], cuts[j][1]));
+			for (int j = 0; j < 15; j++)
+				assert_true(quarters_agree(*table, &matrix_cases[j / 5], shapes[i],
+					cuts[j % 5][0], cuts[j % 5][1]));
 		}
 	}
 }
@@ -160,8 +164,8 @@ static void test_splitting_k_is_seen(void **state)
 	g = whole_gemm(&split);
 	g.k = 100;
 	kernels_cpu()->gemm(&context, &g);
-	g.a += 100;
-	g.b += 100 * g.ldb;
+	g.a = element_of(g.dtype, g.a, 100);
+	g.b = element_of(g.dtype, g.b, 100 * g.ldb);
 	g.k = 677;
 	g.accumulate = true;
 	kernels_cpu()->gemm(&context, &g);
@@ -203,8 +207,8 @@ static void test_threads_change_no_bit(void **state)
 			for (int i = 0; c->shapes[i][0] >= 0; i++)
 				check_threads(c, c->shapes[i], threads, &context);
 		}
-		for (int i = 0; i < 4; i++)
-			check_threads(&matrix_cases[0], large[i], threads, &context);
+		for (int i = 0; i < 12; i++)
+			check_threads(&matrix_cases[i / 4], large[i % 4], threads, &context);
 	}
 	context_finish(&context, kernels_cpu());
 }

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/bf16.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/problem.h"
 
@@ -157,12 +158,18 @@ static double distance_of_perturbed(const struct pair *pair, double steps, bool 
 	}
 	*has_output = target;
 	if (target) {
-		for (int64_t i = 0; i < target->count; i++)
-			at = fabsf(target->data[i]) > fabsf(target->data[at]) ? i : at;
-		target->data[at] +=
-			(float)(steps * 2.0 * target->tolerance * fabs(target->data[at]));
-		if (target->data[at] == 0.0f)
-			target->data[at] = 1e-30f;
+		float x = 0.0f;
+
+		for (int64_t i = 0; i < target->count; i++) {
+			float other = element_get(target->dtype, target->data, i);
+
+			at = fabsf(other) > fabsf(x) ? i : at;
+			x = element_get(target->dtype, target->data, at);
+		}
+		if (steps > 0.0)
+			x += x == 0.0f ? 1e-30f
+				       : (float)(steps * 2.0 * target->tolerance * fabsf(x));
+		element_put(target->dtype, target->data, at, x);
 	}
 	distance = problem_distance(&candidate, &reference, where);
 	problem_finish(&candidate);
@@ -186,6 +193,37 @@ static void test_negative_control(void **state)
 	(void)state;
 	failures = 0;
 	for_each_case(kernels_reference(), check_perturbed);
+	assert_int_equal(failures, 0);
+}
+
+/* What the levels share besides: products of bf16 have the same bits with and without the CPU's
+ * instruction for them, with and without fused multiply-adds. */
+static void check_levels(const struct pair *pair)
+{
+	const struct kernels *const *table = kernels_all();
+	struct problem best, other;
+
+	if (pair->kernel_case->dtype != DTYPE_BF16 ||
+		strncmp(pair->kernel_case->name, "gemm", 4) != 0)
+		return;
+	problem_init(&best, pair->kernel_case, pair->shape, *table, pair->context, 0);
+	problem_init(&other, pair->kernel_case, pair->shape, pair->kernels, pair->context, 0);
+	pair->kernel_case->call(&best);
+	pair->kernel_case->call(&other);
+	if (!problem_same_bits(&best, &other))
+		report(pair, INFINITY, "bits differ from those of the best level");
+	problem_finish(&best);
+	problem_finish(&other);
+}
+
+static void test_bf16_products_on_all_levels(void **state)
+{
+	(void)state;
+	failures = 0;
+	for (const struct kernels *const *table = kernels_all(); *table; table++)
+		if (strncmp((*table)->name, "cpu-", 4) == 0 &&
+			strcmp((*table)->library, "built-in") == 0)
+			for_each_case(*table, check_levels);
 	assert_int_equal(failures, 0);
 }
 
@@ -216,6 +254,7 @@ int main(void)
 		cmocka_unit_test(test_same_bits_again),
 		cmocka_unit_test(test_same_bits_at_any_alignment),
 		cmocka_unit_test(test_negative_control),
+		cmocka_unit_test(test_bf16_products_on_all_levels),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_small_workspace),
 	};

@@ -32,7 +32,7 @@ static void test_swiglu_accuracy(void **state)
 		float g = (float)i / 512.0f, one = 1.0f, y;
 		double exact = (double)g / (1.0 + exp(-(double)g));
 
-		kernels->swiglu(&context, &y, &g, &one, 1);
+		kernels->swiglu(&context, DTYPE_FP32, &y, &g, &one, 1);
 		worst = fmax(worst, ulps(y, exact));
 	}
 	print_message("swiglu: %.2f ulp\n", worst);
@@ -52,7 +52,7 @@ static double gelu_error(enum gelu kind, double low, double high)
 		double exact = kind == GELU_ERF ? 0.5 * x * erfc(-x * 0.70710678118654752)
 						: x / (1.0 + exp(-u));
 
-		kernels->gelu(&context, kind, &y, &x, 1);
+		kernels->gelu(&context, DTYPE_FP32, kind, &y, &x, 1);
 		worst = fmax(worst, ulps(y, exact) / (kind == GELU_ERF ? 1.0 : 1.0 + fabs(u)));
 	}
 	return worst;
@@ -76,13 +76,13 @@ static void test_activations_of_special_values(void **state)
 	for (int i = 0; i < 6; i++)
 		one[i] = 1.0f;
 	for (int kind = GELU_TANH; kind <= GELU_ERF; kind++) {
-		kernels->gelu(&context, (enum gelu)kind, y, x, 6);
-		kernels->gelu_backward(&context, (enum gelu)kind, d, one, x, 6);
+		kernels->gelu(&context, DTYPE_FP32, (enum gelu)kind, y, x, 6);
+		kernels->gelu_backward(&context, DTYPE_FP32, (enum gelu)kind, d, one, x, 6);
 		assert_true(y[0] == 0.0f && y[1] == 0.0f && y[2] == 1e30f && fabsf(y[3]) < 1e-7f);
 		assert_true(isnan(y[4]) && y[5] == INFINITY && isnan(d[4]));
 		assert_true(d[0] == 0.5f && d[2] == 1.0f && fabsf(d[3]) < 1e-7f && d[5] == 1.0f);
 	}
-	kernels->swiglu(&context, y, x, one, 6);
+	kernels->swiglu(&context, DTYPE_FP32, y, x, one, 6);
 	assert_true(y[0] == 0.0f && y[2] == 1e30f && fabsf(y[3]) < 1e-7f && isnan(y[4]));
 }
 
@@ -151,18 +151,18 @@ static void test_unknown_token(void **state)
 static void test_declared_trees(void **state)
 {
 	float x[6] = {1.0f, 0x1p-24f, 0x1p-24f, -1.0f, 0x1p-25f, 3.0f}, y;
-	const float *sources[6];
+	const void *sources[6];
 
 	(void)state;
 	for (int i = 0; i < 6; i++)
 		sources[i] = &x[i];
-	kernels->tree_reduce(&context, &y, sources, 3, 1);
+	kernels->tree_reduce(&context, DTYPE_FP32, &y, sources, 3, 1);
 	assert_true(y == (x[0] + x[1]) + x[2]);
 	assert_true(y != x[0] + (x[1] + x[2]));
-	kernels->tree_reduce(&context, &y, sources, 4, 1);
+	kernels->tree_reduce(&context, DTYPE_FP32, &y, sources, 4, 1);
 	assert_true(y == (x[0] + x[1]) + (x[2] + x[3]));
 	assert_true(y != ((x[0] + x[1]) + x[2]) + x[3]);
-	kernels->tree_reduce(&context, &y, sources, 6, 1);
+	kernels->tree_reduce(&context, DTYPE_FP32, &y, sources, 6, 1);
 	assert_true(y == ((x[0] + x[1]) + (x[2] + x[3])) + (x[4] + x[5]));
 }
 

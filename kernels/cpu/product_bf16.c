@@ -1,0 +1,173 @@
+/* The register tile of bf16 products. Terms come in pairs; to every fp32 sum the odd term of a pair
+ * is added first, then the even one, each with one rounding: VDPBF16PS where the level has it, two
+ * fused multiply-adds elsewhere. A product of two bf16 is exact in fp32, so levels that cannot fuse
+ * round alike. The instruction takes denormals as zero, and so does this file's caller. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/transpose.h"
+
+typedef uint32_t uvec_unaligned __attribute__((vector_size(4 * LANES), may_alias, aligned(4)));
+
+typedef void tile_function(
+	const struct product_bf16 *p, const uint32_t *b, float *c, int64_t ldc, bool accumulate);
+
+INLINE uvec load_words(const uint32_t *p)
+{
+	return *(const uvec_unaligned *)p;
+}
+
+#if defined(__AVX512BF16__)
+INLINE vec add_pair(vec sum, uvec a, uvec b)
+{
+	return (vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+}
+#else
+INLINE vec add_pair(vec sum, uvec a, uvec b)
+{
+	sum += (vec)(a & 0xffff0000) * (vec)(b & 0xffff0000);
+	return sum + (vec)(a << 16) * (vec)(b << 16);
+}
+#endif
+
+INLINE void tile(const int rows, const struct product_bf16 *p, const uint32_t *b, float *c,
+	int64_t ldc, bool accumulate)
+{
+	vec sum[TILE_ROWS][2] = {0};
+	const uint32_t *a = p->a;
+	const int64_t row = p->a_row, step = p->a_step;
+
+	for (int64_t i = p->pairs; i > 0; i--) {
+		uvec b0 = load_words(b), b1 = load_words(b + LANES);
+#pragma GCC unroll 12
+		for (int r = 0; r < rows; r++) {
+			uvec element = a[r * row] - (uvec){0};
+			sum[r][0] = add_pair(sum[r][0], element, b0);
+			sum[r][1] = add_pair(sum[r][1], element, b1);
+		}
+		a += step;
+		b += TILE_COLS;
+	}
+#pragma GCC unroll 12
+	for (int r = 0; r < rows; r++) {
+		float *to = c + r * ldc;
+		if (accumulate) {
+			sum[r][0] = load(to) + sum[r][0];
+			sum[r][1] = load(to + LANES) + sum[r][1];
+		}
+		store(to, sum[r][0]);
+		store(to + LANES, sum[r][1]);
+	}
+}
+
+#define TILE(rows)                                                                                 \
+	static void tile_##rows(const struct product_bf16 *p, const uint32_t *b, float *c,         \
+		int64_t ldc, bool accumulate)                                                      \
+	{                                                                                          \
+		tile(rows, p, b, c, ldc, accumulate);                                              \
+	}
+TILE(1)
+TILE(2)
+TILE(3)
+TILE(4)
+TILE(5)
+TILE(6)
+#if TILE_ROWS == 12
+TILE(7)
+TILE(8)
+TILE(9)
+TILE(10)
+TILE(11)
+TILE(12)
+#endif
+#undef TILE
+
+static tile_function *const tiles[TILE_ROWS + 1] = {
+	NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6,
+#if TILE_ROWS == 12
+	tile_7, tile_8, tile_9, tile_10, tile_11, tile_12
+#endif
+};
+
+/* The last panel of C: a whole tile beside C, of which the valid columns are copied. */
+static void tile_edge(const struct product_bf16 *p, const uint32_t *b, float *c, int64_t columns)
+{
+	float block[TILE_ROWS * TILE_COLS];
+
+	tiles[p->rows](p, b, block, TILE_COLS, false);
+	for (int64_t i = 0; i < p->rows; i++) {
+		for (int64_t j = 0; j < columns; j++) {
+			float *element = &c[i * p->ldc + j];
+			*element = (p->accumulate ? *element : 0.0f) + block[i * TILE_COLS + j];
+		}
+	}
+}
+
+void CPU(product_bf16)(const struct product_bf16 *p)
+{
+	for (int64_t j = 0; j < p->columns; j += TILE_COLS) {
+		const uint32_t *b = p->b + j * p->pairs;
+
+		if (p->padded || p->columns - j >= TILE_COLS)
+			tiles[p->rows](p, b, p->c + j, p->ldc, p->accumulate);
+		else
+			tile_edge(p, b, p->c + j, p->columns - j);
+	}
+}
+
+/* --- packing --- */
+
+/* Rows of B are read side by side: word j holds column j of two consecutive rows. */
+static void pack_rows(uint32_t *panel, const uint16_t *b, int64_t ldb, int64_t k, int64_t columns)
+{
+	for (int64_t p = 0; p < k; p += 2, panel += TILE_COLS, b += 2 * ldb) {
+		const uint16_t *next = p + 1 < k ? b + ldb : NULL;
+
+		for (int64_t j = 0; j < TILE_COLS && columns == TILE_COLS && next; j += LANES) {
+			uvec low = __builtin_convertvector(*(const hvec_unaligned *)(b + j), uvec);
+			uvec high =
+				__builtin_convertvector(*(const hvec_unaligned *)(next + j), uvec);
+			*(uvec_unaligned *)(panel + j) = low | high << 16;
+		}
+		for (int64_t j = 0; j < TILE_COLS && (columns < TILE_COLS || !next); j++) {
+			uint32_t low = j < columns ? b[j] : 0;
+			uint32_t high = j < columns && next ? next[j] : 0;
+			panel[j] = low | high << 16;
+		}
+	}
+}
+
+/* B stored [n, k]: pairs are words already, and only have to change places. */
+static void pack_transposed(
+	uint32_t *panel, const uint16_t *b, int64_t ldb, int64_t k, int64_t columns)
+{
+	int64_t pairs = (k + 1) / 2, whole = columns / LANES * LANES;
+	int64_t even = k / 2 / LANES * LANES;
+
+	if (columns < TILE_COLS)
+		memset(panel, 0, (size_t)(pairs * TILE_COLS) * sizeof(*panel));
+	for (int64_t p = 0; p < even; p += LANES)
+		for (int64_t j = 0; j < whole; j += LANES)
+			transpose_block((float *)panel + p * TILE_COLS + j, TILE_COLS,
+				b + j * ldb + 2 * p, ldb * (int64_t)sizeof(*b));
+	for (int64_t j = 0; j < columns; j++) {
+		for (int64_t p = j < whole ? even : 0; p < pairs; p++) {
+			uint32_t low = b[j * ldb + 2 * p];
+			uint32_t high = 2 * p + 1 < k ? b[j * ldb + 2 * p + 1] : 0;
+			panel[p * TILE_COLS + j] = low | high << 16;
+		}
+	}
+}
+
+void CPU(pack_bf16)(
+	uint32_t *packed, const uint16_t *b, int64_t ldb, bool transpose, int64_t k, int64_t n)
+{
+	int64_t pairs = (k + 1) / 2;
+
+	for (int64_t j = 0; j < n; j += TILE_COLS) {
+		int64_t columns = n - j < TILE_COLS ? n - j : TILE_COLS;
+
+		if (transpose)
+			pack_transposed(packed + j * pairs, b + j * ldb, ldb, k, columns);
+		else
+			pack_rows(packed + j * pairs, b + j, ldb, k, columns);
+	}
+}
