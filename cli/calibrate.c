@@ -45,6 +45,7 @@ static void add_measured(const struct topology *topology, struct text *text)
 	text_printf(text, "%s: %s, %lld cores\n\n", topology->name, topology->device.name,
 		(long long)topology->host.cores);
 	add_rate(text, "matrix products, one core", c->gemm_flops * 1e-9, "GFLOP/s");
+	add_rate(text, "the same in bf16", c->bf16_gemm_flops * 1e-9, "GFLOP/s");
 	add_rate(text, "attention forward", c->attention_forward_flops * 1e-9, "GFLOP/s");
 	add_rate(text, "attention backward", c->attention_backward_flops * 1e-9, "GFLOP/s");
 	add_rate(text, "memory, one core", c->memory_bandwidth * 1e-9, "GB/s");

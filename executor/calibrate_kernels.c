@@ -10,6 +10,7 @@
 #include "executor/event.h"
 #include "executor/interpret.h"
 #include "executor/machine.h"
+#include "kernels/bf16.h"
 
 /* Products are measured around a cube of this side; smaller sides show how the rate falls. */
 enum { SIDE = 512, SMALL_SIDES = 3, MAX_CORES = 256 };
@@ -46,28 +47,39 @@ static void run_gemm(void *data)
 
 enum form { FORM_FORWARD, FORM_INPUT_GRADIENT, FORM_WEIGHT_GRADIENT, FORM_COUNT };
 
-/* FLOP/s of one shape, over the three ways in which training multiplies. */
-static double gemm_rate(
-	struct bench *bench, float *const matrices[3], int64_t m, int64_t n, int64_t k)
+/* Of one dtype: operands, and the figures in the making. */
+struct products {
+	struct bench *bench;
+	enum dtype dtype;
+	void *a, *b;
+	float *c; /* as wide as the widest result */
+	double *flops, *half_m, *half_n, *half_k;
+};
+
+/* FLOP/s of one shape, over the three ways in which training multiplies. Gradients of weights are
+ * fp32. */
+static double gemm_rate(const struct products *p, int64_t m, int64_t n, int64_t k)
 {
 	double seconds = 0;
 
 	for (int form = 0; form < FORM_COUNT; form++) {
 		bool a = form == FORM_WEIGHT_GRADIENT, b = form == FORM_FORWARD;
-		struct gemm_case c = {bench, {.m = m,
-						     .n = n,
-						     .k = k,
-						     .a = matrices[0],
-						     .b = matrices[1],
-						     .c = matrices[2],
-						     .lda = a ? m : k,
-						     .ldb = b ? k : n,
-						     .ldc = n,
-						     .transpose_a = a,
-						     .transpose_b = b,
-						     .accumulate = a}};
+		struct gemm_case c = {p->bench, {.m = m,
+							.n = n,
+							.k = k,
+							.a = p->a,
+							.b = p->b,
+							.c = p->c,
+							.lda = a ? m : k,
+							.ldb = b ? k : n,
+							.ldc = n,
+							.transpose_a = a,
+							.transpose_b = b,
+							.accumulate = a,
+							.dtype = p->dtype,
+							.c_dtype = a ? DTYPE_FP32 : p->dtype}};
 
-		seconds += bench_time(bench, run_gemm, &c);
+		seconds += bench_time(p->bench, run_gemm, &c);
 	}
 	return FORM_COUNT * 2.0 * (double)m * (double)n * (double)k / seconds;
 }
@@ -86,29 +98,46 @@ static double fit_half(const double *rates, double full)
 	return measure_spread(halves, SMALL_SIDES).p50;
 }
 
+static void measure_products(struct products *p)
+{
+	double rates[3][SMALL_SIDES], full = gemm_rate(p, SIDE, SIDE, SIDE);
+
+	for (int i = 0; i < SMALL_SIDES; i++) {
+		rates[0][i] = gemm_rate(p, small_sides[i], SIDE, SIDE);
+		rates[1][i] = gemm_rate(p, SIDE, small_sides[i], SIDE);
+		rates[2][i] = gemm_rate(p, SIDE, SIDE, small_sides[i]);
+	}
+	*p->half_m = fit_half(rates[0], full);
+	*p->half_n = fit_half(rates[1], full);
+	*p->half_k = fit_half(rates[2], full);
+	*p->flops =
+		full * (1 + *p->half_m / SIDE) * (1 + *p->half_n / SIDE) * (1 + *p->half_k / SIDE);
+	bench_say(p->bench,
+		"matrix products in %s: %.1f GFLOP/s a core, halved at m %.0f, n %.0f, k %.0f",
+		dtype_name(p->dtype), *p->flops / 1e9, *p->half_m, *p->half_n, *p->half_k);
+}
+
 static void calibrate_gemm(struct bench *bench)
 {
 	struct calibration *c = bench->calibration;
-	float *matrices[3];
-	double rates[3][SMALL_SIDES];
+	const int64_t n = (int64_t)SIDE * SIDE;
+	float *floats[3];
+	uint16_t *halves = malloc(2 * (size_t)n * sizeof(*halves));
 
+	if (halves == NULL)
+		base_out_of_memory(2 * (size_t)n * sizeof(*halves));
 	for (int i = 0; i < 3; i++)
-		matrices[i] = new_floats((int64_t)SIDE * SIDE);
-	double full = gemm_rate(bench, matrices, SIDE, SIDE, SIDE);
-	for (int i = 0; i < SMALL_SIDES; i++) {
-		rates[0][i] = gemm_rate(bench, matrices, small_sides[i], SIDE, SIDE);
-		rates[1][i] = gemm_rate(bench, matrices, SIDE, small_sides[i], SIDE);
-		rates[2][i] = gemm_rate(bench, matrices, SIDE, SIDE, small_sides[i]);
-	}
-	c->gemm_half_m = fit_half(rates[0], full);
-	c->gemm_half_n = fit_half(rates[1], full);
-	c->gemm_half_k = fit_half(rates[2], full);
-	c->gemm_flops = full * (1 + c->gemm_half_m / SIDE) * (1 + c->gemm_half_n / SIDE) *
-			(1 + c->gemm_half_k / SIDE);
+		floats[i] = new_floats(n);
+	for (int64_t i = 0; i < 2 * n; i++)
+		halves[i] = bf16_from_float(floats[0][i % n]);
+	measure_products(&(struct products){bench, DTYPE_FP32, floats[0], floats[1], floats[2],
+		&c->gemm_flops, &c->gemm_half_m, &c->gemm_half_n, &c->gemm_half_k});
+	measure_products(&(struct products){bench, DTYPE_BF16, halves, halves + n, floats[2],
+		&c->bf16_gemm_flops, &c->bf16_gemm_half_m, &c->bf16_gemm_half_n,
+		&c->bf16_gemm_half_k});
 	for (int i = 0; i < 3; i++)
-		free(matrices[i]);
-	bench_say(bench, "matrix products: %.1f GFLOP/s a core, halved at m %.0f, n %.0f, k %.0f",
-		c->gemm_flops / 1e9, c->gemm_half_m, c->gemm_half_n, c->gemm_half_k);
+		free(floats[i]);
+	free(halves);
 }
 
 /* --- attention --- */

@@ -37,6 +37,12 @@ static double peak_of_core(void)
 	return vectors[i].flops_per_cycle * vectors[i].turbo * (clock > 0 ? clock : UNKNOWN_CLOCK);
 }
 
+/* One instruction multiplies twice as many pairs; without it they are multiplied as fp32. */
+static double bf16_peak_of_core(void)
+{
+	return peak_of_core() * (machine_has_flag(" avx512_bf16 ") ? 2 : 1);
+}
+
 #if HAVE_HWLOC
 
 /* Cores that this process may use; 0 when hwloc does not know. */
@@ -111,6 +117,7 @@ bool executor_detect_local(
 			.memory_bytes = max_i64(memory / devices, 1),
 			.memory_bandwidth = CORE_BANDWIDTH,
 			.fp32_flops = peak_of_core(),
+			.bf16_flops = bf16_peak_of_core(),
 			.multiprocessors = 1},
 		.fabric = {.kind = FABRIC_SHARED_MEMORY,
 			.bandwidth = EXCHANGE_BANDWIDTH,

@@ -233,14 +233,17 @@ static void fill_utilisation(
 {
 	const struct topology *topology = in->schedule->topology;
 	const struct model *model = in->schedule->model;
-	double gemm = topology->calibration.gemm_flops, rate = v->tokens_per_s_per_gpu;
+	enum dtype dtype = in->schedule->plan.param_dtype;
+	double gemm = calibration_gemm_flops(&topology->calibration, dtype);
+	double rate = v->tokens_per_s_per_gpu;
 
-	v->peak_flops = gemm > 0 ? gemm : topology->device.fp32_flops;
+	v->peak_flops = gemm > 0 ? gemm : device_peak_flops(&topology->device, dtype);
 	if (gemm > 0)
 		v->peak_name =
 			topology->calibration.measured ? "measured GEMM peak" : "prior GEMM peak";
 	else
-		v->peak_name = arena_printf(arena, "%s fp32 dense", topology->device.name);
+		v->peak_name = arena_printf(
+			arena, "%s %s dense", topology->device.name, dtype_name(dtype));
 	if (v->peak_flops <= 0)
 		return;
 	v->mfu = rate * model_flops_per_token(model, in->schedule->plan.seq_len) / v->peak_flops;

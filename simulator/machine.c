@@ -106,6 +106,19 @@ static double gemm_rate(const struct machine *machine, const struct prior *prior
 		machine->topology->calibration.gemm_flops, given(prior_rate, default_core_flops));
 }
 
+/* What was measured of bf16 products on a CPU replaces what follows from fp32's. */
+static void init_cpu_bf16(struct machine *machine)
+{
+	const struct calibration *calibration = &machine->topology->calibration;
+
+	if (machine->gpu || machine->dtype != DTYPE_BF16 || calibration->bf16_gemm_flops <= 0)
+		return;
+	machine->gemm_flops = calibration->bf16_gemm_flops;
+	machine->gemm_half_m = calibration->bf16_gemm_half_m;
+	machine->gemm_half_n = calibration->bf16_gemm_half_n;
+	machine->gemm_half_k = calibration->bf16_gemm_half_k;
+}
+
 static void init_arithmetic(struct machine *machine, const struct prior *prior)
 {
 	const struct device *device = &machine->topology->device;
@@ -122,9 +135,12 @@ static void init_arithmetic(struct machine *machine, const struct prior *prior)
 	machine->gemm_half_k = given(calibration->gemm_half_k, prior->half_k);
 	machine->tiles = machine->gpu && machine->gemm_half_m <= 0 && machine->gemm_half_n <= 0;
 	machine->multiprocessors = given((double)device->multiprocessors, prior->multiprocessors);
-	attention = machine->gpu ? given(machine->peak_flops, reference) : machine->gemm_flops;
+	/* On a CPU attention is computed in fp32 whatever its operands are. */
+	attention =
+		machine->gpu ? given(machine->peak_flops, reference) : machine->gemm_flops / scale;
 	machine->gemm_flops *= sustained_clock(machine, prior);
-	init_attention(machine, prior, attention, scale);
+	init_attention(machine, prior, attention, machine->gpu ? scale : 1);
+	init_cpu_bf16(machine);
 }
 
 /* Ranks of one host share what its memory delivers; only as many as there are cores run at once. */

@@ -58,8 +58,10 @@ static void fill_peak(const struct topology *topology, enum dtype dtype, struct 
 	const struct device *device = &topology->device;
 
 	p->peak_flops = device_peak_flops(device, dtype);
-	if (device->kind == DEVICE_CPU && topology->calibration.gemm_flops > 0) {
-		p->peak_flops = topology->calibration.gemm_flops;
+	double measured = calibration_gemm_flops(&topology->calibration, dtype);
+
+	if (device->kind == DEVICE_CPU && measured > 0) {
+		p->peak_flops = measured;
 		p->peak_name =
 			topology->calibration.measured ? "measured GEMM peak" : "prior GEMM peak";
 	} else if (p->peak_flops > 0) {

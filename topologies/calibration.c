@@ -13,6 +13,10 @@ const struct field calibration_fields[] = {
 	FIELD_DOUBLE(struct calibration, gemm_half_m, "gemm_half_m", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, gemm_half_n, "gemm_half_n", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, gemm_half_k, "gemm_half_k", OPTIONAL),
+	FIELD_FLOPS(struct calibration, bf16_gemm_flops, "bf16_gemm_flops", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, bf16_gemm_half_m, "bf16_gemm_half_m", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, bf16_gemm_half_n, "bf16_gemm_half_n", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, bf16_gemm_half_k, "bf16_gemm_half_k", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, sustained_clock, "sustained_clock", OPTIONAL),
 	FIELD_FLOPS(
 		struct calibration, attention_forward_flops, "attention_forward_flops", OPTIONAL),
@@ -138,6 +142,11 @@ void calibration_write(const struct calibration *calibration, struct writer *wri
 		writer_end_map(writer);
 	}
 	writer_end_list(writer);
+}
+
+double calibration_gemm_flops(const struct calibration *calibration, enum dtype dtype)
+{
+	return dtype == DTYPE_BF16 ? calibration->bf16_gemm_flops : calibration->gemm_flops;
 }
 
 bool calibration_is_empty(const struct calibration *calibration)

@@ -28,6 +28,8 @@ struct calibration {
 	 */
 	double gemm_flops; /* FLOP/s of one device (one core for CPU devices) at large shapes */
 	double gemm_half_m, gemm_half_n, gemm_half_k;
+	/* CPU devices: the same of bf16 operands, as above for fp32. */
+	double bf16_gemm_flops, bf16_gemm_half_m, bf16_gemm_half_n, bf16_gemm_half_k;
 	/* A GPU's products run in tiles and waves instead of f(m) f(n), unless half_m or half_n is
 	 * given; half_k is what a tile's beginning and end cost. */
 	double sustained_clock;         /* rate in a step / rate of a kernel alone */
@@ -53,6 +55,9 @@ extern const struct field calibration_collective_fields[];
 bool calibration_read(struct arena *arena, const struct node *map, struct calibration *calibration,
 	struct error *error);
 void calibration_write(const struct calibration *calibration, struct writer *writer);
+
+/* Of a CPU device's products in that dtype; 0: not measured. */
+double calibration_gemm_flops(const struct calibration *calibration, enum dtype dtype);
 
 /* Nothing known at all: the section is left out of files. */
 bool calibration_is_empty(const struct calibration *calibration);
