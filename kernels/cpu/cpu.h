@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/elements.h"
 #include "kernels/kernels.h"
 
 #define CPU_PASTE(name, level)  cpu_##name##_##level

@@ -13,9 +13,12 @@ static const void *head_row(
 
 static double dot(const struct attention *at, const void *a, const void *b)
 {
+	const float *x = a, *y = b;
 	double sum = 0.0;
 
-	for (int64_t i = 0; i < at->head_dim; i++)
+	for (int64_t i = 0; i < at->head_dim && at->dtype == DTYPE_FP32; i++)
+		sum += (double)x[i] * y[i];
+	for (int64_t i = 0; i < at->head_dim && at->dtype != DTYPE_FP32; i++)
 		sum += (double)element_get(at->dtype, a, i) * element_get(at->dtype, b, i);
 	return sum;
 }
