@@ -148,15 +148,16 @@ static struct simulation_options sketch(const struct evaluator *evaluator)
 		.no_bounds = true};
 }
 
-/* `details`: the whole simulation, else its figures. */
+/* `details`: the whole simulation of a schedule that keeps the laws, else its figures: what is
+ * shown was looked at in detail. */
 static bool run(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, const struct simulation_options *options, bool details,
 	struct schedule **schedule, struct simulation *simulation, struct error *error)
 {
 	arena_reset(&evaluator->scratch);
 	evaluator->evaluated++;
-	return schedule_build(&evaluator->scratch, plan, evaluator->question->model, topology,
-		       schedule, error) &&
+	*schedule = schedule_emit(&evaluator->scratch, plan, evaluator->question->model, topology);
+	return (!details || schedule_validate(*schedule, error)) &&
 	       simulate(*schedule, options, details, &evaluator->scratch, simulation, error);
 }
 

@@ -36,7 +36,7 @@ struct exposure {
 	double idle;          /* neither compute nor communication runs */
 };
 
-/* schedule_build, then simulate. EXIT_CODE_USAGE when this plan cannot be built. The prediction has
+/* schedule_emit, then simulate. EXIT_CODE_USAGE when this plan cannot be built. The prediction has
  * no lower bounds and no ledger; its strings live in `scratch` until the next call. */
 bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);

@@ -1,11 +1,11 @@
-/* schedule_build: three steps are emitted one after the other, and the third, the steady one, is
- * the schedule; only the rate limiter's queue and the stream order pass from step to step. */
+/* schedule_build: steps are emitted one after the other, and the last, the steady one, is the
+ * schedule; only the rate limiter's queue and the stream order pass from step to step. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "schedule/builder.h"
 
-enum { STEPS = 3, PREVIOUS_STEP = 1 << 30 };
+enum { PREVIOUS_STEP = 1 << 30 };
 
 /* --- groups --------------------------------------------------------------------------------------
  */
@@ -227,9 +227,17 @@ static void micro_batch(struct builder *b, int index)
 	end_backward(b);
 }
 
+/* Every operation of a step is known after the first, which is all that stream order needs; what
+ * the limiter or ZeRO-3's trace makes of a step takes one more. */
+static int steps_until_steady(const struct builder *b)
+{
+	return b->plan->limit_all_gathers || is_zero(b) || is_zero3(b) ? 3 : 2;
+}
+
 static void emit_steps(struct builder *b)
 {
-	for (int step = 0; step < STEPS; step++) {
+	int steps = steps_until_steady(b);
+	for (int step = 0; step < steps; step++) {
 		step_begin(b, step);
 		for (int i = 0; i < b->plan->grad_accum; i++)
 			micro_batch(b, i);
@@ -317,8 +325,8 @@ static void builder_init(struct builder *b, struct arena *arena, const struct pl
 		ddp_prepare(b);
 }
 
-bool schedule_build(struct arena *arena, const struct plan *plan, const struct model *model,
-	const struct topology *topology, struct schedule **schedule, struct error *error)
+struct schedule *schedule_emit(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology)
 {
 	struct builder b;
 	builder_init(&b, arena, plan, model, topology);
@@ -327,6 +335,12 @@ bool schedule_build(struct arena *arena, const struct plan *plan, const struct m
 	emit_steps(&b);
 	finish(&b);
 	builder_finish(&b);
-	*schedule = b.schedule;
+	return b.schedule;
+}
+
+bool schedule_build(struct arena *arena, const struct plan *plan, const struct model *model,
+	const struct topology *topology, struct schedule **schedule, struct error *error)
+{
+	*schedule = schedule_emit(arena, plan, model, topology);
 	return schedule_validate(*schedule, error);
 }

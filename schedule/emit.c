@@ -6,7 +6,8 @@
 
 void list_add(struct list *list, int item)
 {
-	list->items = array_grow(list->items, &list->capacity, list->n + 1, sizeof(int));
+	if (list->n == list->capacity)
+		list->items = array_grow(list->items, &list->capacity, list->n + 1, sizeof(int));
 	list->items[list->n++] = item;
 }
 
@@ -103,7 +104,8 @@ struct ref op_end(struct builder *b)
 	b->op.takes = flush(b, &b->takes);
 	b->op.gives = flush(b, &b->gives);
 	b->op.uses = flush(b, &b->uses);
-	b->ops = array_grow(b->ops, &b->op_capacity, b->n_ops + 1, sizeof(struct op));
+	if (b->n_ops == b->op_capacity)
+		b->ops = array_grow(b->ops, &b->op_capacity, b->n_ops + 1, sizeof(struct op));
 	b->ops[b->n_ops] = b->op;
 	struct ref ref = {b->step, b->n_ops++};
 	b->last_on_stream[b->op.stream] = ref;
@@ -112,8 +114,9 @@ struct ref op_end(struct builder *b)
 
 static int buffer_add(struct builder *b, struct buffer buffer)
 {
-	b->buffers = array_grow(
-		b->buffers, &b->buffer_capacity, b->n_buffers + 1, sizeof(struct buffer));
+	if (b->n_buffers == b->buffer_capacity)
+		b->buffers = array_grow(
+			b->buffers, &b->buffer_capacity, b->n_buffers + 1, sizeof(struct buffer));
 	b->buffers[b->n_buffers] = buffer;
 	return b->n_buffers++;
 }

@@ -52,6 +52,10 @@ struct schedule {
 bool schedule_build(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology, struct schedule **schedule, struct error *error);
 
+/* The same without schedule_validate: for inner loops, whose winner is built again. */
+struct schedule *schedule_emit(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology);
+
 /* The laws; the first broken one is EXIT_CODE_INTERNAL and names the operations. */
 bool schedule_validate(const struct schedule *schedule, struct error *error);
 

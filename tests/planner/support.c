@@ -45,13 +45,13 @@ struct answer ask(const struct question *question, struct arena *arena)
 /* --- random questions ----------------------------------------------------------------------------
  */
 
-static struct model *random_model(uint64_t *state, struct arena *arena)
+static struct model *random_model(uint64_t *state, int64_t layers, struct arena *arena)
 {
 	struct error error = {0};
 	struct model *model = NULL;
 	struct architecture a = {.name = "random", .norm_epsilon = 1e-5, .rope_theta = 1e4};
 	a.family = FAMILY_LLAMA;
-	a.layers = 1 + random_below(state, 5);
+	a.layers = 1 + random_below(state, layers);
 	a.kv_heads = 1 + random_below(state, 3);
 	a.heads = a.kv_heads * (1 + random_below(state, 3));
 	a.head_dim = 16 * (1 + random_below(state, 6));
@@ -159,16 +159,38 @@ static int64_t random_limit(const struct question *question, uint64_t *state)
 	return fixed + states / 4 + random_below(state, 3 * states);
 }
 
-struct question random_question(uint64_t *state, struct arena *arena)
+static struct question question_with(uint64_t *state, int64_t layers, struct arena *arena)
 {
 	struct question question = {0};
-	question.model = random_model(state, arena);
+	question.model = random_model(state, layers, arena);
 	question.topology = random_topology(state, arena);
 	question.objective = (enum objective)random_below(state, 3);
 	fix_batch(&question, state, arena);
 	fix_knobs(&question, state, arena);
 	if (random_below(state, 3) > 0)
 		question.memory_limit_bytes = random_limit(&question, state);
+	return question;
+}
+
+struct question random_question(uint64_t *state, struct arena *arena)
+{
+	return question_with(state, 5, arena);
+}
+
+struct question random_small_question(uint64_t *state, struct arena *arena)
+{
+	static const struct {
+		const char *name, *values[3];
+	} knobs[] = {{"wrap", {"block", "blocks:2", "model"}},
+		{"prefetch", {"pre", "post", "none"}},
+		{"sync_each_micro_batch", {"true", "false", "true"}}};
+	struct question question = question_with(state, 3, arena);
+	for (int i = 0; i < COUNT_OF(knobs); i++) {
+		bool open = !choices_given(&question.choices, knobs[i].name);
+		int64_t value = random_below(state, 5);
+		if (open && value < COUNT_OF(knobs[i].values))
+			set_choice(&question, arena, knobs[i].name, knobs[i].values[value]);
+	}
 	return question;
 }
 

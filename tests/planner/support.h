@@ -26,6 +26,8 @@ struct answer ask(const struct question *question, struct arena *arena);
 /* A small model on a few devices, with some knobs fixed and a limit that some plans exceed. At most
  * a few hundred plans. */
 struct question random_question(uint64_t *state, struct arena *arena);
+/* With fewer blocks and fewer open knobs: tens of plans, not hundreds. */
+struct question random_small_question(uint64_t *state, struct arena *arena);
 void describe_question(const struct question *question, struct text *text);
 
 /* The candidate of a strategy, chosen or not; NULL when it is not listed. */
