@@ -127,7 +127,8 @@ struct kernels {
 
 const struct kernels *kernels_reference(void); /* plain loops, obviously right */
 const struct kernels *kernels_cpu(void);       /* the fastest that was built in */
-/* Every table that was built in, NULL-terminated; and the one of that name, or NULL. */
+/* Every table of the CPU that was built in, NULL-terminated; and the one of that name, or NULL.
+ * "cuda" is known by name only: it works on device memory (kernels/cuda/cuda.h). */
 const struct kernels *const *kernels_all(void);
 const struct kernels *kernels_by_name(const char *name);
 

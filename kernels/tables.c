@@ -2,6 +2,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "kernels/cuda/cuda.h"
 #include "kernels/kernels.h"
 
 #define LEVELS_OF(level)                                                                           \
@@ -104,6 +105,8 @@ const struct kernels *kernels_by_name(const char *name)
 
 	if (strcmp(name, "cpu") == 0)
 		return tables[0];
+	if (strcmp(name, "cuda") == 0)
+		return kernels_cuda();
 	while (*tables && strcmp((*tables)->name, name) != 0)
 		tables++;
 	return *tables;

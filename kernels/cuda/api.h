@@ -55,6 +55,7 @@ enum {
 	X(cuDeviceTotalMem, "_v2", (size_t * bytes, int device))                                   \
 	X(cuDevicePrimaryCtxRetain, "", (void **context, int device))                              \
 	X(cuDevicePrimaryCtxRelease, "_v2", (int device))                                          \
+	X(cuCtxGetDevice, "", (int *device))                                                       \
 	X(cuCtxSetCurrent, "", (void *context))                                                    \
 	X(cuCtxSynchronize, "", (void))                                                            \
 	X(cuMemGetInfo, "_v2", (size_t * free_bytes, size_t * total_bytes))                        \

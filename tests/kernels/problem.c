@@ -92,6 +92,7 @@ enum dtype gradient_dtype(const struct problem *problem)
 
 int32_t *make_ids(struct problem *problem, int64_t count, int64_t limit, bool ignore)
 {
+	problem->n_ids = count;
 	problem->ids = calloc((size_t)count + 1, sizeof(*problem->ids));
 	if (!problem->ids)
 		abort();

@@ -24,7 +24,8 @@ struct problem {
 	const struct kernel_case *kernel_case;
 	int64_t dim[MOST_DIMS];
 	struct buffer buffer[MOST_BUFFERS];
-	int32_t *ids; /* tokens or targets */
+	int32_t *ids; /* tokens or targets, n_ids of them */
+	int64_t n_ids;
 	uint64_t random;
 	double flops, bytes; /* of one call, for the benchmark */
 	int64_t offset;      /* elements by which every buffer is misaligned */

@@ -1,0 +1,215 @@
+/* Which attention kernel runs, and how it is launched. */
+#include "kernels/cuda/cuda.h"
+
+enum {
+	PLAIN_HEAD = 256,
+	PLAIN_ROWS = 8,
+	PLAIN_TILE = 32,
+	PLAIN_THREADS = 256,
+	TENSOR_THREADS = 128
+};
+
+/* A tensor core kernel: for heads up to `head_dim`; rows of a block and bytes of shared memory, as
+ * attention_tensor.cuh has them. */
+struct variant {
+	int64_t head_dim;
+	struct {
+		enum cuda_kernel kernel;
+		int64_t rows, shared_bytes;
+	} forward, dq, dkv;
+};
+
+/* Bytes of a tile of rows of D bf16, two stages of two tiles of keys or queries. */
+#define TILE(rows, d)          ((int64_t)(rows) * (d)*2)
+#define FORWARD(rows, keys, d) (TILE(rows, d) + 4 * TILE(keys, d))
+#define DQ(keys, d)            (2 * TILE(64, d) + 4 * TILE(keys, d))
+#define DKV(queries, d)        (2 * TILE(64, d) + 4 * TILE(queries, d) + 4 * (queries)*4)
+
+static const struct variant variants[] = {
+	{64, {CUDA_attention_tensor_64, 128, FORWARD(128, 64, 64)},
+		{CUDA_attention_tensor_dq_64, 64, DQ(64, 64)},
+		{CUDA_attention_tensor_dkv_64, 64, DKV(64, 64)}},
+	{128, {CUDA_attention_tensor_128, 128, FORWARD(128, 32, 128)},
+		{CUDA_attention_tensor_dq_128, 64, DQ(32, 128)},
+		{CUDA_attention_tensor_dkv_128, 64, DKV(32, 128)}},
+};
+
+static bool check(struct kernel_context *context, const struct attention *a)
+{
+	if (a->head_dim <= PLAIN_HEAD)
+		return true;
+	return error_set(&context->error, EXIT_CODE_USAGE,
+		"cuda: attention with head_dim %lld, at most %d", (long long)a->head_dim,
+		PLAIN_HEAD);
+}
+
+static bool even(const void *x, int64_t stride)
+{
+	return cuda_aligned(x) && stride % 8 == 0;
+}
+
+/* NULL where the plain kernels must do. */
+static const struct variant *variant_of(const struct attention *a)
+{
+	int i = a->head_dim > variants[0].head_dim;
+
+	if (a->dtype != DTYPE_BF16 || a->head_dim > variants[1].head_dim || a->head_dim % 8 != 0 ||
+		a->scale <= 0.0f || !even(a->q, a->q_stride) || !even(a->k, a->k_stride) ||
+		!even(a->v, a->v_stride) || !even(a->out, a->out_stride))
+		return NULL;
+	return &variants[i];
+}
+
+static struct attention_launch arguments_of(const struct attention *a)
+{
+	return (struct attention_launch){.q = a->q,
+		.k = a->k,
+		.v = a->v,
+		.out = a->out,
+		.lse = a->lse,
+		.length = a->length,
+		.heads = a->heads,
+		.kv_heads = a->kv_heads,
+		.head_dim = a->head_dim,
+		.rows = a->sequences * a->length,
+		.lse_stride = a->heads,
+		.q_stride = a->q_stride,
+		.k_stride = a->k_stride,
+		.v_stride = a->v_stride,
+		.out_stride = a->out_stride,
+		.scale = a->scale};
+}
+
+/* Weights; own rows and a tile of others, of two tensors. */
+static int64_t plain_shared(int64_t head_dim)
+{
+	int64_t floats =
+		PLAIN_ROWS * PLAIN_TILE + 2 * (PLAIN_ROWS * head_dim + PLAIN_TILE * (head_dim | 1));
+
+	return floats * (int64_t)sizeof(float);
+}
+
+static void plain(struct kernel_context *context, enum cuda_kernel kernel, enum dtype dtype,
+	const struct attention_launch *a, int64_t heads, int64_t sequences)
+{
+	cuda_launch(context,
+		&(struct launch){cuda_typed(kernel, dtype), cuda_blocks(a->length, PLAIN_ROWS),
+			heads, sequences, PLAIN_THREADS, plain_shared(a->head_dim)},
+		a);
+}
+
+void cuda_attention(struct kernel_context *context, const struct attention *a)
+{
+	const struct variant *v = variant_of(a);
+	struct attention_launch l = arguments_of(a);
+
+	if (!check(context, a))
+		return;
+	if (v)
+		cuda_launch(context,
+			&(struct launch){v->forward.kernel, cuda_blocks(a->length, v->forward.rows),
+				a->heads, a->sequences, TENSOR_THREADS, v->forward.shared_bytes},
+			&l);
+	else
+		plain(context, CUDA_attention_plain_fp32, a->dtype, &l, a->heads, a->sequences);
+}
+
+/* --- backward --- */
+
+/* Some sequences and some groups of heads of the whole; delta of them fits the workspace. */
+struct part {
+	int64_t first_sequence, sequences, first_group, groups;
+};
+
+static struct attention_launch arguments_of_part(
+	struct kernel_context *context, const struct attention_backward *b, struct part part)
+{
+	const struct attention *f = &b->forward;
+	struct attention_launch l = arguments_of(f);
+	int64_t row = part.first_sequence * f->length, bytes = dtype_bytes(f->dtype);
+	int64_t kv_head = part.first_group, head = kv_head * (f->heads / f->kv_heads);
+	int64_t at = head * f->head_dim, kv_at = kv_head * f->head_dim;
+
+#define MOVED(x, stride, more) ((char *)(uintptr_t)(x) + (row * (stride) + (more)) * bytes)
+	l.q = MOVED(f->q, f->q_stride, at);
+	l.k = MOVED(f->k, f->k_stride, kv_at);
+	l.v = MOVED(f->v, f->v_stride, kv_at);
+	l.out = MOVED(f->out, f->out_stride, at);
+	l.dout = MOVED(b->dout, b->dout_stride, at);
+	l.dq = MOVED(b->dq, b->dq_stride, at);
+	l.dk = MOVED(b->dk, b->dk_stride, kv_at);
+	l.dv = MOVED(b->dv, b->dv_stride, kv_at);
+#undef MOVED
+	l.lse = f->lse + row * f->heads + head;
+	l.delta = context->workspace;
+	l.kv_heads = part.groups;
+	l.heads = part.groups * (f->heads / f->kv_heads);
+	l.rows = part.sequences * f->length;
+	l.dout_stride = b->dout_stride;
+	l.dq_stride = b->dq_stride;
+	l.dk_stride = b->dk_stride;
+	l.dv_stride = b->dv_stride;
+	l.delta_stride = l.heads;
+	return l;
+}
+
+static void run_part(struct kernel_context *context, const struct attention_backward *b,
+	const struct variant *v, struct part part)
+{
+	enum dtype dtype = b->forward.dtype;
+	struct attention_launch l = arguments_of_part(context, b, part);
+
+	cuda_launch(context,
+		&(struct launch){cuda_typed(CUDA_attention_delta_fp32, dtype),
+			cuda_blocks(l.rows * l.heads, PLAIN_ROWS), 1, 1, PLAIN_THREADS, 0},
+		&l);
+	if (!v) {
+		plain(context, CUDA_attention_plain_dq_fp32, dtype, &l, l.heads, part.sequences);
+		plain(context, CUDA_attention_plain_dkv_fp32, dtype, &l, l.kv_heads,
+			part.sequences);
+		return;
+	}
+	cuda_launch(context,
+		&(struct launch){v->dq.kernel, cuda_blocks(l.length, v->dq.rows), l.heads,
+			part.sequences, TENSOR_THREADS, v->dq.shared_bytes},
+		&l);
+	cuda_launch(context,
+		&(struct launch){v->dkv.kernel, cuda_blocks(l.length, v->dkv.rows), l.kv_heads,
+			part.sequences, TENSOR_THREADS, v->dkv.shared_bytes},
+		&l);
+}
+
+static int64_t between(int64_t low, int64_t x, int64_t high)
+{
+	return x < low ? low : x > high ? high : x;
+}
+
+/* All sequences at once as long as delta fits; then fewer of them, then fewer heads. Which it is
+ * changes no bit. */
+void cuda_attention_backward(struct kernel_context *context, const struct attention_backward *b)
+{
+	const struct attention *f = &b->forward;
+	const struct variant *v = variant_of(f);
+	int64_t group_bytes, groups, sequences;
+
+	if (!check(context, f) || f->sequences <= 0 || f->length <= 0 || f->kv_heads <= 0)
+		return;
+	if (!even(b->dout, b->dout_stride) || !even(b->dq, b->dq_stride) ||
+		!even(b->dk, b->dk_stride) || !even(b->dv, b->dv_stride))
+		v = NULL;
+	group_bytes = f->length * (f->heads / f->kv_heads) * (int64_t)sizeof(float);
+	groups = between(0, context->workspace_bytes / group_bytes, f->kv_heads);
+	if (groups == 0) {
+		error_set(&context->error, EXIT_CODE_USAGE,
+			"cuda: attention over %lld tokens needs a workspace of %lld bytes",
+			(long long)f->length, (long long)group_bytes);
+		return;
+	}
+	sequences =
+		between(1, context->workspace_bytes / (group_bytes * f->kv_heads), f->sequences);
+	for (int64_t s = 0; s < f->sequences; s += sequences)
+		for (int64_t g = 0; g < f->kv_heads; g += groups)
+			run_part(context, b, v,
+				(struct part){s, between(1, f->sequences - s, sequences), g,
+					between(1, f->kv_heads - g, groups)});
+}

@@ -1,0 +1,137 @@
+/* What the files of the CUDA table share, and what it has beyond struct kernels.
+ *
+ * The table "cuda" works on device memory and enqueues on context->stream. The calling thread has a
+ * CUDA context; the workspace is device memory too. `backend` is made by open and freed by close,
+ * which must see the same CUDA context. */
+#ifndef KERNELS_CUDA_CUDA_H
+#define KERNELS_CUDA_CUDA_H
+
+#include "kernels/cuda/api.h"
+#include "kernels/cuda/list.h"
+#include "kernels/kernels.h"
+
+/* How fp32 matrices are multiplied: in fp32, or by tensor cores with 10 bits of mantissa. */
+enum cuda_fp32 { CUDA_FP32_EXACT, CUDA_FP32_TF32 };
+
+/* What a product adds on the way out; with pointers on the device. */
+enum cuda_epilogue {
+	CUDA_EPILOGUE_NONE,
+	CUDA_EPILOGUE_BIAS,      /* c = product + bias[n] for each row */
+	CUDA_EPILOGUE_GELU,      /* aux = product, c = gelu_tanh(aux) */
+	CUDA_EPILOGUE_GELU_BIAS, /* aux = product + bias, c = gelu_tanh(aux) */
+};
+
+struct cuda_product;
+
+struct cuda_backend {
+	const struct cuda_api *api;
+	void *library;
+	void *kernels[CUDA_KERNEL_COUNT];
+	int device;
+	int32_t *fault; /* on the device: see cuda_faults */
+	void *cublaslt; /* handle; NULL until the first product */
+	struct cuda_product *products;
+	int n_products, room;
+	enum cuda_fp32 fp32;
+	int candidate; /* which of cuBLASLt's proposals is taken; 0, the first, but for benchmarks
+			*/
+};
+
+const struct kernels *kernels_cuda(void);
+
+/* The products of fp32 that follow; CUDA_FP32_EXACT until then. */
+void cuda_set_fp32(struct kernel_context *context, enum cuda_fp32 fp32);
+
+/* For benchmarks: forgets all products and takes the i-th best proposal for those that come, or the
+ * last that there is. */
+void cuda_use_candidate(struct kernel_context *context, int i);
+
+/* Waits for the stream, then sets the context's error to what the kernels met since the last call:
+ * a token or a target outside of the vocabulary. True when there was none. */
+bool cuda_faults(struct kernel_context *context);
+
+/* C = epilogue(op(A) op(B)) in one pass over C. bias: [n] of the type of c; aux: [m, n] like c. */
+void cuda_gemm_epilogue(struct kernel_context *context, const struct gemm *gemm,
+	enum cuda_epilogue epilogue, const void *bias, void *aux);
+
+/* Tensors to and from one flat array: what lies between segments is left as it is. */
+void cuda_pack(struct kernel_context *context, enum dtype dtype, void *flat,
+	const struct segment *segments, int n, bool unpack);
+
+/* As adamw, and stores the new weights as bf16 too; with `scale` (one float on the device, NULL for
+ * none) in place of gradient_scale, so that clipping needs no answer on the host. */
+void cuda_adamw(
+	struct kernel_context *context, const struct adamw *adamw, void *copy, const float *scale);
+
+/* The gradient norm and what clipping it to `limit` (0: no limit) multiplies with, all on the
+ * device. */
+void cuda_clip_scale(struct kernel_context *context, const struct exact_sum *squares, double limit,
+	double *norm, float *scale);
+
+/* --- private --- */
+
+struct launch {
+	enum cuda_kernel kernel;
+	int64_t x, y, z; /* blocks */
+	int64_t threads, shared_bytes;
+};
+
+/* Nothing after an error in the context; nothing when there are no blocks. `arguments` is the
+ * kernel's struct of launches.h. */
+void cuda_launch(
+	struct kernel_context *context, const struct launch *launch, const void *arguments);
+struct cuda_backend *cuda_backend(const struct kernel_context *context);
+bool cuda_aligned(const void *pointer);
+/* Elements of a pack of 16 bytes; of the narrower rule for two types (device.cuh, lanes). */
+int64_t cuda_lanes(enum dtype a, enum dtype b);
+/* The kernel for that type: `fp32` or the one behind it; for pairs fp32_fp32 or one of three. */
+enum cuda_kernel cuda_typed(enum cuda_kernel fp32, enum dtype dtype);
+enum cuda_kernel cuda_paired(enum cuda_kernel fp32_fp32, enum dtype written, enum dtype read);
+/* Threads for rows of `packs` packs: whole warps, no more than `most`. */
+int64_t cuda_threads(int64_t packs, int64_t most);
+/* Writes `count` words to device memory, in the order of the stream. */
+void cuda_store(struct kernel_context *context, void *to, const uint64_t *words, int64_t count);
+
+static inline int64_t cuda_blocks(int64_t n, int64_t per_block)
+{
+	return (n + per_block - 1) / per_block;
+}
+
+void cuda_close_products(struct cuda_backend *backend);
+void cuda_prepare_gemm(struct kernel_context *, const struct gemm *);
+void cuda_gemm(struct kernel_context *, const struct gemm *);
+void cuda_attention(struct kernel_context *, const struct attention *);
+void cuda_attention_backward(struct kernel_context *, const struct attention_backward *);
+void cuda_bias_add(struct kernel_context *, enum dtype, void *, const void *, int64_t, int64_t);
+void cuda_bias_backward(struct kernel_context *, enum dtype, void *, enum dtype, const void *,
+	int64_t, int64_t, bool);
+void cuda_layernorm(struct kernel_context *, const struct norm *);
+void cuda_layernorm_backward(struct kernel_context *, const struct norm_backward *);
+void cuda_rmsnorm(struct kernel_context *, const struct norm *);
+void cuda_rmsnorm_backward(struct kernel_context *, const struct norm_backward *);
+void cuda_rope(struct kernel_context *, const struct rope *);
+void cuda_embedding(struct kernel_context *, const struct embedding *);
+void cuda_embedding_backward(struct kernel_context *, const struct embedding_backward *);
+void cuda_cross_entropy(struct kernel_context *, const struct cross_entropy *);
+void cuda_gelu(struct kernel_context *, enum dtype, enum gelu, void *, const void *, int64_t);
+void cuda_gelu_backward(struct kernel_context *, enum dtype, enum gelu, void *, const void *,
+	const void *, int64_t);
+void cuda_swiglu(struct kernel_context *, enum dtype, void *, const void *, const void *, int64_t);
+void cuda_swiglu_backward(struct kernel_context *, enum dtype, void *, void *, const void *,
+	const void *, const void *, int64_t);
+void cuda_adamw_plain(struct kernel_context *, const struct adamw *);
+void cuda_sgd(struct kernel_context *, float *, const float *, int64_t, float, float, float);
+void cuda_add(struct kernel_context *, enum dtype, void *, const void *, const void *, int64_t);
+void cuda_accumulate(
+	struct kernel_context *, enum dtype, void *, enum dtype, const void *, int64_t);
+void cuda_convert(struct kernel_context *, enum dtype, void *, enum dtype, const void *, int64_t);
+void cuda_scale(struct kernel_context *, float *, float, int64_t);
+void cuda_zero(struct kernel_context *, enum dtype, void *, int64_t);
+void cuda_copy(struct kernel_context *, enum dtype, void *, const void *, int64_t);
+void cuda_tree_reduce(
+	struct kernel_context *, enum dtype, void *, const void *const *, int, int64_t);
+void cuda_sum_squares(struct kernel_context *, struct exact_sum *, const float *, int64_t);
+void cuda_sum(struct kernel_context *, struct exact_sum *, const float *, int64_t);
+void cuda_clip(struct kernel_context *, float *, int64_t, const struct exact_sum *, double);
+
+#endif

@@ -1,0 +1,321 @@
+/* Matrix products by cuBLASLt. What a shape needs (descriptions and the algorithm that the library
+ * thinks best) is found once and kept, so that a product is one call and always takes the same way.
+ *
+ * cuBLASLt stores by columns: a row-major [m, n] is its [n, m], hence C = A B is asked for as
+ * C^T = B^T A^T with both transposes free. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/cuda.h"
+
+/* As in library_types.h, cublas_api.h and cublasLt.h. */
+enum {
+	CUDA_R_32F = 0,
+	CUDA_R_16BF = 14,
+	CUBLAS_COMPUTE_32F = 68,
+	CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
+	CUBLAS_OP_N = 0,
+	CUBLAS_OP_T = 1,
+	MATMUL_DESC_TRANSA = 3,
+	MATMUL_DESC_TRANSB = 4,
+	MATMUL_DESC_EPILOGUE = 7,
+	MATMUL_DESC_BIAS_POINTER = 8,
+	MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
+	MATMUL_DESC_EPILOGUE_AUX_LD = 12,
+	PREFERENCE_MAX_WORKSPACE_BYTES = 1,
+	PREFERENCE_MIN_ALIGNMENT_A_BYTES = 5,
+	PREFERENCE_MIN_ALIGNMENT_D_BYTES = 8,
+};
+
+enum { MOST_CANDIDATES = 16 };
+
+static const int epilogues[] = {
+	[CUDA_EPILOGUE_NONE] = 1,
+	[CUDA_EPILOGUE_BIAS] = 4,
+	[CUDA_EPILOGUE_GELU] = 32 | 128, /* with the argument stored: GELU_AUX */
+	[CUDA_EPILOGUE_GELU_BIAS] = 32 | 128 | 4,
+};
+
+/* What the way of a product depends on. Compared as bytes: no padding, unused bits 0. */
+struct key {
+	int64_t m, n, k, lda, ldb, ldc;
+	int8_t transpose_a, transpose_b, accumulate, tf32;
+	int8_t dtype, c_dtype, epilogue, alignment;
+};
+
+struct cuda_product {
+	struct key key;
+	void *description, *a, *b, *c; /* layouts in cuBLASLt's order: a is our B */
+	struct cublaslt_algo algo;
+};
+
+static bool check(struct kernel_context *context, int result, const char *what)
+{
+	if (result == 0)
+		return true;
+	return error_set(
+		&context->error, EXIT_CODE_FAULT, "cuda: %s gave cublasStatus %d", what, result);
+}
+
+static int64_t least_alignment(const struct gemm *g, const void *bias, const void *aux)
+{
+	int64_t bytes = dtype_bytes(g->dtype), c_bytes = dtype_bytes(g->c_dtype);
+	uint64_t bits = (uint64_t)(uintptr_t)g->a | (uint64_t)(uintptr_t)g->b |
+			(uint64_t)(uintptr_t)g->c | (uint64_t)(uintptr_t)bias |
+			(uint64_t)(uintptr_t)aux | (uint64_t)(g->lda * bytes) |
+			(uint64_t)(g->ldb * bytes) | (uint64_t)(g->ldc * c_bytes);
+
+	return bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : 2;
+}
+
+static struct key key_of(const struct cuda_backend *b, const struct gemm *g,
+	enum cuda_epilogue epilogue, int64_t alignment)
+{
+	return (struct key){.m = g->m,
+		.n = g->n,
+		.k = g->k,
+		.lda = g->lda,
+		.ldb = g->ldb,
+		.ldc = g->ldc,
+		.transpose_a = g->transpose_a,
+		.transpose_b = g->transpose_b,
+		.accumulate = g->accumulate,
+		.tf32 = g->dtype == DTYPE_FP32 && b->fp32 == CUDA_FP32_TF32,
+		.dtype = (int8_t)g->dtype,
+		.c_dtype = (int8_t)g->c_dtype,
+		.epilogue = (int8_t)epilogue,
+		.alignment = (int8_t)alignment};
+}
+
+static int type_of(enum dtype dtype)
+{
+	return dtype == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+static bool set(struct kernel_context *context, void *description, int attribute, const void *value,
+	size_t bytes)
+{
+	const struct cuda_api *api = cuda_backend(context)->api;
+
+	return check(context,
+		api->cublasLtMatmulDescSetAttribute(description, attribute, value, bytes),
+		"cublasLtMatmulDescSetAttribute");
+}
+
+static bool describe(struct kernel_context *context, struct cuda_product *p)
+{
+	const struct cuda_api *api = cuda_backend(context)->api;
+	const struct key *key = &p->key;
+	int type = type_of((enum dtype)key->dtype), c_type = type_of((enum dtype)key->c_dtype);
+	int compute = key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+	int32_t ours_a = key->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+	int32_t ours_b = key->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+	uint32_t epilogue = (uint32_t)epilogues[key->epilogue];
+
+	return check(context, api->cublasLtMatmulDescCreate(&p->description, compute, CUDA_R_32F),
+		       "cublasLtMatmulDescCreate") &&
+	       set(context, p->description, MATMUL_DESC_TRANSA, &ours_b, sizeof(ours_b)) &&
+	       set(context, p->description, MATMUL_DESC_TRANSB, &ours_a, sizeof(ours_a)) &&
+	       set(context, p->description, MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)) &&
+	       check(context,
+		       api->cublasLtMatrixLayoutCreate(&p->a, type,
+			       (uint64_t)(key->transpose_b ? key->k : key->n),
+			       (uint64_t)(key->transpose_b ? key->n : key->k), key->ldb),
+		       "cublasLtMatrixLayoutCreate") &&
+	       check(context,
+		       api->cublasLtMatrixLayoutCreate(&p->b, type,
+			       (uint64_t)(key->transpose_a ? key->m : key->k),
+			       (uint64_t)(key->transpose_a ? key->k : key->m), key->lda),
+		       "cublasLtMatrixLayoutCreate") &&
+	       check(context,
+		       api->cublasLtMatrixLayoutCreate(
+			       &p->c, c_type, (uint64_t)key->n, (uint64_t)key->m, key->ldc),
+		       "cublasLtMatrixLayoutCreate");
+}
+
+/* The bias and the argument of the epilogue belong to the call, yet stand in the description. */
+static bool set_pointers(struct kernel_context *context, const struct cuda_product *p,
+	const void *bias, const void *aux)
+{
+	if (bias && !set(context, p->description, MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)))
+		return false;
+	return !aux ||
+	       (set(context, p->description, MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof(aux)) &&
+		       set(context, p->description, MATMUL_DESC_EPILOGUE_AUX_LD, &p->key.ldc,
+			       sizeof(p->key.ldc)));
+}
+
+static bool prefer(struct kernel_context *context, void *preference, const struct key *key)
+{
+	const struct cuda_api *api = cuda_backend(context)->api;
+	uint64_t workspace = (uint64_t)context->workspace_bytes;
+	uint32_t alignment = (uint32_t)key->alignment;
+
+	for (int i = PREFERENCE_MIN_ALIGNMENT_A_BYTES; i <= PREFERENCE_MIN_ALIGNMENT_D_BYTES; i++)
+		if (!check(context,
+			    api->cublasLtMatmulPreferenceSetAttribute(
+				    preference, i, &alignment, sizeof(alignment)),
+			    "cublasLtMatmulPreferenceSetAttribute"))
+			return false;
+	return check(context,
+		api->cublasLtMatmulPreferenceSetAttribute(
+			preference, PREFERENCE_MAX_WORKSPACE_BYTES, &workspace, sizeof(workspace)),
+		"cublasLtMatmulPreferenceSetAttribute");
+}
+
+static bool choose(struct kernel_context *context, struct cuda_product *p)
+{
+	const struct cuda_backend *b = cuda_backend(context);
+	const struct cuda_api *api = b->api;
+	struct cublaslt_heuristic found[MOST_CANDIDATES] = {0};
+	int wanted = b->candidate < MOST_CANDIDATES ? b->candidate + 1 : MOST_CANDIDATES;
+	void *preference = NULL;
+	int n = 0;
+	bool ok = check(context, api->cublasLtMatmulPreferenceCreate(&preference),
+			  "cublasLtMatmulPreferenceCreate") &&
+		  prefer(context, preference, &p->key) &&
+		  check(context,
+			  api->cublasLtMatmulAlgoGetHeuristic(b->cublaslt, p->description, p->a,
+				  p->b, p->c, p->c, preference, wanted, found, &n),
+			  "cublasLtMatmulAlgoGetHeuristic");
+
+	if (ok && (n == 0 || found[n - 1].state != 0))
+		ok = error_set(&context->error, EXIT_CODE_FAULT,
+			"cuda: cuBLASLt has no algorithm for a product of %lld x %lld x %lld",
+			(long long)p->key.m, (long long)p->key.n, (long long)p->key.k);
+	if (preference)
+		api->cublasLtMatmulPreferenceDestroy(preference);
+	if (ok)
+		p->algo = found[n - 1].algo;
+	return ok;
+}
+
+static void forget(const struct cuda_api *api, struct cuda_product *p)
+{
+	if (p->description)
+		api->cublasLtMatmulDescDestroy(p->description);
+	if (p->a)
+		api->cublasLtMatrixLayoutDestroy(p->a);
+	if (p->b)
+		api->cublasLtMatrixLayoutDestroy(p->b);
+	if (p->c)
+		api->cublasLtMatrixLayoutDestroy(p->c);
+}
+
+static void forget_all(struct cuda_backend *b)
+{
+	for (int i = 0; i < b->n_products; i++)
+		forget(b->api, &b->products[i]);
+	b->n_products = 0;
+}
+
+void cuda_use_candidate(struct kernel_context *context, int i)
+{
+	forget_all(cuda_backend(context));
+	cuda_backend(context)->candidate = i;
+}
+
+void cuda_close_products(struct cuda_backend *b)
+{
+	forget_all(b);
+	free(b->products);
+	if (b->cublaslt)
+		b->api->cublasLtDestroy(b->cublaslt);
+}
+
+static bool make_room(struct kernel_context *context)
+{
+	struct cuda_backend *b = cuda_backend(context);
+	int room = b->room ? 2 * b->room : 32;
+	struct cuda_product *more;
+
+	if (b->n_products < b->room)
+		return true;
+	more = realloc(b->products, (size_t)room * sizeof(*more));
+	if (!more)
+		return error_set(&context->error, EXIT_CODE_ENVIRONMENT, "out of memory");
+	b->products = more;
+	b->room = room;
+	return true;
+}
+
+/* NULL with the context's error. */
+static struct cuda_product *product(
+	struct kernel_context *context, const struct key *key, const void *bias, const void *aux)
+{
+	struct cuda_backend *b = cuda_backend(context);
+	struct cuda_product *p;
+
+	for (int i = 0; i < b->n_products; i++)
+		if (memcmp(&b->products[i].key, key, sizeof(*key)) == 0)
+			return set_pointers(context, &b->products[i], bias, aux) ? &b->products[i]
+										 : NULL;
+	if (!cuda_api_has_cublaslt(b->api)) {
+		error_set(&context->error, EXIT_CODE_ENVIRONMENT,
+			"cuda: no cuBLASLt here (libcublasLt.so.13 or .12 was not found); install "
+			"it, or add its folder to LD_LIBRARY_PATH");
+		return NULL;
+	}
+	if (!b->cublaslt && !check(context, b->api->cublasLtCreate(&b->cublaslt), "cublasLtCreate"))
+		return NULL;
+	if (!make_room(context))
+		return NULL;
+	p = &b->products[b->n_products];
+	*p = (struct cuda_product){.key = *key};
+	if (!describe(context, p) || !set_pointers(context, p, bias, aux) || !choose(context, p)) {
+		forget(b->api, p);
+		return NULL;
+	}
+	b->n_products++;
+	return p;
+}
+
+/* Without terms the product is 0, and cuBLASLt is not asked. */
+static void write_zeros(struct kernel_context *context, const struct gemm *g)
+{
+	for (int64_t i = 0; i < g->m && !g->accumulate; i++)
+		cuda_zero(context, g->c_dtype, (char *)g->c + i * g->ldc * dtype_bytes(g->c_dtype),
+			g->n);
+}
+
+void cuda_gemm_epilogue(struct kernel_context *context, const struct gemm *g,
+	enum cuda_epilogue epilogue, const void *bias, void *aux)
+{
+	struct cuda_backend *b = cuda_backend(context);
+	struct key key = key_of(b, g, epilogue, least_alignment(g, bias, aux));
+	float one = 1.0f, beta = g->accumulate ? 1.0f : 0.0f;
+	struct cuda_product *p;
+
+	if (g->m <= 0 || g->n <= 0 || context->error.message[0] != '\0')
+		return;
+	if (g->k <= 0) {
+		write_zeros(context, g);
+		return;
+	}
+	p = product(context, &key, bias, aux);
+	if (p)
+		check(context,
+			b->api->cublasLtMatmul(b->cublaslt, p->description, &one, g->b, p->a, g->a,
+				p->b, &beta, g->c, p->c, g->c, p->c, &p->algo, context->workspace,
+				(size_t)context->workspace_bytes, context->stream),
+			"cublasLtMatmul");
+}
+
+void cuda_gemm(struct kernel_context *context, const struct gemm *g)
+{
+	cuda_gemm_epilogue(context, g, CUDA_EPILOGUE_NONE, NULL, NULL);
+}
+
+/* For operands as aligned as the rows allow; others are prepared when they come. */
+void cuda_prepare_gemm(struct kernel_context *context, const struct gemm *g)
+{
+	struct gemm without = *g;
+	struct key key;
+
+	without.a = without.b = NULL;
+	without.c = NULL;
+	key = key_of(cuda_backend(context), g, CUDA_EPILOGUE_NONE,
+		least_alignment(&without, NULL, NULL));
+	if (g->m > 0 && g->n > 0 && g->k > 0)
+		product(context, &key, NULL, NULL);
+}

@@ -1,0 +1,393 @@
+#include "tests/kernels/cuda_on_cpu/api.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/bf16.h"
+#include "kernels/cuda/list.h"
+#include "tests/kernels/cuda_on_cpu/machine.h"
+
+struct cuda_calls cuda_calls;
+
+#define X(name, launch, threads) void cuda_on_cpu_##name(const void *arguments);
+CUDA_KERNELS(X)
+#undef X
+
+static const struct kernel {
+	const char *name;
+	void (*run)(const void *arguments);
+	int most_threads;
+} kernels[CUDA_KERNEL_COUNT] = {
+#define X(name, launch, threads) {#name, cuda_on_cpu_##name, threads},
+	CUDA_KERNELS(X)
+#undef X
+};
+static int shared_allowed[CUDA_KERNEL_COUNT];
+
+enum { INVALID_VALUE = 1, NOT_FOUND = 500, SHARED_BY_DEFAULT = 48 << 10, SHARED_MOST = 227 << 10 };
+
+/* --- driver --- */
+
+static int get_error_string(int result, const char **text)
+{
+	*text = result == NOT_FOUND ? "not found" : "invalid";
+	return 0;
+}
+
+static int get_device(int *device)
+{
+	*device = 0;
+	return 0;
+}
+
+/* One GPU, whose context, streams and events are names only. */
+static char anything;
+
+static int get_count(int *count)
+{
+	*count = 1;
+	return 0;
+}
+
+static int get_ordinal(int *device, int ordinal)
+{
+	*device = ordinal;
+	return 0;
+}
+
+static int get_name(char *name, int length, int device)
+{
+	(void)device;
+	snprintf(name, (size_t)length, "CUDA on this CPU");
+	return 0;
+}
+
+static int retain(void **context, int device)
+{
+	(void)device;
+	*context = &anything;
+	return 0;
+}
+
+static int release_context(int device)
+{
+	(void)device;
+	return 0;
+}
+
+static int create_stream(void **stream, unsigned flags, int priority)
+{
+	(void)flags, (void)priority;
+	*stream = &anything;
+	return 0;
+}
+
+static int create_event(void **event, unsigned flags)
+{
+	(void)flags;
+	*event = &anything;
+	return 0;
+}
+
+static int record(void *event, void *stream)
+{
+	(void)event, (void)stream;
+	return 0;
+}
+
+/* A handle that there is nothing to do with. */
+static int accept(void *handle)
+{
+	(void)handle;
+	return 0;
+}
+
+static int no_time(float *milliseconds, void *start, void *end)
+{
+	(void)start, (void)end;
+	*milliseconds = 1.0f;
+	return 0;
+}
+
+static int allocate(uint64_t *address, size_t bytes)
+{
+	void *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+
+	*address = (uint64_t)(uintptr_t)memory;
+	cuda_calls.allocations++;
+	return memory == NULL;
+}
+
+static int release(uint64_t address)
+{
+	free((void *)(uintptr_t)address);
+	cuda_calls.frees++;
+	return 0;
+}
+
+static int copy(uint64_t to, uint64_t from, size_t bytes, void *stream)
+{
+	(void)stream;
+	memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+	return 0;
+}
+
+static int set_bytes(uint64_t to, unsigned char value, size_t bytes, void *stream)
+{
+	(void)stream;
+	memset((void *)(uintptr_t)to, value, bytes);
+	return 0;
+}
+
+static int load_library(void **library, const void *image, int *jit_options, void **jit_values,
+	unsigned n_jit, int *options, void **values, unsigned n_options)
+{
+	(void)jit_options, (void)jit_values, (void)n_jit;
+	(void)options, (void)values, (void)n_options;
+	*library = (void *)(uintptr_t)image;
+	return 0;
+}
+
+static int unload_library(void *library)
+{
+	(void)library;
+	return 0;
+}
+
+static int get_kernel(void **kernel, void *library, const char *name)
+{
+	(void)library;
+	for (int i = 0; i < CUDA_KERNEL_COUNT; i++)
+		if (strcmp(kernels[i].name, name) == 0) {
+			*kernel = (void *)(uintptr_t)&kernels[i];
+			return 0;
+		}
+	return NOT_FOUND;
+}
+
+static int set_attribute(int attribute, int value, void *kernel, int device)
+{
+	(void)device;
+	if (attribute != CUDA_FUNCTION_MAX_DYNAMIC_SHARED || value > SHARED_MOST)
+		return INVALID_VALUE;
+	shared_allowed[(const struct kernel *)kernel - kernels] = value;
+	return 0;
+}
+
+static int launch(void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+	unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **arguments,
+	void **extra)
+{
+	const struct kernel *k = kernel;
+
+	(void)stream;
+	cuda_calls.launches++;
+	if (grid_x == 0 || grid_y == 0 || grid_y > 65535 || grid_z == 0 || grid_z > 65535 ||
+		block_x == 0 || (int)block_x > k->most_threads || block_x % 32 != 0 ||
+		block_y != 1 || block_z != 1 || extra ||
+		((int)shared_bytes > SHARED_BY_DEFAULT &&
+			(int)shared_bytes > shared_allowed[k - kernels])) {
+		fprintf(stderr, "cuda on cpu: %s: wrong launch\n", k->name);
+		return INVALID_VALUE;
+	}
+	cuda_run(k->run, arguments[0], (struct cuda_index){grid_x, grid_y, grid_z},
+		(struct cuda_index){block_x, 1, 1}, shared_bytes);
+	return 0;
+}
+
+/* --- cuBLASLt, by columns --- */
+
+struct description {
+	int32_t compute, transpose_a, transpose_b, epilogue;
+	const void *bias;
+	void *aux;
+	int64_t aux_ld;
+};
+
+struct layout {
+	int type;
+	int64_t rows, columns, leading;
+};
+
+static void *copy_of(const void *from, size_t bytes)
+{
+	void *to = malloc(bytes);
+
+	if (!to)
+		abort();
+	return memcpy(to, from, bytes);
+}
+
+static int lt_create(void **handle)
+{
+	*handle = malloc(1);
+	return *handle == NULL;
+}
+
+static int lt_destroy(void *object)
+{
+	free(object);
+	return 0;
+}
+
+static int description_create(void **description, int compute, int scale)
+{
+	const struct description fresh = {.compute = compute, .epilogue = 1};
+
+	if ((compute != 68 && compute != 77) || scale != 0)
+		return 7;
+	*description = copy_of(&fresh, sizeof(fresh));
+	return 0;
+}
+
+static int description_set(void *description, int attribute, const void *value, size_t bytes)
+{
+	struct description *d = description;
+	const struct {
+		int attribute;
+		void *to;
+		size_t bytes;
+	} attributes[] = {{3, &d->transpose_a, 4}, {4, &d->transpose_b, 4}, {7, &d->epilogue, 4},
+		{8, &d->bias, sizeof(void *)}, {11, &d->aux, sizeof(void *)}, {12, &d->aux_ld, 8}};
+
+	for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++)
+		if (attributes[i].attribute == attribute && attributes[i].bytes == bytes) {
+			memcpy(attributes[i].to, value, bytes);
+			return 0;
+		}
+	return 7;
+}
+
+static int layout_create(void **layout, int type, uint64_t rows, uint64_t columns, int64_t leading)
+{
+	const struct layout fresh = {type, (int64_t)rows, (int64_t)columns, leading};
+
+	if ((type != 0 && type != 14) || leading < fresh.rows)
+		return 7;
+	*layout = copy_of(&fresh, sizeof(fresh));
+	return 0;
+}
+
+static int preference_create(void **preference)
+{
+	return lt_create(preference);
+}
+
+static int preference_set(void *preference, int attribute, const void *value, size_t bytes)
+{
+	(void)preference, (void)value;
+	return attribute == 1 ? bytes != 8 : bytes != 4 || attribute < 5 || attribute > 8;
+}
+
+static int heuristic(void *handle, void *description, void *a, void *b, void *c, void *d,
+	void *preference, int wanted, struct cublaslt_heuristic *found, int *n_found)
+{
+	(void)handle, (void)description, (void)a, (void)b, (void)c, (void)d, (void)preference;
+	cuda_calls.heuristics++;
+	for (int i = 0; i < wanted && i < 2; i++)
+		found[i] = (struct cublaslt_heuristic){.algo.data = {42}};
+	*n_found = wanted < 2 ? wanted : 2;
+	return 0;
+}
+
+static enum dtype dtype_of(const struct layout *layout)
+{
+	return layout->type == 14 ? DTYPE_BF16 : DTYPE_FP32;
+}
+
+static double element(const void *x, const struct layout *l, bool transpose, int64_t i, int64_t j)
+{
+	int64_t row = transpose ? j : i, column = transpose ? i : j;
+
+	if (row >= l->rows || column >= l->columns)
+		abort();
+	return element_get(dtype_of(l), x, column * l->leading + row);
+}
+
+static int matmul(void *handle, void *description, const void *alpha, const void *a, void *layout_a,
+	const void *b, void *layout_b, const void *beta, const void *c, void *layout_c, void *d,
+	void *layout_d, const struct cublaslt_algo *algo, void *workspace, size_t workspace_bytes,
+	void *stream)
+{
+	const struct description *how = description;
+	const struct layout *la = layout_a, *lb = layout_b, *ld = layout_d;
+	int64_t k = how->transpose_a ? la->rows : la->columns;
+	bool gelu = how->epilogue & 32;
+
+	(void)handle, (void)stream, (void)workspace_bytes;
+	cuda_calls.products++;
+	if (algo->data[0] != 42 || !workspace || layout_c != layout_d || c != d ||
+		*(const float *)alpha != 1.0f || k != (how->transpose_b ? lb->columns : lb->rows))
+		return 7;
+	for (int64_t j = 0; j < ld->columns; j++)
+		for (int64_t i = 0; i < ld->rows; i++) {
+			double sum = (double)*(const float *)beta == 0.0
+					     ? 0.0
+					     : element(c, ld, false, i, j);
+
+			for (int64_t p = 0; p < k; p++)
+				sum += element(a, la, how->transpose_a, i, p) *
+				       element(b, lb, how->transpose_b, p, j);
+			if (how->epilogue & 4)
+				sum += element_get(dtype_of(ld), how->bias, i);
+			if (how->epilogue & 128)
+				element_put(
+					dtype_of(ld), how->aux, j * how->aux_ld + i, (float)sum);
+			if (gelu)
+				sum = 0.5 * sum *
+				      (1.0 + tanh(0.7978845608028654 *
+						     (sum + 0.044715 * sum * sum * sum)));
+			element_put(dtype_of(ld), d, j * ld->leading + i, (float)sum);
+		}
+	return 0;
+}
+
+static size_t version(void)
+{
+	return 130000;
+}
+
+const struct cuda_api cuda_on_cpu = {
+	.cuGetErrorString = get_error_string,
+	.cuCtxGetDevice = get_device,
+	.cuMemAlloc = allocate,
+	.cuMemFree = release,
+	.cuMemcpyAsync = copy,
+	.cuMemsetD8Async = set_bytes,
+	.cuStreamSynchronize = accept,
+	.cuDeviceGetCount = get_count,
+	.cuDeviceGet = get_ordinal,
+	.cuDeviceGetName = get_name,
+	.cuDevicePrimaryCtxRetain = retain,
+	.cuDevicePrimaryCtxRelease = release_context,
+	.cuCtxSetCurrent = accept,
+	.cuStreamCreateWithPriority = create_stream,
+	.cuStreamDestroy = accept,
+	.cuEventCreate = create_event,
+	.cuEventDestroy = accept,
+	.cuEventRecord = record,
+	.cuEventSynchronize = accept,
+	.cuEventElapsedTime = no_time,
+	.cuLibraryLoadData = load_library,
+	.cuLibraryUnload = unload_library,
+	.cuLibraryGetKernel = get_kernel,
+	.cuKernelSetAttribute = set_attribute,
+	.cuLaunchKernel = launch,
+	.cublasLtCreate = lt_create,
+	.cublasLtDestroy = lt_destroy,
+	.cublasLtMatmulDescCreate = description_create,
+	.cublasLtMatmulDescDestroy = lt_destroy,
+	.cublasLtMatmulDescSetAttribute = description_set,
+	.cublasLtMatrixLayoutCreate = layout_create,
+	.cublasLtMatrixLayoutDestroy = lt_destroy,
+	.cublasLtMatmulPreferenceCreate = preference_create,
+	.cublasLtMatmulPreferenceDestroy = lt_destroy,
+	.cublasLtMatmulPreferenceSetAttribute = preference_set,
+	.cublasLtMatmulAlgoGetHeuristic = heuristic,
+	.cublasLtMatmul = matmul,
+	.cublasLtGetVersion = version,
+	.image = "the kernels of kernels.cpp",
+	.image_bytes = 1,
+};

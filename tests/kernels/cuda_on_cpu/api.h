@@ -1,0 +1,17 @@
+/* A driver and a cuBLASLt whose GPU is this CPU (machine.h): what the table of kernels/cuda calls,
+ * and nothing more. */
+#ifndef TESTS_KERNELS_CUDA_ON_CPU_API_H
+#define TESTS_KERNELS_CUDA_ON_CPU_API_H
+
+#include "kernels/cuda/api.h"
+
+/* For cuda_api_use. */
+extern const struct cuda_api cuda_on_cpu;
+
+/* What was called since the program began. */
+struct cuda_calls {
+	int64_t launches, products, heuristics, allocations, frees;
+};
+extern struct cuda_calls cuda_calls;
+
+#endif

@@ -1,0 +1,390 @@
+/* The CUDA table on the machine of cuda_on_cpu: every case against the reference, at every
+ * alignment, with threads and blocks in two orders. What a GPU does differently (its own exp, the
+ * rounding inside a tensor core) is for the same cases on a GPU. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/bf16.h"
+#include "kernels/cuda/cuda.h"
+#include "tests/kernels/cases.h"
+#include "tests/kernels/cuda_on_cpu/api.h"
+#include "tests/kernels/cuda_on_cpu/machine.h"
+#include "tests/kernels/problem.h"
+
+static struct kernel_context context, reference_context;
+static int failures;
+
+static void report(const struct kernel_case *kernel_case, const int64_t *dim, double distance,
+	const char *where)
+{
+	failures++;
+	print_error("%s %lld,%lld,%lld,%lld,%lld,%lld: %.3g times the tolerance, %s\n",
+		kernel_case->name, (long long)dim[0], (long long)dim[1], (long long)dim[2],
+		(long long)dim[3], (long long)dim[4], (long long)dim[5], distance, where);
+}
+
+typedef void shape_check(const struct kernel_case *kernel_case, const int64_t *dim);
+
+static void for_each_shape(shape_check *check)
+{
+	failures = 0;
+	for (int list = 0; case_lists[list]; list++)
+		for (int i = 0; case_lists[list][i].name; i++)
+			for (int s = 0; case_lists[list][i].shapes[s][0] >= 0; s++)
+				check(&case_lists[list][i], case_lists[list][i].shapes[s]);
+	assert_string_equal(context.error.message, "");
+	assert_int_equal(failures, 0);
+}
+
+/* Weights of bf16 attention are rounded to bf16 on their way into the second product, as in every
+ * flash attention; its gradients keep a little less than the tables of the CPU. */
+static double allowed(const struct kernel_case *kernel_case)
+{
+	return strcmp(kernel_case->name, "attention_backward bf16") == 0 ? 4.0 : 1.0;
+}
+
+/* What other calls left in the workspace is NaN. */
+enum { SPOILED_BYTES = 1 << 18 };
+
+static void run(struct problem *problem, const struct kernel_case *kernel_case, const int64_t *dim,
+	int64_t offset)
+{
+	problem_init(problem, kernel_case, dim, kernels_cuda(), &context, offset);
+	memset(context.workspace, 0xff, SPOILED_BYTES);
+	kernel_case->call(problem);
+}
+
+static void compare(const struct kernel_case *kernel_case, const int64_t *dim, int64_t offset)
+{
+	struct problem candidate, reference;
+	char where[WHERE];
+	double distance;
+
+	run(&candidate, kernel_case, dim, offset);
+	problem_init(&reference, kernel_case, dim, kernels_reference(), &reference_context, offset);
+	kernel_case->call(&reference);
+	distance = problem_distance(&candidate, &reference, where);
+	if (!(distance <= allowed(kernel_case)))
+		report(kernel_case, dim, distance, where);
+	problem_finish(&candidate);
+	problem_finish(&reference);
+}
+
+static void against_reference(const struct kernel_case *kernel_case, const int64_t *dim)
+{
+	compare(kernel_case, dim, 0);
+}
+
+static void test_against_reference(void **state)
+{
+	(void)state;
+	for_each_shape(against_reference);
+}
+
+/* A kernel with a race has other bits when threads and blocks come in the other order. */
+static void in_other_order(const struct kernel_case *kernel_case, const int64_t *dim)
+{
+	struct problem first, second;
+
+	run(&first, kernel_case, dim, 0);
+	cuda_backwards = true;
+	run(&second, kernel_case, dim, 0);
+	cuda_backwards = false;
+	if (!problem_same_bits(&first, &second))
+		report(kernel_case, dim, INFINITY, "bits depend on the order of threads");
+	problem_finish(&first);
+	problem_finish(&second);
+}
+
+static void test_other_order(void **state)
+{
+	(void)state;
+	for_each_shape(in_other_order);
+}
+
+/* Off 16 bytes, attention takes the plain kernels; all others promise the same bits. */
+static void off_alignment(const struct kernel_case *kernel_case, const int64_t *dim)
+{
+	struct problem first, second;
+
+	if (strncmp(kernel_case->name, "attention", 9) == 0) {
+		if (dim[1] < 100)
+			compare(kernel_case, dim, 1);
+		return;
+	}
+	run(&first, kernel_case, dim, 0);
+	run(&second, kernel_case, dim, 3);
+	if (!problem_same_bits(&first, &second))
+		report(kernel_case, dim, INFINITY, "bits depend on the alignment");
+	problem_finish(&first);
+	problem_finish(&second);
+}
+
+static void test_off_alignment(void **state)
+{
+	(void)state;
+	for_each_shape(off_alignment);
+}
+
+/* The judge is judged: a kernel that reads shared memory too early must be seen. */
+static void racing_kernel(const void *arguments)
+{
+	float *out = *(float *const *)arguments, *shared = (float *)cuda_shared;
+
+	shared[cuda_thread->index.x] = (float)cuda_thread->index.x;
+	out[cuda_thread->index.x] = shared[(cuda_thread->index.x + 1) % 64];
+}
+
+static void test_races_are_seen(void **state)
+{
+	float forward[64], backward[64], *out = forward;
+
+	(void)state;
+	cuda_run(racing_kernel, &out, (struct cuda_index){1, 1, 1}, (struct cuda_index){64, 1, 1},
+		64 * sizeof(float));
+	out = backward;
+	cuda_backwards = true;
+	cuda_run(racing_kernel, &out, (struct cuda_index){1, 1, 1}, (struct cuda_index){64, 1, 1},
+		64 * sizeof(float));
+	cuda_backwards = false;
+	assert_true(isnan(forward[0]) && !isnan(forward[63]));
+	assert_memory_not_equal(forward, backward, sizeof(forward));
+}
+
+/* --- what the table has beyond struct kernels --- */
+
+static void test_pack(void **state)
+{
+	float flat[40], back[3][16], tensors[3][16];
+	struct segment segments[3] = {
+		{tensors[0], 0, 7}, {tensors[1], 8, 16}, {tensors[2], 24, 16}};
+
+	(void)state;
+	for (int i = 0; i < 48; i++)
+		(&tensors[0][0])[i] = (float)i;
+	memset(flat, 0, sizeof(flat));
+	memset(back, 0, sizeof(back));
+	cuda_pack(&context, DTYPE_FP32, flat, segments, 3, false);
+	assert_true(flat[6] == 6.0f && flat[7] == 0.0f && flat[8] == 16.0f && flat[39] == 47.0f);
+	for (int i = 0; i < 3; i++)
+		segments[i].tensor = back[i];
+	cuda_pack(&context, DTYPE_FP32, flat, segments, 3, true);
+	assert_memory_equal(back[0], tensors[0], 7 * sizeof(float));
+	assert_true(back[0][7] == 0.0f);
+	assert_memory_equal(back[1], tensors[1], 2 * sizeof(tensors[1]));
+}
+
+/* Norms above, below and at the limit; sums of numbers that only an exact sum keeps. */
+static void test_clip_scale(void **state)
+{
+	static const float rows[][4] = {{3.0f, 4.0f, 0.0f, 0.0f}, {0x1p-60f, 0x1p60f, 1.0f, 0.0f},
+		{0x1p-149f, 0.0f, 0.0f, 0.0f}, {1.5e19f, 1.5e19f, 2e38f, 1e-20f},
+		{1.0f, 0x1p-27f, 0x1p-27f, 0.0f}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct exact_sum sum = {0}, expected = {0};
+		double norm, exact, factor;
+		float scale;
+
+		cuda_sum_squares(&context, &sum, rows[i], 4);
+		exact_sum_add_squares(&expected, rows[i], 4);
+		exact_sum_normalise(&expected);
+		assert_memory_equal(&sum, &expected, sizeof(sum));
+		cuda_clip_scale(&context, &sum, 2.5, &norm, &scale);
+		exact = sqrt(exact_sum_value(&expected));
+		factor = 2.5 / (exact + 1e-6);
+		assert_true(norm == exact);
+		assert_true(scale == (factor < 1.0 ? (float)factor : 1.0f));
+	}
+}
+
+static void test_sum_of_not_a_number(void **state)
+{
+	const float x[3] = {1.0f, NAN, 2.0f}, y[2] = {INFINITY, 1.0f};
+	struct exact_sum sum = {0};
+	double norm;
+	float scale;
+
+	(void)state;
+	cuda_sum_squares(&context, &sum, x, 3);
+	cuda_clip_scale(&context, &sum, 1.0, &norm, &scale);
+	assert_true(isnan(norm) && isnan(scale) && isnan(exact_sum_value(&sum)));
+	memset(&sum, 0, sizeof(sum));
+	cuda_sum_squares(&context, &sum, y, 2);
+	cuda_clip_scale(&context, &sum, 1.0, &norm, &scale);
+	assert_true(isinf(norm) && scale == 0.0f);
+}
+
+static void test_adamw_of_device_scale(void **state)
+{
+	float w[2][5], m[2][5], v[2][5], g[5], scale = 0.25f;
+	uint16_t copy[5];
+	struct adamw a = {.n = 5,
+		.g = g,
+		.lr = 0.01,
+		.beta1 = 0.9,
+		.beta2 = 0.95,
+		.epsilon = 1e-8,
+		.weight_decay = 0.1,
+		.bias_correction1 = 0.1,
+		.bias_correction2 = 0.05,
+		.gradient_scale = 0.25f};
+
+	(void)state;
+	for (int i = 0; i < 5; i++) {
+		w[0][i] = w[1][i] = g[i] = (float)(i - 2);
+		m[0][i] = m[1][i] = v[0][i] = v[1][i] = 0.5f;
+	}
+	a.w = w[0], a.m = m[0], a.v = v[0];
+	kernels_reference()->adamw(&reference_context, &a);
+	a.w = w[1], a.m = m[1], a.v = v[1];
+	a.gradient_scale = 77.0f;
+	cuda_adamw(&context, &a, copy, &scale);
+	assert_memory_equal(w[0], w[1], sizeof(w[0]));
+	assert_memory_equal(v[0], v[1], sizeof(v[0]));
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(copy[i], bf16_from_float(w[1][i]));
+}
+
+static double gelu_of(double x)
+{
+	return 0.5 * x * (1.0 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+}
+
+static void test_epilogues(void **state)
+{
+	const float a[6] = {1, 2, 3, 4, 5, 6}, b[6] = {1, 0, 0, 1, 1, 1}, bias[2] = {10, -20};
+	const float expected[4] = {14, -15, 20, -9};
+	float c[4], aux[4];
+	const struct gemm g = {
+		.m = 2, .n = 2, .k = 3, .a = a, .b = b, .c = c, .lda = 3, .ldb = 2, .ldc = 2};
+
+	(void)state;
+	cuda_gemm_epilogue(&context, &g, CUDA_EPILOGUE_BIAS, bias, NULL);
+	assert_memory_equal(c, expected, sizeof(c));
+	cuda_gemm_epilogue(&context, &g, CUDA_EPILOGUE_GELU_BIAS, bias, aux);
+	for (int i = 0; i < 4; i++)
+		assert_true(aux[i] == expected[i] && fabs(c[i] - gelu_of(aux[i])) < 1e-6);
+}
+
+/* A shape is looked up once; another type, alignment or precision is another shape. */
+static void test_products_are_kept(void **state)
+{
+	float x[128] = {0}, c[64];
+	struct gemm g = {
+		.m = 4, .n = 4, .k = 4, .a = x, .b = x, .c = c, .lda = 4, .ldb = 4, .ldc = 4};
+	int64_t before = cuda_calls.heuristics;
+
+	(void)state;
+	for (int i = 0; i < 5; i++)
+		cuda_gemm(&context, &g);
+	assert_int_equal(cuda_calls.heuristics, before + 1);
+	cuda_set_fp32(&context, CUDA_FP32_TF32);
+	cuda_gemm(&context, &g);
+	cuda_set_fp32(&context, CUDA_FP32_EXACT);
+	g.a = x + 1;
+	cuda_gemm(&context, &g);
+	cuda_gemm(&context, &g);
+	assert_int_equal(cuda_calls.heuristics, before + 3);
+}
+
+static void test_faults(void **state)
+{
+	float table[4] = {1, 2, 3, 4}, out[4];
+	const int32_t ids[2] = {1, 7};
+
+	(void)state;
+	assert_true(cuda_faults(&context));
+	cuda_embedding(&context, &(struct embedding){.tokens = 2,
+					 .width = 2,
+					 .length = 2,
+					 .vocabulary = 2,
+					 .ids = ids,
+					 .table = table,
+					 .out = out});
+	assert_true(out[0] == 3.0f && out[2] == 0.0f && out[3] == 0.0f);
+	assert_false(cuda_faults(&context));
+	assert_string_equal(context.error.message,
+		"a token id or target is outside the vocabulary (the largest is 7)");
+	memset(&context.error, 0, sizeof(context.error));
+	assert_true(cuda_faults(&context));
+}
+
+/* More sources than travel with a launch, more hits than a block of the table lists. */
+static void test_many_sources_and_tokens(void **state)
+{
+	enum { SOURCES = 301, TOKENS = 2500 };
+	static float x[SOURCES], y, expected, dout[TOKENS], dtable[3], wanted[3];
+	static int32_t ids[TOKENS];
+	const void *sources[SOURCES];
+	struct embedding_backward e = {.tokens = TOKENS,
+		.width = 1,
+		.length = TOKENS,
+		.vocabulary = 3,
+		.ids = ids,
+		.dout = dout,
+		.dtable = wanted};
+
+	(void)state;
+	for (int i = 0; i < SOURCES; i++) {
+		x[i] = 1.0f / (float)(i + 1);
+		sources[i] = &x[i];
+	}
+	cuda_tree_reduce(&context, DTYPE_FP32, &y, sources, SOURCES, 1);
+	kernels_reference()->tree_reduce(
+		&reference_context, DTYPE_FP32, &expected, sources, SOURCES, 1);
+	assert_true(y == expected);
+	for (int i = 0; i < TOKENS; i++) {
+		ids[i] = i % 7 == 0 ? 0 : 2;
+		dout[i] = 1.0f / (float)(i + 1);
+	}
+	kernels_reference()->embedding_backward(&reference_context, &e);
+	e.dtable = dtable;
+	cuda_embedding_backward(&context, &e);
+	assert_memory_equal(dtable, wanted, sizeof(dtable));
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	cuda_api_use(&cuda_on_cpu);
+	context_init(&context, kernels_cuda());
+	context_init(&reference_context, kernels_reference());
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	context_finish(&context, kernels_cuda());
+	context_finish(&reference_context, kernels_reference());
+	assert_int_equal(cuda_calls.allocations, cuda_calls.frees);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_against_reference),
+		cmocka_unit_test(test_other_order),
+		cmocka_unit_test(test_off_alignment),
+		cmocka_unit_test(test_races_are_seen),
+		cmocka_unit_test(test_pack),
+		cmocka_unit_test(test_clip_scale),
+		cmocka_unit_test(test_sum_of_not_a_number),
+		cmocka_unit_test(test_adamw_of_device_scale),
+		cmocka_unit_test(test_epilogues),
+		cmocka_unit_test(test_products_are_kept),
+		cmocka_unit_test(test_faults),
+		cmocka_unit_test(test_many_sources_and_tokens),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
