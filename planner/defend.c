@@ -259,8 +259,28 @@ static void add_preference(struct defence *defence, const struct contender *chos
 	defence_add(defence, &text);
 }
 
+static void add_offload(struct defence *defence, const struct contender *chosen)
+{
+	const struct prediction *p = chosen->prediction;
+	struct text text = {0};
+	if (!defence->search->offloads)
+		return;
+	text_add(&text, "Nothing fits without CPU offload");
+	if (defence->search->least_without < INT64_MAX) {
+		text_add(&text, " (the closest plan needs ");
+		add_bytes(&text, (double)defence->search->least_without);
+		text_add(&text, " per device)");
+	}
+	text_add(&text, ", so plans with it were searched: this one keeps ");
+	add_bytes(&text, (double)p->host_memory_bytes);
+	text_add(&text,
+		" in each node's host memory. `--find min-gpus` says how many devices need none.");
+	defence_add(defence, &text);
+}
+
 void defend_winner(struct defence *defence, const struct contender *chosen)
 {
+	add_offload(defence, chosen);
 	add_budget(defence, chosen);
 	add_memory(defence, chosen);
 	add_floor(defence, chosen);

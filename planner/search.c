@@ -1,6 +1,7 @@
 /* Best first: plans are simulated in the order of their bounds until no bound is low enough to
  * change the answer. docs/planner.md says why that equals simulating all of them. */
 #include "planner/mix.h"
+#include "planner/offload.h"
 
 #include <stdlib.h>
 
@@ -221,11 +222,24 @@ static bool find_all_closest(struct search *search, struct error *error)
 	return ok;
 }
 
-bool search_run(const struct question *question, struct arena *arena, struct search *search,
-	struct error *error)
+/* Of the plans that miss by least; INT64_MAX when none was made. */
+static int64_t least_peak(const struct search *search)
 {
-	*search = (struct search){
-		.question = question, .limit = INT64_MAX, .pareto = question->pareto};
+	int64_t least = INT64_MAX;
+	for (int s = 0; s < STRATEGY_COUNT; s++)
+		if (search->closest[s] >= 0)
+			least = min_i64(
+				least, search->outcomes[search->closest[s]].costs.of[COST_MEMORY]);
+	return least;
+}
+
+static bool search_once(const struct question *question, bool offloads, struct arena *arena,
+	struct search *search, struct error *error)
+{
+	*search = (struct search){.question = question,
+		.limit = INT64_MAX,
+		.offloads = offloads,
+		.pareto = question->pareto};
 	search->evaluator.question = question;
 	ranking_init(&search->ranking, question->objective);
 	if (!space_build(question, arena, &search->space, error) ||
@@ -236,8 +250,32 @@ bool search_run(const struct question *question, struct arena *arena, struct sea
 		base_out_of_memory((size_t)search->space.n * sizeof(*search->outcomes));
 	bool ok = search_plans(search, error);
 	search->least_uniform = search->least_skipped;
-	return ok && (!question->mixes || mix_search(search, arena, error)) &&
-	       find_all_closest(search, error);
+	/* Where nothing fits on the devices, moving shards is what matters; mixes would cost more
+	 * than they gain. */
+	if (question->mixes && !offloads)
+		ok = ok && mix_search(search, arena, error);
+	if (question->mixes)
+		ok = ok && offload_fewer_units(search, arena, error);
+	return ok && find_all_closest(search, error);
+}
+
+bool search_run(const struct question *question, struct arena *arena, struct search *search,
+	struct error *error)
+{
+	struct question *other = ARENA_NEW(arena, struct question);
+	struct search second;
+	if (!search_once(question, false, arena, search, error))
+		return false;
+	if (search->ranking.n > 0 || !question->mixes || !offload_question(question, arena, other))
+		return true;
+	bool ok = search_once(other, true, arena, &second, error);
+	bool fits = ok && second.ranking.n > 0;
+	if (fits)
+		second.least_without = least_peak(search);
+	search_finish(fits ? search : &second);
+	if (fits)
+		*search = second;
+	return ok;
 }
 
 void search_finish(struct search *search)

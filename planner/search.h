@@ -23,7 +23,9 @@ struct search {
 	struct outcome *outcomes; /* malloc'ed; by plan */
 	int64_t limit;            /* bytes of one device; INT64_MAX until a prediction told it */
 	int64_t pruned;
-	bool pareto; /* nothing is skipped that may be on the Pareto front */
+	bool offloads;         /* nothing fits without CPU offload, which this search is of */
+	int64_t least_without; /* then: bytes that the closest plan without it needs */
+	bool pareto;           /* nothing is skipped that may be on the Pareto front */
 	/* Per strategy without a plan that fits: the one that misses by least; else -1. */
 	int closest[STRATEGY_COUNT];
 	/* The least objective among plans that no simulation saw; INT64_MAX when all were seen. */
@@ -31,7 +33,9 @@ struct search {
 	int64_t least_uniform; /* the same before mixed plans were looked at */
 };
 
-/* Fills everything. Strings live in `arena`; search_finish frees the rest, also after an error. */
+/* Fills everything. When nothing fits, the user left CPU offload open and it makes something fit,
+ * then of the plans with it; `question` is another one then (in `arena`). Strings live in `arena`;
+ * search_finish frees the rest, also after an error. */
 bool search_run(const struct question *question, struct arena *arena, struct search *search,
 	struct error *error);
 void search_finish(struct search *search);

@@ -30,7 +30,7 @@ static struct choices choices_of(const struct question *question, const struct p
 {
 	static const char *const knobs[] = {"strategy", "wrap", "prefetch", "forward_prefetch",
 		"limit_all_gathers", "activation_checkpointing", "seq_len", "micro_batch",
-		"grad_accum", "sync_each_micro_batch", "reduce_dtype"};
+		"grad_accum", "sync_each_micro_batch", "reduce_dtype", "cpu_offload"};
 	struct choices choices = question->choices;
 	choices.plan = *plan;
 	choices.plan.runtime = question->choices.plan.runtime;
@@ -91,11 +91,22 @@ static bool add_choices(const struct variation *v, const struct choices *choices
 	return add_choices_on(v, v->question->topology, choices, knob, value, keep_refused, error);
 }
 
+/* Another wrap policy has other units to count: all are offloaded then. */
+static const char *offload_of_all(const struct plan *plan)
+{
+	if (!plan_offloads_any(plan))
+		return offload_names[OFFLOAD_NONE];
+	return plan_offloads(plan, OFFLOAD_PARAMETERS) ? offload_names[OFFLOAD_PARAMETERS]
+						       : offload_names[OFFLOAD_OPTIMIZER];
+}
+
 static bool add_value(
 	const struct variation *v, const char *knob, const char *value, struct error *error)
 {
 	struct choices choices = choices_of(v->question, v->plan);
 	struct error ignored = {0};
+	if (strcmp(knob, "wrap") == 0)
+		choices.plan.cpu_offload = offload_of_all(v->plan);
 	if (!choices_set(&choices, knob, knob, value, v->arena, &ignored))
 		return true;
 	return add_choices(v, &choices, knob, value, false, error);

@@ -1,6 +1,8 @@
 /* The answer: what the product says about the question that it exists for, and its laws. */
 #include "support.h"
 
+#include <stdio.h>
+
 #include "planner/evaluate.h"
 
 struct fixture {
@@ -164,6 +166,49 @@ static void test_nothing_fits(void **state)
 	assert_int_equal(answer.alternatives[0].plan.micro_batch, 1);
 	assert_true(has_reason(&answer, "The closest plan (FULL_SHARD"));
 	assert_true(has_reason(&answer, "help") || has_reason(&answer, "No single knob"));
+	end(&f);
+}
+
+static bool fits_with_offload(struct fixture *f, const struct plan *chosen, const char *offload)
+{
+	struct evaluator evaluator = {.question = &f->question};
+	struct plan plan = *chosen;
+	struct prediction prediction;
+	struct error error = {0};
+	plan.cpu_offload = offload;
+	if (!evaluator_run(&evaluator, &plan, &prediction, &error))
+		fail_msg("%s", error.message);
+	evaluator_finish(&evaluator);
+	return prediction.fits == FITS_YES;
+}
+
+/* CPU offload is looked at when nothing fits without, for as few units as need it; whoever forbids
+ * it has no plan. */
+static void test_offload_when_nothing_fits(void **state)
+{
+	(void)state;
+	struct fixture f;
+	int kept = 0, moved = 0;
+	begin(&f, "llama-2-7b", "rtx4090-8x");
+	set_choice(&f.question, &f.arena, "seq_len", "1024");
+	set_choice(&f.question, &f.arena, "micro_batch", "1");
+	set_choice(&f.question, &f.arena, "wrap", "block");
+	f.question.memory_limit_bytes = INT64_C(12) << 30;
+	assert_null(ask(&f.question, &f.arena).chosen); /* whole models only */
+	f.question.mixes = true;
+	struct answer answer = ask(&f.question, &f.arena);
+	assert_non_null(answer.chosen);
+	assert_true(has_reason(&answer, "Nothing fits without CPU offload"));
+	const char *offload = answer.chosen->plan.cpu_offload;
+	assert_int_equal(sscanf(offload, "%dxnone+%dxparameters", &kept, &moved), 2);
+	assert_int_equal(kept + moved, 33);
+	assert_true(kept > 0 && moved > 0);
+	assert_true(fits_with_offload(&f, &answer.chosen->plan, offload));
+	assert_false(fits_with_offload(&f, &answer.chosen->plan,
+		arena_printf(&f.arena, "%dxnone+%dxparameters", kept + 1, moved - 1)));
+	assert_non_null(find_row(&answer, "wrap", "blocks:2"));
+	set_choice(&f.question, &f.arena, "cpu_offload", "none");
+	assert_null(ask(&f.question, &f.arena).chosen);
 	end(&f);
 }
 
@@ -347,6 +392,7 @@ int main(void)
 		cmocka_unit_test(test_order_of_alternatives),
 		cmocka_unit_test(test_sensitivity),
 		cmocka_unit_test(test_nothing_fits),
+		cmocka_unit_test(test_offload_when_nothing_fits),
 		cmocka_unit_test(test_what_would_help),
 		cmocka_unit_test(test_more_memory_is_never_worse),
 		cmocka_unit_test(test_more_options_are_never_worse),

@@ -229,6 +229,8 @@ static struct question question_with_few_plans(uint64_t *state, struct arena *ar
 	set_choice(&question, arena, "prefetch", "pre");
 	set_choice(&question, arena, "forward_prefetch", "false");
 	set_choice(&question, arena, "wrap", random_below(state, 3) > 0 ? "block" : "blocks:2");
+	question.n_restrictions = 0; /* offload has mixes of its own */
+	set_choice(&question, arena, "cpu_offload", "none");
 	question.memory_limit_bytes = 0;
 	struct answer answer = ask(&question, arena);
 	if (answer.chosen != NULL) {

@@ -1,0 +1,15 @@
+/* Private to planner/: CPU offload where the devices alone do not suffice. */
+#ifndef PLANNER_OFFLOAD_H
+#define PLANNER_OFFLOAD_H
+
+#include "planner/search.h"
+
+/* The question with every kind of CPU offload that its runtime has, and no plan without. False: the
+ * user decided about it, or there is none. */
+bool offload_question(const struct question *question, struct arena *arena, struct question *other);
+
+/* Of each strategy's best plan, when it offloads every unit: the same with the most units kept on
+ * the device that fit, if any, enters the ranking. Only where plans without offload are allowed. */
+bool offload_fewer_units(struct search *search, struct arena *arena, struct error *error);
+
+#endif
