@@ -27,6 +27,7 @@ struct cuda_backend {
 	const struct cuda_api *api;
 	void *library;
 	void *kernels[CUDA_KERNEL_COUNT];
+	int64_t shared_allowed[CUDA_KERNEL_COUNT]; /* where more than 48 KiB were asked for */
 	int device;
 	int32_t *fault; /* on the device: see cuda_faults */
 	void *cublaslt; /* handle; NULL until the first product */

@@ -24,6 +24,20 @@ static bool check(struct kernel_context *context, int result, const char *what)
 	return cuda_check(cuda_backend(context)->api, result, what, &context->error);
 }
 
+static bool allow_shared(struct kernel_context *context, const struct launch *l)
+{
+	struct cuda_backend *b = cuda_backend(context);
+
+	if (l->shared_bytes <= SHARED_WITHOUT_ASKING ||
+		l->shared_bytes <= b->shared_allowed[l->kernel])
+		return true;
+	b->shared_allowed[l->kernel] = l->shared_bytes;
+	return check(context,
+		b->api->cuKernelSetAttribute(CUDA_FUNCTION_MAX_DYNAMIC_SHARED, (int)l->shared_bytes,
+			b->kernels[l->kernel], b->device),
+		names[l->kernel]);
+}
+
 void cuda_launch(struct kernel_context *context, const struct launch *l, const void *arguments)
 {
 	struct cuda_backend *b = cuda_backend(context);
@@ -37,11 +51,7 @@ void cuda_launch(struct kernel_context *context, const struct launch *l, const v
 			names[l->kernel], (long long)l->x, (long long)l->y, (long long)l->z);
 		return;
 	}
-	if (l->shared_bytes > SHARED_WITHOUT_ASKING &&
-		!check(context,
-			b->api->cuKernelSetAttribute(CUDA_FUNCTION_MAX_DYNAMIC_SHARED,
-				(int)l->shared_bytes, kernel, b->device),
-			names[l->kernel]))
+	if (!allow_shared(context, l))
 		return;
 	check(context,
 		b->api->cuLaunchKernel(kernel, (unsigned)l->x, (unsigned)l->y, (unsigned)l->z,

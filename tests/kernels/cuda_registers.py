@@ -1,11 +1,13 @@
 """Judges what ptxas says of the CUDA kernels: a kernel that spills registers is slow in a way that no
-other test sees.
+other test sees. Where there is a cuobjdump, looks for the instructions of the tensor cores too.
 
-    cuda_registers.py LIST LOG     LIST: kernels/cuda/list.h, LOG: the build's cuda.fatbin.log
+    cuda_registers.py LIST FATBIN     LIST: kernels/cuda/list.h; beside FATBIN is FATBIN.log
     cuda_registers.py --self-test
 """
 
 import re
+import shutil
+import subprocess
 import sys
 
 # Around the call that a division of odd numbers takes, once a row or once a step.
@@ -49,6 +51,38 @@ def check(names, log):
     return problems
 
 
+def instructions(sass):
+    """{kernel: set of instructions, without their modifiers} over all architectures."""
+    found = {}
+    for line in sass.splitlines():
+        start = re.match(r'\s*Function : (\w+)', line)
+        if start:
+            name = start.group(1)
+            found.setdefault(name, set())
+        match = re.match(r'\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?([A-Z0-9]+)', line)
+        if match and found:
+            found[name].add(match.group(1))
+    return found
+
+
+def check_instructions(found):
+    tensor = sorted(name for name in found if name.startswith('attention_tensor'))
+    problems = [] if tensor else ['no attention kernel of the tensor cores in the machine code']
+    for name in tensor:
+        problems += [f'{name} has no {what}' for what in ('HMMA', 'LDSM', 'LDGSTS')
+                     if what not in found[name]]
+    return problems
+
+
+def check_machine_code(fatbin):
+    program = shutil.which('cuobjdump')
+    if not program:
+        print('cuobjdump is not here: machine code not looked at')
+        return []
+    done = subprocess.run([program, '--dump-sass', fatbin], capture_output=True, text=True)
+    return check_instructions(instructions(done.stdout))
+
+
 SAMPLE = """ptxas info    : Compiling entry function 'add_fp32' for 'sm_90'
 ptxas info    : Function properties for add_fp32
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
@@ -69,6 +103,14 @@ def self_test():
         wrong.append('a kernel that spills was not seen')
     if len(check(expected(text), '')) != 1:
         wrong.append('an empty log was accepted')
+    sass = ('\t\tFunction : attention_tensor_64\n'
+            '        /*0010*/                   LDSM.16.M88.4 R4, [R2] ;\n'
+            '        /*0020*/               @P0 LDGSTS.E.128 [R2], [R4] ;\n')
+    if len(check_instructions(instructions(sass))) != 1:
+        wrong.append('a kernel without tensor cores was not seen')
+    more = '        /*0030*/                   HMMA.16816.F32.BF16 R4, R4, R6, R8 ;\n'
+    if check_instructions(instructions(sass + more)):
+        wrong.append('good machine code was refused')
     return wrong
 
 
@@ -76,7 +118,8 @@ if __name__ == '__main__':
     if sys.argv[1] == '--self-test':
         bad = self_test()
     else:
-        with open(sys.argv[1], encoding='utf-8') as a, open(sys.argv[2], encoding='utf-8') as b:
-            bad = check(expected(a.read()), b.read())
+        with open(sys.argv[1], encoding='utf-8') as a, \
+                open(sys.argv[2] + '.log', encoding='utf-8') as b:
+            bad = check(expected(a.read()), b.read()) + check_machine_code(sys.argv[2])
     print('\n'.join(bad))
     sys.exit(1 if bad else 0)

@@ -132,6 +132,47 @@ static void test_off_alignment(void **state)
 	for_each_shape(off_alignment);
 }
 
+/* Full heads on the tensor cores, several tiles, groups of heads, rows that lie apart. */
+static void test_full_heads(void **state)
+{
+	static const int64_t shapes[][MOST_DIMS] = {
+		{1, 150, 4, 2, 64, 8}, {2, 65, 2, 1, 128, 0}, {1, 130, 2, 2, 128, 16}};
+
+	(void)state;
+	failures = 0;
+	for (int i = 0; matrix_cases[i].name; i++)
+		for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
+			if (matrix_cases[i].dtype == DTYPE_BF16 &&
+				strncmp(matrix_cases[i].name, "attention", 9) == 0)
+				compare(&matrix_cases[i], shapes[s], 0);
+	assert_int_equal(failures, 0);
+}
+
+/* A workspace that holds delta of some sequences or heads only changes no bit. */
+static void test_small_workspace_of_attention(void **state)
+{
+	static const int64_t shape[MOST_DIMS] = {3, 40, 4, 2, 64, 0};
+	static const int64_t bytes[] = {40 * 2 * 4, 40 * 4 * 4 * 2};
+	const struct kernel_case *kernel_case = matrix_cases;
+	struct problem whole, parts;
+
+	(void)state;
+	while (strcmp(kernel_case->name, "attention_backward bf16") != 0)
+		kernel_case++;
+	run(&whole, kernel_case, shape, 0);
+	for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
+		int64_t before = cuda_calls.launches;
+
+		context.workspace_bytes = bytes[i];
+		run(&parts, kernel_case, shape, 0);
+		context.workspace_bytes = KERNELS_WORKSPACE_BYTES;
+		assert_int_equal(cuda_calls.launches - before, i == 0 ? 18 : 6);
+		assert_true(problem_same_bits(&whole, &parts));
+		problem_finish(&parts);
+	}
+	problem_finish(&whole);
+}
+
 /* The judge is judged: a kernel that reads shared memory too early must be seen. */
 static void racing_kernel(const void *arguments)
 {
@@ -375,6 +416,8 @@ int main(void)
 		cmocka_unit_test(test_against_reference),
 		cmocka_unit_test(test_other_order),
 		cmocka_unit_test(test_off_alignment),
+		cmocka_unit_test(test_full_heads),
+		cmocka_unit_test(test_small_workspace_of_attention),
 		cmocka_unit_test(test_races_are_seen),
 		cmocka_unit_test(test_pack),
 		cmocka_unit_test(test_clip_scale),
