@@ -5,7 +5,7 @@
 #include "simulator/engine.h"
 
 struct demand {
-	int threads;      /* that want a core, of one rank */
+	double threads;   /* that want a core, of one rank */
 	int computing;    /* operations that want all multiprocessors */
 	double transfers; /* of `memory`, by collectives */
 	double multiprocessors, memory, fabric, network, link, link_out;
@@ -15,7 +15,7 @@ static void add_demand(const struct task *task, struct demand *demand)
 {
 	const struct cost *cost = &task->cost;
 
-	demand->threads++;
+	demand->threads += 1 - cost->idle;
 	demand->computing += task->computes && cost->device > 0;
 	demand->multiprocessors += cost->multiprocessors;
 	demand->memory += cost->memory_load;
@@ -107,7 +107,7 @@ static double rate_of(
 	if (task->cost.device <= 0)
 		return 1;
 	if (task->communicates && !gpu)
-		cores = fmax(cores, at_least_one(demand->memory));
+		cores = fmax(1 + (cores - 1) * (1 - task->cost.idle), at_least_one(demand->memory));
 	if (!task->computes)
 		return 1 / collective_slowdown(&task->cost, demand, cores);
 	return 1 / slowdown(&task->cost, demand,

@@ -18,6 +18,7 @@ struct cost {
 	/* Parts of `device`, s: what slows down when arithmetic units or memory are taken. The rest
 	 * (launches, latency, wire) does not. */
 	double arithmetic, memory;
+	double idle;   /* CPUs: share 0..1 of `device` in which no core is needed */
 	double spread; /* of a collective: relative standard deviation; 0 = not known */
 	/* Taken from others while it runs: multiprocessors (GPU), and shares 0..1 of what memory,
 	 * the device's port of the fabric, the node's NICs and the host link can deliver, either

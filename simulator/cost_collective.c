@@ -15,6 +15,9 @@ static const double host_barrier = 4e-6;
  * ranks on 2 cores: 1.9 and 2.3 ms a small all-reduce, 66 us when calibrated
  * (bench/results/2026-11-21-spine.md). */
 static const double scheduler_wait = 2e-3;
+/* A rank that waits for the network looks at its messages now and then: 8.3 % of a core when it
+ * sleeps 200 us between two looks (measured on two emulated nodes, docs/cluster.md). */
+static const double network_idle = 0.9;
 /* Channels that run are twice the graph's (connect.cc), one multiprocessor each. */
 enum { CHANNELS_MAX = 32 };
 
@@ -322,6 +325,7 @@ static void host_loads(const struct machine *machine, const struct placement *pl
 	cost->memory_load = load(host_traffic(collective, (double)placement->ranks, (double)bytes),
 		cost->device, machine->memory_bandwidth);
 	cost->network_load = placement->nodes > 1 ? 1 : 0;
+	cost->idle = placement->nodes > 1 ? network_idle : 0;
 }
 
 void collective_cost(const struct machine *machine, const struct runtime *runtime,

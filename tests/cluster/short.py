@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""A cluster of two nodes x two ranks over a link of 1 Gbit/s: calibrated, planned for, trained on.
+
+    short.py SHARDPLAN TEXT
+
+The bits must be those of shared memory, the bytes on the NIC those of the plan, and faults must be
+told as on one machine. Times are full.py's business. Exit 77: this machine cannot do it."""
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+import unittest
+
+import network
+import runs
+
+SHOWN = ('SHARD_GRAD_OP', 'FULL_SHARD, bf16', 'HYBRID_SHARD')
+
+
+def rank_processes(program):
+    """{rank: pid} of the rank processes of that program."""
+    found = {}
+    for entry in os.listdir('/proc'):
+        try:
+            with open(f'/proc/{entry}/cmdline', encoding='utf-8') as file:
+                words = file.read().split('\0')
+            if words[1:2] == ['--shardplan-rank'] and words[0] == program:
+                found[int(words[3])] = int(entry)
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+class Cluster(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.bench = runs.Bench(PROGRAM, cls.folder.name, TEXT)
+        cls.cluster = network.Cluster('1gbit')
+        cls.cluster.__enter__()
+        cls.bench.calibrate(cls.cluster)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.__exit__()
+        cls.folder.cleanup()
+
+    def test_the_calibration_has_the_link(self):
+        with open(self.bench.path('cluster.yaml'), encoding='utf-8') as file:
+            text = file.read()
+        self.assertIn('nodes: 2', text)
+        number, unit = re.search(r'nic_bandwidth: ([0-9.]+)([MG])B/s', text).groups()
+        rate = float(number) * {'M': 1e6, 'G': 1e9}[unit]
+        # 125 MB/s less headers; a busy machine may be slower than its link, none is faster.
+        self.assertTrue(10e6 < rate < 130e6, rate)
+        for ranks in (2, 4):
+            self.assertRegex(text, rf'ranks: {ranks}\n +nodes: 2')
+
+    def test_bits_and_bytes(self):
+        for case in SHOWN:
+            with self.subTest(case):
+                predicted = self.bench.plan(case, 'cluster.yaml')
+                here = self.bench.train_here('--steps', '3')
+                there = self.bench.train(self.cluster, '--steps', '3')
+                self.assertEqual(there['weights_digest'], here['weights_digest'])
+                self.assertEqual(there['loss'], here['loss'])
+                self.assertEqual(there['wire_bytes']['node_egress'],
+                                 predicted['wire_bytes']['node_egress'])
+                self.bench.here('check', self.bench.path('plan.yaml'),
+                                self.bench.path('measured.json'))
+
+    def test_the_nic_sends_what_is_planned(self):
+        predicted = self.bench.plan('FULL_SHARD', 'cluster.yaml')
+        sent = self.bench.bytes_per_step(self.cluster)
+        planned = predicted['wire_bytes']['node_egress']
+        self.assertTrue(abs(sent / planned - 1) < 0.02, (sent, planned))
+
+    def test_another_layout_is_refused(self):
+        self.bench.plan('FULL_SHARD', 'cluster.yaml')
+        result = self.cluster.mpirun(
+            2, [PROGRAM, *self.bench.train_arguments('--steps', '2')], 60, layout=[4, 0])
+        self.assertEqual(result.returncode, 2)
+        self.assertIn('the plan is for 2 nodes x 2 ranks, the launcher started 1 x 4',
+                      result.stderr)
+
+    def test_a_dead_rank_is_named(self):
+        self.bench.plan('FULL_SHARD', 'cluster.yaml')
+        process = self.cluster.start(
+            2, [PROGRAM, *self.bench.train_arguments('--steps', '100000', '--json-lines')])
+        process.stdout.readline()
+        os.kill(rank_processes(PROGRAM)[3], signal.SIGKILL)
+        started = time.monotonic()
+        _, messages = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 6)
+        self.assertRegex(messages, r'rank 3 was killed by signal 9 \(Killed\) in step \d+')
+        self.assertLess(time.monotonic() - started, 30)
+        self.assertEqual(rank_processes(PROGRAM), {})
+
+    def test_resumed_here(self):
+        """A checkpoint that ranks of two nodes have written is one like any other."""
+        self.bench.plan('FULL_SHARD', 'cluster.yaml')
+        folder = self.bench.path('checkpoints')
+        self.bench.train(self.cluster, '--steps', '2', '--checkpoint', folder)
+        resumed = self.bench.train_here('--steps', '4', '--resume', folder)
+        undisturbed = self.bench.train(self.cluster, '--steps', '4')
+        self.assertEqual(resumed['weights_digest'], undisturbed['weights_digest'])
+
+
+if __name__ == '__main__':
+    PROGRAM, TEXT = os.path.abspath(sys.argv.pop(1)), sys.argv.pop(1)
+    try:
+        network.require()
+    except network.Unavailable as reason:
+        print(f'SKIPPED: {reason}')
+        sys.exit(77)
+    unittest.main()
