@@ -18,12 +18,14 @@ bool plan_is_trainable(const struct plan_file *file, int64_t ranks, double clip)
 }
 
 /* What our runtime computes with, and the nearest it has for knobs that it lacks. */
-static void take_runtime(struct plan *plan, struct arena *arena)
+static void take_runtime(struct plan *plan, enum device_kind device, struct arena *arena)
 {
 	const struct runtime *runtime = runtime_of(RUNTIME_SHARDPLAN);
 
+	/* A plan of ours for CPUs has dtypes that CPUs train with. */
+	if (plan->runtime != RUNTIME_SHARDPLAN || device != DEVICE_CPU)
+		plan->param_dtype = plan->master_dtype = plan->reduce_dtype = DTYPE_FP32;
 	plan->runtime = RUNTIME_SHARDPLAN;
-	plan->param_dtype = plan->master_dtype = plan->reduce_dtype = DTYPE_FP32;
 	if (plan->optimizer != OPTIMIZER_SGD)
 		plan->optimizer = OPTIMIZER_ADAMW_FUSED;
 	plan->attention = ATTENTION_FLASH;
@@ -141,7 +143,7 @@ bool adapt_plan(struct arena *arena, const struct plan_file *file,
 	*adaptation = (struct adaptation){.from = &file->plan, .plan = file->plan};
 	if (!find_topology(arena, target, &adaptation->topology, error))
 		return false;
-	take_runtime(&adaptation->plan, arena);
+	take_runtime(&adaptation->plan, file->topology->device.kind, arena);
 	take_ranks(&adaptation->plan, topology_devices(adaptation->topology));
 	take_reshard_groups(&adaptation->plan, arena);
 	take_batch(&adaptation->plan);
