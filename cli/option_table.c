@@ -129,6 +129,9 @@ const struct option all_options[] = {
 		"local ranks stand in for its devices: operations last as long as they would "
 		"there, in slow motion where this machine is slower",
 		ON(TRAIN), 0},
+	{"collectives", training, "tree|ring",
+		"over machines: sums in the declared order (the default), or flat rings", ON(TRAIN),
+		0},
 	{"pace", training, "none|compute|collectives|all",
 		"hold these operations to their predicted times; default: all with --emulate",
 		ON(TRAIN), 0},

@@ -18,7 +18,7 @@ struct training_options {
 	int64_t every, keep;
 	bool background;
 	struct checkpoint_info resumed; /* folder NULL: from the start */
-	int reproducible, device, kernels;
+	int reproducible, device, kernels, collectives;
 	int pace;           /* enum pace; -1 = all of an emulated run, else nothing */
 	double slow_motion; /* 0 = as it needs */
 	const char *emulate;
@@ -28,6 +28,7 @@ struct training_options {
 static const char *const levels[] = {"run", "plan", "world", NULL};
 static const char *const devices[] = {"host", "null", NULL};
 static const char *const paces[] = {"none", "compute", "collectives", "all", NULL};
+static const char *const collectives[] = {"tree", "ring", NULL};
 static const char *const kernel_tables[] = {"cpu", "reference", NULL};
 
 static bool read_numbers(const struct arguments *arguments, struct training_options *options,
@@ -62,6 +63,8 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 		!argument_choice(
 			arguments, "reproducible", levels, &options->reproducible, error) ||
 		!argument_choice(arguments, "device", devices, &options->device, error) ||
+		!argument_choice(
+			arguments, "collectives", collectives, &options->collectives, error) ||
 		!argument_choice(arguments, "pace", paces, &options->pace, error) ||
 		!argument_choice(arguments, "kernels", kernel_tables, &options->kernels, error))
 		return false;
@@ -247,6 +250,14 @@ static bool check_level(
 	const struct mesh *mesh = &opened->file.plan.mesh;
 	bool subtrees = mesh->replicate == 1 || (mesh->shard & (mesh->shard - 1)) == 0;
 
+	if (options->collectives == 1 && options->launcher.ranks <= 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--collectives ring: goes over machines, and no launcher started this; "
+			"use mpirun or srun");
+	if (options->collectives == 1 && options->reproducible == 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--collectives ring: sums in another order than --reproducible plan "
+			"promises; leave out one of the two");
 	if (subtrees || options->reproducible != 1)
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
@@ -289,6 +300,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.resume = options->resumed.folder,
 		.fault = argument(arguments, "fault"),
 		.launcher = options->launcher,
+		.ring = options->collectives == 1,
 		.expected = &opened->evaluation.simulation.timeline,
 		.pace = (unsigned)options->pace,
 		.slow_motion = options->slow_motion,

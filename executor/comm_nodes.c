@@ -79,8 +79,7 @@ static struct members own_members(const struct comm *comm, const struct collecti
 	return nodes_members(nodes, &c->group, nodes_own(nodes));
 }
 
-/* The part of everybody's data that the member at that position gets summed. */
-static struct slice_range part_of(const struct collective *c, int position)
+struct slice_range nodes_part(const struct collective *c, int position)
 {
 	if (c->kind == COLLECTIVE_ALL_REDUCE)
 		return node_slice(c, position);
@@ -92,7 +91,7 @@ static struct slice_range part_of(const struct collective *c, int position)
 static void send_sums(struct comm *comm, const struct collective *c, int position)
 {
 	struct nodes *nodes = comm->state;
-	struct slice_range part = part_of(c, position);
+	struct slice_range part = nodes_part(c, position);
 	struct transfer *t = nodes_add(nodes, c, position, true, part.count);
 
 	t->at = part.first;
@@ -103,7 +102,8 @@ static void receive_sums(struct comm *comm, const struct collective *c, int posi
 {
 	struct nodes *nodes = comm->state;
 	int node = nodes_of_rank(nodes, comm_group_rank(&c->group, position));
-	struct transfer *t = nodes_add(nodes, c, position, false, part_of(c, c->group.index).count);
+	struct transfer *t =
+		nodes_add(nodes, c, position, false, nodes_part(c, c->group.index).count);
 
 	nodes_give_slots(
 		nodes, t, nodes_subtrees(nodes_members(nodes, &c->group, node), c->group.size));
@@ -120,7 +120,7 @@ static void use_up(struct nodes *nodes)
 static bool reduce_part(struct comm *comm, const struct collective *c, char *to)
 {
 	struct nodes *nodes = comm->state;
-	struct slice_range own = part_of(c, c->group.index);
+	struct slice_range own = nodes_part(c, c->group.index);
 	int64_t size = comm_element_bytes(c->element);
 	const char *own_data = node_input(&nodes->link, c, c->group.index) + own.first * size;
 	bool skips = comm_element_is_float(c->element) &&
@@ -147,12 +147,6 @@ static bool reduce_part(struct comm *comm, const struct collective *c, char *to)
 
 /* --- gathers --- */
 
-/* Where the data of the member at that position lies in everybody's output. */
-static struct slice_range place_of(const struct collective *c, int position)
-{
-	return part_of(c, position);
-}
-
 static char *output_at(const struct collective *c, int64_t element)
 {
 	return (char *)c->output + element * comm_element_bytes(c->element);
@@ -162,21 +156,21 @@ static char *output_at(const struct collective *c, int64_t element)
 static char *own_chunk(const struct collective *c)
 {
 	if (c->kind == COLLECTIVE_ALL_REDUCE)
-		return output_at(c, place_of(c, c->group.index).first);
+		return output_at(c, nodes_part(c, c->group.index).first);
 	return (char *)c->input;
 }
 
 static void send_chunk(struct comm *comm, const struct collective *c, int position)
 {
 	struct transfer *t =
-		nodes_add(comm->state, c, position, true, place_of(c, c->group.index).count);
+		nodes_add(comm->state, c, position, true, nodes_part(c, c->group.index).count);
 
 	t->data = own_chunk(c);
 }
 
 static void receive_chunk(struct comm *comm, const struct collective *c, int position)
 {
-	struct slice_range place = place_of(c, position);
+	struct slice_range place = nodes_part(c, position);
 	struct transfer *t = nodes_add(comm->state, c, position, false, place.count);
 
 	t->data = output_at(c, place.first);
@@ -186,7 +180,7 @@ static void receive_chunk(struct comm *comm, const struct collective *c, int pos
 static void copy_chunk(struct comm *comm, const struct collective *c, int index, int from)
 {
 	const struct nodes *nodes = comm->state;
-	struct slice_range place = place_of(c, index);
+	struct slice_range place = nodes_part(c, index);
 	int64_t size = comm_element_bytes(c->element);
 	const char *data = c->kind == COLLECTIVE_ALL_GATHER && from == index
 				   ? node_input(&nodes->link, c, from)
@@ -227,7 +221,7 @@ static bool gather(struct comm *comm, const struct collective *c)
 static bool all_reduce(struct comm *comm, const struct collective *c)
 {
 	struct nodes *nodes = comm->state;
-	struct slice_range own = part_of(c, c->group.index);
+	struct slice_range own = nodes_part(c, c->group.index);
 
 	if (c->group.stride > 1 && comm_element_is_float(c->element) &&
 		fault_hits(&comm->fault, FAULT_SKIP_REPLICATE, comm->rank, c->step))
@@ -296,6 +290,9 @@ static bool nodes_run(struct comm *comm, const struct collective *c)
 	struct members own = own_members(comm, c);
 	int64_t bytes = c->group.size * c->count * comm_element_bytes(c->element);
 
+	/* Of the schedule; what is exchanged between steps needs no comparison. */
+	if (nodes->ring != NULL && c->op >= 0 && c->group.size > 1)
+		return comm_run_ring(comm, c);
 	if (own.end - own.first == c->group.size)
 		return comm_run_in_node(comm, &nodes->link, c);
 	if (c->kind == COLLECTIVE_ALL_GATHER && !node_reaches(&nodes->link, c->output, bytes))
@@ -310,25 +307,36 @@ static void nodes_finish(struct comm *comm)
 
 	wire_finish(&nodes->wire);
 	munmap(nodes->slots, (size_t)nodes->slots_bytes);
+	if (nodes->ring != NULL)
+		munmap(nodes->ring, (size_t)(2 * nodes->link.window_bytes));
 	arena_finish(&arena);
 }
 
 static const struct transport transport_nodes = {
 	.name = "nodes", .run = nodes_run, .finish = nodes_finish};
 
-/* Address space for the worst of all groups; pages come when they are touched. */
-static bool reserve_slots(struct nodes *nodes, struct error *error)
+/* Address space: pages come when they are touched. NULL: there is none. */
+static char *reserve(int64_t bytes, struct error *error)
+{
+	void *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (memory != MAP_FAILED)
+		return memory;
+	error_set(error, EXIT_CODE_ENVIRONMENT, "no room for messages of %lld bytes",
+		(long long)bytes);
+	return NULL;
+}
+
+/* For the worst of all groups. */
+static int64_t bytes_of_slots(const struct layout *layout)
 {
 	const int64_t piece = TRANSFER_PIECE * (int64_t)sizeof(int64_t);
 	int64_t subtrees = 2;
 
-	for (int n = nodes->layout.per_node; n > 1; n /= 2)
+	for (int n = layout->per_node; n > 1; n /= 2)
 		subtrees += 2;
-	nodes->slots_bytes = (2 * nodes->layout.ranks * TRANSFER_DEPTH + 1) * subtrees * piece;
-	nodes->slots = mmap(NULL, (size_t)nodes->slots_bytes, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	return nodes->slots != MAP_FAILED ||
-	       error_set(error, EXIT_CODE_ENVIRONMENT, "no room for messages");
+	return (2 * layout->ranks * TRANSFER_DEPTH + 1) * subtrees * piece;
 }
 
 bool comm_open_nodes(struct comm *comm, const struct layout *layout, struct segment *shared,
@@ -340,15 +348,15 @@ bool comm_open_nodes(struct comm *comm, const struct layout *layout, struct segm
 	int first_rank = layout->rank / layout->per_node * layout->per_node;
 
 	nodes->layout = *layout;
-	if (!reserve_slots(nodes, error)) {
-		arena_finish(&arena);
-		return false;
-	}
 	node_link_open(
 		&nodes->link, shared, control, layout->rank, layout->ranks, first_rank, &arena);
 	nodes->bounce = nodes->link.window + nodes->link.window_bytes - NODES_BOUNCE_BYTES;
 	nodes->transfers = ARENA_ARRAY(&arena, struct transfer, 2 * layout->ranks);
 	nodes->wire = *wire;
+	nodes->slots_bytes = bytes_of_slots(layout);
+	nodes->slots = reserve(nodes->slots_bytes, error);
+	if (control->header->job.ring)
+		nodes->ring = reserve(2 * nodes->link.window_bytes, error);
 	nodes->arena = arena;
 	*comm = (struct comm){.transport = &transport_nodes,
 		.rank = layout->rank,
@@ -357,5 +365,5 @@ bool comm_open_nodes(struct comm *comm, const struct layout *layout, struct segm
 		.context = context,
 		.fault = {.rank = -1, .step = -1},
 		.state = nodes};
-	return true;
+	return nodes->slots != NULL && (nodes->ring != NULL || !control->header->job.ring);
 }

@@ -38,6 +38,7 @@ struct nodes {
 	char *slots, *next_slot; /* memory for pieces, and for this machine's sums */
 	int64_t slots_bytes;
 	char *bounce;
+	char *ring; /* room for two sums; NULL: collectives go in two levels */
 };
 
 int nodes_of_rank(const struct nodes *nodes, int rank);
@@ -47,6 +48,13 @@ struct members nodes_members(const struct nodes *nodes, const struct comm_group 
 /* The member on `node` that serves the one at `position`, which is on another. */
 int nodes_partner(
 	const struct nodes *nodes, const struct comm_group *group, int node, int position);
+
+/* The part of everybody's data that the member at that position sums up, or contributes. */
+struct slice_range nodes_part(const struct collective *c, int position);
+
+/* --- comm_ring.c --- */
+
+bool comm_run_ring(struct comm *comm, const struct collective *c);
 
 /* --- comm_nodes_sum.c --- */
 

@@ -89,8 +89,9 @@ static void start_piece(struct comm *comm, const struct collective *c, struct tr
 		nodes_sum_subtrees(comm, c, t->at + piece * TRANSFER_PIECE,
 			transfer_piece_elements(t, piece), transfer_piece_data(t, piece));
 	transfer_start(t, &nodes->wire);
+	bool leaves = nodes_of_rank(nodes, t->rank) != nodes_own(nodes);
 	if (t->sends)
-		comm->counters.network_bytes += bytes;
+		comm->counters.network_bytes += leaves ? bytes : 0;
 	else
 		comm->counters.wire_bytes += bytes / t->multiplicity;
 }

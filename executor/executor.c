@@ -254,6 +254,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 	const struct job what = {.kind = JOB_TRAIN,
 		.ranks = (int)ranks,
 		.over_mpi = is_launched(job),
+		.ring = job->ring,
 		.threads = threads_per_rank(ranks_here(job)),
 		.collective_timeout = collective_timeout(job),
 		.slow_motion = slow_motion(job),

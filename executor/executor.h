@@ -81,6 +81,7 @@ struct executor_job {
 	unsigned pace;            /* PACE_*: which operations last as long as predicted, at least */
 	double slow_motion;       /* >= 1, 0 = 1: that many times as long, while measured times are
 				   * divided by it */
+	bool ring; /* over machines: collectives as flat rings, whose sums are in another order */
 	struct launcher launcher; /* ranks > 1: this process is for one rank of them, and only the
 				   * first one's is told and measured. Zeroed: starts all ranks */
 	void (*report)(

@@ -70,6 +70,7 @@ struct job {
 	enum job_kind kind;
 	int ranks;
 	bool over_mpi;             /* ranks are on several machines, or a launcher started them */
+	bool ring;                 /* flat rings instead of collectives in two levels */
 	int threads;               /* of the kernels, per rank */
 	double collective_timeout; /* s until a rank that does not come is called hung; 0 = never */
 	double slow_motion;        /* measured times are divided by it; >= 1 */

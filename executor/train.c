@@ -386,6 +386,7 @@ static bool write_measurement(
 		.last = &t->interpreter.timeline,
 		.comm = &t->comm,
 		.ranks_per_node = t->cluster.layout.per_node,
+		.ring = job_of(t)->ring,
 		.reports = reports,
 		.kernels = arena_printf(&t->arena, "%s (%s)", compute_kernels(t)->name,
 			compute_kernels(t)->library),

@@ -92,7 +92,9 @@ def write(path, parts):
     head = ['# Two nodes over a slow link', '',
             'Two network namespaces of one machine, two ranks each, a veth pair shaped by tbf;',
             f'{os.cpu_count()} CPUs, load average {load} at the end. "paced": compute is held to '
-            'its predicted time and', 'not carried out, collectives are real. Repeat:', '',
+            'its predicted time and',
+            'not carried out, collectives are real. "real compute" shares one core between the two '
+            'ranks of a node, and the', 'machine with whoever else uses it. Repeat:', '',
             '    python3 tests/cluster/full.py build/cli/shardplan data/paradise-lost.txt -o '
             'bench/results/2026-11-22-cluster.md', '']
     with open(path, 'w', encoding='utf-8') as file:
