@@ -78,9 +78,9 @@ struct executor_job {
 	const char *fault;   /* seeded faults for tests, docs/faults.md; NULL = none */
 	/* Predicted; for watchdog deadlines and pacing. May be NULL without `pace`. */
 	const struct timeline *expected;
-	unsigned pace;            /* PACE_*: which operations last as long as predicted, at least */
-	double slow_motion;       /* >= 1, 0 = 1: that many times as long, while measured times are
-				   * divided by it */
+	unsigned pace;      /* PACE_*: which operations last as long as predicted, at least */
+	double slow_motion; /* >= 1, 0 = 1: that many times as long, while measured times are
+			     * divided by it */
 	bool ring; /* over machines: collectives as flat rings, whose sums are in another order */
 	struct launcher launcher; /* ranks > 1: this process is for one rank of them, and only the
 				   * first one's is told and measured. Zeroed: starts all ranks */
