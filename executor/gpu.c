@@ -62,7 +62,6 @@ void gpu_close(struct gpu *gpu)
 bool gpu_open_comm(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
 	struct comm *comm, struct error *error)
 {
-	(void)schedule;
 	if (gpu->transport == GPU_TRANSPORT_DEVICE && segment->gang == NULL)
 		return error_set(error, EXIT_CODE_USAGE,
 			"transport device: ranks that share a GPU are threads of one process; "
@@ -70,7 +69,7 @@ bool gpu_open_comm(struct gpu *gpu, struct segment *segment, const struct schedu
 	if (gpu->transport == GPU_TRANSPORT_DEVICE)
 		return comm_open_device(
 			comm, segment, &gpu->device, gpu->device.kernels, &gpu->background, error);
-	return error_set(error, EXIT_CODE_ENVIRONMENT, "transport nccl: not in this build");
+	return comm_open_nccl(comm, segment, gpu, schedule, error);
 }
 
 /* --- between steps --- */

@@ -58,4 +58,8 @@ struct gang {
 bool comm_open_device(struct comm *comm, struct segment *segment, struct device_cuda *device,
 	const struct kernels *kernels, struct kernel_context *context, struct error *error);
 
+/* A GPU each. Keeps `comm` for what is on no stream. */
+bool comm_open_nccl(struct comm *comm, struct segment *segment, struct gpu *gpu,
+	const struct schedule *schedule, struct error *error);
+
 #endif

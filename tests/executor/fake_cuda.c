@@ -205,10 +205,11 @@ static void forget_accesses(const char *start, const char *end)
 
 /* --- queues --- */
 
-struct node *fake_enqueue(struct fake_stream *stream, enum node_kind kind, const char *name,
-	const void *arguments, size_t bytes, const struct fake_touch *touches, int n_touches)
+struct fake_node *fake_enqueue(struct fake_stream *stream, enum fake_node_kind kind,
+	const char *name, const void *arguments, size_t bytes, const struct fake_touch *touches,
+	int n_touches)
 {
-	struct node *node = allocate(sizeof(*node));
+	struct fake_node *node = allocate(sizeof(*node));
 
 	node->kind = kind;
 	node->name = name;
@@ -234,7 +235,7 @@ struct node *fake_enqueue(struct fake_stream *stream, enum node_kind kind, const
 
 static void pop(struct fake_stream *stream)
 {
-	struct node *node = stream->head;
+	struct fake_node *node = stream->head;
 
 	stream->head = node->next;
 	if (stream->head == NULL)
@@ -246,7 +247,7 @@ static void pop(struct fake_stream *stream)
 
 static bool is_ready(const struct fake_stream *stream)
 {
-	const struct node *node = stream->head;
+	const struct fake_node *node = stream->head;
 
 	if (node == NULL)
 		return false;
@@ -266,7 +267,7 @@ static double seconds(void)
 /* What comes before the node is all done: its stream's clock may go on. */
 void fake_begin_node(struct fake_stream *stream)
 {
-	struct node *node = stream->head;
+	struct fake_node *node = stream->head;
 
 	join(stream->clock, node->clock);
 	if (node->kind == NODE_WAIT)
@@ -292,7 +293,7 @@ void fake_end_node(struct fake_stream *stream)
 
 static void run_head(struct fake_stream *stream)
 {
-	struct node *node = stream->head;
+	struct fake_node *node = stream->head;
 
 	if (node->kind == NODE_MEET) {
 		fake_meeting_run(node->meeting);

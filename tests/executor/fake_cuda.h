@@ -28,6 +28,9 @@ enum { FAKE_TOUCHES = 72 };
 /* From now on cuda_api() is this; `gpus` of them. `seed` draws the order. */
 void fake_cuda_install(int gpus, uint64_t seed);
 
+/* And nccl_api() is the fake's, among its GPUs. */
+void fake_nccl_install(void);
+
 /* Enqueues a call of `run` with a copy of `arguments`: a kernel. */
 void fake_cuda_call(void *stream, const char *name, void (*run)(void *arguments),
 	const void *arguments, size_t bytes, const struct fake_touch *touches, int n_touches);

@@ -8,7 +8,7 @@
 /* Threads and streams: each has a place in every vector clock. */
 enum { FAKE_ACTORS = 192 };
 
-enum node_kind { NODE_CALL, NODE_RECORD, NODE_WAIT, NODE_MEET };
+enum fake_node_kind { NODE_CALL, NODE_RECORD, NODE_WAIT, NODE_MEET };
 
 /* One recording of an event. */
 struct mark {
@@ -22,8 +22,8 @@ struct fake_event {
 };
 
 struct fake_meeting;
-struct node {
-	enum node_kind kind;
+struct fake_node {
+	enum fake_node_kind kind;
 	const char *name;
 	void (*run)(void *arguments);
 	void *arguments;
@@ -32,13 +32,13 @@ struct node {
 	struct mark *mark;
 	struct fake_meeting *meeting;
 	uint32_t clock[FAKE_ACTORS]; /* of the thread that enqueued it */
-	struct node *next;
+	struct fake_node *next;
 };
 
 struct fake_stream {
 	int actor, owner;
 	bool in_steps; /* events were recorded on it */
-	struct node *head, *tail;
+	struct fake_node *head, *tail;
 	uint32_t clock[FAKE_ACTORS];
 	struct fake_stream *next;
 };
@@ -58,8 +58,9 @@ void fake_wait(void);
 void fake_wake(void);
 int fake_new_actor(void);
 void fake_count_collective(void);
-struct node *fake_enqueue(struct fake_stream *stream, enum node_kind kind, const char *name,
-	const void *arguments, size_t bytes, const struct fake_touch *touches, int n_touches);
+struct fake_node *fake_enqueue(struct fake_stream *stream, enum fake_node_kind kind,
+	const char *name, const void *arguments, size_t bytes, const struct fake_touch *touches,
+	int n_touches);
 void fake_begin_node(struct fake_stream *stream);
 void fake_check_node(struct fake_stream *stream);
 void fake_join_clocks(struct fake_stream *stream, const struct fake_stream *other);

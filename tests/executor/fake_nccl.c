@@ -2,12 +2,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "executor/comm.h"
+#include "executor/nccl_api.h"
 #include "fake_cuda_private.h"
 
 struct fake_meeting {
 	int members, joined;
 	struct fake_stream **streams;
-	struct node **nodes;
+	struct fake_node **nodes;
 	void (*run)(void **arguments, int members);
 };
 
@@ -50,4 +52,307 @@ void fake_meeting_run(struct fake_meeting *meeting)
 	free(meeting->streams);
 	free(meeting->nodes);
 	free(meeting);
+}
+
+/* --- NCCL's functions --- */
+
+enum { MOST_MEMBERS = 16 };
+
+struct fake_split {
+	int arrived, colors[MOST_MEMBERS], keys[MOST_MEMBERS];
+	struct fake_group *groups[MOST_MEMBERS]; /* of each caller */
+	int indices[MOST_MEMBERS];
+};
+
+struct fake_group {
+	int size, number;
+	struct fake_meeting *meetings[1 << 12]; /* by number, modulo */
+	struct fake_split splits[64];
+	struct fake_group *next;
+};
+
+struct fake_comm {
+	struct fake_group *group;
+	int index, collectives, splits;
+};
+
+static struct fake_group *groups;
+static int n_groups;
+
+static struct fake_group *new_group(int size)
+{
+	struct fake_group *group = calloc(1, sizeof(*group));
+
+	group->size = size;
+	group->number = ++n_groups;
+	group->next = groups;
+	return groups = group;
+}
+
+static int new_comm(struct fake_group *group, int index, void **comm)
+{
+	struct fake_comm *made = calloc(1, sizeof(*made));
+
+	made->group = group;
+	made->index = index;
+	*comm = made;
+	return 0;
+}
+
+static int get_version(int *version)
+{
+	*version = 22809;
+	return 0;
+}
+
+static int get_id(struct nccl_id *id)
+{
+	fake_lock();
+	memcpy(id->internal, &(int){n_groups + 1}, sizeof(int));
+	new_group(0);
+	fake_unlock();
+	return 0;
+}
+
+static int init_rank(
+	void **comm, int ranks, struct nccl_id id, int rank, struct nccl_config *config)
+{
+	struct fake_group *group = groups;
+	int number;
+
+	memcpy(&number, id.internal, sizeof(number));
+	fake_lock();
+	while (group != NULL && group->number != number)
+		group = group->next;
+	if (group == NULL || config->size != sizeof(*config) || config->blocking != 0)
+		fake_cuda_fault("ncclCommInitRankConfig without an identifier, or blocking");
+	else
+		group->size = ranks;
+	fake_unlock();
+	return group != NULL ? new_comm(group, rank, comm) : 5;
+}
+
+/* The last to come forms the groups: one a colour, by key. */
+static void form_groups(struct fake_group *parent, struct fake_split *split)
+{
+	for (int i = 0; i < parent->size; i++) {
+		int size = 0, first = i;
+
+		for (int j = 0; j < parent->size; j++)
+			if (split->colors[j] == split->colors[i]) {
+				size++;
+				first = j < first ? j : first;
+				split->indices[i] += split->keys[j] < split->keys[i];
+			}
+		split->groups[i] = first == i ? new_group(size) : split->groups[first];
+	}
+}
+
+static int comm_split(void *comm, int color, int key, void **made, struct nccl_config *config)
+{
+	struct fake_comm *c = comm;
+	struct fake_split *split = &c->group->splits[c->splits++ % 64];
+
+	fake_lock();
+	if (config->split_share != 0 || config->blocking != 0)
+		fake_cuda_fault("ncclCommSplit shares or blocks");
+	split->colors[c->index] = color;
+	split->keys[c->index] = key;
+	if (++split->arrived == c->group->size) {
+		form_groups(c->group, split);
+		fake_wake();
+	}
+	while (split->arrived < c->group->size && fake_cuda_first_fault()[0] == '\0')
+		fake_wait();
+	fake_unlock();
+	return new_comm(split->groups[c->index], split->indices[c->index], made);
+}
+
+static int finalize(void *comm)
+{
+	(void)comm;
+	return 0;
+}
+
+static int destroy(void *comm)
+{
+	free(comm);
+	return 0;
+}
+
+static int async_error(void *comm, int *result)
+{
+	(void)comm;
+	*result = 0;
+	return 0;
+}
+
+/* One member's call. */
+struct part {
+	int kind; /* enum collective_kind */
+	const void *send;
+	void *receive;
+	size_t count;
+	int type, index;
+};
+
+static size_t element_bytes(int type)
+{
+	return type == NCCL_FLOAT32 ? 4 : type == NCCL_INT64 ? 8 : 1;
+}
+
+static void gather(const struct part *const *parts, int members)
+{
+	size_t bytes = parts[0]->count * element_bytes(parts[0]->type);
+
+	for (int i = 0; i < members; i++)
+		for (int j = 0; j < members; j++)
+			memmove((char *)parts[i]->receive + (size_t)j * bytes, parts[j]->send,
+				bytes);
+}
+
+/* to[0..count) = the sum of elements [first, first + count), floats in the declared tree. */
+static void add_up(
+	const struct part *const *parts, int members, size_t first, size_t count, void *to)
+{
+	const float *sources[MOST_MEMBERS];
+
+	for (int i = 0; i < members; i++)
+		sources[i] = (const float *)parts[i]->send + first;
+	if (parts[0]->type == NCCL_FLOAT32) {
+		kernels_reference()->tree_reduce(NULL, to, sources, members, (int64_t)count);
+		return;
+	}
+	for (size_t k = 0; k < count; k++) {
+		int64_t sum = 0;
+
+		for (int i = 0; i < members; i++)
+			sum += ((const int64_t *)parts[i]->send)[first + k];
+		((int64_t *)to)[k] = sum;
+	}
+}
+
+static void reduce_all(const struct part *const *parts, int members)
+{
+	size_t bytes = parts[0]->count * element_bytes(parts[0]->type);
+	void *sum = malloc(bytes);
+
+	add_up(parts, members, 0, parts[0]->count, sum);
+	for (int i = 0; i < members; i++)
+		memcpy(parts[i]->receive, sum, bytes);
+	free(sum);
+}
+
+static void run_together(void **arguments, int members)
+{
+	const struct part *parts[MOST_MEMBERS] = {NULL};
+
+	for (int i = 0; i < members; i++)
+		parts[((struct part *)arguments[i])->index] = arguments[i];
+	for (int i = 1; i < members; i++)
+		if (parts[i]->kind != parts[0]->kind || parts[i]->count != parts[0]->count ||
+			parts[i]->type != parts[0]->type) {
+			fake_cuda_fault("members of a communicator issued different collectives");
+			return;
+		}
+	switch ((enum collective_kind)parts[0]->kind) {
+	case COLLECTIVE_ALL_GATHER:
+		gather(parts, members);
+		break;
+	case COLLECTIVE_REDUCE_SCATTER:
+		for (int i = 0; i < members; i++)
+			add_up(parts, members, (size_t)i * parts[0]->count, parts[0]->count,
+				parts[i]->receive);
+		break;
+	case COLLECTIVE_ALL_REDUCE:
+		reduce_all(parts, members);
+		break;
+	}
+}
+
+static int enqueue(struct fake_comm *c, struct part part, void *stream, int sent, int received)
+{
+	struct fake_group *group = c->group;
+	struct fake_meeting **at = &group->meetings[c->collectives++ % (1 << 12)];
+	int64_t bytes = (int64_t)(part.count * element_bytes(part.type));
+	const struct fake_touch touches[] = {
+		{part.send, bytes * sent, false}, {part.receive, bytes * received, true}};
+
+	part.index = c->index;
+	fake_lock();
+	if (*at == NULL) {
+		*at = calloc(1, sizeof(**at));
+		(*at)->members = group->size;
+		(*at)->streams = calloc((size_t)group->size, sizeof(void *));
+		(*at)->nodes = calloc((size_t)group->size, sizeof(void *));
+		(*at)->run = run_together;
+	}
+	struct fake_node *node =
+		fake_enqueue(stream, NODE_MEET, "a collective", &part, sizeof(part), touches, 2);
+	node->meeting = *at;
+	(*at)->streams[(*at)->joined] = stream;
+	(*at)->nodes[(*at)->joined] = node;
+	if (++(*at)->joined == group->size)
+		*at = NULL; /* frees itself when it has run */
+	fake_unlock();
+	return 0;
+}
+
+static int all_gather(
+	const void *send, void *receive, size_t count, int type, void *comm, void *stream)
+{
+	struct fake_comm *c = comm;
+
+	return enqueue(c, (struct part){COLLECTIVE_ALL_GATHER, send, receive, count, type, 0},
+		stream, 1, c->group->size);
+}
+
+static int reduce_scatter(
+	const void *send, void *receive, size_t count, int type, int op, void *comm, void *stream)
+{
+	struct fake_comm *c = comm;
+
+	if (op != NCCL_SUM)
+		fake_cuda_fault("a reduction that is no sum");
+	return enqueue(c, (struct part){COLLECTIVE_REDUCE_SCATTER, send, receive, count, type, 0},
+		stream, c->group->size, 1);
+}
+
+static int all_reduce(
+	const void *send, void *receive, size_t count, int type, int op, void *comm, void *stream)
+{
+	if (op != NCCL_SUM || send != receive)
+		fake_cuda_fault("a reduction that is no sum, or not in place");
+	return enqueue(comm, (struct part){COLLECTIVE_ALL_REDUCE, send, receive, count, type, 0},
+		stream, 1, 1);
+}
+
+static const char *error_string(int result)
+{
+	return result == 0 ? "no error" : "an error of the fake";
+}
+
+static const char *last_error(void *comm)
+{
+	(void)comm;
+	return fake_cuda_first_fault();
+}
+
+void fake_nccl_install(void)
+{
+	static const struct nccl_api api = {.ncclGetVersion = get_version,
+		.ncclGetUniqueId = get_id,
+		.ncclCommInitRankConfig = init_rank,
+		.ncclCommSplit = comm_split,
+		.ncclCommFinalize = finalize,
+		.ncclCommDestroy = destroy,
+		.ncclCommAbort = destroy,
+		.ncclCommGetAsyncError = async_error,
+		.ncclAllGather = all_gather,
+		.ncclReduceScatter = reduce_scatter,
+		.ncclAllReduce = all_reduce,
+		.ncclGetErrorString = error_string,
+		.ncclGetLastError = last_error};
+
+	nccl_api_use(&api);
 }

@@ -93,6 +93,12 @@ static void ranks_that_share_a_gpu(void **state)
 	every_strategy("device");
 }
 
+static void ranks_with_a_gpu_each(void **state)
+{
+	(void)state;
+	every_strategy("nccl");
+}
+
 /* The control: a stream that does not wait for another is a race, wherever it is. */
 static void a_dropped_wait_is_a_race(void **state)
 {
@@ -110,7 +116,7 @@ static void what_is_missing_is_said(void **state)
 	struct error error = {0};
 
 	(void)state;
-	train(TINY_GPT2, 4, "seq_len=11 micro_batch=1", "cuda", "nccl", NULL, &error);
+	train(TINY_GPT2, 8, "seq_len=11 micro_batch=1", "cuda", "nccl", NULL, &error);
 	assert_int_equal(error.code, EXIT_CODE_USAGE);
 	assert_non_null(strstr(error.message, "need a GPU each"));
 }
@@ -119,11 +125,13 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_that_share_a_gpu),
+		cmocka_unit_test(ranks_with_a_gpu_each),
 		cmocka_unit_test(a_dropped_wait_is_a_race),
 		cmocka_unit_test(what_is_missing_is_said),
 	};
 
-	fake_cuda_install(1, 1);
+	fake_cuda_install(4, 1);
+	fake_nccl_install();
 	run_as_rank(argc, argv);
 	if (argc > 1 && strcmp(argv[1], "slow") == 0)
 		thorough = true;

@@ -1,0 +1,63 @@
+#include "executor/nccl_api.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/base.h"
+
+static const struct {
+	const char *name;
+	size_t offset;
+} symbols[] = {
+#define X(name, arguments) {#name, offsetof(struct nccl_api, name)},
+	NCCL_FUNCTIONS(X)
+#undef X
+		{"ncclGetErrorString", offsetof(struct nccl_api, ncclGetErrorString)},
+	{"ncclGetLastError", offsetof(struct nccl_api, ncclGetLastError)},
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct nccl_api found;
+static struct error failure; /* message "" = `found` is complete */
+static const struct nccl_api *other;
+
+static void load(void)
+{
+	void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+
+	if (library == NULL) {
+		error_set(&failure, EXIT_CODE_ENVIRONMENT,
+			"nccl: libnccl.so.2 was not found; install NCCL 2.18 or newer (libnccl2), "
+			"or use --transport device");
+		return;
+	}
+	for (int i = 0; i < COUNT_OF(symbols); i++) {
+		void *function = dlsym(library, symbols[i].name);
+
+		if (function == NULL) {
+			error_set(&failure, EXIT_CODE_ENVIRONMENT,
+				"nccl: libnccl.so.2 lacks %s, expected NCCL 2.18 or newer; update "
+				"libnccl2",
+				symbols[i].name);
+			return;
+		}
+		memcpy((char *)&found + symbols[i].offset, &function, sizeof(function));
+	}
+}
+
+const struct nccl_api *nccl_api(struct error *error)
+{
+	if (other != NULL)
+		return other;
+	pthread_once(&once, load);
+	if (failure.message[0] == '\0')
+		return &found;
+	error_set(error, failure.code, "%s", failure.message);
+	return NULL;
+}
+
+void nccl_api_use(const struct nccl_api *api)
+{
+	other = api;
+}

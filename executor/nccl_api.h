@@ -1,0 +1,69 @@
+/* NCCL as a table of functions that is filled when the program runs, as kernels/cuda/api.h does
+ * with the driver. Members have NCCL's names and arguments (2.18 and newer); ncclComm_t and
+ * cudaStream_t are void pointers, enums are int, 0 is success. */
+#ifndef EXECUTOR_NCCL_API_H
+#define EXECUTOR_NCCL_API_H
+
+#include <stddef.h>
+
+#include "base/error.h"
+
+/* As in nccl.h. */
+enum {
+	NCCL_IN_PROGRESS = 7,
+	NCCL_UINT8 = 1,
+	NCCL_INT64 = 4,
+	NCCL_FLOAT32 = 7,
+	NCCL_BFLOAT16 = 9,
+	NCCL_SUM = 0,
+	NCCL_CONFIG_MAGIC = (int)0xcafebeef,
+	NCCL_CONFIG_VERSION = 21800,
+};
+#define NCCL_UNDEFINED (-2147483647 - 1)
+
+struct nccl_id {
+	char internal[128];
+};
+
+/* ncclConfig_t of 2.18: newer versions take its length and fill in the rest. */
+struct nccl_config {
+	size_t size;
+	unsigned magic, version;
+	int blocking, cga_cluster_size, min_ctas, max_ctas;
+	const char *net_name;
+	int split_share;
+};
+
+/* X(name, arguments) */
+#define NCCL_FUNCTIONS(X)                                                                          \
+	X(ncclGetVersion, (int *version))                                                          \
+	X(ncclGetUniqueId, (struct nccl_id * id))                                                  \
+	X(ncclCommInitRankConfig,                                                                  \
+		(void **comm, int ranks, struct nccl_id id, int rank, struct nccl_config *config)) \
+	X(ncclCommSplit,                                                                           \
+		(void *comm, int color, int key, void **split, struct nccl_config *config))        \
+	X(ncclCommFinalize, (void *comm))                                                          \
+	X(ncclCommDestroy, (void *comm))                                                           \
+	X(ncclCommAbort, (void *comm))                                                             \
+	X(ncclCommGetAsyncError, (void *comm, int *result))                                        \
+	X(ncclAllGather, (const void *send, void *receive, size_t count, int type, void *comm,     \
+				 void *stream))                                                    \
+	X(ncclReduceScatter, (const void *send, void *receive, size_t count, int type, int op,     \
+				     void *comm, void *stream))                                    \
+	X(ncclAllReduce, (const void *send, void *receive, size_t count, int type, int op,         \
+				 void *comm, void *stream))
+
+struct nccl_api {
+#define X(name, arguments) int(*name) arguments;
+	NCCL_FUNCTIONS(X)
+#undef X
+	const char *(*ncclGetErrorString)(int result);
+	const char *(*ncclGetLastError)(void *comm);
+};
+
+/* Loads libnccl.so.2, once; NULL with EXIT_CODE_ENVIRONMENT and one line without it. */
+const struct nccl_api *nccl_api(struct error *error);
+/* For tests, before any thread starts. */
+void nccl_api_use(const struct nccl_api *api);
+
+#endif
