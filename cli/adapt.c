@@ -17,13 +17,18 @@ bool plan_is_trainable(const struct plan_file *file, int64_t ranks, double clip)
 	return plan_runs_on_cpus(file, ranks, clip) && file->topology->nodes == 1;
 }
 
+bool plan_runs_on_gpus(const struct plan_file *file, int64_t ranks, double clip)
+{
+	return file->plan.runtime == RUNTIME_SHARDPLAN && plan_ranks(&file->plan) == ranks &&
+	       file->plan.clip == clip;
+}
+
 /* What our runtime computes with, and the nearest it has for knobs that it lacks. */
-static void take_runtime(struct plan *plan, enum device_kind device, struct arena *arena)
+static void take_runtime(struct plan *plan, bool keeps_dtypes, struct arena *arena)
 {
 	const struct runtime *runtime = runtime_of(RUNTIME_SHARDPLAN);
 
-	/* A plan of ours for CPUs has dtypes that CPUs train with. */
-	if (plan->runtime != RUNTIME_SHARDPLAN || device != DEVICE_CPU)
+	if (!keeps_dtypes)
 		plan->param_dtype = plan->master_dtype = plan->reduce_dtype = DTYPE_FP32;
 	plan->runtime = RUNTIME_SHARDPLAN;
 	if (plan->optimizer != OPTIMIZER_SGD)
@@ -112,8 +117,9 @@ static void note_changes(
 	const struct plan *from = &file->plan, *to = &adaptation->plan;
 
 	adaptation->changes = ARENA_ARRAY(arena, const char *, n_plan_fields + 3);
-	if (adaptation->topology->emulated || file->topology->device.kind != DEVICE_CPU ||
-		plan_ranks(from) != plan_ranks(to))
+	if (adaptation->topology != file->topology &&
+		(adaptation->topology->emulated || file->topology->device.kind != DEVICE_CPU ||
+			plan_ranks(from) != plan_ranks(to)))
 		adaptation->changes[adaptation->n_changes++] =
 			arena_printf(arena, "topology: %lld x %s -> %lld x %s%s",
 				(long long)plan_ranks(from), file->topology->device.name,
@@ -126,9 +132,18 @@ static void note_changes(
 			&mesh_fields[i], &from->mesh, &to->mesh);
 }
 
-static bool find_topology(struct arena *arena, const struct adaptation_target *target,
-	struct topology **topology, struct error *error)
+static bool find_topology(struct arena *arena, const struct plan_file *file,
+	const struct adaptation_target *target, struct topology **topology, struct error *error)
 {
+	if (target->gpus && target->ranks == plan_ranks(&file->plan)) {
+		*topology = file->topology;
+		return true;
+	}
+	if (target->gpus)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--ranks %lld: the plan is for %lld GPUs, and --device cuda trains it as "
+			"it is; plan for that many with --gpus",
+			(long long)target->ranks, (long long)plan_ranks(&file->plan));
 	if (target->emulate == NULL)
 		return input_local(arena, target->ranks, topology, error);
 	if (!input_topology(arena, target->emulate, target->ranks, topology, error))
@@ -141,9 +156,12 @@ bool adapt_plan(struct arena *arena, const struct plan_file *file,
 	const struct adaptation_target *target, struct adaptation *adaptation, struct error *error)
 {
 	*adaptation = (struct adaptation){.from = &file->plan, .plan = file->plan};
-	if (!find_topology(arena, target, &adaptation->topology, error))
+	if (!find_topology(arena, file, target, &adaptation->topology, error))
 		return false;
-	take_runtime(&adaptation->plan, file->topology->device.kind, arena);
+	/* A plan of ours for CPUs has dtypes that CPUs train with; GPUs train with all. */
+	bool keeps_dtypes = target->gpus || (file->plan.runtime == RUNTIME_SHARDPLAN &&
+						    file->topology->device.kind == DEVICE_CPU);
+	take_runtime(&adaptation->plan, keeps_dtypes, arena);
 	take_ranks(&adaptation->plan, topology_devices(adaptation->topology));
 	take_reshard_groups(&adaptation->plan, arena);
 	take_batch(&adaptation->plan);

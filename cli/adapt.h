@@ -19,10 +19,15 @@ bool plan_is_trainable(const struct plan_file *file, int64_t ranks, double clip)
 /* Whether it is for that many ranks of our runtime on CPUs, on however many nodes. */
 bool plan_runs_on_cpus(const struct plan_file *file, int64_t ranks, double clip);
 
+/* Whether GPUs can execute it as it stands: as many ranks of our runtime, wherever it was made for.
+ */
+bool plan_runs_on_gpus(const struct plan_file *file, int64_t ranks, double clip);
+
 /* What the adapted plan is for. */
 struct adaptation_target {
 	int64_t ranks; /* 0: of `emulate` all */
 	double clip;
+	bool gpus;           /* the plan's own topology and dtypes, with that many ranks */
 	const char *emulate; /* a topology that local ranks stand in for; NULL: this machine */
 };
 

@@ -18,7 +18,7 @@ struct training_options {
 	int64_t every, keep;
 	bool background;
 	struct checkpoint_info resumed; /* folder NULL: from the start */
-	int reproducible, device, kernels, collectives;
+	int reproducible, device, transport, kernels, collectives;
 	int pace;           /* enum pace; -1 = all of an emulated run, else nothing */
 	double slow_motion; /* 0 = as it needs */
 	const char *emulate;
@@ -26,7 +26,13 @@ struct training_options {
 };
 
 static const char *const levels[] = {"run", "plan", "world", NULL};
-static const char *const devices[] = {"host", "null", NULL};
+static const char *const devices[] = {"host", "cuda", "null", NULL};
+static const char *const transports[] = {"nccl", "device", NULL};
+
+static bool on_gpus(const struct training_options *options)
+{
+	return strcmp(devices[options->device], "cuda") == 0;
+}
 static const char *const paces[] = {"none", "compute", "collectives", "all", NULL};
 static const char *const collectives[] = {"tree", "ring", NULL};
 static const char *const kernel_tables[] = {"cpu", "reference", NULL};
@@ -49,8 +55,11 @@ static bool read_numbers(const struct arguments *arguments, struct training_opti
 		FIELD_END,
 	};
 
-	*options = (struct training_options){
-		.training = training_defaults(), .clip = -1, .reproducible = -1, .pace = -1};
+	*options = (struct training_options){.training = training_defaults(),
+		.clip = -1,
+		.reproducible = -1,
+		.pace = -1,
+		.transport = -1};
 	return arguments_set(arguments, fields, options, arena, error);
 }
 
@@ -65,6 +74,7 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 		!argument_choice(arguments, "device", devices, &options->device, error) ||
 		!argument_choice(
 			arguments, "collectives", collectives, &options->collectives, error) ||
+		!argument_choice(arguments, "transport", transports, &options->transport, error) ||
 		!argument_choice(arguments, "pace", paces, &options->pace, error) ||
 		!argument_choice(arguments, "kernels", kernel_tables, &options->kernels, error))
 		return false;
@@ -72,6 +82,13 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 		return error_set(error, EXIT_CODE_USAGE,
 			"--reproducible world: not in this version, which has run and plan");
 	options->emulate = argument(arguments, "emulate");
+	if (options->transport >= 0 && !on_gpus(options))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--transport: goes with --device cuda, which is missing");
+	if (options->emulate != NULL && on_gpus(options))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--emulate: goes not with --device cuda, where nothing is paced yet; use "
+			"--device host");
 	if (options->pace < 0)
 		options->pace = options->emulate != NULL ? PACE_ALL : PACE_NONE;
 	if (options->slow_motion != 0 && options->slow_motion < 1)
@@ -181,7 +198,8 @@ static bool adapt(struct arena *arena, const struct training_options *options, c
 	struct adaptation adaptation;
 	struct evaluation evaluation;
 	const char *path = adapted_path(arena, measured);
-	const struct adaptation_target target = {options->ranks, options->clip, options->emulate};
+	const struct adaptation_target target = {
+		options->ranks, options->clip, on_gpus(options), options->emulate};
 	struct contents contents;
 
 	if (!adapt_plan(arena, &opened->file, &target, &adaptation, error) ||
@@ -223,7 +241,8 @@ static bool check_launched(
 			(long long)options->ranks, (long long)file->topology->nodes,
 			(long long)file->topology->devices_per_node, launcher->name,
 			launcher->ranks);
-	if (plan_runs_on_cpus(file, options->ranks, options->clip))
+	if (on_gpus(options) ? plan_runs_on_gpus(file, options->ranks, options->clip)
+			     : plan_runs_on_cpus(file, options->ranks, options->clip))
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
 		"%s: %s cannot execute it as it is (runtime %s on %s, clip %g): plan with "
@@ -291,6 +310,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.training = options->training,
 		.data = argument(arguments, "data"),
 		.device = devices[options->device],
+		.transport = options->transport >= 0 ? transports[options->transport] : NULL,
 		.kernels = kernel_tables[options->kernels],
 		.checkpoint = argument(arguments, "checkpoint"),
 		.checkpoint_every = options->every,
@@ -368,7 +388,9 @@ static bool settle_plan(struct arena *arena, struct training_options *options, c
 			return false;
 		ready = true;
 	} else if (options->emulate == NULL) {
-		ready = plan_is_trainable(&opened->file, options->ranks, options->clip);
+		ready = on_gpus(options)
+				? plan_runs_on_gpus(&opened->file, options->ranks, options->clip)
+				: plan_is_trainable(&opened->file, options->ranks, options->clip);
 	}
 	return (ready || adapt(arena, options, path, opened, error)) &&
 	       choose_slow_motion(arena, options, opened, error);

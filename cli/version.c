@@ -1,5 +1,6 @@
 #include "cli/version.h"
 
+#include "kernels/cuda/api.h"
 #include "kernels/kernels.h"
 
 static void add_part(struct text *text, const char *name, bool built_in, const char *without)
@@ -24,8 +25,10 @@ void version_print(struct text *text)
 	add_part(text, "GLPK", HAVE_GLPK, "not built in: branch and bound plans alone");
 	add_part(text, "transport shm", true, "");
 	add_part(text, "transport mpi", HAVE_MPI, "not built in: one machine");
-	add_part(text, "CUDA", HAVE_CUDA, "not built in: `train` runs on CPUs");
-	add_part(text, "NCCL", HAVE_NCCL, "not built in");
+	text_printf(text, "  %-20s %s\n", "CUDA kernels",
+		cuda_image_bytes > 0 ? cuda_image_compiler : "not built in: `train` runs on CPUs");
+	text_printf(
+		text, "  %-20s %s\n", "CUDA, NCCL", "looked for when --device cuda asks for them");
 	text_add(text, "  compiler             " __VERSION__ "\n");
 	text_add(text,
 		HAVE_GLPK ? "The sources are Apache-2.0. This binary is linked with GLPK and is "

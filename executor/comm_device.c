@@ -105,8 +105,8 @@ static void sum(struct comm *comm, const struct collective *c, void *to, int64_t
 	for (int i = 0; i < c->group.size; i++)
 		s->sources[i] = shown(s, c, i) + first * size;
 	s->context->stream = c->stream;
-	s->kernels->tree_reduce(s->context, comm_element_dtype(c->element), to,
-		(const void *const *)s->sources, c->group.size, n);
+	s->kernels->tree_reduce(
+		s->context, comm_element_dtype(c->element), to, s->sources, c->group.size, n);
 	comm->counters.wire_bytes += (c->group.size - 1) * n * size;
 }
 

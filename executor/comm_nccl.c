@@ -159,9 +159,12 @@ static bool healthy(void *data, struct error *error)
 
 static int type_of(enum comm_element element)
 {
-	return element == COMM_FP32    ? NCCL_FLOAT32
-	       : element == COMM_INT64 ? NCCL_INT64
-				       : NCCL_UINT8;
+	static const int types[] = {[COMM_FP32] = NCCL_FLOAT32,
+		[COMM_INT64] = NCCL_INT64,
+		[COMM_BYTE] = NCCL_UINT8,
+		[COMM_BF16] = NCCL_BFLOAT16};
+
+	return types[element];
 }
 
 static void *comm_for(const struct nccl *n, const struct collective *c)

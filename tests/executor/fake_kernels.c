@@ -36,21 +36,20 @@ struct list {
 	int n;
 };
 
-static void add(struct list *list, const void *address, int64_t elements, bool write)
+static void add(struct list *list, const void *address, int64_t bytes, bool write)
 {
-	if (address != NULL && elements > 0)
-		list->touches[list->n++] =
-			(struct fake_touch){address, elements * (int64_t)sizeof(float), write};
+	if (address != NULL && bytes > 0)
+		list->touches[list->n++] = (struct fake_touch){address, bytes, write};
 }
 
-static void reads(struct list *list, const void *address, int64_t elements)
+static void reads(struct list *list, enum dtype dtype, const void *address, int64_t elements)
 {
-	add(list, address, elements, false);
+	add(list, address, elements * dtype_bytes(dtype), false);
 }
 
-static void writes(struct list *list, const void *address, int64_t elements)
+static void writes(struct list *list, enum dtype dtype, const void *address, int64_t elements)
 {
-	add(list, address, elements, true);
+	add(list, address, elements * dtype_bytes(dtype), true);
 }
 
 /* From the first element of the first row to the last of the last. */
@@ -93,21 +92,21 @@ static void call(struct kernel_context *context, const char *name, void (*run)(v
 
 static void touch_gemm(struct list *list, const struct gemm *g)
 {
-	reads(list, g->a,
+	reads(list, g->dtype, g->a,
 		g->transpose_a ? rows_of(g->k, g->m, g->lda) : rows_of(g->m, g->k, g->lda));
-	reads(list, g->b,
+	reads(list, g->dtype, g->b,
 		g->transpose_b ? rows_of(g->n, g->k, g->ldb) : rows_of(g->k, g->n, g->ldb));
-	writes(list, g->c, rows_of(g->m, g->n, g->ldc));
+	writes(list, g->c_dtype, g->c, rows_of(g->m, g->n, g->ldc));
 }
 
 static void touch_layernorm(struct list *list, const struct norm *n)
 {
-	reads(list, n->x, n->rows * n->width);
-	reads(list, n->weight, n->width);
-	reads(list, n->bias, n->width);
-	writes(list, n->y, n->rows * n->width);
-	writes(list, n->mean, n->rows);
-	writes(list, n->rstd, n->rows);
+	reads(list, n->dtype, n->x, n->rows * n->width);
+	reads(list, n->dtype, n->weight, n->width);
+	reads(list, n->dtype, n->bias, n->width);
+	writes(list, n->dtype, n->y, n->rows * n->width);
+	writes(list, DTYPE_FP32, n->mean, n->rows);
+	writes(list, DTYPE_FP32, n->rstd, n->rows);
 }
 
 static void touch_rmsnorm(struct list *list, const struct norm *n)
@@ -117,14 +116,14 @@ static void touch_rmsnorm(struct list *list, const struct norm *n)
 
 static void touch_layernorm_backward(struct list *list, const struct norm_backward *n)
 {
-	reads(list, n->dy, n->rows * n->width);
-	reads(list, n->x, n->rows * n->width);
-	reads(list, n->weight, n->width);
-	reads(list, n->mean, n->rows);
-	reads(list, n->rstd, n->rows);
-	writes(list, n->dx, n->rows * n->width);
-	writes(list, n->dweight, n->width);
-	writes(list, n->dbias, n->width);
+	reads(list, n->dtype, n->dy, n->rows * n->width);
+	reads(list, n->dtype, n->x, n->rows * n->width);
+	reads(list, n->dtype, n->weight, n->width);
+	reads(list, DTYPE_FP32, n->mean, n->rows);
+	reads(list, DTYPE_FP32, n->rstd, n->rows);
+	writes(list, n->dtype, n->dx, n->rows * n->width);
+	writes(list, n->gradient_dtype, n->dweight, n->width);
+	writes(list, n->gradient_dtype, n->dbias, n->width);
 }
 
 static void touch_rmsnorm_backward(struct list *list, const struct norm_backward *n)
@@ -134,18 +133,18 @@ static void touch_rmsnorm_backward(struct list *list, const struct norm_backward
 
 static void touch_rope(struct list *list, const struct rope *r)
 {
-	writes(list, r->x, rows_of(r->tokens, r->heads * r->head_dim, r->stride));
+	writes(list, r->dtype, r->x, rows_of(r->tokens, r->heads * r->head_dim, r->stride));
 }
 
 static void touch_attention(struct list *list, const struct attention *a)
 {
 	int64_t rows = a->sequences * a->length;
 
-	reads(list, a->q, rows_of(rows, a->heads * a->head_dim, a->q_stride));
-	reads(list, a->k, rows_of(rows, a->kv_heads * a->head_dim, a->k_stride));
-	reads(list, a->v, rows_of(rows, a->kv_heads * a->head_dim, a->v_stride));
-	writes(list, a->out, rows_of(rows, a->heads * a->head_dim, a->out_stride));
-	writes(list, a->lse, rows * a->heads);
+	reads(list, a->dtype, a->q, rows_of(rows, a->heads * a->head_dim, a->q_stride));
+	reads(list, a->dtype, a->k, rows_of(rows, a->kv_heads * a->head_dim, a->k_stride));
+	reads(list, a->dtype, a->v, rows_of(rows, a->kv_heads * a->head_dim, a->v_stride));
+	writes(list, a->dtype, a->out, rows_of(rows, a->heads * a->head_dim, a->out_stride));
+	writes(list, DTYPE_FP32, a->lse, rows * a->heads);
 }
 
 static void touch_attention_backward(struct list *list, const struct attention_backward *b)
@@ -154,41 +153,41 @@ static void touch_attention_backward(struct list *list, const struct attention_b
 	int64_t rows = a->sequences * a->length;
 
 	touch_attention(list, a);
-	reads(list, b->dout, rows_of(rows, a->heads * a->head_dim, b->dout_stride));
-	writes(list, b->dq, rows_of(rows, a->heads * a->head_dim, b->dq_stride));
-	writes(list, b->dk, rows_of(rows, a->kv_heads * a->head_dim, b->dk_stride));
-	writes(list, b->dv, rows_of(rows, a->kv_heads * a->head_dim, b->dv_stride));
+	reads(list, a->dtype, b->dout, rows_of(rows, a->heads * a->head_dim, b->dout_stride));
+	writes(list, a->dtype, b->dq, rows_of(rows, a->heads * a->head_dim, b->dq_stride));
+	writes(list, a->dtype, b->dk, rows_of(rows, a->kv_heads * a->head_dim, b->dk_stride));
+	writes(list, a->dtype, b->dv, rows_of(rows, a->kv_heads * a->head_dim, b->dv_stride));
 }
 
 static void touch_embedding(struct list *list, const struct embedding *e)
 {
-	reads(list, e->ids, e->tokens);
-	reads(list, e->table, e->vocabulary * e->width);
-	reads(list, e->positions, e->length * e->width);
-	writes(list, e->out, e->tokens * e->width);
+	reads(list, DTYPE_FP32, e->ids, e->tokens);
+	reads(list, e->dtype, e->table, e->vocabulary * e->width);
+	reads(list, e->dtype, e->positions, e->length * e->width);
+	writes(list, e->dtype, e->out, e->tokens * e->width);
 }
 
 static void touch_embedding_backward(struct list *list, const struct embedding_backward *e)
 {
-	reads(list, e->ids, e->tokens);
-	reads(list, e->dout, e->tokens * e->width);
-	writes(list, e->dtable, e->vocabulary * e->width);
-	writes(list, e->dpositions, e->position_rows * e->width);
+	reads(list, DTYPE_FP32, e->ids, e->tokens);
+	reads(list, e->dtype, e->dout, e->tokens * e->width);
+	writes(list, e->gradient_dtype, e->dtable, e->vocabulary * e->width);
+	writes(list, e->gradient_dtype, e->dpositions, e->position_rows * e->width);
 }
 
 static void touch_cross_entropy(struct list *list, const struct cross_entropy *c)
 {
-	writes(list, c->logits, rows_of(c->tokens, c->vocabulary, c->stride));
-	reads(list, c->targets, c->tokens);
-	writes(list, c->losses, c->tokens);
+	writes(list, c->dtype, c->logits, rows_of(c->tokens, c->vocabulary, c->stride));
+	reads(list, DTYPE_FP32, c->targets, c->tokens);
+	writes(list, DTYPE_FP32, c->losses, c->tokens);
 }
 
 static void touch_adamw(struct list *list, const struct adamw *a)
 {
-	writes(list, a->w, a->n);
-	writes(list, a->m, a->n);
-	writes(list, a->v, a->n);
-	reads(list, a->g, a->n);
+	writes(list, DTYPE_FP32, a->w, a->n);
+	writes(list, DTYPE_FP32, a->m, a->n);
+	writes(list, DTYPE_FP32, a->v, a->n);
+	reads(list, DTYPE_FP32, a->g, a->n);
 }
 
 KERNEL(gemm)
@@ -207,10 +206,12 @@ KERNEL(adamw)
 /* --- kernels with a few arguments --- */
 
 struct few {
-	const void *a, *b, *c, *d, *e;
+	enum dtype dtype, other;
+	void *y, *z;
+	const void *a, *b, *c;
 	int64_t n, width;
 	double number;
-	int kind;
+	enum gelu kind;
 	bool accumulate;
 };
 
@@ -220,200 +221,110 @@ static void few(struct kernel_context *context, const char *name, void (*run)(vo
 	call(context, name, run, arguments, sizeof(*arguments), list);
 }
 
-static void run_bias_add(void *arguments)
-{
-	const struct few *f = arguments;
+/* What a kernel reads, as many elements of one type as it writes. */
+#define FEW(name, parameters, reference_call, declare, ...)                                        \
+	static void run_##name(void *arguments)                                                    \
+	{                                                                                          \
+		const struct few *f = arguments;                                                   \
+		kernels_reference()->name reference_call;                                          \
+	}                                                                                          \
+	static void fake_##name parameters                                                         \
+	{                                                                                          \
+		const struct few few_arguments = {__VA_ARGS__}, *f = &few_arguments;               \
+		struct list list = {.n = 0};                                                       \
+		declare few(context, #name, run_##name, f, &list);                                 \
+	}
 
-	kernels_reference()->bias_add(worker(), (float *)f->a, f->b, f->n, f->width);
-}
-
-static void fake_bias_add(
-	struct kernel_context *context, float *y, const float *bias, int64_t rows, int64_t width)
-{
-	struct list list = {.n = 0};
-
-	writes(&list, y, rows * width);
-	reads(&list, bias, width);
-	few(context, "bias_add", run_bias_add,
-		&(struct few){.a = y, .b = bias, .n = rows, .width = width}, &list);
-}
-
-static void run_bias_backward(void *arguments)
-{
-	const struct few *f = arguments;
-
-	kernels_reference()->bias_backward(
-		worker(), (float *)f->a, f->b, f->n, f->width, f->accumulate);
-}
-
-static void fake_bias_backward(struct kernel_context *context, float *dbias, const float *dy,
-	int64_t rows, int64_t width, bool accumulate)
-{
-	struct list list = {.n = 0};
-
-	writes(&list, dbias, width);
-	reads(&list, dy, rows * width);
-	few(context, "bias_backward", run_bias_backward,
-		&(struct few){
-			.a = dbias, .b = dy, .n = rows, .width = width, .accumulate = accumulate},
-		&list);
-}
-
-static void run_gelu(void *arguments)
-{
-	const struct few *f = arguments;
-
-	kernels_reference()->gelu(worker(), (enum gelu)f->kind, (float *)f->a, f->b, f->n);
-}
-
-static void fake_gelu(
-	struct kernel_context *context, enum gelu kind, float *y, const float *x, int64_t n)
-{
-	struct list list = {.n = 0};
-
-	writes(&list, y, n);
-	reads(&list, x, n);
-	few(context, "gelu", run_gelu, &(struct few){.a = y, .b = x, .n = n, .kind = (int)kind},
-		&list);
-}
-
-static void run_gelu_backward(void *arguments)
-{
-	const struct few *f = arguments;
-
-	kernels_reference()->gelu_backward(
-		worker(), (enum gelu)f->kind, (float *)f->a, f->b, f->c, f->n);
-}
-
-static void fake_gelu_backward(struct kernel_context *context, enum gelu kind, float *dx,
-	const float *dy, const float *x, int64_t n)
-{
-	struct list list = {.n = 0};
-
-	writes(&list, dx, n);
-	reads(&list, dy, n);
-	reads(&list, x, n);
-	few(context, "gelu_backward", run_gelu_backward,
-		&(struct few){.a = dx, .b = dy, .c = x, .n = n, .kind = (int)kind}, &list);
-}
-
-static void run_swiglu(void *arguments)
-{
-	const struct few *f = arguments;
-
-	kernels_reference()->swiglu(worker(), (float *)f->a, f->b, f->c, f->n);
-}
-
-static void fake_swiglu(
-	struct kernel_context *context, float *y, const float *gate, const float *up, int64_t n)
-{
-	struct list list = {.n = 0};
-
-	writes(&list, y, n);
-	reads(&list, gate, n);
-	reads(&list, up, n);
-	few(context, "swiglu", run_swiglu, &(struct few){.a = y, .b = gate, .c = up, .n = n},
-		&list);
-}
-
-static void run_swiglu_backward(void *arguments)
-{
-	const struct few *f = arguments;
-
-	kernels_reference()->swiglu_backward(
-		worker(), (float *)f->a, (float *)f->b, f->c, f->d, f->e, f->n);
-}
-
-static void fake_swiglu_backward(struct kernel_context *context, float *dgate, float *dup,
-	const float *dy, const float *gate, const float *up, int64_t n)
-{
-	struct list list = {.n = 0};
-
-	writes(&list, dgate, n);
-	writes(&list, dup, n);
-	reads(&list, dy, n);
-	reads(&list, gate, n);
-	reads(&list, up, n);
-	few(context, "swiglu_backward", run_swiglu_backward,
-		&(struct few){.a = dgate, .b = dup, .c = dy, .d = gate, .e = up, .n = n}, &list);
-}
-
-static void run_add(void *arguments)
-{
-	const struct few *f = arguments;
-
-	kernels_reference()->add(worker(), (float *)f->a, f->b, f->c, f->n);
-}
-
-static void fake_add(
-	struct kernel_context *context, float *y, const float *a, const float *b, int64_t n)
-{
-	struct list list = {.n = 0};
-
-	writes(&list, y, n);
-	reads(&list, a, n);
-	reads(&list, b, n);
-	few(context, "add", run_add, &(struct few){.a = y, .b = a, .c = b, .n = n}, &list);
-}
-
-static void run_zero(void *arguments)
-{
-	const struct few *f = arguments;
-
-	kernels_reference()->zero(worker(), (float *)f->a, f->n);
-}
-
-static void fake_zero(struct kernel_context *context, float *y, int64_t n)
-{
-	struct list list = {.n = 0};
-
-	writes(&list, y, n);
-	few(context, "zero", run_zero, &(struct few){.a = y, .n = n}, &list);
-}
-
-static void run_copy(void *arguments)
-{
-	const struct few *f = arguments;
-
-	kernels_reference()->copy(worker(), (float *)f->a, f->b, f->n);
-}
-
-static void fake_copy(struct kernel_context *context, float *y, const float *x, int64_t n)
-{
-	struct list list = {.n = 0};
-
-	writes(&list, y, n);
-	reads(&list, x, n);
-	few(context, "copy", run_copy, &(struct few){.a = y, .b = x, .n = n}, &list);
-}
+FEW(bias_add,
+	(struct kernel_context * context, enum dtype dtype, void *y, const void *a, int64_t n,
+		int64_t width),
+	(worker(), f->dtype, f->y, f->a, f->n, f->width), writes(&list, dtype, y, n *width);
+	reads(&list, dtype, a, width);, .dtype = dtype, .y = y, .a = a, .n = n, .width = width)
+FEW(bias_backward,
+	(struct kernel_context * context, enum dtype dtype, void *y, enum dtype other,
+		const void *a, int64_t n, int64_t width, bool accumulate),
+	(worker(), f->dtype, f->y, f->other, f->a, f->n, f->width, f->accumulate),
+	writes(&list, dtype, y, width);
+	reads(&list, other, a, n *width);, .dtype = dtype, .other = other, .y = y, .a = a, .n = n,
+	.width = width, .accumulate = accumulate)
+FEW(gelu,
+	(struct kernel_context * context, enum dtype dtype, enum gelu kind, void *y, const void *a,
+		int64_t n),
+	(worker(), f->dtype, f->kind, f->y, f->a, f->n), writes(&list, dtype, y, n);
+	reads(&list, dtype, a, n);, .dtype = dtype, .kind = kind, .y = y, .a = a, .n = n)
+FEW(gelu_backward,
+	(struct kernel_context * context, enum dtype dtype, enum gelu kind, void *y, const void *a,
+		const void *b, int64_t n),
+	(worker(), f->dtype, f->kind, f->y, f->a, f->b, f->n), writes(&list, dtype, y, n);
+	reads(&list, dtype, a, n); reads(&list, dtype, b, n);
+	, .dtype = dtype, .kind = kind, .y = y, .a = a, .b = b, .n = n)
+FEW(swiglu,
+	(struct kernel_context * context, enum dtype dtype, void *y, const void *a, const void *b,
+		int64_t n),
+	(worker(), f->dtype, f->y, f->a, f->b, f->n), writes(&list, dtype, y, n);
+	reads(&list, dtype, a, n); reads(&list, dtype, b, n);
+	, .dtype = dtype, .y = y, .a = a, .b = b, .n = n)
+FEW(swiglu_backward,
+	(struct kernel_context * context, enum dtype dtype, void *y, void *z, const void *a,
+		const void *b, const void *c, int64_t n),
+	(worker(), f->dtype, f->y, f->z, f->a, f->b, f->c, f->n), writes(&list, dtype, y, n);
+	writes(&list, dtype, z, n); reads(&list, dtype, a, n); reads(&list, dtype, b, n);
+	reads(&list, dtype, c, n);, .dtype = dtype, .y = y, .z = z, .a = a, .b = b, .c = c, .n = n)
+FEW(add,
+	(struct kernel_context * context, enum dtype dtype, void *y, const void *a, const void *b,
+		int64_t n),
+	(worker(), f->dtype, f->y, f->a, f->b, f->n), writes(&list, dtype, y, n);
+	reads(&list, dtype, a, n); reads(&list, dtype, b, n);
+	, .dtype = dtype, .y = y, .a = a, .b = b, .n = n)
+FEW(accumulate,
+	(struct kernel_context * context, enum dtype dtype, void *y, enum dtype other,
+		const void *a, int64_t n),
+	(worker(), f->dtype, f->y, f->other, f->a, f->n), writes(&list, dtype, y, n);
+	reads(&list, other, a, n);, .dtype = dtype, .other = other, .y = y, .a = a, .n = n)
+FEW(convert,
+	(struct kernel_context * context, enum dtype dtype, void *y, enum dtype other,
+		const void *a, int64_t n),
+	(worker(), f->dtype, f->y, f->other, f->a, f->n), writes(&list, dtype, y, n);
+	reads(&list, other, a, n);, .dtype = dtype, .other = other, .y = y, .a = a, .n = n)
+FEW(zero, (struct kernel_context * context, enum dtype dtype, void *y, int64_t n),
+	(worker(), f->dtype, f->y, f->n), writes(&list, dtype, y, n);
+	, .dtype = dtype, .y = y, .n = n)
+FEW(copy, (struct kernel_context * context, enum dtype dtype, void *y, const void *a, int64_t n),
+	(worker(), f->dtype, f->y, f->a, f->n), writes(&list, dtype, y, n);
+	reads(&list, dtype, a, n);, .dtype = dtype, .y = y, .a = a, .n = n)
 
 /* Exact sums are left normalised, as devices do. */
 static void run_sum_squares(void *arguments)
 {
 	const struct few *f = arguments;
 
-	kernels_reference()->sum_squares(worker(), (struct exact_sum *)f->a, f->b, f->n);
-	exact_sum_normalise((struct exact_sum *)f->a);
+	kernels_reference()->sum_squares(worker(), f->y, f->a, f->n);
+	exact_sum_normalise(f->y);
 }
 
 static void run_sum(void *arguments)
 {
 	const struct few *f = arguments;
 
-	kernels_reference()->sum(worker(), (struct exact_sum *)f->a, f->b, f->n);
-	exact_sum_normalise((struct exact_sum *)f->a);
+	kernels_reference()->sum(worker(), f->y, f->a, f->n);
+	exact_sum_normalise(f->y);
 }
 
-enum { SUM_ELEMENTS = sizeof(struct exact_sum) / sizeof(float) };
+static void run_clip(void *arguments)
+{
+	const struct few *f = arguments;
+
+	kernels_reference()->clip(worker(), f->y, f->n, f->a, f->number);
+}
 
 static void fake_sum_squares(
 	struct kernel_context *context, struct exact_sum *sum, const float *x, int64_t n)
 {
 	struct list list = {.n = 0};
 
-	writes(&list, sum, SUM_ELEMENTS);
-	reads(&list, x, n);
-	few(context, "sum_squares", run_sum_squares, &(struct few){.a = sum, .b = x, .n = n},
+	add(&list, sum, sizeof(*sum), true);
+	reads(&list, DTYPE_FP32, x, n);
+	few(context, "sum_squares", run_sum_squares, &(struct few){.y = sum, .a = x, .n = n},
 		&list);
 }
 
@@ -422,16 +333,9 @@ static void fake_sum(
 {
 	struct list list = {.n = 0};
 
-	writes(&list, sum, SUM_ELEMENTS);
-	reads(&list, x, n);
-	few(context, "sum", run_sum, &(struct few){.a = sum, .b = x, .n = n}, &list);
-}
-
-static void run_clip(void *arguments)
-{
-	const struct few *f = arguments;
-
-	kernels_reference()->clip(worker(), (float *)f->a, f->n, f->b, f->number);
+	add(&list, sum, sizeof(*sum), true);
+	reads(&list, DTYPE_FP32, x, n);
+	few(context, "sum", run_sum, &(struct few){.y = sum, .a = x, .n = n}, &list);
 }
 
 static void fake_clip(struct kernel_context *context, float *y, int64_t n,
@@ -439,15 +343,16 @@ static void fake_clip(struct kernel_context *context, float *y, int64_t n,
 {
 	struct list list = {.n = 0};
 
-	writes(&list, y, n);
-	reads(&list, squares, SUM_ELEMENTS);
-	few(context, "clip", run_clip, &(struct few){.a = y, .b = squares, .n = n, .number = most},
+	writes(&list, DTYPE_FP32, y, n);
+	add(&list, squares, sizeof(*squares), false);
+	few(context, "clip", run_clip, &(struct few){.y = y, .a = squares, .n = n, .number = most},
 		&list);
 }
 
 struct reduce {
-	float *y;
-	const float *sources[FAKE_TOUCHES];
+	enum dtype dtype;
+	void *y;
+	const void *sources[FAKE_TOUCHES];
 	int count;
 	int64_t n;
 };
@@ -456,20 +361,20 @@ static void run_tree_reduce(void *arguments)
 {
 	const struct reduce *r = arguments;
 
-	kernels_reference()->tree_reduce(worker(), r->y, r->sources, r->count, r->n);
+	kernels_reference()->tree_reduce(worker(), r->dtype, r->y, r->sources, r->count, r->n);
 }
 
-static void fake_tree_reduce(
-	struct kernel_context *context, float *y, const float *const *sources, int count, int64_t n)
+static void fake_tree_reduce(struct kernel_context *context, enum dtype dtype, void *y,
+	const void *const *sources, int count, int64_t n)
 {
-	struct reduce reduce = {.y = y, .count = count, .n = n};
+	struct reduce reduce = {.dtype = dtype, .y = y, .count = count, .n = n};
 	struct list list = {.n = 0};
 
 	for (int i = 0; i < count && i < FAKE_TOUCHES - 1; i++) {
 		reduce.sources[i] = sources[i];
-		reads(&list, sources[i], n);
+		reads(&list, dtype, sources[i], n);
 	}
-	writes(&list, y, n);
+	writes(&list, dtype, y, n);
 	call(context, "tree_reduce", run_tree_reduce, &reduce, sizeof(reduce), &list);
 }
 
@@ -504,6 +409,8 @@ const struct kernels fake_kernels = {
 	.cross_entropy = fake_cross_entropy,
 	.adamw = fake_adamw,
 	.add = fake_add,
+	.accumulate = fake_accumulate,
+	.convert = fake_convert,
 	.zero = fake_zero,
 	.copy = fake_copy,
 	.tree_reduce = fake_tree_reduce,

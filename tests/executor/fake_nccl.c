@@ -198,7 +198,7 @@ struct part {
 
 static size_t element_bytes(int type)
 {
-	return type == NCCL_FLOAT32 ? 4 : type == NCCL_INT64 ? 8 : 1;
+	return type == NCCL_FLOAT32 ? 4 : type == NCCL_INT64 ? 8 : type == NCCL_BFLOAT16 ? 2 : 1;
 }
 
 static void gather(const struct part *const *parts, int members)
@@ -215,12 +215,14 @@ static void gather(const struct part *const *parts, int members)
 static void add_up(
 	const struct part *const *parts, int members, size_t first, size_t count, void *to)
 {
-	const float *sources[MOST_MEMBERS];
+	const void *sources[MOST_MEMBERS];
 
 	for (int i = 0; i < members; i++)
-		sources[i] = (const float *)parts[i]->send + first;
-	if (parts[0]->type == NCCL_FLOAT32) {
-		kernels_reference()->tree_reduce(NULL, to, sources, members, (int64_t)count);
+		sources[i] = (const char *)parts[i]->send + first * element_bytes(parts[i]->type);
+	if (parts[0]->type != NCCL_INT64) {
+		kernels_reference()->tree_reduce(NULL,
+			parts[0]->type == NCCL_BFLOAT16 ? DTYPE_BF16 : DTYPE_FP32, to, sources,
+			members, (int64_t)count);
 		return;
 	}
 	for (size_t k = 0; k < count; k++) {
