@@ -50,6 +50,14 @@ static int64_t recomputed_blocks(const struct question *question, const struct p
 	       2 * plan_count_checkpointing(plan, CHECKPOINTING_FULL, blocks);
 }
 
+/* Of the plan that has more of it exposed: the other one may not have that collective at all. */
+static bool exposed_over_network(
+	const struct exposure *chosen, const struct exposure *other, double scale, int kind)
+{
+	bool more = scale * other->seconds[kind] >= chosen->seconds[kind];
+	return (more ? other : chosen)->over_network[kind];
+}
+
 void causes_find(const struct question *question, const struct contender *chosen,
 	const struct contender *other, struct arena *arena, struct cause causes[CAUSE_COUNT])
 {
@@ -57,12 +65,14 @@ void causes_find(const struct question *question, const struct contender *chosen
 	const struct time_split *was = &chosen->prediction->time, *is = &other->prediction->time;
 	bool recomputes = recomputed_blocks(question, other->plan) >
 			  recomputed_blocks(question, chosen->plan);
-	for (int k = 0; k < 3; k++)
-		causes[k] = (struct cause){
-			arena_printf(arena, "of %s exposed on %s", cause_collectives[k],
-				cause_link(question, other->exposure->over_network[k])),
-			scale * other->exposure->seconds[k], chosen->exposure->seconds[k],
-			measure_collective(k, other->exposure->over_network[k], arena)};
+	for (int k = 0; k < 3; k++) {
+		bool network = exposed_over_network(chosen->exposure, other->exposure, scale, k);
+		causes[k] =
+			(struct cause){arena_printf(arena, "of %s exposed on %s",
+					       cause_collectives[k], cause_link(question, network)),
+				scale * other->exposure->seconds[k], chosen->exposure->seconds[k],
+				measure_collective(k, network, arena)};
+	}
 	causes[3] = (struct cause){recomputes ? "of compute, for recomputation" : "of compute",
 		scale * (is->compute - other->exposure->slowed),
 		was->compute - chosen->exposure->slowed,

@@ -207,6 +207,10 @@ static void test_offload_when_nothing_fits(void **state)
 	assert_false(fits_with_offload(&f, &answer.chosen->plan,
 		arena_printf(&f.arena, "%dxnone+%dxparameters", kept + 1, moved - 1)));
 	assert_non_null(find_row(&answer, "wrap", "blocks:2"));
+	/* What leaves little room says so. */
+	const struct prediction *p = &answer.chosen->prediction;
+	assert_true(p->peak_memory_bytes > p->memory_limit_bytes * 94 / 100);
+	assert_true(has_reason(&answer, "--memory-limit 11GiB"));
 	set_choice(&f.question, &f.arena, "cpu_offload", "none");
 	assert_null(ask(&f.question, &f.arena).chosen);
 	end(&f);
