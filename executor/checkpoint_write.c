@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -359,12 +360,30 @@ static bool prune(struct checkpointer *cp, const char *newest, struct error *err
 	return ok;
 }
 
+/* Ranks of other machines may have written to a disk of their own. */
+static bool check_files(struct checkpointer *cp, const char *folder, struct error *error)
+{
+	const struct manifest *m = &cp->manifest;
+	char path[4096];
+	struct stat facts;
+
+	for (int r = 0; r < m->n_files; r++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, m->files[r].name);
+		if (stat(path, &facts) != 0 || facts.st_size != m->files[r].bytes)
+			return error_set(error, EXIT_CODE_FAULT,
+				"%s: rank %d has written it, the first rank does not see it; all "
+				"nodes must share the folder of checkpoints",
+				path, r);
+	}
+	return true;
+}
+
 static bool commit(struct checkpointer *cp, struct error *error)
 {
 	struct arena arena = {0};
 	const char *partial = checkpoint_partial_folder(&arena, cp->folder, cp->pending);
 	const char *final = checkpoint_folder(&arena, cp->folder, cp->pending);
-	bool ok = write_manifest(cp, partial, error) &&
+	bool ok = check_files(cp, partial, error) && write_manifest(cp, partial, error) &&
 		  store_sync_folder(&cp->store, partial, error) &&
 		  store_rename(&cp->store, partial, final, error) &&
 		  store_sync_folder(&cp->store, cp->folder, error) && prune(cp, final, error);

@@ -22,8 +22,8 @@ host=$1; shift
 case $host in
 %s*) echo "no node $host" >&2; exit 255 ;;
 esac
-exec nsenter --net="/run/netns/$name" -- %s unshare --uts --ipc -- \\
-  sh -c 'hostname "$0"; exec sh -c "$1"' "$name" "$*"
+exec nsenter --net="/run/netns/$name" -- %s unshare --uts --ipc --mount -- \\
+  sh -c 'hostname "$0"; mount -t tmpfs none %s; exec sh -c "$1"' "$name" "$*"
 """
 
 
@@ -53,7 +53,7 @@ def require():
                 'rate', '1gbit', 'burst', str(BURST), 'limit', '4mb')
         finally:
             run('ip', 'netns', 'del', name)
-        run('unshare', '--uts', '--ipc', 'true')
+        run('unshare', '--uts', '--ipc', '--mount', 'true')
     except subprocess.CalledProcessError as error:
         raise Unavailable('network namespaces with a shaped link are not allowed here: ' +
                           error.stderr.strip().splitlines()[-1]) from error
@@ -105,11 +105,14 @@ class Cluster:
                 'net.ipv4.tcp_slow_start_after_idle=0', 'net.ipv4.tcp_no_metrics_save=1',
                 f'net.ipv4.tcp_limit_output_bytes={SOCKET_QUEUE}')
             self._shape(node, 'add')
+        # A folder that each run on each node has to itself.
+        self.private = os.path.join(self.folder, 'private')
+        os.mkdir(self.private)
         self.agent = os.path.join(self.folder, 'agent')
         cases = ''.join(f'{self.address(i)}) name={node}; core={i % (os.cpu_count() or 1)} ;;\n'
                         for i, node in enumerate(self.nodes))
         with open(self.agent, 'w', encoding='ascii') as file:
-            file.write(AGENT % (cases, 'taskset -c $core'))
+            file.write(AGENT % (cases, 'taskset -c $core', self.private))
         os.chmod(self.agent, 0o755)
 
     def _shape(self, node, verb):

@@ -1,0 +1,133 @@
+/* Who started this process, as the environments of launchers say it; and what is done about it. */
+#include "support.h"
+
+#include <stdlib.h>
+
+static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+	"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_PROCID",
+	"SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_ID", "PMI_RANK", "PMI_SIZE",
+	"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+	"LOCAL_WORLD_SIZE", "MASTER_ADDR"};
+
+static int clear(void **state)
+{
+	(void)state;
+	for (int i = 0; i < COUNT_OF(variables); i++)
+		unsetenv(variables[i]);
+	return 0;
+}
+
+/* "NAME=VALUE NAME=VALUE" */
+static void set(const char *environment)
+{
+	char copy[256], *save;
+
+	clear(NULL);
+	snprintf(copy, sizeof(copy), "%s", environment);
+	for (char *word = strtok_r(copy, " ", &save); word != NULL;
+		word = strtok_r(NULL, " ", &save)) {
+		char *equals = strchr(word, '=');
+
+		*equals = '\0';
+		setenv(word, equals + 1, 1);
+	}
+}
+
+static void launchers_are_told_apart(void **state)
+{
+	static const struct {
+		const char *environment, *name;
+		int rank, ranks, local_rank, local_ranks;
+		bool starts_mpi;
+	} cases[] = {
+		{"OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 "
+		 "OMPI_COMM_WORLD_LOCAL_SIZE=2",
+			"mpirun", 3, 4, 1, 2, true},
+		{"SLURM_PROCID=5 SLURM_STEP_NUM_TASKS=8 SLURM_LOCALID=1 SLURM_STEP_ID=0", "srun", 5,
+			8, 1, 0, true},
+		/* mpirun inside of a Slurm step of one task. */
+		{"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 SLURM_PROCID=0 "
+		 "SLURM_STEP_NUM_TASKS=1 SLURM_STEP_ID=0",
+			"mpirun", 0, 2, 0, 0, true},
+		{"PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1", "mpiexec", 1, 2, 0, 1,
+			true},
+		{"RANK=6 WORLD_SIZE=8 LOCAL_RANK=2 LOCAL_WORLD_SIZE=4 MASTER_ADDR=a", "torchrun", 6,
+			8, 2, 4, false},
+		/* Nobody: a batch script, a variable of somebody else, a launcher of one. */
+		{"SLURM_PROCID=0", NULL, 0, 1, 0, 0, false},
+		{"RANK=6 WORLD_SIZE=8", NULL, 0, 1, 0, 0, false},
+		{"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1", NULL, 0, 1, 0, 0, false},
+		{"", NULL, 0, 1, 0, 0, false},
+	};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct launcher launcher;
+		struct error error = {0};
+
+		set(cases[i].environment);
+		if (!executor_launcher(&launcher, &error))
+			fail_msg("%s: %s", cases[i].environment, error.message);
+		assert_int_equal(launcher.ranks, cases[i].ranks);
+		assert_int_equal(launcher.rank, cases[i].rank);
+		assert_int_equal(launcher.local_rank, cases[i].local_rank);
+		assert_int_equal(launcher.local_ranks, cases[i].local_ranks);
+		assert_int_equal(launcher.starts_mpi, cases[i].starts_mpi);
+		if (cases[i].name != NULL)
+			assert_string_equal(launcher.name, cases[i].name);
+	}
+}
+
+static void nonsense_is_refused(void **state)
+{
+	static const char *const bad[] = {"OMPI_COMM_WORLD_RANK=4 OMPI_COMM_WORLD_SIZE=4",
+		"OMPI_COMM_WORLD_RANK=-1 OMPI_COMM_WORLD_SIZE=4", "PMI_RANK=1 PMI_SIZE=two",
+		"PMI_RANK=0 PMI_SIZE=0", "PMI_RANK=0 PMI_SIZE=99999999999"};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(bad); i++) {
+		struct launcher launcher;
+		struct error error = {0};
+
+		set(bad[i]);
+		assert_false(executor_launcher(&launcher, &error));
+		assert_int_equal(error.code, EXIT_CODE_USAGE);
+	}
+}
+
+/* Told before anything is started. */
+static void expect_refusal(struct launcher launcher, enum exit_code code, const char *words)
+{
+	struct executor_job job = run_job(1);
+	struct run run;
+
+	run_plan(&run, TINY_GPT2, 2, "strategy=FULL_SHARD micro_batch=1 global_batch=2 seq_len=8");
+	job.launcher = launcher;
+	assert_false(run_train(&run, &job));
+	assert_int_equal(run.error.code, code);
+	if (strstr(run.error.message, words) == NULL)
+		fail_msg("\"%s\" is not in: %s", words, run.error.message);
+	run_finish(&run);
+}
+
+static void what_cannot_be_started_is_said(void **state)
+{
+	(void)state;
+	clear(NULL);
+	expect_refusal((struct launcher){.name = "torchrun", .ranks = 2}, EXIT_CODE_ENVIRONMENT,
+		"torchrun started 2 ranks");
+	expect_refusal((struct launcher){.name = "mpirun", .ranks = 3, .starts_mpi = true},
+		EXIT_CODE_USAGE, "the plan is for 2 ranks");
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(launchers_are_told_apart),
+		cmocka_unit_test(nonsense_is_refused),
+		cmocka_unit_test(what_cannot_be_started_is_said),
+	};
+
+	run_as_rank(argc, argv);
+	return cmocka_run_group_tests(tests, NULL, clear);
+}
