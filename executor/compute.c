@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/cuda/cuda.h"
+
 enum { UNDECLARED_BYTES = 1 << 20 };
 
 /* --- seeded faults --- */
@@ -338,6 +340,9 @@ bool compute_end_step(struct compute *c, struct error *error)
 	if (c->device == NULL)
 		return true;
 	c->loss = c->device->scalars_on_host->loss;
+	c->context->stream = device_stream(c->device, STREAM_COMPUTE);
+	if (c->kernels == kernels_cuda() && !cuda_faults(c->context))
+		return error_set(error, c->context->error.code, "%s", c->context->error.message);
 	if (!c->norm_on_device)
 		return true;
 	c->gradient_norm = sqrt(exact_sum_value(&c->device->scalars_on_host->squares));
