@@ -235,6 +235,11 @@ static bool check_launched(
 			"--emulate: lets ranks of one machine stand in for others, and %s has "
 			"started them already; leave out one of the two",
 			launcher->name);
+	if (!launcher->starts_mpi)
+		return error_set(error, EXIT_CODE_ENVIRONMENT,
+			"%s started %d ranks, but MPI, by which they would find each other, cannot "
+			"be started from it: use mpirun or srun (docs/cluster.md)",
+			launcher->name, launcher->ranks);
 	if (options->ranks != launcher->ranks)
 		return error_set(error, EXIT_CODE_USAGE,
 			"%s: for %lld ranks (%lld nodes x %lld), %s started %d", opened->path,

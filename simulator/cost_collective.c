@@ -15,8 +15,8 @@ static const double host_barrier = 4e-6;
  * ranks on 2 cores: 1.9 and 2.3 ms a small all-reduce, 66 us when calibrated
  * (bench/results/2026-11-21-spine.md). */
 static const double scheduler_wait = 2e-3;
-/* A rank that waits for the network looks at its messages now and then: 8.3 % of a core when it
- * sleeps 200 us between two looks (measured on two emulated nodes, docs/cluster.md). */
+/* A rank that waits for the network looks at its messages now and then: 5.6 % of a core on a link
+ * of 200 Mbit/s, 9.0 % at 1 Gbit/s, sums included (docs/cluster.md). */
 static const double network_idle = 0.9;
 /* Channels that run are twice the graph's (connect.cc), one multiprocessor each. */
 enum { CHANNELS_MAX = 32 };
