@@ -11,7 +11,8 @@
 	X(FP16, "fp16", 2)                                                                         \
 	X(FP8, "fp8", 1)                                                                           \
 	X(INT8, "int8", 1)                                                                         \
-	X(INT32, "int32", 4)
+	X(INT32, "int32", 4)                                                                       \
+	X(INT64, "int64", 8)
 
 enum dtype {
 #define X(suffix, name, bytes) DTYPE_##suffix,

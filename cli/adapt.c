@@ -88,6 +88,11 @@ static void take_ranks(struct plan *plan, int64_t ranks)
 /* The global batch stays where the ranks divide it, else the accumulation does. */
 static void take_batch(struct plan *plan)
 {
+	/* The same work on any number of ranks: the micro-batch gives way, which changes no bit. */
+	while (plan->gradient_sums == SUMS_EXACT && plan->micro_batch > 1 &&
+		plan->global_batch % (plan->micro_batch * plan_data_parallel(plan)) != 0)
+		plan->micro_batch--;
+
 	int64_t together = plan->micro_batch * plan_data_parallel(plan);
 
 	if (plan->global_batch % together == 0)
@@ -164,6 +169,8 @@ bool adapt_plan(struct arena *arena, const struct plan_file *file,
 	take_runtime(&adaptation->plan, keeps_dtypes, arena);
 	take_ranks(&adaptation->plan, topology_devices(adaptation->topology));
 	take_reshard_groups(&adaptation->plan, arena);
+	if (target->exact_sums)
+		adaptation->plan.gradient_sums = SUMS_EXACT;
 	take_batch(&adaptation->plan);
 	adaptation->plan.clip = target->clip;
 	if (!plan_check(&adaptation->plan, file->model, adaptation->topology, error))

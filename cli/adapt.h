@@ -28,6 +28,7 @@ struct adaptation_target {
 	int64_t ranks; /* 0: of `emulate` all */
 	double clip;
 	bool gpus;           /* the plan's own topology and dtypes, with that many ranks */
+	bool exact_sums;     /* of gradients; false: as the plan has them */
 	const char *emulate; /* a topology that local ranks stand in for; NULL: this machine */
 };
 

@@ -63,7 +63,8 @@ static const char *next_value(const char **list, struct arena *arena)
 
 static bool is_searched(const char *knob)
 {
-	static const char *const single[] = {"seq_len", "global_batch", "clip", "runtime", NULL};
+	static const char *const single[] = {
+		"seq_len", "global_batch", "clip", "runtime", "gradient_sums", NULL};
 	for (int i = 0; single[i] != NULL; i++)
 		if (strcmp(knob, single[i]) == 0)
 			return false;

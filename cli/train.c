@@ -25,6 +25,7 @@ struct training_options {
 	struct launcher launcher;
 };
 
+enum level { LEVEL_RUN, LEVEL_PLAN, LEVEL_WORLD };
 static const char *const levels[] = {"run", "plan", "world", NULL};
 static const char *const devices[] = {"host", "cuda", "null", NULL};
 static const char *const transports[] = {"nccl", "device", NULL};
@@ -78,9 +79,6 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 		!argument_choice(arguments, "pace", paces, &options->pace, error) ||
 		!argument_choice(arguments, "kernels", kernel_tables, &options->kernels, error))
 		return false;
-	if (options->reproducible == 2)
-		return error_set(error, EXIT_CODE_USAGE,
-			"--reproducible world: not in this version, which has run and plan");
 	options->emulate = argument(arguments, "emulate");
 	if (options->transport >= 0 && !on_gpus(options))
 		return error_set(error, EXIT_CODE_USAGE,
@@ -145,7 +143,7 @@ static void note_differences(
 			    "comes in another order",
 			(long long)plan->global_batch, (long long)plan->seq_len,
 			(long long)before->global_batch, (long long)before->seq_len);
-	if (ranks != before->ranks)
+	if (ranks != before->ranks && plan->gradient_sums != SUMS_EXACT)
 		output_note("  %lld ranks instead of %lld: sums are made in another order",
 			(long long)ranks, (long long)before->ranks);
 }
@@ -198,8 +196,8 @@ static bool adapt(struct arena *arena, const struct training_options *options, c
 	struct adaptation adaptation;
 	struct evaluation evaluation;
 	const char *path = adapted_path(arena, measured);
-	const struct adaptation_target target = {
-		options->ranks, options->clip, on_gpus(options), options->emulate};
+	const struct adaptation_target target = {options->ranks, options->clip, on_gpus(options),
+		options->reproducible == LEVEL_WORLD, options->emulate};
 	struct contents contents;
 
 	if (!adapt_plan(arena, &opened->file, &target, &adaptation, error) ||
@@ -278,11 +276,12 @@ static bool check_level(
 		return error_set(error, EXIT_CODE_USAGE,
 			"--collectives ring: goes over machines, and no launcher started this; "
 			"use mpirun or srun");
-	if (options->collectives == 1 && options->reproducible == 1)
+	if (options->collectives == 1 && options->reproducible == LEVEL_PLAN)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--collectives ring: sums in another order than --reproducible plan "
 			"promises; leave out one of the two");
-	if (subtrees || options->reproducible != 1)
+	if (subtrees || options->reproducible != LEVEL_PLAN ||
+		opened->file.plan.gradient_sums == SUMS_EXACT)
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
 		"--reproducible plan: shard groups of %lld cannot keep it beside %lld replicas; "
@@ -378,6 +377,12 @@ static bool choose_slow_motion(struct arena *arena, struct training_options *opt
 	return true;
 }
 
+static bool lacks_exact_sums(const struct training_options *options, const struct opened *opened)
+{
+	return options->reproducible == LEVEL_WORLD &&
+	       opened->file.plan.gradient_sums != SUMS_EXACT;
+}
+
 /* What is executed: the plan as it is, or recompiled for where it runs. */
 static bool settle_plan(struct arena *arena, struct training_options *options, const char *path,
 	struct opened *opened, struct error *error)
@@ -391,11 +396,16 @@ static bool settle_plan(struct arena *arena, struct training_options *options, c
 	if (options->launcher.ranks > 1) {
 		if (!check_launched(options, opened, error))
 			return false;
+		if (lacks_exact_sums(options, opened))
+			return error_set(error, EXIT_CODE_USAGE,
+				"--reproducible world: a plan that is launched runs as it is, "
+				"expected one of --gradient-sums exact");
 		ready = true;
 	} else if (options->emulate == NULL) {
 		ready = on_gpus(options)
 				? plan_runs_on_gpus(&opened->file, options->ranks, options->clip)
 				: plan_is_trainable(&opened->file, options->ranks, options->clip);
+		ready = ready && !lacks_exact_sums(options, opened);
 	}
 	return (ready || adapt(arena, options, path, opened, error)) &&
 	       choose_slow_motion(arena, options, opened, error);

@@ -15,22 +15,29 @@ static void project_backward(const struct leaf *leaf, const void *dy, void *dx, 
 	int64_t out, in;
 
 	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
-	c->kernels->gemm(c->context, &(struct gemm){.m = out,
-					     .n = in,
-					     .k = c->tokens,
-					     .a = dy,
-					     .lda = out,
-					     .transpose_a = true,
-					     .b = operand_input(leaf),
-					     .ldb = in,
-					     .c = operand_gradient(leaf, weight),
-					     .ldc = in,
-					     .accumulate = true,
-					     .dtype = c->dtype,
-					     .c_dtype = c->gradient_dtype});
-	if (bias >= 0)
-		c->kernels->bias_backward(c->context, c->gradient_dtype,
-			operand_gradient(leaf, bias), c->dtype, dy, c->tokens, out, true);
+	const void *x = operand_input(leaf);
+	int64_t parts = gradient_parts(c), rows = c->tokens / parts;
+	for (int64_t i = 0; i < parts && dy != NULL && x != NULL; i++) {
+		c->kernels->gemm(c->context, &(struct gemm){.m = out,
+						     .n = in,
+						     .k = rows,
+						     .a = compute_at(c, dy, i * rows * out),
+						     .lda = out,
+						     .transpose_a = true,
+						     .b = compute_at(c, x, i * rows * in),
+						     .ldb = in,
+						     .c = gradient_begin(leaf, weight),
+						     .ldc = in,
+						     .accumulate = true,
+						     .dtype = c->dtype,
+						     .c_dtype = c->gradient_dtype});
+		gradient_end(leaf, weight);
+		if (bias < 0)
+			continue;
+		c->kernels->bias_backward(c->context, c->gradient_dtype, gradient_begin(leaf, bias),
+			c->dtype, compute_at(c, dy, i * rows * out), rows, out, true);
+		gradient_end(leaf, bias);
+	}
 	c->kernels->gemm(c->context, &(struct gemm){.m = c->tokens,
 					     .n = in,
 					     .k = out,
@@ -142,19 +149,29 @@ static void head_norm_backward(const struct leaf *leaf, void *d, enum module_kin
 {
 	const struct compute *c = leaf->compute;
 	const struct siblings *s = leaf_siblings(leaf);
+	int weight = leaf_parameter(leaf, 0);
+	int64_t width = architecture_of(leaf)->head_dim, parts = gradient_parts(c);
+	int64_t rows = c->tokens * heads / parts;
+	const void *x = operand_saved(leaf, s->of[kind], role);
+	const float *rstd = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_STATISTICS);
 
-	c->kernels->rmsnorm_backward(c->context,
-		&(struct norm_backward){.rows = c->tokens * heads,
-			.width = architecture_of(leaf)->head_dim,
-			.dy = d,
-			.x = operand_saved(leaf, s->of[kind], role),
-			.weight = operand_parameter(leaf, leaf_parameter(leaf, 0)),
-			.rstd = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_STATISTICS),
-			.dx = d,
-			.dweight = operand_gradient(leaf, leaf_parameter(leaf, 0)),
-			.accumulate_parameters = true,
-			.dtype = c->dtype,
-			.gradient_dtype = c->gradient_dtype});
+	for (int64_t i = 0; i < parts && d != NULL && x != NULL && rstd != NULL; i++) {
+		void *part = compute_at(c, d, i * rows * width);
+
+		c->kernels->rmsnorm_backward(
+			c->context, &(struct norm_backward){.rows = rows,
+					    .width = width,
+					    .dy = part,
+					    .x = compute_at(c, x, i * rows * width),
+					    .weight = operand_parameter(leaf, weight),
+					    .rstd = rstd + i * rows,
+					    .dx = part,
+					    .dweight = gradient_begin(leaf, weight),
+					    .accumulate_parameters = true,
+					    .dtype = c->dtype,
+					    .gradient_dtype = c->gradient_dtype});
+		gradient_end(leaf, weight);
+	}
 }
 
 static void backward_query_norm(const struct leaf *leaf)
@@ -189,34 +206,58 @@ static void backward_query(const struct leaf *leaf)
 	project_backward(leaf, qkv_gradients(leaf).q, operand_work(leaf, TENSOR_D_NORM), true);
 }
 
+/* Rows of one part of the micro-batch. */
+static void norm_part(const struct leaf *leaf, const struct norm_backward *whole, int64_t rows,
+	int64_t first, int weight, int bias)
+{
+	const struct compute *c = leaf->compute;
+	struct norm_backward norm = *whole;
+
+	norm.rows = rows;
+	norm.dy = compute_at(c, norm.dy, first * norm.width);
+	norm.x = compute_at(c, norm.x, first * norm.width);
+	norm.dx = compute_at(c, norm.dx, first * norm.width);
+	norm.rstd += first;
+	norm.dweight = gradient_begin(leaf, weight);
+	if (norm.mean == NULL) {
+		c->kernels->rmsnorm_backward(c->context, &norm);
+	} else {
+		norm.mean += first;
+		norm.dbias = bias >= 0 ? gradient_begin(leaf, bias) : NULL;
+		c->kernels->layernorm_backward(c->context, &norm);
+	}
+	gradient_end(leaf, weight);
+	if (norm.dbias != NULL)
+		gradient_end(leaf, bias);
+}
+
 /* Adds to the gradient of the residual stream; the final norm is where that begins. */
 static void backward_norm(const struct leaf *leaf)
 {
 	const struct compute *c = leaf->compute;
 	const struct architecture *a = architecture_of(leaf);
 	const float *statistics = operand_saved(leaf, leaf->module, TENSOR_NORM_STATISTICS);
-	int bias = leaf_parameter(leaf, 1);
-	struct norm_backward norm = {.rows = c->tokens,
-		.width = a->hidden,
+	bool centred = a->norm != NORM_RMSNORM;
+	int weight = leaf_parameter(leaf, 0), bias = leaf_parameter(leaf, 1);
+	int64_t parts = gradient_parts(c), rows = c->tokens / parts;
+	struct norm_backward norm = {.width = a->hidden,
 		.dy = operand_work(leaf, TENSOR_D_NORM),
 		.x = operand_input(leaf),
-		.weight = operand_parameter(leaf, leaf_parameter(leaf, 0)),
+		.weight = operand_parameter(leaf, weight),
+		.mean = centred ? statistics : NULL,
 		.rstd = statistics,
 		.dx = operand_work(leaf, TENSOR_D_RESIDUAL),
-		.dweight = operand_gradient(leaf, leaf_parameter(leaf, 0)),
 		.accumulate_dx = leaf_module(leaf)->layer >= 0,
 		.accumulate_parameters = true,
 		.dtype = c->dtype,
 		.gradient_dtype = c->gradient_dtype};
 
-	if (a->norm == NORM_RMSNORM) {
-		c->kernels->rmsnorm_backward(c->context, &norm);
+	if (statistics == NULL || norm.dy == NULL || norm.x == NULL || norm.dx == NULL)
 		return;
-	}
-	norm.dbias = bias >= 0 ? operand_gradient(leaf, bias) : NULL;
-	norm.mean = statistics;
-	norm.rstd = statistics != NULL ? statistics + c->tokens : NULL;
-	c->kernels->layernorm_backward(c->context, &norm);
+	if (centred)
+		norm.rstd = statistics + c->tokens;
+	for (int64_t i = 0; i < parts; i++)
+		norm_part(leaf, &norm, rows, i * rows, weight, bias);
 }
 
 static void backward_position_embedding(const struct leaf *leaf)
@@ -224,11 +265,14 @@ static void backward_position_embedding(const struct leaf *leaf)
 	const struct compute *c = leaf->compute;
 	int64_t n = c->seq_len * architecture_of(leaf)->hidden;
 	const void *dresidual = operand_work(leaf, TENSOR_D_RESIDUAL);
-	void *dpositions = operand_gradient(leaf, leaf_parameter(leaf, 0));
+	int positions = leaf_parameter(leaf, 0);
 
-	for (int64_t i = 0; i < c->sequences && dresidual != NULL; i++)
-		c->kernels->accumulate(c->context, c->gradient_dtype, dpositions, c->dtype,
-			compute_at(c, dresidual, i * n), n);
+	for (int64_t i = 0; i < c->sequences && dresidual != NULL; i++) {
+		c->kernels->accumulate(c->context, c->gradient_dtype,
+			gradient_begin(leaf, positions), c->dtype, compute_at(c, dresidual, i * n),
+			n);
+		gradient_end(leaf, positions);
+	}
 }
 
 static void backward_embedding(const struct leaf *leaf)
@@ -237,9 +281,9 @@ static void backward_embedding(const struct leaf *leaf)
 	const struct architecture *a = architecture_of(leaf);
 	const int32_t *tokens = (const int32_t *)operand_role(leaf, BUFFER_TOKENS);
 	const void *dresidual = operand_work(leaf, TENSOR_D_RESIDUAL);
-	void *dtable = operand_gradient(leaf, leaf_parameter(leaf, 0));
+	int table = leaf_parameter(leaf, 0);
 
-	for (int64_t i = 0; i < c->sequences && dresidual != NULL; i++)
+	for (int64_t i = 0; i < c->sequences && dresidual != NULL; i++) {
 		c->kernels->embedding_backward(c->context,
 			&(struct embedding_backward){.tokens = c->seq_len,
 				.width = a->hidden,
@@ -247,10 +291,12 @@ static void backward_embedding(const struct leaf *leaf)
 				.vocabulary = a->vocab,
 				.ids = tokens + i * (c->seq_len + 1),
 				.dout = compute_at(c, dresidual, i * c->seq_len * a->hidden),
-				.dtable = dtable,
+				.dtable = gradient_begin(leaf, table),
 				.accumulate_table = true,
 				.dtype = c->dtype,
 				.gradient_dtype = c->gradient_dtype});
+		gradient_end(leaf, table);
+	}
 }
 
 static void (*const backward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {

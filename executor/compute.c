@@ -177,14 +177,20 @@ static void run_accumulate(struct compute *c, const struct op *op)
 	const void *more = buffers_address(c->buffers, uses[0]);
 	int64_t n = to->bytes / dtype_bytes(to->dtype);
 	struct kernel_context *context = context_of(c, op);
+	bool twice = fault_hits(&c->fault, FAULT_DOUBLE_ACCUMULATE, c->rank, c->step);
 
 	if (c->rehearsal)
 		return;
+	if (to->dtype == DTYPE_INT64) {
+		for (int i = 0; i < 1 + twice; i++)
+			gradient_add(sum, more, n);
+		return;
+	}
 	if (op_takes(c, op, uses[1]))
 		c->kernels->convert(context, to->dtype, sum, from->dtype, more, n);
 	else
 		c->kernels->accumulate(context, to->dtype, sum, from->dtype, more, n);
-	if (fault_hits(&c->fault, FAULT_DOUBLE_ACCUMULATE, c->rank, c->step))
+	if (twice)
 		c->kernels->accumulate(context, to->dtype, sum, from->dtype, more, n);
 }
 
@@ -330,6 +336,7 @@ bool compute_begin_step(struct compute *c, int64_t step, struct error *error)
 	c->step = step;
 	c->loss = (struct exact_sum){0};
 	c->gradient_bytes = 0;
+	c->overflow = false;
 	c->norm_on_device = false;
 	return c->device == NULL || device_zero(c->device, c->device->scalars,
 					    sizeof(*c->device->scalars), STREAM_COMPUTE, error);
@@ -374,6 +381,8 @@ static bool check_plan(const struct compute *c, struct error *error)
 		return refuse(error, runtime_names[plan->runtime], "it runs shardplan schedules");
 	if (a->positions == POSITIONS_ALIBI)
 		return refuse(error, "ALiBi attention (MPT)", "use a GPT-2 or Llama model");
+	if (compute_sums_exactly(c) && c->device != NULL)
+		return refuse(error, "exact gradient sums on a GPU", "use the CPU");
 	if (plan->attention != ATTENTION_FLASH)
 		return refuse(error, "an attention kernel of others", "use --attention flash");
 	if (plan->param_dtype > DTYPE_BF16 || plan->reduce_dtype > plan->param_dtype ||

@@ -69,11 +69,14 @@ struct compute {
 	struct saved_tensors *saved;        /* [n_modules] */
 	struct tensor work[BACKWARD_TENSORS_MAX];
 	int n_work;
+	int64_t work_bytes;        /* of these; a scratch for exact sums follows */
 	float *losses;             /* [tokens], where the schedule declares no loss_work */
 	struct exact_sum *scalars; /* norm_scalars of this step; NULL = consumed */
 	struct exact_sum on_host;  /* a copy of them, where they lie on a device */
 	bool norm_on_device;       /* the norm is in the device's scalars */
 	bool rehearsal;
+	/* Exact sums of gradients: a term too large for them, in this step. */
+	bool overflow;
 	struct error error; /* the first thing that went wrong in an operand */
 };
 
@@ -141,6 +144,22 @@ void backward_leaves(struct compute *compute, const struct op *op);
 /* What forward and backward share. */
 struct attention leaf_attention(const struct leaf *leaf);
 void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, bool inverse);
+
+/* --- exact.c: gradients as sums of 64-bit multiples of 2^-GRADIENT_QUANTUM_BITS ---
+ *
+ * What contracts over tokens is then computed sequence by sequence into a scratch, and added up in
+ * integers, whose order is free: the bits depend on neither micro-batch nor number of ranks. */
+bool compute_sums_exactly(const struct compute *compute);
+/* Pieces of the micro-batch that gradients are computed in: its sequences, or all in one. */
+int64_t gradient_parts(const struct compute *compute);
+/* Where this leaf's gradient of a parameter goes: the unit's, or a scratch of zeros. */
+void *gradient_begin(const struct leaf *leaf, int parameter);
+/* Adds the scratch to the unit's gradient. */
+void gradient_end(const struct leaf *leaf, int parameter);
+/* Sums of this rank become fp32, in the front half of the buffer. */
+void gradient_round(struct compute *compute, int buffer);
+/* sum[0..n) += more. */
+void gradient_add(int64_t *sum, const int64_t *more, int64_t n);
 
 /* --- optimizer.c --- */
 bool compute_norm_is_finite(const struct compute *compute, struct error *error);

@@ -64,8 +64,8 @@ static enum comm_element element_of(const struct interpreter *in, const int *use
 {
 	const struct buffer *buffer = &in->program->buffers[uses[0]];
 
-	if (buffer->role == BUFFER_NORM_SCALARS)
-		return COMM_INT64; /* digits */
+	if (buffer->role == BUFFER_NORM_SCALARS || buffer->dtype == DTYPE_INT64)
+		return COMM_INT64; /* digits, or exact sums */
 	return buffer->dtype == DTYPE_BF16 ? COMM_BF16 : COMM_FP32;
 }
 

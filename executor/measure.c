@@ -345,6 +345,8 @@ static const char *reproducible_level(const struct plan *plan)
 	int64_t shard = plan->mesh.shard;
 	bool subtree = plan->mesh.replicate == 1 || (shard & (shard - 1)) == 0;
 
+	if (plan->gradient_sums == SUMS_EXACT)
+		return "world";
 	return subtree ? "plan" : "run";
 }
 

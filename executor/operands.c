@@ -280,6 +280,7 @@ static void find_saved_tensors(struct compute *compute)
 	}
 	compute->n_work = model_backward_tensors(
 		model, &rules, compute->sequences, compute->seq_len, compute->work, &bytes);
+	compute->work_bytes = bytes;
 }
 
 static void find_homes(struct compute *compute)

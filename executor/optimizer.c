@@ -5,7 +5,9 @@
 
 static int64_t floats_in(const struct compute *compute, int buffer)
 {
-	return compute->program->buffers[buffer].bytes / (int64_t)sizeof(float);
+	const struct buffer *b = &compute->program->buffers[buffer];
+
+	return b->bytes / dtype_bytes(b->dtype);
 }
 
 static enum buffer_role role_of(const struct compute *compute, int buffer)
@@ -44,6 +46,10 @@ void compute_norm(struct compute *compute, const struct op *op)
 			compute->device, squares, sizeof(*squares), op->stream, &compute->error);
 	else if (op->takes.count > 0)
 		*squares = (struct exact_sum){0};
+	if (compute->overflow) /* also tells the other ranks */
+		exact_sum_add(squares, NAN);
+	for (int i = 0; i < op->uses.count - 1 && compute_sums_exactly(compute); i++)
+		gradient_round(compute, uses[i]);
 	for (int i = 0; i < op->uses.count - 1; i++)
 		compute->kernels->sum_squares(compute->context, squares,
 			buffers_address(compute->buffers, uses[i]), floats_in(compute, uses[i]));

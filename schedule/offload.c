@@ -78,7 +78,7 @@ static void add_on_host(struct builder *b, int unit, int landed)
 	struct unit_state *state = &b->units[unit];
 	op_begin(b, OP_ACCUMULATE_GRADIENTS, STREAM_HOST, unit);
 	op_wait(b, state->reduced);
-	b->op.dtype = b->plan->master_dtype;
+	b->op.dtype = b->buffers[landed].dtype;
 	b->op.bytes = 3 * b->buffers[landed].bytes;
 	op_use(b, landed);
 	op_use(b, state->host_gradient);
@@ -91,7 +91,8 @@ static int take_landing(struct builder *b, int unit, bool again)
 {
 	const struct unit_state *state = &b->units[unit];
 	int landing = buffer_new(b, again ? BUFFER_REDUCE_OUTPUT : BUFFER_GRADIENT_SHARD,
-		STREAM_HOST, unit, b->buffers[state->gradient_shard].bytes, b->plan->master_dtype);
+		STREAM_HOST, unit, b->buffers[state->gradient_shard].bytes,
+		b->buffers[state->gradient_shard].dtype);
 	op_take(b, landing);
 	return landing;
 }
@@ -102,7 +103,7 @@ void offload_gradient(struct builder *b, int unit, enum stream stream)
 	bool again = state->host_gradient >= 0;
 	op_begin(b, OP_COPY_D2H, b->runtime->own_copy_streams ? STREAM_COPY_OUT : stream, unit);
 	op_wait(b, state->reduced);
-	b->op.dtype = b->plan->master_dtype;
+	b->op.dtype = b->buffers[state->gradient_shard].dtype;
 	b->op.bytes = b->buffers[state->gradient_shard].bytes;
 	op_use(b, state->gradient_shard);
 	int landing = state->kept_host_gradient;

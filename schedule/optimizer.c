@@ -103,6 +103,9 @@ static int norm_part(struct builder *b, enum stream stream, int scalars)
 	op_begin(b, OP_GRADIENT_NORM, stream, -1);
 	wait_for_reductions(b);
 	b->op.bytes = dtype_bytes(b->plan->master_dtype) * local_elements(b, stream);
+	if (b->plan->gradient_sums == SUMS_EXACT) /* they become fp32 in place first */
+		b->op.bytes += (dtype_bytes(DTYPE_INT64) + dtype_bytes(b->plan->master_dtype)) *
+			       local_elements(b, stream);
 	if (scalars < 0) {
 		scalars = buffer_new(b, BUFFER_NORM_SCALARS, STREAM_COMPUTE, -1,
 			exact ? NORM_SCALAR_BYTES_EXACT : NORM_SCALAR_BYTES, DTYPE_FP32);

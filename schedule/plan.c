@@ -25,6 +25,7 @@ const char *const strategy_names[] = {
 const char *const prefetch_names[] = {"none", "pre", "post", NULL};
 const char *const checkpointing_names[] = {"none", "selective", "full", NULL};
 const char *const loss_names[] = {"native", "upcast", "float", "fused", "fused-linear", NULL};
+const char *const gradient_sums_names[] = {"tree", "exact", NULL};
 const char *const optimizer_names[] = {"adamw-fused", "adamw-foreach", "adamw", "sgd", NULL};
 const char *const offload_names[] = {"none", "optimizer", "parameters", "all", NULL};
 
@@ -68,6 +69,8 @@ const struct field plan_fields[] = {
 	FIELD_ENUM(struct plan, param_dtype, "param_dtype", FIELD_REQUIRED, dtype_names),
 	FIELD_ENUM(struct plan, master_dtype, "master_dtype", FIELD_REQUIRED, dtype_names),
 	FIELD_ENUM(struct plan, reduce_dtype, "reduce_dtype", FIELD_REQUIRED, dtype_names),
+	FIELD_ENUM(
+		struct plan, gradient_sums, "gradient_sums", FIELD_OMIT_ZERO, gradient_sums_names),
 	FIELD_ENUM(struct plan, optimizer, "optimizer", FIELD_REQUIRED, optimizer_names),
 	FIELD_RUNS(struct plan, cpu_offload, "cpu_offload", FIELD_REQUIRED, offload_names),
 	FIELD_ENUM(struct plan, runtime, "runtime", FIELD_REQUIRED, runtime_names),
@@ -90,6 +93,16 @@ const struct field mesh_fields[] = {
 	FIELD_INT(struct mesh, expert, "expert", FIELD_POSITIVE),
 	FIELD_END,
 };
+
+enum dtype plan_gradient_dtype(const struct plan *plan)
+{
+	return plan->gradient_sums == SUMS_EXACT ? DTYPE_INT64 : plan->reduce_dtype;
+}
+
+enum dtype plan_gradient_shard_dtype(const struct plan *plan)
+{
+	return plan->gradient_sums == SUMS_EXACT ? DTYPE_INT64 : plan->master_dtype;
+}
 
 int plan_field_index(const char *name)
 {
@@ -292,6 +305,8 @@ void plan_summary(const struct plan *plan, struct text *text)
 	text_printf(text, ", checkpointing %s", plan->activation_checkpointing);
 	if (plan_offloads_any(plan))
 		text_printf(text, ", offload %s", plan->cpu_offload);
+	if (plan->gradient_sums == SUMS_EXACT)
+		text_add(text, ", exact gradient sums");
 	text_printf(text, ", micro-batch %lld x %lld", (long long)plan->micro_batch,
 		(long long)plan->grad_accum);
 	if (plan->grad_accum > 1)

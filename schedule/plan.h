@@ -31,6 +31,12 @@ enum checkpointing { CHECKPOINTING_NONE, CHECKPOINTING_SELECTIVE, CHECKPOINTING_
 /* How the training script computes the loss: in the logits' dtype; in fp32 inside of the loss; from
  * fp32 logits that the model returns; in one kernel; together with the head, piece by piece. */
 enum loss_kind { LOSS_NATIVE, LOSS_UPCAST, LOSS_FLOAT, LOSS_FUSED, LOSS_FUSED_LINEAR, LOSS_COUNT };
+/* How gradients are summed up over sequences, micro-batches and ranks: in fp32, in one declared
+ * tree over the ranks; or exactly, sequence by sequence, as 64-bit multiples of
+ * 2^-GRADIENT_QUANTUM_BITS, so that the bits depend on neither micro-batches nor the number of
+ * ranks (docs/reproducible.md). */
+enum gradient_sums { SUMS_TREE, SUMS_EXACT };
+enum { GRADIENT_QUANTUM_BITS = 52 };
 enum optimizer { OPTIMIZER_ADAMW_FUSED, OPTIMIZER_ADAMW_FOREACH, OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS, OFFLOAD_ALL };
 enum wrap_kind { WRAP_BLOCK, WRAP_BLOCKS, WRAP_SIZE, WRAP_MODEL };
@@ -46,6 +52,7 @@ extern const char *const strategy_names[];
 extern const char *const prefetch_names[];
 extern const char *const checkpointing_names[];
 extern const char *const loss_names[];
+extern const char *const gradient_sums_names[];
 extern const char *const optimizer_names[];
 extern const char *const offload_names[];
 
@@ -82,6 +89,7 @@ struct plan {
 	enum dtype param_dtype;  /* of the compute copy */
 	enum dtype master_dtype; /* of the sharded parameters and the optimizer */
 	enum dtype reduce_dtype;
+	enum gradient_sums gradient_sums;
 	enum optimizer optimizer;
 	const char *cpu_offload; /* "none", "10xoptimizer+23xnone" */
 	enum runtime_kind runtime;
@@ -139,6 +147,10 @@ bool plan_wrap(const struct plan *plan, struct wrap_policy *policy);
 int64_t plan_reshard_group(const struct plan *plan);
 /* Bytes per logit while the loss is computed, beside the logits (docs/runtimes.md). */
 int64_t plan_loss_bytes(const struct plan *plan);
+/* Of gradients while they are reduced, and of the shard that they end in, until the optimizer reads
+ * it: what the plan says, or 64 bits for exact sums. */
+enum dtype plan_gradient_dtype(const struct plan *plan);
+enum dtype plan_gradient_shard_dtype(const struct plan *plan);
 /* Does the strategy fix when gradients are reduced, and does it so in each micro-batch? */
 bool plan_syncs(const struct plan *plan, bool *each);
 /* How parameters lie: of the runtime, and for ZeRO of the stage. */

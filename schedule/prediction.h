@@ -72,7 +72,7 @@ struct measurement {
 	double *losses;         /* per step, mean over the global batch */
 	double *gradient_norms; /* per step */
 	const char *weights_digest;
-	const char *reproducible; /* level: "run" or "plan" */
+	const char *reproducible; /* level: "run", "plan" or "world" */
 	const char *hardware;     /* one line */
 	const char *versions;     /* one line */
 	const char *date;         /* ISO 8601 */

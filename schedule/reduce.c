@@ -56,17 +56,18 @@ static int64_t compute_bytes(const struct builder *b)
 
 static int64_t reduce_bytes(const struct builder *b)
 {
-	return dtype_bytes(b->plan->reduce_dtype);
+	return dtype_bytes(plan_gradient_dtype(b->plan));
 }
 
 static int64_t master_bytes(const struct builder *b)
 {
-	return dtype_bytes(b->plan->master_dtype);
+	return dtype_bytes(plan_gradient_shard_dtype(b->plan));
 }
 
 static bool direct_output(const struct builder *b, int unit)
 {
-	return b->plan->reduce_dtype == b->plan->master_dtype && b->units[unit].gradient_shard < 0;
+	return plan_gradient_dtype(b->plan) == plan_gradient_shard_dtype(b->plan) &&
+	       b->units[unit].gradient_shard < 0;
 }
 
 /* --- backward writes -----------------------------------------------------------------------------
@@ -101,9 +102,9 @@ static void take_unit_gradient(struct builder *b, int unit)
 		op_use(b, state->gradient);
 		return;
 	}
-	state->gradient =
-		buffer_new(b, is_shard ? BUFFER_GRADIENT_SHARD : BUFFER_GRADIENT, STREAM_COMPUTE,
-			unit, unit_of(b, unit)->gathered * reduce_bytes(b), b->plan->reduce_dtype);
+	state->gradient = buffer_new(b, is_shard ? BUFFER_GRADIENT_SHARD : BUFFER_GRADIENT,
+		STREAM_COMPUTE, unit, unit_of(b, unit)->gathered * reduce_bytes(b),
+		plan_gradient_dtype(b->plan));
 	if (is_shard)
 		state->gradient_shard = state->gradient;
 	op_take(b, state->gradient);
@@ -168,7 +169,7 @@ static void keep_unsharded(struct builder *b, int unit)
 	use_range_gradients(b, unit);
 	if (state->gradient < 0) {
 		state->gradient = buffer_new(b, BUFFER_GRADIENT, STREAM_COMPUTE, unit,
-			elements * reduce_bytes(b), b->plan->reduce_dtype);
+			elements * reduce_bytes(b), plan_gradient_dtype(b->plan));
 		op_take(b, state->gradient);
 	} else {
 		b->op.bytes += elements * reduce_bytes(b);
@@ -188,18 +189,18 @@ static int cast_flat(struct builder *b, int unit)
 {
 	struct unit_state *state = &b->units[unit];
 	int64_t n = unit_of(b, unit)->elements;
-	bool casts = b->plan->reduce_dtype != b->plan->param_dtype;
+	bool casts = plan_gradient_dtype(b->plan) != b->plan->param_dtype;
 	int input = state->gradient;
 	op_begin(b, OP_CAST_GRADIENTS, STREAM_REDUCE, unit);
 	op_wait_stream(b, STREAM_COMPUTE);
-	b->op.dtype = b->plan->reduce_dtype;
+	b->op.dtype = plan_gradient_dtype(b->plan);
 	b->op.bytes = 2 * n * reduce_bytes(b); /* the division */
 	op_use(b, state->gradient);
 	if (casts) {
 		bool is_shard = !b->shards && direct_output(b, unit);
 		b->op.bytes += n * (compute_bytes(b) + reduce_bytes(b));
 		input = buffer_new(b, is_shard ? BUFFER_GRADIENT_SHARD : BUFFER_REDUCE_INPUT,
-			STREAM_REDUCE, unit, n * reduce_bytes(b), b->plan->reduce_dtype);
+			STREAM_REDUCE, unit, n * reduce_bytes(b), plan_gradient_dtype(b->plan));
 		if (is_shard)
 			state->gradient_shard = input;
 		op_take(b, input);
@@ -219,13 +220,13 @@ static int copy_in(struct builder *b, int unit)
 	struct unit_state *state = &b->units[unit];
 	int64_t gathered = unit_of(b, unit)->gathered;
 	op_begin(b, OP_CAST_GRADIENTS, STREAM_COMPUTE, unit);
-	b->op.dtype = b->plan->reduce_dtype;
+	b->op.dtype = plan_gradient_dtype(b->plan);
 	b->op.bytes = gathered * (compute_bytes(b) + reduce_bytes(b));
 	if (state->gradient >= 0) /* first added to what earlier micro-batches left, in its dtype */
 		b->op.bytes += 3 * gathered * reduce_bytes(b);
 	use_range_gradients(b, unit);
 	int input = buffer_new(b, BUFFER_REDUCE_INPUT, STREAM_COMPUTE, unit,
-		gathered * reduce_bytes(b), b->plan->reduce_dtype);
+		gathered * reduce_bytes(b), plan_gradient_dtype(b->plan));
 	op_take(b, input);
 	op_use(b, state->gradient);
 	op_give(b, state->gradient);
@@ -244,11 +245,11 @@ static int reduce_scatter(struct builder *b, int unit, int input)
 	bool direct = direct_output(b, unit);
 	op_begin(b, OP_REDUCE_SCATTER, STREAM_REDUCE, unit);
 	op_wait_stream(b, STREAM_COMPUTE);
-	b->op.dtype = b->plan->reduce_dtype;
+	b->op.dtype = plan_gradient_dtype(b->plan);
 	b->op.bytes = u->gathered * reduce_bytes(b);
 	b->op.group = b->group_reduce;
 	int output = buffer_new(b, direct ? BUFFER_GRADIENT_SHARD : BUFFER_REDUCE_OUTPUT,
-		STREAM_REDUCE, unit, u->chunk * reduce_bytes(b), b->plan->reduce_dtype);
+		STREAM_REDUCE, unit, u->chunk * reduce_bytes(b), plan_gradient_dtype(b->plan));
 	if (direct)
 		state->gradient_shard = output;
 	op_take(b, output);
@@ -275,7 +276,7 @@ static void all_reduce(
 	op_begin(b, OP_ALL_REDUCE, stream, unit);
 	op_wait_stream(b, STREAM_COMPUTE);
 	op_wait_stream(b, STREAM_REDUCE);
-	b->op.dtype = b->plan->reduce_dtype;
+	b->op.dtype = plan_gradient_dtype(b->plan);
 	b->op.bytes = elements * reduce_bytes(b);
 	b->op.group = b->group_replicate;
 	op_use(b, buffer);
@@ -297,7 +298,7 @@ static void accumulate(struct builder *b, int unit, int reduced, enum stream str
 		return;
 	op_begin(b, OP_ACCUMULATE_GRADIENTS, stream, unit);
 	op_wait(b, state->reduced);
-	b->op.dtype = b->plan->master_dtype;
+	b->op.dtype = plan_gradient_shard_dtype(b->plan);
 	op_use(b, reduced);
 	if (in_place) {
 		b->op.bytes = 2 * chunk * reduce_bytes(b);
@@ -305,7 +306,7 @@ static void accumulate(struct builder *b, int unit, int reduced, enum stream str
 		b->op.bytes = chunk * (reduce_bytes(b) + master_bytes(b));
 		if (state->gradient_shard < 0) {
 			state->gradient_shard = buffer_new(b, BUFFER_GRADIENT_SHARD, stream, unit,
-				chunk * master_bytes(b), b->plan->master_dtype);
+				chunk * master_bytes(b), plan_gradient_shard_dtype(b->plan));
 			op_take(b, state->gradient_shard);
 		} else {
 			b->op.bytes += chunk * master_bytes(b);

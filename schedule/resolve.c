@@ -458,6 +458,11 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 	if (!(runtime->losses >> plan->loss & 1))
 		return refuse(plan, "loss", loss_names[plan->loss], "it has one kernel; use fused",
 			error);
+	if (plan->gradient_sums == SUMS_EXACT &&
+		(plan->runtime != RUNTIME_SHARDPLAN || plan->param_dtype != DTYPE_FP32 ||
+			plan->reduce_dtype != DTYPE_FP32))
+		return refuse(plan, "gradient-sums", "exact",
+			"use runtime shardplan with fp32 parameters and reduction, or tree", error);
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->compile)
 		return refuse(plan, "compile", "on", "there is nothing to compile; use off", error);
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->optimizer != OPTIMIZER_ADAMW_FUSED &&

@@ -91,6 +91,10 @@ struct ledger {
 void schedule_ledger(
 	const struct schedule *schedule, int class, struct arena *arena, struct ledger *ledger);
 
+/* What exact sums of gradients add to the end of backward's work: fp32 gradients of one leaf's
+ * parameters, for one sequence. */
+int64_t schedule_gradient_scratch_bytes(const struct model *model);
+
 /* Bytes of a rank that no buffer of the schedule holds: what the topology says, else what the
  * runtime has. On CPU devices the process alone. */
 struct fixed_memory {

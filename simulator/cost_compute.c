@@ -111,6 +111,30 @@ static bool is_left_out(const struct schedule *schedule, const struct op *op, in
 	       runtime_of(schedule->plan.runtime)->recompute_stops_early;
 }
 
+/* Exact sums: per sequence, a scratch that is zeroed and read, and sums of 8 bytes that are read
+ * and written, one after the other. 1.3 ns an element (docs/reproducible.md). */
+static void add_exact_sums(const struct machine *machine, const struct schedule *schedule,
+	const struct op *op, struct cost *cost)
+{
+	static const double bytes_per_element = 24, seconds_per_element = 1.3e-9;
+	const struct model *model = schedule->model;
+	double elements = 0;
+
+	if (schedule->plan.gradient_sums != SUMS_EXACT || op->kind != OP_BACKWARD)
+		return;
+	for (int m = op->first_module; m < op->end_module; m++) {
+		const struct module *module = &model->modules[m];
+
+		for (int p = 0; p < module->n_parameters; p++)
+			elements += (double)model->parameters[module->first_parameter + p].elements;
+		if (module->tied_parameter >= 0)
+			elements += (double)model->parameters[module->tied_parameter].elements;
+	}
+	elements *= (double)schedule->plan.micro_batch;
+	add_bound(cost, elements * seconds_per_element / machine->core_share,
+		elements * bytes_per_element / machine->memory_bandwidth);
+}
+
 double compute_range_cost(const struct machine *machine, const struct schedule *schedule,
 	const struct op *op, struct cost *cost)
 {
@@ -128,6 +152,7 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 			dtype_bytes(plan->param_dtype), plan->attention, &work);
 		kernels += add_module(machine, schedule, &work, pass, cost);
 	}
+	add_exact_sums(machine, schedule, op, cost);
 	return kernels;
 }
 
