@@ -104,6 +104,7 @@ void CPU(accumulate)(
 	struct kernel_context *, enum dtype, void *, enum dtype, const void *, int64_t);
 void CPU(convert)(struct kernel_context *, enum dtype, void *, enum dtype, const void *, int64_t);
 void CPU(scale)(struct kernel_context *, float *, float, int64_t);
+void CPU(sum_squares)(struct kernel_context *, struct exact_sum *, const float *, int64_t);
 void CPU(tree_reduce)(
 	struct kernel_context *, enum dtype, void *, const void *const *, int, int64_t);
 

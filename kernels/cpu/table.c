@@ -20,13 +20,6 @@ static void prepare_nothing(struct kernel_context *context, const struct gemm *g
 	(void)g;
 }
 
-static void sum_squares(
-	struct kernel_context *context, struct exact_sum *sum, const float *x, int64_t n)
-{
-	(void)context;
-	exact_sum_add_squares(sum, x, n);
-}
-
 static void sum(struct kernel_context *context, struct exact_sum *total, const float *x, int64_t n)
 {
 	(void)context;
@@ -58,7 +51,7 @@ static void clip(struct kernel_context *context, float *y, int64_t n,
 		.cross_entropy = CPU(cross_entropy), .adamw = CPU(adamw), .sgd = CPU(sgd),         \
 		.add = CPU(add), .accumulate = CPU(accumulate), .convert = CPU(convert),           \
 		.scale = CPU(scale), .zero = reference_zero, .copy = reference_copy,               \
-		.tree_reduce = CPU(tree_reduce), .sum_squares = sum_squares, .sum = sum,           \
+		.tree_reduce = CPU(tree_reduce), .sum_squares = CPU(sum_squares), .sum = sum,      \
 		.clip = clip,                                                                      \
 	}
 
