@@ -105,6 +105,10 @@ const struct option all_options[] = {
 	{"ranks", training, "N", "local ranks, if not as many as the plan has", ON(TRAIN), 0},
 	{"lr", training, "RATE", "learning rate", ON(TRAIN), 0},
 	{"warmup", training, "N", "steps of linear warm-up", ON(TRAIN), 0},
+	{"lr-schedule", training, "constant|linear|cosine",
+		"the learning rate after the warm-up, until --steps; default: constant", ON(TRAIN),
+		0},
+	{"min-lr", training, "RATE", "what it decays to; default: 0", ON(TRAIN), 0},
 	{"measured", training, "FILE",
 		"where the measurement goes; default: measured.json beside "
 		"the plan",

@@ -47,6 +47,10 @@ static bool read_numbers(const struct arguments *arguments, struct training_opti
 		FIELD_DOUBLE(
 			struct training_options, training.learning_rate, "lr", FIELD_NOT_NEGATIVE),
 		FIELD_INT(struct training_options, training.warmup, "warmup", FIELD_NOT_NEGATIVE),
+		FIELD_ENUM(struct training_options, training.lr_schedule, "lr_schedule", 0,
+			lr_schedule_names),
+		FIELD_DOUBLE(
+			struct training_options, training.min_lr, "min_lr", FIELD_NOT_NEGATIVE),
 		FIELD_INT(struct training_options, ranks, "ranks", FIELD_POSITIVE),
 		FIELD_DOUBLE(struct training_options, clip, "clip", FIELD_NOT_NEGATIVE),
 		FIELD_INT(struct training_options, every, "every", FIELD_POSITIVE),
@@ -123,6 +127,10 @@ static void take_over(const struct arguments *arguments, struct training_options
 		now->learning_rate = before->learning_rate;
 	if (!argument_given(arguments, "warmup"))
 		now->warmup = before->warmup;
+	if (!argument_given(arguments, "lr-schedule"))
+		now->lr_schedule = before->lr_schedule;
+	if (!argument_given(arguments, "min-lr"))
+		now->min_lr = before->min_lr;
 	now->beta1 = before->beta1;
 	now->beta2 = before->beta2;
 	now->epsilon = before->epsilon;

@@ -24,6 +24,8 @@ static const struct field training_fields[] = {
 	FIELD_INT(struct training, seed, "seed", FIELD_REQUIRED),
 	FIELD_DOUBLE(struct training, learning_rate, "learning_rate", FIELD_REQUIRED),
 	FIELD_INT(struct training, warmup, "warmup", FIELD_REQUIRED),
+	FIELD_ENUM(struct training, lr_schedule, "lr_schedule", FIELD_OMIT_ZERO, lr_schedule_names),
+	FIELD_DOUBLE(struct training, min_lr, "min_lr", FIELD_OMIT_ZERO),
 	FIELD_DOUBLE(struct training, beta1, "beta1", FIELD_REQUIRED),
 	FIELD_DOUBLE(struct training, beta2, "beta2", FIELD_REQUIRED),
 	FIELD_DOUBLE(struct training, epsilon, "epsilon", FIELD_REQUIRED),

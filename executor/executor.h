@@ -12,16 +12,27 @@
  * tiers. */
 enum pace { PACE_NONE = 0, PACE_COMPUTE = 1, PACE_COLLECTIVES = 2, PACE_ALL = 3 };
 
+/* After the warm-up, until the last step of the run. */
+enum lr_schedule { LR_CONSTANT, LR_LINEAR, LR_COSINE };
+extern const char *const lr_schedule_names[];
+
 struct training {
 	int64_t steps;
 	int64_t seed;
 	double learning_rate;
 	int64_t warmup; /* steps of linear warm-up */
+	enum lr_schedule lr_schedule;
+	double min_lr; /* what it decays to */
 	double beta1, beta2, epsilon, weight_decay;
 };
 
 /* The defaults of docs/defaults.md. */
 struct training training_defaults(void);
+
+/* Of step `step`, from 0. With s = step + 1 and w steps of warm-up out of n: rate * s / w in the
+ * warm-up, then with p = (s - 1 - w) / (n - w): linear rate - (rate - min) p, cosine
+ * min + (rate - min) (1 + cos(pi p)) / 2, as get_cosine_schedule_with_warmup of transformers. */
+double training_learning_rate(const struct training *training, int64_t step);
 
 struct progress {
 	int64_t step, steps; /* `step` of them are done */

@@ -119,6 +119,44 @@ static void resumed_runs_end_in_the_same_bits(void **state)
 	}
 }
 
+/* The learning rate is a function of the step and of how many there will be. */
+static void a_decaying_rate_is_resumed(void **state)
+{
+	struct training training = training_defaults();
+	struct executor_job job = run_job(STEPS), rest;
+	char folder[64], from[96];
+
+	(void)state;
+	training.steps = 110;
+	training.warmup = 10;
+	training.lr_schedule = LR_COSINE;
+	training.learning_rate = 1;
+	training.min_lr = 0.1;
+	assert_true(training_learning_rate(&training, 4) == 0.5);
+	assert_true(training_learning_rate(&training, 9) == 1);
+	assert_true(training_learning_rate(&training, 10) == 1);
+	assert_float_equal(training_learning_rate(&training, 60), 0.55, 1e-12);
+	assert_float_equal(
+		training_learning_rate(&training, 35), 0.1 + 0.45 * 1.7071067811865475, 1e-12);
+	training.lr_schedule = LR_LINEAR;
+	assert_float_equal(training_learning_rate(&training, 35), 0.775, 1e-12);
+	job.training.lr_schedule = LR_COSINE;
+	job.training.warmup = 2;
+	struct digest constant = train_whole(&cases[0], STEPS, run_job(STEPS));
+	struct digest whole = train_whole(&cases[0], STEPS, job);
+	assert_string_not_equal(whole.hex, constant.hex);
+	make_folder(folder);
+	struct executor_job saving = job;
+	saving.checkpoint = folder;
+	saving.checkpoint_every = EVERY;
+	train_whole(&cases[0], STEPS, saving);
+	snprintf(from, sizeof(from), "%s/step-%08d", folder, EVERY);
+	rest = job;
+	rest.resume = from;
+	assert_string_equal(train_whole(&cases[1], STEPS, rest).hex, whole.hex);
+	remove_folder(folder);
+}
+
 /* Any number of ranks reads the same weights and moments: one step from there, sums being the only
  * thing that differs, is compared at the number of ranks that it is run on. */
 static void any_number_of_ranks_reads_the_same(void **state)
@@ -364,6 +402,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(resumed_runs_end_in_the_same_bits),
+		cmocka_unit_test(a_decaying_rate_is_resumed),
 		cmocka_unit_test(any_number_of_ranks_reads_the_same),
 		cmocka_unit_test(only_the_newest_are_kept),
 		cmocka_unit_test(damage_is_noticed),
