@@ -59,6 +59,7 @@ static const struct export_rule fsdp2_rules[] = {
 	ACCELERATE_FSDP2,
 	ACCELERATE_BESIDE,
 	LOSS_BESIDE,
+	ALLOCATOR_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -66,6 +67,7 @@ static const struct export_rule trl_rules[] = {
 	ACCELERATE_FSDP2,
 	TRL_BESIDE,
 	LOSS_BESIDE,
+	ALLOCATOR_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -88,6 +90,7 @@ static const struct export_rule fsdp1_rules[] = {
 		"FSDP moves parameters, gradients and optimizer state together"},
 	ACCELERATE_BESIDE,
 	LOSS_BESIDE,
+	ALLOCATOR_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 

@@ -28,6 +28,11 @@
 	{                                                                                          \
 		"loss", SAYS_BESIDE, NULL, "the loss that the model or the script computes"        \
 	}
+#define ALLOCATOR_BESIDE                                                                           \
+	{                                                                                          \
+		"allocator", SAYS_BESIDE, NULL,                                                    \
+			"the environment: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"        \
+	}
 #define ATTENTION_BESIDE                                                                           \
 	{                                                                                          \
 		"attention", SAYS_BESIDE, NULL,                                                    \

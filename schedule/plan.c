@@ -25,6 +25,7 @@ const char *const strategy_names[] = {
 const char *const prefetch_names[] = {"none", "pre", "post", NULL};
 const char *const checkpointing_names[] = {"none", "selective", "full", NULL};
 const char *const loss_names[] = {"native", "upcast", "float", "fused", "fused-linear", NULL};
+const char *const allocator_names[] = {"segments", "expandable", NULL};
 const char *const gradient_sums_names[] = {"tree", "exact", NULL};
 const char *const optimizer_names[] = {"adamw-fused", "adamw-foreach", "adamw", "sgd", NULL};
 const char *const offload_names[] = {"none", "optimizer", "parameters", "all", NULL};
@@ -74,6 +75,7 @@ const struct field plan_fields[] = {
 	FIELD_ENUM(struct plan, optimizer, "optimizer", FIELD_REQUIRED, optimizer_names),
 	FIELD_RUNS(struct plan, cpu_offload, "cpu_offload", FIELD_REQUIRED, offload_names),
 	FIELD_ENUM(struct plan, runtime, "runtime", FIELD_REQUIRED, runtime_names),
+	FIELD_ENUM(struct plan, allocator, "allocator", 0, allocator_names),
 	FIELD_INT(struct plan, seq_len, "seq_len", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_INT(struct plan, micro_batch, "micro_batch", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_INT(struct plan, grad_accum, "grad_accum", FIELD_REQUIRED | FIELD_POSITIVE),

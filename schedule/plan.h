@@ -30,6 +30,9 @@ enum prefetch { PREFETCH_NONE, PREFETCH_PRE, PREFETCH_POST };
 enum checkpointing { CHECKPOINTING_NONE, CHECKPOINTING_SELECTIVE, CHECKPOINTING_FULL };
 /* How the training script computes the loss: in the logits' dtype; in fp32 inside of the loss; from
  * fp32 logits that the model returns; in one kernel; together with the head, piece by piece. */
+/* PyTorch's caching allocator: segments as large as the request, or PYTORCH_CUDA_ALLOC_CONF's
+ * expandable_segments:True. */
+enum allocator_kind { ALLOCATOR_SEGMENTS, ALLOCATOR_EXPANDABLE };
 enum loss_kind { LOSS_NATIVE, LOSS_UPCAST, LOSS_FLOAT, LOSS_FUSED, LOSS_FUSED_LINEAR, LOSS_COUNT };
 /* How gradients are summed up over sequences, micro-batches and ranks: in fp32, in one declared
  * tree over the ranks; or exactly, sequence by sequence, as 64-bit multiples of
@@ -52,6 +55,7 @@ extern const char *const strategy_names[];
 extern const char *const prefetch_names[];
 extern const char *const checkpointing_names[];
 extern const char *const loss_names[];
+extern const char *const allocator_names[];
 extern const char *const gradient_sums_names[];
 extern const char *const optimizer_names[];
 extern const char *const offload_names[];
@@ -93,6 +97,7 @@ struct plan {
 	enum optimizer optimizer;
 	const char *cpu_offload; /* "none", "10xoptimizer+23xnone" */
 	enum runtime_kind runtime;
+	enum allocator_kind allocator;
 	int64_t seq_len;
 	int64_t micro_batch;  /* sequences per rank and forward pass */
 	int64_t grad_accum;   /* micro-batches per step */

@@ -99,9 +99,7 @@ static void adapt_to_zero(struct plan *plan, const struct choices *choices)
 		plan->reduce_dtype = plan->param_dtype;
 }
 
-/* FSDP1 over one rank warns and goes on as NO_SHARD (docs/runtimes.md), whatever it was told about
- * strategy and resharding. With offload it keeps what was asked for here: whole parameters that
- * come from the host are not priced. */
+/* FSDP1 over one rank warns and goes on as NO_SHARD; with offload here as it was told. */
 static bool becomes_unsharded(const struct plan *plan, const struct topology *topology)
 {
 	return runtime_of(plan->runtime)->one_rank_is_unsharded &&
@@ -117,10 +115,8 @@ static void adapt_to_runtime(struct plan *plan, const struct choices *choices,
 		plan->runtime = RUNTIME_PYTORCH_DDP;
 	const struct runtime *runtime = runtime_of(plan->runtime);
 	bool unsharded = becomes_unsharded(plan, topology);
-	if (!choices_given(choices, "strategy"))
-		plan->strategy = default_strategy(runtime);
-	if (unsharded)
-		plan->strategy = STRATEGY_NO_SHARD;
+	if (unsharded || !choices_given(choices, "strategy"))
+		plan->strategy = unsharded ? STRATEGY_NO_SHARD : default_strategy(runtime);
 	adapt_to_zero(plan, choices);
 	if (!runtime->has_limiter && !choices_given(choices, "limit_all_gathers"))
 		plan->limit_all_gathers = false;
@@ -299,6 +295,10 @@ static bool check_dtypes(
 	const struct plan *plan, const struct topology *topology, struct error *error)
 {
 	const struct device *device = &topology->device;
+	if (plan->allocator != ALLOCATOR_SEGMENTS &&
+		(device->kind != DEVICE_GPU || !runtime_of(plan->runtime)->caching_allocator))
+		return refuse(plan, "allocator", allocator_names[plan->allocator],
+			"only PyTorch on GPUs has it; use segments", error);
 	if (!check_dtype("param-dtype", plan->param_dtype, plan, device, error) ||
 		!check_dtype("master-dtype", plan->master_dtype, plan, device, error) ||
 		!check_dtype("reduce-dtype", plan->reduce_dtype, plan, device, error))

@@ -26,8 +26,9 @@ const char *const runtime_names[] = {"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-
 #define PYTORCH                                                                                    \
 	.checkpointings = ALL_CHECKPOINTINGS, .synchronises_step = true,                           \
 	.recompute_stops_early = true, .keeps_activated_gate = true, .tensor_alignment = 1,        \
-	.losses = ALL_LOSSES, .host_per_kernel = 6e-6, .host_per_micro_batch = 500e-6,             \
-	.context_bytes = 500 * MIB, .communicator_bytes = 231211008
+	.caching_allocator = true, .losses = ALL_LOSSES, .host_per_kernel = 6e-6,                  \
+	.host_per_micro_batch = 500e-6, .context_bytes = 500 * MIB,                                \
+	.communicator_bytes = 231211008
 
 /* deepspeed/runtime/zero/config.py; overlap_comm is on for stage 3 only. */
 static const struct zero_rules deepspeed_rules = {

@@ -83,9 +83,10 @@ struct runtime {
 	bool recompute_stops_early;
 	bool keeps_activated_gate;
 	bool norm_unfused;
-	int tensor_alignment; /* of saved tensors */
-	unsigned losses;      /* bit l: enum loss_kind */
-	bool loss_in_place;   /* the fused loss writes the gradient over the logits */
+	int tensor_alignment;   /* of saved tensors */
+	bool caching_allocator; /* PyTorch's: its segments may be expandable */
+	unsigned losses;        /* bit l: enum loss_kind */
+	bool loss_in_place;     /* the fused loss writes the gradient over the logits */
 	/* Host cost, seconds: per operation issued, per unit hook, per micro-batch. Priors [U]
 	 * until calibrated. */
 	double host_per_kernel, host_per_hook, host_per_micro_batch;

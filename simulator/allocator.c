@@ -13,16 +13,18 @@ enum {
 };
 
 struct allocator_block {
-	int64_t bytes;
+	int64_t bytes, offset;        /* offset: in an expandable segment */
 	int previous, next;           /* in the segment; -1 */
 	int free_previous, free_next; /* of its size in the free list; -1 */
 	int stream;
 	bool small, is_free; /* in its free list */
 };
 
-void allocator_init(struct allocator *allocator, int64_t limit)
+void allocator_init(struct allocator *allocator, int64_t limit, bool expandable)
 {
-	*allocator = (struct allocator){.limit = limit, .unused = -1};
+	*allocator = (struct allocator){.limit = limit, .expandable = expandable, .unused = -1};
+	for (int s = 0; s < ALLOCATOR_STREAMS; s++)
+		allocator->growing[s][0].tail = allocator->growing[s][1].tail = -1;
 }
 
 void allocator_finish(struct allocator *allocator)
@@ -51,6 +53,7 @@ static int block_new(struct allocator *a, struct allocator_block block)
 static void block_drop(struct allocator *a, int index)
 {
 	a->blocks[index].next = a->unused;
+	a->blocks[index].is_free = false;
 	a->unused = index;
 }
 
@@ -169,11 +172,74 @@ static void release_list(struct allocator *a, const struct free_list *list)
 	}
 }
 
-/* All segments that are wholly free go back to the device. */
+static struct growing *growing_of(struct allocator *a, const struct allocator_block *block)
+{
+	return &a->growing[block->stream][block->small];
+}
+
+static int64_t page_of(bool small)
+{
+	return small ? SMALL_SEGMENT : LARGE_SEGMENT;
+}
+
+/* What follows an unmapped stretch: the rest of a free block, or the block behind it. */
+static void cut_behind(struct allocator *a, struct allocator_block block, int64_t offset)
+{
+	int64_t bytes = block.offset + block.bytes - offset;
+	int next = block.next;
+	block.bytes = bytes;
+	block.offset = offset;
+	block.previous = -1;
+	int rest = bytes > 0 ? block_new(a, block) : -1;
+	if (next >= 0)
+		a->blocks[next].previous = rest;
+	if (rest >= 0)
+		list_put(a, rest);
+}
+
+/* The pages that lie wholly in a free block go back. Their addresses are used again only at the end
+ * of the segment; the real one fills holes first. */
+static void unmap(struct allocator *a, int index)
+{
+	struct allocator_block block = a->blocks[index];
+	struct growing *growing = growing_of(a, &block);
+	int64_t page = page_of(block.small), first = round_up(block.offset, page);
+	int64_t end = block.offset + block.bytes, last = end / page * page;
+	if (last <= first)
+		return;
+	a->reserved -= last - first;
+	list_cut(a, index);
+	if (growing->tail == index) {
+		growing->end = first;
+		growing->tail = first > block.offset ? index : block.previous;
+	} else {
+		cut_behind(a, block, last);
+	}
+	a->blocks[index].bytes = first - block.offset;
+	a->blocks[index].next = -1;
+	if (first > block.offset) {
+		list_put(a, index);
+		return;
+	}
+	if (block.previous >= 0)
+		a->blocks[block.previous].next = -1;
+	block_drop(a, index);
+}
+
+static void unmap_free(struct allocator *a)
+{
+	for (int i = 0, n = a->n_blocks; i < n; i++)
+		if (a->blocks[i].is_free)
+			unmap(a, i);
+}
+
+/* All segments that are wholly free go back to the device; of expandable ones, all pages. */
 static void release_cached(struct allocator *a)
 {
 	a->retries++;
-	for (int s = 0; s < ALLOCATOR_STREAMS; s++) {
+	if (a->expandable)
+		unmap_free(a);
+	for (int s = 0; s < ALLOCATOR_STREAMS && !a->expandable; s++) {
 		release_list(a, &a->free[s][0]);
 		release_list(a, &a->free[s][1]);
 	}
@@ -202,23 +268,69 @@ static int segment_new(struct allocator *a, int stream, int64_t bytes)
 				    .small = bytes <= SMALL_REQUEST});
 }
 
+/* What the segment of this stream must grow by, in whole pages, to hold the request behind what is
+ * free at its end. */
+static int64_t growth_for(const struct allocator *a, const struct growing *growing, int64_t bytes)
+{
+	bool free_tail = growing->tail >= 0 && a->blocks[growing->tail].is_free;
+	int64_t there = free_tail ? a->blocks[growing->tail].bytes : 0;
+	return round_up(max_i64(segment_bytes(bytes) - there, 1), page_of(bytes <= SMALL_REQUEST));
+}
+
+/* The last block of the segment, in no list and large enough. */
+static int segment_grow(struct allocator *a, int stream, int64_t bytes)
+{
+	bool small = bytes <= SMALL_REQUEST;
+	struct growing *growing = &a->growing[stream][small];
+	if (!has_room(a, growth_for(a, growing, bytes)))
+		release_cached(a);
+	int64_t more = growth_for(a, growing, bytes);
+	if (!has_room(a, more)) {
+		a->failed = true;
+		return -1;
+	}
+	a->reserved += more;
+	a->peak_reserved = max_i64(a->peak_reserved, a->reserved);
+	int tail = growing->tail;
+	if (tail >= 0 && a->blocks[tail].is_free) {
+		list_cut(a, tail);
+		a->blocks[tail].bytes += more;
+	} else {
+		growing->tail = block_new(a, (struct allocator_block){.bytes = more,
+						     .offset = growing->end,
+						     .previous = tail,
+						     .next = -1,
+						     .stream = stream,
+						     .small = small});
+		if (tail >= 0)
+			a->blocks[tail].next = growing->tail;
+	}
+	growing->end += more;
+	return growing->tail;
+}
+
 /* What a block of `bytes` for a request is cut down by: 0 when that is not worth it. */
-static int64_t left_over(const struct allocator_block *block, int64_t bytes)
+static int64_t left_over(
+	const struct allocator *a, const struct allocator_block *block, int64_t bytes)
 {
 	int64_t left = block->bytes - bytes;
-	return (block->small ? left < ROUND : left <= SMALL_REQUEST) ? 0 : left;
+	bool fine = block->small || a->expandable;
+	return (fine ? left < ROUND : left <= SMALL_REQUEST) ? 0 : left;
 }
 
 /* Makes the last `left` bytes of a block a block of their own, which is in no list. */
 static int split(struct allocator *a, int index, int64_t left)
 {
 	struct allocator_block rest = a->blocks[index];
+	rest.offset += rest.bytes - left;
 	rest.bytes = left;
 	rest.is_free = false;
 	rest.previous = index;
 	int second = block_new(a, rest);
 	if (rest.next >= 0)
 		a->blocks[rest.next].previous = second;
+	else if (a->expandable && growing_of(a, &rest)->tail == index)
+		growing_of(a, &rest)->tail = second;
 	a->blocks[index].next = second;
 	a->blocks[index].bytes -= left;
 	return second;
@@ -231,7 +343,7 @@ static int take_cached(struct allocator *a, struct free_list *list, int64_t byte
 	if (place == list->n)
 		return -1;
 	int index = list->classes[place].first;
-	int64_t left = left_over(&a->blocks[index], bytes);
+	int64_t left = left_over(a, &a->blocks[index], bytes);
 	if (left == 0) {
 		list_cut(a, index);
 		return index;
@@ -249,8 +361,8 @@ static int take_cached(struct allocator *a, struct free_list *list, int64_t byte
 
 static int take_new(struct allocator *a, int stream, int64_t bytes)
 {
-	int index = segment_new(a, stream, bytes);
-	int64_t left = index >= 0 ? left_over(&a->blocks[index], bytes) : 0;
+	int index = a->expandable ? segment_grow(a, stream, bytes) : segment_new(a, stream, bytes);
+	int64_t left = index >= 0 ? left_over(a, &a->blocks[index], bytes) : 0;
 	if (left > 0)
 		list_put(a, split(a, index, left));
 	return index;
@@ -276,6 +388,8 @@ static void merge(struct allocator *a, int first, int second)
 	a->blocks[first].next = next;
 	if (next >= 0)
 		a->blocks[next].previous = first;
+	else if (a->expandable && growing_of(a, &a->blocks[first])->tail == second)
+		growing_of(a, &a->blocks[first])->tail = first;
 	block_drop(a, second);
 }
 

@@ -360,6 +360,57 @@ static double tuned_time(const struct graph *graph, enum collective_kind kind,
 	return best;
 }
 
+/* Over RDMA, gathers and reduce-scatters of several nodes go by rings, and published times show the
+ * protocols as steps: LL, LL128 and Simple each take a latency of their own, 1.85 times that of the
+ * tables above (least median error over the calibrating sources; flat from 1.75 to 1.9), and their
+ * share of the link. All-reduces of such sizes go by trees. */
+static const double ring_latency_taken = 1.85;
+static const double ring_share[NCCL_PROTOCOL_COUNT] = {0.5, 0.92, 1};
+
+static bool shows_steps(const struct topology *topology, const struct placement *placement,
+	enum collective_kind kind, enum nccl_algorithm algorithm)
+{
+	enum network_kind network = topology->network.kind;
+
+	return algorithm == NCCL_RING && kind != COLLECTIVE_ALL_REDUCE && placement->nodes > 1 &&
+	       placement->ranks_per_node > 1 &&
+	       (network == NETWORK_INFINIBAND || network == NETWORK_ROCE);
+}
+
+/* NCCL's choice with its own tables: LL while its bytes take less than what LL128 adds in latency,
+ * LL128 while 0.92 of the link costs less than Simple's latency. Latencies are the usual ones and
+ * LL128's bytes do not count beside LL's, so that a better link never takes longer. */
+static enum nccl_protocol ring_protocol(
+	const struct graph *graph, enum collective_kind kind, double bytes, double bandwidth)
+{
+	struct graph usual = *graph;
+	double latency[NCCL_PROTOCOL_COUNT];
+	double ll = fmin(facts.ll_max_cpu[graph->amd][graph->nodes > 2], bandwidth / 2);
+	bool ll128 = graph->hardware == HARDWARE_NVLINK;
+
+	usual.node_extra = usual.network_extra = 0;
+	for (int p = 0; p < NCCL_PROTOCOL_COUNT; p++)
+		latency[p] = latency_of(&usual, kind, NCCL_RING, p);
+	if (latency[NCCL_LL] + bytes / (1e3 * ll) < latency[ll128 ? NCCL_LL128 : NCCL_SIMPLE])
+		return NCCL_LL;
+	if (ll128 && bytes / (1e3 * bandwidth) * (1 / ring_share[NCCL_LL128] - 1) <
+			     latency[NCCL_SIMPLE] - latency[NCCL_LL128])
+		return NCCL_LL128;
+	return NCCL_SIMPLE;
+}
+
+static double stepped_seconds(const struct graph *graph, const struct topology *topology,
+	const struct placement *placement, enum collective_kind kind, int64_t bytes,
+	enum nccl_protocol *protocol)
+{
+	double moved = (double)bytes * (double)(graph->ranks - 1) / (double)graph->ranks;
+	double bandwidth = nccl_ring_bandwidth(topology, placement);
+
+	*protocol = ring_protocol(graph, kind, moved, bandwidth);
+	return 1e-6 * (ring_latency_taken * latency_of(graph, kind, NCCL_RING, *protocol) +
+			      moved / (1e3 * ring_share[*protocol] * bandwidth));
+}
+
 /* NCCL means to take the fastest; its estimate of each is coarse, so what was measured decides. */
 struct nccl_choice nccl_choose(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, int64_t bytes)
@@ -376,7 +427,10 @@ struct nccl_choice nccl_choose(const struct topology *topology, const struct pla
 		if (tuned < 0)
 			continue;
 		best.tuner_seconds = fmin(best.tuner_seconds, tuned * 1e-6);
-		seconds = nccl_seconds(topology, placement, kind, a, bytes);
+		seconds = shows_steps(topology, placement, kind, a)
+				  ? stepped_seconds(
+					    &graph, topology, placement, kind, bytes, &protocol)
+				  : nccl_seconds(topology, placement, kind, a, bytes);
 		if (seconds >= best.seconds)
 			continue;
 		best.algorithm = a;

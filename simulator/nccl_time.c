@@ -296,3 +296,10 @@ double nccl_broadcast_seconds(
 
 	return 1e-6 * (links[group.link].launch + broadcast_time(&group, (double)bytes));
 }
+
+double nccl_ring_bandwidth(const struct topology *topology, const struct placement *placement)
+{
+	struct group_links group = links_of_group(topology, placement);
+
+	return fmin(group.port, group.ring);
+}

@@ -15,4 +15,7 @@ double nccl_seconds(const struct topology *topology, const struct placement *pla
 double nccl_broadcast_seconds(
 	const struct topology *topology, const struct placement *placement, int64_t bytes);
 
+/* GB/s that a ring over the group gets of its slowest link. */
+double nccl_ring_bandwidth(const struct topology *topology, const struct placement *placement);
+
 #endif

@@ -312,7 +312,8 @@ struct reserved memory_reserved(const struct engine *engine, int64_t limit, stru
 		.arena = arena};
 	for (int role = 0; role < BUFFER_ROLE_COUNT; role++)
 		pools.last[role] = -1;
-	allocator_init(&pools.allocator, limit);
+	allocator_init(
+		&pools.allocator, limit, engine->schedule->plan.allocator == ALLOCATOR_EXPANDABLE);
 	replay(&pools);
 	struct reserved reserved = {.bytes = pools.allocator.peak_reserved,
 		.active = pools.allocator.peak_active,

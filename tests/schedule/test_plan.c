@@ -448,6 +448,7 @@ static const struct {
 	{"prefetch=post", "--prefetch post: ", 1 << RUNTIME_PYTORCH_FSDP2 | ZERO_RUNTIMES},
 	{"forward_prefetch=on",
 		"--forward-prefetch on: ", 1 << RUNTIME_PYTORCH_DDP | ZERO_RUNTIMES},
+	{"allocator=expandable", "--allocator expandable: ", 1 << RUNTIME_SHARDPLAN},
 	{"reduce_dtype=bf16", "--reduce-dtype bf16: ", 1 << RUNTIME_NANOTRON},
 	{"grad_accum=2 sync_each_micro_batch=on",
 		"--sync-each-micro-batch on: ", 1 << RUNTIME_NANOTRON | 1 << RUNTIME_INTERNEVO},

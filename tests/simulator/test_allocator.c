@@ -22,7 +22,7 @@ static void test_segments(void **state)
 		{21 * MIB, 22 * MIB}, {1000 * MIB, 1000 * MIB}};
 	for (int c = 0; c < COUNT_OF(cases); c++) {
 		struct allocator a;
-		allocator_init(&a, 0);
+		allocator_init(&a, 0, false);
 		assert_true(allocator_take(&a, 0, cases[c].bytes) >= 0);
 		assert_int_equal(a.reserved, cases[c].reserved);
 		allocator_finish(&a);
@@ -35,20 +35,20 @@ static void test_split(void **state)
 {
 	(void)state;
 	struct allocator a;
-	allocator_init(&a, 0);
+	allocator_init(&a, 0, false);
 	for (int i = 0; i < 4; i++)
 		allocator_take(&a, 0, 512 * KIB);
 	assert_int_equal(a.reserved, 2 * MIB);
 	allocator_take(&a, 0, 1);
 	assert_int_equal(a.reserved, 4 * MIB);
 	allocator_finish(&a);
-	allocator_init(&a, 0);
+	allocator_init(&a, 0, false);
 	int block = allocator_take(&a, 0, 100 * MIB);
 	allocator_give(&a, block);
 	allocator_take(&a, 0, 99 * MIB); /* 1 MiB is left: not split, so nothing is free */
 	assert_int_equal(a.free[0][0].n, 0);
 	allocator_finish(&a);
-	allocator_init(&a, 0);
+	allocator_init(&a, 0, false);
 	allocator_give(&a, allocator_take(&a, 0, 100 * MIB));
 	allocator_take(&a, 0, 98 * MIB);
 	assert_int_equal(a.free[0][0].n, 1);
@@ -62,7 +62,7 @@ static void test_best_fit(void **state)
 {
 	(void)state;
 	struct allocator a;
-	allocator_init(&a, 0);
+	allocator_init(&a, 0, false);
 	int big = allocator_take(&a, 0, 64 * MIB), small = allocator_take(&a, 0, 32 * MIB);
 	allocator_give(&a, big);
 	allocator_give(&a, small);
@@ -84,7 +84,7 @@ static void test_merge(void **state)
 	for (int o = 0; o < 6; o++) {
 		struct allocator a;
 		int blocks[3];
-		allocator_init(&a, 0);
+		allocator_init(&a, 0, false);
 		allocator_give(&a, allocator_take(&a, 0, 90 * MIB));
 		for (int i = 0; i < 3; i++)
 			blocks[i] = allocator_take(&a, 0, 30 * MIB);
@@ -103,7 +103,7 @@ static void test_fragmentation(void **state)
 {
 	(void)state;
 	struct allocator a;
-	allocator_init(&a, 0);
+	allocator_init(&a, 0, false);
 	int first = allocator_take(&a, 0, 100 * MIB);
 	allocator_give(&a, first);
 	allocator_take(&a, 0, 20 * MIB);
@@ -118,7 +118,7 @@ static void test_retry(void **state)
 {
 	(void)state;
 	struct allocator a;
-	allocator_init(&a, 100 * MIB);
+	allocator_init(&a, 100 * MIB, false);
 	int block = allocator_take(&a, 0, 60 * MIB);
 	allocator_give(&a, block);
 	assert_true(allocator_take(&a, 1, 60 * MIB) >= 0);
@@ -129,10 +129,64 @@ static void test_retry(void **state)
 	assert_int_equal(allocator_take(&a, 0, 60 * MIB), -1);
 	assert_true(a.failed);
 	allocator_finish(&a);
-	allocator_init(&a, 100 * MIB);
+	allocator_init(&a, 100 * MIB, false);
 	allocator_give(&a, allocator_take(&a, 0, 60 * MIB));
 	allocator_take(&a, 0, 2 * MIB); /* a part of it */
 	assert_int_equal(allocator_take(&a, 1, 60 * MIB), -1);
+	allocator_finish(&a);
+}
+
+/* One segment that grows: no holes that are too small, and every rest is split off. */
+static void test_expandable(void **state)
+{
+	(void)state;
+	struct allocator a;
+	allocator_init(&a, 0, true);
+	int first = allocator_take(&a, 0, 100 * MIB);
+	allocator_give(&a, first);
+	allocator_take(&a, 0, 20 * MIB);
+	assert_int_equal(a.reserved, 100 * MIB);
+	int second = allocator_take(&a, 0, 100 * MIB); /* 80 are free at the end */
+	assert_int_equal(a.reserved, 120 * MIB);
+	allocator_take(&a, 0, 21 * MIB); /* 40 more: pages of 20 */
+	assert_int_equal(a.reserved, 160 * MIB);
+	allocator_take(&a, 0, 19 * MIB);
+	assert_int_equal(a.reserved, 160 * MIB);
+	allocator_take(&a, 0, 1000);
+	assert_int_equal(a.reserved, 162 * MIB); /* small ones have theirs, pages of 2 */
+	allocator_take(&a, 1, 3 * MIB);
+	assert_int_equal(a.reserved, 182 * MIB); /* so has each stream */
+	allocator_give(&a, second);
+	allocator_take(&a, 0, 50 * MIB);
+	allocator_take(&a, 0, 50 * MIB);
+	assert_int_equal(a.reserved, 182 * MIB);
+	assert_int_equal(a.retries, 0);
+	allocator_finish(&a);
+}
+
+/* At the limit all free pages go back, also those of a segment in use. */
+static void test_expandable_retry(void **state)
+{
+	(void)state;
+	struct allocator a;
+	allocator_init(&a, 100 * MIB, true);
+	int first = allocator_take(&a, 0, 30 * MIB);
+	int second = allocator_take(&a, 0, 30 * MIB);
+	int third = allocator_take(&a, 0, 10 * MIB);
+	assert_int_equal(a.reserved, 80 * MIB);
+	allocator_give(&a, second); /* 30 to 60: the page from 40 to 60 is free as a whole */
+	assert_true(allocator_take(&a, 1, 40 * MIB) >= 0);
+	assert_int_equal(a.retries, 1);
+	assert_int_equal(a.reserved, 100 * MIB);
+	allocator_take(&a, 0, 10 * MIB); /* what is left of the second */
+	assert_int_equal(a.reserved, 100 * MIB);
+	allocator_give(&a, third);
+	allocator_take(&a, 0, 20 * MIB); /* at the end, where 20 are free again */
+	assert_int_equal(a.reserved, 100 * MIB);
+	assert_false(a.failed);
+	allocator_give(&a, first);
+	assert_int_equal(allocator_take(&a, 1, 60 * MIB), -1);
+	assert_true(a.failed);
 	allocator_finish(&a);
 }
 
@@ -145,6 +199,8 @@ int main(void)
 		cmocka_unit_test(test_merge),
 		cmocka_unit_test(test_fragmentation),
 		cmocka_unit_test(test_retry),
+		cmocka_unit_test(test_expandable),
+		cmocka_unit_test(test_expandable_retry),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
