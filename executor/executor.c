@@ -321,6 +321,25 @@ static bool read_report(struct run *run, struct measurement *measurement, struct
 	return node != NULL && measurement_read(run->arena, node, measurement, error);
 }
 
+/* True with nothing said when nobody asked for it. */
+static bool went_on(const struct run *run, struct error *error)
+{
+	const struct segment_header *header = run->segment.header;
+	long long after = (long long)atomic_load(&header->stopped_after);
+	const char *folder = run->job->checkpoint;
+
+	if (after == 0)
+		return true;
+	if (folder == NULL)
+		return error_set(error, EXIT_CODE_TERMINATED,
+			"stopped by SIGTERM after step %lld of %lld; nothing is kept, since no "
+			"--checkpoint FOLDER was given",
+			after, (long long)run->job->training.steps);
+	return error_set(error, EXIT_CODE_TERMINATED,
+		"stopped by SIGTERM after step %lld of %lld; --resume %s goes on from there", after,
+		(long long)run->job->training.steps, folder);
+}
+
 static bool run_ranks(struct run *run, const char *plan_text, struct measurement *measurement,
 	struct error *error)
 {
@@ -335,7 +354,7 @@ static bool run_ranks(struct run *run, const char *plan_text, struct measurement
 	if (!create_segment(run, plan_text, error))
 		return false;
 	*measurement = (struct measurement){0};
-	bool ok = launch_ranks(&launch, error) &&
+	bool ok = launch_ranks(&launch, error) && went_on(run, error) &&
 		  (run->job->launcher.rank > 0 || read_report(run, measurement, error));
 	segment_finish(&run->segment);
 	return ok;

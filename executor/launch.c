@@ -22,6 +22,15 @@ enum { RANK_FD = 100, MAX_SETTINGS = 8 };
 /* How long a process that only follows others waits, so that those speak first. */
 enum { FOLLOWER_PAUSE = 2 };
 
+static volatile sig_atomic_t terminated;
+
+/* The first SIGTERM asks for an orderly end, the next one is the usual death (SA_RESETHAND). */
+static void on_terminate(int signal)
+{
+	(void)signal;
+	terminated = 1;
+}
+
 struct child {
 	pid_t pid; /* 0 = not running */
 	int rank;
@@ -183,6 +192,8 @@ static void see_through(struct crew *crew)
 			launch->progress(done, launch->data);
 		seen = done;
 		reap(crew);
+		if (terminated)
+			atomic_store(&header->stop, 1);
 		if (!segment_aborted(launch->segment))
 			continue;
 		if (aborted_at == 0)
@@ -199,10 +210,15 @@ bool launch_ranks(const struct launch *launch, struct error *error)
 	struct crew crew = {.launch = launch,
 		.first = all ? 0 : launch->first,
 		.count = all ? header->job.ranks : launch->count};
+	const struct sigaction action = {
+		.sa_handler = on_terminate, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+	struct sigaction before;
 	bool ok;
 
 	header->parent = getpid();
 	crew.children = ARENA_ARRAY(&crew.arena, struct child, crew.count);
+	terminated = 0;
+	sigaction(SIGTERM, &action, &before);
 	ok = spawn_all(&crew, error);
 	if (ok) {
 		see_through(&crew);
@@ -212,6 +228,7 @@ bool launch_ranks(const struct launch *launch, struct error *error)
 	} else {
 		kill_rest(&crew);
 	}
+	sigaction(SIGTERM, &before, NULL);
 	arena_finish(&crew.arena);
 	return ok;
 }

@@ -1,6 +1,7 @@
 #include "executor/rank.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -130,6 +131,8 @@ int executor_rank_main(int argc, char **argv)
 	if (!parse_arguments(argc, argv, &fd, &rank) ||
 		!segment_attach(&segment, (int)fd, (int)rank, &error))
 		return EXIT_CODE_USAGE;
+	/* The launcher decides: it is asked too when a whole process group is. */
+	signal(SIGTERM, SIG_IGN);
 	/* Without its launcher nobody would read what this rank computes. */
 	bool ok = launch_follow_parent(&segment) &&
 		  (segment.header->job.one_process ? run_gang(&segment) : run_rank(&segment));

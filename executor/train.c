@@ -19,6 +19,7 @@
 /* The bytes that one rank tells the others after each step. */
 struct step_exchange {
 	struct exact_sum loss;
+	uint32_t stop; /* this rank was asked to */
 };
 
 /* Also the size of the block in the heap that others read it from. */
@@ -50,6 +51,7 @@ struct trainer {
 	void *scratch;                   /* in the heap */
 	struct step_exchange *exchanged; /* [ranks] */
 	int64_t undeclared, pss_before;
+	bool stopping; /* some rank was asked to: no further step */
 };
 
 static const struct job *job_of(const struct trainer *t)
@@ -304,10 +306,13 @@ static bool exchange_loss(struct trainer *t, double *loss, struct error *error)
 
 	exact_sum_normalise(&t->compute.loss);
 	mine->loss = t->compute.loss;
+	mine->stop = atomic_load(&t->segment->header->stop);
 	if (!comm_exchange(&t->comm, t->scratch, t->exchanged, sizeof(*t->exchanged)))
 		return false;
-	for (int r = 0; r < t->comm.ranks; r++)
+	for (int r = 0; r < t->comm.ranks; r++) {
 		exact_sum_merge(&sum, &t->exchanged[r].loss);
+		t->stopping |= t->exchanged[r].stop != 0;
+	}
 	*loss = exact_sum_value(&sum) / ((double)plan->global_batch * (double)plan->seq_len);
 	if (isfinite(*loss))
 		return true;
@@ -355,11 +360,25 @@ static bool run_step(struct trainer *t, int64_t step, struct error *error)
 		!compute_end_step(&t->compute, error) || !exchange_loss(t, &loss, error))
 		return false;
 	publish(t, step, loss, clock_now() - start);
-	bool last = step + 1 == job_of(t)->training.steps;
+	bool last = t->stopping || step + 1 == job_of(t)->training.steps;
 	if (t->on_gpu && (last || checkpointer_due(&t->checkpointer, step + 1, last)) &&
 		!gpu_download(&t->gpu, &t->buffers, error))
 		return false;
 	return checkpointer_step(&t->checkpointer, step + 1, last, error);
+}
+
+static bool run_steps(struct trainer *t, struct error *error)
+{
+	const int64_t steps = job_of(t)->training.steps;
+	int64_t step = job_of(t)->first_step;
+
+	for (; step < steps && !t->stopping; step++)
+		if (!run_step(t, step, error))
+			return false;
+	t->stopping &= step < steps;
+	if (t->stopping)
+		atomic_store(&t->segment->header->stopped_after, step);
+	return true;
 }
 
 /* --- the end --- */
@@ -471,10 +490,7 @@ bool rank_train(struct segment *segment, struct error *error)
 	struct trainer trainer = {.segment = segment, .data = {.fd = -1}};
 	bool ok = open_trainer(&trainer, error);
 
-	for (int64_t step = segment->header->job.first_step;
-		ok && step < job_of(&trainer)->training.steps; step++)
-		ok = run_step(&trainer, step, error);
-	ok = ok && conclude(&trainer, error);
+	ok = ok && run_steps(&trainer, error) && (trainer.stopping || conclude(&trainer, error));
 	/* Before the thread is joined: it may be waiting for a rank that will not come. */
 	if (!ok && error->code != EXIT_CODE_OK)
 		segment_fault_error(segment, error);

@@ -93,7 +93,7 @@ class Cluster(unittest.TestCase):
         os.kill(rank_processes(PROGRAM)[3], signal.SIGKILL)
         started = time.monotonic()
         _, messages = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 6)
+        self.assertEqual(process.returncode, 6, messages)
         self.assertRegex(messages, r'rank 3 was killed by signal 9 \(Killed\) in step \d+')
         self.assertLess(time.monotonic() - started, 30)
         self.assertEqual(rank_processes(PROGRAM), {})

@@ -1,0 +1,68 @@
+"""SIGTERM ends training after a step, with a checkpoint from which it goes on bit-equal.
+
+    terminate.py BINARY
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import support
+
+TRAIN = ['--data', 'text.txt', '--warmup', '1']
+
+
+def stop_early(box, binary, words):
+    """Asks after the first step that is reported; the exit code and what was said."""
+    process = subprocess.Popen([binary, 'train', 'p.yaml', *TRAIN, '--steps', '5000', *words],
+                               cwd=box.path('.'), text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    while 'step 1/' not in (line := process.stderr.readline()) and line != '':
+        pass
+    process.send_signal(signal.SIGTERM)
+    try:
+        _, err = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        _, err = process.communicate()
+    return process.returncode, err
+
+
+def main(binary):
+    problems = []
+
+    def expect(condition, what):
+        if not condition:
+            problems.append(what)
+
+    with support.Sandbox(binary) as box:
+        with open(os.path.join(support.ROOT, 'data', 'paradise-lost.txt'), 'rb') as stream:
+            text = stream.read(40000)
+        with open(box.path('text.txt'), 'wb') as stream:
+            stream.write(text)
+        box.run('plan', 'gpt2-nano', 'local', '--gpus', '2', '--seq-len', '16', '--global-batch',
+                '2', '--strategy', 'FULL_SHARD', '-o', 'p.yaml')
+        code, err = stop_early(box, binary, ['--checkpoint', 'runs'])
+        found = re.search(r'after step (\d+) of 5000; --resume runs', err)
+        expect(code == 143 and found, f'{code}: {err}')
+        if found:
+            after = int(found.group(1))
+            digests = []
+            for name, words in ('resumed', ['--resume', 'runs']), ('undisturbed', []):
+                done = box.run('train', 'p.yaml', *TRAIN, '--steps', str(after + 2), *words,
+                               '--measured', f'{name}.json')
+                expect(done.code == 0, f'{name}: {done.err}')
+                with open(box.path(f'{name}.json'), encoding='utf-8') as stream:
+                    digests.append(re.findall(r'"weights_digest": "(\w+)"', json.dumps(json.load(stream))))
+            expect(digests[0] and digests[0] == digests[1], f'digests differ: {digests}')
+        code, err = stop_early(box, binary, [])
+        expect(code == 143 and 'nothing is kept' in err, f'without a folder: {code}: {err}')
+    print('\n'.join(problems))
+    return 1 if problems else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1]))
