@@ -251,14 +251,13 @@ bool find_question(const struct question *question, enum find find, double targe
 }
 
 static bool compile_and_simulate(struct arena *arena, const struct plan *plan,
-	const struct model *model, const struct topology *topology, int64_t memory_limit,
-	bool details, struct evaluation *evaluation, struct error *error)
+	const struct model *model, const struct topology *topology,
+	const struct simulation_options *options, bool details, struct evaluation *evaluation,
+	struct error *error)
 {
-	const struct simulation_options limits = {.memory_limit_bytes = memory_limit};
-
 	evaluation->plan = *plan;
 	return schedule_build(arena, plan, model, topology, &evaluation->schedule, error) &&
-	       simulate(evaluation->schedule, &limits, details, arena, &evaluation->simulation,
+	       simulate(evaluation->schedule, options, details, arena, &evaluation->simulation,
 		       error);
 }
 
@@ -266,8 +265,9 @@ bool plan_evaluate(struct arena *arena, const struct plan *plan, const struct mo
 	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
 	struct error *error)
 {
-	if (!compile_and_simulate(
-		    arena, plan, model, topology, memory_limit, true, evaluation, error))
+	const struct simulation_options options = {.memory_limit_bytes = memory_limit};
+
+	if (!compile_and_simulate(arena, plan, model, topology, &options, true, evaluation, error))
 		return false;
 	evaluation->digest = evaluation->simulation.prediction.schedule_digest;
 	return true;
@@ -277,9 +277,23 @@ bool plan_evaluate_briefly(struct arena *arena, const struct plan *plan, const s
 	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
 	struct error *error)
 {
+	const struct simulation_options options = {.memory_limit_bytes = memory_limit};
+
 	evaluation->digest = NULL;
 	return compile_and_simulate(
-		arena, plan, model, topology, memory_limit, false, evaluation, error);
+		arena, plan, model, topology, &options, false, evaluation, error);
+}
+
+bool plan_evaluate_point(struct arena *arena, const struct plan *plan, const struct model *model,
+	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
+	struct error *error)
+{
+	const struct simulation_options options = {
+		.memory_limit_bytes = memory_limit, .quick_interval = true, .no_bounds = true};
+
+	evaluation->digest = NULL;
+	return compile_and_simulate(
+		arena, plan, model, topology, &options, false, evaluation, error);
 }
 
 bool open_plan(struct arena *arena, const char *path, struct opened *opened, struct error *error)

@@ -46,6 +46,11 @@ bool plan_evaluate_briefly(struct arena *arena, const struct plan *plan, const s
 	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
 	struct error *error);
 
+/* Step time and memory alone, for the points of a curve: no bounds, no interval worth showing. */
+bool plan_evaluate_point(struct arena *arena, const struct plan *plan, const struct model *model,
+	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
+	struct error *error);
+
 /* A plan file read and compiled again. EXIT_CODE_INPUT when its digest is not that of the schedule
  * it compiles to: somebody edited the plan, or another version made it. */
 struct opened {

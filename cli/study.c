@@ -72,7 +72,7 @@ static bool add_point(const struct question *question, const struct topology *to
 	bool ok = true;
 
 	if (move_plan(&arena, &line->plan, question->model, topology, &plan)) {
-		point->built = plan_evaluate_briefly(&arena, &plan, question->model, topology,
+		point->built = plan_evaluate_point(&arena, &plan, question->model, topology,
 			question->memory_limit_bytes, &evaluation, &why);
 		if (!point->built && why.code == EXIT_CODE_INTERNAL)
 			ok = error_set(error, why.code, "%s", why.message);

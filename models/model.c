@@ -56,10 +56,15 @@ bool module_kind_is_of_experts(enum module_kind kind)
 	return linear_shapes[kind].experts;
 }
 
+bool module_is_linear(enum module_kind kind)
+{
+	return linear_shapes[kind].out != WIDTH_NONE;
+}
+
 bool module_linear_shape(
 	const struct architecture *architecture, enum module_kind kind, int64_t *out, int64_t *in)
 {
-	if (linear_shapes[kind].out == WIDTH_NONE)
+	if (!module_is_linear(kind))
 		return false;
 	*out = architecture_width(architecture, linear_shapes[kind].out);
 	*in = architecture_width(architecture, linear_shapes[kind].in);

@@ -108,6 +108,9 @@ struct model {
 bool model_build(struct arena *arena, const struct architecture *architecture, struct model **model,
 	struct error *error);
 
+/* Whether leaves of this kind are linear: those that module_linear_shape has a shape for. */
+bool module_is_linear(enum module_kind kind);
+
 /* [out, in] of a linear leaf's weight, also of a tied HEAD, of one expert for EXPERTS leaves; false
  * for every other kind. */
 bool module_linear_shape(

@@ -26,41 +26,73 @@ static int64_t widest_ffn(const struct architecture *a)
 	return max_i64(routed, dense ? a->ffn : 0);
 }
 
+/* A switch where a table would do: inner loops ask, and a table would compute every width. */
 int64_t architecture_width(const struct architecture *a, enum width width)
 {
-	int64_t query = a->heads * a->head_dim, key = a->kv_heads * a->head_dim;
-	const int64_t widths[WIDTH_COUNT] = {
-		[WIDTH_ONE] = 1,
-		[WIDTH_HIDDEN] = a->hidden,
-		[WIDTH_EMBEDDING] = a->embedding_width > 0 ? a->embedding_width : a->hidden,
-		[WIDTH_QUERY] = query,
-		[WIDTH_QUERY_INPUT] = a->query_rank > 0 ? a->query_rank : a->hidden,
-		[WIDTH_KEY] = key,
-		[WIDTH_VALUE] = value_width(a),
-		[WIDTH_ATTENTION] = attention_width(a),
-		[WIDTH_QKV] = query + key + value_width(a),
-		[WIDTH_ROTATED] = rotated_width(a),
-		[WIDTH_QUERY_RANK] = a->query_rank,
-		[WIDTH_KV_RANK] = a->kv_rank,
-		[WIDTH_KV_DOWN] = a->kv_rank + a->rope_dim,
-		[WIDTH_KV_UP] = a->heads * (a->head_dim - a->rope_dim + a->value_dim),
-		[WIDTH_FFN] = a->ffn,
-		[WIDTH_GATE_UP] = 2 * a->ffn,
-		[WIDTH_VOCAB] = a->vocab,
-		[WIDTH_HEADS] = a->heads,
-		[WIDTH_KV_HEADS] = a->kv_heads,
-		[WIDTH_NORM_STATISTICS] = a->norm == NORM_RMSNORM ? 1 : 2,
-		[WIDTH_QUERY_STATISTICS] = a->qk_norm_wide ? 1 : a->heads,
-		[WIDTH_KEY_STATISTICS] = a->qk_norm_wide ? 1 : a->kv_heads,
-		[WIDTH_EXPERTS] = a->experts,
-		[WIDTH_EXPERT_FFN] = a->expert_ffn,
-		[WIDTH_ROUTED_HIDDEN] = a->experts_per_token * a->hidden,
-		[WIDTH_ROUTED_FFN] = a->experts_per_token * a->expert_ffn,
-		[WIDTH_SHARED_FFN] = a->shared_ffn,
-		[WIDTH_WIDEST_FFN] = widest_ffn(a),
-		[WIDTH_WIDEST_ROUTED] = a->experts_per_token * a->hidden,
-	};
-	return widths[width];
+	switch (width) {
+	case WIDTH_ONE:
+		return 1;
+	case WIDTH_HIDDEN:
+		return a->hidden;
+	case WIDTH_EMBEDDING:
+		return a->embedding_width > 0 ? a->embedding_width : a->hidden;
+	case WIDTH_QUERY:
+		return a->heads * a->head_dim;
+	case WIDTH_QUERY_INPUT:
+		return a->query_rank > 0 ? a->query_rank : a->hidden;
+	case WIDTH_KEY:
+		return a->kv_heads * a->head_dim;
+	case WIDTH_VALUE:
+		return value_width(a);
+	case WIDTH_ATTENTION:
+		return attention_width(a);
+	case WIDTH_QKV:
+		return (a->heads + a->kv_heads) * a->head_dim + value_width(a);
+	case WIDTH_ROTATED:
+		return rotated_width(a);
+	case WIDTH_QUERY_RANK:
+		return a->query_rank;
+	case WIDTH_KV_RANK:
+		return a->kv_rank;
+	case WIDTH_KV_DOWN:
+		return a->kv_rank + a->rope_dim;
+	case WIDTH_KV_UP:
+		return a->heads * (a->head_dim - a->rope_dim + a->value_dim);
+	case WIDTH_FFN:
+		return a->ffn;
+	case WIDTH_GATE_UP:
+		return 2 * a->ffn;
+	case WIDTH_VOCAB:
+		return a->vocab;
+	case WIDTH_HEADS:
+		return a->heads;
+	case WIDTH_KV_HEADS:
+		return a->kv_heads;
+	case WIDTH_NORM_STATISTICS:
+		return a->norm == NORM_RMSNORM ? 1 : 2;
+	case WIDTH_QUERY_STATISTICS:
+		return a->qk_norm_wide ? 1 : a->heads;
+	case WIDTH_KEY_STATISTICS:
+		return a->qk_norm_wide ? 1 : a->kv_heads;
+	case WIDTH_EXPERTS:
+		return a->experts;
+	case WIDTH_EXPERT_FFN:
+		return a->expert_ffn;
+	case WIDTH_ROUTED_HIDDEN:
+		return a->experts_per_token * a->hidden;
+	case WIDTH_ROUTED_FFN:
+		return a->experts_per_token * a->expert_ffn;
+	case WIDTH_SHARED_FFN:
+		return a->shared_ffn;
+	case WIDTH_WIDEST_FFN:
+		return widest_ffn(a);
+	case WIDTH_WIDEST_ROUTED:
+		return a->experts_per_token * a->hidden;
+	case WIDTH_NONE:
+	case WIDTH_COUNT:
+		break;
+	}
+	return 0;
 }
 
 bool architecture_is_gated(const struct architecture *architecture)

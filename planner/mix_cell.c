@@ -5,7 +5,7 @@
 #include <math.h>
 
 /* Simulated blocks x micro-batches, over all cells: what is left then shows in the gap. */
-enum { EFFORT_MAX = 20000 };
+enum { EFFORT_MAX = 10000 };
 
 struct working {
 	struct mix_search *mixing;

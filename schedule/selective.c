@@ -7,9 +7,8 @@
 
 static bool is_product(const struct model *model, int module)
 {
-	int64_t out, in;
 	return model->modules[module].n_parameters == 1 &&
-	       module_linear_shape(&model->architecture, model->modules[module].kind, &out, &in);
+	       module_is_linear(model->modules[module].kind);
 }
 
 bool plan_selective_keeps(const struct plan *plan, const struct model *model, int module)
@@ -18,9 +17,11 @@ bool plan_selective_keeps(const struct plan *plan, const struct model *model, in
 	bool flash = modules[module].kind == MODULE_ATTENTION_CORE &&
 		     attention_is_flash(plan->attention);
 	int products = 0;
+	if (flash || !is_product(model, module))
+		return flash;
 	for (int m = module; m >= 0 && modules[m].layer == modules[module].layer; m--)
 		products += is_product(model, m);
-	return flash || (is_product(model, module) && products % 2 == 1);
+	return products % 2 == 1;
 }
 
 static bool keeps(const struct builder *b, int module)
