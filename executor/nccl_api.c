@@ -2,14 +2,11 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "base/base.h"
+#include "kernels/symbols.h"
 
-static const struct {
-	const char *name;
-	size_t offset;
-} symbols[] = {
+static const struct symbol symbols[] = {
 #define X(name, arguments) {#name, offsetof(struct nccl_api, name)},
 	NCCL_FUNCTIONS(X)
 #undef X
@@ -32,18 +29,11 @@ static void load(void)
 			"or use --transport device");
 		return;
 	}
-	for (int i = 0; i < COUNT_OF(symbols); i++) {
-		void *function = dlsym(library, symbols[i].name);
-
-		if (function == NULL) {
-			error_set(&failure, EXIT_CODE_ENVIRONMENT,
-				"nccl: libnccl.so.2 lacks %s, expected NCCL 2.18 or newer; update "
-				"libnccl2",
-				symbols[i].name);
-			return;
-		}
-		memcpy((char *)&found + symbols[i].offset, &function, sizeof(function));
-	}
+	const char *missing = symbols_find(library, symbols, COUNT_OF(symbols), &found);
+	if (missing != NULL)
+		error_set(&failure, EXIT_CODE_ENVIRONMENT,
+			"nccl: libnccl.so.2 lacks %s, expected NCCL 2.18 or newer; update libnccl2",
+			missing);
 }
 
 const struct nccl_api *nccl_api(struct error *error)

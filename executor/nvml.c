@@ -7,6 +7,7 @@
 
 #include "executor/executor.h"
 #include "executor/machine.h"
+#include "kernels/symbols.h"
 
 enum { GPUS_MAX = 64, LINKS_MAX = 18, NVML_SUCCESS = 0 };
 
@@ -39,10 +40,7 @@ struct nvml {
 	int links[GPUS_MAX][GPUS_MAX]; /* [i][i]: to switches */
 };
 
-static const struct {
-	const char *symbol;
-	size_t offset;
-} symbols[] = {
+static const struct symbol symbols[] = {
 	{"nvmlInit_v2", offsetof(struct nvml, init)},
 	{"nvmlShutdown", offsetof(struct nvml, shutdown)},
 	{"nvmlDeviceGetCount_v2", offsetof(struct nvml, count)},
@@ -61,16 +59,10 @@ static bool load(struct nvml *nvml, struct error *error)
 		return error_set(error, EXIT_CODE_ENVIRONMENT,
 			"no NVIDIA driver here (libnvidia-ml.so.1): `local` imports machines with "
 			"GPUs; `topologies show local` describes the processors");
-	for (int i = 0; i < COUNT_OF(symbols); i++) {
-		void *function = dlsym(nvml->library, symbols[i].symbol);
-
-		if (function == NULL)
-			return error_set(error, EXIT_CODE_ENVIRONMENT,
-				"the NVIDIA driver lacks %s, expected version 450 or newer",
-				symbols[i].symbol);
-		memcpy((char *)nvml + symbols[i].offset, &function, sizeof(function));
-	}
-	return true;
+	const char *missing = symbols_find(nvml->library, symbols, COUNT_OF(symbols), nvml);
+	return missing == NULL ||
+	       error_set(error, EXIT_CODE_ENVIRONMENT,
+		       "the NVIDIA driver lacks %s, expected version 450 or newer", missing);
 }
 
 static bool find_devices(struct nvml *nvml, struct error *error)

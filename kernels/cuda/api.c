@@ -2,14 +2,11 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "base/base.h"
+#include "kernels/symbols.h"
 
-static const struct symbol {
-	const char *name;
-	size_t offset;
-} driver_symbols[] = {
+static const struct symbol driver_symbols[] = {
 #define X(name, suffix, arguments) {#name suffix, offsetof(struct cuda_api, name)},
 	CUDA_DRIVER_FUNCTIONS(X)
 #undef X
@@ -27,14 +24,6 @@ static struct cuda_api found;
 static struct error failure; /* message "" = `found` is complete */
 static const struct cuda_api *other;
 
-static bool find(void *library, const struct symbol *symbol, struct cuda_api *api)
-{
-	void *function = dlsym(library, symbol->name);
-
-	memcpy((char *)api + symbol->offset, &function, sizeof(function));
-	return function != NULL;
-}
-
 /* In a machine without GPU the driver's library may be there and fail to start. */
 static void load_driver(void)
 {
@@ -46,14 +35,15 @@ static void load_driver(void)
 			"install it, or train with --device host");
 		return;
 	}
-	for (int i = 0; i < COUNT_OF(driver_symbols); i++)
-		if (!find(library, &driver_symbols[i], &found)) {
-			error_set(&failure, EXIT_CODE_ENVIRONMENT,
-				"cuda: the driver is too old (no %s), expected CUDA 12 or newer "
-				"(driver 525); update it, or train with --device host",
-				driver_symbols[i].name);
-			return;
-		}
+	const char *missing =
+		symbols_find(library, driver_symbols, COUNT_OF(driver_symbols), &found);
+	if (missing != NULL) {
+		error_set(&failure, EXIT_CODE_ENVIRONMENT,
+			"cuda: the driver is too old (no %s), expected CUDA 12 or newer "
+			"(driver 525); update it, or train with --device host",
+			missing);
+		return;
+	}
 	int result = found.cuInit(0);
 	if (result != 0)
 		error_set(&failure, EXIT_CODE_ENVIRONMENT,
@@ -67,13 +57,11 @@ static void load_cublaslt(void)
 {
 	static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
 	void *library = NULL;
-	bool all = true;
 
 	for (int i = 0; i < COUNT_OF(names) && library == NULL; i++)
 		library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-	for (int i = 0; i < COUNT_OF(cublaslt_symbols) && library != NULL; i++)
-		all = find(library, &cublaslt_symbols[i], &found) && all;
-	if (library == NULL || !all)
+	if (library == NULL ||
+		symbols_find(library, cublaslt_symbols, COUNT_OF(cublaslt_symbols), &found) != NULL)
 		found.cublasLtGetVersion = NULL;
 }
 
