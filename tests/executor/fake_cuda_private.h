@@ -2,11 +2,14 @@
 #ifndef TESTS_EXECUTOR_FAKE_CUDA_PRIVATE_H
 #define TESTS_EXECUTOR_FAKE_CUDA_PRIVATE_H
 
+#include <pthread.h>
+
 #include "fake_cuda.h"
 #include "kernels/kernels.h"
 
 /* Threads and streams: each has a place in every vector clock. */
 enum { FAKE_ACTORS = 192 };
+enum { FAKE_ERROR = 999, FAKE_MEMORY = 1 << 30 };
 
 enum fake_node_kind { NODE_CALL, NODE_RECORD, NODE_WAIT, NODE_MEET };
 
@@ -50,6 +53,28 @@ struct allocation {
 	struct allocation *next;
 };
 
+/* The state of the machine, and of the calling thread. */
+extern struct fake_machine {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int gpus;
+	uint64_t random;
+	int n_actors;
+	struct fake_stream *streams;
+	struct allocation *allocations;
+	int64_t allocated;
+	char fault[400];
+	struct fake_counts counts;
+} fake_machine;
+extern _Thread_local struct fake_thread {
+	int actor; /* from 1; 0 = not yet known */
+	uint32_t clock[FAKE_ACTORS];
+} fake_thread;
+
+/* 0, or FAKE_ERROR once there is a fault. */
+int fake_outcome(void);
+void *fake_calloc(size_t bytes); /* for the caller to free; never NULL */
+
 /* All of these with the lock. */
 void fake_lock(void);
 void fake_unlock(void);
@@ -65,6 +90,17 @@ void fake_begin_node(struct fake_stream *stream);
 void fake_check_node(struct fake_stream *stream);
 void fake_join_clocks(struct fake_stream *stream, const struct fake_stream *other);
 void fake_end_node(struct fake_stream *stream);
+/* The later of both, place by place. */
+void fake_join(uint32_t *into, const uint32_t *from);
+/* One node of a stream that is drawn; false when none can go on. */
+bool fake_run_one(void);
+
+/* fake_memory.c, with the lock too. */
+struct allocation *fake_find_allocation(const void *address); /* NULL: nobody's */
+void fake_check_access(
+	const struct fake_stream *stream, const char *name, const struct fake_touch *touch);
+char *fake_add_allocation(size_t bytes, bool pinned);
+void fake_remove_allocation(const void *memory, bool pinned);
 
 /* fake_nccl.c: a node that runs when all its members have come to it. */
 bool fake_meeting_is_complete(const struct fake_meeting *meeting);
