@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every strategy on two nodes x two ranks at 200 Mbit/s and 1 Gbit/s, against its prediction.
 
-    full.py SHARDPLAN TEXT [-o TABLE.md]
+    full.py SHARDPLAN TEXT [-o TABLE.md] [--rate RATE] [--only CASE]
 
 Checked: bits equal those of shared memory; bytes on the NIC are within 2 % of the plan's; steps
 whose compute is held to its predicted time take within 10 % of the prediction; and where two plans
@@ -104,10 +104,10 @@ def write(path, parts):
 def run(options, folder):
     bench = runs.Bench(options.shardplan, folder, os.path.abspath(options.text))
     parts, faults = [], []
-    for rate in RATES:
+    for rate in options.rate or RATES:
         with network.Cluster(rate) as cluster:
             bench.calibrate(cluster)
-            rows = [measure(bench, cluster, case) for case in runs.CASES]
+            rows = [measure(bench, cluster, case) for case in options.only or runs.CASES]
         parts.append(table(rate, rows))
         faults += [f'{rate} {row.case}: {fault}' for row in rows for fault in row.faults()]
         faults += [f'{rate}: {a} is faster than {b}, and planned slower'
@@ -125,6 +125,8 @@ def main():
     parser.add_argument('shardplan')
     parser.add_argument('text')
     parser.add_argument('-o', '--output')
+    parser.add_argument('--rate', action='append', choices=RATES)
+    parser.add_argument('--only', action='append', choices=runs.CASES, metavar='CASE')
     options = parser.parse_args()
     try:
         network.require()
