@@ -97,17 +97,14 @@ static bool check_operand(
 			"calibrate %.100s: expected local or cluster", what);
 	if (cluster && launcher->ranks <= 1)
 		return error_set(error, EXIT_CODE_USAGE,
-			"calibrate cluster: expected to be started by mpirun or srun, one process "
+			"calibrate cluster: expected to be started by mpirun, srun or torchrun, "
+			"one process "
 			"a rank, got one process (docs/cluster.md)");
 	if (!cluster && launcher->ranks > 1)
 		return error_set(error, EXIT_CODE_USAGE,
 			"calibrate local: expected one process, got %d of %s; use calibrate "
 			"cluster",
 			launcher->ranks, launcher->name);
-	if (cluster && !launcher->starts_mpi)
-		return error_set(error, EXIT_CODE_ENVIRONMENT,
-			"calibrate cluster: MPI cannot be started from %s; use mpirun or srun",
-			launcher->name);
 	return !cluster || argument_given(arguments, "output") ||
 	       error_set(error, EXIT_CODE_USAGE,
 		       "calibrate cluster: expected -o FILE, where the topology goes");
@@ -150,11 +147,17 @@ static bool print(const struct invocation *invocation, const struct topology *to
 static bool run(struct invocation *invocation, struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
+	static const struct field fields[] = {
+		FIELD_DOUBLE(struct launcher, join_timeout, "join_timeout", FIELD_POSITIVE),
+		FIELD_END,
+	};
 	struct launcher launcher;
 	struct topology *topology;
 	const char *path;
 
-	if (!executor_launcher(&launcher, error) || !check_operand(arguments, &launcher, error) ||
+	if (!executor_launcher(&launcher, error) ||
+		!arguments_set(arguments, fields, &launcher, invocation->arena, error) ||
+		!check_operand(arguments, &launcher, error) ||
 		!measure(invocation, &launcher, &topology, error))
 		return false;
 	if (topology == NULL)
@@ -173,13 +176,12 @@ const struct command command_calibrate = {
 	.operands = "local|cluster",
 	.least = 1,
 	.most = 1,
-	.details =
-		"Measures matrix products, attention, memory and the collectives of local "
-		"ranks, prints them, and keeps them where `local` finds them (`shardplan help "
-		"environment`) or in FILE, which is a topology file. `cluster`, started by mpirun "
-		"or "
-		"srun with one process a rank, measures the first node and the collectives of all "
-		"levels, and writes FILE.",
+	.details = "Measures matrix products, attention, memory and the collectives of local "
+		   "ranks, prints them, and keeps them where `local` finds them (`shardplan help "
+		   "environment`) or in FILE, which is a topology file. `cluster`, started by "
+		   "mpirun, srun or torchrun with one process a rank, measures the first node and "
+		   "the collectives of all "
+		   "levels, and writes FILE.",
 	.examples = {"shardplan calibrate local", "shardplan calibrate local --quick -o here.yaml",
 		"mpirun -np 4 --host a:2,b:2 shardplan calibrate cluster -o cluster.yaml"},
 	.run = run,

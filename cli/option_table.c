@@ -155,6 +155,9 @@ const struct option all_options[] = {
 		"predicted times are held to that many times as long; default: as this machine "
 		"needs",
 		ON(TRAIN), 0},
+	{"join-timeout", training, "SECONDS",
+		"under torchrun: until all ranks must have come; default: 60",
+		ON(TRAIN) | ON(CALIBRATE), 0},
 	{"view", output, "VIEW", "what to show; see below", ON(EXPLAIN), 0},
 	{"svg", output, "", "the view as a picture: communication, layout", ON(EXPLAIN),
 		OPTION_SWITCH},

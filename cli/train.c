@@ -21,6 +21,7 @@ struct training_options {
 	int reproducible, device, transport, kernels, collectives;
 	int pace;           /* enum pace; -1 = all of an emulated run, else nothing */
 	double slow_motion; /* 0 = as it needs */
+	double join_timeout;
 	const char *emulate;
 	struct launcher launcher;
 };
@@ -56,6 +57,7 @@ static bool read_numbers(const struct arguments *arguments, struct training_opti
 		FIELD_INT(struct training_options, every, "every", FIELD_POSITIVE),
 		FIELD_INT(struct training_options, keep, "keep", FIELD_POSITIVE),
 		FIELD_DOUBLE(struct training_options, slow_motion, "slow_motion", FIELD_POSITIVE),
+		FIELD_DOUBLE(struct training_options, join_timeout, "join_timeout", FIELD_POSITIVE),
 		FIELD_BOOL(struct training_options, background, "checkpoint_background", 0),
 		FIELD_END,
 	};
@@ -241,11 +243,6 @@ static bool check_launched(
 			"--emulate: lets ranks of one machine stand in for others, and %s has "
 			"started them already; leave out one of the two",
 			launcher->name);
-	if (!launcher->starts_mpi)
-		return error_set(error, EXIT_CODE_ENVIRONMENT,
-			"%s started %d ranks, but MPI, by which they would find each other, cannot "
-			"be started from it: use mpirun or srun (docs/cluster.md)",
-			launcher->name, launcher->ranks);
 	if (options->ranks != launcher->ranks)
 		return error_set(error, EXIT_CODE_USAGE,
 			"%s: for %lld ranks (%lld nodes x %lld), %s started %d", opened->path,
@@ -283,7 +280,7 @@ static bool check_level(
 	if (options->collectives == 1 && options->launcher.ranks <= 1)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--collectives ring: goes over machines, and no launcher started this; "
-			"use mpirun or srun");
+			"use mpirun, srun or torchrun");
 	if (options->collectives == 1 && options->reproducible == LEVEL_PLAN)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--collectives ring: sums in another order than --reproducible plan "
@@ -431,6 +428,7 @@ static bool run(struct invocation *invocation, struct error *error)
 	if (!read_options(arguments, &options, arena, error) ||
 		!executor_launcher(&options.launcher, error))
 		return false;
+	options.launcher.join_timeout = options.join_timeout;
 	if (options.launcher.rank > 0)
 		output_be_quiet();
 	if (!open_plan(arena, arguments->operands[0], &opened, error) ||

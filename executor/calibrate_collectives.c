@@ -320,12 +320,16 @@ static bool read_report(struct bench *bench, const struct segment *segment)
 
 static bool time_ranks(struct bench *bench, int64_t ranks, struct error *error)
 {
-	static const char *const texts[TEXT_COUNT];
 	const struct launcher *launcher = &bench->options->launcher;
+	const char *const texts[TEXT_COUNT] = {
+		[TEXT_LAUNCHER] = launcher->name, [TEXT_HOST] = launcher->host};
 	bool launched = launcher->ranks > 1;
 	const struct job job = {.kind = JOB_COLLECTIVES,
 		.ranks = (int)ranks,
-		.over_mpi = launched,
+		.meets = launcher_meets(launcher),
+		.port = launcher->port,
+		.local_rank = launcher->local_rank,
+		.join_timeout = launcher_join_timeout(launcher),
 		.threads = 1,
 		.collective_timeout = 60,
 		.quick = bench->options->quick};

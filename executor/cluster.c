@@ -5,6 +5,65 @@
 
 #include "executor/mpi_world.h"
 
+/* How ranks that somebody else started find each other, and what then carries messages. */
+struct world_kind {
+	bool (*start)(struct cluster *cluster, struct error *error);
+	bool (*share)(struct cluster *cluster, int *fd, struct error *error);
+	bool (*open_wire)(struct cluster *cluster, struct wire *wire, struct error *error);
+	void (*stop)(void); /* when all come here; may be NULL */
+};
+
+static bool start_mpi(struct cluster *cluster, struct error *error)
+{
+	return mpi_start(&cluster->layout, cluster->control->header->job.ranks, error);
+}
+
+static bool share_by_mpi(struct cluster *cluster, int *fd, struct error *error)
+{
+	(void)cluster;
+	return mpi_share_descriptor(fd, error);
+}
+
+static bool open_mpi(struct cluster *cluster, struct wire *wire, struct error *error)
+{
+	return wire_open_mpi(wire, cluster->layout.ranks, error);
+}
+
+static bool start_tcp(struct cluster *cluster, struct error *error)
+{
+	const struct segment *control = cluster->control;
+	const struct job *job = &control->header->job;
+	const struct rendezvous with = {.name = segment_text(control, TEXT_LAUNCHER),
+		.host = segment_text(control, TEXT_HOST),
+		.port = job->port,
+		.rank = control->rank,
+		.ranks = job->ranks,
+		.local_rank = job->local_rank,
+		.timeout = job->join_timeout};
+	bool ok = rendezvous_meet(&with, &cluster->meeting, error);
+
+	cluster->layout = cluster->meeting.layout;
+	return ok;
+}
+
+static bool share_by_tcp(struct cluster *cluster, int *fd, struct error *error)
+{
+	return rendezvous_share_descriptor(&cluster->meeting, fd, error);
+}
+
+static bool open_sockets(struct cluster *cluster, struct wire *wire, struct error *error)
+{
+	bool ok = wire_open_sockets(wire, cluster->meeting.fds, cluster->layout.ranks, error);
+
+	meeting_forget_sockets(&cluster->meeting);
+	return ok;
+}
+
+static const struct world_kind worlds[] = {
+	[MEETS_OVER_MPI] = {start_mpi, share_by_mpi, open_mpi, mpi_stop},
+	[MEETS_OVER_TCP] = {start_tcp, share_by_tcp, open_sockets, NULL},
+};
+
 static bool create_shared(struct cluster *cluster, int64_t window_bytes, struct error *error)
 {
 	static const char *const texts[TEXT_COUNT];
@@ -28,20 +87,23 @@ static bool share(struct cluster *cluster, int64_t window_bytes, struct error *e
 		cluster->own = (struct segment){.fd = -1};
 		fd = ok ? dup(made.fd) : -1;
 	}
-	ok = mpi_share_descriptor(&fd, error) && ok &&
+	ok = cluster->world->share(cluster, &fd, error) && ok &&
 	     segment_attach(&cluster->own, fd, local, error);
 	if (local == 0)
 		segment_finish(&made);
 	return ok;
 }
 
-static bool join_over_mpi(struct cluster *cluster, int64_t window_bytes, struct error *error)
+static bool join_others(struct cluster *cluster, int64_t window_bytes, struct error *error)
 {
 	struct segment *control = cluster->control;
+	const struct world_kind *world = &worlds[control->header->job.meets];
 
-	if (!mpi_start(&cluster->layout, control->header->job.ranks, error))
+	if (!world->start(cluster, error)) {
+		meeting_finish(&cluster->meeting);
 		return false;
-	cluster->joined = true;
+	}
+	cluster->world = world;
 	if (!share(cluster, window_bytes + NODES_BOUNCE_BYTES, error))
 		return false;
 	control->shared = &cluster->own;
@@ -58,8 +120,8 @@ bool cluster_join(
 	*cluster = (struct cluster){.control = control,
 		.own = {.fd = -1},
 		.layout = {control->rank, header->job.ranks, header->job.ranks}};
-	if (header->job.over_mpi)
-		return join_over_mpi(cluster, window_bytes, error);
+	if (header->job.meets != MEETS_HERE)
+		return join_others(cluster, window_bytes, error);
 	cluster->window = segment_window(control, control->rank);
 	cluster->window_bytes = header->window_bytes;
 	return true;
@@ -70,7 +132,7 @@ bool cluster_check(
 {
 	const struct layout *layout = &cluster->layout;
 
-	if (!cluster->joined || layout->per_node == per_node)
+	if (cluster->world == NULL || layout->per_node == per_node)
 		return true;
 	if (layout->rank != 0)
 		return error_set(error, EXIT_CODE_USAGE, "%s", "");
@@ -87,21 +149,22 @@ bool cluster_open_comm(struct cluster *cluster, struct comm *comm, const struct 
 {
 	struct wire wire;
 
-	if (!cluster->joined)
+	if (cluster->world == NULL)
 		return comm_open_shm(comm, cluster->control, kernels, context, error);
-	return wire_open_mpi(&wire, cluster->layout.ranks, error) &&
+	return cluster->world->open_wire(cluster, &wire, error) &&
 	       comm_open_nodes(comm, &cluster->layout, &cluster->own, cluster->control, &wire,
 		       kernels, context, error);
 }
 
 void cluster_leave(struct cluster *cluster, bool sound)
 {
-	if (!cluster->joined)
+	if (cluster->world == NULL)
 		return;
 	/* MPI waits for all ranks at its end: after a fault some do not come. */
-	if (sound)
-		mpi_stop();
+	if (sound && cluster->world->stop != NULL)
+		cluster->world->stop();
 	cluster->control->shared = NULL;
 	segment_finish(&cluster->own);
-	cluster->joined = false;
+	meeting_finish(&cluster->meeting);
+	cluster->world = NULL;
 }

@@ -2,18 +2,19 @@
 #ifndef EXECUTOR_CLUSTER_H
 #define EXECUTOR_CLUSTER_H
 
-#include "executor/comm_nodes.h"
+#include "executor/rendezvous.h"
 
 struct cluster {
 	struct layout layout;
 	struct segment *control; /* of the launcher and its ranks */
-	struct segment own;      /* over MPI: of this machine's ranks */
+	struct segment own;      /* over machines: of this machine's ranks */
 	char *window;            /* this rank's memory that others can read */
 	int64_t window_bytes;
-	bool joined;
+	const struct world_kind *world; /* joined over machines; NULL: this launcher's ranks only */
+	struct meeting meeting;         /* of ranks that found each other over TCP */
 };
 
-/* `window_bytes`: what the rank needs over MPI; under shm the launcher has reserved it. */
+/* `window_bytes`: what the rank needs over machines; under shm the launcher has reserved it. */
 bool cluster_join(struct cluster *cluster, struct segment *control, int64_t window_bytes,
 	struct error *error);
 /* That the ranks are where the plan wants them: EXIT_CODE_USAGE, told by the first rank. */

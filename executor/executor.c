@@ -124,11 +124,6 @@ static bool check_launcher(const struct executor_job *job, struct error *error)
 
 	if (!is_launched(job))
 		return true;
-	if (!launcher->starts_mpi)
-		return error_set(error, EXIT_CODE_ENVIRONMENT,
-			"%s started %d ranks, but MPI, by which they would find each other, cannot "
-			"be started from it: use mpirun or srun (docs/cluster.md)",
-			launcher->name, launcher->ranks);
 	return launcher->ranks == ranks ||
 	       error_set(error, EXIT_CODE_USAGE,
 		       "the plan is for %lld ranks (%lld nodes x %lld), %s started %d",
@@ -253,7 +248,10 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 			slow_motion(job), &expected);
 	const struct job what = {.kind = JOB_TRAIN,
 		.ranks = (int)ranks,
-		.over_mpi = is_launched(job),
+		.meets = launcher_meets(&job->launcher),
+		.port = job->launcher.port,
+		.local_rank = job->launcher.local_rank,
+		.join_timeout = launcher_join_timeout(&job->launcher),
 		.ring = job->ring,
 		.threads = threads_per_rank(ranks_here(job)),
 		.collective_timeout = collective_timeout(job),
@@ -273,6 +271,8 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		[TEXT_RESUME] = run->resume,
 		[TEXT_WEIGHTS] = job->weights,
 		[TEXT_TRANSPORT] = job->transport,
+		[TEXT_LAUNCHER] = job->launcher.name,
+		[TEXT_HOST] = job->launcher.host,
 		[TEXT_EXPECTED] = text_string(&expected)};
 
 	/* Over MPI the ranks of a machine make one themselves, when they have found each other. */

@@ -62,10 +62,14 @@ struct launcher {
 	const char *name; /* "mpirun", "srun", "mpiexec", "torchrun" */
 	int rank, ranks;
 	int local_rank, local_ranks; /* local_ranks 0 = the launcher does not say */
-	bool starts_mpi;             /* ranks can find each other by MPI */
+	bool starts_mpi;             /* ranks can find each other by MPI; else over TCP: */
+	const char *host;            /* the first rank's machine; NULL with MPI */
+	int port;                    /* where it listens there */
+	double join_timeout;         /* s until all must have come; 0 = LAUNCHER_JOIN_TIMEOUT */
 };
+#define LAUNCHER_JOIN_TIMEOUT 60.0
 
-/* From the environment. EXIT_CODE_USAGE when that contradicts itself. */
+/* From the environment, whose strings stay there. EXIT_CODE_USAGE when that contradicts itself. */
 bool executor_launcher(struct launcher *launcher, struct error *error);
 
 struct executor_job {

@@ -19,6 +19,10 @@ struct launch {
  * gone within about two seconds, and the error says which rank, where, and why. */
 bool launch_ranks(const struct launch *launch, struct error *error);
 
+/* How the ranks of that launcher find each other, and for how long they wait for all, s. */
+enum meets launcher_meets(const struct launcher *launcher);
+double launcher_join_timeout(const struct launcher *launcher);
+
 /* In a rank process: dies with the launcher. False when the launcher is gone already. */
 bool launch_follow_parent(const struct segment *segment);
 

@@ -63,13 +63,24 @@ enum job_text {
 	TEXT_WEIGHTS,
 	TEXT_TRANSPORT,
 	TEXT_EXPECTED, /* pace.h */
+	TEXT_LAUNCHER, /* its name, and where the first rank listens: MEETS_OVER_TCP */
+	TEXT_HOST,
 	TEXT_COUNT
+};
+
+/* How the ranks of a run find each other. */
+enum meets {
+	MEETS_HERE, /* one launcher has started them all */
+	MEETS_OVER_MPI,
+	MEETS_OVER_TCP,
 };
 
 struct job {
 	enum job_kind kind;
 	int ranks;
-	bool over_mpi;             /* ranks are on several machines, or a launcher started them */
+	enum meets meets;          /* not here: a launcher started them, on several machines */
+	int port, local_rank;      /* MEETS_OVER_TCP: of the first rank; on this machine */
+	double join_timeout;       /* s until all must have come */
 	bool ring;                 /* flat rings instead of collectives in two levels */
 	int threads;               /* of the kernels, per rank */
 	double collective_timeout; /* s until a rank that does not come is called hung; 0 = never */

@@ -53,7 +53,9 @@ static void sockets_receive(struct wire *wire, int rank, struct wire_message *me
 
 static bool broken(int rank, const char *why, struct error *error)
 {
-	return error_set(error, EXIT_CODE_FAULT, "the connection to rank %d broke: %s", rank, why);
+	return error_set(error, EXIT_CODE_FAULT,
+		"the connection to rank %d broke (%s): its process or its node has gone", rank,
+		why);
 }
 
 /* Moves messages of one direction until the socket would block. */

@@ -7,7 +7,7 @@ static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD
 	"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_PROCID",
 	"SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_ID", "PMI_RANK", "PMI_SIZE",
 	"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "RANK", "WORLD_SIZE", "LOCAL_RANK",
-	"LOCAL_WORLD_SIZE", "MASTER_ADDR"};
+	"LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE"};
 
 static int clear(void **state)
 {
@@ -51,8 +51,9 @@ static void launchers_are_told_apart(void **state)
 			"mpirun", 0, 2, 0, 0, true},
 		{"PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1", "mpiexec", 1, 2, 0, 1,
 			true},
-		{"RANK=6 WORLD_SIZE=8 LOCAL_RANK=2 LOCAL_WORLD_SIZE=4 MASTER_ADDR=a", "torchrun", 6,
-			8, 2, 4, false},
+		{"RANK=6 WORLD_SIZE=8 LOCAL_RANK=2 LOCAL_WORLD_SIZE=4 MASTER_ADDR=a "
+		 "MASTER_PORT=29500",
+			"torchrun", 6, 8, 2, 4, false},
 		/* Nobody: a batch script, a variable of somebody else, a launcher of one. */
 		{"SLURM_PROCID=0", NULL, 0, 1, 0, 0, false},
 		{"RANK=6 WORLD_SIZE=8", NULL, 0, 1, 0, 0, false},
@@ -82,7 +83,13 @@ static void nonsense_is_refused(void **state)
 {
 	static const char *const bad[] = {"OMPI_COMM_WORLD_RANK=4 OMPI_COMM_WORLD_SIZE=4",
 		"OMPI_COMM_WORLD_RANK=-1 OMPI_COMM_WORLD_SIZE=4", "PMI_RANK=1 PMI_SIZE=two",
-		"PMI_RANK=0 PMI_SIZE=0", "PMI_RANK=0 PMI_SIZE=99999999999"};
+		"PMI_RANK=0 PMI_SIZE=0", "PMI_RANK=0 PMI_SIZE=99999999999",
+		/* A process that is one of many must not train alone. */
+		"RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=a",
+		"RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_PORT=29500",
+		"RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=29500",
+		"RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=a MASTER_PORT=0",
+		"RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=a MASTER_PORT=65536"};
 
 	(void)state;
 	for (int i = 0; i < COUNT_OF(bad); i++) {
@@ -93,6 +100,22 @@ static void nonsense_is_refused(void **state)
 		assert_false(executor_launcher(&launcher, &error));
 		assert_int_equal(error.code, EXIT_CODE_USAGE);
 	}
+}
+
+/* torchrun's agent listens at MASTER_PORT; who has no agent may. */
+static void the_agents_port_is_left_to_it(void **state)
+{
+	struct launcher launcher;
+	struct error error = {0};
+
+	(void)state;
+	set("RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=node-a MASTER_PORT=29500");
+	assert_true(executor_launcher(&launcher, &error));
+	assert_string_equal(launcher.host, "node-a");
+	assert_int_equal(launcher.port, 29500);
+	setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+	assert_true(executor_launcher(&launcher, &error));
+	assert_int_equal(launcher.port, 29501);
 }
 
 /* Told before anything is started. */
@@ -114,8 +137,8 @@ static void what_cannot_be_started_is_said(void **state)
 {
 	(void)state;
 	clear(NULL);
-	expect_refusal((struct launcher){.name = "torchrun", .ranks = 2}, EXIT_CODE_ENVIRONMENT,
-		"torchrun started 2 ranks");
+	expect_refusal((struct launcher){.name = "torchrun", .ranks = 3, .host = "localhost"},
+		EXIT_CODE_USAGE, "the plan is for 2 ranks");
 	expect_refusal((struct launcher){.name = "mpirun", .ranks = 3, .starts_mpi = true},
 		EXIT_CODE_USAGE, "the plan is for 2 ranks");
 }
@@ -125,6 +148,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(launchers_are_told_apart),
 		cmocka_unit_test(nonsense_is_refused),
+		cmocka_unit_test(the_agents_port_is_left_to_it),
 		cmocka_unit_test(what_cannot_be_started_is_said),
 	};
 

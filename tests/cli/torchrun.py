@@ -1,0 +1,170 @@
+"""Ranks that torchrun's environment tells who they are train as local ranks do, without MPI.
+
+    torchrun.py BINARY
+"""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+
+import support
+
+TRAIN = ['train', 'p.yaml', '--data', 'text.txt', '--steps', '3']
+LAUNCHERS = ('OMPI_', 'PMI', 'SLURM_', 'SHARDPLAN_')
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(('', 0))
+        return probe.getsockname()[1]
+
+
+def environment(box, **more):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
+    return dict(env, HOME=box.folder, XDG_CACHE_HOME=box.path('cache'), LC_ALL='C', **more)
+
+
+def start(box, binary, words, rank, ranks, per_node, port, **more):
+    """One process, as torchrun would start it. A value of None leaves a variable out."""
+    env = environment(box, RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR='localhost',
+                      LOCAL_RANK=str(rank % per_node), LOCAL_WORLD_SIZE=str(per_node),
+                      MASTER_PORT=str(port))
+    for name, value in more.items():
+        env.pop(name, None)
+        if value is not None:
+            env[name] = value
+    return subprocess.Popen([binary, *words], cwd=box.folder, env=env, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def finish(processes, limit=60):
+    """(code, stdout, stderr) of each."""
+    done = []
+    for process in processes:
+        try:
+            out, err = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+        done.append((process.returncode, out, err))
+    return done
+
+
+def launch(box, binary, words, ranks, per_node, **more):
+    port = free_port()
+    return finish([start(box, binary, words, r, ranks, per_node, port, **more)
+                   for r in range(ranks)])
+
+
+def digest(box, name):
+    found = re.findall(r'"weights_digest": "(\w+)"', json.dumps(json.loads(box.read(name))))
+    return found[0] if found else None
+
+
+def two_nodes(box):
+    """What the cluster would be: a topology of two nodes like this machine."""
+    done = box.run('topologies', 'show', 'local', '--gpus', '2')
+    text = done.out
+    text = re.sub(r'(?m)^nodes: 1$', 'nodes: 2', text)
+    text = re.sub(r'(?m)^name: .*$', 'name: two-nodes', text)
+    text = re.sub(r'(?ms)^network:\n(  .*?\n)+', '', text)
+    text += ('network:\n  kind: ethernet\n  nics_per_node: 1\n  nic_bandwidth: 10Gbit/s\n'
+             '  latency: 30us\n  oversubscription: 1\n')
+    box.write('two.yaml', text)
+
+
+def test_bits(box, binary, expect):
+    """One node of four, and two of two; the second measured file is the launched one's."""
+    plan = ['--seq-len', '16', '--global-batch', '4', '--strategy', 'FULL_SHARD', '--runtime',
+            'shardplan', '-o', 'p.yaml']
+    for topology, more, per_node in (('local', ['--gpus', '4'], 4), ('two.yaml', [], 2)):
+        done = box.run('plan', 'tiny.yaml', topology, *more, *plan)
+        expect(done.code == 0, f'plan for {topology}: {done.err}')
+        here = box.run(*TRAIN, '--measured', 'here.json')
+        expect(here.code == 0, f'local ranks: {here.err}')
+        for agent in None, 'True':
+            done = launch(box, binary, [*TRAIN, '--measured', 'there.json'], 4, per_node,
+                          TORCHELASTIC_USE_AGENT_STORE=agent)
+            expect([code for code, _, _ in done] == [0] * 4, f'launched, {per_node} a node: {done}')
+            expect(done[0][1] != '' and all(out == '' for _, out, _ in done[1:]),
+                   'the first rank alone speaks')
+        expect(digest(box, 'here.json') and
+               digest(box, 'here.json') == digest(box, 'there.json'),
+               f'{per_node} a node: other bits')
+        if per_node == 2:
+            check = box.run('check', 'p.yaml', 'there.json')
+            expect(check.code == 0, f'check: {check.out}{check.err}')
+
+
+def test_missing_peer(box, binary, expect):
+    started = time.monotonic()
+    port = free_port()
+    done = finish([start(box, binary, [*TRAIN, '--join-timeout', '1'], r, 4, 2, port)
+                   for r in (0, 1, 3)])
+    expect([code for code, _, _ in done] == [6, 6, 6], f'a missing rank: {done}')
+    expect('3 of 4 ranks came to localhost' in done[0][2] and 'missing: 2.' in done[0][2],
+           f'a missing rank is not named: {done[0][2]}')
+    expect(len(done[0][2].strip().split('\n')) == 1, f'more than one line: {done[0][2]}')
+    expect(done[1][2].strip() == '' and done[2][2].strip() == '', f'others speak too: {done}')
+    expect(time.monotonic() - started < 30, 'a missing rank is waited for')
+
+
+def test_environment(box, binary, expect):
+    cases = {
+        'MASTER_PORT: missing': {'MASTER_PORT': None},
+        'MASTER_ADDR: missing': {'MASTER_ADDR': None},
+        'LOCAL_RANK: missing': {'LOCAL_RANK': None},
+        'MASTER_PORT: expected a number': {'MASTER_PORT': 'http'},
+        'MASTER_PORT: expected a port below 65535': {'MASTER_PORT': '70000'},
+        'RANK: expected less than WORLD_SIZE (2), got 2': {'RANK': '2'},
+        'WORLD_SIZE: expected a number': {'WORLD_SIZE': 'two'},
+    }
+    for words, change in cases.items():
+        code, _, err = finish([start(box, binary, TRAIN, 0, 2, 2, free_port(), **change)])[0]
+        expect(code == 2 and words in err, f'{change}: {code}: {err}')
+        expect(len([line for line in err.split('\n') if line and not line.startswith('see')]) == 1,
+               f'{change}: more than one line: {err}')
+    # A variable of somebody else: not launched at all.
+    code, _, err = finish([start(box, binary, TRAIN, 0, 2, 2, 1, MASTER_PORT=None,
+                                 MASTER_ADDR=None)])[0]
+    expect(code == 0, f'RANK alone: {err}')
+
+
+def test_death(box, binary, expect):
+    """One of two nodes goes away: the other says so, and does not hang."""
+    port = free_port()
+    processes = [start(box, binary, [*TRAIN[:-1], '100000', '--json-lines'], r, 4, 2, port)
+                 for r in range(4)]
+    processes[0].stdout.readline()
+    for process in processes[2:]:
+        process.kill()
+    done = finish(processes)
+    expect(done[0][0] == 6 and done[1][0] == 6, f'a node dies: {done}')
+    expect(re.search(r'rank [23]', done[0][2] + done[1][2]), f'nobody is named: {done}')
+
+
+def main(binary):
+    binary = os.path.abspath(binary)
+    problems = []
+
+    def expect(condition, what):
+        if not condition:
+            problems.append(what)
+
+    with support.Sandbox(binary) as box:
+        with open(os.path.join(support.ROOT, 'data', 'paradise-lost.txt'), 'rb') as stream:
+            box.write('text.txt', stream.read(40000))
+        two_nodes(box)
+        for test in test_bits, test_missing_peer, test_environment, test_death:
+            test(box, binary, expect)
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1]))
