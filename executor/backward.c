@@ -7,37 +7,52 @@ static const struct architecture *architecture_of(const struct leaf *leaf)
 	return &leaf->compute->model->architecture;
 }
 
+/* dW += dy^T x and dbias += column sums of dy for some rows of the micro-batch. */
+static void weight_gradients(const struct leaf *leaf, const struct gemm *gemm)
+{
+	const struct compute *c = leaf->compute;
+	const struct device_kernels *device = c->kernels->device;
+	int weight = leaf_parameter(leaf, 0), bias = leaf_parameter(leaf, 1);
+	struct gemm product = *gemm;
+
+	product.c = gradient_begin(leaf, weight);
+	/* An epilogue writes the sums, so they must be the first. */
+	if (device != NULL && bias >= 0 && operand_gradient_is_new(leaf, bias) &&
+		device->gemm_epilogue(c->context, &product,
+			&(struct gemm_epilogue){.dbias = gradient_begin(leaf, bias)}))
+		return;
+	c->kernels->gemm(c->context, &product);
+	gradient_end(leaf, weight);
+	if (bias < 0)
+		return;
+	c->kernels->bias_backward(c->context, c->gradient_dtype, gradient_begin(leaf, bias),
+		c->dtype, product.a, product.k, product.m, true);
+	gradient_end(leaf, bias);
+}
+
 /* Of a projection: dW += dy^T x, dbias += column sums of dy, dx (= | +=) dy W. */
 static void project_backward(const struct leaf *leaf, const void *dy, void *dx, bool accumulate)
 {
 	const struct compute *c = leaf->compute;
-	int weight = leaf_parameter(leaf, 0), bias = leaf_parameter(leaf, 1);
+	int weight = leaf_parameter(leaf, 0);
 	int64_t out, in;
 
 	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
 	const void *x = operand_input(leaf);
 	int64_t parts = gradient_parts(c), rows = c->tokens / parts;
-	for (int64_t i = 0; i < parts && dy != NULL && x != NULL; i++) {
-		c->kernels->gemm(c->context, &(struct gemm){.m = out,
-						     .n = in,
-						     .k = rows,
-						     .a = compute_at(c, dy, i * rows * out),
-						     .lda = out,
-						     .transpose_a = true,
-						     .b = compute_at(c, x, i * rows * in),
-						     .ldb = in,
-						     .c = gradient_begin(leaf, weight),
-						     .ldc = in,
-						     .accumulate = true,
-						     .dtype = c->dtype,
-						     .c_dtype = c->gradient_dtype});
-		gradient_end(leaf, weight);
-		if (bias < 0)
-			continue;
-		c->kernels->bias_backward(c->context, c->gradient_dtype, gradient_begin(leaf, bias),
-			c->dtype, compute_at(c, dy, i * rows * out), rows, out, true);
-		gradient_end(leaf, bias);
-	}
+	for (int64_t i = 0; i < parts && dy != NULL && x != NULL; i++)
+		weight_gradients(leaf, &(struct gemm){.m = out,
+					       .n = in,
+					       .k = rows,
+					       .a = compute_at(c, dy, i * rows * out),
+					       .lda = out,
+					       .transpose_a = true,
+					       .b = compute_at(c, x, i * rows * in),
+					       .ldb = in,
+					       .ldc = in,
+					       .accumulate = true,
+					       .dtype = c->dtype,
+					       .c_dtype = c->gradient_dtype});
 	c->kernels->gemm(c->context, &(struct gemm){.m = c->tokens,
 					     .n = in,
 					     .k = out,

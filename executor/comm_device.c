@@ -18,8 +18,9 @@ struct shared_gpu {
 	struct device_cuda *device;
 	const struct kernels *kernels; /* of the device */
 	struct kernel_context *context;
-	const void **sources; /* [ranks] */
-	char *digits;         /* device: what an exact sum gathers, [ranks] of struct exact_sum */
+	const void **sources;       /* [ranks] */
+	struct pack_segment *parts; /* [ranks] */
+	char *digits; /* device: what an exact sum gathers, [ranks] of struct exact_sum */
 };
 
 static struct gang_slot *slot_of(const struct shared_gpu *s, int rank)
@@ -81,10 +82,42 @@ static bool fetch(struct comm *comm, const struct collective *c, void *to, const
 
 /* --- what a round does when everybody's data may be read --- */
 
+/* One kernel fetches what all members show: elements [offset, offset + count) of the output lie
+ * `first` elements behind what is shown. */
+static void add_part(struct comm *comm, const struct collective *c, int *n, int index,
+	int64_t first, int64_t offset, int64_t count)
+{
+	struct shared_gpu *s = comm->state;
+	int64_t size = comm_element_bytes(c->element);
+	char *from = (char *)(uintptr_t)shown(s, c, index) + first * size;
+
+	if (index != c->group.index)
+		comm->counters.wire_bytes += count * size;
+	if (count > 0 && from != (char *)c->output + offset * size)
+		s->parts[(*n)++] = (struct pack_segment){from, offset, count};
+}
+
+static void fetch_parts(struct comm *comm, const struct collective *c, int n)
+{
+	struct shared_gpu *s = comm->state;
+
+	s->context->stream = c->stream;
+	s->kernels->device->pack(
+		s->context, comm_element_dtype(c->element), c->output, s->parts, n, false);
+}
+
 static bool pull_gather(struct comm *comm, const struct collective *c, struct error *error)
 {
 	const struct shared_gpu *s = comm->state;
 	int64_t bytes = c->count * comm_element_bytes(c->element);
+	int n = 0;
+
+	if (comm_element_is_float(c->element)) {
+		for (int i = 0; i < c->group.size; i++)
+			add_part(comm, c, &n, i, 0, i * c->count, c->count);
+		fetch_parts(comm, c, n);
+		return true;
+	}
 
 	for (int i = 0; i < c->group.size; i++) {
 		int index = (c->group.index + i) % c->group.size;
@@ -128,20 +161,18 @@ static bool pull_own_slice(struct comm *comm, const struct collective *c, struct
 	return true;
 }
 
+/* Of floats only: integers are gathered (pull_digits). */
 static bool pull_slices(struct comm *comm, const struct collective *c, struct error *error)
 {
-	const struct shared_gpu *s = comm->state;
-	int64_t size = comm_element_bytes(c->element);
+	int n = 0;
 
-	for (int i = 1; i < c->group.size; i++) {
-		int index = (c->group.index + i) % c->group.size;
-		struct slice_range slice = node_slice(c, index);
+	(void)error;
+	for (int i = 0; i < c->group.size; i++) {
+		struct slice_range slice = node_slice(c, i);
 
-		if (!fetch(comm, c, (char *)c->output + slice.first * size,
-			    shown(s, c, index) + slice.first * size, slice.count * size, false,
-			    error))
-			return false;
+		add_part(comm, c, &n, i, slice.first, slice.first, slice.count);
 	}
+	fetch_parts(comm, c, n);
 	return true;
 }
 
@@ -277,6 +308,7 @@ bool comm_open_device(struct comm *comm, struct segment *segment, struct device_
 	s->kernels = kernels;
 	s->context = context;
 	s->sources = ARENA_ARRAY(&arena, const void *, ranks);
+	s->parts = ARENA_ARRAY(&arena, struct pack_segment, ranks);
 	s->arena = arena;
 	comm->transport = &transport_device;
 	comm->state = s;

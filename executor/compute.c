@@ -6,8 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/cuda/cuda.h"
-
 enum { UNDECLARED_BYTES = 1 << 20 };
 
 /* --- seeded faults --- */
@@ -63,6 +61,8 @@ static bool load_tokens(struct compute *c, int micro_batch, int32_t *tokens, str
 	for (int64_t i = 0; i < c->sequences; i++)
 		if (!data_window(c->data, first + i, tokens + i * (c->seq_len + 1), error))
 			return false;
+	if (fault_hits(&c->fault, FAULT_WILD_TOKEN, c->rank, c->step))
+		tokens[0] = (int32_t)c->model->architecture.vocab + 5;
 	return true;
 }
 
@@ -331,6 +331,17 @@ bool compute_run(void *data, int index, struct error *error)
 	return c->device != NULL ? carry_out_for_device(c, op, error) : carry_out(c, op, error);
 }
 
+/* What the device reads of the host in this step, ahead of all that is enqueued. */
+static bool begin_scalars(struct compute *c, struct error *error)
+{
+	struct device_scalars *scalars = c->device->scalars_on_host;
+
+	*scalars = (struct device_scalars){.fault = -1};
+	compute_factors(c, scalars);
+	return device_copy(
+		c->device, c->device->scalars, scalars, sizeof(*scalars), STREAM_COMPUTE, error);
+}
+
 bool compute_begin_step(struct compute *c, int64_t step, struct error *error)
 {
 	c->step = step;
@@ -338,8 +349,19 @@ bool compute_begin_step(struct compute *c, int64_t step, struct error *error)
 	c->gradient_bytes = 0;
 	c->overflow = false;
 	c->norm_on_device = false;
-	return c->device == NULL || device_zero(c->device, c->device->scalars,
-					    sizeof(*c->device->scalars), STREAM_COMPUTE, error);
+	return c->device == NULL || begin_scalars(c, error);
+}
+
+/* Kernels read such a token as zeros and go on. */
+static bool tokens_were_good(const struct compute *c, struct error *error)
+{
+	int32_t fault = c->device->scalars_on_host->fault;
+
+	return fault < 0 ||
+	       error_set(error, EXIT_CODE_INTERNAL,
+		       "step %lld: the GPU met token %d, the vocabulary has %lld; the weights are "
+		       "no longer good",
+		       (long long)c->step, fault, (long long)c->model->architecture.vocab);
 }
 
 bool compute_end_step(struct compute *c, struct error *error)
@@ -347,9 +369,8 @@ bool compute_end_step(struct compute *c, struct error *error)
 	if (c->device == NULL)
 		return true;
 	c->loss = c->device->scalars_on_host->loss;
-	c->context->stream = device_stream(c->device, STREAM_COMPUTE);
-	if (c->kernels == kernels_cuda() && !cuda_faults(c->context))
-		return error_set(error, c->context->error.code, "%s", c->context->error.message);
+	if (!tokens_were_good(c, error))
+		return false;
 	if (!c->norm_on_device)
 		return true;
 	c->gradient_norm = sqrt(exact_sum_value(&c->device->scalars_on_host->squares));
@@ -405,6 +426,8 @@ bool compute_open(struct compute *c, struct error *error)
 	c->tokens = plan->micro_batch * plan->seq_len;
 	if (!check_plan(c, error))
 		return false;
+	if (c->device != NULL && c->kernels->device != NULL)
+		c->device->fault = c->kernels->device->fault(c->context);
 	c->losses = ARENA_ARRAY(&c->arena, float, c->tokens);
 	operands_init(c);
 	return true;

@@ -53,6 +53,7 @@ struct compute {
 	struct data *data;
 	struct training training;
 	struct fault fault;
+	bool any_rounding; /* bits need not be those of other plans: an epilogue may compute GELU */
 	int rank, ranks;
 	int64_t step; /* from 0 */
 	/* Results of the step. */
@@ -74,6 +75,8 @@ struct compute {
 	struct exact_sum *scalars; /* norm_scalars of this step; NULL = consumed */
 	struct exact_sum on_host;  /* a copy of them, where they lie on a device */
 	bool norm_on_device;       /* the norm is in the device's scalars */
+	const int *taken_in;       /* [n_buffers] micro-batch of the operation that takes it */
+	int gelu_done;             /* the activation that its projection has computed; -1 */
 	bool rehearsal;
 	/* Exact sums of gradients: a term too large for them, in this step. */
 	bool overflow;
@@ -111,10 +114,13 @@ const struct kernels *executor_kernels(const char *name);
 /* A table that does nothing: the `null` device, and (with a real prepare_gemm in place of gemm) the
  * rehearsal that prepares every shape. */
 extern const struct kernels kernels_null;
+extern const struct device_kernels device_kernels_null;
 
 /* --- operands.c: addresses, or NULL with compute->error set --- */
 void *operand_parameter(const struct leaf *leaf, int parameter);
 void *operand_gradient(const struct leaf *leaf, int parameter);
+/* Still zero when this leaf comes to it. */
+bool operand_gradient_is_new(const struct leaf *leaf, int parameter);
 void *operand_saved(const struct leaf *leaf, int module, enum tensor_role role);
 void *operand_work(const struct leaf *leaf, enum tensor_role role);
 void *operand_residual_in(const struct leaf *leaf);
@@ -166,5 +172,7 @@ bool compute_norm_is_finite(const struct compute *compute, struct error *error);
 void compute_norm(struct compute *compute, const struct op *op);
 bool compute_clip(struct compute *compute, const struct op *op, struct error *error);
 bool compute_update(struct compute *compute, const struct op *op, struct error *error);
+/* Of this step, for the device. */
+void compute_factors(const struct compute *compute, struct device_scalars *scalars);
 
 #endif

@@ -146,13 +146,21 @@ static bool read_times(struct device_cuda *d, struct span *spans, struct error *
 	return true;
 }
 
+static bool fetch_scalars(struct device_cuda *d, struct error *error)
+{
+	struct device_scalars *host = d->scalars_on_host;
+
+	return device_copy(d, host, d->scalars, sizeof(*host), STREAM_COMPUTE, error) &&
+	       (d->fault == NULL || device_copy(d, &host->fault, d->fault, sizeof(host->fault),
+					    STREAM_COMPUTE, error));
+}
+
 static bool end_step(void *device, struct span *spans, struct error *error)
 {
 	struct device_cuda *d = device;
 	int last[STREAM_COUNT];
 
-	if (!device_copy(d, d->scalars_on_host, d->scalars, sizeof(*d->scalars), STREAM_COMPUTE,
-		    error) ||
+	if (!fetch_scalars(d, error) ||
 		!check(d, d->api->cuEventRecord(d->origin_end, d->streams[STREAM_COMPUTE]),
 			"cuEventRecord", error))
 		return false;

@@ -13,10 +13,18 @@
 #include "executor/interpret.h"
 #include "kernels/cuda/api.h"
 #include "kernels/exact_sum.h"
+#include "kernels/plain.h"
 
-/* What a step leaves for the host, on the device and in pinned memory. */
+/* What a step gets from the host and leaves for it, on the device and in pinned memory. */
 struct device_scalars {
+	/* The host's, before the step: of parameters without and with weight decay. */
+	struct adamw_factors adamw[2];
+	struct sgd_factors sgd[2];
+	/* The step's. */
 	struct exact_sum loss, squares; /* of this rank's losses; of all gradients */
+	double norm;                    /* where it is clipped */
+	float clip;                     /* what that multiplies gradients with */
+	int32_t fault;                  /* the largest token outside of the vocabulary; -1 = none */
 };
 
 struct device_cuda {
@@ -28,7 +36,8 @@ struct device_cuda {
 	 * error or without. May be NULL. */
 	bool (*healthy)(void *data, struct error *error);
 	void *health_data;
-	bool careless; /* a seeded fault: streams do not wait for each other */
+	bool careless;        /* a seeded fault: streams do not wait for each other */
+	const int32_t *fault; /* what kernels leave as scalars.fault; NULL = nothing */
 	/* There after device_cuda_open. */
 	const struct cuda_api *api;
 	const struct kernels *kernels;

@@ -24,6 +24,7 @@
 	X(STALE_RECOMPUTE, "stale_recompute")                                                      \
 	X(STALE_COPY, "stale_copy")                                                                \
 	X(WRONG_SEQUENCE, "wrong_sequence")                                                        \
+	X(WILD_TOKEN, "wild_token")                                                                \
 	X(UNDECLARED_BUFFER, "undeclared_buffer")                                                  \
 	X(LEDGER_LEAK, "ledger_leak")                                                              \
 	X(NAN, "nan")                                                                              \

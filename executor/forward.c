@@ -8,30 +8,63 @@ static const struct architecture *architecture_of(const struct leaf *leaf)
 	return &leaf->compute->model->architecture;
 }
 
-/* y (= | +=) x W^T + bias, for all tokens of the micro-batch. */
-static void project(const struct leaf *leaf, void *y, bool accumulate)
+/* A product and what follows it in one pass, where a device has that. */
+static bool multiply_in_one(
+	const struct compute *c, const struct gemm *gemm, const struct gemm_epilogue *epilogue)
+{
+	const struct device_kernels *device = c->kernels->device;
+
+	return device != NULL && device->gemm_epilogue(c->context, gemm, epilogue);
+}
+
+/* y = x W^T of the leaf, for all tokens of the micro-batch. */
+static struct gemm projection(const struct leaf *leaf, void *y)
 {
 	const struct compute *c = leaf->compute;
-	int bias = leaf_parameter(leaf, 1);
 	int64_t out, in;
 
 	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
-	c->kernels->gemm(c->context, &(struct gemm){.m = c->tokens,
-					     .n = out,
-					     .k = in,
-					     .a = operand_input(leaf),
-					     .lda = in,
-					     .b = operand_parameter(leaf, leaf_parameter(leaf, 0)),
-					     .ldb = in,
-					     .transpose_b = true,
-					     .c = y,
-					     .ldc = out,
-					     .accumulate = accumulate,
-					     .dtype = c->dtype,
-					     .c_dtype = c->dtype});
-	if (bias >= 0)
-		c->kernels->bias_add(
-			c->context, c->dtype, y, operand_parameter(leaf, bias), c->tokens, out);
+	return (struct gemm){.m = c->tokens,
+		.n = out,
+		.k = in,
+		.a = operand_input(leaf),
+		.lda = in,
+		.b = operand_parameter(leaf, leaf_parameter(leaf, 0)),
+		.ldb = in,
+		.transpose_b = true,
+		.c = y,
+		.ldc = out,
+		.dtype = c->dtype,
+		.c_dtype = c->dtype};
+}
+
+static const void *bias_of(const struct leaf *leaf)
+{
+	int bias = leaf_parameter(leaf, 1);
+
+	return bias >= 0 ? operand_parameter(leaf, bias) : NULL;
+}
+
+/* y = [residual +] x W^T [+ bias]. */
+static void project_onto(const struct leaf *leaf, void *y, const void *residual)
+{
+	const struct compute *c = leaf->compute;
+	struct gemm gemm = projection(leaf, y);
+	const struct gemm_epilogue epilogue = {.addend = residual, .bias = bias_of(leaf)};
+
+	if ((residual != NULL || epilogue.bias != NULL) && multiply_in_one(c, &gemm, &epilogue))
+		return;
+	if (residual != NULL)
+		c->kernels->copy(c->context, c->dtype, y, residual, gemm.m * gemm.n);
+	gemm.accumulate = residual != NULL;
+	c->kernels->gemm(c->context, &gemm);
+	if (epilogue.bias != NULL)
+		c->kernels->bias_add(c->context, c->dtype, y, epilogue.bias, gemm.m, gemm.n);
+}
+
+static void project(const struct leaf *leaf, void *y)
+{
+	project_onto(leaf, y, NULL);
 }
 
 /* Windows hold seq_len + 1 tokens: inputs, shifted by one the targets. */
@@ -131,14 +164,14 @@ static void forward_head_norm(const struct leaf *leaf)
 
 static void forward_qkv(const struct leaf *leaf)
 {
-	project(leaf, operand_saved(leaf, leaf->module, TENSOR_QKV), false);
+	project(leaf, operand_saved(leaf, leaf->module, TENSOR_QKV));
 }
 
 static void forward_query(const struct leaf *leaf)
 {
 	void *query = operand_saved(leaf, leaf->module, TENSOR_QUERY);
 
-	project(leaf, query, false);
+	project(leaf, query);
 	if (!architecture_of(leaf)->qk_norm)
 		turn_again(leaf, query, architecture_of(leaf)->heads);
 }
@@ -147,14 +180,14 @@ static void forward_key(const struct leaf *leaf)
 {
 	void *key = operand_saved(leaf, leaf->module, TENSOR_KEY);
 
-	project(leaf, key, false);
+	project(leaf, key);
 	if (!architecture_of(leaf)->qk_norm)
 		turn_again(leaf, key, architecture_of(leaf)->kv_heads);
 }
 
 static void forward_value(const struct leaf *leaf)
 {
-	project(leaf, operand_saved(leaf, leaf->module, TENSOR_VALUE), false);
+	project(leaf, operand_saved(leaf, leaf->module, TENSOR_VALUE));
 }
 
 static void forward_attention_core(const struct leaf *leaf)
@@ -167,40 +200,63 @@ static void forward_attention_core(const struct leaf *leaf)
 	c->kernels->attention(c->context, &attention);
 }
 
-static void add_projection(const struct leaf *leaf, void *y, const void *residual)
-{
-	const struct compute *c = leaf->compute;
-
-	c->kernels->copy(
-		c->context, c->dtype, y, residual, c->tokens * architecture_of(leaf)->hidden);
-	project(leaf, y, true);
-}
-
 static void forward_attention_output(const struct leaf *leaf)
 {
-	add_projection(leaf, operand_saved(leaf, leaf->module, TENSOR_RESIDUAL_MIDDLE),
+	project_onto(leaf, operand_saved(leaf, leaf->module, TENSOR_RESIDUAL_MIDDLE),
 		operand_residual_in(leaf));
 }
 
 static void forward_gate(const struct leaf *leaf)
 {
-	project(leaf, operand_saved(leaf, leaf->module, TENSOR_GATE), false);
+	project(leaf, operand_saved(leaf, leaf->module, TENSOR_GATE));
+}
+
+/* The activation that this projection may compute on its way out; -1 = none. Where it is computed
+ * again by itself it would be rounded otherwise. */
+static int activation_to_fuse(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	int activation = leaf_siblings(leaf)->of[MODULE_ACTIVATION];
+	bool here = activation > leaf->module && activation < leaf->op->end_module;
+
+	return c->any_rounding && here && a->mlp != MLP_SWIGLU && a->gelu_tanh &&
+			       !c->saved[activation].split
+		       ? activation
+		       : -1;
 }
 
 static void forward_up(const struct leaf *leaf)
 {
-	project(leaf, operand_saved(leaf, leaf->module, TENSOR_UP), false);
+	struct compute *c = leaf->compute;
+	void *up = operand_saved(leaf, leaf->module, TENSOR_UP);
+	int activation = activation_to_fuse(leaf);
+
+	if (activation >= 0) {
+		const struct gemm gemm =
+			projection(leaf, operand_saved(leaf, activation, TENSOR_PRODUCT));
+		const struct gemm_epilogue epilogue = {.bias = bias_of(leaf), .before_gelu = up};
+
+		c->gelu_done = multiply_in_one(c, &gemm, &epilogue) ? activation : -1;
+		if (c->gelu_done >= 0)
+			return;
+	}
+	project(leaf, up);
 }
 
 static void forward_activation(const struct leaf *leaf)
 {
-	const struct compute *c = leaf->compute;
+	struct compute *c = leaf->compute;
 	const struct architecture *a = architecture_of(leaf);
 	const struct siblings *s = leaf_siblings(leaf);
 	void *product = operand_saved(leaf, leaf->module, TENSOR_PRODUCT);
 	const void *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
 	int64_t n = c->tokens * a->ffn;
 
+	if (c->gelu_done == leaf->module) {
+		c->gelu_done = -1;
+		return;
+	}
 	if (a->mlp == MLP_SWIGLU)
 		c->kernels->swiglu(c->context, c->dtype, product,
 			operand_saved(leaf, s->of[MODULE_GATE], TENSOR_GATE), up, n);
@@ -213,13 +269,13 @@ static void forward_down(const struct leaf *leaf)
 {
 	const struct siblings *s = leaf_siblings(leaf);
 
-	add_projection(leaf, operand_residual_out(leaf),
+	project_onto(leaf, operand_residual_out(leaf),
 		operand_saved(leaf, s->of[MODULE_ATTENTION_OUTPUT], TENSOR_RESIDUAL_MIDDLE));
 }
 
 static void forward_head(const struct leaf *leaf)
 {
-	project(leaf, operand_role(leaf, BUFFER_LOGITS), false);
+	project(leaf, operand_role(leaf, BUFFER_LOGITS));
 }
 
 /* Containers have no entry: they do nothing themselves. */

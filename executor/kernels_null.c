@@ -238,6 +238,75 @@ static void null_clip(struct kernel_context *context, float *y, int64_t n,
 	(void)most;
 }
 
+/* --- what only devices have --- */
+
+static bool null_gemm_epilogue(
+	struct kernel_context *context, const struct gemm *gemm, const struct gemm_epilogue *e)
+{
+	(void)context;
+	(void)gemm;
+	(void)e;
+	return true;
+}
+
+static void null_pack(struct kernel_context *context, enum dtype dtype, void *flat,
+	const struct pack_segment *segments, int n, bool unpack)
+{
+	(void)context;
+	(void)dtype;
+	(void)flat;
+	(void)segments;
+	(void)n;
+	(void)unpack;
+}
+
+static void null_device_adamw(struct kernel_context *context, const struct adamw *adamw, void *copy,
+	const struct adamw_factors *factors, const float *scale)
+{
+	(void)context;
+	(void)adamw;
+	(void)copy;
+	(void)factors;
+	(void)scale;
+}
+
+static void null_device_sgd(struct kernel_context *context, float *w, const float *g, int64_t n,
+	const struct sgd_factors *factors, const float *scale)
+{
+	(void)context;
+	(void)w;
+	(void)g;
+	(void)n;
+	(void)factors;
+	(void)scale;
+}
+
+static void null_clip_scale(struct kernel_context *context, const struct exact_sum *squares,
+	double most, double *norm, float *scale)
+{
+	(void)context;
+	(void)squares;
+	(void)most;
+	(void)norm;
+	(void)scale;
+}
+
+static const int32_t *null_fault(struct kernel_context *context)
+{
+	(void)context;
+	return NULL;
+}
+
+const struct device_kernels device_kernels_null = {
+	.gemm_epilogue = null_gemm_epilogue,
+	.prepare_gemm_epilogue = null_gemm_epilogue,
+	.pack = null_pack,
+	.adamw = null_device_adamw,
+	.sgd = null_device_sgd,
+	.clip_scale = null_clip_scale,
+	.fault = null_fault,
+};
+
 const struct kernels kernels_null = {
 	.name = "null",
 	.library = "none",

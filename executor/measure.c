@@ -363,7 +363,7 @@ void measure(const struct measure_inputs *in, struct arena *arena, struct measur
 	m->losses = in->recorder->losses;
 	m->gradient_norms = in->recorder->gradient_norms;
 	m->weights_digest = arena_strdup(arena, in->reports[0].digest.hex);
-	m->reproducible = in->ring ? "run" : reproducible_level(&in->schedule->plan);
+	m->reproducible = in->only_repeats ? "run" : reproducible_level(&in->schedule->plan);
 	m->paced_operations = in->paced.n_held / max_i64(in->recorder->done, 1);
 	m->late_operations = in->paced.n_late;
 	m->late = in->paced.late / in->slow_motion;

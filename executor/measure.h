@@ -37,7 +37,7 @@ struct measure_inputs {
 	const struct timeline *last; /* of the last step: the measured ledger */
 	const struct comm *comm;
 	int ranks_per_node;
-	bool ring;                         /* sums were in another order */
+	bool only_repeats;                 /* bits are promised for this very plan only */
 	const struct rank_report *reports; /* [ranks] */
 	const char *kernels;               /* "cpu-v4 (built-in)" */
 	int64_t gradient_bytes, pss_before;

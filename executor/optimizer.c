@@ -97,6 +97,14 @@ bool compute_clip(struct compute *compute, const struct op *op, struct error *er
 		return false;
 	const struct exact_sum *squares =
 		squares_for(compute, op, buffers_address(compute->buffers, scalars));
+	/* A device leaves the gradients as they are: the update multiplies. */
+	if (compute->kernels->device != NULL) {
+		struct device_scalars *there = compute->device->scalars;
+
+		compute->kernels->device->clip_scale(compute->context, squares,
+			compute->schedule->plan.clip, &there->norm, &there->clip);
+		return true;
+	}
 	for (int i = 0; i < op->uses.count && !compute->rehearsal; i++)
 		if (role_of(compute, uses[i]) != BUFFER_NORM_SCALARS)
 			compute->kernels->clip(compute->context,
@@ -136,35 +144,76 @@ static double learning_rate(const struct compute *compute)
 	return training_learning_rate(&compute->training, compute->step);
 }
 
-static void run_adamw(const struct update *u)
+static struct adamw adamw_of(const struct compute *c, bool decay)
 {
-	struct compute *c = u->compute;
 	const struct training *t = &c->training;
 	double steps = (double)(c->step + 1);
 
-	c->kernels->adamw(
-		c->context, &(struct adamw){.n = u->n,
-				    .w = u->w + u->at,
-				    .m = u->state + u->at,
-				    .v = u->state + u->chunk + u->at,
-				    .g = u->g + u->at,
-				    .lr = learning_rate(c),
-				    .beta1 = t->beta1,
-				    .beta2 = t->beta2,
-				    .epsilon = t->epsilon,
-				    .weight_decay = u->parameter->decay ? t->weight_decay : 0,
-				    .bias_correction1 = 1 - pow(t->beta1, steps),
-				    .bias_correction2 = 1 - pow(t->beta2, steps),
-				    .gradient_scale = 1});
+	return (struct adamw){.lr = learning_rate(c),
+		.beta1 = t->beta1,
+		.beta2 = t->beta2,
+		.epsilon = t->epsilon,
+		.weight_decay = decay ? t->weight_decay : 0,
+		.bias_correction1 = 1 - pow(t->beta1, steps),
+		.bias_correction2 = 1 - pow(t->beta2, steps),
+		.gradient_scale = 1};
+}
+
+static struct sgd_factors sgd_of(const struct compute *c, bool decay)
+{
+	return (struct sgd_factors){
+		(float)learning_rate(c), decay ? (float)c->training.weight_decay : 0};
+}
+
+void compute_factors(const struct compute *c, struct device_scalars *scalars)
+{
+	for (int decay = 0; decay < 2; decay++) {
+		const struct adamw adamw = adamw_of(c, decay);
+
+		scalars->adamw[decay] = adamw_factors(&adamw);
+		scalars->sgd[decay] = sgd_of(c, decay);
+	}
+}
+
+/* What the device's update multiplies gradients with. */
+static const float *clip_of(const struct compute *c)
+{
+	return c->schedule->plan.clip > 0 ? &c->device->scalars->clip : NULL;
+}
+
+static void run_adamw(const struct update *u)
+{
+	const struct compute *c = u->compute;
+	const struct device_kernels *device = c->kernels->device;
+	bool decay = u->parameter->decay;
+	struct adamw adamw = adamw_of(c, decay);
+
+	adamw.n = u->n;
+	adamw.w = u->w + u->at;
+	adamw.m = u->state + u->at;
+	adamw.v = u->state + u->chunk + u->at;
+	adamw.g = u->g + u->at;
+	if (device != NULL)
+		device->adamw(
+			c->context, &adamw, NULL, &c->device->scalars->adamw[decay], clip_of(c));
+	else
+		c->kernels->adamw(c->context, &adamw);
 }
 
 /* Without momentum, as torch.optim.SGD. */
 static void run_sgd(const struct update *u)
 {
-	struct compute *c = u->compute;
+	const struct compute *c = u->compute;
+	const struct device_kernels *device = c->kernels->device;
+	bool decay = u->parameter->decay;
+	struct sgd_factors sgd = sgd_of(c, decay);
 
-	c->kernels->sgd(c->context, u->w + u->at, u->g + u->at, u->n, (float)learning_rate(c),
-		u->parameter->decay ? (float)c->training.weight_decay : 0, 1);
+	if (device != NULL)
+		device->sgd(c->context, u->w + u->at, u->g + u->at, u->n,
+			&c->device->scalars->sgd[decay], clip_of(c));
+	else
+		c->kernels->sgd(
+			c->context, u->w + u->at, u->g + u->at, u->n, sgd.rate, sgd.decay, 1);
 }
 
 static void update_slice(struct update *u, const struct unit_slice *slice, int64_t first)

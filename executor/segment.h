@@ -82,6 +82,7 @@ struct job {
 	int port, local_rank;      /* MEETS_OVER_TCP: of the first rank; on this machine */
 	double join_timeout;       /* s until all must have come */
 	bool ring;                 /* flat rings instead of collectives in two levels */
+	bool any_rounding;         /* bits need not be those of other plans */
 	int threads;               /* of the kernels, per rank */
 	double collective_timeout; /* s until a rank that does not come is called hung; 0 = never */
 	double slow_motion;        /* measured times are divided by it; >= 1 */

@@ -173,6 +173,7 @@ static bool open_compute(struct trainer *t, struct error *error)
 		.data = t->null_device ? NULL : &t->data,
 		.training = job_of(t)->training,
 		.fault = t->fault,
+		.any_rounding = job_of(t)->any_rounding,
 		.rank = t->segment->rank,
 		.ranks = job_of(t)->ranks};
 	return compute_open(&t->compute, error);
@@ -216,9 +217,14 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 static bool rehearse(struct trainer *t, struct error *error)
 {
 	struct kernels rehearsal = kernels_null;
+	struct device_kernels of_device = device_kernels_null;
 	const struct kernels *kernels = t->compute.kernels;
 
 	rehearsal.gemm = t->null_device ? kernels_null.gemm : compute_kernels(t)->prepare_gemm;
+	if (kernels->device != NULL) {
+		of_device.gemm_epilogue = kernels->device->prepare_gemm_epilogue;
+		rehearsal.device = &of_device;
+	}
 	t->compute.kernels = &rehearsal;
 	t->compute.rehearsal = true;
 	bool ok = interpret_step(&t->interpreter, 0, true, error);
@@ -396,6 +402,14 @@ static bool replicas_agree(
 	return true;
 }
 
+/* Sums in another order than the declared one, or roundings that depend on the plan. */
+static bool only_repeats(const struct trainer *t)
+{
+	bool nccl = t->on_gpu && t->gpu.transport == GPU_TRANSPORT_NCCL && t->comm.ranks > 1;
+
+	return job_of(t)->ring || nccl || (t->on_gpu && job_of(t)->any_rounding);
+}
+
 static bool write_measurement(
 	struct trainer *t, const struct rank_report *reports, struct error *error)
 {
@@ -405,7 +419,7 @@ static bool write_measurement(
 		.last = &t->interpreter.timeline,
 		.comm = &t->comm,
 		.ranks_per_node = t->cluster.layout.per_node,
-		.ring = job_of(t)->ring,
+		.only_repeats = only_repeats(t),
 		.reports = reports,
 		.kernels = arena_printf(&t->arena, "%s (%s)", compute_kernels(t)->name,
 			compute_kernels(t)->library),

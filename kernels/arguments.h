@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "kernels/plain.h"
 
 /* C[m,n] (= | +=) op(A)[m,k] op(B)[k,n]. A is stored [m,k], or [k,m] when transposed; B is stored
  * [k,n], or [n,k] when transposed. So with weights stored [out,in] as PyTorch does:
@@ -25,6 +26,14 @@ struct gemm {
 	int64_t lda, ldb, ldc; /* elements from one stored row to the next */
 	bool transpose_a, transpose_b, accumulate;
 	enum dtype dtype, c_dtype; /* of a and b; of c. With fp32 operands c is fp32 */
+};
+
+/* What a product does on its way out, in one pass over C. NULLs are left out. */
+struct gemm_epilogue {
+	const void *addend; /* [m,n] like C, instead of accumulate: C = addend + product */
+	const void *bias;   /* [n] of C's type, added to every row */
+	void *before_gelu;  /* [m,n] like C: gets the sum so far, and C = gelu_tanh of that */
+	void *dbias;        /* [m] of C's type = the sums of op(A) over k; not with the others */
 };
 
 /* y = (x - mean) * rstd * weight + bias over rows of `width`; rmsnorm: y = x * rstd * weight with
@@ -134,5 +143,8 @@ struct adamw {
 	double bias_correction1, bias_correction2; /* c1, c2 */
 	float gradient_scale;
 };
+
+/* Every table computes with these. */
+struct adamw_factors adamw_factors(const struct adamw *adamw);
 
 #endif

@@ -51,6 +51,8 @@ struct kernel_context {
 				  * vocabulary, a device error); message "" while all is well */
 };
 
+struct device_kernels;
+
 struct kernels {
 	const char *name;    /* "reference", "cpu", "cpu-onednn", ... */
 	const char *library; /* who multiplies matrices: "built-in", "oneDNN 2.6.3", "OpenBLAS" */
@@ -123,6 +125,37 @@ struct kernels {
 	/* y *= most / (sqrt(squares) + 1e-6) where that is below 1, as torch's clip_grad_norm_. */
 	void (*clip)(struct kernel_context *, float *y, int64_t n, const struct exact_sum *squares,
 		double most);
+
+	const struct device_kernels *device; /* what a device's table has beyond; else NULL */
+};
+
+/* Of devices only. Their answers stay on the device, and what changes from step to step is read
+ * there when the kernel runs, so that a launch can be repeated as it is. */
+struct device_kernels {
+	/* C = epilogue(op(A) op(B)), or only what that needs is made ready. False, and nothing
+	 * done, where the library has no way to do it in one pass: always the same answer for a
+	 * shape. */
+	bool (*gemm_epilogue)(
+		struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
+	bool (*prepare_gemm_epilogue)(
+		struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
+	/* Tensors to (or from) one flat array of that type; what lies between the segments is left
+	 * as it is. `segments` is read before the call returns. */
+	void (*pack)(struct kernel_context *, enum dtype, void *flat, const struct pack_segment *,
+		int n_segments, bool unpack);
+	/* As adamw and sgd, with `factors` (NULL: of the arguments) and the gradient's `scale`
+	 * (NULL: gradient_scale, 1) read on the device; and the new weights as bf16 to `copy`
+	 * (NULL: nowhere). */
+	void (*adamw)(struct kernel_context *, const struct adamw *, void *copy,
+		const struct adamw_factors *factors, const float *scale);
+	void (*sgd)(struct kernel_context *, float *w, const float *g, int64_t n,
+		const struct sgd_factors *factors, const float *scale);
+	/* The norm of squares, and what clipping it to `most` multiplies with: 1 or less. */
+	void (*clip_scale)(struct kernel_context *, const struct exact_sum *squares, double most,
+		double *norm, float *scale);
+	/* The word of the context, on the device, that holds the largest token or target outside of
+	 * the vocabulary that its kernels have met; -1 while there was none. */
+	const int32_t *(*fault)(struct kernel_context *);
 };
 
 const struct kernels *kernels_reference(void); /* plain loops, obviously right */

@@ -3,9 +3,7 @@
 
 void CPU(adamw)(struct kernel_context *context, const struct adamw *a)
 {
-	float keep = (float)(1.0 - a->lr * a->weight_decay);
-	float step = (float)(a->lr / a->bias_correction1);
-	float root = (float)sqrt(a->bias_correction2);
+	const struct adamw_factors f = adamw_factors(a);
 	float beta2 = (float)a->beta2, epsilon = (float)a->epsilon;
 	float take1 = (float)(1.0 - a->beta1), take2 = (float)(1.0 - a->beta2);
 
@@ -18,7 +16,7 @@ void CPU(adamw)(struct kernel_context *context, const struct adamw *a)
 
 		m = m + take1 * (g - m);
 		v = beta2 * v + take2 * (g * g);
-		w = w * keep - step * (m / (sqrt_vec(v) / root + epsilon));
+		w = w * f.keep - f.step * (m / (sqrt_vec(v) / f.root + epsilon));
 		store_some(a->m + i, m, rest);
 		store_some(a->v + i, v, rest);
 		store_some(a->w + i, w, rest);

@@ -13,14 +13,6 @@
 /* How fp32 matrices are multiplied: in fp32, or by tensor cores with 10 bits of mantissa. */
 enum cuda_fp32 { CUDA_FP32_EXACT, CUDA_FP32_TF32 };
 
-/* What a product adds on the way out; with pointers on the device. */
-enum cuda_epilogue {
-	CUDA_EPILOGUE_NONE,
-	CUDA_EPILOGUE_BIAS,      /* c = product + bias[n] for each row */
-	CUDA_EPILOGUE_GELU,      /* aux = product, c = gelu_tanh(aux) */
-	CUDA_EPILOGUE_GELU_BIAS, /* aux = product + bias, c = gelu_tanh(aux) */
-};
-
 struct cuda_product;
 
 struct cuda_backend {
@@ -51,25 +43,19 @@ void cuda_use_candidate(struct kernel_context *context, int i);
  * a token or a target outside of the vocabulary. True when there was none. */
 bool cuda_faults(struct kernel_context *context);
 
-/* C = epilogue(op(A) op(B)) in one pass over C. bias: [n] of the type of c; aux: [m, n] like c. */
-void cuda_gemm_epilogue(struct kernel_context *context, const struct gemm *gemm,
-	enum cuda_epilogue epilogue, const void *bias, void *aux);
+/* --- private: members of the table and of its struct device_kernels --- */
 
-/* Tensors to and from one flat array: what lies between segments is left as it is. */
-void cuda_pack(struct kernel_context *context, enum dtype dtype, void *flat,
-	const struct segment *segments, int n, bool unpack);
-
-/* As adamw, and stores the new weights as bf16 too; with `scale` (one float on the device, NULL for
- * none) in place of gradient_scale, so that clipping needs no answer on the host. */
-void cuda_adamw(
-	struct kernel_context *context, const struct adamw *adamw, void *copy, const float *scale);
-
-/* The gradient norm and what clipping it to `limit` (0: no limit) multiplies with, all on the
- * device. */
-void cuda_clip_scale(struct kernel_context *context, const struct exact_sum *squares, double limit,
-	double *norm, float *scale);
-
-/* --- private --- */
+bool cuda_gemm_epilogue(struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
+bool cuda_prepare_gemm_epilogue(
+	struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
+void cuda_pack(
+	struct kernel_context *, enum dtype, void *flat, const struct pack_segment *, int n, bool);
+void cuda_adamw(struct kernel_context *, const struct adamw *, void *copy,
+	const struct adamw_factors *, const float *scale);
+void cuda_sgd_now(struct kernel_context *, float *, const float *, int64_t,
+	const struct sgd_factors *, const float *scale);
+void cuda_clip_scale(
+	struct kernel_context *, const struct exact_sum *, double most, double *norm, float *scale);
 
 struct launch {
 	enum cuda_kernel kernel;

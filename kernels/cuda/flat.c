@@ -1,6 +1,4 @@
 /* Element-wise kernels and exact sums: how they are launched. */
-#include <math.h>
-
 #include "kernels/cuda/cuda.h"
 
 enum { THREADS = 256, MOST_SUM_BLOCKS = 1024, FEW_SOURCES = 31 };
@@ -125,8 +123,22 @@ void cuda_sgd(struct kernel_context *context, float *w, const float *g, int64_t 
 	launch_flat(context, CUDA_sgd, n, 4, &a);
 }
 
-void cuda_adamw(
-	struct kernel_context *context, const struct adamw *o, void *copy, const float *scale)
+void cuda_sgd_now(struct kernel_context *context, float *w, const float *g, int64_t n,
+	const struct sgd_factors *factors, const float *scale)
+{
+	struct flat_launch a = {.y = w,
+		.a = g,
+		.b = factors,
+		.c = scale,
+		.n = n,
+		.gradient_scale = 1,
+		.vector = cuda_aligned(w) && cuda_aligned(g)};
+
+	launch_flat(context, CUDA_sgd, n, 4, &a);
+}
+
+void cuda_adamw(struct kernel_context *context, const struct adamw *o, void *copy,
+	const struct adamw_factors *factors, const float *scale)
 {
 	struct adamw_launch a = {
 		.w = o->w,
@@ -135,10 +147,9 @@ void cuda_adamw(
 		.g = o->g,
 		.copy = copy,
 		.scale = scale,
+		.now = factors,
 		.n = o->n,
-		.keep = (float)(1.0 - o->lr * o->weight_decay),
-		.step = (float)(o->lr / o->bias_correction1),
-		.root = (float)sqrt(o->bias_correction2),
+		.factors = adamw_factors(o),
 		.beta2 = (float)o->beta2,
 		.epsilon = (float)o->epsilon,
 		.take1 = (float)(1.0 - o->beta1),
@@ -153,7 +164,7 @@ void cuda_adamw(
 
 void cuda_adamw_plain(struct kernel_context *context, const struct adamw *adamw)
 {
-	cuda_adamw(context, adamw, NULL, NULL);
+	cuda_adamw(context, adamw, NULL, NULL, NULL);
 }
 
 /* The list of sources goes to the workspace, in the order of the stream. */
@@ -181,7 +192,7 @@ void cuda_tree_reduce(struct kernel_context *context, enum dtype dtype, void *y,
 }
 
 void cuda_pack(struct kernel_context *context, enum dtype dtype, void *flat,
-	const struct segment *segments, int n, bool unpack)
+	const struct pack_segment *segments, int n, bool unpack)
 {
 	enum cuda_kernel kernel = cuda_typed(unpack ? CUDA_unpack_fp32 : CUDA_pack_fp32, dtype);
 

@@ -178,17 +178,21 @@ KERNEL(scale)
 	store_some((float *)a.y + i, y, rest, vector);
 }
 
-/* y -= factor * (a * gradient_scale + decay * y) */
+/* y -= rate * (a * scale + decay * y); b and c name the factors and the scale, if they are on the
+ * device */
 KERNEL(sgd)
 {
 	float w[4], g[4];
+	const sgd_factors *now = (const sgd_factors *)a.b;
+	float rate = now ? now->rate : a.factor, decay = now ? now->decay : a.decay;
+	float scale = a.c ? *(const float *)a.c : a.gradient_scale;
 
 	FLAT_RANGE(4);
 	load_some(w, (const float *)a.y + i, rest, vector);
 	load_some(g, (const float *)a.a + i, rest, vector);
 #pragma unroll
 	for (int j = 0; j < 4; j++)
-		w[j] = w[j] - a.factor * (g[j] * a.gradient_scale + a.decay * w[j]);
+		w[j] = w[j] - rate * (g[j] * scale + decay * w[j]);
 	store_some((float *)a.y + i, w, rest, vector);
 }
 
@@ -197,6 +201,7 @@ KERNEL(adamw)
 {
 	float w[4], m[4], v[4], g[4];
 	float scale = a.scale ? *a.scale : a.gradient_scale;
+	adamw_factors f = a.now ? *a.now : a.factors;
 
 	FLAT_RANGE(4);
 	load_some(w, (const float *)a.w + i, rest, vector);
@@ -209,7 +214,7 @@ KERNEL(adamw)
 
 		m[j] = m[j] + a.take1 * (x - m[j]);
 		v[j] = a.beta2 * v[j] + a.take2 * (x * x);
-		w[j] = w[j] * a.keep - a.step * (m[j] / (sqrtf(v[j]) / a.root + a.epsilon));
+		w[j] = w[j] * f.keep - f.step * (m[j] / (sqrtf(v[j]) / f.root + a.epsilon));
 	}
 	store_some(a.w + i, w, rest, vector);
 	store_some(a.m + i, m, rest, vector);
@@ -288,7 +293,7 @@ KERNEL(store)
 template <typename T, bool PACK> DEVICE void pack_body(const pack_launch &a)
 {
 	const int N = lanes<T>::count;
-	const segment &s = a.segments[blockIdx.y];
+	const pack_segment &s = a.segments[blockIdx.y];
 	T *flat = (T *)a.flat + s.offset, *tensor = (T *)s.tensor;
 	const T *from = PACK ? tensor : flat;
 	T *to = PACK ? flat : tensor;

@@ -29,22 +29,37 @@ enum {
 
 enum { MOST_CANDIDATES = 16 };
 
-static const int epilogues[] = {
-	[CUDA_EPILOGUE_NONE] = 1,
-	[CUDA_EPILOGUE_BIAS] = 4,
-	[CUDA_EPILOGUE_GELU] = 32 | 128, /* with the argument stored: GELU_AUX */
-	[CUDA_EPILOGUE_GELU_BIAS] = 32 | 128 | 4,
+/* Of cublasLtEpilogue_t. */
+enum {
+	EPILOGUE_DEFAULT = 1,
+	EPILOGUE_BIAS = 4,
+	EPILOGUE_GELU_AUX = 32 | 128, /* with the argument stored */
+	EPILOGUE_BGRADB = 512,        /* our A is cuBLASLt's B */
 };
+
+/* What cuBLASLt says of an epilogue that it has no kernel for. */
+enum { STATUS_INVALID_VALUE = 7, STATUS_NOT_SUPPORTED = 15 };
+
+static int epilogue_of(const struct gemm_epilogue *e)
+{
+	if (e->dbias)
+		return EPILOGUE_BGRADB;
+	return e->before_gelu ? EPILOGUE_GELU_AUX | (e->bias ? EPILOGUE_BIAS : 0)
+	       : e->bias      ? EPILOGUE_BIAS
+			      : EPILOGUE_DEFAULT;
+}
 
 /* What the way of a product depends on. Compared as bytes: no padding, unused bits 0. */
 struct key {
 	int64_t m, n, k, lda, ldb, ldc;
+	int32_t epilogue;
 	int8_t transpose_a, transpose_b, accumulate, tf32;
-	int8_t dtype, c_dtype, epilogue, alignment;
+	int8_t dtype, c_dtype, alignment, unused[5];
 };
 
 struct cuda_product {
 	struct key key;
+	bool refused;                  /* cuBLASLt has no way for this epilogue */
 	void *description, *a, *b, *c; /* layouts in cuBLASLt's order: a is our B */
 	struct cublaslt_algo algo;
 };
@@ -57,19 +72,20 @@ static bool check(struct kernel_context *context, int result, const char *what)
 		&context->error, EXIT_CODE_FAULT, "cuda: %s gave cublasStatus %d", what, result);
 }
 
-static int64_t least_alignment(const struct gemm *g, const void *bias, const void *aux)
+static int64_t least_alignment(const struct gemm *g, const struct gemm_epilogue *e)
 {
 	int64_t bytes = dtype_bytes(g->dtype), c_bytes = dtype_bytes(g->c_dtype);
 	uint64_t bits = (uint64_t)(uintptr_t)g->a | (uint64_t)(uintptr_t)g->b |
-			(uint64_t)(uintptr_t)g->c | (uint64_t)(uintptr_t)bias |
-			(uint64_t)(uintptr_t)aux | (uint64_t)(g->lda * bytes) |
+			(uint64_t)(uintptr_t)g->c | (uint64_t)(uintptr_t)e->bias |
+			(uint64_t)(uintptr_t)e->before_gelu | (uint64_t)(uintptr_t)e->dbias |
+			(uint64_t)(uintptr_t)e->addend | (uint64_t)(g->lda * bytes) |
 			(uint64_t)(g->ldb * bytes) | (uint64_t)(g->ldc * c_bytes);
 
 	return bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : 2;
 }
 
 static struct key key_of(const struct cuda_backend *b, const struct gemm *g,
-	enum cuda_epilogue epilogue, int64_t alignment)
+	const struct gemm_epilogue *epilogue, int64_t alignment)
 {
 	return (struct key){.m = g->m,
 		.n = g->n,
@@ -79,11 +95,11 @@ static struct key key_of(const struct cuda_backend *b, const struct gemm *g,
 		.ldc = g->ldc,
 		.transpose_a = g->transpose_a,
 		.transpose_b = g->transpose_b,
-		.accumulate = g->accumulate,
+		.accumulate = g->accumulate || epilogue->addend,
 		.tf32 = g->dtype == DTYPE_FP32 && b->fp32 == CUDA_FP32_TF32,
 		.dtype = (int8_t)g->dtype,
 		.c_dtype = (int8_t)g->c_dtype,
-		.epilogue = (int8_t)epilogue,
+		.epilogue = epilogue_of(epilogue),
 		.alignment = (int8_t)alignment};
 }
 
@@ -110,7 +126,7 @@ static bool describe(struct kernel_context *context, struct cuda_product *p)
 	int compute = key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 	int32_t ours_a = key->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
 	int32_t ours_b = key->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-	uint32_t epilogue = (uint32_t)epilogues[key->epilogue];
+	uint32_t epilogue = (uint32_t)key->epilogue;
 
 	return check(context, api->cublasLtMatmulDescCreate(&p->description, compute, CUDA_R_32F),
 		       "cublasLtMatmulDescCreate") &&
@@ -134,9 +150,11 @@ static bool describe(struct kernel_context *context, struct cuda_product *p)
 }
 
 /* The bias and the argument of the epilogue belong to the call, yet stand in the description. */
-static bool set_pointers(struct kernel_context *context, const struct cuda_product *p,
-	const void *bias, const void *aux)
+static bool set_pointers(
+	struct kernel_context *context, const struct cuda_product *p, const struct gemm_epilogue *e)
 {
+	const void *bias = e->dbias ? e->dbias : e->bias, *aux = e->before_gelu;
+
 	if (bias && !set(context, p->description, MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)))
 		return false;
 	return !aux ||
@@ -163,6 +181,27 @@ static bool prefer(struct kernel_context *context, void *preference, const struc
 		"cublasLtMatmulPreferenceSetAttribute");
 }
 
+/* Not there for an epilogue is an answer; not there for a plain product is an error. */
+static bool take_first(struct kernel_context *context, struct cuda_product *p, int result, int n,
+	const struct cublaslt_heuristic *found)
+{
+	bool none = n == 0 || found[n - 1].state != 0;
+
+	p->refused = p->key.epilogue != EPILOGUE_DEFAULT &&
+		     (result == STATUS_INVALID_VALUE || result == STATUS_NOT_SUPPORTED ||
+			     (result == 0 && none));
+	if (p->refused)
+		return true;
+	if (!check(context, result, "cublasLtMatmulAlgoGetHeuristic"))
+		return false;
+	if (none)
+		return error_set(&context->error, EXIT_CODE_FAULT,
+			"cuda: cuBLASLt has no algorithm for a product of %lld x %lld x %lld",
+			(long long)p->key.m, (long long)p->key.n, (long long)p->key.k);
+	p->algo = found[n - 1].algo;
+	return true;
+}
+
 static bool choose(struct kernel_context *context, struct cuda_product *p)
 {
 	const struct cuda_backend *b = cuda_backend(context);
@@ -173,20 +212,16 @@ static bool choose(struct kernel_context *context, struct cuda_product *p)
 	int n = 0;
 	bool ok = check(context, api->cublasLtMatmulPreferenceCreate(&preference),
 			  "cublasLtMatmulPreferenceCreate") &&
-		  prefer(context, preference, &p->key) &&
-		  check(context,
-			  api->cublasLtMatmulAlgoGetHeuristic(b->cublaslt, p->description, p->a,
-				  p->b, p->c, p->c, preference, wanted, found, &n),
-			  "cublasLtMatmulAlgoGetHeuristic");
+		  prefer(context, preference, &p->key);
 
-	if (ok && (n == 0 || found[n - 1].state != 0))
-		ok = error_set(&context->error, EXIT_CODE_FAULT,
-			"cuda: cuBLASLt has no algorithm for a product of %lld x %lld x %lld",
-			(long long)p->key.m, (long long)p->key.n, (long long)p->key.k);
+	if (ok) {
+		int result = api->cublasLtMatmulAlgoGetHeuristic(b->cublaslt, p->description, p->a,
+			p->b, p->c, p->c, preference, wanted, found, &n);
+
+		ok = take_first(context, p, result, n, found);
+	}
 	if (preference)
 		api->cublasLtMatmulPreferenceDestroy(preference);
-	if (ok)
-		p->algo = found[n - 1].algo;
 	return ok;
 }
 
@@ -241,15 +276,14 @@ static bool make_room(struct kernel_context *context)
 
 /* NULL with the context's error. */
 static struct cuda_product *product(
-	struct kernel_context *context, const struct key *key, const void *bias, const void *aux)
+	struct kernel_context *context, const struct key *key, const struct gemm_epilogue *e)
 {
 	struct cuda_backend *b = cuda_backend(context);
 	struct cuda_product *p;
 
 	for (int i = 0; i < b->n_products; i++)
 		if (memcmp(&b->products[i].key, key, sizeof(*key)) == 0)
-			return set_pointers(context, &b->products[i], bias, aux) ? &b->products[i]
-										 : NULL;
+			return set_pointers(context, &b->products[i], e) ? &b->products[i] : NULL;
 	if (!cuda_api_has_cublaslt(b->api)) {
 		error_set(&context->error, EXIT_CODE_ENVIRONMENT,
 			"cuda: no cuBLASLt here (libcublasLt.so.13 or .12 was not found); install "
@@ -262,7 +296,7 @@ static struct cuda_product *product(
 		return NULL;
 	p = &b->products[b->n_products];
 	*p = (struct cuda_product){.key = *key};
-	if (!describe(context, p) || !set_pointers(context, p, bias, aux) || !choose(context, p)) {
+	if (!describe(context, p) || !set_pointers(context, p, e) || !choose(context, p)) {
 		forget(b->api, p);
 		return NULL;
 	}
@@ -278,44 +312,69 @@ static void write_zeros(struct kernel_context *context, const struct gemm *g)
 			g->n);
 }
 
-void cuda_gemm_epilogue(struct kernel_context *context, const struct gemm *g,
-	enum cuda_epilogue epilogue, const void *bias, void *aux)
+static bool multiply(
+	struct kernel_context *context, const struct gemm *g, const struct gemm_epilogue *e)
 {
 	struct cuda_backend *b = cuda_backend(context);
-	struct key key = key_of(b, g, epilogue, least_alignment(g, bias, aux));
-	float one = 1.0f, beta = g->accumulate ? 1.0f : 0.0f;
-	struct cuda_product *p;
+	struct key key = key_of(b, g, e, least_alignment(g, e));
+	const struct cuda_product *p = product(context, &key, e);
+	float one = 1.0f, beta = key.accumulate ? 1.0f : 0.0f;
 
+	/* An error is the context's business; the caller has nothing else to try. */
+	if (!p || p->refused)
+		return !p;
+	check(context,
+		b->api->cublasLtMatmul(b->cublaslt, p->description, &one, g->b, p->a, g->a, p->b,
+			&beta, e->addend ? e->addend : g->c, p->c, g->c, p->c, &p->algo,
+			context->workspace, (size_t)context->workspace_bytes, context->stream),
+		"cublasLtMatmul");
+	return true;
+}
+
+bool cuda_gemm_epilogue(
+	struct kernel_context *context, const struct gemm *g, const struct gemm_epilogue *epilogue)
+{
 	if (g->m <= 0 || g->n <= 0 || context->error.message[0] != '\0')
-		return;
-	if (g->k <= 0) {
-		write_zeros(context, g);
-		return;
-	}
-	p = product(context, &key, bias, aux);
-	if (p)
-		check(context,
-			b->api->cublasLtMatmul(b->cublaslt, p->description, &one, g->b, p->a, g->a,
-				p->b, &beta, g->c, p->c, g->c, p->c, &p->algo, context->workspace,
-				(size_t)context->workspace_bytes, context->stream),
-			"cublasLtMatmul");
+		return true;
+	return g->k > 0 && multiply(context, g, epilogue);
 }
 
 void cuda_gemm(struct kernel_context *context, const struct gemm *g)
 {
-	cuda_gemm_epilogue(context, g, CUDA_EPILOGUE_NONE, NULL, NULL);
+	static const struct gemm_epilogue none;
+
+	if (g->m <= 0 || g->n <= 0 || context->error.message[0] != '\0')
+		return;
+	if (g->k <= 0)
+		write_zeros(context, g);
+	else
+		multiply(context, g, &none);
 }
 
 /* For operands as aligned as the rows allow; others are prepared when they come. */
 void cuda_prepare_gemm(struct kernel_context *context, const struct gemm *g)
 {
+	static const struct gemm_epilogue none;
 	struct gemm without = *g;
 	struct key key;
 
 	without.a = without.b = NULL;
 	without.c = NULL;
-	key = key_of(cuda_backend(context), g, CUDA_EPILOGUE_NONE,
-		least_alignment(&without, NULL, NULL));
+	key = key_of(cuda_backend(context), g, &none, least_alignment(&without, &none));
 	if (g->m > 0 && g->n > 0 && g->k > 0)
-		product(context, &key, NULL, NULL);
+		product(context, &key, &none);
+}
+
+bool cuda_prepare_gemm_epilogue(
+	struct kernel_context *context, const struct gemm *g, const struct gemm_epilogue *e)
+{
+	const struct key key = key_of(cuda_backend(context), g, e, least_alignment(g, e));
+	const struct cuda_product *p;
+
+	if (g->m <= 0 || g->n <= 0)
+		return true;
+	if (g->k <= 0)
+		return false;
+	p = product(context, &key, e);
+	return !p || !p->refused;
 }

@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+#include "kernels/plain.h"
+
 enum {
 	CUDA_FREQUENCIES = 128, /* rope: pairs of a head */
 	CUDA_STORE_WORDS = 120, /* 8-byte words of one store */
@@ -27,8 +29,10 @@ struct adamw_launch {
 	const float *g;
 	void *copy;         /* bf16 copy of w; NULL for none */
 	const float *scale; /* on the device, instead of gradient_scale; NULL for none */
+	const struct adamw_factors *now; /* on the device, instead of factors; NULL for none */
 	int64_t n;
-	float keep, step, root, beta2, epsilon, take1, take2, gradient_scale;
+	struct adamw_factors factors;
+	float beta2, epsilon, take1, take2, gradient_scale;
 	int32_t vector;
 };
 
@@ -46,14 +50,9 @@ struct store_launch {
 	uint64_t words[CUDA_STORE_WORDS];
 };
 
-struct segment {
-	void *tensor;
-	int64_t offset, count; /* elements in the flat array */
-};
-
 struct pack_launch {
 	void *flat;
-	struct segment segments[CUDA_SEGMENTS];
+	struct pack_segment segments[CUDA_SEGMENTS];
 };
 
 struct exact_launch {

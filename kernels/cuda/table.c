@@ -197,6 +197,21 @@ bool cuda_faults(struct kernel_context *context)
 		"a token id or target is outside the vocabulary (the largest is %d)", found);
 }
 
+static const int32_t *cuda_fault(struct kernel_context *context)
+{
+	return cuda_backend(context)->fault;
+}
+
+static const struct device_kernels device = {
+	.gemm_epilogue = cuda_gemm_epilogue,
+	.prepare_gemm_epilogue = cuda_prepare_gemm_epilogue,
+	.pack = cuda_pack,
+	.adamw = cuda_adamw,
+	.sgd = cuda_sgd_now,
+	.clip_scale = cuda_clip_scale,
+	.fault = cuda_fault,
+};
+
 static const struct kernels cuda = {
 	.name = "cuda",
 	.library = "cuBLASLt",
@@ -232,6 +247,7 @@ static const struct kernels cuda = {
 	.sum_squares = cuda_sum_squares,
 	.sum = cuda_sum,
 	.clip = cuda_clip,
+	.device = &device,
 };
 
 const struct kernels *kernels_cuda(void)

@@ -6,9 +6,7 @@
 
 void reference_adamw(struct kernel_context *context, const struct adamw *a)
 {
-	float keep = (float)(1.0 - a->lr * a->weight_decay);
-	float step = (float)(a->lr / a->bias_correction1);
-	float root = (float)sqrt(a->bias_correction2);
+	const struct adamw_factors f = adamw_factors(a);
 	float beta2 = (float)a->beta2, epsilon = (float)a->epsilon;
 	float take1 = (float)(1.0 - a->beta1), take2 = (float)(1.0 - a->beta2);
 
@@ -20,7 +18,7 @@ void reference_adamw(struct kernel_context *context, const struct adamw *a)
 
 		a->m[i] = m;
 		a->v[i] = v;
-		a->w[i] = a->w[i] * keep - step * (m / (sqrtf(v) / root + epsilon));
+		a->w[i] = a->w[i] * f.keep - f.step * (m / (sqrtf(v) / f.root + epsilon));
 	}
 }
 

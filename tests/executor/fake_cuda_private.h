@@ -106,7 +106,16 @@ void fake_remove_allocation(const void *memory, bool pinned);
 bool fake_meeting_is_complete(const struct fake_meeting *meeting);
 void fake_meeting_run(struct fake_meeting *meeting);
 
-/* fake_kernels.c: the reference kernels, enqueued. */
+/* fake_kernels.c: the reference kernels, enqueued; what they compute with. */
 extern const struct kernels fake_kernels;
+struct kernel_context *fake_worker(void);
+
+/* fake_device_kernels.c */
+extern const struct device_kernels fake_device_kernels;
+bool fake_open(struct kernel_context *context, struct error *error);
+void fake_close(struct kernel_context *context);
+/* Leaves the largest that is outside in the context's word. */
+void fake_check_tokens(
+	struct kernel_context *context, const int32_t *ids, int64_t n, int64_t vocabulary);
 
 #endif

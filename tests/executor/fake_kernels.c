@@ -6,7 +6,7 @@
 #include "fake_cuda_private.h"
 
 /* What computes has a workspace of its own: the schedule's is the GPU's. */
-static struct kernel_context *worker(void)
+struct kernel_context *fake_worker(void)
 {
 	static struct kernel_context context;
 	struct error error;
@@ -16,17 +16,9 @@ static struct kernel_context *worker(void)
 		context.workspace_bytes = KERNELS_WORKSPACE_BYTES;
 		kernels_reference()->open(&context, &error);
 	}
+	/* A GPU's kernels go on. */
+	context.error.message[0] = '\0';
 	return &context;
-}
-
-static bool fake_open(struct kernel_context *context, struct error *error)
-{
-	return kernels_reference()->open(context, error);
-}
-
-static void fake_close(struct kernel_context *context)
-{
-	(void)context;
 }
 
 /* --- extents --- */
@@ -68,7 +60,7 @@ static void call(struct kernel_context *context, const char *name, void (*run)(v
 #define KERNEL(name)                                                                               \
 	static void run_##name(void *arguments)                                                    \
 	{                                                                                          \
-		kernels_reference()->name(worker(), arguments);                                    \
+		kernels_reference()->name(fake_worker(), arguments);                               \
 	}                                                                                          \
 	static void fake_##name(struct kernel_context *context, const struct TYPE_##name *a)       \
 	{                                                                                          \
@@ -88,7 +80,6 @@ static void call(struct kernel_context *context, const char *name, void (*run)(v
 #define TYPE_embedding          embedding
 #define TYPE_embedding_backward embedding_backward
 #define TYPE_cross_entropy      cross_entropy
-#define TYPE_adamw              adamw
 
 static void touch_gemm(struct list *list, const struct gemm *g)
 {
@@ -182,14 +173,6 @@ static void touch_cross_entropy(struct list *list, const struct cross_entropy *c
 	writes(list, DTYPE_FP32, c->losses, c->tokens);
 }
 
-static void touch_adamw(struct list *list, const struct adamw *a)
-{
-	writes(list, DTYPE_FP32, a->w, a->n);
-	writes(list, DTYPE_FP32, a->m, a->n);
-	writes(list, DTYPE_FP32, a->v, a->n);
-	reads(list, DTYPE_FP32, a->g, a->n);
-}
-
 KERNEL(gemm)
 KERNEL(layernorm)
 KERNEL(rmsnorm)
@@ -201,7 +184,19 @@ KERNEL(attention_backward)
 KERNEL(embedding)
 KERNEL(embedding_backward)
 KERNEL(cross_entropy)
-KERNEL(adamw)
+
+static void fake_embedding_checked(struct kernel_context *context, const struct embedding *e)
+{
+	fake_check_tokens(context, e->ids, e->tokens, e->vocabulary);
+	fake_embedding(context, e);
+}
+
+static void fake_cross_entropy_checked(
+	struct kernel_context *context, const struct cross_entropy *c)
+{
+	fake_check_tokens(context, c->targets, c->tokens, c->vocabulary);
+	fake_cross_entropy(context, c);
+}
 
 /* --- kernels with a few arguments --- */
 
@@ -210,7 +205,6 @@ struct few {
 	void *y, *z;
 	const void *a, *b, *c;
 	int64_t n, width;
-	double number;
 	enum gelu kind;
 	bool accumulate;
 };
@@ -238,59 +232,59 @@ static void few(struct kernel_context *context, const char *name, void (*run)(vo
 FEW(bias_add,
 	(struct kernel_context * context, enum dtype dtype, void *y, const void *a, int64_t n,
 		int64_t width),
-	(worker(), f->dtype, f->y, f->a, f->n, f->width), writes(&list, dtype, y, n *width);
+	(fake_worker(), f->dtype, f->y, f->a, f->n, f->width), writes(&list, dtype, y, n *width);
 	reads(&list, dtype, a, width);, .dtype = dtype, .y = y, .a = a, .n = n, .width = width)
 FEW(bias_backward,
 	(struct kernel_context * context, enum dtype dtype, void *y, enum dtype other,
 		const void *a, int64_t n, int64_t width, bool accumulate),
-	(worker(), f->dtype, f->y, f->other, f->a, f->n, f->width, f->accumulate),
+	(fake_worker(), f->dtype, f->y, f->other, f->a, f->n, f->width, f->accumulate),
 	writes(&list, dtype, y, width);
 	reads(&list, other, a, n *width);, .dtype = dtype, .other = other, .y = y, .a = a, .n = n,
 	.width = width, .accumulate = accumulate)
 FEW(gelu,
 	(struct kernel_context * context, enum dtype dtype, enum gelu kind, void *y, const void *a,
 		int64_t n),
-	(worker(), f->dtype, f->kind, f->y, f->a, f->n), writes(&list, dtype, y, n);
+	(fake_worker(), f->dtype, f->kind, f->y, f->a, f->n), writes(&list, dtype, y, n);
 	reads(&list, dtype, a, n);, .dtype = dtype, .kind = kind, .y = y, .a = a, .n = n)
 FEW(gelu_backward,
 	(struct kernel_context * context, enum dtype dtype, enum gelu kind, void *y, const void *a,
 		const void *b, int64_t n),
-	(worker(), f->dtype, f->kind, f->y, f->a, f->b, f->n), writes(&list, dtype, y, n);
+	(fake_worker(), f->dtype, f->kind, f->y, f->a, f->b, f->n), writes(&list, dtype, y, n);
 	reads(&list, dtype, a, n); reads(&list, dtype, b, n);
 	, .dtype = dtype, .kind = kind, .y = y, .a = a, .b = b, .n = n)
 FEW(swiglu,
 	(struct kernel_context * context, enum dtype dtype, void *y, const void *a, const void *b,
 		int64_t n),
-	(worker(), f->dtype, f->y, f->a, f->b, f->n), writes(&list, dtype, y, n);
+	(fake_worker(), f->dtype, f->y, f->a, f->b, f->n), writes(&list, dtype, y, n);
 	reads(&list, dtype, a, n); reads(&list, dtype, b, n);
 	, .dtype = dtype, .y = y, .a = a, .b = b, .n = n)
 FEW(swiglu_backward,
 	(struct kernel_context * context, enum dtype dtype, void *y, void *z, const void *a,
 		const void *b, const void *c, int64_t n),
-	(worker(), f->dtype, f->y, f->z, f->a, f->b, f->c, f->n), writes(&list, dtype, y, n);
+	(fake_worker(), f->dtype, f->y, f->z, f->a, f->b, f->c, f->n), writes(&list, dtype, y, n);
 	writes(&list, dtype, z, n); reads(&list, dtype, a, n); reads(&list, dtype, b, n);
 	reads(&list, dtype, c, n);, .dtype = dtype, .y = y, .z = z, .a = a, .b = b, .c = c, .n = n)
 FEW(add,
 	(struct kernel_context * context, enum dtype dtype, void *y, const void *a, const void *b,
 		int64_t n),
-	(worker(), f->dtype, f->y, f->a, f->b, f->n), writes(&list, dtype, y, n);
+	(fake_worker(), f->dtype, f->y, f->a, f->b, f->n), writes(&list, dtype, y, n);
 	reads(&list, dtype, a, n); reads(&list, dtype, b, n);
 	, .dtype = dtype, .y = y, .a = a, .b = b, .n = n)
 FEW(accumulate,
 	(struct kernel_context * context, enum dtype dtype, void *y, enum dtype other,
 		const void *a, int64_t n),
-	(worker(), f->dtype, f->y, f->other, f->a, f->n), writes(&list, dtype, y, n);
+	(fake_worker(), f->dtype, f->y, f->other, f->a, f->n), writes(&list, dtype, y, n);
 	reads(&list, other, a, n);, .dtype = dtype, .other = other, .y = y, .a = a, .n = n)
 FEW(convert,
 	(struct kernel_context * context, enum dtype dtype, void *y, enum dtype other,
 		const void *a, int64_t n),
-	(worker(), f->dtype, f->y, f->other, f->a, f->n), writes(&list, dtype, y, n);
+	(fake_worker(), f->dtype, f->y, f->other, f->a, f->n), writes(&list, dtype, y, n);
 	reads(&list, other, a, n);, .dtype = dtype, .other = other, .y = y, .a = a, .n = n)
 FEW(zero, (struct kernel_context * context, enum dtype dtype, void *y, int64_t n),
-	(worker(), f->dtype, f->y, f->n), writes(&list, dtype, y, n);
+	(fake_worker(), f->dtype, f->y, f->n), writes(&list, dtype, y, n);
 	, .dtype = dtype, .y = y, .n = n)
 FEW(copy, (struct kernel_context * context, enum dtype dtype, void *y, const void *a, int64_t n),
-	(worker(), f->dtype, f->y, f->a, f->n), writes(&list, dtype, y, n);
+	(fake_worker(), f->dtype, f->y, f->a, f->n), writes(&list, dtype, y, n);
 	reads(&list, dtype, a, n);, .dtype = dtype, .y = y, .a = a, .n = n)
 
 /* Exact sums are left normalised, as devices do. */
@@ -298,7 +292,7 @@ static void run_sum_squares(void *arguments)
 {
 	const struct few *f = arguments;
 
-	kernels_reference()->sum_squares(worker(), f->y, f->a, f->n);
+	kernels_reference()->sum_squares(fake_worker(), f->y, f->a, f->n);
 	exact_sum_normalise(f->y);
 }
 
@@ -306,15 +300,8 @@ static void run_sum(void *arguments)
 {
 	const struct few *f = arguments;
 
-	kernels_reference()->sum(worker(), f->y, f->a, f->n);
+	kernels_reference()->sum(fake_worker(), f->y, f->a, f->n);
 	exact_sum_normalise(f->y);
-}
-
-static void run_clip(void *arguments)
-{
-	const struct few *f = arguments;
-
-	kernels_reference()->clip(worker(), f->y, f->n, f->a, f->number);
 }
 
 static void fake_sum_squares(
@@ -338,17 +325,6 @@ static void fake_sum(
 	few(context, "sum", run_sum, &(struct few){.y = sum, .a = x, .n = n}, &list);
 }
 
-static void fake_clip(struct kernel_context *context, float *y, int64_t n,
-	const struct exact_sum *squares, double most)
-{
-	struct list list = {.n = 0};
-
-	writes(&list, DTYPE_FP32, y, n);
-	add(&list, squares, sizeof(*squares), false);
-	few(context, "clip", run_clip, &(struct few){.y = y, .a = squares, .n = n, .number = most},
-		&list);
-}
-
 struct reduce {
 	enum dtype dtype;
 	void *y;
@@ -361,7 +337,7 @@ static void run_tree_reduce(void *arguments)
 {
 	const struct reduce *r = arguments;
 
-	kernels_reference()->tree_reduce(worker(), r->dtype, r->y, r->sources, r->count, r->n);
+	kernels_reference()->tree_reduce(fake_worker(), r->dtype, r->y, r->sources, r->count, r->n);
 }
 
 static void fake_tree_reduce(struct kernel_context *context, enum dtype dtype, void *y,
@@ -404,10 +380,9 @@ const struct kernels fake_kernels = {
 	.gelu_backward = fake_gelu_backward,
 	.swiglu = fake_swiglu,
 	.swiglu_backward = fake_swiglu_backward,
-	.embedding = fake_embedding,
+	.embedding = fake_embedding_checked,
 	.embedding_backward = fake_embedding_backward,
-	.cross_entropy = fake_cross_entropy,
-	.adamw = fake_adamw,
+	.cross_entropy = fake_cross_entropy_checked,
 	.add = fake_add,
 	.accumulate = fake_accumulate,
 	.convert = fake_convert,
@@ -416,5 +391,5 @@ const struct kernels fake_kernels = {
 	.tree_reduce = fake_tree_reduce,
 	.sum_squares = fake_sum_squares,
 	.sum = fake_sum,
-	.clip = fake_clip,
+	.device = &fake_device_kernels,
 };

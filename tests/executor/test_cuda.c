@@ -9,7 +9,7 @@
 
 enum { STEPS = 2 };
 
-static bool thorough;
+static bool thorough, any_rounding;
 
 /* One digest and its error. */
 static struct digest train(const char *model, int64_t ranks, const char *options,
@@ -24,6 +24,7 @@ static struct digest train(const char *model, int64_t ranks, const char *options
 	job.transport = transport;
 	job.kernels = "reference";
 	job.fault = fault;
+	job.any_rounding = any_rounding;
 	if (run_train(&run, &job))
 		snprintf(digest.hex, sizeof(digest.hex), "%s", run.measurement.weights_digest);
 	else
@@ -99,6 +100,29 @@ static void ranks_with_a_gpu_each(void **state)
 	every_strategy("nccl");
 }
 
+/* GELU as an epilogue, in every range that holds the projection too. */
+static void activations_on_the_way_out(void **state)
+{
+	static const char *const plans[] = {"strategy=FULL_SHARD param_dtype=bf16",
+		"strategy=FULL_SHARD activation_checkpointing=full",
+		"strategy=SHARD_GRAD_OP activation_checkpointing=selective",
+		"strategy=FULL_SHARD wrap=size:1500"};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(plans); i++) {
+		struct error error = {0};
+		char options[256];
+
+		snprintf(options, sizeof(options), "seq_len=11 micro_batch=2 %s", plans[i]);
+		struct digest cpu = train(TINY_GPT2, 2, options, "host", NULL, NULL, &error);
+		any_rounding = true;
+		struct digest gpu = train(TINY_GPT2, 2, options, "cuda", "device", NULL, &error);
+		any_rounding = false;
+		assert_string_equal(error.message, "");
+		assert_string_equal(gpu.hex, cpu.hex);
+	}
+}
+
 /* The control: a stream that does not wait for another is a race, wherever it is. */
 static void a_dropped_wait_is_a_race(void **state)
 {
@@ -109,6 +133,18 @@ static void a_dropped_wait_is_a_race(void **state)
 		"drop_wait", &error);
 	if (strstr(error.message, "race: ") == NULL)
 		fail_msg("a race was expected, got \"%s\"", error.message);
+}
+
+static void a_wild_token_is_told(void **state)
+{
+	struct error error = {0};
+
+	(void)state;
+	train(TINY_GPT2, 2, "seq_len=11 micro_batch=2 strategy=FULL_SHARD", "cuda", "device",
+		"wild_token=1@step=1", &error);
+	assert_int_equal(error.code, EXIT_CODE_INTERNAL);
+	if (strstr(error.message, "step 1: the GPU met token ") == NULL)
+		fail_msg("a token was expected, got \"%s\"", error.message);
 }
 
 static void what_is_missing_is_said(void **state)
@@ -126,7 +162,9 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_that_share_a_gpu),
 		cmocka_unit_test(ranks_with_a_gpu_each),
+		cmocka_unit_test(activations_on_the_way_out),
 		cmocka_unit_test(a_dropped_wait_is_a_race),
+		cmocka_unit_test(a_wild_token_is_told),
 		cmocka_unit_test(what_is_missing_is_said),
 	};
 

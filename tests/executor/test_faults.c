@@ -46,6 +46,7 @@ static const struct seeded {
 	{"stale_copy", 2, "micro_batch=1", OFFLOADED("parameters"), NULL},
 	{"stale_copy", 2, "micro_batch=1", OFFLOADED("optimizer"), NULL},
 	{"wrong_sequence", 2, "micro_batch=1", FULL, NULL},
+	{"wild_token=1@step=1", 2, "micro_batch=1", FULL, "is outside the vocabulary"},
 	{"ledger_leak", 2, "micro_batch=1", FULL, "another ledger"},
 	{"nan@step=1", 2, "micro_batch=1", FULL, "step 1: the gradient norm is"},
 	{"nan=1@step=0", 4, "micro_batch=1", HYBRID, "step 0: the gradient norm is"},

@@ -203,7 +203,7 @@ static void test_races_are_seen(void **state)
 static void test_pack(void **state)
 {
 	float flat[40], back[3][16], tensors[3][16];
-	struct segment segments[3] = {
+	struct pack_segment segments[3] = {
 		{tensors[0], 0, 7}, {tensors[1], 8, 16}, {tensors[2], 24, 16}};
 
 	(void)state;
@@ -267,6 +267,7 @@ static void test_adamw_of_device_scale(void **state)
 {
 	float w[2][5], m[2][5], v[2][5], g[5], scale = 0.25f;
 	uint16_t copy[5];
+	struct adamw_factors now;
 	struct adamw a = {.n = 5,
 		.g = g,
 		.lr = 0.01,
@@ -287,11 +288,27 @@ static void test_adamw_of_device_scale(void **state)
 	kernels_reference()->adamw(&reference_context, &a);
 	a.w = w[1], a.m = m[1], a.v = v[1];
 	a.gradient_scale = 77.0f;
-	cuda_adamw(&context, &a, copy, &scale);
+	now = adamw_factors(&a);
+	a.lr = a.bias_correction1 = a.bias_correction2 = 3;
+	cuda_adamw(&context, &a, copy, &now, &scale);
 	assert_memory_equal(w[0], w[1], sizeof(w[0]));
 	assert_memory_equal(v[0], v[1], sizeof(v[0]));
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(copy[i], bf16_from_float(w[1][i]));
+}
+
+static void test_sgd_of_device_factors(void **state)
+{
+	const struct sgd_factors now = {0.125f, 0.5f};
+	const float g[5] = {1, 2, 3, 4, 5}, scale = 0.25f;
+	float w[2][5];
+
+	(void)state;
+	for (int i = 0; i < 5; i++)
+		w[0][i] = w[1][i] = (float)(2 - i);
+	kernels_reference()->sgd(&reference_context, w[0], g, 5, now.rate, now.decay, scale);
+	kernels_cuda()->device->sgd(&context, w[1], g, 5, &now, &scale);
+	assert_memory_equal(w[0], w[1], sizeof(w[0]));
 }
 
 static double gelu_of(double x)
@@ -308,11 +325,58 @@ static void test_epilogues(void **state)
 		.m = 2, .n = 2, .k = 3, .a = a, .b = b, .c = c, .lda = 3, .ldb = 2, .ldc = 2};
 
 	(void)state;
-	cuda_gemm_epilogue(&context, &g, CUDA_EPILOGUE_BIAS, bias, NULL);
+	assert_true(cuda_gemm_epilogue(&context, &g, &(struct gemm_epilogue){.bias = bias}));
 	assert_memory_equal(c, expected, sizeof(c));
-	cuda_gemm_epilogue(&context, &g, CUDA_EPILOGUE_GELU_BIAS, bias, aux);
+	assert_true(cuda_gemm_epilogue(
+		&context, &g, &(struct gemm_epilogue){.bias = bias, .before_gelu = aux}));
 	for (int i = 0; i < 4; i++)
 		assert_true(aux[i] == expected[i] && fabs(c[i] - gelu_of(aux[i])) < 1e-6);
+	assert_true(cuda_gemm_epilogue(
+		&context, &g, &(struct gemm_epilogue){.bias = bias, .addend = expected}));
+	for (int i = 0; i < 4; i++)
+		assert_true(c[i] == 2 * expected[i]);
+}
+
+/* dW = dy^T x, and the sums of dy's columns beside it. */
+static void test_bias_gradient(void **state)
+{
+	const float dy[6] = {1, 2, 3, 4, 5, 6}, x[3] = {1, 10, 100};
+	float dw[2], dbias[2];
+	const struct gemm g = {.m = 2,
+		.n = 1,
+		.k = 3,
+		.a = dy,
+		.b = x,
+		.c = dw,
+		.lda = 2,
+		.ldb = 1,
+		.ldc = 1,
+		.transpose_a = true};
+
+	(void)state;
+	assert_true(cuda_gemm_epilogue(&context, &g, &(struct gemm_epilogue){.dbias = dbias}));
+	assert_true(dw[0] == 531.0f && dw[1] == 642.0f);
+	assert_true(dbias[0] == 9.0f && dbias[1] == 12.0f);
+}
+
+/* The answer is kept, nothing is written, and it is no error. */
+static void test_epilogue_that_is_refused(void **state)
+{
+	const float a[8] = {0}, bias[2] = {1, 2};
+	float c[4] = {7, 7, 7, 7};
+	const struct gemm g = {
+		.m = 2, .n = 2, .k = 4, .a = a, .b = a, .c = c, .lda = 4, .ldb = 2, .ldc = 2};
+	const struct gemm_epilogue e = {.bias = bias};
+	int64_t before = cuda_calls.heuristics;
+
+	(void)state;
+	cuda_calls.without_epilogues = true;
+	assert_false(cuda_prepare_gemm_epilogue(&context, &g, &e));
+	assert_false(cuda_gemm_epilogue(&context, &g, &e));
+	cuda_calls.without_epilogues = false;
+	assert_false(cuda_gemm_epilogue(&context, &g, &e));
+	assert_true(c[0] == 7.0f && context.error.message[0] == '\0');
+	assert_int_equal(cuda_calls.heuristics, before + 1);
 }
 
 /* A shape is looked up once; another type, alignment or precision is another shape. */
@@ -423,7 +487,10 @@ int main(void)
 		cmocka_unit_test(test_clip_scale),
 		cmocka_unit_test(test_sum_of_not_a_number),
 		cmocka_unit_test(test_adamw_of_device_scale),
+		cmocka_unit_test(test_sgd_of_device_factors),
 		cmocka_unit_test(test_epilogues),
+		cmocka_unit_test(test_bias_gradient),
+		cmocka_unit_test(test_epilogue_that_is_refused),
 		cmocka_unit_test(test_products_are_kept),
 		cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_many_sources_and_tokens),
