@@ -50,6 +50,12 @@ struct sample random_sample(struct arena *arena, uint64_t *state);
 /* "NAME=VALUE" strings until NULL; no test failure: false with the error. */
 bool try_plan(struct arena *arena, const struct model *model, const struct topology *topology,
 	struct plan *plan, struct error *error, ...) __attribute__((sentinel));
+/* The same from one string with blanks between. */
+bool try_words(struct arena *arena, const struct model *model, const struct topology *topology,
+	const char *words, struct plan *plan, struct error *error);
+/* Fails the test when there is no such plan. */
+struct plan plan_of_words(struct arena *arena, const struct model *model,
+	const struct topology *topology, const char *words);
 
 /* How many operations of a kind, in forward (0), backward (1), or anywhere (-1). */
 int count_ops(const struct schedule *schedule, enum op_kind kind, int phase);

@@ -1,0 +1,360 @@
+/* What is refused, and what the messages say: values, what a runtime cannot honour, options that
+ * would do nothing, plans from files. */
+#include "support.h"
+
+/* --- messages ------------------------------------------------------------------------------------
+ */
+
+enum where { GPU, CPU, VOLTA };
+
+static const struct {
+	enum where where;
+	const char *words, *message;
+} bad[] = {
+	{GPU, "strategy=full_shard",
+		"--strategy: expected one of NO_SHARD, SHARD_GRAD_OP, FULL_SHARD, HYBRID_SHARD, "
+		"HYBRID_SHARD_ZERO2, ZERO_1, ZERO_2, ZERO_3, got \"full_shard\", did you mean "
+		"\"FULL_SHARD\"?"},
+	{GPU, "strategie=FULL_SHARD", "--strategie: no such option, did you mean \"strategy\"?"},
+	{GPU, "colour=blue", "--colour: no such option"},
+	{GPU, "seq_len=0", "--seq-len: expected a whole number greater than 0, got \"0\""},
+	{GPU, "seq_len=", "--seq-len: expected a whole number greater than 0, got \"\""},
+	{GPU, "seq_len=99999999999999999999",
+		"--seq-len: expected a whole number greater than 0, got "
+		"\"99999999999999999999\""},
+	{GPU, "seq_len=8192", "--seq-len 8192: llama-2-7b has a context of 4096 tokens"},
+	{GPU, "micro_batch=-1",
+		"--micro-batch: expected a whole number greater than 0, got \"-1\""},
+	{GPU, "micro_batch=1.5",
+		"--micro-batch: expected a whole number greater than 0, got \"1.5\""},
+	{GPU, "global_batch=100",
+		"--global-batch 100: not a multiple of data-parallel ranks x --micro-batch = 16; "
+		"96 or 112 would be"},
+	{GPU, "global_batch=8",
+		"--global-batch 8: not a multiple of data-parallel ranks x --micro-batch = 16; 16 "
+		"or 32 would be"},
+	{GPU, "global_batch=100 grad_accum=2",
+		"--global-batch 100: not a multiple of data-parallel ranks x --grad-accum = 32; 96 "
+		"or 128 would be"},
+	{GPU, "global_batch=64 micro_batch=2 grad_accum=3",
+		"--global-batch 64: micro-batch 2 x accumulation 3 x 16 ranks is 96; drop one of "
+		"the options or use --global-batch 96"},
+	{GPU, "global_batch=9223372036854775807",
+		"--global-batch 9223372036854775807: is too large"},
+	{GPU, "micro_batch=9000000000000000000",
+		"--micro-batch 9000000000000000000: the batch is too large"},
+	{GPU, "micro_batch=9000000000000000000 global_batch=16",
+		"--micro-batch 9000000000000000000: the batch is too large"},
+	{GPU, "grad_accum=9000000000000000000 global_batch=16",
+		"--grad-accum 9000000000000000000: the batch is too large"},
+	{GPU, "micro_batch=1000000",
+		"--micro-batch 1000000: the logits of 4096 tokens each would not fit any machine; "
+		"use at most 536870"},
+	{GPU, "grad_accum=1000000000",
+		"--grad-accum 1000000000: expected at most 16384 micro-batches in a step; use a "
+		"larger --micro-batch"},
+	{GPU, "shard_group=0", "--shard-group: expected a number of ranks, got \"0\""},
+	{GPU, "shard_group=x", "--shard-group: expected a number of ranks, got \"x\""},
+	{GPU, "shard_group=5 strategy=HYBRID_SHARD",
+		"--shard-group 5: does not divide 16 ranks; 4 or 8 would"},
+	{GPU, "shard_group=32 strategy=HYBRID_SHARD",
+		"--shard-group 32: there are only 16 ranks; use at most 16"},
+	{GPU, "shard_group=8",
+		"--shard-group 8: FULL_SHARD shards over all 16 ranks; use HYBRID_SHARD for "
+		"smaller groups"},
+	{GPU, "shard_group=8 strategy=SHARD_GRAD_OP",
+		"--shard-group 8: SHARD_GRAD_OP shards over all 16 ranks; use HYBRID_SHARD_ZERO2 "
+		"for smaller groups"},
+	{GPU, "shard_group=8 strategy=NO_SHARD",
+		"--shard-group 8: NO_SHARD has no shard group, use HYBRID_SHARD"},
+	{GPU, "runtime=pytorch",
+		"--runtime: expected one of pytorch-fsdp1, pytorch-fsdp2, pytorch-ddp, shardplan, "
+		"deepspeed, nanotron, internevo, got \"pytorch\""},
+	{GPU, "wrap=layer",
+		"--wrap layer: expected block, blocks:K, size:N or model, and after the first "
+		"three +embedding, +head or both"},
+	{GPU, "wrap=blocks:0",
+		"--wrap blocks:0: expected block, blocks:K, size:N or model, and after the first "
+		"three +embedding, +head or both"},
+	{GPU, "wrap=size:1e30",
+		"--wrap size:1e30: expected block, blocks:K, size:N or model, and after the first "
+		"three +embedding, +head or both"},
+	{GPU, "reshard_after_forward=maybe",
+		"--reshard-after-forward maybe: expected true, false or a group size"},
+	{GPU, "reshard_after_forward=-1",
+		"--reshard-after-forward -1: expected true, false or a group size"},
+	{GPU, "reshard_after_forward=-5 strategy=SHARD_GRAD_OP",
+		"--reshard-after-forward -5: expected true, false or a group size"},
+	{GPU, "reshard_after_forward=0",
+		"--reshard-after-forward 0: expected true, false or a group size"},
+	{GPU, "reshard_after_forward=3",
+		"--reshard-after-forward 3: expected a proper divisor (not 1) of the shard group "
+		"of 16, with FULL_SHARD or HYBRID_SHARD"},
+	{GPU, "reshard_after_forward=4 strategy=HYBRID_SHARD_ZERO2",
+		"--reshard-after-forward 4: expected a proper divisor (not 1) of the shard group "
+		"of 8, with FULL_SHARD or HYBRID_SHARD"},
+	{GPU, "reshard_after_forward=false",
+		"--reshard-after-forward false: contradicts FULL_SHARD; use SHARD_GRAD_OP"},
+	{GPU, "reshard_after_forward=true strategy=SHARD_GRAD_OP",
+		"--reshard-after-forward true: contradicts SHARD_GRAD_OP; use FULL_SHARD"},
+	{GPU, "cpu_offload=all runtime=pytorch-ddp",
+		"--cpu-offload all: runtime pytorch-ddp cannot do that; use none"},
+	{GPU, "cpu_offload=optimizer",
+		"--cpu-offload optimizer: runtime pytorch-fsdp2 cannot do that; use parameters or "
+		"none"},
+	{GPU, "cpu_offload=parameters runtime=shardplan strategy=NO_SHARD",
+		"--cpu-offload parameters: NO_SHARD keeps whole parameters on the device; use "
+		"optimizer, or a strategy that shards"},
+	{GPU, "cpu_offload=all runtime=pytorch-fsdp1 grad_accum=2",
+		"--cpu-offload all: runtime pytorch-fsdp1 cannot do that; it does not add "
+		"gradients "
+		"on the host; use --sync-each-micro-batch off"},
+	{GPU, "cpu_offload=gpu",
+		"--cpu-offload: expected one of none, optimizer, parameters, all, or runs such as "
+		"2xoptimizer+1xnone, got \"gpu\""},
+	{GPU, "param_dtype=fp8", "--param-dtype fp8: expected fp32, bf16 or fp16"},
+	{GPU, "reduce_dtype=int8", "--reduce-dtype int8: expected fp32, bf16 or fp16"},
+	{VOLTA, "param_dtype=bf16",
+		"--param-dtype bf16: V100-SXM2-32GB has no bf16 units; use fp16"},
+	{CPU, "param_dtype=fp16",
+		"--param-dtype fp16: our CPU kernels compute in fp32 and bf16; use one of these"},
+	{CPU, "reduce_dtype=bf16",
+		"--reduce-dtype bf16: our CPU kernels reduce gradients of fp32 parameters in fp32; "
+		"use fp32, or --param-dtype bf16"},
+	{CPU, "master_dtype=bf16",
+		"--master-dtype bf16: our CPU kernels update fp32 weights; use fp32"},
+	{CPU, "master_dtype=fp16",
+		"--master-dtype fp16: our CPU kernels compute in fp32 and bf16; use one of these"},
+	{GPU, "clip=-1", "--clip: expected a number of 0 or more, got \"-1\""},
+	{GPU, "clip=nan", "--clip: expected a number of 0 or more, got \"nan\""},
+	{GPU, "optimizer=adam",
+		"--optimizer: expected one of adamw-fused, adamw-foreach, adamw, sgd, got "
+		"\"adam\", did you mean \"adamw\"?"},
+	{GPU, "compile=maybe", "--compile: expected true, false, on or off, got \"maybe\""},
+};
+
+static void test_messages(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topologies[] = {
+		[GPU] = cluster(&arena, "2xdgx-a100-80gb"),
+		[CPU] = cpu_machine(&arena, 4),
+		[VOLTA] = cluster(&arena, "dgx-v100"),
+	};
+	for (int i = 0; i < COUNT_OF(bad); i++) {
+		struct plan plan;
+		struct error error;
+		if (try_words(&arena, model, topologies[bad[i].where], bad[i].words, &plan, &error))
+			fail_msg("%s passes", bad[i].words);
+		assert_int_equal(error.code, EXIT_CODE_USAGE);
+		assert_string_equal(error.message, bad[i].message);
+	}
+	arena_finish(&arena);
+}
+
+/* --- runtime x knob ------------------------------------------------------------------------------
+ */
+
+enum {
+	PYTORCH_RUNTIMES =
+		1 << RUNTIME_PYTORCH_FSDP1 | 1 << RUNTIME_PYTORCH_FSDP2 | 1 << RUNTIME_PYTORCH_DDP,
+	ZERO_RUNTIMES = 1 << RUNTIME_DEEPSPEED | 1 << RUNTIME_NANOTRON | 1 << RUNTIME_INTERNEVO,
+};
+
+static const struct {
+	const char *words, *option;
+	unsigned refused_by; /* bit r: runtime r */
+} knobs[] = {
+	{"strategy=NO_SHARD", "--strategy NO_SHARD: ", /* FSDP2 becomes DDP */
+		1 << RUNTIME_DEEPSPEED | 1 << RUNTIME_INTERNEVO},
+	{"strategy=FULL_SHARD",
+		"--strategy FULL_SHARD: ", 1 << RUNTIME_PYTORCH_DDP | ZERO_RUNTIMES},
+	{"strategy=SHARD_GRAD_OP",
+		"--strategy SHARD_GRAD_OP: ", 1 << RUNTIME_PYTORCH_DDP | ZERO_RUNTIMES},
+	{"strategy=HYBRID_SHARD",
+		"--strategy HYBRID_SHARD: ", 1 << RUNTIME_PYTORCH_DDP | ZERO_RUNTIMES},
+	{"strategy=HYBRID_SHARD_ZERO2",
+		"--strategy HYBRID_SHARD_ZERO2: ", 1 << RUNTIME_PYTORCH_DDP | ZERO_RUNTIMES},
+	{"strategy=ZERO_1", "--strategy ZERO_1: ", PYTORCH_RUNTIMES},
+	{"strategy=ZERO_2", "--strategy ZERO_2: ",
+		PYTORCH_RUNTIMES | 1 << RUNTIME_NANOTRON | 1 << RUNTIME_INTERNEVO},
+	{"strategy=ZERO_3", "--strategy ZERO_3: ",
+		PYTORCH_RUNTIMES | 1 << RUNTIME_NANOTRON | 1 << RUNTIME_INTERNEVO},
+	{"prefetch=none", "--prefetch none: ", 1 << RUNTIME_PYTORCH_FSDP2 | ZERO_RUNTIMES},
+	{"prefetch=pre", "--prefetch pre: ", 0},
+	{"prefetch=post", "--prefetch post: ", 1 << RUNTIME_PYTORCH_FSDP2 | ZERO_RUNTIMES},
+	{"forward_prefetch=on",
+		"--forward-prefetch on: ", 1 << RUNTIME_PYTORCH_DDP | ZERO_RUNTIMES},
+	{"allocator=expandable", "--allocator expandable: ", 1 << RUNTIME_SHARDPLAN},
+	{"reduce_dtype=bf16", "--reduce-dtype bf16: ", 1 << RUNTIME_NANOTRON},
+	{"grad_accum=2 sync_each_micro_batch=on",
+		"--sync-each-micro-batch on: ", 1 << RUNTIME_NANOTRON | 1 << RUNTIME_INTERNEVO},
+	{"grad_accum=2 sync_each_micro_batch=off",
+		"--sync-each-micro-batch off: ", 1 << RUNTIME_DEEPSPEED},
+	{"forward_prefetch=off", "", 0},
+	{"limit_all_gathers=on", "--limit-all-gathers on: ",
+		1 << RUNTIME_PYTORCH_FSDP2 | 1 << RUNTIME_PYTORCH_DDP | ZERO_RUNTIMES},
+	{"limit_all_gathers=off", "", 0},
+	{"reshard_after_forward=2", "--reshard-after-forward 2: ",
+		~(1u << RUNTIME_PYTORCH_FSDP2 | 1u << RUNTIME_SHARDPLAN)},
+	{"activation_checkpointing=full", "", 0},
+	{"attention=eager", "--attention eager: ", 1 << RUNTIME_SHARDPLAN},
+	{"compile=on", "--compile on: ", 1 << RUNTIME_SHARDPLAN},
+	{"optimizer=adamw-fused", "", 0},
+	{"optimizer=adamw-foreach", "--optimizer adamw-foreach: ", 1 << RUNTIME_SHARDPLAN},
+	{"optimizer=adamw", "--optimizer adamw: ", 1 << RUNTIME_SHARDPLAN},
+	{"optimizer=adamw-foreach", "--optimizer adamw-foreach: ", 1 << RUNTIME_SHARDPLAN},
+	{"cpu_offload=optimizer", "--cpu-offload optimizer: ", ~(1u << RUNTIME_SHARDPLAN)},
+	{"cpu_offload=parameters", "--cpu-offload parameters: ",
+		~(1u << RUNTIME_PYTORCH_FSDP1 | 1u << RUNTIME_PYTORCH_FSDP2 |
+			1u << RUNTIME_SHARDPLAN)},
+	{"cpu_offload=all", "--cpu-offload all: ",
+		~(1u << RUNTIME_PYTORCH_FSDP1 | 1u << RUNTIME_PYTORCH_FSDP2 |
+			1u << RUNTIME_SHARDPLAN)},
+};
+
+/* What a runtime cannot do is refused, never ignored: the message starts with the option and ends
+ * in advice that works. */
+static void test_runtime_knobs(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "2xdgx-a100-80gb");
+	for (int r = 0; r < RUNTIME_COUNT; r++)
+		for (int k = 0; k < COUNT_OF(knobs); k++) {
+			struct plan plan;
+			struct error error;
+			const char *words = arena_printf(
+				&arena, "runtime=%s %s", runtime_names[r], knobs[k].words);
+			bool ok = try_words(&arena, model, topology, words, &plan, &error);
+			if (ok != !(knobs[k].refused_by >> r & 1))
+				fail_msg("%s: %s", words, ok ? "passes" : error.message);
+			if (ok)
+				continue;
+			assert_int_equal(error.code, EXIT_CODE_USAGE);
+			assert_int_equal(
+				strncmp(error.message, knobs[k].option, strlen(knobs[k].option)),
+				0);
+			if (strstr(error.message, "; use ") == NULL)
+				fail_msg("%s", error.message);
+		}
+	arena_finish(&arena);
+}
+
+/* Options that mean nothing under the plan are refused when the user gave them, not when they are
+ * defaults. */
+static void test_idle_options(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *runtime, *strategy, *option, *message; /* NULL: honoured */
+	} cases[] = {
+		{"pytorch-ddp", "NO_SHARD", "wrap=block", NULL},
+		{"pytorch-ddp", "NO_SHARD", "wrap=blocks:2", "--wrap blocks:2: NO_SHARD of"},
+		{"pytorch-fsdp2", "NO_SHARD", "wrap=model", "--wrap model: NO_SHARD of runtime"},
+		{"pytorch-ddp", "NO_SHARD", "prefetch=post", "--prefetch post: NO_SHARD"},
+		{"pytorch-ddp", "NO_SHARD", "prefetch=pre", NULL},
+		{"deepspeed", "ZERO_2", "wrap=size:9", "gradient buckets instead of units"},
+		{"deepspeed", "ZERO_3", "wrap=model", "every module with parameters"},
+		{"deepspeed", "ZERO_3", "prefetch=pre", NULL},
+		{"pytorch-fsdp1", "NO_SHARD", "wrap=block", NULL},
+		{"pytorch-fsdp1", "NO_SHARD", "limit_all_gathers=on", NULL},
+		{"pytorch-fsdp1", "NO_SHARD", "limit_all_gathers=off", NULL},
+		{"pytorch-fsdp1", "NO_SHARD", "forward_prefetch=on", "--forward-prefetch on"},
+		{"pytorch-fsdp1", "FULL_SHARD", "forward_prefetch=on", NULL},
+		{"pytorch-fsdp2", "FULL_SHARD", "wrap=model", NULL},
+		{"shardplan", "ZERO_1", "wrap=model", NULL},
+	};
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "2xdgx-a100-80gb");
+	for (int c = 0; c < COUNT_OF(cases); c++) {
+		const char *words[3] = {arena_printf(&arena, "runtime=%s", cases[c].runtime),
+			arena_printf(&arena, "strategy=%s", cases[c].strategy), cases[c].option};
+		struct choices choices = {0};
+		struct error error = {0};
+		struct plan plan;
+		for (int w = 0; w < 3; w++) {
+			char *name = arena_strdup(&arena, words[w]), *value = strchr(name, '=');
+			*value++ = '\0';
+			assert_true(choices_set(&choices, name, name, value, &arena, &error));
+		}
+		assert_true(plan_resolve(&choices, model, topology, &arena, &plan, &error));
+		assert_int_equal(plan_honours(&choices, &plan, &error), cases[c].message == NULL);
+		if (cases[c].message != NULL) {
+			assert_int_equal(error.code, EXIT_CODE_USAGE);
+			if (strstr(error.message, cases[c].message) == NULL)
+				fail_msg("%s", error.message);
+		}
+	}
+	arena_finish(&arena);
+}
+
+/* --- complete plans ------------------------------------------------------------------------------
+ */
+
+static void check_refused(const struct plan *plan, const struct model *model,
+	const struct topology *topology, const char *message)
+{
+	struct error error = {0};
+	assert_false(plan_check(plan, model, topology, &error));
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	assert_non_null(strstr(error.message, message));
+}
+
+/* A plan from a file may say anything. */
+static void test_plan_check(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "2xdgx-a100-80gb");
+	const struct plan good = plan_of_words(&arena, model, topology, "");
+	struct error error = {0};
+	assert_true(plan_check(&good, model, topology, &error));
+	for (int axis = 0; axis < 4; axis++) {
+		struct plan more = good;
+		int64_t *const axes[] = {&more.mesh.tensor, &more.mesh.pipeline, &more.mesh.context,
+			&more.mesh.expert};
+		*axes[axis] = 2;
+		check_refused(&more, model, topology, "axes must be 1 in this version");
+	}
+	struct plan plan = good;
+	plan.mesh.shard = 8;
+	check_refused(&plan, model, topology, "shard 8 is not the topology's 16 devices");
+	plan.mesh.replicate = 2;
+	check_refused(&plan, model, topology, "mesh: FULL_SHARD with replicate 2, shard 8");
+	plan = good;
+	plan.mesh.shard = plan.mesh.replicate = INT64_C(1) << 62;
+	check_refused(&plan, model, topology, "is not the topology's 16 devices");
+	plan = good;
+	plan.global_batch = 17;
+	check_refused(&plan, model, topology, "global_batch 17: is not micro_batch 1 x grad_accum");
+	plan = good;
+	plan.micro_batch = INT64_MAX;
+	check_refused(&plan, model, topology, "--micro-batch 9223372036854775807: the logits");
+	plan = good;
+	plan.wrap = "";
+	check_refused(&plan, model, topology, "--wrap : expected block");
+	plan = good;
+	plan.reshard_after_forward = "";
+	check_refused(&plan, model, topology, "expected true, false or a group size");
+	plan = good;
+	plan.seq_len = 5000;
+	check_refused(&plan, model, topology, "has a context of 4096 tokens");
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_messages),
+		cmocka_unit_test(test_runtime_knobs),
+		cmocka_unit_test(test_idle_options),
+		cmocka_unit_test(test_plan_check),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
