@@ -74,8 +74,7 @@ def main(binary):
         expect(box.run('diagnose', 'plan.yaml', 'other.json'), 0, 'does not look like a step')
 
         # A measurement of our own.
-        with open(os.path.join(support.ROOT, 'data', 'paradise-lost.txt'), 'rb') as stream:
-            save('text.txt', stream.read(40000))
+        box.write_text('text.txt')
         box.run('plan', 'gpt2-nano', 'local', '--gpus', '2', '--seq-len', '32', '--global-batch', '2',
                 '--strategy', 'FULL_SHARD', '-o', 'small.yaml')
         trained = box.run('train', 'small.yaml', '--data', 'text.txt', '--steps', '4')

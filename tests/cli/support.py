@@ -48,6 +48,11 @@ class Sandbox:
         with open(self.path(name), mode) as stream:
             stream.write(content)
 
+    def write_text(self, name, length=40000):
+        """The beginning of the text that ships with the repository, to train on."""
+        with open(os.path.join(ROOT, 'data', 'paradise-lost.txt'), 'rb') as stream:
+            self.write(name, stream.read(length))
+
     def run(self, *words, stdin='', text=True, stdout=subprocess.PIPE, limit=120, **environment):
         env = {'PATH': os.environ['PATH'], 'HOME': self.folder, 'LC_ALL': 'C',
                'XDG_CACHE_HOME': self.path('cache')}

@@ -25,10 +25,7 @@ def main(binary):
             problems.append(what)
 
     with support.Sandbox(binary) as box:
-        with open(os.path.join(support.ROOT, 'data', 'paradise-lost.txt'), 'rb') as stream:
-            text = stream.read(40000)
-        with open(box.path('text.txt'), 'wb') as stream:
-            stream.write(text)
+        box.write_text('text.txt')
         for model in 'gpt2-nano', 'llama-nano':
             box.run('plan', model, 'local', '--gpus', '2', '--seq-len', '16', '--global-batch', '2',
                     '--strategy', 'FULL_SHARD', '-o', 'p.yaml')

@@ -142,6 +142,17 @@ void solo_close(struct solo *solo)
 	arena_finish(&solo->arena);
 }
 
+float *solo_shard(const struct solo *solo, int unit)
+{
+	const struct program *program = &solo->run->schedule->programs[0];
+
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].role == BUFFER_PARAMETER_SHARD &&
+			program->buffers[i].unit == unit)
+			return buffers_address(&solo->buffers, i);
+	return NULL;
+}
+
 void run_as_rank(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], EXECUTOR_RANK_ARGUMENT) == 0)

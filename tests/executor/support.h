@@ -64,6 +64,8 @@ void solo_open(struct solo *solo, struct run *run, const struct kernels *kernels
 /* Fails the test when the step does. */
 void solo_step(struct solo *solo, int64_t step);
 void solo_close(struct solo *solo);
+/* The parameter shard of a unit, in the master dtype; NULL when the unit has none. */
+float *solo_shard(const struct solo *solo, int unit);
 
 /* To be called first in main(): a rank process of a test program never comes back. */
 void run_as_rank(int argc, char **argv);

@@ -41,17 +41,6 @@ static bool record(void *data, int index, struct error *error)
 	return compute_run(c, index, error);
 }
 
-static float *master_shard(const struct solo *solo, int unit)
-{
-	const struct program *program = &solo->run->schedule->programs[0];
-
-	for (int i = 0; i < program->n_buffers; i++)
-		if (program->buffers[i].role == BUFFER_PARAMETER_SHARD &&
-			program->buffers[i].unit == unit)
-			return buffers_address(&solo->buffers, i);
-	return NULL;
-}
-
 /* The same weights whatever the layout: larger than those that training starts with, so that no
  * gradient vanishes. */
 static void fill(struct gradients *g)
@@ -62,7 +51,7 @@ static void fill(struct gradients *g)
 	for (int u = 0; u < g->run.schedule->n_units; u++)
 		for (int i = 0; i < g->run.schedule->units[u].n_slices; i++) {
 			const struct unit_slice *s = slice_at(g, u, i);
-			float *weights = master_shard(&g->solo, u) + s->offset;
+			float *weights = solo_shard(&g->solo, u) + s->offset;
 			float *noise = malloc((size_t)s->elements * sizeof(float));
 
 			random_normal_fill(17, s->parameter, 0, s->elements, 0.1, noise);

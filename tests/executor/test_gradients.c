@@ -127,17 +127,6 @@ static void check_control(struct probe *p, double *gradient)
 	free(right);
 }
 
-static float *shard_of(const struct solo *solo, int unit)
-{
-	const struct program *program = &solo->run->schedule->programs[0];
-
-	for (int i = 0; i < program->n_buffers; i++)
-		if (program->buffers[i].role == BUFFER_PARAMETER_SHARD &&
-			program->buffers[i].unit == unit)
-			return buffers_address(&solo->buffers, i);
-	return NULL;
-}
-
 /* Initial weights of ordinary training are so small that most gradients vanish; these do not. */
 static void enlarge(float *weights, int64_t n, int tensor)
 {
@@ -161,7 +150,7 @@ static void check_unit(struct solo *solo, const struct recording *recording, int
 
 		for (int64_t e = 0; e < slice->elements; e++)
 			gradient[e] = g[e];
-		struct probe probe = {solo, shard_of(solo, index) + slice->offset, gradient,
+		struct probe probe = {solo, solo_shard(solo, index) + slice->offset, gradient,
 			slice->elements, model->parameters[slice->parameter].name};
 		const char *wrong = judge(&probe);
 		if (wrong != NULL)
@@ -194,7 +183,7 @@ static void check_model(const char *text, const char *options)
 		for (int i = 0; i < run.schedule->units[u].n_slices; i++) {
 			const struct unit_slice *s = &run.schedule->units[u].slices[i];
 
-			enlarge(shard_of(&solo, u) + s->offset, s->elements, s->parameter);
+			enlarge(solo_shard(&solo, u) + s->offset, s->elements, s->parameter);
 		}
 	solo.interpreter.backend.run = record;
 	solo.interpreter.backend.data = &recording;
