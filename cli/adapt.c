@@ -138,9 +138,24 @@ static void note_changes(
 			&mesh_fields[i], &from->mesh, &to->mesh);
 }
 
+/* What GPUs stand in for is issued as they issue it: such a topology is not `emulated`. */
+static bool find_gpus(struct arena *arena, const struct adaptation_target *target,
+	struct topology **topology, struct error *error)
+{
+	if (!input_topology(arena, target->emulate, target->ranks, topology, error))
+		return false;
+	return (*topology)->device.kind == DEVICE_GPU ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--emulate %.100s: expected a topology of GPUs for --device cuda, got %s; "
+		       "use --device host",
+		       target->emulate, (*topology)->device.name);
+}
+
 static bool find_topology(struct arena *arena, const struct plan_file *file,
 	const struct adaptation_target *target, struct topology **topology, struct error *error)
 {
+	if (target->gpus && target->emulate != NULL)
+		return find_gpus(arena, target, topology, error);
 	if (target->gpus && target->ranks == plan_ranks(&file->plan)) {
 		*topology = file->topology;
 		return true;
@@ -188,6 +203,23 @@ static double communication(const struct time_split *time)
 static double ratio(double here, double modelled)
 {
 	return modelled > 0 ? here / modelled : 0;
+}
+
+/* All ranks share one GPU of this machine, which does the arithmetic of one after the other. */
+bool adapt_gpu_slow_motion(
+	struct arena *arena, const struct plan_file *emulated, double *factor, struct error *error)
+{
+	static const double reserve = 1.25;
+	enum dtype dtype = emulated->plan.param_dtype;
+	const struct device *there = &emulated->topology->device;
+	struct topology *here;
+
+	if (!input_local_gpus(arena, &here, error))
+		return false;
+	*factor = reserve * (double)plan_ranks(&emulated->plan) *
+		  ratio(device_peak_flops(there, dtype), device_peak_flops(&here->device, dtype));
+	*factor = fmax(1, *factor);
+	return true;
 }
 
 bool adapt_slow_motion(struct arena *arena, const struct evaluation *emulated,

@@ -42,4 +42,9 @@ bool adapt_plan(struct arena *arena, const struct plan_file *file,
 bool adapt_slow_motion(struct arena *arena, const struct evaluation *emulated,
 	const struct model *model, bool arithmetic, double *factor, struct error *error);
 
+/* The same where ranks share a GPU of this machine, by the datasheets: its arithmetic for all of
+ * them, one after the other, with a quarter in reserve. */
+bool adapt_gpu_slow_motion(
+	struct arena *arena, const struct plan_file *emulated, double *factor, struct error *error);
+
 #endif

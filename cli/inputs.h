@@ -18,6 +18,8 @@ bool input_topology(struct arena *arena, const char *typed, int64_t gpus,
  * carries none. */
 bool input_local(
 	struct arena *arena, int64_t ranks, struct topology **topology, struct error *error);
+/* The GPUs of this machine, as its driver describes them. EXIT_CODE_ENVIRONMENT without. */
+bool input_local_gpus(struct arena *arena, struct topology **topology, struct error *error);
 /* Where `calibrate` puts it: $XDG_CACHE_HOME/shardplan/local.yaml. EXIT_CODE_ENVIRONMENT when
  * neither that nor HOME is set. */
 bool input_local_cache(struct arena *arena, const char **path, struct error *error);

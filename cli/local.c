@@ -6,6 +6,7 @@
 #include "cli/inputs.h"
 #include "cli/output.h"
 #include "executor/executor.h"
+#include "topologies/import.h"
 
 bool input_local_cache(struct arena *arena, const char **path, struct error *error)
 {
@@ -64,6 +65,18 @@ static bool add_calibration(struct arena *arena, struct topology *here, struct e
 	 * detection assumes. */
 	here->calibration = cached->calibration;
 	return true;
+}
+
+bool input_local_gpus(struct arena *arena, struct topology **topology, struct error *error)
+{
+	static const struct topology_import_options options;
+	struct topology_import *import = topology_import_new(arena, &options);
+	const char *facts, *matrix;
+
+	return executor_describe_gpus(arena, &facts, &matrix, error) &&
+	       topology_import_add(import, "this machine", facts, strlen(facts), error) &&
+	       topology_import_add(import, "this machine", matrix, strlen(matrix), error) &&
+	       topology_import_finish(import, "local-gpus", topology, error);
 }
 
 bool input_local(

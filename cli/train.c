@@ -89,10 +89,6 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 	if (options->transport >= 0 && !on_gpus(options))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--transport: goes with --device cuda, which is missing");
-	if (options->emulate != NULL && on_gpus(options))
-		return error_set(error, EXIT_CODE_USAGE,
-			"--emulate: goes not with --device cuda, where nothing is paced yet; use "
-			"--device host");
 	if (options->pace < 0)
 		options->pace = options->emulate != NULL ? PACE_ALL : PACE_NONE;
 	if (options->slow_motion != 0 && options->slow_motion < 1)
@@ -369,11 +365,15 @@ static bool save_measurement(const struct invocation *invocation, const struct o
 static bool choose_slow_motion(struct arena *arena, struct training_options *options,
 	const struct opened *opened, struct error *error)
 {
-	bool arithmetic = strcmp(devices[options->device], "null") != 0;
+	bool arithmetic = strcmp(devices[options->device], "null") != 0, ok = true;
 
-	if (options->emulate != NULL && options->slow_motion == 0 &&
-		!adapt_slow_motion(arena, &opened->evaluation, opened->file.model, arithmetic,
-			&options->slow_motion, error))
+	if (options->emulate != NULL && options->slow_motion == 0)
+		ok = on_gpus(options)
+			     ? adapt_gpu_slow_motion(
+				       arena, &opened->file, &options->slow_motion, error)
+			     : adapt_slow_motion(arena, &opened->evaluation, opened->file.model,
+				       arithmetic, &options->slow_motion, error);
+	if (!ok)
 		return false;
 	if (options->slow_motion > 1)
 		output_note("in slow motion: everything takes %.3g times as long as on %s, and "

@@ -37,6 +37,7 @@ struct collective {
 	const void *input; /* all-reduce: = output */
 	void *output;
 	void *stream; /* of a device, to enqueue on; NULL: it is done when the call returns */
+	void *clock;  /* on the device: where to note that all have come; NULL: nowhere */
 	int64_t step;
 	int op, unit; /* for messages; -1 = none */
 	/* s until a rank that does not come is called hung; 0 = as the transport was opened with */

@@ -80,6 +80,14 @@ static bool fetch(struct comm *comm, const struct collective *c, void *to, const
 		       "cuMemcpyAsync", error);
 }
 
+/* All have come: from here on the collective is held. */
+static bool note_arrival(struct comm *comm, const struct collective *c, struct error *error)
+{
+	struct shared_gpu *s = comm->state;
+
+	return c->clock == NULL || device_stamp(s->device, c->clock, c->stream, error);
+}
+
 /* --- what a round does when everybody's data may be read --- */
 
 /* One kernel fetches what all members show: elements [offset, offset + count) of the output lie
@@ -207,8 +215,8 @@ static bool run_round(struct comm *comm, const struct collective *c,
 		!node_agree(comm, &s->link, c, all))
 		return false;
 	if (!ok(comm,
-		    wait_for_others(comm, c, false, &error) && pull(comm, c, &error) &&
-			    record(s, mine->read, c->stream, &error),
+		    wait_for_others(comm, c, false, &error) && note_arrival(comm, c, &error) &&
+			    pull(comm, c, &error) && record(s, mine->read, c->stream, &error),
 		    &error))
 		return false;
 	node_say(comm, &s->link, PHASE_REDUCED);
@@ -238,7 +246,9 @@ static bool sum_digits(struct comm *comm, const struct collective *c)
 static bool device_run(struct comm *comm, const struct collective *c)
 {
 	struct shared_gpu *s = comm->state;
+	struct collective second = *c;
 
+	second.clock = NULL; /* they came to the first round */
 	if (c->stream == NULL)
 		return comm_run_in_node(comm, &s->link, c);
 	switch (c->kind) {
@@ -249,7 +259,7 @@ static bool device_run(struct comm *comm, const struct collective *c)
 	case COLLECTIVE_ALL_REDUCE:
 		if (c->element == COMM_INT64)
 			return sum_digits(comm, c);
-		return run_round(comm, c, pull_own_slice) && run_round(comm, c, pull_slices);
+		return run_round(comm, c, pull_own_slice) && run_round(comm, &second, pull_slices);
 	}
 	return false;
 }

@@ -170,7 +170,8 @@ static bool end_step(void *device, struct span *spans, struct error *error)
 	for (int s = 0; s < STREAM_COUNT; s++)
 		if (last[s] >= 0 && !wait_on_host(d, last[s], error))
 			return false;
-	return await(d, d->origin_end, error) && read_times(d, spans, error);
+	return await(d, d->origin_end, error) && read_times(d, spans, error) &&
+	       device_pace_fetch(d, error);
 }
 
 static void *stream_of(void *device, enum stream stream)
@@ -183,7 +184,11 @@ const struct asynchronous device_cuda_asynchronous = {.begin_step = begin_step,
 	.end = end,
 	.wait = wait_on_host,
 	.end_step = end_step,
-	.stream = stream_of};
+	.stream = stream_of,
+	.start = device_pace_start,
+	.clock = device_pace_clock,
+	.hold = device_pace_hold,
+	.late = device_pace_late};
 
 /* --- copies --- */
 

@@ -48,6 +48,8 @@ struct device_cuda {
 	char *staging;   /* pinned, staging_bytes: what the host writes for the device */
 	int64_t staging_bytes;
 	int64_t allocated; /* bytes of device memory, all told */
+	/* [n_ops] where pacing notes starts, and then how late; NULL: nothing is paced. */
+	uint64_t *clocks, *clocks_on_host;
 	/* private */
 	struct arena arena;
 	void *context, *library;
@@ -93,6 +95,19 @@ void device_free(struct device_cuda *device, void *memory);
 
 /* Bytes of the GPU's memory in use, by whomever. */
 bool device_memory_used(const struct device_cuda *device, int64_t *bytes, struct error *error);
+
+/* --- device_pace.c: streams are held until modelled times have passed --- */
+
+/* Before the first step of a run that is paced. */
+bool device_pace_open(struct device_cuda *device, struct error *error);
+/* Notes the device's time at `clock`, in the order of the stream. */
+bool device_stamp(const struct device_cuda *device, void *clock, void *stream, struct error *error);
+bool device_pace_start(void *device, int op, struct error *error);
+void *device_pace_clock(void *device, int op);
+bool device_pace_hold(void *device, int op, double seconds, struct error *error);
+/* At the end of a step, into pinned memory; nothing where nothing is paced. */
+bool device_pace_fetch(struct device_cuda *device, struct error *error);
+double device_pace_late(void *device, int op);
 
 /* A kernel of the image, launched with one block of `threads`; for transports. */
 bool device_launch(const struct device_cuda *device, const char *name, int blocks, int threads,

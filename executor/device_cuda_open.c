@@ -114,8 +114,8 @@ static bool make_memory(struct device_cuda *d, int64_t staging_bytes, struct err
 
 static void free_memory(struct device_cuda *d)
 {
-	void *const device[] = {d->memory, d->workspace, d->scalars};
-	void *const host[] = {d->pinned, d->staging, d->scalars_on_host};
+	void *const device[] = {d->memory, d->workspace, d->scalars, d->clocks};
+	void *const host[] = {d->pinned, d->staging, d->scalars_on_host, d->clocks_on_host};
 
 	for (int i = 0; i < COUNT_OF(device); i++)
 		device_free(d, device[i]);

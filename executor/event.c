@@ -10,10 +10,19 @@
 /* A sleeper looks at its abort flag this often: whoever aborts need not know all sleepers. */
 #define SLICE 0.1
 
+static double (*other_clock)(void);
+
+void clock_use(double (*now)(void))
+{
+	other_clock = now;
+}
+
 double clock_now(void)
 {
 	struct timespec now;
 
+	if (other_clock != NULL)
+		return other_clock();
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }

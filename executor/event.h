@@ -38,5 +38,7 @@ void event_wake(struct event *event);
 
 /* Seconds on the monotonic clock, which all processes of a machine share. */
 double clock_now(void);
+/* For tests, before any thread starts: another clock, of the calling thread. */
+void clock_use(double (*now)(void));
 
 #endif

@@ -106,14 +106,29 @@ static int64_t ranks_here(const struct executor_job *job)
 					     : job->plan->topology->devices_per_node;
 }
 
+/* NCCL's kernels take the time that they take. */
+static const char *transport_of(const struct executor_job *job)
+{
+	bool held = on_gpu(job) && (job->pace & PACE_COLLECTIVES);
+
+	return job->transport == NULL && held ? "device" : job->transport;
+}
+
 /* Driver, GPUs and kernels are there. */
 static bool check_gpus(const struct executor_job *job, struct error *error)
 {
+	const char *name = transport_of(job);
 	enum gpu_transport transport;
 	int gpus;
 
-	return !on_gpu(job) ||
-	       gpu_choose(job->transport, (int)ranks_here(job), &transport, &gpus, error);
+	if (!on_gpu(job))
+		return true;
+	if ((job->pace & PACE_COLLECTIVES) && strcmp(name, "device") != 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"transport %s: its collectives take their own time and cannot be held to "
+			"predicted ones; use --transport device, or --pace compute",
+			name);
+	return gpu_choose(name, (int)ranks_here(job), &transport, &gpus, error);
 }
 
 static bool check_launcher(const struct executor_job *job, struct error *error)
@@ -223,10 +238,6 @@ static bool check_pace(const struct run *run, struct error *error)
 	if (job->expected == NULL || job->expected->step_time <= 0)
 		return job->pace == PACE_NONE ||
 		       error_set(error, EXIT_CODE_USAGE, "pacing needs a prediction");
-	if (job->pace != PACE_NONE && job->device != NULL && strcmp(job->device, "host") != 0 &&
-		strcmp(job->device, "null") != 0)
-		return error_set(error, EXIT_CODE_USAGE,
-			"pacing: device %s keeps its own time, use host or null", job->device);
 	if (job->expected->n_ops == 0 && job->pace == PACE_NONE)
 		return true;
 	if (job->expected->n_ops != run->schedule->programs[0].n_ops)
@@ -271,7 +282,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		[TEXT_CHECKPOINT] = job->checkpoint,
 		[TEXT_RESUME] = run->resume,
 		[TEXT_WEIGHTS] = job->weights,
-		[TEXT_TRANSPORT] = job->transport,
+		[TEXT_TRANSPORT] = transport_of(job),
 		[TEXT_LAUNCHER] = job->launcher.name,
 		[TEXT_HOST] = job->launcher.host,
 		[TEXT_EXPECTED] = text_string(&expected)};

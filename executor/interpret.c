@@ -69,6 +69,15 @@ static enum comm_element element_of(const struct interpreter *in, const int *use
 	return buffer->dtype == DTYPE_BF16 ? COMM_BF16 : COMM_FP32;
 }
 
+/* s; the host holds what is on its own stream. */
+static double held_on_device(const struct interpreter *in, int index)
+{
+	bool on_device =
+		in->backend.asynchronous != NULL && in->program->ops[index].stream != STREAM_HOST;
+
+	return on_device && in->expected != NULL && !in->rehearsal ? in->expected->held[index] : 0;
+}
+
 static void fill_collective(const struct interpreter *in, int index, struct collective *c)
 {
 	const struct op *op = &in->program->ops[index];
@@ -86,6 +95,8 @@ static void fill_collective(const struct interpreter *in, int index, struct coll
 		.patience = in->expected != NULL ? in->expected->patience[index] : 0};
 	if (in->backend.asynchronous != NULL)
 		c->stream = in->backend.asynchronous->stream(in->backend.device, op->stream);
+	if (held_on_device(in, index) > 0)
+		c->clock = in->backend.asynchronous->clock(in->backend.device, index);
 	c->count = op->bytes / comm_element_bytes(c->element);
 	if (!in_place)
 		c->count /= c->group.size;
@@ -272,13 +283,22 @@ static bool run_here(struct interpreter *in, int index, struct error *error)
 static bool enqueue(struct interpreter *in, int index, struct error *error)
 {
 	const struct asynchronous *device = in->backend.asynchronous;
+	bool collective = is_collective(in, index);
+	double held = held_on_device(in, index);
 	void *data = in->backend.device;
 
 	if (!device->begin(data, index, error))
 		return false;
-	bool ok = is_collective(in, index) ? run_collective(in, index)
-					   : in->backend.run(in->backend.data, index, error);
-	if (!ok || !device->end(data, index, error))
+	in->timeline.spans[index].start = now(in);
+	if (held > 0 && !collective && !device->start(data, index, error))
+		return false;
+	bool ok = collective ? run_collective(in, index)
+			     : in->backend.run(in->backend.data, index, error);
+	if (!ok || (held > 0 && !device->hold(data, index, held, error)))
+		return false;
+	if (in->program->ops[index].stream == STREAM_HOST)
+		hold(in, index, &in->tally);
+	if (!device->end(data, index, error))
 		return false;
 	release_all(in, &in->program->ops[index]);
 	return true;
@@ -306,12 +326,22 @@ static bool issue(struct interpreter *in, int index, struct error *error)
 	return true;
 }
 
+/* What the device could not hold, which is known when the step has ended. */
+static void count_late(struct interpreter *in)
+{
+	for (int i = 0; i < in->program->n_ops; i++)
+		if (held_on_device(in, i) > 0)
+			expectation_count(
+				in->backend.asynchronous->late(in->backend.device, i), &in->tally);
+}
+
 static bool drain(struct interpreter *in, struct error *error)
 {
 	const struct asynchronous *device = in->backend.asynchronous;
 
 	if (device != NULL && !device->end_step(in->backend.device, in->timeline.spans, error))
 		return false;
+	count_late(in);
 	if (in->last_in_engine >= 0 && !wait_finished(in, in->last_in_engine))
 		return false;
 	release_pending(in);

@@ -26,6 +26,13 @@ struct asynchronous {
 	/* Everything has finished; fills starts and ends, in seconds of the step. */
 	bool (*end_step)(void *device, struct span *spans, struct error *error);
 	void *(*stream)(void *device, enum stream stream); /* for collectives */
+	/* Pacing: `op` starts now (a collective's transport notes at `clock` when all have come);
+	 * what follows it on its stream comes `seconds` after that, at the earliest; and by how
+	 * many s it was late in the step that has ended. */
+	bool (*start)(void *device, int op, struct error *error);
+	void *(*clock)(void *device, int op);
+	bool (*hold)(void *device, int op, double seconds, struct error *error);
+	double (*late)(void *device, int op);
 };
 
 /* What carries out operations that are not collectives. `host` computes, `null` does not, `cuda`

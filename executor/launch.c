@@ -52,6 +52,9 @@ static char **make_environment(struct crew *crew, int threads)
 		{"OPENBLAS_NUM_THREADS", arena_printf(&crew->arena, "%d", threads)},
 		/* A thread that spins at a barrier takes the core from another rank. */
 		{"OMP_WAIT_POLICY", "passive"},
+		/* Streams of ranks that share a GPU: with fewer queues one that is held would hold
+		 * up another that is not. */
+		{"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
 	};
 	int n = 0;
 

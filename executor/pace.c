@@ -103,6 +103,23 @@ static void sleep_until(double when)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
 }
 
+bool expectation_paces(const struct expectation *expectation)
+{
+	for (int i = 0; i < expectation->n_ops; i++)
+		if (expectation->held[i] > 0)
+			return true;
+	return false;
+}
+
+void expectation_count(double late, struct pace_tally *tally)
+{
+	tally->n_held++;
+	if (late > LATE) {
+		tally->n_late++;
+		tally->late += late;
+	}
+}
+
 void expectation_hold(const struct expectation *expectation, int op, double start,
 	const _Atomic uint32_t *stop, struct pace_tally *tally)
 {
@@ -110,11 +127,7 @@ void expectation_hold(const struct expectation *expectation, int op, double star
 
 	if (held <= 0)
 		return;
-	tally->n_held++;
-	if (now - start > held + LATE) {
-		tally->n_late++;
-		tally->late += now - start - held;
-	}
+	expectation_count(now - start - held, tally);
 	for (; now < start + held && atomic_load(stop) == 0; now = clock_now())
 		sleep_until(fmin(start + held, now + SLICE));
 }

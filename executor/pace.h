@@ -35,6 +35,10 @@ bool expectation_read(
  * early. */
 void expectation_hold(const struct expectation *expectation, int op, double start,
 	const _Atomic uint32_t *stop, struct pace_tally *tally);
+/* An operation that was held, and ended so many s late without that. */
+void expectation_count(double late, struct pace_tally *tally);
+/* Whether anything is held. */
+bool expectation_paces(const struct expectation *expectation);
 /* Lets this thread, and those that it starts, wake up when they asked for it. */
 void expectation_sharpen(void);
 

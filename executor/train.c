@@ -194,6 +194,9 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 		expected = NULL;
 	if (!expectation_read(expected, t->schedule->programs[0].n_ops, &t->arena, &t->expected))
 		return error_set(error, EXIT_CODE_INTERNAL, "a prediction of another schedule");
+	if (t->on_gpu && expectation_paces(&t->expected) &&
+		!device_pace_open(&t->gpu.device, error))
+		return false;
 	expectation_sharpen();
 	t->interpreter = (struct interpreter){.schedule = t->schedule,
 		.program = &t->schedule->programs[0],

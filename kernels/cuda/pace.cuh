@@ -11,16 +11,20 @@ static __device__ uint64_t global_time(void)
 	return now;
 }
 
-// When the collective started, in ns.
+// When the operation started, in ns.
 extern "C" __global__ void pace_begin(uint64_t *slot)
 {
 	*slot = global_time();
 }
 
-// Returns when `nanoseconds` have passed since pace_begin wrote the slot.
-extern "C" __global__ void pace_end(const uint64_t *slot, uint64_t nanoseconds)
+// Returns when `nanoseconds` have passed since pace_begin wrote the slot, which then holds by how
+// many more it was late.
+extern "C" __global__ void pace_end(uint64_t *slot, uint64_t nanoseconds)
 {
-	while (global_time() - *slot < nanoseconds)
+	uint64_t start = *slot, passed = global_time() - start;
+
+	*slot = passed > nanoseconds ? passed - nanoseconds : 0;
+	while (global_time() - start < nanoseconds)
 		__nanosleep(500);
 }
 

@@ -189,6 +189,7 @@ static int stream_synchronize(void *stream)
 		if (!fake_run_one())
 			fake_wait();
 	fake_join(fake_thread.clock, s->clock);
+	fake_clock_wait(s->time);
 	fake_unlock();
 	return fake_outcome();
 }
@@ -259,8 +260,10 @@ static int event_query(void *event)
 	else if (!mark->done && fake_machine.fault[0] == '\0')
 		fake_run_one();
 	done = mark != NULL && mark->done;
-	if (done)
+	if (done) {
 		fake_join(fake_thread.clock, mark->clock);
+		fake_clock_wait(mark->time);
+	}
 	fake_unlock();
 	if (fake_outcome() != 0)
 		return fake_outcome();
@@ -347,7 +350,8 @@ static void launch_sum_integers(void *stream, void **arguments)
 static struct {
 	const char *name;
 	void (*launch)(void *stream, void **arguments);
-} image[] = {{"sum_integers", launch_sum_integers}};
+} image[] = {{"sum_integers", launch_sum_integers}, {"pace_begin", fake_launch_pace_begin},
+	{"pace_end", fake_launch_pace_end}};
 
 static int library_kernel(void **kernel, void *library, const char *name)
 {

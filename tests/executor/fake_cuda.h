@@ -40,6 +40,21 @@ void fake_cuda_fault(const char *format, ...) __attribute__((format(printf, 1, 2
 /* "" when there is none. */
 const char *fake_cuda_first_fault(void);
 
+/* A time of the machine's own instead of the real one: what is enqueued takes as long as these say,
+ * streams go on as soon as what they wait for has passed, and clock_now() is what the calling
+ * thread knows of it. 0: takes no time. */
+struct fake_rates {
+	double kernel;          /* s of each, besides what follows */
+	double issue;           /* s of the host, to enqueue anything */
+	double memory;          /* B/s of kernels, by the bytes that they touch */
+	double to_device, from; /* B/s of copies between pinned memory and the device's */
+	double gemm, half_k;    /* FLOP/s: gemm k / (k + half_k) */
+	double attention, attention_backward; /* FLOP/s, of the causal half */
+	double link_latency, link;            /* s; B/s of the gathered size: NCCL's collectives */
+	bool dry;                             /* kernels and copies move nothing */
+};
+void fake_clock_start(const struct fake_rates *rates);
+
 /* What has been done, for tests. */
 struct fake_counts {
 	int64_t launches, copies, waits, records, accesses, collectives;

@@ -35,6 +35,7 @@ struct fake_node {
 	struct mark *mark;
 	struct fake_meeting *meeting;
 	uint32_t clock[FAKE_ACTORS]; /* of the thread that enqueued it */
+	double issued;               /* by that thread's time */
 	struct fake_node *next;
 };
 
@@ -43,6 +44,7 @@ struct fake_stream {
 	bool in_steps; /* events were recorded on it */
 	struct fake_node *head, *tail;
 	uint32_t clock[FAKE_ACTORS];
+	double time; /* s: what was enqueued has passed */
 	struct fake_stream *next;
 };
 
@@ -69,6 +71,7 @@ extern struct fake_machine {
 extern _Thread_local struct fake_thread {
 	int actor; /* from 1; 0 = not yet known */
 	uint32_t clock[FAKE_ACTORS];
+	double time;
 } fake_thread;
 
 /* 0, or FAKE_ERROR once there is a fault. */
@@ -101,6 +104,21 @@ void fake_check_access(
 	const struct fake_stream *stream, const char *name, const struct fake_touch *touch);
 char *fake_add_allocation(size_t bytes, bool pinned);
 void fake_remove_allocation(const void *memory, bool pinned);
+
+/* fake_clock.c. Without fake_clock_start times are real, and nothing can be held. */
+bool fake_clock_runs(void);
+bool fake_clock_is_dry(void);
+void fake_clock_issue(struct fake_node *node);
+/* Before the head of the stream runs, and behind it. */
+void fake_clock_begin(struct fake_stream *stream);
+void fake_clock_end(struct fake_stream *stream);
+/* A collective of that gathered size between streams, each with its node at the head. */
+void fake_clock_meet(struct fake_stream **streams, int n, int64_t bytes);
+/* The thread has waited for that. */
+void fake_clock_wait(double time);
+double fake_clock_of(const struct fake_stream *stream); /* for events */
+void fake_launch_pace_begin(void *stream, void **arguments);
+void fake_launch_pace_end(void *stream, void **arguments);
 
 /* fake_nccl.c: a node that runs when all its members have come to it. */
 bool fake_meeting_is_complete(const struct fake_meeting *meeting);

@@ -119,6 +119,7 @@ struct fake_node *fake_enqueue(struct fake_stream *stream, enum fake_node_kind k
 		memcpy(node->touches, touches, (size_t)n_touches * sizeof(*touches));
 	node->n_touches = n_touches;
 	memcpy(node->clock, fake_thread.clock, sizeof(node->clock));
+	fake_clock_issue(node);
 	if (stream->tail != NULL)
 		stream->tail->next = node;
 	else
@@ -150,14 +151,6 @@ static bool is_ready(const struct fake_stream *stream)
 	if (node->kind == NODE_WAIT)
 		return node->mark->done;
 	return node->kind != NODE_MEET || fake_meeting_is_complete(node->meeting);
-}
-
-static double seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
 /* What comes before the node is all done: its stream's clock may go on. */
@@ -197,11 +190,13 @@ static void run_head(struct fake_stream *stream)
 	}
 	fake_begin_node(stream);
 	fake_check_node(stream);
-	if (node->kind == NODE_CALL && fake_machine.fault[0] == '\0')
+	fake_clock_begin(stream);
+	if (node->kind == NODE_CALL && fake_machine.fault[0] == '\0' && !fake_clock_is_dry())
 		node->run(node->arguments);
+	fake_clock_end(stream);
 	if (node->kind == NODE_RECORD) {
 		memcpy(node->mark->clock, stream->clock, sizeof(node->mark->clock));
-		node->mark->time = seconds();
+		node->mark->time = fake_clock_of(stream);
 		node->mark->done = true;
 	}
 	pop(stream);

@@ -8,6 +8,7 @@
 
 struct fake_meeting {
 	int members, joined;
+	int64_t bytes; /* of the gathered size */
 	struct fake_stream **streams;
 	struct fake_node **nodes;
 	void (*run)(void **arguments, int members);
@@ -38,7 +39,8 @@ void fake_meeting_run(struct fake_meeting *meeting)
 				meeting->streams[round == 0 ? i : 0]);
 	for (int i = 0; i < meeting->members; i++)
 		fake_check_node(meeting->streams[i]);
-	if (fake_cuda_first_fault()[0] == '\0')
+	fake_clock_meet(meeting->streams, meeting->members, meeting->bytes);
+	if (fake_cuda_first_fault()[0] == '\0' && !fake_clock_is_dry())
 		meeting->run(arguments, meeting->members);
 	/* And end together. */
 	for (int round = 0; round < 2; round++)
@@ -285,6 +287,7 @@ static int enqueue(struct fake_comm *c, struct part part, void *stream, int sent
 	if (*at == NULL) {
 		*at = calloc(1, sizeof(**at));
 		(*at)->members = group->size;
+		(*at)->bytes = bytes * (sent > received ? sent : received);
 		(*at)->streams = calloc((size_t)group->size, sizeof(void *));
 		(*at)->nodes = calloc((size_t)group->size, sizeof(void *));
 		(*at)->run = run_together;

@@ -5,7 +5,9 @@
 
 #include "executor/rank.h"
 
-void run_plan(struct run *run, const char *model, int64_t ranks, const char *options)
+/* `topology` NULL: `ranks` devices of this machine. */
+static void make_plan(struct run *run, const char *model, const char *topology, int64_t ranks,
+	const char *options)
 {
 	struct choices choices = {0};
 	struct error *error = &run->error;
@@ -18,7 +20,11 @@ void run_plan(struct run *run, const char *model, int64_t ranks, const char *opt
 		     ? model_parse(
 			       &run->arena, "model", model, strlen(model), &run->file.model, error)
 		     : model_load_preset(&run->arena, model, &run->file.model, error);
-	ok = ok && executor_detect_local(ranks, &run->arena, &run->file.topology, error);
+	if (topology != NULL)
+		ok = ok && topology_parse(&run->arena, "topology", topology, strlen(topology),
+				   &run->file.topology, error);
+	else
+		ok = ok && executor_detect_local(ranks, &run->arena, &run->file.topology, error);
 	for (char *save, *word = strtok_r(copy, " ", &save); word != NULL && ok;
 		word = strtok_r(NULL, " ", &save)) {
 		char *equals = strchr(word, '=');
@@ -38,6 +44,16 @@ void run_plan(struct run *run, const char *model, int64_t ranks, const char *opt
 	run->file.prediction.schedule_digest = run->file.schedule_digest;
 	run->file.prediction.peak_name = run->file.prediction.peak_at =
 		run->file.prediction.uncertainty_source = "";
+}
+
+void run_plan(struct run *run, const char *model, int64_t ranks, const char *options)
+{
+	make_plan(run, model, NULL, ranks, options);
+}
+
+void run_plan_on(struct run *run, const char *model, const char *topology, const char *options)
+{
+	make_plan(run, model, topology, 0, options);
 }
 
 bool run_train(struct run *run, struct executor_job *job)
