@@ -20,6 +20,7 @@
 	X(DOUBLE_ACCUMULATE, "double_accumulate")                                                  \
 	X(SKIP_OPTIMIZER, "skip_optimizer")                                                        \
 	X(DROP_LAST_ELEMENT, "drop_last_element")                                                  \
+	X(ROUND_BY_SHARD, "round_by_shard")                                                        \
 	X(BF16_REDUCE, "bf16_reduce")                                                              \
 	X(STALE_RECOMPUTE, "stale_recompute")                                                      \
 	X(STALE_COPY, "stale_copy")                                                                \

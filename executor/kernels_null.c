@@ -161,16 +161,10 @@ static void null_swiglu_backward(struct kernel_context *context, enum dtype dtyp
 	(void)n;
 }
 
-static void null_sgd(struct kernel_context *context, float *w, const float *g, int64_t n, float lr,
-	float weight_decay, float gradient_scale)
+static void null_sgd(struct kernel_context *context, const struct sgd *arguments)
 {
 	(void)context;
-	(void)w;
-	(void)g;
-	(void)n;
-	(void)lr;
-	(void)weight_decay;
-	(void)gradient_scale;
+	(void)arguments;
 }
 
 static void null_scale(struct kernel_context *context, float *y, float factor, int64_t n)

@@ -3,6 +3,9 @@
 
 #include <math.h>
 
+#include "executor/random.h"
+#include "kernels/bf16.h"
+
 static int64_t floats_in(const struct compute *compute, int buffer)
 {
 	const struct buffer *b = &compute->program->buffers[buffer];
@@ -116,10 +119,13 @@ bool compute_clip(struct compute *compute, const struct op *op, struct error *er
 /* Of one update: where the shards are, and the run of them that one parameter has. */
 struct update {
 	struct compute *compute;
-	float *w, *state, *g;
+	void *w, *state;
+	float *g;
+	enum dtype dtype; /* of w and state */
 	int64_t chunk;
 	int64_t at, n; /* elements of the shard */
 	const struct parameter *parameter;
+	struct rounding rounding; /* of bf16 */
 };
 
 const char *const lr_schedule_names[] = {"constant", "linear", "cosine", NULL};
@@ -189,10 +195,12 @@ static void run_adamw(const struct update *u)
 	struct adamw adamw = adamw_of(c, decay);
 
 	adamw.n = u->n;
-	adamw.w = u->w + u->at;
-	adamw.m = u->state + u->at;
-	adamw.v = u->state + u->chunk + u->at;
+	adamw.w = element_at(u->dtype, u->w, u->at);
+	adamw.m = element_at(u->dtype, u->state, u->at);
+	adamw.v = element_at(u->dtype, u->state, u->chunk + u->at);
 	adamw.g = u->g + u->at;
+	adamw.dtype = u->dtype;
+	adamw.rounding = u->rounding;
 	if (device != NULL)
 		device->adamw(
 			c->context, &adamw, NULL, &c->device->scalars->adamw[decay], clip_of(c));
@@ -206,14 +214,21 @@ static void run_sgd(const struct update *u)
 	const struct compute *c = u->compute;
 	const struct device_kernels *device = c->kernels->device;
 	bool decay = u->parameter->decay;
-	struct sgd_factors sgd = sgd_of(c, decay);
+	const struct sgd_factors factors = sgd_of(c, decay);
+	const struct sgd sgd = {.n = u->n,
+		.w = element_at(u->dtype, u->w, u->at),
+		.g = u->g + u->at,
+		.lr = factors.rate,
+		.weight_decay = factors.decay,
+		.gradient_scale = 1,
+		.dtype = u->dtype,
+		.rounding = u->rounding};
 
 	if (device != NULL)
-		device->sgd(c->context, u->w + u->at, u->g + u->at, u->n,
-			&c->device->scalars->sgd[decay], clip_of(c));
+		device->sgd(c->context, sgd.w, sgd.g, sgd.n, &c->device->scalars->sgd[decay],
+			clip_of(c));
 	else
-		c->kernels->sgd(
-			c->context, u->w + u->at, u->g + u->at, u->n, sgd.rate, sgd.decay, 1);
+		c->kernels->sgd(c->context, &sgd);
 }
 
 static void update_slice(struct update *u, const struct unit_slice *slice, int64_t first)
@@ -229,6 +244,10 @@ static void update_slice(struct update *u, const struct unit_slice *slice, int64
 		u->n--;
 	if (u->n <= 0 || !u->parameter->trainable)
 		return;
+	if (fault_hits(&c->fault, FAULT_ROUND_BY_SHARD, c->rank, c->step))
+		begin = slice->offset + u->at;
+	u->rounding =
+		random_rounding(c->training.seed, slice->parameter, c->step, begin - slice->offset);
 	if (u->state != NULL)
 		run_adamw(u);
 	else
@@ -243,9 +262,9 @@ static void *use_of(const struct compute *compute, const struct op *op, enum buf
 }
 
 /* What is updated: the shard, or the host's master copy of one that the device keeps. */
-static float *weights_of(const struct compute *compute, const struct op *op)
+static void *weights_of(const struct compute *compute, const struct op *op)
 {
-	float *master = use_of(compute, op, BUFFER_MASTER_SHARD);
+	void *master = use_of(compute, op, BUFFER_MASTER_SHARD);
 
 	return master != NULL ? master : use_of(compute, op, BUFFER_PARAMETER_SHARD);
 }
@@ -266,7 +285,7 @@ static void round_weights(const struct update *u, const struct op *op)
 	void *copy = use_of(c, op, BUFFER_LOW_PRECISION_SHARD);
 
 	if (copy != NULL)
-		c->kernels->convert(c->context, c->dtype, copy, DTYPE_FP32, u->w, u->chunk);
+		c->kernels->convert(c->context, c->dtype, copy, u->dtype, u->w, u->chunk);
 }
 
 bool compute_update(struct compute *compute, const struct op *op, struct error *error)
@@ -274,6 +293,7 @@ bool compute_update(struct compute *compute, const struct op *op, struct error *
 	const struct unit *unit = &compute->schedule->units[op->unit];
 	struct update update = {.compute = compute,
 		.w = weights_of(compute, op),
+		.dtype = compute->schedule->plan.master_dtype,
 		.state = use_of(compute, op, BUFFER_OPTIMIZER_STATE),
 		.g = use_of(compute, op, BUFFER_GRADIENT_SHARD),
 		.chunk = unit->chunk};

@@ -2,32 +2,12 @@
 
 #include <math.h>
 
-enum { PHILOX_ROUNDS = 10, FEISTEL_ROUNDS = 6 };
+#include "kernels/philox.h"
 
-void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
-{
-	uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
-	uint32_t k0 = key[0], k1 = key[1];
-
-	for (int round = 0; round < PHILOX_ROUNDS; round++) {
-		uint64_t p0 = (uint64_t)0xD2511F53u * c0;
-		uint64_t p1 = (uint64_t)0xCD9E8D57u * c2;
-
-		c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-		c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-		c1 = (uint32_t)p1;
-		c3 = (uint32_t)p0;
-		k0 += 0x9E3779B9u;
-		k1 += 0xBB67AE85u;
-	}
-	out[0] = c0;
-	out[1] = c1;
-	out[2] = c2;
-	out[3] = c3;
-}
+enum { FEISTEL_ROUNDS = 6 };
 
 /* Domains keep the streams of one seed apart. */
-enum domain { DOMAIN_WEIGHTS = 1, DOMAIN_PERMUTATION = 2 };
+enum domain { DOMAIN_WEIGHTS = 1, DOMAIN_PERMUTATION = 2, DOMAIN_ROUNDING = 3 };
 
 static void seed_key(int64_t seed, enum domain domain, uint32_t key[2])
 {
@@ -105,4 +85,12 @@ int64_t random_permute(int64_t seed, int64_t round, int64_t n, int64_t i)
 		value = feistel(key, round, half, value);
 	while (value >= (uint64_t)n);
 	return (int64_t)value;
+}
+
+struct rounding random_rounding(int64_t seed, int64_t tensor, int64_t step, int64_t first)
+{
+	struct rounding rounding = {.stream = {(uint32_t)tensor, (uint32_t)step}, .first = first};
+
+	seed_key(seed, DOMAIN_ROUNDING, rounding.key);
+	return rounding;
 }

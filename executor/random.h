@@ -5,8 +5,7 @@
 
 #include <stdint.h>
 
-/* Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"). */
-void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+#include "kernels/arguments.h"
 
 /* out[i] = element first + i of the stream (seed, tensor): N(0, deviation), by Box-Muller in double
  * rounded once. Elements 4j .. 4j + 3 come from one Philox block. */
@@ -16,5 +15,9 @@ void random_normal_fill(
 /* Where element i goes in permutation number `round` of 0..n-1; a bijection for each (seed, round).
  * n >= 1, 0 <= i < n. */
 int64_t random_permute(int64_t seed, int64_t round, int64_t n, int64_t i);
+
+/* For the elements of a tensor from `first` on, in step `step` (modulo 2^32): the same for whoever
+ * holds them, in any sharding, and after a resume. */
+struct rounding random_rounding(int64_t seed, int64_t tensor, int64_t step, int64_t first);
 
 #endif

@@ -27,6 +27,18 @@ static inline uint16_t bf16_from_float(float x)
 	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/* Stochastically, by 16 random bits: those of x that are dropped are carried into the others with
+ * the probability of their value. */
+static inline uint16_t bf16_by_chance(float x, uint32_t random)
+{
+	uint32_t bits;
+
+	if (isnan(x))
+		return bf16_from_float(x);
+	memcpy(&bits, &x, sizeof(bits));
+	return (uint16_t)((bits + (random & 0xffff)) >> 16);
+}
+
 /* Element i of an array of fp32 or bf16. */
 static inline float element_get(enum dtype dtype, const void *array, int64_t i)
 {

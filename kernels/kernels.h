@@ -96,10 +96,7 @@ struct kernels {
 	void (*cross_entropy)(struct kernel_context *, const struct cross_entropy *);
 
 	void (*adamw)(struct kernel_context *, const struct adamw *);
-	/* w -= lr * (g * gradient_scale + weight_decay * w), as torch.optim.SGD without momentum.
-	 */
-	void (*sgd)(struct kernel_context *, float *w, const float *g, int64_t n, float lr,
-		float weight_decay, float gradient_scale);
+	void (*sgd)(struct kernel_context *, const struct sgd *);
 
 	/* y = a + b; y may be a or b. */
 	void (*add)(struct kernel_context *, enum dtype, void *y, const void *a, const void *b,

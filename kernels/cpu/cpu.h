@@ -98,7 +98,10 @@ void CPU(embedding)(struct kernel_context *, const struct embedding *);
 void CPU(embedding_backward)(struct kernel_context *, const struct embedding_backward *);
 void CPU(cross_entropy)(struct kernel_context *, const struct cross_entropy *);
 void CPU(adamw)(struct kernel_context *, const struct adamw *);
-void CPU(sgd)(struct kernel_context *, float *, const float *, int64_t, float, float, float);
+void CPU(sgd)(struct kernel_context *, const struct sgd *);
+/* The same of what is kept in bf16 (optimizer_bf16.c). */
+void CPU(adamw_bf16)(const struct adamw *);
+void CPU(sgd_bf16)(const struct sgd *);
 void CPU(add)(struct kernel_context *, enum dtype, void *, const void *, const void *, int64_t);
 void CPU(accumulate)(
 	struct kernel_context *, enum dtype, void *, enum dtype, const void *, int64_t);

@@ -1,35 +1,51 @@
-/* AdamW and SGD: the same roundings in the same order as the reference. */
+/* AdamW and SGD. */
+#include "kernels/cpu/adamw.h"
 #include "kernels/cpu/cpu.h"
 
-void CPU(adamw)(struct kernel_context *context, const struct adamw *a)
+static void adamw_fp32(const struct adamw *a)
 {
-	const struct adamw_factors f = adamw_factors(a);
-	float beta2 = (float)a->beta2, epsilon = (float)a->epsilon;
-	float take1 = (float)(1.0 - a->beta1), take2 = (float)(1.0 - a->beta2);
+	const struct adamw_constants constants = adamw_constants(a);
+	float *states[] = {a->w, a->m, a->v};
 
-	(void)context;
 	for (int64_t i = 0; i < a->n; i += LANES) {
 		int64_t rest = a->n - i;
-		vec g = load_some(a->g + i, rest) * a->gradient_scale;
-		vec m = load_some(a->m + i, rest), v = load_some(a->v + i, rest);
-		vec w = load_some(a->w + i, rest);
+		vec w = load_some(states[0] + i, rest), m = load_some(states[1] + i, rest);
+		vec v = load_some(states[2] + i, rest);
 
-		m = m + take1 * (g - m);
-		v = beta2 * v + take2 * (g * g);
-		w = w * f.keep - f.step * (m / (sqrt_vec(v) / f.root + epsilon));
-		store_some(a->m + i, m, rest);
-		store_some(a->v + i, v, rest);
-		store_some(a->w + i, w, rest);
+		adamw_step(&constants, &w, &m, &v, load_some(a->g + i, rest));
+		store_some(states[1] + i, m, rest);
+		store_some(states[2] + i, v, rest);
+		store_some(states[0] + i, w, rest);
 	}
 }
 
-void CPU(sgd)(struct kernel_context *context, float *w, const float *g, int64_t n, float lr,
-	float weight_decay, float gradient_scale)
+void CPU(adamw)(struct kernel_context *context, const struct adamw *a)
 {
 	(void)context;
-	for (int64_t i = 0; i < n; i += LANES) {
-		vec x = load_some(w + i, n - i);
-		vec d = load_some(g + i, n - i) * gradient_scale + weight_decay * x;
-		store_some(w + i, x - lr * d, n - i);
+	if (a->dtype == DTYPE_BF16)
+		CPU(adamw_bf16)(a);
+	else
+		adamw_fp32(a);
+}
+
+static void sgd_fp32(const struct sgd *s)
+{
+	float *w = s->w;
+
+	for (int64_t i = 0; i < s->n; i += LANES) {
+		vec x = load_some(w + i, s->n - i);
+		vec g = load_some(s->g + i, s->n - i);
+		vec d = g * s->gradient_scale + s->weight_decay * x;
+
+		store_some(w + i, x - s->lr * d, s->n - i);
 	}
+}
+
+void CPU(sgd)(struct kernel_context *context, const struct sgd *s)
+{
+	(void)context;
+	if (s->dtype == DTYPE_BF16)
+		CPU(sgd_bf16)(s);
+	else
+		sgd_fp32(s);
 }

@@ -107,7 +107,7 @@ void cuda_swiglu(struct kernel_context *, enum dtype, void *, const void *, cons
 void cuda_swiglu_backward(struct kernel_context *, enum dtype, void *, void *, const void *,
 	const void *, const void *, int64_t);
 void cuda_adamw_plain(struct kernel_context *, const struct adamw *);
-void cuda_sgd(struct kernel_context *, float *, const float *, int64_t, float, float, float);
+void cuda_sgd(struct kernel_context *, const struct sgd *);
 void cuda_add(struct kernel_context *, enum dtype, void *, const void *, const void *, int64_t);
 void cuda_accumulate(
 	struct kernel_context *, enum dtype, void *, enum dtype, const void *, int64_t);

@@ -109,18 +109,27 @@ void cuda_scale(struct kernel_context *context, float *y, float factor, int64_t 
 	scale(context, y, factor, NULL, n);
 }
 
-void cuda_sgd(struct kernel_context *context, float *w, const float *g, int64_t n, float lr,
-	float weight_decay, float gradient_scale)
+/* No kernel here rounds stochastically. */
+static bool updates(struct kernel_context *context, enum dtype dtype)
 {
-	struct flat_launch a = {.y = w,
-		.a = g,
-		.n = n,
-		.factor = lr,
-		.decay = weight_decay,
-		.gradient_scale = gradient_scale};
+	if (dtype == DTYPE_FP32)
+		return true;
+	return error_set(&context->error, EXIT_CODE_USAGE,
+		"cuda: %s weights cannot be updated on a GPU; use fp32", dtype_name(dtype));
+}
+
+void cuda_sgd(struct kernel_context *context, const struct sgd *s)
+{
+	struct flat_launch a = {.y = s->w,
+		.a = s->g,
+		.n = s->n,
+		.factor = s->lr,
+		.decay = s->weight_decay,
+		.gradient_scale = s->gradient_scale};
 
 	a.vector = aligned(&a);
-	launch_flat(context, CUDA_sgd, n, 4, &a);
+	if (updates(context, s->dtype))
+		launch_flat(context, CUDA_sgd, a.n, 4, &a);
 }
 
 void cuda_sgd_now(struct kernel_context *context, float *w, const float *g, int64_t n,
@@ -159,7 +168,8 @@ void cuda_adamw(struct kernel_context *context, const struct adamw *o, void *cop
 
 	a.vector = cuda_aligned(a.w) && cuda_aligned(a.m) && cuda_aligned(a.v) &&
 		   cuda_aligned(a.g) && cuda_aligned(copy);
-	launch_flat(context, CUDA_adamw, a.n, 4, &a);
+	if (updates(context, o->dtype))
+		launch_flat(context, CUDA_adamw, a.n, 4, &a);
 }
 
 void cuda_adamw_plain(struct kernel_context *context, const struct adamw *adamw)

@@ -2,30 +2,66 @@
  * the same bits whichever table updates it. */
 #include <math.h>
 
+#include "kernels/bf16.h"
+#include "kernels/philox.h"
 #include "kernels/reference/reference.h"
+
+/* The random words of element i. */
+static void draw(const struct rounding *r, int64_t i, uint32_t words[2])
+{
+	uint64_t element = (uint64_t)(r->first + i), block = element / 2;
+	const uint32_t counter[] = {
+		(uint32_t)block, (uint32_t)(block >> 32), r->stream[0], r->stream[1]};
+	uint32_t out[4];
+
+	philox4x32(counter, r->key, out);
+	words[0] = out[element % 2];
+	words[1] = out[2 + element % 2];
+}
+
+static void put(enum dtype dtype, void *array, int64_t i, float x, uint32_t random)
+{
+	if (dtype == DTYPE_BF16)
+		((uint16_t *)array)[i] = bf16_by_chance(x, random);
+	else
+		((float *)array)[i] = x;
+}
 
 void reference_adamw(struct kernel_context *context, const struct adamw *a)
 {
 	const struct adamw_factors f = adamw_factors(a);
 	float beta2 = (float)a->beta2, epsilon = (float)a->epsilon;
 	float take1 = (float)(1.0 - a->beta1), take2 = (float)(1.0 - a->beta2);
+	uint32_t words[2] = {0};
 
 	(void)context;
 	for (int64_t i = 0; i < a->n; i++) {
 		float g = a->g[i] * a->gradient_scale;
-		float m = a->m[i] + take1 * (g - a->m[i]);
-		float v = beta2 * a->v[i] + take2 * (g * g);
+		float w = element_get(a->dtype, a->w, i);
+		float m = element_get(a->dtype, a->m, i), v = element_get(a->dtype, a->v, i);
 
-		a->m[i] = m;
-		a->v[i] = v;
-		a->w[i] = a->w[i] * f.keep - f.step * (m / (sqrtf(v) / f.root + epsilon));
+		m = m + take1 * (g - m);
+		v = beta2 * v + take2 * (g * g);
+		w = w * f.keep - f.step * (m / (sqrtf(v) / f.root + epsilon));
+		if (a->dtype == DTYPE_BF16)
+			draw(&a->rounding, i, words);
+		put(a->dtype, a->m, i, m, words[0] >> 16);
+		put(a->dtype, a->v, i, v, words[1]);
+		put(a->dtype, a->w, i, w, words[0]);
 	}
 }
 
-void reference_sgd(struct kernel_context *context, float *w, const float *g, int64_t n, float lr,
-	float weight_decay, float gradient_scale)
+void reference_sgd(struct kernel_context *context, const struct sgd *s)
 {
+	uint32_t words[2] = {0};
+
 	(void)context;
-	for (int64_t i = 0; i < n; i++)
-		w[i] = w[i] - lr * (g[i] * gradient_scale + weight_decay * w[i]);
+	for (int64_t i = 0; i < s->n; i++) {
+		float w = element_get(s->dtype, s->w, i);
+
+		w = w - s->lr * (s->g[i] * s->gradient_scale + s->weight_decay * w);
+		if (s->dtype == DTYPE_BF16)
+			draw(&s->rounding, i, words);
+		put(s->dtype, s->w, i, w, words[0]);
+	}
 }

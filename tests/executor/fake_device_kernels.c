@@ -140,14 +140,14 @@ static void run_adamw(void *arguments)
 	const struct adamw_factors f = *u->factors;
 	float take1 = (float)(1.0 - a->beta1), take2 = (float)(1.0 - a->beta2);
 	float scale = u->scale != NULL ? *u->scale : 1, beta2 = (float)a->beta2;
+	float *w = a->w, *m = a->m, *v = a->v;
 
 	for (int64_t i = 0; i < a->n; i++) {
 		float g = a->g[i] * scale;
 
-		a->m[i] = a->m[i] + take1 * (g - a->m[i]);
-		a->v[i] = beta2 * a->v[i] + take2 * (g * g);
-		a->w[i] = a->w[i] * f.keep -
-			  f.step * (a->m[i] / (sqrtf(a->v[i]) / f.root + (float)a->epsilon));
+		m[i] = m[i] + take1 * (g - m[i]);
+		v[i] = beta2 * v[i] + take2 * (g * g);
+		w[i] = w[i] * f.keep - f.step * (m[i] / (sqrtf(v[i]) / f.root + (float)a->epsilon));
 	}
 }
 
@@ -155,8 +155,13 @@ static void run_sgd(void *arguments)
 {
 	const struct update *u = arguments;
 
-	kernels_reference()->sgd(fake_worker(), u->adamw.w, u->adamw.g, u->adamw.n, u->sgd->rate,
-		u->sgd->decay, u->scale != NULL ? *u->scale : 1);
+	kernels_reference()->sgd(
+		fake_worker(), &(struct sgd){.n = u->adamw.n,
+				       .w = u->adamw.w,
+				       .g = u->adamw.g,
+				       .lr = u->sgd->rate,
+				       .weight_decay = u->sgd->decay,
+				       .gradient_scale = u->scale != NULL ? *u->scale : 1});
 }
 
 static void update(struct kernel_context *context, const char *name, void (*run)(void *),

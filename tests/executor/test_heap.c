@@ -5,6 +5,7 @@
 
 #include "executor/heap.h"
 #include "executor/random.h"
+#include "kernels/philox.h"
 
 enum { CAPACITY = 1 << 16 };
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "executor/random.h"
+#include "kernels/philox.h"
 
 /* kat_vectors of the Random123 library (Salmon et al.), philox4x32 with 10 rounds. */
 static void philox_known_answers(void **state)

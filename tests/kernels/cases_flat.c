@@ -126,8 +126,14 @@ static void make_adamw(struct problem *p)
 	make_output(p, 0, p->dim[0], -1, 1, 1e-7);
 	make_output(p, 1, p->dim[0], -0.1, 0.1, 1e-7);
 	make_output(p, 2, p->dim[0], 0, 0.01, 1e-7);
-	make_input(p, 3, p->dim[0], -1, 1);
-	p->bytes = 28.0 * (double)p->dim[0];
+	make_input_as(p, DTYPE_FP32, 3, p->dim[0], -1, 1);
+	p->bytes = (type(p) == DTYPE_BF16 ? 16.0 : 28.0) * (double)p->dim[0];
+}
+
+/* Of a run that begins at an odd element of its tensor. */
+static struct rounding rounding(const struct problem *p)
+{
+	return (struct rounding){{20, 22}, {3, 9}, p->first + 4097};
 }
 
 static void call_adamw(struct problem *p)
@@ -146,12 +152,28 @@ static void call_adamw(struct problem *p)
 					      .bias_correction1 = 0.271,
 					      .bias_correction2 = 0.142625,
 					      .gradient_scale = 0.75f,
+					      .dtype = type(p),
+					      .rounding = rounding(p),
 				      });
+}
+
+static void make_sgd(struct problem *p)
+{
+	make_output(p, 0, p->dim[0], -1, 1, 1e-6);
+	make_input_as(p, DTYPE_FP32, 1, p->dim[0], -9, 9);
+	p->bytes = (type(p) == DTYPE_BF16 ? 8.0 : 12.0) * (double)p->dim[0];
 }
 
 static void call_sgd(struct problem *p)
 {
-	p->kernels->sgd(p->context, flat(p, 0), flat(p, 1), p->dim[0], 0.01f, 0.1f, 0.5f);
+	p->kernels->sgd(p->context, &(struct sgd){.n = p->dim[0],
+					    .w = flat(p, 0),
+					    .g = flat(p, 1),
+					    .lr = 0.01f,
+					    .weight_decay = 0.1f,
+					    .gradient_scale = 0.5f,
+					    .dtype = type(p),
+					    .rounding = rounding(p)});
 }
 
 /* dims: n, number of sources, the source that is also the destination (-1 none) */
@@ -212,7 +234,10 @@ const struct kernel_case flat_cases[] = {
 	{"copy", make_flat, call_copy, flat_shapes, {1 << 24, 0}},
 	{"copy bf16", make_flat, call_copy, flat_shapes, {1 << 24, 0}, DTYPE_BF16},
 	{"adamw", make_adamw, call_adamw, flat_shapes, {1 << 24, 0}},
-	{"sgd", make_two_inputs, call_sgd, flat_shapes, {1 << 24, 0}},
+	{"adamw bf16", make_adamw, call_adamw, flat_shapes, {1 << 24, 0}, DTYPE_BF16,
+		.cpu_only = true},
+	{"sgd", make_sgd, call_sgd, flat_shapes, {1 << 24, 0}},
+	{"sgd bf16", make_sgd, call_sgd, flat_shapes, {1 << 24, 0}, DTYPE_BF16, .cpu_only = true},
 	{"tree_reduce", make_tree, call_tree, tree_shapes, {1 << 22, 4, -1}},
 	{"tree_reduce bf16", make_tree, call_tree, tree_shapes, {1 << 22, 4, -1}, DTYPE_BF16},
 	{NULL},

@@ -29,6 +29,7 @@ struct problem {
 	uint64_t random;
 	double flops, bytes; /* of one call, for the benchmark */
 	int64_t offset;      /* elements by which every buffer is misaligned */
+	int64_t first;       /* of a piece of a flat problem: where it begins in the whole */
 };
 
 struct kernel_case {
@@ -39,6 +40,7 @@ struct kernel_case {
 	const int64_t (*shapes)[MOST_DIMS]; /* ends with a row that starts with -1 */
 	int64_t bench[MOST_DIMS];           /* a training-sized shape; first 0: not measured */
 	enum dtype dtype, gradient_dtype;   /* of operands; of the gradients of parameters */
+	bool cpu_only;                      /* no GPU has the kernel */
 };
 
 void context_init(struct kernel_context *context, const struct kernels *kernels);

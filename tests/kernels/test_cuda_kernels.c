@@ -36,7 +36,9 @@ static void for_each_shape(shape_check *check)
 	failures = 0;
 	for (int list = 0; case_lists[list]; list++)
 		for (int i = 0; case_lists[list][i].name; i++)
-			for (int s = 0; case_lists[list][i].shapes[s][0] >= 0; s++)
+			for (int s = 0; !case_lists[list][i].cpu_only &&
+					case_lists[list][i].shapes[s][0] >= 0;
+				s++)
 				check(&case_lists[list][i], case_lists[list][i].shapes[s]);
 	assert_string_equal(context.error.message, "");
 	assert_int_equal(failures, 0);
@@ -306,7 +308,12 @@ static void test_sgd_of_device_factors(void **state)
 	(void)state;
 	for (int i = 0; i < 5; i++)
 		w[0][i] = w[1][i] = (float)(2 - i);
-	kernels_reference()->sgd(&reference_context, w[0], g, 5, now.rate, now.decay, scale);
+	kernels_reference()->sgd(&reference_context, &(struct sgd){.n = 5,
+							     .w = w[0],
+							     .g = g,
+							     .lr = now.rate,
+							     .weight_decay = now.decay,
+							     .gradient_scale = scale});
 	kernels_cuda()->device->sgd(&context, w[1], g, 5, &now, &scale);
 	assert_memory_equal(w[0], w[1], sizeof(w[0]));
 }

@@ -21,6 +21,7 @@ static void narrow(struct problem *problem, int64_t first, int64_t count)
 				problem->buffer[slot].dtype, problem->buffer[slot].data, first);
 	}
 	problem->dim[0] = count;
+	problem->first = first;
 }
 
 static void call_in_pieces(struct problem *problem, const int64_t *cuts)
