@@ -5,6 +5,7 @@
  * in order; A is read where it lies. (Goto and van de Geijn 2008; the BLIS papers.) Compiled with
  * -ffp-contract=fast: c += a * b is one fused operation where the level has it. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/tiles.h"
 #include "kernels/cpu/transpose.h"
 
 typedef void tile_function(int64_t k, const float *a, int64_t a_row, int64_t a_step, const float *b,
@@ -26,48 +27,21 @@ INLINE void tile(const int rows, int64_t k, const float *a, int64_t a_row, int64
 		a += a_step;
 		b += TILE_COLS;
 	}
-#pragma GCC unroll 12
-	for (int i = 0; i < rows; i++) {
-		float *row = c + i * ldc;
-		if (accumulate) {
-			sum[i][0] = load(row) + sum[i][0];
-			sum[i][1] = load(row + LANES) + sum[i][1];
-		}
-		store(row, sum[i][0]);
-		store(row + LANES, sum[i][1]);
-	}
+	tile_store(rows, sum, c, ldc, accumulate);
 }
 
-/* One function per number of rows, so that the last rows of a matrix keep their sums in registers.
- */
 #define TILE(rows)                                                                                 \
 	static void tile_##rows(int64_t k, const float *a, int64_t a_row, int64_t a_step,          \
 		const float *b, float *c, int64_t ldc, bool accumulate)                            \
 	{                                                                                          \
 		tile(rows, k, a, a_row, a_step, b, c, ldc, accumulate);                            \
 	}
-TILE(1)
-TILE(2)
-TILE(3)
-TILE(4)
-TILE(5)
-TILE(6)
-#if TILE_ROWS == 12
-TILE(7)
-TILE(8)
-TILE(9)
-TILE(10)
-TILE(11)
-TILE(12)
-#endif
+TILES(TILE)
 #undef TILE
 
-static tile_function *const tiles[TILE_ROWS + 1] = {
-	NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6,
-#if TILE_ROWS == 12
-	tile_7, tile_8, tile_9, tile_10, tile_11, tile_12
-#endif
-};
+#define TILE(rows) [rows] = tile_##rows,
+static tile_function *const tiles[TILE_ROWS + 1] = {TILES(TILE)};
+#undef TILE
 
 /* The last panel of C: a whole tile beside C, of which the valid columns are copied. */
 static void tile_edge(const struct product *p, int64_t rows, int64_t columns, int64_t k,
@@ -76,12 +50,7 @@ static void tile_edge(const struct product *p, int64_t rows, int64_t columns, in
 	float block[TILE_ROWS * TILE_COLS];
 
 	tiles[rows](k, a, p->a_row, p->a_step, b, block, TILE_COLS, false);
-	for (int64_t i = 0; i < rows; i++) {
-		for (int64_t j = 0; j < columns; j++) {
-			float *element = &c[i * p->ldc + j];
-			*element = (p->accumulate ? *element : 0.0f) + block[i * TILE_COLS + j];
-		}
-	}
+	tile_store_edge(block, rows, columns, c, p->ldc, p->accumulate);
 }
 
 INLINE int64_t smaller(int64_t a, int64_t b)

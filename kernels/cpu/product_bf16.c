@@ -3,6 +3,7 @@
  * fused multiply-adds elsewhere. A product of two bf16 is exact in fp32, so levels that cannot fuse
  * round alike. The instruction takes denormals as zero, and so does this file's caller. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/tiles.h"
 #include "kernels/cpu/transpose.h"
 
 typedef uint32_t uvec_unaligned __attribute__((vector_size(4 * LANES), may_alias, aligned(4)));
@@ -46,16 +47,7 @@ INLINE void tile(const int rows, const struct product_bf16 *p, const uint32_t *b
 		a += step;
 		b += TILE_COLS;
 	}
-#pragma GCC unroll 12
-	for (int r = 0; r < rows; r++) {
-		float *to = c + r * ldc;
-		if (accumulate) {
-			sum[r][0] = load(to) + sum[r][0];
-			sum[r][1] = load(to + LANES) + sum[r][1];
-		}
-		store(to, sum[r][0]);
-		store(to + LANES, sum[r][1]);
-	}
+	tile_store(rows, sum, c, ldc, accumulate);
 }
 
 #define TILE(rows)                                                                                 \
@@ -64,28 +56,12 @@ INLINE void tile(const int rows, const struct product_bf16 *p, const uint32_t *b
 	{                                                                                          \
 		tile(rows, p, b, c, ldc, accumulate);                                              \
 	}
-TILE(1)
-TILE(2)
-TILE(3)
-TILE(4)
-TILE(5)
-TILE(6)
-#if TILE_ROWS == 12
-TILE(7)
-TILE(8)
-TILE(9)
-TILE(10)
-TILE(11)
-TILE(12)
-#endif
+TILES(TILE)
 #undef TILE
 
-static tile_function *const tiles[TILE_ROWS + 1] = {
-	NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6,
-#if TILE_ROWS == 12
-	tile_7, tile_8, tile_9, tile_10, tile_11, tile_12
-#endif
-};
+#define TILE(rows) [rows] = tile_##rows,
+static tile_function *const tiles[TILE_ROWS + 1] = {TILES(TILE)};
+#undef TILE
 
 /* The last panel of C: a whole tile beside C, of which the valid columns are copied. */
 static void tile_edge(const struct product_bf16 *p, const uint32_t *b, float *c, int64_t columns)
@@ -93,12 +69,7 @@ static void tile_edge(const struct product_bf16 *p, const uint32_t *b, float *c,
 	float block[TILE_ROWS * TILE_COLS];
 
 	tiles[p->rows](p, b, block, TILE_COLS, false);
-	for (int64_t i = 0; i < p->rows; i++) {
-		for (int64_t j = 0; j < columns; j++) {
-			float *element = &c[i * p->ldc + j];
-			*element = (p->accumulate ? *element : 0.0f) + block[i * TILE_COLS + j];
-		}
-	}
+	tile_store_edge(block, p->rows, columns, c, p->ldc, p->accumulate);
 }
 
 void CPU(product_bf16)(const struct product_bf16 *p)
