@@ -99,6 +99,7 @@ struct graph {
 	int size;              /* index by nodes: 1, 2, more */
 	bool amd, nvswitch;
 	int64_t ranks, nodes, ranks_per_node;
+	enum network_protocols protocols; /* that the environment leaves */
 	double channels;
 	double bus;                       /* of all channels together, GB/s */
 	double node_bus;                  /* the same inside one node */
@@ -144,6 +145,7 @@ static void init_network(
 
 	graph->channels = fmax(1, floor(nics / sharing));
 	graph->bus = placement->ranks_per_node > 1 ? fmin(bus, graph->node_bus) : bus;
+	graph->protocols = network->protocols;
 	graph->network_extra =
 		network->latency * 1e6 - facts.latency[HARDWARE_NET][NCCL_RING][NCCL_SIMPLE];
 }
@@ -238,11 +240,21 @@ static double pat_bandwidth(const struct graph *graph, enum collective_kind kind
 	return graph->bus * 0.75;
 }
 
+/* LL128 relies on NVLink's ordering of 128-byte stores. */
+static bool may_use(const struct graph *graph, enum nccl_protocol protocol)
+{
+	static const bool left[][NCCL_PROTOCOL_COUNT] = {[PROTOCOLS_ALL] = {true, true, true},
+		[PROTOCOLS_SIMPLE] = {[NCCL_SIMPLE] = true},
+		[PROTOCOLS_SIMPLE_LL128] = {[NCCL_LL128] = true, [NCCL_SIMPLE] = true}};
+
+	return left[graph->protocols][protocol] &&
+	       (protocol != NCCL_LL128 || graph->hardware == HARDWARE_NVLINK);
+}
+
 static double bandwidth_of(const struct graph *graph, enum collective_kind kind,
 	enum nccl_algorithm algorithm, enum nccl_protocol protocol)
 {
-	/* LL128 relies on NVLink's ordering of 128-byte stores. */
-	if (protocol == NCCL_LL128 && graph->hardware != HARDWARE_NVLINK)
+	if (!may_use(graph, protocol))
 		return 0;
 	switch (algorithm) {
 	case NCCL_RING:
@@ -360,10 +372,11 @@ static double tuned_time(const struct graph *graph, enum collective_kind kind,
 	return best;
 }
 
-/* Over RDMA, gathers and reduce-scatters of several nodes go by rings, and published times show the
- * protocols as steps: LL, LL128 and Simple each take a latency of their own, 1.85 times that of the
- * tables above (least median error over the calibrating sources; flat from 1.75 to 1.9), and their
- * share of the link. All-reduces of such sizes go by trees. */
+/* Gathers and reduce-scatters of several nodes go by rings, and published times show the protocols
+ * as steps (over EFA, of which one size is published, they take twice as long and keep the curve):
+ * LL, LL128 and Simple each take a latency of their own, 1.85 times that of the tables above (least
+ * median error over the calibrating sources; flat from 1.75 to 1.9), what a topology states beyond
+ * the tables as it stands, and their share of the link. All-reduces of such sizes go by trees. */
 static const double ring_latency_taken = 1.85;
 static const double ring_share[NCCL_PROTOCOL_COUNT] = {0.5, 0.92, 1};
 
@@ -373,8 +386,17 @@ static bool shows_steps(const struct topology *topology, const struct placement 
 	enum network_kind network = topology->network.kind;
 
 	return algorithm == NCCL_RING && kind != COLLECTIVE_ALL_REDUCE && placement->nodes > 1 &&
-	       placement->ranks_per_node > 1 &&
-	       (network == NETWORK_INFINIBAND || network == NETWORK_ROCE);
+	       placement->ranks_per_node > 1 && network != NETWORK_EFA;
+}
+
+/* Without what the topology's own latencies have beyond the tables. */
+static double table_latency(
+	const struct graph *graph, enum collective_kind kind, enum nccl_protocol protocol)
+{
+	struct graph usual = *graph;
+
+	usual.node_extra = usual.network_extra = 0;
+	return latency_of(&usual, kind, NCCL_RING, protocol);
 }
 
 /* NCCL's choice with its own tables: LL while its bytes take less than what LL128 adds in latency,
@@ -383,15 +405,14 @@ static bool shows_steps(const struct topology *topology, const struct placement 
 static enum nccl_protocol ring_protocol(
 	const struct graph *graph, enum collective_kind kind, double bytes, double bandwidth)
 {
-	struct graph usual = *graph;
 	double latency[NCCL_PROTOCOL_COUNT];
 	double ll = fmin(facts.ll_max_cpu[graph->amd][graph->nodes > 2], bandwidth / 2);
-	bool ll128 = graph->hardware == HARDWARE_NVLINK;
+	bool ll128 = may_use(graph, NCCL_LL128);
 
-	usual.node_extra = usual.network_extra = 0;
 	for (int p = 0; p < NCCL_PROTOCOL_COUNT; p++)
-		latency[p] = latency_of(&usual, kind, NCCL_RING, p);
-	if (latency[NCCL_LL] + bytes / (1e3 * ll) < latency[ll128 ? NCCL_LL128 : NCCL_SIMPLE])
+		latency[p] = table_latency(graph, kind, p);
+	if (may_use(graph, NCCL_LL) &&
+		latency[NCCL_LL] + bytes / (1e3 * ll) < latency[ll128 ? NCCL_LL128 : NCCL_SIMPLE])
 		return NCCL_LL;
 	if (ll128 && bytes / (1e3 * bandwidth) * (1 / ring_share[NCCL_LL128] - 1) <
 			     latency[NCCL_SIMPLE] - latency[NCCL_LL128])
@@ -405,10 +426,16 @@ static double stepped_seconds(const struct graph *graph, const struct topology *
 {
 	double moved = (double)bytes * (double)(graph->ranks - 1) / (double)graph->ranks;
 	double bandwidth = nccl_ring_bandwidth(topology, placement);
+	double table, latency, transfer;
 
 	*protocol = ring_protocol(graph, kind, moved, bandwidth);
-	return 1e-6 * (ring_latency_taken * latency_of(graph, kind, NCCL_RING, *protocol) +
-			      moved / (1e3 * ring_share[*protocol] * bandwidth));
+	table = table_latency(graph, kind, *protocol);
+	latency = latency_of(graph, kind, NCCL_RING, *protocol) + (ring_latency_taken - 1) * table;
+	transfer = moved / (1e3 * ring_share[*protocol] * bandwidth);
+	/* A message through the kernel waits long and occupies nothing: others pass meanwhile. */
+	if (topology->network.kind == NETWORK_TCPX)
+		return 1e-6 * hypot(latency, transfer);
+	return 1e-6 * (latency + transfer);
 }
 
 /* NCCL means to take the fastest; its estimate of each is coarse, so what was measured decides. */

@@ -42,6 +42,7 @@ static const struct {
 	[NETWORK_ROCE] = {14, 3.97, 4.08, 0.86, 0.97, 1},
 	[NETWORK_EFA] = {29, 12.4, 20, 0.95, 0.95, 4.8},
 	[NETWORK_ETHERNET] = {56, 12.4, 20, 0.95, 0.92, 1},
+	[NETWORK_TCPX] = {449, 12.4, 20, 0.72, 0.72, 1},
 };
 
 /* A hop as NCCL's tables have it (ring, Simple): what `latency` of a topology is relative to. */
@@ -110,9 +111,9 @@ static double ring_efficiency(const struct topology *topology)
 	double nic = topology->network.nic_bandwidth / 1e9;
 	double share = fmin(1, fmax(0, (nic - slow_nic) / (fast_nic - slow_nic)));
 
-	if (topology->network.kind == NETWORK_EFA || topology->network.kind == NETWORK_ETHERNET)
-		return fast;
-	return ring_of_slow_nic + share * (fast - ring_of_slow_nic);
+	if (topology->network.kind == NETWORK_INFINIBAND || topology->network.kind == NETWORK_ROCE)
+		return ring_of_slow_nic + share * (fast - ring_of_slow_nic);
+	return fast;
 }
 
 /* Traffic that leaves a neighbourhood meets that of others on the way: published medians of a

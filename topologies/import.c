@@ -186,7 +186,7 @@ static bool read_network(struct topology_import *import, const char *typed, stru
 		nics < 1 || !unit_parse(UNIT_BANDWIDTH, x + 1, &bandwidth) || bandwidth <= 0)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--network %.100s: expected none, or KIND:NICSxBANDWIDTH such as "
-			"infiniband:8x200Gbit/s (infiniband, roce, efa, ethernet)",
+			"infiniband:8x200Gbit/s (infiniband, roce, efa, ethernet, tcpx)",
 			typed);
 	return draft_say_int(import, FACT_NETWORK_KIND, k, "--network", by, error) &&
 	       draft_say_int(import, FACT_NICS_PER_NODE, nics, "--network", by, error) &&

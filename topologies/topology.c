@@ -9,7 +9,9 @@ const char *const device_generation_names[] = {
 	"cpu", "volta", "ampere", "ada", "hopper", "blackwell", NULL};
 const char *const fabric_kind_names[] = {
 	"nvswitch", "nvlink-mesh", "nvlink-cube-mesh", "pcie", "shared-memory", NULL};
-const char *const network_kind_names[] = {"none", "infiniband", "roce", "efa", "ethernet", NULL};
+const char *const network_kind_names[] = {
+	"none", "infiniband", "roce", "efa", "ethernet", "tcpx", NULL};
+const char *const network_protocols_names[] = {"all", "simple", "simple-ll128", NULL};
 const char *const cpu_vendor_names[] = {"amd", "intel", "arm", "other", NULL};
 
 #define REQUIRED_POSITIVE (FIELD_REQUIRED | FIELD_POSITIVE)
@@ -48,6 +50,8 @@ const struct field network_fields[] = {
 	/* Always written, because an absent one reads as 1. */
 	FIELD_DOUBLE(struct network, oversubscription, "oversubscription", FIELD_NOT_NEGATIVE),
 	FIELD_DOUBLE(struct network, congestion, "congestion", OPTIONAL),
+	FIELD_ENUM(
+		struct network, protocols, "protocols", FIELD_OMIT_ZERO, network_protocols_names),
 	FIELD_END,
 };
 

@@ -22,13 +22,23 @@ enum fabric_kind {
 	FABRIC_PCIE,
 	FABRIC_SHARED_MEMORY
 };
-enum network_kind { NETWORK_NONE, NETWORK_INFINIBAND, NETWORK_ROCE, NETWORK_EFA, NETWORK_ETHERNET };
+enum network_kind {
+	NETWORK_NONE,
+	NETWORK_INFINIBAND,
+	NETWORK_ROCE,
+	NETWORK_EFA,
+	NETWORK_ETHERNET,
+	NETWORK_TCPX /* GPUDirect-TCPX: the kernel's TCP, payloads straight to GPU memory */
+};
+/* Which of NCCL's protocols its environment leaves it between nodes (NCCL_PROTO). */
+enum network_protocols { PROTOCOLS_ALL, PROTOCOLS_SIMPLE, PROTOCOLS_SIMPLE_LL128 };
 enum cpu_vendor { CPU_AMD, CPU_INTEL, CPU_ARM, CPU_OTHER };
 
 extern const char *const device_kind_names[];
 extern const char *const device_generation_names[];
 extern const char *const fabric_kind_names[];
 extern const char *const network_kind_names[];
+extern const char *const network_protocols_names[];
 extern const char *const cpu_vendor_names[];
 
 struct device {
@@ -61,6 +71,7 @@ struct network { /* between nodes */
 	/* >= 1: how much less the NICs deliver over 32 nodes and more because others use the fabric
 	 * too; 0 = what is usual for the kind. */
 	double congestion;
+	enum network_protocols protocols;
 };
 
 struct host {

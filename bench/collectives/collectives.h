@@ -7,12 +7,17 @@
 /* What is judged: sizes that training uses. */
 static const int64_t judged_from = (int64_t)64 << 10, judged_to = (int64_t)8 << 30;
 
-/* One row of collectives.csv: what was run, what was measured, what is predicted. */
+/* Sources that were found after the constants had been fixed, so that none was fitted to them:
+ * collectives_later.csv. They stand beside the two parts and in no other table. */
+enum { PART_LATER = PART_COUNT };
+
+/* One row of collectives.csv or collectives_later.csv: what was run, what was measured, what is
+ * predicted. */
 struct published {
 	const char *source, *topology, *device, *statistic, *status, *origin, *notes;
 	int64_t nodes, gpus, bytes, gpus_per_process;
 	enum collective_kind collective;
-	enum part part;
+	int part;                          /* PART_CALIBRATION, PART_TEST, PART_LATER */
 	double measured, predicted, plain; /* s; plain: bytes over the datasheet's links */
 	const char *algorithm, *protocol;
 	bool judged;
@@ -23,6 +28,7 @@ struct published_set {
 	struct published *of;
 };
 
+/* Both files of `folder`. */
 bool measurements_read(
 	struct arena *arena, const char *folder, struct published_set *rows, struct error *error);
 /* Sources in the order of their names take turns: the first, third, ... test, the

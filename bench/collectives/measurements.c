@@ -62,10 +62,10 @@ static bool read_row(const struct csv_row *line, struct published *row)
 	return true;
 }
 
-bool measurements_read(
-	struct arena *arena, const char *folder, struct published_set *rows, struct error *error)
+static bool read_file(struct arena *arena, const char *path, bool later, struct published_set *rows,
+	struct error *error)
 {
-	const char *path = arena_printf(arena, "%s/collectives.csv", folder);
+	struct published *all;
 	struct csv_table table;
 	char *text;
 	size_t length;
@@ -73,13 +73,29 @@ bool measurements_read(
 	if (!file_text(arena, path, &text, &length, error) ||
 		!csv_read(arena, path, text, length, &table, error))
 		return false;
-	rows->n = table.n_rows;
-	rows->of = ARENA_ARRAY(arena, struct published, table.n_rows);
-	for (int i = 0; i < table.n_rows; i++)
-		if (!read_row(&table.rows[i], &rows->of[i]))
+	all = ARENA_ARRAY(arena, struct published, rows->n + table.n_rows);
+	for (int i = 0; i < rows->n; i++)
+		all[i] = rows->of[i];
+	for (int i = 0; i < table.n_rows; i++) {
+		struct published *row = &all[rows->n + i];
+
+		if (!read_row(&table.rows[i], row))
 			return error_at(error, EXIT_CODE_INPUT, path, table.rows[i].line, 1,
 				"expected the twelve columns of bench/published/README.md");
+		row->part = later ? PART_LATER : PART_TEST;
+	}
+	rows->of = all;
+	rows->n += table.n_rows;
 	return true;
+}
+
+bool measurements_read(
+	struct arena *arena, const char *folder, struct published_set *rows, struct error *error)
+{
+	return read_file(arena, arena_printf(arena, "%s/collectives.csv", folder), false, rows,
+		       error) &&
+	       read_file(arena, arena_printf(arena, "%s/collectives_later.csv", folder), true, rows,
+		       error);
 }
 
 void measurements_split(struct published_set *rows)
@@ -89,13 +105,14 @@ void measurements_split(struct published_set *rows)
 
 		/* How many sources have a name that comes before this one. */
 		for (int j = 0; j < rows->n; j++) {
-			bool first = true;
+			bool first = rows->of[j].part != PART_LATER;
 
 			for (int k = 0; k < j && first; k++)
 				first = strcmp(rows->of[k].source, rows->of[j].source) != 0;
 			before += first && strcmp(rows->of[j].source, rows->of[i].source) < 0;
 		}
-		rows->of[i].part = before % 2 == 0 ? PART_TEST : PART_CALIBRATION;
+		if (rows->of[i].part != PART_LATER)
+			rows->of[i].part = before % 2 == 0 ? PART_TEST : PART_CALIBRATION;
 	}
 }
 

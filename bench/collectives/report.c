@@ -59,9 +59,19 @@ static const char *key_bar(struct arena *arena, const struct published *row)
 							: "all-gather, reduce-scatter";
 }
 
+static const char *part_name(const struct published *row)
+{
+	return row->part == PART_LATER ? "later" : part_names[row->part];
+}
+
 static const char *key_part(struct arena *arena, const struct published *row)
 {
-	return arena_printf(arena, "%s: %s", part_names[row->part], key_bar(arena, row));
+	return arena_printf(arena, "%s: %s", part_name(row), key_bar(arena, row));
+}
+
+static const char *key_later(struct arena *arena, const struct published *row)
+{
+	return arena_printf(arena, "%s, %s", row->source, collective_kind_names[row->collective]);
 }
 
 static void print_listed(const struct sample *sample)
@@ -225,26 +235,42 @@ static void print_sources(const struct published_set *rows, struct arena *arena)
 	for (int k = 0; k < n; k++)
 		for (int i = 0; i < rows->n; i++)
 			if (strcmp(rows->of[i].source, keys[k]) == 0) {
-				printf("- %s (%s): %s\n", keys[k], part_names[rows->of[i].part],
+				printf("- %s (%s): %s\n", keys[k], part_name(&rows->of[i]),
 					rows->of[i].origin);
 				break;
 			}
 }
 
-void report_collectives(const struct published_set *rows, struct arena *arena)
+/* The rows of the split, or the later ones. */
+static struct published_set rows_of(
+	const struct published_set *rows, bool later, struct arena *arena)
 {
-	print_head(rows);
-	print_table(rows, "Calibration and test", key_part, arena);
-	print_table(rows, "Both parts", key_bar, arena);
-	print_table(rows, "By source", key_source, arena);
-	print_table(rows, "By GPU", key_device, arena);
-	print_table(rows, "By collective", key_collective, arena);
-	print_table(rows, "By size", key_size, arena);
-	print_table(rows, "By number of nodes", key_nodes, arena);
-	print_table(rows, "By algorithm and protocol", key_algorithm, arena);
-	print_worst(rows, arena);
-	print_residuals(rows, arena);
-	print_sources(rows, arena);
+	struct published_set some = {.of = ARENA_ARRAY(arena, struct published, rows->n)};
+
+	for (int i = 0; i < rows->n; i++)
+		if ((rows->of[i].part == PART_LATER) == later)
+			some.of[some.n++] = rows->of[i];
+	return some;
+}
+
+void report_collectives(const struct published_set *all, struct arena *arena)
+{
+	struct published_set rows = rows_of(all, false, arena), later = rows_of(all, true, arena);
+
+	print_head(&rows);
+	print_table(&rows, "Calibration and test", key_part, arena);
+	print_table(&rows, "Both parts", key_bar, arena);
+	print_table(&later, "Found later", key_bar, arena);
+	print_table(&later, "The same by source", key_later, arena);
+	print_table(&rows, "By source", key_source, arena);
+	print_table(&rows, "By GPU", key_device, arena);
+	print_table(&rows, "By collective", key_collective, arena);
+	print_table(&rows, "By size", key_size, arena);
+	print_table(&rows, "By number of nodes", key_nodes, arena);
+	print_table(&rows, "By algorithm and protocol", key_algorithm, arena);
+	print_worst(&rows, arena);
+	print_residuals(&rows, arena);
+	print_sources(all, arena);
 }
 
 void report_measurements(const struct published_set *rows)
@@ -255,9 +281,9 @@ void report_measurements(const struct published_set *rows)
 		const struct published *row = &rows->of[i];
 
 		printf("%s,%s,%s,%lld,%lld,%s,%lld,%s,%s,%s,%.5g,%.5g,%.1f\n", row->source,
-			part_names[row->part], row->topology, (long long)row->nodes,
-			(long long)row->gpus, collective_kind_names[row->collective],
-			(long long)row->bytes, row->algorithm, row->protocol, row->status,
-			1e6 * row->measured, 1e6 * row->predicted, 100 * measurement_error(row));
+			part_name(row), row->topology, (long long)row->nodes, (long long)row->gpus,
+			collective_kind_names[row->collective], (long long)row->bytes,
+			row->algorithm, row->protocol, row->status, 1e6 * row->measured,
+			1e6 * row->predicted, 100 * measurement_error(row));
 	}
 }

@@ -104,7 +104,10 @@ static void refuses(void **state)
 			"nics_per_node and nic_bandwidth, got none"},
 		{"kind: infiniband", "kind: infinband",
 			"lab.yaml:16:9: kind: expected one of none, infiniband, roce, efa, "
-			"ethernet, got \"infinband\", did you mean \"infiniband\"?"},
+			"ethernet, tcpx, got \"infinband\", did you mean \"infiniband\"?"},
+		{"kind: infiniband", "kind: infiniband\n  protocols: LL",
+			"lab.yaml:17:14: protocols: expected one of all, simple, simple-ll128, "
+			"got \"LL\", did you mean \"all\"?"},
 		{"network:\n  kind: infiniband\n  nics_per_node: 4\n  nic_bandwidth: 80Gbit/s\n",
 			"",
 			"lab.yaml:1:1: network.kind: 2 nodes need a network, expected a kind, "

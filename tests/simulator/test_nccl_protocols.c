@@ -1,0 +1,157 @@
+/* The protocols of gathers between nodes: where they change, what the environment forbids, what a
+ * topology's own latency adds. */
+#include "sketch.h"
+
+#include <math.h>
+
+#include "simulator/collective.h"
+#include "simulator/nccl.h"
+
+static struct topology load(struct arena *arena, const char *name)
+{
+	struct topology *topology;
+	struct error error = {0};
+
+	if (!topology_load_name(arena, name, &topology, &error))
+		fail_msg("%s", error.message);
+	return *topology;
+}
+
+static void assert_close(double got, double expected, double tolerance)
+{
+	if (!(fabs(got / expected - 1) <= tolerance))
+		fail_msg("expected %.6g within %.2g %%, got %.6g", expected, 100 * tolerance, got);
+}
+
+static struct nccl_choice gather(const struct topology *topology, int64_t bytes)
+{
+	struct placement placement = topology_place(topology, topology_devices(topology), 1);
+
+	return nccl_choose(topology, &placement, COLLECTIVE_ALL_GATHER, bytes);
+}
+
+/* 16 GPUs of two nodes with 8 x 400 Gbit/s. NCCL's tables give LL 6.6 + 14 x 1 + 2.7 = 23.3 us,
+ * LL128 14 + 14 x 1.9 + 4 = 44.6, Simple 8.4 + 14 x 3.4 + 14 = 70; LL carries 39 GB/s, so LL128 is
+ * taken from 21.3 us x 39 = 831 kB on, moved bytes; Simple from 25.4 us x 344 / (1 / 0.92 - 1) =
+ * 100.5 MB on. */
+static void test_gathers_step_by_protocol(void **state)
+{
+	static const struct {
+		int64_t bytes;
+		const char *protocol;
+		double latency, share;
+	} steps[] = {
+		{INT64_C(1) << 16, "LL", 23.3, 0.5},
+		{INT64_C(1) << 19, "LL", 23.3, 0.5},
+		{INT64_C(1) << 20, "LL128", 44.6, 0.92},
+		{INT64_C(1) << 26, "LL128", 44.6, 0.92},
+		{INT64_C(1) << 27, "Simple", 70, 1},
+	};
+	static const enum op_kind kinds[] = {OP_ALL_GATHER, OP_REDUCE_SCATTER};
+	struct group group = {GROUP_SHARD, 16, 1, 0};
+	struct arena arena = {0};
+	(void)state;
+	struct topology t = load(&arena, "2xa4-highgpu-8g");
+	for (int i = 0; i < COUNT_OF(steps) * COUNT_OF(kinds); i++) {
+		int64_t bytes = steps[i / 2].bytes;
+		struct collective_choice choice = cost_collective_choice(
+			&t, runtime_of(RUNTIME_PYTORCH_FSDP2), kinds[i % 2], &group, bytes);
+
+		assert_string_equal(choice.algorithm, "ring");
+		assert_string_equal(choice.protocol, steps[i / 2].protocol);
+		assert_close(1e6 * choice.seconds,
+			1.85 * steps[i / 2].latency +
+				(double)bytes * 15 / 16 / (344e3 * steps[i / 2].share),
+			1e-9);
+	}
+	arena_finish(&arena);
+}
+
+/* NCCL_PROTO: what is forbidden is never taken, at no size, by no algorithm. */
+static void test_the_environment_forbids(void **state)
+{
+	static const struct {
+		enum network_protocols left;
+		bool ll, ll128;
+	} cases[] = {{PROTOCOLS_ALL, true, true}, {PROTOCOLS_SIMPLE_LL128, false, true},
+		{PROTOCOLS_SIMPLE, false, false}};
+	struct arena arena = {0};
+	struct topology t = load(&arena, "2xdgx-h100");
+	struct placement p = topology_place(&t, 16, 1);
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		bool seen[NCCL_PROTOCOL_COUNT] = {false};
+
+		t.network.protocols = cases[i].left;
+		for (int kind = 0; kind <= COLLECTIVE_ALL_REDUCE; kind++)
+			for (int64_t bytes = 4; bytes < INT64_C(1) << 34; bytes *= 2)
+				seen[nccl_choose(&t, &p, kind, bytes).protocol] = true;
+		assert_int_equal(seen[NCCL_LL], cases[i].ll);
+		assert_int_equal(seen[NCCL_LL128], cases[i].ll128);
+		assert_true(seen[NCCL_SIMPLE]);
+	}
+	arena_finish(&arena);
+}
+
+/* A small gather waits longer for a protocol that synchronises more. */
+static void test_fewer_protocols_wait_longer(void **state)
+{
+	struct arena arena = {0};
+	struct topology t = load(&arena, "2xdgx-h100");
+	double all = gather(&t, 1 << 16).seconds, ll128, simple;
+	(void)state;
+	t.network.protocols = PROTOCOLS_SIMPLE_LL128;
+	ll128 = gather(&t, 1 << 16).seconds;
+	t.network.protocols = PROTOCOLS_SIMPLE;
+	simple = gather(&t, 1 << 16).seconds;
+	assert_true(all < ll128 && ll128 < simple);
+	arena_finish(&arena);
+}
+
+/* What a topology states beyond NCCL's 14 us was measured, so it counts once, twice for Simple,
+ * which flushes. */
+static void test_stated_latency_counts_as_it_stands(void **state)
+{
+	static const struct {
+		enum network_protocols left;
+		double times;
+	} cases[] = {{PROTOCOLS_ALL, 1}, {PROTOCOLS_SIMPLE_LL128, 1}, {PROTOCOLS_SIMPLE, 2}};
+	struct arena arena = {0};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct topology near = load(&arena, "2xa4-highgpu-8g"), far = near;
+
+		near.network.protocols = far.network.protocols = cases[i].left;
+		far.network.latency += 30e-6;
+		assert_close(gather(&far, 1 << 16).seconds - gather(&near, 1 << 16).seconds,
+			30e-6 * cases[i].times, 1e-9);
+	}
+	arena_finish(&arena);
+}
+
+/* GPUDirect-TCPX: a long wait that large transfers hide. 1 ms up to 8 MiB, 71 GB/s of 100 at half a
+ * gigabyte (published by Google for two A3 High). */
+static void test_waits_of_the_kernel_are_hidden(void **state)
+{
+	struct arena arena = {0};
+	struct topology t = load(&arena, "2xa3-highgpu-8g");
+	double small = gather(&t, 1 << 20).seconds, large = gather(&t, 1 << 29).seconds;
+	double transfer = (1 << 29) * 15.0 / 16 / (0.72 * 100e9);
+	(void)state;
+	assert_close(small, 1e-3, 0.06);
+	assert_close((1 << 29) * 15.0 / 16 / large, 71e9, 0.01);
+	assert_true(large > transfer && large < transfer + 0.1 * small);
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_gathers_step_by_protocol),
+		cmocka_unit_test(test_the_environment_forbids),
+		cmocka_unit_test(test_fewer_protocols_wait_longer),
+		cmocka_unit_test(test_stated_latency_counts_as_it_stands),
+		cmocka_unit_test(test_waits_of_the_kernel_are_hidden),
+	};
+	return cmocka_run_group_tests_name("simulator nccl protocols", tests, NULL, NULL);
+}
