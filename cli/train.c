@@ -18,7 +18,7 @@ struct training_options {
 	int64_t every, keep;
 	bool background;
 	struct checkpoint_info resumed; /* folder NULL: from the start */
-	int reproducible, device, transport, kernels, collectives;
+	int reproducible, device, transport, kernels, collectives, cuda_graphs;
 	int pace;           /* enum pace; -1 = all of an emulated run, else nothing */
 	double slow_motion; /* 0 = as it needs */
 	double join_timeout;
@@ -30,6 +30,7 @@ enum level { LEVEL_RUN, LEVEL_PLAN, LEVEL_WORLD };
 static const char *const levels[] = {"run", "plan", "world", NULL};
 static const char *const devices[] = {"host", "cuda", "null", NULL};
 static const char *const transports[] = {"nccl", "device", NULL};
+static const char *const graph_wishes[] = {"auto", "on", "off", NULL}; /* enum graph_wish */
 
 static bool on_gpus(const struct training_options *options)
 {
@@ -82,6 +83,8 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 		!argument_choice(
 			arguments, "collectives", collectives, &options->collectives, error) ||
 		!argument_choice(arguments, "transport", transports, &options->transport, error) ||
+		!argument_choice(
+			arguments, "cuda-graphs", graph_wishes, &options->cuda_graphs, error) ||
 		!argument_choice(arguments, "pace", paces, &options->pace, error) ||
 		!argument_choice(arguments, "kernels", kernel_tables, &options->kernels, error))
 		return false;
@@ -89,6 +92,9 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 	if (options->transport >= 0 && !on_gpus(options))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--transport: goes with --device cuda, which is missing");
+	if (options->cuda_graphs == GRAPHS_ON && !on_gpus(options))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--cuda-graphs on: goes with --device cuda, which is missing");
 	if (options->pace < 0)
 		options->pace = options->emulate != NULL ? PACE_ALL : PACE_NONE;
 	if (options->slow_motion != 0 && options->slow_motion < 1)
@@ -316,6 +322,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.data = argument(arguments, "data"),
 		.device = devices[options->device],
 		.transport = options->transport >= 0 ? transports[options->transport] : NULL,
+		.cuda_graphs = (enum graph_wish)options->cuda_graphs,
 		.kernels = kernel_tables[options->kernels],
 		.checkpoint = argument(arguments, "checkpoint"),
 		.checkpoint_every = options->every,

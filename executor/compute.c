@@ -67,13 +67,18 @@ static bool load_tokens(struct compute *c, int micro_batch, int32_t *tokens, str
 }
 
 /* A device gets them through pinned memory, where each micro-batch of a step has its place. */
+static char *staging_of(const struct compute *c, int micro_batch)
+{
+	int64_t tokens = c->sequences * (c->seq_len + 1);
+
+	return c->device->staging + micro_batch * tokens * (int64_t)sizeof(int32_t);
+}
+
 static bool fill_tokens(
 	struct compute *c, const struct op *op, void *address, int64_t bytes, struct error *error)
 {
-	char *staged = address;
+	char *staged = c->device != NULL ? staging_of(c, op->micro_batch) : address;
 
-	if (c->device != NULL)
-		staged = c->device->staging + op->micro_batch * bytes;
 	if (!load_tokens(c, op->micro_batch, (int32_t *)staged, error))
 		return false;
 	if (c->device != NULL)
@@ -342,12 +347,24 @@ static bool begin_scalars(struct compute *c, struct error *error)
 		c->device, c->device->scalars, scalars, sizeof(*scalars), STREAM_COMPUTE, error);
 }
 
+/* Where a launch will find them. */
+static bool load_all_tokens(struct compute *c, struct error *error)
+{
+	for (int m = 0; m < c->schedule->plan.grad_accum; m++)
+		if (!load_tokens(c, m, (int32_t *)staging_of(c, m), error))
+			return false;
+	return true;
+}
+
 bool compute_begin_step(struct compute *c, int64_t step, struct error *error)
 {
 	c->step = step;
 	c->loss = (struct exact_sum){0};
-	c->gradient_bytes = 0;
 	c->overflow = false;
+	/* What the walk finds out stays where there is none. */
+	if (c->device != NULL && c->device->graph.state == GRAPH_READY)
+		return load_all_tokens(c, error) && begin_scalars(c, error);
+	c->gradient_bytes = 0;
 	c->norm_on_device = false;
 	return c->device == NULL || begin_scalars(c, error);
 }

@@ -53,14 +53,22 @@ static bool await(struct device_cuda *d, void *event, struct error *error)
 
 /* --- a step --- */
 
-static bool begin_step(void *device, struct error *error)
+static bool record_origin(struct device_cuda *d, struct error *error)
+{
+	return check(d, d->api->cuEventRecord(d->origin, d->streams[STREAM_COMPUTE]),
+		"cuEventRecord", error);
+}
+
+static bool begin_step(void *device, bool rehearsal, bool *walk, struct error *error)
 {
 	struct device_cuda *d = device;
 
 	memset(d->seen, 0xff, sizeof(d->seen));
 	d->start = clock_now();
-	return check(d, d->api->cuEventRecord(d->origin, d->streams[STREAM_COMPUTE]),
-		"cuEventRecord", error);
+	if (!rehearsal && !device_graph_begin_step(d, error))
+		return false;
+	*walk = rehearsal || d->graph.state != GRAPH_READY;
+	return device_graph_writes(&d->graph) || !*walk || record_origin(d, error);
 }
 
 static bool wait_on_host(void *device, int op, struct error *error)
@@ -68,6 +76,12 @@ static bool wait_on_host(void *device, int op, struct error *error)
 	struct device_cuda *d = device;
 
 	return d->program->ops[op].stream == STREAM_HOST || await(d, d->ends[op], error);
+}
+
+/* Behind that operation: where others can wait for it. */
+static void *event_of(const struct device_cuda *d, int op)
+{
+	return device_graph_writes(&d->graph) ? d->graph.links[op] : d->ends[op];
 }
 
 /* What a stream has waited for once, and what came before that on the other stream, it need not
@@ -79,8 +93,33 @@ static bool wait_on_stream(struct device_cuda *d, enum stream stream, int op, st
 	if (other == stream || other == STREAM_HOST || d->careless || d->seen[stream][other] >= op)
 		return true;
 	d->seen[stream][other] = op;
-	return check(d, d->api->cuStreamWaitEvent(d->streams[stream], d->ends[op], 0),
+	return check(d, d->api->cuStreamWaitEvent(d->streams[stream], event_of(d, op), 0),
 		"cuStreamWaitEvent", error);
+}
+
+/* For the host. In a graph everything that comes later waits in its place. */
+static bool wait_for(void *device, int op, struct error *error)
+{
+	struct device_cuda *d = device;
+
+	if (!device_graph_writes(&d->graph))
+		return wait_on_host(d, op, error);
+	for (int s = 0; s < STREAM_COUNT; s++)
+		if (s != STREAM_HOST && (!device_graph_enter(d, (enum stream)s, error) ||
+						!wait_on_stream(d, (enum stream)s, op, error)))
+			return false;
+	return true;
+}
+
+/* In a graph, whenever that runs. */
+static bool record_time(struct device_cuda *d, void *event, enum stream stream, struct error *error)
+{
+	if (device_graph_writes(&d->graph))
+		return check(d,
+			d->api->cuEventRecordWithFlags(
+				event, d->streams[stream], CUDA_EVENT_RECORD_EXTERNAL),
+			"cuEventRecordWithFlags", error);
+	return check(d, d->api->cuEventRecord(event, d->streams[stream]), "cuEventRecord", error);
 }
 
 static bool begin(void *device, int index, struct error *error)
@@ -90,13 +129,14 @@ static bool begin(void *device, int index, struct error *error)
 	const int *waits = slice_of(d->program, op->waits);
 	bool on_host = op->stream == STREAM_HOST;
 
+	if (device_graph_writes(&d->graph) && !device_graph_enter(d, op->stream, error))
+		return false;
 	for (int i = 0; i < op->waits.count; i++)
 		if (waits[i] >= 0 && !(on_host ? wait_on_host(d, waits[i], error)
 					       : wait_on_stream(d, op->stream, waits[i], error)))
 			return false;
 	if (!on_host)
-		return check(d, d->api->cuEventRecord(d->starts[index], d->streams[op->stream]),
-			"cuEventRecord", error);
+		return record_time(d, d->starts[index], op->stream, error);
 	d->host_starts[index] = clock_now() - d->start;
 	return true;
 }
@@ -107,9 +147,9 @@ static bool end(void *device, int index, struct error *error)
 	const struct op *op = &d->program->ops[index];
 
 	d->host_ends[index] = clock_now() - d->start;
-	return op->stream == STREAM_HOST ||
-	       check(d, d->api->cuEventRecord(d->ends[index], d->streams[op->stream]),
-		       "cuEventRecord", error);
+	if (device_graph_writes(&d->graph) && !device_graph_link(d, index, error))
+		return false;
+	return op->stream == STREAM_HOST || record_time(d, d->ends[index], op->stream, error);
 }
 
 static bool read_time(struct device_cuda *d, void *event, double *seconds, struct error *error)
@@ -133,7 +173,11 @@ static void put_in_order(struct span *span)
 
 static bool read_times(struct device_cuda *d, struct span *spans, struct error *error)
 {
+	bool launched = d->graph.state == GRAPH_READY;
+
 	for (int i = 0; i < d->program->n_ops; i++) {
+		if (launched)
+			spans[i].issued = 0;
 		if (d->program->ops[i].stream == STREAM_HOST) {
 			spans[i].start = d->host_starts[i];
 			spans[i].end = d->host_ends[i];
@@ -155,23 +199,31 @@ static bool fetch_scalars(struct device_cuda *d, struct error *error)
 					    STREAM_COMPUTE, error));
 }
 
-static bool end_step(void *device, struct span *spans, struct error *error)
+static bool await_streams(struct device_cuda *d, struct error *error)
 {
-	struct device_cuda *d = device;
 	int last[STREAM_COUNT];
 
-	if (!fetch_scalars(d, error) ||
-		!check(d, d->api->cuEventRecord(d->origin_end, d->streams[STREAM_COMPUTE]),
-			"cuEventRecord", error))
-		return false;
 	memset(last, 0xff, sizeof(last));
 	for (int i = 0; i < d->program->n_ops; i++)
 		last[d->program->ops[i].stream] = i;
 	for (int s = 0; s < STREAM_COUNT; s++)
 		if (last[s] >= 0 && !wait_on_host(d, last[s], error))
 			return false;
-	return await(d, d->origin_end, error) && read_times(d, spans, error) &&
-	       device_pace_fetch(d, error);
+	return true;
+}
+
+static bool end_step(void *device, struct span *spans, struct error *error)
+{
+	struct device_cuda *d = device;
+	bool one = device_graph_writes(&d->graph) || d->graph.state == GRAPH_READY;
+
+	if (one && !device_graph_end_step(d, error))
+		return false;
+	return fetch_scalars(d, error) &&
+	       check(d, d->api->cuEventRecord(d->origin_end, d->streams[STREAM_COMPUTE]),
+		       "cuEventRecord", error) &&
+	       (one || await_streams(d, error)) && await(d, d->origin_end, error) &&
+	       read_times(d, spans, error) && device_pace_fetch(d, error);
 }
 
 static void *stream_of(void *device, enum stream stream)
@@ -182,7 +234,7 @@ static void *stream_of(void *device, enum stream stream)
 const struct asynchronous device_cuda_asynchronous = {.begin_step = begin_step,
 	.begin = begin,
 	.end = end,
-	.wait = wait_on_host,
+	.wait = wait_for,
 	.end_step = end_step,
 	.stream = stream_of,
 	.start = device_pace_start,

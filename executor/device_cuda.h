@@ -4,11 +4,13 @@
  * While a step runs nothing is allocated, freed or synchronised: the walk enqueues, the streams
  * wait for each other by events, and the host waits only where the schedule says so (host_waits,
  * the host's own operations) and at the end of the step. Every operation has an event before and
- * behind it, which are read when the step has ended. */
+ * behind it, which are read when the step has ended. From the second step on a step may be one
+ * launch (device_graph.h). */
 #ifndef EXECUTOR_DEVICE_CUDA_H
 #define EXECUTOR_DEVICE_CUDA_H
 
 #include "executor/buffers.h"
+#include "executor/device_graph.h"
 #include "executor/event.h"
 #include "executor/interpret.h"
 #include "kernels/cuda/api.h"
@@ -50,6 +52,7 @@ struct device_cuda {
 	int64_t allocated; /* bytes of device memory, all told */
 	/* [n_ops] where pacing notes starts, and then how late; NULL: nothing is paced. */
 	uint64_t *clocks, *clocks_on_host;
+	struct device_graph graph;
 	/* private */
 	struct arena arena;
 	void *context, *library;

@@ -216,6 +216,7 @@ void device_cuda_close(struct device_cuda *d)
 {
 	if (d->api != NULL && d->context != NULL) {
 		d->api->cuCtxSetCurrent(d->context);
+		device_graph_close(d);
 		free_events(d);
 		free_memory(d);
 		if (d->library != NULL)

@@ -16,6 +16,9 @@ enum pace { PACE_NONE = 0, PACE_COMPUTE = 1, PACE_COLLECTIVES = 2, PACE_ALL = 3 
 enum lr_schedule { LR_CONSTANT, LR_LINEAR, LR_COSINE };
 extern const char *const lr_schedule_names[];
 
+/* Whether a GPU gets a step as one CUDA graph: where that can be done, or as it was asked. */
+enum graph_wish { GRAPHS_AUTO, GRAPHS_ON, GRAPHS_OFF };
+
 struct training {
 	int64_t steps;
 	int64_t seed;
@@ -78,8 +81,9 @@ struct executor_job {
 	struct training training;
 	const char *data;   /* path of a text file (tokens are bytes) or an llm.c .bin token file */
 	const char *device; /* "host", "cuda" or "null" (no arithmetic, for tests); NULL = host */
-	const char *transport;  /* of cuda: "nccl" or "device" (ranks share a GPU); NULL: NCCL where
-				 * every rank has a GPU */
+	const char *transport; /* of cuda: "nccl" or "device" (ranks share a GPU); NULL: NCCL where
+				* every rank has a GPU */
+	enum graph_wish cuda_graphs;
 	const char *kernels;    /* "cpu" or "reference"; NULL = cpu */
 	const char *program;    /* of the rank processes; NULL = this executable */
 	const char *checkpoint; /* folder for checkpoints; NULL = none. One is written at the end */

@@ -72,6 +72,56 @@ bool gpu_open_comm(struct gpu *gpu, struct segment *segment, const struct schedu
 	return comm_open_nccl(comm, segment, gpu, schedule, error);
 }
 
+/* --- steps as graphs --- */
+
+static bool host_takes_part(const struct program *program)
+{
+	for (int i = 0; i < program->n_ops; i++)
+		if (program->ops[i].stream == STREAM_HOST)
+			return true;
+	return false;
+}
+
+/* Those that act on what the walk does, and not on what the GPU or the data are. */
+static bool fault_needs_the_walk(const struct fault *fault)
+{
+	return fault->kind != FAULT_NONE && fault->kind != FAULT_DROP_WAIT &&
+	       fault->kind != FAULT_WILD_TOKEN;
+}
+
+/* Why a step cannot be a graph; NULL when it can. */
+static const char *obstacle(
+	const struct gpu *gpu, const struct segment *segment, const struct fault *fault)
+{
+	bool shared = gpu->transport == GPU_TRANSPORT_DEVICE && segment->header->job.ranks > 1;
+
+	if (host_takes_part(gpu->device.program))
+		return "the host updates what is offloaded, in the middle of the step";
+	if (shared)
+		return "ranks that share a GPU wait for each other's events, which are in no "
+		       "graph of one rank";
+	if (gpu->device.clocks != NULL)
+		return "operations are held to modelled times";
+	if (fault_needs_the_walk(fault))
+		return "a seeded fault acts on single operations";
+	return NULL;
+}
+
+bool gpu_choose_graphs(struct gpu *gpu, const struct segment *segment, const struct fault *fault,
+	struct error *error)
+{
+	enum graph_wish wish = segment->header->job.cuda_graphs;
+	const char *why = obstacle(gpu, segment, fault);
+
+	if (wish == GRAPHS_ON && why != NULL)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--cuda-graphs on: %s; leave it out, or use off", why);
+	if (wish == GRAPHS_OFF)
+		why = "not wanted";
+	gpu->graphs = why == NULL ? "on" : arena_printf(&gpu->device.arena, "off: %s", why);
+	return why != NULL || device_graph_want(&gpu->device, error);
+}
+
 /* --- between steps --- */
 
 static bool carry(

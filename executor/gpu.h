@@ -21,6 +21,7 @@ struct gpu {
 	enum gpu_transport transport;
 	struct buffers mirror;            /* of resident buffers, in host memory */
 	struct kernel_context background; /* of kernels off the compute stream */
+	const char *graphs;               /* "on", or "off: " and why */
 	int64_t used;                     /* bytes of the GPU in use when all was set up */
 };
 
@@ -37,6 +38,11 @@ void gpu_close(struct gpu *gpu);
 /* In place of `comm`, which is open for what lies in host memory: that goes on to be served. */
 bool gpu_open_comm(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
 	struct comm *comm, struct error *error);
+
+/* Whether steps become launches of a CUDA graph, by the wish of the job and by what the schedule
+ * allows. EXIT_CODE_USAGE where the wish cannot be granted. */
+bool gpu_choose_graphs(struct gpu *gpu, const struct segment *segment, const struct fault *fault,
+	struct error *error);
 
 /* Resident buffers from the mirror to the device, and back; between steps. */
 bool gpu_upload(struct gpu *gpu, const struct buffers *buffers, struct error *error);

@@ -349,6 +349,26 @@ static bool drain(struct interpreter *in, struct error *error)
 	return true;
 }
 
+/* Steps move the same bytes, also those that only the device sees. */
+static void count_collectives(
+	struct interpreter *in, const struct comm_counters *before, bool walked)
+{
+	struct comm_counters *now = &in->comm->counters, *moved = &in->moved;
+
+	if (walked)
+		*moved = (struct comm_counters){.wire_bytes = now->wire_bytes - before->wire_bytes,
+			.network_bytes = now->network_bytes - before->network_bytes};
+	else
+		*now = (struct comm_counters){.wire_bytes = now->wire_bytes + moved->wire_bytes,
+			.network_bytes = now->network_bytes + moved->network_bytes};
+	for (int k = 0; k < COUNT_OF(now->collectives); k++) {
+		if (walked)
+			moved->collectives[k] = now->collectives[k] - before->collectives[k];
+		else
+			now->collectives[k] = before->collectives[k] + moved->collectives[k];
+	}
+}
+
 bool interpret_step(struct interpreter *in, int64_t step, bool rehearsal, struct error *error)
 {
 	in->pass++;
@@ -359,9 +379,12 @@ bool interpret_step(struct interpreter *in, int64_t step, bool rehearsal, struct
 	if (in->board_step != NULL)
 		atomic_store_explicit(in->board_step, (int32_t)step, memory_order_relaxed);
 	const struct asynchronous *device = in->backend.asynchronous;
-	bool ok = device == NULL || device->begin_step(in->backend.device, error);
-	for (int i = 0; i < in->program->n_ops && ok; i++)
+	const struct comm_counters before = in->comm->counters;
+	bool walk = true;
+	bool ok = device == NULL || device->begin_step(in->backend.device, rehearsal, &walk, error);
+	for (int i = 0; i < in->program->n_ops && ok && walk; i++)
 		ok = issue(in, i, error);
+	count_collectives(in, &before, walk);
 	ok = ok && drain(in, error);
 	if (!ok && atomic_load(&in->stop) && in->engine_error.message[0] != '\0')
 		error_set(error, in->engine_error.code, "%s", in->engine_error.message);

@@ -16,14 +16,17 @@
  * run was aborted) without. A step ends when the device has done all of it, so nothing of one step
  * waits for the step before. */
 struct asynchronous {
-	bool (*begin_step)(void *device, struct error *error);
+	/* `walk` is set to whether the operations are to be issued: a device that can repeat a step
+	 * by itself carries it out in end_step. */
+	bool (*begin_step)(void *device, bool rehearsal, bool *walk, struct error *error);
 	/* What follows belongs to `op`: it starts behind the operations that `op` waits for. On the
 	 * host's own stream the host waits for them. */
 	bool (*begin)(void *device, int op, struct error *error);
 	bool (*end)(void *device, int op, struct error *error);
 	/* The host waits until that operation of this step has finished. */
 	bool (*wait)(void *device, int op, struct error *error);
-	/* Everything has finished; fills starts and ends, in seconds of the step. */
+	/* Everything has finished; fills starts and ends, in seconds of the step (and when it was
+	 * issued, where the step was not walked). */
 	bool (*end_step)(void *device, struct span *spans, struct error *error);
 	void *(*stream)(void *device, enum stream stream); /* for collectives */
 	/* Pacing: `op` starts now (a collective's transport notes at `clock` when all have come);
@@ -71,7 +74,8 @@ struct interpreter {
 	bool rehearsal;
 	int *pending, n_pending, first_pending; /* collectives whose gives are not reusable yet */
 	int last_in_engine;
-	int leaked; /* block of a seeded fault; -1 */
+	int leaked;                 /* block of a seeded fault; -1 */
+	struct comm_counters moved; /* by the last step that was walked */
 };
 
 bool interpreter_open(struct interpreter *in, struct error *error);

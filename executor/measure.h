@@ -38,6 +38,7 @@ struct measure_inputs {
 	const struct comm *comm;
 	int ranks_per_node;
 	bool only_repeats;                 /* bits are promised for this very plan only */
+	const char *cuda_graphs;           /* on a GPU; else NULL */
 	const struct rank_report *reports; /* [ranks] */
 	const char *kernels;               /* "cpu-v4 (built-in)" */
 	int64_t gradient_bytes, pss_before;

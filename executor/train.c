@@ -197,6 +197,8 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 	if (t->on_gpu && expectation_paces(&t->expected) &&
 		!device_pace_open(&t->gpu.device, error))
 		return false;
+	if (t->on_gpu && !gpu_choose_graphs(&t->gpu, t->segment, &t->fault, error))
+		return false;
 	expectation_sharpen();
 	t->interpreter = (struct interpreter){.schedule = t->schedule,
 		.program = &t->schedule->programs[0],
@@ -426,6 +428,7 @@ static bool write_measurement(
 		.reports = reports,
 		.kernels = arena_printf(&t->arena, "%s (%s)", compute_kernels(t)->name,
 			compute_kernels(t)->library),
+		.cuda_graphs = t->on_gpu ? t->gpu.graphs : NULL,
 		.gradient_bytes = t->compute.gradient_bytes,
 		.pss_before = t->pss_before,
 		.slow_motion = job_of(t)->slow_motion,
@@ -488,6 +491,8 @@ static void close_trainer(struct trainer *t)
 {
 	checkpointer_close(&t->checkpointer);
 	interpreter_close(&t->interpreter);
+	if (t->on_gpu)
+		device_graph_close(&t->gpu.device);
 	comm_close(&t->comm);
 	compute_close(&t->compute);
 	if (compute_kernels(t) != NULL)

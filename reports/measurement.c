@@ -98,6 +98,7 @@ void measurement_grid(const struct measurement *measured, struct grid *grid)
 	loss_facts(measured, grid);
 	fact_string(grid, "weights digest", measured->weights_digest);
 	fact_string(grid, "reproducible", measured->reproducible);
+	fact_string(grid, "CUDA graphs", measured->cuda_graphs);
 	if (measured->paced_operations > 0)
 		fact(grid, "paced",
 			"%lld operations a step, in %.3gx slow motion; %lld of all "

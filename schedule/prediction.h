@@ -73,6 +73,7 @@ struct measurement {
 	double *gradient_norms; /* per step */
 	const char *weights_digest;
 	const char *reproducible; /* level: "run", "plan" or "world" */
+	const char *cuda_graphs;  /* of a GPU: "on", or "off: " and why; else NULL */
 	const char *hardware;     /* one line */
 	const char *versions;     /* one line */
 	const char *date;         /* ISO 8601 */

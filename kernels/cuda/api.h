@@ -33,6 +33,8 @@ enum {
 	CUDA_STREAM_NON_BLOCKING = 1,
 	CUDA_EVENT_DEFAULT = 0,
 	CUDA_EVENT_DISABLE_TIMING = 2,
+	CUDA_EVENT_RECORD_EXTERNAL = 1, /* in a capture: a node that records whenever it runs */
+	CUDA_CAPTURE_THREAD_LOCAL = 1,
 	CUDA_HOST_ALLOC_PORTABLE = 1,
 	CUDA_ERROR_OUT_OF_MEMORY = 2,
 	CUDA_ERROR_NOT_READY = 600,
@@ -72,6 +74,16 @@ enum {
 	X(cuEventCreate, "", (void **event, unsigned flags))                                       \
 	X(cuEventDestroy, "_v2", (void *event))                                                    \
 	X(cuEventRecord, "", (void *event, void *stream))                                          \
+	X(cuEventRecordWithFlags, "", (void *event, void *stream, unsigned flags))                 \
+	X(cuStreamBeginCapture, "_v2", (void *stream, int mode))                                   \
+	X(cuStreamEndCapture, "", (void *stream, void **graph))                                    \
+	X(cuGraphGetNodes, "", (void *graph, void **nodes, size_t *count))                         \
+	X(cuGraphInstantiateWithFlags, "",                                                         \
+		(void **executable, void *graph, unsigned long long flags))                        \
+	X(cuGraphUpload, "", (void *executable, void *stream))                                     \
+	X(cuGraphLaunch, "", (void *executable, void *stream))                                     \
+	X(cuGraphExecDestroy, "", (void *executable))                                              \
+	X(cuGraphDestroy, "", (void *graph))                                                       \
 	X(cuEventQuery, "", (void *event))                                                         \
 	X(cuEventSynchronize, "", (void *event))                                                   \
 	X(cuEventElapsedTime, "", (float *milliseconds, void *start, void *end))                   \

@@ -236,6 +236,8 @@ USAGE = [
      ['train', 'plan.yaml', '--data', 'tiny.yaml', '--every', '5']),
     (2, 'train: reproducible galaxy', nothing,
      ['train', 'plan.yaml', '--data', 'tiny.yaml', '--reproducible', 'galaxy']),
+    (2, 'train: graphs without a GPU', nothing,
+     ['train', 'plan.yaml', '--data', 'tiny.yaml', '--cuda-graphs', 'on']),
     (2, 'train: no steps', nothing,
      ['train', 'plan.yaml', '--data', 'tiny.yaml', '--steps', '0']),
     (2, 'train: unknown fault', nothing,

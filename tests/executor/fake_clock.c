@@ -123,8 +123,8 @@ static double cost_of(const struct fake_node *node)
 	static const struct {
 		const char *name;
 		double (*cost)(const void *arguments);
-	} kernels[] = {{"gemm", cost_gemm}, {"attention", cost_attention},
-		{"attention_backward", cost_attention_backward}};
+	} kernels[] = {{"gemm", cost_gemm}, {"gemm_epilogue", cost_gemm},
+		{"attention", cost_attention}, {"attention_backward", cost_attention_backward}};
 
 	if (node->kind != NODE_CALL || strncmp(node->name, "pace_", 5) == 0)
 		return 0;

@@ -127,9 +127,9 @@ static void enqueue_copy(void *stream, const char *name, const struct copy *copy
 		touches[n++] = (struct fake_touch){copy->to, (int64_t)copy->bytes, true};
 	if (copy->from != NULL && fake_find_allocation(copy->from) != NULL)
 		touches[n++] = (struct fake_touch){copy->from, (int64_t)copy->bytes, false};
-	fake_enqueue(stream, NODE_CALL, name, copy, sizeof(*copy), touches, n)->run = run_copy;
 	fake_machine.counts.copies++;
 	fake_unlock();
+	fake_cuda_call(stream, name, run_copy, copy, sizeof(*copy), touches, n);
 }
 
 static int copy_async(uint64_t to, uint64_t from, size_t bytes, void *stream)
@@ -147,33 +147,42 @@ static int fill_async(uint64_t to, unsigned char value, size_t bytes, void *stre
 
 /* --- streams and events --- */
 
-static int stream_create(void **stream, unsigned flags, int priority)
+struct fake_stream *fake_new_stream(void)
 {
 	struct fake_stream *s = fake_calloc(sizeof(*s));
 
+	s->actor = fake_new_actor();
+	s->next = fake_machine.streams;
+	return fake_machine.streams = s;
+}
+
+static int stream_create(void **stream, unsigned flags, int priority)
+{
 	(void)flags;
 	(void)priority;
 	fake_lock();
-	s->actor = fake_new_actor();
-	s->next = fake_machine.streams;
-	fake_machine.streams = s;
+	*stream = fake_new_stream();
 	fake_unlock();
-	*stream = s;
 	return fake_outcome();
 }
 
 /* Its clock stays: the accesses of its nodes do. */
-static int stream_destroy(void *stream)
+void fake_forget_stream(struct fake_stream *stream)
 {
 	struct fake_stream **at = &fake_machine.streams;
 
-	fake_lock();
 	while (*at != stream)
 		at = &(*at)->next;
 	*at = (*at)->next;
-	while (((struct fake_stream *)stream)->head != NULL)
+	while (stream->head != NULL)
 		fake_end_node(stream);
 	free(stream);
+}
+
+static int stream_destroy(void *stream)
+{
+	fake_lock();
+	fake_forget_stream(stream);
 	fake_unlock();
 	return fake_outcome();
 }
@@ -183,6 +192,8 @@ static int stream_synchronize(void *stream)
 	struct fake_stream *s = stream;
 
 	fake_lock();
+	if (s->capture != NULL)
+		fake_cuda_fault("a stream is synchronised while it is captured");
 	if (s->in_steps)
 		fake_cuda_fault("a stream of the step is synchronised");
 	while (s->head != NULL && fake_machine.fault[0] == '\0')
@@ -211,6 +222,7 @@ static int event_create(void **event, unsigned flags)
 
 static int event_destroy(void *event)
 {
+	free(((struct fake_event *)event)->behind);
 	free(event);
 	return fake_outcome();
 }
@@ -218,32 +230,54 @@ static int event_destroy(void *event)
 /* Marks stay for whoever still waits for them. */
 static struct mark *marks;
 
-static int event_record(void *event, void *stream)
+struct mark *fake_new_mark(void)
 {
-	struct fake_stream *s = stream;
 	struct mark *mark = fake_calloc(sizeof(*mark));
 
-	fake_lock();
 	mark->next = marks;
-	marks = mark;
-	((struct fake_event *)event)->mark = mark;
-	fake_enqueue(s, NODE_RECORD, "an event", NULL, 0, NULL, 0)->mark = mark;
-	s->in_steps = true;
+	return marks = mark;
+}
+
+static int event_record_with(void *event, void *stream, unsigned flags)
+{
+	struct fake_stream *s = stream;
+	struct fake_event *e = event;
+	bool external = flags == CUDA_EVENT_RECORD_EXTERNAL;
+
+	fake_lock();
+	if (external && s->capture == NULL)
+		fake_cuda_fault("an event is recorded for a graph, and nothing is captured");
+	if (s->capture != NULL) {
+		fake_capture_record(s, e, external);
+	} else {
+		e->mark = fake_new_mark();
+		e->capture = 0;
+		fake_enqueue(s, NODE_RECORD, "an event", NULL, 0, NULL, 0)->mark = e->mark;
+		s->in_steps = true;
+	}
 	fake_machine.counts.records++;
 	fake_unlock();
 	return fake_outcome();
 }
 
+static int event_record(void *event, void *stream)
+{
+	return event_record_with(event, stream, 0);
+}
+
 static int stream_wait(void *stream, void *event, unsigned flags)
 {
-	struct mark *mark = ((struct fake_event *)event)->mark;
+	const struct fake_event *e = event;
+	struct fake_stream *s = stream;
 
 	(void)flags;
 	fake_lock();
-	if (mark == NULL)
+	if (e->capture != 0 || (s->capture != NULL && e->mark != NULL))
+		fake_capture_wait(s, e);
+	else if (e->mark == NULL)
 		fake_cuda_fault("a stream waits for an event that was not recorded");
 	else
-		fake_enqueue(stream, NODE_WAIT, "a wait", NULL, 0, NULL, 0)->mark = mark;
+		fake_enqueue(s, NODE_WAIT, "a wait", NULL, 0, NULL, 0)->mark = e->mark;
 	fake_machine.counts.waits++;
 	fake_unlock();
 	return fake_outcome();
@@ -251,11 +285,14 @@ static int stream_wait(void *stream, void *event, unsigned flags)
 
 static int event_query(void *event)
 {
-	struct mark *mark = ((struct fake_event *)event)->mark;
+	const struct fake_event *e = event;
+	struct mark *mark = e->mark;
 	bool done;
 
 	fake_lock();
-	if (mark == NULL)
+	if (e->capture != 0)
+		fake_cuda_fault("the host looks at an event that only a capture knows");
+	else if (mark == NULL)
 		fake_cuda_fault("the host looks at an event that was not recorded");
 	else if (!mark->done && fake_machine.fault[0] == '\0')
 		fake_run_one();
@@ -404,6 +441,7 @@ void fake_cuda_install(int gpus, uint64_t seed)
 		.cuEventCreate = event_create,
 		.cuEventDestroy = event_destroy,
 		.cuEventRecord = event_record,
+		.cuEventRecordWithFlags = event_record_with,
 		.cuEventQuery = event_query,
 		.cuEventSynchronize = event_synchronize,
 		.cuEventElapsedTime = event_elapsed,
@@ -414,6 +452,7 @@ void fake_cuda_install(int gpus, uint64_t seed)
 		.image = "fake",
 		.image_bytes = 4};
 
+	fake_graph_install(&api);
 	api.kernels = &fake_kernels;
 	fake_machine.gpus = gpus;
 	fake_machine.random = seed * 2654435761u + 88172645463325252u;

@@ -6,6 +6,9 @@
  *   the events do not order comes in any order.
  * - Every access of device or pinned memory is declared, and checked by vector clocks: two accesses
  *   of one byte, one of them a write, must be ordered by streams, events or waits of the host.
+ * - A capture takes what its streams are given, and a graph gives it again with every launch
+ *   (fake_graph.c). Waits for what is outside of the capture, streams that are not joined, and
+ *   whatever cannot be captured are faults.
  * - Memory that is freed while a queue may use it, addresses outside of any allocation, and
  * anything but enqueuing and waiting for events while a step runs are faults. The first fault is
  * kept; from then on every function fails, with the fault as its error string. */
@@ -40,6 +43,9 @@ void fake_cuda_fault(const char *format, ...) __attribute__((format(printf, 1, 2
 /* "" when there is none. */
 const char *fake_cuda_first_fault(void);
 
+/* As if nothing had been wrong, and the thread had begun no capture. */
+void fake_cuda_forget_fault(void);
+
 /* A time of the machine's own instead of the real one: what is enqueued takes as long as these say,
  * streams go on as soon as what they wait for has passed, and clock_now() is what the calling
  * thread knows of it. 0: takes no time. */
@@ -57,7 +63,7 @@ void fake_clock_start(const struct fake_rates *rates);
 
 /* What has been done, for tests. */
 struct fake_counts {
-	int64_t launches, copies, waits, records, accesses, collectives;
+	int64_t launches, copies, waits, records, accesses, collectives, graphs;
 };
 struct fake_counts fake_cuda_counts(void);
 

@@ -22,9 +22,14 @@ struct mark {
 };
 struct fake_event {
 	struct mark *mark; /* the last; NULL = never recorded */
+	/* The last recording inside a capture: of which, which of its list, and behind what. */
+	int64_t capture; /* 0 = the last one was none */
+	int recording;
+	int64_t *behind;
 };
 
 struct fake_meeting;
+struct fake_capture;
 struct fake_node {
 	enum fake_node_kind kind;
 	const char *name;
@@ -41,7 +46,8 @@ struct fake_node {
 
 struct fake_stream {
 	int actor, owner;
-	bool in_steps; /* events were recorded on it */
+	bool in_steps;                /* events were recorded on it */
+	struct fake_capture *capture; /* that takes what it is given; NULL = none */
 	struct fake_node *head, *tail;
 	uint32_t clock[FAKE_ACTORS];
 	double time; /* s: what was enqueued has passed */
@@ -69,7 +75,8 @@ extern struct fake_machine {
 	struct fake_counts counts;
 } fake_machine;
 extern _Thread_local struct fake_thread {
-	int actor; /* from 1; 0 = not yet known */
+	int actor;                    /* from 1; 0 = not yet known */
+	struct fake_capture *capture; /* that it has begun and not ended */
 	uint32_t clock[FAKE_ACTORS];
 	double time;
 } fake_thread;
@@ -97,6 +104,22 @@ void fake_end_node(struct fake_stream *stream);
 void fake_join(uint32_t *into, const uint32_t *from);
 /* One node of a stream that is drawn; false when none can go on. */
 bool fake_run_one(void);
+
+struct mark *fake_new_mark(void);
+struct fake_stream *fake_new_stream(void);
+void fake_forget_stream(struct fake_stream *stream);
+
+/* fake_graph.c: for streams that are captured; with the lock too. */
+void fake_capture_call(struct fake_stream *stream, const char *name, void (*run)(void *),
+	const void *arguments, size_t bytes, const struct fake_touch *touches, int n_touches);
+/* Whatever `again` enqueues then, with every launch. */
+void fake_capture_again(struct fake_stream *stream,
+	void (*again)(void *arguments, struct fake_stream *stream), const void *arguments,
+	size_t bytes);
+void fake_capture_record(struct fake_stream *stream, struct fake_event *event, bool for_the_host);
+/* The stream joins the capture of that event, if it is in none. */
+void fake_capture_wait(struct fake_stream *stream, const struct fake_event *event);
+void fake_graph_install(struct cuda_api *api);
 
 /* fake_memory.c, with the lock too. */
 struct allocation *fake_find_allocation(const void *address); /* NULL: nobody's */

@@ -30,6 +30,12 @@ const char *fake_cuda_first_fault(void)
 	return fake_machine.fault;
 }
 
+void fake_cuda_forget_fault(void)
+{
+	fake_machine.fault[0] = '\0';
+	fake_thread.capture = NULL;
+}
+
 struct fake_counts fake_cuda_counts(void)
 {
 	return fake_machine.counts;
@@ -107,6 +113,8 @@ struct fake_node *fake_enqueue(struct fake_stream *stream, enum fake_node_kind k
 {
 	struct fake_node *node = fake_calloc(sizeof(*node));
 
+	if (fake_thread.capture != NULL)
+		fake_cuda_fault("%s is given to a stream outside of the capture", name);
 	node->kind = kind;
 	node->name = name;
 	node->arguments = fake_calloc(bytes);
@@ -229,8 +237,13 @@ bool fake_run_one(void)
 void fake_cuda_call(void *stream, const char *name, void (*run)(void *arguments),
 	const void *arguments, size_t bytes, const struct fake_touch *touches, int n_touches)
 {
+	struct fake_stream *s = stream;
+
 	fake_lock();
-	fake_enqueue(stream, NODE_CALL, name, arguments, bytes, touches, n_touches)->run = run;
+	if (s->capture != NULL)
+		fake_capture_call(s, name, run, arguments, bytes, touches, n_touches);
+	else
+		fake_enqueue(s, NODE_CALL, name, arguments, bytes, touches, n_touches)->run = run;
 	fake_machine.counts.launches++;
 	fake_unlock();
 }

@@ -106,6 +106,8 @@ char *fake_add_allocation(size_t bytes, bool pinned)
 
 	if (is_working())
 		fake_cuda_fault("memory is allocated while a step runs");
+	if (fake_thread.capture != NULL)
+		fake_cuda_fault("memory is allocated while a step is captured");
 	*a = (struct allocation){.bytes = (int64_t)bytes, .pinned = pinned};
 	a->memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
 	if (a->memory == NULL)
@@ -124,6 +126,8 @@ void fake_remove_allocation(const void *memory, bool pinned)
 
 	if (is_working())
 		fake_cuda_fault("memory is freed while a step runs");
+	if (fake_thread.capture != NULL)
+		fake_cuda_fault("memory is freed while a step is captured");
 	while (*at != NULL && (*at)->memory != memory)
 		at = &(*at)->next;
 	struct allocation *a = *at;

@@ -274,31 +274,51 @@ static void run_together(void **arguments, int members)
 	}
 }
 
-static int enqueue(struct fake_comm *c, struct part part, void *stream, int sent, int received)
-{
-	struct fake_group *group = c->group;
-	struct fake_meeting **at = &group->meetings[c->collectives++ % (1 << 12)];
-	int64_t bytes = (int64_t)(part.count * element_bytes(part.type));
-	const struct fake_touch touches[] = {
-		{part.send, bytes * sent, false}, {part.receive, bytes * received, true}};
+struct call {
+	struct fake_comm *comm;
+	struct part part;
+	int sent, received; /* times the part's bytes */
+};
 
-	part.index = c->index;
-	fake_lock();
+/* Now, or with every launch of a graph. */
+static void join_meeting(void *arguments, struct fake_stream *stream)
+{
+	const struct call *call = arguments;
+	struct fake_group *group = call->comm->group;
+	const struct part *part = &call->part;
+	struct fake_meeting **at = &group->meetings[call->comm->collectives++ % (1 << 12)];
+	int64_t bytes = (int64_t)(part->count * element_bytes(part->type));
+	const struct fake_touch touches[] = {{part->send, bytes * call->sent, false},
+		{part->receive, bytes * call->received, true}};
+
 	if (*at == NULL) {
 		*at = calloc(1, sizeof(**at));
 		(*at)->members = group->size;
-		(*at)->bytes = bytes * (sent > received ? sent : received);
+		(*at)->bytes = bytes * (call->sent > call->received ? call->sent : call->received);
 		(*at)->streams = calloc((size_t)group->size, sizeof(void *));
 		(*at)->nodes = calloc((size_t)group->size, sizeof(void *));
 		(*at)->run = run_together;
 	}
 	struct fake_node *node =
-		fake_enqueue(stream, NODE_MEET, "a collective", &part, sizeof(part), touches, 2);
+		fake_enqueue(stream, NODE_MEET, "a collective", part, sizeof(*part), touches, 2);
 	node->meeting = *at;
 	(*at)->streams[(*at)->joined] = stream;
 	(*at)->nodes[(*at)->joined] = node;
 	if (++(*at)->joined == group->size)
 		*at = NULL; /* frees itself when it has run */
+}
+
+static int enqueue(struct fake_comm *c, struct part part, void *stream, int sent, int received)
+{
+	struct call call = {c, part, sent, received};
+	struct fake_stream *s = stream;
+
+	call.part.index = c->index;
+	fake_lock();
+	if (s->capture != NULL)
+		fake_capture_again(s, join_meeting, &call, sizeof(call));
+	else
+		join_meeting(&call, s);
 	fake_unlock();
 	return 0;
 }

@@ -7,9 +7,13 @@
 #include "digest_cases.h"
 #include "fake_cuda.h"
 
-enum { STEPS = 2 };
+/* The second is captured, the third only launched. */
+enum { STEPS = 3 };
 
 static bool thorough, any_rounding;
+static enum graph_wish graphs;
+static int n_graphs; /* runs that used one */
+static struct measurement measured;
 
 /* One digest and its error. */
 static struct digest train(const char *model, int64_t ranks, const char *options,
@@ -25,10 +29,16 @@ static struct digest train(const char *model, int64_t ranks, const char *options
 	job.kernels = "reference";
 	job.fault = fault;
 	job.any_rounding = any_rounding;
-	if (run_train(&run, &job))
+	job.cuda_graphs = graphs;
+	if (run_train(&run, &job)) {
 		snprintf(digest.hex, sizeof(digest.hex), "%s", run.measurement.weights_digest);
-	else
+		const char *how = run.measurement.cuda_graphs;
+
+		n_graphs += how != NULL && strcmp(how, "on") == 0;
+		measured = run.measurement;
+	} else {
 		*error = run.error;
+	}
 	run_finish(&run);
 	return digest;
 }
@@ -72,6 +82,8 @@ static void every_strategy(const char *transport)
 	struct digest_variant variants[64];
 	int plans = 0;
 
+	n_graphs = 0;
+
 	for (int m = 0; m < n_digest_models; m++)
 		for (int r = 0; r < n_digest_ranks; r += 2)
 			for (int mode = 0; mode < n_digest_modes; mode++) {
@@ -85,7 +97,7 @@ static void every_strategy(const char *transport)
 				plans += check_group(
 					&digest_models[m], ranks, mode, variants, n, transport);
 			}
-	print_message("%d plans\n", plans);
+	print_message("%d plans, %d of them as graphs\n", plans, n_graphs);
 }
 
 static void ranks_that_share_a_gpu(void **state)
@@ -98,6 +110,7 @@ static void ranks_with_a_gpu_each(void **state)
 {
 	(void)state;
 	every_strategy("nccl");
+	assert_true(n_graphs > 20);
 }
 
 /* GELU as an epilogue, in every range that holds the projection too. */
@@ -123,6 +136,68 @@ static void activations_on_the_way_out(void **state)
 	}
 }
 
+/* All that is measured but times, with graphs and without. */
+static void graphs_change_nothing(void **state)
+{
+	static const char *const plans[] = {"seq_len=11 micro_batch=2 strategy=FULL_SHARD",
+		"seq_len=11 micro_batch=1 grad_accum=3 strategy=NO_SHARD clip=0.5 optimizer=sgd",
+		"seq_len=11 micro_batch=1 grad_accum=2 strategy=FULL_SHARD wrap=size:1500 "
+		"limit_all_gathers=on prefetch=post clip=0.5"};
+	static const struct {
+		int64_t ranks;
+		const char *transport;
+	} machines[] = {{4, "nccl"}, {1, "device"}};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(plans) * COUNT_OF(machines); i++) {
+		const char *transport = machines[i % 2].transport;
+		int64_t ranks = machines[i % 2].ranks;
+		struct error error = {0};
+
+		graphs = GRAPHS_ON;
+		struct digest with =
+			train(TINY_GPT2, ranks, plans[i / 2], "cuda", transport, NULL, &error);
+		struct measurement m = measured;
+		graphs = GRAPHS_OFF;
+		struct digest without =
+			train(TINY_GPT2, ranks, plans[i / 2], "cuda", transport, NULL, &error);
+		graphs = GRAPHS_AUTO;
+		assert_string_equal(error.message, "");
+		assert_string_equal(with.hex, without.hex);
+		assert_int_equal(m.values.ledger_peak_bytes, measured.values.ledger_peak_bytes);
+		assert_true(m.values.wire_bytes_per_rank == measured.values.wire_bytes_per_rank);
+		assert_memory_equal(m.values.collectives, measured.values.collectives,
+			sizeof(m.values.collectives));
+		assert_int_equal(
+			m.values.model_states_gradients, measured.values.model_states_gradients);
+		assert_true(m.values.time.compute > 0 && m.values.time.optimizer > 0);
+	}
+}
+
+static void graphs_that_cannot_be(void **state)
+{
+	static const struct {
+		int64_t ranks;
+		const char *transport, *options, *why;
+	} cases[] = {{2, "device", "seq_len=11 micro_batch=1 strategy=FULL_SHARD",
+			     "ranks that share a GPU"},
+		{2, "nccl", "seq_len=11 micro_batch=1 strategy=FULL_SHARD cpu_offload=optimizer",
+			"the host updates what is offloaded"}};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct error error = {0};
+
+		graphs = GRAPHS_ON;
+		train(TINY_GPT2, cases[i].ranks, cases[i].options, "cuda", cases[i].transport, NULL,
+			&error);
+		graphs = GRAPHS_AUTO;
+		assert_int_equal(error.code, EXIT_CODE_USAGE);
+		assert_non_null(strstr(error.message, "--cuda-graphs on: "));
+		assert_non_null(strstr(error.message, cases[i].why));
+	}
+}
+
 /* The control: a stream that does not wait for another is a race, wherever it is. */
 static void a_dropped_wait_is_a_race(void **state)
 {
@@ -145,6 +220,11 @@ static void a_wild_token_is_told(void **state)
 	assert_int_equal(error.code, EXIT_CODE_INTERNAL);
 	if (strstr(error.message, "step 1: the GPU met token ") == NULL)
 		fail_msg("a token was expected, got \"%s\"", error.message);
+	/* Loaded for a launch. */
+	error = (struct error){0};
+	train(TINY_GPT2, 2, "seq_len=11 micro_batch=2 strategy=FULL_SHARD", "cuda", "nccl",
+		"wild_token=0@step=2", &error);
+	assert_non_null(strstr(error.message, "step 2: the GPU met token "));
 }
 
 static void what_is_missing_is_said(void **state)
@@ -163,6 +243,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(ranks_that_share_a_gpu),
 		cmocka_unit_test(ranks_with_a_gpu_each),
 		cmocka_unit_test(activations_on_the_way_out),
+		cmocka_unit_test(graphs_change_nothing),
+		cmocka_unit_test(graphs_that_cannot_be),
 		cmocka_unit_test(a_dropped_wait_is_a_race),
 		cmocka_unit_test(a_wild_token_is_told),
 		cmocka_unit_test(what_is_missing_is_said),
