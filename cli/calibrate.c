@@ -57,6 +57,29 @@ static void add_measured(const struct topology *topology, struct text *text)
 		add_collective(&c->collectives[i], text);
 }
 
+/* What was said while a GPU was measured belongs to the answer: the table of products, say. */
+static void keep_line(const char *line, void *data)
+{
+	text_add(data, line);
+	text_add_char(data, '\n');
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "%s\n", line);
+}
+
+/* The GPUs of this machine, as their driver describes them, with what was measured of them. */
+static bool measure_gpus(const struct invocation *invocation, struct topology **topology,
+	struct text *lines, struct error *error)
+{
+	const struct calibrate_options options = {
+		.quick = argument_given(&invocation->arguments, "quick"),
+		.report = keep_line,
+		.report_data = lines,
+	};
+
+	return executor_has_gpus(error) && input_local_gpus(invocation->arena, topology, error) &&
+	       executor_calibrate_gpus(&options, invocation->arena, *topology, error);
+}
+
 static bool measure_cluster(const struct calibrate_options *options, struct arena *arena,
 	struct topology **topology, struct error *error)
 {
@@ -86,8 +109,8 @@ static bool measure(const struct invocation *invocation, const struct launcher *
 }
 
 /* What is to be measured must be what this process is part of. */
-static bool check_operand(
-	const struct arguments *arguments, const struct launcher *launcher, struct error *error)
+static bool check_operand(const struct arguments *arguments, const struct launcher *launcher,
+	bool gpus, struct error *error)
 {
 	const char *what = arguments->operands[0];
 	bool cluster = strcmp(what, "cluster") == 0;
@@ -105,9 +128,14 @@ static bool check_operand(
 			"calibrate local: expected one process, got %d of %s; use calibrate "
 			"cluster",
 			launcher->ranks, launcher->name);
-	return !cluster || argument_given(arguments, "output") ||
+	if (cluster && gpus)
+		return error_set(error, EXIT_CODE_USAGE,
+			"calibrate cluster: measures processors and the link between nodes; use "
+			"calibrate local --device cuda for the GPUs of a node");
+	return (!cluster && !gpus) || argument_given(arguments, "output") ||
 	       error_set(error, EXIT_CODE_USAGE,
-		       "calibrate cluster: expected -o FILE, where the topology goes");
+		       "calibrate %s%s: expected -o FILE, where the topology goes", what,
+		       gpus ? " --device cuda" : "");
 }
 
 /* As a file of its own, and where `local` looks for it unless -o says otherwise. */
@@ -126,8 +154,9 @@ static bool keep(const struct invocation *invocation, const struct topology *top
 	return ok;
 }
 
-static bool print(const struct invocation *invocation, const struct topology *topology, bool aside,
-	struct error *error)
+/* `lines`: of GPUs, whose figures are in them. */
+static bool print(const struct invocation *invocation, const struct topology *topology,
+	const struct text *lines, bool aside, struct error *error)
 {
 	struct text text = {0};
 	struct writer writer;
@@ -136,6 +165,10 @@ static bool print(const struct invocation *invocation, const struct topology *to
 		document_begin(&writer, &text, "shardplan/topology/1");
 		topology_write(topology, &writer);
 		writer_finish(&writer);
+	} else if (topology->device.kind == DEVICE_GPU) {
+		text_printf(&text, "%s: %lld x %s\n\n%s", topology->name,
+			(long long)topology->devices_per_node, topology->device.name,
+			text_string(lines));
 	} else {
 		add_measured(topology, &text);
 	}
@@ -144,21 +177,14 @@ static bool print(const struct invocation *invocation, const struct topology *to
 	return ok;
 }
 
-static bool run(struct invocation *invocation, struct error *error)
+static bool measure_and_keep(const struct invocation *invocation, const struct launcher *launcher,
+	bool gpus, struct text *lines, struct error *error)
 {
-	const struct arguments *arguments = &invocation->arguments;
-	static const struct field fields[] = {
-		FIELD_DOUBLE(struct launcher, join_timeout, "join_timeout", FIELD_POSITIVE),
-		FIELD_END,
-	};
-	struct launcher launcher;
 	struct topology *topology;
 	const char *path;
 
-	if (!executor_launcher(&launcher, error) ||
-		!arguments_set(arguments, fields, &launcher, invocation->arena, error) ||
-		!check_operand(arguments, &launcher, error) ||
-		!measure(invocation, &launcher, &topology, error))
+	if (gpus ? !measure_gpus(invocation, &topology, lines, error)
+		 : !measure(invocation, launcher, &topology, error))
 		return false;
 	if (topology == NULL)
 		return true;
@@ -167,22 +193,47 @@ static bool run(struct invocation *invocation, struct error *error)
 	bool aside = strcmp(path, "-") == 0;
 	if (!aside)
 		output_note("the calibration is in %s", path);
-	return print(invocation, topology, aside, error);
+	return print(invocation, topology, lines, aside, error);
+}
+
+static bool run(struct invocation *invocation, struct error *error)
+{
+	static const struct field fields[] = {
+		FIELD_DOUBLE(struct launcher, join_timeout, "join_timeout", FIELD_POSITIVE),
+		FIELD_END,
+	};
+	static const char *const devices[] = {"host", "cuda", NULL};
+	const struct arguments *arguments = &invocation->arguments;
+	struct text lines = {0};
+	struct launcher launcher;
+	int device = 0;
+
+	if (!argument_choice(arguments, "device", devices, &device, error) ||
+		!executor_launcher(&launcher, error) ||
+		!arguments_set(arguments, fields, &launcher, invocation->arena, error) ||
+		!check_operand(arguments, &launcher, device == 1, error))
+		return false;
+	bool ok = measure_and_keep(invocation, &launcher, device == 1, &lines, error);
+	text_finish(&lines);
+	return ok;
 }
 
 const struct command command_calibrate = {
 	.name = "calibrate",
-	.summary = "measure this machine or a cluster, for predictions",
+	.summary = "measure this machine, its GPUs or a cluster, for predictions",
 	.operands = "local|cluster",
 	.least = 1,
 	.most = 1,
-	.details = "Measures matrix products, attention, memory and the collectives of local "
-		   "ranks, prints them, and keeps them where `local` finds them (`shardplan help "
-		   "environment`) or in FILE, which is a topology file. `cluster`, started by "
-		   "mpirun, srun or torchrun with one process a rank, measures the first node and "
-		   "the collectives of all "
-		   "levels, and writes FILE.",
+	.details =
+		"Measures matrix products, attention, memory and the collectives of local "
+		"ranks, prints them, and keeps them where `local` finds them (`shardplan help "
+		"environment`) or in FILE, which is a topology file. `cluster`, started by "
+		"mpirun, srun or torchrun with one process a rank, measures the first node and "
+		"the collectives of all levels, and writes FILE. With `--device cuda` the GPUs of "
+		"this machine are measured: matrix products by shape, attention, memory, PCIe, "
+		"launches and NCCL's collectives; FILE is their topology.",
 	.examples = {"shardplan calibrate local", "shardplan calibrate local --quick -o here.yaml",
+		"shardplan calibrate local --device cuda -o gpus.yaml",
 		"mpirun -np 4 --host a:2,b:2 shardplan calibrate cluster -o cluster.yaml"},
 	.run = run,
 };

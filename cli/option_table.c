@@ -120,8 +120,10 @@ const struct option all_options[] = {
 		"level to train at: bits that repeat, that are the same under every plan for so "
 		"many ranks, or on any number of ranks (exact gradient sums); default: the plan's",
 		ON(TRAIN), 0},
-	{"device", training, "host|cuda|null", "who computes: processors, GPUs, nobody", ON(TRAIN),
-		0},
+	{"device", training, "host|cuda|null",
+		"who computes, or is calibrated: processors, GPUs, "
+		"nobody",
+		ON(TRAIN) | ON(CALIBRATE), 0},
 	{"transport", training, "nccl|device",
 		"between GPUs; device: ranks share one. As there are GPUs, unless given", ON(TRAIN),
 		0},

@@ -212,7 +212,8 @@ static bool adapt(struct arena *arena, const struct training_options *options, c
 		options->reproducible == LEVEL_WORLD, options->emulate};
 	struct contents contents;
 
-	if (!adapt_plan(arena, &opened->file, &target, &adaptation, error) ||
+	if ((on_gpus(options) && !executor_has_gpus(error)) ||
+		!adapt_plan(arena, &opened->file, &target, &adaptation, error) ||
 		!plan_evaluate(arena, &adaptation.plan, opened->file.model, adaptation.topology, 0,
 			&evaluation, error))
 		return false;

@@ -26,6 +26,25 @@ void bench_say(const struct bench *bench, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void bench_note_spread(struct bench *bench, const struct spread *spread);
 
+/* What was timed of one collective in one group, by gathered size, smallest first. */
+struct collective_point {
+	int64_t bytes;
+	double seconds;
+};
+enum { CURVE_POINTS = 8 };
+struct collective_curve {
+	enum collective_kind kind;
+	int64_t ranks, nodes;
+	int n;
+	struct collective_point points[CURVE_POINTS];
+};
+
+/* calibrate_collectives.c: for the curves of so many groups; one more curve; and, when all are
+ * there, in the order of a calibration. */
+void bench_make_room(struct bench *bench, int groups);
+void bench_add_curve(struct bench *bench, const struct collective_curve *curve);
+void bench_sort_curves(struct bench *bench);
+
 /* calibrate_kernels.c: one core, and all cores together. */
 bool calibrate_kernels(struct bench *bench, struct error *error);
 /* calibrate_collectives.c: shm collectives by size, for each number of ranks. */

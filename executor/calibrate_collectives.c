@@ -224,14 +224,9 @@ bool rank_time_collectives(struct segment *segment, struct error *error)
 
 /* --- in the launcher --- */
 
-struct point {
-	int64_t bytes;
-	double seconds;
-};
-
 /* The line through two points; never a negative latency. */
-static void fit_piece(
-	const struct point *a, const struct point *b, struct calibration_collective *piece)
+static void fit_piece(const struct collective_point *a, const struct collective_point *b,
+	struct calibration_collective *piece)
 {
 	double bytes = (double)(b->bytes - a->bytes), seconds = b->seconds - a->seconds;
 
@@ -243,18 +238,10 @@ static void fit_piece(
 	piece->bandwidth = (double)b->bytes / b->seconds;
 }
 
-/* What was timed of one collective in one group. */
-struct curve {
-	enum collective_kind kind;
-	int64_t ranks, nodes;
-	int n;
-	struct point points[COUNT_OF(sizes)];
-};
-
-static void add_pieces(struct bench *bench, const struct curve *curve)
+void bench_add_curve(struct bench *bench, const struct collective_curve *curve)
 {
 	struct calibration *c = bench->calibration;
-	const struct point *points = curve->points;
+	const struct collective_point *points = curve->points;
 	int n = curve->n;
 
 	for (int i = 0; i + 1 < n; i++) {
@@ -274,8 +261,8 @@ static void add_pieces(struct bench *bench, const struct curve *curve)
 }
 
 /* One line: kind, ranks, nodes, bytes, seconds, spread. False at the end, or when it is broken. */
-static bool read_point(
-	struct bench *bench, const char **line, struct curve *of, struct point *point)
+static bool read_point(struct bench *bench, const char **line, struct collective_curve *of,
+	struct collective_point *point)
 {
 	char *end;
 
@@ -296,8 +283,8 @@ static bool read_point(
 static bool read_report(struct bench *bench, const struct segment *segment)
 {
 	const char *line = segment_report(segment);
-	struct curve curve = {0}, of = {0};
-	struct point point;
+	struct collective_curve curve = {0}, of = {0};
+	struct collective_point point;
 	char *end;
 
 	bench->nodes = strtoll(line, &end, 10);
@@ -308,13 +295,13 @@ static bool read_report(struct bench *bench, const struct segment *segment)
 			of.kind == curve.kind && of.ranks == curve.ranks && of.nodes == curve.nodes;
 
 		if (!same && curve.n > 0)
-			add_pieces(bench, &curve);
+			bench_add_curve(bench, &curve);
 		if (!same)
 			curve = of;
 		curve.points[curve.n++] = point;
 	}
 	if (curve.n > 0)
-		add_pieces(bench, &curve);
+		bench_add_curve(bench, &curve);
 	return curve.n > 0 && *line == '\0';
 }
 
@@ -354,17 +341,29 @@ static int compare_collectives(const void *a, const void *b)
 	return calibration_compare(a, b);
 }
 
+void bench_make_room(struct bench *bench, int groups)
+{
+	bench->calibration->collectives = ARENA_ARRAY(
+		bench->arena, struct calibration_collective, groups * KINDS * CURVE_POINTS);
+}
+
+void bench_sort_curves(struct bench *bench)
+{
+	struct calibration *c = bench->calibration;
+
+	qsort(c->collectives, (size_t)c->n_collectives, sizeof(c->collectives[0]),
+		compare_collectives);
+}
+
 bool calibrate_collectives(struct bench *bench, struct error *error)
 {
 	static const int64_t default_ranks[] = {2, 4, 8};
 	const int64_t *ranks = bench->options->ranks;
 	int n = ranks != NULL ? bench->options->n_ranks : COUNT_OF(default_ranks);
-	struct calibration *c = bench->calibration;
 	int64_t launched_ranks;
 
 	ranks = ranks != NULL ? ranks : default_ranks;
-	c->collectives = ARENA_ARRAY(
-		bench->arena, struct calibration_collective, (n + 3) * KINDS * COUNT_OF(sizes));
+	bench_make_room(bench, n + 3);
 	if (bench->options->launcher.ranks > 1) {
 		launched_ranks = bench->options->launcher.ranks;
 		ranks = &launched_ranks;
@@ -373,7 +372,6 @@ bool calibrate_collectives(struct bench *bench, struct error *error)
 	for (int i = 0; i < n; i++)
 		if (ranks[i] > 1 && !time_ranks(bench, ranks[i], error))
 			return false;
-	qsort(c->collectives, (size_t)c->n_collectives, sizeof(c->collectives[0]),
-		compare_collectives);
+	bench_sort_curves(bench);
 	return true;
 }

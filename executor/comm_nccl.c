@@ -48,18 +48,6 @@ static bool settle(struct nccl *n, void *comm, int result, const char *what, str
 
 /* --- communicators --- */
 
-static struct nccl_config config_of_all(void)
-{
-	return (struct nccl_config){.size = sizeof(struct nccl_config),
-		.magic = (unsigned)NCCL_CONFIG_MAGIC,
-		.version = NCCL_CONFIG_VERSION,
-		.blocking = 0,
-		.cga_cluster_size = NCCL_UNDEFINED,
-		.min_ctas = NCCL_UNDEFINED,
-		.max_ctas = NCCL_UNDEFINED,
-		.split_share = 0};
-}
-
 /* The first rank's identifier reaches all; `mine` lies where the transport below can read it. */
 static bool agree_on_id(struct nccl *n, struct nccl_id *mine, struct nccl_id *id,
 	struct arena *arena, struct error *error)
@@ -81,7 +69,7 @@ static bool agree_on_id(struct nccl *n, struct nccl_id *mine, struct nccl_id *id
 
 static bool meet(struct nccl *n, struct heap *heap, struct error *error)
 {
-	struct nccl_config config = config_of_all();
+	struct nccl_config config = nccl_config_of_all();
 	int block = heap_take(heap, sizeof(struct nccl_id), error);
 	struct nccl_id id;
 
@@ -105,7 +93,7 @@ static bool split(struct nccl *n, struct error *error)
 		struct comm_group group = comm_group_of(&n->schedule->groups[g], n->host.rank);
 
 		for (int p = 0; p < PURPOSES && group.size > 1; p++) {
-			struct nccl_config config = config_of_all();
+			struct nccl_config config = nccl_config_of_all();
 			int result = n->api->ncclCommSplit(
 				n->world, group.first, group.index, &n->comms[g][p], &config);
 

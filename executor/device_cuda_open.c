@@ -25,8 +25,7 @@ static bool check_build(const struct cuda_api *api, struct error *error)
 		return true;
 	return error_set(error, EXIT_CODE_ENVIRONMENT,
 		"cuda: this program carries no CUDA kernels (it was built without nvcc); install "
-		"the CUDA toolkit and build again with -Dcuda=enabled, or train with --device "
-		"host");
+		"the CUDA toolkit and build again with -Dcuda=enabled, or use --device host");
 }
 
 bool device_cuda_available(int *gpus, struct error *error)
@@ -41,7 +40,7 @@ bool device_cuda_available(int *gpus, struct error *error)
 	if (*gpus == 0)
 		return error_set(error, EXIT_CODE_ENVIRONMENT,
 			"cuda: the driver sees no GPU here (CUDA_VISIBLE_DEVICES may hide it); "
-			"train with --device host");
+			"use --device host");
 	return check_build(api, error);
 }
 

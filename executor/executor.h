@@ -148,6 +148,16 @@ struct calibrate_options {
 bool executor_calibrate(const struct calibrate_options *options, struct arena *arena,
 	struct calibration *calibration, struct error *error);
 
+/* EXIT_CODE_ENVIRONMENT and one line when no GPU can be used here. */
+bool executor_has_gpus(struct error *error);
+
+/* Measures the GPUs of this machine, by their own clocks: matrix products, attention, AdamW,
+ * memory, launches, PCIe on the first one, NCCL's collectives over groups of all. `topology`
+ * describes them: its calibration and host.pcie_bandwidth become what was measured. options->ranks
+ * and launcher are not looked at. */
+bool executor_calibrate_gpus(const struct calibrate_options *options, struct arena *arena,
+	struct topology *topology, struct error *error);
+
 /* The cluster that was calibrated, as a topology of nodes like this one. What the link between
  * them carries follows from the collectives of `calibration`, which becomes the topology's. */
 bool executor_describe_cluster(const struct launcher *launcher,

@@ -34,6 +34,19 @@ struct nccl_config {
 	int split_share;
 };
 
+/* Of a communicator that does not block and leaves all else to NCCL. */
+static inline struct nccl_config nccl_config_of_all(void)
+{
+	return (struct nccl_config){.size = sizeof(struct nccl_config),
+		.magic = (unsigned)NCCL_CONFIG_MAGIC,
+		.version = NCCL_CONFIG_VERSION,
+		.blocking = 0,
+		.cga_cluster_size = NCCL_UNDEFINED,
+		.min_ctas = NCCL_UNDEFINED,
+		.max_ctas = NCCL_UNDEFINED,
+		.split_share = 0};
+}
+
 /* X(name, arguments) */
 #define NCCL_FUNCTIONS(X)                                                                          \
 	X(ncclGetVersion, (int *version))                                                          \

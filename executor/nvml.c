@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "executor/calibrate_gpu.h"
 #include "executor/executor.h"
 #include "executor/machine.h"
 #include "kernels/symbols.h"
@@ -183,4 +184,61 @@ bool executor_describe_gpus(
 	if (nvml->library != NULL)
 		dlclose(nvml->library);
 	return ok;
+}
+
+/* --- of a measurement --- */
+
+enum { CLOCK_MULTIPROCESSORS = 1 };
+
+/* Without one of these a measurement says nothing of the driver. */
+struct facts_api {
+	int (*init)(void);
+	int (*shutdown)(void);
+	int (*handle)(unsigned, void **);
+	int (*driver)(char *, unsigned);
+	int (*clock)(void *, int, unsigned *);
+	int (*most_clock)(void *, int, unsigned *);
+	int (*power)(void *, unsigned *);
+};
+
+static const struct symbol facts_symbols[] = {
+	{"nvmlInit_v2", offsetof(struct facts_api, init)},
+	{"nvmlShutdown", offsetof(struct facts_api, shutdown)},
+	{"nvmlDeviceGetHandleByIndex_v2", offsetof(struct facts_api, handle)},
+	{"nvmlSystemGetDriverVersion", offsetof(struct facts_api, driver)},
+	{"nvmlDeviceGetClockInfo", offsetof(struct facts_api, clock)},
+	{"nvmlDeviceGetMaxClockInfo", offsetof(struct facts_api, most_clock)},
+	{"nvmlDeviceGetEnforcedPowerLimit", offsetof(struct facts_api, power)},
+};
+
+static void ask_facts(const struct facts_api *api, struct gpu_facts *facts)
+{
+	unsigned clock = 0, most = 0, power = 0;
+	void *device = NULL;
+
+	api->driver(facts->driver, sizeof(facts->driver) - 1);
+	if (api->handle(0, &device) != NVML_SUCCESS)
+		return;
+	if (api->clock(device, CLOCK_MULTIPROCESSORS, &clock) == NVML_SUCCESS)
+		facts->clock_mhz = (int)clock;
+	if (api->most_clock(device, CLOCK_MULTIPROCESSORS, &most) == NVML_SUCCESS)
+		facts->most_mhz = (int)most;
+	if (api->power(device, &power) == NVML_SUCCESS)
+		facts->power_watts = (int)(power / 1000);
+}
+
+void gpu_facts_read(struct gpu_facts *facts)
+{
+	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+	struct facts_api api;
+
+	*facts = (struct gpu_facts){0};
+	if (library == NULL)
+		return;
+	if (symbols_find(library, facts_symbols, COUNT_OF(facts_symbols), &api) == NULL &&
+		api.init() == NVML_SUCCESS) {
+		ask_facts(&api, facts);
+		api.shutdown();
+	}
+	dlclose(library);
 }

@@ -32,7 +32,7 @@ static void load_driver(void)
 	if (library == NULL) {
 		error_set(&failure, EXIT_CODE_ENVIRONMENT,
 			"cuda: no driver here (libcuda.so.1 of NVIDIA's driver was not found); "
-			"install it, or train with --device host");
+			"install it, or use --device host");
 		return;
 	}
 	const char *missing =
@@ -40,7 +40,7 @@ static void load_driver(void)
 	if (missing != NULL) {
 		error_set(&failure, EXIT_CODE_ENVIRONMENT,
 			"cuda: the driver is too old (no %s), expected CUDA 12 or newer "
-			"(driver 525); update it, or train with --device host",
+			"(driver 525); update it, or use --device host",
 			missing);
 		return;
 	}

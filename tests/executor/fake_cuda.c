@@ -1,5 +1,7 @@
 #include "fake_cuda.h"
 
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +31,26 @@ static int device_get(int *device, int ordinal)
 {
 	*device = ordinal;
 	return ordinal < fake_machine.gpus ? 0 : FAKE_ERROR;
+}
+
+static int device_name(char *name, int length, int device)
+{
+	(void)device;
+	snprintf(name, (size_t)length, "fake");
+	return fake_outcome();
+}
+
+static int device_attribute(int *value, int attribute, int device)
+{
+	(void)device;
+	*value = attribute == CUDA_ATTRIBUTE_MULTIPROCESSORS ? 4 : 0;
+	return fake_outcome();
+}
+
+static int driver_version(int *version)
+{
+	*version = 12080;
+	return fake_outcome();
 }
 
 static int context_retain(void **context, int device)
@@ -64,7 +86,7 @@ static int memory_allocate(uint64_t *address, size_t bytes)
 	int result = 2;
 
 	fake_lock();
-	if (fake_machine.allocated + (int64_t)bytes <= FAKE_MEMORY) {
+	if (fake_clock_is_dry() || fake_machine.allocated + (int64_t)bytes <= FAKE_MEMORY) {
 		*address = (uint64_t)(uintptr_t)fake_add_allocation(bytes, false);
 		result = fake_outcome();
 	}
@@ -311,9 +333,8 @@ static int event_synchronize(void *event)
 {
 	int result;
 
-	do
-		result = event_query(event);
-	while (result == CUDA_ERROR_NOT_READY);
+	while ((result = event_query(event)) == CUDA_ERROR_NOT_READY)
+		sched_yield(); /* another thread's turn, if there is one */
 	return result;
 }
 
@@ -423,6 +444,9 @@ void fake_cuda_install(int gpus, uint64_t seed)
 		.cuGetErrorString = error_string,
 		.cuDeviceGetCount = device_count,
 		.cuDeviceGet = device_get,
+		.cuDeviceGetName = device_name,
+		.cuDeviceGetAttribute = device_attribute,
+		.cuDriverGetVersion = driver_version,
 		.cuDevicePrimaryCtxRetain = context_retain,
 		.cuDevicePrimaryCtxRelease = context_release,
 		.cuCtxSetCurrent = context_set,

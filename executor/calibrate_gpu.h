@@ -1,0 +1,45 @@
+/* Private to calibration: what is measured of GPUs. Times are the device's own, by events. */
+#ifndef EXECUTOR_CALIBRATE_GPU_H
+#define EXECUTOR_CALIBRATE_GPU_H
+
+#include "executor/calibrate.h"
+#include "kernels/cuda/api.h"
+
+/* On the first GPU, but for collectives, which run on all. */
+struct gpu_bench {
+	struct bench base; /* kernels and context are the device's */
+	struct topology *topology;
+	const struct cuda_api *api;
+	int gpus;
+	int64_t multiprocessors;
+	void *context, *library, *hold_begin, *hold_end; /* kernels of kernels/cuda/pace.cuh */
+	void *stream, *start, *end;
+	char *memory, *workspace; /* on the device */
+	uint64_t *clock;
+	char *pinned;
+	int64_t memory_bytes, pinned_bytes;
+	int clock_mhz; /* of its multiprocessors under load; 0 = the driver does not say */
+};
+
+/* Seconds of one call, which enqueues: the median of samples after one that does not count. */
+bool gpu_time(struct gpu_bench *gpu, void (*run)(void *data), void *data, double *seconds,
+	struct error *error);
+/* ... of `repeats` calls, once. They are all there when the first one starts. */
+bool gpu_sample(struct gpu_bench *gpu, void (*run)(void *data), void *data, int repeats,
+	double *seconds, struct error *error);
+
+/* calibrate_gpu_kernels.c */
+bool calibrate_gpu_kernels(struct gpu_bench *gpu, struct error *error);
+/* calibrate_gpu_memory.c: memory, PCIe, what launching costs. */
+bool calibrate_gpu_memory(struct gpu_bench *gpu, struct error *error);
+/* calibrate_gpu_links.c: NCCL's collectives, where there are several GPUs. */
+bool calibrate_gpu_links(struct gpu_bench *gpu, struct error *error);
+
+/* nvml.c: what the driver says of the first GPU now; 0 and "" where it does not. */
+struct gpu_facts {
+	char driver[80];
+	int clock_mhz, most_mhz, power_watts;
+};
+void gpu_facts_read(struct gpu_facts *facts);
+
+#endif

@@ -1,0 +1,99 @@
+/* A GPU's memory, its way to the host's, and what a launch costs. */
+#include "executor/calibrate_gpu.h"
+#include "executor/event.h"
+
+#include <math.h>
+
+enum { LAUNCHES = 200 };
+
+struct stream_case {
+	struct gpu_bench *gpu;
+	int64_t n; /* floats of each of three arrays */
+};
+
+static void run_add(void *data)
+{
+	struct stream_case *c = data;
+	struct bench *bench = &c->gpu->base;
+	float *y = (float *)c->gpu->memory;
+
+	bench->kernels->add(&bench->context, DTYPE_FP32, y, y + c->n, y + 2 * c->n, c->n);
+}
+
+/* With an event before and behind, as the executor issues an operation. */
+static bool issue(struct gpu_bench *g, struct stream_case *c, struct error *error)
+{
+	return cuda_check(g->api, g->api->cuEventRecord(g->start, g->stream), "cuEventRecord",
+		       error) &&
+	       (run_add(c), cuda_check(g->api, g->api->cuEventRecord(g->end, g->stream),
+				    "cuEventRecord", error));
+}
+
+static bool measure_launches(struct gpu_bench *g, struct error *error)
+{
+	struct calibration *c = g->base.calibration;
+	struct stream_case small = {g, 1};
+
+	if (!gpu_time(g, run_add, &small, &c->kernel_overhead, error))
+		return false;
+	double start = clock_now();
+	for (int i = 0; i < LAUNCHES; i++)
+		if (!issue(g, &small, error))
+			return false;
+	c->host_overhead = (clock_now() - start) / LAUNCHES;
+	bench_say(&g->base, "a kernel costs the GPU %.2f us, an operation the host %.2f us",
+		1e6 * c->kernel_overhead, 1e6 * c->host_overhead);
+	return cuda_check(g->api, g->api->cuEventSynchronize(g->end), "launches", error);
+}
+
+static bool measure_stream(struct gpu_bench *g, struct error *error)
+{
+	struct calibration *c = g->base.calibration;
+	struct stream_case large = {g, g->memory_bytes / 3 / (int64_t)sizeof(float) / 64 * 64};
+	double seconds;
+
+	if (!gpu_time(g, run_add, &large, &seconds, error))
+		return false;
+	c->memory_bandwidth = 3.0 * sizeof(float) * (double)large.n /
+			      fmax(seconds - c->kernel_overhead, 0.1 * seconds);
+	bench_say(&g->base, "memory: %.0f GB/s, of %.0f in the datasheet",
+		c->memory_bandwidth / 1e9, g->topology->device.memory_bandwidth / 1e9);
+	return true;
+}
+
+struct copy_case {
+	struct gpu_bench *gpu;
+	void *to, *from;
+};
+
+static void run_copy(void *data)
+{
+	struct copy_case *c = data;
+	struct gpu_bench *g = c->gpu;
+
+	cuda_check(g->api,
+		g->api->cuMemcpyAsync((uint64_t)(uintptr_t)c->to, (uint64_t)(uintptr_t)c->from,
+			(size_t)g->pinned_bytes, g->stream),
+		"cuMemcpyAsync", &g->base.context.error);
+}
+
+static bool measure_host_link(struct gpu_bench *g, struct error *error)
+{
+	struct copy_case up = {g, g->memory, g->pinned}, down = {g, g->pinned, g->memory};
+	double to, from;
+
+	if (!gpu_time(g, run_copy, &up, &to, error) || !gpu_time(g, run_copy, &down, &from, error))
+		return false;
+	/* Offloaded states go both ways; the slower one is what a plan can count on. */
+	g->topology->host.pcie_bandwidth = (double)g->pinned_bytes / fmax(to, from);
+	bench_say(&g->base,
+		"host to GPU: %.2f GB/s, GPU to host: %.2f GB/s (pinned, one way at a time)",
+		(double)g->pinned_bytes / to / 1e9, (double)g->pinned_bytes / from / 1e9);
+	return true;
+}
+
+bool calibrate_gpu_memory(struct gpu_bench *g, struct error *error)
+{
+	return measure_launches(g, error) && measure_stream(g, error) &&
+	       measure_host_link(g, error);
+}

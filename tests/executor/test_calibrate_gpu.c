@@ -1,0 +1,147 @@
+/* What `calibrate` measures of GPUs that are none: a machine whose clock takes what we say it takes
+ * (fake_cuda.h) must be found to have just these rates. */
+#include "support.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "fake_cuda.h"
+
+enum { GPUS = 4 };
+
+static const struct fake_rates rates = {.kernel = 1e-6,
+	.issue = 0.5e-6,
+	.memory = 3e12,
+	.to_device = 50e9,
+	.from = 40e9,
+	.gemm = 700e12,
+	.half_k = 64,
+	.attention = 400e12,
+	.attention_backward = 300e12,
+	.link_latency = 20e-6,
+	.link = 100e9,
+	.dry = true};
+
+static struct arena arena;
+static struct topology *topology; /* described, then measured */
+static int n_lines;
+
+static void count_line(const char *line, void *data)
+{
+	(void)line;
+	++*(int *)data;
+}
+
+/* Once for all tests. */
+static int calibrate(void **state)
+{
+	static const char text[] =
+		"shardplan: topology/1\nname: gpus\nnodes: 1\ndevices_per_node: 4\n"
+		"device:\n  name: fake\n  kind: gpu\n  generation: hopper\n  memory: 80GiB\n"
+		"  memory_bandwidth: 3.3TB/s\n  fp32: 60TFLOPS\n  bf16: 900TFLOPS\n"
+		"  multiprocessors: 4\n"
+		"fabric:\n  kind: nvswitch\n  bandwidth: 300GB/s\n  latency: 3us\n"
+		"network:\n  kind: none\n  oversubscription: 1\n"
+		"host:\n  memory: 1TiB\n  memory_bandwidth: 100GB/s\n  cores: 64\n"
+		"  pcie_bandwidth: 10MB/s\n  cpu: amd\n";
+	const struct calibrate_options options = {
+		.quick = true, .report = count_line, .report_data = &n_lines};
+	struct error error = {0};
+
+	(void)state;
+	if (topology_parse(&arena, "gpus", text, strlen(text), &topology, &error) &&
+		executor_calibrate_gpus(&options, &arena, topology, &error))
+		return 0;
+	print_error("%s\n", error.message);
+	return 1;
+}
+
+static int forget(void **state)
+{
+	(void)state;
+	arena_finish(&arena);
+	return 0;
+}
+
+static void expect(const char *what, double measured, double set, double tolerance)
+{
+	if (!(fabs(measured / set - 1) < tolerance))
+		fail_msg("%s: measured %g, the machine has %g", what, measured, set);
+}
+
+static void rates_are_found(void **state)
+{
+	const struct calibration *c = &topology->calibration;
+
+	(void)state;
+	assert_true(c->measured);
+	expect("products", c->gemm_flops, rates.gemm, 1e-3);
+	expect("half of k", c->gemm_half_k, rates.half_k, 0.02);
+	expect("sustained clock", c->sustained_clock, 1, 1e-3);
+	expect("attention", c->attention_forward_flops, rates.attention, 1e-3);
+	expect("attention backward", c->attention_backward_flops, rates.attention_backward, 1e-3);
+	expect("memory", c->memory_bandwidth, rates.memory, 1e-2);
+	/* Seven arrays by what AdamW does; the fake counts the three that are written once. */
+	expect("AdamW", c->optimizer_bandwidth, rates.memory * 7 / 4, 1e-2);
+	expect("a kernel", c->kernel_overhead, rates.kernel, 1e-2);
+	/* An event before, a kernel, an event behind. */
+	expect("an operation", c->host_overhead, 3 * rates.issue, 1e-2);
+	expect("PCIe", topology->host.pcie_bandwidth, rates.from, 1e-2);
+	/* Products, attention twice, and so on. */
+	assert_true(n_lines > 20);
+	assert_non_null(strstr(c->provenance, "4 x fake"));
+	assert_non_null(strstr(c->provenance, "CUDA 12.8 of the driver"));
+	assert_non_null(strstr(c->provenance, "NCCL 2.28.9"));
+	assert_int_equal(strlen(c->date), 20);
+}
+
+static void collectives_are_fitted(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < 3; kind++)
+		for (int ranks = 2; ranks <= GPUS; ranks *= 2)
+			for (int64_t bytes = 1 << 16; bytes <= 1 << 28; bytes *= 8) {
+				const struct calibration_collective *piece =
+					calibration_find(&topology->calibration,
+						(enum collective_kind)kind, ranks, 1, bytes);
+
+				assert_non_null(piece);
+				expect("a collective",
+					piece->latency + (double)bytes / piece->bandwidth,
+					rates.link_latency + (double)bytes / rates.link, 1e-2);
+			}
+	/* Two groups, three kinds, a piece between each two sizes. */
+	assert_int_equal(topology->calibration.n_collectives, 2 * 3 * 3);
+}
+
+/* What is written is what a topology file has: it is read again as it was. */
+static void the_file_is_a_topology(void **state)
+{
+	struct topology *again;
+	struct error error = {0};
+	struct text yaml = {0};
+
+	(void)state;
+	topology_print(topology, WRITER_YAML, &yaml);
+	if (!topology_parse(&arena, "again", text_string(&yaml), yaml.length, &again, &error))
+		fail_msg("%s", error.message);
+	expect("products, read again", again->calibration.gemm_flops,
+		topology->calibration.gemm_flops, 1e-12);
+	assert_int_equal(again->calibration.n_collectives, topology->calibration.n_collectives);
+	assert_string_equal(again->calibration.provenance, topology->calibration.provenance);
+	text_finish(&yaml);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rates_are_found),
+		cmocka_unit_test(collectives_are_fitted),
+		cmocka_unit_test(the_file_is_a_topology),
+	};
+
+	fake_cuda_install(GPUS, 1);
+	fake_nccl_install();
+	fake_clock_start(&rates);
+	return cmocka_run_group_tests(tests, calibrate, forget);
+}
