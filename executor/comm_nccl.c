@@ -11,7 +11,7 @@
 
 #include "executor/comm_node.h"
 #include "executor/gpu.h"
-#include "executor/nccl_api.h"
+#include "executor/nccl_buffers.h"
 
 enum { GATHERS, REDUCES, PURPOSES };
 
@@ -23,6 +23,7 @@ struct nccl {
 	struct device_cuda *device;
 	const struct schedule *schedule;
 	void *world, *(*comms)[PURPOSES]; /* [n_groups] */
+	struct nccl_buffers buffers;
 	bool aborted;
 };
 
@@ -103,6 +104,28 @@ static bool split(struct nccl *n, struct error *error)
 						"ncclCommSplit", error)))
 				return false;
 		}
+	}
+	return true;
+}
+
+static bool settle_any(void *nccl, void *comm, int result, const char *what, struct error *error)
+{
+	return settle(nccl, comm, result, what, error);
+}
+
+/* With all communicators, in one order on all ranks. */
+static bool register_buffers(struct nccl *n, struct heap *heap, struct error *error)
+{
+	int room = n->schedule->n_groups * PURPOSES;
+
+	if (!nccl_buffers_open(
+		    &n->buffers, n->api, n->device, room, &n->host, heap, &n->arena, error))
+		return false;
+	for (int i = 0; i < room && nccl_buffers_wanted(&n->buffers); i++) {
+		void *comm = n->comms[i / PURPOSES][i % PURPOSES];
+
+		if (comm != NULL && !nccl_buffers_register(&n->buffers, comm, settle_any, n, error))
+			return false;
 	}
 	return true;
 }
@@ -246,6 +269,8 @@ static void nccl_finish(struct comm *comm)
 
 	if (segment_aborted(n->segment))
 		abort_all(n);
+	if (!n->aborted)
+		nccl_buffers_close(&n->buffers);
 	for (int g = 0; n->comms != NULL && g < n->schedule->n_groups && !n->aborted; g++)
 		for (int p = 0; p < PURPOSES; p++)
 			if (n->comms[g][p] != NULL)
@@ -277,8 +302,10 @@ bool comm_open_nccl(struct comm *comm, struct segment *segment, struct gpu *gpu,
 		.schedule = schedule};
 	comm->transport = &transport_nccl;
 	comm->state = n;
-	if (!meet(n, &gpu->mirror.heap, error) || !split(n, error))
+	if (!meet(n, &gpu->mirror.heap, error) || !split(n, error) ||
+		!register_buffers(n, &gpu->mirror.heap, error))
 		return false;
+	gpu->nccl_buffers = n->buffers.how;
 	gpu->device.healthy = healthy;
 	gpu->device.health_data = n;
 	return true;

@@ -38,7 +38,11 @@ struct device_cuda {
 	 * error or without. May be NULL. */
 	bool (*healthy)(void *data, struct error *error);
 	void *health_data;
-	bool careless;        /* a seeded fault: streams do not wait for each other */
+	bool careless; /* a seeded fault: streams do not wait for each other */
+	/* Where the device's tier comes from, of ncclMemAlloc's and ncclMemFree's kind; NULL: the
+	 * driver. Without room there the driver is asked. */
+	int (*take_arena)(void **memory, size_t bytes);
+	int (*give_arena)(void *memory);
 	const int32_t *fault; /* what kernels leave as scalars.fault; NULL = nothing */
 	/* There after device_cuda_open. */
 	const struct cuda_api *api;
@@ -49,7 +53,8 @@ struct device_cuda {
 	void *workspace; /* of kernels off the compute stream, KERNELS_WORKSPACE_BYTES */
 	char *staging;   /* pinned, staging_bytes: what the host writes for the device */
 	int64_t staging_bytes;
-	int64_t allocated; /* bytes of device memory, all told */
+	int64_t allocated;   /* bytes of device memory, all told */
+	bool arena_is_given; /* `memory` came from take_arena */
 	/* [n_ops] where pacing notes starts, and then how late; NULL: nothing is paced. */
 	uint64_t *clocks, *clocks_on_host;
 	struct device_graph graph;

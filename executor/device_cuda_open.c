@@ -5,6 +5,7 @@
 #include "kernels/kernels.h"
 
 /* Communication before arithmetic where both have blocks to run: lower is sooner. */
+enum { ARENA_PAGE = 4096 };
 enum { PRIORITY_COMPUTE = 0, PRIORITY_COMMUNICATION = -1 };
 
 static bool check(const struct device_cuda *d, int result, const char *what, struct error *error)
@@ -87,13 +88,36 @@ static bool pin(struct device_cuda *d, int64_t bytes, char **memory, struct erro
 	return true;
 }
 
+/* In whole pages, as what is registered with NCCL is. */
+static bool make_arena(struct device_cuda *d, struct error *error)
+{
+	int64_t bytes = round_up(max_i64(d->places.device_bytes, 1), ARENA_PAGE);
+	void *memory = NULL;
+
+	if (d->take_arena != NULL && d->take_arena(&memory, (size_t)bytes) == 0) {
+		d->memory = memory;
+		d->arena_is_given = true;
+		d->allocated += bytes;
+		return true;
+	}
+	return device_allocate(
+		d, d->places.device_bytes, "the buffers of the plan", &d->memory, error);
+}
+
+static void free_arena(struct device_cuda *d)
+{
+	if (d->arena_is_given)
+		d->give_arena(d->memory);
+	else
+		device_free(d, d->memory);
+}
+
 static bool make_memory(struct device_cuda *d, int64_t staging_bytes, struct error *error)
 {
 	char *scalars, *on_host, *workspace;
 
 	places_make(d->program, &d->arena, &d->places);
-	if (!device_allocate(
-		    d, d->places.device_bytes, "the buffers of the plan", &d->memory, error) ||
+	if (!make_arena(d, error) ||
 		!device_allocate(
 			d, KERNELS_WORKSPACE_BYTES, "a kernel workspace", &workspace, error) ||
 		!device_allocate(d, sizeof(struct device_scalars), "scalars", &scalars, error) ||
@@ -113,9 +137,10 @@ static bool make_memory(struct device_cuda *d, int64_t staging_bytes, struct err
 
 static void free_memory(struct device_cuda *d)
 {
-	void *const device[] = {d->memory, d->workspace, d->scalars, d->clocks};
+	void *const device[] = {d->workspace, d->scalars, d->clocks};
 	void *const host[] = {d->pinned, d->staging, d->scalars_on_host, d->clocks_on_host};
 
+	free_arena(d);
 	for (int i = 0; i < COUNT_OF(device); i++)
 		device_free(d, device[i]);
 	for (int i = 0; i < COUNT_OF(host); i++)

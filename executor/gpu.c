@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "executor/compute.h"
+#include "executor/nccl_buffers.h"
 
 bool gpu_choose(
 	const char *name, int ranks, enum gpu_transport *transport, int *gpus, struct error *error)
@@ -27,6 +28,15 @@ static bool open_mirror(struct gpu *gpu, const struct cluster *cluster,
 	return buffers_init(&gpu->mirror, program, cluster->window, cluster->window_bytes, error);
 }
 
+static bool offer_memory(struct device_cuda *device, struct error *error)
+{
+	const struct nccl_api *api = nccl_api(error);
+
+	if (api != NULL)
+		nccl_buffers_prepare(device, api);
+	return api != NULL;
+}
+
 bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
 	const struct cluster *cluster, struct error *error)
 {
@@ -40,6 +50,8 @@ bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *s
 	gpu->device.program = &schedule->programs[0];
 	gpu->device.ordinal =
 		gpu->transport == GPU_TRANSPORT_NCCL ? segment->rank % cluster->layout.per_node : 0;
+	if (gpu->transport == GPU_TRANSPORT_NCCL && !offer_memory(&gpu->device, error))
+		return false;
 	gpu->device.patience = (struct patience){
 		.abort = &segment->header->abort, .timeout = job->collective_timeout};
 	if (!device_cuda_open(&gpu->device, compute_staging_bytes(schedule), error) ||

@@ -22,6 +22,7 @@ struct gpu {
 	struct buffers mirror;            /* of resident buffers, in host memory */
 	struct kernel_context background; /* of kernels off the compute stream */
 	const char *graphs;               /* "on", or "off: " and why */
+	const char *nccl_buffers;         /* what NCCL knows of (nccl_buffers.h); NULL without */
 	int64_t used;                     /* bytes of the GPU in use when all was set up */
 };
 

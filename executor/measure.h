@@ -39,6 +39,7 @@ struct measure_inputs {
 	int ranks_per_node;
 	bool only_repeats;                 /* bits are promised for this very plan only */
 	const char *cuda_graphs;           /* on a GPU; else NULL */
+	const char *nccl_buffers;          /* with NCCL; else NULL */
 	const struct rank_report *reports; /* [ranks] */
 	const char *kernels;               /* "cpu-v4 (built-in)" */
 	int64_t gradient_bytes, pss_before;

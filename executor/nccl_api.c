@@ -14,6 +14,12 @@ static const struct symbol symbols[] = {
 	{"ncclGetLastError", offsetof(struct nccl_api, ncclGetLastError)},
 };
 
+static const struct symbol newer_symbols[] = {
+#define X(name, arguments) {#name, offsetof(struct nccl_api, name)},
+	NCCL_NEWER_FUNCTIONS(X)
+#undef X
+};
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct nccl_api found;
 static struct error failure; /* message "" = `found` is complete */
@@ -34,6 +40,8 @@ static void load(void)
 		error_set(&failure, EXIT_CODE_ENVIRONMENT,
 			"nccl: libnccl.so.2 lacks %s, expected NCCL 2.18 or newer; update libnccl2",
 			missing);
+	for (int i = 0; i < COUNT_OF(newer_symbols); i++)
+		symbols_find(library, &newer_symbols[i], 1, &found);
 }
 
 const struct nccl_api *nccl_api(struct error *error)

@@ -16,6 +16,7 @@ enum {
 	NCCL_FLOAT32 = 7,
 	NCCL_BFLOAT16 = 9,
 	NCCL_SUM = 0,
+	NCCL_WIN_COLL_SYMMETRIC = 1,
 	NCCL_CONFIG_MAGIC = (int)0xcafebeef,
 	NCCL_CONFIG_VERSION = 21800,
 };
@@ -66,9 +67,20 @@ static inline struct nccl_config nccl_config_of_all(void)
 	X(ncclAllReduce, (const void *send, void *receive, size_t count, int type, int op,         \
 				 void *comm, void *stream))
 
+/* What newer versions have: 2.19, windows 2.27. NULL in others. */
+#define NCCL_NEWER_FUNCTIONS(X)                                                                    \
+	X(ncclMemAlloc, (void **memory, size_t bytes))                                             \
+	X(ncclMemFree, (void *memory))                                                             \
+	X(ncclCommRegister, (void *comm, void *memory, size_t bytes, void **handle))               \
+	X(ncclCommDeregister, (void *comm, void *handle))                                          \
+	X(ncclCommWindowRegister,                                                                  \
+		(void *comm, void *memory, size_t bytes, void **window, int flags))                \
+	X(ncclCommWindowDeregister, (void *comm, void *window))
+
 struct nccl_api {
 #define X(name, arguments) int(*name) arguments;
 	NCCL_FUNCTIONS(X)
+	NCCL_NEWER_FUNCTIONS(X)
 #undef X
 	const char *(*ncclGetErrorString)(int result);
 	const char *(*ncclGetLastError)(void *comm);

@@ -74,6 +74,7 @@ struct measurement {
 	const char *weights_digest;
 	const char *reproducible; /* level: "run", "plan" or "world" */
 	const char *cuda_graphs;  /* of a GPU: "on", or "off: " and why; else NULL */
+	const char *nccl_buffers; /* how NCCL knows the memory of collectives; NULL without NCCL */
 	const char *hardware;     /* one line */
 	const char *versions;     /* one line */
 	const char *date;         /* ISO 8601 */

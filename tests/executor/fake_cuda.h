@@ -31,7 +31,9 @@ enum { FAKE_TOUCHES = 72 };
 /* From now on cuda_api() is this; `gpus` of them. `seed` draws the order. */
 void fake_cuda_install(int gpus, uint64_t seed);
 
-/* And nccl_api() is the fake's, among its GPUs. */
+/* And nccl_api() is the fake's, among its GPUs, of version 2.28.9 or of what FAKE_NCCL_VERSION
+ * says.
+ */
 void fake_nccl_install(void);
 
 /* Enqueues a call of `run` with a copy of `arguments`: a kernel. */

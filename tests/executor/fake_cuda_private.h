@@ -57,7 +57,7 @@ struct fake_stream {
 struct allocation {
 	char *memory;
 	int64_t bytes;
-	bool pinned;
+	bool pinned, of_nccl;
 	struct allocation *next;
 };
 

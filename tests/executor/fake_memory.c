@@ -109,7 +109,9 @@ char *fake_add_allocation(size_t bytes, bool pinned)
 	if (fake_thread.capture != NULL)
 		fake_cuda_fault("memory is allocated while a step is captured");
 	*a = (struct allocation){.bytes = (int64_t)bytes, .pinned = pinned};
-	a->memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+	/* Whole pages begin at one, as NCCL's do. */
+	size_t unit = bytes % 4096 == 0 ? 4096 : 256;
+	a->memory = aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
 	if (a->memory == NULL)
 		abort();
 	/* As found: NaN in every format. Where nothing is computed nothing is touched. */

@@ -4,7 +4,7 @@
 
 #include "executor/comm.h"
 #include "executor/nccl_api.h"
-#include "fake_cuda_private.h"
+#include "fake_nccl.h"
 
 struct fake_meeting {
 	int members, joined;
@@ -103,7 +103,9 @@ static int new_comm(struct fake_group *group, int index, void **comm)
 
 static int get_version(int *version)
 {
-	*version = 22809;
+	const char *other = getenv("FAKE_NCCL_VERSION");
+
+	*version = other != NULL ? atoi(other) : 22809;
 	return 0;
 }
 
@@ -178,6 +180,15 @@ static int finalize(void *comm)
 
 static int destroy(void *comm)
 {
+	fake_lock();
+	fake_nccl_check_destroy(comm);
+	fake_unlock();
+	free(comm);
+	return fake_outcome();
+}
+
+static int abort_comm(void *comm)
+{
 	free(comm);
 	return 0;
 }
@@ -196,6 +207,7 @@ struct part {
 	void *receive;
 	size_t count;
 	int type, index;
+	int64_t from, to; /* places in the window; -1 without one */
 };
 
 static size_t element_bytes(int type)
@@ -258,6 +270,9 @@ static void run_together(void **arguments, int members)
 			parts[i]->type != parts[0]->type) {
 			fake_cuda_fault("members of a communicator issued different collectives");
 			return;
+		} else if (parts[i]->from != parts[0]->from || parts[i]->to != parts[0]->to) {
+			fake_cuda_fault("a collective at different places of a window");
+			return;
 		}
 	switch ((enum collective_kind)parts[0]->kind) {
 	case COLLECTIVE_ALL_GATHER:
@@ -285,12 +300,14 @@ static void join_meeting(void *arguments, struct fake_stream *stream)
 {
 	const struct call *call = arguments;
 	struct fake_group *group = call->comm->group;
-	const struct part *part = &call->part;
+	struct part with_places = call->part, *part = &with_places;
 	struct fake_meeting **at = &group->meetings[call->comm->collectives++ % (1 << 12)];
 	int64_t bytes = (int64_t)(part->count * element_bytes(part->type));
 	const struct fake_touch touches[] = {{part->send, bytes * call->sent, false},
 		{part->receive, bytes * call->received, true}};
 
+	part->from = fake_nccl_place(call->comm, part->send, bytes * call->sent);
+	part->to = fake_nccl_place(call->comm, part->receive, bytes * call->received);
 	if (*at == NULL) {
 		*at = calloc(1, sizeof(**at));
 		(*at)->members = group->size;
@@ -328,8 +345,9 @@ static int all_gather(
 {
 	struct fake_comm *c = comm;
 
-	return enqueue(c, (struct part){COLLECTIVE_ALL_GATHER, send, receive, count, type, 0},
-		stream, 1, c->group->size);
+	return enqueue(c,
+		(struct part){COLLECTIVE_ALL_GATHER, send, receive, count, type, 0, -1, -1}, stream,
+		1, c->group->size);
 }
 
 static int reduce_scatter(
@@ -339,7 +357,8 @@ static int reduce_scatter(
 
 	if (op != NCCL_SUM)
 		fake_cuda_fault("a reduction that is no sum");
-	return enqueue(c, (struct part){COLLECTIVE_REDUCE_SCATTER, send, receive, count, type, 0},
+	return enqueue(c,
+		(struct part){COLLECTIVE_REDUCE_SCATTER, send, receive, count, type, 0, -1, -1},
 		stream, c->group->size, 1);
 }
 
@@ -348,8 +367,9 @@ static int all_reduce(
 {
 	if (op != NCCL_SUM || send != receive)
 		fake_cuda_fault("a reduction that is no sum, or not in place");
-	return enqueue(comm, (struct part){COLLECTIVE_ALL_REDUCE, send, receive, count, type, 0},
-		stream, 1, 1);
+	return enqueue(comm,
+		(struct part){COLLECTIVE_ALL_REDUCE, send, receive, count, type, 0, -1, -1}, stream,
+		1, 1);
 }
 
 static const char *error_string(int result)
@@ -365,13 +385,13 @@ static const char *last_error(void *comm)
 
 void fake_nccl_install(void)
 {
-	static const struct nccl_api api = {.ncclGetVersion = get_version,
+	static struct nccl_api api = {.ncclGetVersion = get_version,
 		.ncclGetUniqueId = get_id,
 		.ncclCommInitRankConfig = init_rank,
 		.ncclCommSplit = comm_split,
 		.ncclCommFinalize = finalize,
 		.ncclCommDestroy = destroy,
-		.ncclCommAbort = destroy,
+		.ncclCommAbort = abort_comm,
 		.ncclCommGetAsyncError = async_error,
 		.ncclAllGather = all_gather,
 		.ncclReduceScatter = reduce_scatter,
@@ -379,5 +399,9 @@ void fake_nccl_install(void)
 		.ncclGetErrorString = error_string,
 		.ncclGetLastError = last_error};
 
+	int version;
+
+	get_version(&version);
+	fake_nccl_memory_install(&api, version);
 	nccl_api_use(&api);
 }

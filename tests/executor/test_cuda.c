@@ -12,8 +12,9 @@ enum { STEPS = 3 };
 
 static bool thorough, any_rounding;
 static enum graph_wish graphs;
-static int n_graphs; /* runs that used one */
-static struct measurement measured;
+static int n_graphs;                /* runs that used one */
+static struct measurement measured; /* without its strings */
+static char how_registered[128];
 
 /* One digest and its error. */
 static struct digest train(const char *model, int64_t ranks, const char *options,
@@ -36,6 +37,8 @@ static struct digest train(const char *model, int64_t ranks, const char *options
 
 		n_graphs += how != NULL && strcmp(how, "on") == 0;
 		measured = run.measurement;
+		how = run.measurement.nccl_buffers;
+		snprintf(how_registered, sizeof(how_registered), "%s", how != NULL ? how : "");
 	} else {
 		*error = run.error;
 	}
@@ -198,6 +201,34 @@ static void graphs_that_cannot_be(void **state)
 	}
 }
 
+/* By what NCCL has and the GPUs can; a rank is another process, which sees the environment. */
+static void buffers_that_nccl_knows(void **state)
+{
+	static const struct {
+		const char *version, *windows, *how;
+	} cases[] = {{"22809", "1", "symmetric windows"}, {"22809", "0", "registered"},
+		{"22304", "1", "registered"}, {"21805", "1", "not registered: this NCCL has no "}};
+	static const char plan[] =
+		"seq_len=11 micro_batch=2 clip=0.5 strategy=HYBRID_SHARD shard_group=2";
+	struct error error = {0};
+	struct digest cpu = train(TINY_GPT2, 4, plan, "host", NULL, NULL, &error);
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		setenv("FAKE_NCCL_VERSION", cases[i].version, 1);
+		setenv("NCCL_WIN_ENABLE", cases[i].windows, 1);
+		struct digest gpu = train(TINY_GPT2, 4, plan, "cuda", "nccl", NULL, &error);
+
+		assert_string_equal(error.message, "");
+		assert_string_equal(gpu.hex, cpu.hex);
+		if (strncmp(how_registered, cases[i].how, strlen(cases[i].how)) != 0)
+			fail_msg("NCCL %s: expected %s, got %s", cases[i].version, cases[i].how,
+				how_registered);
+	}
+	unsetenv("FAKE_NCCL_VERSION");
+	unsetenv("NCCL_WIN_ENABLE");
+}
+
 /* The control: a stream that does not wait for another is a race, wherever it is. */
 static void a_dropped_wait_is_a_race(void **state)
 {
@@ -245,6 +276,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(activations_on_the_way_out),
 		cmocka_unit_test(graphs_change_nothing),
 		cmocka_unit_test(graphs_that_cannot_be),
+		cmocka_unit_test(buffers_that_nccl_knows),
 		cmocka_unit_test(a_dropped_wait_is_a_race),
 		cmocka_unit_test(a_wild_token_is_told),
 		cmocka_unit_test(what_is_missing_is_said),

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "executor/nccl_api.h"
 #include "fake_cuda.h"
 
 /* Two streams, a capture on the first, and memory of the GPU. */
@@ -13,7 +14,11 @@ static struct {
 	const struct cuda_api *api;
 	void *first, *second, *event, *other, *graph, *executable;
 	uint64_t memory;
+	const struct nccl_api *nccl;
+	void *comm, *handle, *of_nccl; /* of the cases that register memory */
 } rig;
+
+enum { PAGES = 2 * 4096 };
 
 static void add_one(void *arguments)
 {
@@ -244,6 +249,84 @@ static void destroys_what_runs(void)
 	rig.executable = NULL;
 }
 
+/* --- memory that NCCL knows --- */
+
+/* A communicator of one rank, and memory that it can know. */
+static void open_comm(void)
+{
+	struct nccl_config config = {.size = sizeof(config)};
+	struct nccl_id id;
+
+	rig.nccl = nccl_api(NULL);
+	rig.nccl->ncclGetUniqueId(&id);
+	rig.nccl->ncclCommInitRankConfig(&rig.comm, 1, id, 0, &config);
+	rig.nccl->ncclMemAlloc(&rig.of_nccl, PAGES);
+}
+
+static void knows_all(void)
+{
+	open_comm();
+	rig.nccl->ncclCommWindowRegister(
+		rig.comm, rig.of_nccl, PAGES, &rig.handle, NCCL_WIN_COLL_SYMMETRIC);
+}
+
+static void close_comm(void)
+{
+	rig.nccl->ncclCommWindowDeregister(rig.comm, rig.handle);
+	rig.nccl->ncclMemFree(rig.of_nccl);
+	rig.nccl->ncclCommDestroy(rig.comm);
+}
+
+static void memory_is_known_and_forgotten(void **state)
+{
+	(void)state;
+	knows_all();
+	rig.nccl->ncclAllReduce(
+		rig.of_nccl, rig.of_nccl, 16, NCCL_FLOAT32, NCCL_SUM, rig.comm, rig.first);
+	rig.api->cuEventRecord(rig.event, rig.first);
+	rig.api->cuEventSynchronize(rig.event);
+	close_comm();
+	assert_string_equal(fake_cuda_first_fault(), "");
+}
+
+static void registers_what_is_not_nccls(void)
+{
+	open_comm();
+	rig.nccl->ncclCommRegister(rig.comm, (void *)(uintptr_t)rig.memory, 4, &rig.handle);
+}
+
+static void registers_part_of_a_page(void)
+{
+	open_comm();
+	rig.nccl->ncclCommWindowRegister(
+		rig.comm, rig.of_nccl, 100, &rig.handle, NCCL_WIN_COLL_SYMMETRIC);
+}
+
+static void reduces_what_is_unknown(void)
+{
+	knows_all();
+	rig.nccl->ncclAllReduce((void *)(uintptr_t)rig.memory, (void *)(uintptr_t)rig.memory, 1,
+		NCCL_FLOAT32, NCCL_SUM, rig.comm, rig.first);
+}
+
+static void forgets_to_deregister(void)
+{
+	knows_all();
+	rig.nccl->ncclCommDestroy(rig.comm);
+}
+
+static void frees_what_is_known(void)
+{
+	knows_all();
+	rig.nccl->ncclMemFree(rig.of_nccl);
+}
+
+static void deregisters_otherwise(void)
+{
+	knows_all();
+	rig.nccl->ncclCommDeregister(rig.comm, rig.handle);
+}
+
 static const struct mistake {
 	void (*make)(void);
 	const char *told;
@@ -261,6 +344,12 @@ static const struct mistake {
 	{races_in_a_graph, "race: "},
 	{races_with_a_graph, "race: "},
 	{destroys_what_runs, "destroyed while it runs"},
+	{registers_what_is_not_nccls, "not of ncclMemAlloc"},
+	{registers_part_of_a_page, "no whole pages"},
+	{reduces_what_is_unknown, "that its communicator does not know"},
+	{forgets_to_deregister, "still knows memory"},
+	{frees_what_is_known, "freed that a communicator knows"},
+	{deregisters_otherwise, "that the communicator does not know"},
 };
 
 static void mistakes_are_seen(void **state)
@@ -282,9 +371,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
 			a_graph_runs_whenever_it_is_launched, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(memory_is_known_and_forgotten, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(mistakes_are_seen, set_up, tear_down),
 	};
 
 	fake_cuda_install(1, 1);
+	fake_nccl_install();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
