@@ -10,13 +10,14 @@
  *     sd(difference) = sigma sqrt(sum over kinds of (time of the one - time of the other)^2)
  *
  * The model tells two plans apart when the difference is above 1.2816 sd (80 % of a normal
- * distribution lie within) and above 1 % of the step, less than which runs of one plan differ. */
+ * distribution lie within) and above what runs of one plan differ by: one standard deviation of
+ * repeats where the machine was measured, and 1 % of the step at least. */
 #include <math.h>
 
 #include "planner/causes.h"
 
 #define QUANTILE 1.2816 /* of the normal distribution, 80 % two-sided */
-#define NOISE    0.01   /* of a step: two runs of one plan */
+#define NOISE    0.01   /* of a step, at least: two runs of one plan */
 
 static double tokens(const struct plan *plan)
 {
@@ -29,8 +30,16 @@ static double relative_error(const struct prediction *prediction)
 	return ratio > 1 ? log(ratio) / QUANTILE : 0;
 }
 
+/* Of a step. Others use the cores of a machine that was measured while it did something else. */
+static double noise_of(const struct topology *topology)
+{
+	const struct calibration *c = &topology->calibration;
+	return c->measured ? fmax(NOISE, c->residual_spread) : NOISE;
+}
+
 struct gap {
 	double was, is;   /* s, over the chosen plan's tokens */
+	double noise;     /* s: what runs of one plan differ by */
 	double uncertain; /* s: half the 80 % interval of the difference */
 	struct cause causes[CAUSE_COUNT];
 };
@@ -40,6 +49,7 @@ static void find_gap(const struct question *question, const struct contender *ch
 {
 	double squares = 0;
 	gap->was = chosen->prediction->step_time;
+	gap->noise = noise_of(question->topology) * gap->was;
 	gap->is = other->prediction->step_time * tokens(chosen->plan) / tokens(other->plan);
 	causes_find(question, chosen, other, arena, gap->causes);
 	for (int i = 0; i < CAUSE_COUNT; i++)
@@ -50,7 +60,7 @@ static void find_gap(const struct question *question, const struct contender *ch
 static bool can_tell(const struct gap *gap)
 {
 	double difference = fabs(gap->is - gap->was);
-	return difference > gap->uncertain && difference > NOISE * gap->was;
+	return difference > gap->uncertain && difference > gap->noise;
 }
 
 /* The kind of work whose misprediction turns the decision soonest. At `factor` times its predicted
@@ -82,6 +92,15 @@ static void add_settling(struct text *text, const struct gap *gap)
 		cause->measure, factor);
 }
 
+static void add_noise(struct text *text, const struct gap *gap)
+{
+	text_add(text, ". Runs of one plan differ by as much");
+	if (gap->noise > NOISE * gap->was)
+		text_printf(text, " (on this machine by %.1f %%, says its calibration)",
+			100 * gap->noise / gap->was);
+	text_add(text, ": take either.");
+}
+
 static void add_verdict(struct text *text, const struct gap *gap)
 {
 	double percent = 100 / gap->was;
@@ -94,13 +113,13 @@ static void add_verdict(struct text *text, const struct gap *gap)
 			gap->uncertain * percent);
 		return;
 	}
-	text_printf(text,
-		difference <= NOISE * gap->was
-			? ". Runs of one plan differ by as much: take either."
-			: ". A close call: the difference is only sure to +-%.2f %% of the step.",
+	if (difference <= gap->noise) {
+		add_noise(text, gap);
+		return;
+	}
+	text_printf(text, ". A close call: the difference is only sure to +-%.2f %% of the step.",
 		gap->uncertain * percent);
-	if (difference > NOISE * gap->was)
-		add_settling(text, gap);
+	add_settling(text, gap);
 }
 
 static void add_margin(struct defence *defence, const char *name, const struct contender *chosen,
