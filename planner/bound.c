@@ -1,15 +1,25 @@
 /* Lower bounds of step time, memory and traffic. The arguments:
  *
- * Time. (1) Operations of the compute stream run one after the other, none faster than alone. (2)
- * Collectives of one engine run one after the other, none faster than alone. The optimizer closes a
- * step and the next one's gathers wait for it, so steps do not overlap on either, and a step takes
- * at least each sum. (The host does run ahead of a step: its sum bounds nothing.) (3) While a
- * collective of an engine runs, at least c multiprocessors are taken, and arithmetic takes a = n /
- * (n - c) times as long. Let W be the sum of (1), of which A is arithmetic, C the sum of (2), X the
- * time during which both run, and L what compute loses meanwhile. Outside of X compute does at most
- * W + L - X seconds of arithmetic, so it does at least A - (W + L - X) inside, and loses a - 1 for
- * each: L >= (1 - 1/a) (X - (W - A)). The step takes W + L + C - X at least, which is least for X =
- * C: W + (1 - 1/a) (C - (W - A)).
+ * Time. (1) Operations of the compute stream run one after the other, none faster than alone.
+ * Between two neighbours it stands still for as long as what the second waits for takes after the
+ * first: the first gather of a step, the last reduction (bound_time.c). (2) Collectives of one
+ * engine run one after the other, none faster than alone, and between a step's last and the next
+ * one's first lie the optimizer and whatever else those two wait for. The optimizer closes a step
+ * and the next one's gathers wait for it, so steps do not overlap on either, and a step takes at
+ * least each sum. (The host does run ahead of a step: its sum bounds nothing.)
+ *
+ * (3) While a collective of an engine runs, at least c of n multiprocessors are taken, and
+ * arithmetic takes a = n / (n - c) times as long. An operation of w seconds alone, of which a share
+ * f is arithmetic, then takes w (1 + (a - 1) f); of each second beside a collective it loses l(f) =
+ * 1 - 1 / (1 + (a - 1) f). Let W be the sum of w, P the pauses of (1), C the collectives' time, X
+ * what of it lies beside compute and x_i beside operation i, L what compute loses. Collectives that
+ * do not lie beside compute lie in its pauses, so a step takes W + L + max(P, C - X). For any share
+ * g, L = sum l(f_i) x_i >= l(g) X - sum (l(g) - l(f_i)) x_i over operations with f_i < g, and x_i
+ * is at most the time that operation i takes: L >= l(g) (X - sum w_i (1 - f_i / g)). That grows
+ * slower than X, so X = C - P is the least: W + P + l(g) (C - P - sum w_i (1 - f_i / g)), for every
+ * g. Beside the optimizer there is no collective: it is not in the last sum. Of several engines
+ * that run at once each takes its multiprocessors, and l grows faster than they do: the sum of l(g)
+ * (C - P) over engines counts, and before the last sum the l(g) of all together.
  *
  * Sums over a step of n micro-batches: the first, n - 2 alike in the middle, the last, and what the
  * step does once; three micro-batches show them all.
@@ -21,6 +31,9 @@
  * the gradients of earlier micro-batches: the first is the load's, the rest the shape's. At the
  * optimizer it is what the shape has there, whatever was saved before. Context and communicators
  * come on top. bounds_tighten looks at all operations of the plan's own first and last micro-batch.
+ * On a GPU an allocator reserves memory for each stream apart (bound_memory.c), which takes more;
+ * but it can give some back, and then the plan is tight: this is a bound of plans that fit with
+ * room.
  */
 #include "planner/bound_parts.h"
 
@@ -34,18 +47,20 @@
 enum { PROBED_MICRO_BATCHES = 3 };
 
 struct load {
-	const struct plan *plan;    /* the first that has it */
-	double compute, arithmetic; /* s per micro-batch */
-	int64_t saved;              /* bytes at the loss */
+	const struct plan *plan;       /* the first that has it */
+	double compute, cover[SHARES]; /* s per micro-batch */
+	struct bound_edges edges;
+	int64_t saved; /* bytes at the loss */
 };
 
 struct shape {
 	const struct plan *plan;
 	struct work middle, rest; /* of a micro-batch in the middle; of everything else */
-	double multiprocessors[ENGINES_MAX]; /* that each of its collectives takes, at least */
-	int64_t at_loss;                     /* bytes, without the load */
-	int64_t at_end;                      /* bytes at the optimizer */
-	int64_t fixed;                       /* bytes outside of buffers */
+	double idle[ENGINES_MAX], front, back; /* s per step (struct bound_pauses) */
+	double multiprocessors[ENGINES_MAX];   /* that each of its collectives takes, at least */
+	int64_t at_loss;                       /* bytes, without the load */
+	int64_t at_end;                        /* bytes at the optimizer */
+	int64_t fixed;                         /* bytes outside of buffers */
 };
 
 struct prober {
@@ -87,6 +102,14 @@ bool bound_probe(const struct question *question, struct arena *arena, const str
 	return true;
 }
 
+/* Gathers ahead in forward wait for more, not for less. */
+struct plan bound_usual(const struct plan *plan)
+{
+	struct plan usual = *plan;
+	usual.forward_prefetch = false;
+	return usual;
+}
+
 static bool probe(struct prober *prober, const struct plan *plan, int64_t micro_batch,
 	int64_t grad_accum, struct schedule **schedule, struct cost **costs, struct error *error)
 {
@@ -95,84 +118,9 @@ static bool probe(struct prober *prober, const struct plan *plan, int64_t micro_
 		schedule, costs, error);
 }
 
-bool bound_is_load(const struct buffer *buffer)
-{
-	static const bool load[BUFFER_ROLE_COUNT] = {[BUFFER_RESIDUAL] = true,
-		[BUFFER_ACTIVATIONS] = true,
-		[BUFFER_LOGITS] = true,
-		[BUFFER_LOSS_WORK] = true,
-		[BUFFER_TOKENS] = true};
-	return load[buffer->role];
-}
-
 static bool is_shape(const struct buffer *buffer)
 {
 	return !bound_is_load(buffer);
-}
-
-/* What is there at the loss whatever is prefetched: gather buffers come and go. */
-bool bound_is_kept(const struct buffer *buffer)
-{
-	static const bool kept[BUFFER_ROLE_COUNT] = {[BUFFER_UNSHARDED] = true,
-		[BUFFER_RESHARDED] = true,
-		[BUFFER_COMPUTE_COPY] = true,
-		[BUFFER_GRADIENT] = true,
-		[BUFFER_FLAT_GRADIENT] = true,
-		[BUFFER_GRADIENT_SHARD] = true};
-	return buffer->resident || kept[buffer->role];
-}
-
-/* --- what must be there -------------------------------------------------------------------------
- */
-
-static void touch(
-	struct touches *touches, const struct program *program, struct slice slice, int op)
-{
-	const int *buffers = slice_of(program, slice);
-	for (int i = 0; i < slice.count; i++) {
-		struct touches *t = &touches[buffers[i]];
-		t->first = t->first < op ? t->first : op;
-		t->last = t->last > op ? t->last : op;
-	}
-}
-
-struct touches *bound_touches(const struct program *program, struct arena *arena)
-{
-	struct touches *touches = ARENA_ARRAY(arena, struct touches, program->n_buffers);
-	for (int i = 0; i < program->n_buffers; i++) {
-		bool resident = program->buffers[i].resident;
-		touches[i] = (struct touches){
-			resident ? 0 : program->n_ops, resident ? program->n_ops - 1 : -1};
-	}
-	for (int i = 0; i < program->n_ops; i++) {
-		const struct op *op = &program->ops[i];
-		if (op->stream != STREAM_COMPUTE)
-			continue;
-		touch(touches, program, op->takes, i);
-		touch(touches, program, op->uses, i);
-		touch(touches, program, op->gives, i);
-	}
-	return touches;
-}
-
-/* Bytes that are surely there while each operation of the compute stream runs; `filter` may be
- * NULL. */
-static int64_t *surely_live(const struct program *program,
-	bool (*filter)(const struct buffer *buffer), struct arena *arena)
-{
-	struct touches *touches = bound_touches(program, arena);
-	int64_t *live = ARENA_ARRAY(arena, int64_t, program->n_ops + 1);
-	for (int i = 0; i < program->n_buffers; i++) {
-		const struct buffer *buffer = &program->buffers[i];
-		if (touches[i].first > touches[i].last || buffer_in_host(buffer) ||
-			(filter != NULL && !filter(buffer)))
-			continue;
-		live[touches[i].first] += buffer->bytes;
-		live[touches[i].last + 1] -= buffer->bytes;
-	}
-	for (int i = 0; i < program->n_ops; i++)
-		live[i + 1] += live[i];
-	return live;
 }
 
 static int64_t most_at(const struct program *program, const int64_t *live, enum op_kind kind)
@@ -202,10 +150,11 @@ static bool probe_load(
 		if (op_kind_class(program->ops[i].kind) != OP_CLASS_COMPUTE)
 			continue;
 		load->compute += costs[i].device;
-		load->arithmetic += costs[i].arithmetic;
+		bound_add_cover(&costs[i], load->cover);
 	}
-	load->saved =
-		most_at(program, surely_live(program, bound_is_load, &prober->arena), OP_LOSS);
+	load->edges = bound_edges(program, costs);
+	load->saved = most_at(
+		program, bound_surely_live(program, bound_is_load, &prober->arena), OP_LOSS);
 	return true;
 }
 
@@ -226,25 +175,29 @@ static void add_collective(struct shape *shape, const struct schedule *schedule,
 	const struct op *op, const struct cost *cost, struct work *work)
 {
 	int engine = schedule->groups[op->group].engine;
-	double *least = &shape->multiprocessors[engine];
 	work->wire += wire(schedule, op);
 	if (engine >= ENGINES_MAX || cost->device <= 0)
 		return;
-	*least = work->engines[engine] > 0 ? fmin(*least, cost->multiprocessors)
-					   : cost->multiprocessors;
+	shape->multiprocessors[engine] =
+		fmin(shape->multiprocessors[engine], cost->multiprocessors);
 	work->engines[engine] += cost->device;
 }
 
-static void add_operation(struct shape *shape, const struct schedule *schedule, const struct op *op,
-	const struct cost *cost)
+static void add_operation(struct shape *shape, const struct schedule *schedule, int index,
+	const struct cost *cost, const struct bound_pauses *pauses)
 {
+	const struct op *op = &schedule->programs[0].ops[index];
 	enum op_class class = op_kind_class(op->kind);
 	bool middle = op->micro_batch > 0 && op->micro_batch < (int)schedule->plan.grad_accum - 1;
 	struct work *work = middle ? &shape->middle : &shape->rest;
+	work->stalls += pauses->stalls[index];
 	if (class == OP_CLASS_COLLECTIVE)
 		add_collective(shape, schedule, op, cost, work);
-	else if (class != OP_CLASS_COMPUTE && op->stream == STREAM_COMPUTE)
-		work->compute += cost->device; /* COMPUTE belongs to the load */
+	if (class == OP_CLASS_COLLECTIVE || class == OP_CLASS_COMPUTE ||
+		op->stream != STREAM_COMPUTE)
+		return; /* COMPUTE belongs to the load */
+	work->compute += cost->device;
+	work->cover += bound_hides(pauses, op) ? cost->device : 0;
 }
 
 int64_t bound_fixed_bytes(const struct schedule *schedule)
@@ -259,17 +212,24 @@ static bool probe_shape(
 	struct schedule *schedule;
 	struct cost *costs;
 	*shape = (struct shape){.plan = plan};
-	if (!probe(prober, plan, 1, bound_micro_batches(plan), &schedule, &costs, error))
+	struct plan usual = bound_usual(plan);
+	if (!probe(prober, &usual, 1, bound_micro_batches(plan), &schedule, &costs, error))
 		return false;
 	if (schedule == NULL)
 		return true;
 	const struct program *program = &schedule->programs[0];
+	for (int e = 0; e < ENGINES_MAX; e++)
+		shape->multiprocessors[e] = INFINITY;
+	struct bound_pauses pauses = bound_pauses(schedule, costs, &prober->arena);
+	memcpy(shape->idle, pauses.idle, sizeof(shape->idle));
+	shape->front = pauses.front;
+	shape->back = pauses.back;
 	for (int i = 0; i < program->n_ops; i++)
-		add_operation(shape, schedule, &program->ops[i], &costs[i]);
-	shape->at_loss =
-		most_at(program, surely_live(program, bound_is_kept, &prober->arena), OP_LOSS);
-	shape->at_end =
-		most_at(program, surely_live(program, is_shape, &prober->arena), OP_OPTIMIZER);
+		add_operation(shape, schedule, i, &costs[i], &pauses);
+	shape->at_loss = most_at(
+		program, bound_surely_live(program, bound_is_kept, &prober->arena), OP_LOSS);
+	shape->at_end = most_at(
+		program, bound_surely_live(program, is_shape, &prober->arena), OP_OPTIMIZER);
 	shape->fixed = bound_fixed_bytes(schedule);
 	return true;
 }
@@ -366,34 +326,23 @@ static double total(const struct plan *plan, double middle, double rest)
 	return rest + fmax(0, (double)plan->grad_accum - 2) * middle;
 }
 
-double bound_loss(const struct topology *topology, double multiprocessors)
-{
-	double all = (double)topology->device.multiprocessors;
-	if (topology->device.kind != DEVICE_GPU || all <= 0)
-		return 0;
-	return fmin(multiprocessors / all, 0.5);
-}
-
-/* What collectives of one engine take away from arithmetic, s: (1 - 1/a) (C - (W - A)). */
-static double contention(const struct topology *topology, double communication,
-	double multiprocessors, double not_arithmetic)
-{
-	return bound_loss(topology, multiprocessors) * fmax(0, communication - not_arithmetic);
-}
-
 static double time_bound(const struct topology *topology, const struct plan *plan,
 	const struct load *load, const struct shape *shape)
 {
 	double n = (double)plan->grad_accum;
-	double compute =
-		n * load->compute + total(plan, shape->middle.compute, shape->rest.compute);
-	double not_arithmetic = compute - n * load->arithmetic, time = compute;
+	double stalls = total(plan, shape->middle.stalls, shape->rest.stalls) +
+			bound_edge_stalls(&load->edges, shape->front, shape->back);
+	double busy = n * load->compute + total(plan, shape->middle.compute, shape->rest.compute) +
+		      stalls;
+	double time = busy, cover[SHARES], engines[ENGINES_MAX], losses[ENGINES_MAX];
+	for (int s = 0; s < SHARES; s++)
+		cover[s] = n * load->cover[s] + total(plan, shape->middle.cover, shape->rest.cover);
 	for (int e = 0; e < ENGINES_MAX; e++) {
-		double engine = total(plan, shape->middle.engines[e], shape->rest.engines[e]);
-		time = fmax(time, engine);
-		time = fmax(time, compute + contention(topology, engine, shape->multiprocessors[e],
-						    not_arithmetic));
+		engines[e] = total(plan, shape->middle.engines[e], shape->rest.engines[e]);
+		losses[e] = bound_loss(topology, shape->multiprocessors[e]);
+		time = fmax(time, engines[e] + shape->idle[e]);
 	}
+	time = fmax(time, busy + bound_contention(losses, engines, stalls, cover));
 	return time * (1 - 1e-9); /* sums in another order than the simulator's */
 }
 
@@ -431,25 +380,50 @@ bool bounds_build(const struct question *question, const struct space *space, st
 	return ok;
 }
 
+/* With at most two micro-batches: the first and the last. */
+static struct plan shortened(const struct plan *plan)
+{
+	struct plan two = *plan;
+	two.grad_accum = min_i64(plan->grad_accum, 2);
+	two.global_batch = plan->micro_batch * two.grad_accum * plan_data_parallel(plan);
+	return two;
+}
+
+static int64_t surely_live_peak(const struct program *program, struct arena *arena)
+{
+	int64_t *live = bound_surely_live(program, NULL, arena), peak = 0;
+	for (int i = 0; i < program->n_ops; i++)
+		peak = max_i64(peak, live[i]);
+	return peak;
+}
+
 bool bounds_tighten(const struct question *question, const struct plan *plan, struct arena *arena,
 	struct bound *bound, struct error *error)
 {
-	struct plan two = *plan;
+	struct plan two = shortened(plan);
 	struct schedule *schedule;
 	struct error mine = {0};
-	int64_t peak = 0;
-	two.grad_accum = min_i64(plan->grad_accum, 2);
-	two.global_batch = plan->micro_batch * two.grad_accum * plan_data_parallel(plan);
 	arena_reset(arena);
 	if (!schedule_build(arena, &two, question->model, question->topology, &schedule, &mine))
 		return mine.code == EXIT_CODE_USAGE ||
 		       error_set(error, mine.code, "%s", mine.message);
-	const struct program *program = &schedule->programs[0];
-	int64_t *live = surely_live(program, NULL, arena);
-	for (int i = 0; i < program->n_ops; i++)
-		peak = max_i64(peak, live[i]);
+	int64_t peak = surely_live_peak(&schedule->programs[0], arena);
 	bound->memory = max_i64(bound->memory, peak + bound_fixed_bytes(schedule));
 	return true;
+}
+
+int64_t bounds_with_room(
+	const struct question *question, const struct plan *plan, struct arena *arena)
+{
+	struct plan two = shortened(plan);
+	arena_reset(arena);
+	const struct schedule *schedule =
+		schedule_emit(arena, &two, question->model, question->topology);
+	const struct program *program = &schedule->programs[0];
+	struct bound_pools pools = bound_pools(program);
+	return (bound_has_pools(question->topology) ? bound_pools_total(&pools)
+						    : surely_live_peak(program, arena)) +
+	       bound_fixed_bytes(schedule);
 }
 
 void bounds_finish(struct bounds *bounds)

@@ -28,6 +28,10 @@ bool bounds_build(const struct question *question, const struct space *space, st
  * micro-batches: a fraction of a simulation. Empties `arena`. */
 bool bounds_tighten(const struct question *question, const struct plan *plan, struct arena *arena,
 	struct bound *bound, struct error *error);
+/* Bytes that the device needs for a plan to fit with room (without its allocator giving anything
+ * back), at least: from the plan's own schedule, as above. */
+int64_t bounds_with_room(
+	const struct question *question, const struct plan *plan, struct arena *arena);
 void bounds_finish(struct bounds *bounds);
 
 #endif

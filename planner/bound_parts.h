@@ -6,10 +6,12 @@
 #include "planner/bound.h"
 #include "simulator/simulator.h"
 
-enum { ENGINES_MAX = 4 };
+enum { ENGINES_MAX = 4, SHARES = 14 };
 
 struct work {
 	double compute;              /* s on the compute stream, without the load */
+	double cover;                /* of these, s beside which a collective may run */
+	double stalls;               /* s for which the compute stream waits */
 	double engines[ENGINES_MAX]; /* s of collectives */
 	double wire;                 /* bytes that leave the network's end (struct bound) */
 };
@@ -22,6 +24,10 @@ int64_t bound_micro_batches(const struct plan *plan);
 bool bound_probe(const struct question *question, struct arena *arena, const struct plan *plan,
 	int64_t micro_batch, int64_t grad_accum, struct schedule **schedule, struct cost **costs,
 	struct error *error);
+
+/* The plan whose shape speaks for all ways to prefetch: nothing in it waits longer than in others.
+ */
+struct plan bound_usual(const struct plan *plan);
 
 /* Knobs that do not matter for a load, and for a shape: bits of plan_fields. */
 struct bound_ignored {
@@ -40,6 +46,23 @@ struct touches {
 };
 struct touches *bound_touches(const struct program *program, struct arena *arena);
 
+/* Bytes that are surely there while each operation of the compute stream runs; `filter` may be
+ * NULL. */
+int64_t *bound_surely_live(const struct program *program,
+	bool (*filter)(const struct buffer *buffer), struct arena *arena);
+
+/* By stream, bytes: the most that its pool holds in the order of issue, and the largest buffer. An
+ * allocator that gives nothing back to the device keeps as many for each pool, and the pools do not
+ * serve one another: what it reserves is at least the sum of the peaks. */
+struct bound_pools {
+	int64_t peaks[STREAM_COUNT], largest[STREAM_COUNT];
+};
+struct bound_pools bound_pools(const struct program *program);
+/* On the device. */
+int64_t bound_pools_total(const struct bound_pools *pools);
+/* Is memory handed out from pools? On a CPU there is one heap. */
+bool bound_has_pools(const struct topology *topology);
+
 /* What is saved for backward; what is there at the loss whatever is prefetched. */
 bool bound_is_load(const struct buffer *buffer);
 bool bound_is_kept(const struct buffer *buffer);
@@ -47,7 +70,37 @@ bool bound_is_kept(const struct buffer *buffer);
 /* Process, or context and one communicator an engine. */
 int64_t bound_fixed_bytes(const struct schedule *schedule);
 
-/* The share of an overlapping collective that arithmetic loses: min(c / n, 1/2). */
+/* bound_time.c. The share of an overlapping collective that arithmetic loses: min(c / n, 1/2). */
 double bound_loss(const struct topology *topology, double multiprocessors);
+/* The same beside work of which only a share is arithmetic. */
+double bound_loss_beside(double loss, double share);
+extern const double bound_shares[SHARES];
+/* (3) of bound.c: what the collectives of one engine, or of all, take from compute, whichever is
+ * more. */
+double bound_contention(const double losses[ENGINES_MAX], const double engines[ENGINES_MAX],
+	double pauses, const double cover[SHARES]);
+/* Adds the seconds of an operation that exceed what would make it so arithmetic, by share. */
+void bound_add_cover(const struct cost *cost, double cover[SHARES]);
+
+/* What stands still in a step whatever is prefetched, s. Arrays come from `arena`. */
+struct bound_pauses {
+	double *stalls;           /* by operation: of the compute stream, before it */
+	double idle[ENGINES_MAX]; /* of a communicator, from one step's last collective to the next
+				     one's first */
+	/* The same from the step before to the first block, and from the last to the optimizer,
+	 * beyond `stalls`; what is computed outside of blocks meanwhile comes off. */
+	double front, back;
+	bool updates_alone; /* no collective runs beside the device's optimizer */
+};
+struct bound_pauses bound_pauses(
+	const struct schedule *schedule, const struct cost *costs, struct arena *arena);
+/* Of a load: s computed before the first block, and after the last one's backward. */
+struct bound_edges {
+	double lead, trail;
+};
+struct bound_edges bound_edges(const struct program *program, const struct cost *costs);
+double bound_edge_stalls(const struct bound_edges *edges, double front, double back);
+/* May a collective run beside this operation of the compute stream? */
+bool bound_hides(const struct bound_pauses *pauses, const struct op *op);
 
 #endif

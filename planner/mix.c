@@ -4,6 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Simulated blocks x micro-batches, over all cells, until what fits is taken to be monotone, and
+ * until all is given up: what is left then shows in the gap. */
+enum { EFFORT_FIRST = 12000, EFFORT_MAX = 30000, FIRST_ROUNDS = 4 };
+
 /* --- which cells ---------------------------------------------------------------------------------
  */
 
@@ -54,8 +58,9 @@ struct mixing {
 	int n, capacity;
 	struct entry {
 		struct mix_cell *cell;
-		int place;     /* in the space */
-		int64_t bound; /* the objective's, of the cell's fastest mix */
+		struct mix_working *working; /* NULL: not searched */
+		int place;                   /* in the space */
+		int64_t bound;               /* the objective's, of the cell's fastest mix */
 	} * entries;
 };
 
@@ -143,12 +148,53 @@ static int by_bound(const void *left, const void *right)
 	return (a->place > b->place) - (a->place < b->place);
 }
 
-static bool search_entry(struct mixing *mixing, const struct entry *entry, struct error *error)
+static void open_entries(struct mixing *mixing)
 {
-	if (mix_is_wanted(&mixing->of, entry->bound))
-		return mix_cell_search(&mixing->of, entry->cell, error);
-	skip(mixing, entry->bound);
+	for (int i = 0; i < mixing->n; i++) {
+		struct entry *entry = &mixing->entries[i];
+		entry->working =
+			mix_cell_open(&mixing->of, entry->cell, entry->bound, &mixing->tables);
+	}
+}
+
+/* Every cell gets its turn, a short one first: what one cell finds closes others. */
+static bool take_turns(struct mixing *mixing, int64_t effort, struct error *error)
+{
+	bool open = true;
+	for (int rounds = FIRST_ROUNDS; open && mixing->of.effort < effort; rounds *= 2) {
+		open = false;
+		for (int i = 0; i < mixing->n; i++) {
+			struct mix_working *working = mixing->entries[i].working;
+			if (!mix_cell_search(working, rounds, effort, error))
+				return false;
+			open = open || mix_cell_is_open(working);
+		}
+	}
 	return true;
+}
+
+/* First for what is best, then for what was missed. */
+static bool search_entries(struct mixing *mixing, struct error *error)
+{
+	open_entries(mixing);
+	if (!take_turns(mixing, EFFORT_FIRST, error))
+		return false;
+	for (int i = 0; i < mixing->n; i++)
+		mix_cell_doubt(mixing->entries[i].working);
+	if (!take_turns(mixing, EFFORT_MAX, error))
+		return false;
+	for (int i = 0; i < mixing->n; i++)
+		skip(mixing, mix_cell_bound(mixing->entries[i].working));
+	return true;
+}
+
+static void finish(struct mixing *mixing)
+{
+	for (int i = 0; i < mixing->n; i++)
+		if (mixing->entries[i].working != NULL)
+			mix_cell_close(mixing->entries[i].working);
+	free(mixing->entries);
+	arena_finish(&mixing->tables);
 }
 
 bool mix_search(struct search *search, struct arena *arena, struct error *error)
@@ -157,11 +203,9 @@ bool mix_search(struct search *search, struct arena *arena, struct error *error)
 	mix_probes_init(&mixing.probes, search->question);
 	bool ok = add_cells(&mixing, error);
 	mix_probes_finish(&mixing.probes);
-	if (ok && mixing.n > 0)
+	if (mixing.n > 0)
 		qsort(mixing.entries, (size_t)mixing.n, sizeof(*mixing.entries), by_bound);
-	for (int i = 0; i < mixing.n && ok; i++)
-		ok = search_entry(&mixing, &mixing.entries[i], error);
-	free(mixing.entries);
-	arena_finish(&mixing.tables);
+	ok = ok && search_entries(&mixing, error);
+	finish(&mixing);
 	return ok;
 }

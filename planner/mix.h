@@ -28,8 +28,9 @@ struct mix_knobs {
 
 /* What a number of blocks adds, checkpointed in full or at all. */
 struct mix_load {
-	double *compute, *arithmetic; /* s per micro-batch */
-	int64_t *saved;               /* bytes at the loss */
+	double *compute;         /* s per micro-batch */
+	double (*cover)[SHARES]; /* s of it beside which a collective costs nothing */
+	int64_t *saved;          /* bytes at the loss */
 };
 
 struct mix_cell {
@@ -40,14 +41,18 @@ struct mix_cell {
 	struct mix_load loads[2]; /* by MIX_FULL and MIX_SOME; everything else is in the first */
 	struct work *moved;       /* s per step, without the former, by units kept */
 	int64_t *kept;            /* bytes at the loss, without the former, by units kept */
+	int64_t apart;            /* bytes of other pools than compute's */
 	int64_t at_end, fixed;    /* bytes at the optimizer; outside of buffers */
-	double multiprocessors[ENGINES_MAX];
+	struct bound_edges edges;
+	double front, back; /* s per step (struct bound_pauses) */
+	double idle[ENGINES_MAX], multiprocessors[ENGINES_MAX];
 };
 
 /* mix_bound.c: tables in `arena`. */
 bool mix_cell_build(struct mix_probes *probes, const struct plan *plan,
 	const struct mix_knobs *knobs, struct arena *arena, struct mix_cell *cell,
 	struct error *error);
+/* The memory is what it needs to fit with room. */
 struct bound mix_bound(
 	const struct topology *topology, const struct mix_cell *cell, const int mix[MIX_CHOICES]);
 /* Minimise the time bound where the memory bound has room: a relaxation, since neither exceeds what
@@ -64,8 +69,20 @@ struct mix_search {
 };
 /* Could a mix whose objective costs at least `bound` be the first of all? */
 bool mix_is_wanted(const struct mix_search *mixing, int64_t bound);
-/* Adds the cell's maximal mixes to the ranking until none is wanted any more. */
-bool mix_cell_search(struct mix_search *mixing, const struct mix_cell *cell, struct error *error);
+/* In `arena`; to be closed. `bound`: no mix of the cell costs less. */
+struct mix_working *mix_cell_open(
+	struct mix_search *mixing, const struct mix_cell *cell, int64_t bound, struct arena *arena);
+/* Adds maximal mixes to the ranking: so many proposals, or until none is wanted any more, or until
+ * so much effort has been made over all cells. A mix that does not fit is taken to have no larger
+ * neighbour that does. */
+bool mix_cell_search(struct mix_working *working, int rounds, int64_t effort, struct error *error);
+/* From now on without that. */
+void mix_cell_doubt(struct mix_working *working);
+/* May it hold something that is wanted? */
+bool mix_cell_is_open(const struct mix_working *working);
+/* What is left of the cell costs at least so much. */
+int64_t mix_cell_bound(const struct mix_working *working);
+void mix_cell_close(struct mix_working *working);
 
 /* mix.c. Which knobs of a plan are mixed under the question; false: none. */
 bool mix_knobs(const struct search *search, const struct plan *plan, struct mix_knobs *knobs);

@@ -24,30 +24,46 @@ static void sum_blocks(
 {
 	for (int k = 0; k < n; k++) {
 		load->compute[k + 1] = load->compute[k] + to[k].compute - from[k].compute;
-		load->arithmetic[k + 1] =
-			load->arithmetic[k] + to[k].arithmetic - from[k].arithmetic;
+		for (int s = 0; s < SHARES; s++)
+			load->cover[k + 1][s] =
+				load->cover[k][s] + to[k].cover[s] - from[k].cover[s];
 		load->saved[k + 1] = load->saved[k] + to[k].saved - from[k].saved;
 	}
 }
 
-/* Nothing checkpointed; of what lies outside of blocks the least over all levels. */
+static void add_block(struct mix_load *load, const struct load_row *row)
+{
+	load->compute[0] += row->compute;
+	load->saved[0] += row->saved;
+	for (int s = 0; s < SHARES; s++)
+		load->cover[0][s] += row->cover[s];
+}
+
+static struct bound_edges most_edges(const struct load_probe *const *levels)
+{
+	struct bound_edges most = levels[CHECKPOINTING_NONE]->edges;
+	for (int c = 0; c < LEVELS; c++) {
+		most.lead = fmax(most.lead, levels[c]->edges.lead);
+		most.trail = fmax(most.trail, levels[c]->edges.trail);
+	}
+	return most;
+}
+
+/* Nothing checkpointed; of what lies outside of blocks what says least over all levels. */
 static void sum_rest(struct mix_load *load, int layers, const struct load_probe *const *levels)
 {
 	const struct load_row *none = levels[CHECKPOINTING_NONE]->rows;
-	load->compute[0] = none[layers].compute;
-	load->arithmetic[0] = none[layers].arithmetic;
-	load->saved[0] = none[layers].saved;
+	struct load_row least = none[layers];
 	for (int c = 0; c < LEVELS; c++) {
 		const struct load_row *rest = &levels[c]->rows[layers];
-		load->compute[0] = fmin(load->compute[0], rest->compute);
-		load->arithmetic[0] = fmax(load->arithmetic[0], rest->arithmetic);
-		load->saved[0] = min_i64(load->saved[0], rest->saved);
+		least.compute = fmin(least.compute, rest->compute);
+		least.saved = min_i64(least.saved, rest->saved);
+		for (int s = 0; s < SHARES; s++)
+			least.cover[s] = fmax(least.cover[s], rest->cover[s]);
 	}
-	for (int b = 0; b < layers; b++) {
-		load->compute[0] += none[b].compute;
-		load->arithmetic[0] += none[b].arithmetic;
-		load->saved[0] += none[b].saved;
-	}
+	add_block(load, &least);
+	for (int b = 0; b < layers; b++)
+		add_block(load, &none[b]);
 }
 
 static bool has_level(const struct mix_cell *cell, int level)
@@ -67,6 +83,7 @@ static bool fill_loads(struct mix_probes *probes, struct mix_cell *cell, struct 
 		if (has_level(cell, c) && !mix_probe_load(probes, &plan, &levels[c], error))
 			return false;
 	}
+	cell->edges = most_edges(levels);
 	sum_rest(&cell->loads[MIX_FULL], layers, levels);
 	sum_blocks(&cell->loads[MIX_FULL], cell->sizes[MIX_FULL] - 1,
 		levels[CHECKPOINTING_SELECTIVE]->rows, levels[CHECKPOINTING_FULL]->rows);
@@ -75,20 +92,30 @@ static bool fill_loads(struct mix_probes *probes, struct mix_cell *cell, struct 
 	return true;
 }
 
+/* What says least. */
 static struct work least_work(const struct work *a, const struct work *b)
 {
-	struct work least = {fmin(a->compute, b->compute), {0}, 0};
+	struct work least = {.compute = fmin(a->compute, b->compute),
+		.cover = fmax(a->cover, b->cover),
+		.stalls = fmin(a->stalls, b->stalls)};
 	for (int e = 0; e < ENGINES_MAX; e++)
 		least.engines[e] = fmin(a->engines[e], b->engines[e]);
 	return least;
 }
 
+static void add_work(struct work *sum, const struct work *work, double times)
+{
+	sum->compute += times * work->compute;
+	sum->cover += times * work->cover;
+	sum->stalls += times * work->stalls;
+	for (int e = 0; e < ENGINES_MAX; e++)
+		sum->engines[e] += times * work->engines[e];
+}
+
 static struct work work_of_step(const struct plan *plan, const struct shape_row *row)
 {
-	double middle = fmax(0, (double)plan->grad_accum - 2);
-	struct work work = {row->rest.compute + middle * row->middle.compute, {0}, 0};
-	for (int e = 0; e < ENGINES_MAX; e++)
-		work.engines[e] = row->rest.engines[e] + middle * row->middle.engines[e];
+	struct work work = row->rest;
+	add_work(&work, &row->middle, fmax(0, (double)plan->grad_accum - 2));
 	return work;
 }
 
@@ -100,14 +127,21 @@ struct shape {
 		struct work work; /* s per step */
 		int64_t kept;
 	} * units;
-	int64_t at_end, fixed;
-	double multiprocessors[ENGINES_MAX];
+	int64_t apart, at_end, fixed;
+	double front, back, idle[ENGINES_MAX], multiprocessors[ENGINES_MAX];
 };
 
 static void shape_of(const struct plan *plan, const struct shape_probe *probe, struct arena *arena,
 	struct shape *shape)
 {
-	*shape = (struct shape){probe->n, probe->places, NULL, probe->at_end, probe->fixed, {0}};
+	*shape = (struct shape){.n = probe->n,
+		.places = probe->places,
+		.apart = probe->apart,
+		.at_end = probe->at_end,
+		.fixed = probe->fixed,
+		.front = probe->front,
+		.back = probe->back};
+	memcpy(shape->idle, probe->idle, sizeof(shape->idle));
 	memcpy(shape->multiprocessors, probe->multiprocessors, sizeof(shape->multiprocessors));
 	if (probe->rows == NULL)
 		return;
@@ -124,11 +158,16 @@ static void merge(const struct plan *plan, struct shape *into, const struct shap
 		into->units[u].work = least_work(&into->units[u].work, &work);
 		into->units[u].kept = min_i64(into->units[u].kept, other->rows[u].kept);
 	}
+	into->apart = min_i64(into->apart, other->apart);
 	into->at_end = min_i64(into->at_end, other->at_end);
 	into->fixed = min_i64(into->fixed, other->fixed);
-	for (int e = 0; e < ENGINES_MAX; e++)
+	into->front = fmin(into->front, other->front);
+	into->back = fmin(into->back, other->back);
+	for (int e = 0; e < ENGINES_MAX; e++) {
+		into->idle[e] = fmin(into->idle[e], other->idle[e]);
 		into->multiprocessors[e] =
 			fmin(into->multiprocessors[e], other->multiprocessors[e]);
+	}
 }
 
 /* The strategy whose every unit keeps its parameters. */
@@ -167,9 +206,7 @@ static bool find_shape(struct mix_probes *probes, const struct mix_cell *cell, b
 
 static void add_unit(struct mix_cell *cell, int m, const struct unit_work *unit)
 {
-	cell->moved[m].compute += unit->work.compute;
-	for (int e = 0; e < ENGINES_MAX; e++)
-		cell->moved[m].engines[e] += unit->work.engines[e];
+	add_work(&cell->moved[m], &unit->work, 1);
 	cell->kept[m] += unit->kept;
 }
 
@@ -190,15 +227,24 @@ static void fill_moved(struct mix_cell *cell, struct shape *reshards, const stru
 			add_unit(cell, m, kept ? &keeps->units[u] : &reshards->units[u]);
 		}
 	}
+	cell->apart = reshards->apart;
 	cell->at_end = reshards->at_end;
 	cell->fixed = reshards->fixed;
+	cell->front = reshards->front;
+	cell->back = reshards->back;
+	memcpy(cell->idle, reshards->idle, sizeof(cell->idle));
 	memcpy(cell->multiprocessors, reshards->multiprocessors, sizeof(cell->multiprocessors));
 	if (cell->units == 0)
 		return;
+	cell->apart = min_i64(cell->apart, keeps->apart);
 	cell->at_end = min_i64(cell->at_end, keeps->at_end);
-	for (int e = 0; e < ENGINES_MAX; e++)
+	cell->front = fmin(cell->front, keeps->front);
+	cell->back = fmin(cell->back, keeps->back);
+	for (int e = 0; e < ENGINES_MAX; e++) {
+		cell->idle[e] = fmin(cell->idle[e], keeps->idle[e]);
 		cell->multiprocessors[e] =
 			fmin(cell->multiprocessors[e], keeps->multiprocessors[e]);
+	}
 }
 
 static bool fill_shapes(
@@ -221,7 +267,7 @@ static bool fill_shapes(
 static struct mix_load new_load(struct arena *arena, int n)
 {
 	return (struct mix_load){.compute = ARENA_ARRAY(arena, double, n),
-		.arithmetic = ARENA_ARRAY(arena, double, n),
+		.cover = arena_alloc(arena, (size_t)n, sizeof(double[SHARES])),
 		.saved = ARENA_ARRAY(arena, int64_t, n)};
 }
 
@@ -254,36 +300,102 @@ bool mix_cell_build(struct mix_probes *probes, const struct plan *plan,
 
 #define ROUNDING (1 - 1e-9) /* sums in another order than the simulator's */
 
-/* (1) and (2) of bound.c are rows of their own, (3) is one for each engine. The programme's rows
- * are the same sums; one place makes both. */
+/* A row of the programme is the sum of what a step has of these, each times its weight. */
+struct weights {
+	double compute, stalls, cover, engines[ENGINES_MAX];
+	int share; /* of cover */
+};
+
+static double work_sum(const struct weights *weights, const struct work *work)
+{
+	double sum = weights->compute * work->compute + weights->stalls * work->stalls +
+		     weights->cover * work->cover;
+	for (int e = 0; e < ENGINES_MAX; e++)
+		sum += weights->engines[e] * work->engines[e];
+	return sum;
+}
+
+static void add_row(const struct mix_cell *cell, const struct weights *weights, double constant,
+	struct arena *arena, struct programme *p)
+{
+	struct programme_row *row = &p->rows[p->n_rows++];
+	double n = (double)cell->plan.grad_accum;
+	row->constant = constant;
+	for (int c = MIX_FULL; c <= MIX_SOME; c++) {
+		const struct mix_load *load = &cell->loads[c];
+		double *term = ARENA_ARRAY(arena, double, p->sizes[c]);
+		for (int k = 0; k < p->sizes[c]; k++)
+			term[k] = n * (weights->compute * load->compute[k] +
+					      weights->cover * load->cover[k][weights->share]);
+		row->term[c] = term;
+	}
+	double *shape = ARENA_ARRAY(arena, double, p->sizes[MIX_UNITS]);
+	for (int m = 0; m < p->sizes[MIX_UNITS]; m++)
+		shape[m] = work_sum(weights, &cell->moved[m]);
+	row->term[MIX_UNITS] = shape;
+}
+
+/* (3) for the engines of a set, and one share. */
+static struct weights contention_weights(const double losses[ENGINES_MAX], unsigned set, int share)
+{
+	struct weights weights = {.compute = 1, .stalls = 1, .share = share};
+	double all = 0;
+	for (int e = 0; e < ENGINES_MAX; e++) {
+		if (!(set >> e & 1))
+			continue;
+		weights.engines[e] = bound_loss_beside(losses[e], bound_shares[share]);
+		weights.stalls -= weights.engines[e];
+		all += losses[e];
+	}
+	weights.cover = -bound_loss_beside(fmin(all, 0.5), bound_shares[share]);
+	return weights;
+}
+
+/* Of the mix that checkpoints nothing and keeps nothing. */
+static double value_there(const struct mix_cell *cell, const struct weights *weights)
+{
+	const struct mix_load *load = &cell->loads[MIX_FULL];
+	return work_sum(weights, &cell->moved[0]) +
+	       (double)cell->plan.grad_accum * weights->cover * load->cover[0][weights->share];
+}
+
+/* With the share that says most about that mix: the others' are alike. */
+static void add_contention(const struct mix_cell *cell, const double losses[ENGINES_MAX],
+	unsigned set, double edges, struct arena *arena, struct programme *p)
+{
+	struct weights best = contention_weights(losses, set, 0);
+	for (int share = 1; share < SHARES; share++) {
+		struct weights weights = contention_weights(losses, set, share);
+		if (value_there(cell, &weights) + weights.stalls * edges >
+			value_there(cell, &best) + best.stalls * edges)
+			best = weights;
+	}
+	add_row(cell, &best, best.stalls * edges, arena, p);
+}
+
+/* (1) to (3) of bound.c. */
 static void fill_rows(const struct topology *topology, const struct mix_cell *cell,
 	struct arena *arena, struct programme *p)
 {
-	p->n_rows = 1 + 2 * ENGINES_MAX;
-	for (int r = 0; r < p->n_rows; r++) {
-		int e = (r - 1) / 2;
-		bool engine = r > 0 && r % 2 == 1;
-		double loss = r > 0 && !engine && isfinite(cell->multiprocessors[e])
-				      ? bound_loss(topology, cell->multiprocessors[e])
-				      : 0;
-		double n = engine ? 0 : (double)cell->plan.grad_accum;
-		for (int c = MIX_FULL; c <= MIX_SOME; c++) {
-			const struct mix_load *load = &cell->loads[c];
-			double *term = ARENA_ARRAY(arena, double, p->sizes[c]);
-			for (int k = 0; k < p->sizes[c]; k++)
-				term[k] = n *
-					  (load->compute[k] -
-						  loss * (load->compute[k] - load->arithmetic[k]));
-			p->rows[r].term[c] = term;
-		}
-		double *shape = ARENA_ARRAY(arena, double, p->sizes[MIX_UNITS]);
-		for (int m = 0; m < p->sizes[MIX_UNITS]; m++)
-			shape[m] =
-				engine ? cell->moved[m].engines[e]
-				       : (1 - loss) * cell->moved[m].compute +
-						 (loss > 0 ? loss * cell->moved[m].engines[e] : 0);
-		p->rows[r].term[MIX_UNITS] = shape;
+	double edges = bound_edge_stalls(&cell->edges, cell->front, cell->back);
+	double losses[ENGINES_MAX];
+	unsigned all = 0;
+	add_row(cell, &(struct weights){.compute = 1, .stalls = 1}, edges, arena, p);
+	for (int e = 0; e < ENGINES_MAX; e++) {
+		struct weights engine = {0};
+		losses[e] = bound_loss(topology, cell->multiprocessors[e]);
+		if (!isfinite(cell->multiprocessors[e]))
+			continue; /* no collective */
+		engine.engines[e] = 1;
+		add_row(cell, &engine, cell->idle[e], arena, p);
+		if (losses[e] <= 0)
+			continue;
+		add_contention(cell, losses, 1u << e, edges, arena, p);
+		if (cell->moved[0].engines[e] > cell->moved[0].stalls + edges)
+			all |= 1u << e;
 	}
+	if (all & (all - 1))
+		add_contention(cell, losses, all, edges, arena, p);
 }
 
 void mix_programme(const struct topology *topology, const struct mix_cell *cell, int64_t limit,
@@ -292,7 +404,7 @@ void mix_programme(const struct topology *topology, const struct mix_cell *cell,
 	*programme = (struct programme){.n_groups = MIX_CHOICES,
 		.sizes = {cell->sizes[MIX_FULL], cell->sizes[MIX_SOME], cell->sizes[MIX_UNITS]},
 		.bytes = {cell->loads[MIX_FULL].saved, cell->loads[MIX_SOME].saved, cell->kept},
-		.capacity = limit - cell->fixed,
+		.capacity = limit - cell->fixed - cell->apart,
 		.ordered = cell->knobs.selective};
 	fill_rows(topology, cell, arena, programme);
 }
@@ -304,7 +416,8 @@ struct bound mix_bound(
 	struct programme programme;
 	mix_programme(topology, cell, 0, &arena, &programme);
 	struct bound bound = {.time = programme_objective(&programme, mix) * ROUNDING,
-		.memory = max_i64(programme_bytes(&programme, mix), cell->at_end) + cell->fixed};
+		.memory = max_i64(programme_bytes(&programme, mix) + cell->apart, cell->at_end) +
+			  cell->fixed};
 	arena_finish(&arena);
 	return bound;
 }

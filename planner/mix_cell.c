@@ -1,20 +1,34 @@
 /* One cell of mixed plans: the integer programme proposes, the simulator decides, and what it says
- * cuts a part of the cell away. */
+ * cuts a part of the cell away.
+ *
+ * A mix that needs too many bytes takes all that keep more with it. One that has the bytes and
+ * still does not fit, for the holes that the allocator leaves, says less: a larger mix may leave
+ * fewer. So a cell is searched twice: first as if it took them along, which finds what is good
+ * soon, then again with only that mix away, which proves that none was missed. */
 #include "planner/mix.h"
 
 #include <math.h>
+#include <stdlib.h>
 
-/* Simulated blocks x micro-batches, over all cells: what is left then shows in the gap. */
-enum { EFFORT_MAX = 10000 };
-
-struct working {
+struct mix_working {
 	struct mix_search *mixing;
 	const struct mix_cell *cell;
+	struct arena tables;
 	struct programme programme;
+	bool open;  /* something in it may still be wanted */
+	bool exact; /* the second time */
+	bool confirmed;
+	int64_t bound; /* the objective's, of what is left */
+	/* Cuts that go beyond what is sure: the first time. */
+	int n_doubts, doubt_capacity;
+	struct doubt {
+		int cut, mix[MIX_CHOICES];
+	} * doubts; /* malloc'ed */
 };
 
 struct verdict_on {
 	bool fits;
+	bool in_bytes; /* it would, if every byte were as good as any other */
 	struct plan plan;
 	struct prediction prediction;
 };
@@ -27,7 +41,7 @@ bool mix_is_wanted(const struct mix_search *mixing, int64_t bound)
 	return ranking_may_be_first(&mixing->search->ranking, bound);
 }
 
-static bool is_wanted(const struct working *w, const int *mix)
+static bool is_wanted(const struct mix_working *w, const int *mix)
 {
 	double bound = programme_objective(&w->programme, mix) * (1 - 1e-9);
 	return mix_is_wanted(w->mixing, costs_time(&w->cell->plan, bound));
@@ -36,16 +50,34 @@ static bool is_wanted(const struct working *w, const int *mix)
 /* --- cuts ----------------------------------------------------------------------------------------
  */
 
-/* It does not fit: nor does what needs as much or more. */
-static void cut_better(struct working *w, const int *mix)
+static void cut_one(struct mix_working *w, const int *mix)
 {
+	programme_cut(&w->programme,
+		&(struct programme_cut){{mix[0], mix[1], mix[2]}, {mix[0], mix[1], mix[2]}});
+}
+
+static void note_doubt(struct mix_working *w, const int *mix)
+{
+	w->doubts = array_grow(w->doubts, &w->doubt_capacity, w->n_doubts + 1, sizeof(*w->doubts));
+	w->doubts[w->n_doubts++] = (struct doubt){w->programme.n_cuts, {mix[0], mix[1], mix[2]}};
+}
+
+/* It does not fit: nor does what needs as much or more. */
+static void cut_better(struct mix_working *w, const int *mix, bool in_bytes)
+{
+	if (in_bytes && w->exact) {
+		cut_one(w, mix);
+		return;
+	}
+	if (in_bytes)
+		note_doubt(w, mix);
 	programme_cut(&w->programme,
 		&(struct programme_cut){{0, 0, mix[MIX_UNITS]},
 			{mix[MIX_FULL], mix[MIX_SOME], w->programme.sizes[MIX_UNITS] - 1}});
 }
 
 /* It fits: what recomputes and gathers as much or more is needless. */
-static void cut_worse(struct working *w, const int *mix)
+static void cut_worse(struct mix_working *w, const int *mix)
 {
 	const int *sizes = w->programme.sizes;
 	programme_cut(
@@ -56,43 +88,42 @@ static void cut_worse(struct working *w, const int *mix)
 /* --- simulating ----------------------------------------------------------------------------------
  */
 
-/* With many micro-batches most of a simulation is repetition: two show what surely does not fit. */
-static bool surely_too_large(
-	struct working *w, const struct plan *plan, bool *large, struct error *error)
+/* The peak of what is allocated, and what lies outside of the allocator, against the limit. */
+static bool fits_in_bytes(const struct prediction *p)
 {
-	struct search *search = w->mixing->search;
-	struct bound bound = {0};
-	*large = false;
-	if (plan->grad_accum <= 2)
-		return true;
-	w->mixing->effort += 2 * search->question->model->architecture.layers;
-	if (!bounds_tighten(search->question, plan, &search->evaluator.scratch, &bound, error))
-		return false;
-	*large = bound.memory > search->limit;
-	return true;
+	int64_t outside = p->peak_memory_bytes - p->peak_reserved_bytes;
+	return p->peak_allocated_bytes + outside <= p->memory_limit_bytes;
 }
 
-static bool simulate_mix(
-	struct working *w, const int *mix, struct verdict_on *verdict, struct error *error)
+static bool judge_mix(struct mix_working *w, struct verdict_on *verdict, struct error *error)
 {
 	struct search *search = w->mixing->search;
 	struct error mine = {0};
-	bool large;
-	verdict->plan = mix_plan(w->cell, mix, w->mixing->arena);
-	verdict->fits = false;
-	if (!surely_too_large(w, &verdict->plan, &large, error))
-		return false;
-	if (!large) {
-		w->mixing->effort +=
-			search->question->model->architecture.layers * w->cell->plan.grad_accum;
-		if (evaluator_judge(
-			    &search->evaluator, &verdict->plan, &verdict->prediction, &mine))
-			verdict->fits = verdict->prediction.fits == FITS_YES;
-		else if (mine.code != EXIT_CODE_USAGE)
-			return error_set(error, mine.code, "%s", mine.message);
+	w->mixing->effort +=
+		search->question->model->architecture.layers * w->cell->plan.grad_accum;
+	if (evaluator_judge(&search->evaluator, &verdict->plan, &verdict->prediction, &mine)) {
+		verdict->fits = verdict->prediction.fits == FITS_YES;
+		verdict->in_bytes = fits_in_bytes(&verdict->prediction);
+		return true;
 	}
+	return mine.code == EXIT_CODE_USAGE || error_set(error, mine.code, "%s", mine.message);
+}
+
+/* Most of what does not fit shows in the plan's own schedule, for a third of a simulation. */
+static bool simulate_mix(
+	struct mix_working *w, const int *mix, struct verdict_on *verdict, struct error *error)
+{
+	struct search *search = w->mixing->search;
+	w->mixing->effort += search->question->model->architecture.layers *
+			     min_i64(w->cell->plan.grad_accum, 2) / 3;
+	verdict->plan = mix_plan(w->cell, mix, w->mixing->arena);
+	verdict->fits = verdict->in_bytes = false;
+	bool large = bounds_with_room(search->question, &verdict->plan,
+			     &search->evaluator.scratch) > search->limit;
+	if (!large && !judge_mix(w, verdict, error))
+		return false;
 	if (!verdict->fits)
-		cut_better(w, mix);
+		cut_better(w, mix, verdict->in_bytes);
 	return true;
 }
 
@@ -100,7 +131,7 @@ static bool simulate_mix(
  */
 
 /* From `mix`, that fits, to the last that fits before `bad`. */
-static bool bisect(struct working *w, int *mix, int choice, int bad, struct verdict_on *best,
+static bool bisect(struct mix_working *w, int *mix, int choice, int bad, struct verdict_on *best,
 	struct error *error)
 {
 	while (bad - mix[choice] > 1 || mix[choice] - bad > 1) {
@@ -121,7 +152,7 @@ static bool bisect(struct working *w, int *mix, int choice, int bad, struct verd
 
 /* Is there no such mix, or is it known not to fit? (What is cut as needless is never a neighbour of
  * a mix that is not.) */
-static bool is_out(const struct working *w, const int *mix, int choice)
+static bool is_out(const struct mix_working *w, const int *mix, int choice)
 {
 	return mix[choice] < 0 || mix[choice] >= w->programme.sizes[choice] ||
 	       programme_is_cut(&w->programme, mix) ||
@@ -130,7 +161,7 @@ static bool is_out(const struct working *w, const int *mix, int choice)
 
 /* From `mix`, that fits, as far towards the better as it fits: one, two, four, ... at a time. */
 static bool advance(
-	struct working *w, int *mix, int choice, struct verdict_on *best, struct error *error)
+	struct mix_working *w, int *mix, int choice, struct verdict_on *best, struct error *error)
 {
 	for (int step = better[choice];; step *= 2) {
 		int good = mix[choice];
@@ -152,7 +183,7 @@ static bool advance(
 	}
 }
 
-static int last_of(const struct working *w, const int *mix, int choice)
+static int last_of(const struct mix_working *w, const int *mix, int choice)
 {
 	if (choice == MIX_FULL && w->programme.ordered)
 		return mix[MIX_SOME];
@@ -161,8 +192,8 @@ static int last_of(const struct working *w, const int *mix, int choice)
 
 /* From `mix`, that does not fit, to the first that does with more blocks checkpointed, while such
  * mixes are wanted. */
-static bool retreat(struct working *w, int *mix, int choice, bool *found, struct verdict_on *best,
-	struct error *error)
+static bool retreat(struct mix_working *w, int *mix, int choice, bool *found,
+	struct verdict_on *best, struct error *error)
 {
 	int last = last_of(w, mix, choice);
 	*found = false;
@@ -185,7 +216,7 @@ static bool retreat(struct working *w, int *mix, int choice, bool *found, struct
 /* --- proposals -----------------------------------------------------------------------------------
  */
 
-static bool is_uniform(const struct working *w, const int *mix)
+static bool is_uniform(const struct mix_working *w, const int *mix)
 {
 	int blocks = w->cell->blocks;
 	bool alike = mix[MIX_FULL] == blocks ||
@@ -194,7 +225,7 @@ static bool is_uniform(const struct working *w, const int *mix)
 }
 
 /* Uniform plans are in the ranking already. */
-static void add_mix(struct working *w, const int *mix, const struct verdict_on *verdict)
+static void add_mix(struct mix_working *w, const int *mix, const struct verdict_on *verdict)
 {
 	struct search *search = w->mixing->search;
 	if (is_uniform(w, mix))
@@ -209,7 +240,7 @@ static void add_mix(struct working *w, const int *mix, const struct verdict_on *
 }
 
 /* `mix` fits. */
-static bool take(struct working *w, int *mix, struct verdict_on *verdict, struct error *error)
+static bool take(struct mix_working *w, int *mix, struct verdict_on *verdict, struct error *error)
 {
 	for (int choice = 0; choice < MIX_CHOICES; choice++)
 		if (!advance(w, mix, choice, verdict, error))
@@ -220,7 +251,7 @@ static bool take(struct working *w, int *mix, struct verdict_on *verdict, struct
 }
 
 /* `mix` does not fit: with no unit kept, then with more blocks checkpointed. */
-static bool look_around(struct working *w, int *mix, struct error *error)
+static bool look_around(struct mix_working *w, int *mix, struct error *error)
 {
 	struct verdict_on verdict = {.fits = false};
 	bool found = true;
@@ -239,52 +270,84 @@ static bool look_around(struct working *w, int *mix, struct error *error)
 	return !found || take(w, mix, &verdict, error);
 }
 
-static bool try_mix(struct working *w, int *mix, struct error *error)
+static bool try_mix(struct mix_working *w, int *mix, struct error *error)
 {
 	struct verdict_on verdict;
 	if (!simulate_mix(w, mix, &verdict, error))
 		return false;
-	return verdict.fits ? take(w, mix, &verdict, error) : look_around(w, mix, error);
+	if (verdict.fits)
+		return take(w, mix, &verdict, error);
+	return w->exact || look_around(w, mix, error);
 }
 
 /* GLPK, where it is built in, has the last word on what a cell can reach at all. Its time grows
  * with the cuts (by some hundred times), so what they leave is solved by branch and bound. */
-static void confirm(const struct working *w, struct solution *solution)
+static void confirm(const struct mix_working *w, struct solution *solution)
 {
 	struct solution other;
 	if (programme_solve_glpk(&w->programme, &other) && other.feasible)
 		solution->bound = fmin(solution->bound, other.bound);
 }
 
-static bool search_cell(struct working *w, struct error *error)
+/* One proposal, or none: the cell is closed when nothing in it is wanted any more. */
+static bool search_once(struct mix_working *w, struct error *error)
 {
-	struct search *search = w->mixing->search;
 	struct solution solution;
-	for (int round = 0;; round++) {
-		programme_solve_bounding(&w->programme, &solution);
-		if (!solution.feasible)
-			return true;
-		if (round == 0 && is_wanted(w, solution.choice))
-			confirm(w, &solution);
-		int64_t bound = costs_time(&w->cell->plan, solution.bound);
-		bool spent = w->mixing->effort >= EFFORT_MAX;
-		if (!mix_is_wanted(w->mixing, bound) || spent) {
-			search->least_skipped = min_i64(search->least_skipped, bound);
-			return true;
-		}
-		if (!try_mix(w, solution.choice, error))
+	programme_solve_bounding(&w->programme, &solution);
+	if (solution.feasible && !w->confirmed && is_wanted(w, solution.choice))
+		confirm(w, &solution);
+	w->confirmed = true;
+	w->bound = solution.feasible ? costs_time(&w->cell->plan, solution.bound) : INT64_MAX;
+	w->open = solution.feasible && mix_is_wanted(w->mixing, w->bound);
+	return !w->open || try_mix(w, solution.choice, error);
+}
+
+struct mix_working *mix_cell_open(
+	struct mix_search *mixing, const struct mix_cell *cell, int64_t bound, struct arena *arena)
+{
+	struct mix_working *w = ARENA_NEW(arena, struct mix_working);
+	struct search *search = mixing->search;
+	*w = (struct mix_working){.mixing = mixing, .cell = cell, .open = true, .bound = bound};
+	mix_programme(search->question->topology, cell, search->limit, &w->tables, &w->programme);
+	return w;
+}
+
+bool mix_cell_search(struct mix_working *w, int rounds, int64_t effort, struct error *error)
+{
+	for (int i = 0; i < rounds && w->open && w->mixing->effort < effort; i++)
+		if (!search_once(w, error))
 			return false;
+	return true;
+}
+
+void mix_cell_doubt(struct mix_working *w)
+{
+	w->exact = true;
+	w->open = w->open || w->n_doubts > 0;
+	for (int i = 0; i < w->n_doubts; i++) {
+		struct programme_cut *cut = &w->programme.cuts[w->doubts[i].cut];
+		for (int c = 0; c < MIX_CHOICES; c++)
+			cut->low[c] = cut->high[c] = w->doubts[i].mix[c];
 	}
 }
 
-bool mix_cell_search(struct mix_search *mixing, const struct mix_cell *cell, struct error *error)
+bool mix_cell_is_open(const struct mix_working *w)
 {
-	struct search *search = mixing->search;
-	struct working w = {.mixing = mixing, .cell = cell};
-	struct arena scratch = {0};
-	mix_programme(search->question->topology, cell, search->limit, &scratch, &w.programme);
-	bool ok = search_cell(&w, error);
-	programme_finish(&w.programme);
-	arena_finish(&scratch);
-	return ok;
+	return w->open;
+}
+
+int64_t mix_cell_bound(const struct mix_working *w)
+{
+	struct solution solution;
+	if (!w->open)
+		return w->bound;
+	programme_solve_bounding(&w->programme, &solution);
+	return solution.feasible ? costs_time(&w->cell->plan, solution.bound) : INT64_MAX;
+}
+
+void mix_cell_close(struct mix_working *w)
+{
+	programme_finish(&w->programme);
+	arena_finish(&w->tables);
+	free(w->doubts);
 }

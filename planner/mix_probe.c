@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* --- loads, by block -----------------------------------------------------------------------------
  */
@@ -32,7 +33,7 @@ static void add_load(const struct schedule *schedule, const struct cost *costs, 
 		if (op_kind_class(program->ops[i].kind) != OP_CLASS_COMPUTE)
 			continue;
 		row->compute += costs[i].device;
-		row->arithmetic += costs[i].arithmetic;
+		bound_add_cover(&costs[i], row->cover);
 	}
 	for (int i = 0; i < program->n_buffers; i++) {
 		const struct buffer *buffer = &program->buffers[i];
@@ -52,21 +53,30 @@ static bool probe_load(struct mix_probes *probes, const struct plan *plan, struc
 	if (!bound_probe(probes->question, &probes->scratch, plan, plan->micro_batch, 1, &schedule,
 		    &costs, error))
 		return false;
-	if (schedule != NULL)
-		add_load(schedule, costs, &probes->scratch, layers, probe->rows);
+	if (schedule == NULL)
+		return true;
+	probe->edges = bound_edges(&schedule->programs[0], costs);
+	add_load(schedule, costs, &probes->scratch, layers, probe->rows);
 	return true;
 }
 
 /* --- shapes, by unit -----------------------------------------------------------------------------
  */
 
-static void add_shape_operation(struct shape_probe *probe, const struct schedule *schedule,
-	const struct op *op, const struct cost *cost)
+static struct work *work_of(struct shape_row *row, bool middle)
 {
+	return middle ? &row->middle : &row->rest;
+}
+
+/* What stands still belongs to no unit: it is the same whichever are kept. */
+static void add_shape_operation(struct shape_probe *probe, const struct schedule *schedule,
+	int index, const struct cost *cost, const struct bound_pauses *pauses)
+{
+	const struct op *op = &schedule->programs[0].ops[index];
 	enum op_class class = op_kind_class(op->kind);
 	bool middle = op->micro_batch > 0 && op->micro_batch < (int)schedule->plan.grad_accum - 1;
-	struct shape_row *row = &probe->rows[op->unit >= 0 ? op->unit : probe->n];
-	struct work *work = middle ? &row->middle : &row->rest;
+	struct work *work = work_of(&probe->rows[op->unit >= 0 ? op->unit : probe->n], middle);
+	work_of(&probe->rows[probe->n], middle)->stalls += pauses->stalls[index];
 	if (class == OP_CLASS_COLLECTIVE) {
 		int engine = schedule->groups[op->group].engine;
 		if (engine >= ENGINES_MAX || cost->device <= 0)
@@ -76,13 +86,34 @@ static void add_shape_operation(struct shape_probe *probe, const struct schedule
 		work->engines[engine] += cost->device;
 	} else if (class != OP_CLASS_COMPUTE && op->stream == STREAM_COMPUTE) {
 		work->compute += cost->device;
+		work->cover += bound_hides(pauses, op) ? cost->device : 0;
 	}
 }
 
-static void add_shape_memory(
-	struct shape_probe *probe, const struct program *program, struct arena *arena)
+/* What a pool holds at least, of which `kept` is there at the loss. Reductions do not depend on
+ * what is prefetched; of gathers it is sure that each is there once. */
+static int64_t least_of_pool(const struct bound_pools *pools, enum stream pool, int64_t kept)
 {
+	bool reduces = pool == STREAM_REDUCE || pool == STREAM_REPLICATE;
+	return max_i64(kept, reduces ? pools->peaks[pool] : pools->largest[pool]);
+}
+
+static void add_pools(
+	struct shape_probe *probe, const struct program *program, const int64_t kept[STREAM_COUNT])
+{
+	struct bound_pools pools = bound_pools(program);
+	for (int s = 0; s < STREAM_COUNT; s++)
+		if (s != STREAM_COMPUTE && s != STREAM_HOST)
+			probe->apart += least_of_pool(&pools, (enum stream)s, kept[s]);
+}
+
+static void add_shape_memory(
+	struct shape_probe *probe, const struct schedule *schedule, struct arena *arena)
+{
+	const struct program *program = &schedule->programs[0];
 	struct touches *touches = bound_touches(program, arena);
+	bool pools = bound_has_pools(schedule->topology);
+	int64_t kept[STREAM_COUNT] = {0};
 	int loss = last_loss(program), end = -1;
 	for (int i = 0; i < program->n_ops && end < 0; i++)
 		if (program->ops[i].kind == OP_OPTIMIZER)
@@ -91,11 +122,17 @@ static void add_shape_memory(
 		const struct buffer *b = &program->buffers[i];
 		if (touches[i].first > touches[i].last || buffer_in_host(b))
 			continue;
-		if (bound_is_kept(b) && touches[i].first <= loss && loss <= touches[i].last)
+		bool there =
+			bound_is_kept(b) && touches[i].first <= loss && loss <= touches[i].last;
+		if (there && pools && b->pool != STREAM_COMPUTE)
+			kept[b->pool] += b->bytes;
+		else if (there)
 			probe->rows[b->unit >= 0 ? b->unit : probe->n].kept += b->bytes;
 		if (!bound_is_load(b) && touches[i].first <= end && end <= touches[i].last)
 			probe->at_end += b->bytes;
 	}
+	if (pools)
+		add_pools(probe, program, kept);
 }
 
 static void place_units(struct shape_probe *probe, const struct schedule *schedule)
@@ -110,7 +147,8 @@ static bool probe_shape(struct mix_probes *probes, const struct plan *plan,
 {
 	struct schedule *schedule;
 	struct cost *costs;
-	if (!bound_probe(probes->question, &probes->scratch, plan, 1, bound_micro_batches(plan),
+	struct plan usual = bound_usual(plan);
+	if (!bound_probe(probes->question, &probes->scratch, &usual, 1, bound_micro_batches(plan),
 		    &schedule, &costs, error) ||
 		schedule == NULL)
 		return error->message[0] == '\0';
@@ -120,9 +158,13 @@ static bool probe_shape(struct mix_probes *probes, const struct plan *plan,
 	probe->places = ARENA_ARRAY(&probes->arena, int, probe->n + 1);
 	for (int e = 0; e < ENGINES_MAX; e++)
 		probe->multiprocessors[e] = INFINITY;
+	struct bound_pauses pauses = bound_pauses(schedule, costs, &probes->scratch);
+	memcpy(probe->idle, pauses.idle, sizeof(probe->idle));
+	probe->front = pauses.front;
+	probe->back = pauses.back;
 	for (int i = 0; i < program->n_ops; i++)
-		add_shape_operation(probe, schedule, &program->ops[i], &costs[i]);
-	add_shape_memory(probe, program, &probes->scratch);
+		add_shape_operation(probe, schedule, i, &costs[i], &pauses);
+	add_shape_memory(probe, schedule, &probes->scratch);
 	place_units(probe, schedule);
 	probe->fixed = bound_fixed_bytes(schedule);
 	return true;

@@ -8,19 +8,20 @@
 #include "planner/bound_parts.h"
 
 struct load_row {
-	double compute, arithmetic; /* s per micro-batch */
-	int64_t saved;              /* bytes at the loss */
+	double compute, cover[SHARES]; /* s per micro-batch */
+	int64_t saved;                 /* bytes at the loss */
 };
 
 /* Of one micro-batch. */
 struct load_probe {
 	struct plan plan;      /* the first that has it */
 	struct load_row *rows; /* by block; rows[layers] is everything outside of blocks */
+	struct bound_edges edges;
 };
 
 struct shape_row {
 	struct work middle, rest; /* of a micro-batch in the middle; of everything else */
-	int64_t kept;             /* bytes at the loss */
+	int64_t kept;             /* bytes at the loss, of the pool that compute takes from */
 };
 
 struct shape_probe {
@@ -28,8 +29,10 @@ struct shape_probe {
 	int n;                  /* units; 0: it cannot be built */
 	struct shape_row *rows; /* by unit; rows[n] is everything else; NULL: it cannot be built */
 	int *places;            /* of a unit among those that reshard; -1: not */
+	int64_t apart;          /* bytes of other pools, whenever they are there */
 	int64_t at_end, fixed;  /* bytes at the optimizer; outside of buffers */
-	double multiprocessors[ENGINES_MAX];
+	double front, back;     /* s per step (struct bound_pauses) */
+	double idle[ENGINES_MAX], multiprocessors[ENGINES_MAX];
 };
 
 struct mix_probes {

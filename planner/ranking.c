@@ -103,8 +103,8 @@ static bool is_leaner(const struct ranked *entry, const struct ranked *best)
 	       (!entry->tight || best->tight);
 }
 
-/* Among those that are as good for all that the model can tell: the one with the least memory, when
- * that is a saving worth having. */
+/* Of those that are as good for all that the model can tell each gives way to the next one, in
+ * order, that is a saving worth having. */
 static const struct ranked *leanest(
 	const struct ranking *ranking, int strategy, const struct ranked *best)
 {
@@ -115,8 +115,7 @@ static const struct ranked *leanest(
 			continue;
 		if (!within(cost_of(ranking, entry), cost_of(ranking, best), RANKING_FUZZ))
 			break;
-		if (is_leaner(entry, best) &&
-			entry->costs.of[COST_MEMORY] < lean->costs.of[COST_MEMORY])
+		if (is_leaner(entry, lean))
 			lean = entry;
 	}
 	return lean;

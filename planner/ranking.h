@@ -4,9 +4,9 @@
  * skipped); then enumeration order. Costs are whole numbers, so there is always one first.
  *
  * A candidate whose memory is tight (allocator retries expected) gives way to the best one that
- * fits with room, when that costs at most 10 % more. Under the objective time a plan gives way to a
- * leaner one, that needs at least 5 % less memory and costs at most 1 % more: less than what runs
- * of one plan differ by. */
+ * fits with room, when that costs at most 10 % more. Under the objective time a plan gives way to
+ * the next one that needs at least 5 % less memory, among those that cost at most 1 % more than the
+ * first: less than what runs of one plan differ by. */
 #ifndef PLANNER_RANKING_H
 #define PLANNER_RANKING_H
 

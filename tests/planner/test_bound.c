@@ -102,8 +102,32 @@ static void test_tightened_bounds_are_admissible(void **state)
 	assert_int_equal(tally.violations, 0);
 }
 
+/* What waits for what differs: ZeRO gathers after the update, DDP gathers nothing, ... */
+static void test_other_runtimes(void **state)
+{
+	static const char *const runtimes[] = {"deepspeed", "nanotron", "internevo", "pytorch-ddp"};
+	struct tally tally = {0};
+	uint64_t seed = UINT64_C(0x2545f4914f6cdd1d);
+	(void)state;
+	for (int i = 0; i < QUESTIONS / 2; i++) {
+		struct arena arena = {0};
+		struct question question = random_question(&seed, &arena);
+		if (question.topology->device.kind == DEVICE_GPU) {
+			question.n_restrictions = 0;
+			set_choice(&question, &arena, "runtime", runtimes[i % COUNT_OF(runtimes)]);
+			judge_question(&question, false, 1, &arena, &tally);
+		}
+		arena_finish(&arena);
+	}
+	print_message("%lld plans, bound / simulated: time %.2f, memory %.2f\n",
+		(long long)tally.plans, tally.time / (double)tally.plans,
+		tally.memory / (double)tally.plans);
+	assert_int_equal(tally.violations, 0);
+	assert_true(tally.plans > QUESTIONS);
+}
+
 /* A bound of 0 would be admissible and useless: on the question that the product is about they are
- * close. Measured: time 0.97, memory 0.8 of what is simulated. */
+ * close. Measured: time 0.98, memory 0.76 of what is simulated. */
 static void test_bounds_are_close(void **state)
 {
 	(void)state;
@@ -116,7 +140,7 @@ static void test_bounds_are_close(void **state)
 	print_message("time %.3f, memory %.3f\n", tally.time / (double)tally.plans,
 		tally.memory / (double)tally.plans);
 	assert_int_equal(tally.violations, 0);
-	assert_true(tally.time / (double)tally.plans > 0.85);
+	assert_true(tally.time / (double)tally.plans > 0.96);
 	assert_true(tally.memory / (double)tally.plans > 0.7);
 	arena_finish(&arena);
 }
@@ -142,6 +166,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bounds_are_admissible),
 		cmocka_unit_test(test_tightened_bounds_are_admissible),
+		cmocka_unit_test(test_other_runtimes),
 		cmocka_unit_test(test_bounds_are_close),
 		cmocka_unit_test(test_negative_control),
 	};

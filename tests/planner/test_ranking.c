@@ -85,6 +85,11 @@ static void test_lean(void **state)
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 3);
 	add(&ranking, make(4, STRATEGY_FULL_SHARD, 1009, 900, 10, true)); /* tight: no */
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 3);
+	/* less memory still, but not by so much, is not worth being slower */
+	add(&ranking, make(5, STRATEGY_FULL_SHARD, 1010, 949, 10, false));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 5);
+	add(&ranking, make(6, STRATEGY_FULL_SHARD, 1005, 940, 10, false));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 6);
 	ranking_finish(&ranking);
 	/* under another objective the order alone counts */
 	ranking_init(&ranking, OBJECTIVE_NETWORK);
