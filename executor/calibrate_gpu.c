@@ -280,7 +280,8 @@ bool executor_calibrate_gpus(const struct calibrate_options *options, struct are
 		.topology = topology};
 
 	*c = (struct calibration){0};
-	if (!device_cuda_available(&g.gpus, error))
+	/* What will be needed is looked for before a minute has passed. */
+	if (!device_cuda_available(&g.gpus, error) || (g.gpus > 1 && nccl_api(error) == NULL))
 		return false;
 	g.api = cuda_api(error);
 	g.base.kernels = g.api->kernels != NULL ? g.api->kernels : kernels_by_name("cuda");

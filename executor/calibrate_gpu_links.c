@@ -8,7 +8,17 @@
 
 #include "executor/nccl_api.h"
 
-enum { KINDS = 3, REPEATS = 20, QUICK_REPEATS = 5, TRIES = 5, MOST_GPUS = 64, MOST_SIZES = 7 };
+enum {
+	KINDS = 3,
+	REPEATS = 20,
+	QUICK_REPEATS = 5,
+	TRIES = 5,
+	QUICK_TRIES = 3,
+	MOST_GPUS = 64,
+	MOST_SIZES = 7
+};
+/* Looks at an event before the thread sleeps between looks. */
+enum { SPINS = 2000 };
 
 /* Gathered sizes, bytes. */
 static const int64_t sizes[] = {
@@ -19,7 +29,7 @@ struct links {
 	struct gpu_bench *gpu;
 	const struct nccl_api *nccl;
 	struct nccl_id id;
-	int ranks, n_sizes, repeats;
+	int ranks, n_sizes, repeats, tries;
 	const int64_t *bytes;
 	pthread_barrier_t barrier;
 	double seconds[MOST_GPUS]; /* of one try */
@@ -41,13 +51,21 @@ static bool check(struct member *m, int result, const char *what)
 	return cuda_check(m->links->gpu->api, result, what, &m->error);
 }
 
+/* False when another GPU's thread has failed, without a word: that one says why. */
+static bool rest(const struct member *m)
+{
+	nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+	return !m->links->failed;
+}
+
 /* Communicators do not block; a call may go on behind our back. */
 static bool settle(struct member *m, int result, const char *what)
 {
 	const struct nccl_api *nccl = m->links->nccl;
 
-	while (result == NCCL_IN_PROGRESS && !m->links->failed) {
-		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+	while (result == NCCL_IN_PROGRESS) {
+		if (!rest(m))
+			return false;
 		if (nccl->ncclCommGetAsyncError(m->comm, &result) != 0)
 			break;
 	}
@@ -88,7 +106,8 @@ static void close_member(struct member *m)
 
 	if (m->comm != NULL && m->links->failed)
 		m->links->nccl->ncclCommAbort(m->comm);
-	else if (m->comm != NULL)
+	else if (m->comm != NULL &&
+		 settle(m, m->links->nccl->ncclCommFinalize(m->comm), "ncclCommFinalize"))
 		m->links->nccl->ncclCommDestroy(m->comm);
 	if (m->memory != NULL)
 		api->cuMemFree((uint64_t)(uintptr_t)m->memory);
@@ -126,6 +145,17 @@ static bool issue(struct member *m, enum collective_kind kind, int64_t bytes)
 	return settle(m, result, collective_kind_names[kind]);
 }
 
+/* Not cuEventSynchronize: a collective that somebody does not join never ends. */
+static bool await(struct member *m, void *event)
+{
+	int result, looks = 0;
+
+	while ((result = m->links->gpu->api->cuEventQuery(event)) == CUDA_ERROR_NOT_READY)
+		if (looks++ >= SPINS && !rest(m))
+			return false;
+	return check(m, result, "a collective");
+}
+
 /* Without a barrier between them: the first of the row lets all come. */
 static bool time_row(struct member *m, enum collective_kind kind, int64_t bytes, double *seconds)
 {
@@ -139,7 +169,7 @@ static bool time_row(struct member *m, enum collective_kind kind, int64_t bytes,
 		if (!issue(m, kind, bytes))
 			return false;
 	if (!check(m, api->cuEventRecord(m->end, m->stream), "cuEventRecord") ||
-		!check(m, api->cuEventSynchronize(m->end), "a collective") ||
+		!await(m, m->end) ||
 		!check(m, api->cuEventElapsedTime(&milliseconds, m->start, m->end),
 			"cuEventElapsedTime"))
 		return false;
@@ -171,7 +201,7 @@ static void *run_member(void *data)
 		l->failed = true;
 	for (int kind = 0; kind < KINDS; kind++)
 		for (int size = 0; size < l->n_sizes; size++)
-			for (int try = 0; try < TRIES; try++)
+			for (int try = 0; try < l->tries; try++)
 				time_try(m, kind, size, try);
 	close_member(m);
 	return NULL;
@@ -184,7 +214,7 @@ static void add_curves(struct links *l)
 			.kind = (enum collective_kind)kind, .ranks = l->ranks, .nodes = 1};
 
 		for (int size = 0; size < l->n_sizes; size++) {
-			struct spread spread = measure_spread(l->times[kind][size], TRIES);
+			struct spread spread = measure_spread(l->times[kind][size], l->tries);
 
 			bench_note_spread(&l->gpu->base, &spread);
 			curve.points[curve.n++] =
@@ -226,6 +256,7 @@ static bool time_ranks(struct gpu_bench *g, int ranks, struct error *error)
 		.nccl = nccl,
 		.ranks = ranks,
 		.repeats = quick ? QUICK_REPEATS : REPEATS,
+		.tries = quick ? QUICK_TRIES : TRIES,
 		.bytes = quick ? quick_sizes : sizes,
 		.n_sizes = quick ? COUNT_OF(quick_sizes) : COUNT_OF(sizes)};
 	int result = nccl->ncclGetUniqueId(&l->id);

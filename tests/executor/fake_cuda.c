@@ -333,8 +333,9 @@ static int event_synchronize(void *event)
 {
 	int result;
 
-	while ((result = event_query(event)) == CUDA_ERROR_NOT_READY)
-		sched_yield(); /* another thread's turn, if there is one */
+	for (int looks = 1; (result = event_query(event)) == CUDA_ERROR_NOT_READY; looks++)
+		if (looks % 64 == 0)
+			sched_yield(); /* another thread's turn, if there is one */
 	return result;
 }
 
