@@ -61,11 +61,59 @@ static void losses_are_the_cpus(void **state)
 	run_finish(&cpu);
 }
 
+#define COMPUTE_TIME 0.002
+#define LINK_TIME    0.001
+/* Events and the GPU's clock are finer than this. */
+#define RESOLUTION 2e-5
+
+static double held_for(const struct op *op)
+{
+	bool heavy = op->kind == OP_FORWARD || op->kind == OP_BACKWARD;
+
+	return heavy                                            ? COMPUTE_TIME
+	       : op_kind_class(op->kind) == OP_CLASS_COLLECTIVE ? LINK_TIME
+								: 0;
+}
+
+/* Streams are held to modelled times, bits stay what they are. */
+static void operations_are_held(void **state)
+{
+	static const char options[] = "seq_len=16 micro_batch=1 strategy=FULL_SHARD";
+	struct executor_job job = run_job(STEPS);
+	struct timeline expected;
+	struct run paced, free_run;
+
+	(void)state;
+	run_plan(&paced, TINY_LLAMA, RANKS, options);
+	const struct program *program = &paced.schedule->programs[0];
+	timeline_init(&expected, program->n_ops, &paced.arena);
+	for (int i = 0; i < program->n_ops; i++) {
+		expected.spans[i].start = expected.step_time;
+		expected.step_time += held_for(&program->ops[i]);
+		expected.spans[i].end = expected.step_time;
+	}
+	job.device = "cuda";
+	job.expected = &expected;
+	job.pace = PACE_ALL;
+	if (!run_train(&paced, &job))
+		fail_msg("%s", paced.error.message);
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct span *span = &paced.measurement.timeline.spans[i];
+
+		assert_true(span->end - span->start >= held_for(&program->ops[i]) - RESOLUTION);
+	}
+	train(options, "cuda", &free_run);
+	assert_string_equal(paced.measurement.weights_digest, free_run.measurement.weights_digest);
+	run_finish(&paced);
+	run_finish(&free_run);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(strategies_give_equal_bits),
 		cmocka_unit_test(losses_are_the_cpus),
+		cmocka_unit_test(operations_are_held),
 	};
 	struct error error = {0};
 	int gpus;
