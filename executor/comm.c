@@ -32,6 +32,29 @@ struct comm_group comm_group_of(const struct group *group, int rank)
 		.first = rank - index * stride, .size = size, .stride = stride, .index = index};
 }
 
+void comm_tell_unit(const struct comm *comm, int unit, struct text *text)
+{
+	const struct schedule *s = comm->schedule;
+
+	if (unit >= 0 && s != NULL && unit < s->n_units)
+		text_printf(text, " of %s", s->units[unit].name);
+	else if (unit >= 0)
+		text_printf(text, " of unit %d", unit);
+}
+
+void comm_tell_operation(const struct comm *comm, int op, struct text *text)
+{
+	const struct schedule *s = comm->schedule;
+
+	if (op < 0)
+		return;
+	text_printf(text, "operation %d", op);
+	if (s == NULL || op >= s->programs[0].n_ops)
+		return;
+	text_printf(text, ", %s", op_kind_name(s->programs[0].ops[op].kind));
+	comm_tell_unit(comm, s->programs[0].ops[op].unit, text);
+}
+
 bool comm_run(struct comm *comm, const struct collective *collective)
 {
 	comm->counters.collectives[collective->kind]++;

@@ -66,6 +66,7 @@ struct comm {
 	int rank, ranks;
 	const struct kernels *kernels; /* for sums */
 	struct kernel_context *context;
+	const struct schedule *schedule; /* for names in messages; NULL: there are numbers only */
 	struct fault fault;
 	struct comm_counters counters;
 	/* clock_now() when all members had come to the last collective; 0 where the transport does
@@ -91,6 +92,10 @@ bool comm_exchange(struct comm *comm, const void *input, void *output, int64_t b
 /* With a patience of its own, s. */
 bool comm_exchange_within(
 	struct comm *comm, const void *input, void *output, int64_t bytes, double patience);
+/* For messages: " of " and the unit of an operation; and the operation, by number and name. Nothing
+ * for what is no operation of the schedule (-1). */
+void comm_tell_unit(const struct comm *comm, int unit, struct text *text);
+void comm_tell_operation(const struct comm *comm, int op, struct text *text);
 /* The group of that rank. */
 struct comm_group comm_group_of(const struct group *group, int rank);
 

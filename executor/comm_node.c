@@ -1,7 +1,6 @@
 /* Ranks of one machine: saying what is to be done, waiting for each other, comparing. */
 #include "executor/comm_node.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { SLICE_ALIGNMENT = 16 }; /* elements: ranks do not write to one cache line */
@@ -46,11 +45,20 @@ struct patience node_patience(const struct node_link *link, const struct collect
 bool node_hangs(struct comm *comm, struct node_link *link, const struct collective *c, int peer,
 	const char *last_seen)
 {
-	return segment_fault(link->control, EXIT_CODE_FAULT,
-		"rank %d hangs: it did not come to %s %u (step %lld, operation %d, unit %d) within "
-		"%.3g s of rank %d%s",
-		peer, collective_kind_names[c->kind], link->sequence, (long long)c->step, c->op,
-		c->unit, node_patience(link, c).timeout, comm->rank, last_seen);
+	struct text text = {0};
+
+	text_printf(&text, "rank %d hangs: it did not come to %s %u", peer,
+		collective_kind_names[c->kind], link->sequence);
+	comm_tell_unit(comm, c->unit, &text);
+	if (c->op >= 0)
+		text_printf(&text, " (step %lld, operation %d)", (long long)c->step, c->op);
+	else
+		text_add(&text, " (between steps)");
+	text_printf(&text, " within %.3g s of rank %d%s", node_patience(link, c).timeout,
+		comm->rank, last_seen);
+	segment_fault(link->control, EXIT_CODE_FAULT, "%s", text_string(&text));
+	text_finish(&text);
+	return false;
 }
 
 /* True when it is not to blame: it waits itself, for a rank of another machine, and will tell. */
@@ -58,13 +66,18 @@ static bool timed_out(
 	struct comm *comm, struct node_link *link, const struct collective *c, int peer)
 {
 	const struct board *board = board_of(link, peer);
-	char last_seen[80];
+	struct text last_seen = {0};
 
 	if (atomic_load(&board->awaits) != 0)
 		return true;
-	snprintf(last_seen, sizeof(last_seen), "; it was last seen in step %d at operation %d",
-		atomic_load(&board->step), atomic_load(&board->op));
-	return node_hangs(comm, link, c, peer, last_seen);
+	if (atomic_load(&board->op) >= 0) {
+		text_printf(
+			&last_seen, "; it was last seen in step %d at ", atomic_load(&board->step));
+		comm_tell_operation(comm, atomic_load(&board->op), &last_seen);
+	}
+	node_hangs(comm, link, c, peer, text_string(&last_seen));
+	text_finish(&last_seen);
+	return false;
 }
 
 static bool await_one(struct comm *comm, struct node_link *link, const struct collective *c,
@@ -137,14 +150,15 @@ static bool same_call(const struct post *a, const struct post *b)
 	       a->count == b->count && a->op == b->op && a->step == b->step;
 }
 
-static void describe(struct text *text, int rank, const struct post *post)
+static void describe(const struct comm *comm, struct text *text, int rank, const struct post *post)
 {
+	text_printf(
+		text, "rank %d: %s %u", rank, collective_kind_names[post->kind], post->sequence);
+	comm_tell_unit(comm, post->unit, text);
 	text_printf(text,
-		"rank %d: %s %u of %lld elements (kind %d) in group {%d + i * %d, %d}, "
-		"step %d, operation %d, unit %d",
-		rank, collective_kind_names[post->kind], post->sequence, (long long)post->count,
-		post->element, post->first, post->stride, post->size, post->step, post->op,
-		post->unit);
+		", %lld elements (kind %d) in group {%d + i * %d, %d}, step %d, operation %d",
+		(long long)post->count, post->element, post->first, post->stride, post->size,
+		post->step, post->op);
 }
 
 bool node_same(struct comm *comm, struct node_link *link, int peer, const struct post *theirs)
@@ -155,9 +169,9 @@ bool node_same(struct comm *comm, struct node_link *link, int peer, const struct
 	if (same_call(mine, theirs))
 		return true;
 	text_add(&text, "ranks issued different collectives: ");
-	describe(&text, comm->rank, mine);
+	describe(comm, &text, comm->rank, mine);
 	text_add(&text, "; ");
-	describe(&text, peer, theirs);
+	describe(comm, &text, peer, theirs);
 	segment_fault(link->control, EXIT_CODE_FAULT, "%s", text_string(&text));
 	text_finish(&text);
 	return false;

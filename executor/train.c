@@ -190,6 +190,7 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 	if (t->on_gpu && !gpu_open_comm(&t->gpu, t->segment, t->schedule, &t->comm, error))
 		return false;
 	t->comm.fault = t->fault;
+	t->comm.schedule = t->schedule;
 	if (expected != NULL && expected[0] == '\0')
 		expected = NULL;
 	if (!expectation_read(expected, t->schedule->programs[0].n_ops, &t->arena, &t->expected))
