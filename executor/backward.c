@@ -1,5 +1,5 @@
-/* Leaves backward, last to first. Parameter gradients are added to the unit's gradient, which
- * starts at zero; the gradient of the residual stream travels in D_RESIDUAL. */
+/* Leaves backward, last to first. Parameter gradients are added to the unit's gradient, or start
+ * it; the gradient of the residual stream travels in D_RESIDUAL. */
 #include "executor/compute.h"
 
 static const struct architecture *architecture_of(const struct leaf *leaf)
@@ -7,30 +7,32 @@ static const struct architecture *architecture_of(const struct leaf *leaf)
 	return &leaf->compute->model->architecture;
 }
 
-/* dW += dy^T x and dbias += column sums of dy for some rows of the micro-batch. */
+/* dW (= | +=) dy^T x and dbias (= | +=) column sums of dy for some rows of the micro-batch. */
 static void weight_gradients(const struct leaf *leaf, const struct gemm *gemm)
 {
 	const struct compute *c = leaf->compute;
 	const struct device_kernels *device = c->kernels->device;
 	int weight = leaf_parameter(leaf, 0), bias = leaf_parameter(leaf, 1);
 	struct gemm product = *gemm;
+	bool more = true;
 
-	product.c = gradient_begin(leaf, weight);
+	product.c = gradient_begin(leaf, weight, &product.accumulate);
+	void *dbias = bias >= 0 ? gradient_begin(leaf, bias, &more) : NULL;
 	/* An epilogue writes the sums, so they must be the first. */
-	if (device != NULL && bias >= 0 && operand_gradient_is_new(leaf, bias) &&
-		device->gemm_epilogue(c->context, &product,
-			&(struct gemm_epilogue){.dbias = gradient_begin(leaf, bias)}))
+	if (device != NULL && !more &&
+		device->gemm_epilogue(
+			c->context, &product, &(struct gemm_epilogue){.dbias = dbias}))
 		return;
 	c->kernels->gemm(c->context, &product);
 	gradient_end(leaf, weight);
 	if (bias < 0)
 		return;
-	c->kernels->bias_backward(c->context, c->gradient_dtype, gradient_begin(leaf, bias),
-		c->dtype, product.a, product.k, product.m, true);
+	c->kernels->bias_backward(c->context, c->gradient_dtype, dbias, c->dtype, product.a,
+		product.k, product.m, more);
 	gradient_end(leaf, bias);
 }
 
-/* Of a projection: dW += dy^T x, dbias += column sums of dy, dx (= | +=) dy W. */
+/* Of a projection: those, and dx (= | +=) dy W. */
 static void project_backward(const struct leaf *leaf, const void *dy, void *dx, bool accumulate)
 {
 	const struct compute *c = leaf->compute;
@@ -50,7 +52,6 @@ static void project_backward(const struct leaf *leaf, const void *dy, void *dx, 
 					       .b = compute_at(c, x, i * rows * in),
 					       .ldb = in,
 					       .ldc = in,
-					       .accumulate = true,
 					       .dtype = c->dtype,
 					       .c_dtype = c->gradient_dtype});
 	c->kernels->gemm(c->context, &(struct gemm){.m = c->tokens,
@@ -172,6 +173,8 @@ static void head_norm_backward(const struct leaf *leaf, void *d, enum module_kin
 
 	for (int64_t i = 0; i < parts && d != NULL && x != NULL && rstd != NULL; i++) {
 		void *part = compute_at(c, d, i * rows * width);
+		bool more;
+		void *dweight = gradient_begin(leaf, weight, &more);
 
 		c->kernels->rmsnorm_backward(
 			c->context, &(struct norm_backward){.rows = rows,
@@ -181,8 +184,8 @@ static void head_norm_backward(const struct leaf *leaf, void *d, enum module_kin
 					    .weight = operand_parameter(leaf, weight),
 					    .rstd = rstd + i * rows,
 					    .dx = part,
-					    .dweight = gradient_begin(leaf, weight),
-					    .accumulate_parameters = true,
+					    .dweight = dweight,
+					    .accumulate_parameters = more,
 					    .dtype = c->dtype,
 					    .gradient_dtype = c->gradient_dtype});
 		gradient_end(leaf, weight);
@@ -233,12 +236,14 @@ static void norm_part(const struct leaf *leaf, const struct norm_backward *whole
 	norm.x = compute_at(c, norm.x, first * norm.width);
 	norm.dx = compute_at(c, norm.dx, first * norm.width);
 	norm.rstd += first;
-	norm.dweight = gradient_begin(leaf, weight);
+	/* Weight and bias get their terms together. */
+	norm.dweight = gradient_begin(leaf, weight, &norm.accumulate_parameters);
 	if (norm.mean == NULL) {
 		c->kernels->rmsnorm_backward(c->context, &norm);
 	} else {
 		norm.mean += first;
-		norm.dbias = bias >= 0 ? gradient_begin(leaf, bias) : NULL;
+		if (bias >= 0)
+			norm.dbias = gradient_begin(leaf, bias, &norm.accumulate_parameters);
 		c->kernels->layernorm_backward(c->context, &norm);
 	}
 	gradient_end(leaf, weight);
@@ -263,7 +268,6 @@ static void backward_norm(const struct leaf *leaf)
 		.rstd = statistics,
 		.dx = operand_work(leaf, TENSOR_D_RESIDUAL),
 		.accumulate_dx = leaf_module(leaf)->layer >= 0,
-		.accumulate_parameters = true,
 		.dtype = c->dtype,
 		.gradient_dtype = c->gradient_dtype};
 
@@ -283,9 +287,15 @@ static void backward_position_embedding(const struct leaf *leaf)
 	int positions = leaf_parameter(leaf, 0);
 
 	for (int64_t i = 0; i < c->sequences && dresidual != NULL; i++) {
-		c->kernels->accumulate(c->context, c->gradient_dtype,
-			gradient_begin(leaf, positions), c->dtype, compute_at(c, dresidual, i * n),
-			n);
+		bool more;
+		void *sum = gradient_begin(leaf, positions, &more);
+
+		/* Positions past the sequences have a gradient of zero. */
+		if (!more)
+			c->kernels->zero(c->context, c->gradient_dtype, sum,
+				c->model->parameters[positions].elements);
+		c->kernels->accumulate(c->context, c->gradient_dtype, sum, c->dtype,
+			compute_at(c, dresidual, i * n), n);
 		gradient_end(leaf, positions);
 	}
 }
@@ -299,6 +309,9 @@ static void backward_embedding(const struct leaf *leaf)
 	int table = leaf_parameter(leaf, 0);
 
 	for (int64_t i = 0; i < c->sequences && dresidual != NULL; i++) {
+		bool more;
+		void *dtable = gradient_begin(leaf, table, &more);
+
 		c->kernels->embedding_backward(c->context,
 			&(struct embedding_backward){.tokens = c->seq_len,
 				.width = a->hidden,
@@ -306,8 +319,8 @@ static void backward_embedding(const struct leaf *leaf)
 				.vocabulary = a->vocab,
 				.ids = tokens + i * (c->seq_len + 1),
 				.dout = compute_at(c, dresidual, i * c->seq_len * a->hidden),
-				.dtable = gradient_begin(leaf, table),
-				.accumulate_table = true,
+				.dtable = dtable,
+				.accumulate_table = more,
 				.dtype = c->dtype,
 				.gradient_dtype = c->gradient_dtype});
 		gradient_end(leaf, table);

@@ -86,6 +86,35 @@ static bool fill_tokens(
 	return true;
 }
 
+static void zero_run(
+	struct compute *c, const struct buffer *buffer, void *address, int64_t first, int64_t end)
+{
+	if (end > first)
+		c->kernels->zero(c->context, buffer->dtype,
+			(char *)address + first * dtype_bytes(buffer->dtype), end - first);
+}
+
+/* What no leaf writes is zero from the start. Each parameter's part is written by its first term:
+ * half of the memory traffic of zeros that are added to. Integers are added to always. */
+static void begin_gradient(struct compute *c, const struct buffer *buffer, void *address)
+{
+	const struct unit *unit = &c->schedule->units[buffer->unit];
+	int64_t elements = buffer->bytes / dtype_bytes(buffer->dtype), end = 0;
+
+	for (int i = 0; i < unit->n_slices && !compute_sums_exactly(c); i++) {
+		const struct unit_slice *slice = &unit->slices[i];
+
+		if (c->fresh[slice->parameter])
+			error_set(&c->error, EXIT_CODE_INTERNAL,
+				"the gradient of %s was taken before, and never written",
+				c->model->parameters[slice->parameter].name);
+		c->fresh[slice->parameter] = true;
+		zero_run(c, buffer, address, end, slice->offset);
+		end = slice->offset + slice->elements;
+	}
+	zero_run(c, buffer, address, end, elements);
+}
+
 /* Buffers that mean something from the moment they are taken. */
 static bool begin_buffers(struct compute *c, const struct op *op, struct error *error)
 {
@@ -99,8 +128,7 @@ static bool begin_buffers(struct compute *c, const struct op *op, struct error *
 			(buffer->role == BUFFER_GRADIENT || buffer->role == BUFFER_GRADIENT_SHARD);
 
 		if (gradient && !fault_hits(&c->fault, FAULT_DIRTY_GRADIENT, c->rank, c->step))
-			c->kernels->zero(c->context, buffer->dtype, address,
-				buffer->bytes / dtype_bytes(buffer->dtype));
+			begin_gradient(c, buffer, address);
 		if (buffer->role == BUFFER_TOKENS && c->data != NULL && !c->rehearsal &&
 			!fill_tokens(c, op, address, buffer->bytes, error))
 			return false;
@@ -446,6 +474,7 @@ bool compute_open(struct compute *c, struct error *error)
 	if (c->device != NULL && c->kernels->device != NULL)
 		c->device->fault = c->kernels->device->fault(c->context);
 	c->losses = ARENA_ARRAY(&c->arena, float, c->tokens);
+	c->fresh = ARENA_ARRAY(&c->arena, bool, c->model->n_parameters);
 	operands_init(c);
 	return true;
 }

@@ -68,6 +68,9 @@ struct compute {
 	struct home *homes;                 /* [n_parameters] */
 	struct siblings *siblings;          /* [layers + 1]; [0] = layer -1 */
 	struct saved_tensors *saved;        /* [n_modules] */
+	/* [n_parameters]: the unit's gradient was taken, and this parameter's part of it holds
+	 * nothing yet: the first term is written over what lies there. */
+	bool *fresh;
 	struct tensor work[BACKWARD_TENSORS_MAX];
 	int n_work;
 	int64_t work_bytes;        /* of these; a scratch for exact sums follows */
@@ -75,7 +78,6 @@ struct compute {
 	struct exact_sum *scalars; /* norm_scalars of this step; NULL = consumed */
 	struct exact_sum on_host;  /* a copy of them, where they lie on a device */
 	bool norm_on_device;       /* the norm is in the device's scalars */
-	const int *taken_in;       /* [n_buffers] micro-batch of the operation that takes it */
 	int gelu_done;             /* the activation that its projection has computed; -1 */
 	bool rehearsal;
 	/* Exact sums of gradients: a term too large for them, in this step. */
@@ -119,8 +121,6 @@ extern const struct device_kernels device_kernels_null;
 /* --- operands.c: addresses, or NULL with compute->error set --- */
 void *operand_parameter(const struct leaf *leaf, int parameter);
 void *operand_gradient(const struct leaf *leaf, int parameter);
-/* Still zero when this leaf comes to it. */
-bool operand_gradient_is_new(const struct leaf *leaf, int parameter);
 void *operand_saved(const struct leaf *leaf, int module, enum tensor_role role);
 void *operand_work(const struct leaf *leaf, enum tensor_role role);
 void *operand_residual_in(const struct leaf *leaf);
@@ -158,8 +158,9 @@ void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, 
 bool compute_sums_exactly(const struct compute *compute);
 /* Pieces of the micro-batch that gradients are computed in: its sequences, or all in one. */
 int64_t gradient_parts(const struct compute *compute);
-/* Where this leaf's gradient of a parameter goes: the unit's, or a scratch of zeros. */
-void *gradient_begin(const struct leaf *leaf, int parameter);
+/* Where this leaf's gradient of a parameter goes: the unit's, or a scratch. `more`: terms lie there
+ * already, to be added to; else what lies there means nothing. */
+void *gradient_begin(const struct leaf *leaf, int parameter, bool *more);
 /* Adds the scratch to the unit's gradient. */
 void gradient_end(const struct leaf *leaf, int parameter);
 /* Sums of this rank become fp32, in the front half of the buffer. */

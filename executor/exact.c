@@ -31,17 +31,15 @@ static float *scratch(const struct leaf *leaf, int parameter)
 	return parameter == first ? start : start + model->parameters[first].elements;
 }
 
-void *gradient_begin(const struct leaf *leaf, int parameter)
+void *gradient_begin(const struct leaf *leaf, int parameter, bool *more)
 {
 	struct compute *c = leaf->compute;
 
-	if (!compute_sums_exactly(c))
-		return operand_gradient(leaf, parameter);
-	float *start = scratch(leaf, parameter);
-	if (start != NULL && !c->rehearsal)
-		c->kernels->zero(
-			c->context, DTYPE_FP32, start, c->model->parameters[parameter].elements);
-	return start;
+	*more = !compute_sums_exactly(c) && !c->fresh[parameter];
+	if (compute_sums_exactly(c))
+		return scratch(leaf, parameter);
+	c->fresh[parameter] = false;
+	return operand_gradient(leaf, parameter);
 }
 
 /* False when a term is not finite, or so large that the sum might overflow. */

@@ -107,15 +107,6 @@ void *operand_gradient(const struct leaf *leaf, int parameter)
 	return in_unit(leaf, parameter, roles, what);
 }
 
-bool operand_gradient_is_new(const struct leaf *leaf, int parameter)
-{
-	unsigned roles = set_of(BUFFER_GRADIENT) | set_of(BUFFER_GRADIENT_SHARD);
-	struct uses uses = uses_of(leaf, leaf->op->uses);
-	int buffer = find_role(&uses, roles, leaf->compute->homes[parameter].unit);
-
-	return buffer >= 0 && leaf->compute->taken_in[buffer] == leaf->op->micro_batch;
-}
-
 void *operand_role(const struct leaf *leaf, enum buffer_role role)
 {
 	struct uses uses = uses_of(leaf, leaf->op->uses);
@@ -305,26 +296,8 @@ static void find_homes(struct compute *compute)
 		}
 }
 
-/* Resident buffers are taken by nobody. */
-static void find_takers(struct compute *compute)
-{
-	const struct program *program = compute->program;
-	int *taken_in = ARENA_ARRAY(&compute->arena, int, program->n_buffers);
-
-	for (int b = 0; b < program->n_buffers; b++)
-		taken_in[b] = -1;
-	for (int i = 0; i < program->n_ops; i++) {
-		const int *takes = slice_of(program, program->ops[i].takes);
-
-		for (int k = 0; k < program->ops[i].takes.count; k++)
-			taken_in[takes[k]] = program->ops[i].micro_batch;
-	}
-	compute->taken_in = taken_in;
-}
-
 void operands_init(struct compute *compute)
 {
-	find_takers(compute);
 	compute->gelu_done = -1;
 	find_siblings(compute);
 	find_saved_tensors(compute);

@@ -6,10 +6,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "executor/huge_pages.h"
+
 /* Also tells our own segments from any other file that is passed by mistake. */
 static const uint64_t segment_magic = 0x73686172645F3031;
 
-enum { PAGE = 4096, WINDOW_ALIGNMENT = 2 << 20 };
+enum { PAGE = 4096, WINDOW_ALIGNMENT = HUGE_PAGE };
 
 static int64_t reserve(int64_t *end, int64_t bytes, int64_t alignment)
 {
@@ -43,8 +45,7 @@ static bool system_error(struct error *error, const char *what, int64_t bytes)
 
 static bool map(struct segment *segment, int64_t bytes, int protection, struct error *error)
 {
-	void *base =
-		mmap(NULL, (size_t)bytes, protection, MAP_SHARED | MAP_NORESERVE, segment->fd, 0);
+	void *base = huge_pages_map(segment->fd, bytes, protection);
 
 	if (base == MAP_FAILED)
 		return system_error(error, "mapping the shared memory", bytes);

@@ -8,6 +8,7 @@
 #include "executor/cluster.h"
 #include "executor/compute.h"
 #include "executor/gpu.h"
+#include "executor/huge_pages.h"
 #include "executor/interpret.h"
 #include "executor/machine.h"
 #include "executor/measure.h"
@@ -297,6 +298,9 @@ static bool open_trainer(struct trainer *t, struct error *error)
 	recorder_open(
 		&t->recorder, job_of(t)->training.steps, t->schedule->programs[0].n_ops, &t->arena);
 	t->pss_before = machine_pss();
+	/* Every byte that the schedule will touch is known by now. */
+	if (!t->null_device && !t->on_gpu)
+		huge_pages(t->buffers.heap.base, t->buffers.heap.high_water);
 	if (!fill_weights(t, error) || (t->on_gpu && !gpu_upload(&t->gpu, &t->buffers, error)))
 		return false;
 	if (t->on_gpu && !device_memory_used(&t->gpu.device, &t->gpu.used, error))
