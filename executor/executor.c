@@ -343,6 +343,10 @@ static bool went_on(const struct run *run, struct error *error)
 
 	if (after == 0)
 		return true;
+	if (run->job->launcher.rank > 0) {
+		launch_let_others_speak();
+		return error_set(error, EXIT_CODE_TERMINATED, "%s", "");
+	}
 	if (folder == NULL)
 		return error_set(error, EXIT_CODE_TERMINATED,
 			"stopped by SIGTERM after step %lld of %lld; nothing is kept, since no "

@@ -227,13 +227,18 @@ bool launch_ranks(const struct launch *launch, struct error *error)
 		see_through(&crew);
 		ok = segment_outcome(launch->segment, error);
 		if (!ok && error->message[0] == '\0')
-			sleep(FOLLOWER_PAUSE);
+			launch_let_others_speak();
 	} else {
 		kill_rest(&crew);
 	}
 	sigaction(SIGTERM, &before, NULL);
 	arena_finish(&crew.arena);
 	return ok;
+}
+
+void launch_let_others_speak(void)
+{
+	sleep(FOLLOWER_PAUSE);
 }
 
 bool launch_follow_parent(const struct segment *segment)

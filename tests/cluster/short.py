@@ -19,18 +19,38 @@ import runs
 SHOWN = ('SHARD_GRAD_OP', 'FULL_SHARD, bf16', 'HYBRID_SHARD')
 
 
-def rank_processes(program):
-    """{rank: pid} of the rank processes of that program."""
+def words_of(pid):
+    with open(f'/proc/{pid}/cmdline', encoding='utf-8') as file:
+        return file.read().split('\0')
+
+
+def parent_of(pid):
+    with open(f'/proc/{pid}/stat', encoding='utf-8') as file:
+        return int(file.read().rpartition(')')[2].split()[1])
+
+
+def rank_processes(plan):
+    """{rank: pid} of the ranks that train that plan. MPI's daemons leave their parents, so that
+    ranks are no descendants of mpirun; those of other runs have launchers with other plans."""
     found = {}
     for entry in os.listdir('/proc'):
         try:
-            with open(f'/proc/{entry}/cmdline', encoding='utf-8') as file:
-                words = file.read().split('\0')
-            if words[1:2] == ['--shardplan-rank'] and words[0] == program:
+            words = words_of(entry)
+            if words[1:2] == ['--shardplan-rank'] and plan in words_of(parent_of(entry)):
                 found[int(words[3])] = int(entry)
         except (OSError, ValueError):
             continue
     return found
+
+
+def gone(pids, seconds):
+    """Whether all of them have ended within that time."""
+    end = time.monotonic() + seconds
+    while any(os.path.exists(f'/proc/{pid}') for pid in pids):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 class Cluster(unittest.TestCase):
@@ -90,13 +110,42 @@ class Cluster(unittest.TestCase):
         process = self.cluster.start(
             2, [PROGRAM, *self.bench.train_arguments('--steps', '100000', '--json-lines')])
         process.stdout.readline()
-        os.kill(rank_processes(PROGRAM)[3], signal.SIGKILL)
+        ranks = rank_processes(self.bench.path('plan.yaml'))
+        self.assertEqual(sorted(ranks), [0, 1, 2, 3])
+        os.kill(ranks[3], signal.SIGKILL)
         started = time.monotonic()
         _, messages = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 6, messages)
         self.assertRegex(messages, r'rank 3 was killed by signal 9 \(Killed\) in step \d+')
         self.assertLess(time.monotonic() - started, 30)
-        self.assertEqual(rank_processes(PROGRAM), {})
+        self.assertTrue(gone(ranks.values(), 10))
+
+    def stop_early(self, whom, *arguments):
+        """SIGTERM to a process that `whom` chooses, after the first step; exit code, messages."""
+        process = self.cluster.start(2, [PROGRAM, *self.bench.train_arguments(
+            '--steps', '100000', '--json-lines', *arguments)])
+        process.stdout.readline()
+        ranks = rank_processes(self.bench.path('plan.yaml'))
+        self.assertEqual(sorted(ranks), [0, 1, 2, 3])
+        os.kill(whom(process, ranks), signal.SIGTERM)
+        _, messages = process.communicate(timeout=60)
+        self.assertTrue(gone(ranks.values(), 10))
+        return process.returncode, messages
+
+    def test_sigterm_ends_all_after_the_same_step(self):
+        """To one process of one node, as a batch system sends it; all stop, and nothing is lost."""
+        self.bench.plan('FULL_SHARD', 'cluster.yaml')
+        folder = self.bench.path('terminated')
+        code, messages = self.stop_early(
+            lambda process, ranks: parent_of(ranks[3]), '--checkpoint', folder)
+        self.assertEqual(code, 143, messages)
+        said = re.findall(r'stopped by SIGTERM after step (\d+) of 100000; --resume', messages)
+        self.assertEqual(len(said), 1, messages)
+        steps = int(said[0])
+        self.assertEqual(os.listdir(folder), [f'step-{steps:08}'])
+        resumed = self.bench.train_here('--steps', str(steps + 1), '--resume', folder)
+        undisturbed = self.bench.train_here('--steps', str(steps + 1))
+        self.assertEqual(resumed['weights_digest'], undisturbed['weights_digest'])
 
     def test_a_checkpoint_needs_a_shared_folder(self):
         self.bench.plan('FULL_SHARD', 'cluster.yaml')
