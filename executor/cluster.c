@@ -1,6 +1,7 @@
 #include "executor/cluster.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "executor/mpi_world.h"
@@ -13,8 +14,30 @@ struct world_kind {
 	void (*stop)(void); /* when all come here; may be NULL */
 };
 
+/* How long a rank that lost its connection to a dead one waits for whoever saw it die, s. */
+enum { LOSS_PAUSE = 3 };
+
+static struct segment *loser;
+
+/* MPI gives up at once when it cannot send to a rank that died, and mpirun then leaves with MPI's
+ * code (255) instead of ours. So the thread that sends stays here: the launcher of the dead rank
+ * tells, and all are ended; only if nobody does, this rank says what it knows. The signal comes
+ * from the thread's own system call, so what is called here need not be safe in handlers. */
+static void on_broken_connection(int number)
+{
+	(void)number;
+	sleep(LOSS_PAUSE);
+	segment_fault(loser, EXIT_CODE_FAULT,
+		"rank %d lost its connection to a rank of another node, which nobody has named",
+		loser->rank);
+	while (true)
+		pause(); /* until the launcher has told */
+}
+
 static bool start_mpi(struct cluster *cluster, struct error *error)
 {
+	loser = cluster->control;
+	signal(SIGPIPE, on_broken_connection);
 	return mpi_start(&cluster->layout, cluster->control->header->job.ranks, error);
 }
 
@@ -160,6 +183,9 @@ void cluster_leave(struct cluster *cluster, bool sound)
 {
 	if (cluster->world == NULL)
 		return;
+	/* Connections may close now. */
+	if (loser != NULL)
+		signal(SIGPIPE, SIG_IGN);
 	/* MPI waits for all ranks at its end: after a fault some do not come. */
 	if (sound && cluster->world->stop != NULL)
 		cluster->world->stop();

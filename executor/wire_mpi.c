@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <mpi.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,8 +78,6 @@ bool mpi_start(struct layout *layout, int expected, struct error *error)
 	int level, ranks;
 
 	set_defaults();
-	/* A rank that went is told by its launcher, not by who writes to it next. */
-	signal(SIGPIPE, SIG_IGN);
 	if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS ||
 		level < MPI_THREAD_SERIALIZED)
 		return error_set(error, EXIT_CODE_ENVIRONMENT,

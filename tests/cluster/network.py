@@ -153,7 +153,8 @@ class Cluster:
                   '--mca', 'plm_rsh_no_tree_spawn', '1', '--mca', 'pml', 'ob1',
                   '--mca', 'btl', 'vader,tcp,self', '--mca', 'btl_tcp_if_include', 'eth0',
                   '--mca', 'oob_tcp_if_include', 'eth0', '--mca', 'btl_tcp_links', '2']
-        shell = ' '.join("'" + word.replace("'", "'\\''") + "'" for word in mpirun + command)
+        # In place of the shell: a crash of mpirun itself is then a negative code, not 139.
+        shell = 'exec ' + ' '.join("'" + word.replace("'", "'\\''") + "'" for word in mpirun + command)
         process = subprocess.Popen(
             [self.agent, self.address(0), shell], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, env=environment, start_new_session=True)
