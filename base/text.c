@@ -123,7 +123,15 @@ void text_number(struct text *text, double value)
 
 void text_int(struct text *text, int64_t value)
 {
-	text_printf(text, "%lld", (long long)value);
+	char digits[24], *end = digits + sizeof(digits), *first = end;
+	uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+
+	do
+		*--first = (char)('0' + rest % 10);
+	while ((rest /= 10) > 0);
+	if (value < 0)
+		*--first = '-';
+	text_add_bytes(text, first, (size_t)(end - first));
 }
 
 static const char *skip_digits(const char *string)

@@ -380,13 +380,12 @@ bool bounds_build(const struct question *question, const struct space *space, st
 	return ok;
 }
 
-/* With at most two micro-batches: the first and the last. */
-static struct plan shortened(const struct plan *plan)
+struct plan bounds_small(const struct plan *plan)
 {
-	struct plan two = *plan;
-	two.grad_accum = min_i64(plan->grad_accum, 2);
-	two.global_batch = plan->micro_batch * two.grad_accum * plan_data_parallel(plan);
-	return two;
+	struct plan small = *plan;
+	small.grad_accum = min_i64(plan->grad_accum, 2);
+	small.global_batch = plan->micro_batch * small.grad_accum * plan_data_parallel(plan);
+	return small;
 }
 
 static int64_t surely_live_peak(const struct program *program, struct arena *arena)
@@ -397,25 +396,16 @@ static int64_t surely_live_peak(const struct program *program, struct arena *are
 	return peak;
 }
 
-bool bounds_tighten(const struct question *question, const struct plan *plan, struct arena *arena,
-	struct bound *bound, struct error *error)
+void bounds_tighten(const struct schedule *schedule, struct arena *arena, struct bound *bound)
 {
-	struct plan two = shortened(plan);
-	struct schedule *schedule;
-	struct error mine = {0};
-	arena_reset(arena);
-	if (!schedule_build(arena, &two, question->model, question->topology, &schedule, &mine))
-		return mine.code == EXIT_CODE_USAGE ||
-		       error_set(error, mine.code, "%s", mine.message);
 	int64_t peak = surely_live_peak(&schedule->programs[0], arena);
 	bound->memory = max_i64(bound->memory, peak + bound_fixed_bytes(schedule));
-	return true;
 }
 
 int64_t bounds_with_room(
 	const struct question *question, const struct plan *plan, struct arena *arena)
 {
-	struct plan two = shortened(plan);
+	struct plan two = bounds_small(plan);
 	arena_reset(arena);
 	const struct schedule *schedule =
 		schedule_emit(arena, &two, question->model, question->topology);

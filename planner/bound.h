@@ -24,12 +24,13 @@ struct bounds {
 
 bool bounds_build(const struct question *question, const struct space *space, struct bounds *bounds,
 	struct error *error);
-/* Raises the bound of one plan's memory by looking at its own schedule, with at most two
- * micro-batches: a fraction of a simulation. Empties `arena`. */
-bool bounds_tighten(const struct question *question, const struct plan *plan, struct arena *arena,
-	struct bound *bound, struct error *error);
+/* The plan with at most two micro-batches: the first and the last show what surely lives. */
+struct plan bounds_small(const struct plan *plan);
+/* Raises the bound of a plan's memory by the schedule of its small plan: a fraction of a
+ * simulation. Allocates from `arena`. */
+void bounds_tighten(const struct schedule *schedule, struct arena *arena, struct bound *bound);
 /* Bytes that the device needs for a plan to fit with room (without its allocator giving anything
- * back), at least: from the plan's own schedule, as above. */
+ * back), at least: from the same schedule. Empties `arena`. */
 int64_t bounds_with_room(
 	const struct question *question, const struct plan *plan, struct arena *arena);
 void bounds_finish(struct bounds *bounds);

@@ -28,6 +28,11 @@ int64_t costs_network(const struct plan *plan, double bytes)
 	return whole(bytes * 1e3 / tokens(plan));
 }
 
+double costs_step_above(const struct plan *plan, int64_t time)
+{
+	return ((double)time + 1) * tokens(plan) * 1e-15 * (1 + 1e-12);
+}
+
 struct costs costs_of(const struct question *question, const struct plan *plan,
 	const struct prediction *prediction)
 {
@@ -156,6 +161,7 @@ static bool run(struct evaluator *evaluator, const struct topology *topology,
 {
 	arena_reset(&evaluator->scratch);
 	evaluator->evaluated++;
+	evaluator->emitted++;
 	*schedule = schedule_emit(&evaluator->scratch, plan, evaluator->question->model, topology);
 	return (!details || schedule_validate(*schedule, error)) &&
 	       simulate(*schedule, options, details, &evaluator->scratch, simulation, error);
@@ -178,6 +184,27 @@ bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topolo
 {
 	struct simulation_options options = sketch(evaluator);
 	return run_on(evaluator, topology, plan, &options, prediction, error);
+}
+
+struct schedule *evaluator_emit(struct evaluator *evaluator, const struct plan *plan)
+{
+	const struct question *question = evaluator->question;
+	arena_reset(&evaluator->scratch);
+	evaluator->emitted++;
+	return schedule_emit(&evaluator->scratch, plan, question->model, question->topology);
+}
+
+bool evaluator_run_emitted(struct evaluator *evaluator, const struct schedule *schedule,
+	double slow, struct prediction *prediction, struct error *error)
+{
+	struct simulation_options options = sketch(evaluator);
+	struct simulation simulation;
+	options.slow = slow;
+	if (!simulate(schedule, &options, false, &evaluator->scratch, &simulation, error))
+		return false;
+	*prediction = simulation.prediction;
+	evaluator->evaluated += slow <= 0 || prediction->step_time <= slow;
+	return true;
 }
 
 bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,

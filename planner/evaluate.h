@@ -17,15 +17,17 @@ struct costs {
 	int64_t of[COST_COUNT];
 };
 
-/* Seconds per step and bytes per step of a plan as costs. */
+/* Seconds per step and bytes per step of a plan as costs; a step time that costs more than `time`,
+ * by little. */
 int64_t costs_time(const struct plan *plan, double step_time);
 int64_t costs_network(const struct plan *plan, double bytes);
+double costs_step_above(const struct plan *plan, int64_t time);
 
 /* One arena for everything that a candidate needs, emptied before each. */
 struct evaluator {
 	const struct question *question;
 	struct arena scratch;
-	int64_t evaluated;
+	int64_t evaluated, emitted; /* plans; schedules, which plans and their bounds share */
 };
 
 /* What communication costs one step, seconds. */
@@ -36,7 +38,13 @@ struct exposure {
 	double idle;          /* neither compute nor communication runs */
 };
 
-/* schedule_emit, then simulate. EXIT_CODE_USAGE when this plan cannot be built. The prediction has
+/* The plan's schedule, in `scratch`: until the next call. */
+struct schedule *evaluator_emit(struct evaluator *evaluator, const struct plan *plan);
+/* Simulates it. A step that takes longer than `slow` seconds (0: none) has a step time and nothing
+ * else, and does not count as evaluated. */
+bool evaluator_run_emitted(struct evaluator *evaluator, const struct schedule *schedule,
+	double slow, struct prediction *prediction, struct error *error);
+/* Both. EXIT_CODE_USAGE when this plan cannot be built. The prediction has
  * no lower bounds and no ledger; its strings live in `scratch` until the next call. */
 bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);

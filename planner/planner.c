@@ -160,33 +160,40 @@ static void explain_candidates(struct making *making)
 /* --- the Pareto front ----------------------------------------------------------------------------
  */
 
-enum { FRONT_MAX = 256 };
-
-static bool make_front(struct making *making, struct error *error)
+/* One of the front, from the candidates when it is one of them. */
+static bool add_to_front(struct making *making, int plan, struct error *error)
 {
 	struct search *search = making->search;
 	struct answer *answer = making->answer;
-	const struct ranked *front[FRONT_MAX];
+	struct candidate *candidate = &answer->front[answer->n_front++];
 	struct contender chosen = contender_of(making, 0);
-	if (!search->pareto || answer->chosen == NULL)
+	struct exposure exposure;
+	struct contender other = {&candidate->plan, &candidate->prediction, &exposure};
+	int known = find_candidate(making, plan);
+	if (known >= 0) {
+		*candidate = making->candidates[known];
 		return true;
-	int n = ranking_pareto(&search->ranking, front, FRONT_MAX);
-	answer->front = ARENA_ARRAY(making->arena, struct candidate, n);
-	for (int i = 0; i < n; i++) {
-		struct candidate *candidate = &answer->front[answer->n_front++];
-		struct exposure exposure;
-		struct contender other = {&candidate->plan, &candidate->prediction, &exposure};
-		*candidate = (struct candidate){.plan = search->space.plans[front[i]->plan],
-			.verdict = front[i]->plan == making->plans[0] ? VERDICT_CHOSEN
-								      : VERDICT_SLOWER,
-			.why_not = ""};
-		if (!evaluator_run_closely(&search->evaluator, &candidate->plan, making->arena,
-			    &candidate->prediction, &exposure, error))
-			return false;
-		if (candidate->verdict == VERDICT_SLOWER)
-			candidate->why_not =
-				defend_slower(search->question, &chosen, &other, making->arena);
 	}
+	*candidate =
+		(struct candidate){.plan = search->space.plans[plan], .verdict = VERDICT_SLOWER};
+	if (!evaluator_run_closely(&search->evaluator, &candidate->plan, making->arena,
+		    &candidate->prediction, &exposure, error))
+		return false;
+	candidate->why_not = defend_slower(search->question, &chosen, &other, making->arena);
+	return true;
+}
+
+static bool make_front(struct making *making, struct error *error)
+{
+	const struct search *search = making->search;
+	const struct ranked *front[RANKING_PARETO_MAX];
+	if (!search->question->pareto || making->answer->chosen == NULL)
+		return true;
+	int n = ranking_pareto(&search->ranking, front, RANKING_PARETO_MAX);
+	making->answer->front = ARENA_ARRAY(making->arena, struct candidate, n);
+	for (int i = 0; i < n; i++)
+		if (!add_to_front(making, front[i]->plan, error))
+			return false;
 	return true;
 }
 

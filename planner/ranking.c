@@ -182,16 +182,36 @@ static bool covers(const struct costs *a, const struct costs *b)
 	return true;
 }
 
-/* An entry that costs as much in everything is only better when it comes first. */
-bool ranking_covers(const struct ranking *ranking, int plan, const struct costs *bounds)
+/* Surely: whatever `plan` costs from `bounds` on. */
+static bool comes_before(const struct ranking *ranking, const struct ranked *entry, int plan,
+	const struct costs *bounds)
 {
-	for (int i = 0; i < ranking->n; i++) {
-		const struct ranked *entry = &ranking->entries[i];
-		if (covers(&entry->costs, bounds) &&
-			(entry->plan < plan || !covers(bounds, &entry->costs)))
+	int64_t cost = cost_of(ranking, entry), least = bounds->of[ranking->objective];
+	if (cost != least)
+		return cost < least;
+	return covers(&entry->costs, bounds) &&
+	       (entry->plan < plan || !covers(bounds, &entry->costs));
+}
+
+bool ranking_excludes(const struct ranking *ranking, const struct ranked *const *front, int n,
+	int plan, const struct costs *bounds)
+{
+	const struct ranked least = {.costs = *bounds};
+	for (int i = 0; i < n; i++)
+		if (comes_before(ranking, front[i], plan, bounds) && dominates(front[i], &least))
 			return true;
-	}
 	return false;
+}
+
+int64_t ranking_excludes_above(const struct ranking *ranking, const struct ranked *const *front,
+	int n, const struct costs *bounds)
+{
+	struct ranked least = {.costs = *bounds};
+	least.costs.of[ranking->objective] = INT64_MAX;
+	for (int i = 0; i < n; i++)
+		if (dominates(front[i], &least))
+			return cost_of(ranking, front[i]); /* they are in order */
+	return INT64_MAX;
 }
 
 int ranking_pareto(const struct ranking *ranking, const struct ranked **front, int most)

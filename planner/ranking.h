@@ -57,10 +57,17 @@ int ranking_front(
 
 /* The Pareto front: in order, those that are better by more than the fuzz in some cost than
  * everything listed before them. Returns their number. */
+enum { RANKING_PARETO_MAX = 256 };
 int ranking_pareto(const struct ranking *ranking, const struct ranked **front, int most);
-/* No candidate that costs at least `bounds` in everything can be on the Pareto front: an entry
- * costs no more in anything, and less in something or comes before `plan`. */
-bool ranking_covers(const struct ranking *ranking, int plan, const struct costs *bounds);
+/* Whether the Pareto front of the entries lists one that comes before `plan`, and is as good up to
+ * the fuzz, whatever `plan` costs from `bounds` on. When that is so for everything that is no
+ * entry, the front is that of all. */
+bool ranking_excludes(const struct ranking *ranking, const struct ranked *const *front, int n,
+	int plan, const struct costs *bounds);
+/* The same for whatever costs more than the result in the objective, and from `bounds` on in the
+ * rest. INT64_MAX: none. */
+int64_t ranking_excludes_above(const struct ranking *ranking, const struct ranked *const *front,
+	int n, const struct costs *bounds);
 
 /* Could a candidate whose objective costs at least `bound` be the winner of one strategy, or of all
  * (STRATEGY_COUNT)? */

@@ -47,19 +47,28 @@ static struct ticket *queue(const struct search *search, int first, int end, enu
 /* --- simulating ----------------------------------------------------------------------------------
  */
 
-/* A plan that the builder refuses is no plan; any other error ends the search. */
-static bool simulate_plan(struct search *search, int index, struct error *error)
+/* A plan that the builder refuses is no plan; any other error ends the search. `schedule`: the
+ * plan's, NULL when it is not at hand. What takes longer than `slow` seconds (0: none) is not
+ * looked at any further: its time is known from then on. */
+static bool simulate_plan(struct search *search, int index, const struct schedule *schedule,
+	double slow, struct error *error)
 {
 	const struct plan *plan = &search->space.plans[index];
 	struct outcome *outcome = &search->outcomes[index];
+	struct bound *bound = &search->bounds.of[index];
 	struct prediction prediction;
 	struct error mine = {0};
-	outcome->simulated = true;
-	if (!evaluator_run(&search->evaluator, plan, &prediction, &mine)) {
-		outcome->refused = true;
+	if (schedule == NULL)
+		schedule = evaluator_emit(&search->evaluator, plan);
+	if (!evaluator_run_emitted(&search->evaluator, schedule, slow, &prediction, &mine)) {
+		outcome->simulated = outcome->refused = true;
 		return mine.code == EXIT_CODE_USAGE ||
 		       error_set(error, mine.code, "%s", mine.message);
 	}
+	bound->time = prediction.step_time;
+	if (slow > 0 && prediction.step_time > slow)
+		return true;
+	outcome->simulated = true;
 	search->limit = prediction.memory_limit_bytes;
 	outcome->fits = prediction.fits;
 	outcome->costs = costs_of(search->question, plan, &prediction);
@@ -77,35 +86,40 @@ static bool too_large(const struct search *search, int plan)
 	return search->bounds.of[plan].memory > search->limit;
 }
 
-static bool may_be_on_front(const struct search *search, int plan)
-{
-	struct costs bounds = {{0}};
-	for (int c = 0; c <= COST_NETWORK; c++)
-		bounds.of[c] = bound_cost(search, plan, (enum cost_kind)c);
-	return !ranking_covers(&search->ranking, plan, &bounds);
-}
-
 static bool is_needed(const struct search *search, const struct ticket *ticket)
 {
-	return ranking_needs(&search->ranking, search->space.plans[ticket->plan].strategy,
-		       ticket->bound) ||
-	       (search->pareto && may_be_on_front(search, ticket->plan));
+	return ranking_needs(
+		&search->ranking, search->space.plans[ticket->plan].strategy, ticket->bound);
+}
+
+/* A plan's own schedule tells more than what it shares with others. Returns it when it was made and
+ * is whole, for simulate_plan. */
+static const struct schedule *tighten(struct search *search, int index)
+{
+	const struct plan *plan = &search->space.plans[index], small = bounds_small(plan);
+	const struct schedule *schedule;
+	if (search->outcomes[index].tightened)
+		return NULL;
+	search->outcomes[index].tightened = true;
+	schedule = evaluator_emit(&search->evaluator, &small);
+	bounds_tighten(schedule, &search->evaluator.scratch, &search->bounds.of[index]);
+	return small.grad_accum == plan->grad_accum ? schedule : NULL;
 }
 
 static bool consider(struct search *search, const struct ticket *ticket, struct error *error)
 {
 	int plan = ticket->plan;
+	const struct schedule *schedule = NULL;
 	bool large = too_large(search, plan);
 	if (!large && !is_needed(search, ticket)) {
 		search->least_skipped = min_i64(search->least_skipped, ticket->bound);
 		search->pruned++;
 		return true;
 	}
-	if (!large && !bounds_tighten(search->question, &search->space.plans[plan],
-			      &search->evaluator.scratch, &search->bounds.of[plan], error))
-		return false;
+	if (!large)
+		schedule = tighten(search, plan);
 	if (!too_large(search, plan))
-		return simulate_plan(search, plan, error);
+		return simulate_plan(search, plan, schedule, 0, error);
 	search->pruned++;
 	return true;
 }
@@ -140,19 +154,13 @@ static bool closer(const struct search *search, int a, int b)
 
 /* Could the plan still be closer than `closest`? Looks at its own schedule when the first bound
  * does not say. */
-static bool may_be_closer(
-	struct search *search, int plan, int closest, bool *may, struct error *error)
+static bool may_be_closer(struct search *search, int plan, int closest)
 {
-	struct bound *bound = &search->bounds.of[plan];
+	const struct bound *bound = &search->bounds.of[plan];
 	int64_t least = closest < 0 ? INT64_MAX : search->outcomes[closest].costs.of[COST_MEMORY];
-	*may = bound->memory <= least;
-	if (!*may || search->outcomes[plan].simulated || closest < 0)
-		return true;
-	if (!bounds_tighten(search->question, &search->space.plans[plan],
-		    &search->evaluator.scratch, bound, error))
-		return false;
-	*may = bound->memory <= least;
-	return true;
+	if (bound->memory <= least && closest >= 0 && !search->outcomes[plan].simulated)
+		tighten(search, plan);
+	return bound->memory <= least;
 }
 
 /* The peak of what surely lives is often the optimizer's, the same for any micro-batch; what a
@@ -194,14 +202,12 @@ static bool find_closest(struct search *search, enum strategy strategy, struct e
 	for (int i = 0; i < end - first && ok && tries < CLOSEST_TRIES; i++) {
 		int plan = plans[i].plan;
 		struct outcome *outcome = &search->outcomes[plan];
-		bool may;
-		ok = may_be_closer(search, plan, *closest, &may, error);
-		if (!ok || !may)
+		if (!may_be_closer(search, plan, *closest))
 			continue;
 		if (!outcome->simulated) {
 			search->pruned--; /* now it is simulated after all */
 			tries++;
-			ok = simulate_plan(search, plan, error);
+			ok = simulate_plan(search, plan, NULL, 0, error);
 		}
 		if (ok && !outcome->refused && closer(search, plan, *closest))
 			*closest = plan;
@@ -222,6 +228,86 @@ static bool find_all_closest(struct search *search, struct error *error)
 	return ok;
 }
 
+/* --- the Pareto front ----------------------------------------------------------------------------
+ */
+
+struct front {
+	int entries; /* of the ranking that it is of */
+	int n;
+	const struct ranked *of[RANKING_PARETO_MAX];
+};
+
+/* On CPUs the device's memory is the host's. */
+static struct costs least_costs(const struct search *search, int plan)
+{
+	const struct topology *topology = search->question->topology;
+	struct costs costs = {{0}};
+	for (int c = 0; c <= COST_NETWORK; c++)
+		costs.of[c] = bound_cost(search, plan, (enum cost_kind)c);
+	if (topology->device.kind != DEVICE_GPU)
+		costs.of[COST_HOST] = topology->devices_per_node * costs.of[COST_MEMORY];
+	return costs;
+}
+
+static bool may_be_on_front(const struct search *search, struct front *front, int plan)
+{
+	const struct costs least = least_costs(search, plan);
+	if (search->outcomes[plan].simulated || too_large(search, plan))
+		return false;
+	if (front->entries != search->ranking.n) {
+		front->n = ranking_pareto(&search->ranking, front->of, RANKING_PARETO_MAX);
+		front->entries = search->ranking.n;
+	}
+	return !ranking_excludes(&search->ranking, front->of, front->n, plan, &least);
+}
+
+/* Seconds of a step from which on the plan is not on the front, whatever memory it needs; 0: none.
+ */
+static double too_slow(const struct search *search, const struct front *front, int plan)
+{
+	const struct costs least = least_costs(search, plan);
+	int64_t time = ranking_excludes_above(&search->ranking, front->of, front->n, &least);
+	if (search->ranking.objective != COST_TIME || time == INT64_MAX)
+		return 0;
+	return costs_step_above(&search->space.plans[plan], time);
+}
+
+static bool consider_for_front(
+	struct search *search, struct front *front, int plan, struct error *error)
+{
+	const struct schedule *schedule;
+	if (!may_be_on_front(search, front, plan))
+		return true;
+	schedule = tighten(search, plan);
+	if (!may_be_on_front(search, front, plan))
+		return true;
+	double slow = too_slow(search, front, plan);
+	bool ok = simulate_plan(search, plan, schedule, slow, error);
+	search->pruned -= search->outcomes[plan].simulated; /* it is now after all */
+	return ok;
+}
+
+/* What is simulated may take the place of the plan for which others were left out: they are looked
+ * at again until nothing more is simulated. */
+static bool search_front(struct search *search, struct error *error)
+{
+	int n = search->space.n;
+	struct ticket *tickets = queue(search, 0, n, search->ranking.objective);
+	struct front front = {.entries = -1};
+	int64_t before = -1;
+	bool ok = true;
+	while (ok && search->evaluator.evaluated > before) {
+		before = search->evaluator.evaluated;
+		for (int i = 0; i < n && ok; i++)
+			ok = consider_for_front(search, &front, tickets[i].plan, error);
+	}
+	free(tickets);
+	return ok;
+}
+
+/* --- the whole -----------------------------------------------------------------------------------
+ */
+
 /* Of the plans that miss by least; INT64_MAX when none was made. */
 static int64_t least_peak(const struct search *search)
 {
@@ -236,10 +322,7 @@ static int64_t least_peak(const struct search *search)
 static bool search_once(const struct question *question, bool offloads, struct arena *arena,
 	struct search *search, struct error *error)
 {
-	*search = (struct search){.question = question,
-		.limit = INT64_MAX,
-		.offloads = offloads,
-		.pareto = question->pareto};
+	*search = (struct search){.question = question, .limit = INT64_MAX, .offloads = offloads};
 	search->evaluator.question = question;
 	ranking_init(&search->ranking, question->objective);
 	if (!space_build(question, arena, &search->space, error) ||
@@ -256,7 +339,8 @@ static bool search_once(const struct question *question, bool offloads, struct a
 		ok = ok && mix_search(search, arena, error);
 	if (question->mixes)
 		ok = ok && offload_fewer_units(search, arena, error);
-	return ok && find_all_closest(search, error);
+	ok = ok && find_all_closest(search, error);
+	return ok && (!question->pareto || search_front(search, error));
 }
 
 bool search_run(const struct question *question, struct arena *arena, struct search *search,

@@ -8,6 +8,7 @@
 #include "planner/space.h"
 
 struct outcome {
+	bool tightened; /* its bound of memory is of its own schedule */
 	bool simulated;
 	bool refused; /* the builder could not honour it */
 	enum fits fits;
@@ -25,7 +26,6 @@ struct search {
 	int64_t pruned;
 	bool offloads;         /* nothing fits without CPU offload, which this search is of */
 	int64_t least_without; /* then: bytes that the closest plan without it needs */
-	bool pareto;           /* nothing is skipped that may be on the Pareto front */
 	/* Per strategy without a plan that fits: the one that misses by least; else -1. */
 	int closest[STRATEGY_COUNT];
 	/* The least objective among plans that no simulation saw; INT64_MAX when all were seen. */

@@ -42,15 +42,46 @@ static int64_t range_saved_bytes(const struct builder *b, const struct event *ev
 		b->plan->micro_batch, b->plan->seq_len);
 }
 
+/* Blocks repeat: whether `index` saves what `other` does. */
+static bool saves_alike(const struct builder *b, int index, int other)
+{
+	const struct event *one = &b->events[index], *two = &b->events[other];
+	const struct module *first = &b->model->modules[one->first_module];
+	const struct module *second = &b->model->modules[two->first_module];
+	int n = one->end_module - one->first_module;
+	if (two->end_module - two->first_module != n || b->saved_bytes[other] < 0 ||
+		checkpointing_of(b, one) != checkpointing_of(b, two))
+		return false;
+	for (int i = 0; i < n; i++)
+		if (first[i].kind != second[i].kind ||
+			first[i].n_parameters != second[i].n_parameters)
+			return false;
+	return true;
+}
+
+/* Asked for in every micro-batch of every step. */
+static int64_t saved_bytes(struct builder *b, int index)
+{
+	const struct event *event = &b->events[index];
+	int64_t *bytes = &b->saved_bytes[index];
+	int before = index - 1;
+	if (*bytes >= 0)
+		return *bytes;
+	while (before >= 0 && (b->events[before].kind != EVENT_RANGE || b->saved_bytes[before] < 0))
+		before--;
+	if (before >= 0 && saves_alike(b, index, before))
+		*bytes = b->saved_bytes[before];
+	else if (checkpointing_of(b, event) == CHECKPOINTING_SELECTIVE)
+		*bytes = selective_dropped_bytes(b, index);
+	else
+		*bytes = range_saved_bytes(b, event);
+	return *bytes;
+}
+
 int saved_new(struct builder *b, enum buffer_role role, int index)
 {
 	const struct event *event = &b->events[index];
-	/* Asked for in every micro-batch of every step. */
-	if (b->saved_bytes[index] < 0)
-		b->saved_bytes[index] = checkpointing_of(b, event) == CHECKPOINTING_SELECTIVE
-						? selective_dropped_bytes(b, index)
-						: range_saved_bytes(b, event);
-	int64_t bytes = b->saved_bytes[index];
+	int64_t bytes = saved_bytes(b, index);
 	if (bytes == 0)
 		return -1;
 	int buffer = buffer_new(b, role, STREAM_COMPUTE, event->unit, bytes, b->plan->param_dtype);

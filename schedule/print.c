@@ -1,13 +1,43 @@
 /* The text form of a schedule: one line per plan, group, unit, buffer and operation. parse.c is its
- * inverse; its hash is the schedule digest, so every byte matters. */
+ * inverse; its hash is the schedule digest, so every byte matters. Thousands of lines, so without
+ * printf. */
 #include "schedule/schedule.h"
+
+static void print_word(struct text *text, const char *name, const char *value)
+{
+	text_add_char(text, ' ');
+	text_add(text, name);
+	text_add_char(text, '=');
+	text_add(text, value);
+}
+
+static void print_number(struct text *text, const char *name, int64_t value)
+{
+	print_word(text, name, "");
+	text_int(text, value);
+}
+
+static void print_nonnegative(struct text *text, const char *name, int value)
+{
+	if (value >= 0)
+		print_number(text, name, value);
+}
+
+static void print_modules(struct text *text, int first, int end)
+{
+	if (end <= first)
+		return;
+	print_number(text, "modules", first);
+	text_add(text, "..");
+	text_int(text, end);
+}
 
 static void print_indices(
 	const struct program *program, struct slice slice, const char *name, struct text *text)
 {
 	if (slice.count == 0)
 		return;
-	text_printf(text, " %s=", name);
+	print_word(text, name, "");
 	for (int i = 0; i < slice.count; i++) {
 		if (i > 0)
 			text_add_char(text, ',');
@@ -15,27 +45,30 @@ static void print_indices(
 	}
 }
 
-static void print_nonnegative(struct text *text, const char *name, int value)
+/* The line of operation or buffer `index`, which is a `kind`, begins. */
+static void print_kind(struct text *text, const char *what, int index, const char *kind)
 {
-	if (value >= 0)
-		text_printf(text, " %s=%d", name, value);
+	text_add(text, what);
+	text_add_char(text, ' ');
+	text_int(text, index);
+	text_add_char(text, ' ');
+	text_add(text, kind);
 }
 
 static void print_op(const struct program *program, int index, struct text *text)
 {
 	const struct op *op = &program->ops[index];
-	text_printf(
-		text, "op %d %s stream=%s", index, op_kind_name(op->kind), stream_name(op->stream));
+	print_kind(text, "op", index, op_kind_name(op->kind));
+	print_word(text, "stream", stream_name(op->stream));
 	print_nonnegative(text, "unit", op->unit);
 	print_nonnegative(text, "micro_batch", op->micro_batch);
 	print_nonnegative(text, "group", op->group);
 	print_nonnegative(text, "layer", op->layer);
 	print_nonnegative(text, "cause", op->cause);
-	if (op->end_module > op->first_module)
-		text_printf(text, " modules=%d..%d", op->first_module, op->end_module);
-	text_printf(text, " dtype=%s", dtype_name(op->dtype));
+	print_modules(text, op->first_module, op->end_module);
+	print_word(text, "dtype", dtype_name(op->dtype));
 	if (op->bytes > 0)
-		text_printf(text, " bytes=%lld", (long long)op->bytes);
+		print_number(text, "bytes", op->bytes);
 	print_indices(program, op->waits, "waits", text);
 	print_indices(program, op->host_waits, "host_waits", text);
 	print_indices(program, op->takes, "takes", text);
@@ -47,14 +80,14 @@ static void print_op(const struct program *program, int index, struct text *text
 static void print_buffer(const struct program *program, int index, struct text *text)
 {
 	const struct buffer *buffer = &program->buffers[index];
-	text_printf(text, "buffer %d %s pool=%s", index, buffer_role_name(buffer->role),
-		stream_name(buffer->pool));
+	print_kind(text, "buffer", index, buffer_role_name(buffer->role));
+	print_word(text, "pool", stream_name(buffer->pool));
 	print_nonnegative(text, "unit", buffer->unit);
 	print_nonnegative(text, "layer", buffer->layer);
-	if (buffer->end_module > buffer->first_module)
-		text_printf(text, " modules=%d..%d", buffer->first_module, buffer->end_module);
-	text_printf(text, " dtype=%s bytes=%lld%s\n", dtype_name(buffer->dtype),
-		(long long)buffer->bytes, buffer->resident ? " resident" : "");
+	print_modules(text, buffer->first_module, buffer->end_module);
+	print_word(text, "dtype", dtype_name(buffer->dtype));
+	print_number(text, "bytes", buffer->bytes);
+	text_add(text, buffer->resident ? " resident\n" : "\n");
 }
 
 static void print_unit(const struct unit *unit, int index, struct text *text)

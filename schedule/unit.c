@@ -156,13 +156,17 @@ int buckets_build(const struct plan *plan, const struct model *model, struct are
 	struct unit **units)
 {
 	int n = 0, used = 0;
+	struct text name = {0};
 	struct unit_slice *slices = ARENA_ARRAY(arena, struct unit_slice, model->n_parameters);
 	*units = ARENA_ARRAY(arena, struct unit, model->n_parameters);
 	for (int p = model->n_parameters - 1; p >= 0; p--) {
 		struct unit *bucket = &(*units)[n];
 		if (bucket->slices == NULL) {
 			bucket->slices = slices + used;
-			bucket->name = arena_printf(arena, "bucket%d", n);
+			text_clear(&name);
+			text_add(&name, "bucket");
+			text_int(&name, n);
+			bucket->name = arena_strdup(arena, text_string(&name));
 			bucket->end_module = model->n_modules;
 		}
 		add_slice(bucket, model, p);
@@ -172,6 +176,7 @@ int buckets_build(const struct plan *plan, const struct model *model, struct are
 		lay_out_flat(bucket, 1, plan->mesh.shard);
 		n++;
 	}
+	text_finish(&name);
 	units_choose(plan, *units, n);
 	return n;
 }

@@ -57,9 +57,10 @@ static void judge_question(const struct question *question, bool tighten, double
 	for (int i = 0; i < space.n; i++) {
 		struct prediction prediction;
 		const struct plan *plan = &space.plans[i];
-		if (tighten &&
-			!bounds_tighten(question, plan, &evaluator.scratch, &bounds.of[i], &error))
-			fail_msg("%s", error.message);
+		struct plan small = bounds_small(plan);
+		if (tighten)
+			bounds_tighten(evaluator_emit(&evaluator, &small), &evaluator.scratch,
+				&bounds.of[i]);
 		if (!evaluator_run(&evaluator, plan, &prediction, &error))
 			fail_msg("%s", error.message);
 		judge(question, plan, &bounds.of[i], &prediction, slack, tally);

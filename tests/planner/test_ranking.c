@@ -113,13 +113,23 @@ static void test_pareto(void **state)
 	assert_int_equal(ranking_pareto(&ranking, front, 8), 2);
 	assert_int_equal(front[1]->plan, 4);
 	assert_int_equal(ranking_pareto(&ranking, front, 1), 1);
-	assert_true(ranking_covers(&ranking, 9, &bounds));
-	bounds.of[COST_MEMORY] = 999;
-	assert_false(ranking_covers(&ranking, 9, &bounds));
+	int n = ranking_pareto(&ranking, front, 8);
+	assert_true(ranking_excludes(&ranking, front, n, 9, &bounds));
+	bounds.of[COST_MEMORY] = 995; /* within the fuzz */
+	assert_true(ranking_excludes(&ranking, front, n, 9, &bounds));
+	bounds.of[COST_MEMORY] = 989;
+	assert_false(ranking_excludes(&ranking, front, n, 9, &bounds));
+	/* it may come before the entry, and then it stays */
+	bounds = (struct costs){{999, 1000, 1000, 0}};
+	assert_false(ranking_excludes(&ranking, front, n, 9, &bounds));
+	bounds = (struct costs){{1000, 995, 1000, 0}};
+	assert_false(ranking_excludes(&ranking, front, n, 9, &bounds));
 	/* equal in everything: the first enumerated stays */
 	bounds = (struct costs){{1000, 1000, 1000, 0}};
-	assert_true(ranking_covers(&ranking, 4, &bounds));
-	assert_false(ranking_covers(&ranking, 2, &bounds));
+	assert_true(ranking_excludes(&ranking, front, n, 4, &bounds));
+	assert_false(ranking_excludes(&ranking, front, n, 2, &bounds));
+	bounds.of[COST_NETWORK] = 1001;
+	assert_true(ranking_excludes(&ranking, front, n, 2, &bounds));
 	ranking_finish(&ranking);
 }
 

@@ -197,12 +197,40 @@ static void test_prunes(void **state)
 	arena_finish(&arena);
 }
 
+/* What the Pareto front costs beyond the answer. Two-sided: without the fuzz of the front a seventh
+ * more plans are simulated, and twice the schedules are made when bounds and simulations do not
+ * share them. */
+static void test_front_is_cheap(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = {.model = load_model(&arena, "llama-2-7b"),
+		.topology = load_topology(&arena, "2xdgx-a100-80gb")};
+	struct search search[2];
+	struct error error = {0};
+	for (int i = 0; i < 2; i++) {
+		question.pareto = i == 1;
+		assert_true(search_run(&question, &arena, &search[i], &error));
+	}
+	int64_t evaluated = search[1].evaluator.evaluated - search[0].evaluator.evaluated;
+	int64_t emitted = search[1].evaluator.emitted - search[0].evaluator.emitted;
+	print_message("%d plans, for the front %lld simulated, %lld schedules\n", search[1].space.n,
+		(long long)evaluated, (long long)emitted);
+	assert_true(evaluated > 64); /* as many as there are on it */
+	assert_true(evaluated < search[1].space.n / 4);
+	assert_true(emitted < evaluated * 3 / 2);
+	search_finish(&search[0]);
+	search_finish(&search[1]);
+	arena_finish(&arena);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_equals_brute_force),
 		cmocka_unit_test(test_negative_control),
 		cmocka_unit_test(test_prunes),
+		cmocka_unit_test(test_front_is_cheap),
 	};
 	if (argc > 1)
 		questions = atoi(argv[1]);
