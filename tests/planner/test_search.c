@@ -197,9 +197,9 @@ static void test_prunes(void **state)
 	arena_finish(&arena);
 }
 
-/* What the Pareto front costs beyond the answer. Two-sided: without the fuzz of the front a seventh
- * more plans are simulated, and twice the schedules are made when bounds and simulations do not
- * share them. */
+/* What the Pareto front costs beyond the answer. Of schedules, a seventh more would be made if plans
+ * were left out only for those that cost no more in anything (without the fuzz), and nearly twice
+ * as many if bounds and simulations did not share them. */
 static void test_front_is_cheap(void **state)
 {
 	(void)state;
@@ -217,8 +217,8 @@ static void test_front_is_cheap(void **state)
 	print_message("%d plans, for the front %lld simulated, %lld schedules\n", search[1].space.n,
 		(long long)evaluated, (long long)emitted);
 	assert_true(evaluated > 64); /* as many as there are on it */
-	assert_true(evaluated < search[1].space.n / 4);
-	assert_true(emitted < evaluated * 3 / 2);
+	assert_true(evaluated < search[1].space.n / 6);
+	assert_true(emitted < evaluated * 6 / 5);
 	search_finish(&search[0]);
 	search_finish(&search[1]);
 	arena_finish(&arena);
