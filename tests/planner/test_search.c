@@ -197,9 +197,9 @@ static void test_prunes(void **state)
 	arena_finish(&arena);
 }
 
-/* What the Pareto front costs beyond the answer. Of schedules, a seventh more would be made if plans
- * were left out only for those that cost no more in anything (without the fuzz), and nearly twice
- * as many if bounds and simulations did not share them. */
+/* What the Pareto front costs beyond the answer. Of schedules, a seventh more would be made if
+ * plans were left out only for those that cost no more in anything (without the fuzz), and nearly
+ * twice as many if bounds and simulations did not share them. */
 static void test_front_is_cheap(void **state)
 {
 	(void)state;
