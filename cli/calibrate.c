@@ -220,7 +220,7 @@ static bool run(struct invocation *invocation, struct error *error)
 
 const struct command command_calibrate = {
 	.name = "calibrate",
-	.summary = "measure this machine, its GPUs or a cluster, for predictions",
+	.summary = "measure this machine, its GPUs or a cluster for predictions",
 	.operands = "local|cluster",
 	.least = 1,
 	.most = 1,
