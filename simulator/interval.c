@@ -24,7 +24,7 @@ struct spreads {
 static const struct spreads measured_prior = {
 	{0.04, 0.12, 0.20}, 0.04, false, "measured on this machine"};
 static const struct spreads published_prior = {
-	{0.06, 0.15, 0.30}, 0.04, true, "published measurements of this device"};
+	{0.042, 0.15, 0.30}, 0.04, true, "published measurements of this device"};
 static const struct spreads datasheet_prior = {
 	{0.12, 0.25, 0.40}, 0.08, true, "datasheet of the device only"};
 
