@@ -24,7 +24,9 @@ void version_print(struct text *text)
 		"not built in: `local` is described by the kernel's files");
 	add_part(text, "GLPK", HAVE_GLPK, "not built in: branch and bound plans alone");
 	add_part(text, "transport shm", true, "");
-	add_part(text, "transport mpi", HAVE_MPI, "not built in: one machine");
+	add_part(text, "transport tcp", true, ""); /* started by torchrun */
+	add_part(
+		text, "transport mpi", HAVE_MPI, "not built in: several machines by torchrun only");
 	text_printf(text, "  %-20s %s\n", "CUDA kernels",
 		cuda_image_bytes > 0 ? cuda_image_compiler : "not built in: `train` runs on CPUs");
 	text_printf(
