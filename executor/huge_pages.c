@@ -20,7 +20,7 @@ __attribute__((no_sanitize("address"))) static void touch(char *page)
 
 void huge_pages(void *start, int64_t bytes)
 {
-	char *from = (char *)round_up((intptr_t)start, HUGE_PAGE);
+	char *from = (char *)(intptr_t)round_up((intptr_t)start, HUGE_PAGE);
 	int64_t whole = ((char *)start + bytes - from) / HUGE_PAGE * HUGE_PAGE;
 
 	for (int64_t at = 0; at < whole; at += HUGE_PAGE)
@@ -49,7 +49,7 @@ void *huge_pages_map(int fd, int64_t bytes, int protection)
 
 	if (range == MAP_FAILED)
 		return range;
-	char *base = (char *)round_up((intptr_t)range, HUGE_PAGE);
+	char *base = (char *)(intptr_t)round_up((intptr_t)range, HUGE_PAGE);
 	trim(range, reserved, base, bytes);
 	void *mapped = mmap(
 		base, (size_t)bytes, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
