@@ -90,17 +90,27 @@ static void end_tile(struct text *text)
 	text_add(text, "</dd></div>\n");
 }
 
+/* A unit stays on the line of its number. */
+static void add_unbroken(const char *string, struct text *text)
+{
+	for (; *string != '\0'; string++)
+		text_add_bytes(text, *string == ' ' ? "\xc2\xa0" : string, *string == ' ' ? 2 : 1);
+}
+
 static void time_tiles(const struct prediction *prediction, struct text *text)
 {
-	char buffer[32], low[32], high[32];
+	char buffer[32];
 	double exposed = prediction->time.exposed_communication;
 
 	begin_tile("Step time", text);
 	text_add(text, format_seconds(buffer, prediction->step_time));
-	if (prediction->step_time_high > 0)
-		text_printf(text, "<small>80 %%: %s to %s</small>",
-			format_seconds(low, prediction->step_time_low),
-			format_seconds(high, prediction->step_time_high));
+	if (prediction->step_time_high > 0) {
+		text_add(text, "<small>80 %: ");
+		add_unbroken(format_seconds(buffer, prediction->step_time_low), text);
+		text_add(text, " to ");
+		add_unbroken(format_seconds(buffer, prediction->step_time_high), text);
+		text_add(text, "</small>");
+	}
 	end_tile(text);
 	begin_tile("Throughput", text);
 	text_printf(text, "%s<small>tokens/s per device</small>",
