@@ -334,6 +334,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.fault = argument(arguments, "fault"),
 		.launcher = options->launcher,
 		.ring = options->collectives == 1,
+		.all_plans = options->reproducible == LEVEL_PLAN,
 		.any_rounding = options->reproducible == LEVEL_RUN,
 		.expected = &opened->evaluation.simulation.timeline,
 		.pace = (unsigned)options->pace,

@@ -128,7 +128,13 @@ static bool check_gpus(const struct executor_job *job, struct error *error)
 			"transport %s: its collectives take their own time and cannot be held to "
 			"predicted ones; use --transport device, or --pace compute",
 			name);
-	return gpu_choose(name, (int)ranks_here(job), &transport, &gpus, error);
+	if (!gpu_choose(name, (int)ranks_here(job), &transport, &gpus, error))
+		return false;
+	return !job->all_plans || transport != GPU_TRANSPORT_NCCL ||
+	       plan_ranks(&job->plan->plan) == 1 ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--reproducible plan: NCCL adds in an order of its own; use --transport "
+		       "device, or --reproducible run");
 }
 
 static bool check_launcher(const struct executor_job *job, struct error *error)

@@ -101,6 +101,7 @@ struct executor_job {
 	double slow_motion; /* >= 1, 0 = 1: that many times as long, while measured times are
 			     * divided by it */
 	bool ring; /* over machines: collectives as flat rings, whose sums are in another order */
+	bool all_plans;    /* level "plan" was asked for, which NCCL's sums cannot keep */
 	bool any_rounding; /* bits need only repeat for this plan (level "run"): a GPU may then
 			    * round where other plans would not */
 	struct launcher launcher; /* ranks > 1: this process is for one rank of them, and only the

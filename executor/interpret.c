@@ -382,6 +382,8 @@ bool interpret_step(struct interpreter *in, int64_t step, bool rehearsal, struct
 	const struct comm_counters before = in->comm->counters;
 	bool walk = true;
 	bool ok = device == NULL || device->begin_step(in->backend.device, rehearsal, &walk, error);
+	if (!walk && in->board_op != NULL)
+		atomic_store_explicit(in->board_op, -1, memory_order_relaxed);
 	for (int i = 0; i < in->program->n_ops && ok && walk; i++)
 		ok = issue(in, i, error);
 	count_collectives(in, &before, walk);

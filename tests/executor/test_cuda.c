@@ -10,7 +10,7 @@
 /* The second is captured, the third only launched. */
 enum { STEPS = 3 };
 
-static bool thorough, any_rounding;
+static bool thorough, any_rounding, all_plans;
 static enum graph_wish graphs;
 static int n_graphs;                /* runs that used one */
 static struct measurement measured; /* without its strings */
@@ -30,6 +30,7 @@ static struct digest train(const char *model, int64_t ranks, const char *options
 	job.kernels = "reference";
 	job.fault = fault;
 	job.any_rounding = any_rounding;
+	job.all_plans = all_plans;
 	job.cuda_graphs = graphs;
 	if (run_train(&run, &job)) {
 		snprintf(digest.hex, sizeof(digest.hex), "%s", run.measurement.weights_digest);
@@ -266,6 +267,11 @@ static void what_is_missing_is_said(void **state)
 	train(TINY_GPT2, 8, "seq_len=11 micro_batch=1", "cuda", "nccl", NULL, &error);
 	assert_int_equal(error.code, EXIT_CODE_USAGE);
 	assert_non_null(strstr(error.message, "need a GPU each"));
+	all_plans = true;
+	train(TINY_GPT2, 2, "seq_len=11 micro_batch=1", "cuda", "nccl", NULL, &error);
+	all_plans = false;
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	assert_non_null(strstr(error.message, "NCCL adds in an order of its own"));
 }
 
 int main(int argc, char **argv)
