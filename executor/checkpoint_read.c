@@ -112,9 +112,30 @@ static int first_piece(const struct manifest *m, int parameter, int64_t element)
 	return low;
 }
 
-/* Elements [begin, end) of a parameter into the rank's arrays. */
+/* One run of fp32 in a file into elements [at, at + n) of one of the rank's arrays. */
+static bool read_run(const struct loader *loader, int file, int64_t offset,
+	const struct weights_shard *to, int array, int64_t at, int64_t n, struct error *error)
+{
+	const int64_t size = (int64_t)sizeof(float);
+	float strip[WEIGHTS_STRIP];
+	bool ok = true;
+
+	if (to->dtype == DTYPE_FP32)
+		return read_at(
+			loader, file, offset, (float *)to->arrays[array] + at, n * size, error);
+	for (int64_t i = 0; ok && i < n; i += WEIGHTS_STRIP) {
+		int64_t run = min_i64(WEIGHTS_STRIP, n - i);
+
+		ok = read_at(loader, file, offset + i * size, strip, run * size, error);
+		if (ok)
+			weights_put(to, array, at + i, run, strip);
+	}
+	return ok;
+}
+
+/* Elements [begin, end) of a parameter into the rank's arrays, from `at` on. */
 static bool load_range(const struct loader *loader, int parameter, int64_t begin, int64_t end,
-	float *const *to, int arrays, struct error *error)
+	const struct weights_shard *to, int64_t at, struct error *error)
 {
 	const struct manifest *m = loader->manifest;
 	const int64_t size = (int64_t)sizeof(float);
@@ -125,10 +146,10 @@ static bool load_range(const struct loader *loader, int parameter, int64_t begin
 		const struct checkpoint_piece *p = &m->pieces[i];
 		int64_t from = max_i64(begin, p->begin), until = min_i64(end, p->end);
 		int64_t run = p->end - p->begin;
-		for (int a = 0; a < arrays && a < m->arrays; a++) {
+		for (int a = 0; a < to->n_arrays && a < m->arrays; a++) {
 			int64_t offset = p->offset + (a * run + from - p->begin) * size;
-			if (!read_at(loader, p->file, offset, to[a] + (from - begin),
-				    (until - from) * size, error))
+			if (!read_run(loader, p->file, offset, to, a, at + from - begin,
+				    until - from, error))
 				return false;
 		}
 	}
@@ -147,13 +168,8 @@ static bool load_unit(const struct loader *loader, int index, struct error *erro
 		const struct unit_slice *slice = &unit->slices[i];
 		int64_t begin = max_i64(slice->offset, shard.first);
 		int64_t end = min_i64(slice->offset + slice->elements, shard.first + unit->chunk);
-		float *to[3];
-		if (begin >= end)
-			continue;
-		for (int a = 0; a < shard.n_arrays; a++)
-			to[a] = shard.arrays[a] + (begin - shard.first);
-		if (!load_range(loader, slice->parameter, begin - slice->offset,
-			    end - slice->offset, to, shard.n_arrays, error))
+		if (begin < end && !load_range(loader, slice->parameter, begin - slice->offset,
+					   end - slice->offset, &shard, begin - shard.first, error))
 			return false;
 	}
 	return true;

@@ -26,6 +26,7 @@ struct checkpoint_worker {
 
 /* --- one rank's file --- */
 
+/* Where one of its runs lies as it is written; NULL: nowhere. */
 static const float *piece_data(
 	const struct checkpointer *cp, const struct checkpoint_piece *piece, int array)
 {
@@ -36,20 +37,48 @@ static const float *piece_data(
 	return weights_element(&cp->weights, piece->parameter, piece->begin, array);
 }
 
-static bool write_pieces(
-	struct checkpointer *cp, int fd, const char *path, XXH3_state_t *state, struct error *error)
+static bool write_run(
+	struct checkpoint_worker *worker, int fd, const float *data, int64_t n, struct error *error)
 {
+	size_t bytes = (size_t)n * sizeof(float);
+
+	XXH3_128bits_update(worker->state, data, bytes);
+	return store_write(&worker->checkpointer->store, fd, worker->path, data, bytes, error);
+}
+
+/* What is not fp32 in memory is so in the file. */
+static bool write_widened(struct checkpoint_worker *worker, int fd,
+	const struct checkpoint_piece *piece, int array, struct error *error)
+{
+	float strip[WEIGHTS_STRIP];
+	bool ok = true;
+
+	for (int64_t at = piece->begin; ok && at < piece->end; at += WEIGHTS_STRIP) {
+		int64_t n = min_i64(WEIGHTS_STRIP, piece->end - at);
+
+		weights_get(&worker->checkpointer->weights, piece->parameter, at, array, n, strip);
+		ok = write_run(worker, fd, strip, n, error);
+	}
+	return ok;
+}
+
+static bool write_pieces(struct checkpoint_worker *worker, int fd, struct error *error)
+{
+	const struct checkpointer *cp = worker->checkpointer;
+	bool ok = true;
+
 	for (int i = 0; i < cp->n_mine; i++) {
 		const struct checkpoint_piece *piece = &cp->mine[i];
-		size_t bytes = (size_t)(piece->end - piece->begin) * sizeof(float);
-		for (int a = 0; a < cp->manifest.arrays; a++) {
+
+		for (int a = 0; a < cp->manifest.arrays && ok; a++) {
 			const float *data = piece_data(cp, piece, a);
-			XXH3_128bits_update(state, data, bytes);
-			if (!store_write(&cp->store, fd, path, data, bytes, error))
-				return false;
+
+			ok = data != NULL
+				     ? write_run(worker, fd, data, piece->end - piece->begin, error)
+				     : write_widened(worker, fd, piece, a, error);
 		}
 	}
-	return true;
+	return ok;
 }
 
 static void write_file(struct checkpoint_worker *worker, int64_t step)
@@ -61,7 +90,7 @@ static void write_file(struct checkpoint_worker *worker, int64_t step)
 
 	XXH3_128bits_reset(worker->state);
 	if (ok) {
-		ok = write_pieces(cp, fd, worker->path, worker->state, &error);
+		ok = write_pieces(worker, fd, &error);
 		ok = store_close(&cp->store, fd, worker->path, &error) && ok;
 	}
 	XXH128_hash_t hash = XXH3_128bits_digest(worker->state);
@@ -268,9 +297,8 @@ static void copy_pieces(struct checkpointer *cp)
 		int64_t run = piece->end - piece->begin;
 		float *to = cp->copy + piece->offset / (int64_t)sizeof(float);
 		for (int a = 0; a < cp->manifest.arrays; a++)
-			memcpy(to + a * run,
-				weights_element(&cp->weights, piece->parameter, piece->begin, a),
-				(size_t)run * sizeof(float));
+			weights_get(
+				&cp->weights, piece->parameter, piece->begin, a, run, to + a * run);
 	}
 }
 

@@ -452,10 +452,13 @@ static bool check_plan(const struct compute *c, struct error *error)
 	if (plan->attention != ATTENTION_FLASH)
 		return refuse(error, "an attention kernel of others", "use --attention flash");
 	if (plan->param_dtype > DTYPE_BF16 || plan->reduce_dtype > plan->param_dtype ||
-		plan->master_dtype != DTYPE_FP32)
+		plan->master_dtype > DTYPE_BF16)
 		return refuse(error, "these dtypes",
 			"use fp32 or bf16 for parameters, fp32 or the same for the reduction, and "
-			"fp32 for the master weights");
+			"fp32 or bf16 for the master weights");
+	if (plan->master_dtype != DTYPE_FP32 && c->device != NULL)
+		return refuse(error, "bf16 master weights on a GPU",
+			"its kernels update fp32 weights; use --master-dtype fp32, or the CPU");
 	return true;
 }
 

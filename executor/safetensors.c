@@ -298,6 +298,20 @@ void safetensors_read(const struct safetensors *weights, const struct model *mod
 	}
 }
 
+/* Elements [begin, end) of the unit. */
+static void load_run(const struct safetensors *weights, const struct model *model,
+	const struct unit_slice *slice, int64_t begin, int64_t end, const struct weights_shard *to)
+{
+	float strip[WEIGHTS_STRIP];
+
+	for (int64_t at = begin; at < end; at += WEIGHTS_STRIP) {
+		int64_t n = min_i64(WEIGHTS_STRIP, end - at);
+
+		safetensors_read(weights, model, slice->parameter, at - slice->offset, n, strip);
+		weights_put(to, 0, at - to->first, n, strip);
+	}
+}
+
 void safetensors_load(const struct safetensors *weights, const struct weights *to)
 {
 	const struct schedule *schedule = to->schedule;
@@ -312,10 +326,7 @@ void safetensors_load(const struct safetensors *weights, const struct weights *t
 			int64_t begin = max_i64(slice->offset, shard.first);
 			int64_t end =
 				min_i64(slice->offset + slice->elements, shard.first + unit->chunk);
-			if (begin < end)
-				safetensors_read(weights, schedule->model, slice->parameter,
-					begin - slice->offset, end - begin,
-					shard.arrays[0] + (begin - shard.first));
+			load_run(weights, schedule->model, slice, begin, end, &shard);
 		}
 	}
 }

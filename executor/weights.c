@@ -29,10 +29,10 @@ static void *resident(const struct weights *weights, enum buffer_role role, int 
 	return buffer >= 0 ? buffers_address(weights->buffers, buffer) : NULL;
 }
 
-/* The fp32 weights that are updated: the shard, or the host's master copy of it. */
-static float *master(const struct weights *weights, int unit)
+/* The weights that are updated: the shard, or the host's master copy of it. */
+static void *master(const struct weights *weights, int unit)
 {
-	float *copy = resident(weights, BUFFER_MASTER_SHARD, unit);
+	void *copy = resident(weights, BUFFER_MASTER_SHARD, unit);
 
 	return copy != NULL ? copy : resident(weights, BUFFER_PARAMETER_SHARD, unit);
 }
@@ -40,20 +40,28 @@ static float *master(const struct weights *weights, int unit)
 bool weights_shard(const struct weights *weights, int index, struct weights_shard *shard)
 {
 	const struct unit *unit = &weights->schedule->units[index];
-	float *moments = resident(weights, BUFFER_OPTIMIZER_STATE, index);
+	void *moments = resident(weights, BUFFER_OPTIMIZER_STATE, index);
 
 	*shard = (struct weights_shard){.arrays = {master(weights, index)},
+		.dtype = weights->schedule->plan.master_dtype,
 		.n_arrays = 1,
 		.first = weights->rank % weights->schedule->plan.mesh.shard * unit->chunk};
 	if (moments != NULL) {
 		shard->arrays[1] = moments;
-		shard->arrays[2] = moments + unit->chunk;
+		shard->arrays[2] = element_at(shard->dtype, moments, unit->chunk);
 		shard->n_arrays = 3;
 	}
 	return shard->arrays[0] != NULL;
 }
 
-const float *weights_element(
+void weights_put(
+	const struct weights_shard *shard, int array, int64_t at, int64_t n, const float *from)
+{
+	for (int64_t i = 0; i < n; i++)
+		element_put(shard->dtype, shard->arrays[array], at + i, from[i]);
+}
+
+static const void *find_element(
 	const struct weights *weights, int parameter, int64_t element, int array)
 {
 	const struct schedule *schedule = weights->schedule;
@@ -64,11 +72,28 @@ const float *weights_element(
 		for (int i = 0; i < unit->n_slices; i++) {
 			if (unit->slices[i].parameter == parameter &&
 				weights_shard(weights, u, &shard) && array < shard.n_arrays)
-				return shard.arrays[array] + unit->slices[i].offset + element -
-				       shard.first;
+				return element_of(shard.dtype, shard.arrays[array],
+					unit->slices[i].offset + element - shard.first);
 		}
 	}
 	return NULL;
+}
+
+const float *weights_element(
+	const struct weights *weights, int parameter, int64_t element, int array)
+{
+	return weights->schedule->plan.master_dtype == DTYPE_FP32
+		       ? find_element(weights, parameter, element, array)
+		       : NULL;
+}
+
+void weights_get(const struct weights *weights, int parameter, int64_t element, int array,
+	int64_t n, float *to)
+{
+	const void *from = find_element(weights, parameter, element, array);
+
+	for (int64_t i = 0; i < n; i++)
+		to[i] = element_get(weights->schedule->plan.master_dtype, from, i);
 }
 
 /* --- initial weights --- */
@@ -114,28 +139,34 @@ static void init_part(const struct weights *weights, const struct unit *unit, in
 	}
 }
 
-enum { STRIP = 4096 };
+static float kept_as(enum dtype dtype, float x)
+{
+	return dtype == DTYPE_BF16 ? bf16_to_float(bf16_from_float(x)) : x;
+}
 
-/* The same of a buffer that may be in the compute dtype, where there is one. */
+/* The same of a buffer that may be in the compute dtype, where there is one: what the master dtype
+ * has of the weights. */
 static void init_buffer(const struct weights *weights, const struct unit *unit, int64_t seed,
 	enum buffer_role role, int64_t first, int64_t n)
 {
-	int index = (int)(unit - weights->schedule->units);
-	int buffer = find_buffer(weights, role, index);
-	float strip[STRIP];
+	int buffer = find_buffer(weights, role, (int)(unit - weights->schedule->units));
+	enum dtype master_dtype = weights->schedule->plan.master_dtype;
+	float strip[WEIGHTS_STRIP];
 
 	if (buffer < 0)
 		return;
 	enum dtype dtype = weights->program->buffers[buffer].dtype;
 	void *address = buffers_address(weights->buffers, buffer);
-	if (dtype == DTYPE_FP32)
+	if (dtype == DTYPE_FP32 && master_dtype == DTYPE_FP32) {
 		init_part(weights, unit, seed, first, n, address);
-	for (int64_t at = 0; dtype == DTYPE_BF16 && at < n; at += STRIP) {
-		int64_t count = min_i64(STRIP, n - at);
+		return;
+	}
+	for (int64_t at = 0; at < n; at += WEIGHTS_STRIP) {
+		int64_t count = min_i64(WEIGHTS_STRIP, n - at);
 
 		init_part(weights, unit, seed, first + at, count, strip);
 		for (int64_t i = 0; i < count; i++)
-			element_put(dtype, address, at + i, strip[i]);
+			element_put(dtype, address, at + i, kept_as(master_dtype, strip[i]));
 	}
 }
 
@@ -156,56 +187,47 @@ void weights_init(const struct weights *weights, int64_t seed)
 		init_unit(weights, u, seed);
 }
 
-/* All-gathers one rank's part of a unit in fp32. Others read the device's tier only, so what lies
- * in host memory passes through a block of the heap. */
+/* What one rank has of a unit, or of its moments. */
+struct part {
+	enum dtype dtype;
+	const void *data;
+};
+
+static void convert(enum dtype dtype, void *to, struct part from, int64_t n)
+{
+	if (dtype == from.dtype) {
+		memcpy(to, from.data, (size_t)(n * dtype_bytes(dtype)));
+		return;
+	}
+	for (int64_t i = 0; i < n; i++)
+		element_put(dtype, to, i, element_get(from.dtype, from.data, i));
+}
+
+/* All-gathers one rank's part of a unit, as `dtype`. Others read the device's tier only, so what
+ * lies in host memory passes through a block of the heap, and so does what has another dtype. */
 static bool gather_part(const struct weights *weights, struct comm *comm, int64_t chunk,
-	const float *part, float *output, struct error *error)
+	struct part part, enum dtype dtype, void *output, struct error *error)
 {
 	const struct group shard = {.size = weights->schedule->plan.mesh.shard, .stride = 1};
 	struct heap *heap = &weights->buffers->heap;
 	struct collective c = {.kind = COLLECTIVE_ALL_GATHER,
-		.element = COMM_FP32,
+		.element = dtype == DTYPE_BF16 ? COMM_BF16 : COMM_FP32,
 		.group = comm_group_of(&shard, weights->rank),
 		.count = chunk,
-		.input = part,
+		.input = part.data,
 		.output = output,
 		.step = -1,
 		.op = -1,
 		.unit = -1};
 
-	if (heap_holds(heap, part))
+	if (dtype == part.dtype && heap_holds(heap, part.data))
 		return comm_run(comm, &c);
-	int block = heap_take(heap, chunk * (int64_t)sizeof(float), error);
+	int block = heap_take(heap, chunk * dtype_bytes(dtype), error);
 	if (block < 0)
 		return false;
-	c.input = memcpy(heap_address(heap, block), part, (size_t)chunk * sizeof(float));
+	convert(dtype, heap_address(heap, block), part, chunk);
+	c.input = heap_address(heap, block);
 	bool ok = comm_run(comm, &c);
-	heap_give(heap, block);
-	return ok;
-}
-
-/* The same in the compute dtype, for what every rank keeps. */
-static bool gather_rounded(const struct weights *weights, struct comm *comm, int64_t chunk,
-	const float *part, void *output, struct error *error)
-{
-	const struct group shard = {.size = weights->schedule->plan.mesh.shard, .stride = 1};
-	struct heap *heap = &weights->buffers->heap;
-	int block = heap_take(heap, chunk * dtype_bytes(DTYPE_BF16), error);
-
-	if (block < 0)
-		return false;
-	void *rounded = heap_address(heap, block);
-	for (int64_t i = 0; i < chunk; i++)
-		element_put(DTYPE_BF16, rounded, i, part[i]);
-	bool ok = comm_run(comm, &(struct collective){.kind = COLLECTIVE_ALL_GATHER,
-					 .element = COMM_BF16,
-					 .group = comm_group_of(&shard, weights->rank),
-					 .count = chunk,
-					 .input = rounded,
-					 .output = output,
-					 .step = -1,
-					 .op = -1,
-					 .unit = -1});
 	heap_give(heap, block);
 	return ok;
 }
@@ -217,16 +239,12 @@ static bool spread_unit(
 	int64_t chunk = weights->schedule->units[index].chunk;
 	enum dtype dtype = weights->schedule->plan.param_dtype;
 	void *kept = resident(weights, BUFFER_UNSHARDED, index);
-	const float *copy = resident(weights, BUFFER_MASTER_SHARD, index);
-	void *shard = resident(weights, BUFFER_PARAMETER_SHARD, index);
+	struct part updated = {weights->schedule->plan.master_dtype, master(weights, index)};
 
-	for (int64_t i = 0; copy != NULL && i < chunk; i++)
-		element_put(dtype, shard, i, copy[i]);
-	if (kept == NULL)
-		return true;
-	return dtype == DTYPE_BF16
-		       ? gather_rounded(weights, comm, chunk, master(weights, index), kept, error)
-		       : gather_part(weights, comm, chunk, master(weights, index), kept, error);
+	if (resident(weights, BUFFER_MASTER_SHARD, index) != NULL &&
+		resident(weights, BUFFER_PARAMETER_SHARD, index) != NULL)
+		convert(dtype, resident(weights, BUFFER_PARAMETER_SHARD, index), updated, chunk);
+	return kept == NULL || gather_part(weights, comm, chunk, updated, dtype, kept, error);
 }
 
 bool weights_spread(const struct weights *weights, struct comm *comm, struct error *error)
@@ -248,7 +266,7 @@ struct digester {
 	bool leads;                  /* hashes; the others only help to gather */
 	XXH3_state_t **states;       /* of the slices of the unit */
 	XXH128_canonical_t *digests; /* [n_parameters] */
-	float *gathered;
+	void *gathered;              /* of the master dtype */
 	struct error *error;
 };
 
@@ -265,14 +283,35 @@ static XXH3_state_t *begin_parameter(const struct parameter *parameter)
 	return state;
 }
 
-/* One of weights, first and second moments of a unit: gathered, then every parameter's part. */
-static bool add_tensor(struct digester *d, const struct unit *unit, const float *shard)
+/* As fp32, whatever they are kept in. */
+static void add_elements(XXH3_state_t *state, struct part part, int64_t first, int64_t n)
 {
-	if (!gather_part(d->weights, d->comm, unit->chunk, shard, d->gathered, d->error))
+	float strip[WEIGHTS_STRIP];
+
+	if (part.dtype == DTYPE_FP32) {
+		XXH3_128bits_update(
+			state, (const float *)part.data + first, (size_t)n * sizeof(float));
+		return;
+	}
+	for (int64_t at = first; at < first + n; at += WEIGHTS_STRIP) {
+		int64_t count = min_i64(WEIGHTS_STRIP, first + n - at);
+
+		for (int64_t i = 0; i < count; i++)
+			strip[i] = element_get(part.dtype, part.data, at + i);
+		XXH3_128bits_update(state, strip, (size_t)count * sizeof(float));
+	}
+}
+
+/* One of weights, first and second moments of a unit: gathered, then every parameter's part. */
+static bool add_tensor(struct digester *d, const struct unit *unit, struct part shard)
+{
+	struct part whole = {shard.dtype, d->gathered};
+
+	if (!gather_part(
+		    d->weights, d->comm, unit->chunk, shard, shard.dtype, d->gathered, d->error))
 		return false;
 	for (int i = 0; i < unit->n_slices && d->leads; i++)
-		XXH3_128bits_update(d->states[i], d->gathered + unit->slices[i].offset,
-			(size_t)unit->slices[i].elements * sizeof(float));
+		add_elements(d->states[i], whole, unit->slices[i].offset, unit->slices[i].elements);
 	return true;
 }
 
@@ -281,15 +320,13 @@ static bool add_unit(struct digester *d, int index)
 	const struct weights *w = d->weights;
 	const struct unit *unit = &w->schedule->units[index];
 	const struct model *model = w->schedule->model;
-	float *moments = resident(w, BUFFER_OPTIMIZER_STATE, index);
-	bool ok;
+	struct weights_shard shard;
+	bool ok = weights_shard(w, index, &shard);
 
 	for (int i = 0; i < unit->n_slices; i++)
 		d->states[i] = begin_parameter(&model->parameters[unit->slices[i].parameter]);
-	ok = add_tensor(d, unit, master(w, index));
-	if (moments != NULL)
-		ok = ok && add_tensor(d, unit, moments) &&
-		     add_tensor(d, unit, moments + unit->chunk);
+	for (int a = 0; ok && a < shard.n_arrays; a++)
+		ok = add_tensor(d, unit, (struct part){shard.dtype, shard.arrays[a]});
 	for (int i = 0; i < unit->n_slices; i++) {
 		XXH128_canonicalFromHash(
 			&d->digests[unit->slices[i].parameter], XXH3_128bits_digest(d->states[i]));
@@ -306,7 +343,8 @@ static bool add_unit_in_heap(struct digester *d, int index, struct error *error)
 
 	if (unit->n_slices == 0)
 		return true;
-	int block = heap_take(heap, unit->gathered * (int64_t)sizeof(float), error);
+	int64_t bytes = unit->gathered * dtype_bytes(d->weights->schedule->plan.master_dtype);
+	int block = heap_take(heap, bytes, error);
 	if (block < 0)
 		return false;
 	d->gathered = heap_address(heap, block);

@@ -91,6 +91,11 @@ static void use_gradient_shards(struct builder *b)
 		ddp_use_gradients(b);
 }
 
+static int64_t gradient_bytes(const struct builder *b)
+{
+	return dtype_bytes(plan_optimizer_gradient_dtype(b->plan));
+}
+
 static bool reduces_norm(const struct builder *b)
 {
 	return b->shards && b->plan->mesh.shard > 1;
@@ -102,10 +107,10 @@ static int norm_part(struct builder *b, enum stream stream, int scalars)
 	bool exact = b->plan->runtime == RUNTIME_SHARDPLAN;
 	op_begin(b, OP_GRADIENT_NORM, stream, -1);
 	wait_for_reductions(b);
-	b->op.bytes = dtype_bytes(b->plan->master_dtype) * local_elements(b, stream);
+	b->op.bytes = gradient_bytes(b) * local_elements(b, stream);
 	if (b->plan->gradient_sums == SUMS_EXACT) /* they become fp32 in place first */
-		b->op.bytes += (dtype_bytes(DTYPE_INT64) + dtype_bytes(b->plan->master_dtype)) *
-			       local_elements(b, stream);
+		b->op.bytes +=
+			(dtype_bytes(DTYPE_INT64) + gradient_bytes(b)) * local_elements(b, stream);
 	if (scalars < 0) {
 		scalars = buffer_new(b, BUFFER_NORM_SCALARS, STREAM_COMPUTE, -1,
 			exact ? NORM_SCALAR_BYTES_EXACT : NORM_SCALAR_BYTES, DTYPE_FP32);
@@ -148,7 +153,7 @@ static void clip(struct builder *b, enum stream stream, int scalars)
 	op_wait_stream(b, STREAM_REDUCE);
 	if (stream == STREAM_HOST)
 		op_wait_stream(b, STREAM_COMPUTE);
-	b->op.bytes = 2 * dtype_bytes(b->plan->master_dtype) * local_elements(b, stream);
+	b->op.bytes = 2 * gradient_bytes(b) * local_elements(b, stream);
 	op_use(b, scalars);
 	use_gradient_shards(b);
 	op_end(b);
@@ -212,6 +217,16 @@ static enum optimizer optimizer_of(const struct builder *b, enum stream stream)
 	return own ? OPTIMIZER_ADAMW_FUSED : b->plan->optimizer;
 }
 
+/* Passes over what is in the master dtype; the gradient is read once where it is in another. */
+static int64_t update_bytes(const struct builder *b, enum stream stream, int64_t elements)
+{
+	double traffic = optimizer_traffic(optimizer_of(b, stream));
+	int64_t master = dtype_bytes(b->plan->master_dtype);
+
+	return (int64_t)(traffic * (double)elements * master / 4) +
+	       elements * (gradient_bytes(b) - master);
+}
+
 /* One unit's update, or (unit < 0) that of all units of the stream. The last one of all ends the
  * scalars. */
 static void update(
@@ -221,8 +236,7 @@ static void update(
 	wait_for_reductions(b);
 	wait_for_copies(b);
 	b->op.dtype = b->plan->master_dtype;
-	b->op.bytes = (int64_t)(optimizer_traffic(optimizer_of(b, stream)) * (double)elements *
-				dtype_bytes(b->plan->master_dtype) / 4);
+	b->op.bytes = update_bytes(b, stream, elements);
 	for (int u = 0; u < b->n_units; u++)
 		if (u == unit || (unit < 0 && updater(b, u) == stream))
 			use_states(b, u);

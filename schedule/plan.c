@@ -101,9 +101,16 @@ enum dtype plan_gradient_dtype(const struct plan *plan)
 	return plan->gradient_sums == SUMS_EXACT ? DTYPE_INT64 : plan->reduce_dtype;
 }
 
+enum dtype plan_optimizer_gradient_dtype(const struct plan *plan)
+{
+	return runtime_of(plan->runtime)->fp32_gradient_shards ? DTYPE_FP32 : plan->master_dtype;
+}
+
 enum dtype plan_gradient_shard_dtype(const struct plan *plan)
 {
-	return plan->gradient_sums == SUMS_EXACT ? DTYPE_INT64 : plan->master_dtype;
+	if (plan->gradient_sums == SUMS_EXACT)
+		return DTYPE_INT64;
+	return plan_optimizer_gradient_dtype(plan);
 }
 
 int plan_field_index(const char *name)

@@ -156,6 +156,8 @@ int64_t plan_loss_bytes(const struct plan *plan);
  * it: what the plan says, or 64 bits for exact sums. */
 enum dtype plan_gradient_dtype(const struct plan *plan);
 enum dtype plan_gradient_shard_dtype(const struct plan *plan);
+/* Of what the norm, clipping and the optimizer read: exact sums are rounded to it in place. */
+enum dtype plan_optimizer_gradient_dtype(const struct plan *plan);
 /* Does the strategy fix when gradients are reduced, and does it so in each micro-batch? */
 bool plan_syncs(const struct plan *plan, bool *each);
 /* How parameters lie: of the runtime, and for ZeRO of the stage. */

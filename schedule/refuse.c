@@ -35,10 +35,6 @@ static bool check_cpu_dtypes(
 {
 	if (plan->runtime != RUNTIME_SHARDPLAN || device->kind != DEVICE_CPU)
 		return true;
-	if (plan->master_dtype != DTYPE_FP32)
-		return error_set(error, EXIT_CODE_USAGE,
-			"--master-dtype %s: our CPU kernels update fp32 weights; use fp32",
-			dtype_name(plan->master_dtype));
 	if (plan->reduce_dtype != DTYPE_FP32 && plan->param_dtype == DTYPE_FP32)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--reduce-dtype %s: our CPU kernels reduce gradients of fp32 parameters in "

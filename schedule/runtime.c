@@ -115,6 +115,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.reshards_per_unit = true,
 			.has_limiter = true,
 			.casts_shard = true,
+			.fp32_gradient_shards = true,
 			.synchronises_step = true,
 			.measures_norm = true,
 			.optimizer_per_unit = true,

@@ -65,6 +65,8 @@ struct runtime {
 	bool flattens_gradients;  /* FSDP1: per-parameter gradients, then a flat copy */
 	bool delays_post_backward; /* FSDP1 with forward prefetch: one unit late (docs/runtimes.md)
 				    */
+	bool fp32_gradient_shards; /* what the optimizer reads is fp32 whatever it updates; else of
+				    * the master dtype */
 	bool divides_separately;   /* averaging costs passes over the gradient (FSDP1) */
 	bool defers_frees; /* record_stream: a freed gather buffer is reusable only when its event
 			    * has been seen; the host is sure when it has waited for it */

@@ -41,6 +41,7 @@ static const struct seeded {
 	{"double_accumulate", 2, "micro_batch=1 grad_accum=3", FULL, NULL},
 	{"skip_optimizer@step=1", 2, "micro_batch=1", FULL, NULL},
 	{"drop_last_element", 2, "micro_batch=1", FULL, NULL},
+	{"round_by_shard", 2, "micro_batch=1 param_dtype=bf16 master_dtype=bf16", FULL, NULL},
 	{"bf16_reduce", 2, "micro_batch=1", FULL, NULL},
 	{"stale_recompute", 2, "micro_batch=1", CHECKPOINTED, NULL},
 	{"stale_copy", 2, "micro_batch=1", OFFLOADED("parameters"), NULL},

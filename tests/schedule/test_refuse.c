@@ -121,8 +121,6 @@ static const struct {
 	{CPU, "reduce_dtype=bf16",
 		"--reduce-dtype bf16: our CPU kernels reduce gradients of fp32 parameters in fp32; "
 		"use fp32, or --param-dtype bf16"},
-	{CPU, "master_dtype=bf16",
-		"--master-dtype bf16: our CPU kernels update fp32 weights; use fp32"},
 	{CPU, "master_dtype=fp16",
 		"--master-dtype fp16: our CPU kernels compute in fp32 and bf16; use one of these"},
 	{GPU, "clip=-1", "--clip: expected a number of 0 or more, got \"-1\""},
