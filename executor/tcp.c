@@ -216,18 +216,25 @@ bool tcp_receive(int fd, void *data, size_t bytes, double deadline)
 	return move(fd, data, bytes, false, deadline);
 }
 
+static bool is_loopback(const char *host)
+{
+	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
+}
+
 void tcp_peer(int fd, char host[TCP_HOST_BYTES])
 {
 	struct sockaddr_storage address = {0};
 	socklen_t bytes = sizeof(address);
+	char text[TCP_HOST_BYTES];
+	const char *plain = text;
 
 	host[0] = '\0';
 	if (getpeername(fd, (struct sockaddr *)&address, &bytes) != 0 ||
-		getnameinfo((struct sockaddr *)&address, bytes, host, TCP_HOST_BYTES, NULL, 0,
+		getnameinfo((struct sockaddr *)&address, bytes, text, sizeof(text), NULL, 0,
 			NI_NUMERICHOST) != 0)
-		host[0] = '\0';
-	if (strncmp(host, mapped, sizeof(mapped) - 1) == 0)
-		memmove(host, host + sizeof(mapped) - 1, strlen(host + sizeof(mapped) - 1) + 1);
-	if (strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0)
-		host[0] = '\0';
+		return;
+	if (strncmp(text, mapped, sizeof(mapped) - 1) == 0)
+		plain += sizeof(mapped) - 1;
+	if (!is_loopback(plain))
+		snprintf(host, TCP_HOST_BYTES, "%s", plain);
 }
