@@ -11,10 +11,13 @@ enum {
 	MOST_VARIANTS = 40 + DIGEST_ZERO_VARIANTS + DIGEST_UNIT_VARIANTS
 };
 
+/* Of each group's variants every how many-th runs; sanitizers look for something else. */
 #ifdef __SANITIZE_ADDRESS__
-static int per_group = 2; /* sanitizers look for something else */
+enum { EVERY_ZERO = 4, EVERY_UNIT = 16 };
+static int per_group = 1;
 #else
-static int per_group = 4;
+enum { EVERY_ZERO = 2, EVERY_UNIT = 8 };
+static int per_group = 2;
 #endif
 static int64_t steps = STEPS;
 
@@ -34,13 +37,13 @@ struct tally {
 	struct digest *seen; /* of the groups */
 };
 
-/* A quarter of them, another one in each group; slow: all. */
-static int some_unit_variants(int64_t ranks, int layers, int group, struct digest_variant *variants)
+/* Keeps every `every`-th, another one in each group; slow: all. */
+static int keep_some(struct digest_variant *variants, int all, int every, int group)
 {
-	int all = digest_unit_variants(ranks, layers, variants), n = 0;
+	int n = 0;
 
 	for (int i = 0; i < all; i++)
-		if (slow() || (i + group) % 4 == 0)
+		if (slow() || (i + group) % every == 0)
 			variants[n++] = variants[i];
 	return n;
 }
@@ -54,8 +57,10 @@ static void check_group(
 	struct digest first = {""};
 	char text[256];
 
-	n += digest_zero_variants(ranks, mode, variants + n);
-	n += some_unit_variants(ranks, model->layers, tally->groups, variants + n);
+	n += keep_some(variants + n, digest_zero_variants(ranks, mode, variants + n), EVERY_ZERO,
+		tally->groups);
+	n += keep_some(variants + n, digest_unit_variants(ranks, model->layers, variants + n),
+		EVERY_UNIT, tally->groups);
 	for (int i = 0; i < n; i++) {
 		struct error error = {0};
 		struct digest digest = digest_train(
