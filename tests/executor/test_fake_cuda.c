@@ -10,10 +10,10 @@
 #include "fake_cuda.h"
 
 /* Mistakes break off half-way: what they leave behind is no leak of anybody's. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void)
 {
-	return "detect_leaks=0";
+	return 1;
 }
 
 /* Two streams, a capture on the first, and memory of the GPU. */

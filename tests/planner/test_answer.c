@@ -263,7 +263,7 @@ static bool ask_quietly(const struct question *question, struct arena *arena, st
 static void test_more_memory_is_never_worse(void **state)
 {
 	(void)state;
-	enum { QUESTIONS = 15, STEPS = 4 };
+	enum { QUESTIONS = RANDOM_QUESTIONS(16), STEPS = 4 };
 	uint64_t seed = UINT64_C(0x853c49e6748fea9b);
 	int changed = 0;
 	for (int i = 0; i < QUESTIONS; i++) {
