@@ -56,11 +56,10 @@ struct load {
 struct shape {
 	const struct plan *plan;
 	struct work middle, rest; /* of a micro-batch in the middle; of everything else */
-	double idle[ENGINES_MAX], front, back; /* s per step (struct bound_pauses) */
-	double multiprocessors[ENGINES_MAX];   /* that each of its collectives takes, at least */
-	int64_t at_loss;                       /* bytes, without the load */
-	int64_t at_end;                        /* bytes at the optimizer */
-	int64_t fixed;                         /* bytes outside of buffers */
+	struct bound_communication communication;
+	int64_t at_loss; /* bytes, without the load */
+	int64_t at_end;  /* bytes at the optimizer */
+	int64_t fixed;   /* bytes outside of buffers */
 };
 
 struct prober {
@@ -178,8 +177,8 @@ static void add_collective(struct shape *shape, const struct schedule *schedule,
 	work->wire += wire(schedule, op);
 	if (engine >= ENGINES_MAX || cost->device <= 0)
 		return;
-	shape->multiprocessors[engine] =
-		fmin(shape->multiprocessors[engine], cost->multiprocessors);
+	shape->communication.multiprocessors[engine] =
+		fmin(shape->communication.multiprocessors[engine], cost->multiprocessors);
 	work->engines[engine] += cost->device;
 }
 
@@ -218,12 +217,8 @@ static bool probe_shape(
 	if (schedule == NULL)
 		return true;
 	const struct program *program = &schedule->programs[0];
-	for (int e = 0; e < ENGINES_MAX; e++)
-		shape->multiprocessors[e] = INFINITY;
 	struct bound_pauses pauses = bound_pauses(schedule, costs, &prober->arena);
-	memcpy(shape->idle, pauses.idle, sizeof(shape->idle));
-	shape->front = pauses.front;
-	shape->back = pauses.back;
+	shape->communication = pauses.communication;
 	for (int i = 0; i < program->n_ops; i++)
 		add_operation(shape, schedule, i, &costs[i], &pauses);
 	shape->at_loss = most_at(
@@ -331,7 +326,7 @@ static double time_bound(const struct topology *topology, const struct plan *pla
 {
 	double n = (double)plan->grad_accum;
 	double stalls = total(plan, shape->middle.stalls, shape->rest.stalls) +
-			bound_edge_stalls(&load->edges, shape->front, shape->back);
+			bound_edge_stalls(&load->edges, &shape->communication);
 	double busy = n * load->compute + total(plan, shape->middle.compute, shape->rest.compute) +
 		      stalls;
 	double time = busy, cover[SHARES], engines[ENGINES_MAX], losses[ENGINES_MAX];
@@ -339,8 +334,8 @@ static double time_bound(const struct topology *topology, const struct plan *pla
 		cover[s] = n * load->cover[s] + total(plan, shape->middle.cover, shape->rest.cover);
 	for (int e = 0; e < ENGINES_MAX; e++) {
 		engines[e] = total(plan, shape->middle.engines[e], shape->rest.engines[e]);
-		losses[e] = bound_loss(topology, shape->multiprocessors[e]);
-		time = fmax(time, engines[e] + shape->idle[e]);
+		losses[e] = bound_loss(topology, shape->communication.multiprocessors[e]);
+		time = fmax(time, engines[e] + shape->communication.idle[e]);
 	}
 	time = fmax(time, busy + bound_contention(losses, engines, stalls, cover));
 	return time * (1 - 1e-9); /* sums in another order than the simulator's */

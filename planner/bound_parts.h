@@ -82,14 +82,26 @@ double bound_contention(const double losses[ENGINES_MAX], const double engines[E
 /* Adds the seconds of an operation that exceed what would make it so arithmetic, by share. */
 void bound_add_cover(const struct cost *cost, double cover[SHARES]);
 
-/* What stands still in a step whatever is prefetched, s. Arrays come from `arena`. */
-struct bound_pauses {
-	double *stalls;           /* by operation: of the compute stream, before it */
-	double idle[ENGINES_MAX]; /* of a communicator, from one step's last collective to the next
-				     one's first */
-	/* The same from the step before to the first block, and from the last to the optimizer,
-	 * beyond `stalls`; what is computed outside of blocks meanwhile comes off. */
+/* What collectives do to a step whatever is computed. */
+struct bound_communication {
+	double idle[ENGINES_MAX]; /* s per step: of a communicator, from one step's last collective
+				     to the next one's first */
+	/* s per step: compute stands still from the step before to the first block, and from the
+	 * last to the optimizer; what is computed outside of blocks meanwhile comes off. */
 	double front, back;
+	double multiprocessors[ENGINES_MAX]; /* that each collective takes at least; INFINITY: there
+						is none */
+};
+/* The less of each. */
+struct bound_communication bound_less_communication(
+	const struct bound_communication *a, const struct bound_communication *b);
+
+/* What stands still in a step whatever is prefetched. */
+struct bound_pauses {
+	double *stalls; /* s by operation: of the compute stream, before it; in the caller's arena
+			 */
+	struct bound_communication communication; /* front and back: beyond `stalls`;
+						     multiprocessors: INFINITY */
 	bool updates_alone; /* no collective runs beside the device's optimizer */
 };
 struct bound_pauses bound_pauses(
@@ -99,7 +111,8 @@ struct bound_edges {
 	double lead, trail;
 };
 struct bound_edges bound_edges(const struct program *program, const struct cost *costs);
-double bound_edge_stalls(const struct bound_edges *edges, double front, double back);
+double bound_edge_stalls(
+	const struct bound_edges *edges, const struct bound_communication *communication);
 /* May a collective run beside this operation of the compute stream? */
 bool bound_hides(const struct bound_pauses *pauses, const struct op *op);
 

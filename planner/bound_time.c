@@ -197,17 +197,17 @@ static void find_edges(const struct schedule *schedule, const struct cost *costs
 	const struct program *program = &schedule->programs[0];
 	int first, last, end = last_of_compute(program), update = end;
 	find_blocks(program, &first, &last);
-	pauses->front = pauses->back = -INFINITY;
+	pauses->communication.front = pauses->communication.back = -INFINITY;
 	if (first < 0)
 		return;
 	while (update > last && program->ops[update].kind == OP_OPTIMIZER)
 		update--;
 	while (update < end && program->ops[update].kind != OP_OPTIMIZER)
 		update++;
-	pauses->front = path(schedule, costs, end, program->n_ops + first, arena) -
-			busy_between(schedule, costs, pauses, -1, first);
-	pauses->back = path(schedule, costs, last, update, arena) -
-		       busy_between(schedule, costs, pauses, last, update);
+	pauses->communication.front = path(schedule, costs, end, program->n_ops + first, arena) -
+				      busy_between(schedule, costs, pauses, -1, first);
+	pauses->communication.back = path(schedule, costs, last, update, arena) -
+				     busy_between(schedule, costs, pauses, last, update);
 }
 
 struct bound_edges bound_edges(const struct program *program, const struct cost *costs)
@@ -224,9 +224,23 @@ struct bound_edges bound_edges(const struct program *program, const struct cost 
 	return edges;
 }
 
-double bound_edge_stalls(const struct bound_edges *edges, double front, double back)
+double bound_edge_stalls(
+	const struct bound_edges *edges, const struct bound_communication *communication)
 {
-	return fmax(0, front - edges->lead) + fmax(0, back - edges->trail);
+	return fmax(0, communication->front - edges->lead) +
+	       fmax(0, communication->back - edges->trail);
+}
+
+struct bound_communication bound_less_communication(
+	const struct bound_communication *a, const struct bound_communication *b)
+{
+	struct bound_communication less = {
+		.front = fmin(a->front, b->front), .back = fmin(a->back, b->back)};
+	for (int e = 0; e < ENGINES_MAX; e++) {
+		less.idle[e] = fmin(a->idle[e], b->idle[e]);
+		less.multiprocessors[e] = fmin(a->multiprocessors[e], b->multiprocessors[e]);
+	}
+	return less;
 }
 
 /* The first and last operation of an engine, or of a kind on the compute stream; -1: none. */
@@ -259,7 +273,8 @@ static void find_idle(const struct schedule *schedule, const struct cost *costs,
 		struct ends ends = ends_of(schedule, e, OP_KIND_COUNT);
 		if (ends.first < 0)
 			continue;
-		pauses->idle[e] = fmax(0, path(schedule, costs, ends.last, n + ends.first, arena));
+		pauses->communication.idle[e] =
+			fmax(0, path(schedule, costs, ends.last, n + ends.first, arena));
 		pauses->updates_alone =
 			pauses->updates_alone && ends.last < update.first &&
 			isfinite(path(schedule, costs, ends.last, update.first, arena)) &&
@@ -272,6 +287,8 @@ struct bound_pauses bound_pauses(
 {
 	struct bound_pauses pauses = {
 		.stalls = ARENA_ARRAY(arena, double, schedule->programs[0].n_ops)};
+	for (int e = 0; e < ENGINES_MAX; e++)
+		pauses.communication.multiprocessors[e] = INFINITY;
 	find_stalls(schedule, costs, arena, &pauses);
 	find_edges(schedule, costs, arena, &pauses);
 	find_idle(schedule, costs, arena, &pauses);

@@ -44,8 +44,7 @@ struct mix_cell {
 	int64_t apart;            /* bytes of other pools than compute's */
 	int64_t at_end, fixed;    /* bytes at the optimizer; outside of buffers */
 	struct bound_edges edges;
-	double front, back; /* s per step (struct bound_pauses) */
-	double idle[ENGINES_MAX], multiprocessors[ENGINES_MAX];
+	struct bound_communication communication;
 };
 
 /* mix_bound.c: tables in `arena`. */

@@ -9,7 +9,6 @@
 #include "planner/mix.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "schedule/per_unit.h"
 
@@ -128,7 +127,7 @@ struct shape {
 		int64_t kept;
 	} * units;
 	int64_t apart, at_end, fixed;
-	double front, back, idle[ENGINES_MAX], multiprocessors[ENGINES_MAX];
+	struct bound_communication communication;
 };
 
 static void shape_of(const struct plan *plan, const struct shape_probe *probe, struct arena *arena,
@@ -139,10 +138,7 @@ static void shape_of(const struct plan *plan, const struct shape_probe *probe, s
 		.apart = probe->apart,
 		.at_end = probe->at_end,
 		.fixed = probe->fixed,
-		.front = probe->front,
-		.back = probe->back};
-	memcpy(shape->idle, probe->idle, sizeof(shape->idle));
-	memcpy(shape->multiprocessors, probe->multiprocessors, sizeof(shape->multiprocessors));
+		.communication = probe->communication};
 	if (probe->rows == NULL)
 		return;
 	shape->units = ARENA_ARRAY(arena, struct unit_work, probe->n + 1);
@@ -161,13 +157,7 @@ static void merge(const struct plan *plan, struct shape *into, const struct shap
 	into->apart = min_i64(into->apart, other->apart);
 	into->at_end = min_i64(into->at_end, other->at_end);
 	into->fixed = min_i64(into->fixed, other->fixed);
-	into->front = fmin(into->front, other->front);
-	into->back = fmin(into->back, other->back);
-	for (int e = 0; e < ENGINES_MAX; e++) {
-		into->idle[e] = fmin(into->idle[e], other->idle[e]);
-		into->multiprocessors[e] =
-			fmin(into->multiprocessors[e], other->multiprocessors[e]);
-	}
+	into->communication = bound_less_communication(&into->communication, &other->communication);
 }
 
 /* The strategy whose every unit keeps its parameters. */
@@ -230,21 +220,12 @@ static void fill_moved(struct mix_cell *cell, struct shape *reshards, const stru
 	cell->apart = reshards->apart;
 	cell->at_end = reshards->at_end;
 	cell->fixed = reshards->fixed;
-	cell->front = reshards->front;
-	cell->back = reshards->back;
-	memcpy(cell->idle, reshards->idle, sizeof(cell->idle));
-	memcpy(cell->multiprocessors, reshards->multiprocessors, sizeof(cell->multiprocessors));
+	cell->communication = reshards->communication;
 	if (cell->units == 0)
 		return;
 	cell->apart = min_i64(cell->apart, keeps->apart);
 	cell->at_end = min_i64(cell->at_end, keeps->at_end);
-	cell->front = fmin(cell->front, keeps->front);
-	cell->back = fmin(cell->back, keeps->back);
-	for (int e = 0; e < ENGINES_MAX; e++) {
-		cell->idle[e] = fmin(cell->idle[e], keeps->idle[e]);
-		cell->multiprocessors[e] =
-			fmin(cell->multiprocessors[e], keeps->multiprocessors[e]);
-	}
+	cell->communication = bound_less_communication(&cell->communication, &keeps->communication);
 }
 
 static bool fill_shapes(
@@ -377,17 +358,17 @@ static void add_contention(const struct mix_cell *cell, const double losses[ENGI
 static void fill_rows(const struct topology *topology, const struct mix_cell *cell,
 	struct arena *arena, struct programme *p)
 {
-	double edges = bound_edge_stalls(&cell->edges, cell->front, cell->back);
+	double edges = bound_edge_stalls(&cell->edges, &cell->communication);
 	double losses[ENGINES_MAX];
 	unsigned all = 0;
 	add_row(cell, &(struct weights){.compute = 1, .stalls = 1}, edges, arena, p);
 	for (int e = 0; e < ENGINES_MAX; e++) {
 		struct weights engine = {0};
-		losses[e] = bound_loss(topology, cell->multiprocessors[e]);
-		if (!isfinite(cell->multiprocessors[e]))
+		losses[e] = bound_loss(topology, cell->communication.multiprocessors[e]);
+		if (!isfinite(cell->communication.multiprocessors[e]))
 			continue; /* no collective */
 		engine.engines[e] = 1;
-		add_row(cell, &engine, cell->idle[e], arena, p);
+		add_row(cell, &engine, cell->communication.idle[e], arena, p);
 		if (losses[e] <= 0)
 			continue;
 		add_contention(cell, losses, 1u << e, edges, arena, p);

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* --- loads, by block -----------------------------------------------------------------------------
  */
@@ -81,8 +80,8 @@ static void add_shape_operation(struct shape_probe *probe, const struct schedule
 		int engine = schedule->groups[op->group].engine;
 		if (engine >= ENGINES_MAX || cost->device <= 0)
 			return;
-		probe->multiprocessors[engine] =
-			fmin(probe->multiprocessors[engine], cost->multiprocessors);
+		probe->communication.multiprocessors[engine] =
+			fmin(probe->communication.multiprocessors[engine], cost->multiprocessors);
 		work->engines[engine] += cost->device;
 	} else if (class != OP_CLASS_COMPUTE && op->stream == STREAM_COMPUTE) {
 		work->compute += cost->device;
@@ -156,12 +155,8 @@ static bool probe_shape(struct mix_probes *probes, const struct plan *plan,
 	probe->n = schedule->n_units;
 	probe->rows = ARENA_ARRAY(&probes->arena, struct shape_row, probe->n + 1);
 	probe->places = ARENA_ARRAY(&probes->arena, int, probe->n + 1);
-	for (int e = 0; e < ENGINES_MAX; e++)
-		probe->multiprocessors[e] = INFINITY;
 	struct bound_pauses pauses = bound_pauses(schedule, costs, &probes->scratch);
-	memcpy(probe->idle, pauses.idle, sizeof(probe->idle));
-	probe->front = pauses.front;
-	probe->back = pauses.back;
+	probe->communication = pauses.communication;
 	for (int i = 0; i < program->n_ops; i++)
 		add_shape_operation(probe, schedule, i, &costs[i], &pauses);
 	add_shape_memory(probe, schedule, &probes->scratch);

@@ -31,8 +31,7 @@ struct shape_probe {
 	int *places;            /* of a unit among those that reshard; -1: not */
 	int64_t apart;          /* bytes of other pools, whenever they are there */
 	int64_t at_end, fixed;  /* bytes at the optimizer; outside of buffers */
-	double front, back;     /* s per step (struct bound_pauses) */
-	double idle[ENGINES_MAX], multiprocessors[ENGINES_MAX];
+	struct bound_communication communication;
 };
 
 struct mix_probes {
