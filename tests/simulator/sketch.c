@@ -177,3 +177,13 @@ void assert_seconds(double got, double expected)
 	if (!(fabs(got - expected) <= 1e-12 + 1e-9 * fabs(expected)))
 		fail_msg("expected %.15g s, got %.15g s", expected, got);
 }
+
+struct topology load_topology(struct arena *arena, const char *name)
+{
+	struct topology *topology;
+	struct error error = {0};
+
+	if (!topology_load_name(arena, name, &topology, &error))
+		fail_msg("%s", error.message);
+	return *topology;
+}

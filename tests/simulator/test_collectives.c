@@ -9,16 +9,6 @@
 
 enum { BLOCK = 202383360, ROOT = 262148096 }; /* parameters of Llama-2-7B's units */
 
-static struct topology load(struct arena *arena, const char *name)
-{
-	struct topology *topology;
-	struct error error = {0};
-
-	if (!topology_load_name(arena, name, &topology, &error))
-		fail_msg("%s", error.message);
-	return *topology;
-}
-
 static double ms(const struct topology *topology, enum runtime_kind runtime, enum op_kind kind,
 	int64_t size, int64_t stride, int64_t bytes)
 {
@@ -63,7 +53,7 @@ static void test_a100_table(void **state)
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
 		const struct row *row = &rows[i];
-		struct topology t = load(&arena, row->topology);
+		struct topology t = load_topology(&arena, row->topology);
 		int64_t n = topology_devices(&t);
 
 		t.network.nics_per_node = row->nics;
@@ -84,7 +74,7 @@ static void test_a100_table(void **state)
 static void test_protocols(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "2xdgx-a100-80gb");
+	struct topology t = load_topology(&arena, "2xdgx-a100-80gb");
 	struct placement p = topology_place(&t, 16, 1);
 	struct nccl_choice c;
 	(void)state;
@@ -97,7 +87,7 @@ static void test_protocols(void **state)
 	assert_int_equal(c.algorithm, NCCL_TREE);
 	assert_int_equal(c.protocol, NCCL_LL);
 	/* Without NVLink there is no LL128. */
-	t = load(&arena, "rtx4090-8x");
+	t = load_topology(&arena, "rtx4090-8x");
 	p = topology_place(&t, 8, 1);
 	for (int64_t bytes = 4; bytes < INT64_C(1) << 32; bytes *= 2) {
 		c = nccl_choose(&t, &p, COLLECTIVE_ALL_REDUCE, bytes);
@@ -111,12 +101,12 @@ static void test_protocols(void **state)
 static void test_switch_sums(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "dgx-h100");
+	struct topology t = load_topology(&arena, "dgx-h100");
 	struct placement p = topology_place(&t, 8, 1);
 	(void)state;
 	assert_int_equal(nccl_choose(&t, &p, COLLECTIVE_ALL_REDUCE, 1 << 30).algorithm, NCCL_NVLS);
 	assert_int_equal(nccl_choose(&t, &p, COLLECTIVE_ALL_GATHER, 1 << 30).algorithm, NCCL_RING);
-	t = load(&arena, "dgx-a100-80gb");
+	t = load_topology(&arena, "dgx-a100-80gb");
 	assert_int_not_equal(
 		nccl_choose(&t, &p, COLLECTIVE_ALL_REDUCE, 1 << 30).algorithm, NCCL_NVLS);
 	arena_finish(&arena);
@@ -126,7 +116,7 @@ static void test_switch_sums(void **state)
 static void test_replica_groups_share_nics(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "2xdgx-a100-80gb");
+	struct topology t = load_topology(&arena, "2xdgx-a100-80gb");
 	int64_t shard = INT64_C(4) * BLOCK / 8;
 	enum runtime_kind r = RUNTIME_PYTORCH_FSDP1;
 	double links = 1e3 * (double)shard / (200e9 / 8); /* ms: each rank sends its shard once */
@@ -187,7 +177,7 @@ static void test_anchors(void **state)
 	(void)state;
 	for (int i = 0; i < COUNT_OF(anchors); i++) {
 		const struct anchor *a = &anchors[i];
-		struct topology t = load(&arena, a->topology);
+		struct topology t = load_topology(&arena, a->topology);
 		double us = 1e3 * ms(&t, RUNTIME_PYTORCH_FSDP2, a->kind, a->ranks, 1, a->bytes);
 
 		if (!(us >= (1 - a->tolerance) * a->us && us <= (1 + a->tolerance) * a->us))
@@ -228,7 +218,7 @@ static void test_better_links_never_slow(void **state)
 	struct arena arena = {0};
 	(void)state;
 	for (int i = 0; i < n_topology_catalogue; i++) {
-		struct topology t = load(&arena, topology_catalogue[i].name);
+		struct topology t = load_topology(&arena, topology_catalogue[i].name);
 
 		t.nodes = t.network.kind == NETWORK_NONE ? 1 : 4;
 		for (int c = 0; c < COUNT_OF(changes) * COUNT_OF(kinds); c++) {
@@ -252,7 +242,7 @@ static void test_gather_equals_scatter(void **state)
 	struct arena arena = {0};
 	(void)state;
 	for (int i = 0; i < n_topology_catalogue; i++) {
-		struct topology t = load(&arena, topology_catalogue[i].name);
+		struct topology t = load_topology(&arena, topology_catalogue[i].name);
 		int64_t n = topology_devices(&t);
 
 		for (int64_t bytes = 4; bytes < INT64_C(1) << 36; bytes *= 8)
@@ -273,7 +263,7 @@ static void test_gathers_by_broadcast(void **state)
 	int64_t bytes = INT64_C(14) << 30;
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
-		struct topology t = load(&arena, "dgx-a100-80gb");
+		struct topology t = load_topology(&arena, "dgx-a100-80gb");
 		int64_t n = 8 * cases[i].nodes;
 		double ratio;
 
@@ -299,7 +289,7 @@ static void test_congestion(void **state)
 	int64_t bytes = INT64_C(64) << 30;
 	(void)state;
 	for (int64_t nodes = 1; nodes <= 128; nodes *= 2) {
-		struct topology shared = load(&arena, "p5.48xlarge"), alone;
+		struct topology shared = load_topology(&arena, "p5.48xlarge"), alone;
 		double expected = fmax(1, 4.8 * sqrt((double)(nodes < 32 ? nodes : 32) / 32));
 		double slowdown;
 
@@ -321,7 +311,7 @@ static void test_congestion(void **state)
 static void test_latency_of_the_kind(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "2xp5.48xlarge"), bare = t;
+	struct topology t = load_topology(&arena, "2xp5.48xlarge"), bare = t;
 	enum runtime_kind r = RUNTIME_PYTORCH_FSDP1;
 	(void)state;
 	bare.network.latency = 0;
@@ -339,7 +329,7 @@ static void test_measured_pieces_come_first(void **state)
 	struct calibration_collective pieces[] = {{COLLECTIVE_ALL_GATHER, 8, 1, 0, 10e-6, 1e9},
 		{COLLECTIVE_ALL_GATHER, 8, 1, 1 << 20, 100e-6, 4e9}};
 	struct arena arena = {0};
-	struct topology t = load(&arena, "dgx-a100-80gb");
+	struct topology t = load_topology(&arena, "dgx-a100-80gb");
 	enum runtime_kind r = RUNTIME_PYTORCH_FSDP2;
 	double model4 = ms(&t, r, OP_ALL_GATHER, 4, 1, 1 << 24);
 	double model8 = ms(&t, r, OP_ALL_GATHER, 8, 1, 1 << 24);
@@ -361,7 +351,7 @@ static void test_measured_pieces_come_first(void **state)
 static void test_a_group_of_one_is_free(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "dgx-a100-80gb");
+	struct topology t = load_topology(&arena, "dgx-a100-80gb");
 	(void)state;
 	assert_true(ms(&t, RUNTIME_PYTORCH_FSDP1, OP_ALL_GATHER, 1, 1, 1 << 30) == 0);
 	arena_finish(&arena);
@@ -371,7 +361,7 @@ static void test_a_group_of_one_is_free(void **state)
 static void test_two_levels(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "2xdgx-a100-80gb");
+	struct topology t = load_topology(&arena, "2xdgx-a100-80gb");
 	struct group group = {GROUP_SHARD, 16, 1, 0};
 	const struct runtime *ours = runtime_of(RUNTIME_SHARDPLAN);
 	const struct runtime *flat = runtime_of(RUNTIME_PYTORCH_FSDP1);
@@ -425,7 +415,7 @@ static void test_time_grows_with_size(void **state)
 	struct arena arena = {0};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(names); i++) {
-		struct topology t = load(&arena, names[i]);
+		struct topology t = load_topology(&arena, names[i]);
 
 		for (enum op_kind kind = 0; kind < OP_KIND_COUNT; kind++) {
 			double last = 0;

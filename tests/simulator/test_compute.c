@@ -4,16 +4,6 @@
 
 #include <math.h>
 
-static struct topology load(struct arena *arena, const char *name)
-{
-	struct topology *topology;
-	struct error error = {0};
-
-	if (!topology_load_name(arena, name, &topology, &error))
-		fail_msg("%s", error.message);
-	return *topology;
-}
-
 static double flops(const struct gemm_shape *gemm)
 {
 	return 2.0 * (double)gemm->m * (double)gemm->n * (double)gemm->k * (double)gemm->count;
@@ -22,7 +12,7 @@ static double flops(const struct gemm_shape *gemm)
 static void test_saturation(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "dgx-a100-80gb");
+	struct topology t = load_topology(&arena, "dgx-a100-80gb");
 	double last = 0;
 	(void)state;
 	for (int64_t n = 64; n <= 16384; n *= 2) {
@@ -43,7 +33,7 @@ static void test_saturation(void **state)
 static void test_a100_product(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "dgx-a100-80gb");
+	struct topology t = load_topology(&arena, "dgx-a100-80gb");
 	struct gemm_shape gemm = {4096, 4096, 4096, 1};
 	double rate = flops(&gemm) / cost_gemm(&t, DTYPE_BF16, &gemm);
 	(void)state;
@@ -55,7 +45,7 @@ static void test_a100_product(void **state)
 static void test_thin_products_are_memory_bound(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "dgx-a100-80gb");
+	struct topology t = load_topology(&arena, "dgx-a100-80gb");
 	struct gemm_shape gemm = {1, 16384, 16384, 1};
 	double bytes = 2.0 * 16384 * 16384;
 	double time = cost_gemm(&t, DTYPE_BF16, &gemm);
@@ -68,7 +58,7 @@ static void test_thin_products_are_memory_bound(void **state)
 static void test_dtypes(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "dgx-a100-80gb");
+	struct topology t = load_topology(&arena, "dgx-a100-80gb");
 	struct gemm_shape gemm = {8192, 8192, 8192, 1};
 	double fp32 = cost_gemm(&t, DTYPE_FP32, &gemm), bf16 = cost_gemm(&t, DTYPE_BF16, &gemm);
 	(void)state;
@@ -83,7 +73,7 @@ static void test_no_calibration_has_a_prior(void **state)
 	struct arena arena = {0};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(names); i++) {
-		struct topology t = load(&arena, names[i]);
+		struct topology t = load_topology(&arena, names[i]);
 		enum dtype dtype = t.device.bf16_flops > 0 ? DTYPE_BF16 : DTYPE_FP16;
 		struct gemm_shape gemm = {8192, 8192, 8192, 1};
 		double share;

@@ -5,16 +5,6 @@
 
 #include <math.h>
 
-static struct topology load(struct arena *arena, const char *name)
-{
-	struct topology *topology;
-	struct error error = {0};
-
-	if (!topology_load_name(arena, name, &topology, &error))
-		fail_msg("%s", error.message);
-	return *topology;
-}
-
 static double product_rate(
 	const struct topology *t, enum dtype dtype, int64_t m, int64_t n, int64_t k)
 {
@@ -48,7 +38,7 @@ static void assert_within(double got, double expected, double tolerance)
 static void test_waves(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "dgx-a100-80gb");
+	struct topology t = load_topology(&arena, "dgx-a100-80gb");
 	struct gemm_shape full = {12 * 256, 9 * 128, 8192, 1}, more = {13 * 256, 9 * 128, 8192, 1};
 	double ratio = cost_gemm(&t, DTYPE_BF16, &more) / cost_gemm(&t, DTYPE_BF16, &full);
 	(void)state;
@@ -63,7 +53,7 @@ static void test_waves(void **state)
 static void test_depth(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "dgx-a100-80gb");
+	struct topology t = load_topology(&arena, "dgx-a100-80gb");
 	double shallow = product_rate(&t, DTYPE_BF16, 8192, 8192, 256);
 	double deep = product_rate(&t, DTYPE_BF16, 8192, 8192, 8192);
 	(void)state;
@@ -76,7 +66,7 @@ static void test_depth(void **state)
 static void test_split_depth(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "a100-pcie-8x");
+	struct topology t = load_topology(&arena, "a100-pcie-8x");
 	(void)state;
 	assert_true(product_rate(&t, DTYPE_BF16, 1024, 512, 32768) >
 		    2 * product_rate(&t, DTYPE_BF16, 1024, 512, 512));
@@ -92,7 +82,7 @@ static void test_limits(void **state)
 	struct arena arena = {0};
 	(void)state;
 	for (int i = 0; i < n_topology_catalogue; i++) {
-		struct topology t = load(&arena, topology_catalogue[i].name);
+		struct topology t = load_topology(&arena, topology_catalogue[i].name);
 		enum dtype dtype = t.device.bf16_flops > 0 ? DTYPE_BF16 : DTYPE_FP16;
 		double peak = device_peak_flops(&t.device, dtype);
 
@@ -132,7 +122,7 @@ static void test_published_products(void **state)
 	struct arena arena = {0};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
-		struct topology t = load(&arena, rows[i].topology);
+		struct topology t = load_topology(&arena, rows[i].topology);
 
 		t.calibration.sustained_clock = 1;
 		assert_within(product_rate(&t, DTYPE_BF16, rows[i].m, rows[i].n, rows[i].k),
@@ -162,7 +152,7 @@ static void test_prior_of_devices(void **state)
 	struct arena arena = {0};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
-		struct topology t = load(&arena, rows[i].topology);
+		struct topology t = load_topology(&arena, rows[i].topology);
 		enum dtype dtype = t.device.bf16_flops > 0 ? DTYPE_BF16 : DTYPE_FP16;
 
 		t.calibration = (struct calibration){.sustained_clock = 1};
@@ -176,7 +166,7 @@ static void test_prior_of_devices(void **state)
 static void test_power_limit(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "dgx-h100");
+	struct topology t = load_topology(&arena, "dgx-h100");
 	double rate;
 	(void)state;
 	t.calibration = (struct calibration){0};
@@ -213,7 +203,7 @@ static void test_published_attention(void **state)
 		{ATTENTION_FLASH3, PASS_BACKWARD, 16384, 128, 561},
 	};
 	struct arena arena = {0};
-	struct topology t = load(&arena, "dgx-h100");
+	struct topology t = load_topology(&arena, "dgx-h100");
 	(void)state;
 	for (int i = 0; i < COUNT_OF(rows); i++) {
 		double rate = attention_speed(&t, rows[i].kind, rows[i].pass, rows[i].s, rows[i].d);
@@ -227,7 +217,7 @@ static void test_published_attention(void **state)
 static void test_attention_order(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "dgx-h100");
+	struct topology t = load_topology(&arena, "dgx-h100");
 	double last = 0;
 	(void)state;
 	assert_true(attention_speed(&t, ATTENTION_FLASH1, PASS_FORWARD, 4096, 128) <

@@ -7,16 +7,6 @@
 #include "simulator/collective.h"
 #include "simulator/nccl.h"
 
-static struct topology load(struct arena *arena, const char *name)
-{
-	struct topology *topology;
-	struct error error = {0};
-
-	if (!topology_load_name(arena, name, &topology, &error))
-		fail_msg("%s", error.message);
-	return *topology;
-}
-
 static void assert_close(double got, double expected, double tolerance)
 {
 	if (!(fabs(got / expected - 1) <= tolerance))
@@ -51,7 +41,7 @@ static void test_gathers_step_by_protocol(void **state)
 	struct group group = {GROUP_SHARD, 16, 1, 0};
 	struct arena arena = {0};
 	(void)state;
-	struct topology t = load(&arena, "2xa4-highgpu-8g");
+	struct topology t = load_topology(&arena, "2xa4-highgpu-8g");
 	for (int i = 0; i < COUNT_OF(steps) * COUNT_OF(kinds); i++) {
 		int64_t bytes = steps[i / 2].bytes;
 		struct collective_choice choice = cost_collective_choice(
@@ -76,7 +66,7 @@ static void test_the_environment_forbids(void **state)
 	} cases[] = {{PROTOCOLS_ALL, true, true}, {PROTOCOLS_SIMPLE_LL128, false, true},
 		{PROTOCOLS_SIMPLE, false, false}};
 	struct arena arena = {0};
-	struct topology t = load(&arena, "2xdgx-h100");
+	struct topology t = load_topology(&arena, "2xdgx-h100");
 	struct placement p = topology_place(&t, 16, 1);
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
@@ -97,7 +87,7 @@ static void test_the_environment_forbids(void **state)
 static void test_fewer_protocols_wait_longer(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "2xdgx-h100");
+	struct topology t = load_topology(&arena, "2xdgx-h100");
 	double all = gather(&t, 1 << 16).seconds, ll128, simple;
 	(void)state;
 	t.network.protocols = PROTOCOLS_SIMPLE_LL128;
@@ -119,7 +109,7 @@ static void test_stated_latency_counts_as_it_stands(void **state)
 	struct arena arena = {0};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
-		struct topology near = load(&arena, "2xa4-highgpu-8g"), far = near;
+		struct topology near = load_topology(&arena, "2xa4-highgpu-8g"), far = near;
 
 		near.network.protocols = far.network.protocols = cases[i].left;
 		far.network.latency += 30e-6;
@@ -134,7 +124,7 @@ static void test_stated_latency_counts_as_it_stands(void **state)
 static void test_waits_of_the_kernel_are_hidden(void **state)
 {
 	struct arena arena = {0};
-	struct topology t = load(&arena, "2xa3-highgpu-8g");
+	struct topology t = load_topology(&arena, "2xa3-highgpu-8g");
 	double small = gather(&t, 1 << 20).seconds, large = gather(&t, 1 << 29).seconds;
 	double transfer = (1 << 29) * 15.0 / 16 / (0.72 * 100e9);
 	(void)state;
