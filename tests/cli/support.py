@@ -63,6 +63,22 @@ class Sandbox:
                                      stdout=stdout, stderr=subprocess.PIPE, timeout=limit))
 
 
+class Expectations:
+    """Called with what should hold, it notes what to say if that does not."""
+
+    def __init__(self):
+        self.problems = []
+
+    def __call__(self, condition, what):
+        if not condition:
+            self.problems.append(what)
+
+    def exit_code(self):
+        """Prints the problems; the exit code of the test."""
+        print('\n'.join(self.problems))
+        return 1 if self.problems else 0
+
+
 def mask(text):
     """What may differ between machines and versions of the schedule."""
     return re.sub(r'\b[0-9a-f]{32}\b', '<digest>', text)

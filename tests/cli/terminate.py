@@ -31,12 +31,7 @@ def stop_early(box, binary, words):
 
 
 def main(binary):
-    problems = []
-
-    def expect(condition, what):
-        if not condition:
-            problems.append(what)
-
+    expect = support.Expectations()
     with support.Sandbox(binary) as box:
         box.write_text('text.txt')
         box.run('plan', 'gpt2-nano', 'local', '--gpus', '2', '--seq-len', '16', '--global-batch',
@@ -55,8 +50,7 @@ def main(binary):
             expect(digests[0] and digests[0] == digests[1], f'digests differ: {digests}')
         code, err = stop_early(box, binary, [])
         expect(code == 143 and 'nothing is kept' in err, f'without a folder: {code}: {err}')
-    print('\n'.join(problems))
-    return 1 if problems else 0
+    return expect.exit_code()
 
 
 if __name__ == '__main__':

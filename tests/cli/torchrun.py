@@ -149,21 +149,13 @@ def test_death(box, binary, expect):
 
 def main(binary):
     binary = os.path.abspath(binary)
-    problems = []
-
-    def expect(condition, what):
-        if not condition:
-            problems.append(what)
-
+    expect = support.Expectations()
     with support.Sandbox(binary) as box:
-        with open(os.path.join(support.ROOT, 'data', 'paradise-lost.txt'), 'rb') as stream:
-            box.write('text.txt', stream.read(40000))
+        box.write_text('text.txt')
         two_nodes(box)
         for test in test_bits, test_missing_peer, test_environment, test_death:
             test(box, binary, expect)
-    for problem in problems:
-        print(problem)
-    return 1 if problems else 0
+    return expect.exit_code()
 
 
 if __name__ == '__main__':

@@ -18,12 +18,7 @@ def header(path):
 
 
 def main(binary):
-    problems = []
-
-    def expect(condition, what):
-        if not condition:
-            problems.append(what)
-
+    expect = support.Expectations()
     with support.Sandbox(binary) as box:
         box.write_text('text.txt')
         for model in 'gpt2-nano', 'llama-nano':
@@ -54,8 +49,7 @@ def main(binary):
         expect(box.run('export', 'text.txt', '--to', 'safetensors', '-o', 'x').code == 3,
                'a text is no checkpoint')
         expect(box.run('export', 'gpt2-nano', '--to', 'safetensors').code == 2, 'without -o')
-    print('\n'.join(problems))
-    return 1 if problems else 0
+    return expect.exit_code()
 
 
 if __name__ == '__main__':
