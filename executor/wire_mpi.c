@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "executor/allocations.h"
+#include "executor/mpi_help.h"
 
 /* Between two looks at messages on their way: short at first, for those that are nearly there; then
  * as long as costs a core little (docs/cluster.md). */
@@ -82,6 +83,7 @@ bool mpi_start(struct layout *layout, int expected, struct error *error)
 		level < MPI_THREAD_SERIALIZED)
 		return error_set(error, EXIT_CODE_ENVIRONMENT,
 			"MPI cannot be used from two threads in turn (MPI_THREAD_SERIALIZED)");
+	mpi_help_stay_here();
 	MPI_Comm_dup(MPI_COMM_WORLD, &mpi.world);
 	MPI_Comm_rank(mpi.world, &mpi.rank);
 	MPI_Comm_size(mpi.world, &ranks);
