@@ -456,9 +456,6 @@ static bool check_plan(const struct compute *c, struct error *error)
 		return refuse(error, "these dtypes",
 			"use fp32 or bf16 for parameters, fp32 or the same for the reduction, and "
 			"fp32 or bf16 for the master weights");
-	if (plan->master_dtype != DTYPE_FP32 && c->device != NULL)
-		return refuse(error, "bf16 master weights on a GPU",
-			"its kernels update fp32 weights; use --master-dtype fp32, or the CPU");
 	return true;
 }
 

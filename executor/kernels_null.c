@@ -264,13 +264,11 @@ static void null_device_adamw(struct kernel_context *context, const struct adamw
 	(void)scale;
 }
 
-static void null_device_sgd(struct kernel_context *context, float *w, const float *g, int64_t n,
+static void null_device_sgd(struct kernel_context *context, const struct sgd *sgd,
 	const struct sgd_factors *factors, const float *scale)
 {
 	(void)context;
-	(void)w;
-	(void)g;
-	(void)n;
+	(void)sgd;
 	(void)factors;
 	(void)scale;
 }

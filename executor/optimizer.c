@@ -150,6 +150,12 @@ static double learning_rate(const struct compute *compute)
 	return training_learning_rate(&compute->training, compute->step);
 }
 
+/* What all parameters of a step have in common. */
+static struct rounding rounding_of_step(const struct compute *c)
+{
+	return random_rounding(c->training.seed, 0, c->step, 0);
+}
+
 static struct adamw adamw_of(const struct compute *c, bool decay)
 {
 	const struct training *t = &c->training;
@@ -162,13 +168,14 @@ static struct adamw adamw_of(const struct compute *c, bool decay)
 		.weight_decay = decay ? t->weight_decay : 0,
 		.bias_correction1 = 1 - pow(t->beta1, steps),
 		.bias_correction2 = 1 - pow(t->beta2, steps),
-		.gradient_scale = 1};
+		.gradient_scale = 1,
+		.rounding = rounding_of_step(c)};
 }
 
 static struct sgd_factors sgd_of(const struct compute *c, bool decay)
 {
-	return (struct sgd_factors){
-		(float)learning_rate(c), decay ? (float)c->training.weight_decay : 0};
+	return (struct sgd_factors){(float)learning_rate(c),
+		decay ? (float)c->training.weight_decay : 0, rounding_of_step(c).stream[1]};
 }
 
 void compute_factors(const struct compute *c, struct device_scalars *scalars)
@@ -225,8 +232,7 @@ static void run_sgd(const struct update *u)
 		.rounding = u->rounding};
 
 	if (device != NULL)
-		device->sgd(c->context, sgd.w, sgd.g, sgd.n, &c->device->scalars->sgd[decay],
-			clip_of(c));
+		device->sgd(c->context, &sgd, &c->device->scalars->sgd[decay], clip_of(c));
 	else
 		c->kernels->sgd(c->context, &sgd);
 }

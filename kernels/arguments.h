@@ -132,16 +132,6 @@ struct cross_entropy {
 	enum dtype dtype;
 };
 
-/* How what is kept in bf16 is rounded: stochastically (Gupta et al. 2015, "Deep learning with
- * limited numerical precision"), up with the probability of the distance to the value below, so
- * that the expected value is x and updates smaller than half a unit in the last place are not lost.
- * Element i of the call has number e = first + i, and takes its random bits from
- * Philox4x32-10({e / 2 low, e / 2 high, stream[0], stream[1]}, key): words e % 2 and 2 + e % 2. */
-struct rounding {
-	uint32_t key[2], stream[2];
-	int64_t first;
-};
-
 /* AdamW (Loshchilov and Hutter 2019) in PyTorch's order: w -= lr * weight_decay * w;
  * m += (1-beta1)(g-m); v = beta2 v + (1-beta2) g^2; w -= lr/c1 * m / (sqrt(v)/sqrt(c2) + epsilon)
  * with c = 1 - beta^step and g scaled by gradient_scale (clipping) first. Element-wise, in fp32;

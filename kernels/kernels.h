@@ -141,12 +141,12 @@ struct device_kernels {
 	void (*pack)(struct kernel_context *, enum dtype, void *flat, const struct pack_segment *,
 		int n_segments, bool unpack);
 	/* As adamw and sgd, with `factors` (NULL: of the arguments) and the gradient's `scale`
-	 * (NULL: gradient_scale, 1) read on the device; and the new weights as bf16 to `copy`
+	 * (NULL: gradient_scale) read on the device; and the new weights as bf16 to `copy`
 	 * (NULL: nowhere). */
 	void (*adamw)(struct kernel_context *, const struct adamw *, void *copy,
 		const struct adamw_factors *factors, const float *scale);
-	void (*sgd)(struct kernel_context *, float *w, const float *g, int64_t n,
-		const struct sgd_factors *factors, const float *scale);
+	void (*sgd)(struct kernel_context *, const struct sgd *, const struct sgd_factors *factors,
+		const float *scale);
 	/* The norm of squares, and what clipping it to `most` multiplies with: 1 or less. */
 	void (*clip_scale)(struct kernel_context *, const struct exact_sum *squares, double most,
 		double *norm, float *scale);

@@ -8,13 +8,18 @@
 
 enum { PHILOX_ROUNDS = 10 };
 
+/* CUDA kernels say what their functions are before they include this. */
+#ifndef PHILOX_FUNCTION
+#define PHILOX_FUNCTION static inline
+#endif
+
 #define PHILOX_MULTIPLIER_0 0xD2511F53u
 #define PHILOX_MULTIPLIER_1 0xCD9E8D57u
 /* What a round adds to the key: the golden ratio and sqrt(3) - 1. */
 #define PHILOX_WEYL_0 0x9E3779B9u
 #define PHILOX_WEYL_1 0xBB67AE85u
 
-static inline void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+PHILOX_FUNCTION void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
 	uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
 	uint32_t k0 = key[0], k1 = key[1];

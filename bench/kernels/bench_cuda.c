@@ -115,9 +115,8 @@ int main(int argc, char **argv)
 	printf("# %s, copy %.0f GB/s\n", gpu.name, copied * 1e-9);
 	for (int list = 0; case_lists[list]; list++)
 		for (int i = 0; case_lists[list][i].name; i++)
-			if (!case_lists[list][i].cpu_only &&
-				(argc < 2 || strncmp(case_lists[list][i].name, argv[1],
-						     strlen(argv[1])) == 0))
+			if (argc < 2 ||
+				strncmp(case_lists[list][i].name, argv[1], strlen(argv[1])) == 0)
 				print_case(&case_lists[list][i]);
 	if (gpu.kernels.error.message[0] != '\0')
 		printf("%s\n", gpu.kernels.error.message);

@@ -52,8 +52,8 @@ void cuda_pack(
 	struct kernel_context *, enum dtype, void *flat, const struct pack_segment *, int n, bool);
 void cuda_adamw(struct kernel_context *, const struct adamw *, void *copy,
 	const struct adamw_factors *, const float *scale);
-void cuda_sgd_now(struct kernel_context *, float *, const float *, int64_t,
-	const struct sgd_factors *, const float *scale);
+void cuda_sgd_now(struct kernel_context *, const struct sgd *, const struct sgd_factors *,
+	const float *scale);
 void cuda_clip_scale(
 	struct kernel_context *, const struct exact_sum *, double most, double *norm, float *scale);
 

@@ -109,41 +109,32 @@ void cuda_scale(struct kernel_context *context, float *y, float factor, int64_t 
 	scale(context, y, factor, NULL, n);
 }
 
-/* No kernel here rounds stochastically. */
-static bool updates(struct kernel_context *context, enum dtype dtype)
+/* `kernel` is the fp32 one of two. */
+static void update(struct kernel_context *context, enum cuda_kernel kernel, enum dtype dtype,
+	int64_t n, const void *arguments)
 {
-	if (dtype == DTYPE_FP32)
-		return true;
-	return error_set(&context->error, EXIT_CODE_USAGE,
-		"cuda: %s weights cannot be updated on a GPU; use fp32", dtype_name(dtype));
+	launch_flat(context, cuda_typed(kernel, dtype), n, cuda_lanes(dtype, dtype), arguments);
+}
+
+void cuda_sgd_now(struct kernel_context *context, const struct sgd *s,
+	const struct sgd_factors *factors, const float *scale)
+{
+	const struct sgd_launch a = {.w = s->w,
+		.g = s->g,
+		.scale = scale,
+		.now = factors,
+		.n = s->n,
+		.factors = {s->lr, s->weight_decay, s->rounding.stream[1]},
+		.gradient_scale = s->gradient_scale,
+		.vector = cuda_aligned(s->w) && cuda_aligned(s->g),
+		.rounding = s->rounding};
+
+	update(context, CUDA_sgd_fp32, s->dtype, a.n, &a);
 }
 
 void cuda_sgd(struct kernel_context *context, const struct sgd *s)
 {
-	struct flat_launch a = {.y = s->w,
-		.a = s->g,
-		.n = s->n,
-		.factor = s->lr,
-		.decay = s->weight_decay,
-		.gradient_scale = s->gradient_scale};
-
-	a.vector = aligned(&a);
-	if (updates(context, s->dtype))
-		launch_flat(context, CUDA_sgd, a.n, 4, &a);
-}
-
-void cuda_sgd_now(struct kernel_context *context, float *w, const float *g, int64_t n,
-	const struct sgd_factors *factors, const float *scale)
-{
-	struct flat_launch a = {.y = w,
-		.a = g,
-		.b = factors,
-		.c = scale,
-		.n = n,
-		.gradient_scale = 1,
-		.vector = cuda_aligned(w) && cuda_aligned(g)};
-
-	launch_flat(context, CUDA_sgd, n, 4, &a);
+	cuda_sgd_now(context, s, NULL, NULL);
 }
 
 void cuda_adamw(struct kernel_context *context, const struct adamw *o, void *copy,
@@ -164,12 +155,12 @@ void cuda_adamw(struct kernel_context *context, const struct adamw *o, void *cop
 		.take1 = (float)(1.0 - o->beta1),
 		.take2 = (float)(1.0 - o->beta2),
 		.gradient_scale = o->gradient_scale,
+		.rounding = o->rounding,
 	};
 
 	a.vector = cuda_aligned(a.w) && cuda_aligned(a.m) && cuda_aligned(a.v) &&
 		   cuda_aligned(a.g) && cuda_aligned(copy);
-	if (updates(context, o->dtype))
-		launch_flat(context, CUDA_adamw, a.n, 4, &a);
+	update(context, CUDA_adamw_fp32, o->dtype, a.n, &a);
 }
 
 void cuda_adamw_plain(struct kernel_context *context, const struct adamw *adamw)

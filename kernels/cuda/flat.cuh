@@ -2,6 +2,9 @@
  * without contraction, so that an element's bits do not depend on where it stands. */
 #include "kernels/cuda/device.cuh"
 
+#define PHILOX_FUNCTION DEVICE
+#include "kernels/philox.h"
+
 /* i: the first element of this thread; rest: how many there are from there. */
 #define FLAT_RANGE(lanes)                                                                          \
 	int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * (lanes), rest = a.n - i;    \
@@ -178,49 +181,169 @@ KERNEL(scale)
 	store_some((float *)a.y + i, y, rest, vector);
 }
 
-/* y -= rate * (a * scale + decay * y); b and c name the factors and the scale, if they are on the
- * device */
-KERNEL(sgd)
-{
-	float w[4], g[4];
-	const sgd_factors *now = (const sgd_factors *)a.b;
-	float rate = now ? now->rate : a.factor, decay = now ? now->decay : a.decay;
-	float scale = a.c ? *(const float *)a.c : a.gradient_scale;
+/* --- updates: arithmetic in fp32, in the order of the CPU's --- */
 
-	FLAT_RANGE(4);
-	load_some(w, (const float *)a.y + i, rest, vector);
-	load_some(g, (const float *)a.a + i, rest, vector);
-#pragma unroll
-	for (int j = 0; j < 4; j++)
-		w[j] = w[j] - rate * (g[j] * scale + decay * w[j]);
-	store_some((float *)a.y + i, w, rest, vector);
+/* The random words of consecutive elements: a block of Philox has those of two. */
+struct random_words {
+	uint64_t block;
+	bool odd;
+	uint32_t of[4];
+};
+
+DEVICE void draw_block(random_words &r, const rounding &how, uint32_t draw)
+{
+	const uint32_t counter[4] = {
+		(uint32_t)r.block, (uint32_t)(r.block >> 32), how.stream[0], draw};
+
+	philox4x32(counter, how.key, r.of);
 }
 
-/* The same roundings in the same order as on the CPU. */
-KERNEL(adamw)
+DEVICE random_words random_from(const rounding &how, uint32_t draw, int64_t i)
 {
-	float w[4], m[4], v[4], g[4];
+	uint64_t element = (uint64_t)(how.first + i);
+	random_words r;
+
+	r.block = element / 2;
+	r.odd = element % 2;
+	draw_block(r, how, draw);
+	return r;
+}
+
+/* Of the next element. */
+DEVICE void random_next(random_words &r, const rounding &how, uint32_t draw, uint32_t (&words)[2])
+{
+	words[0] = r.odd ? r.of[1] : r.of[0];
+	words[1] = r.odd ? r.of[3] : r.of[2];
+	if (r.odd) {
+		r.block++;
+		draw_block(r, how, draw);
+	}
+	r.odd = !r.odd;
+}
+
+/* By the lower 16 bits of `random`; a NaN stays one. */
+DEVICE uint32_t half_by_chance(float x, uint32_t random)
+{
+	uint32_t bits = bits_of_float(x);
+
+	return x != x ? bits >> 16 | 0x40 : (bits + (random & 0xffff)) >> 16;
+}
+
+template <int N>
+DEVICE void store_halves(bf16 *to, const uint32_t (&half)[N], int64_t rest, bool vector)
+{
+	if (vector && rest >= N) {
+		*(uint4 *)to = make_uint4(half[0] | half[1] << 16, half[2] | half[3] << 16,
+			half[4] | half[5] << 16, half[6] | half[7] << 16);
+		return;
+	}
+#pragma unroll
+	for (int j = 0; j < N; j++) {
+		if (j < rest)
+			to[j].bits = (uint16_t)half[j];
+	}
+}
+
+/* w -= rate * (g * scale + decay * w) */
+template <int N> DEVICE void sgd_step(const sgd_launch &a, float (&w)[N], const float (&g)[N])
+{
 	float scale = a.scale ? *a.scale : a.gradient_scale;
-	adamw_factors f = a.now ? *a.now : a.factors;
+	sgd_factors f = a.now ? *a.now : a.factors;
+
+#pragma unroll
+	for (int j = 0; j < N; j++)
+		w[j] = w[j] - f.rate * (g[j] * scale + f.decay * w[j]);
+}
+
+KERNEL(sgd_fp32)
+{
+	float w[4], g[4];
 
 	FLAT_RANGE(4);
 	load_some(w, (const float *)a.w + i, rest, vector);
-	load_some(m, (const float *)a.m + i, rest, vector);
-	load_some(v, (const float *)a.v + i, rest, vector);
 	load_some(g, a.g + i, rest, vector);
+	sgd_step(a, w, g);
+	store_some((float *)a.w + i, w, rest, vector);
+}
+
+KERNEL(sgd_bf16)
+{
+	float w[8], g[8];
+	uint32_t half[8], words[2], draw = a.now ? a.now->draw : a.factors.draw;
+
+	FLAT_RANGE(8);
+	load_some(w, (const bf16 *)a.w + i, rest, vector);
+	load_some(g, a.g + i, rest, vector);
+	sgd_step(a, w, g);
+	random_words random = random_from(a.rounding, draw, i);
 #pragma unroll
-	for (int j = 0; j < 4; j++) {
+	for (int j = 0; j < 8; j++) {
+		random_next(random, a.rounding, draw, words);
+		half[j] = half_by_chance(w[j], words[0]);
+	}
+	store_halves((bf16 *)a.w + i, half, rest, vector);
+}
+
+/* The same roundings in the same order as on the CPU. */
+template <int N>
+DEVICE void adamw_step(const adamw_launch &a, float (&w)[N], float (&m)[N], float (&v)[N],
+	const float (&g)[N])
+{
+	float scale = a.scale ? *a.scale : a.gradient_scale;
+	adamw_factors f = a.now ? *a.now : a.factors;
+
+#pragma unroll
+	for (int j = 0; j < N; j++) {
 		float x = g[j] * scale;
 
 		m[j] = m[j] + a.take1 * (x - m[j]);
 		v[j] = a.beta2 * v[j] + a.take2 * (x * x);
 		w[j] = w[j] * f.keep - f.step * (m[j] / (sqrtf(v[j]) / f.root + a.epsilon));
 	}
-	store_some(a.w + i, w, rest, vector);
-	store_some(a.m + i, m, rest, vector);
-	store_some(a.v + i, v, rest, vector);
+}
+
+KERNEL(adamw_fp32)
+{
+	float w[4], m[4], v[4], g[4];
+
+	FLAT_RANGE(4);
+	load_some(w, (const float *)a.w + i, rest, vector);
+	load_some(m, (const float *)a.m + i, rest, vector);
+	load_some(v, (const float *)a.v + i, rest, vector);
+	load_some(g, a.g + i, rest, vector);
+	adamw_step(a, w, m, v, g);
+	store_some((float *)a.w + i, w, rest, vector);
+	store_some((float *)a.m + i, m, rest, vector);
+	store_some((float *)a.v + i, v, rest, vector);
 	if (a.copy)
 		store_some((bf16 *)a.copy + i, w, rest, vector);
+}
+
+KERNEL(adamw_bf16)
+{
+	float w[8], m[8], v[8], g[8];
+	uint32_t half_w[8], half_m[8], half_v[8], words[2];
+	uint32_t draw = a.now ? a.now->draw : a.factors.draw;
+
+	FLAT_RANGE(8);
+	load_some(w, (const bf16 *)a.w + i, rest, vector);
+	load_some(m, (const bf16 *)a.m + i, rest, vector);
+	load_some(v, (const bf16 *)a.v + i, rest, vector);
+	load_some(g, a.g + i, rest, vector);
+	adamw_step(a, w, m, v, g);
+	random_words random = random_from(a.rounding, draw, i);
+#pragma unroll
+	for (int j = 0; j < 8; j++) {
+		random_next(random, a.rounding, draw, words);
+		half_w[j] = half_by_chance(w[j], words[0]);
+		half_m[j] = half_by_chance(m[j], words[0] >> 16);
+		half_v[j] = half_by_chance(v[j], words[1]);
+	}
+	store_halves((bf16 *)a.w + i, half_w, rest, vector);
+	store_halves((bf16 *)a.m + i, half_m, rest, vector);
+	store_halves((bf16 *)a.v + i, half_v, rest, vector);
+	if (a.copy)
+		store_halves((bf16 *)a.copy + i, half_w, rest, vector);
 }
 
 DEVICE float rounded(float x, float)

@@ -19,13 +19,13 @@ struct flat_launch {
 	void *y, *y2;
 	const void *a, *b, *c;
 	int64_t n;
-	float factor, decay, gradient_scale;
+	float factor;
 	int32_t kind; /* enum gelu */
 	int32_t vector;
 };
 
 struct adamw_launch {
-	float *w, *m, *v;
+	void *w, *m, *v;
 	const float *g;
 	void *copy;         /* bf16 copy of w; NULL for none */
 	const float *scale; /* on the device, instead of gradient_scale; NULL for none */
@@ -34,6 +34,18 @@ struct adamw_launch {
 	struct adamw_factors factors;
 	float beta2, epsilon, take1, take2, gradient_scale;
 	int32_t vector;
+	struct rounding rounding; /* of bf16 */
+};
+
+struct sgd_launch {
+	void *w;
+	const float *g, *scale; /* as adamw_launch has them */
+	const struct sgd_factors *now;
+	int64_t n;
+	struct sgd_factors factors;
+	float gradient_scale;
+	int32_t vector;
+	struct rounding rounding;
 };
 
 struct tree_launch {

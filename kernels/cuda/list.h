@@ -23,8 +23,8 @@
 	CUDA_PAIRS(X, convert, flat_launch, 256)                                                   \
 	CUDA_BOTH(X, zero, flat_launch, 256)                                                       \
 	X(scale, flat_launch, 256)                                                                 \
-	X(sgd, flat_launch, 256)                                                                   \
-	X(adamw, adamw_launch, 256)                                                                \
+	CUDA_BOTH(X, sgd, sgd_launch, 256)                                                         \
+	CUDA_BOTH(X, adamw, adamw_launch, 256)                                                     \
 	CUDA_BOTH(X, tree_few, tree_launch, 256)                                                   \
 	CUDA_BOTH(X, tree_many, tree_launch, 128)                                                  \
 	X(store, store_launch, 128)                                                                \

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "fake_cuda_private.h"
+#include "kernels/bf16.h"
+#include "kernels/philox.h"
 
 struct touches {
 	struct fake_touch list[FAKE_TOUCHES];
@@ -126,11 +128,33 @@ static void fake_pack(struct kernel_context *context, enum dtype dtype, void *fl
 /* --- updates --- */
 
 struct update {
-	struct adamw adamw; /* w, g and n of SGD too */
+	struct adamw adamw; /* w, g, n and dtype of SGD too */
+	struct sgd plain;
 	const struct adamw_factors *factors;
 	const struct sgd_factors *sgd;
 	const float *scale;
 };
+
+/* As struct rounding says. */
+static void draw(const struct rounding *r, int64_t i, uint32_t words[2])
+{
+	uint64_t element = (uint64_t)(r->first + i), block = element / 2;
+	const uint32_t counter[] = {
+		(uint32_t)block, (uint32_t)(block >> 32), r->stream[0], r->stream[1]};
+	uint32_t out[4];
+
+	philox4x32(counter, r->key, out);
+	words[0] = out[element % 2];
+	words[1] = out[2 + element % 2];
+}
+
+static void put(enum dtype dtype, void *array, int64_t i, float x, uint32_t random)
+{
+	if (dtype == DTYPE_BF16)
+		((uint16_t *)array)[i] = bf16_by_chance(x, random);
+	else
+		((float *)array)[i] = x;
+}
 
 /* The formulas of struct adamw. */
 static void run_adamw(void *arguments)
@@ -140,41 +164,47 @@ static void run_adamw(void *arguments)
 	const struct adamw_factors f = *u->factors;
 	float take1 = (float)(1.0 - a->beta1), take2 = (float)(1.0 - a->beta2);
 	float scale = u->scale != NULL ? *u->scale : 1, beta2 = (float)a->beta2;
-	float *w = a->w, *m = a->m, *v = a->v;
+	struct rounding rounding = a->rounding;
+	uint32_t words[2] = {0};
 
+	rounding.stream[1] = f.draw;
 	for (int64_t i = 0; i < a->n; i++) {
-		float g = a->g[i] * scale;
+		float g = a->g[i] * scale, w = element_get(a->dtype, a->w, i);
+		float m = element_get(a->dtype, a->m, i), v = element_get(a->dtype, a->v, i);
 
-		m[i] = m[i] + take1 * (g - m[i]);
-		v[i] = beta2 * v[i] + take2 * (g * g);
-		w[i] = w[i] * f.keep - f.step * (m[i] / (sqrtf(v[i]) / f.root + (float)a->epsilon));
+		m = m + take1 * (g - m);
+		v = beta2 * v + take2 * (g * g);
+		w = w * f.keep - f.step * (m / (sqrtf(v) / f.root + (float)a->epsilon));
+		draw(&rounding, i, words);
+		put(a->dtype, a->w, i, w, words[0]);
+		put(a->dtype, a->m, i, m, words[0] >> 16);
+		put(a->dtype, a->v, i, v, words[1]);
 	}
 }
 
 static void run_sgd(void *arguments)
 {
 	const struct update *u = arguments;
+	struct sgd sgd = u->plain;
 
-	kernels_reference()->sgd(
-		fake_worker(), &(struct sgd){.n = u->adamw.n,
-				       .w = u->adamw.w,
-				       .g = u->adamw.g,
-				       .lr = u->sgd->rate,
-				       .weight_decay = u->sgd->decay,
-				       .gradient_scale = u->scale != NULL ? *u->scale : 1});
+	sgd.lr = u->sgd->rate;
+	sgd.weight_decay = u->sgd->decay;
+	sgd.gradient_scale = u->scale != NULL ? *u->scale : 1;
+	sgd.rounding.stream[1] = u->sgd->draw;
+	kernels_reference()->sgd(fake_worker(), &sgd);
 }
 
 static void update(struct kernel_context *context, const char *name, void (*run)(void *),
 	const struct update *u)
 {
 	const struct adamw *a = &u->adamw;
-	int64_t bytes = a->n * (int64_t)sizeof(float);
+	int64_t bytes = a->n * dtype_bytes(a->dtype);
 	struct touches t = {.n = 0};
 
 	touch(&t, a->w, bytes, true);
 	touch(&t, a->m, bytes, true);
 	touch(&t, a->v, bytes, true);
-	touch(&t, a->g, bytes, false);
+	touch(&t, a->g, a->n * (int64_t)sizeof(float), false);
 	touch(&t, u->factors, sizeof(*u->factors), false);
 	touch(&t, u->sgd, sizeof(*u->sgd), false);
 	touch(&t, u->scale, sizeof(*u->scale), false);
@@ -190,12 +220,15 @@ static void fake_adamw(struct kernel_context *context, const struct adamw *adamw
 		&(struct update){.adamw = *adamw, .factors = factors, .scale = scale});
 }
 
-static void fake_sgd(struct kernel_context *context, float *w, const float *g, int64_t n,
+static void fake_sgd(struct kernel_context *context, const struct sgd *sgd,
 	const struct sgd_factors *factors, const float *scale)
 {
 	update(context, "sgd", run_sgd,
 		&(struct update){
-			.adamw = {.n = n, .w = w, .g = g}, .sgd = factors, .scale = scale});
+			.adamw = {.n = sgd->n, .w = sgd->w, .g = sgd->g, .dtype = sgd->dtype},
+			.plain = *sgd,
+			.sgd = factors,
+			.scale = scale});
 }
 
 struct clip {

@@ -123,6 +123,37 @@ static void ranks_with_a_gpu_each(void **state)
 	assert_true(n_graphs > LEAST_GRAPHS);
 }
 
+/* Rounded by chance where the weights are: the random bits are those of a CPU, also where a graph
+ * is launched again and only the step's number changes. */
+static void states_in_bf16(void **state)
+{
+	static const char *const plans[] = {"strategy=FULL_SHARD clip=0.5",
+		"strategy=NO_SHARD optimizer=sgd",
+		"strategy=HYBRID_SHARD shard_group=2 wrap=size:1500 reduce_dtype=bf16",
+		"strategy=SHARD_GRAD_OP cpu_offload=optimizer"};
+	struct digest seen[COUNT_OF(plans)];
+
+	(void)state;
+	n_graphs = 0;
+	for (int i = 0; i < COUNT_OF(plans); i++) {
+		struct error error = {0};
+		char options[256];
+
+		snprintf(options, sizeof(options),
+			"seq_len=11 micro_batch=2 param_dtype=bf16 master_dtype=bf16 %s", plans[i]);
+		seen[i] = train(TINY_GPT2, 4, options, "host", NULL, NULL, &error);
+		for (int transport = 0; transport < 2; transport++) {
+			struct digest gpu = train(TINY_GPT2, 4, options, "cuda",
+				transport == 0 ? "device" : "nccl", NULL, &error);
+
+			assert_string_equal(error.message, "");
+			assert_string_equal(gpu.hex, seen[i].hex);
+		}
+	}
+	assert_int_equal(n_graphs, COUNT_OF(plans) - 1);
+	assert_string_not_equal(seen[0].hex, seen[1].hex);
+}
+
 /* GELU as an epilogue, in every range that holds the projection too. */
 static void activations_on_the_way_out(void **state)
 {
@@ -285,6 +316,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_that_share_a_gpu),
 		cmocka_unit_test(ranks_with_a_gpu_each),
+		cmocka_unit_test(states_in_bf16),
 		cmocka_unit_test(activations_on_the_way_out),
 		cmocka_unit_test(graphs_change_nothing),
 		cmocka_unit_test(graphs_that_cannot_be),

@@ -40,7 +40,6 @@ struct kernel_case {
 	const int64_t (*shapes)[MOST_DIMS]; /* ends with a row that starts with -1 */
 	int64_t bench[MOST_DIMS];           /* a training-sized shape; first 0: not measured */
 	enum dtype dtype, gradient_dtype;   /* of operands; of the gradients of parameters */
-	bool cpu_only;                      /* no GPU has the kernel */
 };
 
 void context_init(struct kernel_context *context, const struct kernels *kernels);
