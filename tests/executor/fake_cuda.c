@@ -183,7 +183,9 @@ static int stream_create(void **stream, unsigned flags, int priority)
 	(void)flags;
 	(void)priority;
 	fake_lock();
-	*stream = fake_new_stream();
+	struct fake_stream *made = fake_new_stream();
+	fake_trace("stream %d %d", fake_thread.actor, made->actor);
+	*stream = made;
 	fake_unlock();
 	return fake_outcome();
 }
@@ -239,6 +241,9 @@ static int event_create(void **event, unsigned flags)
 {
 	(void)flags;
 	*event = fake_calloc(sizeof(struct fake_event));
+	fake_lock();
+	fake_trace("event %d 0 %p", fake_thread.actor, *event);
+	fake_unlock();
 	return fake_outcome();
 }
 
@@ -267,6 +272,7 @@ static int event_record_with(void *event, void *stream, unsigned flags)
 	bool external = flags == CUDA_EVENT_RECORD_EXTERNAL;
 
 	fake_lock();
+	fake_trace("record %d %d %p", fake_thread.actor, s->actor, event);
 	if (external && s->capture == NULL)
 		fake_cuda_fault("an event is recorded for a graph, and nothing is captured");
 	if (s->capture != NULL) {
@@ -294,6 +300,7 @@ static int stream_wait(void *stream, void *event, unsigned flags)
 
 	(void)flags;
 	fake_lock();
+	fake_trace("wait %d %d %p", fake_thread.actor, s->actor, event);
 	if (e->capture != 0 || (s->capture != NULL && e->mark != NULL))
 		fake_capture_wait(s, e);
 	else if (e->mark == NULL)
@@ -320,6 +327,7 @@ static int event_query(void *event)
 		fake_run_one();
 	done = mark != NULL && mark->done;
 	if (done) {
+		fake_trace("seen %d 0 %p", fake_thread.actor, event);
 		fake_join(fake_thread.clock, mark->clock);
 		fake_clock_wait(mark->time);
 	}

@@ -121,6 +121,11 @@ void fake_capture_record(struct fake_stream *stream, struct fake_event *event, b
 void fake_capture_wait(struct fake_stream *stream, const struct fake_event *event);
 void fake_graph_install(struct cuda_api *api);
 
+/* fake_trace.c, with the lock too: nothing where FAKE_TRACE names no file. */
+void fake_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void fake_trace_touches(const char *what, const struct fake_stream *stream, int members,
+	int64_t bytes, const struct fake_touch *touches, int n_touches);
+
 /* fake_memory.c, with the lock too. */
 struct allocation *fake_find_allocation(const void *address); /* NULL: nobody's */
 void fake_check_access(

@@ -165,6 +165,7 @@ static int begin(void *stream, int mode)
 	struct fake_stream *s = stream;
 
 	fake_lock();
+	fake_trace("capture %d %d", fake_thread.actor, s->actor);
 	if (mode != CUDA_CAPTURE_THREAD_LOCAL)
 		fake_cuda_fault("a capture that other threads could spoil");
 	if (s->capture != NULL || fake_thread.capture != NULL)
@@ -289,6 +290,7 @@ static int launch(void *executable, void *stream)
 	fake_lock();
 	if (fake_thread.capture != NULL)
 		fake_cuda_fault("a graph is launched while a step is captured");
+	fake_trace("launch %d %d", fake_thread.actor, ((struct fake_stream *)stream)->actor);
 	struct mark *start = record(stream);
 	for (int i = 0; i < c->n_lanes; i++)
 		wait(e->streams[i], start);

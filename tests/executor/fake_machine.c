@@ -240,6 +240,7 @@ void fake_cuda_call(void *stream, const char *name, void (*run)(void *arguments)
 	struct fake_stream *s = stream;
 
 	fake_lock();
+	fake_trace_touches("call", s, 0, 0, touches, n_touches);
 	if (s->capture != NULL)
 		fake_capture_call(s, name, run, arguments, bytes, touches, n_touches);
 	else

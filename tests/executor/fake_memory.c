@@ -117,6 +117,8 @@ char *fake_add_allocation(size_t bytes, bool pinned)
 	/* As found: NaN in every format. Where nothing is computed nothing is touched. */
 	if (!fake_clock_is_dry() || pinned)
 		memset(a->memory, 0xff, bytes);
+	fake_trace("%s %d 0 %p %lld", pinned ? "pinned" : "device", fake_thread.actor,
+		(void *)a->memory, (long long)a->bytes);
 	a->next = fake_machine.allocations;
 	fake_machine.allocations = a;
 	fake_machine.allocated += pinned ? 0 : a->bytes;

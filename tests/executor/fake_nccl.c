@@ -325,6 +325,17 @@ static void join_meeting(void *arguments, struct fake_stream *stream)
 		*at = NULL; /* frees itself when it has run */
 }
 
+static void trace_call(const struct call *call, const struct fake_stream *stream)
+{
+	const struct part *part = &call->part;
+	int64_t bytes = (int64_t)(part->count * element_bytes(part->type));
+	const struct fake_touch touches[] = {{part->send, bytes * call->sent, false},
+		{part->receive, bytes * call->received, true}};
+	int most = call->sent > call->received ? call->sent : call->received;
+
+	fake_trace_touches("collective", stream, call->comm->group->size, bytes * most, touches, 2);
+}
+
 static int enqueue(struct fake_comm *c, struct part part, void *stream, int sent, int received)
 {
 	struct call call = {c, part, sent, received};
@@ -332,6 +343,7 @@ static int enqueue(struct fake_comm *c, struct part part, void *stream, int sent
 
 	call.part.index = c->index;
 	fake_lock();
+	trace_call(&call, s);
 	if (s->capture != NULL)
 		fake_capture_again(s, join_meeting, &call, sizeof(call));
 	else
