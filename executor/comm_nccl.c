@@ -30,16 +30,23 @@ struct nccl {
 static bool failed(
 	const struct nccl *n, void *comm, int result, const char *what, struct error *error)
 {
-	return !error_set(error, EXIT_CODE_FAULT, "nccl: %s: %s (%s)", what,
+	return !error_set(error, EXIT_CODE_FAULT, "rank %d: nccl: %s: %s (%s)", n->host.rank, what,
 		n->api->ncclGetErrorString(result), n->api->ncclGetLastError(comm));
 }
 
 /* Calls of a communicator that does not block may go on behind our back; the next one must wait. */
 static bool settle(struct nccl *n, void *comm, int result, const char *what, struct error *error)
 {
+	double since = clock_now(), patience = n->device->patience.timeout;
+
 	while (result == NCCL_IN_PROGRESS) {
 		if (segment_aborted(n->segment))
 			return false;
+		if (patience > 0 && clock_now() - since > patience)
+			return error_set(error, EXIT_CODE_FAULT,
+				"rank %d: nccl: %s has not ended for %.0f s: a rank that does not "
+				"come, or a network that does not answer",
+				n->host.rank, what, patience);
 		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
 		if (n->api->ncclCommGetAsyncError(comm, &result) != 0)
 			return !failed(n, comm, result, what, error);

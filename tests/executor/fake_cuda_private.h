@@ -150,7 +150,7 @@ void fake_launch_pace_end(void *stream, void **arguments);
 
 /* fake_nccl.c: a node that runs when all its members have come to it. */
 bool fake_meeting_is_complete(const struct fake_meeting *meeting);
-void fake_meeting_run(struct fake_meeting *meeting);
+void fake_meeting_run(struct fake_stream *stream);
 
 /* fake_kernels.c: the reference kernels, enqueued; what they compute with. */
 extern const struct kernels fake_kernels;

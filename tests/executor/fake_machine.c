@@ -193,7 +193,7 @@ static void run_head(struct fake_stream *stream)
 	struct fake_node *node = stream->head;
 
 	if (node->kind == NODE_MEET) {
-		fake_meeting_run(node->meeting);
+		fake_meeting_run(stream);
 		return;
 	}
 	fake_begin_node(stream);

@@ -8,14 +8,51 @@
 
 struct fake_meeting {
 	int members, joined;
+	const struct fake_group *group;
+	bool abandoned; /* its communicator was aborted: whoever comes goes on */
+	struct fake_meeting *next;
 	int64_t bytes; /* of the gathered size */
 	struct fake_stream **streams;
 	struct fake_node **nodes;
 	void (*run)(void **arguments, int members);
 };
 
+/* All that have not run yet. */
+static struct fake_meeting *meetings;
+
+static struct fake_meeting *new_meeting(int members)
+{
+	struct fake_meeting *meeting = fake_calloc(sizeof(*meeting));
+
+	meeting->members = members;
+	meeting->streams = fake_calloc((size_t)members * sizeof(void *));
+	meeting->nodes = fake_calloc((size_t)members * sizeof(void *));
+	meeting->next = meetings;
+	return meetings = meeting;
+}
+
+static void forget_meeting(struct fake_meeting *meeting)
+{
+	struct fake_meeting **at = &meetings;
+
+	while (*at != meeting)
+		at = &(*at)->next;
+	*at = meeting->next;
+	free(meeting->streams);
+	free(meeting->nodes);
+	free(meeting);
+}
+
+/* Nobody computes: the nodes of those that have come pass. */
+static void abandon(struct fake_meeting *meeting)
+{
+	meeting->abandoned = true;
+}
+
 bool fake_meeting_is_complete(const struct fake_meeting *meeting)
 {
+	if (meeting->abandoned)
+		return true;
 	if (meeting->joined < meeting->members)
 		return false;
 	for (int i = 0; i < meeting->members; i++)
@@ -24,8 +61,15 @@ bool fake_meeting_is_complete(const struct fake_meeting *meeting)
 	return true;
 }
 
-void fake_meeting_run(struct fake_meeting *meeting)
+void fake_meeting_run(struct fake_stream *stream)
 {
+	struct fake_meeting *meeting = stream->head->meeting;
+
+	if (meeting->abandoned) {
+		fake_begin_node(stream);
+		fake_end_node(stream);
+		return;
+	}
 	void **arguments = calloc((size_t)meeting->members, sizeof(*arguments));
 
 	for (int i = 0; i < meeting->members; i++) {
@@ -51,9 +95,7 @@ void fake_meeting_run(struct fake_meeting *meeting)
 		fake_end_node(meeting->streams[i]);
 	fake_count_collective();
 	free(arguments);
-	free(meeting->streams);
-	free(meeting->nodes);
-	free(meeting);
+	forget_meeting(meeting);
 }
 
 /* --- NCCL's functions --- */
@@ -68,6 +110,7 @@ struct fake_split {
 
 struct fake_group {
 	int size, number;
+	bool aborted;
 	struct fake_meeting *meetings[1 << 12]; /* by number, modulo */
 	struct fake_split splits[64];
 	struct fake_group *next;
@@ -76,6 +119,8 @@ struct fake_group {
 struct fake_comm {
 	struct fake_group *group;
 	int index, collectives, splits;
+	int rank;  /* of the world */
+	int error; /* of its own, which it says when it is asked */
 };
 
 static struct fake_group *groups;
@@ -91,12 +136,13 @@ static struct fake_group *new_group(int size)
 	return groups = group;
 }
 
-static int new_comm(struct fake_group *group, int index, void **comm)
+static int new_comm(struct fake_group *group, int index, int rank, void **comm)
 {
 	struct fake_comm *made = calloc(1, sizeof(*made));
 
 	made->group = group;
 	made->index = index;
+	made->rank = rank;
 	*comm = made;
 	return 0;
 }
@@ -133,7 +179,13 @@ static int init_rank(
 	else
 		group->size = ranks;
 	fake_unlock();
-	return group != NULL ? new_comm(group, rank, comm) : 5;
+	if (group == NULL)
+		return 5;
+	new_comm(group, rank, rank, comm);
+	if (!fake_nccl_fails("start", rank))
+		return 0;
+	((struct fake_comm *)*comm)->error = NCCL_IN_PROGRESS;
+	return NCCL_IN_PROGRESS;
 }
 
 /* The last to come forms the groups: one a colour, by key. */
@@ -169,7 +221,7 @@ static int comm_split(void *comm, int color, int key, void **made, struct nccl_c
 	while (split->arrived < c->group->size && fake_cuda_first_fault()[0] == '\0')
 		fake_wait();
 	fake_unlock();
-	return new_comm(split->groups[c->index], split->indices[c->index], made);
+	return new_comm(split->groups[c->index], split->indices[c->index], c->rank, made);
 }
 
 static int finalize(void *comm)
@@ -181,22 +233,37 @@ static int finalize(void *comm)
 static int destroy(void *comm)
 {
 	fake_lock();
+	fake_trace("destroy %d 0 0", fake_thread.actor);
 	fake_nccl_check_destroy(comm);
+	fake_nccl_forget(comm);
 	fake_unlock();
 	free(comm);
 	return fake_outcome();
 }
 
+/* What waits for its members on the GPUs ends. */
 static int abort_comm(void *comm)
 {
+	struct fake_comm *c = comm;
+
+	fake_lock();
+	fake_trace("abort %d 0 %d", fake_thread.actor, c->rank);
+	c->group->aborted = true;
+	for (struct fake_meeting *m = meetings; m != NULL; m = m->next)
+		if (m->group == c->group)
+			abandon(m);
+	fake_nccl_forget(c);
+	fake_wake();
+	fake_unlock();
 	free(comm);
 	return 0;
 }
 
 static int async_error(void *comm, int *result)
 {
-	(void)comm;
-	*result = 0;
+	fake_lock();
+	*result = ((struct fake_comm *)comm)->error;
+	fake_unlock();
 	return 0;
 }
 
@@ -295,6 +362,18 @@ struct call {
 	int sent, received; /* times the part's bytes */
 };
 
+/* A seeded fault: a meeting of its own, to which no other member comes; else NULL. */
+static struct fake_meeting *nobody_comes(struct fake_comm *comm)
+{
+	bool hang = fake_nccl_fails("hang", comm->rank),
+	     error = fake_nccl_fails("error", comm->rank);
+
+	if ((!hang && !error) || fake_nccl_count(comm->rank) != 0)
+		return NULL;
+	comm->error = error ? 6 : 0;
+	return new_meeting(comm->group->size + 1);
+}
+
 /* Now, or with every launch of a graph. */
 static void join_meeting(void *arguments, struct fake_stream *stream)
 {
@@ -302,26 +381,27 @@ static void join_meeting(void *arguments, struct fake_stream *stream)
 	struct fake_group *group = call->comm->group;
 	struct part with_places = call->part, *part = &with_places;
 	struct fake_meeting **at = &group->meetings[call->comm->collectives++ % (1 << 12)];
+	struct fake_meeting *never = nobody_comes(call->comm);
 	int64_t bytes = (int64_t)(part->count * element_bytes(part->type));
 	const struct fake_touch touches[] = {{part->send, bytes * call->sent, false},
 		{part->receive, bytes * call->received, true}};
 
 	part->from = fake_nccl_place(call->comm, part->send, bytes * call->sent);
 	part->to = fake_nccl_place(call->comm, part->receive, bytes * call->received);
-	if (*at == NULL) {
-		*at = calloc(1, sizeof(**at));
-		(*at)->members = group->size;
-		(*at)->bytes = bytes * (call->sent > call->received ? call->sent : call->received);
-		(*at)->streams = calloc((size_t)group->size, sizeof(void *));
-		(*at)->nodes = calloc((size_t)group->size, sizeof(void *));
-		(*at)->run = run_together;
-	}
+	if (never != NULL)
+		at = &never;
+	if (*at == NULL)
+		*at = new_meeting(group->size);
+	(*at)->group = group;
+	(*at)->abandoned |= group->aborted;
+	(*at)->bytes = bytes * (call->sent > call->received ? call->sent : call->received);
+	(*at)->run = run_together;
 	struct fake_node *node =
 		fake_enqueue(stream, NODE_MEET, "a collective", part, sizeof(*part), touches, 2);
 	node->meeting = *at;
 	(*at)->streams[(*at)->joined] = stream;
 	(*at)->nodes[(*at)->joined] = node;
-	if (++(*at)->joined == group->size)
+	if (++(*at)->joined == group->size && never == NULL)
 		*at = NULL; /* frees itself when it has run */
 }
 
@@ -343,6 +423,10 @@ static int enqueue(struct fake_comm *c, struct part part, void *stream, int sent
 
 	call.part.index = c->index;
 	fake_lock();
+	if (fake_nccl_fails("refuse", c->rank) && fake_nccl_count(c->rank) == 0) {
+		fake_unlock();
+		return 5;
+	}
 	trace_call(&call, s);
 	if (s->capture != NULL)
 		fake_capture_again(s, join_meeting, &call, sizeof(call));

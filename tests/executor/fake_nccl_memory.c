@@ -122,6 +122,15 @@ void fake_nccl_check_destroy(const void *comm)
 		fake_cuda_fault("a communicator goes that still knows memory");
 }
 
+void fake_nccl_forget(const void *comm)
+{
+	for (struct registration *r = registrations; r != NULL; r = r->next)
+		if (r->comm == comm) {
+			r->comm = NULL;
+			r->start = NULL;
+		}
+}
+
 int64_t fake_nccl_place(const void *comm, const void *address, int64_t bytes)
 {
 	const struct registration *r = find(comm);

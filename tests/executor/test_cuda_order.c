@@ -9,7 +9,7 @@
 #include "support.h"
 #include "trace.h"
 
-enum { STEPS = 3, RANKS = 4 };
+enum { STEPS = 2, RANKS = 4 };
 
 static const char *const plans[] = {
 	"strategy=NO_SHARD micro_batch=2",

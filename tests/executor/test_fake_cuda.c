@@ -256,6 +256,35 @@ static void destroys_what_runs(void)
 	rig.executable = NULL;
 }
 
+/* --- while a step runs --- */
+
+static void synchronises_the_device(void)
+{
+	rig.api->cuCtxSynchronize();
+}
+
+static void synchronises_a_stream_of_the_step(void)
+{
+	rig.api->cuEventRecord(rig.event, rig.first);
+	rig.api->cuStreamSynchronize(rig.first);
+}
+
+static void allocates_in_a_step(void)
+{
+	uint64_t more;
+
+	call(rig.first, add_one);
+	rig.api->cuMemAlloc(&more, 4);
+}
+
+static void pins_in_a_step(void)
+{
+	void *more;
+
+	call(rig.first, add_one);
+	rig.api->cuMemHostAlloc(&more, 4, 0);
+}
+
 /* --- memory that NCCL knows --- */
 
 /* A communicator of one rank, and memory that it can know. */
@@ -351,6 +380,10 @@ static const struct mistake {
 	{races_in_a_graph, "race: "},
 	{races_with_a_graph, "race: "},
 	{destroys_what_runs, "destroyed while it runs"},
+	{synchronises_the_device, "the device is synchronised"},
+	{synchronises_a_stream_of_the_step, "a stream of the step is synchronised"},
+	{allocates_in_a_step, "memory is allocated while a step runs"},
+	{pins_in_a_step, "memory is allocated while a step runs"},
 	{registers_what_is_not_nccls, "not of ncclMemAlloc"},
 	{registers_part_of_a_page, "no whole pages"},
 	{reduces_what_is_unknown, "that its communicator does not know"},

@@ -12,7 +12,7 @@ enum { MOST_RANKS = 16, EVENTS_OF_DEVICE_TRANSPORT = 4 };
 /* --- the file --- */
 
 static const char *const kinds[] = {"stream", "event", "device", "pinned", "record", "wait", "seen",
-	"call", "collective", "capture", "launch", NULL};
+	"call", "collective", "capture", "launch", "abort", "destroy", NULL};
 
 static int kind_of(const char *word)
 {
@@ -526,6 +526,9 @@ static bool on_line(struct checker *c, struct rank *r, const struct trace_line *
 	case TRACE_LAUNCH:
 		r->captured = false;
 		c->counts->graphs++;
+		return true;
+	case TRACE_ABORT:
+	case TRACE_DESTROY:
 		return true;
 	}
 	return true;

@@ -17,6 +17,8 @@ enum trace_kind {
 	TRACE_COLLECTIVE,
 	TRACE_CAPTURE, /* begins */
 	TRACE_LAUNCH,  /* of a graph */
+	TRACE_ABORT,   /* of a communicator */
+	TRACE_DESTROY,
 };
 
 struct trace_touch {

@@ -1,0 +1,153 @@
+/* NCCL on GPUs that are none, and a collective that goes wrong: whoever notices says what, every
+ * rank aborts all its communicators, which ends what the GPUs wait for, and the run ends with
+ * code 6. As steps are walked, and inside of graphs. (Without the abort the fake's streams would
+ * never pass; without the polling the run would wait for the watchdog, whose time is up after ten
+ * minutes.) */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "fake_cuda.h"
+#include "support.h"
+#include "trace.h"
+
+enum { RANKS = 4, STEPS = 3, GROUPS = 2, PURPOSES = 2 };
+
+static char path[64];
+
+struct outcome {
+	struct error error;
+	int aborted, destroyed; /* communicators */
+};
+
+/* `soon`: there is a prediction, so that the watchdog waits for ten seconds and not for long. */
+static struct outcome train(const char *fault, bool soon, enum graph_wish graphs)
+{
+	const struct timeline expected = {.step_time = 1e-3};
+	struct executor_job job = run_job(STEPS);
+	struct outcome outcome = {0};
+	struct trace trace;
+	struct run run;
+
+	/* Two groups of more than one rank: of the shards and of the replicas; and the world. */
+	run_plan(&run, TINY_GPT2, RANKS,
+		"seq_len=11 micro_batch=2 strategy=HYBRID_SHARD shard_group=2");
+	job.device = "cuda";
+	job.transport = "nccl";
+	job.kernels = "reference";
+	job.cuda_graphs = graphs;
+	job.expected = soon ? &expected : NULL;
+	setenv("FAKE_TRACE", path, 1);
+	if (fault != NULL)
+		setenv("FAKE_NCCL_FAULT", fault, 1);
+	if (!run_train(&run, &job))
+		outcome.error = run.error;
+	unsetenv("FAKE_TRACE");
+	unsetenv("FAKE_NCCL_FAULT");
+	trace_read(&trace, path, &run.arena);
+	remove(path);
+	for (int i = 0; i < trace.n; i++) {
+		outcome.aborted += trace.lines[i].kind == TRACE_ABORT;
+		outcome.destroyed += trace.lines[i].kind == TRACE_DESTROY;
+	}
+	run_finish(&run);
+	return outcome;
+}
+
+static void expect_told(const struct outcome *outcome, const char *told)
+{
+	assert_int_equal(outcome->error.code, EXIT_CODE_FAULT);
+	if (strstr(outcome->error.message, told) == NULL)
+		fail_msg("expected \"%s\", got \"%s\"", told, outcome->error.message);
+	assert_int_equal(outcome->destroyed, 0);
+}
+
+/* All split ones and the world, of each rank. */
+static const int all = RANKS * (GROUPS * PURPOSES + 1);
+
+static void all_is_well(void **state)
+{
+	struct outcome outcome = train(NULL, false, GRAPHS_AUTO);
+
+	(void)state;
+	assert_string_equal(outcome.error.message, "");
+	assert_int_equal(outcome.aborted, 0);
+	assert_int_equal(outcome.destroyed, all);
+}
+
+/* Of the first step, and far into those that are launched. */
+static void an_error_that_comes_later(void **state)
+{
+	static const char *const faults[] = {"error:1:3", "error:2:20"};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(faults); i++)
+		for (int graphs = 0; graphs < 2; graphs++) {
+			struct outcome outcome =
+				train(faults[i], false, graphs ? GRAPHS_ON : GRAPHS_OFF);
+
+			expect_told(&outcome, i == 0 ? "rank 1: nccl: a collective failed: "
+						     : "rank 2: nccl: a collective failed: ");
+			assert_int_equal(outcome.aborted, all);
+		}
+}
+
+static void hang(enum graph_wish graphs)
+{
+	struct outcome outcome = train("hang:3:20", true, graphs);
+
+	expect_told(&outcome, "a rank that does not come to a collective");
+	assert_int_equal(outcome.aborted, all);
+}
+
+static void a_collective_that_hangs(void **state)
+{
+	(void)state;
+	hang(GRAPHS_ON);
+}
+
+static void a_collective_that_hangs_as_a_step_is_walked(void **state)
+{
+	(void)state;
+	hang(GRAPHS_OFF);
+}
+
+/* The others hang in NCCL itself until they are killed. */
+static void a_communicator_that_is_never_made(void **state)
+{
+	struct outcome outcome = train("start:1:0", true, GRAPHS_AUTO);
+
+	(void)state;
+	expect_told(&outcome, "rank 1: nccl: ncclCommInitRankConfig has not ended for 10 s");
+}
+
+static void a_call_that_is_refused(void **state)
+{
+	struct outcome outcome = train("refuse:0:2", false, GRAPHS_AUTO);
+
+	(void)state;
+	expect_told(&outcome, "rank 0: nccl: a collective: ");
+	assert_int_equal(outcome.aborted, all);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(all_is_well),
+		cmocka_unit_test(an_error_that_comes_later),
+		cmocka_unit_test(a_collective_that_hangs),
+		cmocka_unit_test(a_call_that_is_refused),
+	};
+
+	const struct CMUnitTest slow[] = {
+		cmocka_unit_test(a_collective_that_hangs_as_a_step_is_walked),
+		cmocka_unit_test(a_communicator_that_is_never_made),
+	};
+
+	fake_cuda_install(RANKS, 1);
+	fake_nccl_install();
+	run_as_rank(argc, argv);
+	snprintf(path, sizeof(path), "nccl-faults-%d.trace", (int)getpid());
+	if (argc > 1 && strcmp(argv[1], "slow") == 0)
+		return cmocka_run_group_tests(slow, NULL, NULL);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
