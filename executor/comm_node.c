@@ -1,9 +1,20 @@
 /* Ranks of one machine: saying what is to be done, waiting for each other, comparing. */
 #include "executor/comm_node.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
+
+/* How often who waits for a rank of this machine looks whether it still lives, s. */
+#define LOOK 1.0
 
 enum { SLICE_ALIGNMENT = 16 }; /* elements: ranks do not write to one cache line */
+
+static struct board *board_of(const struct node_link *link, int rank)
+{
+	return segment_board(link->segment, rank - link->first_rank);
+}
 
 void node_link_open(struct node_link *link, struct segment *shared, struct segment *control,
 	int rank, int ranks, int first_rank, struct arena *arena)
@@ -16,11 +27,7 @@ void node_link_open(struct node_link *link, struct segment *shared, struct segme
 		.patience = {.abort = &shared->header->abort,
 			.timeout = control->header->job.collective_timeout},
 		.sources = ARENA_ARRAY(arena, const void *, ranks)};
-}
-
-static struct board *board_of(const struct node_link *link, int rank)
-{
-	return segment_board(link->segment, rank - link->first_rank);
+	atomic_store(&board_of(link, rank)->pid, (int32_t)getpid());
 }
 
 const struct post *node_peer_post(const struct node_link *link, int rank)
@@ -42,18 +49,25 @@ struct patience node_patience(const struct node_link *link, const struct collect
 	return patience;
 }
 
+/* "all-gather 17 of block 3 (step 5, operation 40)" */
+static void tell_collective(const struct comm *comm, const struct node_link *link,
+	const struct collective *c, struct text *text)
+{
+	text_printf(text, "%s %u", collective_kind_names[c->kind], link->sequence);
+	comm_tell_unit(comm, c->unit, text);
+	if (c->op >= 0)
+		text_printf(text, " (step %lld, operation %d)", (long long)c->step, c->op);
+	else
+		text_add(text, " (between steps)");
+}
+
 bool node_hangs(struct comm *comm, struct node_link *link, const struct collective *c, int peer,
 	const char *last_seen)
 {
 	struct text text = {0};
 
-	text_printf(&text, "rank %d hangs: it did not come to %s %u", peer,
-		collective_kind_names[c->kind], link->sequence);
-	comm_tell_unit(comm, c->unit, &text);
-	if (c->op >= 0)
-		text_printf(&text, " (step %lld, operation %d)", (long long)c->step, c->op);
-	else
-		text_add(&text, " (between steps)");
+	text_printf(&text, "rank %d hangs: it did not come to ", peer);
+	tell_collective(comm, link, c, &text);
 	text_printf(&text, " within %.3g s of rank %d%s", node_patience(link, c).timeout,
 		comm->rank, last_seen);
 	segment_fault(link->control, EXIT_CODE_FAULT, "%s", text_string(&text));
@@ -61,15 +75,12 @@ bool node_hangs(struct comm *comm, struct node_link *link, const struct collecti
 	return false;
 }
 
-/* True when it is not to blame: it waits itself, for a rank of another machine, and will tell. */
-static bool timed_out(
+static bool peer_hangs(
 	struct comm *comm, struct node_link *link, const struct collective *c, int peer)
 {
 	const struct board *board = board_of(link, peer);
 	struct text last_seen = {0};
 
-	if (atomic_load(&board->awaits) != 0)
-		return true;
 	if (atomic_load(&board->op) >= 0) {
 		text_printf(
 			&last_seen, "; it was last seen in step %d at ", atomic_load(&board->step));
@@ -80,22 +91,58 @@ static bool timed_out(
 	return false;
 }
 
+/* Ranks of one launcher are seen through by it; of others it may be that nobody else tells. */
+static bool has_gone(const struct node_link *link, int peer)
+{
+	int pid = atomic_load(&board_of(link, peer)->pid);
+
+	return link->segment != link->control && pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+static bool peer_has_gone(
+	struct comm *comm, struct node_link *link, const struct collective *c, int peer)
+{
+	struct text text = {0};
+
+	/* It had a reason, and has told it. */
+	if (atomic_load(link->patience.abort) != 0)
+		return false;
+	text_printf(&text, "rank %d has gone: its process ended before it had come to ", peer);
+	tell_collective(comm, link, c, &text);
+	segment_fault(link->control, EXIT_CODE_FAULT, "%s", text_string(&text));
+	text_finish(&text);
+	return false;
+}
+
+/* Who waits for other machines is not to blame, nor who waits for such a rank: they will tell. */
 static bool await_one(struct comm *comm, struct node_link *link, const struct collective *c,
 	int peer, enum phase phase)
 {
+	const struct board *board = board_of(link, peer);
 	struct event *progress = &board_of(link, peer)->progress;
-	const struct patience patience = node_patience(link, c);
+	struct patience look = node_patience(link, c);
+	double most = look.timeout, since = clock_now();
+	uint32_t beats = atomic_load(&board->beats);
 
+	look.timeout = most > 0 && most < LOOK ? most : LOOK;
 	while (true) {
-		switch (event_wait(progress, PHASES * link->sequence + phase, &patience)) {
+		switch (event_wait(progress, PHASES * link->sequence + phase, &look)) {
 		case EVENT_REACHED:
 			return true;
 		case EVENT_ABORTED:
 			return false;
 		case EVENT_TIMED_OUT:
-			if (!timed_out(comm, link, c, peer))
-				return false;
+			break;
 		}
+		if (has_gone(link, peer))
+			return peer_has_gone(comm, link, c, peer);
+		if (atomic_load(&board->beats) != beats) {
+			beats = atomic_load(&board->beats);
+			since = clock_now();
+			atomic_fetch_add(&board_of(link, comm->rank)->beats, 1);
+		}
+		if (most > 0 && clock_now() - since >= most)
+			return peer_hangs(comm, link, c, peer);
 	}
 }
 

@@ -38,13 +38,13 @@ void nodes_give_slots(struct nodes *nodes, struct transfer *t, int multiplicity)
 	nodes->next_slot += TRANSFER_DEPTH * transfer_slot_bytes(t);
 }
 
-/* For the watchdogs of this machine: whom this rank waits for. */
-static void tell_waiting(struct nodes *nodes, const struct transfer *waiting)
+/* For the watchdogs of this machine: this rank is there, and waits itself. */
+static void beat(struct nodes *nodes)
 {
 	struct node_link *link = &nodes->link;
 	struct board *board = segment_board(link->segment, nodes->layout.rank - link->first_rank);
 
-	atomic_store(&board->awaits, waiting != NULL ? waiting->rank + 1 : 0);
+	atomic_fetch_add(&board->beats, 1);
 }
 
 /* What this rank waits for; rather for what comes than for what goes. */
@@ -135,11 +135,9 @@ static bool await_piece(struct comm *comm, const struct collective *c, int64_t p
 		}
 		if (!ok || enough)
 			break;
-		const struct transfer *waiting = first_unfinished(nodes);
-		tell_waiting(nodes, waiting);
-		ok = wait_for_wire(comm, c, waiting);
+		beat(nodes);
+		ok = wait_for_wire(comm, c, first_unfinished(nodes));
 	}
-	tell_waiting(nodes, NULL);
 	return ok;
 }
 

@@ -35,7 +35,8 @@ struct board {
 	struct event progress; /* of collectives: PHASES * sequence + enum phase */
 	_Atomic int32_t state; /* enum board_state */
 	_Atomic int32_t step, op;
-	_Atomic int32_t awaits; /* 1 + the rank of another machine that this one waits for; 0 */
+	_Atomic int32_t pid;    /* over machines; 0 = not there yet */
+	_Atomic uint32_t beats; /* counts while it waits for other machines: no fault of its own */
 	struct post posts[BOARD_POSTS];
 } __attribute__((aligned(64)));
 

@@ -321,6 +321,63 @@ static void a_silent_rank_is_named(void **state)
 		fail_msg("rank 3 is not named in: %s", error.message);
 }
 
+/* Who was seen waiting for another machine, and then does nothing any more. */
+static bool rank_3_freezes(struct member *m)
+{
+	if (m->comm.rank == 3)
+		atomic_fetch_add(&segment_board(&m->segment, 1)->beats, 1);
+	return rank_3_sleeps(m);
+}
+
+static void a_rank_that_froze_in_the_network_is_named(void **state)
+{
+	struct error error = {0};
+
+	(void)state;
+	assert_true(run_cluster(4, 2, 0.5, rank_3_freezes, &error) > 0);
+	if (strstr(error.message, "rank 3 hangs") == NULL)
+		fail_msg("rank 3 is not named in: %s", error.message);
+}
+
+/* As under srun and torchrun, where each rank has a launcher of its own: 2 looks after 3, whose
+ * process has ended. */
+static bool rank_2_sees(struct member *m)
+{
+	static const char *const texts[TEXT_COUNT];
+	const struct job job = {.ranks = 1, .threads = 1, .collective_timeout = 30};
+	struct nodes *nodes = m->comm.state;
+	struct segment control;
+	struct error error = {0};
+	double started = clock_now();
+	pid_t dead = fork();
+
+	if (dead == 0)
+		_exit(0);
+	if (waitpid(dead, NULL, 0) != dead ||
+		!segment_create(&control, &job, texts, 0, 0, 0, &error))
+		return false;
+	control.shared = &m->segment;
+	nodes->link.control = &control;
+	atomic_store(&segment_board(&m->segment, 1)->pid, (int32_t)dead);
+	bool went_on = world_reduce(m);
+	return !went_on && !segment_outcome(&control, &error) && clock_now() - started < 10 &&
+	       strstr(error.message, "rank 3 has gone") != NULL;
+}
+
+static bool rank_3_has_gone(struct member *m)
+{
+	return m->comm.rank == 2 ? rank_2_sees(m) : rank_3_sleeps(m) || m->comm.rank < 2;
+}
+
+static void a_dead_neighbour_is_named(void **state)
+{
+	struct error error = {0};
+
+	(void)state;
+	/* The other machine only sees that nothing comes. */
+	assert_int_equal(run_cluster(4, 2, 5, rank_3_has_gone, &error), 0);
+}
+
 static bool rank_1_goes(struct member *m)
 {
 	if (m->comm.rank == 1)
@@ -349,6 +406,8 @@ int main(void)
 		cmocka_unit_test(bytes_on_the_network),
 		cmocka_unit_test(different_calls_are_refused),
 		cmocka_unit_test(a_silent_rank_is_named),
+		cmocka_unit_test(a_rank_that_froze_in_the_network_is_named),
+		cmocka_unit_test(a_dead_neighbour_is_named),
 		cmocka_unit_test(a_rank_that_went_is_named),
 	};
 
