@@ -92,7 +92,7 @@ bool mpi_start(struct layout *layout, int expected, struct error *error)
 
 		snprintf(message, sizeof(message),
 			"MPI knows of %d ranks, the launcher started %d: it does not speak this "
-			"MPI's protocol; with Slurm use srun --mpi=pmix",
+			"MPI's protocol; with Slurm use srun --mpi=pmix or --mpi=none",
 			ranks, expected);
 		return refuse(message, error);
 	}

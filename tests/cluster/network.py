@@ -23,7 +23,7 @@ case $host in
 %s*) echo "no node $host" >&2; exit 255 ;;
 esac
 exec nsenter --net="/run/netns/$name" -- %s unshare --uts --ipc --mount -- \\
-  sh -c 'hostname "$0"; mount -t tmpfs none %s; exec sh -c "$1"' "$name" "$*"
+  sh -c 'hostname "$0"; mount -t tmpfs none %s; mount --bind %s /etc/hosts; exec sh -c "$1"' "$name" "$*"
 """
 
 
@@ -108,11 +108,16 @@ class Cluster:
         # A folder that each run on each node has to itself.
         self.private = os.path.join(self.folder, 'private')
         os.mkdir(self.private)
+        # Nodes know each other by name.
+        hosts = os.path.join(self.folder, 'hosts')
+        with open(hosts, 'w', encoding='ascii') as file:
+            file.write('127.0.0.1 localhost\n')
+            file.writelines(f'{self.address(i)} {node}\n' for i, node in enumerate(self.nodes))
         self.agent = os.path.join(self.folder, 'agent')
         cases = ''.join(f'{self.address(i)}) name={node}; core={i % (os.cpu_count() or 1)} ;;\n'
                         for i, node in enumerate(self.nodes))
         with open(self.agent, 'w', encoding='ascii') as file:
-            file.write(AGENT % (cases, 'taskset -c $core', self.private))
+            file.write(AGENT % (cases, 'taskset -c $core', self.private, hosts))
         os.chmod(self.agent, 0o755)
 
     def _shape(self, node, verb):

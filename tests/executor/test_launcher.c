@@ -3,11 +3,16 @@
 
 #include <stdlib.h>
 
+#include "executor/launch.h"
+#include "executor/mpi_world.h"
+
 static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
 	"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_PROCID",
-	"SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_ID", "PMI_RANK", "PMI_SIZE",
+	"SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_ID", "SLURM_JOB_ID",
+	"SLURM_STEP_NODELIST", "PMIX_NAMESPACE", "PMI_FD", "PMI_RANK", "PMI_SIZE",
 	"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "RANK", "WORLD_SIZE", "LOCAL_RANK",
-	"LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE"};
+	"LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE",
+	"TORCHELASTIC_RUN_ID"};
 
 static int clear(void **state)
 {
@@ -43,8 +48,9 @@ static void launchers_are_told_apart(void **state)
 		{"OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 "
 		 "OMPI_COMM_WORLD_LOCAL_SIZE=2",
 			"mpirun", 3, 4, 1, 2, true},
-		{"SLURM_PROCID=5 SLURM_STEP_NUM_TASKS=8 SLURM_LOCALID=1 SLURM_STEP_ID=0", "srun", 5,
-			8, 1, 0, true},
+		{"SLURM_PROCID=5 SLURM_STEP_NUM_TASKS=8 SLURM_LOCALID=1 SLURM_STEP_ID=0 "
+		 "SLURM_STEP_NODELIST=n[0-3]",
+			"srun", 5, 8, 1, 0, false},
 		/* mpirun inside of a Slurm step of one task. */
 		{"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 SLURM_PROCID=0 "
 		 "SLURM_STEP_NUM_TASKS=1 SLURM_STEP_ID=0",
@@ -53,6 +59,11 @@ static void launchers_are_told_apart(void **state)
 			true},
 		{"RANK=6 WORLD_SIZE=8 LOCAL_RANK=2 LOCAL_WORLD_SIZE=4 MASTER_ADDR=a "
 		 "MASTER_PORT=29500",
+			"torchrun", 6, 8, 2, 4, false},
+		/* torchrun, one on each node of a Slurm step. */
+		{"RANK=6 WORLD_SIZE=8 LOCAL_RANK=2 LOCAL_WORLD_SIZE=4 MASTER_ADDR=a "
+		 "MASTER_PORT=29500 TORCHELASTIC_RUN_ID=none SLURM_PROCID=1 "
+		 "SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0 SLURM_STEP_ID=0",
 			"torchrun", 6, 8, 2, 4, false},
 		/* Nobody: a batch script, a variable of somebody else, a launcher of one. */
 		{"SLURM_PROCID=0", NULL, 0, 1, 0, 0, false},
@@ -118,6 +129,44 @@ static void the_agents_port_is_left_to_it(void **state)
 	assert_int_equal(launcher.port, 29501);
 }
 
+/* Where Slurm has no word of its own for it, as with srun --mpi=none: host and port. */
+static void a_step_meets_on_its_first_node(void **state)
+{
+#define STEP "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=1 SLURM_JOB_ID=7 SLURM_STEP_ID=2 "
+	static const struct {
+		const char *environment, *host;
+		int port;
+	} cases[] = {
+		{STEP "SLURM_STEP_NODELIST=node-a", "node-a", 20709},
+		{STEP "SLURM_STEP_NODELIST=login,gpu[1-2]", "login", 20709},
+		{STEP "SLURM_STEP_NODELIST=gpu[004-007,9],login", "gpu004", 20709},
+		{STEP "SLURM_STEP_NODELIST=gpu[12,14]", "gpu12", 20709},
+		{STEP "SLURM_STEP_NODELIST=r[1-2]n[3-4].site", "r1n3.site", 20709},
+		{STEP "SLURM_STEP_NODELIST=a MASTER_ADDR=b MASTER_PORT=29500", "b", 29500},
+		{STEP "SLURM_STEP_NODELIST=a MASTER_PORT=29500", "a", 29500},
+	};
+	struct launcher launcher;
+	struct error error = {0};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		set(cases[i].environment);
+		assert_true(executor_launcher(&launcher, &error));
+		assert_int_equal(launcher_meets(&launcher), MEETS_OVER_TCP);
+		assert_string_equal(launcher.host, cases[i].host);
+		assert_int_equal(launcher.port, cases[i].port);
+	}
+	/* Slurm speaks a protocol of MPI's; a build without MPI does not. */
+	set(STEP "PMIX_NAMESPACE=slurm.pmix.7.2 SLURM_STEP_NODELIST=a");
+	assert_true(executor_launcher(&launcher, &error));
+	assert_int_equal(launcher_meets(&launcher),
+		mpi_library()[0] != '\0' ? MEETS_OVER_MPI : MEETS_OVER_TCP);
+	set(STEP);
+	assert_false(executor_launcher(&launcher, &error));
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+#undef STEP
+}
+
 /* Told before anything is started. */
 static void expect_refusal(struct launcher launcher, enum exit_code code, const char *words)
 {
@@ -149,6 +198,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(launchers_are_told_apart),
 		cmocka_unit_test(nonsense_is_refused),
 		cmocka_unit_test(the_agents_port_is_left_to_it),
+		cmocka_unit_test(a_step_meets_on_its_first_node),
 		cmocka_unit_test(what_cannot_be_started_is_said),
 	};
 
