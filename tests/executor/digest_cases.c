@@ -1,8 +1,12 @@
 #include "digest_cases.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "executor/random.h"
+#include "executor/tcp.h"
 
 const struct digest_model digest_models[] = {
 	{"gpt2", TINY_GPT2, 3},
@@ -49,11 +53,16 @@ static const char *const checkpointings[] = {"none", "full", "selective"};
 
 enum { VARIANTS_EACH = 4 * 3 * 3 * 2 };
 
+static bool exists(int64_t group, int64_t ranks)
+{
+	return ranks % group == 0 && (group == ranks || (group & (group - 1)) == 0);
+}
+
 bool digest_strategy_exists(const char *strategy, int64_t ranks)
 {
 	for (int s = 0; s < COUNT_OF(strategies); s++)
 		if (strcmp(strategies[s].options, strategy) == 0)
-			return ranks % strategies[s].group == 0;
+			return exists(strategies[s].group, ranks);
 	return false;
 }
 
@@ -64,7 +73,7 @@ int digest_all_variants(int64_t ranks, struct digest_variant **variants)
 	*variants = calloc((size_t)COUNT_OF(strategies) * VARIANTS_EACH, sizeof(**variants));
 	assert_non_null(*variants);
 	for (int s = 0; s < COUNT_OF(strategies); s++)
-		for (int i = 0; i < VARIANTS_EACH && ranks % strategies[s].group == 0; i++)
+		for (int i = 0; i < VARIANTS_EACH && exists(strategies[s].group, ranks); i++)
 			(*variants)[n++] =
 				(struct digest_variant){.strategy = strategies[s].options,
 					.wrap = wraps[i % 4],
@@ -170,13 +179,26 @@ int digest_unit_variants(
 	return n;
 }
 
+void digest_spread(int64_t ranks, int every, struct digest_variant *variants, int n)
+{
+	int sizes[8], n_sizes = 0;
+
+	for (int64_t size = ranks / 2; size > 0; size--)
+		if (ranks % size == 0)
+			sizes[n_sizes++] = (int)size;
+	for (int i = every - 1; i < n; i += every)
+		variants[i].per_node = sizes[i / every % n_sizes];
+}
+
 void digest_describe(const struct digest_variant *v, char text[256])
 {
-	snprintf(text, 256,
+	int n = snprintf(text, 256,
 		"strategy=%s wrap=%s prefetch=%s forward_prefetch=%s "
 		"activation_checkpointing=%s limit_all_gathers=%s",
 		v->strategy, v->wrap, v->prefetch, v->forward_prefetch ? "on" : "off",
 		v->checkpointing, v->limiter ? "on" : "off");
+
+	assert_in_range(n, 1, 255);
 }
 
 static void compare_ledger(const struct run *run, struct error *error)
@@ -196,6 +218,76 @@ static void compare_ledger(const struct run *run, struct error *error)
 	arena_finish(&arena);
 }
 
+/* By this process for all ranks, or by a launcher's for one of them. */
+static void train(
+	struct run *run, struct executor_job *job, struct digest *digest, struct error *error)
+{
+	if (!run_train(run, job)) {
+		*error = run->error;
+	} else if (job->launcher.rank == 0) {
+		snprintf(digest->hex, sizeof(digest->hex), "%s", run->measurement.weights_digest);
+		compare_ledger(run, error);
+	}
+}
+
+static int free_port(void)
+{
+	struct error error = {0};
+	int port = 0, fd = tcp_listen(&port, &error);
+
+	assert_true(fd >= 0);
+	close(fd);
+	return port;
+}
+
+/* Of a launcher's process, to the test. */
+struct told {
+	struct digest digest;
+	struct error error;
+};
+
+static pid_t launch(struct run *run, struct executor_job *job, int rank, int ranks, int per_node,
+	struct told *told)
+{
+	pid_t pid = fork();
+
+	if (pid != 0)
+		return pid;
+	alarm(300);
+	job->launcher.rank = rank;
+	job->launcher.ranks = ranks;
+	job->launcher.local_rank = rank % per_node;
+	job->launcher.local_ranks = per_node;
+	train(run, job, &told->digest, &told->error);
+	_exit(0);
+}
+
+/* As torchrun starts them: each rank has a process of its own that starts and watches it. */
+static void train_over_nodes(struct run *run, struct executor_job *job, int ranks, int per_node,
+	struct digest *digest, struct error *error)
+{
+	struct told *told = mmap(NULL, (size_t)ranks * sizeof(*told), PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pids[8];
+
+	assert_ptr_not_equal(told, MAP_FAILED);
+	assert_in_range(ranks, 2, COUNT_OF(pids));
+	job->launcher =
+		(struct launcher){.name = "torchrun", .host = "localhost", .port = free_port()};
+	for (int r = 0; r < ranks; r++)
+		pids[r] = launch(run, job, r, ranks, per_node, &told[r]);
+	for (int r = 0; r < ranks; r++) {
+		int status = 0;
+
+		if (pids[r] < 0 || waitpid(pids[r], &status, 0) != pids[r] || status != 0)
+			error_set(error, EXIT_CODE_INTERNAL, "launcher %d: status %d", r, status);
+		else if (told[r].error.message[0] != '\0')
+			*error = told[r].error;
+	}
+	*digest = told[0].digest;
+	munmap(told, (size_t)ranks * sizeof(*told));
+}
+
 struct digest digest_train(const char *model, int64_t ranks, const char *mode,
 	const struct digest_variant *variant, int64_t steps, const char *fault, struct error *error)
 {
@@ -206,13 +298,13 @@ struct digest digest_train(const char *model, int64_t ranks, const char *mode,
 
 	digest_describe(variant, described);
 	snprintf(options, sizeof(options), "seq_len=11 %s %s", mode, described);
-	run_plan(&run, model, ranks, options);
 	job.fault = fault;
-	if (run_train(&run, &job)) {
-		snprintf(digest.hex, sizeof(digest.hex), "%s", run.measurement.weights_digest);
-		compare_ledger(&run, error);
+	if (variant->per_node > 0) {
+		run_plan_nodes(&run, model, ranks, variant->per_node, options);
+		train_over_nodes(&run, &job, (int)ranks, variant->per_node, &digest, error);
 	} else {
-		*error = run.error;
+		run_plan(&run, model, ranks, options);
+		train(&run, &job, &digest, error);
 	}
 	run_finish(&run);
 	return digest;

@@ -25,6 +25,9 @@ enum { DIGEST_BF16_MODE = 3 };
 struct digest_variant {
 	const char *strategy, *wrap, *prefetch, *checkpointing;
 	bool forward_prefetch, limiter;
+	/* Ranks a node, nodes connected over TCP, one launcher for each rank; 0 = all share memory.
+	 */
+	int per_node;
 };
 
 /* Every variant that exists for that many ranks: strategies (HYBRID with each divisor) x wrap x
@@ -45,7 +48,11 @@ enum { DIGEST_UNIT_VARIANTS = 13 };
 int digest_unit_variants(
 	int64_t ranks, int layers, struct digest_variant variants[DIGEST_UNIT_VARIANTS]);
 
-/* A hybrid strategy exists where its shard group divides the ranks. */
+/* Makes every `every`-th of the variants one over nodes, of another size in turn. */
+void digest_spread(int64_t ranks, int every, struct digest_variant *variants, int n);
+
+/* A hybrid strategy exists where its shard group divides the ranks; its sums are those of the tree
+ * where shard groups are subtrees (powers of two, or all ranks). */
 bool digest_strategy_exists(const char *strategy, int64_t ranks);
 
 void digest_describe(const struct digest_variant *variant, char text[256]);

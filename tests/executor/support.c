@@ -5,9 +5,23 @@
 
 #include "executor/rank.h"
 
-/* `topology` NULL: `ranks` devices of this machine. */
+/* As many nodes like this machine as hold the ranks, over a link that is never measured. */
+static bool make_nodes(struct run *run, int64_t ranks, int64_t per_node)
+{
+	if (!executor_detect_local(per_node, &run->arena, &run->file.topology, &run->error))
+		return false;
+	run->file.topology->nodes = ranks / per_node;
+	run->file.topology->network = (struct network){.kind = NETWORK_ETHERNET,
+		.nics_per_node = 1,
+		.nic_bandwidth = 1e9,
+		.latency = 30e-6,
+		.oversubscription = 1};
+	return topology_check(run->file.topology, NULL, &run->error);
+}
+
+/* `topology` NULL: `ranks` devices, `per_node` on each machine like this one. */
 static void make_plan(struct run *run, const char *model, const char *topology, int64_t ranks,
-	const char *options)
+	int64_t per_node, const char *options)
 {
 	struct choices choices = {0};
 	struct error *error = &run->error;
@@ -24,7 +38,9 @@ static void make_plan(struct run *run, const char *model, const char *topology, 
 		ok = ok && topology_parse(&run->arena, "topology", topology, strlen(topology),
 				   &run->file.topology, error);
 	else
-		ok = ok && executor_detect_local(ranks, &run->arena, &run->file.topology, error);
+		ok = ok && (per_node == ranks ? executor_detect_local(ranks, &run->arena,
+							&run->file.topology, error)
+					      : make_nodes(run, ranks, per_node));
 	for (char *save, *word = strtok_r(copy, " ", &save); word != NULL && ok;
 		word = strtok_r(NULL, " ", &save)) {
 		char *equals = strchr(word, '=');
@@ -48,12 +64,18 @@ static void make_plan(struct run *run, const char *model, const char *topology, 
 
 void run_plan(struct run *run, const char *model, int64_t ranks, const char *options)
 {
-	make_plan(run, model, NULL, ranks, options);
+	make_plan(run, model, NULL, ranks, ranks, options);
+}
+
+void run_plan_nodes(
+	struct run *run, const char *model, int64_t ranks, int64_t per_node, const char *options)
+{
+	make_plan(run, model, NULL, ranks, per_node, options);
 }
 
 void run_plan_on(struct run *run, const char *model, const char *topology, const char *options)
 {
-	make_plan(run, model, topology, 0, options);
+	make_plan(run, model, topology, 0, 0, options);
 }
 
 bool run_train(struct run *run, struct executor_job *job)

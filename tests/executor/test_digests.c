@@ -1,6 +1,7 @@
 /* One number of ranks, one micro-batch, one accumulation mode: one digest, whatever the strategy,
- * shard group, wrap, prefetch, limiter and checkpointing. The measured ledger equals the schedule's
- * in every run. With "slow" as argument many more configurations. */
+ * shard group, wrap, prefetch, limiter, checkpointing, offload and transport. The measured ledger
+ * equals the schedule's in every run. "slow MODEL RANKS" as arguments: many more configurations and
+ * steps, for that model on so many ranks; a number after it: in that one of the modes only. */
 #include "digest_cases.h"
 
 #include <stdlib.h>
@@ -8,7 +9,10 @@
 enum {
 	STEPS = 3,
 	SLOW_STEPS = 20,
-	MOST_VARIANTS = 40 + DIGEST_ZERO_VARIANTS + DIGEST_UNIT_VARIANTS
+	SLOW_PER_GROUP = 24,
+	SLOW_EVERY_NODES = 4, /* so many-th variant goes over nodes; else one in so many groups: */
+	EVERY_NODES = 3,
+	MOST_VARIANTS = SLOW_PER_GROUP + DIGEST_ZERO_VARIANTS + DIGEST_UNIT_VARIANTS
 };
 
 /* Of each group's variants every how many-th runs; sanitizers look for something else. */
@@ -20,6 +24,8 @@ enum { EVERY_ZERO = 2, EVERY_UNIT = 8 };
 static int per_group = 2;
 #endif
 static int64_t steps = STEPS;
+static const char *only_model;
+static int64_t only_ranks, only_mode = -1;
 
 static bool slow(void)
 {
@@ -29,11 +35,14 @@ static bool slow(void)
 /* Of the groups in bf16 every third one. */
 static bool chosen(int model, int ranks, int mode)
 {
-	return slow() || mode < DIGEST_BF16_MODE || (model + ranks + mode) % 3 == 0;
+	if (slow())
+		return strcmp(digest_models[model].name, only_model) == 0 &&
+		       digest_ranks[ranks] == only_ranks && (only_mode < 0 || mode == only_mode);
+	return mode < DIGEST_BF16_MODE || (model + ranks + mode) % 3 == 0;
 }
 
 struct tally {
-	int configurations, groups;
+	int configurations, over_nodes, groups;
 	struct digest *seen; /* of the groups */
 };
 
@@ -48,35 +57,52 @@ static int keep_some(struct digest_variant *variants, int all, int every, int gr
 	return n;
 }
 
+/* Different ones for each group. */
+static int choose_variants(
+	int64_t ranks, int layers, int mode, int group, struct digest_variant *variants)
+{
+	int n = digest_some_variants(ranks, per_group, (uint32_t)(group * 7919 + 1), variants);
+
+	n += keep_some(
+		variants + n, digest_zero_variants(ranks, mode, variants + n), EVERY_ZERO, group);
+	n += keep_some(
+		variants + n, digest_unit_variants(ranks, layers, variants + n), EVERY_UNIT, group);
+	if (slow())
+		digest_spread(ranks, SLOW_EVERY_NODES, variants, n);
+	else if (group % EVERY_NODES == 0 && n > 1)
+		digest_spread(ranks, n, variants, n);
+	return n;
+}
+
 static void check_group(
 	struct tally *tally, const struct digest_model *model, int64_t ranks, int mode)
 {
 	struct digest_variant variants[MOST_VARIANTS];
-	int n = digest_some_variants(
-		ranks, per_group, (uint32_t)(tally->groups * 7919 + 1), variants);
+	int group = slow() ? mode : tally->groups;
+	int n = choose_variants(ranks, model->layers, mode, group, variants);
 	struct digest first = {""};
 	char text[256];
 
-	n += keep_some(variants + n, digest_zero_variants(ranks, mode, variants + n), EVERY_ZERO,
-		tally->groups);
-	n += keep_some(variants + n, digest_unit_variants(ranks, model->layers, variants + n),
-		EVERY_UNIT, tally->groups);
 	for (int i = 0; i < n; i++) {
+		const struct digest_variant *v = &variants[i];
 		struct error error = {0};
 		struct digest digest = digest_train(
-			model->text, ranks, digest_modes[mode], &variants[i], steps, NULL, &error);
+			model->text, ranks, digest_modes[mode], v, steps, NULL, &error);
 
-		digest_describe(&variants[i], text);
-		if (error.message[0] != '\0')
-			fail_msg("%s on %lld ranks, %s, %s: %s", model->name, (long long)ranks,
-				digest_modes[mode], text, error.message);
+		digest_describe(v, text);
 		if (i == 0)
 			first = digest;
-		else if (strcmp(first.hex, digest.hex) != 0)
-			fail_msg("%s on %lld ranks, %s, %s: %s, NO_SHARD has %s", model->name,
-				(long long)ranks, digest_modes[mode], text, digest.hex, first.hex);
+		if (error.message[0] != '\0' || strcmp(first.hex, digest.hex) != 0)
+			fail_msg("%s on %lld ranks (nodes of %d, 0 = shared memory), %s, %s: %s; "
+				 "%s, NO_SHARD has %s",
+				model->name, (long long)ranks, v->per_node, digest_modes[mode],
+				text, error.message, digest.hex, first.hex);
 		tally->configurations++;
+		tally->over_nodes += v->per_node > 0;
 	}
+	if (slow())
+		print_message("%s on %lld ranks, %s: %d configurations, all %s\n", model->name,
+			(long long)ranks, digest_modes[mode], n, first.hex);
 	tally->seen[tally->groups++] = first;
 }
 
@@ -102,7 +128,9 @@ static void plans_give_equal_bits(void **state)
 					check_group(
 						&tally, &digest_models[m], digest_ranks[r], mode);
 	check_distinct(&tally);
-	print_message("%d configurations in %d groups\n", tally.configurations, tally.groups);
+	assert_true(tally.groups > 0);
+	print_message("%d configurations in %d groups, %d of them over nodes\n",
+		tally.configurations, tally.groups, tally.over_nodes);
 	free(tally.seen);
 }
 
@@ -146,11 +174,17 @@ int main(int argc, char **argv)
 		cmocka_unit_test(plans_give_equal_bits),
 		cmocka_unit_test(families_and_optimizers_keep_the_bits),
 	};
+	const struct CMUnitTest slow_tests[] = {
+		cmocka_unit_test(plans_give_equal_bits),
+	};
 
 	run_as_rank(argc, argv);
-	if (argc > 1 && strcmp(argv[1], "slow") == 0) {
-		per_group = MOST_VARIANTS - DIGEST_ZERO_VARIANTS - DIGEST_UNIT_VARIANTS;
+	if (argc >= 4 && strcmp(argv[1], "slow") == 0 && parse_int(argv[3], &only_ranks) &&
+		(argc == 4 || parse_int(argv[4], &only_mode))) {
+		only_model = argv[2];
+		per_group = SLOW_PER_GROUP;
 		steps = SLOW_STEPS;
+		return cmocka_run_group_tests(slow_tests, NULL, NULL);
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
