@@ -4,9 +4,11 @@
  * Between two neighbours it stands still for as long as what the second waits for takes after the
  * first: the first gather of a step, the last reduction (bound_time.c). (2) Collectives of one
  * engine run one after the other, none faster than alone, and between a step's last and the next
- * one's first lie the optimizer and whatever else those two wait for. The optimizer closes a step
- * and the next one's gathers wait for it, so steps do not overlap on either, and a step takes at
- * least each sum. (The host does run ahead of a step: its sum bounds nothing.)
+ * one's first lie the optimizer and whatever else those two wait for. While the host updates what
+ * is offloaded, which begins when all is computed and reduced, it issues nothing: both stand still.
+ * The optimizer closes a step and the next one's gathers wait for it, so steps do not overlap on
+ * either, and a step takes at least each sum. (The host does run ahead of a step: its sum bounds
+ * nothing.)
  *
  * (3) While a collective of an engine runs, at least c of n multiprocessors are taken, and
  * arithmetic takes a = n / (n - c) times as long. An operation of w seconds alone, of which a share
@@ -189,7 +191,7 @@ static void add_operation(struct shape *shape, const struct schedule *schedule, 
 	enum op_class class = op_kind_class(op->kind);
 	bool middle = op->micro_batch > 0 && op->micro_batch < (int)schedule->plan.grad_accum - 1;
 	struct work *work = middle ? &shape->middle : &shape->rest;
-	work->stalls += pauses->stalls[index];
+	work->stalls += pauses->stalls[index] + pauses->host[index];
 	if (class == OP_CLASS_COLLECTIVE)
 		add_collective(shape, schedule, op, cost, work);
 	if (class == OP_CLASS_COLLECTIVE || class == OP_CLASS_COMPUTE ||

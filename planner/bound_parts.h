@@ -13,6 +13,7 @@ struct work {
 	double cover;                /* of these, s beside which a collective may run */
 	double stalls;               /* s for which the compute stream waits */
 	double engines[ENGINES_MAX]; /* s of collectives */
+	double alone;                /* s of updates beside which no collective runs */
 	double wire;                 /* bytes that leave the network's end (struct bound) */
 };
 
@@ -100,6 +101,7 @@ struct bound_communication bound_less_communication(
 struct bound_pauses {
 	double *stalls; /* s by operation: of the compute stream, before it; in the caller's arena
 			 */
+	double *host;   /* s by operation of the host: its own, when nothing else runs; there too */
 	struct bound_communication communication; /* front and back: beyond `stalls`;
 						     multiprocessors: INFINITY */
 	bool updates_alone; /* no collective runs beside the device's optimizer */
@@ -113,6 +115,8 @@ struct bound_edges {
 struct bound_edges bound_edges(const struct program *program, const struct cost *costs);
 double bound_edge_stalls(
 	const struct bound_edges *edges, const struct bound_communication *communication);
+/* The end of a step: gradient norm, clipping, the update. */
+bool bound_is_update(enum op_kind kind);
 /* May a collective run beside this operation of the compute stream? */
 bool bound_hides(const struct bound_pauses *pauses, const struct op *op);
 

@@ -60,10 +60,11 @@ double bound_contention(const double losses[ENGINES_MAX], const double engines[E
 struct walk {
 	const struct schedule *schedule;
 	const struct program *program;
-	const struct cost *costs;
 	int from;
 	double *ends; /* by number, from `from` on; s after its end; -INFINITY: it may be earlier */
 	double streams[STREAM_COUNT], engines[ENGINES_MAX]; /* of the last one there */
+	double issued;       /* what the host works on itself keeps it from issuing more */
+	const double *apart; /* by operation: > 0 counts elsewhere */
 };
 
 static int engine_of(const struct schedule *schedule, const struct op *op)
@@ -86,6 +87,7 @@ static double start_of(const struct walk *walk, int number)
 			start = fmax(start, walk->ends[other - walk->from]);
 	}
 	engine = engine_of(walk->schedule, op);
+	start = fmax(start, walk->issued);
 	return engine < 0 ? start : fmax(start, walk->engines[engine]);
 }
 
@@ -97,17 +99,21 @@ static void set_end(struct walk *walk, int number, double end)
 	walk->streams[op->stream] = fmax(walk->streams[op->stream], end);
 	if (engine >= 0)
 		walk->engines[engine] = fmax(walk->engines[engine], end);
+	if (op->stream == STREAM_HOST)
+		walk->issued = fmax(walk->issued, end);
 }
 
 /* Seconds from the end of one operation to the start of a later one, at least: the longest path of
- * what waits for one another. What a load decides takes none. -INFINITY: neither waits. */
-static double path(const struct schedule *schedule, const struct cost *costs, int from, int to,
-	struct arena *arena)
+ * what waits for one another. What a load decides takes none, nor does what `apart` counts.
+ * -INFINITY: neither waits. */
+static double path(const struct schedule *schedule, const struct cost *costs, const double *apart,
+	int from, int to, struct arena *arena)
 {
 	struct walk walk = {.schedule = schedule,
 		.program = &schedule->programs[0],
-		.costs = costs,
 		.from = from,
+		.issued = -INFINITY,
+		.apart = apart,
 		.ends = ARENA_ARRAY(arena, double, to - from + 1)};
 	int n = walk.program->n_ops;
 	for (int s = 0; s < STREAM_COUNT; s++)
@@ -117,8 +123,8 @@ static double path(const struct schedule *schedule, const struct cost *costs, in
 	set_end(&walk, from, 0);
 	for (int i = from + 1; i < to; i++) {
 		const struct op *op = &walk.program->ops[i % n];
-		bool load = op_kind_class(op->kind) == OP_CLASS_COMPUTE;
-		set_end(&walk, i, start_of(&walk, i) + (load ? 0 : costs[i % n].device));
+		bool none = op_kind_class(op->kind) == OP_CLASS_COMPUTE || apart[i % n] > 0;
+		set_end(&walk, i, start_of(&walk, i) + (none ? 0 : costs[i % n].device));
 	}
 	return start_of(&walk, to);
 }
@@ -126,11 +132,37 @@ static double path(const struct schedule *schedule, const struct cost *costs, in
 /* --- pauses --------------------------------------------------------------------------------------
  */
 
+bool bound_is_update(enum op_kind kind)
+{
+	return kind == OP_GRADIENT_NORM || kind == OP_CLIP_GRADIENTS || kind == OP_OPTIMIZER;
+}
+
 /* What ends a micro-batch or a step. */
 static bool closes(enum op_kind kind)
 {
-	return kind == OP_END_BACKWARD || kind == OP_GRADIENT_NORM || kind == OP_CLIP_GRADIENTS ||
-	       kind == OP_OPTIMIZER;
+	return kind == OP_END_BACKWARD || bound_is_update(kind);
+}
+
+/* The host updates what is offloaded: it waits for all that was computed and reduced, and issues
+ * nothing meanwhile. Collectives between updates (ours, that gather what was updated) could run on:
+ * then it is part of the paths. */
+static void find_host(
+	const struct schedule *schedule, const struct cost *costs, struct bound_pauses *pauses)
+{
+	const struct program *program = &schedule->programs[0];
+	bool updating = false, gathers = false, alone = true;
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		updating = updating || op->kind == OP_OPTIMIZER;
+		gathers = gathers || (updating && op_kind_class(op->kind) == OP_CLASS_COLLECTIVE);
+		if (gathers && op->kind == OP_OPTIMIZER && op->stream == STREAM_HOST)
+			alone = false;
+	}
+	for (int i = 0; i < program->n_ops && alone; i++) {
+		const struct op *op = &program->ops[i];
+		if (op->stream == STREAM_HOST && bound_is_update(op->kind))
+			pauses->host[i] = costs[i].device;
+	}
 }
 
 /* Prefetching moves gathers inside forward and backward; the first of a step and what the end of
@@ -144,13 +176,14 @@ static void find_stalls(const struct schedule *schedule, const struct cost *cost
 		if (program->ops[i].stream != STREAM_COMPUTE)
 			continue;
 		if (last >= 0 && closes(program->ops[i].kind))
-			pauses->stalls[i] = fmax(0, path(schedule, costs, last, i, arena));
+			pauses->stalls[i] =
+				fmax(0, path(schedule, costs, pauses->host, last, i, arena));
 		first = first < 0 ? i : first;
 		last = i;
 	}
 	if (first >= 0)
-		pauses->stalls[first] =
-			fmax(0, path(schedule, costs, last, program->n_ops + first, arena));
+		pauses->stalls[first] = fmax(0,
+			path(schedule, costs, pauses->host, last, program->n_ops + first, arena));
 }
 
 /* Of the compute stream between two operations, without both and without loads. */
@@ -204,9 +237,10 @@ static void find_edges(const struct schedule *schedule, const struct cost *costs
 		update--;
 	while (update < end && program->ops[update].kind != OP_OPTIMIZER)
 		update++;
-	pauses->communication.front = path(schedule, costs, end, program->n_ops + first, arena) -
-				      busy_between(schedule, costs, pauses, -1, first);
-	pauses->communication.back = path(schedule, costs, last, update, arena) -
+	pauses->communication.front =
+		path(schedule, costs, pauses->host, end, program->n_ops + first, arena) -
+		busy_between(schedule, costs, pauses, -1, first);
+	pauses->communication.back = path(schedule, costs, pauses->host, last, update, arena) -
 				     busy_between(schedule, costs, pauses, last, update);
 }
 
@@ -268,17 +302,22 @@ static void find_idle(const struct schedule *schedule, const struct cost *costs,
 {
 	int n = schedule->programs[0].n_ops;
 	struct ends update = ends_of(schedule, -1, OP_OPTIMIZER);
+	double host = 0;
+	for (int i = 0; i < n; i++)
+		host += pauses->host[i];
 	pauses->updates_alone = update.first >= 0;
 	for (int e = 0; e < ENGINES_MAX; e++) {
 		struct ends ends = ends_of(schedule, e, OP_KIND_COUNT);
 		if (ends.first < 0)
 			continue;
 		pauses->communication.idle[e] =
-			fmax(0, path(schedule, costs, ends.last, n + ends.first, arena));
-		pauses->updates_alone =
-			pauses->updates_alone && ends.last < update.first &&
-			isfinite(path(schedule, costs, ends.last, update.first, arena)) &&
-			isfinite(path(schedule, costs, update.last, n + ends.first, arena));
+			host + fmax(0, path(schedule, costs, pauses->host, ends.last,
+					       n + ends.first, arena));
+		pauses->updates_alone = pauses->updates_alone && ends.last < update.first &&
+					isfinite(path(schedule, costs, pauses->host, ends.last,
+						update.first, arena)) &&
+					isfinite(path(schedule, costs, pauses->host, update.last,
+						n + ends.first, arena));
 	}
 }
 
@@ -286,7 +325,9 @@ struct bound_pauses bound_pauses(
 	const struct schedule *schedule, const struct cost *costs, struct arena *arena)
 {
 	struct bound_pauses pauses = {
-		.stalls = ARENA_ARRAY(arena, double, schedule->programs[0].n_ops)};
+		.stalls = ARENA_ARRAY(arena, double, schedule->programs[0].n_ops),
+		.host = ARENA_ARRAY(arena, double, schedule->programs[0].n_ops)};
+	find_host(schedule, costs, &pauses);
 	for (int e = 0; e < ENGINES_MAX; e++)
 		pauses.communication.multiprocessors[e] = INFINITY;
 	find_stalls(schedule, costs, arena, &pauses);

@@ -1,9 +1,9 @@
 /* Private to planner/: integer programmes over choices. From every group exactly one choice is
- * made; the objective is the largest of several sums, one term from each group; a capacity limits
- * another sum; boxes of choices can be cut away.
+ * made; the objective is the largest of several sums, one term from each group; capacities limit
+ * other sums; boxes of choices can be cut away.
  *
  *     minimise  max over rows r of (constant_r + sum over groups g of term_r[g][choice_g])
- *     such that sum over g of bytes[g][choice_g] <= capacity
+ *     such that, for every memory q, sum over g of bytes_q[g][choice_g] <= capacity_q
  *     and no cut holds all choices between its low and high
  *     and choice_0 <= choice_1, if they are ordered
  *
@@ -14,11 +14,16 @@
 
 #include "base/base.h"
 
-enum { PROGRAMME_GROUPS_MAX = 4, PROGRAMME_ROWS_MAX = 12 };
+enum { PROGRAMME_GROUPS_MAX = 4, PROGRAMME_ROWS_MAX = 12, PROGRAMME_MEMORIES_MAX = 2 };
 
 struct programme_row {
 	double constant;
 	const double *term[PROGRAMME_GROUPS_MAX];
+};
+
+struct programme_memory {
+	int64_t capacity;
+	const int64_t *bytes[PROGRAMME_GROUPS_MAX];
 };
 
 struct programme_cut {
@@ -30,9 +35,10 @@ struct programme {
 	int sizes[PROGRAMME_GROUPS_MAX];
 	int n_rows; /* at least one */
 	struct programme_row rows[PROGRAMME_ROWS_MAX];
-	const int64_t *bytes[PROGRAMME_GROUPS_MAX];
-	int64_t capacity;
+	int n_memories; /* at least one */
+	struct programme_memory memories[PROGRAMME_MEMORIES_MAX];
 	bool ordered;
+	double cutoff; /* branch and bound looks for nothing above it; 0: for everything */
 	int n_cuts, cut_capacity;
 	struct programme_cut *cuts; /* malloc'ed */
 };
@@ -47,7 +53,9 @@ struct solution {
 void programme_cut(struct programme *programme, const struct programme_cut *cut);
 void programme_finish(struct programme *programme);
 double programme_objective(const struct programme *programme, const int *choice);
-int64_t programme_bytes(const struct programme *programme, const int *choice);
+int64_t programme_bytes(const struct programme *programme, int memory, const int *choice);
+/* In every memory. */
+bool programme_has_room(const struct programme *programme, const int *choice);
 /* By a cut, or out of order. */
 bool programme_is_cut(const struct programme *programme, const int *choice);
 

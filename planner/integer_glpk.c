@@ -72,14 +72,14 @@ static void add_time_rows(struct formulation *f)
 	}
 }
 
-static void add_memory_row(struct formulation *f)
+static void add_memory_row(struct formulation *f, const struct programme_memory *memory)
 {
 	const struct programme *p = f->programme;
-	double capacity = (double)p->capacity / GIB;
+	double capacity = (double)memory->capacity / GIB;
 	int n = 0;
 	for (int g = 0; g < p->n_groups; g++)
 		for (int i = 0; i < p->sizes[g]; i++)
-			n = put(f, n, f->first[g] + i, (double)p->bytes[g][i] / GIB);
+			n = put(f, n, f->first[g] + i, (double)memory->bytes[g][i] / GIB);
 	add_row(f, GLP_UP, 0, capacity + MEMORY_MARGIN * (1 + fabs(capacity)), n);
 }
 
@@ -118,7 +118,8 @@ static void formulate(struct formulation *f, const struct programme *programme, 
 	add_columns(f);
 	add_group_rows(f);
 	add_time_rows(f);
-	add_memory_row(f);
+	for (int q = 0; q < programme->n_memories; q++)
+		add_memory_row(f, &programme->memories[q]);
 	if (programme->ordered)
 		add_order_row(f);
 	for (int c = 0; c < programme->n_cuts; c++)
@@ -157,7 +158,7 @@ static bool solve(const struct formulation *f, struct solution *solution)
 		return glp_mip_status(f->problem) == GLP_NOFEAS;
 	solution->feasible = true;
 	read_choices(f, solution);
-	return programme_bytes(f->programme, solution->choice) <= f->programme->capacity &&
+	return programme_has_room(f->programme, solution->choice) &&
 	       !programme_is_cut(f->programme, solution->choice);
 }
 

@@ -1,5 +1,6 @@
 /* The search over mixed plans: which cells there are, and in what order they are searched. */
 #include "planner/mix.h"
+#include "planner/offload.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,12 @@ static bool mixes_resharding(const struct search *search, const struct plan *pla
 	       search->space.allowed[full ? STRATEGY_SHARD_GRAD_OP : STRATEGY_HYBRID_SHARD_ZERO2];
 }
 
+static bool mixes_offload(const struct search *search, const struct plan *plan)
+{
+	return offload_may_be_partial(search) && plan_offloads_any(plan) &&
+	       runs_total(plan->cpu_offload) == 0;
+}
+
 bool mix_knobs(const struct search *search, const struct plan *plan, struct mix_knobs *knobs)
 {
 	const struct question *question = search->question;
@@ -47,8 +54,10 @@ bool mix_knobs(const struct search *search, const struct plan *plan, struct mix_
 	knobs->selective =
 		knobs->full && has_checkpointing(question, plan, CHECKPOINTING_SELECTIVE);
 	knobs->reshards = mixes_resharding(search, plan);
-	return strcmp(plan->activation_checkpointing, none) == 0 &&
-	       (knobs->full || knobs->reshards);
+	knobs->offloads = mixes_offload(search, plan);
+	if (knobs->full && strcmp(plan->activation_checkpointing, none) != 0)
+		return false; /* it is in the cell of the plan that checkpoints nothing */
+	return knobs->full || knobs->reshards || knobs->offloads;
 }
 
 struct mixing {
@@ -85,7 +94,8 @@ static bool differ_in_prefetch(const struct plan *a, const struct plan *b)
 
 static int64_t fastest(const struct mixing *mixing, const struct mix_cell *cell)
 {
-	int mix[MIX_CHOICES] = {[MIX_UNITS] = cell->sizes[MIX_UNITS] - 1};
+	int mix[MIX_CHOICES] = {
+		[MIX_UNITS] = cell->sizes[MIX_UNITS] - 1, [MIX_STAYS] = cell->sizes[MIX_STAYS] - 1};
 	struct bound bound = mix_bound(mixing->of.search->question->topology, cell, mix);
 	return costs_time(&cell->plan, bound.time);
 }

@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct mix_working {
 	struct mix_search *mixing;
@@ -28,13 +29,15 @@ struct mix_working {
 
 struct verdict_on {
 	bool fits;
-	bool in_bytes; /* it would, if every byte were as good as any other */
+	bool in_bytes; /* what it surely needs would: where it lies, and when, is what decides */
+	bool host_overflows;
 	struct plan plan;
 	struct prediction prediction;
 };
 
 /* Towards less time and more memory. */
-static const int better[MIX_CHOICES] = {[MIX_FULL] = -1, [MIX_SOME] = -1, [MIX_UNITS] = 1};
+static const int better[MIX_CHOICES] = {
+	[MIX_FULL] = -1, [MIX_SOME] = -1, [MIX_UNITS] = 1, [MIX_STAYS] = 1};
 
 bool mix_is_wanted(const struct mix_search *mixing, int64_t bound)
 {
@@ -50,16 +53,37 @@ static bool is_wanted(const struct mix_working *w, const int *mix)
 /* --- cuts ----------------------------------------------------------------------------------------
  */
 
+static int last_of(const struct mix_working *w, int choice)
+{
+	return w->programme.sizes[choice] - 1;
+}
+
 static void cut_one(struct mix_working *w, const int *mix)
 {
-	programme_cut(&w->programme,
-		&(struct programme_cut){{mix[0], mix[1], mix[2]}, {mix[0], mix[1], mix[2]}});
+	struct programme_cut cut;
+	memcpy(cut.low, mix, sizeof(cut.low));
+	memcpy(cut.high, mix, sizeof(cut.high));
+	programme_cut(&w->programme, &cut);
 }
 
 static void note_doubt(struct mix_working *w, const int *mix)
 {
 	w->doubts = array_grow(w->doubts, &w->doubt_capacity, w->n_doubts + 1, sizeof(*w->doubts));
-	w->doubts[w->n_doubts++] = (struct doubt){w->programme.n_cuts, {mix[0], mix[1], mix[2]}};
+	struct doubt *doubt = &w->doubts[w->n_doubts++];
+	doubt->cut = w->programme.n_cuts;
+	memcpy(doubt->mix, mix, sizeof(doubt->mix));
+}
+
+/* Everything from `mix` on towards the better (1) or the worse (-1). */
+static void cut_from(struct mix_working *w, const int *mix, int towards)
+{
+	struct programme_cut cut;
+	for (int c = 0; c < MIX_CHOICES; c++) {
+		bool up = better[c] * towards > 0;
+		cut.low[c] = up ? mix[c] : 0;
+		cut.high[c] = up ? last_of(w, c) : mix[c];
+	}
+	programme_cut(&w->programme, &cut);
 }
 
 /* It does not fit: nor does what needs as much or more. */
@@ -71,29 +95,26 @@ static void cut_better(struct mix_working *w, const int *mix, bool in_bytes)
 	}
 	if (in_bytes)
 		note_doubt(w, mix);
-	programme_cut(&w->programme,
-		&(struct programme_cut){{0, 0, mix[MIX_UNITS]},
-			{mix[MIX_FULL], mix[MIX_SOME], w->programme.sizes[MIX_UNITS] - 1}});
+	cut_from(w, mix, 1);
 }
 
-/* It fits: what recomputes and gathers as much or more is needless. */
+/* It fits: what recomputes, gathers and copies as much or more is needless. */
 static void cut_worse(struct mix_working *w, const int *mix)
 {
-	const int *sizes = w->programme.sizes;
-	programme_cut(
-		&w->programme, &(struct programme_cut){{mix[MIX_FULL], mix[MIX_SOME], 0},
-				       {sizes[MIX_FULL] - 1, sizes[MIX_SOME] - 1, mix[MIX_UNITS]}});
+	cut_from(w, mix, -1);
+}
+
+/* The host has no room for it: nor for as many units or more, whatever is checkpointed and kept. */
+static void cut_host(struct mix_working *w, const int *mix)
+{
+	struct programme_cut cut = {{0}, {0}};
+	for (int c = 0; c < MIX_CHOICES; c++)
+		cut.high[c] = c == MIX_STAYS ? mix[c] : last_of(w, c);
+	programme_cut(&w->programme, &cut);
 }
 
 /* --- simulating ----------------------------------------------------------------------------------
  */
-
-/* The peak of what is allocated, and what lies outside of the allocator, against the limit. */
-static bool fits_in_bytes(const struct prediction *p)
-{
-	int64_t outside = p->peak_memory_bytes - p->peak_reserved_bytes;
-	return p->peak_allocated_bytes + outside <= p->memory_limit_bytes;
-}
 
 static bool judge_mix(struct mix_working *w, struct verdict_on *verdict, struct error *error)
 {
@@ -103,7 +124,8 @@ static bool judge_mix(struct mix_working *w, struct verdict_on *verdict, struct 
 		search->question->model->architecture.layers * w->cell->plan.grad_accum;
 	if (evaluator_judge(&search->evaluator, &verdict->plan, &verdict->prediction, &mine)) {
 		verdict->fits = verdict->prediction.fits == FITS_YES;
-		verdict->in_bytes = fits_in_bytes(&verdict->prediction);
+		verdict->in_bytes = true;
+		verdict->host_overflows = prediction_overflows_host(&verdict->prediction);
 		return true;
 	}
 	return mine.code == EXIT_CODE_USAGE || error_set(error, mine.code, "%s", mine.message);
@@ -117,12 +139,14 @@ static bool simulate_mix(
 	w->mixing->effort += search->question->model->architecture.layers *
 			     min_i64(w->cell->plan.grad_accum, 2) / 3;
 	verdict->plan = mix_plan(w->cell, mix, w->mixing->arena);
-	verdict->fits = verdict->in_bytes = false;
+	verdict->fits = verdict->in_bytes = verdict->host_overflows = false;
 	bool large = bounds_with_room(search->question, &verdict->plan,
 			     &search->evaluator.scratch) > search->limit;
 	if (!large && !judge_mix(w, verdict, error))
 		return false;
-	if (!verdict->fits)
+	if (verdict->host_overflows)
+		cut_host(w, mix);
+	else if (!verdict->fits)
 		cut_better(w, mix, verdict->in_bytes);
 	return true;
 }
@@ -154,9 +178,8 @@ static bool bisect(struct mix_working *w, int *mix, int choice, int bad, struct 
  * a mix that is not.) */
 static bool is_out(const struct mix_working *w, const int *mix, int choice)
 {
-	return mix[choice] < 0 || mix[choice] >= w->programme.sizes[choice] ||
-	       programme_is_cut(&w->programme, mix) ||
-	       programme_bytes(&w->programme, mix) > w->programme.capacity;
+	return mix[choice] < 0 || mix[choice] > last_of(w, choice) ||
+	       programme_is_cut(&w->programme, mix) || !programme_has_room(&w->programme, mix);
 }
 
 /* From `mix`, that fits, as far towards the better as it fits: one, two, four, ... at a time. */
@@ -183,25 +206,26 @@ static bool advance(
 	}
 }
 
-static int last_of(const struct mix_working *w, const int *mix, int choice)
+/* The one that needs the least memory. */
+static int leanest_of(const struct mix_working *w, const int *mix, int choice)
 {
-	if (choice == MIX_FULL && w->programme.ordered)
-		return mix[MIX_SOME];
-	return w->programme.sizes[choice] - 1;
+	if (better[choice] > 0)
+		return 0;
+	return choice == MIX_FULL && w->programme.ordered ? mix[MIX_SOME] : last_of(w, choice);
 }
 
-/* From `mix`, that does not fit, to the first that does with more blocks checkpointed, while such
- * mixes are wanted. */
+/* From `mix`, that does not fit, to the first that does further towards less memory, while such
+ * mixes are wanted: one, two, four, ... at a time. */
 static bool retreat(struct mix_working *w, int *mix, int choice, bool *found,
 	struct verdict_on *best, struct error *error)
 {
-	int last = last_of(w, mix, choice);
+	int last = leanest_of(w, mix, choice), worse = -better[choice];
 	*found = false;
-	for (int step = 1; mix[choice] < last; step *= 2) {
-		int bad = mix[choice];
-		mix[choice] = bad + step < last ? bad + step : last;
-		while (mix[choice] > bad && !is_wanted(w, mix))
-			mix[choice]--;
+	for (int step = 1; mix[choice] != last; step *= 2) {
+		int bad = mix[choice], left = (last - bad) * worse;
+		mix[choice] = bad + worse * (step < left ? step : left);
+		while (mix[choice] != bad && !is_wanted(w, mix))
+			mix[choice] -= worse;
 		if (mix[choice] == bad || programme_is_cut(&w->programme, mix))
 			return true;
 		if (!simulate_mix(w, mix, best, error))
@@ -221,7 +245,7 @@ static bool is_uniform(const struct mix_working *w, const int *mix)
 	int blocks = w->cell->blocks;
 	bool alike = mix[MIX_FULL] == blocks ||
 		     (mix[MIX_FULL] == 0 && (mix[MIX_SOME] == 0 || mix[MIX_SOME] == blocks));
-	return mix[MIX_UNITS] == 0 && alike;
+	return mix[MIX_UNITS] == 0 && mix[MIX_STAYS] == 0 && alike;
 }
 
 /* Uniform plans are in the ranking already. */
@@ -250,7 +274,22 @@ static bool take(struct mix_working *w, int *mix, struct verdict_on *verdict, st
 	return true;
 }
 
-/* `mix` does not fit: with no unit kept, then with more blocks checkpointed. */
+/* `mix` does not fit with no unit kept: with more blocks checkpointed, then with all of them and
+ * fewer units on the device. */
+static bool find_leaner(struct mix_working *w, int *mix, bool *found, struct verdict_on *verdict,
+	struct error *error)
+{
+	bool some = w->programme.ordered && mix[MIX_SOME] < w->cell->blocks;
+	if (!retreat(w, mix, some ? MIX_SOME : MIX_FULL, found, verdict, error))
+		return false;
+	if (*found || mix[MIX_STAYS] == 0)
+		return true;
+	mix[MIX_FULL] = last_of(w, MIX_FULL);
+	mix[MIX_SOME] = last_of(w, MIX_SOME);
+	return retreat(w, mix, MIX_STAYS, found, verdict, error);
+}
+
+/* `mix` does not fit: with no unit kept, then leaner. */
 static bool look_around(struct mix_working *w, int *mix, struct error *error)
 {
 	struct verdict_on verdict = {.fits = false};
@@ -262,10 +301,8 @@ static bool look_around(struct mix_working *w, int *mix, struct error *error)
 	if (verdict.fits) {
 		if (!bisect(w, mix, MIX_UNITS, units, &verdict, error))
 			return false;
-	} else {
-		bool some = w->programme.ordered && mix[MIX_SOME] < w->cell->blocks;
-		if (!retreat(w, mix, some ? MIX_SOME : MIX_FULL, &found, &verdict, error))
-			return false;
+	} else if (!find_leaner(w, mix, &found, &verdict, error)) {
+		return false;
 	}
 	return !found || take(w, mix, &verdict, error);
 }
@@ -289,11 +326,20 @@ static void confirm(const struct mix_working *w, struct solution *solution)
 		solution->bound = fmin(solution->bound, other.bound);
 }
 
+/* What is slower than the fastest so far is not looked for. */
+static void solve_wanted(struct mix_working *w, struct solution *solution)
+{
+	int64_t most = ranking_most_wanted(&w->mixing->search->ranking);
+	w->programme.cutoff =
+		most < INT64_MAX ? costs_step_above(&w->cell->plan, most) * (1 + 1e-8) : 0;
+	programme_solve_bounding(&w->programme, solution);
+}
+
 /* One proposal, or none: the cell is closed when nothing in it is wanted any more. */
 static bool search_once(struct mix_working *w, struct error *error)
 {
 	struct solution solution;
-	programme_solve_bounding(&w->programme, &solution);
+	solve_wanted(w, &solution);
 	if (solution.feasible && !w->confirmed && is_wanted(w, solution.choice))
 		confirm(w, &solution);
 	w->confirmed = true;
@@ -336,12 +382,12 @@ bool mix_cell_is_open(const struct mix_working *w)
 	return w->open;
 }
 
-int64_t mix_cell_bound(const struct mix_working *w)
+int64_t mix_cell_bound(struct mix_working *w)
 {
 	struct solution solution;
 	if (!w->open)
 		return w->bound;
-	programme_solve_bounding(&w->programme, &solution);
+	solve_wanted(w, &solution);
 	return solution.feasible ? costs_time(&w->cell->plan, solution.bound) : INT64_MAX;
 }
 

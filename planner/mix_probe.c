@@ -67,6 +67,41 @@ static struct work *work_of(struct shape_row *row, bool middle)
 	return middle ? &row->middle : &row->rest;
 }
 
+static void add_to(struct work *sum, const struct work *work, double times)
+{
+	sum->compute += times * work->compute;
+	sum->cover += times * work->cover;
+	sum->stalls += times * work->stalls;
+	sum->alone += times * work->alone;
+	for (int e = 0; e < ENGINES_MAX; e++)
+		sum->engines[e] += times * work->engines[e];
+}
+
+/* The part of its stream's elements that a unit has: what the end of a step takes for it. */
+static double share_of(const struct schedule *schedule, enum stream stream, int unit)
+{
+	int64_t total = 0;
+	for (int u = 0; u < schedule->n_units; u++)
+		if ((schedule->units[u].offload != OFFLOAD_NONE) == (stream == STREAM_HOST))
+			total += schedule->units[u].chunk;
+	bool mine = (schedule->units[unit].offload != OFFLOAD_NONE) == (stream == STREAM_HOST);
+	return mine && total > 0 ? (double)schedule->units[unit].chunk / (double)total : 0;
+}
+
+/* One operation updates all units of its stream. It takes at least as long as the sum of its
+ * parts would: what takes a part of the bytes takes no less than that part of the time. */
+static void add_update(struct shape_probe *probe, const struct schedule *schedule,
+	const struct op *op, const struct work *work)
+{
+	double left = 1;
+	for (int u = 0; u < probe->n; u++) {
+		double share = share_of(schedule, op->stream, u);
+		add_to(&probe->rows[u].rest, work, share);
+		left -= share;
+	}
+	add_to(&probe->rows[probe->n].rest, work, left > 0.5 ? 1 : 0); /* of no unit */
+}
+
 /* What stands still belongs to no unit: it is the same whichever are kept. */
 static void add_shape_operation(struct shape_probe *probe, const struct schedule *schedule,
 	int index, const struct cost *cost, const struct bound_pauses *pauses)
@@ -74,7 +109,7 @@ static void add_shape_operation(struct shape_probe *probe, const struct schedule
 	const struct op *op = &schedule->programs[0].ops[index];
 	enum op_class class = op_kind_class(op->kind);
 	bool middle = op->micro_batch > 0 && op->micro_batch < (int)schedule->plan.grad_accum - 1;
-	struct work *work = work_of(&probe->rows[op->unit >= 0 ? op->unit : probe->n], middle);
+	struct work work = {.stalls = pauses->host[index], .alone = pauses->host[index]};
 	work_of(&probe->rows[probe->n], middle)->stalls += pauses->stalls[index];
 	if (class == OP_CLASS_COLLECTIVE) {
 		int engine = schedule->groups[op->group].engine;
@@ -82,28 +117,63 @@ static void add_shape_operation(struct shape_probe *probe, const struct schedule
 			return;
 		probe->communication.multiprocessors[engine] =
 			fmin(probe->communication.multiprocessors[engine], cost->multiprocessors);
-		work->engines[engine] += cost->device;
+		work.engines[engine] = cost->device;
 	} else if (class != OP_CLASS_COMPUTE && op->stream == STREAM_COMPUTE) {
-		work->compute += cost->device;
-		work->cover += bound_hides(pauses, op) ? cost->device : 0;
+		work.compute = cost->device;
+		if (bound_hides(pauses, op))
+			work.cover = cost->device;
+		else
+			work.alone = cost->device;
 	}
+	if (op->unit < 0 && bound_is_update(op->kind))
+		add_update(probe, schedule, op, &work);
+	else
+		add_to(work_of(&probe->rows[op->unit >= 0 ? op->unit : probe->n], middle), &work,
+			1);
 }
 
-/* What a pool holds at least, of which `kept` is there at the loss. Reductions do not depend on
- * what is prefetched; of gathers it is sure that each is there once. */
-static int64_t least_of_pool(const struct bound_pools *pools, enum stream pool, int64_t kept)
+static bool is_of_reductions(enum stream pool)
 {
-	bool reduces = pool == STREAM_REDUCE || pool == STREAM_REPLICATE;
-	return max_i64(kept, reduces ? pools->peaks[pool] : pools->largest[pool]);
+	return pool == STREAM_REDUCE || pool == STREAM_REPLICATE;
 }
 
+/* What pools hold at least, of which `kept` is there at the loss. Reductions do not depend on what
+ * is prefetched; of gathers it is sure that each is there once. */
 static void add_pools(
 	struct shape_probe *probe, const struct program *program, const int64_t kept[STREAM_COUNT])
 {
 	struct bound_pools pools = bound_pools(program);
-	for (int s = 0; s < STREAM_COUNT; s++)
-		if (s != STREAM_COMPUTE && s != STREAM_HOST)
-			probe->apart += least_of_pool(&pools, (enum stream)s, kept[s]);
+	for (int s = 0; s < STREAM_COUNT; s++) {
+		if (s == STREAM_COMPUTE || s == STREAM_HOST)
+			continue;
+		if (is_of_reductions((enum stream)s))
+			probe->reduced += max_i64(kept[s], pools.peaks[s]);
+		else
+			probe->apart += max_i64(kept[s], pools.largest[s]);
+	}
+}
+
+/* A buffer of the optimizer's: of its unit, or of all units whose elements it works on. */
+static void add_at_end(
+	struct shape_probe *probe, const struct schedule *schedule, const struct buffer *buffer)
+{
+	if (buffer->unit >= 0 || buffer->role != BUFFER_OPTIMIZER_WORK) {
+		probe->rows[buffer->unit >= 0 ? buffer->unit : probe->n].at_end += buffer->bytes;
+		return;
+	}
+	for (int u = 0; u < probe->n; u++) {
+		double share = share_of(schedule, STREAM_COMPUTE, u);
+		int64_t bytes = (int64_t)(share * (1 - 1e-9) * (double)buffer->bytes);
+		probe->rows[u].at_end += bytes;
+	}
+}
+
+static int first_update(const struct program *program)
+{
+	for (int i = 0; i < program->n_ops; i++)
+		if (program->ops[i].kind == OP_OPTIMIZER)
+			return i;
+	return -1;
 }
 
 static void add_shape_memory(
@@ -113,22 +183,23 @@ static void add_shape_memory(
 	struct touches *touches = bound_touches(program, arena);
 	bool pools = bound_has_pools(schedule->topology);
 	int64_t kept[STREAM_COUNT] = {0};
-	int loss = last_loss(program), end = -1;
-	for (int i = 0; i < program->n_ops && end < 0; i++)
-		if (program->ops[i].kind == OP_OPTIMIZER)
-			end = i;
+	int loss = last_loss(program), end = first_update(program);
 	for (int i = 0; i < program->n_buffers; i++) {
 		const struct buffer *b = &program->buffers[i];
+		struct shape_row *row = &probe->rows[b->unit >= 0 ? b->unit : probe->n];
 		if (touches[i].first > touches[i].last || buffer_in_host(b))
 			continue;
 		bool there =
 			bound_is_kept(b) && touches[i].first <= loss && loss <= touches[i].last;
+		bool ends = touches[i].first <= end && end <= touches[i].last;
 		if (there && pools && b->pool != STREAM_COMPUTE)
 			kept[b->pool] += b->bytes;
 		else if (there)
-			probe->rows[b->unit >= 0 ? b->unit : probe->n].kept += b->bytes;
-		if (!bound_is_load(b) && touches[i].first <= end && end <= touches[i].last)
-			probe->at_end += b->bytes;
+			row->kept += b->bytes;
+		if (ends && pools && is_of_reductions(b->pool))
+			row->held += b->bytes;
+		if (ends && !bound_is_load(b))
+			add_at_end(probe, schedule, b);
 	}
 	if (pools)
 		add_pools(probe, program, kept);
@@ -136,9 +207,12 @@ static void add_shape_memory(
 
 static void place_units(struct shape_probe *probe, const struct schedule *schedule)
 {
-	int place = 0;
-	for (int u = 0; u < probe->n; u++)
-		probe->places[u] = u > 0 && schedule->units[u].parameters > 0 ? place++ : -1;
+	int place = 0, host_place = 0;
+	for (int u = 0; u < probe->n; u++) {
+		bool has = schedule->units[u].parameters > 0;
+		probe->places[u] = u > 0 && has ? place++ : -1;
+		probe->host_places[u] = has ? host_place++ : -1;
+	}
 }
 
 static bool probe_shape(struct mix_probes *probes, const struct plan *plan,
@@ -155,6 +229,7 @@ static bool probe_shape(struct mix_probes *probes, const struct plan *plan,
 	probe->n = schedule->n_units;
 	probe->rows = ARENA_ARRAY(&probes->arena, struct shape_row, probe->n + 1);
 	probe->places = ARENA_ARRAY(&probes->arena, int, probe->n + 1);
+	probe->host_places = ARENA_ARRAY(&probes->arena, int, probe->n + 1);
 	struct bound_pauses pauses = bound_pauses(schedule, costs, &probes->scratch);
 	probe->communication = pauses.communication;
 	for (int i = 0; i < program->n_ops; i++)

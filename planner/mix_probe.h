@@ -22,6 +22,8 @@ struct load_probe {
 struct shape_row {
 	struct work middle, rest; /* of a micro-batch in the middle; of everything else */
 	int64_t kept;             /* bytes at the loss, of the pool that compute takes from */
+	int64_t held;   /* bytes of reduced gradients that the optimizer finds in another */
+	int64_t at_end; /* bytes at the optimizer */
 };
 
 struct shape_probe {
@@ -29,8 +31,9 @@ struct shape_probe {
 	int n;                  /* units; 0: it cannot be built */
 	struct shape_row *rows; /* by unit; rows[n] is everything else; NULL: it cannot be built */
 	int *places;            /* of a unit among those that reshard; -1: not */
-	int64_t apart;          /* bytes of other pools, whenever they are there */
-	int64_t at_end, fixed;  /* bytes at the optimizer; outside of buffers */
+	int *host_places;       /* the same among those that offload */
+	int64_t apart, reduced; /* bytes of other pools, whenever they are there; of reductions' */
+	int64_t fixed;          /* bytes outside of buffers */
 	struct bound_communication communication;
 };
 

@@ -46,8 +46,7 @@ bool offload_question(const struct question *question, struct arena *arena, stru
 /* --- fewer units ---------------------------------------------------------------------------------
  */
 
-/* Without offload nothing may be kept on the device when the user's list does not say so. */
-static bool may_keep(const struct search *search)
+bool offload_may_be_partial(const struct search *search)
 {
 	const struct restriction *list = list_of(search->question);
 	bool none = false;
@@ -109,7 +108,7 @@ static bool keep_most(
 bool offload_fewer_units(struct search *search, struct arena *arena, struct error *error)
 {
 	bool ok = true;
-	for (int s = 0; s < STRATEGY_COUNT && may_keep(search) && ok; s++) {
+	for (int s = 0; s < STRATEGY_COUNT && offload_may_be_partial(search) && ok; s++) {
 		const struct ranked *best = ranking_best(&search->ranking, s);
 		if (best == NULL)
 			continue;

@@ -27,8 +27,8 @@ struct question {
 	struct restriction restrictions[QUESTION_RESTRICTIONS_MAX];
 	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
 	enum objective objective;
-	/* Blocks may differ in checkpointing, units in resharding (only under the objective time,
-	 * where those knobs were left open). */
+	/* Blocks may differ in checkpointing, units in resharding and offload (only under the
+	 * objective time, where those knobs were left open). */
 	bool mixes;
 	bool pareto; /* the Pareto front is wanted too */
 };

@@ -136,9 +136,16 @@ const struct ranked *ranking_first(const struct ranking *ranking)
 
 bool ranking_may_be_first(const struct ranking *ranking, int64_t bound)
 {
+	return bound <= ranking_most_wanted(ranking);
+}
+
+int64_t ranking_most_wanted(const struct ranking *ranking)
+{
 	const struct ranked *first = ranking_first(ranking);
-	return first == NULL || bound <= cost_of(ranking, first) ||
-	       (first->tight && within(bound, cost_of(ranking, first), RANKING_TIGHT_MARGIN));
+	if (first == NULL)
+		return INT64_MAX;
+	double cost = (double)cost_of(ranking, first);
+	return first->tight ? (int64_t)(cost * RANKING_TIGHT_MARGIN) + 1 : cost_of(ranking, first);
 }
 
 /* Could `bound` beat or replace the winner among `strategy`? A winner that is tight is replaced by

@@ -49,6 +49,8 @@ const struct ranked *ranking_best(const struct ranking *ranking, int strategy);
 const struct ranked *ranking_first(const struct ranking *ranking);
 /* Could a candidate with room whose objective costs at least `bound` be that? */
 bool ranking_may_be_first(const struct ranking *ranking, int64_t bound);
+/* The largest `bound` for which it could; INT64_MAX: any. */
+int64_t ranking_most_wanted(const struct ranking *ranking);
 
 /* The winner and, in order, those that are worth showing beside it: better by more than the fuzz in
  * some cost than everything shown before, and within the window. Returns their number. */

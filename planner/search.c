@@ -333,9 +333,7 @@ static bool search_once(const struct question *question, bool offloads, struct a
 		base_out_of_memory((size_t)search->space.n * sizeof(*search->outcomes));
 	bool ok = search_plans(search, error);
 	search->least_uniform = search->least_skipped;
-	/* Where nothing fits on the devices, moving shards is what matters; mixes would cost more
-	 * than they gain. */
-	if (question->mixes && !offloads)
+	if (question->mixes)
 		ok = ok && mix_search(search, arena, error);
 	if (question->mixes)
 		ok = ok && offload_fewer_units(search, arena, error);

@@ -10,7 +10,7 @@ enum { SIZE_MAX_ = 12, PROGRAMMES = 400 };
 struct made {
 	struct programme programme;
 	double terms[PROGRAMME_ROWS_MAX][PROGRAMME_GROUPS_MAX][SIZE_MAX_];
-	int64_t bytes[PROGRAMME_GROUPS_MAX][SIZE_MAX_];
+	int64_t bytes[PROGRAMME_MEMORIES_MAX][PROGRAMME_GROUPS_MAX][SIZE_MAX_];
 };
 
 static void make_cuts(struct programme *p, uint64_t *state)
@@ -28,22 +28,32 @@ static void make_cuts(struct programme *p, uint64_t *state)
 	}
 }
 
+static void make_memory(struct made *made, int memory, uint64_t *state)
+{
+	struct programme *p = &made->programme;
+	int64_t most = 0;
+	for (int g = 0; g < p->n_groups; g++) {
+		int64_t *bytes = made->bytes[memory][g];
+		p->memories[memory].bytes[g] = bytes;
+		for (int i = 0; i < p->sizes[g]; i++) {
+			bytes[i] = random_below(state, INT64_C(1) << 36);
+			most += bytes[i] / p->sizes[g];
+		}
+	}
+	p->memories[memory].capacity = most / 2 + random_below(state, most + 1);
+}
+
 static void make_programme(struct made *made, uint64_t *state)
 {
 	struct programme *p = &made->programme;
 	*made = (struct made){0};
-	p->n_groups = 1 + (int)random_below(state, 3);
+	p->n_groups = 1 + (int)random_below(state, PROGRAMME_GROUPS_MAX);
 	p->n_rows = 1 + (int)random_below(state, 5);
-	int64_t most = 0;
-	for (int g = 0; g < p->n_groups; g++) {
+	for (int g = 0; g < p->n_groups; g++)
 		p->sizes[g] = 1 + (int)random_below(state, SIZE_MAX_);
-		p->bytes[g] = made->bytes[g];
-		for (int i = 0; i < p->sizes[g]; i++) {
-			made->bytes[g][i] = random_below(state, INT64_C(1) << 36);
-			most += made->bytes[g][i] / p->sizes[g];
-		}
-	}
-	p->capacity = most / 2 + random_below(state, most + 1);
+	p->n_memories = 1 + (int)random_below(state, PROGRAMME_MEMORIES_MAX);
+	for (int q = 0; q < p->n_memories; q++)
+		make_memory(made, q, state);
 	for (int r = 0; r < p->n_rows; r++) {
 		p->rows[r].constant = (double)random_below(state, 1000) / 1000;
 		for (int g = 0; g < p->n_groups; g++) {
@@ -61,7 +71,7 @@ static double enumerate(const struct programme *p)
 	double least = INFINITY;
 	int choice[PROGRAMME_GROUPS_MAX] = {0};
 	for (int g = 0; g < p->n_groups;) {
-		if (programme_bytes(p, choice) <= p->capacity && !programme_is_cut(p, choice))
+		if (programme_has_room(p, choice) && !programme_is_cut(p, choice))
 			least = fmin(least, programme_objective(p, choice));
 		for (g = 0; g < p->n_groups && ++choice[g] == p->sizes[g]; g++)
 			choice[g] = 0;
@@ -74,7 +84,7 @@ static void judge(const struct programme *p, const struct solution *solution, do
 	assert_int_equal(solution->feasible, isfinite(least) != 0);
 	if (!solution->feasible)
 		return;
-	assert_true(programme_bytes(p, solution->choice) <= p->capacity);
+	assert_true(programme_has_room(p, solution->choice));
 	assert_false(programme_is_cut(p, solution->choice));
 	assert_true(solution->objective == programme_objective(p, solution->choice));
 	assert_true(fabs(solution->objective - least) <= 1e-6 * least);
