@@ -38,6 +38,10 @@ bool fault_parse(const char *text, struct fault *fault, struct error *error)
 	*fault = (struct fault){.kind = FAULT_NONE, .rank = -1, .step = -1};
 	if (text == NULL || text[0] == '\0')
 		return true;
+	if (!HAVE_FAULTS)
+		return error_set(error, EXIT_CODE_ENVIRONMENT,
+			"fault %s: this build has no seeded faults; build with -Dfaults=true",
+			text);
 	const char *end = text + strlen(text), *at = strstr(text, step_key);
 	bool ok = at == NULL || number(at + strlen(step_key), end, &fault->step);
 	const char *head = at != NULL ? at : end,

@@ -5,6 +5,11 @@
 
 #include "base/base.h"
 
+/* 0: meson setup -Dfaults=false */
+#ifndef HAVE_FAULTS
+#define HAVE_FAULTS 1
+#endif
+
 /* X(suffix, name) */
 #define FAULTS(X)                                                                                  \
 	X(NONE, "none")                                                                            \
@@ -50,13 +55,14 @@ struct fault {
 	int64_t step; /* -1: every */
 };
 
-/* NAME[=RANK][@step=STEP]; NULL or "" is none. An unknown name is EXIT_CODE_USAGE. */
+/* NAME[=RANK][@step=STEP]; NULL or "" is none. An unknown name is EXIT_CODE_USAGE. A build
+ * without faults knows none: EXIT_CODE_ENVIRONMENT. */
 bool fault_parse(const char *text, struct fault *fault, struct error *error);
 
 static inline bool fault_hits(
 	const struct fault *fault, enum fault_kind kind, int64_t rank, int64_t step)
 {
-	return fault->kind == kind && (fault->rank < 0 || fault->rank == rank) &&
+	return HAVE_FAULTS && fault->kind == kind && (fault->rank < 0 || fault->rank == rank) &&
 	       (fault->step < 0 || fault->step == step);
 }
 
