@@ -36,6 +36,7 @@ static void take_runtime(struct plan *plan, bool keeps_dtypes, struct arena *are
 	plan->attention = ATTENTION_FLASH;
 	plan->loss = LOSS_FUSED;
 	plan->compile = false;
+	plan->libraries = libraries_unknown;
 	plan->allocator = ALLOCATOR_SEGMENTS;
 	plan->limit_all_gathers = plan->limit_all_gathers && runtime->has_limiter;
 	plan->forward_prefetch = plan->forward_prefetch && runtime->has_forward_prefetch_knob;

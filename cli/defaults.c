@@ -18,6 +18,7 @@ static const struct remark {
 	{"loss", NULL, "as most scripts; MPT models (llm-foundry), InternEvo and ours: fused"},
 	{"param_dtype", NULL, "GPUs without bf16: fp16"},
 	{"optimizer", NULL, "pytorch runtimes: as PyTorch does"},
+	{"libraries", NULL, "taken to be recent; the interval is wider than with versions"},
 	{"allocator", NULL, "expandable: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
 	{"runtime", NULL, "NO_SHARD under pytorch-fsdp2 is priced as pytorch-ddp"},
 	{"seq_len", "min(context, 4096)", "context: of the model"},

@@ -183,7 +183,8 @@ static bool search(struct arena *arena, const struct asked *asked, const struct 
 	struct answer *answer, struct error *error)
 {
 	static const char *const kept[] = {"seq_len", "global_batch", "attention", "compile",
-		"param_dtype", "master_dtype", "reduce_dtype", "optimizer", "clip", "runtime"};
+		"libraries", "param_dtype", "master_dtype", "reduce_dtype", "optimizer", "clip",
+		"runtime"};
 	struct question question = {.model = asked->model,
 		.topology = asked->topology,
 		.memory_limit_bytes = asked->question.memory_limit_bytes};

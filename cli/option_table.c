@@ -80,6 +80,10 @@ const struct option all_options[] = {
 		"whose behaviour is predicted: pytorch-fsdp1, pytorch-fsdp2, pytorch-ddp, "
 		"shardplan, deepspeed, nanotron or internevo",
 		ASKING, KNOB},
+	{"libraries", compute, "NAME:VERSION+...",
+		"versions below it, where they are known: pytorch:2.1.0+cuda:12.1, nccl, "
+		"flash-attn; compile:unknown: torch.compile may have been on",
+		ASKING, KNOB},
 	{"forbid", goal, "KNOB=VALUE,...",
 		"values that the search may not use: strategy=NO_SHARD,wrap=model", ON(PLAN),
 		QUESTION},

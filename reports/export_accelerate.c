@@ -59,7 +59,7 @@ static const struct export_rule fsdp2_rules[] = {
 	ACCELERATE_FSDP2,
 	ACCELERATE_BESIDE,
 	LOSS_BESIDE,
-	ALLOCATOR_BESIDE,
+	ENVIRONMENT_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -67,7 +67,7 @@ static const struct export_rule trl_rules[] = {
 	ACCELERATE_FSDP2,
 	TRL_BESIDE,
 	LOSS_BESIDE,
-	ALLOCATOR_BESIDE,
+	ENVIRONMENT_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -90,7 +90,7 @@ static const struct export_rule fsdp1_rules[] = {
 		"FSDP moves parameters, gradients and optimizer state together"},
 	ACCELERATE_BESIDE,
 	LOSS_BESIDE,
-	ALLOCATOR_BESIDE,
+	ENVIRONMENT_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 

@@ -34,7 +34,7 @@ static const struct export_rule rules[] = {
 	{"sync_each_micro_batch", SAYS_KEY, NULL, NULL},
 	{"clip", SAYS_KEY, NULL, NULL},
 	LOSS_BESIDE,
-	ALLOCATOR_BESIDE,
+	ENVIRONMENT_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 

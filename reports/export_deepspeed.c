@@ -45,7 +45,7 @@ static const struct export_rule rules[] = {
 		"DeepSpeed offloads all of a kind"},
 	{"micro_batch", SAYS_KEY, NULL, NULL},
 	LOSS_BESIDE,
-	ALLOCATOR_BESIDE,
+	ENVIRONMENT_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -60,7 +60,7 @@ static const struct export_rule accelerate_rules[] = {
 		"DeepSpeed offloads all of a kind"},
 	{"micro_batch", SAYS_BESIDE, NULL, "DataLoader(batch_size=...)"},
 	LOSS_BESIDE,
-	ALLOCATOR_BESIDE,
+	ENVIRONMENT_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 

@@ -40,7 +40,7 @@ static const struct export_rule megatron_rules[] = {
 	{"reduce_dtype", SAYS_KEY, NULL, NULL},
 	{"optimizer", SAYS_KEY, "adamw-fused sgd *>adamw-fused", "Megatron-LM's Adam is fused"},
 	LOSS_BESIDE,
-	ALLOCATOR_BESIDE,
+	ENVIRONMENT_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -55,7 +55,7 @@ static const struct export_rule torch_rules[] = {
 	{"reduce_dtype", SAYS_KEY, NULL, NULL},
 	{"optimizer", SAYS_KEY, "adamw-fused sgd *>adamw-fused", "Megatron-LM's Adam is fused"},
 	LOSS_BESIDE,
-	ALLOCATOR_BESIDE,
+	ENVIRONMENT_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 

@@ -32,7 +32,7 @@ static const struct export_rule rules[] = {
 		"nanotron reduces after the last micro-batch"},
 	{"clip", SAYS_KEY, NULL, NULL},
 	LOSS_BESIDE,
-	ALLOCATOR_BESIDE,
+	ENVIRONMENT_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 

@@ -36,7 +36,7 @@ static const struct export_rule fsdp2_rules[] = {
 	{"limit_all_gathers", SAYS_ALWAYS, "*>false", "FSDP2 has no rate limiter and needs none"},
 	PYTORCH_COMMON,
 	LOSS_BESIDE,
-	ALLOCATOR_BESIDE,
+	ENVIRONMENT_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -51,7 +51,7 @@ static const struct export_rule fsdp1_rules[] = {
 	{"limit_all_gathers", SAYS_KEY, NULL, NULL},
 	PYTORCH_COMMON,
 	LOSS_BESIDE,
-	ALLOCATOR_BESIDE,
+	ENVIRONMENT_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 

@@ -136,6 +136,8 @@ static bool is_nothing(const char *knob, const char *value)
 	/* Transformers and most scripts compute the loss in fp32. */
 	if (strcmp(knob, "loss") == 0 && strcmp(value, "upcast") == 0)
 		return true;
+	if (strcmp(knob, "libraries") == 0 && !libraries_named(value))
+		return true;
 	if (strcmp(knob, "allocator") == 0 &&
 		strcmp(value, allocator_names[ALLOCATOR_SEGMENTS]) == 0)
 		return true;

@@ -28,10 +28,11 @@
 	{                                                                                          \
 		"loss", SAYS_BESIDE, NULL, "the loss that the model or the script computes"        \
 	}
-#define ALLOCATOR_BESIDE                                                                           \
+#define ENVIRONMENT_BESIDE                                                                         \
+	{"allocator", SAYS_BESIDE, NULL,                                                           \
+		"the environment: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},              \
 	{                                                                                          \
-		"allocator", SAYS_BESIDE, NULL,                                                    \
-			"the environment: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"        \
+		"libraries", SAYS_BESIDE, NULL, "the versions that are installed"                  \
 	}
 #define ATTENTION_BESIDE                                                                           \
 	{                                                                                          \

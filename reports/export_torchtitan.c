@@ -35,7 +35,7 @@ static const struct export_rule rules[] = {
 		"torchtitan reduces after every micro-batch"},
 	{"clip", SAYS_KEY, NULL, NULL},
 	LOSS_BESIDE,
-	ALLOCATOR_BESIDE,
+	ENVIRONMENT_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 

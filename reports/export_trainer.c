@@ -43,7 +43,7 @@ static const struct export_rule fsdp2_rules[] = {
 	FSDP2_ALWAYS,
 	TRAINER_COMMON,
 	LOSS_BESIDE,
-	ALLOCATOR_BESIDE,
+	ENVIRONMENT_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 
@@ -58,7 +58,7 @@ static const struct export_rule fsdp1_rules[] = {
 	{"limit_all_gathers", SAYS_KEY, NULL, NULL},
 	TRAINER_COMMON,
 	LOSS_BESIDE,
-	ALLOCATOR_BESIDE,
+	ENVIRONMENT_BESIDE,
 	{NULL, SAYS_KEY, NULL, NULL},
 };
 

@@ -416,6 +416,10 @@ static void *keep(struct parser *p, const void *items, int n, size_t size)
 static bool finish(struct parser *p)
 {
 	struct schedule *schedule = p->schedule;
+	if (schedule->plan.libraries == NULL) {
+		schedule->plan.libraries = libraries_unknown;
+		p->plan_seen |= UINT64_C(1) << plan_field_index("libraries");
+	}
 	if (p->plan_seen != (UINT64_C(1) << n_plan_fields) - 1 || p->program == NULL)
 		return error_at(p->error, EXIT_CODE_INPUT, p->name, p->line, 1,
 			"schedule: incomplete, a plan field or the class is missing");

@@ -75,6 +75,7 @@ const struct field plan_fields[] = {
 	FIELD_ENUM(struct plan, optimizer, "optimizer", FIELD_REQUIRED, optimizer_names),
 	FIELD_RUNS(struct plan, cpu_offload, "cpu_offload", FIELD_REQUIRED, offload_names),
 	FIELD_ENUM(struct plan, runtime, "runtime", FIELD_REQUIRED, runtime_names),
+	FIELD_STRING(struct plan, libraries, "libraries", 0),
 	FIELD_ENUM(struct plan, allocator, "allocator", 0, allocator_names),
 	FIELD_INT(struct plan, seq_len, "seq_len", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_INT(struct plan, micro_batch, "micro_batch", FIELD_REQUIRED | FIELD_POSITIVE),
@@ -284,7 +285,7 @@ struct activation_rules plan_activation_rules(const struct plan *plan)
 bool plan_read(struct arena *arena, const struct node *map, struct plan *plan, struct error *error)
 {
 	static const char *const others[] = {"mesh", NULL};
-	*plan = (struct plan){.mesh = {1, 1, 1, 1, 1, 1}};
+	*plan = (struct plan){.mesh = {1, 1, 1, 1, 1, 1}, .libraries = libraries_unknown};
 	if (!fields_read(plan_fields, map, others, plan, arena, error))
 		return false;
 	const struct node *mesh = node_get(map, "mesh");
@@ -321,4 +322,6 @@ void plan_summary(const struct plan *plan, struct text *text)
 	if (plan->grad_accum > 1)
 		text_add(text, plan->sync_each_micro_batch ? " (sync each)" : " (sync last)");
 	text_printf(text, ", %s", runtime_names[plan->runtime]);
+	if (libraries_named(plan->libraries))
+		text_printf(text, " (%s)", plan->libraries);
 }

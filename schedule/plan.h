@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "models/models.h"
+#include "schedule/libraries.h"
 #include "schedule/runtime.h"
 #include "topologies/topologies.h"
 
@@ -97,6 +98,7 @@ struct plan {
 	enum optimizer optimizer;
 	const char *cpu_offload; /* "none", "10xoptimizer+23xnone" */
 	enum runtime_kind runtime;
+	const char *libraries; /* "pytorch:2.1.0+cuda:12.1", or "unknown" (libraries.h) */
 	enum allocator_kind allocator;
 	int64_t seq_len;
 	int64_t micro_batch;  /* sequences per rank and forward pass */

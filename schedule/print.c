@@ -1,6 +1,8 @@
 /* The text form of a schedule: one line per plan, group, unit, buffer and operation. parse.c is its
  * inverse; its hash is the schedule digest, so every byte matters. Thousands of lines, so without
  * printf. */
+#include <string.h>
+
 #include "schedule/schedule.h"
 
 static void print_word(struct text *text, const char *name, const char *value)
@@ -120,10 +122,15 @@ static void print_field(
 
 static void print_plan(const struct schedule *schedule, struct text *text)
 {
+	const struct plan *plan = &schedule->plan;
+
+	/* Versions change no operation; a text without them is one of unknown versions. */
 	for (int i = 0; i < n_plan_fields; i++)
-		print_field("plan", &plan_fields[i], &schedule->plan, text);
+		if (strcmp(plan_fields[i].name, "libraries") != 0 ||
+			libraries_named(plan->libraries))
+			print_field("plan", &plan_fields[i], plan, text);
 	for (const struct field *field = mesh_fields; field->name != NULL; field++)
-		print_field("mesh", field, &schedule->plan.mesh, text);
+		print_field("mesh", field, &plan->mesh, text);
 }
 
 void schedule_print(const struct schedule *schedule, struct text *text)

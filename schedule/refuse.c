@@ -308,7 +308,7 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 	return check_mesh(plan, topology, error) && check_batch(plan, model, error) &&
 	       check_dtypes(plan, topology, error) && check_wrap(plan, model, error) &&
 	       check_knobs(plan, error) && check_offload(plan, topology, error) &&
-	       plan_check_rows(plan, model, error);
+	       libraries_check(plan, model, topology, error) && plan_check_rows(plan, model, error);
 }
 
 /* --- options that would do nothing ---------------------------------------------------------------

@@ -34,6 +34,7 @@ static struct plan plan_defaults(const struct model *model, const struct topolog
 		.reduce_dtype = DTYPE_FP32,
 		.optimizer = cpu ? OPTIMIZER_ADAMW_FUSED : OPTIMIZER_ADAMW_FOREACH,
 		.cpu_offload = offload_names[OFFLOAD_NONE],
+		.libraries = libraries_unknown,
 		.runtime = cpu ? RUNTIME_SHARDPLAN : RUNTIME_PYTORCH_FSDP2,
 		.seq_len = min_i64(model->architecture.context, 4096),
 		.sync_each_micro_batch = true,

@@ -94,7 +94,7 @@ static double compute_bound(
 	double devices = (double)plan_ranks(plan);
 	double flops;
 
-	machine_init(&machine, topology, plan->param_dtype);
+	machine_init(&machine, topology, NULL, plan->param_dtype);
 	flops = least_flops(model, 1, plan->seq_len) * (double)plan->global_batch;
 	return quotient(flops, devices * most_flops(&machine));
 }
@@ -203,7 +203,7 @@ double plan_lower_bound(const struct schedule *schedule)
 	double flops = 0, optimizer = 0, egress = 0, copied[2] = {0}, bound;
 	struct machine machine;
 
-	machine_init(&machine, topology, schedule->plan.param_dtype);
+	machine_init(&machine, topology, NULL, schedule->plan.param_dtype);
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
 

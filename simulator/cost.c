@@ -171,11 +171,12 @@ static struct cost remembered(struct costing *costing, const struct op *op)
 void cost_operations(const struct schedule *schedule, int class, struct cost *costs)
 {
 	const struct program *program = &schedule->programs[class];
+	const struct libraries libraries = plan_libraries(&schedule->plan);
 	struct costing costing = {
 		.schedule = schedule, .runtime = runtime_of(schedule->plan.runtime)};
 	int micro_batch = -1;
 
-	machine_init(&costing.machine, schedule->topology, schedule->plan.param_dtype);
+	machine_init(&costing.machine, schedule->topology, &libraries, schedule->plan.param_dtype);
 	costing.slowdown = straggler_slowdown(schedule->topology);
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];

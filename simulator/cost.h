@@ -36,13 +36,15 @@ double cost_collective(const struct topology *topology, const struct runtime *ru
 	enum op_kind kind, const struct group *group, int64_t bytes);
 
 /* The same with what would carry it out: NCCL's algorithm and protocol ("ring", "Simple"), or how
- * the figure came about ("measured", "two levels", "host", "network") with protocol "". */
+ * the figure came about ("measured", "two levels", "host", "network") with protocol "".
+ * `libraries` NULL: recent ones. */
 struct collective_choice {
 	const char *algorithm, *protocol;
 	double seconds;
 };
 struct collective_choice cost_collective_choice(const struct topology *topology,
-	const struct runtime *runtime, enum op_kind kind, const struct group *group, int64_t bytes);
+	const struct libraries *libraries, const struct runtime *runtime, enum op_kind kind,
+	const struct group *group, int64_t bytes);
 
 /* One pass of the core of attention over `sequences` sequences of seq_len tokens. */
 struct attention_shape {

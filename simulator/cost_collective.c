@@ -94,7 +94,8 @@ static double modelled_time(const struct machine *machine, const struct placemen
 	if (placement->ranks <= 1)
 		return 0;
 	if (machine->gpu)
-		return nccl_choose(machine->topology, placement, kind, bytes).seconds;
+		return nccl_choose(machine->topology, &machine->libraries, placement, kind, bytes)
+			.seconds;
 	if (placement->nodes == 1)
 		return host_time(machine, placement, kind, (double)bytes);
 	return network_time(machine->topology, placement, kind, (double)bytes);
@@ -225,7 +226,8 @@ static void name_choice(const struct machine *machine, const struct runtime *run
 	} else if (collective_is_hierarchical(runtime, placement)) {
 		choice->algorithm = "two levels";
 	} else if (machine->gpu) {
-		struct nccl_choice nccl = nccl_choose(machine->topology, placement, kind, bytes);
+		struct nccl_choice nccl =
+			nccl_choose(machine->topology, &machine->libraries, placement, kind, bytes);
 
 		choice->algorithm = nccl_algorithm_names[nccl.algorithm];
 		choice->protocol = nccl_protocol_names[nccl.protocol];
@@ -235,7 +237,8 @@ static void name_choice(const struct machine *machine, const struct runtime *run
 }
 
 struct collective_choice cost_collective_choice(const struct topology *topology,
-	const struct runtime *runtime, enum op_kind kind, const struct group *group, int64_t bytes)
+	const struct libraries *libraries, const struct runtime *runtime, enum op_kind kind,
+	const struct group *group, int64_t bytes)
 {
 	struct placement placement = topology_place(topology, group->size, group->stride);
 	struct collective_choice choice = {.algorithm = "none", .protocol = ""};
@@ -244,7 +247,7 @@ struct collective_choice cost_collective_choice(const struct topology *topology,
 
 	if (!collective_kind_of(kind, &collective))
 		return choice;
-	machine_init(&machine, topology, DTYPE_FP32);
+	machine_init(&machine, topology, libraries, DTYPE_FP32);
 	choice.seconds = placed_time(&machine, runtime, &placement, collective, bytes);
 	name_choice(&machine, runtime, &placement, collective, bytes, &choice);
 	return choice;
@@ -253,7 +256,7 @@ struct collective_choice cost_collective_choice(const struct topology *topology,
 double cost_collective(const struct topology *topology, const struct runtime *runtime,
 	enum op_kind kind, const struct group *group, int64_t bytes)
 {
-	return cost_collective_choice(topology, runtime, kind, group, bytes).seconds;
+	return cost_collective_choice(topology, NULL, runtime, kind, group, bytes).seconds;
 }
 
 /* --- wire and loads -----------------------------------------------------------------------------
@@ -295,6 +298,18 @@ static double memory_passes(enum collective_kind kind)
 	return kind == COLLECTIVE_ALL_GATHER ? 2 : kind == COLLECTIVE_REDUCE_SCATTER ? 3 : 2.5;
 }
 
+/* Before 2.28 NCCL copied the rings of Blackwell nodes until they were as many as NVLink SHARP's
+ * channels, 32. */
+static double running_channels(
+	const struct machine *machine, const struct placement *placement, double graph)
+{
+	bool copied = machine->topology->device.generation == GENERATION_BLACKWELL &&
+		      placement->nodes > 1 &&
+		      library_before(&machine->libraries, LIBRARY_NCCL, LIBRARY_VERSION(2, 28));
+
+	return copied ? CHANNELS_MAX : fmin(CHANNELS_MAX, 2 * graph);
+}
+
 static void gpu_loads(const struct machine *machine, const struct runtime *runtime,
 	const struct placement *placement, enum op_kind kind, int64_t bytes, struct cost *cost)
 {
@@ -305,8 +320,8 @@ static void gpu_loads(const struct machine *machine, const struct runtime *runti
 
 	collective_kind_of(kind, &collective);
 	cost->spread = collective_spread(placement, collective, bytes);
-	cost->multiprocessors = fmin(
-		CHANNELS_MAX, 2 * nccl_choose(topology, placement, collective, bytes).channels);
+	cost->multiprocessors = running_channels(machine, placement,
+		nccl_choose(topology, &machine->libraries, placement, collective, bytes).channels);
 	cost->fabric_load = load(wire * (placement->nodes > 1 ? (local - 1) / local : 1),
 		cost->device, topology->fabric.bandwidth);
 	cost->network_load = load(placed_egress(runtime, placement, kind, bytes), cost->device,

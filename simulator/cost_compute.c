@@ -48,7 +48,7 @@ double cost_gemm(const struct topology *topology, enum dtype dtype, const struct
 	struct machine machine;
 	struct cost cost = {0};
 
-	machine_init(&machine, topology, dtype);
+	machine_init(&machine, topology, NULL, dtype);
 	add_gemm(&machine, gemm, &cost);
 	return cost.device + machine.kernel_overhead;
 }
@@ -63,7 +63,7 @@ double cost_attention(
 	bool forward = shape->pass == PASS_FORWARD;
 	struct machine machine;
 
-	machine_init(&machine, topology, dtype);
+	machine_init(&machine, topology, NULL, dtype);
 	if (attention_is_flash(shape->kind))
 		square *= forward ? 0.5 : 1.25;
 	else
@@ -93,7 +93,8 @@ static double add_module(const struct machine *machine, const struct schedule *s
 		add_gemm(machine, &work->gemms[i], cost);
 	if (work->attention_flops > 0) {
 		const struct attention_shape shape = {&schedule->model->architecture,
-			plan->micro_batch, plan->seq_len, plan->attention, pass};
+			plan->micro_batch, plan->seq_len, plan_attention(plan, schedule->model),
+			pass};
 
 		cost->flops += work->attention_flops;
 		add_bound(cost, work->attention_flops / attention_rate(machine, &shape), 0);

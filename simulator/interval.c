@@ -11,29 +11,37 @@
 
 enum cause { CAUSE_COMPUTE, CAUSE_COLLECTIVE, CAUSE_HOST, CAUSE_COUNT };
 
-/* Relative standard deviations; `rest` is what none of the causes explains (library versions, what
- * a cluster's other users do). */
+/* Relative standard deviations; `rest` is what none of the causes explains (what a cluster's other
+ * users do), `versions` what libraries do that nobody named. */
 struct spreads {
 	double of[CAUSE_COUNT];
-	double rest;
+	double rest, versions;
 	bool by_collective; /* each has its own (collective_spread.c); of[] is for those without */
 	const char *source;
 };
 
 /* Where a calibration gives none (docs/cost-model.md, Uncertainty). */
 static const struct spreads measured_prior = {
-	{0.04, 0.12, 0.20}, 0.04, false, "measured on this machine"};
+	{0.04, 0.12, 0.20}, 0.04, 0, false, "measured on this machine"};
 static const struct spreads published_prior = {
-	{0.042, 0.15, 0.30}, 0.04, true, "published measurements of this device"};
+	{0.042, 0.15, 0.30}, 0.0265, 0.03, true, "published measurements of this device"};
 static const struct spreads datasheet_prior = {
-	{0.12, 0.25, 0.40}, 0.08, true, "datasheet of the device only"};
+	{0.12, 0.25, 0.40}, 0.0742, 0.03, true, "datasheet of the device only"};
 
 static double given(double calibrated, double prior)
 {
 	return calibrated > 0 ? calibrated : prior;
 }
 
-static struct spreads spreads_of(const struct topology *topology)
+/* Runtimes below which there is no PyTorch have versions of their own. */
+static bool versions_matter(const struct plan *plan)
+{
+	struct libraries libraries = plan_libraries(plan);
+
+	return plan->runtime != RUNTIME_SHARDPLAN && libraries.version[LIBRARY_PYTORCH] == 0;
+}
+
+static struct spreads spreads_of(const struct topology *topology, const struct plan *plan)
 {
 	const struct calibration *c = &topology->calibration;
 	struct spreads spreads = c->measured         ? measured_prior
@@ -44,6 +52,8 @@ static struct spreads spreads_of(const struct topology *topology)
 	spreads.of[CAUSE_COLLECTIVE] = given(c->collective_spread, spreads.of[CAUSE_COLLECTIVE]);
 	spreads.by_collective = spreads.by_collective && c->collective_spread <= 0;
 	spreads.of[CAUSE_HOST] = given(c->host_spread, spreads.of[CAUSE_HOST]);
+	if (versions_matter(plan))
+		spreads.rest = hypot(spreads.rest, spreads.versions);
 	spreads.rest = given(c->residual_spread, spreads.rest);
 	return spreads;
 }
@@ -83,6 +93,27 @@ static double effect_of(const struct schedule *schedule, int class,
 		   step_time);
 }
 
+/* How much shorter the step is with torch.compile, as a factor, where nobody says whether it was
+ * on.
+ */
+static double compiled(const struct schedule *schedule, int class,
+	const struct simulation_options *options, struct arena *scratch, double step_time)
+{
+	struct schedule other = *schedule;
+	struct engine engine;
+	struct error error = {0};
+
+	if (!plan_libraries(&schedule->plan).compile_unknown)
+		return 1;
+	other.plan.compile = true;
+	engine_init(&engine, &other, class, options, scratch);
+	if (!engine_run(&engine, &error))
+		return 1;
+	return fmin(
+		1, (engine.finished[SIMULATED_STEPS - 1] - engine.finished[SIMULATED_STEPS - 2]) /
+			   step_time);
+}
+
 /* Without simulating again: each cause by its share of the step. */
 static double guess(const struct prediction *p, const struct spreads *spreads, enum cause cause)
 {
@@ -96,7 +127,7 @@ static double guess(const struct prediction *p, const struct spreads *spreads, e
 void interval(const struct schedule *schedule, int class, const struct simulation_options *options,
 	struct arena *scratch, struct arena *arena, struct prediction *p)
 {
-	const struct spreads spreads = spreads_of(schedule->topology);
+	const struct spreads spreads = spreads_of(schedule->topology, &schedule->plan);
 	double effects[CAUSE_COUNT], sum = spreads.rest * spreads.rest;
 
 	if (p->step_time <= 0)
@@ -109,7 +140,11 @@ void interval(const struct schedule *schedule, int class, const struct simulatio
 		sum += effects[cause] * effects[cause];
 	}
 	double factor = exp(DEVIATIONS * sqrt(sum));
-	p->step_time_low = fmin(p->step_time, fmax(p->plan_lower_bound, p->step_time / factor));
+	double shorter = options->quick_interval
+				 ? 1
+				 : compiled(schedule, class, options, scratch, p->step_time);
+	p->step_time_low =
+		fmin(p->step_time, fmax(p->plan_lower_bound, p->step_time * shorter / factor));
 	p->step_time_high = p->step_time * factor;
 	if (options->quick_interval)
 		p->uncertainty_source = spreads.source;

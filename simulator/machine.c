@@ -75,6 +75,21 @@ static double sustained_clock(const struct machine *machine, const struct prior 
 	return given(calibration->sustained_clock, prior->sustained_clock);
 }
 
+/* Products of cuBLAS before CUDA 11.8 (PyTorch 1.13) reach so much of what later ones do: pairs of
+ * calibrating steps that differ in nothing else (docs/cost-model.md). */
+static const double old_products = 0.96;
+
+static double library_rate(const struct machine *machine)
+{
+	const struct libraries *libraries = &machine->libraries;
+	bool old = libraries->version[LIBRARY_CUDA] > 0
+			   ? library_before(libraries, LIBRARY_CUDA, LIBRARY_VERSION(11, 8))
+			   : library_before(libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 0));
+
+	/* What was measured on this machine was measured with its libraries. */
+	return machine->gpu && old && !machine->topology->calibration.measured ? old_products : 1;
+}
+
 /* A calibration speaks of the kernels that its device runs by default; the other generations differ
  * in the proportion of the prior. Attention leaves the arithmetic units idle half of the time: the
  * power limit does not bind it. */
@@ -138,7 +153,7 @@ static void init_arithmetic(struct machine *machine, const struct prior *prior)
 	/* On a CPU attention is computed in fp32 whatever its operands are. */
 	attention =
 		machine->gpu ? given(machine->peak_flops, reference) : machine->gemm_flops / scale;
-	machine->gemm_flops *= sustained_clock(machine, prior);
+	machine->gemm_flops *= sustained_clock(machine, prior) * library_rate(machine);
 	init_attention(machine, prior, attention, machine->gpu ? scale : 1);
 	init_cpu_bf16(machine);
 }
@@ -195,12 +210,15 @@ static void init_memory(struct machine *machine, const struct prior *prior)
 	init_offload(machine);
 }
 
-void machine_init(struct machine *machine, const struct topology *topology, enum dtype dtype)
+void machine_init(struct machine *machine, const struct topology *topology,
+	const struct libraries *libraries, enum dtype dtype)
 {
 	const struct prior *prior = &priors[topology->device.generation];
 
 	*machine = (struct machine){.topology = topology, .dtype = dtype, .core_share = 1};
 	machine->gpu = topology->device.kind == DEVICE_GPU;
+	if (libraries != NULL)
+		machine->libraries = *libraries;
 	if (topology->shares_host && topology->host.cores < topology->devices_per_node)
 		machine->core_share =
 			(double)topology->host.cores / (double)topology->devices_per_node;

@@ -20,6 +20,7 @@ struct attention_rates {
 
 struct machine {
 	const struct topology *topology;
+	struct libraries libraries; /* below the runtime; none named: recent ones */
 	bool gpu;
 	enum dtype dtype;
 	double peak_flops; /* datasheet, of `dtype`; 0 = unknown */
@@ -37,6 +38,8 @@ struct machine {
 	double link_bandwidth, host_bandwidth;
 };
 
-void machine_init(struct machine *machine, const struct topology *topology, enum dtype dtype);
+/* `libraries` NULL: recent ones. */
+void machine_init(struct machine *machine, const struct topology *topology,
+	const struct libraries *libraries, enum dtype dtype);
 
 #endif

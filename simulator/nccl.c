@@ -100,6 +100,7 @@ struct graph {
 	bool amd, nvswitch;
 	int64_t ranks, nodes, ranks_per_node;
 	enum network_protocols protocols; /* that the environment leaves */
+	bool has[NCCL_ALGORITHM_COUNT];   /* in this version */
 	double channels;
 	double bus;                       /* of all channels together, GB/s */
 	double node_bus;                  /* the same inside one node */
@@ -171,6 +172,19 @@ static struct graph graph_of(const struct topology *topology, const struct place
 	return graph;
 }
 
+/* What came with which version; NVLink SHARP's multicast also needs CUDA 12.1. */
+static void init_versions(struct graph *graph, const struct libraries *libraries)
+{
+	static const int first[NCCL_ALGORITHM_COUNT] = {[NCCL_NVLS] = LIBRARY_VERSION(2, 17),
+		[NCCL_NVLS_TREE] = LIBRARY_VERSION(2, 18),
+		[NCCL_PAT] = LIBRARY_VERSION(2, 23)};
+	bool multicast = !library_before(libraries, LIBRARY_CUDA, LIBRARY_VERSION(12, 1));
+
+	for (int a = 0; a < NCCL_ALGORITHM_COUNT; a++)
+		graph->has[a] = !library_before(libraries, LIBRARY_NCCL, first[a]) &&
+				(multicast || (a != NCCL_NVLS && a != NCCL_NVLS_TREE));
+}
+
 static double steps_of(const struct graph *graph, enum collective_kind kind)
 {
 	double once = (double)(graph->ranks - 1);
@@ -214,7 +228,8 @@ static double tree_bandwidth(
 	return bus / 2;
 }
 
-/* NVLink SHARP: all-reduce only. On one node as many heads as GPUs; across nodes as a tree. */
+/* NVLink SHARP: all-reduce only, among more than two GPUs (ncclNvlsInit). On one node as many heads
+ * as GPUs; across nodes as a tree. */
 static double nvls_bandwidth(
 	const struct graph *graph, enum collective_kind kind, enum nccl_algorithm algorithm)
 {
@@ -224,7 +239,7 @@ static double nvls_bandwidth(
 	double network = graph->bus * (graph->nodes == 2 ? 2 : 1);
 	bool tree = algorithm == NCCL_NVLS_TREE;
 
-	if (kind != COLLECTIVE_ALL_REDUCE || !graph->nvswitch || graph->ranks_per_node < 2 ||
+	if (kind != COLLECTIVE_ALL_REDUCE || !graph->nvswitch || graph->ranks_per_node <= 2 ||
 		tree != (graph->nodes > 1) || graph->channels < 2)
 		return 0;
 	if (tree)
@@ -254,7 +269,7 @@ static bool may_use(const struct graph *graph, enum nccl_protocol protocol)
 static double bandwidth_of(const struct graph *graph, enum collective_kind kind,
 	enum nccl_algorithm algorithm, enum nccl_protocol protocol)
 {
-	if (!may_use(graph, protocol))
+	if (!graph->has[algorithm] || !may_use(graph, protocol))
 		return 0;
 	switch (algorithm) {
 	case NCCL_RING:
@@ -439,13 +454,14 @@ static double stepped_seconds(const struct graph *graph, const struct topology *
 }
 
 /* NCCL means to take the fastest; its estimate of each is coarse, so what was measured decides. */
-struct nccl_choice nccl_choose(const struct topology *topology, const struct placement *placement,
-	enum collective_kind kind, int64_t bytes)
+struct nccl_choice nccl_choose(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement, enum collective_kind kind, int64_t bytes)
 {
 	struct graph graph = graph_of(topology, placement);
 	struct nccl_choice best = {
 		.seconds = INFINITY, .tuner_seconds = INFINITY, .channels = graph.channels};
 
+	init_versions(&graph, libraries);
 	for (int a = 0; a < NCCL_ALGORITHM_COUNT; a++) {
 		enum nccl_protocol protocol = NCCL_SIMPLE;
 		double tuned = tuned_time(&graph, kind, a, bytes, &protocol);

@@ -32,8 +32,9 @@ struct nccl_choice {
 	double channels;      /* of the graph; each runs on one multiprocessor */
 };
 
-/* The fastest of what NCCL would consider; `bytes` is the full (gathered) size, ranks > 1. */
-struct nccl_choice nccl_choose(const struct topology *topology, const struct placement *placement,
-	enum collective_kind kind, int64_t bytes);
+/* The fastest of what NCCL of that version would consider; `bytes` is the full (gathered) size,
+ * ranks > 1. */
+struct nccl_choice nccl_choose(const struct topology *topology, const struct libraries *libraries,
+	const struct placement *placement, enum collective_kind kind, int64_t bytes);
 
 #endif

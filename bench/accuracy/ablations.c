@@ -20,6 +20,7 @@ static const struct knob {
 	{"strategy", {"strategy"}},
 	{"runtime", {"runtime", "reshard_after_forward"}},
 	{"compile", {"compile"}},
+	{"library versions", {"libraries"}},
 	{"nodes", {"topology"}},
 	{"sequence length", {"seq_len", "model"}},
 };

@@ -14,7 +14,7 @@ enum { PART_LATER = PART_COUNT };
 /* One row of collectives.csv or collectives_later.csv: what was run, what was measured, what is
  * predicted. */
 struct published {
-	const char *source, *topology, *device, *statistic, *status, *origin, *notes;
+	const char *source, *topology, *device, *statistic, *status, *origin, *libraries, *notes;
 	int64_t nodes, gpus, bytes, gpus_per_process;
 	enum collective_kind collective;
 	int part;                          /* PART_CALIBRATION, PART_TEST, PART_LATER */

@@ -23,6 +23,7 @@ enum column {
 	COLUMN_GPUS_PER_PROCESS,
 	COLUMN_STATUS,
 	COLUMN_ORIGIN,
+	COLUMN_LIBRARIES,
 	COLUMN_NOTES,
 	COLUMN_COUNT
 };
@@ -48,6 +49,7 @@ static bool read_row(const struct csv_row *line, struct published *row)
 	row->statistic = cells[COLUMN_STATISTIC];
 	row->status = cells[COLUMN_STATUS];
 	row->origin = cells[COLUMN_ORIGIN];
+	row->libraries = cells[COLUMN_LIBRARIES];
 	row->notes = cells[COLUMN_NOTES];
 	row->collective = (enum collective_kind)kind;
 	if (kind < 0 || !parse_int(cells[COLUMN_NODES], &row->nodes) ||
@@ -81,7 +83,7 @@ static bool read_file(struct arena *arena, const char *path, bool later, struct 
 
 		if (!read_row(&table.rows[i], row))
 			return error_at(error, EXIT_CODE_INPUT, path, table.rows[i].line, 1,
-				"expected the twelve columns of bench/published/README.md");
+				"expected the thirteen columns of bench/published/README.md");
 		row->part = later ? PART_LATER : PART_TEST;
 	}
 	rows->of = all;
@@ -139,13 +141,16 @@ static bool predict_row(const struct catalogue *catalogue, struct arena *arena,
 	struct group group = {.size = row->gpus, .stride = 1};
 	struct topology *topology;
 	struct collective_choice choice;
+	struct libraries libraries;
 
-	if (!catalogue_topology(catalogue, arena, name, &topology, error))
+	if (!catalogue_topology(catalogue, arena, name, &topology, error) ||
+		!libraries_read(
+			row->libraries[0] != '\0' ? row->libraries : NULL, &libraries, error))
 		return false;
 	topology->nodes = row->nodes;
 	row->device = topology->device.name;
 	choice = cost_collective_choice(
-		topology, runtime, kinds[row->collective], &group, row->bytes);
+		topology, &libraries, runtime, kinds[row->collective], &group, row->bytes);
 	row->algorithm = choice.algorithm;
 	row->protocol = choice.protocol;
 	row->predicted = choice.seconds;

@@ -53,6 +53,7 @@ void sketch_init(struct sketch *sketch, double host)
 			.wrap = "block",
 			.activation_checkpointing = "none",
 			.cpu_offload = "none",
+			.libraries = libraries_unknown,
 			.runtime = RUNTIME_PYTORCH_FSDP1,
 			.seq_len = 1,
 			.micro_batch = 1,

@@ -17,13 +17,15 @@ static double ms(const struct topology *topology, enum runtime_kind runtime, enu
 	return 1e3 * cost_collective(topology, runtime_of(runtime), kind, &group, bytes);
 }
 
+static const struct libraries recent;
+
 /* NCCL's own estimate. */
 static double tuned_ms(const struct topology *topology, enum collective_kind kind, int64_t size,
 	int64_t stride, int64_t bytes)
 {
 	struct placement placement = topology_place(topology, size, stride);
 
-	return 1e3 * nccl_choose(topology, &placement, kind, bytes).tuner_seconds;
+	return 1e3 * nccl_choose(topology, &recent, &placement, kind, bytes).tuner_seconds;
 }
 
 /* Published figures of NCCL's model: 2 nodes of 8 A100 (one for the first row), AMD hosts. A tree
@@ -78,19 +80,19 @@ static void test_protocols(void **state)
 	struct placement p = topology_place(&t, 16, 1);
 	struct nccl_choice c;
 	(void)state;
-	c = nccl_choose(&t, &p, COLLECTIVE_ALL_GATHER, 2 * BLOCK);
+	c = nccl_choose(&t, &recent, &p, COLLECTIVE_ALL_GATHER, 2 * BLOCK);
 	assert_int_equal(c.algorithm, NCCL_RING);
 	assert_int_equal(c.protocol, NCCL_SIMPLE);
-	c = nccl_choose(&t, &p, COLLECTIVE_ALL_GATHER, 1 << 20);
+	c = nccl_choose(&t, &recent, &p, COLLECTIVE_ALL_GATHER, 1 << 20);
 	assert_int_equal(c.protocol, NCCL_LL128);
-	c = nccl_choose(&t, &p, COLLECTIVE_ALL_REDUCE, 4);
+	c = nccl_choose(&t, &recent, &p, COLLECTIVE_ALL_REDUCE, 4);
 	assert_int_equal(c.algorithm, NCCL_TREE);
 	assert_int_equal(c.protocol, NCCL_LL);
 	/* Without NVLink there is no LL128. */
 	t = load_topology(&arena, "rtx4090-8x");
 	p = topology_place(&t, 8, 1);
 	for (int64_t bytes = 4; bytes < INT64_C(1) << 32; bytes *= 2) {
-		c = nccl_choose(&t, &p, COLLECTIVE_ALL_REDUCE, bytes);
+		c = nccl_choose(&t, &recent, &p, COLLECTIVE_ALL_REDUCE, bytes);
 		assert_int_not_equal(c.protocol, NCCL_LL128);
 		assert_int_not_equal(c.algorithm, NCCL_NVLS);
 	}
@@ -104,11 +106,13 @@ static void test_switch_sums(void **state)
 	struct topology t = load_topology(&arena, "dgx-h100");
 	struct placement p = topology_place(&t, 8, 1);
 	(void)state;
-	assert_int_equal(nccl_choose(&t, &p, COLLECTIVE_ALL_REDUCE, 1 << 30).algorithm, NCCL_NVLS);
-	assert_int_equal(nccl_choose(&t, &p, COLLECTIVE_ALL_GATHER, 1 << 30).algorithm, NCCL_RING);
+	assert_int_equal(
+		nccl_choose(&t, &recent, &p, COLLECTIVE_ALL_REDUCE, 1 << 30).algorithm, NCCL_NVLS);
+	assert_int_equal(
+		nccl_choose(&t, &recent, &p, COLLECTIVE_ALL_GATHER, 1 << 30).algorithm, NCCL_RING);
 	t = load_topology(&arena, "dgx-a100-80gb");
 	assert_int_not_equal(
-		nccl_choose(&t, &p, COLLECTIVE_ALL_REDUCE, 1 << 30).algorithm, NCCL_NVLS);
+		nccl_choose(&t, &recent, &p, COLLECTIVE_ALL_REDUCE, 1 << 30).algorithm, NCCL_NVLS);
 	arena_finish(&arena);
 }
 

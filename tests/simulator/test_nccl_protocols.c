@@ -13,11 +13,13 @@ static void assert_close(double got, double expected, double tolerance)
 		fail_msg("expected %.6g within %.2g %%, got %.6g", expected, 100 * tolerance, got);
 }
 
+static const struct libraries recent;
+
 static struct nccl_choice gather(const struct topology *topology, int64_t bytes)
 {
 	struct placement placement = topology_place(topology, topology_devices(topology), 1);
 
-	return nccl_choose(topology, &placement, COLLECTIVE_ALL_GATHER, bytes);
+	return nccl_choose(topology, &recent, &placement, COLLECTIVE_ALL_GATHER, bytes);
 }
 
 /* 16 GPUs of two nodes with 8 x 400 Gbit/s. NCCL's tables give LL 6.6 + 14 x 1 + 2.7 = 23.3 us,
@@ -45,7 +47,7 @@ static void test_gathers_step_by_protocol(void **state)
 	for (int i = 0; i < COUNT_OF(steps) * COUNT_OF(kinds); i++) {
 		int64_t bytes = steps[i / 2].bytes;
 		struct collective_choice choice = cost_collective_choice(
-			&t, runtime_of(RUNTIME_PYTORCH_FSDP2), kinds[i % 2], &group, bytes);
+			&t, NULL, runtime_of(RUNTIME_PYTORCH_FSDP2), kinds[i % 2], &group, bytes);
 
 		assert_string_equal(choice.algorithm, "ring");
 		assert_string_equal(choice.protocol, steps[i / 2].protocol);
@@ -75,7 +77,7 @@ static void test_the_environment_forbids(void **state)
 		t.network.protocols = cases[i].left;
 		for (int kind = 0; kind <= COLLECTIVE_ALL_REDUCE; kind++)
 			for (int64_t bytes = 4; bytes < INT64_C(1) << 34; bytes *= 2)
-				seen[nccl_choose(&t, &p, kind, bytes).protocol] = true;
+				seen[nccl_choose(&t, &recent, &p, kind, bytes).protocol] = true;
 		assert_int_equal(seen[NCCL_LL], cases[i].ll);
 		assert_int_equal(seen[NCCL_LL128], cases[i].ll128);
 		assert_true(seen[NCCL_SIMPLE]);

@@ -1,0 +1,54 @@
+/* Versions of the libraries below a runtime, where somebody named them, and what follows from them
+ * (docs/runtimes.md, Library versions). What nobody named is taken to be recent; the interval of a
+ * prediction is wider for it. */
+#ifndef SCHEDULE_LIBRARIES_H
+#define SCHEDULE_LIBRARIES_H
+
+#include "base/base.h"
+#include "models/models.h"
+#include "topologies/topologies.h"
+
+/* X(suffix, name) */
+#define LIBRARIES(X)                                                                               \
+	X(PYTORCH, "pytorch") X(CUDA, "cuda") X(NCCL, "nccl") X(FLASH_ATTN, "flash-attn")
+
+enum library {
+#define X(suffix, name) LIBRARY_##suffix,
+	LIBRARIES(X)
+#undef X
+		LIBRARY_COUNT
+};
+
+#define LIBRARY_VERSION(major, minor) ((major)*10000 + (minor)*100)
+
+struct libraries {
+	int version[LIBRARY_COUNT]; /* major * 10000 + minor * 100 + patch; 0: nobody named it */
+	bool compile_unknown;       /* nor whether torch.compile was on */
+};
+
+struct plan;
+
+/* What plan->libraries holds when nobody named any. */
+extern const char libraries_unknown[];
+
+/* "pytorch:2.1.0+cuda:12.1"; also "compile:unknown", and "unknown" alone. */
+bool libraries_read(const char *text, struct libraries *libraries, struct error *error);
+
+/* Anything else than `libraries_unknown`. */
+bool libraries_named(const char *text);
+
+/* Of a plan that plan_check has passed; NCCL as PyTorch's wheel brings it, unless named. */
+struct libraries plan_libraries(const struct plan *plan);
+
+/* Named, and older than the version. What nobody named is not older than anything. */
+bool library_before(const struct libraries *libraries, enum library library, int version);
+
+/* The kernel that `flash` stands for: the named flash-attn, or what PyTorch's
+ * scaled_dot_product_attention had then; ATTENTION_FLASH when neither decides. */
+enum attention_kind plan_attention(const struct plan *plan, const struct model *model);
+
+/* Versions that do not have what the plan asks for. EXIT_CODE_USAGE. */
+bool libraries_check(const struct plan *plan, const struct model *model,
+	const struct topology *topology, struct error *error);
+
+#endif

@@ -1,0 +1,202 @@
+/* Versions: how they are read, what they rule out, which attention kernel and which NCCL they
+ * bring.
+ */
+#include "support.h"
+
+static struct libraries read_libraries(const char *text)
+{
+	struct libraries libraries;
+	struct error error = {0};
+
+	if (!libraries_read(text, &libraries, &error))
+		fail_msg("%s: %s", text, error.message);
+	return libraries;
+}
+
+static void test_reading(void **state)
+{
+	static const char *const bad[] = {"", "pytorch", "pytorch:", "pytorch:2.", "pytorch:.1",
+		"pytorch:2.1.0.0", "pytorch:2.1+", "+pytorch:2.1", "pytorch:v2", "torch:2.1",
+		"cuda:123", "pytorch:2.1+pytorch:2.1", "nccl:0", "compile:on", "unknown+cuda:12.1",
+		"pytorch:-2", "pytorch:2.1 +cuda:12"};
+	(void)state;
+	struct libraries some = read_libraries("flash-attn:1.0.5+pytorch:2.1.2+cuda:12");
+
+	assert_int_equal(some.version[LIBRARY_PYTORCH], 20102);
+	assert_int_equal(some.version[LIBRARY_CUDA], LIBRARY_VERSION(12, 0));
+	assert_int_equal(some.version[LIBRARY_FLASH_ATTN], 10005);
+	assert_int_equal(some.version[LIBRARY_NCCL], 0);
+	assert_false(some.compile_unknown);
+	assert_true(read_libraries("nccl:2.18+compile:unknown").compile_unknown);
+	assert_true(library_before(&some, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 2)));
+	assert_false(library_before(&some, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 1)));
+	/* What nobody named is not old. */
+	assert_false(library_before(&some, LIBRARY_NCCL, LIBRARY_VERSION(99, 0)));
+	for (int i = 0; i < COUNT_OF(bad); i++) {
+		struct libraries none;
+		struct error error = {0};
+
+		if (libraries_read(bad[i], &none, &error))
+			fail_msg("\"%s\" passes", bad[i]);
+		assert_int_equal(error.code, EXIT_CODE_USAGE);
+	}
+}
+
+enum where { AMPERE, VOLTA, HOPPER, BLACKWELL, HOST };
+
+static void test_refusals(void **state)
+{
+	static const struct {
+		enum where where;
+		const char *words, *message; /* NULL: passes */
+	} cases[] = {
+		{AMPERE, "libraries=unknown", NULL},
+		{AMPERE, "libraries=pytorch:2.3+cuda:12.1", NULL},
+		{AMPERE, "libraries=pytorch:2.2",
+			"--libraries pytorch:2.2: pytorch 2.2 has no FSDP2; that came with 2.3"},
+		{AMPERE, "runtime=pytorch-fsdp1 libraries=pytorch:2.0", NULL},
+		{AMPERE, "runtime=pytorch-fsdp1 attention=eager libraries=pytorch:1.10",
+			"no FSDP; that came with 1.11"},
+		{AMPERE, "runtime=pytorch-fsdp1 libraries=pytorch:1.13",
+			"no flash attention (name flash-attn, or use --attention eager); that came "
+			"with "
+			"2.0"},
+		{AMPERE, "runtime=pytorch-fsdp1 libraries=pytorch:1.13+flash-attn:1", NULL},
+		{AMPERE, "runtime=pytorch-fsdp1 attention=eager libraries=pytorch:1.13", NULL},
+		{AMPERE, "runtime=pytorch-fsdp1 attention=eager compile=on libraries=pytorch:1.13",
+			"torch.compile; that came with 2.0"},
+		{AMPERE, "runtime=pytorch-ddp allocator=expandable libraries=pytorch:2.0",
+			"expandable segments; that came with 2.1"},
+		{AMPERE,
+			"runtime=pytorch-fsdp1 activation_checkpointing=selective "
+			"libraries=pytorch:2.0",
+			"selective checkpointing; that came with 2.1"},
+		{AMPERE, "runtime=internevo libraries=pytorch:1.13", NULL},
+		{AMPERE, "libraries=cuda:11.0", NULL},
+		{AMPERE, "libraries=cuda:10.2", "kernels for this GPU; that came with 11.0"},
+		{HOPPER, "libraries=cuda:11.7", "kernels for this GPU; that came with 11.8"},
+		{BLACKWELL, "libraries=cuda:12.6", "kernels for this GPU; that came with 12.8"},
+		{VOLTA, "libraries=flash-attn:2.5", "no kernels for Volta from 2.0 on"},
+		{VOLTA, "libraries=flash-attn:1", NULL},
+		{AMPERE, "compile=on libraries=compile:unknown", "leave one of them out"},
+		{AMPERE, "runtime=shardplan libraries=pytorch:2.6", "has no PyTorch in it"},
+		{AMPERE, "runtime=shardplan libraries=cuda:12.4+nccl:2.21", NULL},
+		{HOST, "libraries=nccl:2.21", "has no GPU to run them"},
+		{HOST, "runtime=pytorch-fsdp2 libraries=pytorch:2.6", NULL},
+		{AMPERE, "libraries=pytorch", "--libraries pytorch: expected versions such as"},
+	};
+	(void)state;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topologies[] = {cluster(&arena, "2xdgx-a100-80gb"),
+		cluster(&arena, "dgx-v100"), cluster(&arena, "dgx-h100"),
+		cluster(&arena, "dgx-b200"), cpu_machine(&arena, 4)};
+
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct plan plan;
+		struct error error = {0};
+		bool ok = try_words(
+			&arena, model, topologies[cases[i].where], cases[i].words, &plan, &error);
+
+		if (ok != (cases[i].message == NULL))
+			fail_msg("%s: %s", cases[i].words, ok ? "passes" : error.message);
+		if (!ok && strstr(error.message, cases[i].message) == NULL)
+			fail_msg("%s: %s", cases[i].words, error.message);
+		assert_true(ok || error.code == EXIT_CODE_USAGE);
+	}
+	arena_finish(&arena);
+}
+
+/* FlashAttention-2 came to PyTorch with 2.2; a named flash-attn goes first; MPT has Triton's. */
+static void test_attention_kernel(void **state)
+{
+	static const struct {
+		const char *model, *words;
+		enum attention_kind kind;
+	} cases[] = {
+		{"llama-2-7b", "", ATTENTION_FLASH},
+		{"llama-2-7b", "libraries=cuda:12.1", ATTENTION_FLASH},
+		{"llama-2-7b", "runtime=pytorch-fsdp1 libraries=pytorch:2.1.2", ATTENTION_FLASH1},
+		{"llama-2-7b", "runtime=pytorch-fsdp1 libraries=pytorch:2.2", ATTENTION_FLASH2},
+		{"llama-2-7b", "libraries=pytorch:2.6+flash-attn:3", ATTENTION_FLASH3},
+		{"llama-2-7b", "attention=flash2 libraries=flash-attn:1.0.9", ATTENTION_FLASH2},
+		{"llama-2-7b", "attention=eager libraries=flash-attn:2", ATTENTION_EAGER},
+		{"mpt-7b", "runtime=pytorch-fsdp1 libraries=pytorch:1.13.1", ATTENTION_FLASH},
+		{"mpt-7b", "libraries=pytorch:2.4+flash-attn:2.5", ATTENTION_FLASH2},
+		{"llama-2-7b", "runtime=nanotron libraries=pytorch:2.1", ATTENTION_FLASH},
+	};
+	(void)state;
+	struct arena arena = {0};
+	struct topology *topology = cluster(&arena, "dgx-h100");
+
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct model *model = preset_model(&arena, cases[i].model);
+		struct plan plan = plan_of_words(&arena, model, topology, cases[i].words);
+
+		assert_int_equal(plan_attention(&plan, model), cases[i].kind);
+	}
+	arena_finish(&arena);
+}
+
+/* PyTorch's wheel brings an NCCL, unless another is named; of wheels to come nothing is known. */
+static void test_nccl_of_the_wheel(void **state)
+{
+	static const struct {
+		const char *libraries;
+		int nccl;
+	} cases[] = {{NULL, 0}, {"unknown", 0}, {"pytorch:2.0.1", LIBRARY_VERSION(2, 14) + 3},
+		{"pytorch:2.4", LIBRARY_VERSION(2, 20) + 5},
+		{"pytorch:2.4+nccl:2.27", LIBRARY_VERSION(2, 27)}, {"pytorch:1.12", 0},
+		{"pytorch:2.15", 0}};
+	(void)state;
+
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct plan plan = {.libraries = cases[i].libraries};
+
+		assert_int_equal(plan_libraries(&plan).version[LIBRARY_NCCL], cases[i].nccl);
+	}
+}
+
+/* Versions change no operation: the digest moves only where they are named, and the text keeps
+ * them. */
+static void test_text_and_digest(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct model *model = preset_model(&arena, "gpt2-nano");
+	struct topology *topology = cluster(&arena, "dgx-a100-80gb");
+	const char *words[] = {"", "libraries=pytorch:2.4+cuda:12.1"};
+
+	for (int i = 0; i < 2; i++) {
+		struct plan plan = plan_of_words(&arena, model, topology, words[i]);
+		struct schedule *schedule, *again;
+		struct error error = {0};
+		struct text text = {0};
+
+		assert_true(schedule_build(&arena, &plan, model, topology, &schedule, &error));
+		schedule_print(schedule, &text);
+		assert_int_equal(strstr(text_string(&text),
+					 "\nplan libraries pytorch:2.4+cuda:12.1\n") != NULL,
+			i);
+		assert_int_equal(strstr(text_string(&text), "libraries") != NULL, i);
+		if (!schedule_parse(&arena, "text", text_string(&text), strlen(text_string(&text)),
+			    &again, &error))
+			fail_msg("%s", error.message);
+		assert_string_equal(again->plan.libraries, plan.libraries);
+		text_finish(&text);
+	}
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_reading),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_attention_kernel),
+		cmocka_unit_test(test_nccl_of_the_wheel),
+		cmocka_unit_test(test_text_and_digest),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
