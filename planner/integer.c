@@ -8,11 +8,37 @@
 /* Sums in another order than the caller's; GLPK stops within 1e-7 of its optimum. */
 #define ROUNDING 1e-6
 
+static bool contains(const struct programme *programme, const struct programme_cut *a,
+	const struct programme_cut *b)
+{
+	for (int g = 0; g < programme->n_groups; g++)
+		if (a->low[g] > b->low[g] || a->high[g] < b->high[g])
+			return false;
+	return true;
+}
+
 void programme_cut(struct programme *programme, const struct programme_cut *cut)
 {
+	int kept = 0;
+	for (int c = 0; c < programme->n_cuts; c++)
+		if (cut->doubtful || !contains(programme, cut, &programme->cuts[c]))
+			programme->cuts[kept++] = programme->cuts[c];
+	programme->n_cuts = kept;
 	programme->cuts = array_grow(programme->cuts, &programme->cut_capacity,
 		programme->n_cuts + 1, sizeof(*programme->cuts));
 	programme->cuts[programme->n_cuts++] = *cut;
+}
+
+void programme_shrink_doubtful(struct programme *programme)
+{
+	for (int c = 0; c < programme->n_cuts; c++) {
+		struct programme_cut *cut = &programme->cuts[c];
+		if (cut->doubtful) {
+			memcpy(cut->low, cut->seen, sizeof(cut->low));
+			memcpy(cut->high, cut->seen, sizeof(cut->high));
+		}
+		cut->doubtful = false;
+	}
 }
 
 void programme_finish(struct programme *programme)
@@ -83,7 +109,9 @@ struct branching {
 	int64_t least_bytes[PROGRAMME_MEMORIES_MAX][PROGRAMME_GROUPS_MAX + 1];
 	bool down[PROGRAMME_GROUPS_MAX];     /* the last choice takes less time than the first */
 	int *cuts[PROGRAMME_GROUPS_MAX + 1]; /* those that the choices so far lie in */
+	int *counts;                         /* by choice of the last group */
 	int choice[PROGRAMME_GROUPS_MAX];
+	int64_t nodes;
 	double limit; /* what is above is of no use */
 	struct solution *best;
 };
@@ -229,25 +257,56 @@ static bool keep_cuts(struct branching *b, int group, int choice, int n_cuts, in
 	return true;
 }
 
-static void branch(struct branching *b, int group, const struct prefix *node)
+static void add_choice(const struct branching *b, int group, int choice,
+	const struct prefix *prefix, struct prefix *with)
 {
 	const struct programme *p = b->programme;
-	if (is_hopeless(b, group, node))
+	*with = *prefix;
+	for (int r = 0; r < p->n_rows; r++)
+		with->sums[r] += p->rows[r].term[group][choice];
+	for (int q = 0; q < p->n_memories; q++)
+		with->bytes[q] += p->memories[q].bytes[group][choice];
+}
+
+/* How often each choice of the last group is cut. */
+static void count_cuts(struct branching *b, int group, int n_cuts)
+{
+	int n = b->programme->sizes[group];
+	memset(b->counts, 0, (size_t)(n + 1) * sizeof(*b->counts));
+	for (int c = 0; c < n_cuts; c++) {
+		const struct programme_cut *cut = &b->programme->cuts[b->cuts[group][c]];
+		if (cut->low[group] >= n || cut->high[group] < cut->low[group])
+			continue;
+		b->counts[cut->low[group]]++;
+		if (cut->high[group] < n)
+			b->counts[cut->high[group] + 1]--;
+	}
+	for (int i = 0; i < n; i++)
+		b->counts[i + 1] += b->counts[i];
+}
+
+static void branch(struct branching *b, int group, const struct prefix *prefix)
+{
+	const struct programme *p = b->programme;
+	bool last = group == p->n_groups - 1;
+	b->nodes++;
+	if (is_hopeless(b, group, prefix))
 		return;
 	if (group == p->n_groups) {
 		accept(b);
 		return;
 	}
+	if (last)
+		count_cuts(b, group, prefix->n_cuts);
 	int first = p->ordered && group == 1 ? b->choice[0] : 0, n = p->sizes[group];
 	for (int i = first; i < n; i++) {
 		int choice = b->down[group] ? first + n - 1 - i : i;
-		struct prefix with = *node;
-		if (!keep_cuts(b, group, choice, node->n_cuts, &with.n_cuts))
+		struct prefix with;
+		if (last && b->counts[choice] > 0)
 			continue;
-		for (int r = 0; r < p->n_rows; r++)
-			with.sums[r] += p->rows[r].term[group][choice];
-		for (int q = 0; q < p->n_memories; q++)
-			with.bytes[q] += p->memories[q].bytes[group][choice];
+		add_choice(b, group, choice, prefix, &with);
+		if (!last && !keep_cuts(b, group, choice, prefix->n_cuts, &with.n_cuts))
+			continue;
 		b->choice[group] = choice;
 		branch(b, group + 1, &with);
 	}
@@ -265,12 +324,14 @@ void programme_solve_bounding(const struct programme *programme, struct solution
 		b.cuts[g] = ARENA_ARRAY(&arena, int, programme->n_cuts + 1);
 	for (int c = 0; c < programme->n_cuts; c++)
 		b.cuts[0][c] = c;
+	b.counts = ARENA_ARRAY(&arena, int, programme->sizes[programme->n_groups - 1] + 2);
 	for (int r = 0; r < programme->n_rows; r++)
 		root.sums[r] = programme->rows[r].constant;
 	make_orders(&b, &arena);
 	branch(&b, 0, &root);
 	arena_finish(&arena);
 	solution->bound = solution->objective * (1 - ROUNDING);
+	solution->nodes = b.nodes;
 }
 
 void programme_solve(const struct programme *programme, struct solution *solution)

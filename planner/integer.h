@@ -28,6 +28,8 @@ struct programme_memory {
 
 struct programme_cut {
 	int low[PROGRAMME_GROUPS_MAX], high[PROGRAMME_GROUPS_MAX];
+	bool doubtful; /* only one choice in it is sure: */
+	int seen[PROGRAMME_GROUPS_MAX];
 };
 
 struct programme {
@@ -48,9 +50,13 @@ struct solution {
 	int choice[PROGRAMME_GROUPS_MAX];
 	double objective; /* of the choices, evaluated exactly */
 	double bound;     /* no solution is below; a hair under the objective for rounding */
+	int64_t nodes;    /* of branch and bound */
 };
 
+/* One that is sure takes the place of those inside it. */
 void programme_cut(struct programme *programme, const struct programme_cut *cut);
+/* Each doubtful cut becomes its one sure choice. */
+void programme_shrink_doubtful(struct programme *programme);
 void programme_finish(struct programme *programme);
 double programme_objective(const struct programme *programme, const int *choice);
 int64_t programme_bytes(const struct programme *programme, int memory, const int *choice);

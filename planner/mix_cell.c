@@ -8,8 +8,6 @@
 #include "planner/mix.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct mix_working {
 	struct mix_search *mixing;
@@ -20,12 +18,11 @@ struct mix_working {
 	bool exact; /* the second time */
 	bool confirmed;
 	int64_t bound; /* the objective's, of what is left */
-	/* Cuts that go beyond what is sure: the first time. */
-	int n_doubts, doubt_capacity;
-	struct doubt {
-		int cut, mix[MIX_CHOICES];
-	} * doubts; /* malloc'ed */
+	bool doubts;   /* there are cuts beyond what is sure: the first time */
 };
+
+/* Nodes of branch and bound that take as long as a block of a micro-batch, about. */
+enum { EFFORT_NODES = 1500 };
 
 struct verdict_on {
 	bool fits;
@@ -58,56 +55,41 @@ static int last_of(const struct mix_working *w, int choice)
 	return w->programme.sizes[choice] - 1;
 }
 
-static void cut_one(struct mix_working *w, const int *mix)
-{
-	struct programme_cut cut;
-	memcpy(cut.low, mix, sizeof(cut.low));
-	memcpy(cut.high, mix, sizeof(cut.high));
-	programme_cut(&w->programme, &cut);
-}
-
-static void note_doubt(struct mix_working *w, const int *mix)
-{
-	w->doubts = array_grow(w->doubts, &w->doubt_capacity, w->n_doubts + 1, sizeof(*w->doubts));
-	struct doubt *doubt = &w->doubts[w->n_doubts++];
-	doubt->cut = w->programme.n_cuts;
-	memcpy(doubt->mix, mix, sizeof(doubt->mix));
-}
-
 /* Everything from `mix` on towards the better (1) or the worse (-1). */
-static void cut_from(struct mix_working *w, const int *mix, int towards)
+static struct programme_cut cut_from(const struct mix_working *w, const int *mix, int towards)
 {
-	struct programme_cut cut;
+	struct programme_cut cut = {.doubtful = false};
 	for (int c = 0; c < MIX_CHOICES; c++) {
 		bool up = better[c] * towards > 0;
 		cut.low[c] = up ? mix[c] : 0;
 		cut.high[c] = up ? last_of(w, c) : mix[c];
+		cut.seen[c] = mix[c];
 	}
-	programme_cut(&w->programme, &cut);
+	return cut;
 }
 
-/* It does not fit: nor does what needs as much or more. */
+/* It does not fit: nor does what needs as much or more; if it has the bytes, that is not sure. */
 static void cut_better(struct mix_working *w, const int *mix, bool in_bytes)
 {
-	if (in_bytes && w->exact) {
-		cut_one(w, mix);
-		return;
-	}
-	if (in_bytes)
-		note_doubt(w, mix);
-	cut_from(w, mix, 1);
+	struct programme_cut cut = cut_from(w, mix, 1);
+	cut.doubtful = in_bytes;
+	programme_cut(&w->programme, &cut);
+	w->doubts = w->doubts || in_bytes;
+	if (w->exact)
+		programme_shrink_doubtful(&w->programme);
 }
 
 /* It fits: what recomputes, gathers and copies as much or more is needless. */
 static void cut_worse(struct mix_working *w, const int *mix)
 {
-	cut_from(w, mix, -1);
+	struct programme_cut cut = cut_from(w, mix, -1);
+	programme_cut(&w->programme, &cut);
 }
 
 /* The host has no room for it: nor for as many units or more, whatever is checkpointed and kept. */
 static void cut_host(struct mix_working *w, const int *mix)
 {
-	struct programme_cut cut = {{0}, {0}};
+	struct programme_cut cut = {.doubtful = false};
 	for (int c = 0; c < MIX_CHOICES; c++)
 		cut.high[c] = c == MIX_STAYS ? mix[c] : last_of(w, c);
 	programme_cut(&w->programme, &cut);
@@ -280,7 +262,10 @@ static bool find_leaner(struct mix_working *w, int *mix, bool *found, struct ver
 	struct error *error)
 {
 	bool some = w->programme.ordered && mix[MIX_SOME] < w->cell->blocks;
-	if (!retreat(w, mix, some ? MIX_SOME : MIX_FULL, found, verdict, error))
+	*found = false;
+	if (some && !retreat(w, mix, MIX_SOME, found, verdict, error))
+		return false;
+	if (!*found && !retreat(w, mix, MIX_FULL, found, verdict, error))
 		return false;
 	if (*found || mix[MIX_STAYS] == 0)
 		return true;
@@ -333,6 +318,7 @@ static void solve_wanted(struct mix_working *w, struct solution *solution)
 	w->programme.cutoff =
 		most < INT64_MAX ? costs_step_above(&w->cell->plan, most) * (1 + 1e-8) : 0;
 	programme_solve_bounding(&w->programme, solution);
+	w->mixing->effort += solution->nodes / EFFORT_NODES;
 }
 
 /* One proposal, or none: the cell is closed when nothing in it is wanted any more. */
@@ -369,12 +355,8 @@ bool mix_cell_search(struct mix_working *w, int rounds, int64_t effort, struct e
 void mix_cell_doubt(struct mix_working *w)
 {
 	w->exact = true;
-	w->open = w->open || w->n_doubts > 0;
-	for (int i = 0; i < w->n_doubts; i++) {
-		struct programme_cut *cut = &w->programme.cuts[w->doubts[i].cut];
-		for (int c = 0; c < MIX_CHOICES; c++)
-			cut->low[c] = cut->high[c] = w->doubts[i].mix[c];
-	}
+	w->open = w->open || w->doubts;
+	programme_shrink_doubtful(&w->programme);
 }
 
 bool mix_cell_is_open(const struct mix_working *w)
@@ -395,5 +377,4 @@ void mix_cell_close(struct mix_working *w)
 {
 	programme_finish(&w->programme);
 	arena_finish(&w->tables);
-	free(w->doubts);
 }
