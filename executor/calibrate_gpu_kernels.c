@@ -2,7 +2,8 @@
  *
  * Products are fitted where the tiles of any library fill the multiprocessors evenly: m of 128 rows
  * for each of them. What such a product of depth k takes is a line, 2 m n (k + half_k) / flops, as
- * the simulator has it; other shapes follow from their tiles and are printed beside it. */
+ * the simulator has it; other shapes follow from their tiles, by how much those that were measured
+ * differ from that (simulator/product.h). */
 #include "executor/calibrate_gpu.h"
 #include "executor/event.h"
 
@@ -12,10 +13,14 @@
 enum { TILE = 128, FIT_N = 4096, FORMS = 3, CHUNKS = 256 };
 static const int64_t depths[] = {256, 512, 1024, 2048, 4096, 8192};
 
-/* Of GPT-2 124M and 1.5B and of Llama-2-7B, for 4096 tokens; and a large one. */
-static const struct shape {
+struct shape {
 	int64_t m, n, k;
-} shapes[] = {{4096, 2304, 768}, {4096, 768, 3072}, {4096, 4800, 1600}, {4096, 1600, 6400},
+};
+
+/* Projections of GPT-2 124M and 1.5B and of Llama-2-7B, for 4096 tokens; and a large one. */
+static const struct layer {
+	int64_t tokens, out, in;
+} layers[] = {{4096, 2304, 768}, {4096, 768, 3072}, {4096, 4800, 1600}, {4096, 1600, 6400},
 	{4096, 4096, 4096}, {4096, 11008, 4096}, {4096, 4096, 11008}, {8192, 8192, 8192}};
 
 /* s */
@@ -127,27 +132,54 @@ static bool measure_line(
 
 /* --- the table --- */
 
-static bool measure_shape(
-	struct gpu_bench *g, enum dtype dtype, const struct shape *s, struct error *error)
+/* As the cost model sees the products of a layer. */
+static struct shape shape_of(const struct layer *layer, int form)
+{
+	const struct shape shapes[FORMS] = {{layer->tokens, layer->out, layer->in},
+		{layer->tokens, layer->in, layer->out}, {layer->out, layer->in, layer->tokens}};
+
+	return shapes[form];
+}
+
+/* Two forms may have one shape: the cost model knows no layouts, and gets the mean of their times.
+ */
+static void keep_product(
+	struct calibration *c, enum dtype dtype, const struct shape *s, double rate)
+{
+	const struct calibration_product product = {dtype, s->m, s->n, s->k, rate};
+
+	if (calibration_add_product(c, &product))
+		return;
+	for (int i = 0; i < c->n_products; i++) {
+		struct calibration_product *p = &c->products[i];
+
+		if (p->dtype == dtype && p->m == s->m && p->n == s->n && p->k == s->k)
+			p->flops = 2 / (1 / p->flops + 1 / rate);
+	}
+}
+
+static bool measure_layer(
+	struct gpu_bench *g, enum dtype dtype, const struct layer *layer, struct error *error)
 {
 	double rates[FORMS];
 
 	for (int form = 0; form < FORMS; form++) {
+		const struct shape s = shape_of(layer, form);
 		struct gemm_case c;
 		double seconds;
 
-		if (!make_gemm(g, dtype, s, form, &c))
+		if (!make_gemm(g, dtype, &s, form, &c))
 			return true;
 		if (!gpu_time(g, run_gemm, &c, &seconds, error))
 			return false;
-		rates[form] = flops_of(s) / seconds / 1e12;
+		rates[form] = flops_of(&s) / seconds;
+		keep_product(g->base.calibration, dtype, &s, rates[form]);
 	}
 	bench_say(&g->base,
-		"  %s %5lld x %5lld x %5lld: %7.1f TFLOP/s forward, %7.1f input gradient, %7.1f "
-		"weight "
-		"gradient",
-		dtype_name(dtype), (long long)s->m, (long long)s->n, (long long)s->k, rates[0],
-		rates[1], rates[2]);
+		"  %s %5lld tokens, %5lld from %5lld: %7.1f TFLOP/s forward, %7.1f input gradient, "
+		"%7.1f weight gradient",
+		dtype_name(dtype), (long long)layer->tokens, (long long)layer->out,
+		(long long)layer->in, rates[0] / 1e12, rates[1] / 1e12, rates[2] / 1e12);
 	return true;
 }
 
@@ -157,6 +189,8 @@ static bool measure_products(struct gpu_bench *g, struct error *error)
 	struct calibration *c = g->base.calibration;
 	double flops = 0, half = 0;
 
+	c->products = ARENA_ARRAY(g->base.arena, struct calibration_product,
+		COUNT_OF(dtypes) * COUNT_OF(layers) * FORMS);
 	for (int d = 0; d < COUNT_OF(dtypes); d++) {
 		if (!measure_line(g, dtypes[d], &flops, &half, error))
 			return false;
@@ -164,8 +198,8 @@ static bool measure_products(struct gpu_bench *g, struct error *error)
 			c->gemm_flops = flops;
 			c->gemm_half_k = half;
 		}
-		for (int i = 0; i < COUNT_OF(shapes); i++)
-			if (!measure_shape(g, dtypes[d], &shapes[i], error))
+		for (int i = 0; i < COUNT_OF(layers); i++)
+			if (!measure_layer(g, dtypes[d], &layers[i], error))
 				return false;
 	}
 	return true;

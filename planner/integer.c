@@ -292,7 +292,7 @@ static void branch(struct branching *b, int group, const struct prefix *prefix)
 	b->nodes++;
 	if (is_hopeless(b, group, prefix))
 		return;
-	if (group == p->n_groups) {
+	if (group == p->n_groups || group == PROGRAMME_GROUPS_MAX) {
 		accept(b);
 		return;
 	}

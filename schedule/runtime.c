@@ -121,6 +121,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.optimizer_per_unit = true,
 			.host_is_compute = true,
 			.one_engine = true,
+			.clips_in_update = true,
 			.has_reshard_group = true,
 			.offloads = BIT(OFFLOAD_OPTIMIZER) | BIT(OFFLOAD_PARAMETERS),
 			.own_copy_streams = true,

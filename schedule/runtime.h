@@ -78,6 +78,8 @@ struct runtime {
 	bool hierarchical;       /* collectives past one node: inside the node first */
 	bool gathers_by_broadcast;     /* a gather is one broadcast a rank, one after the other */
 	const struct zero_rules *zero; /* NULL: none of its own */
+	/* On a GPU clipping is a factor, which the update reads: no pass over the gradients. */
+	bool clips_in_update;
 	/* Norms, RoPE and activations are one kernel each without torch.compile. */
 	bool fused_kernels;
 	/* Recomputation ends with the last tensor that backward needs: the product of DOWN and the

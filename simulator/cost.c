@@ -119,6 +119,15 @@ static double traffic_bandwidth(const struct machine *machine, const struct op *
 	return op->kind == OP_OPTIMIZER ? machine->optimizer_bandwidth : machine->memory_bandwidth;
 }
 
+/* What the operation reads and writes, which a schedule gives for a pass over its operands. */
+static double traffic_bytes(const struct costing *costing, const struct op *op)
+{
+	bool factor = op->kind == OP_CLIP_GRADIENTS && costing->runtime->clips_in_update &&
+		      costing->machine.gpu && op->stream != STREAM_HOST;
+
+	return factor ? 0 : (double)op->bytes;
+}
+
 static struct cost cost_of(const struct costing *costing, const struct op *op)
 {
 	const struct machine *machine = &costing->machine;
@@ -132,8 +141,8 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 		break;
 	case OP_CLASS_TRAFFIC:
 		kernels = op->kind == OP_OPTIMIZER ? OPTIMIZER_KERNELS : 1;
-		traffic_cost(
-			machine, (double)op->bytes, traffic_bandwidth(machine, op), kernels, &cost);
+		traffic_cost(machine, traffic_bytes(costing, op), traffic_bandwidth(machine, op),
+			kernels, &cost);
 		if (op->stream != STREAM_HOST)
 			slow_down(&cost, costing->slowdown);
 		break;

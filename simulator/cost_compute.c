@@ -3,6 +3,7 @@
 
 #include "simulator/attention.h"
 #include "simulator/gemm.h"
+#include "simulator/product.h"
 
 #include <math.h>
 
@@ -17,30 +18,19 @@ static void add_bound(struct cost *cost, double arithmetic, double memory)
 	cost->device += fmax(arithmetic, memory);
 }
 
-/* A product's loads and stores hide behind its arithmetic, but not all of them: the first operands
- * and the last results have nothing to hide behind. Between their sum (exponent 1) and the
- * larger one (infinity). Fitted to training rows of narrow models (bench/fit). */
-static const double overlap_exponent = 1.5;
-
-static double overlapped(double a, double b)
-{
-	double more = fmax(a, b), less = fmin(a, b);
-
-	if (more <= 0)
-		return 0;
-	return more * pow(1 + pow(less / more, overlap_exponent), 1 / overlap_exponent);
-}
-
 static void add_gemm(
 	const struct machine *machine, const struct gemm_shape *gemm, struct cost *cost)
 {
 	double arithmetic = gemm_arithmetic(machine, gemm);
 	double memory = gemm_bytes(gemm, machine->dtype) / machine->memory_bandwidth;
-	double both = machine->gpu ? overlapped(arithmetic, memory) : fmax(arithmetic, memory);
+	double both = fmax(arithmetic, memory);
 
 	cost->flops += gemm_flops(gemm);
-	add_bound(cost, arithmetic >= memory ? both : arithmetic,
-		arithmetic >= memory ? memory : both);
+	if (machine->gpu)
+		both = product_model(arithmetic, memory) * product_ratio(machine, gemm);
+	if (machine->gpu && machine->peak_flops > 0)
+		both = fmax(both, gemm_flops(gemm) / machine->peak_flops);
+	add_bound(cost, arithmetic >= memory ? both : 0, arithmetic >= memory ? 0 : both);
 }
 
 double cost_gemm(const struct topology *topology, enum dtype dtype, const struct gemm_shape *gemm)

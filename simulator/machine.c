@@ -1,6 +1,6 @@
 /* Calibration first, then the prior of the generation. Sources of the priors: docs/cost-model.md.
  */
-#include "simulator/machine.h"
+#include "simulator/product.h"
 
 #include <math.h>
 
@@ -153,7 +153,8 @@ static void init_arithmetic(struct machine *machine, const struct prior *prior)
 	/* On a CPU attention is computed in fp32 whatever its operands are. */
 	attention =
 		machine->gpu ? given(machine->peak_flops, reference) : machine->gemm_flops / scale;
-	machine->gemm_flops *= sustained_clock(machine, prior) * library_rate(machine);
+	machine->slower_than_alone = sustained_clock(machine, prior) * library_rate(machine);
+	machine->gemm_flops *= machine->slower_than_alone;
 	init_attention(machine, prior, attention, machine->gpu ? scale : 1);
 	init_cpu_bf16(machine);
 }
@@ -227,4 +228,5 @@ void machine_init(struct machine *machine, const struct topology *topology,
 	machine->kernel_overhead =
 		given(topology->calibration.kernel_overhead, prior->kernel_overhead) /
 		machine->core_share;
+	product_init(machine);
 }

@@ -18,14 +18,21 @@ struct attention_rates {
 	double forward, backward;
 };
 
+/* A shape, and its time over what the model says (product.h). */
+struct measured_product {
+	double log_m, log_n, log_k, log_ratio;
+};
+
 struct machine {
 	const struct topology *topology;
 	struct libraries libraries; /* below the runtime; none named: recent ones */
 	bool gpu;
 	enum dtype dtype;
-	double peak_flops; /* datasheet, of `dtype`; 0 = unknown */
-	double gemm_flops; /* FLOP/s at large shapes, of `dtype`, sustained */
-	bool tiles;        /* products run in tiles and waves; else they saturate in m and n too */
+	double peak_flops;        /* datasheet, of `dtype`; 0 = unknown */
+	double gemm_flops;        /* FLOP/s at large shapes, of `dtype`, sustained */
+	double slower_than_alone; /* of that: the clock in a step, a library that is not the latest
+				   */
+	bool tiles; /* products run in tiles and waves; else they saturate in m and n too */
 	double multiprocessors;
 	double gemm_half_m, gemm_half_n, gemm_half_k;
 	struct attention_rates attention[ATTENTION_GENERATION_COUNT];
@@ -36,6 +43,8 @@ struct machine {
 	/* CPU offload, B/s of one rank while all ranks of the node are at it: over the host link,
 	 * one direction; host memory under the host's optimizer. */
 	double link_bandwidth, host_bandwidth;
+	int n_products;
+	struct measured_product products[CALIBRATION_PRODUCTS]; /* of `dtype` */
 };
 
 /* `libraries` NULL: recent ones. */

@@ -48,6 +48,15 @@ const struct field calibration_collective_fields[] = {
 	FIELD_END,
 };
 
+const struct field calibration_product_fields[] = {
+	FIELD_ENUM(struct calibration_product, dtype, "dtype", FIELD_REQUIRED, dtype_names),
+	FIELD_INT(struct calibration_product, m, "m", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct calibration_product, n, "n", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct calibration_product, k, "k", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_FLOPS(struct calibration_product, flops, "flops", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_END,
+};
+
 static int compare_i64(int64_t a, int64_t b)
 {
 	return (a > b) - (a < b);
@@ -117,31 +126,94 @@ static bool read_pieces(struct arena *arena, const struct node *list,
 	return true;
 }
 
+static int compare_product(const struct calibration_product *a, const struct calibration_product *b)
+{
+	int order = compare_i64(a->dtype, b->dtype);
+
+	order = order != 0 ? order : compare_i64(a->m, b->m);
+	order = order != 0 ? order : compare_i64(a->n, b->n);
+	return order != 0 ? order : compare_i64(a->k, b->k);
+}
+
+bool calibration_add_product(
+	struct calibration *calibration, const struct calibration_product *product)
+{
+	struct calibration_product *products = calibration->products;
+	int at = calibration->n_products;
+
+	while (at > 0 && compare_product(&products[at - 1], product) > 0)
+		at--;
+	if (at > 0 && compare_product(&products[at - 1], product) == 0)
+		return false;
+	for (int i = calibration->n_products; i > at; i--)
+		products[i] = products[i - 1];
+	products[at] = *product;
+	calibration->n_products++;
+	return true;
+}
+
+static bool read_products(struct arena *arena, const struct node *list,
+	struct calibration *calibration, struct error *error)
+{
+	if (list->kind != NODE_LIST || list->n_children > CALIBRATION_PRODUCTS)
+		return node_error(list, error, "expected a list of at most %d measured products",
+			CALIBRATION_PRODUCTS);
+	calibration->products = ARENA_ARRAY(arena, struct calibration_product, list->n_children);
+	for (int i = 0; i < list->n_children; i++) {
+		const struct node *item = list->children[i];
+		struct calibration_product product = {0};
+
+		if (item->kind != NODE_MAP)
+			return node_error(
+				item, error, "expected a map with dtype, m, n, k and flops");
+		if (!fields_read(calibration_product_fields, item, NULL, &product, arena, error))
+			return false;
+		if (!calibration_add_product(calibration, &product))
+			return node_error(item, error,
+				"expected each (dtype, m, n, k) once, got %s %lld x %lld x %lld "
+				"twice",
+				dtype_name(product.dtype), (long long)product.m,
+				(long long)product.n, (long long)product.k);
+	}
+	return true;
+}
+
 bool calibration_read(struct arena *arena, const struct node *map, struct calibration *calibration,
 	struct error *error)
 {
-	static const char *const others[] = {"collectives", NULL};
+	static const char *const others[] = {"collectives", "products", NULL};
 	const struct node *list = node_get(map, "collectives");
+	const struct node *products = node_get(map, "products");
 
 	if (map->kind != NODE_MAP)
 		return node_error(map, error, "expected a calibration (a map)");
 	if (!fields_read(calibration_fields, map, others, calibration, arena, error))
 		return false;
-	return list == NULL || read_pieces(arena, list, calibration, error);
+	return (list == NULL || read_pieces(arena, list, calibration, error)) &&
+	       (products == NULL || read_products(arena, products, calibration, error));
+}
+
+static void write_list(struct writer *writer, const char *key, const struct field *fields,
+	const void *items, int n, size_t size)
+{
+	if (n == 0)
+		return;
+	writer_begin_list(writer, key);
+	for (int i = 0; i < n; i++) {
+		writer_begin_map(writer, NULL);
+		fields_write(fields, (const char *)items + (size_t)i * size, writer);
+		writer_end_map(writer);
+	}
+	writer_end_list(writer);
 }
 
 void calibration_write(const struct calibration *calibration, struct writer *writer)
 {
 	fields_write(calibration_fields, calibration, writer);
-	if (calibration->n_collectives == 0)
-		return;
-	writer_begin_list(writer, "collectives");
-	for (int i = 0; i < calibration->n_collectives; i++) {
-		writer_begin_map(writer, NULL);
-		fields_write(calibration_collective_fields, &calibration->collectives[i], writer);
-		writer_end_map(writer);
-	}
-	writer_end_list(writer);
+	write_list(writer, "collectives", calibration_collective_fields, calibration->collectives,
+		calibration->n_collectives, sizeof(*calibration->collectives));
+	write_list(writer, "products", calibration_product_fields, calibration->products,
+		calibration->n_products, sizeof(*calibration->products));
 }
 
 double calibration_gemm_flops(const struct calibration *calibration, enum dtype dtype)
@@ -153,7 +225,7 @@ bool calibration_is_empty(const struct calibration *calibration)
 {
 	static const struct calibration nothing;
 
-	return calibration->n_collectives == 0 &&
+	return calibration->n_collectives == 0 && calibration->n_products == 0 &&
 	       fields_equal(calibration_fields, calibration, &nothing);
 }
 

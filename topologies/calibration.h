@@ -20,6 +20,15 @@ struct calibration_collective {
 	double bandwidth; /* B/s of the full size: algbw */
 };
 
+/* A product of that shape alone, launch included. */
+struct calibration_product {
+	enum dtype dtype;
+	int64_t m, n, k;
+	double flops; /* FLOP/s */
+};
+
+enum { CALIBRATION_PRODUCTS = 96 }; /* at most */
+
 struct calibration {
 	bool measured;          /* false: a prior */
 	const char *date;       /* ISO 8601 */
@@ -46,10 +55,13 @@ struct calibration {
 	int n_collectives;
 	struct calibration_collective
 		*collectives; /* sorted by collective, ranks, nodes, from_bytes */
+	int n_products;
+	struct calibration_product *products; /* sorted by dtype, m, n, k; each once */
 };
 
 extern const struct field calibration_fields[];
 extern const struct field calibration_collective_fields[];
+extern const struct field calibration_product_fields[];
 
 /* The `calibration:` map; `calibration` zeroed before. */
 bool calibration_read(struct arena *arena, const struct node *map, struct calibration *calibration,
@@ -58,6 +70,11 @@ void calibration_write(const struct calibration *calibration, struct writer *wri
 
 /* Of a CPU device's products in that dtype; 0: not measured. */
 double calibration_gemm_flops(const struct calibration *calibration, enum dtype dtype);
+
+/* Puts `product` where it belongs; `products` has room for it. False, and nothing done, when that
+ * shape is there. */
+bool calibration_add_product(
+	struct calibration *calibration, const struct calibration_product *product);
 
 /* Nothing known at all: the section is left out of files. */
 bool calibration_is_empty(const struct calibration *calibration);

@@ -95,6 +95,22 @@ static void rates_are_found(void **state)
 	assert_int_equal(strlen(c->date), 20);
 }
 
+/* Of every layer, by shape: what the machine takes for it, the launch included. */
+static void products_are_kept(void **state)
+{
+	const struct calibration *c = &topology->calibration;
+
+	(void)state;
+	assert_true(c->n_products > 30);
+	for (int i = 0; i < c->n_products; i++) {
+		const struct calibration_product *p = &c->products[i];
+		double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+		double deep = flops * (1 + rates.half_k / (double)p->k) / rates.gemm;
+
+		expect("a product", flops / p->flops, deep + rates.kernel, 1e-2);
+	}
+}
+
 static void collectives_are_fitted(void **state)
 {
 	(void)state;
@@ -128,6 +144,14 @@ static void the_file_is_a_topology(void **state)
 	expect("products, read again", again->calibration.gemm_flops,
 		topology->calibration.gemm_flops, 1e-12);
 	assert_int_equal(again->calibration.n_collectives, topology->calibration.n_collectives);
+	assert_int_equal(again->calibration.n_products, topology->calibration.n_products);
+	for (int i = 0; i < again->calibration.n_products; i++) {
+		const struct calibration_product *p = &again->calibration.products[i];
+
+		assert_int_equal(p->m, topology->calibration.products[i].m);
+		assert_int_equal(p->k, topology->calibration.products[i].k);
+		assert_true(p->flops == topology->calibration.products[i].flops);
+	}
 	assert_string_equal(again->calibration.provenance, topology->calibration.provenance);
 	text_finish(&yaml);
 }
@@ -136,6 +160,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rates_are_found),
+		cmocka_unit_test(products_are_kept),
 		cmocka_unit_test(collectives_are_fitted),
 		cmocka_unit_test(the_file_is_a_topology),
 	};

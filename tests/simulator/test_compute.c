@@ -41,6 +41,42 @@ static void test_a100_product(void **state)
 	arena_finish(&arena);
 }
 
+/* What was measured of a shape is its time; around it the model is corrected, far away it is not.
+ */
+static void test_measured_products(void **state)
+{
+	struct calibration_product measured[] = {
+		{DTYPE_BF16, 4096, 4096, 4096, 100e12}, {DTYPE_FP32, 4096, 4096, 4096, 1e12}};
+	struct gemm_shape same = {4096, 4096, 4096, 1}, near = {8192, 4096, 4096, 1};
+	struct gemm_shape far = {64, 65536, 64, 1};
+	struct arena arena = {0};
+	struct topology t = load_topology(&arena, "dgx-a100-80gb"), without;
+	(void)state;
+	t.calibration.sustained_clock = 1;
+	without = t;
+	t.calibration.n_products = COUNT_OF(measured);
+	t.calibration.products = measured;
+	double slower = cost_gemm(&t, DTYPE_BF16, &same) / cost_gemm(&without, DTYPE_BF16, &same);
+	double half = cost_gemm(&t, DTYPE_BF16, &near) / cost_gemm(&without, DTYPE_BF16, &near);
+	double none = cost_gemm(&t, DTYPE_BF16, &far) / cost_gemm(&without, DTYPE_BF16, &far);
+
+	assert_true(fabs(cost_gemm(&t, DTYPE_BF16, &same) * 100e12 / flops(&same) - 1) < 1e-9);
+	/* At a factor of two the measurement has the weight of the model. */
+	assert_true(fabs(half / sqrt(slower) - 1) < 0.01);
+	assert_true(none > 1 && none < 1.05);
+	/* Of its dtype; and no measurement makes it more than four times as slow. */
+	double other = cost_gemm(&t, DTYPE_FP32, &same) / cost_gemm(&without, DTYPE_FP32, &same);
+	assert_true(other > 3.9 && other < 4.01);
+	/* In a step the clock is lower. */
+	t.calibration.sustained_clock = 0.5;
+	assert_true(cost_gemm(&t, DTYPE_BF16, &same) * 100e12 / flops(&same) > 1.8);
+	/* Nothing beats the datasheet. */
+	t.calibration.sustained_clock = 1;
+	measured[0].flops = 1e18;
+	assert_true(cost_gemm(&t, DTYPE_BF16, &same) >= flops(&same) / t.device.bf16_flops);
+	arena_finish(&arena);
+}
+
 /* A product with one row only streams its matrix. */
 static void test_thin_products_are_memory_bound(void **state)
 {
@@ -150,17 +186,63 @@ static void test_equal_blocks_cost_the_same(void **state)
 	case_finish(&c);
 }
 
+/* Seconds of that kind of operation on one A100, and its bytes. */
+static double clip_cost(const char *choices, enum op_kind kind, int64_t *bytes)
+{
+	double seconds = 0;
+	struct case_ c;
+
+	case_load(&c, "gpt2-124m", "a100-pcie-8x");
+	case_plan(&c, choices);
+	const struct program *program = &c.schedule->programs[0];
+	struct cost *costs = ARENA_ARRAY(&c.arena, struct cost, program->n_ops);
+	*bytes = 0;
+	cost_operations(c.schedule, 0, costs);
+	for (int i = 0; i < program->n_ops; i++)
+		if (program->ops[i].kind == kind) {
+			seconds += costs[i].device;
+			*bytes += program->ops[i].bytes;
+		}
+	case_finish(&c);
+	return seconds;
+}
+
+/* The norm reads every gradient once, in any runtime; clipping reads and writes them where it is
+ * not a factor that the update reads. */
+static void test_clipping_costs_its_bytes(void **state)
+{
+	static const char ours[] = "runtime=shardplan strategy=NO_SHARD clip=1";
+	static const char pytorch[] =
+		"runtime=pytorch-fsdp2 strategy=FULL_SHARD shard_group=8 clip=1";
+	const double bandwidth = 1.935e12; /* the datasheet's */
+	int64_t bytes;
+	(void)state;
+	double seconds = clip_cost(ours, OP_GRADIENT_NORM, &bytes);
+
+	assert_true(bytes > 4 * 124000000LL && bytes < 4 * 130000000LL);
+	assert_true(
+		seconds > (double)bytes / bandwidth && seconds < 1.3 * (double)bytes / bandwidth);
+	seconds = clip_cost(pytorch, OP_CLIP_GRADIENTS, &bytes);
+	assert_true(bytes > 8 * 124000000LL / 8 && bytes < 8 * 130000000LL / 8);
+	assert_true(
+		seconds > (double)bytes / bandwidth && seconds < 1.3 * (double)bytes / bandwidth);
+	assert_true(clip_cost(ours, OP_CLIP_GRADIENTS, &bytes) < 10e-6);
+	assert_true(bytes > 8 * 124000000LL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_saturation),
 		cmocka_unit_test(test_a100_product),
+		cmocka_unit_test(test_measured_products),
 		cmocka_unit_test(test_thin_products_are_memory_bound),
 		cmocka_unit_test(test_dtypes),
 		cmocka_unit_test(test_no_calibration_has_a_prior),
 		cmocka_unit_test(test_calibrated_core),
 		cmocka_unit_test(test_choices_have_the_right_sign),
 		cmocka_unit_test(test_equal_blocks_cost_the_same),
+		cmocka_unit_test(test_clipping_costs_its_bytes),
 	};
 	return cmocka_run_group_tests_name("simulator compute", tests, NULL, NULL);
 }

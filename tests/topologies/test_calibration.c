@@ -37,12 +37,13 @@ static void finds_the_piece_that_fits(void **state)
 static void nothing_measured(void **state)
 {
 	const struct calibration nothing = {0};
-	const struct calibration prior = {.gemm_flops = 1};
+	const struct calibration prior = {.gemm_flops = 1}, table = {.n_products = 1};
 
 	(void)state;
 	assert_null(calibration_find(&nothing, COLLECTIVE_ALL_GATHER, 2, 1, 1));
 	assert_true(calibration_is_empty(&nothing));
 	assert_false(calibration_is_empty(&prior));
+	assert_false(calibration_is_empty(&table));
 }
 
 static bool read_text(
@@ -95,6 +96,16 @@ static void refuses(void **state)
 		{"collectives: [3]\n", "c.yaml:1:15: expected a map with collective, ranks, nodes, "
 				       "latency and bandwidth"},
 		{"[1]\n", "c.yaml:1:1: expected a calibration (a map)"},
+		{"products: 3\n", "c.yaml:1:11: products: expected a list of at most 96 measured "
+				  "products"},
+		{"products: [3]\n", "c.yaml:1:12: expected a map with dtype, m, n, k and flops"},
+		{"products:\n  - {dtype: bf16, m: 1, n: 2, k: 3, flops: 1TFLOPS}\n"
+		 "  - {dtype: bf16, m: 1, n: 2, k: 3, flops: 2TFLOPS}\n",
+			"c.yaml:3:5: expected each (dtype, m, n, k) once, got bf16 1 x 2 x 3 "
+			"twice"},
+		{"products:\n  - {dtype: bf16, m: 1, n: 2, k: 3, flops: 0}\n",
+			"c.yaml:2:44: flops: expected a rate such as 312TFLOPS greater than 0, "
+			"got \"0\""},
 		{"gemm_flop: 1TFLOPS\n",
 			"c.yaml:1:12: gemm_flop: unknown key, did you mean \"gemm_flops\"?"},
 		{"collectives:\n  - {collective: all_to_all, ranks: 2, nodes: 1}\n",

@@ -1,0 +1,67 @@
+#include "simulator/product.h"
+
+#include "simulator/gemm.h"
+
+#include <math.h>
+
+/* A product's loads and stores hide behind its arithmetic, but not all of them: the first operands
+ * and the last results have nothing to hide behind. Between their sum (exponent 1) and the
+ * larger one (infinity). Fitted to training rows of narrow models (bench/fit). */
+static const double overlap_exponent = 1.5;
+
+double product_model(double arithmetic, double memory)
+{
+	double more = fmax(arithmetic, memory), less = fmin(arithmetic, memory);
+
+	if (more <= 0)
+		return 0;
+	return more * pow(1 + pow(less / more, overlap_exponent), 1 / overlap_exponent);
+}
+
+/* Beyond these a measurement is of something else. */
+static const double least_ratio = 0.25, most_ratio = 4;
+
+/* They were measured one by one and by us, so by the clock and the library of a product alone. */
+void product_init(struct machine *machine)
+{
+	const struct calibration *c = &machine->topology->calibration;
+	struct machine alone = *machine;
+
+	machine->n_products = 0;
+	alone.gemm_flops /= machine->slower_than_alone;
+	for (int i = 0; i < c->n_products && machine->gpu; i++) {
+		const struct calibration_product *p = &c->products[i];
+		const struct gemm_shape gemm = {p->m, p->n, p->k, 1};
+		double seconds = gemm_flops(&gemm) / p->flops - machine->kernel_overhead;
+		double memory = gemm_bytes(&gemm, p->dtype) / machine->memory_bandwidth;
+		double ratio = seconds / product_model(gemm_arithmetic(&alone, &gemm), memory);
+
+		if (p->dtype != machine->dtype)
+			continue;
+		machine->products[machine->n_products++] = (struct measured_product){
+			.log_m = log((double)p->m),
+			.log_n = log((double)p->n),
+			.log_k = log((double)p->k),
+			.log_ratio = log(fmin(fmax(ratio, least_ratio), most_ratio)),
+		};
+	}
+}
+
+double product_ratio(const struct machine *machine, const struct gemm_shape *gemm)
+{
+	const double log2_squared = 0.48045301391820142; /* ln(2)^2 */
+	double m = log((double)gemm->m), n = log((double)gemm->n), k = log((double)gemm->k);
+	double weights = 1 / log2_squared, sum = 0;
+
+	for (int i = 0; i < machine->n_products; i++) {
+		const struct measured_product *p = &machine->products[i];
+		double dm = p->log_m - m, dn = p->log_n - n, dk = p->log_k - k;
+		double distance = dm * dm + dn * dn + dk * dk;
+
+		if (distance < 1e-12)
+			return exp(p->log_ratio);
+		weights += 1 / distance;
+		sum += p->log_ratio / distance;
+	}
+	return machine->n_products > 0 ? exp(sum / weights) : 1;
+}
