@@ -32,11 +32,10 @@ static void weight_gradients(const struct leaf *leaf, const struct gemm *gemm)
 	gradient_end(leaf, bias);
 }
 
-/* Of a projection: those, and dx (= | +=) dy W. */
-static void project_backward(const struct leaf *leaf, const void *dy, void *dx, bool accumulate)
+/* Of a projection, part by part of the micro-batch. */
+static void parameter_gradients(const struct leaf *leaf, const void *dy)
 {
 	const struct compute *c = leaf->compute;
-	int weight = leaf_parameter(leaf, 0);
 	int64_t out, in;
 
 	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
@@ -54,18 +53,37 @@ static void project_backward(const struct leaf *leaf, const void *dy, void *dx, 
 					       .ldc = in,
 					       .dtype = c->dtype,
 					       .c_dtype = c->gradient_dtype});
-	c->kernels->gemm(c->context, &(struct gemm){.m = c->tokens,
-					     .n = in,
-					     .k = out,
-					     .a = dy,
-					     .lda = out,
-					     .b = operand_parameter(leaf, weight),
-					     .ldb = in,
-					     .c = dx,
-					     .ldc = in,
-					     .accumulate = accumulate,
-					     .dtype = c->dtype,
-					     .c_dtype = c->dtype});
+}
+
+/* dx = dy W */
+static struct gemm input_gradient(const struct leaf *leaf, const void *dy, void *dx)
+{
+	const struct compute *c = leaf->compute;
+	int64_t out, in;
+
+	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
+	return (struct gemm){.m = c->tokens,
+		.n = in,
+		.k = out,
+		.a = dy,
+		.lda = out,
+		.b = operand_parameter(leaf, leaf_parameter(leaf, 0)),
+		.ldb = in,
+		.c = dx,
+		.ldc = in,
+		.dtype = c->dtype,
+		.c_dtype = c->dtype};
+}
+
+/* Of a projection: those, and dx (= | +=) dy W. */
+static void project_backward(const struct leaf *leaf, const void *dy, void *dx, bool accumulate)
+{
+	const struct compute *c = leaf->compute;
+	struct gemm gemm = input_gradient(leaf, dy, dx);
+
+	gemm.accumulate = accumulate;
+	parameter_gradients(leaf, dy);
+	c->kernels->gemm(c->context, &gemm);
 }
 
 /* Gradients of q, k, v. A fused projection has them as columns of one matrix, as q, k, v are; three
@@ -97,15 +115,42 @@ static void backward_head(const struct leaf *leaf)
 		leaf, operand_role(leaf, BUFFER_LOGITS), operand_work(leaf, TENSOR_D_NORM), false);
 }
 
+/* On the way out of the projection behind it the activation's gradient may be computed, where any
+ * rounding will do: there it is rounded once and not twice. */
+static bool backward_of_both(const struct leaf *leaf)
+{
+	struct compute *c = leaf->compute;
+	const struct device_kernels *device = c->kernels->device;
+	const struct architecture *a = architecture_of(leaf);
+	const struct siblings *s = leaf_siblings(leaf);
+	int activation = s->of[MODULE_ACTIVATION];
+	const void *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
+
+	if (device == NULL || !c->any_rounding || activation < leaf->op->first_module ||
+		a->mlp == MLP_SWIGLU || !a->gelu_tanh || up == NULL)
+		return false;
+	const struct gemm gemm = input_gradient(
+		leaf, operand_work(leaf, TENSOR_D_RESIDUAL), operand_work(leaf, TENSOR_D_UP));
+
+	if (!device->gemm_epilogue(c->context, &gemm, &(struct gemm_epilogue){.gelu_input = up}))
+		return false;
+	c->gelu_done = activation;
+	return true;
+}
+
 static void backward_down(const struct leaf *leaf)
 {
-	project_backward(leaf, operand_work(leaf, TENSOR_D_RESIDUAL),
-		operand_work(leaf, TENSOR_D_PRODUCT), false);
+	const void *dy = operand_work(leaf, TENSOR_D_RESIDUAL);
+
+	if (backward_of_both(leaf))
+		parameter_gradients(leaf, dy);
+	else
+		project_backward(leaf, dy, operand_work(leaf, TENSOR_D_PRODUCT), false);
 }
 
 static void backward_activation(const struct leaf *leaf)
 {
-	const struct compute *c = leaf->compute;
+	struct compute *c = leaf->compute;
 	const struct architecture *a = architecture_of(leaf);
 	const struct siblings *s = leaf_siblings(leaf);
 	const void *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
@@ -113,6 +158,10 @@ static void backward_activation(const struct leaf *leaf)
 	void *dup = operand_work(leaf, TENSOR_D_UP);
 	int64_t n = c->tokens * a->ffn;
 
+	if (c->gelu_done == leaf->module) {
+		c->gelu_done = -1;
+		return;
+	}
 	if (a->mlp == MLP_SWIGLU)
 		c->kernels->swiglu_backward(c->context, c->dtype, operand_work(leaf, TENSOR_D_GATE),
 			dup, dproduct, operand_saved(leaf, s->of[MODULE_GATE], TENSOR_GATE), up, n);

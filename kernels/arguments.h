@@ -33,7 +33,9 @@ struct gemm_epilogue {
 	const void *addend; /* [m,n] like C, instead of accumulate: C = addend + product */
 	const void *bias;   /* [n] of C's type, added to every row */
 	void *before_gelu;  /* [m,n] like C: gets the sum so far, and C = gelu_tanh of that */
-	void *dbias;        /* [m] of C's type = the sums of op(A) over k; not with the others */
+	const void
+		*gelu_input; /* [m,n] like C: C = product * gelu_tanh' of that; not with others */
+	void *dbias;         /* [m] of C's type = the sums of op(A) over k; not with the others */
 };
 
 /* y = (x - mean) * rstd * weight + bias over rows of `width`; rmsnorm: y = x * rstd * weight with

@@ -1,8 +1,8 @@
 """GPT-2 in plain PyTorch, the reference of bench_train.py: eager, one process, weights and AdamW in fp32.
 
-    torch_gpt2.py LAYERS HIDDEN HEADS BATCH TOKENS fp32|bf16 STEPS THREADS
+    torch_gpt2.py LAYERS HIDDEN HEADS BATCH TOKENS fp32|bf16 STEPS THREADS [cpu|cuda]
 
-bf16 is autocast, as PyTorch users train in bf16 on CPUs. One JSON line per step: CPU seconds and wall seconds.
+bf16 is autocast, as PyTorch users train in bf16 with fp32 weights. One JSON line per step: CPU seconds and wall seconds.
 """
 
 import json
@@ -41,7 +41,7 @@ class GPT2(nn.Module):
         self.norm = nn.LayerNorm(hidden)
 
     def forward(self, ids, targets):
-        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
         logits = functional.linear(self.norm(self.blocks(x)), self.tokens.weight)
         return functional.cross_entropy(logits.view(-1, VOCABULARY), targets.reshape(-1))
 
@@ -49,21 +49,24 @@ class GPT2(nn.Module):
 def main():
     layers, hidden, heads, batch, tokens = map(int, sys.argv[1:6])
     dtype, steps, threads = sys.argv[6], int(sys.argv[7]), int(sys.argv[8])
+    device = sys.argv[9] if len(sys.argv) > 9 else 'cpu'
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    model = GPT2(layers, hidden, heads, 1024)
+    model = GPT2(layers, hidden, heads, max(tokens, 1024)).to(device)
     for parameter in model.parameters():
         if parameter.dim() > 1:
             nn.init.normal_(parameter, std=0.02)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), fused=True)
-    ids = torch.randint(0, 256, (batch, tokens + 1))
+    ids = torch.randint(0, 256, (batch, tokens + 1)).to(device)
     for _ in range(steps):
         cpu, wall = time.process_time(), time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast('cpu', torch.bfloat16, enabled=dtype == 'bf16'):
+        with torch.autocast(device, torch.bfloat16, enabled=dtype == 'bf16'):
             loss = model(ids[:, :-1], ids[:, 1:])
         loss.backward()
         optimizer.step()
+        if device == 'cuda':
+            torch.cuda.synchronize()
         print(json.dumps({'cpu_s': time.process_time() - cpu, 'wall_s': time.perf_counter() - wall,
                           'loss': loss.item(), 'version': torch.__version__}), flush=True)
 

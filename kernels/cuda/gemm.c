@@ -34,6 +34,7 @@ enum {
 	EPILOGUE_DEFAULT = 1,
 	EPILOGUE_BIAS = 4,
 	EPILOGUE_GELU_AUX = 32 | 128, /* with the argument stored */
+	EPILOGUE_DGELU = 64 | 128,    /* times the slope at that argument */
 	EPILOGUE_BGRADB = 512,        /* our A is cuBLASLt's B */
 };
 
@@ -44,6 +45,8 @@ static int epilogue_of(const struct gemm_epilogue *e)
 {
 	if (e->dbias)
 		return EPILOGUE_BGRADB;
+	if (e->gelu_input)
+		return EPILOGUE_DGELU;
 	return e->before_gelu ? EPILOGUE_GELU_AUX | (e->bias ? EPILOGUE_BIAS : 0)
 	       : e->bias      ? EPILOGUE_BIAS
 			      : EPILOGUE_DEFAULT;
@@ -78,8 +81,9 @@ static int64_t least_alignment(const struct gemm *g, const struct gemm_epilogue 
 	uint64_t bits = (uint64_t)(uintptr_t)g->a | (uint64_t)(uintptr_t)g->b |
 			(uint64_t)(uintptr_t)g->c | (uint64_t)(uintptr_t)e->bias |
 			(uint64_t)(uintptr_t)e->before_gelu | (uint64_t)(uintptr_t)e->dbias |
-			(uint64_t)(uintptr_t)e->addend | (uint64_t)(g->lda * bytes) |
-			(uint64_t)(g->ldb * bytes) | (uint64_t)(g->ldc * c_bytes);
+			(uint64_t)(uintptr_t)e->addend | (uint64_t)(uintptr_t)e->gelu_input |
+			(uint64_t)(g->lda * bytes) | (uint64_t)(g->ldb * bytes) |
+			(uint64_t)(g->ldc * c_bytes);
 
 	return bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : 2;
 }
@@ -153,7 +157,8 @@ static bool describe(struct kernel_context *context, struct cuda_product *p)
 static bool set_pointers(
 	struct kernel_context *context, const struct cuda_product *p, const struct gemm_epilogue *e)
 {
-	const void *bias = e->dbias ? e->dbias : e->bias, *aux = e->before_gelu;
+	const void *bias = e->dbias ? e->dbias : e->bias;
+	const void *aux = e->before_gelu ? e->before_gelu : e->gelu_input;
 
 	if (bias && !set(context, p->description, MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)))
 		return false;

@@ -44,6 +44,9 @@ static void run_fused(void *arguments)
 	k->gemm(fake_worker(), &g);
 	if (e->bias != NULL)
 		k->bias_add(fake_worker(), g.c_dtype, g.c, e->bias, g.m, g.n);
+	if (e->gelu_input != NULL)
+		k->gelu_backward(
+			fake_worker(), g.c_dtype, GELU_TANH, g.c, g.c, e->gelu_input, g.m * g.n);
 	if (e->before_gelu != NULL)
 		k->gelu(fake_worker(), g.c_dtype, GELU_TANH, f->gemm.c, g.c, g.m * g.n);
 }
@@ -60,11 +63,14 @@ static bool fake_epilogue(
 		fake_cuda_fault("an epilogue of matrices that are not dense");
 	if (e->dbias != NULL && (e->addend != NULL || e->bias != NULL || e->before_gelu != NULL))
 		fake_cuda_fault("an epilogue that cuBLASLt does not have");
+	if (e->gelu_input != NULL && (e->addend != NULL || e->bias != NULL || g->accumulate))
+		fake_cuda_fault("an epilogue that cuBLASLt does not have");
 	touch(&t, g->a, g->m * g->k * in, false);
 	touch(&t, g->b, g->k * g->n * in, false);
 	touch(&t, g->c, g->m * g->n * out, true);
 	touch(&t, e->addend, g->m * g->n * out, false);
 	touch(&t, e->bias, g->n * out, false);
+	touch(&t, e->gelu_input, g->m * g->n * out, false);
 	touch(&t, e->before_gelu, g->m * g->n * out, true);
 	touch(&t, e->dbias, g->m * out, true);
 	fake_cuda_call(

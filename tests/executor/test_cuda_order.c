@@ -40,6 +40,7 @@ struct traced {
 };
 
 static char path[64];
+static bool any_rounding;
 
 static void record(struct traced *t, const char *options, const char *transport)
 {
@@ -52,6 +53,7 @@ static void record(struct traced *t, const char *options, const char *transport)
 	job.device = "cuda";
 	job.transport = transport;
 	job.kernels = "reference";
+	job.any_rounding = any_rounding;
 	setenv("FAKE_TRACE", path, 1);
 	if (!run_train(&t->run, &job))
 		fail_msg("%s, %s: %s", transport, options, t->run.error.message);
@@ -107,6 +109,24 @@ static void ranks_with_a_gpu_each(void **state)
 {
 	(void)state;
 	every_strategy("nccl");
+}
+
+/* GELU and its gradient on the way out of the products beside them: a call less each. */
+static void activations_are_no_calls(void **state)
+{
+	enum { LAYERS = 3, WALKS = 2 }; /* the first step, and the capture */
+	static const char plan[] = "strategy=FULL_SHARD micro_batch=2";
+	struct traced alone, fused;
+
+	(void)state;
+	record(&alone, plan, "nccl");
+	any_rounding = true;
+	record(&fused, plan, "nccl");
+	any_rounding = false;
+	assert_true(follows(&alone, false) && follows(&fused, false));
+	assert_int_equal(alone.counts.calls - fused.counts.calls, 2 * LAYERS * WALKS * RANKS);
+	run_finish(&alone.run);
+	run_finish(&fused.run);
 }
 
 /* --- the judge is judged: a trace that was good, with one line changed --- */
@@ -188,6 +208,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_that_share_a_gpu),
 		cmocka_unit_test(ranks_with_a_gpu_each),
+		cmocka_unit_test(activations_are_no_calls),
 		cmocka_unit_test(no_wait_is_one_too_many),
 		cmocka_unit_test(damage_is_seen),
 	};

@@ -1,7 +1,8 @@
 """Judges what ptxas says of the CUDA kernels: a kernel that spills registers is slow in a way that no
 other test sees. Where there is a cuobjdump, looks for the instructions of the tensor cores too.
 
-    cuda_registers.py LIST FATBIN     LIST: kernels/cuda/list.h; beside FATBIN is FATBIN.log
+    cuda_registers.py LIST FATBIN ARCHS   LIST: kernels/cuda/list.h; beside FATBIN is FATBIN.log; every
+                                          kernel must be there for each of ARCHS ("80,90,100")
     cuda_registers.py --self-test
 """
 
@@ -35,10 +36,11 @@ def expected(text):
     return {name for name in names if not name.startswith('name')}
 
 
-def check(names, log):
+def check(names, log, wanted):
     found = kernels(log)
     archs = sorted({arch for _, arch in found})
     problems = [] if archs else ['the log names no kernel']
+    problems += [f'{arch} is not in the image' for arch in wanted if arch not in archs]
     problems += [f'{name} is not in the image for {arch}' for arch in archs
                  for name in sorted(names) if (name, arch) not in found]
     problems += [f'{name} spills {spilled} bytes of registers on {arch}'
@@ -95,13 +97,15 @@ def self_test():
     text = 'CUDA_BOTH(X, add, flat_launch, 256)'
     both = SAMPLE + SAMPLE.replace('fp32', 'bf16')
     wrong = []
-    if check(expected(text), both):
+    if check(expected(text), both, ['sm_90']):
         wrong.append('a good log was refused')
-    if len(check(expected(text), SAMPLE)) != 1:
+    if len(check(expected(text), both, ['sm_80', 'sm_90'])) != 1:
+        wrong.append('an architecture that is missing was not seen')
+    if len(check(expected(text), SAMPLE, ['sm_90'])) != 1:
         wrong.append('a kernel that is missing was not seen')
-    if len(check(expected(text), SAMPLE + spilled.replace('fp32', 'bf16'))) != 1:
+    if len(check(expected(text), SAMPLE + spilled.replace('fp32', 'bf16'), [])) != 1:
         wrong.append('a kernel that spills was not seen')
-    if len(check(expected(text), '')) != 1:
+    if len(check(expected(text), '', [])) != 1:
         wrong.append('an empty log was accepted')
     sass = ('\t\tFunction : attention_tensor_64\n'
             '        /*0010*/                   LDSM.16.M88.4 R4, [R2] ;\n'
@@ -120,6 +124,7 @@ if __name__ == '__main__':
     else:
         with open(sys.argv[1], encoding='utf-8') as a, \
                 open(sys.argv[2] + '.log', encoding='utf-8') as b:
-            bad = check(expected(a.read()), b.read()) + check_machine_code(sys.argv[2])
+            bad = check(expected(a.read()), b.read(), [f'sm_{a}' for a in sys.argv[3].split(',')])
+            bad += check_machine_code(sys.argv[2])
     print('\n'.join(bad))
     sys.exit(1 if bad else 0)

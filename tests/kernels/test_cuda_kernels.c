@@ -395,6 +395,41 @@ static void test_epilogues(void **state)
 		assert_true(c[i] == 2 * expected[i]);
 }
 
+/* dx = (dy W) gelu'(x), beside the product and gelu_backward one after the other; fp32 and bf16. */
+static void test_gelu_backward_epilogue(void **state)
+{
+	enum { M = 5, N = 7, K = 3 };
+	uint16_t bf16[4][M * N];
+	float a[M * K], b[K * N], x[M * N], c[M * N], expected[M * N];
+	struct gemm g = {
+		.m = M, .n = N, .k = K, .a = a, .b = b, .c = c, .lda = K, .ldb = N, .ldc = N};
+
+	(void)state;
+	for (int i = 0; i < M * N; i++) {
+		x[i] = 3.0f * sinf((float)(7 * i));
+		bf16[2][i] = bf16_from_float(x[i]);
+	}
+	for (int i = 0; i < M * K; i++)
+		bf16[0][i] = bf16_from_float(a[i] = cosf((float)i));
+	for (int i = 0; i < K * N; i++)
+		bf16[1][i] = bf16_from_float(b[i] = sinf((float)i));
+	cuda_gemm(&context, &g);
+	kernels_reference()->gelu_backward(
+		&reference_context, DTYPE_FP32, GELU_TANH, expected, c, x, M * N);
+	assert_true(cuda_gemm_epilogue(&context, &g, &(struct gemm_epilogue){.gelu_input = x}));
+	for (int i = 0; i < M * N; i++)
+		assert_true(fabsf(c[i] - expected[i]) < 1e-5f);
+	g.dtype = g.c_dtype = DTYPE_BF16;
+	g.a = bf16[0];
+	g.b = bf16[1];
+	g.c = bf16[3];
+	assert_true(
+		cuda_gemm_epilogue(&context, &g, &(struct gemm_epilogue){.gelu_input = bf16[2]}));
+	for (int i = 0; i < M * N; i++)
+		assert_true(fabsf(bf16_to_float(bf16[3][i]) - expected[i]) <
+			    0.02f * (1.0f + fabsf(expected[i])));
+}
+
 /* dW = dy^T x, and the sums of dy's columns beside it. */
 static void test_bias_gradient(void **state)
 {
@@ -548,6 +583,7 @@ int main(void)
 		cmocka_unit_test(test_sgd_of_device_factors),
 		cmocka_unit_test(test_stochastic_rounding),
 		cmocka_unit_test(test_epilogues),
+		cmocka_unit_test(test_gelu_backward_epilogue),
 		cmocka_unit_test(test_bias_gradient),
 		cmocka_unit_test(test_epilogue_that_is_refused),
 		cmocka_unit_test(test_products_are_kept),

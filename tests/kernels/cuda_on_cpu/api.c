@@ -323,6 +323,15 @@ static void sum_columns(const struct description *how, const void *b, const stru
 	}
 }
 
+/* Of 0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3). */
+static double gelu_slope(double x)
+{
+	double t = tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));
+
+	return 0.5 * (1 + t) +
+	       0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
+}
+
 static int matmul(void *handle, void *description, const void *alpha, const void *a, void *layout_a,
 	const void *b, void *layout_b, const void *beta, const void *c, void *layout_c, void *d,
 	void *layout_d, const struct cublaslt_algo *algo, void *workspace, size_t workspace_bytes,
@@ -351,7 +360,10 @@ static int matmul(void *handle, void *description, const void *alpha, const void
 				       element(b, lb, how->transpose_b, p, j);
 			if (how->epilogue & 4)
 				sum += element_get(dtype_of(ld), how->bias, i);
-			if (how->epilogue & 128)
+			if (how->epilogue & 64)
+				sum *= gelu_slope(
+					element_get(dtype_of(ld), how->aux, j * how->aux_ld + i));
+			else if (how->epilogue & 128)
 				element_put(
 					dtype_of(ld), how->aux, j * how->aux_ld + i, (float)sum);
 			if (gelu)
