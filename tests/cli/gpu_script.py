@@ -17,17 +17,17 @@ STAND_IN = f"""#!/bin/sh
 real={PROGRAM}
 case $1 in
 calibrate)
-	"$real" topologies show dgx-h100 >local.txt
-	while [ $# -gt 1 ]; do [ "$1" = -o ] && cp local.txt "$2"; shift; done
-	echo "bf16 products: 700 TFLOP/s" ;;
+    "$real" topologies show dgx-h100 >local.txt
+    while [ $# -gt 1 ]; do [ "$1" = -o ] && cp local.txt "$2"; shift; done
+    echo "bf16 products: 700 TFLOP/s" ;;
 plan)
-	for word; do last=$word; done
-	[ "$2" != gpt2-1.5b ] || {{ echo "plan: no room" >&2; exit 1; }}
-	exec "$real" plan gpt2-nano local --gpus 1 --global-batch 2 --micro-batch 2 --seq-len 32 -o "$last" ;;
+    for word; do last=$word; done
+    [ "$2" != gpt2-1.5b ] || {{ echo "plan: no room" >&2; exit 1; }}
+    exec "$real" plan gpt2-nano local --gpus 1 --global-batch 2 --micro-batch 2 --seq-len 32 -o "$last" ;;
 train)
-	plan=$2
-	while [ $# -gt 1 ]; do [ "$1" = --measured ] && measured=$2; shift; done
-	exec "$real" train "$plan" --data data/paradise-lost.txt --steps 3 --measured "$measured" ;;
+    plan=$2
+    while [ $# -gt 1 ]; do [ "$1" = --measured ] && measured=$2; shift; done
+    exec "$real" train "$plan" --data data/paradise-lost.txt --steps 3 --measured "$measured" ;;
 *) exec "$real" "$@" ;;
 esac
 """
