@@ -6,7 +6,7 @@
 
 #include "planner/mix.h"
 
-enum { RELAXED = 160 };
+enum { RELAXED = RANDOM_QUESTIONS(160) };
 static int compared = RANDOM_QUESTIONS(60);
 
 static void list_offload(struct question *question, int n, const char **values)
