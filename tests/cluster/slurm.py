@@ -6,6 +6,7 @@ Debian: slurmctld, slurmd, slurm-client, munge."""
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 
@@ -57,6 +58,32 @@ class Cluster(network.Cluster):
         self.mpi = mpi
         self.job = None
         self.configuration = os.path.join(self.folder, 'slurm.conf')
+
+    def __exit__(self, *_):
+        try:
+            self._end_job()
+        finally:
+            super().__exit__()
+            self._end_steps()
+
+    def _end_job(self):
+        if self.job is None:
+            return
+        self.command('scancel', self.job)
+        end = time.monotonic() + 5
+        while self.command('squeue', '-h').stdout.strip() and time.monotonic() < end:
+            time.sleep(0.1)
+
+    def _end_steps(self):
+        """What Slurm keeps for each step has left its parents; it knows this cluster's configuration."""
+        ours = f'SLURM_CONF={self.configuration}'.encode()
+        for entry in os.listdir('/proc'):
+            try:
+                with open(f'/proc/{entry}/environ', 'rb') as file:
+                    if ours in file.read().split(b'\0'):
+                        os.kill(int(entry), signal.SIGKILL)
+            except (OSError, ValueError):
+                continue
 
     def _environment(self):
         kept = {name: value for name, value in os.environ.items()
