@@ -249,7 +249,7 @@ static bool take_leaf(struct importing *importing, const struct import_key *key,
 	const struct leaf *leaf, struct error *error)
 {
 	int64_t count;
-	bool on;
+	bool on = false;
 
 	switch (key->kind) {
 	case IMPORT_COUNT:

@@ -266,7 +266,7 @@ static void note_sizes(struct importing *importing)
 
 static bool finish(struct importing *importing, struct error *error)
 {
-	int stage;
+	int stage = 0;
 
 	if (!stage_of(importing, ZERO("stage"), &stage, error))
 		return false;
@@ -325,7 +325,7 @@ static const struct import_key accelerate_keys[] = {
 
 static bool finish_accelerate(struct importing *importing, struct error *error)
 {
-	int stage;
+	int stage = 0;
 
 	if (import_find(importing, SHORT("deepspeed_config_file")) != NULL)
 		return import_fail(importing, SHORT("deepspeed_config_file"), error,
