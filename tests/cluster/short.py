@@ -59,13 +59,10 @@ class Cluster(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.bench = runs.Bench(PROGRAM, cls.folder.name, TEXT)
         cls.cluster = network.Cluster('1gbit')
+        cls.addClassCleanup(cls.folder.cleanup)
         cls.cluster.__enter__()
+        cls.addClassCleanup(cls.cluster.__exit__)
         cls.bench.calibrate(cls.cluster)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.cluster.__exit__()
-        cls.folder.cleanup()
 
     def test_the_calibration_has_the_link(self):
         with open(self.bench.path('cluster.yaml'), encoding='utf-8') as file:

@@ -38,16 +38,12 @@ class Base:
         cls.folder = tempfile.TemporaryDirectory()
         cls.bench = runs.Bench(PROGRAM, cls.folder.name, TEXT)
         cls.cluster = slurm.Cluster('1gbit', cls.mpi)
+        cls.addClassCleanup(cls.folder.cleanup)
         cls.cluster.__enter__()
+        cls.addClassCleanup(cls.cluster.__exit__)
         if not cls.cluster.speaks(cls.mpi):
-            cls.tearDownClass()
             raise unittest.SkipTest(f'this Slurm does not know --mpi={cls.mpi}')
         cls.bench.calibrate(cls.cluster)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.cluster.__exit__()
-        cls.folder.cleanup()
 
     def train(self, *more):
         return [PROGRAM, *self.bench.train_arguments(*more)]
