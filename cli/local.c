@@ -47,7 +47,7 @@ static bool add_calibration(struct arena *arena, struct topology *here, struct e
 {
 	struct topology *cached;
 	struct contents contents;
-	const char *path;
+	const char *path = "";
 
 	if (!input_local_cache(arena, &path, NULL) || !file_exists(path)) {
 		note_once("this machine is not calibrated", "");
