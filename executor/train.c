@@ -140,9 +140,12 @@ static bool open_contexts(struct trainer *t, struct error *error)
 			t->context.workspace_bytes = program->buffers[i].bytes;
 		}
 	/* Declared bytes are there from the start, so that PSS rises as predicted even where small
-	 * shapes never reach the end of it. */
-	if (!t->on_gpu && t->context.workspace != NULL)
+	 * shapes never reach the end of it. Large pages first: as small ones, they would all be
+	 * copied later. */
+	if (!t->on_gpu && t->context.workspace != NULL) {
+		huge_pages(t->context.workspace, t->context.workspace_bytes);
 		memset(t->context.workspace, 0, (size_t)t->context.workspace_bytes);
+	}
 	if (t->on_gpu)
 		t->context.stream = device_stream(&t->gpu.device, STREAM_COMPUTE);
 	t->background = (struct kernel_context){.threads = 1,
