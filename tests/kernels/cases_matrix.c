@@ -1,6 +1,8 @@
 /* Matrix products, bias, attention, rotary embedding. */
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "tests/kernels/cases.h"
 #include "tests/kernels/problem.h"
@@ -124,6 +126,38 @@ static void call_attention(struct problem *p)
 	p->kernels->attention(p->context, &a);
 }
 
+/* The reference's out and lse. Inputs depend on case and shape alone, so that the last results are
+ * kept: a shape is asked for by every table, at every offset. */
+static void reference_attention_of(struct problem *p)
+{
+	static struct {
+		int64_t dim[MOST_DIMS];
+		enum dtype dtype;
+		void *saved[2];
+	} last;
+	struct attention a = attention_of(p);
+	bool known = last.saved[0] && last.dtype == p->kernel_case->dtype &&
+		     memcmp(last.dim, p->dim, sizeof(last.dim)) == 0;
+
+	if (!known)
+		kernels_reference()->attention(p->context, &a);
+	memcpy(last.dim, p->dim, sizeof(last.dim));
+	last.dtype = p->kernel_case->dtype;
+	for (int i = 0; i < 2; i++) {
+		struct buffer *buffer = &p->buffer[3 + i];
+		size_t bytes = (size_t)(buffer->count * dtype_bytes(buffer->dtype));
+
+		if (known) {
+			memcpy(buffer->data, last.saved[i], bytes);
+			continue;
+		}
+		last.saved[i] = realloc(last.saved[i], bytes);
+		if (!last.saved[i])
+			abort();
+		memcpy(last.saved[i], buffer->data, bytes);
+	}
+}
+
 /* The saved out and lse come from the reference, so that both tables start alike. */
 static void make_attention_backward(struct problem *p)
 {
@@ -133,7 +167,10 @@ static void make_attention_backward(struct problem *p)
 	make_attention(p);
 	a = attention_of(p);
 	p->buffer[3].output = p->buffer[4].output = false;
-	(p->dim[1] > 300 ? p->kernels : kernels_reference())->attention(p->context, &a);
+	if (p->dim[1] > 300)
+		p->kernels->attention(p->context, &a);
+	else
+		reference_attention_of(p);
 	make_input(p, 5, rows * a.out_stride, -1, 1);
 	make_output(p, 6, rows * a.q_stride, -1, 1, 1e-5);
 	make_output(p, 7, rows * a.k_stride, -1, 1, 1e-5);
