@@ -136,6 +136,14 @@ def documents(program, folder, payload):
                 yield os.path.basename(path), ending, stream.read()
 
 
+def write_all(program):
+    """Only that they are written: a sanitizer judges the writer."""
+    with tempfile.TemporaryDirectory() as folder:
+        n = sum(len(list(documents(program, folder, payload))) for payload in PAYLOADS)
+    print(f'{len(PAYLOADS)} names, {n} documents')
+    return [] if n > len(PAYLOADS) else ['no documents']
+
+
 def judge_all(program):
     found, n = [], 0
     with tempfile.TemporaryDirectory() as folder:
@@ -166,6 +174,7 @@ def self_test():
 
 
 if __name__ == '__main__':
-    bad = self_test() + judge_all(sys.argv[1])
+    bad = write_all(sys.argv[1]) if '--only-write' in sys.argv else \
+        self_test() + judge_all(sys.argv[1])
     print('\n'.join(bad[:60]))
     sys.exit(1 if bad else 0)
