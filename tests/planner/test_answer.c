@@ -290,7 +290,7 @@ static void test_more_memory_is_never_worse(void **state)
 static void test_more_options_are_never_worse(void **state)
 {
 	(void)state;
-	enum { QUESTIONS = 30 };
+	enum { QUESTIONS = RANDOM_QUESTIONS(32) };
 	uint64_t seed = UINT64_C(0xda942042e4dd58b5);
 	int better = 0;
 	for (int i = 0; i < QUESTIONS; i++) {
@@ -311,14 +311,14 @@ static void test_more_options_are_never_worse(void **state)
 		}
 		arena_finish(&arena);
 	}
-	assert_true(better > 5);
+	assert_true(better > QUESTIONS / 6);
 }
 
 static void test_deterministic(void **state)
 {
 	(void)state;
 	uint64_t seed = UINT64_C(0x106689d45497fdb5);
-	for (int i = 0; i < 10; i++) {
+	for (int i = 0; i < RANDOM_QUESTIONS(16); i++) {
 		struct arena arena = {0};
 		struct answer first, second;
 		struct text a = {0}, b = {0};
