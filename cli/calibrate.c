@@ -48,9 +48,16 @@ static void add_measured(const struct topology *topology, struct text *text)
 	add_rate(text, "the same in bf16", c->bf16_gemm_flops * 1e-9, "GFLOP/s");
 	add_rate(text, "attention forward", c->attention_forward_flops * 1e-9, "GFLOP/s");
 	add_rate(text, "attention backward", c->attention_backward_flops * 1e-9, "GFLOP/s");
+	add_rate(text, "a product on all cores", c->threads_speedup, "x");
+	add_rate(text, "activation", c->activation_rate * 1e-6, "M elements/s");
+	add_rate(text, "the same in bf16", c->bf16_activation_rate * 1e-6, "M elements/s");
+	add_rate(text, "loss", c->loss_rate * 1e-6, "M logits/s");
+	add_rate(text, "the same in bf16", c->bf16_loss_rate * 1e-6, "M logits/s");
+	add_rate(text, "gradient norm", c->gradient_norm_rate * 1e-6, "M elements/s");
 	add_rate(text, "memory, one core", c->memory_bandwidth * 1e-9, "GB/s");
 	add_rate(text, "memory, all cores", c->memory_bandwidth_shared * 1e-9, "GB/s");
-	add_rate(text, "optimizer", c->optimizer_bandwidth * 1e-9, "GB/s");
+	add_rate(text, "optimizer, one core", c->optimizer_bandwidth * 1e-9, "GB/s");
+	add_rate(text, "optimizer, all cores", c->optimizer_bandwidth_shared * 1e-9, "GB/s");
 	add_rate(text, "a kernel costs", c->kernel_overhead * 1e6, "us");
 	add_rate(text, "an operation costs the host", c->host_overhead * 1e6, "us");
 	for (int i = 0; i < c->n_collectives; i++)

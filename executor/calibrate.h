@@ -1,4 +1,4 @@
-/* Private to calibration: repeated timing, and the two halves of the measurement. */
+/* Private to calibration: repeated timing, and the parts of the measurement. */
 #ifndef EXECUTOR_CALIBRATE_H
 #define EXECUTOR_CALIBRATE_H
 
@@ -20,7 +20,7 @@ struct bench {
 };
 
 /* Calls `run` until the budget is used, at least three times after one warm-up. Seconds of one
- * call: the 10th percentile, which is what the machine does when it is left alone. */
+ * call: the median. */
 double bench_time(struct bench *bench, void (*run)(void *data), void *data);
 void bench_say(const struct bench *bench, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -45,8 +45,13 @@ void bench_make_room(struct bench *bench, int groups);
 void bench_add_curve(struct bench *bench, const struct collective_curve *curve);
 void bench_sort_curves(struct bench *bench);
 
-/* calibrate_kernels.c: one core, and all cores together. */
+/* calibrate_kernels.c, calibrate_memory.c, calibrate_products.c (after memory): one core, and all
+ * cores together. */
 bool calibrate_kernels(struct bench *bench, struct error *error);
+void calibrate_memory(struct bench *bench);
+void calibrate_products(struct bench *bench);
+/* Of ordinary values, in pages as training has them. The caller frees it. */
+float *bench_floats(int64_t n);
 /* calibrate_collectives.c: shm collectives by size, for each number of ranks. */
 bool calibrate_collectives(struct bench *bench, struct error *error);
 

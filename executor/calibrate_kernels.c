@@ -1,7 +1,5 @@
-/* One core: matrix products, attention, memory, the optimizer, the interpreter. All cores: memory.
- */
+/* One core's attention, loss and gradient norm; and the interpreter. */
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -12,133 +10,9 @@
 #include "executor/machine.h"
 #include "kernels/bf16.h"
 
-/* Products are measured around a cube of this side; smaller sides show how the rate falls. */
-enum { SIDE = 512, SMALL_SIDES = 3, MAX_CORES = 256 };
-static const int64_t small_sides[SMALL_SIDES] = {16, 48, 128};
-
-/* Streams well beyond the caches of one core. */
-enum { STREAM_FLOATS = 8 << 20, ATTENTION_TOKENS = 512, ATTENTION_HEADS = 4, HEAD_DIM = 64 };
-
-static float *new_floats(int64_t n)
-{
-	float *floats = malloc((size_t)n * sizeof(float));
-
-	if (floats == NULL)
-		base_out_of_memory((size_t)n * sizeof(float));
-	/* Values of ordinary size: zeros and denormals have their own speed. */
-	for (int64_t i = 0; i < n; i++)
-		floats[i] = (float)(i % 17 - 8) / 16;
-	return floats;
-}
-
-/* --- matrix products --- */
-
-struct gemm_case {
-	struct bench *bench;
-	struct gemm gemm;
-};
-
-static void run_gemm(void *data)
-{
-	struct gemm_case *c = data;
-
-	c->bench->kernels->gemm(&c->bench->context, &c->gemm);
-}
-
-enum form { FORM_FORWARD, FORM_INPUT_GRADIENT, FORM_WEIGHT_GRADIENT, FORM_COUNT };
-
-/* Of one dtype: operands, and the figures in the making. */
-struct products {
-	struct bench *bench;
-	enum dtype dtype;
-	void *a, *b;
-	float *c; /* as wide as the widest result */
-	double *flops, *half_m, *half_n, *half_k;
-};
-
-/* FLOP/s of one shape, over the three ways in which training multiplies. Gradients of weights are
- * fp32. */
-static double gemm_rate(const struct products *p, int64_t m, int64_t n, int64_t k)
-{
-	double seconds = 0;
-
-	for (int form = 0; form < FORM_COUNT; form++) {
-		bool a = form == FORM_WEIGHT_GRADIENT, b = form == FORM_FORWARD;
-		struct gemm_case c = {p->bench, {.m = m,
-							.n = n,
-							.k = k,
-							.a = p->a,
-							.b = p->b,
-							.c = p->c,
-							.lda = a ? m : k,
-							.ldb = b ? k : n,
-							.ldc = n,
-							.transpose_a = a,
-							.transpose_b = b,
-							.accumulate = a,
-							.dtype = p->dtype,
-							.c_dtype = a ? DTYPE_FP32 : p->dtype}};
-
-		seconds += bench_time(p->bench, run_gemm, &c);
-	}
-	return FORM_COUNT * 2.0 * (double)m * (double)n * (double)k / seconds;
-}
-
-/* With f(x) = x / (x + half), rate(x) / rate(SIDE) = r gives half; the middle one of three. */
-static double fit_half(const double *rates, double full)
-{
-	double halves[SMALL_SIDES];
-
-	for (int i = 0; i < SMALL_SIDES; i++) {
-		double x = (double)small_sides[i], r = rates[i] / full;
-		double denominator = SIDE * r - x;
-
-		halves[i] = denominator > 0 ? fmax(SIDE * x * (1 - r) / denominator, 0) : 0;
-	}
-	return measure_spread(halves, SMALL_SIDES).p50;
-}
-
-static void measure_products(struct products *p)
-{
-	double rates[3][SMALL_SIDES], full = gemm_rate(p, SIDE, SIDE, SIDE);
-
-	for (int i = 0; i < SMALL_SIDES; i++) {
-		rates[0][i] = gemm_rate(p, small_sides[i], SIDE, SIDE);
-		rates[1][i] = gemm_rate(p, SIDE, small_sides[i], SIDE);
-		rates[2][i] = gemm_rate(p, SIDE, SIDE, small_sides[i]);
-	}
-	*p->half_m = fit_half(rates[0], full);
-	*p->half_n = fit_half(rates[1], full);
-	*p->half_k = fit_half(rates[2], full);
-	*p->flops =
-		full * (1 + *p->half_m / SIDE) * (1 + *p->half_n / SIDE) * (1 + *p->half_k / SIDE);
-	bench_say(p->bench,
-		"matrix products in %s: %.1f GFLOP/s a core, halved at m %.0f, n %.0f, k %.0f",
-		dtype_name(p->dtype), *p->flops / 1e9, *p->half_m, *p->half_n, *p->half_k);
-}
-
-static void calibrate_gemm(struct bench *bench)
-{
-	struct calibration *c = bench->calibration;
-	const int64_t n = (int64_t)SIDE * SIDE;
-	float *floats[3];
-	uint16_t *halves = malloc(2 * (size_t)n * sizeof(*halves));
-
-	if (halves == NULL)
-		base_out_of_memory(2 * (size_t)n * sizeof(*halves));
-	for (int i = 0; i < 3; i++)
-		floats[i] = new_floats(n);
-	for (int64_t i = 0; i < 2 * n; i++)
-		halves[i] = bf16_from_float(floats[0][i % n]);
-	measure_products(&(struct products){bench, DTYPE_FP32, floats[0], floats[1], floats[2],
-		&c->gemm_flops, &c->gemm_half_m, &c->gemm_half_n, &c->gemm_half_k});
-	measure_products(&(struct products){bench, DTYPE_BF16, halves, halves + n, floats[2],
-		&c->bf16_gemm_flops, &c->bf16_gemm_half_m, &c->bf16_gemm_half_n,
-		&c->bf16_gemm_half_k});
-	for (int i = 0; i < 3; i++)
-		free(floats[i]);
-	free(halves);
-}
+enum { ATTENTION_TOKENS = 512, ATTENTION_HEADS = 4, HEAD_DIM = 64 };
+enum { LOSS_TOKENS = 64, LOSS_VOCABULARY = 32768, NORM_FLOATS = 4 << 20 };
+enum { ACTIVATIONS = 256 * 1536 };
 
 /* --- attention --- */
 
@@ -164,7 +38,7 @@ static void run_attention_backward(void *data)
 static void calibrate_attention(struct bench *bench)
 {
 	int64_t width = ATTENTION_HEADS * HEAD_DIM, n = ATTENTION_TOKENS * width;
-	float *floats = new_floats(8 * n + ATTENTION_TOKENS * ATTENTION_HEADS);
+	float *floats = bench_floats(8 * n + ATTENTION_TOKENS * ATTENTION_HEADS);
 	struct attention_case c = {bench, {.forward = {.sequences = 1,
 						   .length = ATTENTION_TOKENS,
 						   .heads = ATTENTION_HEADS,
@@ -200,145 +74,113 @@ static void calibrate_attention(struct bench *bench)
 		bench->calibration->attention_backward_flops / 1e9);
 }
 
-/* --- memory --- */
+/* --- activations, the loss and the gradient norm --- */
 
-struct stream_case {
-	const struct kernels *kernels;
-	struct kernel_context context;
-	float *y, *a, *b;
-	int64_t n;
-	int repeats;
-	pthread_barrier_t *barrier;
-	double start, end;
+struct activation_case {
+	struct bench *bench;
+	enum dtype dtype;
+	void *y, *x, *dy;
 };
 
-static void run_stream(void *data)
+static void run_activation(void *data)
 {
-	struct stream_case *c = data;
+	struct activation_case *c = data;
+	struct kernel_context *context = &c->bench->context;
 
-	c->kernels->add(&c->context, DTYPE_FP32, c->y, c->a, c->b, c->n);
+	c->bench->kernels->gelu(context, c->dtype, GELU_TANH, c->y, c->x, ACTIVATIONS);
+	c->bench->kernels->gelu_backward(
+		context, c->dtype, GELU_TANH, c->y, c->dy, c->x, ACTIVATIONS);
 }
 
-static void *stream_thread(void *data)
+static void calibrate_activation(struct bench *bench)
 {
-	struct stream_case *c = data;
+	float *floats[3];
+	struct calibration *c = bench->calibration;
 
-	run_stream(c);
-	pthread_barrier_wait(c->barrier);
-	c->start = clock_now();
-	for (int i = 0; i < c->repeats; i++)
-		run_stream(c);
-	c->end = clock_now();
-	return NULL;
+	for (int i = 0; i < 3; i++)
+		floats[i] = bench_floats(ACTIVATIONS);
+	struct activation_case fp32 = {bench, DTYPE_FP32, floats[0], floats[1], floats[2]};
+	c->activation_rate = 2 * ACTIVATIONS / bench_time(bench, run_activation, &fp32);
+	for (int i = 1; i < 3; i++)
+		for (int j = 0; j < ACTIVATIONS; j++)
+			((uint16_t *)floats[i])[j] = bf16_from_float((float)(j % 17 - 8) / 16);
+	struct activation_case bf16 = {bench, DTYPE_BF16, floats[0], floats[1], floats[2]};
+	c->bf16_activation_rate = 2 * ACTIVATIONS / bench_time(bench, run_activation, &bf16);
+	for (int i = 0; i < 3; i++)
+		free(floats[i]);
+	bench_say(bench, "GELU: %.0f million elements a second, %.0f in bf16",
+		c->activation_rate / 1e6, c->bf16_activation_rate / 1e6);
 }
 
-static void open_stream(struct stream_case *c, const struct bench *bench, int64_t n)
+struct loss_case {
+	struct bench *bench;
+	struct cross_entropy loss;
+};
+
+static void run_loss(void *data)
 {
-	*c = (struct stream_case){.kernels = bench->kernels, .context = bench->context, .n = n};
-	c->y = new_floats(n);
-	c->a = new_floats(n);
-	c->b = new_floats(n);
+	struct loss_case *c = data;
+
+	c->bench->kernels->cross_entropy(&c->bench->context, &c->loss);
 }
 
-static void close_stream(struct stream_case *c)
+/* Logits per second. Gradients replace logits: from then on they are probabilities, which take as
+ * long. */
+static double loss_rate(struct bench *bench, enum dtype dtype, void *logits)
 {
-	free(c->y);
-	free(c->a);
-	free(c->b);
+	static const int32_t targets[LOSS_TOKENS];
+	float losses[LOSS_TOKENS];
+	struct loss_case c = {bench, {.tokens = LOSS_TOKENS,
+					     .vocabulary = LOSS_VOCABULARY,
+					     .stride = LOSS_VOCABULARY,
+					     .logits = logits,
+					     .targets = targets,
+					     .losses = losses,
+					     .scale = 1.0f / LOSS_TOKENS,
+					     .dtype = dtype}};
+
+	return LOSS_TOKENS * (double)LOSS_VOCABULARY / bench_time(bench, run_loss, &c);
 }
 
-/* All cores at once; from the first start to the last end. */
-static double shared_bandwidth(struct bench *bench, int cores, int repeats)
-{
-	struct stream_case cases[MAX_CORES];
-	pthread_t threads[MAX_CORES];
-	pthread_barrier_t barrier;
-	double start = INFINITY, end = 0;
-	int started = 0;
-
-	pthread_barrier_init(&barrier, NULL, (unsigned)cores);
-	for (int i = 0; i < cores; i++) {
-		open_stream(&cases[i], bench, STREAM_FLOATS / 2);
-		cases[i].repeats = repeats;
-		cases[i].barrier = &barrier;
-	}
-	while (started < cores &&
-		pthread_create(&threads[started], NULL, stream_thread, &cases[started]) == 0)
-		started++;
-	if (started < cores)
-		abort(); /* the barrier would never open */
-	for (int i = 0; i < cores; i++) {
-		pthread_join(threads[i], NULL);
-		start = fmin(start, cases[i].start);
-		end = fmax(end, cases[i].end);
-		close_stream(&cases[i]);
-	}
-	pthread_barrier_destroy(&barrier);
-	return 3.0 * sizeof(float) * (STREAM_FLOATS / 2) * repeats * cores / (end - start);
-}
-
-static void calibrate_memory(struct bench *bench)
+static void calibrate_loss(struct bench *bench)
 {
 	struct calibration *c = bench->calibration;
-	int cores = (int)min_i64(machine_cpus(), MAX_CORES);
-	double together[5];
-	struct stream_case stream;
+	int64_t n = (int64_t)LOSS_TOKENS * LOSS_VOCABULARY;
+	float *logits = bench_floats(n);
 
-	open_stream(&stream, bench, STREAM_FLOATS);
-	c->memory_bandwidth =
-		3.0 * sizeof(float) * STREAM_FLOATS / bench_time(bench, run_stream, &stream);
-	stream.n = 1;
-	c->kernel_overhead = bench_time(bench, run_stream, &stream);
-	close_stream(&stream);
-	for (int i = 0; i < COUNT_OF(together); i++)
-		together[i] = shared_bandwidth(bench, cores, bench->options->quick ? 2 : 10);
-	struct spread spread = measure_spread(together, COUNT_OF(together));
-	bench_note_spread(bench, &spread);
-	c->memory_bandwidth_shared = spread.p50;
-	bench_say(bench, "memory: %.1f GB/s one core, %.1f GB/s all %d", c->memory_bandwidth / 1e9,
-		c->memory_bandwidth_shared / 1e9, cores);
+	c->loss_rate = loss_rate(bench, DTYPE_FP32, logits);
+	uint16_t *halves = (uint16_t *)logits;
+	for (int64_t i = 0; i < n; i++)
+		halves[i] = bf16_from_float((float)(i % 17 - 8) / 16);
+	c->bf16_loss_rate = loss_rate(bench, DTYPE_BF16, halves);
+	free(logits);
+	bench_say(bench, "loss: %.0f million logits a second, %.0f in bf16", c->loss_rate / 1e6,
+		c->bf16_loss_rate / 1e6);
 }
 
-/* --- optimizer --- */
-
-struct adamw_case {
+struct norm_case {
 	struct bench *bench;
-	struct adamw adamw;
+	const float *gradients;
+	struct exact_sum sum;
 };
 
-static void run_adamw(void *data)
+static void run_norm(void *data)
 {
-	struct adamw_case *c = data;
+	struct norm_case *c = data;
 
-	c->bench->kernels->adamw(&c->bench->context, &c->adamw);
+	c->bench->kernels->sum_squares(&c->bench->context, &c->sum, c->gradients, NORM_FLOATS);
+	exact_sum_normalise(&c->sum);
 }
 
-static void calibrate_optimizer(struct bench *bench)
+static void calibrate_norm(struct bench *bench)
 {
-	int64_t n = STREAM_FLOATS / 2;
-	float *floats = new_floats(4 * n);
-	struct adamw_case c = {bench, {.n = n,
-					      .w = floats,
-					      .m = floats + n,
-					      .v = floats + 2 * n,
-					      .g = floats + 3 * n,
-					      .lr = 1e-4,
-					      .beta1 = 0.9,
-					      .beta2 = 0.95,
-					      .epsilon = 1e-8,
-					      .weight_decay = 0.1,
-					      .bias_correction1 = 0.1,
-					      .bias_correction2 = 0.05,
-					      .gradient_scale = 1}};
+	float *gradients = bench_floats(NORM_FLOATS);
+	struct norm_case c = {bench, gradients, {{0}}};
 
-	/* Roots of negative second moments would be NaN. */
-	for (int64_t i = 0; i < n; i++)
-		floats[2 * n + i] = fabsf(floats[2 * n + i]);
-	/* Reads w, m, v, g and writes w, m, v. */
-	bench->calibration->optimizer_bandwidth =
-		7.0 * sizeof(float) * (double)n / bench_time(bench, run_adamw, &c);
-	free(floats);
-	bench_say(bench, "AdamW: %.1f GB/s", bench->calibration->optimizer_bandwidth / 1e9);
+	bench->calibration->gradient_norm_rate = NORM_FLOATS / bench_time(bench, run_norm, &c);
+	free(gradients);
+	bench_say(bench, "gradient norm: %.0f million elements a second",
+		bench->calibration->gradient_norm_rate / 1e6);
 }
 
 /* --- the interpreter --- */
@@ -421,9 +263,11 @@ static bool calibrate_interpreter(struct bench *bench, struct error *error)
 
 bool calibrate_kernels(struct bench *bench, struct error *error)
 {
-	calibrate_gemm(bench);
-	calibrate_attention(bench);
 	calibrate_memory(bench);
-	calibrate_optimizer(bench);
+	calibrate_products(bench);
+	calibrate_attention(bench);
+	calibrate_activation(bench);
+	calibrate_loss(bench);
+	calibrate_norm(bench);
 	return calibrate_interpreter(bench, error);
 }

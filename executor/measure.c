@@ -234,7 +234,8 @@ static void fill_utilisation(
 	const struct topology *topology = in->schedule->topology;
 	const struct model *model = in->schedule->model;
 	enum dtype dtype = in->schedule->plan.param_dtype;
-	double gemm = calibration_gemm_flops(&topology->calibration, dtype);
+	double gemm = calibration_gemm_flops(&topology->calibration, dtype) *
+		      topology_rank_speedup(topology);
 	double rate = v->tokens_per_s_per_gpu;
 
 	v->peak_flops = gemm > 0 ? gemm : device_peak_flops(&topology->device, dtype);

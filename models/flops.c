@@ -174,12 +174,15 @@ static void add_core(struct module_work *work, const struct architecture *a, enu
 static void add_activation(struct module_work *work, const struct architecture *a,
 	enum module_kind kind, enum pass pass, double tokens, int element_bytes)
 {
-	for (int i = 0; i < COUNT_OF(activations); i++)
-		if (activations[i].kind == kind)
-			add_traffic(work,
-				architecture_is_gated(a) ? &activations[i].gated
-							 : &activations[i].plain,
-				pass, tokens, a, element_bytes);
+	for (int i = 0; i < COUNT_OF(activations); i++) {
+		const struct traffic *t =
+			architecture_is_gated(a) ? &activations[i].gated : &activations[i].plain;
+
+		if (activations[i].kind != kind)
+			continue;
+		add_traffic(work, t, pass, tokens, a, element_bytes);
+		work->activations = tokens * (double)architecture_width(a, t->width);
+	}
 }
 
 /* A bias is added inside of the product; its gradient is a sum of its own over the output's. */

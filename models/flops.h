@@ -41,6 +41,7 @@ struct module_work {
 	/* Traffic of the element-wise parts and launches (products included): by fused kernels, and
 	 * by eager PyTorch's (docs/models.md). */
 	double memory_bytes, eager_bytes;
+	double activations; /* elements through the function between the MLP's products */
 	int kernels, eager_kernels;
 };
 

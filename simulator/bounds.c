@@ -25,7 +25,9 @@ static double most_flops(const struct machine *machine)
 			fmax(machine->attention[i].forward, machine->attention[i].backward));
 	if (machine->gpu && machine->peak_flops > 0)
 		measured = 0; /* the cost model does not believe more than the datasheet */
-	return fmax(machine->peak_flops, measured) * machine->core_share;
+	return fmax(machine->peak_flops * (double)topology_rank_threads(machine->topology),
+		       measured) *
+	       machine->core_share;
 }
 
 static double most_memory_bandwidth(const struct topology *topology)
@@ -33,8 +35,9 @@ static double most_memory_bandwidth(const struct topology *topology)
 	double device = fmax(topology->device.memory_bandwidth,
 		fmax(topology->calibration.memory_bandwidth,
 			topology->calibration.optimizer_bandwidth));
-	double host = fmax(
-		topology->host.memory_bandwidth, topology->calibration.memory_bandwidth_shared);
+	double host = fmax(topology->host.memory_bandwidth,
+		fmax(topology->calibration.memory_bandwidth_shared,
+			topology->calibration.optimizer_bandwidth_shared));
 
 	if (topology->shares_host)
 		return fmin(device, host / (double)topology->devices_per_node);

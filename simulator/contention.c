@@ -11,11 +11,14 @@ struct demand {
 	double multiprocessors, memory, fabric, network, link, link_out;
 };
 
-static void add_demand(const struct task *task, struct demand *demand)
+static void add_demand(
+	const struct topology *topology, const struct task *task, struct demand *demand)
 {
 	const struct cost *cost = &task->cost;
 
-	demand->threads += 1 - cost->idle;
+	demand->threads += task->computes && cost->arithmetic > 0
+				   ? (double)topology_rank_threads(topology)
+				   : 1 - cost->idle;
 	demand->computing += task->computes && cost->device > 0;
 	demand->multiprocessors += cost->multiprocessors;
 	demand->memory += cost->memory_load;
@@ -44,7 +47,7 @@ static double gpu_arithmetic(const struct topology *topology, const struct deman
 	return turns * all / fmax(all / 2, all - demand->multiprocessors);
 }
 
-/* Threads of all ranks share the cores. One thread a rank is in the costs already. */
+/* Threads of all ranks share the cores. What a rank has of them alone is in the costs already. */
 static double host_arithmetic(const struct topology *topology, const struct demand *demand)
 {
 	double cores = (double)topology->host.cores, ranks = (double)topology->devices_per_node;
@@ -123,7 +126,8 @@ void contention_rates(struct engine *engine)
 		return;
 	for (int i = 0; i < engine->n_queues; i++)
 		if (engine->queues[i].running >= 0)
-			add_demand(task_of(engine, engine->queues[i].running), &demand);
+			add_demand(engine->topology, task_of(engine, engine->queues[i].running),
+				&demand);
 	for (int i = 0; i < engine->n_queues; i++) {
 		struct queue *queue = &engine->queues[i];
 

@@ -128,6 +128,18 @@ static double traffic_bytes(const struct costing *costing, const struct op *op)
 	return factor ? 0 : (double)op->bytes;
 }
 
+static double traffic(const struct costing *costing, const struct op *op, struct cost *cost)
+{
+	const struct machine *machine = &costing->machine;
+	double kernels = op->kind == OP_OPTIMIZER ? OPTIMIZER_KERNELS : 1;
+
+	if (op->kind == OP_GRADIENT_NORM)
+		return compute_norm_cost(machine, (double)op->bytes, cost);
+	traffic_cost(
+		machine, traffic_bytes(costing, op), traffic_bandwidth(machine, op), kernels, cost);
+	return kernels;
+}
+
 static struct cost cost_of(const struct costing *costing, const struct op *op)
 {
 	const struct machine *machine = &costing->machine;
@@ -140,9 +152,7 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 		slow_down(&cost, costing->slowdown);
 		break;
 	case OP_CLASS_TRAFFIC:
-		kernels = op->kind == OP_OPTIMIZER ? OPTIMIZER_KERNELS : 1;
-		traffic_cost(machine, traffic_bytes(costing, op), traffic_bandwidth(machine, op),
-			kernels, &cost);
+		kernels = traffic(costing, op, &cost);
 		if (op->stream != STREAM_HOST)
 			slow_down(&cost, costing->slowdown);
 		break;

@@ -22,8 +22,9 @@ static void add_gemm(
 	const struct machine *machine, const struct gemm_shape *gemm, struct cost *cost)
 {
 	double arithmetic = gemm_arithmetic(machine, gemm);
-	double memory = gemm_bytes(gemm, machine->dtype) / machine->memory_bandwidth;
-	double both = fmax(arithmetic, memory);
+	double memory = gemm_bytes(gemm, machine->dtype) / machine->product_bandwidth;
+	/* On a CPU operands are copied into caches, and results written back, between products. */
+	double both = arithmetic + memory;
 
 	cost->flops += gemm_flops(gemm);
 	if (machine->gpu)
@@ -72,6 +73,12 @@ static bool has_fused_loss(const struct schedule *schedule)
 	return schedule->plan.compile || schedule->plan.loss >= LOSS_FUSED;
 }
 
+/* Seconds of so many elements at that rate on one thread; 0: not known. */
+static double rate_time(const struct machine *machine, double elements, double rate)
+{
+	return rate > 0 ? elements / rate / machine->core_share : 0;
+}
+
 static double add_module(const struct machine *machine, const struct schedule *schedule,
 	const struct module_work *work, enum pass pass, struct cost *cost)
 {
@@ -89,7 +96,7 @@ static double add_module(const struct machine *machine, const struct schedule *s
 		cost->flops += work->attention_flops;
 		add_bound(cost, work->attention_flops / attention_rate(machine, &shape), 0);
 	}
-	add_bound(cost, 0,
+	add_bound(cost, rate_time(machine, work->activations, machine->activation_rate),
 		(fused ? work->memory_bytes : work->eager_bytes) / machine->memory_bandwidth);
 	cost->device += kernels * machine->kernel_overhead;
 	return kernels;
@@ -172,6 +179,13 @@ static double loss_bytes(const struct schedule *schedule)
 	return casts + 7 * (casts > 0 ? 4 : width) + metrics;
 }
 
+static void limited_cost(const struct machine *machine, double bytes, double bandwidth,
+	double arithmetic, double kernels, struct cost *cost)
+{
+	add_bound(cost, arithmetic, bytes / bandwidth);
+	cost->device += kernels * machine->kernel_overhead;
+}
+
 double compute_loss_cost(
 	const struct machine *machine, const struct schedule *schedule, struct cost *cost)
 {
@@ -180,14 +194,21 @@ double compute_loss_cost(
 	double logits = (double)plan->micro_batch * (double)plan->seq_len * (double)a->vocab;
 	double kernels = has_fused_loss(schedule) ? 2 : 8;
 
-	traffic_cost(
-		machine, logits * loss_bytes(schedule), machine->memory_bandwidth, kernels, cost);
+	limited_cost(machine, logits * loss_bytes(schedule), machine->memory_bandwidth,
+		rate_time(machine, logits, machine->loss_rate), kernels, cost);
 	return kernels;
+}
+
+double compute_norm_cost(const struct machine *machine, double bytes, struct cost *cost)
+{
+	limited_cost(machine, bytes, machine->memory_bandwidth,
+		rate_time(machine, bytes / dtype_bytes(DTYPE_FP32), machine->gradient_norm_rate), 1,
+		cost);
+	return 1;
 }
 
 void traffic_cost(const struct machine *machine, double bytes, double bandwidth, double kernels,
 	struct cost *cost)
 {
-	add_bound(cost, 0, bytes / bandwidth);
-	cost->device += kernels * machine->kernel_overhead;
+	limited_cost(machine, bytes, bandwidth, 0, kernels, cost);
 }

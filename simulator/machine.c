@@ -134,6 +134,31 @@ static void init_cpu_bf16(struct machine *machine)
 	machine->gemm_half_k = calibration->bf16_gemm_half_k;
 }
 
+/* Threads of a rank that has a host's cores to share. */
+static void use_threads(struct machine *machine)
+{
+	double speedup = topology_rank_speedup(machine->topology);
+
+	machine->gemm_flops *= speedup;
+	for (int i = 0; i < ATTENTION_GENERATION_COUNT; i++) {
+		machine->attention[i].forward *= speedup;
+		machine->attention[i].backward *= speedup;
+	}
+}
+
+static void init_rates(struct machine *machine)
+{
+	const struct calibration *calibration = &machine->topology->calibration;
+
+	if (machine->gpu)
+		return;
+	bool bf16 = machine->dtype == DTYPE_BF16;
+	machine->activation_rate =
+		bf16 ? calibration->bf16_activation_rate : calibration->activation_rate;
+	machine->loss_rate = bf16 ? calibration->bf16_loss_rate : calibration->loss_rate;
+	machine->gradient_norm_rate = calibration->gradient_norm_rate;
+}
+
 static void init_arithmetic(struct machine *machine, const struct prior *prior)
 {
 	const struct device *device = &machine->topology->device;
@@ -157,14 +182,15 @@ static void init_arithmetic(struct machine *machine, const struct prior *prior)
 	machine->gemm_flops *= machine->slower_than_alone;
 	init_attention(machine, prior, attention, machine->gpu ? scale : 1);
 	init_cpu_bf16(machine);
+	use_threads(machine);
+	init_rates(machine);
 }
 
-/* Ranks of one host share what its memory delivers; only as many as there are cores run at once. */
-static double shared(const struct machine *machine, double alone)
+/* Ranks of one host share what its memory delivers, `all`; only as many as there are cores run at
+ * once. */
+static double shared(const struct machine *machine, double alone, double all)
 {
 	const struct topology *topology = machine->topology;
-	double all = given(topology->calibration.memory_bandwidth_shared,
-		priors[GENERATION_CPU].memory * topology->host.memory_bandwidth);
 	double ranks = (double)topology->devices_per_node;
 	double running = ranks * machine->core_share;
 
@@ -205,9 +231,14 @@ static void init_memory(struct machine *machine, const struct prior *prior)
 	if (topology->shares_host && (bandwidth <= 0 || bandwidth > core_memory_bandwidth))
 		bandwidth = core_memory_bandwidth;
 	bandwidth = given(calibration->memory_bandwidth, bandwidth);
-	machine->memory_bandwidth = shared(machine, bandwidth);
-	machine->optimizer_bandwidth = shared(
-		machine, given(calibration->optimizer_bandwidth, optimizer_efficiency * bandwidth));
+	double all = given(calibration->memory_bandwidth_shared,
+		priors[GENERATION_CPU].memory * topology->host.memory_bandwidth);
+	machine->memory_bandwidth = shared(machine, bandwidth, all);
+	machine->product_bandwidth =
+		shared(machine, bandwidth * (double)topology_rank_threads(topology), all);
+	machine->optimizer_bandwidth = shared(machine,
+		given(calibration->optimizer_bandwidth, optimizer_efficiency * bandwidth),
+		given(calibration->optimizer_bandwidth_shared, all));
 	init_offload(machine);
 }
 

@@ -38,6 +38,9 @@ struct machine {
 	struct attention_rates attention[ATTENTION_GENERATION_COUNT];
 	/* B/s of one rank while all ranks of the node are at it. */
 	double memory_bandwidth, optimizer_bandwidth;
+	double product_bandwidth; /* the same of a matrix product, on all threads of the rank */
+	/* Elements a second that arithmetic allows; 0: memory alone is waited for. */
+	double activation_rate, loss_rate, gradient_norm_rate;
 	double kernel_overhead; /* s on the device per kernel */
 	double core_share;      /* of a core that each rank's thread gets (1 on GPUs) */
 	/* CPU offload, B/s of one rank while all ranks of the node are at it: over the host link,

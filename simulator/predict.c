@@ -61,7 +61,7 @@ static void fill_peak(const struct topology *topology, enum dtype dtype, struct 
 	double measured = calibration_gemm_flops(&topology->calibration, dtype);
 
 	if (device->kind == DEVICE_CPU && measured > 0) {
-		p->peak_flops = measured;
+		p->peak_flops = measured * topology_rank_speedup(topology);
 		p->peak_name =
 			topology->calibration.measured ? "measured GEMM peak" : "prior GEMM peak";
 	} else if (p->peak_flops > 0) {

@@ -39,6 +39,9 @@ struct calibration {
 	double gemm_half_m, gemm_half_n, gemm_half_k;
 	/* CPU devices: the same of bf16 operands, as above for fp32. */
 	double bf16_gemm_flops, bf16_gemm_half_m, bf16_gemm_half_n, bf16_gemm_half_k;
+	/* CPU devices: the rate of a product on all cores / on one. A rank has as many threads for
+	 * its products and its attention as cores are left to it. */
+	double threads_speedup;
 	/* A GPU's products run in tiles and waves instead of f(m) f(n), unless half_m or half_n is
 	 * given; half_k is what a tile's beginning and end cost. */
 	double sustained_clock;         /* rate in a step / rate of a kernel alone */
@@ -49,6 +52,12 @@ struct calibration {
 	double kernel_overhead;         /* s on the device per kernel */
 	double host_overhead;           /* s on the host thread per operation issued */
 	double optimizer_bandwidth;     /* B/s reached by AdamW over flat shards */
+	double optimizer_bandwidth_shared; /* B/s of all devices of a node together (shares_host) */
+	/* CPU devices, what arithmetic allows of kernels that otherwise wait for memory, per
+	 * second: elements through GELU, or back; logits through cross-entropy and back; gradients
+	 * squared and summed without rounding. */
+	double activation_rate, bf16_activation_rate;
+	double loss_rate, bf16_loss_rate, gradient_norm_rate;
 	/* Relative standard deviations of what the model gets wrong: of kernels, of collectives, of
 	 * the issuing thread, each common to all of its kind; and of a step beyond these. */
 	double compute_spread, collective_spread, host_spread, residual_spread;

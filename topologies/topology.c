@@ -107,6 +107,26 @@ double device_peak_flops(const struct device *device, enum dtype dtype)
 	return offset == 0 ? 0 : *(const double *)((const char *)device + offset);
 }
 
+int64_t topology_rank_threads(const struct topology *topology)
+{
+	if (!topology->shares_host)
+		return 1;
+	return max_i64(topology->host.cores / max_i64(topology->devices_per_node, 1), 1);
+}
+
+double topology_rank_speedup(const struct topology *topology)
+{
+	/* Unless it was measured: of each further thread. */
+	static const double prior = 0.85;
+	double more = (double)topology_rank_threads(topology) - 1;
+	double cores = (double)topology->host.cores - 1;
+	double measured = topology->calibration.threads_speedup;
+
+	if (more <= 0)
+		return 1;
+	return 1 + more * (measured > 0 ? (measured - 1) / cores : prior);
+}
+
 double topology_node_bandwidth(const struct topology *topology)
 {
 	const struct network *network = &topology->network;

@@ -133,6 +133,10 @@ int64_t topology_devices(const struct topology *topology); /* nodes * devices_pe
 /* CPU devices, and those that ranks of our executor stand in for. */
 bool topology_issues_inline(const struct topology *topology);
 double device_peak_flops(const struct device *device, enum dtype dtype); /* 0 = not supported */
+/* Ranks that share a host: threads that each has for products and attention, and how much faster
+ * these are than on one. 1 elsewhere. */
+int64_t topology_rank_threads(const struct topology *topology);
+double topology_rank_speedup(const struct topology *topology);
 /* B/s that leave one node: nics_per_node * nic_bandwidth / oversubscription; infinite for 1 node.
  */
 double topology_node_bandwidth(const struct topology *topology);

@@ -135,7 +135,40 @@ static void test_calibrated_core(void **state)
 	s.topology.calibration.gemm_half_m = 100;
 	s.topology.calibration.gemm_half_n = 200;
 	s.topology.calibration.gemm_half_k = 300;
-	assert_seconds(cost_gemm(&s.topology, DTYPE_FP32, &gemm), flops(&gemm) * 8 / 1e11);
+	s.topology.calibration.memory_bandwidth = 1e10;
+	double arithmetic = flops(&gemm) * 8 / 1e11;
+	double operands = 4.0 * (100 * 300 + 300 * 200 + 100 * 200) / 1e10;
+	assert_seconds(cost_gemm(&s.topology, DTYPE_FP32, &gemm), arithmetic + operands);
+	sketch_finish(&s);
+}
+
+/* Ranks of a host of six cores, of which all together are four times as fast as one. */
+static void test_threads_of_a_rank(void **state)
+{
+	static const struct {
+		int64_t ranks;
+		double speedup;
+	} cases[] = {{1, 4}, {2, 2.2}, {3, 1.6}, {4, 1}, {6, 1}, {12, 0.5}};
+	struct gemm_shape gemm = {100, 200, 300, 1};
+	struct sketch s;
+
+	(void)state;
+	sketch_init(&s, 0);
+	s.topology.device.kind = DEVICE_CPU;
+	s.topology.device.generation = GENERATION_CPU;
+	s.topology.shares_host = true;
+	s.topology.host.cores = 6;
+	s.topology.calibration.gemm_flops = 1e11;
+	s.topology.calibration.gemm_half_m = s.topology.calibration.gemm_half_n =
+		s.topology.calibration.gemm_half_k = 1e-9;
+	s.topology.calibration.memory_bandwidth = 1e15;
+	s.topology.calibration.memory_bandwidth_shared = 1e16;
+	s.topology.calibration.threads_speedup = 4;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		s.topology.devices_per_node = cases[i].ranks;
+		double seconds = cost_gemm(&s.topology, DTYPE_FP32, &gemm);
+		assert_true(fabs(seconds * cases[i].speedup / (flops(&gemm) / 1e11) - 1) < 1e-3);
+	}
 	sketch_finish(&s);
 }
 
@@ -164,6 +197,58 @@ static void test_choices_have_the_right_sign(void **state)
 	assert_true(twice > 1.7 * base && twice < 2.05 * base);
 	assert_true(times("seq_len=2048 optimizer=adamw-fused").optimizer <
 		    0.5 * times("seq_len=2048 optimizer=adamw-foreach").optimizer);
+}
+
+/* The longest operation of that kind. */
+static double seconds_of(struct case_ *c, enum op_kind kind)
+{
+	const struct program *program = &c->schedule->programs[0];
+	struct cost *costs = ARENA_ARRAY(&c->arena, struct cost, program->n_ops);
+
+	double longest = 0;
+
+	cost_operations(c->schedule, 0, costs);
+	for (int i = 0; i < program->n_ops; i++)
+		if (program->ops[i].kind == kind)
+			longest = fmax(longest, costs[i].device);
+	return longest;
+}
+
+/* What arithmetic limits on a core, and a memory that all ranks share. */
+static void test_rates_of_a_core(void **state)
+{
+	struct case_ c;
+	double parameters, logits;
+
+	(void)state;
+	case_load(&c, "gpt2-124m", "dgx-a100-80gb");
+	struct calibration *rates = &c.topology->calibration;
+	c.topology->device.kind = DEVICE_CPU;
+	c.topology->device.generation = GENERATION_CPU;
+	c.topology->shares_host = true;
+	c.topology->host.cores = 8;
+	*rates = (struct calibration){.gemm_flops = 1e11,
+		.memory_bandwidth = 1e12,
+		.memory_bandwidth_shared = 1e13,
+		.optimizer_bandwidth = 1e12,
+		.kernel_overhead = 1e-18,
+		.loss_rate = 1e6,
+		.bf16_loss_rate = 1e5,
+		.gradient_norm_rate = 1e7};
+	case_plan(&c, "runtime=shardplan strategy=NO_SHARD seq_len=64 param_dtype=fp32");
+	logits = 64.0 * 50257;
+	parameters = (double)c.model->parameter_count;
+	assert_true(fabs(seconds_of(&c, OP_LOSS) / (logits / 1e6) - 1) < 1e-3);
+	assert_true(fabs(seconds_of(&c, OP_GRADIENT_NORM) / (parameters / 1e7) - 1) < 1e-3);
+	double update = seconds_of(&c, OP_OPTIMIZER);
+	rates->activation_rate =
+		1e5; /* a block's is 4 x 768 wide, beside milliseconds of products */
+	assert_true(fabs(seconds_of(&c, OP_FORWARD) / (64 * 3072 / 1e5) - 1) < 0.05);
+	rates->optimizer_bandwidth_shared = 4e12; /* half of it for each of eight */
+	assert_true(fabs(seconds_of(&c, OP_OPTIMIZER) / (2 * update) - 1) < 1e-2);
+	case_plan(&c, "runtime=shardplan strategy=NO_SHARD seq_len=64 param_dtype=bf16");
+	assert_true(fabs(seconds_of(&c, OP_LOSS) / (logits / 1e5) - 1) < 1e-3);
+	case_finish(&c);
 }
 
 /* Costs are remembered by content: every block must get what a block costs, also where blocks are
@@ -240,7 +325,9 @@ int main(void)
 		cmocka_unit_test(test_dtypes),
 		cmocka_unit_test(test_no_calibration_has_a_prior),
 		cmocka_unit_test(test_calibrated_core),
+		cmocka_unit_test(test_threads_of_a_rank),
 		cmocka_unit_test(test_choices_have_the_right_sign),
+		cmocka_unit_test(test_rates_of_a_core),
 		cmocka_unit_test(test_equal_blocks_cost_the_same),
 		cmocka_unit_test(test_clipping_costs_its_bytes),
 	};
