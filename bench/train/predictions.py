@@ -1,13 +1,15 @@
 """Predicted and measured step times on this machine, of configurations that no calibration has seen.
 
-    predictions.py SHARDPLAN [--seed N] [--cases N] [--seconds S] [--keep FOLDER] [--quick]
+    predictions.py SHARDPLAN [--seed N] [--cases N] [--rounds N] [--seconds S] [--keep FOLDER] [--quick]
 
 Calibrates this machine into a folder of its own, draws configurations (model, strategy, wrap, checkpointing,
 micro-batch, accumulation, dtype, one or two ranks), predicts and trains each for some seconds, and prints a table of
 errors. Then one question is asked without restrictions, and its answer is trained beside the best plan of every other
 strategy: how far the chosen plan is from the fastest one measured. Plain Python, no other package.
 
-A figure is the median over the steps after the warm-up. For an idle machine: on a busy one both columns move.
+A figure is the median over the steps after the warm-up. For an idle machine: on a busy one both columns move. On a
+virtual machine whose host is busy they move as well, by tens of percent within minutes: --rounds repeats everything,
+calibration included, and compares the medians over the rounds.
 """
 
 import argparse
@@ -83,51 +85,79 @@ def print_row(cells):
     print('| ' + ' | '.join(str(cell) for cell in cells) + ' |', flush=True)
 
 
-PARTS = ('compute', 'optimizer', 'exposed_communication')
+PARTS = ('compute', 'optimizer')
 
 
-def compare_cases(bench, options):
+def draw_cases(options):
+    source, cases = random.Random(options.seed), {}
+    while len(cases) < options.cases:
+        words, name = draw(source)
+        cases.setdefault(name, words)
+    return cases
+
+
+def time_all(bench, questions):
+    """{name: (predicted, measured)} of one round; what this machine cannot train is left out."""
+    found = {}
+    for name, words in questions.items():
+        try:
+            found[name] = bench.compare(words)
+        except RuntimeError as reason:
+            print(f'{name}: {reason}', file=sys.stderr)
+    return found
+
+
+def median(rounds, name, part):
+    return statistics.median(part(*found[name]) for found in rounds)
+
+
+def step_times(rounds, name):
+    """Predicted and measured seconds: medians over the rounds."""
+    return (median(rounds, name, lambda p, _: p['step_time_s']),
+            median(rounds, name, lambda _, m: m['step_time_p50_s']))
+
+
+def time_of(rounds, name, part):
+    """Relative error of a part of the step."""
+    predicted = median(rounds, name, lambda p, _: p['time_s'][part])
+    measured = median(rounds, name, lambda _, m: m['time_s'][part])
+    return f'{100 * (predicted / measured - 1):+.1f} %' if measured > 0 else ''
+
+
+def in_all(rounds, questions):
+    return [name for name in questions if all(name in found for found in rounds)]
+
+
+def print_cases(rounds, cases):
     """Relative errors of the step time."""
-    source, errors, seen = random.Random(options.seed), [], set()
+    errors = []
     print_row(['model', 'ranks', 'strategy', 'wrap', 'checkpointing', 'batch', 'dtype', 'predicted', 'measured',
                'error', 'of compute', 'of optimizer'])
     print_row(['---'] * 12)
-    while len(errors) < options.cases:
-        words, name = draw(source)
-        if name in seen:
-            continue
-        seen.add(name)
-        predicted, measured = bench.compare(words)
-        p, m = predicted['step_time_s'], measured['step_time_p50_s']
+    for name in in_all(rounds, cases):
+        p, m = step_times(rounds, name)
         errors.append(p / m - 1)
-        parts = [predicted['time_s'][part] / measured['time_s'][part] - 1 if measured['time_s'][part] > 0 else 0
-                 for part in PARTS[:2]]
         print_row([*name, f'{1e3 * p:.1f} ms', f'{1e3 * m:.1f} ms', f'{100 * errors[-1]:+.1f} %',
-                   *(f'{100 * part:+.1f} %' for part in parts)])
+                   *(time_of(rounds, name, part) for part in PARTS)])
     return errors
 
 
-def compare_choice(bench):
-    """The answer to a question and the best plan of each strategy, all measured."""
+def choice_questions():
+    """One question without restrictions, and for the best plan of each strategy."""
     question = ['gpt2-nano', 'local', '--gpus', '2', '--seq-len', '128', '--global-batch', '16']
-    rows = []
-    chosen = bench.plan(question)
-    for strategy in [None] + STRATEGIES[2]:
-        words = question + (['--strategy', strategy] if strategy else [])
-        try:
-            predicted, measured = bench.compare(words)
-        except RuntimeError as reason:
-            print(f'{strategy}: {reason}')
-            continue
-        rows.append((strategy or f"chosen: {chosen['chosen']['plan']['strategy']}", predicted['step_time_s'],
-                     measured['step_time_p50_s']))
+    return {'chosen': question, **{strategy: question + ['--strategy', strategy] for strategy in STRATEGIES[2]}}
+
+
+def print_choice(rounds):
+    """How much longer the chosen plan took than the fastest measured one."""
+    names = in_all(rounds, choice_questions())
     print()
     print_row(['the best plan of', 'predicted', 'measured', 'error'])
     print_row(['---'] * 4)
-    for name, p, m in rows:
+    for name in names:
+        p, m = step_times(rounds, name)
         print_row([name, f'{1e3 * p:.1f} ms', f'{1e3 * m:.1f} ms', f'{100 * (p / m - 1):+.1f} %'])
-    best = min(m for _, _, m in rows)
-    return rows[0][2] / best - 1
+    return step_times(rounds, 'chosen')[1] / min(step_times(rounds, name)[1] for name in names) - 1
 
 
 def main():
@@ -135,6 +165,7 @@ def main():
     parser.add_argument('program')
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--cases', type=int, default=20)
+    parser.add_argument('--rounds', type=int, default=1)
     parser.add_argument('--seconds', type=float, default=6, help='of training, for each configuration')
     parser.add_argument('--keep', help='folder of an earlier run: its calibration is used again')
     parser.add_argument('--quick', action='store_true', help='calibrate --quick')
@@ -144,18 +175,22 @@ def main():
         folder = os.path.abspath(options.keep or temporary)
         os.makedirs(folder, exist_ok=True)
         bench = Bench(options, folder)
-        if not os.path.exists(os.path.join(folder, 'shardplan', 'local.yaml')):
-            bench.calibrate(options.quick)
-        calibrated = time.monotonic() - started
-        errors = compare_cases(bench, options)
-        behind = compare_choice(bench)
+        cases, rounds, calibrated = draw_cases(options), [], 0
+        for number in range(options.rounds):
+            if number > 0 or not os.path.exists(os.path.join(folder, 'shardplan', 'local.yaml')):
+                begun = time.monotonic()
+                bench.calibrate(options.quick)
+                calibrated += time.monotonic() - begun
+            rounds.append(time_all(bench, {**cases, **choice_questions()}))
+        errors = print_cases(rounds, cases)
+        behind = print_choice(rounds)
     sizes = sorted(abs(error) for error in errors)
     print(f'\n{sum(size <= 0.1 for size in sizes)} of {len(sizes)} step times within 10 %; error: median '
           f'{100 * statistics.median(sizes):.1f} %, largest {100 * sizes[-1]:.1f} %, mean with sign '
           f'{100 * statistics.mean(errors):+.1f} %.')
     print(f'The chosen plan took {100 * behind:.1f} % longer than the fastest measured one.')
-    print(f'Seed {options.seed}, calibrated in {calibrated:.0f} s, {time.monotonic() - started:.0f} s in all, load '
-          f'{load:.1f} at the start and {os.getloadavg()[0]:.1f} at the end, {os.cpu_count()} cores.')
+    print(f'Seed {options.seed}, {options.rounds} rounds, calibrated in {calibrated:.0f} s, '
+          f'{time.monotonic() - started:.0f} s in all, load {load:.1f} at the start and {os.getloadavg()[0]:.1f} at the end, {os.cpu_count()} cores.')
 
 
 if __name__ == '__main__':

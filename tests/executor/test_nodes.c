@@ -358,6 +358,9 @@ static bool rank_2_sees(struct member *m)
 		return false;
 	control.shared = &m->segment;
 	nodes->link.control = &control;
+	/* 3 writes its own number when it comes. */
+	while (atomic_load(&segment_board(&m->segment, 1)->pid) == 0)
+		usleep(1000);
 	atomic_store(&segment_board(&m->segment, 1)->pid, (int32_t)dead);
 	bool went_on = world_reduce(m);
 	return !went_on && !segment_outcome(&control, &error) && clock_now() - started < 10 &&

@@ -129,9 +129,11 @@ static void test_error_comes_back(void **state)
 	uint64_t seed = 77;
 	struct made made;
 	struct solution solution;
-	do
+	make_programme(&made, &seed);
+	while (made.programme.n_cuts > 0 || !isfinite(enumerate(&made.programme))) {
+		programme_finish(&made.programme);
 		make_programme(&made, &seed);
-	while (made.programme.n_cuts > 0 || !isfinite(enumerate(&made.programme)));
+	}
 	double least = enumerate(&made.programme);
 	int size = made.programme.sizes[0];
 	made.programme.sizes[0] = 0; /* a row without columns: no solution, or an error */
