@@ -98,7 +98,7 @@ static void measure_products(struct products *p)
 
 /* The products of a training step, one after the other: each has operands of its own, most of them
  * out of the caches, as no product that is repeated alone has. */
-enum { TOKENS = 256, WIDTH = 512, FFN = 2048, LAYERS = 2, LINEARS = 4 };
+enum { TOKENS = 256, WIDTH = 512, FFN = 2048, LINEARS = 4 };
 static const int64_t linears[LINEARS][2] = {
 	{3 * WIDTH, WIDTH}, {WIDTH, WIDTH}, {FFN, WIDTH}, {WIDTH, FFN}}; /* out, in */
 
@@ -107,6 +107,11 @@ struct layers {
 	char *weights, *gradients, *inputs, *outputs; /* gradients are fp32 */
 	int64_t bytes;                                /* of an element */
 };
+
+static int layers_of(const struct products *p)
+{
+	return p->bench->options->quick ? 1 : 2;
+}
 
 static void run_linear(const struct layers *l, int64_t out, int64_t in, int64_t at, bool backward)
 {
@@ -133,13 +138,14 @@ static void run_linear(const struct layers *l, int64_t out, int64_t in, int64_t 
 static void run_layers(void *data)
 {
 	const struct layers *l = data;
+	int n = layers_of(l->products) * LINEARS;
 	int64_t at = 0;
 
-	for (int i = 0; i < LAYERS * LINEARS; i++) {
+	for (int i = 0; i < n; i++) {
 		run_linear(l, linears[i % LINEARS][0], linears[i % LINEARS][1], at, false);
 		at += linears[i % LINEARS][0] * linears[i % LINEARS][1];
 	}
-	for (int i = LAYERS * LINEARS - 1; i >= 0; i--) {
+	for (int i = n - 1; i >= 0; i--) {
 		at -= linears[i % LINEARS][0] * linears[i % LINEARS][1];
 		run_linear(l, linears[i % LINEARS][0], linears[i % LINEARS][1], at, true);
 	}
@@ -171,8 +177,8 @@ static void expect_layers(const struct products *p, double *arithmetic, double *
 			*memory += bytes * (m * k + k * n + m * n);
 		}
 	}
-	*arithmetic *= LAYERS;
-	*memory *= LAYERS;
+	*arithmetic *= layers_of(p);
+	*memory *= layers_of(p);
 }
 
 static double layers_time(struct products *p, int threads)
@@ -182,7 +188,7 @@ static double layers_time(struct products *p, int threads)
 	struct layers l = {.products = p, .bytes = dtype_bytes(p->dtype)};
 
 	for (int i = 0; i < LINEARS; i++)
-		n += LAYERS * linears[i][0] * linears[i][1];
+		n += layers_of(p) * linears[i][0] * linears[i][1];
 	float *floats[4] = {bench_floats(n), bench_floats(n), bench_floats(TOKENS * FFN),
 		bench_floats(TOKENS * FFN)};
 	for (int i = 0; i < 4 && p->dtype == DTYPE_BF16; i++)

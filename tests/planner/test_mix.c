@@ -330,7 +330,7 @@ static bool equal(const struct ranked *mine, const struct ranked *best)
 }
 
 struct wins {
-	int mixed, offloaded, none;
+	int mixed, offloaded, none, open;
 };
 
 static bool offloads_some(const struct plan *plan)
@@ -355,10 +355,15 @@ static void compare(const struct question *question, struct arena *arena, struct
 	const struct ranked *mine = ranking_first(&search.ranking);
 	const struct ranked *best = ranking_first(&all);
 	describe_question(question, &text);
-	if (!equal(mine, best) || !equal(ranking_best(&search.ranking, STRATEGY_COUNT),
-					  ranking_best(&all, STRATEGY_COUNT)))
+	bool same = equal(mine, best) && equal(ranking_best(&search.ranking, STRATEGY_COUNT),
+						 ranking_best(&all, STRATEGY_COUNT));
+	/* An answer with a gap may be another one, not better than the gap allows. */
+	bool open = mine != NULL && best != NULL && search.least_skipped <= time_of(best) &&
+		    time_of(best) < time_of(mine);
+	if (!same && !open)
 		fail_msg("%s: another winner, %lld for %lld", text_string(&text), time_of(mine),
 			time_of(best));
+	wins->open += !same;
 	wins->none += best == NULL;
 	wins->mixed += mine != NULL && mine->mixed;
 	wins->offloaded += mine != NULL && offloads_some(&search.space.plans[mine->plan]);
@@ -379,8 +384,10 @@ static void test_equals_brute_force(void **state)
 		arena_finish(&arena);
 	}
 	print_message(
-		"%d questions: a mix wins %d, with offload of some units %d, nothing fits %d\n",
-		compared, wins.mixed, wins.offloaded, wins.none);
+		"%d questions: a mix wins %d, with offload of some units %d, nothing fits %d; a "
+		"better one behind a gap %d\n",
+		compared, wins.mixed, wins.offloaded, wins.none, wins.open);
+	assert_true(200 * wins.open <= compared);
 	assert_true(20 * wins.mixed >= compared);
 	assert_true(compared < 60 || wins.offloaded > 0);
 	assert_true(wins.none < compared / 2);
