@@ -32,7 +32,7 @@ static inline struct topology sample_local(void)
 			12.3456789e9, 1e11 / 7, 0, 0, 0, 1},
 		.fabric = {FABRIC_SHARED_MEMORY, 1e10 / 3, 1.1e-6, 0},
 		.network = {.kind = NETWORK_NONE},
-		.host = {16823549953, 25.6e9 / 7, 2, 0, CPU_OTHER},
+		.host = {16823549953, 25.6e9 / 7, 2, 0, 0, CPU_OTHER},
 		.shares_host = true,
 		.calibration = {.measured = true,
 			.date = "2025-01-02T03:04:05Z",
@@ -82,6 +82,15 @@ static inline void assert_same_topology(const struct topology *a, const struct t
 	for (int i = 0; i < a->calibration.n_collectives; i++)
 		assert_fields_equal(calibration_collective_fields, &a->calibration.collectives[i],
 			&b->calibration.collectives[i]);
+	assert_int_equal(a->calibration.n_products, b->calibration.n_products);
+	for (int i = 0; i < a->calibration.n_products; i++)
+		assert_fields_equal(calibration_product_fields, &a->calibration.products[i],
+			&b->calibration.products[i]);
+	assert_int_equal(a->n_provenance, b->n_provenance);
+	for (int i = 0; i < a->n_provenance; i++) {
+		assert_string_equal(a->provenance[i].key, b->provenance[i].key);
+		assert_string_equal(a->provenance[i].text, b->provenance[i].text);
+	}
 }
 
 #endif
