@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "executor/calibrate.h"
+#include "executor/compute.h"
 #include "executor/event.h"
 #include "executor/huge_pages.h"
 #include "executor/machine.h"
@@ -47,20 +48,15 @@ static void run_adamw(void *data)
 {
 	struct walk *p = data;
 	struct kernel_context context = p->bench->context;
+	const struct training training = training_defaults();
+	struct adamw a = optimizer_adamw(&training, 0);
 
-	p->bench->kernels->adamw(&context, &(struct adamw){.n = p->n,
-						   .w = p->floats,
-						   .m = p->floats + p->n,
-						   .v = p->floats + 2 * p->n,
-						   .g = p->floats + 3 * p->n,
-						   .lr = 1e-4,
-						   .beta1 = 0.9,
-						   .beta2 = 0.95,
-						   .epsilon = 1e-8,
-						   .weight_decay = 0.1,
-						   .bias_correction1 = 0.1,
-						   .bias_correction2 = 0.05,
-						   .gradient_scale = 1});
+	a.n = p->n;
+	a.w = p->floats;
+	a.m = p->floats + p->n;
+	a.v = p->floats + 2 * p->n;
+	a.g = p->floats + 3 * p->n;
+	p->bench->kernels->adamw(&context, &a);
 }
 
 /* Two reads, one write. */

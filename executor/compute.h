@@ -168,7 +168,8 @@ void gradient_round(struct compute *compute, int buffer);
 /* sum[0..n) += more. */
 void gradient_add(int64_t *sum, const int64_t *more, int64_t n);
 
-/* --- optimizer.c --- */
+/* --- optimizer.c --- the first is the update of a step, of no arrays yet */
+struct adamw optimizer_adamw(const struct training *training, int64_t step);
 bool compute_norm_is_finite(const struct compute *compute, struct error *error);
 void compute_norm(struct compute *compute, const struct op *op);
 bool compute_clip(struct compute *compute, const struct op *op, struct error *error);

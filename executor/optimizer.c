@@ -156,20 +156,27 @@ static struct rounding rounding_of_step(const struct compute *c)
 	return random_rounding(c->training.seed, 0, c->step, 0);
 }
 
+struct adamw optimizer_adamw(const struct training *training, int64_t step)
+{
+	double steps = (double)(step + 1);
+
+	return (struct adamw){.lr = training_learning_rate(training, step),
+		.beta1 = training->beta1,
+		.beta2 = training->beta2,
+		.epsilon = training->epsilon,
+		.weight_decay = training->weight_decay,
+		.bias_correction1 = 1 - pow(training->beta1, steps),
+		.bias_correction2 = 1 - pow(training->beta2, steps),
+		.gradient_scale = 1};
+}
+
 static struct adamw adamw_of(const struct compute *c, bool decay)
 {
-	const struct training *t = &c->training;
-	double steps = (double)(c->step + 1);
+	struct adamw adamw = optimizer_adamw(&c->training, c->step);
 
-	return (struct adamw){.lr = learning_rate(c),
-		.beta1 = t->beta1,
-		.beta2 = t->beta2,
-		.epsilon = t->epsilon,
-		.weight_decay = decay ? t->weight_decay : 0,
-		.bias_correction1 = 1 - pow(t->beta1, steps),
-		.bias_correction2 = 1 - pow(t->beta2, steps),
-		.gradient_scale = 1,
-		.rounding = rounding_of_step(c)};
+	adamw.weight_decay = decay ? adamw.weight_decay : 0;
+	adamw.rounding = rounding_of_step(c);
+	return adamw;
 }
 
 static struct sgd_factors sgd_of(const struct compute *c, bool decay)

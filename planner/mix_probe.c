@@ -67,7 +67,7 @@ static struct work *work_of(struct shape_row *row, bool middle)
 	return middle ? &row->middle : &row->rest;
 }
 
-static void add_to(struct work *sum, const struct work *work, double times)
+void work_add(struct work *sum, const struct work *work, double times)
 {
 	sum->compute += times * work->compute;
 	sum->cover += times * work->cover;
@@ -96,10 +96,10 @@ static void add_update(struct shape_probe *probe, const struct schedule *schedul
 	double left = 1;
 	for (int u = 0; u < probe->n; u++) {
 		double share = share_of(schedule, op->stream, u);
-		add_to(&probe->rows[u].rest, work, share);
+		work_add(&probe->rows[u].rest, work, share);
 		left -= share;
 	}
-	add_to(&probe->rows[probe->n].rest, work, left > 0.5 ? 1 : 0); /* of no unit */
+	work_add(&probe->rows[probe->n].rest, work, left > 0.5 ? 1 : 0); /* of no unit */
 }
 
 /* What stands still belongs to no unit: it is the same whichever are kept. */
@@ -128,7 +128,7 @@ static void add_shape_operation(struct shape_probe *probe, const struct schedule
 	if (op->unit < 0 && bound_is_update(op->kind))
 		add_update(probe, schedule, op, &work);
 	else
-		add_to(work_of(&probe->rows[op->unit >= 0 ? op->unit : probe->n], middle), &work,
+		work_add(work_of(&probe->rows[op->unit >= 0 ? op->unit : probe->n], middle), &work,
 			1);
 }
 

@@ -46,6 +46,9 @@ struct mix_probes {
 	struct shape_probe **shapes;
 };
 
+/* Adds so many times `work`. */
+void work_add(struct work *sum, const struct work *work, double times);
+
 void mix_probes_init(struct mix_probes *probes, const struct question *question);
 void mix_probes_finish(struct mix_probes *probes);
 /* `*probe` lives as long as `probes`. */

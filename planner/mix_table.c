@@ -113,20 +113,10 @@ static struct work least_work(const struct work *a, const struct work *b)
 	return least;
 }
 
-static void add_work(struct work *sum, const struct work *work, double times)
-{
-	sum->compute += times * work->compute;
-	sum->cover += times * work->cover;
-	sum->stalls += times * work->stalls;
-	sum->alone += times * work->alone;
-	for (int e = 0; e < ENGINES_MAX; e++)
-		sum->engines[e] += times * work->engines[e];
-}
-
 static struct work work_of_step(const struct plan *plan, const struct shape_row *row)
 {
 	struct work work = row->rest;
-	add_work(&work, &row->middle, fmax(0, (double)plan->grad_accum - 2));
+	work_add(&work, &row->middle, fmax(0, (double)plan->grad_accum - 2));
 	return work;
 }
 
@@ -237,7 +227,7 @@ struct shapes {
 static struct unit_work added(const struct unit_work *less, const struct unit_work *more)
 {
 	struct unit_work added = *more;
-	add_work(&added.work, &less->work, -1);
+	work_add(&added.work, &less->work, -1);
 	added.kept -= less->kept;
 	added.at_end -= less->at_end;
 	return added;
@@ -296,7 +286,7 @@ static int64_t least_at_end(const struct shapes *shapes, int unit, bool hosts)
 
 static void add_unit(struct work *work, int64_t *bytes, const struct unit_work *unit)
 {
-	add_work(work, &unit->work, 1);
+	work_add(work, &unit->work, 1);
 	*bytes += unit->kept;
 }
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "executor/random.h"
-#include "executor/tcp.h"
 
 const struct digest_model digest_models[] = {
 	{"gpt2", TINY_GPT2, 3},
@@ -228,16 +227,6 @@ static void train(
 		snprintf(digest->hex, sizeof(digest->hex), "%s", run->measurement.weights_digest);
 		compare_ledger(run, error);
 	}
-}
-
-static int free_port(void)
-{
-	struct error error = {0};
-	int port = 0, fd = tcp_listen(&port, &error);
-
-	assert_true(fd >= 0);
-	close(fd);
-	return port;
 }
 
 /* Of a launcher's process, to the test. */

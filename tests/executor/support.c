@@ -2,8 +2,10 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "executor/rank.h"
+#include "executor/tcp.h"
 
 /* As many nodes like this machine as hold the ranks, over a link that is never measured. */
 static bool make_nodes(struct run *run, int64_t ranks, int64_t per_node)
@@ -82,6 +84,16 @@ bool run_train(struct run *run, struct executor_job *job)
 {
 	job->plan = &run->file;
 	return executor_train(job, &run->arena, &run->measurement, &run->error);
+}
+
+int free_port(void)
+{
+	struct error error = {0};
+	int port = 0, fd = tcp_listen(&port, &error);
+
+	assert_true(fd >= 0);
+	close(fd);
+	return port;
 }
 
 void run_finish(struct run *run)

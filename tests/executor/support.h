@@ -47,6 +47,9 @@ void run_plan_on(struct run *run, const char *model, const char *topology, const
 bool run_train(struct run *run, struct executor_job *job);
 void run_finish(struct run *run);
 
+/* That nobody listens at. */
+int free_port(void);
+
 /* A job on the text that ships with the repository. */
 struct executor_job run_job(int64_t steps);
 

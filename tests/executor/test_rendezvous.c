@@ -25,17 +25,6 @@ struct guest {
 
 static struct guest *guests; /* [MOST], shared with the children */
 
-/* A port that nobody listens at. */
-static int free_port(void)
-{
-	struct error error = {0};
-	int port = 0, fd = tcp_listen(&port, &error);
-
-	assert_true(fd >= 0);
-	close(fd);
-	return port;
-}
-
 static void invite(int ranks, int per_node, double timeout)
 {
 	int port = free_port();

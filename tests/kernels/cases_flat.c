@@ -138,23 +138,13 @@ static struct rounding rounding(const struct problem *p)
 
 static void call_adamw(struct problem *p)
 {
-	p->kernels->adamw(p->context, &(struct adamw){
-					      .n = p->dim[0],
-					      .w = flat(p, 0),
-					      .m = flat(p, 1),
-					      .v = flat(p, 2),
-					      .g = flat(p, 3),
-					      .lr = 1e-3,
-					      .beta1 = 0.9,
-					      .beta2 = 0.95,
-					      .epsilon = 1e-8,
-					      .weight_decay = 0.1,
-					      .bias_correction1 = 0.271,
-					      .bias_correction2 = 0.142625,
-					      .gradient_scale = 0.75f,
-					      .dtype = type(p),
-					      .rounding = rounding(p),
-				      });
+	struct adamw a = third_adamw(p->dim[0]);
+
+	a.w = flat(p, 0), a.m = flat(p, 1), a.v = flat(p, 2), a.g = flat(p, 3);
+	a.gradient_scale = 0.75f;
+	a.dtype = type(p);
+	a.rounding = rounding(p);
+	p->kernels->adamw(p->context, &a);
 }
 
 static void make_sgd(struct problem *p)

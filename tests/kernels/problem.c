@@ -10,6 +10,19 @@
 /* Neighbouring numbers differ by this, relatively, at most. */
 #define BF16_STEP 0x1p-7
 
+struct adamw third_adamw(int64_t n)
+{
+	return (struct adamw){.n = n,
+		.lr = 1e-3,
+		.beta1 = 0.9,
+		.beta2 = 0.95,
+		.epsilon = 1e-8,
+		.weight_decay = 0.1,
+		.bias_correction1 = 0.271,
+		.bias_correction2 = 0.142625,
+		.gradient_scale = 1};
+}
+
 void context_init(struct kernel_context *context, const struct kernels *kernels)
 {
 	struct error error = {0};

@@ -42,6 +42,9 @@ struct kernel_case {
 	enum dtype dtype, gradient_dtype;   /* of operands; of the gradients of parameters */
 };
 
+/* The third update of n elements, of no arrays yet. */
+struct adamw third_adamw(int64_t n);
+
 void context_init(struct kernel_context *context, const struct kernels *kernels);
 void context_finish(struct kernel_context *context, const struct kernels *kernels);
 

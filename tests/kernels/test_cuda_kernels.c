@@ -268,23 +268,15 @@ static void test_adamw_of_device_scale(void **state)
 	float w[2][5], m[2][5], v[2][5], g[5], scale = 0.25f;
 	uint16_t copy[5];
 	struct adamw_factors now;
-	struct adamw a = {.n = 5,
-		.g = g,
-		.lr = 0.01,
-		.beta1 = 0.9,
-		.beta2 = 0.95,
-		.epsilon = 1e-8,
-		.weight_decay = 0.1,
-		.bias_correction1 = 0.1,
-		.bias_correction2 = 0.05,
-		.gradient_scale = 0.25f};
+	struct adamw a = third_adamw(5);
 
 	(void)state;
 	for (int i = 0; i < 5; i++) {
 		w[0][i] = w[1][i] = g[i] = (float)(i - 2);
 		m[0][i] = m[1][i] = v[0][i] = v[1][i] = 0.5f;
 	}
-	a.w = w[0], a.m = m[0], a.v = v[0];
+	a.w = w[0], a.m = m[0], a.v = v[0], a.g = g;
+	a.gradient_scale = scale;
 	kernels_reference()->adamw(&reference_context, &a);
 	a.w = w[1], a.m = m[1], a.v = v[1];
 	a.gradient_scale = 77.0f;
@@ -330,19 +322,11 @@ static void test_stochastic_rounding(void **state)
 	(void)state;
 	for (int round = 0; round < 4 * 2 * 2; round++) {
 		int off = round / 4 % 2;
-		struct adamw a = {.n = N,
-			.g = g,
-			.lr = 1e-3,
-			.beta1 = 0.9,
-			.beta2 = 0.95,
-			.epsilon = 1e-8,
-			.weight_decay = 0.1,
-			.bias_correction1 = 0.5,
-			.bias_correction2 = 0.25,
-			.gradient_scale = 1,
-			.dtype = DTYPE_BF16,
-			.rounding = {{1, 2}, {3, 4}, firsts[round % 4]}};
+		struct adamw a = third_adamw(N);
 
+		a.g = g;
+		a.dtype = DTYPE_BF16;
+		a.rounding = (struct rounding){{1, 2}, {3, 4}, firsts[round % 4]};
 		for (int i = 0; i < N; i++)
 			g[i] = i == 5 ? NAN : 0.3f * sinf((float)(5 * i));
 		for (int i = 0; i < 3 * (N + 1); i++)

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "kernels/bf16.h"
-#include "kernels/kernels.h"
+#include "problem.h"
 
 enum { N = 203, MANY = 4096, STEPS = 1600 };
 
@@ -34,22 +34,12 @@ static void fill(struct states *s)
 static void adamw(const struct kernels *kernels, struct states *s, struct rounding rounding)
 {
 	struct kernel_context context = {0};
+	struct adamw a = third_adamw(N);
 
-	kernels->adamw(&context, &(struct adamw){.n = N,
-					 .w = s->w,
-					 .m = s->m,
-					 .v = s->v,
-					 .g = s->g,
-					 .lr = 1e-3,
-					 .beta1 = 0.9,
-					 .beta2 = 0.95,
-					 .epsilon = 1e-8,
-					 .weight_decay = 0.1,
-					 .bias_correction1 = 0.5,
-					 .bias_correction2 = 0.25,
-					 .gradient_scale = 1,
-					 .dtype = DTYPE_BF16,
-					 .rounding = rounding});
+	a.w = s->w, a.m = s->m, a.v = s->v, a.g = s->g;
+	a.dtype = DTYPE_BF16;
+	a.rounding = rounding;
+	kernels->adamw(&context, &a);
 }
 
 static void sgd(const struct kernels *kernels, uint16_t *w, const float *g, int64_t n, float lr,

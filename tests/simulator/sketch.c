@@ -36,6 +36,13 @@ static void init_topology(struct sketch *sketch, double host)
 				.bandwidth = 1e9};
 }
 
+void make_processes(struct topology *topology)
+{
+	topology->device.kind = DEVICE_CPU;
+	topology->device.generation = GENERATION_CPU;
+	topology->shares_host = true;
+}
+
 void sketch_init(struct sketch *sketch, double host)
 {
 	struct model *model;

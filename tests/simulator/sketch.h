@@ -46,6 +46,9 @@ void sketch_run(struct sketch *sketch);
 bool sketch_try(struct sketch *sketch, struct error *error);
 const struct span *sketch_span(const struct sketch *sketch, int op);
 
+/* Its devices become processes of one machine. */
+void make_processes(struct topology *topology);
+
 /* A copy of the catalogue's topology, whose insides live in `arena`; fails the test without it. */
 struct topology load_topology(struct arena *arena, const char *name);
 

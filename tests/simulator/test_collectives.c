@@ -388,9 +388,7 @@ static void test_processes_of_one_host(void **state)
 	struct sketch s;
 	(void)state;
 	sketch_init(&s, 0);
-	s.topology.device.kind = DEVICE_CPU;
-	s.topology.device.generation = GENERATION_CPU;
-	s.topology.shares_host = true;
+	make_processes(&s.topology);
 	s.topology.calibration.n_collectives = 0;
 	s.topology.calibration.memory_bandwidth = 1e10;
 	s.topology.calibration.memory_bandwidth_shared = 2e10;

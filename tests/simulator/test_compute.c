@@ -154,9 +154,7 @@ static void test_threads_of_a_rank(void **state)
 
 	(void)state;
 	sketch_init(&s, 0);
-	s.topology.device.kind = DEVICE_CPU;
-	s.topology.device.generation = GENERATION_CPU;
-	s.topology.shares_host = true;
+	make_processes(&s.topology);
 	s.topology.host.cores = 6;
 	s.topology.calibration.gemm_flops = 1e11;
 	s.topology.calibration.gemm_half_m = s.topology.calibration.gemm_half_n =
@@ -223,9 +221,7 @@ static void test_rates_of_a_core(void **state)
 	(void)state;
 	case_load(&c, "gpt2-124m", "dgx-a100-80gb");
 	struct calibration *rates = &c.topology->calibration;
-	c.topology->device.kind = DEVICE_CPU;
-	c.topology->device.generation = GENERATION_CPU;
-	c.topology->shares_host = true;
+	make_processes(c.topology);
 	c.topology->host.cores = 8;
 	*rates = (struct calibration){.gemm_flops = 1e11,
 		.memory_bandwidth = 1e12,

@@ -286,9 +286,7 @@ static void init_host(struct sketch *s, int64_t cores)
 {
 	sketch_init(s, 0);
 	s->schedule.plan.runtime = RUNTIME_SHARDPLAN;
-	s->topology.device.kind = DEVICE_CPU;
-	s->topology.device.generation = GENERATION_CPU;
-	s->topology.shares_host = true;
+	make_processes(&s->topology);
 	s->topology.host.cores = cores;
 	s->topology.calibration.memory_bandwidth_shared = 1e15;
 }
