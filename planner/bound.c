@@ -7,8 +7,11 @@
  * one's first lie the optimizer and whatever else those two wait for. While the host updates what
  * is offloaded, which begins when all is computed and reduced, it issues nothing: both stand still.
  * The optimizer closes a step and the next one's gathers wait for it, so steps do not overlap on
- * either, and a step takes at least each sum. (The host does run ahead of a step: its sum bounds
- * nothing.)
+ * either, and a step takes at least each sum. Where the training loop reads the loss once a step,
+ * as all runtimes' loops do, nothing of a step is issued before the one before it has ended, and it
+ * ends after the last of it was issued: then what the issuing thread spends is such a sum, with
+ * what it carries out itself, and so are the copies to the host with the update there that waits
+ * for them, and the copies to the device, with that update where they come before it.
  *
  * (3) While a collective of an engine runs, at least c of n multiprocessors are taken, and
  * arithmetic takes a = n / (n - c) times as long. An operation of w seconds alone, of which a share
@@ -50,7 +53,7 @@ enum { PROBED_MICRO_BATCHES = 3 };
 
 struct load {
 	const struct plan *plan;       /* the first that has it */
-	double compute, cover[SHARES]; /* s per micro-batch */
+	double compute, issue, cover[SHARES]; /* s per micro-batch */
 	struct bound_edges edges;
 	int64_t saved; /* bytes at the loss */
 };
@@ -147,10 +150,12 @@ static bool probe_load(
 	if (schedule == NULL)
 		return true;
 	const struct program *program = &schedule->programs[0];
+	const double *issue = bound_issue(schedule, costs, &prober->arena);
 	for (int i = 0; i < program->n_ops; i++) {
 		if (op_kind_class(program->ops[i].kind) != OP_CLASS_COMPUTE)
 			continue;
 		load->compute += costs[i].device;
+		load->issue += bound_issue_of_load(schedule, &program->ops[i], issue[i]);
 		bound_add_cover(&costs[i], load->cover);
 	}
 	load->edges = bound_edges(program, costs);
@@ -185,18 +190,22 @@ static void add_collective(struct shape *shape, const struct schedule *schedule,
 }
 
 static void add_operation(struct shape *shape, const struct schedule *schedule, int index,
-	const struct cost *cost, const struct bound_pauses *pauses)
+	const struct cost *cost, double issue, const struct bound_pauses *pauses)
 {
 	const struct op *op = &schedule->programs[0].ops[index];
 	enum op_class class = op_kind_class(op->kind);
 	bool middle = op->micro_batch > 0 && op->micro_batch < (int)schedule->plan.grad_accum - 1;
 	struct work *work = middle ? &shape->middle : &shape->rest;
 	work->stalls += pauses->stalls[index] + pauses->host[index];
+	work->alone += pauses->host[index];
+	if (class == OP_CLASS_COMPUTE)
+		return; /* it belongs to the load */
+	work->issue += issue;
+	bound_add_copy(op, cost, work);
 	if (class == OP_CLASS_COLLECTIVE)
 		add_collective(shape, schedule, op, cost, work);
-	if (class == OP_CLASS_COLLECTIVE || class == OP_CLASS_COMPUTE ||
-		op->stream != STREAM_COMPUTE)
-		return; /* COMPUTE belongs to the load */
+	if (class == OP_CLASS_COLLECTIVE || op->stream != STREAM_COMPUTE)
+		return;
 	work->compute += cost->device;
 	work->cover += bound_hides(pauses, op) ? cost->device : 0;
 }
@@ -220,9 +229,10 @@ static bool probe_shape(
 		return true;
 	const struct program *program = &schedule->programs[0];
 	struct bound_pauses pauses = bound_pauses(schedule, costs, &prober->arena);
+	const double *issue = bound_issue(schedule, costs, &prober->arena);
 	shape->communication = pauses.communication;
 	for (int i = 0; i < program->n_ops; i++)
-		add_operation(shape, schedule, i, &costs[i], &pauses);
+		add_operation(shape, schedule, i, &costs[i], issue[i], &pauses);
 	shape->at_loss = most_at(
 		program, bound_surely_live(program, bound_is_kept, &prober->arena), OP_LOSS);
 	shape->at_end = most_at(
@@ -318,28 +328,40 @@ static bool find_shape(struct prober *prober, const struct plan *plan, const str
 /* --- bounds --------------------------------------------------------------------------------------
  */
 
-static double total(const struct plan *plan, double middle, double rest)
+static struct work work_of_step(const struct plan *plan, const struct shape *shape)
 {
-	return rest + fmax(0, (double)plan->grad_accum - 2) * middle;
+	struct work work = shape->rest;
+	work_add(&work, &shape->middle, fmax(0, (double)plan->grad_accum - 2));
+	return work;
+}
+
+/* (2) */
+static double queues_bound(const struct plan *plan, const struct load *load,
+	const struct shape *shape, const struct work *work)
+{
+	double time = bound_issue_once(plan) + (double)plan->grad_accum * load->issue + work->issue;
+	int alone = bound_first_way_alone(plan);
+	for (int way = 0; way < 2; way++)
+		time = fmax(time, work->copies[way] + (way >= alone ? work->alone : 0));
+	for (int e = 0; e < ENGINES_MAX; e++)
+		time = fmax(time, work->engines[e] + shape->communication.idle[e]);
+	return time;
 }
 
 static double time_bound(const struct topology *topology, const struct plan *plan,
 	const struct load *load, const struct shape *shape)
 {
 	double n = (double)plan->grad_accum;
-	double stalls = total(plan, shape->middle.stalls, shape->rest.stalls) +
-			bound_edge_stalls(&load->edges, &shape->communication);
-	double busy = n * load->compute + total(plan, shape->middle.compute, shape->rest.compute) +
-		      stalls;
-	double time = busy, cover[SHARES], engines[ENGINES_MAX], losses[ENGINES_MAX];
+	struct work work = work_of_step(plan, shape);
+	double stalls = work.stalls + bound_edge_stalls(&load->edges, &shape->communication);
+	double busy = n * load->compute + work.compute + stalls;
+	double cover[SHARES], losses[ENGINES_MAX];
 	for (int s = 0; s < SHARES; s++)
-		cover[s] = n * load->cover[s] + total(plan, shape->middle.cover, shape->rest.cover);
-	for (int e = 0; e < ENGINES_MAX; e++) {
-		engines[e] = total(plan, shape->middle.engines[e], shape->rest.engines[e]);
+		cover[s] = n * load->cover[s] + work.cover;
+	for (int e = 0; e < ENGINES_MAX; e++)
 		losses[e] = bound_loss(topology, shape->communication.multiprocessors[e]);
-		time = fmax(time, engines[e] + shape->communication.idle[e]);
-	}
-	time = fmax(time, busy + bound_contention(losses, engines, stalls, cover));
+	double time = fmax(queues_bound(plan, load, shape, &work),
+		busy + bound_contention(losses, work.engines, stalls, cover));
 	return time * (1 - 1e-9); /* sums in another order than the simulator's */
 }
 
@@ -358,7 +380,7 @@ static bool bound_of(
 	*bound = (struct bound){.time = time_bound(prober->question->topology, plan, load, shape),
 		.memory = memory_bound(load, shape),
 		.compute = (double)plan->grad_accum * load->compute * (1 - 1e-9),
-		.network = total(plan, shape->middle.wire, shape->rest.wire) * (1 - 1e-9)};
+		.network = work_of_step(plan, shape).wire * (1 - 1e-9)};
 	return true;
 }
 

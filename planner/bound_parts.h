@@ -14,8 +14,27 @@ struct work {
 	double stalls;               /* s for which the compute stream waits */
 	double engines[ENGINES_MAX]; /* s of collectives */
 	double alone;                /* s of updates beside which no collective runs */
+	double issue;                /* s of the issuing thread, without the load */
+	double copies[2];            /* s of copies to the device, and to the host */
 	double wire;                 /* bytes that leave the network's end (struct bound) */
 };
+
+/* bound_work.c */
+void work_add(struct work *sum, const struct work *work, double times);
+/* What says least, part by part. */
+struct work work_least(const struct work *a, const struct work *b);
+/* By operation, s that the issuing thread spends on it at least, without what a micro-batch takes
+ * once; in `arena`. */
+double *bound_issue(
+	const struct schedule *schedule, const struct cost *costs, struct arena *arena);
+/* Of these, what belongs to a load. */
+double bound_issue_of_load(const struct schedule *schedule, const struct op *op, double issue);
+/* What they take once a micro-batch, s per step. */
+double bound_issue_once(const struct plan *plan);
+/* Adds what one operation copies on a stream of its own. */
+void bound_add_copy(const struct op *op, const struct cost *cost, struct work *work);
+/* Ways of copies beside which the host never updates: 1 to the host, else 0 to the device too. */
+int bound_first_way_alone(const struct plan *plan);
 
 /* Micro-batches of a probe: the first, one in the middle, the last. */
 int64_t bound_micro_batches(const struct plan *plan);

@@ -9,6 +9,9 @@
  * until all is given up: what is left then shows in the gap. */
 enum { EFFORT_FIRST = 12000, EFFORT_MAX = 30000, FIRST_ROUNDS = 4 };
 
+/* Where trying every mix would take no more than this (some seconds), nothing is given up. */
+enum { EFFORT_WHOLE = 2000000 };
+
 /* --- which cells ---------------------------------------------------------------------------------
  */
 
@@ -183,6 +186,20 @@ static bool take_turns(struct mixing *mixing, int64_t effort, struct error *erro
 	return true;
 }
 
+static double whole_effort(const struct mixing *mixing)
+{
+	double whole = 0;
+	for (int i = 0; i < mixing->n; i++) {
+		const struct mix_cell *cell = mixing->entries[i].cell;
+		double layers = (double)mixing->of.search->question->model->architecture.layers;
+		double mixes = 1;
+		for (int c = 0; c < MIX_CHOICES; c++)
+			mixes *= cell->sizes[c];
+		whole += mixes * layers * (double)cell->plan.grad_accum;
+	}
+	return whole;
+}
+
 /* First for what is best, then for what was missed. */
 static bool search_entries(struct mixing *mixing, struct error *error)
 {
@@ -191,7 +208,8 @@ static bool search_entries(struct mixing *mixing, struct error *error)
 		return false;
 	for (int i = 0; i < mixing->n; i++)
 		mix_cell_doubt(mixing->entries[i].working);
-	if (!take_turns(mixing, EFFORT_MAX, error))
+	int64_t most = whole_effort(mixing) <= EFFORT_WHOLE ? INT64_MAX : EFFORT_MAX;
+	if (!take_turns(mixing, most, error))
 		return false;
 	for (int i = 0; i < mixing->n; i++)
 		skip(mixing, mix_cell_bound(mixing->entries[i].working));

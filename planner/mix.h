@@ -29,7 +29,7 @@ struct mix_knobs {
 
 /* What a number of blocks adds, checkpointed in full or at all. */
 struct mix_load {
-	double *compute;         /* s per micro-batch */
+	double *compute, *issue; /* s per micro-batch */
 	double (*cover)[SHARES]; /* s of it beside which a collective costs nothing */
 	int64_t *saved;          /* bytes at the loss */
 };

@@ -15,14 +15,17 @@ enum { AT_LOSS, AT_END, MEMORIES };
 
 /* A row of the programme is the sum of what a step has of these, each times its weight. */
 struct weights {
-	double compute, stalls, cover, alone, engines[ENGINES_MAX];
+	double compute, stalls, cover, alone, issue, copies[2], engines[ENGINES_MAX];
 	int share; /* of cover */
 };
 
 static double work_sum(const struct weights *weights, const struct work *work)
 {
 	double sum = weights->compute * work->compute + weights->stalls * work->stalls +
-		     weights->cover * work->cover + weights->alone * work->alone;
+		     weights->cover * work->cover + weights->alone * work->alone +
+		     weights->issue * work->issue;
+	for (int way = 0; way < 2; way++)
+		sum += weights->copies[way] * work->copies[way];
 	for (int e = 0; e < ENGINES_MAX; e++)
 		sum += weights->engines[e] * work->engines[e];
 	return sum;
@@ -39,6 +42,7 @@ static void add_row(const struct mix_cell *cell, const struct weights *weights, 
 		double *term = ARENA_ARRAY(arena, double, p->sizes[c]);
 		for (int k = 0; k < p->sizes[c]; k++)
 			term[k] = n * (weights->compute * load->compute[k] +
+					      weights->issue * load->issue[k] +
 					      weights->cover * load->cover[k][weights->share]);
 		row->term[c] = term;
 	}
@@ -89,6 +93,18 @@ static void add_contention(const struct mix_cell *cell, const double losses[ENGI
 	add_row(cell, &best, best.stalls * edges, arena, p);
 }
 
+/* What the issuing thread does, and the copies to and from the host. */
+static void add_queues(const struct mix_cell *cell, struct arena *arena, struct programme *p)
+{
+	add_row(cell, &(struct weights){.issue = 1}, bound_issue_once(&cell->plan), arena, p);
+	int alone = bound_first_way_alone(&cell->plan);
+	for (int way = 0; way < 2 && plan_offloads_any(&cell->plan); way++) {
+		struct weights copies = {.alone = way >= alone};
+		copies.copies[way] = 1;
+		add_row(cell, &copies, 0, arena, p);
+	}
+}
+
 /* (1) to (3) of bound.c. */
 static void fill_rows(const struct topology *topology, const struct mix_cell *cell,
 	struct arena *arena, struct programme *p)
@@ -97,6 +113,7 @@ static void fill_rows(const struct topology *topology, const struct mix_cell *ce
 	double losses[ENGINES_MAX];
 	unsigned all = 0;
 	add_row(cell, &(struct weights){.compute = 1, .stalls = 1}, edges, arena, p);
+	add_queues(cell, arena, p);
 	for (int e = 0; e < ENGINES_MAX; e++) {
 		struct weights engine = {0};
 		losses[e] = bound_loss(topology, cell->communication.multiprocessors[e]);

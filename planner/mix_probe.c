@@ -26,12 +26,14 @@ static void add_load(const struct schedule *schedule, const struct cost *costs, 
 {
 	const struct program *program = &schedule->programs[0];
 	struct touches *touches = bound_touches(program, arena);
+	const double *issue = bound_issue(schedule, costs, arena);
 	int loss = last_loss(program);
 	for (int i = 0; i < program->n_ops; i++) {
 		struct load_row *row = row_of(rows, blocks, program->ops[i].layer);
 		if (op_kind_class(program->ops[i].kind) != OP_CLASS_COMPUTE)
 			continue;
 		row->compute += costs[i].device;
+		row->issue += bound_issue_of_load(schedule, &program->ops[i], issue[i]);
 		bound_add_cover(&costs[i], row->cover);
 	}
 	for (int i = 0; i < program->n_buffers; i++) {
@@ -67,16 +69,6 @@ static struct work *work_of(struct shape_row *row, bool middle)
 	return middle ? &row->middle : &row->rest;
 }
 
-void work_add(struct work *sum, const struct work *work, double times)
-{
-	sum->compute += times * work->compute;
-	sum->cover += times * work->cover;
-	sum->stalls += times * work->stalls;
-	sum->alone += times * work->alone;
-	for (int e = 0; e < ENGINES_MAX; e++)
-		sum->engines[e] += times * work->engines[e];
-}
-
 /* The part of its stream's elements that a unit has: what the end of a step takes for it. */
 static double share_of(const struct schedule *schedule, enum stream stream, int unit)
 {
@@ -104,12 +96,15 @@ static void add_update(struct shape_probe *probe, const struct schedule *schedul
 
 /* What stands still belongs to no unit: it is the same whichever are kept. */
 static void add_shape_operation(struct shape_probe *probe, const struct schedule *schedule,
-	int index, const struct cost *cost, const struct bound_pauses *pauses)
+	int index, const struct cost *cost, double issue, const struct bound_pauses *pauses)
 {
 	const struct op *op = &schedule->programs[0].ops[index];
 	enum op_class class = op_kind_class(op->kind);
 	bool middle = op->micro_batch > 0 && op->micro_batch < (int)schedule->plan.grad_accum - 1;
-	struct work work = {.stalls = pauses->host[index], .alone = pauses->host[index]};
+	struct work work = {.stalls = pauses->host[index],
+		.alone = pauses->host[index],
+		.issue = class == OP_CLASS_COMPUTE ? 0 : issue};
+	bound_add_copy(op, cost, &work);
 	work_of(&probe->rows[probe->n], middle)->stalls += pauses->stalls[index];
 	if (class == OP_CLASS_COLLECTIVE) {
 		int engine = schedule->groups[op->group].engine;
@@ -232,8 +227,9 @@ static bool probe_shape(struct mix_probes *probes, const struct plan *plan,
 	probe->host_places = ARENA_ARRAY(&probes->arena, int, probe->n + 1);
 	struct bound_pauses pauses = bound_pauses(schedule, costs, &probes->scratch);
 	probe->communication = pauses.communication;
+	const double *issue = bound_issue(schedule, costs, &probes->scratch);
 	for (int i = 0; i < program->n_ops; i++)
-		add_shape_operation(probe, schedule, i, &costs[i], &pauses);
+		add_shape_operation(probe, schedule, i, &costs[i], issue[i], &pauses);
 	add_shape_memory(probe, schedule, &probes->scratch);
 	place_units(probe, schedule);
 	probe->fixed = bound_fixed_bytes(schedule);

@@ -8,8 +8,8 @@
 #include "planner/bound_parts.h"
 
 struct load_row {
-	double compute, cover[SHARES]; /* s per micro-batch */
-	int64_t saved;                 /* bytes at the loss */
+	double compute, issue, cover[SHARES]; /* s per micro-batch */
+	int64_t saved;                        /* bytes at the loss */
 };
 
 /* Of one micro-batch. */
@@ -45,9 +45,6 @@ struct mix_probes {
 	struct load_probe **loads;
 	struct shape_probe **shapes;
 };
-
-/* Adds so many times `work`. */
-void work_add(struct work *sum, const struct work *work, double times);
 
 void mix_probes_init(struct mix_probes *probes, const struct question *question);
 void mix_probes_finish(struct mix_probes *probes);

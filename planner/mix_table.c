@@ -32,6 +32,7 @@ static void sum_blocks(
 {
 	for (int k = 0; k < n; k++) {
 		load->compute[k + 1] = load->compute[k] + to[k].compute - from[k].compute;
+		load->issue[k + 1] = load->issue[k] + to[k].issue - from[k].issue;
 		for (int s = 0; s < SHARES; s++)
 			load->cover[k + 1][s] =
 				load->cover[k][s] + to[k].cover[s] - from[k].cover[s];
@@ -42,6 +43,7 @@ static void sum_blocks(
 static void add_block(struct mix_load *load, const struct load_row *row)
 {
 	load->compute[0] += row->compute;
+	load->issue[0] += row->issue;
 	load->saved[0] += row->saved;
 	for (int s = 0; s < SHARES; s++)
 		load->cover[0][s] += row->cover[s];
@@ -65,6 +67,7 @@ static void sum_rest(struct mix_load *load, int layers, const struct load_probe 
 	for (int c = 0; c < LEVELS; c++) {
 		const struct load_row *rest = &levels[c]->rows[layers];
 		least.compute = fmin(least.compute, rest->compute);
+		least.issue = fmin(least.issue, rest->issue);
 		least.saved = min_i64(least.saved, rest->saved);
 		for (int s = 0; s < SHARES; s++)
 			least.cover[s] = fmax(least.cover[s], rest->cover[s]);
@@ -99,18 +102,6 @@ static bool fill_loads(struct mix_probes *probes, struct mix_cell *cell, struct 
 	sum_blocks(&cell->loads[MIX_SOME], cell->sizes[MIX_SOME] - 1,
 		levels[CHECKPOINTING_NONE]->rows, levels[CHECKPOINTING_SELECTIVE]->rows);
 	return true;
-}
-
-/* What says least. */
-static struct work least_work(const struct work *a, const struct work *b)
-{
-	struct work least = {.compute = fmin(a->compute, b->compute),
-		.cover = fmax(a->cover, b->cover),
-		.stalls = fmin(a->stalls, b->stalls),
-		.alone = fmin(a->alone, b->alone)};
-	for (int e = 0; e < ENGINES_MAX; e++)
-		least.engines[e] = fmin(a->engines[e], b->engines[e]);
-	return least;
 }
 
 static struct work work_of_step(const struct plan *plan, const struct shape_row *row)
@@ -154,7 +145,7 @@ static void shape_of(const struct plan *plan, const struct shape_probe *probe, s
 
 static struct unit_work least_unit(const struct unit_work *a, const struct unit_work *b)
 {
-	return (struct unit_work){least_work(&a->work, &b->work), min_i64(a->kept, b->kept),
+	return (struct unit_work){work_least(&a->work, &b->work), min_i64(a->kept, b->kept),
 		max_i64(a->held, b->held), min_i64(a->at_end, b->at_end)};
 }
 
@@ -398,6 +389,7 @@ static bool fill_shapes(
 static struct mix_load new_load(struct arena *arena, int n)
 {
 	return (struct mix_load){.compute = ARENA_ARRAY(arena, double, n),
+		.issue = ARENA_ARRAY(arena, double, n),
 		.cover = arena_alloc(arena, (size_t)n, sizeof(double[SHARES])),
 		.saved = ARENA_ARRAY(arena, int64_t, n)};
 }
