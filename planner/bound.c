@@ -52,7 +52,7 @@
 enum { PROBED_MICRO_BATCHES = 3 };
 
 struct load {
-	const struct plan *plan;       /* the first that has it */
+	const struct plan *plan;              /* the first that has it */
 	double compute, issue, cover[SHARES]; /* s per micro-batch */
 	struct bound_edges edges;
 	int64_t saved; /* bytes at the loss */

@@ -25,8 +25,7 @@ void work_add(struct work *sum, const struct work *work, double times);
 struct work work_least(const struct work *a, const struct work *b);
 /* By operation, s that the issuing thread spends on it at least, without what a micro-batch takes
  * once; in `arena`. */
-double *bound_issue(
-	const struct schedule *schedule, const struct cost *costs, struct arena *arena);
+double *bound_issue(const struct schedule *schedule, const struct cost *costs, struct arena *arena);
 /* Of these, what belongs to a load. */
 double bound_issue_of_load(const struct schedule *schedule, const struct op *op, double issue);
 /* What they take once a micro-batch, s per step. */

@@ -1,5 +1,5 @@
-/* Sums of a step's work, and what the issuing thread and the copies to and from the host take of it.
- * The proof that uses them is in bound.c. */
+/* Sums of a step's work, and what the issuing thread and the copies to and from the host take of
+ * it. The proof that uses them is in bound.c. */
 #include "planner/bound_parts.h"
 
 #include <math.h>
@@ -69,8 +69,7 @@ double *bound_issue(const struct schedule *schedule, const struct cost *costs, s
 		double apart = op->micro_batch > micro_batch ? once : 0;
 		issue[i] = costs[i].host - apart;
 		if (blocks_issue(schedule, op))
-			issue[i] = fmax(
-				issue[i], costs[i].host_before - apart + costs[i].device);
+			issue[i] = fmax(issue[i], costs[i].host_before - apart + costs[i].device);
 		micro_batch = op->micro_batch > micro_batch ? op->micro_batch : micro_batch;
 	}
 	return issue;

@@ -146,6 +146,32 @@ static void test_bounds_are_close(void **state)
 	arena_finish(&arena);
 }
 
+/* Where launches, or copies over the host link, decide how long a step takes. */
+static void test_bounds_know_queues(void **state)
+{
+	static const struct queued {
+		const char *model, *knob, *value, *length;
+		double least;
+	} cases[] = {{"gpt2-124m", "cpu_offload", "none", "64", 0.8},
+		{"llama-2-7b", "cpu_offload", "parameters", "256", 0.9}};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		struct tally tally = {0};
+		struct question question = {.model = load_model(&arena, cases[i].model),
+			.topology = load_topology(&arena, "dgx-a100-80gb")};
+		set_choice(&question, &arena, cases[i].knob, cases[i].value);
+		set_choice(&question, &arena, "seq_len", cases[i].length);
+		set_choice(&question, &arena, "micro_batch", "1");
+		set_choice(&question, &arena, "strategy", "FULL_SHARD");
+		judge_question(&question, false, 1, &arena, &tally);
+		print_message("%s: time %.3f\n", cases[i].model, tally.time / (double)tally.plans);
+		assert_int_equal(tally.violations, 0);
+		assert_true(tally.time / (double)tally.plans > cases[i].least);
+		arena_finish(&arena);
+	}
+}
+
 /* The judge notices bounds that are too high. */
 static void test_negative_control(void **state)
 {
@@ -169,6 +195,7 @@ int main(void)
 		cmocka_unit_test(test_tightened_bounds_are_admissible),
 		cmocka_unit_test(test_other_runtimes),
 		cmocka_unit_test(test_bounds_are_close),
+		cmocka_unit_test(test_bounds_know_queues),
 		cmocka_unit_test(test_negative_control),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
