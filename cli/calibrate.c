@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/calibrate_steps.h"
 #include "cli/command.h"
 #include "cli/files.h"
 #include "cli/inputs.h"
@@ -38,6 +39,24 @@ static void add_collective(const struct calibration_collective *piece, struct te
 		format_bytes(size, (double)piece->from_bytes));
 }
 
+static void add_step(const struct calibration_step *step, struct text *text)
+{
+	const char *between = "";
+
+	text_printf(text, "step, %s mlp, %s, %s", step_mlp_names[step->mlp],
+		dtype_name(step->dtype),
+		step->threads == STEP_THREADS_ONE ? "1 thread" : "all cores");
+	text_column(text, 34);
+	for (int work = 0; work < STEP_WORK_COUNT; work++) {
+		if (step->factors[work] <= 0)
+			continue;
+		text_printf(
+			text, "%s%s x %.2f", between, step_work_names[work], step->factors[work]);
+		between = ", ";
+	}
+	text_add_char(text, '\n');
+}
+
 static void add_measured(const struct topology *topology, struct text *text)
 {
 	const struct calibration *c = &topology->calibration;
@@ -62,6 +81,8 @@ static void add_measured(const struct topology *topology, struct text *text)
 	add_rate(text, "an operation costs the host", c->host_overhead * 1e6, "us");
 	for (int i = 0; i < c->n_collectives; i++)
 		add_collective(&c->collectives[i], text);
+	for (int i = 0; i < c->n_steps; i++)
+		add_step(&c->steps[i], text);
 }
 
 /* What was said while a GPU was measured belongs to the answer: the table of products, say. */
@@ -111,8 +132,11 @@ static bool measure(const struct invocation *invocation, const struct launcher *
 
 	if (launcher->ranks > 1)
 		return measure_cluster(&options, invocation->arena, topology, error);
-	return executor_detect_local(0, invocation->arena, topology, error) &&
-	       executor_calibrate(&options, invocation->arena, &(*topology)->calibration, error);
+	if (!executor_detect_local(0, invocation->arena, topology, error) ||
+		!executor_calibrate(&options, invocation->arena, &(*topology)->calibration, error))
+		return false;
+	calibrate_steps(invocation->arena, options.quick, options.report, *topology);
+	return true;
 }
 
 /* What is to be measured must be what this process is part of. */
@@ -232,8 +256,9 @@ const struct command command_calibrate = {
 	.least = 1,
 	.most = 1,
 	.details =
-		"Measures matrix products, attention, memory and the collectives of local "
-		"ranks, prints them, and keeps them where `local` finds them (`shardplan help "
+		"Measures matrix products, attention, memory, the collectives of local ranks, "
+		"and real steps of small models against their predictions, prints them, and keeps "
+		"them where `local` finds them (`shardplan help "
 		"environment`) or in FILE, which is a topology file. `cluster`, started by "
 		"mpirun, srun or torchrun with one process a rank, measures the first node and "
 		"the collectives of all levels, and writes FILE. With `--device cuda` the GPUs of "

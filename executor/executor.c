@@ -232,9 +232,11 @@ static double collective_timeout(const struct executor_job *job)
 	return expectation_patience(job->expected->step_time, slow_motion(job));
 }
 
-static int threads_per_rank(int64_t ranks)
+static int threads_per_rank(const struct executor_job *job)
 {
-	return (int)max_i64(machine_cpus() / max_i64(ranks, 1), 1);
+	int64_t share = machine_cpus() / max_i64(ranks_here(job), 1);
+
+	return job->threads > 0 ? job->threads : (int)max_i64(share, 1);
 }
 
 static bool check_pace(const struct run *run, struct error *error)
@@ -272,7 +274,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		.ring = job->ring,
 		.any_rounding = job->any_rounding,
 		.cuda_graphs = job->cuda_graphs,
-		.threads = threads_per_rank(ranks_here(job)),
+		.threads = threads_per_rank(job),
 		.collective_timeout = collective_timeout(job),
 		.slow_motion = slow_motion(job),
 		.training = job->training,

@@ -84,8 +84,9 @@ struct executor_job {
 	const char *transport; /* of cuda: "nccl" or "device" (ranks share a GPU); NULL: NCCL where
 				* every rank has a GPU */
 	enum graph_wish cuda_graphs;
-	const char *kernels;    /* "cpu" or "reference"; NULL = cpu */
-	const char *program;    /* of the rank processes; NULL = this executable */
+	int threads;         /* of each rank on CPUs; 0 = those that its part of the CPUs allows */
+	const char *kernels; /* "cpu" or "reference"; NULL = cpu */
+	const char *program; /* of the rank processes; NULL = this executable */
 	const char *checkpoint; /* folder for checkpoints; NULL = none. One is written at the end */
 	int64_t checkpoint_every;   /* steps; 0 = only at the end */
 	int64_t checkpoint_keep;    /* the newest so many stay; 0 = all */

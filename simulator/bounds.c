@@ -25,6 +25,8 @@ static double most_flops(const struct machine *machine)
 			fmax(machine->attention[i].forward, machine->attention[i].backward));
 	if (machine->gpu && machine->peak_flops > 0)
 		measured = 0; /* the cost model does not believe more than the datasheet */
+	else
+		measured /= calibration_least_factor(&machine->topology->calibration);
 	return fmax(machine->peak_flops * (double)topology_rank_threads(machine->topology),
 		       measured) *
 	       machine->core_share;
@@ -39,6 +41,10 @@ static double most_memory_bandwidth(const struct topology *topology)
 		fmax(topology->calibration.memory_bandwidth_shared,
 			topology->calibration.optimizer_bandwidth_shared));
 
+	if (topology->device.kind == DEVICE_CPU) {
+		device /= calibration_least_factor(&topology->calibration);
+		host /= calibration_least_factor(&topology->calibration);
+	}
 	if (topology->shares_host)
 		return fmin(device, host / (double)topology->devices_per_node);
 	return device;

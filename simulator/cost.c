@@ -26,7 +26,8 @@ struct costing {
 	const struct schedule *schedule;
 	const struct runtime *runtime;
 	struct machine machine;
-	double slowdown; /* of arithmetic, by the slowest device */
+	double slowdown;                 /* of arithmetic, by the slowest device */
+	double factors[STEP_WORK_COUNT]; /* what real steps take over what the model says */
 	int n;
 	struct key keys[MEMORY_SIZE];
 	struct cost costs[MEMORY_SIZE];
@@ -103,7 +104,7 @@ static void copy_cost(const struct machine *machine, const struct op *op, struct
 		cost->device += (double)op->bytes / machine->link_bandwidth;
 }
 
-/* The slowest of many devices sets the pace. */
+/* The slowest of many devices sets the pace; and real steps take what they take. */
 static void slow_down(struct cost *cost, double slowdown)
 {
 	cost->device *= slowdown;
@@ -140,6 +141,41 @@ static double traffic(const struct costing *costing, const struct op *op, struct
 	return kernels;
 }
 
+/* What was measured of real steps is held against work that is named as its operation. */
+static double step_factor(const struct costing *costing, enum op_kind kind)
+{
+	static const struct {
+		enum op_kind kind;
+		enum step_work work;
+	} works[] = {
+#define X(suffix, name) {OP_##suffix, STEP_##suffix},
+		STEP_WORKS(X)
+#undef X
+	};
+
+	for (int i = 0; i < COUNT_OF(works); i++)
+		if (works[i].kind == kind)
+			return costing->factors[works[i].work];
+	return 1;
+}
+
+static void init_factors(struct costing *costing)
+{
+	const struct topology *topology = costing->schedule->topology;
+	enum mlp_kind kind = costing->schedule->model->architecture.mlp;
+	enum step_mlp mlp =
+		kind == MLP_SWIGLU || kind == MLP_GEGLU ? STEP_MLP_GATED : STEP_MLP_PLAIN;
+	double more = (double)topology_rank_threads(topology) - 1;
+	double all = more > 0 ? more / ((double)topology->host.cores - 1) : 0;
+
+	for (int work = 0; work < STEP_WORK_COUNT; work++)
+		costing->factors[work] =
+			costing->machine.gpu
+				? 1
+				: calibration_step_factor(&topology->calibration, mlp,
+					  costing->machine.dtype, (enum step_work)work, all);
+}
+
 static struct cost cost_of(const struct costing *costing, const struct op *op)
 {
 	const struct machine *machine = &costing->machine;
@@ -166,6 +202,7 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 	case OP_CLASS_MARK:
 		break;
 	}
+	slow_down(&cost, step_factor(costing, op->kind));
 	cost.kernels = fmax(1, kernels);
 	host_cost(costing, op, kernels, &cost);
 	return cost;
@@ -197,6 +234,7 @@ void cost_operations(const struct schedule *schedule, int class, struct cost *co
 
 	machine_init(&costing.machine, schedule->topology, &libraries, schedule->plan.param_dtype);
 	costing.slowdown = straggler_slowdown(schedule->topology);
+	init_factors(&costing);
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
 

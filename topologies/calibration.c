@@ -65,6 +65,18 @@ const struct field calibration_product_fields[] = {
 	FIELD_END,
 };
 
+const struct field calibration_step_fields[] = {
+	FIELD_ENUM(struct calibration_step, mlp, "mlp", FIELD_REQUIRED, step_mlp_names),
+	FIELD_ENUM(struct calibration_step, dtype, "dtype", FIELD_REQUIRED, dtype_names),
+	FIELD_ENUM(struct calibration_step, threads, "threads", FIELD_REQUIRED, step_threads_names),
+#define X(suffix, name)                                                                            \
+	FIELD_DOUBLE(struct calibration_step, factors[STEP_##suffix], name,                        \
+		FIELD_POSITIVE | FIELD_OMIT_ZERO),
+	STEP_WORKS(X)
+#undef X
+		FIELD_END,
+};
+
 static int compare_i64(int64_t a, int64_t b)
 {
 	return (a > b) - (a < b);
@@ -186,19 +198,45 @@ static bool read_products(struct arena *arena, const struct node *list,
 	return true;
 }
 
+static bool read_steps(struct arena *arena, const struct node *list,
+	struct calibration *calibration, struct error *error)
+{
+	if (list->kind != NODE_LIST || list->n_children > CALIBRATION_STEPS)
+		return node_error(
+			list, error, "expected a list of at most %d steps", CALIBRATION_STEPS);
+	for (int i = 0; i < list->n_children; i++) {
+		const struct node *item = list->children[i];
+		struct calibration_step step = {0};
+
+		if (item->kind != NODE_MAP)
+			return node_error(
+				item, error, "expected a map with mlp, dtype, threads and factors");
+		if (!fields_read(calibration_step_fields, item, NULL, &step, arena, error))
+			return false;
+		if (!calibration_add_step(calibration, &step))
+			return node_error(item, error,
+				"expected each (mlp, dtype, threads) once, got %s %s %s twice",
+				step_mlp_names[step.mlp], dtype_name(step.dtype),
+				step_threads_names[step.threads]);
+	}
+	return true;
+}
+
 bool calibration_read(struct arena *arena, const struct node *map, struct calibration *calibration,
 	struct error *error)
 {
-	static const char *const others[] = {"collectives", "products", NULL};
+	static const char *const others[] = {"collectives", "products", "steps", NULL};
 	const struct node *list = node_get(map, "collectives");
 	const struct node *products = node_get(map, "products");
+	const struct node *steps = node_get(map, "steps");
 
 	if (map->kind != NODE_MAP)
 		return node_error(map, error, "expected a calibration (a map)");
 	if (!fields_read(calibration_fields, map, others, calibration, arena, error))
 		return false;
 	return (list == NULL || read_pieces(arena, list, calibration, error)) &&
-	       (products == NULL || read_products(arena, products, calibration, error));
+	       (products == NULL || read_products(arena, products, calibration, error)) &&
+	       (steps == NULL || read_steps(arena, steps, calibration, error));
 }
 
 static void write_list(struct writer *writer, const char *key, const struct field *fields,
@@ -222,6 +260,8 @@ void calibration_write(const struct calibration *calibration, struct writer *wri
 		calibration->n_collectives, sizeof(*calibration->collectives));
 	write_list(writer, "products", calibration_product_fields, calibration->products,
 		calibration->n_products, sizeof(*calibration->products));
+	write_list(writer, "steps", calibration_step_fields, calibration->steps,
+		calibration->n_steps, sizeof(*calibration->steps));
 }
 
 double calibration_gemm_flops(const struct calibration *calibration, enum dtype dtype)
@@ -234,7 +274,7 @@ bool calibration_is_empty(const struct calibration *calibration)
 	static const struct calibration nothing;
 
 	return calibration->n_collectives == 0 && calibration->n_products == 0 &&
-	       fields_equal(calibration_fields, calibration, &nothing);
+	       calibration->n_steps == 0 && fields_equal(calibration_fields, calibration, &nothing);
 }
 
 const struct calibration_collective *calibration_find(const struct calibration *calibration,

@@ -29,6 +29,42 @@ struct calibration_product {
 
 enum { CALIBRATION_PRODUCTS = 96 }; /* at most */
 
+/* X(suffix, name): the work of a step on CPU devices that is held against the model, named as the
+ * operations of a schedule. */
+#define STEP_WORKS(X)                                                                              \
+	X(FORWARD, "forward")                                                                      \
+	X(LOSS, "loss")                                                                            \
+	X(RECOMPUTE, "recompute")                                                                  \
+	X(BACKWARD, "backward")                                                                    \
+	X(CAST_PARAMETERS, "cast_parameters")                                                      \
+	X(GRADIENT_NORM, "gradient_norm")                                                          \
+	X(OPTIMIZER, "optimizer")
+
+enum step_work {
+#define X(suffix, name) STEP_##suffix,
+	STEP_WORKS(X)
+#undef X
+		STEP_WORK_COUNT
+};
+extern const char *const step_work_names[];
+
+/* Two matrices and a function between them, or three with a gate. */
+enum step_mlp { STEP_MLP_PLAIN, STEP_MLP_GATED };
+/* Of a rank: one, or all that the machine has. */
+enum step_threads { STEP_THREADS_ONE, STEP_THREADS_ALL };
+extern const char *const step_mlp_names[];     /* "plain", "gated" */
+extern const char *const step_threads_names[]; /* "one", "all" */
+
+/* Measured seconds of real steps over the seconds that the rest of the calibration says. */
+struct calibration_step {
+	enum step_mlp mlp;
+	enum dtype dtype;
+	enum step_threads threads;
+	double factors[STEP_WORK_COUNT]; /* 0: not measured */
+};
+
+enum { CALIBRATION_STEPS = 8 }; /* mlp x fp32 and bf16 x threads */
+
 struct calibration {
 	bool measured;          /* false: a prior */
 	const char *date;       /* ISO 8601 */
@@ -66,11 +102,15 @@ struct calibration {
 		*collectives; /* sorted by collective, ranks, nodes, from_bytes */
 	int n_products;
 	struct calibration_product *products; /* sorted by dtype, m, n, k; each once */
+	int n_steps;
+	struct calibration_step steps[CALIBRATION_STEPS]; /* sorted by mlp, dtype, threads; each
+							   * once */
 };
 
 extern const struct field calibration_fields[];
 extern const struct field calibration_collective_fields[];
 extern const struct field calibration_product_fields[];
+extern const struct field calibration_step_fields[];
 
 /* The `calibration:` map; `calibration` zeroed before. */
 bool calibration_read(struct arena *arena, const struct node *map, struct calibration *calibration,
@@ -84,6 +124,18 @@ double calibration_gemm_flops(const struct calibration *calibration, enum dtype 
  * shape is there. */
 bool calibration_add_product(
 	struct calibration *calibration, const struct calibration_product *product);
+
+/* Puts `step` where it belongs. False, and nothing done, when that (mlp, dtype, threads) is there
+ * or there is no room. */
+bool calibration_add_step(struct calibration *calibration, const struct calibration_step *step);
+
+/* What the model's seconds of that work are multiplied by. `all`: 0 for a rank of one thread, 1 for
+ * one that has all, between them in proportion (of logarithms). 1 where nothing was measured. */
+double calibration_step_factor(const struct calibration *calibration, enum step_mlp mlp,
+	enum dtype dtype, enum step_work work, double all);
+
+/* The least of all factors, at most 1: no work is faster than modelled by more. */
+double calibration_least_factor(const struct calibration *calibration);
 
 /* Nothing known at all: the section is left out of files. */
 bool calibration_is_empty(const struct calibration *calibration);

@@ -258,6 +258,7 @@ class Names(Case):
         result = self.run_ok(*LOCAL)
         self.assertNotIn('not calibrated', result.err)
         self.assertIn('measured GEMM peak', result.out)
+        self.check_steps(self.document('topologies', 'show', 'local', '--json'))
         cores = re.search(r'\n  cores: (\d+)', cached).group(1)
         other = cached.replace(f'  cores: {cores}', f'  cores: {int(cores) + 1}')
         self.box.write('cache/shardplan/local.yaml', other)
@@ -266,6 +267,18 @@ class Names(Case):
         half = cached.rindex(': ', 0, len(cached) // 2)
         self.box.write('cache/shardplan/local.yaml', cached[:half])
         self.run_ok(*LOCAL, code=3)
+
+    def check_steps(self, document):
+        """Real steps were held against the model: one row each for all that a machine can do."""
+        topology = document['topology'] if 'topology' in document else document
+        rows = topology['calibration']['steps']
+        threads = ['one', 'all'] if topology['host']['cores'] > 1 else ['one']
+        self.assertEqual([(row['mlp'], row['dtype'], row['threads']) for row in rows],
+                         [(mlp, dtype, number) for mlp in ('plain', 'gated') for dtype in ('fp32', 'bf16')
+                          for number in threads])
+        factors = [row[work] for row in rows for work in row if work not in ('mlp', 'dtype', 'threads')]
+        self.assertTrue(all(0.5 < factor < 2 for factor in factors), factors)
+        self.assertFalse(any('cast_parameters' in row for row in rows if row['dtype'] == 'fp32'))
 
     def test_calibration_without_a_home(self):
         result = self.run_ok('topologies', 'show', 'local', HOME='', XDG_CACHE_HOME='')

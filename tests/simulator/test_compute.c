@@ -247,6 +247,113 @@ static void test_rates_of_a_core(void **state)
 	case_finish(&c);
 }
 
+static void as_cores(struct topology *topology, int64_t ranks)
+{
+	topology->device.kind = DEVICE_CPU;
+	topology->device.generation = GENERATION_CPU;
+	topology->shares_host = true;
+	topology->host.cores = 8;
+	topology->devices_per_node = ranks;
+	topology->calibration = (struct calibration){.gemm_flops = 1e11, .memory_bandwidth = 1e10};
+}
+
+/* Every operation of the schedule, with the table over without; 1 for what the table lacks. */
+static void check_factors(struct case_ *c, const double *factors, double all)
+{
+	static const enum op_kind kinds[] = {
+#define X(suffix, name) [STEP_##suffix] = OP_##suffix,
+		STEP_WORKS(X)
+#undef X
+	};
+	struct calibration *calibration = &c->topology->calibration;
+	const struct program *program = &c->schedule->programs[0];
+	struct cost *before = ARENA_ARRAY(&c->arena, struct cost, program->n_ops);
+	struct cost *after = ARENA_ARRAY(&c->arena, struct cost, program->n_ops);
+	int n_steps = calibration->n_steps, seen = 0;
+
+	cost_operations(c->schedule, 0, after);
+	calibration->n_steps = 0;
+	cost_operations(c->schedule, 0, before);
+	calibration->n_steps = n_steps;
+	for (int i = 0; i < program->n_ops; i++) {
+		double factor = 1;
+
+		for (int work = 0; work < STEP_WORK_COUNT; work++)
+			if (kinds[work] == program->ops[i].kind) {
+				factor = pow(factors[work], all);
+				seen |= 1 << work;
+			}
+		assert_true(fabs(after[i].device - factor * before[i].device) <=
+			    1e-12 * before[i].device);
+		assert_true(fabs(after[i].memory - factor * before[i].memory) <=
+			    1e-12 * before[i].memory);
+		assert_true(fabs(after[i].arithmetic - factor * before[i].arithmetic) <=
+			    1e-12 * before[i].arithmetic);
+		assert_true(after[i].host == before[i].host);
+	}
+	assert_int_equal(seen, (1 << STEP_WORK_COUNT) - 1);
+}
+
+/* What was measured of real steps multiplies the work that it is named after, where it was
+ * measured. */
+static void test_steps_that_were_measured(void **state)
+{
+	static const char choices[] = "runtime=shardplan strategy=NO_SHARD seq_len=64 "
+				      "activation_checkpointing=full param_dtype=bf16";
+	static const struct calibration_step rows[] = {
+		{STEP_MLP_PLAIN, DTYPE_FP32, STEP_THREADS_ALL, {9, 9, 9, 9, 9, 9, 9}},
+		{STEP_MLP_PLAIN, DTYPE_BF16, STEP_THREADS_ONE, {1, 1, 1, 1, 1, 1, 1}},
+		{STEP_MLP_PLAIN, DTYPE_BF16, STEP_THREADS_ALL, {1.1, 1.2, 1.3, 0.4, 1.5, 1.6, 0.7}},
+		{STEP_MLP_GATED, DTYPE_BF16, STEP_THREADS_ALL, {7, 7, 7, 7, 7, 7, 7}},
+	};
+	static const struct {
+		const char *model;
+		int64_t ranks;
+		double all;
+		int row;
+	} cases[] = {{"gpt2-124m", 1, 1, 2}, {"gpt2-124m", 2, 3.0 / 7, 2}, {"gpt2-124m", 8, 0, 2},
+		{"llama-nano", 1, 1, 3}};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct case_ c;
+		struct simulation_options options = {0};
+
+		case_load(&c, cases[i].model, "dgx-a100-80gb");
+		as_cores(c.topology, cases[i].ranks);
+		for (int row = 0; row < COUNT_OF(rows); row++)
+			assert_true(calibration_add_step(&c.topology->calibration, &rows[row]));
+		case_plan(&c, choices);
+		check_factors(&c, rows[cases[i].row].factors, cases[i].all);
+		const struct prediction *p = case_simulate(&c, &options, false);
+		assert_true(p->step_time >= p->plan_lower_bound);
+		case_finish(&c);
+	}
+}
+
+/* A GPU's steps are none of a CPU's; and nothing beats a bound that knows the factors. */
+static void test_where_steps_do_not_count(void **state)
+{
+	struct calibration_step fast = {.dtype = DTYPE_FP32};
+	struct simulation_options options = {0};
+	struct case_ c;
+
+	(void)state;
+	for (int work = 0; work < STEP_WORK_COUNT; work++)
+		fast.factors[work] = 0.01;
+	case_load(&c, "gpt2-124m", "dgx-a100-80gb");
+	case_plan(&c, "runtime=shardplan strategy=NO_SHARD param_dtype=fp32");
+	double before = seconds_of(&c, OP_FORWARD);
+	assert_true(calibration_add_step(&c.topology->calibration, &fast));
+	assert_true(seconds_of(&c, OP_FORWARD) == before);
+	as_cores(c.topology, 8);
+	assert_true(calibration_add_step(&c.topology->calibration, &fast));
+	case_plan(&c, "runtime=shardplan strategy=NO_SHARD seq_len=64 param_dtype=fp32");
+	const struct prediction *p = case_simulate(&c, &options, false);
+	assert_true(p->step_time >= p->plan_lower_bound && p->plan_lower_bound > 0);
+	case_finish(&c);
+}
+
 /* Costs are remembered by content: every block must get what a block costs, also where blocks are
  * cut in pieces. */
 static void test_equal_blocks_cost_the_same(void **state)
@@ -324,6 +431,8 @@ int main(void)
 		cmocka_unit_test(test_threads_of_a_rank),
 		cmocka_unit_test(test_choices_have_the_right_sign),
 		cmocka_unit_test(test_rates_of_a_core),
+		cmocka_unit_test(test_steps_that_were_measured),
+		cmocka_unit_test(test_where_steps_do_not_count),
 		cmocka_unit_test(test_equal_blocks_cost_the_same),
 		cmocka_unit_test(test_clipping_costs_its_bytes),
 	};

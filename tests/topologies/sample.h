@@ -53,7 +53,12 @@ static inline struct topology sample_local(void)
 			.host_spread = 0.25,
 			.residual_spread = 0.03125,
 			.n_collectives = COUNT_OF(pieces),
-			.collectives = pieces},
+			.collectives = pieces,
+			.n_steps = 2,
+			.steps = {{STEP_MLP_PLAIN, DTYPE_BF16, STEP_THREADS_ALL,
+					  {[STEP_FORWARD] = 1.0 / 3, [STEP_OPTIMIZER] = 1.125}},
+				{STEP_MLP_GATED, DTYPE_FP32, STEP_THREADS_ONE,
+					{1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7}}}},
 	};
 }
 
@@ -91,6 +96,10 @@ static inline void assert_same_topology(const struct topology *a, const struct t
 		assert_string_equal(a->provenance[i].key, b->provenance[i].key);
 		assert_string_equal(a->provenance[i].text, b->provenance[i].text);
 	}
+	assert_int_equal(a->calibration.n_steps, b->calibration.n_steps);
+	for (int i = 0; i < a->calibration.n_steps; i++)
+		assert_fields_equal(calibration_step_fields, &a->calibration.steps[i],
+			&b->calibration.steps[i]);
 }
 
 #endif

@@ -1,4 +1,6 @@
 /* Looking up measured pieces, and reading them in any order but each once. */
+#include <math.h>
+
 #include "tests/topologies/sample.h"
 
 static void finds_the_piece_that_fits(void **state)
@@ -38,12 +40,17 @@ static void nothing_measured(void **state)
 {
 	const struct calibration nothing = {0};
 	const struct calibration prior = {.gemm_flops = 1}, table = {.n_products = 1};
+	const struct calibration steps = {.n_steps = 1};
 
 	(void)state;
 	assert_null(calibration_find(&nothing, COLLECTIVE_ALL_GATHER, 2, 1, 1));
 	assert_true(calibration_is_empty(&nothing));
 	assert_false(calibration_is_empty(&prior));
 	assert_false(calibration_is_empty(&table));
+	assert_false(calibration_is_empty(&steps));
+	assert_true(
+		calibration_step_factor(&nothing, STEP_MLP_GATED, DTYPE_BF16, STEP_LOSS, 0.5) == 1);
+	assert_true(calibration_least_factor(&nothing) == 1);
 }
 
 static bool read_text(
@@ -106,6 +113,18 @@ static void refuses(void **state)
 		{"products:\n  - {dtype: bf16, m: 1, n: 2, k: 3, flops: 0}\n",
 			"c.yaml:2:44: flops: expected a rate such as 312TFLOPS greater than 0, "
 			"got \"0\""},
+		{"steps: 3\n", "c.yaml:1:8: steps: expected a list of at most 8 steps"},
+		{"steps: [3]\n", "c.yaml:1:9: expected a map with mlp, dtype, threads and factors"},
+		{"steps:\n  - {mlp: gated, dtype: bf16, threads: all, loss: 2}\n"
+		 "  - {mlp: gated, dtype: bf16, threads: all}\n",
+			"c.yaml:3:5: expected each (mlp, dtype, threads) once, got gated bf16 all "
+			"twice"},
+		{"steps:\n  - {mlp: gated, dtype: bf16, threads: all, loss: 0}\n",
+			"c.yaml:2:51: loss: expected a number greater than 0, got \"0\""},
+		{"steps:\n  - {mlp: gated, dtype: bf16, threads: two}\n",
+			"c.yaml:2:40: threads: expected one of one, all, got \"two\""},
+		{"steps:\n  - {mlp: gated, dtype: bf16, threads: one, optimiser: 1}\n",
+			"c.yaml:2:56: optimiser: unknown key, did you mean \"optimizer\"?"},
 		{"gemm_flop: 1TFLOPS\n",
 			"c.yaml:1:12: gemm_flop: unknown key, did you mean \"gemm_flops\"?"},
 		{"collectives:\n  - {collective: all_to_all, ranks: 2, nodes: 1}\n",
@@ -132,6 +151,49 @@ static void refuses(void **state)
 	arena_finish(&arena);
 }
 
+static void steps_between_one_thread_and_all(void **state)
+{
+	static const char text[] =
+		"steps:\n"
+		"  - {mlp: gated, dtype: bf16, threads: one, loss: 1.5}\n"
+		"  - {mlp: plain, dtype: fp32, threads: all, forward: 4, backward: 0.5}\n"
+		"  - {mlp: plain, dtype: fp32, threads: one, forward: 1}\n";
+	static const struct {
+		enum step_mlp mlp;
+		enum dtype dtype;
+		enum step_work work;
+		double all, factor;
+	} cases[] = {
+		{STEP_MLP_PLAIN, DTYPE_FP32, STEP_FORWARD, 0, 1},
+		{STEP_MLP_PLAIN, DTYPE_FP32, STEP_FORWARD, 0.5, 2},
+		{STEP_MLP_PLAIN, DTYPE_FP32, STEP_FORWARD, 1, 4},
+		{STEP_MLP_PLAIN, DTYPE_FP32, STEP_BACKWARD, 0, 0.5}, /* the only one there is */
+		{STEP_MLP_PLAIN, DTYPE_FP32, STEP_LOSS, 0, 1},
+		{STEP_MLP_PLAIN, DTYPE_BF16, STEP_FORWARD, 1, 1},
+		{STEP_MLP_GATED, DTYPE_FP32, STEP_FORWARD, 1, 1},
+		{STEP_MLP_GATED, DTYPE_BF16, STEP_LOSS, 1, 1.5},
+	};
+	struct arena arena = {0};
+	struct calibration calibration;
+	struct error error = {0};
+
+	(void)state;
+	if (!read_text(&arena, text, &calibration, &error))
+		fail_msg("%s", error.message);
+	assert_int_equal(calibration.n_steps, 3);
+	assert_int_equal(calibration.steps[0].threads, STEP_THREADS_ONE);
+	assert_int_equal(calibration.steps[2].mlp, STEP_MLP_GATED);
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		double factor = calibration_step_factor(
+			&calibration, cases[i].mlp, cases[i].dtype, cases[i].work, cases[i].all);
+
+		if (fabs(factor / cases[i].factor - 1) > 1e-12)
+			fail_msg("case %d: %g, expected %g", i, factor, cases[i].factor);
+	}
+	assert_true(calibration_least_factor(&calibration) == 0.5);
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -139,6 +201,7 @@ int main(void)
 		cmocka_unit_test(nothing_measured),
 		cmocka_unit_test(reads_in_any_order),
 		cmocka_unit_test(refuses),
+		cmocka_unit_test(steps_between_one_thread_and_all),
 	};
 
 	return cmocka_run_group_tests_name("topologies/calibration", tests, NULL, NULL);

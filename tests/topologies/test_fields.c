@@ -25,7 +25,7 @@ static size_t size_of(const struct field *field)
 
 /* --- members in tables --- */
 
-enum { MOST_BYTES = 1024, MOST_APART = 8 };
+enum { MOST_BYTES = 2048, MOST_APART = 8 };
 
 /* A struct, its table, and the members that are written in another way. */
 struct described {
@@ -46,7 +46,8 @@ enum { CALIBRATION = 0 };
 static const struct described structs[] = {
 	[CALIBRATION] = {"calibration", calibration_fields, sizeof(struct calibration),
 		{APART(calibration, n_collectives), APART(calibration, collectives),
-			APART(calibration, n_products), APART(calibration, products)}},
+			APART(calibration, n_products), APART(calibration, products),
+			APART(calibration, n_steps), APART(calibration, steps)}},
 	{"topology", topology_fields, sizeof(struct topology),
 		{APART(topology, device), APART(topology, fabric), APART(topology, network),
 			APART(topology, host), APART(topology, overheads),
@@ -61,6 +62,7 @@ static const struct described structs[] = {
 		sizeof(struct calibration_collective), {{0}}},
 	{"calibration_product", calibration_product_fields, sizeof(struct calibration_product),
 		{{0}}},
+	{"calibration_step", calibration_step_fields, sizeof(struct calibration_step), {{0}}},
 };
 
 static void cover(bool covered[MOST_BYTES], size_t offset, size_t bytes)

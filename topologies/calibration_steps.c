@@ -1,0 +1,70 @@
+/* What real steps take beyond the model, by kind of work. */
+#include <math.h>
+
+#include "topologies/calibration.h"
+
+const char *const step_work_names[] = {
+#define X(suffix, name) name,
+	STEP_WORKS(X)
+#undef X
+		NULL};
+const char *const step_mlp_names[] = {"plain", "gated", NULL};
+const char *const step_threads_names[] = {"one", "all", NULL};
+
+static int place_of(const struct calibration_step *step)
+{
+	return ((int)step->mlp * DTYPE_COUNT + (int)step->dtype) * 2 + (int)step->threads;
+}
+
+bool calibration_add_step(struct calibration *calibration, const struct calibration_step *step)
+{
+	struct calibration_step *steps = calibration->steps;
+	int at = calibration->n_steps;
+
+	if (at == CALIBRATION_STEPS)
+		return false;
+	while (at > 0 && place_of(&steps[at - 1]) > place_of(step))
+		at--;
+	if (at > 0 && place_of(&steps[at - 1]) == place_of(step))
+		return false;
+	for (int i = calibration->n_steps; i > at; i--)
+		steps[i] = steps[i - 1];
+	steps[at] = *step;
+	calibration->n_steps++;
+	return true;
+}
+
+static double measured(const struct calibration *calibration, enum step_work work,
+	const struct calibration_step *key)
+{
+	for (int i = 0; i < calibration->n_steps; i++)
+		if (place_of(&calibration->steps[i]) == place_of(key))
+			return calibration->steps[i].factors[work];
+	return 0;
+}
+
+double calibration_step_factor(const struct calibration *calibration, enum step_mlp mlp,
+	enum dtype dtype, enum step_work work, double all)
+{
+	const struct calibration_step alone = {.mlp = mlp, .dtype = dtype};
+	const struct calibration_step together = {
+		.mlp = mlp, .dtype = dtype, .threads = STEP_THREADS_ALL};
+	double one = measured(calibration, work, &alone);
+	double every = measured(calibration, work, &together);
+
+	/* A machine of one core has measured one of the two. */
+	one = one > 0 ? one : every;
+	every = every > 0 ? every : one;
+	return one > 0 ? pow(one, 1 - all) * pow(every, all) : 1;
+}
+
+double calibration_least_factor(const struct calibration *calibration)
+{
+	double least = 1;
+
+	for (int i = 0; i < calibration->n_steps; i++)
+		for (int work = 0; work < STEP_WORK_COUNT; work++)
+			if (calibration->steps[i].factors[work] > 0)
+				least = fmin(least, calibration->steps[i].factors[work]);
+	return least;
+}
