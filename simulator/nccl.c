@@ -1,5 +1,5 @@
 /* NCCL's own performance model, by which it chooses algorithm and protocol. What they really take
- * is in nccl_time.c.
+ * is in nccl_time.c and nccl_steps.c.
  *
  * Re-implemented from the facts in NVIDIA/nccl, commit 5067397 (June 2026): src/graph/tuning.cc
  * (ncclTopoTuneModel, ncclTopoGetAlgoTime, the tuner constants), src/graph/search.cc (channel
@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "simulator/nccl_steps.h"
 #include "simulator/nccl_time.h"
 
 const char *const nccl_algorithm_names[] = {
@@ -387,70 +388,28 @@ static double tuned_time(const struct graph *graph, enum collective_kind kind,
 	return best;
 }
 
-/* Gathers and reduce-scatters of several nodes go by rings, and published times show the protocols
- * as steps (over EFA, of which one size is published, they take twice as long and keep the curve):
- * LL, LL128 and Simple each take a latency of their own, 1.85 times that of the tables above (least
- * median error over the calibrating sources; flat from 1.75 to 1.9), what a topology states beyond
- * the tables as it stands, and their share of the link. All-reduces of such sizes go by trees. */
-static const double ring_latency_taken = 1.85;
-static const double ring_share[NCCL_PROTOCOL_COUNT] = {0.5, 0.92, 1};
-
-static bool shows_steps(const struct topology *topology, const struct placement *placement,
-	enum collective_kind kind, enum nccl_algorithm algorithm)
+/* What nccl_steps.c needs of a ring. */
+static struct nccl_ring ring_of(const struct graph *graph, enum collective_kind kind)
 {
-	enum network_kind network = topology->network.kind;
+	struct graph table = *graph, usual = *graph;
+	struct nccl_ring ring = {.bus = graph->bus, .channels = graph->channels};
 
-	return algorithm == NCCL_RING && kind != COLLECTIVE_ALL_REDUCE && placement->nodes > 1 &&
-	       placement->ranks_per_node > 1 && network != NETWORK_EFA;
-}
+	table.node_extra = table.network_extra = 0;
+	usual.amd = false;
+	ring.ll = graph->nodes == 1 ? facts.ll_max_node[graph->compute]
+				    : facts.ll_max_cpu[graph->amd][graph->nodes > 2];
+	for (int p = 0; p < NCCL_PROTOCOL_COUNT; p++) {
+		double with = latency_of(&usual, kind, NCCL_RING, p);
 
-/* Without what the topology's own latencies have beyond the tables. */
-static double table_latency(
-	const struct graph *graph, enum collective_kind kind, enum nccl_protocol protocol)
-{
-	struct graph usual = *graph;
-
-	usual.node_extra = usual.network_extra = 0;
-	return latency_of(&usual, kind, NCCL_RING, protocol);
-}
-
-/* NCCL's choice with its own tables: LL while its bytes take less than what LL128 adds in latency,
- * LL128 while 0.92 of the link costs less than Simple's latency. Latencies are the usual ones and
- * LL128's bytes do not count beside LL's, so that a better link never takes longer. */
-static enum nccl_protocol ring_protocol(
-	const struct graph *graph, enum collective_kind kind, double bytes, double bandwidth)
-{
-	double latency[NCCL_PROTOCOL_COUNT];
-	double ll = fmin(facts.ll_max_cpu[graph->amd][graph->nodes > 2], bandwidth / 2);
-	bool ll128 = may_use(graph, NCCL_LL128);
-
-	for (int p = 0; p < NCCL_PROTOCOL_COUNT; p++)
-		latency[p] = table_latency(graph, kind, p);
-	if (may_use(graph, NCCL_LL) &&
-		latency[NCCL_LL] + bytes / (1e3 * ll) < latency[ll128 ? NCCL_LL128 : NCCL_SIMPLE])
-		return NCCL_LL;
-	if (ll128 && bytes / (1e3 * bandwidth) * (1 / ring_share[NCCL_LL128] - 1) <
-			     latency[NCCL_SIMPLE] - latency[NCCL_LL128])
-		return NCCL_LL128;
-	return NCCL_SIMPLE;
-}
-
-static double stepped_seconds(const struct graph *graph, const struct topology *topology,
-	const struct placement *placement, enum collective_kind kind, int64_t bytes,
-	enum nccl_protocol *protocol)
-{
-	double moved = (double)bytes * (double)(graph->ranks - 1) / (double)graph->ranks;
-	double bandwidth = nccl_ring_bandwidth(topology, placement);
-	double table, latency, transfer;
-
-	*protocol = ring_protocol(graph, kind, moved, bandwidth);
-	table = table_latency(graph, kind, *protocol);
-	latency = latency_of(graph, kind, NCCL_RING, *protocol) + (ring_latency_taken - 1) * table;
-	transfer = moved / (1e3 * ring_share[*protocol] * bandwidth);
-	/* A message through the kernel waits long and occupies nothing: others pass meanwhile. */
-	if (topology->network.kind == NETWORK_TCPX)
-		return 1e-6 * hypot(latency, transfer);
-	return 1e-6 * (latency + transfer);
+		ring.may[p] = may_use(graph, p);
+		ring.believed[p] = latency_of(&table, kind, NCCL_RING, p);
+		usual.node_extra = usual.network_extra = 0;
+		ring.usual[p] = latency_of(&usual, kind, NCCL_RING, p);
+		ring.stated[p] = with - ring.usual[p];
+		usual.node_extra = graph->node_extra;
+		usual.network_extra = graph->network_extra;
+	}
+	return ring;
 }
 
 /* NCCL means to take the fastest; its estimate of each is coarse, so what was measured decides. */
@@ -470,10 +429,14 @@ struct nccl_choice nccl_choose(const struct topology *topology, const struct lib
 		if (tuned < 0)
 			continue;
 		best.tuner_seconds = fmin(best.tuner_seconds, tuned * 1e-6);
-		seconds = shows_steps(topology, placement, kind, a)
-				  ? stepped_seconds(
-					    &graph, topology, placement, kind, bytes, &protocol)
-				  : nccl_seconds(topology, placement, kind, a, bytes);
+		if (nccl_shows_steps(topology, placement, kind, a)) {
+			struct nccl_ring ring = ring_of(&graph, kind);
+
+			seconds = nccl_stepped_seconds(
+				&ring, topology, placement, kind, bytes, &protocol);
+		} else {
+			seconds = nccl_seconds(topology, placement, kind, a, bytes);
+		}
 		if (seconds >= best.seconds)
 			continue;
 		best.algorithm = a;

@@ -37,9 +37,9 @@ static const struct {
 	 * too; it falls with the square root of the nodes. */
 	double congestion;
 } networks[] = {
-	[NETWORK_NONE] = {14, 3.97, 4.08, 0.86, 0.97, 1},
-	[NETWORK_INFINIBAND] = {14, 3.97, 4.08, 0.86, 0.97, 1},
-	[NETWORK_ROCE] = {14, 3.97, 4.08, 0.86, 0.97, 1},
+	[NETWORK_NONE] = {14, 3.97, 4.08, 0.88, 0.97, 1},
+	[NETWORK_INFINIBAND] = {14, 3.97, 4.08, 0.88, 0.97, 1},
+	[NETWORK_ROCE] = {14, 3.97, 4.08, 0.88, 0.97, 1},
 	[NETWORK_EFA] = {29, 12.4, 20, 0.95, 0.95, 4.8},
 	[NETWORK_ETHERNET] = {56, 12.4, 20, 0.95, 0.92, 1},
 	[NETWORK_TCPX] = {449, 12.4, 20, 0.72, 0.72, 1},

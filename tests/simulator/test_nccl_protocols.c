@@ -24,8 +24,8 @@ static struct nccl_choice gather(const struct topology *topology, int64_t bytes)
 
 /* 16 GPUs of two nodes with 8 x 400 Gbit/s. NCCL's tables give LL 6.6 + 14 x 1 + 2.7 = 23.3 us,
  * LL128 14 + 14 x 1.9 + 4 = 44.6, Simple 8.4 + 14 x 3.4 + 14 = 70; LL carries 39 GB/s, so LL128 is
- * taken from 21.3 us x 39 = 831 kB on, moved bytes; Simple from 25.4 us x 344 / (1 / 0.92 - 1) =
- * 100.5 MB on. */
+ * taken from 21.3 us x 39 = 831 kB on, moved bytes; Simple from 25.4 us x 352 / (1 / 0.92 - 1) =
+ * 102.8 MB on. */
 static void test_gathers_step_by_protocol(void **state)
 {
 	static const struct {
@@ -53,8 +53,92 @@ static void test_gathers_step_by_protocol(void **state)
 		assert_string_equal(choice.protocol, steps[i / 2].protocol);
 		assert_close(1e6 * choice.seconds,
 			1.85 * steps[i / 2].latency +
-				(double)bytes * 15 / 16 / (344e3 * steps[i / 2].share),
+				(double)bytes * 15 / 16 / (352e3 * steps[i / 2].share),
 			1e-9);
+	}
+	arena_finish(&arena);
+}
+
+/* On AMD hosts NCCL's tables give a hop 2 us at least, Simple 6, and LL 22.5 GB/s: LL 37.3 us,
+ * LL128 46, so LL128 is taken from 8.7 us x 22.5 = 196 kB on, moved bytes. Two nodes of eight B200
+ * beside EPYC (Vultr, published): 42.3 us at 128 KiB, 75.9 at 256 KiB, 39.8 at 64 KiB. */
+static void test_amd_hosts_move_the_choice_only(void **state)
+{
+	static const struct {
+		int64_t bytes;
+		enum nccl_protocol intel, amd;
+		double published; /* us, beside EPYC */
+	} cases[] = {{1 << 16, NCCL_LL, NCCL_LL, 39.75}, {1 << 17, NCCL_LL, NCCL_LL, 42.31},
+		{1 << 18, NCCL_LL, NCCL_LL128, 75.85}, {1 << 19, NCCL_LL, NCCL_LL128, 75.86},
+		{1 << 20, NCCL_LL128, NCCL_LL128, 77.59}};
+	struct arena arena = {0};
+	struct topology intel = load_topology(&arena, "2xa4-highgpu-8g"), amd = intel;
+	(void)state;
+	amd.host.cpu = CPU_AMD;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct nccl_choice a = gather(&intel, cases[i].bytes);
+		struct nccl_choice b = gather(&amd, cases[i].bytes);
+
+		assert_int_equal(a.protocol, cases[i].intel);
+		assert_int_equal(b.protocol, cases[i].amd);
+		if (a.protocol == b.protocol)
+			assert_close(b.seconds, a.seconds, 1e-9);
+		assert_close(1e6 * b.seconds, cases[i].published, 0.11);
+	}
+	arena_finish(&arena);
+}
+
+/* Eight B200 of one node, as published (b200-slurm; the first row of each protocol and the last):
+ * flat while NCCL adds channels, LL to 8 MiB, LL128 to 16 at least. */
+static void test_gathers_step_inside_a_node(void **state)
+{
+	static const struct {
+		int64_t bytes;
+		enum nccl_protocol protocol;
+		double published; /* us */
+	} cases[] = {{1 << 16, NCCL_LL, 18.7}, {1 << 20, NCCL_LL, 19.69}, {1 << 21, NCCL_LL, 22.35},
+		{1 << 22, NCCL_LL, 29.96}, {1 << 23, NCCL_LL, 44.92}, {1 << 24, NCCL_LL128, 49.04},
+		{INT64_C(1) << 28, NCCL_SIMPLE, 393.96}};
+	struct arena arena = {0};
+	struct topology t = load_topology(&arena, "dgx-b200");
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct nccl_choice choice = gather(&t, cases[i].bytes);
+
+		assert_int_equal(choice.protocol, cases[i].protocol);
+		assert_close(1e6 * choice.seconds, cases[i].published, 0.06);
+	}
+	assert_close(gather(&t, 1 << 20).seconds, gather(&t, 1 << 10).seconds, 1e-9);
+	arena_finish(&arena);
+}
+
+/* Where NCCL changes protocol its time would fall; ours never does, nor does a better link or a
+ * shorter hop ever cost anything. */
+static void test_steps_inside_a_node_keep_the_laws(void **state)
+{
+	static const char *const nodes[] = {"dgx-b200", "dgx-h100", "dgx-h200", "gb200-nvl72"};
+	static const int64_t ranks[] = {2, 3, 4, 8};
+	struct arena arena = {0};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(nodes) * COUNT_OF(ranks); i++) {
+		struct topology t = load_topology(&arena, nodes[i / COUNT_OF(ranks)]);
+		struct topology wider = t, nearer = t;
+		struct placement p = topology_place(&t, ranks[i % COUNT_OF(ranks)], 1);
+		double before = 0;
+
+		wider.fabric.bandwidth *= 1.3;
+		nearer.fabric.latency *= 0.7;
+		for (double bytes = 1024; bytes < 0x1p34; bytes *= 1.07) {
+			int64_t b = (int64_t)bytes;
+			double now = nccl_choose(&t, &recent, &p, COLLECTIVE_ALL_GATHER, b).seconds;
+
+			assert_true(now >= before);
+			assert_true(nccl_choose(&wider, &recent, &p, COLLECTIVE_ALL_GATHER, b)
+					    .seconds <= now);
+			assert_true(nccl_choose(&nearer, &recent, &p, COLLECTIVE_ALL_GATHER, b)
+					    .seconds <= now);
+			before = now;
+		}
 	}
 	arena_finish(&arena);
 }
@@ -140,6 +224,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_gathers_step_by_protocol),
+		cmocka_unit_test(test_amd_hosts_move_the_choice_only),
+		cmocka_unit_test(test_gathers_step_inside_a_node),
+		cmocka_unit_test(test_steps_inside_a_node_keep_the_laws),
 		cmocka_unit_test(test_the_environment_forbids),
 		cmocka_unit_test(test_fewer_protocols_wait_longer),
 		cmocka_unit_test(test_stated_latency_counts_as_it_stands),
