@@ -5,6 +5,9 @@
 #include "simulator/cost.h"
 #include "simulator/machine.h"
 
+/* Does backward add to the gradients of an earlier micro-batch? Told only of CPUs that compute
+ * themselves. */
+bool compute_adds_gradients(const struct schedule *schedule, const struct op *op);
 /* FORWARD, RECOMPUTE or BACKWARD over the leaves in [first, end). Fills device, flops, arithmetic,
  * memory; returns the number of kernels. */
 double compute_range_cost(const struct machine *machine, const struct schedule *schedule,

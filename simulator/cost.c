@@ -18,7 +18,7 @@ struct key {
 	enum op_kind kind;
 	int group;
 	int first, end; /* relative to the block, so that blocks are alike */
-	bool in_block, on_host;
+	bool in_block, on_host, adds;
 	int64_t bytes;
 };
 
@@ -52,6 +52,7 @@ static struct key key_of(const struct costing *costing, const struct op *op)
 	key.first = op->first_module;
 	key.end = op->end_module;
 	key.in_block = op->layer >= 0;
+	key.adds = compute_adds_gradients(costing->schedule, op);
 	if (key.in_block) {
 		int block = block_of(costing->schedule->model, op->first_module);
 
@@ -65,7 +66,7 @@ static bool keys_equal(const struct key *a, const struct key *b)
 {
 	return a->kind == b->kind && a->bytes == b->bytes && a->first == b->first &&
 	       a->end == b->end && a->group == b->group && a->in_block == b->in_block &&
-	       a->on_host == b->on_host;
+	       a->on_host == b->on_host && a->adds == b->adds;
 }
 
 /* The issuing thread's time: a launch per kernel; FSDP's Python around gathers and reductions. A

@@ -109,17 +109,11 @@ static bool is_left_out(const struct schedule *schedule, const struct op *op, in
 	       runtime_of(schedule->plan.runtime)->recompute_stops_early;
 }
 
-/* Exact sums: per sequence, a scratch that is zeroed and read, and sums of 8 bytes that are read
- * and written, one after the other. 1.3 ns an element (docs/reproducible.md). */
-static void add_exact_sums(const struct machine *machine, const struct schedule *schedule,
-	const struct op *op, struct cost *cost)
+/* Parameters whose gradients an operation writes. */
+static double gradient_elements(const struct model *model, const struct op *op)
 {
-	static const double bytes_per_element = 24, seconds_per_element = 1.3e-9;
-	const struct model *model = schedule->model;
 	double elements = 0;
 
-	if (schedule->plan.gradient_sums != SUMS_EXACT || op->kind != OP_BACKWARD)
-		return;
 	for (int m = op->first_module; m < op->end_module; m++) {
 		const struct module *module = &model->modules[m];
 
@@ -128,9 +122,42 @@ static void add_exact_sums(const struct machine *machine, const struct schedule 
 		if (module->tied_parameter >= 0)
 			elements += (double)model->parameters[module->tied_parameter].elements;
 	}
-	elements *= (double)schedule->plan.micro_batch;
+	return elements;
+}
+
+/* Exact sums: per sequence, a scratch that is zeroed and read, and sums of 8 bytes that are read
+ * and written, one after the other. 1.3 ns an element (docs/reproducible.md). */
+static void add_exact_sums(const struct machine *machine, const struct schedule *schedule,
+	const struct op *op, struct cost *cost)
+{
+	static const double bytes_per_element = 24, seconds_per_element = 1.3e-9;
+
+	if (schedule->plan.gradient_sums != SUMS_EXACT || op->kind != OP_BACKWARD)
+		return;
+	double elements =
+		gradient_elements(schedule->model, op) * (double)schedule->plan.micro_batch;
 	add_bound(cost, elements * seconds_per_element / machine->core_share,
 		elements * bytes_per_element / machine->memory_bandwidth);
+}
+
+bool compute_adds_gradients(const struct schedule *schedule, const struct op *op)
+{
+	const struct plan *plan = &schedule->plan;
+
+	return op->kind == OP_BACKWARD && op->micro_batch > 0 && !plan->sync_each_micro_batch &&
+	       plan->gradient_sums != SUMS_EXACT && runtime_of(plan->runtime)->host_is_compute &&
+	       topology_issues_inline(schedule->topology);
+}
+
+/* The product that computes a gradient adds it to the one that is there: one more read. */
+static void add_gradients(const struct machine *machine, const struct schedule *schedule,
+	const struct op *op, struct cost *cost)
+{
+	double bytes = gradient_elements(schedule->model, op) *
+		       dtype_bytes(plan_gradient_dtype(&schedule->plan));
+
+	if (compute_adds_gradients(schedule, op))
+		add_bound(cost, 0, bytes / machine->memory_bandwidth);
 }
 
 double compute_range_cost(const struct machine *machine, const struct schedule *schedule,
@@ -151,6 +178,7 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 		kernels += add_module(machine, schedule, &work, pass, cost);
 	}
 	add_exact_sums(machine, schedule, op, cost);
+	add_gradients(machine, schedule, op, cost);
 	return kernels;
 }
 

@@ -3,6 +3,7 @@
 #include "sketch.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static double flops(const struct gemm_shape *gemm)
 {
@@ -354,6 +355,54 @@ static void test_where_steps_do_not_count(void **state)
 	case_finish(&c);
 }
 
+/* Seconds of all backward operations of a micro-batch. */
+static double backward_of(struct case_ *c, int micro_batch)
+{
+	const struct program *program = &c->schedule->programs[0];
+	struct cost *costs = ARENA_ARRAY(&c->arena, struct cost, program->n_ops);
+	double seconds = 0;
+
+	cost_operations(c->schedule, 0, costs);
+	for (int i = 0; i < program->n_ops; i++)
+		if (program->ops[i].kind == OP_BACKWARD &&
+			program->ops[i].micro_batch == micro_batch)
+			seconds += costs[i].device;
+	return seconds;
+}
+
+/* On a core the second micro-batch's gradients are added to the first one's, which are read for
+ * it; not where each micro-batch is reduced, nor (here) on a GPU. */
+static void test_gradients_are_added(void **state)
+{
+	static const struct {
+		const char *choices;
+		bool cores;
+		double reads; /* of all gradients */
+	} cases[] = {{"sync_each_micro_batch=false", true, 1},
+		{"sync_each_micro_batch=true", true, 0}, {"sync_each_micro_batch=false", false, 0}};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct case_ c;
+		char choices[256];
+
+		snprintf(choices, sizeof(choices),
+			"runtime=shardplan strategy=NO_SHARD seq_len=64 param_dtype=fp32 "
+			"micro_batch=1 grad_accum=2 %s",
+			cases[i].choices);
+		case_load(&c, "gpt2-124m", "dgx-a100-80gb");
+		if (cases[i].cores)
+			as_cores(c.topology, 8);
+		case_plan(&c, choices);
+		/* The tied embedding's comes from the head and from the table. */
+		double elements = 124439808 + 50257 * 768.0;
+		double more = cases[i].reads * 4 * elements / 1e10;
+		assert_true(
+			fabs(backward_of(&c, 1) - backward_of(&c, 0) - more) <= 1e-9 + 0.01 * more);
+		case_finish(&c);
+	}
+}
+
 /* Costs are remembered by content: every block must get what a block costs, also where blocks are
  * cut in pieces. */
 static void test_equal_blocks_cost_the_same(void **state)
@@ -433,6 +482,7 @@ int main(void)
 		cmocka_unit_test(test_rates_of_a_core),
 		cmocka_unit_test(test_steps_that_were_measured),
 		cmocka_unit_test(test_where_steps_do_not_count),
+		cmocka_unit_test(test_gradients_are_added),
 		cmocka_unit_test(test_equal_blocks_cost_the_same),
 		cmocka_unit_test(test_clipping_costs_its_bytes),
 	};
