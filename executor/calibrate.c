@@ -2,7 +2,6 @@
  */
 #include "executor/calibrate.h"
 
-#include <math.h>
 #include <stdio.h>
 
 #include "executor/compute.h"
@@ -95,47 +94,4 @@ bool executor_calibrate(const struct calibrate_options *options, struct arena *a
 	bool ok = measure_all(&bench, error);
 	rank_release_workspace(bench.context.workspace);
 	return ok;
-}
-
-/* Of all-gathers over one rank of each node, all such groups at once: the largest was steady. */
-static bool fill_network(struct topology *t, const struct calibration *c)
-{
-	const struct calibration_collective *large =
-		calibration_find(c, COLLECTIVE_ALL_GATHER, t->nodes, t->nodes, INT64_MAX);
-	const struct calibration_collective *small =
-		calibration_find(c, COLLECTIVE_ALL_GATHER, t->nodes, t->nodes, 0);
-	double nodes = (double)t->nodes;
-
-	if (large == NULL)
-		return false;
-	t->network = (struct network){.kind = NETWORK_ETHERNET,
-		.nics_per_node = 1,
-		.nic_bandwidth =
-			(double)t->devices_per_node * large->bandwidth * (nodes - 1) / nodes,
-		.latency = small->latency / fmax(nodes - 1, 1),
-		.oversubscription = 1};
-	return true;
-}
-
-bool executor_describe_cluster(const struct launcher *launcher,
-	const struct calibration *calibration, struct arena *arena, struct topology **topology,
-	struct error *error)
-{
-	int64_t nodes = 1;
-
-	for (int i = 0; i < calibration->n_collectives; i++)
-		nodes = max_i64(nodes, calibration->collectives[i].nodes);
-	if (!executor_detect_local(launcher->ranks / nodes, arena, topology, error))
-		return false;
-	struct topology *t = *topology;
-	t->name = "cluster";
-	t->nodes = nodes;
-	t->calibration = *calibration;
-	t->source = arena_printf(arena,
-		"%lld nodes of %lld ranks, started by %s; the first node's processors and the link "
-		"between the nodes were measured",
-		(long long)nodes, (long long)t->devices_per_node, launcher->name);
-	if (nodes > 1 && !fill_network(t, calibration))
-		return error_set(error, EXIT_CODE_INTERNAL, "the link was not measured");
-	return topology_check(t, NULL, error);
 }

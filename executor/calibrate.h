@@ -39,12 +39,6 @@ struct collective_curve {
 	struct collective_point points[CURVE_POINTS];
 };
 
-/* calibrate_collectives.c: for the curves of so many groups; one more curve; and, when all are
- * there, in the order of a calibration. */
-void bench_make_room(struct bench *bench, int groups);
-void bench_add_curve(struct bench *bench, const struct collective_curve *curve);
-void bench_sort_curves(struct bench *bench);
-
 /* calibrate_kernels.c, calibrate_memory.c, calibrate_products.c (after memory): one core, and all
  * cores together. */
 bool calibrate_kernels(struct bench *bench, struct error *error);
@@ -52,7 +46,15 @@ void calibrate_memory(struct bench *bench);
 void calibrate_products(struct bench *bench);
 /* Of ordinary values, in pages as training has them. The caller frees it. */
 float *bench_floats(int64_t n);
-/* calibrate_collectives.c: shm collectives by size, for each number of ranks. */
+/* calibrate_collectives.c: shm collectives by size, for each number of ranks; or those of all
+ * levels of a launcher's ranks. */
 bool calibrate_collectives(struct bench *bench, struct error *error);
+/* NCCL's, over the GPUs of this machine or of a launcher's ranks. */
+bool calibrate_gpu_collectives(struct bench *bench, int gpus, struct error *error);
+/* calibrate_cluster.c: the topology of a node becomes that of the cluster whose collectives were
+ * timed. */
+void bench_forget_origin(struct topology *topology, const char *key); /* was measured instead */
+bool bench_describe_gpu_cluster(
+	const struct bench *bench, struct topology *topology, struct error *error);
 
 #endif

@@ -1,228 +1,14 @@
-/* The shm collectives by size: in the ranks, timing; in the launcher, fitting. */
+/* Collectives by size: what the ranks have timed becomes lines between sizes. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "executor/calibrate.h"
-#include "executor/cluster.h"
-#include "executor/heap.h"
 #include "executor/launch.h"
-#include "executor/machine.h"
-#include "executor/rank.h"
+#include "executor/time_collectives.h"
 
-enum { MAX_TRIES = 200, LEAST_TRIES = 3, LEAST_SIZES = 3, KINDS = 3, REPORT_ROOM = 1 << 20 };
-
-/* Seconds of the largest collective that is timed. */
-#define LONGEST_QUICK 0.5
-#define LONGEST       2.0
-
-/* Full (gathered) sizes, bytes; a quick run does the first and last and some between. */
-static const int64_t sizes[] = {4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
-static const int64_t quick_sizes[] = {4 << 10, 256 << 10, 4 << 20, 32 << 20};
-
-struct size_list {
-	const int64_t *bytes;
-	int n;
-};
-
-static struct size_list sizes_of(bool quick)
-{
-	if (quick)
-		return (struct size_list){quick_sizes, COUNT_OF(quick_sizes)};
-	return (struct size_list){sizes, COUNT_OF(sizes)};
-}
-
-/* Two buffers of the largest size, and something small. */
-static int64_t window_bytes(bool quick)
-{
-	struct size_list list = sizes_of(quick);
-
-	return 2 * list.bytes[list.n - 1] + (1 << 20);
-}
-
-/* --- in a rank --- */
-
-struct timer {
-	struct segment *segment;
-	struct cluster cluster;
-	struct comm comm;
-	struct kernel_context context;
-	struct heap heap;
-	void *scratch, *whole, *chunk;
-	double *all; /* [ranks] seconds of one try */
-	struct text report;
-};
-
-/* The slowest rank's seconds of one collective; false after a fault. */
-static bool time_once(struct timer *t, const struct collective *c, double *slowest)
-{
-	double start, seconds;
-
-	if (!comm_exchange(&t->comm, t->scratch, t->all, sizeof(double)))
-		return false;
-	start = clock_now();
-	if (!comm_run(&t->comm, c))
-		return false;
-	seconds = clock_now() - start;
-	memcpy(t->scratch, &seconds, sizeof(seconds));
-	if (!comm_exchange(&t->comm, t->scratch, t->all, sizeof(double)))
-		return false;
-	*slowest = 0;
-	for (int r = 0; r < t->comm.ranks; r++)
-		*slowest = t->all[r] > *slowest ? t->all[r] : *slowest;
-	return true;
-}
-
-static struct collective collective_of(
-	const struct timer *t, const struct group *group, enum collective_kind kind, int64_t bytes)
-{
-	int64_t floats = bytes / (int64_t)sizeof(float);
-	bool in_place = kind == COLLECTIVE_ALL_REDUCE;
-	bool gathers = kind == COLLECTIVE_ALL_GATHER;
-
-	return (struct collective){.kind = kind,
-		.element = COMM_FP32,
-		.group = comm_group_of(group, t->comm.rank),
-		.count = in_place ? floats : floats / group->size,
-		.input = gathers ? t->chunk : t->whole,
-		.output = gathers || in_place ? t->whole : t->chunk,
-		.op = -1,
-		.unit = -1};
-}
-
-/* Every rank sees the same times, so that all stop at the same try. */
-static bool time_tries(
-	struct timer *t, const struct collective *c, int64_t bytes, double *times, int *n)
-{
-	bool quick = t->segment->header->job.quick;
-	/* Small ones are short and noisy, large ones long and steady. */
-	int tries =
-		(int)min_i64(MAX_TRIES, (quick ? 3 : 15) + (quick ? 16 << 20 : 64 << 20) / bytes);
-	double unused, total = 0;
-
-	*n = 0;
-	if (!time_once(t, c, &unused))
-		return false;
-	while (*n < LEAST_TRIES || (*n < tries && total < (quick ? 0.5 : 3))) {
-		if (!time_once(t, c, &times[*n]))
-			return false;
-		total += times[(*n)++];
-	}
-	return true;
-}
-
-/* `seconds`: of one such collective. */
-static bool time_collective(struct timer *t, const struct group *group, enum collective_kind kind,
-	int64_t bytes, double *seconds)
-{
-	const struct collective c = collective_of(t, group, kind, bytes);
-	double times[MAX_TRIES];
-	int n;
-
-	if (!time_tries(t, &c, bytes, times, &n))
-		return false;
-	struct spread spread = measure_spread(times, n);
-	*seconds = spread.p50;
-	text_printf(&t->report, "%d,%lld,%lld,%lld,", (int)kind, (long long)group->size,
-		(long long)(group->stride > 1 || group->size > t->cluster.layout.per_node
-				    ? t->comm.ranks / t->cluster.layout.per_node
-				    : 1),
-		(long long)bytes);
-	text_number(&t->report, spread.p50);
-	text_add_char(&t->report, ',');
-	text_number(&t->report, (spread.p90 - spread.p10) / spread.p50);
-	text_add_char(&t->report, '\n');
-	return true;
-}
-
-static bool time_group(struct timer *t, const struct group *group)
-{
-	struct size_list list = sizes_of(t->segment->header->job.quick);
-	double longest = t->segment->header->job.quick ? LONGEST_QUICK : LONGEST;
-	bool ok = true;
-
-	for (int kind = 0; kind < KINDS && ok; kind++) {
-		double seconds = 0;
-
-		/* A slow link needs no larger ones: what they take is in the last piece's line. */
-		for (int i = 0; i < list.n && ok; i++) {
-			double growth =
-				i > 0 ? (double)list.bytes[i] / (double)list.bytes[i - 1] : 1;
-
-			if (i < LEAST_SIZES || seconds * growth < longest)
-				ok = time_collective(t, group, (enum collective_kind)kind,
-					list.bytes[i], &seconds);
-			else
-				break;
-		}
-	}
-	return ok;
-}
-
-/* Inside a node; one rank of each node, all such groups at once, as a hybrid's replicas meet; and
- * all ranks. */
-static bool time_groups(struct timer *t)
-{
-	int64_t ranks = t->comm.ranks, local = t->cluster.layout.per_node, nodes = ranks / local;
-	const struct group groups[] = {{.size = local, .stride = 1},
-		{.size = nodes, .stride = local}, {.size = ranks, .stride = 1}};
-	bool needed[] = {local > 1, nodes > 1 && local > 1, nodes > 1};
-
-	text_printf(&t->report, "%lld,%lld\n", (long long)nodes, (long long)local);
-	for (int i = 0; i < COUNT_OF(groups); i++)
-		if (needed[i] && !time_group(t, &groups[i]))
-			return false;
-	return true;
-}
-
-static void *take(struct heap *heap, int64_t bytes, struct error *error)
-{
-	int block = heap_take(heap, bytes, error);
-
-	return block >= 0 ? memset(heap_address(heap, block), 0, (size_t)bytes) : NULL;
-}
-
-static bool open_timer(struct timer *t, struct error *error)
-{
-	const struct segment_header *header = t->segment->header;
-	struct size_list list = sizes_of(header->job.quick);
-	int64_t largest = list.bytes[list.n - 1];
-	const struct kernels *kernels = kernels_cpu();
-
-	if (!cluster_join(&t->cluster, t->segment, window_bytes(header->job.quick), error))
-		return false;
-	t->context = (struct kernel_context){.threads = 1,
-		.workspace = rank_reserve_workspace(),
-		.workspace_bytes = KERNELS_WORKSPACE_BYTES};
-	heap_init(&t->heap, t->cluster.window, t->cluster.window_bytes, 8);
-	t->scratch = take(&t->heap, sizeof(double), error);
-	t->whole = take(&t->heap, largest, error);
-	t->chunk = take(&t->heap, largest, error);
-	t->all = calloc((size_t)header->job.ranks, sizeof(double));
-	if (t->all == NULL)
-		base_out_of_memory(sizeof(double));
-	return t->context.workspace != NULL && t->whole != NULL && t->chunk != NULL &&
-	       kernels->open(&t->context, error) &&
-	       cluster_open_comm(&t->cluster, &t->comm, kernels, &t->context, error);
-}
-
-bool rank_time_collectives(struct segment *segment, struct error *error)
-{
-	struct timer timer = {.segment = segment};
-	bool ok = open_timer(&timer, error) && time_groups(&timer);
-
-	if (ok && segment->rank == 0)
-		ok = rank_report(segment, &timer.report, error);
-	comm_close(&timer.comm);
-	cluster_leave(&timer.cluster, ok);
-	kernels_cpu()->close(&timer.context);
-	rank_release_workspace(timer.context.workspace);
-	heap_finish(&timer.heap);
-	free(timer.all);
-	text_finish(&timer.report);
-	return ok;
-}
-
-/* --- in the launcher --- */
+enum { KINDS = 3, REPORT_ROOM = 1 << 20 };
+/* Groups that one run of ranks times: parts of a node, the three levels. */
+enum { MOST_GROUPS = 16 };
 
 /* The line through two points; never a negative latency. */
 static void fit_piece(const struct collective_point *a, const struct collective_point *b,
@@ -238,7 +24,7 @@ static void fit_piece(const struct collective_point *a, const struct collective_
 	piece->bandwidth = (double)b->bytes / b->seconds;
 }
 
-void bench_add_curve(struct bench *bench, const struct collective_curve *curve)
+static void add_curve(struct bench *bench, const struct collective_curve *curve)
 {
 	struct calibration *c = bench->calibration;
 	const struct collective_point *points = curve->points;
@@ -295,22 +81,24 @@ static bool read_report(struct bench *bench, const struct segment *segment)
 			of.kind == curve.kind && of.ranks == curve.ranks && of.nodes == curve.nodes;
 
 		if (!same && curve.n > 0)
-			bench_add_curve(bench, &curve);
+			add_curve(bench, &curve);
 		if (!same)
 			curve = of;
 		curve.points[curve.n++] = point;
 	}
 	if (curve.n > 0)
-		bench_add_curve(bench, &curve);
+		add_curve(bench, &curve);
 	return curve.n > 0 && *line == '\0';
 }
 
-static bool time_ranks(struct bench *bench, int64_t ranks, struct error *error)
+/* `device`: whose collectives; NULL: the host's. */
+static bool time_ranks(struct bench *bench, int64_t ranks, const char *device, struct error *error)
 {
 	const struct launcher *launcher = &bench->options->launcher;
-	const char *const texts[TEXT_COUNT] = {
-		[TEXT_LAUNCHER] = launcher->name, [TEXT_HOST] = launcher->host};
-	bool launched = launcher->ranks > 1;
+	const char *const texts[TEXT_COUNT] = {[TEXT_LAUNCHER] = launcher->name,
+		[TEXT_HOST] = launcher->host,
+		[TEXT_DEVICE] = device};
+	bool launched = launcher->ranks > 1, quick = bench->options->quick;
 	const struct job job = {.kind = JOB_COLLECTIVES,
 		.ranks = (int)ranks,
 		.meets = launcher_meets(launcher),
@@ -319,7 +107,9 @@ static bool time_ranks(struct bench *bench, int64_t ranks, struct error *error)
 		.join_timeout = launcher_join_timeout(launcher),
 		.threads = 1,
 		.collective_timeout = 60,
-		.quick = bench->options->quick};
+		.grace = device != NULL ? LAUNCH_GRACE_GPU : LAUNCH_GRACE,
+		.one_process = device != NULL && !launched,
+		.quick = quick};
 	struct segment segment;
 	const struct launch launch = {.program = bench->options->program,
 		.segment = &segment,
@@ -327,7 +117,7 @@ static bool time_ranks(struct bench *bench, int64_t ranks, struct error *error)
 		.count = launched ? 1 : 0};
 
 	if (!segment_create(&segment, &job, texts, 0, REPORT_ROOM,
-		    launched ? 0 : window_bytes(bench->options->quick), error))
+		    launched ? 0 : timer_window_bytes(quick, device != NULL), error))
 		return false;
 	bool ok = launch_ranks(&launch, error);
 	if (ok && launcher->rank == 0 && !read_report(bench, &segment))
@@ -341,18 +131,19 @@ static int compare_collectives(const void *a, const void *b)
 	return calibration_compare(a, b);
 }
 
-void bench_make_room(struct bench *bench, int groups)
-{
-	bench->calibration->collectives = ARENA_ARRAY(
-		bench->arena, struct calibration_collective, groups * KINDS * CURVE_POINTS);
-}
-
-void bench_sort_curves(struct bench *bench)
+static void sort_curves(struct bench *bench)
 {
 	struct calibration *c = bench->calibration;
 
 	qsort(c->collectives, (size_t)c->n_collectives, sizeof(c->collectives[0]),
 		compare_collectives);
+}
+
+/* For the curves of so many groups. */
+static void make_room(struct bench *bench, int groups)
+{
+	bench->calibration->collectives = ARENA_ARRAY(
+		bench->arena, struct calibration_collective, groups * KINDS * CURVE_POINTS);
 }
 
 bool calibrate_collectives(struct bench *bench, struct error *error)
@@ -363,15 +154,28 @@ bool calibrate_collectives(struct bench *bench, struct error *error)
 	int64_t launched_ranks;
 
 	ranks = ranks != NULL ? ranks : default_ranks;
-	bench_make_room(bench, n + 3);
+	make_room(bench, n + MOST_GROUPS);
 	if (bench->options->launcher.ranks > 1) {
 		launched_ranks = bench->options->launcher.ranks;
 		ranks = &launched_ranks;
 		n = 1;
 	}
 	for (int i = 0; i < n; i++)
-		if (ranks[i] > 1 && !time_ranks(bench, ranks[i], error))
+		if (ranks[i] > 1 && !time_ranks(bench, ranks[i], NULL, error))
 			return false;
-	bench_sort_curves(bench);
+	sort_curves(bench);
+	return true;
+}
+
+bool calibrate_gpu_collectives(struct bench *bench, int gpus, struct error *error)
+{
+	int ranks = bench->options->launcher.ranks > 1 ? bench->options->launcher.ranks : gpus;
+
+	make_room(bench, MOST_GROUPS);
+	bench->nodes = 1;
+	bench->ranks_per_node = ranks;
+	if (ranks > 1 && !time_ranks(bench, ranks, "cuda", error))
+		return false;
+	sort_curves(bench);
 	return true;
 }

@@ -269,10 +269,25 @@ bool executor_has_gpus(struct error *error)
 	return device_cuda_available(&gpus, error);
 }
 
+static bool measure_first(struct gpu_bench *g, struct error *error)
+{
+	struct calibration *c = g->base.calibration;
+	bool ok = open_gpu(g, error) && calibrate_gpu_memory(g, error) &&
+		  calibrate_gpu_kernels(g, error);
+
+	if (ok) {
+		c->date = machine_date(g->base.arena);
+		c->provenance = provenance(g);
+	}
+	close_gpu(g);
+	return ok;
+}
+
 bool executor_calibrate_gpus(const struct calibrate_options *options, struct arena *arena,
 	struct topology *topology, struct error *error)
 {
-	struct calibration *c = &topology->calibration;
+	const struct launcher *launcher = &options->launcher;
+	struct calibration none = {0}, *c = topology != NULL ? &topology->calibration : &none;
 	struct gpu_bench g = {.base = {.options = options,
 				      .arena = arena,
 				      .calibration = c,
@@ -281,19 +296,21 @@ bool executor_calibrate_gpus(const struct calibrate_options *options, struct are
 
 	*c = (struct calibration){0};
 	/* What will be needed is looked for before a minute has passed. */
-	if (!device_cuda_available(&g.gpus, error) || (g.gpus > 1 && nccl_api(error) == NULL))
+	if (!device_cuda_available(&g.gpus, error) ||
+		((g.gpus > 1 || launcher->ranks > 1) && nccl_api(error) == NULL))
 		return false;
 	g.api = cuda_api(error);
 	g.base.kernels = g.api->kernels != NULL ? g.api->kernels : kernels_by_name("cuda");
-	bool ok = open_gpu(&g, error) && calibrate_gpu_memory(&g, error) &&
-		  calibrate_gpu_kernels(&g, error);
-	if (ok) {
-		c->date = machine_date(arena);
-		c->provenance = provenance(&g);
-	}
-	close_gpu(&g);
-	ok = ok && calibrate_gpu_links(&g, error);
-	c->measured = ok;
+	/* Together first: nobody waits while the first rank measures alone. */
+	if (!calibrate_gpu_collectives(&g.base, g.gpus, error))
+		return false;
+	if (launcher->rank > 0)
+		return true;
+	if (launcher->ranks > 1 && !bench_describe_gpu_cluster(&g.base, topology, error))
+		return false;
+	bench_forget_origin(topology, "calibration");
+	bench_forget_origin(topology, "host.pcie_bandwidth");
+	c->measured = measure_first(&g, error);
 	c->residual_spread = g.base.n_spreads > 0 ? g.base.spread / g.base.n_spreads : 0;
-	return ok;
+	return c->measured;
 }

@@ -32,8 +32,6 @@ bool gpu_sample(struct gpu_bench *gpu, void (*run)(void *data), void *data, int 
 bool calibrate_gpu_kernels(struct gpu_bench *gpu, struct error *error);
 /* calibrate_gpu_memory.c: memory, PCIe, what launching costs. */
 bool calibrate_gpu_memory(struct gpu_bench *gpu, struct error *error);
-/* calibrate_gpu_links.c: NCCL's collectives, where there are several GPUs. */
-bool calibrate_gpu_links(struct gpu_bench *gpu, struct error *error);
 
 /* nvml.c: what the driver says of the first GPU now; 0 and "" where it does not. */
 struct gpu_facts {

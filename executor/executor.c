@@ -128,7 +128,7 @@ static bool check_gpus(const struct executor_job *job, struct error *error)
 			"transport %s: its collectives take their own time and cannot be held to "
 			"predicted ones; use --transport device, or --pace compute",
 			name);
-	if (!gpu_choose(name, (int)ranks_here(job), &transport, &gpus, error))
+	if (!gpu_choose(name, (int)ranks_here(job), is_launched(job), &transport, &gpus, error))
 		return false;
 	return !job->all_plans || transport != GPU_TRANSPORT_NCCL ||
 	       plan_ranks(&job->plan->plan) == 1 ||
@@ -276,6 +276,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		.cuda_graphs = job->cuda_graphs,
 		.threads = threads_per_rank(job),
 		.collective_timeout = collective_timeout(job),
+		.grace = on_gpu(job) ? LAUNCH_GRACE_GPU : LAUNCH_GRACE,
 		.slow_motion = slow_motion(job),
 		.training = job->training,
 		.first_step = run->reported,

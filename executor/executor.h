@@ -155,8 +155,10 @@ bool executor_has_gpus(struct error *error);
 
 /* Measures the GPUs of this machine, by their own clocks: matrix products, attention, AdamW,
  * memory, launches, PCIe on the first one, NCCL's collectives over groups of all. `topology`
- * describes them: its calibration and host.pcie_bandwidth become what was measured. options->ranks
- * and launcher are not looked at. */
+ * describes them: its calibration and host.pcie_bandwidth become what was measured. Of a cluster
+ * (options->launcher, a rank for each GPU) the collectives are those of all levels, and the
+ * topology becomes the cluster's; ranks other than the first have none (NULL) and only take part.
+ * options->ranks is not looked at. */
 bool executor_calibrate_gpus(const struct calibrate_options *options, struct arena *arena,
 	struct topology *topology, struct error *error);
 

@@ -1,16 +1,25 @@
 #include "executor/gpu.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "executor/compute.h"
 #include "executor/nccl_buffers.h"
 
-bool gpu_choose(
-	const char *name, int ranks, enum gpu_transport *transport, int *gpus, struct error *error)
+/* --- whose GPU is which --- */
+
+/* Slurm, for one, can show each task the GPU that it gave it, and no other. */
+static bool sees_its_own(bool launched, int gpus)
+{
+	return launched && gpus == 1;
+}
+
+bool gpu_choose(const char *name, int ranks, bool launched, enum gpu_transport *transport,
+	int *gpus, struct error *error)
 {
 	if (!device_cuda_available(gpus, error))
 		return false;
-	bool each = *gpus >= ranks;
+	bool each = *gpus >= ranks || sees_its_own(launched, *gpus);
 	*transport = each && ranks > 1 ? GPU_TRANSPORT_NCCL : GPU_TRANSPORT_DEVICE;
 	if (name != NULL)
 		*transport = strcmp(name, "nccl") == 0 ? GPU_TRANSPORT_NCCL : GPU_TRANSPORT_DEVICE;
@@ -21,6 +30,73 @@ bool gpu_choose(
 			ranks, *gpus);
 	return true;
 }
+
+static bool is_launched(const struct segment *segment)
+{
+	return segment->header->job.meets != MEETS_HERE;
+}
+
+int gpu_of_rank(const struct segment *segment, const struct cluster *cluster, int gpus)
+{
+	int local = cluster->layout.rank % cluster->layout.per_node;
+
+	return sees_its_own(is_launched(segment), gpus) ? 0 : local;
+}
+
+/* As NVIDIA's tools print it. */
+struct gpu_name {
+	unsigned char bytes[16];
+};
+
+static void print_name(const struct gpu_name *name, char *text, size_t size)
+{
+	int n = snprintf(text, size, "GPU-");
+
+	for (size_t i = 0; i < sizeof(name->bytes); i++)
+		n += snprintf(text + n, size - (size_t)n, "%s%02x",
+			i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", name->bytes[i]);
+}
+
+/* The second rank that has it says so; all others give up in silence. */
+static bool compare_names(
+	const struct gpu_name *all, const struct comm *host, int per_node, struct error *error)
+{
+	char text[48];
+
+	for (int r = 1; r < host->ranks; r++)
+		for (int first = r / per_node * per_node; first < r; first++) {
+			if (memcmp(&all[first], &all[r], sizeof(all[0])) != 0)
+				continue;
+			if (host->rank != r)
+				return error_set(error, EXIT_CODE_USAGE, "%s", "");
+			print_name(&all[r], text, sizeof(text));
+			return error_set(error, EXIT_CODE_USAGE,
+				"transport nccl: ranks %d and %d were both given %s; each needs a "
+				"GPU of its own (CUDA_VISIBLE_DEVICES, srun --gpus-per-task=1)",
+				first, r, text);
+		}
+	return true;
+}
+
+bool gpu_check_apart(const struct cuda_api *api, int ordinal, struct comm *host, struct heap *heap,
+	int per_node, struct arena *arena, struct error *error)
+{
+	struct gpu_name *all = ARENA_ARRAY(arena, struct gpu_name, host->ranks);
+	int device = 0, block = heap_take(heap, sizeof(*all), error);
+
+	if (block < 0)
+		return false;
+	struct gpu_name *mine = heap_address(heap, block);
+	bool ok = cuda_check(api, api->cuDeviceGet(&device, ordinal), "cuDeviceGet", error) &&
+		  cuda_check(api, api->cuDeviceGetUuid(mine->bytes, device), "cuDeviceGetUuid",
+			  error) &&
+		  comm_exchange(host, mine, all, sizeof(*all)) &&
+		  compare_names(all, host, per_node, error);
+	heap_give(heap, block);
+	return ok;
+}
+
+/* --- a rank's --- */
 
 static bool open_mirror(struct gpu *gpu, const struct cluster *cluster,
 	const struct program *program, struct error *error)
@@ -45,11 +121,12 @@ bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *s
 
 	*gpu = (struct gpu){0};
 	if (!gpu_choose(segment_text(segment, TEXT_TRANSPORT), cluster->layout.per_node,
-		    &gpu->transport, &gpus, error))
+		    is_launched(segment), &gpu->transport, &gpus, error))
 		return false;
+	gpu->per_node = cluster->layout.per_node;
 	gpu->device.program = &schedule->programs[0];
-	gpu->device.ordinal =
-		gpu->transport == GPU_TRANSPORT_NCCL ? segment->rank % cluster->layout.per_node : 0;
+	if (gpu->transport == GPU_TRANSPORT_NCCL)
+		gpu->device.ordinal = gpu_of_rank(segment, cluster, gpus);
 	if (gpu->transport == GPU_TRANSPORT_NCCL && !offer_memory(&gpu->device, error))
 		return false;
 	gpu->device.patience = (struct patience){

@@ -19,6 +19,7 @@ enum gpu_transport {
 struct gpu {
 	struct device_cuda device;
 	enum gpu_transport transport;
+	int per_node;                     /* ranks on each node */
 	struct buffers mirror;            /* of resident buffers, in host memory */
 	struct kernel_context background; /* of kernels off the compute stream */
 	const char *graphs;               /* "on", or "off: " and why */
@@ -27,9 +28,18 @@ struct gpu {
 };
 
 /* Whether that many ranks can train here, and how; `name` is "nccl", "device", or NULL: NCCL where
- * every rank has a GPU. EXIT_CODE_ENVIRONMENT or EXIT_CODE_USAGE says what is missing. */
-bool gpu_choose(
-	const char *name, int ranks, enum gpu_transport *transport, int *gpus, struct error *error);
+ * every rank has a GPU. `launched`: each rank is a process that somebody else has started, and may
+ * see no other GPU than its own. EXIT_CODE_ENVIRONMENT or EXIT_CODE_USAGE says what is missing. */
+bool gpu_choose(const char *name, int ranks, bool launched, enum gpu_transport *transport,
+	int *gpus, struct error *error);
+
+/* The GPU of a rank that has one to itself: the n-th of a node has the n-th, or the only one that
+ * it sees. */
+int gpu_of_rank(const struct segment *segment, const struct cluster *cluster, int gpus);
+/* That no two ranks of a node have the same one. Each tells the others over `host`, from a block of
+ * `heap`. */
+bool gpu_check_apart(const struct cuda_api *api, int ordinal, struct comm *host, struct heap *heap,
+	int per_node, struct arena *arena, struct error *error);
 
 /* On the rank's thread. The mirror lies in the rank's window. */
 bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,

@@ -12,9 +12,8 @@
 
 extern char **environ;
 
-/* How often to look for dead children, and how long a rank may take to leave after a fault. */
-#define TICK  0.05
-#define GRACE 1.0
+/* How often to look for dead children. */
+#define TICK 0.05
 
 /* A launcher may have left descriptors of its own, at low numbers. */
 enum { RANK_FD = 100, MAX_SETTINGS = 8 };
@@ -203,7 +202,7 @@ static void see_through(struct crew *crew)
 			continue;
 		if (aborted_at == 0)
 			aborted_at = clock_now();
-		if (clock_now() - aborted_at > GRACE)
+		if (clock_now() - aborted_at > header->job.grace)
 			kill_rest(crew);
 	}
 }

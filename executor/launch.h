@@ -15,8 +15,13 @@ struct launch {
 	void *data;
 };
 
+/* s that ranks get to leave by themselves after a fault, for struct job. Communicators of GPUs are
+ * aborted meanwhile: a rank that is killed before it has done so leaves others waiting in NCCL. */
+#define LAUNCH_GRACE     1.0
+#define LAUNCH_GRACE_GPU 10.0
+
 /* Runs one process per rank to its end. When one dies, stops answering or reports a fault, all are
- * gone within about two seconds, and the error says which rank, where, and why. */
+ * gone a second after the grace, and the error says which rank, where, and why. */
 bool launch_ranks(const struct launch *launch, struct error *error);
 
 /* How the ranks of that launcher find each other, and for how long they wait for all, s. */

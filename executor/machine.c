@@ -1,4 +1,5 @@
 /* What this machine and this build are, for the record. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -147,4 +148,42 @@ const char *machine_date(struct arena *arena)
 	gmtime_r(&now, &utc);
 	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
 	return arena_strdup(arena, text);
+}
+
+/* --- adapters --- */
+
+/* NETWORK_NONE when it is not up. */
+static enum network_kind adapter_kind(const char *folder, const char *name)
+{
+	char path[512], text[64];
+
+	snprintf(path, sizeof(path), "%s/%s/ports/1/state", folder, name);
+	if (!read_start(path, text, sizeof(text)) || strstr(text, "ACTIVE") == NULL)
+		return NETWORK_NONE;
+	/* Amazon's have a link layer of no name. */
+	if (strncmp(name, "efa", 3) == 0 || strncmp(name, "rdmap", 5) == 0)
+		return NETWORK_EFA;
+	snprintf(path, sizeof(path), "%s/%s/ports/1/link_layer", folder, name);
+	if (!read_start(path, text, sizeof(text)))
+		return NETWORK_NONE;
+	return strncmp(text, "InfiniBand", 10) == 0 ? NETWORK_INFINIBAND : NETWORK_ROCE;
+}
+
+void machine_network(const char *folder, enum network_kind *kind, int64_t *adapters)
+{
+	static const enum network_kind kinds[] = {NETWORK_INFINIBAND, NETWORK_ROCE, NETWORK_EFA};
+	int64_t seen[] = {0, 0, 0}, most = 0;
+	DIR *directory = opendir(folder);
+	const struct dirent *entry;
+
+	while (directory != NULL && (entry = readdir(directory)) != NULL)
+		for (int k = 0; k < COUNT_OF(kinds); k++)
+			seen[k] += adapter_kind(folder, entry->d_name) == kinds[k];
+	if (directory != NULL)
+		closedir(directory);
+	for (int k = 0; k < COUNT_OF(kinds); k++)
+		if (seen[k] > most) {
+			*kind = kinds[k];
+			*adapters = most = seen[k];
+		}
 }

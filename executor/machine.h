@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "base/base.h"
+#include "topologies/topology.h"
 
 /* CPUs that this process may run on. */
 int64_t machine_cpus(void);
@@ -17,6 +18,10 @@ double machine_clock(void);
 bool machine_has_flag(const char *flag);
 /* "model name" of /proc/cpuinfo, else the machine's architecture. */
 const char *machine_cpu_name(struct arena *arena);
+
+/* The adapters in a folder as /sys/class/infiniband, those that are up: the kind that there are
+ * most of, and how many. Nothing changes where there are none. */
+void machine_network(const char *folder, enum network_kind *kind, int64_t *adapters);
 
 /* Proportional set size of this process, bytes; 0 when the kernel does not say. Allocates
  * nothing. */

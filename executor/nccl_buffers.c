@@ -23,8 +23,7 @@ static void cover(const struct device_cuda *d, int buffer, int64_t *first, int64
 	*end = max_i64(*end, at + bytes);
 }
 
-/* False when there is no collective. */
-static bool find_range(struct nccl_buffers *b, const struct device_cuda *d)
+struct nccl_memory nccl_buffers_of(const struct device_cuda *d)
 {
 	const struct program *program = d->program;
 	int64_t first = INT64_MAX, end = 0;
@@ -38,21 +37,20 @@ static bool find_range(struct nccl_buffers *b, const struct device_cuda *d)
 			cover(d, uses[k], &first, &end);
 	}
 	if (end == 0)
-		return false;
+		return (struct nccl_memory){.of_nccl = d->arena_is_given};
 	first = first / PAGE * PAGE;
-	b->start = d->memory + first;
-	b->bytes = round_up(end, PAGE) - first;
-	return true;
+	return (struct nccl_memory){
+		d->memory + first, round_up(end, PAGE) - first, d->arena_is_given};
 }
 
 /* --- whether --- */
 
-static const char *obstacle(const struct nccl_api *api, const struct device_cuda *d)
+static const char *obstacle(const struct nccl_api *api, const struct nccl_memory *memory)
 {
 	if (api->ncclMemAlloc == NULL || api->ncclCommRegister == NULL ||
 		api->ncclCommDeregister == NULL)
 		return "not registered: this NCCL has no ncclCommRegister (2.19)";
-	if (!d->arena_is_given)
+	if (!memory->of_nccl)
 		return "not registered: ncclMemAlloc had no memory for it";
 	return NULL;
 }
@@ -76,59 +74,59 @@ static bool all_can(struct comm *host, struct heap *heap, bool can, bool *all, s
 	return ok;
 }
 
-bool nccl_buffers_open(struct nccl_buffers *b, const struct nccl_api *api,
-	const struct device_cuda *d, int room, struct comm *host, struct heap *heap,
-	struct arena *arena, struct error *error)
-{
-	const char *why = obstacle(api, d);
-	bool all;
-
-	*b = (struct nccl_buffers){.api = api, .how = why};
-	if (!all_can(host, heap, why == NULL, &all, arena, error))
-		return false;
-	if (why == NULL && !all)
-		b->how = "not registered: another rank cannot";
-	if (b->how == NULL && !find_range(b, d))
-		b->how = "not registered: there is no collective";
-	b->all = ARENA_ARRAY(arena, struct nccl_registration, room);
-	return true;
-}
-
-bool nccl_buffers_wanted(const struct nccl_buffers *b)
-{
-	return b->start != NULL;
-}
-
 /* --- registration --- */
 
 /* A window that is NULL: these GPUs cannot, and NCCL says so to all ranks alike. */
-static bool open_window(struct nccl_buffers *b, struct nccl_registration *r, nccl_settle *settle,
-	void *data, struct error *error)
+static bool open_window(const struct nccl_buffers *b, const struct nccl_world *world,
+	struct nccl_registration *r, struct error *error)
 {
 	const struct nccl_api *api = b->api;
 
 	return api->ncclCommWindowRegister == NULL || api->ncclCommWindowDeregister == NULL ||
-	       settle(data, r->comm,
-		       api->ncclCommWindowRegister(r->comm, b->start, (size_t)b->bytes, &r->window,
-			       NCCL_WIN_COLL_SYMMETRIC),
+	       nccl_world_settle(world, r->comm,
+		       api->ncclCommWindowRegister(r->comm, b->memory.start,
+			       (size_t)b->memory.bytes, &r->window, NCCL_WIN_COLL_SYMMETRIC),
 		       "ncclCommWindowRegister (NCCL_WIN_ENABLE=0 trains without)", error);
 }
 
-bool nccl_buffers_register(
-	struct nccl_buffers *b, void *comm, nccl_settle *settle, void *data, struct error *error)
+static bool register_with(
+	struct nccl_buffers *b, const struct nccl_world *world, void *comm, struct error *error)
 {
 	struct nccl_registration *r = &b->all[b->n];
 
 	*r = (struct nccl_registration){.comm = comm};
-	if (!open_window(b, r, settle, data, error))
+	if (!open_window(b, world, r, error))
 		return false;
 	if (r->window == NULL &&
-		!settle(data, comm,
-			b->api->ncclCommRegister(comm, b->start, (size_t)b->bytes, &r->handle),
+		!nccl_world_settle(world, comm,
+			b->api->ncclCommRegister(
+				comm, b->memory.start, (size_t)b->memory.bytes, &r->handle),
 			"ncclCommRegister (NCCL_LOCAL_REGISTER=0 trains without)", error))
 		return false;
 	b->how = r->window != NULL ? "symmetric windows" : "registered";
 	b->n++;
+	return true;
+}
+
+bool nccl_buffers_open(struct nccl_buffers *b, const struct nccl_world *world,
+	struct nccl_memory memory, struct comm *host, struct heap *heap, struct arena *arena,
+	struct error *error)
+{
+	const char *why = obstacle(world->api, &memory);
+	int room = world->n_groups * world->purposes;
+	bool all;
+
+	*b = (struct nccl_buffers){.api = world->api, .how = why, .memory = memory};
+	if (!all_can(host, heap, why == NULL, &all, arena, error))
+		return false;
+	if (why == NULL && !all)
+		b->how = "not registered: another rank cannot";
+	if (b->how == NULL && memory.bytes == 0)
+		b->how = "not registered: there is no collective";
+	b->all = ARENA_ARRAY(arena, struct nccl_registration, room + 1);
+	for (int i = 0; i < room && (b->how == NULL || b->n > 0); i++)
+		if (world->comms[i] != NULL && !register_with(b, world, world->comms[i], error))
+			return false;
 	return true;
 }
 

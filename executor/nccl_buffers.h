@@ -7,9 +7,15 @@
 #ifndef EXECUTOR_NCCL_BUFFERS_H
 #define EXECUTOR_NCCL_BUFFERS_H
 
-#include "executor/comm.h"
 #include "executor/device_cuda.h"
-#include "executor/nccl_api.h"
+#include "executor/nccl_world.h"
+
+/* Where collectives find their operands, in whole pages; bytes 0: there are none. */
+struct nccl_memory {
+	char *start;
+	int64_t bytes;
+	bool of_nccl; /* it came from ncclMemAlloc */
+};
 
 struct nccl_registration {
 	void *comm, *window, *handle; /* one of the two */
@@ -19,25 +25,20 @@ struct nccl_buffers {
 	const struct nccl_api *api;
 	struct nccl_registration *all; /* [n] */
 	int n;
-	char *start; /* of the range */
-	int64_t bytes;
+	struct nccl_memory memory;
 	const char *how; /* "symmetric windows", "registered", or "not registered: " and why */
 };
 
 /* Before the device is opened: where its arena comes from. */
 void nccl_buffers_prepare(struct device_cuda *device, const struct nccl_api *api);
+/* What of its arena the collectives of its program use. */
+struct nccl_memory nccl_buffers_of(const struct device_cuda *device);
 
-/* What is registered, for at most `room` communicators; whether all ranks can. `host` carries their
- * answers, of which each rank's lies in a block of `heap`. */
-bool nccl_buffers_open(struct nccl_buffers *buffers, const struct nccl_api *api,
-	const struct device_cuda *device, int room, struct comm *host, struct heap *heap,
-	struct arena *arena, struct error *error);
-bool nccl_buffers_wanted(const struct nccl_buffers *buffers);
-
-/* Collective over `comm`. `settle` waits for a call of a communicator that does not block. */
-typedef bool nccl_settle(void *data, void *comm, int result, const char *what, struct error *error);
-bool nccl_buffers_register(struct nccl_buffers *buffers, void *comm, nccl_settle *settle,
-	void *data, struct error *error);
+/* Registers it with all communicators of the world that were split from the first, if all ranks
+ * can. `host` carries their answers, of which each rank's lies in a block of `heap`. */
+bool nccl_buffers_open(struct nccl_buffers *buffers, const struct nccl_world *world,
+	struct nccl_memory memory, struct comm *host, struct heap *heap, struct arena *arena,
+	struct error *error);
 /* Before the communicators go, when nothing uses them any more. */
 void nccl_buffers_close(struct nccl_buffers *buffers);
 

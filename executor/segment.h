@@ -87,6 +87,7 @@ struct job {
 	bool any_rounding;         /* bits need not be those of other plans */
 	int threads;               /* of the kernels, per rank */
 	double collective_timeout; /* s until a rank that does not come is called hung; 0 = never */
+	double grace;              /* s that ranks may take to leave after a fault */
 	double slow_motion;        /* measured times are divided by it; >= 1 */
 	struct training training;
 	int64_t first_step; /* > 0: resumed */

@@ -23,16 +23,31 @@ bool fake_clock_is_dry(void)
 	return rates.dry;
 }
 
+static double real_time(void)
+{
+	struct timespec real;
+
+	clock_gettime(CLOCK_MONOTONIC, &real);
+	return (double)real.tv_sec + (double)real.tv_nsec / 1e9;
+}
+
 static double thread_time(void)
 {
 	return fmax(fake_thread.time, BEGINNING);
+}
+
+/* A thread that has asked nothing of the machine yet, as one that starts ranks and waits for them,
+ * would wait for ever by the machine's time. */
+static double time_of_host(void)
+{
+	return fake_thread.time > 0 ? thread_time() : real_time();
 }
 
 void fake_clock_start(const struct fake_rates *wanted)
 {
 	rates = *wanted;
 	runs = true;
-	clock_use(thread_time);
+	clock_use(time_of_host);
 }
 
 void fake_clock_issue(struct fake_node *node)
@@ -48,12 +63,7 @@ void fake_clock_wait(double time)
 
 double fake_clock_of(const struct fake_stream *stream)
 {
-	struct timespec real;
-
-	if (runs)
-		return stream->time;
-	clock_gettime(CLOCK_MONOTONIC, &real);
-	return (double)real.tv_sec + (double)real.tv_nsec / 1e9;
+	return runs ? stream->time : real_time();
 }
 
 /* --- what takes how long --- */

@@ -47,17 +47,38 @@ static int device_attribute(int *value, int attribute, int device)
 	return fake_outcome();
 }
 
+/* How many there are, and the first: CUDA_VISIBLE_DEVICES shows some of them, as a list. */
+static void look(int gpus)
+{
+	const char *list = getenv("CUDA_VISIBLE_DEVICES");
+
+	fake_machine.gpus = gpus;
+	if (list == NULL)
+		return;
+	fake_machine.first_gpu = atoi(list);
+	fake_machine.gpus = list[0] != '\0';
+	for (; *list != '\0'; list++)
+		fake_machine.gpus += *list == ',';
+}
+
+static int device_uuid(unsigned char *uuid, int device)
+{
+	memset(uuid, 0, 16);
+	uuid[0] = (unsigned char)(fake_machine.first_gpu + device);
+	return fake_outcome();
+}
+
 static int driver_version(int *version)
 {
 	*version = 12080;
 	return fake_outcome();
 }
 
+static char contexts[64];
+
 static int context_retain(void **context, int device)
 {
-	static char contexts[64];
-
-	*context = &contexts[device % 64];
+	*context = &contexts[(fake_machine.first_gpu + device) % 64];
 	return fake_outcome();
 }
 
@@ -69,6 +90,7 @@ static int context_release(int device)
 
 static int context_set(void *context)
 {
+	fake_thread.gpu = (int)((char *)context - contexts);
 	return context != NULL ? fake_outcome() : FAKE_ERROR;
 }
 
@@ -455,6 +477,7 @@ void fake_cuda_install(int gpus, uint64_t seed)
 		.cuDeviceGet = device_get,
 		.cuDeviceGetName = device_name,
 		.cuDeviceGetAttribute = device_attribute,
+		.cuDeviceGetUuid = device_uuid,
 		.cuDriverGetVersion = driver_version,
 		.cuDevicePrimaryCtxRetain = context_retain,
 		.cuDevicePrimaryCtxRelease = context_release,
@@ -487,7 +510,7 @@ void fake_cuda_install(int gpus, uint64_t seed)
 
 	fake_graph_install(&api);
 	api.kernels = &fake_kernels;
-	fake_machine.gpus = gpus;
+	look(gpus);
 	fake_machine.random = seed * 2654435761u + 88172645463325252u;
 	cuda_api_use(&api);
 }

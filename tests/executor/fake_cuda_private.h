@@ -65,7 +65,7 @@ struct allocation {
 extern struct fake_machine {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	int gpus;
+	int gpus, first_gpu; /* those that this process sees */
 	uint64_t random;
 	int n_actors;
 	struct fake_stream *streams;
@@ -77,6 +77,7 @@ extern struct fake_machine {
 extern _Thread_local struct fake_thread {
 	int actor;                    /* from 1; 0 = not yet known */
 	struct fake_capture *capture; /* that it has begun and not ended */
+	int gpu;                      /* of the machine, whose context is current */
 	uint32_t clock[FAKE_ACTORS];
 	double time;
 } fake_thread;
@@ -123,6 +124,8 @@ void fake_graph_install(struct cuda_api *api);
 
 /* fake_trace.c, with the lock too: nothing where FAKE_TRACE names no file. */
 void fake_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* What came last, also when the process is killed. */
+void fake_trace_flush(void);
 void fake_trace_touches(const char *what, const struct fake_stream *stream, int members,
 	int64_t bytes, const struct fake_touch *touches, int n_touches);
 
@@ -149,7 +152,7 @@ void fake_launch_pace_begin(void *stream, void **arguments);
 void fake_launch_pace_end(void *stream, void **arguments);
 
 /* fake_nccl.c: a node that runs when all its members have come to it. */
-bool fake_meeting_is_complete(const struct fake_meeting *meeting);
+bool fake_meeting_is_complete(struct fake_meeting *meeting);
 void fake_meeting_run(struct fake_stream *stream);
 
 /* fake_kernels.c: the reference kernels, enqueued; what they compute with. */

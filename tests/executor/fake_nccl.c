@@ -1,4 +1,5 @@
 /* Collectives among the fake's GPUs: nodes that run when all members' streams have come to them. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,15 +7,33 @@
 #include "executor/nccl_api.h"
 #include "fake_nccl.h"
 
+enum { MOST_MEMBERS = 16 };
+
+struct fake_split {
+	int arrived, colors[MOST_MEMBERS], keys[MOST_MEMBERS];
+	struct fake_group *groups[MOST_MEMBERS]; /* of each caller */
+	int indices[MOST_MEMBERS];
+};
+
+struct fake_group {
+	int size, number;
+	char name[FAKE_NAME]; /* of members in other processes; "": there are none */
+	bool aborted;
+	struct fake_meeting *meetings[1 << 12]; /* by number, modulo */
+	struct fake_split splits[64];
+	struct fake_group *next;
+};
+
 struct fake_meeting {
-	int members, joined;
+	int members, joined; /* of this process */
 	const struct fake_group *group;
-	bool abandoned; /* its communicator was aborted: whoever comes goes on */
+	int number, index; /* of processes: of their collectives, and who this one is */
+	bool shown;        /* to the others */
+	bool abandoned;    /* its communicator was aborted: whoever comes goes on */
 	struct fake_meeting *next;
 	int64_t bytes; /* of the gathered size */
 	struct fake_stream **streams;
 	struct fake_node **nodes;
-	void (*run)(void **arguments, int members);
 };
 
 /* All that have not run yet. */
@@ -49,7 +68,19 @@ static void abandon(struct fake_meeting *meeting)
 	meeting->abandoned = true;
 }
 
-bool fake_meeting_is_complete(const struct fake_meeting *meeting)
+/* What this process brings can be read from now on. */
+static bool others_have_come(struct fake_meeting *meeting)
+{
+	const struct fake_group *group = meeting->group;
+
+	if (!meeting->shown)
+		fake_party_show(group->name, meeting->number, meeting->index, group->size,
+			meeting->nodes[0]->arguments);
+	meeting->shown = true;
+	return fake_party_has_come(group->name, "do", meeting->number, group->size);
+}
+
+bool fake_meeting_is_complete(struct fake_meeting *meeting)
 {
 	if (meeting->abandoned)
 		return true;
@@ -58,7 +89,20 @@ bool fake_meeting_is_complete(const struct fake_meeting *meeting)
 	for (int i = 0; i < meeting->members; i++)
 		if (meeting->streams[i]->head != meeting->nodes[i])
 			return false;
-	return true;
+	return meeting->group->name[0] == '\0' || others_have_come(meeting);
+}
+
+static void compute(const struct fake_meeting *meeting, void **arguments)
+{
+	const struct fake_group *group = meeting->group;
+
+	if (fake_cuda_first_fault()[0] != '\0' || fake_clock_is_dry())
+		return;
+	if (group->name[0] != '\0')
+		fake_party_compute(
+			group->name, meeting->number, meeting->index, group->size, arguments[0]);
+	else
+		fake_nccl_compute(arguments, meeting->members);
 }
 
 void fake_meeting_run(struct fake_stream *stream)
@@ -84,8 +128,7 @@ void fake_meeting_run(struct fake_stream *stream)
 	for (int i = 0; i < meeting->members; i++)
 		fake_check_node(meeting->streams[i]);
 	fake_clock_meet(meeting->streams, meeting->members, meeting->bytes);
-	if (fake_cuda_first_fault()[0] == '\0' && !fake_clock_is_dry())
-		meeting->run(arguments, meeting->members);
+	compute(meeting, arguments);
 	/* And end together. */
 	for (int round = 0; round < 2; round++)
 		for (int i = 1; i < meeting->members; i++)
@@ -100,27 +143,15 @@ void fake_meeting_run(struct fake_stream *stream)
 
 /* --- NCCL's functions --- */
 
-enum { MOST_MEMBERS = 16 };
-
-struct fake_split {
-	int arrived, colors[MOST_MEMBERS], keys[MOST_MEMBERS];
-	struct fake_group *groups[MOST_MEMBERS]; /* of each caller */
-	int indices[MOST_MEMBERS];
-};
-
-struct fake_group {
-	int size, number;
-	bool aborted;
-	struct fake_meeting *meetings[1 << 12]; /* by number, modulo */
-	struct fake_split splits[64];
-	struct fake_group *next;
-};
-
 struct fake_comm {
 	struct fake_group *group;
 	int index, collectives, splits;
 	int rank;  /* of the world */
 	int error; /* of its own, which it says when it is asked */
+	/* Of processes: what it waits for, the number of that, and what will be made then. */
+	const char *waits;
+	int number;
+	void **made;
 };
 
 static struct fake_group *groups;
@@ -159,17 +190,45 @@ static int get_id(struct nccl_id *id)
 {
 	fake_lock();
 	memcpy(id->internal, &(int){n_groups + 1}, sizeof(int));
-	new_group(0);
+	if (fake_party_folder() != NULL)
+		fake_party_id(id->internal, sizeof(id->internal));
+	else
+		new_group(0);
 	fake_unlock();
 	return 0;
+}
+
+/* The calls that follow ask for it until all have come. */
+static int wait_for_others(struct fake_comm *comm, const char *what, int number)
+{
+	comm->waits = what;
+	comm->number = number;
+	comm->error = NCCL_IN_PROGRESS;
+	return NCCL_IN_PROGRESS;
+}
+
+static int init_process(void **comm, int ranks, const char *name, int rank)
+{
+	struct fake_group *group = new_group(ranks);
+
+	snprintf(group->name, sizeof(group->name), "%s", name);
+	new_comm(group, rank, rank, comm);
+	fake_party_come(group->name, "init", 0, rank, "%d", fake_thread.gpu);
+	return wait_for_others(*comm, "init", 0);
 }
 
 static int init_rank(
 	void **comm, int ranks, struct nccl_id id, int rank, struct nccl_config *config)
 {
 	struct fake_group *group = groups;
-	int number;
+	int number, result;
 
+	if (fake_party_folder() != NULL) {
+		fake_lock();
+		result = init_process(comm, ranks, id.internal, rank);
+		fake_unlock();
+		return result;
+	}
 	memcpy(&number, id.internal, sizeof(number));
 	fake_lock();
 	while (group != NULL && group->number != number)
@@ -204,6 +263,23 @@ static void form_groups(struct fake_group *parent, struct fake_split *split)
 	}
 }
 
+/* All have come: this process's group among them. */
+static void form_process_group(struct fake_comm *parent, int number)
+{
+	const struct fake_group *all = parent->group;
+	int colors[MOST_MEMBERS], keys[MOST_MEMBERS], size = 0, index = 0, own = parent->index;
+
+	for (int i = 0; i < all->size; i++)
+		fake_party_said(all->name, "split", number, i, &colors[i], &keys[i]);
+	for (int i = 0; i < all->size; i++) {
+		size += colors[i] == colors[own];
+		index += colors[i] == colors[own] && keys[i] < keys[own];
+	}
+	struct fake_group *group = new_group(size);
+	snprintf(group->name, sizeof(group->name), "%.130s-%d-%d", all->name, number, colors[own]);
+	new_comm(group, index, parent->rank, parent->made);
+}
+
 static int comm_split(void *comm, int color, int key, void **made, struct nccl_config *config)
 {
 	struct fake_comm *c = comm;
@@ -212,6 +288,13 @@ static int comm_split(void *comm, int color, int key, void **made, struct nccl_c
 	fake_lock();
 	if (config->split_share != 0 || config->blocking != 0)
 		fake_cuda_fault("ncclCommSplit shares or blocks");
+	if (c->group->name[0] != '\0') {
+		*made = NULL;
+		c->made = made;
+		fake_party_come(c->group->name, "split", c->splits, c->index, "%d %d", color, key);
+		fake_unlock();
+		return wait_for_others(c, "split", c->splits);
+	}
 	split->colors[c->index] = color;
 	split->keys[c->index] = key;
 	if (++split->arrived == c->group->size) {
@@ -248,6 +331,7 @@ static int abort_comm(void *comm)
 
 	fake_lock();
 	fake_trace("abort %d 0 %d", fake_thread.actor, c->rank);
+	fake_trace_flush();
 	c->group->aborted = true;
 	for (struct fake_meeting *m = meetings; m != NULL; m = m->next)
 		if (m->group == c->group)
@@ -261,104 +345,25 @@ static int abort_comm(void *comm)
 
 static int async_error(void *comm, int *result)
 {
+	struct fake_comm *c = comm;
+
 	fake_lock();
-	*result = ((struct fake_comm *)comm)->error;
+	if (c->waits != NULL &&
+		fake_party_has_come(c->group->name, c->waits, c->number, c->group->size)) {
+		if (c->made != NULL)
+			form_process_group(c, c->number);
+		c->waits = NULL;
+		c->made = NULL;
+		c->error = 0;
+	}
+	*result = c->error;
 	fake_unlock();
 	return 0;
 }
 
-/* One member's call. */
-struct part {
-	int kind; /* enum collective_kind */
-	const void *send;
-	void *receive;
-	size_t count;
-	int type, index;
-	int64_t from, to; /* places in the window; -1 without one */
-};
-
-static size_t element_bytes(int type)
-{
-	return type == NCCL_FLOAT32 ? 4 : type == NCCL_INT64 ? 8 : type == NCCL_BFLOAT16 ? 2 : 1;
-}
-
-static void gather(const struct part *const *parts, int members)
-{
-	size_t bytes = parts[0]->count * element_bytes(parts[0]->type);
-
-	for (int i = 0; i < members; i++)
-		for (int j = 0; j < members; j++)
-			memmove((char *)parts[i]->receive + (size_t)j * bytes, parts[j]->send,
-				bytes);
-}
-
-/* to[0..count) = the sum of elements [first, first + count), floats in the declared tree. */
-static void add_up(
-	const struct part *const *parts, int members, size_t first, size_t count, void *to)
-{
-	const void *sources[MOST_MEMBERS];
-
-	for (int i = 0; i < members; i++)
-		sources[i] = (const char *)parts[i]->send + first * element_bytes(parts[i]->type);
-	if (parts[0]->type != NCCL_INT64) {
-		kernels_reference()->tree_reduce(NULL,
-			parts[0]->type == NCCL_BFLOAT16 ? DTYPE_BF16 : DTYPE_FP32, to, sources,
-			members, (int64_t)count);
-		return;
-	}
-	for (size_t k = 0; k < count; k++) {
-		int64_t sum = 0;
-
-		for (int i = 0; i < members; i++)
-			sum += ((const int64_t *)parts[i]->send)[first + k];
-		((int64_t *)to)[k] = sum;
-	}
-}
-
-static void reduce_all(const struct part *const *parts, int members)
-{
-	size_t bytes = parts[0]->count * element_bytes(parts[0]->type);
-	void *sum = malloc(bytes);
-
-	add_up(parts, members, 0, parts[0]->count, sum);
-	for (int i = 0; i < members; i++)
-		memcpy(parts[i]->receive, sum, bytes);
-	free(sum);
-}
-
-static void run_together(void **arguments, int members)
-{
-	const struct part *parts[MOST_MEMBERS] = {NULL};
-
-	for (int i = 0; i < members; i++)
-		parts[((struct part *)arguments[i])->index] = arguments[i];
-	for (int i = 1; i < members; i++)
-		if (parts[i]->kind != parts[0]->kind || parts[i]->count != parts[0]->count ||
-			parts[i]->type != parts[0]->type) {
-			fake_cuda_fault("members of a communicator issued different collectives");
-			return;
-		} else if (parts[i]->from != parts[0]->from || parts[i]->to != parts[0]->to) {
-			fake_cuda_fault("a collective at different places of a window");
-			return;
-		}
-	switch ((enum collective_kind)parts[0]->kind) {
-	case COLLECTIVE_ALL_GATHER:
-		gather(parts, members);
-		break;
-	case COLLECTIVE_REDUCE_SCATTER:
-		for (int i = 0; i < members; i++)
-			add_up(parts, members, (size_t)i * parts[0]->count, parts[0]->count,
-				parts[i]->receive);
-		break;
-	case COLLECTIVE_ALL_REDUCE:
-		reduce_all(parts, members);
-		break;
-	}
-}
-
 struct call {
 	struct fake_comm *comm;
-	struct part part;
+	struct fake_part part;
 	int sent, received; /* times the part's bytes */
 };
 
@@ -379,10 +384,11 @@ static void join_meeting(void *arguments, struct fake_stream *stream)
 {
 	const struct call *call = arguments;
 	struct fake_group *group = call->comm->group;
-	struct part with_places = call->part, *part = &with_places;
-	struct fake_meeting **at = &group->meetings[call->comm->collectives++ % (1 << 12)];
-	struct fake_meeting *never = nobody_comes(call->comm);
-	int64_t bytes = (int64_t)(part->count * element_bytes(part->type));
+	struct fake_part with_places = call->part, *part = &with_places;
+	int number = call->comm->collectives++;
+	struct fake_meeting **at = &group->meetings[number % (1 << 12)];
+	struct fake_meeting *never = nobody_comes(call->comm), *own;
+	int64_t bytes = (int64_t)(part->count * fake_element_bytes(part->type));
 	const struct fake_touch touches[] = {{part->send, bytes * call->sent, false},
 		{part->receive, bytes * call->received, true}};
 
@@ -390,25 +396,30 @@ static void join_meeting(void *arguments, struct fake_stream *stream)
 	part->to = fake_nccl_place(call->comm, part->receive, bytes * call->received);
 	if (never != NULL)
 		at = &never;
+	if (never == NULL && group->name[0] != '\0') {
+		own = new_meeting(1);
+		at = &own;
+	}
 	if (*at == NULL)
 		*at = new_meeting(group->size);
 	(*at)->group = group;
+	(*at)->number = number;
+	(*at)->index = call->comm->index;
 	(*at)->abandoned |= group->aborted;
 	(*at)->bytes = bytes * (call->sent > call->received ? call->sent : call->received);
-	(*at)->run = run_together;
 	struct fake_node *node =
 		fake_enqueue(stream, NODE_MEET, "a collective", part, sizeof(*part), touches, 2);
 	node->meeting = *at;
 	(*at)->streams[(*at)->joined] = stream;
 	(*at)->nodes[(*at)->joined] = node;
-	if (++(*at)->joined == group->size && never == NULL)
+	if (++(*at)->joined == (*at)->members)
 		*at = NULL; /* frees itself when it has run */
 }
 
 static void trace_call(const struct call *call, const struct fake_stream *stream)
 {
-	const struct part *part = &call->part;
-	int64_t bytes = (int64_t)(part->count * element_bytes(part->type));
+	const struct fake_part *part = &call->part;
+	int64_t bytes = (int64_t)(part->count * fake_element_bytes(part->type));
 	const struct fake_touch touches[] = {{part->send, bytes * call->sent, false},
 		{part->receive, bytes * call->received, true}};
 	int most = call->sent > call->received ? call->sent : call->received;
@@ -416,7 +427,7 @@ static void trace_call(const struct call *call, const struct fake_stream *stream
 	fake_trace_touches("collective", stream, call->comm->group->size, bytes * most, touches, 2);
 }
 
-static int enqueue(struct fake_comm *c, struct part part, void *stream, int sent, int received)
+static int enqueue(struct fake_comm *c, struct fake_part part, void *stream, int sent, int received)
 {
 	struct call call = {c, part, sent, received};
 	struct fake_stream *s = stream;
@@ -442,8 +453,8 @@ static int all_gather(
 	struct fake_comm *c = comm;
 
 	return enqueue(c,
-		(struct part){COLLECTIVE_ALL_GATHER, send, receive, count, type, 0, -1, -1}, stream,
-		1, c->group->size);
+		(struct fake_part){COLLECTIVE_ALL_GATHER, send, receive, count, type, 0, -1, -1},
+		stream, 1, c->group->size);
 }
 
 static int reduce_scatter(
@@ -454,7 +465,8 @@ static int reduce_scatter(
 	if (op != NCCL_SUM)
 		fake_cuda_fault("a reduction that is no sum");
 	return enqueue(c,
-		(struct part){COLLECTIVE_REDUCE_SCATTER, send, receive, count, type, 0, -1, -1},
+		(struct fake_part){
+			COLLECTIVE_REDUCE_SCATTER, send, receive, count, type, 0, -1, -1},
 		stream, c->group->size, 1);
 }
 
@@ -464,8 +476,8 @@ static int all_reduce(
 	if (op != NCCL_SUM || send != receive)
 		fake_cuda_fault("a reduction that is no sum, or not in place");
 	return enqueue(comm,
-		(struct part){COLLECTIVE_ALL_REDUCE, send, receive, count, type, 0, -1, -1}, stream,
-		1, 1);
+		(struct fake_part){COLLECTIVE_ALL_REDUCE, send, receive, count, type, 0, -1, -1},
+		stream, 1, 1);
 }
 
 static const char *error_string(int result)

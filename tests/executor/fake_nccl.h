@@ -14,6 +14,36 @@ void fake_nccl_forget(const void *comm);
  * collective: 0 for the one that fails. */
 bool fake_nccl_fails(const char *kind, int rank);
 int fake_nccl_count(int rank);
+/* One member's call. */
+struct fake_part {
+	int kind; /* enum collective_kind */
+	const void *send;
+	void *receive;
+	size_t count;
+	int type, index;
+	int64_t from, to; /* places in the window; -1 without one */
+};
+size_t fake_element_bytes(int type);
+/* fake_nccl_sums.c: of all members' parts; what differs between them is a fault. */
+void fake_nccl_compute(void **arguments, int members);
+
+/* fake_nccl_processes.c: members that are processes of their own meet in files of
+ * FAKE_NCCL_FOLDER, by the name of their communicator. NULL: all are threads of this process. */
+enum { FAKE_NAME = 160 };
+const char *fake_party_folder(void);
+void fake_party_id(char *id, size_t size);
+/* Member `index` comes to the number-th `what`, and says so much; whether all have come, and what
+ * one of them said: up to two numbers. */
+void fake_party_come(const char *name, const char *what, int number, int index, const char *format,
+	...) __attribute__((format(printf, 5, 6)));
+bool fake_party_has_come(const char *name, const char *what, int number, int size);
+void fake_party_said(
+	const char *name, const char *what, int number, int index, int *first, int *second);
+/* To a collective ("do"), with its data; and what all of them together make of it. */
+void fake_party_show(
+	const char *name, int number, int index, int size, const struct fake_part *part);
+void fake_party_compute(const char *name, int number, int index, int size, struct fake_part *part);
+
 /* Where in the communicator's window that lies; -1 without one. */
 int64_t fake_nccl_place(const void *comm, const void *address, int64_t bytes);
 

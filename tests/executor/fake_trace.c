@@ -30,6 +30,12 @@ void fake_trace(const char *format, ...)
 	fputc('\n', file);
 }
 
+void fake_trace_flush(void)
+{
+	if (is_wanted())
+		fflush(file);
+}
+
 void fake_trace_touches(const char *what, const struct fake_stream *stream, int members,
 	int64_t bytes, const struct fake_touch *touches, int n_touches)
 {

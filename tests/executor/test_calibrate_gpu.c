@@ -156,7 +156,7 @@ static void the_file_is_a_topology(void **state)
 	text_finish(&yaml);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rates_are_found),
@@ -168,5 +168,6 @@ int main(void)
 	fake_cuda_install(GPUS, 1);
 	fake_nccl_install();
 	fake_clock_start(&rates);
+	run_as_rank(argc, argv);
 	return cmocka_run_group_tests(tests, calibrate, forget);
 }

@@ -181,9 +181,51 @@ static void calibration_is_complete(void **state)
 	arena_finish(&arena);
 }
 
+/* An adapter's files, as Linux has them under /sys/class/infiniband. */
+static void make_adapter(const char *folder, const char *name, const char *state, const char *layer)
+{
+	char command[512];
+
+	snprintf(command, sizeof(command),
+		"mkdir -p %s/%s/ports/1 && echo '%s' >%s/%s/ports/1/state && "
+		"echo '%s' >%s/%s/ports/1/link_layer",
+		folder, name, state, folder, name, layer, folder, name);
+	assert_int_equal(system(command), 0);
+}
+
+static void adapters_are_counted(void **state)
+{
+	char folder[] = "adapters-XXXXXX", command[64];
+	enum network_kind kind = NETWORK_ETHERNET;
+	int64_t n = 1;
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	machine_network(folder, &kind, &n);
+	assert_int_equal(kind, NETWORK_ETHERNET);
+	make_adapter(folder, "mlx5_0", "4: ACTIVE", "InfiniBand");
+	make_adapter(folder, "mlx5_1", "4: ACTIVE", "InfiniBand");
+	make_adapter(folder, "mlx5_2", "1: DOWN", "InfiniBand");
+	make_adapter(folder, "mlx5_3", "4: ACTIVE", "Ethernet");
+	machine_network(folder, &kind, &n);
+	assert_int_equal(kind, NETWORK_INFINIBAND);
+	assert_int_equal(n, 2);
+	for (int i = 0; i < 3; i++) {
+		const char *const names[] = {"rdmap16s27", "rdmap32s27", "efa_0"};
+
+		make_adapter(folder, names[i], "4: ACTIVE", "Unspecified");
+	}
+	machine_network(folder, &kind, &n);
+	assert_int_equal(kind, NETWORK_EFA);
+	assert_int_equal(n, 3);
+	snprintf(command, sizeof(command), "rm -r %s", folder);
+	assert_int_equal(system(command), 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(adapters_are_counted),
 		cmocka_unit_test(spreads),
 		cmocka_unit_test(time_is_split),
 		cmocka_unit_test(recorders_keep_some_timelines),
