@@ -94,17 +94,21 @@ static void keep_line(const char *line, void *data)
 		fprintf(stderr, "%s\n", line);
 }
 
-/* The GPUs of this machine, as their driver describes them, with what was measured of them. */
-static bool measure_gpus(const struct invocation *invocation, struct topology **topology,
-	struct text *lines, struct error *error)
+/* The GPUs of this machine, as their driver describes them, with what was measured of them; or of a
+ * cluster, where only the first rank has it. */
+static bool measure_gpus(const struct invocation *invocation, const struct launcher *launcher,
+	struct topology **topology, struct text *lines, struct error *error)
 {
 	const struct calibrate_options options = {
 		.quick = argument_given(&invocation->arguments, "quick"),
+		.launcher = *launcher,
 		.report = keep_line,
 		.report_data = lines,
 	};
 
-	return executor_has_gpus(error) && input_local_gpus(invocation->arena, topology, error) &&
+	*topology = NULL;
+	return executor_has_gpus(error) &&
+	       (launcher->rank > 0 || input_local_gpus(invocation->arena, topology, error)) &&
 	       executor_calibrate_gpus(&options, invocation->arena, *topology, error);
 }
 
@@ -159,10 +163,6 @@ static bool check_operand(const struct arguments *arguments, const struct launch
 			"calibrate local: expected one process, got %d of %s; use calibrate "
 			"cluster",
 			launcher->ranks, launcher->name);
-	if (cluster && gpus)
-		return error_set(error, EXIT_CODE_USAGE,
-			"calibrate cluster: measures processors and the link between nodes; use "
-			"calibrate local --device cuda for the GPUs of a node");
 	return (!cluster && !gpus) || argument_given(arguments, "output") ||
 	       error_set(error, EXIT_CODE_USAGE,
 		       "calibrate %s%s: expected -o FILE, where the topology goes", what,
@@ -198,7 +198,7 @@ static bool print(const struct invocation *invocation, const struct topology *to
 		writer_finish(&writer);
 	} else if (topology->device.kind == DEVICE_GPU) {
 		text_printf(&text, "%s: %lld x %s\n\n%s", topology->name,
-			(long long)topology->devices_per_node, topology->device.name,
+			(long long)topology_devices(topology), topology->device.name,
 			text_string(lines));
 	} else {
 		add_measured(topology, &text);
@@ -214,7 +214,7 @@ static bool measure_and_keep(const struct invocation *invocation, const struct l
 	struct topology *topology;
 	const char *path;
 
-	if (gpus ? !measure_gpus(invocation, &topology, lines, error)
+	if (gpus ? !measure_gpus(invocation, launcher, &topology, lines, error)
 		 : !measure(invocation, launcher, &topology, error))
 		return false;
 	if (topology == NULL)
@@ -263,9 +263,12 @@ const struct command command_calibrate = {
 		"mpirun, srun or torchrun with one process a rank, measures the first node and "
 		"the collectives of all levels, and writes FILE. With `--device cuda` the GPUs of "
 		"this machine are measured: matrix products by shape, attention, memory, PCIe, "
-		"launches and NCCL's collectives; FILE is their topology.",
+		"launches and NCCL's collectives; FILE is their topology. `cluster` with one "
+		"process a GPU measures the first GPU, and NCCL's collectives of all levels.",
 	.examples = {"shardplan calibrate local", "shardplan calibrate local --quick -o here.yaml",
 		"shardplan calibrate local --device cuda -o gpus.yaml",
-		"mpirun -np 4 --host a:2,b:2 shardplan calibrate cluster -o cluster.yaml"},
+		"mpirun -np 4 --host a:2,b:2 shardplan calibrate cluster -o cluster.yaml",
+		"srun --ntasks-per-node 8 shardplan calibrate cluster --device cuda -o "
+		"gpus.yaml"},
 	.run = run,
 };

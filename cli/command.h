@@ -21,7 +21,7 @@ struct command {
 	const char *operands; /* "MODEL TOPOLOGY"; "" when it takes none */
 	int least, most;      /* number of operands */
 	const char *details;  /* for `help NAME`; paragraphs, each one line of any length */
-	const char *examples[4];
+	const char *examples[5];
 	bool (*run)(struct invocation *invocation, struct error *error);
 };
 

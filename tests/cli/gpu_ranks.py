@@ -1,0 +1,180 @@
+"""Launchers start one process a GPU: each finds its own, all meet by the identifier that went over the
+rendezvous, and train and calibrate as ranks of one process do. The program is linked with GPUs that are
+none, whose NCCL meets in files.
+
+    gpu_ranks.py FAKE_BINARY BINARY [FOLDER_OF_FAKE_NVML]
+"""
+
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import support
+import torchrun
+
+TRAIN = ['train', 'p.yaml', '--data', 'text.txt', '--steps', '3', '--device', 'cuda']
+
+
+class Launchers:
+    """Ways to start `words` as 4 ranks, two or four on a node; (code, stdout, stderr) of each process."""
+
+    def __init__(self, box, binary):
+        self.box, self.binary = box, binary
+
+    def torchrun(self, words, per_node, **more):
+        return torchrun.launch(self.box, self.binary, words, 4, per_node, **more)
+
+    def srun(self, words, per_node, **more):
+        """What `srun --mpi=none` leaves in the environment of its tasks."""
+        started = []
+        port = str(torchrun.free_port())
+        for r in range(4):
+            env = torchrun.environment(
+                self.box, SLURM_PROCID=str(r), SLURM_STEP_NUM_TASKS='4', SLURM_LOCALID=str(r % per_node),
+                SLURM_STEP_ID='0', SLURM_JOB_ID='7', SLURM_STEP_NODELIST='localhost', MASTER_PORT=port, **more)
+            started.append(subprocess.Popen([self.binary, *words], cwd=self.box.folder, env=env, text=True,
+                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        return torchrun.finish(started)
+
+    def mpirun(self, words, per_node, **more):
+        assert per_node == 4
+        env = torchrun.environment(self.box, OMPI_ALLOW_RUN_AS_ROOT='1',
+                                   OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', **more)
+        return torchrun.finish([subprocess.Popen(
+            ['mpirun', '-np', '4', '--oversubscribe', '--bind-to', 'none', self.binary, *words],
+            cwd=self.box.folder, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)])
+
+
+class Meeting:
+    """The folder in which NCCL's processes meet."""
+
+    def __init__(self, box):
+        self.folder = tempfile.mkdtemp(dir=box.folder)
+
+    def gpus(self):
+        """[the GPU of each rank], as they came to the communicator over all."""
+        found = {}
+        for path in glob.glob(os.path.join(self.folder, '*.init0.*')):
+            name, _, rank = os.path.basename(path).rsplit('.', 2)
+            with open(path, encoding='utf-8') as file:
+                found[name, int(rank)] = int(file.read())
+        # One identifier, which all have.
+        return [found[key] for key in sorted(found)] if len({name for name, _ in found}) == 1 else found
+
+
+def has_mpi(binary):
+    said = subprocess.run([binary, '--version'], capture_output=True, text=True, check=True).stdout
+    return re.search(r'transport mpi +built in', said) and shutil.which('mpirun')
+
+
+def test_training(box, launchers, mpi, expect):
+    """Bits, transport and GPUs, whoever starts the ranks, and as threads of one process."""
+    plan = ['--seq-len', '16', '--global-batch', '4', '--runtime', 'shardplan', '-o', 'p.yaml']
+    for topology, more, per_node in (('local', ['--gpus', '4'], 4), ('two.yaml', [], 2)):
+        strategy = 'HYBRID_SHARD' if per_node == 2 else 'FULL_SHARD'
+        done = box.run('plan', 'tiny.yaml', topology, *more, *plan, '--strategy', strategy)
+        expect(done.code == 0, f'plan for {topology}: {done.err}')
+        here = box.run(*TRAIN, '--transport', 'nccl', '--measured', 'here.json')
+        expect(here.code == 0, f'threads: {here.err}')
+        ways = ['torchrun', 'srun'] + (['mpirun'] if mpi and per_node == 4 else [])
+        for way in ways:
+            meeting = Meeting(box)
+            done = getattr(launchers, way)([*TRAIN, '--measured', 'there.json'], per_node,
+                                           FAKE_NCCL_FOLDER=meeting.folder)
+            expect(all(code == 0 for code, _, _ in done), f'{way}, {per_node} a node: {done}')
+            measured = json.loads(box.read('there.json'))['measurement']
+            expect('symmetric' in measured.get('nccl_buffers', ''), f'{way}: not over NCCL: {measured}')
+            expect(torchrun.digest(box, 'here.json') and
+                   torchrun.digest(box, 'here.json') == torchrun.digest(box, 'there.json'),
+                   f'{way}, {per_node} a node: other bits')
+            expect(meeting.gpus() == [r % per_node for r in range(4)], f'{way}: GPUs {meeting.gpus()}')
+
+
+def test_visible_gpus(box, binary, expect):
+    """A launcher may show each rank its own GPU only; one GPU for two ranks is told."""
+    for shown, code in (['3', '2', '1', '0'], 0), (['0', '1', '1', '2'], 2):
+        meeting, port = Meeting(box), torchrun.free_port()
+        done = torchrun.finish([torchrun.start(box, binary, TRAIN, r, 4, 4, port, CUDA_VISIBLE_DEVICES=gpu,
+                                               FAKE_NCCL_FOLDER=meeting.folder)
+                                for r, gpu in enumerate(shown)])
+        expect([c for c, _, _ in done] == [code] * 4, f'{shown}: {done}')
+        if code == 0:
+            expect(meeting.gpus() == [3, 2, 1, 0], f'GPUs {meeting.gpus()}')
+        else:
+            said = [err for _, _, err in done]
+            expect('ranks 1 and 2 were both given GPU-01000000-' in said[2], f'{said}')
+            expect(not any(said[:2] + said[3:]), f'others speak too: {said}')
+
+
+def test_too_few_gpus(box, launchers, expect):
+    for code, _, err in launchers.torchrun([*TRAIN, '--transport', 'nccl'], 4, FAKE_GPUS='2'):
+        expect(code == 2 and '4 ranks need a GPU each, this machine has 2' in err, f'{code}: {err}')
+
+
+def test_failure(box, launchers, expect):
+    """NCCL fails on one rank: it says so, and none waits for ever in a collective."""
+    meeting = Meeting(box)
+    done = launchers.torchrun([*TRAIN, '--cuda-graphs', 'off'], 4, FAKE_NCCL_FOLDER=meeting.folder,
+                              FAKE_NCCL_FAULT='error:2:5')
+    expect(all(code == 6 for code, _, _ in done), f'{done}')
+    expect('rank 2: nccl: a collective failed' in done[2][2], f'{done}')
+
+
+def near(value, expected):
+    return abs(value / expected - 1) < 1e-3
+
+
+def test_calibration(box, launchers, nvml, expect):
+    """Two nodes of two GPUs: the rates that the machine was given, in a topology to plan for."""
+    calibrate = ['calibrate', 'cluster', '--device', 'cuda', '--quick', '-o', 'gpus.yaml']
+    meeting = Meeting(box)
+    done = launchers.torchrun(calibrate, 2, FAKE_NCCL_FOLDER=meeting.folder, FAKE_RATES='1',
+                              LD_LIBRARY_PATH=nvml)
+    expect(all(code == 0 for code, _, _ in done), f'calibrate: {done}')
+    expect(done[0][1] != '' and all(out == '' for _, out, _ in done[1:]), 'the first rank alone speaks')
+    text = box.read('gpus.yaml')
+    for what in (r'\nname: cluster', r'\nnodes: 2', r'\ndevices_per_node: 2', r'gemm_flops: 699\.9\d*TFLOPS'):
+        expect(re.search(what, text), f'{what} is not in {text}')
+    expect('host.pcie_bandwidth:' not in text and 'as NCCL\'s all-gathers' in text, f'origins: {text}')
+    # Groups: of a node, one rank of each node, all. A latency of 20 us, 100 GB/s of the gathered size.
+    pieces = re.findall(r'collective: (\w+)[,\s]+ranks: (\d+)[,\s]+nodes: (\d+)[,\s]+(?:from: [^,\s]+[,\s]+)?'
+                        r'latency: ([\d.]+)us[,\s]+bandwidth: ([\d.]+)GB/s', text)
+    for kind in 'all_gather', 'reduce_scatter', 'all_reduce':
+        for group in ('2', '1'), ('2', '2'), ('4', '2'):
+            found = [(float(latency), float(rate)) for k, r, n, latency, rate in pieces
+                     if (k, r, n) == (kind, *group)]
+            expect(len(found) == 3 and all(near(latency, 20) and near(rate, 100) for latency, rate in found),
+                   f'{kind} {group}: {found}')
+    # Two ranks of a node, of which half of what they gather comes over the link.
+    link = re.search(r'nic_bandwidth: ([\d.]+)GB/s', text)
+    expect(link and near(float(link[1]), 100), f'the link: {text}')
+    done = box.run('plan', 'tiny.yaml', 'gpus.yaml', '--seq-len', '16', '--global-batch', '4', '-o', 'q.yaml')
+    expect(done.code == 0, f'plan for the cluster: {done.err}')
+
+
+def main(fake, real, nvml=None):
+    fake = os.path.abspath(fake)
+    expect = support.Expectations()
+    with support.Sandbox(fake) as box:
+        box.write_text('text.txt')
+        torchrun.two_nodes(box)
+        launchers = Launchers(box, fake)
+        test_training(box, launchers, has_mpi(real), expect)
+        done = box.run('plan', 'tiny.yaml', 'local', '--gpus', '4', '--seq-len', '16', '--global-batch', '4',
+                       '--runtime', 'shardplan', '--strategy', 'FULL_SHARD', '-o', 'p.yaml')
+        expect(done.code == 0, f'plan: {done.err}')
+        test_visible_gpus(box, fake, expect)
+        test_too_few_gpus(box, launchers, expect)
+        test_failure(box, launchers, expect)
+        if nvml is not None:
+            test_calibration(box, launchers, os.path.abspath(nvml), expect)
+    return expect.exit_code()
+
+
+if __name__ == '__main__':
+    sys.exit(main(*sys.argv[1:]))
