@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "executor/mpi_world.h"
+#include "executor/slurm_step.h"
 
 /* How ranks that somebody else started find each other, and what then carries messages. */
 struct world_kind {
@@ -38,7 +39,11 @@ static bool start_mpi(struct cluster *cluster, struct error *error)
 {
 	loser = cluster->control;
 	signal(SIGPIPE, on_broken_connection);
-	return mpi_start(&cluster->layout, cluster->control->header->job.ranks, error);
+	bool ok = mpi_start(&cluster->layout, cluster->control->header->job.ranks, error);
+
+	if (slurm_step_has_pmix(cluster->control))
+		slurm_step_share_connection();
+	return ok;
 }
 
 static bool share_by_mpi(struct cluster *cluster, int *fd, struct error *error)

@@ -1,4 +1,5 @@
 #include "executor/launch.h"
+#include "executor/slurm_step.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -40,6 +41,7 @@ struct crew {
 	struct arena arena;
 	struct child *children; /* [count] */
 	int first, count, running;
+	int hold; /* for the rank's connection to Slurm; -1 = none */
 };
 
 /* The environment of a rank: ours, and thread counts for the libraries that read them there. What
@@ -87,6 +89,8 @@ static bool spawn_one(
 	posix_spawn_file_actions_init(&actions);
 	/* Also when it is that number already: dup2 then clears close-on-exec. */
 	posix_spawn_file_actions_adddup2(&actions, crew->launch->segment->fd, RANK_FD);
+	if (crew->hold >= 0)
+		posix_spawn_file_actions_adddup2(&actions, crew->hold, SLURM_STEP_RANK_FD);
 	int failure = posix_spawn(&child->pid, program, &actions, NULL, argv, environment);
 	posix_spawn_file_actions_destroy(&actions);
 	if (failure != 0) {
@@ -220,6 +224,9 @@ bool launch_ranks(const struct launch *launch, struct error *error)
 	bool ok;
 
 	header->parent = getpid();
+	crew.hold = -1;
+	if (slurm_step_has_pmix(launch->segment))
+		slurm_step_hold(&crew.hold);
 	crew.children = ARENA_ARRAY(&crew.arena, struct child, crew.count);
 	terminated = 0;
 	sigaction(SIGTERM, &action, &before);
@@ -233,6 +240,10 @@ bool launch_ranks(const struct launch *launch, struct error *error)
 		kill_rest(&crew);
 	}
 	sigaction(SIGTERM, &before, NULL);
+	if (crew.hold >= 0)
+		close(crew.hold);
+	if (!ok && crew.hold >= 0)
+		slurm_step_end(error->code);
 	arena_finish(&crew.arena);
 	return ok;
 }

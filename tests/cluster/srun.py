@@ -7,7 +7,6 @@ Once with `srun --mpi=none`, where ranks find each other over TCP by what Slurm 
 with --mpi=pmix, where MPI carries the messages (skipped without MPI, or without that plugin). The bits must be those of shared memory, and faults
 and signals must be told as elsewhere. Exit 77: this machine cannot do it."""
 import re
-import signal
 import subprocess
 import unittest
 
@@ -75,9 +74,9 @@ class Tcp(Base, unittest.TestCase):
 
     def test_a_node_that_does_not_come_is_named(self):
         self.bench.plan('FULL_SHARD', 'cluster.yaml')
-        late = 'if [ $SLURM_PROCID = 2 ]; then sleep 4; else exec "$@"; fi'
+        late = 'if [ $SLURM_PROCID = 2 ]; then sleep 12; else exec "$@"; fi'
         result = self.cluster.mpirun(
-            2, ['sh', '-c', late, 'sh', *self.train('--steps', '2', '--join-timeout', '1')], 60)
+            2, ['sh', '-c', late, 'sh', *self.train('--steps', '2', '--join-timeout', '6')], 60)
         self.assertEqual(result.returncode, 6, result.stderr)
         self.assertIn(f'srun: 3 of 4 ranks came to {self.cluster.nodes[0]}', result.stderr)
         self.assertIn('missing: 2.', result.stderr)
@@ -85,8 +84,6 @@ class Tcp(Base, unittest.TestCase):
 
 class Pmix(Base, unittest.TestCase):
     mpi = 'pmix'
-    # Slurm's PMIx server kills what is left when a rank has gone, and srun gives the highest code.
-    fault_codes = (6, 128 + signal.SIGKILL)
 
     @classmethod
     def setUpClass(cls):
