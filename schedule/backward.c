@@ -112,10 +112,32 @@ static void recompute_range(struct builder *b, int index)
 	op_end(b);
 }
 
+/* PyTorch's hooks run again: a unit inside of the block is gathered when it is computed and, its
+ * own backward still to come, resharded as after its forward. */
+static void recompute_by_unit(struct builder *b, int first, int last)
+{
+	int end = last;
+	while (end + 1 < b->n_events && b->events[end + 1].kind == EVENT_EXIT)
+		end++;
+	for (int i = first; i <= end; i++) {
+		const struct event *event = &b->events[i];
+		if (event->kind == EVENT_RANGE) {
+			gather_for_recompute(b, event->unit);
+			recompute_range(b, i);
+		} else if (event->kind == EVENT_EXIT) {
+			gather_post_recompute(b, event->unit);
+		}
+	}
+}
+
 /* A whole block again, before the backward of its last range. */
 static void recompute_block(struct builder *b, int last)
 {
 	int first = slot_begin(b, last);
+	if (b->runtime->recomputes_by_unit) {
+		recompute_by_unit(b, first, last);
+		return;
+	}
 	for (int i = first; i <= last; i++)
 		if (b->events[i].kind == EVENT_RANGE && !is_ddp(b))
 			gather_for_recompute(b, b->events[i].unit);

@@ -35,8 +35,9 @@ void gather_pre_backward(struct builder *b, int unit);
 /* After the unit's backward: frees the parameters, then prefetches (BACKWARD_POST). */
 void gather_post_backward(struct builder *b, int unit);
 void gather_updated(struct builder *b, int unit);
-/* Recomputing a block needs all its units at once. */
 void gather_for_recompute(struct builder *b, int unit);
+/* Of runtimes that recompute by unit: behind a unit's part of the block. */
+void gather_post_recompute(struct builder *b, int unit);
 /* The first operation of a step on a gathering stream waits for the optimizer of the step before.
  */
 void op_wait_gathering(struct builder *b);

@@ -293,6 +293,15 @@ void gather_for_recompute(struct builder *b, int unit)
 	copy_out(b, unit);
 }
 
+void gather_post_recompute(struct builder *b, int unit)
+{
+	struct unit_state *state = &b->units[unit];
+	if (!has_parameters(b, unit) || state->backward_began)
+		return;
+	gather_post_forward(b, unit);
+	state->prefetched = false;
+}
+
 static int neighbour(const int *order, int n, int index, int step)
 {
 	int i = index + step;

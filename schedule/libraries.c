@@ -209,8 +209,9 @@ static bool refuse_version(const struct plan *plan, const struct libraries *libr
 /* The first CUDA that compiles for the generation. */
 static int needed_cuda(enum device_generation generation)
 {
-	static const int first[] = {
+	static const int first[GENERATION_COUNT] = {
 		[GENERATION_VOLTA] = LIBRARY_VERSION(9, 0),
+		[GENERATION_TURING] = LIBRARY_VERSION(10, 0),
 		[GENERATION_AMPERE] = LIBRARY_VERSION(11, 0),
 		[GENERATION_ADA] = LIBRARY_VERSION(11, 8),
 		[GENERATION_HOPPER] = LIBRARY_VERSION(11, 8),
@@ -234,12 +235,11 @@ static bool check_device(const struct plan *plan, const struct libraries *librar
 	if (library_before(libraries, LIBRARY_CUDA, cuda))
 		return refuse_version(
 			plan, libraries, LIBRARY_CUDA, cuda, "kernels for this GPU", error);
-	if (device->generation == GENERATION_VOLTA &&
+	if (device->generation < GENERATION_AMPERE && device->kind == DEVICE_GPU &&
 		libraries->version[LIBRARY_FLASH_ATTN] >= LIBRARY_VERSION(2, 0))
 		return error_set(error, EXIT_CODE_USAGE,
-			"--libraries %.80s: flash-attn has no kernels for Volta from 2.0 on; leave "
-			"it "
-			"out",
+			"--libraries %.80s: flash-attn has no kernels for Volta and Turing from "
+			"2.0 on; leave it out",
 			plan->libraries);
 	return true;
 }

@@ -24,7 +24,8 @@ const char *const strategy_names[] = {
 
 const char *const prefetch_names[] = {"none", "pre", "post", NULL};
 const char *const checkpointing_names[] = {"none", "selective", "full", NULL};
-const char *const loss_names[] = {"native", "upcast", "float", "fused", "fused-linear", NULL};
+const char *const loss_names[] = {
+	"native", "upcast", "float", "parallel", "fused", "fused-linear", NULL};
 const char *const allocator_names[] = {"segments", "expandable", NULL};
 const char *const gradient_sums_names[] = {"tree", "exact", NULL};
 const char *const optimizer_names[] = {"adamw-fused", "adamw-foreach", "adamw", "sgd", NULL};
@@ -254,6 +255,8 @@ int64_t plan_loss_bytes(const struct plan *plan)
 		return 12;
 	case LOSS_FLOAT:
 		return compute < 4 ? 14 : 12;
+	case LOSS_PARALLEL: /* the fp32 copy, and the softmax that its gradient overwrites */
+		return 8;
 	case LOSS_FUSED:
 	case LOSS_FUSED_LINEAR:
 	case LOSS_COUNT:

@@ -29,12 +29,9 @@ enum strategy {
 
 enum prefetch { PREFETCH_NONE, PREFETCH_PRE, PREFETCH_POST };
 enum checkpointing { CHECKPOINTING_NONE, CHECKPOINTING_SELECTIVE, CHECKPOINTING_FULL };
-/* How the training script computes the loss: in the logits' dtype; in fp32 inside of the loss; from
- * fp32 logits that the model returns; in one kernel; together with the head, piece by piece. */
 /* PyTorch's caching allocator: segments as large as the request, or PYTORCH_CUDA_ALLOC_CONF's
  * expandable_segments:True. */
 enum allocator_kind { ALLOCATOR_SEGMENTS, ALLOCATOR_EXPANDABLE };
-enum loss_kind { LOSS_NATIVE, LOSS_UPCAST, LOSS_FLOAT, LOSS_FUSED, LOSS_FUSED_LINEAR, LOSS_COUNT };
 /* How gradients are summed up over sequences, micro-batches and ranks: in fp32, in one declared
  * tree over the ranks; or exactly, sequence by sequence, as 64-bit multiples of
  * 2^-GRADIENT_QUANTUM_BITS, so that the bits depend on neither micro-batches nor the number of

@@ -66,6 +66,8 @@ static enum loss_kind default_loss(const struct runtime *runtime, const struct m
 {
 	bool fused = runtime->loss_in_place || model->architecture.family == FAMILY_MPT;
 
+	if (runtime->parallel_loss)
+		return LOSS_PARALLEL;
 	return fused && runtime->losses >> LOSS_FUSED & 1 ? LOSS_FUSED : LOSS_UPCAST;
 }
 

@@ -78,6 +78,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.offloads = BIT(OFFLOAD_PARAMETERS),
 			.stages_again = true,
 			.keeps_host_gradient = true,
+			.recomputes_by_unit = true,
 			.host_per_hook = 150e-6,
 		},
 	[RUNTIME_PYTORCH_FSDP2] =
@@ -128,6 +129,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.accumulates_on_host = true,
 			.hierarchical = true,
 			.fused_kernels = true,
+			.fused_activations = true,
 			.tensor_alignment = 64,
 			.losses = BIT(LOSS_FUSED),
 			.loss_in_place = true,
@@ -161,6 +163,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.prefetches = BIT(PREFETCH_PRE),
 			.zero = &nanotron_rules,
 			.fused_kernels = true,
+			.parallel_loss = true,
 			.host_per_hook = 30e-6,
 		},
 	[RUNTIME_INTERNEVO] =

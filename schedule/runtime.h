@@ -5,6 +5,19 @@
 
 #include "base/base.h"
 
+/* How the training script computes the loss: in the logits' dtype; in fp32 inside of the loss; from
+ * fp32 logits that the model returns; operation by operation over parts of the vocabulary, as
+ * tensor parallel frameworks do; in one kernel; together with the head, piece by piece. */
+enum loss_kind {
+	LOSS_NATIVE,
+	LOSS_UPCAST,
+	LOSS_FLOAT,
+	LOSS_PARALLEL,
+	LOSS_FUSED,
+	LOSS_FUSED_LINEAR,
+	LOSS_COUNT
+};
+
 enum runtime_kind {
 	RUNTIME_PYTORCH_FSDP1,
 	RUNTIME_PYTORCH_FSDP2,
@@ -80,17 +93,22 @@ struct runtime {
 	const struct zero_rules *zero; /* NULL: none of its own */
 	/* On a GPU clipping is a factor, which the update reads: no pass over the gradients. */
 	bool clips_in_update;
-	/* Norms, RoPE and activations are one kernel each without torch.compile. */
-	bool fused_kernels;
+	/* Norms and RoPE, and activations between an MLP's products, are one kernel each without
+	 * torch.compile. */
+	bool fused_kernels, fused_activations;
 	/* Recomputation ends with the last tensor that backward needs: the product of DOWN and the
 	 * residual addition after it are not repeated (PyTorch 2.1's checkpoint). */
 	bool recompute_stops_early;
+	/* FSDP1: units inside of a checkpointed block are gathered and freed one by one while it is
+	 * computed again, and once more for their backward; else they stay from then on. */
+	bool recomputes_by_unit;
 	bool keeps_activated_gate;
 	bool norm_unfused;
 	int tensor_alignment;   /* of saved tensors */
 	bool caching_allocator; /* PyTorch's: its segments may be expandable */
 	unsigned losses;        /* bit l: enum loss_kind */
 	bool loss_in_place;     /* the fused loss writes the gradient over the logits */
+	bool parallel_loss;     /* its own is that of tensor parallel models */
 	/* Host cost, seconds: per operation issued, per unit hook, per micro-batch. Priors [U]
 	 * until calibrated. */
 	double host_per_kernel, host_per_hook, host_per_micro_batch;

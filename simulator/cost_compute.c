@@ -63,9 +63,12 @@ double cost_attention(
 }
 
 /* Our own kernels are written fused; PyTorch's are once compiled. */
-static bool is_fused(const struct schedule *schedule)
+static bool is_fused(const struct schedule *schedule, const struct module_work *work)
 {
-	return schedule->plan.compile || runtime_of(schedule->plan.runtime)->fused_kernels;
+	const struct runtime *runtime = runtime_of(schedule->plan.runtime);
+
+	return schedule->plan.compile ||
+	       (work->activations > 0 ? runtime->fused_activations : runtime->fused_kernels);
 }
 
 static bool has_fused_loss(const struct schedule *schedule)
@@ -83,7 +86,7 @@ static double add_module(const struct machine *machine, const struct schedule *s
 	const struct module_work *work, enum pass pass, struct cost *cost)
 {
 	const struct plan *plan = &schedule->plan;
-	bool fused = is_fused(schedule);
+	bool fused = is_fused(schedule, work);
 	double kernels = fused ? work->kernels : work->eager_kernels;
 
 	for (int i = 0; i < work->n_gemms; i++)
@@ -195,7 +198,9 @@ static double metric_bytes(const struct schedule *schedule, double width)
 /* Bytes of memory traffic per logit, of both passes, for logits of `width` bytes.
  * Fused or compiled: read for the maximum and for the sum, read and overwritten by backward.
  * Eager: a cast to fp32, log-softmax (two reads for maximum and sum, read, write), and backward the
- * gradient of the nll (write), of log-softmax (two reads, write), of the cast. */
+ * gradient of the nll (write), of log-softmax (two reads, write), of the cast.
+ * Parallel: maximum (read), subtraction, exponential, sum (read), quotient, and in backward a
+ * product, all others a read and a write in fp32; the casts as before. */
 static double loss_bytes(const struct schedule *schedule)
 {
 	double width = dtype_bytes(schedule->plan.param_dtype);
@@ -204,6 +209,8 @@ static double loss_bytes(const struct schedule *schedule)
 
 	if (has_fused_loss(schedule))
 		return 4 * width + metrics;
+	if (schedule->plan.loss == LOSS_PARALLEL)
+		return casts + 10 * 4 + metrics;
 	return casts + 7 * (casts > 0 ? 4 : width) + metrics;
 }
 

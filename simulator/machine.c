@@ -1,67 +1,17 @@
-/* Calibration first, then the prior of the generation. Sources of the priors: docs/cost-model.md.
- */
+/* Calibration first, then the prior of the device (priors.c). */
+#include "simulator/priors.h"
 #include "simulator/product.h"
 
 #include <math.h>
 
-/* Fractions of the datasheet peak (attention on a CPU: of gemm_flops), sizes in elements. */
-struct prior {
-	double gemm; /* a product alone, at large shapes */
-	/* The part of the peak that the power limit lets run: this times the square root of W per
-	 * peak TFLOP/s. 0: not known. */
-	double gemm_by_power;
-	double sustained_clock; /* rate in a step / rate of a product alone */
-	double half_m, half_n, half_k;
-	struct attention_rates attention[ATTENTION_GENERATION_COUNT]; /* in a step */
-	double memory;
-	double kernel_overhead; /* s */
-	double multiprocessors; /* where the topology does not say */
-};
-
-static const struct prior priors[] = {
-	[GENERATION_CPU] = {0.75, 0, 1, 4, 16, 32, {{0.5, 0.5}, {0.5, 0.5}, {0.5, 0.5}}, 0.80, 1e-6,
-		1},
-	[GENERATION_VOLTA] = {0.77, 0, 0.90, 0, 0, 120, {{0.30, 0.22}, {0.30, 0.22}, {0.30, 0.22}},
-		0.85, 3e-6, 80},
-	[GENERATION_AMPERE] = {0.833, 0.84, 0.91, 0, 0, 140,
-		{{0.38, 0.30}, {0.64, 0.56}, {0.64, 0.56}}, 0.90, 3e-6, 108},
-	[GENERATION_ADA] = {0.97, 0.875, 0.90, 0, 0, 120,
-		{{0.50, 0.40}, {0.80, 0.65}, {0.80, 0.65}}, 0.90, 3e-6, 128},
-	[GENERATION_HOPPER] = {0.872, 1.036, 0.66, 0, 0, 80,
-		{{0.187, 0.157}, {0.34, 0.32}, {0.60, 0.54}}, 0.90, 3e-6, 132},
-	[GENERATION_BLACKWELL] = {0.774, 1.161, 0.70, 0, 0, 100,
-		{{0.10, 0.08}, {0.18, 0.17}, {0.55, 0.45}}, 0.90, 3e-6, 148},
-};
-
 /* One core streams less than a socket does; several share what the host delivers. */
-static const double core_memory_bandwidth = 12e9;
+static const double core_memory_bandwidth = 12e9, host_memory = 0.80;
 static const double default_core_flops = 30e9;
 static const double optimizer_efficiency = 0.95; /* of what element-wise kernels reach */
 
 static double given(double calibrated, double prior)
 {
 	return calibrated > 0 ? calibrated : prior;
-}
-
-/* The dtype that gemm_flops was measured in: the half-precision one on GPUs. */
-static double reference_peak(const struct device *device)
-{
-	if (device->kind == DEVICE_CPU)
-		return device->fp32_flops;
-	if (device->bf16_flops > 0)
-		return device->bf16_flops;
-	return given(device->fp16_flops, device->fp32_flops);
-}
-
-/* Of the peak, for a device that nobody measured: what the library reaches, or what the power limit
- * lets run, whichever is less. */
-static double gemm_part(const struct device *device, const struct prior *prior, double reference)
-{
-	double per_flops = device->power / (reference / 1e12);
-
-	if (device->power <= 0 || prior->gemm_by_power <= 0 || reference <= 0)
-		return prior->gemm;
-	return fmin(prior->gemm, prior->gemm_by_power * sqrt(per_flops));
 }
 
 /* Kernels measured alone run at higher clocks than in a step that keeps the device at its power
@@ -114,8 +64,7 @@ static void init_attention(
 /* The rate of products alone at large shapes, of the reference dtype. */
 static double gemm_rate(const struct machine *machine, const struct prior *prior, double reference)
 {
-	const struct device *device = &machine->topology->device;
-	double prior_rate = gemm_part(device, prior, reference) * reference;
+	double prior_rate = prior->gemm * reference;
 
 	return given(
 		machine->topology->calibration.gemm_flops, given(prior_rate, default_core_flops));
@@ -209,7 +158,7 @@ static void init_offload(struct machine *machine)
 	const struct topology *topology = machine->topology;
 	const struct host *host = &topology->host;
 	double ranks = (double)topology->devices_per_node;
-	double memory = priors[GENERATION_CPU].memory * host->memory_bandwidth / ranks;
+	double memory = host_memory * host->memory_bandwidth / ranks;
 	double cores = core_memory_bandwidth * (double)host->cores / ranks;
 
 	if (!machine->gpu) {
@@ -232,7 +181,7 @@ static void init_memory(struct machine *machine, const struct prior *prior)
 		bandwidth = core_memory_bandwidth;
 	bandwidth = given(calibration->memory_bandwidth, bandwidth);
 	double all = given(calibration->memory_bandwidth_shared,
-		priors[GENERATION_CPU].memory * topology->host.memory_bandwidth);
+		host_memory * topology->host.memory_bandwidth);
 	machine->memory_bandwidth = shared(machine, bandwidth, all);
 	machine->product_bandwidth =
 		shared(machine, bandwidth * (double)topology_rank_threads(topology), all);
@@ -245,7 +194,7 @@ static void init_memory(struct machine *machine, const struct prior *prior)
 void machine_init(struct machine *machine, const struct topology *topology,
 	const struct libraries *libraries, enum dtype dtype)
 {
-	const struct prior *prior = &priors[topology->device.generation];
+	const struct prior prior = device_prior(&topology->device);
 
 	*machine = (struct machine){.topology = topology, .dtype = dtype, .core_share = 1};
 	machine->gpu = topology->device.kind == DEVICE_GPU;
@@ -254,10 +203,10 @@ void machine_init(struct machine *machine, const struct topology *topology,
 	if (topology->shares_host && topology->host.cores < topology->devices_per_node)
 		machine->core_share =
 			(double)topology->host.cores / (double)topology->devices_per_node;
-	init_arithmetic(machine, prior);
-	init_memory(machine, prior);
+	init_arithmetic(machine, &prior);
+	init_memory(machine, &prior);
 	machine->kernel_overhead =
-		given(topology->calibration.kernel_overhead, prior->kernel_overhead) /
+		given(topology->calibration.kernel_overhead, prior.kernel_overhead) /
 		machine->core_share;
 	product_init(machine);
 }

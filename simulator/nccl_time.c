@@ -11,7 +11,15 @@
 enum { CONGESTION_NODES = 32 };
 
 /* Links inside a node. */
-enum { LINK_NVLINK_2, LINK_NVLINK_3, LINK_NVLINK_4, LINK_NVLINK_5, LINK_PCIE, LINK_COUNT };
+enum {
+	LINK_NVLINK_2,
+	LINK_NVLINK_3,
+	LINK_NVLINK_4,
+	LINK_NVLINK_5,
+	LINK_XGMI,
+	LINK_PCIE,
+	LINK_COUNT
+};
 
 static const struct {
 	double launch;     /* of the kernel, us */
@@ -25,6 +33,7 @@ static const struct {
 	[LINK_NVLINK_3] = {11.4, 0.95, 1.245, 0.96, 0.097, 0},
 	[LINK_NVLINK_4] = {6.4, 0.95, 0.824, 0.96, 0.097, 0.736},
 	[LINK_NVLINK_5] = {12, 0.95, 0.598, 0.96, 0.097, 0.60},
+	[LINK_XGMI] = {15, 1.5, 1.5, 0.93, 0, 0},
 	[LINK_PCIE] = {11.4, 1.5, 2.0, 1.0, 0, 0},
 };
 
@@ -68,8 +77,13 @@ static int link_of(const struct topology *topology)
 	static const int links_of[] = {
 		[GENERATION_CPU] = LINK_PCIE,
 		[GENERATION_VOLTA] = LINK_NVLINK_2,
+		[GENERATION_TURING] = LINK_NVLINK_2,
 		[GENERATION_AMPERE] = LINK_NVLINK_3,
 		[GENERATION_ADA] = LINK_PCIE,
+		[GENERATION_CDNA2] = LINK_XGMI,
+		[GENERATION_CDNA3] = LINK_XGMI,
+		[GENERATION_CDNA4] = LINK_XGMI,
+		[GENERATION_OTHER] = LINK_XGMI,
 		[GENERATION_HOPPER] = LINK_NVLINK_4,
 		[GENERATION_BLACKWELL] = LINK_NVLINK_5,
 	};
@@ -100,6 +114,9 @@ static double port_bandwidth(const struct topology *topology, int link, int64_t 
 
 	if (topology->fabric.kind == FABRIC_NVLINK_CUBE_MESH && local < COUNT_OF(cube_rings))
 		port *= cube_rings[local] / 6;
+	/* Of a mesh, some of the ranks have only the links between themselves. */
+	if (topology->fabric.kind == FABRIC_NVLINK_MESH && local > 1)
+		port *= (double)(local - 1) / (double)(topology->devices_per_node - 1);
 	if (local > 1)
 		port *= 1 - links[link].pair_loss / (double)(local - 1);
 	return port;

@@ -22,6 +22,14 @@ static const struct gpu {
 	{"L40S-48GB", 89, {"L40S"}, {0x26b9}},
 	{"RTX-4090-24GB", 89, {"RTX 4090"}, {0x2684}},
 	{"V100-SXM2-32GB", 70, {"V100-SXM2-32GB"}, {0x1db5, 0x1db8}},
+	{"A800-SXM4-80GB", 80, {"A800-SXM4-80GB"}, {0x20f3}},
+	{"H100-PCIe-80GB", 90, {"H100 PCIe", "H100-PCIe-80GB"}, {0x2331}},
+	{"H800-SXM5-80GB", 90, {"NVIDIA H800"}, {0x2324}},
+	{"MI300X-192GB", 0, {"MI300X"}, {0}},
+	{"RTX-3090-24GB", 86, {"RTX 3090"}, {0x2204}},
+	{"RTX-5090-32GB", 120, {"RTX 5090"}, {0x2b85}},
+	{"RTX-A6000-48GB", 86, {"RTX A6000"}, {0x2230}},
+	{"T4-16GB", 75, {"Tesla T4"}, {0x1eb8}},
 };
 
 int gpu_sm(const char *gpu)

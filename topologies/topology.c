@@ -5,8 +5,8 @@
 #include "topologies/topologies.h"
 
 const char *const device_kind_names[] = {"gpu", "cpu", NULL};
-const char *const device_generation_names[] = {
-	"cpu", "volta", "ampere", "ada", "hopper", "blackwell", NULL};
+const char *const device_generation_names[] = {"cpu", "volta", "turing", "ampere", "ada", "cdna2",
+	"cdna3", "cdna4", "other", "hopper", "blackwell", NULL};
 const char *const fabric_kind_names[] = {
 	"nvswitch", "nvlink-mesh", "nvlink-cube-mesh", "pcie", "shared-memory", NULL};
 const char *const network_kind_names[] = {

@@ -7,13 +7,20 @@
 #include "topologies/calibration.h"
 
 enum device_kind { DEVICE_GPU, DEVICE_CPU };
+/* NVIDIA's from Hopper on stand last: what came with Hopper holds for all that follow. */
 enum device_generation {
 	GENERATION_CPU,
 	GENERATION_VOLTA,
+	GENERATION_TURING,
 	GENERATION_AMPERE,
 	GENERATION_ADA,
+	GENERATION_CDNA2, /* AMD MI200: a GPU is one of its two dies */
+	GENERATION_CDNA3, /* MI300X, MI325X */
+	GENERATION_CDNA4, /* MI350X, MI355X */
+	GENERATION_OTHER, /* nothing is known of it but its datasheet */
 	GENERATION_HOPPER,
 	GENERATION_BLACKWELL,
+	GENERATION_COUNT
 };
 enum fabric_kind {
 	FABRIC_NVSWITCH,

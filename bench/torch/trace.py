@@ -1,6 +1,7 @@
 """What PyTorch itself does for a small Llama, on CPU with its fake process group (no GPU, no network).
 
     trace.py fsdp1|fsdp2 [FULL_SHARD|SHARD_GRAD_OP|NO_SHARD] [--ranks N] [--tied] [--checkpoint] [--accumulate N]
+             [--size N] [--prefetch PRE|POST|NONE]
 
 Prints the collectives of the third iteration, in the order in which they are issued:
 
@@ -12,16 +13,19 @@ the schedules with it. Neither the product nor its tests need PyTorch.
 """
 
 import argparse
+import functools
 import warnings
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import BackwardPrefetch
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, FFN, VOCAB, SEQUENCE = 3, 64, 4, 2, 160, 250, 16
 NAMES = {torch.float32: 'fp32', torch.bfloat16: 'bf16', torch.int64: 'int64'}
+PREFETCHES = {'PRE': BackwardPrefetch.BACKWARD_PRE, 'POST': BackwardPrefetch.BACKWARD_POST, 'NONE': None}
 COLLECTIVES = {'_allgather_base_': 'all_gather', '_reduce_scatter_base_': 'reduce_scatter',
                'allreduce_': 'all_reduce', 'allgather_': 'all_gather'}
 
@@ -37,31 +41,47 @@ class Norm(nn.Module):
         return nn.functional.rms_norm(x, (HIDDEN,), self.weight, 1e-5)
 
 
-class Block(nn.Module):
+class Attention(nn.Module):
     def __init__(self):
         super().__init__()
         size = HIDDEN // HEADS
-        self.input_norm = Norm()
         self.q = nn.Linear(HIDDEN, HEADS * size, bias=False)
         self.k = nn.Linear(HIDDEN, KV_HEADS * size, bias=False)
         self.v = nn.Linear(HIDDEN, KV_HEADS * size, bias=False)
         self.o = nn.Linear(HEADS * size, HIDDEN, bias=False)
-        self.middle_norm = Norm()
-        self.gate = nn.Linear(HIDDEN, FFN, bias=False)
-        self.up = nn.Linear(HIDDEN, FFN, bias=False)
-        self.down = nn.Linear(FFN, HIDDEN, bias=False)
 
     def heads(self, x, n):
         return x.view(x.shape[0], x.shape[1], n, -1).transpose(1, 2)
 
     def forward(self, x):
-        y = self.input_norm(x)
-        q, k, v = self.heads(self.q(y), HEADS), self.heads(self.k(y), KV_HEADS), \
-            self.heads(self.v(y), KV_HEADS)
+        q, k, v = self.heads(self.q(x), HEADS), self.heads(self.k(x), KV_HEADS), \
+            self.heads(self.v(x), KV_HEADS)
         y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        x = x + self.o(y.transpose(1, 2).reshape(x.shape))
-        y = self.middle_norm(x)
-        return x + self.down(nn.functional.silu(self.gate(y)) * self.up(y))
+        return self.o(y.transpose(1, 2).reshape(x.shape))
+
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(HIDDEN, FFN, bias=False)
+        self.up = nn.Linear(HIDDEN, FFN, bias=False)
+        self.down = nn.Linear(FFN, HIDDEN, bias=False)
+
+    def forward(self, x):
+        return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.input_norm = Norm()
+        self.attention = Attention()
+        self.middle_norm = Norm()
+        self.mlp = Mlp()
+
+    def forward(self, x):
+        x = x + self.attention(self.input_norm(x))
+        return x + self.mlp(self.middle_norm(x))
 
 
 class Model(nn.Module):
@@ -135,6 +155,16 @@ def keep_versions():
     group.foreach_all_gather_copy_out = copied
 
 
+def sized(size, module):
+    """FSDP2 has no policies: the modules that FSDP1's would wrap, innermost first."""
+    chosen, left = [], lambda m: sum(p.numel() for p in m.parameters())
+    for child in module.children():
+        chosen += sized(size, child)
+    inside = sum(left(m) for m in chosen if not any(m in set(o.modules()) - {o} for o in chosen))
+    is_model = isinstance(module, (Model, nn.ModuleList))
+    return chosen + ([module] if left(module) - inside >= size and not is_model else [])
+
+
 def wrapped(options, model):
     if options.checkpoint:
         from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
@@ -148,17 +178,21 @@ def wrapped(options, model):
         keywords = {'mesh': init_device_mesh('cpu', (options.ranks,)),
                     'mp_policy': MixedPrecisionPolicy(torch.bfloat16, torch.float32),
                     'reshard_after_forward': options.strategy == 'FULL_SHARD'}
-        for layer in model.layers:
-            fully_shard(layer, **keywords)
+        for module in sized(options.size, model) if options.size else model.layers:
+            fully_shard(module, **keywords)
         if options.strategy == 'FULL_SHARD':
             del keywords['reshard_after_forward']  # the root's default: it stays
         return fully_shard(model, **keywords)
     from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy
     units = set(model.layers)
+    policy = lambda module, recurse, **_: recurse or module in units
+    if options.size:
+        from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
+        policy = functools.partial(size_based_auto_wrap_policy, min_num_params=options.size)
     return FullyShardedDataParallel(
         model, device_id=torch.device('cpu'), use_orig_params=True,
-        sharding_strategy=ShardingStrategy[options.strategy],
-        auto_wrap_policy=lambda module, recurse, **_: recurse or module in units,
+        sharding_strategy=ShardingStrategy[options.strategy], auto_wrap_policy=policy,
+        backward_prefetch=PREFETCHES[options.prefetch],
         mixed_precision=MixedPrecision(torch.bfloat16, torch.float32))
 
 
@@ -188,6 +222,8 @@ def main():
     parser.add_argument('--tied', action='store_true')
     parser.add_argument('--checkpoint', action='store_true')
     parser.add_argument('--accumulate', type=int, default=1)
+    parser.add_argument('--size', type=int, help='as size_based_auto_wrap_policy does')
+    parser.add_argument('--prefetch', choices=PREFETCHES, default='PRE')
     options = parser.parse_args()
     warnings.filterwarnings('ignore')
     dist.init_process_group('fake', store=FakeStore(), rank=0, world_size=options.ranks)

@@ -113,7 +113,8 @@ static void test_prefetched(void **state)
 }
 
 /* With units smaller than a block a checkpointed block is recomputed as a whole, and needs all its
- * units at once: the gathers come earlier, not more often. */
+ * units at once: the gathers come earlier, not more often. FSDP1's hooks reshard each behind its
+ * part, so that all but the last of a block are gathered once more (golden/torch). */
 static void test_checkpointing_of_small_units(void **state)
 {
 	(void)state;
@@ -130,8 +131,9 @@ static void test_checkpointing_of_small_units(void **state)
 					"wrap=size:100000", "activation_checkpointing=full", NULL);
 			int gathers = count_ops(plain.schedule, OP_ALL_GATHER, -1);
 			assert_in_range(gathers, plain.schedule->n_units, 1000);
-			assert_int_equal(
-				count_ops(checkpointed.schedule, OP_ALL_GATHER, -1), gathers);
+			bool again = r == 0 && s == 0; /* 6 blocks of 4 units */
+			assert_int_equal(count_ops(checkpointed.schedule, OP_ALL_GATHER, -1),
+				gathers + (again ? 6 * 3 : 0));
 			arena_finish(&arena);
 		}
 }

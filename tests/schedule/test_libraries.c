@@ -76,7 +76,7 @@ static void test_refusals(void **state)
 		{AMPERE, "libraries=cuda:10.2", "kernels for this GPU; that came with 11.0"},
 		{HOPPER, "libraries=cuda:11.7", "kernels for this GPU; that came with 11.8"},
 		{BLACKWELL, "libraries=cuda:12.6", "kernels for this GPU; that came with 12.8"},
-		{VOLTA, "libraries=flash-attn:2.5", "no kernels for Volta from 2.0 on"},
+		{VOLTA, "libraries=flash-attn:2.5", "no kernels for Volta and Turing from 2.0 on"},
 		{VOLTA, "libraries=flash-attn:1", NULL},
 		{AMPERE, "compile=on libraries=compile:unknown", "leave one of them out"},
 		{AMPERE, "runtime=shardplan libraries=pytorch:2.6", "has no PyTorch in it"},

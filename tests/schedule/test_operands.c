@@ -433,6 +433,8 @@ static void test_loss_bytes(void **state)
 		{"runtime=pytorch-fsdp2", "loss=upcast", 14},
 		{"runtime=pytorch-fsdp1", "loss=float", 16},
 		{"runtime=pytorch-fsdp1", "loss=fused", 4},
+		{"runtime=pytorch-fsdp1", "loss=parallel", 10},
+		{"runtime=nanotron", "strategy=ZERO_1", 10},
 		{"runtime=internevo", NULL, 2},
 	};
 	const int64_t T = 4096, V = 32000, h = 4096, resident = 4 * (T + 1) + 8519680;

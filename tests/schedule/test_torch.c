@@ -65,6 +65,7 @@ static void read_golden(const char *name, char *text, size_t size)
 static const struct {
 	const char *name, *runtime, *strategy, *third, *fourth;
 	bool tied;
+	const char *prefetch;
 } cases[] = {
 	{"fsdp1_full", "pytorch-fsdp1", "FULL_SHARD", NULL, NULL, false},
 	{"fsdp1_grad_op", "pytorch-fsdp1", "SHARD_GRAD_OP", NULL, NULL, false},
@@ -74,6 +75,11 @@ static const struct {
 	{"fsdp1_full_accumulate", "pytorch-fsdp1", "FULL_SHARD", "grad_accum=2",
 		"sync_each_micro_batch=off", false},
 	{"fsdp1_full_tied", "pytorch-fsdp1", "FULL_SHARD", NULL, NULL, true},
+	{"fsdp1_size", "pytorch-fsdp1", "FULL_SHARD", "wrap=size:4000", NULL, false},
+	{"fsdp1_size_checkpoint", "pytorch-fsdp1", "FULL_SHARD", "wrap=size:4000",
+		"activation_checkpointing=full", false},
+	{"fsdp1_size_checkpoint_none", "pytorch-fsdp1", "FULL_SHARD", "wrap=size:4000",
+		"activation_checkpointing=full", false, "prefetch=none"},
 	{"fsdp2_full", "pytorch-fsdp2", "FULL_SHARD", NULL, NULL, false},
 	{"fsdp2_grad_op", "pytorch-fsdp2", "SHARD_GRAD_OP", NULL, NULL, false},
 	{"fsdp2_full_checkpoint", "pytorch-fsdp2", "FULL_SHARD", "activation_checkpointing=full",
@@ -89,13 +95,13 @@ static void test_collectives(void **state)
 	for (int c = 0; c < COUNT_OF(cases); c++) {
 		struct arena arena = {0};
 		struct text text = {0};
-		char golden[4096];
+		char golden[8192];
 		struct model *model = small_llama(&arena, cases[c].tied);
 		struct topology *topology = gpu_cluster(&arena, 1, 4);
 		struct plan plan = toy_plan(&arena, model, topology,
 			arena_printf(&arena, "runtime=%s", cases[c].runtime),
 			arena_printf(&arena, "strategy=%s", cases[c].strategy), "seq_len=16",
-			cases[c].third, cases[c].fourth, NULL);
+			cases[c].third, cases[c].fourth, cases[c].prefetch, NULL);
 		trace(toy_schedule(&arena, &plan, model, topology), &text);
 		read_golden(cases[c].name, golden, sizeof(golden));
 		assert_true(strlen(golden) > 100);

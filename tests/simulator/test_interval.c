@@ -125,6 +125,15 @@ static void the_less_is_known_the_wider(void **state)
 	assert_true(sigma(p) > 1.3 * published);
 	assert_non_null(strstr(p->uncertainty_source, "datasheet"));
 	assert_true(p->step_time_low >= p->plan_lower_bound);
+	/* Products alone are no step; and of some generations no step is known at all. */
+	double datasheet = sigma(p);
+	c.topology->calibration.gemm_flops = 260e12;
+	assert_float_equal(sigma(case_simulate(&c, &options, false)), datasheet, 0.02);
+	c.topology->calibration.gemm_flops = 0;
+	c.topology->device.generation = GENERATION_OTHER;
+	p = case_simulate(&c, &options, false);
+	assert_true(sigma(p) > 1.3 * datasheet);
+	assert_non_null(strstr(p->uncertainty_source, "no step of its generation"));
 	case_finish(&c);
 }
 
