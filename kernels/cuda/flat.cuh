@@ -244,12 +244,15 @@ DEVICE void store_halves(bf16 *to, const uint32_t (&half)[N], int64_t rest, bool
 	}
 }
 
-/* w -= rate * (g * scale + decay * w) */
-template <int N> DEVICE void sgd_step(const sgd_launch &a, float (&w)[N], const float (&g)[N])
+/* w -= rate * (g * scale + decay * w): what elements i and those behind it become. */
+template <typename T, int N>
+DEVICE void sgd_step(const sgd_launch &a, int64_t i, int64_t rest, bool vector, float (&w)[N])
 {
-	float scale = a.scale ? *a.scale : a.gradient_scale;
+	float scale = a.scale ? *a.scale : a.gradient_scale, g[N];
 	sgd_factors f = a.now ? *a.now : a.factors;
 
+	load_some(w, (const T *)a.w + i, rest, vector);
+	load_some(g, a.g + i, rest, vector);
 #pragma unroll
 	for (int j = 0; j < N; j++)
 		w[j] = w[j] - f.rate * (g[j] * scale + f.decay * w[j]);
@@ -257,24 +260,20 @@ template <int N> DEVICE void sgd_step(const sgd_launch &a, float (&w)[N], const 
 
 KERNEL(sgd_fp32)
 {
-	float w[4], g[4];
+	float w[4];
 
 	FLAT_RANGE(4);
-	load_some(w, (const float *)a.w + i, rest, vector);
-	load_some(g, a.g + i, rest, vector);
-	sgd_step(a, w, g);
+	sgd_step<float>(a, i, rest, vector, w);
 	store_some((float *)a.w + i, w, rest, vector);
 }
 
 KERNEL(sgd_bf16)
 {
-	float w[8], g[8];
+	float w[8];
 	uint32_t half[8], words[2], draw = a.now ? a.now->draw : a.factors.draw;
 
 	FLAT_RANGE(8);
-	load_some(w, (const bf16 *)a.w + i, rest, vector);
-	load_some(g, a.g + i, rest, vector);
-	sgd_step(a, w, g);
+	sgd_step<bf16>(a, i, rest, vector, w);
 	random_words random = random_from(a.rounding, draw, i);
 #pragma unroll
 	for (int j = 0; j < 8; j++) {
@@ -285,13 +284,17 @@ KERNEL(sgd_bf16)
 }
 
 /* The same roundings in the same order as on the CPU. */
-template <int N>
-DEVICE void adamw_step(const adamw_launch &a, float (&w)[N], float (&m)[N], float (&v)[N],
-	const float (&g)[N])
+template <typename T, int N>
+DEVICE void adamw_step(const adamw_launch &a, int64_t i, int64_t rest, bool vector, float (&w)[N],
+	float (&m)[N], float (&v)[N])
 {
-	float scale = a.scale ? *a.scale : a.gradient_scale;
+	float scale = a.scale ? *a.scale : a.gradient_scale, g[N];
 	adamw_factors f = a.now ? *a.now : a.factors;
 
+	load_some(w, (const T *)a.w + i, rest, vector);
+	load_some(m, (const T *)a.m + i, rest, vector);
+	load_some(v, (const T *)a.v + i, rest, vector);
+	load_some(g, a.g + i, rest, vector);
 #pragma unroll
 	for (int j = 0; j < N; j++) {
 		float x = g[j] * scale;
@@ -304,14 +307,10 @@ DEVICE void adamw_step(const adamw_launch &a, float (&w)[N], float (&m)[N], floa
 
 KERNEL(adamw_fp32)
 {
-	float w[4], m[4], v[4], g[4];
+	float w[4], m[4], v[4];
 
 	FLAT_RANGE(4);
-	load_some(w, (const float *)a.w + i, rest, vector);
-	load_some(m, (const float *)a.m + i, rest, vector);
-	load_some(v, (const float *)a.v + i, rest, vector);
-	load_some(g, a.g + i, rest, vector);
-	adamw_step(a, w, m, v, g);
+	adamw_step<float>(a, i, rest, vector, w, m, v);
 	store_some((float *)a.w + i, w, rest, vector);
 	store_some((float *)a.m + i, m, rest, vector);
 	store_some((float *)a.v + i, v, rest, vector);
@@ -321,16 +320,12 @@ KERNEL(adamw_fp32)
 
 KERNEL(adamw_bf16)
 {
-	float w[8], m[8], v[8], g[8];
+	float w[8], m[8], v[8];
 	uint32_t half_w[8], half_m[8], half_v[8], words[2];
 	uint32_t draw = a.now ? a.now->draw : a.factors.draw;
 
 	FLAT_RANGE(8);
-	load_some(w, (const bf16 *)a.w + i, rest, vector);
-	load_some(m, (const bf16 *)a.m + i, rest, vector);
-	load_some(v, (const bf16 *)a.v + i, rest, vector);
-	load_some(g, a.g + i, rest, vector);
-	adamw_step(a, w, m, v, g);
+	adamw_step<bf16>(a, i, rest, vector, w, m, v);
 	random_words random = random_from(a.rounding, draw, i);
 #pragma unroll
 	for (int j = 0; j < 8; j++) {

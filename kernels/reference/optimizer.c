@@ -27,14 +27,12 @@ static void put(enum dtype dtype, void *array, int64_t i, float x, uint32_t rand
 		((float *)array)[i] = x;
 }
 
-void reference_adamw(struct kernel_context *context, const struct adamw *a)
+void reference_adamw_with(const struct adamw *a, struct adamw_factors f)
 {
-	const struct adamw_factors f = adamw_factors(a);
 	float beta2 = (float)a->beta2, epsilon = (float)a->epsilon;
 	float take1 = (float)(1.0 - a->beta1), take2 = (float)(1.0 - a->beta2);
 	uint32_t words[2] = {0};
 
-	(void)context;
 	for (int64_t i = 0; i < a->n; i++) {
 		float g = a->g[i] * a->gradient_scale;
 		float w = element_get(a->dtype, a->w, i);
@@ -49,6 +47,12 @@ void reference_adamw(struct kernel_context *context, const struct adamw *a)
 		put(a->dtype, a->v, i, v, words[1]);
 		put(a->dtype, a->w, i, w, words[0]);
 	}
+}
+
+void reference_adamw(struct kernel_context *context, const struct adamw *a)
+{
+	(void)context;
+	reference_adamw_with(a, adamw_factors(a));
 }
 
 void reference_sgd(struct kernel_context *context, const struct sgd *s)

@@ -28,6 +28,8 @@ void reference_embedding(struct kernel_context *, const struct embedding *);
 void reference_embedding_backward(struct kernel_context *, const struct embedding_backward *);
 void reference_cross_entropy(struct kernel_context *, const struct cross_entropy *);
 void reference_adamw(struct kernel_context *, const struct adamw *);
+/* With factors of another step than the struct's. */
+void reference_adamw_with(const struct adamw *, struct adamw_factors);
 void reference_sgd(struct kernel_context *, const struct sgd *);
 void reference_add(
 	struct kernel_context *, enum dtype, void *, const void *, const void *, int64_t);

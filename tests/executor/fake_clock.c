@@ -9,6 +9,19 @@
 /* Not 0: a time that was never written shows. */
 #define BEGINNING 1000.0
 
+const struct fake_rates fake_some_rates = {.kernel = 1e-6,
+	.issue = 0.5e-6,
+	.memory = 3e12,
+	.to_device = 50e9,
+	.from = 40e9,
+	.gemm = 700e12,
+	.half_k = 64,
+	.attention = 400e12,
+	.attention_backward = 300e12,
+	.link_latency = 20e-6,
+	.link = 100e9,
+	.dry = true};
+
 static struct fake_rates rates;
 static bool runs;
 static double now; /* of the stream whose node runs */

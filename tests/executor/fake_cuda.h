@@ -61,6 +61,8 @@ struct fake_rates {
 	double link_latency, link;            /* s; B/s of the gathered size: NCCL's collectives */
 	bool dry;                             /* kernels and copies move nothing */
 };
+/* Of a GPU that might be, dry. */
+extern const struct fake_rates fake_some_rates;
 void fake_clock_start(const struct fake_rates *rates);
 
 /* What has been done, for tests. */

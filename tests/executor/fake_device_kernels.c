@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "fake_cuda_private.h"
-#include "kernels/bf16.h"
-#include "kernels/philox.h"
+#include "kernels/reference/reference.h"
 
 struct touches {
 	struct fake_touch list[FAKE_TOUCHES];
@@ -141,51 +140,15 @@ struct update {
 	const float *scale;
 };
 
-/* As struct rounding says. */
-static void draw(const struct rounding *r, int64_t i, uint32_t words[2])
-{
-	uint64_t element = (uint64_t)(r->first + i), block = element / 2;
-	const uint32_t counter[] = {
-		(uint32_t)block, (uint32_t)(block >> 32), r->stream[0], r->stream[1]};
-	uint32_t out[4];
-
-	philox4x32(counter, r->key, out);
-	words[0] = out[element % 2];
-	words[1] = out[2 + element % 2];
-}
-
-static void put(enum dtype dtype, void *array, int64_t i, float x, uint32_t random)
-{
-	if (dtype == DTYPE_BF16)
-		((uint16_t *)array)[i] = bf16_by_chance(x, random);
-	else
-		((float *)array)[i] = x;
-}
-
-/* The formulas of struct adamw. */
+/* What changes from step to step, a GPU finds in its memory. */
 static void run_adamw(void *arguments)
 {
 	const struct update *u = arguments;
-	const struct adamw *a = &u->adamw;
-	const struct adamw_factors f = *u->factors;
-	float take1 = (float)(1.0 - a->beta1), take2 = (float)(1.0 - a->beta2);
-	float scale = u->scale != NULL ? *u->scale : 1, beta2 = (float)a->beta2;
-	struct rounding rounding = a->rounding;
-	uint32_t words[2] = {0};
+	struct adamw adamw = u->adamw;
 
-	rounding.stream[1] = f.draw;
-	for (int64_t i = 0; i < a->n; i++) {
-		float g = a->g[i] * scale, w = element_get(a->dtype, a->w, i);
-		float m = element_get(a->dtype, a->m, i), v = element_get(a->dtype, a->v, i);
-
-		m = m + take1 * (g - m);
-		v = beta2 * v + take2 * (g * g);
-		w = w * f.keep - f.step * (m / (sqrtf(v) / f.root + (float)a->epsilon));
-		draw(&rounding, i, words);
-		put(a->dtype, a->w, i, w, words[0]);
-		put(a->dtype, a->m, i, m, words[0] >> 16);
-		put(a->dtype, a->v, i, v, words[1]);
-	}
+	adamw.gradient_scale = u->scale != NULL ? *u->scale : 1;
+	adamw.rounding.stream[1] = u->factors->draw;
+	reference_adamw_with(&adamw, *u->factors);
 }
 
 static void run_sgd(void *arguments)

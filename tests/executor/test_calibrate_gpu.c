@@ -1,5 +1,5 @@
 /* What `calibrate` measures of GPUs that are none: a machine whose clock takes what we say it takes
- * (fake_cuda.h) must be found to have just these rates. */
+ * (fake_cuda.h) must be found to have just these fake_some_rates. */
 #include "support.h"
 
 #include <math.h>
@@ -8,19 +8,6 @@
 #include "fake_cuda.h"
 
 enum { GPUS = 4 };
-
-static const struct fake_rates rates = {.kernel = 1e-6,
-	.issue = 0.5e-6,
-	.memory = 3e12,
-	.to_device = 50e9,
-	.from = 40e9,
-	.gemm = 700e12,
-	.half_k = 64,
-	.attention = 400e12,
-	.attention_backward = 300e12,
-	.link_latency = 20e-6,
-	.link = 100e9,
-	.dry = true};
 
 static struct arena arena;
 static struct topology *topology; /* described, then measured */
@@ -75,18 +62,19 @@ static void rates_are_found(void **state)
 
 	(void)state;
 	assert_true(c->measured);
-	expect("products", c->gemm_flops, rates.gemm, 1e-3);
-	expect("half of k", c->gemm_half_k, rates.half_k, 0.02);
+	expect("products", c->gemm_flops, fake_some_rates.gemm, 1e-3);
+	expect("half of k", c->gemm_half_k, fake_some_rates.half_k, 0.02);
 	expect("sustained clock", c->sustained_clock, 1, 1e-3);
-	expect("attention", c->attention_forward_flops, rates.attention, 1e-3);
-	expect("attention backward", c->attention_backward_flops, rates.attention_backward, 1e-3);
-	expect("memory", c->memory_bandwidth, rates.memory, 1e-2);
+	expect("attention", c->attention_forward_flops, fake_some_rates.attention, 1e-3);
+	expect("attention backward", c->attention_backward_flops,
+		fake_some_rates.attention_backward, 1e-3);
+	expect("memory", c->memory_bandwidth, fake_some_rates.memory, 1e-2);
 	/* Seven arrays by what AdamW does; the fake counts the three that are written once. */
-	expect("AdamW", c->optimizer_bandwidth, rates.memory * 7 / 4, 1e-2);
-	expect("a kernel", c->kernel_overhead, rates.kernel, 1e-2);
+	expect("AdamW", c->optimizer_bandwidth, fake_some_rates.memory * 7 / 4, 1e-2);
+	expect("a kernel", c->kernel_overhead, fake_some_rates.kernel, 1e-2);
 	/* An event before, a kernel, an event behind. */
-	expect("an operation", c->host_overhead, 3 * rates.issue, 1e-2);
-	expect("PCIe", topology->host.pcie_bandwidth, rates.from, 1e-2);
+	expect("an operation", c->host_overhead, 3 * fake_some_rates.issue, 1e-2);
+	expect("PCIe", topology->host.pcie_bandwidth, fake_some_rates.from, 1e-2);
 	/* Products, attention twice, and so on. */
 	assert_true(n_lines > 20);
 	assert_non_null(strstr(c->provenance, "4 x fake"));
@@ -105,9 +93,10 @@ static void products_are_kept(void **state)
 	for (int i = 0; i < c->n_products; i++) {
 		const struct calibration_product *p = &c->products[i];
 		double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-		double deep = flops * (1 + rates.half_k / (double)p->k) / rates.gemm;
+		double deep =
+			flops * (1 + fake_some_rates.half_k / (double)p->k) / fake_some_rates.gemm;
 
-		expect("a product", flops / p->flops, deep + rates.kernel, 1e-2);
+		expect("a product", flops / p->flops, deep + fake_some_rates.kernel, 1e-2);
 	}
 }
 
@@ -124,7 +113,9 @@ static void collectives_are_fitted(void **state)
 				assert_non_null(piece);
 				expect("a collective",
 					piece->latency + (double)bytes / piece->bandwidth,
-					rates.link_latency + (double)bytes / rates.link, 1e-2);
+					fake_some_rates.link_latency +
+						(double)bytes / fake_some_rates.link,
+					1e-2);
 			}
 	/* Two groups, three kinds, a piece between each two sizes. */
 	assert_int_equal(topology->calibration.n_collectives, 2 * 3 * 3);
@@ -167,7 +158,7 @@ int main(int argc, char **argv)
 
 	fake_cuda_install(GPUS, 1);
 	fake_nccl_install();
-	fake_clock_start(&rates);
+	fake_clock_start(&fake_some_rates);
 	run_as_rank(argc, argv);
 	return cmocka_run_group_tests(tests, calibrate, forget);
 }
