@@ -268,7 +268,6 @@ const struct command command_calibrate = {
 	.examples = {"shardplan calibrate local", "shardplan calibrate local --quick -o here.yaml",
 		"shardplan calibrate local --device cuda -o gpus.yaml",
 		"mpirun -np 4 --host a:2,b:2 shardplan calibrate cluster -o cluster.yaml",
-		"srun --ntasks-per-node 8 shardplan calibrate cluster --device cuda -o "
-		"gpus.yaml"},
+		"srun --ntasks-per-node 8 shardplan calibrate cluster --device cuda -o gpu.yaml"},
 	.run = run,
 };
