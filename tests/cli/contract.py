@@ -252,7 +252,8 @@ class Names(Case):
         self.assertIn('did you mean "small"', result.err)
 
     def test_local_reads_the_calibration_that_was_cached(self):
-        self.run_ok('calibrate', 'local', '--quick')
+        # Minutes under sanitizers, where other tests run beside it.
+        self.run_ok('calibrate', 'local', '--quick', limit=600)
         cached = self.box.read('cache/shardplan/local.yaml')
         self.assertIn('measured: true', cached)
         result = self.run_ok(*LOCAL)
