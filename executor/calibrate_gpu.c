@@ -35,33 +35,29 @@ static bool hold(struct gpu_bench *g, double seconds, struct error *error)
 
 	return check(g,
 		       g->api->cuLaunchKernel(
-			       g->hold_begin, 1, 1, 1, 1, 1, 1, 0, g->stream, begin, NULL),
+			       g->hold_begin, 1, 1, 1, 1, 1, 1, 0, g->watch.stream, begin, NULL),
 		       "pace_begin", error) &&
 	       check(g,
 		       g->api->cuLaunchKernel(
-			       g->hold_end, 1, 1, 1, 1, 1, 1, 0, g->stream, end, NULL),
+			       g->hold_end, 1, 1, 1, 1, 1, 1, 0, g->watch.stream, end, NULL),
 		       "pace_end", error);
 }
 
 bool gpu_sample(struct gpu_bench *g, void (*run)(void *data), void *data, int repeats,
 	double *seconds, struct error *error)
 {
-	float milliseconds = 0;
-
-	if (!hold(g, LAUNCH * repeats, error) ||
-		!check(g, g->api->cuEventRecord(g->start, g->stream), "cuEventRecord", error))
+	if (!hold(g, LAUNCH * repeats, error) || !gpu_stopwatch_begin(&g->watch, error))
 		return false;
 	for (int i = 0; i < repeats; i++)
 		run(data);
 	if (g->base.context.error.message[0] != '\0')
 		return error_set(
 			error, g->base.context.error.code, "%s", g->base.context.error.message);
-	if (!check(g, g->api->cuEventRecord(g->end, g->stream), "cuEventRecord", error) ||
-		!check(g, g->api->cuEventSynchronize(g->end), "a kernel", error) ||
-		!check(g, g->api->cuEventElapsedTime(&milliseconds, g->start, g->end),
-			"cuEventElapsedTime", error))
+	if (!gpu_stopwatch_end(&g->watch, error) ||
+		!check(g, g->api->cuEventSynchronize(g->watch.end), "a kernel", error) ||
+		!gpu_stopwatch_seconds(&g->watch, seconds, error))
 		return false;
-	*seconds = 1e-3 * (double)milliseconds / repeats;
+	*seconds /= repeats;
 	return true;
 }
 
@@ -121,10 +117,10 @@ static bool fill(struct gpu_bench *g, struct error *error)
 			    g->api->cuMemcpyAsync((uint64_t)(uintptr_t)(g->memory + at),
 				    (uint64_t)(uintptr_t)g->pinned,
 				    (size_t)min_i64(g->pinned_bytes, g->memory_bytes - at),
-				    g->stream),
+				    g->watch.stream),
 			    "cuMemcpyAsync", error))
 			return false;
-	return check(g, g->api->cuStreamSynchronize(g->stream), "filling memory", error);
+	return check(g, g->api->cuStreamSynchronize(g->watch.stream), "filling memory", error);
 }
 
 static bool find_device(struct gpu_bench *g, struct error *error)
@@ -180,21 +176,13 @@ static bool make_memory(struct gpu_bench *g, struct error *error)
 
 static bool open_gpu(struct gpu_bench *g, struct error *error)
 {
-	const struct cuda_api *api = g->api;
-
 	if (!find_device(g, error) || !find_kernels(g, error) ||
-		!check(g, api->cuStreamCreateWithPriority(&g->stream, CUDA_STREAM_NON_BLOCKING, 0),
-			"cuStreamCreate", error) ||
-		!check(g, api->cuEventCreate(&g->start, CUDA_EVENT_DEFAULT), "cuEventCreate",
-			error) ||
-		!check(g, api->cuEventCreate(&g->end, CUDA_EVENT_DEFAULT), "cuEventCreate",
-			error) ||
-		!make_memory(g, error))
+		!gpu_stopwatch_open(&g->watch, g->api, error) || !make_memory(g, error))
 		return false;
 	g->base.context = (struct kernel_context){.threads = 1,
 		.workspace = g->workspace,
 		.workspace_bytes = KERNELS_WORKSPACE_BYTES,
-		.stream = g->stream};
+		.stream = g->watch.stream};
 	return g->base.kernels->open(&g->base.context, error);
 }
 
@@ -209,12 +197,7 @@ static void close_gpu(struct gpu_bench *g)
 			g->api->cuMemFree((uint64_t)(uintptr_t)device[i]);
 	if (g->pinned != NULL)
 		g->api->cuMemFreeHost(g->pinned);
-	if (g->start != NULL)
-		g->api->cuEventDestroy(g->start);
-	if (g->end != NULL)
-		g->api->cuEventDestroy(g->end);
-	if (g->stream != NULL)
-		g->api->cuStreamDestroy(g->stream);
+	gpu_stopwatch_close(&g->watch);
 	if (g->library != NULL)
 		g->api->cuLibraryUnload(g->library);
 	if (g->context != NULL)

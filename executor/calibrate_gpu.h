@@ -3,6 +3,7 @@
 #define EXECUTOR_CALIBRATE_GPU_H
 
 #include "executor/calibrate.h"
+#include "executor/gpu_stopwatch.h"
 #include "kernels/cuda/api.h"
 
 /* On the first GPU, but for collectives, which run on all. */
@@ -13,7 +14,7 @@ struct gpu_bench {
 	int gpus;
 	int64_t multiprocessors;
 	void *context, *library, *hold_begin, *hold_end; /* kernels of kernels/cuda/pace.cuh */
-	void *stream, *start, *end;
+	struct gpu_stopwatch watch;
 	char *memory, *workspace; /* on the device */
 	uint64_t *clock;
 	char *pinned;

@@ -23,9 +23,9 @@ static void run_add(void *data)
 /* With an event before and behind, as the executor issues an operation. */
 static bool issue(struct gpu_bench *g, struct stream_case *c, struct error *error)
 {
-	return cuda_check(g->api, g->api->cuEventRecord(g->start, g->stream), "cuEventRecord",
-		       error) &&
-	       (run_add(c), cuda_check(g->api, g->api->cuEventRecord(g->end, g->stream),
+	return cuda_check(g->api, g->api->cuEventRecord(g->watch.start, g->watch.stream),
+		       "cuEventRecord", error) &&
+	       (run_add(c), cuda_check(g->api, g->api->cuEventRecord(g->watch.end, g->watch.stream),
 				    "cuEventRecord", error));
 }
 
@@ -43,7 +43,7 @@ static bool measure_launches(struct gpu_bench *g, struct error *error)
 	c->host_overhead = (clock_now() - start) / LAUNCHES;
 	bench_say(&g->base, "a kernel costs the GPU %.2f us, an operation the host %.2f us",
 		1e6 * c->kernel_overhead, 1e6 * c->host_overhead);
-	return cuda_check(g->api, g->api->cuEventSynchronize(g->end), "launches", error);
+	return cuda_check(g->api, g->api->cuEventSynchronize(g->watch.end), "launches", error);
 }
 
 static bool measure_stream(struct gpu_bench *g, struct error *error)
@@ -73,7 +73,7 @@ static void run_copy(void *data)
 
 	cuda_check(g->api,
 		g->api->cuMemcpyAsync((uint64_t)(uintptr_t)c->to, (uint64_t)(uintptr_t)c->from,
-			(size_t)g->pinned_bytes, g->stream),
+			(size_t)g->pinned_bytes, g->watch.stream),
 		"cuMemcpyAsync", &g->base.context.error);
 }
 

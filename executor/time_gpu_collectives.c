@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "executor/gpu.h"
+#include "executor/gpu_stopwatch.h"
 #include "executor/nccl_buffers.h"
 #include "executor/time_collectives.h"
 
@@ -22,7 +23,8 @@ static const int64_t quick_sizes[] = {64 << 10, 4 << 20, 64 << 20, 256 << 20};
 struct gpu_timer {
 	const struct cuda_api *api;
 	int ordinal;
-	void *context, *stream, *start, *end;
+	void *context;
+	struct gpu_stopwatch watch;
 	struct nccl_world world;
 	struct nccl_memory memory;
 	struct nccl_buffers buffers;
@@ -41,7 +43,7 @@ static bool await(const struct timer *t, struct gpu_timer *g, struct error *erro
 	double since = clock_now(), patience = t->segment->header->job.collective_timeout;
 	int result, looks = 0;
 
-	while ((result = g->api->cuEventQuery(g->end)) == CUDA_ERROR_NOT_READY) {
+	while ((result = g->api->cuEventQuery(g->watch.end)) == CUDA_ERROR_NOT_READY) {
 		if (segment_aborted(t->segment))
 			return false;
 		if (looks++ < SPINS)
@@ -75,21 +77,17 @@ static bool run_on_gpu(
 	struct gpu_timer *g = t->device;
 	struct collective c = *wanted;
 	int repeats = repeats_of(t, &c);
-	float milliseconds = 0;
 
-	c.stream = g->stream;
-	if (!nccl_world_run(&g->world, &c, 0, error) ||
-		!check(g, g->api->cuEventRecord(g->start, g->stream), "cuEventRecord", error))
+	c.stream = g->watch.stream;
+	if (!nccl_world_run(&g->world, &c, 0, error) || !gpu_stopwatch_begin(&g->watch, error))
 		return false;
 	for (int i = 0; i < repeats; i++)
 		if (!nccl_world_run(&g->world, &c, 0, error))
 			return false;
-	if (!check(g, g->api->cuEventRecord(g->end, g->stream), "cuEventRecord", error) ||
-		!await(t, g, error) ||
-		!check(g, g->api->cuEventElapsedTime(&milliseconds, g->start, g->end),
-			"cuEventElapsedTime", error))
+	if (!gpu_stopwatch_end(&g->watch, error) || !await(t, g, error) ||
+		!gpu_stopwatch_seconds(&g->watch, seconds, error))
 		return false;
-	*seconds = 1e-3 * (double)milliseconds / repeats;
+	*seconds /= repeats;
 	return true;
 }
 
@@ -104,11 +102,7 @@ static bool open_device(struct gpu_timer *g, struct error *error)
 	       check(g, api->cuDevicePrimaryCtxRetain(&g->context, device),
 		       "cuDevicePrimaryCtxRetain", error) &&
 	       check(g, api->cuCtxSetCurrent(g->context), "cuCtxSetCurrent", error) &&
-	       check(g, api->cuStreamCreateWithPriority(&g->stream, CUDA_STREAM_NON_BLOCKING, 0),
-		       "cuStreamCreate", error) &&
-	       check(g, api->cuEventCreate(&g->start, CUDA_EVENT_DEFAULT), "cuEventCreate",
-		       error) &&
-	       check(g, api->cuEventCreate(&g->end, CUDA_EVENT_DEFAULT), "cuEventCreate", error);
+	       gpu_stopwatch_open(&g->watch, api, error);
 }
 
 /* Of the largest size: the whole, and behind it a rank's part. */
@@ -177,12 +171,7 @@ static void close_gpu(struct gpu_timer *g, bool sound)
 		nccl->ncclMemFree(g->memory.start);
 	else if (g->memory.start != NULL)
 		g->api->cuMemFree((uint64_t)(uintptr_t)g->memory.start);
-	if (g->start != NULL)
-		g->api->cuEventDestroy(g->start);
-	if (g->end != NULL)
-		g->api->cuEventDestroy(g->end);
-	if (g->stream != NULL)
-		g->api->cuStreamDestroy(g->stream);
+	gpu_stopwatch_close(&g->watch);
 	if (g->context != NULL)
 		g->api->cuDevicePrimaryCtxRelease(g->ordinal);
 }

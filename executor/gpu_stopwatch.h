@@ -1,0 +1,22 @@
+/* A stream of its own and two events on it: seconds by the device's clock. */
+#ifndef EXECUTOR_GPU_STOPWATCH_H
+#define EXECUTOR_GPU_STOPWATCH_H
+
+#include "kernels/cuda/api.h"
+
+struct gpu_stopwatch {
+	const struct cuda_api *api;
+	void *stream, *start, *end;
+};
+
+/* On the current context. What was opened is closed by the caller, also when it fails. */
+bool gpu_stopwatch_open(
+	struct gpu_stopwatch *watch, const struct cuda_api *api, struct error *error);
+void gpu_stopwatch_close(struct gpu_stopwatch *watch);
+/* Enqueue the beginning and the end. */
+bool gpu_stopwatch_begin(struct gpu_stopwatch *watch, struct error *error);
+bool gpu_stopwatch_end(struct gpu_stopwatch *watch, struct error *error);
+/* Between both, once the end has come. */
+bool gpu_stopwatch_seconds(struct gpu_stopwatch *watch, double *seconds, struct error *error);
+
+#endif
