@@ -1,41 +1,39 @@
 /* Speed of every CUDA kernel beside what the GPU does at best: a copy for what moves memory, the
  * best of cuBLASLt's candidates for products.
  *
- *     bench_cuda [KERNEL]
+ *     bench_cuda [--fp32] [KERNEL ...]     kernels whose names begin so; all without
+ *     bench_cuda on-cpu [KERNEL ...]       small shapes on the machine of the tests: tries this
+ *                                          program, measures nothing
  *
- * Exits with 77 where there is no GPU. Time is the GPU's own, by events around repeated calls. */
+ * bf16 comes first. Products and attention in fp32 are slow and few train with them: on request. A
+ * product stands with the workspace that training gives it, and the best candidate with twice as
+ * much beside it. Exits with 77 where there is no GPU. Time is the GPU's own, by events. */
 #include <stdio.h>
 #include <string.h>
 
 #include "bench/kernels/cuda_shapes.h"
+#include "bench/kernels/tally.h"
 #include "tests/kernels/cases.h"
+#include "tests/kernels/cuda_on_cpu/api.h"
 #include "tests/kernels/gpu.h"
 
-enum { CANDIDATES = 8, REPEATS = 20 };
+enum { CANDIDATES = 8, COPIES = 20, MORE_WORKSPACE = 2 * KERNELS_WORKSPACE_BYTES, ROW = 96 };
 
 static struct gpu gpu;
-static struct kernel_context host_context;
 static double copied; /* bytes per second, read and written */
-
-static double measure(
-	const struct kernel_case *kernel_case, const int64_t *dim, struct problem *problem)
-{
-	double seconds;
-
-	problem_init(problem, kernel_case, dim, kernels_cpu(), &host_context, 0);
-	seconds = gpu_call(&gpu, problem, REPEATS);
-	problem_finish(problem);
-	return seconds;
-}
+static bool on_cpu, fp32;
+static struct tally memory_bound = {"memory-bound kernels", "of a copy", 85.0};
+static struct tally products = {"products", "of cuBLASLt's best candidate", 90.0};
+static struct tally workspace = {"products", "of the best with twice the workspace", 98.0};
 
 /* A copy of 1 GiB, half read and half written per byte counted. */
 static double copy_rate(void)
 {
-	const int64_t n = 1 << 28;
+	const int64_t n = on_cpu ? 1 << 10 : 1 << 28;
 	void *from = gpu_allocate(&gpu, NULL, 4 * n), *to = gpu_allocate(&gpu, NULL, 4 * n);
 	float milliseconds = 0.0f;
 
-	for (int i = -2; i < REPEATS; i++) {
+	for (int i = -2; i < COPIES; i++) {
 		if (i == 0)
 			gpu.api->cuEventRecord(gpu.start, gpu.kernels.stream);
 		gpu.api->cuMemcpyAsync((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from,
@@ -46,46 +44,68 @@ static double copy_rate(void)
 	gpu.api->cuEventElapsedTime(&milliseconds, gpu.start, gpu.end);
 	gpu_free(&gpu, from);
 	gpu_free(&gpu, to);
-	return 2.0 * 4.0 * (double)n * REPEATS / (milliseconds * 1e-3);
+	return 2.0 * 4.0 * (double)n * COPIES / (milliseconds * 1e-3);
 }
 
-/* What cuBLASLt reaches with the best of what it proposes. */
-static double best_candidate(const struct kernel_case *kernel_case, const int64_t *dim)
+/* Seconds of the best that cuBLASLt proposes for a workspace of so many bytes, and which it is. */
+static double best_candidate(struct problem *problem, int64_t bytes, int *which)
 {
 	double best = 1e30;
 
+	gpu.kernels.workspace_bytes = bytes;
 	for (int i = 0; i < CANDIDATES; i++) {
-		struct problem problem;
 		double seconds;
 
 		cuda_use_candidate(&gpu.kernels, i);
-		seconds = measure(kernel_case, dim, &problem);
+		seconds = gpu_seconds(&gpu, problem);
+		if (seconds < best)
+			*which = i;
 		best = seconds < best ? seconds : best;
 	}
+	gpu.kernels.workspace_bytes = KERNELS_WORKSPACE_BYTES;
 	cuda_use_candidate(&gpu.kernels, 0);
 	return best;
+}
+
+static void print_product(struct problem *problem, double seconds, const char *row)
+{
+	int which = 0, with_more = 0;
+	double best = best_candidate(problem, KERNELS_WORKSPACE_BYTES, &which);
+	double more = best_candidate(problem, MORE_WORKSPACE, &with_more);
+
+	/* What was taken is one of the candidates, measured twice. */
+	best = seconds < best ? seconds : best;
+	printf(" %5.1f %% of the best, candidate %d; %d MiB: %7.1f TFLOP/s, candidate %d",
+		100.0 * best / seconds, which, MORE_WORKSPACE >> 20, problem->flops / more * 1e-12,
+		with_more);
+	tally_add(&products, row, 100.0 * best / seconds);
+	tally_add(&workspace, row, 100.0 * more / best);
 }
 
 static void print_row(const struct kernel_case *kernel_case, const int64_t *dim)
 {
 	struct problem problem;
-	double seconds = measure(kernel_case, dim, &problem);
-	bool product = strncmp(kernel_case->name, "gemm", 4) == 0;
-	char text[64];
+	double seconds, percent;
+	char shape[64], row[ROW];
 
-	snprintf(text, sizeof(text), "%lld,%lld,%lld,%lld,%lld", (long long)dim[0],
+	gpu_problem_init(&gpu, &problem, kernel_case, dim);
+	seconds = gpu_seconds(&gpu, &problem);
+	snprintf(shape, sizeof(shape), "%lld,%lld,%lld,%lld,%lld", (long long)dim[0],
 		(long long)dim[1], (long long)dim[2], (long long)dim[3], (long long)dim[4]);
-	printf("%-34s %-24s %10.1f us ", kernel_case->name, text, seconds * 1e6);
-	if (problem.flops > 0)
+	snprintf(row, sizeof(row), "%s %s", kernel_case->name, shape);
+	printf("%-34s %-24s %10.1f us ", kernel_case->name, shape, seconds * 1e6);
+	if (problem.flops > 0) {
 		printf("%8.1f TFLOP/s", problem.flops / seconds * 1e-12);
-	else
-		printf("%8.1f GB/s    %5.1f %% of a copy", problem.bytes / seconds * 1e-9,
-			100.0 * problem.bytes / seconds / copied);
-	if (product)
-		printf("  %5.1f %% of cuBLASLt's best",
-			100.0 * best_candidate(kernel_case, dim) / seconds);
+	} else {
+		percent = 100.0 * problem.bytes / seconds / copied;
+		printf("%8.1f GB/s    %5.1f %% of a copy", problem.bytes / seconds * 1e-9, percent);
+		tally_add(&memory_bound, row, percent);
+	}
+	if (strncmp(kernel_case->name, "gemm", 4) == 0)
+		print_product(&problem, seconds, row);
 	printf("\n");
 	fflush(stdout);
+	gpu_problem_finish(&gpu, &problem);
 }
 
 static void print_case(const struct kernel_case *kernel_case)
@@ -94,33 +114,83 @@ static void print_case(const struct kernel_case *kernel_case)
 
 	if (!gpu_can_call(kernel_case) || kernel_case->bench[0] == 0)
 		return;
-	while (more->prefix && strncmp(kernel_case->name, more->prefix, strlen(more->prefix)) != 0)
+	if (on_cpu) {
+		print_row(kernel_case, kernel_case->shapes[2]);
+		return;
+	}
+	while (strncmp(kernel_case->name, more->prefix, strlen(more->prefix)) != 0)
 		more++;
-	if (!more->prefix)
-		print_row(kernel_case, kernel_case->bench);
-	for (int i = 0; more->prefix && more->shapes[i][0] >= 0; i++)
+	for (int i = 0; more->shapes[i][0] >= 0; i++)
 		print_row(kernel_case, more->shapes[i]);
+}
+
+static bool begins_with_any(const char *name, int n, char **prefixes)
+{
+	for (int i = 0; i < n; i++)
+		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+			return true;
+	return n == 0;
+}
+
+static bool slow(const struct kernel_case *kernel_case)
+{
+	return kernel_case->dtype == DTYPE_FP32 &&
+	       (strncmp(kernel_case->name, "gemm", 4) == 0 ||
+		       strncmp(kernel_case->name, "attention", 9) == 0);
+}
+
+static void print_cases(enum dtype dtype, bool slow_ones, int n, char **prefixes)
+{
+	for (int list = 0; case_lists[list]; list++) {
+		for (int i = 0; case_lists[list][i].name; i++) {
+			const struct kernel_case *kernel_case = &case_lists[list][i];
+
+			if (kernel_case->dtype == dtype && slow(kernel_case) == slow_ones &&
+				begins_with_any(kernel_case->name, n, prefixes))
+				print_case(kernel_case);
+		}
+	}
+}
+
+static bool start(struct error *error)
+{
+	if (on_cpu)
+		cuda_api_use(&cuda_on_cpu);
+	if (!gpu_open(&gpu, error))
+		return false;
+	gpu_free(&gpu, gpu.kernels.workspace);
+	gpu.kernels.workspace = gpu_allocate(&gpu, NULL, MORE_WORKSPACE);
+	copied = copy_rate();
+	printf("# %s, copy %.0f GB/s\n", gpu.name, copied * 1e-9);
+	return true;
 }
 
 int main(int argc, char **argv)
 {
 	struct error error = {0};
+	int first = 1;
 
-	if (!gpu_open(&gpu, &error)) {
+	for (; first < argc; first++) {
+		if (strcmp(argv[first], "on-cpu") == 0)
+			on_cpu = true;
+		else if (strcmp(argv[first], "--fp32") == 0)
+			fp32 = true;
+		else
+			break;
+	}
+	if (!start(&error)) {
 		printf("skipped: %s\n", error.message);
 		return 77;
 	}
-	context_init(&host_context, kernels_cpu());
-	copied = copy_rate();
-	printf("# %s, copy %.0f GB/s\n", gpu.name, copied * 1e-9);
-	for (int list = 0; case_lists[list]; list++)
-		for (int i = 0; case_lists[list][i].name; i++)
-			if (argc < 2 ||
-				strncmp(case_lists[list][i].name, argv[1], strlen(argv[1])) == 0)
-				print_case(&case_lists[list][i]);
+	print_cases(DTYPE_BF16, false, argc - first, argv + first);
+	print_cases(DTYPE_FP32, false, argc - first, argv + first);
+	if (fp32)
+		print_cases(DTYPE_FP32, true, argc - first, argv + first);
+	tally_print(&memory_bound);
+	tally_print(&products);
+	tally_print(&workspace);
 	if (gpu.kernels.error.message[0] != '\0')
 		printf("%s\n", gpu.kernels.error.message);
-	context_finish(&host_context, kernels_cpu());
 	gpu_close(&gpu);
 	return gpu.kernels.error.message[0] != '\0';
 }

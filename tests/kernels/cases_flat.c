@@ -21,7 +21,7 @@ static void make_flat(struct problem *p)
 	make_output(p, 0, p->dim[0], -1, 1, 1e-6);
 	for (int slot = 1; slot < 4; slot++)
 		make_input(p, slot, p->dim[0], -9, 9);
-	p->bytes = 8.0 * (double)p->dim[0];
+	p->bytes = traffic(p, 2.0 * (double)p->dim[0]);
 }
 
 static enum gelu gelu_kind(const struct problem *p)
@@ -37,7 +37,7 @@ static void call_gelu(struct problem *p)
 static void make_two_inputs(struct problem *p)
 {
 	make_flat(p);
-	p->bytes = 12.0 * (double)p->dim[0];
+	p->bytes = traffic(p, 3.0 * (double)p->dim[0]);
 }
 
 /* In the far tails the exponential is of a large rounded argument, and the slope's terms cancel
@@ -71,7 +71,7 @@ static void make_swiglu_backward(struct problem *p)
 {
 	make_flat(p);
 	make_output(p, 4, p->dim[0], -1, 1, 1e-6);
-	p->bytes = 20.0 * (double)p->dim[0];
+	p->bytes = traffic(p, 5.0 * (double)p->dim[0]);
 }
 
 static void call_swiglu_backward(struct problem *p)
@@ -91,7 +91,8 @@ static void make_two_types(struct problem *p)
 {
 	make_output_as(p, gradient_dtype(p), 0, p->dim[0], -1, 1, 1e-6);
 	make_input(p, 1, p->dim[0], -9, 9);
-	p->bytes = 12.0 * (double)p->dim[0];
+	p->bytes = traffic(p, (double)p->dim[0]) +
+		   (double)(dtype_bytes(gradient_dtype(p)) * p->dim[0] * (p->dim[1] ? 2 : 1));
 }
 
 static void call_two_types(struct problem *p)
@@ -108,7 +109,7 @@ static void call_scale(struct problem *p)
 static void make_one(struct problem *p)
 {
 	make_flat(p);
-	p->bytes = 4.0 * (double)p->dim[0];
+	p->bytes = traffic(p, (double)p->dim[0]);
 }
 
 static void call_zero(struct problem *p)
@@ -179,7 +180,7 @@ static void make_tree(struct problem *p)
 		else
 			make_input(p, slot, p->dim[0], -1, 1);
 	}
-	p->bytes = 4.0 * (double)(p->dim[0] * (p->dim[1] + 1));
+	p->bytes = traffic(p, (double)(p->dim[0] * (p->dim[1] + 1)));
 }
 
 static void call_tree(struct problem *p)

@@ -51,7 +51,7 @@ static void make_bias(struct problem *p)
 {
 	make_output(p, 0, p->dim[0] * p->dim[1], -1, 1, 1e-7);
 	make_input(p, 1, p->dim[1], -1, 1);
-	p->bytes = 8.0 * (double)(p->dim[0] * p->dim[1]);
+	p->bytes = traffic(p, 2.0 * (double)(p->dim[0] * p->dim[1]));
 }
 
 static void call_bias(struct problem *p)
@@ -64,7 +64,7 @@ static void make_bias_backward(struct problem *p)
 {
 	make_input(p, 0, p->dim[0] * p->dim[1], -1, 1);
 	make_output_as(p, gradient_dtype(p), 1, p->dim[1], -1, 1, 2e-6);
-	p->bytes = 4.0 * (double)(p->dim[0] * p->dim[1]);
+	p->bytes = traffic(p, (double)(p->dim[0] * p->dim[1]));
 }
 
 static void call_bias_backward(struct problem *p)
@@ -195,11 +195,17 @@ static void call_attention_backward(struct problem *p)
 	p->kernels->attention_backward(p->context, &b);
 }
 
-/* dims: tokens length heads head_dim, flags (1 inverse, 2 llama 3 scaling) */
+/* dims: tokens length heads head_dim, flags (1 inverse, 2 llama 3 scaling, 4 rows without padding)
+ */
+static int64_t rope_stride(const struct problem *p)
+{
+	return p->dim[2] * p->dim[3] + (p->dim[4] & 4 ? 0 : 3);
+}
+
 static void make_rope(struct problem *p)
 {
-	make_output(p, 0, p->dim[0] * (p->dim[2] * p->dim[3] + 3), -1, 1, 2e-7);
-	p->bytes = 8.0 * (double)(p->dim[0] * p->dim[2] * p->dim[3]);
+	make_output(p, 0, p->dim[0] * rope_stride(p), -1, 1, 2e-7);
+	p->bytes = traffic(p, 2.0 * (double)(p->dim[0] * p->dim[2] * p->dim[3]));
 }
 
 static void call_rope(struct problem *p)
@@ -210,7 +216,7 @@ static void call_rope(struct problem *p)
 		.length = p->dim[1],
 		.heads = p->dim[2],
 		.head_dim = p->dim[3],
-		.stride = p->dim[2] * p->dim[3] + 3,
+		.stride = rope_stride(p),
 		.theta = 10000.0,
 		.inverse = p->dim[4] & 1,
 		.scaling_factor = p->dim[4] & 2 ? 8.0 : 0.0,
@@ -235,7 +241,7 @@ static const int64_t attention_shapes[][MOST_DIMS] = {{1, 1, 1, 1, 1, 0}, {1, 3,
 	{2, 97, 3, 1, 16, 0}, {1, 129, 4, 4, 80, 0}, {1, 290, 2, 1, 20, 2}, {1, 200, 1, 1, 130, 0},
 	{-1}};
 static const int64_t rope_shapes[][MOST_DIMS] = {{1, 1, 1, 2, 0}, {7, 7, 3, 6, 0},
-	{34, 17, 2, 64, 1}, {33, 11, 5, 34, 2}, {128, 64, 2, 128, 3}, {-1}};
+	{34, 17, 2, 64, 1}, {33, 11, 5, 34, 2}, {128, 64, 2, 128, 3}, {34, 17, 2, 64, 4}, {-1}};
 
 const struct kernel_case matrix_cases[] = {
 	{"gemm", make_gemm, call_gemm, gemm_shapes, {1024, 1024, 1024, 0}},

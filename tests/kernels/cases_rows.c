@@ -1,5 +1,6 @@
 /* Norms, embedding, cross entropy: kernels that work row by row. */
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "tests/kernels/cases.h"
 #include "tests/kernels/problem.h"
@@ -20,7 +21,7 @@ static void make_norm(struct problem *p)
 	make_output(p, 3, rows * width, 0, 1, 2e-6);
 	make_output_as(p, DTYPE_FP32, 4, rows, 0, 1, 2e-6);
 	make_output_as(p, DTYPE_FP32, 5, rows, 0, 1, 2e-6);
-	p->bytes = 8.0 * (double)(rows * width);
+	p->bytes = traffic(p, 2.0 * (double)(rows * width));
 }
 
 static void call_norm(struct problem *p)
@@ -53,7 +54,7 @@ static void make_norm_backward(struct problem *p)
 	make_output(p, 5, rows * width, -1, 1, 5e-6);
 	make_output_as(p, gradient_dtype(p), 6, width, -1, 1, 1e-5);
 	make_output_as(p, gradient_dtype(p), 7, width, -1, 1, 1e-5);
-	p->bytes = 12.0 * (double)(rows * width);
+	p->bytes = traffic(p, (p->dim[2] & 4 ? 4.0 : 3.0) * (double)(rows * width));
 }
 
 static void call_norm_backward(struct problem *p)
@@ -79,6 +80,29 @@ static void call_norm_backward(struct problem *p)
 		p->context, &n);
 }
 
+/* Rows of a table of `limit` that the ids name, each counted once. */
+static int64_t rows_named(const struct problem *p, int64_t limit)
+{
+	char *named = calloc((size_t)limit + 1, 1);
+	int64_t rows = 0;
+
+	if (!named)
+		abort();
+	for (int64_t i = 0; i < p->n_ids; i++)
+		named[p->ids[i]] = 1;
+	for (int64_t i = 0; i < limit; i++)
+		rows += named[i];
+	free(named);
+	return rows;
+}
+
+static int64_t position_rows(const struct problem *p)
+{
+	if (!(p->dim[4] & 1))
+		return 0;
+	return p->dim[0] < p->dim[2] ? p->dim[0] : p->dim[2];
+}
+
 /* dims: tokens width length vocabulary, flags (1 positions, 2 accumulate) */
 static void make_embedding(struct problem *p)
 {
@@ -86,7 +110,8 @@ static void make_embedding(struct problem *p)
 	make_input(p, 1, p->dim[2] * p->dim[1], -1, 1);
 	make_output(p, 2, p->dim[0] * p->dim[1], -1, 1, 1e-7);
 	make_ids(p, p->dim[0], p->dim[3], false);
-	p->bytes = 8.0 * (double)(p->dim[0] * p->dim[1]);
+	p->bytes = traffic(
+		p, (double)((p->dim[0] + rows_named(p, p->dim[3]) + position_rows(p)) * p->dim[1]));
 }
 
 static void call_embedding(struct problem *p)
@@ -105,13 +130,22 @@ static void call_embedding(struct problem *p)
 			    });
 }
 
+/* Without accumulation all of both tables is written; with it, what the ids name is added to. */
+static double gradient_traffic(const struct problem *p)
+{
+	int64_t all = p->dim[3] + (p->dim[4] & 1 ? p->dim[2] + 3 : 0);
+	int64_t rows = p->dim[4] & 2 ? 2 * (rows_named(p, p->dim[3]) + position_rows(p)) : all;
+
+	return (double)(rows * p->dim[1] * dtype_bytes(gradient_dtype(p)));
+}
+
 static void make_embedding_backward(struct problem *p)
 {
 	make_input(p, 0, p->dim[0] * p->dim[1], -1, 1);
 	make_output_as(p, gradient_dtype(p), 1, p->dim[3] * p->dim[1], -1, 1, 1e-6);
 	make_output_as(p, gradient_dtype(p), 2, (p->dim[2] + 3) * p->dim[1], -1, 1, 1e-6);
 	make_ids(p, p->dim[0], p->dim[3], false);
-	p->bytes = 12.0 * (double)(p->dim[0] * p->dim[1]);
+	p->bytes = traffic(p, (double)(p->dim[0] * p->dim[1])) + gradient_traffic(p);
 }
 
 static void call_embedding_backward(struct problem *p)
@@ -140,7 +174,7 @@ static void make_cross_entropy(struct problem *p)
 	make_output(p, 0, p->dim[0] * (p->dim[1] + p->dim[2]), -8, 8, 2e-6);
 	make_output_as(p, DTYPE_FP32, 1, p->dim[0], 0, 1, 1e-6);
 	make_ids(p, p->dim[0], p->dim[1], true);
-	p->bytes = 8.0 * (double)(p->dim[0] * p->dim[1]);
+	p->bytes = traffic(p, (p->dim[3] ? 1.0 : 2.0) * (double)(p->dim[0] * p->dim[1]));
 }
 
 static void call_cross_entropy(struct problem *p)

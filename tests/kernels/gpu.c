@@ -91,21 +91,6 @@ bool gpu_can_call(const struct kernel_case *kernel_case)
 	return strcmp(kernel_case->name, "sum") != 0 && strcmp(kernel_case->name, "clip") != 0;
 }
 
-static double time_calls(struct gpu *gpu, struct problem *problem, int repeats)
-{
-	float milliseconds = 0.0f;
-
-	if (repeats == 0)
-		return 0.0;
-	must(gpu, gpu->api->cuEventRecord(gpu->start, gpu->kernels.stream), "cuEventRecord");
-	for (int i = 0; i < repeats; i++)
-		problem->kernel_case->call(problem);
-	must(gpu, gpu->api->cuEventRecord(gpu->end, gpu->kernels.stream), "cuEventRecord");
-	must(gpu, gpu->api->cuEventSynchronize(gpu->end), "the timed calls");
-	must(gpu, gpu->api->cuEventElapsedTime(&milliseconds, gpu->start, gpu->end), "the time");
-	return milliseconds / 1e3 / repeats;
-}
-
 /* What lies before a misaligned buffer goes along, so that the device's address is as crooked. */
 static int64_t bytes_before(const struct problem *problem, const struct buffer *buffer)
 {
@@ -117,11 +102,10 @@ static int64_t bytes_of(const struct problem *problem, const struct buffer *buff
 	return bytes_before(problem, buffer) + buffer->count * dtype_bytes(buffer->dtype);
 }
 
-double gpu_call(struct gpu *gpu, struct problem *problem, int repeats)
+void gpu_call(struct gpu *gpu, struct problem *problem)
 {
 	struct problem on_host = *problem;
 	void *blocks[MOST_BUFFERS] = {NULL};
-	double seconds;
 
 	for (int i = 0; i < MOST_BUFFERS; i++) {
 		struct buffer *b = &problem->buffer[i];
@@ -138,7 +122,6 @@ double gpu_call(struct gpu *gpu, struct problem *problem, int repeats)
 	problem->kernels = kernels_cuda();
 	problem->context = &gpu->kernels;
 	problem->kernel_case->call(problem);
-	seconds = time_calls(gpu, problem, repeats);
 	for (int i = 0; i < MOST_BUFFERS; i++) {
 		const struct buffer *b = &on_host.buffer[i];
 
@@ -151,5 +134,81 @@ double gpu_call(struct gpu *gpu, struct problem *problem, int repeats)
 	if (problem->ids)
 		gpu_free(gpu, problem->ids);
 	*problem = on_host;
-	return seconds;
+}
+
+/* --- benchmarks --- */
+
+/* Made on the host, then doubled on the device until the array is full: the host makes a million
+ * numbers in milliseconds, and the arrays of a benchmark have hundreds of millions. The count is
+ * odd, so that the rows of a matrix differ. */
+enum { MADE = (1 << 20) + 7 };
+
+static void *make_on_gpu(void *owner, enum dtype dtype, int64_t count, double low, double high)
+{
+	struct gpu *gpu = owner;
+	int64_t made = count < MADE ? count : MADE;
+	struct problem source = {.random = 20};
+	char *numbers = make_input_as(&source, dtype, 0, made, low, high);
+	char *array = gpu_allocate(gpu, NULL, count * dtype_bytes(dtype));
+
+	for (int64_t have = 0, more; have < count; have += more) {
+		more = have == 0 ? made : have < count - have ? have : count - have;
+		must(gpu,
+			gpu->api->cuMemcpyAsync(address_of(array + have * dtype_bytes(dtype)),
+				address_of(have == 0 ? numbers : array),
+				(size_t)(more * dtype_bytes(dtype)), gpu->kernels.stream),
+			"operands on the GPU");
+	}
+	must(gpu, gpu->api->cuStreamSynchronize(gpu->kernels.stream), "operands on the GPU");
+	free(numbers);
+	return array;
+}
+
+void gpu_problem_init(struct gpu *gpu, struct problem *problem,
+	const struct kernel_case *kernel_case, const int64_t *dim)
+{
+	struct problem_memory memory = {make_on_gpu, gpu};
+	int32_t *ids;
+
+	problem_init_in(problem, &memory, kernel_case, dim, kernels_cuda(), &gpu->kernels, 0);
+	problem->memory = NULL;
+	ids = problem->ids;
+	if (ids)
+		problem->ids = gpu_allocate(gpu, ids, problem->n_ids * (int64_t)sizeof(*ids));
+	free(ids);
+}
+
+void gpu_problem_finish(struct gpu *gpu, struct problem *problem)
+{
+	for (int i = 0; i < MOST_BUFFERS; i++)
+		if (problem->buffer[i].data)
+			gpu_free(gpu, problem->buffer[i].data);
+	if (problem->ids)
+		gpu_free(gpu, problem->ids);
+}
+
+static double time_calls(struct gpu *gpu, struct problem *problem, int calls)
+{
+	float milliseconds = 0.0f;
+
+	must(gpu, gpu->api->cuEventRecord(gpu->start, gpu->kernels.stream), "cuEventRecord");
+	for (int i = 0; i < calls; i++)
+		problem->kernel_case->call(problem);
+	must(gpu, gpu->api->cuEventRecord(gpu->end, gpu->kernels.stream), "cuEventRecord");
+	must(gpu, gpu->api->cuEventSynchronize(gpu->end), "the timed calls");
+	must(gpu, gpu->api->cuEventElapsedTime(&milliseconds, gpu->start, gpu->end), "the time");
+	return milliseconds / 1e3;
+}
+
+double gpu_seconds(struct gpu *gpu, struct problem *problem)
+{
+	double once, calls;
+
+	/* The first call loads the kernel and asks cuBLASLt; the second says how many fill the
+	 * time. */
+	time_calls(gpu, problem, 1);
+	once = time_calls(gpu, problem, 1);
+	calls = GPU_TIMED / (once > 1e-6 ? once : 1e-6);
+	calls = calls < 3.0 ? 3.0 : calls > 1000.0 ? 1000.0 : calls;
+	return time_calls(gpu, problem, (int)calls) / (int)calls;
 }

@@ -27,7 +27,16 @@ void gpu_free(struct gpu *gpu, void *memory);
 
 /* Whether the case has all that it touches in the problem's buffers. */
 bool gpu_can_call(const struct kernel_case *kernel_case);
-/* Calls the problem's kernel once, or `repeats` more times for the time of one, in s; 0 without. */
-double gpu_call(struct gpu *gpu, struct problem *problem, int repeats);
+/* Calls the problem's kernel once; operands go to the GPU for it and come back. */
+void gpu_call(struct gpu *gpu, struct problem *problem);
+
+/* For benchmarks: the case's problem with operands that are made on the GPU, where they stay. Their
+ * random numbers repeat after a while. */
+void gpu_problem_init(struct gpu *gpu, struct problem *problem,
+	const struct kernel_case *kernel_case, const int64_t *dim);
+void gpu_problem_finish(struct gpu *gpu, struct problem *problem);
+/* Seconds of one call, by the GPU's events around as many as fill GPU_TIMED seconds, 3 at least. */
+#define GPU_TIMED 0.02
+double gpu_seconds(struct gpu *gpu, struct problem *problem);
 
 #endif

@@ -64,13 +64,19 @@ void *make_input_as(
 {
 	struct buffer *buffer = &problem->buffer[slot];
 	size_t bytes = (size_t)((count + problem->offset + 16) * dtype_bytes(dtype));
-	char *block = aligned_alloc(64, (bytes + 63) / 64 * 64);
+	char *block;
 
+	buffer->dtype = dtype;
+	buffer->count = count;
+	if (problem->memory) {
+		buffer->data =
+			problem->memory->make(problem->memory->owner, dtype, count, low, high);
+		return buffer->data;
+	}
+	block = aligned_alloc(64, (bytes + 63) / 64 * 64);
 	if (!block)
 		abort();
 	buffer->data = block + problem->offset * dtype_bytes(dtype);
-	buffer->dtype = dtype;
-	buffer->count = count;
 	for (int64_t i = 0; i < count; i++)
 		element_put(dtype, buffer->data, i, (float)random_between(problem, low, high));
 	return buffer->data;
@@ -117,11 +123,24 @@ int32_t *make_ids(struct problem *problem, int64_t count, int64_t limit, bool ig
 	return problem->ids;
 }
 
+double traffic(const struct problem *problem, double elements)
+{
+	return (double)dtype_bytes(problem->kernel_case->dtype) * elements;
+}
+
 void problem_init(struct problem *problem, const struct kernel_case *kernel_case,
 	const int64_t dim[MOST_DIMS], const struct kernels *kernels, struct kernel_context *context,
 	int64_t offset)
 {
+	problem_init_in(problem, NULL, kernel_case, dim, kernels, context, offset);
+}
+
+void problem_init_in(struct problem *problem, const struct problem_memory *memory,
+	const struct kernel_case *kernel_case, const int64_t dim[MOST_DIMS],
+	const struct kernels *kernels, struct kernel_context *context, int64_t offset)
+{
 	memset(problem, 0, sizeof(*problem));
+	problem->memory = memory;
 	problem->kernels = kernels;
 	problem->context = context;
 	problem->kernel_case = kernel_case;
@@ -134,7 +153,7 @@ void problem_init(struct problem *problem, const struct kernel_case *kernel_case
 void problem_finish(struct problem *problem)
 {
 	for (int i = 0; i < MOST_BUFFERS; i++) {
-		if (problem->buffer[i].data)
+		if (problem->buffer[i].data && !problem->memory)
 			free(element_at(problem->buffer[i].dtype, problem->buffer[i].data,
 				-problem->offset));
 	}

@@ -18,8 +18,15 @@ struct buffer {
 	bool output;
 };
 
+/* Where operands live when they do not live on the host: an array of uniform numbers. */
+struct problem_memory {
+	void *(*make)(void *owner, enum dtype dtype, int64_t count, double low, double high);
+	void *owner;
+};
+
 struct problem {
 	const struct kernels *kernels;
+	const struct problem_memory *memory; /* NULL: the host */
 	struct kernel_context *context;
 	const struct kernel_case *kernel_case;
 	int64_t dim[MOST_DIMS];
@@ -27,9 +34,10 @@ struct problem {
 	int32_t *ids; /* tokens or targets, n_ids of them */
 	int64_t n_ids;
 	uint64_t random;
-	double flops, bytes; /* of one call, for the benchmark */
-	int64_t offset;      /* elements by which every buffer is misaligned */
-	int64_t first;       /* of a piece of a flat problem: where it begins in the whole */
+	/* Of one call, for the benchmark: bytes are what a kernel must read and write at least. */
+	double flops, bytes;
+	int64_t offset; /* elements by which every buffer is misaligned */
+	int64_t first;  /* of a piece of a flat problem: where it begins in the whole */
 };
 
 struct kernel_case {
@@ -51,8 +59,14 @@ void context_finish(struct kernel_context *context, const struct kernels *kernel
 void problem_init(struct problem *problem, const struct kernel_case *kernel_case,
 	const int64_t dim[MOST_DIMS], const struct kernels *kernels, struct kernel_context *context,
 	int64_t offset);
+/* The same with operands in that memory, which is its owner's to free; ids stay on the host. */
+void problem_init_in(struct problem *problem, const struct problem_memory *memory,
+	const struct kernel_case *kernel_case, const int64_t dim[MOST_DIMS],
+	const struct kernels *kernels, struct kernel_context *context, int64_t offset);
 void problem_finish(struct problem *problem);
 
+/* Bytes of that many elements of the case's type. */
+double traffic(const struct problem *problem, double elements);
 /* Buffer `slot` of `count` uniform elements in [low, high), of the case's type. */
 void *make_input(struct problem *problem, int slot, int64_t count, double low, double high);
 /* The same, and it will be compared: what it holds first matters for += and for in-place kernels.

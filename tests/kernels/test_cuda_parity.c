@@ -33,8 +33,8 @@ static void compare(const struct kernel_case *kernel_case, const int64_t *dim, i
 	problem_init(&once, kernel_case, dim, kernels_reference(), &reference_context, offset);
 	problem_init(&again, kernel_case, dim, kernels_reference(), &reference_context, offset);
 	problem_init(&reference, kernel_case, dim, kernels_reference(), &reference_context, offset);
-	gpu_call(&gpu, &once, 0);
-	gpu_call(&gpu, &again, 0);
+	gpu_call(&gpu, &once);
+	gpu_call(&gpu, &again);
 	kernel_case->call(&reference);
 	distance = problem_distance(&once, &reference, where);
 	if (!(distance <= allowed(kernel_case)) || !problem_same_bits(&once, &again)) {
