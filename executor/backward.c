@@ -41,12 +41,13 @@ static void parameter_gradients(const struct leaf *leaf, const void *dy)
 	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
 	const void *x = operand_input(leaf);
 	int64_t parts = gradient_parts(c), rows = c->tokens / parts;
+	int64_t stride = leaf_stride(leaf, out);
 	for (int64_t i = 0; i < parts && dy != NULL && x != NULL; i++)
 		weight_gradients(leaf, &(struct gemm){.m = out,
 					       .n = in,
 					       .k = rows,
-					       .a = compute_at(c, dy, i * rows * out),
-					       .lda = out,
+					       .a = compute_at(c, dy, i * rows * stride),
+					       .lda = stride,
 					       .transpose_a = true,
 					       .b = compute_at(c, x, i * rows * in),
 					       .ldb = in,
@@ -66,7 +67,7 @@ static struct gemm input_gradient(const struct leaf *leaf, const void *dy, void 
 		.n = in,
 		.k = out,
 		.a = dy,
-		.lda = out,
+		.lda = leaf_stride(leaf, out),
 		.b = operand_parameter(leaf, leaf_parameter(leaf, 0)),
 		.ldb = in,
 		.c = dx,

@@ -164,16 +164,16 @@ static void run_loss(struct compute *c, const struct op *op)
 		losses = operand_role(&leaf, BUFFER_LOSS_WORK);
 	if (tokens == NULL || logits == NULL)
 		return;
-	for (int64_t i = 0; i < c->sequences; i++)
-		c->kernels->cross_entropy(c->context,
-			&(struct cross_entropy){.tokens = c->seq_len,
-				.vocabulary = a->vocab,
-				.stride = a->vocab,
-				.logits = compute_at(c, logits, i * c->seq_len * a->vocab),
-				.targets = tokens + i * (c->seq_len + 1) + 1,
-				.losses = losses + i * c->seq_len,
-				.scale = loss_scale(c),
-				.dtype = c->dtype});
+	c->kernels->cross_entropy(c->context, &(struct cross_entropy){.tokens = c->tokens,
+						      .vocabulary = a->vocab,
+						      .stride = c->logits_stride,
+						      .length = c->seq_len,
+						      .targets_stride = c->seq_len + 1,
+						      .logits = logits,
+						      .targets = tokens + 1,
+						      .losses = losses,
+						      .scale = loss_scale(c),
+						      .dtype = c->dtype});
 	if (c->rehearsal)
 		return;
 	c->kernels->sum(c->context, c->device != NULL ? &c->device->scalars->loss : &c->loss,
@@ -468,6 +468,7 @@ bool compute_open(struct compute *c, struct error *error)
 	c->gradient_dtype = plan->reduce_dtype;
 	c->sequences = plan->micro_batch;
 	c->seq_len = plan->seq_len;
+	c->logits_stride = plan_logits_stride(plan, c->model->architecture.vocab);
 	c->tokens = plan->micro_batch * plan->seq_len;
 	if (!check_plan(c, error))
 		return false;

@@ -63,11 +63,11 @@ struct compute {
 	/* private */
 	struct arena arena;
 	const struct model *model;
-	enum dtype dtype, gradient_dtype;   /* of parameters and activations; of gradients */
-	int64_t sequences, seq_len, tokens; /* of a micro-batch */
-	struct home *homes;                 /* [n_parameters] */
-	struct siblings *siblings;          /* [layers + 1]; [0] = layer -1 */
-	struct saved_tensors *saved;        /* [n_modules] */
+	enum dtype dtype, gradient_dtype; /* of parameters and activations; of gradients */
+	int64_t sequences, seq_len, tokens, logits_stride; /* of a micro-batch */
+	struct home *homes;                                /* [n_parameters] */
+	struct siblings *siblings;                         /* [layers + 1]; [0] = layer -1 */
+	struct saved_tensors *saved;                       /* [n_modules] */
 	/* [n_parameters]: the unit's gradient was taken, and this parameter's part of it holds
 	 * nothing yet: the first term is written over what lies there. */
 	bool *fresh;
@@ -147,8 +147,8 @@ static inline bool compute_on_device(const struct compute *compute, const struct
 /* --- forward.c, backward.c: leaves [first_module, end_module) of the operation --- */
 void forward_leaves(struct compute *compute, const struct op *op);
 void backward_leaves(struct compute *compute, const struct op *op);
-/* What forward and backward share. */
 struct attention leaf_attention(const struct leaf *leaf);
+int64_t leaf_stride(const struct leaf *leaf, int64_t out);
 void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, bool inverse);
 
 /* --- exact.c: gradients as sums of 64-bit multiples of 2^-GRADIENT_QUANTUM_BITS ---

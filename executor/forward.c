@@ -17,6 +17,12 @@ static bool multiply_in_one(
 	return device != NULL && device->gemm_epilogue(c->context, gemm, epilogue);
 }
 
+/* Elements between rows of what a projection of width `out` writes. */
+int64_t leaf_stride(const struct leaf *leaf, int64_t out)
+{
+	return leaf_module(leaf)->kind == MODULE_HEAD ? leaf->compute->logits_stride : out;
+}
+
 /* y = x W^T of the leaf, for all tokens of the micro-batch. */
 static struct gemm projection(const struct leaf *leaf, void *y)
 {
@@ -33,7 +39,7 @@ static struct gemm projection(const struct leaf *leaf, void *y)
 		.ldb = in,
 		.transpose_b = true,
 		.c = y,
-		.ldc = out,
+		.ldc = leaf_stride(leaf, out),
 		.dtype = c->dtype,
 		.c_dtype = c->dtype};
 }

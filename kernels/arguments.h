@@ -122,10 +122,20 @@ struct embedding_backward {
 	enum dtype dtype, gradient_dtype;
 };
 
+/* Where the id of token t stands: windows of ids may overlap, or lie apart. length 0: side by side.
+ */
+static inline int64_t id_place(int64_t t, int64_t length, int64_t stride)
+{
+	return length > 0 ? t / length * stride + t % length : t;
+}
+
 /* losses[t] = logsumexp(logits[t]) - logits[t, target], then logits become
  * (softmax - one_hot) * scale. Tokens with target < 0 are ignored: loss 0, gradient 0. */
 struct cross_entropy {
 	int64_t tokens, vocabulary, stride; /* logits rows are `stride` elements apart */
+	/* Tokens of a sequence, and from one sequence's targets to the next one's; 0: one sequence
+	 */
+	int64_t length, targets_stride;
 	void *logits;
 	const int32_t *targets;
 	float *losses;    /* [tokens] */

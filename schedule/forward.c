@@ -142,8 +142,9 @@ static void tokens_take(struct builder *b)
 static int64_t logits_of(const struct builder *b)
 {
 	const struct architecture *a = &b->model->architecture;
+	int64_t row = plan_logits_stride(b->plan, a->vocab);
 	bool pieces = b->plan->loss == LOSS_FUSED_LINEAR;
-	return tokens_of(b) * (pieces ? min_i64(a->vocab, a->hidden) : a->vocab);
+	return tokens_of(b) * (pieces ? min_i64(row, a->hidden) : row);
 }
 
 static void logits_take(struct builder *b)

@@ -265,6 +265,11 @@ int64_t plan_loss_bytes(const struct plan *plan)
 	return runtime_of(plan->runtime)->loss_in_place ? 0 : compute;
 }
 
+int64_t plan_logits_stride(const struct plan *plan, int64_t vocab)
+{
+	return round_up(vocab, max_i64(runtime_of(plan->runtime)->logits_row, 1));
+}
+
 enum layout_kind plan_layout(const struct plan *plan)
 {
 	const struct runtime *runtime = runtime_of(plan->runtime);

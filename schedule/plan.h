@@ -151,6 +151,10 @@ bool plan_wrap(const struct plan *plan, struct wrap_policy *policy);
 int64_t plan_reshard_group(const struct plan *plan);
 /* Bytes per logit while the loss is computed, beside the logits (docs/runtimes.md). */
 int64_t plan_loss_bytes(const struct plan *plan);
+
+/* Elements from one token's logits to the next one's: the vocabulary, or more (docs/runtimes.md).
+ */
+int64_t plan_logits_stride(const struct plan *plan, int64_t vocab);
 /* Of gradients while they are reduced, and of the shard that they end in, until the optimizer reads
  * it: what the plan says, or 64 bits for exact sums. */
 enum dtype plan_gradient_dtype(const struct plan *plan);

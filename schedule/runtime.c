@@ -133,6 +133,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.tensor_alignment = 64,
 			.losses = BIT(LOSS_FUSED),
 			.loss_in_place = true,
+			.logits_row = 64,
 			.host_per_kernel = 1e-6,
 			.host_per_hook = 1e-6,
 			.host_per_micro_batch = 5e-6,

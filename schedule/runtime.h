@@ -108,6 +108,7 @@ struct runtime {
 	bool caching_allocator; /* PyTorch's: its segments may be expandable */
 	unsigned losses;        /* bit l: enum loss_kind */
 	bool loss_in_place;     /* the fused loss writes the gradient over the logits */
+	int64_t logits_row;     /* elements that a row of logits is a multiple of; 0: any */
 	bool parallel_loss;     /* its own is that of tensor parallel models */
 	/* Host cost, seconds: per operation issued, per unit hook, per micro-batch. Priors [U]
 	 * until calibrated. */

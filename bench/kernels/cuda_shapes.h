@@ -21,7 +21,8 @@ static const int64_t cuda_attentions[][MOST_DIMS] = {{32, 1024, 12, 12, 64, 0},
 static const int64_t cuda_layernorms[][MOST_DIMS] = {{65536, 768, 5}, {32768, 1600, 5}, {-1}};
 static const int64_t cuda_rmsnorms[][MOST_DIMS] = {{16384, 4096, 4}, {-1}};
 static const int64_t cuda_biases[][MOST_DIMS] = {{32768, 4800, 1}, {-1}};
-static const int64_t cuda_losses[][MOST_DIMS] = {{4096, 50257, 0, 0}, {4096, 50304, 0, 0}, {-1}};
+static const int64_t cuda_losses[][MOST_DIMS] = {
+	{4096, 50257, 0, 0}, {4096, 50257, 47, 0}, {4096, 32000, 0, 0}, {2048, 128256, 0, 0}, {-1}};
 static const int64_t cuda_embeddings[][MOST_DIMS] = {{65536, 1600, 1024, 50257, 3}, {-1}};
 static const int64_t cuda_flats[][MOST_DIMS] = {{1 << 26, 0}, {-1}};
 static const int64_t cuda_turns[][MOST_DIMS] = {{16384, 4096, 32, 128, 4}, {-1}};

@@ -80,9 +80,10 @@ void CPU(cross_entropy)(struct kernel_context *context, const struct cross_entro
 {
 	for (int64_t t = 0; t < c->tokens; t++) {
 		void *x = element_at(c->dtype, c->logits, t * c->stride);
+		int64_t target = c->targets[id_place(t, c->length, c->targets_stride)];
 
-		if (counts(context, c->targets[t], c->vocabulary)) {
-			BY_DTYPE(row, c->dtype, c, x, c->targets[t], &c->losses[t]);
+		if (counts(context, target, c->vocabulary)) {
+			BY_DTYPE(row, c->dtype, c, x, target, &c->losses[t]);
 			continue;
 		}
 		c->losses[t] = 0.0f;

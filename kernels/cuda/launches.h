@@ -151,9 +151,9 @@ struct cross_entropy_launch {
 	const int32_t *targets;
 	float *losses;
 	int32_t *fault;
-	int64_t vocabulary, stride;
+	int64_t vocabulary, stride, length, targets_stride; /* of a sequence */
 	float scale;
-	int32_t keep_logits, vector;
+	int32_t keep_logits, vector, in_shared;
 };
 
 /* dout, dq, dk, dv, delta: backward only. delta[row, head] = dout . out. */

@@ -8,6 +8,7 @@ enum {
 	NORM_CHUNKS = 512,
 	SCRATCH = 32 * 4, /* bytes of block_sum */
 	MOST_SHARED = 96 << 10,
+	MOST_ROW = 112 << 10, /* two such blocks fit a multiprocessor of Hopper */
 	FRAMES = 65535,
 };
 
@@ -241,18 +242,24 @@ void cuda_embedding_backward(struct kernel_context *context, const struct embedd
 void cuda_cross_entropy(struct kernel_context *context, const struct cross_entropy *c)
 {
 	int64_t lanes = cuda_lanes(c->dtype, c->dtype);
+	int64_t row_bytes = c->vocabulary * dtype_bytes(c->dtype);
 	struct cross_entropy_launch a = {.logits = c->logits,
 		.targets = c->targets,
 		.losses = c->losses,
 		.fault = cuda_backend(context)->fault,
 		.vocabulary = c->vocabulary,
 		.stride = c->stride,
+		.length = most(c->length > 0 ? c->length : c->tokens, 1),
+		.targets_stride = c->targets_stride,
 		.scale = c->scale,
 		.keep_logits = c->keep_logits,
-		.vector = even(c->stride, c->dtype) && cuda_aligned(c->logits)};
+		.vector = even(c->stride, c->dtype) && cuda_aligned(c->logits),
+		.in_shared = !c->keep_logits && row_bytes <= MOST_ROW &&
+			     SCRATCH + row_bytes + 16 <= cuda_backend(context)->shared_most};
 
 	cuda_launch(context,
 		&(struct launch){cuda_typed(CUDA_cross_entropy_fp32, c->dtype), c->tokens, 1, 1,
-			cuda_threads(cuda_blocks(c->vocabulary, lanes), 512), SCRATCH},
+			cuda_threads(cuda_blocks(c->vocabulary, lanes), 512),
+			SCRATCH + (a.in_shared ? cuda_blocks(row_bytes, 16) * 16 : 0)},
 		&a);
 }

@@ -134,6 +134,10 @@ static bool open_backend(struct cuda_backend *b, struct error *error)
 
 	if (!cuda_check(api, api->cuCtxGetDevice(&b->device), "cuCtxGetDevice", error) ||
 		!cuda_check(api,
+			api->cuDeviceGetAttribute(
+				&b->shared_most, CUDA_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN, b->device),
+			"cuDeviceGetAttribute", error) ||
+		!cuda_check(api,
 			api->cuLibraryLoadData(
 				&b->library, api->image, NULL, NULL, 0, NULL, NULL, 0),
 			"the kernels do not suit this GPU (cuLibraryLoadData)", error) ||

@@ -146,19 +146,23 @@ template <int N> DEVICE void meet(const float (&x)[N], int64_t rest, float *top,
 	*top = most;
 }
 
-/* Grid: tokens. The gradient takes the place of the logits; fp32 exists in registers only. */
+/* Grid: tokens. The gradient takes the place of the logits; fp32 exists in registers only. A row
+ * that fits in shared memory is read once. */
 template <typename T> DEVICE void cross_entropy_body(const cross_entropy_launch &a)
 {
 	const int N = lanes<T>::count;
 	float *scratch = (float *)SHARED_MEMORY, top = -3.0e38f, sum = 0.0f, most, share, v[N];
 	int64_t token = blockIdx.x, step = (int64_t)blockDim.x * N,
 		first = (int64_t)threadIdx.x * N;
-	int64_t target = a.targets[token];
+	int64_t target = a.targets[token / a.length * a.targets_stride + token % a.length];
 	bool counted = target >= 0 && target < a.vocabulary;
-	T *x = (T *)a.logits + token * a.stride;
+	T *x = (T *)a.logits + token * a.stride, *copy = (T *)(scratch + 32);
+	const T *again = a.in_shared ? copy : x;
 
 	for (int64_t i = first; i < a.vocabulary && counted; i += step) {
 		load_some(v, (const T *)x + i, a.vocabulary - i, a.vector);
+		if (a.in_shared)
+			store_some(copy + i, v, a.vocabulary - i, true);
 		meet(v, a.vocabulary - i, &top, &sum);
 	}
 	most = block_max(top, scratch);
@@ -173,7 +177,7 @@ template <typename T> DEVICE void cross_entropy_body(const cross_entropy_launch 
 	for (int64_t i = first; i < a.vocabulary && !a.keep_logits; i += step) {
 		int64_t rest = a.vocabulary - i;
 
-		load_some(v, (const T *)x + i, rest, a.vector);
+		load_some(v, again + i, rest, a.vector || a.in_shared);
 #pragma unroll
 		for (int j = 0; j < N; j++) {
 			float hit = i + j == target ? a.scale : 0.0f;

@@ -92,7 +92,7 @@ void reference_cross_entropy(struct kernel_context *context, const struct cross_
 {
 	for (int64_t t = 0; t < c->tokens; t++) {
 		void *x = element_at(c->dtype, c->logits, t * c->stride);
-		int64_t target = c->targets[t];
+		int64_t target = c->targets[id_place(t, c->length, c->targets_stride)];
 		bool counts = target >= 0 && known(context, target, c->vocabulary);
 		double lse = log_sum_exp(c->dtype, x, c->vocabulary);
 

@@ -168,12 +168,13 @@ static void call_embedding_backward(struct problem *p)
 			    });
 }
 
-/* dims: tokens vocabulary, padding of the rows, keep logits */
+/* dims: tokens vocabulary, padding of the rows, keep logits, tokens of a window (one more lies
+ * between the targets of two of them) */
 static void make_cross_entropy(struct problem *p)
 {
 	make_output(p, 0, p->dim[0] * (p->dim[1] + p->dim[2]), -8, 8, 2e-6);
 	make_output_as(p, DTYPE_FP32, 1, p->dim[0], 0, 1, 1e-6);
-	make_ids(p, p->dim[0], p->dim[1], true);
+	make_ids(p, 2 * p->dim[0], p->dim[1], true);
 	p->bytes = traffic(p, (p->dim[3] ? 1.0 : 2.0) * (double)(p->dim[0] * p->dim[1]));
 }
 
@@ -183,6 +184,8 @@ static void call_cross_entropy(struct problem *p)
 						      .tokens = p->dim[0],
 						      .vocabulary = p->dim[1],
 						      .stride = p->dim[1] + p->dim[2],
+						      .length = p->dim[4],
+						      .targets_stride = p->dim[4] + 1,
 						      .logits = p->buffer[0].data,
 						      .targets = p->ids,
 						      .losses = p->buffer[1].data,
@@ -224,7 +227,8 @@ static const int64_t rmsnorm_shapes[][MOST_DIMS] = {{1, 1, 0}, {3, 7, 0}, {7, 3,
 static const int64_t embedding_shapes[][MOST_DIMS] = {{1, 1, 1, 1, 0}, {7, 3, 7, 5, 1},
 	{33, 17, 11, 9, 3}, {34, 65, 17, 100, 2}, {100, 33, 50, 7, 1}, {-1}};
 static const int64_t loss_shapes[][MOST_DIMS] = {{1, 1, 0, 0}, {3, 7, 1, 0}, {17, 33, 0, 1},
-	{33, 17, 15, 0}, {9, 1000, 3, 0}, {5, 5003, 0, 1}, {4, 50257, 0, 0}, {-1}};
+	{33, 17, 15, 0, 11}, {9, 1000, 3, 0, 1}, {5, 5003, 0, 1}, {4, 50257, 0, 0},
+	{6, 50257, 47, 0, 3}, {3, 60000, 8, 0}, {-1}};
 
 const struct kernel_case row_cases[] = {
 	{"layernorm", make_norm, call_norm, layernorm_shapes, {1024, 1024, 1}},

@@ -97,6 +97,13 @@ static int record(void *event, void *stream)
 	return 0;
 }
 
+static int get_attribute(int *value, int attribute, int device)
+{
+	(void)device;
+	*value = attribute == CUDA_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN ? SHARED_MOST : 0;
+	return 0;
+}
+
 /* A handle that there is nothing to do with. */
 static int accept(void *handle)
 {
@@ -383,6 +390,7 @@ static size_t version(void)
 const struct cuda_api cuda_on_cpu = {
 	.cuGetErrorString = get_error_string,
 	.cuCtxGetDevice = get_device,
+	.cuDeviceGetAttribute = get_attribute,
 	.cuMemAlloc = allocate,
 	.cuMemFree = release,
 	.cuMemcpyAsync = copy,
