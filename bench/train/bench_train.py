@@ -70,7 +70,7 @@ def ours(program, case, dtype, steps):
 def theirs(python, case, dtype, steps):
     _, _, layers, hidden, heads, batch, tokens, _ = case
     arguments = map(str, (layers, hidden, heads, batch, tokens, dtype, steps, 1))
-    done = subprocess.run([python, os.path.join(HERE, 'torch_gpt2.py'), *arguments], capture_output=True, text=True,
+    done = subprocess.run([python, os.path.join(HERE, 'torch_train.py'), *arguments], capture_output=True, text=True,
                           preexec_fn=pin)
     if done.returncode != 0:
         sys.exit(f'bench_train: {done.stderr.strip()}')

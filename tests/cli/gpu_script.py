@@ -33,6 +33,21 @@ train)
 esac
 """
 
+# A python3 whose PyTorch fits half the batch and cannot compile.
+PYTHON = f"""#!/bin/sh
+case "$*" in
+*'import torch'*) exit 0 ;;
+*torch_train.py*--compile*) echo 'no compiler' >&2; exit 1 ;;
+*torch_train.py*)
+    echo "$*" >>torch-was-asked
+    echo '{{"wall_s": 9, "batch": 2, "memory_bytes": 0, "version": "2"}}'
+    for step in 1 2 3 4 5 6 7; do
+        echo '{{"wall_s": 0.5, "batch": 1, "memory_bytes": 1073741824, "version": "2"}}'
+    done ;;
+*) exec {sys.executable} "$@" ;;
+esac
+"""
+
 NVIDIA_SMI = """#!/bin/sh
 case $* in
 -L) echo "GPU 0: a stand-in (UUID: 0)" ;;
@@ -55,7 +70,7 @@ def run(tree, path, *arguments, minutes='25'):
 
 def parse(out):
     """{stage: words} and {row: words} of what is printed last."""
-    table = out[out.rindex('\n\nplanned for'):]
+    table = out[out.rindex('\n\nplanned for'):].rsplit('\n\nkernels')[0]
     before = out[:out.rindex('\n\nplanned for')].rsplit('\n\n', 1)[1]
     return tuple({line.split()[0]: line.split() for line in part.splitlines() if line.strip()}
                  for part in (before, table))
@@ -74,11 +89,12 @@ def from_end_to_end(tree, path):
     write(os.path.join(tree, 'build/cli/shardplan'), STAND_IN)
     for name in ['kernels/test_cuda_parity', 'executor/test_gpu']:
         write(os.path.join(tree, 'build/tests', name), '#!/bin/sh\necho "1 shapes compared, 0 failed"\n')
-    write(os.path.join(tree, 'build/bench/kernels/bench_cuda'), '#!/bin/sh\necho "gemm 90 %"\n')
+    write(os.path.join(tree, 'build/bench/kernels/bench_cuda'), '#!/bin/sh\necho "gemm 90 %"\necho "# 1 of 2 products"\n')
     done = run(tree, path, '--built')
     # A model that has no plan is the only failure.
     assert done.returncode == 1, done.stdout + done.stderr
     stages, rows = parse(done.stdout)
+    assert '# 1 of 2 products' in done.stdout and 'bf16 products: 700 TFLOP/s' in done.stdout, done.stdout
     assert [name for name in stages if 'passed' not in stages[name]] == ['gpt2-1.5b'], stages
     assert sorted(stages) == sorted(['tests', 'calibrate', 'gpt2-124m', 'kernels', 'gpt2-1.5b', 'llama-7b',
                                      'cluster']), stages
@@ -87,7 +103,26 @@ def from_end_to_end(tree, path):
         numbers = [float(word) for word in rows[name][1:5]]
         assert all(number > 0 for number in numbers), (name, rows)
         assert rows[name][-1] in ('agrees', 'differs'), (name, rows)
-    assert open(os.path.join(tree, 'build/gpu/kernels.txt'), encoding='utf-8').read() == 'gemm 90 %\n'
+    assert open(os.path.join(tree, 'build/gpu/kernels.txt'), encoding='utf-8').read() == 'gemm 90 %\n# 1 of 2 products\n'
+
+
+def beside_pytorch(tree, path):
+    """Half the micro-batch fits there: a row of ours at that one; what cannot be compiled says why."""
+    write(os.path.join(tree, 'bin/python3'), PYTHON)
+    done = run(tree, path, '--built', 'gpt2-124m', 'llama-7b')
+    stages, rows = parse(done.stdout)
+    assert done.returncode == 1 and 'its rows say why' in ' '.join(stages['gpt2-124m']), done
+    theirs = rows['torch-gpt2-124m']
+    # One sequence of 32 tokens in half a second, in the column of ours; and no prediction.
+    assert theirs[1:3] == ['0.5', '64'] and float(theirs[3]) > 0, theirs
+    assert 'a micro-batch of 1' in ' '.join(theirs) and 'our plan has 2 x 1' in ' '.join(theirs), theirs
+    assert rows['compiled-gpt2-124m'][1:] == 'failed: no compiler (code 1)'.split(), rows
+    assert float(rows['gpt2-124m-mb1'][2]) > 0, rows
+    with open(os.path.join(tree, 'torch-was-asked'), encoding='utf-8') as file:
+        asked = [line.split('torch_train.py ')[1].split() for line in file]
+    assert asked == ['12 768 12 2 32 bf16 20 4 cuda --halve'.split(),
+                     '8 4096 32 2 32 bf16 20 4 cuda --halve --llama 11008 --vocabulary 32000'.split()], asked
+    os.remove(os.path.join(tree, 'bin/python3'))
 
 
 def failures_stay_apart(tree, path):
@@ -107,12 +142,14 @@ def failures_stay_apart(tree, path):
 def main():
     with tempfile.TemporaryDirectory() as tree:
         os.makedirs(os.path.join(tree, 'scripts'))
-        shutil.copy(os.path.join(ROOT, 'scripts/gpu'), os.path.join(tree, 'scripts/gpu'))
+        for name in 'gpu', 'gpu_table.py':
+            shutil.copy(os.path.join(ROOT, 'scripts', name), os.path.join(tree, 'scripts', name))
         for name in ['bench', 'data']:
             os.symlink(os.path.join(ROOT, name), os.path.join(tree, name))
         path = os.path.join(tree, 'bin') + ':' + os.environ['PATH']
         without_a_gpu(tree, path)
         from_end_to_end(tree, path)
+        beside_pytorch(tree, path)
         failures_stay_apart(tree, path)
     print('scripts/gpu: one table')
 
