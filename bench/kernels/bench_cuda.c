@@ -90,10 +90,11 @@ static void print_row(const struct kernel_case *kernel_case, const int64_t *dim)
 
 	gpu_problem_init(&gpu, &problem, kernel_case, dim);
 	seconds = gpu_seconds(&gpu, &problem);
-	snprintf(shape, sizeof(shape), "%lld,%lld,%lld,%lld,%lld", (long long)dim[0],
-		(long long)dim[1], (long long)dim[2], (long long)dim[3], (long long)dim[4]);
+	snprintf(shape, sizeof(shape), "%lld,%lld,%lld,%lld,%lld,%lld", (long long)dim[0],
+		(long long)dim[1], (long long)dim[2], (long long)dim[3], (long long)dim[4],
+		(long long)dim[5]);
 	snprintf(row, sizeof(row), "%s %s", kernel_case->name, shape);
-	printf("%-34s %-24s %10.1f us ", kernel_case->name, shape, seconds * 1e6);
+	printf("%-34s %-27s %10.1f us ", kernel_case->name, shape, seconds * 1e6);
 	if (problem.flops > 0) {
 		printf("%8.1f TFLOP/s", problem.flops / seconds * 1e-12);
 	} else {

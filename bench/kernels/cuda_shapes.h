@@ -23,7 +23,10 @@ static const int64_t cuda_rmsnorms[][MOST_DIMS] = {{16384, 4096, 4}, {-1}};
 static const int64_t cuda_biases[][MOST_DIMS] = {{32768, 4800, 1}, {-1}};
 static const int64_t cuda_losses[][MOST_DIMS] = {
 	{4096, 50257, 0, 0}, {4096, 50257, 47, 0}, {4096, 32000, 0, 0}, {2048, 128256, 0, 0}, {-1}};
-static const int64_t cuda_embeddings[][MOST_DIMS] = {{65536, 1600, 1024, 50257, 3}, {-1}};
+/* The last: how many ids occur; bytes have 256. */
+static const int64_t cuda_embeddings[][MOST_DIMS] = {{65536, 1600, 1024, 50257, 3},
+	{131072, 768, 1024, 50257, 1}, {131072, 768, 1024, 50257, 1, 256},
+	{16384, 8192, 4096, 32000, 0}, {-1}};
 static const int64_t cuda_flats[][MOST_DIMS] = {{1 << 26, 0}, {-1}};
 static const int64_t cuda_turns[][MOST_DIMS] = {{16384, 4096, 32, 128, 4}, {-1}};
 static const int64_t cuda_trees[][MOST_DIMS] = {{1 << 24, 8, -1}, {-1}};

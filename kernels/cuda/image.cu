@@ -4,5 +4,6 @@
 #include "kernels/cuda/exact.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/tokens.cuh"
+#include "kernels/cuda/embedding.cuh"
 #include "kernels/cuda/attention_plain.cuh"
 #include "kernels/cuda/attention_tensor.cuh"

@@ -48,6 +48,18 @@ DEVICE uint32_t warp_vote(bool x)
 	return __ballot_sync(0xffffffffu, x);
 }
 
+/* One access of 16 bytes, whatever the compiler thinks. */
+DEVICE void store_16(float *to, float4 x)
+{
+	__stcg((float4 *)to, x);
+}
+
+/* The lanes whose x is this lane's. */
+DEVICE uint32_t warp_match(uint32_t x)
+{
+	return __match_any_sync(0xffffffffu, x);
+}
+
 DEVICE void warp_barrier()
 {
 	__syncwarp();
@@ -56,6 +68,11 @@ DEVICE void warp_barrier()
 DEVICE void atomic_add(int64_t *to, int64_t x)
 {
 	atomicAdd((unsigned long long *)to, (unsigned long long)x);
+}
+
+DEVICE void atomic_add(int32_t *to, int32_t x)
+{
+	atomicAdd(to, x);
 }
 
 DEVICE void atomic_max(int32_t *to, int32_t x)

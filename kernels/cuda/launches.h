@@ -12,6 +12,8 @@ enum {
 	CUDA_FREQUENCIES = 128, /* rope: pairs of a head */
 	CUDA_STORE_WORDS = 120, /* 8-byte words of one store */
 	CUDA_SEGMENTS = 64,     /* tensors of one pack */
+	CUDA_SORT_BITS = 9,     /* tokens are sorted by digits of so many bits */
+	CUDA_SORT_TILE = 2048,  /* tokens that a block sorts at once */
 };
 
 /* Element-wise kernels; each says which members it uses. */
@@ -138,12 +140,25 @@ struct embedding_launch {
 	int32_t vector;
 };
 
-struct embedding_backward_launch {
-	const int32_t *ids;
+/* One digit of the sort of token numbers by id, equal ids as they stood. */
+struct embedding_sort_launch {
+	const int32_t *ids, *from; /* from: NULL for 0, 1, 2, ... */
+	int32_t *to, *counts;      /* counts[share][1 << CUDA_SORT_BITS] */
+	int64_t tokens, rows;      /* rows: of the table */
+	int64_t share;             /* tokens of a block */
+	int32_t shift;
+};
+
+/* Sums of equal rows among `tokens` sorted places, for some columns of a row. */
+struct embedding_runs_launch {
+	const int32_t *ids, *order; /* order: NULL where a row is a position, not an id */
 	const void *dout;
 	void *gradient;
-	int64_t tokens, width, length, rows; /* rows: vocabulary, or position_rows */
-	int32_t accumulate;
+	float *partial; /* [pieces][2][columns] */
+	int32_t *edges; /* [pieces][2] */
+	int64_t tokens, length, rows, piece;
+	int64_t width, column, columns;
+	int32_t accumulate, vector;
 };
 
 struct cross_entropy_launch {

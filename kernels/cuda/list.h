@@ -45,8 +45,10 @@
 	CUDA_BOTH(X, rmsnorm_backward, norm_backward_launch, 256)                                  \
 	CUDA_BOTH(X, rope, rope_launch, 256)                                                       \
 	CUDA_BOTH(X, embedding, embedding_launch, 256)                                             \
-	CUDA_PAIRS(X, embedding_table, embedding_backward_launch, 256)                             \
-	CUDA_PAIRS(X, embedding_positions, embedding_backward_launch, 256)                         \
+	X(embedding_count, embedding_sort_launch, 256)                                             \
+	X(embedding_scatter, embedding_sort_launch, 256)                                           \
+	CUDA_PAIRS(X, embedding_runs, embedding_runs_launch, 256)                                  \
+	CUDA_BOTH(X, embedding_join, embedding_runs_launch, 256)                                   \
 	CUDA_BOTH(X, cross_entropy, cross_entropy_launch, 512)
 
 #define CUDA_ATTENTION_KERNELS(X)                                                                  \

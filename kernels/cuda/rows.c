@@ -209,36 +209,6 @@ void cuda_embedding(struct kernel_context *context, const struct embedding *e)
 		&a);
 }
 
-void cuda_embedding_backward(struct kernel_context *context, const struct embedding_backward *e)
-{
-	/* struct hits of tokens.cuh: 2048 tokens and rows, counts. */
-	const int64_t hits = (2 * 2048 + 8 + 1) * (int64_t)sizeof(int32_t);
-	struct embedding_backward_launch a = {.ids = e->ids,
-		.dout = e->dout,
-		.gradient = e->dtable,
-		.tokens = e->tokens,
-		.width = e->width,
-		.length = e->length,
-		.rows = e->vocabulary,
-		.accumulate = e->accumulate_table};
-
-	cuda_launch(context,
-		&(struct launch){
-			cuda_paired(CUDA_embedding_table_fp32_fp32, e->gradient_dtype, e->dtype),
-			cuda_blocks(e->vocabulary, 32), cuda_blocks(e->width, 512), 1, 256, hits},
-		&a);
-	if (!e->dpositions)
-		return;
-	a.gradient = e->dpositions;
-	a.rows = e->position_rows;
-	a.accumulate = e->accumulate_positions;
-	cuda_launch(context,
-		&(struct launch){cuda_paired(CUDA_embedding_positions_fp32_fp32, e->gradient_dtype,
-					 e->dtype),
-			e->position_rows, cuda_blocks(e->width, 256), 1, 256, 0},
-		&a);
-}
-
 void cuda_cross_entropy(struct kernel_context *context, const struct cross_entropy *c)
 {
 	int64_t lanes = cuda_lanes(c->dtype, c->dtype);

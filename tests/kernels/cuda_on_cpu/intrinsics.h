@@ -127,7 +127,27 @@ DEVICE uint32_t warp_vote(bool x)
 	return votes;
 }
 
+DEVICE void store_16(float *to, float4 x)
+{
+	*(float4 *)to = x;
+}
+
+DEVICE uint32_t warp_match(uint32_t x)
+{
+	const struct exchange *all = cuda_exchange("a match", &x, sizeof(x));
+	uint32_t same = 0;
+
+	for (int lane = 0; lane < 32; lane++)
+		same |= (uint32_t)(*(const uint32_t *)all->of[lane] == x) << lane;
+	return same;
+}
+
 DEVICE void atomic_add(int64_t *to, int64_t x)
+{
+	*to += x;
+}
+
+DEVICE void atomic_add(int32_t *to, int32_t x)
 {
 	*to += x;
 }
