@@ -98,6 +98,22 @@ bool gpu_check_apart(const struct cuda_api *api, int ordinal, struct comm *host,
 
 /* --- a rank's --- */
 
+/* Before this process has a context there; others may. */
+static int64_t used_before(int ordinal)
+{
+	struct error ignored = {0};
+	const struct cuda_api *api = cuda_api(&ignored);
+	struct gpu_name name;
+	char text[48];
+	int device = 0;
+
+	if (api == NULL || api->cuDeviceGet(&device, ordinal) != 0 ||
+		api->cuDeviceGetUuid(name.bytes, device) != 0)
+		return -1;
+	print_name(&name, text, sizeof(text));
+	return gpu_memory_in_use(text);
+}
+
 static bool open_mirror(struct gpu *gpu, const struct cluster *cluster,
 	const struct program *program, struct error *error)
 {
@@ -129,6 +145,7 @@ bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *s
 		gpu->device.ordinal = gpu_of_rank(segment, cluster, gpus);
 	if (gpu->transport == GPU_TRANSPORT_NCCL && !offer_memory(&gpu->device, error))
 		return false;
+	gpu->before = used_before(gpu->device.ordinal);
 	gpu->device.patience = (struct patience){
 		.abort = &segment->header->abort, .timeout = job->collective_timeout};
 	if (!device_cuda_open(&gpu->device, compute_staging_bytes(schedule), error) ||

@@ -24,7 +24,9 @@ struct gpu {
 	struct kernel_context background; /* of kernels off the compute stream */
 	const char *graphs;               /* "on", or "off: " and why */
 	const char *nccl_buffers;         /* what NCCL knows of (nccl_buffers.h); NULL without */
-	int64_t used;                     /* bytes of the GPU in use when all was set up */
+	/* Bytes of the GPU in use: before this rank opened it (-1 = nobody says), when all was set
+	 * up. */
+	int64_t before, used;
 };
 
 /* Whether that many ranks can train here, and how; `name` is "nccl", "device", or NULL: NCCL where
@@ -40,6 +42,10 @@ int gpu_of_rank(const struct segment *segment, const struct cluster *cluster, in
  * `heap`. */
 bool gpu_check_apart(const struct cuda_api *api, int ordinal, struct comm *host, struct heap *heap,
 	int per_node, struct arena *arena, struct error *error);
+
+/* Bytes in use on the GPU of that name ("GPU-..."), by whomever, as NVML counts; it asks without
+ * opening the GPU. -1 where it does not say. In nvml.c. */
+int64_t gpu_memory_in_use(const char *name);
 
 /* On the rank's thread. The mirror lies in the rank's window. */
 bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,

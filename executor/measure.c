@@ -340,6 +340,35 @@ static void fill_ranks(const struct measure_inputs *in, struct measurement *m)
 			in->comm->counters.collectives[k] / max_i64(in->recorder->done, 1);
 }
 
+/* Ranks that share a GPU read one account, and the first that opened it saw what was there before.
+ * Where each has its own the fullest counts. */
+static void fill_device(const struct measure_inputs *in, struct arena *arena, struct measurement *m)
+{
+	int64_t used = in->reports[0].device_used, before = in->reports[0].device_before;
+
+	if (in->device_ranks == 0)
+		return;
+	for (int r = 1; r < in->comm->ranks; r++) {
+		const struct rank_report *report = &in->reports[r];
+		bool fuller = report->device_used - max_i64(report->device_before, 0) >
+			      used - max_i64(before, 0);
+
+		if (in->device_ranks > 1) {
+			used = max_i64(used, report->device_used);
+			before = min_i64(before, report->device_before);
+		} else if (fuller) {
+			used = report->device_used;
+			before = report->device_before;
+		}
+	}
+	m->device_ranks = in->device_ranks;
+	m->device_used_bytes = used - max_i64(before, 0);
+	m->device_account = before < 0
+				    ? "all in use, whoever uses it: NVML says nothing of before"
+				    : arena_printf(arena, "less %lld bytes in use before the run",
+					      (long long)before);
+}
+
 /* The hybrid sum is the world's sum only where shard groups are subtrees of its tree. */
 static const char *reproducible_level(const struct plan *plan)
 {
@@ -360,6 +389,7 @@ void measure(const struct measure_inputs *in, struct arena *arena, struct measur
 	fill_utilisation(in, arena, &m->values);
 	fill_memory(in, arena, &m->values);
 	fill_ranks(in, m);
+	fill_device(in, arena, m);
 	m->n_losses = (int)in->recorder->done;
 	m->losses = in->recorder->losses;
 	m->gradient_norms = in->recorder->gradient_norms;

@@ -27,6 +27,8 @@ void recorder_add(struct recorder *recorder, const struct timeline *timeline, do
 /* What each rank tells the first one at the end. */
 struct rank_report {
 	int64_t pss_growth, undeclared, wire_bytes, network_bytes;
+	/* Bytes of its GPU in use at the end, and before it was opened (-1 = nobody says). */
+	int64_t device_used, device_before;
 	struct digest digest; /* "" where the rank did not hash */
 };
 
@@ -37,6 +39,7 @@ struct measure_inputs {
 	const struct timeline *last; /* of the last step: the measured ledger */
 	const struct comm *comm;
 	int ranks_per_node;
+	int device_ranks;                  /* that share a GPU; 0 = there is none */
 	bool only_repeats;                 /* bits are promised for this very plan only */
 	const char *cuda_graphs;           /* on a GPU; else NULL */
 	const char *nccl_buffers;          /* with NCCL; else NULL */

@@ -7,6 +7,7 @@
 
 #include "executor/calibrate_gpu.h"
 #include "executor/executor.h"
+#include "executor/gpu.h"
 #include "executor/machine.h"
 #include "kernels/symbols.h"
 
@@ -241,4 +242,45 @@ void gpu_facts_read(struct gpu_facts *facts)
 		api.shutdown();
 	}
 	dlclose(library);
+}
+
+/* As in nvml.h, version 2, whose `used` has nothing of what the driver reserves: as cuMemGetInfo.
+ */
+struct nvml_memory {
+	unsigned version;
+	unsigned long long total, reserved, available, used;
+};
+
+struct memory_api {
+	int (*init)(void);
+	int (*shutdown)(void);
+	int (*handle)(const char *, void **);
+	int (*memory)(void *, struct nvml_memory *);
+};
+
+static const struct symbol memory_symbols[] = {
+	{"nvmlInit_v2", offsetof(struct memory_api, init)},
+	{"nvmlShutdown", offsetof(struct memory_api, shutdown)},
+	{"nvmlDeviceGetHandleByUUID", offsetof(struct memory_api, handle)},
+	{"nvmlDeviceGetMemoryInfo_v2", offsetof(struct memory_api, memory)},
+};
+
+int64_t gpu_memory_in_use(const char *name)
+{
+	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL), *device = NULL;
+	struct nvml_memory memory = {.version = sizeof(memory) | 2u << 24};
+	struct memory_api api;
+	int64_t used = -1;
+
+	if (library == NULL)
+		return -1;
+	if (symbols_find(library, memory_symbols, COUNT_OF(memory_symbols), &api) == NULL &&
+		api.init() == NVML_SUCCESS) {
+		if (api.handle(name, &device) == NVML_SUCCESS &&
+			api.memory(device, &memory) == NVML_SUCCESS)
+			used = (int64_t)memory.used;
+		api.shutdown();
+	}
+	dlclose(library);
+	return used;
 }

@@ -51,7 +51,7 @@ struct trainer {
 	struct checkpointer checkpointer;
 	void *scratch;                   /* in the heap */
 	struct step_exchange *exchanged; /* [ranks] */
-	int64_t undeclared, pss_before;
+	int64_t undeclared, pss_before, device_used;
 	bool stopping; /* some rank was asked to: no further step */
 };
 
@@ -423,10 +423,17 @@ static bool only_repeats(const struct trainer *t)
 	return job_of(t)->ring || nccl || (t->on_gpu && job_of(t)->any_rounding);
 }
 
+/* That share one, and its context. */
+static int ranks_on_gpu(const struct trainer *t)
+{
+	return t->gpu.transport == GPU_TRANSPORT_DEVICE ? t->comm.ranks : 1;
+}
+
 static bool write_measurement(
 	struct trainer *t, const struct rank_report *reports, struct error *error)
 {
-	const struct measure_inputs inputs = {.schedule = t->schedule,
+	const struct measure_inputs inputs = {.device_ranks = t->on_gpu ? ranks_on_gpu(t) : 0,
+		.schedule = t->schedule,
 		.recorder = &t->recorder,
 		.buffers = &t->buffers,
 		.last = &t->interpreter.timeline,
@@ -462,13 +469,10 @@ static bool write_measurement(
  * that share one share that growth. */
 static bool gpu_growth(struct trainer *t, int64_t *growth, struct error *error)
 {
-	int sharing = t->gpu.transport == GPU_TRANSPORT_DEVICE ? t->comm.ranks : 1;
-	int64_t used;
-
-	if (!device_memory_used(&t->gpu.device, &used, error))
+	if (!device_memory_used(&t->gpu.device, &t->device_used, error))
 		return false;
 	*growth = t->gpu.device.allocated;
-	t->undeclared = max_i64(used - t->gpu.used, 0) / sharing;
+	t->undeclared = max_i64(t->device_used - t->gpu.used, 0) / ranks_on_gpu(t);
 	return true;
 }
 
@@ -487,6 +491,8 @@ static bool conclude(struct trainer *t, struct error *error)
 		return false;
 	*mine = (struct rank_report){.pss_growth = growth,
 		.undeclared = t->undeclared,
+		.device_used = t->device_used,
+		.device_before = t->gpu.before,
 		.wire_bytes = t->comm.counters.wire_bytes,
 		.network_bytes = t->comm.counters.network_bytes,
 		.digest = digest};

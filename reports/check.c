@@ -109,7 +109,41 @@ static void check_states(struct judge *judge)
 		measured->model_states_gradients);
 	add_bytes(judge, "model states: optimizer", predicted->model_states_optimizer_state,
 		measured->model_states_optimizer_state);
-	add_bytes(judge, "allocated outside of the schedule", 0, judge->measured->undeclared_bytes);
+}
+
+/* A host's allocations are counted one by one. A GPU's driver takes pages for itself while steps
+ * run (for graphs, for its own tables), so that its account may grow by some. */
+static void check_undeclared(struct judge *judge)
+{
+	static const char what[] = "allocated outside of the schedule";
+	double bytes = (double)judge->measured->undeclared_bytes;
+	struct check_line *line;
+
+	if (judge->measured->device_ranks == 0) {
+		add_bytes(judge, what, 0, judge->measured->undeclared_bytes);
+		return;
+	}
+	line = add_line(judge, what, "bytes", 0, bytes);
+	judge_line(judge, line, bytes <= judge->tolerance->device_growth);
+}
+
+/* Each rank has what its allocator reserves, the context is one for all. What a GPU stands in for
+ * has another context and other communicators. */
+static void check_device(struct judge *judge)
+{
+	const struct prediction *predicted = judge->predicted;
+	const struct measurement *measured = judge->measured;
+	double reserved = (double)predicted->peak_reserved_bytes;
+	double expected = (double)measured->device_ranks * reserved +
+			  ((double)predicted->peak_memory_bytes - reserved);
+	struct check_line *line;
+
+	if (measured->device_ranks == 0)
+		return;
+	line = add_line(
+		judge, "in use on the GPU", "bytes", expected, (double)measured->device_used_bytes);
+	if (measured->slow_motion <= 0)
+		judge_line(judge, line, within(expected, line->measured, judge->tolerance->device));
 }
 
 static void check_network(struct judge *judge)
@@ -131,7 +165,7 @@ static void check_network(struct judge *judge)
 }
 
 const struct tolerance report_default_tolerance = {
-	.time = -1, .memory = 0.10, .memory_from = 200e6};
+	.time = -1, .memory = 0.10, .memory_from = 200e6, .device = 0.03, .device_growth = 8 << 20};
 
 /* What the operating system says the ranks grew by. Without a measurement (0) nothing is judged. */
 static void check_pss(struct judge *judge)
@@ -181,8 +215,10 @@ void report_check(const struct schedule *schedule, const struct prediction *pred
 	check_ledger(&judge);
 	check_operations(&judge, schedule);
 	check_states(&judge);
+	check_undeclared(&judge);
 	check_network(&judge);
 	check_pss(&judge);
+	check_device(&judge);
 	check_times(&judge);
 }
 

@@ -95,6 +95,11 @@ void measurement_grid(const struct measurement *measured, struct grid *grid)
 	fact_bytes(grid, "PSS growth, largest rank", measured->pss_growth_bytes);
 	fact_bytes(grid, "PSS growth, mean of ranks", measured->pss_growth_mean_bytes);
 	fact_bytes(grid, "allocated outside of the schedule", measured->undeclared_bytes);
+	if (measured->device_ranks > 0) {
+		fact_bytes(grid, "in use on the GPU", measured->device_used_bytes);
+		fact(grid, "its account", "%s; %lld ranks", or_empty(measured->device_account),
+			(long long)measured->device_ranks);
+	}
 	loss_facts(measured, grid);
 	fact_string(grid, "weights digest", measured->weights_digest);
 	fact_string(grid, "reproducible", measured->reproducible);

@@ -70,8 +70,11 @@ struct tolerance {
 	/* Bytes: a smaller prediction is not judged by PSS, for what a process needs anyway
 	 * (stacks, code, gaps between blocks) is not small beside it. */
 	double memory_from;
+	/* Of a GPU: its own account, relative; bytes by which that may grow in the steps, for the
+	 * driver hands memory out, also to itself, in pages of 2 MiB. */
+	double device, device_growth;
 };
-/* Times reported, memory within 10 % from 200 MB on. */
+/* Times reported, memory within 10 % from 200 MB on; of a GPU 3 %, and four pages. */
 extern const struct tolerance report_default_tolerance;
 struct check_line {
 	const char *what, *unit;

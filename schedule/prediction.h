@@ -81,6 +81,10 @@ struct measurement {
 	int64_t pss_growth_bytes; /* largest over ranks: PSS at the peak minus before allocation */
 	int64_t pss_growth_mean_bytes; /* mean over ranks */
 	int64_t undeclared_bytes; /* allocated inside a step outside of the schedule; must be 0 */
+	/* Of a GPU, 0 and NULL without: in use at the end of the run by its own account, context
+	 * and all; the fullest. How many ranks share it; what the account has, one line. */
+	int64_t device_used_bytes, device_ranks;
+	const char *device_account;
 	/* Of a paced run, which was held to predicted times; 0 else. Times here are those of the
 	 * modelled machine: the run took slow_motion times as long. */
 	double slow_motion;

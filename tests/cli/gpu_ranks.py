@@ -159,6 +159,18 @@ def test_calibration(box, launchers, nvml, expect):
     expect(done.code == 0, f'plan for the cluster: {done.err}')
 
 
+def test_memory_of_others(box, nvml, expect):
+    """What NVML says was in use before is not the run's; where it says nothing, all is."""
+    found = []
+    for more in {}, {'LD_LIBRARY_PATH': nvml}, {'LD_LIBRARY_PATH': nvml, 'FAKE_NVML_USED': '1000'}:
+        done = box.run(*TRAIN, '--transport', 'device', '--measured', 'used.json', **more)
+        expect(done.code == 0, f'{more}: {done.err}')
+        measured = json.loads(box.read('used.json'))['measurement']
+        found.append((measured['device_used_bytes'], measured['device_ranks'], measured['device_account']))
+    expect(found[0] == found[1] and 'NVML says nothing' in found[0][2], f'{found}')
+    expect(found[2] == (found[0][0] - 1000, 4, 'less 1000 bytes in use before the run'), f'{found}')
+
+
 def main(fake, real, nvml=None):
     fake = os.path.abspath(fake)
     expect = support.Expectations()
@@ -174,6 +186,7 @@ def main(fake, real, nvml=None):
         test_too_few_gpus(box, launchers, expect)
         test_failure(box, launchers, expect)
         if nvml is not None:
+            test_memory_of_others(box, os.path.abspath(nvml), expect)
             test_calibration(box, launchers, os.path.abspath(nvml), expect)
     return expect.exit_code()
 

@@ -215,6 +215,34 @@ static void graphs_change_nothing(void **state)
 	}
 }
 
+/* The GPU's own account: every rank's allocations, and what was there before; ranks with a GPU each
+ * see the fake's only account, which is of all of them. */
+static void the_gpus_own_account(void **state)
+{
+	struct error error = {0};
+
+	(void)state;
+	for (int64_t ranks = 1; ranks <= 4; ranks += 3) {
+		train(TINY_GPT2, ranks, "seq_len=11 micro_batch=2 strategy=FULL_SHARD", "cuda",
+			"device", NULL, &error);
+		assert_string_equal(error.message, "");
+		int64_t allocated = ranks * measured.pss_growth_bytes;
+
+		assert_int_equal(measured.device_ranks, ranks);
+		assert_true(measured.device_used_bytes >= allocated);
+		assert_true(measured.device_used_bytes < allocated + (1 << 20));
+	}
+	train(TINY_GPT2, 2, "seq_len=11 micro_batch=2 strategy=FULL_SHARD", "cuda", "nccl", NULL,
+		&error);
+	assert_string_equal(error.message, "");
+	assert_int_equal(measured.device_ranks, 1);
+	assert_true(measured.device_used_bytes >= measured.pss_growth_bytes);
+	train(TINY_GPT2, 2, "seq_len=11 micro_batch=2 strategy=FULL_SHARD", "host", NULL, NULL,
+		&error);
+	assert_int_equal(measured.device_ranks, 0);
+	assert_int_equal(measured.device_used_bytes, 0);
+}
+
 static void graphs_that_cannot_be(void **state)
 {
 	static const struct {
@@ -319,6 +347,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(states_in_bf16),
 		cmocka_unit_test(activations_on_the_way_out),
 		cmocka_unit_test(graphs_change_nothing),
+		cmocka_unit_test(the_gpus_own_account),
 		cmocka_unit_test(graphs_that_cannot_be),
 		cmocka_unit_test(buffers_that_nccl_knows),
 		cmocka_unit_test(a_dropped_wait_is_a_race),

@@ -9,7 +9,7 @@
 
 #include "fixture.h"
 
-static const struct tolerance no_time = {-1, 0.10, 0};
+static const struct tolerance no_time = {-1, 0.10, 0, 0.03, 8 << 20};
 
 static struct check judge(struct fixture *fixture, const struct tolerance *tolerance)
 {
@@ -120,6 +120,34 @@ static void test_pss(void **state)
 	measured->pss_growth_bytes = was;
 }
 
+/* What ranks reserve counts for each, the context once; growth by some pages is the driver's. */
+static void test_device(void **state)
+{
+	struct fixture *fixture = *state;
+	struct measurement *measured = &fixture->measurement, was = *measured;
+	struct prediction *predicted = &fixture->prediction, predicted_was = *predicted;
+
+	predicted->peak_reserved_bytes = 1000 << 20;
+	predicted->peak_memory_bytes = 1500 << 20;
+	measured->device_ranks = 3;
+	for (int percent = 95; percent <= 105; percent++) {
+		measured->device_used_bytes = (int64_t)35 * percent << 20;
+		expect_failures(fixture, &no_time,
+			percent < 97 || percent > 103 ? "in use on the GPU;" : "");
+	}
+	/* A GPU that stands in for others has a context of its own. */
+	measured->slow_motion = 1;
+	expect_failures(fixture, &no_time, "");
+	measured->slow_motion = 0;
+	measured->device_used_bytes = (int64_t)3500 << 20;
+	measured->undeclared_bytes = 8 << 20;
+	expect_failures(fixture, &no_time, "");
+	measured->undeclared_bytes++;
+	expect_failures(fixture, &no_time, "allocated outside of the schedule;");
+	*measured = was;
+	*predicted = predicted_was;
+}
+
 /* Times are judged only when asked to. */
 static void test_time(void **state)
 {
@@ -164,6 +192,7 @@ int main(void)
 		cmocka_unit_test(test_exact),
 		cmocka_unit_test(test_operations),
 		cmocka_unit_test(test_pss),
+		cmocka_unit_test(test_device),
 		cmocka_unit_test(test_time),
 		cmocka_unit_test(test_text),
 	};

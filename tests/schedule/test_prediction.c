@@ -226,6 +226,9 @@ static struct measurement measured_sample(void)
 		.pss_growth_bytes = 41,
 		.pss_growth_mean_bytes = 42,
 		.undeclared_bytes = 43,
+		.device_used_bytes = 44,
+		.device_ranks = 4,
+		.device_account = "less 1 bytes",
 		.timeline = {3, spans, live, 0.6},
 	};
 }
@@ -247,6 +250,8 @@ static void test_measurement(void **state)
 		assert_same_prediction(&sampled.values, &read.values);
 		assert_int_equal(read.ranks, 4);
 		assert_int_equal(read.undeclared_bytes, 43);
+		assert_int_equal(read.device_used_bytes, 44);
+		assert_int_equal(read.device_ranks, 4);
 		assert_true(isnan(read.losses[2]));
 		assert_memory_equal(read.losses, losses, 2 * sizeof(double));
 		assert_memory_equal(read.gradient_norms, norms, sizeof(norms));
