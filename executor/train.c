@@ -262,7 +262,7 @@ static bool fill_weights(struct trainer *t, struct error *error)
 
 	if (t->null_device)
 		return true;
-	weights_init(&weights, job_of(t)->training.seed);
+	weights_init(&weights, job_of(t)->training.seed, job_of(t)->threads);
 	if (given != NULL) {
 		if (!safetensors_open(&t->arena, given, t->file.model, &start, error))
 			return false;

@@ -1,6 +1,5 @@
 #include "executor/weights.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,10 +7,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "executor/random.h"
 #include "kernels/bf16.h"
 
-static int find_buffer(const struct weights *weights, enum buffer_role role, int unit)
+int weights_buffer(const struct weights *weights, enum buffer_role role, int unit)
 {
 	for (int i = 0; i < weights->program->n_buffers; i++) {
 		const struct buffer *buffer = &weights->program->buffers[i];
@@ -24,7 +22,7 @@ static int find_buffer(const struct weights *weights, enum buffer_role role, int
 
 static void *resident(const struct weights *weights, enum buffer_role role, int unit)
 {
-	int buffer = find_buffer(weights, role, unit);
+	int buffer = weights_buffer(weights, role, unit);
 
 	return buffer >= 0 ? buffers_address(weights->buffers, buffer) : NULL;
 }
@@ -94,97 +92,6 @@ void weights_get(const struct weights *weights, int parameter, int64_t element, 
 
 	for (int64_t i = 0; i < n; i++)
 		to[i] = element_get(weights->schedule->plan.master_dtype, from, i);
-}
-
-/* --- initial weights --- */
-
-static void fill(
-	const struct model *model, int index, int64_t seed, int64_t first, int64_t n, float *out)
-{
-	const struct parameter *parameter = &model->parameters[index];
-	double deviation = 0.02;
-
-	switch (parameter->init) {
-	case INIT_RESIDUAL:
-		deviation /= sqrt(2 * (double)model->architecture.layers);
-		random_normal_fill(seed, index, first, n, deviation, out);
-		break;
-	case INIT_NORMAL:
-		random_normal_fill(seed, index, first, n, deviation, out);
-		break;
-	case INIT_ONE:
-		for (int64_t i = 0; i < n; i++)
-			out[i] = 1;
-		break;
-	case INIT_ZERO:
-		break; /* as the shard is */
-	}
-}
-
-/* Elements [first, first + n) of a unit. */
-static void init_part(const struct weights *weights, const struct unit *unit, int64_t seed,
-	int64_t first, int64_t n, float *part)
-{
-	if (part == NULL)
-		return;
-	memset(part, 0, (size_t)n * sizeof(float));
-	for (int i = 0; i < unit->n_slices; i++) {
-		const struct unit_slice *slice = &unit->slices[i];
-		int64_t begin = max_i64(slice->offset, first);
-		int64_t end = min_i64(slice->offset + slice->elements, first + n);
-
-		if (begin < end)
-			fill(weights->schedule->model, slice->parameter, seed,
-				begin - slice->offset, end - begin, part + (begin - first));
-	}
-}
-
-static float kept_as(enum dtype dtype, float x)
-{
-	return dtype == DTYPE_BF16 ? bf16_to_float(bf16_from_float(x)) : x;
-}
-
-/* The same of a buffer that may be in the compute dtype, where there is one: what the master dtype
- * has of the weights. */
-static void init_buffer(const struct weights *weights, const struct unit *unit, int64_t seed,
-	enum buffer_role role, int64_t first, int64_t n)
-{
-	int buffer = find_buffer(weights, role, (int)(unit - weights->schedule->units));
-	enum dtype master_dtype = weights->schedule->plan.master_dtype;
-	float strip[WEIGHTS_STRIP];
-
-	if (buffer < 0)
-		return;
-	enum dtype dtype = weights->program->buffers[buffer].dtype;
-	void *address = buffers_address(weights->buffers, buffer);
-	if (dtype == DTYPE_FP32 && master_dtype == DTYPE_FP32) {
-		init_part(weights, unit, seed, first, n, address);
-		return;
-	}
-	for (int64_t at = 0; at < n; at += WEIGHTS_STRIP) {
-		int64_t count = min_i64(WEIGHTS_STRIP, n - at);
-
-		init_part(weights, unit, seed, first + at, count, strip);
-		for (int64_t i = 0; i < count; i++)
-			element_put(dtype, address, at + i, kept_as(master_dtype, strip[i]));
-	}
-}
-
-/* The rank's shard, and under ZeRO-1 and -2 the whole unit that every rank keeps. */
-static void init_unit(const struct weights *weights, int index, int64_t seed)
-{
-	const struct unit *unit = &weights->schedule->units[index];
-	int64_t first = weights->rank % weights->schedule->plan.mesh.shard * unit->chunk;
-
-	init_buffer(weights, unit, seed, BUFFER_PARAMETER_SHARD, first, unit->chunk);
-	init_buffer(weights, unit, seed, BUFFER_MASTER_SHARD, first, unit->chunk);
-	init_buffer(weights, unit, seed, BUFFER_UNSHARDED, 0, unit->gathered);
-}
-
-void weights_init(const struct weights *weights, int64_t seed)
-{
-	for (int u = 0; u < weights->schedule->n_units; u++)
-		init_unit(weights, u, seed);
 }
 
 /* What one rank has of a unit, or of its moments. */

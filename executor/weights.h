@@ -36,9 +36,13 @@ const float *weights_element(
 /* What passes through the stack at once. */
 enum { WEIGHTS_STRIP = 4096 };
 
+/* The resident buffer of that role; -1 where the rank has none. */
+int weights_buffer(const struct weights *weights, enum buffer_role role, int unit);
+
 /* N(0, 0.02), residual projections N(0, 0.02 / sqrt(2 layers)), ones and zeros (docs/defaults.md),
- * keyed by (seed, parameter, element). Each rank fills its own shards; moments are zero already. */
-void weights_init(const struct weights *weights, int64_t seed);
+ * keyed by (seed, parameter, element). Each rank fills its own shards, with that many threads;
+ * moments are zero already. */
+void weights_init(const struct weights *weights, int64_t seed, int threads);
 
 /* After the shards have changed: what every rank keeps whole (ZeRO-1 and -2) is gathered from them,
  * and where the host has the master copy (offload of the optimizer) the device's shard follows it.

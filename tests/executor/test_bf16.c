@@ -47,7 +47,7 @@ static void fill(struct gradients *g)
 {
 	weights_init(&(struct weights){g->run.schedule, &g->run.schedule->programs[0],
 			     &g->solo.buffers, 0},
-		1);
+		1, 2);
 	for (int u = 0; u < g->run.schedule->n_units; u++)
 		for (int i = 0; i < g->run.schedule->units[u].n_slices; i++) {
 			const struct unit_slice *s = slice_at(g, u, i);

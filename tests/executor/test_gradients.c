@@ -177,8 +177,8 @@ static void check_model(const char *text, const char *options)
 	}
 	solo_open(&solo, &run, kernels_reference(), false, still);
 	recording = (struct recording){&solo.compute, calloc((size_t)total, sizeof(float)), starts};
-	weights_init(
-		&(struct weights){run.schedule, &run.schedule->programs[0], &solo.buffers, 0}, 1);
+	weights_init(&(struct weights){run.schedule, &run.schedule->programs[0], &solo.buffers, 0},
+		1, 3);
 	for (int u = 0; u < run.schedule->n_units; u++)
 		for (int i = 0; i < run.schedule->units[u].n_slices; i++) {
 			const struct unit_slice *s = &run.schedule->units[u].slices[i];

@@ -242,7 +242,7 @@ static struct curve loss_curve(const char *options, const struct kernels *kernel
 	run_plan(&run, TINY_GPT2, 1, options);
 	solo_open(&solo, &run, kernels, false, training);
 	weights_init(&(struct weights){run.schedule, &run.schedule->programs[0], &solo.buffers, 0},
-		training.seed);
+		training.seed, 1);
 	for (int64_t step = 0; step < LENGTH; step++) {
 		solo_step(&solo, step);
 		double loss = exact_sum_value(&solo.compute.loss) / (double)solo.compute.tokens;
