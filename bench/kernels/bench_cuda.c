@@ -22,6 +22,7 @@ enum { CANDIDATES = 8, COPIES = 20, MORE_WORKSPACE = 2 * KERNELS_WORKSPACE_BYTES
 static struct gpu gpu;
 static double copied; /* bytes per second, read and written */
 static bool on_cpu, fp32;
+static int failures; /* rows without a figure */
 static struct tally memory_bound = {"memory-bound kernels", "of a copy", 85.0};
 static struct tally products = {"products", "of cuBLASLt's best candidate", 90.0};
 static struct tally workspace = {"products", "of the best with twice the workspace", 98.0};
@@ -47,9 +48,20 @@ static double copy_rate(void)
 	return 2.0 * 4.0 * (double)n * COPIES / (milliseconds * 1e-3);
 }
 
-/* Seconds of the best that cuBLASLt proposes for a workspace of so many bytes, and which it is. */
+/* Whether the calls since the last time failed; they are forgotten, or all that follow would be
+ * skipped. */
+static bool failed(struct error *error)
+{
+	*error = gpu.kernels.error;
+	gpu.kernels.error = (struct error){0};
+	return error->message[0] != '\0';
+}
+
+/* Seconds of the best that cuBLASLt proposes for a workspace of so many bytes, and which it is. A
+ * proposal that it then refuses does not count. */
 static double best_candidate(struct problem *problem, int64_t bytes, int *which)
 {
+	struct error ignored;
 	double best = 1e30;
 
 	gpu.kernels.workspace_bytes = bytes;
@@ -58,9 +70,10 @@ static double best_candidate(struct problem *problem, int64_t bytes, int *which)
 
 		cuda_use_candidate(&gpu.kernels, i);
 		seconds = gpu_seconds(&gpu, problem);
-		if (seconds < best)
-			*which = i;
-		best = seconds < best ? seconds : best;
+		if (failed(&ignored) || seconds >= best)
+			continue;
+		*which = i;
+		best = seconds;
 	}
 	gpu.kernels.workspace_bytes = KERNELS_WORKSPACE_BYTES;
 	cuda_use_candidate(&gpu.kernels, 0);
@@ -85,6 +98,7 @@ static void print_product(struct problem *problem, double seconds, const char *r
 static void print_row(const struct kernel_case *kernel_case, const int64_t *dim)
 {
 	struct problem problem;
+	struct error error;
 	double seconds, percent;
 	char shape[64], row[ROW];
 
@@ -95,14 +109,17 @@ static void print_row(const struct kernel_case *kernel_case, const int64_t *dim)
 		(long long)dim[5]);
 	snprintf(row, sizeof(row), "%s %s", kernel_case->name, shape);
 	printf("%-34s %-27s %10.1f us ", kernel_case->name, shape, seconds * 1e6);
-	if (problem.flops > 0) {
+	if (failed(&error)) {
+		failures++;
+		printf("failed: %s", error.message);
+	} else if (problem.flops > 0) {
 		printf("%8.1f TFLOP/s", problem.flops / seconds * 1e-12);
 	} else {
 		percent = 100.0 * problem.bytes / seconds / copied;
 		printf("%8.1f GB/s    %5.1f %% of a copy", problem.bytes / seconds * 1e-9, percent);
 		tally_add(&memory_bound, row, percent);
 	}
-	if (strncmp(kernel_case->name, "gemm", 4) == 0)
+	if (error.message[0] == '\0' && strncmp(kernel_case->name, "gemm", 4) == 0)
 		print_product(&problem, seconds, row);
 	printf("\n");
 	fflush(stdout);
@@ -190,8 +207,8 @@ int main(int argc, char **argv)
 	tally_print(&memory_bound);
 	tally_print(&products);
 	tally_print(&workspace);
-	if (gpu.kernels.error.message[0] != '\0')
-		printf("%s\n", gpu.kernels.error.message);
+	if (failures > 0)
+		printf("# %d rows failed\n", failures);
 	gpu_close(&gpu);
-	return gpu.kernels.error.message[0] != '\0';
+	return failures > 0;
 }

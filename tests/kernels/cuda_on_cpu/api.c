@@ -298,7 +298,8 @@ static int heuristic(void *handle, void *description, void *a, void *b, void *c,
 	if (cuda_calls.without_epilogues && how->epilogue != 1)
 		return 15;
 	for (int i = 0; i < wanted && i < 2; i++)
-		found[i] = (struct cublaslt_heuristic){.algo.data = {42}};
+		/* The second is refused when it is used, as some are. */
+		found[i] = (struct cublaslt_heuristic){.algo.data = {42 + (uint64_t)i}};
 	*n_found = wanted < 2 ? wanted : 2;
 	return 0;
 }
