@@ -329,23 +329,34 @@ static void backward_norm(const struct leaf *leaf)
 		norm_part(leaf, &norm, rows, i * rows, weight, bias);
 }
 
+/* A GPU takes the micro-batch at once. A CPU searches for the tokens of a row, in one sequence. */
+static int64_t embedding_parts(const struct compute *c)
+{
+	return c->device != NULL ? gradient_parts(c) : c->sequences;
+}
+
 static void backward_position_embedding(const struct leaf *leaf)
 {
 	const struct compute *c = leaf->compute;
-	int64_t n = c->seq_len * architecture_of(leaf)->hidden;
+	int64_t width = architecture_of(leaf)->hidden;
+	int64_t parts = embedding_parts(c), rows = c->tokens / parts;
 	const void *dresidual = operand_work(leaf, TENSOR_D_RESIDUAL);
 	int positions = leaf_parameter(leaf, 0);
 
-	for (int64_t i = 0; i < c->sequences && dresidual != NULL; i++) {
+	for (int64_t i = 0; i < parts && dresidual != NULL; i++) {
 		bool more;
-		void *sum = gradient_begin(leaf, positions, &more);
+		void *dpositions = gradient_begin(leaf, positions, &more);
 
-		/* Positions past the sequences have a gradient of zero. */
-		if (!more)
-			c->kernels->zero(c->context, c->gradient_dtype, sum,
-				c->model->parameters[positions].elements);
-		c->kernels->accumulate(c->context, c->gradient_dtype, sum, c->dtype,
-			compute_at(c, dresidual, i * n), n);
+		c->kernels->embedding_backward(c->context,
+			&(struct embedding_backward){.tokens = rows,
+				.width = width,
+				.length = c->seq_len,
+				.position_rows = c->model->parameters[positions].elements / width,
+				.dout = compute_at(c, dresidual, i * rows * width),
+				.dpositions = dpositions,
+				.accumulate_positions = more,
+				.dtype = c->dtype,
+				.gradient_dtype = c->gradient_dtype});
 		gradient_end(leaf, positions);
 	}
 }
@@ -357,22 +368,24 @@ static void backward_embedding(const struct leaf *leaf)
 	const int32_t *tokens = (const int32_t *)operand_role(leaf, BUFFER_TOKENS);
 	const void *dresidual = operand_work(leaf, TENSOR_D_RESIDUAL);
 	int table = leaf_parameter(leaf, 0);
+	int64_t parts = embedding_parts(c), rows = c->tokens / parts;
 
-	for (int64_t i = 0; i < c->sequences && dresidual != NULL; i++) {
+	for (int64_t i = 0; i < parts && dresidual != NULL; i++) {
 		bool more;
 		void *dtable = gradient_begin(leaf, table, &more);
 
-		c->kernels->embedding_backward(c->context,
-			&(struct embedding_backward){.tokens = c->seq_len,
-				.width = a->hidden,
-				.length = c->seq_len,
-				.vocabulary = a->vocab,
-				.ids = tokens + i * (c->seq_len + 1),
-				.dout = compute_at(c, dresidual, i * c->seq_len * a->hidden),
-				.dtable = dtable,
-				.accumulate_table = more,
-				.dtype = c->dtype,
-				.gradient_dtype = c->gradient_dtype});
+		c->kernels->embedding_backward(
+			c->context, &(struct embedding_backward){.tokens = rows,
+					    .width = a->hidden,
+					    .length = c->seq_len,
+					    .vocabulary = a->vocab,
+					    .ids_stride = c->seq_len + 1,
+					    .ids = tokens + i * (c->seq_len + 1),
+					    .dout = compute_at(c, dresidual, i * rows * a->hidden),
+					    .dtable = dtable,
+					    .accumulate_table = more,
+					    .dtype = c->dtype,
+					    .gradient_dtype = c->gradient_dtype});
 		gradient_end(leaf, table);
 	}
 }

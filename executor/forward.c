@@ -82,16 +82,17 @@ static void forward_embedding(const struct leaf *leaf)
 	const void *table = operand_parameter(leaf, leaf_parameter(leaf, 0));
 	void *out = operand_residual_out(leaf);
 
-	for (int64_t i = 0; i < c->sequences && out != NULL; i++)
-		c->kernels->embedding(
-			c->context, &(struct embedding){.tokens = c->seq_len,
-					    .width = a->hidden,
-					    .length = c->seq_len,
-					    .vocabulary = a->vocab,
-					    .ids = tokens + i * (c->seq_len + 1),
-					    .table = table,
-					    .out = compute_at(c, out, i * c->seq_len * a->hidden),
-					    .dtype = c->dtype});
+	if (out == NULL)
+		return;
+	c->kernels->embedding(c->context, &(struct embedding){.tokens = c->tokens,
+						  .width = a->hidden,
+						  .length = c->seq_len,
+						  .vocabulary = a->vocab,
+						  .ids_stride = c->seq_len + 1,
+						  .ids = tokens,
+						  .table = table,
+						  .out = out,
+						  .dtype = c->dtype});
 }
 
 /* Apart from the embedding, which may be in another unit: the bits are the same either way. */
@@ -102,11 +103,9 @@ static void forward_position_embedding(const struct leaf *leaf)
 	const void *positions = operand_parameter(leaf, leaf_parameter(leaf, 0));
 	void *residual = operand_residual_stream(leaf);
 
-	for (int64_t i = 0; i < c->sequences && residual != NULL; i++) {
-		void *at = compute_at(c, residual, i * n);
-
-		c->kernels->add(c->context, c->dtype, at, at, positions, n);
-	}
+	/* A sequence is a row here, all positions the bias. */
+	if (residual != NULL)
+		c->kernels->bias_add(c->context, c->dtype, residual, positions, c->sequences, n);
 }
 
 static void forward_norm(const struct leaf *leaf)

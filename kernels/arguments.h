@@ -99,10 +99,18 @@ struct attention_backward {
 /* tanh: GPT-2's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); erf: x Phi(x). */
 enum gelu { GELU_TANH, GELU_ERF };
 
-/* out[t] = table[ids[t]] + positions[t % length]. An id outside [0, vocabulary) sets the context's
+/* Where the id of token t stands: windows of ids may overlap, or lie apart. length 0: side by side.
+ */
+static inline int64_t id_place(int64_t t, int64_t length, int64_t stride)
+{
+	return length > 0 ? t / length * stride + t % length : t;
+}
+
+/* out[t] = table[id of t] + positions[t % length]. An id outside [0, vocabulary) sets the context's
  * error and reads as zeros. */
 struct embedding {
 	int64_t tokens, width, length, vocabulary;
+	int64_t ids_stride; /* from one sequence's ids to the next one's; 0: length */
 	const int32_t *ids;
 	const void *table, *positions; /* [vocabulary, width]; [>= length, width] or NULL */
 	void *out;                     /* [tokens, width] */
@@ -113,21 +121,15 @@ struct embedding {
  * gets are summed in fp32 and added at once. */
 struct embedding_backward {
 	int64_t tokens, width, length, vocabulary;
+	int64_t ids_stride;    /* as in struct embedding */
 	int64_t position_rows; /* rows of dpositions: those past `length` have gradient zero */
 	const int32_t *ids;
 	const void *dout; /* [tokens, width] */
-	void *dtable;     /* [vocabulary, width] */
+	void *dtable;     /* [vocabulary, width]; NULL for none, then ids may be NULL */
 	void *dpositions; /* [position_rows, width]; NULL for none */
 	bool accumulate_table, accumulate_positions;
 	enum dtype dtype, gradient_dtype;
 };
-
-/* Where the id of token t stands: windows of ids may overlap, or lie apart. length 0: side by side.
- */
-static inline int64_t id_place(int64_t t, int64_t length, int64_t stride)
-{
-	return length > 0 ? t / length * stride + t % length : t;
-}
 
 /* losses[t] = logsumexp(logits[t]) - logits[t, target], then logits become
  * (softmax - one_hot) * scale. Tokens with target < 0 are ignored: loss 0, gradient 0. */

@@ -27,10 +27,11 @@ INLINE void embed_row(const enum dtype dtype, void *y, const void *a, const void
 void CPU(embedding)(struct kernel_context *context, const struct embedding *e)
 {
 	for (int64_t t = 0; t < e->tokens; t++) {
+		int64_t id = e->ids[id_place(t, e->ids_stride > 0 ? e->length : 0, e->ids_stride)];
 		const void *row = NULL, *position = NULL;
 
-		if (known(context, e->ids[t], e->vocabulary))
-			row = element_of(e->dtype, e->table, e->ids[t] * e->width);
+		if (known(context, id, e->vocabulary))
+			row = element_of(e->dtype, e->table, id * e->width);
 		if (e->positions)
 			position = element_of(e->dtype, e->positions, t % e->length * e->width);
 		BY_DTYPE(embed_row, e->dtype, element_at(e->dtype, e->out, t * e->width), row,
@@ -48,9 +49,12 @@ INLINE void add_row_2(
 	}
 }
 
-static int64_t row_of(const struct embedding_backward *e, const int32_t *ids, int64_t t)
+/* The row of its table that token t names, by its id or its position. */
+static int64_t row_of(const struct embedding_backward *e, bool by_id, int64_t t)
 {
-	return ids ? ids[t] : t % e->length;
+	if (by_id)
+		return e->ids[id_place(t, e->ids_stride > 0 ? e->length : 0, e->ids_stride)];
+	return t % e->length;
 }
 
 static void add_one(const struct embedding_backward *e, void *table, int64_t row, int64_t t)
@@ -63,24 +67,24 @@ static void add_one(const struct embedding_backward *e, void *table, int64_t row
 
 /* All tokens of that row from token `first` on, summed in the workspace. */
 static void add_together(struct kernel_context *context, const struct embedding_backward *e,
-	void *table, const int32_t *ids, int64_t first)
+	void *table, bool by_id, int64_t first)
 {
-	int64_t row = row_of(e, ids, first);
+	int64_t row = row_of(e, by_id, first);
 	float *sum = context->workspace;
 
 	memset(sum, 0, (size_t)e->width * sizeof(*sum));
 	for (int64_t t = first; t < e->tokens; t++)
-		if (row_of(e, ids, t) == row)
+		if (row_of(e, by_id, t) == row)
 			BY_DTYPES(add_row, DTYPE_FP32, e->dtype, sum,
 				element_of(e->dtype, e->dout, t * e->width), e->width);
 	BY_DTYPES(add_row, DTYPE_BF16, DTYPE_FP32, element_at(DTYPE_BF16, table, row * e->width),
 		sum, e->width);
 }
 
-static bool seen(const int32_t *ids, int64_t t)
+static bool seen(const struct embedding_backward *e, int64_t t)
 {
 	for (int64_t u = 0; u < t; u++)
-		if (ids[u] == ids[t])
+		if (row_of(e, true, u) == row_of(e, true, t))
 			return true;
 	return false;
 }
@@ -94,22 +98,24 @@ void CPU(embedding_backward)(struct kernel_context *context, const struct embedd
 {
 	const bool together = e->gradient_dtype == DTYPE_BF16;
 
-	if (!e->accumulate_table)
+	if (e->dtable && !e->accumulate_table)
 		zero_table(e, e->dtable, e->vocabulary);
 	if (e->dpositions && !e->accumulate_positions)
 		zero_table(e, e->dpositions, e->position_rows);
-	for (int64_t t = 0; t < e->tokens; t++) {
-		if (!known(context, e->ids[t], e->vocabulary))
+	for (int64_t t = 0; e->dtable && t < e->tokens; t++) {
+		int64_t id = row_of(e, true, t);
+
+		if (!known(context, id, e->vocabulary))
 			continue;
 		if (!together)
-			add_one(e, e->dtable, e->ids[t], t);
-		else if (!seen(e->ids, t))
-			add_together(context, e, e->dtable, e->ids, t);
+			add_one(e, e->dtable, id, t);
+		else if (!seen(e, t))
+			add_together(context, e, e->dtable, true, t);
 	}
 	for (int64_t t = 0; e->dpositions && t < e->tokens; t++) {
 		if (!together)
 			add_one(e, e->dpositions, t % e->length, t);
 		else if (t < e->length)
-			add_together(context, e, e->dpositions, NULL, t);
+			add_together(context, e, e->dpositions, false, t);
 	}
 }

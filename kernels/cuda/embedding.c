@@ -120,19 +120,18 @@ static void sum_runs(struct kernel_context *context, const struct embedding_back
 /* --- sort --- */
 
 /* Token numbers by id; the ids outside of the table last. Gives where they are. */
-static const int32_t *sort_tokens(struct kernel_context *context, const int32_t *ids,
-	int64_t tokens, int64_t rows, struct space *space)
+static const int32_t *sort_tokens(struct kernel_context *context, const struct embedding_ids *ids,
+	int64_t tokens, struct space *space)
 {
 	int32_t *to[2] = {take(space, tokens * (int64_t)sizeof(int32_t)),
 		take(space, tokens * (int64_t)sizeof(int32_t))};
-	struct embedding_sort_launch a = {.ids = ids,
+	struct embedding_sort_launch a = {.ids = *ids,
 		.counts = take(space, count_bytes(tokens)),
 		.tokens = tokens,
-		.rows = rows,
 		.share = share_of(tokens)};
 	int64_t blocks = cuda_blocks(tokens, a.share);
 
-	for (int turn = 0; turn == 0 || rows >> a.shift > 0; turn = !turn) {
+	for (int turn = 0; turn == 0 || ids->rows >> a.shift > 0; turn = !turn) {
 		a.to = to[turn];
 		cuda_launch(context,
 			&(struct launch){CUDA_embedding_count, blocks, 1, 1, 256,
@@ -163,18 +162,20 @@ static int64_t tokens_at_once(const struct kernel_context *context, int64_t toke
 
 static void sum_tokens(struct kernel_context *context, const struct embedding_backward *e)
 {
-	int64_t step = tokens_at_once(context, e->tokens);
+	int64_t step = tokens_at_once(context, e->tokens), length = e->length > 0 ? e->length : 1;
 
 	for (int64_t first = 0; first < e->tokens; first += step) {
 		struct space space = {context->workspace, context->workspace_bytes};
-		struct embedding_runs_launch a = {.ids = e->ids + first,
+		struct embedding_runs_launch a = {
+			.ids = {e->ids, first, e->vocabulary, (uint32_t)length,
+				(uint32_t)(e->ids_stride > 0 ? e->ids_stride : length)},
 			.dout = (const char *)e->dout + first * e->width * dtype_bytes(e->dtype),
 			.gradient = e->dtable,
 			.tokens = least(step, e->tokens - first),
 			.rows = e->vocabulary,
 			.accumulate = e->accumulate_table || first > 0};
 
-		a.order = sort_tokens(context, a.ids, a.tokens, a.rows, &space);
+		a.order = sort_tokens(context, &a.ids, a.tokens, &space);
 		sum_runs(context, e, &a, space);
 	}
 }
@@ -196,9 +197,10 @@ static void sum_positions(struct kernel_context *context, const struct embedding
 /* Rows that no token names stay as they are, or become zeros, before the others are written. */
 void cuda_embedding_backward(struct kernel_context *context, const struct embedding_backward *e)
 {
-	if (!e->accumulate_table)
+	if (e->dtable && !e->accumulate_table)
 		cuda_zero(context, e->gradient_dtype, e->dtable, e->vocabulary * e->width);
-	sum_tokens(context, e);
+	if (e->dtable)
+		sum_tokens(context, e);
 	if (!e->dpositions)
 		return;
 	if (!e->accumulate_positions)

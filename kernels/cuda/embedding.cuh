@@ -15,16 +15,17 @@ enum {
 };
 
 /* The row of the table, or `rows` for an id that is outside of it: those come last. */
-DEVICE uint32_t row_of_token(const int32_t *ids, int64_t token, int64_t rows)
+DEVICE uint32_t row_of_token(const embedding_ids &a, int32_t token)
 {
-	int64_t id = ids[token];
+	uint32_t at = (uint32_t)(a.first + token);
+	int64_t id = a.ids[(int64_t)(at / a.length) * a.stride + at % a.length];
 
-	return (uint32_t)(id >= 0 && id < rows ? id : rows);
+	return (uint32_t)(id >= 0 && id < a.rows ? id : a.rows);
 }
 
 DEVICE int32_t digit_of(const embedding_sort_launch &a, int32_t token)
 {
-	return (int32_t)(row_of_token(a.ids, token, a.rows) >> a.shift & (SORT_BINS - 1));
+	return (int32_t)(row_of_token(a.ids, token) >> a.shift & (SORT_BINS - 1));
 }
 
 /* The i-th token of this digit's pass; the first pass takes them as they come. */
@@ -168,7 +169,7 @@ DEVICE void look_up(const embedding_runs_launch &a, int64_t i, int32_t *token, i
 
 	if (a.order) {
 		*token = a.order[i];
-		*row = (int32_t)row_of_token(a.ids, *token, a.rows);
+		*row = (int32_t)row_of_token(a.ids, *token);
 		return;
 	}
 	each = a.tokens / a.length + 1;

@@ -198,7 +198,8 @@ void cuda_embedding(struct kernel_context *context, const struct embedding *e)
 		.out = e->out,
 		.fault = cuda_backend(context)->fault,
 		.width = e->width,
-		.length = e->length,
+		.length = most(e->length, 1),
+		.ids_stride = e->ids_stride > 0 ? e->ids_stride : most(e->length, 1),
 		.vocabulary = e->vocabulary};
 
 	a.vector = even(e->width, e->dtype) && cuda_aligned(e->table) &&

@@ -5,7 +5,8 @@
 template <typename T> DEVICE void embedding_body(const embedding_launch &a)
 {
 	const int N = lanes<T>::count;
-	int64_t token = blockIdx.x, id = a.ids[token];
+	int64_t token = blockIdx.x;
+	int64_t id = a.ids[token / a.length * a.ids_stride + token % a.length];
 	bool known = id >= 0 && id < a.vocabulary;
 	int64_t column = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * N;
 	int64_t rest = a.width - column;

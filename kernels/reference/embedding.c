@@ -17,12 +17,12 @@ static bool known(struct kernel_context *context, int64_t id, int64_t vocabulary
 void reference_embedding(struct kernel_context *context, const struct embedding *e)
 {
 	for (int64_t t = 0; t < e->tokens; t++) {
-		bool in = known(context, e->ids[t], e->vocabulary);
+		int64_t id = e->ids[id_place(t, e->ids_stride > 0 ? e->length : 0, e->ids_stride)];
+		bool in = known(context, id, e->vocabulary);
 
 		for (int64_t j = 0; j < e->width; j++) {
 			int64_t position = t % e->length * e->width + j;
-			float x = in ? element_get(e->dtype, e->table, e->ids[t] * e->width + j)
-				     : 0.0f;
+			float x = in ? element_get(e->dtype, e->table, id * e->width + j) : 0.0f;
 			if (e->positions)
 				x += element_get(e->dtype, e->positions, position);
 			element_put(e->dtype, e->out, t * e->width + j, x);
@@ -30,10 +30,17 @@ void reference_embedding(struct kernel_context *context, const struct embedding 
 	}
 }
 
-/* Row `row` of a table gets the rows of dout of the tokens that `ids` (or, without, their position)
- * sends there, from token `first` on. */
-static void add_rows(const struct embedding_backward *e, void *table, const int32_t *ids,
-	int64_t row, int64_t first)
+/* The row of its table that token t names, by its id or its position. */
+static int64_t row_of(const struct embedding_backward *e, bool by_id, int64_t t)
+{
+	if (by_id)
+		return e->ids[id_place(t, e->ids_stride > 0 ? e->length : 0, e->ids_stride)];
+	return t % e->length;
+}
+
+/* Row `row` of a table gets the rows of dout of the tokens that name it, from token `first` on. */
+static void add_rows(
+	const struct embedding_backward *e, void *table, bool by_id, int64_t row, int64_t first)
 {
 	for (int64_t j = 0; j < e->width; j++) {
 		int64_t at = row * e->width + j;
@@ -42,7 +49,7 @@ static void add_rows(const struct embedding_backward *e, void *table, const int3
 				    : element_get(e->gradient_dtype, table, at);
 
 		for (int64_t t = first; t < e->tokens; t++)
-			if ((ids ? ids[t] : t % e->length) == row)
+			if (row_of(e, by_id, t) == row)
 				sum += element_get(e->dtype, e->dout, t * e->width + j);
 		if (e->gradient_dtype == DTYPE_BF16)
 			sum += element_get(e->gradient_dtype, table, at);
@@ -50,10 +57,10 @@ static void add_rows(const struct embedding_backward *e, void *table, const int3
 	}
 }
 
-static bool seen(const int32_t *ids, int64_t t)
+static bool seen(const struct embedding_backward *e, int64_t t)
 {
 	for (int64_t u = 0; u < t; u++)
-		if (ids[u] == ids[t])
+		if (row_of(e, true, u) == row_of(e, true, t))
 			return true;
 	return false;
 }
@@ -66,15 +73,15 @@ static void zero_table(const struct embedding_backward *e, void *table, int64_t 
 void reference_embedding_backward(
 	struct kernel_context *context, const struct embedding_backward *e)
 {
-	if (!e->accumulate_table)
+	if (e->dtable && !e->accumulate_table)
 		zero_table(e, e->dtable, e->vocabulary);
 	if (e->dpositions && !e->accumulate_positions)
 		zero_table(e, e->dpositions, e->position_rows);
-	for (int64_t t = 0; t < e->tokens; t++)
-		if (known(context, e->ids[t], e->vocabulary) && !seen(e->ids, t))
-			add_rows(e, e->dtable, e->ids, e->ids[t], t);
+	for (int64_t t = 0; e->dtable && t < e->tokens; t++)
+		if (known(context, row_of(e, true, t), e->vocabulary) && !seen(e, t))
+			add_rows(e, e->dtable, true, row_of(e, true, t), t);
 	for (int64_t t = 0; e->dpositions && t < e->tokens && t < e->length; t++)
-		add_rows(e, e->dpositions, NULL, t, t);
+		add_rows(e, e->dpositions, false, t, t);
 }
 
 static double log_sum_exp(enum dtype dtype, const void *x, int64_t n)

@@ -150,9 +150,14 @@ static void touch_attention_backward(struct list *list, const struct attention_b
 	writes(list, a->dtype, b->dv, rows_of(rows, a->kv_heads * a->head_dim, b->dv_stride));
 }
 
+static int64_t place_of(int64_t t, int64_t length, int64_t stride)
+{
+	return id_place(t, stride > 0 ? length : 0, stride);
+}
+
 static void touch_embedding(struct list *list, const struct embedding *e)
 {
-	reads(list, DTYPE_FP32, e->ids, e->tokens);
+	reads(list, DTYPE_FP32, e->ids, place_of(e->tokens - 1, e->length, e->ids_stride) + 1);
 	reads(list, e->dtype, e->table, e->vocabulary * e->width);
 	reads(list, e->dtype, e->positions, e->length * e->width);
 	writes(list, e->dtype, e->out, e->tokens * e->width);
@@ -160,7 +165,7 @@ static void touch_embedding(struct list *list, const struct embedding *e)
 
 static void touch_embedding_backward(struct list *list, const struct embedding_backward *e)
 {
-	reads(list, DTYPE_FP32, e->ids, e->tokens);
+	reads(list, DTYPE_FP32, e->ids, place_of(e->tokens - 1, e->length, e->ids_stride) + 1);
 	reads(list, e->dtype, e->dout, e->tokens * e->width);
 	writes(list, e->gradient_dtype, e->dtable, e->vocabulary * e->width);
 	writes(list, e->gradient_dtype, e->dpositions, e->position_rows * e->width);
@@ -169,7 +174,8 @@ static void touch_embedding_backward(struct list *list, const struct embedding_b
 static void touch_cross_entropy(struct list *list, const struct cross_entropy *c)
 {
 	writes(list, c->dtype, c->logits, rows_of(c->tokens, c->vocabulary, c->stride));
-	reads(list, DTYPE_FP32, c->targets, c->tokens);
+	reads(list, DTYPE_FP32, c->targets,
+		place_of(c->tokens - 1, c->length, c->targets_stride) + 1);
 	writes(list, DTYPE_FP32, c->losses, c->tokens);
 }
 
@@ -185,16 +191,27 @@ KERNEL(embedding)
 KERNEL(embedding_backward)
 KERNEL(cross_entropy)
 
+/* One sequence after the other; stride 0: side by side. */
+static void check_windows(struct kernel_context *context, const int32_t *ids, int64_t tokens,
+	int64_t length, int64_t stride, int64_t vocabulary)
+{
+	int64_t step = stride > 0 ? length : tokens;
+
+	for (int64_t t = 0; t < tokens; t += step)
+		fake_check_tokens(context, ids + place_of(t, length, stride),
+			step < tokens - t ? step : tokens - t, vocabulary);
+}
+
 static void fake_embedding_checked(struct kernel_context *context, const struct embedding *e)
 {
-	fake_check_tokens(context, e->ids, e->tokens, e->vocabulary);
+	check_windows(context, e->ids, e->tokens, e->length, e->ids_stride, e->vocabulary);
 	fake_embedding(context, e);
 }
 
 static void fake_cross_entropy_checked(
 	struct kernel_context *context, const struct cross_entropy *c)
 {
-	fake_check_tokens(context, c->targets, c->tokens, c->vocabulary);
+	check_windows(context, c->targets, c->tokens, c->length, c->targets_stride, c->vocabulary);
 	fake_cross_entropy(context, c);
 }
 

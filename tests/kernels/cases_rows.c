@@ -89,7 +89,7 @@ static int64_t rows_named(const struct problem *p, int64_t limit)
 
 	if (!named)
 		abort();
-	for (int64_t i = 0; i < p->n_ids; i++)
+	for (int64_t i = 0; i < p->dim[0]; i++)
 		named[p->ids[i]] = 1;
 	for (int64_t i = 0; i < limit; i++)
 		rows += named[i];
@@ -104,8 +104,8 @@ static int64_t position_rows(const struct problem *p)
 	return p->dim[0] < p->dim[2] ? p->dim[0] : p->dim[2];
 }
 
-/* dims: tokens width length vocabulary, flags (1 positions, 2 accumulate), how many ids occur (0:
- * any; they lie apart) */
+/* dims: tokens width length vocabulary, flags (1 positions, 2 accumulate, 4 one more id between two
+ * sequences, 8 no gradient of the table), how many ids occur (0: any; they lie apart) */
 static int64_t distinct_ids(const struct problem *p)
 {
 	return p->dim[5] > 0 ? p->dim[5] : p->dim[3];
@@ -113,7 +113,7 @@ static int64_t distinct_ids(const struct problem *p)
 
 static void make_tokens(struct problem *p)
 {
-	make_ids(p, p->dim[0], distinct_ids(p), false);
+	make_ids(p, p->dim[0] + p->dim[0] / p->dim[2] + 1, distinct_ids(p), false);
 	for (int64_t i = 0; i < p->n_ids; i++)
 		p->ids[i] = (int32_t)(p->ids[i] * (p->dim[3] / distinct_ids(p)));
 }
@@ -136,6 +136,7 @@ static void call_embedding(struct problem *p)
 				    .width = p->dim[1],
 				    .length = p->dim[2],
 				    .vocabulary = p->dim[3],
+				    .ids_stride = p->dim[4] & 4 ? p->dim[2] + 1 : 0,
 				    .ids = p->ids,
 				    .table = p->buffer[0].data,
 				    .positions = p->dim[4] & 1 ? p->buffer[1].data : NULL,
@@ -182,9 +183,10 @@ static void call_embedding_backward(struct problem *p)
 				    .length = p->dim[2],
 				    .vocabulary = p->dim[3],
 				    .position_rows = p->dim[2] + 3,
-				    .ids = p->ids,
+				    .ids_stride = p->dim[4] & 4 ? p->dim[2] + 1 : 0,
+				    .ids = p->dim[4] & 8 ? NULL : p->ids,
 				    .dout = p->buffer[0].data,
-				    .dtable = p->buffer[1].data,
+				    .dtable = p->dim[4] & 8 ? NULL : p->buffer[1].data,
 				    .dpositions = p->dim[4] & 1 ? p->buffer[2].data : NULL,
 				    .accumulate_table = p->dim[4] & 2,
 				    .accumulate_positions = p->dim[4] & 2,
@@ -250,12 +252,12 @@ static const int64_t layernorm_shapes[][MOST_DIMS] = {{1, 1, 1}, {3, 7, 1}, {7, 
 static const int64_t rmsnorm_shapes[][MOST_DIMS] = {{1, 1, 0}, {3, 7, 0}, {7, 3, 12}, {17, 33, 0},
 	{33, 17, 0}, {5, 64, 4}, {2, 65, 8}, {40, 100, 12}, {9, 257, 0}, {-1}};
 static const int64_t embedding_shapes[][MOST_DIMS] = {{1, 1, 1, 1, 0}, {7, 3, 7, 5, 1},
-	{33, 17, 11, 9, 3}, {34, 65, 17, 100, 2}, {100, 33, 50, 7, 1}, {-1}};
+	{33, 17, 11, 9, 3}, {34, 65, 17, 100, 2}, {100, 33, 50, 7, 1}, {40, 9, 7, 100, 5}, {-1}};
 /* Also: ids that occur once, often, all alike; several tiles, pieces and digits. */
 static const int64_t embedding_backward_shapes[][MOST_DIMS] = {{1, 1, 1, 1, 0}, {7, 3, 7, 5, 1},
 	{33, 17, 11, 9, 3}, {34, 65, 17, 100, 2}, {100, 33, 50, 7, 1}, {70, 1040, 33, 4, 3},
 	{3000, 9, 50, 700, 1, 2}, {2500, 8, 2500, 600, 2, 1}, {2049, 16, 5, 300000, 1, 40},
-	{700, 3, 900, 700, 3}, {-1}};
+	{700, 3, 900, 700, 3}, {3000, 4, 70, 900, 5}, {64, 40, 16, 5, 9}, {50, 8, 20, 5, 11}, {-1}};
 static const int64_t loss_shapes[][MOST_DIMS] = {{1, 1, 0, 0}, {3, 7, 1, 0}, {17, 33, 0, 1},
 	{33, 17, 15, 0, 11}, {9, 1000, 3, 0, 1}, {5, 5003, 0, 1}, {4, 50257, 0, 0},
 	{6, 50257, 47, 0, 3}, {3, 60000, 8, 0}, {-1}};
