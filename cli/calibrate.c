@@ -107,9 +107,11 @@ static bool measure_gpus(const struct invocation *invocation, const struct launc
 	};
 
 	*topology = NULL;
-	return executor_has_gpus(error) &&
-	       (launcher->rank > 0 || input_local_gpus(invocation->arena, topology, error)) &&
-	       executor_calibrate_gpus(&options, invocation->arena, *topology, error);
+	if (!executor_has_gpus(error) ||
+		(launcher->rank == 0 && !input_local_gpus(invocation->arena, topology, error)) ||
+		!executor_calibrate_gpus(&options, invocation->arena, *topology, error))
+		return false;
+	return true;
 }
 
 static bool measure_cluster(const struct calibrate_options *options, struct arena *arena,
@@ -139,7 +141,7 @@ static bool measure(const struct invocation *invocation, const struct launcher *
 	if (!executor_detect_local(0, invocation->arena, topology, error) ||
 		!executor_calibrate(&options, invocation->arena, &(*topology)->calibration, error))
 		return false;
-	calibrate_steps(invocation->arena, options.quick, options.report, *topology);
+	calibrate_steps(invocation->arena, options.quick, options.report, NULL, *topology);
 	return true;
 }
 

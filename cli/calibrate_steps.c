@@ -12,31 +12,49 @@
 #include "cli/question.h"
 #include "executor/executor.h"
 
-/* Of a size that fits no cache and takes milliseconds; no preset is like them, so that a prediction
- * of a preset is none of what was measured here. */
-static const char *const references[] = {
-	[STEP_MLP_PLAIN] = "shardplan: model/1\n"
-			   "name: calibration-plain\n"
-			   "family: gpt2\n"
-			   "layers: 3\nhidden: 448\nheads: 7\nffn: 1792\n"
-			   "vocab: 4096\ncontext: 256\n",
-	[STEP_MLP_GATED] = "shardplan: model/1\n"
-			   "name: calibration-gated\n"
-			   "family: llama\n"
-			   "layers: 3\nhidden: 448\nheads: 7\nkv_heads: 7\nffn: 1216\n"
-			   "vocab: 4096\ncontext: 256\n",
+/* What is trained; no preset is like them, so that a prediction of a preset is none of what was
+ * measured here. Of a processor: of a size that fits no cache and takes milliseconds. Of a GPU: as
+ * wide as what it trains, so that its power limit is met, and as few layers as show it. */
+static const struct reference {
+	const char *model, *micro_batch;
+	const char *lengths[3]; /* tokens */
+	int64_t steps;
+} references[2][2] = {
+	[DEVICE_CPU] = {[STEP_MLP_PLAIN] = {"shardplan: model/1\n"
+					    "name: calibration-plain\n"
+					    "family: gpt2\n"
+					    "layers: 3\nhidden: 448\nheads: 7\nffn: 1792\n"
+					    "vocab: 4096\ncontext: 256\n",
+				"1", {"128", "256"}, 14},
+		[STEP_MLP_GATED] = {"shardplan: model/1\n"
+				    "name: calibration-gated\n"
+				    "family: llama\n"
+				    "layers: 3\nhidden: 448\nheads: 7\nkv_heads: 7\nffn: 1216\n"
+				    "vocab: 4096\ncontext: 256\n",
+			"1", {"128", "256"}, 14}},
+	[DEVICE_GPU] = {[STEP_MLP_PLAIN] = {"shardplan: model/1\n"
+					    "name: calibration-plain\n"
+					    "family: gpt2\n"
+					    "layers: 2\nhidden: 1536\nheads: 24\nffn: 6144\n"
+					    "vocab: 8192\ncontext: 1024\n",
+				"16", {"1024"}, 60},
+		[STEP_MLP_GATED] = {"shardplan: model/1\n"
+				    "name: calibration-gated\n"
+				    "family: llama\n"
+				    "layers: 1\nhidden: 4096\nheads: 32\nkv_heads: 32\nffn: 10240\n"
+				    "vocab: 8192\ncontext: 4096\n",
+			"4", {"2048"}, 40}},
 };
-static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16};
-static const char *const lengths[] = {"128", "256"}; /* tokens */
 
 enum {
 	DATA_BYTES = 1 << 16,
-	MOST_RANKS = 8, /* that compute at the same time */
-	STEPS_QUICK = 5,
-	STEPS_FULL = 14, /* of which two warm up */
+	MOST_RANKS = 8,  /* that compute at the same time */
+	STEPS_QUICK = 5, /* of which two warm up */
 };
 /* A ratio beyond says more about what else the machine did: 1.4 was the largest on an idle one. */
 static const double most_factor = 2;
+
+static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16};
 
 /* One measurement in the making. */
 struct stepping {
@@ -68,10 +86,20 @@ static int make_data(struct arena *arena, const char **path)
 	return fd;
 }
 
+static bool on_gpu(const struct stepping *s)
+{
+	return s->machine->device.kind == DEVICE_GPU;
+}
+
+static const struct reference *reference_of(const struct stepping *s)
+{
+	return &references[s->machine->device.kind][s->step->mlp];
+}
+
 /* Ranks of one thread run on all cores, as they do where they are used. */
 static int64_t ranks_of(const struct stepping *s)
 {
-	if (s->step->threads == STEP_THREADS_ALL)
+	if (s->step->threads == STEP_THREADS_ALL || on_gpu(s))
 		return 1;
 	return min_i64(s->machine->host.cores, MOST_RANKS);
 }
@@ -81,7 +109,10 @@ static struct topology part_of_machine(const struct stepping *s)
 {
 	struct topology part = *s->machine;
 
+	part.nodes = 1;
 	part.devices_per_node = ranks_of(s);
+	if (on_gpu(s))
+		return part;
 	part.device.memory_bytes = max_i64(part.host.memory_bytes / part.devices_per_node, 1);
 	if (s->step->threads == STEP_THREADS_ONE)
 		part.host.cores = part.devices_per_node;
@@ -99,7 +130,7 @@ static bool resolve(const struct stepping *s, const struct topology *topology, c
 		{"activation_checkpointing", checkpointing_names[CHECKPOINTING_FULL]},
 		{"param_dtype", dtype_name(s->step->dtype)},
 		{"seq_len", length},
-		{"micro_batch", "1"},
+		{"micro_batch", reference_of(s)->micro_batch},
 		{"grad_accum", "1"},
 	};
 	struct choices choices = {0};
@@ -153,6 +184,7 @@ static bool train_and_compare(struct stepping *s, const char *length, struct err
 		.plan = &file,
 		.training = training_defaults(),
 		.data = s->data,
+		.device = on_gpu(s) ? "cuda" : NULL,
 		.threads = s->step->threads == STEP_THREADS_ONE ? 1 : 0,
 		.expected = &evaluation.simulation.timeline,
 	};
@@ -163,12 +195,20 @@ static bool train_and_compare(struct stepping *s, const char *length, struct err
 	return true;
 }
 
+/* Of a GPU what waits for memory alone is known from its kernels. */
+static bool is_taken(const struct stepping *s, int work)
+{
+	return !on_gpu(s) || work == STEP_FORWARD || work == STEP_RECOMPUTE ||
+	       work == STEP_BACKWARD;
+}
+
 static void take_factors(const struct stepping *s, struct calibration_step *step)
 {
 	for (int work = 0; work < STEP_WORK_COUNT; work++) {
 		double ratio = s->predicted[work] > 0 ? s->measured[work] / s->predicted[work] : 0;
 
-		if (ratio > 0 && ratio < most_factor && ratio > 1 / most_factor)
+		if (is_taken(s, work) && ratio > 0 && ratio < most_factor &&
+			ratio > 1 / most_factor)
 			step->factors[work] = ratio;
 	}
 }
@@ -176,31 +216,34 @@ static void take_factors(const struct stepping *s, struct calibration_step *step
 static bool measure_step(
 	struct stepping *s, bool quick, struct calibration_step *step, struct error *error)
 {
+	const struct reference *reference = reference_of(s);
+	const char *text = reference->model;
 	struct model *model;
-	const char *reference = references[step->mlp];
-	int n = quick ? 1 : COUNT_OF(lengths);
 
-	if (!model_parse(s->arena, "reference", reference, strlen(reference), &model, error))
+	if (!model_parse(s->arena, "reference", text, strlen(text), &model, error))
 		return false;
 	s->model = model;
-	for (int i = 0; i < n; i++)
-		if (!train_and_compare(s, lengths[i], error))
+	s->training_steps = quick ? STEPS_QUICK : reference->steps;
+	for (int i = 0; reference->lengths[i] != NULL && (i == 0 || !quick); i++)
+		if (!train_and_compare(s, reference->lengths[i], error))
 			return false;
 	take_factors(s, step);
 	return true;
 }
 
-static void say(const struct calibration_step *step, void (*report)(const char *line, void *data))
+static void say(const struct calibration_step *step, void (*report)(const char *line, void *data),
+	void *report_data)
 {
 	char line[256];
 
 	if (report == NULL)
 		return;
-	snprintf(line, sizeof(line), "steps, %s mlp, %s, %s thread%s: forward %.2f, backward %.2f",
+	snprintf(line, sizeof(line),
+		"steps, %s mlp, %s, %s thread%s: forward %.3f, backward %.3f of the prediction",
 		step_mlp_names[step->mlp], dtype_name(step->dtype),
 		step_threads_names[step->threads], step->threads == STEP_THREADS_ALL ? "s" : "",
 		step->factors[STEP_FORWARD], step->factors[STEP_BACKWARD]);
-	report(line, NULL);
+	report(line, report_data);
 }
 
 /* False when there is no point in trying more. */
@@ -209,11 +252,7 @@ static bool measure_one(
 {
 	struct arena arena = {0};
 	struct error error = {0};
-	struct stepping s = {.arena = &arena,
-		.machine = machine,
-		.step = step,
-		.data = data,
-		.training_steps = quick ? STEPS_QUICK : STEPS_FULL};
+	struct stepping s = {.arena = &arena, .machine = machine, .step = step, .data = data};
 	bool ok = measure_step(&s, quick, step, &error);
 
 	if (!ok)
@@ -231,8 +270,16 @@ static struct calibration_step combination(int number)
 		.threads = (enum step_threads)(number & 1)};
 }
 
+/* One core is all cores; and a GPU is all of itself, and trains in bf16. */
+static bool is_told(const struct topology *topology, const struct calibration_step *step)
+{
+	if (topology->device.kind == DEVICE_GPU)
+		return step->dtype == DTYPE_BF16 && step->threads == STEP_THREADS_ALL;
+	return step->threads == STEP_THREADS_ONE || topology->host.cores > 1;
+}
+
 void calibrate_steps(struct arena *arena, bool quick, void (*report)(const char *line, void *data),
-	struct topology *topology)
+	void *report_data, struct topology *topology)
 {
 	struct calibration measured = topology->calibration;
 	const char *path = NULL;
@@ -242,12 +289,11 @@ void calibrate_steps(struct arena *arena, bool quick, void (*report)(const char 
 	for (int i = 0; i < CALIBRATION_STEPS && ok; i++) {
 		struct calibration_step step = combination(i);
 
-		/* On one core both are the same. */
-		if (step.threads == STEP_THREADS_ALL && topology->host.cores == 1)
+		if (!is_told(topology, &step))
 			continue;
 		ok = measure_one(path, quick, topology, &step);
 		if (ok && calibration_add_step(&measured, &step))
-			say(&step, report);
+			say(&step, report, report_data);
 	}
 	if (data >= 0)
 		close(data);

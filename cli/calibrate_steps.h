@@ -1,4 +1,5 @@
-/* What real steps take over what the model says, for `calibrate local`. */
+/* What real steps take over what the model says, for `calibrate local`: on processors or on a GPU.
+ */
 #ifndef CLI_CALIBRATE_STEPS_H
 #define CLI_CALIBRATE_STEPS_H
 
@@ -9,6 +10,6 @@
  * trained is left out, with a note: predictions are then those of the model. `report` may be NULL.
  */
 void calibrate_steps(struct arena *arena, bool quick, void (*report)(const char *line, void *data),
-	struct topology *topology);
+	void *report_data, struct topology *topology);
 
 #endif

@@ -16,7 +16,7 @@ enum { PINNED_BYTES = 64 << 20, MEMORY_LEAST = 512 << 20 };
 /* s: of a sample, and of all samples of one figure. */
 #define SAMPLE       5e-3
 #define BUDGET_QUICK 0.03
-#define BUDGET_FULL  0.2
+#define BUDGET_FULL  0.1
 /* The host needs less for a launch; so long the stream is held for each, so that the device never
  * waits for the host in a sample. */
 #define LAUNCH 10e-6
@@ -159,9 +159,10 @@ static bool make_memory(struct gpu_bench *g, struct error *error)
 	char *clock = NULL;
 	void *pinned = NULL;
 
-	/* Operands and results of the largest product of calibrate_gpu_kernels.c. */
+	/* Operands and results of the largest product of calibrate_gpu_kernels.c: 2.6 GiB of an
+	 * H100. */
 	g->memory_bytes =
-		max_i64(MEMORY_LEAST, (int64_t)(640 << 20) / 128 * max_i64(g->multiprocessors, 1));
+		max_i64(MEMORY_LEAST, (int64_t)(20 << 20) * max_i64(g->multiprocessors, 1));
 	g->pinned_bytes = PINNED_BYTES;
 	if (!allocate(g, g->memory_bytes, "operands", &g->memory, error) ||
 		!allocate(g, KERNELS_WORKSPACE_BYTES, "a workspace", &g->workspace, error) ||
@@ -256,7 +257,7 @@ static bool measure_first(struct gpu_bench *g, struct error *error)
 {
 	struct calibration *c = g->base.calibration;
 	bool ok = open_gpu(g, error) && calibrate_gpu_memory(g, error) &&
-		  calibrate_gpu_kernels(g, error);
+		  calibrate_gpu_kernels(g, error) && calibrate_gpu_rates(g, error);
 
 	if (ok) {
 		c->date = machine_date(g->base.arena);

@@ -29,8 +29,16 @@ bool gpu_time(struct gpu_bench *gpu, void (*run)(void *data), void *data, double
 bool gpu_sample(struct gpu_bench *gpu, void (*run)(void *data), void *data, int repeats,
 	double *seconds, struct error *error);
 
-/* calibrate_gpu_kernels.c */
+/* Elements from row to row of so many logits: odd ones would be slow to reach. */
+static inline int64_t gpu_row(int64_t width)
+{
+	return (width + 63) / 64 * 64;
+}
+
+/* calibrate_gpu_kernels.c: products. */
 bool calibrate_gpu_kernels(struct gpu_bench *gpu, struct error *error);
+/* calibrate_gpu_rates.c: everything else. */
+bool calibrate_gpu_rates(struct gpu_bench *gpu, struct error *error);
 /* calibrate_gpu_memory.c: memory, PCIe, what launching costs. */
 bool calibrate_gpu_memory(struct gpu_bench *gpu, struct error *error);
 

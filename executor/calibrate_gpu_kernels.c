@@ -1,14 +1,12 @@
-/* A GPU's matrix products, attention and optimizer.
+/* A GPU's matrix products.
  *
  * Products are fitted where the tiles of any library fill the multiprocessors evenly: m of 128 rows
  * for each of them. What such a product of depth k takes is a line, 2 m n (k + half_k) / flops, as
  * the simulator has it; other shapes follow from their tiles, by how much those that were measured
  * differ from that (simulator/product.h). */
 #include "executor/calibrate_gpu.h"
-#include "executor/event.h"
 
 #include <math.h>
-#include <time.h>
 
 enum { TILE = 128, FIT_N = 4096, FORMS = 3, CHUNKS = 256 };
 static const int64_t depths[] = {256, 512, 1024, 2048, 4096, 8192};
@@ -17,17 +15,23 @@ struct shape {
 	int64_t m, n, k;
 };
 
-/* Projections of GPT-2 124M and 1.5B and of Llama-2-7B, for 4096 tokens; and a large one. */
+/* Projections of GPT-2 124M and 1.5B and of Llama-2-7B and their heads, and a large square; for the
+ * tokens of small and of large micro-batches. `wide`: in bf16 alone. */
 static const struct layer {
 	int64_t tokens, out, in;
-} layers[] = {{4096, 2304, 768}, {4096, 768, 3072}, {4096, 4800, 1600}, {4096, 1600, 6400},
-	{4096, 4096, 4096}, {4096, 11008, 4096}, {4096, 4096, 11008}, {8192, 8192, 8192}};
+	bool wide;
+} layers[] = {{4096, 2304, 768, false}, {4096, 768, 3072, false}, {4096, 4800, 1600, false},
+	{4096, 1600, 6400, false}, {4096, 4096, 4096, false}, {4096, 11008, 4096, false},
+	{4096, 4096, 11008, false}, {8192, 8192, 8192, true}, {32768, 768, 768, true},
+	{32768, 2304, 768, true}, {32768, 3072, 768, true}, {16384, 1600, 1600, true},
+	{16384, 4800, 1600, true}, {16384, 6400, 1600, true}, {8192, 4096, 4096, true},
+	{16384, 11008, 4096, true}, {16384, 50257, 768, true}, {8192, 50257, 1600, true},
+	{8192, 32000, 4096, true}};
 
 /* s */
 #define SUSTAINED_QUICK 0.5
 #define SUSTAINED_FULL  3.0
 #define CHUNK           0.02
-#define REST_NS         200000000L
 
 struct gemm_case {
 	struct gpu_bench *gpu;
@@ -52,8 +56,11 @@ static bool make_gemm(
 	struct gpu_bench *g, enum dtype dtype, const struct shape *s, int form, struct gemm_case *c)
 {
 	int64_t width = dtype_bytes(dtype);
-	int64_t a = up(s->m * s->k * width), b = up(s->n * s->k * width);
 	bool ta = form == 2, tb = form == 0;
+	/* What the layer gives, and its gradient, has rows as the executor lays them. */
+	int64_t ldc = tb ? gpu_row(s->n) : s->n, lda = gpu_row(ta ? s->m : s->k);
+	int64_t c_bytes = s->m * ldc * (ta ? 4 : width);
+	int64_t a = up((ta ? s->k : s->m) * lda * width), b = up(s->n * s->k * width);
 
 	*c = (struct gemm_case){g, {.m = s->m,
 					   .n = s->n,
@@ -61,14 +68,14 @@ static bool make_gemm(
 					   .a = g->memory,
 					   .b = g->memory + a,
 					   .c = g->memory + a + b,
-					   .lda = ta ? s->m : s->k,
+					   .lda = lda,
 					   .ldb = tb ? s->k : s->n,
-					   .ldc = s->n,
+					   .ldc = ldc,
 					   .transpose_a = ta,
 					   .transpose_b = tb,
 					   .dtype = dtype,
 					   .c_dtype = ta ? DTYPE_FP32 : dtype}};
-	return a + b + s->m * s->n * (ta ? 4 : width) <= g->memory_bytes;
+	return a + b + c_bytes <= g->memory_bytes;
 }
 
 static double flops_of(const struct shape *s)
@@ -199,7 +206,8 @@ static bool measure_products(struct gpu_bench *g, struct error *error)
 			c->gemm_half_k = half;
 		}
 		for (int i = 0; i < COUNT_OF(layers); i++)
-			if (!measure_layer(g, dtypes[d], &layers[i], error))
+			if ((dtypes[d] == DTYPE_BF16 || !layers[i].wide) &&
+				!measure_layer(g, dtypes[d], &layers[i], error))
 				return false;
 	}
 	return true;
@@ -207,35 +215,21 @@ static bool measure_products(struct gpu_bench *g, struct error *error)
 
 /* --- what is left of it after a while --- */
 
-static bool measure_burst(
-	struct gpu_bench *g, struct gemm_case *c, double *burst, struct error *error)
-{
-	*burst = INFINITY;
-	for (int i = 0; i < 5; i++) {
-		double seconds;
-
-		nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
-		if (!gpu_sample(g, run_gemm, c, 2, &seconds, error))
-			return false;
-		*burst = fmin(*burst, seconds);
-	}
-	return true;
-}
-
-/* A GPU that computes without a pause comes to its power limit, and clocks down. */
+/* A GPU that computes without a pause comes to its power limit, and clocks down: by how much beyond
+ * the samples that the figures above are of. */
 static bool measure_sustained(struct gpu_bench *g, struct error *error)
 {
 	double longest = g->base.options->quick ? SUSTAINED_QUICK : SUSTAINED_FULL;
-	double chunks[CHUNKS], total = 0, burst;
+	double chunks[CHUNKS], total = 0, sample;
 	struct shape s = filling(g, 2048);
 	struct gemm_case c;
 	struct gpu_facts facts;
 	int n = 0;
 
 	make_gemm(g, DTYPE_BF16, &s, 0, &c);
-	if (!measure_burst(g, &c, &burst, error))
+	if (!gpu_time(g, run_gemm, &c, &sample, error))
 		return false;
-	int repeats = (int)fmin(fmax(CHUNK / burst, 1), 1000);
+	int repeats = (int)fmin(fmax(CHUNK / sample, 1), 1000);
 	for (; n < CHUNKS && total < longest; n++) {
 		if (!gpu_sample(g, run_gemm, &c, repeats, &chunks[n], error))
 			return false;
@@ -245,144 +239,13 @@ static bool measure_sustained(struct gpu_bench *g, struct error *error)
 	g->clock_mhz = facts.clock_mhz;
 	int late = n - (n + 2) / 3;
 	struct spread spread = measure_spread(chunks + late, n - late);
-	g->base.calibration->sustained_clock = fmin(burst / spread.p50, 1);
+	g->base.calibration->sustained_clock = fmin(sample / spread.p50, 1);
 	bench_say(&g->base, "after %.1f s without a pause they run at %.1f %% of that", total,
 		100 * g->base.calibration->sustained_clock);
 	return true;
 }
 
-/* --- attention --- */
-
-struct attention_case {
-	struct gpu_bench *gpu;
-	struct attention_backward attention;
-};
-
-static void run_attention(void *data)
-{
-	struct attention_case *c = data;
-
-	c->gpu->base.kernels->attention(&c->gpu->base.context, &c->attention.forward);
-}
-
-static void run_attention_backward(void *data)
-{
-	struct attention_case *c = data;
-
-	c->gpu->base.kernels->attention_backward(&c->gpu->base.context, &c->attention);
-}
-
-static void make_attention(struct gpu_bench *g, int64_t length, int64_t heads, int64_t head_dim,
-	struct attention_case *c)
-{
-	int64_t width = heads * head_dim, bytes = up(length * width * 2);
-	char *at[9];
-
-	for (int i = 0; i < 9; i++)
-		at[i] = g->memory + i * bytes;
-	*c = (struct attention_case){g, {.forward = {.sequences = 1,
-						 .length = length,
-						 .heads = heads,
-						 .kv_heads = heads,
-						 .head_dim = head_dim,
-						 .dtype = DTYPE_BF16,
-						 .scale = 1 / sqrtf((float)head_dim),
-						 .q = at[0],
-						 .k = at[1],
-						 .v = at[2],
-						 .q_stride = width,
-						 .k_stride = width,
-						 .v_stride = width,
-						 .out = at[3],
-						 .out_stride = width,
-						 .lse = (float *)at[8]},
-						.dout = at[4],
-						.dout_stride = width,
-						.dq = at[5],
-						.dk = at[6],
-						.dv = at[7],
-						.dq_stride = width,
-						.dk_stride = width,
-						.dv_stride = width}};
-}
-
-/* As executed: the causal half of 4 T s a d; backward counts as 2.5 times as much. */
-static bool measure_attention_of(struct gpu_bench *g, int64_t length, int64_t heads,
-	int64_t head_dim, double *forward, double *backward, struct error *error)
-{
-	double flops = 2.0 * (double)(length * length) * (double)(heads * head_dim);
-	double overhead = g->base.calibration->kernel_overhead, ahead, back;
-	struct attention_case c;
-
-	make_attention(g, length, heads, head_dim, &c);
-	if (!gpu_time(g, run_attention, &c, &ahead, error) ||
-		!gpu_time(g, run_attention_backward, &c, &back, error))
-		return false;
-	*forward = flops / fmax(ahead - overhead, 0.1 * ahead);
-	*backward = 2.5 * flops / fmax(back - overhead, 0.1 * back);
-	bench_say(&g->base,
-		"attention in bf16, %lld tokens, %lld heads of %lld: %.1f TFLOP/s forward, %.1f "
-		"backward",
-		(long long)length, (long long)heads, (long long)head_dim, *forward / 1e12,
-		*backward / 1e12);
-	return true;
-}
-
-static bool measure_attention(struct gpu_bench *g, struct error *error)
-{
-	struct calibration *c = g->base.calibration;
-	double forward, backward;
-
-	return measure_attention_of(g, 1024, 12, 64, &forward, &backward, error) &&
-	       measure_attention_of(g, 4096, 32, 128, &c->attention_forward_flops,
-		       &c->attention_backward_flops, error);
-}
-
-/* --- the optimizer --- */
-
-struct adamw_case {
-	struct gpu_bench *gpu;
-	struct adamw adamw;
-};
-
-static void run_adamw(void *data)
-{
-	struct adamw_case *c = data;
-	struct bench *bench = &c->gpu->base;
-
-	bench->kernels->device->adamw(&bench->context, &c->adamw, NULL, NULL, NULL);
-}
-
-/* Reads four arrays and writes three of them. */
-static bool measure_optimizer(struct gpu_bench *g, struct error *error)
-{
-	int64_t n = g->memory_bytes / 4 / (int64_t)sizeof(float) / 64 * 64;
-	float *at = (float *)g->memory;
-	struct adamw_case c = {g, {.n = n,
-					  .w = at,
-					  .m = at + n,
-					  .v = at + 2 * n,
-					  .g = at + 3 * n,
-					  .beta1 = 0.9,
-					  .beta2 = 0.95,
-					  .epsilon = 1e-8,
-					  .bias_correction1 = 0.1,
-					  .bias_correction2 = 0.05,
-					  .gradient_scale = 1}};
-	double seconds;
-
-	if (!gpu_time(g, run_adamw, &c, &seconds, error))
-		return false;
-	g->base.calibration->optimizer_bandwidth =
-		7.0 * sizeof(float) * (double)n /
-		fmax(seconds - g->base.calibration->kernel_overhead, 0.1 * seconds);
-	bench_say(&g->base, "AdamW: %.0f GB/s", g->base.calibration->optimizer_bandwidth / 1e9);
-	return true;
-}
-
 bool calibrate_gpu_kernels(struct gpu_bench *g, struct error *error)
 {
-	/* The optimizer last: it writes where the operands are. */
-	return measure_products(g, error) && measure_sustained(g, error) &&
-	       measure_attention(g, error) && measure_optimizer(g, error);
+	return measure_products(g, error) && measure_sustained(g, error);
 }

@@ -15,7 +15,8 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 double compute_loss_cost(
 	const struct machine *machine, const struct schedule *schedule, struct cost *cost);
 /* The sum of squares of gradients of so many bytes (fp32). */
-double compute_norm_cost(const struct machine *machine, double bytes, struct cost *cost);
+double compute_norm_cost(const struct machine *machine, const struct schedule *schedule,
+	double bytes, struct cost *cost);
 /* `bytes` read and written at `bandwidth` by `kernels` kernels. */
 void traffic_cost(const struct machine *machine, double bytes, double bandwidth, double kernels,
 	struct cost *cost);

@@ -5,6 +5,7 @@
 
 #include "simulator/collective.h"
 #include "simulator/compute.h"
+#include "simulator/own.h"
 #include "simulator/straggler.h"
 
 /* foreach AdamW: nine passes (docs/cost-model.md), each over all tensors at once. */
@@ -136,7 +137,7 @@ static double traffic(const struct costing *costing, const struct op *op, struct
 	double kernels = op->kind == OP_OPTIMIZER ? OPTIMIZER_KERNELS : 1;
 
 	if (op->kind == OP_GRADIENT_NORM)
-		return compute_norm_cost(machine, (double)op->bytes, cost);
+		return compute_norm_cost(machine, costing->schedule, (double)op->bytes, cost);
 	traffic_cost(
 		machine, traffic_bytes(costing, op), traffic_bandwidth(machine, op), kernels, cost);
 	return kernels;
@@ -160,6 +161,17 @@ static double step_factor(const struct costing *costing, enum op_kind kind)
 	return 1;
 }
 
+/* Nothing is faster on a GPU than its datasheet allows: bounds rest on that. */
+static double step_slowdown(
+	const struct costing *costing, const struct op *op, const struct cost *cost)
+{
+	double factor = step_factor(costing, op->kind), peak = costing->machine.peak_flops;
+
+	if (!costing->machine.gpu || factor >= 1 || peak <= 0 || cost->device <= 0)
+		return factor;
+	return fmin(1, fmax(factor, cost->flops / peak / cost->device));
+}
+
 static void init_factors(struct costing *costing)
 {
 	const struct topology *topology = costing->schedule->topology;
@@ -168,13 +180,14 @@ static void init_factors(struct costing *costing)
 		kind == MLP_SWIGLU || kind == MLP_GEGLU ? STEP_MLP_GATED : STEP_MLP_PLAIN;
 	double more = (double)topology_rank_threads(topology) - 1;
 	double all = more > 0 ? more / ((double)topology->host.cores - 1) : 0;
+	/* On a GPU steps of ours were measured, and kernels of ours. */
+	bool other = costing->machine.gpu && !own_kernels(&costing->machine, costing->schedule);
 
 	for (int work = 0; work < STEP_WORK_COUNT; work++)
 		costing->factors[work] =
-			costing->machine.gpu
-				? 1
-				: calibration_step_factor(&topology->calibration, mlp,
-					  costing->machine.dtype, (enum step_work)work, all);
+			other ? 1
+			      : calibration_step_factor(&topology->calibration, mlp,
+					costing->machine.dtype, (enum step_work)work, all);
 }
 
 static struct cost cost_of(const struct costing *costing, const struct op *op)
@@ -203,7 +216,7 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 	case OP_CLASS_MARK:
 		break;
 	}
-	slow_down(&cost, step_factor(costing, op->kind));
+	slow_down(&cost, step_slowdown(costing, op, &cost));
 	cost.kernels = fmax(1, kernels);
 	host_cost(costing, op, kernels, &cost);
 	return cost;

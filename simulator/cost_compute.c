@@ -3,6 +3,7 @@
 
 #include "simulator/attention.h"
 #include "simulator/gemm.h"
+#include "simulator/own.h"
 #include "simulator/product.h"
 
 #include <math.h>
@@ -105,6 +106,22 @@ static double add_module(const struct machine *machine, const struct schedule *s
 	return kernels;
 }
 
+/* The same of what was measured kernel by kernel. */
+static double add_own_leaf(const struct machine *machine, const struct schedule *schedule,
+	const struct module_work *counted, int module, enum pass pass, struct cost *cost)
+{
+	struct own_work work = own_leaf(machine, schedule, module, pass);
+	double kernels = work.kernels + counted->n_gemms;
+
+	for (int i = 0; i < counted->n_gemms; i++)
+		add_gemm(machine, &counted->gemms[i], cost);
+	cost->flops += counted->attention_flops;
+	add_bound(cost, work.arithmetic, 0);
+	add_bound(cost, 0, work.memory);
+	cost->device += kernels * machine->kernel_overhead;
+	return kernels;
+}
+
 /* The last leaf of a block: what recomputation may leave out. */
 static bool is_left_out(const struct schedule *schedule, const struct op *op, int module)
 {
@@ -169,6 +186,7 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 	const struct plan *plan = &schedule->plan;
 	const struct model *model = schedule->model;
 	enum pass pass = op->kind == OP_BACKWARD ? PASS_BACKWARD : PASS_FORWARD;
+	bool own = own_kernels(machine, schedule);
 	double kernels = 0;
 
 	for (int i = op->first_module; i < op->end_module; i++) {
@@ -178,7 +196,8 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 			continue;
 		model_module_work(model, i, pass, plan->micro_batch, plan->seq_len,
 			dtype_bytes(plan->param_dtype), plan->attention, &work);
-		kernels += add_module(machine, schedule, &work, pass, cost);
+		kernels += own ? add_own_leaf(machine, schedule, &work, i, pass, cost)
+			       : add_module(machine, schedule, &work, pass, cost);
 	}
 	add_exact_sums(machine, schedule, op, cost);
 	add_gradients(machine, schedule, op, cost);
@@ -229,16 +248,25 @@ double compute_loss_cost(
 	double logits = (double)plan->micro_batch * (double)plan->seq_len * (double)a->vocab;
 	double kernels = has_fused_loss(schedule) ? 2 : 8;
 
+	if (own_kernels(machine, schedule)) {
+		add_bound(cost, 0, own_loss(machine, schedule));
+		cost->device += kernels * machine->kernel_overhead;
+		return kernels;
+	}
 	limited_cost(machine, logits * loss_bytes(schedule), machine->memory_bandwidth,
 		rate_time(machine, logits, machine->loss_rate), kernels, cost);
 	return kernels;
 }
 
-double compute_norm_cost(const struct machine *machine, double bytes, struct cost *cost)
+double compute_norm_cost(const struct machine *machine, const struct schedule *schedule,
+	double bytes, struct cost *cost)
 {
+	double rate = machine->gradient_norm_rate;
+
+	if (own_kernels(machine, schedule))
+		rate = machine->topology->calibration.gradient_norm_rate;
 	limited_cost(machine, bytes, machine->memory_bandwidth,
-		rate_time(machine, bytes / dtype_bytes(DTYPE_FP32), machine->gradient_norm_rate), 1,
-		cost);
+		rate_time(machine, bytes / dtype_bytes(DTYPE_FP32), rate), 1, cost);
 	return 1;
 }
 

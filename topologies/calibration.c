@@ -65,6 +65,16 @@ const struct field calibration_product_fields[] = {
 	FIELD_END,
 };
 
+const struct field calibration_kernel_fields[] = {
+	FIELD_ENUM(struct calibration_kernel, kernel, "kernel", FIELD_REQUIRED,
+		calibration_kernel_names),
+	FIELD_ENUM(struct calibration_kernel, dtype, "dtype", FIELD_REQUIRED, dtype_names),
+	FIELD_INT(struct calibration_kernel, width, "width", OPTIONAL),
+	FIELD_INT(struct calibration_kernel, length, "length", OPTIONAL),
+	FIELD_DOUBLE(struct calibration_kernel, rate, "rate", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_END,
+};
+
 const struct field calibration_step_fields[] = {
 	FIELD_ENUM(struct calibration_step, mlp, "mlp", FIELD_REQUIRED, step_mlp_names),
 	FIELD_ENUM(struct calibration_step, dtype, "dtype", FIELD_REQUIRED, dtype_names),
@@ -198,6 +208,32 @@ static bool read_products(struct arena *arena, const struct node *list,
 	return true;
 }
 
+static bool read_kernels(struct arena *arena, const struct node *list,
+	struct calibration *calibration, struct error *error)
+{
+	if (list->kind != NODE_LIST || list->n_children > CALIBRATION_KERNELS)
+		return node_error(list, error, "expected a list of at most %d measured kernels",
+			CALIBRATION_KERNELS);
+	calibration->kernels = ARENA_ARRAY(arena, struct calibration_kernel, list->n_children);
+	for (int i = 0; i < list->n_children; i++) {
+		const struct node *item = list->children[i];
+		struct calibration_kernel kernel = {0};
+
+		if (item->kind != NODE_MAP)
+			return node_error(item, error,
+				"expected a map with kernel, dtype, width, length and rate");
+		if (!fields_read(calibration_kernel_fields, item, NULL, &kernel, arena, error))
+			return false;
+		if (!calibration_add_kernel(calibration, &kernel))
+			return node_error(item, error,
+				"expected each (kernel, dtype, width, length) once, got %s %s %lld "
+				"%lld twice",
+				calibration_kernel_names[kernel.kernel], dtype_name(kernel.dtype),
+				(long long)kernel.width, (long long)kernel.length);
+	}
+	return true;
+}
+
 static bool read_steps(struct arena *arena, const struct node *list,
 	struct calibration *calibration, struct error *error)
 {
@@ -225,9 +261,10 @@ static bool read_steps(struct arena *arena, const struct node *list,
 bool calibration_read(struct arena *arena, const struct node *map, struct calibration *calibration,
 	struct error *error)
 {
-	static const char *const others[] = {"collectives", "products", "steps", NULL};
+	static const char *const others[] = {"collectives", "products", "kernels", "steps", NULL};
 	const struct node *list = node_get(map, "collectives");
 	const struct node *products = node_get(map, "products");
+	const struct node *kernels = node_get(map, "kernels");
 	const struct node *steps = node_get(map, "steps");
 
 	if (map->kind != NODE_MAP)
@@ -236,6 +273,7 @@ bool calibration_read(struct arena *arena, const struct node *map, struct calibr
 		return false;
 	return (list == NULL || read_pieces(arena, list, calibration, error)) &&
 	       (products == NULL || read_products(arena, products, calibration, error)) &&
+	       (kernels == NULL || read_kernels(arena, kernels, calibration, error)) &&
 	       (steps == NULL || read_steps(arena, steps, calibration, error));
 }
 
@@ -260,6 +298,8 @@ void calibration_write(const struct calibration *calibration, struct writer *wri
 		calibration->n_collectives, sizeof(*calibration->collectives));
 	write_list(writer, "products", calibration_product_fields, calibration->products,
 		calibration->n_products, sizeof(*calibration->products));
+	write_list(writer, "kernels", calibration_kernel_fields, calibration->kernels,
+		calibration->n_kernels, sizeof(*calibration->kernels));
 	write_list(writer, "steps", calibration_step_fields, calibration->steps,
 		calibration->n_steps, sizeof(*calibration->steps));
 }
@@ -274,7 +314,8 @@ bool calibration_is_empty(const struct calibration *calibration)
 	static const struct calibration nothing;
 
 	return calibration->n_collectives == 0 && calibration->n_products == 0 &&
-	       calibration->n_steps == 0 && fields_equal(calibration_fields, calibration, &nothing);
+	       calibration->n_kernels == 0 && calibration->n_steps == 0 &&
+	       fields_equal(calibration_fields, calibration, &nothing);
 }
 
 const struct calibration_collective *calibration_find(const struct calibration *calibration,

@@ -29,8 +29,46 @@ struct calibration_product {
 
 enum { CALIBRATION_PRODUCTS = 96 }; /* at most */
 
-/* X(suffix, name): the work of a step on CPU devices that is held against the model, named as the
- * operations of a schedule. */
+/* X(suffix, name): kernels of a GPU other than products, named as in the table of kernels; a
+ * backward stands behind its forward. */
+#define CALIBRATION_KERNEL_KINDS(X)                                                                \
+	X(ATTENTION, "attention")                                                                  \
+	X(ATTENTION_BACKWARD, "attention_backward")                                                \
+	X(LAYERNORM, "layernorm")                                                                  \
+	X(LAYERNORM_BACKWARD, "layernorm_backward")                                                \
+	X(RMSNORM, "rmsnorm")                                                                      \
+	X(RMSNORM_BACKWARD, "rmsnorm_backward")                                                    \
+	X(GELU, "gelu")                                                                            \
+	X(GELU_BACKWARD, "gelu_backward")                                                          \
+	X(SWIGLU, "swiglu")                                                                        \
+	X(SWIGLU_BACKWARD, "swiglu_backward")                                                      \
+	X(ROPE, "rope")                                                                            \
+	X(BIAS_BACKWARD, "bias_backward")                                                          \
+	X(EMBEDDING, "embedding")                                                                  \
+	X(EMBEDDING_BACKWARD, "embedding_backward")                                                \
+	X(CROSS_ENTROPY, "cross_entropy")
+
+enum calibration_kernel_kind {
+#define X(suffix, name) KERNEL_##suffix,
+	CALIBRATION_KERNEL_KINDS(X)
+#undef X
+		KERNEL_KIND_COUNT
+};
+extern const char *const calibration_kernel_names[];
+
+/* Such a kernel alone, with enough of everything to fill the device, launch not included. */
+struct calibration_kernel {
+	enum calibration_kernel_kind kernel;
+	enum dtype dtype;
+	int64_t width;  /* of a row; of a head for attention and rope; 0: rows do not matter */
+	int64_t length; /* tokens of a sequence for attention; else 0 */
+	double rate;    /* elements of the result a second; attention: FLOP/s as executed */
+};
+
+enum { CALIBRATION_KERNELS = 96 }; /* at most */
+
+/* X(suffix, name): the work of a step that is held against the model, named as the operations of a
+ * schedule. */
 #define STEP_WORKS(X)                                                                              \
 	X(FORWARD, "forward")                                                                      \
 	X(LOSS, "loss")                                                                            \
@@ -50,7 +88,7 @@ extern const char *const step_work_names[];
 
 /* Two matrices and a function between them, or three with a gate. */
 enum step_mlp { STEP_MLP_PLAIN, STEP_MLP_GATED };
-/* Of a rank: one, or all that the machine has. */
+/* Of a rank: one, or all that the machine has. A GPU is all of itself. */
 enum step_threads { STEP_THREADS_ONE, STEP_THREADS_ALL };
 extern const char *const step_mlp_names[];     /* "plain", "gated" */
 extern const char *const step_threads_names[]; /* "one", "all" */
@@ -91,7 +129,7 @@ struct calibration {
 	double optimizer_bandwidth_shared; /* B/s of all devices of a node together (shares_host) */
 	/* CPU devices, what arithmetic allows of kernels that otherwise wait for memory, per
 	 * second: elements through GELU, or back; logits through cross-entropy and back; gradients
-	 * squared and summed without rounding. */
+	 * squared and summed without rounding (of GPUs too). */
 	double activation_rate, bf16_activation_rate;
 	double loss_rate, bf16_loss_rate, gradient_norm_rate;
 	/* Relative standard deviations of what the model gets wrong: of kernels, of collectives, of
@@ -102,6 +140,8 @@ struct calibration {
 		*collectives; /* sorted by collective, ranks, nodes, from_bytes */
 	int n_products;
 	struct calibration_product *products; /* sorted by dtype, m, n, k; each once */
+	int n_kernels;
+	struct calibration_kernel *kernels; /* sorted by kernel, dtype, width, length; each once */
 	int n_steps;
 	struct calibration_step steps[CALIBRATION_STEPS]; /* sorted by mlp, dtype, threads; each
 							   * once */
@@ -110,6 +150,7 @@ struct calibration {
 extern const struct field calibration_fields[];
 extern const struct field calibration_collective_fields[];
 extern const struct field calibration_product_fields[];
+extern const struct field calibration_kernel_fields[];
 extern const struct field calibration_step_fields[];
 
 /* The `calibration:` map; `calibration` zeroed before. */
@@ -124,6 +165,13 @@ double calibration_gemm_flops(const struct calibration *calibration, enum dtype 
  * shape is there. */
 bool calibration_add_product(
 	struct calibration *calibration, const struct calibration_product *product);
+
+/* The same of `kernel`. */
+bool calibration_add_kernel(
+	struct calibration *calibration, const struct calibration_kernel *kernel);
+/* The order of `kernels`: < 0, 0, > 0. */
+int calibration_compare_kernel(
+	const struct calibration_kernel *a, const struct calibration_kernel *b);
 
 /* Puts `step` where it belongs. False, and nothing done, when that (mlp, dtype, threads) is there
  * or there is no room. */

@@ -100,6 +100,59 @@ static void products_are_kept(void **state)
 	}
 }
 
+static double rate_of(enum calibration_kernel_kind kernel, int64_t width, int64_t length)
+{
+	const struct calibration *c = &topology->calibration;
+	const struct calibration_kernel key = {kernel, DTYPE_BF16, width, length, 0};
+
+	for (int i = 0; i < c->n_kernels; i++)
+		if (calibration_compare_kernel(&c->kernels[i], &key) == 0)
+			return c->kernels[i].rate;
+	fail_msg("no %s of width %d", calibration_kernel_names[kernel], (int)width);
+	return 0;
+}
+
+/* Attention by what it computes, the rest by the bytes that it touches. */
+static void kernels_are_rated(void **state)
+{
+	static const struct {
+		enum calibration_kernel_kind kernel;
+		int64_t width;
+		double bytes; /* an element */
+	} moved[] = {
+		{KERNEL_LAYERNORM, 768, 4},
+		{KERNEL_LAYERNORM_BACKWARD, 1600, 6},
+		{KERNEL_RMSNORM, 4096, 4},
+		{KERNEL_RMSNORM_BACKWARD, 768, 6},
+		{KERNEL_ROPE, 128, 2},
+		{KERNEL_GELU, 0, 4},
+		{KERNEL_GELU_BACKWARD, 0, 6},
+		{KERNEL_SWIGLU, 0, 6},
+		{KERNEL_SWIGLU_BACKWARD, 0, 10},
+		{KERNEL_BIAS_BACKWARD, 4096, 2},
+		{KERNEL_CROSS_ENTROPY, 32000, 2},
+		{KERNEL_CROSS_ENTROPY, 50257, 2},
+	};
+
+	(void)state;
+	for (int64_t length = 1024; length <= 4096; length *= 4)
+		for (int64_t d = 64; d <= 128; d *= 2) {
+			expect("attention", rate_of(KERNEL_ATTENTION, d, length),
+				fake_some_rates.attention, 1e-2);
+			expect("its backward", rate_of(KERNEL_ATTENTION_BACKWARD, d, length),
+				fake_some_rates.attention_backward, 1e-2);
+		}
+	for (size_t i = 0; i < sizeof(moved) / sizeof(moved[0]); i++)
+		expect(calibration_kernel_names[moved[i].kernel],
+			rate_of(moved[i].kernel, moved[i].width, 0) * moved[i].bytes,
+			fake_some_rates.memory, 0.05);
+	/* The table besides, which the fake reads as a whole. */
+	assert_true(rate_of(KERNEL_EMBEDDING, 768, 0) > 0);
+	assert_true(rate_of(KERNEL_EMBEDDING_BACKWARD, 768, 0) > 0);
+	expect("squares", topology->calibration.gradient_norm_rate * 4, fake_some_rates.memory,
+		1e-2);
+}
+
 static void collectives_are_fitted(void **state)
 {
 	(void)state;
@@ -143,6 +196,7 @@ static void the_file_is_a_topology(void **state)
 		assert_int_equal(p->k, topology->calibration.products[i].k);
 		assert_true(p->flops == topology->calibration.products[i].flops);
 	}
+	assert_int_equal(again->calibration.n_kernels, topology->calibration.n_kernels);
 	assert_string_equal(again->calibration.provenance, topology->calibration.provenance);
 	text_finish(&yaml);
 }
@@ -152,6 +206,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rates_are_found),
 		cmocka_unit_test(products_are_kept),
+		cmocka_unit_test(kernels_are_rated),
 		cmocka_unit_test(collectives_are_fitted),
 		cmocka_unit_test(the_file_is_a_topology),
 	};

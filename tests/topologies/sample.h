@@ -91,6 +91,10 @@ static inline void assert_same_topology(const struct topology *a, const struct t
 	for (int i = 0; i < a->calibration.n_products; i++)
 		assert_fields_equal(calibration_product_fields, &a->calibration.products[i],
 			&b->calibration.products[i]);
+	assert_int_equal(a->calibration.n_kernels, b->calibration.n_kernels);
+	for (int i = 0; i < a->calibration.n_kernels; i++)
+		assert_fields_equal(calibration_kernel_fields, &a->calibration.kernels[i],
+			&b->calibration.kernels[i]);
 	assert_int_equal(a->n_provenance, b->n_provenance);
 	for (int i = 0; i < a->n_provenance; i++) {
 		assert_string_equal(a->provenance[i].key, b->provenance[i].key);

@@ -40,7 +40,7 @@ static void nothing_measured(void **state)
 {
 	const struct calibration nothing = {0};
 	const struct calibration prior = {.gemm_flops = 1}, table = {.n_products = 1};
-	const struct calibration steps = {.n_steps = 1};
+	const struct calibration steps = {.n_steps = 1}, kernels = {.n_kernels = 1};
 
 	(void)state;
 	assert_null(calibration_find(&nothing, COLLECTIVE_ALL_GATHER, 2, 1, 1));
@@ -48,6 +48,7 @@ static void nothing_measured(void **state)
 	assert_false(calibration_is_empty(&prior));
 	assert_false(calibration_is_empty(&table));
 	assert_false(calibration_is_empty(&steps));
+	assert_false(calibration_is_empty(&kernels));
 	assert_true(
 		calibration_step_factor(&nothing, STEP_MLP_GATED, DTYPE_BF16, STEP_LOSS, 0.5) == 1);
 	assert_true(calibration_least_factor(&nothing) == 1);
@@ -113,6 +114,14 @@ static void refuses(void **state)
 		{"products:\n  - {dtype: bf16, m: 1, n: 2, k: 3, flops: 0}\n",
 			"c.yaml:2:44: flops: expected a rate such as 312TFLOPS greater than 0, "
 			"got \"0\""},
+		{"kernels: 3\n", "c.yaml:1:10: kernels: expected a list of at most 96 measured "
+				 "kernels"},
+		{"kernels: [3]\n",
+			"c.yaml:1:11: expected a map with kernel, dtype, width, length and rate"},
+		{"kernels:\n  - {kernel: gelu, dtype: bf16, rate: 1}\n"
+		 "  - {kernel: gelu, dtype: bf16, rate: 2}\n",
+			"c.yaml:3:5: expected each (kernel, dtype, width, length) once, got gelu "
+			"bf16 0 0 twice"},
 		{"steps: 3\n", "c.yaml:1:8: steps: expected a list of at most 8 steps"},
 		{"steps: [3]\n", "c.yaml:1:9: expected a map with mlp, dtype, threads and factors"},
 		{"steps:\n  - {mlp: gated, dtype: bf16, threads: all, loss: 2}\n"

@@ -47,6 +47,7 @@ static const struct described structs[] = {
 	[CALIBRATION] = {"calibration", calibration_fields, sizeof(struct calibration),
 		{APART(calibration, n_collectives), APART(calibration, collectives),
 			APART(calibration, n_products), APART(calibration, products),
+			APART(calibration, n_kernels), APART(calibration, kernels),
 			APART(calibration, n_steps), APART(calibration, steps)}},
 	{"topology", topology_fields, sizeof(struct topology),
 		{APART(topology, device), APART(topology, fabric), APART(topology, network),
@@ -62,6 +63,7 @@ static const struct described structs[] = {
 		sizeof(struct calibration_collective), {{0}}},
 	{"calibration_product", calibration_product_fields, sizeof(struct calibration_product),
 		{{0}}},
+	{"calibration_kernel", calibration_kernel_fields, sizeof(struct calibration_kernel), {{0}}},
 	{"calibration_step", calibration_step_fields, sizeof(struct calibration_step), {{0}}},
 };
 
@@ -181,11 +183,17 @@ static struct topology measured_cpu(void)
 {
 	static struct calibration_product products[] = {
 		{DTYPE_FP32, 17, 1 << 20, 3, 1e12 / 7}, {DTYPE_BF16, 1, 2, 5, 1e13 / 7}};
+	static struct calibration_kernel kernels[] = {
+		{KERNEL_ATTENTION, DTYPE_BF16, 64, 1024, 1e14 / 7},
+		{KERNEL_ATTENTION, DTYPE_BF16, 64, 4096, 1e14 / 3},
+		{KERNEL_CROSS_ENTROPY, DTYPE_BF16, 50257, 0, 1e12 / 3}};
 	struct topology t = sample_local();
 
 	fill_all(calibration_fields, &t.calibration);
 	t.calibration.products = products;
 	t.calibration.n_products = COUNT_OF(products);
+	t.calibration.kernels = kernels;
+	t.calibration.n_kernels = COUNT_OF(kernels);
 	return t;
 }
 

@@ -1,0 +1,23 @@
+/* Private to simulator/: what the kernels of `shardplan train --device cuda` take, where a
+ * calibration has measured them one by one. */
+#ifndef SIMULATOR_OWN_H
+#define SIMULATOR_OWN_H
+
+#include "simulator/cost.h"
+#include "simulator/machine.h"
+
+/* They run this plan, in its dtype, and were measured. */
+bool own_kernels(const struct machine *machine, const struct schedule *schedule);
+
+/* Of a leaf, beside its products; a kernel each for those that are counted in `kernels`. */
+struct own_work {
+	double arithmetic, memory; /* s: of attention; of everything else */
+	double kernels;
+};
+struct own_work own_leaf(
+	const struct machine *machine, const struct schedule *schedule, int module, enum pass pass);
+
+/* Seconds of the loss, both passes. */
+double own_loss(const struct machine *machine, const struct schedule *schedule);
+
+#endif
