@@ -174,6 +174,30 @@ static void test_ends_of_pieces(void **state)
 	}
 }
 
+/* Every row is one piece here, so its bits are those of a sum in token order: the sort is stable
+ * over lanes, warps, tiles and both digits. */
+static void test_token_order(void **state)
+{
+	enum { PIECE = 32, ROWS = 150, TOKENS = PIECE * ROWS, VOCABULARY = 7 * ROWS };
+	static float dout[TOKENS], table[VOCABULARY], wanted[VOCABULARY];
+	static int32_t ids[TOKENS];
+
+	(void)state;
+	for (int i = 0; i < TOKENS; i++) {
+		ids[i] = i * 37 % ROWS * 7;
+		dout[i] = 1.0f / (float)(i + 1);
+		wanted[ids[i]] += dout[i];
+	}
+	cuda_embedding_backward(&context, &(struct embedding_backward){.tokens = TOKENS,
+						  .width = 1,
+						  .length = TOKENS,
+						  .vocabulary = VOCABULARY,
+						  .ids = ids,
+						  .dout = dout,
+						  .dtable = table});
+	assert_memory_equal(table, wanted, sizeof(table));
+}
+
 /* So many tokens that a block of the sort has several tiles. */
 static void test_several_tiles_a_block(void **state)
 {
@@ -223,6 +247,7 @@ int main(void)
 		cmocka_unit_test(test_no_room_for_positions),
 		cmocka_unit_test(test_ids_outside_of_the_table),
 		cmocka_unit_test(test_ends_of_pieces),
+		cmocka_unit_test(test_token_order),
 		cmocka_unit_test(test_several_tiles_a_block),
 	};
 
