@@ -126,20 +126,26 @@ static enum calibration_kernel_kind of_pass(
 	return p->forward ? forward : (enum calibration_kernel_kind)(forward + 1);
 }
 
+/* The gradient sorts by id, 9 bits at a time in two kernels each, and sums up in two more. */
 static void add_embedding(const struct place *p, struct own_work *work)
 {
 	double elements = p->tokens * (double)p->a->hidden;
 
 	add_kernel(p->machine, of_pass(p, KERNEL_EMBEDDING), elements, p->a->hidden,
 		p->forward ? 2 : 3, work);
-	work->kernels += (double)p->plan->micro_batch - 1;
+	if (p->forward)
+		return;
+	for (int64_t rest = p->a->vocab; rest > 0; rest >>= 9)
+		work->kernels += 2;
+	work->kernels++;
 }
 
-/* A sequence at a time: its positions stay in the cache, and so does the sum of their gradients. */
+/* Positions stay in the cache; their gradient is one pass over that of the tokens, in two kernels.
+ */
 static void add_positions(const struct place *p, struct own_work *work)
 {
 	add_passes(p->machine, p->tokens * (double)p->a->hidden, p->forward ? 2 : 1, work);
-	work->kernels += (double)p->plan->micro_batch;
+	work->kernels += p->forward ? 1 : 2;
 }
 
 static void add_norm(const struct place *p, struct own_work *work)
