@@ -111,6 +111,9 @@ static bool measure_gpus(const struct invocation *invocation, const struct launc
 		(launcher->rank == 0 && !input_local_gpus(invocation->arena, topology, error)) ||
 		!executor_calibrate_gpus(&options, invocation->arena, *topology, error))
 		return false;
+	/* Other ranks of a cluster would wait meanwhile. */
+	if (!options.quick && launcher->ranks <= 1)
+		calibrate_steps(invocation->arena, false, keep_line, lines, *topology);
 	return true;
 }
 

@@ -231,6 +231,14 @@ static bool measure_step(
 	return true;
 }
 
+static bool has_factors(const struct calibration_step *step)
+{
+	for (int work = 0; work < STEP_WORK_COUNT; work++)
+		if (step->factors[work] > 0)
+			return true;
+	return false;
+}
+
 static void say(const struct calibration_step *step, void (*report)(const char *line, void *data),
 	void *report_data)
 {
@@ -292,7 +300,7 @@ void calibrate_steps(struct arena *arena, bool quick, void (*report)(const char 
 		if (!is_told(topology, &step))
 			continue;
 		ok = measure_one(path, quick, topology, &step);
-		if (ok && calibration_add_step(&measured, &step))
+		if (ok && has_factors(&step) && calibration_add_step(&measured, &step))
 			say(&step, report, report_data);
 	}
 	if (data >= 0)

@@ -257,7 +257,8 @@ static bool measure_first(struct gpu_bench *g, struct error *error)
 {
 	struct calibration *c = g->base.calibration;
 	bool ok = open_gpu(g, error) && calibrate_gpu_memory(g, error) &&
-		  calibrate_gpu_kernels(g, error) && calibrate_gpu_rates(g, error);
+		  calibrate_gpu_kernels(g, error) && calibrate_gpu_rates(g, error) &&
+		  calibrate_gpu_update(g, error);
 
 	if (ok) {
 		c->date = machine_date(g->base.arena);

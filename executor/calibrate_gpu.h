@@ -37,6 +37,8 @@ static inline int64_t gpu_row(int64_t width)
 
 /* calibrate_gpu_kernels.c: products. */
 bool calibrate_gpu_kernels(struct gpu_bench *gpu, struct error *error);
+/* calibrate_gpu_memory.c: the gradient norm and the optimizer. */
+bool calibrate_gpu_update(struct gpu_bench *gpu, struct error *error);
 /* calibrate_gpu_rates.c: everything else. */
 bool calibrate_gpu_rates(struct gpu_bench *gpu, struct error *error);
 /* calibrate_gpu_memory.c: memory, PCIe, what launching costs. */

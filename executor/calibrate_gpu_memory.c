@@ -1,4 +1,4 @@
-/* A GPU's memory, its way to the host's, and what a launch costs. */
+/* A GPU's memory, its way to the host's, what a launch costs, and the end of a step. */
 #include "executor/calibrate_gpu.h"
 #include "executor/event.h"
 
@@ -96,4 +96,86 @@ bool calibrate_gpu_memory(struct gpu_bench *g, struct error *error)
 {
 	return measure_launches(g, error) && measure_stream(g, error) &&
 	       measure_host_link(g, error);
+}
+
+/* --- the end of a step --- */
+
+struct update_case {
+	struct gpu_bench *gpu;
+	struct adamw adamw;
+	const float *x;
+	struct exact_sum *sum;
+	int64_t n;
+};
+
+static void run_adamw(void *data)
+{
+	struct update_case *c = data;
+	struct bench *bench = &c->gpu->base;
+
+	bench->kernels->device->adamw(&bench->context, &c->adamw, NULL, NULL, NULL);
+}
+
+/* Reads four arrays and writes three of them. */
+static bool measure_optimizer(struct gpu_bench *g, struct error *error)
+{
+	int64_t n = g->memory_bytes / 4 / (int64_t)sizeof(float) / 64 * 64;
+	float *at = (float *)g->memory;
+	struct update_case c = {.gpu = g,
+		.adamw = {.n = n,
+			.w = at,
+			.m = at + n,
+			.v = at + 2 * n,
+			.g = at + 3 * n,
+			.beta1 = 0.9,
+			.beta2 = 0.95,
+			.epsilon = 1e-8,
+			.bias_correction1 = 0.1,
+			.bias_correction2 = 0.05,
+			.gradient_scale = 1}};
+	double seconds;
+
+	if (!gpu_time(g, run_adamw, &c, &seconds, error))
+		return false;
+	g->base.calibration->optimizer_bandwidth =
+		7.0 * sizeof(float) * (double)n /
+		fmax(seconds - g->base.calibration->kernel_overhead, 0.1 * seconds);
+	bench_say(&g->base, "AdamW: %.0f GB/s", g->base.calibration->optimizer_bandwidth / 1e9);
+	return true;
+}
+
+static void run_sum_squares(void *data)
+{
+	struct update_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->sum_squares(&b->context, c->sum, c->x, c->n);
+}
+
+static bool measure_gradient_norm(struct gpu_bench *g, struct error *error)
+{
+	int64_t n = g->memory_bytes / 2 / (int64_t)sizeof(float) / 64 * 64;
+	struct update_case c = {.gpu = g,
+		.x = (float *)g->memory,
+		.n = n,
+		.sum = (struct exact_sum *)(g->memory + n * (int64_t)sizeof(float))};
+	double seconds;
+
+	if (!cuda_check(g->api,
+		    g->api->cuMemsetD8Async(
+			    (uint64_t)(uintptr_t)c.sum, 0, sizeof(*c.sum), g->watch.stream),
+		    "cuMemsetD8Async", error) ||
+		!gpu_time(g, run_sum_squares, &c, &seconds, error))
+		return false;
+	g->base.calibration->gradient_norm_rate =
+		(double)n / fmax(seconds - g->base.calibration->kernel_overhead, 0.1 * seconds);
+	bench_say(&g->base, "gradient norm: %.1f G elements/s",
+		g->base.calibration->gradient_norm_rate / 1e9);
+	return true;
+}
+
+bool calibrate_gpu_update(struct gpu_bench *g, struct error *error)
+{
+	/* The optimizer last: it writes what are ordinary values before. */
+	return measure_gradient_norm(g, error) && measure_optimizer(g, error);
 }

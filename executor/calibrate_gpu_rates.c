@@ -1,5 +1,5 @@
 /* A GPU's kernels other than products: attention by head and length, what works row by row by the
- * width of rows, element-wise ones, the optimizer. Each with so many elements that no cache holds
+ * width of rows, element-wise ones. Each with so many elements that no cache holds
  * them and every multiprocessor is busy for long. */
 #include "executor/calibrate_gpu.h"
 
@@ -429,82 +429,6 @@ static bool measure_rate(struct gpu_bench *g, const struct rated *what, struct e
 	return true;
 }
 
-/* --- the end of a step --- */
-
-struct update_case {
-	struct gpu_bench *gpu;
-	struct adamw adamw;
-	const float *x;
-	struct exact_sum *sum;
-	int64_t n;
-};
-
-static void run_adamw(void *data)
-{
-	struct update_case *c = data;
-	struct bench *bench = &c->gpu->base;
-
-	bench->kernels->device->adamw(&bench->context, &c->adamw, NULL, NULL, NULL);
-}
-
-/* Reads four arrays and writes three of them. */
-static bool measure_optimizer(struct gpu_bench *g, struct error *error)
-{
-	int64_t n = g->memory_bytes / 4 / (int64_t)sizeof(float) / 64 * 64;
-	float *at = (float *)g->memory;
-	struct update_case c = {.gpu = g,
-		.adamw = {.n = n,
-			.w = at,
-			.m = at + n,
-			.v = at + 2 * n,
-			.g = at + 3 * n,
-			.beta1 = 0.9,
-			.beta2 = 0.95,
-			.epsilon = 1e-8,
-			.bias_correction1 = 0.1,
-			.bias_correction2 = 0.05,
-			.gradient_scale = 1}};
-	double seconds;
-
-	if (!gpu_time(g, run_adamw, &c, &seconds, error))
-		return false;
-	g->base.calibration->optimizer_bandwidth =
-		7.0 * sizeof(float) * (double)n /
-		fmax(seconds - g->base.calibration->kernel_overhead, 0.1 * seconds);
-	bench_say(&g->base, "AdamW: %.0f GB/s", g->base.calibration->optimizer_bandwidth / 1e9);
-	return true;
-}
-
-static void run_sum_squares(void *data)
-{
-	struct update_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->sum_squares(&b->context, c->sum, c->x, c->n);
-}
-
-static bool measure_gradient_norm(struct gpu_bench *g, struct error *error)
-{
-	int64_t n = g->memory_bytes / 2 / (int64_t)sizeof(float) / 64 * 64;
-	struct update_case c = {.gpu = g,
-		.x = (float *)g->memory,
-		.n = n,
-		.sum = (struct exact_sum *)(g->memory + n * (int64_t)sizeof(float))};
-	double seconds;
-
-	if (!cuda_check(g->api,
-		    g->api->cuMemsetD8Async(
-			    (uint64_t)(uintptr_t)c.sum, 0, sizeof(*c.sum), g->watch.stream),
-		    "cuMemsetD8Async", error) ||
-		!gpu_time(g, run_sum_squares, &c, &seconds, error))
-		return false;
-	g->base.calibration->gradient_norm_rate =
-		(double)n / fmax(seconds - g->base.calibration->kernel_overhead, 0.1 * seconds);
-	bench_say(&g->base, "gradient norm: %.1f G elements/s",
-		g->base.calibration->gradient_norm_rate / 1e9);
-	return true;
-}
-
 bool calibrate_gpu_rates(struct gpu_bench *g, struct error *error)
 {
 	bench_say(&g->base, "other kernels");
@@ -513,6 +437,5 @@ bool calibrate_gpu_rates(struct gpu_bench *g, struct error *error)
 	for (int i = 0; i < COUNT_OF(list); i++)
 		if (!measure_rate(g, &list[i], error))
 			return false;
-	/* Last: the optimizer writes what are ordinary values before. */
-	return measure_gradient_norm(g, error) && measure_optimizer(g, error);
+	return true;
 }

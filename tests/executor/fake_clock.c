@@ -49,8 +49,8 @@ static double thread_time(void)
 	return fmax(fake_thread.time, BEGINNING);
 }
 
-/* A thread that has asked nothing of the machine yet, as one that starts ranks and waits for them,
- * would wait for ever by the machine's time. */
+/* A thread that asks nothing of the machine, yet or any more, as one that starts ranks and waits
+ * for them, would wait for ever by the machine's time. */
 static double time_of_host(void)
 {
 	return fake_thread.time > 0 ? thread_time() : real_time();
