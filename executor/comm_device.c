@@ -137,17 +137,32 @@ static bool pull_gather(struct comm *comm, const struct collective *c, struct er
 	return true;
 }
 
+/* The kernel's list of sources lies in the workspace until it has run, and collectives of several
+ * streams may be under way: each stream has a part of its own. */
+static char *workspace_of(const struct shared_gpu *s, const void *stream)
+{
+	const int64_t part = s->context->workspace_bytes / STREAM_COUNT / 256 * 256;
+	int i = 0;
+
+	while (i + 1 < STREAM_COUNT && s->device->streams[i] != stream)
+		i++;
+	return (char *)s->context->workspace + i * part;
+}
+
 /* to[0..n) = the sum of elements [first, first + n). */
 static void sum(struct comm *comm, const struct collective *c, void *to, int64_t first, int64_t n)
 {
 	struct shared_gpu *s = comm->state;
 	int64_t size = comm_element_bytes(c->element);
+	void *workspace = s->context->workspace;
 
 	for (int i = 0; i < c->group.size; i++)
 		s->sources[i] = shown(s, c, i) + first * size;
 	s->context->stream = c->stream;
+	s->context->workspace = workspace_of(s, c->stream);
 	s->kernels->tree_reduce(
 		s->context, comm_element_dtype(c->element), to, s->sources, c->group.size, n);
+	s->context->workspace = workspace;
 	comm->counters.wire_bytes += (c->group.size - 1) * n * size;
 }
 
