@@ -4,13 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/problem.h"
 
-/* dims: m n k, flags (1 transpose a, 2 transpose b, 4 accumulate, 8 padded rows) */
+/* dims: m n k, flags (1 transpose a, 2 transpose b, 4 accumulate, 8 padded rows, 16 rows
+ * of 64) */
 static struct gemm gemm_of(const struct problem *p)
 {
 	int64_t m = p->dim[0], n = p->dim[1], k = p->dim[2], padding = p->dim[3] & 8 ? 5 : 0;
+	int64_t row = p->dim[3] & 16 ? 64 : 1;
 
 	return (struct gemm){
 		.m = m,
@@ -19,9 +22,9 @@ static struct gemm gemm_of(const struct problem *p)
 		.transpose_a = p->dim[3] & 1,
 		.transpose_b = p->dim[3] & 2,
 		.accumulate = p->dim[3] & 4,
-		.lda = (p->dim[3] & 1 ? m : k) + padding,
-		.ldb = (p->dim[3] & 2 ? k : n) + padding,
-		.ldc = n + padding,
+		.lda = round_up(p->dim[3] & 1 ? m : k, row) + padding,
+		.ldb = round_up(p->dim[3] & 2 ? k : n, row) + padding,
+		.ldc = round_up(n, row) + padding,
 		.a = p->buffer[0].data,
 		.b = p->buffer[1].data,
 		.c = p->buffer[2].data,
@@ -233,7 +236,9 @@ static const int64_t gemm_shapes[][MOST_DIMS] = {{1, 1, 1, 0}, {1, 1, 1, 7}, {3,
 	{7, 17, 33, 1}, {17, 33, 3, 2}, {33, 3, 7, 3}, {33, 65, 129, 12}, {64, 64, 64, 4},
 	{31, 100, 257, 10}, {13, 31, 100, 9}, {100, 1, 50, 2}, {1, 100, 50, 3}, {12, 32, 16, 14},
 	{25, 97, 513, 0}, {25, 97, 1030, 13}, {257, 193, 65, 1}, {61, 385, 40, 2},
-	{1545, 35, 21, 0}, {5, 6, 0, 0}, {5, 6, 0, 4}, {-1}};
+	{1545, 35, 21, 0}, {5, 6, 0, 0}, {5, 6, 0, 4}, {20, 1027, 40, 18}, {20, 1029, 40, 20},
+	{1027, 16, 40, 17}, {1030, 16, 40, 21}, {24, 48, 1031, 16}, {24, 48, 1031, 22},
+	{7, 1025, 1025, 18}, {-1}};
 static const int64_t row_shapes[][MOST_DIMS] = {{1, 1}, {3, 7, 1}, {7, 3}, {17, 33, 1}, {33, 17},
 	{5, 64, 1}, {2, 65}, {64, 100, 1}, {9, 257}, {1, 0}, {-1}};
 static const int64_t attention_shapes[][MOST_DIMS] = {{1, 1, 1, 1, 1, 0}, {1, 3, 1, 1, 7, 1},
