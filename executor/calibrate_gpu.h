@@ -37,11 +37,11 @@ static inline int64_t gpu_row(int64_t width)
 
 /* calibrate_gpu_kernels.c: products. */
 bool calibrate_gpu_kernels(struct gpu_bench *gpu, struct error *error);
-/* calibrate_gpu_memory.c: the gradient norm and the optimizer. */
+/* calibrate_gpu_memory.c: the optimizer. */
 bool calibrate_gpu_update(struct gpu_bench *gpu, struct error *error);
 /* calibrate_gpu_rates.c: everything else. */
 bool calibrate_gpu_rates(struct gpu_bench *gpu, struct error *error);
-/* calibrate_gpu_memory.c: memory, PCIe, what launching costs. */
+/* calibrate_gpu_memory.c: memory, PCIe, what launching costs, the gradient norm. */
 bool calibrate_gpu_memory(struct gpu_bench *gpu, struct error *error);
 
 /* nvml.c: what the driver says of the first GPU now; 0 and "" where it does not. */

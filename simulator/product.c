@@ -18,6 +18,15 @@ double product_model(double arithmetic, double memory)
 	return more * pow(1 + pow(less / more, overlap_exponent), 1 / overlap_exponent);
 }
 
+/* From so many rows (or columns, or terms) on a product takes as long as it has more of them: it
+ * fills waves of tiles, and a tile's beginning and end are nothing. So larger ones are as near. */
+static const double large = 16384;
+
+static double place_of(int64_t size)
+{
+	return log(fmin((double)size, large));
+}
+
 /* Beyond these a measurement is of something else. */
 static const double least_ratio = 0.25, most_ratio = 4;
 
@@ -39,9 +48,9 @@ void product_init(struct machine *machine)
 		if (p->dtype != machine->dtype)
 			continue;
 		machine->products[machine->n_products++] = (struct measured_product){
-			.log_m = log((double)p->m),
-			.log_n = log((double)p->n),
-			.log_k = log((double)p->k),
+			.log_m = place_of(p->m),
+			.log_n = place_of(p->n),
+			.log_k = place_of(p->k),
 			.log_ratio = log(fmin(fmax(ratio, least_ratio), most_ratio)),
 		};
 	}
@@ -50,7 +59,7 @@ void product_init(struct machine *machine)
 double product_ratio(const struct machine *machine, const struct gemm_shape *gemm)
 {
 	const double log2_squared = 0.48045301391820142; /* ln(2)^2 */
-	double m = log((double)gemm->m), n = log((double)gemm->n), k = log((double)gemm->k);
+	double m = place_of(gemm->m), n = place_of(gemm->n), k = place_of(gemm->k);
 	double weights = 1 / log2_squared, sum = 0;
 
 	for (int i = 0; i < machine->n_products; i++) {

@@ -1,0 +1,215 @@
+/* A GPU whose kernels were measured one by one: what our executor's operations take there. */
+#include "cases.h"
+#include "sketch.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "simulator/cost.h"
+#include "simulator/gemm.h"
+
+enum { TOKENS = 64 * 1024, HIDDEN = 768, VOCABULARY = 50257 };
+
+static struct calibration_kernel kernels[CALIBRATION_KERNELS];
+static struct topology gpu;
+
+static void add(enum calibration_kernel_kind kind, int64_t width, int64_t length, double rate)
+{
+	const struct calibration_kernel kernel = {kind, DTYPE_BF16, width, length, rate};
+
+	assert_true(calibration_add_kernel(&gpu.calibration, &kernel));
+}
+
+/* Of a GPT-2 124M on one H100, of which these kernels are known and nothing else. */
+static void open_case(struct case_ *c, const char *runtime)
+{
+	char choices[200];
+
+	case_load(c, "gpt2-124m", "dgx-h100");
+	gpu = *c->topology;
+	gpu.nodes = gpu.devices_per_node = 1;
+	gpu.calibration = (struct calibration){.measured = true, .kernels = kernels};
+	c->topology = &gpu;
+	snprintf(choices, sizeof(choices),
+		"runtime=%s strategy=NO_SHARD micro_batch=64 seq_len=1024 param_dtype=bf16 "
+		"activation_checkpointing=none",
+		runtime);
+	case_plan(c, choices);
+}
+
+/* Seconds of the first operation of that kind; of a block, or outside of blocks. */
+static double seconds_of(const struct case_ *c, enum op_kind kind, bool block)
+{
+	static struct cost costs[4096];
+	const struct program *program = &c->schedule->programs[0];
+
+	assert_true(program->n_ops < COUNT_OF(costs));
+	cost_operations(c->schedule, 0, costs);
+	for (int i = 0; i < program->n_ops; i++)
+		if (program->ops[i].kind == kind && (program->ops[i].layer >= 0) == block)
+			return costs[i].device;
+	fail_msg("no such operation");
+	return 0;
+}
+
+static void expect(const char *what, double got, double expected)
+{
+	if (!(fabs(got / expected - 1) < 1e-6))
+		fail_msg("%s: %g, expected %g", what, got, expected);
+}
+
+/* How much longer an operation takes for a kernel that is half as fast. */
+static double slower(struct case_ *c, enum op_kind kind, enum calibration_kernel_kind kernel,
+	int64_t width, int64_t length, double rate)
+{
+	double before;
+
+	gpu.calibration.n_kernels = 0;
+	add(kernel, width, length, rate);
+	before = seconds_of(c, kind, kind != OP_LOSS);
+	gpu.calibration.kernels[0].rate = rate / 2;
+	return seconds_of(c, kind, kind != OP_LOSS) - before;
+}
+
+static void each_kernel_counts(void **state)
+{
+	const double tokens = TOKENS, elements = tokens * HIDDEN;
+	const double attention = 2 * tokens * 1024 * HIDDEN;
+	const struct {
+		enum op_kind op;
+		enum calibration_kernel_kind kernel;
+		int64_t width, length;
+		double rate, work;
+	} rows[] = {
+		{OP_FORWARD, KERNEL_ATTENTION, 64, 1024, 2e14, attention},
+		{OP_BACKWARD, KERNEL_ATTENTION_BACKWARD, 64, 1024, 1e14, 2.5 * attention},
+		{OP_FORWARD, KERNEL_LAYERNORM, HIDDEN, 0, 7e11, 2 * elements},
+		{OP_BACKWARD, KERNEL_LAYERNORM_BACKWARD, HIDDEN, 0, 3e11, 2 * elements},
+		{OP_FORWARD, KERNEL_GELU, 0, 0, 7e11, 4 * elements},
+		{OP_BACKWARD, KERNEL_GELU_BACKWARD, 0, 0, 5e11, 4 * elements},
+		{OP_BACKWARD, KERNEL_BIAS_BACKWARD, HIDDEN, 0, 1e12, 9 * elements},
+		{OP_LOSS, KERNEL_CROSS_ENTROPY, VOCABULARY, 0, 7e11, tokens * VOCABULARY},
+		/* What GPT-2 does not have. */
+		{OP_FORWARD, KERNEL_RMSNORM, HIDDEN, 0, 7e11, 0},
+		{OP_FORWARD, KERNEL_ROPE, 64, 0, 7e11, 0},
+		{OP_FORWARD, KERNEL_SWIGLU, 0, 0, 7e11, 0},
+	};
+	struct case_ c;
+
+	(void)state;
+	open_case(&c, "shardplan");
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		double more = slower(&c, rows[i].op, rows[i].kernel, rows[i].width, rows[i].length,
+			rows[i].rate);
+
+		if (rows[i].work > 0)
+			expect(calibration_kernel_names[rows[i].kernel], more,
+				rows[i].work / rows[i].rate);
+		else
+			assert_true(fabs(more) < 1e-12);
+	}
+	case_finish(&c);
+}
+
+/* In a straight line of logarithms between two sizes, constant beyond them. */
+static void rates_between(void **state)
+{
+	struct case_ c;
+	double at, between, below;
+
+	(void)state;
+	open_case(&c, "shardplan");
+	gpu.calibration.n_kernels = 0;
+	add(KERNEL_LAYERNORM, HIDDEN, 0, 4e11);
+	at = seconds_of(&c, OP_FORWARD, true);
+	gpu.calibration.n_kernels = 0;
+	add(KERNEL_LAYERNORM, HIDDEN / 2, 0, 2e11);
+	add(KERNEL_LAYERNORM, HIDDEN * 2, 0, 8e11);
+	between = seconds_of(&c, OP_FORWARD, true);
+	expect("between", between, at);
+	gpu.calibration.n_kernels = 0;
+	add(KERNEL_LAYERNORM, HIDDEN * 2, 0, 4e11);
+	add(KERNEL_LAYERNORM, HIDDEN * 4, 0, 9e11);
+	below = seconds_of(&c, OP_FORWARD, true);
+	expect("below the smallest", below, at);
+	case_finish(&c);
+}
+
+/* Kernels and steps of ours say nothing of another runtime's. */
+static void others_do_not_run_them(void **state)
+{
+	const struct calibration_step step = {
+		STEP_MLP_PLAIN, DTYPE_BF16, STEP_THREADS_ALL, {[STEP_FORWARD] = 1.5}};
+	static const char *const runtimes[] = {"shardplan", "pytorch-ddp"};
+
+	(void)state;
+	for (int ours = 1; ours >= 0; ours--) {
+		struct case_ c;
+		double without, with;
+
+		open_case(&c, runtimes[1 - ours]);
+		gpu.calibration.n_kernels = 0;
+		add(KERNEL_GELU, 0, 0, 1e11);
+		without = seconds_of(&c, OP_FORWARD, true);
+		assert_true(calibration_add_step(&gpu.calibration, &step));
+		with = seconds_of(&c, OP_FORWARD, true);
+		expect("steps", with / without, ours ? 1.5 : 1);
+		gpu.calibration.kernels[0].rate = 2e11;
+		assert_true((seconds_of(&c, OP_FORWARD, true) < with) == ours);
+		case_finish(&c);
+	}
+}
+
+/* A product of so many rows takes as long as it has of them: what was measured of fewer holds. */
+static void large_products(void **state)
+{
+	static struct calibration_product product = {DTYPE_BF16, 16384, 768, 3072, 0};
+	const struct gemm_shape few = {16384, 768, 3072, 1}, many = {131072, 768, 3072, 1};
+	struct arena arena = {0};
+	struct topology t = load_topology(&arena, "dgx-h100");
+	double small, large;
+
+	(void)state;
+	t.calibration = (struct calibration){.measured = true, .gemm_flops = 7e14};
+	small = cost_gemm(&t, DTYPE_BF16, &few);
+	large = cost_gemm(&t, DTYPE_BF16, &many);
+	product.flops = 0.9 * gemm_flops(&few) / small;
+	t.calibration.products = &product;
+	t.calibration.n_products = 1;
+	assert_true(fabs(cost_gemm(&t, DTYPE_BF16, &few) / small - 1 / 0.9) < 0.02);
+	assert_true(fabs(cost_gemm(&t, DTYPE_BF16, &many) / large - 1 / 0.9) < 0.02);
+	arena_finish(&arena);
+}
+
+/* However fast the steps of a small model were. */
+static void not_beyond_the_datasheet(void **state)
+{
+	const struct calibration_step step = {
+		STEP_MLP_PLAIN, DTYPE_BF16, STEP_THREADS_ALL, {[STEP_FORWARD] = 0.51}};
+	struct case_ c;
+
+	(void)state;
+	open_case(&c, "shardplan");
+	gpu.calibration.n_kernels = 0;
+	gpu.calibration.gemm_flops = 980e12;
+	add(KERNEL_GELU, 0, 0, 1e14);
+	assert_true(calibration_add_step(&gpu.calibration, &step));
+	/* 24 h^2 T of products, 2 T s h of attention. */
+	expect("a block", seconds_of(&c, OP_FORWARD, true),
+		(24.0 * TOKENS * HIDDEN * HIDDEN + 2.0 * TOKENS * 1024 * HIDDEN) / 989e12);
+	case_finish(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_kernel_counts),
+		cmocka_unit_test(rates_between),
+		cmocka_unit_test(others_do_not_run_them),
+		cmocka_unit_test(large_products),
+		cmocka_unit_test(not_beyond_the_datasheet),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
