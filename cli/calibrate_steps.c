@@ -13,8 +13,9 @@
 #include "executor/executor.h"
 
 /* What is trained; no preset is like them, so that a prediction of a preset is none of what was
- * measured here. Of a processor: of a size that fits no cache and takes milliseconds. Of a GPU: as
- * wide as what it trains, so that its power limit is met, and as few layers as show it. */
+ * measured here. Of a processor: of a size that fits no cache and takes milliseconds. Of a GPU:
+ * wide as what it trains, in as few layers as show it, for seconds, so that it meets its power
+ * limit. */
 static const struct reference {
 	const char *model, *micro_batch;
 	const char *lengths[3]; /* tokens */
@@ -35,15 +36,15 @@ static const struct reference {
 	[DEVICE_GPU] = {[STEP_MLP_PLAIN] = {"shardplan: model/1\n"
 					    "name: calibration-plain\n"
 					    "family: gpt2\n"
-					    "layers: 2\nhidden: 1536\nheads: 24\nffn: 6144\n"
+					    "layers: 3\nhidden: 1152\nheads: 18\nffn: 4608\n"
 					    "vocab: 8192\ncontext: 1024\n",
-				"16", {"1024"}, 60},
+				"16", {"1024"}, 300},
 		[STEP_MLP_GATED] = {"shardplan: model/1\n"
 				    "name: calibration-gated\n"
 				    "family: llama\n"
 				    "layers: 1\nhidden: 4096\nheads: 32\nkv_heads: 32\nffn: 10240\n"
 				    "vocab: 8192\ncontext: 4096\n",
-			"4", {"2048"}, 40}},
+			"4", {"2048"}, 150}},
 };
 
 enum {

@@ -16,17 +16,17 @@ struct shape {
 };
 
 /* Projections of GPT-2 124M and 1.5B and of Llama-2-7B and their heads, and a large square; for the
- * tokens of small and of large micro-batches. `wide`: in bf16 alone. */
+ * tokens of small micro-batches, and of such as fill a GPU's memory. `wide`: in bf16 alone. */
 static const struct layer {
 	int64_t tokens, out, in;
 	bool wide;
 } layers[] = {{4096, 2304, 768, false}, {4096, 768, 3072, false}, {4096, 4800, 1600, false},
 	{4096, 1600, 6400, false}, {4096, 4096, 4096, false}, {4096, 11008, 4096, false},
-	{4096, 4096, 11008, false}, {8192, 8192, 8192, true}, {32768, 768, 768, true},
-	{32768, 2304, 768, true}, {32768, 3072, 768, true}, {16384, 1600, 1600, true},
-	{16384, 4800, 1600, true}, {16384, 6400, 1600, true}, {8192, 4096, 4096, true},
-	{16384, 11008, 4096, true}, {16384, 50257, 768, true}, {8192, 50257, 1600, true},
-	{8192, 32000, 4096, true}};
+	{4096, 4096, 11008, false}, {8192, 8192, 8192, true}, {131072, 768, 768, true},
+	{131072, 2304, 768, true}, {131072, 3072, 768, true}, {65536, 1600, 1600, true},
+	{65536, 4800, 1600, true}, {65536, 6400, 1600, true}, {65536, 4096, 4096, true},
+	{65536, 11008, 4096, true}, {16384, 50257, 768, true}, {16384, 50257, 1600, true},
+	{16384, 32000, 4096, true}};
 
 /* s */
 #define SUSTAINED_QUICK 0.5
@@ -183,7 +183,7 @@ static bool measure_layer(
 		keep_product(g->base.calibration, dtype, &s, rates[form]);
 	}
 	bench_say(&g->base,
-		"  %s %5lld tokens, %5lld from %5lld: %7.1f TFLOP/s forward, %7.1f input gradient, "
+		"  %s %6lld tokens, %5lld from %5lld: %7.1f TFLOP/s forward, %7.1f input gradient, "
 		"%7.1f weight gradient",
 		dtype_name(dtype), (long long)layer->tokens, (long long)layer->out,
 		(long long)layer->in, rates[0] / 1e12, rates[1] / 1e12, rates[2] / 1e12);

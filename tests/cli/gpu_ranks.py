@@ -175,11 +175,11 @@ def test_steps(box, nvml, expect):
     """Real steps of one GPU of a machine whose clock says how long they take: 700 TFLOP/s of products, where the
     prediction believes no more than an A100 has, 312. Ratios beyond a factor of two are left out."""
     done = box.run('calibrate', 'local', '--device', 'cuda', '-o', 'one.yaml',
-                   FAKE_RATES='1', LD_LIBRARY_PATH=nvml, limit=110)
+                   FAKE_RATES='1', LD_LIBRARY_PATH=nvml, limit=220)
     expect(done.code == 0, f'calibrate local: {done.err}')
-    expect('steps, plain mlp, bf16, all threads' in done.out, f'steps: {done.out[-500:]}')
+    expect('steps, gated mlp, bf16, all threads' in done.out, f'steps: {done.out[-500:]}')
     text = box.read('one.yaml')
-    found = re.search(r'mlp: plain\n\s+dtype: bf16\n\s+threads: all\n\s+recompute: ([\d.]+)', text)
+    found = re.search(r'mlp: gated\n\s+dtype: bf16\n\s+threads: all\n\s+recompute: ([\d.]+)', text)
     expect(found and 0.5 < float(found[1]) < 0.6, f'recomputed blocks: {text[-900:]}')
     expect('kernel: cross_entropy' in text and 'gradient_norm_rate' in text, f'kernels: {text[-900:]}')
 
