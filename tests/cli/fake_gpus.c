@@ -1,15 +1,23 @@
 /* Makes the program that it is linked into run on GPUs that are none (tests/executor/fake_cuda.h):
- * FAKE_GPUS of them, four unless it says otherwise. FAKE_RATES=1: with a clock of their own. */
+ * FAKE_GPUS of them, four unless it says otherwise. FAKE_RATES=1: with a clock of their own; =a100:
+ * no faster than one. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/executor/fake_cuda.h"
 
 __attribute__((constructor)) static void install(void)
 {
-	const char *gpus = getenv("FAKE_GPUS");
+	const char *gpus = getenv("FAKE_GPUS"), *kind = getenv("FAKE_RATES");
+	struct fake_rates rates = fake_some_rates;
 
 	fake_cuda_install(gpus != NULL ? atoi(gpus) : 4, 1);
 	fake_nccl_install();
-	if (getenv("FAKE_RATES") != NULL)
-		fake_clock_start(&fake_some_rates);
+	if (kind != NULL && strcmp(kind, "a100") == 0) {
+		rates.gemm = 250e12;
+		rates.attention = rates.attention_backward = 150e12;
+		rates.memory = 1.8e12;
+	}
+	if (kind != NULL)
+		fake_clock_start(&rates);
 }
