@@ -131,10 +131,18 @@ static double traffic_bytes(const struct costing *costing, const struct op *op)
 	return factor ? 0 : (double)op->bytes;
 }
 
+/* Ours updates parameter by parameter. */
+static double update_kernels(const struct costing *costing, const struct op *op)
+{
+	return op->unit >= 0 && own_kernels(&costing->machine, costing->schedule)
+		       ? costing->schedule->units[op->unit].n_slices
+		       : OPTIMIZER_KERNELS;
+}
+
 static double traffic(const struct costing *costing, const struct op *op, struct cost *cost)
 {
 	const struct machine *machine = &costing->machine;
-	double kernels = op->kind == OP_OPTIMIZER ? OPTIMIZER_KERNELS : 1;
+	double kernels = op->kind == OP_OPTIMIZER ? update_kernels(costing, op) : 1;
 
 	if (op->kind == OP_GRADIENT_NORM)
 		return compute_norm_cost(machine, costing->schedule, (double)op->bytes, cost);

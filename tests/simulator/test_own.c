@@ -182,6 +182,33 @@ static void large_products(void **state)
 	arena_finish(&arena);
 }
 
+/* A launch a parameter. */
+static void updates(void **state)
+{
+	const struct program *program;
+	struct case_ c;
+	double before;
+
+	(void)state;
+	open_case(&c, "shardplan");
+	gpu.calibration.n_kernels = 0;
+	add(KERNEL_GELU, 0, 0, 1e14);
+	program = &c.schedule->programs[0];
+	gpu.calibration.kernel_overhead = 1e-6;
+	before = seconds_of(&c, OP_OPTIMIZER, false);
+	gpu.calibration.kernel_overhead = 2e-6;
+	for (int i = 0; i < program->n_ops; i++)
+		if (program->ops[i].kind == OP_OPTIMIZER) {
+			int slices = c.schedule->units[program->ops[i].unit].n_slices;
+
+			assert_true(slices > 1);
+			expect("an update", seconds_of(&c, OP_OPTIMIZER, false) - before,
+				1e-6 * slices);
+			break;
+		}
+	case_finish(&c);
+}
+
 /* However fast the steps of a small model were. */
 static void not_beyond_the_datasheet(void **state)
 {
@@ -208,6 +235,7 @@ int main(void)
 		cmocka_unit_test(rates_between),
 		cmocka_unit_test(others_do_not_run_them),
 		cmocka_unit_test(large_products),
+		cmocka_unit_test(updates),
 		cmocka_unit_test(not_beyond_the_datasheet),
 	};
 
