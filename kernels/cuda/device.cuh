@@ -94,6 +94,54 @@ DEVICE void store(bf16 *to, const float (&v)[4])
 	*(uint2 *)to = make_uint2(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]));
 }
 
+/* 16 bytes as they were loaded. A thread that fetches several before it spreads the first has all
+ * of them under way at once. */
+template <typename T> struct raw {
+	uint4 bits;
+};
+
+DEVICE void spread(float (&v)[8], const raw<bf16> &x)
+{
+	split(v, x.bits.x), split(v + 2, x.bits.y), split(v + 4, x.bits.z), split(v + 6, x.bits.w);
+}
+
+DEVICE void spread(float (&v)[4], const raw<float> &x)
+{
+	v[0] = bits_as_float(x.bits.x), v[1] = bits_as_float(x.bits.y);
+	v[2] = bits_as_float(x.bits.z), v[3] = bits_as_float(x.bits.w);
+}
+
+DEVICE void pack_up(raw<bf16> &x, const float (&v)[8])
+{
+	x.bits = make_uint4(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]),
+		bf16_pair(v[6], v[7]));
+}
+
+DEVICE void pack_up(raw<float> &x, const float (&v)[4])
+{
+	x.bits = make_uint4(
+		bits_of_float(v[0]), bits_of_float(v[1]), bits_of_float(v[2]), bits_of_float(v[3]));
+}
+
+/* The elements from there on, `rest` of them, the others as zeros; VECTOR: all or none. */
+template <bool VECTOR, typename T> DEVICE raw<T> fetch(const T *from, int rest)
+{
+	const int N = lanes<T>::count;
+	raw<T> x = {{0, 0, 0, 0}};
+	float v[N];
+
+	if (VECTOR) {
+		if (rest > 0)
+			x.bits = *(const uint4 *)from;
+	} else {
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			v[i] = i < rest ? to_float(from[i]) : 0.0f;
+		pack_up(x, v);
+	}
+	return x;
+}
+
 /* N elements, or the `rest` that there are, the others as zeros. */
 template <int N, typename T>
 DEVICE void load_some(float (&v)[N], const T *from, int64_t rest, bool vector)

@@ -2,6 +2,7 @@
 #include "kernels/cuda/pace.cuh"
 #include "kernels/cuda/flat.cuh"
 #include "kernels/cuda/exact.cuh"
+#include "kernels/cuda/norms.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/tokens.cuh"
 #include "kernels/cuda/embedding.cuh"

@@ -48,6 +48,12 @@ DEVICE uint32_t warp_vote(bool x)
 	return __ballot_sync(0xffffffffu, x);
 }
 
+/* The compiler forgets what it made of x: it stays four registers until it is needed again. */
+DEVICE void forget(uint4 &x)
+{
+	asm volatile("" : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w));
+}
+
 /* One access of 16 bytes, whatever the compiler thinks. */
 DEVICE void store_16(float *to, float4 x)
 {

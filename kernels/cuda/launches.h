@@ -100,8 +100,8 @@ struct columns_launch {
 };
 
 struct column_sums_launch {
-	const float *partial; /* row c at partial + c * stride */
-	void *out;
+	const float *partial; /* row c at partial + c * stride; of outs[1] `width` behind it */
+	void *outs[2];
 	int64_t chunks, stride, width;
 	int32_t accumulate;
 };
@@ -110,8 +110,9 @@ struct norm_launch {
 	const void *x, *weight, *bias;
 	void *y;
 	float *mean, *rstd;
-	int64_t width;
+	int64_t rows, width;
 	float epsilon;
+	int32_t team; /* threads of a row: a warp or a block */
 	int32_t vector;
 };
 
@@ -121,6 +122,7 @@ struct norm_backward_launch {
 	void *dx;
 	float *partial; /* [chunks, sums, width]: of dweight, of dbias */
 	int64_t rows, width, chunk;
+	float share;  /* 1 / width */
 	int32_t sums; /* 1 or 2 */
 	int32_t in_shared, accumulate_dx, vector;
 };

@@ -50,7 +50,8 @@ struct cross_entropy_launch {
 	int32_t *fault;
 	int64_t vocabulary, stride, length, targets_stride; /* of a sequence */
 	float scale;
-	int32_t keep_logits, vector, in_shared;
+	int32_t keep_logits, vector;
+	int32_t held; /* so many logits of a row, whole packs of them, stay in shared memory */
 };
 
 #endif

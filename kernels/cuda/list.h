@@ -38,18 +38,28 @@
 #define CUDA_ROW_KERNELS(X)                                                                        \
 	CUDA_BOTH(X, bias_add, bias_launch, 256)                                                   \
 	CUDA_BOTH(X, columns, columns_launch, 256)                                                 \
-	CUDA_BOTH(X, column_sums, column_sums_launch, 256)                                         \
-	CUDA_BOTH(X, layernorm, norm_launch, 256)                                                  \
-	CUDA_BOTH(X, rmsnorm, norm_launch, 256)                                                    \
-	CUDA_BOTH(X, layernorm_backward, norm_backward_launch, 256)                                \
-	CUDA_BOTH(X, rmsnorm_backward, norm_backward_launch, 256)                                  \
+	CUDA_BOTH(X, column_sums, column_sums_launch, 1024)                                        \
+	CUDA_BOTH(X, layernorm_4, norm_launch, 256)                                                \
+	CUDA_BOTH(X, layernorm_8, norm_launch, 256)                                                \
+	CUDA_BOTH(X, layernorm_long, norm_launch, 256)                                             \
+	CUDA_BOTH(X, rmsnorm_4, norm_launch, 256)                                                  \
+	CUDA_BOTH(X, rmsnorm_8, norm_launch, 256)                                                  \
+	CUDA_BOTH(X, rmsnorm_long, norm_launch, 256)                                               \
+	CUDA_BOTH(X, layernorm_backward_1, norm_backward_launch, 256)                              \
+	CUDA_BOTH(X, layernorm_backward_2, norm_backward_launch, 256)                              \
+	CUDA_BOTH(X, layernorm_backward_4, norm_backward_launch, 256)                              \
+	CUDA_BOTH(X, layernorm_backward_long, norm_backward_launch, 256)                           \
+	CUDA_BOTH(X, rmsnorm_backward_1, norm_backward_launch, 256)                                \
+	CUDA_BOTH(X, rmsnorm_backward_2, norm_backward_launch, 256)                                \
+	CUDA_BOTH(X, rmsnorm_backward_4, norm_backward_launch, 256)                                \
+	CUDA_BOTH(X, rmsnorm_backward_long, norm_backward_launch, 256)                             \
 	CUDA_BOTH(X, rope, rope_launch, 256)                                                       \
 	CUDA_BOTH(X, embedding, embedding_launch, 256)                                             \
 	X(embedding_count, embedding_sort_launch, 256)                                             \
 	X(embedding_scatter, embedding_sort_launch, 256)                                           \
 	CUDA_PAIRS(X, embedding_runs, embedding_runs_launch, 256)                                  \
 	CUDA_BOTH(X, embedding_join, embedding_runs_launch, 256)                                   \
-	CUDA_BOTH(X, cross_entropy, cross_entropy_launch, 512)
+	CUDA_BOTH(X, cross_entropy, cross_entropy_launch, 1024)
 
 #define CUDA_ATTENTION_KERNELS(X)                                                                  \
 	CUDA_BOTH(X, attention_delta, attention_launch, 256)                                       \

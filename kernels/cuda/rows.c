@@ -5,10 +5,10 @@
 
 enum {
 	COLUMN_CHUNKS = 256, /* at most, of a column sum */
-	NORM_CHUNKS = 512,
-	SCRATCH = 32 * 4, /* bytes of block_sum */
+	NORM_BLOCKS = 8,     /* at most, of a multiprocessor */
+	SCRATCH = 32 * 4,    /* bytes of block_sum */
 	MOST_SHARED = 96 << 10,
-	MOST_ROW = 112 << 10, /* two such blocks fit a multiprocessor of Hopper */
+	MOST_ROW = 112 << 10, /* bytes; two such blocks fit a multiprocessor of Hopper */
 	FRAMES = 65535,
 };
 
@@ -42,12 +42,12 @@ void cuda_bias_add(struct kernel_context *context, enum dtype dtype, void *y, co
 		&a);
 }
 
-static void sum_chunks(
-	struct kernel_context *context, const struct column_sums_launch *a, enum dtype out_dtype)
+static void sum_chunks(struct kernel_context *context, const struct column_sums_launch *a,
+	int64_t sums, enum dtype out_dtype)
 {
 	cuda_launch(context,
 		&(struct launch){cuda_typed(CUDA_column_sums_fp32, out_dtype),
-			cuda_blocks(a->width, 32), 1, 1, 256, 256 * sizeof(float)},
+			cuda_blocks(a->width, 32), sums, 1, 1024, 1024 * sizeof(float)},
 		a);
 }
 
@@ -70,11 +70,46 @@ void cuda_bias_backward(struct kernel_context *context, enum dtype dbias_dtype, 
 			8 * 32 * lanes * (int64_t)sizeof(float)},
 		&a);
 	sum_chunks(context,
-		&(struct column_sums_launch){a.partial, dbias, chunks, width, width, accumulate},
-		dbias_dtype);
+		&(struct column_sums_launch){a.partial, {dbias}, chunks, width, width, accumulate},
+		1, dbias_dtype);
 }
 
-static void norm(struct kernel_context *context, enum cuda_kernel kernel, const struct norm *n)
+/* The kernels of one norm by the packs that a thread holds. */
+struct norm_kernels {
+	enum cuda_kernel four, eight, longer;
+	enum cuda_kernel back_one, back_two, back_four, back_longer;
+};
+
+static const struct norm_kernels layernorms = {CUDA_layernorm_4_fp32, CUDA_layernorm_8_fp32,
+	CUDA_layernorm_long_fp32, CUDA_layernorm_backward_1_fp32, CUDA_layernorm_backward_2_fp32,
+	CUDA_layernorm_backward_4_fp32, CUDA_layernorm_backward_long_fp32};
+static const struct norm_kernels rmsnorms = {CUDA_rmsnorm_4_fp32, CUDA_rmsnorm_8_fp32,
+	CUDA_rmsnorm_long_fp32, CUDA_rmsnorm_backward_1_fp32, CUDA_rmsnorm_backward_2_fp32,
+	CUDA_rmsnorm_backward_4_fp32, CUDA_rmsnorm_backward_long_fp32};
+
+/* A warp per row as far as its registers go, then a block, then a block that reads twice. */
+static struct launch norm_plan(const struct norm_kernels *of, const struct norm *n, int32_t *team)
+{
+	int64_t packs = cuda_blocks(n->width, cuda_lanes(n->dtype, n->dtype));
+	struct launch l = {.x = n->rows, .y = 1, .z = 1, .threads = 256, .shared_bytes = SCRATCH};
+
+	*team = 32;
+	if (packs <= 8 * 32) {
+		l.kernel = packs <= 4 * 32 ? of->four : of->eight;
+		l.x = cuda_blocks(n->rows, l.threads / 32);
+	} else if (packs <= 8 * 256) {
+		l.kernel = packs <= 4 * 256 ? of->four : of->eight;
+		l.threads = cuda_threads(cuda_blocks(packs, packs <= 4 * 256 ? 4 : 8), 256);
+		*team = (int32_t)l.threads;
+	} else {
+		l.kernel = of->longer;
+	}
+	l.kernel = cuda_typed(l.kernel, n->dtype);
+	return l;
+}
+
+static void norm(
+	struct kernel_context *context, const struct norm_kernels *of, const struct norm *n)
 {
 	struct norm_launch a = {.x = n->x,
 		.weight = n->weight,
@@ -82,21 +117,19 @@ static void norm(struct kernel_context *context, enum cuda_kernel kernel, const 
 		.y = n->y,
 		.mean = n->mean,
 		.rstd = n->rstd,
+		.rows = n->rows,
 		.width = n->width,
 		.epsilon = n->epsilon};
-	int64_t packs = cuda_blocks(n->width, cuda_lanes(n->dtype, n->dtype));
+	struct launch l = norm_plan(of, n, &a.team);
 
 	a.vector = even(n->width, n->dtype) && cuda_aligned(n->x) && cuda_aligned(n->weight) &&
 		   cuda_aligned(n->bias) && cuda_aligned(n->y);
-	cuda_launch(context,
-		&(struct launch){cuda_typed(kernel, n->dtype), n->rows, 1, 1,
-			cuda_threads(packs, 256), SCRATCH},
-		&a);
+	cuda_launch(context, &l, &a);
 }
 
 void cuda_layernorm(struct kernel_context *context, const struct norm *n)
 {
-	norm(context, CUDA_layernorm_fp32, n);
+	norm(context, &layernorms, n);
 }
 
 void cuda_rmsnorm(struct kernel_context *context, const struct norm *n)
@@ -104,16 +137,39 @@ void cuda_rmsnorm(struct kernel_context *context, const struct norm *n)
 	struct norm without = *n;
 
 	without.bias = NULL;
-	norm(context, CUDA_rmsnorm_fp32, &without);
+	norm(context, &rmsnorms, &without);
 }
 
-static void norm_backward(
-	struct kernel_context *context, enum cuda_kernel kernel, const struct norm_backward *n)
+/* A block for each chunk of rows; so many that the 132 multiprocessors of an H100 have the same
+ * number each, 768 threads if rows allow it. No GPU is asked: all add alike. */
+static struct launch norm_backward_plan(const struct norm_kernels *of,
+	const struct norm_backward *n, int64_t bytes, int64_t fit, bool *in_shared)
+{
+	int64_t packs = cuda_blocks(n->width, cuda_lanes(n->dtype, n->dtype));
+	int64_t each = packs <= 256 ? 1 : packs <= 512 ? 2 : 4;
+	int64_t threads = cuda_threads(cuda_blocks(packs, each), 256);
+	int64_t blocks = 132 * most(2, least(NORM_BLOCKS, 768 / threads));
+	struct launch l = {.y = 1, .z = 1, .threads = threads, .shared_bytes = 2 * SCRATCH};
+
+	l.x = most(1, least(least(cuda_blocks(n->rows, 4), blocks), fit));
+	l.kernel = each == 1 ? of->back_one : each == 2 ? of->back_two : of->back_four;
+	*in_shared = false;
+	if (packs > 4 * 256) {
+		l.kernel = of->back_longer;
+		*in_shared = bytes + l.shared_bytes <= MOST_SHARED;
+		l.shared_bytes += *in_shared ? bytes : 0;
+	}
+	l.kernel = cuda_typed(l.kernel, n->dtype);
+	return l;
+}
+
+static void norm_backward(struct kernel_context *context, const struct norm_kernels *of,
+	const struct norm_backward *n)
 {
 	int64_t sums = n->dbias ? 2 : 1, bytes = sums * n->width * (int64_t)sizeof(float);
 	int64_t fit = context->workspace_bytes / most(bytes, 1);
-	int64_t chunks = most(1, least(least(cuda_blocks(n->rows, 8), NORM_CHUNKS), fit));
-	int64_t packs = cuda_blocks(n->width, cuda_lanes(n->dtype, n->dtype));
+	bool in_shared;
+	struct launch l = norm_backward_plan(of, n, bytes, fit, &in_shared);
 	struct norm_backward_launch a = {.dy = n->dy,
 		.x = n->x,
 		.weight = n->weight,
@@ -123,12 +179,11 @@ static void norm_backward(
 		.partial = context->workspace,
 		.rows = n->rows,
 		.width = n->width,
-		.chunk = cuda_blocks(n->rows, chunks),
+		.chunk = cuda_blocks(n->rows, l.x),
+		.share = n->width > 0 ? 1.0f / (float)n->width : 0.0f,
 		.sums = (int32_t)sums,
-		.in_shared = bytes + 2 * SCRATCH <= MOST_SHARED,
+		.in_shared = in_shared,
 		.accumulate_dx = n->accumulate_dx};
-	struct column_sums_launch c = {
-		a.partial, n->dweight, chunks, sums * n->width, n->width, n->accumulate_parameters};
 
 	if (fit < 1) {
 		error_set(&context->error, EXIT_CODE_USAGE,
@@ -137,21 +192,18 @@ static void norm_backward(
 		return;
 	}
 	a.vector = even(n->width, n->dtype) && cuda_aligned(n->dy) && cuda_aligned(n->x) &&
-		   cuda_aligned(n->weight) && cuda_aligned(n->dx);
-	cuda_launch(context,
-		&(struct launch){cuda_typed(kernel, n->dtype), chunks, 1, 1,
-			cuda_threads(packs, 256), 2 * SCRATCH + (a.in_shared ? bytes : 0)},
-		&a);
-	sum_chunks(context, &c, n->gradient_dtype);
-	c.partial += n->width;
-	c.out = n->dbias;
-	if (n->dbias)
-		sum_chunks(context, &c, n->gradient_dtype);
+		   cuda_aligned(n->weight) && cuda_aligned(n->dx) && cuda_aligned(a.partial);
+	l.x = most(1, cuda_blocks(n->rows, most(a.chunk, 1)));
+	cuda_launch(context, &l, &a);
+	sum_chunks(context,
+		&(struct column_sums_launch){a.partial, {n->dweight, n->dbias}, l.x,
+			sums * n->width, n->width, n->accumulate_parameters},
+		sums, n->gradient_dtype);
 }
 
 void cuda_layernorm_backward(struct kernel_context *context, const struct norm_backward *n)
 {
-	norm_backward(context, CUDA_layernorm_backward_fp32, n);
+	norm_backward(context, &layernorms, n);
 }
 
 void cuda_rmsnorm_backward(struct kernel_context *context, const struct norm_backward *n)
@@ -159,7 +211,7 @@ void cuda_rmsnorm_backward(struct kernel_context *context, const struct norm_bac
 	struct norm_backward without = *n;
 
 	without.dbias = NULL;
-	norm_backward(context, CUDA_rmsnorm_backward_fp32, &without);
+	norm_backward(context, &rmsnorms, &without);
 }
 
 void cuda_rope(struct kernel_context *context, const struct rope *r)
@@ -210,10 +262,13 @@ void cuda_embedding(struct kernel_context *context, const struct embedding *e)
 		&a);
 }
 
+/* Short rows: two blocks a multiprocessor, each with its row in shared memory. Long ones: one
+ * block, and as much of the row as fits. */
 void cuda_cross_entropy(struct kernel_context *context, const struct cross_entropy *c)
 {
-	int64_t lanes = cuda_lanes(c->dtype, c->dtype);
-	int64_t row_bytes = c->vocabulary * dtype_bytes(c->dtype);
+	int64_t lanes = cuda_lanes(c->dtype, c->dtype), packs = cuda_blocks(c->vocabulary, lanes);
+	bool small = packs * 16 + SCRATCH <= MOST_ROW;
+	int64_t room = (cuda_backend(context)->shared_most - SCRATCH) / 16;
 	struct cross_entropy_launch a = {.logits = c->logits,
 		.targets = c->targets,
 		.losses = c->losses,
@@ -225,12 +280,10 @@ void cuda_cross_entropy(struct kernel_context *context, const struct cross_entro
 		.scale = c->scale,
 		.keep_logits = c->keep_logits,
 		.vector = even(c->stride, c->dtype) && cuda_aligned(c->logits),
-		.in_shared = !c->keep_logits && row_bytes <= MOST_ROW &&
-			     SCRATCH + row_bytes + 16 <= cuda_backend(context)->shared_most};
+		.held = c->keep_logits ? 0 : (int32_t)(least(packs, most(room, 0)) * lanes)};
 
 	cuda_launch(context,
 		&(struct launch){cuda_typed(CUDA_cross_entropy_fp32, c->dtype), c->tokens, 1, 1,
-			cuda_threads(cuda_blocks(c->vocabulary, lanes), 512),
-			SCRATCH + (a.in_shared ? cuda_blocks(row_bytes, 16) * 16 : 0)},
+			cuda_threads(packs, small ? 512 : 1024), SCRATCH + a.held / lanes * 16},
 		&a);
 }

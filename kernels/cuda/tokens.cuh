@@ -29,42 +29,150 @@ template <typename T> DEVICE void embedding_body(const embedding_launch &a)
 }
 KERNEL_BOTH(embedding, embedding_body)
 
-/* The largest logit and the sum of exp(logit - largest) of this thread's share, in one pass. */
-template <int N> DEVICE void meet(const float (&x)[N], int64_t rest, float *top, float *sum)
+/* exp(x) = 2^(x LOG2E). */
+#define LOG2E 1.44269504088896341f
+
+/* The largest logit and the sum of exp(logit - largest), of a thread's share so far. */
+struct softmax {
+	float top, sum;
+};
+
+/* Takes a pack in; what a row does not have must be minus infinity. Always one pack at a time, so
+ * that bits do not depend on where it was read. */
+template <int N> DEVICE void meet(softmax &s, const float (&x)[N])
 {
-	float most = *top;
+	float most = s.top, sum = 0.0f, shift;
 
 #pragma unroll
 	for (int j = 0; j < N; j++)
-		most = j < rest ? fmaxf(most, x[j]) : most;
-	*sum *= expf(*top - most);
+		most = fmaxf(most, x[j]);
+	shift = -most * LOG2E;
 #pragma unroll
 	for (int j = 0; j < N; j++)
-		*sum += j < rest ? expf(x[j] - most) : 0.0f;
-	*top = most;
+		sum += fast_exp2(fmaf(x[j], LOG2E, shift));
+	s.sum = fmaf(s.sum, fast_exp2((s.top - most) * LOG2E), sum);
+	s.top = most;
 }
 
-/* Grid: tokens. The gradient takes the place of the logits; fp32 exists in registers only. A row
- * that fits in shared memory is read once. */
+/* One pack from `i` on; what lies beyond the row is minus infinity. */
+template <int N, typename T> DEVICE void logits_at(float (&x)[N], const T *from, int rest)
+{
+	load_some(x, from, rest, false);
+#pragma unroll
+	for (int j = 0; j < N; j++)
+		x[j] = j < rest ? x[j] : -INFINITY;
+}
+
+/* How many copies of 16 bytes a thread has under way. */
+enum { LOGITS_AHEAD = 6 };
+
+/* The first `held` logits: through shared memory, where they stay. Each thread reads what it copied
+ * itself, so that nobody waits for others. */
+template <typename T> DEVICE void read_held(softmax &s, const cross_entropy_launch &a, const T *x)
+{
+	const int N = lanes<T>::count;
+	const T *copy = (const T *)(SHARED_MEMORY + 128);
+	int step = (int)blockDim.x * N, first = (int)threadIdx.x * N, next = first;
+	int whole = (int)(a.vocabulary < a.held ? a.vocabulary / N * N : a.held);
+
+#pragma unroll
+	for (int k = 0; k < LOGITS_AHEAD; k++, next += step) {
+		if (next < whole)
+			copy_async(128 + next * (int)sizeof(T), x + next, true);
+		copy_async_commit();
+	}
+	for (int i = first; i < whole; i += step, next += step) {
+		float v[N];
+
+		copy_async_wait<LOGITS_AHEAD - 1>();
+		load(v, copy + i);
+		if (next < whole)
+			copy_async(128 + next * (int)sizeof(T), x + next, true);
+		copy_async_commit();
+		meet(s, v);
+	}
+	copy_async_wait<0>();
+}
+
+/* From pack `i` of this thread on, through registers; held ones are put into shared memory. */
+template <typename T>
+DEVICE void read_rest(softmax &s, const cross_entropy_launch &a, const T *x, int i)
+{
+	const int N = lanes<T>::count, P = 4;
+	int step = (int)blockDim.x * N, width = (int)a.vocabulary;
+	T *copy = (T *)(SHARED_MEMORY + 128);
+
+	for (; a.vector && i + (P - 1) * step + N <= width && i >= a.held; i += P * step) {
+		raw<T> packs[P];
+
+#pragma unroll
+		for (int p = 0; p < P; p++)
+			packs[p] = fetch<true>(x + i + p * step, 1);
+#pragma unroll
+		for (int p = 0; p < P; p++) {
+			float v[N];
+
+			spread(v, packs[p]);
+			meet(s, v);
+		}
+	}
+	for (; i < width; i += step) {
+		float v[N];
+
+		logits_at(v, x + i, width - i);
+		if (i < a.held)
+			store(copy + i, v);
+		meet(s, v);
+	}
+}
+
+/* The gradient of one pack, in place. */
+template <typename T>
+DEVICE void loss_gradient(
+	const cross_entropy_launch &a, T *x, int i, int target, float shift, float share)
+{
+	const int N = lanes<T>::count;
+	const T *copy = (const T *)(SHARED_MEMORY + 128);
+	int rest = (int)a.vocabulary - i;
+	float v[N];
+
+	if (i < a.held)
+		load(v, copy + i);
+	else
+		load_some(v, (const T *)x + i, rest, a.vector);
+#pragma unroll
+	for (int j = 0; j < N; j++)
+		v[j] = fast_exp2(fmaf(v[j], LOG2E, shift)) * share;
+	if ((uint32_t)(target - i) < (uint32_t)N) {
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			v[j] = i + j == target ? v[j] - a.scale : v[j];
+	}
+	store_some(x + i, v, rest, a.vector);
+}
+
+/* Grid: tokens. The gradient takes the place of the logits; fp32 exists in registers only. */
 template <typename T> DEVICE void cross_entropy_body(const cross_entropy_launch &a)
 {
 	const int N = lanes<T>::count;
-	float *scratch = (float *)SHARED_MEMORY, top = -3.0e38f, sum = 0.0f, most, share, v[N];
-	int64_t token = blockIdx.x, step = (int64_t)blockDim.x * N,
-		first = (int64_t)threadIdx.x * N;
+	float *scratch = (float *)SHARED_MEMORY, most, sum, share;
+	int step = (int)blockDim.x * N, first = (int)threadIdx.x * N, i = first;
+	int64_t token = blockIdx.x;
 	int64_t target = a.targets[token / a.length * a.targets_stride + token % a.length];
 	bool counted = target >= 0 && target < a.vocabulary;
-	T *x = (T *)a.logits + token * a.stride, *copy = (T *)(scratch + 32);
-	const T *again = a.in_shared ? copy : x;
+	T *x = (T *)a.logits + token * a.stride;
+	softmax s = {-1.0e38f, 0.0f};
 
-	for (int64_t i = first; i < a.vocabulary && counted; i += step) {
-		load_some(v, (const T *)x + i, a.vocabulary - i, a.vector);
-		if (a.in_shared)
-			store_some(copy + i, v, a.vocabulary - i, true);
-		meet(v, a.vocabulary - i, &top, &sum);
+	if (counted && a.vector) {
+		int whole = (int)(a.vocabulary < a.held ? a.vocabulary / N * N : a.held);
+
+		read_held(s, a, (const T *)x);
+		i += whole > i ? (whole - i + step - 1) / step * step : 0;
 	}
-	most = block_max(top, scratch);
-	sum = block_sum(sum * expf(top - most), scratch);
+	if (counted)
+		read_rest(s, a, (const T *)x, i);
+	most = block_max(s.top, scratch);
+	sum = block_sum(s.sum * fast_exp2((s.top - most) * LOG2E), scratch);
 	if (threadIdx.x == 0) {
 		a.losses[token] = counted ? logf(sum) + (most - to_float(x[target])) : 0.0f;
 		if (target >= a.vocabulary)
@@ -72,17 +180,13 @@ template <typename T> DEVICE void cross_entropy_body(const cross_entropy_launch 
 	}
 	__syncthreads(); /* the target's logit was read */
 	share = a.scale / sum;
-	for (int64_t i = first; i < a.vocabulary && !a.keep_logits; i += step) {
-		int64_t rest = a.vocabulary - i;
+	for (i = first; i < a.vocabulary && !a.keep_logits; i += step) {
+		float zero[N] = {0.0f};
 
-		load_some(v, again + i, rest, a.vector || a.in_shared);
-#pragma unroll
-		for (int j = 0; j < N; j++) {
-			float hit = i + j == target ? a.scale : 0.0f;
-
-			v[j] = counted ? expf(v[j] - most) * share - hit : 0.0f;
-		}
-		store_some(x + i, v, rest, a.vector);
+		if (counted)
+			loss_gradient(a, x, i, (int)target, -most * LOG2E, share);
+		else
+			store_some(x + i, zero, a.vocabulary - i, a.vector);
 	}
 }
 KERNEL_BOTH(cross_entropy, cross_entropy_body)

@@ -97,6 +97,10 @@ DEVICE uint32_t bf16_pair(float low, float high)
 	return bf16_of(low) | bf16_of(high) << 16;
 }
 
+DEVICE void forget(uint4 &)
+{
+}
+
 DEVICE void __syncthreads()
 {
 	cuda_wait_for_block();

@@ -4,5 +4,6 @@
 #include "kernels/cuda/embedding.cuh"
 #include "kernels/cuda/exact.cuh"
 #include "kernels/cuda/flat.cuh"
+#include "kernels/cuda/norms.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/tokens.cuh"
