@@ -50,14 +50,22 @@ static int64_t rows_of(int64_t rows, int64_t width, int64_t stride)
 	return rows > 0 && width > 0 ? (rows - 1) * stride + width : 0;
 }
 
+/* What a GPU's kernel keeps in the workspace of its context, while it runs: whoever has the same
+ * one must come before or after it. */
+static void scratch(struct list *list, const struct kernel_context *context, bool used)
+{
+	if (used)
+		add(list, context->workspace, context->workspace_bytes, true);
+}
+
 static void call(struct kernel_context *context, const char *name, void (*run)(void *),
 	const void *arguments, size_t bytes, const struct list *list)
 {
 	fake_cuda_call(context->stream, name, run, arguments, bytes, list->touches, list->n);
 }
 
-/* A kernel whose arguments are one struct. */
-#define KERNEL(name)                                                                               \
+/* A kernel whose arguments are one struct, and whether it uses the workspace. */
+#define KERNEL(name, uses)                                                                         \
 	static void run_##name(void *arguments)                                                    \
 	{                                                                                          \
 		kernels_reference()->name(fake_worker(), arguments);                               \
@@ -66,6 +74,7 @@ static void call(struct kernel_context *context, const char *name, void (*run)(v
 	{                                                                                          \
 		struct list list = {.n = 0};                                                       \
 		touch_##name(&list, a);                                                            \
+		scratch(&list, context, uses);                                                     \
 		call(context, #name, run_##name, a, sizeof(*a), &list);                            \
 	}
 
@@ -179,17 +188,17 @@ static void touch_cross_entropy(struct list *list, const struct cross_entropy *c
 	writes(list, DTYPE_FP32, c->losses, c->tokens);
 }
 
-KERNEL(gemm)
-KERNEL(layernorm)
-KERNEL(rmsnorm)
-KERNEL(layernorm_backward)
-KERNEL(rmsnorm_backward)
-KERNEL(rope)
-KERNEL(attention)
-KERNEL(attention_backward)
-KERNEL(embedding)
-KERNEL(embedding_backward)
-KERNEL(cross_entropy)
+KERNEL(gemm, true)
+KERNEL(layernorm, false)
+KERNEL(rmsnorm, false)
+KERNEL(layernorm_backward, true)
+KERNEL(rmsnorm_backward, true)
+KERNEL(rope, false)
+KERNEL(attention, true)
+KERNEL(attention_backward, true)
+KERNEL(embedding, false)
+KERNEL(embedding_backward, true)
+KERNEL(cross_entropy, false)
 
 /* One sequence after the other; stride 0: side by side. */
 static void check_windows(struct kernel_context *context, const int32_t *ids, int64_t tokens,
@@ -256,8 +265,8 @@ FEW(bias_backward,
 		const void *a, int64_t n, int64_t width, bool accumulate),
 	(fake_worker(), f->dtype, f->y, f->other, f->a, f->n, f->width, f->accumulate),
 	writes(&list, dtype, y, width);
-	reads(&list, other, a, n *width);, .dtype = dtype, .other = other, .y = y, .a = a, .n = n,
-	.width = width, .accumulate = accumulate)
+	reads(&list, other, a, n *width); scratch(&list, context, true);, .dtype = dtype,
+	.other = other, .y = y, .a = a, .n = n, .width = width, .accumulate = accumulate)
 FEW(gelu,
 	(struct kernel_context * context, enum dtype dtype, enum gelu kind, void *y, const void *a,
 		int64_t n),
