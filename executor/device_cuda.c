@@ -149,7 +149,8 @@ static bool end(void *device, int index, struct error *error)
 	d->host_ends[index] = clock_now() - d->start;
 	if (device_graph_writes(&d->graph) && !device_graph_link(d, index, error))
 		return false;
-	return op->stream == STREAM_HOST || record_time(d, d->ends[index], op->stream, error);
+	return op->stream == STREAM_HOST ||
+	       (record_time(d, d->ends[index], op->stream, error) && device_meet(d, index, error));
 }
 
 static bool read_time(struct device_cuda *d, void *event, double *seconds, struct error *error)

@@ -9,6 +9,8 @@
 #ifndef EXECUTOR_DEVICE_CUDA_H
 #define EXECUTOR_DEVICE_CUDA_H
 
+#include <pthread.h>
+
 #include "executor/buffers.h"
 #include "executor/device_graph.h"
 #include "executor/event.h"
@@ -29,10 +31,21 @@ struct device_scalars {
 	int32_t fault;                  /* the largest token outside of the vocabulary; -1 = none */
 };
 
+/* Streams that ranks of one process share (device_streams.c), and where those meet. */
+struct stream_pool {
+	pthread_mutex_t lock;
+	int ranks, users;
+	void **streams[STREAM_COUNT]; /* [ranks]; the host's: copies between steps */
+	_Atomic uint32_t come;
+	struct event met;
+};
+
 struct device_cuda {
 	/* Set by the caller. */
 	const struct program *program;
 	int ordinal;              /* of the GPU */
+	struct stream_pool *pool; /* NULL: no stream is another rank's */
+	int rank;                 /* of the pool's */
 	struct patience patience; /* of the host's waits: abort flag, and s until it is a hang */
 	/* Called while the host waits, some thousand times a second: false ends the wait, with an
 	 * error or without. May be NULL. */
@@ -61,7 +74,9 @@ struct device_cuda {
 	/* private */
 	struct arena arena;
 	void *context, *library;
-	void *streams[STREAM_COUNT], *background;    /* the host's stream has none; between steps */
+	void *streams[STREAM_COUNT], *background; /* the host's stream has none; between steps */
+	bool borrows, in_lockstep;                /* some of the pool's; with others */
+	uint32_t meetings;
 	void **starts, **ends, *origin, *origin_end; /* events: of operations, of the step */
 	double *host_starts, *host_ends;      /* [n_ops] s of the step: the host's operations */
 	int seen[STREAM_COUNT][STREAM_COUNT]; /* the last operation that a stream waited for */
@@ -103,6 +118,16 @@ void device_free(struct device_cuda *device, void *memory);
 
 /* Bytes of the GPU's memory in use, by whomever. */
 bool device_memory_used(const struct device_cuda *device, int64_t *bytes, struct error *error);
+
+/* --- device_streams.c --- */
+
+void stream_pool_open(struct stream_pool *pool, int ranks, struct arena *arena);
+void stream_pool_close(struct stream_pool *pool);
+bool device_streams_open(struct device_cuda *device, struct error *error);
+void device_streams_close(struct device_cuda *device);
+/* On the way through an operation on a stream that others have too: all have come this far. False
+ * without an error: somebody gave up. */
+bool device_meet(struct device_cuda *device, int op, struct error *error);
 
 /* --- device_pace.c: streams are held until modelled times have passed --- */
 

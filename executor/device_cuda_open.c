@@ -4,9 +4,7 @@
 #include "executor/device_cuda.h"
 #include "kernels/kernels.h"
 
-/* Communication before arithmetic where both have blocks to run: lower is sooner. */
 enum { ARENA_PAGE = 4096 };
-enum { PRIORITY_COMPUTE = 0, PRIORITY_COMMUNICATION = -1 };
 
 static bool check(const struct device_cuda *d, int result, const char *what, struct error *error)
 {
@@ -148,25 +146,7 @@ static void free_memory(struct device_cuda *d)
 			d->api->cuMemFreeHost(host[i]);
 }
 
-/* --- streams and events --- */
-
-static bool make_stream(struct device_cuda *d, int priority, void **stream, struct error *error)
-{
-	return check(d,
-		d->api->cuStreamCreateWithPriority(stream, CUDA_STREAM_NON_BLOCKING, priority),
-		"cuStreamCreate", error);
-}
-
-static bool make_streams(struct device_cuda *d, struct error *error)
-{
-	for (int s = 0; s < STREAM_COUNT; s++)
-		if (s != STREAM_HOST &&
-			!make_stream(d,
-				s == STREAM_COMPUTE ? PRIORITY_COMPUTE : PRIORITY_COMMUNICATION,
-				&d->streams[s], error))
-			return false;
-	return make_stream(d, PRIORITY_COMPUTE, &d->background, error);
-}
+/* --- events --- */
 
 static bool make_event(struct device_cuda *d, void **event, struct error *error)
 {
@@ -199,11 +179,6 @@ static void free_events(struct device_cuda *d)
 		d->api->cuEventDestroy(d->origin);
 	if (d->origin_end != NULL)
 		d->api->cuEventDestroy(d->origin_end);
-	for (int s = 0; s < STREAM_COUNT; s++)
-		if (d->streams[s] != NULL)
-			d->api->cuStreamDestroy(d->streams[s]);
-	if (d->background != NULL)
-		d->api->cuStreamDestroy(d->background);
 }
 
 /* --- all of it --- */
@@ -231,7 +206,7 @@ bool device_cuda_open(struct device_cuda *d, int64_t staging_bytes, struct error
 		return false;
 	d->api = cuda_api(error);
 	d->kernels = kernels_of(d->api);
-	return enter(d, error) && make_streams(d, error) && make_events(d, error) &&
+	return enter(d, error) && device_streams_open(d, error) && make_events(d, error) &&
 	       make_memory(d, staging_bytes, error);
 }
 
@@ -242,6 +217,7 @@ void device_cuda_close(struct device_cuda *d)
 		d->api->cuCtxSetCurrent(d->context);
 		device_graph_close(d);
 		free_events(d);
+		device_streams_close(d);
 		free_memory(d);
 		if (d->library != NULL)
 			d->api->cuLibraryUnload(d->library);

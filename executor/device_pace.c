@@ -45,12 +45,13 @@ void *device_pace_clock(void *device, int op)
 
 bool device_pace_hold(void *device, int op, double seconds, struct error *error)
 {
-	const struct device_cuda *d = device;
+	struct device_cuda *d = device;
 	uint64_t *clock = &d->clocks[op], nanoseconds = (uint64_t)llround(1e9 * seconds);
 	void *arguments[] = {&clock, &nanoseconds};
 
-	return device_launch(d, "pace_end", 1, 1, arguments,
-		device_stream(d, d->program->ops[op].stream), error);
+	return device_meet(d, op, error) &&
+	       device_launch(d, "pace_end", 1, 1, arguments,
+		       device_stream(d, d->program->ops[op].stream), error);
 }
 
 /* All streams have come to their ends: the copy is in nobody's way. */

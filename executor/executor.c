@@ -273,6 +273,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		.join_timeout = launcher_join_timeout(&job->launcher),
 		.ring = job->ring,
 		.any_rounding = job->any_rounding,
+		.paced = job->pace != PACE_NONE,
 		.cuda_graphs = job->cuda_graphs,
 		.threads = threads_per_rank(job),
 		.collective_timeout = collective_timeout(job),

@@ -143,6 +143,9 @@ bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *s
 	gpu->device.program = &schedule->programs[0];
 	if (gpu->transport == GPU_TRANSPORT_NCCL)
 		gpu->device.ordinal = gpu_of_rank(segment, cluster, gpus);
+	if (job->paced && gpu->transport == GPU_TRANSPORT_DEVICE && segment->gang != NULL)
+		gpu->device.pool = &segment->gang->streams;
+	gpu->device.rank = segment->rank;
 	if (gpu->transport == GPU_TRANSPORT_NCCL && !offer_memory(&gpu->device, error))
 		return false;
 	gpu->before = used_before(gpu->device.ordinal);

@@ -74,6 +74,7 @@ struct gang_slot {
 struct gang {
 	int ranks;
 	struct gang_slot (*slots)[GANG_SLOTS]; /* [ranks] */
+	struct stream_pool streams;
 };
 
 /* Ranks of one process that share a GPU; what is on no stream is in host memory, and goes as it

@@ -101,6 +101,7 @@ static bool run_gang(struct segment *segment)
 	bool ok = true;
 
 	gang.slots = arena_alloc(&arena, (size_t)gang.ranks, sizeof(gang.slots[0]));
+	stream_pool_open(&gang.streams, gang.ranks, &arena);
 	segment->gang = &gang;
 	for (int i = 0; i < gang.ranks && ok; i++)
 		ok = start_member(&members[i], segment, i);
@@ -111,6 +112,7 @@ static bool run_gang(struct segment *segment)
 		if (members[i].segment.base != NULL)
 			segment_finish(&members[i].segment);
 	}
+	stream_pool_close(&gang.streams);
 	arena_finish(&arena);
 	return ok;
 }

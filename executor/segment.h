@@ -94,6 +94,7 @@ struct job {
 	int64_t checkpoint_every, checkpoint_keep;
 	bool checkpoint_background;
 	bool one_process; /* ranks are threads, not processes: they share a GPU, or a driver */
+	bool paced;       /* some operations last as long as predicted, at least */
 	bool quick;       /* JOB_COLLECTIVES */
 };
 

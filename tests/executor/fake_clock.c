@@ -24,7 +24,8 @@ const struct fake_rates fake_some_rates = {.kernel = 1e-6,
 
 static struct fake_rates rates;
 static bool runs;
-static double now; /* of the stream whose node runs */
+static double now;                /* of the stream whose node runs */
+static double begun[FAKE_ACTORS]; /* [queue]: when the last of it began */
 
 bool fake_clock_runs(void)
 {
@@ -166,12 +167,16 @@ static double ready_at(const struct fake_stream *stream)
 	const struct fake_node *node = stream->head;
 	double time = fmax(stream->time, node->issued);
 
+	if (stream->queue >= 0)
+		time = fmax(time, begun[stream->queue]);
 	return node->kind == NODE_WAIT ? fmax(time, node->mark->time) : time;
 }
 
 void fake_clock_begin(struct fake_stream *stream)
 {
 	now = ready_at(stream);
+	if (stream->queue >= 0)
+		begun[stream->queue] = now;
 }
 
 void fake_clock_end(struct fake_stream *stream)

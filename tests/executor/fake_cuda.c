@@ -198,6 +198,8 @@ struct fake_stream *fake_new_stream(void)
 	struct fake_stream *s = fake_calloc(sizeof(*s));
 
 	s->actor = fake_new_actor();
+	s->queue =
+		fake_machine.n_queues > 0 ? fake_machine.n_streams++ % fake_machine.n_queues : -1;
 	s->next = fake_machine.streams;
 	return fake_machine.streams = s;
 }

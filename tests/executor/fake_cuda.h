@@ -31,6 +31,10 @@ enum { FAKE_TOUCHES = 72 };
 /* From now on cuda_api() is this; `gpus` of them. `seed` draws the order. */
 void fake_cuda_install(int gpus, uint64_t seed);
 
+/* The GPU takes work from `n` queues: streams have them in turn, and what lies in a queue begins in
+ * order, so that a stream holds up others when it waits. (Without it each has one of its own.) */
+void fake_cuda_limit_queues(int n);
+
 /* And nccl_api() is the fake's, among its GPUs, of version 2.28.9 or of what FAKE_NCCL_VERSION
  * says.
  */

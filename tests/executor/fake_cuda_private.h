@@ -41,12 +41,14 @@ struct fake_node {
 	struct fake_meeting *meeting;
 	uint32_t clock[FAKE_ACTORS]; /* of the thread that enqueued it */
 	double issued;               /* by that thread's time */
+	int64_t number;              /* of all that were enqueued */
 	struct fake_node *next;
 };
 
 struct fake_stream {
 	int actor, owner;
-	bool in_steps;                /* events were recorded on it */
+	int queue;     /* of the machine: what lies there begins in order; -1 = none */
+	bool in_steps; /* events were recorded on it */
 	struct fake_capture *capture; /* that takes what it is given; NULL = none */
 	struct fake_node *head, *tail;
 	uint32_t clock[FAKE_ACTORS];
@@ -67,7 +69,9 @@ extern struct fake_machine {
 	pthread_cond_t changed;
 	int gpus, first_gpu; /* those that this process sees */
 	uint64_t random;
-	int n_actors;
+	int n_actors, n_streams;
+	int n_queues; /* 0: one for each stream */
+	int64_t n_nodes;
 	struct fake_stream *streams;
 	struct allocation *allocations;
 	int64_t allocated;

@@ -127,6 +127,7 @@ struct fake_node *fake_enqueue(struct fake_stream *stream, enum fake_node_kind k
 		memcpy(node->touches, touches, (size_t)n_touches * sizeof(*touches));
 	node->n_touches = n_touches;
 	memcpy(node->clock, fake_thread.clock, sizeof(node->clock));
+	node->number = fake_machine.n_nodes++;
 	fake_clock_issue(node);
 	if (stream->tail != NULL)
 		stream->tail->next = node;
@@ -150,11 +151,27 @@ static void pop(struct fake_stream *stream)
 	free(node);
 }
 
+void fake_cuda_limit_queues(int n)
+{
+	fake_machine.n_queues = n;
+}
+
+/* Nothing lies before it in its queue. */
+static bool is_first(const struct fake_stream *stream)
+{
+	for (struct fake_stream *s = fake_machine.streams; s != NULL && stream->queue >= 0;
+		s = s->next)
+		if (s->queue == stream->queue && s->head != NULL &&
+			s->head->number < stream->head->number)
+			return false;
+	return true;
+}
+
 static bool is_ready(const struct fake_stream *stream)
 {
 	const struct fake_node *node = stream->head;
 
-	if (node == NULL)
+	if (node == NULL || !is_first(stream))
 		return false;
 	if (node->kind == NODE_WAIT)
 		return node->mark->done;
