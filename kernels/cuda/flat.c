@@ -189,7 +189,7 @@ void cuda_tree_reduce(struct kernel_context *context, enum dtype dtype, void *y,
 			words[j] = (uint64_t)(uintptr_t)sources[i + j];
 		cuda_store(context, (uint64_t *)context->workspace + i, words, some);
 	}
-	launch_flat(context, cuda_typed(kernel, dtype), n, 4, &a);
+	launch_flat(context, cuda_typed(kernel, dtype), n, cuda_lanes(dtype, dtype), &a);
 }
 
 void cuda_pack(struct kernel_context *context, enum dtype dtype, void *flat,

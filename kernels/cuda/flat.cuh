@@ -183,42 +183,32 @@ KERNEL(scale)
 
 /* --- updates: arithmetic in fp32, in the order of the CPU's --- */
 
-/* The random words of consecutive elements: a block of Philox has those of two. */
-struct random_words {
-	uint64_t block;
-	bool odd;
-	uint32_t of[4];
-};
-
-DEVICE void draw_block(random_words &r, const rounding &how, uint32_t draw)
-{
-	const uint32_t counter[4] = {
-		(uint32_t)r.block, (uint32_t)(r.block >> 32), how.stream[0], draw};
-
-	philox4x32(counter, how.key, r.of);
-}
-
-DEVICE random_words random_from(const rounding &how, uint32_t draw, int64_t i)
+/* The two random words of each of N elements from `i` on: a block of Philox has those of two
+ * elements, and the first may be the second of its block. */
+template <int N>
+DEVICE void random_words(uint32_t (&of)[N + 1][2], const rounding &how, uint32_t draw, int64_t i)
 {
 	uint64_t element = (uint64_t)(how.first + i);
-	random_words r;
+	bool odd = element % 2;
 
-	r.block = element / 2;
-	r.odd = element % 2;
-	draw_block(r, how, draw);
-	return r;
-}
+#pragma unroll
+	for (int k = 0; k <= N; k += 2) {
+		uint64_t block = element / 2 + k / 2;
+		const uint32_t counter[4] = {
+			(uint32_t)block, (uint32_t)(block >> 32), how.stream[0], draw};
+		uint32_t words[4] = {0, 0, 0, 0};
 
-/* Of the next element. */
-DEVICE void random_next(random_words &r, const rounding &how, uint32_t draw, uint32_t (&words)[2])
-{
-	words[0] = r.odd ? r.of[1] : r.of[0];
-	words[1] = r.odd ? r.of[3] : r.of[2];
-	if (r.odd) {
-		r.block++;
-		draw_block(r, how, draw);
+		if (k < N || odd)
+			philox4x32(counter, how.key, words);
+		of[k][0] = words[0], of[k][1] = words[2];
+		if (k < N)
+			of[k + 1][0] = words[1], of[k + 1][1] = words[3];
 	}
-	r.odd = !r.odd;
+#pragma unroll
+	for (int j = 0; j < N; j++) {
+		of[j][0] = odd ? of[j + 1][0] : of[j][0];
+		of[j][1] = odd ? of[j + 1][1] : of[j][1];
+	}
 }
 
 /* By the lower 16 bits of `random`; a NaN stays one. */
@@ -270,16 +260,14 @@ KERNEL(sgd_fp32)
 KERNEL(sgd_bf16)
 {
 	float w[8];
-	uint32_t half[8], words[2], draw = a.now ? a.now->draw : a.factors.draw;
+	uint32_t half[8], words[9][2], draw = a.now ? a.now->draw : a.factors.draw;
 
 	FLAT_RANGE(8);
 	sgd_step<bf16>(a, i, rest, vector, w);
-	random_words random = random_from(a.rounding, draw, i);
+	random_words<8>(words, a.rounding, draw, i);
 #pragma unroll
-	for (int j = 0; j < 8; j++) {
-		random_next(random, a.rounding, draw, words);
-		half[j] = half_by_chance(w[j], words[0]);
-	}
+	for (int j = 0; j < 8; j++)
+		half[j] = half_by_chance(w[j], words[j][0]);
 	store_halves((bf16 *)a.w + i, half, rest, vector);
 }
 
@@ -321,18 +309,17 @@ KERNEL(adamw_fp32)
 KERNEL(adamw_bf16)
 {
 	float w[8], m[8], v[8];
-	uint32_t half_w[8], half_m[8], half_v[8], words[2];
+	uint32_t half_w[8], half_m[8], half_v[8], words[9][2];
 	uint32_t draw = a.now ? a.now->draw : a.factors.draw;
 
 	FLAT_RANGE(8);
 	adamw_step<bf16>(a, i, rest, vector, w, m, v);
-	random_words random = random_from(a.rounding, draw, i);
+	random_words<8>(words, a.rounding, draw, i);
 #pragma unroll
 	for (int j = 0; j < 8; j++) {
-		random_next(random, a.rounding, draw, words);
-		half_w[j] = half_by_chance(w[j], words[0]);
-		half_m[j] = half_by_chance(m[j], words[0] >> 16);
-		half_v[j] = half_by_chance(v[j], words[1]);
+		half_w[j] = half_by_chance(w[j], words[j][0]);
+		half_m[j] = half_by_chance(m[j], words[j][0] >> 16);
+		half_v[j] = half_by_chance(v[j], words[j][1]);
 	}
 	store_halves((bf16 *)a.w + i, half_w, rest, vector);
 	store_halves((bf16 *)a.m + i, half_m, rest, vector);
@@ -351,31 +338,73 @@ DEVICE float rounded(float x, bf16)
 	return bits_as_float(bf16_pair(x, 0.0f) << 16);
 }
 
-/* The declared tree, left to right: `level[l]` holds the sum of 2^l sources, as a binary counter
- * holds bits; what is left at the end is summed from the right. Indices are known when compiled. */
+/* The sum of 2^FIRST sources from `source` on is added to the tree: `level[l]` holds the sum of 2^l
+ * sources, as a binary counter holds bits. Indices are known when compiled. */
+template <typename T, int FIRST, int LEVELS, int N>
+DEVICE void tree_add(float (&level)[LEVELS][N], float (&sum)[N], int source)
+{
+	bool carry = true;
+
+#pragma unroll
+	for (int l = FIRST; l < LEVELS; l++) {
+		bool full = source >> l & 1;
+#pragma unroll
+		for (int j = 0; j < N; j++) {
+			if (carry && full)
+				sum[j] = rounded(level[l][j] + sum[j], T());
+			else if (carry)
+				level[l][j] = sum[j];
+		}
+		carry = carry && full;
+	}
+}
+
+/* The tree of 8 sources, all of them loaded at once. */
+template <typename T, int N>
+DEVICE void tree_of_eight(float (&sum)[N], const void *const *sources, int64_t i)
+{
+	raw<T> x[8];
+	float low[N], pair[N], next[N];
+
+#pragma unroll
+	for (int k = 0; k < 8; k++)
+		x[k] = fetch<true>((const T *)sources[k] + i, N);
+#pragma unroll
+	for (int k = 0; k < 8; k += 4) {
+		spread(sum, x[k]), spread(next, x[k + 1]);
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			pair[j] = rounded(sum[j] + next[j], T());
+		spread(sum, x[k + 2]), spread(next, x[k + 3]);
+#pragma unroll
+		for (int j = 0; j < N; j++) {
+			sum[j] = rounded(sum[j] + next[j], T());
+			sum[j] = rounded(pair[j] + sum[j], T());
+			low[j] = k == 0 ? sum[j] : low[j];
+		}
+	}
+#pragma unroll
+	for (int j = 0; j < N; j++)
+		sum[j] = rounded(low[j] + sum[j], T());
+}
+
+/* The declared tree, left to right; what is left at the end is summed from the right. */
 template <typename T, int LEVELS> DEVICE void tree_body(const tree_launch &a)
 {
-	const int N = 4;
+	const int N = lanes<T>::count;
 	float level[LEVELS][N], sum[N];
 	bool any = false;
+	int source = 0;
 
 	FLAT_RANGE(N);
-	for (int source = 0; source < a.count; source++) {
-		bool carry = true;
-
+	for (; vector && rest >= N && source + 8 <= a.count; source += 8) {
+		tree_of_eight<T>(sum, a.sources + source, i);
+		tree_add<T, 3>(level, sum, source);
+	}
+#pragma unroll 1
+	for (; source < a.count; source++) {
 		load_some(sum, (const T *)a.sources[source] + i, rest, vector);
-#pragma unroll
-		for (int l = 0; l < LEVELS; l++) {
-			bool full = source >> l & 1;
-#pragma unroll
-			for (int j = 0; j < N; j++) {
-				if (carry && full)
-					sum[j] = rounded(level[l][j] + sum[j], T());
-				else if (carry)
-					level[l][j] = sum[j];
-			}
-			carry = carry && full;
-		}
+		tree_add<T, 0>(level, sum, source);
 	}
 #pragma unroll
 	for (int l = 0; l < LEVELS; l++) {

@@ -14,6 +14,7 @@ enum {
 	CUDA_STORE_WORDS = 120, /* 8-byte words of one store */
 	CUDA_SEGMENTS = 64,     /* tensors of one pack */
 	CUDA_SORT_BITS = 9,     /* tokens are sorted by digits of so many bits */
+	CUDA_EMBED_TOKENS = 4,  /* that a block of the lookup takes */
 	CUDA_SORT_TILE = 2048,  /* tokens that a block sorts at once */
 };
 

@@ -10,6 +10,7 @@ struct embedding_launch {
 	void *out;
 	int32_t *fault;
 	int64_t width, length, ids_stride, vocabulary; /* length, ids_stride: of a sequence */
+	uint32_t tokens;
 	int32_t vector;
 };
 

@@ -252,13 +252,15 @@ void cuda_embedding(struct kernel_context *context, const struct embedding *e)
 		.width = e->width,
 		.length = most(e->length, 1),
 		.ids_stride = e->ids_stride > 0 ? e->ids_stride : most(e->length, 1),
-		.vocabulary = e->vocabulary};
+		.vocabulary = e->vocabulary,
+		.tokens = (uint32_t)e->tokens};
 
 	a.vector = even(e->width, e->dtype) && cuda_aligned(e->table) &&
 		   cuda_aligned(e->positions) && cuda_aligned(e->out);
 	cuda_launch(context,
-		&(struct launch){cuda_typed(CUDA_embedding_fp32, e->dtype), e->tokens,
-			cuda_blocks(packs, threads), 1, threads, 0},
+		&(struct launch){cuda_typed(CUDA_embedding_fp32, e->dtype),
+			cuda_blocks(e->tokens, CUDA_EMBED_TOKENS), cuda_blocks(packs, threads), 1,
+			threads, 0},
 		&a);
 }
 

@@ -1,31 +1,60 @@
 /* Kernels that look tokens up: embedding, the loss. */
 #include "kernels/cuda/device.cuh"
 
-/* Grid: (tokens, packs of columns). An unknown token is noted and reads as zeros. */
-template <typename T> DEVICE void embedding_body(const embedding_launch &a)
+/* Some tokens' columns, all of them under way at once. An unknown token is noted and reads as
+ * zeros. */
+template <typename T, bool VECTOR> DEVICE void embed_tokens(const embedding_launch &a)
 {
-	const int N = lanes<T>::count;
-	int64_t token = blockIdx.x;
-	int64_t id = a.ids[token / a.length * a.ids_stride + token % a.length];
-	bool known = id >= 0 && id < a.vocabulary;
+	const int N = lanes<T>::count, TOKENS = CUDA_EMBED_TOKENS;
+	uint32_t first = blockIdx.x * TOKENS, length = (uint32_t)a.length;
 	int64_t column = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * N;
-	int64_t rest = a.width - column;
-	float x[N] = {0.0f}, y[N];
+	int rest = (int)(a.width - column);
+	int64_t id[TOKENS];
+	raw<T> x[TOKENS], y[TOKENS];
 
 	if (rest <= 0)
 		return;
-	if (!known && column == 0)
-		atomic_max(a.fault, id < 0 ? INT32_MAX : (int32_t)id);
-	if (known)
-		load_some(x, (const T *)a.table + id * a.width + column, rest, a.vector);
-	if (known && a.positions) {
-		load_some(y, (const T *)a.positions + token % a.length * a.width + column, rest,
-			a.vector);
+#pragma unroll
+	for (uint32_t k = 0; k < TOKENS; k++) {
+		uint32_t token = first + k;
+
+		id[k] = -1;
+		if (token < a.tokens)
+			id[k] = a.ids[token / length * a.ids_stride + token % length];
+		if (token < a.tokens && column == 0 && (id[k] < 0 || id[k] >= a.vocabulary))
+			atomic_max(a.fault, id[k] < 0 ? INT32_MAX : (int32_t)id[k]);
+	}
+#pragma unroll
+	for (uint32_t k = 0; k < TOKENS; k++) {
+		bool known = id[k] >= 0 && id[k] < a.vocabulary;
+		const T *table = (const T *)a.table + (known ? id[k] : 0) * a.width + column;
+		const T *position = (const T *)(a.positions ? a.positions : a.table);
+
+		position += (a.positions ? (first + k) % length : 0) * a.width + column;
+		x[k] = fetch<VECTOR>(table, known ? rest : 0);
+		y[k] = fetch<VECTOR>(position, known && a.positions ? rest : 0);
+	}
+#pragma unroll
+	for (uint32_t k = 0; k < TOKENS; k++) {
+		float v[N], w[N];
+
+		spread(v, x[k]), spread(w, y[k]);
 #pragma unroll
 		for (int j = 0; j < N; j++)
-			x[j] = x[j] + y[j];
+			v[j] = a.positions ? v[j] + w[j] : v[j];
+		if (first + k < a.tokens)
+			store_some((T *)a.out + (int64_t)(first + k) * a.width + column, v, rest,
+				VECTOR);
 	}
-	store_some((T *)a.out + token * a.width + column, x, rest, a.vector);
+}
+
+/* Grid: (groups of tokens, packs of columns). */
+template <typename T> DEVICE void embedding_body(const embedding_launch &a)
+{
+	if (a.vector)
+		embed_tokens<T, true>(a);
+	else
+		embed_tokens<T, false>(a);
 }
 KERNEL_BOTH(embedding, embedding_body)
 
