@@ -37,6 +37,7 @@ struct replay {
 	unsigned pace;
 	const char *transport;
 	double slow_motion;
+	const char *fault;
 };
 
 static bool replay(struct run *run, const char *cluster, const struct replay *how,
@@ -56,6 +57,7 @@ static bool replay(struct run *run, const char *cluster, const struct replay *ho
 	job.expected = &simulation->timeline;
 	job.pace = how->pace;
 	job.slow_motion = how->slow_motion;
+	job.fault = how->fault;
 	return run_train(run, &job);
 }
 
@@ -158,7 +160,8 @@ static void a_gpu_with_as_many_queues_as_there_are(void **state)
 	(void)state;
 	setenv("TEST_QUEUES", "32", 1);
 	for (int i = 0; i < COUNT_OF(plans); i++)
-		expect_within(CLUSTER("8"), &(struct replay){plans[i], PACE_ALL, NULL, 0}, 2e-3);
+		expect_within(
+			CLUSTER("8"), &(struct replay){plans[i], PACE_ALL, NULL, 0, NULL}, 2e-3);
 	unsetenv("TEST_QUEUES");
 }
 
@@ -209,6 +212,21 @@ static void lateness_is_counted(void **state)
 	run_finish(&run);
 }
 
+/* Who waits for the others on the way through a stream that they share learns that one gave up. */
+static void nobody_waits_for_a_rank_that_is_gone(void **state)
+{
+	const struct replay how = {
+		"strategy=HYBRID_SHARD shard_group=8", PACE_ALL, NULL, 0, "mismatch_rank=3@step=1"};
+	struct simulation simulation;
+	struct run run;
+
+	(void)state;
+	assert_false(replay(&run, CLUSTER("8"), &how, &simulation));
+	assert_int_equal(run.error.code, EXIT_CODE_FAULT);
+	assert_non_null(strstr(run.error.message, "rank 3"));
+	run_finish(&run);
+}
+
 /* NCCL's kernels end when they end; what is beside them can be held. */
 static void collectives_of_nccl_are_not_held(void **state)
 {
@@ -239,6 +257,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(slow_motion_is_taken_out_again),
 		cmocka_unit_test(what_is_not_held_shows),
 		cmocka_unit_test(lateness_is_counted),
+		cmocka_unit_test(nobody_waits_for_a_rank_that_is_gone),
 		cmocka_unit_test(collectives_of_nccl_are_not_held),
 	};
 
