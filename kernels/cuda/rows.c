@@ -141,14 +141,15 @@ void cuda_rmsnorm(struct kernel_context *context, const struct norm *n)
 }
 
 /* A block for each chunk of rows; so many that the 132 multiprocessors of an H100 have the same
- * number each, 768 threads if rows allow it. No GPU is asked: all add alike. */
+ * number each, as many as its registers hold at once: 768 threads of one pack, or two blocks. No
+ * GPU is asked: all add alike. */
 static struct launch norm_backward_plan(const struct norm_kernels *of,
 	const struct norm_backward *n, int64_t bytes, int64_t fit, bool *in_shared)
 {
 	int64_t packs = cuda_blocks(n->width, cuda_lanes(n->dtype, n->dtype));
 	int64_t each = packs <= 256 ? 1 : packs <= 512 ? 2 : 4;
 	int64_t threads = cuda_threads(cuda_blocks(packs, each), 256);
-	int64_t blocks = 132 * most(2, least(NORM_BLOCKS, 768 / threads));
+	int64_t blocks = 132 * (each > 1 ? 2 : most(2, least(NORM_BLOCKS, 768 / threads)));
 	struct launch l = {.y = 1, .z = 1, .threads = threads, .shared_bytes = 2 * SCRATCH};
 
 	l.x = most(1, least(least(cuda_blocks(n->rows, 4), blocks), fit));
