@@ -347,11 +347,18 @@ bool cuda_gemm_epilogue(
 /* cuBLASLt's fast kernels want what lies side by side in multiples of 16 bytes, not rows and
  * pointers alone: on an H100 GPT-2's head of 50257 columns runs at a sixth of the speed of one of
  * 50256. So what is over becomes a product of its own, before the bulk. */
-enum { PACK = 8, WORTH_CUTTING = 1024 };
+enum { PACK = 8, REST = 64, WORTH_CUTTING = 1024 };
 
 static const void *moved(const struct gemm *g, const void *x, int64_t elements)
 {
 	return (const void *)((uintptr_t)x + (uintptr_t)(elements * dtype_bytes(g->dtype)));
+}
+
+/* Where to cut: the rest has at least REST, since the kernels for single columns cannot be launched
+ * over 131072 rows (status 13). */
+static int64_t before(int64_t extent)
+{
+	return (extent - REST) / REST * REST;
 }
 
 static bool to_cut(int64_t extent)
@@ -361,7 +368,7 @@ static bool to_cut(int64_t extent)
 
 static bool cut(const struct gemm *g, struct gemm *rest, struct gemm *bulk)
 {
-	int64_t m = g->m / PACK * PACK, n = g->n / PACK * PACK, k = g->k / PACK * PACK;
+	int64_t m = before(g->m), n = before(g->n), k = before(g->k);
 	int64_t c_bytes = dtype_bytes(g->c_dtype);
 
 	if (g->dtype != DTYPE_BF16 || (g->lda | g->ldb | g->ldc) % PACK != 0)
