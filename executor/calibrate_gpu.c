@@ -102,8 +102,9 @@ static bool allocate(
 	return true;
 }
 
-/* Values of ordinary size in either dtype: zeros take less power, and a GPU is then faster. */
-static bool fill(struct gpu_bench *g, struct error *error)
+/* Values of ordinary size in either dtype: zeros, and what is no number, take less power, and a GPU
+ * is then faster. */
+void gpu_make_values(struct gpu_bench *g)
 {
 	uint16_t *halves = (uint16_t *)g->pinned;
 	uint32_t random = 1;
@@ -112,6 +113,10 @@ static bool fill(struct gpu_bench *g, struct error *error)
 		random = random * 1664525u + 1013904223u;
 		halves[i] = bf16_from_float((float)(random >> 8) * 0x1p-23f - 1.0f);
 	}
+}
+
+bool gpu_fill(struct gpu_bench *g, struct error *error)
+{
 	for (int64_t at = 0; at < g->memory_bytes; at += g->pinned_bytes)
 		if (!check(g,
 			    g->api->cuMemcpyAsync((uint64_t)(uintptr_t)(g->memory + at),
@@ -120,7 +125,8 @@ static bool fill(struct gpu_bench *g, struct error *error)
 				    g->watch.stream),
 			    "cuMemcpyAsync", error))
 			return false;
-	return check(g, g->api->cuStreamSynchronize(g->watch.stream), "filling memory", error);
+	return gpu_stopwatch_end(&g->watch, error) &&
+	       check(g, g->api->cuEventSynchronize(g->watch.end), "filling memory", error);
 }
 
 static bool find_device(struct gpu_bench *g, struct error *error)
@@ -172,7 +178,8 @@ static bool make_memory(struct gpu_bench *g, struct error *error)
 		return false;
 	g->clock = (uint64_t *)clock;
 	g->pinned = pinned;
-	return fill(g, error);
+	gpu_make_values(g);
+	return gpu_fill(g, error);
 }
 
 static bool open_gpu(struct gpu_bench *g, struct error *error)

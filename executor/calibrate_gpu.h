@@ -35,6 +35,10 @@ static inline int64_t gpu_row(int64_t width)
 	return (width + 63) / 64 * 64;
 }
 
+/* The pinned memory gets ordinary values; the GPU's gets what is there. */
+void gpu_make_values(struct gpu_bench *gpu);
+bool gpu_fill(struct gpu_bench *gpu, struct error *error);
+
 /* calibrate_gpu_kernels.c: products. */
 bool calibrate_gpu_kernels(struct gpu_bench *gpu, struct error *error);
 /* calibrate_gpu_memory.c: the optimizer. */

@@ -116,6 +116,8 @@ static bool measure_line(
 	struct shape s = {0};
 	int n = 0;
 
+	if (!gpu_fill(g, error))
+		return false;
 	for (int i = 0; i < COUNT_OF(depths); i++) {
 		struct gemm_case c;
 
@@ -170,6 +172,9 @@ static bool measure_layer(
 {
 	double rates[FORMS];
 
+	/* Results lie where the next operands are: fp32 as bf16 is no number here and there. */
+	if (!gpu_fill(g, error))
+		return false;
 	for (int form = 0; form < FORMS; form++) {
 		const struct shape s = shape_of(layer, form);
 		struct gemm_case c;
@@ -227,7 +232,7 @@ static bool measure_sustained(struct gpu_bench *g, struct error *error)
 	int n = 0;
 
 	make_gemm(g, DTYPE_BF16, &s, 0, &c);
-	if (!gpu_time(g, run_gemm, &c, &sample, error))
+	if (!gpu_fill(g, error) || !gpu_time(g, run_gemm, &c, &sample, error))
 		return false;
 	int repeats = (int)fmin(fmax(CHUNK / sample, 1), 1000);
 	for (; n < CHUNKS && total < longest; n++) {
@@ -247,5 +252,7 @@ static bool measure_sustained(struct gpu_bench *g, struct error *error)
 
 bool calibrate_gpu_kernels(struct gpu_bench *g, struct error *error)
 {
-	return measure_products(g, error) && measure_sustained(g, error);
+	/* Copies from the GPU have written there. */
+	gpu_make_values(g);
+	return measure_products(g, error) && measure_sustained(g, error) && gpu_fill(g, error);
 }
