@@ -6,17 +6,26 @@ enum {
 	PLAIN_ROWS = 8,
 	PLAIN_TILE = 32,
 	PLAIN_THREADS = 256,
-	TENSOR_THREADS = 128
+	PACKS_ROWS = 16, /* 16 threads each */
+	TENSOR_THREADS = 128,
+	HOPPER_THREADS = 384,
+	HOPPER_CACHE = 16 << 20, /* of an H100's 50 MB, what heads in work may take */
 };
 
-/* A tensor core kernel: for heads up to `head_dim`; rows of a block and bytes of shared memory, as
- * attention_tensor.cuh has them. */
+/* A tensor core kernel; threads, rows and bytes of shared memory of a block, as its file has them.
+ */
+struct tile {
+	enum cuda_kernel kernel;
+	int64_t threads, rows, shared_bytes;
+};
+
+/* For heads up to `head_dim`. Blocks of Hopper's work on items (item_of): one each, or, where an
+ * item is so short that its first copies count, one block a multiprocessor stays and takes many.
+ * The others' are a grid of tiles, heads and sequences. */
 struct variant {
 	int64_t head_dim;
-	struct {
-		enum cuda_kernel kernel;
-		int64_t rows, shared_bytes;
-	} forward, dq, dkv;
+	bool items, stays;
+	struct tile forward, dq, dkv;
 };
 
 /* Bytes of a tile of rows of D bf16, two stages of two tiles of keys or queries. */
@@ -26,13 +35,35 @@ struct variant {
 #define DKV(queries, d)        (2 * TILE(64, d) + 4 * TILE(queries, d) + 4 * (queries)*4)
 
 static const struct variant variants[] = {
-	{64, {CUDA_attention_tensor_64, 128, FORWARD(128, 64, 64)},
-		{CUDA_attention_tensor_dq_64, 64, DQ(64, 64)},
-		{CUDA_attention_tensor_dkv_64, 64, DKV(64, 64)}},
-	{128, {CUDA_attention_tensor_128, 128, FORWARD(128, 32, 128)},
-		{CUDA_attention_tensor_dq_128, 64, DQ(32, 128)},
-		{CUDA_attention_tensor_dkv_128, 64, DKV(32, 128)}},
+	{64, false, false, {CUDA_attention_tensor_64, TENSOR_THREADS, 128, FORWARD(128, 64, 64)},
+		{CUDA_attention_tensor_dq_64, TENSOR_THREADS, 64, DQ(64, 64)},
+		{CUDA_attention_tensor_dkv_64, TENSOR_THREADS, 64, DKV(64, 64)}},
+	{128, false, false, {CUDA_attention_tensor_128, TENSOR_THREADS, 128, FORWARD(128, 32, 128)},
+		{CUDA_attention_tensor_dq_128, TENSOR_THREADS, 64, DQ(32, 128)},
+		{CUDA_attention_tensor_dkv_128, TENSOR_THREADS, 64, DKV(32, 128)}},
 };
+
+/* Barriers; own rows, one tensor in the forward and two behind; stages of two tiles. */
+#define HOPPER_FORWARD(rows, keys, stages, d) (1024 + TILE(rows, d) + (stages)*2 * TILE(keys, d))
+#define HOPPER_DQ(rows, keys, stages, d)      (1024 + 2 * TILE(rows, d) + (stages)*2 * TILE(keys, d))
+#define HOPPER_DKV(rows, queries, stages, d)                                                       \
+	(HOPPER_DQ(rows, queries, stages, d) + (stages)*2 * (queries)*4)
+
+static const struct variant hopper[] = {
+	{64, true, true,
+		{CUDA_attention_hopper_64, HOPPER_THREADS, 128, HOPPER_FORWARD(128, 128, 2, 64)},
+		{CUDA_attention_hopper_dq_64, HOPPER_THREADS, 128, HOPPER_DQ(128, 128, 2, 64)},
+		{CUDA_attention_hopper_dkv_64, HOPPER_THREADS, 128, HOPPER_DKV(128, 64, 2, 64)}},
+	{128, true, false,
+		{CUDA_attention_hopper_128, HOPPER_THREADS, 128, HOPPER_FORWARD(128, 128, 2, 128)},
+		{CUDA_attention_hopper_dq_128, HOPPER_THREADS, 128, HOPPER_DQ(128, 128, 2, 128)},
+		{CUDA_attention_hopper_dkv_128, HOPPER_THREADS, 128, HOPPER_DKV(128, 64, 2, 128)}},
+};
+
+static int64_t between(int64_t low, int64_t x, int64_t high)
+{
+	return x < low ? low : x > high ? high : x;
+}
 
 static bool check(struct kernel_context *context, const struct attention *a)
 {
@@ -48,8 +79,9 @@ static bool even(const void *x, int64_t stride)
 	return cuda_aligned(x) && stride % 8 == 0;
 }
 
-/* NULL where the plain kernels must do. */
-static const struct variant *variant_of(const struct attention *a)
+/* NULL where the plain kernels must do. An image that is not for Hopper lacks its kernels. */
+static const struct variant *variant_of(
+	const struct kernel_context *context, const struct attention *a)
 {
 	int i = a->head_dim > variants[0].head_dim;
 
@@ -57,7 +89,7 @@ static const struct variant *variant_of(const struct attention *a)
 		a->scale <= 0.0f || !even(a->q, a->q_stride) || !even(a->k, a->k_stride) ||
 		!even(a->v, a->v_stride) || !even(a->out, a->out_stride))
 		return NULL;
-	return &variants[i];
+	return cuda_backend(context)->kernels[hopper[i].forward.kernel] ? &hopper[i] : &variants[i];
 }
 
 static struct attention_launch arguments_of(const struct attention *a)
@@ -72,6 +104,7 @@ static struct attention_launch arguments_of(const struct attention *a)
 		.kv_heads = a->kv_heads,
 		.head_dim = a->head_dim,
 		.rows = a->sequences * a->length,
+		.sequences = a->sequences,
 		.lse_stride = a->heads,
 		.q_stride = a->q_stride,
 		.k_stride = a->k_stride,
@@ -98,18 +131,46 @@ static void plain(struct kernel_context *context, enum cuda_kernel kernel, enum 
 		a);
 }
 
+/* How many heads Hopper's blocks take together: what these read, two tensors of the other side of
+ * the product, should stay in the cache (query heads of a group read the same), and there should be
+ * about two blocks for each multiprocessor, a long one and a short one. */
+static int64_t together(const struct kernel_context *context, const struct attention_launch *l,
+	int64_t heads, int64_t tiles)
+{
+	int64_t group = l->heads / l->kv_heads, bytes = 2 * TILE(l->length, l->head_dim);
+	int64_t fit = heads == l->kv_heads ? HOPPER_CACHE / (bytes * group)
+					   : HOPPER_CACHE / bytes * group;
+	int64_t least = 2 * cuda_backend(context)->multiprocessors / tiles;
+
+	return between(1, fit > least ? fit : least, heads * l->sequences);
+}
+
+static void run(struct kernel_context *context, const struct variant *v, const struct tile *tile,
+	struct attention_launch *l, int64_t heads)
+{
+	int64_t tiles = cuda_blocks(l->length, tile->rows);
+	struct launch launch = {
+		tile->kernel, tiles, heads, l->sequences, tile->threads, tile->shared_bytes};
+
+	if (v->items) {
+		launch.x = tiles * heads * l->sequences;
+		if (v->stays)
+			launch.x = between(0, launch.x, cuda_backend(context)->multiprocessors);
+		launch.y = launch.z = 1;
+		l->together = together(context, l, heads, tiles);
+	}
+	cuda_launch(context, &launch, l);
+}
+
 void cuda_attention(struct kernel_context *context, const struct attention *a)
 {
-	const struct variant *v = variant_of(a);
+	const struct variant *v = variant_of(context, a);
 	struct attention_launch l = arguments_of(a);
 
 	if (!check(context, a))
 		return;
 	if (v)
-		cuda_launch(context,
-			&(struct launch){v->forward.kernel, cuda_blocks(a->length, v->forward.rows),
-				a->heads, a->sequences, TENSOR_THREADS, v->forward.shared_bytes},
-			&l);
+		run(context, v, &v->forward, &l, a->heads);
 	else
 		plain(context, CUDA_attention_plain_fp32, a->dtype, &l, a->heads, a->sequences);
 }
@@ -145,6 +206,7 @@ static struct attention_launch arguments_of_part(
 	l.kv_heads = part.groups;
 	l.heads = part.groups * (f->heads / f->kv_heads);
 	l.rows = part.sequences * f->length;
+	l.sequences = part.sequences;
 	l.dout_stride = b->dout_stride;
 	l.dq_stride = b->dq_stride;
 	l.dk_stride = b->dk_stride;
@@ -160,8 +222,10 @@ static void run_part(struct kernel_context *context, const struct attention_back
 	struct attention_launch l = arguments_of_part(context, b, part);
 
 	cuda_launch(context,
-		&(struct launch){cuda_typed(CUDA_attention_delta_fp32, dtype),
-			cuda_blocks(l.rows * l.heads, PLAIN_ROWS), 1, 1, PLAIN_THREADS, 0},
+		&(struct launch){v ? CUDA_attention_delta_packs
+				   : cuda_typed(CUDA_attention_delta_fp32, dtype),
+			cuda_blocks(l.rows * l.heads, v ? PACKS_ROWS : PLAIN_ROWS), 1, 1,
+			PLAIN_THREADS, 0},
 		&l);
 	if (!v) {
 		plain(context, CUDA_attention_plain_dq_fp32, dtype, &l, l.heads, part.sequences);
@@ -169,19 +233,8 @@ static void run_part(struct kernel_context *context, const struct attention_back
 			part.sequences);
 		return;
 	}
-	cuda_launch(context,
-		&(struct launch){v->dq.kernel, cuda_blocks(l.length, v->dq.rows), l.heads,
-			part.sequences, TENSOR_THREADS, v->dq.shared_bytes},
-		&l);
-	cuda_launch(context,
-		&(struct launch){v->dkv.kernel, cuda_blocks(l.length, v->dkv.rows), l.kv_heads,
-			part.sequences, TENSOR_THREADS, v->dkv.shared_bytes},
-		&l);
-}
-
-static int64_t between(int64_t low, int64_t x, int64_t high)
-{
-	return x < low ? low : x > high ? high : x;
+	run(context, v, &v->dq, &l, l.heads);
+	run(context, v, &v->dkv, &l, l.kv_heads);
 }
 
 /* All sequences at once as long as delta fits; then fewer of them, then fewer heads. Which it is
@@ -189,7 +242,7 @@ static int64_t between(int64_t low, int64_t x, int64_t high)
 void cuda_attention_backward(struct kernel_context *context, const struct attention_backward *b)
 {
 	const struct attention *f = &b->forward;
-	const struct variant *v = variant_of(f);
+	const struct variant *v = variant_of(context, f);
 	int64_t group_bytes, groups, sequences;
 
 	if (!check(context, f) || f->sequences <= 0 || f->length <= 0 || f->kv_heads <= 0)

@@ -154,6 +154,29 @@ template <typename T> DEVICE void delta_body(const attention_launch &a)
 }
 KERNEL_BOTH(attention_delta, delta_body)
 
+/* The same for heads of up to 128 in packs of 8: 16 lanes per row and head. */
+KERNEL(attention_delta_packs)
+{
+	const int LANES = 16;
+	int64_t i = (int64_t)blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
+	int64_t row = i / a.heads, head = i % a.heads;
+	int first = (int)threadIdx.x % LANES * 8;
+	bool inside = row < a.rows && first < a.head_dim;
+	float dout[8] = {0.0f}, out[8] = {0.0f}, sum = 0.0f;
+
+	if (inside) {
+		load(dout, (const bf16 *)a.dout + row * a.dout_stride + head * a.head_dim + first);
+		load(out, (const bf16 *)a.out + row * a.out_stride + head * a.head_dim + first);
+	}
+#pragma unroll
+	for (int d = 0; d < 8; d++)
+		sum = fmaf(dout[d], out[d], sum);
+	for (int step = LANES / 2; step > 0; step /= 2)
+		sum += shuffle_xor(sum, step);
+	if (inside && first == 0)
+		a.delta[row * a.delta_stride + head] = sum;
+}
+
 template <typename T> DEVICE void plain_dq(const attention_launch &a)
 {
 	plain_place p = plain_begin(a);

@@ -6,12 +6,9 @@
  * atomics: it multiplies 7 times where a fused one multiplies 5 times, and its bits repeat. Scores
  * of the second are computed transposed, so that what leaves one product is the left operand of the
  * next without passing through memory. */
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/causal.cuh"
 
 enum { TENSOR_THREADS = 128, TENSOR_WARPS = 4 };
-
-#define LOG2_E 1.4426950408889634f
-#define HIDDEN (-1.0e30f) /* the score of a key that the query does not see */
 
 /* Tiles are named by their offset in the shared memory; a row has D elements. */
 template <int D> DEVICE uint32_t chunk_at(uint32_t tile, int row, int chunk)
@@ -180,22 +177,6 @@ DEVICE void soften(float (&s)[N][4], float (&sum)[D / 8][4], running &r, float s
 		for (int n = 0; n < D / 8; n++) {
 			sum[n][2 * half] *= old;
 			sum[n][2 * half + 1] *= old;
-		}
-	}
-}
-
-/* Hides the keys past each query: rows are queries, columns keys, the first query `ahead` of the
- * first key. */
-template <int N> DEVICE void hide(float (&s)[N][4], int ahead)
-{
-	int lane = (int)threadIdx.x % 32, most = ahead + lane / 4 - lane % 4 * 2;
-
-#pragma unroll
-	for (int n = 0; n < N; n++) {
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-			if (n * 8 + i % 2 - i / 2 * 8 > most)
-				s[n][i] = HIDDEN;
 		}
 	}
 }

@@ -22,6 +22,7 @@ struct cuda_backend {
 	int64_t shared_allowed[CUDA_KERNEL_COUNT]; /* where more than 48 KiB were asked for */
 	int device;
 	int shared_most; /* bytes that a block may ask for */
+	int multiprocessors;
 	int32_t *fault;  /* on the device: see cuda_faults */
 	void *cublaslt;  /* handle; NULL until the first product */
 	struct cuda_product *products;

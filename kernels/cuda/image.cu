@@ -8,3 +8,5 @@
 #include "kernels/cuda/embedding.cuh"
 #include "kernels/cuda/attention_plain.cuh"
 #include "kernels/cuda/attention_tensor.cuh"
+#include "kernels/cuda/attention_hopper.cuh"
+#include "kernels/cuda/attention_hopper_backward.cuh"

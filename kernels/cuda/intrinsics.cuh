@@ -15,8 +15,8 @@ CUDA_KERNELS(X)
 	extern "C" __global__ void __launch_bounds__(name##_threads)                               \
 		name(const __grid_constant__ name##_arguments a)
 
-/* The block's dynamic shared memory; 16-byte aligned. */
-extern __shared__ uint4 cuda_shared_memory[];
+/* The block's dynamic shared memory; swizzles count from multiples of 1024 bytes. */
+extern __shared__ __align__(1024) uint4 cuda_shared_memory[];
 #define SHARED_MEMORY ((char *)cuda_shared_memory)
 
 DEVICE float bits_as_float(uint32_t bits)

@@ -141,6 +141,7 @@ struct attention_launch {
 	void *out, *dq, *dk, *dv;
 	float *lse, *delta;
 	int64_t length, heads, kv_heads, head_dim, rows; /* rows: of all sequences */
+	int64_t sequences, together;                     /* attention_hopper.cuh: item_of */
 	int64_t lse_stride, delta_stride;
 	int64_t q_stride, k_stride, v_stride, out_stride;
 	int64_t dout_stride, dq_stride, dk_stride, dv_stride;

@@ -63,6 +63,7 @@
 
 #define CUDA_ATTENTION_KERNELS(X)                                                                  \
 	CUDA_BOTH(X, attention_delta, attention_launch, 256)                                       \
+	X(attention_delta_packs, attention_launch, 256)                                            \
 	CUDA_BOTH(X, attention_plain, attention_launch, 256)                                       \
 	CUDA_BOTH(X, attention_plain_dq, attention_launch, 256)                                    \
 	CUDA_BOTH(X, attention_plain_dkv, attention_launch, 256)
@@ -76,9 +77,19 @@
 	X(attention_tensor_dkv_64, attention_launch, 128)                                          \
 	X(attention_tensor_dkv_128, attention_launch, 128)
 
+/* The same for Hopper, in its own instructions: only an image for sm_90a has them. */
+#define CUDA_HOPPER_KERNELS(X)                                                                     \
+	X(attention_hopper_64, attention_launch, 384)                                              \
+	X(attention_hopper_128, attention_launch, 384)                                             \
+	X(attention_hopper_dq_64, attention_launch, 384)                                           \
+	X(attention_hopper_dq_128, attention_launch, 384)                                          \
+	X(attention_hopper_dkv_64, attention_launch, 384)                                          \
+	X(attention_hopper_dkv_128, attention_launch, 384)
+
 #define CUDA_KERNELS(X)                                                                            \
 	CUDA_FLAT_KERNELS(X)                                                                       \
-	CUDA_ROW_KERNELS(X) CUDA_ATTENTION_KERNELS(X) CUDA_TENSOR_KERNELS(X)
+	CUDA_ROW_KERNELS(X)                                                                        \
+	CUDA_ATTENTION_KERNELS(X) CUDA_TENSOR_KERNELS(X) CUDA_HOPPER_KERNELS(X)
 
 enum cuda_kernel {
 #define X(name, launch, threads) CUDA_##name,

@@ -117,12 +117,31 @@ static void cuda_close(struct kernel_context *context)
 	context->backend = NULL;
 }
 
+/* Those for Hopper are there or not: which machine code is used is the driver's choice. */
+static bool is_optional(int kernel)
+{
+	static const int optional[] = {
+#define X(name, launch, threads) CUDA_##name,
+		CUDA_HOPPER_KERNELS(X)
+#undef X
+	};
+
+	for (size_t i = 0; i < sizeof(optional) / sizeof(optional[0]); i++)
+		if (optional[i] == kernel)
+			return true;
+	return false;
+}
+
 static bool find_kernels(struct cuda_backend *b, struct error *error)
 {
 	for (int i = 0; i < CUDA_KERNEL_COUNT; i++)
-		if (!cuda_check(b->api,
-			    b->api->cuLibraryGetKernel(&b->kernels[i], b->library, names[i]),
-			    names[i], error))
+		if (is_optional(i) &&
+			b->api->cuLibraryGetKernel(&b->kernels[i], b->library, names[i]))
+			b->kernels[i] = NULL;
+		else if (!is_optional(i) &&
+			 !cuda_check(b->api,
+				 b->api->cuLibraryGetKernel(&b->kernels[i], b->library, names[i]),
+				 names[i], error))
 			return false;
 	return true;
 }
@@ -136,6 +155,10 @@ static bool open_backend(struct cuda_backend *b, struct error *error)
 		!cuda_check(api,
 			api->cuDeviceGetAttribute(
 				&b->shared_most, CUDA_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN, b->device),
+			"cuDeviceGetAttribute", error) ||
+		!cuda_check(api,
+			api->cuDeviceGetAttribute(
+				&b->multiprocessors, CUDA_ATTRIBUTE_MULTIPROCESSORS, b->device),
 			"cuDeviceGetAttribute", error) ||
 		!cuda_check(api,
 			api->cuLibraryLoadData(

@@ -26,6 +26,11 @@ def kernels(log):
     return found
 
 
+def machine(arch):
+    """As embed.py makes it."""
+    return 'sm_90a' if arch == '90' else f'sm_{arch}'
+
+
 def expected(text):
     """The names of list.h."""
     names = set(re.findall(r'\bX\((\w+), \w+_launch', text))
@@ -36,13 +41,21 @@ def expected(text):
     return {name for name in names if not name.startswith('name')}
 
 
+def belongs(name, arch):
+    """Hopper's own kernels are in the machine code for Hopper only."""
+    return 'hopper' not in name or arch == 'sm_90a'
+
+
 def check(names, log, wanted):
     found = kernels(log)
     archs = sorted({arch for _, arch in found})
     problems = [] if archs else ['the log names no kernel']
     problems += [f'{arch} is not in the image' for arch in wanted if arch not in archs]
     problems += [f'{name} is not in the image for {arch}' for arch in archs
-                 for name in sorted(names) if (name, arch) not in found]
+                 for name in sorted(names) if belongs(name, arch) and (name, arch) not in found]
+    problems += [f'{name} is in the image for {arch}, which cannot run it'
+                 for name, arch in sorted(found) if not belongs(name, arch)]
+    problems += sorted(set(re.findall(r'Potential Performance Loss: .*', log)))
     problems += [f'{name} spills {spilled} bytes of registers on {arch}'
                  for (name, arch), (_, spilled) in sorted(found.items())
                  if spilled > MAY_SPILL.get(name, 0)]
@@ -73,6 +86,11 @@ def check_instructions(found):
     for name in tensor:
         problems += [f'{name} has no {what}' for what in ('HMMA', 'LDSM', 'LDGSTS')
                      if what not in found[name]]
+    for name in sorted(name for name in found if 'hopper' in name):
+        problems += [f'{name} has no {what}' for what in ('HGMMA', 'LDGSTS', 'SYNCS')
+                     if what not in found[name]]
+        problems += [f'{name} keeps something in local memory: {what}' for what in ('LDL', 'STL')
+                     if what in found[name]]
     return problems
 
 
@@ -107,6 +125,14 @@ def self_test():
         wrong.append('a kernel that spills was not seen')
     if len(check(expected(text), '', [])) != 1:
         wrong.append('an empty log was accepted')
+    hopper = 'X(attention_hopper_64, attention_launch, 384)'
+    for arch, problems in (('sm_80', 1), ('sm_90a', 0)):
+        log = SAMPLE.replace('add_fp32', 'attention_hopper_64').replace('sm_90', arch)
+        if len(check(expected(hopper), log, [])) != problems:
+            wrong.append(f'the kernel of Hopper in {arch} was judged wrongly')
+    if len(check(expected(text), both + 'ptxas info : (C7512) Potential Performance Loss: wgmma\n',
+                 ['sm_90'])) != 1:
+        wrong.append("the assembler's warning was not seen")
     sass = ('\t\tFunction : attention_tensor_64\n'
             '        /*0010*/                   LDSM.16.M88.4 R4, [R2] ;\n'
             '        /*0020*/               @P0 LDGSTS.E.128 [R2], [R4] ;\n')
@@ -115,6 +141,11 @@ def self_test():
     more = '        /*0030*/                   HMMA.16816.F32.BF16 R4, R4, R6, R8 ;\n'
     if check_instructions(instructions(sass + more)):
         wrong.append('good machine code was refused')
+    local = ('\t\tFunction : attention_hopper_64\n'
+             '        /*0010*/                   HGMMA.64x128x16.F32.BF16 R88, gdesc[UR8], R88 ;\n'
+             '        /*0020*/                   LDL R1, [R2] ;\n')
+    if len(check_instructions(instructions(sass + more + local))) != 3:
+        wrong.append('local memory, or missing instructions of Hopper, were not seen')
     return wrong
 
 
@@ -124,7 +155,7 @@ if __name__ == '__main__':
     else:
         with open(sys.argv[1], encoding='utf-8') as a, \
                 open(sys.argv[2] + '.log', encoding='utf-8') as b:
-            bad = check(expected(a.read()), b.read(), [f'sm_{a}' for a in sys.argv[3].split(',')])
+            bad = check(expected(a.read()), b.read(), [machine(a) for a in sys.argv[3].split(',')])
             bad += check_machine_code(sys.argv[2])
     print('\n'.join(bad))
     sys.exit(1 if bad else 0)

@@ -132,19 +132,44 @@ static void test_off_alignment(void **state)
 	for_each_shape(off_alignment);
 }
 
-/* Full heads on the tensor cores, several tiles, groups of heads, rows that lie apart. */
-static void test_full_heads(void **state)
+/* Attention in bf16 with full heads on the tensor cores, several tiles, groups of heads, rows that
+ * lie apart; `all`: the shapes of every case too. */
+static void check_attention_bf16(shape_check *check, bool all)
 {
-	static const int64_t shapes[][MOST_DIMS] = {
-		{1, 150, 4, 2, 64, 8}, {2, 65, 2, 1, 128, 0}, {1, 130, 2, 2, 128, 16}};
+	static const int64_t shapes[][MOST_DIMS] = {{1, 150, 4, 2, 64, 8}, {2, 65, 2, 1, 128, 0},
+		{1, 130, 2, 2, 128, 16}, {1, 300, 2, 1, 72, 0}, {2, 257, 1, 1, 64, 0}};
+
+	for (int i = 0; matrix_cases[i].name; i++) {
+		if (matrix_cases[i].dtype != DTYPE_BF16 ||
+			strncmp(matrix_cases[i].name, "attention", 9) != 0)
+			continue;
+		for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
+			check(&matrix_cases[i], shapes[s]);
+		for (int s = 0; all && matrix_cases[i].shapes[s][0] >= 0; s++)
+			check(&matrix_cases[i], matrix_cases[i].shapes[s]);
+	}
+}
+
+/* Hopper's kernels, and those that an image without them has. */
+static void test_attention_of_generations(void **state)
+{
+	void **kernels = cuda_backend(&context)->kernels;
+	void *hopper[CUDA_KERNEL_COUNT];
 
 	(void)state;
 	failures = 0;
-	for (int i = 0; matrix_cases[i].name; i++)
-		for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
-			if (matrix_cases[i].dtype == DTYPE_BF16 &&
-				strncmp(matrix_cases[i].name, "attention", 9) == 0)
-				compare(&matrix_cases[i], shapes[s], 0);
+	memcpy(hopper, kernels, sizeof(hopper));
+	for (int with_hopper = 1; with_hopper >= 0; with_hopper--) {
+		int64_t before = cuda_calls.hopper_launches;
+
+		check_attention_bf16(against_reference, !with_hopper);
+		check_attention_bf16(in_other_order, !with_hopper);
+		assert_int_equal(cuda_calls.hopper_launches > before, with_hopper);
+#define X(name, launch, threads) kernels[CUDA_##name] = NULL;
+		CUDA_HOPPER_KERNELS(X)
+#undef X
+	}
+	memcpy(kernels, hopper, sizeof(hopper));
 	assert_int_equal(failures, 0);
 }
 
@@ -541,7 +566,7 @@ int main(void)
 		cmocka_unit_test(test_against_reference),
 		cmocka_unit_test(test_other_order),
 		cmocka_unit_test(test_off_alignment),
-		cmocka_unit_test(test_full_heads),
+		cmocka_unit_test(test_attention_of_generations),
 		cmocka_unit_test(test_small_workspace_of_attention),
 		cmocka_unit_test(test_races_are_seen),
 		cmocka_unit_test(test_pack),

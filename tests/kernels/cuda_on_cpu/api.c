@@ -26,7 +26,13 @@ static const struct kernel {
 };
 static int shared_allowed[CUDA_KERNEL_COUNT];
 
-enum { INVALID_VALUE = 1, NOT_FOUND = 500, SHARED_BY_DEFAULT = 48 << 10, SHARED_MOST = 227 << 10 };
+enum {
+	INVALID_VALUE = 1,
+	NOT_FOUND = 500,
+	SHARED_BY_DEFAULT = 48 << 10,
+	SHARED_MOST = 227 << 10,
+	MULTIPROCESSORS = 3
+};
 
 /* --- driver --- */
 
@@ -100,7 +106,9 @@ static int record(void *event, void *stream)
 static int get_attribute(int *value, int attribute, int device)
 {
 	(void)device;
-	*value = attribute == CUDA_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN ? SHARED_MOST : 0;
+	*value = attribute == CUDA_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN ? SHARED_MOST
+		 : attribute == CUDA_ATTRIBUTE_MULTIPROCESSORS      ? MULTIPROCESSORS
+								    : 0;
 	return 0;
 }
 
@@ -191,6 +199,7 @@ static int launch(void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_
 
 	(void)stream;
 	cuda_calls.launches++;
+	cuda_calls.hopper_launches += strstr(k->name, "hopper") != NULL;
 	if (grid_x == 0 || grid_y == 0 || grid_y > 65535 || grid_z == 0 || grid_z > 65535 ||
 		block_x == 0 || (int)block_x > k->most_threads || block_x % 32 != 0 ||
 		block_y != 1 || block_z != 1 || extra ||

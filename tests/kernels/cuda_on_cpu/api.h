@@ -11,7 +11,8 @@ extern const struct cuda_api cuda_on_cpu;
 /* What was called since the program began. */
 struct cuda_calls {
 	int64_t launches, products, heuristics, allocations, frees;
-	bool without_epilogues; /* set by a test: cuBLASLt has no algorithm for any */
+	int64_t hopper_launches; /* of these, of CUDA_HOPPER_KERNELS */
+	bool without_epilogues;  /* set by a test: cuBLASLt has no algorithm for any */
 };
 extern struct cuda_calls cuda_calls;
 

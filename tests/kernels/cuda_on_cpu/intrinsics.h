@@ -186,7 +186,7 @@ DEVICE void sin_cos_pi(float x, float *sine, float *cosine)
 
 DEVICE void copy_async(uint32_t offset, const void *global, bool valid)
 {
-	cuda_copy_later(offset, valid ? global : NULL);
+	cuda_copy_later(offset, valid ? global : NULL, 16);
 }
 
 DEVICE void copy_async_commit()

@@ -1,4 +1,6 @@
 /* The kernels of the CUDA image, compiled for the machine of this folder. */
+#include "kernels/cuda/attention_hopper.cuh"
+#include "kernels/cuda/attention_hopper_backward.cuh"
 #include "kernels/cuda/attention_plain.cuh"
 #include "kernels/cuda/attention_tensor.cuh"
 #include "kernels/cuda/embedding.cuh"

@@ -9,14 +9,14 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-enum { STACK_BYTES = 256 << 10, MOST_COPIES = 64, MOST_GROUPS = 64, LANES = 32 };
+enum { STACK_BYTES = 256 << 10, MOST_COPIES = 320, MOST_GROUPS = 64, LANES = 32 };
 
-enum state { READY, IN_WARP, IN_BLOCK, GONE };
+enum state { READY, IN_WARP, IN_BLOCK, WAITING, GONE };
 
 struct copy {
 	uint32_t offset;
 	const void *from;
-	int group;
+	int bytes, group;
 };
 
 struct thread_state {
@@ -26,6 +26,8 @@ struct thread_state {
 	void *shadow;          /* the address sanitizer's own stack */
 	const char *doing;
 	int turn, group, n_copies;
+	bool (*ready)(const void *); /* of one that is WAITING */
+	const void *about;
 	struct copy copies[MOST_COPIES];
 };
 
@@ -48,7 +50,7 @@ static void (*kernel_of_threads)(const void *);
 static const void *kernel_arguments;
 static void *scheduler_pointer;
 
-static void die(const char *what)
+void cuda_die(const char *what)
 {
 	fprintf(stderr, "cuda on cpu: block %u,%u,%u thread %u: %s\n", cuda_block.x, cuda_block.y,
 		cuda_block.z, cuda_thread ? cuda_thread->index.x : 0, what);
@@ -174,7 +176,7 @@ static void check_warp(int warp)
 		if (threads[i]->state == IN_WARP &&
 			(threads[i]->doing != threads[first]->doing ||
 				threads[i]->turn != threads[first]->turn))
-			die("lanes of one warp do different things");
+			cuda_die("lanes of one warp do different things");
 	w->waiting = 0;
 	wake(first, end, IN_WARP);
 }
@@ -194,7 +196,7 @@ const struct exchange *cuda_exchange(const char *what, const void *operand, int 
 	struct exchange *mine = &w->exchanges[me->turn++ & 1];
 
 	if (w->alive != LANES)
-		die("an exchange in a warp that has lost lanes");
+		cuda_die("an exchange in a warp that has lost lanes");
 	if (bytes > 0)
 		memcpy(mine->of[me->thread.index.x % LANES], operand, (size_t)bytes);
 	me->doing = what;
@@ -215,17 +217,29 @@ void cuda_wait_for_block(void)
 		to_scheduler();
 }
 
+void cuda_wait_until(bool (*ready)(const void *), const void *about)
+{
+	struct thread_state *me = self();
+
+	if (ready(about))
+		return;
+	me->ready = ready;
+	me->about = about;
+	me->state = WAITING;
+	to_scheduler();
+}
+
 /* --- copies --- */
 
-void cuda_copy_later(uint32_t offset, const void *from)
+void cuda_copy_later(uint32_t offset, const void *from, int bytes)
 {
 	struct thread_state *me = self();
 
 	if (me->n_copies == MOST_COPIES)
-		die("too many copies under way");
-	if (offset % 16 || (uintptr_t)from % 16)
-		die("a copy of 16 bytes that is not aligned to 16");
-	me->copies[me->n_copies++] = (struct copy){offset, from, me->group};
+		cuda_die("too many copies under way");
+	if (offset % (uint32_t)bytes || (uintptr_t)from % (uintptr_t)bytes)
+		cuda_die("a copy that is not aligned to its bytes");
+	me->copies[me->n_copies++] = (struct copy){offset, from, bytes, me->group};
 }
 
 void cuda_copy_commit(void)
@@ -246,9 +260,9 @@ void cuda_copy_wait(int open_groups)
 			continue;
 		}
 		if (copy->from)
-			memcpy(cuda_shared + copy->offset, copy->from, 16);
+			memcpy(cuda_shared + copy->offset, copy->from, (size_t)copy->bytes);
 		else
-			memset(cuda_shared + copy->offset, 0, 16);
+			memset(cuda_shared + copy->offset, 0, (size_t)copy->bytes);
 	}
 	me->n_copies = kept;
 }
@@ -265,12 +279,13 @@ static void thread_main(void)
 	kernel_of_threads(kernel_arguments);
 	me = self();
 	if (me->n_copies > 0)
-		die("ended with copies under way");
+		cuda_die("ended with copies under way");
+	cuda_hopper_end_thread();
 	me->state = GONE;
 	alive--;
 	warps[warp_of(me)].alive--;
 	if (warps[warp_of(me)].waiting > 0)
-		die("ended while other lanes of the warp wait for it");
+		cuda_die("ended while other lanes of the warp wait for it");
 	check_block();
 	to_scheduler();
 }
@@ -303,19 +318,22 @@ static void run_block(void)
 		warps[w].alive = n_threads - w * LANES < LANES ? n_threads - w * LANES : LANES;
 	}
 	memset(cuda_shared, 0xff, shared_size);
+	cuda_hopper_begin_block();
 	while (alive > 0) {
 		bool any = false;
 
 		for (int i = 0; i < n_threads; i++) {
 			struct thread_state *t = threads[cuda_backwards ? n_threads - 1 - i : i];
 
+			if (t->state == WAITING && t->ready(t->about))
+				t->state = READY;
 			if (t->state == READY) {
 				any = true;
 				to_thread(t);
 			}
 		}
 		if (!any)
-			die("threads wait for each other and none can go on");
+			cuda_die("threads wait for each other and none can go on");
 	}
 }
 
