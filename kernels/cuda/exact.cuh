@@ -1,6 +1,7 @@
 /* Exact sums (kernels/exact_sum.h) on the device: integers add in any order, so that neither the
  * grid nor the shards matter. A square of fp32 has 48 significant bits and spans three digits; each
- * thread keeps four digits around the largest it has met in registers. */
+ * thread keeps four digits around the largest it has met in registers, and four around what is
+ * smaller. */
 #include "kernels/cuda/device.cuh"
 
 /* As in exact_sum.c. */
@@ -42,8 +43,22 @@ DEVICE void add_at(int64_t *limbs, uint64_t significand, int place, bool negativ
 	atomic_add(&limbs[digit + 2], sign * (int64_t)(high >> 32));
 }
 
-/* x = m 2^e with an integer m of 24 bits; x^2 = m^2 2^(2e) and 2 e + 1088 >= 790. */
-DEVICE void add_square(window &w, float x, int64_t *limbs)
+DEVICE void add_in(window &w, int digit, uint64_t low, uint64_t high)
+{
+#pragma unroll
+	for (int i = 0; i + 2 < WINDOW; i++) {
+		if (digit == w.base + i) {
+			w.digits[i] += (int64_t)(low & 0xffffffffu);
+			w.digits[i + 1] += (int64_t)(high & 0xffffffffu);
+			w.digits[i + 2] += (int64_t)(high >> 32);
+		}
+	}
+}
+
+/* x = m 2^e with an integer m of 24 bits; x^2 = m^2 2^(2e) and 2 e + 1088 >= 790. What is too small
+ * for the window of the largest goes to another one, which follows it around: gradients of a head
+ * have long stretches of words that never occur. */
+DEVICE void add_square(window &w, window &small, float x, int64_t *limbs)
 {
 	uint32_t bits = bits_of_float(x), exponent = bits >> 23 & 0xff, m = bits & 0x7fffff;
 	uint64_t square, low, high;
@@ -62,24 +77,21 @@ DEVICE void add_square(window &w, float x, int64_t *limbs)
 	square = (uint64_t)m * m;
 	place = 2 * ((int)exponent - 150) + 1088;
 	digit = place / 32;
+	low = (square & 0xffffffffu) << place % 32;
+	high = ((square >> 32) << place % 32) + (low >> 32);
 	if (digit + 2 > w.base + WINDOW - 1) {
 		window_flush(w, limbs);
 		w.base = digit + 3 - WINDOW;
 	}
-	if (digit < w.base) {
-		add_at(limbs, square, place, false);
+	if (digit >= w.base) {
+		add_in(w, digit, low, high);
 		return;
 	}
-	low = (square & 0xffffffffu) << place % 32;
-	high = ((square >> 32) << place % 32) + (low >> 32);
-#pragma unroll
-	for (int i = 0; i + 2 < WINDOW; i++) {
-		if (digit == w.base + i) {
-			w.digits[i] += (int64_t)(low & 0xffffffffu);
-			w.digits[i + 1] += (int64_t)(high & 0xffffffffu);
-			w.digits[i + 2] += (int64_t)(high >> 32);
-		}
+	if (digit < small.base || digit > small.base + WINDOW - 3) {
+		window_flush(small, limbs);
+		small.base = digit - 1;
 	}
+	add_in(small, digit, low, high);
 }
 
 DEVICE void clear_limbs(int64_t *limbs)
@@ -123,7 +135,7 @@ KERNEL(sum_squares)
 {
 	int64_t *limbs = (int64_t *)SHARED_MEMORY;
 	int64_t step = (int64_t)gridDim.x * blockDim.x * 4;
-	window w = {{0}, 0};
+	window w = {{0}, 0}, small = {{0}, 0};
 
 	clear_limbs(limbs);
 	for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4; i < a.n; i += step) {
@@ -132,9 +144,10 @@ KERNEL(sum_squares)
 		load_some(x, (const float *)a.x + i, a.n - i, a.vector);
 #pragma unroll
 		for (int j = 0; j < 4; j++)
-			add_square(w, x[j], limbs);
+			add_square(w, small, x[j], limbs);
 	}
 	window_flush(w, limbs);
+	window_flush(small, limbs);
 	add_limbs(a.limbs, limbs);
 }
 
