@@ -430,8 +430,8 @@ int64_t bounds_with_room(
 		schedule_emit(arena, &two, question->model, question->topology);
 	const struct program *program = &schedule->programs[0];
 	struct bound_pools pools = bound_pools(program);
-	return (bound_has_pools(question->topology) ? bound_pools_total(&pools)
-						    : surely_live_peak(program, arena)) +
+	return (bound_has_pools(question->topology, plan) ? bound_pools_total(&pools)
+							  : surely_live_peak(program, arena)) +
 	       bound_fixed_bytes(schedule);
 }
 

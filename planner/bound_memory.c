@@ -120,7 +120,7 @@ int64_t bound_pools_total(const struct bound_pools *pools)
 	return total;
 }
 
-bool bound_has_pools(const struct topology *topology)
+bool bound_has_pools(const struct topology *topology, const struct plan *plan)
 {
-	return topology->device.kind == DEVICE_GPU;
+	return topology->device.kind == DEVICE_GPU && runtime_of(plan->runtime)->caching_allocator;
 }

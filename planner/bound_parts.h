@@ -79,8 +79,9 @@ struct bound_pools {
 struct bound_pools bound_pools(const struct program *program);
 /* On the device. */
 int64_t bound_pools_total(const struct bound_pools *pools);
-/* Is memory handed out from pools? On a CPU there is one heap. */
-bool bound_has_pools(const struct topology *topology);
+/* Is memory handed out from pools? On a CPU there is one heap, and on a GPU our own runtime lays
+ * buffers out before the first step. */
+bool bound_has_pools(const struct topology *topology, const struct plan *plan);
 
 /* What is saved for backward; what is there at the loss whatever is prefetched. */
 bool bound_is_load(const struct buffer *buffer);

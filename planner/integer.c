@@ -77,19 +77,33 @@ bool programme_has_room(const struct programme *programme, const int *choice)
 	return true;
 }
 
-bool programme_is_cut(const struct programme *programme, const int *choice)
+static bool is_inside(
+	const struct programme *programme, const struct programme_cut *cut, const int *choice)
 {
-	if (programme->ordered && choice[0] > choice[1])
-		return true;
+	for (int g = 0; g < programme->n_groups; g++)
+		if (choice[g] < cut->low[g] || choice[g] > cut->high[g])
+			return false;
+	return true;
+}
+
+static bool is_cut(const struct programme *programme, const int *choice, bool doubtful)
+{
 	for (int c = 0; c < programme->n_cuts; c++) {
 		const struct programme_cut *cut = &programme->cuts[c];
-		bool inside = true;
-		for (int g = 0; g < programme->n_groups && inside; g++)
-			inside = cut->low[g] <= choice[g] && choice[g] <= cut->high[g];
-		if (inside)
+		if ((doubtful || !cut->doubtful) && is_inside(programme, cut, choice))
 			return true;
 	}
 	return false;
+}
+
+bool programme_is_surely_cut(const struct programme *programme, const int *choice)
+{
+	return is_cut(programme, choice, false);
+}
+
+bool programme_is_cut(const struct programme *programme, const int *choice)
+{
+	return (programme->ordered && choice[0] > choice[1]) || is_cut(programme, choice, true);
 }
 
 /* --- branch and bound ----------------------------------------------------------------------------

@@ -64,6 +64,8 @@ int64_t programme_bytes(const struct programme *programme, int memory, const int
 bool programme_has_room(const struct programme *programme, const int *choice);
 /* By a cut, or out of order. */
 bool programme_is_cut(const struct programme *programme, const int *choice);
+/* By a cut that is not doubtful. */
+bool programme_is_surely_cut(const struct programme *programme, const int *choice);
 
 void programme_solve_bounding(const struct programme *programme, struct solution *solution);
 /* False when GLPK is not built in, gave up or ran into an error: then nothing is known. */

@@ -274,7 +274,8 @@ static bool find_leaner(struct mix_working *w, int *mix, bool *found, struct ver
 	return retreat(w, mix, MIX_STAYS, found, verdict, error);
 }
 
-/* `mix` does not fit: with no unit kept, then leaner. */
+/* `mix` does not fit: with no unit kept, then leaner. What fits may lie below a mix that was taken
+ * before; it is needless then, however little memory it takes. */
 static bool look_around(struct mix_working *w, int *mix, struct error *error)
 {
 	struct verdict_on verdict = {.fits = false};
@@ -289,7 +290,8 @@ static bool look_around(struct mix_working *w, int *mix, struct error *error)
 	} else if (!find_leaner(w, mix, &found, &verdict, error)) {
 		return false;
 	}
-	return !found || take(w, mix, &verdict, error);
+	return !found || programme_is_surely_cut(&w->programme, mix) ||
+	       take(w, mix, &verdict, error);
 }
 
 static bool try_mix(struct mix_working *w, int *mix, struct error *error)

@@ -176,7 +176,7 @@ static void add_shape_memory(
 {
 	const struct program *program = &schedule->programs[0];
 	struct touches *touches = bound_touches(program, arena);
-	bool pools = bound_has_pools(schedule->topology);
+	bool pools = bound_has_pools(schedule->topology, &schedule->plan);
 	int64_t kept[STREAM_COUNT] = {0};
 	int loss = last_loss(program), end = first_update(program);
 	for (int i = 0; i < program->n_buffers; i++) {

@@ -127,15 +127,16 @@ static void check_undeclared(struct judge *judge)
 	judge_line(judge, line, bytes <= judge->tolerance->device_growth);
 }
 
-/* Each rank has what its allocator reserves, the context is one for all. What a GPU stands in for
- * has another context and other communicators. */
+/* Each rank has all its buffers at once in list order too, the context is one for all. What a GPU
+ * stands in for has another context and other communicators. */
 static void check_device(struct judge *judge)
 {
 	const struct prediction *predicted = judge->predicted;
 	const struct measurement *measured = judge->measured;
-	double reserved = (double)predicted->peak_reserved_bytes;
-	double expected = (double)measured->device_ranks * reserved +
-			  ((double)predicted->peak_memory_bytes - reserved);
+	int64_t reserved = predicted->peak_reserved_bytes;
+	int64_t rank = max_i64(reserved, predicted->ledger_peak_bytes);
+	double expected = (double)(measured->device_ranks * rank) +
+			  (double)(predicted->peak_memory_bytes - reserved);
 	struct check_line *line;
 
 	if (measured->device_ranks == 0)

@@ -135,7 +135,18 @@ static void test_device(void **state)
 		expect_failures(fixture, &no_time,
 			percent < 97 || percent > 103 ? "in use on the GPU;" : "");
 	}
+	/* The ledger's order is one that places allow for too. */
+	int64_t ledger = predicted->ledger_peak_bytes;
+	predicted->peak_reserved_bytes = ledger / 2;
+	predicted->peak_memory_bytes = predicted->peak_reserved_bytes + ledger / 10;
+	measured->device_used_bytes = 3 * ledger + ledger / 10;
+	expect_failures(fixture, &no_time, "");
+	measured->device_used_bytes -= ledger;
+	expect_failures(fixture, &no_time, "in use on the GPU;");
+	predicted->peak_reserved_bytes = 1000 << 20;
+	predicted->peak_memory_bytes = 1500 << 20;
 	/* A GPU that stands in for others has a context of its own. */
+	measured->device_used_bytes = (int64_t)35 * 105 << 20;
 	measured->slow_motion = 1;
 	expect_failures(fixture, &no_time, "");
 	measured->slow_motion = 0;

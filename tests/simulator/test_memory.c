@@ -97,6 +97,22 @@ static void test_pools_peak_apart(void **state)
 	sketch_run(&s);
 	assert_int_equal(s.simulation.prediction.peak_allocated_bytes, 300 * UNIT);
 	assert_int_equal(s.simulation.prediction.peak_reserved_bytes, 500 * UNIT);
+	/* Ours has a place for each buffer before the first step: streams share bytes. */
+	const struct prediction *p = &s.simulation.prediction;
+	s.schedule.plan.runtime = RUNTIME_SHARDPLAN;
+	sketch_run(&s);
+	assert_in_range(p->peak_reserved_bytes, 300 * UNIT * 1012 / 1000, 300 * UNIT * 1015 / 1000);
+	assert_int_equal(p->fits, FITS_YES);
+	assert_int_equal(sum(p->memory_at_peak), p->peak_memory_bytes);
+	int64_t limit = s.topology.device.memory_bytes;
+	s.topology.device.memory_bytes = p->peak_memory_bytes;
+	sketch_run(&s);
+	assert_int_equal(p->fits, FITS_YES);
+	s.topology.device.memory_bytes--;
+	sketch_run(&s);
+	assert_int_equal(p->fits, FITS_NO); /* nothing to give back: never tight */
+	s.topology.device.memory_bytes = limit;
+	s.schedule.plan.runtime = RUNTIME_PYTORCH_FSDP1;
 	/* On a CPU there is one heap. */
 	s.topology.device.kind = DEVICE_CPU;
 	sketch_run(&s);
