@@ -175,12 +175,14 @@ static bool has_pools(const struct engine *engine)
  * plans took 0 to 1.2 % more than their peak. */
 #define PLACES_WASTE 0.015
 
-/* Of a runtime without pools: what a rank takes for its buffers. */
+/* Of a runtime without pools: what a rank takes for its buffers. On a GPU the kernels beside the
+ * compute stream have a workspace that is no buffer of the schedule. */
 static int64_t taken_bytes(const struct engine *engine, int64_t peak)
 {
-	bool gpu = engine->topology->device.kind == DEVICE_GPU;
-
-	return gpu ? peak + (int64_t)(PLACES_WASTE * (double)peak) : peak;
+	if (engine->topology->device.kind != DEVICE_GPU)
+		return peak;
+	return peak + (int64_t)(PLACES_WASTE * (double)peak) +
+	       runtime_of(engine->schedule->plan.runtime)->workspace_bytes;
 }
 
 /* `tight`: it fits if the allocator gives cached segments back, which stalls the device. */
