@@ -169,17 +169,6 @@ static double step_factor(const struct costing *costing, enum op_kind kind)
 	return 1;
 }
 
-/* Nothing is faster on a GPU than its datasheet allows: bounds rest on that. */
-static double step_slowdown(
-	const struct costing *costing, const struct op *op, const struct cost *cost)
-{
-	double factor = step_factor(costing, op->kind), peak = costing->machine.peak_flops;
-
-	if (!costing->machine.gpu || factor >= 1 || peak <= 0 || cost->device <= 0)
-		return factor;
-	return fmin(1, fmax(factor, cost->flops / peak / cost->device));
-}
-
 static void init_factors(struct costing *costing)
 {
 	const struct topology *topology = costing->schedule->topology;
@@ -188,14 +177,15 @@ static void init_factors(struct costing *costing)
 		kind == MLP_SWIGLU || kind == MLP_GEGLU ? STEP_MLP_GATED : STEP_MLP_PLAIN;
 	double more = (double)topology_rank_threads(topology) - 1;
 	double all = more > 0 ? more / ((double)topology->host.cores - 1) : 0;
-	/* On a GPU steps of ours were measured, and kernels of ours. */
-	bool other = costing->machine.gpu && !own_kernels(&costing->machine, costing->schedule);
+	/* On a GPU small models run cooler than large ones: their factors made steps of large ones
+	 * worse, and are a check of the kernels' rates only (docs/cost-model.md). */
+	bool gpu = costing->machine.gpu;
 
 	for (int work = 0; work < STEP_WORK_COUNT; work++)
 		costing->factors[work] =
-			other ? 1
-			      : calibration_step_factor(&topology->calibration, mlp,
-					costing->machine.dtype, (enum step_work)work, all);
+			gpu ? 1
+			    : calibration_step_factor(&topology->calibration, mlp,
+				      costing->machine.dtype, (enum step_work)work, all);
 }
 
 static struct cost cost_of(const struct costing *costing, const struct op *op)
@@ -224,7 +214,7 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 	case OP_CLASS_MARK:
 		break;
 	}
-	slow_down(&cost, step_slowdown(costing, op, &cost));
+	slow_down(&cost, step_factor(costing, op->kind));
 	cost.kernels = fmax(1, kernels);
 	host_cost(costing, op, kernels, &cost);
 	return cost;

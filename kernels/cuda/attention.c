@@ -44,10 +44,10 @@ static const struct variant variants[] = {
 };
 
 /* Barriers; own rows, one tensor in the forward and two behind; stages of two tiles. */
-#define HOPPER_FORWARD(rows, keys, stages, d) (1024 + TILE(rows, d) + (stages)*2 * TILE(keys, d))
-#define HOPPER_DQ(rows, keys, stages, d)      (1024 + 2 * TILE(rows, d) + (stages)*2 * TILE(keys, d))
-#define HOPPER_DKV(rows, queries, stages, d)                                                       \
-	(HOPPER_DQ(rows, queries, stages, d) + (stages)*2 * (queries)*4)
+#define STAGES(n, rows, d)               ((n)*2 * TILE(rows, d))
+#define HOPPER_FORWARD(rows, keys, n, d) (1024 + TILE(rows, d) + STAGES(n, keys, d))
+#define HOPPER_DQ(rows, keys, n, d)      (1024 + 2 * TILE(rows, d) + STAGES(n, keys, d))
+#define HOPPER_DKV(rows, queries, n, d)  (HOPPER_DQ(rows, queries, n, d) + (n)*2 * (queries)*4)
 
 static const struct variant hopper[] = {
 	{64, true, true,

@@ -23,8 +23,8 @@ struct cuda_backend {
 	int device;
 	int shared_most; /* bytes that a block may ask for */
 	int multiprocessors;
-	int32_t *fault;  /* on the device: see cuda_faults */
-	void *cublaslt;  /* handle; NULL until the first product */
+	int32_t *fault; /* on the device: see cuda_faults */
+	void *cublaslt; /* handle; NULL until the first product */
 	struct cuda_product *products;
 	int n_products, room;
 	enum cuda_fp32 fp32;

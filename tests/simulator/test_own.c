@@ -136,7 +136,7 @@ static void rates_between(void **state)
 	case_finish(&c);
 }
 
-/* Kernels and steps of ours say nothing of another runtime's. */
+/* Kernels of ours say nothing of another runtime's, and steps of small models nothing at all. */
 static void others_do_not_run_them(void **state)
 {
 	const struct calibration_step step = {
@@ -154,7 +154,7 @@ static void others_do_not_run_them(void **state)
 		without = seconds_of(&c, OP_FORWARD, true);
 		assert_true(calibration_add_step(&gpu.calibration, &step));
 		with = seconds_of(&c, OP_FORWARD, true);
-		expect("steps", with / without, ours ? 1.5 : 1);
+		expect("steps", with / without, 1);
 		gpu.calibration.kernels[0].rate = 2e11;
 		assert_true((seconds_of(&c, OP_FORWARD, true) < with) == ours);
 		case_finish(&c);
@@ -209,25 +209,6 @@ static void updates(void **state)
 	case_finish(&c);
 }
 
-/* However fast the steps of a small model were. */
-static void not_beyond_the_datasheet(void **state)
-{
-	const struct calibration_step step = {
-		STEP_MLP_PLAIN, DTYPE_BF16, STEP_THREADS_ALL, {[STEP_FORWARD] = 0.51}};
-	struct case_ c;
-
-	(void)state;
-	open_case(&c, "shardplan");
-	gpu.calibration.n_kernels = 0;
-	gpu.calibration.gemm_flops = 980e12;
-	add(KERNEL_GELU, 0, 0, 1e14);
-	assert_true(calibration_add_step(&gpu.calibration, &step));
-	/* 24 h^2 T of products, 2 T s h of attention. */
-	expect("a block", seconds_of(&c, OP_FORWARD, true),
-		(24.0 * TOKENS * HIDDEN * HIDDEN + 2.0 * TOKENS * 1024 * HIDDEN) / 989e12);
-	case_finish(&c);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -236,7 +217,6 @@ int main(void)
 		cmocka_unit_test(others_do_not_run_them),
 		cmocka_unit_test(large_products),
 		cmocka_unit_test(updates),
-		cmocka_unit_test(not_beyond_the_datasheet),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
