@@ -1,5 +1,6 @@
 /* Reading, writing and looking up what was measured of a machine. */
 #include "topologies/calibration.h"
+#include "topologies/sorted.h"
 
 const char *const collective_kind_names[] = {"all_gather", "reduce_scatter", "all_reduce", NULL};
 
@@ -87,11 +88,6 @@ const struct field calibration_step_fields[] = {
 		FIELD_END,
 };
 
-static int compare_i64(int64_t a, int64_t b)
-{
-	return (a > b) - (a < b);
-}
-
 /* The order without from_bytes: which curve a piece belongs to. */
 static int compare_curve(
 	const struct calibration_collective *a, const struct calibration_collective *b)
@@ -156,8 +152,9 @@ static bool read_pieces(struct arena *arena, const struct node *list,
 	return true;
 }
 
-static int compare_product(const struct calibration_product *a, const struct calibration_product *b)
+static int compare_product(const void *one, const void *other)
 {
+	const struct calibration_product *a = one, *b = other;
 	int order = compare_i64(a->dtype, b->dtype);
 
 	order = order != 0 ? order : compare_i64(a->m, b->m);
@@ -168,18 +165,8 @@ static int compare_product(const struct calibration_product *a, const struct cal
 bool calibration_add_product(
 	struct calibration *calibration, const struct calibration_product *product)
 {
-	struct calibration_product *products = calibration->products;
-	int at = calibration->n_products;
-
-	while (at > 0 && compare_product(&products[at - 1], product) > 0)
-		at--;
-	if (at > 0 && compare_product(&products[at - 1], product) == 0)
-		return false;
-	for (int i = calibration->n_products; i > at; i--)
-		products[i] = products[i - 1];
-	products[at] = *product;
-	calibration->n_products++;
-	return true;
+	return sorted_insert(calibration->products, &calibration->n_products, sizeof(*product),
+		product, compare_product);
 }
 
 static bool read_products(struct arena *arena, const struct node *list,
