@@ -5,7 +5,8 @@
 #include "schedule/schedule.h"
 #include "simulator/simulator.h"
 
-enum part { PART_CALIBRATION, PART_TEST, PART_COUNT };
+/* Later: found after the constants had been fixed, never fitted to. */
+enum part { PART_CALIBRATION, PART_TEST, PART_LATER, PART_COUNT };
 /* Of a row: it ran; it ran out of memory; it ran, and the source leaves out what decides the time;
  * anything else, which is no measurement. */
 enum status { STATUS_OK, STATUS_OOM, STATUS_INCOMPLETE, STATUS_OTHER };
@@ -20,6 +21,7 @@ struct row {
 	const struct csv_row *header;
 	const char *name, *source, *reference, *gpu, *family, *model, *topology, *notes;
 	enum status status;
+	bool later; /* of a file of rows that were found later */
 	enum part part;
 	double measured_tokens; /* tokens/s of one GPU; 0 = not measured */
 	double measured_peak;   /* GiB; 0 = not measured */
@@ -46,7 +48,7 @@ const char *row_cell(const struct row *row, const char *column);
 
 /* Fills `part` of every row: within a source, models from small to large take turns, the second,
  * fourth, ... calibrate; so a source with one model is never calibrated on. The rule sees names
- * and sizes only. */
+ * and sizes only. Rows that were found later are a part of their own. */
 void rows_split(struct rows *rows);
 
 /* Models and node types that only these rows need: FOLDER/models.csv, FOLDER/topologies/. */

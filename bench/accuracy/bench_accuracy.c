@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const files[] = {"steps.csv", "memory.csv"};
+static const struct {
+	const char *name;
+	bool later;
+} files[] = {{"steps.csv", false}, {"memory.csv", false}, {"steps_later.csv", true}};
 
 static void check(bool ok, const struct error *error)
 {
@@ -20,8 +23,11 @@ static void read_files(const char *folder, struct arena *arena, struct rows *row
 {
 	for (int i = 0; i < COUNT_OF(files); i++) {
 		struct error error = {0};
-		const char *path = arena_printf(arena, "%s/%s", folder, files[i]);
+		const char *path = arena_printf(arena, "%s/%s", folder, files[i].name);
+		int first = rows->n;
 		check(rows_read(arena, path, rows, &error), &error);
+		for (int r = first; r < rows->n; r++)
+			rows->of[r].later = files[i].later;
 	}
 }
 

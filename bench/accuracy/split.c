@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const part_names[] = {"calibration", "test"};
+const char *const part_names[] = {"calibration", "test", "found later"};
 
 /* A model of a source, by its size. */
 struct member {
@@ -63,7 +63,9 @@ void rows_split(struct rows *rows)
 	qsort(members, (size_t)n, sizeof(*members), compare);
 	for (int i = 0; i < rows->n; i++) {
 		int place = place_in_source(members, find(members, n, &rows->of[i]));
-		rows->of[i].part = place % 2 == 1 ? PART_CALIBRATION : PART_TEST;
+		rows->of[i].part = rows->of[i].later ? PART_LATER
+				   : place % 2 == 1  ? PART_CALIBRATION
+						     : PART_TEST;
 	}
 	free(members);
 }
