@@ -5,8 +5,8 @@
 #include "schedule/schedule.h"
 #include "simulator/simulator.h"
 
-/* Later: found after the constants had been fixed, never fitted to. */
-enum part { PART_CALIBRATION, PART_TEST, PART_LATER, PART_COUNT };
+/* The parts of the split; and rows found after the constants had been fixed, never fitted to. */
+enum part { PART_CALIBRATION, PART_TEST, PART_COUNT, PART_FOUND = PART_COUNT };
 /* Of a row: it ran; it ran out of memory; it ran, and the source leaves out what decides the time;
  * anything else, which is no measurement. */
 enum status { STATUS_OK, STATUS_OOM, STATUS_INCOMPLETE, STATUS_OTHER };

@@ -31,7 +31,7 @@ void report_intervals(const struct rows *rows)
 	       "interval; the band is where a fair interval lands 95 %% of the time.\n\n"
 	       "| part | n | inside %% | band %% | mean half width %% "
 	       "|\n|---|---:|---:|---:|---:|\n");
-	for (int part = 0; part < PART_COUNT; part++) {
+	for (int part = 0; part <= PART_FOUND; part++) {
 		int n = 0, inside = 0, least, most;
 		double width = 0;
 		for (int i = 0; i < rows->n; i++) {

@@ -63,7 +63,7 @@ void rows_split(struct rows *rows)
 	qsort(members, (size_t)n, sizeof(*members), compare);
 	for (int i = 0; i < rows->n; i++) {
 		int place = place_in_source(members, find(members, n, &rows->of[i]));
-		rows->of[i].part = rows->of[i].later ? PART_LATER
+		rows->of[i].part = rows->of[i].later ? PART_FOUND
 				   : place % 2 == 1  ? PART_CALIBRATION
 						     : PART_TEST;
 	}

@@ -201,7 +201,7 @@ void report_time(const struct rows *rows, struct arena *arena)
 	       "is 6N FLOPs a token at 50 %% of the datasheet's dense peak.\n");
 	for (int i = 0; i < COUNT_OF(groupings); i++)
 		print_grouping(rows, groupings[i].title, groupings[i].key, arena);
-	for (int part = 0; part < PART_COUNT; part++)
+	for (int part = 0; part <= PART_FOUND; part++)
 		print_worst_rows(rows, part, arena);
 	print_incomplete(rows);
 }
