@@ -100,6 +100,7 @@ static bool measure_gpus(const struct invocation *invocation, const struct launc
 	struct topology **topology, struct text *lines, struct error *error)
 {
 	const struct calibrate_options options = {
+		.choose = !argument_given(&invocation->arguments, "quick"),
 		.quick = argument_given(&invocation->arguments, "quick"),
 		.launcher = *launcher,
 		.report = keep_line,

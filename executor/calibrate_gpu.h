@@ -41,6 +41,15 @@ bool gpu_fill(struct gpu_bench *gpu, struct error *error);
 
 /* calibrate_gpu_kernels.c: products. */
 bool calibrate_gpu_kernels(struct gpu_bench *gpu, struct error *error);
+struct gemm_case {
+	struct gpu_bench *gpu;
+	struct gemm gemm;
+};
+void gpu_run_gemm(void *gemm_case);
+/* calibrate_gpu_choices.c: is there a faster way than the library's first, which takes `first`
+ * seconds? If so the calibration has it, and `chosen` is what it takes; else `first`. */
+bool calibrate_gpu_choice(struct gpu_bench *gpu, struct gemm_case *c, enum product_form form,
+	double first, double *chosen, struct error *error);
 /* calibrate_gpu_memory.c: the optimizer. */
 bool calibrate_gpu_update(struct gpu_bench *gpu, struct error *error);
 /* calibrate_gpu_rates.c: everything else. */

@@ -33,12 +33,7 @@ static const struct layer {
 #define SUSTAINED_FULL  3.0
 #define CHUNK           0.02
 
-struct gemm_case {
-	struct gpu_bench *gpu;
-	struct gemm gemm;
-};
-
-static void run_gemm(void *data)
+void gpu_run_gemm(void *data)
 {
 	struct gemm_case *c = data;
 
@@ -124,7 +119,7 @@ static bool measure_line(
 		s = filling(g, depths[i]);
 		if (!make_gemm(g, dtype, &s, 0, &c))
 			break;
-		if (!gpu_time(g, run_gemm, &c, &t[n], error))
+		if (!gpu_time(g, gpu_run_gemm, &c, &t[n], error))
 			return false;
 		k[n] = (double)depths[i];
 		t[n] = fmax(t[n] - g->base.calibration->kernel_overhead, 0.1 * t[n]);
@@ -153,18 +148,28 @@ static struct shape shape_of(const struct layer *layer, int form)
 /* Two forms may have one shape: the cost model knows no layouts, and gets the mean of their times.
  */
 static void keep_product(
-	struct calibration *c, enum dtype dtype, const struct shape *s, double rate)
+	struct calibration *c, enum dtype dtype, const struct shape *s, double rate, double chosen)
 {
-	const struct calibration_product product = {dtype, s->m, s->n, s->k, rate};
+	const struct calibration_product product = {dtype, s->m, s->n, s->k, rate, chosen};
 
 	if (calibration_add_product(c, &product))
 		return;
 	for (int i = 0; i < c->n_products; i++) {
 		struct calibration_product *p = &c->products[i];
 
-		if (p->dtype == dtype && p->m == s->m && p->n == s->n && p->k == s->k)
-			p->flops = 2 / (1 / p->flops + 1 / rate);
+		if (p->dtype != dtype || p->m != s->m || p->n != s->n || p->k != s->k)
+			continue;
+		p->flops = 2 / (1 / p->flops + 1 / rate);
+		p->chosen_flops = 2 / (1 / p->chosen_flops + 1 / chosen);
 	}
+}
+
+/* Where nothing was chosen there is one figure. */
+static void drop_equal_rates(struct calibration *c)
+{
+	for (int i = 0; i < c->n_products; i++)
+		if (c->products[i].chosen_flops <= c->products[i].flops)
+			c->products[i].chosen_flops = 0;
 }
 
 static bool measure_layer(
@@ -178,14 +183,16 @@ static bool measure_layer(
 	for (int form = 0; form < FORMS; form++) {
 		const struct shape s = shape_of(layer, form);
 		struct gemm_case c;
-		double seconds;
+		double seconds, chosen;
 
 		if (!make_gemm(g, dtype, &s, form, &c))
 			return true;
-		if (!gpu_time(g, run_gemm, &c, &seconds, error))
+		if (!gpu_time(g, gpu_run_gemm, &c, &seconds, error) ||
+			!calibrate_gpu_choice(
+				g, &c, (enum product_form)form, seconds, &chosen, error))
 			return false;
 		rates[form] = flops_of(&s) / seconds;
-		keep_product(g->base.calibration, dtype, &s, rates[form]);
+		keep_product(g->base.calibration, dtype, &s, rates[form], flops_of(&s) / chosen);
 	}
 	bench_say(&g->base,
 		"  %s %6lld tokens, %5lld from %5lld: %7.1f TFLOP/s forward, %7.1f input gradient, "
@@ -203,6 +210,7 @@ static bool measure_products(struct gpu_bench *g, struct error *error)
 
 	c->products = ARENA_ARRAY(g->base.arena, struct calibration_product,
 		COUNT_OF(dtypes) * COUNT_OF(layers) * FORMS);
+	c->choices = ARENA_ARRAY(g->base.arena, struct calibration_choice, CALIBRATION_CHOICES);
 	for (int d = 0; d < COUNT_OF(dtypes); d++) {
 		if (!measure_line(g, dtypes[d], &flops, &half, error))
 			return false;
@@ -215,6 +223,7 @@ static bool measure_products(struct gpu_bench *g, struct error *error)
 				!measure_layer(g, dtypes[d], &layers[i], error))
 				return false;
 	}
+	drop_equal_rates(c);
 	return true;
 }
 
@@ -232,11 +241,11 @@ static bool measure_sustained(struct gpu_bench *g, struct error *error)
 	int n = 0;
 
 	make_gemm(g, DTYPE_BF16, &s, 0, &c);
-	if (!gpu_fill(g, error) || !gpu_time(g, run_gemm, &c, &sample, error))
+	if (!gpu_fill(g, error) || !gpu_time(g, gpu_run_gemm, &c, &sample, error))
 		return false;
 	int repeats = (int)fmin(fmax(CHUNK / sample, 1), 1000);
 	for (; n < CHUNKS && total < longest; n++) {
-		if (!gpu_sample(g, run_gemm, &c, repeats, &chunks[n], error))
+		if (!gpu_sample(g, gpu_run_gemm, &c, repeats, &chunks[n], error))
 			return false;
 		total += repeats * chunks[n];
 	}

@@ -135,6 +135,7 @@ bool executor_describe_gpus(
 	struct arena *arena, const char **facts, const char **matrix, struct error *error);
 
 struct calibrate_options {
+	bool choose;          /* GPUs: between cuBLASLt's ways of doing each product */
 	bool quick;           /* seconds instead of a minute */
 	const int64_t *ranks; /* group sizes for collectives; NULL = 2, 4, 8 */
 	int n_ranks;

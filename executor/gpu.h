@@ -6,6 +6,7 @@
 #include "executor/cluster.h"
 #include "executor/comm.h"
 #include "executor/device_cuda.h"
+#include "executor/gpu_choices.h"
 #include "executor/segment.h"
 #include "kernels/kernels.h"
 
@@ -23,6 +24,7 @@ struct gpu {
 	struct buffers mirror;            /* of resident buffers, in host memory */
 	struct kernel_context background; /* of kernels off the compute stream */
 	const char *graphs;               /* "on", or "off: " and why */
+	struct gpu_choices choices;       /* of products */
 	const char *nccl_buffers;         /* what NCCL knows of (nccl_buffers.h); NULL without */
 	/* Bytes of the GPU in use: before this rank opened it (-1 = nobody says), when all was set
 	 * up. */

@@ -401,6 +401,7 @@ void measure(const struct measure_inputs *in, struct arena *arena, struct measur
 	m->slow_motion = in->paced.n_held > 0 ? in->slow_motion : 0;
 	m->cuda_graphs = in->cuda_graphs;
 	m->nccl_buffers = in->nccl_buffers;
+	m->product_choices = in->product_choices;
 	m->hardware = machine_hardware(arena);
 	m->versions = machine_versions(in->kernels, arena);
 	m->date = machine_date(arena);

@@ -153,8 +153,12 @@ static bool open_contexts(struct trainer *t, struct error *error)
 		.workspace_bytes = KERNELS_WORKSPACE_BYTES};
 	if (t->background.workspace == NULL)
 		return error_set(error, EXIT_CODE_ENVIRONMENT, "no room for a kernel workspace");
-	return compute_kernels(t)->open(&t->context, error) &&
-	       t->kernels->open(&t->background, error);
+	if (!compute_kernels(t)->open(&t->context, error))
+		return false;
+	if (t->on_gpu)
+		gpu_choices_use(&t->gpu.choices, &t->file.topology->calibration, compute_kernels(t),
+			&t->context, &t->arena);
+	return t->kernels->open(&t->background, error);
 }
 
 static bool open_compute(struct trainer *t, struct error *error)
@@ -445,6 +449,7 @@ static bool write_measurement(
 			compute_kernels(t)->library),
 		.cuda_graphs = t->gpu.graphs,
 		.nccl_buffers = t->gpu.nccl_buffers,
+		.product_choices = gpu_choices_say(&t->gpu.choices, &t->arena),
 		.gradient_bytes = t->compute.gradient_bytes,
 		.pss_before = t->pss_before,
 		.slow_motion = job_of(t)->slow_motion,

@@ -29,6 +29,7 @@
 #include "base/error.h"
 #include "kernels/arguments.h"
 #include "kernels/exact_sum.h"
+#include "kernels/ways.h"
 
 enum {
 	/* Every kernel sizes its tiles to fit: no shape needs more. */
@@ -136,6 +137,16 @@ struct device_kernels {
 		struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
 	bool (*prepare_gemm_epilogue)(
 		struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
+	/* Ways of doing a product of that shape (pointers unused) that give the same bits every
+	 * time, the one first that the library thinks best. How many; 0 also where it has none. */
+	int (*gemm_ways)(
+		struct kernel_context *, const struct gemm *, struct gemm_way *ways, int most);
+	/* From now on products of these shapes are done so, where operands begin and rows lie at
+	 * multiples of 16 bytes and the library has that way; all others by its first proposal.
+	 * What was made ready is forgotten. `choices` stay the caller's, and there. */
+	void (*choose_gemms)(struct kernel_context *, struct gemm_choice *choices, int n);
+	/* Of the library that multiplies; 0: there is none. */
+	int64_t (*gemm_version)(struct kernel_context *);
 	/* Tensors to (or from) one flat array of that type; what lies between the segments is left
 	 * as it is. `segments` is read before the call returns. */
 	void (*pack)(struct kernel_context *, enum dtype, void *flat, const struct pack_segment *,

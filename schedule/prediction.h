@@ -75,6 +75,9 @@ struct measurement {
 	const char *reproducible; /* level: "run", "plan" or "world" */
 	const char *cuda_graphs;  /* of a GPU: "on", or "off: " and why; else NULL */
 	const char *nccl_buffers; /* how NCCL knows the memory of collectives; NULL without NCCL */
+	/* How many ways of products that the calibration chose were used, or why none; else NULL.
+	 */
+	const char *product_choices;
 	const char *hardware;     /* one line */
 	const char *versions;     /* one line */
 	const char *date;         /* ISO 8601 */

@@ -20,7 +20,9 @@ struct attention_rates {
 
 /* A shape, and its time over what the model says (product.h). */
 struct measured_product {
-	double log_m, log_n, log_k, log_ratio;
+	int64_t m, n, k;
+	double log_m, log_n, log_k;  /* where it lies among the others */
+	double log_ratio, log_exact; /* as such shapes are; as this very one is */
 };
 
 struct machine {

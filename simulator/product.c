@@ -30,6 +30,14 @@ static double place_of(int64_t size)
 /* Beyond these a measurement is of something else. */
 static const double least_ratio = 0.25, most_ratio = 4;
 
+static double log_ratio(
+	const struct machine *machine, const struct gemm_shape *gemm, double flops, double model)
+{
+	double seconds = gemm_flops(gemm) / flops - machine->kernel_overhead;
+
+	return log(fmin(fmax(seconds / model, least_ratio), most_ratio));
+}
+
 /* They were measured one by one and by us, so by the clock and the library of a product alone. */
 void product_init(struct machine *machine)
 {
@@ -41,36 +49,54 @@ void product_init(struct machine *machine)
 	for (int i = 0; i < c->n_products && machine->gpu; i++) {
 		const struct calibration_product *p = &c->products[i];
 		const struct gemm_shape gemm = {p->m, p->n, p->k, 1};
-		double seconds = gemm_flops(&gemm) / p->flops - machine->kernel_overhead;
 		double memory = gemm_bytes(&gemm, p->dtype) / machine->memory_bandwidth;
-		double ratio = seconds / product_model(gemm_arithmetic(&alone, &gemm), memory);
+		double model = product_model(gemm_arithmetic(&alone, &gemm), memory);
+		double chosen = p->chosen_flops > 0 ? p->chosen_flops : p->flops;
 
 		if (p->dtype != machine->dtype)
 			continue;
 		machine->products[machine->n_products++] = (struct measured_product){
+			.m = p->m,
+			.n = p->n,
+			.k = p->k,
 			.log_m = place_of(p->m),
 			.log_n = place_of(p->n),
 			.log_k = place_of(p->k),
-			.log_ratio = log(fmin(fmax(ratio, least_ratio), most_ratio)),
+			.log_ratio = log_ratio(machine, &gemm, p->flops, model),
+			.log_exact = log_ratio(machine, &gemm, chosen, model),
 		};
 	}
 }
 
+static double distance_to(const struct measured_product *p, const struct gemm_shape *gemm)
+{
+	double m = p->log_m - place_of(gemm->m), n = p->log_n - place_of(gemm->n);
+	double k = p->log_k - place_of(gemm->k);
+
+	return m * m + n * n + k * k;
+}
+
+/* The executor does that very shape as it was measured to be fastest, and no other. */
 double product_ratio(const struct machine *machine, const struct gemm_shape *gemm)
 {
 	const double log2_squared = 0.48045301391820142; /* ln(2)^2 */
-	double m = place_of(gemm->m), n = place_of(gemm->n), k = place_of(gemm->k);
+	const struct measured_product *same = NULL;
 	double weights = 1 / log2_squared, sum = 0;
 
 	for (int i = 0; i < machine->n_products; i++) {
 		const struct measured_product *p = &machine->products[i];
-		double dm = p->log_m - m, dn = p->log_n - n, dk = p->log_k - k;
-		double distance = dm * dm + dn * dn + dk * dk;
+		double distance = distance_to(p, gemm);
 
-		if (distance < 1e-12)
-			return exp(p->log_ratio);
+		if (p->m == gemm->m && p->n == gemm->n && p->k == gemm->k)
+			return exp(p->log_exact);
+		if (distance < 1e-12) {
+			same = same == NULL ? p : same;
+			continue;
+		}
 		weights += 1 / distance;
 		sum += p->log_ratio / distance;
 	}
+	if (same != NULL)
+		return exp(same->log_ratio);
 	return machine->n_products > 0 ? exp(sum / weights) : 1;
 }

@@ -3,6 +3,7 @@
 #include "topologies/sorted.h"
 
 const char *const collective_kind_names[] = {"all_gather", "reduce_scatter", "all_reduce", NULL};
+const char *const product_form_names[] = {"forward", "input_gradient", "weight_gradient", NULL};
 
 #define OPTIONAL (FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO)
 
@@ -37,6 +38,7 @@ const struct field calibration_fields[] = {
 	FIELD_DOUBLE(struct calibration, loss_rate, "loss_rate", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, bf16_loss_rate, "bf16_loss_rate", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, gradient_norm_rate, "gradient_norm_rate", OPTIONAL),
+	FIELD_INT(struct calibration, choices_library, "choices_library", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, compute_spread, "compute_spread", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, collective_spread, "collective_spread", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, host_spread, "host_spread", OPTIONAL),
@@ -63,8 +65,32 @@ const struct field calibration_product_fields[] = {
 	FIELD_INT(struct calibration_product, n, "n", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_INT(struct calibration_product, k, "k", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_FLOPS(struct calibration_product, flops, "flops", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_FLOPS(struct calibration_product, chosen_flops, "chosen_flops", OPTIONAL),
 	FIELD_END,
 };
+
+#define NUMBER(name) FIELD_INT(struct calibration_choice, name, #name, OPTIONAL)
+const struct field calibration_choice_fields[] = {
+	FIELD_ENUM(struct calibration_choice, form, "form", FIELD_REQUIRED, product_form_names),
+	FIELD_ENUM(struct calibration_choice, dtype, "dtype", FIELD_REQUIRED, dtype_names),
+	FIELD_ENUM(struct calibration_choice, result, "result", FIELD_REQUIRED, dtype_names),
+	FIELD_INT(struct calibration_choice, m, "m", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct calibration_choice, n, "n", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct calibration_choice, k, "k", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_DOUBLE(struct calibration_choice, gain, "gain", OPTIONAL),
+	FIELD_INT(struct calibration_choice, algorithm, "algorithm",
+		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
+	NUMBER(tile),
+	NUMBER(stages),
+	NUMBER(split_k),
+	NUMBER(reduction),
+	NUMBER(swizzle),
+	NUMBER(custom),
+	NUMBER(inner_shape),
+	NUMBER(cluster),
+	FIELD_END,
+};
+#undef NUMBER
 
 const struct field calibration_kernel_fields[] = {
 	FIELD_ENUM(struct calibration_kernel, kernel, "kernel", FIELD_REQUIRED,
@@ -245,12 +271,59 @@ static bool read_steps(struct arena *arena, const struct node *list,
 	return true;
 }
 
+static int compare_choice(const void *one, const void *other)
+{
+	const struct calibration_choice *a = one, *b = other;
+	int order = compare_i64(a->form, b->form);
+
+	order = order != 0 ? order : compare_i64(a->dtype, b->dtype);
+	order = order != 0 ? order : compare_i64(a->result, b->result);
+	order = order != 0 ? order : compare_i64(a->m, b->m);
+	order = order != 0 ? order : compare_i64(a->n, b->n);
+	return order != 0 ? order : compare_i64(a->k, b->k);
+}
+
+bool calibration_add_choice(
+	struct calibration *calibration, const struct calibration_choice *choice)
+{
+	return sorted_insert(calibration->choices, &calibration->n_choices, sizeof(*choice), choice,
+		compare_choice);
+}
+
+static bool read_choices(struct arena *arena, const struct node *list,
+	struct calibration *calibration, struct error *error)
+{
+	if (list->kind != NODE_LIST || list->n_children > CALIBRATION_CHOICES)
+		return node_error(
+			list, error, "expected a list of at most %d choices", CALIBRATION_CHOICES);
+	calibration->choices = ARENA_ARRAY(arena, struct calibration_choice, list->n_children);
+	for (int i = 0; i < list->n_children; i++) {
+		const struct node *item = list->children[i];
+		struct calibration_choice choice = {0};
+
+		if (item->kind != NODE_MAP)
+			return node_error(item, error,
+				"expected a map with form, dtype, result, m, n, k and algorithm");
+		if (!fields_read(calibration_choice_fields, item, NULL, &choice, arena, error))
+			return false;
+		if (!calibration_add_choice(calibration, &choice))
+			return node_error(item, error,
+				"expected each (form, dtype, result, m, n, k) once, got %s %s "
+				"%lld x %lld x %lld twice",
+				product_form_names[choice.form], dtype_name(choice.dtype),
+				(long long)choice.m, (long long)choice.n, (long long)choice.k);
+	}
+	return true;
+}
+
 bool calibration_read(struct arena *arena, const struct node *map, struct calibration *calibration,
 	struct error *error)
 {
-	static const char *const others[] = {"collectives", "products", "kernels", "steps", NULL};
+	static const char *const others[] = {
+		"collectives", "products", "choices", "kernels", "steps", NULL};
 	const struct node *list = node_get(map, "collectives");
 	const struct node *products = node_get(map, "products");
+	const struct node *choices = node_get(map, "choices");
 	const struct node *kernels = node_get(map, "kernels");
 	const struct node *steps = node_get(map, "steps");
 
@@ -260,6 +333,7 @@ bool calibration_read(struct arena *arena, const struct node *map, struct calibr
 		return false;
 	return (list == NULL || read_pieces(arena, list, calibration, error)) &&
 	       (products == NULL || read_products(arena, products, calibration, error)) &&
+	       (choices == NULL || read_choices(arena, choices, calibration, error)) &&
 	       (kernels == NULL || read_kernels(arena, kernels, calibration, error)) &&
 	       (steps == NULL || read_steps(arena, steps, calibration, error));
 }
@@ -285,6 +359,8 @@ void calibration_write(const struct calibration *calibration, struct writer *wri
 		calibration->n_collectives, sizeof(*calibration->collectives));
 	write_list(writer, "products", calibration_product_fields, calibration->products,
 		calibration->n_products, sizeof(*calibration->products));
+	write_list(writer, "choices", calibration_choice_fields, calibration->choices,
+		calibration->n_choices, sizeof(*calibration->choices));
 	write_list(writer, "kernels", calibration_kernel_fields, calibration->kernels,
 		calibration->n_kernels, sizeof(*calibration->kernels));
 	write_list(writer, "steps", calibration_step_fields, calibration->steps,
@@ -301,8 +377,8 @@ bool calibration_is_empty(const struct calibration *calibration)
 	static const struct calibration nothing;
 
 	return calibration->n_collectives == 0 && calibration->n_products == 0 &&
-	       calibration->n_kernels == 0 && calibration->n_steps == 0 &&
-	       fields_equal(calibration_fields, calibration, &nothing);
+	       calibration->n_choices == 0 && calibration->n_kernels == 0 &&
+	       calibration->n_steps == 0 && fields_equal(calibration_fields, calibration, &nothing);
 }
 
 const struct calibration_collective *calibration_find(const struct calibration *calibration,

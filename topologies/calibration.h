@@ -5,6 +5,7 @@
 #define TOPOLOGIES_CALIBRATION_H
 
 #include "base/base.h"
+#include "topologies/calibration_choices.h"
 #include "topologies/calibration_kernels.h"
 
 enum collective_kind { COLLECTIVE_ALL_GATHER, COLLECTIVE_REDUCE_SCATTER, COLLECTIVE_ALL_REDUCE };
@@ -21,11 +22,12 @@ struct calibration_collective {
 	double bandwidth; /* B/s of the full size: algbw */
 };
 
-/* A product of that shape alone, launch included. */
+/* A product of that shape alone, launch included; as cuBLASLt proposes it, and by the choices below
+ * (0: none). */
 struct calibration_product {
 	enum dtype dtype;
 	int64_t m, n, k;
-	double flops; /* FLOP/s */
+	double flops, chosen_flops; /* FLOP/s */
 };
 
 enum { CALIBRATION_PRODUCTS = 96 }; /* at most */
@@ -103,6 +105,9 @@ struct calibration {
 		*collectives; /* sorted by collective, ranks, nodes, from_bytes */
 	int n_products;
 	struct calibration_product *products; /* sorted by dtype, m, n, k; each once */
+	int64_t choices_library;              /* the version of cuBLASLt that the choices are of */
+	int n_choices;
+	struct calibration_choice *choices; /* sorted by form, dtype, result, m, n, k; each once */
 	int n_kernels;
 	struct calibration_kernel *kernels; /* sorted by kernel, dtype, width, length; each once */
 	int n_steps;
@@ -113,6 +118,7 @@ struct calibration {
 extern const struct field calibration_fields[];
 extern const struct field calibration_collective_fields[];
 extern const struct field calibration_product_fields[];
+extern const struct field calibration_choice_fields[];
 extern const struct field calibration_kernel_fields[];
 extern const struct field calibration_step_fields[];
 
@@ -129,6 +135,9 @@ double calibration_gemm_flops(const struct calibration *calibration, enum dtype 
 bool calibration_add_product(
 	struct calibration *calibration, const struct calibration_product *product);
 
+/* The same of `choice`. */
+bool calibration_add_choice(
+	struct calibration *calibration, const struct calibration_choice *choice);
 /* The same of `kernel`. */
 bool calibration_add_kernel(
 	struct calibration *calibration, const struct calibration_kernel *kernel);

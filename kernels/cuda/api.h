@@ -119,6 +119,17 @@ enum {
 		(void *handle, void *description, void *a, void *b, void *c, void *d,              \
 			void *preference, int wanted, struct cublaslt_heuristic *found,            \
 			int *n_found))                                                             \
+	X(cublasLtMatmulAlgoInit, "",                                                              \
+		(void *handle, int compute_type, int scale_type, int a_type, int b_type,           \
+			int c_type, int d_type, int id, struct cublaslt_algo *algo))               \
+	X(cublasLtMatmulAlgoConfigSetAttribute, "",                                                \
+		(struct cublaslt_algo * algo, int attribute, const void *value, size_t bytes))     \
+	X(cublasLtMatmulAlgoConfigGetAttribute, "",                                                \
+		(const struct cublaslt_algo *algo, int attribute, void *value, size_t bytes,       \
+			size_t *written))                                                          \
+	X(cublasLtMatmulAlgoCheck, "",                                                             \
+		(void *handle, void *description, void *a, void *b, void *c, void *d,              \
+			const struct cublaslt_algo *algo, struct cublaslt_heuristic *found))       \
 	X(cublasLtMatmul, "",                                                                      \
 		(void *handle, void *description, const void *alpha, const void *a,                \
 			void *layout_a, const void *b, void *layout_b, const void *beta,           \

@@ -30,6 +30,8 @@ struct cuda_backend {
 	enum cuda_fp32 fp32;
 	int candidate; /* which of cuBLASLt's proposals is taken; 0, the first, but for benchmarks
 			*/
+	struct gemm_choice *choices; /* the caller's: ways that come before the proposals */
+	int n_choices;
 };
 
 const struct kernels *kernels_cuda(void);
@@ -50,6 +52,9 @@ bool cuda_faults(struct kernel_context *context);
 bool cuda_gemm_epilogue(struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
 bool cuda_prepare_gemm_epilogue(
 	struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
+int cuda_gemm_ways(struct kernel_context *, const struct gemm *, struct gemm_way *ways, int most);
+void cuda_choose_gemms(struct kernel_context *, struct gemm_choice *choices, int n);
+int64_t cuda_gemm_version(struct kernel_context *);
 void cuda_pack(
 	struct kernel_context *, enum dtype, void *flat, const struct pack_segment *, int n, bool);
 void cuda_adamw(struct kernel_context *, const struct adamw *, void *copy,

@@ -6,14 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/gemm.h"
 
-/* As in library_types.h, cublas_api.h and cublasLt.h. */
+/* As in cublas_api.h and cublasLt.h. */
 enum {
-	CUDA_R_32F = 0,
-	CUDA_R_16BF = 14,
-	CUBLAS_COMPUTE_32F = 68,
-	CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
 	CUBLAS_OP_N = 0,
 	CUBLAS_OP_T = 1,
 	MATMUL_DESC_TRANSA = 3,
@@ -26,8 +22,6 @@ enum {
 	PREFERENCE_MIN_ALIGNMENT_A_BYTES = 5,
 	PREFERENCE_MIN_ALIGNMENT_D_BYTES = 8,
 };
-
-enum { MOST_CANDIDATES = 16 };
 
 /* Of cublasLtEpilogue_t. */
 enum {
@@ -51,21 +45,6 @@ static int epilogue_of(const struct gemm_epilogue *e)
 	       : e->bias      ? EPILOGUE_BIAS
 			      : EPILOGUE_DEFAULT;
 }
-
-/* What the way of a product depends on. Compared as bytes: no padding, unused bits 0. */
-struct key {
-	int64_t m, n, k, lda, ldb, ldc;
-	int32_t epilogue;
-	int8_t transpose_a, transpose_b, accumulate, tf32;
-	int8_t dtype, c_dtype, alignment, unused[5];
-};
-
-struct cuda_product {
-	struct key key;
-	bool refused;                  /* cuBLASLt has no way for this epilogue */
-	void *description, *a, *b, *c; /* layouts in cuBLASLt's order: a is our B */
-	struct cublaslt_algo algo;
-};
 
 static bool check(struct kernel_context *context, int result, const char *what)
 {
@@ -107,7 +86,7 @@ static struct key key_of(const struct cuda_backend *b, const struct gemm *g,
 		.alignment = (int8_t)alignment};
 }
 
-static int type_of(enum dtype dtype)
+int cuda_type(enum dtype dtype)
 {
 	return dtype == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
@@ -122,11 +101,11 @@ static bool set(struct kernel_context *context, void *description, int attribute
 		"cublasLtMatmulDescSetAttribute");
 }
 
-static bool describe(struct kernel_context *context, struct cuda_product *p)
+bool cuda_describe_product(struct kernel_context *context, struct cuda_product *p)
 {
 	const struct cuda_api *api = cuda_backend(context)->api;
 	const struct key *key = &p->key;
-	int type = type_of((enum dtype)key->dtype), c_type = type_of((enum dtype)key->c_dtype);
+	int type = cuda_type((enum dtype)key->dtype), c_type = cuda_type((enum dtype)key->c_dtype);
 	int compute = key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 	int32_t ours_a = key->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
 	int32_t ours_b = key->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -207,30 +186,38 @@ static bool take_first(struct kernel_context *context, struct cuda_product *p, i
 	return true;
 }
 
-static bool choose(struct kernel_context *context, struct cuda_product *p)
+bool cuda_propose(struct kernel_context *context, struct cuda_product *p, int wanted,
+	struct cublaslt_heuristic *found, int *n, int *status)
 {
 	const struct cuda_backend *b = cuda_backend(context);
 	const struct cuda_api *api = b->api;
-	struct cublaslt_heuristic found[MOST_CANDIDATES] = {0};
-	int wanted = b->candidate < MOST_CANDIDATES ? b->candidate + 1 : MOST_CANDIDATES;
 	void *preference = NULL;
-	int n = 0;
 	bool ok = check(context, api->cublasLtMatmulPreferenceCreate(&preference),
 			  "cublasLtMatmulPreferenceCreate") &&
 		  prefer(context, preference, &p->key);
 
-	if (ok) {
-		int result = api->cublasLtMatmulAlgoGetHeuristic(b->cublaslt, p->description, p->a,
-			p->b, p->c, p->c, preference, wanted, found, &n);
-
-		ok = take_first(context, p, result, n, found);
-	}
+	*n = 0;
+	if (ok)
+		*status = api->cublasLtMatmulAlgoGetHeuristic(b->cublaslt, p->description, p->a,
+			p->b, p->c, p->c, preference, wanted, found, n);
 	if (preference)
 		api->cublasLtMatmulPreferenceDestroy(preference);
 	return ok;
 }
 
-static void forget(const struct cuda_api *api, struct cuda_product *p)
+static bool choose(struct kernel_context *context, struct cuda_product *p)
+{
+	int candidate = cuda_backend(context)->candidate, n = 0, status = 0;
+	struct cublaslt_heuristic found[MOST_CANDIDATES] = {0};
+	int wanted = candidate < MOST_CANDIDATES ? candidate + 1 : MOST_CANDIDATES;
+
+	return cuda_take_choice(context, p) ||
+	       (context->error.message[0] == '\0' &&
+		       cuda_propose(context, p, wanted, found, &n, &status) &&
+		       take_first(context, p, status, n, found));
+}
+
+void cuda_forget_product(const struct cuda_api *api, struct cuda_product *p)
 {
 	if (p->description)
 		api->cublasLtMatmulDescDestroy(p->description);
@@ -242,22 +229,22 @@ static void forget(const struct cuda_api *api, struct cuda_product *p)
 		api->cublasLtMatrixLayoutDestroy(p->c);
 }
 
-static void forget_all(struct cuda_backend *b)
+void cuda_forget_products(struct cuda_backend *b)
 {
 	for (int i = 0; i < b->n_products; i++)
-		forget(b->api, &b->products[i]);
+		cuda_forget_product(b->api, &b->products[i]);
 	b->n_products = 0;
 }
 
 void cuda_use_candidate(struct kernel_context *context, int i)
 {
-	forget_all(cuda_backend(context));
+	cuda_forget_products(cuda_backend(context));
 	cuda_backend(context)->candidate = i;
 }
 
 void cuda_close_products(struct cuda_backend *b)
 {
-	forget_all(b);
+	cuda_forget_products(b);
 	free(b->products);
 	if (b->cublaslt)
 		b->api->cublasLtDestroy(b->cublaslt);
@@ -279,6 +266,18 @@ static bool make_room(struct kernel_context *context)
 	return true;
 }
 
+bool cuda_open_cublaslt(struct kernel_context *context)
+{
+	struct cuda_backend *b = cuda_backend(context);
+
+	if (!cuda_api_has_cublaslt(b->api))
+		return error_set(&context->error, EXIT_CODE_ENVIRONMENT,
+			"cuda: no cuBLASLt here (libcublasLt.so.13 or .12 was not found); install "
+			"it, or add its folder to LD_LIBRARY_PATH");
+	return b->cublaslt ||
+	       check(context, b->api->cublasLtCreate(&b->cublaslt), "cublasLtCreate");
+}
+
 /* NULL with the context's error. */
 static struct cuda_product *product(
 	struct kernel_context *context, const struct key *key, const struct gemm_epilogue *e)
@@ -289,20 +288,13 @@ static struct cuda_product *product(
 	for (int i = 0; i < b->n_products; i++)
 		if (memcmp(&b->products[i].key, key, sizeof(*key)) == 0)
 			return set_pointers(context, &b->products[i], e) ? &b->products[i] : NULL;
-	if (!cuda_api_has_cublaslt(b->api)) {
-		error_set(&context->error, EXIT_CODE_ENVIRONMENT,
-			"cuda: no cuBLASLt here (libcublasLt.so.13 or .12 was not found); install "
-			"it, or add its folder to LD_LIBRARY_PATH");
-		return NULL;
-	}
-	if (!b->cublaslt && !check(context, b->api->cublasLtCreate(&b->cublaslt), "cublasLtCreate"))
-		return NULL;
-	if (!make_room(context))
+	if (!cuda_open_cublaslt(context) || !make_room(context))
 		return NULL;
 	p = &b->products[b->n_products];
 	*p = (struct cuda_product){.key = *key};
-	if (!describe(context, p) || !set_pointers(context, p, e) || !choose(context, p)) {
-		forget(b->api, p);
+	if (!cuda_describe_product(context, p) || !set_pointers(context, p, e) ||
+		!choose(context, p)) {
+		cuda_forget_product(b->api, p);
 		return NULL;
 	}
 	b->n_products++;
@@ -410,23 +402,30 @@ void cuda_gemm(struct kernel_context *context, const struct gemm *g)
 	}
 }
 
+bool cuda_key_of_shape(struct kernel_context *context, const struct gemm *g, struct key *key)
+{
+	static const struct gemm_epilogue none;
+	struct gemm without = *g, rest, bulk;
+
+	without.a = without.b = NULL;
+	without.c = NULL;
+	*key = key_of(cuda_backend(context), g, &none, least_alignment(&without, &none));
+	return g->m > 0 && g->n > 0 && g->k > 0 && !cut(g, &rest, &bulk);
+}
+
 /* For operands as aligned as the rows allow; others are prepared when they come. */
 void cuda_prepare_gemm(struct kernel_context *context, const struct gemm *g)
 {
 	static const struct gemm_epilogue none;
-	struct gemm without = *g, rest, bulk;
+	struct gemm rest, bulk;
 	struct key key;
 
 	if (cut(g, &rest, &bulk)) {
 		cuda_prepare_gemm(context, &rest);
 		cuda_prepare_gemm(context, &bulk);
-		return;
-	}
-	without.a = without.b = NULL;
-	without.c = NULL;
-	key = key_of(cuda_backend(context), g, &none, least_alignment(&without, &none));
-	if (g->m > 0 && g->n > 0 && g->k > 0)
+	} else if (cuda_key_of_shape(context, g, &key)) {
 		product(context, &key, &none);
+	}
 }
 
 bool cuda_prepare_gemm_epilogue(

@@ -232,6 +232,9 @@ static const int32_t *cuda_fault(struct kernel_context *context)
 static const struct device_kernels device = {
 	.gemm_epilogue = cuda_gemm_epilogue,
 	.prepare_gemm_epilogue = cuda_prepare_gemm_epilogue,
+	.gemm_ways = cuda_gemm_ways,
+	.choose_gemms = cuda_choose_gemms,
+	.gemm_version = cuda_gemm_version,
 	.pack = cuda_pack,
 	.adamw = cuda_adamw,
 	.sgd = cuda_sgd_now,

@@ -91,7 +91,8 @@ static double cost_gemm(const void *arguments)
 {
 	const struct gemm *g = arguments;
 
-	return share(2.0 * (double)g->m * (double)g->n * ((double)g->k + rates.half_k), rates.gemm);
+	return share(2.0 * (double)g->m * (double)g->n * ((double)g->k + rates.half_k),
+		rates.gemm * fake_gemm_speed(g));
 }
 
 static double attention_flops(const struct attention *a)

@@ -163,6 +163,15 @@ void fake_meeting_run(struct fake_stream *stream);
 extern const struct kernels fake_kernels;
 struct kernel_context *fake_worker(void);
 
+/* fake_ways.c */
+int fake_gemm_ways(
+	struct kernel_context *context, const struct gemm *g, struct gemm_way *ways, int most);
+void fake_choose_gemms(struct kernel_context *context, struct gemm_choice *choices, int n);
+int64_t fake_gemm_version(struct kernel_context *context);
+/* Of the product that is enqueued or made ready; false with the context's error. */
+bool fake_take_choice(struct kernel_context *context, const struct gemm *g);
+double fake_gemm_speed(const struct gemm *g);
+
 /* fake_device_kernels.c */
 extern const struct device_kernels fake_device_kernels;
 bool fake_open(struct kernel_context *context, struct error *error);

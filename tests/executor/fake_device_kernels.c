@@ -81,9 +81,8 @@ static bool fake_epilogue(
 static bool fake_prepare_epilogue(
 	struct kernel_context *context, const struct gemm *g, const struct gemm_epilogue *e)
 {
-	(void)context;
-	(void)g;
 	(void)e;
+	fake_take_choice(context, g);
 	return true;
 }
 
@@ -268,6 +267,7 @@ bool fake_open(struct kernel_context *context, struct error *error)
 
 void fake_close(struct kernel_context *context)
 {
+	fake_choose_gemms(context, NULL, 0);
 	if (context->backend != NULL)
 		cuda_api(NULL)->cuMemFree((uint64_t)(uintptr_t)context->backend);
 	context->backend = NULL;
@@ -281,6 +281,9 @@ static const int32_t *fake_fault(struct kernel_context *context)
 const struct device_kernels fake_device_kernels = {
 	.gemm_epilogue = fake_epilogue,
 	.prepare_gemm_epilogue = fake_prepare_epilogue,
+	.gemm_ways = fake_gemm_ways,
+	.choose_gemms = fake_choose_gemms,
+	.gemm_version = fake_gemm_version,
 	.pack = fake_pack,
 	.adamw = fake_adamw,
 	.sgd = fake_sgd,

@@ -384,8 +384,13 @@ static void fake_tree_reduce(struct kernel_context *context, enum dtype dtype, v
 
 static void fake_prepare_gemm(struct kernel_context *context, const struct gemm *gemm)
 {
-	(void)context;
-	(void)gemm;
+	fake_take_choice(context, gemm);
+}
+
+static void fake_chosen_gemm(struct kernel_context *context, const struct gemm *gemm)
+{
+	if (fake_take_choice(context, gemm))
+		fake_gemm(context, gemm);
 }
 
 const struct kernels fake_kernels = {
@@ -394,7 +399,7 @@ const struct kernels fake_kernels = {
 	.open = fake_open,
 	.close = fake_close,
 	.prepare_gemm = fake_prepare_gemm,
-	.gemm = fake_gemm,
+	.gemm = fake_chosen_gemm,
 	.bias_add = fake_bias_add,
 	.bias_backward = fake_bias_backward,
 	.layernorm = fake_layernorm,

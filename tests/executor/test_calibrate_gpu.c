@@ -32,7 +32,7 @@ static int calibrate(void **state)
 		"host:\n  memory: 1TiB\n  memory_bandwidth: 100GB/s\n  cores: 64\n"
 		"  pcie_bandwidth: 10MB/s\n  cpu: amd\n";
 	const struct calibrate_options options = {
-		.quick = true, .report = count_line, .report_data = &n_lines};
+		.quick = true, .choose = true, .report = count_line, .report_data = &n_lines};
 	struct error error = {0};
 
 	(void)state;
@@ -98,6 +98,40 @@ static void products_are_kept(void **state)
 
 		expect("a product", flops / p->flops, deep + fake_some_rates.kernel, 1e-2);
 	}
+}
+
+/* The machine's second way is worth it for what is deep, its third one is refused. */
+static void choices_are_made(void **state)
+{
+	const struct calibration *c = &topology->calibration;
+	int deep = 0;
+
+	(void)state;
+	assert_int_equal(c->choices_library, 130100);
+	for (int i = 0; i < c->n_choices; i++) {
+		const struct calibration_choice *choice = &c->choices[i];
+
+		assert_int_equal(choice->dtype, DTYPE_BF16);
+		assert_int_equal(choice->result,
+			choice->form == PRODUCT_WEIGHT_GRADIENT ? DTYPE_FP32 : DTYPE_BF16);
+		assert_true(choice->k >= 4096);
+		assert_int_equal(choice->algorithm, 11);
+		assert_int_equal(choice->tile, 21);
+		assert_int_equal(choice->cluster, 7);
+		expect("gain", choice->gain, 1.25, 0.02);
+	}
+	for (int i = 0; i < c->n_products; i++) {
+		const struct calibration_product *p = &c->products[i];
+		bool chosen = p->dtype == DTYPE_BF16 && p->k >= 4096;
+
+		deep += chosen;
+		if (!chosen)
+			assert_true(p->chosen_flops == 0);
+		else
+			expect("by choice", p->chosen_flops, 1.25 * p->flops, 0.02);
+	}
+	/* Of those with equal m, n and k one may be of another form. */
+	assert_true(deep > 10 && c->n_choices >= deep);
 }
 
 static double rate_of(enum calibration_kernel_kind kernel, int64_t width, int64_t length)
@@ -198,7 +232,13 @@ static void the_file_is_a_topology(void **state)
 		assert_int_equal(p->m, topology->calibration.products[i].m);
 		assert_int_equal(p->k, topology->calibration.products[i].k);
 		assert_true(p->flops == topology->calibration.products[i].flops);
+		assert_true(p->chosen_flops == topology->calibration.products[i].chosen_flops);
 	}
+	assert_int_equal(again->calibration.n_choices, topology->calibration.n_choices);
+	assert_int_equal(again->calibration.choices_library, 130100);
+	for (int i = 0; i < again->calibration.n_choices; i++)
+		assert_true(fields_equal(calibration_choice_fields, &again->calibration.choices[i],
+			&topology->calibration.choices[i]));
 	assert_int_equal(again->calibration.n_kernels, topology->calibration.n_kernels);
 	assert_string_equal(again->calibration.provenance, topology->calibration.provenance);
 	text_finish(&yaml);
@@ -209,6 +249,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rates_are_found),
 		cmocka_unit_test(products_are_kept),
+		cmocka_unit_test(choices_are_made),
 		cmocka_unit_test(kernels_are_rated),
 		cmocka_unit_test(collectives_are_fitted),
 		cmocka_unit_test(the_file_is_a_topology),

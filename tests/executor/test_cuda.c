@@ -21,6 +21,9 @@ static enum graph_wish graphs;
 static int n_graphs;                /* runs that used one */
 static struct measurement measured; /* without its strings */
 static char how_registered[128];
+static char how_chosen[128];
+static const struct calibration
+	*calibrated; /* what a plan's topology knows of products; NULL: nothing */
 
 /* One digest and its error. */
 static struct digest train(const char *model, int64_t ranks, const char *options,
@@ -31,6 +34,8 @@ static struct digest train(const char *model, int64_t ranks, const char *options
 	struct run run;
 
 	run_plan(&run, model, ranks, options);
+	if (calibrated != NULL)
+		run.file.topology->calibration = *calibrated;
 	job.device = device;
 	job.transport = transport;
 	job.kernels = "reference";
@@ -46,6 +51,8 @@ static struct digest train(const char *model, int64_t ranks, const char *options
 		measured = run.measurement;
 		how = run.measurement.nccl_buffers;
 		snprintf(how_registered, sizeof(how_registered), "%s", how != NULL ? how : "");
+		how = run.measurement.product_choices;
+		snprintf(how_chosen, sizeof(how_chosen), "%s", how != NULL ? how : "");
 	} else {
 		*error = run.error;
 	}
@@ -341,6 +348,35 @@ static void what_is_missing_is_said(void **state)
 	assert_non_null(strstr(error.message, "NCCL adds in an order of its own"));
 }
 
+/* What the calibration chose for products: a shape of the model's, one of none; another library. */
+static void products_that_were_chosen(void **state)
+{
+	const struct digest_model *llama = &digest_models[1];
+	static const char options[] = "seq_len=16 micro_batch=1 grad_accum=1";
+	struct calibration_choice choices[] = {
+		{.form = PRODUCT_FORWARD, .m = 16, .n = 20, .k = 24, .algorithm = 11},
+		{.form = PRODUCT_FORWARD, .m = 16, .n = 41, .k = 24, .algorithm = 11},
+	};
+	struct calibration known = {
+		.choices_library = 130100, .n_choices = COUNT_OF(choices), .choices = choices};
+	struct error error = {0};
+	struct digest plain, chosen;
+
+	(void)state;
+	plain = train(llama->text, 1, options, "cuda", NULL, NULL, &error);
+	assert_string_equal(how_chosen, "");
+	calibrated = &known;
+	chosen = train(llama->text, 1, options, "cuda", NULL, NULL, &error);
+	assert_string_equal(how_chosen, "1 of 2 used");
+	assert_string_equal(chosen.hex, plain.hex);
+	known.choices_library = 120000;
+	train(llama->text, 1, options, "cuda", NULL, NULL, &error);
+	calibrated = NULL;
+	assert_string_equal(error.message, "");
+	assert_string_equal(how_chosen,
+		"none used: chosen with cuBLASLt 120000, here is 130100 (calibrate again)");
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -355,6 +391,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_dropped_wait_is_a_race),
 		cmocka_unit_test(a_wild_token_is_told),
 		cmocka_unit_test(what_is_missing_is_said),
+		cmocka_unit_test(products_that_were_chosen),
 	};
 
 	fake_cuda_install(4, 1);

@@ -47,7 +47,7 @@ static void test_a100_product(void **state)
 static void test_measured_products(void **state)
 {
 	struct calibration_product measured[] = {
-		{DTYPE_BF16, 4096, 4096, 4096, 100e12}, {DTYPE_FP32, 4096, 4096, 4096, 1e12}};
+		{DTYPE_BF16, 4096, 4096, 4096, 100e12, 0}, {DTYPE_FP32, 4096, 4096, 4096, 1e12, 0}};
 	struct gemm_shape same = {4096, 4096, 4096, 1}, near = {8192, 4096, 4096, 1};
 	struct gemm_shape far = {64, 65536, 64, 1};
 	struct arena arena = {0};
@@ -75,6 +75,28 @@ static void test_measured_products(void **state)
 	t.calibration.sustained_clock = 1;
 	measured[0].flops = 1e18;
 	assert_true(cost_gemm(&t, DTYPE_BF16, &same) >= flops(&same) / t.device.bf16_flops);
+	arena_finish(&arena);
+}
+
+/* The way that was chosen for a shape is used for that very shape; not for those that are as near
+ * as it, of which nobody knows. */
+static void test_chosen_products(void **state)
+{
+	struct calibration_product measured = {DTYPE_BF16, 65536, 4096, 4096, 100e12, 120e12};
+	struct gemm_shape same = {65536, 4096, 4096, 1}, longer = {131072, 4096, 4096, 1};
+	struct arena arena = {0};
+	struct topology t = load_topology(&arena, "dgx-a100-80gb"), first;
+
+	(void)state;
+	t.calibration.sustained_clock = 1;
+	t.calibration.n_products = 1;
+	t.calibration.products = &measured;
+	assert_true(fabs(cost_gemm(&t, DTYPE_BF16, &same) * 120e12 / flops(&same) - 1) < 1e-9);
+	double chosen = cost_gemm(&t, DTYPE_BF16, &longer);
+	measured.chosen_flops = 0;
+	first = t;
+	assert_true(fabs(cost_gemm(&first, DTYPE_BF16, &same) * 100e12 / flops(&same) - 1) < 1e-9);
+	assert_true(cost_gemm(&first, DTYPE_BF16, &longer) == chosen);
 	arena_finish(&arena);
 }
 
@@ -473,6 +495,7 @@ int main(void)
 		cmocka_unit_test(test_saturation),
 		cmocka_unit_test(test_a100_product),
 		cmocka_unit_test(test_measured_products),
+		cmocka_unit_test(test_chosen_products),
 		cmocka_unit_test(test_thin_products_are_memory_bound),
 		cmocka_unit_test(test_dtypes),
 		cmocka_unit_test(test_no_calibration_has_a_prior),

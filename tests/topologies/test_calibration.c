@@ -114,6 +114,14 @@ static void refuses(void **state)
 		{"products:\n  - {dtype: bf16, m: 1, n: 2, k: 3, flops: 0}\n",
 			"c.yaml:2:44: flops: expected a rate such as 312TFLOPS greater than 0, "
 			"got \"0\""},
+		{"choices: 3\n", "c.yaml:1:10: choices: expected a list of at most 128 choices"},
+		{"choices: [3]\n", "c.yaml:1:11: expected a map with form, dtype, result, m, n, k "
+				   "and algorithm"},
+		{"choices:\n"
+		 "  - {form: forward, dtype: bf16, result: bf16, m: 1, n: 2, k: 3, algorithm: 4}\n"
+		 "  - {form: forward, dtype: bf16, result: bf16, m: 1, n: 2, k: 3, algorithm: 5}\n",
+			"c.yaml:3:5: expected each (form, dtype, result, m, n, k) once, got "
+			"forward bf16 1 x 2 x 3 twice"},
 		{"kernels: 3\n", "c.yaml:1:10: kernels: expected a list of at most 96 measured "
 				 "kernels"},
 		{"kernels: [3]\n",

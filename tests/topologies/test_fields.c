@@ -25,7 +25,7 @@ static size_t size_of(const struct field *field)
 
 /* --- members in tables --- */
 
-enum { MOST_BYTES = 2048, MOST_APART = 8 };
+enum { MOST_BYTES = 2048, MOST_APART = 10 };
 
 /* A struct, its table, and the members that are written in another way. */
 struct described {
@@ -47,6 +47,7 @@ static const struct described structs[] = {
 	[CALIBRATION] = {"calibration", calibration_fields, sizeof(struct calibration),
 		{APART(calibration, n_collectives), APART(calibration, collectives),
 			APART(calibration, n_products), APART(calibration, products),
+			APART(calibration, n_choices), APART(calibration, choices),
 			APART(calibration, n_kernels), APART(calibration, kernels),
 			APART(calibration, n_steps), APART(calibration, steps)}},
 	{"topology", topology_fields, sizeof(struct topology),
@@ -181,8 +182,13 @@ static void fill_all(const struct field *fields, void *object)
 
 static struct topology measured_cpu(void)
 {
-	static struct calibration_product products[] = {
-		{DTYPE_FP32, 17, 1 << 20, 3, 1e12 / 7}, {DTYPE_BF16, 1, 2, 5, 1e13 / 7}};
+	static struct calibration_product products[] = {{DTYPE_FP32, 17, 1 << 20, 3, 1e12 / 7, 0},
+		{DTYPE_BF16, 1, 2, 5, 1e13 / 7, 1e14 / 7}};
+	static struct calibration_choice choices[] = {
+		{PRODUCT_FORWARD, DTYPE_BF16, DTYPE_BF16, 1, 2, 3, 8.0 / 7, 66, 1, 2, 3, 4, 5, 6, 7,
+			8},
+		{PRODUCT_WEIGHT_GRADIENT, DTYPE_BF16, DTYPE_FP32, 1, 2, 3, 9.0 / 7, 67, 9, 8, 7, 6,
+			5, 4, 3, 2}};
 	static struct calibration_kernel kernels[] = {
 		{KERNEL_ATTENTION, DTYPE_BF16, 64, 1024, 1e14 / 7},
 		{KERNEL_ATTENTION, DTYPE_BF16, 64, 4096, 1e14 / 3},
@@ -192,6 +198,8 @@ static struct topology measured_cpu(void)
 	fill_all(calibration_fields, &t.calibration);
 	t.calibration.products = products;
 	t.calibration.n_products = COUNT_OF(products);
+	t.calibration.choices = choices;
+	t.calibration.n_choices = COUNT_OF(choices);
 	t.calibration.kernels = kernels;
 	t.calibration.n_kernels = COUNT_OF(kernels);
 	return t;

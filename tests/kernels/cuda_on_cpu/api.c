@@ -297,6 +297,76 @@ static int preference_set(void *preference, int attribute, const void *value, si
 	return attribute == 1 ? bytes != 8 : bytes != 4 || attribute < 5 || attribute > 8;
 }
 
+/* An algorithm is its attributes, 32 bits each, of which the first is its number. */
+enum { ATTRIBUTES = 9, SPLIT_K = 2, REDUCTION = 3, IN_PLACE = 1 };
+
+static int32_t attribute_of(const struct cublaslt_algo *algo, int attribute)
+{
+	int32_t value;
+
+	memcpy(&value, (const char *)algo->data + 4 * attribute, sizeof(value));
+	return value;
+}
+
+static void put_attribute(struct cublaslt_algo *algo, int attribute, int32_t value)
+{
+	memcpy((char *)algo->data + 4 * attribute, &value, sizeof(value));
+}
+
+static size_t attribute_bytes(int attribute)
+{
+	return attribute < 7 ? 4 : 2;
+}
+
+static int algo_get(
+	const struct cublaslt_algo *algo, int attribute, void *value, size_t bytes, size_t *written)
+{
+	int32_t word;
+
+	if (attribute < 0 || attribute >= ATTRIBUTES || bytes != attribute_bytes(attribute))
+		return 7;
+	word = attribute_of(algo, attribute);
+	memcpy(value, &word, bytes);
+	*written = bytes;
+	return 0;
+}
+
+static int algo_set(struct cublaslt_algo *algo, int attribute, const void *value, size_t bytes)
+{
+	int32_t word = 0;
+
+	if (attribute < 1 || attribute >= ATTRIBUTES || bytes != attribute_bytes(attribute))
+		return 7;
+	memcpy(&word, value, bytes);
+	put_attribute(algo, attribute, word);
+	return 0;
+}
+
+static int algo_init(void *handle, int compute, int scale, int a, int b, int c, int d, int id,
+	struct cublaslt_algo *algo)
+{
+	(void)handle, (void)scale;
+	if ((compute != 68 && compute != 77) || a != b || c != d || id < 42 || id > 46)
+		return 7;
+	*algo = (struct cublaslt_algo){0};
+	put_attribute(algo, 0, id);
+	return 0;
+}
+
+/* 44 has no epilogues; 46 wants more memory than anybody gives. */
+static int algo_check(void *handle, void *description, void *a, void *b, void *c, void *d,
+	const struct cublaslt_algo *algo, struct cublaslt_heuristic *found)
+{
+	const struct description *how = description;
+	int32_t id = attribute_of(algo, 0);
+
+	(void)handle, (void)a, (void)b, (void)c, (void)d;
+	*found = (struct cublaslt_heuristic){
+		.algo = *algo, .workspace_bytes = id == 46 ? (size_t)1 << 40 : 0};
+	return id == 44 && how->epilogue != 1 ? 15 : 0;
+}
+
+/* The second is refused when it is used, as some are; the fourth splits, and adds in place. */
 static int heuristic(void *handle, void *description, void *a, void *b, void *c, void *d,
 	void *preference, int wanted, struct cublaslt_heuristic *found, int *n_found)
 {
@@ -306,10 +376,15 @@ static int heuristic(void *handle, void *description, void *a, void *b, void *c,
 	cuda_calls.heuristics++;
 	if (cuda_calls.without_epilogues && how->epilogue != 1)
 		return 15;
-	for (int i = 0; i < wanted && i < 2; i++)
-		/* The second is refused when it is used, as some are. */
-		found[i] = (struct cublaslt_heuristic){.algo.data = {42 + (uint64_t)i}};
-	*n_found = wanted < 2 ? wanted : 2;
+	*n_found = wanted < 4 ? wanted : 4;
+	for (int i = 0; i < *n_found; i++) {
+		found[i] = (struct cublaslt_heuristic){0};
+		put_attribute(&found[i].algo, 0, 42 + i);
+		for (int j = 1; j < ATTRIBUTES; j++)
+			put_attribute(&found[i].algo, j, i == 2 ? 100 + j : 0);
+		put_attribute(&found[i].algo, SPLIT_K, i == 3 ? 4 : 1);
+		put_attribute(&found[i].algo, REDUCTION, i == 3 ? IN_PLACE : 0);
+	}
 	return 0;
 }
 
@@ -361,8 +436,10 @@ static int matmul(void *handle, void *description, const void *alpha, const void
 
 	(void)handle, (void)stream, (void)workspace_bytes;
 	cuda_calls.products++;
-	if (algo->data[0] != 42 || !workspace || layout_c != layout_d ||
-		*(const float *)alpha != 1.0f || k != (how->transpose_b ? lb->columns : lb->rows))
+	cuda_calls.algorithm = attribute_of(algo, 0);
+	if (cuda_calls.algorithm < 42 || cuda_calls.algorithm == 43 || !workspace ||
+		layout_c != layout_d || *(const float *)alpha != 1.0f ||
+		k != (how->transpose_b ? lb->columns : lb->rows))
 		return 7;
 	if (how->epilogue == 512)
 		sum_columns(how, b, lb, ld, k);
@@ -435,6 +512,10 @@ const struct cuda_api cuda_on_cpu = {
 	.cublasLtMatmulPreferenceDestroy = lt_destroy,
 	.cublasLtMatmulPreferenceSetAttribute = preference_set,
 	.cublasLtMatmulAlgoGetHeuristic = heuristic,
+	.cublasLtMatmulAlgoInit = algo_init,
+	.cublasLtMatmulAlgoConfigSetAttribute = algo_set,
+	.cublasLtMatmulAlgoConfigGetAttribute = algo_get,
+	.cublasLtMatmulAlgoCheck = algo_check,
 	.cublasLtMatmul = matmul,
 	.cublasLtGetVersion = version,
 	.image = "the kernels of kernels.cpp",

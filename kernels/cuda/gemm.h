@@ -1,0 +1,50 @@
+/* Private to the products of the CUDA table: gemm.c makes and runs them, gemm_ways.c knows
+ * cuBLASLt's proposals as numbers that a file can hold. */
+#ifndef KERNELS_CUDA_GEMM_H
+#define KERNELS_CUDA_GEMM_H
+
+#include "kernels/cuda/cuda.h"
+
+/* As in library_types.h and cublas_api.h. */
+enum {
+	CUDA_R_32F = 0,
+	CUDA_R_16BF = 14,
+	CUBLAS_COMPUTE_32F = 68,
+	CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
+};
+
+enum { MOST_CANDIDATES = 16 };
+
+/* What the way of a product depends on. Compared as bytes: no padding, unused bits 0. */
+struct key {
+	int64_t m, n, k, lda, ldb, ldc;
+	int32_t epilogue;
+	int8_t transpose_a, transpose_b, accumulate, tf32;
+	int8_t dtype, c_dtype, alignment, unused[5];
+};
+
+struct cuda_product {
+	struct key key;
+	bool refused;                  /* cuBLASLt has no way for this epilogue */
+	void *description, *a, *b, *c; /* layouts in cuBLASLt's order: a is our B */
+	struct cublaslt_algo algo;
+};
+
+/* gemm.c. The descriptions of a product of that key, which cuda_forget_product frees, and what
+ * cuBLASLt proposes for it, with its status. */
+bool cuda_describe_product(struct kernel_context *, struct cuda_product *p);
+bool cuda_propose(struct kernel_context *, struct cuda_product *p, int wanted,
+	struct cublaslt_heuristic *found, int *n, int *status);
+void cuda_forget_product(const struct cuda_api *api, struct cuda_product *p);
+void cuda_forget_products(struct cuda_backend *b);
+bool cuda_open_cublaslt(struct kernel_context *);
+/* The product of that shape with rows as they are and operands that start at 16 bytes. False where
+ * it is carried out in parts. */
+bool cuda_key_of_shape(struct kernel_context *, const struct gemm *, struct key *key);
+int cuda_type(enum dtype dtype);
+
+/* gemm_ways.c. Takes the way that was chosen for its shape, where there is one and cuBLASLt has it
+ * for this product; else false. */
+bool cuda_take_choice(struct kernel_context *, struct cuda_product *p);
+
+#endif

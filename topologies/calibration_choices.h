@@ -1,0 +1,23 @@
+/* How products are done fastest on a GPU, as calibration.h keeps it. */
+#ifndef TOPOLOGIES_CALIBRATION_CHOICES_H
+#define TOPOLOGIES_CALIBRATION_CHOICES_H
+
+#include "base/base.h"
+
+/* The products of a layer. */
+enum product_form { PRODUCT_FORWARD, PRODUCT_INPUT_GRADIENT, PRODUCT_WEIGHT_GRADIENT };
+extern const char *const product_form_names[]; /* "forward", "input_gradient", ... */
+
+/* A way of cuBLASLt's for products of that shape, in numbers of its own (cublasLt.h), that was
+ * found to be faster than what it proposes first. */
+struct calibration_choice {
+	enum product_form form;
+	enum dtype dtype, result; /* of the operands, of what is written */
+	int64_t m, n, k;
+	double gain; /* its speed over the first proposal's */
+	int64_t algorithm, tile, stages, split_k, reduction, swizzle, custom, inner_shape, cluster;
+};
+
+enum { CALIBRATION_CHOICES = 128 }; /* at most */
+
+#endif
