@@ -16,6 +16,7 @@ enum { PART_LATER = PART_COUNT };
 struct published {
 	const char *source, *topology, *device, *statistic, *status, *origin, *libraries, *notes;
 	int64_t nodes, gpus, bytes, gpus_per_process;
+	bool domain; /* in an NVLink domain of several hosts, which counts as one node */
 	enum collective_kind collective;
 	int part;                          /* PART_CALIBRATION, PART_TEST, PART_LATER */
 	double measured, predicted, plain; /* s; plain: bytes over the datasheet's links */

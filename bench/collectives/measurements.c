@@ -11,6 +11,9 @@
  * process a GPU, so the model itself has no such term. */
 static const double launch_of_one_gpu = 4.9e-6;
 
+/* A node of more is an NVLink domain of several hosts. */
+static const int64_t host_devices_max = 16;
+
 enum column {
 	COLUMN_SOURCE,
 	COLUMN_TOPOLOGY,
@@ -149,6 +152,7 @@ static bool predict_row(const struct catalogue *catalogue, struct arena *arena,
 		return false;
 	topology->nodes = row->nodes;
 	row->device = topology->device.name;
+	row->domain = row->nodes == 1 && topology->devices_per_node > host_devices_max;
 	choice = cost_collective_choice(
 		topology, &libraries, runtime, kinds[row->collective], &group, row->bytes);
 	row->algorithm = choice.algorithm;

@@ -59,6 +59,23 @@ static const char *key_bar(struct arena *arena, const struct published *row)
 							: "all-gather, reduce-scatter";
 }
 
+static const char *const level_names[] = {"one host", "NVLink domain of hosts", "across nodes"};
+
+static int level_of(const struct published *row)
+{
+	return row->nodes > 1 ? 2 : row->domain;
+}
+
+static const char *key_level(struct arena *arena, const struct published *row)
+{
+	return arena_printf(arena, "%s: %s", key_bar(arena, row), level_names[level_of(row)]);
+}
+
+static const char *key_bar_size(struct arena *arena, const struct published *row)
+{
+	return arena_printf(arena, "%s, %s", key_bar(arena, row), key_size(arena, row));
+}
+
 static const char *part_name(const struct published *row)
 {
 	return row->part == PART_LATER ? "later" : part_names[row->part];
@@ -171,11 +188,10 @@ static void print_worst(const struct published_set *rows, struct arena *arena)
 	}
 }
 
-enum { RESIDUAL_CELLS = 16 }; /* two bars, two levels, four sizes */
-
+enum { RESIDUAL_CELLS = 24 }; /* two bars, three levels, four sizes */
 static int residual_cell(struct arena *arena, const struct published *row)
 {
-	return 8 * (row->collective == COLLECTIVE_ALL_REDUCE) + 4 * (row->nodes > 1) +
+	return 12 * (row->collective == COLLECTIVE_ALL_REDUCE) + 4 * level_of(row) +
 	       key_size(arena, row)[0] - '1';
 }
 
@@ -200,8 +216,8 @@ static void print_residual(const struct published_set *rows, int cell, struct ar
 		return;
 	summary = sample_summary(&sample);
 	printf("| %s | %s | %s | %d | %+.3f | %.3f |\n", key_bar(arena, any),
-		any->nodes > 1 ? "across nodes" : "one node", key_size(arena, any) + 3, summary.n,
-		summary.bias, 1.4826 * summary.median);
+		level_names[level_of(any)], key_size(arena, any) + 3, summary.n, summary.bias,
+		1.4826 * summary.median);
 }
 
 static void print_residuals(const struct published_set *rows, struct arena *arena)
@@ -262,6 +278,9 @@ void report_collectives(const struct published_set *all, struct arena *arena)
 	print_table(&rows, "Both parts", key_bar, arena);
 	print_table(&later, "Found later", key_bar, arena);
 	print_table(&later, "The same by source", key_later, arena);
+	print_table(all, "All rows, those found later too", key_bar, arena);
+	print_table(all, "The same by level", key_level, arena);
+	print_table(all, "The same by size", key_bar_size, arena);
 	print_table(&rows, "By source", key_source, arena);
 	print_table(&rows, "By GPU", key_device, arena);
 	print_table(&rows, "By collective", key_collective, arena);
@@ -269,7 +288,7 @@ void report_collectives(const struct published_set *all, struct arena *arena)
 	print_table(&rows, "By number of nodes", key_nodes, arena);
 	print_table(&rows, "By algorithm and protocol", key_algorithm, arena);
 	print_worst(&rows, arena);
-	print_residuals(&rows, arena);
+	print_residuals(all, arena);
 	print_sources(all, arena);
 }
 
