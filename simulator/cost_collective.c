@@ -319,7 +319,7 @@ static void gpu_loads(const struct machine *machine, const struct runtime *runti
 	enum collective_kind collective;
 
 	collective_kind_of(kind, &collective);
-	cost->spread = collective_spread(placement, collective, bytes);
+	cost->spread = collective_spread(topology, placement, collective, bytes);
 	cost->multiprocessors = running_channels(machine, placement,
 		nccl_choose(topology, &machine->libraries, placement, collective, bytes).channels);
 	cost->fabric_load = load(wire * (placement->nodes > 1 ? (local - 1) / local : 1),

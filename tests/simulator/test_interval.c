@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "cases.h"
+#include "simulator/collective.h"
 
 /* Half the width, as a logarithm, in standard deviations. */
 static double sigma(const struct prediction *p)
@@ -90,6 +91,31 @@ static void collectives_have_their_own_spread(void **state)
 	assert_true(sigmas[1] > sigmas[0] && sigmas[1] < 0.35);
 }
 
+static double gather_spread(const char *topology, int64_t ranks)
+{
+	struct placement placement;
+	struct case_ c;
+	double spread;
+
+	case_load(&c, "llama-2-7b", topology);
+	placement = topology_place(c.topology, ranks, 1);
+	spread = collective_spread(c.topology, &placement, COLLECTIVE_ALL_GATHER, INT64_C(1) << 30);
+	case_finish(&c);
+	return spread;
+}
+
+/* Eight GPUs of one NVLink domain are on several hosts, and what was published of them differs by
+ * far more than on one host, and than over a network. */
+static void an_nvlink_domain_is_less_certain_than_a_host(void **state)
+{
+	(void)state;
+	assert_true(gather_spread("gb200-nvl72", 8) > 5 * gather_spread("dgx-b200", 8));
+	assert_true(gather_spread("gb200-nvl72", 8) > 2 * gather_spread("2xdgx-b200", 16));
+	/* Two racks are nodes of a network again. */
+	assert_float_equal(
+		gather_spread("2xgb200-nvl72", 144), gather_spread("2xdgx-b200", 16), 1e-12);
+}
+
 /* The quick interval of inner loops agrees with the simulated one within a factor of two. */
 static void the_quick_interval_is_near(void **state)
 {
@@ -143,6 +169,7 @@ int main(void)
 		cmocka_unit_test(hidden_causes_count_for_little),
 		cmocka_unit_test(exposed_collectives_count),
 		cmocka_unit_test(collectives_have_their_own_spread),
+		cmocka_unit_test(an_nvlink_domain_is_less_certain_than_a_host),
 		cmocka_unit_test(the_quick_interval_is_near),
 		cmocka_unit_test(the_less_is_known_the_wider),
 	};
