@@ -1,4 +1,4 @@
-/* Collectives among the fake's GPUs: nodes that run when all members' streams have come to them. */
+/* NCCL's functions: communicators, and calls that let members meet on their streams. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,142 +6,6 @@
 #include "executor/comm.h"
 #include "executor/nccl_api.h"
 #include "fake_nccl.h"
-
-enum { MOST_MEMBERS = 16 };
-
-struct fake_split {
-	int arrived, colors[MOST_MEMBERS], keys[MOST_MEMBERS];
-	struct fake_group *groups[MOST_MEMBERS]; /* of each caller */
-	int indices[MOST_MEMBERS];
-};
-
-struct fake_group {
-	int size, number;
-	char name[FAKE_NAME]; /* of members in other processes; "": there are none */
-	bool aborted;
-	struct fake_meeting *meetings[1 << 12]; /* by number, modulo */
-	struct fake_split splits[64];
-	struct fake_group *next;
-};
-
-struct fake_meeting {
-	int members, joined; /* of this process */
-	const struct fake_group *group;
-	int number, index; /* of processes: of their collectives, and who this one is */
-	bool shown;        /* to the others */
-	bool abandoned;    /* its communicator was aborted: whoever comes goes on */
-	struct fake_meeting *next;
-	int64_t bytes; /* of the gathered size */
-	struct fake_stream **streams;
-	struct fake_node **nodes;
-};
-
-/* All that have not run yet. */
-static struct fake_meeting *meetings;
-
-static struct fake_meeting *new_meeting(int members)
-{
-	struct fake_meeting *meeting = fake_calloc(sizeof(*meeting));
-
-	meeting->members = members;
-	meeting->streams = fake_calloc((size_t)members * sizeof(void *));
-	meeting->nodes = fake_calloc((size_t)members * sizeof(void *));
-	meeting->next = meetings;
-	return meetings = meeting;
-}
-
-static void forget_meeting(struct fake_meeting *meeting)
-{
-	struct fake_meeting **at = &meetings;
-
-	while (*at != meeting)
-		at = &(*at)->next;
-	*at = meeting->next;
-	free(meeting->streams);
-	free(meeting->nodes);
-	free(meeting);
-}
-
-/* Nobody computes: the nodes of those that have come pass. */
-static void abandon(struct fake_meeting *meeting)
-{
-	meeting->abandoned = true;
-}
-
-/* What this process brings can be read from now on. */
-static bool others_have_come(struct fake_meeting *meeting)
-{
-	const struct fake_group *group = meeting->group;
-
-	if (!meeting->shown)
-		fake_party_show(group->name, meeting->number, meeting->index, group->size,
-			meeting->nodes[0]->arguments);
-	meeting->shown = true;
-	return fake_party_has_come(group->name, "do", meeting->number, group->size);
-}
-
-bool fake_meeting_is_complete(struct fake_meeting *meeting)
-{
-	if (meeting->abandoned)
-		return true;
-	if (meeting->joined < meeting->members)
-		return false;
-	for (int i = 0; i < meeting->members; i++)
-		if (meeting->streams[i]->head != meeting->nodes[i])
-			return false;
-	return meeting->group->name[0] == '\0' || others_have_come(meeting);
-}
-
-static void compute(const struct fake_meeting *meeting, void **arguments)
-{
-	const struct fake_group *group = meeting->group;
-
-	if (fake_cuda_first_fault()[0] != '\0' || fake_clock_is_dry())
-		return;
-	if (group->name[0] != '\0')
-		fake_party_compute(
-			group->name, meeting->number, meeting->index, group->size, arguments[0]);
-	else
-		fake_nccl_compute(arguments, meeting->members);
-}
-
-void fake_meeting_run(struct fake_stream *stream)
-{
-	struct fake_meeting *meeting = stream->head->meeting;
-
-	if (meeting->abandoned) {
-		fake_begin_node(stream);
-		fake_end_node(stream);
-		return;
-	}
-	void **arguments = calloc((size_t)meeting->members, sizeof(*arguments));
-
-	for (int i = 0; i < meeting->members; i++) {
-		fake_begin_node(meeting->streams[i]);
-		arguments[i] = meeting->nodes[i]->arguments;
-	}
-	/* All start when the last has come. */
-	for (int round = 0; round < 2; round++)
-		for (int i = 1; i < meeting->members; i++)
-			fake_join_clocks(meeting->streams[round == 0 ? 0 : i],
-				meeting->streams[round == 0 ? i : 0]);
-	for (int i = 0; i < meeting->members; i++)
-		fake_check_node(meeting->streams[i]);
-	fake_clock_meet(meeting->streams, meeting->members, meeting->bytes);
-	compute(meeting, arguments);
-	/* And end together. */
-	for (int round = 0; round < 2; round++)
-		for (int i = 1; i < meeting->members; i++)
-			fake_join_clocks(meeting->streams[round == 0 ? 0 : i],
-				meeting->streams[round == 0 ? i : 0]);
-	for (int i = 0; i < meeting->members; i++)
-		fake_end_node(meeting->streams[i]);
-	fake_count_collective();
-	free(arguments);
-	forget_meeting(meeting);
-}
-
-/* --- NCCL's functions --- */
 
 struct fake_comm {
 	struct fake_group *group;
@@ -333,9 +197,7 @@ static int abort_comm(void *comm)
 	fake_trace("abort %d 0 %d", fake_thread.actor, c->rank);
 	fake_trace_flush();
 	c->group->aborted = true;
-	for (struct fake_meeting *m = meetings; m != NULL; m = m->next)
-		if (m->group == c->group)
-			abandon(m);
+	fake_meetings_abandon(c->group);
 	fake_nccl_forget(c);
 	fake_wake();
 	fake_unlock();
@@ -376,7 +238,7 @@ static struct fake_meeting *nobody_comes(struct fake_comm *comm)
 	if ((!hang && !error) || fake_nccl_count(comm->rank) != 0)
 		return NULL;
 	comm->error = error ? 6 : 0;
-	return new_meeting(comm->group->size + 1);
+	return fake_meeting_new(comm->group->size + 1);
 }
 
 /* Now, or with every launch of a graph. */
@@ -397,11 +259,11 @@ static void join_meeting(void *arguments, struct fake_stream *stream)
 	if (never != NULL)
 		at = &never;
 	if (never == NULL && group->name[0] != '\0') {
-		own = new_meeting(1);
+		own = fake_meeting_new(1);
 		at = &own;
 	}
 	if (*at == NULL)
-		*at = new_meeting(group->size);
+		*at = fake_meeting_new(group->size);
 	(*at)->group = group;
 	(*at)->number = number;
 	(*at)->index = call->comm->index;

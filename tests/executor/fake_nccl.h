@@ -1,10 +1,46 @@
-/* What the two files of the fake's NCCL share; all with the lock. */
+/* What the files of the fake's NCCL share; all with the lock. */
 #ifndef TESTS_EXECUTOR_FAKE_NCCL_H
 #define TESTS_EXECUTOR_FAKE_NCCL_H
 
 #include "fake_cuda_private.h"
 
 struct nccl_api;
+
+enum { FAKE_NAME = 160, MOST_MEMBERS = 16 };
+
+/* Of one ncclCommSplit, as all who call it see it. */
+struct fake_split {
+	int arrived, colors[MOST_MEMBERS], keys[MOST_MEMBERS];
+	struct fake_group *groups[MOST_MEMBERS]; /* of each caller */
+	int indices[MOST_MEMBERS];
+};
+
+/* The members of a communicator. */
+struct fake_group {
+	int size, number;
+	char name[FAKE_NAME]; /* of members in other processes; "": there are none */
+	bool aborted;
+	struct fake_meeting *meetings[1 << 12]; /* by number, modulo */
+	struct fake_split splits[64];
+	struct fake_group *next;
+};
+
+/* fake_nccl_meetings.c: one collective, to which its members come. It frees itself when it has run.
+ */
+struct fake_meeting {
+	int members, joined; /* of this process */
+	const struct fake_group *group;
+	int number, index; /* of processes: of their collectives, and who this one is */
+	bool shown;        /* to the others */
+	bool abandoned;    /* its communicator was aborted: whoever comes goes on */
+	struct fake_meeting *next;
+	int64_t bytes; /* of the gathered size */
+	struct fake_stream **streams;
+	struct fake_node **nodes;
+};
+struct fake_meeting *fake_meeting_new(int members);
+/* Nobody computes: the nodes of those that have come pass. */
+void fake_meetings_abandon(const struct fake_group *group);
 
 void fake_nccl_memory_install(struct nccl_api *api, int version);
 void fake_nccl_check_destroy(const void *comm);
@@ -29,7 +65,6 @@ void fake_nccl_compute(void **arguments, int members);
 
 /* fake_nccl_processes.c: members that are processes of their own meet in files of
  * FAKE_NCCL_FOLDER, by the name of their communicator. NULL: all are threads of this process. */
-enum { FAKE_NAME = 160 };
 const char *fake_party_folder(void);
 void fake_party_id(char *id, size_t size);
 /* Member `index` comes to the number-th `what`, and says so much; whether all have come, and what

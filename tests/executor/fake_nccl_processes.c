@@ -10,7 +10,7 @@
 #include "executor/comm.h"
 #include "fake_nccl.h"
 
-enum { MOST_MEMBERS = 16, PATH_ROOM = 1024 };
+enum { PATH_ROOM = 1024 };
 
 const char *fake_party_folder(void)
 {

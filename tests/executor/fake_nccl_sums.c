@@ -6,8 +6,6 @@
 #include "executor/nccl_api.h"
 #include "fake_nccl.h"
 
-enum { MOST_MEMBERS = 16 };
-
 size_t fake_element_bytes(int type)
 {
 	return type == NCCL_FLOAT32 ? 4 : type == NCCL_INT64 ? 8 : type == NCCL_BFLOAT16 ? 2 : 1;
