@@ -84,33 +84,38 @@ static void add_note(struct importing *importing, const char *line)
 void import_note(struct importing *importing, const char *path, const char *format, ...)
 {
 	const struct node *node = path != NULL ? import_find(importing, path) : NULL;
-	char words[400];
+	const char *name = importing->source->name;
+	struct text line = {0};
 	va_list args;
 
-	va_start(args, format);
-	vsnprintf(words, sizeof(words), format, args);
-	va_end(args);
 	if (node == NULL)
-		add_note(importing,
-			arena_printf(importing->arena, "%s: %s", importing->source->name, words));
+		text_printf(&line, "%s: ", name);
 	else
-		add_note(importing, arena_printf(importing->arena, "%s:%d: %s: %s",
-					    importing->source->name, node->line, path, words));
+		text_printf(&line, "%s:%d: %s: ", name, node->line, path);
+	va_start(args, format);
+	text_vprintf(&line, format, args);
+	va_end(args);
+	add_note(importing, text_string(&line));
+	text_finish(&line);
 }
 
 bool import_fail(const struct importing *importing, const char *path, struct error *error,
 	const char *format, ...)
 {
 	const struct node *node = path != NULL ? import_find(importing, path) : NULL;
-	char words[512];
+	struct text words = {0};
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(words, sizeof(words), format, args);
+	text_vprintf(&words, format, args);
 	va_end(args);
 	if (node != NULL)
-		return node_error(node, error, "%s", words);
-	return error_at(error, EXIT_CODE_INPUT, importing->source->name, 0, 0, "%s", words);
+		node_error(node, error, "%s", text_string(&words));
+	else
+		error_at(error, EXIT_CODE_INPUT, importing->source->name, 0, 0, "%s",
+			text_string(&words));
+	text_finish(&words);
+	return false;
 }
 
 /* --- typed values -------------------------------------------------------------------------- */

@@ -335,8 +335,8 @@ bool is_nccl_tests_json(const char *text, size_t length)
 	size_t blanks = strspn(text, " \t\r\n");
 
 	return blanks < length && text[blanks] == '{' &&
-	       (memmem(text, length, "\"out_of_place\"", 14) != NULL ||
-		       memmem(text, length, "\"nccl_version\"", 14) != NULL);
+	       (strstr(text + blanks, "\"out_of_place\"") != NULL ||
+		       strstr(text + blanks, "\"nccl_version\"") != NULL);
 }
 
 /* A number, "nan" in quotes, or null. */
