@@ -382,7 +382,8 @@ static const char *reproducible_level(const struct plan *plan)
 
 void measure(const struct measure_inputs *in, struct arena *arena, struct measurement *m)
 {
-	*m = (struct measurement){.ranks = in->comm->ranks};
+	*m = (struct measurement){
+		.ranks = in->comm->ranks, .nodes = in->comm->ranks / in->ranks_per_node};
 	m->values.schedule_digest = arena_strdup(arena, schedule_digest(in->schedule).hex);
 	m->values.fits = FITS_YES;
 	fill_times(in, arena, m);

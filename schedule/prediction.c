@@ -120,6 +120,7 @@ static const struct part prediction_parts[] = {
 
 static const struct field measured_fields[] = {
 	FIELD_INT(struct measurement, ranks, "ranks", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct measurement, nodes, "nodes", FIELD_POSITIVE | FIELD_OMIT_ZERO),
 	MEASURED(steps, "steps"), MEASURED(warm_up_steps, "warm_up_steps"),
 	FIELD_DOUBLE(struct measurement, step_time_p50, "step_time_p50_s", FIELD_NOT_NEGATIVE),
 	FIELD_DOUBLE(struct measurement, step_time_p95, "step_time_p95_s", FIELD_NOT_NEGATIVE),

@@ -66,6 +66,7 @@ bool prediction_read(struct arena *arena, const struct node *map, struct predict
 struct measurement {
 	struct prediction values; /* step_time is the mean */
 	int64_t ranks;
+	int64_t nodes; /* machines that the ranks were on; 0: an older measurement */
 	int64_t steps, warm_up_steps;
 	double step_time_p50, step_time_p95, step_time_variance;
 	int n_losses;

@@ -184,6 +184,7 @@ static void fill_measurement(struct fixture *fixture)
 	measurement->values = fixture->prediction;
 	measurement->values.step_time *= 1.07;
 	measurement->ranks = plan_ranks(&fixture->schedule->plan);
+	measurement->nodes = fixture->schedule->topology->nodes;
 	measurement->steps = 60;
 	measurement->warm_up_steps = 2;
 	measurement->step_time_p50 = measurement->values.step_time * 0.99;

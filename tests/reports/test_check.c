@@ -120,6 +120,50 @@ static void test_pss(void **state)
 	measured->pss_growth_bytes = was;
 }
 
+static bool has_line(const struct check *check, const char *what)
+{
+	for (int i = 0; i < check->n_lines; i++)
+		if (strcmp(check->lines[i].what, what) == 0)
+			return true;
+	return false;
+}
+
+/* Ranks of this machine that stand in for others send nothing over a network, and their processes'
+ * memory is not the devices'. */
+static void test_standing_in(void **state)
+{
+	static const char *const lines[] = {
+		"leaving a node", "PSS growth, largest rank", "PSS growth, mean of ranks"};
+	struct fixture *fixture = *state;
+	struct topology *topology = fixture->topology;
+	const struct topology was = *topology;
+	struct measurement *measured = &fixture->measurement;
+	double egress = fixture->prediction.wire_bytes_node_egress;
+	struct check check;
+
+	topology->nodes = 2;
+	fixture->prediction.wire_bytes_node_egress = 1e9;
+	measured->values.wire_bytes_node_egress = 0;
+	measured->nodes = 2;
+	expect_failures(fixture, &no_time, "leaving a node;");
+	measured->nodes = 0; /* says nothing */
+	expect_failures(fixture, &no_time, "leaving a node;");
+	topology->emulated = true;
+	measured->nodes = 1;
+	measured->pss_growth_bytes *= 2;
+	expect_failures(fixture, &no_time, "");
+	check = judge(fixture, &no_time);
+	for (int i = 0; i < COUNT_OF(lines); i++)
+		assert_false(has_line(&check, lines[i]));
+	*topology = was;
+	measured->nodes = was.nodes;
+	check = judge(fixture, &no_time);
+	assert_true(has_line(&check, "PSS growth, largest rank"));
+	measured->pss_growth_bytes /= 2;
+	fixture->prediction.wire_bytes_node_egress = egress;
+	measured->values.wire_bytes_node_egress = egress;
+}
+
 /* What ranks reserve counts for each, the context once; growth by some pages is the driver's. */
 static void test_device(void **state)
 {
@@ -203,6 +247,7 @@ int main(void)
 		cmocka_unit_test(test_exact),
 		cmocka_unit_test(test_operations),
 		cmocka_unit_test(test_pss),
+		cmocka_unit_test(test_standing_in),
 		cmocka_unit_test(test_device),
 		cmocka_unit_test(test_time),
 		cmocka_unit_test(test_text),

@@ -210,6 +210,7 @@ static struct measurement measured_sample(void)
 	return (struct measurement){
 		.values = sample(),
 		.ranks = 4,
+		.nodes = 2,
 		.steps = 100,
 		.warm_up_steps = 2,
 		.step_time_p50 = 0.31,
@@ -249,6 +250,7 @@ static void test_measurement(void **state)
 			fail_msg("%s", error.message);
 		assert_same_prediction(&sampled.values, &read.values);
 		assert_int_equal(read.ranks, 4);
+		assert_int_equal(read.nodes, 2);
 		assert_int_equal(read.undeclared_bytes, 43);
 		assert_int_equal(read.device_used_bytes, 44);
 		assert_int_equal(read.device_ranks, 4);
