@@ -53,15 +53,22 @@ double bench_time(struct bench *bench, void (*run)(void *data), void *data)
 	return spread.p50;
 }
 
+/* All ranks together first: nobody waits while the first one measures its node. */
+static bool measure_cluster(struct bench *bench, struct error *error)
+{
+	return calibrate_collectives(bench, error) &&
+	       (bench->options->launcher.rank > 0 || calibrate_kernels(bench, error));
+}
+
 static bool measure_all(struct bench *bench, struct error *error)
 {
 	struct calibration *c = bench->calibration;
 
 	if (!bench->kernels->open(&bench->context, error))
 		return false;
-	/* Of a cluster one node is measured, while the ranks of the others wait for its own. */
-	bool ok = (bench->options->launcher.rank > 0 || calibrate_kernels(bench, error)) &&
-		  calibrate_collectives(bench, error);
+	bool ok = bench->options->launcher.ranks > 1
+			  ? measure_cluster(bench, error)
+			  : calibrate_kernels(bench, error) && calibrate_collectives(bench, error);
 	bench->kernels->close(&bench->context);
 	if (!ok || bench->options->launcher.rank > 0)
 		return ok;

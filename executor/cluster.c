@@ -12,7 +12,7 @@ struct world_kind {
 	bool (*start)(struct cluster *cluster, struct error *error);
 	bool (*share)(struct cluster *cluster, int *fd, struct error *error);
 	bool (*open_wire)(struct cluster *cluster, struct wire *wire, struct error *error);
-	void (*stop)(void); /* when all come here; may be NULL */
+	void (*stop)(struct cluster *cluster); /* when all come here; may be NULL */
 };
 
 /* How long a rank that lost its connection to a dead one waits for whoever saw it die, s. */
@@ -39,7 +39,9 @@ static bool start_mpi(struct cluster *cluster, struct error *error)
 {
 	loser = cluster->control;
 	signal(SIGPIPE, on_broken_connection);
+	segment_begin_call(cluster->control, CALL_MPI_START);
 	bool ok = mpi_start(&cluster->layout, cluster->control->header->job.ranks, error);
+	segment_end_call(cluster->control);
 
 	if (slurm_step_has_pmix(cluster->control))
 		slurm_step_share_connection();
@@ -48,8 +50,17 @@ static bool start_mpi(struct cluster *cluster, struct error *error)
 
 static bool share_by_mpi(struct cluster *cluster, int *fd, struct error *error)
 {
-	(void)cluster;
-	return mpi_share_descriptor(fd, error);
+	segment_begin_call(cluster->control, CALL_MPI_SHARE);
+	bool ok = mpi_share_descriptor(fd, error);
+	segment_end_call(cluster->control);
+	return ok;
+}
+
+static void stop_mpi(struct cluster *cluster)
+{
+	segment_begin_call(cluster->control, CALL_MPI_STOP);
+	mpi_stop();
+	segment_end_call(cluster->control);
 }
 
 static bool open_mpi(struct cluster *cluster, struct wire *wire, struct error *error)
@@ -88,7 +99,7 @@ static bool open_sockets(struct cluster *cluster, struct wire *wire, struct erro
 }
 
 static const struct world_kind worlds[] = {
-	[MEETS_OVER_MPI] = {start_mpi, share_by_mpi, open_mpi, mpi_stop},
+	[MEETS_OVER_MPI] = {start_mpi, share_by_mpi, open_mpi, stop_mpi},
 	[MEETS_OVER_TCP] = {start_tcp, share_by_tcp, open_sockets, NULL},
 };
 
@@ -193,7 +204,7 @@ void cluster_leave(struct cluster *cluster, bool sound)
 		signal(SIGPIPE, SIG_IGN);
 	/* MPI waits for all ranks at its end: after a fault some do not come. */
 	if (sound && cluster->world->stop != NULL)
-		cluster->world->stop();
+		cluster->world->stop(cluster);
 	cluster->control->shared = NULL;
 	segment_finish(&cluster->own);
 	meeting_finish(&cluster->meeting);

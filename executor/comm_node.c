@@ -114,7 +114,9 @@ static bool peer_has_gone(
 	return false;
 }
 
-/* Who waits for other machines is not to blame, nor who waits for such a rank: they will tell. */
+/* Who waits for other machines is not to blame, nor who waits for such a rank: they will tell.
+ * Ranks never wait in a circle, each letting the next one off: progress only grows, and who waits
+ * for a rank is ahead of it. */
 static bool await_one(struct comm *comm, struct node_link *link, const struct collective *c,
 	int peer, enum phase phase)
 {

@@ -71,7 +71,10 @@ static bool wait_for_wire(
 	double timeout = node_patience(&nodes->link, c).timeout;
 	struct error error = {0};
 
-	if (!wire_progress(&nodes->wire, NAP, &error))
+	segment_begin_call(nodes->link.control, CALL_MPI_MOVE);
+	bool sound = wire_progress(&nodes->wire, NAP, &error);
+	segment_end_call(nodes->link.control);
+	if (!sound)
 		return segment_fault_error(nodes->link.control, &error);
 	if (atomic_load(nodes->link.patience.abort) != 0)
 		return false;

@@ -1,4 +1,5 @@
 #include "executor/launch.h"
+#include "executor/pace.h"
 #include "executor/slurm_step.h"
 
 #include <errno.h>
@@ -169,6 +170,43 @@ static void reap(struct crew *crew)
 	}
 }
 
+/* Until a rank is given up that does not come back, s; 0: --join-timeout. Moving returns every
+ * tenth of a second. At the end a rank may wait for one whose last checkpoint is being written. */
+static const struct {
+	double most;
+	const char *what, *hint;
+} calls[] = {
+	[CALL_MPI_START] = {0, "MPI has not brought all ranks together",
+		"; are all started, and can they reach each other? (--join-timeout)"},
+	[CALL_MPI_SHARE] = {0, "MPI has not brought the ranks of its node together",
+		" (--join-timeout)"},
+	[CALL_MPI_MOVE] = {60, "MPI has not come back from moving messages", ""},
+	[CALL_MPI_STOP] = {PATIENCE_UNKNOWN, "MPI has not let it leave", "; is a rank stopped?"},
+};
+
+void launch_watch_call(struct segment *segment, int rank)
+{
+	const struct board *board = segment_board(segment, rank);
+	int call = atomic_load(&board->call);
+	double since = 1e-9 * (double)atomic_load(&board->call_since);
+
+	if (call == CALL_NONE)
+		return;
+	double most = calls[call].most > 0 ? calls[call].most : segment->header->job.join_timeout;
+	/* All may wait for the same one: the first rank speaks. */
+	if (clock_now() - since < most + (rank > 0 ? FOLLOWER_PAUSE : 0))
+		return;
+	segment_fault(segment, EXIT_CODE_FAULT, "rank %d: %s for %.3g s%s", rank, calls[call].what,
+		most, calls[call].hint);
+}
+
+static void watch_calls(struct crew *crew)
+{
+	for (int i = 0; i < crew->count; i++)
+		if (crew->children[i].pid != 0)
+			launch_watch_call(crew->launch->segment, crew->children[i].rank);
+}
+
 static void kill_rest(struct crew *crew)
 {
 	for (int i = 0; i < crew->count; i++) {
@@ -200,6 +238,7 @@ static void see_through(struct crew *crew)
 			launch->progress(done, launch->data);
 		seen = done;
 		reap(crew);
+		watch_calls(crew);
 		if (terminated)
 			atomic_store(&header->stop, 1);
 		if (!segment_aborted(launch->segment))

@@ -24,6 +24,9 @@ struct launch {
  * gone a second after the grace, and the error says which rank, where, and why. */
 bool launch_ranks(const struct launch *launch, struct error *error);
 
+/* A rank that is in a call into MPI for longer than that may last is a fault (EXIT_CODE_FAULT). */
+void launch_watch_call(struct segment *segment, int rank);
+
 /* How the ranks of that launcher find each other, and for how long they wait for all, s. */
 enum meets launcher_meets(const struct launcher *launcher);
 double launcher_join_timeout(const struct launcher *launcher);

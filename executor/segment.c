@@ -150,6 +150,19 @@ char *segment_report(const struct segment *segment)
 	return segment->base + segment->header->report;
 }
 
+void segment_begin_call(struct segment *segment, enum rank_call call)
+{
+	struct board *board = segment_board(segment, segment->rank);
+
+	atomic_store(&board->call_since, (int64_t)(1e9 * clock_now()));
+	atomic_store(&board->call, (int32_t)call);
+}
+
+void segment_end_call(struct segment *segment)
+{
+	atomic_store(&segment_board(segment, segment->rank)->call, CALL_NONE);
+}
+
 bool segment_fault_error(struct segment *segment, const struct error *error)
 {
 	struct fault_record *fault = &segment->header->fault;

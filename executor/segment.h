@@ -37,8 +37,13 @@ struct board {
 	_Atomic int32_t step, op;
 	_Atomic int32_t pid;    /* over machines; 0 = not there yet */
 	_Atomic uint32_t beats; /* counts while it waits for other machines: no fault of its own */
+	_Atomic int32_t call;   /* enum rank_call */
+	_Atomic int64_t call_since; /* ns of clock_now() */
 	struct post posts[BOARD_POSTS];
 } __attribute__((aligned(64)));
+
+/* Calls into MPI, which knows no deadline: whoever started the rank has one for each. */
+enum rank_call { CALL_NONE, CALL_MPI_START, CALL_MPI_SHARE, CALL_MPI_MOVE, CALL_MPI_STOP };
 
 /* BOARD_GAVE_UP: because of another rank, which tells why. */
 enum board_state { BOARD_STARTING, BOARD_RUNNING, BOARD_DONE, BOARD_GAVE_UP };
@@ -139,6 +144,10 @@ char *segment_window(const struct segment *segment, int rank);
 const char *segment_text(const struct segment *segment, enum job_text text);
 struct step_result *segment_results(const struct segment *segment);
 char *segment_report(const struct segment *segment);
+
+/* What this rank does from now on; `segment` is the one that its launcher reads. */
+void segment_begin_call(struct segment *segment, enum rank_call call);
+void segment_end_call(struct segment *segment);
 
 /* Records the fault unless there is one, and makes all ranks give up. Always false. */
 bool segment_fault(struct segment *segment, enum exit_code code, const char *format, ...)

@@ -27,11 +27,10 @@ static const char mapped[] = "::ffff:"; /* how a dual socket shows an IPv4 addre
 static bool ready(int fd, short events, double deadline)
 {
 	struct pollfd polled = {.fd = fd, .events = events};
-	double left = deadline - clock_now();
 	int n;
 
 	do
-		n = poll(&polled, 1, (int)fmax(ceil(1e3 * left), 0));
+		n = poll(&polled, 1, (int)fmax(ceil(1e3 * (deadline - clock_now())), 0));
 	while (n < 0 && errno == EINTR);
 	return n > 0;
 }

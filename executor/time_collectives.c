@@ -1,6 +1,7 @@
 /* Collectives of all levels, timed in the ranks; over host memory by the host's clock. */
 #include "executor/time_collectives.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,21 +34,24 @@ int64_t timer_window_bytes(bool quick, bool on_gpu)
 
 /* --- one collective --- */
 
-/* The slowest rank's seconds; false after a fault. */
-static bool time_once(
-	struct timer *t, const struct collective *c, double *slowest, struct error *error)
+/* What the slowest rank says; false after a fault. */
+static bool time_once(struct timer *t, const struct collective *c, double began,
+	struct timer_try *slowest, struct error *error)
 {
-	double seconds;
+	struct timer_try own;
 
-	if (!comm_exchange(&t->comm, t->scratch, t->all, sizeof(double)) ||
-		!t->run(t, c, &seconds, error))
+	if (!comm_exchange(&t->comm, t->scratch, t->all, sizeof(own)) ||
+		!t->run(t, c, &own.seconds, error))
 		return false;
-	memcpy(t->scratch, &seconds, sizeof(seconds));
-	if (!comm_exchange(&t->comm, t->scratch, t->all, sizeof(double)))
+	own.since = clock_now() - began;
+	memcpy(t->scratch, &own, sizeof(own));
+	if (!comm_exchange(&t->comm, t->scratch, t->all, sizeof(own)))
 		return false;
-	*slowest = 0;
-	for (int r = 0; r < t->comm.ranks; r++)
-		*slowest = t->all[r] > *slowest ? t->all[r] : *slowest;
+	*slowest = (struct timer_try){0};
+	for (int r = 0; r < t->comm.ranks; r++) {
+		slowest->seconds = fmax(slowest->seconds, t->all[r].seconds);
+		slowest->since = fmax(slowest->since, t->all[r].since);
+	}
 	return true;
 }
 
@@ -82,15 +86,16 @@ static int tries_of(const struct timer *t, int64_t bytes)
 static bool time_tries(struct timer *t, const struct collective *c, int64_t bytes, double *times,
 	int *n, struct error *error)
 {
-	double unused, total = 0, most = t->segment->header->job.quick ? 0.5 : 3;
+	double began = clock_now(), most = t->segment->header->job.quick ? 0.5 : 3;
+	struct timer_try slowest;
 
 	*n = 0;
-	if (!time_once(t, c, &unused, error))
+	if (!time_once(t, c, began, &slowest, error))
 		return false;
-	while (*n < LEAST_TRIES || (*n < tries_of(t, bytes) && total < most)) {
-		if (!time_once(t, c, &times[*n], error))
+	while (*n < LEAST_TRIES || (*n < tries_of(t, bytes) && slowest.since < most)) {
+		if (!time_once(t, c, began, &slowest, error))
 			return false;
-		total += times[(*n)++];
+		times[(*n)++] = slowest.seconds;
 	}
 	return true;
 }
@@ -185,10 +190,10 @@ bool timer_open(struct timer *t, int64_t window_bytes, struct error *error)
 		.workspace = rank_reserve_workspace(),
 		.workspace_bytes = KERNELS_WORKSPACE_BYTES};
 	heap_init(&t->heap, t->cluster.window, t->cluster.window_bytes, 8);
-	t->scratch = timer_take(t, sizeof(double), error);
-	t->all = calloc((size_t)t->segment->header->job.ranks, sizeof(double));
+	t->scratch = timer_take(t, sizeof(*t->all), error);
+	t->all = calloc((size_t)t->segment->header->job.ranks, sizeof(*t->all));
 	if (t->all == NULL)
-		base_out_of_memory(sizeof(double));
+		base_out_of_memory(sizeof(*t->all));
 	return t->context.workspace != NULL && t->scratch != NULL &&
 	       kernels->open(&t->context, error) &&
 	       cluster_open_comm(&t->cluster, &t->comm, kernels, &t->context, error);

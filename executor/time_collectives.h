@@ -15,6 +15,12 @@ struct timer_sizes {
 	double longest; /* s of one; what would take longer is left out */
 };
 
+/* s of one collective, and since the first of its size began: on a busy machine most of that goes
+ * by between them. */
+struct timer_try {
+	double seconds, since;
+};
+
 struct timer {
 	struct segment *segment;
 	struct cluster cluster;
@@ -22,7 +28,7 @@ struct timer {
 	struct kernel_context context;
 	struct heap heap;
 	void *scratch;
-	double *all; /* [ranks] seconds of one try */
+	struct timer_try *all; /* [ranks] of one try */
 	struct group *groups;
 	int n_groups;
 	struct timer_sizes sizes;

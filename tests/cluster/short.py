@@ -8,6 +8,7 @@ told as on one machine. Times are full.py's business. Exit 77: this machine cann
 import os
 import re
 import signal
+import time
 import unittest
 
 import network
@@ -41,6 +42,18 @@ class Cluster(two_nodes.Training, unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn('the plan is for 2 nodes x 2 ranks, the launcher started 1 x 4',
                       result.stderr)
+
+    def test_a_rank_that_never_comes_ends_a_calibration(self):
+        """MPI waits for all for ever; whoever has started a rank does not."""
+        words = [self.program, 'calibrate', 'cluster', '--quick', '--join-timeout', '3',
+                 '-o', self.bench.path('never.yaml')]
+        lazy = ['sh', '-c', 'test "$OMPI_COMM_WORLD_RANK" != 3 || exec sleep 100; exec "$@"', 'sh']
+        started = time.monotonic()
+        result = self.cluster.mpirun(2, lazy + words, 60)
+        self.assertEqual(result.returncode, 6, result.stderr)
+        self.assertIn('rank 0: MPI has not brought all ranks together for 3 s', result.stderr)
+        self.assertLess(time.monotonic() - started, 30)
+        self.assertFalse(os.path.exists(self.bench.path('never.yaml')))
 
     def test_sigterm_ends_all_after_the_same_step(self):
         """To one process of one node, as a batch system sends it."""

@@ -192,6 +192,62 @@ static void what_cannot_be_started_is_said(void **state)
 		EXIT_CODE_USAGE, "the plan is for 2 ranks");
 }
 
+/* Whether a rank that has been in that call for `seconds` is given up, and why. */
+static bool is_given_up(int rank, enum rank_call call, double seconds, struct error *error)
+{
+	static const char *const texts[TEXT_COUNT];
+	const struct job job = {.ranks = 2, .join_timeout = 20};
+	struct segment segment;
+
+	assert_true(segment_create(&segment, &job, texts, 0, 0, 0, error));
+	segment.rank = rank;
+	segment_begin_call(&segment, call);
+	atomic_fetch_sub(&segment_board(&segment, rank)->call_since, (int64_t)(1e9 * seconds));
+	launch_watch_call(&segment, rank);
+	bool given_up = !segment_outcome(&segment, error);
+	assert_int_equal(given_up, segment_aborted(&segment));
+	/* What has ended is not watched. */
+	segment_end_call(&segment);
+	segment.header->fault = (struct fault_record){0};
+	atomic_store(&segment.header->abort, 0);
+	launch_watch_call(&segment, rank);
+	assert_true(segment_outcome(&segment, &(struct error){0}));
+	segment_finish(&segment);
+	return given_up;
+}
+
+/* MPI has no deadlines; the process that started a rank has one for each call. */
+static void calls_that_do_not_end_are_given_up(void **state)
+{
+	static const struct {
+		enum rank_call call;
+		double most;
+		const char *words;
+	} cases[] = {
+		{CALL_MPI_START, 20, "not brought all ranks together for 20 s"},
+		{CALL_MPI_SHARE, 20, "the ranks of its node together for 20 s"},
+		{CALL_MPI_MOVE, 60, "not come back from moving messages for 60 s"},
+		{CALL_MPI_STOP, 600, "not let it leave for 600 s"},
+	};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct error error = {0};
+
+		assert_false(is_given_up(0, cases[i].call, cases[i].most - 1, &error));
+		/* The first rank speaks for those that wait with it. */
+		assert_false(is_given_up(1, cases[i].call, cases[i].most + 1, &error));
+		assert_true(is_given_up(1, cases[i].call, cases[i].most + 3, &error));
+		assert_int_equal(error.code, EXIT_CODE_FAULT);
+		error = (struct error){0};
+		assert_true(is_given_up(0, cases[i].call, cases[i].most + 1, &error));
+		assert_int_equal(error.code, EXIT_CODE_FAULT);
+		assert_non_null(strstr(error.message, "rank 0: MPI has"));
+		if (strstr(error.message, cases[i].words) == NULL)
+			fail_msg("\"%s\" is not in: %s", cases[i].words, error.message);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -200,6 +256,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_agents_port_is_left_to_it),
 		cmocka_unit_test(a_step_meets_on_its_first_node),
 		cmocka_unit_test(what_cannot_be_started_is_said),
+		cmocka_unit_test(calls_that_do_not_end_are_given_up),
 	};
 
 	run_as_rank(argc, argv);

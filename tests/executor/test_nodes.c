@@ -356,6 +356,7 @@ static bool rank_2_sees(struct member *m)
 	if (waitpid(dead, NULL, 0) != dead ||
 		!segment_create(&control, &job, texts, 0, 0, 0, &error))
 		return false;
+	control.rank = 0;
 	control.shared = &m->segment;
 	nodes->link.control = &control;
 	/* 3 writes its own number when it comes. */
