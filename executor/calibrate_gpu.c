@@ -246,8 +246,10 @@ static const char *provenance(const struct gpu_bench *g)
 	if (g->clock_mhz > 0)
 		text_printf(
 			&text, "; %d MHz under load of at most %d", g->clock_mhz, facts.most_mhz);
-	if (facts.power_watts > 0)
-		text_printf(&text, "; power limit %d W", facts.power_watts);
+	if (g->watts > 0)
+		text_printf(&text, "; %d W under load", g->watts);
+	if (facts.most_watts > 0)
+		text_printf(&text, "; power limit %d W", facts.most_watts);
 	const char *copy = arena_strdup(g->base.arena, text_string(&text));
 	text_finish(&text);
 	return copy;

@@ -19,7 +19,8 @@ struct gpu_bench {
 	uint64_t *clock;
 	char *pinned;
 	int64_t memory_bytes, pinned_bytes;
-	int clock_mhz; /* of its multiprocessors under load; 0 = the driver does not say */
+	/* Of its multiprocessors, and what it draws, under load; 0 = the driver does not say. */
+	int clock_mhz, watts;
 };
 
 /* Seconds of one call, which enqueues: the median of samples after one that does not count. */
@@ -46,6 +47,17 @@ struct gemm_case {
 	struct gemm gemm;
 };
 void gpu_run_gemm(void *gemm_case);
+/* As the cost model sees the products of a layer. */
+struct product_shape {
+	int64_t m, n, k;
+};
+struct product_shape gpu_layer_shape(
+	int64_t tokens, int64_t out, int64_t in, enum product_form form);
+/* Operands one after the other in the memory; false when they do not fit. */
+bool gpu_make_gemm(struct gpu_bench *gpu, enum dtype dtype, const struct product_shape *shape,
+	enum product_form form, struct gemm_case *c);
+/* calibrate_gpu_sustained.c, behind the products. */
+bool calibrate_gpu_sustained(struct gpu_bench *gpu, struct error *error);
 /* calibrate_gpu_choices.c: is there a faster way than the library's first, which takes `first`
  * seconds? If so the calibration has it, and `chosen` is what it takes; else `first`. */
 bool calibrate_gpu_choice(struct gpu_bench *gpu, struct gemm_case *c, enum product_form form,
@@ -60,7 +72,7 @@ bool calibrate_gpu_memory(struct gpu_bench *gpu, struct error *error);
 /* nvml.c: what the driver says of the first GPU now; 0 and "" where it does not. */
 struct gpu_facts {
 	char driver[80];
-	int clock_mhz, most_mhz, power_watts;
+	int clock_mhz, most_mhz, watts, most_watts;
 };
 void gpu_facts_read(struct gpu_facts *facts);
 

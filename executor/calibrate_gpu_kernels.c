@@ -11,10 +11,6 @@
 enum { TILE = 128, FIT_N = 4096, FORMS = 3, CHUNKS = 256 };
 static const int64_t depths[] = {256, 512, 1024, 2048, 4096, 8192};
 
-struct shape {
-	int64_t m, n, k;
-};
-
 /* Projections of GPT-2 124M and 1.5B and of Llama-2-7B and their heads, and a large square; for the
  * tokens of small micro-batches, and of such as fill a GPU's memory. `wide`: in bf16 alone. */
 static const struct layer {
@@ -28,11 +24,6 @@ static const struct layer {
 	{65536, 11008, 4096, true}, {16384, 50257, 768, true}, {16384, 50257, 1600, true},
 	{16384, 32000, 4096, true}};
 
-/* s */
-#define SUSTAINED_QUICK 0.5
-#define SUSTAINED_FULL  3.0
-#define CHUNK           0.02
-
 void gpu_run_gemm(void *data)
 {
 	struct gemm_case *c = data;
@@ -45,13 +36,11 @@ static int64_t up(int64_t bytes)
 	return (bytes + 255) / 256 * 256;
 }
 
-/* Operands one after the other in the memory; false when they do not fit. Form 0 is a layer's
- * forward, 1 the gradient of its input, 2 that of its weights. */
-static bool make_gemm(
-	struct gpu_bench *g, enum dtype dtype, const struct shape *s, int form, struct gemm_case *c)
+bool gpu_make_gemm(struct gpu_bench *g, enum dtype dtype, const struct product_shape *s,
+	enum product_form form, struct gemm_case *c)
 {
 	int64_t width = dtype_bytes(dtype);
-	bool ta = form == 2, tb = form == 0;
+	bool ta = form == PRODUCT_WEIGHT_GRADIENT, tb = form == PRODUCT_FORWARD;
 	/* What the layer gives, and its gradient, has rows as the executor lays them. */
 	int64_t ldc = tb ? gpu_row(s->n) : s->n, lda = gpu_row(ta ? s->m : s->k);
 	int64_t c_bytes = s->m * ldc * (ta ? 4 : width);
@@ -73,17 +62,18 @@ static bool make_gemm(
 	return a + b + c_bytes <= g->memory_bytes;
 }
 
-static double flops_of(const struct shape *s)
+static double flops_of(const struct product_shape *s)
 {
 	return 2.0 * (double)s->m * (double)s->n * (double)s->k;
 }
 
 /* --- the line --- */
 
-static struct shape filling(const struct gpu_bench *g, int64_t k)
+static struct product_shape filling(const struct gpu_bench *g, int64_t k)
 {
 	/* An even number of tiles, for those of 256 rows. */
-	return (struct shape){TILE * (g->multiprocessors + g->multiprocessors % 2), FIT_N, k};
+	return (struct product_shape){
+		TILE * (g->multiprocessors + g->multiprocessors % 2), FIT_N, k};
 }
 
 /* t = (k + half) * slope, with relative errors. */
@@ -108,7 +98,7 @@ static bool measure_line(
 	struct gpu_bench *g, enum dtype dtype, double *flops, double *half, struct error *error)
 {
 	double k[COUNT_OF(depths)], t[COUNT_OF(depths)], slope;
-	struct shape s = {0};
+	struct product_shape s = {0};
 	int n = 0;
 
 	if (!gpu_fill(g, error))
@@ -117,7 +107,7 @@ static bool measure_line(
 		struct gemm_case c;
 
 		s = filling(g, depths[i]);
-		if (!make_gemm(g, dtype, &s, 0, &c))
+		if (!gpu_make_gemm(g, dtype, &s, PRODUCT_FORWARD, &c))
 			break;
 		if (!gpu_time(g, gpu_run_gemm, &c, &t[n], error))
 			return false;
@@ -136,19 +126,19 @@ static bool measure_line(
 
 /* --- the table --- */
 
-/* As the cost model sees the products of a layer. */
-static struct shape shape_of(const struct layer *layer, int form)
+struct product_shape gpu_layer_shape(
+	int64_t tokens, int64_t out, int64_t in, enum product_form form)
 {
-	const struct shape shapes[FORMS] = {{layer->tokens, layer->out, layer->in},
-		{layer->tokens, layer->in, layer->out}, {layer->out, layer->in, layer->tokens}};
+	const struct product_shape shapes[FORMS] = {
+		{tokens, out, in}, {tokens, in, out}, {out, in, tokens}};
 
 	return shapes[form];
 }
 
 /* Two forms may have one shape: the cost model knows no layouts, and gets the mean of their times.
  */
-static void keep_product(
-	struct calibration *c, enum dtype dtype, const struct shape *s, double rate, double chosen)
+static void keep_product(struct calibration *c, enum dtype dtype, const struct product_shape *s,
+	double rate, double chosen)
 {
 	const struct calibration_product product = {dtype, s->m, s->n, s->k, rate, chosen};
 
@@ -181,11 +171,12 @@ static bool measure_layer(
 	if (!gpu_fill(g, error))
 		return false;
 	for (int form = 0; form < FORMS; form++) {
-		const struct shape s = shape_of(layer, form);
+		const struct product_shape s = gpu_layer_shape(
+			layer->tokens, layer->out, layer->in, (enum product_form)form);
 		struct gemm_case c;
 		double seconds, chosen;
 
-		if (!make_gemm(g, dtype, &s, form, &c))
+		if (!gpu_make_gemm(g, dtype, &s, (enum product_form)form, &c))
 			return true;
 		if (!gpu_time(g, gpu_run_gemm, &c, &seconds, error) ||
 			!calibrate_gpu_choice(
@@ -227,41 +218,10 @@ static bool measure_products(struct gpu_bench *g, struct error *error)
 	return true;
 }
 
-/* --- what is left of it after a while --- */
-
-/* A GPU that computes without a pause comes to its power limit, and clocks down: by how much beyond
- * the samples that the figures above are of. */
-static bool measure_sustained(struct gpu_bench *g, struct error *error)
-{
-	double longest = g->base.options->quick ? SUSTAINED_QUICK : SUSTAINED_FULL;
-	double chunks[CHUNKS], total = 0, sample;
-	struct shape s = filling(g, 2048);
-	struct gemm_case c;
-	struct gpu_facts facts;
-	int n = 0;
-
-	make_gemm(g, DTYPE_BF16, &s, 0, &c);
-	if (!gpu_fill(g, error) || !gpu_time(g, gpu_run_gemm, &c, &sample, error))
-		return false;
-	int repeats = (int)fmin(fmax(CHUNK / sample, 1), 1000);
-	for (; n < CHUNKS && total < longest; n++) {
-		if (!gpu_sample(g, gpu_run_gemm, &c, repeats, &chunks[n], error))
-			return false;
-		total += repeats * chunks[n];
-	}
-	gpu_facts_read(&facts);
-	g->clock_mhz = facts.clock_mhz;
-	int late = n - (n + 2) / 3;
-	struct spread spread = measure_spread(chunks + late, n - late);
-	g->base.calibration->sustained_clock = fmin(sample / spread.p50, 1);
-	bench_say(&g->base, "after %.1f s without a pause they run at %.1f %% of that", total,
-		100 * g->base.calibration->sustained_clock);
-	return true;
-}
-
 bool calibrate_gpu_kernels(struct gpu_bench *g, struct error *error)
 {
 	/* Copies from the GPU have written there. */
 	gpu_make_values(g);
-	return measure_products(g, error) && measure_sustained(g, error) && gpu_fill(g, error);
+	return measure_products(g, error) && calibrate_gpu_sustained(g, error) &&
+	       gpu_fill(g, error);
 }

@@ -200,6 +200,7 @@ struct facts_api {
 	int (*clock)(void *, int, unsigned *);
 	int (*most_clock)(void *, int, unsigned *);
 	int (*power)(void *, unsigned *);
+	int (*power_limit)(void *, unsigned *);
 };
 
 static const struct symbol facts_symbols[] = {
@@ -209,12 +210,13 @@ static const struct symbol facts_symbols[] = {
 	{"nvmlSystemGetDriverVersion", offsetof(struct facts_api, driver)},
 	{"nvmlDeviceGetClockInfo", offsetof(struct facts_api, clock)},
 	{"nvmlDeviceGetMaxClockInfo", offsetof(struct facts_api, most_clock)},
-	{"nvmlDeviceGetEnforcedPowerLimit", offsetof(struct facts_api, power)},
+	{"nvmlDeviceGetPowerUsage", offsetof(struct facts_api, power)},
+	{"nvmlDeviceGetEnforcedPowerLimit", offsetof(struct facts_api, power_limit)},
 };
 
 static void ask_facts(const struct facts_api *api, struct gpu_facts *facts)
 {
-	unsigned clock = 0, most = 0, power = 0;
+	unsigned clock = 0, most = 0, power = 0, limit = 0;
 	void *device = NULL;
 
 	api->driver(facts->driver, sizeof(facts->driver) - 1);
@@ -225,7 +227,9 @@ static void ask_facts(const struct facts_api *api, struct gpu_facts *facts)
 	if (api->most_clock(device, CLOCK_MULTIPROCESSORS, &most) == NVML_SUCCESS)
 		facts->most_mhz = (int)most;
 	if (api->power(device, &power) == NVML_SUCCESS)
-		facts->power_watts = (int)(power / 1000);
+		facts->watts = (int)(power / 1000);
+	if (api->power_limit(device, &limit) == NVML_SUCCESS)
+		facts->most_watts = (int)(limit / 1000);
 }
 
 void gpu_facts_read(struct gpu_facts *facts)

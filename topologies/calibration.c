@@ -21,6 +21,7 @@ const struct field calibration_fields[] = {
 	FIELD_DOUBLE(struct calibration, bf16_gemm_half_k, "bf16_gemm_half_k", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, threads_speedup, "threads_speedup", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, sustained_clock, "sustained_clock", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, sustained_spread, "sustained_spread", OPTIONAL),
 	FIELD_FLOPS(
 		struct calibration, attention_forward_flops, "attention_forward_flops", OPTIONAL),
 	FIELD_FLOPS(

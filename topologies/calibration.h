@@ -84,6 +84,7 @@ struct calibration {
 	/* A GPU's products run in tiles and waves instead of f(m) f(n), unless half_m or half_n is
 	 * given; half_k is what a tile's beginning and end cost. */
 	double sustained_clock;         /* rate in a step / rate of a kernel alone */
+	double sustained_spread;        /* of that, relative, in one measurement */
 	double attention_forward_flops; /* FLOP/s, as executed (causal half) */
 	double attention_backward_flops;
 	double memory_bandwidth;        /* B/s reached by element-wise kernels, one device alone */

@@ -87,12 +87,22 @@ static double share(double amount, double rate)
 	return rate > 0 ? amount / rate : 0;
 }
 
+/* How hot products have made the machine, in seconds of them; a pause cools it down. */
+#define PAUSE 5e-3
+static double heat, cooling_since;
+
 static double cost_gemm(const void *arguments)
 {
 	const struct gemm *g = arguments;
-
-	return share(2.0 * (double)g->m * (double)g->n * ((double)g->k + rates.half_k),
+	double seconds = share(2.0 * (double)g->m * (double)g->n * ((double)g->k + rates.half_k),
 		rates.gemm * fake_gemm_speed(g));
+
+	heat = now - cooling_since > PAUSE ? 0 : heat;
+	if (rates.hot > 0 && heat > rates.hot_after)
+		seconds /= rates.hot;
+	heat += seconds;
+	cooling_since = now + seconds;
+	return seconds;
 }
 
 static double attention_flops(const struct attention *a)

@@ -63,7 +63,9 @@ struct fake_rates {
 	double gemm, half_k;    /* FLOP/s: gemm k / (k + half_k) */
 	double attention, attention_backward; /* FLOP/s, of the causal half */
 	double link_latency, link;            /* s; B/s of the gathered size: NCCL's collectives */
-	bool dry;                             /* kernels and copies move nothing */
+	double hot, hot_after; /* products run at `hot` of gemm after so many s of them without a
+				* pause; 0: never */
+	bool dry;              /* kernels and copies move nothing */
 };
 /* Of a GPU that might be, dry. */
 extern const struct fake_rates fake_some_rates;
