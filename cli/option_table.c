@@ -70,6 +70,10 @@ const struct option all_options[] = {
 	{"gradient-sums", compute, NULL,
 		"exact: 64-bit sums, the same bits on any number of ranks (runtime shardplan)",
 		ASKING, KNOB},
+	{"gelu", compute, NULL,
+		"product: GPUs compute GELU with the product before it, in bits of this plan alone "
+		"(runtime shardplan)",
+		ASKING, KNOB},
 	{"optimizer", compute, NULL, "optimizer and its implementation", ASKING, KNOB},
 	{"allocator", compute, NULL,
 		"PyTorch's caching allocator as it is, or with expandable_segments:True", ASKING,

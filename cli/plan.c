@@ -128,8 +128,8 @@ static bool fix_work(struct arena *arena, const struct plan *plan, struct questi
 	struct error *error)
 {
 	static const char *const work[] = {"seq_len", "global_batch", "param_dtype", "master_dtype",
-		"reduce_dtype", "gradient_sums", "optimizer", "attention", "compile", "libraries",
-		"clip"};
+		"reduce_dtype", "gradient_sums", "gelu", "optimizer", "attention", "compile",
+		"libraries", "clip"};
 	bool batch = choices_given(&question->choices, "micro_batch") &&
 		     choices_given(&question->choices, "grad_accum");
 	struct text text = {0};

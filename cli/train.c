@@ -335,7 +335,8 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.launcher = options->launcher,
 		.ring = options->collectives == 1,
 		.all_plans = options->reproducible == LEVEL_PLAN,
-		.any_rounding = options->reproducible == LEVEL_RUN,
+		.any_rounding = options->reproducible == LEVEL_RUN ||
+				opened->file.plan.gelu == GELU_IN_PRODUCT,
 		.expected = &opened->evaluation.simulation.timeline,
 		.pace = (unsigned)options->pace,
 		.slow_motion = options->slow_motion,
@@ -392,6 +393,23 @@ static bool choose_slow_motion(struct arena *arena, struct training_options *opt
 	return true;
 }
 
+/* That the level and the plan agree on where GELU is computed. */
+static bool check_gelu(
+	const struct training_options *options, const struct opened *opened, struct error *error)
+{
+	bool in_product = opened->file.plan.gelu == GELU_IN_PRODUCT;
+
+	if (in_product && options->reproducible == LEVEL_PLAN)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--reproducible plan: the plan has --gelu product, which rounds as no "
+			"other plan does; use --reproducible run, or a plan of --gelu kernel");
+	if (!in_product && on_gpus(options) && options->reproducible == LEVEL_RUN &&
+		opened->file.model->architecture.gelu_tanh)
+		output_note("GELU is computed in products, the prediction has it by itself; plan "
+			    "with --gelu product to predict that");
+	return true;
+}
+
 static bool lacks_exact_sums(const struct training_options *options, const struct opened *opened)
 {
 	return options->reproducible == LEVEL_WORLD &&
@@ -422,7 +440,8 @@ static bool settle_plan(struct arena *arena, struct training_options *options, c
 				: plan_is_trainable(&opened->file, options->ranks, options->clip);
 		ready = ready && !lacks_exact_sums(options, opened);
 	}
-	return (ready || adapt(arena, options, path, opened, error)) &&
+	return check_gelu(options, opened, error) &&
+	       (ready || adapt(arena, options, path, opened, error)) &&
 	       choose_slow_motion(arena, options, opened, error);
 }
 

@@ -28,6 +28,7 @@ const char *const loss_names[] = {
 	"native", "upcast", "float", "parallel", "fused", "fused-linear", NULL};
 const char *const allocator_names[] = {"segments", "expandable", NULL};
 const char *const gradient_sums_names[] = {"tree", "exact", NULL};
+const char *const gelu_place_names[] = {"kernel", "product", NULL};
 const char *const optimizer_names[] = {"adamw-fused", "adamw-foreach", "adamw", "sgd", NULL};
 const char *const offload_names[] = {"none", "optimizer", "parameters", "all", NULL};
 
@@ -73,6 +74,7 @@ const struct field plan_fields[] = {
 	FIELD_ENUM(struct plan, reduce_dtype, "reduce_dtype", FIELD_REQUIRED, dtype_names),
 	FIELD_ENUM(
 		struct plan, gradient_sums, "gradient_sums", FIELD_OMIT_ZERO, gradient_sums_names),
+	FIELD_ENUM(struct plan, gelu, "gelu", FIELD_OMIT_ZERO, gelu_place_names),
 	FIELD_ENUM(struct plan, optimizer, "optimizer", FIELD_REQUIRED, optimizer_names),
 	FIELD_RUNS(struct plan, cpu_offload, "cpu_offload", FIELD_REQUIRED, offload_names),
 	FIELD_ENUM(struct plan, runtime, "runtime", FIELD_REQUIRED, runtime_names),
@@ -325,6 +327,8 @@ void plan_summary(const struct plan *plan, struct text *text)
 		text_printf(text, ", offload %s", plan->cpu_offload);
 	if (plan->gradient_sums == SUMS_EXACT)
 		text_add(text, ", exact gradient sums");
+	if (plan->gelu == GELU_IN_PRODUCT)
+		text_add(text, ", GELU in products");
 	text_printf(text, ", micro-batch %lld x %lld", (long long)plan->micro_batch,
 		(long long)plan->grad_accum);
 	if (plan->grad_accum > 1)

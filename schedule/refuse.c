@@ -215,6 +215,10 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 			plan->reduce_dtype != DTYPE_FP32))
 		return refuse(plan, "gradient-sums", "exact",
 			"use runtime shardplan with fp32 parameters and reduction, or tree", error);
+	if (plan->gelu == GELU_IN_PRODUCT &&
+		(plan->runtime != RUNTIME_SHARDPLAN || plan->gradient_sums == SUMS_EXACT))
+		return refuse(plan, "gelu", "product",
+			"use runtime shardplan without exact gradient sums, or kernel", error);
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->compile)
 		return refuse(plan, "compile", "on", "there is nothing to compile; use off", error);
 	if (plan->runtime == RUNTIME_SHARDPLAN && plan->optimizer != OPTIMIZER_ADAMW_FUSED &&

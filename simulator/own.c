@@ -198,11 +198,27 @@ static void add_attention(const struct place *p, struct own_work *work)
 	work->kernels += p->forward ? 1 : 3;
 }
 
+/* The product before it has in registers what GELU would read; forward it stores both, backward it
+ * reads GELU's argument: what is left is one pass. */
+static void add_gelu_in_product(const struct place *p, struct own_work *work)
+{
+	struct own_work alone = {0};
+
+	add_kernel(p->machine, of_pass(p, KERNEL_GELU), p->tokens * (double)p->a->ffn, 0,
+		p->forward ? 2 : 3, &alone);
+	work->memory += alone.memory / (p->forward ? 2 : 3);
+}
+
 static void add_activation(const struct place *p, struct own_work *work)
 {
 	bool gated = architecture_is_gated(p->a);
 	double passes = gated ? (p->forward ? 3 : 5) : (p->forward ? 2 : 3);
 
+	/* The tanh's: cuBLASLt has no other. */
+	if (p->plan->gelu == GELU_IN_PRODUCT && !gated && p->a->gelu_tanh) {
+		add_gelu_in_product(p, work);
+		return;
+	}
 	add_kernel(p->machine, of_pass(p, gated ? KERNEL_SWIGLU : KERNEL_GELU),
 		p->tokens * (double)p->a->ffn, 0, passes, work);
 }

@@ -200,6 +200,8 @@ static const struct {
 	{"activation_checkpointing=full", "", 0},
 	{"attention=eager", "--attention eager: ", 1 << RUNTIME_SHARDPLAN},
 	{"compile=on", "--compile on: ", 1 << RUNTIME_SHARDPLAN},
+	{"gelu=kernel", "", 0},
+	{"gelu=product", "--gelu product: ", ~(1u << RUNTIME_SHARDPLAN)},
 	{"optimizer=adamw-fused", "", 0},
 	{"optimizer=adamw-foreach", "--optimizer adamw-foreach: ", 1 << RUNTIME_SHARDPLAN},
 	{"optimizer=adamw", "--optimizer adamw: ", 1 << RUNTIME_SHARDPLAN},

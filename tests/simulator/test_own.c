@@ -22,9 +22,9 @@ static void add(enum calibration_kernel_kind kind, int64_t width, int64_t length
 }
 
 /* Of a GPT-2 124M on one H100, of which these kernels are known and nothing else. */
-static void open_case(struct case_ *c, const char *runtime)
+static void open_case_with(struct case_ *c, const char *runtime, const char *more)
 {
-	char choices[200];
+	char choices[240];
 
 	case_load(c, "gpt2-124m", "dgx-h100");
 	gpu = *c->topology;
@@ -33,9 +33,14 @@ static void open_case(struct case_ *c, const char *runtime)
 	c->topology = &gpu;
 	snprintf(choices, sizeof(choices),
 		"runtime=%s strategy=NO_SHARD micro_batch=64 seq_len=1024 param_dtype=bf16 "
-		"activation_checkpointing=none",
-		runtime);
+		"activation_checkpointing=none %s",
+		runtime, more);
 	case_plan(c, choices);
+}
+
+static void open_case(struct case_ *c, const char *runtime)
+{
+	open_case_with(c, runtime, "");
 }
 
 /* Seconds of the first operation of that kind; of a block, or outside of blocks. */
@@ -109,6 +114,20 @@ static void each_kernel_counts(void **state)
 		else
 			assert_true(fabs(more) < 1e-12);
 	}
+	case_finish(&c);
+}
+
+/* In a product GELU is one pass over memory: of two forward, of three backward. */
+static void gelu_in_products(void **state)
+{
+	const double elements = 4.0 * TOKENS * HIDDEN;
+	struct case_ c;
+
+	(void)state;
+	open_case_with(&c, "shardplan", "gelu=product");
+	expect("forward", slower(&c, OP_FORWARD, KERNEL_GELU, 0, 0, 7e11), elements / 2 / 7e11);
+	expect("backward", slower(&c, OP_BACKWARD, KERNEL_GELU_BACKWARD, 0, 0, 5e11),
+		elements / 3 / 5e11);
 	case_finish(&c);
 }
 
@@ -213,6 +232,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_kernel_counts),
+		cmocka_unit_test(gelu_in_products),
 		cmocka_unit_test(rates_between),
 		cmocka_unit_test(others_do_not_run_them),
 		cmocka_unit_test(large_products),
