@@ -37,9 +37,7 @@ enum allocator_kind { ALLOCATOR_SEGMENTS, ALLOCATOR_EXPANDABLE };
  * 2^-GRADIENT_QUANTUM_BITS, so that the bits depend on neither micro-batches nor the number of
  * ranks (docs/reproducible.md). */
 enum gradient_sums { SUMS_TREE, SUMS_EXACT };
-/* Where a GPU computes GELU (of runtime shardplan): by itself, or as the product's result passes
- * by, which rounds as other plans would not. */
-enum gelu_place { GELU_IN_KERNEL, GELU_IN_PRODUCT };
+enum gelu_place { GELU_IN_KERNEL, GELU_IN_PRODUCT }; /* on GPUs: alone, or rounded otherwise */
 enum { GRADIENT_QUANTUM_BITS = 52 };
 enum optimizer { OPTIMIZER_ADAMW_FUSED, OPTIMIZER_ADAMW_FOREACH, OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS, OFFLOAD_ALL };
