@@ -37,7 +37,7 @@ enum allocator_kind { ALLOCATOR_SEGMENTS, ALLOCATOR_EXPANDABLE };
  * 2^-GRADIENT_QUANTUM_BITS, so that the bits depend on neither micro-batches nor the number of
  * ranks (docs/reproducible.md). */
 enum gradient_sums { SUMS_TREE, SUMS_EXACT };
-enum gelu_place { GELU_IN_KERNEL, GELU_IN_PRODUCT }; /* on GPUs: alone, or rounded otherwise */
+enum gelu_place { GELU_IN_KERNEL, GELU_IN_PRODUCT };
 enum { GRADIENT_QUANTUM_BITS = 52 };
 enum optimizer { OPTIMIZER_ADAMW_FUSED, OPTIMIZER_ADAMW_FOREACH, OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS, OFFLOAD_ALL };
@@ -56,7 +56,7 @@ extern const char *const checkpointing_names[];
 extern const char *const loss_names[];
 extern const char *const allocator_names[];
 extern const char *const gradient_sums_names[];
-extern const char *const gelu_place_names[]; /* "kernel", "product" */
+extern const char *const gelu_place_names[];
 extern const char *const optimizer_names[];
 extern const char *const offload_names[];
 
@@ -94,7 +94,7 @@ struct plan {
 	enum dtype master_dtype; /* of the sharded parameters and the optimizer */
 	enum dtype reduce_dtype;
 	enum gradient_sums gradient_sums;
-	enum gelu_place gelu;
+	enum gelu_place gelu; /* on GPUs; in a product it is rounded otherwise */
 	enum optimizer optimizer;
 	const char *cpu_offload; /* "none", "10xoptimizer+23xnone" */
 	enum runtime_kind runtime;
