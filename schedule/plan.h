@@ -33,9 +33,8 @@ enum checkpointing { CHECKPOINTING_NONE, CHECKPOINTING_SELECTIVE, CHECKPOINTING_
  * expandable_segments:True. */
 enum allocator_kind { ALLOCATOR_SEGMENTS, ALLOCATOR_EXPANDABLE };
 /* How gradients are summed up over sequences, micro-batches and ranks: in fp32, in one declared
- * tree over the ranks; or exactly, sequence by sequence, as 64-bit multiples of
- * 2^-GRADIENT_QUANTUM_BITS, so that the bits depend on neither micro-batches nor the number of
- * ranks (docs/reproducible.md). */
+ * tree over the ranks; or exactly, as 64-bit multiples of 2^-GRADIENT_QUANTUM_BITS of each
+ * sequence, so that bits depend on neither micro-batches nor ranks (docs/reproducible.md). */
 enum gradient_sums { SUMS_TREE, SUMS_EXACT };
 enum gelu_place { GELU_IN_KERNEL, GELU_IN_PRODUCT };
 enum { GRADIENT_QUANTUM_BITS = 52 };
