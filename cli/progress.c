@@ -67,6 +67,16 @@ void progress_report(const struct progress *progress, void *data)
 	output->open = output->terminal;
 }
 
+void progress_stopping(void *data)
+{
+	struct progress_output *output = data;
+
+	if (!output->terminal)
+		return;
+	fputs("\r\033[Kending after this step; once more ends at once\n", stderr);
+	output->open = false;
+}
+
 void progress_output_end(struct progress_output *output)
 {
 	if (output->open)

@@ -18,6 +18,8 @@ struct progress_output {
 struct progress_output progress_output_start(bool json_lines);
 /* executor_job.report; `data` is a struct progress_output. */
 void progress_report(const struct progress *progress, void *data);
+/* executor_job.stopping */
+void progress_stopping(void *data);
 void progress_output_end(struct progress_output *output);
 
 #endif

@@ -341,6 +341,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.pace = (unsigned)options->pace,
 		.slow_motion = options->slow_motion,
 		.report = progress_report,
+		.stopping = progress_stopping,
 		.report_data = &progress,
 	};
 	bool ok = executor_train(&job, invocation->arena, measured, error);

@@ -1,6 +1,7 @@
 /* The launching side of training: checks, starts the ranks, reads what they measured. */
 #include "executor/executor.h"
 
+#include <signal.h>
 #include <string.h>
 
 #include "executor/checkpoint.h"
@@ -335,6 +336,14 @@ static void report_steps(int64_t done, void *data)
 	}
 }
 
+static void say_stopping(void *data)
+{
+	const struct run *run = data;
+
+	if (run->job->stopping != NULL)
+		run->job->stopping(run->job->report_data);
+}
+
 static bool read_report(struct run *run, struct measurement *measurement, struct error *error)
 {
 	const struct node *node =
@@ -353,17 +362,22 @@ static bool went_on(const struct run *run, struct error *error)
 
 	if (after == 0)
 		return true;
+	/* Of several launchers it may be another one that was asked. */
+	bool interrupted = atomic_load(&header->stop) == SIGINT;
+	enum exit_code code = interrupted ? EXIT_CODE_INTERRUPTED : EXIT_CODE_TERMINATED;
+	const char *by = interrupted ? "Ctrl-C" : "SIGTERM";
+
 	if (run->job->launcher.rank > 0) {
 		launch_let_others_speak();
-		return error_set(error, EXIT_CODE_TERMINATED, "%s", "");
+		return error_set(error, code, "%s", "");
 	}
 	if (folder == NULL)
-		return error_set(error, EXIT_CODE_TERMINATED,
-			"stopped by SIGTERM after step %lld of %lld; nothing is kept, since no "
+		return error_set(error, code,
+			"stopped by %s after step %lld of %lld; nothing is kept, since no "
 			"--checkpoint FOLDER was given",
-			after, (long long)run->job->training.steps);
-	return error_set(error, EXIT_CODE_TERMINATED,
-		"stopped by SIGTERM after step %lld of %lld; --resume %s goes on from there", after,
+			by, after, (long long)run->job->training.steps);
+	return error_set(error, code,
+		"stopped by %s after step %lld of %lld; --resume %s goes on from there", by, after,
 		(long long)run->job->training.steps, folder);
 }
 
@@ -375,6 +389,7 @@ static bool run_ranks(struct run *run, const char *plan_text, struct measurement
 		.first = run->job->launcher.rank,
 		.count = is_launched(run->job) ? 1 : 0,
 		.progress = report_steps,
+		.stopping = say_stopping,
 		.describe = describe,
 		.data = run};
 

@@ -109,6 +109,8 @@ struct executor_job {
 				   * first one's is told and measured. Zeroed: starts all ranks */
 	void (*report)(
 		const struct progress *progress, void *data); /* rank 0, per step; may be NULL */
+	/* Called when a signal asks for an end after this step; may be NULL. */
+	void (*stopping)(void *report_data);
 	void *report_data;
 };
 

@@ -23,13 +23,42 @@ enum { RANK_FD = 100, MAX_SETTINGS = 8 };
 /* How long a process that only follows others waits, so that those speak first. */
 enum { FOLLOWER_PAUSE = 2 };
 
-static volatile sig_atomic_t terminated;
+static volatile sig_atomic_t asked; /* by which signal */
 
-/* The first SIGTERM asks for an orderly end, the next one is the usual death (SA_RESETHAND). */
-static void on_terminate(int signal)
+/* The first one asks for an orderly end, the next one is the usual death (SA_RESETHAND). */
+static void on_request(int signal)
 {
-	(void)signal;
-	terminated = 1;
+	asked = signal;
+}
+
+/* Ctrl-C too, where there is something to keep: else it ends a run at once. Who ignores it, as
+ * shells let what runs in the background do, goes on. */
+static const int requests[] = {SIGTERM, SIGINT};
+
+static bool is_request(const struct segment *segment, int signal, const struct sigaction *before)
+{
+	bool keeps = segment_text(segment, TEXT_CHECKPOINT) != NULL;
+
+	return signal != SIGINT || (keeps && before->sa_handler != SIG_IGN);
+}
+
+static void take_requests(const struct segment *segment, struct sigaction *before)
+{
+	const struct sigaction action = {
+		.sa_handler = on_request, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+
+	asked = 0;
+	for (int i = 0; i < COUNT_OF(requests); i++) {
+		sigaction(requests[i], NULL, &before[i]);
+		if (is_request(segment, requests[i], &before[i]))
+			sigaction(requests[i], &action, NULL);
+	}
+}
+
+static void leave_requests(const struct sigaction *before)
+{
+	for (int i = 0; i < COUNT_OF(requests); i++)
+		sigaction(requests[i], &before[i], NULL);
 }
 
 struct child {
@@ -222,6 +251,14 @@ static void kill_rest(struct crew *crew)
 	}
 }
 
+static void pass_request(const struct launch *launch)
+{
+	if (asked == 0 || atomic_exchange(&launch->segment->header->stop, (uint32_t)asked) != 0)
+		return;
+	if (launch->stopping != NULL)
+		launch->stopping(launch->data);
+}
+
 static void see_through(struct crew *crew)
 {
 	const struct launch *launch = crew->launch;
@@ -239,8 +276,7 @@ static void see_through(struct crew *crew)
 		seen = done;
 		reap(crew);
 		watch_calls(crew);
-		if (terminated)
-			atomic_store(&header->stop, 1);
+		pass_request(launch);
 		if (!segment_aborted(launch->segment))
 			continue;
 		if (aborted_at == 0)
@@ -257,9 +293,7 @@ bool launch_ranks(const struct launch *launch, struct error *error)
 	struct crew crew = {.launch = launch,
 		.first = all ? 0 : launch->first,
 		.count = all ? header->job.ranks : launch->count};
-	const struct sigaction action = {
-		.sa_handler = on_terminate, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
-	struct sigaction before;
+	struct sigaction before[COUNT_OF(requests)];
 	bool ok;
 
 	header->parent = getpid();
@@ -267,8 +301,7 @@ bool launch_ranks(const struct launch *launch, struct error *error)
 	if (slurm_step_has_pmix(launch->segment))
 		slurm_step_hold(&crew.hold);
 	crew.children = ARENA_ARRAY(&crew.arena, struct child, crew.count);
-	terminated = 0;
-	sigaction(SIGTERM, &action, &before);
+	take_requests(launch->segment, before);
 	ok = spawn_all(&crew, error);
 	if (ok) {
 		see_through(&crew);
@@ -278,7 +311,7 @@ bool launch_ranks(const struct launch *launch, struct error *error)
 	} else {
 		kill_rest(&crew);
 	}
-	sigaction(SIGTERM, &before, NULL);
+	leave_requests(before);
 	if (crew.hold >= 0)
 		close(crew.hold);
 	if (!ok && crew.hold >= 0)

@@ -10,6 +10,8 @@ struct launch {
 	int first, count; /* the ranks to start; count 0 = all */
 	/* Called when a step was done, from the launching thread; may be NULL. */
 	void (*progress)(int64_t steps_done, void *data);
+	/* Called once when a signal asks for an end after this step; may be NULL. */
+	void (*stopping)(void *data);
 	/* Names an operation for the message about a rank that died; may be NULL. */
 	void (*describe)(struct text *text, int op, void *data);
 	void *data;

@@ -135,6 +135,7 @@ int executor_rank_main(int argc, char **argv)
 		return EXIT_CODE_USAGE;
 	/* The launcher decides: it is asked too when a whole process group is. */
 	signal(SIGTERM, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
 	/* A checkpoint beyond the limit of file sizes fails as one on a full disk does. */
 	signal(SIGXFSZ, SIG_IGN);
 	/* Without its launcher nobody would read what this rank computes. */

@@ -114,7 +114,7 @@ struct segment_header {
 	int64_t bytes, boards, texts[TEXT_COUNT], results, n_results, report, report_bytes, windows,
 		window_bytes;
 	_Atomic uint32_t abort;
-	_Atomic uint32_t stop;         /* SIGTERM: leave after a step, all after the same one */
+	_Atomic uint32_t stop; /* a signal's number: leave after a step, all after the same one */
 	_Atomic int64_t stopped_after; /* steps; 0 = nobody asked */
 	struct event steps_done;
 	struct fault_record fault;

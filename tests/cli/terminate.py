@@ -1,4 +1,4 @@
-"""SIGTERM ends training after a step, with a checkpoint from which it goes on bit-equal.
+"""SIGTERM and Ctrl-C end training after a step, with a checkpoint from which it goes on bit-equal.
 
     terminate.py BINARY
 """
@@ -14,14 +14,16 @@ import support
 TRAIN = ['--data', 'text.txt', '--warmup', '1']
 
 
-def stop_early(box, binary, words):
+def stop_early(box, binary, words, number=signal.SIGTERM):
     """Asks after the first step that is reported; the exit code and what was said."""
     process = subprocess.Popen([binary, 'train', 'p.yaml', *TRAIN, '--steps', '5000', *words],
                                cwd=box.path('.'), text=True, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE)
+                               stderr=subprocess.PIPE, start_new_session=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     while 'step 1/' not in (line := process.stderr.readline()) and line != '':
         pass
-    process.send_signal(signal.SIGTERM)
+    # As a terminal does it: to the ranks too.
+    os.killpg(process.pid, number)
     try:
         _, err = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
@@ -48,6 +50,12 @@ def main(binary):
                 expect(done.code == 0, f'{name}: {done.err}')
                 digests.append(re.findall(r'"weights_digest": ?"(\w+)"', box.read(f'{name}.json')))
             expect(digests[0] and digests[0] == digests[1], f'digests differ: {digests}')
+        code, err = stop_early(box, binary, ['--checkpoint', 'more'], signal.SIGINT)
+        expect(code == 130 and re.search(r'stopped by Ctrl-C after step (\d+) of 5000; --resume more', err),
+               f'Ctrl-C: {code}: {err}')
+        expect(len(os.listdir(box.path('more'))) == 1, f'Ctrl-C: {os.listdir(box.path("more"))}')
+        code, err = stop_early(box, binary, [], signal.SIGINT)
+        expect(code == -signal.SIGINT, f'Ctrl-C without a folder: {code}: {err}')
         code, err = stop_early(box, binary, [])
         expect(code == 143 and 'nothing is kept' in err, f'without a folder: {code}: {err}')
     return expect.exit_code()
