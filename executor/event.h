@@ -38,6 +38,8 @@ void event_wake(struct event *event);
 
 /* Seconds on the monotonic clock, which all processes of a machine share. */
 double clock_now(void);
+/* Not even tests set another one: for times that processes compare. */
+double clock_of_machine(void);
 /* For tests, before any thread starts: another clock, of the calling thread. */
 void clock_use(double (*now)(void));
 

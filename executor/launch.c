@@ -223,7 +223,7 @@ void launch_watch_call(struct segment *segment, int rank)
 		return;
 	double most = calls[call].most > 0 ? calls[call].most : segment->header->job.join_timeout;
 	/* All may wait for the same one: the first rank speaks. */
-	if (clock_now() - since < most + (rank > 0 ? FOLLOWER_PAUSE : 0))
+	if (clock_of_machine() - since < most + (rank > 0 ? FOLLOWER_PAUSE : 0))
 		return;
 	segment_fault(segment, EXIT_CODE_FAULT, "rank %d: %s for %.3g s%s", rank, calls[call].what,
 		most, calls[call].hint);

@@ -154,7 +154,7 @@ void segment_begin_call(struct segment *segment, enum rank_call call)
 {
 	struct board *board = segment_board(segment, segment->rank);
 
-	atomic_store(&board->call_since, (int64_t)(1e9 * clock_now()));
+	atomic_store(&board->call_since, (int64_t)(1e9 * clock_of_machine()));
 	atomic_store(&board->call, (int32_t)call);
 }
 

@@ -38,7 +38,7 @@ struct board {
 	_Atomic int32_t pid;    /* over machines; 0 = not there yet */
 	_Atomic uint32_t beats; /* counts while it waits for other machines: no fault of its own */
 	_Atomic int32_t call;   /* enum rank_call */
-	_Atomic int64_t call_since; /* ns of clock_now() */
+	_Atomic int64_t call_since; /* ns of clock_of_machine() */
 	struct post posts[BOARD_POSTS];
 } __attribute__((aligned(64)));
 
