@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/sorted.h"
 #include "cli/output.h"
 #include "cli/question.h"
 #include "executor/executor.h"
@@ -51,6 +52,7 @@ enum {
 	DATA_BYTES = 1 << 16,
 	MOST_RANKS = 8,  /* that compute at the same time */
 	STEPS_QUICK = 5, /* of which two warm up */
+	VISITS = 3,      /* apart in time */
 };
 /* A ratio beyond says more about what else the machine did: 1.4 was the largest on an idle one. */
 static const double most_factor = 2;
@@ -287,26 +289,61 @@ static bool is_told(const struct topology *topology, const struct calibration_st
 	return step->threads == STEP_THREADS_ONE || topology->host.cores > 1;
 }
 
+/* Of each kind of work the middle one of the visits that saw it. */
+static struct calibration_step middle(const struct calibration_step *visits, int n)
+{
+	struct calibration_step step = visits[0];
+
+	for (int work = 0; work < STEP_WORK_COUNT; work++) {
+		double seen[VISITS];
+		int count = 0;
+
+		for (int i = 0; i < n; i++)
+			if (visits[i].factors[work] > 0)
+				seen[count++] = visits[i].factors[work];
+		sort_numbers(seen, count);
+		step.factors[work] = count > 0 ? quantile(seen, count, 0.5) : 0;
+	}
+	return step;
+}
+
+/* All combinations, again in each visit: what else the machine does comes and goes. Returns how
+ * many were measured in every one; those after them could not be. */
+static int measure_visits(const char *data, bool quick, const struct topology *machine, int visits,
+	struct calibration_step steps[][VISITS])
+{
+	int n = CALIBRATION_STEPS;
+
+	for (int visit = 0; visit < visits; visit++) {
+		for (int i = 0; i < n; i++) {
+			steps[i][visit] = combination(i);
+			if (is_told(machine, &steps[i][visit]) &&
+				!measure_one(data, quick, machine, &steps[i][visit]))
+				n = i;
+		}
+	}
+	return n;
+}
+
 void calibrate_steps(struct arena *arena, bool quick, void (*report)(const char *line, void *data),
 	void *report_data, struct topology *topology)
 {
-	struct calibration measured = topology->calibration;
+	struct calibration_step steps[CALIBRATION_STEPS][VISITS];
+	/* A GPU has no neighbours, and takes minutes. */
+	int visits = quick || topology->device.kind == DEVICE_GPU ? 1 : VISITS;
 	const char *path = NULL;
 	int data = make_data(arena, &path);
-	bool ok = data >= 0;
 
-	for (int i = 0; i < CALIBRATION_STEPS && ok; i++) {
-		struct calibration_step step = combination(i);
+	if (data < 0) {
+		output_note("no steps were measured: there is no memory for their data");
+		return;
+	}
+	int n = measure_visits(path, quick, topology, visits, steps);
+	close(data);
+	for (int i = 0; i < n; i++) {
+		struct calibration_step step = middle(steps[i], visits);
 
-		if (!is_told(topology, &step))
-			continue;
-		ok = measure_one(path, quick, topology, &step);
-		if (ok && has_factors(&step) && calibration_add_step(&measured, &step))
+		if (has_factors(&step) && calibration_add_step(&topology->calibration, &step))
 			say(&step, report, report_data);
 	}
-	if (data >= 0)
-		close(data);
-	else
-		output_note("no steps were measured: there is no memory for their data");
-	topology->calibration = measured;
 }

@@ -6,6 +6,8 @@
 #include "executor/measure.h"
 #include "kernels/kernels.h"
 
+enum { CALIBRATE_VISITS = 3, CALIBRATE_FIGURES = 320 /* of a visit, at most */ };
+
 /* A measurement in the making. */
 struct bench {
 	const struct calibrate_options *options;
@@ -15,6 +17,9 @@ struct bench {
 	struct kernel_context context;
 	int64_t nodes, ranks_per_node; /* that collectives were timed on */
 	double budget;                 /* s for one figure */
+	/* Medians of the figures of each visit, in the order in which they are measured. */
+	int visit, figure;
+	double figures[CALIBRATE_FIGURES][CALIBRATE_VISITS];
 	double spread; /* sum and number of relative deviations seen, for residual_spread */
 	int n_spreads;
 };
@@ -22,6 +27,8 @@ struct bench {
 /* Calls `run` until the budget is used, at least three times after one warm-up. Seconds of one
  * call: the median. */
 double bench_time(struct bench *bench, void (*run)(void *data), void *data);
+/* The next figure of a visit: its median, or the middle one of those of the visits so far. */
+double bench_figure(struct bench *bench, const struct spread *spread);
 void bench_say(const struct bench *bench, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void bench_note_spread(struct bench *bench, const struct spread *spread);
@@ -39,11 +46,12 @@ struct collective_curve {
 	struct collective_point points[CURVE_POINTS];
 };
 
-/* calibrate_kernels.c, calibrate_memory.c, calibrate_products.c (after memory): one core, and all
- * cores together. */
+/* calibrate_kernels.c, calibrate_memory.c, calibrate_products.c, calibrate_shapes.c (after both):
+ * one core, and all cores together. */
 bool calibrate_kernels(struct bench *bench, struct error *error);
 void calibrate_memory(struct bench *bench);
 void calibrate_products(struct bench *bench);
+void calibrate_shapes(struct bench *bench);
 /* Of ordinary values, in pages as training has them. The caller frees it. */
 float *bench_floats(int64_t n);
 /* calibrate_collectives.c: shm collectives by size, for each number of ranks; or those of all

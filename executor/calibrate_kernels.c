@@ -265,6 +265,7 @@ bool calibrate_kernels(struct bench *bench, struct error *error)
 {
 	calibrate_memory(bench);
 	calibrate_products(bench);
+	calibrate_shapes(bench);
 	calibrate_attention(bench);
 	calibrate_activation(bench);
 	calibrate_loss(bench);

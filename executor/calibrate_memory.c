@@ -137,8 +137,7 @@ static double shared_bandwidth(
 		free(runners[i].pass.floats);
 	pthread_barrier_destroy(&barrier);
 	struct spread spread = measure_spread(rounds, ROUNDS);
-	bench_note_spread(bench, &spread);
-	return spread.p50;
+	return bench_figure(bench, &spread);
 }
 
 static double alone_bandwidth(
@@ -169,8 +168,8 @@ void calibrate_memory(struct bench *bench)
 	c->kernel_overhead = call_time(bench);
 	bench_say(bench, "memory: %.1f GB/s one core, %.1f GB/s all", c->memory_bandwidth / 1e9,
 		c->memory_bandwidth_shared / 1e9);
-	c->optimizer_bandwidth = alone_bandwidth(bench, new_adamw, STREAM_FLOATS / 2);
-	c->optimizer_bandwidth_shared = shared_bandwidth(bench, new_adamw, STREAM_FLOATS / 4);
+	c->optimizer_bandwidth = alone_bandwidth(bench, new_adamw, STREAM_FLOATS);
+	c->optimizer_bandwidth_shared = shared_bandwidth(bench, new_adamw, STREAM_FLOATS / 2);
 	bench_say(bench, "AdamW: %.1f GB/s one core, %.1f GB/s all", c->optimizer_bandwidth / 1e9,
 		c->optimizer_bandwidth_shared / 1e9);
 }

@@ -4,6 +4,7 @@
 
 #include "simulator/collective.h"
 #include "simulator/machine.h"
+#include "simulator/product.h"
 #include "simulator/simulator.h"
 
 /* 0 where the capacity is not known: then it bounds nothing. */
@@ -26,7 +27,8 @@ static double most_flops(const struct machine *machine)
 	if (machine->gpu && machine->peak_flops > 0)
 		measured = 0; /* the cost model does not believe more than the datasheet */
 	else
-		measured /= calibration_least_factor(&machine->topology->calibration);
+		measured /= calibration_least_factor(&machine->topology->calibration) *
+			    product_least_ratio(machine);
 	return fmax(machine->peak_flops * (double)topology_rank_threads(machine->topology),
 		       measured) *
 	       machine->core_share;

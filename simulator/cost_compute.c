@@ -24,12 +24,9 @@ static void add_gemm(
 {
 	double arithmetic = gemm_arithmetic(machine, gemm);
 	double memory = gemm_bytes(gemm, machine->dtype) / machine->product_bandwidth;
-	/* On a CPU operands are copied into caches, and results written back, between products. */
-	double both = arithmetic + memory;
+	double both = product_model(machine, arithmetic, memory) * product_ratio(machine, gemm);
 
 	cost->flops += gemm_flops(gemm);
-	if (machine->gpu)
-		both = product_model(arithmetic, memory) * product_ratio(machine, gemm);
 	if (machine->gpu && machine->peak_flops > 0)
 		both = fmax(both, gemm_flops(gemm) / machine->peak_flops);
 	add_bound(cost, arithmetic >= memory ? both : 0, arithmetic >= memory ? 0 : both);

@@ -9,8 +9,11 @@
  * larger one (infinity). Fitted to training rows of narrow models (bench/fit). */
 static const double overlap_exponent = 1.5;
 
-double product_model(double arithmetic, double memory)
+double product_model(const struct machine *machine, double arithmetic, double memory)
 {
+	/* On a CPU operands are copied into caches, and results written back, between products. */
+	if (!machine->gpu)
+		return arithmetic + memory;
 	double more = fmax(arithmetic, memory), less = fmin(arithmetic, memory);
 
 	if (more <= 0)
@@ -31,26 +34,42 @@ static double place_of(int64_t size)
 static const double least_ratio = 0.25, most_ratio = 4;
 
 static double log_ratio(
-	const struct machine *machine, const struct gemm_shape *gemm, double flops, double model)
+	const struct machine *alone, const struct gemm_shape *gemm, double flops, double model)
 {
-	double seconds = gemm_flops(gemm) / flops - machine->kernel_overhead;
+	double seconds = gemm_flops(gemm) / flops - alone->kernel_overhead;
 
 	return log(fmin(fmax(seconds / model, least_ratio), most_ratio));
 }
 
-/* They were measured one by one and by us, so by the clock and the library of a product alone. */
+/* A GPU's were measured one by one and by us, so by the clock and the library of a product alone; a
+ * processor's on one core that had the memory for itself. */
+static struct machine measured_on(const struct machine *machine)
+{
+	struct machine alone = *machine;
+	double bandwidth = machine->topology->calibration.memory_bandwidth;
+
+	alone.gemm_flops /= machine->slower_than_alone;
+	if (machine->gpu)
+		return alone;
+	alone.gemm_flops /= topology_rank_speedup(machine->topology);
+	alone.core_share = 1;
+	alone.kernel_overhead = 0;
+	if (bandwidth > 0)
+		alone.product_bandwidth = bandwidth;
+	return alone;
+}
+
 void product_init(struct machine *machine)
 {
 	const struct calibration *c = &machine->topology->calibration;
-	struct machine alone = *machine;
+	const struct machine alone = measured_on(machine);
 
 	machine->n_products = 0;
-	alone.gemm_flops /= machine->slower_than_alone;
-	for (int i = 0; i < c->n_products && machine->gpu; i++) {
+	for (int i = 0; i < c->n_products; i++) {
 		const struct calibration_product *p = &c->products[i];
 		const struct gemm_shape gemm = {p->m, p->n, p->k, 1};
-		double memory = gemm_bytes(&gemm, p->dtype) / machine->memory_bandwidth;
-		double model = product_model(gemm_arithmetic(&alone, &gemm), memory);
+		double memory = gemm_bytes(&gemm, p->dtype) / alone.product_bandwidth;
+		double model = product_model(&alone, gemm_arithmetic(&alone, &gemm), memory);
 		double chosen = p->chosen_flops > 0 ? p->chosen_flops : p->flops;
 
 		if (p->dtype != machine->dtype)
@@ -62,8 +81,8 @@ void product_init(struct machine *machine)
 			.log_m = place_of(p->m),
 			.log_n = place_of(p->n),
 			.log_k = place_of(p->k),
-			.log_ratio = log_ratio(machine, &gemm, p->flops, model),
-			.log_exact = log_ratio(machine, &gemm, chosen, model),
+			.log_ratio = log_ratio(&alone, &gemm, p->flops, model),
+			.log_exact = log_ratio(&alone, &gemm, chosen, model),
 		};
 	}
 }
@@ -99,4 +118,14 @@ double product_ratio(const struct machine *machine, const struct gemm_shape *gem
 	if (same != NULL)
 		return exp(same->log_ratio);
 	return machine->n_products > 0 ? exp(sum / weights) : 1;
+}
+
+double product_least_ratio(const struct machine *machine)
+{
+	double least = 0;
+
+	for (int i = 0; i < machine->n_products; i++)
+		least = fmin(least,
+			fmin(machine->products[i].log_ratio, machine->products[i].log_exact));
+	return exp(least);
 }

@@ -4,9 +4,9 @@
 
 #include "simulator/machine.h"
 
-/* Seconds of a product on a GPU by the model: of its arithmetic, and of what is not hidden of its
- * memory traffic. */
-double product_model(double arithmetic, double memory);
+/* Seconds of a product by the model: of its arithmetic, and of what is not hidden of its memory
+ * traffic. */
+double product_model(const struct machine *machine, double arithmetic, double memory);
 
 /* Fills in machine->products from the calibration; the rest is there. */
 void product_init(struct machine *machine);
@@ -16,5 +16,8 @@ void product_init(struct machine *machine);
  * logarithms weighted by 1 / distance^2 in the logarithms of m, n and k (Shepard 1968), in which 1
  * has the weight of a shape at a distance of a factor of two. */
 double product_ratio(const struct machine *machine, const struct gemm_shape *gemm);
+
+/* No product is faster than by the model times this; at most 1. */
+double product_least_ratio(const struct machine *machine);
 
 #endif

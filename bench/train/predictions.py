@@ -1,6 +1,6 @@
 """Predicted and measured step times on this machine, of configurations that no calibration has seen.
 
-    predictions.py SHARDPLAN [--seed N] [--cases N] [--rounds N] [--seconds S] [--keep FOLDER] [--quick]
+    predictions.py SHARDPLAN [--seed N] [--cases N] [--rounds N] [--seconds S] [--keep FOLDER] [--quick] [--save FILE]
 
 Calibrates this machine into a folder of its own, draws configurations (model, strategy, wrap, checkpointing,
 micro-batch, accumulation, dtype, one or two ranks), predicts and trains each for some seconds, and prints a table of
@@ -9,7 +9,9 @@ strategy: how far the chosen plan is from the fastest one measured. Plain Python
 
 A figure is the median over the steps after the warm-up. For an idle machine: on a busy one both columns move. On a
 virtual machine whose host is busy they move as well, by tens of percent within minutes: --rounds repeats everything,
-calibration included, and compares the medians over the rounds.
+calibration included, and compares the medians over the rounds. Many short rounds see more of what a host does than
+few long ones. The column "rounds" is how far the rounds' measurements of one plan lie apart, (most - least) / median;
+"elsewhere" what other processes, and the host (steal), took of the cores while a round went on.
 """
 
 import argparse
@@ -124,6 +126,12 @@ def time_of(rounds, name, part):
     return f'{100 * (predicted / measured - 1):+.1f} %' if measured > 0 else ''
 
 
+def apart(rounds, name):
+    """(most - least) / median of the measured step times."""
+    times = [found[name][1]['step_time_p50_s'] for found in rounds]
+    return f'{100 * (max(times) - min(times)) / statistics.median(times):.0f} %'
+
+
 def in_all(rounds, questions):
     return [name for name in questions if all(name in found for found in rounds)]
 
@@ -132,13 +140,13 @@ def print_cases(rounds, cases):
     """Relative errors of the step time."""
     errors = []
     print_row(['model', 'ranks', 'strategy', 'wrap', 'checkpointing', 'batch', 'dtype', 'predicted', 'measured',
-               'error', 'of compute', 'of optimizer'])
-    print_row(['---'] * 12)
+               'error', 'of compute', 'of optimizer', 'rounds'])
+    print_row(['---'] * 13)
     for name in in_all(rounds, cases):
         p, m = step_times(rounds, name)
         errors.append(p / m - 1)
         print_row([*name, f'{1e3 * p:.1f} ms', f'{1e3 * m:.1f} ms', f'{100 * errors[-1]:+.1f} %',
-                   *(time_of(rounds, name, part) for part in PARTS)])
+                   *(time_of(rounds, name, part) for part in PARTS), apart(rounds, name)])
     return errors
 
 
@@ -152,12 +160,49 @@ def print_choice(rounds):
     """How much longer the chosen plan took than the fastest measured one."""
     names = in_all(rounds, choice_questions())
     print()
-    print_row(['the best plan of', 'predicted', 'measured', 'error'])
-    print_row(['---'] * 4)
+    print_row(['the best plan of', 'predicted', 'measured', 'error', 'rounds'])
+    print_row(['---'] * 5)
     for name in names:
         p, m = step_times(rounds, name)
-        print_row([name, f'{1e3 * p:.1f} ms', f'{1e3 * m:.1f} ms', f'{100 * (p / m - 1):+.1f} %'])
+        print_row([name, f'{1e3 * p:.1f} ms', f'{1e3 * m:.1f} ms', f'{100 * (p / m - 1):+.1f} %', apart(rounds, name)])
     return step_times(rounds, 'chosen')[1] / min(step_times(rounds, name)[1] for name in names) - 1
+
+
+class Cores:
+    """What the cores do: seconds of all processes, of the host's other guests, and of this bench."""
+
+    def __init__(self):
+        self.before = self.now()
+
+    @staticmethod
+    def now():
+        with open('/proc/stat', encoding='utf-8') as file:
+            user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
+        ours = sum(os.times()[:4])
+        return (user + nice + system + irq + softirq) / os.sysconf('SC_CLK_TCK'), steal / os.sysconf('SC_CLK_TCK'), ours
+
+    def elsewhere(self):
+        """Cores that others had since the beginning, and that the host did not give."""
+        all_of_it, steal, ours = (now - before for now, before in zip(self.now(), self.before))
+        return max(0, all_of_it - ours), steal
+
+
+def run_rounds(bench, options, questions):
+    """Of each round {name: (predicted, measured)}; seconds of calibration; what went on elsewhere, in words."""
+    rounds, calibrated, elsewhere = [], 0, []
+    for number in range(options.rounds):
+        cores, begun = Cores(), time.monotonic()
+        if number > 0 or not os.path.exists(os.path.join(bench.folder, 'shardplan', 'local.yaml')):
+            bench.calibrate(options.quick)
+            calibrated += time.monotonic() - begun
+        rounds.append(time_all(bench, questions))
+        others, steal = cores.elsewhere()
+        seconds = (time.monotonic() - begun) * os.cpu_count() / 100
+        elsewhere.append(f'{others / seconds:.1f} % and {steal / seconds:.1f} %')
+        if options.save:
+            with open(options.save, 'w', encoding='utf-8') as file:
+                json.dump([[[list(name), *pair] for name, pair in found.items()] for found in rounds], file)
+    return rounds, calibrated, ', '.join(elsewhere)
 
 
 def main():
@@ -169,19 +214,14 @@ def main():
     parser.add_argument('--seconds', type=float, default=6, help='of training, for each configuration')
     parser.add_argument('--keep', help='folder of an earlier run: its calibration is used again')
     parser.add_argument('--quick', action='store_true', help='calibrate --quick')
+    parser.add_argument('--save', help='everything that was predicted and measured, as JSON')
     options = parser.parse_args()
     started, load = time.monotonic(), os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as temporary:
         folder = os.path.abspath(options.keep or temporary)
         os.makedirs(folder, exist_ok=True)
-        bench = Bench(options, folder)
-        cases, rounds, calibrated = draw_cases(options), [], 0
-        for number in range(options.rounds):
-            if number > 0 or not os.path.exists(os.path.join(folder, 'shardplan', 'local.yaml')):
-                begun = time.monotonic()
-                bench.calibrate(options.quick)
-                calibrated += time.monotonic() - begun
-            rounds.append(time_all(bench, {**cases, **choice_questions()}))
+        bench, cases = Bench(options, folder), draw_cases(options)
+        rounds, calibrated, elsewhere = run_rounds(bench, options, {**cases, **choice_questions()})
         errors = print_cases(rounds, cases)
         behind = print_choice(rounds)
     sizes = sorted(abs(error) for error in errors)
@@ -190,7 +230,8 @@ def main():
           f'{100 * statistics.mean(errors):+.1f} %.')
     print(f'The chosen plan took {100 * behind:.1f} % longer than the fastest measured one.')
     print(f'Seed {options.seed}, {options.rounds} rounds, calibrated in {calibrated:.0f} s, '
-          f'{time.monotonic() - started:.0f} s in all, load {load:.1f} at the start and {os.getloadavg()[0]:.1f} at the end, {os.cpu_count()} cores.')
+          f'{time.monotonic() - started:.0f} s in all, load {load:.1f} at the start and {os.getloadavg()[0]:.1f} at '
+          f'the end, {os.cpu_count()} cores. Other processes and the host took, round by round: {elsewhere} of them.')
 
 
 if __name__ == '__main__':

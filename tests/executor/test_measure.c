@@ -164,6 +164,12 @@ static void calibration_is_complete(void **state)
 	assert_true(c.kernel_overhead > 0 && c.kernel_overhead < 1e-3);
 	assert_true(c.host_overhead > 0 && c.host_overhead < 1e-3);
 	assert_true(c.residual_spread >= 0);
+	assert_true(c.threads_speedup >= 1);
+	/* Of fp32 and bf16: the five linears of one length, three ways; three of the fifteen are
+	 * the same product as another. */
+	assert_int_equal(c.n_products, 2 * 12);
+	for (int i = 0; i < c.n_products; i++)
+		assert_true(c.products[i].flops > 1e6 && c.products[i].flops < 1e13);
 	assert_true(executor_detect_local(2, &arena, &topology, &error));
 	topology->calibration = c;
 	if (!topology_check(topology, NULL, &error))

@@ -1,0 +1,305 @@
+/* Matrix products as a training step has them: one after the other, with weights that no cache
+ * holds, which no product that is repeated alone has. By shape, on one core and on all. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "executor/calibrate.h"
+#include "executor/event.h"
+#include "executor/machine.h"
+#include "kernels/bf16.h"
+
+/* The linears of a block and of a head, of few tokens to many; the head of fewer, as its time grows
+ * with the vocabulary. */
+enum { WIDTH = 512, FFN = 4 * WIDTH, VOCABULARY = 16384, LINEARS = 5, HEAD = LINEARS - 1 };
+static const int64_t linears[LINEARS][2] = {
+	{3 * WIDTH, WIDTH}, {WIDTH, WIDTH}, {FFN, WIDTH}, {WIDTH, FFN}, {VOCABULARY, WIDTH}};
+enum { SIZES = 3, MOST_HEAD_TOKENS = 256, QUICK_SIZE = 1, REPEATS = 3 };
+static const int64_t sizes[SIZES] = {64, 256, 1024};
+
+enum form { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, FORMS };
+
+/* More than the third-level cache of most: passed over, it takes the place of everything. */
+enum { SWEEP_FLOATS = 24 << 20 };
+
+/* One product: its shape, and seconds. */
+struct shape {
+	int64_t m, n, k;
+	double one, all; /* on one core, on all */
+};
+enum { MOST_SHAPES = SIZES * LINEARS * FORMS };
+
+struct shapes {
+	struct bench *bench;
+	enum dtype dtype;
+	double *flops, half_m, half_n, half_k; /* of the calibration, for this dtype */
+	float *sweep;
+	char *weights, *gradients, *inputs, *outputs; /* gradients are fp32 */
+	int n;
+	struct shape list[MOST_SHAPES];
+};
+
+static int linears_of(int64_t tokens)
+{
+	return tokens <= MOST_HEAD_TOKENS ? LINEARS : LINEARS - 1;
+}
+
+static int64_t weights_of(int n)
+{
+	int64_t elements = 0;
+
+	for (int i = 0; i < n; i++)
+		elements += linears[i][0] * linears[i][1];
+	return elements;
+}
+
+static void sweep(const struct shapes *s)
+{
+	const int64_t half = SWEEP_FLOATS / 2;
+
+	s->bench->kernels->add(
+		&s->bench->context, DTYPE_FP32, s->sweep, s->sweep, s->sweep + half, half);
+}
+
+/* The product of a linear, whose weight begins `at` elements into the weights. */
+static struct gemm product_of(
+	const struct shapes *s, int64_t tokens, int linear, int64_t at, enum form form)
+{
+	int64_t out = linears[linear][0], in = linears[linear][1];
+	const char *weight = s->weights + at * dtype_bytes(s->dtype);
+	struct gemm g = {.dtype = s->dtype, .c_dtype = s->dtype, .m = tokens};
+
+	if (form == FORWARD) {
+		g.n = g.ldc = out, g.k = g.lda = g.ldb = in;
+		g.a = s->inputs, g.b = weight, g.c = s->outputs, g.transpose_b = true;
+	} else if (form == INPUT_GRADIENT) {
+		g.n = g.ldb = g.ldc = in, g.k = g.lda = out;
+		g.a = s->outputs, g.b = weight, g.c = s->inputs;
+	} else {
+		g.m = g.lda = out, g.n = g.ldb = g.ldc = in, g.k = tokens;
+		g.a = s->outputs, g.b = s->inputs, g.transpose_a = true;
+		g.c = s->gradients + at * (int64_t)sizeof(float), g.c_dtype = DTYPE_FP32;
+	}
+	return g;
+}
+
+static double time_product(const struct shapes *s, const struct gemm *g)
+{
+	double start = clock_now();
+
+	s->bench->kernels->gemm(&s->bench->context, g);
+	return clock_now() - start;
+}
+
+/* Forward through all linears and back, as a step does. */
+static void pass(const struct shapes *s, int64_t tokens, double times[LINEARS][FORMS])
+{
+	int64_t at = 0;
+	struct gemm g;
+
+	sweep(s);
+	for (int i = 0; i < linears_of(tokens); i++) {
+		g = product_of(s, tokens, i, at, FORWARD);
+		times[i][FORWARD] = time_product(s, &g);
+		at += linears[i][0] * linears[i][1];
+	}
+	sweep(s);
+	for (int i = linears_of(tokens) - 1; i >= 0; i--) {
+		at -= linears[i][0] * linears[i][1];
+		for (int form = INPUT_GRADIENT; form < FORMS; form++) {
+			g = product_of(s, tokens, i, at, (enum form)form);
+			times[i][form] = time_product(s, &g);
+		}
+	}
+}
+
+static int repeats_of(const struct shapes *s)
+{
+	return s->bench->options->quick ? 1 : REPEATS;
+}
+
+/* One figure for each product, in the order of linears and forms. */
+static void time_tokens(
+	const struct shapes *s, int64_t tokens, int threads, double figures[LINEARS][FORMS])
+{
+	double times[REPEATS][LINEARS][FORMS], values[REPEATS];
+	int n = repeats_of(s);
+
+	s->bench->context.threads = threads;
+	pass(s, tokens, times[0]); /* warms up */
+	for (int r = 0; r < n; r++)
+		pass(s, tokens, times[r]);
+	s->bench->context.threads = 1;
+	for (int i = 0; i < linears_of(tokens); i++) {
+		for (int form = 0; form < FORMS; form++) {
+			for (int r = 0; r < n; r++)
+				values[r] = times[r][i][form];
+			struct spread spread = measure_spread(values, n);
+			figures[i][form] = bench_figure(s->bench, &spread);
+		}
+	}
+}
+
+static void measure_tokens(struct shapes *s, int64_t tokens)
+{
+	double one[LINEARS][FORMS], all[LINEARS][FORMS];
+	int64_t at = 0;
+
+	time_tokens(s, tokens, 1, one);
+	time_tokens(s, tokens, (int)machine_cpus(), all);
+	for (int i = 0; i < linears_of(tokens); i++) {
+		for (int form = 0; form < FORMS; form++) {
+			struct gemm g = product_of(s, tokens, i, at, (enum form)form);
+
+			s->list[s->n++] = (struct shape){g.m, g.n, g.k, one[i][form], all[i][form]};
+		}
+		at += linears[i][0] * linears[i][1];
+	}
+}
+
+/* --- what they say --- */
+
+static double flops_of(const struct shape *p)
+{
+	return 2.0 * (double)p->m * (double)p->n * (double)p->k;
+}
+
+static double saturation(double size, double half)
+{
+	return size / (size + half);
+}
+
+/* As simulator/gemm.c has it: arithmetic by saturation, and the traffic of the operands. */
+static double arithmetic_of(const struct shapes *s, const struct shape *p)
+{
+	return flops_of(p) /
+	       (*s->flops * saturation((double)p->m, s->half_m) *
+		       saturation((double)p->n, s->half_n) * saturation((double)p->k, s->half_k));
+}
+
+static double memory_of(const struct shapes *s, const struct shape *p, double bandwidth)
+{
+	double m = (double)p->m, n = (double)p->n, k = (double)p->k;
+
+	return (m * k + k * n + m * n) * dtype_bytes(s->dtype) / bandwidth;
+}
+
+/* What is left of `seconds` without memory; a quarter at least, as measurements scatter. */
+static double without(double seconds, double memory)
+{
+	return fmax(seconds - memory, seconds / 4);
+}
+
+/* gemm_flops becomes that of the middle one: what the list says of others are ratios around 1. */
+static double scale_to_shapes(struct shapes *s)
+{
+	double parts[MOST_SHAPES], bandwidth = s->bench->calibration->memory_bandwidth;
+
+	for (int i = 0; i < s->n; i++) {
+		const struct shape *p = &s->list[i];
+		parts[i] = arithmetic_of(s, p) / without(p->one, memory_of(s, p, bandwidth));
+	}
+	double part = measure_spread(parts, s->n).p50;
+	*s->flops *= part;
+	return part;
+}
+
+/* How much faster the arithmetic is on all cores, in the middle; the rest waits for memory that all
+ * cores share. */
+static double speedup_of(const struct shapes *s)
+{
+	const struct calibration *c = s->bench->calibration;
+	double speedups[MOST_SHAPES];
+	double shared =
+		fmin(c->memory_bandwidth * (double)machine_cpus(), c->memory_bandwidth_shared);
+
+	for (int i = 0; i < s->n; i++) {
+		const struct shape *p = &s->list[i];
+		double arithmetic = arithmetic_of(s, p);
+		double ratio = p->one / (arithmetic + memory_of(s, p, c->memory_bandwidth));
+
+		speedups[i] = ratio * arithmetic / without(p->all, ratio * memory_of(s, p, shared));
+	}
+	return fmax(measure_spread(speedups, s->n).p50, 1);
+}
+
+/* Forward of one linear and a gradient of another may be the same product; then their mean. */
+static void keep_shapes(const struct shapes *s)
+{
+	struct calibration *c = s->bench->calibration;
+
+	for (int i = 0; i < s->n; i++) {
+		const struct shape *p = &s->list[i];
+		double seconds = 0;
+		int same = 0;
+
+		for (int j = 0; j < s->n; j++) {
+			const struct shape *q = &s->list[j];
+			if (q->m != p->m || q->n != p->n || q->k != p->k)
+				continue;
+			seconds += q->one;
+			same++;
+		}
+		calibration_add_product(c, &(struct calibration_product){s->dtype, p->m, p->n, p->k,
+						   flops_of(p) * same / seconds});
+	}
+}
+
+static void fill(struct shapes *s)
+{
+	const int64_t activations = MOST_HEAD_TOKENS * VOCABULARY, n = weights_of(LINEARS);
+	char **arrays[] = {&s->weights, &s->inputs, &s->outputs};
+
+	s->sweep = bench_floats(SWEEP_FLOATS);
+	s->gradients = (char *)bench_floats(n);
+	for (int i = 0; i < COUNT_OF(arrays); i++) {
+		int64_t elements = i == 0 ? n : activations;
+		float *floats = bench_floats(elements);
+
+		*arrays[i] = (char *)floats;
+		for (int64_t j = 0; j < elements && s->dtype == DTYPE_BF16; j++)
+			((uint16_t *)floats)[j] = bf16_from_float((float)(j % 17 - 8) / 64);
+	}
+}
+
+static void release(struct shapes *s)
+{
+	free(s->sweep);
+	free(s->weights);
+	free(s->gradients);
+	free(s->inputs);
+	free(s->outputs);
+}
+
+/* Returns the speedup on all cores. */
+static double measure_dtype(struct shapes *s, double *part)
+{
+	fill(s);
+	for (int i = 0; i < SIZES; i++)
+		if (!s->bench->options->quick || i == QUICK_SIZE)
+			measure_tokens(s, sizes[i]);
+	release(s);
+	*part = scale_to_shapes(s);
+	keep_shapes(s);
+	return speedup_of(s);
+}
+
+void calibrate_shapes(struct bench *bench)
+{
+	struct calibration *c = bench->calibration;
+	struct shapes fp32 = {
+		bench, DTYPE_FP32, &c->gemm_flops, c->gemm_half_m, c->gemm_half_n, c->gemm_half_k};
+	struct shapes bf16 = {bench, DTYPE_BF16, &c->bf16_gemm_flops, c->bf16_gemm_half_m,
+		c->bf16_gemm_half_n, c->bf16_gemm_half_k};
+	double parts[2], speedups[2];
+
+	/* Of an earlier visit, whose figures are in the new ones. */
+	c->n_products = 0;
+	c->products = ARENA_ARRAY(bench->arena, struct calibration_product, CALIBRATION_PRODUCTS);
+	speedups[0] = measure_dtype(&fp32, &parts[0]);
+	speedups[1] = measure_dtype(&bf16, &parts[1]);
+	c->threads_speedup = sqrt(speedups[0] * speedups[1]);
+	bench_say(bench,
+		"products of a step: %.2f of that, %.2f in bf16; on all %d cores %.2f times as "
+		"fast",
+		parts[0], parts[1], (int)machine_cpus(), c->threads_speedup);
+}

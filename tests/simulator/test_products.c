@@ -1,0 +1,123 @@
+/* Products of single shapes that were measured on a processor's core. */
+#include "cases.h"
+#include "sketch.h"
+
+#include <math.h>
+
+/* 2 m n k over the rate that is said to have been measured. */
+static double measured_seconds(const struct calibration_product *p)
+{
+	return 2.0 * (double)p->m * (double)p->n * (double)p->k / p->flops;
+}
+
+static void set_machine(struct topology *t)
+{
+	make_processes(t);
+	t->host.cores = 4;
+	t->devices_per_node = 4;
+	t->calibration = (struct calibration){.gemm_flops = 1e11,
+		.gemm_half_m = 16,
+		.gemm_half_n = 16,
+		.gemm_half_k = 16,
+		.memory_bandwidth = 1e10,
+		.memory_bandwidth_shared = 4e10,
+		.kernel_overhead = 1e-15,
+		.threads_speedup = 3};
+}
+
+/* A rank on a core of its own, whose memory is not shared, takes what was measured; near it the
+ * model is corrected, far away it is not. */
+static void test_on_the_core_that_was_measured(void **state)
+{
+	struct calibration_product measured[] = {{DTYPE_FP32, 256, 1536, 512, 6e10}};
+	struct gemm_shape same = {256, 1536, 512, 1}, near = {512, 1536, 512, 1};
+	struct gemm_shape far = {16, 16, 16384, 1};
+	struct sketch s, without;
+
+	(void)state;
+	sketch_init(&s, 0);
+	sketch_init(&without, 0);
+	set_machine(&s.topology);
+	set_machine(&without.topology);
+	s.topology.calibration.products = measured;
+	s.topology.calibration.n_products = COUNT_OF(measured);
+	double seconds = cost_gemm(&s.topology, DTYPE_FP32, &same);
+	double ratio = seconds / cost_gemm(&without.topology, DTYPE_FP32, &same);
+	double half = cost_gemm(&s.topology, DTYPE_FP32, &near) /
+		      cost_gemm(&without.topology, DTYPE_FP32, &near);
+	double none = cost_gemm(&s.topology, DTYPE_FP32, &far) /
+		      cost_gemm(&without.topology, DTYPE_FP32, &far);
+
+	assert_true(fabs(seconds / measured_seconds(&measured[0]) - 1) < 1e-9);
+	assert_true(ratio > 1.2);
+	assert_true(fabs(half / sqrt(ratio) - 1) < 1e-9);
+	assert_true(none > 1 && none < 1.02);
+	/* Of its dtype alone. */
+	assert_true(cost_gemm(&s.topology, DTYPE_BF16, &same) ==
+		    cost_gemm(&without.topology, DTYPE_BF16, &same));
+	sketch_finish(&s);
+	sketch_finish(&without);
+}
+
+/* All cores for one rank: the arithmetic is as much faster as `threads_speedup` says, memory as
+ * what the cores share allows; what the shape takes longer, it takes longer there as well. */
+static void test_on_all_cores(void **state)
+{
+	struct calibration_product measured[] = {{DTYPE_FP32, 256, 1536, 512, 6e10}};
+	struct gemm_shape same = {256, 1536, 512, 1};
+	struct sketch s;
+
+	(void)state;
+	sketch_init(&s, 0);
+	set_machine(&s.topology);
+	s.topology.calibration.products = measured;
+	s.topology.calibration.n_products = COUNT_OF(measured);
+	s.topology.calibration.memory_bandwidth_shared = 2e10;
+	s.topology.devices_per_node = 1;
+	double bytes = 4.0 * (256 * 512 + 512 * 1536 + 256 * 1536);
+	double arithmetic =
+		2.0 * 256 * 1536 * 512 / 1e11 * (272.0 / 256) * (1552.0 / 1536) * (528.0 / 512);
+	double ratio = measured_seconds(&measured[0]) / (arithmetic + bytes / 1e10);
+	double expected = ratio * (arithmetic / 3 + bytes / 2e10);
+
+	assert_true(fabs(cost_gemm(&s.topology, DTYPE_FP32, &same) / expected - 1) < 1e-9);
+	sketch_finish(&s);
+}
+
+/* Measured faster than the model says, also than the rate that the bounds start from. */
+static void test_no_product_beats_the_bound(void **state)
+{
+	struct calibration_product measured[] = {{DTYPE_FP32, 64, 768, 768, 3e11},
+		{DTYPE_FP32, 64, 3072, 768, 3e11}, {DTYPE_FP32, 64, 768, 3072, 3e11},
+		{DTYPE_FP32, 3072, 768, 64, 3e11}, {DTYPE_FP32, 768, 768, 64, 3e11},
+		{DTYPE_FP32, 64, 16384, 768, 3e11}, {DTYPE_FP32, 64, 768, 16384, 3e11},
+		{DTYPE_FP32, 16384, 768, 64, 3e11}};
+	struct simulation_options options = {0};
+	struct case_ c;
+
+	(void)state;
+	case_load(&c, "gpt2-124m", "dgx-a100-80gb");
+	set_machine(c.topology);
+	c.topology->device.fp32_flops = 1e11;
+	/* Nothing but products takes time. */
+	c.topology->calibration.memory_bandwidth = 1e15;
+	c.topology->calibration.memory_bandwidth_shared = 1e15;
+	c.topology->calibration.loss_rate = 1e15;
+	c.topology->calibration.products = measured;
+	c.topology->calibration.n_products = COUNT_OF(measured);
+	case_plan(&c, "runtime=shardplan strategy=NO_SHARD seq_len=64 param_dtype=fp32");
+	const struct prediction *p = case_simulate(&c, &options, false);
+	assert_true(p->step_time >= p->plan_lower_bound && p->plan_lower_bound > 0);
+	case_finish(&c);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_on_the_core_that_was_measured),
+		cmocka_unit_test(test_on_all_cores),
+		cmocka_unit_test(test_no_product_beats_the_bound),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
