@@ -25,6 +25,7 @@ static const struct remark {
 	{"micro_batch", NULL, "searched by `plan` when only the global batch is given"},
 	{"global_batch", "by the other two", "micro-batch x grad-accum x data-parallel ranks"},
 	{"clip", NULL, "no clipping"},
+	{"loader_rate", NULL, "the data loader is never waited for"},
 };
 
 static const struct remark *remark_on(const char *name)

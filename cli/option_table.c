@@ -80,6 +80,10 @@ const struct option all_options[] = {
 		KNOB},
 	{"clip", compute, "NORM", "clip gradients to this norm; 0: no clipping", ASKING | ON(TRAIN),
 		KNOB},
+	{"loader-rate", compute, "TOKENS",
+		"a second that the data loader delivers to one GPU, all its workers together; 0: "
+		"it is never waited for",
+		ASKING, KNOB},
 	{"runtime", compute, "NAME",
 		"whose behaviour is predicted: pytorch-fsdp1, pytorch-fsdp2, pytorch-ddp, "
 		"shardplan, deepspeed, nanotron or internevo",

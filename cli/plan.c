@@ -129,7 +129,7 @@ static bool fix_work(struct arena *arena, const struct plan *plan, struct questi
 {
 	static const char *const work[] = {"seq_len", "global_batch", "param_dtype", "master_dtype",
 		"reduce_dtype", "gradient_sums", "gelu", "optimizer", "attention", "compile",
-		"libraries", "clip"};
+		"libraries", "clip", "loader_rate"};
 	bool batch = choices_given(&question->choices, "micro_batch") &&
 		     choices_given(&question->choices, "grad_accum");
 	struct text text = {0};

@@ -63,8 +63,8 @@ static const char *next_value(const char **list, struct arena *arena)
 
 static bool is_searched(const char *knob)
 {
-	static const char *const single[] = {
-		"seq_len", "global_batch", "clip", "runtime", "gradient_sums", "gelu", NULL};
+	static const char *const single[] = {"seq_len", "global_batch", "clip", "loader_rate",
+		"runtime", "gradient_sums", "gelu", NULL};
 	for (int i = 0; single[i] != NULL; i++)
 		if (strcmp(knob, single[i]) == 0)
 			return false;

@@ -12,6 +12,8 @@
  * ends after the last of it was issued: then what the issuing thread spends is such a sum, with
  * what it carries out itself, and so are the copies to the host with the update there that waits
  * for them, and the copies to the device, with that update where they come before it.
+ * Where the data loader has a rate, a step takes at least as long as it takes for the step's
+ * tokens.
  *
  * (3) While a collective of an engine runs, at least c of n multiprocessors are taken, and
  * arithmetic takes a = n / (n - c) times as long. An operation of w seconds alone, of which a share
@@ -345,7 +347,7 @@ static double queues_bound(const struct plan *plan, const struct load *load,
 		time = fmax(time, work->copies[way] + (way >= alone ? work->alone : 0));
 	for (int e = 0; e < ENGINES_MAX; e++)
 		time = fmax(time, work->engines[e] + shape->communication.idle[e]);
-	return time;
+	return fmax(time, plan_loader_time(plan));
 }
 
 static double time_bound(const struct topology *topology, const struct plan *plan,

@@ -43,6 +43,7 @@ static bool synchronises(const struct plan *plan)
 	return runtime_of(plan->runtime)->synchronises_step;
 }
 
+/* Without the copy of a batch, which is small. */
 double bound_issue_once(const struct plan *plan)
 {
 	double once = runtime_of(plan->runtime)->host_per_micro_batch;
@@ -62,7 +63,7 @@ double *bound_issue(const struct schedule *schedule, const struct cost *costs, s
 {
 	const struct program *program = &schedule->programs[0];
 	double *issue = ARENA_ARRAY(arena, double, program->n_ops);
-	double once = runtime_of(schedule->plan.runtime)->host_per_micro_batch;
+	double once = cost_batch(&schedule->plan, schedule->topology);
 	int micro_batch = -1;
 	for (int i = 0; i < program->n_ops && synchronises(&schedule->plan); i++) {
 		const struct op *op = &program->ops[i];

@@ -29,8 +29,9 @@
 		"loss", SAYS_BESIDE, NULL, "the loss that the model or the script computes"        \
 	}
 #define ENVIRONMENT_BESIDE                                                                         \
-	{"allocator", SAYS_BESIDE, NULL,                                                           \
-		"the environment: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},              \
+	{"loader_rate", SAYS_BESIDE, NULL, "what the data loader delivers is measured, not set"},  \
+		{"allocator", SAYS_BESIDE, NULL,                                                   \
+			"the environment: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},      \
 	{                                                                                          \
 		"libraries", SAYS_BESIDE, NULL, "the versions that are installed"                  \
 	}

@@ -48,7 +48,8 @@ void time_grid(const struct prediction *prediction, struct grid *grid)
 	} rows[] = {{"compute", time->compute}, {"all-gather", time->all_gather},
 		{"reduce-scatter", time->reduce_scatter}, {"all-reduce", time->all_reduce},
 		{"copies", time->copy}, {"optimizer", time->optimizer},
-		{"exposed communication", time->exposed_communication}};
+		{"exposed communication", time->exposed_communication},
+		{"data loading", time->data_loading}};
 
 	grid_init(grid, columns, COUNT_OF(columns));
 	for (int i = 0; i < COUNT_OF(rows); i++) {
@@ -145,6 +146,21 @@ static void add_network(const struct prediction *prediction, struct text *text)
 		(long long)prediction->collectives[COLLECTIVE_ALL_REDUCE]);
 }
 
+/* What it would have to deliver: the tokens of a step in what the step takes without it. */
+static void add_data_loader(const struct prediction *prediction, struct text *text)
+{
+	char wait[32], tokens[32];
+	double rest = prediction->step_time - prediction->time.data_wait;
+
+	if (prediction->time.data_wait <= 0 || rest <= 0)
+		return;
+	text_printf(text,
+		"data loader  the step is %s longer for waiting; %s tokens/s/GPU would do\n",
+		format_seconds(wait, prediction->time.data_wait),
+		format_tokens(
+			tokens, prediction->tokens_per_s_per_gpu * prediction->step_time / rest));
+}
+
 static void add_host_memory(const struct prediction *prediction, struct text *text)
 {
 	char bytes[32], limit[32];
@@ -176,6 +192,7 @@ void add_prediction_lines(const struct prediction *prediction, struct text *text
 {
 	add_step_time(prediction, text);
 	add_throughput(prediction, text);
+	add_data_loader(prediction, text);
 	add_fits(prediction, text);
 	add_states(prediction, text);
 	add_network(prediction, text);
@@ -201,6 +218,23 @@ void add_subject_line(const struct model *model, const struct topology *topology
 	text_printf(text, ", %s each", format_bytes(memory, (double)topology->device.memory_bytes));
 }
 
+/* What rows of logits of an odd length cost, and what to do about it. */
+static void add_vocabulary(
+	const struct model *model, const struct prediction *prediction, struct text *text)
+{
+	enum { GOOD = 64 };
+	long long vocab = (long long)model->architecture.vocab;
+	char buffer[32];
+
+	if (prediction->time.unaligned_head <= 0)
+		return;
+	text_printf(text,
+		"\na vocabulary of %lld words is no multiple of 8: products of the head take %s a "
+		"step longer; pad it to %lld, or --compile on",
+		vocab, format_seconds(buffer, prediction->time.unaligned_head),
+		(vocab + GOOD - 1) / GOOD * GOOD);
+}
+
 void report_prediction_text(const struct plan *plan, const struct model *model,
 	const struct topology *topology, const struct prediction *prediction,
 	const struct style *style, struct text *text)
@@ -216,6 +250,7 @@ void report_prediction_text(const struct plan *plan, const struct model *model,
 			"\n%s turns every strategy into NO_SHARD on one rank, with a warning; so "
 			"does this prediction",
 			runtime_names[plan->runtime]);
+	add_vocabulary(model, prediction, text);
 	text_add(text, "\n\n");
 	add_prediction_lines(prediction, text);
 	text_add_char(text, '\n');

@@ -420,6 +420,7 @@ static bool finish(struct parser *p)
 		schedule->plan.libraries = libraries_unknown;
 		p->plan_seen |= UINT64_C(1) << plan_field_index("libraries");
 	}
+	p->plan_seen |= UINT64_C(1) << plan_field_index("loader_rate"); /* left out: 0 */
 	if (p->plan_seen != (UINT64_C(1) << n_plan_fields) - 1 || p->program == NULL)
 		return error_at(p->error, EXIT_CODE_INPUT, p->name, p->line, 1,
 			"schedule: incomplete, a plan field or the class is missing");

@@ -86,6 +86,7 @@ const struct field plan_fields[] = {
 	FIELD_INT(struct plan, global_batch, "global_batch", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_BOOL(struct plan, sync_each_micro_batch, "sync_each_micro_batch", FIELD_REQUIRED),
 	FIELD_DOUBLE(struct plan, clip, "clip", FIELD_NOT_NEGATIVE),
+	FIELD_DOUBLE(struct plan, loader_rate, "loader_rate", FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
 	FIELD_END,
 };
 const int n_plan_fields = COUNT_OF(plan_fields) - 1;
@@ -172,6 +173,13 @@ int64_t plan_ranks(const struct plan *plan)
 	const struct mesh *mesh = &plan->mesh;
 	return mesh->replicate * mesh->shard * mesh->tensor * mesh->pipeline * mesh->context *
 	       mesh->expert;
+}
+
+double plan_loader_time(const struct plan *plan)
+{
+	double tokens = (double)(plan->micro_batch * plan->grad_accum * plan->seq_len);
+
+	return plan->loader_rate > 0 ? tokens / plan->loader_rate : 0;
 }
 
 /* "2e7" and "100000000" alike. */

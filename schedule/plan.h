@@ -78,8 +78,7 @@ enum { PLAN_MAX_GRAD_ACCUM = 16384 };
 struct plan {
 	enum strategy strategy;
 	struct mesh mesh;
-	/* Three knobs may differ from block to block or unit to unit: runs, decoded by per_unit.h.
-	 */
+	/* Three knobs may differ by block or unit: runs, decoded by per_unit.h. */
 	const char *reshard_after_forward; /* "true", "false", a group size; "20xtrue+12xfalse" */
 	const char *wrap;       /* "block", "blocks:K", "size:N", "model"; "+embedding", "+head" */
 	enum prefetch prefetch; /* backward */
@@ -100,13 +99,12 @@ struct plan {
 	const char *libraries; /* "pytorch:2.1.0+cuda:12.1", or "unknown" (libraries.h) */
 	enum allocator_kind allocator;
 	int64_t seq_len;
-	int64_t micro_batch;  /* sequences per rank and forward pass */
-	int64_t grad_accum;   /* micro-batches per step */
-	int64_t global_batch; /* sequences per step: micro_batch * grad_accum * data-parallel ranks
-			       */
-	bool sync_each_micro_batch; /* reduce gradients after every micro-batch, not only the last
-				     */
+	int64_t micro_batch;        /* sequences per rank and forward pass */
+	int64_t grad_accum;         /* micro-batches per step */
+	int64_t global_batch;       /* sequences per step, of all data-parallel ranks */
+	bool sync_each_micro_batch; /* reduce gradients after every micro-batch */
 	double clip;                /* gradient norm; 0 = no clipping */
+	double loader_rate; /* tokens/s of a rank's data loader; 0 = it is never waited for */
 };
 
 /* Every knob but the mesh, in this order; the names are the option names with '_' for '-'. */
@@ -146,6 +144,8 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 
 int64_t plan_data_parallel(const struct plan *plan); /* mesh.replicate * mesh.shard */
 int64_t plan_ranks(const struct plan *plan);
+/* Seconds that the data loader takes for one step; 0: it has no rate. */
+double plan_loader_time(const struct plan *plan);
 /* Decodes plan->wrap. False when malformed. */
 bool plan_wrap(const struct plan *plan, struct wrap_policy *policy);
 /* Size of the group that parameters are resharded to after forward: 0 = not resharded, -1 = the

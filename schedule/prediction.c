@@ -74,7 +74,9 @@ static const struct field time_fields[] = {NUMBER(time.compute, "compute"),
 	NUMBER(time.all_gather, "all_gather"), NUMBER(time.reduce_scatter, "reduce_scatter"),
 	NUMBER(time.all_reduce, "all_reduce"), NUMBER(time.copy, "copy"),
 	NUMBER(time.optimizer, "optimizer"),
-	NUMBER(time.exposed_communication, "exposed_communication"), FIELD_END};
+	NUMBER(time.exposed_communication, "exposed_communication"),
+	IF_KNOWN(time.data_loading, "data_loading"), IF_KNOWN(time.data_wait, "data_wait"),
+	IF_KNOWN(time.unaligned_head, "unaligned_head"), FIELD_END};
 
 static const struct field wire_fields[] = {NUMBER(wire_bytes_per_rank, "per_rank"),
 	NUMBER(wire_bytes_node_egress, "node_egress"), FIELD_END};

@@ -13,6 +13,10 @@ extern const char *const fits_names[]; /* "yes", "tight", "no" */
 struct time_split {
 	double compute, all_gather, reduce_scatter, all_reduce, copy, optimizer;
 	double exposed_communication; /* a communication runs or is awaited and nothing computes */
+	double data_loading; /* of the issuing thread: batches taken, copied and waited for; of it:
+			      */
+	double data_wait;    /* until the data loader had one ready */
+	double unaligned_head; /* of compute: for rows of logits that are no multiple of 16 bytes */
 };
 
 /* Books `seconds` of an operation of that kind, as both interpreters do. */

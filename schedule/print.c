@@ -120,14 +120,21 @@ static void print_field(
 	text_add_char(text, '\n');
 }
 
+/* What nobody said and no operation depends on is left out. */
+static bool is_said(const struct plan *plan, const char *knob)
+{
+	if (strcmp(knob, "libraries") == 0)
+		return libraries_named(plan->libraries);
+	return strcmp(knob, "loader_rate") != 0 || plan->loader_rate > 0;
+}
+
 static void print_plan(const struct schedule *schedule, struct text *text)
 {
 	const struct plan *plan = &schedule->plan;
 
 	/* Versions change no operation; a text without them is one of unknown versions. */
 	for (int i = 0; i < n_plan_fields; i++)
-		if (strcmp(plan_fields[i].name, "libraries") != 0 ||
-			libraries_named(plan->libraries))
+		if (is_said(plan, plan_fields[i].name))
 			print_field("plan", &plan_fields[i], plan, text);
 	for (const struct field *field = mesh_fields; field->name != NULL; field++)
 		print_field("mesh", field, &plan->mesh, text);

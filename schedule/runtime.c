@@ -28,7 +28,8 @@ const char *const runtime_names[] = {"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-
 	.recompute_stops_early = true, .keeps_activated_gate = true, .tensor_alignment = 1,        \
 	.caching_allocator = true, .losses = ALL_LOSSES, .host_per_kernel = 6e-6,                  \
 	.host_per_micro_batch = 500e-6, .context_bytes = 500 * MIB,                                \
-	.communicator_bytes = 231211008
+	.batch_token_bytes = 16, /* int64 ids and labels */                                        \
+		.communicator_bytes = 231211008
 
 /* deepspeed/runtime/zero/config.py; overlap_comm is on for stage 3 only. */
 static const struct zero_rules deepspeed_rules = {
@@ -94,6 +95,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.copies_out = true,
 			.offloads = BIT(OFFLOAD_PARAMETERS),
 			.accumulates_on_host = true,
+			.waits_for_batch = true, /* torchtitan */
 			.host_per_hook = 150e-6,
 		},
 	[RUNTIME_PYTORCH_DDP] =
@@ -134,6 +136,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.losses = BIT(LOSS_FUSED),
 			.loss_in_place = true,
 			.logits_row = 64,
+			.batch_token_bytes = 4,
 			.host_per_kernel = 1e-6,
 			.host_per_hook = 1e-6,
 			.host_per_micro_batch = 5e-6,

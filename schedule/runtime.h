@@ -110,6 +110,11 @@ struct runtime {
 	bool loss_in_place;     /* the fused loss writes the gradient over the logits */
 	int64_t logits_row;     /* elements that a row of logits is a multiple of; 0: any */
 	bool parallel_loss;     /* its own is that of tensor parallel models */
+	/* What a token of a batch takes on its way to a GPU, bytes (ids, labels, masks); and
+	 * whether the script then waits for the compute stream: `.to(device)` without non_blocking.
+	 */
+	int batch_token_bytes;
+	bool waits_for_batch;
 	/* Host cost, seconds: per operation issued, per unit hook, per micro-batch. Priors [U]
 	 * until calibrated. */
 	double host_per_kernel, host_per_hook, host_per_micro_batch;

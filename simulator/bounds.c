@@ -228,6 +228,7 @@ double plan_lower_bound(const struct schedule *schedule)
 			egress += least_egress(schedule, op);
 	}
 	bound = lower_bound(&schedule->plan, schedule->model, topology);
+	bound = fmax(bound, plan_loader_time(&schedule->plan));
 	bound = fmax(bound, quotient(flops, most_flops(&machine)));
 	bound = fmax(bound, quotient(optimizer, most_memory_bandwidth(topology)));
 	bound = fmax(bound, quotient(fmax(copied[0], copied[1]), machine.link_bandwidth));

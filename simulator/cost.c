@@ -112,6 +112,7 @@ static void slow_down(struct cost *cost, double slowdown)
 	cost->device *= slowdown;
 	cost->arithmetic *= slowdown;
 	cost->memory *= slowdown;
+	cost->unaligned *= slowdown;
 }
 
 /* B/s of what the operation reads and writes. */
@@ -236,12 +237,24 @@ static struct cost remembered(struct costing *costing, const struct op *op)
 	return cost;
 }
 
+double cost_batch(const struct plan *plan, const struct topology *topology)
+{
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	double bytes = (double)(plan->micro_batch * plan->seq_len * runtime->batch_token_bytes);
+	double link = machine_link_bandwidth(topology), seconds = runtime->host_per_micro_batch;
+
+	if (topology->device.kind != DEVICE_GPU)
+		return seconds;
+	return seconds + copy_latency + (link > 0 ? bytes / link : 0);
+}
+
 void cost_operations(const struct schedule *schedule, int class, struct cost *costs)
 {
 	const struct program *program = &schedule->programs[class];
 	const struct libraries libraries = plan_libraries(&schedule->plan);
 	struct costing costing = {
 		.schedule = schedule, .runtime = runtime_of(schedule->plan.runtime)};
+	double batch = cost_batch(&schedule->plan, schedule->topology);
 	int micro_batch = -1;
 
 	machine_init(&costing.machine, schedule->topology, &libraries, schedule->plan.param_dtype);
@@ -254,7 +267,7 @@ void cost_operations(const struct schedule *schedule, int class, struct cost *co
 		if (op->micro_batch <= micro_batch)
 			continue;
 		micro_batch = op->micro_batch;
-		costs[i].host += costing.runtime->host_per_micro_batch;
-		costs[i].host_before += costing.runtime->host_per_micro_batch;
+		costs[i].host += batch;
+		costs[i].host_before += batch;
 	}
 }

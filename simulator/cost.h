@@ -18,8 +18,9 @@ struct cost {
 	/* Parts of `device`, s: what slows down when arithmetic units or memory are taken. The rest
 	 * (launches, latency, wire) does not. */
 	double arithmetic, memory;
-	double idle;   /* CPUs: share 0..1 of `device` in which no core is needed */
-	double spread; /* of a collective: relative standard deviation; 0 = not known */
+	double unaligned; /* of `device`, s: what products take longer for rows of odd lengths */
+	double idle;      /* CPUs: share 0..1 of `device` in which no core is needed */
+	double spread;    /* of a collective: relative standard deviation; 0 = not known */
 	/* Taken from others while it runs: multiprocessors (GPU), and shares 0..1 of what memory,
 	 * the device's port of the fabric, the node's NICs and the host link can deliver, either
 	 * way. */
@@ -28,6 +29,10 @@ struct cost {
 
 /* Fills costs[0 .. n_ops) for one class. The schedule must know its model and topology. */
 void cost_operations(const struct schedule *schedule, int class, struct cost *costs);
+
+/* What the issuing thread spends on one batch before the micro-batch begins, seconds: taking it
+ * from the loader, and a GPU's copy of it. */
+double cost_batch(const struct plan *plan, const struct topology *topology);
 
 /* One collective alone, seconds, with the algorithm the runtime would choose (docs/cost-model.md:
  * NCCL's tuner on GPUs). `kind` is OP_ALL_GATHER, OP_REDUCE_SCATTER or OP_ALL_REDUCE, `bytes` the

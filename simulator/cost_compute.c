@@ -4,6 +4,7 @@
 #include "simulator/attention.h"
 #include "simulator/gemm.h"
 #include "simulator/own.h"
+#include "simulator/priors.h"
 #include "simulator/product.h"
 
 #include <math.h>
@@ -80,15 +81,42 @@ static double rate_time(const struct machine *machine, double elements, double r
 	return rate > 0 ? elements / rate / machine->core_share : 0;
 }
 
+/* All three products of the head have rows of logits on one side. torch.compile pads them. */
+static double head_times(
+	const struct machine *machine, const struct schedule *schedule, enum module_kind kind)
+{
+	const struct plan *plan = &schedule->plan;
+	int64_t row = plan_logits_stride(plan, schedule->model->architecture.vocab);
+
+	if (kind != MODULE_HEAD || !machine->gpu || plan->compile ||
+		dtype_bytes(machine->dtype) != 2 || row * 2 % 16 == 0)
+		return 1;
+	return generation_unaligned(machine->topology->device.generation);
+}
+
+static void add_products(const struct machine *machine, const struct schedule *schedule,
+	const struct module_work *work, enum module_kind kind, struct cost *cost)
+{
+	double times = head_times(machine, schedule, kind);
+
+	for (int i = 0; i < work->n_gemms; i++) {
+		struct cost one = {0};
+
+		add_gemm(machine, &work->gemms[i], &one);
+		cost->flops += one.flops;
+		cost->unaligned += (times - 1) * one.device;
+		add_bound(cost, times * one.arithmetic, times * one.memory);
+	}
+}
+
 static double add_module(const struct machine *machine, const struct schedule *schedule,
-	const struct module_work *work, enum pass pass, struct cost *cost)
+	const struct module_work *work, int module, enum pass pass, struct cost *cost)
 {
 	const struct plan *plan = &schedule->plan;
 	bool fused = is_fused(schedule, work);
 	double kernels = fused ? work->kernels : work->eager_kernels;
 
-	for (int i = 0; i < work->n_gemms; i++)
-		add_gemm(machine, &work->gemms[i], cost);
+	add_products(machine, schedule, work, schedule->model->modules[module].kind, cost);
 	if (work->attention_flops > 0) {
 		const struct attention_shape shape = {&schedule->model->architecture,
 			plan->micro_batch, plan->seq_len, plan_attention(plan, schedule->model),
@@ -194,7 +222,7 @@ double compute_range_cost(const struct machine *machine, const struct schedule *
 		model_module_work(model, i, pass, plan->micro_batch, plan->seq_len,
 			dtype_bytes(plan->param_dtype), plan->attention, &work);
 		kernels += own ? add_own_leaf(machine, schedule, &work, i, pass, cost)
-			       : add_module(machine, schedule, &work, pass, cost);
+			       : add_module(machine, schedule, &work, i, pass, cost);
 	}
 	add_exact_sums(machine, schedule, op, cost);
 	add_gradients(machine, schedule, op, cost);

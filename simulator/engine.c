@@ -53,6 +53,42 @@ static void init_task(struct engine *engine, int index)
 		task->cost.memory_load = task->cost.memory / task->cost.device;
 }
 
+/* `.to(device)` without non_blocking returns when the compute stream has come to the copy, behind
+ * all that was issued before. */
+static void wait_for_stream(struct engine *engine, int index, int last, struct arena *arena)
+{
+	struct task *task = &engine->tasks[index];
+	int *waits = ARENA_ARRAY(arena, int, task->n_host_waits + 1);
+
+	for (int i = 0; i < task->n_host_waits; i++)
+		waits[i] = task->host_waits[i];
+	waits[task->n_host_waits] = last;
+	task->host_waits = waits;
+	task->n_host_waits++;
+}
+
+static void init_batches(struct engine *engine, struct arena *arena)
+{
+	const struct plan *plan = &engine->schedule->plan;
+	bool waits = runtime_of(plan->runtime)->waits_for_batch &&
+		     engine->topology->device.kind == DEVICE_GPU;
+	int micro_batch = -1, last = -1;
+
+	for (int i = 0; i < engine->n_ops; i++) {
+		const struct op *op = &engine->program->ops[i];
+
+		if (op->micro_batch > micro_batch) {
+			engine->tasks[i].takes_batch = true;
+			if (waits && last >= 0 && micro_batch >= 0)
+				wait_for_stream(engine, i, last, arena);
+			micro_batch = op->micro_batch;
+		}
+		last = op->stream == STREAM_COMPUTE ? i : last;
+	}
+	engine->batch_interval = plan_loader_time(plan) / (double)plan->grad_accum;
+	engine->batch_cost = cost_batch(plan, engine->topology);
+}
+
 static void init_tasks(struct engine *engine, int class, struct arena *arena)
 {
 	struct cost *costs = ARENA_ARRAY(arena, struct cost, engine->n_ops);
@@ -63,6 +99,7 @@ static void init_tasks(struct engine *engine, int class, struct arena *arena)
 		engine->tasks[i].cost = costs[i];
 		init_task(engine, i);
 	}
+	init_batches(engine, arena);
 }
 
 /* One queue for each stream that has operations. */

@@ -2,6 +2,8 @@
 #ifndef SIMULATOR_ENGINE_H
 #define SIMULATOR_ENGINE_H
 
+#include <math.h>
+
 #include "simulator/simulator.h"
 
 enum { SIMULATED_STEPS = 3 };
@@ -17,6 +19,7 @@ struct task {
 	bool communicates, computes;
 	bool is_compute;  /* computes on the compute stream: communication beside it is hidden */
 	bool blocks_host; /* the issuing thread carries it out itself */
+	bool takes_batch; /* the first of a micro-batch */
 };
 
 /* The operations of one stream in list order, and how far it has come. An "instance" is step *
@@ -39,6 +42,7 @@ struct issuer {
 	int next; /* instance */
 	double time;
 	int blocked_on; /* instance; -1 */
+	int batches;    /* taken from the data loader */
 };
 
 struct engine {
@@ -51,6 +55,9 @@ struct engine {
 	struct task *tasks;
 	int n_queues;
 	struct queue queues[STREAM_COUNT];
+	/* The data loader: s from one micro-batch's batch to the next, 0 = it has no rate; what the
+	 * issuing thread spends on a batch. */
+	double batch_interval, batch_cost;
 	int n_engines;
 	int *engine_done, *engine_count; /* collectives finished; per step */
 	struct issuer host;
@@ -107,13 +114,24 @@ struct reserved memory_reserved(const struct engine *engine, int64_t limit, stru
 void critical_path(const struct engine *engine, struct arena *arena, struct critical_path *path);
 
 /* predict.c: everything but the digest of the schedule that is the caller's. */
-void predict(const struct engine *engine, const struct simulation_options *options,
+/* `waited`: s by which the step is longer for the data loader. */
+void predict(const struct engine *engine, double waited, const struct simulation_options *options,
 	const struct memory_peaks *peaks, const struct ledger *ledger, struct arena *scratch,
 	struct arena *arena, struct prediction *prediction);
 
 static inline int instance_of(const struct engine *engine, int step, int op)
 {
 	return step * engine->n_ops + op;
+}
+
+/* Seconds of a step. Where the data loader is barely the slower one, more steps than are simulated
+ * pass before it is waited for. */
+static inline double engine_step_time(const struct engine *engine)
+{
+	enum { LAST = SIMULATED_STEPS - 1 };
+
+	return fmax(engine->finished[LAST] - engine->finished[LAST - 1],
+		plan_loader_time(&engine->schedule->plan));
 }
 
 static inline const struct task *task_of(const struct engine *engine, int instance)

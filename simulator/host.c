@@ -31,11 +31,22 @@ static int launch_queue_full(const struct engine *engine, const struct task *tas
 	return instance_of(engine, queue->oldest_step, queue->ops[queue->oldest]);
 }
 
+/* Workers prepare one batch after the other, from the beginning on, and as many ahead as they like:
+ * how deep their queue is decides nothing in a steady step. */
+static void take_batch(struct engine *engine)
+{
+	struct issuer *host = &engine->host;
+
+	host->time = fmax(host->time, ++host->batches * engine->batch_interval);
+}
+
 static void issue(struct engine *engine, const struct task *task)
 {
 	struct issuer *host = &engine->host;
 	int instance = host->next++;
 
+	if (task->takes_batch)
+		take_batch(engine);
 	engine->queues[task->stream].launched += task->cost.kernels;
 	engine->issued[instance] = host->time + task->cost.host_before;
 	host->time += task->cost.host;

@@ -150,9 +150,16 @@ static double shared(const struct machine *machine, double alone, double all)
 	return alone * machine->core_share;
 }
 
-/* A GPU's copies pass the link that it may share with others, and the host's memory, which all of
- * the node share; its optimizer runs on the rank's part of the cores. Processes of one machine copy
- * inside its memory, which reads and writes every byte. */
+double machine_link_bandwidth(const struct topology *topology)
+{
+	const struct host *host = &topology->host;
+
+	return fmin(host->pcie_bandwidth / (double)max_i64(host->devices_per_root, 1),
+		host_memory * host->memory_bandwidth / (double)topology->devices_per_node);
+}
+
+/* The host's optimizer runs on the rank's part of the cores. Processes of one machine copy inside
+ * its memory, which reads and writes every byte. */
 static void init_offload(struct machine *machine)
 {
 	const struct topology *topology = machine->topology;
@@ -166,8 +173,7 @@ static void init_offload(struct machine *machine)
 		machine->host_bandwidth = machine->optimizer_bandwidth;
 		return;
 	}
-	machine->link_bandwidth =
-		fmin(host->pcie_bandwidth / (double)max_i64(host->devices_per_root, 1), memory);
+	machine->link_bandwidth = machine_link_bandwidth(topology);
 	machine->host_bandwidth = cores > 0 ? fmin(memory, cores) : memory;
 }
 

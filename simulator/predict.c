@@ -9,16 +9,21 @@
 /* --- time ---------------------------------------------------------------------------------------
  */
 
-static void fill_time(const struct engine *engine, struct prediction *prediction)
+static void fill_time(const struct engine *engine, double waited, struct prediction *prediction)
 {
 	enum { LAST = SIMULATED_STEPS - 1 };
 	int first = instance_of(engine, LAST, 0);
 
-	prediction->step_time = engine->finished[LAST] - engine->finished[LAST - 1];
+	prediction->step_time = engine_step_time(engine);
 	for (int i = 0; i < engine->n_ops; i++)
 		time_split_add(&prediction->time, engine->program->ops[i].kind,
 			engine->end[first + i] - engine->start[first + i]);
 	prediction->time.exposed_communication = engine->exposed[LAST] - engine->exposed[LAST - 1];
+	for (int i = 0; i < engine->n_ops; i++)
+		prediction->time.unaligned_head += engine->tasks[i].cost.unaligned;
+	prediction->time.data_wait = waited;
+	prediction->time.data_loading =
+		waited + (double)engine->schedule->plan.grad_accum * engine->batch_cost;
 }
 
 /* --- utilisation --------------------------------------------------------------------------------
@@ -286,14 +291,14 @@ static void fill_wire(const struct engine *engine, struct prediction *prediction
 	}
 }
 
-void predict(const struct engine *engine, const struct simulation_options *options,
+void predict(const struct engine *engine, double waited, const struct simulation_options *options,
 	const struct memory_peaks *peaks, const struct ledger *ledger, struct arena *scratch,
 	struct arena *arena, struct prediction *prediction)
 {
 	const struct schedule *schedule = engine->schedule;
 
 	*prediction = (struct prediction){0};
-	fill_time(engine, prediction);
+	fill_time(engine, waited, prediction);
 	fill_utilisation(engine, arena, prediction);
 	fill_states(schedule, prediction);
 	fill_ledger(ledger, prediction);

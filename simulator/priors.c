@@ -133,6 +133,27 @@ struct prior device_prior(const struct device *device)
 	return prior;
 }
 
+/* GPT-2's 50257 words: measured on an H100, printed of A100s (docs/cost-model.md); the others [U].
+ * Of AMD's nothing is known. */
+double generation_unaligned(enum device_generation generation)
+{
+	static const double times[GENERATION_COUNT] = {
+		[GENERATION_VOLTA] = 2.7,
+		[GENERATION_TURING] = 2.7,
+		[GENERATION_AMPERE] = 2.7,
+		[GENERATION_ADA] = 2.7,
+		[GENERATION_HOPPER] = 5.5,
+		[GENERATION_BLACKWELL] = 5.5,
+	};
+
+	return fmax(1, times[generation]);
+}
+
+bool generation_calibrates(enum device_generation generation)
+{
+	return generation == GENERATION_AMPERE;
+}
+
 bool generation_has_steps(enum device_generation generation)
 {
 	return rows[generation].has_steps;

@@ -22,6 +22,13 @@ double reference_peak(const struct device *device);
 
 struct prior device_prior(const struct device *device);
 
+/* How many times as long a product of 2-byte elements takes when a row of an operand or of the
+ * result is no multiple of 16 bytes. */
+double generation_unaligned(enum device_generation generation);
+
+/* Published steps of devices of this generation are in the calibrating part of bench/accuracy. */
+bool generation_calibrates(enum device_generation generation);
+
 /* Steps of devices of this generation are published, so that its figures are known in a step. */
 bool generation_has_steps(enum device_generation generation);
 

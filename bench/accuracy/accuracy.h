@@ -70,9 +70,9 @@ bool catalogue_topology(const struct catalogue *catalogue, struct arena *arena, 
  * `keep`, the rest is in `scratch`. */
 void row_predict(const struct catalogue *catalogue, struct row *row, struct arena *keep,
 	struct arena *scratch);
-/* The same at another micro-batch: the peak in bytes and whether it fits. */
-bool row_predict_memory(const struct catalogue *catalogue, const struct row *row,
-	int64_t micro_batch, struct arena *scratch, struct prediction *prediction);
+/* The same with another value in one column. False when it cannot be predicted. */
+bool row_predict_with(const struct catalogue *catalogue, const struct row *row, const char *column,
+	const char *value, struct arena *scratch, struct prediction *prediction);
 
 bool file_text(
 	struct arena *arena, const char *path, char **text, size_t *length, struct error *error);
@@ -98,6 +98,7 @@ void report_time(const struct rows *rows, struct arena *arena);
 void report_memory(const struct catalogue *catalogue, const struct rows *rows, struct arena *arena);
 void report_intervals(const struct rows *rows);
 void report_ablations(const struct rows *rows, struct arena *arena);
+void report_ratios(const struct catalogue *catalogue, const struct rows *rows);
 void report_rows(const struct rows *rows); /* one CSV line a row */
 
 #endif

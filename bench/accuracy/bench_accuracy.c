@@ -31,6 +31,14 @@ static void read_files(const char *folder, struct arena *arena, struct rows *row
 	}
 }
 
+/* Apart: they have no times. */
+static void read_ratios(const char *folder, struct arena *arena, struct rows *rows)
+{
+	struct error error = {0};
+	const char *path = arena_printf(arena, "%s/ratios.csv", folder);
+	check(rows_read(arena, path, rows, &error), &error);
+}
+
 static void predict_all(const struct catalogue *catalogue, struct rows *rows, struct arena *arena)
 {
 	struct arena scratch = {0};
@@ -85,11 +93,12 @@ int main(int argc, char **argv)
 	const char *folder = argc > 1 + as_rows ? argv[1 + as_rows] : "bench/published";
 	struct arena arena = {0};
 	struct catalogue catalogue;
-	struct rows rows = {0};
+	struct rows rows = {0}, ratios = {0};
 	struct error error = {0};
 
 	check(catalogue_read(&arena, folder, &catalogue, &error), &error);
 	read_files(folder, &arena, &rows);
+	read_ratios(folder, &arena, &ratios);
 	predict_all(&catalogue, &rows, &arena);
 	if (as_rows) {
 		report_rows(&rows);
@@ -99,9 +108,11 @@ int main(int argc, char **argv)
 		report_time(&rows, &arena);
 		report_intervals(&rows);
 		report_ablations(&rows, &arena);
+		report_ratios(&catalogue, &ratios);
 		report_memory(&catalogue, &rows, &arena);
 	}
 	free(rows.of);
+	free(ratios.of);
 	arena_finish(&arena);
 	return EXIT_CODE_OK;
 }

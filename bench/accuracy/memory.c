@@ -83,6 +83,13 @@ static bool is_largest(const struct rows *rows, const struct row *row)
 	return row->error == NULL && row->status == STATUS_OK;
 }
 
+static bool predict_at(const struct catalogue *catalogue, const struct row *row,
+	int64_t micro_batch, struct arena *scratch, struct prediction *prediction)
+{
+	const char *value = arena_printf(scratch, "%lld", (long long)micro_batch);
+	return row_predict_with(catalogue, row, "micro_batch", value, scratch, prediction);
+}
+
 /* Twice the largest micro-batch that somebody ran: activations scale, states do not. */
 static void print_doubled(
 	const struct catalogue *catalogue, const struct rows *rows, struct arena *scratch)
@@ -95,9 +102,8 @@ static void print_doubled(
 		const struct row *row = &rows->of[i];
 		struct prediction twice, half;
 		if (!is_largest(rows, row) || row->micro_batch % 2 != 0 ||
-			!row_predict_memory(
-				catalogue, row, 2 * row->micro_batch, scratch, &twice) ||
-			!row_predict_memory(catalogue, row, row->micro_batch / 2, scratch, &half))
+			!predict_at(catalogue, row, 2 * row->micro_batch, scratch, &twice) ||
+			!predict_at(catalogue, row, row->micro_batch / 2, scratch, &half))
 			continue;
 		double here = (double)row->prediction.peak_allocated_bytes;
 		double up = (double)twice.peak_allocated_bytes - here;

@@ -3,7 +3,12 @@
 
 #include <string.h>
 
-static bool resolve(const struct row *row, const char *micro_batch, const struct model *model,
+/* Another value for one column; column NULL: the row as it is. */
+struct change {
+	const char *column, *value;
+};
+
+static bool resolve(const struct row *row, struct change change, const struct model *model,
 	const struct topology *topology, struct arena *arena, struct plan *plan,
 	struct error *error)
 {
@@ -11,8 +16,8 @@ static bool resolve(const struct row *row, const char *micro_batch, const struct
 
 	for (int i = 0; i < row->header->n_cells; i++) {
 		const char *column = row->header->cells[i], *cell = row->cells[i];
-		if (strcmp(column, "micro_batch") == 0 && micro_batch != NULL)
-			cell = micro_batch;
+		if (change.column != NULL && strcmp(column, change.column) == 0)
+			cell = change.value;
 		if (column_is_option(column) && cell[0] != '\0' &&
 			!choices_set(&choices, column, column, cell, arena, error))
 			return false;
@@ -20,9 +25,8 @@ static bool resolve(const struct row *row, const char *micro_batch, const struct
 	return plan_resolve(&choices, model, topology, arena, plan, error);
 }
 
-static bool simulate_row(const struct catalogue *catalogue, struct row *row,
-	const char *micro_batch, struct arena *arena, struct simulation *simulation,
-	struct error *error)
+static bool simulate_row(const struct catalogue *catalogue, struct row *row, struct change change,
+	struct arena *arena, struct simulation *simulation, struct error *error)
 {
 	const struct simulation_options options = {0};
 	const char *seq_len = row_cell(row, "seq_len");
@@ -36,7 +40,7 @@ static bool simulate_row(const struct catalogue *catalogue, struct row *row,
 		return false;
 	if (catalogue->adjust != NULL)
 		catalogue->adjust(topology, catalogue->adjusting);
-	if (!resolve(row, micro_batch, model, topology, arena, &plan, error) ||
+	if (!resolve(row, change, model, topology, arena, &plan, error) ||
 		!schedule_build(arena, &plan, model, topology, &schedule, error) ||
 		!simulate(schedule, &options, false, arena, simulation, error))
 		return false;
@@ -60,7 +64,8 @@ void row_predict(const struct catalogue *catalogue, struct row *row, struct aren
 	struct error error = {0};
 
 	row->error = NULL;
-	if (simulate_row(catalogue, row, NULL, scratch, &simulation, &error)) {
+	if (simulate_row(
+		    catalogue, row, (struct change){NULL, NULL}, scratch, &simulation, &error)) {
 		row->prediction = simulation.prediction;
 		row->prediction.peak_at = arena_strdup(keep, simulation.prediction.peak_at);
 	} else {
@@ -68,15 +73,15 @@ void row_predict(const struct catalogue *catalogue, struct row *row, struct aren
 	}
 }
 
-bool row_predict_memory(const struct catalogue *catalogue, const struct row *row,
-	int64_t micro_batch, struct arena *scratch, struct prediction *prediction)
+bool row_predict_with(const struct catalogue *catalogue, const struct row *row, const char *column,
+	const char *value, struct arena *scratch, struct prediction *prediction)
 {
 	struct row copy = *row;
 	struct simulation simulation;
 	struct error error = {0};
-	const char *cell = arena_printf(scratch, "%lld", (long long)micro_batch);
 
-	if (!simulate_row(catalogue, &copy, cell, scratch, &simulation, &error))
+	if (!simulate_row(
+		    catalogue, &copy, (struct change){column, value}, scratch, &simulation, &error))
 		return false;
 	*prediction = simulation.prediction;
 	return true;

@@ -6,7 +6,7 @@
 
 static const char *const known[] = {"row", "source", "reference", "date", "gpu", "family", "model",
 	"topology", "measured_tokens_per_s_per_gpu", "measured_peak_gib", "mem_metric", "status",
-	"notes"};
+	"notes", "knob", "value", "instead_of", "measured_ratio"};
 
 bool column_is_option(const char *name)
 {

@@ -140,6 +140,8 @@ static void fix_knobs(struct question *question, uint64_t *state, struct arena *
 	for (int i = 0; i < COUNT_OF(knobs); i++)
 		if (random_below(state, 4) == 0 && (runtime != 1 || i != 8))
 			set_choice(question, arena, knobs[i].name, knobs[i].value);
+	if (*state % 7 == 0) /* draws nothing: the questions stay the same */
+		set_choice(question, arena, "loader_rate", *state % 2 == 0 ? "20000" : "1000000");
 	static const char *offloads[] = {"none", "parameters"};
 	if (random_below(state, 4) == 0)
 		question->strategies = 1 + (unsigned)random_below(state, 31);

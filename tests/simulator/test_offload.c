@@ -74,7 +74,9 @@ static void test_links(void **state)
 		struct prediction none = predicted(&c, kept[i]);
 		c.topology->host.memory_bandwidth *= 4;
 		struct prediction same = predicted(&c, kept[i]);
-		assert_true(none.step_time == same.step_time);
+		/* But for the batch, which passes the host link too. */
+		assert_true(none.step_time >= same.step_time);
+		assert_true(none.step_time < same.step_time * (1 + 1e-4));
 		case_finish(&c);
 	}
 }
