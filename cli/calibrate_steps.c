@@ -27,13 +27,13 @@ static const struct reference {
 					    "family: gpt2\n"
 					    "layers: 3\nhidden: 448\nheads: 7\nffn: 1792\n"
 					    "vocab: 4096\ncontext: 256\n",
-				"1", {"128", "256"}, 14},
+				"1", {"128", "256"}, 10},
 		[STEP_MLP_GATED] = {"shardplan: model/1\n"
 				    "name: calibration-gated\n"
 				    "family: llama\n"
 				    "layers: 3\nhidden: 448\nheads: 7\nkv_heads: 7\nffn: 1216\n"
 				    "vocab: 4096\ncontext: 256\n",
-			"1", {"128", "256"}, 14}},
+			"1", {"128", "256"}, 10}},
 	[DEVICE_GPU] = {[STEP_MLP_PLAIN] = {"shardplan: model/1\n"
 					    "name: calibration-plain\n"
 					    "family: gpt2\n"

@@ -15,7 +15,7 @@ enum { MAX_REPEATS = 200, LEAST_REPEATS = 3 };
 
 /* Seconds for one figure in one visit; there are about eighty, half of them far below. */
 #define BUDGET_QUICK 0.05
-#define BUDGET_FULL  0.25
+#define BUDGET_FULL  0.1
 
 void bench_say(const struct bench *bench, const char *format, ...)
 {

