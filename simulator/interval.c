@@ -26,8 +26,8 @@ static const struct spreads measured_prior = {
 	{0.04, 0.12, 0.20}, 0.04, 0, false, "measured on this machine"};
 static const struct spreads published_prior = {
 	{0.038, 0.15, 0.30}, 0.0265, 0.03, true, "published measurements of this device"};
-/* Where no step of the generation calibrates, its clock was set on steps of three sources, which
- * say 0.59 to 0.70 each: between sources a step is off by 5 % besides. */
+/* Where the clock is that of one source's steps and others say 0.64 to 0.80 (hopper): between
+ * sources a step is off by 5 % besides. */
 static const struct spreads seen_prior = {{0.063, 0.15, 0.30}, 0.0265, 0.03, true,
 	"published measurements of this device that differ by source"};
 static const struct spreads datasheet_prior = {
@@ -57,8 +57,8 @@ static struct spreads prior_spreads(const struct topology *topology)
 	if (c->measured)
 		return measured_prior;
 	if (c->gemm_flops > 0 && c->sustained_clock > 0)
-		return generation_calibrates(topology->device.generation) ? published_prior
-									  : seen_prior;
+		return generation_sources_agree(topology->device.generation) ? published_prior
+									     : seen_prior;
 	return generation_has_steps(topology->device.generation) ? datasheet_prior : unknown_prior;
 }
 

@@ -37,7 +37,7 @@ static const struct row rows[GENERATION_COUNT] = {
 		{{0.15, 0.11}, {0.30, 0.22}, {0.30, 0.22}}, 140, 0.80, 4e-6, 256, false},
 	[GENERATION_OTHER] = {0, 0.75, 0, 0, 0.85, {{0.35, 0.28}, {0.45, 0.38}, {0.45, 0.38}}, 120,
 		0.85, 4e-6, 100, false},
-	[GENERATION_HOPPER] = {989e12 / 132, 0.872, 1.036, 0.684, 0.66,
+	[GENERATION_HOPPER] = {989e12 / 132, 0.872, 1.036, 0.684, 0.74,
 		{{0.187, 0.157}, {0.34, 0.32}, {0.60, 0.54}}, 80, 0.90, 3e-6, 132, true},
 	[GENERATION_BLACKWELL] = {2250e12 / 148, 0.774, 1.161, 0.813, 0.70,
 		{{0.10, 0.08}, {0.18, 0.17}, {0.55, 0.45}}, 100, 0.90, 3e-6, 148, false},
@@ -149,7 +149,7 @@ double generation_unaligned(enum device_generation generation)
 	return fmax(1, times[generation]);
 }
 
-bool generation_calibrates(enum device_generation generation)
+bool generation_sources_agree(enum device_generation generation)
 {
 	return generation == GENERATION_AMPERE;
 }

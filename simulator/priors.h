@@ -26,8 +26,8 @@ struct prior device_prior(const struct device *device);
  * result is no multiple of 16 bytes. */
 double generation_unaligned(enum device_generation generation);
 
-/* Published steps of devices of this generation are in the calibrating part of bench/accuracy. */
-bool generation_calibrates(enum device_generation generation);
+/* One clock fits the published steps of all sources of this generation. */
+bool generation_sources_agree(enum device_generation generation);
 
 /* Steps of devices of this generation are published, so that its figures are known in a step. */
 bool generation_has_steps(enum device_generation generation);
