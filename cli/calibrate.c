@@ -218,8 +218,11 @@ static bool measure_and_keep(const struct invocation *invocation, const struct l
 	bool gpus, struct text *lines, struct error *error)
 {
 	struct topology *topology;
-	const char *path;
+	const char *path = argument(&invocation->arguments, "output");
 
+	if (path != NULL && launcher->rank == 0 &&
+		!file_check_writable(invocation->arena, path, error))
+		return false;
 	if (gpus ? !measure_gpus(invocation, launcher, &topology, lines, error)
 		 : !measure(invocation, launcher, &topology, error))
 		return false;

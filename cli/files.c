@@ -144,14 +144,21 @@ static bool write_direct(const char *path, const struct text *text, struct error
 	return ok;
 }
 
+/* A file beside `path`, to take its name when it is whole. -1: errno says why. */
+static int open_beside(struct arena *arena, const char *path, const char **temporary)
+{
+	const char *base = strrchr(path, '/');
+
+	*temporary = file_beside(arena, path,
+		arena_printf(arena, ".%s.%ld", base != NULL ? base + 1 : path, (long)getpid()));
+	return open(*temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
 static bool write_replacing(
 	struct arena *arena, const char *path, const struct text *text, struct error *error)
 {
-	const char *base = strrchr(path, '/');
-	const char *hidden =
-		arena_printf(arena, ".%s.%ld", base != NULL ? base + 1 : path, (long)getpid());
-	const char *temporary = file_beside(arena, path, hidden);
-	int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	const char *temporary;
+	int file = open_beside(arena, path, &temporary);
 
 	if (file < 0)
 		return cannot_write(path, error);
@@ -177,6 +184,28 @@ bool file_write(struct arena *arena, const char *path, const struct text *text, 
 	bool ok = write_replacing(arena, resolved != NULL ? resolved : path, text, error);
 	free(resolved);
 	return ok;
+}
+
+bool file_check_writable(struct arena *arena, const char *path, struct error *error)
+{
+	struct stat status;
+	const char *temporary;
+
+	if (strcmp(path, "-") == 0)
+		return true;
+	bool exists = stat(path, &status) == 0;
+	errno = EISDIR;
+	if (exists && !S_ISREG(status.st_mode))
+		return (!S_ISDIR(status.st_mode) && access(path, W_OK) == 0) ||
+		       cannot_write(path, error);
+	char *resolved = exists ? realpath(path, NULL) : NULL;
+	int file = open_beside(arena, resolved != NULL ? resolved : path, &temporary);
+	free(resolved);
+	if (file < 0)
+		return cannot_write(path, error);
+	close(file);
+	unlink(temporary);
+	return true;
 }
 
 bool file_make_folders(struct arena *arena, const char *path, struct error *error)

@@ -25,6 +25,9 @@ bool file_read_part(struct arena *arena, const char *path, int64_t offset, int64
 bool file_write(
 	struct arena *arena, const char *path, const struct text *text, struct error *error);
 
+/* Before long work: whether file_write could, as far as one can tell without writing. */
+bool file_check_writable(struct arena *arena, const char *path, struct error *error);
+
 /* Folders on the way to `path`, as mkdir -p. */
 bool file_make_folders(struct arena *arena, const char *path, struct error *error);
 

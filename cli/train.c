@@ -471,6 +471,7 @@ static bool run(struct invocation *invocation, struct error *error)
 	if (options.resumed.folder != NULL)
 		note_differences(&options, &opened.file.plan, plan_ranks(&opened.file.plan));
 	if (!check_level(&opened, &options, error) || !check_fits(&opened, error) ||
+		(options.launcher.rank == 0 && !file_check_writable(arena, path, error)) ||
 		!execute(invocation, &options, &opened, &measured, error))
 		return false;
 	/* The first rank has measured. */

@@ -193,6 +193,21 @@ class Files(Case):
         os.umask(mask)
         self.assertEqual(mode, 0o666 & ~mask)
 
+    def test_long_work_asks_first_whether_its_end_can_be_written(self):
+        self.box.write_text('text.txt')
+        self.run_ok(*LOCAL, '-o', 'plan.yaml')
+        train = ['train', 'plan.yaml', '--data', 'text.txt', '--steps', '2', '--measured']
+        before = sorted(os.listdir(self.box.folder))
+        for path in ('none/m.json', '.'):
+            for words in ([*train, path], ['calibrate', 'local', '-o', path]):
+                result = self.run_ok(*words, code=4)
+                self.assertIn(f'{path}: cannot be written: ', result.err)
+                self.assertNotIn('step 1', result.err)
+        self.assertEqual(before, sorted(os.listdir(self.box.folder)))
+        self.run_ok(*train, '/dev/null')
+        os.symlink('m.json', self.box.path('link.json'))
+        self.run_ok(*train, 'link.json')
+
     def test_a_link_stays_a_link(self):
         self.box.write('real.yaml', 'old')
         os.symlink('real.yaml', self.box.path('link.yaml'))
