@@ -1,5 +1,6 @@
 /* Reading, writing and looking up what was measured of a machine. */
 #include "topologies/calibration.h"
+#include "topologies/calibration_lists.h"
 #include "topologies/sorted.h"
 
 const char *const collective_kind_names[] = {"all_gather", "reduce_scatter", "all_reduce", NULL};
@@ -134,238 +135,20 @@ int calibration_compare(
 	return order != 0 ? order : compare_i64(a->from_bytes, b->from_bytes);
 }
 
-/* Puts `piece` where it belongs among the first `count`; false when an equal one is there. People
- * edit files, so the order in the file is not relied upon. */
-static bool insert_piece(struct calibration_collective *pieces, int count,
-	const struct calibration_collective *piece)
-{
-	int at = count;
-
-	while (at > 0 && calibration_compare(&pieces[at - 1], piece) > 0) {
-		pieces[at] = pieces[at - 1];
-		at--;
-	}
-	pieces[at] = *piece;
-	return at == 0 || calibration_compare(&pieces[at - 1], piece) != 0;
-}
-
-static bool read_pieces(struct arena *arena, const struct node *list,
-	struct calibration *calibration, struct error *error)
-{
-	if (list->kind != NODE_LIST)
-		return node_error(list, error, "expected a list of measured pieces");
-	calibration->collectives =
-		ARENA_ARRAY(arena, struct calibration_collective, list->n_children);
-	for (int i = 0; i < list->n_children; i++) {
-		const struct node *item = list->children[i];
-		struct calibration_collective piece = {0};
-
-		if (item->kind != NODE_MAP)
-			return node_error(item, error,
-				"expected a map with collective, ranks, nodes, "
-				"latency and "
-				"bandwidth");
-		if (!fields_read(calibration_collective_fields, item, NULL, &piece, arena, error))
-			return false;
-		if (!insert_piece(calibration->collectives, i, &piece))
-			return node_error(item, error,
-				"expected each (collective, ranks, nodes, from) once, "
-				"got %s "
-				"over %lld ranks on %lld nodes from %lld bytes twice",
-				collective_kind_names[piece.collective], (long long)piece.ranks,
-				(long long)piece.nodes, (long long)piece.from_bytes);
-	}
-	calibration->n_collectives = list->n_children;
-	return true;
-}
-
-static int compare_product(const void *one, const void *other)
-{
-	const struct calibration_product *a = one, *b = other;
-	int order = compare_i64(a->dtype, b->dtype);
-
-	order = order != 0 ? order : compare_i64(a->m, b->m);
-	order = order != 0 ? order : compare_i64(a->n, b->n);
-	return order != 0 ? order : compare_i64(a->k, b->k);
-}
-
-bool calibration_add_product(
-	struct calibration *calibration, const struct calibration_product *product)
-{
-	return sorted_insert(calibration->products, &calibration->n_products, sizeof(*product),
-		product, compare_product);
-}
-
-static bool read_products(struct arena *arena, const struct node *list,
-	struct calibration *calibration, struct error *error)
-{
-	if (list->kind != NODE_LIST || list->n_children > CALIBRATION_PRODUCTS)
-		return node_error(list, error, "expected a list of at most %d measured products",
-			CALIBRATION_PRODUCTS);
-	calibration->products = ARENA_ARRAY(arena, struct calibration_product, list->n_children);
-	for (int i = 0; i < list->n_children; i++) {
-		const struct node *item = list->children[i];
-		struct calibration_product product = {0};
-
-		if (item->kind != NODE_MAP)
-			return node_error(
-				item, error, "expected a map with dtype, m, n, k and flops");
-		if (!fields_read(calibration_product_fields, item, NULL, &product, arena, error))
-			return false;
-		if (!calibration_add_product(calibration, &product))
-			return node_error(item, error,
-				"expected each (dtype, m, n, k) once, got %s %lld x %lld x %lld "
-				"twice",
-				dtype_name(product.dtype), (long long)product.m,
-				(long long)product.n, (long long)product.k);
-	}
-	return true;
-}
-
-static bool read_kernels(struct arena *arena, const struct node *list,
-	struct calibration *calibration, struct error *error)
-{
-	if (list->kind != NODE_LIST || list->n_children > CALIBRATION_KERNELS)
-		return node_error(list, error, "expected a list of at most %d measured kernels",
-			CALIBRATION_KERNELS);
-	calibration->kernels = ARENA_ARRAY(arena, struct calibration_kernel, list->n_children);
-	for (int i = 0; i < list->n_children; i++) {
-		const struct node *item = list->children[i];
-		struct calibration_kernel kernel = {0};
-
-		if (item->kind != NODE_MAP)
-			return node_error(item, error,
-				"expected a map with kernel, dtype, width, length and rate");
-		if (!fields_read(calibration_kernel_fields, item, NULL, &kernel, arena, error))
-			return false;
-		if (!calibration_add_kernel(calibration, &kernel))
-			return node_error(item, error,
-				"expected each (kernel, dtype, width, length) once, got %s %s %lld "
-				"%lld twice",
-				calibration_kernel_names[kernel.kernel], dtype_name(kernel.dtype),
-				(long long)kernel.width, (long long)kernel.length);
-	}
-	return true;
-}
-
-static bool read_steps(struct arena *arena, const struct node *list,
-	struct calibration *calibration, struct error *error)
-{
-	if (list->kind != NODE_LIST || list->n_children > CALIBRATION_STEPS)
-		return node_error(
-			list, error, "expected a list of at most %d steps", CALIBRATION_STEPS);
-	for (int i = 0; i < list->n_children; i++) {
-		const struct node *item = list->children[i];
-		struct calibration_step step = {0};
-
-		if (item->kind != NODE_MAP)
-			return node_error(
-				item, error, "expected a map with mlp, dtype, threads and factors");
-		if (!fields_read(calibration_step_fields, item, NULL, &step, arena, error))
-			return false;
-		if (!calibration_add_step(calibration, &step))
-			return node_error(item, error,
-				"expected each (mlp, dtype, threads) once, got %s %s %s twice",
-				step_mlp_names[step.mlp], dtype_name(step.dtype),
-				step_threads_names[step.threads]);
-	}
-	return true;
-}
-
-static int compare_choice(const void *one, const void *other)
-{
-	const struct calibration_choice *a = one, *b = other;
-	int order = compare_i64(a->form, b->form);
-
-	order = order != 0 ? order : compare_i64(a->dtype, b->dtype);
-	order = order != 0 ? order : compare_i64(a->result, b->result);
-	order = order != 0 ? order : compare_i64(a->m, b->m);
-	order = order != 0 ? order : compare_i64(a->n, b->n);
-	return order != 0 ? order : compare_i64(a->k, b->k);
-}
-
-bool calibration_add_choice(
-	struct calibration *calibration, const struct calibration_choice *choice)
-{
-	return sorted_insert(calibration->choices, &calibration->n_choices, sizeof(*choice), choice,
-		compare_choice);
-}
-
-static bool read_choices(struct arena *arena, const struct node *list,
-	struct calibration *calibration, struct error *error)
-{
-	if (list->kind != NODE_LIST || list->n_children > CALIBRATION_CHOICES)
-		return node_error(
-			list, error, "expected a list of at most %d choices", CALIBRATION_CHOICES);
-	calibration->choices = ARENA_ARRAY(arena, struct calibration_choice, list->n_children);
-	for (int i = 0; i < list->n_children; i++) {
-		const struct node *item = list->children[i];
-		struct calibration_choice choice = {0};
-
-		if (item->kind != NODE_MAP)
-			return node_error(item, error,
-				"expected a map with form, dtype, result, m, n, k and algorithm");
-		if (!fields_read(calibration_choice_fields, item, NULL, &choice, arena, error))
-			return false;
-		if (!calibration_add_choice(calibration, &choice))
-			return node_error(item, error,
-				"expected each (form, dtype, result, m, n, k) once, got %s %s "
-				"%lld x %lld x %lld twice",
-				product_form_names[choice.form], dtype_name(choice.dtype),
-				(long long)choice.m, (long long)choice.n, (long long)choice.k);
-	}
-	return true;
-}
-
 bool calibration_read(struct arena *arena, const struct node *map, struct calibration *calibration,
 	struct error *error)
 {
-	static const char *const others[] = {
-		"collectives", "products", "choices", "kernels", "steps", NULL};
-	const struct node *list = node_get(map, "collectives");
-	const struct node *products = node_get(map, "products");
-	const struct node *choices = node_get(map, "choices");
-	const struct node *kernels = node_get(map, "kernels");
-	const struct node *steps = node_get(map, "steps");
-
 	if (map->kind != NODE_MAP)
 		return node_error(map, error, "expected a calibration (a map)");
-	if (!fields_read(calibration_fields, map, others, calibration, arena, error))
-		return false;
-	return (list == NULL || read_pieces(arena, list, calibration, error)) &&
-	       (products == NULL || read_products(arena, products, calibration, error)) &&
-	       (choices == NULL || read_choices(arena, choices, calibration, error)) &&
-	       (kernels == NULL || read_kernels(arena, kernels, calibration, error)) &&
-	       (steps == NULL || read_steps(arena, steps, calibration, error));
-}
-
-static void write_list(struct writer *writer, const char *key, const struct field *fields,
-	const void *items, int n, size_t size)
-{
-	if (n == 0)
-		return;
-	writer_begin_list(writer, key);
-	for (int i = 0; i < n; i++) {
-		writer_begin_map(writer, NULL);
-		fields_write(fields, (const char *)items + (size_t)i * size, writer);
-		writer_end_map(writer);
-	}
-	writer_end_list(writer);
+	return fields_read(calibration_fields, map, calibration_list_names, calibration, arena,
+		       error) &&
+	       calibration_lists_read(arena, map, calibration, error);
 }
 
 void calibration_write(const struct calibration *calibration, struct writer *writer)
 {
 	fields_write(calibration_fields, calibration, writer);
-	write_list(writer, "collectives", calibration_collective_fields, calibration->collectives,
-		calibration->n_collectives, sizeof(*calibration->collectives));
-	write_list(writer, "products", calibration_product_fields, calibration->products,
-		calibration->n_products, sizeof(*calibration->products));
-	write_list(writer, "choices", calibration_choice_fields, calibration->choices,
-		calibration->n_choices, sizeof(*calibration->choices));
-	write_list(writer, "kernels", calibration_kernel_fields, calibration->kernels,
-		calibration->n_kernels, sizeof(*calibration->kernels));
-	write_list(writer, "steps", calibration_step_fields, calibration->steps,
-		calibration->n_steps, sizeof(*calibration->steps));
+	calibration_lists_write(calibration, writer);
 }
 
 double calibration_gemm_flops(const struct calibration *calibration, enum dtype dtype)
@@ -377,9 +160,8 @@ bool calibration_is_empty(const struct calibration *calibration)
 {
 	static const struct calibration nothing;
 
-	return calibration->n_collectives == 0 && calibration->n_products == 0 &&
-	       calibration->n_choices == 0 && calibration->n_kernels == 0 &&
-	       calibration->n_steps == 0 && fields_equal(calibration_fields, calibration, &nothing);
+	return calibration_lists_are_empty(calibration) &&
+	       fields_equal(calibration_fields, calibration, &nothing);
 }
 
 const struct calibration_collective *calibration_find(const struct calibration *calibration,

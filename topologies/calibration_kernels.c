@@ -17,10 +17,3 @@ int calibration_compare_kernel(const void *one, const void *other)
 	order = order != 0 ? order : compare_i64(a->width, b->width);
 	return order != 0 ? order : compare_i64(a->length, b->length);
 }
-
-bool calibration_add_kernel(
-	struct calibration *calibration, const struct calibration_kernel *kernel)
-{
-	return sorted_insert(calibration->kernels, &calibration->n_kernels, sizeof(*kernel), kernel,
-		calibration_compare_kernel);
-}

@@ -16,24 +16,6 @@ static int place_of(const struct calibration_step *step)
 	return ((int)step->mlp * DTYPE_COUNT + (int)step->dtype) * 2 + (int)step->threads;
 }
 
-bool calibration_add_step(struct calibration *calibration, const struct calibration_step *step)
-{
-	struct calibration_step *steps = calibration->steps;
-	int at = calibration->n_steps;
-
-	if (at == CALIBRATION_STEPS)
-		return false;
-	while (at > 0 && place_of(&steps[at - 1]) > place_of(step))
-		at--;
-	if (at > 0 && place_of(&steps[at - 1]) == place_of(step))
-		return false;
-	for (int i = calibration->n_steps; i > at; i--)
-		steps[i] = steps[i - 1];
-	steps[at] = *step;
-	calibration->n_steps++;
-	return true;
-}
-
 static double measured(const struct calibration *calibration, enum step_work work,
 	const struct calibration_step *key)
 {
