@@ -65,6 +65,43 @@ double bench_time(struct bench *bench, void (*run)(void *data), void *data)
 	return bench_figure(bench, &spread);
 }
 
+struct product_shape bench_layer_shape(
+	int64_t tokens, int64_t out, int64_t in, enum product_form form)
+{
+	const struct product_shape shapes[PRODUCT_FORMS] = {
+		{tokens, out, in}, {tokens, in, out}, {out, in, tokens}};
+
+	return shapes[form];
+}
+
+double bench_flops(const struct product_shape *s)
+{
+	return 2.0 * (double)s->m * (double)s->n * (double)s->k;
+}
+
+static double mean_of_times(double one, double other)
+{
+	return one > 0 && other > 0 ? 2 / (1 / one + 1 / other) : 0;
+}
+
+void bench_keep_product(struct bench *bench, enum dtype dtype, const struct product_shape *s,
+	double flops, double chosen_flops)
+{
+	struct calibration *c = bench->calibration;
+	const struct calibration_product product = {dtype, s->m, s->n, s->k, flops, chosen_flops};
+
+	if (calibration_add_product(c, &product))
+		return;
+	for (int i = 0; i < c->n_products; i++) {
+		struct calibration_product *p = &c->products[i];
+
+		if (p->dtype != dtype || p->m != s->m || p->n != s->n || p->k != s->k)
+			continue;
+		p->flops = mean_of_times(p->flops, flops);
+		p->chosen_flops = mean_of_times(p->chosen_flops, chosen_flops);
+	}
+}
+
 /* What else a host does comes and goes within seconds, most of all in what memory delivers: every
  * figure is measured again later, and what the last visit derives is from the middle ones. */
 static bool visit_kernels(struct bench *bench, struct error *error)

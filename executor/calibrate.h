@@ -46,6 +46,19 @@ struct collective_curve {
 	struct collective_point points[CURVE_POINTS];
 };
 
+/* As the cost model sees the products of a layer: m x n results over a depth of k. */
+struct product_shape {
+	int64_t m, n, k;
+};
+struct product_shape bench_layer_shape(
+	int64_t tokens, int64_t out, int64_t in, enum product_form form);
+double bench_flops(const struct product_shape *shape); /* FLOP, 2 m n k */
+/* Into the calibration's products, which have room: FLOP/s as the library proposes, and of what was
+ * chosen instead (0: nothing). Two forms may have one shape: the cost model knows no layouts, and
+ * gets the mean of their times. */
+void bench_keep_product(struct bench *bench, enum dtype dtype, const struct product_shape *shape,
+	double flops, double chosen_flops);
+
 /* calibrate_kernels.c, calibrate_memory.c, calibrate_products.c, calibrate_shapes.c (after both):
  * one core, and all cores together. */
 bool calibrate_kernels(struct bench *bench, struct error *error);

@@ -47,12 +47,6 @@ struct gemm_case {
 	struct gemm gemm;
 };
 void gpu_run_gemm(void *gemm_case);
-/* As the cost model sees the products of a layer. */
-struct product_shape {
-	int64_t m, n, k;
-};
-struct product_shape gpu_layer_shape(
-	int64_t tokens, int64_t out, int64_t in, enum product_form form);
 /* Operands one after the other in the memory; false when they do not fit. */
 bool gpu_make_gemm(struct gpu_bench *gpu, enum dtype dtype, const struct product_shape *shape,
 	enum product_form form, struct gemm_case *c);

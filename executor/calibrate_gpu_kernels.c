@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { TILE = 128, FIT_N = 4096, FORMS = 3, CHUNKS = 256 };
+enum { TILE = 128, FIT_N = 4096, CHUNKS = 256 };
 static const int64_t depths[] = {256, 512, 1024, 2048, 4096, 8192};
 
 /* Projections of GPT-2 124M and 1.5B and of Llama-2-7B and their heads, and a large square; for the
@@ -60,11 +60,6 @@ bool gpu_make_gemm(struct gpu_bench *g, enum dtype dtype, const struct product_s
 					   .dtype = dtype,
 					   .c_dtype = ta ? DTYPE_FP32 : dtype}};
 	return a + b + c_bytes <= g->memory_bytes;
-}
-
-static double flops_of(const struct product_shape *s)
-{
-	return 2.0 * (double)s->m * (double)s->n * (double)s->k;
 }
 
 /* --- the line --- */
@@ -126,34 +121,6 @@ static bool measure_line(
 
 /* --- the table --- */
 
-struct product_shape gpu_layer_shape(
-	int64_t tokens, int64_t out, int64_t in, enum product_form form)
-{
-	const struct product_shape shapes[FORMS] = {
-		{tokens, out, in}, {tokens, in, out}, {out, in, tokens}};
-
-	return shapes[form];
-}
-
-/* Two forms may have one shape: the cost model knows no layouts, and gets the mean of their times.
- */
-static void keep_product(struct calibration *c, enum dtype dtype, const struct product_shape *s,
-	double rate, double chosen)
-{
-	const struct calibration_product product = {dtype, s->m, s->n, s->k, rate, chosen};
-
-	if (calibration_add_product(c, &product))
-		return;
-	for (int i = 0; i < c->n_products; i++) {
-		struct calibration_product *p = &c->products[i];
-
-		if (p->dtype != dtype || p->m != s->m || p->n != s->n || p->k != s->k)
-			continue;
-		p->flops = 2 / (1 / p->flops + 1 / rate);
-		p->chosen_flops = 2 / (1 / p->chosen_flops + 1 / chosen);
-	}
-}
-
 /* Where nothing was chosen there is one figure. */
 static void drop_equal_rates(struct calibration *c)
 {
@@ -165,13 +132,13 @@ static void drop_equal_rates(struct calibration *c)
 static bool measure_layer(
 	struct gpu_bench *g, enum dtype dtype, const struct layer *layer, struct error *error)
 {
-	double rates[FORMS];
+	double rates[PRODUCT_FORMS];
 
 	/* Results lie where the next operands are: fp32 as bf16 is no number here and there. */
 	if (!gpu_fill(g, error))
 		return false;
-	for (int form = 0; form < FORMS; form++) {
-		const struct product_shape s = gpu_layer_shape(
+	for (int form = 0; form < PRODUCT_FORMS; form++) {
+		const struct product_shape s = bench_layer_shape(
 			layer->tokens, layer->out, layer->in, (enum product_form)form);
 		struct gemm_case c;
 		double seconds, chosen;
@@ -182,8 +149,8 @@ static bool measure_layer(
 			!calibrate_gpu_choice(
 				g, &c, (enum product_form)form, seconds, &chosen, error))
 			return false;
-		rates[form] = flops_of(&s) / seconds;
-		keep_product(g->base.calibration, dtype, &s, rates[form], flops_of(&s) / chosen);
+		rates[form] = bench_flops(&s) / seconds;
+		bench_keep_product(&g->base, dtype, &s, rates[form], bench_flops(&s) / chosen);
 	}
 	bench_say(&g->base,
 		"  %s %6lld tokens, %5lld from %5lld: %7.1f TFLOP/s forward, %7.1f input gradient, "
@@ -200,7 +167,7 @@ static bool measure_products(struct gpu_bench *g, struct error *error)
 	double flops = 0, half = 0;
 
 	c->products = ARENA_ARRAY(g->base.arena, struct calibration_product,
-		COUNT_OF(dtypes) * COUNT_OF(layers) * FORMS);
+		COUNT_OF(dtypes) * COUNT_OF(layers) * PRODUCT_FORMS);
 	c->choices = ARENA_ARRAY(g->base.arena, struct calibration_choice, CALIBRATION_CHOICES);
 	for (int d = 0; d < COUNT_OF(dtypes); d++) {
 		if (!measure_line(g, dtypes[d], &flops, &half, error))

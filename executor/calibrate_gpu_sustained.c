@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { FORMS = 3, CHUNKS = 256 };
+enum { CHUNKS = 256 };
 
 /* s: until it is as hot as it will be, and what is then looked at. */
 #define HEAT_QUICK  2.0
@@ -19,7 +19,7 @@ enum { FORMS = 3, CHUNKS = 256 };
 
 struct load {
 	struct gpu_bench *gpu;
-	struct gemm_case products[FORMS];
+	struct gemm_case products[PRODUCT_FORMS];
 	double alone;             /* s of these, as in the table */
 	int64_t elements, copies; /* that are moved behind each product, and how often */
 	int repeats, done;
@@ -38,7 +38,7 @@ static double seconds_alone(const struct calibration *c, const struct product_sh
 		const struct calibration_product *p = &c->products[i];
 
 		if (p->dtype == DTYPE_BF16 && p->m == s->m && p->n == s->n && p->k == s->k)
-			return 2 * (double)s->m * (double)s->n * (double)s->k / p->flops;
+			return bench_flops(s) / p->flops;
 	}
 	return 0;
 }
@@ -56,9 +56,9 @@ static bool make_products(struct gpu_bench *g, int64_t tokens, struct load *load
 	enum { WIDTH = 4096 };
 
 	load->alone = 0;
-	for (int form = 0; form < FORMS; form++) {
+	for (int form = 0; form < PRODUCT_FORMS; form++) {
 		const struct product_shape s =
-			gpu_layer_shape(tokens, WIDTH, WIDTH, (enum product_form)form);
+			bench_layer_shape(tokens, WIDTH, WIDTH, (enum product_form)form);
 		double seconds = seconds_alone(g->base.calibration, &s);
 
 		if (seconds <= 0 ||
@@ -87,7 +87,7 @@ static void run_load(void *data)
 {
 	struct load *load = data;
 
-	for (int form = 0; form < FORMS; form++) {
+	for (int form = 0; form < PRODUCT_FORMS; form++) {
 		gpu_run_gemm(&load->products[form]);
 		for (int64_t i = 0; i < load->copies; i++)
 			run_copy(load);
@@ -96,12 +96,10 @@ static void run_load(void *data)
 		gpu_facts_read(&load->facts);
 }
 
-static bool watch(struct gpu_bench *g, struct load *load, struct chunks *chunks, double *heated,
+static bool watch(struct gpu_bench *g, struct load *load, struct chunks *chunks, double heat,
 	struct error *error)
 {
-	bool quick = g->base.options->quick;
-	double heat = quick ? HEAT_QUICK : HEAT_FULL,
-	       all = heat + (quick ? WATCH_QUICK : WATCH_FULL);
+	double all = heat + (g->base.options->quick ? WATCH_QUICK : WATCH_FULL);
 	double seconds = 0, total = 0;
 
 	while (total < all && chunks->n < CHUNKS) {
@@ -115,7 +113,6 @@ static bool watch(struct gpu_bench *g, struct load *load, struct chunks *chunks,
 		chunks->watts[chunks->n] = load->facts.watts;
 		chunks->seconds[chunks->n++] = seconds;
 	}
-	*heated = heat;
 	return true;
 }
 
@@ -146,19 +143,19 @@ bool calibrate_gpu_sustained(struct gpu_bench *g, struct error *error)
 {
 	struct load load = {.gpu = g, .elements = g->memory_bytes / 2 / 2};
 	struct chunks chunks = {0};
-	double copy, heated;
+	double heat = g->base.options->quick ? HEAT_QUICK : HEAT_FULL, copy;
 
 	/* So many tokens as fill it, or as fit. */
 	if (!make_products(g, 65536, &load) && !make_products(g, 4096, &load))
 		return error_set(error, EXIT_CODE_INTERNAL, "no room for a layer's products");
 	if (!gpu_fill(g, error) || !gpu_time(g, run_copy, &load, &copy, error))
 		return false;
-	load.copies = (int64_t)fmax(round(load.alone * MEMORY_PART / FORMS / copy), 1);
-	double copying = FORMS * (double)load.copies * copy;
+	load.copies = (int64_t)fmax(round(load.alone * MEMORY_PART / PRODUCT_FORMS / copy), 1);
+	double copying = PRODUCT_FORMS * (double)load.copies * copy;
 	load.repeats = (int)fmin(fmax(CHUNK / (load.alone + copying), 1), 1000);
-	if (!watch(g, &load, &chunks, &heated, error))
+	if (!watch(g, &load, &chunks, heat, error))
 		return false;
 	conclude(g, &load, copying, &chunks);
-	say(g, heated);
+	say(g, heat);
 	return true;
 }

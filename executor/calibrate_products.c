@@ -21,8 +21,6 @@ static void run_gemm(void *data)
 	c->bench->kernels->gemm(&c->bench->context, &c->gemm);
 }
 
-enum form { FORM_FORWARD, FORM_INPUT_GRADIENT, FORM_WEIGHT_GRADIENT, FORM_COUNT };
-
 /* Of one dtype: operands, and the figures in the making. */
 struct products {
 	struct bench *bench;
@@ -38,8 +36,8 @@ static double gemm_rate(const struct products *p, int64_t m, int64_t n, int64_t 
 {
 	double seconds = 0;
 
-	for (int form = 0; form < FORM_COUNT; form++) {
-		bool a = form == FORM_WEIGHT_GRADIENT, b = form == FORM_FORWARD;
+	for (int form = 0; form < PRODUCT_FORMS; form++) {
+		bool a = form == PRODUCT_WEIGHT_GRADIENT, b = form == PRODUCT_FORWARD;
 		struct gemm_case c = {p->bench, {.m = m,
 							.n = n,
 							.k = k,
@@ -57,7 +55,7 @@ static double gemm_rate(const struct products *p, int64_t m, int64_t n, int64_t 
 
 		seconds += bench_time(p->bench, run_gemm, &c);
 	}
-	return FORM_COUNT * 2.0 * (double)m * (double)n * (double)k / seconds;
+	return PRODUCT_FORMS * 2.0 * (double)m * (double)n * (double)k / seconds;
 }
 
 /* With f(x) = x / (x + half), rate(x) / rate(SIDE) = r gives half; the middle one of three. */

@@ -21,17 +21,14 @@ static const struct stage {
 	{192, 256, false, false}};
 enum { STAGES = 4, MOST_HEAD_TOKENS = 256, QUICK_STAGE = 1, REPEATS = 3 };
 
-enum form { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, FORMS };
-
 /* More than the third-level cache of most: passed over, it takes the place of everything. */
 enum { SWEEP_FLOATS = 24 << 20 };
 
-/* One product: its shape, and seconds. */
-struct shape {
-	int64_t m, n, k;
-	double one, all; /* on one core, on all */
+struct timed_product {
+	struct product_shape shape;
+	double one, all; /* s on one core, on all */
 };
-enum { MOST_SHAPES = STAGES * LINEARS * FORMS };
+enum { MOST_PRODUCTS = STAGES * LINEARS * PRODUCT_FORMS };
 
 struct shapes {
 	struct bench *bench;
@@ -40,7 +37,7 @@ struct shapes {
 	float *sweep;
 	char *weights, *gradients, *inputs, *outputs; /* gradients are fp32 */
 	int n;
-	struct shape list[MOST_SHAPES];
+	struct timed_product list[MOST_PRODUCTS];
 };
 
 static int linears_of(const struct stage *stage)
@@ -68,17 +65,17 @@ static void sweep(const struct shapes *s, const struct stage *stage)
 }
 
 /* The product of a linear, whose weight begins `at` elements into the weights. */
-static struct gemm product_of(
-	const struct shapes *s, const struct stage *stage, int linear, int64_t at, enum form form)
+static struct gemm product_of(const struct shapes *s, const struct stage *stage, int linear,
+	int64_t at, enum product_form form)
 {
 	int64_t out = out_of(stage, linear), in = in_of(stage, linear), tokens = stage->tokens;
 	const char *weight = s->weights + at * dtype_bytes(s->dtype);
 	struct gemm g = {.dtype = s->dtype, .c_dtype = s->dtype, .m = tokens};
 
-	if (form == FORWARD) {
+	if (form == PRODUCT_FORWARD) {
 		g.n = g.ldc = out, g.k = g.lda = g.ldb = in;
 		g.a = s->inputs, g.b = weight, g.c = s->outputs, g.transpose_b = true;
-	} else if (form == INPUT_GRADIENT) {
+	} else if (form == PRODUCT_INPUT_GRADIENT) {
 		g.n = g.ldb = g.ldc = in, g.k = g.lda = out;
 		g.a = s->outputs, g.b = weight, g.c = s->inputs;
 	} else {
@@ -89,6 +86,7 @@ static struct gemm product_of(
 	return g;
 }
 
+/* s */
 static double time_product(const struct shapes *s, const struct gemm *g)
 {
 	double start = clock_now();
@@ -98,22 +96,23 @@ static double time_product(const struct shapes *s, const struct gemm *g)
 }
 
 /* Forward through all linears and back, as a step does. */
-static void pass(const struct shapes *s, const struct stage *stage, double times[LINEARS][FORMS])
+static void pass(
+	const struct shapes *s, const struct stage *stage, double times[LINEARS][PRODUCT_FORMS])
 {
 	int64_t at = 0;
 	struct gemm g;
 
 	sweep(s, stage);
 	for (int i = 0; i < linears_of(stage); i++) {
-		g = product_of(s, stage, i, at, FORWARD);
-		times[i][FORWARD] = time_product(s, &g);
+		g = product_of(s, stage, i, at, PRODUCT_FORWARD);
+		times[i][PRODUCT_FORWARD] = time_product(s, &g);
 		at += out_of(stage, i) * in_of(stage, i);
 	}
 	sweep(s, stage);
 	for (int i = linears_of(stage) - 1; i >= 0; i--) {
 		at -= out_of(stage, i) * in_of(stage, i);
-		for (int form = INPUT_GRADIENT; form < FORMS; form++) {
-			g = product_of(s, stage, i, at, (enum form)form);
+		for (int form = PRODUCT_INPUT_GRADIENT; form < PRODUCT_FORMS; form++) {
+			g = product_of(s, stage, i, at, (enum product_form)form);
 			times[i][form] = time_product(s, &g);
 		}
 	}
@@ -126,9 +125,9 @@ static int repeats_of(const struct shapes *s)
 
 /* One figure for each product, in the order of linears and forms. */
 static void time_stage(const struct shapes *s, const struct stage *stage, int threads,
-	double figures[LINEARS][FORMS])
+	double figures[LINEARS][PRODUCT_FORMS])
 {
-	double times[REPEATS][LINEARS][FORMS], values[REPEATS];
+	double times[REPEATS][LINEARS][PRODUCT_FORMS], values[REPEATS];
 	int n = repeats_of(s);
 
 	s->bench->context.threads = threads;
@@ -137,7 +136,7 @@ static void time_stage(const struct shapes *s, const struct stage *stage, int th
 		pass(s, stage, times[r]);
 	s->bench->context.threads = 1;
 	for (int i = 0; i < linears_of(stage); i++) {
-		for (int form = 0; form < FORMS; form++) {
+		for (int form = 0; form < PRODUCT_FORMS; form++) {
 			for (int r = 0; r < n; r++)
 				values[r] = times[r][i][form];
 			struct spread spread = measure_spread(values, n);
@@ -148,27 +147,20 @@ static void time_stage(const struct shapes *s, const struct stage *stage, int th
 
 static void measure_stage(struct shapes *s, const struct stage *stage)
 {
-	double one[LINEARS][FORMS], all[LINEARS][FORMS];
-	int64_t at = 0;
+	double one[LINEARS][PRODUCT_FORMS], all[LINEARS][PRODUCT_FORMS];
 
 	time_stage(s, stage, 1, one);
 	time_stage(s, stage, (int)machine_cpus(), all);
 	for (int i = 0; i < linears_of(stage); i++) {
-		for (int form = 0; form < FORMS; form++) {
-			struct gemm g = product_of(s, stage, i, at, (enum form)form);
-
-			s->list[s->n++] = (struct shape){g.m, g.n, g.k, one[i][form], all[i][form]};
-		}
-		at += out_of(stage, i) * in_of(stage, i);
+		for (int form = 0; form < PRODUCT_FORMS; form++)
+			s->list[s->n++] = (struct timed_product){
+				bench_layer_shape(stage->tokens, out_of(stage, i), in_of(stage, i),
+					(enum product_form)form),
+				one[i][form], all[i][form]};
 	}
 }
 
 /* --- what they say --- */
-
-static double flops_of(const struct shape *p)
-{
-	return 2.0 * (double)p->m * (double)p->n * (double)p->k;
-}
 
 static double saturation(double size, double half)
 {
@@ -176,14 +168,14 @@ static double saturation(double size, double half)
 }
 
 /* As simulator/gemm.c has it: arithmetic by saturation, and the traffic of the operands. */
-static double arithmetic_of(const struct shapes *s, const struct shape *p)
+static double arithmetic_of(const struct shapes *s, const struct product_shape *p)
 {
-	return flops_of(p) /
+	return bench_flops(p) /
 	       (*s->flops * saturation((double)p->m, s->half_m) *
 		       saturation((double)p->n, s->half_n) * saturation((double)p->k, s->half_k));
 }
 
-static double memory_of(const struct shapes *s, const struct shape *p, double bandwidth)
+static double memory_of(const struct shapes *s, const struct product_shape *p, double bandwidth)
 {
 	double m = (double)p->m, n = (double)p->n, k = (double)p->k;
 
@@ -199,11 +191,12 @@ static double without(double seconds, double memory)
 /* gemm_flops becomes that of the middle one: what the list says of others are ratios around 1. */
 static double scale_to_shapes(struct shapes *s)
 {
-	double parts[MOST_SHAPES], bandwidth = s->bench->calibration->memory_bandwidth;
+	double parts[MOST_PRODUCTS], bandwidth = s->bench->calibration->memory_bandwidth;
 
 	for (int i = 0; i < s->n; i++) {
-		const struct shape *p = &s->list[i];
-		parts[i] = arithmetic_of(s, p) / without(p->one, memory_of(s, p, bandwidth));
+		const struct timed_product *p = &s->list[i];
+		parts[i] = arithmetic_of(s, &p->shape) /
+			   without(p->one, memory_of(s, &p->shape, bandwidth));
 	}
 	double part = measure_spread(parts, s->n).p50;
 	*s->flops *= part;
@@ -215,39 +208,28 @@ static double scale_to_shapes(struct shapes *s)
 static double speedup_of(const struct shapes *s)
 {
 	const struct calibration *c = s->bench->calibration;
-	double speedups[MOST_SHAPES];
+	double speedups[MOST_PRODUCTS];
 	double shared =
 		fmin(c->memory_bandwidth * (double)machine_cpus(), c->memory_bandwidth_shared);
 
 	for (int i = 0; i < s->n; i++) {
-		const struct shape *p = &s->list[i];
-		double arithmetic = arithmetic_of(s, p);
-		double ratio = p->one / (arithmetic + memory_of(s, p, c->memory_bandwidth));
+		const struct timed_product *p = &s->list[i];
+		double arithmetic = arithmetic_of(s, &p->shape);
+		double ratio = p->one / (arithmetic + memory_of(s, &p->shape, c->memory_bandwidth));
 
-		speedups[i] = ratio * arithmetic / without(p->all, ratio * memory_of(s, p, shared));
+		speedups[i] = ratio * arithmetic /
+			      without(p->all, ratio * memory_of(s, &p->shape, shared));
 	}
 	return fmax(measure_spread(speedups, s->n).p50, 1);
 }
 
-/* Forward of one linear and a gradient of another may be the same product; then their mean. */
-static void keep_shapes(const struct shapes *s)
+static void keep_products(const struct shapes *s)
 {
-	struct calibration *c = s->bench->calibration;
-
 	for (int i = 0; i < s->n; i++) {
-		const struct shape *p = &s->list[i];
-		double seconds = 0;
-		int same = 0;
+		const struct timed_product *p = &s->list[i];
 
-		for (int j = 0; j < s->n; j++) {
-			const struct shape *q = &s->list[j];
-			if (q->m != p->m || q->n != p->n || q->k != p->k)
-				continue;
-			seconds += q->one;
-			same++;
-		}
-		calibration_add_product(c, &(struct calibration_product){s->dtype, p->m, p->n, p->k,
-						   flops_of(p) * same / seconds});
+		bench_keep_product(
+			s->bench, s->dtype, &p->shape, bench_flops(&p->shape) / p->one, 0);
 	}
 }
 
@@ -287,7 +269,7 @@ static double measure_dtype(struct shapes *s, double *part)
 			measure_stage(s, &stages[i]);
 	release(s);
 	*part = scale_to_shapes(s);
-	keep_shapes(s);
+	keep_products(s);
 	return speedup_of(s);
 }
 

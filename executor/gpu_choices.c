@@ -9,15 +9,15 @@ static struct gemm_choice choice_of(const struct calibration_choice *c)
 		.k = c->k,
 		.transpose_a = c->form == PRODUCT_WEIGHT_GRADIENT,
 		.transpose_b = c->form == PRODUCT_FORWARD,
-		.way = {.algorithm = (int32_t)c->algorithm,
-			.tile = (int32_t)c->tile,
-			.stages = (int32_t)c->stages,
-			.split_k = (int32_t)c->split_k,
-			.reduction = (int32_t)c->reduction,
-			.swizzle = (int32_t)c->swizzle,
-			.custom = (int32_t)c->custom,
-			.inner_shape = (int32_t)c->inner_shape,
-			.cluster = (int32_t)c->cluster}};
+		.way = {.algorithm = c->algorithm,
+			.tile = c->tile,
+			.stages = c->stages,
+			.split_k = c->split_k,
+			.reduction = c->reduction,
+			.swizzle = c->swizzle,
+			.custom = c->custom,
+			.inner_shape = c->inner_shape,
+			.cluster = c->cluster}};
 }
 
 void gpu_choices_use(struct gpu_choices *choices, const struct calibration *calibration,

@@ -71,7 +71,7 @@ const struct field calibration_product_fields[] = {
 	FIELD_END,
 };
 
-#define NUMBER(name) FIELD_INT(struct calibration_choice, name, #name, OPTIONAL)
+#define NUMBER(name) FIELD_INT32(struct calibration_choice, name, #name, OPTIONAL)
 const struct field calibration_choice_fields[] = {
 	FIELD_ENUM(struct calibration_choice, form, "form", FIELD_REQUIRED, product_form_names),
 	FIELD_ENUM(struct calibration_choice, dtype, "dtype", FIELD_REQUIRED, dtype_names),
@@ -80,7 +80,7 @@ const struct field calibration_choice_fields[] = {
 	FIELD_INT(struct calibration_choice, n, "n", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_INT(struct calibration_choice, k, "k", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_DOUBLE(struct calibration_choice, gain, "gain", OPTIONAL),
-	FIELD_INT(struct calibration_choice, algorithm, "algorithm",
+	FIELD_INT32(struct calibration_choice, algorithm, "algorithm",
 		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
 	NUMBER(tile),
 	NUMBER(stages),

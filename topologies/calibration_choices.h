@@ -5,7 +5,12 @@
 #include "base/base.h"
 
 /* The products of a layer. */
-enum product_form { PRODUCT_FORWARD, PRODUCT_INPUT_GRADIENT, PRODUCT_WEIGHT_GRADIENT };
+enum product_form {
+	PRODUCT_FORWARD,
+	PRODUCT_INPUT_GRADIENT,
+	PRODUCT_WEIGHT_GRADIENT,
+	PRODUCT_FORMS
+};
 extern const char *const product_form_names[]; /* "forward", "input_gradient", ... */
 
 /* A way of cuBLASLt's for products of that shape, in numbers of its own (cublasLt.h), that was
@@ -15,7 +20,7 @@ struct calibration_choice {
 	enum dtype dtype, result; /* of the operands, of what is written */
 	int64_t m, n, k;
 	double gain; /* its speed over the first proposal's */
-	int64_t algorithm, tile, stages, split_k, reduction, swizzle, custom, inner_shape, cluster;
+	int algorithm, tile, stages, split_k, reduction, swizzle, custom, inner_shape, cluster;
 };
 
 enum { CALIBRATION_CHOICES = 128 }; /* at most */

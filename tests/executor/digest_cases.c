@@ -28,6 +28,22 @@ const char *const digest_modes[] = {
 };
 const int n_digest_modes = COUNT_OF(digest_modes);
 
+const struct digest_world digest_worlds[] = {
+	{1, "strategy=NO_SHARD micro_batch=24"},
+	{1, "strategy=FULL_SHARD micro_batch=3 grad_accum=8 sync_each_micro_batch=off"},
+	{2, "strategy=FULL_SHARD micro_batch=4 grad_accum=3"},
+	{2, "strategy=SHARD_GRAD_OP micro_batch=12 cpu_offload=optimizer"},
+	{3, "strategy=NO_SHARD micro_batch=8 activation_checkpointing=selective"},
+	{3, "strategy=FULL_SHARD micro_batch=2 grad_accum=4 sync_each_micro_batch=off"},
+	{4, "strategy=HYBRID_SHARD shard_group=2 micro_batch=3 grad_accum=2"},
+	{4, "strategy=ZERO_2 micro_batch=6"},
+	{6, "strategy=HYBRID_SHARD_ZERO2 shard_group=3 micro_batch=4 wrap=model"},
+	{6, "strategy=ZERO_1 micro_batch=1 grad_accum=4"},
+	{8, "strategy=FULL_SHARD micro_batch=3 cpu_offload=parameters"},
+	{8, "strategy=ZERO_3 shard_group=2 micro_batch=1 grad_accum=3 sync_each_micro_batch=on"},
+};
+const int n_digest_worlds = COUNT_OF(digest_worlds);
+
 static const struct {
 	const char *options;
 	int64_t group; /* must divide the ranks */

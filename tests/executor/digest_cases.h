@@ -21,6 +21,14 @@ extern const int n_digest_modes;
 /* From this one on the same modes again in bf16: reduced in fp32, in bf16, in bf16. */
 enum { DIGEST_BF16_MODE = 3 };
 
+/* What ends in one digest at level `world`: 24 sequences a step on 1 to 8 ranks. */
+struct digest_world {
+	int64_t ranks;
+	const char *options;
+};
+extern const struct digest_world digest_worlds[];
+extern const int n_digest_worlds;
+
 /* What may differ inside a group. */
 struct digest_variant {
 	const char *strategy, *wrap, *prefetch, *checkpointing;

@@ -1,34 +1,14 @@
 /* Exact sums of gradients: one digest whatever the number of ranks, micro-batch and accumulation,
  * also over a checkpoint that other ranks resume. */
-#include "support.h"
+#include "digest_cases.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
 enum { STEPS = 4, SAVED = 2 };
 
-struct case_ {
-	int64_t ranks;
-	const char *options; /* 24 sequences a step */
-};
-
-static const struct case_ cases[] = {
-	{1, "strategy=NO_SHARD micro_batch=24"},
-	{1, "strategy=FULL_SHARD micro_batch=3 grad_accum=8 sync_each_micro_batch=off"},
-	{2, "strategy=FULL_SHARD micro_batch=4 grad_accum=3"},
-	{2, "strategy=SHARD_GRAD_OP micro_batch=12 cpu_offload=optimizer"},
-	{3, "strategy=NO_SHARD micro_batch=8 activation_checkpointing=selective"},
-	{3, "strategy=FULL_SHARD micro_batch=2 grad_accum=4 sync_each_micro_batch=off"},
-	{4, "strategy=HYBRID_SHARD shard_group=2 micro_batch=3 grad_accum=2"},
-	{4, "strategy=ZERO_2 micro_batch=6"},
-	{6, "strategy=HYBRID_SHARD_ZERO2 shard_group=3 micro_batch=4 wrap=model"},
-	{6, "strategy=ZERO_1 micro_batch=1 grad_accum=4"},
-	{8, "strategy=FULL_SHARD micro_batch=3 cpu_offload=parameters"},
-	{8, "strategy=ZERO_3 shard_group=2 micro_batch=1 grad_accum=3 sync_each_micro_batch=on"},
-};
-
 static struct digest train(
-	const char *model, const struct case_ *c, const char *sums, struct executor_job job)
+	const char *model, const struct digest_world *c, const char *sums, struct executor_job job)
 {
 	struct digest digest;
 	struct run run;
@@ -56,14 +36,16 @@ static void any_number_of_ranks_ends_in_the_same_bits(void **state)
 	for (int m = 0; m < COUNT_OF(models); m++) {
 		struct digest first = {""};
 
-		for (int i = 0; i < COUNT_OF(cases); i++) {
-			struct digest digest = train(models[m], &cases[i], "exact", run_job(STEPS));
+		for (int i = 0; i < n_digest_worlds; i++) {
+			struct digest digest =
+				train(models[m], &digest_worlds[i], "exact", run_job(STEPS));
 
 			if (i == 0)
 				first = digest;
 			else if (strcmp(digest.hex, first.hex) != 0)
 				fail_msg("model %d, %lld ranks, %s: another digest", m,
-					(long long)cases[i].ranks, cases[i].options);
+					(long long)digest_worlds[i].ranks,
+					digest_worlds[i].options);
 		}
 	}
 }
@@ -72,9 +54,9 @@ static void any_number_of_ranks_ends_in_the_same_bits(void **state)
 static void sums_in_a_tree_do_not(void **state)
 {
 	(void)state;
-	struct digest one = train(TINY_GPT2, &cases[0], "tree", run_job(STEPS));
-	struct digest other = train(TINY_GPT2, &cases[4], "tree", run_job(STEPS));
-	struct digest exact = train(TINY_GPT2, &cases[0], "exact", run_job(STEPS));
+	struct digest one = train(TINY_GPT2, &digest_worlds[0], "tree", run_job(STEPS));
+	struct digest other = train(TINY_GPT2, &digest_worlds[4], "tree", run_job(STEPS));
+	struct digest exact = train(TINY_GPT2, &digest_worlds[0], "exact", run_job(STEPS));
 
 	assert_string_not_equal(one.hex, other.hex);
 	assert_string_not_equal(one.hex, exact.hex);
@@ -91,10 +73,10 @@ static void remove_folder(const char *folder)
 /* Killed in the step after the checkpoint, resumed by others. */
 static void resumed_by_others_it_ends_in_the_same_bits(void **state)
 {
-	struct digest whole = train(TINY_GPT2, &cases[0], "exact", run_job(STEPS));
+	struct digest whole = train(TINY_GPT2, &digest_worlds[0], "exact", run_job(STEPS));
 
 	(void)state;
-	for (int w = 0; w < COUNT_OF(cases); w += 4) {
+	for (int w = 0; w < n_digest_worlds; w += 4) {
 		char folder[] = "/tmp/shardplan-world-XXXXXX", options[256];
 		struct executor_job job = run_job(STEPS), rest = run_job(STEPS);
 		struct run run;
@@ -104,15 +86,15 @@ static void resumed_by_others_it_ends_in_the_same_bits(void **state)
 		job.checkpoint_every = SAVED;
 		job.fault = "kill_rank=0@step=3";
 		snprintf(options, sizeof(options), "%s seq_len=8 clip=0.5 gradient_sums=exact",
-			cases[w].options);
-		run_plan(&run, TINY_GPT2, cases[w].ranks, options);
+			digest_worlds[w].options);
+		run_plan(&run, TINY_GPT2, digest_worlds[w].ranks, options);
 		assert_false(run_train(&run, &job));
 		assert_int_equal(run.error.code, EXIT_CODE_FAULT);
 		run_finish(&run);
 		rest.resume = folder;
-		for (int r = 1; r < COUNT_OF(cases); r += 3)
+		for (int r = 1; r < n_digest_worlds; r += 3)
 			assert_string_equal(
-				train(TINY_GPT2, &cases[r], "exact", rest).hex, whole.hex);
+				train(TINY_GPT2, &digest_worlds[r], "exact", rest).hex, whole.hex);
 		remove_folder(folder);
 	}
 }

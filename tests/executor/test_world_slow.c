@@ -125,25 +125,7 @@ static void any_number_of_ranks_ends_in_the_same_bits(void **state)
 
 /* --- kills --- */
 
-static const struct place {
-	int64_t ranks;
-	const char *options;
-} places[] = {
-	{1, "strategy=NO_SHARD micro_batch=24"},
-	{1, "strategy=FULL_SHARD micro_batch=3 grad_accum=8 sync_each_micro_batch=off"},
-	{2, "strategy=FULL_SHARD micro_batch=4 grad_accum=3"},
-	{2, "strategy=SHARD_GRAD_OP micro_batch=12 cpu_offload=optimizer"},
-	{3, "strategy=NO_SHARD micro_batch=8 activation_checkpointing=selective"},
-	{3, "strategy=FULL_SHARD micro_batch=2 grad_accum=4 sync_each_micro_batch=off"},
-	{4, "strategy=HYBRID_SHARD shard_group=2 micro_batch=3 grad_accum=2"},
-	{4, "strategy=ZERO_2 micro_batch=6"},
-	{6, "strategy=HYBRID_SHARD_ZERO2 shard_group=3 micro_batch=4 wrap=model"},
-	{6, "strategy=ZERO_1 micro_batch=1 grad_accum=4"},
-	{8, "strategy=FULL_SHARD micro_batch=3 cpu_offload=parameters"},
-	{8, "strategy=ZERO_3 shard_group=2 micro_batch=1 grad_accum=3 sync_each_micro_batch=on"},
-};
-
-static bool run_at(const struct place *place, const char *model, struct executor_job *job,
+static bool run_at(const struct digest_world *place, const char *model, struct executor_job *job,
 	struct digest *digest, struct error *error)
 {
 	struct run run;
@@ -161,7 +143,8 @@ static bool run_at(const struct place *place, const char *model, struct executor
 }
 
 /* Killed after its first checkpoint, at another rank and step for each `number`. */
-static void kill_at(const struct place *place, const char *model, const char *folder, int number)
+static void kill_at(
+	const struct digest_world *place, const char *model, const char *folder, int number)
 {
 	struct executor_job job = run_job(STEPS);
 	struct digest digest;
@@ -189,23 +172,25 @@ static void resumed_by_others_it_ends_in_the_same_bits(void **state)
 		struct digest whole, digest;
 		struct error error;
 
-		assert_true(run_at(&places[0], digest_models[m].text, &job, &whole, &error));
-		for (int w = 0; w < COUNT_OF(places); w++) {
+		assert_true(run_at(&digest_worlds[0], digest_models[m].text, &job, &whole, &error));
+		for (int w = 0; w < n_digest_worlds; w++) {
 			char folder[] = "/tmp/shardplan-world-XXXXXX", command[64];
 
 			assert_non_null(mkdtemp(folder));
-			kill_at(&places[w], digest_models[m].text, folder, kills++);
-			for (int r = 0; r < COUNT_OF(places); r++) {
+			kill_at(&digest_worlds[w], digest_models[m].text, folder, kills++);
+			for (int r = 0; r < n_digest_worlds; r++) {
 				job = run_job(STEPS);
 				job.resume = folder;
-				if (!run_at(&places[r], digest_models[m].text, &job, &digest,
+				if (!run_at(&digest_worlds[r], digest_models[m].text, &job, &digest,
 					    &error) ||
 					strcmp(digest.hex, whole.hex) != 0)
 					fail_msg("%s, killed on %lld ranks, resumed on %lld (%s): "
 						 "%s %s, undisturbed %s",
-						digest_models[m].name, (long long)places[w].ranks,
-						(long long)places[r].ranks, places[r].options,
-						error.message, digest.hex, whole.hex);
+						digest_models[m].name,
+						(long long)digest_worlds[w].ranks,
+						(long long)digest_worlds[r].ranks,
+						digest_worlds[r].options, error.message, digest.hex,
+						whole.hex);
 				resumed++;
 			}
 			snprintf(command, sizeof(command), "rm -rf '%s'", folder);
