@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/sorted.h"
 #include "cli/output.h"
 #include "cli/question.h"
 #include "executor/executor.h"
@@ -289,24 +288,6 @@ static bool is_told(const struct topology *topology, const struct calibration_st
 	return step->threads == STEP_THREADS_ONE || topology->host.cores > 1;
 }
 
-/* Of each kind of work the middle one of the visits that saw it. */
-static struct calibration_step middle(const struct calibration_step *visits, int n)
-{
-	struct calibration_step step = visits[0];
-
-	for (int work = 0; work < STEP_WORK_COUNT; work++) {
-		double seen[VISITS];
-		int count = 0;
-
-		for (int i = 0; i < n; i++)
-			if (visits[i].factors[work] > 0)
-				seen[count++] = visits[i].factors[work];
-		sort_numbers(seen, count);
-		step.factors[work] = count > 0 ? quantile(seen, count, 0.5) : 0;
-	}
-	return step;
-}
-
 /* All combinations, again in each visit: what else the machine does comes and goes. Returns how
  * many were measured in every one; those after them could not be. */
 static int measure_visits(const char *data, bool quick, const struct topology *machine, int visits,
@@ -341,7 +322,7 @@ void calibrate_steps(struct arena *arena, bool quick, void (*report)(const char 
 	int n = measure_visits(path, quick, topology, visits, steps);
 	close(data);
 	for (int i = 0; i < n; i++) {
-		struct calibration_step step = middle(steps[i], visits);
+		struct calibration_step step = calibration_step_middle(steps[i], visits);
 
 		if (has_factors(&step) && calibration_add_step(&topology->calibration, &step))
 			say(&step, report, report_data);

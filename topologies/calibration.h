@@ -149,6 +149,10 @@ int calibration_compare_kernel(const void *one, const void *other);
  * or there is no room. */
 bool calibration_add_step(struct calibration *calibration, const struct calibration_step *step);
 
+/* Of n (1 to 16) measurements of one combination: of each kind of work the middle factor of those
+ * that have one. */
+struct calibration_step calibration_step_middle(const struct calibration_step *steps, int n);
+
 /* What the model's seconds of that work are multiplied by. `all`: 0 for a rank of one thread, 1 for
  * one that has all, between them in proportion (of logarithms). 1 where nothing was measured. */
 double calibration_step_factor(const struct calibration *calibration, enum step_mlp mlp,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "executor/allocations.h"
+#include "executor/calibrate.h"
 #include "executor/event.h"
 #include "executor/machine.h"
 #include "executor/measure.h"
@@ -23,6 +24,26 @@ static void spreads(void **state)
 	assert_true(spread.mean == 7 && spread.p95 == 7 && spread.variance == 0);
 	spread = measure_spread(one, 0);
 	assert_true(spread.mean == 0);
+}
+
+/* Two figures in three visits: what each is taken for so far. */
+static void figures_are_the_middle_of_visits(void **state)
+{
+	static const double seen[CALIBRATE_VISITS][2] = {{5, 1}, {1, 2}, {3, 9}};
+	static const double taken[CALIBRATE_VISITS][2] = {{5, 1}, {3, 1.5}, {3, 2}};
+	struct bench bench = {0};
+
+	(void)state;
+	for (bench.visit = 0; bench.visit < CALIBRATE_VISITS; bench.visit++) {
+		bench.figure = 0;
+		for (int i = 0; i < 2; i++) {
+			double value = seen[bench.visit][i];
+			struct spread spread = measure_spread(&value, 1);
+
+			assert_true(bench_figure(&bench, &spread) == taken[bench.visit][i]);
+		}
+	}
+	assert_int_equal(bench.n_spreads, 2 * CALIBRATE_VISITS);
 }
 
 /* Two gathers, of which the second is half hidden; a reduction that nothing hides. */
@@ -235,6 +256,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(adapters_are_counted),
 		cmocka_unit_test(spreads),
+		cmocka_unit_test(figures_are_the_middle_of_visits),
 		cmocka_unit_test(time_is_split),
 		cmocka_unit_test(recorders_keep_some_timelines),
 		cmocka_unit_test(allocations_are_seen),

@@ -142,6 +142,7 @@ static int teardown(void **state)
 {
 	(void)state;
 	context_finish(&context, kernels_cuda());
+	assert_int_equal(cuda_calls.allocations, cuda_calls.frees);
 	return 0;
 }
 

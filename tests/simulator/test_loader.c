@@ -50,6 +50,8 @@ static void test_batch(void **state)
  * runtime, and by how much the step is longer is what is printed. */
 static void test_rates(void **state)
 {
+	static const double shares[] = {0.99, 0.33, 0.11};
+
 	(void)state;
 	for (size_t i = 0; i < COUNT_OF(runtimes); i++) {
 		struct case_ c;
@@ -59,8 +61,8 @@ static void test_rates(void **state)
 		struct prediction fast = predicted(&c, runtimes[i], 20 * free.tokens_per_s_per_gpu);
 		near(fast.step_time, free.step_time, 1e-9);
 		assert_true(fast.time.data_wait == 0);
-		for (double share = 0.99; share > 0.1; share /= 3) {
-			double rate = share * free.tokens_per_s_per_gpu;
+		for (int j = 0; j < COUNT_OF(shares); j++) {
+			double rate = shares[j] * free.tokens_per_s_per_gpu;
 			struct prediction slow = predicted(&c, runtimes[i], rate);
 
 			/* How collectives meet differs from step to step. */
@@ -136,11 +138,29 @@ static void test_text(void **state)
 	}
 }
 
+/* Then more steps than are simulated pass before it is waited for in the middle of one. */
+static void test_barely_too_slow(void **state)
+{
+	static const char work[] = "runtime=shardplan seq_len=1024 micro_batch=1 grad_accum=4 "
+				   "activation_checkpointing=full loader_rate=%.17g";
+	const struct simulation_options options = {0};
+	struct case_ c;
+
+	(void)state;
+	case_load(&c, "gpt2-124m", "dgx-a100-80gb");
+	case_plan(&c, arena_printf(&c.arena, work, 0.0));
+	double rate = 0.99999 * case_simulate(&c, &options, true)->tokens_per_s_per_gpu;
+	case_plan(&c, arena_printf(&c.arena, work, rate));
+	near(case_simulate(&c, &options, true)->step_time, 4096 / rate, 1e-9);
+	case_finish(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_batch),
 		cmocka_unit_test(test_rates),
+		cmocka_unit_test(test_barely_too_slow),
 		cmocka_unit_test(test_blocking_copy),
 		cmocka_unit_test(test_text),
 	};

@@ -211,6 +211,25 @@ static void steps_between_one_thread_and_all(void **state)
 	arena_finish(&arena);
 }
 
+/* Of what nobody measured there is none; what one measurement lacks the others have. */
+static void the_middle_of_measurements(void **state)
+{
+	struct calibration_step steps[3] = {{.mlp = STEP_MLP_GATED}};
+
+	(void)state;
+	steps[0].factors[STEP_FORWARD] = 1.5;
+	steps[1].factors[STEP_FORWARD] = 0.9;
+	steps[2].factors[STEP_FORWARD] = 1.1;
+	steps[1].factors[STEP_LOSS] = 1.2;
+	steps[2].factors[STEP_LOSS] = 1.4;
+	struct calibration_step middle = calibration_step_middle(steps, 3);
+	assert_int_equal(middle.mlp, STEP_MLP_GATED);
+	assert_true(middle.factors[STEP_FORWARD] == 1.1);
+	assert_true(fabs(middle.factors[STEP_LOSS] - 1.3) < 1e-12);
+	assert_true(middle.factors[STEP_BACKWARD] == 0);
+	assert_true(calibration_step_middle(steps, 1).factors[STEP_LOSS] == 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -219,6 +238,7 @@ int main(void)
 		cmocka_unit_test(reads_in_any_order),
 		cmocka_unit_test(refuses),
 		cmocka_unit_test(steps_between_one_thread_and_all),
+		cmocka_unit_test(the_middle_of_measurements),
 	};
 
 	return cmocka_run_group_tests_name("topologies/calibration", tests, NULL, NULL);
