@@ -27,7 +27,8 @@ struct topology_import *topology_import_new(
  *   nccl-tests output, text or JSON (-J)            devices, nodes; curves of the collective
  *   host file (DeepSpeed, Open MPI, MPICH)          nodes, devices per node
  *   environment (KEY=VALUE: Slurm, torchrun, Open MPI)  the same
- * Texts that contradict each other are an error at the second. `text` must outlive `import`. */
+ * Texts that contradict each other are an error at the second. `text` ends with a NUL at `length`,
+ * and must outlive `import`. */
 bool topology_import_add(struct topology_import *import, const char *name, const char *text,
 	size_t length, struct error *error);
 
