@@ -49,12 +49,15 @@ static void take_runtime(struct plan *plan, bool keeps_dtypes, struct arena *are
 		plan->prefetch = PREFETCH_PRE;
 }
 
-/* Groups that do not divide the shard group any more become the whole of it. */
+/* Groups that do not divide the shard group any more become the whole of it; the root stays
+ * gathered where the runtime cannot do otherwise. */
 static void take_reshard_groups(struct plan *plan, struct arena *arena)
 {
 	const char *cursor = plan->reshard_after_forward;
 	struct value_run run;
 
+	if (plan_reshards_root(plan) && !runtime_of(plan->runtime)->reshards_root)
+		plan->reshard_after_forward = "true";
 	while (runs_next(&cursor, &run)) {
 		const char *word = arena_strndup(arena, run.word, (size_t)run.length);
 		int64_t group = 0;

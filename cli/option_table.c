@@ -37,9 +37,9 @@ const struct option all_options[] = {
 	{"shard-group", sharding, "N",
 		"ranks in a shard group of a hybrid strategy, or of ZeRO where it has groups",
 		ASKING, QUESTION},
-	{"reshard-after-forward", sharding, "true|false|N",
+	{"reshard-after-forward", sharding, "true|false|N|all",
 		"free parameters after forward; N: keep them over groups of N; by unit: "
-		"20xtrue+12xfalse",
+		"20xtrue+12xfalse; all: true of the root too (FSDP2)",
 		ASKING, KNOB},
 	{"wrap", sharding, "block|blocks:K|size:N|model",
 		"what becomes one unit: every transformer block, K blocks, at least N parameters, "

@@ -88,7 +88,7 @@ static void write_sharding(struct exporting *exporting, bool fsdp2)
 	assign_string(text, "STRATEGY", strategy_names[plan->strategy]);
 	assign_int(text, "REPLICATE", plan->mesh.replicate);
 	assign_int(text, "SHARD", plan->mesh.shard);
-	if (fsdp2 && runs_total(plan->reshard_after_forward) > 0)
+	if (fsdp2 && (runs_total(plan->reshard_after_forward) > 0 || plan_reshards_root(plan)))
 		assign_string(text, "RESHARD_AFTER_FORWARD", plan->reshard_after_forward);
 	else if (fsdp2 && group > 0)
 		assign_int(text, "RESHARD_AFTER_FORWARD", group);

@@ -102,7 +102,7 @@ static bool finish_ours(struct importing *importing, bool fsdp2, struct error *e
 	if (strncmp(strategy, "HYBRID", 6) == 0)
 		import_set_count(importing, "shard-group", shard, "SHARD");
 	const char *reshard = import_text(importing, "RESHARD_AFTER_FORWARD", "True");
-	if (sharded && strchr(reshard, 'x') != NULL) {
+	if (sharded && (strchr(reshard, 'x') != NULL || strcmp(reshard, "all") == 0)) {
 		import_set(importing, "reshard-after-forward", reshard, "RESHARD_AFTER_FORWARD");
 	} else if (sharded && strcmp(reshard, "True") != 0 && strcmp(reshard, "False") != 0) {
 		if (!import_count(importing, "RESHARD_AFTER_FORWARD", &group, 1, error))

@@ -133,7 +133,22 @@ static bool calls_pytorch_attention(const struct plan *plan, const struct model 
 	       plan->runtime != RUNTIME_INTERNEVO && model->architecture.family != FAMILY_MPT;
 }
 
-enum attention_kind plan_attention(const struct plan *plan, const struct model *model)
+/* Of PyTorch's own attention: cuDNN's kernel goes first on H100 and B200 since wheels bring a cuDNN
+ * after 9.15. */
+static enum attention_kind pytorch_attention(
+	const struct libraries *libraries, enum device_generation generation)
+{
+	bool cudnn = generation == GENERATION_HOPPER || generation == GENERATION_BLACKWELL;
+
+	if (library_before(libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 2)))
+		return ATTENTION_FLASH1;
+	return !cudnn || library_before(libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 11))
+		       ? ATTENTION_FLASH2
+		       : ATTENTION_FLASH3;
+}
+
+enum attention_kind plan_attention(
+	const struct plan *plan, const struct model *model, enum device_generation generation)
 {
 	struct libraries libraries = plan_libraries(plan);
 	int flash = libraries.version[LIBRARY_FLASH_ATTN] / 10000;
@@ -146,9 +161,7 @@ enum attention_kind plan_attention(const struct plan *plan, const struct model *
 				    : ATTENTION_FLASH3;
 	if (!calls_pytorch_attention(plan, model) || libraries.version[LIBRARY_PYTORCH] == 0)
 		return ATTENTION_FLASH;
-	return library_before(&libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 2))
-		       ? ATTENTION_FLASH1
-		       : ATTENTION_FLASH2;
+	return pytorch_attention(&libraries, generation);
 }
 
 /* --- what they rule out --------------------------------------------------------------------------
@@ -177,6 +190,7 @@ static int needed_pytorch(const struct plan *plan, const struct model *model, co
 		int first;
 		const char *what;
 	} needs[] = {
+		{plan_reshards_root(plan), LIBRARY_VERSION(2, 8), "resharding of FSDP2's root"},
 		{plan->runtime == RUNTIME_PYTORCH_FSDP2, LIBRARY_VERSION(2, 3), "FSDP2"},
 		{plan->allocator == ALLOCATOR_EXPANDABLE, LIBRARY_VERSION(2, 1),
 			"expandable segments"},

@@ -44,8 +44,10 @@ struct libraries plan_libraries(const struct plan *plan);
 bool library_before(const struct libraries *libraries, enum library library, int version);
 
 /* The kernel that `flash` stands for: the named flash-attn, or what PyTorch's
- * scaled_dot_product_attention had then; ATTENTION_FLASH when neither decides. */
-enum attention_kind plan_attention(const struct plan *plan, const struct model *model);
+ * scaled_dot_product_attention took then on GPUs of that generation; ATTENTION_FLASH when neither
+ * decides. */
+enum attention_kind plan_attention(
+	const struct plan *plan, const struct model *model, enum device_generation generation);
 
 /* Versions that do not have what the plan asks for. EXIT_CODE_USAGE. */
 bool libraries_check(const struct plan *plan, const struct model *model,

@@ -62,11 +62,14 @@ const char *plan_checkpointing_text(struct arena *arena, const enum checkpointin
 /* --- units ---------------------------------------------------------------------------------------
  */
 
+/* "true" of every unit and of the root too. */
+static const char with_root[] = "all";
+
 static int64_t group_of(const struct value_run *run)
 {
 	char digits[24];
 	int64_t group = 0;
-	if (run_is(run, "true"))
+	if (run_is(run, "true") || run_is(run, with_root))
 		return -1;
 	if (run->length >= (int)sizeof(digits))
 		return 0;
@@ -79,6 +82,11 @@ int64_t plan_reshard_group_at(const struct plan *plan, int64_t place)
 {
 	struct value_run run;
 	return runs_at(plan->reshard_after_forward, place, &run) ? group_of(&run) : 0;
+}
+
+bool plan_reshards_root(const struct plan *plan)
+{
+	return strcmp(plan->reshard_after_forward, with_root) == 0;
 }
 
 const char *plan_reshard_text(struct arena *arena, const int64_t *groups, int64_t n)

@@ -6,8 +6,8 @@
  * 16x8+16xtrue cpu_offload                units, the root first 1xnone+32xparameters
  *
  * Units count where they hold parameters, in the order of the schedule's unit table (preorder). The
- * root has no place in reshard_after_forward: it stays gathered from its forward to the end of its
- * backward. DDP's buckets are no units. */
+ * root has no place in the runs of reshard_after_forward: it stays gathered from its forward to the
+ * end of its backward, unless the text is "all". DDP's buckets are no units. */
 #ifndef SCHEDULE_PER_UNIT_H
 #define SCHEDULE_PER_UNIT_H
 
@@ -29,6 +29,8 @@ bool plan_selective_keeps(const struct plan *plan, const struct model *model, in
  * whole shard group, k = over groups of k. Offload: OFFLOAD_ALL is never given, its name is a
  * synonym of `parameters`: whoever keeps parameters on the host updates them there. */
 int64_t plan_reshard_group_at(const struct plan *plan, int64_t place);
+/* Is the root resharded after forward like every other unit? */
+bool plan_reshards_root(const struct plan *plan);
 enum offload plan_offload_at(const struct plan *plan, int64_t place);
 
 /* Does any block or unit have it? */

@@ -71,11 +71,14 @@ static bool check_reshard_run(
 {
 	const char *value = plan->reshard_after_forward;
 	int64_t group = plan_reshard_group_at(plan, place), shard = plan->mesh.shard;
-	if (group < -1 || (group == 0) != run_is(&run, "false") ||
-		(group < 0) != run_is(&run, "true") || (group > 0 && run.word[0] == '0'))
+	bool whole = run_is(&run, "true") || plan_reshards_root(plan);
+	if (group < -1 || (group == 0) != run_is(&run, "false") || (group < 0) != whole ||
+		(group > 0 && run.word[0] == '0'))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--reshard-after-forward %.60s: expected true, false or a group size",
 			value);
+	if (plan_reshards_root(plan) && !runtime_of(plan->runtime)->reshards_root)
+		return refuse(plan, "reshard-after-forward", value, "use true", error);
 	if (group > 0 && !runtime_of(plan->runtime)->has_reshard_group)
 		return refuse(plan, "reshard-after-forward", value, "use true or false", error);
 	if (group > 0 && (!strategy_reshards(plan->strategy) || group == 1 || group >= shard ||

@@ -91,6 +91,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.has_forward_prefetch_knob = true,
 			.reshards_per_unit = true,
 			.has_reshard_group = true,
+			.reshards_root = true,
 			.casts_shard = true,
 			.copies_out = true,
 			.offloads = BIT(OFFLOAD_PARAMETERS),

@@ -73,6 +73,7 @@ struct runtime {
 	bool keeps_host_gradient; /* FSDP1: its host copy lives between steps */
 	bool accumulates_on_host; /* later micro-batches' gradients are added on the host */
 	bool reshards_per_unit;   /* reshard_after_forward may differ from unit to unit */
+	bool reshards_root;       /* reshard_after_forward: all */
 	bool casts_shard;         /* a low-precision shard is made before each gather */
 	bool copies_out;          /* FSDP2: gathered buffer -> parameters, a second copy */
 	bool flattens_gradients;  /* FSDP1: per-parameter gradients, then a flat copy */

@@ -36,12 +36,12 @@ static int64_t saved_bytes(const struct builder *b, int module)
 		b->model, module, module + 1, &b->rules, b->plan->micro_batch, b->plan->seq_len);
 }
 
-/* PyTorch keeps the result of DOWN though backward does not read it; ours is the next block's
- * input. */
+/* Eager PyTorch keeps the result of DOWN though backward does not read it. torch.compile drops what
+ * the backward graph has no use for; ours is the next block's input. */
 static int64_t result_bytes(const struct builder *b, int module)
 {
-	bool ours = b->plan->runtime == RUNTIME_SHARDPLAN;
-	if (ours || b->model->modules[module].kind != MODULE_DOWN)
+	bool needed_only = b->plan->runtime == RUNTIME_SHARDPLAN || b->plan->compile;
+	if (needed_only || b->model->modules[module].kind != MODULE_DOWN)
 		return saved_bytes(b, module);
 	return model_residual_bytes(b->model, &b->rules, b->plan->micro_batch, b->plan->seq_len);
 }

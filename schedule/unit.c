@@ -92,6 +92,8 @@ void units_choose(const struct plan *plan, struct unit *units, int n)
 		units[u].offload = plan_offload_at(plan, place++);
 		if (u > 0)
 			units[u].reshard_group = plan_reshard_group_at(plan, behind_root++);
+		else if (plan_reshards_root(plan))
+			units[u].reshard_group = -1;
 	}
 }
 

@@ -119,7 +119,8 @@ static double add_module(const struct machine *machine, const struct schedule *s
 	add_products(machine, schedule, work, schedule->model->modules[module].kind, cost);
 	if (work->attention_flops > 0) {
 		const struct attention_shape shape = {&schedule->model->architecture,
-			plan->micro_batch, plan->seq_len, plan_attention(plan, schedule->model),
+			plan->micro_batch, plan->seq_len,
+			plan_attention(plan, schedule->model, machine->topology->device.generation),
 			pass};
 
 		cost->flops += work->attention_flops;

@@ -177,7 +177,8 @@ static void add_attention(const struct place *p, struct own_work *work)
 {
 	const struct plan *plan = p->plan;
 	const struct attention_shape shape = {p->a, plan->micro_batch, plan->seq_len,
-		plan_attention(plan, p->model), p->forward ? PASS_FORWARD : PASS_BACKWARD};
+		plan_attention(plan, p->model, p->machine->topology->device.generation),
+		p->forward ? PASS_FORWARD : PASS_BACKWARD};
 	double square =
 		2 * p->tokens * (double)plan->seq_len * (double)(p->a->heads * p->a->head_dim);
 	double blocks = p->tokens / block_tokens * (double)p->a->heads;

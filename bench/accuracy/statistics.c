@@ -22,7 +22,9 @@ double row_time_error(const struct row *row)
 	return row->prediction.step_time / row->measured_step - 1;
 }
 
-/* Which of the predicted peaks a source's figure is. */
+/* Which of the predicted peaks a source's figure is. PyTorch counts a tensor as allocated from the
+ * host's call that makes it to the one that frees it, so in the order in which operations are
+ * issued, whatever the device has reached: that is the ledger's. */
 static double predicted_peak(const struct row *row)
 {
 	const struct prediction *p = &row->prediction;
@@ -34,7 +36,7 @@ static double predicted_peak(const struct row *row)
 		return (double)p->peak_reserved_bytes;
 	if (strcmp(row->metric, "nvidia-smi") == 0)
 		return (double)(p->peak_reserved_bytes + overhead);
-	return (double)p->peak_allocated_bytes;
+	return (double)p->ledger_peak_bytes;
 }
 
 double row_peak_error(const struct row *row)

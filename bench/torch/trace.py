@@ -1,7 +1,7 @@
 """What PyTorch itself does for a small Llama, on CPU with its fake process group (no GPU, no network).
 
     trace.py fsdp1|fsdp2 [FULL_SHARD|SHARD_GRAD_OP|NO_SHARD] [--ranks N] [--tied] [--checkpoint] [--accumulate N]
-             [--size N] [--prefetch PRE|POST|NONE]
+             [--size N] [--prefetch PRE|POST|NONE] [--root]
 
 Prints the collectives of the third iteration, in the order in which they are issued:
 
@@ -180,7 +180,7 @@ def wrapped(options, model):
                     'reshard_after_forward': options.strategy == 'FULL_SHARD'}
         for module in sized(options.size, model) if options.size else model.layers:
             fully_shard(module, **keywords)
-        if options.strategy == 'FULL_SHARD':
+        if options.strategy == 'FULL_SHARD' and not options.root:
             del keywords['reshard_after_forward']  # the root's default: it stays
         return fully_shard(model, **keywords)
     from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy
@@ -223,6 +223,7 @@ def main():
     parser.add_argument('--checkpoint', action='store_true')
     parser.add_argument('--accumulate', type=int, default=1)
     parser.add_argument('--size', type=int, help='as size_based_auto_wrap_policy does')
+    parser.add_argument('--root', action='store_true', help='FSDP2: reshard the root too')
     parser.add_argument('--prefetch', choices=PREFETCHES, default='PRE')
     options = parser.parse_args()
     warnings.filterwarnings('ignore')

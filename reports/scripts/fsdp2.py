@@ -53,9 +53,11 @@ def units_of(model, blocks):
 
 
 def reshards(count):
-    """One value per unit, from True, 8 or runs such as "20xtrue+12xfalse"."""
+    """One value per unit, from True, 8, "all" or runs such as "20xtrue+12xfalse"."""
     if not isinstance(RESHARD_AFTER_FORWARD, str):
         return [RESHARD_AFTER_FORWARD] * count
+    if RESHARD_AFTER_FORWARD == "all":
+        return [True] * count
     values = {"true": True, "false": False}
     runs = [run.partition("x") for run in RESHARD_AFTER_FORWARD.split("+")]
     words = [word for number, _, word in runs for _ in range(int(number))]
@@ -78,7 +80,9 @@ def shard(model, blocks):
     units = units_of(model, blocks)
     for unit, reshard in zip(units, reshards(len(units))):
         fully_shard(unit if len(unit) > 1 else unit[0], reshard_after_forward=reshard, **options)
-    # The root is used first and last: PyTorch keeps it gathered until its backward.
+    # The root is used first and last: PyTorch keeps it gathered until its backward, unless told.
+    if RESHARD_AFTER_FORWARD == "all":
+        options["reshard_after_forward"] = True
     fully_shard(model, **options)
     if FORWARD_PREFETCH:
         for unit, following in zip(units, units[1:]):

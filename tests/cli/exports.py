@@ -31,6 +31,7 @@ QUESTIONS = [
     ['--runtime', 'pytorch-fsdp1', '--strategy', 'HYBRID_SHARD_ZERO2', '--prefetch', 'post',
      '--grad-accum', '4', '--optimizer', 'adamw-fused'],
     ['--reshard-after-forward', '2', '--wrap', 'blocks:2', '--forward-prefetch', 'on'],
+    ['--runtime', 'pytorch-fsdp2', '--reshard-after-forward', 'all'],
     ['--activation-checkpointing', 'selective', '--attention', 'eager', '--wrap', 'model'],
     ['--runtime', 'deepspeed', '--strategy', 'ZERO_2', '--grad-accum', '2'],
 ]

@@ -33,7 +33,7 @@ static const struct {
 	{"strategy", {"NO_SHARD", "SHARD_GRAD_OP", "FULL_SHARD", "HYBRID_SHARD",
 			     "HYBRID_SHARD_ZERO2", "", "ZERO_1", "ZERO_2", "ZERO_3"}},
 	{"shard_group", {"", "", "8", "4", "2"}},
-	{"reshard_after_forward", {"", "", "", "2", "4", "20xtrue+12xfalse"}},
+	{"reshard_after_forward", {"", "", "all", "2", "4", "20xtrue+12xfalse"}},
 	{"wrap", {"block", "blocks:4", "size:20000000", "model", "block+embedding+head",
 			 "blocks:2+head"}},
 	{"prefetch", {"", "none", "pre", "post"}},

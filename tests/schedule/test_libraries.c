@@ -71,6 +71,9 @@ static void test_refusals(void **state)
 			"runtime=pytorch-fsdp1 activation_checkpointing=selective "
 			"libraries=pytorch:2.0",
 			"selective checkpointing; that came with 2.1"},
+		{AMPERE, "reshard_after_forward=all libraries=pytorch:2.7",
+			"no resharding of FSDP2's root; that came with 2.8"},
+		{AMPERE, "reshard_after_forward=all libraries=pytorch:2.8", NULL},
 		{AMPERE, "runtime=internevo libraries=pytorch:1.13", NULL},
 		{AMPERE, "libraries=cuda:11.0", NULL},
 		{AMPERE, "libraries=cuda:10.2", "kernels for this GPU; that came with 11.0"},
@@ -107,7 +110,8 @@ static void test_refusals(void **state)
 	arena_finish(&arena);
 }
 
-/* FlashAttention-2 came to PyTorch with 2.2; a named flash-attn goes first; MPT has Triton's. */
+/* FlashAttention-2 came to PyTorch with 2.2; cuDNN's kernel goes first on Hopper from 2.11 on; a
+ * named flash-attn goes before both; MPT has Triton's. */
 static void test_attention_kernel(void **state)
 {
 	static const struct {
@@ -118,6 +122,8 @@ static void test_attention_kernel(void **state)
 		{"llama-2-7b", "libraries=cuda:12.1", ATTENTION_FLASH},
 		{"llama-2-7b", "runtime=pytorch-fsdp1 libraries=pytorch:2.1.2", ATTENTION_FLASH1},
 		{"llama-2-7b", "runtime=pytorch-fsdp1 libraries=pytorch:2.2", ATTENTION_FLASH2},
+		{"llama-2-7b", "libraries=pytorch:2.10", ATTENTION_FLASH2},
+		{"llama-2-7b", "libraries=pytorch:2.11", ATTENTION_FLASH3},
 		{"llama-2-7b", "libraries=pytorch:2.6+flash-attn:3", ATTENTION_FLASH3},
 		{"llama-2-7b", "attention=flash2 libraries=flash-attn:1.0.9", ATTENTION_FLASH2},
 		{"llama-2-7b", "attention=eager libraries=flash-attn:2", ATTENTION_EAGER},
@@ -133,7 +139,10 @@ static void test_attention_kernel(void **state)
 		struct model *model = preset_model(&arena, cases[i].model);
 		struct plan plan = plan_of_words(&arena, model, topology, cases[i].words);
 
-		assert_int_equal(plan_attention(&plan, model), cases[i].kind);
+		assert_int_equal(plan_attention(&plan, model, GENERATION_HOPPER), cases[i].kind);
+		if (strstr(cases[i].words, "2.11") != NULL)
+			assert_int_equal(
+				plan_attention(&plan, model, GENERATION_AMPERE), ATTENTION_FLASH2);
 	}
 	arena_finish(&arena);
 }

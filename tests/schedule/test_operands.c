@@ -359,6 +359,31 @@ static void test_selective(void **state)
 	arena_finish(&arena);
 }
 
+/* Backward does not read the result of DOWN: eager PyTorch keeps it all the same, torch.compile
+ * does not (a block of 4 h, f and the softmax's statistics becomes 3 h). */
+static void test_selective_compiled(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	int64_t kept[2] = {0, 0};
+	struct model *model = preset_model(&arena, "llama-2-7b");
+	struct topology *topology = cluster(&arena, "dgx-h100");
+	for (int compiled = 0; compiled < 2; compiled++) {
+		struct plan plan = toy_plan(&arena, model, topology, "runtime=pytorch-fsdp2",
+			"seq_len=2048", "micro_batch=8", "activation_checkpointing=selective",
+			compiled ? "compile=on" : "compile=off", NULL);
+		struct schedule *schedule = toy_schedule(&arena, &plan, model, topology);
+		const struct program *p = &schedule->programs[0];
+		for (int i = 0; i < p->n_buffers; i++)
+			if (p->buffers[i].role == BUFFER_ACTIVATIONS && p->buffers[i].layer >= 0)
+				kept[compiled] += p->buffers[i].bytes;
+	}
+	const int64_t T = 8 * 2048, h = 4096, f = 11008;
+	assert_int_equal(kept[0], 32 * (2 * T * (4 * h + f) + 4 * 32 * T));
+	assert_int_equal(kept[1], 32 * (2 * T * (3 * h + f) + 4 * 32 * T));
+	arena_finish(&arena);
+}
+
 /* With eager attention the probabilities go too; a projection with a bias is not kept. */
 static void test_selective_variants(void **state)
 {
@@ -550,6 +575,7 @@ int main(void)
 		cmocka_unit_test(test_operands),
 		cmocka_unit_test(test_recompute_end),
 		cmocka_unit_test(test_selective),
+		cmocka_unit_test(test_selective_compiled),
 		cmocka_unit_test(test_selective_variants),
 		cmocka_unit_test(test_activation_bytes),
 		cmocka_unit_test(test_loss_bytes),

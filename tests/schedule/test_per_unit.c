@@ -44,6 +44,35 @@ static void test_decoding(void **state)
 	arena_finish(&arena);
 }
 
+/* "all": the root too, which is then free while the loss is computed, and gathered once more. */
+static void test_root(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	int64_t at_loss[2], gathers[2];
+	struct sample s;
+	for (int all = 0; all < 2; all++) {
+		struct ledger ledger;
+		s = made(&arena, "llama-2-7b", "2xdgx-a100-80gb", "runtime=pytorch-fsdp2",
+			"activation_checkpointing=full",
+			all ? "reshard_after_forward=all" : "reshard_after_forward=true");
+		const struct program *p = &s.schedule->programs[0];
+		schedule_ledger(s.schedule, 0, &arena, &ledger);
+		gathers[all] = 0;
+		for (int i = 0; i < p->n_ops; i++) {
+			gathers[all] += p->ops[i].kind == OP_ALL_GATHER && p->ops[i].unit == 0;
+			if (p->ops[i].kind == OP_LOSS)
+				at_loss[all] = ledger.live[i][CATEGORY_PARAMETERS];
+		}
+	}
+	assert_int_equal(s.schedule->units[0].reshard_group, -1);
+	assert_true(plan_reshards_root(&s.plan));
+	assert_int_equal(gathers[0], 1);
+	assert_int_equal(gathers[1], 2);
+	assert_int_equal(at_loss[0] - at_loss[1], 2 * s.schedule->units[0].gathered);
+	arena_finish(&arena);
+}
+
 /* What the encoders write, the decoders read, and it is in normal form. */
 static void test_round_trip(void **state)
 {
@@ -304,6 +333,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_decoding),
+		cmocka_unit_test(test_root),
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_normal_form),
 		cmocka_unit_test(test_refused),

@@ -87,6 +87,12 @@ static const struct {
 	{"fsdp2_full_accumulate", "pytorch-fsdp2", "FULL_SHARD", "grad_accum=2",
 		"sync_each_micro_batch=off", false},
 	{"fsdp2_full_tied", "pytorch-fsdp2", "FULL_SHARD", NULL, NULL, true},
+	{"fsdp2_full_root", "pytorch-fsdp2", "FULL_SHARD", "reshard_after_forward=all", NULL,
+		false},
+	{"fsdp2_full_root_checkpoint", "pytorch-fsdp2", "FULL_SHARD", "reshard_after_forward=all",
+		"activation_checkpointing=full", false},
+	{"fsdp2_full_root_accumulate", "pytorch-fsdp2", "FULL_SHARD", "reshard_after_forward=all",
+		"grad_accum=2", false, "sync_each_micro_batch=off"},
 };
 
 static void test_collectives(void **state)
