@@ -501,7 +501,9 @@ const struct command command_train = {
 	.operands = "PLAN.yaml",
 	.least = 1,
 	.most = 1,
-	.details = "Ranks are processes of this machine. A plan of another runtime, machine or "
+	.details = "Ranks are processes of this machine; where they take all of its cores, each "
+		   "thread that computes stays on one, unless OMP_PROC_BIND says otherwise. "
+		   "A plan of another runtime, machine or "
 		   "number of ranks is recompiled with the same knobs for `shardplan` on `local`; "
 		   "what changed is printed, and the recompiled plan with its own prediction goes "
 		   "beside the measurement as measured.plan.yaml: give that one to `check`. Exit "

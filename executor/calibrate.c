@@ -140,7 +140,8 @@ static bool measure_all(struct bench *bench, struct error *error)
 	c->measured = true;
 	c->date = machine_date(bench->arena);
 	c->provenance = arena_printf(bench->arena, "shardplan calibrate%s; %s; %s",
-		bench->options->quick ? " --quick" : "", machine_hardware(bench->arena),
+		bench->options->quick ? " --quick" : "",
+		machine_hardware(bench->arena, machine_cpus()),
 		machine_versions(arena_printf(bench->arena, "%s (%s)", bench->kernels->name,
 					 bench->kernels->library),
 			bench->arena));

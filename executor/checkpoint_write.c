@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "executor/checkpoint.h"
+#include "executor/cores.h"
 #include "executor/pace.h"
 
 /* Writes copies while training goes on. It allocates nothing, because a step may be watched. */
@@ -241,7 +242,7 @@ static void open_worker(struct checkpointer *cp)
 	memset(cp->copy, 1, (size_t)bytes);
 	pthread_mutex_init(&worker->mutex, NULL);
 	pthread_cond_init(&worker->changed, NULL);
-	if (pthread_create(&worker->thread, NULL, work, worker) != 0)
+	if (cores_start_thread(&worker->thread, work, worker) != 0)
 		base_out_of_memory(0);
 }
 

@@ -1,4 +1,5 @@
 #include "executor/engine.h"
+#include "executor/cores.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ bool engine_start(struct engine *engine, int capacity, struct error *error)
 	engine->queue = calloc(engine->capacity, sizeof(int));
 	if (engine->queue == NULL)
 		base_out_of_memory(engine->capacity * sizeof(int));
-	int failure = pthread_create(&engine->thread, NULL, engine_main, engine);
+	int failure = cores_start_thread(&engine->thread, engine_main, engine);
 	if (failure != 0)
 		return error_set(error, EXIT_CODE_ENVIRONMENT, "communication thread: %s",
 			strerror(failure));

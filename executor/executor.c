@@ -277,6 +277,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		.paced = job->pace != PACE_NONE,
 		.cuda_graphs = job->cuda_graphs,
 		.threads = threads_per_rank(job),
+		.cpus = machine_cpus(),
 		.collective_timeout = collective_timeout(job),
 		.grace = on_gpu(job) ? LAUNCH_GRACE_GPU : LAUNCH_GRACE,
 		.slow_motion = slow_motion(job),

@@ -1,4 +1,5 @@
 #include "executor/launch.h"
+#include "executor/cores.h"
 #include "executor/pace.h"
 #include "executor/slurm_step.h"
 
@@ -74,11 +75,32 @@ struct crew {
 	int hold; /* for the rank's connection to Slurm; -1 = none */
 };
 
+/* The cores of the rank's threads, NULL: the kernel's choice. Who has another launcher, or says
+ * something about cores, has decided. */
+static const char *places_of(struct crew *crew, int rank)
+{
+	static const char *const said[] = {"OMP_PLACES", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY"};
+	const struct job *job = &crew->launch->segment->header->job;
+	cpu_set_t allowed;
+
+	for (int i = 0; i < COUNT_OF(said); i++)
+		if (getenv(said[i]) != NULL)
+			return NULL;
+	CPU_ZERO(&allowed);
+	if (job->one_process || crew->count < job->ranks ||
+		sched_getaffinity(0, sizeof(allowed), &allowed) != 0 ||
+		!cores_are_bound(CPU_COUNT(&allowed), job->ranks, job->threads))
+		return NULL;
+	return cores_places(&crew->arena, &allowed, rank, job->threads);
+}
+
 /* The environment of a rank: ours, and thread counts for the libraries that read them there. What
  * the user has set wins. */
-static char **make_environment(struct crew *crew, int threads)
+static char **make_environment(struct crew *crew, int rank)
 {
+	int threads = crew->launch->segment->header->job.threads;
 	bool alone = crew->launch->segment->header->job.ranks == 1;
+	const char *places = places_of(crew, rank);
 	const char *const settings[][2] = {
 		{"OMP_NUM_THREADS", arena_printf(&crew->arena, "%d", threads)},
 		{"OPENBLAS_NUM_THREADS", arena_printf(&crew->arena, "%d", threads)},
@@ -88,6 +110,8 @@ static char **make_environment(struct crew *crew, int threads)
 		/* Streams of ranks that share a GPU: with fewer queues one that is held would hold
 		 * up another that is not. */
 		{"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
+		{"OMP_PLACES", places},
+		{"OMP_PROC_BIND", places != NULL ? "close" : NULL},
 	};
 	int n = 0;
 
@@ -96,14 +120,13 @@ static char **make_environment(struct crew *crew, int threads)
 	char **environment = ARENA_ARRAY(&crew->arena, char *, n + MAX_SETTINGS);
 	memcpy(environment, environ, (size_t)n * sizeof(char *));
 	for (int i = 0; i < COUNT_OF(settings); i++)
-		if (getenv(settings[i][0]) == NULL)
+		if (settings[i][1] != NULL && getenv(settings[i][0]) == NULL)
 			environment[n++] =
 				arena_printf(&crew->arena, "%s=%s", settings[i][0], settings[i][1]);
 	return environment;
 }
 
-static bool spawn_one(
-	struct crew *crew, int rank, const char *program, char **environment, struct error *error)
+static bool spawn_one(struct crew *crew, int rank, const char *program, struct error *error)
 {
 	posix_spawn_file_actions_t actions;
 	char number[16], argument[] = EXECUTOR_RANK_ARGUMENT, fd[16];
@@ -121,7 +144,8 @@ static bool spawn_one(
 	posix_spawn_file_actions_adddup2(&actions, crew->launch->segment->fd, RANK_FD);
 	if (crew->hold >= 0)
 		posix_spawn_file_actions_adddup2(&actions, crew->hold, SLURM_STEP_RANK_FD);
-	int failure = posix_spawn(&child->pid, program, &actions, NULL, argv, environment);
+	int failure = posix_spawn(
+		&child->pid, program, &actions, NULL, argv, make_environment(crew, rank));
 	posix_spawn_file_actions_destroy(&actions);
 	if (failure != 0) {
 		child->pid = 0;
@@ -136,11 +160,10 @@ static bool spawn_all(struct crew *crew, struct error *error)
 {
 	const struct launch *launch = crew->launch;
 	const char *program = launch->program != NULL ? launch->program : "/proc/self/exe";
-	char **environment = make_environment(crew, launch->segment->header->job.threads);
 
 	int processes = launch->segment->header->job.one_process ? 1 : crew->count;
 	for (int i = 0; i < processes; i++)
-		if (!spawn_one(crew, crew->first + i, program, environment, error))
+		if (!spawn_one(crew, crew->first + i, program, error))
 			return false;
 	return true;
 }

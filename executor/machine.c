@@ -114,7 +114,7 @@ const char *machine_cpu_name(struct arena *arena)
 	return arena_strdup(arena, uname(&system) == 0 ? system.machine : "CPU");
 }
 
-const char *machine_hardware(struct arena *arena)
+const char *machine_hardware(struct arena *arena, int64_t cpus)
 {
 	double load[1] = {0};
 	char memory[32];
@@ -122,7 +122,7 @@ const char *machine_hardware(struct arena *arena)
 	if (getloadavg(load, 1) < 1)
 		load[0] = 0;
 	return arena_printf(arena, "%s, %lld CPUs, %s, load average %.2f", machine_cpu_name(arena),
-		(long long)machine_cpus(), format_bytes(memory, (double)machine_memory()), load[0]);
+		(long long)cpus, format_bytes(memory, (double)machine_memory()), load[0]);
 }
 
 const char *machine_versions(const char *kernels, struct arena *arena)

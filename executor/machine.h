@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include "topologies/topology.h"
 
-/* CPUs that this process may run on. */
+/* CPUs that the calling thread may run on: in a rank that is bound to cores, its own. */
 int64_t machine_cpus(void);
 /* Bytes of RAM; and how many can be had without swapping (INT64_MAX when unknown). */
 int64_t machine_memory(void);
@@ -27,8 +27,8 @@ void machine_network(const char *folder, enum network_kind *kind, int64_t *adapt
  * nothing. */
 int64_t machine_pss(void);
 
-/* One line each, for the record of a measurement. */
-const char *machine_hardware(struct arena *arena);
+/* One line each, for the record of a measurement. `cpus`: that were used. */
+const char *machine_hardware(struct arena *arena, int64_t cpus);
 const char *machine_versions(const char *kernels, struct arena *arena);
 const char *machine_date(struct arena *arena); /* ISO 8601, UTC */
 

@@ -49,6 +49,7 @@ struct measure_inputs {
 	int64_t gradient_bytes, pss_before;
 	struct pace_tally paced;
 	double slow_motion; /* that times have been divided by */
+	int64_t cpus;       /* of this machine */
 };
 
 /* Strings and arrays come from `arena` or are static. */

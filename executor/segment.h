@@ -91,6 +91,7 @@ struct job {
 	enum graph_wish cuda_graphs;
 	bool any_rounding;         /* bits need not be those of other plans */
 	int threads;               /* of the kernels, per rank */
+	int64_t cpus;              /* that this machine's ranks may run on, all together */
 	double collective_timeout; /* s until a rank that does not come is called hung; 0 = never */
 	double grace;              /* s that ranks may take to leave after a fault */
 	double slow_motion;        /* measured times are divided by it; >= 1 */

@@ -144,6 +144,7 @@ static bool write_measurement(
 		.gradient_bytes = t->compute.gradient_bytes,
 		.pss_before = t->pss_before,
 		.slow_motion = trainer_job(t)->slow_motion,
+		.cpus = trainer_job(t)->cpus,
 		.paced = (struct pace_tally){
 			t->interpreter.tally.n_held + t->interpreter.engine_tally.n_held,
 			t->interpreter.tally.n_late + t->interpreter.engine_tally.n_late,

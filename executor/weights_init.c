@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "executor/cores.h"
 #include "executor/random.h"
 #include "executor/weights.h"
 #include "kernels/bf16.h"
@@ -124,7 +125,7 @@ void weights_init(const struct weights *weights, int64_t seed, int threads)
 	threads = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : threads;
 	for (int i = 0; i < threads; i++) {
 		inits[i] = (struct init){weights, seed, 0, i, threads};
-		runs[i] = i > 0 && pthread_create(&started[i], NULL, init_units, &inits[i]) == 0;
+		runs[i] = i > 0 && cores_start_thread(&started[i], init_units, &inits[i]) == 0;
 	}
 	for (int i = 0; i < threads; i++)
 		if (!runs[i])

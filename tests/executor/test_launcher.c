@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "executor/cores.h"
 #include "executor/launch.h"
 #include "executor/mpi_world.h"
 
@@ -248,6 +249,38 @@ static void calls_that_do_not_end_are_given_up(void **state)
 	}
 }
 
+/* Bound where all cores are taken; not where one thread more would find a core, nor where there are
+ * too few. */
+static void ranks_that_take_all_cores_are_bound(void **state)
+{
+	(void)state;
+	static const struct {
+		int cores, ranks, threads;
+		bool bound;
+	} cases[] = {{2, 1, 2, true}, {2, 2, 1, true}, {2, 1, 1, false}, {2, 3, 1, false},
+		{8, 3, 2, true}, {8, 2, 3, false}, {9, 4, 2, true}, {1, 1, 1, true}};
+
+	for (int i = 0; i < COUNT_OF(cases); i++)
+		assert_int_equal(cores_are_bound(cases[i].cores, cases[i].ranks, cases[i].threads),
+			cases[i].bound);
+}
+
+static void places_are_cores_in_order(void **state)
+{
+	static const int allowed[] = {1, 4, 5, 70};
+	struct arena arena = {0};
+	cpu_set_t set;
+
+	(void)state;
+	CPU_ZERO(&set);
+	for (int i = 0; i < COUNT_OF(allowed); i++)
+		CPU_SET(allowed[i], &set);
+	assert_string_equal(cores_places(&arena, &set, 0, 2), "{1},{4}");
+	assert_string_equal(cores_places(&arena, &set, 1, 2), "{5},{70}");
+	assert_string_equal(cores_places(&arena, &set, 2, 1), "{5}");
+	arena_finish(&arena);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -257,6 +290,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_step_meets_on_its_first_node),
 		cmocka_unit_test(what_cannot_be_started_is_said),
 		cmocka_unit_test(calls_that_do_not_end_are_given_up),
+		cmocka_unit_test(ranks_that_take_all_cores_are_bound),
+		cmocka_unit_test(places_are_cores_in_order),
 	};
 
 	run_as_rank(argc, argv);
