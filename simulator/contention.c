@@ -47,14 +47,16 @@ static double gpu_arithmetic(const struct topology *topology, const struct deman
 	return turns * all / fmax(all / 2, all - demand->multiprocessors);
 }
 
-/* Threads of all ranks share the cores. What a rank has of them alone is in the costs already. */
+/* Threads of all ranks share the cores; what a rank has of them alone is in the costs already. A
+ * thread that finds none left takes turns with one of those that compute, and the others wait for
+ * that one at the end of each kernel: all are as slow as a core of two. */
 static double host_arithmetic(const struct topology *topology, const struct demand *demand)
 {
 	double cores = (double)topology->host.cores, ranks = (double)topology->devices_per_node;
 
-	if (!topology->shares_host || demand->threads <= 1)
+	if (!topology->shares_host)
 		return 1;
-	return fmin(1, cores / ranks) / fmin(1, cores / (ranks * demand->threads));
+	return fmax(1, 1 + demand->threads - fmax(1, cores / ranks));
 }
 
 /* Seconds per second alone. `arithmetic` slows units (or cores), memory only what waits for it. */
