@@ -322,7 +322,7 @@ void calibrate_steps(struct arena *arena, bool quick, void (*report)(const char 
 	int n = measure_visits(path, quick, topology, visits, steps);
 	close(data);
 	for (int i = 0; i < n; i++) {
-		struct calibration_step step = calibration_step_middle(steps[i], visits);
+		struct calibration_step step = calibration_step_least(steps[i], visits);
 
 		if (has_factors(&step) && calibration_add_step(&topology->calibration, &step))
 			say(&step, report, report_data);

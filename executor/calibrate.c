@@ -3,8 +3,8 @@
 #include "executor/calibrate.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "executor/compute.h"
 #include "executor/event.h"
@@ -37,15 +37,15 @@ void bench_note_spread(struct bench *bench, const struct spread *spread)
 	bench->n_spreads++;
 }
 
-double bench_figure(struct bench *bench, const struct spread *spread)
+double bench_figure(struct bench *bench, enum figure what, const struct spread *spread)
 {
 	assert(bench->visit < CALIBRATE_VISITS && bench->figure < CALIBRATE_FIGURES);
-	double *seen = bench->figures[bench->figure++], sorted[CALIBRATE_VISITS];
+	double *best = &bench->figures[bench->figure++];
+	double (*better)(double, double) = what == FIGURE_TIME ? fmin : fmax;
 
 	bench_note_spread(bench, spread);
-	seen[bench->visit] = spread->p50;
-	memcpy(sorted, seen, sizeof(sorted));
-	return measure_spread(sorted, bench->visit + 1).p50;
+	*best = bench->visit > 0 ? better(*best, spread->p50) : spread->p50;
+	return *best;
 }
 
 double bench_time(struct bench *bench, void (*run)(void *data), void *data)
@@ -61,8 +61,7 @@ double bench_time(struct bench *bench, void (*run)(void *data), void *data)
 		times[n++] = clock_now() - start;
 	}
 	struct spread spread = measure_spread(times, n);
-	/* Others on the machine only make a call slower, but they do the same to a step. */
-	return bench_figure(bench, &spread);
+	return bench_figure(bench, FIGURE_TIME, &spread);
 }
 
 struct product_shape bench_layer_shape(
@@ -103,7 +102,7 @@ void bench_keep_product(struct bench *bench, enum dtype dtype, const struct prod
 }
 
 /* What else a host does comes and goes within seconds, most of all in what memory delivers: every
- * figure is measured again later, and what the last visit derives is from the middle ones. */
+ * figure is measured again later, and what the last visit derives is from the best ones. */
 static bool visit_kernels(struct bench *bench, struct error *error)
 {
 	int visits = bench->options->quick ? 1 : CALIBRATE_VISITS;

@@ -17,9 +17,9 @@ struct bench {
 	struct kernel_context context;
 	int64_t nodes, ranks_per_node; /* that collectives were timed on */
 	double budget;                 /* s for one figure */
-	/* Medians of the figures of each visit, in the order in which they are measured. */
+	/* Best medians of the visits so far, in the order in which figures are measured. */
 	int visit, figure;
-	double figures[CALIBRATE_FIGURES][CALIBRATE_VISITS];
+	double figures[CALIBRATE_FIGURES];
 	double spread; /* sum and number of relative deviations seen, for residual_spread */
 	int n_spreads;
 };
@@ -27,8 +27,10 @@ struct bench {
 /* Calls `run` until the budget is used, at least three times after one warm-up. Seconds of one
  * call: the median. */
 double bench_time(struct bench *bench, void (*run)(void *data), void *data);
-/* The next figure of a visit: its median, or the middle one of those of the visits so far. */
-double bench_figure(struct bench *bench, const struct spread *spread);
+/* The next figure of a visit, a time or a rate: of the visits so far the median of the best one.
+ * Who shares a machine from outside only makes it slower. */
+enum figure { FIGURE_TIME, FIGURE_RATE };
+double bench_figure(struct bench *bench, enum figure what, const struct spread *spread);
 void bench_say(const struct bench *bench, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void bench_note_spread(struct bench *bench, const struct spread *spread);

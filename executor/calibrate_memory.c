@@ -137,7 +137,7 @@ static double shared_bandwidth(
 		free(runners[i].pass.floats);
 	pthread_barrier_destroy(&barrier);
 	struct spread spread = measure_spread(rounds, ROUNDS);
-	return bench_figure(bench, &spread);
+	return bench_figure(bench, FIGURE_RATE, &spread);
 }
 
 static double alone_bandwidth(

@@ -140,7 +140,7 @@ static void time_stage(const struct shapes *s, const struct stage *stage, int th
 			for (int r = 0; r < n; r++)
 				values[r] = times[r][i][form];
 			struct spread spread = measure_spread(values, n);
-			figures[i][form] = bench_figure(s->bench, &spread);
+			figures[i][form] = bench_figure(s->bench, FIGURE_TIME, &spread);
 		}
 	}
 }

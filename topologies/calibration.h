@@ -149,9 +149,9 @@ int calibration_compare_kernel(const void *one, const void *other);
  * or there is no room. */
 bool calibration_add_step(struct calibration *calibration, const struct calibration_step *step);
 
-/* Of n (1 to 16) measurements of one combination: of each kind of work the middle factor of those
- * that have one. */
-struct calibration_step calibration_step_middle(const struct calibration_step *steps, int n);
+/* Of n measurements of one combination, at least one: of each kind of work the least factor of
+ * those that have one. */
+struct calibration_step calibration_step_least(const struct calibration_step *steps, int n);
 
 /* What the model's seconds of that work are multiplied by. `all`: 0 for a rank of one thread, 1 for
  * one that has all, between them in proportion (of logarithms). 1 where nothing was measured. */

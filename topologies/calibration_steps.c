@@ -1,10 +1,7 @@
 /* What real steps take beyond the model, by kind of work. */
 #include <math.h>
 
-#include "base/sorted.h"
 #include "topologies/calibration.h"
-
-enum { MOST_MEASUREMENTS = 16 };
 
 const char *const step_work_names[] = {
 #define X(suffix, name) name,
@@ -19,21 +16,20 @@ static int place_of(const struct calibration_step *step)
 	return ((int)step->mlp * DTYPE_COUNT + (int)step->dtype) * 2 + (int)step->threads;
 }
 
-struct calibration_step calibration_step_middle(const struct calibration_step *steps, int n)
+struct calibration_step calibration_step_least(const struct calibration_step *steps, int n)
 {
-	struct calibration_step middle = steps[0];
+	struct calibration_step least = steps[0];
 
-	for (int work = 0; work < STEP_WORK_COUNT; work++) {
-		double seen[MOST_MEASUREMENTS];
-		int count = 0;
+	for (int i = 1; i < n; i++) {
+		for (int work = 0; work < STEP_WORK_COUNT; work++) {
+			double factor = steps[i].factors[work];
 
-		for (int i = 0; i < n && count < MOST_MEASUREMENTS; i++)
-			if (steps[i].factors[work] > 0)
-				seen[count++] = steps[i].factors[work];
-		sort_numbers(seen, count);
-		middle.factors[work] = quantile(seen, count, 0.5);
+			if (least.factors[work] == 0 ||
+				(factor > 0 && factor < least.factors[work]))
+				least.factors[work] = factor;
+		}
 	}
-	return middle;
+	return least;
 }
 
 static double measured(const struct calibration *calibration, enum step_work work,

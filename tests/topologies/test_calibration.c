@@ -212,7 +212,7 @@ static void steps_between_one_thread_and_all(void **state)
 }
 
 /* Of what nobody measured there is none; what one measurement lacks the others have. */
-static void the_middle_of_measurements(void **state)
+static void the_least_of_measurements(void **state)
 {
 	struct calibration_step steps[3] = {{.mlp = STEP_MLP_GATED}};
 
@@ -222,12 +222,12 @@ static void the_middle_of_measurements(void **state)
 	steps[2].factors[STEP_FORWARD] = 1.1;
 	steps[1].factors[STEP_LOSS] = 1.2;
 	steps[2].factors[STEP_LOSS] = 1.4;
-	struct calibration_step middle = calibration_step_middle(steps, 3);
-	assert_int_equal(middle.mlp, STEP_MLP_GATED);
-	assert_true(middle.factors[STEP_FORWARD] == 1.1);
-	assert_true(fabs(middle.factors[STEP_LOSS] - 1.3) < 1e-12);
-	assert_true(middle.factors[STEP_BACKWARD] == 0);
-	assert_true(calibration_step_middle(steps, 1).factors[STEP_LOSS] == 0);
+	struct calibration_step least = calibration_step_least(steps, 3);
+	assert_int_equal(least.mlp, STEP_MLP_GATED);
+	assert_true(least.factors[STEP_FORWARD] == 0.9);
+	assert_true(least.factors[STEP_LOSS] == 1.2);
+	assert_true(least.factors[STEP_BACKWARD] == 0);
+	assert_true(calibration_step_least(steps, 1).factors[STEP_LOSS] == 0);
 }
 
 int main(void)
@@ -238,7 +238,7 @@ int main(void)
 		cmocka_unit_test(reads_in_any_order),
 		cmocka_unit_test(refuses),
 		cmocka_unit_test(steps_between_one_thread_and_all),
-		cmocka_unit_test(the_middle_of_measurements),
+		cmocka_unit_test(the_least_of_measurements),
 	};
 
 	return cmocka_run_group_tests_name("topologies/calibration", tests, NULL, NULL);
