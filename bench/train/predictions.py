@@ -1,17 +1,22 @@
 """Predicted and measured step times on this machine, of configurations that no calibration has seen.
 
-    predictions.py SHARDPLAN [--seed N] [--cases N] [--rounds N] [--seconds S] [--keep FOLDER] [--quick] [--save FILE]
+    predictions.py SHARDPLAN [--seed N] [--cases N] [--calibrations N] [--rounds N] [--seconds S] [--keep FOLDER]
+                   [--quick] [--save FILE]
 
 Calibrates this machine into a folder of its own, draws configurations (model, strategy, wrap, checkpointing,
 micro-batch, accumulation, dtype, one or two ranks), predicts and trains each for some seconds, and prints a table of
-errors. Then one question is asked without restrictions, and its answer is trained beside the best plan of every other
+errors. Then one question is asked without restrictions, and its answer is trained beside the best plan of every
 strategy: how far the chosen plan is from the fastest one measured. Plain Python, no other package.
 
-A figure is the median over the steps after the warm-up. For an idle machine: on a busy one both columns move. On a
-virtual machine whose host is busy they move as well, by tens of percent within minutes: --rounds repeats everything,
-calibration included, and compares the medians over the rounds. Many short rounds see more of what a host does than
-few long ones. The column "rounds" is how far the rounds' measurements of one plan lie apart, (most - least) / median;
-"elsewhere" what other processes, and the host (steal), took of the cores while a round went on.
+For an idle machine. A virtual one is never quite idle: its neighbours take caches, memory and the cores' other
+threads for seconds or minutes, which nothing inside can see or undo. They only ever make a step longer. So the plans
+are trained in turn, round after round, and a plan's time is that of its fastest round (each the median of its steps
+after the warm-up): what it takes when it is left alone, which is what the prediction says. That must have been seen
+twice: plans whose two fastest rounds differ by more than 3 % get up to as many rounds again. The column "median" is
+the middle of the rounds, what such a neighbourhood makes of it, and "rounds" how far they lie apart,
+(most - least) / median. Calibrations are spread over the rounds, and the least of their predictions counts, for
+the same reason.
+"Elsewhere" is what other processes, and the host (steal), took of the cores.
 """
 
 import argparse
@@ -27,6 +32,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 TEXT = os.path.join(HERE, '..', '..', 'data', 'paradise-lost.txt')
 WARM_UP = 2
+SETTLED = 0.03
 # name -> longest sequence that is drawn
 MODELS = {'gpt2-nano': [64, 128, 256], 'llama-nano': [64, 128, 256],
           os.path.join(HERE, 'gpt2-30m.yaml'): [64, 128, 256], 'gpt2-124m': [32, 64, 128]}
@@ -98,81 +104,97 @@ def draw_cases(options):
     return cases
 
 
-def time_all(bench, questions):
-    """{name: (predicted, measured)} of one round; what this machine cannot train is left out."""
-    found = {}
-    for name, words in questions.items():
-        try:
-            found[name] = bench.compare(words)
-        except RuntimeError as reason:
-            print(f'{name}: {reason}', file=sys.stderr)
-    return found
-
-
-def median(rounds, name, part):
-    return statistics.median(part(*found[name]) for found in rounds)
-
-
-def step_times(rounds, name):
-    """Predicted and measured seconds: medians over the rounds."""
-    return (median(rounds, name, lambda p, _: p['step_time_s']),
-            median(rounds, name, lambda _, m: m['step_time_p50_s']))
-
-
-def time_of(rounds, name, part):
-    """Relative error of a part of the step."""
-    predicted = median(rounds, name, lambda p, _: p['time_s'][part])
-    measured = median(rounds, name, lambda _, m: m['time_s'][part])
-    return f'{100 * (predicted / measured - 1):+.1f} %' if measured > 0 else ''
-
-
-def apart(rounds, name):
-    """(most - least) / median of the measured step times."""
-    times = [found[name][1]['step_time_p50_s'] for found in rounds]
-    return f'{100 * (max(times) - min(times)) / statistics.median(times):.0f} %'
-
-
-def in_all(rounds, questions):
-    return [name for name in questions if all(name in found for found in rounds)]
-
-
-def print_cases(rounds, cases):
-    """Relative errors of the step time."""
-    errors = []
-    print_row(['model', 'ranks', 'strategy', 'wrap', 'checkpointing', 'batch', 'dtype', 'predicted', 'measured',
-               'error', 'of compute', 'of optimizer', 'rounds'])
-    print_row(['---'] * 13)
-    for name in in_all(rounds, cases):
-        p, m = step_times(rounds, name)
-        errors.append(p / m - 1)
-        print_row([*name, f'{1e3 * p:.1f} ms', f'{1e3 * m:.1f} ms', f'{100 * errors[-1]:+.1f} %',
-                   *(time_of(rounds, name, part) for part in PARTS), apart(rounds, name)])
-    return errors
-
-
 def choice_questions():
     """One question without restrictions, and for the best plan of each strategy."""
     question = ['gpt2-nano', 'local', '--gpus', '2', '--seq-len', '128', '--global-batch', '16']
-    return {'chosen': question, **{strategy: question + ['--strategy', strategy] for strategy in STRATEGIES[2]}}
+    return {('chosen',): question,
+            **{(strategy,): question + ['--strategy', strategy] for strategy in STRATEGIES[2]}}
 
 
-def print_choice(rounds):
+class Plan:
+    """One plan: its prediction by each calibration, its measurement in each round."""
+
+    def __init__(self, words):
+        self.words, self.predictions, self.measurements = words, [], []
+
+    def prediction(self):
+        return min(self.predictions, key=lambda p: p['step_time_s'])
+
+    def predicted(self):
+        return self.prediction()['step_time_s']
+
+    def fastest(self):
+        return min(self.measurements, key=lambda m: m['step_time_p50_s'])
+
+    def measured(self):
+        return self.fastest()['step_time_p50_s']
+
+    def middle(self):
+        return statistics.median(m['step_time_p50_s'] for m in self.measurements)
+
+    def error(self):
+        return self.predicted() / self.measured() - 1
+
+    def error_of(self, part):
+        predicted, measured = self.prediction()['time_s'][part], self.fastest()['time_s'][part]
+        return percent(predicted / measured - 1) if measured > 0 else ''
+
+    def is_settled(self):
+        """Whether nobody disturbed its fastest round: another one was as fast."""
+        times = sorted(m['step_time_p50_s'] for m in self.measurements)
+        return len(times) > 1 and times[1] < times[0] * (1 + SETTLED)
+
+    def apart(self):
+        times = [m['step_time_p50_s'] for m in self.measurements]
+        return f'{100 * (max(times) - min(times)) / statistics.median(times):.0f} %'
+
+    def cells(self):
+        return [f'{1e3 * self.predicted():.1f} ms', f'{1e3 * self.measured():.1f} ms', percent(self.error())]
+
+
+def percent(ratio):
+    return f'{100 * ratio:+.1f} %'
+
+
+def print_cases(plans):
+    """Relative errors of the step time."""
+    print_row(['model', 'ranks', 'strategy', 'wrap', 'checkpointing', 'batch', 'dtype', 'predicted', 'measured',
+               'error', 'of compute', 'of optimizer', 'median', 'rounds'])
+    print_row(['---'] * 14)
+    for name, plan in plans.items():
+        print_row([*name, *plan.cells(), *(plan.error_of(part) for part in PARTS), f'{1e3 * plan.middle():.1f} ms',
+                   plan.apart()])
+
+
+def pooled(plans):
+    """Questions with one answer are one plan, with all its measurements. A later calibration may have chosen another
+    plan than an earlier one: a question's plan is the last."""
+    by_schedule = {}
+    for plan in plans.values():
+        for predicted, measured in zip(plan.predictions, plan.measurements):
+            pairs = by_schedule.setdefault(predicted['schedule_digest'], ([], []))
+            pairs[0].append(predicted)
+            pairs[1].append(measured)
+    for plan in plans.values():
+        plan.predictions, plan.measurements = by_schedule[plan.predictions[-1]['schedule_digest']]
+    return plans
+
+
+def print_choice(plans):
     """How much longer the chosen plan took than the fastest measured one."""
-    names = in_all(rounds, choice_questions())
     print()
-    print_row(['the best plan of', 'predicted', 'measured', 'error', 'rounds'])
-    print_row(['---'] * 5)
-    for name in names:
-        p, m = step_times(rounds, name)
-        print_row([name, f'{1e3 * p:.1f} ms', f'{1e3 * m:.1f} ms', f'{100 * (p / m - 1):+.1f} %', apart(rounds, name)])
-    return step_times(rounds, 'chosen')[1] / min(step_times(rounds, name)[1] for name in names) - 1
+    print_row(['the best plan of', 'predicted', 'measured', 'error', 'median', 'rounds'])
+    print_row(['---'] * 6)
+    for name, plan in pooled(plans).items():
+        print_row([*name, *plan.cells(), f'{1e3 * plan.middle():.1f} ms', plan.apart()])
+    return plans[('chosen',)].measured() / min(plan.measured() for plan in plans.values()) - 1
 
 
 class Cores:
     """What the cores do: seconds of all processes, of the host's other guests, and of this bench."""
 
     def __init__(self):
-        self.before = self.now()
+        self.begun, self.before = time.monotonic(), self.now()
 
     @staticmethod
     def now():
@@ -182,56 +204,96 @@ class Cores:
         return (user + nice + system + irq + softirq) / os.sysconf('SC_CLK_TCK'), steal / os.sysconf('SC_CLK_TCK'), ours
 
     def elsewhere(self):
-        """Cores that others had since the beginning, and that the host did not give."""
+        """Percent of the cores that others had since the beginning, and that the host did not give."""
         all_of_it, steal, ours = (now - before for now, before in zip(self.now(), self.before))
-        return max(0, all_of_it - ours), steal
+        cores = (time.monotonic() - self.begun) * os.cpu_count() / 100
+        return max(0, all_of_it - ours) / cores, steal / cores
 
 
-def run_rounds(bench, options, questions):
-    """Of each round {name: (predicted, measured)}; seconds of calibration; what went on elsewhere, in words."""
-    rounds, calibrated, elsewhere = [], 0, []
-    for number in range(options.rounds):
-        cores, begun = Cores(), time.monotonic()
-        if number > 0 or not os.path.exists(os.path.join(bench.folder, 'shardplan', 'local.yaml')):
-            bench.calibrate(options.quick)
-            calibrated += time.monotonic() - begun
-        rounds.append(time_all(bench, questions))
-        others, steal = cores.elsewhere()
-        seconds = (time.monotonic() - begun) * os.cpu_count() / 100
-        elsewhere.append(f'{others / seconds:.1f} % and {steal / seconds:.1f} %')
+def calibrate(bench, options, number):
+    """Seconds of the calibration before a round, if there is one."""
+    every = max(1, options.rounds // options.calibrations)
+    known = os.path.exists(os.path.join(bench.folder, 'shardplan', 'local.yaml'))
+    if number % every or number // every >= options.calibrations or (known and number == 0):
+        return 0
+    begun = time.monotonic()
+    bench.calibrate(options.quick)
+    return time.monotonic() - begun
+
+
+def run_round(bench, plans, is_due):
+    """Trains every plan for a moment; what this machine cannot train is left out for good."""
+    for name, plan in list(plans.items()):
+        if not is_due(plan):
+            continue
+        try:
+            predicted, measured = bench.compare(plan.words)
+        except RuntimeError as reason:
+            print(f'{" ".join(map(str, name))}: {reason}', file=sys.stderr)
+            del plans[name]
+            continue
+        plan.predictions.append(predicted)
+        plan.measurements.append(measured)
+
+
+def run_rounds(bench, options, plans):
+    """Seconds of calibration."""
+    seconds = 0
+    for number in range(2 * options.rounds):
+        again = number >= options.rounds
+        seconds += 0 if again else calibrate(bench, options, number)
+        run_round(bench, plans, lambda plan: not (again and plan.is_settled()))
         if options.save:
             with open(options.save, 'w', encoding='utf-8') as file:
-                json.dump([[[list(name), *pair] for name, pair in found.items()] for found in rounds], file)
-    return rounds, calibrated, ', '.join(elsewhere)
+                json.dump([[name, plan.predictions, plan.measurements] for name, plan in plans.items()], file)
+    return seconds
 
 
-def main():
+def at_least_one(text):
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError('expected 1 or more')
+    return number
+
+
+def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
     parser.add_argument('program')
     parser.add_argument('--seed', type=int, default=1)
-    parser.add_argument('--cases', type=int, default=20)
-    parser.add_argument('--rounds', type=int, default=1)
-    parser.add_argument('--seconds', type=float, default=6, help='of training, for each configuration')
+    parser.add_argument('--cases', type=at_least_one, default=20)
+    parser.add_argument('--calibrations', type=at_least_one, default=2)
+    parser.add_argument('--rounds', type=at_least_one, default=6)
+    parser.add_argument('--seconds', type=float, default=1, help='of training, for each configuration and round')
     parser.add_argument('--keep', help='folder of an earlier run: its calibration is used again')
     parser.add_argument('--quick', action='store_true', help='calibrate --quick')
     parser.add_argument('--save', help='everything that was predicted and measured, as JSON')
-    options = parser.parse_args()
-    started, load = time.monotonic(), os.getloadavg()[0]
+    return parser.parse_args()
+
+
+def main():
+    options = parse_options()
+    started, load, cores = time.monotonic(), os.getloadavg()[0], Cores()
+    cases = {name: Plan(words) for name, words in draw_cases(options).items()}
+    choice = {name: Plan(words) for name, words in choice_questions().items()}
     with tempfile.TemporaryDirectory() as temporary:
         folder = os.path.abspath(options.keep or temporary)
         os.makedirs(folder, exist_ok=True)
-        bench, cases = Bench(options, folder), draw_cases(options)
-        rounds, calibrated, elsewhere = run_rounds(bench, options, {**cases, **choice_questions()})
-        errors = print_cases(rounds, cases)
-        behind = print_choice(rounds)
+        everything = {**cases, **choice}
+        calibrated = run_rounds(Bench(options, folder), options, everything)
+    cases = {name: plan for name, plan in cases.items() if name in everything}
+    print_cases(cases)
+    behind = print_choice({name: plan for name, plan in choice.items() if name in everything})
+    errors = [plan.error() for plan in cases.values()]
     sizes = sorted(abs(error) for error in errors)
     print(f'\n{sum(size <= 0.1 for size in sizes)} of {len(sizes)} step times within 10 %; error: median '
           f'{100 * statistics.median(sizes):.1f} %, largest {100 * sizes[-1]:.1f} %, mean with sign '
-          f'{100 * statistics.mean(errors):+.1f} %.')
+          f'{100 * statistics.mean(errors):+.1f} %. Of the median over the rounds: '
+          f'{sum(abs(plan.predicted() / plan.middle() - 1) <= 0.1 for plan in cases.values())} within 10 %.')
     print(f'The chosen plan took {100 * behind:.1f} % longer than the fastest measured one.')
-    print(f'Seed {options.seed}, {options.rounds} rounds, calibrated in {calibrated:.0f} s, '
+    others, steal = cores.elsewhere()
+    print(f'Seed {options.seed}, {options.rounds} rounds and up to as many more, {options.calibrations} calibrations in {calibrated:.0f} s, '
           f'{time.monotonic() - started:.0f} s in all, load {load:.1f} at the start and {os.getloadavg()[0]:.1f} at '
-          f'the end, {os.cpu_count()} cores. Other processes and the host took, round by round: {elsewhere} of them.')
+          f'the end, {os.cpu_count()} cores, of which other processes took {others:.1f} % and the host {steal:.1f} %.')
 
 
 if __name__ == '__main__':
