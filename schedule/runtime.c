@@ -56,6 +56,7 @@ static const struct zero_rules nanotron_rules = {
 static const struct zero_rules internevo_rules = {
 	.overlaps = BIT(1),
 	.groups = BIT(1),
+	.copies_back = true, /* unflatten_and_copy */
 	.bucket_elements = 512 * MIB,
 };
 

@@ -49,6 +49,7 @@ struct zero_rules {
 		each_micro_batch; /* gradients are reduced in every micro-batch; else in the last */
 	unsigned groups;          /* the shard group may be smaller than the world */
 	bool fp32_gradients; /* accumulated in, and reduced from, a resident fp32 copy (nanotron) */
+	bool copies_back;    /* a reduced bucket goes back into all its gradients, not the slice */
 	int64_t bucket_elements; /* a bucket closes before it would exceed this; 0: one for all */
 	int64_t buffer_elements; /* of the buffer that gradients are collected in; 0: none */
 	/* Stage 3, elements of parameters: coalesced in a prefetch; never partitioned; gathered at

@@ -187,6 +187,7 @@ static void keep_slice(struct builder *b, int unit, int reduced)
 	struct unit_state *state = &b->units[unit];
 	bool overlaps = stage_has(b, rules_of(b)->overlaps);
 	int64_t chunk = b->schedule->units[unit].chunk;
+	int64_t copied = rules_of(b)->copies_back ? b->schedule->units[unit].gathered : chunk;
 	/* cast before it leaves for the host */
 	enum dtype dtype = offloads(b, unit) ? b->plan->master_dtype : b->plan->param_dtype;
 	int64_t width = dtype_bytes(dtype);
@@ -194,7 +195,7 @@ static void keep_slice(struct builder *b, int unit, int reduced)
 	op_wait(b, state->reduced);
 	op_wait_stream(b, STREAM_COMPUTE);
 	b->op.dtype = dtype;
-	b->op.bytes = chunk * (dtype_bytes(b->plan->reduce_dtype) + width);
+	b->op.bytes = copied * (dtype_bytes(b->plan->reduce_dtype) + width);
 	op_use(b, reduced);
 	if (state->gradient_shard < 0) {
 		state->gradient_shard = buffer_new(

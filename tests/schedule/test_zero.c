@@ -240,6 +240,28 @@ static void test_buckets(void **state)
 	arena_finish(&arena);
 }
 
+/* What was reduced goes back into all gradients of the bucket (InternEvo), or the owner keeps its
+ * slice (DeepSpeed). */
+static void test_copies(void **state)
+{
+	(void)state;
+	static const char *const runtimes[] = {"internevo", "deepspeed"};
+	for (int r = 0; r < COUNT_OF(runtimes); r++) {
+		struct arena arena = {0};
+		struct sample s = build(&arena, runtimes[r], "ZERO_1", NULL, NULL);
+		const struct program *p = &s.schedule->programs[0];
+		int64_t copied = 0, elements = 0;
+		for (int i = 0; i < p->n_ops; i++)
+			if (p->ops[i].kind == OP_ACCUMULATE_GRADIENTS)
+				copied += p->ops[i].bytes;
+		for (int u = 0; u < s.schedule->n_units; u++)
+			elements +=
+				r == 0 ? s.schedule->units[u].gathered : s.schedule->units[u].chunk;
+		assert_int_equal(copied, 4 * elements);
+		arena_finish(&arena);
+	}
+}
+
 /* --- stage 3 -------------------------------------------------------------------------------------
  */
 
@@ -354,6 +376,7 @@ int main(void)
 		cmocka_unit_test(test_moments),
 		cmocka_unit_test(test_accumulation),
 		cmocka_unit_test(test_buckets),
+		cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_stage3_gathers),
 		cmocka_unit_test(test_stage3_reductions),
 		cmocka_unit_test(test_ours),
