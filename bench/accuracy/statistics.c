@@ -28,14 +28,13 @@ double row_time_error(const struct row *row)
 static double predicted_peak(const struct row *row)
 {
 	const struct prediction *p = &row->prediction;
-	int64_t overhead = p->memory_at_peak[CATEGORY_RUNTIME_OVERHEAD];
 
 	if (strcmp(row->metric, "active") == 0)
 		return (double)p->peak_active_bytes;
 	if (strcmp(row->metric, "reserved") == 0)
 		return (double)p->peak_reserved_bytes;
 	if (strcmp(row->metric, "nvidia-smi") == 0)
-		return (double)(p->peak_reserved_bytes + overhead);
+		return (double)p->peak_memory_bytes;
 	return (double)p->ledger_peak_bytes;
 }
 
