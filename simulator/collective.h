@@ -14,8 +14,8 @@ void collective_cost(const struct machine *machine, const struct runtime *runtim
 
 /* The standard deviation of log(truth / predicted) of one collective over GPUs whose topology was
  * not measured (docs/cost-model.md). */
-double collective_spread(const struct topology *topology, const struct placement *placement,
-	enum collective_kind kind, int64_t bytes);
+double collective_spread(
+	const struct placement *placement, enum collective_kind kind, int64_t bytes);
 
 /* Bytes that leave each node in one direction when every group of this kind carries out the
  * collective once. */

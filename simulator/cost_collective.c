@@ -158,9 +158,10 @@ static double hierarchical_time(const struct machine *machine, const struct plac
 	enum collective_kind kind, int64_t bytes)
 {
 	int64_t local = placement->ranks_per_node;
-	struct placement inside = {local, 1, local, placement->groups_per_node};
+	struct placement inside = {
+		local, 1, local, placement->groups_per_node, placement->over_hosts};
 	struct placement across = {
-		placement->nodes, placement->nodes, 1, local * placement->groups_per_node};
+		placement->nodes, placement->nodes, 1, local * placement->groups_per_node, false};
 	int64_t part = ceil_div(bytes, local);
 
 	if (kind != COLLECTIVE_ALL_REDUCE)
@@ -319,7 +320,7 @@ static void gpu_loads(const struct machine *machine, const struct runtime *runti
 	enum collective_kind collective;
 
 	collective_kind_of(kind, &collective);
-	cost->spread = collective_spread(topology, placement, collective, bytes);
+	cost->spread = collective_spread(placement, collective, bytes);
 	cost->multiprocessors = running_channels(machine, placement,
 		nccl_choose(topology, &machine->libraries, placement, collective, bytes).channels);
 	cost->fabric_load = load(wire * (placement->nodes > 1 ? (local - 1) / local : 1),

@@ -72,6 +72,15 @@ static void place_uneven(const struct tiling *tiling, struct placement *placemen
 			max_i64(placement->groups_per_node, groups_on_node(tiling, node));
 }
 
+/* A host holds whole blocks, or a group's ranks of one node do not share it. */
+static bool over_hosts(const struct topology *topology, const struct tiling *tiling,
+	const struct placement *placement)
+{
+	int64_t host = topology->fabric.host_devices;
+
+	return host > 0 && placement->ranks_per_node > 1 && host % tiling->block != 0;
+}
+
 struct placement topology_place(const struct topology *topology, int64_t size, int64_t stride)
 {
 	int64_t devices = topology_devices(topology), node = topology->devices_per_node;
@@ -98,6 +107,7 @@ struct placement topology_place(const struct topology *topology, int64_t size, i
 	} else {
 		place_uneven(&tiling, &placement);
 	}
+	placement.over_hosts = over_hosts(topology, &tiling, &placement);
 	return placement;
 }
 

@@ -39,6 +39,7 @@ const struct field fabric_fields[] = {
 	FIELD_BANDWIDTH(struct fabric, bandwidth, "bandwidth", FIELD_NOT_NEGATIVE),
 	FIELD_TIME(struct fabric, latency, "latency", OPTIONAL),
 	FIELD_INT(struct fabric, channels, "channels", OPTIONAL),
+	FIELD_INT(struct fabric, host_devices, "host_devices", OPTIONAL),
 	FIELD_END,
 };
 

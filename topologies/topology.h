@@ -67,6 +67,8 @@ struct fabric { /* inside a node */
 	double bandwidth; /* B/s, one direction, of one device's port, as a ring uses it (NCCL's) */
 	double latency;   /* s, one hop */
 	int64_t channels; /* NCCL graph channels on one node; 0 = unknown */
+	/* That share a host, where a node is an NVLink domain of several hosts; 0 = all of them. */
+	int64_t host_devices;
 };
 
 struct network { /* between nodes */
@@ -154,6 +156,7 @@ struct placement {
 	int64_t nodes;           /* it touches */
 	int64_t ranks_per_node;  /* of the group */
 	int64_t groups_per_node; /* groups of this kind that share one node's NICs */
+	bool over_hosts;         /* ranks of one node lie on several hosts of an NVLink domain */
 };
 
 /* All groups of this (size, stride) are alike on our equal nodes. Where they are not (a size that

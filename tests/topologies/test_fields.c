@@ -215,7 +215,7 @@ static struct topology gpu_cluster(void)
 		.devices_per_node = 5,
 		.device = {"GPU", DEVICE_GPU, GENERATION_HOPPER, 85899345921, 1e13 / 3, 1e14 / 3,
 			1e15 / 3, 1e15 / 7, 1e16 / 3, 131, 1e3 / 3},
-		.fabric = {FABRIC_NVLINK_CUBE_MESH, 1e12 / 3, 1e-6 / 3, 23},
+		.fabric = {FABRIC_NVLINK_CUBE_MESH, 1e12 / 3, 1e-6 / 3, 23, 5},
 		.network = {NETWORK_ROCE, 7, 1e11 / 3, 1e-5 / 3, 4.0 / 3, 5.0 / 3,
 			PROTOCOLS_SIMPLE_LL128},
 		.host = {1099511627777, 1e12 / 7, 193, 1e11 / 7, 3, CPU_ARM},

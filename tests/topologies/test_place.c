@@ -109,6 +109,34 @@ static void known_groups(void **state)
 	}
 }
 
+/* An NVLink domain of hosts of four GPUs: what its groups are spread over, counted rank by rank. */
+static void groups_over_hosts(void **state)
+{
+	enum { HOST = 4, DOMAIN = 24 };
+	struct topology racks = {
+		.nodes = 2, .devices_per_node = DOMAIN, .fabric.host_devices = HOST};
+	struct topology plain = {.nodes = 2, .devices_per_node = DOMAIN};
+
+	(void)state;
+	for (int64_t size = 1; size <= 2 * DOMAIN; size++)
+		for (int64_t stride = 1; size * stride <= 2 * DOMAIN; stride++) {
+			int64_t block = size * stride;
+			bool over = false;
+
+			for (int64_t first = 0; first < 2 * DOMAIN / block * block; first++)
+				for (int64_t i = 1; i < size && first % block < stride; i++) {
+					int64_t a = first + (i - 1) * stride, b = a + stride;
+
+					over = over ||
+					       (a / DOMAIN == b / DOMAIN && a / HOST != b / HOST);
+				}
+			if (topology_place(&racks, size, stride).over_hosts != over)
+				fail_msg("size %lld, stride %lld", (long long)size,
+					(long long)stride);
+			assert_false(topology_place(&plain, size, stride).over_hosts);
+		}
+}
+
 /* 10^6 ranks answer at once also where no closed form applies. */
 static void a_million_ranks(void **state)
 {
@@ -184,6 +212,7 @@ int main(void)
 		cmocka_unit_test(every_group_of_small_topologies),
 		cmocka_unit_test(random_groups_of_larger_topologies),
 		cmocka_unit_test(known_groups),
+		cmocka_unit_test(groups_over_hosts),
 		cmocka_unit_test(a_million_ranks),
 		cmocka_unit_test(use_devices),
 	};
