@@ -85,6 +85,17 @@ static const struct {
 	.usual_channel = 20,
 };
 
+/* A channel of LL128 in a ring on Blackwell, as releases have it: [1, 2, more nodes]. Before, and
+ * where nobody names a release, it is more than a graph has (73.4). */
+static const struct {
+	int version;
+	double of[3];
+} blackwell_ring_ll128[] = {
+	{LIBRARY_VERSION(2, 28) + 7, {73.4, 34.6, 73.4}},
+	{LIBRARY_VERSION(2, 29) + 2, {34.5, 34.6, 34.5}},
+	{LIBRARY_VERSION(2, 29) + 7, {40, 40, 40}},
+};
+
 static const int compute_of[] = {
 	[GENERATION_CPU] = COMPUTE_VOLTA,
 	[GENERATION_VOLTA] = COMPUTE_VOLTA,
@@ -107,6 +118,8 @@ struct graph {
 	int64_t ranks, nodes, ranks_per_node;
 	enum network_protocols protocols; /* that the environment leaves */
 	bool has[NCCL_ALGORITHM_COUNT];   /* in this version */
+	double ring_ll128;                /* GB/s of a channel at most, as this version has it */
+	bool capped;                      /* which is a named version */
 	double channels;
 	double bus;                       /* of all channels together, GB/s */
 	double node_bus;                  /* the same inside one node */
@@ -191,6 +204,18 @@ static void init_versions(struct graph *graph, const struct libraries *libraries
 				(multicast || (a != NCCL_NVLS && a != NCCL_NVLS_TREE));
 }
 
+static void init_ll128(struct graph *graph, const struct libraries *libraries)
+{
+	graph->ring_ll128 = facts.ring_ll128[graph->compute];
+	if (graph->compute != COMPUTE_BLACKWELL || libraries->version[LIBRARY_NCCL] == 0)
+		return;
+	for (int i = 0; i < COUNT_OF(blackwell_ring_ll128); i++)
+		if (libraries->version[LIBRARY_NCCL] >= blackwell_ring_ll128[i].version) {
+			graph->ring_ll128 = blackwell_ring_ll128[i].of[graph->size];
+			graph->capped = true;
+		}
+}
+
 static double steps_of(const struct graph *graph, enum collective_kind kind)
 {
 	double once = (double)(graph->ranks - 1);
@@ -210,7 +235,7 @@ static double ring_bandwidth(
 	if (protocol == NCCL_LL)
 		bus = fmin(ll_max, bus * 0.5);
 	if (protocol == NCCL_LL128)
-		bus = fmin(bus * 0.92, graph->channels * facts.ring_ll128[graph->compute]);
+		bus = fmin(bus * 0.92, graph->channels * graph->ring_ll128);
 	return bus * (double)graph->ranks / steps_of(graph, kind);
 }
 
@@ -399,6 +424,7 @@ static struct nccl_ring ring_of(const struct graph *graph, enum collective_kind 
 	struct graph table = *graph, usual = *graph;
 	struct nccl_ring ring = {.bus = graph->bus, .channels = graph->channels};
 
+	ring.ll128 = graph->capped ? graph->channels * graph->ring_ll128 : INFINITY;
 	table.node_extra = table.network_extra = 0;
 	usual.amd = false;
 	ring.ll = graph->nodes == 1 ? facts.ll_max_node[graph->compute]
@@ -426,6 +452,7 @@ struct nccl_choice nccl_choose(const struct topology *topology, const struct lib
 		.seconds = INFINITY, .tuner_seconds = INFINITY, .channels = graph.channels};
 
 	init_versions(&graph, libraries);
+	init_ll128(&graph, libraries);
 	for (int a = 0; a < NCCL_ALGORITHM_COUNT; a++) {
 		enum nccl_protocol protocol = NCCL_SIMPLE;
 		double tuned = tuned_time(&graph, kind, a, bytes, &protocol);

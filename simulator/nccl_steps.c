@@ -46,6 +46,15 @@ bool nccl_shows_steps(const struct topology *topology, const struct placement *p
 /* --- across nodes -------------------------------------------------------------------------------
  */
 
+/* What a byte takes longer by LL128 than by Simple, as NCCL believes: releases that cap LL128 below
+ * what the graph has leave it early. */
+static double ll128_loss(const struct nccl_ring *ring, double bandwidth)
+{
+	if (ring->ll128 < across_share[NCCL_LL128] * ring->bus)
+		return 1 / ring->ll128 - 1 / ring->bus;
+	return (1 / across_share[NCCL_LL128] - 1) / bandwidth;
+}
+
 /* LL while its bytes take less than what LL128 adds in latency, LL128 while the 8 % that it loses
  * cost less than what Simple adds. Latencies are NCCL's tables' and LL128's bytes do not count
  * beside LL's, so that a better link never takes longer. */
@@ -59,7 +68,7 @@ static enum nccl_protocol across_protocol(
 	if (ring->may[NCCL_LL] &&
 		latency[NCCL_LL] + moved / (1e3 * ll) < latency[ll128 ? NCCL_LL128 : NCCL_SIMPLE])
 		return NCCL_LL;
-	if (ll128 && moved / (1e3 * bandwidth) * (1 / across_share[NCCL_LL128] - 1) <
+	if (ll128 && moved / 1e3 * ll128_loss(ring, bandwidth) <
 			     latency[NCCL_SIMPLE] - latency[NCCL_LL128])
 		return NCCL_LL128;
 	return NCCL_SIMPLE;
@@ -85,12 +94,20 @@ static double across_time(const struct nccl_ring *ring, const struct topology *t
 /* --- inside a node ------------------------------------------------------------------------------
  */
 
+/* What a protocol gets of links with that bus bandwidth. */
+static double bandwidth_on(const struct nccl_ring *ring, enum nccl_protocol protocol, double bus)
+{
+	if (protocol == NCCL_LL)
+		return fmin(ring->ll, bus / 2);
+	return bus * (protocol == NCCL_LL128 ? ll128_of_bus : 1);
+}
+
 /* What NCCL believes of each protocol's bandwidth. */
 static double believed_bandwidth(const struct nccl_ring *ring, enum nccl_protocol protocol)
 {
-	if (protocol == NCCL_LL)
-		return fmin(ring->ll, ring->bus / 2);
-	return ring->bus * (protocol == NCCL_LL128 ? ll128_of_bus : 1);
+	double bandwidth = bandwidth_on(ring, protocol, ring->bus);
+
+	return protocol == NCCL_LL128 ? fmin(ring->ll128, bandwidth) : bandwidth;
 }
 
 /* Moved bytes from which NCCL believes the second protocol, of more bandwidth, to be the faster. */
@@ -103,10 +120,11 @@ static double overtakes(
 	return fmax(0, wait) * 1e3 / gain;
 }
 
-static double inside_protocol_time(
-	const struct nccl_ring *ring, enum nccl_protocol protocol, double moved, double full)
+/* `share`: of the links, what a ring gets. */
+static double inside_protocol_time(const struct nccl_ring *ring, enum nccl_protocol protocol,
+	double share, double moved, double full)
 {
-	double bandwidth = inside_share[protocol] * believed_bandwidth(ring, protocol);
+	double bandwidth = inside_share[protocol] * bandwidth_on(ring, protocol, share * ring->bus);
 
 	return inside_latency[protocol] * ring->usual[protocol] + ring->stated[protocol] +
 	       fmax(moved, protocol == NCCL_LL ? full : 0) / (1e3 * bandwidth);
@@ -114,29 +132,29 @@ static double inside_protocol_time(
 
 /* NCCL keeps LL for longer than it is the fastest, so a larger gather may take less; here it takes
  * as long as the largest by LL, and by Simple as the largest by LL128. */
-static double inside_time(const struct nccl_ring *ring, double moved, double simple, double ranks,
-	enum nccl_protocol *protocol)
+static double inside_time(const struct nccl_ring *ring, double share, double moved, double simple,
+	double ranks, enum nccl_protocol *protocol)
 {
 	double running = fmin(RUNNING_MAX, 2 * ring->channels);
 	double full = running * full_channel * (ranks - 1);
 	double to_ll128 = overtakes(ring, NCCL_LL, NCCL_LL128);
 	double to_simple = overtakes(ring, NCCL_LL, NCCL_SIMPLE);
 	bool ll128 = to_ll128 < to_simple;
-	double ll = inside_protocol_time(ring, NCCL_LL, moved, full), last, time;
+	double ll = inside_protocol_time(ring, NCCL_LL, share, moved, full), last;
 
 	*protocol = NCCL_LL;
 	if (moved <= fmin(to_ll128, to_simple))
 		return ll;
-	last = inside_protocol_time(ring, NCCL_LL, fmin(to_ll128, to_simple), full);
+	last = inside_protocol_time(ring, NCCL_LL, share, fmin(to_ll128, to_simple), full);
 	if (!ll128) {
 		*protocol = NCCL_SIMPLE;
 		return fmax(last, fmin(ll, simple));
 	}
 	to_simple = overtakes(ring, NCCL_LL128, NCCL_SIMPLE);
 	*protocol = moved <= to_simple ? NCCL_LL128 : NCCL_SIMPLE;
-	simple = fmax(simple, inside_protocol_time(ring, NCCL_LL128, to_simple, full));
-	time = fmin(ll, inside_protocol_time(ring, NCCL_LL128, moved, full));
-	return fmax(last, fmin(time, simple));
+	last = fmax(last, fmin(ll, inside_protocol_time(
+					   ring, NCCL_LL128, share, fmin(moved, to_simple), full)));
+	return *protocol == NCCL_LL128 ? last : fmax(last, simple);
 }
 
 double nccl_stepped_seconds(const struct nccl_ring *ring, const struct topology *topology,
@@ -148,7 +166,7 @@ double nccl_stepped_seconds(const struct nccl_ring *ring, const struct topology 
 
 	if (placement->nodes > 1)
 		return 1e-6 * across_time(ring, topology, placement, moved, protocol);
-	return 1e-6 * inside_time(ring, moved,
-			      1e6 * nccl_seconds(topology, placement, kind, NCCL_RING, bytes),
-			      ranks, protocol);
+	return 1e-6 * inside_time(ring, nccl_links_share(placement), moved,
+			      1e6 * nccl_simple_seconds(topology, placement, kind, bytes), ranks,
+			      protocol);
 }

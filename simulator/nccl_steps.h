@@ -10,7 +10,7 @@ struct nccl_ring {
 	double believed[NCCL_PROTOCOL_COUNT]; /* latency by which NCCL chooses */
 	double usual[NCCL_PROTOCOL_COUNT];    /* the same on a host of Intel's */
 	double stated[NCCL_PROTOCOL_COUNT];   /* what the topology's latency has beyond it */
-	double ll;                            /* bandwidth of LL at most */
+	double ll, ll128;                     /* bandwidths at most, as NCCL believes */
 	double bus, channels;                 /* of the graph */
 };
 

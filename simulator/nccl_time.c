@@ -67,6 +67,16 @@ static const double sharp_start = 16.9, sharp_growth = 10.26; /* from 1 MiB, per
 static const double sharp_across = 0.906; /* of NVLink SHARP's bandwidth when nodes follow */
 static const double pat_efficiency = 0.75;
 
+/* What a ring over several hosts of one NVLink domain gets of its links: the median of six
+ * calibrating rows (torchtitan-gb300; each alone says 0.56 to 0.78). */
+static const double over_hosts_share = 0.66;
+
+/* A chunk goes by Simple in two slices (collectives.h: CHUNKSTEPS, SLICESTEPS), and the next rank
+ * begins when it has the first: a step takes half of the chunk and this long, or the chunk, if that
+ * is more. us; the median of the first sizes by Simple over eight B200 and eight H100 (b200-slurm
+ * 64 MiB, simumax-h100 32 MiB: 10.0 to 12.1). */
+static const double slice_wait = 11.7;
+
 /* Rings of a hybrid cube mesh (DGX-1 with V100) over its first n GPUs, of the six that all eight
  * have: what its links allow (0-1, 0-2 and 1-3 are single, 0-3, 0-4, 1-2, 1-5 double, ...). Five
  * have no cycle over NVLink; their figure is measured (vTrain). */
@@ -122,6 +132,11 @@ static double port_bandwidth(const struct topology *topology, int link, int64_t 
 	return port;
 }
 
+double nccl_links_share(const struct placement *placement)
+{
+	return placement->over_hosts ? over_hosts_share : 1;
+}
+
 static double ring_efficiency(const struct topology *topology)
 {
 	double fast = networks[topology->network.kind].ring;
@@ -169,7 +184,8 @@ static struct group_links links_of_group(
 
 	group.local = (double)ceil_div(placement->ranks, placement->nodes);
 	group.port = placement->ranks_per_node > 1
-			     ? port_bandwidth(topology, group.link, placement->ranks_per_node)
+			     ? nccl_links_share(placement) * port_bandwidth(topology, group.link,
+								     placement->ranks_per_node)
 			     : INFINITY;
 	group.inside = fmax(0.1, links[group.link].hop + latency - reference);
 	if (placement->nodes > 1)
@@ -292,6 +308,17 @@ double nccl_seconds(const struct topology *topology, const struct placement *pla
 	double time = algorithm_time(&group, topology, kind, algorithm, (double)bytes);
 
 	return 1e-6 * (links[group.link].launch + time);
+}
+
+double nccl_simple_seconds(const struct topology *topology, const struct placement *placement,
+	enum collective_kind kind, int64_t bytes)
+{
+	struct group_links group = links_of_group(topology, placement);
+	double chunk = (double)bytes / group.ranks / (1e3 * group.port);
+	double sliced = (group.ranks - 1) * (chunk / 2 + slice_wait);
+
+	return fmax(nccl_seconds(topology, placement, kind, NCCL_RING, bytes),
+		1e-6 * (links[group.link].launch + sliced));
 }
 
 /* The last rank has everything when the chunks have filled the ring and passed by. */

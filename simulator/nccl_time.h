@@ -11,6 +11,15 @@
 double nccl_seconds(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, enum nccl_algorithm algorithm, int64_t bytes);
 
+/* A gather or reduce-scatter by a ring inside a node that goes by Simple, at the first sizes that
+ * do too. */
+double nccl_simple_seconds(const struct topology *topology, const struct placement *placement,
+	enum collective_kind kind, int64_t bytes);
+
+/* Of the links inside a node, what a ring gets: less than 1 over several hosts of an NVLink domain.
+ */
+double nccl_links_share(const struct placement *placement);
+
 /* One rank's `bytes` to all: chunks follow one another around a ring. */
 double nccl_broadcast_seconds(
 	const struct topology *topology, const struct placement *placement, int64_t bytes);

@@ -143,6 +143,124 @@ static void test_steps_inside_a_node_keep_the_laws(void **state)
 	arena_finish(&arena);
 }
 
+static struct nccl_choice gather_by(
+	const struct topology *topology, const char *libraries, int64_t bytes)
+{
+	struct placement placement = topology_place(topology, topology_devices(topology), 1);
+	struct libraries versions;
+	struct error error = {0};
+
+	assert_true(libraries_read(libraries, &versions, &error));
+	return nccl_choose(topology, &versions, &placement, COLLECTIVE_ALL_GATHER, bytes);
+}
+
+/* Releases cap a channel of LL128 on Blackwell, so that a node leaves it for Simple at 13 and 32
+ * MB, two nodes with 384 GB/s at 27 MB, in place of 44 and 105. 16 MiB over eight B200, published:
+ * 100.7 to 107.1 us with NCCL 2.29.2 and .3 (aicr-b200-sweep, orcd-b200-*, found later), 49.0 with
+ * an older one (b200-slurm). Hopper's cap has stayed. */
+static void test_releases_cap_ll128(void **state)
+{
+	static const struct {
+		const char *node, *libraries;
+		int64_t mebibytes;
+		enum nccl_protocol protocol;
+	} cases[] = {
+		{"dgx-b200", NULL, 32, NCCL_LL128},
+		{"dgx-b200", "nccl:2.28.9", 32, NCCL_LL128},
+		{"dgx-b200", "nccl:2.29.2", 12, NCCL_LL128},
+		{"dgx-b200", "nccl:2.29.2", 16, NCCL_SIMPLE},
+		{"dgx-b200", "nccl:2.29.3", 16, NCCL_SIMPLE},
+		{"dgx-b200", "nccl:2.29.7", 16, NCCL_LL128},
+		{"dgx-b200", "nccl:2.30.7", 32, NCCL_SIMPLE},
+		{"2xa4-highgpu-8g", "nccl:2.28.3", 32, NCCL_LL128},
+		{"2xa4-highgpu-8g", "nccl:2.28.7", 16, NCCL_LL128},
+		{"2xa4-highgpu-8g", "nccl:2.28.7", 32, NCCL_SIMPLE},
+		{"2xa4-highgpu-8g", NULL, 64, NCCL_LL128},
+		{"dgx-h100", "nccl:2.27.3", 16, NCCL_LL128},
+		{"dgx-h100", "nccl:2.29.2", 16, NCCL_LL128},
+	};
+	struct arena arena = {0};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct topology t = load_topology(&arena, cases[i].node);
+		struct nccl_choice choice =
+			gather_by(&t, cases[i].libraries, cases[i].mebibytes << 20);
+
+		if (choice.protocol != cases[i].protocol)
+			fail_msg("%s, %s, %lld MiB: %s", cases[i].node, cases[i].libraries,
+				(long long)cases[i].mebibytes,
+				nccl_protocol_names[choice.protocol]);
+	}
+	struct topology b200 = load_topology(&arena, "dgx-b200");
+
+	assert_close(1e6 * gather_by(&b200, "nccl:2.29.3", 1 << 24).seconds, 104.0, 0.03);
+	arena_finish(&arena);
+}
+
+/* A chunk goes in two slices: where it is short a step is half of it and a wait of 11.7 us.
+ * Published, us: eight B200 at 64 MiB 139.1 and 138.6 (b200-slurm), eight H100 at 32 MiB 128.2 and
+ * 117.8 (simumax-h100), both fitted to; four B200 at 16 MiB 60.0 and 56.4 (aicr-b200-sweep), not.
+ */
+static void test_first_sizes_by_simple_wait(void **state)
+{
+	static const struct {
+		const char *node;
+		int64_t ranks, mebibytes;
+		double published, tolerance;
+	} cases[] = {{"dgx-b200", 8, 64, 138.9, 0.02}, {"dgx-h100", 8, 32, 123, 0.06},
+		{"dgx-b200", 4, 16, 58.2, 0.03}};
+	struct arena arena = {0};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct topology t = load_topology(&arena, cases[i].node);
+		struct placement p = topology_place(&t, cases[i].ranks, 1);
+
+		assert_close(1e6 * nccl_choose(&t, &recent, &p, COLLECTIVE_ALL_GATHER,
+					   cases[i].mebibytes << 20)
+					     .seconds,
+			cases[i].published, cases[i].tolerance);
+	}
+	arena_finish(&arena);
+}
+
+/* Over several hosts of an NVLink domain a ring gets 0.66 of its links; one host of it is like any
+ * other, and all-reduces through the switch are not concerned. Published, 1 GiB over 8 GB300 and 4
+ * over 32: 1.92, 2.53, 2.38, 2.40 and 7.90 ms (torchtitan-gb300, fitted to). */
+static void test_rings_over_hosts_get_less(void **state)
+{
+	static const int64_t ranks[] = {4, 8, 32};
+	const int64_t gibibyte = INT64_C(1) << 30;
+	struct arena arena = {0};
+	struct topology rack = load_topology(&arena, "gb200-nvl72"), host = rack;
+	(void)state;
+	host.fabric.host_devices = 0;
+	for (int i = 0; i < COUNT_OF(ranks); i++) {
+		struct placement far = topology_place(&rack, ranks[i], 1);
+		struct placement near = topology_place(&host, ranks[i], 1);
+
+		assert_close(nccl_choose(&rack, &recent, &near, COLLECTIVE_ALL_GATHER, 8 * gibibyte)
+				     .seconds,
+			nccl_choose(&rack, &recent, &far, COLLECTIVE_ALL_GATHER, 8 * gibibyte)
+					.seconds *
+				(ranks[i] == 4 ? 1 : 0.66),
+			0.02);
+		assert_close(nccl_choose(&rack, &recent, &near, COLLECTIVE_ALL_REDUCE, 8 * gibibyte)
+				     .seconds,
+			nccl_choose(&rack, &recent, &far, COLLECTIVE_ALL_REDUCE, 8 * gibibyte)
+				.seconds,
+			ranks[i] == 8 ? 0.05 : 1e-12);
+	}
+	struct placement eight = topology_place(&rack, 8, 1), many = topology_place(&rack, 32, 1);
+
+	assert_close(
+		1e3 * nccl_choose(&rack, &recent, &eight, COLLECTIVE_ALL_GATHER, gibibyte).seconds,
+		2.14, 0.01);
+	assert_close(1e3 * nccl_choose(&rack, &recent, &many, COLLECTIVE_ALL_GATHER, 4 * gibibyte)
+				     .seconds,
+		7.9, 0.19);
+	arena_finish(&arena);
+}
+
 /* NCCL_PROTO: what is forbidden is never taken, at no size, by no algorithm. */
 static void test_the_environment_forbids(void **state)
 {
@@ -227,6 +345,9 @@ int main(void)
 		cmocka_unit_test(test_amd_hosts_move_the_choice_only),
 		cmocka_unit_test(test_gathers_step_inside_a_node),
 		cmocka_unit_test(test_steps_inside_a_node_keep_the_laws),
+		cmocka_unit_test(test_releases_cap_ll128),
+		cmocka_unit_test(test_first_sizes_by_simple_wait),
+		cmocka_unit_test(test_rings_over_hosts_get_less),
 		cmocka_unit_test(test_the_environment_forbids),
 		cmocka_unit_test(test_fewer_protocols_wait_longer),
 		cmocka_unit_test(test_stated_latency_counts_as_it_stands),
