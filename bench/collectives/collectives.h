@@ -8,7 +8,8 @@
 static const int64_t judged_from = (int64_t)64 << 10, judged_to = (int64_t)8 << 30;
 
 /* Sources that were found after the constants had been fixed, so that none was fitted to them:
- * collectives_later.csv. They stand beside the two parts and in no other table. */
+ * collectives_later.csv. They stand beside the two parts and in no other table, but for a batch
+ * that was handed to the split (measurements.c). */
 enum { PART_LATER = PART_COUNT };
 
 /* One row of collectives.csv or collectives_later.csv: what was run, what was measured, what is
@@ -16,7 +17,10 @@ enum { PART_LATER = PART_COUNT };
 struct published {
 	const char *source, *topology, *device, *statistic, *status, *origin, *libraries, *notes;
 	int64_t nodes, gpus, bytes, gpus_per_process;
-	bool domain; /* in an NVLink domain of several hosts, which counts as one node */
+	bool domain;      /* over several hosts of an NVLink domain, which counts as one node */
+	bool found_later; /* in collectives_later.csv */
+	bool handed;      /* and yet in one of the two parts */
+	bool first;       /* stands for its source where sources take turns */
 	enum collective_kind collective;
 	int part;                          /* PART_CALIBRATION, PART_TEST, PART_LATER */
 	double measured, predicted, plain; /* s; plain: bytes over the datasheet's links */
@@ -32,8 +36,8 @@ struct published_set {
 /* Both files of `folder`. */
 bool measurements_read(
 	struct arena *arena, const char *folder, struct published_set *rows, struct error *error);
-/* Sources in the order of their names take turns: the first, third, ... test, the
- * others calibrate. */
+/* Sources in the order of their names take turns: the first, third, ... test, the others calibrate;
+ * those of a handed batch among one another. */
 void measurements_split(struct published_set *rows);
 bool measurements_predict(const struct catalogue *catalogue, struct arena *arena,
 	struct published_set *rows, struct error *error);

@@ -81,9 +81,22 @@ static const char *part_name(const struct published *row)
 	return row->part == PART_LATER ? "later" : part_names[row->part];
 }
 
+/* A source of the batch has a part by bar. */
+static const char *source_part(const struct published *row)
+{
+	return row->handed ? "handed" : part_name(row);
+}
+
 static const char *key_part(struct arena *arena, const struct published *row)
 {
 	return arena_printf(arena, "%s: %s", part_name(row), key_bar(arena, row));
+}
+
+/* The split as it was before the batch, and the batch. */
+static const char *key_handed(struct arena *arena, const struct published *row)
+{
+	return arena_printf(
+		arena, "%s, %s", key_part(arena, row), row->handed ? "handed" : "as it was before");
 }
 
 static const char *key_later(struct arena *arena, const struct published *row)
@@ -251,7 +264,7 @@ static void print_sources(const struct published_set *rows, struct arena *arena)
 	for (int k = 0; k < n; k++)
 		for (int i = 0; i < rows->n; i++)
 			if (strcmp(rows->of[i].source, keys[k]) == 0) {
-				printf("- %s (%s): %s\n", keys[k], part_name(&rows->of[i]),
+				printf("- %s (%s): %s\n", keys[k], source_part(&rows->of[i]),
 					rows->of[i].origin);
 				break;
 			}
@@ -275,6 +288,7 @@ void report_collectives(const struct published_set *all, struct arena *arena)
 
 	print_head(&rows);
 	print_table(&rows, "Calibration and test", key_part, arena);
+	print_table(&rows, "The same without and with what was handed", key_handed, arena);
 	print_table(&rows, "Both parts", key_bar, arena);
 	print_table(&later, "Found later", key_bar, arena);
 	print_table(&later, "The same by source", key_later, arena);
