@@ -110,14 +110,15 @@ static double believed_bandwidth(const struct nccl_ring *ring, enum nccl_protoco
 	return protocol == NCCL_LL128 ? fmin(ring->ll128, bandwidth) : bandwidth;
 }
 
-/* Moved bytes from which NCCL believes the second protocol, of more bandwidth, to be the faster. */
+/* Moved bytes from which NCCL believes the second protocol to be the faster; never, where a release
+ * leaves it no more bandwidth. */
 static double overtakes(
 	const struct nccl_ring *ring, enum nccl_protocol first, enum nccl_protocol second)
 {
 	double wait = ring->believed[second] - ring->believed[first];
 	double gain = 1 / believed_bandwidth(ring, first) - 1 / believed_bandwidth(ring, second);
 
-	return fmax(0, wait) * 1e3 / gain;
+	return gain > 0 ? fmax(0, wait) * 1e3 / gain : INFINITY;
 }
 
 /* `share`: of the links, what a ring gets. */

@@ -194,6 +194,15 @@ static void test_releases_cap_ll128(void **state)
 	struct topology b200 = load_topology(&arena, "dgx-b200");
 
 	assert_close(1e6 * gather_by(&b200, "nccl:2.29.3", 1 << 24).seconds, 104.0, 0.03);
+	/* Few channels: LL128 has less than LL then, and is never taken. */
+	b200.fabric.channels = 4;
+	for (int64_t bytes = 1024; bytes < INT64_C(1) << 32; bytes *= 2) {
+		double seconds = gather_by(&b200, "nccl:2.29.3", bytes).seconds;
+
+		assert_true(seconds > 0 && seconds < 10);
+		assert_true(gather_by(&b200, "nccl:2.29.3", bytes).protocol != NCCL_LL128);
+		assert_true(gather_by(&b200, "nccl:2.29.3", 2 * bytes).seconds >= seconds);
+	}
 	arena_finish(&arena);
 }
 
