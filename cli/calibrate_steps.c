@@ -51,7 +51,7 @@ enum {
 	DATA_BYTES = 1 << 16,
 	MOST_RANKS = 8,  /* that compute at the same time */
 	STEPS_QUICK = 5, /* of which two warm up */
-	VISITS = 3,      /* apart in time */
+	VISITS = 6,      /* apart in time, at most */
 };
 /* A ratio beyond says more about what else the machine did: 1.4 was the largest on an idle one. */
 static const double most_factor = 2;
@@ -288,20 +288,36 @@ static bool is_told(const struct topology *topology, const struct calibration_st
 	return step->threads == STEP_THREADS_ONE || topology->host.cores > 1;
 }
 
+/* Whether every combination's best forward and backward were as good in a second visit. */
+static bool are_settled(struct calibration_step steps[][VISITS], int n, int visits)
+{
+	static const enum step_work works[] = {STEP_FORWARD, STEP_BACKWARD};
+
+	for (int i = 0; i < n; i++)
+		for (int w = 0; w < COUNT_OF(works); w++)
+			if (!calibration_step_is_settled(steps[i], visits, works[w]))
+				return false;
+	return true;
+}
+
 /* All combinations, again in each visit: what else the machine does comes and goes. Returns how
- * many were measured in every one; those after them could not be. */
-static int measure_visits(const char *data, bool quick, const struct topology *machine, int visits,
+ * many were measured in every one; those after them could not be. `visits`: at most, and then how
+ * many it took. */
+static int measure_visits(const char *data, bool quick, const struct topology *machine, int *visits,
 	struct calibration_step steps[][VISITS])
 {
-	int n = CALIBRATION_STEPS;
+	int n = CALIBRATION_STEPS, most = *visits;
 
-	for (int visit = 0; visit < visits; visit++) {
+	for (int visit = 0; visit < most; visit++) {
+		*visits = visit + 1;
 		for (int i = 0; i < n; i++) {
 			steps[i][visit] = combination(i);
 			if (is_told(machine, &steps[i][visit]) &&
 				!measure_one(data, quick, machine, &steps[i][visit]))
 				n = i;
 		}
+		if (are_settled(steps, n, visit + 1))
+			break;
 	}
 	return n;
 }
@@ -319,7 +335,7 @@ void calibrate_steps(struct arena *arena, bool quick, void (*report)(const char 
 		output_note("no steps were measured: there is no memory for their data");
 		return;
 	}
-	int n = measure_visits(path, quick, topology, visits, steps);
+	int n = measure_visits(path, quick, topology, &visits, steps);
 	close(data);
 	for (int i = 0; i < n; i++) {
 		struct calibration_step step = calibration_step_least(steps[i], visits);

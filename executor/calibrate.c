@@ -13,6 +13,9 @@
 
 enum { MAX_REPEATS = 200, LEAST_REPEATS = 3 };
 
+/* Visits end when so large a share of the figures was as good twice, but for so much. */
+static const double settled_share = 0.9, settled = 0.03;
+
 /* Seconds for one figure in one visit; there are about eighty, half of them far below. */
 #define BUDGET_QUICK 0.05
 #define BUDGET_FULL  0.1
@@ -40,12 +43,30 @@ void bench_note_spread(struct bench *bench, const struct spread *spread)
 double bench_figure(struct bench *bench, enum figure what, const struct spread *spread)
 {
 	assert(bench->visit < CALIBRATE_VISITS && bench->figure < CALIBRATE_FIGURES);
-	double *best = &bench->figures[bench->figure++];
+	struct best *best = &bench->figures[bench->figure++];
 	double (*better)(double, double) = what == FIGURE_TIME ? fmin : fmax;
+	double value = spread->p50;
 
 	bench_note_spread(bench, spread);
-	*best = bench->visit > 0 ? better(*best, spread->p50) : spread->p50;
-	return *best;
+	if (bench->visit == 0)
+		*best = (struct best){value, 0};
+	else if (better(value, best->first) == value)
+		*best = (struct best){value, best->first};
+	else
+		best->second = best->second > 0 ? better(best->second, value) : value;
+	return best->first;
+}
+
+bool bench_is_settled(const struct bench *bench)
+{
+	int n = 0;
+
+	for (int i = 0; i < bench->figure; i++) {
+		const struct best *best = &bench->figures[i];
+
+		n += best->second > 0 && fabs(best->second / best->first - 1) < settled;
+	}
+	return n >= settled_share * bench->figure;
 }
 
 double bench_time(struct bench *bench, void (*run)(void *data), void *data)
@@ -102,15 +123,18 @@ void bench_keep_product(struct bench *bench, enum dtype dtype, const struct prod
 }
 
 /* What else a host does comes and goes within seconds, most of all in what memory delivers: every
- * figure is measured again later, and what the last visit derives is from the best ones. */
+ * figure is measured again later, until most were as good twice, and what the last visit derives is
+ * from the best ones. */
 static bool visit_kernels(struct bench *bench, struct error *error)
 {
 	int visits = bench->options->quick ? 1 : CALIBRATE_VISITS;
 	bool ok = true;
 
 	for (bench->visit = 0; bench->visit < visits && ok; bench->visit++) {
+		if (bench->visit > 0 && bench_is_settled(bench))
+			break;
 		if (visits > 1)
-			bench_say(bench, "visit %d of %d", bench->visit + 1, visits);
+			bench_say(bench, "visit %d of at most %d", bench->visit + 1, visits);
 		bench->figure = 0;
 		ok = calibrate_kernels(bench, error);
 	}

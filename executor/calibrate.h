@@ -6,7 +6,7 @@
 #include "executor/measure.h"
 #include "kernels/kernels.h"
 
-enum { CALIBRATE_VISITS = 3, CALIBRATE_FIGURES = 320 /* of a visit, at most */ };
+enum { CALIBRATE_VISITS = 6, CALIBRATE_FIGURES = 320 /* of a visit, at most */ };
 
 /* A measurement in the making. */
 struct bench {
@@ -17,9 +17,12 @@ struct bench {
 	struct kernel_context context;
 	int64_t nodes, ranks_per_node; /* that collectives were timed on */
 	double budget;                 /* s for one figure */
-	/* Best medians of the visits so far, in the order in which figures are measured. */
+	/* The two best medians of the visits so far, in the order in which figures are measured;
+	 * a second of 0: not yet. */
 	int visit, figure;
-	double figures[CALIBRATE_FIGURES];
+	struct best {
+		double first, second;
+	} figures[CALIBRATE_FIGURES];
 	double spread; /* sum and number of relative deviations seen, for residual_spread */
 	int n_spreads;
 };
@@ -31,6 +34,8 @@ double bench_time(struct bench *bench, void (*run)(void *data), void *data);
  * Who shares a machine from outside only makes it slower. */
 enum figure { FIGURE_TIME, FIGURE_RATE };
 double bench_figure(struct bench *bench, enum figure what, const struct spread *spread);
+/* Whether most figures of the visits so far were as good twice. */
+bool bench_is_settled(const struct bench *bench);
 void bench_say(const struct bench *bench, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void bench_note_spread(struct bench *bench, const struct spread *spread);

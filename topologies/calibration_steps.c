@@ -3,6 +3,9 @@
 
 #include "topologies/calibration.h"
 
+/* Nobody disturbed a measurement if another one was so near. */
+static const double settled = 0.03;
+
 const char *const step_work_names[] = {
 #define X(suffix, name) name,
 	STEP_WORKS(X)
@@ -30,6 +33,16 @@ struct calibration_step calibration_step_least(const struct calibration_step *st
 		}
 	}
 	return least;
+}
+
+bool calibration_step_is_settled(const struct calibration_step *steps, int n, enum step_work work)
+{
+	double least = calibration_step_least(steps, n).factors[work];
+	int met = 0;
+
+	for (int i = 0; i < n; i++)
+		met += steps[i].factors[work] > 0 && steps[i].factors[work] < least * (1 + settled);
+	return least == 0 || met > 1;
 }
 
 static double measured(const struct calibration *calibration, enum step_work work,

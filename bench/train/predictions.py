@@ -1,7 +1,7 @@
 """Predicted and measured step times on this machine, of configurations that no calibration has seen.
 
     predictions.py SHARDPLAN [--seed N] [--cases N] [--calibrations N] [--rounds N] [--seconds S] [--keep FOLDER]
-                   [--quick] [--save FILE]
+                   [--quick] [--save FILE] [--join FILE]...
 
 Calibrates this machine into a folder of its own, draws configurations (model, strategy, wrap, checkpointing,
 micro-batch, accumulation, dtype, one or two ranks), predicts and trains each for some seconds, and prints a table of
@@ -16,7 +16,7 @@ twice: plans whose two fastest rounds differ by more than 3 % get up to as many 
 the middle of the rounds, what such a neighbourhood makes of it, and "rounds" how far they lie apart,
 (most - least) / median. Calibrations are spread over the rounds, and the least of their predictions counts, for
 the same reason.
-"Elsewhere" is what other processes, and the host (steal), took of the cores.
+What a neighbour does may last for an hour: --join adds the rounds that a run of another hour saved.
 """
 
 import argparse
@@ -169,15 +169,23 @@ def print_cases(plans):
 def pooled(plans):
     """Questions with one answer are one plan, with all its measurements. A later calibration may have chosen another
     plan than an earlier one: a question's plan is the last."""
-    by_schedule = {}
+    predictions, measurements = {}, {}
     for plan in plans.values():
-        for predicted, measured in zip(plan.predictions, plan.measurements):
-            pairs = by_schedule.setdefault(predicted['schedule_digest'], ([], []))
-            pairs[0].append(predicted)
-            pairs[1].append(measured)
+        for found, by_schedule in (plan.predictions, predictions), (plan.measurements, measurements):
+            for one in found:
+                by_schedule.setdefault(one['schedule_digest'], []).append(one)
     for plan in plans.values():
-        plan.predictions, plan.measurements = by_schedule[plan.predictions[-1]['schedule_digest']]
+        schedule = plan.predictions[-1]['schedule_digest']
+        plan.predictions, plan.measurements = predictions[schedule], measurements[schedule]
     return plans
+
+
+def join(plans, path):
+    """Rounds of another hour. Their calibrations do not count."""
+    with open(path, encoding='utf-8') as file:
+        for name, _, measurements in json.load(file):
+            if tuple(name) in plans:
+                plans[tuple(name)].measurements += measurements
 
 
 def print_choice(plans):
@@ -267,6 +275,7 @@ def parse_options():
     parser.add_argument('--keep', help='folder of an earlier run: its calibration is used again')
     parser.add_argument('--quick', action='store_true', help='calibrate --quick')
     parser.add_argument('--save', help='everything that was predicted and measured, as JSON')
+    parser.add_argument('--join', action='append', default=[], metavar='FILE', help='count its measured rounds too')
     return parser.parse_args()
 
 
@@ -280,6 +289,8 @@ def main():
         os.makedirs(folder, exist_ok=True)
         everything = {**cases, **choice}
         calibrated = run_rounds(Bench(options, folder), options, everything)
+    for path in options.join:
+        join(everything, path)
     cases = {name: plan for name, plan in cases.items() if name in everything}
     print_cases(cases)
     behind = print_choice({name: plan for name, plan in choice.items() if name in everything})

@@ -26,15 +26,16 @@ static void spreads(void **state)
 	assert_true(spread.mean == 0);
 }
 
-/* A time and a rate in three visits: what each is taken for so far. */
+/* A time and a rate in five visits: what each is taken for so far, and when both were as good
+ * twice. */
 static void figures_are_the_best_of_visits(void **state)
 {
-	static const double seen[CALIBRATE_VISITS][2] = {{5, 1}, {1, 3}, {3, 2}};
-	static const double taken[CALIBRATE_VISITS][2] = {{5, 1}, {1, 3}, {1, 3}};
+	static const double seen[][2] = {{5, 1}, {1, 3}, {3, 2}, {1.02, 2}, {2, 2.95}};
+	static const double taken[][2] = {{5, 1}, {1, 3}, {1, 3}, {1, 3}, {1, 3}};
 	struct bench bench = {0};
 
 	(void)state;
-	for (bench.visit = 0; bench.visit < CALIBRATE_VISITS; bench.visit++) {
+	for (bench.visit = 0; bench.visit < COUNT_OF(seen); bench.visit++) {
 		bench.figure = 0;
 		for (int i = 0; i < 2; i++) {
 			double value = seen[bench.visit][i];
@@ -43,8 +44,9 @@ static void figures_are_the_best_of_visits(void **state)
 			assert_true(bench_figure(&bench, (enum figure)i, &spread) ==
 				    taken[bench.visit][i]);
 		}
+		assert_int_equal(bench_is_settled(&bench), bench.visit == COUNT_OF(seen) - 1);
 	}
-	assert_int_equal(bench.n_spreads, 2 * CALIBRATE_VISITS);
+	assert_int_equal(bench.n_spreads, 2 * COUNT_OF(seen));
 }
 
 /* Two gathers, of which the second is half hidden; a reduction that nothing hides. */

@@ -228,6 +228,11 @@ static void the_least_of_measurements(void **state)
 	assert_true(least.factors[STEP_LOSS] == 1.2);
 	assert_true(least.factors[STEP_BACKWARD] == 0);
 	assert_true(calibration_step_least(steps, 1).factors[STEP_LOSS] == 0);
+	assert_false(calibration_step_is_settled(steps, 3, STEP_FORWARD));
+	assert_true(calibration_step_is_settled(steps, 3, STEP_BACKWARD));
+	steps[0].factors[STEP_FORWARD] = 0.92;
+	assert_false(calibration_step_is_settled(steps, 1, STEP_FORWARD));
+	assert_true(calibration_step_is_settled(steps, 2, STEP_FORWARD));
 }
 
 int main(void)
