@@ -122,12 +122,13 @@ static int run_cluster(
 	for (int n = 0; n < ranks / per_node; n++) {
 		struct error own = {0};
 
-		size_t length = strlen(fault->message);
+		char *end = fault->message + strlen(fault->message);
+		size_t room = sizeof(fault->message) - (size_t)(end - fault->message);
 
 		if (!segment_outcome(&cluster.segments[n], &own)) {
 			fault->code = own.code;
-			snprintf(fault->message + length, sizeof(fault->message) - length, "%s\n",
-				own.message);
+			if (snprintf(end, room, "%s\n", own.message) >= (int)room)
+				fault->code = EXIT_CODE_INTERNAL; /* more than there is room for */
 		}
 		segment_finish(&cluster.segments[n]);
 	}
