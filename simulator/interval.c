@@ -24,7 +24,7 @@ struct spreads {
 /* Where a calibration gives none (docs/cost-model.md, Uncertainty). */
 static const struct spreads measured_prior = {
 	{0.04, 0.12, 0.20}, 0.04, 0, false, "measured on this machine"};
-/* Published steps are off by 3.8 % in all, `rest` in that: kernels have what is left, in squares. */
+/* Published steps are off by 3.8 % in all, with `rest`: kernels have what is left, in squares. */
 static const struct spreads published_prior = {
 	{0.0272, 0.15, 0.30}, 0.0265, 0.03, true, "published measurements of this device"};
 /* Where the clock is that of one source's steps and others say 0.64 to 0.80 (hopper): between
