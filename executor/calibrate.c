@@ -13,8 +13,8 @@
 
 enum { MAX_REPEATS = 200, LEAST_REPEATS = 3 };
 
-/* Visits end when so large a share of the figures was as good twice, but for so much. */
-static const double settled_share = 0.9, settled = 0.03;
+/* Visits end when so large a share of the figures was as good twice. */
+static const double settled_share = 0.9;
 
 /* Seconds for one figure in one visit; there are about eighty, half of them far below. */
 #define BUDGET_QUICK 0.05
@@ -64,7 +64,7 @@ bool bench_is_settled(const struct bench *bench)
 	for (int i = 0; i < bench->figure; i++) {
 		const struct best *best = &bench->figures[i];
 
-		n += best->second > 0 && fabs(best->second / best->first - 1) < settled;
+		n += best->second > 0 && fabs(best->second / best->first - 1) < calibration_settled;
 	}
 	return n >= settled_share * bench->figure;
 }

@@ -152,7 +152,9 @@ bool calibration_add_step(struct calibration *calibration, const struct calibrat
 /* Of n measurements of one combination, at least one: of each kind of work the least factor of
  * those that have one. */
 struct calibration_step calibration_step_least(const struct calibration_step *steps, int n);
-/* Whether the least factor of that work was met a second time, within 3 %; or nobody has any. */
+/* The best of several measurements was left alone when another one is so near, relatively. */
+extern const double calibration_settled;
+/* Whether the least factor of that work was met a second time; or nobody has any. */
 bool calibration_step_is_settled(const struct calibration_step *steps, int n, enum step_work work);
 
 /* What the model's seconds of that work are multiplied by. `all`: 0 for a rank of one thread, 1 for

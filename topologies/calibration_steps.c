@@ -3,8 +3,7 @@
 
 #include "topologies/calibration.h"
 
-/* Nobody disturbed a measurement if another one was so near. */
-static const double settled = 0.03;
+const double calibration_settled = 0.03;
 
 const char *const step_work_names[] = {
 #define X(suffix, name) name,
@@ -38,10 +37,11 @@ struct calibration_step calibration_step_least(const struct calibration_step *st
 bool calibration_step_is_settled(const struct calibration_step *steps, int n, enum step_work work)
 {
 	double least = calibration_step_least(steps, n).factors[work];
+	double near = least * (1 + calibration_settled);
 	int met = 0;
 
 	for (int i = 0; i < n; i++)
-		met += steps[i].factors[work] > 0 && steps[i].factors[work] < least * (1 + settled);
+		met += steps[i].factors[work] > 0 && steps[i].factors[work] < near;
 	return least == 0 || met > 1;
 }
 
