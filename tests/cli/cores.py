@@ -61,6 +61,8 @@ def main(binary):
         ranks = masks_of_ranks(box, binary)
         bound = [cpu for rank in ranks for cpu in rank if cpu != everywhere]
         expect(sorted(bound) == sorted(map(str, cpus)), f'a rank a core: {ranks}')
+        done = box.run('train', 'p.yaml', '--data', 'text.txt', '--steps', '3', '--measured', 'm.json')
+        expect(done.code == 0 and f', {len(cpus)} CPUs, ' in box.read('m.json'), f'all cores are told: {done.err}')
     return expect.exit_code()
 
 

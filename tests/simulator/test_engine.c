@@ -1,6 +1,7 @@
 /* The event engine on schedules drawn by hand, with times computed by hand. */
 #include <string.h>
 
+#include "simulator/engine.h"
 #include "sketch.h"
 
 #define MS 1e-3
@@ -346,6 +347,40 @@ static void test_threads_share_cores(void **state)
 	sketch_finish(&s);
 }
 
+/* How fast a team of threads computes, alone and beside the communication thread: a thread without
+ * a core of its own shares one of the team's, and the team is as slow as that one. */
+static void test_a_thread_too_many_slows_the_team(void **state)
+{
+	static const struct {
+		int64_t ranks, cores;
+		bool communicates;
+		double rate;
+	} cases[] = {{1, 2, false, 1}, {1, 2, true, 0.5}, {2, 4, true, 0.5}, {1, 8, true, 0.5},
+		{4, 4, true, 0.5}, {2, 3, true, 1 / 1.5}, {4, 2, false, 1}, {4, 2, true, 0.5}};
+	const struct task team = {.cost = {.device = 1, .arithmetic = 1}, .computes = true};
+	const struct task communication = {.cost = {.device = 1}, .communicates = true};
+	struct sketch s;
+
+	(void)state;
+	init_host(&s, 1);
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct task tasks[] = {team, communication};
+		struct engine engine = {.topology = &s.topology,
+			.contention = true,
+			.n_ops = 2,
+			.tasks = tasks,
+			.n_queues = 2,
+			.queues = {{.running = 0}, {.running = cases[i].communicates ? 1 : -1}}};
+
+		s.topology.devices_per_node = cases[i].ranks;
+		s.topology.host.cores = cases[i].cores;
+		engine.queues[0].rate = 1;
+		contention_rates(&engine);
+		assert_seconds(engine.queues[0].rate, cases[i].rate);
+	}
+	sketch_finish(&s);
+}
+
 /* Two cores for four ranks: compute alone takes twice as long; that is no contention between
  * streams, so it stays when contention is off. */
 static void test_more_ranks_than_cores(void **state)
@@ -395,6 +430,7 @@ int main(void)
 		cmocka_unit_test(test_the_issuing_thread_computes),
 		cmocka_unit_test(test_the_communication_thread),
 		cmocka_unit_test(test_threads_share_cores),
+		cmocka_unit_test(test_a_thread_too_many_slows_the_team),
 		cmocka_unit_test(test_more_ranks_than_cores),
 		cmocka_unit_test(test_ranks_share_memory_bandwidth),
 	};
