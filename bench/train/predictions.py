@@ -55,21 +55,16 @@ class Bench:
     def calibrate(self, quick):
         self.run('calibrate', 'local', *(['--quick'] if quick else []))
 
-    def plan(self, words):
-        """Of a question: the answer's document, and plan.yaml."""
-        return json.loads(self.run('plan', *words, '--json', '-o', 'plan.yaml'))
+    def predict(self, words):
+        """Of a question's answer, which becomes plan.yaml."""
+        return json.loads(self.run('plan', *words, '--json', '-o', 'plan.yaml'))['chosen']['prediction']
 
     def train(self, predicted):
-        """Median seconds of a step of plan.yaml."""
+        """What was measured of plan.yaml, whose steps are predicted to take so many seconds."""
         steps = WARM_UP + max(3, min(40, round(self.seconds / predicted)))
         self.run('train', 'plan.yaml', '--data', TEXT, '--steps', str(steps), '--measured', 'measured.json')
         with open(os.path.join(self.folder, 'measured.json'), encoding='utf-8') as file:
             return json.load(file)['measurement']
-
-    def compare(self, words):
-        document = self.plan(words)
-        predicted = document['chosen']['prediction']
-        return predicted, self.train(predicted['step_time_s'])
 
 
 def draw(random_source):
@@ -166,18 +161,16 @@ def print_cases(plans):
                    plan.apart()])
 
 
-def pooled(plans):
-    """Questions with one answer are one plan, with all its measurements. A later calibration may have chosen another
-    plan than an earlier one: a question's plan is the last."""
-    predictions, measurements = {}, {}
+def share(plans):
+    """Questions with one answer are one plan, whose measurements are everybody's. A later calibration may have chosen
+    another plan than an earlier one: a question's plan is its last, and what was measured of others does not count."""
+    everything = [measured for plan in plans.values() for measured in plan.measurements]
     for plan in plans.values():
-        for found, by_schedule in (plan.predictions, predictions), (plan.measurements, measurements):
-            for one in found:
-                by_schedule.setdefault(one['schedule_digest'], []).append(one)
-    for plan in plans.values():
-        schedule = plan.predictions[-1]['schedule_digest']
-        plan.predictions, plan.measurements = predictions[schedule], measurements[schedule]
-    return plans
+        schedule, plan.measurements = plan.predictions[-1]['schedule_digest'], []
+        plan.predictions = [p for p in plan.predictions if p['schedule_digest'] == schedule]
+        for measured in everything:
+            if measured['schedule_digest'] == schedule and measured not in plan.measurements:
+                plan.measurements.append(measured)
 
 
 def join(plans, path):
@@ -193,7 +186,7 @@ def print_choice(plans):
     print()
     print_row(['the best plan of', 'predicted', 'measured', 'error', 'median', 'rounds'])
     print_row(['---'] * 6)
-    for name, plan in pooled(plans).items():
+    for name, plan in plans.items():
         print_row([*name, *plan.cells(), f'{1e3 * plan.middle():.1f} ms', plan.apart()])
     return plans[('chosen',)].measured() / min(plan.measured() for plan in plans.values()) - 1
 
@@ -229,31 +222,40 @@ def calibrate(bench, options, number):
     return time.monotonic() - begun
 
 
-def run_round(bench, plans, is_due):
-    """Trains every plan for a moment; what this machine cannot train is left out for good."""
+def run_round(bench, plans):
+    """Trains every plan for a moment, once if it answers several questions; what this machine cannot train is left
+    out for good."""
+    trained = {}
     for name, plan in list(plans.items()):
-        if not is_due(plan):
-            continue
         try:
-            predicted, measured = bench.compare(plan.words)
+            predicted = bench.predict(plan.words)
+            schedule = predicted['schedule_digest']
+            if schedule not in trained:
+                trained[schedule] = bench.train(predicted['step_time_s'])
         except RuntimeError as reason:
             print(f'{" ".join(map(str, name))}: {reason}', file=sys.stderr)
             del plans[name]
             continue
         plan.predictions.append(predicted)
-        plan.measurements.append(measured)
+        plan.measurements.append(trained[schedule])
+
+
+def save(path, plans):
+    if path:
+        with open(path, 'w', encoding='utf-8') as file:
+            json.dump([[name, plan.predictions, plan.measurements] for name, plan in plans.items()], file)
 
 
 def run_rounds(bench, options, plans):
     """Seconds of calibration."""
     seconds = 0
-    for number in range(2 * options.rounds):
-        again = number >= options.rounds
-        seconds += 0 if again else calibrate(bench, options, number)
-        run_round(bench, plans, lambda plan: not (again and plan.is_settled()))
-        if options.save:
-            with open(options.save, 'w', encoding='utf-8') as file:
-                json.dump([[name, plan.predictions, plan.measurements] for name, plan in plans.items()], file)
+    for number in range(options.rounds):
+        seconds += calibrate(bench, options, number)
+        run_round(bench, plans)
+        save(options.save, plans)
+    for number in range(options.rounds):
+        run_round(bench, {name: plan for name, plan in plans.items() if not plan.is_settled()})
+        save(options.save, plans)
     return seconds
 
 
@@ -291,6 +293,7 @@ def main():
         calibrated = run_rounds(Bench(options, folder), options, everything)
     for path in options.join:
         join(everything, path)
+    share(everything)
     cases = {name: plan for name, plan in cases.items() if name in everything}
     print_cases(cases)
     behind = print_choice({name: plan for name, plan in choice.items() if name in everything})
@@ -302,9 +305,10 @@ def main():
           f'{sum(abs(plan.predicted() / plan.middle() - 1) <= 0.1 for plan in cases.values())} within 10 %.')
     print(f'The chosen plan took {100 * behind:.1f} % longer than the fastest measured one.')
     others, steal = cores.elsewhere()
-    print(f'Seed {options.seed}, {options.rounds} rounds and up to as many more, {options.calibrations} calibrations in {calibrated:.0f} s, '
-          f'{time.monotonic() - started:.0f} s in all, load {load:.1f} at the start and {os.getloadavg()[0]:.1f} at '
-          f'the end, {os.cpu_count()} cores, of which other processes took {others:.1f} % and the host {steal:.1f} %.')
+    print(f'Seed {options.seed}, {options.rounds} rounds and up to as many more, {options.calibrations} calibrations '
+          f'in {calibrated:.0f} s, {time.monotonic() - started:.0f} s in all, load {load:.1f} at the start and '
+          f'{os.getloadavg()[0]:.1f} at the end, {os.cpu_count()} cores, of which other processes took '
+          f'{others:.1f} % and the host {steal:.1f} %.')
 
 
 if __name__ == '__main__':
