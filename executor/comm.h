@@ -39,7 +39,8 @@ struct collective {
 	void *stream; /* of a device, to enqueue on; NULL: it is done when the call returns */
 	void *clock;  /* on the device: where to note that all have come; NULL: nowhere */
 	int64_t step;
-	int op, unit; /* for messages; -1 = none */
+	int op, unit;    /* for messages; -1 = none */
+	int group_index; /* in the list of groups that the transport was opened with */
 	/* s until a rank that does not come is called hung; 0 = as the transport was opened with */
 	double patience;
 };

@@ -1,18 +1,16 @@
 /* The `nccl` transport: every rank has a GPU, and collectives are NCCL's, on the stream of the
  * operation.
  *
- * Communicators are split from one over the world: for each group of the schedule one that gathers
- * and one that reduces, because operations of one communicator run one after the other. Reductions
- * are sums (the division is in the loss gradient). Nothing blocks: what NCCL reports later is
- * looked for while the host waits, and a fault of any rank aborts all communicators, which ends
- * what waits on the GPUs. What lies in host memory goes on through the transport below, which also
- * carries the identifier that ranks meet by. */
+ * Communicators are split from one over the world, one for each group of the schedule: gathers and
+ * reductions have groups of their own there, because operations of one communicator run one after
+ * the other. Reductions are sums (the division is in the loss gradient). Nothing blocks: what NCCL
+ * reports later is looked for while the host waits, and a fault of any rank aborts all
+ * communicators, which ends what waits on the GPUs. What lies in host memory goes on through the
+ * transport below, which also carries the identifier that ranks meet by. */
 #include "executor/comm_node.h"
 #include "executor/gpu.h"
 #include "executor/nccl_buffers.h"
 #include "executor/nccl_world.h"
-
-enum { GATHERS, REDUCES, PURPOSES };
 
 struct nccl {
 	struct arena arena;
@@ -66,8 +64,7 @@ static bool nccl_run(struct comm *comm, const struct collective *c)
 	if (c->group.size == 1) {
 		ok = alone(n, c, &error);
 	} else {
-		ok = nccl_world_run(
-			&n->world, c, c->kind == COLLECTIVE_ALL_GATHER ? GATHERS : REDUCES, &error);
+		ok = nccl_world_run(&n->world, c, &error);
 		comm->counters.wire_bytes += fetched(c);
 	}
 	return ok || (error.message[0] != '\0' && segment_fault_error(n->world.segment, &error));
@@ -105,8 +102,7 @@ bool comm_open_nccl(struct comm *comm, struct segment *segment, struct gpu *gpu,
 	if (!gpu_check_apart(gpu->device.api, gpu->device.ordinal, &n->host, heap, gpu->per_node,
 		    &n->arena, error) ||
 		!nccl_world_open(&n->world, segment, &n->host, heap, schedule->groups,
-			schedule->n_groups, PURPOSES, gpu->device.patience.timeout, &n->arena,
-			error) ||
+			schedule->n_groups, gpu->device.patience.timeout, &n->arena, error) ||
 		!nccl_buffers_open(&n->buffers, &n->world, nccl_buffers_of(n->device), &n->host,
 			heap, &n->arena, error))
 		return false;

@@ -92,6 +92,7 @@ static void fill_collective(const struct interpreter *in, int index, struct coll
 		.step = in->step,
 		.op = index,
 		.unit = op->unit,
+		.group_index = op->group,
 		.patience = in->expected != NULL ? in->expected->patience[index] : 0};
 	if (in->backend.asynchronous != NULL)
 		c->stream = in->backend.asynchronous->stream(in->backend.device, op->stream);

@@ -113,7 +113,6 @@ bool nccl_buffers_open(struct nccl_buffers *b, const struct nccl_world *world,
 	struct error *error)
 {
 	const char *why = obstacle(world->api, &memory);
-	int room = world->n_groups * world->purposes;
 	bool all;
 
 	*b = (struct nccl_buffers){.api = world->api, .how = why, .memory = memory};
@@ -123,8 +122,8 @@ bool nccl_buffers_open(struct nccl_buffers *b, const struct nccl_world *world,
 		b->how = "not registered: another rank cannot";
 	if (b->how == NULL && memory.bytes == 0)
 		b->how = "not registered: there is no collective";
-	b->all = ARENA_ARRAY(arena, struct nccl_registration, room + 1);
-	for (int i = 0; i < room && (b->how == NULL || b->n > 0); i++)
+	b->all = ARENA_ARRAY(arena, struct nccl_registration, world->n_groups + 1);
+	for (int i = 0; i < world->n_groups && (b->how == NULL || b->n > 0); i++)
 		if (world->comms[i] != NULL && !register_with(b, world, world->comms[i], error))
 			return false;
 	return true;

@@ -87,21 +87,33 @@ static bool split_once(
 		       nccl_world_settle(w, *comm, NCCL_IN_PROGRESS, "ncclCommSplit", error));
 }
 
+/* The first group with the same members in one engine: whose communicator it is. */
+static int owner_of(const struct nccl_world *w, int index)
+{
+	const struct group *group = &w->groups[index];
+
+	for (int g = 0; g < index; g++)
+		if (w->groups[g].size == group->size && w->groups[g].stride == group->stride &&
+			w->groups[g].engine == group->engine)
+			return g;
+	return index;
+}
+
 /* All ranks split for all groups in one order; a group of one needs no communicator. */
 static bool split(struct nccl_world *w, struct error *error)
 {
 	for (int g = 0; g < w->n_groups; g++) {
 		struct comm_group group = comm_group_of(&w->groups[g], w->rank);
 
-		for (int p = 0; p < w->purposes && group.size > 1; p++)
-			if (!split_once(w, &group, &w->comms[g * w->purposes + p], error))
-				return false;
+		if (group.size > 1 && owner_of(w, g) == g &&
+			!split_once(w, &group, &w->comms[g], error))
+			return false;
 	}
 	return true;
 }
 
 bool nccl_world_open(struct nccl_world *w, struct segment *segment, struct comm *host,
-	struct heap *heap, const struct group *groups, int n_groups, int purposes, double patience,
+	struct heap *heap, const struct group *groups, int n_groups, double patience,
 	struct arena *arena, struct error *error)
 {
 	*w = (struct nccl_world){.api = nccl_api(error),
@@ -109,9 +121,8 @@ bool nccl_world_open(struct nccl_world *w, struct segment *segment, struct comm 
 		.patience = patience,
 		.rank = host->rank,
 		.n_groups = n_groups,
-		.purposes = purposes,
 		.groups = groups,
-		.comms = ARENA_ARRAY(arena, void *, n_groups *purposes + 1)};
+		.comms = ARENA_ARRAY(arena, void *, n_groups + 1)};
 	return w->api != NULL && meet(w, host, heap, arena, error) && split(w, error);
 }
 
@@ -125,15 +136,6 @@ static int type_of(enum comm_element element)
 		[COMM_BF16] = NCCL_BFLOAT16};
 
 	return types[element];
-}
-
-/* NULL when there is none. */
-static void *comm_of(const struct nccl_world *w, const struct comm_group *group, int purpose)
-{
-	for (int g = 0; g < w->n_groups; g++)
-		if (w->groups[g].size == group->size && w->groups[g].stride == group->stride)
-			return w->comms[g * w->purposes + purpose];
-	return NULL;
 }
 
 static int issue(const struct nccl_api *api, const struct collective *c, void *comm)
@@ -154,14 +156,10 @@ static int issue(const struct nccl_api *api, const struct collective *c, void *c
 	return 0;
 }
 
-bool nccl_world_run(
-	const struct nccl_world *w, const struct collective *c, int purpose, struct error *error)
+bool nccl_world_run(const struct nccl_world *w, const struct collective *c, struct error *error)
 {
-	void *comm = comm_of(w, &c->group, purpose);
+	void *comm = w->comms[owner_of(w, c->group_index)];
 
-	if (comm == NULL)
-		return error_set(
-			error, EXIT_CODE_INTERNAL, "nccl: no communicator for operation %d", c->op);
 	return nccl_world_settle(w, comm, issue(w->api, c, comm), "a collective", error);
 }
 
@@ -172,7 +170,7 @@ void nccl_world_abort(struct nccl_world *w)
 	if (w->aborted)
 		return;
 	w->aborted = true;
-	for (int i = 0; i < w->n_groups * w->purposes; i++)
+	for (int i = 0; i < w->n_groups; i++)
 		if (w->comms[i] != NULL)
 			w->api->ncclCommAbort(w->comms[i]);
 	if (w->all != NULL)
@@ -181,7 +179,7 @@ void nccl_world_abort(struct nccl_world *w)
 
 bool nccl_world_healthy(struct nccl_world *w, struct error *error)
 {
-	for (int i = 0; i < w->n_groups * w->purposes; i++) {
+	for (int i = 0; i < w->n_groups; i++) {
 		void *comm = w->comms[i];
 		int result = 0;
 
@@ -215,7 +213,7 @@ void nccl_world_close(struct nccl_world *w)
 		return;
 	if (segment_aborted(w->segment))
 		nccl_world_abort(w);
-	for (int i = 0; i < w->n_groups * w->purposes && !w->aborted; i++)
+	for (int i = 0; i < w->n_groups && !w->aborted; i++)
 		if (w->comms[i] != NULL)
 			leave(w, w->comms[i]);
 	if (w->all != NULL && !w->aborted)

@@ -1,5 +1,5 @@
-/* NCCL's communicators of a run: one over all ranks, and for each group of a list so many that are
- * split from it, because operations of one communicator run one after the other.
+/* NCCL's communicators of a run: one over all ranks, and split from it one for each group of a
+ * list. Operations of one communicator run one after the other: groups of one engine share one.
  *
  * Nothing blocks: what NCCL reports later is looked for while the host waits, and a fault of any
  * rank aborts all communicators, which ends what waits on the GPUs. */
@@ -15,23 +15,23 @@ struct nccl_world {
 	const struct nccl_api *api;
 	struct segment *segment; /* a fault in it ends every wait */
 	double patience;         /* s until a call that does not end is an error; 0 = never */
-	int rank, n_groups, purposes;
+	int rank, n_groups;
 	const struct group *groups;
-	void *all, **comms; /* [n_groups * purposes]; NULL for groups of one rank */
+	void *all, **comms; /* [n_groups]; NULL for a group of one rank, or like one before it */
 	bool aborted;
 };
 
 /* On the thread whose GPU it is. Ranks meet over `host`, which reads what lies in `heap`; `groups`
  * must stay. After an error nccl_world_close is still due. */
 bool nccl_world_open(struct nccl_world *world, struct segment *segment, struct comm *host,
-	struct heap *heap, const struct group *groups, int n_groups, int purposes, double patience,
+	struct heap *heap, const struct group *groups, int n_groups, double patience,
 	struct arena *arena, struct error *error);
 /* Leaves with all others, or aborts after a fault. */
 void nccl_world_close(struct nccl_world *world);
 
-/* Enqueues on collective->stream, by a communicator of its group. */
-bool nccl_world_run(const struct nccl_world *world, const struct collective *collective,
-	int purpose, struct error *error);
+/* Enqueues on collective->stream, by the communicator of its group. */
+bool nccl_world_run(
+	const struct nccl_world *world, const struct collective *collective, struct error *error);
 
 /* Calls of a communicator may go on behind our back; the next one must wait. False without an error
  * when another rank's fault ended it. */

@@ -69,7 +69,8 @@ static struct collective collective_of(
 		.input = gathers ? t->chunk : t->whole,
 		.output = gathers || in_place ? t->whole : t->chunk,
 		.op = -1,
-		.unit = -1};
+		.unit = -1,
+		.group_index = (int)(group - t->groups)};
 }
 
 /* Small ones are short and noisy, large ones long and steady. */

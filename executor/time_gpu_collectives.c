@@ -79,10 +79,10 @@ static bool run_on_gpu(
 	int repeats = repeats_of(t, &c);
 
 	c.stream = g->watch.stream;
-	if (!nccl_world_run(&g->world, &c, 0, error) || !gpu_stopwatch_begin(&g->watch, error))
+	if (!nccl_world_run(&g->world, &c, error) || !gpu_stopwatch_begin(&g->watch, error))
 		return false;
 	for (int i = 0; i < repeats; i++)
-		if (!nccl_world_run(&g->world, &c, 0, error))
+		if (!nccl_world_run(&g->world, &c, error))
 			return false;
 	if (!gpu_stopwatch_end(&g->watch, error) || !await(t, g, error) ||
 		!gpu_stopwatch_seconds(&g->watch, seconds, error))
@@ -132,7 +132,7 @@ static bool open_nccl(
 
 	return gpu_check_apart(g->api, g->ordinal, &t->comm, &t->heap, cluster->layout.per_node,
 		       arena, error) &&
-	       nccl_world_open(&g->world, t->segment, &t->comm, &t->heap, t->groups, t->n_groups, 1,
+	       nccl_world_open(&g->world, t->segment, &t->comm, &t->heap, t->groups, t->n_groups,
 		       t->segment->header->job.collective_timeout, arena, error) &&
 	       take_memory(t, g, error) &&
 	       nccl_buffers_open(

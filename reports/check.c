@@ -127,9 +127,9 @@ static void check_undeclared(struct judge *judge)
 	judge_line(judge, line, bytes <= judge->tolerance->device_growth);
 }
 
-/* Each rank has all its buffers at once in list order too, the context is one for all. What a GPU
- * stands in for has another context and other communicators. */
-static void check_device(struct judge *judge)
+/* Each rank has all its buffers at once in list order too, the context is one for all, and ranks of
+ * one GPU need no NCCL. What a GPU stands in for has another context and other communicators. */
+static void check_device(struct judge *judge, const struct schedule *schedule)
 {
 	const struct prediction *predicted = judge->predicted;
 	const struct measurement *measured = judge->measured;
@@ -141,6 +141,8 @@ static void check_device(struct judge *judge)
 
 	if (measured->device_ranks == 0)
 		return;
+	if (measured->device_ranks > 1 && schedule != NULL)
+		expected -= (double)schedule_fixed_memory(schedule).communicators;
 	line = add_line(
 		judge, "in use on the GPU", "bytes", expected, (double)measured->device_used_bytes);
 	if (measured->slow_motion <= 0)
@@ -231,7 +233,7 @@ void report_check(const struct schedule *schedule, const struct prediction *pred
 	check_undeclared(&judge);
 	check_network(&judge, schedule);
 	check_pss(&judge, schedule);
-	check_device(&judge);
+	check_device(&judge, schedule);
 	check_times(&judge);
 }
 

@@ -33,6 +33,19 @@ static int64_t context_bytes(const struct runtime *runtime, const struct librari
 	return runtime->context_bytes;
 }
 
+/* What a topology says of one holds NCCL's own share too. */
+static int64_t communicators_bytes(const struct schedule *schedule, const struct runtime *runtime,
+	const struct overheads *given)
+{
+	int64_t n = 0;
+
+	for (int i = 0; i < schedule->n_groups; i++)
+		n += makes_communicator(schedule, i);
+	if (n == 0 || given->communicator_bytes > 0)
+		return n * given->communicator_bytes;
+	return runtime->nccl_bytes + n * runtime->communicator_bytes;
+}
+
 struct fixed_memory schedule_fixed_memory(const struct schedule *schedule)
 {
 	const struct runtime *runtime = runtime_of(schedule->plan.runtime);
@@ -43,9 +56,6 @@ struct fixed_memory schedule_fixed_memory(const struct schedule *schedule)
 
 	if (schedule->topology->device.kind == DEVICE_CPU)
 		return (struct fixed_memory){.context = runtime->process_bytes};
-	for (int i = 0; i < schedule->n_groups; i++)
-		if (makes_communicator(schedule, i))
-			fixed.communicators +=
-				given_or(given->communicator_bytes, runtime->communicator_bytes);
+	fixed.communicators = communicators_bytes(schedule, runtime, given);
 	return fixed;
 }

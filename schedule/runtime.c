@@ -21,15 +21,17 @@ enum {
 const char *const runtime_names[] = {"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp", "shardplan",
 	"deepspeed", "nanotron", "internevo", NULL};
 
-/* What all three have from PyTorch itself. Context and host costs are [U]; a communicator holds
- * 24 channels of 9,633,792 B on an A100 node (NCCL, init.cc). */
+/* 24 channels of 9,633,792 B on an A100 node (NCCL, init.cc). */
+#define NCCL_COMMUNICATOR 231211008
+
+/* What all three have from PyTorch itself. Context and host costs are [U]. */
 #define PYTORCH                                                                                    \
 	.checkpointings = ALL_CHECKPOINTINGS, .synchronises_step = true,                           \
 	.recompute_stops_early = true, .keeps_activated_gate = true, .tensor_alignment = 1,        \
 	.caching_allocator = true, .losses = ALL_LOSSES, .host_per_kernel = 6e-6,                  \
 	.host_per_micro_batch = 500e-6, .context_bytes = 500 * MIB,                                \
 	.batch_token_bytes = 16, /* int64 ids and labels */                                        \
-		.communicator_bytes = 231211008
+		.communicator_bytes = NCCL_COMMUNICATOR
 
 /* deepspeed/runtime/zero/config.py; overlap_comm is on for stage 3 only. */
 static const struct zero_rules deepspeed_rules = {
@@ -144,7 +146,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.host_per_micro_batch = 5e-6,
 			.context_bytes = 544 * MIB, /* 541 to 547 on an H100, CUDA 13.0 */
 			.process_bytes = 24 * MIB,
-			.communicator_bytes = 0,
+			.nccl_bytes = 580 * MIB, /* more in use by a world of one, same GPU */
+			.communicator_bytes = NCCL_COMMUNICATOR,
 			.workspace_bytes = 16 * MIB,
 		},
 	[RUNTIME_DEEPSPEED] =

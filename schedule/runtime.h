@@ -123,6 +123,7 @@ struct runtime {
 	/* Memory outside of the schedule's buffers, bytes; a topology's overheads replace it. */
 	int64_t context_bytes;      /* per process on a GPU */
 	int64_t process_bytes;      /* per process on a CPU device */
+	int64_t nccl_bytes;         /* per process with communicators, whatever they hold */
 	int64_t communicator_bytes; /* per communicator */
 	int64_t workspace_bytes;    /* matrix library workspace, a declared buffer; 0 = cuBLAS's */
 };

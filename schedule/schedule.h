@@ -99,7 +99,8 @@ int64_t schedule_gradient_scratch_bytes(const struct model *model);
  * runtime has. On CPU devices the process alone. */
 struct fixed_memory {
 	int64_t context;       /* or process */
-	int64_t communicators; /* all of them: one an engine that reaches another rank */
+	int64_t communicators; /* all of them, one an engine that reaches another rank; and NCCL's
+				  own */
 };
 struct fixed_memory schedule_fixed_memory(const struct schedule *schedule);
 

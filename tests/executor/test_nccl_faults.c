@@ -10,7 +10,16 @@
 #include "support.h"
 #include "trace.h"
 
-enum { RANKS = 4, STEPS = 3, GROUPS = 2, PURPOSES = 2 };
+enum { RANKS = 4, STEPS = 3, COMMUNICATORS = 3 };
+
+/* Of RANKS GPUs, so that gathers and reductions have communicators of their own. */
+static const char machine[] =
+	"shardplan: topology/1\nname: node\nnodes: 1\ndevices_per_node: 4\n"
+	"device:\n  name: some\n  kind: gpu\n  generation: hopper\n  memory: 80GiB\n"
+	"  memory_bandwidth: 3TB/s\n  fp32: 60TFLOPS\n  bf16: 900TFLOPS\n"
+	"  multiprocessors: 132\nfabric:\n  kind: nvswitch\n  bandwidth: 450GB/s\n"
+	"  latency: 3us\n  channels: 12\nhost:\n  memory: 1TiB\n"
+	"  memory_bandwidth: 100GB/s\n  cores: 64\n  pcie_bandwidth: 50GB/s\n  cpu: amd\n";
 
 static char path[64];
 
@@ -35,9 +44,10 @@ static struct outcome train(const char *fault, bool soon, enum graph_wish graphs
 	struct trace trace;
 	struct run run;
 
-	/* Two groups of more than one rank: of the shards and of the replicas; and the world. */
-	run_plan(&run, TINY_GPT2, RANKS,
-		"seq_len=11 micro_batch=2 strategy=HYBRID_SHARD shard_group=2");
+	/* One that gathers shards, one that reduces them, one of the replicas; and the world. */
+	run_plan_on(&run, TINY_GPT2, machine,
+		"seq_len=11 micro_batch=2 strategy=HYBRID_SHARD shard_group=2 runtime=shardplan "
+		"param_dtype=fp32");
 	job.device = "cuda";
 	job.transport = "nccl";
 	job.kernels = "reference";
@@ -69,7 +79,7 @@ static void expect_told(const struct outcome *outcome, const char *told)
 }
 
 /* All split ones and the world, of each rank. */
-static const int all = RANKS * (GROUPS * PURPOSES + 1);
+static const int all = RANKS * (COMMUNICATORS + 1);
 
 static void all_is_well(void **state)
 {

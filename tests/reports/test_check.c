@@ -164,15 +164,23 @@ static void test_standing_in(void **state)
 	measured->values.wire_bytes_node_egress = egress;
 }
 
-/* What ranks reserve counts for each, the context once; growth by some pages is the driver's. */
+/* What ranks reserve counts for each, the context once, and NCCL not at all: only a rank with a
+ * GPU of its own has communicators. Growth by some pages is the driver's. */
 static void test_device(void **state)
 {
 	struct fixture *fixture = *state;
 	struct measurement *measured = &fixture->measurement, was = *measured;
 	struct prediction *predicted = &fixture->prediction, predicted_was = *predicted;
+	int64_t nccl = schedule_fixed_memory(fixture->schedule).communicators;
 
+	assert_true(nccl > 0);
 	predicted->peak_reserved_bytes = 1000 << 20;
-	predicted->peak_memory_bytes = 1500 << 20;
+	predicted->peak_memory_bytes = (1500 << 20) + nccl;
+	measured->device_ranks = 1;
+	measured->device_used_bytes = (1500 << 20) + nccl;
+	expect_failures(fixture, &no_time, "");
+	measured->device_used_bytes -= nccl;
+	expect_failures(fixture, &no_time, "in use on the GPU;");
 	measured->device_ranks = 3;
 	for (int percent = 95; percent <= 105; percent++) {
 		measured->device_used_bytes = (int64_t)35 * percent << 20;
@@ -182,13 +190,13 @@ static void test_device(void **state)
 	/* The ledger's order is one that places allow for too. */
 	int64_t ledger = predicted->ledger_peak_bytes;
 	predicted->peak_reserved_bytes = ledger / 2;
-	predicted->peak_memory_bytes = predicted->peak_reserved_bytes + ledger / 10;
+	predicted->peak_memory_bytes = predicted->peak_reserved_bytes + ledger / 10 + nccl;
 	measured->device_used_bytes = 3 * ledger + ledger / 10;
 	expect_failures(fixture, &no_time, "");
 	measured->device_used_bytes -= ledger;
 	expect_failures(fixture, &no_time, "in use on the GPU;");
 	predicted->peak_reserved_bytes = 1000 << 20;
-	predicted->peak_memory_bytes = 1500 << 20;
+	predicted->peak_memory_bytes = (1500 << 20) + nccl;
 	/* A GPU that stands in for others has a context of its own. */
 	measured->device_used_bytes = (int64_t)35 * 105 << 20;
 	measured->slow_motion = 1;

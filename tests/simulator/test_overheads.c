@@ -47,7 +47,7 @@ static void test_given_replaces(void **state)
 		struct prediction before = predicted(&c, cases[i].choices, &usual);
 		const struct runtime *runtime = runtime_of(c.plan.runtime);
 		assert_int_equal(outside(&before),
-			runtime->context_bytes +
+			runtime->context_bytes + runtime->nccl_bytes +
 				cases[i].communicators * runtime->communicator_bytes);
 		for (int64_t bytes = 1; bytes < 2048 * MIB; bytes = bytes * 31 + 7) {
 			const struct overheads both = {bytes, 3 * bytes, 0};
