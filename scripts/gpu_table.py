@@ -1,9 +1,9 @@
 """Rows of the table of scripts/gpu.
 
     gpu_table.py head
-    gpu_table.py ours NAME PLAN MEASURED VERDICT    a run, its prediction, and what `check` said
-    gpu_table.py torch NAME LINES PLAN MEASURED     steps of torch_train.py; the same model's plan and run of ours
-    gpu_table.py batch LINES                        the micro-batch at which PyTorch's steps fitted
+    gpu_table.py ours NAME PLAN MEASURED CHECK VERDICT   a run, its prediction, and what `check` said: its JSON, and in a word
+    gpu_table.py torch NAME LINES PLAN MEASURED          steps of torch_train.py; the same model's plan and run of ours
+    gpu_table.py batch LINES                             the micro-batch at which PyTorch's steps fitted
 """
 
 import json
@@ -36,19 +36,21 @@ def figure(plan, key):
     return float(found.group(1)) if found else 0.0
 
 
-def predicted_use(plan, ranks):
-    """Of a GPU that so many ranks share: its context counts once."""
-    peak, reserved = figure(plan, 'peak_memory_bytes'), figure(plan, 'peak_reserved_bytes')
-    return ranks * reserved + (peak - reserved)
+def checked(path, what):
+    """The ratio of one line of `check`."""
+    with open(path, encoding='utf-8') as file:
+        text = file.read()
+    lines = {line['what']: line for line in json.loads(text)['lines']} if text else {}
+    return ratio(lines[what]['measured'], lines[what]['predicted']) if what in lines else '-'
 
 
-def ours(name, plan, measured, verdict):
+def ours(name, plan, measured, check, verdict):
     m = measurement(measured)
     predicted, step = figure(plan, 'step_time_s'), m['step_time_s']
     print(line(name, f'{predicted:.5g}', f'{step:.5g}', ratio(step, predicted), f"{m.get('tokens_per_s_per_gpu', 0):.0f}",
                f"{100 * m.get('mfu', 0):.1f}", f"{100 * m.get('mfu_6n', 0):.1f}",
                ratio(m.get('pss_growth_bytes', 0), figure(plan, 'peak_reserved_bytes')),
-               ratio(m.get('device_used_bytes', 0), predicted_use(plan, m.get('device_ranks', 1))),
+               checked(check, 'in use on the GPU'),
                m.get('undeclared_bytes', 0), m.get('late_operations', 0),
                m.get('cuda_graphs', '-').split(':')[0], verdict))
 

@@ -23,7 +23,8 @@ calibrate)
     echo "bf16 products: 700 TFLOP/s" ;;
 plan)
     for word; do last=$word; done
-    [ "$2" != gpt2-1.5b ] || {{ echo "plan: no room" >&2; exit 1; }}
+    echo "$*" >>plans-asked
+    [ "$2" != gpt2-1.5b ] || [ -f has-room ] || {{ echo "plan: no room" >&2; exit 1; }}
     tokens=32
     # What must not change bits does.
     case "$*" in *SHARD_GRAD_OP*) [ ! -f other-bits ] || tokens=16 ;; esac
@@ -53,7 +54,7 @@ esac
 
 NVIDIA_SMI = """#!/bin/sh
 case $* in
--L) echo "GPU 0: a stand-in (UUID: 0)" ;;
+-L) echo "GPU 0: a stand-in (UUID: 0)"; [ ! -f two-gpus ] || echo "GPU 1: a stand-in (UUID: 1)" ;;
 *) echo "name, driver_version"; echo "a stand-in, 1" ;;
 esac
 """
@@ -99,8 +100,9 @@ def from_end_to_end(tree, path):
     stages, rows = parse(done.stdout)
     assert '# 1 of 2 products' in done.stdout and 'bf16 products: 700 TFLOP/s' in done.stdout, done.stdout
     assert [name for name in stages if 'passed' not in stages[name]] == ['gpt2-1.5b'], stages
-    assert sorted(stages) == sorted(['tests', 'digests', 'nccl', 'calibrate', 'gpt2-124m', 'kernels', 'gpt2-1.5b', 'llama-7b',
+    assert sorted(stages) == sorted(['tests', 'digests', 'nccl', 'calibrate', 'gpus', 'gpt2-124m', 'kernels', 'gpt2-1.5b', 'llama-7b',
                                      'cluster']), stages
+    assert not [name for name in rows if 'gpus' in name], rows
     for name, count in ('digests', 9), ('nccl', 4):
         assert f'{name}: {count} configurations in fp32, one digest' in done.stdout, done.stdout
     assert rows['gpt2-1.5b'][1:3] == ['no', 'plan:'], rows
@@ -109,6 +111,28 @@ def from_end_to_end(tree, path):
         assert all(number > 0 for number in numbers), (name, rows)
         assert rows[name][-1] in ('agrees', 'differs'), (name, rows)
     assert open(os.path.join(tree, 'build/gpu/kernels.txt'), encoding='utf-8').read() == 'gemm 90 %\n# 1 of 2 products\n'
+
+
+def on_all_gpus(tree, path):
+    """Where there are two: the best plan for both, and one of each way to shard."""
+    write(os.path.join(tree, 'two-gpus'), '')
+    asked = os.path.join(tree, 'plans-asked')
+    os.remove(asked)
+    done = run(tree, path, '--built', 'gpus')
+    rows = parse(done.stdout)[1]
+    # The stand-in has no plan for this model.
+    names = [f'2gpus-{name}' for name in ('best', 'FULL_SHARD', 'SHARD_GRAD_OP', 'NO_SHARD')]
+    assert all(rows[name][1:3] == ['no', 'plan:'] for name in names), rows
+    with open(asked, encoding='utf-8') as file:
+        plans = file.read().splitlines()
+    assert len(plans) == 4 and all('gpt2-1.5b' in plan and '--gpus 2 ' in plan for plan in plans), plans
+    assert [name for name in ('FULL_SHARD', 'SHARD_GRAD_OP', 'NO_SHARD') if not any(name in plan for plan in plans)] == []
+    write(os.path.join(tree, 'has-room'), '')
+    done = run(tree, path, '--built', 'gpus')
+    rows = parse(done.stdout)[1]
+    assert all(float(rows[name][2]) > 0 and rows[name][-1] in ('agrees', 'differs') for name in names), rows
+    for name in 'two-gpus', 'has-room':
+        os.remove(os.path.join(tree, name))
 
 
 def beside_pytorch(tree, path):
@@ -158,6 +182,7 @@ def main():
         path = os.path.join(tree, 'bin') + ':' + os.environ['PATH']
         without_a_gpu(tree, path)
         from_end_to_end(tree, path)
+        on_all_gpus(tree, path)
         beside_pytorch(tree, path)
         failures_stay_apart(tree, path)
     print('scripts/gpu: one table')
