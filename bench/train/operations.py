@@ -5,7 +5,7 @@
 
 Of plans and the measurements that `train` made of them. The step is predicted anew, with the calibration
 that is in the plan, so that a change of the model can be tried on old measurements. Operations of one
-stream and kind are one line; blocks are alike. The last column is what the line adds to the step's error."""
+stream and kind are one line; blocks are alike, and micro-batches. The last column is what the line adds to the step's error."""
 import json
 import re
 import subprocess
@@ -13,8 +13,9 @@ import sys
 
 
 def kind_of(operation):
-    """`forward transformer.h.3` and `forward model.layers.7` are blocks."""
-    return re.sub(r' \S+\.\d+(\.\.\d+)?(\.[a-z]\S*)?$', r' block\2', operation['label'])
+    """`forward transformer.h.3` and `forward model.layers.7, micro-batch 2` are blocks."""
+    label = re.sub(r', micro-batch \d+$', '', operation['label'])
+    return re.sub(r' \S+\.\d+(\.\.\d+)?(\.[a-z]\S*)?$', r' block\2', label)
 
 
 def lines(explained):

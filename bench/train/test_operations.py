@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""operations.py on a plan and a run of it: every block counts, and the step is what was measured."""
+"""operations.py on a plan and a run of it: every block of every micro-batch counts, and the step is what was measured."""
 import json
 import os
 import re
@@ -15,14 +15,14 @@ with tempfile.TemporaryDirectory() as folder:
                               env={**os.environ, 'XDG_CACHE_HOME': folder}).stdout
 
     run(program, 'predict', 'gpt2-nano', 'local', '--gpus', '1', '--runtime', 'shardplan', '--seq-len', '32',
-        '-o', 'plan.yaml')
+        '--grad-accum', '2', '-o', 'plan.yaml')
     run(program, 'train', 'plan.yaml', '--device', 'null', '--data', data, '--steps', '3', '--measured', 'run.json')
     lines = run(sys.executable, operations, program, 'plan.yaml', 'run.json').splitlines()
     with open(os.path.join(folder, 'run.json'), encoding='utf-8') as file:
         step = json.load(file)['measurement']['step_time_s']
 
 found = {re.split(r'  +', line)[0]: re.split(r' +', line[34:].strip()) for line in lines[2:]}
-if found['forward block'][0] != '6' or found['backward block'][0] != '6' or 'optimizer root' not in found:
+if found['forward block'][0] != '12' or found['backward block'][0] != '12' or 'optimizer root' not in found:
     sys.exit(f'blocks: {found}')
 if abs(float(found['step'][2]) - 1e3 * step) > 5e-4:
     sys.exit(f'the step took {step} s: {found["step"]}')
