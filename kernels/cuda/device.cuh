@@ -211,6 +211,14 @@ DEVICE float block_max(float x, float *scratch)
 	return warp_max(lane < warps ? scratch[lane] : scratch[0]);
 }
 
+/* Of a kernel over a flat array. i: the first element of this thread; rest: how many there are from
+ * there. */
+#define FLAT_RANGE(lanes)                                                                          \
+	int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * (lanes), rest = a.n - i;    \
+	bool vector = a.vector;                                                                    \
+	if (rest <= 0)                                                                             \
+	return
+
 /* The same kernel for both element types, or for all pairs of them. */
 #define KERNEL_BOTH(name, body)                                                                    \
 	KERNEL(name##_fp32)                                                                        \

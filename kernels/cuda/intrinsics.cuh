@@ -86,6 +86,12 @@ DEVICE void atomic_max(int32_t *to, int32_t x)
 	atomicMax(to, x);
 }
 
+/* The upper halves of two words, the first one's below. */
+DEVICE uint32_t upper_halves(uint32_t low, uint32_t high)
+{
+	return __byte_perm(low, high, 0x7632);
+}
+
 DEVICE int count_bits(uint32_t x)
 {
 	return __popc(x);

@@ -335,7 +335,7 @@ static void test_sgd_of_device_factors(void **state)
 }
 
 /* Bits of the reference, from odd and even elements on, aligned and not, to the tail; the step's
- * part of the random stream may come from the device. */
+ * part of the random stream may come from the device. One pack has a NaN, one has infinities. */
 static void test_stochastic_rounding(void **state)
 {
 	enum { N = 43 };
@@ -357,6 +357,8 @@ static void test_stochastic_rounding(void **state)
 		for (int i = 0; i < 3 * (N + 1); i++)
 			states[0][i % 3][i / 3] = states[1][i % 3][i / 3] =
 				bf16_from_float(0.01f * fabsf(cosf((float)i)));
+		states[0][0][17] = states[1][0][17] = bf16_from_float(INFINITY);
+		states[0][0][18] = states[1][0][18] = bf16_from_float(-INFINITY);
 		for (int table = 0; table < 2; table++) {
 			a.w = states[table][0] + off;
 			a.m = states[table][1] + off;

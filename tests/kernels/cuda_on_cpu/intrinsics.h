@@ -161,6 +161,11 @@ DEVICE void atomic_max(int32_t *to, int32_t x)
 	*to = x > *to ? x : *to;
 }
 
+DEVICE uint32_t upper_halves(uint32_t low, uint32_t high)
+{
+	return low >> 16 | (high & 0xffff0000u);
+}
+
 DEVICE int count_bits(uint32_t x)
 {
 	return __builtin_popcount(x);

@@ -9,3 +9,4 @@
 #include "kernels/cuda/norms.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/tokens.cuh"
+#include "kernels/cuda/updates.cuh"
