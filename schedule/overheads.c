@@ -33,17 +33,30 @@ static int64_t context_bytes(const struct runtime *runtime, const struct librari
 	return runtime->context_bytes;
 }
 
+/* Before 2.22 NCCL connected trees too, whether they are used or not: 544 MiB in a group of two,
+ * 688 in larger ones, of 4 A100 with NVLink (NVIDIA/nccl issue 964). */
+static int64_t communicator_bytes(
+	const struct runtime *runtime, const struct libraries *libraries, int64_t size)
+{
+	enum { MIB = 1 << 20 };
+
+	if (runtime->communicator_bytes > 0 &&
+		library_before(libraries, LIBRARY_NCCL, LIBRARY_VERSION(2, 22)))
+		return (size == 2 ? 544 : 688) * MIB;
+	return runtime->communicator_bytes;
+}
+
 /* What a topology says of one holds NCCL's own share too. */
 static int64_t communicators_bytes(const struct schedule *schedule, const struct runtime *runtime,
-	const struct overheads *given)
+	const struct libraries *libraries)
 {
-	int64_t n = 0;
+	int64_t given = schedule->topology->overheads.communicator_bytes, sum = 0;
 
 	for (int i = 0; i < schedule->n_groups; i++)
-		n += makes_communicator(schedule, i);
-	if (n == 0 || given->communicator_bytes > 0)
-		return n * given->communicator_bytes;
-	return runtime->nccl_bytes + n * runtime->communicator_bytes;
+		if (makes_communicator(schedule, i))
+			sum += given_or(given,
+				communicator_bytes(runtime, libraries, schedule->groups[i].size));
+	return sum > 0 && given == 0 ? sum + runtime->nccl_bytes : sum;
 }
 
 struct fixed_memory schedule_fixed_memory(const struct schedule *schedule)
@@ -56,6 +69,6 @@ struct fixed_memory schedule_fixed_memory(const struct schedule *schedule)
 
 	if (schedule->topology->device.kind == DEVICE_CPU)
 		return (struct fixed_memory){.context = runtime->process_bytes};
-	fixed.communicators = communicators_bytes(schedule, runtime, given);
+	fixed.communicators = communicators_bytes(schedule, runtime, &libraries);
 	return fixed;
 }

@@ -21,8 +21,10 @@ enum {
 const char *const runtime_names[] = {"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp", "shardplan",
 	"deepspeed", "nanotron", "internevo", NULL};
 
-/* 24 channels of 9,633,792 B on an A100 node (NCCL, init.cc). */
-#define NCCL_COMMUNICATOR 231211008
+/* A ring of 24 channels, each 10 MiB for what comes and 2 MiB for what goes: 9,633,792 B of buffers
+ * (NCCL, init.cc) in pages of 2 MiB, as NCCL's log of an H100 shows them (NVIDIA/nccl issue 1685).
+ */
+#define NCCL_COMMUNICATOR (24 * 12LL * MIB)
 
 /* What all three have from PyTorch itself. Context and host costs are [U]. */
 #define PYTORCH                                                                                    \

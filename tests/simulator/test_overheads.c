@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -67,6 +68,43 @@ static void test_given_replaces(void **state)
 	}
 }
 
+/* NCCL connected more than it used until 2.22, whatever it came with; a topology knows better. */
+static void test_older_nccl_takes_more(void **state)
+{
+	static const struct {
+		const char *libraries, *strategy;
+		int64_t mib; /* 0: as without a version */
+		int communicators;
+	} versions[] = {
+		{"nccl:2.21.5", "FULL_SHARD", 688, 1},
+		{"pytorch:2.6", "FULL_SHARD", 688, 1},
+		{"nccl:2.22.3", "FULL_SHARD", 0, 1},
+		{"pytorch:2.7", "FULL_SHARD", 0, 1},
+		/* Groups of four, and of two replicas. */
+		{"nccl:2.18.1", "HYBRID_SHARD shard_group=4", 688 + 544, 2},
+	};
+	const struct overheads usual = {0}, given = {0, 77 * MIB, 0};
+	const struct runtime *runtime = runtime_of(RUNTIME_PYTORCH_FSDP1);
+	struct case_ c;
+
+	(void)state;
+	case_load(&c, "gpt2-124m", "dgx-a100-80gb");
+	for (int i = 0; i < COUNT_OF(versions); i++) {
+		char choices[160];
+		int64_t expected =
+			versions[i].mib > 0 ? versions[i].mib * MIB : runtime->communicator_bytes;
+
+		snprintf(choices, sizeof(choices), "runtime=pytorch-fsdp1 strategy=%s libraries=%s",
+			versions[i].strategy, versions[i].libraries);
+		struct prediction p = predicted(&c, choices, &usual);
+		assert_int_equal(outside(&p), runtime->context_bytes + expected);
+		p = predicted(&c, choices, &given);
+		assert_int_equal(
+			outside(&p), runtime->context_bytes + versions[i].communicators * 77 * MIB);
+	}
+	case_finish(&c);
+}
+
 /* A workspace is a buffer of its own: allocated as long as the step, below temporary buffers. */
 static void test_workspace_is_allocated(void **state)
 {
@@ -112,6 +150,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_given_replaces),
+		cmocka_unit_test(test_older_nccl_takes_more),
 		cmocka_unit_test(test_workspace_is_allocated),
 		cmocka_unit_test(test_it_decides_what_fits),
 	};
