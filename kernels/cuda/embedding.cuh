@@ -1,186 +1,36 @@
 /* Gradients of the token and position tables: row r is the sum of dout's rows of the tokens that
  * name r, added in an order that follows from the shape and the ids alone.
  *
- * Token numbers are sorted by id, equal ids in token order (embedding_count, embedding_scatter, per
- * digit). The sorted places are cut into pieces of equal length (embedding_pieces): a block sums up
- * the runs of equal ids in its piece. A run that lies in one piece is a row of the table; the parts
- * of all others are joined in the order of the pieces (embedding_join). So it makes no difference
- * to the time how often an id occurs. Positions are sorted by themselves. */
-#include "kernels/cuda/device.cuh"
+ * Token numbers are sorted by id (embedding_sort.cuh). The sorted places are cut into pieces of
+ * equal length (embedding_runs): a block sums up the runs of equal ids in its piece. A run that
+ * lies in one piece is a row of the table; the parts of all others are joined in the order of the
+ * pieces (embedding_join). So it makes no difference to the time how often an id occurs. Positions
+ * are sorted by themselves, and go with the table in the same launches. Rows that no id names
+ * become zeros beside the sums, not before them. */
+#include "kernels/cuda/embedding_sort.cuh"
 
-enum {
-	SORT_BINS = 1 << CUDA_SORT_BITS,
-	SORT_ROUNDS = 8, /* tokens of a thread: CUDA_SORT_TILE = 256 * SORT_ROUNDS */
-	ABREAST = 4,     /* rows of dout that a thread loads at once */
-};
-
-/* The row of the table, or `rows` for an id that is outside of it: those come last. */
-DEVICE uint32_t row_of_token(const embedding_ids &a, int32_t token)
-{
-	uint32_t at = (uint32_t)(a.first + token);
-	int64_t id = a.ids[(int64_t)(at / a.length) * a.stride + at % a.length];
-
-	return (uint32_t)(id >= 0 && id < a.rows ? id : a.rows);
-}
-
-DEVICE int32_t digit_of(const embedding_sort_launch &a, int32_t token)
-{
-	return (int32_t)(row_of_token(a.ids, token) >> a.shift & (SORT_BINS - 1));
-}
-
-/* The i-th token of this digit's pass; the first pass takes them as they come. */
-DEVICE int32_t token_at(const embedding_sort_launch &a, int64_t i)
-{
-	return a.from ? a.from[i] : (int32_t)i;
-}
-
-/* Grid: shares of the tokens. How often each digit occurs in a share. */
-KERNEL(embedding_count)
-{
-	int32_t *count = (int32_t *)SHARED_MEMORY;
-	int64_t first = (int64_t)blockIdx.x * a.share, end = first + a.share;
-
-	end = end < a.tokens ? end : a.tokens;
-	for (int bin = (int)threadIdx.x; bin < SORT_BINS; bin += (int)blockDim.x)
-		count[bin] = 0;
-	__syncthreads();
-	for (int64_t i = first + threadIdx.x; i < end; i += blockDim.x)
-		atomic_add(&count[digit_of(a, token_at(a, i))], 1);
-	__syncthreads();
-	for (int bin = (int)threadIdx.x; bin < SORT_BINS; bin += (int)blockDim.x)
-		a.counts[(int64_t)blockIdx.x * SORT_BINS + bin] = count[bin];
-}
-
-/* The sum of x over the threads before this one. `scratch`: two numbers per thread. */
-DEVICE int32_t sum_before(int32_t x, int32_t *scratch)
-{
-	int thread = (int)threadIdx.x, threads = (int)blockDim.x;
-	int32_t sum = x;
-
-	for (int step = 1; step < threads; step *= 2) {
-		scratch[thread] = sum;
-		__syncthreads();
-		sum += thread >= step ? scratch[thread - step] : 0;
-		scratch += step & 0x55555555 ? threads : -threads; /* by turns */
-	}
-	return sum - x;
-}
-
-/* Where this share's tokens of each digit go: behind all smaller digits, and behind the same digit
- * of the shares before. A thread has two digits. */
-DEVICE void find_places(const embedding_sort_launch &a, int32_t *place, int32_t *scratch)
-{
-	int bin = 2 * (int)threadIdx.x;
-	int32_t total[2] = {0, 0}, before[2] = {0, 0}, at;
-
-#pragma unroll 4
-	for (int share = 0; share < (int)gridDim.x; share++) {
-#pragma unroll
-		for (int i = 0; i < 2; i++) {
-			int32_t n = a.counts[share * SORT_BINS + bin + i];
-
-			total[i] += n;
-			before[i] += share < (int)blockIdx.x ? n : 0;
-		}
-	}
-	at = sum_before(total[0] + total[1], scratch);
-	place[bin] = at + before[0];
-	place[bin + 1] = at + total[0] + before[1];
-}
-
-/* How many tokens of the warp's 256 have the same digit and come earlier; count[digit] of the warp
- * ends as how many there are. A digit below 0: no token. */
-DEVICE void rank_in_warp(
-	const int32_t (&digit)[SORT_ROUNDS], int32_t (&rank)[SORT_ROUNDS], int32_t *count)
-{
-	uint32_t lower = (1u << threadIdx.x % 32) - 1;
-
-#pragma unroll
-	for (int i = 0; i < SORT_ROUNDS; i++) {
-		uint32_t same = warp_match((uint32_t)digit[i]);
-
-		rank[i] = (digit[i] >= 0 ? count[digit[i]] : 0) + count_bits(same & lower);
-		warp_barrier();
-		if (digit[i] >= 0 && (same & lower) == 0)
-			count[digit[i]] = rank[i] + count_bits(same);
-		warp_barrier();
-	}
-}
-
-/* 2048 tokens from `first` on, to their places, which then stand behind them. */
-DEVICE void scatter_tile(
-	const embedding_sort_launch &a, int64_t first, int64_t end, int32_t *place, int32_t *counts)
-{
-	int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-	int32_t token[SORT_ROUNDS], digit[SORT_ROUNDS], rank[SORT_ROUNDS];
-	int32_t *mine = counts + warp * SORT_BINS;
-
-	for (int bin = lane; bin < SORT_BINS; bin += 32)
-		mine[bin] = 0;
-	first += warp * 32 * SORT_ROUNDS + lane;
-#pragma unroll
-	for (int i = 0; i < SORT_ROUNDS; i++)
-		token[i] = first + 32 * i < end ? token_at(a, first + 32 * i) : -1;
-#pragma unroll
-	for (int i = 0; i < SORT_ROUNDS; i++)
-		digit[i] = token[i] >= 0 ? digit_of(a, token[i]) : -1;
-	warp_barrier();
-	rank_in_warp(digit, rank, mine);
-	__syncthreads();
-	for (int bin = (int)threadIdx.x; bin < SORT_BINS; bin += (int)blockDim.x) {
-		int32_t at = place[bin];
-
-		for (int w = 0; w < 8; w++) {
-			int32_t n = counts[w * SORT_BINS + bin];
-
-			counts[w * SORT_BINS + bin] = at;
-			at += n;
-		}
-		place[bin] = at;
-	}
-	__syncthreads();
-#pragma unroll
-	for (int i = 0; i < SORT_ROUNDS; i++) {
-		if (digit[i] >= 0)
-			a.to[mine[digit[i]] + rank[i]] = token[i];
-	}
-	warp_barrier();
-}
-
-/* Grid: as embedding_count, 256 threads. */
-KERNEL(embedding_scatter)
-{
-	int32_t *place = (int32_t *)SHARED_MEMORY, *counts = place + SORT_BINS;
-	int64_t first = (int64_t)blockIdx.x * a.share, end = first + a.share;
-
-	end = end < a.tokens ? end : a.tokens;
-	find_places(a, place, counts);
-	__syncthreads();
-	for (; first < end; first += CUDA_SORT_TILE)
-		scatter_tile(a, first, end, place, counts);
-}
-
-/* --- sums of runs --- */
+enum { ABREAST = 4 }; /* rows of dout that a thread loads at once */
 
 /* Token and row at sorted place i. Of positions, the first tokens % length have one more token. */
-DEVICE void look_up(const embedding_runs_launch &a, int64_t i, int32_t *token, int32_t *row)
+DEVICE void look_up(const embedding_runs_launch &a, const embedding_side &side, int64_t i,
+	int32_t *token, int32_t *row)
 {
-	int64_t each, rest;
+	uint32_t length = (uint32_t)a.length, at = (uint32_t)i, each, rest;
 
-	if (a.order) {
-		*token = a.order[i];
+	if (side.order) {
+		*token = side.order[i];
 		*row = (int32_t)row_of_token(a.ids, *token);
 		return;
 	}
-	each = a.tokens / a.length + 1;
-	rest = a.tokens % a.length;
-	if (i < rest * each) {
-		*row = (int32_t)(i / each);
+	each = (uint32_t)a.tokens / length + 1;
+	rest = (uint32_t)a.tokens % length;
+	if (at < rest * each) {
+		*row = (int32_t)(at / each);
 	} else {
-		i -= rest * each--;
-		*row = (int32_t)(rest + i / each);
+		at -= rest * each--;
+		*row = (int32_t)(rest + at / each);
 	}
-	*token = (int32_t)(i % each * a.length + *row);
+	*token = (int32_t)(at % each * length) + *row;
 }
 
 template <bool VECTOR, int N, typename T>
@@ -213,57 +63,124 @@ template <bool VECTOR, int N, typename T> DEVICE void give(T *to, const float (&
 		store_some(to, v, rest, false);
 }
 
-/* The run that ends at place `end` of the piece. row[-1] and row[count] are those of the
- * neighbours. */
-template <bool VECTOR, typename G, int N>
-DEVICE void finish_run(const embedding_runs_launch &a, const int32_t *row, int end, int count,
-	int64_t column, const float (&sum)[N])
+DEVICE void set_lane(uint32_t (&word)[4], int i, float x)
 {
-	int64_t piece = blockIdx.x, rest = a.width - column;
-	bool comes = row[end] == row[-1], goes = row[end] == row[count];
-	G *to = (G *)a.gradient + row[end] * a.width + column;
-	float old[N] = {0.0f};
-
-	if (row[end] >= a.rows)
-		return;
-	if (comes || goes) {
-		give<VECTOR>(a.partial + (2 * piece + !comes) * a.columns + (column - a.column),
-			sum, rest);
-		return;
-	}
-	if (a.accumulate)
-		take<VECTOR>(old, to, rest);
-#pragma unroll
-	for (int j = 0; j < N; j++)
-		old[j] = old[j] + sum[j];
-	give<VECTOR>(to, old, rest);
+	word[i] = bits_of_float(x);
 }
 
+DEVICE void set_lane(uint32_t (&word)[4], int i, bf16 x)
+{
+	word[i / 2] |= (uint32_t)x.bits << 16 * (i % 2);
+}
+
+/* N elements as they lie in memory: 16 bytes or, of the narrower of two types, 8. */
+template <bool VECTOR, int N, typename T> DEVICE raw<T> fetch_lanes(const T *from, int64_t rest)
+{
+	uint32_t word[4] = {0, 0, 0, 0};
+
+	if constexpr (VECTOR && N * sizeof(T) == 16) {
+		return {*(const uint4 *)from};
+	} else if constexpr (VECTOR) {
+		uint2 x = *(const uint2 *)from;
+
+		return {make_uint4(x.x, x.y, 0, 0)};
+	} else {
+#pragma unroll
+		for (int i = 0; i < N; i++) {
+			if (i < rest)
+				set_lane(word, i, from[i]);
+		}
+		return {make_uint4(word[0], word[1], word[2], word[3])};
+	}
+}
+
+DEVICE void spread(float (&v)[4], const raw<bf16> &x)
+{
+	split(v, x.bits.x), split(v + 2, x.bits.y);
+}
+
+/* What becomes of a sum behind a place, where it is not a row of the gradient. */
+enum {
+	GOES_ON = -1,
+	OUTSIDE = -2,
+	COMES_FROM_BEFORE = -3, /* a part of a row */
+	BEGINS_HERE = -4,       /* the same, of a run that goes on in the next piece */
+};
+
+/* A piece of the sorted places of one side; row[-1] and row[count] are those of the neighbours. */
+struct piece {
+	const embedding_side &side;
+	int64_t number;
+	int32_t *token, *target, *row;
+	int count;
+};
+
+DEVICE int32_t target_of(const piece &p, int i)
+{
+	int32_t row = p.row[i];
+
+	if (i + 1 < p.count && p.row[i + 1] == row)
+		return GOES_ON;
+	if (row >= p.side.rows)
+		return OUTSIDE;
+	if (row == p.row[-1])
+		return COMES_FROM_BEFORE;
+	return row == p.row[p.count] ? BEGINS_HERE : row;
+}
+
+/* old: what the gradient has there, where it is added to. */
+template <bool VECTOR, int N, typename G>
+DEVICE void finish_run(const embedding_runs_launch &a, const piece &p, int32_t target,
+	int64_t column, const float (&sum)[N], const raw<G> &old)
+{
+	int64_t rest = a.width - column, slot = 2 * p.number + (target == BEGINS_HERE);
+	float v[N] = {0.0f};
+
+	if (target >= 0) {
+		if (p.side.accumulate)
+			spread(v, old);
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			v[j] = v[j] + sum[j];
+		give<VECTOR>((G *)p.side.gradient + target * a.width + column, v, rest);
+	} else if (target != OUTSIDE) {
+		give<VECTOR>(p.side.partial + slot * a.columns + (column - a.column), sum, rest);
+	}
+}
+
+/* Rows of dout, and those of the gradient that they are added to, are under way together. */
 template <bool VECTOR, typename G, typename T>
-DEVICE void add_runs(const embedding_runs_launch &a, const int32_t *token, const int32_t *row,
-	int count, int64_t column)
+DEVICE void add_runs(const embedding_runs_launch &a, const piece &p, int64_t column)
 {
 	const int N = lanes<G, T>::count;
 	const T *from = (const T *)a.dout + column;
-	float sum[N] = {0.0f}, x[ABREAST][N];
+	const G *to = (const G *)p.side.gradient + column;
+	int64_t rest = a.width - column;
+	float sum[N] = {0.0f}, v[N];
+	raw<T> x[ABREAST];
+	raw<G> old[ABREAST];
 
-	for (int i = 0; i < count; i += ABREAST) {
+	for (int i = 0; i < p.count; i += ABREAST) {
 #pragma unroll
 		for (int k = 0; k < ABREAST; k++) {
-			int at = i + k < count ? i + k : count - 1;
+			int at = i + k < p.count ? i + k : p.count - 1;
+			int32_t target = p.target[at];
 
-			take<VECTOR>(x[k], from + token[at] * a.width, a.width - column);
+			x[k] = fetch_lanes<VECTOR, N>(from + p.token[at] * a.width, rest);
+			if (p.side.accumulate && target >= 0)
+				old[k] = fetch_lanes<VECTOR, N>(to + target * a.width, rest);
 		}
 #pragma unroll
 		for (int k = 0; k < ABREAST; k++) {
-			if (i + k >= count)
+			if (i + k >= p.count)
 				break;
+			spread(v, x[k]);
 #pragma unroll
 			for (int j = 0; j < N; j++)
-				sum[j] += x[k][j];
-			if (i + k + 1 < count && row[i + k + 1] == row[i + k])
+				sum[j] += v[j];
+			if (p.target[i + k] == GOES_ON)
 				continue;
-			finish_run<VECTOR, G>(a, row, i + k, count, column, sum);
+			finish_run<VECTOR>(a, p, p.target[i + k], column, sum, old[k]);
 #pragma unroll
 			for (int j = 0; j < N; j++)
 				sum[j] = 0.0f;
@@ -271,36 +188,75 @@ DEVICE void add_runs(const embedding_runs_launch &a, const int32_t *token, const
 	}
 }
 
-/* Grid: (pieces, blocks of packs of columns). partial[piece][0] is of the run that comes from the
- * piece before, [1] of one that begins here and goes on; edges[piece] its first and last row. */
-template <typename G, typename T> DEVICE void runs_body(const embedding_runs_launch &a)
+/* Tokens, rows and targets of a piece, for all threads of the block. */
+DEVICE void read_piece(const embedding_runs_launch &a, const piece &p, int64_t first)
 {
-	int64_t first = (int64_t)blockIdx.x * a.piece;
-	int64_t pack = (int64_t)blockIdx.y * blockDim.x + threadIdx.x;
-	int64_t column = a.column + pack * lanes<G, T>::count, end = a.column + a.columns;
-	int32_t *token = (int32_t *)SHARED_MEMORY, *row = token + a.piece + 1;
-	int count = (int)(a.tokens - first < a.piece ? a.tokens - first : a.piece);
-
-	for (int i = (int)threadIdx.x - 1; i <= count; i += (int)blockDim.x) {
+	for (int i = (int)threadIdx.x - 1; i <= p.count; i += (int)blockDim.x) {
 		int32_t t = 0, r = -1;
 
 		if (first + i >= 0 && first + i < a.tokens)
-			look_up(a, first + i, &t, &r);
-		row[i] = r;
-		if (i >= 0 && i < count)
-			token[i] = t;
+			look_up(a, p.side, first + i, &t, &r);
+		p.row[i] = r;
+		if (i >= 0 && i < p.count)
+			p.token[i] = t;
 	}
 	__syncthreads();
-	if (pack == 0) {
-		a.edges[2 * (int64_t)blockIdx.x] = row[0];
-		a.edges[2 * (int64_t)blockIdx.x + 1] = row[count - 1];
+	for (int i = (int)threadIdx.x; i < p.count; i += (int)blockDim.x)
+		p.target[i] = target_of(p, i);
+	__syncthreads();
+}
+
+/* Zeros for the rows from CUDA_ZERO_ROWS `block` on that have no mark. */
+template <int N, typename G>
+DEVICE void zero_rows(const embedding_runs_launch &a, int64_t block, int64_t column)
+{
+	int64_t first = block * CUDA_ZERO_ROWS, mine = first + threadIdx.x % 32;
+	uint32_t unnamed = warp_vote(mine < a.table.rows && !a.table.named[mine]);
+	G *to = (G *)a.table.gradient + first * a.width + column;
+	const float zero[N] = {0.0f};
+
+	for (int i = 0; i < CUDA_ZERO_ROWS && column < a.column + a.columns; i++) {
+		if (!(unnamed >> i & 1))
+			continue;
+		if (a.vector)
+			give<true>(to + i * a.width, zero, N);
+		else
+			give<false>(to + i * a.width, zero, a.width - column);
 	}
-	if (column >= end)
+}
+
+/* Grid: (blocks as embedding_runs_launch says, blocks of packs of columns). partial[piece][0] is of
+ * the run that comes from the piece before, [1] of one that begins here and goes on; edges[piece]
+ * its first and last row. */
+template <typename G, typename T> DEVICE void runs_body(const embedding_runs_launch &a)
+{
+	int64_t pack = (int64_t)blockIdx.y * blockDim.x + threadIdx.x, number = blockIdx.x;
+	int64_t column = a.column + pack * lanes<G, T>::count, first;
+	bool of_positions = number < a.positions.pieces;
+	const embedding_side &side = of_positions ? a.positions : a.table;
+	int32_t *token = (int32_t *)SHARED_MEMORY;
+	int count;
+
+	number -= of_positions ? 0 : a.positions.pieces;
+	if (number >= side.pieces) {
+		zero_rows<lanes<G, T>::count, G>(a, number - side.pieces, column);
+		return;
+	}
+	first = number * a.piece;
+	count = (int)(a.tokens - first < a.piece ? a.tokens - first : a.piece);
+	const piece p = {side, number, token, token + a.piece, token + 2 * a.piece + 1, count};
+
+	read_piece(a, p, first);
+	if (pack == 0 && side.edges) {
+		side.edges[2 * number] = p.row[0];
+		side.edges[2 * number + 1] = p.row[count - 1];
+	}
+	if (column >= a.column + a.columns)
 		return;
 	if (a.vector)
-		add_runs<true, G, T>(a, token, row, count, column);
+		add_runs<true, G, T>(a, p, column);
 	else
-		add_runs<false, G, T>(a, token, row, count, column);
+		add_runs<false, G, T>(a, p, column);
 }
 KERNEL_PAIRS(embedding_runs, runs_body)
 
@@ -320,27 +276,57 @@ DEVICE int64_t last_piece(const int32_t *edges, int64_t first, int64_t pieces)
 	return last;
 }
 
-/* Grid: (pieces, blocks of columns). A block joins the run that begins in its piece and goes on, if
- * there is one. */
+/* Parts of a run: of the piece it begins in, then of those up to `last`. */
+template <bool VECTOR, typename G>
+DEVICE void join_parts(const embedding_runs_launch &a, const embedding_side &side, int64_t piece,
+	int64_t last, int64_t column, G *to)
+{
+	const int N = CUDA_JOIN_COLUMNS;
+	const float *part = side.partial + column;
+	int64_t rest = a.columns - column;
+	float sum[N], next[N];
+
+	take<VECTOR>(sum, part + (2 * piece + 1) * a.columns, rest);
+#pragma unroll 8
+	for (int64_t i = piece + 1; i <= last; i++) {
+		take<VECTOR>(next, part + 2 * i * a.columns, rest);
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			sum[j] += next[j];
+	}
+	if (side.accumulate) {
+		take<VECTOR>(next, to, rest);
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			sum[j] = next[j] + sum[j];
+	}
+	give<VECTOR>(to, sum, rest);
+}
+
+/* Grid: (pieces of the positions, then of the table; blocks of columns). A block joins the run that
+ * begins in its piece and goes on, if there is one. Positions that no piece cuts have no edges. */
 template <typename G> DEVICE void join_body(const embedding_runs_launch &a)
 {
-	int64_t piece = blockIdx.x, pieces = gridDim.x, last;
-	int64_t column = (int64_t)blockIdx.y * blockDim.x + threadIdx.x;
-	const int32_t *edges = a.edges + 2 * piece;
-	int32_t row = edges[1];
-	G *to = (G *)a.gradient + row * a.width + a.column + column;
-	const float *part = a.partial + column;
-	float sum;
+	int64_t before = a.positions.edges ? a.positions.pieces : 0, piece = blockIdx.x;
+	bool of_positions = piece < before;
+	const embedding_side &side = of_positions ? a.positions : a.table;
+	int64_t column = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * CUDA_JOIN_COLUMNS, last;
+	const int32_t *edges;
+	int32_t row;
+	G *to;
 
-	if (column >= a.columns || row >= a.rows || piece + 1 == pieces || edges[2] != row)
+	piece -= of_positions ? 0 : before;
+	edges = side.edges + 2 * piece;
+	row = edges[1];
+	to = (G *)side.gradient + row * a.width + a.column + column;
+	if (column >= a.columns || row >= side.rows || piece + 1 == side.pieces || edges[2] != row)
 		return;
 	if (piece > 0 && edges[0] == row && edges[-1] == row)
 		return;
-	last = last_piece(a.edges, piece, pieces);
-	sum = part[(2 * piece + 1) * a.columns];
-#pragma unroll 8
-	for (int64_t i = piece + 1; i <= last; i++)
-		sum += part[2 * i * a.columns];
-	put(to, a.accumulate ? to_float(*to) + sum : sum);
+	last = last_piece(side.edges, piece, side.pieces);
+	if (a.vector)
+		join_parts<true, G>(a, side, piece, last, column, to);
+	else
+		join_parts<false, G>(a, side, piece, last, column, to);
 }
 KERNEL_BOTH(embedding_join, join_body)

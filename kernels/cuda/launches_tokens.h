@@ -21,27 +21,41 @@ struct embedding_ids {
 	uint32_t length, stride;
 };
 
-/* One digit of the sort of token numbers by id, equal ids as they stood. */
+/* One digit of the sort of token numbers by id, equal ids as they stood. counts[share][1 <<
+ * CUDA_SORT_BITS] is how often digits occur in a share of the places. */
 struct embedding_sort_launch {
 	struct embedding_ids ids;
-	const int32_t *from;  /* NULL for 0, 1, 2, ... */
-	int32_t *to, *counts; /* counts[share][1 << CUDA_SORT_BITS] */
+	const int32_t *from; /* NULL for 0, 1, 2, ... */
+	int32_t *to, *counts;
+	int32_t *next; /* counts of the next digit, NULL behind the last */
+	char *named;   /* of each row of the table: whether an id names it; NULL: nobody asks */
+	void *clear;   /* what counting makes zeros of, for those that come later */
+	int64_t clear_bytes; /* a multiple of 16 */
 	int64_t tokens;
-	int64_t share; /* tokens of a block */
+	int64_t share; /* places of a block */
 	int32_t shift;
 };
 
-/* Sums of equal rows among `tokens` sorted places, for some columns of a row. */
+/* One of the two gradients that tokens add to. */
+struct embedding_side {
+	const int32_t *order; /* sorted token numbers; NULL where a row is a position, not an id */
+	void *gradient;
+	float *partial;    /* [pieces][2][columns] */
+	int32_t *edges;    /* [pieces][2] */
+	const char *named; /* rows without a mark become zeros; NULL: they stay */
+	int64_t rows, pieces;
+	int32_t accumulate;
+};
+
+/* Sums of equal rows among `tokens` sorted places, for some columns of a row. Blocks: the pieces of
+ * the positions, those of the table, then CUDA_ZERO_ROWS rows of the table each. */
 struct embedding_runs_launch {
 	struct embedding_ids ids;
-	const int32_t *order; /* NULL where a row is a position, not an id */
+	struct embedding_side table, positions;
 	const void *dout;
-	void *gradient;
-	float *partial; /* [pieces][2][columns] */
-	int32_t *edges; /* [pieces][2] */
-	int64_t tokens, length, rows, piece;
+	int64_t tokens, length, piece;
 	int64_t width, column, columns;
-	int32_t accumulate, vector;
+	int32_t vector;
 };
 
 struct cross_entropy_launch {

@@ -32,11 +32,25 @@ static const struct kernel_case *case_named(const struct kernel_case *list, cons
 static const char *const embedding_gradients[] = {
 	"embedding_backward", "embedding_backward bf16", "embedding_backward bf16 to fp32"};
 
-/* One column after the other, or some at once, changes no bit. */
+/* A workspace for the sort of these tokens and 64 columns of one table's parts, or of both. */
+static int64_t tight_workspace(const int64_t *shape, int sides)
+{
+	int64_t tokens = shape[0], pieces = (tokens + 31) / 32, rows = (shape[3] + 15) / 16 * 16;
+
+	return 8 * tokens + (tokens + 2047) / 2048 * 2048 + (shape[4] & 2 ? 0 : rows) +
+	       sides * (8 * pieces * (1 + 64) + 16);
+}
+
+static int64_t launches_since(int64_t before)
+{
+	return cuda_calls.launches - before;
+}
+
+/* Some columns at once, or one table after the other, changes no bit. */
 static void test_columns_in_passes(void **state)
 {
 	static const int64_t shapes[][MOST_DIMS] = {
-		{3000, 75, 50, 300, 1, 2}, {2500, 80, 7, 90, 3, 0}, {64, 72, 64, 3, 3, 0}};
+		{3000, 75, 50, 300, 1, 2}, {2500, 80, 7, 90, 3, 0}, {96, 72, 64, 3, 3, 0}};
 	struct problem whole, parts;
 
 	(void)state;
@@ -44,20 +58,85 @@ static void test_columns_in_passes(void **state)
 		const struct kernel_case *kernel_case =
 			case_named(row_cases, embedding_gradients[i % 3]);
 		const int64_t *shape = shapes[i / 3];
-		int64_t pieces = (shape[0] + 31) / 32,
-			sorted = 8 * shape[0] + (shape[0] + 2047) / 2048 * 2048;
 		int64_t before = cuda_calls.launches, launches;
 
 		run(&whole, kernel_case, shape);
-		launches = cuda_calls.launches - before;
-		context.workspace_bytes = sorted + 8 * pieces * (1 + 64) + 64;
-		run(&parts, kernel_case, shape);
-		context.workspace_bytes = KERNELS_WORKSPACE_BYTES;
-		assert_true(cuda_calls.launches - before - launches > launches);
-		assert_true(problem_same_bits(&whole, &parts));
+		launches = launches_since(before);
+		for (int sides = 2; sides > 0; sides--) {
+			before = cuda_calls.launches;
+			context.workspace_bytes = tight_workspace(shape, sides);
+			run(&parts, kernel_case, shape);
+			context.workspace_bytes = KERNELS_WORKSPACE_BYTES;
+			assert_true(launches_since(before) > launches);
+			launches = launches_since(before);
+			assert_true(problem_same_bits(&whole, &parts));
+			problem_finish(&parts);
+		}
 		problem_finish(&whole);
-		problem_finish(&parts);
 	}
+}
+
+/* What a call is to cost on a GPU: a count, a pass per digit, the sums, what joins their parts; and
+ * zeros for positions past the last sequence's. */
+static void test_launches(void **state)
+{
+	static const struct {
+		int64_t shape[MOST_DIMS];
+		int64_t launches;
+	} cases[] = {{{3000, 16, 50, 300, 1}, 5}, {{3000, 16, 50, 512, 1}, 6},
+		{{3000, 16, 50, 511, 3}, 4}, {{3000, 16, 50, 300000, 0}, 6},
+		/* Positions alone, which pieces of 32 cut and do not cut. */
+		{{3000, 16, 50, 5, 9}, 3}, {{256, 16, 8, 5, 9}, 2}, {{256, 16, 8, 5, 11}, 1}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int64_t before = cuda_calls.launches;
+		struct problem problem;
+
+		run(&problem, case_named(row_cases, embedding_gradients[i % 3]), cases[i].shape);
+		assert_int_equal(launches_since(before), cases[i].launches);
+		problem_finish(&problem);
+	}
+}
+
+/* Rows without a token become zeros, also where the workspace has no space for their marks. */
+static void test_rows_without_tokens(void **state)
+{
+	enum { TOKENS = 40, ROWS = 5000, WIDTH = 3 };
+	static const int64_t workspaces[] = {16 << 10, KERNELS_WORKSPACE_BYTES};
+	static float table[ROWS * WIDTH], wanted[ROWS * WIDTH];
+	float dout[TOKENS * WIDTH];
+	int32_t ids[TOKENS];
+
+	(void)state;
+	for (int i = 0; i < TOKENS * WIDTH; i++) {
+		ids[i / WIDTH] = i / WIDTH * i / WIDTH * 3;
+		dout[i] = (float)(i + 1);
+	}
+	for (int i = 0; i < TOKENS * WIDTH; i++)
+		wanted[ids[i / WIDTH] * WIDTH + i % WIDTH] += dout[i];
+	for (int i = 0; i < 2; i++) {
+		memset(table, 0xff, sizeof(table));
+		context.workspace_bytes = workspaces[i];
+		cuda_embedding_backward(&context, &(struct embedding_backward){.tokens = TOKENS,
+							  .width = WIDTH,
+							  .length = TOKENS,
+							  .vocabulary = ROWS,
+							  .ids = ids,
+							  .dout = dout,
+							  .dtable = table});
+		context.workspace_bytes = KERNELS_WORKSPACE_BYTES;
+		assert_memory_equal(table, wanted, sizeof(table));
+	}
+	memset(table, 0xff, sizeof(table));
+	memset(wanted, 0, sizeof(wanted));
+	cuda_embedding_backward(&context, &(struct embedding_backward){.width = WIDTH,
+						  .length = 1,
+						  .vocabulary = ROWS,
+						  .ids = ids,
+						  .dout = dout,
+						  .dtable = table});
+	assert_memory_equal(table, wanted, sizeof(table));
 }
 
 /* More tokens than the workspace can sort: every pass adds to the rows. */
@@ -243,6 +322,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_columns_in_passes),
+		cmocka_unit_test(test_launches),
+		cmocka_unit_test(test_rows_without_tokens),
 		cmocka_unit_test(test_tokens_in_passes),
 		cmocka_unit_test(test_no_room_for_positions),
 		cmocka_unit_test(test_ids_outside_of_the_table),
