@@ -21,10 +21,10 @@ struct cuda_backend {
 	void *kernels[CUDA_KERNEL_COUNT];
 	int64_t shared_allowed[CUDA_KERNEL_COUNT]; /* where more than 48 KiB were asked for */
 	int device;
-	int shared_most; /* bytes that a block may ask for */
-	int multiprocessors;
-	int32_t *fault; /* on the device: see cuda_faults */
-	void *cublaslt; /* handle; NULL until the first product */
+	int shared_most;                  /* bytes that a block may ask for */
+	int multiprocessors, cache_bytes; /* of all of them together */
+	int32_t *fault;                   /* on the device: see cuda_faults */
+	void *cublaslt;                   /* handle; NULL until the first product */
 	struct cuda_product *products;
 	int n_products, room;
 	enum cuda_fp32 fp32;

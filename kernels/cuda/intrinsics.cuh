@@ -60,6 +60,12 @@ DEVICE void store_16(float *to, float4 x)
 	__stcg((float4 *)to, x);
 }
 
+/* 16 bytes that nobody reads soon: caches drop them before anything else. */
+DEVICE void store_streaming(void *to, uint4 x)
+{
+	__stcs((uint4 *)to, x);
+}
+
 /* The lanes whose x is this lane's. */
 DEVICE uint32_t warp_match(uint32_t x)
 {

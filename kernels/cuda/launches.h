@@ -14,7 +14,7 @@ enum {
 	CUDA_STORE_WORDS = 120, /* 8-byte words of one store */
 	CUDA_SEGMENTS = 64,     /* tensors of one pack */
 	CUDA_SORT_BITS = 9,     /* tokens are sorted by digits of so many bits */
-	CUDA_EMBED_TOKENS = 4,  /* that a block of the lookup takes */
+	CUDA_EMBED_TOKENS = 4,  /* that a thread of the lookup takes */
 	CUDA_SORT_TILE = 2048,  /* tokens that a block sorts at once */
 	CUDA_ZERO_ROWS = 32,    /* of an embedding's gradient, that a block looks through */
 	CUDA_JOIN_COLUMNS = 4,  /* that a thread joins */

@@ -11,6 +11,7 @@ struct embedding_launch {
 	int32_t *fault;
 	int64_t width, length, ids_stride, vocabulary; /* length, ids_stride: of a sequence */
 	uint32_t tokens;
+	uint32_t slice; /* packs of a row that a block takes */
 	int32_t vector;
 };
 

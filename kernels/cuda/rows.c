@@ -10,6 +10,7 @@ enum {
 	MOST_SHARED = 96 << 10,
 	MOST_ROW = 112 << 10, /* bytes; two such blocks fit a multiprocessor of Hopper */
 	FRAMES = 65535,
+	LINE_PACKS = 8, /* of 16 bytes: a line of the cache */
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -241,27 +242,42 @@ void cuda_rope(struct kernel_context *context, const struct rope *r)
 		&a);
 }
 
+/* Packs of a slice: the rows that may be read have space in a third of the cache with so many, so
+ * that a row which many tokens name is read from memory once. The rest is for what is written, and
+ * for GPUs whose halves each keep a copy. Whole lines of 128 bytes, two at least. */
+static int64_t lookup_slice(const struct embedding *e, int64_t packs, int64_t cache_bytes)
+{
+	int64_t rows =
+		least(e->tokens, e->vocabulary) + (e->positions ? least(e->tokens, e->length) : 0);
+	int64_t fit = cache_bytes / 3 / 16 / most(rows, 1) / LINE_PACKS * LINE_PACKS;
+	int64_t slices = cuda_blocks(packs, most(2 * LINE_PACKS, least(fit, 256)));
+
+	return least(packs, cuda_blocks(cuda_blocks(packs, slices), LINE_PACKS) * LINE_PACKS);
+}
+
 void cuda_embedding(struct kernel_context *context, const struct embedding *e)
 {
-	int64_t packs = cuda_blocks(e->width, cuda_lanes(e->dtype, e->dtype));
-	int64_t threads = cuda_threads(packs, 256);
+	const struct cuda_backend *b = cuda_backend(context);
+	int64_t packs = most(cuda_blocks(e->width, cuda_lanes(e->dtype, e->dtype)), 1);
+	int64_t slice = lookup_slice(e, packs, b->cache_bytes), abreast = 256 / slice;
 	struct embedding_launch a = {.ids = e->ids,
 		.table = e->table,
 		.positions = e->positions,
 		.out = e->out,
-		.fault = cuda_backend(context)->fault,
+		.fault = b->fault,
 		.width = e->width,
 		.length = most(e->length, 1),
 		.ids_stride = e->ids_stride > 0 ? e->ids_stride : most(e->length, 1),
 		.vocabulary = e->vocabulary,
-		.tokens = (uint32_t)e->tokens};
+		.tokens = (uint32_t)e->tokens,
+		.slice = (uint32_t)slice};
 
 	a.vector = even(e->width, e->dtype) && cuda_aligned(e->table) &&
 		   cuda_aligned(e->positions) && cuda_aligned(e->out);
 	cuda_launch(context,
 		&(struct launch){cuda_typed(CUDA_embedding_fp32, e->dtype),
-			cuda_blocks(e->tokens, CUDA_EMBED_TOKENS), cuda_blocks(packs, threads), 1,
-			threads, 0},
+			cuda_blocks(e->tokens, abreast * CUDA_EMBED_TOKENS),
+			cuda_blocks(packs, slice), 1, cuda_threads(abreast * slice, 256), 0},
 		&a);
 }
 

@@ -146,20 +146,30 @@ static bool find_kernels(struct cuda_backend *b, struct error *error)
 	return true;
 }
 
+static bool read_attributes(struct cuda_backend *b, struct error *error)
+{
+	const struct {
+		int attribute, *value;
+	} wanted[] = {{CUDA_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN, &b->shared_most},
+		{CUDA_ATTRIBUTE_MULTIPROCESSORS, &b->multiprocessors},
+		{CUDA_ATTRIBUTE_CACHE_BYTES, &b->cache_bytes}};
+
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
+		if (!cuda_check(b->api,
+			    b->api->cuDeviceGetAttribute(
+				    wanted[i].value, wanted[i].attribute, b->device),
+			    "cuDeviceGetAttribute", error))
+			return false;
+	return true;
+}
+
 static bool open_backend(struct cuda_backend *b, struct error *error)
 {
 	const struct cuda_api *api = b->api;
 	uint64_t fault = 0;
 
 	if (!cuda_check(api, api->cuCtxGetDevice(&b->device), "cuCtxGetDevice", error) ||
-		!cuda_check(api,
-			api->cuDeviceGetAttribute(
-				&b->shared_most, CUDA_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN, b->device),
-			"cuDeviceGetAttribute", error) ||
-		!cuda_check(api,
-			api->cuDeviceGetAttribute(
-				&b->multiprocessors, CUDA_ATTRIBUTE_MULTIPROCESSORS, b->device),
-			"cuDeviceGetAttribute", error) ||
+		!read_attributes(b, error) ||
 		!cuda_check(api,
 			api->cuLibraryLoadData(
 				&b->library, api->image, NULL, NULL, 0, NULL, NULL, 0),

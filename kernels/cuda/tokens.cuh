@@ -1,54 +1,93 @@
 /* Kernels that look tokens up: embedding, the loss. */
 #include "kernels/cuda/device.cuh"
 
+/* What is written must not drive out of the cache what is read again. */
+template <int N, typename T>
+DEVICE void put_away(T *to, const float (&v)[N], int64_t rest, bool vector)
+{
+	raw<T> x;
+
+	if (!vector || rest < N) {
+		store_some(to, v, rest, false);
+		return;
+	}
+	pack_up(x, v);
+	store_streaming(to, x.bits);
+}
+
+/* What a thread looks up: some tokens, and where in a sequence they are. */
+struct looked_up {
+	uint32_t token[CUDA_EMBED_TOKENS], at[CUDA_EMBED_TOKENS];
+	int32_t id[CUDA_EMBED_TOKENS];
+};
+
+/* All ids are under way at once. A token that there is not is the last one once more. */
+DEVICE void find_ids(const embedding_launch &a, looked_up &t, uint32_t first, uint32_t abreast)
+{
+	uint32_t length = (uint32_t)a.length;
+
+#pragma unroll
+	for (uint32_t k = 0; k < CUDA_EMBED_TOKENS; k++) {
+		uint32_t token = first + k * abreast, sequence;
+
+		token = token < a.tokens ? token : a.tokens - 1;
+		sequence = token / length;
+		t.token[k] = token;
+		t.at[k] = token - sequence * length;
+		t.id[k] = a.ids[sequence * a.ids_stride + t.at[k]];
+	}
+}
+
+DEVICE void note_unknown(const embedding_launch &a, const looked_up &t)
+{
+#pragma unroll
+	for (uint32_t k = 0; k < CUDA_EMBED_TOKENS; k++) {
+		if ((uint32_t)t.id[k] >= (uint32_t)a.vocabulary)
+			atomic_max(a.fault, t.id[k] < 0 ? INT32_MAX : t.id[k]);
+	}
+}
+
 /* Some tokens' columns, all of them under way at once. An unknown token is noted and reads as
- * zeros. */
+ * zeros. A block has several tokens side by side where a slice is shorter than the block. */
 template <typename T, bool VECTOR> DEVICE void embed_tokens(const embedding_launch &a)
 {
 	const int N = lanes<T>::count, TOKENS = CUDA_EMBED_TOKENS;
-	uint32_t first = blockIdx.x * TOKENS, length = (uint32_t)a.length;
-	int64_t column = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * N;
+	uint32_t abreast = blockDim.x / a.slice, row = threadIdx.x / a.slice;
+	uint32_t first = blockIdx.x * abreast * TOKENS + row;
+	uint32_t pack = blockIdx.y * a.slice + (threadIdx.x - row * a.slice);
+	int64_t column = (int64_t)pack * N;
 	int rest = (int)(a.width - column);
-	int64_t id[TOKENS];
 	raw<T> x[TOKENS], y[TOKENS];
+	looked_up t;
 
-	if (rest <= 0)
+	if (rest <= 0 || row >= abreast || first >= a.tokens)
 		return;
+	find_ids(a, t, first, abreast);
+	if (pack == 0)
+		note_unknown(a, t);
 #pragma unroll
-	for (uint32_t k = 0; k < TOKENS; k++) {
-		uint32_t token = first + k;
+	for (int k = 0; k < TOKENS; k++) {
+		bool known = (uint32_t)t.id[k] < (uint32_t)a.vocabulary;
+		const T *table = (const T *)a.table + column, *position = table;
 
-		id[k] = -1;
-		if (token < a.tokens)
-			id[k] = a.ids[token / length * a.ids_stride + token % length];
-		if (token < a.tokens && column == 0 && (id[k] < 0 || id[k] >= a.vocabulary))
-			atomic_max(a.fault, id[k] < 0 ? INT32_MAX : (int32_t)id[k]);
-	}
-#pragma unroll
-	for (uint32_t k = 0; k < TOKENS; k++) {
-		bool known = id[k] >= 0 && id[k] < a.vocabulary;
-		const T *table = (const T *)a.table + (known ? id[k] : 0) * a.width + column;
-		const T *position = (const T *)(a.positions ? a.positions : a.table);
-
-		position += (a.positions ? (first + k) % length : 0) * a.width + column;
-		x[k] = fetch<VECTOR>(table, known ? rest : 0);
+		if (a.positions)
+			position = (const T *)a.positions + t.at[k] * a.width + column;
+		x[k] = fetch<VECTOR>(table + t.id[k] * a.width, known ? rest : 0);
 		y[k] = fetch<VECTOR>(position, known && a.positions ? rest : 0);
 	}
 #pragma unroll
-	for (uint32_t k = 0; k < TOKENS; k++) {
+	for (int k = 0; k < TOKENS; k++) {
 		float v[N], w[N];
 
 		spread(v, x[k]), spread(w, y[k]);
 #pragma unroll
 		for (int j = 0; j < N; j++)
 			v[j] = a.positions ? v[j] + w[j] : v[j];
-		if (first + k < a.tokens)
-			store_some((T *)a.out + (int64_t)(first + k) * a.width + column, v, rest,
-				VECTOR);
+		put_away((T *)a.out + t.token[k] * a.width + column, v, rest, VECTOR);
 	}
 }
 
-/* Grid: (groups of tokens, packs of columns). */
+/* Grid: (groups of tokens, slices): all tokens' first slices come before the second ones. */
 template <typename T> DEVICE void embedding_body(const embedding_launch &a)
 {
 	if (a.vector)
@@ -177,7 +216,7 @@ DEVICE void loss_gradient(
 		for (int j = 0; j < N; j++)
 			v[j] = i + j == target ? v[j] - a.scale : v[j];
 	}
-	store_some(x + i, v, rest, a.vector);
+	put_away(x + i, v, rest, a.vector);
 }
 
 /* Grid: tokens. The gradient takes the place of the logits; fp32 exists in registers only. */
@@ -208,8 +247,12 @@ template <typename T> DEVICE void cross_entropy_body(const cross_entropy_launch 
 			atomic_max(a.fault, (int32_t)target);
 	}
 	__syncthreads(); /* the target's logit was read */
+	if (a.keep_logits || first >= a.vocabulary)
+		return;
 	share = a.scale / sum;
-	for (i = first; i < a.vocabulary && !a.keep_logits; i += step) {
+	/* From the end: what was read last is what a cache still has of the logits that shared
+	 * memory does not hold. */
+	for (i = first + ((int)a.vocabulary - 1 - first) / step * step; i >= 0; i -= step) {
 		float zero[N] = {0.0f};
 
 		if (counted)

@@ -70,6 +70,7 @@ static_assert((int)table::CUDA_EVENT_DISABLE_TIMING == (int)CU_EVENT_DISABLE_TIM
 static_assert((int)table::CUDA_HOST_ALLOC_PORTABLE == CU_MEMHOSTALLOC_PORTABLE);
 static_assert((int)table::CUDA_ERROR_OUT_OF_MEMORY == (int)CUDA_ERROR_OUT_OF_MEMORY);
 static_assert((int)table::CUDA_ERROR_NOT_READY == (int)CUDA_ERROR_NOT_READY);
+static_assert((int)table::CUDA_ATTRIBUTE_CACHE_BYTES == (int)CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
 static_assert((int)table::CUDA_ATTRIBUTE_MULTIPROCESSORS ==
 	      (int)CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 static_assert((int)table::CUDA_ATTRIBUTE_COMPUTE_MAJOR ==

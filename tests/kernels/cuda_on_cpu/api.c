@@ -31,7 +31,8 @@ enum {
 	NOT_FOUND = 500,
 	SHARED_BY_DEFAULT = 48 << 10,
 	SHARED_MOST = 227 << 10,
-	MULTIPROCESSORS = 3
+	MULTIPROCESSORS = 3,
+	CACHE_BYTES = 24 << 10, /* so small that lookups go by slices of a row */
 };
 
 /* --- driver --- */
@@ -108,6 +109,7 @@ static int get_attribute(int *value, int attribute, int device)
 	(void)device;
 	*value = attribute == CUDA_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN ? SHARED_MOST
 		 : attribute == CUDA_ATTRIBUTE_MULTIPROCESSORS      ? MULTIPROCESSORS
+		 : attribute == CUDA_ATTRIBUTE_CACHE_BYTES          ? CACHE_BYTES
 								    : 0;
 	return 0;
 }

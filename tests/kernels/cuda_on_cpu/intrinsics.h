@@ -136,6 +136,11 @@ DEVICE void store_16(float *to, float4 x)
 	*(float4 *)to = x;
 }
 
+DEVICE void store_streaming(void *to, uint4 x)
+{
+	*(uint4 *)to = x;
+}
+
 DEVICE uint32_t warp_match(uint32_t x)
 {
 	const struct exchange *all = cuda_exchange("a match", &x, sizeof(x));
