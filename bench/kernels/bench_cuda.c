@@ -1,17 +1,20 @@
 /* Speed of every CUDA kernel beside what the GPU does at best: a copy for what moves memory, the
  * best of cuBLASLt's candidates for products.
  *
- *     bench_cuda [--fp32] [KERNEL ...]     kernels whose names begin so; all without
+ *     bench_cuda [--fp32] [--launches] [KERNEL ...]
+ *                                          kernels whose names begin so; all without
  *     bench_cuda on-cpu [KERNEL ...]       small shapes on the machine of the tests: tries this
  *                                          program, measures nothing
  *
  * bf16 comes first. Products and attention in fp32 are slow and few train with them: on request. A
  * product stands with the workspace that training gives it, and the best candidate with twice as
- * much beside it. Exits with 77 where there is no GPU. Time is the GPU's own, by events. */
+ * much beside it. --launches says what each launch of a call costs. Exits with 77 where there is no
+ * GPU. Time is the GPU's own, by events. */
 #include <stdio.h>
 #include <string.h>
 
 #include "bench/kernels/cuda_shapes.h"
+#include "bench/kernels/launches.h"
 #include "bench/kernels/tally.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/cuda_on_cpu/api.h"
@@ -21,7 +24,7 @@ enum { CANDIDATES = 8, COPIES = 20, MORE_WORKSPACE = 2 * KERNELS_WORKSPACE_BYTES
 
 static struct gpu gpu;
 static double copied; /* bytes per second, read and written */
-static bool on_cpu, fp32;
+static bool on_cpu, fp32, launches;
 static int failures; /* rows without a figure */
 static struct tally memory_bound = {"memory-bound kernels", "of a copy", 85.0};
 static struct tally products = {"products", "of cuBLASLt's best candidate", 90.0};
@@ -122,6 +125,8 @@ static void print_row(const struct kernel_case *kernel_case, const int64_t *dim)
 	if (error.message[0] == '\0' && strncmp(kernel_case->name, "gemm", 4) == 0)
 		print_product(&problem, seconds, row);
 	printf("\n");
+	if (launches && error.message[0] == '\0')
+		launches_print(&gpu, &problem);
 	fflush(stdout);
 	gpu_problem_finish(&gpu, &problem);
 }
@@ -174,6 +179,8 @@ static bool start(struct error *error)
 {
 	if (on_cpu)
 		cuda_api_use(&cuda_on_cpu);
+	if (launches && !launches_watch(error))
+		return false;
 	if (!gpu_open(&gpu, error))
 		return false;
 	gpu_free(&gpu, gpu.kernels.workspace);
@@ -193,6 +200,8 @@ int main(int argc, char **argv)
 			on_cpu = true;
 		else if (strcmp(argv[first], "--fp32") == 0)
 			fp32 = true;
+		else if (strcmp(argv[first], "--launches") == 0)
+			launches = true;
 		else
 			break;
 	}

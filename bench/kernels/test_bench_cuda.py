@@ -1,4 +1,4 @@
-"""bench_cuda on the machine of the tests: one row a kernel, bf16 first, prefixes, the verdicts.
+"""bench_cuda on the machine of the tests: one row a kernel, bf16 first, prefixes, the verdicts, launches.
 
     test_bench_cuda.py BENCH_CUDA
 """
@@ -64,7 +64,19 @@ def check_bytes():
         assert abs(percent[name] - 100 * expected / 8192) < 0.06, (name, percent[name], expected)
 
 
+def check_launches():
+    lines = lines_of('--launches', 'embedding_backward bf16 to')
+    launches = [line.split() for line in lines[2:] if ' us ' in line]
+    names = [words[3] for words in launches]
+    assert names == ['embedding_count', 'embedding_scatter', 'embedding_runs_fp32_bf16', 'embedding_join_fp32'], lines
+    # The machine of the tests says a millisecond of everything. 2 pieces each of the table and the positions.
+    assert all(words[1] == '1000.0' for words in launches), lines
+    assert launches[2][4:] == '4 x 1 x 1 blocks of 32'.split(), lines
+    assert not any(' us ' in line for line in lines_of('embedding_backward') if line.startswith('#'))
+
+
 check_all()
 check_choice()
 check_bytes()
-print('bench_cuda: rows, choice and verdicts')
+check_launches()
+print('bench_cuda: rows, choice, verdicts and launches')

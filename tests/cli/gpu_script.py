@@ -93,7 +93,8 @@ def from_end_to_end(tree, path):
     write(os.path.join(tree, 'build/cli/shardplan'), STAND_IN)
     for name in ['kernels/test_cuda_parity', 'executor/test_gpu']:
         write(os.path.join(tree, 'build/tests', name), '#!/bin/sh\necho "1 shapes compared, 0 failed"\n')
-    write(os.path.join(tree, 'build/bench/kernels/bench_cuda'), '#!/bin/sh\necho "gemm 90 %"\necho "# 1 of 2 products"\n')
+    write(os.path.join(tree, 'build/bench/kernels/bench_cuda'),
+          '#!/bin/sh\n[ "$1" = --launches ] && echo "of $2" && exit\necho "gemm 90 %"\necho "# 1 of 2 products"\n')
     done = run(tree, path, '--built')
     # A model that has no plan is the only failure.
     assert done.returncode == 1, done.stdout + done.stderr
@@ -111,6 +112,7 @@ def from_end_to_end(tree, path):
         assert all(number > 0 for number in numbers), (name, rows)
         assert rows[name][-1] in ('agrees', 'differs'), (name, rows)
     assert open(os.path.join(tree, 'build/gpu/kernels.txt'), encoding='utf-8').read() == 'gemm 90 %\n# 1 of 2 products\n'
+    assert open(os.path.join(tree, 'build/gpu/launches.txt'), encoding='utf-8').read() == 'of embedding_backward\n'
 
 
 def on_all_gpus(tree, path):
