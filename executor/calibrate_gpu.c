@@ -262,10 +262,26 @@ bool executor_has_gpus(struct error *error)
 	return device_cuda_available(&gpus, error);
 }
 
+/* The driver keeps some of a GPU's memory for itself: plans have what a process can get. */
+static bool measure_room(struct gpu_bench *g, struct error *error)
+{
+	size_t available = 0, total = 0;
+	char room[32];
+
+	if (!check(g, g->api->cuMemGetInfo(&available, &total), "cuMemGetInfo", error))
+		return false;
+	if (total == 0 || (int64_t)total >= g->topology->device.memory_bytes)
+		return true;
+	g->topology->device.memory_bytes = (int64_t)total;
+	bench_forget_origin(g->topology, "device.memory");
+	bench_say(&g->base, "memory that a process can get: %s", format_bytes(room, (double)total));
+	return true;
+}
+
 static bool measure_first(struct gpu_bench *g, struct error *error)
 {
 	struct calibration *c = g->base.calibration;
-	bool ok = open_gpu(g, error) && calibrate_gpu_memory(g, error) &&
+	bool ok = open_gpu(g, error) && measure_room(g, error) && calibrate_gpu_memory(g, error) &&
 		  calibrate_gpu_kernels(g, error) && calibrate_gpu_rates(g, error) &&
 		  calibrate_gpu_update(g, error);
 

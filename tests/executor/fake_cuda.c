@@ -99,7 +99,7 @@ static int context_set(void *context)
 static int memory_info(size_t *free_bytes, size_t *total_bytes)
 {
 	fake_lock();
-	*total_bytes = FAKE_MEMORY;
+	*total_bytes = fake_clock_is_dry() ? (size_t)FAKE_DRY_MEMORY : FAKE_MEMORY;
 	*free_bytes = (size_t)(FAKE_MEMORY - fake_machine.allocated);
 	fake_unlock();
 	return fake_outcome();

@@ -27,6 +27,7 @@ struct fake_touch {
 	bool write;
 };
 enum { FAKE_TOUCHES = 72 };
+#define FAKE_DRY_MEMORY (79LL << 30)
 
 /* From now on cuda_api() is this; `gpus` of them. `seed` draws the order. */
 void fake_cuda_install(int gpus, uint64_t seed);
@@ -65,7 +66,7 @@ struct fake_rates {
 	double link_latency, link;            /* s; B/s of the gathered size: NCCL's collectives */
 	double hot, hot_after; /* products run at `hot` of gemm after so many s of them without a
 				* pause; 0: never */
-	bool dry;              /* kernels and copies move nothing */
+	bool dry; /* kernels and copies move nothing, and the GPU is said to have FAKE_DRY_MEMORY */
 };
 /* Of a GPU that might be, dry. */
 extern const struct fake_rates fake_some_rates;

@@ -80,6 +80,8 @@ static void rates_are_found(void **state)
 	/* An event before, a kernel, an event behind. */
 	expect("an operation", c->host_overhead, 3 * fake_some_rates.issue, 1e-2);
 	expect("PCIe", topology->host.pcie_bandwidth, fake_some_rates.from, 1e-2);
+	/* Not what the datasheet says. */
+	assert_true(topology->device.memory_bytes == FAKE_DRY_MEMORY);
 	/* Products, attention twice, and so on. */
 	assert_true(n_lines > 20);
 	assert_non_null(strstr(c->provenance, "4 x fake"));
