@@ -145,8 +145,12 @@ struct device_kernels {
 	 * multiples of 16 bytes and the library has that way; all others by its first proposal.
 	 * What was made ready is forgotten. `choices` stay the caller's, and there. */
 	void (*choose_gemms)(struct kernel_context *, struct gemm_choice *choices, int n);
-	/* Of the library that multiplies; 0: there is none. */
-	int64_t (*gemm_version)(struct kernel_context *);
+	int64_t (*gemm_version)(struct kernel_context *); /* of the library; 0: there is none */
+	/* The same of attention's forward in bf16: within its rounding, but not our bits. */
+	int (*attention_ways)(struct kernel_context *, const struct attention *,
+		struct attention_way *, int most);
+	void (*choose_attention)(struct kernel_context *, struct attention_choice *, int n);
+	int64_t (*attention_version)(struct kernel_context *);
 	/* Tensors to (or from) one flat array of that type; what lies between the segments is left
 	 * as it is. `segments` is read before the call returns. */
 	void (*pack)(struct kernel_context *, enum dtype, void *flat, const struct pack_segment *,

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "base/base.h"
+#include "kernels/cuda/cudnn.h"
 #include "kernels/symbols.h"
 
 static const struct symbol driver_symbols[] = {
@@ -69,6 +70,7 @@ static void load(void)
 {
 	found.image = cuda_image;
 	found.image_bytes = cuda_image_bytes;
+	found.cudnn = cudnn_find;
 	load_driver();
 	if (failure.message[0] == '\0')
 		load_cublaslt();

@@ -139,6 +139,7 @@ enum {
 			void *stream))
 
 struct kernels;
+struct cudnn_api;
 
 struct cuda_api {
 #define X(name, suffix, arguments) int(*name) arguments;
@@ -149,6 +150,8 @@ struct cuda_api {
 	const void *image;                  /* what to load: cuda_image, or what a test has */
 	int64_t image_bytes;
 	const struct kernels *kernels; /* that run here; NULL: those of kernels/cuda */
+	/* Who looks for cuDNN, when it is first asked for (cudnn.h); NULL: nobody, there is none */
+	const struct cudnn_api *(*cudnn)(void);
 };
 
 /* Loads the driver, once per process; NULL with EXIT_CODE_ENVIRONMENT and one line, "cuda: no

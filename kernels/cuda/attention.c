@@ -167,7 +167,7 @@ void cuda_attention(struct kernel_context *context, const struct attention *a)
 	const struct variant *v = variant_of(context, a);
 	struct attention_launch l = arguments_of(a);
 
-	if (!check(context, a))
+	if (!check(context, a) || cuda_attention_by_choice(context, a))
 		return;
 	if (v)
 		run(context, v, &v->forward, &l, a->heads);

@@ -14,6 +14,7 @@
 enum cuda_fp32 { CUDA_FP32_EXACT, CUDA_FP32_TF32 };
 
 struct cuda_product;
+struct cuda_attention_plan;
 
 struct cuda_backend {
 	const struct cuda_api *api;
@@ -32,6 +33,10 @@ struct cuda_backend {
 			*/
 	struct gemm_choice *choices; /* the caller's: ways that come before the proposals */
 	int n_choices;
+	struct attention_choice *attention_choices; /* the caller's: cuDNN instead of our kernel */
+	int n_attention_choices;
+	void *cudnn; /* handle; NULL until something was chosen */
+	struct cuda_attention_plan *attention_plans;
 };
 
 const struct kernels *kernels_cuda(void);
@@ -55,6 +60,10 @@ bool cuda_prepare_gemm_epilogue(
 int cuda_gemm_ways(struct kernel_context *, const struct gemm *, struct gemm_way *ways, int most);
 void cuda_choose_gemms(struct kernel_context *, struct gemm_choice *choices, int n);
 int64_t cuda_gemm_version(struct kernel_context *);
+int cuda_attention_ways(
+	struct kernel_context *, const struct attention *, struct attention_way *ways, int most);
+void cuda_choose_attention(struct kernel_context *, struct attention_choice *choices, int n);
+int64_t cuda_attention_version(struct kernel_context *);
 void cuda_pack(
 	struct kernel_context *, enum dtype, void *flat, const struct pack_segment *, int n, bool);
 void cuda_adamw(struct kernel_context *, const struct adamw *, void *copy,
@@ -95,6 +104,9 @@ void cuda_close_products(struct cuda_backend *backend);
 void cuda_prepare_gemm(struct kernel_context *, const struct gemm *);
 void cuda_gemm(struct kernel_context *, const struct gemm *);
 void cuda_attention(struct kernel_context *, const struct attention *);
+/* attention_cudnn.c: false, and nothing done, where ours is to do it. */
+bool cuda_attention_by_choice(struct kernel_context *, const struct attention *);
+void cuda_close_attention(struct cuda_backend *backend);
 void cuda_attention_backward(struct kernel_context *, const struct attention_backward *);
 void cuda_bias_add(struct kernel_context *, enum dtype, void *, const void *, int64_t, int64_t);
 void cuda_bias_backward(struct kernel_context *, enum dtype, void *, enum dtype, const void *,

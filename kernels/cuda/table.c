@@ -109,6 +109,7 @@ static void cuda_close(struct kernel_context *context)
 	if (!b)
 		return;
 	cuda_close_products(b);
+	cuda_close_attention(b);
 	if (b->fault)
 		b->api->cuMemFree((uint64_t)(uintptr_t)b->fault);
 	if (b->library)
@@ -245,6 +246,9 @@ static const struct device_kernels device = {
 	.gemm_ways = cuda_gemm_ways,
 	.choose_gemms = cuda_choose_gemms,
 	.gemm_version = cuda_gemm_version,
+	.attention_ways = cuda_attention_ways,
+	.choose_attention = cuda_choose_attention,
+	.attention_version = cuda_attention_version,
 	.pack = cuda_pack,
 	.adamw = cuda_adamw,
 	.sgd = cuda_sgd_now,

@@ -1,8 +1,14 @@
-/* The table of kernels/cuda/api.h against NVIDIA's own headers, while compiling: as many arguments,
- * each passed the same way. Types differ by design (handles are void pointers there), so classes
- * and sizes are compared. */
+/* The tables of kernels/cuda/api.h and cudnn.h against NVIDIA's own headers, while compiling: as
+ * many arguments, each passed the same way. Types differ by design (handles are void pointers
+ * there), so classes and sizes are compared. */
 #include <cublasLt.h>
 #include <cuda.h>
+#if __has_include(<cudnn_graph.h>)
+#include <cudnn_graph.h>
+#define HAVE_CUDNN 1
+#else
+#define HAVE_CUDNN 0
+#endif
 
 #include <cstddef>
 #include <type_traits>
@@ -12,7 +18,8 @@
 namespace table
 {
 #include "kernels/cuda/api.h"
-}
+#include "kernels/cuda/cudnn.h"
+} // namespace table
 
 template <class T> constexpr bool is_plain = std::is_integral_v<T> || std::is_enum_v<T>;
 
@@ -81,3 +88,18 @@ static_assert((int)table::CUDA_ATTRIBUTE_SHARED_PER_BLOCK_OPTIN ==
 	      (int)CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 static_assert((int)table::CUDA_FUNCTION_MAX_DYNAMIC_SHARED ==
 	      (int)CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+
+#if HAVE_CUDNN
+#define X(name, arguments)                                                                         \
+	static_assert(                                                                             \
+		alike<int arguments, std::remove_reference_t<decltype(::name)>>::value, #name);
+CUDNN_FUNCTIONS(X)
+#undef X
+static_assert(std::is_same_v<decltype(::cudnnGetVersion), size_t()>);
+
+/* Two of them are deprecated in favour of what needs cuDNN 9.8. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#define X(name, number) static_assert((int)::name == (number), #name);
+CUDNN_NUMBERS(X)
+#undef X
+#endif

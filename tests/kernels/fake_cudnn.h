@@ -1,0 +1,25 @@
+/* A cuDNN for tests: it keeps what descriptors are told, and carries the operations of a graph out,
+ * one by one, in double precision, on tensors that lie in host memory as their strides say. */
+#ifndef TESTS_KERNELS_FAKE_CUDNN_H
+#define TESTS_KERNELS_FAKE_CUDNN_H
+
+#include <stdbool.h>
+
+#include "kernels/cuda/cudnn.h"
+
+/* It proposes, in this order, engines that are fit, that may vary from run to run, that need more
+ * memory than anybody gives, that have a knob of another kind, and one more that is fit. */
+enum { FAKE_FIT = 2, FAKE_VARIES, FAKE_HUNGRY, FAKE_ODD, FAKE_SECOND };
+
+extern struct fake_cudnn {
+	size_t version;
+	bool missing, no_handle, fails; /* set by a test; fails: when it executes */
+	int64_t finds, made, destroyed, handles, plans, executions;
+	int64_t engine; /* of the last execution */
+	void *stream;
+} fake_cudnn;
+
+/* For struct cuda_api. */
+const struct cudnn_api *fake_cudnn_find(void);
+
+#endif
