@@ -133,6 +133,7 @@ static const struct field measured_fields[] = {
 	FIELD_STRING(struct measurement, cuda_graphs, "cuda_graphs", 0),
 	FIELD_STRING(struct measurement, nccl_buffers, "nccl_buffers", 0),
 	FIELD_STRING(struct measurement, product_choices, "product_choices", 0),
+	FIELD_STRING(struct measurement, attention_choices, "attention_choices", 0),
 	FIELD_STRING(struct measurement, hardware, "hardware", 0),
 	FIELD_STRING(struct measurement, versions, "versions", 0),
 	FIELD_STRING(struct measurement, date, "date", 0),

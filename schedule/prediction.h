@@ -83,9 +83,10 @@ struct measurement {
 	/* How many ways of products that the calibration chose were used, or why none; else NULL.
 	 */
 	const char *product_choices;
-	const char *hardware;     /* one line */
-	const char *versions;     /* one line */
-	const char *date;         /* ISO 8601 */
+	const char *attention_choices; /* the same of attention */
+	const char *hardware;          /* one line */
+	const char *versions;          /* one line */
+	const char *date;              /* ISO 8601 */
 	int64_t pss_growth_bytes; /* largest over ranks: PSS at the peak minus before allocation */
 	int64_t pss_growth_mean_bytes; /* mean over ranks */
 	int64_t undeclared_bytes; /* allocated inside a step outside of the schedule; must be 0 */

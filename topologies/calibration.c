@@ -41,6 +41,7 @@ const struct field calibration_fields[] = {
 	FIELD_DOUBLE(struct calibration, bf16_loss_rate, "bf16_loss_rate", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, gradient_norm_rate, "gradient_norm_rate", OPTIONAL),
 	FIELD_INT(struct calibration, choices_library, "choices_library", OPTIONAL),
+	FIELD_INT(struct calibration, attention_library, "attention_library", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, compute_spread, "compute_spread", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, collective_spread, "collective_spread", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, host_spread, "host_spread", OPTIONAL),
@@ -90,6 +91,23 @@ const struct field calibration_choice_fields[] = {
 	NUMBER(custom),
 	NUMBER(inner_shape),
 	NUMBER(cluster),
+	FIELD_END,
+};
+#undef NUMBER
+
+#define NUMBER(name) FIELD_INT32(struct calibration_attention, name, #name, OPTIONAL)
+const struct field calibration_attention_fields[] = {
+	FIELD_INT(struct calibration_attention, head_dim, "head_dim",
+		FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct calibration_attention, length, "length", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_DOUBLE(struct calibration_attention, gain, "gain", OPTIONAL),
+	FIELD_INT32(struct calibration_attention, engine, "engine",
+		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
+	NUMBER(kernel),
+	NUMBER(cluster),
+	NUMBER(stream_k),
+	NUMBER(tile_m),
+	NUMBER(tile_n),
 	FIELD_END,
 };
 #undef NUMBER

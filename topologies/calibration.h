@@ -109,6 +109,9 @@ struct calibration {
 	int64_t choices_library;              /* the version of cuBLASLt that the choices are of */
 	int n_choices;
 	struct calibration_choice *choices; /* sorted by form, dtype, result, m, n, k; each once */
+	int64_t attention_library;          /* the version of cuDNN that these are of */
+	int n_attention;
+	struct calibration_attention *attention; /* sorted by head_dim, length; each once */
 	int n_kernels;
 	struct calibration_kernel *kernels; /* sorted by kernel, dtype, width, length; each once */
 	int n_steps;
@@ -119,7 +122,6 @@ struct calibration {
 extern const struct field calibration_fields[];
 extern const struct field calibration_collective_fields[];
 extern const struct field calibration_product_fields[];
-extern const struct field calibration_choice_fields[];
 extern const struct field calibration_kernel_fields[];
 extern const struct field calibration_step_fields[];
 
@@ -136,9 +138,6 @@ double calibration_gemm_flops(const struct calibration *calibration, enum dtype 
 bool calibration_add_product(
 	struct calibration *calibration, const struct calibration_product *product);
 
-/* The same of `choice`. */
-bool calibration_add_choice(
-	struct calibration *calibration, const struct calibration_choice *choice);
 /* The same of `kernel`. */
 bool calibration_add_kernel(
 	struct calibration *calibration, const struct calibration_kernel *kernel);

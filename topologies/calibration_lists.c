@@ -51,6 +51,14 @@ static int compare_choice(const void *one, const void *other)
 	return order != 0 ? order : compare_i64(a->k, b->k);
 }
 
+static int compare_attention(const void *one, const void *other)
+{
+	const struct calibration_attention *a = one, *b = other;
+	int order = compare_i64(a->head_dim, b->head_dim);
+
+	return order != 0 ? order : compare_i64(a->length, b->length);
+}
+
 static int compare_step(const void *one, const void *other)
 {
 	const struct calibration_step *a = one, *b = other;
@@ -85,6 +93,13 @@ static void describe_choice(const void *item, char text[DESCRIPTION])
 		dtype_name(c->dtype), (long long)c->m, (long long)c->n, (long long)c->k);
 }
 
+static void describe_attention(const void *item, char text[DESCRIPTION])
+{
+	const struct calibration_attention *a = item;
+
+	snprintf(text, DESCRIPTION, "%lld %lld", (long long)a->head_dim, (long long)a->length);
+}
+
 static void describe_kernel(const void *item, char text[DESCRIPTION])
 {
 	const struct calibration_kernel *k = item;
@@ -104,9 +119,9 @@ static void describe_step(const void *item, char text[DESCRIPTION])
 /* --- the table ---------------------------------------------------------------------------------
  */
 
-enum { COLLECTIVES, PRODUCTS, CHOICES, KERNELS, STEPS, LISTS };
+enum { COLLECTIVES, PRODUCTS, CHOICES, ATTENTION, KERNELS, STEPS, LISTS };
 const char *const calibration_list_names[] = {
-	"collectives", "products", "choices", "kernels", "steps", NULL};
+	"collectives", "products", "choices", "attention", "kernels", "steps", NULL};
 
 #define LIST(type, name)                                                                           \
 	.fields = calibration_##type##_fields, .size = sizeof(struct calibration_##type),          \
@@ -124,6 +139,9 @@ static const struct list lists[LISTS] = {
 		.map = "form, dtype, result, m, n, k and algorithm",
 		.key = "form, dtype, result, m, n, k", .most = CALIBRATION_CHOICES,
 		.compare = compare_choice},
+	[ATTENTION] = {LIST(attention, attention), .plural = "ways of attention",
+		.map = "head_dim, length and engine", .key = "head_dim, length",
+		.most = CALIBRATION_ATTENTION, .compare = compare_attention},
 	[KERNELS] = {LIST(kernel, kernels), .plural = "measured kernels",
 		.map = "kernel, dtype, width, length and rate",
 		.key = "kernel, dtype, width, length", .most = CALIBRATION_KERNELS,
@@ -176,6 +194,12 @@ bool calibration_add_choice(
 	struct calibration *calibration, const struct calibration_choice *choice)
 {
 	return add(calibration, &lists[CHOICES], choice);
+}
+
+bool calibration_add_attention(
+	struct calibration *calibration, const struct calibration_attention *attention)
+{
+	return add(calibration, &lists[ATTENTION], attention);
 }
 
 bool calibration_add_kernel(

@@ -122,6 +122,15 @@ static void refuses(void **state)
 		 "  - {form: forward, dtype: bf16, result: bf16, m: 1, n: 2, k: 3, algorithm: 5}\n",
 			"c.yaml:3:5: expected each (form, dtype, result, m, n, k) once, got "
 			"forward bf16 1 x 2 x 3 twice"},
+		{"attention: 3\n",
+			"c.yaml:1:12: attention: expected a list of at most 32 ways of attention"},
+		{"attention: [3]\n",
+			"c.yaml:1:13: expected a map with head_dim, length and engine"},
+		{"attention:\n  - {head_dim: 64, length: 1024, engine: 1}\n"
+		 "  - {head_dim: 64, length: 1024, engine: 2}\n",
+			"c.yaml:3:5: expected each (head_dim, length) once, got 64 1024 twice"},
+		{"attention:\n  - {head_dim: 64, length: 0, engine: 1}\n",
+			"c.yaml:2:28: length: expected a whole number greater than 0, got \"0\""},
 		{"kernels: 3\n", "c.yaml:1:10: kernels: expected a list of at most 96 measured "
 				 "kernels"},
 		{"kernels: [3]\n",

@@ -25,7 +25,7 @@ static size_t size_of(const struct field *field)
 
 /* --- members in tables --- */
 
-enum { MOST_BYTES = 2048, MOST_APART = 10 };
+enum { MOST_BYTES = 2048, MOST_APART = 12 };
 
 /* A struct, its table, and the members that are written in another way. */
 struct described {
@@ -48,6 +48,7 @@ static const struct described structs[] = {
 		{APART(calibration, n_collectives), APART(calibration, collectives),
 			APART(calibration, n_products), APART(calibration, products),
 			APART(calibration, n_choices), APART(calibration, choices),
+			APART(calibration, n_attention), APART(calibration, attention),
 			APART(calibration, n_kernels), APART(calibration, kernels),
 			APART(calibration, n_steps), APART(calibration, steps)}},
 	{"topology", topology_fields, sizeof(struct topology),
@@ -64,6 +65,8 @@ static const struct described structs[] = {
 		sizeof(struct calibration_collective), {{0}}},
 	{"calibration_product", calibration_product_fields, sizeof(struct calibration_product),
 		{{0}}},
+	{"calibration_attention", calibration_attention_fields,
+		sizeof(struct calibration_attention), {{0}}},
 	{"calibration_kernel", calibration_kernel_fields, sizeof(struct calibration_kernel), {{0}}},
 	{"calibration_step", calibration_step_fields, sizeof(struct calibration_step), {{0}}},
 };
@@ -189,6 +192,8 @@ static struct topology measured_cpu(void)
 			8},
 		{PRODUCT_WEIGHT_GRADIENT, DTYPE_BF16, DTYPE_FP32, 1, 2, 3, 9.0 / 7, 67, 9, 8, 7, 6,
 			5, 4, 3, 2}};
+	static struct calibration_attention attention[] = {
+		{64, 1024, 9.0 / 7, 2, 7, 1, 2, 3, 4}, {64, 4096, 8.0 / 7, 1, 6, 5, 4, 3, 2}};
 	static struct calibration_kernel kernels[] = {
 		{KERNEL_ATTENTION, DTYPE_BF16, 64, 1024, 1e14 / 7},
 		{KERNEL_ATTENTION, DTYPE_BF16, 64, 4096, 1e14 / 3},
@@ -200,6 +205,8 @@ static struct topology measured_cpu(void)
 	t.calibration.n_products = COUNT_OF(products);
 	t.calibration.choices = choices;
 	t.calibration.n_choices = COUNT_OF(choices);
+	t.calibration.attention = attention;
+	t.calibration.n_attention = COUNT_OF(attention);
 	t.calibration.kernels = kernels;
 	t.calibration.n_kernels = COUNT_OF(kernels);
 	return t;
