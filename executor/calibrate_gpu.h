@@ -56,6 +56,14 @@ bool calibrate_gpu_sustained(struct gpu_bench *gpu, struct error *error);
  * seconds? If so the calibration has it, and `chosen` is what it takes; else `first`. */
 bool calibrate_gpu_choice(struct gpu_bench *gpu, struct gemm_case *c, enum product_form form,
 	double first, double *chosen, struct error *error);
+/* calibrate_gpu_attention.c: the same of attention's forward, which `timed` has been made ready
+ * for, by cuDNN. Leaves results of its own where the backward writes. */
+bool calibrate_gpu_attention(struct gpu_bench *gpu, const struct attention_backward *timed,
+	double first, double *chosen, struct error *error);
+/* Whether n vectors of bf16, or n sums, are as near as rounding explains. */
+bool gpu_attention_agrees(
+	const uint16_t *ours, const uint16_t *theirs, int64_t n, int64_t head_dim);
+bool gpu_sums_agree(const float *ours, const float *theirs, int64_t n);
 /* calibrate_gpu_memory.c: the optimizer. */
 bool calibrate_gpu_update(struct gpu_bench *gpu, struct error *error);
 /* calibrate_gpu_rates.c: everything else. */

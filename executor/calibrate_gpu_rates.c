@@ -363,15 +363,20 @@ static void run_loss(void *data)
 		kind, 4096, 0, make, run                                                           \
 	}
 /* Backward of attention behind forward of the same shape, whose sums it reads. */
+#define ATTENTION(d, length)                                                                       \
+	{KERNEL_ATTENTION, d, length, make_attention, run_attention},                              \
+	{                                                                                          \
+		KERNEL_ATTENTION_BACKWARD, d, length, make_attention, run_attention_backward       \
+	}
 static const struct rated list[] = {
-	{KERNEL_ATTENTION, 64, 1024, make_attention, run_attention},
-	{KERNEL_ATTENTION_BACKWARD, 64, 1024, make_attention, run_attention_backward},
-	{KERNEL_ATTENTION, 64, 4096, make_attention, run_attention},
-	{KERNEL_ATTENTION_BACKWARD, 64, 4096, make_attention, run_attention_backward},
-	{KERNEL_ATTENTION, 128, 1024, make_attention, run_attention},
-	{KERNEL_ATTENTION_BACKWARD, 128, 1024, make_attention, run_attention_backward},
-	{KERNEL_ATTENTION, 128, 4096, make_attention, run_attention},
-	{KERNEL_ATTENTION_BACKWARD, 128, 4096, make_attention, run_attention_backward},
+	ATTENTION(64, 1024),
+	ATTENTION(64, 2048),
+	ATTENTION(64, 4096),
+	ATTENTION(64, 8192),
+	ATTENTION(128, 1024),
+	ATTENTION(128, 2048),
+	ATTENTION(128, 4096),
+	ATTENTION(128, 8192),
 	WIDTHS(KERNEL_LAYERNORM, make_norm, run_layernorm),
 	WIDTHS(KERNEL_LAYERNORM_BACKWARD, make_norm_backward, run_layernorm_backward),
 	WIDTHS(KERNEL_RMSNORM, make_norm, run_rmsnorm),
@@ -413,7 +418,9 @@ static bool measure_rate(struct gpu_bench *g, const struct rated *what, struct e
 	c.elements = c.rows * max_i64(what->width, 1);
 	if (!what->make(&c))
 		return true;
-	if (!gpu_time(g, what->run, &c, &seconds, error))
+	if (!gpu_time(g, what->run, &c, &seconds, error) ||
+		(what->kernel == KERNEL_ATTENTION &&
+			!calibrate_gpu_attention(g, &c.of.attention, seconds, &seconds, error)))
 		return false;
 	const struct calibration_kernel kernel = {what->kernel, DTYPE_BF16, what->width,
 		what->length,
@@ -432,6 +439,8 @@ static bool measure_rate(struct gpu_bench *g, const struct rated *what, struct e
 bool calibrate_gpu_rates(struct gpu_bench *g, struct error *error)
 {
 	bench_say(&g->base, "other kernels");
+	g->base.calibration->attention =
+		ARENA_ARRAY(g->base.arena, struct calibration_attention, CALIBRATION_ATTENTION);
 	g->base.calibration->kernels =
 		ARENA_ARRAY(g->base.arena, struct calibration_kernel, COUNT_OF(list));
 	for (int i = 0; i < COUNT_OF(list); i++)

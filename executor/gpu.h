@@ -24,7 +24,7 @@ struct gpu {
 	struct buffers mirror;            /* of resident buffers, in host memory */
 	struct kernel_context background; /* of kernels off the compute stream */
 	const char *graphs;               /* "on", or "off: " and why */
-	struct gpu_choices choices;       /* of products */
+	struct gpu_choices choices;       /* of products and attention */
 	const char *nccl_buffers;         /* what NCCL knows of (nccl_buffers.h); NULL without */
 	/* Bytes of the GPU in use: before this rank opened it (-1 = nobody says), when all was set
 	 * up. */

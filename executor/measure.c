@@ -403,6 +403,7 @@ void measure(const struct measure_inputs *in, struct arena *arena, struct measur
 	m->cuda_graphs = in->cuda_graphs;
 	m->nccl_buffers = in->nccl_buffers;
 	m->product_choices = in->product_choices;
+	m->attention_choices = in->attention_choices;
 	m->hardware = machine_hardware(arena, in->cpus);
 	m->versions = machine_versions(in->kernels, arena);
 	m->date = machine_date(arena);

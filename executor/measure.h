@@ -44,6 +44,7 @@ struct measure_inputs {
 	const char *cuda_graphs;           /* on a GPU; else NULL */
 	const char *nccl_buffers;          /* with NCCL; else NULL */
 	const char *product_choices;       /* NULL: none were measured */
+	const char *attention_choices;     /* the same of attention */
 	const struct rank_report *reports; /* [ranks] */
 	const char *kernels;               /* "cpu-v4 (built-in)" */
 	int64_t gradient_bytes, pss_before;

@@ -141,6 +141,7 @@ static bool write_measurement(
 		.cuda_graphs = t->gpu.graphs,
 		.nccl_buffers = t->gpu.nccl_buffers,
 		.product_choices = gpu_choices_say(&t->gpu.choices, &t->arena),
+		.attention_choices = gpu_choices_say_attention(&t->gpu.choices, &t->arena),
 		.gradient_bytes = t->compute.gradient_bytes,
 		.pss_before = t->pss_before,
 		.slow_motion = trainer_job(t)->slow_motion,

@@ -113,7 +113,7 @@ static double attention_flops(const struct attention *a)
 
 static double cost_attention(const void *arguments)
 {
-	return share(attention_flops(arguments), rates.attention);
+	return share(attention_flops(arguments), rates.attention * fake_attention_speed(arguments));
 }
 
 static double cost_attention_backward(const void *arguments)

@@ -172,6 +172,16 @@ int64_t fake_gemm_version(struct kernel_context *context);
 bool fake_take_choice(struct kernel_context *context, const struct gemm *g);
 double fake_gemm_speed(const struct gemm *g);
 
+/* fake_attention.c */
+int fake_attention_ways(struct kernel_context *context, const struct attention *a,
+	struct attention_way *ways, int most);
+void fake_choose_attention(struct kernel_context *context, struct attention_choice *choices, int n);
+int64_t fake_attention_version(struct kernel_context *context);
+bool fake_take_attention(struct kernel_context *context, const struct attention *a);
+double fake_attention_speed(const struct attention *a);
+/* With the lock: what a copy gives in a machine where nothing is computed. */
+void fake_dry_copy(void *to, const void *from, int64_t bytes);
+
 /* fake_device_kernels.c */
 extern const struct device_kernels fake_device_kernels;
 bool fake_open(struct kernel_context *context, struct error *error);

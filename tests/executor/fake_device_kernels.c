@@ -268,6 +268,7 @@ bool fake_open(struct kernel_context *context, struct error *error)
 void fake_close(struct kernel_context *context)
 {
 	fake_choose_gemms(context, NULL, 0);
+	fake_choose_attention(context, NULL, 0);
 	if (context->backend != NULL)
 		cuda_api(NULL)->cuMemFree((uint64_t)(uintptr_t)context->backend);
 	context->backend = NULL;
@@ -284,6 +285,9 @@ const struct device_kernels fake_device_kernels = {
 	.gemm_ways = fake_gemm_ways,
 	.choose_gemms = fake_choose_gemms,
 	.gemm_version = fake_gemm_version,
+	.attention_ways = fake_attention_ways,
+	.choose_attention = fake_choose_attention,
+	.attention_version = fake_attention_version,
 	.pack = fake_pack,
 	.adamw = fake_adamw,
 	.sgd = fake_sgd,

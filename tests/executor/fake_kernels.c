@@ -393,6 +393,12 @@ static void fake_chosen_gemm(struct kernel_context *context, const struct gemm *
 		fake_gemm(context, gemm);
 }
 
+static void fake_chosen_attention(struct kernel_context *context, const struct attention *a)
+{
+	if (fake_take_attention(context, a))
+		fake_attention(context, a);
+}
+
 const struct kernels fake_kernels = {
 	.name = "fake",
 	.library = "reference",
@@ -407,7 +413,7 @@ const struct kernels fake_kernels = {
 	.rmsnorm = fake_rmsnorm,
 	.rmsnorm_backward = fake_rmsnorm_backward,
 	.rope = fake_rope,
-	.attention = fake_attention,
+	.attention = fake_chosen_attention,
 	.attention_backward = fake_attention_backward,
 	.gelu = fake_gelu,
 	.gelu_backward = fake_gelu_backward,

@@ -21,7 +21,7 @@ static enum graph_wish graphs;
 static int n_graphs;                /* runs that used one */
 static struct measurement measured; /* without its strings */
 static char how_registered[128];
-static char how_chosen[128];
+static char how_chosen[128], how_attended[128];
 static const struct calibration
 	*calibrated; /* what a plan's topology knows of products; NULL: nothing */
 
@@ -53,6 +53,8 @@ static struct digest train(const char *model, int64_t ranks, const char *options
 		snprintf(how_registered, sizeof(how_registered), "%s", how != NULL ? how : "");
 		how = run.measurement.product_choices;
 		snprintf(how_chosen, sizeof(how_chosen), "%s", how != NULL ? how : "");
+		how = run.measurement.attention_choices;
+		snprintf(how_attended, sizeof(how_attended), "%s", how != NULL ? how : "");
 	} else {
 		*error = run.error;
 	}
@@ -377,6 +379,57 @@ static void products_that_were_chosen(void **state)
 		"none used: chosen with cuBLASLt 120000, here is 130100 (calibrate again)");
 }
 
+/* The same of attention, by cuDNN: of the model's heads and of none; another version, and none. */
+static void attention_that_was_chosen(void **state)
+{
+	const struct digest_model *llama = &digest_models[1];
+	static const char options[] = "seq_len=16 micro_batch=1 grad_accum=1 param_dtype=bf16";
+	struct calibration_attention ways[] = {{.head_dim = 6, .length = 16, .engine = 2},
+		{.head_dim = 6, .length = 32, .engine = 2}};
+	struct calibration known = {
+		.attention_library = 91900, .n_attention = COUNT_OF(ways), .attention = ways};
+	struct error error = {0};
+	struct digest plain, chosen;
+
+	(void)state;
+	setenv("FAKE_CUDNN_VERSION", "91900", 1);
+	plain = train(llama->text, 1, options, "cuda", NULL, NULL, &error);
+	assert_string_equal(how_attended, "");
+	calibrated = &known;
+	chosen = train(llama->text, 1, options, "cuda", NULL, NULL, &error);
+	assert_string_equal(how_attended, "1 of 2 used");
+	assert_string_equal(how_chosen, "");
+	assert_string_equal(chosen.hex, plain.hex);
+	setenv("FAKE_CUDNN_VERSION", "92600", 1);
+	train(llama->text, 1, options, "cuda", NULL, NULL, &error);
+	assert_string_equal(how_attended,
+		"none used: chosen with cuDNN 91900, here is 92600 (calibrate again)");
+	unsetenv("FAKE_CUDNN_VERSION");
+	train(llama->text, 1, options, "cuda", NULL, NULL, &error);
+	calibrated = NULL;
+	assert_string_equal(how_attended, "none used: chosen with cuDNN 91900, here is none");
+	assert_string_equal(error.message, "");
+}
+
+/* In the step, it is an error like any other of a kernel. */
+static void attention_that_fails(void **state)
+{
+	struct calibration_attention way = {.head_dim = 6, .length = 16, .engine = 3};
+	struct calibration known = {
+		.attention_library = 91900, .n_attention = 1, .attention = &way};
+	struct error error = {0};
+
+	(void)state;
+	setenv("FAKE_CUDNN_VERSION", "91900", 1);
+	calibrated = &known;
+	train(digest_models[1].text, 1, "seq_len=16 micro_batch=1 grad_accum=1 param_dtype=bf16",
+		"cuda", NULL, NULL, &error);
+	calibrated = NULL;
+	unsetenv("FAKE_CUDNN_VERSION");
+	assert_int_equal(error.code, EXIT_CODE_FAULT);
+	assert_non_null(strstr(error.message, "cudnnBackendExecute gave cudnnStatus 5000"));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -392,6 +445,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_wild_token_is_told),
 		cmocka_unit_test(what_is_missing_is_said),
 		cmocka_unit_test(products_that_were_chosen),
+		cmocka_unit_test(attention_that_was_chosen),
+		cmocka_unit_test(attention_that_fails),
 	};
 
 	fake_cuda_install(4, 1);
