@@ -1,5 +1,6 @@
 /* Speed of every CUDA kernel beside what the GPU does at best: a copy for what moves memory, the
- * best of cuBLASLt's candidates for products.
+ * best of cuBLASLt's candidates for products, cuDNN's ways for attention's forward in bf16 (best of
+ * the three that it proposes first; training uses them where a calibration chose so).
  *
  *     bench_cuda [--fp32] [--launches] [KERNEL ...]
  *                                          kernels whose names begin so; all without
@@ -18,6 +19,7 @@
 #include "bench/kernels/tally.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/cuda_on_cpu/api.h"
+#include "tests/kernels/fake_cudnn.h"
 #include "tests/kernels/gpu.h"
 
 enum { CANDIDATES = 8, COPIES = 20, MORE_WORKSPACE = 2 * KERNELS_WORKSPACE_BYTES, ROW = 96 };
@@ -98,6 +100,36 @@ static void print_product(struct problem *problem, double seconds, const char *r
 	tally_add(&workspace, row, 100.0 * more / best);
 }
 
+/* Beside ours, in the same rows and lengths, what cuDNN makes of it; nothing where there is none.
+ */
+static void print_attention(struct problem *problem, double seconds)
+{
+	enum { WAYS = 3 };
+	const struct attention a = problem_attention(problem);
+	struct attention_way ways[WAYS];
+	int n = cuda_attention_ways(&gpu.kernels, &a, ways, WAYS);
+	double best = 1e30;
+	int engine = -1;
+
+	for (int i = 0; i < n; i++) {
+		struct attention_choice choice = {
+			.head_dim = a.head_dim, .length = a.length, .way = ways[i]};
+		struct error ignored;
+
+		cuda_choose_attention(&gpu.kernels, &choice, 1);
+		double by_this = gpu_seconds(&gpu, problem);
+		cuda_choose_attention(&gpu.kernels, NULL, 0);
+		if (failed(&ignored) || !choice.taken || by_this >= best)
+			continue;
+		best = by_this;
+		engine = ways[i].engine;
+	}
+	if (engine >= 0)
+		printf(" cuDNN %lld: %8.1f TFLOP/s, %5.1f %% of ours, engine %d",
+			(long long)cuda_attention_version(&gpu.kernels),
+			problem->flops / best * 1e-12, 100.0 * seconds / best, engine);
+}
+
 static void print_row(const struct kernel_case *kernel_case, const int64_t *dim)
 {
 	struct problem problem;
@@ -124,6 +156,8 @@ static void print_row(const struct kernel_case *kernel_case, const int64_t *dim)
 	}
 	if (error.message[0] == '\0' && strncmp(kernel_case->name, "gemm", 4) == 0)
 		print_product(&problem, seconds, row);
+	if (error.message[0] == '\0' && strcmp(kernel_case->name, "attention bf16") == 0)
+		print_attention(&problem, seconds);
 	printf("\n");
 	if (launches && error.message[0] == '\0')
 		launches_print(&gpu, &problem);
@@ -138,7 +172,10 @@ static void print_case(const struct kernel_case *kernel_case)
 	if (!gpu_can_call(kernel_case) || kernel_case->bench[0] == 0)
 		return;
 	if (on_cpu) {
-		print_row(kernel_case, kernel_case->shapes[2]);
+		/* Heads of 8, as cuDNN takes them. */
+		bool attention = strncmp(kernel_case->name, "attention", 9) == 0;
+
+		print_row(kernel_case, kernel_case->shapes[attention ? 4 : 2]);
 		return;
 	}
 	while (strncmp(kernel_case->name, more->prefix, strlen(more->prefix)) != 0)
@@ -177,8 +214,10 @@ static void print_cases(enum dtype dtype, bool slow_ones, int n, char **prefixes
 
 static bool start(struct error *error)
 {
-	if (on_cpu)
+	if (on_cpu) {
 		cuda_api_use(&cuda_on_cpu);
+		fake_cudnn.version = CUDNN_LEAST_VERSION;
+	}
 	if (launches && !launches_watch(error))
 		return false;
 	if (!gpu_open(&gpu, error))

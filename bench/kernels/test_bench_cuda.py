@@ -32,6 +32,9 @@ def check_all():
     assert all(re.search(r'TFLOP/s +[0-9.]+ % of the best, candidate \d; 32 MiB: +[0-9.]+ TFLOP/s', line)
                for line in products), products
     assert all(re.search(r'GB/s +[0-9.]+ % of a copy$', line) for line in bound), bound
+    forward = [line for line in rows if line.startswith('attention bf16')]
+    assert len(forward) == 1, rows
+    assert re.search(r'cuDNN 91100: +[0-9.]+ TFLOP/s, +[0-9.]+ % of ours, engine \d$', forward[0]), forward
     for count, text in (len(bound), 'memory-bound kernels reach 85 % of a copy'), \
             (len(products), "products reach 90 % of cuBLASLt's best candidate"):
         verdict = [line for line in lines if text in line]

@@ -77,7 +77,7 @@ static void call_bias_backward(struct problem *p)
 }
 
 /* dims: sequences length heads kv_heads head_dim, padding of the rows */
-static struct attention attention_of(const struct problem *p)
+struct attention problem_attention(const struct problem *p)
 {
 	int64_t width = p->dim[2] * p->dim[4], kv_width = p->dim[3] * p->dim[4];
 
@@ -111,7 +111,7 @@ static double attention_flops(const struct problem *p)
 
 static void make_attention(struct problem *p)
 {
-	struct attention a = attention_of(p);
+	struct attention a = problem_attention(p);
 	int64_t rows = a.sequences * a.length;
 
 	make_input(p, 0, rows * a.q_stride, -2, 2);
@@ -124,7 +124,7 @@ static void make_attention(struct problem *p)
 
 static void call_attention(struct problem *p)
 {
-	struct attention a = attention_of(p);
+	struct attention a = problem_attention(p);
 
 	p->kernels->attention(p->context, &a);
 }
@@ -138,7 +138,7 @@ static void reference_attention_of(struct problem *p)
 		enum dtype dtype;
 		void *saved[2];
 	} last;
-	struct attention a = attention_of(p);
+	struct attention a = problem_attention(p);
 	bool known = last.saved[0] && last.dtype == p->kernel_case->dtype &&
 		     memcmp(last.dim, p->dim, sizeof(last.dim)) == 0;
 
@@ -168,7 +168,7 @@ static void make_attention_backward(struct problem *p)
 	int64_t rows = p->dim[0] * p->dim[1];
 
 	make_attention(p);
-	a = attention_of(p);
+	a = problem_attention(p);
 	p->buffer[3].output = p->buffer[4].output = false;
 	if (p->dim[1] > 300)
 		p->kernels->attention(p->context, &a);
@@ -184,7 +184,7 @@ static void make_attention_backward(struct problem *p)
 static void call_attention_backward(struct problem *p)
 {
 	struct attention_backward b = {
-		.forward = attention_of(p),
+		.forward = problem_attention(p),
 		.dout = p->buffer[5].data,
 		.dq = p->buffer[6].data,
 		.dk = p->buffer[7].data,

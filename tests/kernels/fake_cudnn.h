@@ -7,8 +7,9 @@
 
 #include "kernels/cuda/cudnn.h"
 
-/* It proposes, in this order, engines that are fit, that may vary from run to run, that need more
- * memory than anybody gives, that have a knob of another kind, and one more that is fit. */
+/* Version 0, as it begins, is unfit for anything. It proposes, in this order, engines that are fit,
+ * that may vary from run to run, that need more memory than anybody gives, that have a knob of
+ * another kind, and one more that is fit. */
 enum { FAKE_FIT = 2, FAKE_VARIES, FAKE_HUNGRY, FAKE_ODD, FAKE_SECOND };
 
 extern struct fake_cudnn {
@@ -19,7 +20,7 @@ extern struct fake_cudnn {
 	void *stream;
 } fake_cudnn;
 
-/* For struct cuda_api. */
+/* Of the machine cuda_on_cpu. */
 const struct cudnn_api *fake_cudnn_find(void);
 
 #endif

@@ -10,11 +10,12 @@
 
 #include "tests/kernels/cases.h"
 #include "tests/kernels/cuda_on_cpu/api.h"
+#include "tests/kernels/fake_cudnn.h"
 #include "tests/kernels/gpu.h"
 
 static struct gpu gpu;
 static struct kernel_context reference_context;
-static int failures, compared;
+static int failures, compared, by_cudnn;
 
 /* The tensor cores round sums otherwise than fp32 additions do, and the GPU's exp is its own. */
 static double allowed(const struct kernel_case *kernel_case)
@@ -24,7 +25,8 @@ static double allowed(const struct kernel_case *kernel_case)
 	return strncmp(kernel_case->name, "gelu", 4) == 0 ? 2.0 : 1.0;
 }
 
-static void compare(const struct kernel_case *kernel_case, const int64_t *dim, int64_t offset)
+static void compare(
+	const struct kernel_case *kernel_case, const int64_t *dim, int64_t offset, double allowance)
 {
 	struct problem once, again, reference;
 	char where[WHERE];
@@ -37,7 +39,7 @@ static void compare(const struct kernel_case *kernel_case, const int64_t *dim, i
 	gpu_call(&gpu, &again);
 	kernel_case->call(&reference);
 	distance = problem_distance(&once, &reference, where);
-	if (!(distance <= allowed(kernel_case)) || !problem_same_bits(&once, &again)) {
+	if (!(distance <= allowance) || !problem_same_bits(&once, &again)) {
 		failures++;
 		printf("%s %lld,%lld,%lld,%lld,%lld,%lld + %lld: %.3g times the tolerance, %s%s\n",
 			kernel_case->name, (long long)dim[0], (long long)dim[1], (long long)dim[2],
@@ -51,14 +53,42 @@ static void compare(const struct kernel_case *kernel_case, const int64_t *dim, i
 	problem_finish(&reference);
 }
 
+/* Its sums are its own: a log-sum-exp may be 3e-5 off. */
+#define CUDNN_ALLOWED 16.0
+
+/* The same by each way that cuDNN proposes, where it is installed and takes the shape. */
+static void compare_cudnn(const struct kernel_case *kernel_case, const int64_t *dim)
+{
+	enum { WAYS = 4 };
+	struct attention_way ways[WAYS];
+	struct problem shape;
+
+	problem_init(&shape, kernel_case, dim, kernels_reference(), &reference_context, 0);
+	const struct attention a = problem_attention(&shape);
+	int n = cuda_attention_ways(&gpu.kernels, &a, ways, WAYS);
+	for (int i = 0; i < n; i++) {
+		struct attention_choice choice = {
+			.head_dim = a.head_dim, .length = a.length, .way = ways[i]};
+
+		cuda_choose_attention(&gpu.kernels, &choice, 1);
+		compare(kernel_case, dim, 0, CUDNN_ALLOWED);
+		cuda_choose_attention(&gpu.kernels, NULL, 0);
+		by_cudnn += choice.taken;
+	}
+	problem_finish(&shape);
+}
+
 static void compare_case(const struct kernel_case *kernel_case, bool all)
 {
 	if (!gpu_can_call(kernel_case))
 		return;
 	for (int s = 0; kernel_case->shapes[s][0] >= 0 && (all || s < 3); s++) {
-		compare(kernel_case, kernel_case->shapes[s], 0);
-		compare(kernel_case, kernel_case->shapes[s], 1);
+		compare(kernel_case, kernel_case->shapes[s], 0, allowed(kernel_case));
+		compare(kernel_case, kernel_case->shapes[s], 1, allowed(kernel_case));
 	}
+	for (int s = 0; kernel_case->shapes[s][0] >= 0; s++)
+		if (strcmp(kernel_case->name, "attention bf16") == 0)
+			compare_cudnn(kernel_case, kernel_case->shapes[s]);
 }
 
 /* Exact sums live on the device, and are compared limb by limb. */
@@ -93,8 +123,10 @@ int main(int argc, char **argv)
 	struct error error = {0};
 	bool on_cpu = argc > 1 && strcmp(argv[1], "on-cpu") == 0;
 
-	if (on_cpu)
+	if (on_cpu) {
 		cuda_api_use(&cuda_on_cpu);
+		fake_cudnn.version = CUDNN_LEAST_VERSION;
+	}
 	if (!gpu_open(&gpu, &error)) {
 		printf("skipped: %s\n", error.message);
 		return 77;
@@ -108,7 +140,8 @@ int main(int argc, char **argv)
 		failures++;
 		printf("%s\n", gpu.kernels.error.message);
 	}
-	printf("%s: %d shapes compared, %d failed\n", gpu.name, compared, failures);
+	printf("%s: %d shapes compared, %d failed; %d by cuDNN %lld\n", gpu.name, compared,
+		failures, by_cudnn, (long long)cuda_attention_version(&gpu.kernels));
 	context_finish(&reference_context, kernels_reference());
 	gpu_close(&gpu);
 	return failures != 0;

@@ -8,6 +8,7 @@
 #include "kernels/bf16.h"
 #include "kernels/cuda/list.h"
 #include "tests/kernels/cuda_on_cpu/machine.h"
+#include "tests/kernels/fake_cudnn.h"
 
 struct cuda_calls cuda_calls;
 
@@ -520,6 +521,7 @@ const struct cuda_api cuda_on_cpu = {
 	.cublasLtMatmulAlgoCheck = algo_check,
 	.cublasLtMatmul = matmul,
 	.cublasLtGetVersion = version,
+	.cudnn = fake_cudnn_find,
 	.image = "the kernels of kernels.cpp",
 	.image_bytes = 1,
 };

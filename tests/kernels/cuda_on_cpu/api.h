@@ -1,5 +1,5 @@
-/* A driver and a cuBLASLt whose GPU is this CPU (machine.h): what the table of kernels/cuda calls,
- * and nothing more. */
+/* A driver and a cuBLASLt whose GPU is this CPU (machine.h), and a cuDNN (fake_cudnn.h): what the
+ * table of kernels/cuda calls, and nothing more. */
 #ifndef TESTS_KERNELS_CUDA_ON_CPU_API_H
 #define TESTS_KERNELS_CUDA_ON_CPU_API_H
 
