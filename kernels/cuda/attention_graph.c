@@ -138,15 +138,6 @@ static void set_descriptor(
 	set(g, descriptor, attribute, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &other);
 }
 
-/* Whom it is for: -1 where it need not be told of a handle, or of a device. */
-static void aim(struct attention_graph *g, void *descriptor, int handle, int device)
-{
-	if (g->target.device != NULL && device >= 0)
-		set_descriptor(g, descriptor, device, g->target.device);
-	if (g->target.device == NULL && handle >= 0)
-		set(g, descriptor, handle, CUDNN_TYPE_HANDLE, 1, &g->target.handle);
-}
-
 static void finish(struct attention_graph *g, void *descriptor)
 {
 	if (g->status == 0)
@@ -258,7 +249,9 @@ bool attention_graph_build(
 	for (int i = 0; i < COUNT_OF(operations); i++)
 		all[i] = add_operation(g, &operations[i]);
 	g->graph = make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-	aim(g, g->graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, -1);
+	if (g->target.device == NULL)
+		set(g, g->graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1,
+			&g->target.handle);
 	set(g, g->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
 		COUNT_OF(operations), all);
 	finish(g, g->graph);
@@ -294,7 +287,8 @@ static int propose(struct attention_graph *g, void **configs, int most)
 
 	set_descriptor(g, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, g->graph);
 	set(g, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-	aim(g, heuristic, -1, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP);
+	if (g->target.device != NULL)
+		set_descriptor(g, heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, g->target.device);
 	finish(g, heuristic);
 	for (int i = 0; i < most; i++)
 		configs[i] = make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
@@ -356,11 +350,11 @@ static bool take_apart(struct attention_graph *g, void *config, struct attention
 	return g->status == 0;
 }
 
+/* A config knows for whom it is: a plan is told of no handle and no device. */
 static bool make_plan(struct attention_graph *g, void *config)
 {
 	g->plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
 	set_descriptor(g, g->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-	aim(g, g->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP);
 	finish(g, g->plan);
 	get(g, g->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
 		&g->workspace_bytes);

@@ -89,10 +89,8 @@ enum { CUDNN_LEAST_VERSION = 91100, CUDNN_NEXT_MAJOR = 100000 };
 	X(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, 204)                                                   \
 	X(CUDNN_ATTR_ENGINECFG_ENGINE, 300)                                                        \
 	X(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, 302)                                                  \
-	X(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, 400)                                                   \
 	X(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, 401)                                            \
 	X(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 402)                                           \
-	X(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, 407)                                               \
 	X(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, 600)                                                   \
 	X(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 601)                                                  \
 	X(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, 750)                                       \

@@ -97,7 +97,7 @@ CUDNN_FUNCTIONS(X)
 #undef X
 static_assert(std::is_same_v<decltype(::cudnnGetVersion), size_t()>);
 
-/* Two of them are deprecated in favour of what needs cuDNN 9.8. */
+/* One of them is deprecated in favour of what needs cuDNN 9.8. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #define X(name, number) static_assert((int)::name == (number), #name);
 CUDNN_NUMBERS(X)

@@ -32,10 +32,11 @@ static size_t bytes_of(int type)
 	case CUDNN_TYPE_CHAR:
 		return 1;
 	case CUDNN_TYPE_INT64:
+		return sizeof(int64_t);
 	case CUDNN_TYPE_HANDLE:
 	case CUDNN_TYPE_VOID_PTR:
 	case CUDNN_TYPE_BACKEND_DESCRIPTOR:
-		return 8;
+		return sizeof(void *);
 	default:
 		return 4;
 	}
@@ -200,7 +201,7 @@ static int get(void *descriptor, int name, int type, int64_t wanted, int64_t *co
 	return 0;
 }
 
-/* Handles: a graph and a plan need that of cudnnCreate. */
+/* A graph needs the handle of cudnnCreate. */
 static char handle;
 
 static int finalize(void *descriptor)
@@ -212,11 +213,7 @@ static int finalize(void *descriptor)
 	if (d->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR &&
 		part(d, CUDNN_ATTR_OPERATIONGRAPH_HANDLE) != (void *)&handle)
 		return BAD_PARAM;
-	if (d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
-		if (part(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE) != (void *)&handle)
-			return BAD_PARAM;
-		fake_cudnn.plans++;
-	}
+	fake_cudnn.plans += d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
 	d->finished = true;
 	return 0;
 }
