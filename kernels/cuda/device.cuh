@@ -169,6 +169,20 @@ DEVICE void store_some(T *to, const float (&v)[N], int64_t rest, bool vector)
 	}
 }
 
+/* What is written must not drive out of the cache what is read again. */
+template <int N, typename T>
+DEVICE void put_away(T *to, const float (&v)[N], int64_t rest, bool vector)
+{
+	raw<T> x;
+
+	if (!vector || rest < N) {
+		store_some(to, v, rest, false);
+		return;
+	}
+	pack_up(x, v);
+	store_streaming(to, x.bits);
+}
+
 DEVICE float warp_sum(float x)
 {
 	for (int step = 16; step > 0; step /= 2)

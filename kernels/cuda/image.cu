@@ -5,6 +5,7 @@
 #include "kernels/cuda/norms.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/tokens.cuh"
+#include "kernels/cuda/loss.cuh"
 #include "kernels/cuda/updates.cuh"
 #include "kernels/cuda/embedding.cuh"
 #include "kernels/cuda/attention_plain.cuh"

@@ -98,6 +98,12 @@ DEVICE uint32_t upper_halves(uint32_t low, uint32_t high)
 	return __byte_perm(low, high, 0x7632);
 }
 
+/* 32 bits of the 64, from `bit` of the low ones on. */
+DEVICE uint32_t funnel(uint32_t low, uint32_t high, int bit)
+{
+	return __funnelshift_r(low, high, (uint32_t)bit);
+}
+
 DEVICE int count_bits(uint32_t x)
 {
 	return __popc(x);

@@ -282,12 +282,14 @@ void cuda_embedding(struct kernel_context *context, const struct embedding *e)
 }
 
 /* Short rows: two blocks a multiprocessor, each with its row in shared memory. Long ones: one
- * block, and as much of the row as fits. */
+ * block, and as much of the row as fits. One that is not aligned takes one pack more. */
 void cuda_cross_entropy(struct kernel_context *context, const struct cross_entropy *c)
 {
 	int64_t lanes = cuda_lanes(c->dtype, c->dtype), packs = cuda_blocks(c->vocabulary, lanes);
 	bool small = packs * 16 + SCRATCH <= MOST_ROW;
-	int64_t room = (cuda_backend(context)->shared_most - SCRATCH) / 16;
+	bool vector = even(c->stride, c->dtype) && cuda_aligned(c->logits);
+	int64_t more = vector ? 0 : 1;
+	int64_t room = (cuda_backend(context)->shared_most - SCRATCH) / 16 - more;
 	struct cross_entropy_launch a = {.logits = c->logits,
 		.targets = c->targets,
 		.losses = c->losses,
@@ -298,11 +300,12 @@ void cuda_cross_entropy(struct kernel_context *context, const struct cross_entro
 		.targets_stride = c->targets_stride,
 		.scale = c->scale,
 		.keep_logits = c->keep_logits,
-		.vector = even(c->stride, c->dtype) && cuda_aligned(c->logits),
+		.vector = vector,
 		.held = c->keep_logits ? 0 : (int32_t)(least(packs, most(room, 0)) * lanes)};
 
 	cuda_launch(context,
 		&(struct launch){cuda_typed(CUDA_cross_entropy_fp32, c->dtype), c->tokens, 1, 1,
-			cuda_threads(packs, small ? 512 : 1024), SCRATCH + a.held / lanes * 16},
+			cuda_threads(packs, small ? 512 : 1024),
+			SCRATCH + (a.held / lanes + more) * 16},
 		&a);
 }

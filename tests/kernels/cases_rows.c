@@ -265,7 +265,7 @@ static const int64_t embedding_backward_shapes[][MOST_DIMS] = {{1, 1, 1, 1, 0}, 
 	{256, 12, 8, 30, 3}, {200, 16, 8, 1000, 1}, {-1}};
 static const int64_t loss_shapes[][MOST_DIMS] = {{1, 1, 0, 0}, {3, 7, 1, 0}, {17, 33, 0, 1},
 	{33, 17, 15, 0, 11}, {9, 1000, 3, 0, 1}, {5, 5003, 0, 1}, {4, 50257, 0, 0},
-	{6, 50257, 47, 0, 3}, {3, 60000, 8, 0}, {-1}};
+	{6, 50257, 47, 0, 3}, {3, 60000, 8, 0}, {3, 60001, 0, 0}, {-1}};
 
 const struct kernel_case row_cases[] = {
 	{"layernorm", make_norm, call_norm, layernorm_shapes, {1024, 1024, 1}},

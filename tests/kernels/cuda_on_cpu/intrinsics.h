@@ -171,6 +171,11 @@ DEVICE uint32_t upper_halves(uint32_t low, uint32_t high)
 	return low >> 16 | (high & 0xffff0000u);
 }
 
+DEVICE uint32_t funnel(uint32_t low, uint32_t high, int bit)
+{
+	return (uint32_t)(((uint64_t)high << 32 | low) >> bit);
+}
+
 DEVICE int count_bits(uint32_t x)
 {
 	return __builtin_popcount(x);

@@ -9,4 +9,5 @@
 #include "kernels/cuda/norms.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/tokens.cuh"
+#include "kernels/cuda/loss.cuh"
 #include "kernels/cuda/updates.cuh"
