@@ -190,12 +190,12 @@ static void sort_tokens(struct kernel_context *context, struct embedding_runs_la
 		take(space, tokens * (int64_t)sizeof(int32_t))};
 	struct embedding_sort_launch a = {.ids = r->ids,
 		.counts = take(space, count_bytes(tokens)),
-		.clear = space->at,
 		.tokens = tokens,
 		.share = share_of(tokens)};
 	int64_t blocks = cuda_blocks(tokens, a.share);
 	int digits = digits_of(rows);
 
+	a.clear = space->at;
 	a.next = take(space, (digits - 1) * count_bytes(tokens));
 	a.named = marks ? take(space, rows) : NULL;
 	a.clear_bytes = space->at - (char *)a.clear;
