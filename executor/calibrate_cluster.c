@@ -73,12 +73,20 @@ bool executor_describe_cluster(const struct launcher *launcher,
 
 /* --- of GPUs --- */
 
+/* The key itself, or one below it. */
+static bool is_of(const char *one, const char *key)
+{
+	size_t length = strlen(key);
+
+	return strncmp(one, key, length) == 0 && (one[length] == '\0' || one[length] == '.');
+}
+
 void bench_forget_origin(struct topology *t, const char *key)
 {
 	int n = 0;
 
 	for (int i = 0; i < t->n_provenance; i++)
-		if (strncmp(t->provenance[i].key, key, strlen(key)) != 0)
+		if (!is_of(t->provenance[i].key, key))
 			t->provenance[n++] = t->provenance[i];
 	t->n_provenance = n;
 }

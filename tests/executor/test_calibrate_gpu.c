@@ -346,10 +346,26 @@ static void the_file_is_a_topology(void **state)
 	text_finish(&yaml);
 }
 
+/* What was measured has no other origin; its neighbours of a longer name keep theirs. */
+static void origins_are_forgotten(void **state)
+{
+	struct provenance all[] = {{"device.memory", "a"}, {"device.memory_bandwidth", "b"},
+		{"network", "c"}, {"network.latency", "d"}, {"networks", "e"}};
+	struct topology t = {.provenance = all, .n_provenance = COUNT_OF(all)};
+
+	(void)state;
+	bench_forget_origin(&t, "device.memory");
+	bench_forget_origin(&t, "network");
+	assert_int_equal(t.n_provenance, 2);
+	assert_string_equal(t.provenance[0].key, "device.memory_bandwidth");
+	assert_string_equal(t.provenance[1].key, "networks");
+}
+
 int main(int argc, char **argv)
 {
 	struct fake_rates rates = fake_some_rates;
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(origins_are_forgotten),
 		cmocka_unit_test(rates_are_found),
 		cmocka_unit_test(products_are_kept),
 		cmocka_unit_test(choices_are_made),
