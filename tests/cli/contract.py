@@ -266,8 +266,8 @@ class Names(Case):
         result = self.run_ok('predict', 'smal', 'node', code=3, SHARDPLAN_PATH=path)
         self.assertIn('did you mean "small"', result.err)
 
+    @unittest.skipIf('NO_CALIBRATION' in os.environ, 'minutes under sanitizers: suite slow')
     def test_local_reads_the_calibration_that_was_cached(self):
-        # Minutes under sanitizers, where other tests run beside it.
         self.run_ok('calibrate', 'local', '--quick', limit=600)
         cached = self.box.read('cache/shardplan/local.yaml')
         self.assertIn('measured: true', cached)
