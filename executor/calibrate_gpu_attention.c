@@ -8,10 +8,7 @@
 
 #include "kernels/bf16.h"
 
-enum { WAYS = 8, ROUNDS = 3 };
-
-/* What is faster by less may be so by chance. */
-static const double worth = 1.02;
+enum { WAYS = 8 };
 
 /* Of the result for one token and one head, as a vector: weights rounded to bf16 and a result
  * rounded to bf16, twice, differ by about 2^-8. Of a log-sum-exp, which stays fp32. */
@@ -100,27 +97,19 @@ static bool run_once(
 	return gpu_sample(g, run, c, 1, seconds, error);
 }
 
-/* Of samples as short as they may be. */
-static bool find_fastest(struct gpu_bench *g, struct attention_case *c,
-	const struct attention_way *ways, int n, int *fastest, struct error *error)
+/* What is timed, and its ways. */
+struct subject {
+	struct attention_case timed;
+	struct attention_way ways[WAYS];
+};
+
+static bool time_way(const struct gpu_contest *contest, int way, double *seconds, bool *refused,
+	struct error *error)
 {
-	double budget = g->base.budget, least = 0;
-	bool ok = true;
+	struct subject *s = contest->subject;
 
-	*fastest = -1;
-	g->base.budget = 0;
-	for (int i = 0; i < n && ok; i++) {
-		double seconds = 0;
-		bool refused;
-
-		ok = by_way(g, c, &ways[i], time_it, &seconds, &refused, error);
-		if (!ok || refused || (*fastest >= 0 && seconds >= least))
-			continue;
-		least = seconds;
-		*fastest = i;
-	}
-	g->base.budget = budget;
-	return ok;
+	return by_way(contest->gpu, &s->timed, way == GPU_CONTEST_FIRST ? NULL : &s->ways[way],
+		time_it, seconds, refused, error);
 }
 
 /* --- is it right? ----------------------------------------------------------------------------- */
@@ -267,25 +256,6 @@ static bool check(struct gpu_bench *g, const struct attention_backward *timed,
 
 /* --- the choice ------------------------------------------------------------------------------- */
 
-/* The clock of a GPU falls while it is measured: both in turn, and the least of each. */
-static bool race(struct gpu_bench *g, struct attention_case *c, const struct attention_way *way,
-	double *ours, double *theirs, struct error *error)
-{
-	for (int i = 0; i < ROUNDS; i++) {
-		double one = 0, two = 0;
-		bool refused;
-
-		if (!by_way(g, c, NULL, time_it, &one, &refused, error) ||
-			!by_way(g, c, way, time_it, &two, &refused, error))
-			return false;
-		*ours = i == 0 || one < *ours ? one : *ours;
-		*theirs = i == 0 || two < *theirs ? two : *theirs;
-		if (refused)
-			*theirs = INFINITY;
-	}
-	return true;
-}
-
 static void say(const struct gpu_bench *g, const struct attention *a, const char *what)
 {
 	bench_say(&g->base, "    cuDNN %lld, %lld tokens, heads of %lld: %s",
@@ -312,49 +282,51 @@ static void keep(struct gpu_bench *g, const struct attention *a, const struct at
 		c->attention_library = g->base.kernels->device->attention_version(&g->base.context);
 }
 
-static bool decide(struct gpu_bench *g, const struct attention_backward *timed,
-	const struct attention_way *way, double first, double *chosen, struct error *error)
+/* Says what came of it, and keeps what is right and fast. */
+static double conclude(struct gpu_bench *g, const struct attention *a,
+	const struct attention_way *way, double gain, const char *why)
 {
-	struct attention_case c = {g, timed->forward};
-	const char *why = NULL;
-	double ours, theirs;
-
-	if (!check(g, timed, way, &why, error) || !race(g, &c, way, &ours, &theirs, error))
-		return false;
-	double gain = ours / theirs;
+	bool won = gpu_contest_is_won(gain);
 	const char *speed = arena_printf(
 		g->base.arena, "engine %d has %.1f %% of our speed", way->engine, 100 * gain);
+
 	if (why != NULL)
 		speed = arena_printf(g->base.arena, "%s and %s: not taken", speed, why);
-	else if (gain < worth)
+	else if (!won)
 		speed = arena_printf(g->base.arena, "%s: not taken", speed);
-	say(g, &timed->forward, speed);
-	if (why != NULL || gain < worth)
-		return true;
-	keep(g, &timed->forward, way, gain);
-	*chosen = first / gain;
-	return true;
+	say(g, a, speed);
+	if (why != NULL || !won)
+		return 1;
+	keep(g, a, way, gain);
+	return gain;
 }
 
 bool calibrate_gpu_attention(struct gpu_bench *g, const struct attention_backward *timed,
 	double first, double *chosen, struct error *error)
 {
 	const struct device_kernels *device = g->base.kernels->device;
-	struct attention_case c = {g, timed->forward};
-	struct attention_way ways[WAYS];
+	const struct attention *a = &timed->forward;
+	struct subject subject = {.timed = {g, *a}};
+	const struct gpu_contest contest = {g, &subject, time_way};
+	const char *why = NULL;
+	double gain = 0;
 	int fastest;
 
 	*chosen = first;
 	if (!g->base.options->choose || device->attention_version(&g->base.context) == 0)
 		return true;
-	int n = device->attention_ways(&g->base.context, &c.attention, ways, WAYS);
-	if (!find_fastest(g, &c, ways, n, &fastest, error))
+	int n = device->attention_ways(&g->base.context, a, subject.ways, WAYS);
+	if (!gpu_contest_fastest(&contest, n, &fastest, error))
 		return false;
 	if (fastest < 0) {
-		say(g, &c.attention, "no way to do it here");
+		say(g, a, "no way to do it here");
 		return true;
 	}
-	bool ok = decide(g, timed, &ways[fastest], first, chosen, error);
+	const struct attention_way *way = &subject.ways[fastest];
+	bool ok = check(g, timed, way, &why, error) &&
+		  gpu_contest_gain(&contest, fastest, &gain, error);
+	if (ok)
+		*chosen = first / conclude(g, a, way, gain, why);
 	/* Results were copied there. */
 	gpu_make_values(g);
 	return ok;

@@ -1,14 +1,16 @@
 /* Which way of cuBLASLt's is fastest for a product. Its first proposal is what it thinks best
- * without having tried; nothing is tried while a model trains, where the outcome of a race would
- * decide over bits. So it is tried here, and what won is written down. */
+ * without having tried. */
 #include "executor/calibrate_gpu.h"
 
 #include <string.h>
 
-enum { WAYS = 8, ROUNDS = 3 };
+enum { WAYS = 8 };
 
-/* What is faster by less may be so by chance. */
-static const double worth = 1.02;
+/* A product, and its ways. */
+struct subject {
+	struct gemm_case *product;
+	struct gemm_way ways[WAYS];
+};
 
 static struct gemm_choice choice_of(const struct gemm *g, const struct gemm_way *way)
 {
@@ -22,64 +24,29 @@ static struct gemm_choice choice_of(const struct gemm *g, const struct gemm_way 
 		.way = *way};
 }
 
-/* NULL: as the library proposes first. */
-static bool time_way(struct gpu_bench *g, struct gemm_case *c, const struct gemm_way *way,
-	double *seconds, struct error *error)
+/* Only the library's word is forgiven, not what an event says. */
+static bool time_way(const struct gpu_contest *contest, int way, double *seconds, bool *refused,
+	struct error *error)
 {
+	struct gpu_bench *g = contest->gpu;
+	struct kernel_context *context = &g->base.context;
 	const struct device_kernels *device = g->base.kernels->device;
+	const struct subject *s = contest->subject;
 	struct gemm_choice choice;
+	struct error failure = {0};
+	int chosen = way != GPU_CONTEST_FIRST;
 
-	if (way != NULL)
-		choice = choice_of(&c->gemm, way);
-	device->choose_gemms(&g->base.context, way != NULL ? &choice : NULL, way != NULL ? 1 : 0);
-	bool ok = gpu_time(g, gpu_run_gemm, c, seconds, error);
-	device->choose_gemms(&g->base.context, NULL, 0);
-	return ok;
-}
-
-/* Of samples as short as they may be. A way that the library then refuses is none. */
-static bool find_fastest(struct gpu_bench *g, struct gemm_case *c, const struct gemm_way *ways,
-	int n, int *fastest, struct error *error)
-{
-	double budget = g->base.budget, least = 0;
-	struct error refusal = {0};
-
-	*fastest = -1;
-	g->base.budget = 0;
-	for (int i = 0; i < n; i++) {
-		double seconds;
-
-		if (!time_way(g, c, &ways[i], &seconds, &refusal)) {
-			/* Not what an event says: only the library's word is forgiven. */
-			if (g->base.context.error.message[0] == '\0') {
-				*error = refusal;
-				return false;
-			}
-			g->base.context.error = (struct error){0};
-			continue;
-		}
-		if (*fastest >= 0 && seconds >= least)
-			continue;
-		least = seconds;
-		*fastest = i;
-	}
-	g->base.budget = budget;
-	return true;
-}
-
-/* The clock of a GPU falls while it is measured: both in turn, and the least of each. */
-static bool race(struct gpu_bench *g, struct gemm_case *c, const struct gemm_way *way,
-	double *first, double *other, struct error *error)
-{
-	for (int i = 0; i < ROUNDS; i++) {
-		double one, two;
-
-		if (!time_way(g, c, NULL, &one, error) || !time_way(g, c, way, &two, error))
-			return false;
-		*first = i == 0 || one < *first ? one : *first;
-		*other = i == 0 || two < *other ? two : *other;
-	}
-	return true;
+	if (chosen)
+		choice = choice_of(&s->product->gemm, &s->ways[way]);
+	device->choose_gemms(context, chosen ? &choice : NULL, chosen);
+	bool ok = gpu_time(g, gpu_run_gemm, s->product, seconds, &failure);
+	device->choose_gemms(context, NULL, 0);
+	*refused = !ok && chosen && context->error.message[0] != '\0';
+	if (*refused)
+		context->error = (struct error){0};
+	else if (!ok)
+		*error = failure;
+	return ok || *refused;
 }
 
 static void keep(struct gpu_bench *g, const struct gemm *gemm, enum product_form form,
@@ -116,24 +83,25 @@ static void keep(struct gpu_bench *g, const struct gemm *gemm, enum product_form
 bool calibrate_gpu_choice(struct gpu_bench *g, struct gemm_case *c, enum product_form form,
 	double first, double *chosen, struct error *error)
 {
-	struct gemm_way ways[WAYS];
-	double again, other;
+	struct subject subject = {.product = c};
+	const struct gpu_contest contest = {g, &subject, time_way};
+	double gain;
 	int fastest;
 
 	*chosen = first;
 	/* In fp32 few train, and slowly. */
 	if (!g->base.options->choose || c->gemm.dtype != DTYPE_BF16)
 		return true;
-	int n = g->base.kernels->device->gemm_ways(&g->base.context, &c->gemm, ways, WAYS);
-	if (!find_fastest(g, c, ways, n, &fastest, error))
+	int n = g->base.kernels->device->gemm_ways(&g->base.context, &c->gemm, subject.ways, WAYS);
+	if (!gpu_contest_fastest(&contest, n, &fastest, error))
 		return false;
 	if (fastest < 0)
 		return true;
-	if (!race(g, c, &ways[fastest], &again, &other, error))
+	if (!gpu_contest_gain(&contest, fastest, &gain, error))
 		return false;
-	if (again < worth * other)
+	if (!gpu_contest_is_won(gain))
 		return true;
-	keep(g, &c->gemm, form, &ways[fastest], again / other);
-	*chosen = first * other / again;
+	keep(g, &c->gemm, form, &subject.ways[fastest], gain);
+	*chosen = first / gain;
 	return true;
 }

@@ -85,24 +85,25 @@ void gpu_choices_use(struct gpu_choices *choices, const struct calibration *cali
 	use_attention(choices, calibration, kernels->device, context, arena);
 }
 
+static const char *say(const char *refused, int taken, int n, struct arena *arena)
+{
+	return refused != NULL || n == 0 ? refused : arena_printf(arena, "%d of %d used", taken, n);
+}
+
 const char *gpu_choices_say(const struct gpu_choices *choices, struct arena *arena)
 {
 	int taken = 0;
 
-	if (choices->refused != NULL || choices->n == 0)
-		return choices->refused;
 	for (int i = 0; i < choices->n; i++)
 		taken += choices->choices[i].taken;
-	return arena_printf(arena, "%d of %d used", taken, choices->n);
+	return say(choices->refused, taken, choices->n, arena);
 }
 
 const char *gpu_choices_say_attention(const struct gpu_choices *choices, struct arena *arena)
 {
 	int taken = 0;
 
-	if (choices->attention_refused != NULL || choices->n_attention == 0)
-		return choices->attention_refused;
 	for (int i = 0; i < choices->n_attention; i++)
 		taken += choices->attention[i].taken;
-	return arena_printf(arena, "%d of %d used", taken, choices->n_attention);
+	return say(choices->attention_refused, taken, choices->n_attention, arena);
 }
