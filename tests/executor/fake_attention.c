@@ -7,7 +7,7 @@
 
 #include "fake_cuda_private.h"
 
-enum { SLOWER = 1, FAST = 2, REFUSED = 3, CONTEXTS = 64, MARKS = 64 };
+enum { SLOWER = 1, FAST = 2, REFUSED = 3, MARKS = 64 };
 
 enum behaviour { RIGHT, WRONG, WRONG_SUMS, UNSTABLE, SLOW, NO_WAY };
 static const struct scene {
@@ -29,11 +29,7 @@ static const struct scene elsewhere = {0, 0, RIGHT, 1.3};
 enum { PATTERN = 0x3f3f3f3f, NEARLY = 0x3f403f3f, FAR = 0x40404040 };
 
 static int64_t n_runs;
-static struct chosen {
-	const struct kernel_context *context;
-	struct attention_choice *choices;
-	int n;
-} chosen[CONTEXTS];
+static struct fake_choosers choosers;
 static struct mark_of_memory {
 	const char *address;
 	int64_t bytes;
@@ -75,21 +71,17 @@ int fake_attention_ways(struct kernel_context *context, const struct attention *
 
 void fake_choose_attention(struct kernel_context *context, struct attention_choice *choices, int n)
 {
-	int at = 0;
-
-	fake_lock();
-	while (at < CONTEXTS - 1 && chosen[at].context != context && chosen[at].context != NULL)
-		at++;
-	chosen[at] = (struct chosen){n > 0 ? context : NULL, choices, n};
-	fake_unlock();
+	fake_choose(&choosers, context, choices, n);
 }
 
-static struct attention_choice *find(const struct chosen *c, const struct attention *a)
+static struct attention_choice *find(const struct fake_chooser *c, const struct attention *a)
 {
+	struct attention_choice *choices = c->choices;
+
 	for (int i = 0; i < c->n; i++)
-		if (a->dtype == DTYPE_BF16 && c->choices[i].head_dim == a->head_dim &&
-			c->choices[i].length == a->length)
-			return &c->choices[i];
+		if (a->dtype == DTYPE_BF16 && choices[i].head_dim == a->head_dim &&
+			choices[i].length == a->length)
+			return &choices[i];
 	return NULL;
 }
 
@@ -131,9 +123,9 @@ bool fake_take_attention(struct kernel_context *context, const struct attention 
 	bool refused = false;
 
 	fake_lock();
-	for (int i = 0; i < CONTEXTS; i++) {
+	for (int i = 0; i < FAKE_CONTEXTS; i++) {
 		struct attention_choice *choice =
-			chosen[i].context == context ? find(&chosen[i], a) : NULL;
+			choosers.of[i].context == context ? find(&choosers.of[i], a) : NULL;
 
 		if (choice == NULL)
 			continue;
@@ -152,9 +144,9 @@ bool fake_take_attention(struct kernel_context *context, const struct attention 
 /* With the lock, while the kernels of one context run. */
 double fake_attention_speed(const struct attention *a)
 {
-	for (int i = 0; i < CONTEXTS; i++) {
+	for (int i = 0; i < FAKE_CONTEXTS; i++) {
 		const struct attention_choice *choice =
-			chosen[i].context != NULL ? find(&chosen[i], a) : NULL;
+			choosers.of[i].context != NULL ? find(&choosers.of[i], a) : NULL;
 
 		if (choice != NULL)
 			return choice->way.engine == FAST ? scene_of(a->head_dim, a->length)->speed

@@ -172,6 +172,17 @@ int64_t fake_gemm_version(struct kernel_context *context);
 bool fake_take_choice(struct kernel_context *context, const struct gemm *g);
 double fake_gemm_speed(const struct gemm *g);
 
+/* Who chose what, by context; until it chooses nothing. */
+enum { FAKE_CONTEXTS = 64 };
+struct fake_choosers {
+	struct fake_chooser {
+		const struct kernel_context *context;
+		void *choices; /* of the library's kind */
+		int n;
+	} of[FAKE_CONTEXTS];
+};
+void fake_choose(
+	struct fake_choosers *all, const struct kernel_context *context, void *choices, int n);
 /* fake_attention.c */
 int fake_attention_ways(struct kernel_context *context, const struct attention *a,
 	struct attention_way *ways, int most);

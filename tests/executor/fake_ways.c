@@ -4,14 +4,23 @@
 
 #include "fake_cuda_private.h"
 
-enum { FIRST = 10, DEEP = 11, REFUSED = 12, DEPTH = 4096, CONTEXTS = 64 };
+enum { FIRST = 10, DEEP = 11, REFUSED = 12, DEPTH = 4096 };
 
-/* Who chose what; the last to choose is whom the clock asks. */
-static struct chosen {
-	const struct kernel_context *context;
-	struct gemm_choice *choices;
-	int n;
-} chosen[CONTEXTS];
+/* The last to choose is whom the clock asks. */
+static struct fake_choosers choosers;
+
+void fake_choose(
+	struct fake_choosers *all, const struct kernel_context *context, void *choices, int n)
+{
+	int at = 0;
+
+	fake_lock();
+	while (at < FAKE_CONTEXTS - 1 && all->of[at].context != context &&
+		all->of[at].context != NULL)
+		at++;
+	all->of[at] = (struct fake_chooser){n > 0 ? context : NULL, choices, n};
+	fake_unlock();
+}
 
 int fake_gemm_ways(
 	struct kernel_context *context, const struct gemm *g, struct gemm_way *ways, int most)
@@ -25,13 +34,7 @@ int fake_gemm_ways(
 
 void fake_choose_gemms(struct kernel_context *context, struct gemm_choice *choices, int n)
 {
-	int at = 0;
-
-	fake_lock();
-	while (at < CONTEXTS - 1 && chosen[at].context != context && chosen[at].context != NULL)
-		at++;
-	chosen[at] = (struct chosen){n > 0 ? context : NULL, choices, n};
-	fake_unlock();
+	fake_choose(&choosers, context, choices, n);
 }
 
 int64_t fake_gemm_version(struct kernel_context *context)
@@ -40,10 +43,10 @@ int64_t fake_gemm_version(struct kernel_context *context)
 	return 130100;
 }
 
-static struct gemm_choice *find(const struct chosen *c, const struct gemm *g)
+static struct gemm_choice *find(const struct fake_chooser *c, const struct gemm *g)
 {
 	for (int i = 0; i < c->n; i++) {
-		struct gemm_choice *choice = &c->choices[i];
+		struct gemm_choice *choice = (struct gemm_choice *)c->choices + i;
 
 		if (choice->dtype == g->dtype && choice->c_dtype == g->c_dtype &&
 			choice->m == g->m && choice->n == g->n && choice->k == g->k &&
@@ -59,9 +62,9 @@ bool fake_take_choice(struct kernel_context *context, const struct gemm *g)
 	bool refused = false;
 
 	fake_lock();
-	for (int i = 0; i < CONTEXTS; i++) {
+	for (int i = 0; i < FAKE_CONTEXTS; i++) {
 		struct gemm_choice *choice =
-			chosen[i].context == context ? find(&chosen[i], g) : NULL;
+			choosers.of[i].context == context ? find(&choosers.of[i], g) : NULL;
 
 		if (choice == NULL)
 			continue;
@@ -76,9 +79,9 @@ bool fake_take_choice(struct kernel_context *context, const struct gemm *g)
 /* With the lock, while the products of one context run. */
 double fake_gemm_speed(const struct gemm *g)
 {
-	for (int i = 0; i < CONTEXTS; i++) {
+	for (int i = 0; i < FAKE_CONTEXTS; i++) {
 		const struct gemm_choice *choice =
-			chosen[i].context != NULL ? find(&chosen[i], g) : NULL;
+			choosers.of[i].context != NULL ? find(&choosers.of[i], g) : NULL;
 
 		if (choice != NULL && choice->way.algorithm == DEEP)
 			return g->k >= DEPTH ? 1.25 : 1.01;
