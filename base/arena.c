@@ -15,20 +15,6 @@ struct arena_block {
 	max_align_t data[]; /* max_align_t: what follows the header is aligned for any type */
 };
 
-static void (*out_of_memory_handler)(size_t bytes);
-
-void base_set_out_of_memory_handler(void (*handler)(size_t bytes))
-{
-	out_of_memory_handler = handler;
-}
-
-_Noreturn void base_out_of_memory(size_t bytes)
-{
-	if (out_of_memory_handler != NULL)
-		out_of_memory_handler(bytes);
-	abort();
-}
-
 void arena_init(struct arena *arena)
 {
 	arena->first = NULL;
@@ -122,25 +108,5 @@ char *arena_printf(struct arena *arena, const char *format, ...)
 	va_end(args);
 	char *result = arena_strndup(arena, text_string(&text), text.length);
 	text_finish(&text);
-	return result;
-}
-
-void *array_grow(void *array, int *capacity, int needed, size_t size)
-{
-	size_t bytes;
-
-	if (array != NULL && needed <= *capacity)
-		return array;
-	int grown = *capacity > INT32_MAX / 2 ? INT32_MAX : *capacity * 2;
-	if (grown < needed)
-		grown = needed;
-	if (grown < 8)
-		grown = 8;
-	if (__builtin_mul_overflow((size_t)grown, size, &bytes))
-		base_out_of_memory(SIZE_MAX);
-	void *result = realloc(array, bytes > 0 ? bytes : 1);
-	if (result == NULL)
-		base_out_of_memory(bytes);
-	*capacity = grown;
 	return result;
 }

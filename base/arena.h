@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+#include "base/out_of_memory.h"
+
 struct arena_block;
 
 struct arena {
@@ -28,14 +30,5 @@ char *arena_printf(struct arena *arena, const char *format, ...)
 
 #define ARENA_NEW(arena, type)          ((type *)arena_alloc(arena, 1, sizeof(type)))
 #define ARENA_ARRAY(arena, type, count) ((type *)arena_alloc(arena, (size_t)(count), sizeof(type)))
-
-/* Grows a malloc'ed array: returns room for at least `needed` elements of `size` bytes, doubling
- * `*capacity`. The caller owns and frees it. Never NULL. */
-void *array_grow(void *array, int *capacity, int needed, size_t size);
-
-/* Memory ran out. Calls the handler that the edge (cli) installed, which does not return; without
- * one it aborts. Libraries below cli never continue after it, so no caller tests for NULL. */
-_Noreturn void base_out_of_memory(size_t bytes);
-void base_set_out_of_memory_handler(void (*handler)(size_t bytes));
 
 #endif

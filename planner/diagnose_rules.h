@@ -26,7 +26,7 @@ extern const struct diagnosis_rule diagnosis_plan_rules[];
 /* diagnose_machine.c: it does, and takes longer. */
 extern const struct diagnosis_rule diagnosis_machine_rules[];
 
-/* diagnose.c. */
+/* diagnose_evidence.c. */
 bool patient_simulate(const struct plan_file *file, const struct plan *plan, bool details,
 	struct arena *arena, struct schedule **schedule, struct simulation *simulation,
 	struct error *error);

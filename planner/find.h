@@ -12,15 +12,13 @@ struct finder {
 	int capacity;
 };
 
+/* find_best.c */
 struct found *find_row(struct finder *finder, const char *what, double value);
 /* The whole search of another question; the best plan, or the one that misses by least, becomes a
  * row. False only for errors that are ours: a question that contradicts itself is a row with a
  * note. */
 bool find_best(struct finder *finder, const struct question *question, const char *what,
 	double value, struct found **row, struct error *error);
-/* Fixes one knob, as if it had been typed. */
-bool find_fix(struct question *question, const char *knob, int64_t value, struct arena *arena,
-	struct error *error);
 
 /* find.c */
 bool find_length(struct finder *finder, struct error *error);

@@ -70,9 +70,5 @@ bool programme_is_surely_cut(const struct programme *programme, const int *choic
 void programme_solve_bounding(const struct programme *programme, struct solution *solution);
 /* False when GLPK is not built in, gave up or ran into an error: then nothing is known. */
 bool programme_solve_glpk(const struct programme *programme, struct solution *solution);
-/* By GLPK, else by branch and bound. */
-void programme_solve(const struct programme *programme, struct solution *solution);
-/* For tests and --version. */
-bool programme_has_glpk(void);
 
 #endif

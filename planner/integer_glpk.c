@@ -200,22 +200,12 @@ bool programme_solve_glpk(const struct programme *programme, struct solution *so
 	return ok;
 }
 
-bool programme_has_glpk(void)
-{
-	return true;
-}
-
 #else
 
 bool programme_solve_glpk(const struct programme *programme, struct solution *solution)
 {
 	(void)programme;
 	*solution = (struct solution){0};
-	return false;
-}
-
-bool programme_has_glpk(void)
-{
 	return false;
 }
 
