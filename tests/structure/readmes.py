@@ -1,5 +1,6 @@
-"""Fails when a folder's README does not say what a source file of it is for: by its name (`comm.h`
-speaks for `comm.c` too), or by a pattern that it is one of (`view_*.c`).
+"""Fails when the README of a room does not say what a source file of it is for: by its name
+(`comm.h` speaks for `comm.c` too), or by a pattern that it is one of (`view_*.c`); and when it does
+not fit a screen.
 
     readmes.py ROOT         checks the tree
     readmes.py --self-test  plants violations in a small tree and fails unless each is found
@@ -13,6 +14,7 @@ import tempfile
 
 import sources
 
+LINES = 120 # 40 when all files are in their rooms
 NAME = re.compile(r'(?<![\w/*.])([a-z0-9_]*[a-z0-9_*]+)\.(?:[ch]|cuh|\*)(?![\w*])')
 
 
@@ -38,12 +40,15 @@ def missing_patterns(files, readme):
 def check(root):
     everywhere = sources.files(root, ['.c', '.h', '.cpp', '.cu', '.cuh'])
     problems = []
-    for folder in sources.FOLDERS:
-        path = os.path.join(folder, 'README.md')
-        own = [p for p in sources.files(root, ['.c', '.h'], [folder]) if os.path.dirname(p) == folder]
-        if not own:
-            continue
+    for room in sources.rooms(root):
+        path = os.path.join(room, 'README.md')
+        if not os.path.isfile(os.path.join(root, path)):
+            continue  # what rooms.py is for
+        own = [p for p in sources.files(root, ['.c', '.h'], [room.split(os.sep)[0]])
+               if os.path.dirname(p) == room]
         readme = sources.text(root, path)
+        if readme.count('\n') > LINES:
+            problems.append(f'{path}: {readme.count(chr(10))} lines, at most {LINES}')
         problems += [f'{path}: no word about {os.path.basename(name)}'
                      for name in unnamed(own, readme)]
         problems += [f'{path}: there is no {name}.c or {name}.h'
@@ -58,9 +63,11 @@ def self_test():
             with open(os.path.join(root, 'base', name), 'w', encoding='utf-8') as stream:
                 stream.write('\n')
         with open(os.path.join(root, 'base', 'README.md'), 'w', encoding='utf-8') as stream:
-            stream.write('`arena.h`; views are in `view_*.c`, `dropped.c` is of the past. A lost.day\n')
+            stream.write('`arena.h`; views are in `view_*.c`, `dropped.c` is of the past. A lost.day'
+                         + '\n' * (LINES + 1))
         found = check(root)
-    expected = ['base/README.md: no word about lost.c', 'base/README.md: no word about view.h',
+    expected = [f'base/README.md: {LINES + 1} lines, at most {LINES}',
+                'base/README.md: no word about lost.c', 'base/README.md: no word about view.h',
                 'base/README.md: there is no dropped.c or dropped.h']
     if found != expected:
         sys.exit(f'self-test: expected {expected}, found {found}')
