@@ -1,9 +1,9 @@
 /* `predict --cases`: a CSV row in, a CSV row out. A bad row does not stop the rest. */
 #include <string.h>
 
+#include "cli/cases.h"
 #include "cli/files.h"
 #include "cli/output.h"
-#include "cli/predict.h"
 
 /* The columns that are no option. */
 enum { COLUMN_CASE = -1, COLUMN_MODEL = -2, COLUMN_TOPOLOGY = -3, COLUMN_UNKNOWN = -4 };
@@ -111,7 +111,7 @@ static void predict_row(
 	const char *words[3] = {NULL};
 
 	bool ok = read_row(cases, row, &arguments, words, &error) &&
-		  predict_ask(arena, words[1], words[2], &arguments, &asked, &plan, &error) &&
+		  ask_plan(arena, words[1], words[2], &arguments, &asked, &plan, &error) &&
 		  plan_evaluate_briefly(arena, &plan, asked.model, asked.topology,
 			  asked.question.memory_limit_bytes, &evaluation, &error);
 	const char *name = words[0] != NULL

@@ -7,6 +7,7 @@
 
 /* One call of the program. `arena` lives as long as the process. */
 struct invocation {
+	const struct command *const *commands; /* all of them, by name: what `help` explains */
 	const struct command *command;
 	struct arguments arguments;
 	struct arena *arena;
@@ -29,22 +30,13 @@ struct command {
 COMMANDS(X)
 #undef X
 
-/* NULL when there is none of that name; `error`, if given, then suggests the nearest. */
-const struct command *command_find(const char *name, struct error *error);
-extern const struct command *const commands[]; /* COMMAND_COUNT, by name */
+/* A table of commands has COMMAND_COUNT rows, by name. */
 
-extern const char *const help_topics[]; /* besides commands; NULL-terminated */
-/* The manual page, for scdoc; also docs/shardplan.1.scd. */
-void help_man(struct arena *arena, struct text *text);
-/* What an exit code means, and which variables are looked at, one a line: "0 ok". */
-struct help_line {
-	const char *name, *words;
-};
-extern const struct help_line help_exit_codes[], help_variables[]; /* ended by a NULL name */
-/* `help [COMMAND]` and `--help`. */
-void help_overview(struct text *text);
-void help_command(const struct command *command, struct text *text);
-/* `help defaults`; also docs/defaults.md. */
-bool help_defaults(struct arena *arena, struct text *text, struct error *error);
+/* NULL when there is none of that name; `error`, if given, then suggests the nearest. */
+const struct command *command_find(
+	const struct command *const commands[], const char *name, struct error *error);
+/* The row of the table that is `command`. */
+enum command_index command_index(
+	const struct command *const commands[], const struct command *command);
 
 #endif

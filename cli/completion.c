@@ -1,9 +1,8 @@
-#include "cli/completion.h"
+#include "cli/help.h"
 
 #include <ctype.h>
 #include <string.h>
 
-#include "cli/command.h"
 #include "reports/reports.h"
 #include "schedule/schedule.h"
 
@@ -95,7 +94,7 @@ static const char *join(
 	return words;
 }
 
-static const char *command_words(struct arena *arena)
+static const char *command_words(const struct command *const commands[], struct arena *arena)
 {
 	const char *words = "";
 
@@ -104,8 +103,8 @@ static const char *command_words(struct arena *arena)
 	return words;
 }
 
-static const char *add_operand(
-	const char *words, const char *token, bool *files, struct arena *arena)
+static const char *add_operand(const struct command *const commands[], const char *words,
+	const char *token, bool *files, struct arena *arena)
 {
 	if (strcmp(token, "MODEL") == 0)
 		return join(words, model_presets, n_model_presets, arena);
@@ -113,7 +112,7 @@ static const char *add_operand(
 		return arena_printf(arena, "%s local",
 			join(words, topology_catalogue, n_topology_catalogue, arena));
 	if (strcmp(token, "COMMAND") == 0)
-		return arena_printf(arena, "%s %s", words, command_words(arena));
+		return arena_printf(arena, "%s %s", words, command_words(commands, arena));
 	if (strcmp(token, "TOPIC") == 0)
 		return arena_printf(arena, "%s %s", words, words_of_names(help_topics, arena));
 	if (strcmp(token, "SHELL") == 0)
@@ -125,7 +124,8 @@ static const char *add_operand(
 }
 
 /* From "MODEL TOPOLOGY", "[list | show MODEL]": names, literal words, and whether files go too. */
-static const char *operand_words(const struct command *command, bool *files, struct arena *arena)
+static const char *operand_words(const struct command *const commands[],
+	const struct command *command, bool *files, struct arena *arena)
 {
 	const char *words = "";
 
@@ -135,7 +135,7 @@ static const char *operand_words(const struct command *command, bool *files, str
 		size_t length = strcspn(at, " |[]()");
 		const char *token = arena_strndup(arena, at, length);
 		if (length > 0 && strcmp(token, "...") != 0)
-			words = add_operand(words, token, files, arena);
+			words = add_operand(commands, words, token, files, arena);
 		at += length + (at[length] != '\0');
 	}
 	return words;
@@ -163,11 +163,12 @@ static void bash_values(struct arena *arena, struct text *text)
 	}
 }
 
-static void bash_commands(struct arena *arena, struct text *text)
+static void bash_commands(
+	const struct command *const commands[], struct arena *arena, struct text *text)
 {
 	for (int c = 0; c < COMMAND_COUNT; c++) {
 		bool files;
-		const char *words = operand_words(commands[c], &files, arena);
+		const char *words = operand_words(commands, commands[c], &files, arena);
 		text_printf(text, "\t%s) files=%d words='%s'; options='", commands[c]->name, files,
 			words);
 		for (int i = 0, n = 0; i < n_options; i++) {
@@ -179,7 +180,8 @@ static void bash_commands(struct arena *arena, struct text *text)
 	}
 }
 
-static void write_bash(struct arena *arena, struct text *text)
+static void write_bash(
+	const struct command *const commands[], struct arena *arena, struct text *text)
 {
 	text_add(text,
 		"# bash completion of shardplan. Made by: shardplan help completion bash\n"
@@ -200,11 +202,11 @@ static void write_bash(struct arena *arena, struct text *text)
 		"\tdone\n"
 		"\tif [[ -z $command ]]; then\n");
 	text_printf(text, "\t\t_shardplan_words '%s --help --version'\n\t\treturn\n\tfi\n",
-		command_words(arena));
+		command_words(commands, arena));
 	text_add(text, "\tcase $before in\n");
 	bash_values(arena, text);
 	text_add(text, "\tesac\n\tcase $command in\n");
-	bash_commands(arena, text);
+	bash_commands(commands, arena, text);
 	text_add(text, "\tesac\n"
 		       "\tif [[ $cur == -* ]]; then _shardplan_words \"$options\"\n"
 		       "\telse\n\t\t_shardplan_words \"$words\"\n"
@@ -239,7 +241,8 @@ static void zsh_option(const struct option *option, struct arena *arena, struct 
 	text_add(text, "'");
 }
 
-static void write_zsh(struct arena *arena, struct text *text)
+static void write_zsh(
+	const struct command *const commands[], struct arena *arena, struct text *text)
 {
 	text_add(text, "#compdef shardplan\n"
 		       "# zsh completion of shardplan. Made by: shardplan help completion zsh\n"
@@ -255,7 +258,7 @@ static void write_zsh(struct arena *arena, struct text *text)
 		       "\tcase $command in\n");
 	for (int c = 0; c < COMMAND_COUNT; c++) {
 		bool files;
-		const char *words = operand_words(commands[c], &files, arena);
+		const char *words = operand_words(commands, commands[c], &files, arena);
 		text_printf(text, "\t%s)\n\t\t_arguments", commands[c]->name);
 		for (int i = 0; i < n_options; i++) {
 			if (is_shown(&all_options[i], (enum command_index)c))
@@ -299,13 +302,14 @@ static void fish_option(
 	text_add(text, "'\n");
 }
 
-static void write_fish(struct arena *arena, struct text *text)
+static void write_fish(
+	const struct command *const commands[], struct arena *arena, struct text *text)
 {
 	text_add(text, "# fish completion of shardplan. Made by: shardplan help completion fish\n"
 		       "complete -c shardplan -f\n");
 	for (int c = 0; c < COMMAND_COUNT; c++) {
 		bool files;
-		const char *words = operand_words(commands[c], &files, arena);
+		const char *words = operand_words(commands, commands[c], &files, arena);
 		const char *name = commands[c]->name;
 		text_printf(
 			text, "complete -c shardplan -n __fish_use_subcommand -a %s -d '", name);
@@ -327,16 +331,18 @@ static void write_fish(struct arena *arena, struct text *text)
 	}
 }
 
-bool help_completion(const char *shell, struct arena *arena, struct text *text, struct error *error)
+bool help_completion(const struct command *const commands[], const char *shell, struct arena *arena,
+	struct text *text, struct error *error)
 {
 	static const struct {
 		const char *name;
-		void (*write)(struct arena *arena, struct text *text);
+		void (*write)(const struct command *const commands[], struct arena *arena,
+			struct text *text);
 	} shells[] = {{"bash", write_bash}, {"zsh", write_zsh}, {"fish", write_fish}};
 
 	for (int i = 0; i < COUNT_OF(shells); i++) {
 		if (strcmp(shell, shells[i].name) == 0) {
-			shells[i].write(arena, text);
+			shells[i].write(commands, arena, text);
 			return true;
 		}
 	}

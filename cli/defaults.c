@@ -1,7 +1,7 @@
 /* `help defaults`: the values are asked of the code that fills them in, not repeated here. */
 #include <string.h>
 
-#include "cli/command.h"
+#include "cli/help.h"
 #include "executor/executor.h"
 #include "schedule/schedule.h"
 

@@ -1,8 +1,7 @@
 /* `help`, `--help`: everything is written from the tables. */
 #include <string.h>
 
-#include "cli/command.h"
-#include "cli/completion.h"
+#include "cli/help.h"
 #include "cli/output.h"
 #include "cli/settings.h"
 #include "reports/reports.h"
@@ -80,12 +79,11 @@ static void add_views(struct text *text)
 		"digest is of");
 }
 
-void help_command(const struct command *command, struct text *text)
+void help_command(
+	const struct command *const commands[], const struct command *command, struct text *text)
 {
-	enum command_index index = 0;
+	enum command_index index = command_index(commands, command);
 
-	while (commands[index] != command)
-		index++;
 	text_printf(text, "shardplan %s: %s\n\n", command->name, command->summary);
 	text_printf(text, "usage: shardplan %s%s%s [OPTIONS]\n\n", command->name,
 		command->operands[0] != '\0' ? " " : "", command->operands);
@@ -99,7 +97,7 @@ void help_command(const struct command *command, struct text *text)
 		text_printf(text, "  %s\n", command->examples[i]);
 }
 
-void help_overview(struct text *text)
+void help_overview(const struct command *const commands[], struct text *text)
 {
 	text_add(text, "shardplan: which sharding strategy for my cluster?\n\n"
 		       "usage: shardplan COMMAND [OPERANDS] [OPTIONS]\n\n"
@@ -121,41 +119,6 @@ void help_overview(struct text *text)
 		       "  shardplan check plan.yaml measured.json\n");
 }
 
-const char *const help_topics[] = {
-	"completion", "defaults", "environment", "exit-codes", "man", "settings", NULL};
-
-const struct help_line help_exit_codes[] = {
-	{"0", "ok"},
-	{"1", "a well-formed \"no\": nothing fits, or a value is outside its tolerance"},
-	{"2", "usage: unknown option, a question that contradicts itself"},
-	{"3", "bad input: one line, file:line:col: what, expected, got, fix"},
-	{"4", "something is missing on this machine, or cannot be written"},
-	{"5", "internal error, or out of memory"},
-	{"6", "training was stopped by a fault"},
-	{"130", "ended by Ctrl-C; `train --checkpoint`: after the step, and it was committed"},
-	{"143", "`train` was asked to stop (SIGTERM): the step was finished, the checkpoint "
-		"committed"},
-	{"128+n", "ended by signal n"},
-	{NULL, NULL},
-};
-
-const struct help_line help_variables[] = {
-	{"SHARDPLAN_PATH", "folders, separated by colons, with models and topologies of one's own: "
-			   "NAME.yaml, NAME.json or NAME/config.json there is called NAME"},
-	{"SHARDPLAN_OPTION",
-		"an option that is not typed, such as SHARDPLAN_SEQ_LEN=2048 for --seq-len "
-		"(`shardplan help settings` lists them)"},
-	{"XDG_CONFIG_HOME",
-		"the file of settings is $XDG_CONFIG_HOME/shardplan/config.yaml; without "
-		"it in ~/.config/shardplan"},
-	{"XDG_CACHE_HOME",
-		"the calibration of this machine is in $XDG_CACHE_HOME/shardplan; without "
-		"it in ~/.cache/shardplan"},
-	{"NO_COLOR", "when set and not empty, no colours unless --color=always"},
-	{"TERM", "\"dumb\": no colours either"},
-	{NULL, NULL},
-};
-
 static void add_lines(const struct help_line *lines, int column, struct text *text)
 {
 	for (; lines->name != NULL; lines++) {
@@ -165,22 +128,22 @@ static void add_lines(const struct help_line *lines, int column, struct text *te
 	}
 }
 
-static bool add_topic(const char *topic, const char *shell, struct arena *arena, struct text *text,
-	struct error *error)
+bool help_topic(const struct command *const commands[], const char *topic, const char *shell,
+	struct arena *arena, struct text *text, struct error *error)
 {
 	struct error unknown = {0};
-	const struct command *command = command_find(topic, &unknown);
+	const struct command *command = command_find(commands, topic, &unknown);
 
 	if (command != NULL)
-		help_command(command, text);
+		help_command(commands, command, text);
 	else if (strcmp(topic, "defaults") == 0)
 		return help_defaults(arena, text, error);
 	else if (strcmp(topic, "settings") == 0)
 		return help_settings(arena, text, error);
 	else if (strcmp(topic, "completion") == 0)
-		return help_completion(shell != NULL ? shell : "", arena, text, error);
+		return help_completion(commands, shell != NULL ? shell : "", arena, text, error);
 	else if (strcmp(topic, "man") == 0)
-		help_man(arena, text);
+		help_man(commands, arena, text);
 	else if (strcmp(topic, "exit-codes") == 0)
 		add_lines(help_exit_codes, 7, text);
 	else if (strcmp(topic, "environment") == 0)
@@ -191,40 +154,3 @@ static bool add_topic(const char *topic, const char *shell, struct arena *arena,
 			unknown.message);
 	return true;
 }
-
-static bool run(struct invocation *invocation, struct error *error)
-{
-	const struct arguments *arguments = &invocation->arguments;
-	struct text text = {0};
-	bool ok = true;
-
-	bool completes =
-		arguments->n_operands > 0 && strcmp(arguments->operands[0], "completion") == 0;
-	if (arguments->n_operands > 1 && !completes)
-		return error_set(error, EXIT_CODE_USAGE,
-			"%.200s: one word too many, expected 1 at most", arguments->operands[1]);
-	if (arguments->n_operands == 0)
-		help_overview(&text);
-	else
-		ok = add_topic(arguments->operands[0],
-			arguments->n_operands > 1 ? arguments->operands[1] : NULL,
-			invocation->arena, &text, error);
-	ok = ok && output_text(&text, error);
-	text_finish(&text);
-	return ok;
-}
-
-const struct command command_help = {
-	.name = "help",
-	.summary = "explain a command, or a topic",
-	.operands = "[COMMAND|TOPIC] [SHELL]",
-	.least = 0,
-	.most = 2,
-	.details = "Without a word: the list of commands. Topics: `completion` (then bash, zsh or "
-		   "fish: what that shell sources), `defaults` of every option, `environment`, "
-		   "`exit-codes`, `man` (the manual page, for scdoc), `settings` (what the "
-		   "environment and the file of settings say, and where).",
-	.examples = {"shardplan help plan", "shardplan help defaults",
-		"eval \"$(shardplan help completion bash)\"", "shardplan help settings"},
-	.run = run,
-};

@@ -5,7 +5,6 @@
 #include "cli/files.h"
 #include "cli/inputs.h"
 #include "cli/output.h"
-#include "cli/predict.h"
 #include "cli/question.h"
 #include "reports/import.h"
 
@@ -171,8 +170,8 @@ static bool make_plan(struct arena *arena, struct importation *importation, stru
 			       : error_set(error, why.code, "%s", why.message);
 	add_ends(arena, importation, model);
 	add_group(arena, importation, topology);
-	return predict_ask(arena, importation->model, importation->topology,
-		       &importation->arguments, asked, plan, &why) ||
+	return ask_plan(arena, importation->model, importation->topology, &importation->arguments,
+		       asked, plan, &why) ||
 	       place_error(importation, &why, error);
 }
 

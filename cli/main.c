@@ -1,47 +1,19 @@
 /* shardplan: the table of commands, and the edge where errors become exit codes. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/output.h"
 #include "cli/settings.h"
-#include "cli/version.h"
 #include "executor/executor.h"
 
-const struct command *const commands[] = {
+static const struct command *const commands[] = {
 #define X(suffix, name) &command_##name,
 	COMMANDS(X)
 #undef X
 };
-
-static int compare_name(const void *name, const void *command)
-{
-	return strcmp(name, (*(const struct command *const *)command)->name);
-}
-
-static bool unknown_command(const char *name, struct error *error)
-{
-	const char *names[COMMAND_COUNT + 1] = {NULL};
-
-	for (int i = 0; i < COMMAND_COUNT; i++)
-		names[i] = commands[i]->name;
-	const char *near = nearest_name(name, names);
-	return error_set(error, EXIT_CODE_USAGE, "%.100s: unknown command%s%s%s", name,
-		near != NULL ? ", did you mean " : "", near != NULL ? near : "",
-		near != NULL ? "?" : "");
-}
-
-const struct command *command_find(const char *name, struct error *error)
-{
-	const struct command *const *found =
-		bsearch(name, commands, COMMAND_COUNT, sizeof(*commands), compare_name);
-
-	if (found == NULL)
-		unknown_command(name, error);
-	return found != NULL ? *found : NULL;
-}
 
 /* Nothing may be allocated any more, so nothing is printed through stdio. */
 static _Noreturn void out_of_memory(size_t bytes)
@@ -64,28 +36,19 @@ static bool check_operands(const struct invocation *invocation, struct error *er
 		command->operands, n, n == 1 ? "word" : "words");
 }
 
-static enum command_index index_of(const struct command *command)
-{
-	int i = 0;
-
-	while (commands[i] != command)
-		i++;
-	return (enum command_index)i;
-}
-
 static bool run_command(struct invocation *invocation, int argc, char **argv, struct error *error)
 {
 	const struct command *command = invocation->command;
 	bool help;
 
-	if (!arguments_parse(argc, argv, index_of(command), command->most, &invocation->arguments,
-		    &help, invocation->arena, error))
+	if (!arguments_parse(argc, argv, command_index(commands, command), command->most,
+		    &invocation->arguments, &help, invocation->arena, error))
 		return false;
 	if (!help)
 		return settings_apply(&invocation->arguments, invocation->arena, error) &&
 		       check_operands(invocation, error) && command->run(invocation, error);
 	struct text text = {0};
-	help_command(command, &text);
+	help_command(commands, command, &text);
 	bool ok = output_text(&text, error);
 	text_finish(&text);
 	return ok;
@@ -99,7 +62,7 @@ static bool answer_without_command(int argc, char **argv, enum exit_code *code)
 	bool nothing = argc < 2;
 
 	if (nothing || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-		help_overview(&text);
+		help_overview(commands, &text);
 	else if (strcmp(argv[1], "--version") == 0)
 		version_print(&text);
 	else
@@ -135,7 +98,7 @@ static enum exit_code report_failure(const struct invocation *invocation, const 
 int main(int argc, char **argv)
 {
 	struct arena arena = {0};
-	struct invocation invocation = {.arena = &arena};
+	struct invocation invocation = {.commands = commands, .arena = &arena};
 	struct error error = {0};
 	enum exit_code code;
 
@@ -144,7 +107,7 @@ int main(int argc, char **argv)
 		return executor_rank_main(argc, argv);
 	if (answer_without_command(argc, argv, &code))
 		return (int)code;
-	invocation.command = command_find(argv[1], &error);
+	invocation.command = command_find(commands, argv[1], &error);
 	bool ok =
 		invocation.command != NULL && run_command(&invocation, argc - 2, argv + 2, &error);
 	code = ok ? invocation.verdict : report_failure(&invocation, &error);

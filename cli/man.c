@@ -1,7 +1,7 @@
 /* The manual page, from the tables that help and parsing come from, so that it cannot drift. */
 #include <string.h>
 
-#include "cli/command.h"
+#include "cli/help.h"
 #include "reports/reports.h"
 
 /* scdoc gives a meaning to these. */
@@ -29,7 +29,7 @@ static void add_item(const char *term, const char *value, const char *words, str
 	text_add(text, "\n\n");
 }
 
-static void add_commands(struct text *text)
+static void add_commands(const struct command *const commands[], struct text *text)
 {
 	text_add(text, "# COMMANDS\n\n");
 	for (int c = 0; c < COMMAND_COUNT; c++) {
@@ -45,7 +45,8 @@ static void add_commands(struct text *text)
 	}
 }
 
-static const char *owners(const struct option *option, struct arena *arena)
+static const char *owners(
+	const struct command *const commands[], const struct option *option, struct arena *arena)
 {
 	const char *list = "";
 	unsigned all = (1u << COMMAND_COUNT) - 1;
@@ -60,7 +61,8 @@ static const char *owners(const struct option *option, struct arena *arena)
 	return list;
 }
 
-static void add_options(struct arena *arena, struct text *text)
+static void add_options(
+	const struct command *const commands[], struct arena *arena, struct text *text)
 {
 	const char *group = "";
 
@@ -77,7 +79,9 @@ static void add_options(struct arena *arena, struct text *text)
 				? arena_printf(arena, "-%c, --%s", option->letter, option->name)
 				: arena_printf(arena, "--%s", option->name);
 		add_item(term, option->flags & OPTION_SWITCH ? "" : option_value(option, arena),
-			arena_printf(arena, "%s (%s)", option->help, owners(option, arena)), text);
+			arena_printf(
+				arena, "%s (%s)", option->help, owners(commands, option, arena)),
+			text);
 	}
 }
 
@@ -96,7 +100,7 @@ static void add_help_lines(const char *heading, const struct help_line *lines, s
 		add_item(lines->name, "", lines->words, text);
 }
 
-static void add_examples(struct text *text)
+static void add_examples(const struct command *const commands[], struct text *text)
 {
 	text_add(text, "# EXAMPLES\n\n");
 	for (int c = 0; c < COMMAND_COUNT; c++) {
@@ -110,7 +114,7 @@ static void add_examples(struct text *text)
 	}
 }
 
-void help_man(struct arena *arena, struct text *text)
+void help_man(const struct command *const commands[], struct arena *arena, struct text *text)
 {
 	text_add(text,
 		"shardplan(1)\n\n# NAME\n\n"
@@ -127,8 +131,8 @@ void help_man(struct arena *arena, struct text *text)
 		"or "
 		"a model file.\nTOPOLOGY is a catalogue name (*shardplan topologies*), NxNAME, a "
 		"topology file, or *local*, which is\nthis machine.\n\n");
-	add_commands(text);
-	add_options(arena, text);
+	add_commands(commands, text);
+	add_options(commands, arena, text);
 	add_views(text);
 	add_help_lines("ENVIRONMENT", help_variables, text);
 	text_add(text, "# FILES\n\n");
@@ -139,7 +143,7 @@ void help_man(struct arena *arena, struct text *text)
 	add_item("$XDG_CACHE_HOME/shardplan/local.yaml", "", "the calibration of this machine",
 		text);
 	add_help_lines("EXIT STATUS", help_exit_codes, text);
-	add_examples(text);
+	add_examples(commands, text);
 	while (text->length > 1 && text->data[text->length - 2] == '\n')
 		text->data[--text->length] = '\0';
 }

@@ -1,21 +1,8 @@
 /* `predict`: what given choices lead to. */
-#include "cli/predict.h"
-
 #include <string.h>
 
+#include "cli/cases.h"
 #include "cli/output.h"
-
-bool predict_ask(struct arena *arena, const char *model, const char *topology,
-	const struct arguments *arguments, struct asked *asked, struct plan *plan,
-	struct error *error)
-{
-	const struct question *question = &asked->question;
-
-	return ask(arena, model, topology, arguments, true, asked, error) &&
-	       plan_resolve(&question->choices, question->model, question->topology, arena, plan,
-		       error) &&
-	       plan_honours(&question->choices, plan, error);
-}
 
 static bool print(const struct arguments *arguments, const struct asked *asked,
 	const struct evaluation *evaluation, struct error *error)
@@ -50,8 +37,8 @@ static bool predict_one(struct invocation *invocation, struct error *error)
 		return error_set(error, EXIT_CODE_USAGE,
 			"predict: expected MODEL TOPOLOGY or --cases FILE; what a PLAN.yaml "
 			"predicts shows `shardplan explain PLAN.yaml`");
-	if (!predict_ask(invocation->arena, arguments->operands[0], arguments->operands[1],
-		    arguments, &asked, &plan, error) ||
+	if (!ask_plan(invocation->arena, arguments->operands[0], arguments->operands[1], arguments,
+		    &asked, &plan, error) ||
 		!plan_evaluate(invocation->arena, &plan, asked.model, asked.topology,
 			asked.question.memory_limit_bytes, &evaluation, error) ||
 		!print(arguments, &asked, &evaluation, error))

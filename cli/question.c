@@ -232,6 +232,18 @@ bool ask(struct arena *arena, const char *model, const char *topology,
 	return true;
 }
 
+bool ask_plan(struct arena *arena, const char *model, const char *topology,
+	const struct arguments *arguments, struct asked *asked, struct plan *plan,
+	struct error *error)
+{
+	const struct question *question = &asked->question;
+
+	return ask(arena, model, topology, arguments, true, asked, error) &&
+	       plan_resolve(&question->choices, question->model, question->topology, arena, plan,
+		       error) &&
+	       plan_honours(&question->choices, plan, error);
+}
+
 bool plan_question(const struct question *question, struct arena *arena, struct answer *answer,
 	struct error *error)
 {

@@ -1,4 +1,4 @@
-#include "cli/version.h"
+#include "cli/help.h"
 
 #include "kernels/cuda/api.h"
 #include "kernels/kernels.h"
