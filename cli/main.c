@@ -3,10 +3,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/command.h"
-#include "cli/help.h"
-#include "cli/output.h"
-#include "cli/settings.h"
+#include "cli/commands/commands.h"
+#include "cli/help/help.h"
+#include "cli/options/options.h"
+#include "cli/terminal/terminal.h"
 #include "executor/executor.h"
 
 static const struct command *const commands[] = {

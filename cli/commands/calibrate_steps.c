@@ -1,0 +1,346 @@
+/* A step takes longer than its kernels alone: operands lie in caches or not, kernels that nobody
+ * measured wait beside those that somebody did. So real steps of small models are held against
+ * their predictions, by kind of work. */
+#include "cli/commands/calibrate_steps.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cli/question/question.h"
+#include "cli/terminal/terminal.h"
+#include "executor/executor.h"
+
+/* What is trained; no preset is like them, so that a prediction of a preset is none of what was
+ * measured here. Of a processor: of a size that fits no cache and takes milliseconds. Of a GPU:
+ * wide as what it trains, in as few layers as show it, for seconds, so that it meets its power
+ * limit. */
+static const struct reference {
+	const char *model, *micro_batch;
+	const char *lengths[3]; /* tokens */
+	int64_t steps;
+} references[2][2] = {
+	[DEVICE_CPU] = {[STEP_MLP_PLAIN] = {"shardplan: model/1\n"
+					    "name: calibration-plain\n"
+					    "family: gpt2\n"
+					    "layers: 3\nhidden: 448\nheads: 7\nffn: 1792\n"
+					    "vocab: 4096\ncontext: 256\n",
+				"1", {"128", "256"}, 10},
+		[STEP_MLP_GATED] = {"shardplan: model/1\n"
+				    "name: calibration-gated\n"
+				    "family: llama\n"
+				    "layers: 3\nhidden: 448\nheads: 7\nkv_heads: 7\nffn: 1216\n"
+				    "vocab: 4096\ncontext: 256\n",
+			"1", {"128", "256"}, 10}},
+	[DEVICE_GPU] = {[STEP_MLP_PLAIN] = {"shardplan: model/1\n"
+					    "name: calibration-plain\n"
+					    "family: gpt2\n"
+					    "layers: 3\nhidden: 1152\nheads: 18\nffn: 4608\n"
+					    "vocab: 8192\ncontext: 1024\n",
+				"16", {"1024"}, 300},
+		[STEP_MLP_GATED] = {"shardplan: model/1\n"
+				    "name: calibration-gated\n"
+				    "family: llama\n"
+				    "layers: 1\nhidden: 4096\nheads: 32\nkv_heads: 32\nffn: 10240\n"
+				    "vocab: 8192\ncontext: 4096\n",
+			"4", {"2048"}, 150}},
+};
+
+enum {
+	DATA_BYTES = 1 << 16,
+	MOST_RANKS = 8,  /* that compute at the same time */
+	STEPS_QUICK = 5, /* of which two warm up */
+	VISITS = 6,      /* apart in time, at most */
+};
+/* A ratio beyond says more about what else the machine did: 1.4 was the largest on an idle one. */
+static const double most_factor = 2;
+
+static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16};
+
+/* One measurement in the making. */
+struct stepping {
+	struct arena *arena; /* for this one alone */
+	const struct topology *machine;
+	const struct calibration_step *step; /* what is measured */
+	const struct model *model;
+	const char *data;
+	int64_t training_steps;
+	double predicted[STEP_WORK_COUNT], measured[STEP_WORK_COUNT]; /* s */
+};
+
+/* Text: bytes without order. In memory, under a name that rank processes can open. */
+static int make_data(struct arena *arena, const char **path)
+{
+	unsigned char *bytes = ARENA_ARRAY(arena, unsigned char, DATA_BYTES);
+	uint32_t state = 1;
+	int fd = memfd_create("shardplan-calibration", MFD_CLOEXEC);
+
+	for (int i = 0; i < DATA_BYTES; i++) {
+		state = state * 1664525 + 1013904223;
+		bytes[i] = (unsigned char)(state >> 24);
+	}
+	if (fd >= 0 && write(fd, bytes, DATA_BYTES) != DATA_BYTES) {
+		close(fd);
+		return -1;
+	}
+	*path = arena_printf(arena, "/proc/%ld/fd/%d", (long)getpid(), fd);
+	return fd;
+}
+
+static bool on_gpu(const struct stepping *s)
+{
+	return s->machine->device.kind == DEVICE_GPU;
+}
+
+static const struct reference *reference_of(const struct stepping *s)
+{
+	return &references[s->machine->device.kind][s->step->mlp];
+}
+
+/* Ranks of one thread run on all cores, as they do where they are used. */
+static int64_t ranks_of(const struct stepping *s)
+{
+	if (s->step->threads == STEP_THREADS_ALL || on_gpu(s))
+		return 1;
+	return min_i64(s->machine->host.cores, MOST_RANKS);
+}
+
+/* The machine as these ranks see it. */
+static struct topology part_of_machine(const struct stepping *s)
+{
+	struct topology part = *s->machine;
+
+	part.nodes = 1;
+	part.devices_per_node = ranks_of(s);
+	if (on_gpu(s))
+		return part;
+	part.device.memory_bytes = max_i64(part.host.memory_bytes / part.devices_per_node, 1);
+	if (s->step->threads == STEP_THREADS_ONE)
+		part.host.cores = part.devices_per_node;
+	return part;
+}
+
+/* One unit: nothing is communicated while something computes. */
+static bool resolve(const struct stepping *s, const struct topology *topology, const char *length,
+	struct plan *plan, struct error *error)
+{
+	const char *const knobs[][2] = {
+		{"runtime", runtime_names[RUNTIME_SHARDPLAN]},
+		{"strategy", strategy_names[STRATEGY_NO_SHARD]},
+		{"wrap", "model"},
+		{"activation_checkpointing", checkpointing_names[CHECKPOINTING_FULL]},
+		{"param_dtype", dtype_name(s->step->dtype)},
+		{"seq_len", length},
+		{"micro_batch", reference_of(s)->micro_batch},
+		{"grad_accum", "1"},
+	};
+	struct choices choices = {0};
+
+	for (int i = 0; i < COUNT_OF(knobs); i++)
+		if (!choices_set(&choices, knobs[i][0], knobs[i][0], knobs[i][1], s->arena, error))
+			return false;
+	return plan_resolve(&choices, s->model, topology, s->arena, plan, error);
+}
+
+/* Work is named as its operation. */
+static int work_of(enum op_kind kind)
+{
+	for (int work = 0; work < STEP_WORK_COUNT; work++)
+		if (strcmp(step_work_names[work], op_kind_name(kind)) == 0)
+			return work;
+	return -1;
+}
+
+static void compare(struct stepping *s, const struct evaluation *evaluation,
+	const struct measurement *measurement)
+{
+	const struct program *program = &evaluation->schedule->programs[0];
+	const struct span *predicted = evaluation->simulation.timeline.spans;
+	const struct span *measured = measurement->timeline.spans;
+
+	for (int i = 0; i < program->n_ops && i < measurement->timeline.n_ops; i++) {
+		int work = work_of(program->ops[i].kind);
+
+		if (work < 0)
+			continue;
+		s->predicted[work] += predicted[i].end - predicted[i].start;
+		s->measured[work] += measured[i].end - measured[i].start;
+	}
+}
+
+static bool train_and_compare(struct stepping *s, const char *length, struct error *error)
+{
+	struct topology topology = part_of_machine(s);
+	struct model model = *s->model;
+	struct plan_file file = {.question = {"", "", ""}, .model = &model, .topology = &topology};
+	struct evaluation evaluation;
+	struct measurement measurement;
+
+	if (!resolve(s, &topology, length, &file.plan, error) ||
+		!plan_evaluate(s->arena, &file.plan, s->model, &topology, 0, &evaluation, error))
+		return false;
+	file.prediction = evaluation.simulation.prediction;
+	file.schedule_digest = evaluation.digest;
+	struct executor_job job = {
+		.plan = &file,
+		.training = training_defaults(),
+		.data = s->data,
+		.device = on_gpu(s) ? "cuda" : NULL,
+		.threads = s->step->threads == STEP_THREADS_ONE ? 1 : 0,
+		.expected = &evaluation.simulation.timeline,
+	};
+	job.training.steps = s->training_steps;
+	if (!executor_train(&job, s->arena, &measurement, error))
+		return false;
+	compare(s, &evaluation, &measurement);
+	return true;
+}
+
+/* Of a GPU what waits for memory alone is known from its kernels. */
+static bool is_taken(const struct stepping *s, int work)
+{
+	return !on_gpu(s) || work == STEP_FORWARD || work == STEP_RECOMPUTE ||
+	       work == STEP_BACKWARD;
+}
+
+static void take_factors(const struct stepping *s, struct calibration_step *step)
+{
+	for (int work = 0; work < STEP_WORK_COUNT; work++) {
+		double ratio = s->predicted[work] > 0 ? s->measured[work] / s->predicted[work] : 0;
+
+		if (is_taken(s, work) && ratio > 0 && ratio < most_factor &&
+			ratio > 1 / most_factor)
+			step->factors[work] = ratio;
+	}
+}
+
+static bool measure_step(
+	struct stepping *s, bool quick, struct calibration_step *step, struct error *error)
+{
+	const struct reference *reference = reference_of(s);
+	const char *text = reference->model;
+	struct model *model;
+
+	if (!model_parse(s->arena, "reference", text, strlen(text), &model, error))
+		return false;
+	s->model = model;
+	s->training_steps = quick ? STEPS_QUICK : reference->steps;
+	for (int i = 0; reference->lengths[i] != NULL && (i == 0 || !quick); i++)
+		if (!train_and_compare(s, reference->lengths[i], error))
+			return false;
+	take_factors(s, step);
+	return true;
+}
+
+static bool has_factors(const struct calibration_step *step)
+{
+	for (int work = 0; work < STEP_WORK_COUNT; work++)
+		if (step->factors[work] > 0)
+			return true;
+	return false;
+}
+
+static void say(const struct calibration_step *step, void (*report)(const char *line, void *data),
+	void *report_data)
+{
+	char line[256];
+
+	if (report == NULL)
+		return;
+	snprintf(line, sizeof(line),
+		"steps, %s mlp, %s, %s thread%s: forward %.3f, backward %.3f of the prediction",
+		step_mlp_names[step->mlp], dtype_name(step->dtype),
+		step_threads_names[step->threads], step->threads == STEP_THREADS_ALL ? "s" : "",
+		step->factors[STEP_FORWARD], step->factors[STEP_BACKWARD]);
+	report(line, report_data);
+}
+
+/* False when there is no point in trying more. */
+static bool measure_one(
+	const char *data, bool quick, const struct topology *machine, struct calibration_step *step)
+{
+	struct arena arena = {0};
+	struct error error = {0};
+	struct stepping s = {.arena = &arena, .machine = machine, .step = step, .data = data};
+	bool ok = measure_step(&s, quick, step, &error);
+
+	if (!ok)
+		output_note("no steps were measured beyond here, predictions do without them: %s",
+			error.message);
+	arena_finish(&arena);
+	return ok;
+}
+
+/* Of combination `number`; what is measured next is predicted without what was measured before. */
+static struct calibration_step combination(int number)
+{
+	return (struct calibration_step){.mlp = (enum step_mlp)(number >> 2 & 1),
+		.dtype = dtypes[number >> 1 & 1],
+		.threads = (enum step_threads)(number & 1)};
+}
+
+/* One core is all cores; and a GPU is all of itself, and trains in bf16. */
+static bool is_told(const struct topology *topology, const struct calibration_step *step)
+{
+	if (topology->device.kind == DEVICE_GPU)
+		return step->dtype == DTYPE_BF16 && step->threads == STEP_THREADS_ALL;
+	return step->threads == STEP_THREADS_ONE || topology->host.cores > 1;
+}
+
+/* Whether every combination's best forward and backward were as good in a second visit. */
+static bool are_settled(struct calibration_step steps[][VISITS], int n, int visits)
+{
+	static const enum step_work works[] = {STEP_FORWARD, STEP_BACKWARD};
+
+	for (int i = 0; i < n; i++)
+		for (int w = 0; w < COUNT_OF(works); w++)
+			if (!calibration_step_is_settled(steps[i], visits, works[w]))
+				return false;
+	return true;
+}
+
+/* All combinations, again in each visit: what else the machine does comes and goes. Returns how
+ * many were measured in every one; those after them could not be. `visits`: at most, and then how
+ * many it took. */
+static int measure_visits(const char *data, bool quick, const struct topology *machine, int *visits,
+	struct calibration_step steps[][VISITS])
+{
+	int n = CALIBRATION_STEPS, most = *visits;
+
+	for (int visit = 0; visit < most; visit++) {
+		*visits = visit + 1;
+		for (int i = 0; i < n; i++) {
+			steps[i][visit] = combination(i);
+			if (is_told(machine, &steps[i][visit]) &&
+				!measure_one(data, quick, machine, &steps[i][visit]))
+				n = i;
+		}
+		if (are_settled(steps, n, visit + 1))
+			break;
+	}
+	return n;
+}
+
+void calibrate_steps(struct arena *arena, bool quick, void (*report)(const char *line, void *data),
+	void *report_data, struct topology *topology)
+{
+	struct calibration_step steps[CALIBRATION_STEPS][VISITS];
+	/* A GPU has no neighbours, and takes minutes. */
+	int visits = quick || topology->device.kind == DEVICE_GPU ? 1 : VISITS;
+	const char *path = NULL;
+	int data = make_data(arena, &path);
+
+	if (data < 0) {
+		output_note("no steps were measured: there is no memory for their data");
+		return;
+	}
+	int n = measure_visits(path, quick, topology, &visits, steps);
+	close(data);
+	for (int i = 0; i < n; i++) {
+		struct calibration_step step = calibration_step_least(steps[i], visits);
+
+		if (has_factors(&step) && calibration_add_step(&topology->calibration, &step))
+			say(&step, report, report_data);
+	}
+}

@@ -1,0 +1,11 @@
+/* The commands: one file and one row each. */
+#ifndef CLI_COMMANDS_H
+#define CLI_COMMANDS_H
+
+#include "cli/options/options.h"
+
+#define X(suffix, name) extern const struct command command_##name;
+COMMANDS(X)
+#undef X
+
+#endif

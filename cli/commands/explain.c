@@ -1,0 +1,92 @@
+/* `explain`: the schedule of a plan file, predicted and measured on the same line. */
+#include <string.h>
+
+#include "cli/commands/commands.h"
+#include "cli/question/question.h"
+#include "cli/terminal/terminal.h"
+
+static bool unknown_view(const char *name, struct arena *arena, struct error *error)
+{
+	const char **names = ARENA_ARRAY(arena, const char *, n_report_views + 2);
+	const char *list = "schedule";
+
+	names[n_report_views] = "schedule";
+	for (int i = n_report_views - 1; i >= 0; i--) {
+		names[i] = report_views[i].name;
+		list = arena_printf(arena, "%s, %s", names[i], list);
+	}
+	const char *near = nearest_name(name, names);
+	return error_set(error, EXIT_CODE_USAGE, "--view %.60s: expected one of %s%s%s%s", name,
+		list, near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+		near != NULL ? "?" : "");
+}
+
+static bool write_view(const struct invocation *invocation, const struct explained *explained,
+	struct text *text, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	const char *name = argument(arguments, "view");
+	struct style style;
+
+	if (!output_style(arguments, &style, error))
+		return false;
+	if (argument_given(arguments, "json")) {
+		if (name != NULL || argument_given(arguments, "svg"))
+			return error_set(error, EXIT_CODE_USAGE,
+				"--%s: goes not with --json, which says everything",
+				name != NULL ? "view" : "svg");
+		report_explain_json(explained, text);
+		return true;
+	}
+	bool svg = argument_given(arguments, "svg");
+	if (name != NULL && strcmp(name, "schedule") == 0 && !svg) {
+		schedule_print(explained->schedule, text);
+		return true;
+	}
+	const struct view *view = name != NULL ? report_view(name) : &report_views[0];
+	if (view == NULL)
+		return unknown_view(name, invocation->arena, error);
+	if (svg && view->draw == NULL)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--svg: view \"%s\" is text only; pictures: communication, layout",
+			view->name);
+	if (svg)
+		view->draw(explained, text);
+	else
+		view->write(explained, &style, text);
+	return true;
+}
+
+static bool run(struct invocation *invocation, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	const char *measured_path = argument(arguments, "analyze");
+	struct opened opened;
+	struct measurement measured;
+	struct text text = {0};
+
+	if (!open_plan(invocation->arena, arguments->operands[0], &opened, error) ||
+		(measured_path != NULL && !input_measurement(invocation->arena, measured_path,
+						  &opened.file, &measured, error)))
+		return false;
+	const struct explained explained =
+		opened_explained(&opened, measured_path != NULL ? &measured : NULL);
+	bool ok = write_view(invocation, &explained, &text, error) && output_text(&text, error);
+	text_finish(&text);
+	return ok;
+}
+
+const struct command command_explain = {
+	.name = "explain",
+	.summary = "show the schedule of a plan, view by view",
+	.operands = "PLAN.yaml",
+	.least = 1,
+	.most = 1,
+	.details = "Compiles the plan again and refuses (3) when the schedule is not the one that "
+		   "the file's digest is of.",
+	.examples = {"shardplan explain plan.yaml --view operations",
+		"shardplan explain plan.yaml --view memory --analyze measured.json",
+		"shardplan explain plan.yaml --view communication",
+		"shardplan explain plan.yaml --view layout --svg > layout.svg"},
+	.run = run,
+};

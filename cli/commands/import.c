@@ -1,0 +1,354 @@
+/* `import`: another framework's configuration as a plan, with its prediction. */
+#include <string.h>
+
+#include "cli/commands/commands.h"
+#include "cli/question/question.h"
+#include "cli/terminal/terminal.h"
+#include "reports/import.h"
+
+/* What is being imported, and for what. */
+struct importation {
+	struct contents contents;
+	struct imported imported;
+	const char *model, *topology;
+	struct arguments arguments; /* typed, and what the file adds */
+};
+
+/* --- model and topology --------------------------------------------------------------------- */
+
+static const char *operand(const struct arguments *arguments, int index, const char *option)
+{
+	if (arguments->n_operands > index)
+		return arguments->operands[index];
+	return argument(arguments, option);
+}
+
+/* "meta-llama/Llama-2-7b-hf" -> "llama-2-7b": letters of no weight between a name and a preset. */
+static bool names_preset(const char *name, const char *preset)
+{
+	const char *slash = strrchr(name, '/');
+	const char *at = slash != NULL ? slash + 1 : name;
+
+	if (strncasecmp(at, "meta-", 5) == 0)
+		at += 5;
+	size_t length = strlen(preset);
+	return strncasecmp(at, preset, length) == 0 &&
+	       (at[length] == '\0' || strcasecmp(at + length, "-hf") == 0 ||
+		       strcasecmp(at + length, "-v0.1") == 0);
+}
+
+static bool same_size(int64_t said, int64_t is)
+{
+	return said == 0 || said == is;
+}
+
+static bool has_shape(struct arena *arena, const char *preset, const struct import_shape *shape)
+{
+	struct model *model;
+
+	if (shape->layers == 0 || shape->hidden == 0 ||
+		!model_load_preset(arena, preset, &model, NULL))
+		return false;
+	const struct architecture *is = &model->architecture;
+	return same_size(shape->layers, is->layers) && same_size(shape->hidden, is->hidden) &&
+	       same_size(shape->heads, is->heads) && same_size(shape->kv_heads, is->kv_heads) &&
+	       same_size(shape->ffn, is->ffn);
+}
+
+/* The preset that the file names or describes; NULL. */
+static const char *find_model(struct arena *arena, const struct imported *imported)
+{
+	for (int i = 0; i < n_model_presets; i++) {
+		const char *preset = model_presets[i].name;
+		if (imported->model != NULL && names_preset(imported->model, preset))
+			return preset;
+	}
+	if (imported->model != NULL && file_is_folder(imported->model))
+		return imported->model;
+	for (int i = 0; i < n_model_presets; i++) {
+		if (has_shape(arena, model_presets[i].name, &imported->shape))
+			return model_presets[i].name;
+	}
+	return NULL;
+}
+
+/* --- from settings to arguments ------------------------------------------------------------- */
+
+static void take_settings(struct importation *importation)
+{
+	struct arguments *arguments = &importation->arguments;
+	const struct imported *imported = &importation->imported;
+
+	for (int i = 0; i < imported->n_settings; i++) {
+		const struct import_setting *setting = &imported->settings[i];
+		const struct option *option = option_find(setting->option);
+		if (option == NULL)
+			continue;
+		const char **value = &arguments->values[option - all_options];
+		if (*value != NULL)
+			output_note("--%s %s stands for the file's %s", setting->option, *value,
+				setting->value);
+		else
+			*value = setting->value;
+	}
+}
+
+/* Embedding and head apart, unless they share a weight or the user said what to wrap. */
+static void add_ends(
+	struct arena *arena, struct importation *importation, const struct model *model)
+{
+	struct arguments *arguments = &importation->arguments;
+	const char **wrap = &arguments->values[option_find("wrap") - all_options];
+
+	if (!importation->imported.wraps_apart || model->architecture.tied_head || *wrap == NULL ||
+		strcmp(*wrap, "model") == 0 || strchr(*wrap, '+') != NULL)
+		return;
+	*wrap = arena_printf(arena, "%s+embedding+head", *wrap);
+}
+
+static void add_group(
+	struct arena *arena, struct importation *importation, const struct topology *topology)
+{
+	struct arguments *arguments = &importation->arguments;
+	const char **group = &arguments->values[option_find("shard-group") - all_options];
+	int64_t replicas = importation->imported.replicas;
+
+	if (replicas > 0 && *group == NULL && topology_devices(topology) % replicas == 0)
+		*group = arena_printf(
+			arena, "%lld", (long long)(topology_devices(topology) / replicas));
+}
+
+/* "--prefetch post: ..." of a value that the file gave: where it stands there. */
+static bool place_error(
+	const struct importation *importation, const struct error *why, struct error *error)
+{
+	const struct imported *imported = &importation->imported;
+
+	for (int i = 0; i < imported->n_settings; i++) {
+		const struct import_setting *setting = &imported->settings[i];
+		size_t length = strlen(setting->option);
+		if (strncmp(why->message, "--", 2) != 0 ||
+			strncmp(why->message + 2, setting->option, length) != 0 ||
+			strchr(" :", why->message[2 + length]) == NULL)
+			continue;
+		if (setting->node != NULL)
+			return error_at(error, EXIT_CODE_INPUT, importation->contents.name,
+				setting->node->line, setting->node->column, "%s", why->message);
+		return error_at(error, EXIT_CODE_INPUT, importation->contents.name, 0, 0, "%s",
+			why->message);
+	}
+	return error_set(error, why->code, "%s", why->message);
+}
+
+static bool read_gpus(const struct arguments *arguments, int64_t *gpus, struct error *error)
+{
+	const char *text = argument(arguments, "gpus");
+
+	*gpus = 0;
+	if (text == NULL || (parse_int(text, gpus) && *gpus > 0))
+		return true;
+	return error_set(
+		error, EXIT_CODE_USAGE, "--gpus: expected a whole number above 0, got %s", text);
+}
+
+static bool make_plan(struct arena *arena, struct importation *importation, struct asked *asked,
+	struct plan *plan, struct error *error)
+{
+	struct topology *topology;
+	struct model *model;
+	struct error why = {0};
+	int64_t gpus;
+
+	if (!input_model(arena, importation->model, &model, error) ||
+		!read_gpus(&importation->arguments, &gpus, error))
+		return false;
+	if (!input_topology(arena, importation->topology, gpus, &topology, &why))
+		return importation->imported.has_ranks
+			       ? place_error(importation, &why, error)
+			       : error_set(error, why.code, "%s", why.message);
+	add_ends(arena, importation, model);
+	add_group(arena, importation, topology);
+	return ask_plan(arena, importation->model, importation->topology, &importation->arguments,
+		       asked, plan, &why) ||
+	       place_error(importation, &why, error);
+}
+
+/* --- what comes of it ----------------------------------------------------------------------- */
+
+/* The batch and the arithmetic stay; how it is sharded is searched. */
+static bool search(struct arena *arena, const struct asked *asked, const struct plan *plan,
+	struct answer *answer, struct error *error)
+{
+	static const char *const kept[] = {"seq_len", "global_batch", "attention", "compile",
+		"libraries", "param_dtype", "master_dtype", "reduce_dtype", "optimizer", "clip",
+		"runtime"};
+	struct question question = {.model = asked->model,
+		.topology = asked->topology,
+		.memory_limit_bytes = asked->question.memory_limit_bytes};
+
+	for (int i = 0; i < COUNT_OF(kept); i++) {
+		struct text value = {0};
+		bool ddp = plan->strategy == STRATEGY_NO_SHARD && strcmp(kept[i], "runtime") == 0;
+		fields_print_one(fields_find(plan_fields, kept[i]), plan, &value);
+		bool ok = ddp || choices_set(&question.choices, kept[i], kept[i],
+					 text_string(&value), arena, error);
+		text_finish(&value);
+		if (!ok)
+			return false;
+	}
+	return planner_plan(&question, arena, answer, error);
+}
+
+static bool print_prediction(const struct invocation *invocation, const struct asked *asked,
+	const struct evaluation *evaluation, struct text *text, struct error *error)
+{
+	const struct prediction *prediction = &evaluation->simulation.prediction;
+	struct answer answer;
+	struct style style;
+
+	if (!output_style(&invocation->arguments, &style, error))
+		return false;
+	if (argument_given(&invocation->arguments, "json")) {
+		report_prediction_json(&asked->text, &evaluation->plan, prediction, text);
+		return true;
+	}
+	text_add_char(text, '\n');
+	report_prediction_text(
+		&evaluation->plan, asked->model, asked->topology, prediction, &style, text);
+	if (!search(invocation->arena, asked, &evaluation->plan, &answer, error))
+		return false;
+	import_better_text(&evaluation->plan, prediction, answer.chosen, text);
+	return true;
+}
+
+/* What neither the file nor an option says takes its default; which ones is said. */
+static void note_defaults(
+	struct arena *arena, const struct importation *importation, const struct plan *plan)
+{
+	static const char *const knobs[] = {"seq_len", "micro_batch", "grad_accum", "param_dtype",
+		"optimizer", "attention", "activation_checkpointing"};
+	const char *list = "";
+
+	for (int i = 0; i < COUNT_OF(knobs); i++) {
+		const char *option = swap_dashes(knobs[i], '_', '-', arena);
+		struct text value = {0};
+		bool follows = (i == 1 || i == 2) &&
+			       argument_given(&importation->arguments, "global-batch");
+		if (follows || argument_given(&importation->arguments, option))
+			continue;
+		fields_print_one(fields_find(plan_fields, knobs[i]), plan, &value);
+		list = arena_printf(arena, "%s --%s %s", list, option, text_string(&value));
+		text_finish(&value);
+	}
+	if (list[0] != '\0')
+		output_note("not in the file, so taken:%s", list);
+}
+
+static bool predict(struct invocation *invocation, struct importation *importation,
+	struct text *text, struct error *error)
+{
+	const char *path = argument(&invocation->arguments, "output");
+	struct asked asked;
+	struct plan plan;
+	struct evaluation evaluation;
+
+	if (!make_plan(invocation->arena, importation, &asked, &plan, error))
+		return false;
+	note_defaults(invocation->arena, importation, &plan);
+	if (!plan_evaluate(invocation->arena, &plan, asked.model, asked.topology,
+		    asked.question.memory_limit_bytes, &evaluation, error) ||
+		!print_prediction(invocation, &asked, &evaluation, text, error))
+		return false;
+	if (evaluation.simulation.prediction.fits == FITS_NO)
+		invocation->verdict = EXIT_CODE_NO;
+	if (path == NULL)
+		return true;
+	if (!save_plan(invocation->arena, path, &asked.text, asked.model, asked.topology,
+		    &evaluation, error))
+		return false;
+	if (strcmp(path, "-") != 0)
+		output_note("the plan is in %s", path);
+	return true;
+}
+
+/* What is missing for a prediction is asked for by name. */
+static bool lacks(const struct importation *importation, const struct arguments *arguments,
+	struct error *error)
+{
+	const char *what = importation->model == NULL && importation->topology == NULL
+				   ? "MODEL TOPOLOGY"
+			   : importation->model == NULL ? "--model MODEL"
+							: "--topology TOPOLOGY";
+
+	if (argument_given(arguments, "output") || argument_given(arguments, "json"))
+		return error_set(error, EXIT_CODE_USAGE,
+			"import: a plan needs what the file does not say: add %s", what);
+	output_note("the file does not say what it trains or where: add %s for a prediction", what);
+	return true;
+}
+
+static bool read_file(
+	struct invocation *invocation, struct importation *importation, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	const char *from = argument(arguments, "from");
+	const struct export_target *target = from != NULL ? export_find(from, error) : NULL;
+	struct contents *contents = &importation->contents;
+
+	if ((from != NULL && target == NULL) ||
+		!file_read(invocation->arena, arguments->operands[0], contents, error) ||
+		!import_config(invocation->arena, contents->name, contents->text, contents->length,
+			target, &importation->imported, error))
+		return false;
+	for (int i = 0; i < importation->imported.n_notes; i++)
+		output_note("%s", importation->imported.notes[i]);
+	importation->arguments = *arguments;
+	importation->model = operand(arguments, 1, "model");
+	importation->topology = operand(arguments, 2, "topology");
+	if (importation->model == NULL) {
+		importation->model = find_model(invocation->arena, &importation->imported);
+		if (importation->model != NULL)
+			output_note("the model is taken for %s", importation->model);
+	}
+	take_settings(importation);
+	return true;
+}
+
+static bool run(struct invocation *invocation, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	const char *path = argument(arguments, "output");
+	bool aside = path != NULL && strcmp(path, "-") == 0;
+	struct importation importation = {.imported = {0}};
+	struct text text = {0};
+
+	if (!read_file(invocation, &importation, error))
+		return false;
+	if (!argument_given(arguments, "json"))
+		import_print(&importation.imported, &text);
+	bool enough = importation.model != NULL && importation.topology != NULL;
+	bool ok = enough ? predict(invocation, &importation, &text, error)
+			 : lacks(&importation, arguments, error);
+	ok = ok && (aside ? output_aside(&text) : output_text(&text, error));
+	text_finish(&text);
+	return ok;
+}
+
+const struct command command_import = {
+	.name = "import",
+	.summary = "predict another framework's configuration: does it fit",
+	.operands = "FILE [MODEL TOPOLOGY]",
+	.least = 1,
+	.most = 3,
+	.details = "Reads what `export` writes and what people have: accelerate, the Trainer, "
+		   "torchtitan, DeepSpeed, Megatron-LM, axolotl, nanotron, llm-foundry, PyTorch "
+		   "scripts; the content tells which. Prints what was understood and from which "
+		   "line, its prediction, and what the planner would do with the same batch. What "
+		   "the file does not say takes an option, or its default; an option also "
+		   "overrides the file. Keys that are unknown or cannot be honoured are named on "
+		   "stderr. Exit code 1: it does not fit.",
+	.examples = {"shardplan import accelerate.yaml llama-2-7b 2xdgx-a100-80gb",
+		"shardplan import ds_config.json llama-2-7b dgx-h100 --micro-batch 2",
+		"shardplan import axolotl.yaml --topology 2xdgx-h100"},
+	.run = run,
+};

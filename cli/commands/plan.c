@@ -1,0 +1,230 @@
+/* `plan`: the best plan for a question, and why not the others. */
+#include <string.h>
+
+#include "cli/commands/commands.h"
+#include "cli/question/question.h"
+#include "cli/terminal/terminal.h"
+
+static bool print_answer(const struct arguments *arguments, const struct asked *asked,
+	const struct answer *answer, struct error *error)
+{
+	const char *file = argument(arguments, "output");
+	struct style style;
+	struct text text = {0};
+
+	if (!output_style(arguments, &style, error))
+		return false;
+	if (answer->compared != NULL && !argument_given(arguments, "json")) {
+		report_comparison_text(answer->compared, &style, &text);
+		text_add_char(&text, '\n');
+	}
+	if (argument_given(arguments, "json"))
+		report_answer_json(&asked->question, &asked->text, answer, &text);
+	else
+		report_answer_text(&asked->question, answer, &style, &text);
+	/* With -o - stdout is the plan file's. */
+	bool aside = file != NULL && strcmp(file, "-") == 0 && answer->chosen != NULL;
+	bool ok = aside ? output_aside(&text) : output_text(&text, error);
+	text_finish(&text);
+	return ok;
+}
+
+/* --- questions about limits ----------------------------------------------------------------------
+ */
+
+/* "network-for=90%", "max-seq-len" */
+static bool read_find(struct arena *arena, const char *typed, enum find *find, double *target,
+	struct error *error)
+{
+	size_t length = strcspn(typed, "=");
+	const char *value = typed[length] == '=' ? typed + length + 1 : NULL;
+	const struct field field = {"find", FIELD_TYPE_ENUM, 0, 0, find_names};
+	int index = 0;
+
+	if (!fields_set(
+		    &field, "--find", arena_strndup(arena, typed, length), &index, arena, error))
+		return false;
+	*find = (enum find)index;
+	*target = 0;
+	if ((*find == FIND_NETWORK) != (value != NULL))
+		return error_set(error, EXIT_CODE_USAGE,
+			value != NULL ? "--find %s: takes no percentage"
+				      : "--find %s: expected a percentage: network-for=90%%",
+			find_names[index]);
+	if (value == NULL)
+		return true;
+	size_t digits = strcspn(value, "%");
+	if (!parse_number(arena_strndup(arena, value, digits), target) || *target <= 0 ||
+		*target >= 100 || (value[digits] != '\0' && value[digits + 1] != '\0'))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--find network-for: expected a percentage between 0 and 100, got \"%s\"",
+			value);
+	*target /= 100;
+	return true;
+}
+
+static bool print_finding(const struct arguments *arguments, const struct asked *asked,
+	const struct finding *finding, struct error *error)
+{
+	struct style style;
+	struct text text = {0};
+
+	if (!output_style(arguments, &style, error))
+		return false;
+	if (argument_given(arguments, "json"))
+		report_finding_json(&asked->text, finding, &text);
+	else
+		report_finding_text(&asked->question, finding, &style, &text);
+	bool ok = output_text(&text, error);
+	text_finish(&text);
+	return ok;
+}
+
+static bool run_find(struct invocation *invocation, const struct asked *asked, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	enum find find;
+	double target;
+	struct finding finding;
+
+	if (argument_given(arguments, "output") || argument_given(arguments, "pareto"))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--find: answers about many plans; drop -o and --pareto");
+	if (!read_find(invocation->arena, argument(arguments, "find"), &find, &target, error) ||
+		!find_question(
+			&asked->question, find, target, invocation->arena, &finding, error) ||
+		!print_finding(arguments, asked, &finding, error))
+		return false;
+	if (!finding.exists)
+		invocation->verdict = EXIT_CODE_NO;
+	return true;
+}
+
+static bool save_chosen(const struct invocation *invocation, struct asked *asked,
+	const struct candidate *chosen, struct error *error)
+{
+	const char *path = argument(&invocation->arguments, "output");
+	struct evaluation evaluation;
+
+	if (path == NULL)
+		return true;
+	if (!plan_evaluate(invocation->arena, &chosen->plan, asked->model, asked->topology,
+		    asked->question.memory_limit_bytes, &evaluation, error) ||
+		!save_plan(invocation->arena, path, &asked->text, asked->model, asked->topology,
+			&evaluation, error))
+		return false;
+	if (strcmp(path, "-") != 0)
+		output_note("the plan is in %s", path);
+	return true;
+}
+
+/* --- a plan that the user brings
+ * ------------------------------------------------------------------
+ */
+
+/* The same work: sequence length, batch, data types and optimizer are the plan's, unless given. */
+static bool fix_work(struct arena *arena, const struct plan *plan, struct question *question,
+	struct error *error)
+{
+	static const char *const work[] = {"seq_len", "global_batch", "param_dtype", "master_dtype",
+		"reduce_dtype", "gradient_sums", "gelu", "optimizer", "attention", "compile",
+		"libraries", "clip", "loader_rate"};
+	bool batch = choices_given(&question->choices, "micro_batch") &&
+		     choices_given(&question->choices, "grad_accum");
+	struct text text = {0};
+	bool ok = true;
+
+	for (int i = 0; i < COUNT_OF(work) && ok; i++) {
+		if (choices_given(&question->choices, work[i]) ||
+			(batch && strcmp(work[i], "global_batch") == 0))
+			continue;
+		text_clear(&text);
+		fields_print_one(fields_find(plan_fields, work[i]), plan, &text);
+		ok = choices_set(
+			&question->choices, work[i], work[i], text_string(&text), arena, error);
+	}
+	text_finish(&text);
+	return ok;
+}
+
+/* Without MODEL and TOPOLOGY: the file's. */
+static bool ask_compared(struct invocation *invocation, struct asked *asked, struct plan_file *file,
+	struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	const char *path = argument(arguments, "compare"), *contents;
+
+	if (argument_given(arguments, "find"))
+		return error_set(error, EXIT_CODE_USAGE, "--compare: --find has no best plan");
+	if (!input_plan_file(invocation->arena, path, file, &contents, error))
+		return false;
+	if (arguments->n_operands == 2) {
+		if (!ask(invocation->arena, arguments->operands[0], arguments->operands[1],
+			    arguments, false, asked, error))
+			return false;
+	} else {
+		*asked = (struct asked){.text = {file->question.model, file->question.topology,
+						question_print(arguments, invocation->arena)},
+			.model = file->model,
+			.topology = file->topology};
+		if (argument_given(arguments, "gpus"))
+			return error_set(error, EXIT_CODE_USAGE,
+				"--gpus: the plan says on how many; name MODEL and TOPOLOGY too");
+		if (!ask_options(invocation->arena, arguments, false, &asked->question, error))
+			return false;
+		asked->question.model = file->model;
+		asked->question.topology = file->topology;
+	}
+	return fix_work(invocation->arena, &file->plan, &asked->question, error);
+}
+
+static bool run(struct invocation *invocation, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	struct asked asked;
+	struct answer answer;
+	struct plan_file file;
+	struct comparison comparison;
+	bool compares = argument_given(arguments, "compare");
+
+	if (arguments->n_operands != 2 && !(compares && arguments->n_operands == 0))
+		return error_set(error, EXIT_CODE_USAGE, "plan: expected MODEL TOPOLOGY, got %d %s",
+			arguments->n_operands, arguments->n_operands == 1 ? "word" : "words");
+	if (compares ? !ask_compared(invocation, &asked, &file, error)
+		     : !ask(invocation->arena, arguments->operands[0], arguments->operands[1],
+			       arguments, false, &asked, error))
+		return false;
+	if (argument_given(arguments, "find"))
+		return run_find(invocation, &asked, error);
+	asked.question.mixes = asked.question.objective == OBJECTIVE_TIME;
+	asked.question.pareto = argument_given(arguments, "pareto");
+	if (!plan_question(&asked.question, invocation->arena, &answer, error) ||
+		(compares && !planner_compare(&asked.question, &file.plan, &answer,
+				     invocation->arena, &comparison, error)))
+		return false;
+	answer.compared = compares ? &comparison : NULL;
+	if (!print_answer(arguments, &asked, &answer, error))
+		return false;
+	if (answer.chosen == NULL) {
+		invocation->verdict = EXIT_CODE_NO;
+		return true;
+	}
+	return save_chosen(invocation, &asked, answer.chosen, error);
+}
+
+const struct command command_plan = {
+	.name = "plan",
+	.summary = "choose the best plan and defend it",
+	.operands = "MODEL TOPOLOGY",
+	.least = 0,
+	.most = 2,
+	.details =
+		"Searches what no option fixes: strategy, wrapping, prefetch, checkpointing and "
+		"micro-batch. A knob may also take a list (--wrap block,blocks:2), and --no-NAME "
+		"turns one off. Prints the answer, how every other strategy compares, and why it "
+		"lost. Nothing is written without -o. Exit code 1: nothing fits.",
+	.examples = {"shardplan plan llama-2-7b 2xdgx-a100-80gb",
+		"shardplan plan llama-3-70b 8xdgx-h100 --global-batch 1024 --seq-len 8192",
+		"shardplan plan gpt2-124m local --gpus 4 -o plan.yaml"},
+	.run = run,
+};

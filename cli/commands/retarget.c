@@ -1,0 +1,248 @@
+#include "cli/commands/retarget.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "cli/question/question.h"
+
+bool plan_runs_on_cpus(const struct plan_file *file, int64_t ranks, double clip)
+{
+	return file->plan.runtime == RUNTIME_SHARDPLAN &&
+	       file->topology->device.kind == DEVICE_CPU && plan_ranks(&file->plan) == ranks &&
+	       file->plan.clip == clip;
+}
+
+bool plan_is_trainable(const struct plan_file *file, int64_t ranks, double clip)
+{
+	return plan_runs_on_cpus(file, ranks, clip) && file->topology->nodes == 1;
+}
+
+bool plan_runs_on_gpus(const struct plan_file *file, int64_t ranks, double clip)
+{
+	return file->plan.runtime == RUNTIME_SHARDPLAN && plan_ranks(&file->plan) == ranks &&
+	       file->plan.clip == clip;
+}
+
+/* What our runtime computes with, and the nearest it has for knobs that it lacks. */
+static void take_runtime(struct plan *plan, bool keeps_dtypes, struct arena *arena)
+{
+	const struct runtime *runtime = runtime_of(RUNTIME_SHARDPLAN);
+
+	if (!keeps_dtypes)
+		plan->param_dtype = plan->master_dtype = plan->reduce_dtype = DTYPE_FP32;
+	plan->runtime = RUNTIME_SHARDPLAN;
+	if (plan->optimizer != OPTIMIZER_SGD)
+		plan->optimizer = OPTIMIZER_ADAMW_FUSED;
+	plan->attention = ATTENTION_FLASH;
+	plan->loss = LOSS_FUSED;
+	plan->compile = false;
+	plan->libraries = libraries_unknown;
+	plan->allocator = ALLOCATOR_SEGMENTS;
+	plan->limit_all_gathers = plan->limit_all_gathers && runtime->has_limiter;
+	plan->forward_prefetch = plan->forward_prefetch && runtime->has_forward_prefetch_knob;
+	for (int c = 0; checkpointing_names[c] != NULL; c++)
+		if (!(runtime->checkpointings >> c & 1))
+			plan->activation_checkpointing = runs_normalise(arena,
+				plan->activation_checkpointing, checkpointing_names[c],
+				checkpointing_names[CHECKPOINTING_FULL]);
+	if (!(runtime->prefetches >> plan->prefetch & 1))
+		plan->prefetch = PREFETCH_PRE;
+}
+
+/* Groups that do not divide the shard group any more become the whole of it; the root stays
+ * gathered where the runtime cannot do otherwise. */
+static void take_reshard_groups(struct plan *plan, struct arena *arena)
+{
+	const char *cursor = plan->reshard_after_forward;
+	struct value_run run;
+
+	if (plan_reshards_root(plan) && !runtime_of(plan->runtime)->reshards_root)
+		plan->reshard_after_forward = "true";
+	while (runs_next(&cursor, &run)) {
+		const char *word = arena_strndup(arena, run.word, (size_t)run.length);
+		int64_t group = 0;
+
+		if (parse_int(word, &group) &&
+			(plan->mesh.shard % group != 0 || group >= plan->mesh.shard))
+			plan->reshard_after_forward =
+				runs_normalise(arena, plan->reshard_after_forward, word, "true");
+	}
+}
+
+/* A hybrid keeps its shard group where that divides the ranks, else takes their largest common
+ * divisor; it has no group left when that is 1. */
+static void take_ranks(struct plan *plan, int64_t ranks)
+{
+	int64_t shard = plan->mesh.shard, rest = ranks;
+
+	plan->mesh = (struct mesh){1, ranks, 1, 1, 1, 1};
+	if (plan->strategy == STRATEGY_NO_SHARD) {
+		plan->mesh.shard = 1;
+		plan->mesh.replicate = ranks;
+	} else if (strategy_is_hybrid(plan->strategy)) {
+		while (rest != 0) {
+			int64_t remainder = shard % rest;
+			shard = rest;
+			rest = remainder;
+		}
+		plan->mesh.shard = shard;
+		plan->mesh.replicate = ranks / shard;
+	}
+}
+
+/* The global batch stays where the ranks divide it, else the accumulation does. */
+static void take_batch(struct plan *plan)
+{
+	/* The same work on any number of ranks: the micro-batch gives way, which changes no bit. */
+	while (plan->gradient_sums == SUMS_EXACT && plan->micro_batch > 1 &&
+		plan->global_batch % (plan->micro_batch * plan_data_parallel(plan)) != 0)
+		plan->micro_batch--;
+
+	int64_t together = plan->micro_batch * plan_data_parallel(plan);
+
+	if (plan->global_batch % together == 0)
+		plan->grad_accum = plan->global_batch / together;
+	plan->global_batch = plan->grad_accum * together;
+}
+
+static void note_change(struct adaptation *adaptation, struct arena *arena, const char *name,
+	const struct field *field, const void *from, const void *to)
+{
+	const struct field one[] = {*field, FIELD_END};
+	struct text before = {0}, after = {0};
+
+	if (fields_equal(one, from, to))
+		return;
+	fields_print_one(field, from, &before);
+	fields_print_one(field, to, &after);
+	adaptation->changes[adaptation->n_changes++] = arena_printf(
+		arena, "%s: %s -> %s", name, text_string(&before), text_string(&after));
+	text_finish(&before);
+	text_finish(&after);
+}
+
+static void note_changes(
+	struct adaptation *adaptation, const struct plan_file *file, struct arena *arena)
+{
+	const struct plan *from = &file->plan, *to = &adaptation->plan;
+
+	adaptation->changes = ARENA_ARRAY(arena, const char *, n_plan_fields + 3);
+	if (adaptation->topology != file->topology &&
+		(adaptation->topology->emulated || file->topology->device.kind != DEVICE_CPU ||
+			plan_ranks(from) != plan_ranks(to)))
+		adaptation->changes[adaptation->n_changes++] =
+			arena_printf(arena, "topology: %lld x %s -> %lld x %s%s",
+				(long long)plan_ranks(from), file->topology->device.name,
+				(long long)plan_ranks(to), adaptation->topology->device.name,
+				adaptation->topology->emulated ? ", emulated" : "");
+	for (int i = 0; i < n_plan_fields; i++)
+		note_change(adaptation, arena, plan_fields[i].name, &plan_fields[i], from, to);
+	for (int i = 0; i < 2; i++)
+		note_change(adaptation, arena, arena_printf(arena, "mesh %s", mesh_fields[i].name),
+			&mesh_fields[i], &from->mesh, &to->mesh);
+}
+
+/* What GPUs stand in for is issued as they issue it: such a topology is not `emulated`. */
+static bool find_gpus(struct arena *arena, const struct adaptation_target *target,
+	struct topology **topology, struct error *error)
+{
+	if (!input_topology(arena, target->emulate, target->ranks, topology, error))
+		return false;
+	return (*topology)->device.kind == DEVICE_GPU ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--emulate %.100s: expected a topology of GPUs for --device cuda, got %s; "
+		       "use --device host",
+		       target->emulate, (*topology)->device.name);
+}
+
+static bool find_topology(struct arena *arena, const struct plan_file *file,
+	const struct adaptation_target *target, struct topology **topology, struct error *error)
+{
+	if (target->gpus && target->emulate != NULL)
+		return find_gpus(arena, target, topology, error);
+	if (target->gpus && target->ranks == plan_ranks(&file->plan)) {
+		*topology = file->topology;
+		return true;
+	}
+	if (target->gpus)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--ranks %lld: the plan is for %lld GPUs, and --device cuda trains it as "
+			"it is; plan for that many with --gpus",
+			(long long)target->ranks, (long long)plan_ranks(&file->plan));
+	if (target->emulate == NULL)
+		return input_local(arena, target->ranks, topology, error);
+	if (!input_topology(arena, target->emulate, target->ranks, topology, error))
+		return false;
+	(*topology)->emulated = true;
+	return true;
+}
+
+bool adapt_plan(struct arena *arena, const struct plan_file *file,
+	const struct adaptation_target *target, struct adaptation *adaptation, struct error *error)
+{
+	*adaptation = (struct adaptation){.from = &file->plan, .plan = file->plan};
+	if (!find_topology(arena, file, target, &adaptation->topology, error))
+		return false;
+	/* A plan of ours for CPUs has dtypes that CPUs train with; GPUs train with all. */
+	bool keeps_dtypes = target->gpus || (file->plan.runtime == RUNTIME_SHARDPLAN &&
+						    file->topology->device.kind == DEVICE_CPU);
+	take_runtime(&adaptation->plan, keeps_dtypes, arena);
+	take_ranks(&adaptation->plan, topology_devices(adaptation->topology));
+	take_reshard_groups(&adaptation->plan, arena);
+	if (target->exact_sums)
+		adaptation->plan.gradient_sums = SUMS_EXACT;
+	take_batch(&adaptation->plan);
+	adaptation->plan.clip = target->clip;
+	if (!plan_check(&adaptation->plan, file->model, adaptation->topology, error))
+		return false;
+	note_changes(adaptation, file, arena);
+	return true;
+}
+
+static double communication(const struct time_split *time)
+{
+	return time->all_gather + time->reduce_scatter + time->all_reduce;
+}
+
+static double ratio(double here, double modelled)
+{
+	return modelled > 0 ? here / modelled : 0;
+}
+
+/* All ranks share one GPU of this machine, which does the arithmetic of one after the other. */
+bool adapt_gpu_slow_motion(
+	struct arena *arena, const struct plan_file *emulated, double *factor, struct error *error)
+{
+	static const double reserve = 1.25;
+	enum dtype dtype = emulated->plan.param_dtype;
+	const struct device *there = &emulated->topology->device;
+	struct topology *here;
+
+	if (!input_local_gpus(arena, &here, error))
+		return false;
+	*factor = reserve * (double)plan_ranks(&emulated->plan) *
+		  ratio(device_peak_flops(there, dtype), device_peak_flops(&here->device, dtype));
+	*factor = fmax(1, *factor);
+	return true;
+}
+
+bool adapt_slow_motion(struct arena *arena, const struct evaluation *emulated,
+	const struct model *model, bool arithmetic, double *factor, struct error *error)
+{
+	static const double reserve = 1.5;
+	const struct time_split *there = &emulated->simulation.prediction.time;
+	struct topology *local;
+	struct evaluation here;
+
+	if (!input_local(arena, plan_ranks(&emulated->plan), &local, error) ||
+		!plan_evaluate_briefly(arena, &emulated->plan, model, local, 0, &here, error))
+		return false;
+	const struct time_split *time = &here.simulation.prediction.time;
+	*factor = ratio(communication(time), communication(there));
+	if (arithmetic) {
+		*factor = fmax(*factor, ratio(time->compute, there->compute));
+		*factor = fmax(*factor, ratio(time->optimizer, there->optimizer));
+	}
+	*factor = fmax(1, reserve * *factor);
+	return true;
+}

@@ -1,0 +1,199 @@
+#include "cli/commands/study.h"
+
+#include "cli/question/question.h"
+
+enum { MOST_POINTS = 12, MOST_LINES = 4 };
+
+/* --- the plans that are followed ----------------------------------------------------------------
+ */
+
+static const char *line_name(struct arena *arena, const struct plan *plan)
+{
+	if (strategy_is_hybrid(plan->strategy))
+		return arena_printf(arena, "%s/%lld", strategy_names[plan->strategy],
+			(long long)plan->mesh.shard);
+	return strategy_names[plan->strategy];
+}
+
+static void add_line(struct arena *arena, const struct plan *plan, struct study *study)
+{
+	for (int l = 0; l < study->n_lines; l++) {
+		if (study->lines[l].plan.strategy == plan->strategy)
+			return;
+	}
+	if (study->n_lines == MOST_LINES)
+		return;
+	study->lines[study->n_lines++] = (struct study_line){.name = line_name(arena, plan),
+		.style = (int)plan->strategy,
+		.plan = *plan,
+		.points = ARENA_ARRAY(arena, struct study_point, MOST_POINTS)};
+}
+
+static struct study *study_new(
+	struct arena *arena, const struct plan *plan, const struct answer *answer)
+{
+	struct study *study = ARENA_NEW(arena, struct study);
+
+	study->lines = ARENA_ARRAY(arena, struct study_line, MOST_LINES);
+	add_line(arena, plan, study);
+	for (int i = 0; answer != NULL && i < answer->n_alternatives; i++) {
+		if (answer->alternatives[i].verdict != VERDICT_IMPOSSIBLE)
+			add_line(arena, &answer->alternatives[i].plan, study);
+	}
+	return study;
+}
+
+/* --- one prediction -----------------------------------------------------------------------------
+ */
+
+/* The plan's knobs for another machine: what follows from the number of devices stays open. */
+static bool move_plan(struct arena *arena, const struct plan *plan, const struct model *model,
+	const struct topology *topology, struct plan *moved)
+{
+	struct choices choices = {.plan = *plan};
+	struct error why = {0};
+
+	for (int i = 0; i < n_plan_fields; i++)
+		choices.given |= UINT64_C(1) << i;
+	choices.given &= ~(UINT64_C(1) << plan_field_index("global_batch"));
+	choices.shard_group = strategy_is_hybrid(plan->strategy) ? plan->mesh.shard : 0;
+	return plan_resolve(&choices, model, topology, arena, moved, &why);
+}
+
+/* A plan that cannot be there is no error: its point stays empty. */
+static bool add_point(const struct question *question, const struct topology *topology,
+	struct study_line *line, int i, struct error *error)
+{
+	struct study_point *point = &line->points[i];
+	struct arena arena = {0};
+	struct plan plan;
+	struct evaluation evaluation;
+	struct error why = {0};
+	bool ok = true;
+
+	if (move_plan(&arena, &line->plan, question->model, topology, &plan)) {
+		point->built = plan_evaluate_point(&arena, &plan, question->model, topology,
+			question->memory_limit_bytes, &evaluation, &why);
+		if (!point->built && why.code == EXIT_CODE_INTERNAL)
+			ok = error_set(error, why.code, "%s", why.message);
+	}
+	if (point->built) {
+		const struct prediction *prediction = &evaluation.simulation.prediction;
+		point->fits = prediction->fits;
+		point->step_time = prediction->step_time;
+		point->tokens_per_s_per_gpu = prediction->tokens_per_s_per_gpu;
+		point->exposed = prediction->time.exposed_communication;
+		point->peak_memory_bytes = prediction->peak_memory_bytes;
+	}
+	arena_finish(&arena);
+	return ok;
+}
+
+static bool add_points(const struct question *question, const struct topology *topology,
+	struct study *study, int i, struct error *error)
+{
+	for (int l = 0; l < study->n_lines; l++) {
+		if (!add_point(question, topology, &study->lines[l], i, error))
+			return false;
+	}
+	return true;
+}
+
+/* --- sizes --------------------------------------------------------------------------------------
+ */
+
+/* 1, 2, 4 ... up to `most`, with `here` among them. */
+static int sizes_around(int64_t here, int64_t most, double *sizes)
+{
+	int64_t first = 1;
+	int n = 0;
+
+	while (most / first >= INT64_C(1) << (MOST_POINTS - 1))
+		first *= 2;
+	for (int64_t size = first; size <= most && n < MOST_POINTS - 1; size *= 2) {
+		if (here > size / 2 && here < size)
+			sizes[n++] = (double)here;
+		sizes[n++] = (double)size;
+	}
+	if (n == 0 || sizes[n - 1] < (double)here)
+		sizes[n++] = (double)here;
+	return n;
+}
+
+static bool resize(
+	const struct topology *topology, bool nodes, int64_t size, struct topology *other)
+{
+	struct error why = {0};
+
+	*other = *topology;
+	if (!nodes)
+		return topology_use_devices(other, size, &why);
+	other->nodes = size;
+	return true;
+}
+
+bool study_scaling(struct arena *arena, const struct question *question, const struct plan *plan,
+	const struct answer *answer, const struct study **study, struct error *error)
+{
+	const struct topology *topology = question->topology;
+	bool nodes = topology->network.kind != NETWORK_NONE;
+	int64_t here = nodes ? topology->nodes : topology_devices(topology);
+	int64_t most = nodes ? max_i64(16, 4 * here) : here;
+	double *sizes = ARENA_ARRAY(arena, double, MOST_POINTS);
+	const char **names = ARENA_ARRAY(arena, const char *, MOST_POINTS);
+	struct study *mine = study_new(arena, plan, answer);
+	struct topology other;
+
+	*study = NULL;
+	if (most * topology->devices_per_node > TOPOLOGY_MAX_DEVICES)
+		most = here;
+	mine->n_points = sizes_around(here, most, sizes);
+	mine->here = -1;
+	for (int i = 0; i < mine->n_points; i++) {
+		names[i] = arena_printf(arena, "%.0f", sizes[i]);
+		if (sizes[i] == (double)here)
+			mine->here = i;
+		if (resize(topology, nodes, (int64_t)sizes[i], &other) &&
+			!add_points(question, &other, mine, i, error))
+			return false;
+	}
+	mine->quantity = mine->unit = nodes ? "nodes" : "devices";
+	mine->values = sizes;
+	mine->names = names;
+	*study = mine->n_points > 1 ? mine : NULL;
+	return true;
+}
+
+/* --- links --------------------------------------------------------------------------------------
+ */
+
+bool study_link(struct arena *arena, const struct question *question, const struct plan *plan,
+	const struct answer *answer, const struct study **study, struct error *error)
+{
+	static const double factors[] = {0.125, 0.25, 0.5, 1, 2, 4};
+	const struct topology *topology = question->topology;
+	bool network = topology->nodes > 1;
+	double now = network ? topology_node_bandwidth(topology) : topology->fabric.bandwidth;
+	double *values = ARENA_ARRAY(arena, double, COUNT_OF(factors));
+	const char **names = ARENA_ARRAY(arena, const char *, COUNT_OF(factors));
+
+	*study = NULL;
+	if (topology_devices(topology) < 2 || topology->calibration.n_collectives > 0 ||
+		(!network && topology->fabric.kind == FABRIC_SHARED_MEMORY))
+		return true;
+	struct study *mine = study_new(arena, plan, answer);
+	for (int i = 0; i < COUNT_OF(factors); i++) {
+		struct topology other = *topology;
+		char name[32];
+		double *link = network ? &other.network.nic_bandwidth : &other.fabric.bandwidth;
+		*link *= factors[i];
+		values[i] = now * factors[i];
+		names[i] = arena_strdup(arena, format_bandwidth(name, values[i]));
+		if (!add_points(question, &other, mine, i, error))
+			return false;
+	}
+	*mine = (struct study){network ? "bandwidth out of a node" : "bandwidth of a device's port",
+		"", COUNT_OF(factors), values, names, 3, mine->n_lines, mine->lines};
+	*study = mine;
+	return true;
+}

@@ -1,0 +1,133 @@
+/* `topologies`: list the catalogue, show one, import one. */
+#include <string.h>
+
+#include "cli/commands/commands.h"
+#include "cli/commands/import_topology.h"
+#include "cli/commands/listing.h"
+#include "cli/question/question.h"
+#include "cli/terminal/terminal.h"
+
+/* One direction: inside the node per device, and out of the node. */
+static void add_line(const struct topology *topology, const char *name, struct text *text)
+{
+	char buffer[32];
+
+	text_add(text, name);
+	text_column(text, 20);
+	text_printf(text, "%2lldx%-2lld ", (long long)topology->nodes,
+		(long long)topology->devices_per_node);
+	text_add(text, topology->device.name);
+	text_column(text, 50);
+	text_printf(text, "%10s", format_bytes(buffer, (double)topology->device.memory_bytes));
+	text_printf(text, " %10s", format_bandwidth(buffer, topology->fabric.bandwidth));
+	double network = (double)topology->network.nics_per_node * topology->network.nic_bandwidth;
+	text_printf(text, " %10s\n",
+		topology->network.kind != NETWORK_NONE ? format_bandwidth(buffer, network) : "-");
+}
+
+static void write_line(const struct topology *topology, const char *name, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "name", name);
+	writer_int(writer, "nodes", topology->nodes);
+	writer_int(writer, "devices_per_node", topology->devices_per_node);
+	writer_string(writer, "device", topology->device.name);
+	writer_int(writer, "memory_bytes", topology->device.memory_bytes);
+	writer_string(writer, "fabric", fabric_kind_names[topology->fabric.kind]);
+	writer_string(writer, "network", network_kind_names[topology->network.kind]);
+	writer_end_map(writer);
+}
+
+static bool list_topology(
+	const char *name, struct writer *writer, struct text *text, struct error *error)
+{
+	struct arena arena = {0};
+	struct topology *topology;
+	bool ok = input_topology(&arena, name, 0, &topology, error);
+
+	if (ok && writer != NULL)
+		write_line(topology, name, writer);
+	else if (ok)
+		add_line(topology, name, text);
+	arena_finish(&arena);
+	return ok;
+}
+
+static bool list(const struct invocation *invocation, struct text *text, struct error *error)
+{
+	const struct listing listing = {
+		.schema = "shardplan/topologies/1",
+		.key = "topologies",
+		.header = "name                devices                           memory  "
+			  "in a node    network\n",
+		.footer = "\nNxNAME is N such nodes; `local` is this machine. ",
+		.embedded = topology_catalogue,
+		.n_embedded = n_topology_catalogue,
+		.add = list_topology,
+	};
+
+	return listing_write(invocation, &listing, text, error);
+}
+
+static bool show(const struct invocation *invocation, struct text *text, struct error *error)
+{
+	struct topology *topology;
+	struct writer writer;
+
+	if (!input_topology(
+		    invocation->arena, invocation->arguments.operands[1], 0, &topology, error))
+		return false;
+	if (!argument_given(&invocation->arguments, "json")) {
+		topology_print(topology, WRITER_YAML, text);
+		return true;
+	}
+	document_begin(&writer, text, "shardplan/topology/1");
+	topology_write(topology, &writer);
+	writer_finish(&writer);
+	return true;
+}
+
+static bool run(struct invocation *invocation, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	const char *what = arguments->n_operands > 0 ? arguments->operands[0] : "list";
+	struct text text = {0};
+	bool ok;
+
+	if (strcmp(what, "list") == 0 && arguments->n_operands <= 1)
+		ok = list(invocation, &text, error);
+	else if (strcmp(what, "show") == 0 && arguments->n_operands == 2)
+		ok = show(invocation, &text, error);
+	else if (strcmp(what, "import") == 0 && arguments->n_operands >= 2)
+		ok = topologies_import(invocation, &text, error);
+	else
+		ok = error_set(error, EXIT_CODE_USAGE,
+			"topologies %.100s: expected `topologies list`, `topologies show NAME` or "
+			"`topologies import FILE...`",
+			what);
+	ok = ok && output_text(&text, error);
+	text_finish(&text);
+	return ok;
+}
+
+const struct command command_topologies = {
+	.name = "topologies",
+	.summary = "list machines that are known by name, show or import one",
+	.operands = "[list | show TOPOLOGY | import FILE...]",
+	.least = 0,
+	.most = OPERANDS_MOST,
+	.details =
+		"`show` prints a topology file, which can be edited and used as TOPOLOGY. "
+		"`shardplan topologies show local` describes this machine. "
+		"`import` makes a topology file of what other tools print: NCCL topology dumps "
+		"(NCCL_TOPO_DUMP_FILE), `nvidia-smi topo -m`, nccl-tests output (text or -J; each "
+		"becomes a measured curve), host files, the environment of a job (`env`), and of "
+		"this machine with its NVIDIA driver (the word `local`). What "
+		"they do not say comes from --gpu-name, --network, --nodes, --gpus, or from a "
+		"machine "
+		"of the catalogue that is alike (--like NAME), and is marked as assumed.",
+	.examples = {"shardplan topologies", "shardplan topologies show 2xdgx-h100 > mine.yaml",
+		"shardplan topologies import topo.xml gather.log -o cluster.yaml",
+		"shardplan topologies import smi.txt hosts --gpu-name H100-SXM5-80GB"},
+	.run = run,
+};

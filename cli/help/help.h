@@ -1,0 +1,36 @@
+/* What `help`, --help and --version print: all of it is written from the tables of commands and of
+ * options. */
+#ifndef CLI_HELP_H
+#define CLI_HELP_H
+
+#include "cli/options/options.h"
+
+/* `help [COMMAND]` and `--help`. */
+void help_overview(const struct command *const commands[], struct text *text);
+void help_command(
+	const struct command *const commands[], const struct command *command, struct text *text);
+/* `help TOPIC`, a command's name too; `shell` is the word behind "completion", else NULL.
+ * EXIT_CODE_USAGE for another word. */
+bool help_topic(const struct command *const commands[], const char *topic, const char *shell,
+	struct arena *arena, struct text *text, struct error *error);
+
+/* --- the topics --- */
+
+extern const char *const help_topics[]; /* besides commands; NULL-terminated */
+/* What an exit code means, and which variables are looked at, one a line: "0 ok". */
+struct help_line {
+	const char *name, *words;
+};
+extern const struct help_line help_exit_codes[], help_variables[]; /* ended by a NULL name */
+/* `help completion SHELL`: "bash", "zsh" or "fish"; another name is EXIT_CODE_USAGE. */
+bool help_completion(const struct command *const commands[], const char *shell, struct arena *arena,
+	struct text *text, struct error *error);
+/* `help defaults`; also docs/defaults.md. */
+bool help_defaults(struct arena *arena, struct text *text, struct error *error);
+/* The manual page, for scdoc; also docs/shardplan.1.scd. */
+void help_man(const struct command *const commands[], struct arena *arena, struct text *text);
+
+/* `--version`: what this binary is and what was built into it. */
+void version_print(struct text *text);
+
+#endif

@@ -1,0 +1,209 @@
+#include "cli/question/question.h"
+
+#include <string.h>
+
+#include "cli/terminal/terminal.h"
+
+static bool has_ending(const char *name, const char *ending)
+{
+	size_t length = strlen(name), wanted = strlen(ending);
+
+	return length > wanted && strcmp(name + length - wanted, ending) == 0;
+}
+
+/* Nobody names a preset so. */
+static bool looks_like_path(const char *typed)
+{
+	return strchr(typed, '/') != NULL || strcmp(typed, "-") == 0 || strcmp(typed, ".") == 0 ||
+	       strcmp(typed, "..") == 0 || has_ending(typed, ".json") ||
+	       has_ending(typed, ".yaml") || has_ending(typed, ".yml") ||
+	       has_ending(typed, ".safetensors");
+}
+
+/* --- models -------------------------------------------------------------------------------------
+ */
+
+static bool is_preset(const char *name)
+{
+	for (int i = 0; i < n_model_presets; i++) {
+		if (strcmp(model_presets[i].name, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool read_model(
+	struct arena *arena, const char *path, struct model **model, struct error *error)
+{
+	struct contents contents;
+
+	if (file_is_folder(path))
+		path = arena_printf(arena, "%s/config.json", path);
+	/* Shapes alone do not say how many heads there are. */
+	if (has_ending(path, ".safetensors") || has_ending(path, ".safetensors.index.json")) {
+		const char *config = file_beside(arena, path, "config.json");
+
+		if (!file_exists(config))
+			return error_set(error, EXIT_CODE_INPUT,
+				"%s: the weights alone do not say how many heads a model has, "
+				"expected %s beside them",
+				path, config);
+		path = config;
+	}
+	if (!file_read(arena, path, &contents, error) ||
+		!model_parse(arena, contents.name, contents.text, contents.length, model, error))
+		return false;
+	if ((*model)->part != NULL)
+		output_note("%s: this is %s", path, (*model)->part);
+	return true;
+}
+
+/* The presets are not all there is: names of SHARDPLAN_PATH may be nearer. */
+static bool no_such_model(struct arena *arena, const char *typed, struct error *error)
+{
+	struct model *none;
+	int count;
+	const char *near = nearest_name(typed, search_path_names(arena, &count));
+
+	if (near == NULL)
+		return model_load_preset(arena, typed, &none, error);
+	return error_set(error, EXIT_CODE_INPUT,
+		"no model is named \"%.100s\", did you mean \"%s\" of SHARDPLAN_PATH?", typed,
+		near);
+}
+
+bool input_model(struct arena *arena, const char *typed, struct model **model, struct error *error)
+{
+	const char *path = looks_like_path(typed) ? typed : NULL;
+
+	if (path == NULL && is_preset(typed))
+		return model_load_preset(arena, typed, model, error);
+	if (path == NULL)
+		path = search_path_find(arena, typed);
+	if (path == NULL && file_exists(typed))
+		path = typed;
+	return path != NULL ? read_model(arena, path, model, error)
+			    : no_such_model(arena, typed, error);
+}
+
+/* --- topologies ---------------------------------------------------------------------------------
+ */
+
+static bool read_topology(
+	struct arena *arena, const char *path, struct topology **topology, struct error *error)
+{
+	struct contents contents;
+
+	return file_read(arena, path, &contents, error) &&
+	       topology_parse(
+		       arena, contents.name, contents.text, contents.length, topology, error);
+}
+
+/* "4xmynode" with mynode.yaml, one node, in SHARDPLAN_PATH. False without an error when it is not
+ * of that form. */
+static bool find_nodes(
+	struct arena *arena, const char *typed, struct topology **topology, struct error *error)
+{
+	size_t digits = strspn(typed, "0123456789");
+	int64_t nodes;
+
+	if (digits == 0 || typed[digits] != 'x' ||
+		!parse_int(arena_strndup(arena, typed, digits), &nodes))
+		return false;
+	const char *path = search_path_find(arena, typed + digits + 1);
+	if (path == NULL || !read_topology(arena, path, topology, error))
+		return false;
+	if (nodes < 1 || nodes > TOPOLOGY_MAX_DEVICES || (*topology)->nodes != 1)
+		return error_set(error, EXIT_CODE_INPUT,
+			"%.100s: expected a number of nodes, x, and a topology of one node; %s has "
+			"%lld nodes",
+			typed, path, (long long)(*topology)->nodes);
+	(*topology)->nodes = nodes;
+	(*topology)->name = arena_strdup(arena, typed);
+	return topology_check(*topology, NULL, error);
+}
+
+static bool load_topology(
+	struct arena *arena, const char *typed, struct topology **topology, struct error *error)
+{
+	struct error unknown = {0};
+
+	if (looks_like_path(typed))
+		return read_topology(arena, typed, topology, error);
+	if (topology_load_name(arena, typed, topology, &unknown))
+		return true;
+	const char *path = search_path_find(arena, typed);
+	if (path == NULL && file_exists(typed) && !file_is_folder(typed))
+		path = typed;
+	if (path != NULL)
+		return read_topology(arena, path, topology, error);
+	struct error found = {0};
+	if (find_nodes(arena, typed, topology, &found))
+		return true;
+	*error = found.code != EXIT_CODE_OK ? found : unknown;
+	return false;
+}
+
+bool input_topology(struct arena *arena, const char *typed, int64_t gpus,
+	struct topology **topology, struct error *error)
+{
+	if (strcmp(typed, "local") == 0)
+		return input_local(arena, gpus, topology, error);
+	return load_topology(arena, typed, topology, error) &&
+	       (gpus == 0 || topology_use_devices(*topology, gpus, error));
+}
+
+/* --- documents of our own -----------------------------------------------------------------------
+ */
+
+bool input_plan_file(struct arena *arena, const char *path, struct plan_file *file,
+	const char **text, struct error *error)
+{
+	struct contents contents;
+
+	if (!file_read(arena, path, &contents, error) ||
+		!plan_file_parse(arena, contents.name, contents.text, contents.length, file, error))
+		return false;
+	if (text != NULL)
+		*text = contents.text;
+	return true;
+}
+
+static bool check_schema(const struct node *root, struct error *error)
+{
+	const struct node *schema = node_get(root, "schema");
+
+	if (schema == NULL || schema->kind != NODE_SCALAR)
+		return node_error(root, error,
+			"no measurement, expected the key \"schema\": "
+			"\"shardplan/measurement/1\"; `shardplan train` writes one");
+	if (strcmp(schema->text, "shardplan/measurement/1") != 0)
+		return node_error(schema, error, "expected shardplan/measurement/1, got \"%.60s\"",
+			schema->text);
+	if (node_get(root, "measurement") == NULL)
+		return node_error(root, error, "missing key \"measurement\"");
+	return true;
+}
+
+bool input_measurement(struct arena *arena, const char *path, const struct plan_file *file,
+	struct measurement *measurement, struct error *error)
+{
+	struct contents contents;
+
+	if (!file_read(arena, path, &contents, error))
+		return false;
+	const struct node *root =
+		document_parse(arena, contents.name, contents.text, contents.length, 0, error);
+	if (root == NULL || !check_schema(root, error))
+		return false;
+	const struct node *map = node_get(root, "measurement");
+	if (!measurement_read(arena, map, measurement, error))
+		return false;
+	const struct node *digest = node_get(map, "schedule_digest");
+	const char *measured = measurement->values.schedule_digest;
+	if (measured == NULL || strcmp(measured, file->schedule_digest) != 0)
+		return node_error(digest != NULL ? digest : map, error,
+			"a measurement of another schedule, expected the plan's %s, got %s",
+			file->schedule_digest, measured != NULL ? measured : "none");
+	return true;
+}

@@ -1,0 +1,113 @@
+/* From options to a question, and from a plan to its schedule and prediction. */
+#ifndef CLI_QUESTION_H
+#define CLI_QUESTION_H
+
+#include "cli/options/options.h"
+#include "planner/planner.h"
+#include "reports/reports.h"
+#include "simulator/simulator.h"
+
+/* What was asked, with model and topology loaded. */
+struct asked {
+	struct question question;
+	struct question_text text;
+	struct model *model;
+	struct topology *topology;
+};
+
+/* Both names as typed, the rest from the options. One of several strategies is a set, not a
+ * choice; `only_one` refuses several. */
+bool ask(struct arena *arena, const char *model, const char *topology,
+	const struct arguments *arguments, bool only_one, struct asked *asked, struct error *error);
+/* The options alone, for a model and a topology that are known already. */
+bool ask_options(struct arena *arena, const struct arguments *arguments, bool only_one,
+	struct question *question, struct error *error);
+/* One plan: what was asked, with defaults filled in. */
+bool ask_plan(struct arena *arena, const char *model, const char *topology,
+	const struct arguments *arguments, struct asked *asked, struct plan *plan,
+	struct error *error);
+
+/* planner_plan and planner_find, with a line on stderr when they take long (waiting.h). */
+bool plan_question(const struct question *question, struct arena *arena, struct answer *answer,
+	struct error *error);
+bool find_question(const struct question *question, enum find find, double target,
+	struct arena *arena, struct finding *finding, struct error *error);
+
+/* A plan with its schedule and what the simulator says of it. */
+struct evaluation {
+	struct plan plan;
+	struct schedule *schedule;
+	const char *digest;
+	struct simulation simulation; /* .prediction.schedule_digest == digest */
+};
+
+/* memory_limit: bytes of one device, 0 = its memory. */
+bool plan_evaluate(struct arena *arena, const struct plan *plan, const struct model *model,
+	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
+	struct error *error);
+/* The prediction alone: no digest, no timelines. For many cases. */
+bool plan_evaluate_briefly(struct arena *arena, const struct plan *plan, const struct model *model,
+	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
+	struct error *error);
+
+/* Step time and memory alone, for the points of a curve: no bounds, no interval worth showing. */
+bool plan_evaluate_point(struct arena *arena, const struct plan *plan, const struct model *model,
+	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
+	struct error *error);
+
+/* A plan file read and compiled again. EXIT_CODE_INPUT when its digest is not that of the schedule
+ * it compiles to: somebody edited the plan, or another version made it. */
+struct opened {
+	const char *path;
+	const char *text;
+	struct plan_file file;
+	struct evaluation evaluation;
+	/* The prediction is the file's; the timelines are the evaluation's. */
+};
+bool open_plan(struct arena *arena, const char *path, struct opened *opened, struct error *error);
+/* What the views need; `measured` may be NULL. Points into `opened`. */
+struct explained opened_explained(const struct opened *opened, const struct measurement *measured);
+
+/* plan.yaml of an evaluated plan. */
+bool save_plan(struct arena *arena, const char *path, const struct question_text *text,
+	struct model *model, struct topology *topology, const struct evaluation *evaluation,
+	struct error *error);
+
+/* --- what MODEL, TOPOLOGY and files stand for --- */
+
+/* A preset, a name in SHARDPLAN_PATH, a config.json or model file, or the folder of a
+ * config.json. */
+bool input_model(struct arena *arena, const char *typed, struct model **model, struct error *error);
+
+/* `local`, a catalogue name, NxNODE, a name in SHARDPLAN_PATH (also NxNAME), or a file; of it
+ * `gpus` devices (0 = all). */
+bool input_topology(struct arena *arena, const char *typed, int64_t gpus,
+	struct topology **topology, struct error *error);
+
+/* This machine with `ranks` CPU devices (0 = one per core) and the calibration that `calibrate`
+ * cached. Without one, or with one of another machine, a note on stderr says so and the topology
+ * carries none. */
+bool input_local(
+	struct arena *arena, int64_t ranks, struct topology **topology, struct error *error);
+/* The GPUs of this machine, as its driver describes them. EXIT_CODE_ENVIRONMENT without. */
+bool input_local_gpus(struct arena *arena, struct topology **topology, struct error *error);
+/* Where `calibrate` puts it: $XDG_CACHE_HOME/shardplan/local.yaml. EXIT_CODE_ENVIRONMENT when
+ * neither that nor HOME is set. */
+bool input_local_cache(struct arena *arena, const char **path, struct error *error);
+
+/* A plan file; `contents` is its text. */
+bool input_plan_file(struct arena *arena, const char *path, struct plan_file *file,
+	const char **contents, struct error *error);
+
+/* A measurement of `file`'s schedule: another digest is EXIT_CODE_INPUT, at its place. */
+bool input_measurement(struct arena *arena, const char *path, const struct plan_file *file,
+	struct measurement *measurement, struct error *error);
+
+/* A name to the path of a file or a config.json's folder in one of the folders of SHARDPLAN_PATH
+ * (separated by colons): FOLDER/NAME.yaml, .json, or FOLDER/NAME/config.json. NULL when there is
+ * none. Names with a slash are never searched. */
+const char *search_path_find(struct arena *arena, const char *name);
+/* Every name that can be found there, NULL-terminated, sorted. */
+const char **search_path_names(struct arena *arena, int *count);
+
+#endif

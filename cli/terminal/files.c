@@ -1,0 +1,222 @@
+#include "cli/terminal/terminal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LARGEST_FILE = 64 << 20, READ_AT_ONCE = 1 << 16 };
+
+bool file_exists(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) == 0;
+}
+
+bool file_is_folder(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+const char *file_beside(struct arena *arena, const char *path, const char *name)
+{
+	const char *slash = strrchr(path, '/');
+
+	if (slash == NULL)
+		return arena_strdup(arena, name);
+	return arena_printf(arena, "%.*s/%s", (int)(slash - path), path, name);
+}
+
+static bool read_all(int file, const char *name, struct text *text, struct error *error)
+{
+	char *buffer = malloc(READ_AT_ONCE);
+	ssize_t got;
+
+	if (buffer == NULL)
+		base_out_of_memory(READ_AT_ONCE);
+	while ((got = read(file, buffer, READ_AT_ONCE)) != 0) {
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0) {
+			error_set(error, EXIT_CODE_INPUT, "%s: cannot be read: %s", name,
+				strerror(errno));
+			break;
+		}
+		text_add_bytes(text, buffer, (size_t)got);
+		if (text->length > LARGEST_FILE) {
+			error_set(error, EXIT_CODE_INPUT, "%s: too large, expected at most 64 MiB",
+				name);
+			break;
+		}
+	}
+	free(buffer);
+	return got == 0;
+}
+
+bool file_read_part(struct arena *arena, const char *path, int64_t offset, int64_t length,
+	struct contents *contents, struct error *error)
+{
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+	char *text;
+	ssize_t got = 1;
+	int64_t have = 0;
+
+	if (file < 0)
+		return error_set(
+			error, EXIT_CODE_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
+	text = ARENA_ARRAY(arena, char, length + 1);
+	while (have < length && got != 0) {
+		got = pread(file, text + have, (size_t)(length - have), offset + have);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			break;
+		have += got;
+	}
+	if (got < 0)
+		error_set(error, EXIT_CODE_INPUT, "%s: cannot be read: %s", path, strerror(errno));
+	close(file);
+	*contents = (struct contents){arena_strdup(arena, path), text, (size_t)have};
+	return got >= 0;
+}
+
+bool file_read(
+	struct arena *arena, const char *path, struct contents *contents, struct error *error)
+{
+	bool is_stdin = strcmp(path, "-") == 0;
+	const char *name = is_stdin ? "<stdin>" : path;
+	int file = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+	struct text text = {0};
+
+	if (file < 0)
+		return error_set(
+			error, EXIT_CODE_INPUT, "%s: cannot be opened: %s", name, strerror(errno));
+	bool ok = read_all(file, name, &text, error);
+	if (!is_stdin)
+		close(file);
+	if (ok)
+		*contents = (struct contents){arena_strdup(arena, name),
+			arena_strndup(arena, text_string(&text), text.length), text.length};
+	text_finish(&text);
+	return ok;
+}
+
+static bool write_all(int file, const struct text *text)
+{
+	const char *data = text_string(text);
+	size_t left = text->length;
+
+	while (left > 0) {
+		ssize_t put = write(file, data, left);
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put < 0)
+			return false;
+		data += put;
+		left -= (size_t)put;
+	}
+	return true;
+}
+
+static bool cannot_write(const char *path, struct error *error)
+{
+	return error_set(
+		error, EXIT_CODE_ENVIRONMENT, "%s: cannot be written: %s", path, strerror(errno));
+}
+
+/* A pipe, a terminal or /dev/null cannot be replaced by a file. */
+static bool write_direct(const char *path, const struct text *text, struct error *error)
+{
+	bool is_stdout = strcmp(path, "-") == 0;
+	int file = is_stdout ? STDOUT_FILENO : open(path, O_WRONLY | O_CLOEXEC);
+
+	if (file < 0)
+		return cannot_write(path, error);
+	bool ok = write_all(file, text) || cannot_write(is_stdout ? "stdout" : path, error);
+	if (!is_stdout && close(file) != 0)
+		ok = cannot_write(path, error);
+	return ok;
+}
+
+/* A file beside `path`, to take its name when it is whole. -1: errno says why. */
+static int open_beside(struct arena *arena, const char *path, const char **temporary)
+{
+	const char *base = strrchr(path, '/');
+
+	*temporary = file_beside(arena, path,
+		arena_printf(arena, ".%s.%ld", base != NULL ? base + 1 : path, (long)getpid()));
+	return open(*temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+static bool write_replacing(
+	struct arena *arena, const char *path, const struct text *text, struct error *error)
+{
+	const char *temporary;
+	int file = open_beside(arena, path, &temporary);
+
+	if (file < 0)
+		return cannot_write(path, error);
+	bool ok = write_all(file, text) && fsync(file) == 0;
+	ok = close(file) == 0 && ok;
+	ok = ok && rename(temporary, path) == 0;
+	if (!ok) {
+		cannot_write(path, error);
+		unlink(temporary);
+	}
+	return ok;
+}
+
+bool file_write(struct arena *arena, const char *path, const struct text *text, struct error *error)
+{
+	struct stat status;
+	bool exists = stat(path, &status) == 0;
+
+	if (strcmp(path, "-") == 0 || (exists && !S_ISREG(status.st_mode)))
+		return write_direct(path, text, error);
+	/* A link stays a link: what it points to is replaced. */
+	char *resolved = exists ? realpath(path, NULL) : NULL;
+	bool ok = write_replacing(arena, resolved != NULL ? resolved : path, text, error);
+	free(resolved);
+	return ok;
+}
+
+bool file_check_writable(struct arena *arena, const char *path, struct error *error)
+{
+	struct stat status;
+	const char *temporary;
+
+	if (strcmp(path, "-") == 0)
+		return true;
+	bool exists = stat(path, &status) == 0;
+	errno = EISDIR;
+	if (exists && !S_ISREG(status.st_mode))
+		return (!S_ISDIR(status.st_mode) && access(path, W_OK) == 0) ||
+		       cannot_write(path, error);
+	char *resolved = exists ? realpath(path, NULL) : NULL;
+	int file = open_beside(arena, resolved != NULL ? resolved : path, &temporary);
+	free(resolved);
+	if (file < 0)
+		return cannot_write(path, error);
+	close(file);
+	unlink(temporary);
+	return true;
+}
+
+bool file_make_folders(struct arena *arena, const char *path, struct error *error)
+{
+	char *folder = arena_strdup(arena, path);
+
+	for (char *slash = strchr(folder + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+			return cannot_write(folder, error);
+		*slash = '/';
+	}
+	return true;
+}
