@@ -467,11 +467,21 @@ void fields_print_one(const struct field *field, const void *object, struct text
 	ops[field->type].print(field, const_member_of(field, object), text);
 }
 
+bool fields_equal_one(const struct field *field, const void *a, const void *b)
+{
+	return ops[field->type].equal(const_member_of(field, a), const_member_of(field, b));
+}
+
 bool fields_equal(const struct field *fields, const void *a, const void *b)
 {
 	for (const struct field *field = fields; field->name != NULL; field++) {
-		if (!ops[field->type].equal(const_member_of(field, a), const_member_of(field, b)))
+		if (!fields_equal_one(field, a, b))
 			return false;
 	}
 	return true;
+}
+
+void fields_copy_one(const struct field *field, void *to, const void *from)
+{
+	memcpy(member_of(field, to), const_member_of(field, from), ops[field->type].size);
 }

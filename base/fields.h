@@ -95,7 +95,10 @@ void fields_write(const struct field *fields, const void *object, struct writer 
 /* Appends one field as text, as it would stand in YAML. */
 void fields_print_one(const struct field *field, const void *object, struct text *text);
 
-/* Field-wise equality (strings by content). */
+/* Field-wise equality (strings by content), of all fields or of one. */
 bool fields_equal(const struct field *fields, const void *a, const void *b);
+bool fields_equal_one(const struct field *field, const void *a, const void *b);
+/* Copies one field; what a string points to is shared. */
+void fields_copy_one(const struct field *field, void *to, const void *from);
 
 #endif

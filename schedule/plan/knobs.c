@@ -1,0 +1,412 @@
+/* The rows. What depends on the model or on other knobs is filled in by resolve.c. */
+#include "schedule/plan/knobs.h"
+
+#include <string.h>
+
+#define BIT(x)   (1u << (x))
+#define REQUIRED FIELD_REQUIRED
+#define COUNTED  (FIELD_REQUIRED | FIELD_POSITIVE)
+
+#define CHOICE(member, flags, names) FIELD_ENUM(struct plan, member, #member, flags, names)
+#define SWITCH(member)               FIELD_BOOL(struct plan, member, #member, REQUIRED)
+#define COUNT(member)                FIELD_INT(struct plan, member, #member, COUNTED)
+#define RATE(member, flags)          FIELD_DOUBLE(struct plan, member, #member, flags)
+#define WORDS(member, flags)         FIELD_STRING(struct plan, member, #member, flags)
+#define ROWS(member, names)          FIELD_RUNS(struct plan, member, #member, REQUIRED, names)
+
+static const char dtypes[] = "fp32|bf16|fp16", on_off[] = "on|off";
+
+const char *const knob_group_names[] = {
+	[KNOB_GROUP_BATCH] = "Machine and batch",
+	[KNOB_GROUP_SHARDING] = "Sharding",
+	[KNOB_GROUP_COMPUTE] = "Computation",
+};
+
+const struct knob knobs[KNOB_COUNT] = {
+	[KNOB_STRATEGY] =
+		{
+			CHOICE(strategy, REQUIRED, strategy_names),
+			.group = KNOB_GROUP_SHARDING,
+			.roles = KNOB_NO_LOAD | KNOB_VARIED | KNOB_COMPARED,
+			.gpu = STRATEGY_FULL_SHARD,
+			.cpu = STRATEGY_FULL_SHARD,
+			.metavar = "LIST",
+			.help = "NO_SHARD, SHARD_GRAD_OP, FULL_SHARD, HYBRID_SHARD, "
+				"HYBRID_SHARD_ZERO2; ZERO_1, ZERO_2, ZERO_3 where the runtime has "
+				"them; `plan` takes several, with commas",
+			.remark = "searched by `plan`",
+		},
+	[KNOB_RESHARD_AFTER_FORWARD] =
+		{
+			WORDS(reshard_after_forward, REQUIRED),
+			.group = KNOB_GROUP_SHARDING,
+			.roles = KNOB_NO_LOAD | KNOB_COMPARED | KNOB_FOLLOWS,
+			.metavar = "true|false|N|all",
+			.help = "free parameters after forward; N: keep them over groups of N; by "
+				"unit: 20xtrue+12xfalse; all: true of the root too (FSDP2)",
+			.remark = "as the strategy says",
+		},
+	[KNOB_WRAP] =
+		{
+			WORDS(wrap, REQUIRED),
+			.group = KNOB_GROUP_SHARDING,
+			.roles = KNOB_NO_LOAD | KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
+			.metavar = "block|blocks:K|size:N|model",
+			.help = "what becomes one unit: every transformer block, K blocks, at "
+				"least "
+				"N parameters, or everything; +embedding, +head: these apart",
+			.remark = "searched by `plan`",
+		},
+	[KNOB_PREFETCH] =
+		{
+			CHOICE(prefetch, REQUIRED, prefetch_names),
+			.group = KNOB_GROUP_SHARDING,
+			.roles = KNOB_IN_TIME | KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED |
+				 KNOB_COMPARED | KNOB_IN_STUDY | KNOB_FOLLOWS,
+			.gpu = PREFETCH_PRE,
+			.cpu = PREFETCH_PRE,
+			.refusal = "it always prefetches; use pre",
+			.help = "gather the next unit of backward before (pre) or after (post) "
+				"this "
+				"one's gradients, or not early",
+			.remark = "searched by `plan`",
+		},
+	[KNOB_FORWARD_PREFETCH] =
+		{
+			SWITCH(forward_prefetch),
+			.group = KNOB_GROUP_SHARDING,
+			.roles = KNOB_IN_TIME | KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED |
+				 KNOB_COMPARED | KNOB_IN_STUDY | KNOB_FOLLOWS,
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP1) | BIT(RUNTIME_PYTORCH_FSDP2) |
+				    BIT(RUNTIME_SHARDPLAN),
+			.refusal = "it has no such knob; use off",
+			.metavar = on_off,
+			.help = "gather the next unit of forward early",
+		},
+	[KNOB_LIMIT_ALL_GATHERS] =
+		{
+			SWITCH(limit_all_gathers),
+			.group = KNOB_GROUP_SHARDING,
+			.roles = KNOB_IN_TIME | KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED |
+				 KNOB_COMPARED | KNOB_IN_STUDY | KNOB_FOLLOWS,
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP1) | BIT(RUNTIME_SHARDPLAN),
+			.gpu = true,
+			.cpu = true,
+			.refusal = "it has no rate limiter; use off",
+			.metavar = on_off,
+			.help = "FSDP1's rate limiter",
+			.remark = "on for runtimes that have a rate limiter",
+		},
+	[KNOB_ACTIVATION_CHECKPOINTING] =
+		{
+			ROWS(activation_checkpointing, checkpointing_names),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_VARIED | KNOB_COMPARED,
+			.refusal = "use none or full",
+			.help = "what backward recomputes; by block: 8xfull+24xnone",
+			.remark = "searched by `plan`",
+		},
+	[KNOB_ATTENTION] =
+		{
+			CHOICE(attention, REQUIRED, attention_kind_names),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_WORK,
+			.gpu = ATTENTION_FLASH,
+			.cpu = ATTENTION_FLASH,
+			.refusal = "its attention is blocked; use flash",
+			.help = "attention kernel",
+		},
+	[KNOB_LOSS] =
+		{
+			CHOICE(loss, REQUIRED, loss_names),
+			.group = KNOB_GROUP_COMPUTE,
+			.gpu = LOSS_UPCAST,
+			.cpu = LOSS_UPCAST,
+			.refusal = "it has one kernel; use fused",
+			.help = "how the script computes it: in the logits' dtype, in fp32, from "
+				"fp32 logits, in one kernel, or with the head piece by piece",
+			.remark = "as most scripts; MPT models (llm-foundry), InternEvo and ours: "
+				  "fused",
+		},
+	[KNOB_COMPILE] =
+		{
+			SWITCH(compile),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_WORK,
+			.runtimes = (BIT(RUNTIME_COUNT) - 1) & ~BIT(RUNTIME_SHARDPLAN),
+			.refusal = "there is nothing to compile; use off",
+			.metavar = on_off,
+			.help = "torch.compile",
+		},
+	[KNOB_PARAM_DTYPE] =
+		{
+			CHOICE(param_dtype, REQUIRED, dtype_names),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_WORK,
+			.metavar = dtypes,
+			.help = "parameters that compute reads",
+			.remark = "GPUs without bf16: fp16",
+		},
+	[KNOB_MASTER_DTYPE] =
+		{
+			CHOICE(master_dtype, REQUIRED, dtype_names),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_WORK,
+			.gpu = DTYPE_FP32,
+			.cpu = DTYPE_FP32,
+			.metavar = dtypes,
+			.help = "parameters and moments that the optimizer updates",
+		},
+	[KNOB_REDUCE_DTYPE] =
+		{
+			CHOICE(reduce_dtype, REQUIRED, dtype_names),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_WORK | KNOB_NO_LOAD | KNOB_VARIED | KNOB_IN_STUDY,
+			.gpu = DTYPE_FP32,
+			.cpu = DTYPE_FP32,
+			.metavar = dtypes,
+			.help = "gradients while they are reduced",
+		},
+	[KNOB_GRADIENT_SUMS] =
+		{
+			CHOICE(gradient_sums, FIELD_OMIT_ZERO, gradient_sums_names),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_WORK | KNOB_ONE_VALUE,
+			.runtimes = BIT(RUNTIME_SHARDPLAN),
+			.refusal = "use runtime shardplan with fp32 parameters and reduction, or "
+				   "tree",
+			.help = "exact: 64-bit sums, the same bits on any number of ranks (runtime "
+				"shardplan)",
+		},
+	[KNOB_GELU] =
+		{
+			CHOICE(gelu, FIELD_OMIT_ZERO, gelu_place_names),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_WORK | KNOB_ONE_VALUE,
+			.runtimes = BIT(RUNTIME_SHARDPLAN),
+			.refusal = "use runtime shardplan without exact gradient sums, or kernel",
+			.help = "product: GPUs compute GELU with the product before it, in bits of "
+				"this plan alone (runtime shardplan)",
+		},
+	[KNOB_OPTIMIZER] =
+		{
+			CHOICE(optimizer, REQUIRED, optimizer_names),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_WORK | KNOB_IN_STUDY | KNOB_FOLLOWS,
+			.gpu = OPTIMIZER_ADAMW_FOREACH,
+			.cpu = OPTIMIZER_ADAMW_FUSED,
+			.refusal = "use adamw-fused or sgd",
+			.help = "optimizer and its implementation",
+			.remark = "pytorch runtimes: as PyTorch does",
+		},
+	[KNOB_CPU_OFFLOAD] =
+		{
+			ROWS(cpu_offload, offload_names),
+			.group = KNOB_GROUP_SHARDING,
+			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
+			.help = "what lives in host memory; by unit: 10xoptimizer+23xnone",
+		},
+	[KNOB_RUNTIME] =
+		{
+			CHOICE(runtime, REQUIRED, runtime_names),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_ONE_VALUE | KNOB_FOLLOWS,
+			.gpu = RUNTIME_PYTORCH_FSDP2,
+			.cpu = RUNTIME_SHARDPLAN,
+			.metavar = "NAME",
+			.help = "whose behaviour is predicted: pytorch-fsdp1, pytorch-fsdp2, "
+				"pytorch-ddp, shardplan, deepspeed, nanotron or internevo",
+			.remark = "NO_SHARD under pytorch-fsdp2 is priced as pytorch-ddp",
+		},
+	[KNOB_LIBRARIES] =
+		{
+			WORDS(libraries, 0),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_WORK,
+			.metavar = "NAME:VERSION+...",
+			.help = "versions below it, where they are known: pytorch:2.1.0+cuda:12.1, "
+				"nccl, flash-attn; compile:unknown: torch.compile may have been on",
+			.remark = "taken to be recent; the interval is wider than with versions",
+		},
+	[KNOB_ALLOCATOR] =
+		{
+			CHOICE(allocator, 0, allocator_names),
+			.group = KNOB_GROUP_COMPUTE,
+			.runtimes = (BIT(RUNTIME_COUNT) - 1) & ~BIT(RUNTIME_SHARDPLAN),
+			.refusal = "only PyTorch on GPUs has it; use segments",
+			.help = "PyTorch's caching allocator as it is, or with "
+				"expandable_segments:True",
+			.remark = "expandable: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+		},
+	[KNOB_SEQ_LEN] =
+		{
+			COUNT(seq_len),
+			.group = KNOB_GROUP_BATCH,
+			.roles = KNOB_WORK | KNOB_ONE_VALUE | KNOB_VARIED,
+			.metavar = "N",
+			.help = "tokens in a sequence",
+			.shown = "min(context, 4096)",
+			.remark = "context: of the model",
+		},
+	[KNOB_MICRO_BATCH] =
+		{
+			COUNT(micro_batch),
+			.group = KNOB_GROUP_BATCH,
+			.roles = KNOB_NO_SHAPE | KNOB_VARIED | KNOB_COMPARED,
+			.gpu = 1,
+			.cpu = 1,
+			.metavar = "N",
+			.help = "sequences per rank and forward pass",
+			.remark = "searched by `plan` when only the global batch is given",
+		},
+	[KNOB_GRAD_ACCUM] =
+		{
+			COUNT(grad_accum),
+			.group = KNOB_GROUP_BATCH,
+			.roles = KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED,
+			.gpu = 1,
+			.cpu = 1,
+			.metavar = "N",
+			.help = "micro-batches per step",
+		},
+	[KNOB_GLOBAL_BATCH] =
+		{
+			COUNT(global_batch),
+			.group = KNOB_GROUP_BATCH,
+			.roles = KNOB_WORK | KNOB_ONE_VALUE | KNOB_NO_LOAD | KNOB_NO_SHAPE |
+				 KNOB_FOLLOWS,
+			.metavar = "N",
+			.help = "sequences per step: micro-batch x grad-accum x data-parallel "
+				"ranks",
+			.shown = "by the other two",
+			.remark = "micro-batch x grad-accum x data-parallel ranks",
+		},
+	[KNOB_SYNC_EACH_MICRO_BATCH] =
+		{
+			SWITCH(sync_each_micro_batch),
+			.group = KNOB_GROUP_BATCH,
+			.roles = KNOB_NO_LOAD | KNOB_VARIED | KNOB_COMPARED,
+			.gpu = true,
+			.cpu = true,
+			.metavar = on_off,
+			.help = "reduce gradients after every micro-batch, not only after the last",
+		},
+	[KNOB_CLIP] =
+		{
+			RATE(clip, FIELD_NOT_NEGATIVE),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_WORK | KNOB_ONE_VALUE | KNOB_OF_TRAIN,
+			.metavar = "NORM",
+			.help = "clip gradients to this norm; 0: no clipping",
+			.remark = "no clipping",
+		},
+	[KNOB_LOADER_RATE] =
+		{
+			RATE(loader_rate, FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_WORK | KNOB_ONE_VALUE,
+			.metavar = "TOKENS",
+			.help = "a second that the data loader delivers to one GPU, all its "
+				"workers "
+				"together; 0: it is never waited for",
+			.remark = "the data loader is never waited for",
+		},
+	[KNOB_SHARD_GROUP] =
+		{
+			FIELD_INT(struct plan, mesh.shard, "shard_group", FIELD_POSITIVE),
+			.group = KNOB_GROUP_SHARDING,
+			.metavar = "N",
+			.help = "ranks in a shard group of a hybrid strategy, or of ZeRO where it "
+				"has "
+				"groups",
+			.shown = "a node's devices",
+			.remark = "of hybrid strategies",
+		},
+};
+
+const enum knob_id knobs_in_help[KNOB_COUNT] = {
+	/* Machine and batch */
+	KNOB_SEQ_LEN,
+	KNOB_MICRO_BATCH,
+	KNOB_GLOBAL_BATCH,
+	KNOB_GRAD_ACCUM,
+	KNOB_SYNC_EACH_MICRO_BATCH,
+	/* Sharding */
+	KNOB_STRATEGY,
+	KNOB_SHARD_GROUP,
+	KNOB_RESHARD_AFTER_FORWARD,
+	KNOB_WRAP,
+	KNOB_PREFETCH,
+	KNOB_FORWARD_PREFETCH,
+	KNOB_LIMIT_ALL_GATHERS,
+	KNOB_CPU_OFFLOAD,
+	/* Computation */
+	KNOB_ACTIVATION_CHECKPOINTING,
+	KNOB_ATTENTION,
+	KNOB_LOSS,
+	KNOB_COMPILE,
+	KNOB_PARAM_DTYPE,
+	KNOB_MASTER_DTYPE,
+	KNOB_REDUCE_DTYPE,
+	KNOB_GRADIENT_SUMS,
+	KNOB_GELU,
+	KNOB_OPTIMIZER,
+	KNOB_ALLOCATOR,
+	KNOB_CLIP,
+	KNOB_LOADER_RATE,
+	KNOB_RUNTIME,
+	KNOB_LIBRARIES,
+};
+
+enum knob_id knob_find(const char *name)
+{
+	int id = 0;
+
+	while (id < KNOB_COUNT && strcmp(knobs[id].field.name, name) != 0)
+		id++;
+	return (enum knob_id)id;
+}
+
+uint64_t knobs_of_role(enum knob_role role)
+{
+	uint64_t set = 0;
+
+	for (int id = 0; id < KNOB_COUNT; id++)
+		if (knobs[id].roles & role)
+			set |= KNOB_BIT(id);
+	return set;
+}
+
+/* --- one knob of a plan --------------------------------------------------------------------------
+ */
+
+bool knob_set(enum knob_id id, struct plan *plan, const char *where, const char *text,
+	struct arena *arena, struct error *error)
+{
+	return fields_set(&knobs[id].field, where, text, plan, arena, error);
+}
+
+void knob_take(enum knob_id id, struct plan *plan, const struct plan *from)
+{
+	fields_copy_one(&knobs[id].field, plan, from);
+}
+
+bool knob_equal(enum knob_id id, const struct plan *a, const struct plan *b)
+{
+	return fields_equal_one(&knobs[id].field, a, b);
+}
+
+void knob_print(enum knob_id id, const struct plan *plan, struct text *text)
+{
+	fields_print_one(&knobs[id].field, plan, text);
+}
+
+const char *knob_text(enum knob_id id, const struct plan *plan, struct arena *arena)
+{
+	struct text text = {0};
+
+	knob_print(id, plan, &text);
+	const char *printed = arena_strdup(arena, text_string(&text));
+	text_finish(&text);
+	return printed;
+}

@@ -1,0 +1,94 @@
+/* The table of knobs: one row a knob. Options, columns of `predict --cases`, keys of plan files and
+ * JSON, completion, manual, `help defaults` and what the search may turn all come from it. */
+#ifndef SCHEDULE_PLAN_KNOBS_H
+#define SCHEDULE_PLAN_KNOBS_H
+
+#include "base/base.h"
+#include "schedule/plan.h"
+
+/* In the order of plan files. The last one is no key of its own there: it is in the mesh. */
+enum knob_id {
+	KNOB_STRATEGY,
+	KNOB_RESHARD_AFTER_FORWARD,
+	KNOB_WRAP,
+	KNOB_PREFETCH,
+	KNOB_FORWARD_PREFETCH,
+	KNOB_LIMIT_ALL_GATHERS,
+	KNOB_ACTIVATION_CHECKPOINTING,
+	KNOB_ATTENTION,
+	KNOB_LOSS,
+	KNOB_COMPILE,
+	KNOB_PARAM_DTYPE,
+	KNOB_MASTER_DTYPE,
+	KNOB_REDUCE_DTYPE,
+	KNOB_GRADIENT_SUMS,
+	KNOB_GELU,
+	KNOB_OPTIMIZER,
+	KNOB_CPU_OFFLOAD,
+	KNOB_RUNTIME,
+	KNOB_LIBRARIES,
+	KNOB_ALLOCATOR,
+	KNOB_SEQ_LEN,
+	KNOB_MICRO_BATCH,
+	KNOB_GRAD_ACCUM,
+	KNOB_GLOBAL_BATCH,
+	KNOB_SYNC_EACH_MICRO_BATCH,
+	KNOB_CLIP,
+	KNOB_LOADER_RATE,
+	KNOB_IN_MESH,
+	KNOB_SHARD_GROUP = KNOB_IN_MESH,
+	KNOB_COUNT
+};
+
+/* Sets of knobs, such as those that were given. */
+#define KNOB_BIT(id) (UINT64_C(1) << (id))
+_Static_assert(KNOB_COUNT <= 64, "sets of knobs are 64 bits");
+
+enum knob_group { KNOB_GROUP_BATCH, KNOB_GROUP_SHARDING, KNOB_GROUP_COMPUTE, KNOB_GROUP_COUNT };
+extern const char *const knob_group_names[];
+
+/* What a knob is to those who walk the table. */
+enum knob_role {
+	KNOB_ONE_VALUE = 1,  /* a question has one value of it, never a list to search */
+	KNOB_WORK = 2,       /* plans that differ in it do other work: nothing to compare */
+	KNOB_IN_TIME = 4,    /* moves work in time, adds and removes none */
+	KNOB_NO_LOAD = 8,    /* says nothing of what is computed (planner's bounds) */
+	KNOB_NO_SHAPE = 16,  /* says nothing of what is kept and moved (planner's bounds) */
+	KNOB_VARIED = 32,    /* stays where it is while others vary, as if it had been typed */
+	KNOB_COMPARED = 64,  /* changed alone beside the user's plan (`plan --compare`) */
+	KNOB_IN_STUDY = 128, /* named in a study's rows where it differs */
+	KNOB_FOLLOWS = 256,  /* other strategies have their own value of it */
+	KNOB_OF_TRAIN = 512, /* `train` takes it too */
+};
+
+struct knob {
+	struct field field; /* name, type, member of struct plan, names of its values */
+	enum knob_group group;
+	unsigned roles;      /* enum knob_role */
+	unsigned runtimes;   /* bit r: has the knob; others only its first value. 0: all have it */
+	int gpu, cpu;        /* default: value, or index in names */
+	const char *refusal; /* what to do where the runtime does not honour a value */
+	const char *metavar; /* of the option; NULL: the names of the values */
+	const char *help;
+	const char *shown, *remark; /* `help defaults`: instead of the value, beside it; or NULL */
+};
+
+extern const struct knob knobs[KNOB_COUNT];
+/* The order of options: by group, and within it as one would explain them. */
+extern const enum knob_id knobs_in_help[KNOB_COUNT];
+
+/* The knob of that name ("seq_len"); KNOB_COUNT when there is none. */
+enum knob_id knob_find(const char *name);
+/* All knobs of a role. */
+uint64_t knobs_of_role(enum knob_role role);
+
+/* One knob of a plan: set from text (`where` starts the message), taken from another plan,
+ * compared, printed as it would stand in YAML. */
+bool knob_set(enum knob_id id, struct plan *plan, const char *where, const char *text,
+	struct arena *arena, struct error *error);
+void knob_take(enum knob_id id, struct plan *plan, const struct plan *from);
+bool knob_equal(enum knob_id id, const struct plan *a, const struct plan *b);
+void knob_print(enum knob_id id, const struct plan *plan, struct text *text);
+const char *knob_text(enum knob_id id, const struct plan *plan, struct arena *arena);
+
+#endif
