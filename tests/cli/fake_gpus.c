@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/executor/fake_cuda.h"
+#include "tests/executor/fakes/cuda.h"
 
 __attribute__((constructor)) static void install(void)
 {

@@ -4,7 +4,7 @@
 #ifndef TESTS_EXECUTOR_COLLECTIVE_CHECKS_H
 #define TESTS_EXECUTOR_COLLECTIVE_CHECKS_H
 
-#include "executor/comm.h"
+#include "executor/transports/comm.h"
 
 enum { MAX_RANKS = 12, MAX_COUNT = 600000 };
 

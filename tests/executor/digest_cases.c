@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "executor/random.h"
+#include "executor/compute/random.h"
 
 const struct digest_model digest_models[] = {
 	{"gpt2", TINY_GPT2, 3},

@@ -4,8 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "executor/rank.h"
-#include "executor/tcp.h"
+#include "executor/launch/tcp.h"
+#include "executor/rank_main.h"
 
 /* As many nodes like this machine as hold the ranks, over a link that is never measured. */
 static bool make_nodes(struct run *run, int64_t ranks, int64_t per_node)

@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "executor/compute.h"
+#include "executor/checkpoints/shards.h"
+#include "executor/compute/compute.h"
 #include "executor/executor.h"
-#include "executor/interpret.h"
-#include "executor/weights.h"
+#include "executor/interpreter/interpreter.h"
 
 /* Odd sizes: heads of 6, widths that are no multiple of anything, padding in every unit. */
 #define TINY_GPT2                                                                                  \

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "executor/random.h"
+#include "executor/compute/random.h"
 
 /* What one step of one plan hands to the optimizer, by parameter. */
 struct gradients {

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "executor/calibrate_gpu.h"
-#include "fake_cuda.h"
+#include "executor/calibration/gpu/bench.h"
 #include "kernels/bf16.h"
+#include "tests/executor/fakes/cuda.h"
 
 enum { GPUS = 4 };
 

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "executor/checkpoint.h"
+#include "executor/checkpoints/checkpoints.h"
 
 enum { STEPS = 6, EVERY = 2, RANKS = 4 };
 

@@ -8,10 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "executor/comm.h"
-#include "executor/heap.h"
-#include "executor/rank.h"
-#include "executor/segment.h"
+#include "executor/memory/heap.h"
+#include "executor/rank_main.h"
+#include "executor/ranks/shared_segment.h"
+#include "executor/transports/comm.h"
 #include "kernels/exact_sum.h"
 
 /* One rank of a test. */

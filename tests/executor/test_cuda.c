@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "digest_cases.h"
-#include "fake_cuda.h"
+#include "tests/executor/fakes/cuda.h"
 
 /* The second is captured, the third only launched. */
 enum { STEPS = 3 };

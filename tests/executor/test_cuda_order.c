@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "fake_cuda.h"
 #include "support.h"
+#include "tests/executor/fakes/cuda.h"
 #include "trace.h"
 
 enum { STEPS = 2, RANKS = 4 };

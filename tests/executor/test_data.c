@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "executor/data.h"
+#include "executor/compute/data.h"
 
 static char path[] = "test_data_XXXXXX";
 

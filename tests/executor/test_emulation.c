@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "fake_cuda.h"
 #include "simulator/simulator.h"
+#include "tests/executor/fakes/cuda.h"
 
 /* Two nodes of `devices`. Its host issues in no time, so that streams say when things happen. */
 #define CLUSTER(devices)                                                                           \

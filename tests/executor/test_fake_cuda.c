@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "executor/nccl_api.h"
-#include "fake_cuda.h"
+#include "executor/transports/nccl_api.h"
+#include "tests/executor/fakes/cuda.h"
 
 /* Mistakes break off half-way: what they leave behind is no leak of anybody's. */
 int __lsan_is_turned_off(void);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "digest_cases.h"
-#include "executor/device_cuda.h"
+#include "executor/devices/cuda.h"
 
 enum { STEPS = 5, RANKS = 4 };
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "executor/random.h"
+#include "executor/compute/random.h"
 
 /* Of one parameter of a model on one rank. */
 struct probe {

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "executor/heap.h"
-#include "executor/random.h"
+#include "executor/compute/random.h"
+#include "executor/memory/heap.h"
 #include "kernels/philox.h"
 
 enum { CAPACITY = 1 << 16 };

@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-#include "executor/cores.h"
-#include "executor/launch.h"
-#include "executor/mpi_world.h"
+#include "executor/launch/launch.h"
+#include "executor/ranks/cores.h"
+#include "executor/transports/nodes/mpi.h"
 
 static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
 	"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_PROCID",

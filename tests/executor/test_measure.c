@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "executor/allocations.h"
-#include "executor/calibrate.h"
-#include "executor/event.h"
-#include "executor/machine.h"
-#include "executor/measure.h"
+#include "executor/calibration/bench.h"
+#include "executor/interpreter/recorder.h"
+#include "executor/memory/allocation_hook.h"
+#include "executor/ranks/event.h"
+#include "executor/ranks/machine.h"
 
 static void spreads(void **state)
 {

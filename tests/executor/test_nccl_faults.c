@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "fake_cuda.h"
 #include "support.h"
+#include "tests/executor/fakes/cuda.h"
 #include "trace.h"
 
 enum { RANKS = 4, STEPS = 3, COMMUNICATORS = 3 };

@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "executor/comm_nodes.h"
-#include "executor/rank.h"
+#include "executor/rank_main.h"
+#include "executor/transports/nodes/two_levels.h"
 
 enum { MAX_NODES = 6 };
 

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "executor/event.h"
-#include "executor/pace.h"
+#include "executor/ranks/event.h"
+#include "executor/ranks/expectation.h"
 
 #define COMPUTE_TIME 0.02
 #define LINK_TIME    0.01

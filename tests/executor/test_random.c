@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "executor/random.h"
+#include "executor/compute/random.h"
 #include "kernels/philox.h"
 
 /* kat_vectors of the Random123 library (Salmon et al.), philox4x32 with 10 rounds. */

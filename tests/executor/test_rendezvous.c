@@ -8,10 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "executor/event.h"
-#include "executor/rendezvous.h"
-#include "executor/tcp.h"
-#include "executor/wire.h"
+#include "executor/launch/rendezvous.h"
+#include "executor/launch/tcp.h"
+#include "executor/ranks/event.h"
+#include "executor/transports/nodes/wire.h"
 
 enum { MOST = 8, TIMEOUT_S = 20 };
 

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "executor/checkpoint.h"
-#include "executor/safetensors.h"
+#include "executor/checkpoints/checkpoints.h"
+#include "executor/checkpoints/safetensors.h"
 
 static char folder[64];
 

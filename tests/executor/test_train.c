@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "executor/sanitizer.h"
+#include "executor/memory/sanitizer.h"
 
 /* --- what is measured --- */
 

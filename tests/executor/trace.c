@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "executor/places.h"
+#include "executor/memory/placement.h"
 
 enum { MOST_RANKS = 16, EVENTS_OF_DEVICE_TRANSPORT = 4 };
 

@@ -1,0 +1,88 @@
+/* Private to calibration: repeated timing, and the parts of the measurement. */
+#ifndef EXECUTOR_CALIBRATE_H
+#define EXECUTOR_CALIBRATE_H
+
+#include "executor/executor.h"
+#include "executor/interpreter/recorder.h"
+#include "kernels/kernels.h"
+
+enum { CALIBRATE_VISITS = 6, CALIBRATE_FIGURES = 320 /* of a visit, at most */ };
+
+/* A measurement in the making. */
+struct bench {
+	const struct calibrate_options *options;
+	struct arena *arena;
+	struct calibration *calibration;
+	const struct kernels *kernels;
+	struct kernel_context context;
+	int64_t nodes, ranks_per_node; /* that collectives were timed on */
+	double budget;                 /* s for one figure */
+	/* The two best medians of the visits so far, in the order in which figures are measured;
+	 * a second of 0: not yet. */
+	int visit, figure;
+	struct best {
+		double first, second;
+	} figures[CALIBRATE_FIGURES];
+	double spread; /* sum and number of relative deviations seen, for residual_spread */
+	int n_spreads;
+};
+
+/* Calls `run` until the budget is used, at least three times after one warm-up. Seconds of one
+ * call: the median. */
+double bench_time(struct bench *bench, void (*run)(void *data), void *data);
+/* The next figure of a visit, a time or a rate: of the visits so far the median of the best one.
+ * Who shares a machine from outside only makes it slower. */
+enum figure { FIGURE_TIME, FIGURE_RATE };
+double bench_figure(struct bench *bench, enum figure what, const struct spread *spread);
+/* Whether most figures of the visits so far were as good twice. */
+bool bench_is_settled(const struct bench *bench);
+void bench_say(const struct bench *bench, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+void bench_note_spread(struct bench *bench, const struct spread *spread);
+
+/* What was timed of one collective in one group, by gathered size, smallest first. */
+struct collective_point {
+	int64_t bytes;
+	double seconds;
+};
+enum { CURVE_POINTS = 8 };
+struct collective_curve {
+	enum collective_kind kind;
+	int64_t ranks, nodes;
+	int n;
+	struct collective_point points[CURVE_POINTS];
+};
+
+/* As the cost model sees the products of a layer: m x n results over a depth of k. */
+struct product_shape {
+	int64_t m, n, k;
+};
+struct product_shape bench_layer_shape(
+	int64_t tokens, int64_t out, int64_t in, enum product_form form);
+double bench_flops(const struct product_shape *shape); /* FLOP, 2 m n k */
+/* Into the calibration's products, which have room: FLOP/s as the library proposes, and of what was
+ * chosen instead (0: nothing). Two forms may have one shape: the cost model knows no layouts, and
+ * gets the mean of their times. */
+void bench_keep_product(struct bench *bench, enum dtype dtype, const struct product_shape *shape,
+	double flops, double chosen_flops);
+
+/* calibrate_kernels.c, calibrate_memory.c, calibrate_products.c, calibrate_shapes.c (after both):
+ * one core, and all cores together. */
+bool calibrate_kernels(struct bench *bench, struct error *error);
+void calibrate_memory(struct bench *bench);
+void calibrate_products(struct bench *bench);
+void calibrate_shapes(struct bench *bench);
+/* Of ordinary values, in pages as training has them. The caller frees it. */
+float *bench_floats(int64_t n);
+/* calibrate_collectives.c: shm collectives by size, for each number of ranks; or those of all
+ * levels of a launcher's ranks. */
+bool calibrate_collectives(struct bench *bench, struct error *error);
+/* NCCL's, over the GPUs of this machine or of a launcher's ranks. */
+bool calibrate_gpu_collectives(struct bench *bench, int gpus, struct error *error);
+/* calibrate_cluster.c: the topology of a node becomes that of the cluster whose collectives were
+ * timed. */
+void bench_forget_origin(struct topology *topology, const char *key); /* was measured instead */
+bool bench_describe_gpu_cluster(
+	const struct bench *bench, struct topology *topology, struct error *error);
+
+#endif

@@ -1,0 +1,99 @@
+/* Private to calibration: what is measured of GPUs. Times are the device's own, by events. */
+#ifndef EXECUTOR_CALIBRATE_GPU_H
+#define EXECUTOR_CALIBRATE_GPU_H
+
+#include "executor/calibration/bench.h"
+#include "executor/devices/stopwatch.h"
+#include "kernels/cuda/api.h"
+
+/* On the first GPU, but for collectives, which run on all. */
+struct gpu_bench {
+	struct bench base; /* kernels and context are the device's */
+	struct topology *topology;
+	const struct cuda_api *api;
+	int gpus;
+	int64_t multiprocessors;
+	void *context, *library, *hold_begin, *hold_end; /* kernels of kernels/cuda/pace.cuh */
+	struct gpu_stopwatch watch;
+	char *memory, *workspace; /* on the device */
+	uint64_t *clock;
+	char *pinned;
+	int64_t memory_bytes, pinned_bytes;
+	/* Of its multiprocessors, and what it draws, under load; 0 = the driver does not say. */
+	int clock_mhz, watts;
+};
+
+/* Seconds of one call, which enqueues: the median of samples after one that does not count. */
+bool gpu_time(struct gpu_bench *gpu, void (*run)(void *data), void *data, double *seconds,
+	struct error *error);
+/* ... of `repeats` calls, once. They are all there when the first one starts. */
+bool gpu_sample(struct gpu_bench *gpu, void (*run)(void *data), void *data, int repeats,
+	double *seconds, struct error *error);
+
+/* Elements from row to row of so many logits: odd ones would be slow to reach. */
+static inline int64_t gpu_row(int64_t width)
+{
+	return (width + 63) / 64 * 64;
+}
+
+/* The pinned memory gets ordinary values; the GPU's gets what is there. */
+void gpu_make_values(struct gpu_bench *gpu);
+bool gpu_fill(struct gpu_bench *gpu, struct error *error);
+
+/* calibrate_gpu_kernels.c: products. */
+bool calibrate_gpu_kernels(struct gpu_bench *gpu, struct error *error);
+struct gemm_case {
+	struct gpu_bench *gpu;
+	struct gemm gemm;
+};
+void gpu_run_gemm(void *gemm_case);
+/* Operands one after the other in the memory; false when they do not fit. */
+bool gpu_make_gemm(struct gpu_bench *gpu, enum dtype dtype, const struct product_shape *shape,
+	enum product_form form, struct gemm_case *c);
+/* calibrate_gpu_sustained.c, behind the products. */
+bool calibrate_gpu_sustained(struct gpu_bench *gpu, struct error *error);
+/* calibrate_gpu_contest.c: which of several ways of doing one thing is fastest. */
+enum { GPU_CONTEST_FIRST = -1 }; /* as it is done where nothing was chosen */
+struct gpu_contest {
+	struct gpu_bench *gpu;
+	void *subject; /* the time function's */
+	/* s that a way takes. One that the library refuses, or lacks, is none: `refused`. */
+	bool (*time)(const struct gpu_contest *contest, int way, double *seconds, bool *refused,
+		struct error *error);
+};
+/* Of 0 to ways - 1, by samples as short as they may be; -1: all are refused. */
+bool gpu_contest_fastest(
+	const struct gpu_contest *contest, int ways, int *fastest, struct error *error);
+/* The first's time over the way's: the least of each, in turn, as a GPU's clock falls while it is
+ * measured. 0: refused. */
+bool gpu_contest_gain(
+	const struct gpu_contest *contest, int way, double *gain, struct error *error);
+/* Whether so much is more than chance. */
+bool gpu_contest_is_won(double gain);
+/* calibrate_gpu_choices.c: is there a faster way than the library's first, which takes `first`
+ * seconds? If so the calibration has it, and `chosen` is what it takes; else `first`. */
+bool calibrate_gpu_choice(struct gpu_bench *gpu, struct gemm_case *c, enum product_form form,
+	double first, double *chosen, struct error *error);
+/* calibrate_gpu_attention.c: the same of attention's forward, which `timed` has been made ready
+ * for, by cuDNN. Leaves results of its own where the backward writes. */
+bool calibrate_gpu_attention(struct gpu_bench *gpu, const struct attention_backward *timed,
+	double first, double *chosen, struct error *error);
+/* Whether n vectors of bf16, or n sums, are as near as rounding explains. */
+bool gpu_attention_agrees(
+	const uint16_t *ours, const uint16_t *theirs, int64_t n, int64_t head_dim);
+bool gpu_sums_agree(const float *ours, const float *theirs, int64_t n);
+/* calibrate_gpu_memory.c: the optimizer. */
+bool calibrate_gpu_update(struct gpu_bench *gpu, struct error *error);
+/* calibrate_gpu_rates.c: everything else. */
+bool calibrate_gpu_rates(struct gpu_bench *gpu, struct error *error);
+/* calibrate_gpu_memory.c: memory, PCIe, what launching costs, the gradient norm. */
+bool calibrate_gpu_memory(struct gpu_bench *gpu, struct error *error);
+
+/* nvml.c: what the driver says of the first GPU now; 0 and "" where it does not. */
+struct gpu_facts {
+	char driver[80];
+	int clock_mhz, most_mhz, watts, most_watts;
+};
+void gpu_facts_read(struct gpu_facts *facts);
+
+#endif

@@ -1,0 +1,450 @@
+/* A GPU's kernels other than products: attention by head and length, what works row by row by the
+ * width of rows, element-wise ones. Each with so many elements that no cache holds
+ * them and every multiprocessor is busy for long. */
+#include "executor/calibration/gpu/bench.h"
+
+#include <math.h>
+
+/* The memory in equal parts, one for each operand; so many elements of bf16 at most. */
+enum { SLOTS = 10, ELEMENTS = 1 << 26, HEADS = 32 };
+enum { TABLE_SLOT = 4, TABLE_SLOTS = 4, LOGIT_SLOTS = 8, LAST_SLOT = SLOTS - 1 };
+enum { GPT2_VOCABULARY = 50257, LLAMA_VOCABULARY = 32000 };
+
+struct rate_case {
+	struct gpu_bench *gpu;
+	const struct rated *what;
+	int64_t slot; /* bytes */
+	int64_t rows, elements;
+	union {
+		struct attention_backward attention;
+		struct norm norm;
+		struct norm_backward norm_backward;
+		struct rope rope;
+		struct embedding embedding;
+		struct embedding_backward embedding_backward;
+		struct cross_entropy loss;
+	} of;
+};
+
+/* What is measured: how it is made ready (false: no room), and how it runs. */
+struct rated {
+	enum calibration_kernel_kind kernel;
+	int64_t width, length;
+	bool (*make)(struct rate_case *c);
+	void (*run)(void *data);
+};
+
+static char *slot(const struct rate_case *c, int64_t i)
+{
+	return c->gpu->memory + i * c->slot;
+}
+
+static int64_t rows_of(const struct rate_case *c, int64_t width)
+{
+	return min_i64(ELEMENTS, c->slot / 2) / width;
+}
+
+/* --- attention --- */
+
+static void run_attention(void *data)
+{
+	struct rate_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->attention(&b->context, &c->of.attention.forward);
+}
+
+static void run_attention_backward(void *data)
+{
+	struct rate_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->attention_backward(&b->context, &c->of.attention);
+}
+
+/* `elements`: the operations that are executed, the causal half of 4 T s a d; backward counts as
+ * 2.5 times as much. */
+static bool make_attention(struct rate_case *c)
+{
+	int64_t d = c->what->width, length = c->what->length, width = HEADS * d;
+	int64_t sequences = rows_of(c, width) / length;
+	double flops = 2 * (double)(sequences * length) * (double)(length * width);
+
+	c->of.attention = (struct attention_backward){.forward = {.sequences = sequences,
+							      .length = length,
+							      .heads = HEADS,
+							      .kv_heads = HEADS,
+							      .head_dim = d,
+							      .dtype = DTYPE_BF16,
+							      .scale = 1 / sqrtf((float)d),
+							      .q = slot(c, 0),
+							      .k = slot(c, 1),
+							      .v = slot(c, 2),
+							      .q_stride = width,
+							      .k_stride = width,
+							      .v_stride = width,
+							      .out = slot(c, 3),
+							      .out_stride = width,
+							      .lse = (float *)slot(c, 8)},
+		.dout = slot(c, 4),
+		.dout_stride = width,
+		.dq = slot(c, 5),
+		.dk = slot(c, 6),
+		.dv = slot(c, 7),
+		.dq_stride = width,
+		.dk_stride = width,
+		.dv_stride = width};
+	c->elements = (int64_t)((c->what->kernel == KERNEL_ATTENTION_BACKWARD ? 2.5 : 1) * flops);
+	return sequences > 0;
+}
+
+/* --- norms --- */
+
+static bool make_norm(struct rate_case *c)
+{
+	c->of.norm = (struct norm){.rows = c->rows,
+		.width = c->what->width,
+		.epsilon = 1e-5f,
+		.x = slot(c, 0),
+		.y = slot(c, 1),
+		.weight = slot(c, 2),
+		.bias = slot(c, 3),
+		.mean = (float *)slot(c, 4),
+		.rstd = (float *)slot(c, 5),
+		.dtype = DTYPE_BF16};
+	return true;
+}
+
+static void run_layernorm(void *data)
+{
+	struct rate_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->layernorm(&b->context, &c->of.norm);
+}
+
+static void run_rmsnorm(void *data)
+{
+	struct rate_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->rmsnorm(&b->context, &c->of.norm);
+}
+
+/* As a block has it: added to the gradient of the residual stream. */
+static bool make_norm_backward(struct rate_case *c)
+{
+	bool centred = c->what->kernel == KERNEL_LAYERNORM_BACKWARD;
+
+	c->of.norm_backward = (struct norm_backward){.rows = c->rows,
+		.width = c->what->width,
+		.dy = slot(c, 0),
+		.x = slot(c, 1),
+		.dx = slot(c, 2),
+		.weight = slot(c, 3),
+		.mean = centred ? (float *)slot(c, 4) : NULL,
+		.rstd = (float *)slot(c, 5),
+		.dweight = slot(c, 6),
+		.dbias = centred ? slot(c, 7) : NULL,
+		.accumulate_dx = true,
+		.dtype = DTYPE_BF16,
+		.gradient_dtype = DTYPE_FP32};
+	return true;
+}
+
+static void run_layernorm_backward(void *data)
+{
+	struct rate_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->layernorm_backward(&b->context, &c->of.norm_backward);
+}
+
+static void run_rmsnorm_backward(void *data)
+{
+	struct rate_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->rmsnorm_backward(&b->context, &c->of.norm_backward);
+}
+
+/* --- element by element --- */
+
+static bool make_flat(struct rate_case *c)
+{
+	c->elements = rows_of(c, 1);
+	return true;
+}
+
+static bool make_rope(struct rate_case *c)
+{
+	int64_t width = HEADS * c->what->width, length = 1024;
+
+	c->rows = rows_of(c, width) / length * length;
+	c->elements = c->rows * width;
+	c->of.rope = (struct rope){.x = slot(c, 0),
+		.tokens = c->rows,
+		.length = length,
+		.heads = HEADS,
+		.head_dim = c->what->width,
+		.stride = width,
+		.theta = 10000,
+		.dtype = DTYPE_BF16};
+	return c->rows > 0;
+}
+
+static void run_rope(void *data)
+{
+	struct rate_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->rope(&b->context, &c->of.rope);
+}
+
+static void run_gelu(void *data)
+{
+	struct rate_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->gelu(&b->context, DTYPE_BF16, GELU_TANH, slot(c, 0), slot(c, 1), c->elements);
+}
+
+static void run_gelu_backward(void *data)
+{
+	struct rate_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->gelu_backward(&b->context, DTYPE_BF16, GELU_TANH, slot(c, 0), slot(c, 1),
+		slot(c, 2), c->elements);
+}
+
+static void run_swiglu(void *data)
+{
+	struct rate_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->swiglu(
+		&b->context, DTYPE_BF16, slot(c, 0), slot(c, 1), slot(c, 2), c->elements);
+}
+
+static void run_swiglu_backward(void *data)
+{
+	struct rate_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->swiglu_backward(&b->context, DTYPE_BF16, slot(c, 0), slot(c, 1), slot(c, 2),
+		slot(c, 3), slot(c, 4), c->elements);
+}
+
+static bool make_rows(struct rate_case *c)
+{
+	(void)c;
+	return true;
+}
+
+static void run_bias_backward(void *data)
+{
+	struct rate_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->bias_backward(&b->context, DTYPE_FP32, slot(c, 1), DTYPE_BF16, slot(c, 0),
+		c->rows, c->what->width, false);
+}
+
+/* --- what depends on tokens --- */
+
+/* As words of a language are: the i-th commonest as often as 1 / i. */
+static bool put_tokens(struct rate_case *c, int64_t n, int64_t vocabulary)
+{
+	struct gpu_bench *g = c->gpu;
+	int32_t *ids = (int32_t *)g->pinned;
+	uint32_t random = 1;
+	int64_t bytes = n * (int64_t)sizeof(*ids);
+
+	if (bytes > g->pinned_bytes || bytes > c->slot)
+		return false;
+	for (int64_t i = 0; i < n; i++) {
+		random = random * 1664525u + 1013904223u;
+		double rank = pow((double)vocabulary, (random >> 8) * 0x1p-24);
+
+		ids[i] = (int32_t)min_i64((int64_t)rank - 1, vocabulary - 1);
+	}
+	struct error *error = &g->base.context.error;
+
+	return cuda_check(g->api,
+		       g->api->cuMemcpyAsync((uint64_t)(uintptr_t)slot(c, LAST_SLOT),
+			       (uint64_t)(uintptr_t)ids, (size_t)bytes, g->watch.stream),
+		       "cuMemcpyAsync", error) &&
+	       gpu_stopwatch_end(&g->watch, error) &&
+	       cuda_check(g->api, g->api->cuEventSynchronize(g->watch.end), "tokens", error);
+}
+
+static bool make_embedding(struct rate_case *c)
+{
+	int64_t width = c->what->width;
+
+	c->of.embedding = (struct embedding){.tokens = c->rows,
+		.width = width,
+		.length = c->rows,
+		.vocabulary = GPT2_VOCABULARY,
+		.ids = (int32_t *)slot(c, LAST_SLOT),
+		.table = slot(c, TABLE_SLOT),
+		.out = slot(c, 0),
+		.dtype = DTYPE_BF16};
+	return GPT2_VOCABULARY * width * 2 <= TABLE_SLOTS * c->slot &&
+	       put_tokens(c, c->rows, GPT2_VOCABULARY);
+}
+
+static void run_embedding(void *data)
+{
+	struct rate_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->embedding(&b->context, &c->of.embedding);
+}
+
+static bool make_embedding_backward(struct rate_case *c)
+{
+	int64_t width = c->what->width;
+
+	c->of.embedding_backward = (struct embedding_backward){.tokens = c->rows,
+		.width = width,
+		.length = c->rows,
+		.vocabulary = GPT2_VOCABULARY,
+		.ids = (int32_t *)slot(c, LAST_SLOT),
+		.dout = slot(c, 0),
+		.dtable = slot(c, TABLE_SLOT),
+		.accumulate_table = true,
+		.dtype = DTYPE_BF16,
+		.gradient_dtype = DTYPE_FP32};
+	return GPT2_VOCABULARY * width * 4 <= TABLE_SLOTS * c->slot &&
+	       put_tokens(c, c->rows, GPT2_VOCABULARY);
+}
+
+static void run_embedding_backward(void *data)
+{
+	struct rate_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->embedding_backward(&b->context, &c->of.embedding_backward);
+}
+
+/* Rows as far apart as the executor lays them. */
+static bool make_loss(struct rate_case *c)
+{
+	int64_t width = c->what->width, stride = gpu_row(width);
+
+	c->rows = LOGIT_SLOTS * c->slot / 2 / stride;
+	c->elements = c->rows * width;
+	c->of.loss = (struct cross_entropy){.tokens = c->rows,
+		.vocabulary = width,
+		.stride = stride,
+		.logits = slot(c, 0),
+		.targets = (int32_t *)slot(c, LAST_SLOT),
+		.losses = (float *)slot(c, LOGIT_SLOTS),
+		.scale = 1 / (float)c->rows,
+		.dtype = DTYPE_BF16};
+	return c->rows > 0 && put_tokens(c, c->rows, width);
+}
+
+static void run_loss(void *data)
+{
+	struct rate_case *c = data;
+	struct bench *b = &c->gpu->base;
+
+	b->kernels->cross_entropy(&b->context, &c->of.loss);
+}
+
+/* --- the list --- */
+
+#define WIDTHS(kind, make, run)                                                                    \
+	{kind, 768, 0, make, run}, {kind, 1600, 0, make, run},                                     \
+	{                                                                                          \
+		kind, 4096, 0, make, run                                                           \
+	}
+/* Backward of attention behind forward of the same shape, whose sums it reads. */
+#define ATTENTION(d, length)                                                                       \
+	{KERNEL_ATTENTION, d, length, make_attention, run_attention},                              \
+	{                                                                                          \
+		KERNEL_ATTENTION_BACKWARD, d, length, make_attention, run_attention_backward       \
+	}
+static const struct rated list[] = {
+	ATTENTION(64, 1024),
+	ATTENTION(64, 2048),
+	ATTENTION(64, 4096),
+	ATTENTION(64, 8192),
+	ATTENTION(128, 1024),
+	ATTENTION(128, 2048),
+	ATTENTION(128, 4096),
+	ATTENTION(128, 8192),
+	WIDTHS(KERNEL_LAYERNORM, make_norm, run_layernorm),
+	WIDTHS(KERNEL_LAYERNORM_BACKWARD, make_norm_backward, run_layernorm_backward),
+	WIDTHS(KERNEL_RMSNORM, make_norm, run_rmsnorm),
+	WIDTHS(KERNEL_RMSNORM_BACKWARD, make_norm_backward, run_rmsnorm_backward),
+	{KERNEL_ROPE, 64, 0, make_rope, run_rope},
+	{KERNEL_ROPE, 128, 0, make_rope, run_rope},
+	{KERNEL_GELU, 0, 0, make_flat, run_gelu},
+	{KERNEL_GELU_BACKWARD, 0, 0, make_flat, run_gelu_backward},
+	{KERNEL_SWIGLU, 0, 0, make_flat, run_swiglu},
+	{KERNEL_SWIGLU_BACKWARD, 0, 0, make_flat, run_swiglu_backward},
+	WIDTHS(KERNEL_BIAS_BACKWARD, make_rows, run_bias_backward),
+	WIDTHS(KERNEL_EMBEDDING, make_embedding, run_embedding),
+	WIDTHS(KERNEL_EMBEDDING_BACKWARD, make_embedding_backward, run_embedding_backward),
+	{KERNEL_CROSS_ENTROPY, LLAMA_VOCABULARY, 0, make_loss, run_loss},
+	{KERNEL_CROSS_ENTROPY, GPT2_VOCABULARY, 0, make_loss, run_loss},
+};
+
+static void say(const struct gpu_bench *g, const struct calibration_kernel *k)
+{
+	const char *name = calibration_kernel_names[k->kernel];
+
+	if (k->length > 0)
+		bench_say(&g->base, "  %-20s bf16, %4lld tokens, heads of %3lld: %8.1f TFLOP/s",
+			name, (long long)k->length, (long long)k->width, k->rate / 1e12);
+	else if (k->width > 0)
+		bench_say(&g->base, "  %-20s bf16, width %5lld: %8.1f G elements/s", name,
+			(long long)k->width, k->rate / 1e9);
+	else
+		bench_say(&g->base, "  %-20s bf16: %8.1f G elements/s", name, k->rate / 1e9);
+}
+
+static bool measure_rate(struct gpu_bench *g, const struct rated *what, struct error *error)
+{
+	struct rate_case c = {.gpu = g, .what = what, .slot = g->memory_bytes / SLOTS / 256 * 256};
+	struct calibration *calibration = g->base.calibration;
+	double seconds;
+
+	c.rows = rows_of(&c, max_i64(what->width, 1));
+	c.elements = c.rows * max_i64(what->width, 1);
+	if (!what->make(&c))
+		return true;
+	if (!gpu_time(g, what->run, &c, &seconds, error) ||
+		(what->kernel == KERNEL_ATTENTION &&
+			!calibrate_gpu_attention(g, &c.of.attention, seconds, &seconds, error)))
+		return false;
+	const struct calibration_kernel kernel = {what->kernel, DTYPE_BF16, what->width,
+		what->length,
+		(double)c.elements / fmax(seconds - calibration->kernel_overhead, 0.1 * seconds)};
+
+	calibration_add_kernel(calibration, &kernel);
+	say(g, &kernel);
+	/* What a topology has told of attention since before there was a list. */
+	if (what->width == 128 && what->length == 4096 && what->kernel == KERNEL_ATTENTION)
+		calibration->attention_forward_flops = kernel.rate;
+	if (what->width == 128 && what->length == 4096 && what->kernel == KERNEL_ATTENTION_BACKWARD)
+		calibration->attention_backward_flops = kernel.rate;
+	return true;
+}
+
+bool calibrate_gpu_rates(struct gpu_bench *g, struct error *error)
+{
+	bench_say(&g->base, "other kernels");
+	g->base.calibration->attention =
+		ARENA_ARRAY(g->base.arena, struct calibration_attention, CALIBRATION_ATTENTION);
+	g->base.calibration->kernels =
+		ARENA_ARRAY(g->base.arena, struct calibration_kernel, COUNT_OF(list));
+	for (int i = 0; i < COUNT_OF(list); i++)
+		if (!measure_rate(g, &list[i], error))
+			return false;
+	return true;
+}

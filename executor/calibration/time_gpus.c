@@ -1,0 +1,193 @@
+/* NCCL's collectives, timed on the ranks' GPUs by their own events: in rows, of which the first
+ * collective lets all come. The memory is known to NCCL as that of training is. */
+#include <time.h>
+
+#include "executor/calibration/time_host.h"
+#include "executor/devices/stopwatch.h"
+#include "executor/training/open_gpu.h"
+#include "executor/transports/nccl_buffers.h"
+
+/* Looks at an event before the thread sleeps between looks. */
+enum { SPINS = 2000, NAP_NS = 20000, PAGE = 4096 };
+/* Collectives of a row, and rows of each size. */
+enum { REPEATS = 20, LARGE_REPEATS = 5, QUICK_REPEATS = 5, TRIES = 5, QUICK_TRIES = 3 };
+
+#define LARGE (INT64_C(128) << 20)
+/* s of the largest collective that is timed. */
+#define LONGEST 0.2
+
+static const int64_t sizes[] = {
+	64 << 10, 512 << 10, 4 << 20, 16 << 20, 64 << 20, 256 << 20, INT64_C(1) << 30};
+static const int64_t quick_sizes[] = {64 << 10, 4 << 20, 64 << 20, 256 << 20};
+
+struct gpu_timer {
+	const struct cuda_api *api;
+	int ordinal;
+	void *context;
+	struct gpu_stopwatch watch;
+	struct nccl_world world;
+	struct nccl_memory memory;
+	struct nccl_buffers buffers;
+};
+
+static bool check(const struct gpu_timer *g, int result, const char *what, struct error *error)
+{
+	return cuda_check(g->api, result, what, error);
+}
+
+/* --- one row --- */
+
+/* Not cuEventSynchronize: a collective that somebody does not join never ends. */
+static bool await(const struct timer *t, struct gpu_timer *g, struct error *error)
+{
+	double since = clock_now(), patience = t->segment->header->job.collective_timeout;
+	int result, looks = 0;
+
+	while ((result = g->api->cuEventQuery(g->watch.end)) == CUDA_ERROR_NOT_READY) {
+		if (segment_aborted(t->segment))
+			return false;
+		if (looks++ < SPINS)
+			continue;
+		if (!nccl_world_healthy(&g->world, error))
+			return false;
+		if (clock_now() - since > patience)
+			return error_set(error, EXIT_CODE_FAULT,
+				"rank %d: nccl: a collective has not ended for %.0f s: a rank that "
+				"does not come, or a network that does not answer",
+				t->segment->rank, patience);
+		nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+	}
+	return check(g, result, "a collective", error);
+}
+
+static int repeats_of(const struct timer *t, const struct collective *c)
+{
+	int64_t bytes = c->count * comm_element_bytes(c->element);
+
+	if (t->segment->header->job.quick)
+		return QUICK_REPEATS;
+	if (c->kind != COLLECTIVE_ALL_REDUCE)
+		bytes *= c->group.size;
+	return bytes > LARGE ? LARGE_REPEATS : REPEATS;
+}
+
+static bool run_on_gpu(
+	struct timer *t, const struct collective *wanted, double *seconds, struct error *error)
+{
+	struct gpu_timer *g = t->device;
+	struct collective c = *wanted;
+	int repeats = repeats_of(t, &c);
+
+	c.stream = g->watch.stream;
+	if (!nccl_world_run(&g->world, &c, error) || !gpu_stopwatch_begin(&g->watch, error))
+		return false;
+	for (int i = 0; i < repeats; i++)
+		if (!nccl_world_run(&g->world, &c, error))
+			return false;
+	if (!gpu_stopwatch_end(&g->watch, error) || !await(t, g, error) ||
+		!gpu_stopwatch_seconds(&g->watch, seconds, error))
+		return false;
+	*seconds /= repeats;
+	return true;
+}
+
+/* --- opening --- */
+
+static bool open_device(struct gpu_timer *g, struct error *error)
+{
+	const struct cuda_api *api = g->api;
+	int device = 0;
+
+	return check(g, api->cuDeviceGet(&device, g->ordinal), "cuDeviceGet", error) &&
+	       check(g, api->cuDevicePrimaryCtxRetain(&g->context, device),
+		       "cuDevicePrimaryCtxRetain", error) &&
+	       check(g, api->cuCtxSetCurrent(g->context), "cuCtxSetCurrent", error) &&
+	       gpu_stopwatch_open(&g->watch, api, error);
+}
+
+/* Of the largest size: the whole, and behind it a rank's part. */
+static bool take_memory(struct timer *t, struct gpu_timer *g, struct error *error)
+{
+	const struct nccl_api *nccl = g->world.api;
+	int64_t largest = t->sizes.bytes[t->sizes.n - 1];
+	uint64_t address = 0;
+	void *given = NULL;
+
+	g->memory.bytes = round_up(2 * largest, PAGE);
+	g->memory.of_nccl = nccl->ncclMemAlloc != NULL && nccl->ncclMemFree != NULL &&
+			    nccl->ncclMemAlloc(&given, (size_t)g->memory.bytes) == 0;
+	if (!g->memory.of_nccl && !check(g, g->api->cuMemAlloc(&address, (size_t)g->memory.bytes),
+					  "memory for collectives (cuMemAlloc)", error))
+		return false;
+	g->memory.start = g->memory.of_nccl ? given : (char *)(uintptr_t)address;
+	t->whole = g->memory.start;
+	t->chunk = g->memory.start + largest;
+	return true;
+}
+
+static bool open_nccl(
+	struct timer *t, struct gpu_timer *g, struct arena *arena, struct error *error)
+{
+	const struct cluster *cluster = &t->cluster;
+
+	return gpu_check_apart(g->api, g->ordinal, &t->comm, &t->heap, cluster->layout.per_node,
+		       arena, error) &&
+	       nccl_world_open(&g->world, t->segment, &t->comm, &t->heap, t->groups, t->n_groups,
+		       t->segment->header->job.collective_timeout, arena, error) &&
+	       take_memory(t, g, error) &&
+	       nccl_buffers_open(
+		       &g->buffers, &g->world, g->memory, &t->comm, &t->heap, arena, error);
+}
+
+static bool open_gpu(struct timer *t, struct gpu_timer *g, struct arena *arena, struct error *error)
+{
+	bool quick = t->segment->header->job.quick;
+	enum gpu_transport transport;
+	int gpus;
+
+	t->sizes = quick ? (struct timer_sizes){quick_sizes, COUNT_OF(quick_sizes), QUICK_TRIES,
+				   LONGEST}
+			 : (struct timer_sizes){sizes, COUNT_OF(sizes), TRIES, LONGEST};
+	t->run = run_on_gpu;
+	t->device = g;
+	if (!timer_open(t, timer_window_bytes(quick, true), error) ||
+		!gpu_choose("nccl", t->cluster.layout.per_node,
+			t->segment->header->job.meets != MEETS_HERE, &transport, &gpus, error))
+		return false;
+	g->api = cuda_api(error);
+	g->ordinal = gpu_of_rank(t->segment, &t->cluster, gpus);
+	timer_choose_groups(t, true, arena);
+	return open_device(g, error) && open_nccl(t, g, arena, error);
+}
+
+static void close_gpu(struct gpu_timer *g, bool sound)
+{
+	const struct nccl_api *nccl = g->world.api;
+
+	if (sound)
+		nccl_buffers_close(&g->buffers);
+	nccl_world_close(&g->world);
+	if (g->memory.start != NULL && g->memory.of_nccl)
+		nccl->ncclMemFree(g->memory.start);
+	else if (g->memory.start != NULL)
+		g->api->cuMemFree((uint64_t)(uintptr_t)g->memory.start);
+	gpu_stopwatch_close(&g->watch);
+	if (g->context != NULL)
+		g->api->cuDevicePrimaryCtxRelease(g->ordinal);
+}
+
+bool rank_time_gpu_collectives(struct segment *segment, struct error *error)
+{
+	struct timer timer = {.segment = segment};
+	struct gpu_timer gpu = {0};
+	struct arena arena = {0};
+	bool ok = open_gpu(&timer, &gpu, &arena, error) && timer_run(&timer, error);
+
+	/* The others must know before communicators go. */
+	if (!ok && error->code != EXIT_CODE_OK)
+		segment_fault_error(segment, error);
+	close_gpu(&gpu, ok);
+	timer_close(&timer, ok);
+	arena_finish(&arena);
+	return ok;
+}

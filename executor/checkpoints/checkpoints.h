@@ -1,0 +1,120 @@
+/* Checkpoints: the fp32 state of a run (weights and both moments of AdamW), sharded as its ranks
+ * hold it and written by all of them at once.
+ *
+ *     FOLDER/step-00000100/manifest.json     what lies where, with a checksum for each file
+ *     FOLDER/step-00000100/rank-00003.bin    pieces: weights, first, second moments; little-endian
+ *
+ * A checkpoint is written under a name that no reader looks for, flushed, and renamed: it is there
+ * as a whole or not at all, and never overwritten. It says nothing of the strategy, so it can be
+ * read by any number of ranks under any plan of the same model. */
+#ifndef EXECUTOR_CHECKPOINT_H
+#define EXECUTOR_CHECKPOINT_H
+
+#include "executor/checkpoints/folders.h"
+#include "executor/checkpoints/shards.h"
+#include "executor/executor.h"
+#include "executor/transports/comm.h"
+
+/* Elements [begin, end) of a parameter: `arrays` runs of fp32 in a file, one after the other. */
+struct checkpoint_piece {
+	int parameter; /* index in the model */
+	int64_t begin, end;
+	int file;
+	int64_t offset; /* bytes, of the first run */
+};
+
+struct checkpoint_file {
+	const char *name;
+	int64_t bytes;
+	const char *digest; /* xxh3-128 of all of it, 32 hexadecimal digits */
+};
+
+struct manifest {
+	const char *folder; /* of the checkpoint */
+	int64_t step;       /* so many are done */
+	struct training training;
+	struct model *model;      /* as the manifest has it */
+	const char *model_digest; /* of the model as a plan file has it */
+	const char *plan;         /* in a line, for people */
+	int64_t ranks, seq_len, global_batch, data_tokens;
+	int arrays; /* 3 with moments, 1 without */
+	int n_files, n_pieces;
+	struct checkpoint_file *files;
+	struct checkpoint_piece *pieces; /* sorted by parameter, begin */
+};
+
+/* xxh3-128 of a model as a plan file has it: equal digests mean the same parameters. */
+struct digest checkpoint_model_digest(const struct model *model);
+
+void manifest_write(const struct manifest *manifest, const struct model *model, struct text *text);
+/* With `model` NULL everything but files and pieces is read, which need one. EXIT_CODE_INPUT, at
+ * its place: not of this model, pieces that overlap or leave gaps, files that
+ * are too short. `folder` is the checkpoint's. */
+bool manifest_read(struct arena *arena, const char *folder, const struct model *model,
+	struct manifest *manifest, struct error *error);
+
+/* Names inside a folder of checkpoints. */
+const char *checkpoint_folder(struct arena *arena, const char *folder, int64_t step);
+const char *checkpoint_partial_folder(struct arena *arena, const char *folder, int64_t step);
+/* Steps of the complete checkpoints, ascending; their number. */
+int checkpoint_list(struct arena *arena, const char *folder, int64_t **steps);
+
+/* What one rank has written of a checkpoint. */
+struct checkpoint_part {
+	int64_t step;  /* 0: nothing yet */
+	int64_t bytes; /* 0: this rank holds nothing that another does not write */
+	char digest[33];
+	bool failed;
+	char message[256];
+};
+
+/* One rank's side of writing. Everything is allocated when it is opened. */
+struct checkpointer {
+	const char *folder;
+	int64_t every, keep;
+	bool background; /* a thread writes a copy while training goes on */
+	struct weights weights;
+	struct store store;
+	struct comm *comm;
+	void *scratch;                 /* in the heap, for comm_exchange */
+	struct checkpoint_part *parts; /* [ranks] */
+	struct arena arena;
+	struct manifest manifest; /* all that does not change; pieces of all ranks */
+	int *first_piece;         /* [ranks + 1], in manifest.pieces */
+	struct checkpoint_piece *mine;
+	int n_mine;
+	float *copy; /* background: this rank's pieces */
+	struct checkpoint_worker *worker;
+	int64_t pending; /* step that is being written; 0 = none */
+};
+
+struct checkpoint_options {
+	const char *folder;
+	int64_t every, keep;
+	bool background;
+	struct training training;
+	int64_t data_tokens;
+	struct fault fault;
+};
+
+/* Makes the folder and removes what an interrupted run left half-written. */
+bool checkpointer_open(struct checkpointer *checkpointer, const struct checkpoint_options *options,
+	const struct weights *weights, struct comm *comm, void *scratch, struct error *error);
+/* After `step` steps are done; all ranks call it after every step. EXIT_CODE_FAULT on all ranks
+ * when any of them could not write; earlier checkpoints stay. */
+bool checkpointer_step(
+	struct checkpointer *checkpointer, int64_t step, bool last, struct error *error);
+/* Whether that call will read the weights. */
+bool checkpointer_due(const struct checkpointer *checkpointer, int64_t step, bool last);
+void checkpointer_close(struct checkpointer *checkpointer);
+
+/* Fills the shards of this rank. All ranks take part: each file is verified by one of them. */
+bool checkpoint_load(const struct manifest *manifest, const struct weights *weights,
+	struct comm *comm, void *scratch, struct error *error);
+
+/* Which pieces a rank writes: its shards, split among replicas unit by unit. Returns the number;
+ * `pieces` NULL counts only. Offsets are those in the rank's file. */
+int checkpoint_pieces(const struct schedule *schedule, int rank, int arrays,
+	struct checkpoint_piece *pieces, int64_t *bytes);
+
+#endif

@@ -1,0 +1,158 @@
+/* A checkpoint as one safetensors file, with the config.json that Hugging Face reads beside it. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "executor/checkpoints/checkpoints.h"
+#include "executor/checkpoints/safetensors.h"
+
+struct exporter {
+	const struct manifest *manifest;
+	const struct model *model;
+	struct arena arena;
+	FILE *out;
+	const char *path; /* of `out` */
+	int *fds;         /* [n_files] of the checkpoint */
+};
+
+static bool io_error(const struct exporter *e, struct error *error)
+{
+	return error_set(error, EXIT_CODE_ENVIRONMENT, "%s: cannot be written", e->path);
+}
+
+/* The header: tensors in model order; padded so that data starts at a multiple of 8. */
+static bool write_header(struct exporter *e, struct error *error)
+{
+	struct text text = {0};
+	struct writer writer;
+	int64_t offset = 0;
+
+	writer_init(&writer, &text, WRITER_JSON_COMPACT);
+	writer_begin_map(&writer, "__metadata__");
+	writer_string(&writer, "format", "pt");
+	writer_end_map(&writer);
+	for (int p = 0; p < e->model->n_parameters; p++) {
+		const struct parameter *parameter = &e->model->parameters[p];
+		bool transposed = safetensors_is_transposed(e->model, p);
+		writer_begin_map(&writer, parameter->name);
+		writer_string(&writer, "dtype", "F32");
+		writer_begin_list(&writer, "shape");
+		for (int d = 0; d < parameter->n_dims; d++)
+			writer_int(&writer, NULL,
+				parameter->shape[transposed ? parameter->n_dims - 1 - d : d]);
+		writer_end_list(&writer);
+		writer_begin_list(&writer, "data_offsets");
+		writer_int(&writer, NULL, offset);
+		offset += parameter->elements * (int64_t)sizeof(float);
+		writer_int(&writer, NULL, offset);
+		writer_end_list(&writer);
+		writer_end_map(&writer);
+	}
+	writer_finish(&writer);
+	while (text.length % 8 != 0)
+		text_add_char(&text, ' ');
+	unsigned char length[8];
+	for (int i = 0; i < 8; i++)
+		length[i] = (unsigned char)((uint64_t)text.length >> 8 * i);
+	bool ok = fwrite(length, 1, 8, e->out) == 8 &&
+		  fwrite(text_string(&text), 1, text.length, e->out) == text.length;
+	text_finish(&text);
+	return ok || io_error(e, error);
+}
+
+/* Weights of a parameter from the pieces that it lies in. */
+static bool gather(struct exporter *e, int parameter, float *values, struct error *error)
+{
+	const struct manifest *m = e->manifest;
+
+	for (int i = 0; i < m->n_pieces; i++) {
+		const struct checkpoint_piece *piece = &m->pieces[i];
+		size_t bytes = (size_t)(piece->end - piece->begin) * sizeof(float);
+		if (piece->parameter == parameter &&
+			pread(e->fds[piece->file], values + piece->begin, bytes,
+				(off_t)piece->offset) != (ssize_t)bytes)
+			return error_set(error, EXIT_CODE_INPUT, "%s/%s: cannot be read", m->folder,
+				m->files[piece->file].name);
+	}
+	return true;
+}
+
+static void transpose(const float *in, int64_t rows, int64_t columns, float *out)
+{
+	for (int64_t r = 0; r < rows; r++) {
+		for (int64_t c = 0; c < columns; c++)
+			out[c * rows + r] = in[r * columns + c];
+	}
+}
+
+static bool write_parameter(struct exporter *e, int index, struct error *error)
+{
+	const struct parameter *parameter = &e->model->parameters[index];
+	size_t n = (size_t)parameter->elements;
+	float *values = malloc(2 * n * sizeof(float) + 1), *turned = values + n;
+
+	if (values == NULL)
+		base_out_of_memory(2 * n * sizeof(float));
+	bool ok = gather(e, index, values, error);
+	if (ok && safetensors_is_transposed(e->model, index))
+		transpose(values, parameter->shape[0], parameter->shape[1], turned);
+	else
+		turned = values;
+	if (ok && fwrite(turned, sizeof(float), n, e->out) != n)
+		ok = io_error(e, error);
+	free(values);
+	return ok;
+}
+
+static bool write_all(struct exporter *e, struct error *error)
+{
+	const struct manifest *m = e->manifest;
+	bool ok = true;
+
+	e->fds = ARENA_ARRAY(&e->arena, int, m->n_files + 1);
+	for (int i = 0; i < m->n_files; i++) {
+		const char *path = arena_printf(&e->arena, "%s/%s", m->folder, m->files[i].name);
+		e->fds[i] = open(path, O_RDONLY | O_CLOEXEC);
+		if (e->fds[i] < 0)
+			ok = error_set(error, EXIT_CODE_INPUT, "%s: cannot be read", path);
+	}
+	ok = ok && write_header(e, error);
+	for (int p = 0; ok && p < e->model->n_parameters; p++)
+		ok = write_parameter(e, p, error);
+	for (int i = 0; i < m->n_files; i++) {
+		if (e->fds[i] >= 0)
+			close(e->fds[i]);
+	}
+	return ok;
+}
+
+bool executor_export_safetensors(const char *checkpoint, const char *path, struct error *error)
+{
+	struct checkpoint_info info;
+	struct manifest manifest;
+	struct exporter e = {.manifest = &manifest};
+	const char *partial = arena_printf(&e.arena, "%s.partial", path);
+
+	bool ok = executor_find_checkpoint(&e.arena, checkpoint, NULL, &info, error) &&
+		  manifest_read(&e.arena, info.folder, info.model, &manifest, error);
+	if (ok) {
+		e.model = info.model;
+		e.path = partial;
+		e.out = fopen(partial, "wbe");
+		ok = e.out != NULL || io_error(&e, error);
+	}
+	ok = ok && write_all(&e, error);
+	if (e.out != NULL) {
+		if (ok && (fflush(e.out) != 0 || fsync(fileno(e.out)) != 0))
+			ok = io_error(&e, error);
+		fclose(e.out);
+		if (ok && rename(partial, path) != 0)
+			ok = io_error(&e, error);
+		if (!ok)
+			remove(partial);
+	}
+	arena_finish(&e.arena);
+	return ok;
+}

@@ -1,0 +1,31 @@
+/* File operations of checkpoints, one by one: each is counted, so that a test can make any of them
+ * fail, stop short or be the last thing that a rank does. */
+#ifndef EXECUTOR_STORE_H
+#define EXECUTOR_STORE_H
+
+#include <stddef.h>
+
+#include "executor/job/fault.h"
+
+struct store {
+	struct fault
+		fault; /* checkpoint_error, checkpoint_short, checkpoint_kill: of one operation */
+	int64_t rank;
+	int64_t operations; /* so far */
+};
+
+/* All fail with EXIT_CODE_FAULT and name the path. A folder that is there already is fine. */
+bool store_make_folder(struct store *store, const char *path, struct error *error);
+/* A new or emptied file for writing; -1 on failure. */
+int store_create(struct store *store, const char *path, struct error *error);
+bool store_write(struct store *store, int fd, const char *path, const void *data, size_t bytes,
+	struct error *error);
+/* Flushes to the disk and closes, also when flushing fails. */
+bool store_close(struct store *store, int fd, const char *path, struct error *error);
+/* Makes the names in a folder durable. */
+bool store_sync_folder(struct store *store, const char *path, struct error *error);
+bool store_rename(struct store *store, const char *from, const char *to, struct error *error);
+/* A folder of plain files and all in it; not there is fine. */
+bool store_remove_folder(struct store *store, const char *path, struct error *error);
+
+#endif

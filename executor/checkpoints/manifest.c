@@ -1,0 +1,295 @@
+/* manifest.json, out and in. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "executor/checkpoints/checkpoints.h"
+
+static const char schema[] = "shardplan/checkpoint/1";
+
+static const struct field manifest_fields[] = {
+	FIELD_INT(struct manifest, step, "step", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_STRING(struct manifest, model_digest, "model_digest", FIELD_REQUIRED),
+	FIELD_STRING(struct manifest, plan, "plan", 0),
+	FIELD_INT(struct manifest, ranks, "ranks", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct manifest, seq_len, "seq_len", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct manifest, global_batch, "global_batch", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct manifest, data_tokens, "data_tokens", FIELD_NOT_NEGATIVE),
+	FIELD_INT32(struct manifest, arrays, "arrays", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_END,
+};
+
+static const struct field training_fields[] = {
+	FIELD_INT(struct training, seed, "seed", FIELD_REQUIRED),
+	FIELD_DOUBLE(struct training, learning_rate, "learning_rate", FIELD_REQUIRED),
+	FIELD_INT(struct training, warmup, "warmup", FIELD_REQUIRED),
+	FIELD_ENUM(struct training, lr_schedule, "lr_schedule", FIELD_OMIT_ZERO, lr_schedule_names),
+	FIELD_DOUBLE(struct training, min_lr, "min_lr", FIELD_OMIT_ZERO),
+	FIELD_DOUBLE(struct training, beta1, "beta1", FIELD_REQUIRED),
+	FIELD_DOUBLE(struct training, beta2, "beta2", FIELD_REQUIRED),
+	FIELD_DOUBLE(struct training, epsilon, "epsilon", FIELD_REQUIRED),
+	FIELD_DOUBLE(struct training, weight_decay, "weight_decay", FIELD_REQUIRED),
+	FIELD_END,
+};
+
+static const struct field file_fields[] = {
+	FIELD_STRING(struct checkpoint_file, name, "name", FIELD_REQUIRED),
+	FIELD_INT(struct checkpoint_file, bytes, "bytes", FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
+	FIELD_STRING(struct checkpoint_file, digest, "xxh3_128", FIELD_REQUIRED),
+	FIELD_END,
+};
+
+static const struct field piece_fields[] = {
+	FIELD_INT(struct checkpoint_piece, begin, "begin", FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
+	FIELD_INT(struct checkpoint_piece, end, "end", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT32(struct checkpoint_piece, file, "file", FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
+	FIELD_INT(struct checkpoint_piece, offset, "offset", FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
+	FIELD_END,
+};
+
+/* --- out --- */
+
+static void write_tensor(const struct manifest *manifest, const struct parameter *parameter,
+	int first, int n, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "name", parameter->name);
+	writer_begin_list(writer, "shape");
+	for (int d = 0; d < parameter->n_dims; d++)
+		writer_int(writer, NULL, parameter->shape[d]);
+	writer_end_list(writer);
+	writer_begin_list(writer, "pieces");
+	for (int i = first; i < first + n; i++) {
+		writer_begin_map(writer, NULL);
+		fields_write(piece_fields, &manifest->pieces[i], writer);
+		writer_end_map(writer);
+	}
+	writer_end_list(writer);
+	writer_end_map(writer);
+}
+
+static void write_tensors(
+	const struct manifest *manifest, const struct model *model, struct writer *writer)
+{
+	writer_begin_list(writer, "tensors");
+	for (int i = 0, n; i < manifest->n_pieces; i += n) {
+		int parameter = manifest->pieces[i].parameter;
+		for (n = 1; i + n < manifest->n_pieces &&
+			    manifest->pieces[i + n].parameter == parameter;)
+			n++;
+		write_tensor(manifest, &model->parameters[parameter], i, n, writer);
+	}
+	writer_end_list(writer);
+}
+
+void manifest_write(const struct manifest *manifest, const struct model *model, struct text *text)
+{
+	struct writer writer;
+
+	writer_init(&writer, text, WRITER_JSON);
+	writer_string(&writer, "schema", schema);
+	fields_write(manifest_fields, manifest, &writer);
+	writer_begin_map(&writer, "training");
+	fields_write(training_fields, &manifest->training, &writer);
+	writer_end_map(&writer);
+	writer_begin_map(&writer, "model");
+	model_write(model, &writer);
+	writer_end_map(&writer);
+	writer_begin_list(&writer, "files");
+	for (int i = 0; i < manifest->n_files; i++) {
+		writer_begin_map(&writer, NULL);
+		fields_write(file_fields, &manifest->files[i], &writer);
+		writer_end_map(&writer);
+	}
+	writer_end_list(&writer);
+	write_tensors(manifest, model, &writer);
+	writer_finish(&writer);
+}
+
+/* --- in --- */
+
+static bool read_text(
+	struct arena *arena, const char *path, char **text, size_t *length, struct error *error)
+{
+	FILE *file = fopen(path, "rbe");
+	struct stat info;
+
+	if (file == NULL || fstat(fileno(file), &info) != 0) {
+		if (file != NULL)
+			fclose(file);
+		return error_set(error, EXIT_CODE_INPUT, "%s: cannot be read", path);
+	}
+	*length = (size_t)info.st_size;
+	*text = arena_alloc(arena, *length + 1, 1);
+	bool ok = fread(*text, 1, *length, file) == *length;
+	fclose(file);
+	return ok || error_set(error, EXIT_CODE_INPUT, "%s: cannot be read", path);
+}
+
+static const struct node *child(
+	const struct node *map, const char *key, enum node_kind kind, struct error *error)
+{
+	const struct node *node = node_get(map, key);
+
+	if (node == NULL)
+		node_error(map, error, "missing key \"%s\"", key);
+	else if (node->kind != kind)
+		node_error(node, error, "expected a %s", kind == NODE_LIST ? "list" : "map");
+	return node != NULL && node->kind == kind ? node : NULL;
+}
+
+static bool check_file(struct arena *arena, const char *folder, const struct checkpoint_file *file,
+	const struct node *node, struct error *error)
+{
+	struct stat info;
+
+	/* The manifest may come from anywhere: it names files beside it and nothing else. */
+	if (strchr(file->name, '/') != NULL || file->name[0] == '.')
+		return node_error(node, error, "expected a plain file name");
+	const char *path = arena_printf(arena, "%s/%s", folder, file->name);
+	if (stat(path, &info) != 0)
+		return error_set(
+			error, EXIT_CODE_INPUT, "%s: missing, the checkpoint needs it", path);
+	return info.st_size == file->bytes ||
+	       error_set(error, EXIT_CODE_INPUT, "%s: expected %lld bytes, got %lld", path,
+		       (long long)file->bytes, (long long)info.st_size);
+}
+
+static bool read_files(struct arena *arena, const struct node *root, struct manifest *manifest,
+	struct error *error)
+{
+	static const char *const none[] = {NULL};
+	const struct node *list = child(root, "files", NODE_LIST, error);
+
+	if (list == NULL)
+		return false;
+	manifest->n_files = list->n_children;
+	manifest->files = ARENA_ARRAY(arena, struct checkpoint_file, list->n_children);
+	for (int i = 0; i < list->n_children; i++) {
+		if (!fields_read(file_fields, list->children[i], none, &manifest->files[i], arena,
+			    error) ||
+			!check_file(arena, manifest->folder, &manifest->files[i], list->children[i],
+				error))
+			return false;
+	}
+	return true;
+}
+
+static int find_parameter(const struct model *model, int from, const char *name)
+{
+	for (int i = 0; i < model->n_parameters; i++) {
+		int at = (from + i) % model->n_parameters;
+		if (strcmp(model->parameters[at].name, name) == 0)
+			return at;
+	}
+	return -1;
+}
+
+/* Pieces of a tensor come in order and leave nothing out. */
+static bool read_pieces(const struct node *list, const struct parameter *parameter, int index,
+	struct manifest *manifest, struct arena *arena, struct error *error)
+{
+	static const char *const none[] = {NULL};
+	int64_t covered = 0;
+
+	for (int i = 0; i < list->n_children; i++) {
+		struct checkpoint_piece *piece = &manifest->pieces[manifest->n_pieces++];
+		if (!fields_read(piece_fields, list->children[i], none, piece, arena, error))
+			return false;
+		piece->parameter = index;
+		if (piece->begin != covered || piece->end <= covered ||
+			piece->end > parameter->elements)
+			return node_error(list->children[i], error,
+				"expected elements from %lld on, got %lld to %lld of %lld",
+				(long long)covered, (long long)piece->begin, (long long)piece->end,
+				(long long)parameter->elements);
+		covered = piece->end;
+		int64_t bytes = (piece->end - piece->begin) * manifest->arrays * 4;
+		if (piece->file >= manifest->n_files ||
+			piece->offset > manifest->files[piece->file].bytes - bytes)
+			return node_error(
+				list->children[i], error, "lies outside of the checkpoint's files");
+	}
+	return covered == parameter->elements ||
+	       node_error(list, error, "%s: %lld of %lld elements are there", parameter->name,
+		       (long long)covered, (long long)parameter->elements);
+}
+
+static int count_pieces(const struct node *tensors)
+{
+	int n = 0;
+
+	for (int i = 0; i < tensors->n_children; i++) {
+		const struct node *list = node_get(tensors->children[i], "pieces");
+		n += list != NULL ? list->n_children : 0;
+	}
+	return n;
+}
+
+static bool read_tensors(struct arena *arena, const struct node *root, const struct model *model,
+	struct manifest *manifest, struct error *error)
+{
+	const struct node *tensors = child(root, "tensors", NODE_LIST, error);
+	bool *seen = ARENA_ARRAY(arena, bool, model->n_parameters + 1);
+
+	if (tensors == NULL)
+		return false;
+	manifest->pieces = ARENA_ARRAY(arena, struct checkpoint_piece, count_pieces(tensors) + 1);
+	for (int i = 0; i < tensors->n_children; i++) {
+		const struct node *tensor = tensors->children[i], *name = node_get(tensor, "name");
+		const struct node *list = child(tensor, "pieces", NODE_LIST, error);
+		if (list == NULL)
+			return false;
+		int index = name != NULL && name->kind == NODE_SCALAR
+				    ? find_parameter(model, i, name->text)
+				    : -1;
+		if (index < 0 || seen[index])
+			return node_error(name != NULL ? name : tensor, error,
+				"expected a parameter of %s, each once", model->architecture.name);
+		seen[index] = true;
+		if (!read_pieces(list, &model->parameters[index], index, manifest, arena, error))
+			return false;
+	}
+	for (int p = 0; p < model->n_parameters; p++) {
+		if (!seen[p])
+			return node_error(
+				tensors, error, "%s is missing", model->parameters[p].name);
+	}
+	return true;
+}
+
+bool manifest_read(struct arena *arena, const char *folder, const struct model *model,
+	struct manifest *manifest, struct error *error)
+{
+	static const char *const others[] = {
+		"schema", "training", "model", "files", "tensors", NULL};
+	static const char *const none[] = {NULL};
+	const char *path = arena_printf(arena, "%s/manifest.json", folder);
+	char *text = NULL;
+	size_t length = 0;
+
+	*manifest = (struct manifest){.folder = folder};
+	if (!read_text(arena, path, &text, &length, error))
+		return false;
+	const struct node *root = document_parse(arena, path, text, length, 0, error);
+	const struct node *training =
+		root != NULL ? child(root, "training", NODE_MAP, error) : NULL;
+	if (training == NULL ||
+		!fields_read(manifest_fields, root, others, manifest, arena, error) ||
+		!fields_read(training_fields, training, none, &manifest->training, arena, error))
+		return false;
+	const struct node *name = node_get(root, "schema");
+	if (name == NULL || name->kind != NODE_SCALAR || strcmp(name->text, schema) != 0)
+		return node_error(name != NULL ? name : root, error, "expected schema %s", schema);
+	const struct node *map = child(root, "model", NODE_MAP, error);
+	if (map == NULL || !model_read(arena, map, &manifest->model, error))
+		return false;
+	if (model == NULL)
+		return true;
+	if (strcmp(manifest->model_digest, checkpoint_model_digest(model).hex) != 0)
+		return node_error(node_get(root, "model_digest"), error,
+			"the checkpoint is of another model than %s", model->architecture.name);
+	return read_files(arena, root, manifest, error) &&
+	       read_tensors(arena, root, model, manifest, error);
+}

@@ -1,0 +1,209 @@
+/* Reading: every rank takes from the pieces what lies in its own shards. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "executor/checkpoints/checkpoints.h"
+#include "executor/ranks/expectation.h"
+
+enum { CHUNK = 1 << 20 };
+
+struct loader {
+	const struct manifest *manifest;
+	const struct weights *weights;
+	struct arena arena;
+	int *fds; /* [n_files] */
+};
+
+static bool open_files(struct loader *loader, struct error *error)
+{
+	const struct manifest *m = loader->manifest;
+
+	loader->fds = ARENA_ARRAY(&loader->arena, int, m->n_files + 1);
+	for (int i = 0; i < m->n_files; i++)
+		loader->fds[i] = -1;
+	for (int i = 0; i < m->n_files; i++) {
+		const char *path =
+			arena_printf(&loader->arena, "%s/%s", m->folder, m->files[i].name);
+		loader->fds[i] = open(path, O_RDONLY | O_CLOEXEC);
+		if (loader->fds[i] < 0)
+			return error_set(error, EXIT_CODE_INPUT, "%s: %s", path, strerror(errno));
+	}
+	return true;
+}
+
+static void close_files(struct loader *loader)
+{
+	for (int i = 0; loader->fds != NULL && i < loader->manifest->n_files; i++) {
+		if (loader->fds[i] >= 0)
+			close(loader->fds[i]);
+	}
+}
+
+static bool read_at(const struct loader *loader, int file, int64_t offset, void *data,
+	int64_t bytes, struct error *error)
+{
+	char *to = data;
+
+	while (bytes > 0) {
+		ssize_t n = pread(loader->fds[file], to, (size_t)bytes, (off_t)offset);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return error_set(error, EXIT_CODE_INPUT, "%s/%s: %s",
+				loader->manifest->folder, loader->manifest->files[file].name,
+				n < 0 ? strerror(errno) : "ends too early");
+		to += n;
+		offset += n;
+		bytes -= n;
+	}
+	return true;
+}
+
+/* The checksum of one file. */
+static bool verify(const struct loader *loader, int file, struct error *error)
+{
+	const struct checkpoint_file *f = &loader->manifest->files[file];
+	XXH3_state_t *state = XXH3_createState();
+	char *piece = malloc(CHUNK);
+	bool ok = true;
+
+	if (state == NULL || piece == NULL)
+		base_out_of_memory(CHUNK);
+	XXH3_128bits_reset(state);
+	for (int64_t at = 0; ok && at < f->bytes; at += CHUNK) {
+		int64_t bytes = min_i64(CHUNK, f->bytes - at);
+		ok = read_at(loader, file, at, piece, bytes, error);
+		if (ok)
+			XXH3_128bits_update(state, piece, (size_t)bytes);
+	}
+	XXH128_hash_t hash = XXH3_128bits_digest(state);
+	char hex[33];
+	snprintf(hex, sizeof(hex), "%016llx%016llx", (unsigned long long)hash.high64,
+		(unsigned long long)hash.low64);
+	XXH3_freeState(state);
+	free(piece);
+	if (ok && strcmp(hex, f->digest) != 0)
+		ok = error_set(error, EXIT_CODE_INPUT,
+			"%s/%s: damaged: expected checksum %s, got %s; resume from an earlier step",
+			loader->manifest->folder, f->name, f->digest, hex);
+	return ok;
+}
+
+/* The first piece of a parameter that ends after `element`. */
+static int first_piece(const struct manifest *m, int parameter, int64_t element)
+{
+	int low = 0, high = m->n_pieces;
+
+	while (low < high) {
+		int middle = (low + high) / 2;
+		const struct checkpoint_piece *p = &m->pieces[middle];
+		if (p->parameter < parameter || (p->parameter == parameter && p->end <= element))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* One run of fp32 in a file into elements [at, at + n) of one of the rank's arrays. */
+static bool read_run(const struct loader *loader, int file, int64_t offset,
+	const struct weights_shard *to, int array, int64_t at, int64_t n, struct error *error)
+{
+	const int64_t size = (int64_t)sizeof(float);
+	float strip[WEIGHTS_STRIP];
+	bool ok = true;
+
+	if (to->dtype == DTYPE_FP32)
+		return read_at(
+			loader, file, offset, (float *)to->arrays[array] + at, n * size, error);
+	for (int64_t i = 0; ok && i < n; i += WEIGHTS_STRIP) {
+		int64_t run = min_i64(WEIGHTS_STRIP, n - i);
+
+		ok = read_at(loader, file, offset + i * size, strip, run * size, error);
+		if (ok)
+			weights_put(to, array, at + i, run, strip);
+	}
+	return ok;
+}
+
+/* Elements [begin, end) of a parameter into the rank's arrays, from `at` on. */
+static bool load_range(const struct loader *loader, int parameter, int64_t begin, int64_t end,
+	const struct weights_shard *to, int64_t at, struct error *error)
+{
+	const struct manifest *m = loader->manifest;
+	const int64_t size = (int64_t)sizeof(float);
+
+	for (int i = first_piece(m, parameter, begin);
+		i < m->n_pieces && m->pieces[i].parameter == parameter && m->pieces[i].begin < end;
+		i++) {
+		const struct checkpoint_piece *p = &m->pieces[i];
+		int64_t from = max_i64(begin, p->begin), until = min_i64(end, p->end);
+		int64_t run = p->end - p->begin;
+		for (int a = 0; a < to->n_arrays && a < m->arrays; a++) {
+			int64_t offset = p->offset + (a * run + from - p->begin) * size;
+			if (!read_run(loader, p->file, offset, to, a, at + from - begin,
+				    until - from, error))
+				return false;
+		}
+	}
+	return true;
+}
+
+static bool load_unit(const struct loader *loader, int index, struct error *error)
+{
+	const struct weights *w = loader->weights;
+	const struct unit *unit = &w->schedule->units[index];
+	struct weights_shard shard;
+
+	if (!weights_shard(w, index, &shard))
+		return true;
+	for (int i = 0; i < unit->n_slices; i++) {
+		const struct unit_slice *slice = &unit->slices[i];
+		int64_t begin = max_i64(slice->offset, shard.first);
+		int64_t end = min_i64(slice->offset + slice->elements, shard.first + unit->chunk);
+		if (begin < end && !load_range(loader, slice->parameter, begin - slice->offset,
+					   end - slice->offset, &shard, begin - shard.first, error))
+			return false;
+	}
+	return true;
+}
+
+static bool load(struct loader *loader, int rank, int ranks, struct error *error)
+{
+	bool ok = open_files(loader, error);
+
+	for (int f = rank; ok && f < loader->manifest->n_files; f += ranks)
+		ok = verify(loader, f, error);
+	for (int u = 0; ok && u < loader->weights->schedule->n_units; u++)
+		ok = load_unit(loader, u, error);
+	close_files(loader);
+	return ok;
+}
+
+bool checkpoint_load(const struct manifest *manifest, const struct weights *weights,
+	struct comm *comm, void *scratch, struct error *error)
+{
+	struct loader loader = {.manifest = manifest, .weights = weights};
+	struct checkpoint_part *parts =
+		ARENA_ARRAY(&loader.arena, struct checkpoint_part, comm->ranks);
+	struct checkpoint_part mine = {0};
+	struct error own = {0};
+
+	mine.failed = !load(&loader, weights->rank, comm->ranks, &own);
+	snprintf(mine.message, sizeof(mine.message), "%.255s", own.message);
+	memcpy(scratch, &mine, sizeof(mine));
+	bool ok = comm_exchange_within(comm, scratch, parts, sizeof(mine), PATIENCE_UNKNOWN);
+	for (int r = 0; ok && r < comm->ranks; r++) {
+		if (parts[r].failed)
+			ok = error_set(error, EXIT_CODE_INPUT, "%s", parts[r].message);
+	}
+	arena_finish(&loader.arena);
+	return ok;
+}

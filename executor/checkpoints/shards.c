@@ -1,0 +1,285 @@
+#include "executor/checkpoints/shards.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* base/ gives one-shot digests; gathered tensors come in pieces. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "kernels/bf16.h"
+
+int weights_buffer(const struct weights *weights, enum buffer_role role, int unit)
+{
+	for (int i = 0; i < weights->program->n_buffers; i++) {
+		const struct buffer *buffer = &weights->program->buffers[i];
+
+		if (buffer->resident && buffer->role == role && buffer->unit == unit)
+			return i;
+	}
+	return -1;
+}
+
+static void *resident(const struct weights *weights, enum buffer_role role, int unit)
+{
+	int buffer = weights_buffer(weights, role, unit);
+
+	return buffer >= 0 ? buffers_address(weights->buffers, buffer) : NULL;
+}
+
+/* The weights that are updated: the shard, or the host's master copy of it. */
+static void *master(const struct weights *weights, int unit)
+{
+	void *copy = resident(weights, BUFFER_MASTER_SHARD, unit);
+
+	return copy != NULL ? copy : resident(weights, BUFFER_PARAMETER_SHARD, unit);
+}
+
+bool weights_shard(const struct weights *weights, int index, struct weights_shard *shard)
+{
+	const struct unit *unit = &weights->schedule->units[index];
+	void *moments = resident(weights, BUFFER_OPTIMIZER_STATE, index);
+
+	*shard = (struct weights_shard){.arrays = {master(weights, index)},
+		.dtype = weights->schedule->plan.master_dtype,
+		.n_arrays = 1,
+		.first = weights->rank % weights->schedule->plan.mesh.shard * unit->chunk};
+	if (moments != NULL) {
+		shard->arrays[1] = moments;
+		shard->arrays[2] = element_at(shard->dtype, moments, unit->chunk);
+		shard->n_arrays = 3;
+	}
+	return shard->arrays[0] != NULL;
+}
+
+void weights_put(
+	const struct weights_shard *shard, int array, int64_t at, int64_t n, const float *from)
+{
+	for (int64_t i = 0; i < n; i++)
+		element_put(shard->dtype, shard->arrays[array], at + i, from[i]);
+}
+
+static const void *find_element(
+	const struct weights *weights, int parameter, int64_t element, int array)
+{
+	const struct schedule *schedule = weights->schedule;
+	struct weights_shard shard;
+
+	for (int u = 0; u < schedule->n_units; u++) {
+		const struct unit *unit = &schedule->units[u];
+		for (int i = 0; i < unit->n_slices; i++) {
+			if (unit->slices[i].parameter == parameter &&
+				weights_shard(weights, u, &shard) && array < shard.n_arrays)
+				return element_of(shard.dtype, shard.arrays[array],
+					unit->slices[i].offset + element - shard.first);
+		}
+	}
+	return NULL;
+}
+
+const float *weights_element(
+	const struct weights *weights, int parameter, int64_t element, int array)
+{
+	return weights->schedule->plan.master_dtype == DTYPE_FP32
+		       ? find_element(weights, parameter, element, array)
+		       : NULL;
+}
+
+void weights_get(const struct weights *weights, int parameter, int64_t element, int array,
+	int64_t n, float *to)
+{
+	const void *from = find_element(weights, parameter, element, array);
+
+	for (int64_t i = 0; i < n; i++)
+		to[i] = element_get(weights->schedule->plan.master_dtype, from, i);
+}
+
+/* What one rank has of a unit, or of its moments. */
+struct part {
+	enum dtype dtype;
+	const void *data;
+};
+
+static void convert(enum dtype dtype, void *to, struct part from, int64_t n)
+{
+	if (dtype == from.dtype) {
+		memcpy(to, from.data, (size_t)(n * dtype_bytes(dtype)));
+		return;
+	}
+	for (int64_t i = 0; i < n; i++)
+		element_put(dtype, to, i, element_get(from.dtype, from.data, i));
+}
+
+/* All-gathers one rank's part of a unit, as `dtype`. Others read the device's tier only, so what
+ * lies in host memory passes through a block of the heap, and so does what has another dtype. */
+static bool gather_part(const struct weights *weights, struct comm *comm, int64_t chunk,
+	struct part part, enum dtype dtype, void *output, struct error *error)
+{
+	const struct group shard = {.size = weights->schedule->plan.mesh.shard, .stride = 1};
+	struct heap *heap = &weights->buffers->heap;
+	struct collective c = {.kind = COLLECTIVE_ALL_GATHER,
+		.element = dtype == DTYPE_BF16 ? COMM_BF16 : COMM_FP32,
+		.group = comm_group_of(&shard, weights->rank),
+		.count = chunk,
+		.input = part.data,
+		.output = output,
+		.step = -1,
+		.op = -1,
+		.unit = -1};
+
+	if (dtype == part.dtype && heap_holds(heap, part.data))
+		return comm_run(comm, &c);
+	int block = heap_take(heap, chunk * dtype_bytes(dtype), error);
+	if (block < 0)
+		return false;
+	convert(dtype, heap_address(heap, block), part, chunk);
+	c.input = heap_address(heap, block);
+	bool ok = comm_run(comm, &c);
+	heap_give(heap, block);
+	return ok;
+}
+
+/* The device's shard from the host's master copy; and what every rank keeps, from the shards. */
+static bool spread_unit(
+	const struct weights *weights, struct comm *comm, int index, struct error *error)
+{
+	int64_t chunk = weights->schedule->units[index].chunk;
+	enum dtype dtype = weights->schedule->plan.param_dtype;
+	void *kept = resident(weights, BUFFER_UNSHARDED, index);
+	struct part updated = {weights->schedule->plan.master_dtype, master(weights, index)};
+
+	if (resident(weights, BUFFER_MASTER_SHARD, index) != NULL &&
+		resident(weights, BUFFER_PARAMETER_SHARD, index) != NULL)
+		convert(dtype, resident(weights, BUFFER_PARAMETER_SHARD, index), updated, chunk);
+	return kept == NULL || gather_part(weights, comm, chunk, updated, dtype, kept, error);
+}
+
+bool weights_spread(const struct weights *weights, struct comm *comm, struct error *error)
+{
+	struct comm_counters counters = comm->counters;
+	bool ok = true;
+
+	for (int u = 0; u < weights->schedule->n_units && ok; u++)
+		ok = spread_unit(weights, comm, u, error);
+	comm->counters = counters; /* not operations of the schedule */
+	return ok;
+}
+
+/* --- digest --- */
+
+struct digester {
+	const struct weights *weights;
+	struct comm *comm;
+	bool leads;                  /* hashes; the others only help to gather */
+	XXH3_state_t **states;       /* of the slices of the unit */
+	XXH128_canonical_t *digests; /* [n_parameters] */
+	void *gathered;              /* of the master dtype */
+	struct error *error;
+};
+
+static XXH3_state_t *begin_parameter(const struct parameter *parameter)
+{
+	XXH3_state_t *state = XXH3_createState();
+
+	if (state == NULL)
+		base_out_of_memory(sizeof(*state));
+	XXH3_128bits_reset(state);
+	XXH3_128bits_update(state, parameter->name, strlen(parameter->name) + 1);
+	XXH3_128bits_update(
+		state, parameter->shape, (size_t)parameter->n_dims * sizeof(parameter->shape[0]));
+	return state;
+}
+
+/* As fp32, whatever they are kept in. */
+static void add_elements(XXH3_state_t *state, struct part part, int64_t first, int64_t n)
+{
+	float strip[WEIGHTS_STRIP];
+
+	if (part.dtype == DTYPE_FP32) {
+		XXH3_128bits_update(
+			state, (const float *)part.data + first, (size_t)n * sizeof(float));
+		return;
+	}
+	for (int64_t at = first; at < first + n; at += WEIGHTS_STRIP) {
+		int64_t count = min_i64(WEIGHTS_STRIP, first + n - at);
+
+		for (int64_t i = 0; i < count; i++)
+			strip[i] = element_get(part.dtype, part.data, at + i);
+		XXH3_128bits_update(state, strip, (size_t)count * sizeof(float));
+	}
+}
+
+/* One of weights, first and second moments of a unit: gathered, then every parameter's part. */
+static bool add_tensor(struct digester *d, const struct unit *unit, struct part shard)
+{
+	struct part whole = {shard.dtype, d->gathered};
+
+	if (!gather_part(
+		    d->weights, d->comm, unit->chunk, shard, shard.dtype, d->gathered, d->error))
+		return false;
+	for (int i = 0; i < unit->n_slices && d->leads; i++)
+		add_elements(d->states[i], whole, unit->slices[i].offset, unit->slices[i].elements);
+	return true;
+}
+
+static bool add_unit(struct digester *d, int index)
+{
+	const struct weights *w = d->weights;
+	const struct unit *unit = &w->schedule->units[index];
+	const struct model *model = w->schedule->model;
+	struct weights_shard shard;
+	bool ok = weights_shard(w, index, &shard);
+
+	for (int i = 0; i < unit->n_slices; i++)
+		d->states[i] = begin_parameter(&model->parameters[unit->slices[i].parameter]);
+	for (int a = 0; ok && a < shard.n_arrays; a++)
+		ok = add_tensor(d, unit, (struct part){shard.dtype, shard.arrays[a]});
+	for (int i = 0; i < unit->n_slices; i++) {
+		XXH128_canonicalFromHash(
+			&d->digests[unit->slices[i].parameter], XXH3_128bits_digest(d->states[i]));
+		XXH3_freeState(d->states[i]);
+	}
+	return ok;
+}
+
+/* Room for the gathered unit comes from the heap, where the step had it too. */
+static bool add_unit_in_heap(struct digester *d, int index, struct error *error)
+{
+	const struct unit *unit = &d->weights->schedule->units[index];
+	struct heap *heap = &d->weights->buffers->heap;
+
+	if (unit->n_slices == 0)
+		return true;
+	int64_t bytes = unit->gathered * dtype_bytes(d->weights->schedule->plan.master_dtype);
+	int block = heap_take(heap, bytes, error);
+	if (block < 0)
+		return false;
+	d->gathered = heap_address(heap, block);
+	bool ok = add_unit(d, index);
+	heap_give(heap, block);
+	return ok;
+}
+
+bool weights_digest(const struct weights *weights, struct comm *comm, struct digest *digest,
+	struct error *error)
+{
+	const struct schedule *schedule = weights->schedule;
+	int n = schedule->model->n_parameters;
+	struct comm_counters counters = comm->counters;
+	struct arena arena = {0};
+	struct digester d = {.weights = weights,
+		.comm = comm,
+		.error = error,
+		.states = ARENA_ARRAY(&arena, XXH3_state_t *, n),
+		.digests = ARENA_ARRAY(&arena, XXH128_canonical_t, n)};
+	bool ok = true;
+
+	d.leads = weights->rank % schedule->plan.mesh.shard == 0;
+	for (int u = 0; u < schedule->n_units && ok; u++)
+		ok = add_unit_in_heap(&d, u, error);
+	comm->counters = counters; /* not operations of the schedule */
+	*digest =
+		d.leads ? digest_of(d.digests, (size_t)n * sizeof(*d.digests)) : (struct digest){0};
+	arena_finish(&arena);
+	return ok;
+}

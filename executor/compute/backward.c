@@ -1,0 +1,421 @@
+/* Leaves backward, last to first. Parameter gradients are added to the unit's gradient, or start
+ * it; the gradient of the residual stream travels in D_RESIDUAL. */
+#include "executor/compute/compute.h"
+
+static const struct architecture *architecture_of(const struct leaf *leaf)
+{
+	return &leaf->compute->model->architecture;
+}
+
+/* dW (= | +=) dy^T x and dbias (= | +=) column sums of dy for some rows of the micro-batch. */
+static void weight_gradients(const struct leaf *leaf, const struct gemm *gemm)
+{
+	const struct compute *c = leaf->compute;
+	const struct device_kernels *device = c->kernels->device;
+	int weight = leaf_parameter(leaf, 0), bias = leaf_parameter(leaf, 1);
+	struct gemm product = *gemm;
+	bool more = true;
+
+	product.c = gradient_begin(leaf, weight, &product.accumulate);
+	void *dbias = bias >= 0 ? gradient_begin(leaf, bias, &more) : NULL;
+	/* An epilogue writes the sums, so they must be the first. */
+	if (device != NULL && !more &&
+		device->gemm_epilogue(
+			c->context, &product, &(struct gemm_epilogue){.dbias = dbias}))
+		return;
+	c->kernels->gemm(c->context, &product);
+	gradient_end(leaf, weight);
+	if (bias < 0)
+		return;
+	c->kernels->bias_backward(c->context, c->gradient_dtype, dbias, c->dtype, product.a,
+		product.k, product.m, more);
+	gradient_end(leaf, bias);
+}
+
+/* Of a projection, part by part of the micro-batch. */
+static void parameter_gradients(const struct leaf *leaf, const void *dy)
+{
+	const struct compute *c = leaf->compute;
+	int64_t out, in;
+
+	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
+	const void *x = operand_input(leaf);
+	int64_t parts = gradient_parts(c), rows = c->tokens / parts;
+	int64_t stride = leaf_stride(leaf, out);
+	for (int64_t i = 0; i < parts && dy != NULL && x != NULL; i++)
+		weight_gradients(leaf, &(struct gemm){.m = out,
+					       .n = in,
+					       .k = rows,
+					       .a = compute_at(c, dy, i * rows * stride),
+					       .lda = stride,
+					       .transpose_a = true,
+					       .b = compute_at(c, x, i * rows * in),
+					       .ldb = in,
+					       .ldc = in,
+					       .dtype = c->dtype,
+					       .c_dtype = c->gradient_dtype});
+}
+
+/* dx = dy W */
+static struct gemm input_gradient(const struct leaf *leaf, const void *dy, void *dx)
+{
+	const struct compute *c = leaf->compute;
+	int64_t out, in;
+
+	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
+	return (struct gemm){.m = c->tokens,
+		.n = in,
+		.k = out,
+		.a = dy,
+		.lda = leaf_stride(leaf, out),
+		.b = operand_parameter(leaf, leaf_parameter(leaf, 0)),
+		.ldb = in,
+		.c = dx,
+		.ldc = in,
+		.dtype = c->dtype,
+		.c_dtype = c->dtype};
+}
+
+/* Of a projection: those, and dx (= | +=) dy W. */
+static void project_backward(const struct leaf *leaf, const void *dy, void *dx, bool accumulate)
+{
+	const struct compute *c = leaf->compute;
+	struct gemm gemm = input_gradient(leaf, dy, dx);
+
+	gemm.accumulate = accumulate;
+	parameter_gradients(leaf, dy);
+	c->kernels->gemm(c->context, &gemm);
+}
+
+/* Gradients of q, k, v. A fused projection has them as columns of one matrix, as q, k, v are; three
+ * projections have three matrices one after the other. */
+struct qkv_gradients {
+	void *q, *k, *v;
+	int64_t q_stride, kv_stride;
+};
+
+static struct qkv_gradients qkv_gradients(const struct leaf *leaf)
+{
+	const struct architecture *a = architecture_of(leaf);
+	int64_t q = a->heads * a->head_dim, kv = a->kv_heads * a->head_dim;
+	int64_t rows = a->fused_qkv ? 1 : leaf->compute->tokens;
+	void *base = operand_work(leaf, TENSOR_D_QKV);
+
+	if (base == NULL)
+		return (struct qkv_gradients){0};
+	return (struct qkv_gradients){.q = base,
+		.k = compute_at(leaf->compute, base, rows * q),
+		.v = compute_at(leaf->compute, base, rows * (q + kv)),
+		.q_stride = a->fused_qkv ? q + 2 * kv : q,
+		.kv_stride = a->fused_qkv ? q + 2 * kv : kv};
+}
+
+static void backward_head(const struct leaf *leaf)
+{
+	project_backward(
+		leaf, operand_role(leaf, BUFFER_LOGITS), operand_work(leaf, TENSOR_D_NORM), false);
+}
+
+/* On the way out of the projection behind it the activation's gradient may be computed, where any
+ * rounding will do: there it is rounded once and not twice. */
+static bool backward_of_both(const struct leaf *leaf)
+{
+	struct compute *c = leaf->compute;
+	const struct device_kernels *device = c->kernels->device;
+	const struct architecture *a = architecture_of(leaf);
+	const struct siblings *s = leaf_siblings(leaf);
+	int activation = s->of[MODULE_ACTIVATION];
+	const void *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
+
+	if (device == NULL || !c->any_rounding || activation < leaf->op->first_module ||
+		a->mlp == MLP_SWIGLU || !a->gelu_tanh || up == NULL)
+		return false;
+	const struct gemm gemm = input_gradient(
+		leaf, operand_work(leaf, TENSOR_D_RESIDUAL), operand_work(leaf, TENSOR_D_UP));
+
+	if (!device->gemm_epilogue(c->context, &gemm, &(struct gemm_epilogue){.gelu_input = up}))
+		return false;
+	c->gelu_done = activation;
+	return true;
+}
+
+static void backward_down(const struct leaf *leaf)
+{
+	const void *dy = operand_work(leaf, TENSOR_D_RESIDUAL);
+
+	if (backward_of_both(leaf))
+		parameter_gradients(leaf, dy);
+	else
+		project_backward(leaf, dy, operand_work(leaf, TENSOR_D_PRODUCT), false);
+}
+
+static void backward_activation(const struct leaf *leaf)
+{
+	struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	const struct siblings *s = leaf_siblings(leaf);
+	const void *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
+	const void *dproduct = operand_work(leaf, TENSOR_D_PRODUCT);
+	void *dup = operand_work(leaf, TENSOR_D_UP);
+	int64_t n = c->tokens * a->ffn;
+
+	if (c->gelu_done == leaf->module) {
+		c->gelu_done = -1;
+		return;
+	}
+	if (a->mlp == MLP_SWIGLU)
+		c->kernels->swiglu_backward(c->context, c->dtype, operand_work(leaf, TENSOR_D_GATE),
+			dup, dproduct, operand_saved(leaf, s->of[MODULE_GATE], TENSOR_GATE), up, n);
+	else
+		c->kernels->gelu_backward(c->context, c->dtype, a->gelu_tanh ? GELU_TANH : GELU_ERF,
+			dup, dproduct, up, n);
+}
+
+/* The last of a block to read the norm is the first to write the norm's gradient. */
+static void backward_up(const struct leaf *leaf)
+{
+	project_backward(
+		leaf, operand_work(leaf, TENSOR_D_UP), operand_work(leaf, TENSOR_D_NORM), false);
+}
+
+static void backward_gate(const struct leaf *leaf)
+{
+	project_backward(
+		leaf, operand_work(leaf, TENSOR_D_GATE), operand_work(leaf, TENSOR_D_NORM), true);
+}
+
+static void backward_attention_output(const struct leaf *leaf)
+{
+	project_backward(leaf, operand_work(leaf, TENSOR_D_RESIDUAL),
+		operand_work(leaf, TENSOR_D_ATTENTION_OUT), false);
+}
+
+static void backward_attention_core(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	struct attention forward = leaf_attention(leaf);
+	struct qkv_gradients d = qkv_gradients(leaf);
+
+	c->kernels->attention_backward(
+		c->context, &(struct attention_backward){.forward = forward,
+				    .dout = operand_work(leaf, TENSOR_D_ATTENTION_OUT),
+				    .dout_stride = forward.out_stride,
+				    .dq = d.q,
+				    .dk = d.k,
+				    .dv = d.v,
+				    .dq_stride = d.q_stride,
+				    .dk_stride = d.kv_stride,
+				    .dv_stride = d.kv_stride});
+	leaf_rope(leaf, d.q, forward.heads, d.q_stride, true);
+	leaf_rope(leaf, d.k, forward.kv_heads, d.kv_stride, true);
+}
+
+static void head_norm_backward(const struct leaf *leaf, void *d, enum module_kind kind,
+	enum tensor_role role, int64_t heads)
+{
+	const struct compute *c = leaf->compute;
+	const struct siblings *s = leaf_siblings(leaf);
+	int weight = leaf_parameter(leaf, 0);
+	int64_t width = architecture_of(leaf)->head_dim, parts = gradient_parts(c);
+	int64_t rows = c->tokens * heads / parts;
+	const void *x = operand_saved(leaf, s->of[kind], role);
+	const float *rstd = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_STATISTICS);
+
+	for (int64_t i = 0; i < parts && d != NULL && x != NULL && rstd != NULL; i++) {
+		void *part = compute_at(c, d, i * rows * width);
+		bool more;
+		void *dweight = gradient_begin(leaf, weight, &more);
+
+		c->kernels->rmsnorm_backward(
+			c->context, &(struct norm_backward){.rows = rows,
+					    .width = width,
+					    .dy = part,
+					    .x = compute_at(c, x, i * rows * width),
+					    .weight = operand_parameter(leaf, weight),
+					    .rstd = rstd + i * rows,
+					    .dx = part,
+					    .dweight = dweight,
+					    .accumulate_parameters = more,
+					    .dtype = c->dtype,
+					    .gradient_dtype = c->gradient_dtype});
+		gradient_end(leaf, weight);
+	}
+}
+
+static void backward_query_norm(const struct leaf *leaf)
+{
+	head_norm_backward(leaf, qkv_gradients(leaf).q, MODULE_QUERY, TENSOR_QUERY,
+		architecture_of(leaf)->heads);
+}
+
+static void backward_key_norm(const struct leaf *leaf)
+{
+	head_norm_backward(leaf, qkv_gradients(leaf).k, MODULE_KEY, TENSOR_KEY,
+		architecture_of(leaf)->kv_heads);
+}
+
+static void backward_qkv(const struct leaf *leaf)
+{
+	project_backward(leaf, qkv_gradients(leaf).q, operand_work(leaf, TENSOR_D_NORM), false);
+}
+
+static void backward_value(const struct leaf *leaf)
+{
+	project_backward(leaf, qkv_gradients(leaf).v, operand_work(leaf, TENSOR_D_NORM), false);
+}
+
+static void backward_key(const struct leaf *leaf)
+{
+	project_backward(leaf, qkv_gradients(leaf).k, operand_work(leaf, TENSOR_D_NORM), true);
+}
+
+static void backward_query(const struct leaf *leaf)
+{
+	project_backward(leaf, qkv_gradients(leaf).q, operand_work(leaf, TENSOR_D_NORM), true);
+}
+
+/* Rows of one part of the micro-batch. */
+static void norm_part(const struct leaf *leaf, const struct norm_backward *whole, int64_t rows,
+	int64_t first, int weight, int bias)
+{
+	const struct compute *c = leaf->compute;
+	struct norm_backward norm = *whole;
+
+	norm.rows = rows;
+	norm.dy = compute_at(c, norm.dy, first * norm.width);
+	norm.x = compute_at(c, norm.x, first * norm.width);
+	norm.dx = compute_at(c, norm.dx, first * norm.width);
+	norm.rstd += first;
+	/* Weight and bias get their terms together. */
+	norm.dweight = gradient_begin(leaf, weight, &norm.accumulate_parameters);
+	if (norm.mean == NULL) {
+		c->kernels->rmsnorm_backward(c->context, &norm);
+	} else {
+		norm.mean += first;
+		if (bias >= 0)
+			norm.dbias = gradient_begin(leaf, bias, &norm.accumulate_parameters);
+		c->kernels->layernorm_backward(c->context, &norm);
+	}
+	gradient_end(leaf, weight);
+	if (norm.dbias != NULL)
+		gradient_end(leaf, bias);
+}
+
+/* Adds to the gradient of the residual stream; the final norm is where that begins. */
+static void backward_norm(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	const float *statistics = operand_saved(leaf, leaf->module, TENSOR_NORM_STATISTICS);
+	bool centred = a->norm != NORM_RMSNORM;
+	int weight = leaf_parameter(leaf, 0), bias = leaf_parameter(leaf, 1);
+	int64_t parts = gradient_parts(c), rows = c->tokens / parts;
+	struct norm_backward norm = {.width = a->hidden,
+		.dy = operand_work(leaf, TENSOR_D_NORM),
+		.x = operand_input(leaf),
+		.weight = operand_parameter(leaf, weight),
+		.mean = centred ? statistics : NULL,
+		.rstd = statistics,
+		.dx = operand_work(leaf, TENSOR_D_RESIDUAL),
+		.accumulate_dx = leaf_module(leaf)->layer >= 0,
+		.dtype = c->dtype,
+		.gradient_dtype = c->gradient_dtype};
+
+	if (statistics == NULL || norm.dy == NULL || norm.x == NULL || norm.dx == NULL)
+		return;
+	if (centred)
+		norm.rstd = statistics + c->tokens;
+	for (int64_t i = 0; i < parts; i++)
+		norm_part(leaf, &norm, rows, i * rows, weight, bias);
+}
+
+/* A GPU takes the micro-batch at once. A CPU searches for the tokens of a row, in one sequence. */
+static int64_t embedding_parts(const struct compute *c)
+{
+	return c->device != NULL ? gradient_parts(c) : c->sequences;
+}
+
+static void backward_position_embedding(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	int64_t width = architecture_of(leaf)->hidden;
+	int64_t parts = embedding_parts(c), rows = c->tokens / parts;
+	const void *dresidual = operand_work(leaf, TENSOR_D_RESIDUAL);
+	int positions = leaf_parameter(leaf, 0);
+
+	for (int64_t i = 0; i < parts && dresidual != NULL; i++) {
+		bool more;
+		void *dpositions = gradient_begin(leaf, positions, &more);
+
+		c->kernels->embedding_backward(c->context,
+			&(struct embedding_backward){.tokens = rows,
+				.width = width,
+				.length = c->seq_len,
+				.position_rows = c->model->parameters[positions].elements / width,
+				.dout = compute_at(c, dresidual, i * rows * width),
+				.dpositions = dpositions,
+				.accumulate_positions = more,
+				.dtype = c->dtype,
+				.gradient_dtype = c->gradient_dtype});
+		gradient_end(leaf, positions);
+	}
+}
+
+static void backward_embedding(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	const int32_t *tokens = (const int32_t *)operand_role(leaf, BUFFER_TOKENS);
+	const void *dresidual = operand_work(leaf, TENSOR_D_RESIDUAL);
+	int table = leaf_parameter(leaf, 0);
+	int64_t parts = embedding_parts(c), rows = c->tokens / parts;
+
+	for (int64_t i = 0; i < parts && dresidual != NULL; i++) {
+		bool more;
+		void *dtable = gradient_begin(leaf, table, &more);
+
+		c->kernels->embedding_backward(
+			c->context, &(struct embedding_backward){.tokens = rows,
+					    .width = a->hidden,
+					    .length = c->seq_len,
+					    .vocabulary = a->vocab,
+					    .ids_stride = c->seq_len + 1,
+					    .ids = tokens + i * (c->seq_len + 1),
+					    .dout = compute_at(c, dresidual, i * rows * a->hidden),
+					    .dtable = dtable,
+					    .accumulate_table = more,
+					    .dtype = c->dtype,
+					    .gradient_dtype = c->gradient_dtype});
+		gradient_end(leaf, table);
+	}
+}
+
+static void (*const backward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {
+	[MODULE_EMBEDDING] = backward_embedding,
+	[MODULE_POSITION_EMBEDDING] = backward_position_embedding,
+	[MODULE_NORM] = backward_norm,
+	[MODULE_QKV] = backward_qkv,
+	[MODULE_QUERY] = backward_query,
+	[MODULE_KEY] = backward_key,
+	[MODULE_VALUE] = backward_value,
+	[MODULE_QUERY_NORM] = backward_query_norm,
+	[MODULE_KEY_NORM] = backward_key_norm,
+	[MODULE_ATTENTION_CORE] = backward_attention_core,
+	[MODULE_ATTENTION_OUTPUT] = backward_attention_output,
+	[MODULE_GATE] = backward_gate,
+	[MODULE_UP] = backward_up,
+	[MODULE_ACTIVATION] = backward_activation,
+	[MODULE_DOWN] = backward_down,
+	[MODULE_HEAD] = backward_head,
+};
+
+void backward_leaves(struct compute *compute, const struct op *op)
+{
+	for (int m = op->end_module - 1; m >= op->first_module; m--) {
+		enum module_kind kind = compute->model->modules[m].kind;
+
+		if (backward_leaf[kind] != NULL)
+			backward_leaf[kind](
+				&(struct leaf){.compute = compute, .op = op, .module = m});
+	}
+}

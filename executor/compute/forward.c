@@ -1,0 +1,381 @@
+/* Leaves forward: one function per kind, behind one table. */
+#include "executor/compute/compute.h"
+
+#include <math.h>
+
+static const struct architecture *architecture_of(const struct leaf *leaf)
+{
+	return &leaf->compute->model->architecture;
+}
+
+/* A product and what follows it in one pass, where a device has that. */
+static bool multiply_in_one(
+	const struct compute *c, const struct gemm *gemm, const struct gemm_epilogue *epilogue)
+{
+	const struct device_kernels *device = c->kernels->device;
+
+	return device != NULL && device->gemm_epilogue(c->context, gemm, epilogue);
+}
+
+/* Elements between rows of what a projection of width `out` writes. */
+int64_t leaf_stride(const struct leaf *leaf, int64_t out)
+{
+	return leaf_module(leaf)->kind == MODULE_HEAD ? leaf->compute->logits_stride : out;
+}
+
+/* y = x W^T of the leaf, for all tokens of the micro-batch. */
+static struct gemm projection(const struct leaf *leaf, void *y)
+{
+	const struct compute *c = leaf->compute;
+	int64_t out, in;
+
+	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
+	return (struct gemm){.m = c->tokens,
+		.n = out,
+		.k = in,
+		.a = operand_input(leaf),
+		.lda = in,
+		.b = operand_parameter(leaf, leaf_parameter(leaf, 0)),
+		.ldb = in,
+		.transpose_b = true,
+		.c = y,
+		.ldc = leaf_stride(leaf, out),
+		.dtype = c->dtype,
+		.c_dtype = c->dtype};
+}
+
+static const void *bias_of(const struct leaf *leaf)
+{
+	int bias = leaf_parameter(leaf, 1);
+
+	return bias >= 0 ? operand_parameter(leaf, bias) : NULL;
+}
+
+/* y = [residual +] x W^T [+ bias]. */
+static void project_onto(const struct leaf *leaf, void *y, const void *residual)
+{
+	const struct compute *c = leaf->compute;
+	struct gemm gemm = projection(leaf, y);
+	const struct gemm_epilogue epilogue = {.addend = residual, .bias = bias_of(leaf)};
+
+	if ((residual != NULL || epilogue.bias != NULL) && multiply_in_one(c, &gemm, &epilogue))
+		return;
+	if (residual != NULL)
+		c->kernels->copy(c->context, c->dtype, y, residual, gemm.m * gemm.n);
+	gemm.accumulate = residual != NULL;
+	c->kernels->gemm(c->context, &gemm);
+	if (epilogue.bias != NULL)
+		c->kernels->bias_add(c->context, c->dtype, y, epilogue.bias, gemm.m, gemm.n);
+}
+
+static void project(const struct leaf *leaf, void *y)
+{
+	project_onto(leaf, y, NULL);
+}
+
+/* Windows hold seq_len + 1 tokens: inputs, shifted by one the targets. */
+static void forward_embedding(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	const int32_t *tokens = (const int32_t *)operand_role(leaf, BUFFER_TOKENS);
+	const void *table = operand_parameter(leaf, leaf_parameter(leaf, 0));
+	void *out = operand_residual_out(leaf);
+
+	if (out == NULL)
+		return;
+	c->kernels->embedding(c->context, &(struct embedding){.tokens = c->tokens,
+						  .width = a->hidden,
+						  .length = c->seq_len,
+						  .vocabulary = a->vocab,
+						  .ids_stride = c->seq_len + 1,
+						  .ids = tokens,
+						  .table = table,
+						  .out = out,
+						  .dtype = c->dtype});
+}
+
+/* Apart from the embedding, which may be in another unit: the bits are the same either way. */
+static void forward_position_embedding(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	int64_t n = c->seq_len * architecture_of(leaf)->hidden;
+	const void *positions = operand_parameter(leaf, leaf_parameter(leaf, 0));
+	void *residual = operand_residual_stream(leaf);
+
+	/* A sequence is a row here, all positions the bias. */
+	if (residual != NULL)
+		c->kernels->bias_add(c->context, c->dtype, residual, positions, c->sequences, n);
+}
+
+static void forward_norm(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	float *statistics = operand_saved(leaf, leaf->module, TENSOR_NORM_STATISTICS);
+	int bias = leaf_parameter(leaf, 1);
+	struct norm norm = {.rows = c->tokens,
+		.width = a->hidden,
+		.epsilon = (float)a->norm_epsilon,
+		.x = operand_input(leaf),
+		.weight = operand_parameter(leaf, leaf_parameter(leaf, 0)),
+		.y = operand_saved(leaf, leaf->module, TENSOR_NORM_OUT),
+		.rstd = statistics,
+		.dtype = c->dtype};
+
+	if (a->norm == NORM_RMSNORM) {
+		c->kernels->rmsnorm(c->context, &norm);
+		return;
+	}
+	norm.bias = bias >= 0 ? operand_parameter(leaf, bias) : NULL;
+	norm.mean = statistics;
+	norm.rstd = statistics != NULL ? statistics + c->tokens : NULL;
+	c->kernels->layernorm(c->context, &norm);
+}
+
+/* The attention core turns queries and keys in place. Where they are computed again and it is not,
+ * this is who turns them. */
+static void turn_again(const struct leaf *leaf, void *x, int64_t heads)
+{
+	const struct compute *c = leaf->compute;
+	int core = leaf_siblings(leaf)->of[MODULE_ATTENTION_CORE];
+	const struct saved_tensors *attention = &c->saved[core];
+
+	if (leaf->op->kind == OP_RECOMPUTE && attention->split && attention->kept)
+		leaf_rope(leaf, x, heads, heads * architecture_of(leaf)->head_dim, false);
+}
+
+/* Over head_dim, for every token and head. */
+static void forward_head_norm(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	bool query = leaf_module(leaf)->kind == MODULE_QUERY_NORM;
+
+	int64_t heads = query ? a->heads : a->kv_heads;
+	void *normalised = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_OUT);
+
+	c->kernels->rmsnorm(c->context,
+		&(struct norm){.rows = c->tokens * heads,
+			.width = a->head_dim,
+			.epsilon = (float)a->norm_epsilon,
+			.x = operand_input(leaf),
+			.weight = operand_parameter(leaf, leaf_parameter(leaf, 0)),
+			.y = normalised,
+			.rstd = operand_saved(leaf, leaf->module, TENSOR_QK_NORM_STATISTICS),
+			.dtype = c->dtype});
+	turn_again(leaf, normalised, heads);
+}
+
+static void forward_qkv(const struct leaf *leaf)
+{
+	project(leaf, operand_saved(leaf, leaf->module, TENSOR_QKV));
+}
+
+static void forward_query(const struct leaf *leaf)
+{
+	void *query = operand_saved(leaf, leaf->module, TENSOR_QUERY);
+
+	project(leaf, query);
+	if (!architecture_of(leaf)->qk_norm)
+		turn_again(leaf, query, architecture_of(leaf)->heads);
+}
+
+static void forward_key(const struct leaf *leaf)
+{
+	void *key = operand_saved(leaf, leaf->module, TENSOR_KEY);
+
+	project(leaf, key);
+	if (!architecture_of(leaf)->qk_norm)
+		turn_again(leaf, key, architecture_of(leaf)->kv_heads);
+}
+
+static void forward_value(const struct leaf *leaf)
+{
+	project(leaf, operand_saved(leaf, leaf->module, TENSOR_VALUE));
+}
+
+static void forward_attention_core(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	struct attention attention = leaf_attention(leaf);
+
+	leaf_rope(leaf, (void *)attention.q, attention.heads, attention.q_stride, false);
+	leaf_rope(leaf, (void *)attention.k, attention.kv_heads, attention.k_stride, false);
+	c->kernels->attention(c->context, &attention);
+}
+
+static void forward_attention_output(const struct leaf *leaf)
+{
+	project_onto(leaf, operand_saved(leaf, leaf->module, TENSOR_RESIDUAL_MIDDLE),
+		operand_residual_in(leaf));
+}
+
+static void forward_gate(const struct leaf *leaf)
+{
+	project(leaf, operand_saved(leaf, leaf->module, TENSOR_GATE));
+}
+
+/* The activation that this projection may compute on its way out; -1 = none. Where it is computed
+ * again by itself it would be rounded otherwise. */
+static int activation_to_fuse(const struct leaf *leaf)
+{
+	const struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	int activation = leaf_siblings(leaf)->of[MODULE_ACTIVATION];
+	bool here = activation > leaf->module && activation < leaf->op->end_module;
+
+	return c->any_rounding && here && a->mlp != MLP_SWIGLU && a->gelu_tanh &&
+			       !c->saved[activation].split
+		       ? activation
+		       : -1;
+}
+
+static void forward_up(const struct leaf *leaf)
+{
+	struct compute *c = leaf->compute;
+	void *up = operand_saved(leaf, leaf->module, TENSOR_UP);
+	int activation = activation_to_fuse(leaf);
+
+	if (activation >= 0) {
+		const struct gemm gemm =
+			projection(leaf, operand_saved(leaf, activation, TENSOR_PRODUCT));
+		const struct gemm_epilogue epilogue = {.bias = bias_of(leaf), .before_gelu = up};
+
+		c->gelu_done = multiply_in_one(c, &gemm, &epilogue) ? activation : -1;
+		if (c->gelu_done >= 0)
+			return;
+	}
+	project(leaf, up);
+}
+
+static void forward_activation(const struct leaf *leaf)
+{
+	struct compute *c = leaf->compute;
+	const struct architecture *a = architecture_of(leaf);
+	const struct siblings *s = leaf_siblings(leaf);
+	void *product = operand_saved(leaf, leaf->module, TENSOR_PRODUCT);
+	const void *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
+	int64_t n = c->tokens * a->ffn;
+
+	if (c->gelu_done == leaf->module) {
+		c->gelu_done = -1;
+		return;
+	}
+	if (a->mlp == MLP_SWIGLU)
+		c->kernels->swiglu(c->context, c->dtype, product,
+			operand_saved(leaf, s->of[MODULE_GATE], TENSOR_GATE), up, n);
+	else
+		c->kernels->gelu(
+			c->context, c->dtype, a->gelu_tanh ? GELU_TANH : GELU_ERF, product, up, n);
+}
+
+static void forward_down(const struct leaf *leaf)
+{
+	const struct siblings *s = leaf_siblings(leaf);
+
+	project_onto(leaf, operand_residual_out(leaf),
+		operand_saved(leaf, s->of[MODULE_ATTENTION_OUTPUT], TENSOR_RESIDUAL_MIDDLE));
+}
+
+static void forward_head(const struct leaf *leaf)
+{
+	project(leaf, operand_role(leaf, BUFFER_LOGITS));
+}
+
+/* Containers have no entry: they do nothing themselves. */
+static void (*const forward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {
+	[MODULE_EMBEDDING] = forward_embedding,
+	[MODULE_POSITION_EMBEDDING] = forward_position_embedding,
+	[MODULE_NORM] = forward_norm,
+	[MODULE_QKV] = forward_qkv,
+	[MODULE_QUERY] = forward_query,
+	[MODULE_KEY] = forward_key,
+	[MODULE_VALUE] = forward_value,
+	[MODULE_QUERY_NORM] = forward_head_norm,
+	[MODULE_KEY_NORM] = forward_head_norm,
+	[MODULE_ATTENTION_CORE] = forward_attention_core,
+	[MODULE_ATTENTION_OUTPUT] = forward_attention_output,
+	[MODULE_GATE] = forward_gate,
+	[MODULE_UP] = forward_up,
+	[MODULE_ACTIVATION] = forward_activation,
+	[MODULE_DOWN] = forward_down,
+	[MODULE_HEAD] = forward_head,
+};
+
+void forward_leaves(struct compute *compute, const struct op *op)
+{
+	for (int m = op->first_module; m < op->end_module; m++) {
+		enum module_kind kind = compute->model->modules[m].kind;
+
+		if (forward_leaf[kind] != NULL)
+			forward_leaf[kind](
+				&(struct leaf){.compute = compute, .op = op, .module = m});
+	}
+}
+
+/* --- what backward needs too --- */
+
+/* Where q, k and v are: slices of one matrix, or three matrices, perhaps normalised. */
+static void find_qkv(const struct leaf *leaf, struct attention *attention)
+{
+	const struct architecture *a = architecture_of(leaf);
+	const struct siblings *s = leaf_siblings(leaf);
+	int64_t d = a->head_dim, width = (a->heads + 2 * a->kv_heads) * d;
+
+	if (a->fused_qkv) {
+		const void *qkv = operand_saved(leaf, s->of[MODULE_QKV], TENSOR_QKV);
+		const struct compute *c = leaf->compute;
+
+		attention->q = qkv;
+		attention->k = compute_at(c, qkv, a->heads * d);
+		attention->v = compute_at(c, qkv, (a->heads + a->kv_heads) * d);
+		attention->q_stride = attention->k_stride = attention->v_stride = width;
+		return;
+	}
+	attention->q = a->qk_norm
+			       ? operand_saved(leaf, s->of[MODULE_QUERY_NORM], TENSOR_QK_NORM_OUT)
+			       : operand_saved(leaf, s->of[MODULE_QUERY], TENSOR_QUERY);
+	attention->k = a->qk_norm ? operand_saved(leaf, s->of[MODULE_KEY_NORM], TENSOR_QK_NORM_OUT)
+				  : operand_saved(leaf, s->of[MODULE_KEY], TENSOR_KEY);
+	attention->v = operand_saved(leaf, s->of[MODULE_VALUE], TENSOR_VALUE);
+	attention->q_stride = a->heads * d;
+	attention->k_stride = attention->v_stride = a->kv_heads * d;
+}
+
+struct attention leaf_attention(const struct leaf *leaf)
+{
+	const struct architecture *a = architecture_of(leaf);
+	const struct compute *c = leaf->compute;
+	struct attention attention = {.sequences = c->sequences,
+		.length = c->seq_len,
+		.heads = a->heads,
+		.kv_heads = a->kv_heads,
+		.head_dim = a->head_dim,
+		.scale = (float)(1 / sqrt((double)a->head_dim)),
+		.out = operand_saved(leaf, leaf->module, TENSOR_ATTENTION_OUT),
+		.out_stride = a->heads * a->head_dim,
+		.lse = operand_saved(leaf, leaf->module, TENSOR_LOG_SUM_EXP),
+		.dtype = c->dtype};
+
+	find_qkv(leaf, &attention);
+	return attention;
+}
+
+void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, bool inverse)
+{
+	const struct architecture *a = architecture_of(leaf);
+	const struct compute *c = leaf->compute;
+
+	if (a->positions != POSITIONS_ROPE)
+		return;
+	c->kernels->rope(c->context, &(struct rope){.x = x,
+					     .tokens = c->tokens,
+					     .heads = heads,
+					     .head_dim = a->head_dim,
+					     .stride = stride,
+					     .length = c->seq_len,
+					     .theta = a->rope_theta,
+					     .inverse = inverse,
+					     .dtype = c->dtype});
+}

@@ -1,0 +1,305 @@
+/* Finds the tensors of a leaf among the buffers that its operation uses. */
+#include "executor/compute/compute.h"
+
+#include <string.h>
+
+#include "kernels/bf16.h"
+#include "schedule/per_unit.h"
+
+static void *missing(const struct leaf *leaf, const char *what)
+{
+	struct compute *compute = leaf->compute;
+
+	error_set(&compute->error, EXIT_CODE_INTERNAL, "operation %d (%s of %s) has no %s",
+		(int)(leaf->op - compute->program->ops), op_kind_name(leaf->op->kind),
+		leaf_module(leaf)->name, what);
+	return NULL;
+}
+
+const struct module *leaf_module(const struct leaf *leaf)
+{
+	return &leaf->compute->model->modules[leaf->module];
+}
+
+const struct siblings *leaf_siblings(const struct leaf *leaf)
+{
+	return &leaf->compute->siblings[leaf_module(leaf)->layer + 1];
+}
+
+int leaf_parameter(const struct leaf *leaf, int i)
+{
+	const struct module *module = leaf_module(leaf);
+
+	if (i == 0 && module->tied_parameter >= 0)
+		return module->tied_parameter;
+	return i < module->n_parameters ? module->first_parameter + i : -1;
+}
+
+/* A slice of an operation's buffers, walked by index. */
+struct uses {
+	const struct program *program;
+	const int *list;
+	int n;
+};
+
+static struct uses uses_of(const struct leaf *leaf, struct slice slice)
+{
+	const struct program *program = leaf->compute->program;
+
+	return (struct uses){program, slice_of(program, slice), slice.count};
+}
+
+static const struct buffer *buffer_at(const struct uses *uses, int i)
+{
+	return &uses->program->buffers[uses->list[i]];
+}
+
+/* Roles as a set: bit r for role r. */
+static unsigned set_of(enum buffer_role role)
+{
+	return 1u << role;
+}
+
+static int find_role(const struct uses *uses, unsigned roles, int unit)
+{
+	for (int i = 0; i < uses->n; i++) {
+		const struct buffer *buffer = buffer_at(uses, i);
+
+		if ((roles & set_of(buffer->role)) && (unit < 0 || buffer->unit == unit))
+			return uses->list[i];
+	}
+	return -1;
+}
+
+static void *address(const struct leaf *leaf, int buffer, const char *what)
+{
+	void *found = buffer >= 0 ? buffers_address(leaf->compute->buffers, buffer) : NULL;
+
+	return found != NULL ? found : missing(leaf, what);
+}
+
+static void *in_unit(const struct leaf *leaf, int parameter, unsigned roles, const char *what)
+{
+	const struct home *home = &leaf->compute->homes[parameter];
+	struct uses uses = uses_of(leaf, leaf->op->uses);
+	int buffer = find_role(&uses, roles, home->unit);
+	void *base = address(leaf, buffer, what);
+
+	return base != NULL ? element_at(uses.program->buffers[buffer].dtype, base, home->offset)
+			    : NULL;
+}
+
+void *operand_parameter(const struct leaf *leaf, int parameter)
+{
+	static const char what[] = "parameter";
+	unsigned roles = set_of(BUFFER_UNSHARDED) | set_of(BUFFER_PARAMETER_SHARD) |
+			 set_of(BUFFER_COMPUTE_COPY);
+
+	return in_unit(leaf, parameter, roles, what);
+}
+
+/* Under NO_SHARD the gradient of a unit is its gradient shard. */
+void *operand_gradient(const struct leaf *leaf, int parameter)
+{
+	static const char what[] = "gradient";
+	unsigned roles = set_of(BUFFER_GRADIENT) | set_of(BUFFER_GRADIENT_SHARD);
+
+	return in_unit(leaf, parameter, roles, what);
+}
+
+void *operand_role(const struct leaf *leaf, enum buffer_role role)
+{
+	struct uses uses = uses_of(leaf, leaf->op->uses);
+
+	return address(leaf, find_role(&uses, set_of(role), -1), buffer_role_name(role));
+}
+
+/* The buffer with the saved tensors of a leaf. */
+static int find_saved(const struct uses *uses, const struct saved_tensors *saved, int module)
+{
+	unsigned again = set_of(BUFFER_RECOMPUTED) | set_of(BUFFER_FORWARD_WORK);
+	unsigned roles = set_of(BUFFER_ACTIVATIONS) | again;
+
+	if (saved->split)
+		roles = saved->kept ? set_of(BUFFER_ACTIVATIONS) : again;
+
+	for (int i = 0; i < uses->n; i++) {
+		const struct buffer *buffer = buffer_at(uses, i);
+
+		if ((roles & set_of(buffer->role)) && module >= buffer->first_module &&
+			module < buffer->end_module)
+			return uses->list[i];
+	}
+	return -1;
+}
+
+static void *at_tensor(const struct leaf *leaf, char *base, const struct tensor *tensors, int n,
+	enum tensor_role role, int64_t start)
+{
+	for (int i = 0; i < n && base != NULL; i++)
+		if (tensors[i].role == role)
+			return base + start + tensors[i].offset;
+	return missing(leaf, tensor_role_name(role));
+}
+
+void *operand_saved(const struct leaf *leaf, int module, enum tensor_role role)
+{
+	const struct compute *compute = leaf->compute;
+	struct uses uses = uses_of(leaf, leaf->op->uses);
+	int buffer = module >= 0 ? find_saved(&uses, &compute->saved[module], module) : -1;
+
+	if (buffer < 0)
+		return missing(leaf, tensor_role_name(role));
+	const struct saved_tensors *saved = &compute->saved[module];
+	int first = compute->program->buffers[buffer].first_module;
+	return at_tensor(leaf, address(leaf, buffer, "saved tensors"), saved->tensors, saved->n,
+		role, saved->starts[saved->kept] - compute->saved[first].starts[saved->kept]);
+}
+
+void *operand_work(const struct leaf *leaf, enum tensor_role role)
+{
+	const struct compute *compute = leaf->compute;
+
+	return at_tensor(leaf, operand_role(leaf, BUFFER_BACKWARD_WORK), compute->work,
+		compute->n_work, role, 0);
+}
+
+static bool contains(const struct uses *uses, int buffer)
+{
+	for (int i = 0; i < uses->n; i++)
+		if (uses->list[i] == buffer)
+			return true;
+	return false;
+}
+
+/* What the operation takes it writes; the other one it reads. */
+static int find_residual(const struct leaf *leaf, bool taken)
+{
+	struct uses uses = uses_of(leaf, leaf->op->uses), takes = uses_of(leaf, leaf->op->takes);
+
+	for (int i = 0; i < uses.n; i++)
+		if (buffer_at(&uses, i)->role == BUFFER_RESIDUAL &&
+			contains(&takes, uses.list[i]) == taken)
+			return uses.list[i];
+	return -1;
+}
+
+void *operand_residual_in(const struct leaf *leaf)
+{
+	return address(leaf, find_residual(leaf, false), "residual in");
+}
+
+void *operand_residual_out(const struct leaf *leaf)
+{
+	return address(leaf, find_residual(leaf, true), "residual out");
+}
+
+void *operand_residual_stream(const struct leaf *leaf)
+{
+	return find_residual(leaf, true) >= 0 ? operand_residual_out(leaf)
+					      : operand_residual_in(leaf);
+}
+
+/* Who wrote what a leaf reads. The residual stream is its own case. */
+void *operand_input(const struct leaf *leaf)
+{
+	const struct siblings *s = leaf_siblings(leaf);
+	enum module_kind kind = leaf_module(leaf)->kind;
+
+	switch ((int)kind) {
+	case MODULE_NORM:
+		return leaf->module == s->second_norm
+			       ? operand_saved(leaf, s->of[MODULE_ATTENTION_OUTPUT],
+					 TENSOR_RESIDUAL_MIDDLE)
+			       : operand_residual_in(leaf);
+	case MODULE_QUERY_NORM:
+		return operand_saved(leaf, s->of[MODULE_QUERY], TENSOR_QUERY);
+	case MODULE_KEY_NORM:
+		return operand_saved(leaf, s->of[MODULE_KEY], TENSOR_KEY);
+	case MODULE_ATTENTION_OUTPUT:
+		return operand_saved(leaf, s->of[MODULE_ATTENTION_CORE], TENSOR_ATTENTION_OUT);
+	case MODULE_GATE:
+	case MODULE_UP:
+		return operand_saved(leaf, s->second_norm, TENSOR_NORM_OUT);
+	case MODULE_DOWN:
+		return operand_saved(leaf, s->of[MODULE_ACTIVATION], TENSOR_PRODUCT);
+	default: /* the projections of attention, and the head after the final norm */
+		return operand_saved(leaf, s->of[MODULE_NORM], TENSOR_NORM_OUT);
+	}
+}
+
+/* --- tables, made once --- */
+
+static void add_sibling(struct siblings *siblings, int module, enum module_kind kind)
+{
+	if (kind == MODULE_NORM && siblings->of[kind] >= 0)
+		siblings->second_norm = module;
+	else
+		siblings->of[kind] = module;
+}
+
+static void find_siblings(struct compute *compute)
+{
+	const struct model *model = compute->model;
+	int n = (int)model->architecture.layers + 1;
+
+	compute->siblings = ARENA_ARRAY(&compute->arena, struct siblings, n);
+	for (int i = 0; i < n; i++) {
+		compute->siblings[i].second_norm = -1;
+		for (int k = 0; k < MODULE_KIND_COUNT; k++)
+			compute->siblings[i].of[k] = -1;
+	}
+	for (int m = 0; m < model->n_modules; m++) {
+		const struct module *module = &model->modules[m];
+
+		if (module_kind_is_leaf(module->kind))
+			add_sibling(&compute->siblings[module->layer + 1], m, module->kind);
+	}
+}
+
+static void find_saved_tensors(struct compute *compute)
+{
+	const struct plan *plan = &compute->schedule->plan;
+	struct activation_rules rules = plan_activation_rules(plan);
+	const struct model *model = compute->model;
+	int64_t starts[2] = {0, 0}, bytes;
+
+	compute->saved = ARENA_ARRAY(&compute->arena, struct saved_tensors, model->n_modules);
+	for (int m = 0; m < model->n_modules; m++) {
+		struct saved_tensors *saved = &compute->saved[m];
+
+		int layer = model->modules[m].layer;
+
+		saved->split = layer >= 0 &&
+			       plan_block_checkpointing(plan, layer) == CHECKPOINTING_SELECTIVE;
+		saved->kept = !saved->split || plan_selective_keeps(plan, model, m);
+		memcpy(saved->starts, starts, sizeof(starts));
+		saved->n = model_saved_tensors(model, m, &rules, compute->sequences,
+			compute->seq_len, saved->tensors, &bytes);
+		starts[saved->kept] += bytes;
+	}
+	compute->n_work = model_backward_tensors(
+		model, &rules, compute->sequences, compute->seq_len, compute->work, &bytes);
+	compute->work_bytes = bytes;
+}
+
+static void find_homes(struct compute *compute)
+{
+	const struct schedule *schedule = compute->schedule;
+
+	compute->homes = ARENA_ARRAY(&compute->arena, struct home, compute->model->n_parameters);
+	for (int u = 0; u < schedule->n_units; u++)
+		for (int i = 0; i < schedule->units[u].n_slices; i++) {
+			const struct unit_slice *slice = &schedule->units[u].slices[i];
+
+			compute->homes[slice->parameter] = (struct home){u, slice->offset};
+		}
+}
+
+void operands_init(struct compute *compute)
+{
+	compute->gelu_done = -1;
+	find_siblings(compute);
+	find_saved_tensors(compute);
+	find_homes(compute);
+}

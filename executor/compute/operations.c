@@ -1,0 +1,486 @@
+#include "executor/compute/compute.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { UNDECLARED_BYTES = 1 << 20 };
+
+/* --- seeded faults --- */
+
+static void fault_allocate(const struct compute *c, const struct op *op)
+{
+	if (op->kind != OP_FORWARD ||
+		!fault_hits(&c->fault, FAULT_UNDECLARED_BUFFER, c->rank, c->step))
+		return;
+	char *volatile buffer = malloc(UNDECLARED_BYTES);
+	if (buffer != NULL)
+		memset(buffer, 1, UNDECLARED_BYTES);
+	free(buffer);
+}
+
+static void fault_end(const struct compute *c, const struct op *op)
+{
+	if (op->kind != OP_BACKWARD)
+		return;
+	if (fault_hits(&c->fault, FAULT_KILL, c->rank, c->step))
+		raise(SIGKILL);
+	if (fault_hits(&c->fault, FAULT_EXIT, c->rank, c->step))
+		_exit(0);
+	if (fault_hits(&c->fault, FAULT_STOP, c->rank, c->step))
+		raise(SIGSTOP);
+}
+
+/* --- operations --- */
+
+void compute_move(struct compute *c, const struct op *op, void *to, const void *from, int64_t bytes)
+{
+	if (compute_on_device(c, op))
+		device_copy(c->device, to, from, bytes, op->stream, &c->error);
+	else
+		memcpy(to, from, (size_t)bytes);
+}
+
+void *compute_at(const struct compute *compute, const void *activations, int64_t i)
+{
+	return activations != NULL ? (char *)activations + i * dtype_bytes(compute->dtype) : NULL;
+}
+
+/* Sequences of the global batch are dealt to micro-batches, then to ranks. */
+static bool load_tokens(struct compute *c, int micro_batch, int32_t *tokens, struct error *error)
+{
+	const struct plan *plan = &c->schedule->plan;
+	int64_t rank = c->rank;
+
+	if (fault_hits(&c->fault, FAULT_WRONG_SEQUENCE, c->rank, c->step))
+		rank = 0;
+	int64_t first =
+		c->step * plan->global_batch + (micro_batch * c->ranks + rank) * c->sequences;
+	for (int64_t i = 0; i < c->sequences; i++)
+		if (!data_window(c->data, first + i, tokens + i * (c->seq_len + 1), error))
+			return false;
+	if (fault_hits(&c->fault, FAULT_WILD_TOKEN, c->rank, c->step))
+		tokens[0] = (int32_t)c->model->architecture.vocab + 5;
+	return true;
+}
+
+/* A device gets them through pinned memory, where each micro-batch of a step has its place. */
+static char *staging_of(const struct compute *c, int micro_batch)
+{
+	int64_t tokens = c->sequences * (c->seq_len + 1);
+
+	return c->device->staging + micro_batch * tokens * (int64_t)sizeof(int32_t);
+}
+
+static bool fill_tokens(
+	struct compute *c, const struct op *op, void *address, int64_t bytes, struct error *error)
+{
+	char *staged = c->device != NULL ? staging_of(c, op->micro_batch) : address;
+
+	if (!load_tokens(c, op->micro_batch, (int32_t *)staged, error))
+		return false;
+	if (c->device != NULL)
+		compute_move(c, op, address, staged, bytes);
+	return true;
+}
+
+static void zero_run(
+	struct compute *c, const struct buffer *buffer, void *address, int64_t first, int64_t end)
+{
+	if (end > first)
+		c->kernels->zero(c->context, buffer->dtype,
+			(char *)address + first * dtype_bytes(buffer->dtype), end - first);
+}
+
+/* What no leaf writes is zero from the start. Each parameter's part is written by its first term:
+ * half of the memory traffic of zeros that are added to. Integers are added to always. */
+static void begin_gradient(struct compute *c, const struct buffer *buffer, void *address)
+{
+	const struct unit *unit = &c->schedule->units[buffer->unit];
+	int64_t elements = buffer->bytes / dtype_bytes(buffer->dtype), end = 0;
+
+	for (int i = 0; i < unit->n_slices && !compute_sums_exactly(c); i++) {
+		const struct unit_slice *slice = &unit->slices[i];
+
+		if (c->fresh[slice->parameter])
+			error_set(&c->error, EXIT_CODE_INTERNAL,
+				"the gradient of %s was taken before, and never written",
+				c->model->parameters[slice->parameter].name);
+		c->fresh[slice->parameter] = true;
+		zero_run(c, buffer, address, end, slice->offset);
+		end = slice->offset + slice->elements;
+	}
+	zero_run(c, buffer, address, end, elements);
+}
+
+/* Buffers that mean something from the moment they are taken. */
+static bool begin_buffers(struct compute *c, const struct op *op, struct error *error)
+{
+	const int *takes = slice_of(c->program, op->takes);
+
+	for (int i = 0; i < op->takes.count; i++) {
+		const struct buffer *buffer = &c->program->buffers[takes[i]];
+		void *address = buffers_address(c->buffers, takes[i]);
+		bool gradient =
+			op->kind == OP_BACKWARD &&
+			(buffer->role == BUFFER_GRADIENT || buffer->role == BUFFER_GRADIENT_SHARD);
+
+		if (gradient && !fault_hits(&c->fault, FAULT_DIRTY_GRADIENT, c->rank, c->step))
+			begin_gradient(c, buffer, address);
+		if (buffer->role == BUFFER_TOKENS && c->data != NULL && !c->rehearsal &&
+			!fill_tokens(c, op, address, buffer->bytes, error))
+			return false;
+	}
+	return true;
+}
+
+/* 1 / (tokens of the whole global batch): the only division in the step. */
+static float loss_scale(const struct compute *c)
+{
+	const struct plan *plan = &c->schedule->plan;
+	double scale = 1 / ((double)c->tokens * (double)plan->grad_accum * c->ranks);
+
+	if (fault_hits(&c->fault, FAULT_MISSING_DIVIDE, c->rank, c->step))
+		scale *= c->ranks;
+	if (fault_hits(&c->fault, FAULT_SCALE_GRADIENT, c->rank, c->step))
+		scale *= 1.001;
+	return (float)scale;
+}
+
+/* As fp32, and its first half as bf16. */
+static const uint32_t not_a_number = 0x7fc07fc0;
+
+static void run_loss(struct compute *c, const struct op *op)
+{
+	const struct leaf leaf = {.compute = c, .op = op, .module = op->first_module};
+	const struct architecture *a = &c->model->architecture;
+	const int32_t *tokens = (const int32_t *)operand_role(&leaf, BUFFER_TOKENS);
+	void *logits = operand_role(&leaf, BUFFER_LOGITS);
+	float *losses = c->losses;
+
+	if (op_buffer(c->program, op, BUFFER_LOSS_WORK) >= 0)
+		losses = operand_role(&leaf, BUFFER_LOSS_WORK);
+	if (tokens == NULL || logits == NULL)
+		return;
+	c->kernels->cross_entropy(c->context, &(struct cross_entropy){.tokens = c->tokens,
+						      .vocabulary = a->vocab,
+						      .stride = c->logits_stride,
+						      .length = c->seq_len,
+						      .targets_stride = c->seq_len + 1,
+						      .logits = logits,
+						      .targets = tokens + 1,
+						      .losses = losses,
+						      .scale = loss_scale(c),
+						      .dtype = c->dtype});
+	if (c->rehearsal)
+		return;
+	c->kernels->sum(c->context, c->device != NULL ? &c->device->scalars->loss : &c->loss,
+		losses, c->tokens);
+	if (fault_hits(&c->fault, FAULT_NAN, c->rank, c->step))
+		compute_move(c, op, logits, &not_a_number, dtype_bytes(c->dtype));
+}
+
+/* What the communication thread runs has a context of its own. */
+static struct kernel_context *context_of(const struct compute *c, const struct op *op)
+{
+	bool walks = op->stream == STREAM_COMPUTE || op->stream == STREAM_HOST;
+
+	return walks ? c->context : c->background;
+}
+
+static bool op_takes(const struct compute *c, const struct op *op, int buffer)
+{
+	const int *takes = slice_of(c->program, op->takes);
+
+	for (int i = 0; i < op->takes.count; i++)
+		if (takes[i] == buffer)
+			return true;
+	return false;
+}
+
+/* The first gradient that was reduced in another dtype starts the sum. */
+static void run_accumulate(struct compute *c, const struct op *op)
+{
+	const int *uses = slice_of(c->program, op->uses);
+	const struct buffer *from = &c->program->buffers[uses[0]];
+	const struct buffer *to = &c->program->buffers[uses[1]];
+	void *sum = buffers_address(c->buffers, uses[1]);
+	const void *more = buffers_address(c->buffers, uses[0]);
+	int64_t n = to->bytes / dtype_bytes(to->dtype);
+	struct kernel_context *context = context_of(c, op);
+	bool twice = fault_hits(&c->fault, FAULT_DOUBLE_ACCUMULATE, c->rank, c->step);
+
+	if (c->rehearsal)
+		return;
+	if (to->dtype == DTYPE_INT64) {
+		for (int i = 0; i < 1 + twice; i++)
+			gradient_add(sum, more, n);
+		return;
+	}
+	if (op_takes(c, op, uses[1]))
+		c->kernels->convert(context, to->dtype, sum, from->dtype, more, n);
+	else
+		c->kernels->accumulate(context, to->dtype, sum, from->dtype, more, n);
+	if (twice)
+		c->kernels->accumulate(context, to->dtype, sum, from->dtype, more, n);
+}
+
+/* The shard in the master dtype, or what was copied of it from the host, to the compute dtype. */
+static void run_cast(struct compute *c, const struct op *op)
+{
+	const int *uses = slice_of(c->program, op->uses);
+	const struct buffer *from = &c->program->buffers[uses[0]];
+	const struct buffer *to = &c->program->buffers[uses[1]];
+
+	if (!c->rehearsal)
+		c->kernels->convert(context_of(c, op), to->dtype,
+			buffers_address(c->buffers, uses[1]), from->dtype,
+			buffers_address(c->buffers, uses[0]), to->bytes / dtype_bytes(to->dtype));
+}
+
+static void run_recompute(struct compute *c, const struct op *op)
+{
+	if (c->step == 0 || !fault_hits(&c->fault, FAULT_STALE_RECOMPUTE, c->rank, c->step))
+		forward_leaves(c, op);
+}
+
+/* Between the tiers: operands of one size. */
+static void run_copy(struct compute *c, const struct op *op)
+{
+	const int *uses = slice_of(c->program, op->uses);
+
+	if (c->rehearsal || (c->step > 0 && op->kind == OP_COPY_H2D &&
+				    fault_hits(&c->fault, FAULT_STALE_COPY, c->rank, c->step)))
+		return;
+	compute_move(c, op, buffers_address(c->buffers, uses[1]),
+		buffers_address(c->buffers, uses[0]), op->bytes);
+}
+
+/* With a smaller group each rank keeps its part of the unit. */
+static void run_reshard(struct compute *c, const struct op *op)
+{
+	int part = op_buffer(c->program, op, BUFFER_RESHARDED);
+
+	if (part < 0 || c->rehearsal)
+		return;
+	const int *uses = slice_of(c->program, op->uses);
+	int64_t bytes = c->program->buffers[part].bytes;
+	int64_t ranks = c->program->buffers[uses[0]].bytes / bytes;
+	const char *whole = buffers_address(c->buffers, uses[0]);
+	compute_move(
+		c, op, buffers_address(c->buffers, part), whole + c->rank % ranks * bytes, bytes);
+}
+
+static bool dispatch(struct compute *c, const struct op *op, struct error *error)
+{
+	switch (op->kind) {
+	case OP_FORWARD:
+		forward_leaves(c, op);
+		return true;
+	case OP_RECOMPUTE:
+		run_recompute(c, op);
+		return true;
+	case OP_LOSS:
+		run_loss(c, op);
+		return true;
+	case OP_BACKWARD:
+		backward_leaves(c, op);
+		return true;
+	case OP_ACCUMULATE_GRADIENTS:
+		run_accumulate(c, op);
+		return true;
+	case OP_GRADIENT_NORM:
+		compute_norm(c, op);
+		return true;
+	case OP_CLIP_GRADIENTS:
+		return compute_clip(c, op, error);
+	case OP_OPTIMIZER:
+		return compute_update(c, op, error);
+	case OP_RESHARD:
+		run_reshard(c, op);
+		return true;
+	case OP_COPY_H2D:
+	case OP_COPY_D2H:
+		run_copy(c, op);
+		return true;
+	case OP_END_BACKWARD:
+		return true;
+	case OP_CAST_PARAMETERS:
+		run_cast(c, op);
+		return true;
+	case OP_ALL_GATHER:
+	case OP_COPY_OUT:
+	case OP_FLATTEN_GRADIENTS:
+	case OP_CAST_GRADIENTS:
+	case OP_REDUCE_SCATTER:
+	case OP_ALL_REDUCE:
+	case OP_KIND_COUNT:
+		break;
+	}
+	return error_set(error, EXIT_CODE_USAGE, "this executor cannot carry out %s",
+		op_kind_name(op->kind));
+}
+
+static bool carry_out(struct compute *c, const struct op *op, struct error *error)
+{
+	if (c->fault.kind != FAULT_NONE && !c->rehearsal) {
+		fault_allocate(c, op);
+		fault_end(c, op);
+	}
+	if (!begin_buffers(c, op, error) || !dispatch(c, op, error))
+		return false;
+	if (c->error.message[0] != '\0')
+		return error_set(error, c->error.code, "%s", c->error.message);
+	if (c->context->error.message[0] != '\0')
+		return error_set(error, c->context->error.code, "%s", c->context->error.message);
+	return true;
+}
+
+/* On the stream of the operation; the host's own operations on its own kernels. */
+static bool carry_out_for_device(struct compute *c, const struct op *op, struct error *error)
+{
+	const struct kernels *kernels = c->kernels;
+	struct kernel_context *context = c->context;
+
+	if (op->stream == STREAM_HOST) {
+		c->kernels = c->rehearsal ? kernels : c->host_kernels;
+		c->context = c->host_context;
+	} else {
+		context->stream = c->background->stream = device_stream(c->device, op->stream);
+	}
+	bool ok = carry_out(c, op, error);
+	c->kernels = kernels;
+	c->context = context;
+	return ok;
+}
+
+bool compute_run(void *data, int index, struct error *error)
+{
+	struct compute *c = data;
+	const struct op *op = &c->program->ops[index];
+
+	return c->device != NULL ? carry_out_for_device(c, op, error) : carry_out(c, op, error);
+}
+
+/* What the device reads of the host in this step, ahead of all that is enqueued. */
+static bool begin_scalars(struct compute *c, struct error *error)
+{
+	struct device_scalars *scalars = c->device->scalars_on_host;
+
+	*scalars = (struct device_scalars){.fault = -1};
+	compute_factors(c, scalars);
+	return device_copy(
+		c->device, c->device->scalars, scalars, sizeof(*scalars), STREAM_COMPUTE, error);
+}
+
+/* Where a launch will find them. */
+static bool load_all_tokens(struct compute *c, struct error *error)
+{
+	for (int m = 0; m < c->schedule->plan.grad_accum; m++)
+		if (!load_tokens(c, m, (int32_t *)staging_of(c, m), error))
+			return false;
+	return true;
+}
+
+bool compute_begin_step(struct compute *c, int64_t step, struct error *error)
+{
+	c->step = step;
+	c->loss = (struct exact_sum){0};
+	c->overflow = false;
+	/* What the walk finds out stays where there is none. */
+	if (c->device != NULL && c->device->graph.state == GRAPH_READY)
+		return load_all_tokens(c, error) && begin_scalars(c, error);
+	c->gradient_bytes = 0;
+	c->norm_on_device = false;
+	return c->device == NULL || begin_scalars(c, error);
+}
+
+/* Kernels read such a token as zeros and go on. */
+static bool tokens_were_good(const struct compute *c, struct error *error)
+{
+	int32_t fault = c->device->scalars_on_host->fault;
+
+	return fault < 0 ||
+	       error_set(error, EXIT_CODE_INTERNAL,
+		       "step %lld: the GPU met token %d, the vocabulary has %lld; the weights are "
+		       "no longer good",
+		       (long long)c->step, fault, (long long)c->model->architecture.vocab);
+}
+
+bool compute_end_step(struct compute *c, struct error *error)
+{
+	if (c->device == NULL)
+		return true;
+	c->loss = c->device->scalars_on_host->loss;
+	if (!tokens_were_good(c, error))
+		return false;
+	if (!c->norm_on_device)
+		return true;
+	c->gradient_norm = sqrt(exact_sum_value(&c->device->scalars_on_host->squares));
+	return compute_norm_is_finite(c, error);
+}
+
+/* --- set-up --- */
+
+int64_t compute_staging_bytes(const struct schedule *schedule)
+{
+	const struct plan *plan = &schedule->plan;
+
+	return plan->grad_accum * plan->micro_batch * (plan->seq_len + 1) *
+	       (int64_t)sizeof(int32_t);
+}
+
+static bool refuse(struct error *error, const char *what, const char *instead)
+{
+	return error_set(
+		error, EXIT_CODE_USAGE, "the executor cannot train with %s; %s", what, instead);
+}
+
+static bool check_plan(const struct compute *c, struct error *error)
+{
+	const struct plan *plan = &c->schedule->plan;
+	const struct architecture *a = &c->model->architecture;
+
+	if (plan->runtime != RUNTIME_SHARDPLAN)
+		return refuse(error, runtime_names[plan->runtime], "it runs shardplan schedules");
+	if (a->positions == POSITIONS_ALIBI)
+		return refuse(error, "ALiBi attention (MPT)", "use a GPT-2 or Llama model");
+	if (compute_sums_exactly(c) && c->device != NULL)
+		return refuse(error, "exact gradient sums on a GPU", "use the CPU");
+	if (plan->attention != ATTENTION_FLASH)
+		return refuse(error, "an attention kernel of others", "use --attention flash");
+	if (plan->param_dtype > DTYPE_BF16 || plan->reduce_dtype > plan->param_dtype ||
+		plan->master_dtype > DTYPE_BF16)
+		return refuse(error, "these dtypes",
+			"use fp32 or bf16 for parameters, fp32 or the same for the reduction, and "
+			"fp32 or bf16 for the master weights");
+	return true;
+}
+
+bool compute_open(struct compute *c, struct error *error)
+{
+	const struct plan *plan = &c->schedule->plan;
+
+	c->model = c->schedule->model;
+	c->dtype = plan->param_dtype;
+	c->gradient_dtype = plan->reduce_dtype;
+	c->sequences = plan->micro_batch;
+	c->seq_len = plan->seq_len;
+	c->logits_stride = plan_logits_stride(plan, c->model->architecture.vocab);
+	c->tokens = plan->micro_batch * plan->seq_len;
+	if (!check_plan(c, error))
+		return false;
+	if (c->device != NULL && c->kernels->device != NULL)
+		c->device->fault = c->kernels->device->fault(c->context);
+	c->losses = ARENA_ARRAY(&c->arena, float, c->tokens);
+	c->fresh = ARENA_ARRAY(&c->arena, bool, c->model->n_parameters);
+	operands_init(c);
+	return true;
+}
+
+void compute_close(struct compute *c)
+{
+	arena_finish(&c->arena);
+}

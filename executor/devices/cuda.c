@@ -1,0 +1,297 @@
+#include "executor/devices/cuda.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "kernels/kernels.h"
+
+/* Looks at an event before the host sleeps between looks, and how long it then sleeps. */
+enum { SPINS = 2000, NAP_NS = 20000 };
+
+static uint64_t address_of(const void *pointer)
+{
+	return (uint64_t)(uintptr_t)pointer;
+}
+
+static bool check(const struct device_cuda *d, int result, const char *what, struct error *error)
+{
+	return cuda_check(d->api, result, what, error);
+}
+
+/* --- waiting --- */
+
+static bool patient(struct device_cuda *d, double since, int looks, struct error *error)
+{
+	if (d->patience.abort != NULL && atomic_load(d->patience.abort) != 0)
+		return false;
+	if (looks < SPINS)
+		return true;
+	if (d->healthy != NULL && !d->healthy(d->health_data, error))
+		return false;
+	if (d->patience.timeout > 0 && clock_now() - since > d->patience.timeout)
+		return error_set(error, EXIT_CODE_FAULT,
+			"GPU %d has not done what it was given for %.0f s: a rank that does not "
+			"come to a collective, or a kernel that hangs",
+			d->ordinal, d->patience.timeout);
+	nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+	return true;
+}
+
+static bool await(struct device_cuda *d, void *event, struct error *error)
+{
+	double since = clock_now();
+
+	for (int looks = 0;; looks += looks < SPINS) {
+		int result = d->api->cuEventQuery(event);
+
+		if (result != CUDA_ERROR_NOT_READY)
+			return check(d, result, "an operation of the step", error);
+		if (!patient(d, since, looks, error))
+			return false;
+	}
+}
+
+/* --- a step --- */
+
+static bool record_origin(struct device_cuda *d, struct error *error)
+{
+	return check(d, d->api->cuEventRecord(d->origin, d->streams[STREAM_COMPUTE]),
+		"cuEventRecord", error);
+}
+
+static bool begin_step(void *device, bool rehearsal, bool *walk, struct error *error)
+{
+	struct device_cuda *d = device;
+
+	memset(d->seen, 0xff, sizeof(d->seen));
+	d->start = clock_now();
+	if (!rehearsal && !device_graph_begin_step(d, error))
+		return false;
+	*walk = rehearsal || d->graph.state != GRAPH_READY;
+	return device_graph_writes(&d->graph) || !*walk || record_origin(d, error);
+}
+
+static bool wait_on_host(void *device, int op, struct error *error)
+{
+	struct device_cuda *d = device;
+
+	return d->program->ops[op].stream == STREAM_HOST || await(d, d->ends[op], error);
+}
+
+/* Behind that operation: where others can wait for it. */
+static void *event_of(const struct device_cuda *d, int op)
+{
+	return device_graph_writes(&d->graph) ? d->graph.links[op] : d->ends[op];
+}
+
+/* What a stream has waited for once, and what came before that on the other stream, it need not
+ * wait for again. */
+static bool wait_on_stream(struct device_cuda *d, enum stream stream, int op, struct error *error)
+{
+	enum stream other = d->program->ops[op].stream;
+
+	if (other == stream || other == STREAM_HOST || d->careless || d->seen[stream][other] >= op)
+		return true;
+	d->seen[stream][other] = op;
+	return check(d, d->api->cuStreamWaitEvent(d->streams[stream], event_of(d, op), 0),
+		"cuStreamWaitEvent", error);
+}
+
+/* For the host. In a graph everything that comes later waits in its place. */
+static bool wait_for(void *device, int op, struct error *error)
+{
+	struct device_cuda *d = device;
+
+	if (!device_graph_writes(&d->graph))
+		return wait_on_host(d, op, error);
+	for (int s = 0; s < STREAM_COUNT; s++)
+		if (s != STREAM_HOST && (!device_graph_enter(d, (enum stream)s, error) ||
+						!wait_on_stream(d, (enum stream)s, op, error)))
+			return false;
+	return true;
+}
+
+/* In a graph, whenever that runs. */
+static bool record_time(struct device_cuda *d, void *event, enum stream stream, struct error *error)
+{
+	if (device_graph_writes(&d->graph))
+		return check(d,
+			d->api->cuEventRecordWithFlags(
+				event, d->streams[stream], CUDA_EVENT_RECORD_EXTERNAL),
+			"cuEventRecordWithFlags", error);
+	return check(d, d->api->cuEventRecord(event, d->streams[stream]), "cuEventRecord", error);
+}
+
+static bool begin(void *device, int index, struct error *error)
+{
+	struct device_cuda *d = device;
+	const struct op *op = &d->program->ops[index];
+	const int *waits = slice_of(d->program, op->waits);
+	bool on_host = op->stream == STREAM_HOST;
+
+	if (device_graph_writes(&d->graph) && !device_graph_enter(d, op->stream, error))
+		return false;
+	for (int i = 0; i < op->waits.count; i++)
+		if (waits[i] >= 0 && !(on_host ? wait_on_host(d, waits[i], error)
+					       : wait_on_stream(d, op->stream, waits[i], error)))
+			return false;
+	if (!on_host)
+		return record_time(d, d->starts[index], op->stream, error);
+	d->host_starts[index] = clock_now() - d->start;
+	return true;
+}
+
+static bool end(void *device, int index, struct error *error)
+{
+	struct device_cuda *d = device;
+	const struct op *op = &d->program->ops[index];
+
+	d->host_ends[index] = clock_now() - d->start;
+	if (device_graph_writes(&d->graph) && !device_graph_link(d, index, error))
+		return false;
+	return op->stream == STREAM_HOST ||
+	       (record_time(d, d->ends[index], op->stream, error) && device_meet(d, index, error));
+}
+
+static bool read_time(struct device_cuda *d, void *event, double *seconds, struct error *error)
+{
+	float milliseconds = 0;
+
+	if (!check(d, d->api->cuEventElapsedTime(&milliseconds, d->origin, event),
+		    "cuEventElapsedTime", error))
+		return false;
+	*seconds = milliseconds / 1e3;
+	return true;
+}
+
+/* The device's clock is set by the start of the step; where it seems ahead of the host's, an
+ * operation started when it was issued. */
+static void put_in_order(struct span *span)
+{
+	span->start = span->start > span->issued ? span->start : span->issued;
+	span->end = span->end > span->start ? span->end : span->start;
+}
+
+static bool read_times(struct device_cuda *d, struct span *spans, struct error *error)
+{
+	bool launched = d->graph.state == GRAPH_READY;
+
+	for (int i = 0; i < d->program->n_ops; i++) {
+		if (launched)
+			spans[i].issued = 0;
+		if (d->program->ops[i].stream == STREAM_HOST) {
+			spans[i].start = d->host_starts[i];
+			spans[i].end = d->host_ends[i];
+		} else if (!read_time(d, d->starts[i], &spans[i].start, error) ||
+			   !read_time(d, d->ends[i], &spans[i].end, error)) {
+			return false;
+		}
+		put_in_order(&spans[i]);
+	}
+	return true;
+}
+
+static bool fetch_scalars(struct device_cuda *d, struct error *error)
+{
+	struct device_scalars *host = d->scalars_on_host;
+
+	return device_copy(d, host, d->scalars, sizeof(*host), STREAM_COMPUTE, error) &&
+	       (d->fault == NULL || device_copy(d, &host->fault, d->fault, sizeof(host->fault),
+					    STREAM_COMPUTE, error));
+}
+
+static bool await_streams(struct device_cuda *d, struct error *error)
+{
+	int last[STREAM_COUNT];
+
+	memset(last, 0xff, sizeof(last));
+	for (int i = 0; i < d->program->n_ops; i++)
+		last[d->program->ops[i].stream] = i;
+	for (int s = 0; s < STREAM_COUNT; s++)
+		if (last[s] >= 0 && !wait_on_host(d, last[s], error))
+			return false;
+	return true;
+}
+
+static bool end_step(void *device, struct span *spans, struct error *error)
+{
+	struct device_cuda *d = device;
+	bool one = device_graph_writes(&d->graph) || d->graph.state == GRAPH_READY;
+
+	if (one && !device_graph_end_step(d, error))
+		return false;
+	return fetch_scalars(d, error) &&
+	       check(d, d->api->cuEventRecord(d->origin_end, d->streams[STREAM_COMPUTE]),
+		       "cuEventRecord", error) &&
+	       (one || await_streams(d, error)) && await(d, d->origin_end, error) &&
+	       read_times(d, spans, error) && device_pace_fetch(d, error);
+}
+
+static void *stream_of(void *device, enum stream stream)
+{
+	return device_stream(device, stream);
+}
+
+const struct asynchronous device_cuda_asynchronous = {.begin_step = begin_step,
+	.begin = begin,
+	.end = end,
+	.wait = wait_for,
+	.end_step = end_step,
+	.stream = stream_of,
+	.start = device_pace_start,
+	.clock = device_pace_clock,
+	.hold = device_pace_hold,
+	.late = device_pace_late};
+
+/* --- copies --- */
+
+bool device_copy(const struct device_cuda *d, void *to, const void *from, int64_t bytes,
+	enum stream stream, struct error *error)
+{
+	return bytes <= 0 || check(d,
+				     d->api->cuMemcpyAsync(address_of(to), address_of(from),
+					     (size_t)bytes, d->streams[stream]),
+				     "cuMemcpyAsync", error);
+}
+
+bool device_zero(const struct device_cuda *d, void *to, int64_t bytes, enum stream stream,
+	struct error *error)
+{
+	return bytes <= 0 || check(d,
+				     d->api->cuMemsetD8Async(
+					     address_of(to), 0, (size_t)bytes, d->streams[stream]),
+				     "cuMemsetD8Async", error);
+}
+
+bool device_copy_now(
+	struct device_cuda *d, void *to, const void *from, int64_t bytes, struct error *error)
+{
+	return bytes <= 0 || (check(d,
+				      d->api->cuMemcpyAsync(address_of(to), address_of(from),
+					      (size_t)bytes, d->background),
+				      "cuMemcpyAsync", error) &&
+				     check(d, d->api->cuStreamSynchronize(d->background),
+					     "copying between host and GPU", error));
+}
+
+bool device_memory_used(const struct device_cuda *d, int64_t *bytes, struct error *error)
+{
+	size_t available = 0, total = 0;
+
+	if (!check(d, d->api->cuMemGetInfo(&available, &total), "cuMemGetInfo", error))
+		return false;
+	*bytes = (int64_t)(total - available);
+	return true;
+}
+
+bool device_launch(const struct device_cuda *d, const char *name, int blocks, int threads,
+	void **arguments, void *stream, struct error *error)
+{
+	void *kernel = NULL;
+
+	return check(d, d->api->cuLibraryGetKernel(&kernel, d->library, name), name, error) &&
+	       check(d,
+		       d->api->cuLaunchKernel(kernel, (unsigned)blocks, 1, 1, (unsigned)threads, 1,
+			       1, 0, stream, arguments, NULL),
+		       name, error);
+}

@@ -1,0 +1,30 @@
+/* The communication thread of a rank: carries out collectives in the order in which they were
+ * issued, while the interpreter computes. */
+#ifndef EXECUTOR_ENGINE_H
+#define EXECUTOR_ENGINE_H
+
+#include <pthread.h>
+
+#include "executor/ranks/event.h"
+#include "executor/transports/comm.h"
+
+struct engine {
+	/* Set before the start; `run` is called in the thread, false ends it. */
+	bool (*run)(void *data, int op);
+	void *data;
+	const struct patience *patience;
+	/* private */
+	pthread_t thread;
+	bool started;
+	int *queue; /* ring of `capacity` operations */
+	uint32_t capacity, pushed;
+	struct event tail; /* how many were pushed */
+};
+
+/* At most `capacity` operations are ever waiting. */
+bool engine_start(struct engine *engine, int capacity, struct error *error);
+void engine_push(struct engine *engine, int op);
+/* Lets what was pushed finish, and joins. */
+void engine_stop(struct engine *engine);
+
+#endif

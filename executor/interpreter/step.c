@@ -1,0 +1,439 @@
+#include "executor/interpreter/interpreter.h"
+
+#include <string.h>
+#include <time.h>
+
+enum { LEAKED_BYTES = 1 << 20 };
+
+/* Operation w >= 0 is one of this step; w < 0 is n_ops + w of the step before. In the first pass
+ * that is pass 0, which everything has reached. */
+static bool wait_finished(struct interpreter *in, int w)
+{
+	int op = w >= 0 ? w : in->program->n_ops + w;
+	uint32_t pass = w >= 0 ? in->pass : in->pass - 1;
+
+	return event_wait(&in->finished[op], pass, &in->patience) == EVENT_REACHED;
+}
+
+static bool is_collective(const struct interpreter *in, int index)
+{
+	return op_kind_class(in->program->ops[index].kind) == OP_CLASS_COLLECTIVE;
+}
+
+/* Collectives, what follows them on their streams (adding up what they have reduced), and copies
+ * between the tiers. The host's own operations are the walking thread's. */
+static bool belongs_to_engine(const struct interpreter *in, int index)
+{
+	enum stream stream = in->program->ops[index].stream;
+
+	return in->backend.asynchronous == NULL &&
+	       (is_collective(in, index) || (stream != STREAM_COMPUTE && stream != STREAM_HOST));
+}
+
+static bool wait_all(struct interpreter *in, struct slice waits)
+{
+	const int *list = slice_of(in->program, waits);
+
+	for (int i = 0; i < waits.count; i++)
+		if (!wait_finished(in, list[i]))
+			return false;
+	return true;
+}
+
+static double now(const struct interpreter *in)
+{
+	return clock_now() - in->start;
+}
+
+static void finish(struct interpreter *in, int op)
+{
+	in->timeline.spans[op].end = now(in);
+	event_set(&in->finished[op], in->pass);
+}
+
+/* --- collectives, in the communication thread --- */
+
+static enum collective_kind kind_of(enum op_kind kind)
+{
+	return kind == OP_ALL_GATHER       ? COLLECTIVE_ALL_GATHER
+	       : kind == OP_REDUCE_SCATTER ? COLLECTIVE_REDUCE_SCATTER
+					   : COLLECTIVE_ALL_REDUCE;
+}
+
+static enum comm_element element_of(const struct interpreter *in, const int *uses)
+{
+	const struct buffer *buffer = &in->program->buffers[uses[0]];
+
+	if (buffer->role == BUFFER_NORM_SCALARS || buffer->dtype == DTYPE_INT64)
+		return COMM_INT64; /* digits, or exact sums */
+	return buffer->dtype == DTYPE_BF16 ? COMM_BF16 : COMM_FP32;
+}
+
+/* s; the host holds what is on its own stream. */
+static double held_on_device(const struct interpreter *in, int index)
+{
+	bool on_device =
+		in->backend.asynchronous != NULL && in->program->ops[index].stream != STREAM_HOST;
+
+	return on_device && in->expected != NULL && !in->rehearsal ? in->expected->held[index] : 0;
+}
+
+static void fill_collective(const struct interpreter *in, int index, struct collective *c)
+{
+	const struct op *op = &in->program->ops[index];
+	const int *uses = slice_of(in->program, op->uses);
+	bool in_place = op->kind == OP_ALL_REDUCE;
+
+	*c = (struct collective){.kind = kind_of(op->kind),
+		.element = element_of(in, uses),
+		.group = comm_group_of(&in->schedule->groups[op->group], in->comm->rank),
+		.input = buffers_address(in->buffers, uses[0]),
+		.output = buffers_address(in->buffers, uses[in_place ? 0 : 1]),
+		.step = in->step,
+		.op = index,
+		.unit = op->unit,
+		.group_index = op->group,
+		.patience = in->expected != NULL ? in->expected->patience[index] : 0};
+	if (in->backend.asynchronous != NULL)
+		c->stream = in->backend.asynchronous->stream(in->backend.device, op->stream);
+	if (held_on_device(in, index) > 0)
+		c->clock = in->backend.asynchronous->clock(in->backend.device, index);
+	c->count = op->bytes / comm_element_bytes(c->element);
+	if (!in_place)
+		c->count /= c->group.size;
+}
+
+/* Once, before the first step: the buffers are as large as the collectives say. */
+static bool check_collective(const struct interpreter *in, int index, struct error *error)
+{
+	const struct op *op = &in->program->ops[index];
+	const int *uses = slice_of(in->program, op->uses);
+	bool in_place = op->kind == OP_ALL_REDUCE;
+	struct collective c;
+
+	if (op->uses.count < (in_place ? 1 : 2) || op->group < 0)
+		return error_set(error, EXIT_CODE_INTERNAL, "operation %d (%s) lacks operands",
+			index, op_kind_name(op->kind));
+	fill_collective(in, index, &c);
+	int64_t chunk = c.count * comm_element_bytes(c.element), whole = chunk * c.group.size;
+	int64_t in_bytes = op->kind == OP_REDUCE_SCATTER ? whole : chunk;
+	int64_t out_bytes = op->kind == OP_ALL_GATHER ? whole : chunk;
+	if (in->program->buffers[uses[0]].bytes < in_bytes ||
+		in->program->buffers[uses[in_place ? 0 : 1]].bytes < out_bytes)
+		return error_set(error, EXIT_CODE_INTERNAL,
+			"operation %d (%s of %lld bytes) is larger than its buffers", index,
+			op_kind_name(op->kind), (long long)op->bytes);
+	return true;
+}
+
+static bool run_collective(struct interpreter *in, int index)
+{
+	struct collective c;
+
+	fill_collective(in, index, &c);
+	return in->rehearsal || comm_run(in->comm, &c);
+}
+
+/* The engine has no one to return an error to: it stops the whole rank. */
+static bool fail_in_engine(struct interpreter *in, const struct error *error)
+{
+	if (error->message[0] != '\0')
+		in->engine_error = *error;
+	atomic_store(&in->stop, 1);
+	return false;
+}
+
+/* A collective's time counts from when all have come to it. */
+static void hold(struct interpreter *in, int index, struct pace_tally *tally)
+{
+	double start = in->start + in->timeline.spans[index].start;
+
+	if (in->expected == NULL || in->rehearsal)
+		return;
+	if (is_collective(in, index) && in->comm->assembled > start)
+		start = in->comm->assembled;
+	expectation_hold(in->expected, index, start, &in->stop, tally);
+}
+
+static bool run_in_engine(void *data, int index)
+{
+	struct interpreter *in = data;
+	struct error error = {0};
+	bool ok;
+
+	if (!wait_all(in, in->program->ops[index].waits))
+		return fail_in_engine(in, &error);
+	if (in->fault.kind == FAULT_DROP_WAIT)
+		nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+	in->timeline.spans[index].start = now(in);
+	if (is_collective(in, index))
+		ok = run_collective(in, index);
+	else
+		ok = in->backend.run(in->backend.data, index, &error);
+	if (!ok)
+		return fail_in_engine(in, &error);
+	hold(in, index, &in->engine_tally);
+	finish(in, index);
+	return true;
+}
+
+/* --- memory --- */
+
+static bool take_all(struct interpreter *in, const struct op *op, struct error *error)
+{
+	const int *takes = slice_of(in->program, op->takes);
+
+	for (int i = 0; i < op->takes.count; i++)
+		if (!buffers_take(in->buffers, takes[i], error))
+			return false;
+	return true;
+}
+
+static void release_all(struct interpreter *in, const struct op *op)
+{
+	const int *gives = slice_of(in->program, op->gives);
+
+	for (int i = 0; i < op->gives.count; i++)
+		buffers_release(in->buffers, gives[i]);
+}
+
+/* What the engine's operations gave back becomes reusable when they have finished, in their order.
+ */
+static void release_pending(struct interpreter *in)
+{
+	while (in->first_pending < in->n_pending) {
+		int op = in->pending[in->first_pending];
+
+		if (!event_reached(&in->finished[op], in->pass))
+			return;
+		release_all(in, &in->program->ops[op]);
+		in->first_pending++;
+	}
+}
+
+/* The ledger's row of an operation: after its takes, before its gives, in list order. */
+static void record_ledger(struct interpreter *in, int index)
+{
+	const struct op *op = &in->program->ops[index];
+	const int *gives = slice_of(in->program, op->gives);
+
+	memcpy(in->timeline.live[index], in->buffers->ledger, sizeof(in->timeline.live[0]));
+	for (int i = 0; i < op->gives.count; i++)
+		buffers_give(in->buffers, gives[i]);
+}
+
+/* FAULT_LEDGER_LEAK: memory of the rank that no buffer of the schedule stands for. */
+static bool leak(struct interpreter *in, int index, struct error *error)
+{
+	if (index != in->program->n_ops / 2 ||
+		!fault_hits(&in->fault, FAULT_LEDGER_LEAK, in->comm->rank, in->step))
+		return true;
+	in->leaked = heap_take(&in->buffers->heap, LEAKED_BYTES, error);
+	in->buffers->ledger[CATEGORY_TEMPORARY_BUFFERS] += LEAKED_BYTES;
+	return in->leaked >= 0;
+}
+
+static void plug_leak(struct interpreter *in)
+{
+	if (in->leaked < 0)
+		return;
+	heap_give(&in->buffers->heap, in->leaked);
+	in->buffers->ledger[CATEGORY_TEMPORARY_BUFFERS] -= LEAKED_BYTES;
+	in->leaked = -1;
+}
+
+/* --- the walk --- */
+
+static bool wait_host(struct interpreter *in, const struct op *op, struct error *error)
+{
+	const int *waits = slice_of(in->program, op->host_waits);
+	const struct asynchronous *device = in->backend.asynchronous;
+
+	for (int i = 0; i < op->host_waits.count; i++) {
+		if (device == NULL && !wait_finished(in, waits[i]))
+			return false;
+		if (device != NULL && waits[i] >= 0 &&
+			!device->wait(in->backend.device, waits[i], error))
+			return false;
+	}
+	return true;
+}
+
+static bool run_here(struct interpreter *in, int index, struct error *error)
+{
+	bool careless = in->fault.kind == FAULT_DROP_WAIT;
+
+	if (!careless && !wait_all(in, in->program->ops[index].waits))
+		return false;
+	in->timeline.spans[index].start = now(in);
+	if (!in->backend.run(in->backend.data, index, error))
+		return false;
+	hold(in, index, &in->tally);
+	finish(in, index);
+	/* The fault breaks values, not memory: what it gives back stays until all that was issued
+	 * before has finished. */
+	if (careless)
+		in->pending[in->n_pending++] = index;
+	else
+		release_all(in, &in->program->ops[index]);
+	return true;
+}
+
+/* Enqueued on the device. What the operation gives back can be used again at once: the device's
+ * places give two buffers one place only where the schedule orders them (places.h). */
+static bool enqueue(struct interpreter *in, int index, struct error *error)
+{
+	const struct asynchronous *device = in->backend.asynchronous;
+	bool collective = is_collective(in, index);
+	double held = held_on_device(in, index);
+	void *data = in->backend.device;
+
+	if (!device->begin(data, index, error))
+		return false;
+	in->timeline.spans[index].start = now(in);
+	if (held > 0 && !collective && !device->start(data, index, error))
+		return false;
+	bool ok = collective ? run_collective(in, index)
+			     : in->backend.run(in->backend.data, index, error);
+	if (!ok || (held > 0 && !device->hold(data, index, held, error)))
+		return false;
+	if (in->program->ops[index].stream == STREAM_HOST)
+		hold(in, index, &in->tally);
+	if (!device->end(data, index, error))
+		return false;
+	release_all(in, &in->program->ops[index]);
+	return true;
+}
+
+static bool issue(struct interpreter *in, int index, struct error *error)
+{
+	const struct op *op = &in->program->ops[index];
+
+	if (in->board_op != NULL)
+		atomic_store_explicit(in->board_op, index, memory_order_relaxed);
+	if (!wait_host(in, op, error))
+		return false;
+	release_pending(in);
+	if (!take_all(in, op, error) || !leak(in, index, error))
+		return false;
+	record_ledger(in, index);
+	in->timeline.spans[index].issued = now(in);
+	if (in->backend.asynchronous != NULL)
+		return enqueue(in, index, error);
+	if (!belongs_to_engine(in, index))
+		return run_here(in, index, error);
+	in->pending[in->n_pending++] = index;
+	engine_push(&in->engine, index);
+	return true;
+}
+
+/* What the device could not hold, which is known when the step has ended. */
+static void count_late(struct interpreter *in)
+{
+	for (int i = 0; i < in->program->n_ops; i++)
+		if (held_on_device(in, i) > 0)
+			expectation_count(
+				in->backend.asynchronous->late(in->backend.device, i), &in->tally);
+}
+
+static bool drain(struct interpreter *in, struct error *error)
+{
+	const struct asynchronous *device = in->backend.asynchronous;
+
+	if (device != NULL && !device->end_step(in->backend.device, in->timeline.spans, error))
+		return false;
+	count_late(in);
+	if (in->last_in_engine >= 0 && !wait_finished(in, in->last_in_engine))
+		return false;
+	release_pending(in);
+	plug_leak(in);
+	return true;
+}
+
+/* Steps move the same bytes, also those that only the device sees. */
+static void count_collectives(
+	struct interpreter *in, const struct comm_counters *before, bool walked)
+{
+	struct comm_counters *now = &in->comm->counters, *moved = &in->moved;
+
+	if (walked)
+		*moved = (struct comm_counters){.wire_bytes = now->wire_bytes - before->wire_bytes,
+			.network_bytes = now->network_bytes - before->network_bytes};
+	else
+		*now = (struct comm_counters){.wire_bytes = now->wire_bytes + moved->wire_bytes,
+			.network_bytes = now->network_bytes + moved->network_bytes};
+	for (int k = 0; k < COUNT_OF(now->collectives); k++) {
+		if (walked)
+			moved->collectives[k] = now->collectives[k] - before->collectives[k];
+		else
+			now->collectives[k] = before->collectives[k] + moved->collectives[k];
+	}
+}
+
+bool interpret_step(struct interpreter *in, int64_t step, bool rehearsal, struct error *error)
+{
+	in->pass++;
+	in->step = step;
+	in->rehearsal = rehearsal;
+	in->n_pending = in->first_pending = 0;
+	in->start = clock_now();
+	if (in->board_step != NULL)
+		atomic_store_explicit(in->board_step, (int32_t)step, memory_order_relaxed);
+	const struct asynchronous *device = in->backend.asynchronous;
+	const struct comm_counters before = in->comm->counters;
+	bool walk = true;
+	bool ok = device == NULL || device->begin_step(in->backend.device, rehearsal, &walk, error);
+	if (!walk && in->board_op != NULL)
+		atomic_store_explicit(in->board_op, -1, memory_order_relaxed);
+	for (int i = 0; i < in->program->n_ops && ok && walk; i++)
+		ok = issue(in, i, error);
+	count_collectives(in, &before, walk);
+	ok = ok && drain(in, error);
+	if (!ok && atomic_load(&in->stop) && in->engine_error.message[0] != '\0')
+		error_set(error, in->engine_error.code, "%s", in->engine_error.message);
+	atomic_store(&in->stop, !ok);
+	return ok;
+}
+
+bool interpreter_open(struct interpreter *in, struct error *error)
+{
+	int n = in->program->n_ops;
+
+	timeline_init(&in->timeline, n, &in->arena);
+	in->finished = ARENA_ARRAY(&in->arena, struct event, n);
+	in->pending = ARENA_ARRAY(&in->arena, int, n);
+	in->last_in_engine = in->leaked = -1;
+	for (int i = 0; i < n; i++) {
+		if (is_collective(in, i) && !check_collective(in, i, error))
+			return false;
+		if (belongs_to_engine(in, i))
+			in->last_in_engine = i;
+	}
+	in->patience = (struct patience){.abort = &in->stop};
+	in->engine = (struct engine){.run = run_in_engine, .data = in, .patience = &in->patience};
+	return engine_start(&in->engine, n, error);
+}
+
+void interpreter_close(struct interpreter *in)
+{
+	engine_stop(&in->engine);
+	arena_finish(&in->arena);
+}
+
+int interpreter_peak(const struct interpreter *in, int64_t *peak_bytes)
+{
+	int peak = 0;
+
+	*peak_bytes = 0;
+	for (int i = 0; i < in->program->n_ops; i++) {
+		int64_t total = 0;
+
+		for (int c = 0; c < CATEGORY_COUNT; c++)
+			total += in->timeline.live[i][c];
+		if (total > *peak_bytes) {
+			*peak_bytes = total;
+			peak = i;
+		}
+	}
+	return peak;
+}

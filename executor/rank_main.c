@@ -1,0 +1,146 @@
+#include "executor/rank_main.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "executor/launch/launch.h"
+#include "executor/training/open_gpu.h"
+#include "kernels/kernels.h"
+
+void *rank_reserve_workspace(void)
+{
+	void *workspace = mmap(NULL, KERNELS_WORKSPACE_BYTES, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return workspace != MAP_FAILED ? workspace : NULL;
+}
+
+void rank_release_workspace(void *workspace)
+{
+	if (workspace != NULL)
+		munmap(workspace, KERNELS_WORKSPACE_BYTES);
+}
+
+bool rank_report(struct segment *segment, const struct text *text, struct error *error)
+{
+	struct segment_header *header = segment->header;
+
+	if ((int64_t)text->length >= header->report_bytes)
+		return error_set(error, EXIT_CODE_INTERNAL,
+			"a report of %lld bytes, there is room for %lld", (long long)text->length,
+			(long long)header->report_bytes);
+	memcpy(segment_report(segment), text_string(text), text->length);
+	header->report_length = (int64_t)text->length;
+	return true;
+}
+
+static bool run_job(struct segment *segment, struct error *error)
+{
+	switch (segment->header->job.kind) {
+	case JOB_TRAIN:
+		return rank_train(segment, error);
+	case JOB_COLLECTIVES:
+		return rank_time_collectives(segment, error);
+	}
+	return error_set(error, EXIT_CODE_INTERNAL, "no such job");
+}
+
+static bool run_rank(struct segment *segment)
+{
+	struct board *board = segment_board(segment, segment->rank);
+	struct error error = {0};
+
+	atomic_store(&board->op, -1);
+	if (!run_job(segment, &error)) {
+		atomic_store(&board->state, BOARD_GAVE_UP);
+		return error.code != EXIT_CODE_OK ? segment_fault_error(segment, &error) : false;
+	}
+	atomic_store(&board->state, BOARD_DONE);
+	return true;
+}
+
+/* --- ranks as threads --- */
+
+struct member {
+	pthread_t thread;
+	struct segment segment;
+	bool started, ok;
+};
+
+static void *run_member(void *argument)
+{
+	struct member *member = argument;
+
+	member->ok = run_rank(&member->segment);
+	return NULL;
+}
+
+static bool start_member(struct member *member, struct segment *first, int rank)
+{
+	struct error error = {0};
+
+	/* Each has a mapping of its own, as it has in a process of its own. */
+	if (!segment_attach(&member->segment, dup(first->fd), rank, &error))
+		return segment_fault_error(first, &error);
+	member->segment.gang = first->gang;
+	if (pthread_create(&member->thread, NULL, run_member, member) != 0)
+		return segment_fault(
+			first, EXIT_CODE_ENVIRONMENT, "rank %d: no thread can be started", rank);
+	member->started = true;
+	return true;
+}
+
+static bool run_gang(struct segment *segment)
+{
+	struct arena arena = {0};
+	struct gang gang = {.ranks = segment->header->job.ranks};
+	struct member *members = ARENA_ARRAY(&arena, struct member, gang.ranks);
+	bool ok = true;
+
+	gang.slots = arena_alloc(&arena, (size_t)gang.ranks, sizeof(gang.slots[0]));
+	stream_pool_open(&gang.streams, gang.ranks, &arena);
+	segment->gang = &gang;
+	for (int i = 0; i < gang.ranks && ok; i++)
+		ok = start_member(&members[i], segment, i);
+	for (int i = 0; i < gang.ranks; i++) {
+		if (members[i].started)
+			pthread_join(members[i].thread, NULL);
+		ok = ok && members[i].ok;
+		if (members[i].segment.base != NULL)
+			segment_finish(&members[i].segment);
+	}
+	stream_pool_close(&gang.streams);
+	arena_finish(&arena);
+	return ok;
+}
+
+static bool parse_arguments(int argc, char **argv, int64_t *fd, int64_t *rank)
+{
+	return argc == 4 && strcmp(argv[1], EXECUTOR_RANK_ARGUMENT) == 0 &&
+	       parse_int(argv[2], fd) && parse_int(argv[3], rank) && *fd >= 0 && *fd <= INT32_MAX &&
+	       *rank >= 0 && *rank <= INT32_MAX;
+}
+
+int executor_rank_main(int argc, char **argv)
+{
+	struct segment segment;
+	struct error error = {0};
+	int64_t fd, rank;
+
+	if (!parse_arguments(argc, argv, &fd, &rank) ||
+		!segment_attach(&segment, (int)fd, (int)rank, &error))
+		return EXIT_CODE_USAGE;
+	/* The launcher decides: it is asked too when a whole process group is. */
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	/* A checkpoint beyond the limit of file sizes fails as one on a full disk does. */
+	signal(SIGXFSZ, SIG_IGN);
+	/* Without its launcher nobody would read what this rank computes. */
+	bool ok = launch_follow_parent(&segment) &&
+		  (segment.header->job.one_process ? run_gang(&segment) : run_rank(&segment));
+	segment_finish(&segment);
+	return ok ? EXIT_CODE_OK : EXIT_CODE_FAULT;
+}

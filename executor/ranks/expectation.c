@@ -1,0 +1,133 @@
+#include "executor/ranks/expectation.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "executor/ranks/event.h"
+
+/* A sleeper looks at its stop flag this often. */
+#define SLICE 0.1
+/* Nobody notices less; s. */
+#define LATE 1e-3
+
+#define PATIENCE_LEAST  10.0
+#define PATIENCE_FACTOR 20.0
+
+double expectation_patience(double predicted, double slow_motion)
+{
+	return PATIENCE_LEAST + PATIENCE_FACTOR * slow_motion * predicted;
+}
+
+/* What moves bytes between ranks or tiers is a link's, the rest the device's. */
+static bool is_held(const struct op *op, enum pace pace)
+{
+	enum op_class class = op_kind_class(op->kind);
+	bool link = class == OP_CLASS_COLLECTIVE || class == OP_CLASS_COPY;
+
+	if (class == OP_CLASS_MARK)
+		return false;
+	return pace & (link ? PACE_COLLECTIVES : PACE_COMPUTE);
+}
+
+/* End of the last collective of the step, as seen from the next one: <= 0. */
+static double previous_end(const struct program *program, const struct timeline *predicted)
+{
+	double end = -INFINITY;
+
+	for (int i = 0; i < program->n_ops; i++)
+		if (op_kind_class(program->ops[i].kind) == OP_CLASS_COLLECTIVE)
+			end = fmax(end, predicted->spans[i].end - predicted->step_time);
+	return end;
+}
+
+void expectation_write(const struct program *program, const struct timeline *predicted,
+	enum pace pace, double slow_motion, struct text *text)
+{
+	double before = previous_end(program, predicted);
+
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		const struct span *span = &predicted->spans[i];
+		double held = 0, patience = 0;
+
+		if (is_held(op, pace))
+			held = slow_motion * (span->end - span->start);
+		if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE) {
+			patience = expectation_patience(fmax(span->end - before, 0), slow_motion);
+			before = fmax(before, span->end);
+		}
+		text_number(text, held);
+		text_add_char(text, ' ');
+		text_number(text, patience);
+		text_add_char(text, '\n');
+	}
+}
+
+static bool read_number(const char **text, double *value)
+{
+	char *end;
+
+	*value = strtod(*text, &end);
+	if (end == *text || !isfinite(*value) || *value < 0)
+		return false;
+	*text = end;
+	return true;
+}
+
+bool expectation_read(
+	const char *text, int n_ops, struct arena *arena, struct expectation *expectation)
+{
+	*expectation = (struct expectation){.n_ops = n_ops,
+		.held = ARENA_ARRAY(arena, double, n_ops),
+		.patience = ARENA_ARRAY(arena, double, n_ops)};
+	for (int i = 0; text != NULL && i < n_ops; i++)
+		if (!read_number(&text, &expectation->held[i]) ||
+			!read_number(&text, &expectation->patience[i]))
+			return false;
+	return true;
+}
+
+void expectation_sharpen(void)
+{
+	/* 1 us instead of the usual 50 us. */
+	prctl(PR_SET_TIMERSLACK, 1000UL);
+}
+
+static void sleep_until(double when)
+{
+	struct timespec time = {.tv_sec = (time_t)when};
+
+	time.tv_nsec = (long)(1e9 * (when - (double)time.tv_sec));
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
+}
+
+bool expectation_paces(const struct expectation *expectation)
+{
+	for (int i = 0; i < expectation->n_ops; i++)
+		if (expectation->held[i] > 0)
+			return true;
+	return false;
+}
+
+void expectation_count(double late, struct pace_tally *tally)
+{
+	tally->n_held++;
+	if (late > LATE) {
+		tally->n_late++;
+		tally->late += late;
+	}
+}
+
+void expectation_hold(const struct expectation *expectation, int op, double start,
+	const _Atomic uint32_t *stop, struct pace_tally *tally)
+{
+	double held = expectation->held[op], now = clock_now();
+
+	if (held <= 0)
+		return;
+	expectation_count(now - start - held, tally);
+	for (; now < start + held && atomic_load(stop) == 0; now = clock_now())
+		sleep_until(fmin(start + held, now + SLICE));
+}

@@ -1,0 +1,428 @@
+/* The launching side of training: checks, starts the ranks, reads what they measured. */
+#include "executor/executor.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "executor/checkpoints/checkpoints.h"
+#include "executor/checkpoints/safetensors.h"
+#include "executor/compute/compute.h"
+#include "executor/launch/launch.h"
+#include "executor/ranks/expectation.h"
+#include "executor/ranks/machine.h"
+#include "executor/training/open_gpu.h"
+
+/* Address space for the ranks' report; pages come when they are touched. */
+enum { REPORT_BYTES = 256 << 20 };
+
+struct training training_defaults(void)
+{
+	return (struct training){.steps = 100,
+		.learning_rate = 3e-4,
+		.beta1 = 0.9,
+		.beta2 = 0.95,
+		.epsilon = 1e-8,
+		.weight_decay = 0.1};
+}
+
+const struct kernels *executor_kernels(const char *name)
+{
+	if (name == NULL || strcmp(name, "cpu") == 0)
+		return kernels_cpu();
+	return kernels_by_name(name);
+}
+
+/* One run, seen from the launcher. */
+struct run {
+	const struct executor_job *job;
+	struct arena *arena;
+	struct schedule *schedule;
+	struct segment segment;
+	int64_t reported;   /* steps that were told to job->report, or done before */
+	const char *resume; /* folder of the checkpoint to go on from */
+};
+
+static bool on_gpu(const struct executor_job *job)
+{
+	return job->device != NULL && strcmp(job->device, "cuda") == 0;
+}
+
+static bool check_names(const struct executor_job *job, struct error *error)
+{
+	struct fault fault;
+
+	if (job->device != NULL && strcmp(job->device, "host") != 0 &&
+		strcmp(job->device, "null") != 0 && !on_gpu(job))
+		return error_set(error, EXIT_CODE_USAGE, "device %s: expected host, cuda or null",
+			job->device);
+	if (executor_kernels(job->kernels) == NULL)
+		return error_set(error, EXIT_CODE_USAGE, "no such kernels: %s (cpu, reference)",
+			job->kernels);
+	if (job->training.steps < 1)
+		return error_set(error, EXIT_CODE_USAGE, "steps: expected at least 1, got %lld",
+			(long long)job->training.steps);
+	return fault_parse(job->fault, &fault, error);
+}
+
+static bool check_model(const struct executor_job *job, struct error *error)
+{
+	const struct architecture *a = &job->plan->model->architecture;
+	const char *lack = architecture_not_trainable(a);
+
+	return lack == NULL || error_set(error, EXIT_CODE_INPUT,
+				       "model \"%.100s\" (%s) can be planned but not trained here: "
+				       "the kernels lack "
+				       "%s; expected gpt2, mpt, llama, mistral, qwen2 or qwen3",
+				       a->name, model_family_names[a->family], lack);
+}
+
+/* Opened here too, so that bad input is told before anything starts. */
+static bool check_data(const struct executor_job *job, struct error *error)
+{
+	const struct plan_file *file = job->plan;
+	struct data data;
+
+	if (job->device != NULL && strcmp(job->device, "null") == 0)
+		return true;
+	if (job->data == NULL)
+		return error_set(error, EXIT_CODE_USAGE, "no training data was given");
+	if (!data_open(&data, job->data, file->plan.seq_len, file->model->architecture.vocab,
+		    job->training.seed, error))
+		return false;
+	data_close(&data);
+	return true;
+}
+
+static bool is_launched(const struct executor_job *job)
+{
+	return job->launcher.ranks > 1;
+}
+
+/* On this machine. */
+static int64_t ranks_here(const struct executor_job *job)
+{
+	if (!is_launched(job))
+		return plan_ranks(&job->plan->plan);
+	return job->launcher.local_ranks > 0 ? job->launcher.local_ranks
+					     : job->plan->topology->devices_per_node;
+}
+
+/* NCCL's kernels take the time that they take. */
+static const char *transport_of(const struct executor_job *job)
+{
+	bool held = on_gpu(job) && (job->pace & PACE_COLLECTIVES);
+
+	return job->transport == NULL && held ? "device" : job->transport;
+}
+
+/* Driver, GPUs and kernels are there. */
+static bool check_gpus(const struct executor_job *job, struct error *error)
+{
+	const char *name = transport_of(job);
+	enum gpu_transport transport;
+	int gpus;
+
+	if (!on_gpu(job))
+		return true;
+	if ((job->pace & PACE_COLLECTIVES) && strcmp(name, "device") != 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"transport %s: its collectives take their own time and cannot be held to "
+			"predicted ones; use --transport device, or --pace compute",
+			name);
+	if (!gpu_choose(name, (int)ranks_here(job), is_launched(job), &transport, &gpus, error))
+		return false;
+	return !job->all_plans || transport != GPU_TRANSPORT_NCCL ||
+	       plan_ranks(&job->plan->plan) == 1 ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--reproducible plan: NCCL adds in an order of its own; use --transport "
+		       "device, or --reproducible run");
+}
+
+static bool check_launcher(const struct executor_job *job, struct error *error)
+{
+	const struct launcher *launcher = &job->launcher;
+	const struct topology *topology = job->plan->topology;
+	int64_t ranks = plan_ranks(&job->plan->plan);
+
+	if (!is_launched(job))
+		return true;
+	return launcher->ranks == ranks ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "the plan is for %lld ranks (%lld nodes x %lld), %s started %d",
+		       (long long)ranks, (long long)topology->nodes,
+		       (long long)topology->devices_per_node, launcher->name, launcher->ranks);
+}
+
+/* Running out of shared memory kills a process without a word, so it is said before. */
+static bool check_memory(const struct run *run, struct error *error)
+{
+	struct arena arena = {0};
+	struct ledger ledger;
+	char need[32], have[32];
+
+	schedule_ledger(run->schedule, 0, &arena, &ledger);
+	double bytes = ((double)ledger.peak_bytes + (double)ledger.host_peak_bytes) *
+		       (double)ranks_here(run->job);
+	/* On a GPU the ranks say so themselves. */
+	if (on_gpu(run->job))
+		bytes = 0;
+	double free_bytes = (double)machine_available_memory();
+	arena_finish(&arena);
+	if (run->job->device != NULL && strcmp(run->job->device, "null") == 0)
+		return true;
+	return bytes <= free_bytes ||
+	       error_set(error, EXIT_CODE_ENVIRONMENT,
+		       "%lld ranks need %s of memory, this machine has %s available",
+		       (long long)ranks_here(run->job), format_bytes(need, bytes),
+		       format_bytes(have, free_bytes));
+}
+
+/* The step to go on from; and no checkpoint may be in the way of those to come. */
+static bool check_checkpoints(struct run *run, struct error *error)
+{
+	const struct executor_job *job = run->job;
+	struct checkpoint_info info;
+	int64_t *steps;
+
+	if (job->resume != NULL) {
+		if (!executor_find_checkpoint(
+			    run->arena, job->resume, job->plan->model, &info, error))
+			return false;
+		if (info.step >= job->training.steps)
+			return error_set(error, EXIT_CODE_USAGE,
+				"steps: %s has done %lld, expected more than that in all, got %lld",
+				info.folder, (long long)info.step, (long long)job->training.steps);
+		run->reported = info.step;
+		run->resume = info.folder;
+	}
+	int n = job->checkpoint != NULL ? checkpoint_list(run->arena, job->checkpoint, &steps) : 0;
+	if (n > 0 && steps[n - 1] > run->reported)
+		return error_set(error, EXIT_CODE_USAGE,
+			"%s holds a checkpoint of step %lld already and this run starts at step "
+			"%lld: resume from it, or give another folder",
+			job->checkpoint, (long long)steps[n - 1], (long long)run->reported);
+	return true;
+}
+
+/* Read here too, so that a file of another model is told before anything starts. */
+static bool check_weights(const struct run *run, struct error *error)
+{
+	struct safetensors weights;
+
+	if (run->job->weights == NULL)
+		return true;
+	if (run->job->resume != NULL)
+		return error_set(error, EXIT_CODE_USAGE,
+			"weights: a run that is resumed has weights already");
+	if (!safetensors_open(
+		    run->arena, run->job->weights, run->job->plan->model, &weights, error))
+		return false;
+	safetensors_close(&weights);
+	return true;
+}
+
+static double slow_motion(const struct executor_job *job)
+{
+	return job->slow_motion > 0 ? job->slow_motion : 1;
+}
+
+static double collective_timeout(const struct executor_job *job)
+{
+	if (job->expected == NULL || job->expected->step_time <= 0)
+		return PATIENCE_UNKNOWN;
+	return expectation_patience(job->expected->step_time, slow_motion(job));
+}
+
+static int threads_per_rank(const struct executor_job *job)
+{
+	int64_t share = machine_cpus() / max_i64(ranks_here(job), 1);
+
+	return job->threads > 0 ? job->threads : (int)max_i64(share, 1);
+}
+
+static bool check_pace(const struct run *run, struct error *error)
+{
+	const struct executor_job *job = run->job;
+
+	if (job->expected == NULL || job->expected->step_time <= 0)
+		return job->pace == PACE_NONE ||
+		       error_set(error, EXIT_CODE_USAGE, "pacing needs a prediction");
+	if (job->expected->n_ops == 0 && job->pace == PACE_NONE)
+		return true;
+	if (job->expected->n_ops != run->schedule->programs[0].n_ops)
+		return error_set(error, EXIT_CODE_INTERNAL,
+			"a prediction of %d operations for a schedule of %d", job->expected->n_ops,
+			run->schedule->programs[0].n_ops);
+	return job->slow_motion == 0 || job->slow_motion >= 1 ||
+	       error_set(error, EXIT_CODE_USAGE, "slow motion: expected at least 1, got %g",
+		       job->slow_motion);
+}
+
+static bool create_segment(struct run *run, const char *plan_text, struct error *error)
+{
+	const struct executor_job *job = run->job;
+	struct text expected = {0};
+	int64_t ranks = plan_ranks(&job->plan->plan);
+	if (job->expected != NULL && job->expected->n_ops > 0)
+		expectation_write(&run->schedule->programs[0], job->expected, (enum pace)job->pace,
+			slow_motion(job), &expected);
+	const struct job what = {.kind = JOB_TRAIN,
+		.ranks = (int)ranks,
+		.meets = launcher_meets(&job->launcher),
+		.port = job->launcher.port,
+		.local_rank = job->launcher.local_rank,
+		.join_timeout = launcher_join_timeout(&job->launcher),
+		.ring = job->ring,
+		.any_rounding = job->any_rounding,
+		.paced = job->pace != PACE_NONE,
+		.cuda_graphs = job->cuda_graphs,
+		.threads = threads_per_rank(job),
+		.cpus = machine_cpus(),
+		.collective_timeout = collective_timeout(job),
+		.grace = on_gpu(job) ? LAUNCH_GRACE_GPU : LAUNCH_GRACE,
+		.slow_motion = slow_motion(job),
+		.training = job->training,
+		.first_step = run->reported,
+		.one_process = on_gpu(job) && !is_launched(job),
+		.checkpoint_every = job->checkpoint_every,
+		.checkpoint_keep = job->checkpoint_keep,
+		.checkpoint_background = job->checkpoint_background};
+	const char *const texts[TEXT_COUNT] = {[TEXT_PLAN] = plan_text,
+		[TEXT_DATA] = job->data,
+		[TEXT_DEVICE] = job->device,
+		[TEXT_KERNELS] = job->kernels,
+		[TEXT_FAULT] = job->fault,
+		[TEXT_CHECKPOINT] = job->checkpoint,
+		[TEXT_RESUME] = run->resume,
+		[TEXT_WEIGHTS] = job->weights,
+		[TEXT_TRANSPORT] = transport_of(job),
+		[TEXT_LAUNCHER] = job->launcher.name,
+		[TEXT_HOST] = job->launcher.host,
+		[TEXT_EXPECTED] = text_string(&expected)};
+
+	/* Over MPI the ranks of a machine make one themselves, when they have found each other. */
+	bool ok = segment_create(&run->segment, &what, texts, job->training.steps, REPORT_BYTES,
+		is_launched(job) ? 0 : buffers_capacity(run->schedule, 0), error);
+	text_finish(&expected);
+	return ok;
+}
+
+static void describe(struct text *text, int op, void *data)
+{
+	const struct run *run = data;
+	const struct op *o = &run->schedule->programs[0].ops[op];
+
+	text_printf(text, "%s of %s", op_kind_name(o->kind),
+		o->unit >= 0 ? run->schedule->units[o->unit].name : "all units");
+}
+
+static void report_steps(int64_t done, void *data)
+{
+	struct run *run = data;
+	const struct executor_job *job = run->job;
+	const struct plan *plan = &job->plan->plan;
+
+	for (; run->reported < done; run->reported++) {
+		const struct step_result *result = &segment_results(&run->segment)[run->reported];
+		const struct progress progress = {.step = run->reported + 1,
+			.steps = job->training.steps,
+			.loss = result->loss,
+			.gradient_norm = result->gradient_norm,
+			.step_time = result->step_time,
+			.tokens_per_s =
+				(double)(plan->global_batch * plan->seq_len) / result->step_time};
+
+		if (job->report != NULL)
+			job->report(&progress, job->report_data);
+	}
+}
+
+static void say_stopping(void *data)
+{
+	const struct run *run = data;
+
+	if (run->job->stopping != NULL)
+		run->job->stopping(run->job->report_data);
+}
+
+static bool read_report(struct run *run, struct measurement *measurement, struct error *error)
+{
+	const struct node *node =
+		document_parse(run->arena, "measurement", segment_report(&run->segment),
+			(size_t)run->segment.header->report_length, 0, error);
+
+	return node != NULL && measurement_read(run->arena, node, measurement, error);
+}
+
+/* True with nothing said when nobody asked for it. */
+static bool went_on(const struct run *run, struct error *error)
+{
+	const struct segment_header *header = run->segment.header;
+	long long after = (long long)atomic_load(&header->stopped_after);
+	const char *folder = run->job->checkpoint;
+
+	if (after == 0)
+		return true;
+	/* Of several launchers it may be another one that was asked. */
+	bool interrupted = atomic_load(&header->stop) == SIGINT;
+	enum exit_code code = interrupted ? EXIT_CODE_INTERRUPTED : EXIT_CODE_TERMINATED;
+	const char *by = interrupted ? "Ctrl-C" : "SIGTERM";
+
+	if (run->job->launcher.rank > 0) {
+		launch_let_others_speak();
+		return error_set(error, code, "%s", "");
+	}
+	if (folder == NULL)
+		return error_set(error, code,
+			"stopped by %s after step %lld of %lld; nothing is kept, since no "
+			"--checkpoint FOLDER was given",
+			by, after, (long long)run->job->training.steps);
+	return error_set(error, code,
+		"stopped by %s after step %lld of %lld; --resume %s goes on from there", by, after,
+		(long long)run->job->training.steps, folder);
+}
+
+static bool run_ranks(struct run *run, const char *plan_text, struct measurement *measurement,
+	struct error *error)
+{
+	const struct launch launch = {.program = run->job->program,
+		.segment = &run->segment,
+		.first = run->job->launcher.rank,
+		.count = is_launched(run->job) ? 1 : 0,
+		.progress = report_steps,
+		.stopping = say_stopping,
+		.describe = describe,
+		.data = run};
+
+	if (!create_segment(run, plan_text, error))
+		return false;
+	*measurement = (struct measurement){0};
+	bool ok = launch_ranks(&launch, error) && went_on(run, error) &&
+		  (run->job->launcher.rank > 0 || read_report(run, measurement, error));
+	segment_finish(&run->segment);
+	return ok;
+}
+
+bool executor_train(const struct executor_job *job, struct arena *arena,
+	struct measurement *measurement, struct error *error)
+{
+	struct run run = {.job = job, .arena = arena};
+	struct text written = {0};
+	const char *plan_text = job->plan_text;
+
+	if (!check_launcher(job, error) || !check_names(job, error) || !check_gpus(job, error) ||
+		!check_model(job, error) || !check_data(job, error) ||
+		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
+			&run.schedule, error))
+		return false;
+	if (!check_pace(&run, error) || !check_memory(&run, error) ||
+		!check_checkpoints(&run, error) || !check_weights(&run, error))
+		return false;
+	if (plan_text == NULL) {
+		plan_file_write(job->plan, &written);
+		plan_text = text_string(&written);
+	}
+	bool ok = run_ranks(&run, plan_text, measurement, error);
+	text_finish(&written);
+	return ok;
+}

@@ -1,0 +1,269 @@
+#include "executor/training/open_gpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "executor/compute/compute.h"
+#include "executor/transports/nccl_buffers.h"
+
+/* --- whose GPU is which --- */
+
+/* Slurm, for one, can show each task the GPU that it gave it, and no other. */
+static bool sees_its_own(bool launched, int gpus)
+{
+	return launched && gpus == 1;
+}
+
+bool gpu_choose(const char *name, int ranks, bool launched, enum gpu_transport *transport,
+	int *gpus, struct error *error)
+{
+	if (!device_cuda_available(gpus, error))
+		return false;
+	bool each = *gpus >= ranks || sees_its_own(launched, *gpus);
+	*transport = each && ranks > 1 ? GPU_TRANSPORT_NCCL : GPU_TRANSPORT_DEVICE;
+	if (name != NULL)
+		*transport = strcmp(name, "nccl") == 0 ? GPU_TRANSPORT_NCCL : GPU_TRANSPORT_DEVICE;
+	if (*transport == GPU_TRANSPORT_NCCL && !each)
+		return error_set(error, EXIT_CODE_USAGE,
+			"transport nccl: %d ranks need a GPU each, this machine has %d; use "
+			"--transport device, which lets ranks share one",
+			ranks, *gpus);
+	return true;
+}
+
+static bool is_launched(const struct segment *segment)
+{
+	return segment->header->job.meets != MEETS_HERE;
+}
+
+int gpu_of_rank(const struct segment *segment, const struct cluster *cluster, int gpus)
+{
+	int local = cluster->layout.rank % cluster->layout.per_node;
+
+	return sees_its_own(is_launched(segment), gpus) ? 0 : local;
+}
+
+/* As NVIDIA's tools print it. */
+struct gpu_name {
+	unsigned char bytes[16];
+};
+
+static void print_name(const struct gpu_name *name, char *text, size_t size)
+{
+	int n = snprintf(text, size, "GPU-");
+
+	for (size_t i = 0; i < sizeof(name->bytes); i++)
+		n += snprintf(text + n, size - (size_t)n, "%s%02x",
+			i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", name->bytes[i]);
+}
+
+/* The second rank that has it says so; all others give up in silence. */
+static bool compare_names(
+	const struct gpu_name *all, const struct comm *host, int per_node, struct error *error)
+{
+	char text[48];
+
+	for (int r = 1; r < host->ranks; r++)
+		for (int first = r / per_node * per_node; first < r; first++) {
+			if (memcmp(&all[first], &all[r], sizeof(all[0])) != 0)
+				continue;
+			if (host->rank != r)
+				return error_set(error, EXIT_CODE_USAGE, "%s", "");
+			print_name(&all[r], text, sizeof(text));
+			return error_set(error, EXIT_CODE_USAGE,
+				"transport nccl: ranks %d and %d were both given %s; each needs a "
+				"GPU of its own (CUDA_VISIBLE_DEVICES, srun --gpus-per-task=1)",
+				first, r, text);
+		}
+	return true;
+}
+
+bool gpu_check_apart(const struct cuda_api *api, int ordinal, struct comm *host, struct heap *heap,
+	int per_node, struct arena *arena, struct error *error)
+{
+	struct gpu_name *all = ARENA_ARRAY(arena, struct gpu_name, host->ranks);
+	int device = 0, block = heap_take(heap, sizeof(*all), error);
+
+	if (block < 0)
+		return false;
+	struct gpu_name *mine = heap_address(heap, block);
+	bool ok = cuda_check(api, api->cuDeviceGet(&device, ordinal), "cuDeviceGet", error) &&
+		  cuda_check(api, api->cuDeviceGetUuid(mine->bytes, device), "cuDeviceGetUuid",
+			  error) &&
+		  comm_exchange(host, mine, all, sizeof(*all)) &&
+		  compare_names(all, host, per_node, error);
+	heap_give(heap, block);
+	return ok;
+}
+
+/* --- a rank's --- */
+
+/* Before this process has a context there; others may. */
+static int64_t used_before(int ordinal)
+{
+	struct error ignored = {0};
+	const struct cuda_api *api = cuda_api(&ignored);
+	struct gpu_name name;
+	char text[48];
+	int device = 0;
+
+	if (api == NULL || api->cuDeviceGet(&device, ordinal) != 0 ||
+		api->cuDeviceGetUuid(name.bytes, device) != 0)
+		return -1;
+	print_name(&name, text, sizeof(text));
+	return gpu_memory_in_use(text);
+}
+
+static bool open_mirror(struct gpu *gpu, const struct cluster *cluster,
+	const struct program *program, struct error *error)
+{
+	return buffers_init(&gpu->mirror, program, cluster->window, cluster->window_bytes, error);
+}
+
+static bool offer_memory(struct device_cuda *device, struct error *error)
+{
+	const struct nccl_api *api = nccl_api(error);
+
+	if (api != NULL)
+		nccl_buffers_prepare(device, api);
+	return api != NULL;
+}
+
+bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
+	const struct cluster *cluster, struct error *error)
+{
+	const struct job *job = &segment->header->job;
+	int gpus;
+
+	*gpu = (struct gpu){0};
+	if (!gpu_choose(segment_text(segment, TEXT_TRANSPORT), cluster->layout.per_node,
+		    is_launched(segment), &gpu->transport, &gpus, error))
+		return false;
+	gpu->per_node = cluster->layout.per_node;
+	gpu->device.program = &schedule->programs[0];
+	if (gpu->transport == GPU_TRANSPORT_NCCL)
+		gpu->device.ordinal = gpu_of_rank(segment, cluster, gpus);
+	if (job->paced && gpu->transport == GPU_TRANSPORT_DEVICE && segment->gang != NULL)
+		gpu->device.pool = &segment->gang->streams;
+	gpu->device.rank = segment->rank;
+	if (gpu->transport == GPU_TRANSPORT_NCCL && !offer_memory(&gpu->device, error))
+		return false;
+	gpu->before = used_before(gpu->device.ordinal);
+	gpu->device.patience = (struct patience){
+		.abort = &segment->header->abort, .timeout = job->collective_timeout};
+	if (!device_cuda_open(&gpu->device, compute_staging_bytes(schedule), error) ||
+		!open_mirror(gpu, cluster, &schedule->programs[0], error))
+		return false;
+	gpu->background = (struct kernel_context){.workspace = gpu->device.workspace,
+		.workspace_bytes = KERNELS_WORKSPACE_BYTES,
+		.stream = device_stream(&gpu->device, STREAM_REDUCE)};
+	return gpu->device.kernels->open(&gpu->background, error);
+}
+
+void gpu_close(struct gpu *gpu)
+{
+	if (gpu->device.kernels != NULL)
+		gpu->device.kernels->close(&gpu->background);
+	buffers_finish(&gpu->mirror);
+	device_cuda_close(&gpu->device);
+}
+
+bool gpu_open_comm(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
+	struct comm *comm, struct error *error)
+{
+	if (gpu->transport == GPU_TRANSPORT_DEVICE && segment->gang == NULL)
+		return error_set(error, EXIT_CODE_USAGE,
+			"transport device: ranks that share a GPU are threads of one process; "
+			"start them with --ranks and not by mpirun or srun");
+	if (gpu->transport == GPU_TRANSPORT_DEVICE)
+		return comm_open_device(
+			comm, segment, &gpu->device, gpu->device.kernels, &gpu->background, error);
+	return comm_open_nccl(comm, segment, gpu, schedule, error);
+}
+
+/* --- steps as graphs --- */
+
+static bool host_takes_part(const struct program *program)
+{
+	for (int i = 0; i < program->n_ops; i++)
+		if (program->ops[i].stream == STREAM_HOST)
+			return true;
+	return false;
+}
+
+/* Those that act on what the walk does, and not on what the GPU or the data are. */
+static bool fault_needs_the_walk(const struct fault *fault)
+{
+	return fault->kind != FAULT_NONE && fault->kind != FAULT_DROP_WAIT &&
+	       fault->kind != FAULT_WILD_TOKEN;
+}
+
+/* Why a step cannot be a graph; NULL when it can. */
+static const char *obstacle(
+	const struct gpu *gpu, const struct segment *segment, const struct fault *fault)
+{
+	bool shared = gpu->transport == GPU_TRANSPORT_DEVICE && segment->header->job.ranks > 1;
+
+	if (host_takes_part(gpu->device.program))
+		return "the host updates what is offloaded, in the middle of the step";
+	if (shared)
+		return "ranks that share a GPU wait for each other's events, which are in no "
+		       "graph of one rank";
+	if (gpu->device.clocks != NULL)
+		return "operations are held to modelled times";
+	if (fault_needs_the_walk(fault))
+		return "a seeded fault acts on single operations";
+	return NULL;
+}
+
+bool gpu_choose_graphs(struct gpu *gpu, const struct segment *segment, const struct fault *fault,
+	struct error *error)
+{
+	enum graph_wish wish = segment->header->job.cuda_graphs;
+	const char *why = obstacle(gpu, segment, fault);
+
+	if (wish == GRAPHS_ON && why != NULL)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--cuda-graphs on: %s; leave it out, or use off", why);
+	if (wish == GRAPHS_OFF)
+		why = "not wanted";
+	gpu->graphs = why == NULL ? "on" : arena_printf(&gpu->device.arena, "off: %s", why);
+	return why != NULL || device_graph_want(&gpu->device, error);
+}
+
+/* --- between steps --- */
+
+static bool carry(
+	struct gpu *gpu, const struct buffers *buffers, int buffer, bool up, struct error *error)
+{
+	const struct buffer *b = &gpu->device.program->buffers[buffer];
+	void *here = buffers_address(&gpu->mirror, buffer);
+	void *there = buffers_address(buffers, buffer);
+
+	/* What is only scratch means nothing between steps. */
+	if (!b->resident || b->role == BUFFER_KERNEL_WORKSPACE)
+		return true;
+	if (buffer_in_host(b)) {
+		memcpy(up ? there : here, up ? here : there, (size_t)b->bytes);
+		return true;
+	}
+	return device_copy_now(&gpu->device, up ? there : here, up ? here : there, b->bytes, error);
+}
+
+static bool carry_all(struct gpu *gpu, const struct buffers *buffers, bool up, struct error *error)
+{
+	for (int i = 0; i < gpu->device.program->n_buffers; i++)
+		if (!carry(gpu, buffers, i, up, error))
+			return false;
+	return true;
+}
+
+bool gpu_upload(struct gpu *gpu, const struct buffers *buffers, struct error *error)
+{
+	return carry_all(gpu, buffers, true, error);
+}
+
+bool gpu_download(struct gpu *gpu, const struct buffers *buffers, struct error *error)
+{
+	return carry_all(gpu, buffers, false, error);
+}

@@ -1,0 +1,294 @@
+/* A rank of a training run, set up: from the plan's text to weights that are ready for a step. */
+#include "executor/training/setup.h"
+
+#include <string.h>
+
+#include "executor/checkpoints/safetensors.h"
+#include "executor/memory/huge_pages.h"
+#include "executor/rank_main.h"
+#include "executor/ranks/machine.h"
+
+/* Also the size of the block in the heap that others read it from. */
+enum { SCRATCH_BYTES = 1024 };
+_Static_assert(sizeof(struct step_exchange) <= SCRATCH_BYTES, "fits the scratch");
+_Static_assert(sizeof(struct rank_report) <= SCRATCH_BYTES, "fits the scratch");
+_Static_assert(sizeof(struct checkpoint_part) <= SCRATCH_BYTES, "fits the scratch");
+
+const struct job *trainer_job(const struct trainer *t)
+{
+	return &t->segment->header->job;
+}
+
+static bool read_plan(struct trainer *t, struct error *error)
+{
+	const char *text = segment_text(t->segment, TEXT_PLAN);
+
+	return plan_file_parse(&t->arena, "plan", text, strlen(text), &t->file, error) &&
+	       schedule_build(&t->arena, &t->file.plan, t->file.model, t->file.topology,
+		       &t->schedule, error);
+}
+
+static bool join(struct trainer *t, struct error *error)
+{
+	const struct topology *topology = t->file.topology;
+
+	return cluster_join(&t->cluster, t->segment, buffers_capacity(t->schedule, 0), error) &&
+	       cluster_check(&t->cluster, topology->nodes, topology->devices_per_node, error);
+}
+
+static bool choose_kernels(struct trainer *t, struct error *error)
+{
+	const char *device = segment_text(t->segment, TEXT_DEVICE);
+	const char *name = segment_text(t->segment, TEXT_KERNELS);
+
+	t->null_device = device != NULL && strcmp(device, "null") == 0;
+	t->on_gpu = device != NULL && strcmp(device, "cuda") == 0;
+	t->kernels = executor_kernels(name);
+	if (t->kernels == NULL)
+		return error_set(error, EXIT_CODE_USAGE, "no such kernels: %s", name);
+	return fault_parse(segment_text(t->segment, TEXT_FAULT), &t->fault, error);
+}
+
+static bool place_buffers(struct trainer *t, struct error *error)
+{
+	const struct program *program = &t->schedule->programs[0];
+
+	t->states = &t->buffers;
+	if (!t->on_gpu)
+		return buffers_init(
+			&t->buffers, program, t->cluster.window, t->cluster.window_bytes, error);
+	if (!gpu_open(&t->gpu, t->segment, t->schedule, &t->cluster, error))
+		return false;
+	buffers_init_placed(&t->buffers, program, &t->gpu.device.places, t->gpu.device.memory,
+		t->gpu.device.pinned);
+	t->gpu.device.careless = t->fault.kind == FAULT_DROP_WAIT;
+	t->states = &t->gpu.mirror;
+	return true;
+}
+
+static bool make_buffers(struct trainer *t, struct error *error)
+{
+	if (!place_buffers(t, error))
+		return false;
+	int scratch = heap_take(&t->states->heap, SCRATCH_BYTES, error);
+	if (scratch < 0)
+		return false;
+	t->scratch = heap_address(&t->states->heap, scratch);
+	t->exchanged = ARENA_ARRAY(&t->arena, struct step_exchange, trainer_job(t)->ranks);
+	return true;
+}
+
+const struct kernels *trainer_kernels(const struct trainer *t)
+{
+	return t->on_gpu ? t->gpu.device.kernels : t->kernels;
+}
+
+/* The declared workspace of the schedule is the interpreter's; the communication thread, which only
+ * sums, has one of its own. */
+static bool open_contexts(struct trainer *t, struct error *error)
+{
+	const struct program *program = &t->schedule->programs[0];
+
+	t->context = (struct kernel_context){.threads = trainer_job(t)->threads};
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].role == BUFFER_KERNEL_WORKSPACE) {
+			t->context.workspace = buffers_address(&t->buffers, i);
+			t->context.workspace_bytes = program->buffers[i].bytes;
+		}
+	/* Declared bytes are there from the start, so that PSS rises as predicted even where small
+	 * shapes never reach the end of it. Large pages first: as small ones, they would all be
+	 * copied later. */
+	if (!t->on_gpu && t->context.workspace != NULL) {
+		huge_pages(t->context.workspace, t->context.workspace_bytes);
+		memset(t->context.workspace, 0, (size_t)t->context.workspace_bytes);
+	}
+	if (t->on_gpu)
+		t->context.stream = device_stream(&t->gpu.device, STREAM_COMPUTE);
+	t->background = (struct kernel_context){.threads = 1,
+		.workspace = rank_reserve_workspace(),
+		.workspace_bytes = KERNELS_WORKSPACE_BYTES};
+	if (t->background.workspace == NULL)
+		return error_set(error, EXIT_CODE_ENVIRONMENT, "no room for a kernel workspace");
+	if (!trainer_kernels(t)->open(&t->context, error))
+		return false;
+	if (t->on_gpu)
+		gpu_choices_use(&t->gpu.choices, &t->file.topology->calibration, trainer_kernels(t),
+			&t->context, &t->arena);
+	return t->kernels->open(&t->background, error);
+}
+
+static bool open_compute(struct trainer *t, struct error *error)
+{
+	const struct plan *plan = &t->schedule->plan;
+
+	if (!t->null_device &&
+		!data_open(&t->data, segment_text(t->segment, TEXT_DATA), plan->seq_len,
+			t->file.model->architecture.vocab, trainer_job(t)->training.seed, error))
+		return false;
+	t->compute = (struct compute){.schedule = t->schedule,
+		.program = &t->schedule->programs[0],
+		.buffers = &t->buffers,
+		.kernels = t->null_device ? &kernels_null : trainer_kernels(t),
+		.context = &t->context,
+		.background = t->on_gpu ? &t->gpu.background : &t->background,
+		.device = t->on_gpu ? &t->gpu.device : NULL,
+		.host_kernels = t->kernels,
+		.host_context = &t->background,
+		.data = t->null_device ? NULL : &t->data,
+		.training = trainer_job(t)->training,
+		.fault = t->fault,
+		.any_rounding = trainer_job(t)->any_rounding,
+		.rank = t->segment->rank,
+		.ranks = trainer_job(t)->ranks};
+	return compute_open(&t->compute, error);
+}
+
+static bool open_interpreter(struct trainer *t, struct error *error)
+{
+	struct board *board = segment_board(t->segment, t->segment->rank);
+
+	const char *expected = segment_text(t->segment, TEXT_EXPECTED);
+
+	if (!cluster_open_comm(&t->cluster, &t->comm, t->kernels, &t->background, error))
+		return false;
+	if (t->on_gpu && !gpu_open_comm(&t->gpu, t->segment, t->schedule, &t->comm, error))
+		return false;
+	t->comm.fault = t->fault;
+	t->comm.schedule = t->schedule;
+	if (expected != NULL && expected[0] == '\0')
+		expected = NULL;
+	if (!expectation_read(expected, t->schedule->programs[0].n_ops, &t->arena, &t->expected))
+		return error_set(error, EXIT_CODE_INTERNAL, "a prediction of another schedule");
+	if (t->on_gpu && expectation_paces(&t->expected) &&
+		!device_pace_open(&t->gpu.device, error))
+		return false;
+	if (t->on_gpu && !gpu_choose_graphs(&t->gpu, t->segment, &t->fault, error))
+		return false;
+	expectation_sharpen();
+	t->interpreter = (struct interpreter){.schedule = t->schedule,
+		.program = &t->schedule->programs[0],
+		.buffers = &t->buffers,
+		.comm = &t->comm,
+		.backend = {.name = t->null_device ? "null"
+				    : t->on_gpu    ? "cuda"
+						   : "host",
+			.run = compute_run,
+			.data = &t->compute,
+			.asynchronous = t->on_gpu ? &device_cuda_asynchronous : NULL,
+			.device = &t->gpu.device},
+		.board_step = &board->step,
+		.board_op = &board->op,
+		.expected = &t->expected,
+		.fault = t->fault};
+	return interpreter_open(&t->interpreter, error);
+}
+
+/* Every operation once without arithmetic: operands are found, shapes prepared, memory laid out. */
+static bool rehearse(struct trainer *t, struct error *error)
+{
+	struct kernels rehearsal = kernels_null;
+	struct device_kernels of_device = device_kernels_null;
+	const struct kernels *kernels = t->compute.kernels;
+
+	rehearsal.gemm = t->null_device ? kernels_null.gemm : trainer_kernels(t)->prepare_gemm;
+	if (kernels->device != NULL) {
+		of_device.gemm_epilogue = kernels->device->prepare_gemm_epilogue;
+		rehearsal.device = &of_device;
+	}
+	t->compute.kernels = &rehearsal;
+	t->compute.rehearsal = true;
+	bool ok = interpret_step(&t->interpreter, 0, true, error);
+	t->compute.kernels = kernels;
+	t->compute.rehearsal = false;
+	return ok;
+}
+
+struct weights trainer_weights(struct trainer *t)
+{
+	return (struct weights){.schedule = t->schedule,
+		.program = &t->schedule->programs[0],
+		.buffers = t->states,
+		.rank = t->segment->rank};
+}
+
+/* Initial weights, those of a file, or those of a checkpoint. */
+static bool fill_weights(struct trainer *t, struct error *error)
+{
+	const char *resume = segment_text(t->segment, TEXT_RESUME);
+	const char *given = segment_text(t->segment, TEXT_WEIGHTS);
+	struct weights weights = trainer_weights(t);
+	struct manifest manifest;
+	struct safetensors start;
+
+	if (t->null_device)
+		return true;
+	weights_init(&weights, trainer_job(t)->training.seed, trainer_job(t)->threads);
+	if (given != NULL) {
+		if (!safetensors_open(&t->arena, given, t->file.model, &start, error))
+			return false;
+		safetensors_load(&start, &weights);
+		safetensors_close(&start);
+		return weights_spread(&weights, &t->comm, error);
+	}
+	if (resume == NULL)
+		return true;
+	return manifest_read(&t->arena, resume, t->file.model, &manifest, error) &&
+	       checkpoint_load(&manifest, &weights, &t->comm, t->scratch, error) &&
+	       weights_spread(&weights, &t->comm, error);
+}
+
+static bool open_checkpointer(struct trainer *t, struct error *error)
+{
+	struct weights weights = trainer_weights(t);
+	const struct checkpoint_options options = {
+		.folder = segment_text(t->segment, TEXT_CHECKPOINT),
+		.every = trainer_job(t)->checkpoint_every,
+		.keep = trainer_job(t)->checkpoint_keep,
+		.background = trainer_job(t)->checkpoint_background,
+		.training = trainer_job(t)->training,
+		.data_tokens = t->data.n_tokens,
+		.fault = t->fault};
+
+	return checkpointer_open(&t->checkpointer, &options, &weights, &t->comm, t->scratch, error);
+}
+
+bool trainer_open(struct trainer *t, struct error *error)
+{
+	if (!read_plan(t, error) || !join(t, error) || !choose_kernels(t, error) ||
+		!make_buffers(t, error) || !open_contexts(t, error) || !open_compute(t, error) ||
+		!open_interpreter(t, error) || !rehearse(t, error) || !open_checkpointer(t, error))
+		return false;
+	recorder_open(&t->recorder, trainer_job(t)->training.steps, t->schedule->programs[0].n_ops,
+		&t->arena);
+	t->pss_before = machine_pss();
+	/* Every byte that the schedule will touch is known by now. */
+	if (!t->null_device && !t->on_gpu)
+		huge_pages(t->buffers.heap.base, t->buffers.heap.high_water);
+	if (!fill_weights(t, error) || (t->on_gpu && !gpu_upload(&t->gpu, &t->buffers, error)))
+		return false;
+	if (t->on_gpu && !device_memory_used(&t->gpu.device, &t->gpu.used, error))
+		return false;
+	atomic_store(&segment_board(t->segment, t->segment->rank)->state, BOARD_RUNNING);
+	/* Everyone is ready: the first step's time is a step's. */
+	return comm_exchange(&t->comm, t->scratch, t->exchanged, sizeof(*t->exchanged));
+}
+
+void trainer_close(struct trainer *t)
+{
+	checkpointer_close(&t->checkpointer);
+	interpreter_close(&t->interpreter);
+	if (t->on_gpu)
+		device_graph_close(&t->gpu.device);
+	comm_close(&t->comm);
+	compute_close(&t->compute);
+	if (trainer_kernels(t) != NULL)
+		trainer_kernels(t)->close(&t->context);
+	if (t->kernels != NULL)
+		t->kernels->close(&t->background);
+	rank_release_workspace(t->background.workspace);
+	data_close(&t->data);
+	buffers_finish(&t->buffers);
+	if (t->on_gpu)
+		gpu_close(&t->gpu);
+	arena_finish(&t->arena);
+}

@@ -1,0 +1,58 @@
+/* Private to rank_train: everything that a rank of a training run holds, made before the first step
+ * and given back after the last one. */
+#ifndef EXECUTOR_TRAINER_H
+#define EXECUTOR_TRAINER_H
+
+#include "executor/checkpoints/checkpoints.h"
+#include "executor/checkpoints/shards.h"
+#include "executor/compute/compute.h"
+#include "executor/interpreter/interpreter.h"
+#include "executor/interpreter/recorder.h"
+#include "executor/launch/join.h"
+#include "executor/ranks/expectation.h"
+#include "executor/training/open_gpu.h"
+
+/* The bytes that one rank tells the others after each step. */
+struct step_exchange {
+	struct exact_sum loss;
+	uint32_t stop; /* this rank was asked to */
+};
+
+struct trainer {
+	struct segment *segment;
+	struct cluster cluster;
+	struct arena arena;
+	struct fault fault;
+	struct plan_file file;
+	struct schedule *schedule;
+	const struct kernels *kernels; /* of sums, also on the null device */
+	bool null_device, on_gpu;
+	struct gpu gpu;
+	struct buffers *states; /* resident buffers where the host can work on them */
+	struct kernel_context context, background;
+	struct data data;
+	struct buffers buffers;
+	struct comm comm;
+	struct compute compute;
+	struct expectation expected;
+	struct interpreter interpreter;
+	struct recorder recorder;
+	struct checkpointer checkpointer;
+	void *scratch;                   /* in the heap */
+	struct step_exchange *exchanged; /* [ranks] */
+	int64_t undeclared, pss_before, device_used;
+	bool stopping; /* some rank was asked to: no further step */
+};
+
+/* Reads the plan, joins the others, takes memory, rehearses a step, makes or reads the weights:
+ * when it returns, all ranks are ready for the first step. After a failure trainer_close is due
+ * too. */
+bool trainer_open(struct trainer *trainer, struct error *error);
+void trainer_close(struct trainer *trainer);
+
+const struct job *trainer_job(const struct trainer *trainer);
+/* Of the schedule's operations; trainer->kernels are the host's. */
+const struct kernels *trainer_kernels(const struct trainer *trainer);
+struct weights trainer_weights(struct trainer *trainer);
+
+#endif

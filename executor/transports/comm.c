@@ -1,0 +1,132 @@
+/* What all transports share, and the two that need no other rank. */
+#include "executor/transports/comm.h"
+
+#include <string.h>
+
+int64_t comm_element_bytes(enum comm_element element)
+{
+	static const int64_t bytes[] = {[COMM_FP32] = sizeof(float),
+		[COMM_INT64] = sizeof(int64_t),
+		[COMM_BYTE] = 1,
+		[COMM_BF16] = 2};
+
+	return bytes[element];
+}
+
+bool comm_element_is_float(enum comm_element element)
+{
+	return element == COMM_FP32 || element == COMM_BF16;
+}
+
+enum dtype comm_element_dtype(enum comm_element element)
+{
+	return element == COMM_BF16 ? DTYPE_BF16 : DTYPE_FP32;
+}
+
+struct comm_group comm_group_of(const struct group *group, int rank)
+{
+	int size = (int)group->size, stride = (int)group->stride;
+	int index = rank / stride % size;
+
+	return (struct comm_group){
+		.first = rank - index * stride, .size = size, .stride = stride, .index = index};
+}
+
+void comm_tell_unit(const struct comm *comm, int unit, struct text *text)
+{
+	const struct schedule *s = comm->schedule;
+
+	if (unit >= 0 && s != NULL && unit < s->n_units)
+		text_printf(text, " of %s", s->units[unit].name);
+	else if (unit >= 0)
+		text_printf(text, " of unit %d", unit);
+}
+
+void comm_tell_operation(const struct comm *comm, int op, struct text *text)
+{
+	const struct schedule *s = comm->schedule;
+
+	if (op < 0)
+		return;
+	text_printf(text, "operation %d", op);
+	if (s == NULL || op >= s->programs[0].n_ops)
+		return;
+	text_printf(text, ", %s", op_kind_name(s->programs[0].ops[op].kind));
+	comm_tell_unit(comm, s->programs[0].ops[op].unit, text);
+}
+
+bool comm_run(struct comm *comm, const struct collective *collective)
+{
+	comm->counters.collectives[collective->kind]++;
+	comm->assembled = 0;
+	return comm->transport->run(comm, collective);
+}
+
+bool comm_exchange(struct comm *comm, const void *input, void *output, int64_t bytes)
+{
+	return comm_exchange_within(comm, input, output, bytes, 0);
+}
+
+bool comm_exchange_within(
+	struct comm *comm, const void *input, void *output, int64_t bytes, double patience)
+{
+	struct comm_counters before = comm->counters;
+	bool ok = comm_run(comm, &(struct collective){.kind = COLLECTIVE_ALL_GATHER,
+					 .element = COMM_BYTE,
+					 .group = {.first = 0,
+						 .size = comm->ranks,
+						 .stride = 1,
+						 .index = comm->rank},
+					 .count = bytes,
+					 .input = input,
+					 .output = output,
+					 .step = -1,
+					 .op = -1,
+					 .unit = -1,
+					 .patience = patience});
+
+	/* Not an operation of the schedule: the counters are about those. */
+	comm->counters = before;
+	return ok;
+}
+
+void comm_close(struct comm *comm)
+{
+	if (comm->transport != NULL && comm->transport->finish != NULL)
+		comm->transport->finish(comm);
+	*comm = (struct comm){0};
+}
+
+/* Alone, input and output are the same data. */
+static bool self_run(struct comm *comm, const struct collective *c)
+{
+	(void)comm;
+	if (c->output != c->input)
+		memmove(c->output, c->input, (size_t)(c->count * comm_element_bytes(c->element)));
+	return true;
+}
+
+static const struct transport transport_self = {.name = "self", .run = self_run};
+
+void comm_open_self(struct comm *comm)
+{
+	*comm = (struct comm){
+		.transport = &transport_self, .ranks = 1, .fault = {.rank = -1, .step = -1}};
+}
+
+static bool null_run(struct comm *comm, const struct collective *c)
+{
+	(void)comm;
+	(void)c;
+	return true;
+}
+
+static const struct transport transport_null = {.name = "null", .run = null_run};
+
+void comm_open_null(struct comm *comm, int rank, int ranks)
+{
+	*comm = (struct comm){.transport = &transport_null,
+		.rank = rank,
+		.ranks = ranks,
+		.fault = {.rank = -1, .step = -1}};
+}

@@ -1,0 +1,113 @@
+/* The `nccl` transport: every rank has a GPU, and collectives are NCCL's, on the stream of the
+ * operation.
+ *
+ * Communicators are split from one over the world, one for each group of the schedule: gathers and
+ * reductions have groups of their own there, because operations of one communicator run one after
+ * the other. Reductions are sums (the division is in the loss gradient). Nothing blocks: what NCCL
+ * reports later is looked for while the host waits, and a fault of any rank aborts all
+ * communicators, which ends what waits on the GPUs. What lies in host memory goes on through the
+ * transport below, which also carries the identifier that ranks meet by. */
+#include "executor/training/open_gpu.h"
+#include "executor/transports/nccl_buffers.h"
+#include "executor/transports/nccl_world.h"
+#include "executor/transports/node.h"
+
+struct nccl {
+	struct arena arena;
+	struct comm host; /* the transport below */
+	struct device_cuda *device;
+	struct nccl_world world;
+	struct nccl_buffers buffers;
+};
+
+/* While the host waits for the GPU. */
+static bool healthy(void *data, struct error *error)
+{
+	struct nccl *n = data;
+
+	return nccl_world_healthy(&n->world, error);
+}
+
+/* --- collectives --- */
+
+/* As the ordered transports count it: what a rank gets from others. */
+static int64_t fetched(const struct collective *c)
+{
+	int64_t others = c->group.size - 1, own = node_slice(c, c->group.index).count;
+	int64_t elements = c->kind == COLLECTIVE_ALL_REDUCE ? others * own + c->count - own
+							    : others * c->count;
+
+	return elements * comm_element_bytes(c->element);
+}
+
+static bool alone(struct nccl *n, const struct collective *c, struct error *error)
+{
+	if (c->input == c->output || c->kind == COLLECTIVE_ALL_REDUCE)
+		return true;
+	return cuda_check(n->device->api,
+		n->device->api->cuMemcpyAsync((uint64_t)(uintptr_t)c->output,
+			(uint64_t)(uintptr_t)c->input,
+			(size_t)(c->count * comm_element_bytes(c->element)), c->stream),
+		"cuMemcpyAsync", error);
+}
+
+static bool nccl_run(struct comm *comm, const struct collective *c)
+{
+	struct nccl *n = comm->state;
+	struct error error = {0};
+	bool ok;
+
+	if (c->stream == NULL) {
+		n->host.fault = comm->fault;
+		return n->host.transport->run(&n->host, c);
+	}
+	if (c->group.size == 1) {
+		ok = alone(n, c, &error);
+	} else {
+		ok = nccl_world_run(&n->world, c, &error);
+		comm->counters.wire_bytes += fetched(c);
+	}
+	return ok || (error.message[0] != '\0' && segment_fault_error(n->world.segment, &error));
+}
+
+static void nccl_finish(struct comm *comm)
+{
+	struct nccl *n = comm->state;
+	struct arena arena = n->arena;
+
+	if (!n->world.aborted && !segment_aborted(n->world.segment))
+		nccl_buffers_close(&n->buffers);
+	nccl_world_close(&n->world);
+	n->device->healthy = NULL;
+	comm_close(&n->host);
+	arena_finish(&arena);
+}
+
+static const struct transport transport_nccl = {
+	.name = "nccl", .run = nccl_run, .finish = nccl_finish};
+
+bool comm_open_nccl(struct comm *comm, struct segment *segment, struct gpu *gpu,
+	const struct schedule *schedule, struct error *error)
+{
+	struct heap *heap = &gpu->mirror.heap;
+	struct arena arena = {0};
+	struct nccl *n = ARENA_NEW(&arena, struct nccl);
+
+	*n = (struct nccl){.arena = arena,
+		.host = *comm,
+		.device = &gpu->device,
+		.world = {.segment = segment}};
+	comm->transport = &transport_nccl;
+	comm->state = n;
+	if (!gpu_check_apart(gpu->device.api, gpu->device.ordinal, &n->host, heap, gpu->per_node,
+		    &n->arena, error) ||
+		!nccl_world_open(&n->world, segment, &n->host, heap, schedule->groups,
+			schedule->n_groups, gpu->device.patience.timeout, &n->arena, error) ||
+		!nccl_buffers_open(&n->buffers, &n->world, nccl_buffers_of(n->device), &n->host,
+			heap, &n->arena, error))
+		return false;
+	gpu->nccl_buffers = n->buffers.how;
+	gpu->device.healthy = healthy;
+	gpu->device.health_data = n;
+	return true;
+}

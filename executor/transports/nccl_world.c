@@ -1,0 +1,222 @@
+#include "executor/transports/nccl_world.h"
+
+#include <time.h>
+
+enum { NAP_NS = 20000 };
+
+static void nap(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+}
+
+/* Always false. */
+static bool fail(
+	const struct nccl_world *w, void *comm, int result, const char *what, struct error *error)
+{
+	return error_set(error, EXIT_CODE_FAULT, "rank %d: nccl: %s: %s (%s)", w->rank, what,
+		w->api->ncclGetErrorString(result), w->api->ncclGetLastError(comm));
+}
+
+bool nccl_world_settle(
+	const struct nccl_world *w, void *comm, int result, const char *what, struct error *error)
+{
+	double since = clock_now();
+
+	while (result == NCCL_IN_PROGRESS) {
+		if (segment_aborted(w->segment))
+			return false;
+		if (w->patience > 0 && clock_now() - since > w->patience)
+			return error_set(error, EXIT_CODE_FAULT,
+				"rank %d: nccl: %s has not ended for %.0f s: a rank that does not "
+				"come, or a network that does not answer",
+				w->rank, what, w->patience);
+		nap();
+		if (w->api->ncclCommGetAsyncError(comm, &result) != 0)
+			return fail(w, comm, result, what, error);
+	}
+	return result == 0 || fail(w, comm, result, what, error);
+}
+
+/* --- making them --- */
+
+/* The first rank's identifier reaches all; `mine` lies where the host's transport can read it. */
+static bool agree_on_id(const struct nccl_world *w, struct comm *host, struct nccl_id *mine,
+	struct nccl_id *id, struct arena *arena, struct error *error)
+{
+	struct nccl_id *all = ARENA_ARRAY(arena, struct nccl_id, host->ranks);
+
+	*mine = (struct nccl_id){{0}};
+	if (w->rank == 0) {
+		int result = w->api->ncclGetUniqueId(mine);
+
+		if (result != 0)
+			return fail(w, NULL, result, "ncclGetUniqueId", error);
+	}
+	if (!comm_exchange(host, mine, all, sizeof(*all)))
+		return false;
+	*id = all[0];
+	return true;
+}
+
+static bool meet(struct nccl_world *w, struct comm *host, struct heap *heap, struct arena *arena,
+	struct error *error)
+{
+	struct nccl_config config = nccl_config_of_all();
+	int block = heap_take(heap, sizeof(struct nccl_id), error);
+	struct nccl_id id;
+
+	if (block < 0)
+		return false;
+	bool ok = agree_on_id(w, host, heap_address(heap, block), &id, arena, error);
+	heap_give(heap, block);
+	if (!ok)
+		return false;
+	int result = w->api->ncclCommInitRankConfig(&w->all, host->ranks, id, w->rank, &config);
+	return nccl_world_settle(w, w->all, result, "ncclCommInitRankConfig", error);
+}
+
+/* Members of a group have the colour of its first rank. */
+static bool split_once(
+	struct nccl_world *w, const struct comm_group *group, void **comm, struct error *error)
+{
+	struct nccl_config config = nccl_config_of_all();
+	int result = w->api->ncclCommSplit(w->all, group->first, group->index, comm, &config);
+
+	return nccl_world_settle(w, w->all, result, "ncclCommSplit", error) &&
+	       (*comm == NULL ||
+		       nccl_world_settle(w, *comm, NCCL_IN_PROGRESS, "ncclCommSplit", error));
+}
+
+/* The first group with the same members in one engine: whose communicator it is. */
+static int owner_of(const struct nccl_world *w, int index)
+{
+	const struct group *group = &w->groups[index];
+
+	for (int g = 0; g < index; g++)
+		if (w->groups[g].size == group->size && w->groups[g].stride == group->stride &&
+			w->groups[g].engine == group->engine)
+			return g;
+	return index;
+}
+
+/* All ranks split for all groups in one order; a group of one needs no communicator. */
+static bool split(struct nccl_world *w, struct error *error)
+{
+	for (int g = 0; g < w->n_groups; g++) {
+		struct comm_group group = comm_group_of(&w->groups[g], w->rank);
+
+		if (group.size > 1 && owner_of(w, g) == g &&
+			!split_once(w, &group, &w->comms[g], error))
+			return false;
+	}
+	return true;
+}
+
+bool nccl_world_open(struct nccl_world *w, struct segment *segment, struct comm *host,
+	struct heap *heap, const struct group *groups, int n_groups, double patience,
+	struct arena *arena, struct error *error)
+{
+	*w = (struct nccl_world){.api = nccl_api(error),
+		.segment = segment,
+		.patience = patience,
+		.rank = host->rank,
+		.n_groups = n_groups,
+		.groups = groups,
+		.comms = ARENA_ARRAY(arena, void *, n_groups + 1)};
+	return w->api != NULL && meet(w, host, heap, arena, error) && split(w, error);
+}
+
+/* --- collectives --- */
+
+static int type_of(enum comm_element element)
+{
+	static const int types[] = {[COMM_FP32] = NCCL_FLOAT32,
+		[COMM_INT64] = NCCL_INT64,
+		[COMM_BYTE] = NCCL_UINT8,
+		[COMM_BF16] = NCCL_BFLOAT16};
+
+	return types[element];
+}
+
+static int issue(const struct nccl_api *api, const struct collective *c, void *comm)
+{
+	size_t count = (size_t)c->count;
+	int type = type_of(c->element);
+
+	switch (c->kind) {
+	case COLLECTIVE_ALL_GATHER:
+		return api->ncclAllGather(c->input, c->output, count, type, comm, c->stream);
+	case COLLECTIVE_REDUCE_SCATTER:
+		return api->ncclReduceScatter(
+			c->input, c->output, count, type, NCCL_SUM, comm, c->stream);
+	case COLLECTIVE_ALL_REDUCE:
+		return api->ncclAllReduce(
+			c->output, c->output, count, type, NCCL_SUM, comm, c->stream);
+	}
+	return 0;
+}
+
+bool nccl_world_run(const struct nccl_world *w, const struct collective *c, struct error *error)
+{
+	void *comm = w->comms[owner_of(w, c->group_index)];
+
+	return nccl_world_settle(w, comm, issue(w->api, c, comm), "a collective", error);
+}
+
+/* --- failure, and the end --- */
+
+void nccl_world_abort(struct nccl_world *w)
+{
+	if (w->aborted)
+		return;
+	w->aborted = true;
+	for (int i = 0; i < w->n_groups; i++)
+		if (w->comms[i] != NULL)
+			w->api->ncclCommAbort(w->comms[i]);
+	if (w->all != NULL)
+		w->api->ncclCommAbort(w->all);
+}
+
+bool nccl_world_healthy(struct nccl_world *w, struct error *error)
+{
+	for (int i = 0; i < w->n_groups; i++) {
+		void *comm = w->comms[i];
+		int result = 0;
+
+		if (comm == NULL || w->api->ncclCommGetAsyncError(comm, &result) != 0)
+			continue;
+		if (result != 0 && result != NCCL_IN_PROGRESS) {
+			fail(w, comm, result, "a collective failed", error);
+			nccl_world_abort(w);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Not `settle`: nobody is left to tell. */
+static void leave(const struct nccl_world *w, void *comm)
+{
+	int result = w->api->ncclCommFinalize(comm);
+
+	while (result == NCCL_IN_PROGRESS && !segment_aborted(w->segment)) {
+		nap();
+		if (w->api->ncclCommGetAsyncError(comm, &result) != 0)
+			break;
+	}
+	w->api->ncclCommDestroy(comm);
+}
+
+void nccl_world_close(struct nccl_world *w)
+{
+	if (w->api == NULL)
+		return;
+	if (segment_aborted(w->segment))
+		nccl_world_abort(w);
+	for (int i = 0; i < w->n_groups && !w->aborted; i++)
+		if (w->comms[i] != NULL)
+			leave(w, w->comms[i]);
+	if (w->all != NULL && !w->aborted)
+		leave(w, w->all);
+	*w = (struct nccl_world){0};
+}

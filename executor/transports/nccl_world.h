@@ -1,0 +1,44 @@
+/* NCCL's communicators of a run: one over all ranks, and split from it one for each group of a
+ * list. Operations of one communicator run one after the other: groups of one engine share one.
+ *
+ * Nothing blocks: what NCCL reports later is looked for while the host waits, and a fault of any
+ * rank aborts all communicators, which ends what waits on the GPUs. */
+#ifndef EXECUTOR_NCCL_WORLD_H
+#define EXECUTOR_NCCL_WORLD_H
+
+#include "executor/memory/heap.h"
+#include "executor/ranks/shared_segment.h"
+#include "executor/transports/comm.h"
+#include "executor/transports/nccl_api.h"
+
+struct nccl_world {
+	const struct nccl_api *api;
+	struct segment *segment; /* a fault in it ends every wait */
+	double patience;         /* s until a call that does not end is an error; 0 = never */
+	int rank, n_groups;
+	const struct group *groups;
+	void *all, **comms; /* [n_groups]; NULL for a group of one rank, or like one before it */
+	bool aborted;
+};
+
+/* On the thread whose GPU it is. Ranks meet over `host`, which reads what lies in `heap`; `groups`
+ * must stay. After an error nccl_world_close is still due. */
+bool nccl_world_open(struct nccl_world *world, struct segment *segment, struct comm *host,
+	struct heap *heap, const struct group *groups, int n_groups, double patience,
+	struct arena *arena, struct error *error);
+/* Leaves with all others, or aborts after a fault. */
+void nccl_world_close(struct nccl_world *world);
+
+/* Enqueues on collective->stream, by the communicator of its group. */
+bool nccl_world_run(
+	const struct nccl_world *world, const struct collective *collective, struct error *error);
+
+/* Calls of a communicator may go on behind our back; the next one must wait. False without an error
+ * when another rank's fault ended it. */
+bool nccl_world_settle(const struct nccl_world *world, void *comm, int result, const char *what,
+	struct error *error);
+/* Asks all for asynchronous errors; one aborts all. */
+bool nccl_world_healthy(struct nccl_world *world, struct error *error);
+void nccl_world_abort(struct nccl_world *world);
+
+#endif

@@ -1,0 +1,79 @@
+/* Private to transports: ranks of one machine, which read in each other's windows of a segment.
+ *
+ * Of a group, `members` are the positions whose ranks are on this machine: all of them under the
+ * shm transport. */
+#ifndef EXECUTOR_COMM_NODE_H
+#define EXECUTOR_COMM_NODE_H
+
+#include "base/arena.h"
+#include "executor/ranks/shared_segment.h"
+#include "executor/transports/comm.h"
+
+/* Progress counts PHASES * sequence + phase, so one counter says both. */
+enum phase { PHASE_POSTED = 1, PHASE_REDUCED, PHASE_GATHERED, PHASE_DONE, PHASES };
+
+/* Positions in a group: [first, end). */
+struct members {
+	int first, end;
+};
+
+struct node_link {
+	struct segment *segment; /* that the ranks of this machine share */
+	struct segment *control; /* that the launcher of this rank reads: where faults are told */
+	int first_rank;          /* of this machine: has board and window 0 */
+	char *window;            /* of this rank */
+	int64_t window_bytes;
+	uint32_t sequence; /* of the last collective */
+	struct patience patience;
+	const void **sources; /* [ranks], scratch */
+};
+
+/* Borrows the segments; `rank` is the caller's in the run, `ranks` all of the run. */
+void node_link_open(struct node_link *link, struct segment *shared, struct segment *control,
+	int rank, int ranks, int first_rank, struct arena *arena);
+
+/* The collective's own, where it has one. */
+struct patience node_patience(const struct node_link *link, const struct collective *c);
+/* Says what this rank is about to do, under the next sequence number. */
+void node_post(struct comm *comm, struct node_link *link, const struct collective *c);
+const struct post *node_peer_post(const struct node_link *link, int rank);
+void node_say(const struct comm *comm, struct node_link *link, enum phase phase);
+/* Until every member has reached that phase of this collective. */
+bool node_await(struct comm *comm, struct node_link *link, const struct collective *c,
+	struct members members, enum phase phase);
+/* Before data moves: every member is about to do the same. */
+bool node_agree(struct comm *comm, struct node_link *link, const struct collective *c,
+	struct members members);
+/* Whether `theirs` is what this rank has posted; tells the fault when it is not. */
+bool node_same(struct comm *comm, struct node_link *link, int peer, const struct post *theirs);
+/* Tells that a rank does not come. Always false. */
+bool node_hangs(struct comm *comm, struct node_link *link, const struct collective *c, int peer,
+	const char *last_seen);
+
+/* What the rank at that position exposed: input, or the buffer of an all-reduce. */
+const char *node_input(const struct node_link *link, const struct collective *c, int index);
+/* Where it writes. Only of outputs in its window. */
+const char *node_output(const struct node_link *link, const struct collective *c, int index);
+bool node_reaches(const struct node_link *link, const void *address, int64_t bytes);
+
+/* Copies; counts as fetched from another rank unless `own`. */
+void node_fetch(struct comm *comm, void *to, const void *from, int64_t bytes, bool own);
+
+/* The part of an all-reduce's buffer that the member at `index` sums up. */
+struct slice_range {
+	int64_t first, count;
+};
+struct slice_range node_slice(const struct collective *c, int index);
+
+/* --- comm_shm.c --- */
+
+/* A collective whose group is on this machine. */
+bool comm_run_in_node(struct comm *comm, struct node_link *link, const struct collective *c);
+
+/* --- comm_sum.c --- */
+
+/* to[0..n) = the sum of `count` sources, floats in the declared tree; seeded faults included. */
+void comm_sum(struct comm *comm, const struct collective *c, void *to, const void *const *sources,
+	int count, int64_t n);
+
+#endif

@@ -1,0 +1,51 @@
+/* Private to transports: one flow of data from or to a rank of another machine, in pieces.
+ *
+ * It begins with what its sender is about to do, so that nothing is received by ranks that
+ * disagree. Pieces lie in the data itself, or pass through slots: a piece may then start when the
+ * one TRANSFER_DEPTH before it was used up. */
+#ifndef EXECUTOR_TRANSFER_H
+#define EXECUTOR_TRANSFER_H
+
+#include "executor/ranks/shared_segment.h"
+#include "executor/transports/nodes/wire.h"
+
+enum {
+	TRANSFER_PIECE = 64 << 10, /* elements */
+	TRANSFER_DEPTH = 4,        /* pieces on their way */
+};
+
+struct transfer {
+	int rank; /* the other one */
+	bool sends;
+	int64_t element_bytes;
+	int64_t n;        /* elements */
+	int multiplicity; /* arrays of them: partial sums that were not added up yet */
+	char *data;       /* NULL: slots */
+	char *slots;
+	int64_t at;   /* sends of sums: the first element of what is summed */
+	int64_t used; /* pieces whose slot may be taken again; INT64_MAX for data */
+	/* private */
+	int64_t started, done; /* pieces */
+	bool opened, verified;
+	int cursor; /* of the fold */
+	double moved_at;
+	struct post post; /* the sender's */
+	struct wire_message header, messages[TRANSFER_DEPTH];
+};
+
+int64_t transfer_pieces(const struct transfer *t);
+int64_t transfer_piece_elements(const struct transfer *t, int64_t piece);
+int64_t transfer_piece_bytes(const struct transfer *t, int64_t piece);
+char *transfer_piece_data(const struct transfer *t, int64_t piece);
+int64_t transfer_slot_bytes(const struct transfer *t);
+
+/* Sends or receives `post` when that has not begun; true when it is done. */
+bool transfer_open(struct transfer *t, struct wire *wire);
+/* Whether the next piece may start now; a sender of slots fills it before transfer_start. */
+bool transfer_may_start(const struct transfer *t);
+void transfer_start(struct transfer *t, struct wire *wire);
+/* Notes what the wire has finished. */
+void transfer_reap(struct transfer *t);
+bool transfer_finished(const struct transfer *t);
+
+#endif

@@ -1,0 +1,84 @@
+/* Private to the executor: collectives over machines, whatever carries the messages.
+ *
+ * Ranks of one machine read in each other's windows; machines exchange messages. Sums are made
+ * inside a machine first, so that only its partial sums cross the network. That keeps the declared
+ * tree: the members on a machine are a run of positions, the tree over the group contains whole
+ * subtrees of that run, and each subtree's sum is what crosses (one, where a machine holds a power
+ * of two of them). */
+#ifndef EXECUTOR_COMM_NODES_H
+#define EXECUTOR_COMM_NODES_H
+
+#include "executor/transports/node.h"
+#include "executor/transports/nodes/transfer.h"
+
+/* Where the ranks of a run are: `per_node` consecutive ones on each machine. */
+struct layout {
+	int rank, ranks;
+	int per_node;
+};
+
+/* At the end of each window of the shared segment: for what is gathered into private memory. */
+#define NODES_BOUNCE_BYTES (INT64_C(1) << 20)
+
+/* `shared` is the segment of this machine's ranks, whose windows end in NODES_BOUNCE_BYTES that
+ * nobody else uses; faults are told in `control`. Takes the wire over, borrows the rest. */
+bool comm_open_nodes(struct comm *comm, const struct layout *layout, struct segment *shared,
+	struct segment *control, const struct wire *wire, const struct kernels *kernels,
+	struct kernel_context *context, struct error *error);
+
+/* --- private: the state of the transport --- */
+
+struct nodes {
+	struct arena arena;
+	struct node_link link;
+	struct layout layout;
+	struct wire wire;
+	struct transfer *transfers; /* of the collective; [2 * ranks] */
+	int n_transfers;
+	char *slots, *next_slot; /* memory for pieces, and for this machine's sums */
+	int64_t slots_bytes;
+	char *bounce;
+	char *ring; /* room for two sums; NULL: collectives go in two levels */
+};
+
+int nodes_of_rank(const struct nodes *nodes, int rank);
+int nodes_own(const struct nodes *nodes);
+/* Positions of the group on that machine; may be none. */
+struct members nodes_members(const struct nodes *nodes, const struct comm_group *group, int node);
+/* The member on `node` that serves the one at `position`, which is on another. */
+int nodes_partner(
+	const struct nodes *nodes, const struct comm_group *group, int node, int position);
+
+/* The part of everybody's data that the member at that position sums up, or contributes. */
+struct slice_range nodes_part(const struct collective *c, int position);
+
+/* --- comm_ring.c --- */
+
+bool comm_run_ring(struct comm *comm, const struct collective *c);
+
+/* --- comm_nodes_sum.c --- */
+
+/* How many subtrees make up the members, of a group of that size. */
+int nodes_subtrees(struct members members, int size);
+/* Sums elements [at, at + n) over each subtree of this machine's members, one after the other. */
+void nodes_sum_subtrees(
+	struct comm *comm, const struct collective *c, int64_t at, int64_t n, char *to);
+/* to[0..n) = the sum of this machine's subtrees (`own`, which is overwritten) and of those that the
+ * receiving transfers have brought as that piece. */
+void nodes_fold(struct comm *comm, const struct collective *c, char *own, int64_t piece, int64_t n,
+	char *to);
+
+/* --- comm_nodes_flow.c --- */
+
+void nodes_begin(struct nodes *nodes);
+/* A flow to or from the member at that position. */
+struct transfer *nodes_add(
+	struct nodes *nodes, const struct collective *c, int position, bool sends, int64_t n);
+/* Its pieces pass through memory of their own, `multiplicity` arrays each. */
+void nodes_give_slots(struct nodes *nodes, struct transfer *t, int multiplicity);
+/* Moves messages until every receiving transfer has brought that piece. */
+bool nodes_await_piece(struct comm *comm, const struct collective *c, int64_t piece);
+/* ... until all has arrived and was sent. */
+bool nodes_await_all(struct comm *comm, const struct collective *c);
+
+#endif

@@ -1,0 +1,148 @@
+/* What lies where in the fake machine, and who has touched it: races are seen here. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/executor/fakes/cuda_private.h"
+
+/* --- accesses --- */
+
+static struct access {
+	const char *start, *end;
+	int actor;
+	uint32_t time;
+	bool write;
+	const char *name;
+} * accesses;
+static int n_accesses, capacity_accesses;
+
+struct allocation *fake_find_allocation(const void *address)
+{
+	const char *byte = address;
+
+	for (struct allocation *a = fake_machine.allocations; a != NULL; a = a->next)
+		if (byte >= a->memory && byte < a->memory + a->bytes)
+			return a;
+	return NULL;
+}
+
+static bool is_before(const struct access *access, const struct fake_stream *stream)
+{
+	return access->time <= stream->clock[access->actor];
+}
+
+static void add_access(const struct access *access)
+{
+	if (n_accesses == capacity_accesses) {
+		capacity_accesses = capacity_accesses * 2 + 256;
+		accesses = realloc(accesses, (size_t)capacity_accesses * sizeof(*accesses));
+		if (accesses == NULL)
+			abort();
+	}
+	accesses[n_accesses++] = *access;
+}
+
+/* A later access stands for an earlier one where it covers it, is ordered behind it, and conflicts
+ * with whatever that one would conflict with. */
+static bool stands_for(const struct access *later, const struct access *earlier)
+{
+	return later->start <= earlier->start && later->end >= earlier->end &&
+	       (later->write || (!earlier->write && later->actor == earlier->actor));
+}
+
+void fake_check_access(
+	const struct fake_stream *stream, const char *name, const struct fake_touch *touch)
+{
+	const struct allocation *a = fake_find_allocation(touch->address);
+	const struct access now = {touch->address, (const char *)touch->address + touch->bytes,
+		stream->actor, stream->clock[stream->actor], touch->write, name};
+	int kept = 0;
+
+	fake_machine.counts.accesses++;
+	if (touch->bytes <= 0)
+		return;
+	if (a == NULL || now.end > a->memory + a->bytes) {
+		fake_cuda_fault("%s %s %lld bytes that nobody allocated", name,
+			touch->write ? "writes" : "reads", (long long)touch->bytes);
+		return;
+	}
+	for (int i = 0; i < n_accesses; i++) {
+		const struct access *other = &accesses[i];
+		bool overlap = other->start < now.end && now.start < other->end;
+		bool before = is_before(other, stream);
+
+		if (overlap && !before && (other->write || now.write))
+			fake_cuda_fault("race: %s %s what %s %s, and nothing orders them", name,
+				now.write ? "writes" : "reads", other->name,
+				other->write ? "writes" : "reads");
+		if (!overlap || !before || !stands_for(&now, other))
+			accesses[kept++] = *other;
+	}
+	n_accesses = kept;
+	add_access(&now);
+}
+
+static void forget_accesses(const char *start, const char *end)
+{
+	int kept = 0;
+
+	for (int i = 0; i < n_accesses; i++)
+		if (accesses[i].end <= start || accesses[i].start >= end)
+			accesses[kept++] = accesses[i];
+	n_accesses = kept;
+}
+
+/* Of what the calling thread enqueued. */
+static bool is_working(void)
+{
+	for (struct fake_stream *s = fake_machine.streams; s != NULL; s = s->next)
+		if (s->head != NULL && s->owner == fake_thread.actor)
+			return true;
+	return false;
+}
+
+char *fake_add_allocation(size_t bytes, bool pinned)
+{
+	struct allocation *a = fake_calloc(sizeof(*a));
+
+	if (is_working())
+		fake_cuda_fault("memory is allocated while a step runs");
+	if (fake_thread.capture != NULL)
+		fake_cuda_fault("memory is allocated while a step is captured");
+	*a = (struct allocation){.bytes = (int64_t)bytes, .pinned = pinned};
+	/* Whole pages begin at one, as NCCL's do. */
+	size_t unit = bytes % 4096 == 0 ? 4096 : 256;
+	a->memory = aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
+	if (a->memory == NULL)
+		abort();
+	/* As found: NaN in every format. Where nothing is computed nothing is touched. */
+	if (!fake_clock_is_dry() || pinned)
+		memset(a->memory, 0xff, bytes);
+	fake_trace("%s %d 0 %p %lld", pinned ? "pinned" : "device", fake_thread.actor,
+		(void *)a->memory, (long long)a->bytes);
+	a->next = fake_machine.allocations;
+	fake_machine.allocations = a;
+	fake_machine.allocated += pinned ? 0 : a->bytes;
+	return a->memory;
+}
+
+void fake_remove_allocation(const void *memory, bool pinned)
+{
+	struct allocation **at = &fake_machine.allocations;
+
+	if (is_working())
+		fake_cuda_fault("memory is freed while a step runs");
+	if (fake_thread.capture != NULL)
+		fake_cuda_fault("memory is freed while a step is captured");
+	while (*at != NULL && (*at)->memory != memory)
+		at = &(*at)->next;
+	struct allocation *a = *at;
+	if (a == NULL || a->pinned != pinned) {
+		fake_cuda_fault("what is freed was never allocated");
+		return;
+	}
+	*at = a->next;
+	fake_machine.allocated -= pinned ? 0 : a->bytes;
+	forget_accesses(a->memory, a->memory + a->bytes);
+	free(a->memory);
+	free(a);
+}
