@@ -13,6 +13,7 @@
 #include "base/dtype.h"
 #include "base/embedded.h"
 #include "base/error.h"
+#include "base/escape.h"
 #include "base/fields.h"
 #include "base/hash.h"
 #include "base/runs.h"

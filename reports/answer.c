@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "reports/escape.h"
 #include "reports/figures.h"
 #include "reports/pieces.h"
 #include "reports/study.h"

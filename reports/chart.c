@@ -4,8 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "reports/escape.h"
-
 struct axis_unit {
 	double size;
 	const char *name;

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "reports/chart.h"
-#include "reports/escape.h"
 #include "reports/figures.h"
 
 #define SPAN 2.0 /* powers of two on either side */

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "reports/chart.h"
-#include "reports/escape.h"
 #include "reports/figures.h"
 #include "reports/pieces.h"
 #include "reports/study.h"

@@ -1,7 +1,6 @@
 /* Memory over the step, stacked by category. */
 #include "reports/chart.h"
 
-#include "reports/escape.h"
 #include "reports/figures.h"
 #include "reports/pieces.h"
 

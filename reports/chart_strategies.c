@@ -1,7 +1,6 @@
 /* Time and peak memory as bars side by side: of every candidate of an answer, or of several
  * reports. */
 #include "reports/chart.h"
-#include "reports/escape.h"
 #include "reports/figures.h"
 #include "reports/pieces.h"
 #include "reports/study.h"

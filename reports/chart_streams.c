@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "reports/chart.h"
-#include "reports/escape.h"
 #include "reports/figures.h"
 
 /* A stretch of one stream that is drawn as one rectangle. */

@@ -8,8 +8,6 @@
 #include <string.h>
 
 #include "reports/export_rules.h"
-#include "reports/export_write.h"
-#include "reports/import_read.h"
 
 #define ACCELERATE_BESIDE                                                                          \
 	ATTENTION_BESIDE, {"optimizer", SAYS_BESIDE, NULL, "the optimizer given to prepare()"},    \

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "reports/export_rules.h"
-#include "reports/export_write.h"
 
 #define DEEPSPEED_FIXED                                                                            \
 	{"wrap", SAYS_KEY, NULL, NULL},                                                            \

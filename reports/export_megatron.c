@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "reports/export_rules.h"
-#include "reports/export_write.h"
-#include "reports/import_read.h"
 
 #define MEGATRON_COMMON                                                                            \
 	{"wrap", SAYS_KEY, NULL, NULL},                                                            \

@@ -8,7 +8,6 @@
 #include "base/embedded.h"
 #include "base/runs.h"
 #include "reports/export_rules.h"
-#include "reports/export_write.h"
 
 #define PYTORCH_COMMON                                                                             \
 	{"activation_checkpointing", SAYS_KEY, NULL, NULL}, ATTENTION_KEY,                         \

@@ -22,28 +22,6 @@ const char *export_knob(const struct plan *plan, const char *name, struct arena 
 	return copy;
 }
 
-void export_add_note(
-	struct exporting *exporting, const char *knob, enum saying saying, const char *format, ...)
-{
-	struct exported *exported = exporting->exported;
-	char words[512];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(words, sizeof(words), format, args);
-	va_end(args);
-	if (exported->n_notes == exported->notes_room) {
-		int room = 2 * exported->notes_room + 8;
-		struct export_note *grown = ARENA_ARRAY(exporting->arena, struct export_note, room);
-		if (exported->n_notes > 0)
-			memcpy(grown, exported->notes, (size_t)exported->n_notes * sizeof(*grown));
-		exported->notes = grown;
-		exported->notes_room = room;
-	}
-	exported->notes[exported->n_notes++] =
-		(struct export_note){knob, arena_strdup(exporting->arena, words), saying};
-}
-
 /* --- one rule ------------------------------------------------------------------------------ */
 
 static bool matches(const char *value, const char *pattern, size_t length)

@@ -1,6 +1,12 @@
-/* Private to reports/export_*.c: rules that several targets have word for word. */
+/* Private to the targets: rules that several of them have word for word, and what they read back
+ * in a file of its own. */
 #ifndef REPORTS_EXPORT_RULES_H
 #define REPORTS_EXPORT_RULES_H
+
+#include "reports/common.h"
+
+extern const struct import_format import_deepspeed, import_accelerate_deepspeed, import_torchtitan,
+	import_torchtitan_flags, import_torchtitan_toml, import_pytorch_fsdp2, import_pytorch_fsdp1;
 
 /* DeepSpeed's stages in FSDP's words. */
 #define ZERO_AS_FSDP "ZERO_3>FULL_SHARD ZERO_2>SHARD_GRAD_OP ZERO_1>SHARD_GRAD_OP"

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "reports/export_rules.h"
-#include "reports/export_write.h"
 
 static const struct export_rule rules[] = {
 	{"strategy", SAYS_KEY, ZERO_AS_FSDP, "FSDP2 is the nearest"},

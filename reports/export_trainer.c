@@ -8,8 +8,6 @@
 #include <strings.h>
 
 #include "reports/export_rules.h"
-#include "reports/export_write.h"
-#include "reports/import_read.h"
 
 #define TRAINER_COMMON                                                                             \
 	{"wrap", SAYS_KEY, NULL, NULL},                                                            \

@@ -1,10 +1,22 @@
-/* Private to reports/export*.c: what the writers of the targets share. */
+/* Writing a plan as a target's file: the plan that the file can say, notes about the rest, and what
+ * the writers of several targets share. */
 #ifndef REPORTS_EXPORT_WRITE_H
 #define REPORTS_EXPORT_WRITE_H
 
-#include "reports/export.h"
-#include "reports/import.h"
-#include "schedule/per_unit.h"
+#include "reports/target.h"
+
+struct export_note {
+	const char *knob;   /* "prefetch" */
+	const char *text;   /* "none -> pre: ..." or "2: DataLoader(batch_size=2)" */
+	enum saying saying; /* SAYS_BESIDE: to be said elsewhere; else: changed */
+};
+
+struct exported {
+	struct plan plan; /* what the file stands for */
+	int n_notes, notes_room;
+	struct export_note *notes; /* from the arena */
+	const char *launch;        /* "accelerate launch --config_file plan.yaml train.py" */
+};
 
 struct exporting {
 	const struct export_target *target;
@@ -16,17 +28,6 @@ struct exporting {
 	struct arena *arena;
 	struct text *text;
 };
-
-/* The row of each target is beside its writer. */
-extern const struct export_target export_accelerate_fsdp2, export_accelerate_fsdp1,
-	export_accelerate_deepspeed, export_trl, export_trainer_fsdp2, export_trainer_fsdp1,
-	export_torchtitan, export_torchtitan_flags, export_torchtitan_toml, export_deepspeed,
-	export_llm_foundry, export_axolotl, export_nanotron, export_megatron_fsdp,
-	export_megatron_torch_fsdp2, export_pytorch_fsdp2, export_pytorch_fsdp1;
-
-/* Where reading back is a file of its own. */
-extern const struct import_format import_deepspeed, import_accelerate_deepspeed, import_torchtitan,
-	import_torchtitan_flags, import_torchtitan_toml, import_pytorch_fsdp2, import_pytorch_fsdp1;
 
 /* Applies the target's rules to a copy of the plan; every change becomes a note. */
 void export_adapt(struct exporting *exporting, struct plan *plan);
@@ -55,5 +56,10 @@ int export_zero_stage(const struct plan *plan);
 bool export_checkpoints(const struct exporting *exporting);
 const char *export_torch_dtype(enum dtype dtype); /* "bfloat16" */
 bool export_has(const char *const *names, const char *name);
+/* The class of a transformer block in Hugging Face's Transformers ("LlamaDecoderLayer"); NULL for a
+ * family that is not known. */
+const char *export_block_class(const char *family);
+/* The family whose block has that class; NULL. */
+const char *export_block_family(const char *block_class);
 
 #endif

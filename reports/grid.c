@@ -4,8 +4,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#include "reports/escape.h"
-
 void grid_init(struct grid *grid, const struct grid_column *columns, int n_columns)
 {
 	*grid = (struct grid){.columns = columns, .n_columns = n_columns};

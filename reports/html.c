@@ -2,7 +2,6 @@
 #include "reports/html.h"
 
 #include "reports/chart.h"
-#include "reports/escape.h"
 #include "reports/figures.h"
 #include "reports/pieces.h"
 #include "reports/study.h"

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "reports/import_read.h"
+#include "reports/leaves.h"
 
 enum { VARIABLES_MOST = 256, LONGEST_WORD = 512 };
 

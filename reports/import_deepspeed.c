@@ -2,8 +2,7 @@
  * reports/export_deepspeed.c. */
 #include <string.h>
 
-#include "reports/export_write.h"
-#include "reports/import_read.h"
+#include "reports/export_rules.h"
 
 #define ZERO(name) "zero_optimization." name
 

@@ -10,7 +10,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "reports/import_read.h"
+#include "reports/leaves.h"
 
 enum { DEEPEST = 64, LONGEST_VALUE = 400 };
 

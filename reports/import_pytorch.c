@@ -3,8 +3,7 @@
  * is run: what is computed is not seen. */
 #include <string.h>
 
-#include "reports/export_write.h"
-#include "reports/import_read.h"
+#include "reports/export_rules.h"
 
 #define TORCH "torch.bfloat16>bf16 torch.float32>fp32 torch.float16>fp16 torch.half>fp16"
 #define OURS                                                                                       \

@@ -1,8 +1,40 @@
-/* Private to reports/import*.c and the targets: taking files apart. */
+/* Reading a target's file: what the file gives as options, notes with their lines, and what the
+ * readers of several targets share. */
 #ifndef REPORTS_IMPORT_READ_H
 #define REPORTS_IMPORT_READ_H
 
-#include "reports/import.h"
+#include "reports/target.h"
+
+/* One option that the file gives. */
+struct import_setting {
+	const char *option, *value; /* "micro-batch", "2" */
+	const char *key;            /* where it came from: "fsdp_config.fsdp_version", ... */
+	const struct node *node;    /* NULL: a default of the framework */
+};
+
+enum { IMPORT_SETTINGS_MOST = 40 };
+
+/* A model's size, where the file spells it out; 0: not said. */
+struct import_shape {
+	int64_t layers, hidden, heads, kv_heads, ffn;
+};
+
+struct imported {
+	const struct export_target *target;
+	int n_settings;
+	struct import_setting settings[IMPORT_SETTINGS_MOST];
+	int n_notes, notes_room;
+	const char **notes; /* "file:3: fsdp_config.x: ..." */
+	const char *model;  /* as the file names it; NULL */
+	const char *block_class;
+	struct import_shape shape;
+	bool has_ranks; /* `gpus` is among the settings */
+	/* Embedding and head are units of their own, unless they share a weight: the caller knows.
+	 */
+	bool wraps_apart;
+	int64_t replicas; /* groups of a hybrid whose size the file leaves to the number of ranks; 0
+			   */
+};
 
 struct importing {
 	struct arena *arena;
@@ -10,24 +42,19 @@ struct importing {
 	struct imported *imported;
 };
 
-/* --- syntaxes: text to leaves ------------------------------------------------------------ */
-bool source_read_tree(struct arena *arena, struct source *source, struct error *error);
-bool source_read_toml(struct arena *arena, struct source *source, struct error *error);
-bool source_read_python(struct arena *arena, struct source *source, struct error *error);
-bool source_read_arguments(struct arena *arena, struct source *source, struct error *error);
-void source_add(struct arena *arena, struct source *source, const char *path, const char *value,
-	bool quoted, int line, int column);
-
-/* --- for `recognizes` --------------------------------------------------------------------- */
-/* '*' at the end of the path: any rest. The last one of a path counts. NULL: none. */
-const struct node *source_find(const struct source *source, const char *path);
-bool source_has(const struct source *source, const char *path);
+/* Every leaf through the target's table of keys; those of IMPORT_READ are left to `finish`. */
+bool import_take_leaves(struct importing *importing, struct error *error);
 
 /* --- for `finish` ------------------------------------------------------------------------- */
 const struct node *import_find(const struct importing *importing, const char *path);
 /* The text of a leaf, `otherwise` when it is absent, null or "auto". */
 const char *import_text(const struct importing *importing, const char *path, const char *otherwise);
 bool import_is(const struct importing *importing, const char *path, const char *value);
+/* Absent, null, "auto" or "None": left to the framework. */
+bool import_is_unset(const struct node *node);
+/* Of a leaf that is set. */
+bool import_read_count(const struct node *node, int64_t *count, struct error *error);
+bool import_read_switch(const struct node *node, bool *value, struct error *error);
 /* A whole number above 0; `otherwise` when absent, null, -1 or "auto". */
 bool import_count(const struct importing *importing, const char *path, int64_t *count,
 	int64_t otherwise, struct error *error);

@@ -3,7 +3,7 @@
  * error. */
 #include <string.h>
 
-#include "reports/import_read.h"
+#include "reports/leaves.h"
 
 enum { DEEPEST = 16 };
 

@@ -2,8 +2,7 @@
  * reports/export_torchtitan.c. */
 #include <string.h>
 
-#include "reports/export_write.h"
-#include "reports/import_read.h"
+#include "reports/export_rules.h"
 
 #define PARALLELISM(prefix)                                                                        \
 	{prefix "data_parallel_replicate_degree", IMPORT_READ, NULL, NULL},                        \

@@ -1,43 +1,14 @@
 /* YAML and JSON to leaves; "${a.b}" (OmegaConf) is looked up in the same file. */
 #include <string.h>
 
-#include "reports/import_read.h"
-
-static void add_leaf(
-	struct arena *arena, struct source *source, const char *path, const struct node *node)
-{
-	if (source->n_leaves == source->room) {
-		int room = 2 * source->room + 64;
-		struct leaf *grown = ARENA_ARRAY(arena, struct leaf, room);
-		if (source->n_leaves > 0)
-			memcpy(grown, source->leaves, (size_t)source->n_leaves * sizeof(*grown));
-		source->leaves = grown;
-		source->room = room;
-	}
-	source->leaves[source->n_leaves++] = (struct leaf){path, node};
-}
-
-void source_add(struct arena *arena, struct source *source, const char *path, const char *value,
-	bool quoted, int line, int column)
-{
-	struct node *node = ARENA_NEW(arena, struct node);
-
-	*node = (struct node){.kind = NODE_SCALAR,
-		.key = path,
-		.text = value,
-		.quoted = quoted,
-		.line = line,
-		.column = column,
-		.name = source->name};
-	add_leaf(arena, source, path, node);
-}
+#include "reports/leaves.h"
 
 /* Depth is bounded by the document's. */
 static void flatten(
 	struct arena *arena, struct source *source, const char *path, const struct node *node)
 {
 	if (node->kind == NODE_SCALAR || node->kind == NODE_NULL) {
-		add_leaf(arena, source, path, node);
+		source_add_node(arena, source, path, node);
 		return;
 	}
 	if (node->n_children == 0)

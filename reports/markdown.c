@@ -1,5 +1,4 @@
 /* The report as Markdown, for a pull request. */
-#include "reports/escape.h"
 #include "reports/figures.h"
 #include "reports/pieces.h"
 #include "reports/study.h"

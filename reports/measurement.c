@@ -1,7 +1,6 @@
 /* What `train` measured, and the tables of names and values around it. */
 #include <math.h>
 
-#include "reports/escape.h"
 #include "reports/figures.h"
 #include "reports/pieces.h"
 

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "reports/escape.h"
 #include "reports/figures.h"
 
 /* Okabe and Ito. */

@@ -1,7 +1,6 @@
 /* One prediction for people. */
 #include "reports/grid.h"
 
-#include "reports/escape.h"
 #include "reports/figures.h"
 #include "reports/pieces.h"
 

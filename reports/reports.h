@@ -38,6 +38,10 @@ void report_case_header(struct text *text);
 void report_case_row(const char *name, const struct prediction *prediction, const char *message,
 	struct text *text);
 
+/* `import`: the plan of a file beside the planner's for the same batch; NULL: there is none. */
+void report_better_text(const struct plan *plan, const struct prediction *prediction,
+	const struct candidate *best, struct text *text);
+
 /* --- explain ------------------------------------------------------------------------------- */
 /* One question a view; the table lists them for `explain --view`. */
 struct explained {

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reports/escape.h"
 #include "reports/figures.h"
 
 #define BASE_ADDRESS INT64_C(0x7f0000000000)

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reports/escape.h"
 #include "reports/grid.h"
 
 /* Wide enough for any table; libsmartcols would otherwise ask the terminal. */

@@ -2,7 +2,6 @@
  * cut along its rows. Drawn as bars of letters, one letter a parameter. */
 #include <string.h>
 
-#include "reports/escape.h"
 #include "reports/figures.h"
 #include "reports/grid.h"
 #include "reports/layout.h"

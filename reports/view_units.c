@@ -1,5 +1,4 @@
 /* FSDP units: what is gathered and reduced together, how it lies, and who owns which elements. */
-#include "reports/escape.h"
 #include "reports/figures.h"
 #include "reports/grid.h"
 #include "reports/layout.h"

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "reports/escape.h"
 #include "reports/figures.h"
 #include "reports/pieces.h"
 

@@ -2,24 +2,9 @@
 #include "topologies/import.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "topologies/import_parts.h"
-
-enum fact_kind { FACT_KIND_INT, FACT_KIND_DOUBLE, FACT_KIND_ENUM };
-
-static const struct {
-	const char *key;
-	size_t offset;
-	enum fact_kind kind;
-} facts[] = {
-#define X(suffix, key, member, kind)                                                               \
-	[FACT_##suffix] = {key, offsetof(struct topology, member), FACT_KIND_##kind},
-	FACTS(X)
-#undef X
-};
 
 /* By what shows in the text; the first that is sure of it reads it. */
 static const struct {
@@ -45,31 +30,10 @@ struct topology_import *topology_import_new(
 	return import;
 }
 
-const char *draft_base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash != NULL ? slash + 1 : path;
-}
-
 int topology_import_notes(const struct topology_import *import, const char *const **notes)
 {
 	*notes = import->notes;
 	return import->n_notes;
-}
-
-void draft_note(struct topology_import *import, const char *format, ...)
-{
-	struct text text = {0};
-	va_list args;
-
-	if (import->n_notes == NOTES_MAX)
-		return;
-	va_start(args, format);
-	text_vprintf(&text, format, args);
-	va_end(args);
-	import->notes[import->n_notes++] = arena_strdup(import->arena, text_string(&text));
-	text_finish(&text);
 }
 
 bool topology_import_add(struct topology_import *import, const char *name, const char *text,
@@ -88,78 +52,6 @@ bool topology_import_environment(struct topology_import *import, const char *nam
 	size_t length, struct error *error)
 {
 	return import_environment(import, name, text, length, error);
-}
-
-/* --- facts --------------------------------------------------------------------------------------
- */
-
-static double fact_value(const struct topology *topology, enum fact fact)
-{
-	const char *member = (const char *)topology + facts[fact].offset;
-
-	switch (facts[fact].kind) {
-	case FACT_KIND_INT:
-		return (double)*(const int64_t *)member;
-	case FACT_KIND_DOUBLE:
-		return *(const double *)member;
-	case FACT_KIND_ENUM:
-		return *(const int *)member;
-	}
-	return 0;
-}
-
-static void set_fact(struct topology *topology, enum fact fact, int64_t integer, double number)
-{
-	char *member = (char *)topology + facts[fact].offset;
-
-	switch (facts[fact].kind) {
-	case FACT_KIND_INT:
-		*(int64_t *)member = integer;
-		break;
-	case FACT_KIND_DOUBLE:
-		*(double *)member = number;
-		break;
-	case FACT_KIND_ENUM:
-		*(int *)member = (int)integer;
-		break;
-	}
-}
-
-/* Two tools round differently: half a percent is the same bandwidth. */
-static bool same_value(double a, double b)
-{
-	return fabs(a - b) <= 0.005 * fmax(fabs(a), fabs(b));
-}
-
-static bool say(struct topology_import *import, enum fact fact, int64_t integer, double number,
-	const char *in, const char *by, struct error *error)
-{
-	double old = fact_value(&import->topology, fact);
-	double new = facts[fact].kind == FACT_KIND_DOUBLE ? number : (double)integer;
-
-	if (import->said_by[fact] == NULL) {
-		set_fact(&import->topology, fact, integer, number);
-		import->said_by[fact] = arena_strdup(import->arena, by);
-		import->said_in[fact] = in;
-		return true;
-	}
-	if (facts[fact].kind == FACT_KIND_DOUBLE ? same_value(old, new) : old == new)
-		return true;
-	return error_set(error, EXIT_CODE_INPUT,
-		"%s: %s is %.10g here, but %.10g in %s; expected texts of one machine", in,
-		facts[fact].key, new, old, import->said_in[fact]);
-}
-
-bool draft_say_int(struct topology_import *import, enum fact fact, int64_t value, const char *in,
-	const char *by, struct error *error)
-{
-	return say(import, fact, value, 0, in, by, error);
-}
-
-bool draft_say_double(struct topology_import *import, enum fact fact, double value, const char *in,
-	const char *by, struct error *error)
-{
-	return say(import, fact, 0, value, in, by, error);
 }
 
 /* --- options ------------------------------------------------------------------------------------
@@ -232,8 +124,8 @@ static int likeness(const struct topology_import *import, const struct topology 
 
 	for (int i = 0; i < COUNT_OF(weights); i++)
 		if (import->said_by[weights[i].fact] != NULL &&
-			fact_value(&import->topology, weights[i].fact) ==
-				fact_value(candidate, weights[i].fact))
+			draft_fact(&import->topology, weights[i].fact) ==
+				draft_fact(candidate, weights[i].fact))
 			total += weights[i].weight;
 	return total;
 }
@@ -376,11 +268,11 @@ static void assume(struct topology_import *import, const struct topology *like)
 	const char *by = arena_printf(import->arena, "assumed: like %s", like->name);
 
 	for (int f = 0; f < FACT_COUNT; f++) {
-		double value = fact_value(like, (enum fact)f);
+		double value = draft_fact(like, (enum fact)f);
 
 		if (import->said_by[f] != NULL || !assumed_of(import, like, (enum fact)f))
 			continue;
-		set_fact(t, (enum fact)f, (int64_t)value, value);
+		draft_set_fact(t, (enum fact)f, (int64_t)value, value);
 		import->said_by[f] = by;
 	}
 	if (import->said_by[FACT_FABRIC_BANDWIDTH] == NULL)
@@ -438,11 +330,11 @@ static void write_provenance(
 		bool networked = f < FACT_NICS_PER_NODE || f > FACT_CONGESTION ||
 				 t->network.kind != NETWORK_NONE;
 
-		bool none = fact_value(t, (enum fact)f) == 0 &&
+		bool none = draft_fact(t, (enum fact)f) == 0 &&
 			    (f == FACT_CONGESTION || f == FACT_DEVICES_PER_ROOT);
 
 		if (import->said_by[f] != NULL && networked && !none)
-			add_provenance(t, facts[f].key, import->said_by[f]);
+			add_provenance(t, draft_fact_key((enum fact)f), import->said_by[f]);
 	}
 	if (!fields_equal(overheads_fields, &t->overheads, &(struct overheads){0}))
 		add_provenance(t, "overheads",

@@ -93,6 +93,10 @@ bool draft_say_int(struct topology_import *import, enum fact fact, int64_t value
 	const char *by, struct error *error);
 bool draft_say_double(struct topology_import *import, enum fact fact, double value, const char *in,
 	const char *by, struct error *error);
+const char *draft_fact_key(enum fact fact); /* "fabric.bandwidth" */
+double draft_fact(const struct topology *topology, enum fact fact);
+/* `number` for a fraction, `integer` for all others. */
+void draft_set_fact(struct topology *topology, enum fact fact, int64_t integer, double number);
 /* The GPU as a tool prints it ("NVIDIA A100-SXM4-40GB"), or a PCI device id; unknown ones are
  * remembered for the message that asks for --gpu-name. */
 bool draft_say_gpu(

@@ -4,7 +4,8 @@
 #include "cli/commands/commands.h"
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
-#include "reports/import.h"
+#include "reports/export.h"
+#include "reports/reports.h"
 
 /* What is being imported, and for what. */
 struct importation {
@@ -217,7 +218,7 @@ static bool print_prediction(const struct invocation *invocation, const struct a
 		&evaluation->plan, asked->model, asked->topology, prediction, &style, text);
 	if (!search(invocation->arena, asked, &evaluation->plan, &answer, error))
 		return false;
-	import_better_text(&evaluation->plan, prediction, answer.chosen, text);
+	report_better_text(&evaluation->plan, prediction, answer.chosen, text);
 	return true;
 }
 

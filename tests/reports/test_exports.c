@@ -10,7 +10,6 @@
 
 #include "planner/planner.h"
 #include "reports/export.h"
-#include "reports/import.h"
 
 enum { DRAWS = 6000, PLANS_AT_LEAST = 150 };
 

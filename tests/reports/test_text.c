@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include "fixture.h"
-#include "reports/escape.h"
 #include "reports/figures.h"
 #include "reports/grid.h"
 

@@ -1,7 +1,7 @@
 /* What a file asks for beside what the planner would do with the same batch. */
 #include <string.h>
 
-#include "reports/import.h"
+#include "reports/reports.h"
 
 static void add_figures(struct text *text, const char *who, const struct prediction *prediction)
 {
@@ -49,7 +49,7 @@ static void add_differences(const struct plan *from, const struct plan *to, stru
 	text_finish(&after);
 }
 
-void import_better_text(const struct plan *plan, const struct prediction *prediction,
+void report_better_text(const struct plan *plan, const struct prediction *prediction,
 	const struct candidate *best, struct text *text)
 {
 	if (best == NULL) {

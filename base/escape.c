@@ -1,6 +1,8 @@
-#include "reports/escape.h"
+#include "base/escape.h"
 
 #include <string.h>
+
+#include "base/checked.h"
 
 /* Text that would act on the reader's screen instead of being shown: controls (C0, C1), line and
  * paragraph separators, direction overrides, invisible marks. */

@@ -1,10 +1,10 @@
 /* Names come from files that others wrote. They are made harmless here, once for each kind of
  * reader: control characters, broken UTF-8 and bidirectional overrides become visible escapes
  * ("\u001b", "\u202e") everywhere. */
-#ifndef REPORTS_ESCAPE_H
-#define REPORTS_ESCAPE_H
+#ifndef BASE_ESCAPE_H
+#define BASE_ESCAPE_H
 
-#include "base/base.h"
+#include "base/text.h"
 
 /* For a terminal: UTF-8 stays. NULL is written as nothing, here and below. */
 void add_terminal(struct text *text, const char *string);
