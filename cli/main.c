@@ -105,6 +105,7 @@ int main(int argc, char **argv)
 	base_set_out_of_memory_handler(out_of_memory);
 	if (argc > 1 && strcmp(argv[1], EXECUTOR_RANK_ARGUMENT) == 0)
 		return executor_rank_main(argc, argv);
+	options_make();
 	if (answer_without_command(argc, argv, &code))
 		return (int)code;
 	invocation.command = command_find(commands, argv[1], &error);

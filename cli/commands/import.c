@@ -99,7 +99,7 @@ static void add_ends(
 	struct arena *arena, struct importation *importation, const struct model *model)
 {
 	struct arguments *arguments = &importation->arguments;
-	const char **wrap = &arguments->values[option_find("wrap") - all_options];
+	const char **wrap = &arguments->values[option_of_knob(KNOB_WRAP) - all_options];
 
 	if (!importation->imported.wraps_apart || model->architecture.tied_head || *wrap == NULL ||
 		strcmp(*wrap, "model") == 0 || strchr(*wrap, '+') != NULL)
@@ -111,7 +111,7 @@ static void add_group(
 	struct arena *arena, struct importation *importation, const struct topology *topology)
 {
 	struct arguments *arguments = &importation->arguments;
-	const char **group = &arguments->values[option_find("shard-group") - all_options];
+	const char **group = &arguments->values[option_of_knob(KNOB_SHARD_GROUP) - all_options];
 	int64_t replicas = importation->imported.replicas;
 
 	if (replicas > 0 && *group == NULL && topology_devices(topology) % replicas == 0)

@@ -58,8 +58,6 @@ static const char *words_of_views(struct arena *arena)
 static enum value_kind value_of(
 	const struct option *option, const char **words, struct arena *arena)
 {
-	const struct field *field =
-		fields_find(plan_fields, swap_dashes(option->name, '-', '_', arena));
 	const char *value = option->value;
 
 	*words = "";
@@ -69,8 +67,8 @@ static enum value_kind value_of(
 		return VALUE_FILE;
 	if (value != NULL && strcmp(value, "VIEW") == 0)
 		*words = words_of_views(arena);
-	else if (field != NULL && field->names != NULL)
-		*words = words_of_names(field->names, arena);
+	else if (option->knob != NULL && option->knob->field.names != NULL)
+		*words = words_of_names(option->knob->field.names, arena);
 	else if (value != NULL && strchr(value, '|') != NULL)
 		*words = words_of_value(value, arena);
 	return (*words)[0] != '\0' ? VALUE_WORDS : VALUE_ANY;

@@ -5,40 +5,6 @@
 #include "executor/executor.h"
 #include "schedule/schedule.h"
 
-/* What a value alone does not say. */
-static const struct remark {
-	const char *name, *value, *remark;
-} remarks[] = {
-	{"strategy", NULL, "searched by `plan`"},
-	{"reshard_after_forward", NULL, "as the strategy says"},
-	{"wrap", NULL, "searched by `plan`"},
-	{"prefetch", NULL, "searched by `plan`"},
-	{"limit_all_gathers", NULL, "on for runtimes that have a rate limiter"},
-	{"activation_checkpointing", NULL, "searched by `plan`"},
-	{"loss", NULL, "as most scripts; MPT models (llm-foundry), InternEvo and ours: fused"},
-	{"param_dtype", NULL, "GPUs without bf16: fp16"},
-	{"optimizer", NULL, "pytorch runtimes: as PyTorch does"},
-	{"libraries", NULL, "taken to be recent; the interval is wider than with versions"},
-	{"allocator", NULL, "expandable: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-	{"runtime", NULL, "NO_SHARD under pytorch-fsdp2 is priced as pytorch-ddp"},
-	{"seq_len", "min(context, 4096)", "context: of the model"},
-	{"micro_batch", NULL, "searched by `plan` when only the global batch is given"},
-	{"global_batch", "by the other two", "micro-batch x grad-accum x data-parallel ranks"},
-	{"clip", NULL, "no clipping"},
-	{"loader_rate", NULL, "the data loader is never waited for"},
-};
-
-static const struct remark *remark_on(const char *name)
-{
-	static const struct remark none = {"", NULL, ""};
-
-	for (int i = 0; i < COUNT_OF(remarks); i++) {
-		if (strcmp(remarks[i].name, name) == 0)
-			return &remarks[i];
-	}
-	return &none;
-}
-
 /* The defaults as they are filled in, on two GPU nodes and on a CPU machine. */
 static bool resolve_both(
 	struct arena *arena, struct plan *gpu, struct plan *cpu, struct error *error)
@@ -65,43 +31,35 @@ static void add_row(
 }
 
 /* As one would type it. */
-static void add_value(const struct field *field, const struct plan *plan, struct text *text)
+static const char *value_of(enum knob_id id, const struct plan *plan, struct arena *arena)
 {
-	const char *member = (const char *)plan + field->offset;
+	const struct knob *knob = &knob_table[id];
 
-	if (field->type == FIELD_TYPE_BOOL)
-		text_add(text, *(const bool *)member ? "on" : "off");
-	else if (field->type == FIELD_TYPE_STRING)
-		text_add(text, *(const char *const *)member);
-	else
-		fields_print_one(field, plan, text);
+	if (knob->shown != NULL)
+		return knob->shown;
+	return knob_typed(id, plan, arena);
+}
+
+static void add_knob(enum knob_id id, const struct plan *gpu, const struct plan *cpu,
+	struct arena *arena, struct text *text)
+{
+	const char *option = swap_dashes(knob_table[id].field.name, '_', '-', arena);
+	const char *remark = knob_table[id].remark;
+
+	add_row(text, arena_printf(arena, "`--%s`", option), value_of(id, gpu, arena),
+		value_of(id, cpu, arena), remark != NULL ? remark : "");
 }
 
 static void add_knobs(
 	const struct plan *gpu, const struct plan *cpu, struct arena *arena, struct text *text)
 {
-	struct text values[2] = {{0}, {0}};
-
 	add_row(text, "option", "GPU topologies", "`local`, CPUs", "");
 	add_row(text, "---", "---", "---", "---");
-	for (int i = 0; i < n_plan_fields; i++) {
-		const struct field *field = &plan_fields[i];
-		const struct remark *remark = remark_on(field->name);
-		const char *option = swap_dashes(field->name, '_', '-', arena);
-		text_clear(&values[0]);
-		text_clear(&values[1]);
-		add_value(field, gpu, &values[0]);
-		add_value(field, cpu, &values[1]);
-		add_row(text, arena_printf(arena, "`--%s`", option),
-			remark->value != NULL ? remark->value : text_string(&values[0]),
-			remark->value != NULL ? remark->value : text_string(&values[1]),
-			remark->remark);
-	}
+	for (int id = 0; id < KNOB_IN_MESH; id++)
+		add_knob((enum knob_id)id, gpu, cpu, arena, text);
 	add_row(text, "`--gpus`", "all", "cores of the machine", "");
-	add_row(text, "`--shard-group`", "a node's devices", "a node's devices",
-		"of hybrid strategies");
-	text_finish(&values[0]);
-	text_finish(&values[1]);
+	for (int id = KNOB_IN_MESH; id < KNOB_COUNT; id++)
+		add_knob((enum knob_id)id, gpu, cpu, arena, text);
 }
 
 static void add_training(struct text *text)

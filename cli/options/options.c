@@ -47,11 +47,24 @@ const char *option_value(const struct option *option, struct arena *arena)
 
 	if (option->value != NULL)
 		return option->value;
-	const struct field *field =
-		fields_find(plan_fields, swap_dashes(option->name, '-', '_', arena));
-	for (int i = 0; field != NULL && field->names != NULL && field->names[i] != NULL; i++)
-		list = arena_printf(arena, "%s%s%s", list, i > 0 ? "|" : "", field->names[i]);
+	const char *const *names = option->knob->field.names;
+	for (int i = 0; names[i] != NULL; i++)
+		list = arena_printf(arena, "%s%s%s", list, i > 0 ? "|" : "", names[i]);
 	return list;
+}
+
+const struct option *option_of_knob(enum knob_id id)
+{
+	const struct option *option = all_options;
+
+	while (option->knob != &knob_table[id])
+		option++;
+	return option;
+}
+
+const char *argument_of_knob(const struct arguments *arguments, enum knob_id id)
+{
+	return arguments->values[option_of_knob(id) - all_options];
 }
 
 /* --- reading a command line ---------------------------------------------------------------------
@@ -108,18 +121,13 @@ static bool check_option(const struct option *option, const struct arguments *ar
 
 /* "--no-cpu-offload" is "--cpu-offload none": the knob and the value that turns it off. NULL when
  * that is no such option. */
-static const struct option *find_negated(const char *name, const char **off, struct arena *arena)
+static const struct option *find_negated(const char *name, const char **off)
 {
 	const struct option *option = strncmp(name, "--no-", 5) == 0 ? option_find(name + 5) : NULL;
-	if (option == NULL || !(option->flags & OPTION_KNOB))
+	if (option == NULL || option->knob == NULL)
 		return NULL;
-	const struct field *field =
-		fields_find(plan_fields, swap_dashes(option->name, '-', '_', arena));
-	bool has_none = strcmp(option->name, "activation-checkpointing") == 0 ||
-			strcmp(option->name, "cpu-offload") == 0 ||
-			strcmp(option->name, "prefetch") == 0;
-	*off = has_none ? "none" : "off";
-	return has_none || (field != NULL && field->type == FIELD_TYPE_BOOL) ? option : NULL;
+	*off = knob_off(option->knob);
+	return *off != NULL ? option : NULL;
 }
 
 /* One option that starts at argv[*i]; moves *i to its last word. */
@@ -136,7 +144,7 @@ static bool take_option(int argc, char **argv, int *i, struct arguments *argumen
 	const char *off = NULL;
 
 	if (option == NULL)
-		option = find_negated(name, &off, arena);
+		option = find_negated(name, &off);
 	if (option == NULL)
 		return unknown_option(name, arguments->command, arena, error);
 	if (!check_option(option, arguments, arena, error))

@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "reports/reports.h"
+#include "schedule/plan/knobs.h"
 
 /* X(suffix, name), alphabetical: the table of commands is searched by bisection. */
 #define COMMANDS(X)                                                                                \
@@ -31,7 +32,6 @@ enum command_index {
 
 enum option_flags {
 	OPTION_SWITCH = 1,   /* takes no value */
-	OPTION_KNOB = 2,     /* a field of struct plan, '-' for '_' */
 	OPTION_QUESTION = 4, /* part of the question: kept in plan files, a column of --cases */
 	OPTION_HIDDEN = 8,   /* for tests; not in the help */
 	OPTION_LATER = 16,   /* announced, not in this version: an error that says so */
@@ -40,17 +40,20 @@ enum option_flags {
 struct option {
 	const char *name;  /* without the dashes */
 	const char *group; /* heading in the help */
-	const char *value; /* "N", "FILE", "on|off"; NULL: the names of the knob's field */
+	const char *value; /* "N", "FILE", "on|off"; NULL: the names of the knob's values */
 	const char *help;
 	unsigned commands; /* bit per enum command_index */
 	unsigned flags;
-	char letter; /* "-o" */
+	char letter;             /* "-o" */
+	const struct knob *knob; /* of a plan; NULL: none */
 };
 
 enum { OPTIONS_MOST = 96, OPERANDS_MOST = 16 };
 
-extern const struct option all_options[];
+/* Filled by options_make, which main calls before all else. */
+extern const struct option *const all_options;
 extern const int n_options;
+void options_make(void);
 
 /* What the user typed, by option; also what one row of --cases says. */
 struct arguments {
@@ -69,6 +72,7 @@ bool arguments_parse(int argc, char **argv, enum command_index command, int most
 
 /* The value of an option of the table; NULL when not given. */
 const char *argument(const struct arguments *arguments, const char *name);
+const char *argument_of_knob(const struct arguments *arguments, enum knob_id id);
 bool argument_given(const struct arguments *arguments, const char *name);
 /* How to call an option in a message: "--seq-len", or "seq_len" for a cell. */
 const char *argument_where(
@@ -85,6 +89,7 @@ bool argument_choice(const struct arguments *arguments, const char *name, const 
  * "seq_len" for columns of the question. */
 const char **option_names(enum command_index command, bool columns, struct arena *arena);
 const struct option *option_find(const char *name);
+const struct option *option_of_knob(enum knob_id id);
 /* '-' for '_', or back. */
 const char *swap_dashes(const char *name, char from, char to, struct arena *arena);
 /* "N", "true|false", "none|pre|post", ... */

@@ -1,5 +1,9 @@
-/* Every option of every command. The knobs of a plan take their values from plan_fields. */
+/* Every option of every command. Those of a plan are the rows of the table of knobs. */
+#include <stdio.h>
+
 #include "cli/options/options.h"
+
+enum { KNOB_NAME_MOST = 40 };
 
 #define ON(command) (1u << COMMAND_##command)
 #define ASKING      (ON(PLAN) | ON(PREDICT) | ON(REPORT) | ON(IMPORT))
@@ -7,13 +11,13 @@
 	(ASKING | ON(EXPLAIN) | ON(CHECK) | ON(DIAGNOSE) | ON(TRAIN) | ON(MODELS) |                \
 		ON(TOPOLOGIES) | ON(CALIBRATE))
 #define ALL      ((1u << COMMAND_COUNT) - 1)
-#define KNOB     (OPTION_KNOB | OPTION_QUESTION)
 #define QUESTION OPTION_QUESTION
 
-static const char batch[] = "Machine and batch", sharding[] = "Sharding", compute[] = "Computation",
-		  goal[] = "Limits and goal", training[] = "Training", output[] = "Output";
+static const char batch[] = "Machine and batch", goal[] = "Limits and goal",
+		  training[] = "Training", output[] = "Output";
 
-const struct option all_options[] = {
+/* Before the knobs of a plan, which come from their own table. */
+static const struct option machine[] = {
 	{"gpus", batch, "N", "devices: a part of one node, or whole nodes; on `local` ranks",
 		ASKING | ON(TOPOLOGIES), QUESTION},
 	{"nodes", batch, "N", "nodes, when the files do not say", ON(TOPOLOGIES), 0},
@@ -23,75 +27,10 @@ const struct option all_options[] = {
 	{"collective", batch, "NAME", "what a log measured, when it does not say", ON(TOPOLOGIES),
 		0},
 	{"like", batch, "TOPOLOGY", "whose values stand for what no file says", ON(TOPOLOGIES), 0},
-	{"seq-len", batch, "N", "tokens in a sequence", ASKING, KNOB},
-	{"micro-batch", batch, "N", "sequences per rank and forward pass", ASKING, KNOB},
-	{"global-batch", batch, "N",
-		"sequences per step: micro-batch x grad-accum x data-parallel ranks", ASKING, KNOB},
-	{"grad-accum", batch, "N", "micro-batches per step", ASKING, KNOB},
-	{"sync-each-micro-batch", batch, "on|off",
-		"reduce gradients after every micro-batch, not only after the last", ASKING, KNOB},
-	{"strategy", sharding, "LIST",
-		"NO_SHARD, SHARD_GRAD_OP, FULL_SHARD, HYBRID_SHARD, HYBRID_SHARD_ZERO2; ZERO_1, "
-		"ZERO_2, ZERO_3 where the runtime has them; `plan` takes several, with commas",
-		ASKING, KNOB},
-	{"shard-group", sharding, "N",
-		"ranks in a shard group of a hybrid strategy, or of ZeRO where it has groups",
-		ASKING, QUESTION},
-	{"reshard-after-forward", sharding, "true|false|N|all",
-		"free parameters after forward; N: keep them over groups of N; by unit: "
-		"20xtrue+12xfalse; all: true of the root too (FSDP2)",
-		ASKING, KNOB},
-	{"wrap", sharding, "block|blocks:K|size:N|model",
-		"what becomes one unit: every transformer block, K blocks, at least N parameters, "
-		"or everything; +embedding, +head: these apart",
-		ASKING, KNOB},
-	{"prefetch", sharding, NULL,
-		"gather the next unit of backward before (pre) or after (post) this one's "
-		"gradients, or not early",
-		ASKING, KNOB},
-	{"forward-prefetch", sharding, "on|off", "gather the next unit of forward early", ASKING,
-		KNOB},
-	{"limit-all-gathers", sharding, "on|off", "FSDP1's rate limiter", ASKING, KNOB},
-	{"cpu-offload", sharding, NULL, "what lives in host memory; by unit: 10xoptimizer+23xnone",
-		ASKING, KNOB},
-	{"activation-checkpointing", compute, NULL,
-		"what backward recomputes; by block: 8xfull+24xnone", ASKING, KNOB},
-	{"attention", compute, NULL, "attention kernel", ASKING, KNOB},
-	{"loss", compute, NULL,
-		"how the script computes it: in the logits' dtype, in fp32, from fp32 logits, in "
-		"one kernel, or with the head piece by piece",
-		ASKING, KNOB},
-	{"compile", compute, "on|off", "torch.compile", ASKING, KNOB},
-	{"param-dtype", compute, "fp32|bf16|fp16", "parameters that compute reads", ASKING, KNOB},
-	{"master-dtype", compute, "fp32|bf16|fp16",
-		"parameters and moments that the optimizer updates", ASKING, KNOB},
-	{"reduce-dtype", compute, "fp32|bf16|fp16", "gradients while they are reduced", ASKING,
-		KNOB},
-	{"gradient-sums", compute, NULL,
-		"exact: 64-bit sums, the same bits on any number of ranks (runtime shardplan)",
-		ASKING, KNOB},
-	{"gelu", compute, NULL,
-		"product: GPUs compute GELU with the product before it, in bits of this plan alone "
-		"(runtime shardplan)",
-		ASKING, KNOB},
-	{"optimizer", compute, NULL, "optimizer and its implementation", ASKING, KNOB},
-	{"allocator", compute, NULL,
-		"PyTorch's caching allocator as it is, or with expandable_segments:True", ASKING,
-		KNOB},
-	{"clip", compute, "NORM", "clip gradients to this norm; 0: no clipping", ASKING | ON(TRAIN),
-		KNOB},
-	{"loader-rate", compute, "TOKENS",
-		"a second that the data loader delivers to one GPU, all its workers together; 0: "
-		"it is never waited for",
-		ASKING, KNOB},
-	{"runtime", compute, "NAME",
-		"whose behaviour is predicted: pytorch-fsdp1, pytorch-fsdp2, pytorch-ddp, "
-		"shardplan, deepspeed, nanotron or internevo",
-		ASKING, KNOB},
-	{"libraries", compute, "NAME:VERSION+...",
-		"versions below it, where they are known: pytorch:2.1.0+cuda:12.1, nccl, "
-		"flash-attn; compile:unknown: torch.compile may have been on",
-		ASKING, KNOB},
+};
+
+/* Behind the knobs. */
+static const struct option others[] = {
 	{"forbid", goal, "KNOB=VALUE,...",
 		"values that the search may not use: strategy=NO_SHARD,wrap=model", ON(PLAN),
 		QUESTION},
@@ -200,5 +139,37 @@ const struct option all_options[] = {
 		0},
 	{"help", output, "", "this text", ALL, OPTION_SWITCH, 'h'},
 };
-const int n_options = COUNT_OF(all_options);
-_Static_assert(COUNT_OF(all_options) <= OPTIONS_MOST, "struct arguments has room for every option");
+
+static struct option table[COUNT_OF(machine) + KNOB_COUNT + COUNT_OF(others)];
+_Static_assert(COUNT_OF(table) <= OPTIONS_MOST, "struct arguments has room for every option");
+const struct option *const all_options = table;
+const int n_options = COUNT_OF(table);
+
+static struct option make_option(const struct knob *knob, char name[KNOB_NAME_MOST])
+{
+	snprintf(name, KNOB_NAME_MOST, "%s", knob->field.name);
+	for (char *c = name; *c != '\0'; c++)
+		*c = *c == '_' ? '-' : *c;
+	return (struct option){
+		.name = name,
+		.group = knob_group_names[knob->group],
+		.value = knob->metavar,
+		.help = knob->help,
+		.commands = ASKING | (knob->roles & KNOB_OF_TRAIN ? ON(TRAIN) : 0),
+		.flags = QUESTION,
+		.knob = knob,
+	};
+}
+
+void options_make(void)
+{
+	static char names[KNOB_COUNT][KNOB_NAME_MOST];
+	struct option *next = table;
+
+	for (int i = 0; i < COUNT_OF(machine); i++)
+		*next++ = machine[i];
+	for (int i = 0; i < KNOB_COUNT; i++)
+		*next++ = make_option(&knob_table[knobs_in_help[i]], names[i]);
+	for (int i = 0; i < COUNT_OF(others); i++)
+		*next++ = others[i];
+}

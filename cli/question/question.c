@@ -176,9 +176,7 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 	question->objective = others.objective;
 	for (int i = 0; i < n_options; i++) {
 		const struct option *option = &all_options[i];
-		bool is_choice =
-			option->flags & OPTION_KNOB || strcmp(option->name, "shard-group") == 0;
-		if (is_choice && arguments->values[i] != NULL &&
+		if (option->knob != NULL && arguments->values[i] != NULL &&
 			!set_choice(
 				option, arguments->values[i], arguments, arena, question, error))
 			return false;

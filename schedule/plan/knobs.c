@@ -22,7 +22,7 @@ const char *const knob_group_names[] = {
 	[KNOB_GROUP_COMPUTE] = "Computation",
 };
 
-const struct knob knobs[KNOB_COUNT] = {
+const struct knob knob_table[KNOB_COUNT] = {
 	[KNOB_STRATEGY] =
 		{
 			CHOICE(strategy, REQUIRED, strategy_names),
@@ -362,9 +362,18 @@ enum knob_id knob_find(const char *name)
 {
 	int id = 0;
 
-	while (id < KNOB_COUNT && strcmp(knobs[id].field.name, name) != 0)
+	while (id < KNOB_COUNT && strcmp(knob_table[id].field.name, name) != 0)
 		id++;
 	return (enum knob_id)id;
+}
+
+const char *knob_off(const struct knob *knob)
+{
+	const char *const *names = knob->field.names;
+
+	if (knob->field.type == FIELD_TYPE_BOOL)
+		return "off";
+	return names != NULL && strcmp(names[0], "none") == 0 ? names[0] : NULL;
 }
 
 uint64_t knobs_of_role(enum knob_role role)
@@ -372,7 +381,7 @@ uint64_t knobs_of_role(enum knob_role role)
 	uint64_t set = 0;
 
 	for (int id = 0; id < KNOB_COUNT; id++)
-		if (knobs[id].roles & role)
+		if (knob_table[id].roles & role)
 			set |= KNOB_BIT(id);
 	return set;
 }
@@ -383,22 +392,22 @@ uint64_t knobs_of_role(enum knob_role role)
 bool knob_set(enum knob_id id, struct plan *plan, const char *where, const char *text,
 	struct arena *arena, struct error *error)
 {
-	return fields_set(&knobs[id].field, where, text, plan, arena, error);
+	return fields_set(&knob_table[id].field, where, text, plan, arena, error);
 }
 
 void knob_take(enum knob_id id, struct plan *plan, const struct plan *from)
 {
-	fields_copy_one(&knobs[id].field, plan, from);
+	fields_copy_one(&knob_table[id].field, plan, from);
 }
 
 bool knob_equal(enum knob_id id, const struct plan *a, const struct plan *b)
 {
-	return fields_equal_one(&knobs[id].field, a, b);
+	return fields_equal_one(&knob_table[id].field, a, b);
 }
 
 void knob_print(enum knob_id id, const struct plan *plan, struct text *text)
 {
-	fields_print_one(&knobs[id].field, plan, text);
+	fields_print_one(&knob_table[id].field, plan, text);
 }
 
 const char *knob_text(enum knob_id id, const struct plan *plan, struct arena *arena)
@@ -409,4 +418,15 @@ const char *knob_text(enum knob_id id, const struct plan *plan, struct arena *ar
 	const char *printed = arena_strdup(arena, text_string(&text));
 	text_finish(&text);
 	return printed;
+}
+
+const char *knob_typed(enum knob_id id, const struct plan *plan, struct arena *arena)
+{
+	const void *member = (const char *)plan + knob_table[id].field.offset;
+
+	if (knob_table[id].field.type == FIELD_TYPE_BOOL)
+		return *(const bool *)member ? "on" : "off";
+	if (knob_table[id].field.type == FIELD_TYPE_STRING)
+		return *(const char *const *)member;
+	return knob_text(id, plan, arena);
 }

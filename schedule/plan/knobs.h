@@ -73,12 +73,14 @@ struct knob {
 	const char *shown, *remark; /* `help defaults`: instead of the value, beside it; or NULL */
 };
 
-extern const struct knob knobs[KNOB_COUNT];
+extern const struct knob knob_table[KNOB_COUNT];
 /* The order of options: by group, and within it as one would explain them. */
 extern const enum knob_id knobs_in_help[KNOB_COUNT];
 
 /* The knob of that name ("seq_len"); KNOB_COUNT when there is none. */
 enum knob_id knob_find(const char *name);
+/* What turns the knob off, as one would type it: "off", "none"; NULL when nothing does. */
+const char *knob_off(const struct knob *knob);
 /* All knobs of a role. */
 uint64_t knobs_of_role(enum knob_role role);
 
@@ -90,5 +92,7 @@ void knob_take(enum knob_id id, struct plan *plan, const struct plan *from);
 bool knob_equal(enum knob_id id, const struct plan *a, const struct plan *b);
 void knob_print(enum knob_id id, const struct plan *plan, struct text *text);
 const char *knob_text(enum knob_id id, const struct plan *plan, struct arena *arena);
+/* As one would type it: "on", and no quotes. */
+const char *knob_typed(enum knob_id id, const struct plan *plan, struct arena *arena);
 
 #endif

@@ -7,7 +7,7 @@ static void test_rows(void **state)
 	(void)state;
 	uint64_t helped = 0;
 	for (int i = 0; i < KNOB_COUNT; i++) {
-		const struct knob *knob = &knobs[i];
+		const struct knob *knob = &knob_table[i];
 		assert_non_null(knob->field.name);
 		assert_non_null(knob->help);
 		assert_true(knob->metavar != NULL || knob->field.names != NULL);
@@ -16,7 +16,7 @@ static void test_rows(void **state)
 	}
 	assert_true(helped == KNOB_BIT(KNOB_COUNT) - 1);
 	for (int i = 1; i < KNOB_COUNT; i++)
-		assert_true(knobs[knobs_in_help[i - 1]].group <= knobs[knobs_in_help[i]].group);
+		assert_true(knob_table[knobs_in_help[i - 1]].group <= knob_table[knobs_in_help[i]].group);
 	assert_int_equal(knob_find("no_such_knob"), KNOB_COUNT);
 }
 
