@@ -48,7 +48,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "simulator/collective.h"
+#include "simulator/costs.h"
 #include "simulator/simulator.h"
 
 enum { PROBED_MICRO_BATCHES = 3 };

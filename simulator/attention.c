@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "simulator/gemm.h"
+#include "simulator/devices.h"
 
 /* Of each generation. On each score a flash kernel spends products of depth d and a softmax that
  * does not depend on d: d / (d + softmax_depth), relative to the depth that the rates stand for.

@@ -2,8 +2,8 @@
 #ifndef SIMULATOR_ATTENTION_H
 #define SIMULATOR_ATTENTION_H
 
-#include "simulator/cost.h"
-#include "simulator/machine.h"
+#include "simulator/costs.h"
+#include "simulator/devices.h"
 
 /* FLOP/s as executed, of one rank. */
 double attention_rate(const struct machine *machine, const struct attention_shape *shape);

@@ -1,5 +1,5 @@
 /* How far off predicted times of collectives are. */
-#include "simulator/collective.h"
+#include "simulator/costs.h"
 
 enum { LEVEL_NODE, LEVEL_DOMAIN, LEVEL_NETWORK, LEVEL_COUNT };
 enum { SIZES = 4, BARS = 2 };

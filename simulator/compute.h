@@ -2,8 +2,8 @@
 #ifndef SIMULATOR_COMPUTE_H
 #define SIMULATOR_COMPUTE_H
 
-#include "simulator/cost.h"
-#include "simulator/machine.h"
+#include "simulator/costs.h"
+#include "simulator/devices.h"
 
 /* Does backward add to the gradients of an earlier micro-batch? Told only of CPUs that compute
  * themselves. */

@@ -1,12 +1,12 @@
 /* What each operation of a schedule costs. Blocks repeat, so costs are remembered by content. */
-#include "simulator/cost.h"
+#include "simulator/costs.h"
 
 #include <math.h>
 
 #include "simulator/collective.h"
 #include "simulator/compute.h"
+#include "simulator/devices.h"
 #include "simulator/own.h"
-#include "simulator/straggler.h"
 
 /* foreach AdamW: nine passes (docs/cost-model.md), each over all tensors at once. */
 enum { OPTIMIZER_KERNELS = 9, MEMORY_SIZE = 32 };

@@ -2,10 +2,9 @@
 #include "simulator/compute.h"
 
 #include "simulator/attention.h"
-#include "simulator/gemm.h"
+#include "simulator/devices.h"
 #include "simulator/own.h"
 #include "simulator/priors.h"
-#include "simulator/product.h"
 
 #include <math.h>
 

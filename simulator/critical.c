@@ -2,7 +2,7 @@
  * waited for longest. */
 #include <math.h>
 
-#include "simulator/engine.h"
+#include "simulator/results.h"
 
 struct cause {
 	enum critical_reason reason;

@@ -133,15 +133,14 @@ static double *times(struct arena *arena, int n)
 	return array;
 }
 
-void engine_init(struct engine *engine, const struct schedule *schedule, int class,
-	const struct simulation_options *options, struct arena *arena)
+void engine_init(struct engine *engine, const struct schedule *schedule, int class, bool contention,
+	bool runs_ahead, struct arena *arena)
 {
 	*engine = (struct engine){.schedule = schedule,
 		.program = &schedule->programs[class],
 		.topology = schedule->topology,
-		.contention = !options->no_contention,
-		.runs_ahead = options->host_runs_ahead ||
-			      !runtime_of(schedule->plan.runtime)->synchronises_step,
+		.contention = contention,
+		.runs_ahead = runs_ahead || !runtime_of(schedule->plan.runtime)->synchronises_step,
 		.launch_queue =
 			schedule->topology->device.kind == DEVICE_GPU ? gpu_launch_queue : INFINITY,
 		.n_engines = (int)max_i64(schedule->n_engines, 1),

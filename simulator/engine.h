@@ -1,10 +1,10 @@
-/* Private to simulator/: the event engine's state and the parts that read its result. */
+/* Private to simulator/: the event engine. */
 #ifndef SIMULATOR_ENGINE_H
 #define SIMULATOR_ENGINE_H
 
 #include <math.h>
 
-#include "simulator/simulator.h"
+#include "simulator/costs.h"
 
 enum { SIMULATED_STEPS = 3 };
 
@@ -74,9 +74,10 @@ struct engine {
 	double exposed_now; /* s so far in which a collective ran and nothing computed */
 };
 
-/* Arrays come from `arena`. */
-void engine_init(struct engine *engine, const struct schedule *schedule, int class,
-	const struct simulation_options *options, struct arena *arena);
+/* Arrays come from `arena`. `contention`: operations that run together slow one another;
+ * `runs_ahead`: the host does not wait for the end of a step. */
+void engine_init(struct engine *engine, const struct schedule *schedule, int class, bool contention,
+	bool runs_ahead, struct arena *arena);
 /* Runs all steps; a deadlock is EXIT_CODE_INTERNAL and names an operation. */
 bool engine_run(struct engine *engine, struct error *error);
 
@@ -85,39 +86,6 @@ void host_run(struct engine *engine);
 
 /* contention.c: the rates of what runs now. */
 void contention_rates(struct engine *engine);
-
-/* memory.c: bytes in use at the same time on the device, over all steps: from the start of the
- * taking operation to the end of the giving one. */
-struct memory_peaks {
-	int64_t peak_bytes;
-	int64_t at_peak[CATEGORY_COUNT], category_peak[CATEGORY_COUNT];
-	int peak_op;
-	int64_t host_peak_bytes; /* of one rank, in host memory (CPU offload) */
-};
-/* `curve` (of the last step) may be NULL. */
-void memory_peaks(const struct engine *engine, struct arena *arena, struct memory_peaks *peaks,
-	struct memory_curve *curve);
-
-/* pools.c: what PyTorch's caching allocator reserves over all steps, at most `limit` bytes of
- * segments (0: any): the peak, how often it gave cached segments back to stay below, and whether
- * that sufficed. */
-struct reserved {
-	int64_t bytes;
-	int64_t active; /* peak of what is in blocks that are taken, or given and still waited for
-			 */
-	int retries;
-	bool fits;
-};
-struct reserved memory_reserved(const struct engine *engine, int64_t limit, struct arena *arena);
-
-/* critical.c: of the last step, from its last operation backwards. */
-void critical_path(const struct engine *engine, struct arena *arena, struct critical_path *path);
-
-/* predict.c: everything but the digest of the schedule that is the caller's. */
-/* `waited`: s by which the step is longer for the data loader. */
-void predict(const struct engine *engine, double waited, const struct simulation_options *options,
-	const struct memory_peaks *peaks, const struct ledger *ledger, struct arena *scratch,
-	struct arena *arena, struct prediction *prediction);
 
 static inline int instance_of(const struct engine *engine, int step, int op)
 {

@@ -1,6 +1,6 @@
 /* Matrix products: a GPU's library cuts the result into tiles, and as many of them as there are
  * multiprocessors run at a time. CPUs saturate smoothly. Fitted figures: bench/fit. */
-#include "simulator/gemm.h"
+#include "simulator/devices.h"
 
 #include <math.h>
 

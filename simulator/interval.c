@@ -3,9 +3,8 @@
  * for little, and one that is just about to be exposed counts for more. */
 #include <math.h>
 
-#include "simulator/engine.h"
-#include "simulator/interval.h"
 #include "simulator/priors.h"
+#include "simulator/results.h"
 
 /* 80 % of a normal distribution lie within so many standard deviations. */
 #define DEVIATIONS 1.2816
@@ -98,7 +97,8 @@ static double effect_of(const struct schedule *schedule, int class,
 	struct engine engine;
 	struct error error = {0};
 
-	engine_init(&engine, schedule, class, options, scratch);
+	engine_init(&engine, schedule, class, !options->no_contention, options->host_runs_ahead,
+		scratch);
 	for (int i = 0; i < engine.n_ops; i++) {
 		struct task *task = &engine.tasks[i];
 		bool own = cause == CAUSE_COLLECTIVE && spreads->by_collective;
@@ -125,7 +125,8 @@ static double compiled(const struct schedule *schedule, int class,
 	if (!plan_libraries(&schedule->plan).compile_unknown)
 		return 1;
 	other.plan.compile = true;
-	engine_init(&engine, &other, class, options, scratch);
+	engine_init(
+		&engine, &other, class, !options->no_contention, options->host_runs_ahead, scratch);
 	if (!engine_run(&engine, &error))
 		return 1;
 	return fmin(1, engine_step_time(&engine) / step_time);

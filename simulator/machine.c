@@ -1,6 +1,6 @@
 /* Calibration first, then the prior of the device (priors.c). */
+#include "simulator/devices.h"
 #include "simulator/priors.h"
-#include "simulator/product.h"
 
 #include <math.h>
 

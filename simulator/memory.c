@@ -3,7 +3,7 @@
  * streams overlap is what the list order of the ledger cannot know. */
 #include <string.h>
 
-#include "simulator/engine.h"
+#include "simulator/memory.h"
 
 struct meter {
 	const struct engine *engine;

@@ -37,4 +37,8 @@ struct nccl_choice {
 struct nccl_choice nccl_choose(const struct topology *topology, const struct libraries *libraries,
 	const struct placement *placement, enum collective_kind kind, int64_t bytes);
 
+/* One rank's `bytes` to all: chunks follow one another around a ring. */
+double nccl_broadcast_seconds(
+	const struct topology *topology, const struct placement *placement, int64_t bytes);
+
 #endif

@@ -20,10 +20,6 @@ double nccl_simple_seconds(const struct topology *topology, const struct placeme
  */
 double nccl_links_share(const struct placement *placement);
 
-/* One rank's `bytes` to all: chunks follow one another around a ring. */
-double nccl_broadcast_seconds(
-	const struct topology *topology, const struct placement *placement, int64_t bytes);
-
 /* GB/s that a ring over the group gets of its slowest link. */
 double nccl_ring_bandwidth(const struct topology *topology, const struct placement *placement);
 

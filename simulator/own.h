@@ -3,8 +3,8 @@
 #ifndef SIMULATOR_OWN_H
 #define SIMULATOR_OWN_H
 
-#include "simulator/cost.h"
-#include "simulator/machine.h"
+#include "simulator/costs.h"
+#include "simulator/devices.h"
 
 /* They run this plan, in its dtype, and were measured. */
 bool own_kernels(const struct machine *machine, const struct schedule *schedule);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "simulator/allocator.h"
-#include "simulator/engine.h"
+#include "simulator/memory.h"
 
 enum { PIECES_MAX = 1 << 12 };
 

@@ -2,9 +2,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "simulator/collective.h"
-#include "simulator/engine.h"
-#include "simulator/machine.h"
+#include "simulator/costs.h"
+#include "simulator/devices.h"
+#include "simulator/results.h"
 
 /* --- time ---------------------------------------------------------------------------------------
  */

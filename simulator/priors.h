@@ -4,7 +4,7 @@
 #ifndef SIMULATOR_PRIORS_H
 #define SIMULATOR_PRIORS_H
 
-#include "simulator/machine.h"
+#include "simulator/devices.h"
 
 struct prior {
 	double gemm;            /* a product alone, at large shapes, of the datasheet's peak */
@@ -21,15 +21,5 @@ struct prior {
 double reference_peak(const struct device *device);
 
 struct prior device_prior(const struct device *device);
-
-/* How many times as long a product of 2-byte elements takes when a row of an operand or of the
- * result is no multiple of 16 bytes. */
-double generation_unaligned(enum device_generation generation);
-
-/* One clock fits the published steps of all sources of this generation. */
-bool generation_sources_agree(enum device_generation generation);
-
-/* Steps of devices of this generation are published, so that its figures are known in a step. */
-bool generation_has_steps(enum device_generation generation);
 
 #endif

@@ -1,6 +1,4 @@
-#include "simulator/product.h"
-
-#include "simulator/gemm.h"
+#include "simulator/devices.h"
 
 #include <math.h>
 

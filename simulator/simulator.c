@@ -1,8 +1,7 @@
 /* simulate: engine, memory, prediction, and on request the details. */
 #include "simulator/simulator.h"
 
-#include "simulator/engine.h"
-#include "simulator/interval.h"
+#include "simulator/results.h"
 
 static bool check(const struct schedule *schedule, struct error *error)
 {
@@ -65,7 +64,8 @@ static double waited_for_data(const struct engine *engine, int class,
 
 	if (engine->batch_interval <= 0)
 		return 0;
-	engine_init(&ready, engine->schedule, class, options, scratch);
+	engine_init(&ready, engine->schedule, class, !options->no_contention,
+		options->host_runs_ahead, scratch);
 	ready.batch_interval = 0;
 	if (!engine_run(&ready, &error))
 		return 0;
@@ -83,7 +83,8 @@ static bool simulate_class(const struct schedule *schedule, int class,
 	struct ledger ledger = {0};
 	struct memory_peaks peaks;
 
-	engine_init(&engine, schedule, class, options, scratch);
+	engine_init(&engine, schedule, class, !options->no_contention, options->host_runs_ahead,
+		scratch);
 	if (!engine_run(&engine, error))
 		return false;
 	*simulation = (struct simulation){0};

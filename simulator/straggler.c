@@ -1,7 +1,7 @@
 /* Devices of one type differ (silicon, temperature, power), and every gradient waits for the
  * slowest. With speeds spread about their mean by a relative standard deviation, a step over n
  * devices takes 1 + spread * E[max of n] times what it does on an average one. */
-#include "simulator/straggler.h"
+#include "simulator/devices.h"
 
 #include <math.h>
 

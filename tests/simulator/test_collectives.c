@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "simulator/collective.h"
+#include "simulator/costs.h"
 #include "simulator/nccl.h"
 
 enum { BLOCK = 202383360, ROOT = 262148096 }; /* parameters of Llama-2-7B's units */

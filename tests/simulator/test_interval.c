@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "cases.h"
-#include "simulator/collective.h"
+#include "simulator/costs.h"
 
 /* Half the width, as a logarithm, in standard deviations. */
 static double sigma(const struct prediction *p)

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "simulator/collective.h"
+#include "simulator/costs.h"
 #include "simulator/nccl.h"
 
 static void assert_close(double got, double expected, double tolerance)

@@ -2,8 +2,8 @@
  *
  * Every figure is the topology's calibration where it has one, else a prior for the device's
  * generation (docs/cost-model.md lists each prior and its source). */
-#ifndef SIMULATOR_COST_H
-#define SIMULATOR_COST_H
+#ifndef SIMULATOR_COSTS_H
+#define SIMULATOR_COSTS_H
 
 #include "schedule/schedule.h"
 
@@ -63,5 +63,17 @@ double cost_attention(
 	const struct topology *topology, enum dtype dtype, const struct attention_shape *shape);
 /* One m x n x k product on one device, seconds. */
 double cost_gemm(const struct topology *topology, enum dtype dtype, const struct gemm_shape *gemm);
+
+bool collective_kind_of(enum op_kind kind, enum collective_kind *collective);
+
+/* The standard deviation of log(truth / predicted) of one collective over GPUs whose topology was
+ * not measured (docs/cost-model.md). */
+double collective_spread(
+	const struct placement *placement, enum collective_kind kind, int64_t bytes);
+
+/* Bytes that leave each node in one direction when every group of this kind carries out the
+ * collective once. */
+double collective_node_egress(const struct topology *topology, const struct runtime *runtime,
+	enum op_kind kind, const struct group *group, int64_t bytes);
 
 #endif
