@@ -5,7 +5,7 @@
 #ifndef PLANNER_AXES_H
 #define PLANNER_AXES_H
 
-#include "planner/planner.h"
+#include "planner/question.h"
 
 /* Outermost first: neighbours in enumeration order differ in the knobs that matter least. */
 #define AXES(X)                                                                                    \

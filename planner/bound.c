@@ -42,7 +42,7 @@
  * but it can give some back, and then the plan is tight: this is a bound of plans that fit with
  * room.
  */
-#include "planner/bound_parts.h"
+#include "planner/bound.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #ifndef PLANNER_BOUND_H
 #define PLANNER_BOUND_H
 
-#include "planner/space.h"
+#include "planner/bound_parts.h"
 
 struct bound {
 	double time;    /* s per step, <= step_time */

@@ -1,6 +1,6 @@
 /* Parts of the memory bound: which buffers are there, and what an allocator holds for them. The
  * proof that uses them is in bound.c. */
-#include "planner/bound_parts.h"
+#include "planner/bound.h"
 
 /* --- roles ---------------------------------------------------------------------------------------
  */

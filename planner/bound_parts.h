@@ -3,7 +3,7 @@
 #ifndef PLANNER_BOUND_PARTS_H
 #define PLANNER_BOUND_PARTS_H
 
-#include "planner/bound.h"
+#include "planner/space.h"
 #include "simulator/simulator.h"
 
 enum { ENGINES_MAX = 4, SHARES = 14 };

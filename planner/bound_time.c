@@ -1,6 +1,6 @@
 /* Parts of the time bound: what waits for what whatever is prefetched, and what work hides. The
  * proof that uses them is in bound.c. */
-#include "planner/bound_parts.h"
+#include "planner/bound.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* Sums of a step's work, and what the issuing thread and the copies to and from the host take of
  * it. The proof that uses them is in bound.c. */
-#include "planner/bound_parts.h"
+#include "planner/bound.h"
 
 #include <math.h>
 

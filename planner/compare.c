@@ -183,7 +183,7 @@ static bool judge(struct comparing *c, const struct answer *answer, struct expos
 	return true;
 }
 
-bool planner_compare(const struct question *question, const struct plan *mine,
+bool compare_plan(const struct question *question, const struct plan *mine,
 	const struct answer *answer, struct arena *arena, struct comparison *comparison,
 	struct error *error)
 {

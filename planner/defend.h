@@ -2,9 +2,8 @@
 #ifndef PLANNER_DEFEND_H
 #define PLANNER_DEFEND_H
 
-#include "planner/evaluate.h"
-#include "planner/search.h"
 #include "planner/sensitivity.h"
+#include "planner/threshold.h"
 
 /* A plan that the answer names, with what explains its time. */
 struct contender {
@@ -39,5 +38,10 @@ void defend_knobs(
 /* Nothing fits: `closest` misses by least (NULL: nothing could be made). */
 void defend_nothing(
 	struct defence *defence, const struct contender *closest, const struct variants *variants);
+
+/* planner_compare (planner.h). */
+bool compare_plan(const struct question *question, const struct plan *mine,
+	const struct answer *answer, struct arena *arena, struct comparison *comparison,
+	struct error *error);
 
 #endif

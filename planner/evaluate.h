@@ -2,26 +2,9 @@
 #ifndef PLANNER_EVALUATE_H
 #define PLANNER_EVALUATE_H
 
-#include "planner/planner.h"
-
-/* What candidates are compared by, whole numbers so that no order depends on rounding. */
-enum cost_kind {
-	COST_TIME,    /* femtoseconds of step time per token of the global batch */
-	COST_MEMORY,  /* peak_memory_bytes of one device */
-	COST_NETWORK, /* millibytes per token that leave a node (one node: a rank) */
-	COST_HOST,    /* host_memory_bytes */
-	COST_COUNT
-};
-
-struct costs {
-	int64_t of[COST_COUNT];
-};
-
-/* Seconds per step and bytes per step of a plan as costs; a step time that costs more than `time`,
- * by little. */
-int64_t costs_time(const struct plan *plan, double step_time);
-int64_t costs_network(const struct plan *plan, double bytes);
-double costs_step_above(const struct plan *plan, int64_t time);
+#include "planner/bound.h"
+#include "planner/ranking.h"
+#include "planner/space.h"
 
 /* One arena for everything that a candidate needs, emptied before each. */
 struct evaluator {
@@ -67,7 +50,32 @@ bool evaluator_time(struct evaluator *evaluator, const struct schedule *schedule
 	const struct topology *topology, double *step_time, struct error *error);
 void evaluator_finish(struct evaluator *evaluator);
 
-struct costs costs_of(const struct question *question, const struct plan *plan,
-	const struct prediction *prediction);
+/* --- what a search knows so far -------------------------------------------------------------- */
+
+struct outcome {
+	bool tightened; /* its bound of memory is of its own schedule */
+	bool simulated;
+	bool refused; /* the builder could not honour it */
+	enum fits fits;
+	struct costs costs;
+};
+
+struct search {
+	const struct question *question;
+	struct space space;
+	struct bounds bounds;
+	struct evaluator evaluator;
+	struct ranking ranking;
+	struct outcome *outcomes; /* malloc'ed; by plan */
+	int64_t limit;            /* bytes of one device; INT64_MAX until a prediction told it */
+	int64_t pruned;
+	bool offloads;         /* nothing fits without CPU offload, which this search is of */
+	int64_t least_without; /* then: bytes that the closest plan without it needs */
+	/* Per strategy without a plan that fits: the one that misses by least; else -1. */
+	int closest[STRATEGY_COUNT];
+	/* The least objective among plans that no simulation saw; INT64_MAX when all were seen. */
+	int64_t least_skipped;
+	int64_t least_uniform; /* the same before mixed plans were looked at */
+};
 
 #endif

@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const find_names[] = {
-	"max-seq-len", "max-micro-batch", "min-gpus", "network-for", "scaling", NULL};
-
 /* Sequences are as long as kernels like them. */
 enum { LENGTH_STEP = 128 };
 
@@ -259,7 +256,7 @@ bool find_micro_batch(struct finder *finder, struct error *error)
 	return true;
 }
 
-bool planner_find(const struct question *question, enum find find, double target,
+bool find_answer(const struct question *question, enum find find, double target,
 	struct arena *arena, struct finding *finding, struct error *error)
 {
 	struct finder finder = {.question = question, .arena = arena, .finding = finding};

@@ -2,7 +2,6 @@
 #ifndef PLANNER_FIND_H
 #define PLANNER_FIND_H
 
-#include "planner/evaluate.h"
 #include "planner/search.h"
 
 struct finder {

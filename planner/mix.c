@@ -1,6 +1,6 @@
 /* The search over mixed plans: which cells there are, and in what order they are searched. */
 #include "planner/mix.h"
-#include "planner/offload.h"
+#include "planner/mixed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,21 +15,11 @@ enum { EFFORT_WHOLE = 2000000 };
 /* --- which cells ---------------------------------------------------------------------------------
  */
 
-static bool is_open(const struct question *question, const char *knob)
-{
-	if (choices_given(&question->choices, knob))
-		return false;
-	for (int i = 0; i < question->n_restrictions; i++)
-		if (strcmp(question->restrictions[i].knob, knob) == 0)
-			return false;
-	return true;
-}
-
 static bool has_checkpointing(
 	const struct question *question, const struct plan *plan, enum checkpointing kind)
 {
 	unsigned both = 1u << CHECKPOINTING_NONE | 1u << kind;
-	return is_open(question, "activation_checkpointing") &&
+	return question_leaves_open(question, "activation_checkpointing") &&
 	       (runtime_of(plan->runtime)->checkpointings & both) == both;
 }
 
@@ -39,7 +29,7 @@ static bool mixes_resharding(const struct search *search, const struct plan *pla
 	bool hybrid = plan->strategy == STRATEGY_HYBRID_SHARD;
 	return (full || hybrid) && runtime_of(plan->runtime)->reshards_per_unit &&
 	       plan_reshard_group(plan) != 0 && runs_total(plan->reshard_after_forward) == 0 &&
-	       is_open(search->question, "reshard_after_forward") &&
+	       question_leaves_open(search->question, "reshard_after_forward") &&
 	       search->space.allowed[full ? STRATEGY_SHARD_GRAD_OP : STRATEGY_HYBRID_SHARD_ZERO2];
 }
 

@@ -16,7 +16,6 @@
 
 #include "planner/integer.h"
 #include "planner/mix_probe.h"
-#include "planner/search.h"
 
 /* The choices of a mix, and the groups of its programme. Without selective checkpointing `some` is
  * 0 and means nothing. */
@@ -90,8 +89,5 @@ void mix_cell_close(struct mix_working *working);
 
 /* mix.c. Which knobs of a plan are mixed under the question; false: none. */
 bool mix_knobs(const struct search *search, const struct plan *plan, struct mix_knobs *knobs);
-/* After the search over uniform plans: adds maximal mixes to the ranking until no cell's bound is
- * low enough. */
-bool mix_search(struct search *search, struct arena *arena, struct error *error);
 
 #endif

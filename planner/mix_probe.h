@@ -5,7 +5,7 @@
 #ifndef PLANNER_MIX_PROBE_H
 #define PLANNER_MIX_PROBE_H
 
-#include "planner/bound_parts.h"
+#include "planner/evaluate.h"
 
 struct load_row {
 	double compute, issue, cover[SHARES]; /* s per micro-batch */

@@ -1,17 +1,7 @@
 /* CPU offload where the devices alone do not suffice: a second search, then fewer units. */
-#include "planner/offload.h"
+#include "planner/mixed.h"
 
 #include <string.h>
-
-#include "planner/evaluate.h"
-
-static const struct restriction *list_of(const struct question *question)
-{
-	for (int i = 0; i < question->n_restrictions; i++)
-		if (strcmp(question->restrictions[i].knob, "cpu_offload") == 0)
-			return &question->restrictions[i];
-	return NULL;
-}
 
 /* Some plan of the question's runtime can have it. */
 static bool is_offered(const struct question *question, const char *value, struct arena *arena)
@@ -31,7 +21,7 @@ bool offload_question(const struct question *question, struct arena *arena, stru
 	static const enum offload kinds[] = {OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS};
 	const char **values = ARENA_ARRAY(arena, const char *, COUNT_OF(kinds));
 	int n = 0;
-	if (choices_given(&question->choices, "cpu_offload") || list_of(question) != NULL ||
+	if (!question_leaves_open(question, "cpu_offload") ||
 		question->n_restrictions == QUESTION_RESTRICTIONS_MAX)
 		return false;
 	for (int i = 0; i < COUNT_OF(kinds); i++)
@@ -48,7 +38,7 @@ bool offload_question(const struct question *question, struct arena *arena, stru
 
 bool offload_may_be_partial(const struct search *search)
 {
-	const struct restriction *list = list_of(search->question);
+	const struct restriction *list = question_restriction(search->question, "cpu_offload");
 	bool none = false;
 	for (int i = 0; list != NULL && i < list->n; i++)
 		none = none || strcmp(list->values[i], offload_names[OFFLOAD_NONE]) == 0;

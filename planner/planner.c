@@ -3,12 +3,6 @@
 
 #include "planner/defend.h"
 #include "planner/search.h"
-#include "planner/sensitivity.h"
-#include "planner/threshold.h"
-#include "simulator/simulator.h"
-
-const char *const objective_names[] = {"time", "memory", "network", NULL};
-const char *const verdict_names[] = {"chosen", "slower", "does_not_fit", "impossible", NULL};
 
 enum { CANDIDATES_MAX = 1 + STRATEGY_COUNT + 1 + RANKING_RUNNERS_UP };
 
@@ -332,4 +326,17 @@ bool planner_plan(const struct question *question, struct arena *arena, struct a
 	bool ok = search_run(question, arena, &search, error) && make_answer(&making, error);
 	search_finish(&search);
 	return ok;
+}
+
+bool planner_compare(const struct question *question, const struct plan *mine,
+	const struct answer *answer, struct arena *arena, struct comparison *comparison,
+	struct error *error)
+{
+	return compare_plan(question, mine, answer, arena, comparison, error);
+}
+
+bool planner_find(const struct question *question, enum find find, double target,
+	struct arena *arena, struct finding *finding, struct error *error)
+{
+	return find_answer(question, find, target, arena, finding, error);
 }

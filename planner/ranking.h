@@ -10,7 +10,7 @@
 #ifndef PLANNER_RANKING_H
 #define PLANNER_RANKING_H
 
-#include "planner/evaluate.h"
+#include "planner/costs.h"
 
 #define RANKING_TIGHT_MARGIN 1.10 /* what room in memory may cost: retries stall the device */
 #define RANKING_FUZZ         1.01 /* costs that are this close are no advantage */

@@ -1,7 +1,8 @@
 /* Best first: plans are simulated in the order of their bounds until no bound is low enough to
  * change the answer. docs/planner.md says why that equals simulating all of them. */
-#include "planner/mix.h"
-#include "planner/offload.h"
+#include "planner/search.h"
+
+#include "planner/mixed.h"
 
 #include <stdlib.h>
 

@@ -2,36 +2,7 @@
 #ifndef PLANNER_SEARCH_H
 #define PLANNER_SEARCH_H
 
-#include "planner/bound.h"
 #include "planner/evaluate.h"
-#include "planner/ranking.h"
-#include "planner/space.h"
-
-struct outcome {
-	bool tightened; /* its bound of memory is of its own schedule */
-	bool simulated;
-	bool refused; /* the builder could not honour it */
-	enum fits fits;
-	struct costs costs;
-};
-
-struct search {
-	const struct question *question;
-	struct space space;
-	struct bounds bounds;
-	struct evaluator evaluator;
-	struct ranking ranking;
-	struct outcome *outcomes; /* malloc'ed; by plan */
-	int64_t limit;            /* bytes of one device; INT64_MAX until a prediction told it */
-	int64_t pruned;
-	bool offloads;         /* nothing fits without CPU offload, which this search is of */
-	int64_t least_without; /* then: bytes that the closest plan without it needs */
-	/* Per strategy without a plan that fits: the one that misses by least; else -1. */
-	int closest[STRATEGY_COUNT];
-	/* The least objective among plans that no simulation saw; INT64_MAX when all were seen. */
-	int64_t least_skipped;
-	int64_t least_uniform; /* the same before mixed plans were looked at */
-};
 
 /* Fills everything. When nothing fits, the user left CPU offload open and it makes something fit,
  * then of the plans with it; `question` is another one then (in `arena`). Strings live in `arena`;
@@ -39,5 +10,9 @@ struct search {
 bool search_run(const struct question *question, struct arena *arena, struct search *search,
 	struct error *error);
 void search_finish(struct search *search);
+
+/* planner_find (planner.h). */
+bool find_answer(const struct question *question, enum find find, double target,
+	struct arena *arena, struct finding *finding, struct error *error);
 
 #endif

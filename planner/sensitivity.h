@@ -3,7 +3,6 @@
 #define PLANNER_SENSITIVITY_H
 
 #include "planner/evaluate.h"
-#include "planner/space.h"
 
 struct variant {
 	const char *knob, *value;

@@ -5,8 +5,6 @@
 #include <float.h>
 #include <math.h>
 
-#include "planner/ranking.h"
-
 enum { LEVERS_MAX = 16, SIMULATED_MICRO_BATCHES = 3 };
 #define PRECISION 1.02 /* of thresholds that are no whole numbers */
 static const double factors[] = {2, 8, 32};

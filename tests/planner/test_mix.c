@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "planner/mix.h"
+#include "planner/search.h"
 
 enum { RELAXED = RANDOM_QUESTIONS(160) };
 static int compared = RANDOM_QUESTIONS(60);

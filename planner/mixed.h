@@ -1,8 +1,15 @@
-/* Private to planner/: CPU offload where the devices alone do not suffice. */
-#ifndef PLANNER_OFFLOAD_H
-#define PLANNER_OFFLOAD_H
+/* Private to planner/: plans whose blocks or units differ, and CPU offload where the devices alone
+ * do not suffice. */
+#ifndef PLANNER_MIXED_H
+#define PLANNER_MIXED_H
 
-#include "planner/search.h"
+#include "planner/evaluate.h"
+
+/* After the search over uniform plans: adds maximal mixes to the ranking until no cell's bound is
+ * low enough. */
+bool mix_search(struct search *search, struct arena *arena, struct error *error);
+
+/* --- CPU offload ----------------------------------------------------------------------------- */
 
 /* The question with every kind of CPU offload that its runtime has, and no plan without. False: the
  * user decided about it, or there is none. */
