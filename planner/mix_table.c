@@ -19,7 +19,7 @@
 
 #include <math.h>
 
-#include "schedule/per_unit.h"
+#include "schedule/plan.h"
 
 /* --- tables --------------------------------------------------------------------------------------
  */

@@ -5,7 +5,7 @@
 #define REPORTS_TARGET_H
 
 #include "reports/leaves.h"
-#include "schedule/per_unit.h"
+#include "schedule/plan.h"
 #include "schedule/plan_file.h"
 
 struct exporting;

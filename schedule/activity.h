@@ -3,7 +3,7 @@
 #ifndef SCHEDULE_ACTIVITY_H
 #define SCHEDULE_ACTIVITY_H
 
-#include "schedule/schedule.h"
+#include "schedule/program.h"
 #include "schedule/timeline.h"
 
 /* X(suffix, name) */

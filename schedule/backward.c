@@ -41,22 +41,6 @@ static int64_t backward_work_bytes(const struct builder *b, int64_t *residual, i
 	return bytes;
 }
 
-/* Gradients of a leaf's parameters for one sequence, before they are added up exactly. */
-int64_t schedule_gradient_scratch_bytes(const struct model *model)
-{
-	int64_t most = 0;
-	for (int m = 0; m < model->n_modules; m++) {
-		const struct module *module = &model->modules[m];
-		int64_t elements = 0;
-		for (int p = 0; p < module->n_parameters; p++)
-			elements += model->parameters[module->first_parameter + p].elements;
-		if (module->tied_parameter >= 0)
-			elements = model->parameters[module->tied_parameter].elements;
-		most = max_i64(most, elements);
-	}
-	return most * dtype_bytes(DTYPE_FP32);
-}
-
 static int backward_work_new(struct builder *b, int64_t bytes)
 {
 	int buffer = buffer_new(
@@ -73,7 +57,7 @@ static void take_backward_work(struct builder *b, const struct event *event)
 {
 	int64_t residual, widest, all = backward_work_bytes(b, &residual, &widest);
 	if (b->plan->gradient_sums == SUMS_EXACT)
-		all += schedule_gradient_scratch_bytes(b->model);
+		all += gradient_scratch_bytes(b->model);
 	if (b->backward_work < 0)
 		b->backward_work = backward_work_new(b, is_ours(b) ? all : residual);
 	else

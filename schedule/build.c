@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "schedule/builder.h"
+#include "schedule/schedule.h"
 
 enum { PREVIOUS_STEP = 1 << 30 };
 

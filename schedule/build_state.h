@@ -2,7 +2,7 @@
 #ifndef SCHEDULE_BUILD_STATE_H
 #define SCHEDULE_BUILD_STATE_H
 
-#include "schedule/schedule.h"
+#include "schedule/program.h"
 
 enum { NORM_SCALAR_BYTES_EXACT = 576, NORM_SCALAR_BYTES = 4 };
 

@@ -81,6 +81,10 @@ int64_t range_parameters(const struct builder *b, const struct event *range);
  * gradient of a tied weight is a buffer of that operation alone. */
 int64_t gradient_elements(struct builder *b, const struct event *range, enum dtype dtype);
 
+/* What exact sums of gradients add to the end of backward's work: fp32 gradients of one leaf's
+ * parameters, for one sequence. */
+int64_t gradient_scratch_bytes(const struct model *model);
+
 /* --- offload.c ----------------------------------------------------------------------------------
  */
 bool offloads(const struct builder *b, int unit);
@@ -103,6 +107,8 @@ void optimizer_step(struct builder *b);
 void end_backward(struct builder *b);
 /* Bytes of device memory that one parameter's update moves. */
 double optimizer_traffic(enum optimizer optimizer);
+
+void use_bucket_weights(struct builder *b, const struct event *event, int copy);
 
 /* --- ddp.c --------------------------------------------------------------------------------------
  */

@@ -5,11 +5,6 @@
 
 #include "schedule/builder.h"
 
-bool is_ddp(const struct builder *b)
-{
-	return plan_layout(b->plan) == LAYOUT_WHOLE;
-}
-
 /* The range whose backward completes a parameter: where its owner computes. Ranges and parameters
  * are both in module order. */
 static void find_owners(struct builder *b)
@@ -39,26 +34,6 @@ void ddp_prepare(struct builder *b)
 	}
 }
 
-/* Parameters are read from all buckets of the range, or from its cached copy. */
-static void use_weights(struct builder *b, const struct event *event, int copy)
-{
-	if (copy >= 0) {
-		op_use(b, copy);
-		return;
-	}
-	int tied = b->model->modules[event->end_module - 1].tied_parameter;
-	for (int u = 0; u < b->n_units; u++) {
-		const struct unit *bucket = &b->schedule->units[u];
-		for (int i = 0; i < bucket->n_slices; i++) {
-			int parameter = bucket->slices[i].parameter;
-			int module = b->model->parameters[parameter].module;
-			if (parameter == tied ||
-				(module >= event->first_module && module < event->end_module))
-				op_use(b, b->units[u].parameter_shard);
-		}
-	}
-}
-
 static int cast_weights(struct builder *b, const struct event *event)
 {
 	int64_t elements = range_parameters(b, event);
@@ -72,18 +47,10 @@ static int cast_weights(struct builder *b, const struct event *event)
 		b->plan->param_dtype);
 	b->buffers[copy].layer = event->layer;
 	op_take(b, copy);
-	use_weights(b, event, -1);
+	use_bucket_weights(b, event, -1);
 	op_use(b, copy);
 	op_end(b);
 	return copy;
-}
-
-void ddp_use_weights(struct builder *b, int index)
-{
-	if (is_zero(b))
-		zero_use_weights(b);
-	else
-		use_weights(b, &b->events[index], b->copies[index]);
 }
 
 void ddp_pre_range(struct builder *b, int index)
@@ -109,24 +76,6 @@ void ddp_gradients(struct builder *b, int index)
 		op_take(b, buffer);
 	}
 	op_use(b, b->range_gradients[index]);
-}
-
-/* The gradient of a tied weight lies in the head's range, which backward meets first. */
-static int gradient_event(const struct builder *b, int parameter)
-{
-	int head = b->model->n_modules - 1, event = b->n_events - 1;
-	if (parameter != b->model->modules[head].tied_parameter)
-		return b->owner_events[parameter];
-	while (b->events[event].kind != EVENT_RANGE)
-		event--;
-	return event;
-}
-
-void ddp_use_bucket_gradients(struct builder *b, int bucket)
-{
-	const struct unit *unit = &b->schedule->units[bucket];
-	for (int i = 0; i < unit->n_slices; i++)
-		op_use(b, b->range_gradients[gradient_event(b, unit->slices[i].parameter)]);
 }
 
 static void reduce_bucket(struct builder *b, int bucket)

@@ -79,6 +79,18 @@ void op_wait_stream(struct builder *b, enum stream stream)
 		op_wait(b, b->last_on_stream[stream]);
 }
 
+/* The first operation of a step on a gathering stream must not overtake the optimizer of the step
+ * before; later ones follow it on their stream. */
+void op_wait_gathering(struct builder *b)
+{
+	struct ref last = b->last_on_stream[b->op.stream];
+	if (last.op < 0 || last.step < b->step)
+		op_wait(b, b->optimizer);
+	/* FSDP2 instead of recording streams: gathers come after the copy-out that released a
+	 * buffer, so that they never run further ahead than the buffers (docs/runtimes.md). */
+	op_wait(b, b->gathers_after);
+}
+
 void op_use(struct builder *b, int buffer)
 {
 	if (buffer >= 0 && !contains(&b->uses, buffer))

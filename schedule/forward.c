@@ -6,11 +6,6 @@ static int64_t tokens_of(const struct builder *b)
 	return b->plan->micro_batch * b->plan->seq_len;
 }
 
-enum checkpointing checkpointing_of(const struct builder *b, const struct event *event)
-{
-	return event->layer >= 0 ? b->checkpointing[event->layer] : CHECKPOINTING_NONE;
-}
-
 static bool checkpoints(const struct builder *b, const struct event *event)
 {
 	return checkpointing_of(b, event) != CHECKPOINTING_NONE;
@@ -19,21 +14,6 @@ static bool checkpoints(const struct builder *b, const struct event *event)
 static bool has_head(const struct builder *b, const struct event *event)
 {
 	return b->model->modules[event->end_module - 1].kind == MODULE_HEAD;
-}
-
-void op_set_range(struct builder *b, const struct event *event)
-{
-	b->op.layer = event->layer;
-	b->op.first_module = event->first_module;
-	b->op.end_module = event->end_module;
-}
-
-void op_use_weights(struct builder *b, int event)
-{
-	if (is_ddp(b))
-		ddp_use_weights(b, event);
-	else
-		op_use_parameters(b, b->events[event].unit);
 }
 
 static int64_t range_saved_bytes(const struct builder *b, const struct event *event)
@@ -89,30 +69,6 @@ int saved_new(struct builder *b, enum buffer_role role, int index)
 	b->buffers[buffer].first_module = event->first_module;
 	b->buffers[buffer].end_module = event->end_module;
 	return buffer;
-}
-
-int slot_begin(const struct builder *b, int event)
-{
-	int first = event;
-	for (int i = event; i >= 0; i--) {
-		if (b->events[i].kind != EVENT_RANGE)
-			continue;
-		if (b->events[i].slot != b->events[event].slot)
-			break;
-		first = i;
-	}
-	return first;
-}
-
-void op_use_slot(struct builder *b, int event)
-{
-	op_use(b, b->saved[event]);
-	op_use(b, b->results[event]);
-	for (int i = slot_begin(b, event); i < event; i++)
-		if (b->events[i].kind == EVENT_RANGE) {
-			op_use(b, b->saved[i]);
-			op_use(b, b->results[i]);
-		}
 }
 
 static int residual_take(struct builder *b, int slot)

@@ -38,18 +38,6 @@ static bool has_parameters(const struct builder *b, int unit)
 	return b->schedule->units[unit].parameters > 0;
 }
 
-/* The first operation of a step on a gathering stream must not overtake the optimizer of the step
- * before; later ones follow it on their stream. */
-void op_wait_gathering(struct builder *b)
-{
-	struct ref last = b->last_on_stream[b->op.stream];
-	if (last.op < 0 || last.step < b->step)
-		op_wait(b, b->optimizer);
-	/* FSDP2 instead of recording streams: gathers come after the copy-out that released a
-	 * buffer, so that they never run further ahead than the buffers (docs/runtimes.md). */
-	op_wait(b, b->gathers_after);
-}
-
 /* shard in the master dtype -> shard in the compute dtype: the gather's input. */
 static struct ref cast_shard(struct builder *b, int unit, int cause, struct ref staged, bool drop)
 {
@@ -213,17 +201,6 @@ static void copy_out(struct builder *b, int unit)
 	state->ready = op_end(b);
 	b->gathers_after = implicit ? b->copied_out : state->ready;
 	b->copied_out = state->ready;
-}
-
-void op_use_parameters(struct builder *b, int unit)
-{
-	struct unit_state *state = &b->units[unit];
-	if (!has_parameters(b, unit))
-		return;
-	op_wait(b, state->ready);
-	if (!b->shards)
-		op_wait(b, state->returned);
-	op_use(b, state->unsharded >= 0 ? state->unsharded : state->parameter_shard);
 }
 
 /* --- reshard -------------------------------------------------------------------------------------

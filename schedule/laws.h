@@ -1,10 +1,15 @@
-/* Private to schedule/: the laws are proved in two parts. validate.c: waits, order, lifetimes;
- * meaning.c: what each kind of operation must do. */
+/* The laws of a schedule, proved in two parts. validate.c: waits, order, lifetimes; meaning.c and
+ * tiers.c: what each kind of operation must do. */
 #ifndef SCHEDULE_LAWS_H
 #define SCHEDULE_LAWS_H
 
-#include "schedule/schedule.h"
+#include "schedule/program.h"
 
+/* The laws; the first broken one is EXIT_CODE_INTERNAL and names the operations. */
+bool schedule_validate(const struct schedule *schedule, struct error *error);
+
+/* --- inside of the room ---------
+ */
 /* Always false: "schedule: ..." as EXIT_CODE_INTERNAL. */
 bool law_broken(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -1,7 +1,7 @@
 /* The ledger: live bytes in list order. */
 #include <string.h>
 
-#include "schedule/schedule.h"
+#include "schedule/memory.h"
 
 /* What is live on the device, by category, and in host memory. */
 struct live {
@@ -136,20 +136,3 @@ struct model_states schedule_model_states(const struct schedule *schedule)
 		.optimizer_state = role_bytes(schedule, BUFFER_OPTIMIZER_STATE),
 	};
 }
-
-int op_buffer(const struct program *program, const struct op *op, enum buffer_role role)
-{
-	const int *uses = slice_of(program, op->uses);
-	for (int i = 0; i < op->uses.count; i++)
-		if (program->buffers[uses[i]].role == role)
-			return uses[i];
-	return -1;
-}
-
-double collective_wire_bytes(enum op_kind kind, int64_t ranks, int64_t bytes)
-{
-	double once = (double)bytes * (double)(ranks - 1) / (double)ranks;
-	return kind == OP_ALL_REDUCE ? 2 * once : once;
-}
-
-const char *const group_kind_names[] = {"shard", "replicate", "world", "reshard", NULL};

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "schedule/per_unit.h"
 #include "schedule/plan.h"
 
 const char libraries_unknown[] = "unknown";

@@ -1,22 +1,11 @@
 /* The laws about meaning: groups fit the mesh, collectives fit their buffers, a buffer comes from
  * the operation that fills it, a unit is gathered when it is computed, and its gradient is reduced
  * over all data-parallel ranks, in the right order, before the optimizer updates it. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "schedule/laws.h"
 
 #define BIT(x) (1u << (x))
-
-bool law_broken(struct error *error, const char *format, ...)
-{
-	char message[512];
-	va_list args;
-	va_start(args, format);
-	vsnprintf(message, sizeof(message), format, args);
-	va_end(args);
-	return error_set(error, EXIT_CODE_INTERNAL, "schedule: %s", message);
-}
 
 /* --- tables --------------------------------------------------------------------------------------
  */

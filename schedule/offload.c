@@ -2,16 +2,6 @@
  * out, and where the host has updated a shard that the device keeps, it comes back. */
 #include "schedule/builder.h"
 
-bool offloads(const struct builder *b, int unit)
-{
-	return b->schedule->units[unit].offload != OFFLOAD_NONE;
-}
-
-bool offloads_parameters(const struct builder *b, int unit)
-{
-	return b->schedule->units[unit].offload == OFFLOAD_PARAMETERS;
-}
-
 static int host_resident(
 	struct builder *b, enum buffer_role role, int unit, int64_t element_bytes, enum dtype dtype)
 {

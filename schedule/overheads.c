@@ -1,5 +1,5 @@
 /* Memory outside of the schedule's buffers (docs/runtimes.md). */
-#include "schedule/schedule.h"
+#include "schedule/memory.h"
 
 static int64_t given_or(int64_t given, int64_t usual)
 {

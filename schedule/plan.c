@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "schedule/per_unit.h"
-
 static const struct {
 	const char *name;
 	bool shards, reshards, hybrid;
@@ -273,6 +271,31 @@ int64_t plan_loss_bytes(const struct plan *plan)
 		break;
 	}
 	return runtime_of(plan->runtime)->loss_in_place ? 0 : compute;
+}
+
+enum dtype plan_default_dtype(const struct topology *topology)
+{
+	const struct device *device = &topology->device;
+	if (device->kind == DEVICE_CPU)
+		return DTYPE_FP32;
+	return device->bf16_flops > 0   ? DTYPE_BF16
+	       : device->fp16_flops > 0 ? DTYPE_FP16
+					: DTYPE_FP32;
+}
+
+bool plan_syncs(const struct plan *plan, bool *each)
+{
+	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
+	int stage = strategy_stage(plan->strategy);
+	*each = zero != NULL ? zero->each_micro_batch >> stage & 1 : stage != 1;
+	return zero != NULL || stage == 1 || stage == 2;
+}
+
+bool plan_has_zero_groups(const struct plan *plan)
+{
+	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
+	int stage = strategy_stage(plan->strategy);
+	return stage > 0 && (zero == NULL || zero->groups >> stage & 1);
 }
 
 int64_t plan_logits_stride(const struct plan *plan, int64_t vocab)

@@ -5,66 +5,10 @@
 #include "base/base.h"
 #include "models/models.h"
 #include "schedule/libraries.h"
+#include "schedule/rows.h"
 #include "schedule/runtime.h"
+#include "schedule/values.h"
 #include "topologies/topologies.h"
-
-/* X(suffix, name, shards parameters, reshards after forward, replicates over nodes by default,
- * stage of ZeRO; 0: not called so) */
-#define STRATEGIES(X)                                                                              \
-	X(NO_SHARD, "NO_SHARD", false, false, false, 0)                                            \
-	X(SHARD_GRAD_OP, "SHARD_GRAD_OP", true, false, false, 0)                                   \
-	X(FULL_SHARD, "FULL_SHARD", true, true, false, 0)                                          \
-	X(HYBRID_SHARD, "HYBRID_SHARD", true, true, true, 0)                                       \
-	X(HYBRID_SHARD_ZERO2, "HYBRID_SHARD_ZERO2", true, false, true, 0)                          \
-	X(ZERO_1, "ZERO_1", true, false, false, 1) /* optimizer state and master copy */           \
-	X(ZERO_2, "ZERO_2", true, false, false, 2) /* and gradients */                             \
-	X(ZERO_3, "ZERO_3", true, true, false, 3)  /* and parameters */
-
-enum strategy {
-#define X(suffix, name, shards, reshards, hybrid, stage) STRATEGY_##suffix,
-	STRATEGIES(X)
-#undef X
-		STRATEGY_COUNT
-};
-
-enum prefetch { PREFETCH_NONE, PREFETCH_PRE, PREFETCH_POST };
-enum checkpointing { CHECKPOINTING_NONE, CHECKPOINTING_SELECTIVE, CHECKPOINTING_FULL };
-/* PyTorch's caching allocator: segments as large as the request, or PYTORCH_CUDA_ALLOC_CONF's
- * expandable_segments:True. */
-enum allocator_kind { ALLOCATOR_SEGMENTS, ALLOCATOR_EXPANDABLE };
-/* How gradients are summed up over sequences, micro-batches and ranks: in fp32, in one declared
- * tree over the ranks; or exactly, as 64-bit multiples of 2^-GRADIENT_QUANTUM_BITS of each
- * sequence, so that bits depend on neither micro-batches nor ranks (docs/reproducible.md). */
-enum gradient_sums { SUMS_TREE, SUMS_EXACT };
-enum gelu_place { GELU_IN_KERNEL, GELU_IN_PRODUCT };
-enum { GRADIENT_QUANTUM_BITS = 52 };
-enum optimizer { OPTIMIZER_ADAMW_FUSED, OPTIMIZER_ADAMW_FOREACH, OPTIMIZER_ADAMW, OPTIMIZER_SGD };
-enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS, OFFLOAD_ALL };
-enum wrap_kind { WRAP_BLOCK, WRAP_BLOCKS, WRAP_SIZE, WRAP_MODEL };
-
-/* plan->wrap, decoded. */
-struct wrap_policy {
-	enum wrap_kind kind;
-	int64_t argument;     /* K or N, else 0 */
-	bool embedding, head; /* wrapped apart: the token embedding; final norm and head */
-};
-
-extern const char *const strategy_names[];
-extern const char *const prefetch_names[];
-extern const char *const checkpointing_names[];
-extern const char *const loss_names[];
-extern const char *const allocator_names[];
-extern const char *const gradient_sums_names[];
-extern const char *const gelu_place_names[];
-extern const char *const optimizer_names[];
-extern const char *const offload_names[];
-
-bool strategy_shards(enum strategy strategy);
-bool strategy_reshards(enum strategy strategy);
-bool strategy_is_hybrid(enum strategy strategy);
-int strategy_stage(enum strategy strategy);
-/* ZeRO-1 and -2: every rank has all parameters in the compute dtype between steps. */
-bool strategy_keeps_parameters(enum strategy strategy);
 
 /* Named axes, innermost last; rank = replicate index * shard + shard index (row-major). The last
  * four are 1 until tensor, pipeline, context and expert parallelism exist. */
@@ -78,7 +22,7 @@ enum { PLAN_MAX_GRAD_ACCUM = 16384 };
 struct plan {
 	enum strategy strategy;
 	struct mesh mesh;
-	/* Three knobs may differ by block or unit: runs, decoded by per_unit.h. */
+	/* Three knobs may differ by block or unit: runs, decoded by rows.h. */
 	const char *reshard_after_forward; /* "true", "false", a group size; "20xtrue+12xfalse" */
 	const char *wrap;       /* "block", "blocks:K", "size:N", "model"; "+embedding", "+head" */
 	enum prefetch prefetch; /* backward */
@@ -126,22 +70,6 @@ bool choices_given(const struct choices *choices, const char *name);
 bool choices_set(struct choices *choices, const char *name, const char *where, const char *value,
 	struct arena *arena, struct error *error);
 
-/* Fills what was not given with the defaults of docs/defaults.md (`help defaults`),
- * does the batch arithmetic, lays out the mesh, and checks every knob against the runtime table.
- * Errors are EXIT_CODE_USAGE and name the option and the nearby values that would do. */
-bool plan_resolve(const struct choices *choices, const struct model *model,
-	const struct topology *topology, struct arena *arena, struct plan *plan,
-	struct error *error);
-
-/* Other values than the defaults that the user gave and that mean nothing under the resolved plan:
- * DDP's buckets are no units, NO_SHARD gathers nothing. EXIT_CODE_USAGE. A search that tries many
- * strategies does not ask. */
-bool plan_honours(const struct choices *choices, const struct plan *plan, struct error *error);
-
-/* The same checks on a complete plan (from a file). */
-bool plan_check(const struct plan *plan, const struct model *model, const struct topology *topology,
-	struct error *error);
-
 int64_t plan_data_parallel(const struct plan *plan); /* mesh.replicate * mesh.shard */
 int64_t plan_ranks(const struct plan *plan);
 /* Seconds that the data loader takes for one step; 0: it has no rate. */
@@ -167,7 +95,7 @@ enum dtype plan_optimizer_gradient_dtype(const struct plan *plan);
 bool plan_syncs(const struct plan *plan, bool *each);
 /* How parameters lie: of the runtime, and for ZeRO of the stage. */
 enum layout_kind plan_layout(const struct plan *plan);
-/* What saved tensors look like where nothing is checkpointed (per_unit.h: of one block). */
+/* What saved tensors look like where nothing is checkpointed (rows.h: of one block). */
 struct activation_rules plan_activation_rules(const struct plan *plan);
 
 /* The `plan:` map of a plan file and its inverse. */
@@ -176,5 +104,12 @@ void plan_write(const struct plan *plan, struct writer *writer);
 /* One line for people: "FULL_SHARD, wrap block, prefetch pre, ...", only what distinguishes plans.
  */
 void plan_summary(const struct plan *plan, struct text *text);
+
+/* What parameters are computed in where nobody says: the best that the device has units for. */
+enum dtype plan_default_dtype(const struct topology *topology);
+
+/* May the shard group be smaller than all ranks? InternEvo's groups, DeepSpeed's MiCS: ZeRO over
+ * fewer ranks than there are. */
+bool plan_has_zero_groups(const struct plan *plan);
 
 #endif

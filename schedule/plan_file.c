@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "schedule/schedule.h"
+#include "schedule/resolve.h"
 
 static const char plan_file_kind[] = "plan/1";
 

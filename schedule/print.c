@@ -3,7 +3,7 @@
  * printf. */
 #include <string.h>
 
-#include "schedule/schedule.h"
+#include "schedule/program.h"
 
 static void print_word(struct text *text, const char *name, const char *value)
 {

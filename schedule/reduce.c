@@ -1,44 +1,6 @@
 /* Gradients from the backward of a range to the sharded gradient that the optimizer reads. */
 #include "schedule/builder.h"
 
-int64_t range_parameters(const struct builder *b, const struct event *range)
-{
-	int64_t total = 0;
-	for (int m = range->first_module; m < range->end_module; m++) {
-		const struct module *module = &b->model->modules[m];
-		for (int p = 0; p < module->n_parameters; p++)
-			total += b->model->parameters[module->first_parameter + p].elements;
-		if (module->tied_parameter >= 0)
-			total += b->model->parameters[module->tied_parameter].elements;
-	}
-	return total;
-}
-
-/* Of a tied weight, backward meets the head first. The embedding's own part is added to what is
- * there: it lives for one operation only. Elements of [range] that are such. */
-static int64_t tied_parameters(const struct builder *b, const struct event *range)
-{
-	const struct module *head = &b->model->modules[b->model->n_modules - 1];
-	if (head->tied_parameter < 0)
-		return 0;
-	const struct parameter *tied = &b->model->parameters[head->tied_parameter];
-	bool inside = tied->module >= range->first_module && tied->module < range->end_module;
-	return inside && b->model->n_modules > range->end_module ? tied->elements : 0;
-}
-
-int64_t gradient_elements(struct builder *b, const struct event *range, enum dtype dtype)
-{
-	int64_t tied = tied_parameters(b, range);
-	if (tied > 0) {
-		int addend = buffer_new(b, BUFFER_GRADIENT, STREAM_COMPUTE, range->unit,
-			tied * dtype_bytes(dtype), dtype);
-		op_take(b, addend);
-		op_use(b, addend);
-		op_give(b, addend);
-	}
-	return range_parameters(b, range) - tied;
-}
-
 static const struct unit *unit_of(const struct builder *b, int unit)
 {
 	return &b->schedule->units[unit];

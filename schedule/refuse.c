@@ -2,7 +2,6 @@
  * model, and options that would do nothing. */
 #include <string.h>
 
-#include "schedule/per_unit.h"
 #include "schedule/resolve.h"
 
 /* --- knobs ---------------------------------------------------------------------------------------

@@ -1,21 +1,10 @@
 /* From choices to a complete plan: defaults, the mesh and the batch arithmetic. */
 #include <string.h>
 
-#include "schedule/per_unit.h"
 #include "schedule/resolve.h"
 
 /* --- defaults (docs/defaults.md) -----------------------------------------------------------------
  */
-
-enum dtype plan_default_dtype(const struct topology *topology)
-{
-	const struct device *device = &topology->device;
-	if (device->kind == DEVICE_CPU)
-		return DTYPE_FP32;
-	return device->bf16_flops > 0   ? DTYPE_BF16
-	       : device->fp16_flops > 0 ? DTYPE_FP16
-					: DTYPE_FP32;
-}
 
 static struct plan plan_defaults(const struct model *model, const struct topology *topology)
 {
@@ -82,14 +71,6 @@ static enum strategy default_strategy(const struct runtime *runtime)
 	return (enum strategy)strategy;
 }
 
-bool plan_syncs(const struct plan *plan, bool *each)
-{
-	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
-	int stage = strategy_stage(plan->strategy);
-	*each = zero != NULL ? zero->each_micro_batch >> stage & 1 : stage != 1;
-	return zero != NULL || stage == 1 || stage == 2;
-}
-
 /* What ZeRO fixes: when gradients are reduced, and in which dtype unless told otherwise. */
 static void adapt_to_zero(struct plan *plan, const struct choices *choices)
 {
@@ -133,13 +114,6 @@ static void adapt_to_runtime(struct plan *plan, const struct choices *choices,
 
 /* --- mesh ----------------------------------------------------------------------------------------
  */
-
-bool plan_has_zero_groups(const struct plan *plan)
-{
-	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
-	int stage = strategy_stage(plan->strategy);
-	return stage > 0 && (zero == NULL || zero->groups >> stage & 1);
-}
 
 static const char *smaller_groups(enum strategy strategy)
 {

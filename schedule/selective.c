@@ -3,26 +3,6 @@
  * again. A projection with a bias is another operator (addmm) that the policy does not keep
  * (docs/runtimes.md). */
 #include "schedule/builder.h"
-#include "schedule/per_unit.h"
-
-static bool is_product(const struct model *model, int module)
-{
-	return model->modules[module].n_parameters == 1 &&
-	       module_is_linear(model->modules[module].kind);
-}
-
-bool plan_selective_keeps(const struct plan *plan, const struct model *model, int module)
-{
-	const struct module *modules = model->modules;
-	bool flash = modules[module].kind == MODULE_ATTENTION_CORE &&
-		     attention_is_flash(plan->attention);
-	int products = 0;
-	if (flash || !is_product(model, module))
-		return flash;
-	for (int m = module; m >= 0 && modules[m].layer == modules[module].layer; m--)
-		products += is_product(model, m);
-	return products % 2 == 1;
-}
 
 static bool keeps(const struct builder *b, int module)
 {

@@ -1,10 +1,6 @@
 /* Units and how their parameters lie: FlatParameter, FSDP2's per-parameter
  * shards, DDP's buckets (docs/runtimes.md). */
-#include "schedule/unit.h"
-
-#include "schedule/per_unit.h"
-
-enum { MIB = 1 << 20 };
+#include "schedule/layout.h"
 
 /* Units that are open while modules are walked in preorder; they nest as deep as the tree at most.
  */
@@ -25,44 +21,6 @@ static int innermost_unit(const struct unit *units, int n, int module, struct op
 	while (units[open->stack[open->depth - 1]].end_module <= module)
 		open->depth--;
 	return open->stack[open->depth - 1];
-}
-
-static void add_slice(struct unit *unit, const struct model *model, int parameter)
-{
-	unit->slices[unit->n_slices++] = (struct unit_slice){
-		.parameter = parameter, .elements = model->parameters[parameter].elements};
-	unit->parameters += model->parameters[parameter].elements;
-}
-
-static void lay_out_flat(struct unit *unit, int64_t alignment, int64_t group)
-{
-	int64_t offset = 0;
-	for (int i = 0; i < unit->n_slices; i++) {
-		struct unit_slice *slice = &unit->slices[i];
-		offset = round_up(offset, alignment);
-		slice->offset = offset;
-		slice->padded_elements = slice->elements;
-		offset += slice->elements;
-	}
-	unit->elements = round_up(offset, group);
-	unit->chunk = unit->elements / group;
-	unit->gathered = unit->chunk * group;
-}
-
-static void lay_out_per_parameter(struct unit *unit, const struct model *model, int64_t group)
-{
-	int64_t offset = 0;
-	for (int i = 0; i < unit->n_slices; i++) {
-		struct unit_slice *slice = &unit->slices[i];
-		const struct parameter *parameter = &model->parameters[slice->parameter];
-		int64_t rows = round_up(parameter->shape[0], group);
-		slice->offset = offset;
-		slice->padded_elements = rows * (slice->elements / parameter->shape[0]);
-		offset += slice->padded_elements;
-	}
-	unit->elements = offset;
-	unit->chunk = offset / group;
-	unit->gathered = offset;
 }
 
 static const char *unit_name(const struct model *model, struct wrapped wrapped, struct arena *arena)
@@ -119,66 +77,16 @@ int units_build(const struct plan *plan, const struct model *model, struct arena
 	for (int u = 0; u < n; u++)
 		(*units)[u].slices = ARENA_ARRAY(arena, struct unit_slice, counts[u]);
 	for (int p = 0; p < model->n_parameters; p++)
-		add_slice(&(*units)[owner[p]], model, p);
+		unit_add_slice(&(*units)[owner[p]], model, p);
 	int64_t alignment = max_i64(1, runtime->alignment_bytes / dtype_bytes(plan->param_dtype));
 	for (int u = 0; u < n; u++) {
 		if (plan_layout(plan) == LAYOUT_PARTITIONED)
-			lay_out_flat(&(*units)[u], plan->mesh.shard, plan->mesh.shard);
+			unit_lay_out_flat(&(*units)[u], plan->mesh.shard, plan->mesh.shard);
 		else if (plan_layout(plan) == LAYOUT_PER_PARAMETER)
-			lay_out_per_parameter(&(*units)[u], model, plan->mesh.shard);
+			unit_lay_out_per_parameter(&(*units)[u], model, plan->mesh.shard);
 		else
-			lay_out_flat(&(*units)[u], alignment, plan->mesh.shard);
+			unit_lay_out_flat(&(*units)[u], alignment, plan->mesh.shard);
 	}
-	units_choose(plan, *units, n);
-	return n;
-}
-
-/* DDP: 25 MiB, the first 1 MiB unless `bucket_cap_mb` is given, as nanotron does. */
-static int64_t bucket_limit(const struct plan *plan, int bucket)
-{
-	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
-	int64_t bytes = dtype_bytes(zero != NULL ? plan->param_dtype : plan->master_dtype);
-	return (bucket == 0 && zero == NULL ? 1 : 25) * MIB / bytes;
-}
-
-/* Does the bucket close behind parameter p, the next one in backward's order being p - 1? */
-static bool closes(
-	const struct plan *plan, const struct model *model, int bucket, int p, int64_t elements)
-{
-	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
-	if (p == 0)
-		return true;
-	if (zero == NULL || plan->strategy == STRATEGY_NO_SHARD)
-		return elements >= bucket_limit(plan, bucket);
-	return zero->bucket_elements > 0 &&
-	       elements + model->parameters[p - 1].elements > zero->bucket_elements;
-}
-
-int buckets_build(const struct plan *plan, const struct model *model, struct arena *arena,
-	struct unit **units)
-{
-	int n = 0, used = 0;
-	struct text name = {0};
-	struct unit_slice *slices = ARENA_ARRAY(arena, struct unit_slice, model->n_parameters);
-	*units = ARENA_ARRAY(arena, struct unit, model->n_parameters);
-	for (int p = model->n_parameters - 1; p >= 0; p--) {
-		struct unit *bucket = &(*units)[n];
-		if (bucket->slices == NULL) {
-			bucket->slices = slices + used;
-			text_clear(&name);
-			text_add(&name, "bucket");
-			text_int(&name, n);
-			bucket->name = arena_strdup(arena, text_string(&name));
-			bucket->end_module = model->n_modules;
-		}
-		add_slice(bucket, model, p);
-		used++;
-		if (!closes(plan, model, n, p, bucket->parameters))
-			continue;
-		lay_out_flat(bucket, 1, plan->mesh.shard);
-		n++;
-	}
-	text_finish(&name);
 	units_choose(plan, *units, n);
 	return n;
 }

@@ -22,7 +22,7 @@ struct unit {
 	int64_t chunk;      /* elements of one rank's shard, padding included */
 	int64_t gathered;   /* group * chunk: what an all-gather delivers */
 	int64_t parameters; /* without any padding */
-	/* The plan's choices for it (per_unit.h); the text form has them in its plan lines only. */
+	/* The plan's choices for it (plan.h); the text form has them in its plan lines only. */
 	int64_t reshard_group; /* 0 = stays gathered after forward, -1 = resharded, k */
 	enum offload offload;
 };

@@ -14,11 +14,6 @@ static bool stage_has(const struct builder *b, unsigned mask)
 	return mask >> strategy_stage(b->plan->strategy) & 1;
 }
 
-bool is_zero(const struct builder *b)
-{
-	return is_ddp(b) && b->runtime->zero != NULL;
-}
-
 /* Beside nanotron's hook the DDP wrapper copies gradients into buckets of its own. */
 static bool copies_to_buckets(const struct builder *b)
 {
@@ -43,15 +38,6 @@ void zero_build_resident(struct builder *b)
 	}
 	b->whole = buffer_resident(
 		b, BUFFER_COMPUTE_COPY, -1, elements * compute, b->plan->param_dtype);
-}
-
-/* The first compute of a step comes after the gather that ended the step before. */
-void zero_use_weights(struct builder *b)
-{
-	op_wait(b, b->whole_ready);
-	if (b->whole_ready.step < b->step)
-		b->whole_ready = no_ref();
-	op_use(b, b->whole);
 }
 
 /* --- gradients -----------------------------------------------------------------------------------

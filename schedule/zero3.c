@@ -13,11 +13,6 @@ static const struct zero_rules *rules_of(const struct builder *b)
 	return b->runtime->zero;
 }
 
-bool is_zero3(const struct builder *b)
-{
-	return plan_layout(b->plan) == LAYOUT_PARTITIONED;
-}
-
 static const struct unit *unit_of(const struct builder *b, int unit)
 {
 	return &b->schedule->units[unit];

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "kernels/bf16.h"
-#include "schedule/per_unit.h"
+#include "schedule/plan.h"
 
 static void *missing(const struct leaf *leaf, const char *what)
 {

@@ -8,10 +8,13 @@
  * Units count where they hold parameters, in the order of the schedule's unit table (preorder). The
  * root has no place in the runs of reshard_after_forward: it stays gathered from its forward to the
  * end of its backward, unless the text is "all". DDP's buckets are no units. */
-#ifndef SCHEDULE_PER_UNIT_H
-#define SCHEDULE_PER_UNIT_H
+#ifndef SCHEDULE_ROWS_H
+#define SCHEDULE_ROWS_H
 
-#include "schedule/plan.h"
+#include "models/models.h"
+#include "schedule/values.h"
+
+struct plan;
 
 /* Of block `block`, from 0; CHECKPOINTING_NONE outside of the model. */
 enum checkpointing plan_block_checkpointing(const struct plan *plan, int64_t block);
@@ -43,15 +46,8 @@ const char *plan_checkpointing_text(struct arena *arena, const enum checkpointin
 const char *plan_reshard_text(struct arena *arena, const int64_t *groups, int64_t n);
 const char *plan_offload_text(struct arena *arena, const enum offload *row, int64_t n);
 
-/* Number of units with parameters under the plan's wrap policy, the root among them when it holds
- * some (`*root`); DDP: 0. */
-int64_t plan_units(const struct plan *plan, const struct model *model, bool *root);
-
 /* Rewrites the three texts in normal form, so that equal plans have equal texts: "32xfull" of 32
  * blocks is "full", "all" is "parameters". The plan must have passed plan_check. */
 void plan_normalise(struct plan *plan, struct arena *arena);
-/* Are the three texts well-formed, and do their runs count what the model and the wrap policy
- * have? EXIT_CODE_USAGE with the number that was expected. */
-bool plan_check_rows(const struct plan *plan, const struct model *model, struct error *error);
 
 #endif

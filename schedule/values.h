@@ -1,0 +1,65 @@
+/* The values that the knobs of a plan can have, and their names. */
+#ifndef SCHEDULE_VALUES_H
+#define SCHEDULE_VALUES_H
+
+#include "base/base.h"
+
+/* X(suffix, name, shards parameters, reshards after forward, replicates over nodes by default,
+ * stage of ZeRO; 0: not called so) */
+#define STRATEGIES(X)                                                                              \
+	X(NO_SHARD, "NO_SHARD", false, false, false, 0)                                            \
+	X(SHARD_GRAD_OP, "SHARD_GRAD_OP", true, false, false, 0)                                   \
+	X(FULL_SHARD, "FULL_SHARD", true, true, false, 0)                                          \
+	X(HYBRID_SHARD, "HYBRID_SHARD", true, true, true, 0)                                       \
+	X(HYBRID_SHARD_ZERO2, "HYBRID_SHARD_ZERO2", true, false, true, 0)                          \
+	X(ZERO_1, "ZERO_1", true, false, false, 1) /* optimizer state and master copy */           \
+	X(ZERO_2, "ZERO_2", true, false, false, 2) /* and gradients */                             \
+	X(ZERO_3, "ZERO_3", true, true, false, 3)  /* and parameters */
+
+enum strategy {
+#define X(suffix, name, shards, reshards, hybrid, stage) STRATEGY_##suffix,
+	STRATEGIES(X)
+#undef X
+		STRATEGY_COUNT
+};
+
+enum prefetch { PREFETCH_NONE, PREFETCH_PRE, PREFETCH_POST };
+enum checkpointing { CHECKPOINTING_NONE, CHECKPOINTING_SELECTIVE, CHECKPOINTING_FULL };
+/* PyTorch's caching allocator: segments as large as the request, or PYTORCH_CUDA_ALLOC_CONF's
+ * expandable_segments:True. */
+enum allocator_kind { ALLOCATOR_SEGMENTS, ALLOCATOR_EXPANDABLE };
+/* How gradients are summed up over sequences, micro-batches and ranks: in fp32, in one declared
+ * tree over the ranks; or exactly, as 64-bit multiples of 2^-GRADIENT_QUANTUM_BITS of each
+ * sequence, so that bits depend on neither micro-batches nor ranks (docs/reproducible.md). */
+enum gradient_sums { SUMS_TREE, SUMS_EXACT };
+enum gelu_place { GELU_IN_KERNEL, GELU_IN_PRODUCT };
+enum { GRADIENT_QUANTUM_BITS = 52 };
+enum optimizer { OPTIMIZER_ADAMW_FUSED, OPTIMIZER_ADAMW_FOREACH, OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS, OFFLOAD_ALL };
+enum wrap_kind { WRAP_BLOCK, WRAP_BLOCKS, WRAP_SIZE, WRAP_MODEL };
+
+/* plan->wrap, decoded. */
+struct wrap_policy {
+	enum wrap_kind kind;
+	int64_t argument;     /* K or N, else 0 */
+	bool embedding, head; /* wrapped apart: the token embedding; final norm and head */
+};
+
+extern const char *const strategy_names[];
+extern const char *const prefetch_names[];
+extern const char *const checkpointing_names[];
+extern const char *const loss_names[];
+extern const char *const allocator_names[];
+extern const char *const gradient_sums_names[];
+extern const char *const gelu_place_names[];
+extern const char *const optimizer_names[];
+extern const char *const offload_names[];
+
+bool strategy_shards(enum strategy strategy);
+bool strategy_reshards(enum strategy strategy);
+bool strategy_is_hybrid(enum strategy strategy);
+int strategy_stage(enum strategy strategy);
+/* ZeRO-1 and -2: every rank has all parameters in the compute dtype between steps. */
+bool strategy_keeps_parameters(enum strategy strategy);
+
+#endif
