@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "schedule/plan.h"
+#include "schedule/plan/plan.h"
 
 void work_add(struct work *sum, const struct work *work, double times)
 {

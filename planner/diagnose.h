@@ -3,8 +3,8 @@
 #ifndef PLANNER_DIAGNOSE_H
 #define PLANNER_DIAGNOSE_H
 
-#include "schedule/activity.h"
-#include "schedule/plan_file.h"
+#include "schedule/documents/documents.h"
+#include "schedule/traces/traces.h"
 
 /* What is measured. */
 struct diagnosed {

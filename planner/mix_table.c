@@ -19,7 +19,7 @@
 
 #include <math.h>
 
-#include "schedule/plan.h"
+#include "schedule/plan/plan.h"
 
 /* --- tables --------------------------------------------------------------------------------------
  */

@@ -5,8 +5,8 @@
 #define REPORTS_TARGET_H
 
 #include "reports/leaves.h"
-#include "schedule/plan.h"
-#include "schedule/plan_file.h"
+#include "schedule/documents/documents.h"
+#include "schedule/plan/plan.h"
 
 struct exporting;
 struct importing;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "schedule/builder.h"
+#include "schedule/passes/passes.h"
 #include "schedule/schedule.h"
 
 enum { PREVIOUS_STEP = 1 << 30 };

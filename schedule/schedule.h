@@ -3,15 +3,13 @@
 #ifndef SCHEDULE_SCHEDULE_H
 #define SCHEDULE_SCHEDULE_H
 
-#include "schedule/laws.h"
-#include "schedule/memory.h"
-#include "schedule/plan.h"
-#include "schedule/plan_file.h"
-#include "schedule/prediction.h"
-#include "schedule/program.h"
-#include "schedule/resolve.h"
-#include "schedule/timeline.h"
-#include "schedule/unit.h"
+#include "schedule/documents/documents.h"
+#include "schedule/laws/laws.h"
+#include "schedule/memory/memory.h"
+#include "schedule/plan/plan.h"
+#include "schedule/program/program.h"
+#include "schedule/resolve/resolve.h"
+#include "schedule/units/units.h"
 
 /* Compiles. The plan must have passed plan_resolve or plan_check; an option that the builder cannot
  * honour is EXIT_CODE_USAGE. The result has passed schedule_validate. */
@@ -21,9 +19,5 @@ bool schedule_build(struct arena *arena, const struct plan *plan, const struct m
 /* The same without schedule_validate: for inner loops, whose winner is built again. */
 struct schedule *schedule_emit(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology);
-
-/* The inverse of schedule_print: printing the result again gives identical text. */
-bool schedule_parse(struct arena *arena, const char *name, const char *text, size_t length,
-	struct schedule **schedule, struct error *error);
 
 #endif

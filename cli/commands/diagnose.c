@@ -7,7 +7,7 @@
 #include "cli/commands/commands.h"
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
-#include "schedule/kineto.h"
+#include "schedule/traces/traces.h"
 
 enum { PIECE = 1 << 20 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "kernels/bf16.h"
-#include "schedule/plan.h"
+#include "schedule/plan/plan.h"
 
 static void *missing(const struct leaf *leaf, const char *what)
 {

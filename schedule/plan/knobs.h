@@ -4,7 +4,7 @@
 #define SCHEDULE_PLAN_KNOBS_H
 
 #include "base/base.h"
-#include "schedule/plan.h"
+#include "schedule/plan/plan.h"
 
 /* In the order of plan files. The last one is no key of its own there: it is in the mesh. */
 enum knob_id {

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "planner/planner.h"
-#include "schedule/kineto.h"
+#include "schedule/traces/traces.h"
 #include "simulator/simulator.h"
 
 enum { PROFILED_STEPS = 3 };

@@ -2,6 +2,7 @@
  * bring.
  */
 #include "support.h"
+#include "tests/schedule/parse.h"
 
 static struct libraries read_libraries(const char *text)
 {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "schedule/prediction.h"
+#include "schedule/documents/documents.h"
 
 static const enum writer_format formats[] = {WRITER_YAML, WRITER_JSON, WRITER_JSON_COMPACT};
 

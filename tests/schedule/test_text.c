@@ -1,5 +1,6 @@
 /* The text form: what is printed is parsed back to the same text, and nothing else is accepted. */
 #include "support.h"
+#include "tests/schedule/parse.h"
 
 static struct text print(const struct schedule *schedule)
 {

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "tests/schedule/parse.h"
 #include "tests/simulator/cases.h"
 
 #define WORK "seq_len=1024 micro_batch=4 grad_accum=3 activation_checkpointing=full "

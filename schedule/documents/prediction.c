@@ -1,0 +1,327 @@
+#include "schedule/documents/prediction.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "topologies/calibration.h"
+
+const char *const fits_names[] = {"yes", "tight", "no", NULL};
+
+/* Keys carry their units, so that numbers are plain in YAML as in JSON. Reading and writing walk
+ * the same tables, in the order of the document. */
+
+#define COUNT(member, name)  FIELD_INT(struct prediction, member, name, FIELD_NOT_NEGATIVE)
+#define NUMBER(member, name) FIELD_DOUBLE(struct prediction, member, name, FIELD_NOT_NEGATIVE)
+/* A figure that may be unknown is left out, not written as zero. */
+#define IF_KNOWN(member, name)                                                                     \
+	FIELD_DOUBLE(struct prediction, member, name, FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO)
+
+static const struct field answer_fields[] = {
+	FIELD_STRING(struct prediction, schedule_digest, "schedule_digest", FIELD_REQUIRED),
+	FIELD_ENUM(struct prediction, fits, "fits", FIELD_REQUIRED, fits_names),
+	COUNT(memory_limit_bytes, "memory_limit_bytes"),
+	FIELD_DOUBLE(
+		struct prediction, step_time, "step_time_s", FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
+	NUMBER(tokens_per_s_per_gpu, "tokens_per_s_per_gpu"), IF_KNOWN(mfu, "mfu"),
+	IF_KNOWN(mfu_6n, "mfu_6n"), IF_KNOWN(mfu_causal, "mfu_causal"), IF_KNOWN(hfu, "hfu"),
+	IF_KNOWN(peak_flops, "peak_flops"),
+	FIELD_STRING(struct prediction, peak_name, "peak_name", 0), FIELD_END};
+
+static const struct field model_states_fields[] = {COUNT(model_states_parameters, "parameters"),
+	COUNT(model_states_gradients, "gradients"),
+	COUNT(model_states_optimizer_state, "optimizer_state"), FIELD_END};
+
+static const struct field peak_fields[] = {COUNT(peak_allocated_bytes, "peak_allocated_bytes"),
+	FIELD_INT(struct prediction, peak_active_bytes, "peak_active_bytes",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	COUNT(peak_reserved_bytes, "peak_reserved_bytes"),
+	FIELD_INT(struct prediction, peak_memory_bytes, "peak_memory_bytes",
+		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
+	FIELD_INT(struct prediction, ledger_peak_bytes, "ledger_peak_bytes",
+		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
+	FIELD_INT(struct prediction, ledger_host_peak_bytes, "ledger_host_peak_bytes",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_STRING(struct prediction, peak_at, "peak_at", 0),
+	FIELD_INT32(struct prediction, peak_op, "peak_op", 0), FIELD_END};
+
+/* Of an int64_t[CATEGORY_COUNT]. */
+static const struct field category_fields[] = {
+#define X(suffix, key)                                                                             \
+	{key, FIELD_TYPE_INT, CATEGORY_##suffix * sizeof(int64_t), FIELD_NOT_NEGATIVE, NULL},
+	CATEGORIES(X)
+#undef X
+		FIELD_END};
+
+static const struct field host_usage_fields[] = {COUNT(host_memory_bytes, "host_memory_bytes"),
+	FIELD_INT(struct prediction, host_memory_limit_bytes, "host_memory_limit_bytes",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_END};
+
+bool prediction_overflows_host(const struct prediction *prediction)
+{
+	return prediction->host_memory_limit_bytes > 0 &&
+	       prediction->host_memory_bytes > prediction->host_memory_limit_bytes;
+}
+
+int64_t prediction_excess_bytes(const struct prediction *prediction)
+{
+	int64_t device = prediction->peak_memory_bytes - prediction->memory_limit_bytes;
+	int64_t host = prediction->host_memory_bytes - prediction->host_memory_limit_bytes;
+	return prediction_overflows_host(prediction) ? max_i64(device, host) : device;
+}
+
+static const struct field time_fields[] = {NUMBER(time.compute, "compute"),
+	NUMBER(time.all_gather, "all_gather"), NUMBER(time.reduce_scatter, "reduce_scatter"),
+	NUMBER(time.all_reduce, "all_reduce"), NUMBER(time.copy, "copy"),
+	NUMBER(time.optimizer, "optimizer"),
+	NUMBER(time.exposed_communication, "exposed_communication"),
+	IF_KNOWN(time.data_loading, "data_loading"), IF_KNOWN(time.data_wait, "data_wait"),
+	IF_KNOWN(time.unaligned_head, "unaligned_head"), FIELD_END};
+
+static const struct field wire_fields[] = {NUMBER(wire_bytes_per_rank, "per_rank"),
+	NUMBER(wire_bytes_node_egress, "node_egress"), FIELD_END};
+
+static const struct field collective_fields[] = {
+	COUNT(collectives[COLLECTIVE_ALL_GATHER], "all_gather"),
+	COUNT(collectives[COLLECTIVE_REDUCE_SCATTER], "reduce_scatter"),
+	COUNT(collectives[COLLECTIVE_ALL_REDUCE], "all_reduce"), FIELD_END};
+
+static const struct field uncertainty_fields[] = {NUMBER(step_time_low, "step_time_low_s"),
+	NUMBER(step_time_high, "step_time_high_s"),
+	FIELD_STRING(struct prediction, uncertainty_source, "source", 0), FIELD_END};
+
+static const struct field bound_fields[] = {IF_KNOWN(lower_bound, "lower_bound_s"),
+	IF_KNOWN(plan_lower_bound, "plan_lower_bound_s"), FIELD_END};
+
+/* A run of fields: in a map of its own, or (no key) in the surrounding one. */
+struct part {
+	const char *key;
+	const struct field *fields;
+	size_t offset; /* of the object that the fields describe */
+};
+
+static const struct part prediction_parts[] = {
+	{NULL, answer_fields, 0},
+	{"model_states_bytes", model_states_fields, 0},
+	{NULL, peak_fields, 0},
+	{"memory_at_peak_bytes", category_fields, offsetof(struct prediction, memory_at_peak)},
+	{"memory_category_peak_bytes", category_fields,
+		offsetof(struct prediction, memory_category_peak)},
+	{"ledger_category_peak_bytes", category_fields,
+		offsetof(struct prediction, ledger_category_peak)},
+	{NULL, host_usage_fields, 0},
+	{"time_s", time_fields, 0},
+	{"wire_bytes", wire_fields, 0},
+	{"collectives", collective_fields, 0},
+	{"uncertainty", uncertainty_fields, 0},
+	{NULL, bound_fields, 0},
+};
+
+#define MEASURED(member, name)                                                                     \
+	FIELD_INT(struct measurement, member, name, FIELD_REQUIRED | FIELD_NOT_NEGATIVE)
+
+static const struct field measured_fields[] = {
+	FIELD_INT(struct measurement, ranks, "ranks", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct measurement, nodes, "nodes", FIELD_POSITIVE | FIELD_OMIT_ZERO),
+	MEASURED(steps, "steps"), MEASURED(warm_up_steps, "warm_up_steps"),
+	FIELD_DOUBLE(struct measurement, step_time_p50, "step_time_p50_s", FIELD_NOT_NEGATIVE),
+	FIELD_DOUBLE(struct measurement, step_time_p95, "step_time_p95_s", FIELD_NOT_NEGATIVE),
+	FIELD_DOUBLE(struct measurement, step_time_variance, "step_time_variance_s2",
+		FIELD_NOT_NEGATIVE),
+	FIELD_STRING(struct measurement, weights_digest, "weights_digest", 0),
+	FIELD_STRING(struct measurement, reproducible, "reproducible", 0),
+	FIELD_STRING(struct measurement, cuda_graphs, "cuda_graphs", 0),
+	FIELD_STRING(struct measurement, nccl_buffers, "nccl_buffers", 0),
+	FIELD_STRING(struct measurement, product_choices, "product_choices", 0),
+	FIELD_STRING(struct measurement, attention_choices, "attention_choices", 0),
+	FIELD_STRING(struct measurement, hardware, "hardware", 0),
+	FIELD_STRING(struct measurement, versions, "versions", 0),
+	FIELD_STRING(struct measurement, date, "date", 0),
+	FIELD_INT(struct measurement, pss_growth_bytes, "pss_growth_bytes", 0),
+	FIELD_INT(struct measurement, pss_growth_mean_bytes, "pss_growth_mean_bytes", 0),
+	MEASURED(undeclared_bytes, "undeclared_bytes"),
+	FIELD_INT(struct measurement, device_used_bytes, "device_used_bytes",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_INT(struct measurement, device_ranks, "device_ranks",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_STRING(struct measurement, device_account, "device_account", 0),
+	FIELD_DOUBLE(struct measurement, slow_motion, "slow_motion",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_INT(struct measurement, paced_operations, "paced_operations",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_INT(struct measurement, late_operations, "late_operations",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_DOUBLE(struct measurement, late, "late_s", FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_END};
+
+static const struct part measurement_parts[] = {{NULL, measured_fields, 0}};
+
+/* Written for readers that know several classes of ranks; there is one as yet. */
+static const char *const class_keys[] = {"rank_class", "classes"};
+static const char *const measurement_keys[] = {"loss", "gradient_norm", "timeline"};
+
+static void write_parts(const struct part *parts, int n, const void *object, struct writer *writer)
+{
+	for (int i = 0; i < n; i++) {
+		if (parts[i].key != NULL)
+			writer_begin_map(writer, parts[i].key);
+		fields_write(parts[i].fields, (const char *)object + parts[i].offset, writer);
+		if (parts[i].key != NULL)
+			writer_end_map(writer);
+	}
+}
+
+static void write_classes(const struct prediction *prediction, struct writer *writer)
+{
+	writer_string(writer, "rank_class", "all");
+	writer_begin_list(writer, "classes");
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "name", "all");
+	writer_number(writer, "step_time_s", prediction->step_time);
+	writer_int(writer, "peak_memory_bytes", prediction->peak_memory_bytes);
+	writer_end_map(writer);
+	writer_end_list(writer);
+}
+
+void prediction_write(const struct prediction *prediction, struct writer *writer)
+{
+	write_parts(prediction_parts, COUNT_OF(prediction_parts), prediction, writer);
+	write_classes(prediction, writer);
+}
+
+/* Every key that the surrounding map may have, so that an unknown one is found. */
+struct key_list {
+	const char *keys[96];
+	int n;
+};
+
+static void add_key(struct key_list *list, const char *key)
+{
+	assert(list->n + 1 < COUNT_OF(list->keys));
+	list->keys[list->n++] = key;
+}
+
+static void add_part_keys(struct key_list *list, const struct part *parts, int n)
+{
+	for (int i = 0; i < n; i++) {
+		if (parts[i].key != NULL) {
+			add_key(list, parts[i].key);
+			continue;
+		}
+		for (const struct field *field = parts[i].fields; field->name != NULL; field++)
+			add_key(list, field->name);
+	}
+}
+
+static void add_keys(struct key_list *list, const char *const *keys, int n)
+{
+	for (int i = 0; i < n; i++)
+		add_key(list, keys[i]);
+}
+
+/* `known`: keys of the surrounding map. An absent inner map leaves its fields as they are. */
+static bool read_parts(const struct part *parts, int n, const struct key_list *known,
+	const struct node *map, void *object, struct arena *arena, struct error *error)
+{
+	for (int i = 0; i < n; i++) {
+		const char *key = parts[i].key;
+		const struct node *inner = key != NULL ? node_get(map, key) : map;
+		if (key != NULL && inner == NULL)
+			continue;
+		if (!fields_read(parts[i].fields, inner, key == NULL ? known->keys : NULL,
+			    (char *)object + parts[i].offset, arena, error))
+			return false;
+	}
+	return true;
+}
+
+bool prediction_read(struct arena *arena, const struct node *map, struct prediction *prediction,
+	struct error *error)
+{
+	struct key_list known = {.n = 0};
+
+	add_part_keys(&known, prediction_parts, COUNT_OF(prediction_parts));
+	add_keys(&known, class_keys, COUNT_OF(class_keys));
+	*prediction = (struct prediction){.peak_op = -1};
+	return read_parts(prediction_parts, COUNT_OF(prediction_parts), &known, map, prediction,
+		arena, error);
+}
+
+/* Non-finite numbers are written as null. */
+static void write_numbers(const char *key, const double *numbers, int n, struct writer *writer)
+{
+	if (numbers == NULL)
+		return;
+	writer_begin_list(writer, key);
+	for (int i = 0; i < n; i++)
+		writer_number(writer, NULL, numbers[i]);
+	writer_end_list(writer);
+}
+
+void measurement_write(const struct measurement *measurement, struct writer *writer)
+{
+	prediction_write(&measurement->values, writer);
+	write_parts(measurement_parts, COUNT_OF(measurement_parts), measurement, writer);
+	write_numbers("loss", measurement->losses, measurement->n_losses, writer);
+	write_numbers("gradient_norm", measurement->gradient_norms, measurement->n_losses, writer);
+	if (measurement->timeline.n_ops == 0)
+		return;
+	writer_begin_map(writer, "timeline");
+	timeline_write(&measurement->timeline, writer);
+	writer_end_map(writer);
+}
+
+static bool read_numbers(
+	struct arena *arena, const struct node *list, double **numbers, int *n, struct error *error)
+{
+	if (list->kind != NODE_LIST)
+		return node_error(list, error, "expected a list of numbers, one a step");
+	*n = list->n_children;
+	*numbers = ARENA_ARRAY(arena, double, *n);
+	for (int i = 0; i < *n; i++) {
+		if (list->children[i]->kind == NODE_NULL)
+			(*numbers)[i] = NAN;
+		else if (!node_double(list->children[i], &(*numbers)[i], error))
+			return false;
+	}
+	return true;
+}
+
+static bool read_curves(struct arena *arena, const struct node *map,
+	struct measurement *measurement, struct error *error)
+{
+	const struct node *loss = node_get(map, "loss"), *norm = node_get(map, "gradient_norm");
+	int n_norms = 0;
+
+	if (loss != NULL &&
+		!read_numbers(arena, loss, &measurement->losses, &measurement->n_losses, error))
+		return false;
+	if (norm == NULL)
+		return true;
+	if (!read_numbers(arena, norm, &measurement->gradient_norms, &n_norms, error))
+		return false;
+	if (n_norms != measurement->n_losses)
+		return node_error(norm, error, "expected as many as losses, %d, got %d",
+			measurement->n_losses, n_norms);
+	return true;
+}
+
+bool measurement_read(struct arena *arena, const struct node *map, struct measurement *measurement,
+	struct error *error)
+{
+	struct key_list known = {.n = 0};
+	const struct node *timeline = node_get(map, "timeline");
+
+	add_part_keys(&known, prediction_parts, COUNT_OF(prediction_parts));
+	add_keys(&known, class_keys, COUNT_OF(class_keys));
+	add_part_keys(&known, measurement_parts, COUNT_OF(measurement_parts));
+	add_keys(&known, measurement_keys, COUNT_OF(measurement_keys));
+	*measurement = (struct measurement){.values.peak_op = -1};
+	if (!read_parts(prediction_parts, COUNT_OF(prediction_parts), &known, map,
+		    &measurement->values, arena, error) ||
+		!read_parts(measurement_parts, COUNT_OF(measurement_parts), &known, map,
+			measurement, arena, error) ||
+		!read_curves(arena, map, measurement, error))
+		return false;
+	return timeline == NULL || timeline_read(arena, timeline, &measurement->timeline, error);
+}

@@ -1,0 +1,110 @@
+/* struct prediction: what a prediction says, and a measurement beside it (docs/schema). */
+#ifndef SCHEDULE_PREDICTION_H
+#define SCHEDULE_PREDICTION_H
+
+#include "base/base.h"
+#include "schedule/documents/timeline.h"
+#include "schedule/program/program.h"
+
+enum fits { FITS_YES, FITS_TIGHT, FITS_NO };
+extern const char *const fits_names[]; /* "yes", "tight", "no" */
+
+/* Times of a kind of work inside one step, seconds; may overlap one another. */
+struct time_split {
+	double compute, all_gather, reduce_scatter, all_reduce, copy, optimizer;
+	double exposed_communication; /* a communication runs or is awaited and nothing computes */
+	double data_loading; /* of the issuing thread: batches taken, copied and waited for; of it:
+			      */
+	double data_wait;    /* until the data loader had one ready */
+	double unaligned_head; /* of compute: for rows of logits that are no multiple of 16 bytes */
+};
+
+/* Books `seconds` of an operation of that kind, as both interpreters do. */
+void time_split_add(struct time_split *split, enum op_kind kind, double seconds);
+
+struct prediction {
+	const char *schedule_digest; /* 32 hexadecimal digits */
+	enum fits fits;
+	int64_t memory_limit_bytes;
+	double step_time; /* s */
+	double tokens_per_s_per_gpu;
+	double mfu, mfu_6n, mfu_causal, hfu; /* 0..1; 0 when no peak is known */
+	double peak_flops;     /* the peak they are relative to, FLOP/s of one device */
+	const char *peak_name; /* "A100-SXM4-80GB bf16 dense" or "measured GEMM peak" */
+	int64_t model_states_parameters, model_states_gradients, model_states_optimizer_state;
+	int64_t peak_allocated_bytes; /* physical, time order */
+	int64_t peak_active_bytes;    /* blocks of the allocator, in the order in which the host
+				       * issues: taken, or given and still waited for */
+	int64_t peak_reserved_bytes;
+	int64_t peak_memory_bytes;      /* peak_allocated_bytes + runtime_overhead at the peak */
+	int64_t ledger_peak_bytes;      /* list order: what a measurement must equal exactly */
+	int64_t ledger_host_peak_bytes; /* the same of the host's pool: what CPU offload keeps there
+					 */
+	const char *peak_at;            /* "backward model.layers.31, micro-batch 0" */
+	int peak_op;
+	int64_t memory_at_peak[CATEGORY_COUNT]; /* sums to peak_memory_bytes exactly */
+	int64_t memory_category_peak[CATEGORY_COUNT];
+	int64_t ledger_category_peak[CATEGORY_COUNT];
+	int64_t host_memory_bytes;       /* of a node */
+	int64_t host_memory_limit_bytes; /* of a node; 0 where nothing is offloaded */
+	struct time_split time;
+	double wire_bytes_per_rank, wire_bytes_node_egress;
+	int64_t collectives[3];               /* number per step, by enum collective_kind */
+	double step_time_low, step_time_high; /* 80 % interval */
+	const char *uncertainty_source;
+	double lower_bound, plan_lower_bound; /* s */
+};
+
+/* Host memory is what does not suffice. */
+bool prediction_overflows_host(const struct prediction *prediction);
+/* Bytes by which the plan does not fit: of a device, or of a node's host memory. */
+int64_t prediction_excess_bytes(const struct prediction *prediction);
+
+/* The keys of docs/schema into the open map, and back. */
+void prediction_write(const struct prediction *prediction, struct writer *writer);
+bool prediction_read(struct arena *arena, const struct node *map, struct prediction *prediction,
+	struct error *error);
+
+/* What `train` measured; the prediction's keys and these. Times over all steps but the two first.
+ */
+struct measurement {
+	struct prediction values; /* step_time is the mean */
+	int64_t ranks;
+	int64_t nodes; /* machines that the ranks were on; 0: an older measurement */
+	int64_t steps, warm_up_steps;
+	double step_time_p50, step_time_p95, step_time_variance;
+	int n_losses;
+	double *losses;         /* per step, mean over the global batch */
+	double *gradient_norms; /* per step */
+	const char *weights_digest;
+	const char *reproducible; /* level: "run", "plan" or "world" */
+	const char *cuda_graphs;  /* of a GPU: "on", or "off: " and why; else NULL */
+	const char *nccl_buffers; /* how NCCL knows the memory of collectives; NULL without NCCL */
+	/* How many ways of products that the calibration chose were used, or why none; else NULL.
+	 */
+	const char *product_choices;
+	const char *attention_choices; /* the same of attention */
+	const char *hardware;          /* one line */
+	const char *versions;          /* one line */
+	const char *date;              /* ISO 8601 */
+	int64_t pss_growth_bytes; /* largest over ranks: PSS at the peak minus before allocation */
+	int64_t pss_growth_mean_bytes; /* mean over ranks */
+	int64_t undeclared_bytes; /* allocated inside a step outside of the schedule; must be 0 */
+	/* Of a GPU, 0 and NULL without: in use at the end of the run by its own account, context
+	 * and all; the fullest. How many ranks share it; what the account has, one line. */
+	int64_t device_used_bytes, device_ranks;
+	const char *device_account;
+	/* Of a paced run, which was held to predicted times; 0 else. Times here are those of the
+	 * modelled machine: the run took slow_motion times as long. */
+	double slow_motion;
+	int64_t paced_operations; /* a step and rank */
+	int64_t late_operations;  /* of rank 0 in all: took longer than predicted, by `late` s */
+	double late;
+	struct timeline timeline; /* of the step whose time is the median, rank 0 */
+};
+
+void measurement_write(const struct measurement *measurement, struct writer *writer);
+bool measurement_read(struct arena *arena, const struct node *map, struct measurement *measurement,
+	struct error *error);
+
+#endif

@@ -1,0 +1,29 @@
+/* Where the time of an operation is booked: one table for both interpreters. */
+#include <stddef.h>
+
+#include "schedule/documents/prediction.h"
+
+/* What is not here counts as compute. */
+static const struct booking {
+	enum op_kind kind;
+	size_t member;
+} bookings[] = {
+	{OP_ALL_GATHER, offsetof(struct time_split, all_gather)},
+	{OP_REDUCE_SCATTER, offsetof(struct time_split, reduce_scatter)},
+	{OP_ALL_REDUCE, offsetof(struct time_split, all_reduce)},
+	{OP_GRADIENT_NORM, offsetof(struct time_split, optimizer)},
+	{OP_CLIP_GRADIENTS, offsetof(struct time_split, optimizer)},
+	{OP_OPTIMIZER, offsetof(struct time_split, optimizer)},
+	{OP_COPY_H2D, offsetof(struct time_split, copy)},
+	{OP_COPY_D2H, offsetof(struct time_split, copy)},
+};
+
+void time_split_add(struct time_split *split, enum op_kind kind, double seconds)
+{
+	size_t member = offsetof(struct time_split, compute);
+
+	for (int i = 0; i < COUNT_OF(bookings); i++)
+		if (bookings[i].kind == kind)
+			member = bookings[i].member;
+	*(double *)((char *)split + member) += seconds;
+}

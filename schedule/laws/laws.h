@@ -1,0 +1,34 @@
+/* The laws of a schedule, proved in two parts. validate.c: waits, order, lifetimes; meaning.c and
+ * tiers.c: what each kind of operation must do. */
+#ifndef SCHEDULE_LAWS_H
+#define SCHEDULE_LAWS_H
+
+#include "schedule/program/program.h"
+
+/* The laws; the first broken one is EXIT_CODE_INTERNAL and names the operations. */
+bool schedule_validate(const struct schedule *schedule, struct error *error);
+
+/* --- inside of the room ---------
+ */
+/* Always false: "schedule: ..." as EXIT_CODE_INTERNAL. */
+bool law_broken(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Sizes and names that everything else relies on: groups fit the mesh, units and buffers are
+ * sound, no sum of bytes overflows. */
+bool schedule_check_tables(
+	const struct schedule *schedule, const struct program *program, struct error *error);
+
+/* Requires check_tables and that all indices are in range. */
+bool schedule_check_meaning(
+	const struct schedule *schedule, const struct program *program, struct error *error);
+
+/* --- tiers.c: device and host memory -------------------------------------------------------------
+ */
+/* A resident buffer lies where its unit's offload says. */
+bool schedule_check_home(const struct schedule *schedule, const struct program *program, int buffer,
+	struct error *error);
+/* Host memory is touched by copies and by the host's own operations only, those touch nothing else,
+ * and a copy fills its buffers exactly. */
+bool schedule_check_tier(const struct program *program, int op, struct error *error);
+
+#endif

@@ -1,0 +1,453 @@
+/* The laws about meaning: groups fit the mesh, collectives fit their buffers, a buffer comes from
+ * the operation that fills it, a unit is gathered when it is computed, and its gradient is reduced
+ * over all data-parallel ranks, in the right order, before the optimizer updates it. */
+#include <stdlib.h>
+
+#include "schedule/laws/laws.h"
+
+#define BIT(x) (1u << (x))
+
+/* --- tables --------------------------------------------------------------------------------------
+ */
+
+static bool check_plan(const struct schedule *schedule, struct error *error)
+{
+	const struct plan *plan = &schedule->plan;
+	const struct mesh *mesh = &plan->mesh;
+	struct wrap_policy wrap;
+	int64_t ranks;
+	if (mesh->replicate < 1 || mesh->shard < 1 ||
+		!checked_mul(mesh->replicate, mesh->shard, &ranks))
+		return law_broken(error, "mesh: replicate %lld x shard %lld",
+			(long long)mesh->replicate, (long long)mesh->shard);
+	if (plan->grad_accum < 1)
+		return law_broken(
+			error, "%lld micro-batches in a step", (long long)plan->grad_accum);
+	if (!plan_wrap(plan, &wrap))
+		return law_broken(error, "no such wrap policy: \"%.40s\"", plan->wrap);
+	return true;
+}
+
+static bool check_group(const struct schedule *schedule, int index, struct error *error)
+{
+	const struct group *group = &schedule->groups[index];
+	const struct mesh *mesh = &schedule->plan.mesh;
+	int64_t stride = group->kind == GROUP_REPLICATE ? mesh->shard : 1, size = mesh->shard;
+	if (group->kind == GROUP_REPLICATE)
+		size = mesh->replicate;
+	else if (group->kind == GROUP_WORLD)
+		size = mesh->replicate * mesh->shard;
+	else if (group->kind == GROUP_RESHARD && group->size > 0 && size % group->size == 0)
+		size = group->size;
+	if (group->size == size && group->stride == stride && group->engine >= 0 &&
+		group->engine < schedule->n_engines && group->engine <= index)
+		return true;
+	return law_broken(error,
+		"group %d (%s): size %lld, stride %lld, engine %d do not fit the mesh", index,
+		group_kind_names[group->kind], (long long)group->size, (long long)group->stride,
+		group->engine);
+}
+
+static bool check_unit(const struct schedule *schedule, int index, struct error *error)
+{
+	const struct unit *unit = &schedule->units[index];
+	int64_t shard = schedule->plan.mesh.shard, gathered;
+	bool sound = unit->module >= 0 && unit->end_module >= unit->module &&
+		     unit->parameters >= 0 && unit->elements >= unit->parameters &&
+		     unit->chunk >= 0 && unit->gathered >= unit->elements &&
+		     checked_mul(unit->chunk, shard, &gathered) && gathered == unit->gathered;
+	for (int i = 0; i < unit->n_slices && sound; i++) {
+		const struct unit_slice *slice = &unit->slices[i];
+		sound = slice->parameter >= 0 && slice->offset >= 0 && slice->elements >= 0 &&
+			slice->padded_elements >= slice->elements &&
+			slice->offset <= unit->gathered &&
+			slice->padded_elements <= unit->gathered - slice->offset;
+	}
+	return sound || law_broken(error, "unit %d (%s): its sizes contradict each other", index,
+				unit->name);
+}
+
+static bool check_buffer(const struct schedule *schedule, const struct program *program, int index,
+	int64_t *total, struct error *error)
+{
+	const struct buffer *buffer = &program->buffers[index];
+	if ((int)buffer->role < 0 || buffer->role >= BUFFER_ROLE_COUNT || (int)buffer->pool < 0 ||
+		buffer->pool >= STREAM_COUNT)
+		return law_broken(error, "buffer %d: no such role or pool", index);
+	if (buffer->unit < -1 || buffer->unit >= schedule->n_units || buffer->layer < -1 ||
+		buffer->first_module < 0 || buffer->end_module < buffer->first_module)
+		return law_broken(error, "buffer %d: unit %d, layer %d, modules %d..%d", index,
+			buffer->unit, buffer->layer, buffer->first_module, buffer->end_module);
+	if (buffer->bytes < 0 || !checked_add(*total, buffer->bytes, total))
+		return law_broken(error, "buffer %d (%s): %lld bytes", index,
+			buffer_role_name(buffer->role), (long long)buffer->bytes);
+	return true;
+}
+
+bool schedule_check_tables(
+	const struct schedule *schedule, const struct program *program, struct error *error)
+{
+	int64_t total = 0;
+	if (!check_plan(schedule, error))
+		return false;
+	for (int i = 0; i < schedule->n_groups; i++)
+		if (!check_group(schedule, i, error))
+			return false;
+	for (int i = 0; i < schedule->n_units; i++)
+		if (!check_unit(schedule, i, error))
+			return false;
+	for (int i = 0; i < program->n_buffers; i++)
+		if (!check_buffer(schedule, program, i, &total, error) ||
+			!schedule_check_home(schedule, program, i, error))
+			return false;
+	return true;
+}
+
+/* --- who fills and who ends a buffer -------------------------------------------------------------
+ */
+
+/* Kinds of operations that may take a buffer of a role, because they fill it (zeros count for
+ * gradients); 0: only resident ones exist. `ends`: who may give it; 0 = anybody. */
+static const struct {
+	unsigned takes, ends;
+} roles[BUFFER_ROLE_COUNT] = {
+	[BUFFER_LOW_PRECISION_SHARD] = {BIT(OP_CAST_PARAMETERS),
+		BIT(OP_ALL_GATHER) | BIT(OP_CAST_PARAMETERS)},
+	[BUFFER_STAGED_SHARD] = {BIT(OP_COPY_H2D),
+		BIT(OP_COPY_H2D) | BIT(OP_CAST_PARAMETERS) | BIT(OP_ALL_GATHER)},
+	[BUFFER_UNSHARDED] = {BIT(OP_ALL_GATHER) | BIT(OP_COPY_OUT), BIT(OP_RESHARD)},
+	[BUFFER_RESHARDED] = {BIT(OP_RESHARD), BIT(OP_COPY_OUT) | BIT(OP_ALL_GATHER)},
+	[BUFFER_COMPUTE_COPY] = {BIT(OP_CAST_PARAMETERS), BIT(OP_RESHARD) | BIT(OP_BACKWARD)},
+	[BUFFER_GATHERED] = {BIT(OP_ALL_GATHER) | BIT(OP_CAST_PARAMETERS),
+		BIT(OP_COPY_OUT) | BIT(OP_FORWARD)},
+	[BUFFER_GRADIENT] = {BIT(OP_BACKWARD) | BIT(OP_ACCUMULATE_GRADIENTS), 0},
+	[BUFFER_FLAT_GRADIENT] = {BIT(OP_FLATTEN_GRADIENTS), 0},
+	[BUFFER_GRADIENT_SHARD] = {BIT(OP_BACKWARD) | BIT(OP_CAST_GRADIENTS) |
+					   BIT(OP_REDUCE_SCATTER) | BIT(OP_ACCUMULATE_GRADIENTS) |
+					   BIT(OP_COPY_D2H),
+		BIT(OP_OPTIMIZER) | BIT(OP_COPY_D2H)},
+	[BUFFER_REDUCE_INPUT] = {BIT(OP_CAST_GRADIENTS), 0},
+	[BUFFER_REDUCE_OUTPUT] = {BIT(OP_REDUCE_SCATTER) | BIT(OP_COPY_D2H),
+		BIT(OP_ACCUMULATE_GRADIENTS)},
+	[BUFFER_RESIDUAL] = {BIT(OP_FORWARD), BIT(OP_BACKWARD)},
+	[BUFFER_ACTIVATIONS] = {BIT(OP_FORWARD), BIT(OP_BACKWARD)},
+	[BUFFER_RECOMPUTED] = {BIT(OP_RECOMPUTE), BIT(OP_BACKWARD)},
+	[BUFFER_FORWARD_WORK] = {BIT(OP_FORWARD), BIT(OP_FORWARD)},
+	[BUFFER_BACKWARD_WORK] = {BIT(OP_BACKWARD), BIT(OP_BACKWARD)},
+	[BUFFER_LOGITS] = {BIT(OP_FORWARD), BIT(OP_BACKWARD)},
+	[BUFFER_LOSS_WORK] = {BIT(OP_LOSS), BIT(OP_LOSS)},
+	[BUFFER_OPTIMIZER_WORK] = {BIT(OP_OPTIMIZER), BIT(OP_OPTIMIZER)},
+	[BUFFER_TOKENS] = {BIT(OP_FORWARD), BIT(OP_BACKWARD)},
+	[BUFFER_NORM_SCALARS] = {BIT(OP_GRADIENT_NORM), BIT(OP_OPTIMIZER)},
+	[BUFFER_BUCKET] = {BIT(OP_BACKWARD), BIT(OP_END_BACKWARD)},
+};
+_Static_assert(OP_KIND_COUNT <= 32, "one bit a kind");
+
+static bool check_owners(const struct program *program, int index, struct error *error)
+{
+	const struct op *op = &program->ops[index];
+	const int *takes = slice_of(program, op->takes), *gives = slice_of(program, op->gives);
+	for (int i = 0; i < op->takes.count; i++) {
+		enum buffer_role role = program->buffers[takes[i]].role;
+		if (!(roles[role].takes >> op->kind & 1))
+			return law_broken(error, "op %d: %s cannot take %s (buffer %d)", index,
+				op_kind_name(op->kind), buffer_role_name(role), takes[i]);
+	}
+	for (int i = 0; i < op->gives.count; i++) {
+		enum buffer_role role = program->buffers[gives[i]].role;
+		if (roles[role].ends != 0 && !(roles[role].ends >> op->kind & 1))
+			return law_broken(error, "op %d: %s cannot give %s (buffer %d)", index,
+				op_kind_name(op->kind), buffer_role_name(role), gives[i]);
+	}
+	return true;
+}
+
+/* --- collectives ---------------------------------------------------------------------------------
+ */
+
+/* Groups that a kind may run over; [1]: without a unit (the gradient norm). Operands: the roles of
+ * uses[0] and, where there are two, of uses[1]. */
+static const struct collective_law {
+	enum op_kind kind;
+	unsigned groups[2];
+	unsigned operands[2];
+} collectives[] = {
+	{OP_ALL_GATHER, {BIT(GROUP_SHARD) | BIT(GROUP_RESHARD), BIT(GROUP_SHARD)},
+		{BIT(BUFFER_PARAMETER_SHARD) | BIT(BUFFER_LOW_PRECISION_SHARD) |
+				BIT(BUFFER_STAGED_SHARD) | BIT(BUFFER_RESHARDED),
+			BIT(BUFFER_UNSHARDED) | BIT(BUFFER_GATHERED)}},
+	{OP_REDUCE_SCATTER, {BIT(GROUP_SHARD), BIT(GROUP_SHARD)},
+		{BIT(BUFFER_GRADIENT) | BIT(BUFFER_FLAT_GRADIENT) | BIT(BUFFER_REDUCE_INPUT),
+			BIT(BUFFER_REDUCE_OUTPUT) | BIT(BUFFER_GRADIENT_SHARD)}},
+	{OP_ALL_REDUCE, {BIT(GROUP_REPLICATE) | BIT(GROUP_WORLD), BIT(GROUP_SHARD)},
+		{BIT(BUFFER_GRADIENT) | BIT(BUFFER_FLAT_GRADIENT) | BIT(BUFFER_REDUCE_INPUT) |
+				BIT(BUFFER_REDUCE_OUTPUT) | BIT(BUFFER_GRADIENT_SHARD) |
+				BIT(BUFFER_NORM_SCALARS),
+			0}},
+};
+_Static_assert(BUFFER_ROLE_COUNT <= 32, "one bit a role");
+
+static bool is_operand(const struct program *program, const struct op *op, int index, unsigned mask)
+{
+	if (mask == 0)
+		return op->uses.count == index;
+	if (op->uses.count <= index)
+		return false;
+	const struct buffer *buffer = &program->buffers[slice_of(program, op->uses)[index]];
+	return (mask >> buffer->role & 1) && buffer->unit == op->unit && !buffer_in_host(buffer);
+}
+
+/* The payload fills its buffers exactly: `whole` on one side, a rank's part of it on the other. */
+static bool fits(const struct program *program, const struct op *op, int64_t ranks)
+{
+	const int *uses = slice_of(program, op->uses);
+	int64_t first = program->buffers[uses[0]].bytes;
+	if (op->kind == OP_ALL_REDUCE)
+		return first == op->bytes;
+	int64_t second = program->buffers[uses[1]].bytes;
+	int64_t whole = op->kind == OP_ALL_GATHER ? second : first;
+	int64_t part = op->kind == OP_ALL_GATHER ? first : second;
+	return whole == op->bytes && op->bytes % ranks == 0 && part == op->bytes / ranks;
+}
+
+/* A rank's part lies in the output already: ZeRO's gathers of parameters that all ranks keep. */
+static bool is_in_place(const struct program *program, const struct op *op)
+{
+	return op->kind == OP_ALL_GATHER &&
+	       is_operand(program, op, 0, BIT(BUFFER_COMPUTE_COPY) | BIT(BUFFER_GATHERED)) &&
+	       op->uses.count == 1;
+}
+
+static bool check_in_place(const struct program *program, int i, int64_t ranks, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	int64_t bytes = program->buffers[slice_of(program, op->uses)[0]].bytes;
+	if (bytes == op->bytes && bytes % ranks == 0)
+		return true;
+	return law_broken(error, "op %d: %s of %lld bytes over %lld ranks does not fill its buffer",
+		i, op_kind_name(op->kind), (long long)op->bytes, (long long)ranks);
+}
+
+/* Gradients of several units in one reduce-scatter: uses are the input, then an output of each
+ * unit.
+ */
+static bool is_bucket(const struct op *op)
+{
+	return op->kind == OP_REDUCE_SCATTER && op->unit < 0;
+}
+
+static bool check_bucket(const struct program *program, int i, int64_t ranks, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	const int *uses = slice_of(program, op->uses);
+	int64_t parts = 0;
+	bool sound = op->uses.count > 1 && program->buffers[uses[0]].role == BUFFER_REDUCE_INPUT &&
+		     program->buffers[uses[0]].bytes == op->bytes && op->bytes % ranks == 0;
+	for (int k = 1; k < op->uses.count && sound; k++) {
+		const struct buffer *buffer = &program->buffers[uses[k]];
+		sound = buffer->role == BUFFER_REDUCE_OUTPUT && buffer->unit >= 0;
+		parts += buffer->bytes;
+	}
+	if (sound && parts == op->bytes / ranks)
+		return true;
+	return law_broken(error,
+		"op %d: %s of %lld bytes over %lld ranks does not fill its buffers", i,
+		op_kind_name(op->kind), (long long)op->bytes, (long long)ranks);
+}
+
+static bool check_collective(
+	const struct schedule *schedule, const struct program *program, int i, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	const struct group *group = &schedule->groups[op->group];
+	const struct collective_law *law = collectives;
+	while (law->kind != op->kind)
+		law++;
+	if (!(law->groups[op->unit < 0] >> group->kind & 1))
+		return law_broken(error, "op %d: %s over a %s group", i, op_kind_name(op->kind),
+			group_kind_names[group->kind]);
+	if (is_bucket(op))
+		return check_bucket(program, i, group->size, error);
+	if (is_in_place(program, op))
+		return check_in_place(program, i, group->size, error);
+	if (!is_operand(program, op, 0, law->operands[0]) ||
+		!is_operand(program, op, 1, law->operands[1]) || op->uses.count > 2)
+		return law_broken(
+			error, "op %d: %s of the wrong buffers", i, op_kind_name(op->kind));
+	if (!fits(program, op, group->size))
+		return law_broken(error,
+			"op %d: %s of %lld bytes over %lld ranks does not fill "
+			"its buffers",
+			i, op_kind_name(op->kind), (long long)op->bytes, (long long)group->size);
+	return true;
+}
+
+/* --- units ---------------------------------------------------------------------------------------
+ */
+
+/* A unit is gathered when it is computed: compute reads its unsharded parameters, or a whole copy.
+ * Only the probabilities of attention are recomputed without parameters. */
+static bool check_gathered(
+	const struct schedule *schedule, const struct program *program, int i, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	const int *uses = slice_of(program, op->uses);
+	unsigned readable = BIT(BUFFER_UNSHARDED) | BIT(BUFFER_COMPUTE_COPY);
+	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE || op->unit < 0 ||
+		schedule->units[op->unit].parameters == 0 ||
+		(op->kind == OP_RECOMPUTE && op->end_module - op->first_module == 1))
+		return true;
+	if (!strategy_shards(schedule->plan.strategy))
+		readable |= BIT(BUFFER_PARAMETER_SHARD);
+	for (int k = 0; k < op->uses.count; k++) {
+		const struct buffer *buffer = &program->buffers[uses[k]];
+		if (buffer->unit == op->unit && (readable >> buffer->role & 1))
+			return true;
+	}
+	return law_broken(error, "op %d: %s of unit %d without its parameters", i,
+		op_kind_name(op->kind), op->unit);
+}
+
+/* How far a unit's gradient has come. */
+struct progress {
+	int micro_batch, stage; /* of the last operation on it */
+	int reduced_in;         /* the last micro-batch with a reduction, -1 */
+	int reductions;         /* micro-batches with one */
+	int64_t covered;        /* ranks that the last one sums over */
+	int updates;            /* optimizer operations */
+	int landed_in;          /* the last micro-batch whose gradient the host has, -1 */
+};
+
+/* The order inside one micro-batch; 0 = not a stage. */
+static const int stages[OP_KIND_COUNT] = {
+	[OP_FLATTEN_GRADIENTS] = 1,
+	[OP_CAST_GRADIENTS] = 2,
+	[OP_REDUCE_SCATTER] = 3,
+	[OP_ALL_REDUCE] = 4,
+	[OP_ACCUMULATE_GRADIENTS] = 5,
+	[OP_COPY_D2H] = 6,
+};
+enum { STAGE_ON_HOST = 7 }; /* accumulation there */
+
+static bool note_reduction(const struct schedule *schedule, const struct op *op, int unit,
+	struct progress *progress, struct error *error)
+{
+	int64_t ranks = plan_data_parallel(&schedule->plan);
+	if (op->micro_batch != progress->reduced_in) {
+		if (progress->reduced_in >= 0 && progress->covered != ranks)
+			return law_broken(error,
+				"unit %d, micro-batch %d: gradient reduced over %lld of %lld ranks",
+				unit, progress->reduced_in, (long long)progress->covered,
+				(long long)ranks);
+		progress->reduced_in = op->micro_batch;
+		progress->covered = 1;
+		progress->reductions++;
+	}
+	if (!checked_mul(progress->covered, schedule->groups[op->group].size, &progress->covered))
+		return law_broken(error, "unit %d: reduced too often", unit);
+	return true;
+}
+
+static bool note_stage(const struct schedule *schedule, const struct program *program, int index,
+	struct progress *progress, struct error *error)
+{
+	const struct op *op = &program->ops[index];
+	int stage = op->stream == STREAM_HOST && stages[op->kind] > 0 ? STAGE_ON_HOST
+								      : stages[op->kind];
+	if (stage == 0 || op->unit < 0)
+		return true;
+	if (op->micro_batch < progress->micro_batch ||
+		(op->micro_batch == progress->micro_batch && stage <= progress->stage))
+		return law_broken(error, "op %d: %s of unit %d, micro-batch %d comes too late",
+			index, op_kind_name(op->kind), op->unit, op->micro_batch);
+	progress->micro_batch = op->micro_batch;
+	progress->stage = stage;
+	if (op->kind == OP_COPY_D2H)
+		progress->landed_in = op->micro_batch;
+	if (op->kind != OP_REDUCE_SCATTER && op->kind != OP_ALL_REDUCE)
+		return true;
+	return note_reduction(schedule, op, op->unit, progress, error);
+}
+
+static bool note_bucket(const struct schedule *schedule, const struct program *program,
+	const struct op *op, struct progress *progress, struct error *error)
+{
+	const int *uses = slice_of(program, op->uses);
+	for (int k = 1; k < op->uses.count; k++) {
+		int unit = program->buffers[uses[k]].unit;
+		if (!note_reduction(schedule, op, unit, &progress[unit], error))
+			return false;
+	}
+	return true;
+}
+
+static void note_updates(
+	const struct program *program, const struct op *op, struct progress *progress)
+{
+	const int *uses = slice_of(program, op->uses);
+	for (int i = 0; i < op->uses.count && op->kind == OP_OPTIMIZER; i++) {
+		const struct buffer *buffer = &program->buffers[uses[i]];
+		bool updated = buffer->role == BUFFER_PARAMETER_SHARD ||
+			       buffer->role == BUFFER_MASTER_SHARD;
+		if (updated && buffer->unit >= 0)
+			progress[buffer->unit].updates++;
+	}
+}
+
+static bool check_progress(
+	const struct schedule *schedule, int unit, const struct progress *p, struct error *error)
+{
+	const struct plan *plan = &schedule->plan;
+	int64_t ranks = plan_data_parallel(plan);
+	int64_t reductions = plan->sync_each_micro_batch ? plan->grad_accum : 1;
+	if (schedule->units[unit].parameters == 0)
+		return true;
+	if (p->updates != 1)
+		return law_broken(error, "unit %d: updated by %d optimizers", unit, p->updates);
+	if (schedule->units[unit].offload != OFFLOAD_NONE && p->landed_in != plan->grad_accum - 1)
+		return law_broken(error,
+			"unit %d: the host updates it with the gradient of micro-batch %d", unit,
+			p->landed_in);
+	if (ranks == 1)
+		return true;
+	if (p->covered != ranks || p->reduced_in != plan->grad_accum - 1 ||
+		p->reductions != reductions)
+		return law_broken(error,
+			"unit %d: gradient reduced over %lld of %lld ranks in %d of %lld "
+			"micro-batches, last in %d",
+			unit, (long long)p->covered, (long long)ranks, p->reductions,
+			(long long)reductions, p->reduced_in);
+	return true;
+}
+
+static bool check_op_meaning(const struct schedule *schedule, const struct program *program, int i,
+	struct progress *progress, struct error *error)
+{
+	const struct op *op = &program->ops[i];
+	if (!check_owners(program, i, error) || !schedule_check_tier(program, i, error) ||
+		!check_gathered(schedule, program, i, error) ||
+		(op_kind_class(op->kind) == OP_CLASS_COLLECTIVE &&
+			!check_collective(schedule, program, i, error)))
+		return false;
+	note_updates(program, op, progress);
+	if (is_bucket(op))
+		return note_bucket(schedule, program, op, progress, error);
+	return op->unit < 0 || note_stage(schedule, program, i, &progress[op->unit], error);
+}
+
+bool schedule_check_meaning(
+	const struct schedule *schedule, const struct program *program, struct error *error)
+{
+	int capacity = 0, n = schedule->n_units;
+	struct progress *progress = array_grow(NULL, &capacity, n + 1, sizeof(*progress));
+	bool ok = true;
+	for (int u = 0; u < n; u++)
+		progress[u] = (struct progress){
+			.micro_batch = -1, .reduced_in = -1, .covered = 1, .landed_in = -1};
+	for (int i = 0; i < program->n_ops && ok; i++)
+		ok = check_op_meaning(schedule, program, i, progress, error);
+	for (int u = 0; u < n && ok; u++)
+		ok = check_progress(schedule, u, &progress[u], error);
+	free(progress);
+	return ok;
+}

@@ -1,0 +1,138 @@
+/* The ledger: live bytes in list order. */
+#include <string.h>
+
+#include "schedule/memory/memory.h"
+
+/* What is live on the device, by category, and in host memory. */
+struct live {
+	int64_t device[CATEGORY_COUNT], host;
+};
+
+static void count_buffer(const struct buffer *buffer, struct live *live, int sign)
+{
+	if (buffer_in_host(buffer))
+		live->host += sign * buffer->bytes;
+	else
+		live->device[buffer_role_category(buffer->role)] += sign * buffer->bytes;
+}
+
+static void count(const struct program *program, struct slice slice, struct live *live, int sign)
+{
+	const int *buffers = slice_of(program, slice);
+	for (int i = 0; i < slice.count; i++)
+		count_buffer(&program->buffers[buffers[i]], live, sign);
+}
+
+static int64_t sum(const int64_t *live)
+{
+	int64_t total = 0;
+	for (int c = 0; c < CATEGORY_COUNT; c++)
+		total += live[c];
+	return total;
+}
+
+static void note_peaks(struct ledger *ledger, int op, const struct live *now)
+{
+	const int64_t *live = now->device;
+	int64_t total = sum(live);
+	ledger->host_peak_bytes = max_i64(ledger->host_peak_bytes, now->host);
+	if (total > ledger->peak_bytes) {
+		ledger->peak_bytes = total;
+		ledger->peak_op = op;
+	}
+	for (int c = 0; c < CATEGORY_COUNT; c++)
+		ledger->category_peak_bytes[c] = max_i64(ledger->category_peak_bytes[c], live[c]);
+}
+
+void schedule_ledger(
+	const struct schedule *schedule, int class, struct arena *arena, struct ledger *ledger)
+{
+	const struct program *program = &schedule->programs[class];
+	struct live live = {.host = 0};
+	*ledger = (struct ledger){.peak_op = -1};
+	ledger->live = arena_alloc(arena, (size_t)program->n_ops, sizeof(*ledger->live));
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].resident)
+			count_buffer(&program->buffers[i], &live, 1);
+	for (int i = 0; i < program->n_ops; i++) {
+		count(program, program->ops[i].takes, &live, 1);
+		memcpy(ledger->live[i], live.device, sizeof(live.device));
+		note_peaks(ledger, i, &live);
+		count(program, program->ops[i].gives, &live, -1);
+	}
+}
+
+/* On the device, and to stay: an offloaded unit's gradient only passes through. */
+static int64_t role_bytes(const struct schedule *schedule, enum buffer_role role)
+{
+	const struct program *program = &schedule->programs[0];
+	int64_t total = 0;
+	for (int i = 0; i < program->n_buffers; i++) {
+		const struct buffer *buffer = &program->buffers[i];
+		bool passes = !buffer->resident && buffer->unit >= 0 &&
+			      schedule->units[buffer->unit].offload != OFFLOAD_NONE;
+		if (buffer->role == role && !buffer_in_host(buffer) && !passes)
+			total += buffer->bytes;
+	}
+	return total;
+}
+
+/* Copies of the parameters that are there between steps. */
+static int64_t resident_parameters(const struct program *program)
+{
+	int64_t total = 0;
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].resident && !buffer_in_host(&program->buffers[i]) &&
+			buffer_role_category(program->buffers[i].role) == CATEGORY_PARAMETERS)
+			total += program->buffers[i].bytes;
+	return total;
+}
+
+/* ZeRO-1 holds gradients of all parameters until the last micro-batch is through. What lives for
+ * one operation only (a tied weight's second part) is not among them. */
+static int64_t whole_gradients(const struct schedule *schedule)
+{
+	const struct program *program = &schedule->programs[0];
+	int64_t total = role_bytes(schedule, BUFFER_GRADIENT);
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		const int *takes = slice_of(program, op->takes),
+			  *gives = slice_of(program, op->gives);
+		for (int t = 0; t < op->takes.count; t++)
+			for (int g = 0; g < op->gives.count; g++)
+				if (takes[t] == gives[g] &&
+					program->buffers[takes[t]].role == BUFFER_GRADIENT)
+					total -= program->buffers[takes[t]].bytes;
+	}
+	return total;
+}
+
+static int64_t resident_gradients(const struct program *program)
+{
+	int64_t total = 0;
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].resident && program->buffers[i].role == BUFFER_GRADIENT)
+			total += program->buffers[i].bytes;
+	return total;
+}
+
+static int64_t gradients(const struct schedule *schedule)
+{
+	int64_t resident = resident_gradients(&schedule->programs[0]);
+	if (resident > 0)
+		return resident;
+	if (strategy_stage(schedule->plan.strategy) == 1 &&
+		runtime_of(schedule->plan.runtime)->zero != NULL)
+		return whole_gradients(schedule);
+	return role_bytes(schedule, BUFFER_GRADIENT_SHARD);
+}
+
+struct model_states schedule_model_states(const struct schedule *schedule)
+{
+	const struct program *program = &schedule->programs[0];
+	return (struct model_states){
+		.parameters = resident_parameters(program),
+		.gradients = gradients(schedule),
+		.optimizer_state = role_bytes(schedule, BUFFER_OPTIMIZER_STATE),
+	};
+}

@@ -1,0 +1,74 @@
+/* Memory outside of the schedule's buffers (docs/runtimes.md). */
+#include "schedule/memory/memory.h"
+
+static int64_t given_or(int64_t given, int64_t usual)
+{
+	return given > 0 ? given : usual;
+}
+
+/* The groups of one engine share its communicator; one rank alone needs none. */
+static bool makes_communicator(const struct schedule *schedule, int group)
+{
+	if (schedule->groups[group].size <= 1)
+		return false;
+	for (int i = 0; i < group; i++)
+		if (schedule->groups[i].size > 1 &&
+			schedule->groups[i].engine == schedule->groups[group].engine)
+			return false;
+	return true;
+}
+
+/* Kernels were loaded with the context, all of them, until PyTorch 1.13 asked CUDA 11.7 to load
+ * them when they are called: 0.90 and 0.92 GiB instead of 0.47 on A100, 1.78 with PyTorch 1.10
+ * (stas00/ml-engineering). */
+static int64_t context_bytes(const struct runtime *runtime, const struct libraries *libraries)
+{
+	enum { MIB = 1 << 20 };
+
+	if (library_before(libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(1, 11)))
+		return max_i64(runtime->context_bytes, 1820 * MIB);
+	if (library_before(libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(1, 13)) ||
+		library_before(libraries, LIBRARY_CUDA, LIBRARY_VERSION(11, 7)))
+		return max_i64(runtime->context_bytes, 920 * MIB);
+	return runtime->context_bytes;
+}
+
+/* Before 2.22 NCCL connected trees too, whether they are used or not: 544 MiB in a group of two,
+ * 688 in larger ones, of 4 A100 with NVLink (NVIDIA/nccl issue 964). */
+static int64_t communicator_bytes(
+	const struct runtime *runtime, const struct libraries *libraries, int64_t size)
+{
+	enum { MIB = 1 << 20 };
+
+	if (runtime->communicator_bytes > 0 &&
+		library_before(libraries, LIBRARY_NCCL, LIBRARY_VERSION(2, 22)))
+		return (size == 2 ? 544 : 688) * MIB;
+	return runtime->communicator_bytes;
+}
+
+/* What a topology says of one holds NCCL's own share too. */
+static int64_t communicators_bytes(const struct schedule *schedule, const struct runtime *runtime,
+	const struct libraries *libraries)
+{
+	int64_t given = schedule->topology->overheads.communicator_bytes, sum = 0;
+
+	for (int i = 0; i < schedule->n_groups; i++)
+		if (makes_communicator(schedule, i))
+			sum += given_or(given,
+				communicator_bytes(runtime, libraries, schedule->groups[i].size));
+	return sum > 0 && given == 0 ? sum + runtime->nccl_bytes : sum;
+}
+
+struct fixed_memory schedule_fixed_memory(const struct schedule *schedule)
+{
+	const struct runtime *runtime = runtime_of(schedule->plan.runtime);
+	const struct overheads *given = &schedule->topology->overheads;
+	const struct libraries libraries = plan_libraries(&schedule->plan);
+	struct fixed_memory fixed = {
+		.context = given_or(given->context_bytes, context_bytes(runtime, &libraries))};
+
+	if (schedule->topology->device.kind == DEVICE_CPU)
+		return (struct fixed_memory){.context = runtime->process_bytes};
+	fixed.communicators = communicators_bytes(schedule, runtime, &libraries);
+	return fixed;
+}

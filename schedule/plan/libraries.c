@@ -1,0 +1,287 @@
+/* Library versions: reading them, what they decide, and which plans they rule out. Sources:
+ * docs/runtimes.md, Library versions. */
+#include "schedule/plan/libraries.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "schedule/plan/plan.h"
+
+const char libraries_unknown[] = "unknown";
+
+static const char *const library_names[] = {
+#define X(suffix, name) name,
+	LIBRARIES(X)
+#undef X
+		NULL};
+
+/* --- reading -------------------------------------------------------------------------------------
+ */
+
+/* "2", "2.1", "2.1.0"; the whole of `length` characters. */
+static int read_version(const char *text, size_t length)
+{
+	int part[3] = {0}, n = 0, digits = 0;
+
+	for (size_t i = 0; i < length; i++) {
+		if (text[i] == '.' && digits > 0 && n < 2) {
+			n++;
+			digits = 0;
+		} else if (text[i] >= '0' && text[i] <= '9' && digits < 2) {
+			part[n] = 10 * part[n] + (text[i] - '0');
+			digits++;
+		} else {
+			return 0;
+		}
+	}
+	return digits > 0 ? part[0] * 10000 + part[1] * 100 + part[2] : 0;
+}
+
+/* One "name:version" of `length` characters. */
+static bool read_one(const char *text, size_t length, struct libraries *libraries)
+{
+	static const char unknown[] = "compile:unknown";
+	const char *colon = memchr(text, ':', length);
+	size_t name = colon != NULL ? (size_t)(colon - text) : length;
+
+	if (length == strlen(unknown) && strncmp(text, unknown, length) == 0) {
+		libraries->compile_unknown = true;
+		return true;
+	}
+	for (int i = 0; i < LIBRARY_COUNT && colon != NULL; i++) {
+		if (strlen(library_names[i]) != name || strncmp(library_names[i], text, name) != 0)
+			continue;
+		if (libraries->version[i] > 0)
+			return false;
+		libraries->version[i] = read_version(colon + 1, length - name - 1);
+		return libraries->version[i] > 0;
+	}
+	return false;
+}
+
+bool libraries_named(const char *text)
+{
+	return text != NULL && strcmp(text, libraries_unknown) != 0;
+}
+
+bool libraries_read(const char *text, struct libraries *libraries, struct error *error)
+{
+	*libraries = (struct libraries){0};
+	if (!libraries_named(text))
+		return true;
+	for (const char *cursor = text;;) {
+		size_t length = strcspn(cursor, "+");
+
+		if (!read_one(cursor, length, libraries))
+			return error_set(error, EXIT_CODE_USAGE,
+				"--libraries %.80s: expected versions such as "
+				"pytorch:2.1.0+cuda:12.1, "
+				"each once, of pytorch, cuda, nccl or flash-attn, or "
+				"compile:unknown; "
+				"got \"%.*s\"",
+				text, (int)(length < 40 ? length : 40), cursor);
+		if (cursor[length] == '\0')
+			return true;
+		cursor += length + 1;
+	}
+}
+
+bool library_before(const struct libraries *libraries, enum library library, int version)
+{
+	return libraries->version[library] > 0 && libraries->version[library] < version;
+}
+
+/* --- what follows --------------------------------------------------------------------------------
+ */
+
+/* What the wheels of PyTorch require (nvidia-nccl-cu11, -cu12), descending. */
+static const struct {
+	int pytorch, nccl;
+} wheels[] = {
+	{LIBRARY_VERSION(2, 9), LIBRARY_VERSION(2, 27) + 5},
+	{LIBRARY_VERSION(2, 8), LIBRARY_VERSION(2, 27) + 3},
+	{LIBRARY_VERSION(2, 7), LIBRARY_VERSION(2, 26) + 2},
+	{LIBRARY_VERSION(2, 5), LIBRARY_VERSION(2, 21) + 5},
+	{LIBRARY_VERSION(2, 3), LIBRARY_VERSION(2, 20) + 5},
+	{LIBRARY_VERSION(2, 2), LIBRARY_VERSION(2, 19) + 3},
+	{LIBRARY_VERSION(2, 1), LIBRARY_VERSION(2, 18) + 1},
+	{LIBRARY_VERSION(1, 13), LIBRARY_VERSION(2, 14) + 3},
+};
+
+struct libraries plan_libraries(const struct plan *plan)
+{
+	struct libraries libraries;
+	struct error error = {0};
+	int pytorch;
+
+	libraries_read(plan->libraries, &libraries, &error);
+	pytorch = libraries.version[LIBRARY_PYTORCH];
+	/* Of later wheels nothing is known: recent, as without a name. */
+	if (libraries.version[LIBRARY_NCCL] > 0 || pytorch >= LIBRARY_VERSION(2, 10))
+		return libraries;
+	for (int i = 0; i < COUNT_OF(wheels) && libraries.version[LIBRARY_NCCL] == 0; i++)
+		if (pytorch >= wheels[i].pytorch)
+			libraries.version[LIBRARY_NCCL] = wheels[i].nccl;
+	return libraries;
+}
+
+/* Models of these are trained with attention kernels of their own repository. */
+static bool calls_pytorch_attention(const struct plan *plan, const struct model *model)
+{
+	return plan->runtime != RUNTIME_SHARDPLAN && plan->runtime != RUNTIME_NANOTRON &&
+	       plan->runtime != RUNTIME_INTERNEVO && model->architecture.family != FAMILY_MPT;
+}
+
+/* Of PyTorch's own attention: cuDNN's kernel goes first on H100 and B200 since wheels bring a cuDNN
+ * after 9.15. */
+static enum attention_kind pytorch_attention(
+	const struct libraries *libraries, enum device_generation generation)
+{
+	bool cudnn = generation == GENERATION_HOPPER || generation == GENERATION_BLACKWELL;
+
+	if (library_before(libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 2)))
+		return ATTENTION_FLASH1;
+	return !cudnn || library_before(libraries, LIBRARY_PYTORCH, LIBRARY_VERSION(2, 11))
+		       ? ATTENTION_FLASH2
+		       : ATTENTION_FLASH3;
+}
+
+enum attention_kind plan_attention(
+	const struct plan *plan, const struct model *model, enum device_generation generation)
+{
+	struct libraries libraries = plan_libraries(plan);
+	int flash = libraries.version[LIBRARY_FLASH_ATTN] / 10000;
+
+	if (plan->attention != ATTENTION_FLASH)
+		return plan->attention;
+	if (flash > 0)
+		return flash == 1   ? ATTENTION_FLASH1
+		       : flash == 2 ? ATTENTION_FLASH2
+				    : ATTENTION_FLASH3;
+	if (!calls_pytorch_attention(plan, model) || libraries.version[LIBRARY_PYTORCH] == 0)
+		return ATTENTION_FLASH;
+	return pytorch_attention(&libraries, generation);
+}
+
+/* --- what they rule out --------------------------------------------------------------------------
+ */
+
+static bool has_selective(const struct plan *plan)
+{
+	const char *cursor = plan->activation_checkpointing;
+	struct value_run run;
+
+	while (runs_next(&cursor, &run))
+		if (run_is(&run, checkpointing_names[CHECKPOINTING_SELECTIVE]))
+			return true;
+	return false;
+}
+
+/* The first PyTorch that has what the plan asks for, and what that is. */
+static int needed_pytorch(const struct plan *plan, const struct model *model, const char **what)
+{
+	struct libraries libraries = plan_libraries(plan);
+	bool flash = plan->attention == ATTENTION_FLASH &&
+		     libraries.version[LIBRARY_FLASH_ATTN] == 0 &&
+		     calls_pytorch_attention(plan, model);
+	const struct {
+		bool wanted;
+		int first;
+		const char *what;
+	} needs[] = {
+		{plan_reshards_root(plan), LIBRARY_VERSION(2, 8), "resharding of FSDP2's root"},
+		{plan->runtime == RUNTIME_PYTORCH_FSDP2, LIBRARY_VERSION(2, 3), "FSDP2"},
+		{plan->allocator == ALLOCATOR_EXPANDABLE, LIBRARY_VERSION(2, 1),
+			"expandable segments"},
+		{has_selective(plan), LIBRARY_VERSION(2, 1), "selective checkpointing"},
+		{plan->compile, LIBRARY_VERSION(2, 0), "torch.compile"},
+		{flash, LIBRARY_VERSION(2, 0),
+			"flash attention (name flash-attn, or use --attention eager)"},
+		{plan->runtime == RUNTIME_PYTORCH_FSDP1, LIBRARY_VERSION(1, 11), "FSDP"},
+	};
+
+	for (int i = 0; i < COUNT_OF(needs); i++) {
+		*what = needs[i].what;
+		if (needs[i].wanted)
+			return needs[i].first;
+	}
+	return 0;
+}
+
+static bool refuse_version(const struct plan *plan, const struct libraries *libraries,
+	enum library library, int first, const char *what, struct error *error)
+{
+	int version = libraries->version[library];
+
+	return error_set(error, EXIT_CODE_USAGE,
+		"--libraries %.80s: %s %d.%d has no %s; that came with %d.%d", plan->libraries,
+		library_names[library], version / 10000, version / 100 % 100, what, first / 10000,
+		first / 100 % 100);
+}
+
+/* The first CUDA that compiles for the generation. */
+static int needed_cuda(enum device_generation generation)
+{
+	static const int first[GENERATION_COUNT] = {
+		[GENERATION_VOLTA] = LIBRARY_VERSION(9, 0),
+		[GENERATION_TURING] = LIBRARY_VERSION(10, 0),
+		[GENERATION_AMPERE] = LIBRARY_VERSION(11, 0),
+		[GENERATION_ADA] = LIBRARY_VERSION(11, 8),
+		[GENERATION_HOPPER] = LIBRARY_VERSION(11, 8),
+		[GENERATION_BLACKWELL] = LIBRARY_VERSION(12, 8),
+	};
+
+	return first[generation];
+}
+
+static bool check_device(const struct plan *plan, const struct libraries *libraries,
+	const struct device *device, struct error *error)
+{
+	bool named = libraries->version[LIBRARY_CUDA] > 0 || libraries->version[LIBRARY_NCCL] > 0 ||
+		     libraries->version[LIBRARY_FLASH_ATTN] > 0;
+	int cuda = device->kind == DEVICE_GPU ? needed_cuda(device->generation) : 0;
+
+	if (device->kind == DEVICE_CPU && named)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--libraries %.80s: %s has no GPU to run them; leave them out",
+			plan->libraries, device->name);
+	if (library_before(libraries, LIBRARY_CUDA, cuda))
+		return refuse_version(
+			plan, libraries, LIBRARY_CUDA, cuda, "kernels for this GPU", error);
+	if (device->generation < GENERATION_AMPERE && device->kind == DEVICE_GPU &&
+		libraries->version[LIBRARY_FLASH_ATTN] >= LIBRARY_VERSION(2, 0))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--libraries %.80s: flash-attn has no kernels for Volta and Turing from "
+			"2.0 on; leave it out",
+			plan->libraries);
+	return true;
+}
+
+bool libraries_check(const struct plan *plan, const struct model *model,
+	const struct topology *topology, struct error *error)
+{
+	struct libraries libraries;
+	const char *what;
+	int pytorch;
+
+	if (!libraries_read(plan->libraries, &libraries, error))
+		return false;
+	if (plan->runtime == RUNTIME_SHARDPLAN &&
+		(libraries.version[LIBRARY_PYTORCH] > 0 ||
+			libraries.version[LIBRARY_FLASH_ATTN] > 0 || libraries.compile_unknown))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--libraries %.80s: runtime shardplan has no PyTorch in it; name cuda and "
+			"nccl "
+			"alone",
+			plan->libraries);
+	if (libraries.compile_unknown && plan->compile)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--libraries %.80s: --compile on says what is unknown here; leave one of "
+			"them "
+			"out",
+			plan->libraries);
+	pytorch = needed_pytorch(plan, model, &what);
+	if (library_before(&libraries, LIBRARY_PYTORCH, pytorch))
+		return refuse_version(plan, &libraries, LIBRARY_PYTORCH, pytorch, what, error);
+	return check_device(plan, &libraries, &topology->device, error);
+}

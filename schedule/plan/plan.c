@@ -1,0 +1,370 @@
+/* Plans as data: names, fields, and small questions about them. resolve.c fills and checks them. */
+#include "schedule/plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+	const char *name;
+	bool shards, reshards, hybrid;
+	int stage;
+} strategies[] = {
+#define X(suffix, name, shards, reshards, hybrid, stage) {name, shards, reshards, hybrid, stage},
+	STRATEGIES(X)
+#undef X
+};
+
+const char *const strategy_names[] = {
+#define X(suffix, name, shards, reshards, hybrid, stage) name,
+	STRATEGIES(X)
+#undef X
+		NULL};
+
+const char *const prefetch_names[] = {"none", "pre", "post", NULL};
+const char *const checkpointing_names[] = {"none", "selective", "full", NULL};
+const char *const loss_names[] = {
+	"native", "upcast", "float", "parallel", "fused", "fused-linear", NULL};
+const char *const allocator_names[] = {"segments", "expandable", NULL};
+const char *const gradient_sums_names[] = {"tree", "exact", NULL};
+const char *const gelu_place_names[] = {"kernel", "product", NULL};
+const char *const optimizer_names[] = {"adamw-fused", "adamw-foreach", "adamw", "sgd", NULL};
+const char *const offload_names[] = {"none", "optimizer", "parameters", "all", NULL};
+
+bool strategy_shards(enum strategy strategy)
+{
+	return strategies[strategy].shards;
+}
+
+bool strategy_reshards(enum strategy strategy)
+{
+	return strategies[strategy].reshards;
+}
+
+bool strategy_is_hybrid(enum strategy strategy)
+{
+	return strategies[strategy].hybrid;
+}
+
+int strategy_stage(enum strategy strategy)
+{
+	return strategies[strategy].stage;
+}
+
+bool strategy_keeps_parameters(enum strategy strategy)
+{
+	return strategies[strategy].stage == 1 || strategies[strategy].stage == 2;
+}
+
+const struct field plan_fields[] = {
+	FIELD_ENUM(struct plan, strategy, "strategy", FIELD_REQUIRED, strategy_names),
+	FIELD_STRING(struct plan, reshard_after_forward, "reshard_after_forward", FIELD_REQUIRED),
+	FIELD_STRING(struct plan, wrap, "wrap", FIELD_REQUIRED),
+	FIELD_ENUM(struct plan, prefetch, "prefetch", FIELD_REQUIRED, prefetch_names),
+	FIELD_BOOL(struct plan, forward_prefetch, "forward_prefetch", FIELD_REQUIRED),
+	FIELD_BOOL(struct plan, limit_all_gathers, "limit_all_gathers", FIELD_REQUIRED),
+	FIELD_RUNS(struct plan, activation_checkpointing, "activation_checkpointing",
+		FIELD_REQUIRED, checkpointing_names),
+	FIELD_ENUM(struct plan, attention, "attention", FIELD_REQUIRED, attention_kind_names),
+	FIELD_ENUM(struct plan, loss, "loss", FIELD_REQUIRED, loss_names),
+	FIELD_BOOL(struct plan, compile, "compile", FIELD_REQUIRED),
+	FIELD_ENUM(struct plan, param_dtype, "param_dtype", FIELD_REQUIRED, dtype_names),
+	FIELD_ENUM(struct plan, master_dtype, "master_dtype", FIELD_REQUIRED, dtype_names),
+	FIELD_ENUM(struct plan, reduce_dtype, "reduce_dtype", FIELD_REQUIRED, dtype_names),
+	FIELD_ENUM(
+		struct plan, gradient_sums, "gradient_sums", FIELD_OMIT_ZERO, gradient_sums_names),
+	FIELD_ENUM(struct plan, gelu, "gelu", FIELD_OMIT_ZERO, gelu_place_names),
+	FIELD_ENUM(struct plan, optimizer, "optimizer", FIELD_REQUIRED, optimizer_names),
+	FIELD_RUNS(struct plan, cpu_offload, "cpu_offload", FIELD_REQUIRED, offload_names),
+	FIELD_ENUM(struct plan, runtime, "runtime", FIELD_REQUIRED, runtime_names),
+	FIELD_STRING(struct plan, libraries, "libraries", 0),
+	FIELD_ENUM(struct plan, allocator, "allocator", 0, allocator_names),
+	FIELD_INT(struct plan, seq_len, "seq_len", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct plan, micro_batch, "micro_batch", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct plan, grad_accum, "grad_accum", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct plan, global_batch, "global_batch", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_BOOL(struct plan, sync_each_micro_batch, "sync_each_micro_batch", FIELD_REQUIRED),
+	FIELD_DOUBLE(struct plan, clip, "clip", FIELD_NOT_NEGATIVE),
+	FIELD_DOUBLE(struct plan, loader_rate, "loader_rate", FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_END,
+};
+const int n_plan_fields = COUNT_OF(plan_fields) - 1;
+
+const struct field mesh_fields[] = {
+	FIELD_INT(struct mesh, replicate, "replicate", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct mesh, shard, "shard", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct mesh, tensor, "tensor", FIELD_POSITIVE),
+	FIELD_INT(struct mesh, pipeline, "pipeline", FIELD_POSITIVE),
+	FIELD_INT(struct mesh, context, "context", FIELD_POSITIVE),
+	FIELD_INT(struct mesh, expert, "expert", FIELD_POSITIVE),
+	FIELD_END,
+};
+
+enum dtype plan_gradient_dtype(const struct plan *plan)
+{
+	return plan->gradient_sums == SUMS_EXACT ? DTYPE_INT64 : plan->reduce_dtype;
+}
+
+enum dtype plan_optimizer_gradient_dtype(const struct plan *plan)
+{
+	return runtime_of(plan->runtime)->fp32_gradient_shards ? DTYPE_FP32 : plan->master_dtype;
+}
+
+enum dtype plan_gradient_shard_dtype(const struct plan *plan)
+{
+	if (plan->gradient_sums == SUMS_EXACT)
+		return DTYPE_INT64;
+	return plan_optimizer_gradient_dtype(plan);
+}
+
+int plan_field_index(const char *name)
+{
+	for (int i = 0; i < n_plan_fields; i++)
+		if (strcmp(plan_fields[i].name, name) == 0)
+			return i;
+	return -1;
+}
+
+bool choices_given(const struct choices *choices, const char *name)
+{
+	if (strcmp(name, "shard_group") == 0)
+		return choices->shard_group > 0;
+	int i = plan_field_index(name);
+	return i >= 0 && (choices->given >> i & 1);
+}
+
+static bool no_such_option(const char *name, const char *where, struct error *error)
+{
+	const char *names[COUNT_OF(plan_fields) + 1] = {"shard_group"};
+	for (int i = 0; i < n_plan_fields; i++)
+		names[i + 1] = plan_fields[i].name;
+	const char *near = nearest_name(name, names);
+	return error_set(error, EXIT_CODE_USAGE, "%s: no such option%s%s%s", where,
+		near != NULL ? ", did you mean \"" : "", near != NULL ? near : "",
+		near != NULL ? "\"?" : "");
+}
+
+bool choices_set(struct choices *choices, const char *name, const char *where, const char *value,
+	struct arena *arena, struct error *error)
+{
+	if (strcmp(name, "shard_group") == 0) {
+		if (!parse_int(value, &choices->shard_group) || choices->shard_group <= 0)
+			return error_set(error, EXIT_CODE_USAGE,
+				"%s: expected a number of ranks, got \"%s\"", where, value);
+		return true;
+	}
+	int i = plan_field_index(name);
+	if (i < 0)
+		return no_such_option(name, where, error);
+	if (!fields_set(&plan_fields[i], where, value, &choices->plan, arena, error))
+		return false;
+	choices->given |= UINT64_C(1) << i;
+	return true;
+}
+
+int64_t plan_data_parallel(const struct plan *plan)
+{
+	return plan->mesh.replicate * plan->mesh.shard;
+}
+
+int64_t plan_ranks(const struct plan *plan)
+{
+	const struct mesh *mesh = &plan->mesh;
+	return mesh->replicate * mesh->shard * mesh->tensor * mesh->pipeline * mesh->context *
+	       mesh->expert;
+}
+
+double plan_loader_time(const struct plan *plan)
+{
+	double tokens = (double)(plan->micro_batch * plan->grad_accum * plan->seq_len);
+
+	return plan->loader_rate > 0 ? tokens / plan->loader_rate : 0;
+}
+
+/* "2e7" and "100000000" alike. */
+static bool parse_count(const char *text, int64_t *count)
+{
+	double number;
+	if (parse_int(text, count))
+		return *count > 0;
+	if (!parse_number(text, &number) || number < 1 || number > 9e15)
+		return false;
+	*count = (int64_t)number;
+	return (double)*count == number;
+}
+
+/* "+embedding", "+head", in this order. */
+static bool parse_apart(const char *text, struct wrap_policy *policy)
+{
+	policy->embedding = strncmp(text, "+embedding", 10) == 0;
+	text += policy->embedding ? 10 : 0;
+	policy->head = strncmp(text, "+head", 5) == 0;
+	text += policy->head ? 5 : 0;
+	return *text == '\0';
+}
+
+/* "block", "model", or a word that ends in ':' and a count; what follows stands at *rest. */
+static bool parse_wrap_kind(const char *text, struct wrap_policy *policy, const char **rest)
+{
+	static const char *const words[] = {[WRAP_BLOCK] = "block",
+		[WRAP_BLOCKS] = "blocks:",
+		[WRAP_SIZE] = "size:",
+		[WRAP_MODEL] = "model"};
+	char count[32];
+	const char *apart = strstr(text, "+e");
+	apart = apart != NULL ? apart : strstr(text, "+h");
+	size_t length = apart != NULL ? (size_t)(apart - text) : strlen(text);
+	size_t word = strcspn(text, ":+");
+	word += text[word] == ':';
+	*rest = text + length;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		if (strlen(words[i]) != word || strncmp(words[i], text, word) != 0)
+			continue;
+		policy->kind = (enum wrap_kind)i;
+		if (words[i][word - 1] != ':')
+			return length == word;
+		if (length - word >= sizeof(count))
+			return false;
+		memcpy(count, text + word, length - word);
+		count[length - word] = '\0';
+		return parse_count(count, &policy->argument);
+	}
+	return false;
+}
+
+bool plan_wrap(const struct plan *plan, struct wrap_policy *policy)
+{
+	const char *rest;
+	*policy = (struct wrap_policy){.kind = WRAP_BLOCK};
+	if (!parse_wrap_kind(plan->wrap, policy, &rest) || !parse_apart(rest, policy))
+		return false;
+	return policy->kind != WRAP_MODEL || *rest == '\0';
+}
+
+int64_t plan_reshard_group(const struct plan *plan)
+{
+	const char *cursor = plan->reshard_after_forward;
+	struct value_run run;
+	int64_t place = 0, group = 0;
+	while (group == 0 && runs_next(&cursor, &run)) {
+		group = plan_reshard_group_at(plan, place);
+		place += run.count;
+	}
+	return group;
+}
+
+/* A log-softmax, its gradient and the loss's coexist; in fp32 beside a copy of the logits. */
+int64_t plan_loss_bytes(const struct plan *plan)
+{
+	int64_t compute = dtype_bytes(plan->param_dtype);
+	switch (plan->loss) {
+	case LOSS_NATIVE:
+		return 3 * compute;
+	case LOSS_UPCAST:
+		return 12;
+	case LOSS_FLOAT:
+		return compute < 4 ? 14 : 12;
+	case LOSS_PARALLEL: /* the fp32 copy, and the softmax that its gradient overwrites */
+		return 8;
+	case LOSS_FUSED:
+	case LOSS_FUSED_LINEAR:
+	case LOSS_COUNT:
+		break;
+	}
+	return runtime_of(plan->runtime)->loss_in_place ? 0 : compute;
+}
+
+enum dtype plan_default_dtype(const struct topology *topology)
+{
+	const struct device *device = &topology->device;
+	if (device->kind == DEVICE_CPU)
+		return DTYPE_FP32;
+	return device->bf16_flops > 0   ? DTYPE_BF16
+	       : device->fp16_flops > 0 ? DTYPE_FP16
+					: DTYPE_FP32;
+}
+
+bool plan_syncs(const struct plan *plan, bool *each)
+{
+	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
+	int stage = strategy_stage(plan->strategy);
+	*each = zero != NULL ? zero->each_micro_batch >> stage & 1 : stage != 1;
+	return zero != NULL || stage == 1 || stage == 2;
+}
+
+bool plan_has_zero_groups(const struct plan *plan)
+{
+	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
+	int stage = strategy_stage(plan->strategy);
+	return stage > 0 && (zero == NULL || zero->groups >> stage & 1);
+}
+
+int64_t plan_logits_stride(const struct plan *plan, int64_t vocab)
+{
+	return round_up(vocab, max_i64(runtime_of(plan->runtime)->logits_row, 1));
+}
+
+enum layout_kind plan_layout(const struct plan *plan)
+{
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	return strategy_stage(plan->strategy) == 3 ? runtime->stage3_layout : runtime->layout;
+}
+
+struct activation_rules plan_activation_rules(const struct plan *plan)
+{
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	bool eager = plan->attention == ATTENTION_EAGER;
+	return (struct activation_rules){
+		.dtype = plan->param_dtype,
+		.attention = plan->attention,
+		.norm_unfused = runtime->norm_unfused && !plan->compile,
+		.keeps_activated_gate = runtime->keeps_activated_gate && !plan->compile,
+		.softmax_fp32 = eager && plan->param_dtype != DTYPE_FP32,
+		.alignment = runtime->tensor_alignment,
+	};
+}
+
+bool plan_read(struct arena *arena, const struct node *map, struct plan *plan, struct error *error)
+{
+	static const char *const others[] = {"mesh", NULL};
+	*plan = (struct plan){.mesh = {1, 1, 1, 1, 1, 1}, .libraries = libraries_unknown};
+	if (!fields_read(plan_fields, map, others, plan, arena, error))
+		return false;
+	const struct node *mesh = node_get(map, "mesh");
+	if (mesh == NULL)
+		return node_error(
+			map, error, "mesh: missing, expected the axes {replicate, shard}");
+	return fields_read(mesh_fields, mesh, NULL, &plan->mesh, arena, error);
+}
+
+void plan_write(const struct plan *plan, struct writer *writer)
+{
+	fields_write(plan_fields, plan, writer);
+	writer_begin_map(writer, "mesh");
+	fields_write(mesh_fields, &plan->mesh, writer);
+	writer_end_map(writer);
+}
+
+void plan_summary(const struct plan *plan, struct text *text)
+{
+	text_add(text, strategy_names[plan->strategy]);
+	if (strategy_is_hybrid(plan->strategy))
+		text_printf(text, " (groups of %lld)", (long long)plan->mesh.shard);
+	if (plan_reshard_group(plan) > 0 || runs_total(plan->reshard_after_forward) > 0)
+		text_printf(text, ", reshard to %s", plan->reshard_after_forward);
+	text_printf(text, ", wrap %s, prefetch %s%s", plan->wrap, prefetch_names[plan->prefetch],
+		plan->forward_prefetch ? " + forward" : "");
+	text_printf(text, ", checkpointing %s", plan->activation_checkpointing);
+	if (plan_offloads_any(plan))
+		text_printf(text, ", offload %s", plan->cpu_offload);
+	if (plan->gradient_sums == SUMS_EXACT)
+		text_add(text, ", exact gradient sums");
+	if (plan->gelu == GELU_IN_PRODUCT)
+		text_add(text, ", GELU in products");
+	text_printf(text, ", micro-batch %lld x %lld", (long long)plan->micro_batch,
+		(long long)plan->grad_accum);
+	if (plan->grad_accum > 1)
+		text_add(text, plan->sync_each_micro_batch ? " (sync each)" : " (sync last)");
+	text_printf(text, ", %s", runtime_names[plan->runtime]);
+	if (libraries_named(plan->libraries))
+		text_printf(text, " (%s)", plan->libraries);
+}

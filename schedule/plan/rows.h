@@ -1,0 +1,53 @@
+/* Knobs that differ from block to block or from unit to unit: who has which value. The plan keeps
+ * them as text, one value for all or runs in forward order (base/runs.h, docs/schedule.md):
+ *
+ *     activation_checkpointing   blocks of the model                    8xfull+24xnone
+ *     reshard_after_forward      units but the root                     20xtrue+12xfalse,
+ * 16x8+16xtrue cpu_offload                units, the root first 1xnone+32xparameters
+ *
+ * Units count where they hold parameters, in the order of the schedule's unit table (preorder). The
+ * root has no place in the runs of reshard_after_forward: it stays gathered from its forward to the
+ * end of its backward, unless the text is "all". DDP's buckets are no units. */
+#ifndef SCHEDULE_ROWS_H
+#define SCHEDULE_ROWS_H
+
+#include "models/models.h"
+#include "schedule/plan/values.h"
+
+struct plan;
+
+/* Of block `block`, from 0; CHECKPOINTING_NONE outside of the model. */
+enum checkpointing plan_block_checkpointing(const struct plan *plan, int64_t block);
+/* How many of `blocks` have it. */
+int64_t plan_count_checkpointing(const struct plan *plan, enum checkpointing kind, int64_t blocks);
+/* What the tensors of a block look like: plan_activation_rules, and what selective checkpointing
+ * drops there. */
+struct activation_rules plan_block_activation_rules(const struct plan *plan, int64_t block);
+
+/* Does selective checkpointing keep the result of this leaf of a block, whatever the plan has
+ * there? Else it is computed again. */
+bool plan_selective_keeps(const struct plan *plan, const struct model *model, int module);
+
+/* Of the place-th of those units that the knob counts. Group: 0 = not resharded, -1 = over the
+ * whole shard group, k = over groups of k. Offload: OFFLOAD_ALL is never given, its name is a
+ * synonym of `parameters`: whoever keeps parameters on the host updates them there. */
+int64_t plan_reshard_group_at(const struct plan *plan, int64_t place);
+/* Is the root resharded after forward like every other unit? */
+bool plan_reshards_root(const struct plan *plan);
+enum offload plan_offload_at(const struct plan *plan, int64_t place);
+
+/* Does any block or unit have it? */
+bool plan_checkpoints(const struct plan *plan, enum checkpointing kind);
+bool plan_offloads(const struct plan *plan, enum offload kind);
+bool plan_offloads_any(const struct plan *plan);
+
+/* The texts for rows of values: `n` blocks, units but the root, units (those with parameters). */
+const char *plan_checkpointing_text(struct arena *arena, const enum checkpointing *row, int64_t n);
+const char *plan_reshard_text(struct arena *arena, const int64_t *groups, int64_t n);
+const char *plan_offload_text(struct arena *arena, const enum offload *row, int64_t n);
+
+/* Rewrites the three texts in normal form, so that equal plans have equal texts: "32xfull" of 32
+ * blocks is "full", "all" is "parameters". The plan must have passed plan_check. */
+void plan_normalise(struct plan *plan, struct arena *arena);
+
+#endif

@@ -1,0 +1,198 @@
+/* The table of runtimes. What each entry says was read in the runtime's source (PyTorch 2.6.0 for
+ * the pytorch ones) or measured; docs/runtimes.md lists the sources. [U] = not verified,
+ * overridable by a calibration. */
+#include "schedule/plan/runtimes.h"
+
+#include "schedule/plan/plan.h"
+
+#define BIT(x) (1u << (x))
+
+enum {
+	ZERO_STRATEGIES = BIT(STRATEGY_ZERO_1) | BIT(STRATEGY_ZERO_2) | BIT(STRATEGY_ZERO_3),
+	FSDP_STRATEGIES = (BIT(STRATEGY_COUNT) - 1) & ~ZERO_STRATEGIES,
+	SHARDED_STRATEGIES = FSDP_STRATEGIES & ~BIT(STRATEGY_NO_SHARD),
+	ALL_PREFETCHES = BIT(PREFETCH_NONE) | BIT(PREFETCH_PRE) | BIT(PREFETCH_POST),
+	ALL_CHECKPOINTINGS =
+		BIT(CHECKPOINTING_NONE) | BIT(CHECKPOINTING_SELECTIVE) | BIT(CHECKPOINTING_FULL),
+	ALL_LOSSES = BIT(LOSS_COUNT) - 1,
+	MIB = 1 << 20,
+};
+
+const char *const runtime_names[] = {"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp", "shardplan",
+	"deepspeed", "nanotron", "internevo", NULL};
+
+/* A ring of 24 channels, each 10 MiB for what comes and 2 MiB for what goes: 9,633,792 B of buffers
+ * (NCCL, init.cc) in pages of 2 MiB, as NCCL's log of an H100 shows them (NVIDIA/nccl issue 1685).
+ */
+#define NCCL_COMMUNICATOR (24 * 12LL * MIB)
+
+/* What all three have from PyTorch itself. Context and host costs are [U]. */
+#define PYTORCH                                                                                    \
+	.checkpointings = ALL_CHECKPOINTINGS, .synchronises_step = true,                           \
+	.recompute_stops_early = true, .keeps_activated_gate = true, .tensor_alignment = 1,        \
+	.caching_allocator = true, .losses = ALL_LOSSES, .host_per_kernel = 6e-6,                  \
+	.host_per_micro_batch = 500e-6, .context_bytes = 500 * MIB,                                \
+	.batch_token_bytes = 16, /* int64 ids and labels */                                        \
+		.communicator_bytes = NCCL_COMMUNICATOR
+
+/* deepspeed/runtime/zero/config.py; overlap_comm is on for stage 3 only. */
+static const struct zero_rules deepspeed_rules = {
+	.reduces_late = BIT(1),
+	.overlaps = BIT(3),
+	.each_micro_batch = BIT(2) | BIT(3),
+	.bucket_elements = 500000000,
+	.buffer_elements = 500000000,
+	.prefetch_elements = 50000000,
+	.persistent_elements = 100000,
+	.live_elements = 1000000000,
+	.reuse_elements = 1000000000,
+	.group_elements = 1000000000,
+};
+
+/* Stage 0 is its DDP: buckets of 25 MiB in bf16, whose hook reduces the fp32 copy. */
+static const struct zero_rules nanotron_rules = {
+	.reduces_late = BIT(1),
+	.overlaps = BIT(0),
+	.fp32_gradients = true,
+};
+
+/* configs/7B_*.py: overlap_sync_grad, reduce_bucket_size. */
+static const struct zero_rules internevo_rules = {
+	.overlaps = BIT(1),
+	.groups = BIT(1),
+	.copies_back = true, /* unflatten_and_copy */
+	.bucket_elements = 512 * MIB,
+};
+
+static const struct runtime runtimes[RUNTIME_COUNT] = {
+	[RUNTIME_PYTORCH_FSDP1] =
+		{
+			PYTORCH,
+			.layout = LAYOUT_FLAT,
+			.alignment_bytes = 16,
+			.strategies = FSDP_STRATEGIES,
+			.prefetches = ALL_PREFETCHES,
+			.one_rank_is_unsharded = true,
+			.has_forward_prefetch_knob = true,
+			.reshards_per_unit = true,
+			.has_limiter = true,
+			.casts_shard = true,
+			.flattens_gradients = true,
+			.defers_frees = true,
+			.delays_post_backward = true,
+			.divides_separately = true,
+			.offloads = BIT(OFFLOAD_PARAMETERS),
+			.stages_again = true,
+			.keeps_host_gradient = true,
+			.recomputes_by_unit = true,
+			.host_per_hook = 150e-6,
+		},
+	[RUNTIME_PYTORCH_FSDP2] =
+		{
+			PYTORCH,
+			.layout = LAYOUT_PER_PARAMETER,
+			.strategies = SHARDED_STRATEGIES,
+			.prefetches = BIT(PREFETCH_PRE),
+			.has_forward_prefetch_knob = true,
+			.reshards_per_unit = true,
+			.has_reshard_group = true,
+			.reshards_root = true,
+			.casts_shard = true,
+			.copies_out = true,
+			.offloads = BIT(OFFLOAD_PARAMETERS),
+			.accumulates_on_host = true,
+			.waits_for_batch = true, /* torchtitan */
+			.host_per_hook = 150e-6,
+		},
+	[RUNTIME_PYTORCH_DDP] =
+		{
+			PYTORCH,
+			.layout = LAYOUT_WHOLE,
+			.strategies = BIT(STRATEGY_NO_SHARD),
+			.prefetches = ALL_PREFETCHES,
+			.host_per_hook = 30e-6,
+		},
+	[RUNTIME_SHARDPLAN] =
+		{
+			.layout = LAYOUT_FLAT,
+			.stage3_layout = LAYOUT_FLAT,
+			.alignment_bytes = 64,
+			.strategies = FSDP_STRATEGIES | ZERO_STRATEGIES,
+			.prefetches = ALL_PREFETCHES,
+			.checkpointings = ALL_CHECKPOINTINGS,
+			.has_forward_prefetch_knob = true,
+			.reshards_per_unit = true,
+			.has_limiter = true,
+			.casts_shard = true,
+			.fp32_gradient_shards = true,
+			.synchronises_step = true,
+			.measures_norm = true,
+			.optimizer_per_unit = true,
+			.host_is_compute = true,
+			.one_engine = true,
+			.clips_in_update = true,
+			.has_reshard_group = true,
+			.offloads = BIT(OFFLOAD_OPTIMIZER) | BIT(OFFLOAD_PARAMETERS),
+			.own_copy_streams = true,
+			.accumulates_on_host = true,
+			.hierarchical = true,
+			.fused_kernels = true,
+			.fused_activations = true,
+			.tensor_alignment = 64,
+			.losses = BIT(LOSS_FUSED),
+			.loss_in_place = true,
+			.logits_row = 64,
+			.batch_token_bytes = 4,
+			.host_per_kernel = 1e-6,
+			.host_per_hook = 1e-6,
+			.host_per_micro_batch = 5e-6,
+			.context_bytes = 544 * MIB, /* 541 to 547 on an H100, CUDA 13.0 */
+			.process_bytes = 24 * MIB,
+			.nccl_bytes = 580 * MIB, /* more in use by a world of one, same GPU */
+			.communicator_bytes = NCCL_COMMUNICATOR,
+			.workspace_bytes = 16 * MIB,
+		},
+	[RUNTIME_DEEPSPEED] =
+		{
+			PYTORCH,
+			.layout = LAYOUT_WHOLE,
+			.stage3_layout = LAYOUT_PARTITIONED,
+			.strategies = ZERO_STRATEGIES,
+			.prefetches = BIT(PREFETCH_PRE),
+			.defers_frees = true,
+			.measures_norm = true,
+			.zero = &deepspeed_rules,
+			.offloads = BIT(OFFLOAD_OPTIMIZER),
+			.accumulates_on_host = true,
+			.host_per_hook = 60e-6,
+		},
+	[RUNTIME_NANOTRON] =
+		{
+			PYTORCH,
+			.layout = LAYOUT_WHOLE,
+			.strategies = BIT(STRATEGY_NO_SHARD) | BIT(STRATEGY_ZERO_1),
+			.prefetches = BIT(PREFETCH_PRE),
+			.zero = &nanotron_rules,
+			.fused_kernels = true,
+			.parallel_loss = true,
+			.host_per_hook = 30e-6,
+		},
+	[RUNTIME_INTERNEVO] =
+		{
+			PYTORCH,
+			.layout = LAYOUT_WHOLE,
+			.strategies = BIT(STRATEGY_ZERO_1),
+			.prefetches = BIT(PREFETCH_PRE),
+			.measures_norm = true,
+			.zero = &internevo_rules,
+			.gathers_by_broadcast = true,
+			.fused_kernels = true,
+			.loss_in_place = true, /* flash-attn's, inplace_backward */
+			.host_per_hook = 30e-6,
+		},
+};
+
+const struct runtime *runtime_of(enum runtime_kind kind)
+{
+	return &runtimes[kind];
+}

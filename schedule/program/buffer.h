@@ -1,0 +1,88 @@
+/* Memory of a schedule: every byte belongs to a buffer with one take and one give per lifetime. */
+#ifndef SCHEDULE_BUFFER_H
+#define SCHEDULE_BUFFER_H
+
+#include "base/base.h"
+#include "schedule/program/op.h"
+
+/* X(suffix, key). Everywhere in this order (docs/glossary.md). */
+#define CATEGORIES(X)                                                                              \
+	X(PARAMETERS, "parameters")                                                                \
+	X(GRADIENTS, "gradients")                                                                  \
+	X(OPTIMIZER_STATE, "optimizer_state")                                                      \
+	X(ACTIVATIONS, "activations")                                                              \
+	X(TEMPORARY_BUFFERS, "temporary_buffers")                                                  \
+	X(COMMUNICATION_BUFFERS, "communication_buffers")                                          \
+	X(RUNTIME_OVERHEAD, "runtime_overhead")
+
+enum category {
+#define X(suffix, key) CATEGORY_##suffix,
+	CATEGORIES(X)
+#undef X
+		CATEGORY_COUNT
+};
+
+extern const char *const category_names[];
+
+/* X(suffix, name, category, shared): what a buffer holds. `shared`: other ranks read it while a
+ * collective runs, so a shared-memory transport must place it where they can. */
+#define BUFFER_ROLES(X)                                                                            \
+	X(PARAMETER_SHARD, "parameter_shard", PARAMETERS, true)                                    \
+	X(LOW_PRECISION_SHARD, "low_precision_shard", PARAMETERS, true)                            \
+	X(STAGED_SHARD, "staged_shard", PARAMETERS, true)  /* offload: its copy on the device */   \
+	X(MASTER_SHARD, "master_shard", PARAMETERS, false) /* offload: what the host updates */    \
+	X(UNSHARDED, "unsharded", PARAMETERS, false)       /* what compute reads */                \
+	X(RESHARDED, "resharded", PARAMETERS, true)        /* kept over a smaller group (FSDP2) */ \
+	X(COMPUTE_COPY, "compute_copy", PARAMETERS, false) /* unsharded low-precision copy */      \
+	X(GATHERED, "gathered", COMMUNICATION_BUFFERS, false) /* FSDP2 (b), before copy-out */     \
+	X(GRADIENT, "gradient", GRADIENTS, true)              /* unsharded, written by backward */ \
+	X(FLAT_GRADIENT, "flat_gradient", GRADIENTS, true)                                         \
+	X(GRADIENT_SHARD, "gradient_shard", GRADIENTS,                                             \
+		true) /* reduced, what the optimizer reads */                                      \
+	X(OPTIMIZER_STATE, "optimizer_state", OPTIMIZER_STATE, false) /* both moments */           \
+	X(REDUCE_INPUT, "reduce_input", COMMUNICATION_BUFFERS, true)                               \
+	X(REDUCE_OUTPUT, "reduce_output", COMMUNICATION_BUFFERS, true)                             \
+	X(RESIDUAL, "residual", ACTIVATIONS, false)       /* input of a block or of the head */    \
+	X(ACTIVATIONS, "activations", ACTIVATIONS, false) /* saved tensors of a leaf range */      \
+	X(RECOMPUTED, "recomputed", ACTIVATIONS, false)   /* the same, made again in backward */   \
+	X(FORWARD_WORK, "forward_work", TEMPORARY_BUFFERS, false)   /* what checkpointing drops */ \
+	X(BACKWARD_WORK, "backward_work", TEMPORARY_BUFFERS, false) /* model_backward_tensors */   \
+	X(LOGITS, "logits", TEMPORARY_BUFFERS, false)                                              \
+	X(LOSS_WORK, "loss_work", TEMPORARY_BUFFERS, false)                                        \
+	X(KERNEL_WORKSPACE, "kernel_workspace", TEMPORARY_BUFFERS, false)                          \
+	X(OPTIMIZER_WORK, "optimizer_work", TEMPORARY_BUFFERS, false)                              \
+	X(TOKENS, "tokens", TEMPORARY_BUFFERS, false) /* int32 inputs and targets */               \
+	X(NORM_SCALARS, "norm_scalars", COMMUNICATION_BUFFERS, true)                               \
+	X(BUCKET, "bucket", COMMUNICATION_BUFFERS, true) /* DeepSpeed collects gradients in it */
+
+enum buffer_role {
+#define X(suffix, name, category, shared) BUFFER_##suffix,
+	BUFFER_ROLES(X)
+#undef X
+		BUFFER_ROLE_COUNT
+};
+
+const char *buffer_role_name(enum buffer_role role);
+enum category buffer_role_category(enum buffer_role role);
+bool buffer_role_shared(enum buffer_role role);
+
+struct buffer {
+	enum buffer_role role;
+	enum stream pool; /* the stream whose allocator pool it comes from; STREAM_HOST: it lies in
+			     host memory (pinned), not on the device */
+	int unit;         /* -1: none */
+	int layer;        /* -1: none */
+	int first_module,
+		end_module; /* saved tensors of these leaves; gradients of their parameters */
+	enum dtype dtype;
+	int64_t bytes;
+	bool resident; /* lives between steps: never taken, never given */
+};
+
+/* The second tier: CPU offload's buffers. */
+static inline bool buffer_in_host(const struct buffer *buffer)
+{
+	return buffer->pool == STREAM_HOST;
+}
+
+#endif

@@ -1,0 +1,68 @@
+/* Names of the operation table. */
+#include "schedule/program/op.h"
+
+#include "schedule/program/buffer.h"
+
+static const char *const kind_names[] = {
+#define X(suffix, name, class) name,
+	OP_KINDS(X)
+#undef X
+};
+
+static const enum op_class kind_classes[] = {
+#define X(suffix, name, class) OP_CLASS_##class,
+	OP_KINDS(X)
+#undef X
+};
+
+static const char *const stream_names_table[] = {
+#define X(suffix, name) name,
+	STREAMS(X)
+#undef X
+};
+
+const char *op_kind_name(enum op_kind kind)
+{
+	return kind_names[kind];
+}
+
+enum op_class op_kind_class(enum op_kind kind)
+{
+	return kind_classes[kind];
+}
+
+const char *stream_name(enum stream stream)
+{
+	return stream_names_table[stream];
+}
+
+const char *const category_names[] = {
+#define X(suffix, key) key,
+	CATEGORIES(X)
+#undef X
+		NULL};
+
+static const struct {
+	const char *name;
+	enum category category;
+	bool shared;
+} roles[] = {
+#define X(suffix, name, category, shared) {name, CATEGORY_##category, shared},
+	BUFFER_ROLES(X)
+#undef X
+};
+
+const char *buffer_role_name(enum buffer_role role)
+{
+	return roles[role].name;
+}
+
+enum category buffer_role_category(enum buffer_role role)
+{
+	return roles[role].category;
+}
+
+bool buffer_role_shared(enum buffer_role role)
+{
+	return roles[role].shared;
+}

@@ -1,0 +1,173 @@
+/* The text form of a schedule: one line per plan, group, unit, buffer and operation. parse.c is its
+ * inverse; its hash is the schedule digest, so every byte matters. Thousands of lines, so without
+ * printf. */
+#include <string.h>
+
+#include "schedule/program/program.h"
+
+static void print_word(struct text *text, const char *name, const char *value)
+{
+	text_add_char(text, ' ');
+	text_add(text, name);
+	text_add_char(text, '=');
+	text_add(text, value);
+}
+
+static void print_number(struct text *text, const char *name, int64_t value)
+{
+	print_word(text, name, "");
+	text_int(text, value);
+}
+
+static void print_nonnegative(struct text *text, const char *name, int value)
+{
+	if (value >= 0)
+		print_number(text, name, value);
+}
+
+static void print_modules(struct text *text, int first, int end)
+{
+	if (end <= first)
+		return;
+	print_number(text, "modules", first);
+	text_add(text, "..");
+	text_int(text, end);
+}
+
+static void print_indices(
+	const struct program *program, struct slice slice, const char *name, struct text *text)
+{
+	if (slice.count == 0)
+		return;
+	print_word(text, name, "");
+	for (int i = 0; i < slice.count; i++) {
+		if (i > 0)
+			text_add_char(text, ',');
+		text_int(text, slice_of(program, slice)[i]);
+	}
+}
+
+/* The line of operation or buffer `index`, which is a `kind`, begins. */
+static void print_kind(struct text *text, const char *what, int index, const char *kind)
+{
+	text_add(text, what);
+	text_add_char(text, ' ');
+	text_int(text, index);
+	text_add_char(text, ' ');
+	text_add(text, kind);
+}
+
+static void print_op(const struct program *program, int index, struct text *text)
+{
+	const struct op *op = &program->ops[index];
+	print_kind(text, "op", index, op_kind_name(op->kind));
+	print_word(text, "stream", stream_name(op->stream));
+	print_nonnegative(text, "unit", op->unit);
+	print_nonnegative(text, "micro_batch", op->micro_batch);
+	print_nonnegative(text, "group", op->group);
+	print_nonnegative(text, "layer", op->layer);
+	print_nonnegative(text, "cause", op->cause);
+	print_modules(text, op->first_module, op->end_module);
+	print_word(text, "dtype", dtype_name(op->dtype));
+	if (op->bytes > 0)
+		print_number(text, "bytes", op->bytes);
+	print_indices(program, op->waits, "waits", text);
+	print_indices(program, op->host_waits, "host_waits", text);
+	print_indices(program, op->takes, "takes", text);
+	print_indices(program, op->gives, "gives", text);
+	print_indices(program, op->uses, "uses", text);
+	text_add_char(text, '\n');
+}
+
+static void print_buffer(const struct program *program, int index, struct text *text)
+{
+	const struct buffer *buffer = &program->buffers[index];
+	print_kind(text, "buffer", index, buffer_role_name(buffer->role));
+	print_word(text, "pool", stream_name(buffer->pool));
+	print_nonnegative(text, "unit", buffer->unit);
+	print_nonnegative(text, "layer", buffer->layer);
+	print_modules(text, buffer->first_module, buffer->end_module);
+	print_word(text, "dtype", dtype_name(buffer->dtype));
+	print_number(text, "bytes", buffer->bytes);
+	text_add(text, buffer->resident ? " resident\n" : "\n");
+}
+
+static void print_unit(const struct unit *unit, int index, struct text *text)
+{
+	text_printf(text,
+		"unit %d %s modules=%d..%d elements=%lld chunk=%lld gathered=%lld "
+		"parameters=%lld slices=",
+		index, unit->name, unit->module, unit->end_module, (long long)unit->elements,
+		(long long)unit->chunk, (long long)unit->gathered, (long long)unit->parameters);
+	for (int i = 0; i < unit->n_slices; i++) {
+		const struct unit_slice *slice = &unit->slices[i];
+		text_printf(text, "%s%d@%lld+%lld/%lld", i > 0 ? "," : "", slice->parameter,
+			(long long)slice->offset, (long long)slice->elements,
+			(long long)slice->padded_elements);
+	}
+	text_add_char(text, '\n');
+}
+
+/* As fields_set reads it back: strings bare, not quoted as YAML would. */
+static void print_field(
+	const char *word, const struct field *field, const void *object, struct text *text)
+{
+	text_printf(text, "%s %s ", word, field->name);
+	if (field->type == FIELD_TYPE_STRING)
+		text_add(text, *(const char *const *)((const char *)object + field->offset));
+	else
+		fields_print_one(field, object, text);
+	text_add_char(text, '\n');
+}
+
+/* What nobody said and no operation depends on is left out. */
+static bool is_said(const struct plan *plan, const char *knob)
+{
+	if (strcmp(knob, "libraries") == 0)
+		return libraries_named(plan->libraries);
+	return strcmp(knob, "loader_rate") != 0 || plan->loader_rate > 0;
+}
+
+static void print_plan(const struct schedule *schedule, struct text *text)
+{
+	const struct plan *plan = &schedule->plan;
+
+	/* Versions change no operation; a text without them is one of unknown versions. */
+	for (int i = 0; i < n_plan_fields; i++)
+		if (is_said(plan, plan_fields[i].name))
+			print_field("plan", &plan_fields[i], plan, text);
+	for (const struct field *field = mesh_fields; field->name != NULL; field++)
+		print_field("mesh", field, &plan->mesh, text);
+}
+
+void schedule_print(const struct schedule *schedule, struct text *text)
+{
+	text_add(text, "schedule 1\n");
+	print_plan(schedule, text);
+	for (int i = 0; i < schedule->n_groups; i++) {
+		const struct group *group = &schedule->groups[i];
+		text_printf(text, "group %d %s size=%lld stride=%lld engine=%d\n", i,
+			group_kind_names[group->kind], (long long)group->size,
+			(long long)group->stride, group->engine);
+	}
+	for (int i = 0; i < schedule->n_units; i++)
+		print_unit(&schedule->units[i], i, text);
+	for (int c = 0; c < schedule->n_classes; c++) {
+		const struct program *program = &schedule->programs[c];
+		text_printf(text, "class %d\n", c);
+		for (int i = 0; i < program->n_buffers; i++)
+			print_buffer(program, i, text);
+		for (int i = 0; i < program->n_ops; i++)
+			print_op(program, i, text);
+	}
+	text_add(text, "end\n");
+}
+
+struct digest schedule_digest(const struct schedule *schedule)
+{
+	struct text text = {0};
+	schedule_print(schedule, &text);
+	struct digest digest = digest_of(text.data, text.length);
+	text_finish(&text);
+	return digest;
+}

@@ -1,0 +1,19 @@
+/* Small questions about programs and their groups. */
+#include "schedule/program/program.h"
+
+const char *const group_kind_names[] = {"shard", "replicate", "world", "reshard", NULL};
+
+int op_buffer(const struct program *program, const struct op *op, enum buffer_role role)
+{
+	const int *uses = slice_of(program, op->uses);
+	for (int i = 0; i < op->uses.count; i++)
+		if (program->buffers[uses[i]].role == role)
+			return uses[i];
+	return -1;
+}
+
+double collective_wire_bytes(enum op_kind kind, int64_t ranks, int64_t bytes)
+{
+	double once = (double)bytes * (double)(ranks - 1) / (double)ranks;
+	return kind == OP_ALL_REDUCE ? 2 * once : once;
+}

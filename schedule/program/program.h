@@ -1,0 +1,64 @@
+/* The product of schedule/: for every class of ranks one flat list of operations, the buffers they
+ * take and give, and the groups they talk in. Both interpreters read it. */
+#ifndef SCHEDULE_PROGRAM_H
+#define SCHEDULE_PROGRAM_H
+
+#include "schedule/plan/plan.h"
+#include "schedule/program/buffer.h"
+#include "schedule/program/op.h"
+#include "schedule/units/units.h"
+
+enum group_kind { GROUP_SHARD, GROUP_REPLICATE, GROUP_WORLD, GROUP_RESHARD };
+extern const char *const group_kind_names[];
+
+/* Ranks {first, first + stride, ...}; rank r is in the group of its axis. */
+struct group {
+	enum group_kind kind;
+	int64_t size, stride;
+	int engine; /* collectives of one engine (communicator) run one at a time, in issue order */
+};
+
+/* What all ranks of one class do in one step. */
+struct program {
+	int n_ops;
+	struct op *ops;
+	int n_buffers;
+	struct buffer *buffers;
+	int n_indices;
+	int *indices; /* waits, host_waits, takes, gives, uses of all operations */
+};
+
+struct schedule {
+	struct arena *arena; /* owner of everything below; not owned */
+	struct plan plan;
+	const struct model *model;       /* NULL after schedule_parse */
+	const struct topology *topology; /* NULL after schedule_parse */
+	int n_units;
+	struct unit *units;
+	int n_groups;
+	struct group *groups;
+	int n_engines;
+	int n_classes; /* of ranks; class c runs programs[c]. One, as long as all ranks do the same
+			*/
+	struct program *programs;
+};
+
+static inline const int *slice_of(const struct program *program, struct slice slice)
+{
+	return program->indices + slice.first;
+}
+
+/* The first buffer of that role among what `op` uses; -1 when there is none. */
+int op_buffer(const struct program *program, const struct op *op, enum buffer_role role);
+
+/* Bytes one rank sends in a collective of payload `bytes` over `ranks`: (r-1)/r * bytes for
+ * all-gather and reduce-scatter, twice that for all-reduce (ring, and our ordered exchange alike).
+ */
+double collective_wire_bytes(enum op_kind kind, int64_t ranks, int64_t bytes);
+
+/* The text form: one line per plan, group, unit, buffer and operation. */
+void schedule_print(const struct schedule *schedule, struct text *text);
+/* Of the text form. */
+struct digest schedule_digest(const struct schedule *schedule);
+
+#endif

@@ -1,0 +1,348 @@
+/* Which plans are refused: what a runtime cannot honour, what does not go with the machine or the
+ * model, and options that would do nothing. */
+#include <string.h>
+
+#include "schedule/resolve/resolve.h"
+
+/* --- knobs ---------------------------------------------------------------------------------------
+ */
+
+static bool refuse(const struct plan *plan, const char *option, const char *value,
+	const char *advice, struct error *error)
+{
+	return error_set(error, EXIT_CODE_USAGE, "--%s %s: runtime %s cannot do that; %s", option,
+		value, runtime_names[plan->runtime], advice);
+}
+
+static bool check_dtype(const char *option, enum dtype dtype, const struct plan *plan,
+	const struct device *device, struct error *error)
+{
+	bool ours = plan->runtime == RUNTIME_SHARDPLAN && device->kind == DEVICE_CPU;
+	if (dtype > DTYPE_FP16)
+		return error_set(error, EXIT_CODE_USAGE, "--%s %s: expected fp32, bf16 or fp16",
+			option, dtype_name(dtype));
+	if (ours && dtype == DTYPE_FP16)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--%s fp16: our CPU kernels compute in fp32 and bf16; use one of these",
+			option);
+	return true;
+}
+
+/* What our kernels do not mix. */
+static bool check_cpu_dtypes(
+	const struct plan *plan, const struct device *device, struct error *error)
+{
+	if (plan->runtime != RUNTIME_SHARDPLAN || device->kind != DEVICE_CPU)
+		return true;
+	if (plan->reduce_dtype != DTYPE_FP32 && plan->param_dtype == DTYPE_FP32)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--reduce-dtype %s: our CPU kernels reduce gradients of fp32 parameters in "
+			"fp32; use fp32, or --param-dtype bf16",
+			dtype_name(plan->reduce_dtype));
+	return true;
+}
+
+static bool check_dtypes(
+	const struct plan *plan, const struct topology *topology, struct error *error)
+{
+	const struct device *device = &topology->device;
+	if (plan->allocator != ALLOCATOR_SEGMENTS &&
+		(device->kind != DEVICE_GPU || !runtime_of(plan->runtime)->caching_allocator))
+		return refuse(plan, "allocator", allocator_names[plan->allocator],
+			"only PyTorch on GPUs has it; use segments", error);
+	if (!check_dtype("param-dtype", plan->param_dtype, plan, device, error) ||
+		!check_dtype("master-dtype", plan->master_dtype, plan, device, error) ||
+		!check_dtype("reduce-dtype", plan->reduce_dtype, plan, device, error))
+		return false;
+	if (!check_cpu_dtypes(plan, device, error))
+		return false;
+	if (device->kind == DEVICE_GPU && device_peak_flops(device, plan->param_dtype) <= 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--param-dtype %s: %s has no %s units; use %s",
+			dtype_name(plan->param_dtype), device->name, dtype_name(plan->param_dtype),
+			dtype_name(plan_default_dtype(topology)));
+	return true;
+}
+
+/* One value of reshard_after_forward: "true", "false", or a size that divides the shard group. */
+static bool check_reshard_run(
+	const struct plan *plan, int64_t place, struct value_run run, struct error *error)
+{
+	const char *value = plan->reshard_after_forward;
+	int64_t group = plan_reshard_group_at(plan, place), shard = plan->mesh.shard;
+	bool whole = run_is(&run, "true") || plan_reshards_root(plan);
+	if (group < -1 || (group == 0) != run_is(&run, "false") || (group < 0) != whole ||
+		(group > 0 && run.word[0] == '0'))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--reshard-after-forward %.60s: expected true, false or a group size",
+			value);
+	if (plan_reshards_root(plan) && !runtime_of(plan->runtime)->reshards_root)
+		return refuse(plan, "reshard-after-forward", value, "use true", error);
+	if (group > 0 && !runtime_of(plan->runtime)->has_reshard_group)
+		return refuse(plan, "reshard-after-forward", value, "use true or false", error);
+	if (group > 0 && (!strategy_reshards(plan->strategy) || group == 1 || group >= shard ||
+				 shard % group != 0))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--reshard-after-forward %.60s: expected a proper divisor (not 1) of the "
+			"shard "
+			"group of %lld, with FULL_SHARD or HYBRID_SHARD",
+			value, (long long)shard);
+	return true;
+}
+
+static bool check_reshard(const struct plan *plan, struct error *error)
+{
+	const char *value = plan->reshard_after_forward, *cursor = value;
+	int64_t place = 0;
+	struct value_run run;
+	while (runs_valid(value) && runs_next(&cursor, &run)) {
+		if (!check_reshard_run(plan, place, run, error))
+			return false;
+		place += run.count;
+	}
+	if (!runs_valid(value))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--reshard-after-forward %.60s: expected true, false or a group size",
+			value);
+	if (place > 0 && !runtime_of(plan->runtime)->reshards_per_unit)
+		return refuse(plan, "reshard-after-forward", value, "use one value", error);
+	if ((plan_reshard_group(plan) != 0) != strategy_reshards(plan->strategy))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--reshard-after-forward %.60s: contradicts %s; use %s", value,
+			strategy_names[plan->strategy],
+			plan->strategy == STRATEGY_FULL_SHARD           ? "SHARD_GRAD_OP"
+			: plan->strategy == STRATEGY_HYBRID_SHARD       ? "HYBRID_SHARD_ZERO2"
+			: plan->strategy == STRATEGY_SHARD_GRAD_OP      ? "FULL_SHARD"
+			: plan->strategy == STRATEGY_HYBRID_SHARD_ZERO2 ? "HYBRID_SHARD"
+			: strategy_reshards(plan->strategy)             ? "true"
+									: "false");
+	return true;
+}
+
+/* Which of its words a runtime cannot do; "" when it can. */
+static const char *refused_checkpointing(const struct plan *plan)
+{
+	unsigned allowed = runtime_of(plan->runtime)->checkpointings;
+	for (int c = 0; checkpointing_names[c] != NULL; c++)
+		if (!(allowed >> c & 1) && plan_checkpoints(plan, (enum checkpointing)c))
+			return checkpointing_names[c];
+	return "";
+}
+
+static bool check_zero(const struct plan *plan, struct error *error)
+{
+	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
+	bool each;
+	if (plan->grad_accum > 1 && plan_syncs(plan, &each) && plan->sync_each_micro_batch != each)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--sync-each-micro-batch %s: %s of runtime %s reduces gradients %s; use %s",
+			each ? "off" : "on", strategy_names[plan->strategy],
+			runtime_names[plan->runtime],
+			each ? "in every micro-batch" : "in the last micro-batch only",
+			each ? "on" : "off");
+	if (zero != NULL && zero->fp32_gradients && plan->reduce_dtype != DTYPE_FP32)
+		return refuse(plan, "reduce-dtype", dtype_name(plan->reduce_dtype),
+			"it accumulates and reduces in fp32; use fp32", error);
+	return true;
+}
+
+/* Offload needs a shard that can stay away from the device, and a link whose speed is known. */
+static bool check_offload(
+	const struct plan *plan, const struct topology *topology, struct error *error)
+{
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	const struct host *host = &topology->host;
+	bool gpu = topology->device.kind == DEVICE_GPU;
+	for (int o = OFFLOAD_OPTIMIZER; o <= OFFLOAD_PARAMETERS; o++)
+		if (plan_offloads(plan, (enum offload)o) && !(runtime->offloads >> o & 1))
+			return refuse(plan, "cpu-offload", plan->cpu_offload,
+				runtime->offloads == 0 ? "use none"
+				: runtime->offloads >> OFFLOAD_OPTIMIZER & 1
+					? "use optimizer or none"
+					: "use parameters or none",
+				error);
+	if (plan_offloads_any(plan) && plan_layout(plan) == LAYOUT_PARTITIONED)
+		return refuse(plan, "cpu-offload", plan->cpu_offload,
+			"with ZERO_3 it is not priced yet; use ZERO_1 or ZERO_2", error);
+	if (plan_offloads(plan, OFFLOAD_PARAMETERS) && !strategy_shards(plan->strategy))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--cpu-offload %.60s: NO_SHARD keeps whole parameters on the device; use "
+			"optimizer, or a strategy that shards",
+			plan->cpu_offload);
+	if (plan_offloads_any(plan) && plan->grad_accum > 1 && plan->sync_each_micro_batch &&
+		!runtime->accumulates_on_host)
+		return refuse(plan, "cpu-offload", plan->cpu_offload,
+			"it does not add gradients on the host; use --sync-each-micro-batch off",
+			error);
+	if (plan_offloads_any(plan) && gpu &&
+		(host->pcie_bandwidth <= 0 || host->memory_bandwidth <= 0))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--cpu-offload %.60s: %s does not say how fast its host is; add "
+			"host.pcie_bandwidth and host.memory_bandwidth",
+			plan->cpu_offload, topology->name);
+	return true;
+}
+
+static bool check_knobs(const struct plan *plan, struct error *error)
+{
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	if (!(runtime->strategies >> plan->strategy & 1))
+		return refuse(plan, "strategy", strategy_names[plan->strategy],
+			strategy_stage(plan->strategy) > 0    ? "use --runtime deepspeed"
+			: plan->strategy == STRATEGY_NO_SHARD ? "use --runtime pytorch-ddp"
+							      : "use --runtime pytorch-fsdp2",
+			error);
+	if (!(runtime->prefetches >> plan->prefetch & 1))
+		return refuse(plan, "prefetch", prefetch_names[plan->prefetch],
+			"it always prefetches; use pre", error);
+	if (*refused_checkpointing(plan) != '\0')
+		return refuse(plan, "activation-checkpointing", plan->activation_checkpointing,
+			"use none or full", error);
+	if (plan->forward_prefetch && !runtime->has_forward_prefetch_knob)
+		return refuse(
+			plan, "forward-prefetch", "on", "it has no such knob; use off", error);
+	if (plan->limit_all_gathers && !runtime->has_limiter)
+		return refuse(
+			plan, "limit-all-gathers", "on", "it has no rate limiter; use off", error);
+	if (!check_zero(plan, error))
+		return false;
+	if (plan->runtime == RUNTIME_SHARDPLAN && plan->attention != ATTENTION_FLASH)
+		return refuse(plan, "attention", attention_kind_names[plan->attention],
+			"its attention is blocked; use flash", error);
+	if (!(runtime->losses >> plan->loss & 1))
+		return refuse(plan, "loss", loss_names[plan->loss], "it has one kernel; use fused",
+			error);
+	if (plan->gradient_sums == SUMS_EXACT &&
+		(plan->runtime != RUNTIME_SHARDPLAN || plan->param_dtype != DTYPE_FP32 ||
+			plan->reduce_dtype != DTYPE_FP32))
+		return refuse(plan, "gradient-sums", "exact",
+			"use runtime shardplan with fp32 parameters and reduction, or tree", error);
+	if (plan->gelu == GELU_IN_PRODUCT &&
+		(plan->runtime != RUNTIME_SHARDPLAN || plan->gradient_sums == SUMS_EXACT))
+		return refuse(plan, "gelu", "product",
+			"use runtime shardplan without exact gradient sums, or kernel", error);
+	if (plan->runtime == RUNTIME_SHARDPLAN && plan->compile)
+		return refuse(plan, "compile", "on", "there is nothing to compile; use off", error);
+	if (plan->runtime == RUNTIME_SHARDPLAN && plan->optimizer != OPTIMIZER_ADAMW_FUSED &&
+		plan->optimizer != OPTIMIZER_SGD)
+		return refuse(plan, "optimizer", optimizer_names[plan->optimizer],
+			"use adamw-fused or sgd", error);
+	return check_reshard(plan, error);
+}
+
+/* --- model and machine ---------------------------------------------------------------------------
+ */
+
+/* Tied weights must be gathered together: neither end can be wrapped apart. */
+static bool check_wrap(const struct plan *plan, const struct model *model, struct error *error)
+{
+	struct wrap_policy wrap;
+	if (!plan_wrap(plan, &wrap))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--wrap %.60s: expected block, blocks:K, size:N or model, and after the "
+			"first three +embedding, +head or both",
+			plan->wrap);
+	if ((wrap.embedding || wrap.head) && model->architecture.tied_head)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--wrap %.60s: the head of %s is tied to its token embedding, both must "
+			"be in the root; use %.*s",
+			plan->wrap, model->architecture.name, (int)strcspn(plan->wrap, "+"),
+			plan->wrap);
+	return true;
+}
+
+static bool check_mesh(
+	const struct plan *plan, const struct topology *topology, struct error *error)
+{
+	const struct mesh *mesh = &plan->mesh;
+	if (mesh->tensor != 1 || mesh->pipeline != 1 || mesh->context != 1 || mesh->expert != 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"mesh: tensor, pipeline, context and expert axes must be 1 in this "
+			"version");
+	int64_t ranks;
+	if (!checked_mul(mesh->replicate, mesh->shard, &ranks) ||
+		ranks != topology_devices(topology))
+		return error_set(error, EXIT_CODE_USAGE,
+			"mesh: replicate %lld x shard %lld is not the topology's %lld devices",
+			(long long)mesh->replicate, (long long)mesh->shard,
+			(long long)topology_devices(topology));
+	if (plan->strategy == STRATEGY_NO_SHARD
+			? mesh->shard != 1
+			: !strategy_is_hybrid(plan->strategy) && !plan_has_zero_groups(plan) &&
+				  mesh->replicate != 1)
+		return error_set(error, EXIT_CODE_USAGE, "mesh: %s with replicate %lld, shard %lld",
+			strategy_names[plan->strategy], (long long)mesh->replicate,
+			(long long)mesh->shard);
+	return true;
+}
+
+/* Sizes that would overflow further on: the logits and the loss take up to 16 bytes an element. */
+static bool check_batch(const struct plan *plan, const struct model *model, struct error *error)
+{
+	const int64_t limit = INT64_C(1) << 50;
+	int64_t product, tokens, bytes;
+	if (plan->seq_len > model->architecture.context)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--seq-len %lld: %s has a context of %lld tokens", (long long)plan->seq_len,
+			model->architecture.name, (long long)model->architecture.context);
+	if (!checked_mul(plan->micro_batch, plan->seq_len, &tokens) ||
+		!checked_mul(tokens, 16 * model->architecture.vocab, &bytes) || bytes > limit)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--micro-batch %lld: the logits of %lld tokens each would not fit any "
+			"machine; use at most %lld",
+			(long long)plan->micro_batch, (long long)plan->seq_len,
+			(long long)max_i64(
+				limit / (16 * model->architecture.vocab) / plan->seq_len, 1));
+	if (plan->grad_accum > PLAN_MAX_GRAD_ACCUM)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--grad-accum %lld: expected at most %d micro-batches in a step; use a "
+			"larger --micro-batch",
+			(long long)plan->grad_accum, PLAN_MAX_GRAD_ACCUM);
+	if (!checked_mul(plan->micro_batch, plan->grad_accum, &product) ||
+		!checked_mul(product, plan_data_parallel(plan), &product) ||
+		product != plan->global_batch)
+		return error_set(error, EXIT_CODE_USAGE,
+			"global_batch %lld: is not micro_batch %lld x grad_accum %lld x %lld ranks",
+			(long long)plan->global_batch, (long long)plan->micro_batch,
+			(long long)plan->grad_accum, (long long)plan_data_parallel(plan));
+	return true;
+}
+
+bool plan_check(const struct plan *plan, const struct model *model, const struct topology *topology,
+	struct error *error)
+{
+	return check_mesh(plan, topology, error) && check_batch(plan, model, error) &&
+	       check_dtypes(plan, topology, error) && check_wrap(plan, model, error) &&
+	       check_knobs(plan, error) && check_offload(plan, topology, error) &&
+	       libraries_check(plan, model, topology, error) && plan_check_rows(plan, model, error);
+}
+
+/* --- options that would do nothing ---------------------------------------------------------------
+ */
+
+static bool is_idle(const char *option, const char *value, const struct plan *plan,
+	const char *reason, struct error *error)
+{
+	return error_set(error, EXIT_CODE_USAGE, "--%s %.60s: %s of runtime %s %s; leave it out",
+		option, value, strategy_names[plan->strategy], runtime_names[plan->runtime],
+		reason);
+}
+
+bool plan_honours(const struct choices *choices, const struct plan *plan, struct error *error)
+{
+	enum layout_kind layout = plan_layout(plan);
+	bool wraps = choices_given(choices, "wrap") && strcmp(plan->wrap, "block") != 0;
+	bool prefetches = choices_given(choices, "prefetch") && plan->prefetch != PREFETCH_PRE;
+	if (layout == LAYOUT_WHOLE && wraps)
+		return is_idle(
+			"wrap", plan->wrap, plan, "has gradient buckets instead of units", error);
+	if (layout == LAYOUT_PARTITIONED && wraps)
+		return is_idle("wrap", plan->wrap, plan,
+			"makes every module with parameters a unit", error);
+	if (layout == LAYOUT_WHOLE && prefetches)
+		return is_idle("prefetch", prefetch_names[plan->prefetch], plan,
+			"gathers nothing in backward", error);
+	if (plan->strategy == STRATEGY_NO_SHARD && plan->forward_prefetch)
+		return is_idle("forward-prefetch", "on", plan, "gathers nothing", error);
+	return true;
+}

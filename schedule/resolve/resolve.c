@@ -1,0 +1,243 @@
+/* From choices to a complete plan: defaults, the mesh and the batch arithmetic. */
+#include <string.h>
+
+#include "schedule/resolve/resolve.h"
+
+/* --- defaults (docs/defaults.md) -----------------------------------------------------------------
+ */
+
+static struct plan plan_defaults(const struct model *model, const struct topology *topology)
+{
+	bool cpu = topology->device.kind == DEVICE_CPU;
+	return (struct plan){
+		.strategy = STRATEGY_FULL_SHARD,
+		.mesh = {1, 1, 1, 1, 1, 1},
+		.wrap = "block",
+		.prefetch = PREFETCH_PRE,
+		.limit_all_gathers = true,
+		.activation_checkpointing = checkpointing_names[CHECKPOINTING_NONE],
+		.attention = ATTENTION_FLASH,
+		.loss = LOSS_UPCAST,
+		.param_dtype = plan_default_dtype(topology),
+		.master_dtype = DTYPE_FP32,
+		.reduce_dtype = DTYPE_FP32,
+		.optimizer = cpu ? OPTIMIZER_ADAMW_FUSED : OPTIMIZER_ADAMW_FOREACH,
+		.cpu_offload = offload_names[OFFLOAD_NONE],
+		.libraries = libraries_unknown,
+		.runtime = cpu ? RUNTIME_SHARDPLAN : RUNTIME_PYTORCH_FSDP2,
+		.seq_len = min_i64(model->architecture.context, 4096),
+		.sync_each_micro_batch = true,
+	};
+}
+
+/* Copies what was given over the defaults. */
+static void overlay(struct plan *plan, const struct choices *choices)
+{
+	static const size_t sizes[] = {
+		[FIELD_TYPE_BOOL] = sizeof(bool),
+		[FIELD_TYPE_INT] = sizeof(int64_t),
+		[FIELD_TYPE_DOUBLE] = sizeof(double),
+		[FIELD_TYPE_STRING] = sizeof(char *),
+		[FIELD_TYPE_ENUM] = sizeof(int),
+		[FIELD_TYPE_RUNS] = sizeof(char *),
+	};
+	for (int i = 0; i < n_plan_fields; i++) {
+		const struct field *field = &plan_fields[i];
+		if (choices->given >> i & 1)
+			memcpy((char *)plan + field->offset,
+				(const char *)&choices->plan + field->offset, sizes[field->type]);
+	}
+}
+
+/* fp32 inside of the loss, as scripts of PyTorch do; a runtime's own where it has one. MPT models
+ * are trained by llm-foundry, whose default is flash-attn's fused loss. */
+static enum loss_kind default_loss(const struct runtime *runtime, const struct model *model)
+{
+	bool fused = runtime->loss_in_place || model->architecture.family == FAMILY_MPT;
+
+	if (runtime->parallel_loss)
+		return LOSS_PARALLEL;
+	return fused && runtime->losses >> LOSS_FUSED & 1 ? LOSS_FUSED : LOSS_UPCAST;
+}
+
+/* FULL_SHARD where there is one, else the highest stage. */
+static enum strategy default_strategy(const struct runtime *runtime)
+{
+	int strategy = STRATEGY_COUNT - 1;
+	if (runtime->strategies >> STRATEGY_FULL_SHARD & 1)
+		return STRATEGY_FULL_SHARD;
+	while (!(runtime->strategies >> strategy & 1))
+		strategy--;
+	return (enum strategy)strategy;
+}
+
+/* What ZeRO fixes: when gradients are reduced, and in which dtype unless told otherwise. */
+static void adapt_to_zero(struct plan *plan, const struct choices *choices)
+{
+	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
+	bool each;
+	if (plan_syncs(plan, &each) && !choices_given(choices, "sync_each_micro_batch"))
+		plan->sync_each_micro_batch = each;
+	if (zero != NULL && !zero->fp32_gradients && !choices_given(choices, "reduce_dtype"))
+		plan->reduce_dtype = plan->param_dtype;
+}
+
+/* FSDP1 over one rank warns and goes on as NO_SHARD; with offload here as it was told. */
+static bool becomes_unsharded(const struct plan *plan, const struct topology *topology)
+{
+	return runtime_of(plan->runtime)->one_rank_is_unsharded &&
+	       topology_devices(topology) == 1 && !plan_offloads(plan, OFFLOAD_PARAMETERS);
+}
+
+/* FSDP2 has no NO_SHARD: what people run instead is DDP, and the row says so. A knob that the
+ * runtime does not have, and that nobody asked for, takes the value that the runtime really has. */
+static void adapt_to_runtime(struct plan *plan, const struct choices *choices,
+	const struct model *model, const struct topology *topology)
+{
+	if (plan->runtime == RUNTIME_PYTORCH_FSDP2 && plan->strategy == STRATEGY_NO_SHARD)
+		plan->runtime = RUNTIME_PYTORCH_DDP;
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	bool unsharded = becomes_unsharded(plan, topology);
+	if (unsharded || !choices_given(choices, "strategy"))
+		plan->strategy = unsharded ? STRATEGY_NO_SHARD : default_strategy(runtime);
+	adapt_to_zero(plan, choices);
+	if (!runtime->has_limiter && !choices_given(choices, "limit_all_gathers"))
+		plan->limit_all_gathers = false;
+	if (!choices_given(choices, "optimizer") &&
+		(plan->runtime == RUNTIME_SHARDPLAN || runtime->zero != NULL))
+		plan->optimizer = OPTIMIZER_ADAMW_FUSED;
+	if (!choices_given(choices, "loss"))
+		plan->loss = default_loss(runtime, model);
+	if (!choices_given(choices, "reshard_after_forward") || unsharded)
+		plan->reshard_after_forward = strategy_reshards(plan->strategy) ? "true" : "false";
+}
+
+/* --- mesh ----------------------------------------------------------------------------------------
+ */
+
+static const char *smaller_groups(enum strategy strategy)
+{
+	if (strategy_stage(strategy) > 0)
+		return "leave it out";
+	return strategy == STRATEGY_FULL_SHARD ? "use HYBRID_SHARD for smaller groups"
+					       : "use HYBRID_SHARD_ZERO2 for smaller groups";
+}
+
+static bool lay_out_mesh(struct plan *plan, const struct choices *choices,
+	const struct topology *topology, struct error *error)
+{
+	int64_t ranks = topology_devices(topology);
+	int64_t shard = choices->shard_group;
+	if (plan->strategy == STRATEGY_NO_SHARD) {
+		if (shard > 1)
+			return error_set(error, EXIT_CODE_USAGE,
+				"--shard-group %lld: NO_SHARD has no shard group, use HYBRID_SHARD",
+				(long long)shard);
+		shard = 1;
+	} else if (strategy_is_hybrid(plan->strategy)) {
+		shard = shard > 0 ? shard : topology->devices_per_node;
+	} else {
+		if (shard > 0 && shard != ranks && !plan_has_zero_groups(plan))
+			return error_set(error, EXIT_CODE_USAGE,
+				"--shard-group %lld: %s shards over all %lld ranks; %s",
+				(long long)shard, strategy_names[plan->strategy], (long long)ranks,
+				smaller_groups(plan->strategy));
+		shard = plan_has_zero_groups(plan) && shard > 0 ? shard : ranks;
+	}
+	if (shard > ranks || ranks % shard != 0) {
+		int64_t below = min_i64(shard, ranks), above = shard;
+		while (ranks % below != 0)
+			below--;
+		while (above < ranks && ranks % above != 0)
+			above++;
+		if (shard > ranks)
+			return error_set(error, EXIT_CODE_USAGE,
+				"--shard-group %lld: there are only %lld ranks; use at most %lld",
+				(long long)shard, (long long)ranks, (long long)ranks);
+		return error_set(error, EXIT_CODE_USAGE,
+			"--shard-group %lld: does not divide %lld ranks; %lld or %lld would",
+			(long long)shard, (long long)ranks, (long long)below, (long long)above);
+	}
+	plan->mesh.shard = shard;
+	plan->mesh.replicate = ranks / shard;
+	return true;
+}
+
+/* --- batch ---------------------------------------------------------------------------------------
+ */
+
+static bool batch_remainder(int64_t global, const char *what, int64_t product, struct error *error)
+{
+	int64_t below = global / product * product;
+	if (below > INT64_MAX - product)
+		return error_set(error, EXIT_CODE_USAGE, "--global-batch %lld: is too large",
+			(long long)global);
+	return error_set(error, EXIT_CODE_USAGE,
+		"--global-batch %lld: not a multiple of %s = %lld; %lld or %lld would be",
+		(long long)global, what, (long long)product,
+		(long long)(below > 0 ? below : product),
+		(long long)(below > 0 ? below + product : 2 * product));
+}
+
+/* global_batch = micro_batch x grad_accum x data-parallel ranks: two give the third. */
+static bool batch_arithmetic(struct plan *plan, const struct choices *choices, struct error *error)
+{
+	bool micro = choices_given(choices, "micro_batch");
+	bool accum = choices_given(choices, "grad_accum");
+	bool global = choices_given(choices, "global_batch");
+	int64_t ranks = plan_data_parallel(plan), product;
+	if (!micro && !(global && accum))
+		plan->micro_batch = 1;
+	if (!accum && !global)
+		plan->grad_accum = 1;
+	if (global && accum && !micro) {
+		if (!checked_mul(ranks, plan->grad_accum, &product))
+			return error_set(error, EXIT_CODE_USAGE,
+				"--grad-accum %lld: the batch is too large",
+				(long long)plan->grad_accum);
+		if (plan->global_batch % product != 0)
+			return batch_remainder(plan->global_batch,
+				"data-parallel ranks x --grad-accum", product, error);
+		plan->micro_batch = plan->global_batch / product;
+	} else if (global && !accum) {
+		if (!checked_mul(ranks, plan->micro_batch, &product))
+			return error_set(error, EXIT_CODE_USAGE,
+				"--micro-batch %lld: the batch is too large",
+				(long long)plan->micro_batch);
+		if (plan->global_batch % product != 0)
+			return batch_remainder(plan->global_batch,
+				"data-parallel ranks x --micro-batch", product, error);
+		plan->grad_accum = plan->global_batch / product;
+	}
+	if (!checked_mul(plan->micro_batch, plan->grad_accum, &product) ||
+		!checked_mul(product, ranks, &product))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--micro-batch %lld: the batch is too large", (long long)plan->micro_batch);
+	if (global && plan->global_batch != product)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--global-batch %lld: micro-batch %lld x accumulation %lld x %lld ranks is "
+			"%lld; drop one of the options or use --global-batch %lld",
+			(long long)plan->global_batch, (long long)plan->micro_batch,
+			(long long)plan->grad_accum, (long long)ranks, (long long)product,
+			(long long)product);
+	plan->global_batch = product;
+	return true;
+}
+
+/* --- the whole -----------------------------------------------------------------------------------
+ */
+
+bool plan_resolve(const struct choices *choices, const struct model *model,
+	const struct topology *topology, struct arena *arena, struct plan *plan,
+	struct error *error)
+{
+	*plan = plan_defaults(model, topology);
+	overlay(plan, choices);
+	adapt_to_runtime(plan, choices, model, topology);
+	if (!lay_out_mesh(plan, choices, topology, error) ||
+		!batch_arithmetic(plan, choices, error) ||
+		!plan_check(plan, model, topology, error))
+		return false;
+	plan_normalise(plan, arena);
+	return true;
+}

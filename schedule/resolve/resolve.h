@@ -1,0 +1,32 @@
+/* From choices to a complete plan: defaults, the mesh, the batch arithmetic, and what is refused.
+ * This needs the units of the model, which plan.h does not know. */
+#ifndef SCHEDULE_RESOLVE_H
+#define SCHEDULE_RESOLVE_H
+
+#include "schedule/plan/plan.h"
+
+/* Fills what was not given with the defaults of docs/defaults.md (`help defaults`),
+ * does the batch arithmetic, lays out the mesh, and checks every knob against the runtime table.
+ * Errors are EXIT_CODE_USAGE and name the option and the nearby values that would do. */
+bool plan_resolve(const struct choices *choices, const struct model *model,
+	const struct topology *topology, struct arena *arena, struct plan *plan,
+	struct error *error);
+
+/* Other values than the defaults that the user gave and that mean nothing under the resolved plan:
+ * DDP's buckets are no units, NO_SHARD gathers nothing. EXIT_CODE_USAGE. A search that tries many
+ * strategies does not ask. */
+bool plan_honours(const struct choices *choices, const struct plan *plan, struct error *error);
+
+/* The same checks on a complete plan (from a file). */
+bool plan_check(const struct plan *plan, const struct model *model, const struct topology *topology,
+	struct error *error);
+
+/* Number of units with parameters under the plan's wrap policy, the root among them when it holds
+ * some (`*root`); DDP: 0. */
+int64_t plan_units(const struct plan *plan, const struct model *model, bool *root);
+
+/* Are the three texts well-formed, and do their runs count what the model and the wrap policy
+ * have? EXIT_CODE_USAGE with the number that was expected. */
+bool plan_check_rows(const struct plan *plan, const struct model *model, struct error *error);
+
+#endif

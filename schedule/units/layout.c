@@ -1,0 +1,40 @@
+/* How parameters lie in a unit. */
+#include "schedule/units/layout.h"
+
+void unit_add_slice(struct unit *unit, const struct model *model, int parameter)
+{
+	unit->slices[unit->n_slices++] = (struct unit_slice){
+		.parameter = parameter, .elements = model->parameters[parameter].elements};
+	unit->parameters += model->parameters[parameter].elements;
+}
+
+void unit_lay_out_flat(struct unit *unit, int64_t alignment, int64_t group)
+{
+	int64_t offset = 0;
+	for (int i = 0; i < unit->n_slices; i++) {
+		struct unit_slice *slice = &unit->slices[i];
+		offset = round_up(offset, alignment);
+		slice->offset = offset;
+		slice->padded_elements = slice->elements;
+		offset += slice->elements;
+	}
+	unit->elements = round_up(offset, group);
+	unit->chunk = unit->elements / group;
+	unit->gathered = unit->chunk * group;
+}
+
+void unit_lay_out_per_parameter(struct unit *unit, const struct model *model, int64_t group)
+{
+	int64_t offset = 0;
+	for (int i = 0; i < unit->n_slices; i++) {
+		struct unit_slice *slice = &unit->slices[i];
+		const struct parameter *parameter = &model->parameters[slice->parameter];
+		int64_t rows = round_up(parameter->shape[0], group);
+		slice->offset = offset;
+		slice->padded_elements = rows * (slice->elements / parameter->shape[0]);
+		offset += slice->padded_elements;
+	}
+	unit->elements = offset;
+	unit->chunk = offset / group;
+	unit->gathered = offset;
+}

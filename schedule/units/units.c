@@ -1,0 +1,92 @@
+/* Units and how their parameters lie: FlatParameter, FSDP2's per-parameter
+ * shards, DDP's buckets (docs/runtimes.md). */
+#include "schedule/units/layout.h"
+
+/* Units that are open while modules are walked in preorder; they nest as deep as the tree at most.
+ */
+struct open_units {
+	int stack[64];
+	int depth, next;
+};
+
+/* The innermost unit that holds a module; modules must come in ascending order. */
+static int innermost_unit(const struct unit *units, int n, int module, struct open_units *open)
+{
+	while (open->next < n && units[open->next].module <= module) {
+		while (open->depth > 0 &&
+			units[open->stack[open->depth - 1]].end_module <= units[open->next].module)
+			open->depth--;
+		open->stack[open->depth++] = open->next++;
+	}
+	while (units[open->stack[open->depth - 1]].end_module <= module)
+		open->depth--;
+	return open->stack[open->depth - 1];
+}
+
+static const char *unit_name(const struct model *model, struct wrapped wrapped, struct arena *arena)
+{
+	const struct module *first = &model->modules[wrapped.module];
+	if (wrapped.module == 0)
+		return "root";
+	if (first->end == wrapped.end_module)
+		return first->name;
+	if (first->kind == MODULE_NORM) /* final norm and head */
+		return arena_printf(
+			arena, "%s+%s", first->name, model->modules[wrapped.end_module - 1].name);
+	int last = first->layer;
+	for (int i = wrapped.module; i < wrapped.end_module; i++)
+		last = model->modules[i].layer > last ? model->modules[i].layer : last;
+	return arena_printf(arena, "%s..%d", first->name, last);
+}
+
+void units_choose(const struct plan *plan, struct unit *units, int n)
+{
+	int64_t place = 0, behind_root = 0;
+	for (int u = 0; u < n; u++) {
+		units[u].reshard_group = 0;
+		units[u].offload = OFFLOAD_NONE;
+		if (units[u].parameters == 0)
+			continue;
+		units[u].offload = plan_offload_at(plan, place++);
+		if (u > 0)
+			units[u].reshard_group = plan_reshard_group_at(plan, behind_root++);
+		else if (plan_reshards_root(plan))
+			units[u].reshard_group = -1;
+	}
+}
+
+int units_build(const struct plan *plan, const struct model *model, struct arena *arena,
+	struct unit **units)
+{
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	struct open_units open = {.depth = 0};
+	struct wrapped *wrapped;
+	int n = wrap_modules(plan, model, arena, &wrapped);
+	*units = ARENA_ARRAY(arena, struct unit, n);
+	int *owner = ARENA_ARRAY(arena, int, model->n_parameters);
+	int *counts = ARENA_ARRAY(arena, int, n);
+	for (int u = 0; u < n; u++) {
+		(*units)[u].name = unit_name(model, wrapped[u], arena);
+		(*units)[u].module = wrapped[u].module;
+		(*units)[u].end_module = wrapped[u].end_module;
+	}
+	for (int p = 0; p < model->n_parameters; p++) {
+		owner[p] = innermost_unit(*units, n, model->parameters[p].module, &open);
+		counts[owner[p]]++;
+	}
+	for (int u = 0; u < n; u++)
+		(*units)[u].slices = ARENA_ARRAY(arena, struct unit_slice, counts[u]);
+	for (int p = 0; p < model->n_parameters; p++)
+		unit_add_slice(&(*units)[owner[p]], model, p);
+	int64_t alignment = max_i64(1, runtime->alignment_bytes / dtype_bytes(plan->param_dtype));
+	for (int u = 0; u < n; u++) {
+		if (plan_layout(plan) == LAYOUT_PARTITIONED)
+			unit_lay_out_flat(&(*units)[u], plan->mesh.shard, plan->mesh.shard);
+		else if (plan_layout(plan) == LAYOUT_PER_PARAMETER)
+			unit_lay_out_per_parameter(&(*units)[u], model, plan->mesh.shard);
+		else
+			unit_lay_out_flat(&(*units)[u], alignment, plan->mesh.shard);
+	}
+	units_choose(plan, *units, n);
+	return n;
+}

@@ -1,0 +1,54 @@
+/* FSDP units: which parameters are gathered, reduced and sharded together, and how they lie. */
+#ifndef SCHEDULE_UNIT_H
+#define SCHEDULE_UNIT_H
+
+#include "schedule/plan/plan.h"
+
+/* One parameter inside a unit. Offsets and counts are elements of the unsharded unit. */
+struct unit_slice {
+	int parameter; /* index in model->parameters */
+	int64_t offset;
+	int64_t elements;        /* without padding */
+	int64_t padded_elements; /* LAYOUT_PER_PARAMETER: group * ceil(dim0 / group) * rest */
+};
+
+struct unit {
+	const char *name; /* of the wrapped module; "root" for the outermost */
+	int module;       /* first wrapped module; the unit covers [module, end_module) */
+	int end_module;   /* of the preorder list (several blocks with "blocks:K") */
+	int n_slices;
+	struct unit_slice *slices;
+	int64_t elements;   /* unsharded, with alignment padding */
+	int64_t chunk;      /* elements of one rank's shard, padding included */
+	int64_t gathered;   /* group * chunk: what an all-gather delivers */
+	int64_t parameters; /* without any padding */
+	/* The plan's choices for it (plan.h); the text form has them in its plan lines only. */
+	int64_t reshard_group; /* 0 = stays gathered after forward, -1 = resharded, k */
+	enum offload offload;
+};
+
+/* A run of the preorder list that a wrap policy makes a unit. */
+struct wrapped {
+	int module, end_module;
+};
+
+/* Wrap policies (PyTorch's torch/distributed/fsdp/wrap.py): which modules become units, in
+ * preorder; [0] is the top (root). A module that holds one end of a tied parameter but not the
+ * other is never wrapped apart: both ends must be gathered together. Returns their number. */
+int wrap_modules(const struct plan *plan, const struct model *model, struct arena *arena,
+	struct wrapped **wrapped);
+
+/* The units of a plan; units[0] is the root, possibly without parameters. Every parameter belongs
+ * to the innermost unit that contains it. */
+int units_build(const struct plan *plan, const struct model *model, struct arena *arena,
+	struct unit **units);
+
+/* Fills reshard_group and offload. */
+void units_choose(const struct plan *plan, struct unit *units, int n);
+
+/* DDP's buckets (docs/runtimes.md): parameters in reverse order, closed when 25 MiB (first: 1 MiB)
+ * are reached. */
+int buckets_build(const struct plan *plan, const struct model *model, struct arena *arena,
+	struct unit **units);
+
+#endif
