@@ -52,6 +52,71 @@ struct kernel_context {
 				  * vocabulary, a device error); message "" while all is well */
 };
 
+/* The kernels that every table has besides gemm, X(name, parameters): struct kernels, the
+ * prototypes and the rows of each table come from this list. */
+#define KERNELS(X)                                                                                 \
+	/* y[rows, width] += bias[width]; and its gradient, the column sums of dy in row order. */ \
+	X(bias_add, (struct kernel_context * context, enum dtype dtype, void *y, const void *bias, \
+			    int64_t rows, int64_t width))                                          \
+	X(bias_backward, (struct kernel_context * context, enum dtype dbias_dtype, void *dbias,    \
+				 enum dtype dy_dtype, const void *dy, int64_t rows, int64_t width, \
+				 bool accumulate))                                                 \
+	X(layernorm, (struct kernel_context * context, const struct norm *norm))                   \
+	X(layernorm_backward, (struct kernel_context * context, const struct norm_backward *norm)) \
+	X(rmsnorm, (struct kernel_context * context, const struct norm *norm))                     \
+	X(rmsnorm_backward, (struct kernel_context * context, const struct norm_backward *norm))   \
+	X(rope, (struct kernel_context * context, const struct rope *rope))                        \
+	X(attention, (struct kernel_context * context, const struct attention *attention))         \
+	X(attention_backward,                                                                      \
+		(struct kernel_context * context, const struct attention_backward *attention))     \
+	/* y = gelu(x), y may be x; dx = dy * gelu'(x), dx may be dy or x. */                      \
+	X(gelu, (struct kernel_context * context, enum dtype dtype, enum gelu kind, void *y,       \
+			const void *x, int64_t n))                                                 \
+	X(gelu_backward, (struct kernel_context * context, enum dtype dtype, enum gelu kind,       \
+				 void *dx, const void *dy, const void *x, int64_t n))              \
+	/* y = silu(gate) * up, silu(g) = g / (1 + exp(-g)); the backward recomputes silu.         \
+	 * y may be gate or up; dgate and dup may be any of dy, gate, up (not each other). */      \
+	X(swiglu, (struct kernel_context * context, enum dtype dtype, void *y, const void *gate,   \
+			  const void *up, int64_t n))                                              \
+	X(swiglu_backward,                                                                         \
+		(struct kernel_context * context, enum dtype dtype, void *dgate, void *dup,        \
+			const void *dy, const void *gate, const void *up, int64_t n))              \
+	X(embedding, (struct kernel_context * context, const struct embedding *embedding))         \
+	X(embedding_backward,                                                                      \
+		(struct kernel_context * context, const struct embedding_backward *embedding))     \
+	X(cross_entropy, (struct kernel_context * context, const struct cross_entropy *loss))      \
+	X(adamw, (struct kernel_context * context, const struct adamw *adamw))                     \
+	X(sgd, (struct kernel_context * context, const struct sgd *sgd))                           \
+	/* y = a + b; y may be a or b. */                                                          \
+	X(add, (struct kernel_context * context, enum dtype dtype, void *y, const void *a,         \
+		       const void *b, int64_t n))                                                  \
+	/* y += x of another type. */                                                              \
+	X(accumulate, (struct kernel_context * context, enum dtype y_dtype, void *y,               \
+			      enum dtype x_dtype, const void *x, int64_t n))                       \
+	/* y = x, rounded to nearest even where y is narrower. */                                  \
+	X(convert, (struct kernel_context * context, enum dtype y_dtype, void *y,                  \
+			   enum dtype x_dtype, const void *x, int64_t n))                          \
+	/* y *= factor */                                                                          \
+	X(scale, (struct kernel_context * context, float *y, float factor, int64_t n))             \
+	X(zero, (struct kernel_context * context, enum dtype dtype, void *y, int64_t n))           \
+	X(copy, (struct kernel_context * context, enum dtype dtype, void *y, const void *x,        \
+			int64_t n))                                                                \
+	/* y[i] = the sources' i-th elements, summed in the declared tree over 0..count-1: a node  \
+	 * of more than one source splits at the largest power of two below its size, so 3 sources \
+	 * give (0+1)+2 and 6 give ((0+1)+(2+3))+(4+5). y may be any of the sources. bf16: every   \
+	 * node is rounded, so that a subtree that was reduced and stored gives the same bits. */  \
+	X(tree_reduce, (struct kernel_context * context, enum dtype dtype, void *y,                \
+			       const void *const *sources, int count, int64_t n))                  \
+	/* Add x[i]^2, or x[i], to an exact sum; the bits of the result depend on the set only. */ \
+	X(sum_squares, (struct kernel_context * context, struct exact_sum * sum, const float *x,   \
+			       int64_t n))                                                         \
+	X(sum, (struct kernel_context * context, struct exact_sum * sum, const float *x,           \
+		       int64_t n))                                                                 \
+	/* y *= most / (sqrt(squares) + 1e-6) where that is below 1, as torch's clip_grad_norm_.   \
+	 */                                                                                        \
+	X(clip, (struct kernel_context * context, float *y, int64_t n,                             \
+			const struct exact_sum *squares, double most))
+
 struct device_kernels;
 
 struct kernels {
@@ -66,66 +131,29 @@ struct kernels {
 	void (*prepare_gemm)(struct kernel_context *, const struct gemm *); /* pointers unused */
 	void (*gemm)(struct kernel_context *, const struct gemm *);
 
-	/* y[rows, width] += bias[width]; and its gradient, the column sums of dy in row order. */
-	void (*bias_add)(struct kernel_context *, enum dtype, void *y, const void *bias,
-		int64_t rows, int64_t width);
-	void (*bias_backward)(struct kernel_context *, enum dtype dbias_dtype, void *dbias,
-		enum dtype dy_dtype, const void *dy, int64_t rows, int64_t width, bool accumulate);
-
-	void (*layernorm)(struct kernel_context *, const struct norm *);
-	void (*layernorm_backward)(struct kernel_context *, const struct norm_backward *);
-	void (*rmsnorm)(struct kernel_context *, const struct norm *);
-	void (*rmsnorm_backward)(struct kernel_context *, const struct norm_backward *);
-	void (*rope)(struct kernel_context *, const struct rope *);
-	void (*attention)(struct kernel_context *, const struct attention *);
-	void (*attention_backward)(struct kernel_context *, const struct attention_backward *);
-
-	/* y = gelu(x), y may be x; dx = dy * gelu'(x), dx may be dy or x. */
-	void (*gelu)(
-		struct kernel_context *, enum dtype, enum gelu, void *y, const void *x, int64_t n);
-	void (*gelu_backward)(struct kernel_context *, enum dtype, enum gelu, void *dx,
-		const void *dy, const void *x, int64_t n);
-	/* y = silu(gate) * up, silu(g) = g / (1 + exp(-g)); the backward recomputes silu. y may be
-	 * gate or up; dgate and dup may be any of dy, gate, up (but not each other). */
-	void (*swiglu)(struct kernel_context *, enum dtype, void *y, const void *gate,
-		const void *up, int64_t n);
-	void (*swiglu_backward)(struct kernel_context *, enum dtype, void *dgate, void *dup,
-		const void *dy, const void *gate, const void *up, int64_t n);
-
-	void (*embedding)(struct kernel_context *, const struct embedding *);
-	void (*embedding_backward)(struct kernel_context *, const struct embedding_backward *);
-	void (*cross_entropy)(struct kernel_context *, const struct cross_entropy *);
-
-	void (*adamw)(struct kernel_context *, const struct adamw *);
-	void (*sgd)(struct kernel_context *, const struct sgd *);
-
-	/* y = a + b; y may be a or b. */
-	void (*add)(struct kernel_context *, enum dtype, void *y, const void *a, const void *b,
-		int64_t n);
-	/* y += x of another type. */
-	void (*accumulate)(struct kernel_context *, enum dtype y_dtype, void *y, enum dtype x_dtype,
-		const void *x, int64_t n);
-	/* y = x, rounded to nearest even where y is narrower. */
-	void (*convert)(struct kernel_context *, enum dtype y_dtype, void *y, enum dtype x_dtype,
-		const void *x, int64_t n);
-	void (*scale)(struct kernel_context *, float *y, float factor, int64_t n); /* y *= factor */
-	void (*zero)(struct kernel_context *, enum dtype, void *y, int64_t n);
-	void (*copy)(struct kernel_context *, enum dtype, void *y, const void *x, int64_t n);
-	/* y[i] = the sources' i-th elements, summed in the declared tree over 0..count-1: a node of
-	 * more than one source splits at the largest power of two below its size, so 3 sources give
-	 * (0+1)+2 and 6 give ((0+1)+(2+3))+(4+5). y may be any of the sources. bf16: every node is
-	 * rounded, so that a subtree that was reduced and stored gives the same bits. */
-	void (*tree_reduce)(struct kernel_context *, enum dtype, void *y,
-		const void *const *sources, int count, int64_t n);
-	/* Add x[i]^2, or x[i], to an exact sum; the bits of the result depend on the set only. */
-	void (*sum_squares)(struct kernel_context *, struct exact_sum *, const float *x, int64_t n);
-	void (*sum)(struct kernel_context *, struct exact_sum *, const float *x, int64_t n);
-	/* y *= most / (sqrt(squares) + 1e-6) where that is below 1, as torch's clip_grad_norm_. */
-	void (*clip)(struct kernel_context *, float *y, int64_t n, const struct exact_sum *squares,
-		double most);
+#define X(name, parameters) void(*name) parameters;
+	KERNELS(X)
+#undef X
 
 	const struct device_kernels *device; /* what a device's table has beyond; else NULL */
 };
+
+/* The kernels that every device has besides, in the same form. */
+#define DEVICE_KERNELS(X)                                                                          \
+	/* Tensors to (or from) one flat array of that type; what is between the segments is left  \
+	 * as it is. `segments` is read before the call returns. */                                \
+	X(pack, (struct kernel_context * context, enum dtype dtype, void *flat,                    \
+			const struct pack_segment *segments, int n_segments, bool unpack))         \
+	/* As adamw and sgd, with `factors` (NULL: of the arguments) and the gradient's `scale`    \
+	 * (NULL: gradient_scale) read on the device; and the new weights as bf16 to `copy`        \
+	 * (NULL: nowhere). */                                                                     \
+	X(adamw, (struct kernel_context * context, const struct adamw *adamw, void *copy,          \
+			 const struct adamw_factors *factors, const float *scale))                 \
+	X(sgd, (struct kernel_context * context, const struct sgd *sgd,                            \
+		       const struct sgd_factors *factors, const float *scale))                     \
+	/* The norm of squares, and what clipping it to `most` multiplies with: 1 or less. */      \
+	X(clip_scale, (struct kernel_context * context, const struct exact_sum *squares,           \
+			      double most, double *norm, float *scale))
 
 /* Of devices only. Their answers stay on the device, and what changes from step to step is read
  * there when the kernel runs, so that a launch can be repeated as it is. */
@@ -151,20 +179,10 @@ struct device_kernels {
 		struct attention_way *, int most);
 	void (*choose_attention)(struct kernel_context *, struct attention_choice *, int n);
 	int64_t (*attention_version)(struct kernel_context *);
-	/* Tensors to (or from) one flat array of that type; what lies between the segments is left
-	 * as it is. `segments` is read before the call returns. */
-	void (*pack)(struct kernel_context *, enum dtype, void *flat, const struct pack_segment *,
-		int n_segments, bool unpack);
-	/* As adamw and sgd, with `factors` (NULL: of the arguments) and the gradient's `scale`
-	 * (NULL: gradient_scale) read on the device; and the new weights as bf16 to `copy`
-	 * (NULL: nowhere). */
-	void (*adamw)(struct kernel_context *, const struct adamw *, void *copy,
-		const struct adamw_factors *factors, const float *scale);
-	void (*sgd)(struct kernel_context *, const struct sgd *, const struct sgd_factors *factors,
-		const float *scale);
-	/* The norm of squares, and what clipping it to `most` multiplies with: 1 or less. */
-	void (*clip_scale)(struct kernel_context *, const struct exact_sum *squares, double most,
-		double *norm, float *scale);
+#define X(name, parameters) void(*name) parameters;
+	DEVICE_KERNELS(X)
+#undef X
+
 	/* The word of the context, on the device, that holds the largest token or target outside of
 	 * the vocabulary that its kernels have met; -1 while there was none. */
 	const int32_t *(*fault)(struct kernel_context *);

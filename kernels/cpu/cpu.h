@@ -78,37 +78,11 @@ enum { GEMM_BF16_LEAST_FLOATS = 1 << 18 };
 void CPU(multiply_bf16)(const struct gemm *g, float *workspace, int64_t floats);
 
 void CPU(gemm)(struct kernel_context *, const struct gemm *);
-void CPU(bias_add)(struct kernel_context *, enum dtype, void *, const void *, int64_t, int64_t);
-void CPU(bias_backward)(struct kernel_context *, enum dtype, void *, enum dtype, const void *,
-	int64_t, int64_t, bool);
-void CPU(layernorm)(struct kernel_context *, const struct norm *);
-void CPU(layernorm_backward)(struct kernel_context *, const struct norm_backward *);
-void CPU(rmsnorm)(struct kernel_context *, const struct norm *);
-void CPU(rmsnorm_backward)(struct kernel_context *, const struct norm_backward *);
-void CPU(rope)(struct kernel_context *, const struct rope *);
-void CPU(attention)(struct kernel_context *, const struct attention *);
-void CPU(attention_backward)(struct kernel_context *, const struct attention_backward *);
-void CPU(gelu)(struct kernel_context *, enum dtype, enum gelu, void *, const void *, int64_t);
-void CPU(gelu_backward)(struct kernel_context *, enum dtype, enum gelu, void *, const void *,
-	const void *, int64_t);
-void CPU(swiglu)(struct kernel_context *, enum dtype, void *, const void *, const void *, int64_t);
-void CPU(swiglu_backward)(struct kernel_context *, enum dtype, void *, void *, const void *,
-	const void *, const void *, int64_t);
-void CPU(embedding)(struct kernel_context *, const struct embedding *);
-void CPU(embedding_backward)(struct kernel_context *, const struct embedding_backward *);
-void CPU(cross_entropy)(struct kernel_context *, const struct cross_entropy *);
-void CPU(adamw)(struct kernel_context *, const struct adamw *);
-void CPU(sgd)(struct kernel_context *, const struct sgd *);
-/* The same of what is kept in bf16 (optimizer_bf16.c). */
+#define X(name, parameters) void CPU(name) parameters;
+KERNELS(X)
+#undef X
+/* The updates of what is kept in bf16 (optimizer_bf16.c). */
 void CPU(adamw_bf16)(const struct adamw *);
 void CPU(sgd_bf16)(const struct sgd *);
-void CPU(add)(struct kernel_context *, enum dtype, void *, const void *, const void *, int64_t);
-void CPU(accumulate)(
-	struct kernel_context *, enum dtype, void *, enum dtype, const void *, int64_t);
-void CPU(convert)(struct kernel_context *, enum dtype, void *, enum dtype, const void *, int64_t);
-void CPU(scale)(struct kernel_context *, float *, float, int64_t);
-void CPU(sum_squares)(struct kernel_context *, struct exact_sum *, const float *, int64_t);
-void CPU(tree_reduce)(
-	struct kernel_context *, enum dtype, void *, const void *const *, int, int64_t);
 
 #endif

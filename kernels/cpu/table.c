@@ -20,14 +20,25 @@ static void prepare_nothing(struct kernel_context *context, const struct gemm *g
 	(void)g;
 }
 
-static void sum(struct kernel_context *context, struct exact_sum *total, const float *x, int64_t n)
+/* zero and copy are what the C library does best. */
+void CPU(zero)(struct kernel_context *context, enum dtype dtype, void *y, int64_t n)
+{
+	reference_zero(context, dtype, y, n);
+}
+
+void CPU(copy)(struct kernel_context *context, enum dtype dtype, void *y, const void *x, int64_t n)
+{
+	reference_copy(context, dtype, y, x, n);
+}
+
+void CPU(sum)(struct kernel_context *context, struct exact_sum *total, const float *x, int64_t n)
 {
 	(void)context;
 	exact_sum_add_floats(total, x, n);
 }
 
-static void clip(struct kernel_context *context, float *y, int64_t n,
-	const struct exact_sum *squares, double most)
+void CPU(clip)(struct kernel_context *context, float *y, int64_t n, const struct exact_sum *squares,
+	double most)
 {
 	double factor = exact_sum_clip_factor(squares, most);
 
@@ -35,24 +46,12 @@ static void clip(struct kernel_context *context, float *y, int64_t n,
 		CPU(scale)(context, y, (float)factor, n);
 }
 
-/* zero and copy are what the C library does best. */
+#define ROW(name, parameters) .name = CPU(name),
 #define TABLE(table_name, library_name, close_function, prepare_function, gemm_function)           \
 	{                                                                                          \
 		.name = table_name, .library = library_name, .open = open_context,                 \
 		.close = close_function, .prepare_gemm = prepare_function, .gemm = gemm_function,  \
-		.bias_add = CPU(bias_add), .bias_backward = CPU(bias_backward),                    \
-		.layernorm = CPU(layernorm), .layernorm_backward = CPU(layernorm_backward),        \
-		.rmsnorm = CPU(rmsnorm), .rmsnorm_backward = CPU(rmsnorm_backward),                \
-		.rope = CPU(rope), .attention = CPU(attention),                                    \
-		.attention_backward = CPU(attention_backward), .gelu = CPU(gelu),                  \
-		.gelu_backward = CPU(gelu_backward), .swiglu = CPU(swiglu),                        \
-		.swiglu_backward = CPU(swiglu_backward), .embedding = CPU(embedding),              \
-		.embedding_backward = CPU(embedding_backward),                                     \
-		.cross_entropy = CPU(cross_entropy), .adamw = CPU(adamw), .sgd = CPU(sgd),         \
-		.add = CPU(add), .accumulate = CPU(accumulate), .convert = CPU(convert),           \
-		.scale = CPU(scale), .zero = reference_zero, .copy = reference_copy,               \
-		.tree_reduce = CPU(tree_reduce), .sum_squares = CPU(sum_squares), .sum = sum,      \
-		.clip = clip,                                                                      \
+		KERNELS(ROW)                                                                       \
 	}
 
 const struct kernels CPU(builtin) = TABLE(

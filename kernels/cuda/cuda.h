@@ -64,14 +64,12 @@ int cuda_attention_ways(
 	struct kernel_context *, const struct attention *, struct attention_way *ways, int most);
 void cuda_choose_attention(struct kernel_context *, struct attention_choice *choices, int n);
 int64_t cuda_attention_version(struct kernel_context *);
-void cuda_pack(
-	struct kernel_context *, enum dtype, void *flat, const struct pack_segment *, int n, bool);
-void cuda_adamw(struct kernel_context *, const struct adamw *, void *copy,
-	const struct adamw_factors *, const float *scale);
-void cuda_sgd_now(struct kernel_context *, const struct sgd *, const struct sgd_factors *,
-	const float *scale);
-void cuda_clip_scale(
-	struct kernel_context *, const struct exact_sum *, double most, double *norm, float *scale);
+#define X(name, parameters) void cuda_##name parameters;
+KERNELS(X)
+#undef X
+#define X(name, parameters) void cuda_device_##name parameters;
+DEVICE_KERNELS(X)
+#undef X
 
 struct launch {
 	enum cuda_kernel kernel;
@@ -84,6 +82,9 @@ struct launch {
 void cuda_launch(
 	struct kernel_context *context, const struct launch *launch, const void *arguments);
 struct cuda_backend *cuda_backend(const struct kernel_context *context);
+extern const char *const cuda_kernel_names[CUDA_KERNEL_COUNT];
+/* False, with the context's error set, where a call of the driver failed. */
+bool cuda_succeeds(struct kernel_context *context, int result, const char *what);
 bool cuda_aligned(const void *pointer);
 /* Elements of a pack of 16 bytes; of the narrower rule for two types (device.cuh, lanes). */
 int64_t cuda_lanes(enum dtype a, enum dtype b);
@@ -103,41 +104,7 @@ static inline int64_t cuda_blocks(int64_t n, int64_t per_block)
 void cuda_close_products(struct cuda_backend *backend);
 void cuda_prepare_gemm(struct kernel_context *, const struct gemm *);
 void cuda_gemm(struct kernel_context *, const struct gemm *);
-void cuda_attention(struct kernel_context *, const struct attention *);
 /* attention_cudnn.c: false, and nothing done, where ours is to do it. */
 bool cuda_attention_by_choice(struct kernel_context *, const struct attention *);
 void cuda_close_attention(struct cuda_backend *backend);
-void cuda_attention_backward(struct kernel_context *, const struct attention_backward *);
-void cuda_bias_add(struct kernel_context *, enum dtype, void *, const void *, int64_t, int64_t);
-void cuda_bias_backward(struct kernel_context *, enum dtype, void *, enum dtype, const void *,
-	int64_t, int64_t, bool);
-void cuda_layernorm(struct kernel_context *, const struct norm *);
-void cuda_layernorm_backward(struct kernel_context *, const struct norm_backward *);
-void cuda_rmsnorm(struct kernel_context *, const struct norm *);
-void cuda_rmsnorm_backward(struct kernel_context *, const struct norm_backward *);
-void cuda_rope(struct kernel_context *, const struct rope *);
-void cuda_embedding(struct kernel_context *, const struct embedding *);
-void cuda_embedding_backward(struct kernel_context *, const struct embedding_backward *);
-void cuda_cross_entropy(struct kernel_context *, const struct cross_entropy *);
-void cuda_gelu(struct kernel_context *, enum dtype, enum gelu, void *, const void *, int64_t);
-void cuda_gelu_backward(struct kernel_context *, enum dtype, enum gelu, void *, const void *,
-	const void *, int64_t);
-void cuda_swiglu(struct kernel_context *, enum dtype, void *, const void *, const void *, int64_t);
-void cuda_swiglu_backward(struct kernel_context *, enum dtype, void *, void *, const void *,
-	const void *, const void *, int64_t);
-void cuda_adamw_plain(struct kernel_context *, const struct adamw *);
-void cuda_sgd(struct kernel_context *, const struct sgd *);
-void cuda_add(struct kernel_context *, enum dtype, void *, const void *, const void *, int64_t);
-void cuda_accumulate(
-	struct kernel_context *, enum dtype, void *, enum dtype, const void *, int64_t);
-void cuda_convert(struct kernel_context *, enum dtype, void *, enum dtype, const void *, int64_t);
-void cuda_scale(struct kernel_context *, float *, float, int64_t);
-void cuda_zero(struct kernel_context *, enum dtype, void *, int64_t);
-void cuda_copy(struct kernel_context *, enum dtype, void *, const void *, int64_t);
-void cuda_tree_reduce(
-	struct kernel_context *, enum dtype, void *, const void *const *, int, int64_t);
-void cuda_sum_squares(struct kernel_context *, struct exact_sum *, const float *, int64_t);
-void cuda_sum(struct kernel_context *, struct exact_sum *, const float *, int64_t);
-void cuda_clip(struct kernel_context *, float *, int64_t, const struct exact_sum *, double);
-
 #endif

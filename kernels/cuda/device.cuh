@@ -1,7 +1,7 @@
 /* What all .cu files share: element types, 16-byte accesses, sums over a block.
  *
- * The files use the part of CUDA that intrinsics.cuh names. The tests compile them as C++ with a
- * shim in its place, in which threads are coroutines and tensor core instructions are loops
+ * The files use the part of CUDA that intrinsics.cuh names. The tests compile them as C++ and
+ * include a shim before, in which threads are coroutines and tensor core instructions are loops
  * (tests/kernels/cuda_on_cpu). */
 #ifndef KERNELS_CUDA_DEVICE_CUH
 #define KERNELS_CUDA_DEVICE_CUH
@@ -13,8 +13,6 @@
 
 #ifdef __CUDACC__
 #include "kernels/cuda/intrinsics.cuh"
-#else
-#include "tests/kernels/cuda_on_cpu/intrinsics.h"
 #endif
 
 struct bf16 {

@@ -116,7 +116,7 @@ static void update(struct kernel_context *context, enum cuda_kernel kernel, enum
 	launch_flat(context, cuda_typed(kernel, dtype), n, cuda_lanes(dtype, dtype), arguments);
 }
 
-void cuda_sgd_now(struct kernel_context *context, const struct sgd *s,
+void cuda_device_sgd(struct kernel_context *context, const struct sgd *s,
 	const struct sgd_factors *factors, const float *scale)
 {
 	const struct sgd_launch a = {.w = s->w,
@@ -134,10 +134,10 @@ void cuda_sgd_now(struct kernel_context *context, const struct sgd *s,
 
 void cuda_sgd(struct kernel_context *context, const struct sgd *s)
 {
-	cuda_sgd_now(context, s, NULL, NULL);
+	cuda_device_sgd(context, s, NULL, NULL);
 }
 
-void cuda_adamw(struct kernel_context *context, const struct adamw *o, void *copy,
+void cuda_device_adamw(struct kernel_context *context, const struct adamw *o, void *copy,
 	const struct adamw_factors *factors, const float *scale)
 {
 	struct adamw_launch a = {
@@ -163,9 +163,9 @@ void cuda_adamw(struct kernel_context *context, const struct adamw *o, void *cop
 	update(context, CUDA_adamw_fp32, o->dtype, a.n, &a);
 }
 
-void cuda_adamw_plain(struct kernel_context *context, const struct adamw *adamw)
+void cuda_adamw(struct kernel_context *context, const struct adamw *adamw)
 {
-	cuda_adamw(context, adamw, NULL, NULL, NULL);
+	cuda_device_adamw(context, adamw, NULL, NULL, NULL);
 }
 
 /* The list of sources goes to the workspace, in the order of the stream. */
@@ -192,7 +192,7 @@ void cuda_tree_reduce(struct kernel_context *context, enum dtype dtype, void *y,
 	launch_flat(context, cuda_typed(kernel, dtype), n, cuda_lanes(dtype, dtype), &a);
 }
 
-void cuda_pack(struct kernel_context *context, enum dtype dtype, void *flat,
+void cuda_device_pack(struct kernel_context *context, enum dtype dtype, void *flat,
 	const struct pack_segment *segments, int n, bool unpack)
 {
 	enum cuda_kernel kernel = cuda_typed(unpack ? CUDA_unpack_fp32 : CUDA_pack_fp32, dtype);
@@ -242,8 +242,8 @@ void cuda_sum(struct kernel_context *context, struct exact_sum *sum, const float
 	exact(context, CUDA_sum_floats, sum, x, n);
 }
 
-void cuda_clip_scale(struct kernel_context *context, const struct exact_sum *squares, double limit,
-	double *norm, float *scale)
+void cuda_device_clip_scale(struct kernel_context *context, const struct exact_sum *squares,
+	double limit, double *norm, float *scale)
 {
 	struct clip_launch a = {
 		.limbs = squares->limbs, .norm = norm, .scale = scale, .limit = limit};
@@ -258,6 +258,6 @@ void cuda_clip(struct kernel_context *context, float *y, int64_t n, const struct
 	double *norm = context->workspace;
 	float *factor = (float *)(norm + 1);
 
-	cuda_clip_scale(context, squares, most, norm, factor);
+	cuda_device_clip_scale(context, squares, most, norm, factor);
 	scale(context, y, 1.0f, factor, n);
 }

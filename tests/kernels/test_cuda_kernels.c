@@ -236,11 +236,11 @@ static void test_pack(void **state)
 		(&tensors[0][0])[i] = (float)i;
 	memset(flat, 0, sizeof(flat));
 	memset(back, 0, sizeof(back));
-	cuda_pack(&context, DTYPE_FP32, flat, segments, 3, false);
+	cuda_device_pack(&context, DTYPE_FP32, flat, segments, 3, false);
 	assert_true(flat[6] == 6.0f && flat[7] == 0.0f && flat[8] == 16.0f && flat[39] == 47.0f);
 	for (int i = 0; i < 3; i++)
 		segments[i].tensor = back[i];
-	cuda_pack(&context, DTYPE_FP32, flat, segments, 3, true);
+	cuda_device_pack(&context, DTYPE_FP32, flat, segments, 3, true);
 	assert_memory_equal(back[0], tensors[0], 7 * sizeof(float));
 	assert_true(back[0][7] == 0.0f);
 	assert_memory_equal(back[1], tensors[1], 2 * sizeof(tensors[1]));
@@ -263,7 +263,7 @@ static void test_clip_scale(void **state)
 		exact_sum_add_squares(&expected, rows[i], 4);
 		exact_sum_normalise(&expected);
 		assert_memory_equal(&sum, &expected, sizeof(sum));
-		cuda_clip_scale(&context, &sum, 2.5, &norm, &scale);
+		cuda_device_clip_scale(&context, &sum, 2.5, &norm, &scale);
 		exact = sqrt(exact_sum_value(&expected));
 		factor = 2.5 / (exact + 1e-6);
 		assert_true(norm == exact);
@@ -280,11 +280,11 @@ static void test_sum_of_not_a_number(void **state)
 
 	(void)state;
 	cuda_sum_squares(&context, &sum, x, 3);
-	cuda_clip_scale(&context, &sum, 1.0, &norm, &scale);
+	cuda_device_clip_scale(&context, &sum, 1.0, &norm, &scale);
 	assert_true(isnan(norm) && isnan(scale) && isnan(exact_sum_value(&sum)));
 	memset(&sum, 0, sizeof(sum));
 	cuda_sum_squares(&context, &sum, y, 2);
-	cuda_clip_scale(&context, &sum, 1.0, &norm, &scale);
+	cuda_device_clip_scale(&context, &sum, 1.0, &norm, &scale);
 	assert_true(isinf(norm) && scale == 0.0f);
 }
 
@@ -307,7 +307,7 @@ static void test_adamw_of_device_scale(void **state)
 	a.gradient_scale = 77.0f;
 	now = adamw_factors(&a);
 	a.lr = a.bias_correction1 = a.bias_correction2 = 3;
-	cuda_adamw(&context, &a, copy, &now, &scale);
+	cuda_device_adamw(&context, &a, copy, &now, &scale);
 	assert_memory_equal(w[0], w[1], sizeof(w[0]));
 	assert_memory_equal(v[0], v[1], sizeof(v[0]));
 	for (int i = 0; i < 5; i++)
@@ -373,7 +373,7 @@ static void test_stochastic_rounding(void **state)
 				now.draw = 4;
 			else
 				a.rounding.stream[1] = 4;
-			cuda_adamw(&context, &a, copy, round < 8 ? &now : NULL, NULL);
+			cuda_device_adamw(&context, &a, copy, round < 8 ? &now : NULL, NULL);
 			assert_memory_equal(copy, a.w, sizeof(copy));
 		}
 		assert_memory_equal(states[0], states[1], sizeof(states[0]));

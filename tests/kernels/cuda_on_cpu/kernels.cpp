@@ -1,4 +1,8 @@
-/* The kernels of the CUDA image, compiled for the machine of this folder. */
+/* The kernels of the CUDA image, compiled for the machine of this folder: what stands for CUDA's
+ * intrinsics comes first. */
+#include "tests/kernels/cuda_on_cpu/hopper.h"
+#include "tests/kernels/cuda_on_cpu/intrinsics.h"
+
 #include "kernels/cuda/attention_hopper.cuh"
 #include "kernels/cuda/attention_hopper_backward.cuh"
 #include "kernels/cuda/attention_plain.cuh"
