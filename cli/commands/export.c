@@ -5,7 +5,7 @@
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
 #include "executor/executor.h"
-#include "reports/export.h"
+#include "frameworks/frameworks.h"
 
 /* -o FOLDER takes the target's own file name. */
 static const char *output_path(

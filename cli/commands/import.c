@@ -4,7 +4,7 @@
 #include "cli/commands/commands.h"
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
-#include "reports/export.h"
+#include "frameworks/frameworks.h"
 #include "reports/reports.h"
 
 /* What is being imported, and for what. */

@@ -1,4 +1,4 @@
-"""Fails when base..reports refer to anything but arithmetic, text and memory.
+"""Fails when base..frameworks refer to anything but arithmetic, text and memory.
 
 They will run inside a web page, where there is no file, process, thread, clock, locale or
 environment; what they may call is therefore listed, and everything else is refused. Their objects

@@ -1,4 +1,4 @@
-/* What base..reports must not reach, neither themselves nor through a library: the executable's
+/* What base..frameworks must not reach, neither themselves nor through a library: the executable's
  * definitions come before those of every shared library, and fail the test when they are called.
  *
  * Nothing here includes a header: the names are given to the linker (the asm labels), and their

@@ -1,0 +1,102 @@
+/* What several frameworks say in the same words: strategy, mesh and wrapping of FSDP. */
+#include <string.h>
+#include <strings.h>
+
+#include "frameworks/common/reading.h"
+
+void import_fsdp2_strategy(
+	struct importing *importing, bool reshards, bool hybrid, const char *path)
+{
+	import_set(importing, "runtime", "pytorch-fsdp2", NULL);
+	import_set(importing, "strategy",
+		hybrid     ? reshards ? "HYBRID_SHARD" : "HYBRID_SHARD_ZERO2"
+		: reshards ? "FULL_SHARD"
+			   : "SHARD_GRAD_OP",
+		path);
+}
+
+static int64_t ranks_so_far(const struct importing *importing)
+{
+	const struct imported *imported = importing->imported;
+	int64_t ranks;
+
+	for (int i = 0; i < imported->n_settings; i++) {
+		if (strcmp(imported->settings[i].option, "gpus") == 0 &&
+			parse_int(imported->settings[i].value, &ranks))
+			return ranks;
+	}
+	return 0;
+}
+
+bool import_mesh(struct importing *importing, int64_t replicate, int64_t shard, const char *path,
+	bool *hybrid, struct error *error)
+{
+	int64_t ranks = ranks_so_far(importing), product;
+
+	replicate = max_i64(replicate, 1);
+	if (shard <= 0 && ranks > 0 && ranks % replicate == 0)
+		shard = ranks / replicate;
+	*hybrid = replicate > 1 && shard != 1;
+	if (shard > 0) {
+		if (!checked_mul(replicate, shard, &product) || (ranks > 0 && product != ranks))
+			return import_fail(importing, path, error,
+				"replicate %lld x shard %lld, expected %lld processes in all",
+				(long long)replicate, (long long)shard, (long long)ranks);
+		if (ranks == 0)
+			import_set_count(importing, "gpus", product, path);
+	}
+	if (*hybrid && shard > 0)
+		import_set_count(importing, "shard-group", shard, path);
+	else if (*hybrid)
+		importing->imported->replicas = replicate;
+	return true;
+}
+
+bool import_fsdp1_strategy(
+	struct importing *importing, const char *path, const char *otherwise, struct error *error)
+{
+	static const char *const names[] = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD",
+		"HYBRID_SHARD", "HYBRID_SHARD_ZERO2", NULL};
+	const char *text = import_text(importing, path, otherwise);
+
+	for (int i = 0; names[i] != NULL; i++) {
+		const char number[] = {(char)('1' + i), '\0'};
+		bool hidden = text[0] == '_' && strcasecmp(text + 1, names[i]) == 0;
+		if (strcasecmp(text, names[i]) != 0 && strcmp(text, number) != 0 && !hidden)
+			continue;
+		import_set(importing, "strategy", names[i],
+			import_find(importing, path) != NULL ? path : NULL);
+		return true;
+	}
+	return import_fail(importing, path, error,
+		"expected FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD or HYBRID_SHARD_ZERO2, "
+		"got \"%.60s\"",
+		text);
+}
+
+bool import_wrap(struct importing *importing, const char *policy, const char *block_class,
+	const char *least, const char *no_policy, struct error *error)
+{
+	const char *text = import_text(importing, policy, no_policy);
+	const char *path = import_find(importing, policy) != NULL ? policy : NULL;
+	int64_t count;
+
+	if (block_class != NULL)
+		importing->imported->block_class = import_text(importing, block_class, NULL);
+	if (strcasecmp(text, "TRANSFORMER_BASED_WRAP") == 0) {
+		import_set(importing, "wrap", "block", path);
+	} else if (strcasecmp(text, "NO_WRAP") == 0) {
+		import_set(importing, "wrap", "model", path);
+	} else if (strcasecmp(text, "SIZE_BASED_WRAP") == 0) {
+		if (!import_count(importing, least, &count, 100000000, error))
+			return false;
+		import_set(importing, "wrap",
+			arena_printf(importing->arena, "size:%lld", (long long)count), path);
+	} else {
+		return import_fail(importing, policy, error,
+			"expected TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP, got "
+			"\"%.60s\"",
+			text);
+	}
+	return true;
+}

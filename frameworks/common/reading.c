@@ -1,0 +1,165 @@
+/* What readers of every target share: typed values, settings, notes and errors with their places.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "frameworks/common/reading.h"
+
+const struct node *import_find(const struct importing *importing, const char *path)
+{
+	return source_find(importing->source, path);
+}
+
+/* Left to the Trainer, or to the framework. */
+bool import_is_unset(const struct node *node)
+{
+	return node == NULL || node->kind == NODE_NULL || node->text == NULL ||
+	       strcmp(node->text, "auto") == 0 || strcmp(node->text, "None") == 0;
+}
+
+const char *import_text(const struct importing *importing, const char *path, const char *otherwise)
+{
+	const struct node *node = import_find(importing, path);
+
+	return import_is_unset(node) ? otherwise : node->text;
+}
+
+bool import_is(const struct importing *importing, const char *path, const char *value)
+{
+	const char *text = import_text(importing, path, NULL);
+
+	return text != NULL && strcasecmp(text, value) == 0;
+}
+
+static void add_note(struct importing *importing, const char *line)
+{
+	struct imported *imported = importing->imported;
+	struct text safe = {0};
+
+	if (imported->n_notes == imported->notes_room) {
+		int room = 2 * imported->notes_room + 16;
+		const char **grown = ARENA_ARRAY(importing->arena, const char *, room);
+		for (int i = 0; i < imported->n_notes; i++)
+			grown[i] = imported->notes[i];
+		imported->notes = grown;
+		imported->notes_room = room;
+	}
+	add_ascii(&safe, line);
+	imported->notes[imported->n_notes++] = arena_strdup(importing->arena, text_string(&safe));
+	text_finish(&safe);
+}
+
+void import_note(struct importing *importing, const char *path, const char *format, ...)
+{
+	const struct node *node = path != NULL ? import_find(importing, path) : NULL;
+	const char *name = importing->source->name;
+	struct text line = {0};
+	va_list args;
+
+	if (node == NULL)
+		text_printf(&line, "%s: ", name);
+	else
+		text_printf(&line, "%s:%d: %s: ", name, node->line, path);
+	va_start(args, format);
+	text_vprintf(&line, format, args);
+	va_end(args);
+	add_note(importing, text_string(&line));
+	text_finish(&line);
+}
+
+bool import_fail(const struct importing *importing, const char *path, struct error *error,
+	const char *format, ...)
+{
+	const struct node *node = path != NULL ? import_find(importing, path) : NULL;
+	struct text words = {0};
+	va_list args;
+
+	va_start(args, format);
+	text_vprintf(&words, format, args);
+	va_end(args);
+	if (node != NULL)
+		node_error(node, error, "%s", text_string(&words));
+	else
+		error_at(error, EXIT_CODE_INPUT, importing->source->name, 0, 0, "%s",
+			text_string(&words));
+	text_finish(&words);
+	return false;
+}
+
+bool import_read_count(const struct node *node, int64_t *count, struct error *error)
+{
+	if (!parse_whole_number(node->text, count) || *count <= 0)
+		return node_error(
+			node, error, "expected a whole number above 0, got \"%.60s\"", node->text);
+	return true;
+}
+
+bool import_count(const struct importing *importing, const char *path, int64_t *count,
+	int64_t otherwise, struct error *error)
+{
+	const struct node *node = import_find(importing, path);
+
+	*count = otherwise;
+	if (import_is_unset(node) || strcmp(node->text, "-1") == 0)
+		return true;
+	return import_read_count(node, count, error);
+}
+
+bool import_read_switch(const struct node *node, bool *value, struct error *error)
+{
+	static const char *const on[] = {"true", "yes", "y", "on", "1", "t", NULL};
+	static const char *const off[] = {"false", "no", "n", "off", "0", "f", NULL};
+
+	for (int i = 0; on[i] != NULL; i++) {
+		if (strcasecmp(node->text, on[i]) == 0 || strcasecmp(node->text, off[i]) == 0) {
+			*value = strcasecmp(node->text, on[i]) == 0;
+			return true;
+		}
+	}
+	return node_error(node, error, "expected true or false, got \"%.60s\"", node->text);
+}
+
+bool import_switch(const struct importing *importing, const char *path, bool *value, bool otherwise,
+	struct error *error)
+{
+	const struct node *node = import_find(importing, path);
+
+	*value = otherwise;
+	return import_is_unset(node) || import_read_switch(node, value, error);
+}
+
+void import_set(
+	struct importing *importing, const char *option, const char *value, const char *path)
+{
+	struct imported *imported = importing->imported;
+	const struct node *node = path != NULL ? import_find(importing, path) : NULL;
+	int i = 0;
+
+	while (i < imported->n_settings && strcmp(imported->settings[i].option, option) != 0)
+		i++;
+	if (i == IMPORT_SETTINGS_MOST)
+		return;
+	imported->settings[i] = (struct import_setting){option, value, path, node};
+	imported->n_settings = max_i64(imported->n_settings, i + 1);
+	imported->has_ranks = imported->has_ranks || strcmp(option, "gpus") == 0;
+}
+
+void import_set_count(
+	struct importing *importing, const char *option, int64_t value, const char *path)
+{
+	import_set(
+		importing, option, arena_printf(importing->arena, "%lld", (long long)value), path);
+}
+
+bool import_was_set(const struct importing *importing, const char *option)
+{
+	const struct imported *imported = importing->imported;
+
+	for (int i = 0; i < imported->n_settings; i++) {
+		if (strcmp(imported->settings[i].option, option) == 0)
+			return true;
+	}
+	return false;
+}

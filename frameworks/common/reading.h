@@ -1,0 +1,92 @@
+/* Reading a target's file: what the file gives as options, notes with their lines, and what the
+ * readers of several targets share. */
+#ifndef FRAMEWORKS_COMMON_READING_H
+#define FRAMEWORKS_COMMON_READING_H
+
+#include "frameworks/common/target.h"
+
+/* One option that the file gives. */
+struct import_setting {
+	const char *option, *value; /* "micro-batch", "2" */
+	const char *key;            /* where it came from: "fsdp_config.fsdp_version", ... */
+	const struct node *node;    /* NULL: a default of the framework */
+};
+
+enum { IMPORT_SETTINGS_MOST = 40 };
+
+/* A model's size, where the file spells it out; 0: not said. */
+struct import_shape {
+	int64_t layers, hidden, heads, kv_heads, ffn;
+};
+
+struct imported {
+	const struct export_target *target;
+	int n_settings;
+	struct import_setting settings[IMPORT_SETTINGS_MOST];
+	int n_notes, notes_room;
+	const char **notes; /* "file:3: fsdp_config.x: ..." */
+	const char *model;  /* as the file names it; NULL */
+	const char *block_class;
+	struct import_shape shape;
+	bool has_ranks; /* `gpus` is among the settings */
+	/* Embedding and head are units of their own, unless they share a weight: the caller knows.
+	 */
+	bool wraps_apart;
+	int64_t replicas; /* groups of a hybrid whose size the file leaves to the number of ranks; 0
+			   */
+};
+
+struct importing {
+	struct arena *arena;
+	const struct source *source;
+	struct imported *imported;
+};
+
+/* Every leaf through the target's table of keys; those of IMPORT_READ are left to `finish`. */
+bool import_take_leaves(struct importing *importing, struct error *error);
+
+/* --- for `finish` ------------------------------------------------------------------------- */
+const struct node *import_find(const struct importing *importing, const char *path);
+/* The text of a leaf, `otherwise` when it is absent, null or "auto". */
+const char *import_text(const struct importing *importing, const char *path, const char *otherwise);
+bool import_is(const struct importing *importing, const char *path, const char *value);
+/* Absent, null, "auto" or "None": left to the framework. */
+bool import_is_unset(const struct node *node);
+/* Of a leaf that is set. */
+bool import_read_count(const struct node *node, int64_t *count, struct error *error);
+bool import_read_switch(const struct node *node, bool *value, struct error *error);
+/* A whole number above 0; `otherwise` when absent, null, -1 or "auto". */
+bool import_count(const struct importing *importing, const char *path, int64_t *count,
+	int64_t otherwise, struct error *error);
+/* true and false in the spellings of YAML, JSON, Python and the shell. */
+bool import_switch(const struct importing *importing, const char *path, bool *value, bool otherwise,
+	struct error *error);
+/* `path` names the leaf that it follows from; NULL: a default of the framework. A later setting of
+ * an option replaces the earlier one. */
+void import_set(
+	struct importing *importing, const char *option, const char *value, const char *path);
+void import_set_count(
+	struct importing *importing, const char *option, int64_t value, const char *path);
+bool import_was_set(const struct importing *importing, const char *option);
+void import_note(struct importing *importing, const char *path, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* An error at the leaf. Always false. */
+bool import_fail(const struct importing *importing, const char *path, struct error *error,
+	const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* --- what several targets share ----------------------------------------------------------- */
+/* FULL_SHARD and the others from version, resharding and the mesh of FSDP2. */
+void import_fsdp2_strategy(
+	struct importing *importing, bool reshards, bool hybrid, const char *path);
+/* `shard` and `replicate`, -1 or 0 being "the rest", of `ranks` (0 = unknown): sets the hybrid
+ * strategy or leaves the flat one, --shard-group and --gpus. */
+bool import_mesh(struct importing *importing, int64_t replicate, int64_t shard, const char *path,
+	bool *hybrid, struct error *error);
+/* FULL_SHARD or fully_shard's enum in any case, or its number: sets strategy; FSDP1. */
+bool import_fsdp1_strategy(
+	struct importing *importing, const char *path, const char *otherwise, struct error *error);
+/* auto_wrap_policy, class and min_num_params below `prefix`. `no_policy`: what absence means. */
+bool import_wrap(struct importing *importing, const char *policy, const char *block_class,
+	const char *least, const char *no_policy, struct error *error);
+
+#endif

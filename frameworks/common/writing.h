@@ -1,0 +1,65 @@
+/* Writing a plan as a target's file: the plan that the file can say, notes about the rest, and what
+ * the writers of several targets share. */
+#ifndef FRAMEWORKS_COMMON_WRITING_H
+#define FRAMEWORKS_COMMON_WRITING_H
+
+#include "frameworks/common/target.h"
+
+struct export_note {
+	const char *knob;   /* "prefetch" */
+	const char *text;   /* "none -> pre: ..." or "2: DataLoader(batch_size=2)" */
+	enum saying saying; /* SAYS_BESIDE: to be said elsewhere; else: changed */
+};
+
+struct exported {
+	struct plan plan; /* what the file stands for */
+	int n_notes, notes_room;
+	struct export_note *notes; /* from the arena */
+	const char *launch;        /* "accelerate launch --config_file plan.yaml train.py" */
+};
+
+struct exporting {
+	const struct export_target *target;
+	const struct plan_file *file;
+	const struct plan *plan; /* already what the target can say */
+	const struct model *model;
+	const struct topology *topology;
+	struct exported *exported;
+	struct arena *arena;
+	struct text *text;
+};
+
+/* Applies the target's rules to a copy of the plan; every change becomes a note. */
+void export_adapt(struct exporting *exporting, struct plan *plan);
+/* Sets one knob, mesh and resharding with it, and notes the change; nothing when it is so already,
+ * or when this version has no such value. */
+void export_change(struct exporting *exporting, struct plan *plan, const char *knob,
+	const char *value, const char *why);
+void export_add_note(struct exporting *exporting, const char *knob, enum saying saying,
+	const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* The value of a knob as text, without quotes; NULL when there is no such knob. */
+const char *export_knob(const struct plan *plan, const char *name, struct arena *arena);
+
+/* Comment lines that say what the file is, how to start it and what it cannot say. */
+void export_header(struct exporting *exporting);
+
+/* --- questions about the plan ----------------------------------------------------------- */
+bool export_is_hybrid(const struct exporting *exporting);
+bool export_is_sharded(const struct exporting *exporting);
+/* The class to wrap; adds a note once when the family's is not known. */
+const char *export_class(struct exporting *exporting);
+/* N of wrap "size:N"; 0 for every other wrap. */
+int64_t export_min_parameters(const struct exporting *exporting);
+bool export_wraps_blocks(const struct exporting *exporting);
+/* ZeRO's stage that comes nearest: 0 nothing, 1 optimizer state, 2 + gradients, 3 + parameters. */
+int export_zero_stage(const struct plan *plan);
+bool export_checkpoints(const struct exporting *exporting);
+const char *export_torch_dtype(enum dtype dtype); /* "bfloat16" */
+bool export_has(const char *const *names, const char *name);
+/* The class of a transformer block in Hugging Face's Transformers ("LlamaDecoderLayer"); NULL for a
+ * family that is not known. */
+const char *export_block_class(const char *family);
+/* The family whose block has that class; NULL. */
+const char *export_block_family(const char *block_class);
+
+#endif

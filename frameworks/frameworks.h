@@ -1,0 +1,35 @@
+/* Plans as the configuration files of other frameworks, and back.
+ *
+ * Writing: what a file cannot say is a note, never silence; `plan` of struct exported is the plan
+ * that the file's words stand for, and importing the file gives that plan back in every knob that
+ * the file says.
+ *
+ * Reading: a file of any syntax becomes a flat list of leaves; a target's table says what each leaf
+ * means, its `finish` what takes two of them. Every leaf that no table knows, and every one that
+ * cannot be honoured, is a note with its line. */
+#ifndef FRAMEWORKS_FRAMEWORKS_H
+#define FRAMEWORKS_FRAMEWORKS_H
+
+#include "frameworks/common/common.h"
+#include "frameworks/targets/targets.h"
+
+/* NULL with an EXIT_CODE_USAGE that suggests the nearest name. */
+const struct export_target *export_find(const char *name, struct error *error);
+
+/* Appends the file to `text`. `file_name` is only for the launch line. EXIT_CODE_USAGE when the
+ * target has no word for the plan's kind of parallelism. */
+bool export_plan(const struct export_target *target, const struct plan_file *file,
+	const char *file_name, struct arena *arena, struct exported *exported, struct text *text,
+	struct error *error);
+
+/* `export --list`: a row a target; and docs/exports.md's table: a row a knob. */
+void export_list(struct text *text);
+void export_table(struct text *text);
+
+/* target: NULL = by the content. EXIT_CODE_INPUT with the place. */
+bool import_config(struct arena *arena, const char *name, const char *text, size_t length,
+	const struct export_target *target, struct imported *imported, struct error *error);
+/* What was understood, for people. */
+void import_print(const struct imported *imported, struct text *text);
+
+#endif

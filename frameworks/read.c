@@ -1,0 +1,169 @@
+/* Which syntax a text has, whose configuration it is, and reading it. */
+#include "frameworks/frameworks.h"
+
+#include <string.h>
+
+/* --- which target, which syntax ------------------------------------------------------------ */
+
+static bool read_source(struct arena *arena, struct source *source, struct error *error)
+{
+	switch (source->syntax) {
+	case SYNTAX_YAML:
+	case SYNTAX_JSON:
+		return source_read_tree(arena, source, error);
+	case SYNTAX_TOML:
+		return source_read_toml(arena, source, error);
+	case SYNTAX_PYTHON:
+		return source_read_python(arena, source, error);
+	case SYNTAX_ARGUMENTS:
+		return source_read_arguments(arena, source, error);
+	}
+	return false;
+}
+
+/* The first line that is neither blank nor a comment. */
+static const char *first_line(const struct source *source)
+{
+	const char *line = source->text;
+
+	while (*line == '#' || *line == '\n' || *line == '\r' || *line == ' ' || *line == '\t') {
+		if (*line == '#')
+			line += strcspn(line, "\n");
+		else
+			line++;
+	}
+	return line;
+}
+
+static bool is_toml_section(const char *line)
+{
+	size_t name =
+		line[0] == '[' ? strspn(line + 1, "abcdefghijklmnopqrstuvwxyz_.0123456789") : 0;
+
+	return name > 0 && line[name + 1] == ']' && strchr("\r\n \t#", line[name + 2]) != NULL;
+}
+
+/* "#!/usr/bin/env python3", against "#!/bin/bash". */
+static bool is_python_script(const char *text)
+{
+	const char *python = strstr(text, "python");
+
+	return python != NULL && python < text + strcspn(text, "\n");
+}
+
+static enum export_syntax syntax_of(const struct source *source)
+{
+	static const char *const python[] = {"import ", "from ", "def ", "class ", "\"\"\"", NULL};
+	const char *line = first_line(source);
+
+	if (strncmp(source->text, "#!", 2) == 0)
+		return is_python_script(source->text) ? SYNTAX_PYTHON : SYNTAX_ARGUMENTS;
+	for (int i = 0; python[i] != NULL; i++) {
+		if (strncmp(line, python[i], strlen(python[i])) == 0)
+			return SYNTAX_PYTHON;
+	}
+	if (strncmp(line, "--", 2) == 0 && line[2] != '-' && line[2] != '\n')
+		return SYNTAX_ARGUMENTS;
+	return is_toml_section(line) ? SYNTAX_TOML : SYNTAX_YAML;
+}
+
+static bool same_syntax(enum export_syntax a, enum export_syntax b)
+{
+	return a == b || (a <= SYNTAX_JSON && b <= SYNTAX_JSON); /* YAML reads JSON too */
+}
+
+static const struct export_target *recognize(const struct source *source)
+{
+	const struct export_target *best = NULL;
+	int surest = 0;
+
+	for (int i = 0; i < n_export_targets; i++) {
+		const struct export_target *target = export_targets[i];
+		if (!same_syntax(target->syntax, source->syntax) ||
+			target->import->recognizes == NULL)
+			continue;
+		int sure = target->import->recognizes(source);
+		if (sure > surest) {
+			surest = sure;
+			best = target;
+		}
+	}
+	return best;
+}
+
+static bool unrecognized(const struct source *source, struct error *error)
+{
+	return error_at(error, EXIT_CODE_INPUT, source->name, 1, 1,
+		"no configuration of a framework that is known here, expected one of accelerate, "
+		"Trainer, torchtitan, DeepSpeed, llm-foundry, axolotl, nanotron, Megatron-LM or a "
+		"PyTorch script; --from says which");
+}
+
+static bool is_fsdp2(const struct imported *imported)
+{
+	for (int i = 0; i < imported->n_settings; i++) {
+		const struct import_setting *setting = &imported->settings[i];
+		if (strcmp(setting->option, "runtime") == 0)
+			return strcmp(setting->value, "pytorch-fsdp2") == 0;
+	}
+	return false;
+}
+
+/* accelerate takes "offload_params" below fsdp_config for "fsdp_offload_params". */
+static void complete_keys(
+	struct arena *arena, struct source *source, const struct import_format *format)
+{
+	size_t section = format->section != NULL ? strlen(format->section) : 0;
+
+	for (int i = 0; section > 0 && i < source->n_leaves; i++) {
+		const char *path = source->leaves[i].path;
+		if (strncmp(path, format->section, section) == 0 &&
+			strncmp(path + section, format->prefix, strlen(format->prefix)) != 0)
+			source->leaves[i].path = arena_printf(
+				arena, "%s%s%s", format->section, format->prefix, path + section);
+	}
+}
+
+bool import_config(struct arena *arena, const char *name, const char *text, size_t length,
+	const struct export_target *target, struct imported *imported, struct error *error)
+{
+	struct source source = {.name = name, .text = text, .length = length};
+	struct importing importing = {arena, &source, imported};
+
+	*imported = (struct imported){0};
+	if (strlen(text) != length)
+		return error_at(
+			error, EXIT_CODE_INPUT, name, 0, 0, "expected text, got a NUL byte");
+	source.syntax = syntax_of(&source);
+	if (target != NULL && !same_syntax(target->syntax, source.syntax))
+		source.syntax = target->syntax;
+	if (!read_source(arena, &source, error))
+		return false;
+	if (target == NULL)
+		target = recognize(&source);
+	if (target == NULL)
+		return unrecognized(&source, error);
+	imported->target = target;
+	complete_keys(arena, &source, target->import);
+	if (!import_take_leaves(&importing, error) || !target->import->finish(&importing, error))
+		return false;
+	imported->wraps_apart = target->wraps_apart && is_fsdp2(imported);
+	return true;
+}
+
+void import_print(const struct imported *imported, struct text *text)
+{
+	text_printf(text, "%s\n", imported->target->title);
+	for (int i = 0; i < imported->n_settings; i++) {
+		const struct import_setting *setting = &imported->settings[i];
+		text_printf(text, "  --%-26s ", setting->option);
+		add_ascii(text, setting->value);
+		text_repeat(text, ' ', (int)max_i64(1, 18 - (int64_t)strlen(setting->value)));
+		if (setting->node != NULL) {
+			text_add(text, setting->key);
+			text_printf(text, " (line %d)\n", setting->node->line);
+		} else {
+			text_add(text, "what the framework does by itself\n");
+		}
+	}
+}

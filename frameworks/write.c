@@ -1,0 +1,137 @@
+/* A plan through the row of its target, and the targets as a list and as a table. */
+#include "frameworks/frameworks.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { TARGETS_MOST = 64 };
+
+const struct export_target *export_find(const char *name, struct error *error)
+{
+	const char *names[TARGETS_MOST + 1] = {NULL};
+
+	assert(n_export_targets <= TARGETS_MOST);
+	for (int i = 0; i < n_export_targets; i++) {
+		names[i] = export_targets[i]->name;
+		if (strcmp(names[i], name) == 0)
+			return export_targets[i];
+	}
+	const char *near = nearest_name(name, names);
+	error_set(error, EXIT_CODE_USAGE, "%.60s: no such target%s%s%s", name,
+		near != NULL ? ", did you mean " : "", near != NULL ? near : "",
+		near != NULL ? "?" : "; `export --list` shows them");
+	return NULL;
+}
+
+/* "%f": the file, "%n" nodes, "%g" devices a node, "%w" all, "%b" micro-batch, "%a" micro-batches,
+ * "%s" tokens. */
+static void add_placeholder(
+	const struct exporting *exporting, char letter, const char *file_name, struct text *line)
+{
+	const struct topology *topology = exporting->topology;
+	const struct plan *plan = exporting->plan;
+	const struct {
+		char letter;
+		int64_t value;
+	} numbers[] = {{'n', topology->nodes}, {'g', topology->devices_per_node},
+		{'w', topology_devices(topology)}, {'b', plan->micro_batch},
+		{'a', plan->grad_accum}, {'s', plan->seq_len}};
+
+	if (letter == 'f')
+		add_ascii(line, file_name);
+	for (int i = 0; i < COUNT_OF(numbers); i++) {
+		if (numbers[i].letter == letter)
+			text_int(line, numbers[i].value);
+	}
+}
+
+static const char *launch_line(const struct exporting *exporting, const char *file_name)
+{
+	struct text line = {0};
+
+	for (const char *c = exporting->target->launch; *c != '\0'; c++) {
+		if (*c != '%')
+			text_add_char(&line, *c);
+		else
+			add_placeholder(exporting, *++c, file_name, &line);
+	}
+	const char *copy = arena_strdup(exporting->arena, text_string(&line));
+	text_finish(&line);
+	return copy;
+}
+
+bool export_plan(const struct export_target *target, const struct plan_file *file,
+	const char *file_name, struct arena *arena, struct exported *exported, struct text *text,
+	struct error *error)
+{
+	struct exporting exporting = {
+		.target = target,
+		.file = file,
+		.plan = &exported->plan,
+		.model = file->model,
+		.topology = file->topology,
+		.exported = exported,
+		.arena = arena,
+		.text = text,
+	};
+	const struct mesh *mesh = &file->plan.mesh;
+
+	*exported = (struct exported){0};
+	if (mesh->tensor * mesh->pipeline * mesh->context * mesh->expert != 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"export: expected a plan of data parallelism alone");
+	export_adapt(&exporting, &exported->plan);
+	exported->launch = launch_line(&exporting, file_name);
+	target->write(&exporting);
+	return true;
+}
+
+/* --- lists --------------------------------------------------------------------------------- */
+
+void export_list(struct text *text)
+{
+	for (int i = 0; i < n_export_targets; i++) {
+		const struct export_target *target = export_targets[i];
+		text_printf(text, "%-22s %-24s %s\n", target->name, target->file, target->title);
+	}
+}
+
+static const char *table_cell(const struct export_target *target, const char *knob)
+{
+	if (strcmp(knob, "wrap") == 0)
+		return target->wraps == NULL                 ? "yes"
+		       : strcmp(target->wraps, "block") == 0 ? "fixed"
+							     : "some";
+	for (const struct export_rule *rule = target->rules; rule->knob != NULL; rule++) {
+		if (strcmp(rule->knob, knob) != 0)
+			continue;
+		if (rule->saying == SAYS_BESIDE)
+			return "beside";
+		if (rule->saying == SAYS_ALWAYS)
+			return "fixed";
+		return rule->values != NULL && strchr(rule->values, '>') != NULL ? "some" : "yes";
+	}
+	return "no";
+}
+
+static void add_table_row(struct text *text, const char *knob)
+{
+	text_printf(text, "| `%s` |", knob);
+	for (int i = 0; i < n_export_targets; i++)
+		text_printf(text, " %s |", table_cell(export_targets[i], knob));
+	text_add_char(text, '\n');
+}
+
+void export_table(struct text *text)
+{
+	text_add(text, "| knob |");
+	for (int i = 0; i < n_export_targets; i++)
+		text_printf(text, " %s |", export_targets[i]->name);
+	text_add(text, "\n|---|");
+	for (int i = 0; i < n_export_targets; i++)
+		text_add(text, "---|");
+	text_add_char(text, '\n');
+	for (const struct field *field = plan_fields; field->name != NULL; field++)
+		add_table_row(text, field->name);
+	add_table_row(text, "shard_group");
+}

@@ -1,0 +1,589 @@
+/* Exports and imports: what goes out comes back, what cannot go out is said, names stay inert. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "frameworks/frameworks.h"
+#include "planner/planner.h"
+
+enum { DRAWS = 6000, PLANS_AT_LEAST = 150 };
+
+/* --- random plans --------------------------------------------------------------------------- */
+
+static uint64_t random_state = 0x9e3779b97f4a7c15;
+
+static int random_below(int n)
+{
+	random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+	return (int)((random_state >> 33) % (unsigned)n);
+}
+
+/* Values to draw from; "" leaves the default. */
+static const struct {
+	const char *knob;
+	const char *values[10];
+} draws[] = {
+	{"runtime", {"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp", "", "deepspeed"}},
+	{"strategy", {"NO_SHARD", "SHARD_GRAD_OP", "FULL_SHARD", "HYBRID_SHARD",
+			     "HYBRID_SHARD_ZERO2", "", "ZERO_1", "ZERO_2", "ZERO_3"}},
+	{"shard_group", {"", "", "8", "4", "2"}},
+	{"reshard_after_forward", {"", "", "all", "2", "4", "20xtrue+12xfalse"}},
+	{"wrap", {"block", "blocks:4", "size:20000000", "model", "block+embedding+head",
+			 "blocks:2+head"}},
+	{"prefetch", {"", "none", "pre", "post"}},
+	{"forward_prefetch", {"", "true", "false"}},
+	{"limit_all_gathers", {"", "true", "false"}},
+	{"activation_checkpointing", {"none", "selective", "full", "8xfull+24xnone"}},
+	{"attention", {"flash", "eager", "flash2"}},
+	{"compile", {"true", "false"}},
+	{"param_dtype", {"bf16", "fp16", "fp32"}},
+	{"master_dtype", {"fp32", "bf16"}},
+	{"reduce_dtype", {"fp32", "bf16", "fp16"}},
+	{"optimizer", {"adamw-fused", "adamw-foreach", "adamw", "sgd"}},
+	{"cpu_offload", {"", "", "none", "optimizer", "parameters", "all", "1xnone+32xparameters"}},
+	{"seq_len", {"", "512", "1024"}},
+	{"micro_batch", {"", "1", "2", "6"}},
+	{"grad_accum", {"", "1", "3", "8"}},
+	{"sync_each_micro_batch", {"", "true", "false"}},
+	{"clip", {"", "1", "0.5"}},
+};
+
+static bool draw_plan(const struct model *model, const struct topology *topology,
+	struct arena *arena, struct plan *plan)
+{
+	struct choices choices = {0};
+
+	for (int i = 0; i < COUNT_OF(draws); i++) {
+		int n = 0;
+		while (n < 10 && draws[i].values[n] != NULL)
+			n++;
+		const char *value = draws[i].values[random_below(n)];
+		/* A value that this version does not have is left out. */
+		if (value[0] != '\0')
+			choices_set(&choices, draws[i].knob, draws[i].knob, value, arena, NULL);
+	}
+	return plan_resolve(&choices, model, topology, arena, plan, NULL);
+}
+
+/* --- one plan through one target ------------------------------------------------------------ */
+
+struct trip {
+	struct arena *arena;
+	struct plan_file file;
+	const struct export_target *target;
+	struct exported exported;
+	struct imported imported;
+	struct text text;
+};
+
+static const char *value_of(struct arena *arena, const struct plan *plan, const char *knob)
+{
+	const struct field *field = fields_find(plan_fields, knob);
+	struct text text = {0};
+
+	if (field == NULL)
+		return arena_printf(arena, "%lld", (long long)plan->mesh.shard);
+	fields_print_one(field, plan, &text);
+	const char *copy = arena_strdup(arena, text_string(&text));
+	text_finish(&text);
+	return copy;
+}
+
+static const struct export_rule *rule_of(const struct export_target *target, const char *knob)
+{
+	for (const struct export_rule *rule = target->rules; rule->knob != NULL; rule++) {
+		if (strcmp(rule->knob, knob) == 0)
+			return rule;
+	}
+	return NULL;
+}
+
+static bool has_note(const struct trip *trip, const char *knob)
+{
+	for (int i = 0; i < trip->exported.n_notes; i++) {
+		if (strcmp(trip->exported.notes[i].knob, knob) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool is_moot(const struct plan *plan, const char *knob)
+{
+	static const char *const sharding[] = {"wrap", "prefetch", "forward_prefetch",
+		"limit_all_gathers", "reshard_after_forward"};
+
+	if (strcmp(knob, "global_batch") == 0)
+		return true;
+	if (strcmp(knob, "sync_each_micro_batch") == 0)
+		return plan->grad_accum == 1;
+	for (int i = 0; i < COUNT_OF(sharding); i++) {
+		if (strcmp(knob, sharding[i]) == 0)
+			return plan->strategy == STRATEGY_NO_SHARD;
+	}
+	return false;
+}
+
+static bool is_beside(const struct trip *trip, const char *knob)
+{
+	for (int i = 0; i < trip->exported.n_notes; i++) {
+		const struct export_note *note = &trip->exported.notes[i];
+		if (strcmp(note->knob, knob) == 0 && note->saying == SAYS_BESIDE)
+			return true;
+	}
+	return false;
+}
+
+/* What the caller of `import` has to add, because the file cannot say it. */
+static void add_beside(const struct trip *trip, struct choices *choices)
+{
+	for (const struct field *field = plan_fields; field->name != NULL; field++) {
+		const struct export_rule *rule = rule_of(trip->target, field->name);
+		const char *value = value_of(trip->arena, &trip->exported.plan, field->name);
+		bool quoted = value[0] == '"';
+		bool said = rule != NULL && rule->saying != SAYS_BESIDE &&
+			    !is_beside(trip, field->name);
+		if (said || strcmp(field->name, "global_batch") == 0)
+			continue;
+		assert_true(choices_set(choices, field->name, field->name,
+			arena_strndup(trip->arena, value + quoted, strlen(value) - 2 * quoted),
+			trip->arena, NULL));
+	}
+}
+
+static void add_settings(const struct trip *trip, struct choices *choices)
+{
+	for (int i = 0; i < trip->imported.n_settings; i++) {
+		const struct import_setting *setting = &trip->imported.settings[i];
+		char *name = arena_strdup(trip->arena, setting->option);
+		struct error error = {0};
+		for (char *c = name; *c != '\0'; c++)
+			*c = *c == '-' ? '_' : *c;
+		if (strcmp(name, "gpus") == 0) {
+			int64_t ranks;
+			assert_true(parse_int(setting->value, &ranks));
+			assert_int_equal(ranks, topology_devices(trip->file.topology));
+		} else if (!choices_set(choices, name, name, setting->value, trip->arena, &error)) {
+			fail_msg("%s: %s", trip->target->name, error.message);
+		}
+	}
+}
+
+/* As the caller of `import` does. */
+static void add_ends(const struct trip *trip, struct choices *choices)
+{
+	const char *wrap = choices->plan.wrap;
+
+	if (trip->imported.wraps_apart && !trip->file.model->architecture.tied_head &&
+		strcmp(wrap, "model") != 0)
+		choices->plan.wrap = arena_printf(trip->arena, "%s+embedding+head", wrap);
+}
+
+/* The plan that the file's words stand for. */
+static void read_back(struct trip *trip, struct plan *plan)
+{
+	struct choices choices = {0};
+	struct error error = {0};
+
+	if (!import_config(trip->arena, trip->target->file, text_string(&trip->text),
+		    trip->text.length, trip->target, &trip->imported, &error))
+		fail_msg("%s: %s\n%s", trip->target->name, error.message, text_string(&trip->text));
+	add_beside(trip, &choices);
+	add_settings(trip, &choices);
+	add_ends(trip, &choices);
+	if (trip->imported.replicas > 0)
+		choices.shard_group =
+			topology_devices(trip->file.topology) / trip->imported.replicas;
+	if (!plan_resolve(
+		    &choices, trip->file.model, trip->file.topology, trip->arena, plan, &error))
+		fail_msg("%s: %s\n%s", trip->target->name, error.message, text_string(&trip->text));
+}
+
+static void compare(struct trip *trip, const struct plan *back)
+{
+	const struct plan *out = &trip->exported.plan;
+
+	for (const struct field *field = plan_fields; field->name != NULL; field++) {
+		const char *want = value_of(trip->arena, out, field->name);
+		const char *got = value_of(trip->arena, back, field->name);
+		if (!is_moot(out, field->name) && strcmp(want, got) != 0)
+			fail_msg("%s: %s went out as %s and came back as %s\n%s",
+				trip->target->name, field->name, want, got,
+				text_string(&trip->text));
+	}
+	if (out->mesh.shard != back->mesh.shard || out->mesh.replicate != back->mesh.replicate)
+		fail_msg("%s: mesh %d x %d came back as %d x %d\n%s", trip->target->name,
+			(int)out->mesh.replicate, (int)out->mesh.shard, (int)back->mesh.replicate,
+			(int)back->mesh.shard, text_string(&trip->text));
+	assert_int_equal(out->global_batch, back->global_batch);
+}
+
+/* Every difference between the plan and what the file stands for has a note, and so has every knob
+ * that is not in the file. */
+static void check_notes(const struct trip *trip)
+{
+	static const char *const follows[] = {
+		"reshard_after_forward", "limit_all_gathers", "forward_prefetch", "prefetch"};
+
+	for (const struct field *field = plan_fields; field->name != NULL; field++) {
+		const char *before = value_of(trip->arena, &trip->file.plan, field->name);
+		const char *after = value_of(trip->arena, &trip->exported.plan, field->name);
+		bool moot = is_moot(&trip->exported.plan, field->name);
+		bool follower = false;
+		for (int i = 0; i < COUNT_OF(follows); i++)
+			follower =
+				follower ||
+				(strcmp(field->name, follows[i]) == 0 &&
+					(has_note(trip, "strategy") || has_note(trip, "runtime")));
+		if (strcmp(before, after) != 0 && !moot && !follower &&
+			!has_note(trip, field->name))
+			fail_msg("%s: %s became %s in silence: %s", trip->target->name, before,
+				after, field->name);
+	}
+	for (int i = 0; i < trip->imported.n_notes; i++)
+		assert_null(strstr(trip->imported.notes[i], "unknown key"));
+}
+
+/* DeepSpeed offloads what its runtime does not predict: the file keeps it. */
+static bool is_unpredicted(const struct trip *trip)
+{
+	const struct plan *plan = &trip->exported.plan;
+
+	return strcmp(plan->cpu_offload, "none") != 0 &&
+	       !plan_check(plan, trip->file.model, trip->file.topology, NULL);
+}
+
+static void go(struct trip *trip)
+{
+	struct plan back;
+	struct error error = {0};
+
+	if (!export_plan(trip->target, &trip->file, trip->target->file, trip->arena,
+		    &trip->exported, &trip->text, &error))
+		fail_msg("%s: %s", trip->target->name, error.message);
+	if (is_unpredicted(trip)) {
+		check_notes(trip);
+		return;
+	}
+	if (!plan_check(&trip->exported.plan, trip->file.model, trip->file.topology, &error))
+		fail_msg("%s: %s\n%s", trip->target->name, error.message, text_string(&trip->text));
+	read_back(trip, &back);
+	compare(trip, &back);
+	check_notes(trip);
+}
+
+static void load(
+	struct arena *arena, const char *model, const char *topology, struct plan_file *file)
+{
+	assert_true(model_load_preset(arena, model, &file->model, NULL));
+	assert_true(topology_load_name(arena, topology, &file->topology, NULL));
+	file->question = (struct question_text){model, topology, ""};
+}
+
+static void round_trips(void **state)
+{
+	static const char *const models[] = {"gpt2-124m", "llama-2-7b", "mistral-7b", "mpt-7b"};
+	static const char *const topologies[] = {"2xdgx-a100-80gb", "dgx-h100", "4xp4d.24xlarge"};
+	int trips = 0, refused = 0;
+
+	(void)state;
+	for (int i = 0; i < DRAWS; i++) {
+		struct arena arena = {0};
+		struct trip trip = {.arena = &arena};
+		load(&arena, models[i % 4], topologies[i % 3], &trip.file);
+		bool is_plan =
+			draw_plan(trip.file.model, trip.file.topology, &arena, &trip.file.plan);
+		refused += !is_plan;
+		for (int t = 0; is_plan && t < n_export_targets; t++, trips++) {
+			trip.target = export_targets[t];
+			text_clear(&trip.text);
+			go(&trip);
+		}
+		text_finish(&trip.text);
+		arena_finish(&arena);
+	}
+	/* Of these few, each through every target. */
+	assert_true(trips >= PLANS_AT_LEAST * n_export_targets);
+	print_message("%d trips, %d draws were no plans\n", trips, refused);
+}
+
+/* --- recognizing ---------------------------------------------------------------------------- */
+
+static void recognizes(void **state)
+{
+	struct arena arena = {0};
+	struct trip trip = {.arena = &arena};
+
+	(void)state;
+	load(&arena, "llama-2-7b", "2xdgx-a100-80gb", &trip.file);
+	struct choices choices = {0};
+	assert_true(plan_resolve(
+		&choices, trip.file.model, trip.file.topology, &arena, &trip.file.plan, NULL));
+	for (int t = 0; t < n_export_targets; t++) {
+		struct imported imported;
+		trip.target = export_targets[t];
+		text_clear(&trip.text);
+		assert_true(export_plan(
+			trip.target, &trip.file, "x", &arena, &trip.exported, &trip.text, NULL));
+		assert_true(import_config(&arena, "x", text_string(&trip.text), trip.text.length,
+			NULL, &imported, NULL));
+		/* TRL takes accelerate's file. */
+		const char *want =
+			strcmp(trip.target->name, "trl") == 0 ? "accelerate" : trip.target->name;
+		assert_string_equal(imported.target->name, want);
+	}
+	text_finish(&trip.text);
+	arena_finish(&arena);
+}
+
+/* --- names are inert ------------------------------------------------------------------------ */
+
+static void names_are_inert(void **state)
+{
+	static const char evil[] = "a\nEVIL: 1\r\nEVIL = 2\\\"\"\"\n--EVIL 3\n$(EVIL)`EVIL`"
+				   "\xe2\x80\xa8"
+				   "EVIL #{EVIL} </script>";
+	struct arena arena = {0};
+	struct trip trip = {.arena = &arena};
+
+	(void)state;
+	load(&arena, "llama-2-7b", "2xdgx-a100-80gb", &trip.file);
+	struct choices choices = {0};
+	assert_true(plan_resolve(
+		&choices, trip.file.model, trip.file.topology, &arena, &trip.file.plan, NULL));
+	trip.file.model->architecture.name = evil;
+	trip.file.topology->device.name = evil;
+	for (int t = 0; t < n_export_targets; t++) {
+		trip.target = export_targets[t];
+		text_clear(&trip.text);
+		go(&trip);
+		const char *text = text_string(&trip.text);
+		for (const char *at = text; (at = strstr(at, "EVIL")) != NULL; at++) {
+			assert_true(at > text && at[-1] != '\n');
+			assert_false(
+				strncmp(at - 2, "--", 2) == 0 && at - 2 > text && at[-3] == '\n');
+		}
+		assert_null(strchr(text, '\r'));
+		for (int i = 0; i < trip.imported.n_settings; i++)
+			assert_null(strstr(trip.imported.settings[i].value, "EVIL"));
+	}
+	text_finish(&trip.text);
+	arena_finish(&arena);
+}
+
+/* --- files of others ------------------------------------------------------------------------ */
+
+struct foreign {
+	const char *text;
+	const char *target;   /* NULL: refused */
+	const char *settings; /* "option=value option=value", or what the message says */
+	const char *note;     /* part of one, NULL: none */
+};
+
+static const struct foreign files[] = {
+	{"distributed_type: FSDP\nnum_processes: 8\nmixed_precision: bf16\nfsdp_config:\n"
+	 "  fsdp_version: 2\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+	 "  fsdp_ofload_params: true\n",
+		"accelerate", "gpus=8 strategy=FULL_SHARD param-dtype=bf16 wrap=block",
+		"x:7: fsdp_config.fsdp_ofload_params: unknown key, ignored; did you mean "
+		"fsdp_config.fsdp_offload_params?"},
+	{"distributed_type: FSDP\nfsdp_config: {version: 2, offload_params: false, "
+	 "reshard_after_forward: false}\n",
+		"accelerate", "strategy=SHARD_GRAD_OP cpu-offload=none", NULL},
+	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD\n",
+		"accelerate-fsdp1",
+		"strategy=HYBRID_SHARD prefetch=none wrap=model param-dtype=fp32",
+		"nothing is wrapped"},
+	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n"
+	 "  fsdp_forward_prefetch: true\n",
+		NULL, "x:4:26: fsdp_forward_prefetch: FSDP2 refuses it in accelerate", NULL},
+	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n"
+	 "  fsdp_reshard_after_forward: maybe\n",
+		NULL, "x:4:31: fsdp_reshard_after_forward: expected true or false, got \"maybe\"",
+		NULL},
+	{"distributed_type: FSDP\nnum_processes: 0\nfsdp_config: {fsdp_version: 2}\n", NULL,
+		"x:2:16: num_processes: expected a whole number above 0, got \"0\"", NULL},
+	{"distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {fsdp_version: 2}\n"
+	 "parallelism_config: {parallelism_config_cp_size: 2}\n",
+		NULL, "only data parallelism is predicted", NULL},
+	{"distributed_type: MULTI_GPU\nnum_processes: 4\nnum_processes: 8\n", "accelerate",
+		"strategy=NO_SHARD runtime=pytorch-ddp gpus=8", NULL},
+	{"{\"train_batch_size\": 128, \"train_micro_batch_size_per_gpu\": 2, "
+	 "\"gradient_accumulation_steps\": 4, \"zero_optimization\": {\"stage\": 3, "
+	 "\"reduce_bucket_size\": 1e6, \"offload_param\": {\"device\": \"nvme\"}}}",
+		"deepspeed", "gpus=16 micro-batch=2 cpu-offload=parameters param-dtype=fp32",
+		"reduce_bucket_size: 1e6: predicted with DeepSpeed's default"},
+	{"{\"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 8}, \"bf16\": "
+	 "{\"enabled\": true}}",
+		"deepspeed", "strategy=HYBRID_SHARD shard-group=8 reduce-dtype=bf16",
+		"MiCS is predicted as"},
+	{"{\"zero_optimization\": {\"stage\": 5}}", NULL, "expected 0, 1, 2 or 3, got \"5\"", NULL},
+	{"{\"train_micro_batch_size_per_gpu\": \"auto\", \"zero_optimization\": {\"stage\": 2}}",
+		"deepspeed", "sync-each-micro-batch=on", "auto: add --micro-batch"},
+	{"{\"fsdp\": \"shard_grad_op auto_wrap\", \"fsdp_config\": {\"version\": 2, "
+	 "\"fsdp_auto_wrap_policy\": \"SIZE_BASED_WRAP\", \"min_num_params\": 5000}, \"bf16\": "
+	 "\"true\"}",
+		"hf-trainer", "strategy=SHARD_GRAD_OP wrap=size:5000 param-dtype=bf16", NULL},
+	{"base_model: Qwen/Qwen3-8B\nsequence_len: 8192\nmicro_batch_size: 1\nbf16: auto\n"
+	 "fsdp_version: 2\ndp_shard_size: 8\ndp_replicate_size: 2\n"
+	 "fsdp_config: {reshard_after_forward: false}\n",
+		"axolotl", "gpus=16 shard-group=8 strategy=HYBRID_SHARD_ZERO2 seq-len=8192", NULL},
+	{"variables: {n: 2048}\nmax_seq_len: ${variables.n}\nglobal_train_batch_size: 64\n"
+	 "device_train_microbatch_size: auto\nprecision: amp_bf16\n"
+	 "fsdp_config: {sharding_strategy: FULL_SHARD, mixed_precision: PURE}\n",
+		"llm-foundry", "seq-len=2048 reduce-dtype=bf16 prefetch=post global-batch=64",
+		"auto: add --micro-batch"},
+	{"parallelism: {dp: 4, tp: 2, pp: 1}\noptimizer: {zero_stage: 1}\n", NULL,
+		"x:1:26: tp: 2: only data parallelism is predicted in this version", NULL},
+	{"[training]\nlocal_batch_size = 2\nseq_len = 4_096\nmax_norm = inf\n\n[parallelism]\n"
+	 "data_parallel_shard_degree = -1 # the rest\n[activation_checkpoint]\nmode = 'full'\n",
+		"torchtitan-toml",
+		"micro-batch=2 seq-len=4096 clip=0 strategy=FULL_SHARD "
+		"activation-checkpointing=full",
+		NULL},
+	{"[training]\nseq_len = \n", NULL, "x:2:11: expected a value", NULL},
+	{"[training]\nname = llama\n", NULL, "strings are quoted", NULL},
+	{"from torchtitan.models.llama3.config_registry import llama3_8b\n\n"
+	 "def mine():\n    cfg = llama3_8b()\n    cfg.parallelism = ParallelismConfig("
+	 "data_parallel_replicate_degree=2, data_parallel_shard_degree=8)\n"
+	 "    cfg.training.max_context_length = 4096\n"
+	 "    cfg.training.num_tokens_per_microbatch_per_dp_rank = 2 * 4096\n"
+	 "    cfg.activation_checkpoint = SelectiveAC.Config()\n    return cfg\n",
+		"torchtitan",
+		"gpus=16 shard-group=8 micro-batch=2 activation-checkpointing=selective", NULL},
+	{"#!/bin/bash\nMBS=4\nSTRATEGY=${S:-\"optim_grads_params\"}\n"
+	 "torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py \\\n"
+	 "  --micro-batch-size $MBS --seq-length ${LEN:-2048} --bf16 --use-megatron-fsdp \\\n"
+	 "  --data-parallel-sharding-strategy ${STRATEGY}\n",
+		"megatron-fsdp", "gpus=16 micro-batch=4 seq-len=2048 strategy=FULL_SHARD",
+		"predicted as FSDP2"},
+	{"import torch\nmesh = init_device_mesh('cuda', (2, 8))\nmodel = FSDP(model, "
+	 "sharding_strategy=ShardingStrategy._HYBRID_SHARD_ZERO2,\n  limit_all_gathers=False, "
+	 "auto_wrap_policy=policy, mixed_precision=MixedPrecision(param_dtype=torch.bfloat16))\n",
+		"pytorch-fsdp1",
+		"strategy=HYBRID_SHARD_ZERO2 shard-group=8 limit-all-gathers=off "
+		"param-dtype=bf16 wrap=block",
+		NULL},
+	{"import torch\nfor b in blocks:\n    fully_shard(b, mesh=mesh, "
+	 "reshard_after_forward=4)\n",
+		"pytorch", "strategy=FULL_SHARD reshard-after-forward=4", NULL},
+	{"answer: 42\n", NULL, "no configuration of a framework that is known here", NULL},
+	{"distributed_type: [\n", NULL, "x:", NULL},
+};
+
+static bool has_setting(const struct imported *imported, const char *pair, size_t length)
+{
+	const char *equals = memchr(pair, '=', length);
+	size_t name = (size_t)(equals - pair);
+
+	for (int i = 0; i < imported->n_settings; i++) {
+		const struct import_setting *setting = &imported->settings[i];
+		if (strlen(setting->option) == name && strncmp(setting->option, pair, name) == 0)
+			return strlen(setting->value) == length - name - 1 &&
+			       strncmp(setting->value, equals + 1, length - name - 1) == 0;
+	}
+	return false;
+}
+
+static void check_settings(const struct foreign *file, const struct imported *imported)
+{
+	assert_string_equal(imported->target->name, file->target);
+	for (const char *pair = file->settings; *pair != '\0';) {
+		size_t length = strcspn(pair, " ");
+		if (!has_setting(imported, pair, length))
+			fail_msg("no %.*s in\n%s", (int)length, pair, file->text);
+		pair += length + (pair[length] == ' ');
+	}
+}
+
+static void check_note(const struct foreign *file, const struct imported *imported)
+{
+	bool found = file->note == NULL;
+
+	for (int i = 0; i < imported->n_notes; i++)
+		found = found || strstr(imported->notes[i], file->note) != NULL;
+	if (!found)
+		fail_msg("no note \"%s\" for\n%s", file->note, file->text);
+}
+
+static void foreign_files(void **state)
+{
+	(void)state;
+	for (int i = 0; i < COUNT_OF(files); i++) {
+		const struct foreign *file = &files[i];
+		struct arena arena = {0};
+		struct error error = {0};
+		struct imported imported;
+		bool ok = import_config(
+			&arena, "x", file->text, strlen(file->text), NULL, &imported, &error);
+		if (file->target == NULL) {
+			assert_false(ok);
+			assert_int_equal(error.code, EXIT_CODE_INPUT);
+			if (strstr(error.message, file->settings) == NULL)
+				fail_msg("got \"%s\", expected \"%s\"", error.message,
+					file->settings);
+		} else {
+			if (!ok)
+				fail_msg("%s\n%s", error.message, file->text);
+			check_settings(file, &imported);
+			check_note(file, &imported);
+		}
+		arena_finish(&arena);
+	}
+}
+
+/* Every prefix and many mutations of every export: an answer or a message, never a crash. */
+static void mutations(void **state)
+{
+	static const char letters[] = " \n\t\"'()[]{}#=$\\,:-9z";
+	struct arena arena = {0};
+	struct trip trip = {.arena = &arena};
+
+	(void)state;
+	load(&arena, "llama-2-7b", "2xdgx-a100-80gb", &trip.file);
+	struct choices choices = {0};
+	assert_true(plan_resolve(
+		&choices, trip.file.model, trip.file.topology, &arena, &trip.file.plan, NULL));
+	for (int t = 0; t < n_export_targets; t++) {
+		trip.target = export_targets[t];
+		text_clear(&trip.text);
+		assert_true(export_plan(
+			trip.target, &trip.file, "x", &arena, &trip.exported, &trip.text, NULL));
+		for (int i = 0; i < 200; i++) {
+			struct arena scratch = {0};
+			struct imported imported;
+			struct error error = {0};
+			size_t length = trip.text.length;
+			char *copy = arena_strndup(&scratch, text_string(&trip.text), length);
+			if (i % 2 == 0)
+				copy[length = (size_t)random_below((int)length + 1)] = '\0';
+			else
+				for (int k = 0; k < 3; k++)
+					copy[random_below((int)length)] =
+						letters[random_below(COUNT_OF(letters) - 1)];
+			bool ok = import_config(
+				&scratch, "x", copy, length, trip.target, &imported, &error);
+			assert_true(ok || error.code == EXIT_CODE_INPUT);
+			arena_finish(&scratch);
+		}
+	}
+	text_finish(&trip.text);
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(round_trips),
+		cmocka_unit_test(recognizes),
+		cmocka_unit_test(names_are_inert),
+		cmocka_unit_test(foreign_files),
+		cmocka_unit_test(mutations),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
