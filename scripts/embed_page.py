@@ -25,7 +25,7 @@ def literal(text):
 
 def main():
   out, style, script = sys.argv[1:]
-  lines = ['/* Made by scripts/embed_page.py; do not edit. */', '#include "reports/html.h"', '']
+  lines = ['/* Made by scripts/embed_page.py; do not edit. */', '#include "reports/pages/style_and_script.h"', '']
   for name, path in (('style', style), ('script', script)):
     text = shorten(pathlib.Path(path).read_text(encoding='utf-8'))
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

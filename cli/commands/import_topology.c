@@ -7,7 +7,7 @@
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
 #include "executor/executor.h"
-#include "topologies/import.h"
+#include "topologies/import/import.h"
 
 /* A whole number from 1; 0 when the option was not given. */
 static bool count_option(

@@ -5,7 +5,7 @@
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
 #include "executor/executor.h"
-#include "topologies/import.h"
+#include "topologies/import/import.h"
 
 bool input_local_cache(struct arena *arena, const char **path, struct error *error)
 {

@@ -8,9 +8,9 @@
 #include <cmocka.h>
 
 #include "fixture.h"
-#include "reports/figures.h"
-#include "reports/layout.h"
-#include "reports/pattern.h"
+#include "reports/text/summaries.h"
+#include "reports/views/collective_order.h"
+#include "reports/views/slices.h"
 
 static void expect_pattern(
 	const char *runtime, const char *strategy, const char *accumulation, const char *expected)

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "fixture.h"
-#include "reports/figures.h"
-#include "reports/grid.h"
+#include "reports/text/grid.h"
+#include "reports/text/summaries.h"
 
 static const struct style plain = {false, 0};
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "simulator/costs.h"
-#include "topologies/import.h"
+#include "topologies/import/import.h"
 
 /* Size and microseconds; a machine twice as slow as the model's. */
 static const struct {

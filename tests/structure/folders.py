@@ -73,13 +73,13 @@ PLANTED = [
     ('executor/run.c', '#include "planner/planner.h"\n', 'executor includes planner'),
     ('executor/run.c', '  # include  "simulator/simulator.h"\n', 'executor includes simulator'),
     ('base/text.c', '#include "models/model.h"\n', 'base includes models'),
-    ('reports/html.c', '#include "planner/search.h"\n', 'reports includes planner/search.h'),
+    ('reports/pages/html.c', '#include "planner/search.h"\n', 'reports includes planner/search.h'),
     ('models/model.c', '#include <stdio.h>\n#include <fcntl.h>\n', 'model.c:2: <fcntl.h>'),
     ('base/text.c', '#include "text.h"\n', 'includes name the folder'),
 ]
 INNOCENT = [
     ('executor/run.c', '#include "schedule/schedule.h"\n#include <pthread.h>\n'),
-    ('reports/html.c', '#include "planner/planner.h"\n#include "page.h"\n'),
+    ('reports/pages/html.c', '#include "planner/planner.h"\n#include "page.h"\n'),
     ('cli/main.c', '#include "planner/planner.h"\n#include "executor/executor.h"\n'),
 ]
 

@@ -6,7 +6,7 @@
 
 #include "sample.h"
 
-#include "topologies/import.h"
+#include "topologies/import/import.h"
 
 /* A job of eight ranks; the all-gather of 1 MiB and more. */
 static const char all_gather_log[] =

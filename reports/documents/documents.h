@@ -1,0 +1,38 @@
+/* The face of documents/: what other programs read. */
+#ifndef REPORTS_DOCUMENTS_DOCUMENTS_H
+#define REPORTS_DOCUMENTS_DOCUMENTS_H
+
+#include "reports/text/text.h"
+
+/* --- JSON --- */
+/* `plan --json`: {schema: "shardplan/plan/1", version, question, chosen, alternatives, sensitivity,
+ * proof}. */
+void report_answer_json(const struct question *question, const struct question_text *asked,
+	const struct answer *answer, struct text *text);
+void report_prediction_json(const struct question_text *asked, const struct plan *plan,
+	const struct prediction *prediction, struct text *text);
+void report_measurement_json(const struct question_text *asked, const struct plan *plan,
+	const struct measurement *measured, struct text *text);
+/* `explain --json`: {schema: "shardplan/explain/1", version, plan, prediction, operations, memory,
+ * critical_path}. */
+void report_explain_json(const struct explained *explained, struct text *text);
+void report_check_json(const struct check *check, struct text *text);
+/* {schema: "shardplan/report/1", version, reports: [...]}. */
+void report_json(const struct report *reports, int n, struct text *text);
+
+/* --- CSV --- */
+/* `predict --cases`: the header, and one row; a NULL prediction with `message` is a bad row. */
+void report_case_header(struct text *text);
+void report_case_row(const char *name, const struct prediction *prediction, const char *message,
+	struct text *text);
+/* As `predict --cases`: a row for each plan and alternative, `error` saying why it lost; rows of
+ * measurements have "measured" in `error`. */
+void report_csv(const struct report *reports, int n, struct text *text);
+
+/* --- traces --- */
+/* Chrome / Perfetto trace of the predicted and, if there is one, the measured step. */
+void report_trace(const struct explained *explained, struct text *text);
+/* A PyTorch memory snapshot (pickle, with NUL bytes) of the step, measured where it was. */
+void report_snapshot(const struct explained *explained, struct text *text);
+
+#endif

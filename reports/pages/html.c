@@ -1,0 +1,495 @@
+/* The page: the answer first, then why, then everything it rests on. */
+#include "reports/pages/style_and_script.h"
+
+#include "reports/charts/charts.h"
+#include "reports/pages/pages.h"
+#include "reports/views/views.h"
+
+struct page {
+	struct text *text;
+	bool several; /* reports */
+};
+
+/* What a helper wrote as raw text, escaped. */
+static void add_raw(struct text *raw, struct text *text)
+{
+	add_html(text, text_string(raw));
+	text_finish(raw);
+}
+
+/* Nothing may be loaded, sent or framed, and only this style and this script may act. */
+static void add_policy(struct text *text)
+{
+	text_printf(text,
+		"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+		"style-src "
+		"'%s'; script-src '%s'; img-src data:; base-uri 'none'; form-action 'none'\">\n",
+		html_style_hash, html_script_hash);
+}
+
+static void add_head(const struct report *reports, int n, struct text *text)
+{
+	text_add(text, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+	add_policy(text);
+	text_add(text, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+		       "<meta name=\"color-scheme\" content=\"light dark\">\n"
+		       "<meta name=\"referrer\" content=\"no-referrer\">\n"
+		       "<link rel=\"icon\" href=\"data:,\">\n<title>shardplan: ");
+	for (int i = 0; i < n && i < 3; i++) {
+		text_add(text, i > 0 ? " | " : "");
+		add_html(text, reports[i].asked.model);
+		text_add(text, " on ");
+		add_html(text, reports[i].asked.topology);
+	}
+	text_printf(text, "</title>\n<style>%s</style>\n</head>\n<body>\n<main>\n", html_style);
+}
+
+/* In a page of several reports a section stands below its report's heading, and has no address. */
+static void section(const struct page *page, const char *id, const char *heading)
+{
+	if (page->several)
+		text_printf(page->text, "<section>\n<h3>%s</h3>\n", heading);
+	else
+		text_printf(page->text, "<section>\n<h2 id=\"%s\">%s</h2>\n", id, heading);
+}
+
+static void add_link(const char *id, const char *name, bool there, struct text *text)
+{
+	if (there)
+		text_printf(text, "<li><a href=\"#%s\">%s</a></li>", id, name);
+}
+
+static void add_contents(const struct report *report, struct text *text)
+{
+	bool answered = report->answer != NULL;
+
+	text_add(text, "<nav aria-label=\"contents\"><ul>");
+	add_link("why", "Why", answered && report->answer->n_reasons > 0, text);
+	add_link("strategies", "Strategies", answered, text);
+	add_link("thresholds", "Thresholds", answered && report->answer->n_thresholds > 0, text);
+	add_link("what-if", "What if", answered && report->answer->n_sensitivities > 0, text);
+	add_link("measured", "Measured", report->explained.measured != NULL, text);
+	add_link("scaling", "Scaling", report->scaling != NULL, text);
+	add_link("link", "Link", report->link != NULL, text);
+	add_link("time", "A step", true, text);
+	add_link("memory", "Memory", true, text);
+	add_link("pictures", "How it works", report->explained.predicted != NULL, text);
+	add_link("assumptions", "Assumptions", true, text);
+	text_add(text, "</ul></nav>\n");
+}
+
+static void begin_tile(const char *name, struct text *text)
+{
+	text_printf(text, "<div><dt>%s</dt><dd>", name);
+}
+
+static void end_tile(struct text *text)
+{
+	text_add(text, "</dd></div>\n");
+}
+
+/* A unit stays on the line of its number. */
+static void add_unbroken(const char *string, struct text *text)
+{
+	for (; *string != '\0'; string++)
+		text_add_bytes(text, *string == ' ' ? "\xc2\xa0" : string, *string == ' ' ? 2 : 1);
+}
+
+static void time_tiles(const struct prediction *prediction, struct text *text)
+{
+	char buffer[32];
+	double exposed = prediction->time.exposed_communication;
+
+	begin_tile("Step time", text);
+	text_add(text, format_seconds(buffer, prediction->step_time));
+	if (prediction->step_time_high > 0) {
+		text_add(text, "<small>80 %: ");
+		add_unbroken(format_seconds(buffer, prediction->step_time_low), text);
+		text_add(text, " to ");
+		add_unbroken(format_seconds(buffer, prediction->step_time_high), text);
+		text_add(text, "</small>");
+	}
+	end_tile(text);
+	begin_tile("Throughput", text);
+	text_printf(text, "%s<small>tokens/s per device</small>",
+		format_tokens(buffer, prediction->tokens_per_s_per_gpu));
+	end_tile(text);
+	begin_tile("Exposed communication", text);
+	text_add(text, format_seconds(buffer, exposed));
+	if (prediction->step_time > 0)
+		text_printf(text, "<small>%.1f %% of the step</small>",
+			exposed / prediction->step_time * 100);
+	end_tile(text);
+}
+
+static void other_tiles(const struct prediction *prediction, struct text *text)
+{
+	char buffer[32], limit[32];
+
+	if (prediction->mfu > 0) {
+		begin_tile("MFU", text);
+		text_printf(text, "%s<small>of ", format_percent(buffer, prediction->mfu));
+		add_html(text, prediction->peak_name);
+		text_add(text, "</small>");
+		end_tile(text);
+	}
+	begin_tile("Peak memory", text);
+	text_add(text, format_bytes(buffer, (double)prediction->peak_memory_bytes));
+	if (prediction->memory_limit_bytes > 0)
+		text_printf(text, "<small>%.0f %% of %s</small>",
+			(double)prediction->peak_memory_bytes /
+				(double)prediction->memory_limit_bytes * 100,
+			format_bytes(limit, (double)prediction->memory_limit_bytes));
+	end_tile(text);
+	begin_tile("Sent by each rank", text);
+	text_printf(text, "%s<small>per step</small>",
+		format_bytes(buffer, prediction->wire_bytes_per_rank));
+	end_tile(text);
+}
+
+static bool nothing_fits(const struct report *report)
+{
+	return report->answer != NULL && report->answer->chosen == NULL;
+}
+
+/* The strategy in large letters, the rest of the plan below it. */
+static void add_winner(const struct report *report, struct text *text)
+{
+	const struct plan *plan = &report->explained.schedule->plan;
+	struct text raw = {0};
+
+	if (nothing_fits(report)) {
+		text_add(text, "<p class=\"winner\">");
+		add_no_answer(report->answer, &raw);
+		add_raw(&raw, text);
+		text_add(text, "</p>\n");
+		return;
+	}
+	text_printf(text, "<p class=\"winner\">%s%s</p>\n<p class=\"how\">",
+		report->answer != NULL ? "Use " : "", strategy_names[plan->strategy]);
+	plan_summary(plan, &raw);
+	add_raw(&raw, text);
+	text_add(text, "</p>\n");
+}
+
+static void add_answer(const struct report *report, struct text *text)
+{
+	const struct schedule *schedule = report->explained.schedule;
+	struct text raw = {0};
+
+	text_printf(text, "<section class=\"answer%s\" aria-label=\"the answer\">\n",
+		nothing_fits(report) ? " none" : "");
+	add_winner(report, text);
+	text_add(text, "<p class=\"lead\">");
+	add_subject_line(schedule->model, schedule->topology, &raw);
+	add_raw(&raw, text);
+	text_add(text, "</p>\n<dl class=\"tiles\">\n");
+	time_tiles(report->explained.prediction, text);
+	other_tiles(report->explained.prediction, text);
+	text_add(text, "</dl>\n</section>\n");
+}
+
+static void add_reasons(const struct page *page, const struct answer *answer)
+{
+	struct text *text = page->text;
+	if (answer->n_reasons == 0)
+		return;
+	section(page, "why", answer->chosen != NULL ? "Why this one" : "Why none");
+	text_add(text, "<ul class=\"reasons\">\n");
+	for (int i = 0; i < answer->n_reasons; i++) {
+		text_add(text, "<li>");
+		add_html(text, answer->reasons[i]);
+		text_add(text, "</li>\n");
+	}
+	text_add(text, "</ul>\n</section>\n");
+}
+
+static void add_thresholds(const struct page *page, const struct answer *answer)
+{
+	struct text *text = page->text;
+	if (answer->n_thresholds == 0)
+		return;
+	section(page, "thresholds", "What would change the decision");
+	text_add(text, "<p>The best plan of each strategy, compared again.</p>\n"
+		       "<ul class=\"reasons\">\n");
+	for (int i = 0; i < answer->n_thresholds; i++) {
+		text_add(text, "<li>");
+		add_html(text, answer->thresholds[i].sentence);
+		text_add(text, "</li>\n");
+	}
+	text_add(text, "</ul>\n</section>\n");
+}
+
+static void add_front(const struct answer *answer, struct text *text)
+{
+	struct arena arena = {0};
+	struct front front;
+	struct grid grid;
+
+	front_of(answer, &arena, &front);
+	if (front.n > 1) {
+		pareto_grid(&front, answer->chosen != NULL ? &answer->chosen->plan : NULL, &grid);
+		put_html(&grid, "The plans on the line", true, text);
+	}
+	arena_finish(&arena);
+}
+
+static void add_comparison(const struct page *page, const struct answer *answer)
+{
+	struct text *text = page->text;
+	struct grid grid;
+	struct text raw = {0};
+
+	section(page, "strategies", "Strategies compared");
+	chart_strategies(answer, text);
+	comparison_grid(answer, false, 0, &grid);
+	put_html(&grid, "Every strategy with its best plan; select a column's name to sort by it",
+		true, text);
+	text_add(text, "<p class=\"note\">");
+	add_proof(answer, &raw);
+	add_raw(&raw, text);
+	text_add(text, ".</p>\n");
+	chart_pareto(answer, text);
+	add_front(answer, text);
+	text_add(text, "</section>\n");
+	add_thresholds(page, answer);
+	if (answer->n_sensitivities == 0)
+		return;
+	section(page, "what-if", "What if");
+	sensitivity_grid(answer, &grid);
+	put_html(&grid,
+		"The chosen plan with one thing changed: a bar to the left is faster, to the right "
+		"slower",
+		true, text);
+	text_add(text, "</section>\n");
+}
+
+static void add_study(const struct page *page, const char *id, const char *heading,
+	const char *name, const struct study *study)
+{
+	struct text *text = page->text;
+	struct arena arena = {0};
+	struct grid grid;
+	struct text words = {0};
+
+	if (study == NULL)
+		return;
+	section(page, id, heading);
+	chart_study(name, study, text);
+	text_add(text, "<p>");
+	study_sentence(study, &words);
+	add_raw(&words, text);
+	text_add(text, "</p>\n");
+	study_grid(study, &arena, &grid);
+	put_html(&grid, "tokens/s/GPU of each plan, and relative to the first row", false, text);
+	text_add(text, "</section>\n");
+	arena_finish(&arena);
+}
+
+static void add_studies(const struct page *page, const struct report *report)
+{
+	add_study(page, "scaling", "More of this hardware",
+		"Throughput of one device as the machine grows, the same batch on each",
+		report->scaling);
+	add_study(page, "link", "A slower or faster link",
+		"Throughput of one device as the slowest link changes", report->link);
+}
+
+static void add_memory_charts(const struct explained *explained, struct text *text)
+{
+	const struct prediction *prediction = explained->prediction;
+	const struct measurement *measured = explained->measured;
+	struct arena arena = {0};
+	struct memory_curve curve;
+
+	if (explained->memory != NULL && explained->predicted != NULL) {
+		memory_with_overhead(explained->memory, prediction, &arena, &curve);
+		chart_memory("Memory of one device over the step, predicted", &curve,
+			timeline_end(explained->predicted), prediction->memory_limit_bytes, text);
+	}
+	if (measured != NULL) {
+		memory_of_ledger(&measured->timeline, &arena, &curve);
+		chart_memory("Memory of rank 0 over the step, measured (the executor's ledger)",
+			&curve, timeline_end(&measured->timeline), 0, text);
+	}
+	arena_finish(&arena);
+}
+
+static void add_memory(const struct page *page, const struct explained *explained)
+{
+	struct text *text = page->text;
+	const struct prediction *prediction = explained->prediction;
+	struct grid grid;
+
+	section(page, "memory", "Memory");
+	add_memory_charts(explained, text);
+	memory_grid(prediction, &grid);
+	put_html(&grid, "Memory by category, predicted", false, text);
+	if (prediction->peak_at != NULL) {
+		text_add(text, "<p class=\"note\">The peak is at ");
+		add_html(text, prediction->peak_at);
+		text_add(text, ".</p>\n");
+	}
+	text_add(text, "</section>\n");
+}
+
+static void add_time(const struct page *page, const struct explained *explained)
+{
+	struct text *text = page->text;
+	const struct measurement *measured = explained->measured;
+	struct grid grid;
+
+	section(page, "time", "A step");
+	if (explained->predicted != NULL)
+		chart_streams("One step, stream by stream, predicted", explained->schedule,
+			explained->predicted, text);
+	if (measured != NULL && measured->timeline.n_ops > 0)
+		chart_streams("One step, stream by stream, measured (rank 0, the median step)",
+			explained->schedule, &measured->timeline, text);
+	text_add(text, "<div class=\"pair\">\n");
+	kinds_grid(explained, &grid);
+	put_html(&grid, "Time by kind of operation", true, text);
+	time_grid(explained->prediction, &grid);
+	put_html(&grid, "Where the time of a step goes; overlapping work counts in each line",
+		false, text);
+	text_add(text, "</div>\n");
+	text_add(text, "</section>\n");
+}
+
+static void add_measured(const struct page *page, const struct report *report)
+{
+	struct text *text = page->text;
+	const struct measurement *measured = report->explained.measured;
+	struct grid grid;
+
+	if (report->check == NULL && measured == NULL)
+		return;
+	section(page, "measured", "Predicted beside measured");
+	if (report->check != NULL) {
+		chart_check(report, text);
+		check_grid(report->check, &grid);
+		put_html(&grid,
+			report->check->ok ? "Every judged line agrees" : "Some lines do not agree",
+			false, text);
+	}
+	if (measured != NULL) {
+		chart_loss(measured, text);
+		measurement_grid(measured, &grid);
+		put_html(&grid, "The measurement", false, text);
+	}
+	text_add(text, "</section>\n");
+}
+
+static void add_provenance(const struct page *page, const struct report *report)
+{
+	struct text *text = page->text;
+	const struct schedule *schedule = report->explained.schedule;
+	struct grid grid;
+
+	section(page, "assumptions", "Assumptions and provenance");
+	if (or_empty(report->asked.options)[0] != '\0') {
+		text_add(text, "<p>Asked with <code>");
+		add_html(text, report->asked.options);
+		text_add(text, "</code></p>\n");
+	}
+	text_add(text, "<div class=\"pair\">\n");
+	assumptions_grid(&report->explained, schedule->topology, &grid);
+	put_html(&grid, "What the figures rest on", false, text);
+	plan_grid(&schedule->plan, &grid);
+	put_html(&grid, "The plan, every knob", false, text);
+	text_add(text, "</div>\n");
+	text_add(text, "</section>\n");
+}
+
+static void add_picture(
+	const char *view, const char *caption, const struct explained *explained, struct text *text)
+{
+	text_printf(text,
+		"<figure><figcaption>%s</figcaption>\n<div class=\"scroll picture\" tabindex=\"0\" "
+		"role=\"group\" aria-label=\"%s\">\n",
+		caption, caption);
+	report_view(view)->draw(explained, text);
+	text_add(text, "</div></figure>\n");
+}
+
+static void add_pictures(const struct page *page, const struct explained *explained)
+{
+	if (explained->predicted == NULL || explained->schedule->model == NULL)
+		return;
+	section(page, "pictures", "How it works");
+	add_picture("communication", "Who communicates what, and when", explained, page->text);
+	add_picture("layout", "Who owns which elements", explained, page->text);
+	text_add(page->text, "</section>\n");
+}
+
+/* Everything about one report below its answer. */
+static void add_details(const struct page *page, const struct report *report)
+{
+	if (report->answer != NULL) {
+		add_reasons(page, report->answer);
+		add_comparison(page, report->answer);
+	}
+	/* Measured beats predicted, so where there is a check it comes before the details. */
+	add_measured(page, report);
+	add_studies(page, report);
+	add_time(page, &report->explained);
+	add_memory(page, &report->explained);
+	add_pictures(page, &report->explained);
+	add_provenance(page, report);
+}
+
+static void add_one(const struct page *page, const struct report *report)
+{
+	struct text *text = page->text;
+
+	text_add(text, "<header><h1>Which sharding strategy for ");
+	add_html(text, report->asked.model);
+	text_add(text, " on ");
+	add_html(text, report->asked.topology);
+	text_add(text, "?</h1></header>\n");
+	add_answer(report, text);
+	add_contents(report, text);
+	add_details(page, report);
+}
+
+/* Side by side first; of each the answer, why, the check, a step and its memory. */
+static void add_several(const struct page *page, const struct report *reports, int n)
+{
+	struct text *text = page->text;
+	struct grid grid;
+
+	text_printf(text, "<header><h1>%d plans side by side</h1></header>\n<section>\n", n);
+	chart_reports(reports, n, text);
+	reports_grid(reports, n, &grid);
+	put_html(&grid, "All figures; select a column's name to sort by it", true, text);
+	text_add(text, "</section>\n");
+	for (int i = 0; i < n; i++) {
+		const struct report *report = &reports[i];
+		text_add(text, "<section>\n<h2>");
+		add_html(text, report_name(report));
+		text_add(text, "</h2>\n");
+		add_answer(report, text);
+		text_add(text, "</section>\n");
+		if (report->answer != NULL)
+			add_reasons(page, report->answer);
+		add_measured(page, report);
+		add_time(page, &report->explained);
+		add_memory(page, &report->explained);
+		add_provenance(page, report);
+	}
+}
+
+void report_html(const struct report *reports, int n, struct text *text)
+{
+	const struct page page = {text, n > 1};
+
+	add_head(reports, n, text);
+	if (n == 1)
+		add_one(&page, &reports[0]);
+	else
+		add_several(&page, reports, n);
+	text_printf(text,
+		"<footer>Made by shardplan %s. This page loads nothing and sends nothing."
+		"</footer>\n</main>\n<script>%s</script>\n</body>\n</html>\n",
+		SHARDPLAN_VERSION, html_script);
+}

@@ -1,0 +1,336 @@
+/* The defended answer. */
+#include <math.h>
+#include <string.h>
+
+#include "reports/text/text.h"
+
+/* clang-format off */
+#define FIGURE_COLUMNS \
+	{"checkpointing", GRID_LEFT}, \
+	{"batch", GRID_LEFT}, \
+	{"step time", GRID_RIGHT}, \
+	{"tokens/s/GPU", GRID_RIGHT}, \
+	{"MFU", GRID_RIGHT}, \
+	{"peak memory", GRID_RIGHT}, \
+	{"of limit", GRID_RIGHT}, \
+	{"exposed", GRID_RIGHT}, \
+	{"sent/rank", GRID_RIGHT}, \
+	{"fits", GRID_LEFT}
+/* clang-format on */
+
+/* The reason stands early: on a narrow page the right end of a table is out of sight. */
+static const struct grid_column comparison_columns[] = {
+	{"strategy", GRID_LEFT}, {"why not", GRID_WRAP}, FIGURE_COLUMNS};
+/* A terminal shows reasons below: beside the figures the lines would be too wide. */
+static const struct grid_column figure_columns[] = {{"strategy", GRID_LEFT}, FIGURE_COLUMNS};
+
+static void add_strategy(const struct plan *plan, const struct plan *chosen, struct grid *grid)
+{
+	struct text text = {0};
+
+	candidate_name(plan, chosen, &text);
+	grid_add(grid, "%s", text_string(&text));
+	text_finish(&text);
+}
+
+static void add_figures(const struct prediction *prediction, struct grid *grid)
+{
+	char tokens[32];
+	double peak = (double)prediction->peak_memory_bytes;
+	double limit = (double)prediction->memory_limit_bytes;
+
+	grid_add_seconds(grid, prediction->step_time);
+	grid_add_value(grid, prediction->tokens_per_s_per_gpu, "%s",
+		format_tokens(tokens, prediction->tokens_per_s_per_gpu));
+	grid_add_percent(grid, prediction->mfu);
+	grid_add_bytes(grid, peak);
+	grid_add_percent(grid, limit > 0 ? peak / limit : 0);
+	grid_add_seconds(grid, prediction->time.exposed_communication);
+	grid_add_bytes(grid, prediction->wire_bytes_per_rank);
+	grid_add(grid, "%s", fits_names[prediction->fits]);
+}
+
+static void add_candidate(const struct candidate *candidate, const struct plan *chosen,
+	bool reasons, struct grid *grid)
+{
+	static const enum grid_mark marks[] = {[VERDICT_CHOSEN] = GRID_GOOD,
+		[VERDICT_DOES_NOT_FIT] = GRID_BAD,
+		[VERDICT_IMPOSSIBLE] = GRID_BAD,
+		[VERDICT_SLOWER] = GRID_PLAIN};
+	const struct plan *plan = &candidate->plan;
+
+	grid_row(grid, marks[candidate->verdict]);
+	add_strategy(plan, chosen, grid);
+	if (reasons)
+		grid_add(grid, "%s",
+			candidate->verdict == VERDICT_CHOSEN ? "chosen"
+							     : or_empty(candidate->why_not));
+	grid_add(grid, "%s", plan->activation_checkpointing);
+	grid_add_value(grid, (double)plan->micro_batch, "%lld x %lld", (long long)plan->micro_batch,
+		(long long)plan->grad_accum);
+	if (candidate->verdict == VERDICT_IMPOSSIBLE) {
+		for (int i = 0; i < 8; i++)
+			grid_add_value(grid, i < 3 ? INFINITY : 0, "-");
+	} else {
+		add_figures(&candidate->prediction, grid);
+	}
+}
+
+void comparison_grid(const struct answer *answer, bool reasons, int limit, struct grid *grid)
+{
+	const struct plan *chosen = answer->chosen != NULL ? &answer->chosen->plan : NULL;
+	int left = limit > 0 ? limit : answer->n_alternatives + 1;
+
+	if (reasons)
+		grid_init(grid, comparison_columns, COUNT_OF(comparison_columns));
+	else
+		grid_init(grid, figure_columns, COUNT_OF(figure_columns));
+	if (answer->chosen != NULL) {
+		add_candidate(answer->chosen, chosen, reasons, grid);
+		left--;
+	}
+	for (int i = 0; i < answer->n_alternatives && left > 0; i++, left--)
+		add_candidate(&answer->alternatives[i], chosen, reasons, grid);
+}
+
+void front_grid(const struct answer *answer, struct grid *grid)
+{
+	static const struct grid_column columns[] = {{"plan", GRID_LEFT}, {"step time", GRID_RIGHT},
+		{"tokens/s/GPU", GRID_RIGHT}, {"peak memory", GRID_RIGHT},
+		{"host memory", GRID_RIGHT}, {"leaves a node", GRID_RIGHT},
+		{"sent/rank", GRID_RIGHT}, {"fits", GRID_LEFT}};
+
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < answer->n_front; i++) {
+		const struct candidate *candidate = &answer->front[i];
+		const struct prediction *p = &candidate->prediction;
+		struct text summary = {0};
+		char tokens[32];
+		grid_row(grid, candidate->verdict == VERDICT_CHOSEN ? GRID_GOOD : GRID_PLAIN);
+		plan_summary(&candidate->plan, &summary);
+		grid_add(grid, "%s", text_string(&summary));
+		text_finish(&summary);
+		grid_add_seconds(grid, p->step_time);
+		grid_add_value(grid, p->tokens_per_s_per_gpu, "%s",
+			format_tokens(tokens, p->tokens_per_s_per_gpu));
+		grid_add_bytes(grid, (double)p->peak_memory_bytes);
+		grid_add_bytes(grid, (double)p->host_memory_bytes);
+		grid_add_bytes(grid, p->wire_bytes_node_egress);
+		grid_add_bytes(grid, p->wire_bytes_per_rank);
+		grid_add(grid, "%s", fits_names[p->fits]);
+	}
+}
+
+static void reasons_grid(const struct answer *answer, int limit, struct grid *grid)
+{
+	static const struct grid_column columns[] = {
+		{"strategy", GRID_LEFT}, {"why not", GRID_WRAP}};
+	const struct plan *chosen = answer->chosen != NULL ? &answer->chosen->plan : NULL;
+
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < answer->n_alternatives && i < limit; i++) {
+		const struct candidate *candidate = &answer->alternatives[i];
+		grid_row(grid, GRID_PLAIN);
+		add_strategy(&candidate->plan, chosen, grid);
+		grid_add(grid, "%s", or_empty(candidate->why_not));
+	}
+}
+
+/* Beyond 100 % the bars are cut, so that one bad idea does not flatten the others. */
+static double largest_change(const struct answer *answer, double now)
+{
+	double most = 0;
+
+	for (int i = 0; i < answer->n_sensitivities; i++) {
+		double time = answer->sensitivities[i].step_time;
+		if (time > 0 && now > 0 && fabs(time / now - 1) > most)
+			most = fabs(time / now - 1);
+	}
+	return most < 1 ? most : 1;
+}
+
+void sensitivity_grid(const struct answer *answer, struct grid *grid)
+{
+	static const struct grid_column columns[] = {{"if", GRID_LEFT}, {"were", GRID_LEFT},
+		{"step time", GRID_RIGHT}, {"change", GRID_RIGHT}, {"peak memory", GRID_RIGHT},
+		{"note", GRID_WRAP}};
+	double now = answer->chosen != NULL ? answer->chosen->prediction.step_time : 0;
+
+	double most = largest_change(answer, now);
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < answer->n_sensitivities; i++) {
+		const struct sensitivity *row = &answer->sensitivities[i];
+		grid_row(grid, GRID_PLAIN);
+		grid_add(grid, "%s", or_empty(row->knob));
+		grid_add(grid, "%s", or_empty(row->value));
+		if (row->step_time > 0)
+			grid_add_seconds(grid, row->step_time);
+		else
+			grid_add_value(grid, INFINITY, "-");
+		if (row->step_time > 0 && now > 0)
+			grid_add_change(grid, row->step_time / now - 1, most);
+		else
+			grid_add(grid, "-");
+		if (row->peak_memory_bytes > 0)
+			grid_add_bytes(grid, (double)row->peak_memory_bytes);
+		else
+			grid_add(grid, "-");
+		grid_add(grid, "%s", or_empty(row->note));
+	}
+}
+
+void add_answer_figures(const struct prediction *prediction, struct text *text)
+{
+	char buffer[32], limit[32];
+
+	text_printf(text, "%s per step", format_seconds(buffer, prediction->step_time));
+	text_printf(
+		text, ", %s tokens/s/GPU", format_tokens(buffer, prediction->tokens_per_s_per_gpu));
+	if (prediction->mfu > 0)
+		text_printf(text, ", MFU %s", format_percent(buffer, prediction->mfu));
+	text_printf(text, ", peak %s", format_bytes(buffer, (double)prediction->peak_memory_bytes));
+	if (prediction->memory_limit_bytes > 0)
+		text_printf(text, " of %s",
+			format_bytes(limit, (double)prediction->memory_limit_bytes));
+	text_printf(text, ", %s of communication exposed",
+		format_seconds(buffer, prediction->time.exposed_communication));
+}
+
+void add_no_answer(const struct answer *answer, struct text *text)
+{
+	const struct prediction *least = NULL;
+	char need[32], limit[32];
+
+	if (answer->chosen != NULL)
+		return;
+	for (int i = 0; i < answer->n_alternatives; i++) {
+		const struct candidate *candidate = &answer->alternatives[i];
+		if (candidate->verdict == VERDICT_IMPOSSIBLE)
+			continue;
+		if (least == NULL ||
+			candidate->prediction.peak_memory_bytes < least->peak_memory_bytes)
+			least = &candidate->prediction;
+	}
+	text_add(text, "No plan fits");
+	if (least != NULL)
+		text_printf(text, ": the closest that was found needs %s of %s per device",
+			format_bytes(need, (double)least->peak_memory_bytes),
+			format_bytes(limit, (double)least->memory_limit_bytes));
+}
+
+void add_proof(const struct answer *answer, struct text *text)
+{
+	char buffer[32];
+
+	text_printf(text, "%lld plans simulated, %lld dropped by a bound",
+		(long long)answer->evaluated, (long long)answer->pruned);
+	if (answer->chosen == NULL)
+		return;
+	if (answer->gap <= 0 && answer->bound >= answer->chosen->prediction.step_time)
+		text_add(text, "; no plan of this search space is better under this cost model");
+	else if (answer->gap <= 0)
+		text_printf(text, "; no plan of this search space is faster than %s",
+			format_seconds(buffer, answer->bound));
+	else
+		text_printf(text,
+			answer->uniform ? "; no plan whose blocks and units are alike is faster "
+					  "under this cost model; mixed plans that were not "
+					  "simulated cannot be faster than %s (gap %.1f %%)"
+					: "; what was not simulated cannot be faster than %s (gap "
+					  "%.1f %%)",
+			format_seconds(buffer, answer->bound), answer->gap * 100);
+}
+
+/* Rows that a screen holds; --json and the report have all. */
+enum { SHOWN_CANDIDATES = 16 };
+
+static void add_comparison(
+	const struct answer *answer, const struct style *style, struct text *text)
+{
+	int more = answer->n_alternatives - SHOWN_CANDIDATES;
+	struct grid grid;
+
+	text_add(text, "\nStrategies, the best plan of each first\n");
+	comparison_grid(answer, false, SHOWN_CANDIDATES + 1, &grid);
+	put_text(&grid, style, text);
+	if (more > 0)
+		text_printf(text, "%d more: --json lists them\n\n", more);
+	if (answer->n_alternatives == 0)
+		return;
+	text_add(text, "Why not the others\n");
+	reasons_grid(answer, SHOWN_CANDIDATES, &grid);
+	put_text(&grid, style, text);
+}
+
+static void add_front(const struct answer *answer, const struct style *style, struct text *text)
+{
+	struct grid grid;
+
+	if (answer->n_front == 0)
+		return;
+	text_add(text, "No plan beats these in step time, memory, host memory and network at once "
+		       "(by more than 1 %)\n");
+	front_grid(answer, &grid);
+	put_text(&grid, style, text);
+}
+
+static void add_thresholds(const struct answer *answer, struct text *text)
+{
+	if (answer->n_thresholds == 0)
+		return;
+	text_add(text, "What would change the decision (the best plan of each strategy, compared "
+		       "again)\n");
+	for (int i = 0; i < answer->n_thresholds; i++) {
+		text_add(text, " - ");
+		add_terminal(text, answer->thresholds[i].sentence);
+		text_add_char(text, '\n');
+	}
+	text_add_char(text, '\n');
+}
+
+static void add_defence(const struct answer *answer, const struct style *style, struct text *text)
+{
+	struct grid grid;
+
+	if (answer->n_reasons > 0)
+		text_add(text, answer->chosen != NULL ? "Why this one\n" : "Why none\n");
+	for (int i = 0; i < answer->n_reasons; i++) {
+		text_add(text, " - ");
+		add_terminal(text, answer->reasons[i]);
+		text_add_char(text, '\n');
+	}
+	text_add(text, answer->n_reasons > 0 ? "\n" : "");
+	add_thresholds(answer, text);
+	if (answer->n_sensitivities > 0) {
+		text_add(text, "What if\n");
+		sensitivity_grid(answer, &grid);
+		put_text(&grid, style, text);
+	}
+	add_proof(answer, text);
+	text_add(text, ".\n");
+}
+
+void report_answer_text(const struct question *question, const struct answer *answer,
+	const struct style *style, struct text *text)
+{
+	struct text summary = {0};
+
+	add_subject_line(question->model, question->topology, text);
+	text_add(text, style->color ? "\n\n\033[1m" : "\n\n");
+	if (answer->chosen != NULL) {
+		plan_summary(&answer->chosen->plan, &summary);
+		text_add(text, "Use ");
+		add_terminal(text, text_string(&summary));
+	} else {
+		add_no_answer(answer, text);
+	}
+	text_add(text, style->color ? "\033[0m\n" : "\n");
+	if (answer->chosen != NULL) {
+		add_answer_figures(&answer->chosen->prediction, text);
+		text_add_char(text, '\n');
+	}
+	text_finish(&summary);
+	add_comparison(answer, style, text);
+	add_front(answer, style, text);
+	add_defence(answer, style, text);
+}

@@ -1,0 +1,295 @@
+/* Predicted beside measured, line by line. Bytes and counts are judged exactly: both interpreters
+ * walked the same schedule, so one byte of difference is a bug. */
+#include <math.h>
+#include <string.h>
+
+#include "reports/text/text.h"
+
+enum { MAX_LINES = 48 };
+
+struct judge {
+	const struct prediction *predicted;
+	const struct measurement *measured;
+	const struct tolerance *tolerance;
+	struct arena *arena;
+	struct check *check;
+};
+
+static struct check_line *add_line(
+	struct judge *judge, const char *what, const char *unit, double predicted, double measured)
+{
+	struct check_line *line = &judge->check->lines[judge->check->n_lines++];
+
+	*line = (struct check_line){.what = what,
+		.unit = unit,
+		.predicted = predicted,
+		.measured = measured,
+		.ok = true};
+	return line;
+}
+
+static void judge_line(struct judge *judge, struct check_line *line, bool ok)
+{
+	line->judged = true;
+	line->ok = ok;
+	judge->check->ok = judge->check->ok && ok;
+}
+
+/* Both sides are sums of whole bytes, wire bytes of fractions of them: half a byte is rounding. */
+static void add_exact(
+	struct judge *judge, const char *what, const char *unit, double predicted, double measured)
+{
+	struct check_line *line = add_line(judge, what, unit, predicted, measured);
+
+	line->exact = true;
+	judge_line(judge, line, fabs(predicted - measured) < 0.5);
+}
+
+static void add_bytes(struct judge *judge, const char *what, int64_t predicted, int64_t measured)
+{
+	add_exact(judge, what, "bytes", (double)predicted, (double)measured);
+}
+
+static bool within(double predicted, double measured, double tolerance)
+{
+	return fabs(measured - predicted) <= tolerance * predicted;
+}
+
+static void check_ledger(struct judge *judge)
+{
+	const struct prediction *predicted = judge->predicted;
+	const struct prediction *measured = &judge->measured->values;
+
+	add_bytes(judge, "ledger peak", predicted->ledger_peak_bytes, measured->ledger_peak_bytes);
+	if (predicted->ledger_host_peak_bytes + measured->ledger_host_peak_bytes > 0)
+		add_bytes(judge, "ledger peak, host memory", predicted->ledger_host_peak_bytes,
+			measured->ledger_host_peak_bytes);
+	for (int c = 0; c < CATEGORY_COUNT; c++) {
+		struct text label = {0};
+		int64_t expected = predicted->ledger_category_peak[c];
+		int64_t got = measured->ledger_category_peak[c];
+		/* The schedule has no buffers of this category; a stray byte still shows. */
+		if (c == CATEGORY_RUNTIME_OVERHEAD && expected == 0 && got == 0)
+			continue;
+		text_add(&label, "ledger peak of ");
+		category_label((enum category)c, &label);
+		add_bytes(judge, arena_strdup(judge->arena, text_string(&label)), expected, got);
+		text_finish(&label);
+	}
+}
+
+/* The ledger while each operation ran, against the schedule's own. */
+static void check_operations(struct judge *judge, const struct schedule *schedule)
+{
+	const struct timeline *timeline = &judge->measured->timeline;
+	struct ledger ledger;
+	int n_ops, differing = 0;
+
+	if (schedule == NULL || timeline->n_ops == 0)
+		return;
+	n_ops = schedule->programs[0].n_ops;
+	add_exact(judge, "operations", "", n_ops, timeline->n_ops);
+	if (timeline->live == NULL || timeline->n_ops != n_ops)
+		return;
+	schedule_ledger(schedule, 0, judge->arena, &ledger);
+	for (int i = 0; i < n_ops; i++)
+		differing += memcmp(ledger.live[i], timeline->live[i], sizeof(*ledger.live)) != 0;
+	add_exact(judge, "operations with another ledger", "", 0, differing);
+}
+
+static void check_states(struct judge *judge)
+{
+	const struct prediction *predicted = judge->predicted;
+	const struct prediction *measured = &judge->measured->values;
+
+	add_bytes(judge, "model states: parameters", predicted->model_states_parameters,
+		measured->model_states_parameters);
+	add_bytes(judge, "model states: gradients", predicted->model_states_gradients,
+		measured->model_states_gradients);
+	add_bytes(judge, "model states: optimizer", predicted->model_states_optimizer_state,
+		measured->model_states_optimizer_state);
+}
+
+/* A host's allocations are counted one by one. A GPU's driver takes pages for itself while steps
+ * run (for graphs, for its own tables), so that its account may grow by some. */
+static void check_undeclared(struct judge *judge)
+{
+	static const char what[] = "allocated outside of the schedule";
+	double bytes = (double)judge->measured->undeclared_bytes;
+	struct check_line *line;
+
+	if (judge->measured->device_ranks == 0) {
+		add_bytes(judge, what, 0, judge->measured->undeclared_bytes);
+		return;
+	}
+	line = add_line(judge, what, "bytes", 0, bytes);
+	judge_line(judge, line, bytes <= judge->tolerance->device_growth);
+}
+
+/* Each rank has all its buffers at once in list order too, the context is one for all, and ranks of
+ * one GPU need no NCCL. What a GPU stands in for has another context and other communicators. */
+static void check_device(struct judge *judge, const struct schedule *schedule)
+{
+	const struct prediction *predicted = judge->predicted;
+	const struct measurement *measured = judge->measured;
+	int64_t reserved = predicted->peak_reserved_bytes;
+	int64_t rank = max_i64(reserved, predicted->ledger_peak_bytes);
+	double expected = (double)(measured->device_ranks * rank) +
+			  (double)(predicted->peak_memory_bytes - reserved);
+	struct check_line *line;
+
+	if (measured->device_ranks == 0)
+		return;
+	if (measured->device_ranks > 1 && schedule != NULL)
+		expected -= (double)schedule_fixed_memory(schedule).communicators;
+	line = add_line(
+		judge, "in use on the GPU", "bytes", expected, (double)measured->device_used_bytes);
+	if (measured->slow_motion <= 0)
+		judge_line(judge, line, within(expected, line->measured, judge->tolerance->device));
+}
+
+/* Ranks of one machine that stand in for a cluster's send nothing over a network. */
+static bool nodes_are_real(const struct judge *judge, const struct schedule *schedule)
+{
+	return schedule == NULL || judge->measured->nodes == 0 ||
+	       judge->measured->nodes == schedule->topology->nodes;
+}
+
+static void check_network(struct judge *judge, const struct schedule *schedule)
+{
+	static const char *const names[] = {[COLLECTIVE_ALL_GATHER] = "all-gathers per step",
+		[COLLECTIVE_REDUCE_SCATTER] = "reduce-scatters per step",
+		[COLLECTIVE_ALL_REDUCE] = "all-reduces per step"};
+	const struct prediction *predicted = judge->predicted;
+	const struct prediction *measured = &judge->measured->values;
+
+	add_exact(judge, "sent by a rank", "bytes", predicted->wire_bytes_per_rank,
+		measured->wire_bytes_per_rank);
+	if (nodes_are_real(judge, schedule) &&
+		(predicted->wire_bytes_node_egress > 0 || measured->wire_bytes_node_egress > 0))
+		add_exact(judge, "leaving a node", "bytes", predicted->wire_bytes_node_egress,
+			measured->wire_bytes_node_egress);
+	for (int i = 0; i < COUNT_OF(names); i++)
+		add_exact(judge, names[i], "", (double)predicted->collectives[i],
+			(double)measured->collectives[i]);
+}
+
+const struct tolerance report_default_tolerance = {
+	.time = -1, .memory = 0.10, .memory_from = 200e6, .device = 0.03, .device_growth = 8 << 20};
+
+/* What the operating system says the ranks grew by. Without a measurement (0) nothing is judged.
+ * Processes that stand in for devices have other memory than those: which buffers are there at the
+ * same time hangs on how late this machine is. */
+static void check_pss(struct judge *judge, const struct schedule *schedule)
+{
+	const struct measurement *measured = judge->measured;
+	double predicted = (double)judge->predicted->ledger_peak_bytes +
+			   (double)judge->predicted->ledger_host_peak_bytes;
+	double largest = (double)measured->pss_growth_bytes;
+	struct check_line *line;
+
+	if (schedule != NULL && schedule->topology->emulated)
+		return;
+	line = add_line(judge, "PSS growth, largest rank", "bytes", predicted, largest);
+	if (largest != 0 && predicted >= judge->tolerance->memory_from)
+		judge_line(judge, line, within(predicted, largest, judge->tolerance->memory));
+	if (measured->pss_growth_mean_bytes != 0)
+		add_line(judge, "PSS growth, mean of ranks", "bytes", predicted,
+			(double)measured->pss_growth_mean_bytes);
+}
+
+static void check_times(struct judge *judge)
+{
+	const struct prediction *predicted = judge->predicted;
+	const struct prediction *measured = &judge->measured->values;
+	const struct time_split *p = &predicted->time, *m = &measured->time;
+	struct check_line *line =
+		add_line(judge, "step time", "s", predicted->step_time, measured->step_time);
+
+	if (judge->tolerance->time >= 0)
+		judge_line(judge, line,
+			within(predicted->step_time, measured->step_time, judge->tolerance->time));
+	add_line(judge, "compute", "s", p->compute, m->compute);
+	add_line(judge, "all-gather", "s", p->all_gather, m->all_gather);
+	add_line(judge, "reduce-scatter", "s", p->reduce_scatter, m->reduce_scatter);
+	add_line(judge, "all-reduce", "s", p->all_reduce, m->all_reduce);
+	add_line(judge, "optimizer", "s", p->optimizer, m->optimizer);
+	add_line(judge, "exposed communication", "s", p->exposed_communication,
+		m->exposed_communication);
+}
+
+void report_check(const struct schedule *schedule, const struct prediction *prediction,
+	const struct measurement *measured, const struct tolerance *tolerance, struct arena *arena,
+	struct check *check)
+{
+	struct judge judge = {prediction, measured, tolerance, arena, check};
+
+	*check = (struct check){.ok = true};
+	check->lines = ARENA_ARRAY(arena, struct check_line, MAX_LINES);
+	check_ledger(&judge);
+	check_operations(&judge, schedule);
+	check_states(&judge);
+	check_undeclared(&judge);
+	check_network(&judge, schedule);
+	check_pss(&judge, schedule);
+	check_device(&judge, schedule);
+	check_times(&judge);
+}
+
+/* Exact lines show every digit, the others three. */
+static void add_figure(const struct check_line *line, double value, struct grid *grid)
+{
+	if (line->exact)
+		grid_add_value(grid, value, "%.0f%s%s", value, line->unit[0] != '\0' ? " " : "",
+			line->unit);
+	else if (strcmp(line->unit, "s") == 0)
+		grid_add_seconds(grid, value);
+	else
+		grid_add_bytes(grid, value);
+}
+
+static const char *verdict(const struct check_line *line)
+{
+	if (!line->judged)
+		return "not judged";
+	if (!line->ok)
+		return line->exact ? "DIFFERS" : "OUTSIDE";
+	return line->exact ? "equal" : "within";
+}
+
+void check_grid(const struct check *check, struct grid *grid)
+{
+	static const struct grid_column columns[] = {{"what", GRID_LEFT}, {"predicted", GRID_RIGHT},
+		{"measured", GRID_RIGHT}, {"measured / predicted", GRID_RIGHT},
+		{"verdict", GRID_LEFT}};
+	char ratio[32];
+
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < check->n_lines; i++) {
+		const struct check_line *line = &check->lines[i];
+		grid_row(grid, !line->judged ? GRID_PLAIN : line->ok ? GRID_GOOD : GRID_BAD);
+		grid_add(grid, "%s", line->what);
+		add_figure(line, line->predicted, grid);
+		add_figure(line, line->measured, grid);
+		grid_add_value(grid, line->predicted > 0 ? line->measured / line->predicted : 0,
+			"%s", format_ratio(ratio, line->predicted, line->measured));
+		grid_add(grid, "%s", verdict(line));
+	}
+}
+
+void report_check_text(const struct check *check, const struct style *style, struct text *text)
+{
+	struct grid grid;
+	int judged = 0, bad = 0;
+
+	check_grid(check, &grid);
+	put_text(&grid, style, text);
+	for (int i = 0; i < check->n_lines; i++) {
+		judged += check->lines[i].judged;
+		bad += check->lines[i].judged && !check->lines[i].ok;
+	}
+	if (bad == 0)
+		text_printf(text, "All %d judged lines agree.\n", judged);
+	else
+		text_printf(text, "%d of %d judged lines do not agree.\n", bad, judged);
+}

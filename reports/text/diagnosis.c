@@ -1,0 +1,155 @@
+/* `diagnose`: where a step goes beside where it should go, and why. */
+#include <math.h>
+
+#include "reports/text/text.h"
+
+/* A row of the table: one place where time goes. */
+struct place {
+	const char *name;
+	double measured, expected, count, expected_count;
+};
+
+static int places(const struct diagnosis *d, struct place places[ACTIVITY_KIND_COUNT + 4])
+{
+	const struct activity_summary *m = &d->measured, *e = &d->expected;
+	int n = 0;
+
+	for (int kind = 0; kind < ACTIVITY_KIND_COUNT; kind++)
+		places[n++] = (struct place){activity_names[kind], m->exposed[kind],
+			e->exposed[kind], m->count[kind], e->count[kind]};
+	places[n++] =
+		(struct place){"waiting for the host", m->waiting_host, e->waiting_host, 0, 0};
+	places[n++] = (struct place){"waiting for data", m->waiting_data, e->waiting_data, 0, 0};
+	places[n++] = (struct place){"waiting for the allocator", m->waiting_allocator,
+		e->waiting_allocator, m->allocator_calls, e->allocator_calls};
+	places[n++] = (struct place){"waiting otherwise", m->waiting_other, e->waiting_other, 0, 0};
+	return n;
+}
+
+void diagnosis_grid(const struct diagnosis *d, struct grid *grid)
+{
+	static const struct grid_column columns[] = {{"of each moment, first that runs", GRID_LEFT},
+		{"measured", GRID_RIGHT}, {"of step", GRID_RIGHT}, {"predicted", GRID_RIGHT},
+		{"difference", GRID_RIGHT}, {"number", GRID_RIGHT}, {"predicted", GRID_RIGHT}};
+	struct place all[ACTIVITY_KIND_COUNT + 4];
+	int n = places(d, all);
+
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < n; i++) {
+		char percent[32];
+		double more = all[i].measured - all[i].expected;
+		if (all[i].measured <= 0 && all[i].expected <= 0)
+			continue;
+		grid_row(grid, more > 0.03 * d->measured.step_time ? GRID_WARNING : GRID_PLAIN);
+		grid_add(grid, "%s", all[i].name);
+		grid_add_seconds(grid, all[i].measured);
+		grid_add(grid, "%s",
+			format_percent(percent, all[i].measured / d->measured.step_time));
+		grid_add_seconds(grid, all[i].expected);
+		grid_add_seconds(grid, more);
+		grid_add(grid, all[i].count > 0 ? "%.0f" : "", all[i].count);
+		grid_add(grid, all[i].expected_count > 0 ? "%.0f" : "", all[i].expected_count);
+	}
+}
+
+static void add_cause(const struct diagnosis *d, const struct diagnosis_cause *cause, int number,
+	struct text *text)
+{
+	char seconds[32];
+
+	text_printf(text, "\n%d. %s  [%s]\n   %s.\n   To do: %s.\n", number, cause->title,
+		cause->id, cause->evidence, cause->advice);
+	if (cause->seconds > 0)
+		text_printf(text, "   It costs %s a step as measured (%.1f %%).\n",
+			format_seconds(seconds, cause->seconds),
+			100 * cause->seconds / d->measured.step_time);
+	if (!isnan(cause->gain) && cause->gain > 0)
+		text_printf(text, "   Predicted gain: %s a step (%.1f %%).\n",
+			format_seconds(seconds, cause->gain),
+			100 * cause->gain / d->measured.step_time);
+}
+
+/* Far shorter than predicted, or without the collectives that the plan lives by. */
+static bool is_another(const struct diagnosis *d)
+{
+	double gathers = d->measured.count[ACTIVITY_ALL_GATHER];
+	double reductions =
+		d->measured.count[ACTIVITY_REDUCE_SCATTER] + d->measured.count[ACTIVITY_ALL_REDUCE];
+
+	return d->measured.step_time < 0.7 * d->expected.step_time ||
+	       (d->expected.count[ACTIVITY_ALL_GATHER] > 0 && gathers <= 0) ||
+	       (d->expected.count[ACTIVITY_REDUCE_SCATTER] > 0 && reductions <= 0);
+}
+
+void report_diagnosis_text(const struct diagnosis *d, const struct style *style, struct text *text)
+{
+	struct grid grid;
+	char measured[32], expected[32], bound[32];
+	double change = d->measured.step_time / d->expected.step_time - 1;
+
+	text_printf(text, "%s a step, predicted %s (%+.1f %%). Most of it is %s: %s (%.0f %%).\n\n",
+		format_seconds(measured, d->measured.step_time),
+		format_seconds(expected, d->expected.step_time), 100 * change, d->bound,
+		format_seconds(bound, d->bound_seconds),
+		100 * d->bound_seconds / d->measured.step_time);
+	diagnosis_grid(d, &grid);
+	put_text(&grid, style, text);
+	if (is_another(d))
+		text_add(text, "\nThis does not look like a step of this plan: is it the right "
+			       "trace, and the right plan?\n");
+	else if (d->n_causes == 0)
+		text_add(text, "\nNothing departs from the plan by more than 3 % of the step.\n");
+	for (int i = 0; i < d->n_causes; i++)
+		add_cause(d, &d->causes[i], i + 1, text);
+}
+
+static void write_summary(const char *key, const struct activity_summary *s, struct writer *writer)
+{
+	writer_begin_map(writer, key);
+	writer_number(writer, "step_time_s", s->step_time);
+	writer_begin_list(writer, "activities");
+	for (int kind = 0; kind < ACTIVITY_KIND_COUNT; kind++) {
+		writer_begin_map(writer, NULL);
+		writer_string(writer, "kind", activity_names[kind]);
+		writer_number(writer, "exposed_s", s->exposed[kind]);
+		writer_number(writer, "total_s", s->seconds[kind]);
+		writer_number(writer, "count", s->count[kind]);
+		writer_number(writer, "bytes", s->bytes[kind]);
+		writer_number(writer, "median_s", s->typical[kind]);
+		writer_end_map(writer);
+	}
+	writer_end_list(writer);
+	writer_number(writer, "waiting_host_s", s->waiting_host);
+	writer_number(writer, "waiting_data_s", s->waiting_data);
+	writer_number(writer, "waiting_allocator_s", s->waiting_allocator);
+	writer_number(writer, "waiting_other_s", s->waiting_other);
+	writer_number(writer, "allocator_calls", s->allocator_calls);
+	writer_end_map(writer);
+}
+
+void report_diagnosis_json(const struct diagnosis *d, struct text *text)
+{
+	struct writer writer;
+
+	writer_init(&writer, text, WRITER_JSON);
+	writer_string(&writer, "schema", "shardplan/diagnose/1");
+	writer_string(&writer, "version", SHARDPLAN_VERSION);
+	writer_string(&writer, "bound", d->bound);
+	writer_number(&writer, "bound_s", d->bound_seconds);
+	write_summary("measured", &d->measured, &writer);
+	write_summary("predicted", &d->expected, &writer);
+	writer_begin_list(&writer, "causes");
+	for (int i = 0; i < d->n_causes; i++) {
+		const struct diagnosis_cause *cause = &d->causes[i];
+		writer_begin_map(&writer, NULL);
+		writer_string(&writer, "id", cause->id);
+		writer_string(&writer, "title", cause->title);
+		writer_string(&writer, "evidence", cause->evidence);
+		writer_string(&writer, "advice", cause->advice);
+		writer_number(&writer, "measured_s", cause->seconds);
+		writer_number(&writer, "predicted_gain_s", cause->gain);
+		writer_end_map(&writer);
+	}
+	writer_end_list(&writer);
+	writer_finish(&writer);
+}

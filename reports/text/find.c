@@ -1,0 +1,183 @@
+/* `plan --find`: what was tried, and the answer. */
+#include <math.h>
+
+#include "reports/text/text.h"
+
+static void add_row(const struct found *row, struct grid *grid)
+{
+	const struct prediction *p = &row->prediction;
+	struct text summary = {0};
+	char tokens[32];
+
+	grid_row(grid, row->answer                            ? GRID_GOOD
+		       : !row->has_plan || p->fits == FITS_NO ? GRID_BAD
+							      : GRID_PLAIN);
+	grid_add_value(grid, row->value, "%s", row->what);
+	if (!row->has_plan) {
+		for (int i = 0; i < 7; i++)
+			grid_add_value(grid, INFINITY, "-");
+		grid_add(grid, "%s", or_empty(row->note));
+		return;
+	}
+	plan_summary(&row->plan, &summary);
+	grid_add_seconds(grid, p->step_time);
+	grid_add_value(grid, p->tokens_per_s_per_gpu, "%s",
+		format_tokens(tokens, p->tokens_per_s_per_gpu));
+	grid_add_value(grid, p->tokens_per_s_per_gpu * (double)row->devices, "%s",
+		format_tokens(tokens, p->tokens_per_s_per_gpu * (double)row->devices));
+	grid_add_percent(grid, row->ratio);
+	grid_add_bytes(grid, (double)p->peak_memory_bytes);
+	grid_add_bytes(grid, (double)(p->model_states_parameters + p->model_states_gradients +
+				      p->model_states_optimizer_state));
+	grid_add(grid, "%s", fits_names[p->fits]);
+	grid_add(grid, "%s%s%s", text_string(&summary), or_empty(row->note)[0] != '\0' ? "; " : "",
+		or_empty(row->note));
+	text_finish(&summary);
+}
+
+/* Lengths and sizes are columns of their own, machines name themselves. */
+static void finding_grid(const struct finding *finding, struct grid *grid)
+{
+	static const struct grid_column columns[] = {{"tried", GRID_LEFT},
+		{"step time", GRID_RIGHT}, {"tokens/s/GPU", GRID_RIGHT}, {"tokens/s", GRID_RIGHT},
+		{"efficiency", GRID_RIGHT}, {"peak memory", GRID_RIGHT},
+		{"model states", GRID_RIGHT}, {"fits", GRID_LEFT}, {"best plan", GRID_WRAP}};
+
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < finding->n; i++)
+		add_row(&finding->rows[i], grid);
+}
+
+void report_finding_text(const struct question *question, const struct finding *finding,
+	const struct style *style, struct text *text)
+{
+	struct grid grid;
+
+	add_subject_line(question->model, question->topology, text);
+	text_add(text, style->color ? "\n\n\033[1m" : "\n\n");
+	text_printf(text, "%s.", finding->statement);
+	text_add(text, style->color ? "\033[0m\n\n" : "\n\n");
+	finding_grid(finding, &grid);
+	put_text(&grid, style, text);
+	text_printf(text, "%lld plans simulated.\n", (long long)finding->evaluated);
+}
+
+void report_comparison_text(
+	const struct comparison *comparison, const struct style *style, struct text *text)
+{
+	static const struct grid_column columns[] = {{"knob", GRID_LEFT}, {"yours", GRID_LEFT},
+		{"best plan", GRID_LEFT}, {"step time", GRID_RIGHT}, {"change", GRID_RIGHT},
+		{"peak memory", GRID_RIGHT}, {"note", GRID_WRAP}};
+	const struct prediction *mine = &comparison->mine.prediction;
+	struct text summary = {0};
+	struct grid grid;
+
+	plan_summary(&comparison->mine.plan, &summary);
+	text_printf(text, "Your plan: %s\n", text_string(&summary));
+	text_finish(&summary);
+	add_answer_figures(mine, text);
+	text_printf(text, "\n%s.\n\n", comparison->statement);
+	if (comparison->n == 0)
+		return;
+	text_add(text, "Your plan with one knob as in the best plan\n");
+	grid_init(&grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < comparison->n; i++) {
+		const struct change *change = &comparison->changes[i];
+		grid_row(&grid, GRID_PLAIN);
+		grid_add(&grid, "%s", change->knob);
+		grid_add(&grid, "%s", change->from);
+		grid_add(&grid, "%s", change->to);
+		if (change->built) {
+			double ratio = change->prediction.step_time / mine->step_time - 1;
+			grid_add_seconds(&grid, change->prediction.step_time);
+			grid_add_value(&grid, ratio, "%+.1f %%", ratio * 100);
+			grid_add_bytes(&grid, (double)change->prediction.peak_memory_bytes);
+		} else {
+			for (int j = 0; j < 3; j++)
+				grid_add_value(&grid, INFINITY, "-");
+		}
+		grid_add(&grid, "%s", or_empty(change->note));
+	}
+	put_text(&grid, style, text);
+}
+
+static void write_found(const struct found *row, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "tried", row->what);
+	writer_number(writer, "value", row->value);
+	writer_bool(writer, "answer", row->answer);
+	writer_int(writer, "devices", row->devices);
+	if (row->ratio > 0)
+		writer_number(writer, "efficiency", row->ratio);
+	if (row->has_plan) {
+		writer_begin_map(writer, "plan");
+		plan_write(&row->plan, writer);
+		writer_end_map(writer);
+		writer_begin_map(writer, "prediction");
+		prediction_write(&row->prediction, writer);
+		writer_end_map(writer);
+	}
+	writer_string(writer, "note", or_empty(row->note));
+	writer_end_map(writer);
+}
+
+void report_finding_json(
+	const struct question_text *asked, const struct finding *finding, struct text *text)
+{
+	struct writer writer;
+
+	writer_init(&writer, text, WRITER_JSON);
+	writer_string(&writer, "schema", "shardplan/find/1");
+	writer_string(&writer, "version", SHARDPLAN_VERSION);
+	writer_begin_map(&writer, "question");
+	writer_string(&writer, "model", asked->model);
+	writer_string(&writer, "topology", asked->topology);
+	writer_string(&writer, "options", asked->options);
+	writer_end_map(&writer);
+	writer_string(&writer, "find", find_names[finding->find]);
+	if (finding->exists)
+		writer_number(&writer, "value", finding->value);
+	else
+		writer_string(&writer, "value", NULL);
+	writer_string(&writer, "unit", finding->unit);
+	writer_string(&writer, "statement", finding->statement);
+	writer_begin_list(&writer, "rows");
+	for (int i = 0; i < finding->n; i++)
+		write_found(&finding->rows[i], &writer);
+	writer_end_list(&writer);
+	writer_int(&writer, "evaluated", finding->evaluated);
+	writer_finish(&writer);
+}
+
+static void write_change(const struct change *change, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "knob", change->knob);
+	writer_string(writer, "from", change->from);
+	writer_string(writer, "to", change->to);
+	if (change->built) {
+		writer_begin_map(writer, "prediction");
+		prediction_write(&change->prediction, writer);
+		writer_end_map(writer);
+	}
+	writer_string(writer, "note", or_empty(change->note));
+	writer_end_map(writer);
+}
+
+void comparison_write(const struct comparison *comparison, struct writer *writer)
+{
+	writer_begin_map(writer, "comparison");
+	writer_begin_map(writer, "plan");
+	plan_write(&comparison->mine.plan, writer);
+	writer_end_map(writer);
+	writer_begin_map(writer, "prediction");
+	prediction_write(&comparison->mine.prediction, writer);
+	writer_end_map(writer);
+	writer_string(writer, "statement", comparison->statement);
+	writer_begin_list(writer, "changes");
+	for (int i = 0; i < comparison->n; i++)
+		write_change(&comparison->changes[i], writer);
+	writer_end_list(writer);
+	writer_end_map(writer);
+}

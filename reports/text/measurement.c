@@ -1,0 +1,210 @@
+/* What `train` measured, and the tables of names and values around it. */
+#include <math.h>
+
+#include "reports/text/text.h"
+
+static const struct grid_column fact_columns[] = {{"what", GRID_LEFT}, {"value", GRID_WRAP}};
+
+static void fact(struct grid *grid, const char *name, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void fact(struct grid *grid, const char *name, const char *format, ...)
+{
+	struct text text = {0};
+	va_list args;
+
+	va_start(args, format);
+	text_vprintf(&text, format, args);
+	va_end(args);
+	grid_row(grid, GRID_PLAIN);
+	grid_add(grid, "%s", name);
+	grid_add(grid, "%s", text_string(&text));
+	text_finish(&text);
+}
+
+static void fact_string(struct grid *grid, const char *name, const char *value)
+{
+	if (or_empty(value)[0] != '\0')
+		fact(grid, name, "%s", value);
+}
+
+static void fact_bytes(struct grid *grid, const char *name, int64_t bytes)
+{
+	char buffer[32];
+
+	if (bytes != 0)
+		fact(grid, name, "%s (%lld bytes)", format_bytes(buffer, (double)bytes),
+			(long long)bytes);
+}
+
+static void fact_rate(struct grid *grid, const char *name, double bytes_per_s)
+{
+	char buffer[32];
+
+	if (bytes_per_s > 0)
+		fact(grid, name, "%s", format_bandwidth(buffer, bytes_per_s));
+}
+
+static void fact_seconds(struct grid *grid, const char *name, double seconds)
+{
+	char buffer[32];
+
+	if (seconds > 0)
+		fact(grid, name, "%s", format_seconds(buffer, seconds));
+}
+
+static void step_time_facts(const struct measurement *measured, struct grid *grid)
+{
+	char mean[32], p50[32], p95[32], deviation[32];
+
+	fact(grid, "step time", "mean %s, median %s, 95th percentile %s, standard deviation %s",
+		format_seconds(mean, measured->values.step_time),
+		format_seconds(p50, measured->step_time_p50),
+		format_seconds(p95, measured->step_time_p95),
+		format_seconds(deviation, sqrt(measured->step_time_variance)));
+	fact(grid, "throughput", "%s tokens/s per rank",
+		format_tokens(mean, measured->values.tokens_per_s_per_gpu));
+	if (measured->values.mfu > 0)
+		fact(grid, "MFU", "%s of %s", format_percent(mean, measured->values.mfu),
+			or_empty(measured->values.peak_name));
+}
+
+static void loss_facts(const struct measurement *measured, struct grid *grid)
+{
+	int n = measured->n_losses;
+
+	if (n == 0 || measured->losses == NULL)
+		return;
+	fact(grid, "loss", "%.4f in the first step, %.4f in the last", measured->losses[0],
+		measured->losses[n - 1]);
+	if (measured->gradient_norms != NULL)
+		fact(grid, "gradient norm", "%.4f in the first step, %.4f in the last",
+			measured->gradient_norms[0], measured->gradient_norms[n - 1]);
+}
+
+void measurement_grid(const struct measurement *measured, struct grid *grid)
+{
+	grid_init(grid, fact_columns, COUNT_OF(fact_columns));
+	fact(grid, "ranks", "%lld", (long long)measured->ranks);
+	fact(grid, "steps", "%lld, the first %lld not counted", (long long)measured->steps,
+		(long long)measured->warm_up_steps);
+	step_time_facts(measured, grid);
+	fact_bytes(grid, "ledger peak", measured->values.ledger_peak_bytes);
+	fact_bytes(grid, "PSS growth, largest rank", measured->pss_growth_bytes);
+	fact_bytes(grid, "PSS growth, mean of ranks", measured->pss_growth_mean_bytes);
+	fact_bytes(grid, "allocated outside of the schedule", measured->undeclared_bytes);
+	if (measured->device_ranks > 0) {
+		fact_bytes(grid, "in use on the GPU", measured->device_used_bytes);
+		fact(grid, "its account", "%s; %lld ranks", or_empty(measured->device_account),
+			(long long)measured->device_ranks);
+	}
+	loss_facts(measured, grid);
+	fact_string(grid, "weights digest", measured->weights_digest);
+	fact_string(grid, "reproducible", measured->reproducible);
+	fact_string(grid, "CUDA graphs", measured->cuda_graphs);
+	fact_string(grid, "buffers of NCCL", measured->nccl_buffers);
+	if (measured->paced_operations > 0)
+		fact(grid, "paced",
+			"%lld operations a step, in %.3gx slow motion; %lld of all "
+			"steps were late, by %.3g s in all",
+			(long long)measured->paced_operations, measured->slow_motion,
+			(long long)measured->late_operations, measured->late);
+	fact_string(grid, "schedule digest", measured->values.schedule_digest);
+	fact_string(grid, "hardware", measured->hardware);
+	fact_string(grid, "versions", measured->versions);
+	fact_string(grid, "date", measured->date);
+}
+
+void plan_grid(const struct plan *plan, struct grid *grid)
+{
+	struct text value = {0};
+
+	grid_init(grid, fact_columns, COUNT_OF(fact_columns));
+	for (int i = 0; i < n_plan_fields; i++) {
+		text_clear(&value);
+		fields_print_one(&plan_fields[i], plan, &value);
+		fact(grid, plan_fields[i].name, "%s", text_string(&value));
+	}
+	text_finish(&value);
+	fact(grid, "mesh", "%lld replicas x %lld shards", (long long)plan->mesh.replicate,
+		(long long)plan->mesh.shard);
+}
+
+static void device_facts(const struct topology *topology, struct grid *grid)
+{
+	char memory[32], bandwidth[32];
+	const struct device *device = &topology->device;
+
+	fact(grid, "topology", "%s: %lld nodes x %lld devices", or_empty(topology->name),
+		(long long)topology->nodes, (long long)topology->devices_per_node);
+	fact_string(grid, "source", topology->source);
+	fact(grid, "device", "%s, %s, %s", or_empty(device->name),
+		format_bytes(memory, (double)device->memory_bytes),
+		format_bandwidth(bandwidth, device->memory_bandwidth));
+	fact_rate(grid, "link inside a node, per device", topology->fabric.bandwidth);
+	if (topology->nodes > 1)
+		fact_rate(grid, "out of a node, all NICs", topology_node_bandwidth(topology));
+}
+
+static void calibration_facts(const struct calibration *calibration, struct grid *grid)
+{
+	fact(grid, "cost model", "%s",
+		calibration->measured ? "calibrated by measurement"
+				      : "prior, not measured on this machine");
+	fact_string(grid, "calibration", calibration->provenance);
+	fact_string(grid, "calibrated on", calibration->date);
+	if (calibration->gemm_flops > 0)
+		fact(grid, "matrix products, large", "%.3g FLOP/s per device",
+			calibration->gemm_flops);
+}
+
+void assumptions_grid(
+	const struct explained *explained, const struct topology *topology, struct grid *grid)
+{
+	const struct prediction *prediction = explained->prediction;
+
+	grid_init(grid, fact_columns, COUNT_OF(fact_columns));
+	if (topology != NULL) {
+		device_facts(topology, grid);
+		calibration_facts(&topology->calibration, grid);
+	}
+	if (prediction != NULL) {
+		fact_string(grid, "MFU is relative to", prediction->peak_name);
+		fact_string(grid, "interval of the step time (80 %) from",
+			prediction->uncertainty_source);
+		fact_seconds(grid, "no plan can beat", prediction->lower_bound);
+		fact_seconds(grid, "this plan cannot beat", prediction->plan_lower_bound);
+		fact_string(grid, "schedule digest", prediction->schedule_digest);
+	}
+	fact(grid, "times", "of the steady step (from the third on)");
+	fact(grid, "memory", "the maximum over the first three steps");
+	fact(grid, "made by", "shardplan %s", SHARDPLAN_VERSION);
+}
+
+void put_text(struct grid *grid, const struct style *style, struct text *text)
+{
+	grid_text(grid, style, text);
+	grid_finish(grid);
+}
+
+void put_markdown(struct grid *grid, struct text *text)
+{
+	grid_markdown(grid, text);
+	text_add_char(text, '\n');
+	grid_finish(grid);
+}
+
+void put_html(struct grid *grid, const char *caption, bool sortable, struct text *text)
+{
+	grid_html(grid, caption, sortable, text);
+	grid_finish(grid);
+}
+
+void report_measurement_text(
+	const struct measurement *measured, const struct style *style, struct text *text)
+{
+	struct grid grid;
+
+	measurement_grid(measured, &grid);
+	put_text(&grid, style, text);
+}

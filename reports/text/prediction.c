@@ -1,0 +1,259 @@
+/* One prediction for people. */
+#include "reports/text/text.h"
+
+/* "parameters" ... with blanks for underscores. */
+void category_label(enum category category, struct text *text)
+{
+	for (const char *c = category_names[category]; *c != '\0'; c++)
+		text_add_char(text, *c == '_' ? ' ' : *c);
+}
+
+void memory_grid(const struct prediction *prediction, struct grid *grid)
+{
+	static const struct grid_column columns[] = {{"memory", GRID_LEFT},
+		{"at the peak", GRID_RIGHT}, {"share", GRID_RIGHT}, {"own peak", GRID_RIGHT}};
+	double total = (double)prediction->peak_memory_bytes;
+	struct text label = {0};
+
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int c = 0; c < CATEGORY_COUNT; c++) {
+		double bytes = (double)prediction->memory_at_peak[c];
+		text_clear(&label);
+		category_label((enum category)c, &label);
+		grid_row(grid, GRID_PLAIN);
+		grid_add(grid, "%s", text_string(&label));
+		grid_add_bytes(grid, bytes);
+		grid_add_percent(grid, total > 0 ? bytes / total : 0);
+		grid_add_bytes(grid, (double)prediction->memory_category_peak[c]);
+	}
+	text_finish(&label);
+	grid_row(grid, GRID_PLAIN);
+	grid_add(grid, "total");
+	grid_add_bytes(grid, total);
+	grid_add_percent(grid, total > 0 ? 1 : 0);
+}
+
+void time_grid(const struct prediction *prediction, struct grid *grid)
+{
+	static const struct grid_column columns[] = {{"time of a step", GRID_LEFT},
+		{"seconds", GRID_RIGHT}, {"of the step", GRID_RIGHT}};
+	const struct time_split *time = &prediction->time;
+	const struct {
+		const char *name;
+		double seconds;
+	} rows[] = {{"compute", time->compute}, {"all-gather", time->all_gather},
+		{"reduce-scatter", time->reduce_scatter}, {"all-reduce", time->all_reduce},
+		{"copies", time->copy}, {"optimizer", time->optimizer},
+		{"exposed communication", time->exposed_communication},
+		{"data loading", time->data_loading}};
+
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		grid_row(grid, GRID_PLAIN);
+		grid_add(grid, "%s", rows[i].name);
+		grid_add_seconds(grid, rows[i].seconds);
+		grid_add_percent(grid,
+			prediction->step_time > 0 ? rows[i].seconds / prediction->step_time : 0);
+	}
+}
+
+static void add_fits(const struct prediction *prediction, struct text *text)
+{
+	static const char *const words[] = {
+		"fits", "tight: expect allocator retries", "does not fit"};
+	char peak[32], limit[32];
+
+	format_bytes(peak, (double)prediction->peak_memory_bytes);
+	text_printf(text, "memory peak  %s", peak);
+	if (prediction->memory_limit_bytes > 0)
+		text_printf(text, " of %s",
+			format_bytes(limit, (double)prediction->memory_limit_bytes));
+	text_printf(text, " (%s)",
+		words[prediction_overflows_host(prediction) &&
+					prediction->peak_memory_bytes <=
+						prediction->memory_limit_bytes
+				? FITS_YES
+				: prediction->fits]);
+	if (prediction->peak_at != NULL) {
+		text_add(text, ", at ");
+		add_terminal(text, prediction->peak_at);
+	}
+	text_add_char(text, '\n');
+}
+
+static void add_step_time(const struct prediction *prediction, struct text *text)
+{
+	char buffer[32], low[32], high[32];
+
+	text_printf(text, "step time    %s", format_seconds(buffer, prediction->step_time));
+	if (prediction->step_time_high > 0) {
+		text_printf(text, ", 80 %% between %s and %s",
+			format_seconds(low, prediction->step_time_low),
+			format_seconds(high, prediction->step_time_high));
+		if (or_empty(prediction->uncertainty_source)[0] != '\0') {
+			text_add(text, " (");
+			add_terminal(text, prediction->uncertainty_source);
+			text_add(text, ")");
+		}
+	}
+	text_add_char(text, '\n');
+}
+
+static void add_bounds(const struct prediction *prediction, struct text *text)
+{
+	char buffer[32];
+
+	if (prediction->lower_bound > 0)
+		text_printf(text, "lower bound  %s for any plan of this question",
+			format_seconds(buffer, prediction->lower_bound));
+	if (prediction->plan_lower_bound > 0)
+		text_printf(text, ", %s for this plan",
+			format_seconds(buffer, prediction->plan_lower_bound));
+	if (prediction->lower_bound > 0)
+		text_add_char(text, '\n');
+}
+
+static void add_throughput(const struct prediction *prediction, struct text *text)
+{
+	char tokens[32], mfu[32], hfu[32];
+
+	text_printf(text, "throughput   %s tokens/s/GPU",
+		format_tokens(tokens, prediction->tokens_per_s_per_gpu));
+	if (prediction->mfu > 0) {
+		text_printf(text, ", MFU %s, HFU %s of ", format_percent(mfu, prediction->mfu),
+			format_percent(hfu, prediction->hfu));
+		add_terminal(text, or_empty(prediction->peak_name));
+	}
+	text_add_char(text, '\n');
+}
+
+static void add_network(const struct prediction *prediction, struct text *text)
+{
+	char buffer[32];
+
+	text_printf(text, "network      %s sent by each rank",
+		format_bytes(buffer, prediction->wire_bytes_per_rank));
+	if (prediction->wire_bytes_node_egress > 0)
+		text_printf(text, ", %s leave each node",
+			format_bytes(buffer, prediction->wire_bytes_node_egress));
+	text_printf(text, "; %lld all-gather, %lld reduce-scatter, %lld all-reduce\n",
+		(long long)prediction->collectives[COLLECTIVE_ALL_GATHER],
+		(long long)prediction->collectives[COLLECTIVE_REDUCE_SCATTER],
+		(long long)prediction->collectives[COLLECTIVE_ALL_REDUCE]);
+}
+
+/* What it would have to deliver: the tokens of a step in what the step takes without it. */
+static void add_data_loader(const struct prediction *prediction, struct text *text)
+{
+	char wait[32], tokens[32];
+	double rest = prediction->step_time - prediction->time.data_wait;
+
+	if (prediction->time.data_wait <= 0 || rest <= 0)
+		return;
+	text_printf(text,
+		"data loader  the step is %s longer for waiting; %s tokens/s/GPU would do\n",
+		format_seconds(wait, prediction->time.data_wait),
+		format_tokens(
+			tokens, prediction->tokens_per_s_per_gpu * prediction->step_time / rest));
+}
+
+static void add_host_memory(const struct prediction *prediction, struct text *text)
+{
+	char bytes[32], limit[32];
+
+	if (prediction->host_memory_bytes <= 0)
+		return;
+	text_printf(text, "host memory  %s",
+		format_bytes(bytes, (double)prediction->host_memory_bytes));
+	if (prediction->host_memory_limit_bytes > 0)
+		text_printf(text, " of %s a node (%s)",
+			format_bytes(limit, (double)prediction->host_memory_limit_bytes),
+			prediction_overflows_host(prediction) ? "does not fit" : "fits");
+	text_add_char(text, '\n');
+}
+
+static void add_states(const struct prediction *prediction, struct text *text)
+{
+	char parameters[32], gradients[32], optimizer[32];
+
+	text_printf(text,
+		"model states %s parameters, %s gradients, %s optimizer (between steps)\n",
+		format_bytes(parameters, (double)prediction->model_states_parameters),
+		format_bytes(gradients, (double)prediction->model_states_gradients),
+		format_bytes(optimizer, (double)prediction->model_states_optimizer_state));
+	add_host_memory(prediction, text);
+}
+
+void add_prediction_lines(const struct prediction *prediction, struct text *text)
+{
+	add_step_time(prediction, text);
+	add_throughput(prediction, text);
+	add_data_loader(prediction, text);
+	add_fits(prediction, text);
+	add_states(prediction, text);
+	add_network(prediction, text);
+	add_bounds(prediction, text);
+}
+
+void add_subject_line(const struct model *model, const struct topology *topology, struct text *text)
+{
+	char count[32], memory[32];
+
+	if (model != NULL) {
+		add_terminal(text, or_empty(model->architecture.name));
+		text_printf(text, " (%s parameters)",
+			format_count(count, (double)model->parameter_count));
+	}
+	if (model != NULL && topology != NULL)
+		text_add(text, " on ");
+	if (topology == NULL)
+		return;
+	add_terminal(text, or_empty(topology->name));
+	text_printf(text, ": %lld x ", (long long)topology_devices(topology));
+	add_terminal(text, or_empty(topology->device.name));
+	text_printf(text, ", %s each", format_bytes(memory, (double)topology->device.memory_bytes));
+}
+
+/* What rows of logits of an odd length cost, and what to do about it. */
+static void add_vocabulary(
+	const struct model *model, const struct prediction *prediction, struct text *text)
+{
+	enum { GOOD = 64 };
+	long long vocab = (long long)model->architecture.vocab;
+	char buffer[32];
+
+	if (prediction->time.unaligned_head <= 0)
+		return;
+	text_printf(text,
+		"\na vocabulary of %lld words is no multiple of 8: products of the head take %s a "
+		"step longer; pad it to %lld, or --compile on",
+		vocab, format_seconds(buffer, prediction->time.unaligned_head),
+		(vocab + GOOD - 1) / GOOD * GOOD);
+}
+
+void report_prediction_text(const struct plan *plan, const struct model *model,
+	const struct topology *topology, const struct prediction *prediction,
+	const struct style *style, struct text *text)
+{
+	struct grid grid;
+
+	add_subject_line(model, topology, text);
+	text_add_char(text, '\n');
+	plan_summary(plan, text);
+	if (topology_devices(topology) == 1 && runtime_of(plan->runtime)->one_rank_is_unsharded &&
+		plan->strategy == STRATEGY_NO_SHARD)
+		text_printf(text,
+			"\n%s turns every strategy into NO_SHARD on one rank, with a warning; so "
+			"does this prediction",
+			runtime_names[plan->runtime]);
+	add_vocabulary(model, prediction, text);
+	text_add(text, "\n\n");
+	add_prediction_lines(prediction, text);
+	text_add_char(text, '\n');
+	memory_grid(prediction, &grid);
+	grid_text(&grid, style, text);
+	grid_finish(&grid);
+	time_grid(prediction, &grid);
+	grid_text(&grid, style, text);
+	grid_finish(&grid);
+}

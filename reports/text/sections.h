@@ -1,0 +1,57 @@
+/* The parts that several documents share: each is built here once and drawn as text, Markdown or
+ * HTML. Grids are initialised by these functions; the caller finishes them. */
+#ifndef REPORTS_TEXT_SECTIONS_H
+#define REPORTS_TEXT_SECTIONS_H
+
+#include "reports/text/grid.h"
+#include "reports/text/types.h"
+
+/* "communication buffers". */
+void category_label(enum category category, struct text *text);
+
+/* Bytes by category at the peak, and each category's own peak. */
+void memory_grid(const struct prediction *prediction, struct grid *grid);
+/* Seconds by kind of work. */
+void time_grid(const struct prediction *prediction, struct grid *grid);
+/* Time, throughput, memory, network and bounds, one line each, for a terminal. */
+void add_prediction_lines(const struct prediction *prediction, struct text *text);
+/* "llama-2-7b (6.74 B parameters) on 2xdgx-a100-80gb: 16 x A100-SXM4-80GB, 80.0 GiB each". */
+void add_subject_line(
+	const struct model *model, const struct topology *topology, struct text *text);
+
+/* What a report is called beside others: its label, else the model. */
+const char *report_name(const struct report *report);
+/* One row a report: plan, figures, and the measured step time where there is one. */
+void reports_grid(const struct report *reports, int n, struct grid *grid);
+
+/* The chosen plan and its alternatives, one a row, with the reason why each lost. At most `limit`
+ * rows; 0 = all. */
+void comparison_grid(const struct answer *answer, bool reasons, int limit, struct grid *grid);
+void front_grid(const struct answer *answer, struct grid *grid);
+void sensitivity_grid(const struct answer *answer, struct grid *grid);
+/* "1.23 s per step, 3412 tokens/s/GPU, ..." */
+void add_answer_figures(const struct prediction *prediction, struct text *text);
+/* Why nothing fits: the smallest need and the limit. Empty when something was chosen. */
+void add_no_answer(const struct answer *answer, struct text *text);
+/* "128 plans simulated, 64 pruned; ..." */
+void add_proof(const struct answer *answer, struct text *text);
+
+/* Time by kind of operation, measured beside predicted where there is a measurement. */
+void kinds_grid(const struct explained *explained, struct grid *grid);
+/* Where the step goes, measured beside predicted. */
+void diagnosis_grid(const struct diagnosis *diagnosis, struct grid *grid);
+void check_grid(const struct check *check, struct grid *grid);
+/* Ranks, steps, step time, loss, digests: name and value. */
+void measurement_grid(const struct measurement *measured, struct grid *grid);
+/* Every knob of the plan: name and value. */
+void plan_grid(const struct plan *plan, struct grid *grid);
+/* Where the figures come from: devices, links, calibration, bounds: name and value. */
+void assumptions_grid(
+	const struct explained *explained, const struct topology *topology, struct grid *grid);
+
+/* Writes a grid and finishes it. */
+void put_text(struct grid *grid, const struct style *style, struct text *text);
+void put_markdown(struct grid *grid, struct text *text);
+void put_html(struct grid *grid, const char *caption, bool sortable, struct text *text);
+
+#endif

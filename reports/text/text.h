@@ -1,0 +1,48 @@
+/* The face of text/: answers in words and tables, and what every document is made of. */
+#ifndef REPORTS_TEXT_TEXT_H
+#define REPORTS_TEXT_TEXT_H
+
+#include "reports/text/grid.h"
+#include "reports/text/sections.h"
+#include "reports/text/study.h"
+#include "reports/text/summaries.h"
+#include "reports/text/types.h"
+
+/* --- plan, predict ------------------------------------------------------------------------- */
+/* The defended answer: the winner, the comparison of strategies, reasons, sensitivities. */
+void report_answer_text(const struct question *question, const struct answer *answer,
+	const struct style *style, struct text *text);
+/* `plan --compare`: the user's plan; its part of `plan --json`. */
+void report_comparison_text(
+	const struct comparison *comparison, const struct style *style, struct text *text);
+void comparison_write(const struct comparison *comparison, struct writer *writer);
+/* `plan --find`, and {schema: "shardplan/find/1", version, question, find, value, rows}. */
+void report_finding_text(const struct question *question, const struct finding *finding,
+	const struct style *style, struct text *text);
+void report_finding_json(
+	const struct question_text *asked, const struct finding *finding, struct text *text);
+void report_prediction_text(const struct plan *plan, const struct model *model,
+	const struct topology *topology, const struct prediction *prediction,
+	const struct style *style, struct text *text);
+
+/* `import`: the plan of a file beside the planner's for the same batch; NULL: there is none. */
+void report_better_text(const struct plan *plan, const struct prediction *prediction,
+	const struct candidate *best, struct text *text);
+
+/* --- check, diagnose, train --- */
+extern const struct tolerance report_default_tolerance;
+/* Predicted beside measured, line by line. The caller has compared the digests. */
+void report_check(const struct schedule *schedule, const struct prediction *prediction,
+	const struct measurement *measured, const struct tolerance *tolerance, struct arena *arena,
+	struct check *check);
+void report_check_text(const struct check *check, const struct style *style, struct text *text);
+
+void report_diagnosis_text(
+	const struct diagnosis *diagnosis, const struct style *style, struct text *text);
+/* {schema: "shardplan/diagnose/1", version, bound, measured, predicted, causes}. */
+void report_diagnosis_json(const struct diagnosis *diagnosis, struct text *text);
+
+void report_measurement_text(
+	const struct measurement *measured, const struct style *style, struct text *text);
+
+#endif

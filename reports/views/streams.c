@@ -1,0 +1,236 @@
+/* The streams of a step as rows of letters, and the critical path. */
+#include <string.h>
+
+#include "reports/views/each.h"
+
+enum { NAME_WIDTH = 16, DEFAULT_WIDTH = 100, MAX_BUCKETS = 400 };
+
+/* Seconds of `span` in bucket `b` of `width` seconds. */
+static double overlap(const struct interval *span, int b, double width)
+{
+	double start = span->start > b * width ? span->start : b * width;
+	double end = span->end < (b + 1) * width ? span->end : (b + 1) * width;
+
+	return end > start ? end - start : 0;
+}
+
+static int bucket_of(double time, double width, int n)
+{
+	int bucket = width > 0 ? (int)(time / width) : 0;
+
+	return bucket < 0 ? 0 : bucket >= n ? n - 1 : bucket;
+}
+
+/* Each bucket shows the kind that fills most of it; '.' where more than half is idle. */
+static void draw_stream(const struct schedule *schedule, const struct timeline *timeline,
+	enum stream stream, double width, int n, char *row)
+{
+	const struct program *program = &schedule->programs[0];
+	double busy[MAX_BUCKETS] = {0}, most[MAX_BUCKETS] = {0};
+
+	memset(row, '.', (size_t)n);
+	row[n] = '\0';
+	for (int i = 0; i < program->n_ops && i < timeline->n_ops; i++) {
+		struct interval span = {timeline->spans[i].start, timeline->spans[i].end};
+		if (program->ops[i].stream != stream || !(span.end > span.start))
+			continue;
+		int last = bucket_of(span.end, width, n);
+		for (int b = bucket_of(span.start, width, n); b <= last; b++) {
+			double seconds = overlap(&span, b, width);
+			busy[b] += seconds;
+			if (seconds > most[b]) {
+				most[b] = seconds;
+				row[b] = kind_appearance(program->ops[i].kind).letter;
+			}
+		}
+	}
+	for (int b = 0; b < n; b++) {
+		if (busy[b] < width / 2)
+			row[b] = busy[b] < width / 20 ? '.' : '-';
+	}
+}
+
+static double draw_exposed(const struct schedule *schedule, const struct timeline *timeline,
+	double width, int n, char *row)
+{
+	struct arena arena = {0};
+	struct interval *intervals;
+	int n_intervals = exposed_intervals(schedule, timeline, &arena, &intervals);
+	double exposed[MAX_BUCKETS] = {0}, sum = 0;
+
+	for (int i = 0; i < n_intervals; i++) {
+		int last = bucket_of(intervals[i].end, width, n);
+		sum += intervals[i].end - intervals[i].start;
+		for (int b = bucket_of(intervals[i].start, width, n); b <= last; b++)
+			exposed[b] += overlap(&intervals[i], b, width);
+	}
+	for (int b = 0; b < n; b++)
+		row[b] = exposed[b] >= width / 2 ? '!' : exposed[b] > width / 20 ? '\'' : ' ';
+	row[n] = '\0';
+	arena_finish(&arena);
+	return sum;
+}
+
+static void add_row(
+	const char *name, const char *row, double seconds, double end, struct text *text)
+{
+	char buffer[32];
+
+	text_printf(text, " %-*s%s  %s", NAME_WIDTH, name, row, format_seconds(buffer, seconds));
+	text_printf(text, " (%.0f %%)\n", end > 0 ? seconds / end * 100 : 0);
+}
+
+static void draw_timeline(const struct schedule *schedule, const struct timeline *timeline,
+	const struct style *style, struct text *text)
+{
+	int n = (style->width > 0 ? style->width : DEFAULT_WIDTH) - NAME_WIDTH - 20;
+	double end = timeline_end(timeline);
+	char row[MAX_BUCKETS + 1];
+	bool used[STREAM_COUNT];
+
+	n = n < 20 ? 20 : n > MAX_BUCKETS ? MAX_BUCKETS : n;
+	streams_used(schedule, used);
+	for (int s = 0; s < STREAM_COUNT; s++) {
+		if (!used[s])
+			continue;
+		draw_stream(schedule, timeline, (enum stream)s, end / n, n, row);
+		add_row(stream_name((enum stream)s), row,
+			stream_busy(schedule, timeline, (enum stream)s), end, text);
+	}
+	double exposed = draw_exposed(schedule, timeline, end / n, n, row);
+	add_row("exposed", row, exposed, end, text);
+	char buffer[32];
+	text_printf(text, " %-*s0%*s\n\n", NAME_WIDTH, "", n - 1, format_seconds(buffer, end));
+}
+
+void view_streams(const struct explained *explained, const struct style *style, struct text *text)
+{
+	const struct measurement *measured = explained->measured;
+
+	text_add(text, "Predicted\n");
+	draw_timeline(explained->schedule, explained->predicted, style, text);
+	if (measured != NULL && measured->timeline.n_ops > 0) {
+		text_add(text, "Measured\n");
+		draw_timeline(explained->schedule, &measured->timeline, style, text);
+	}
+	text_add(text, "F forward  B backward  r recompute  L loss  O optimizer  G all-gather\n"
+		       "S reduce-scatter  A all-reduce  c cast or copy  n norm  h d host copies\n"
+		       ". idle  - mostly idle  ! exposed communication\n");
+}
+
+static bool is_preparation(const char *css)
+{
+	return strcmp(css, "k-prepare") == 0;
+}
+
+/* The predicted path by reason and kind: what holds the step. */
+static void add_critical_sums(
+	const struct explained *explained, const struct style *style, struct text *text)
+{
+	static const struct grid_column columns[] = {{"on the critical path", GRID_LEFT},
+		{"operations", GRID_RIGHT}, {"seconds", GRID_RIGHT}, {"of the step", GRID_RIGHT}};
+	const struct critical_path *path = explained->critical;
+	const struct timeline *timeline = explained->predicted;
+	double seconds[OP_KIND_COUNT] = {0}, end = timeline_end(timeline);
+	int counts[OP_KIND_COUNT] = {0};
+	struct grid grid;
+
+	for (int i = 0; i < path->n; i++) {
+		const struct span *span = &timeline->spans[path->ops[i]];
+		enum op_kind kind = explained->schedule->programs[0].ops[path->ops[i]].kind;
+		seconds[kind] += span->end - span->start;
+		counts[kind]++;
+	}
+	grid_init(&grid, columns, COUNT_OF(columns));
+	for (int k = 0; k < OP_KIND_COUNT; k++) {
+		if (counts[k] == 0)
+			continue;
+		grid_row(&grid, GRID_PLAIN);
+		grid_add(&grid, "%s", op_kind_name((enum op_kind)k));
+		grid_add_count(&grid, counts[k]);
+		grid_add_seconds(&grid, seconds[k]);
+		grid_add_percent(&grid, end > 0 ? seconds[k] / end : 0);
+	}
+	put_text(&grid, style, text);
+}
+
+/* Operations of the path that follow one another on a busy stream, with one purpose. */
+struct run {
+	int first, last; /* in the path */
+	const char *css; /* of its purpose; NULL while it only prepares */
+};
+
+static bool goes_on(const struct explained *explained, const struct run *run, int i)
+{
+	const struct critical_path *path = explained->critical;
+	const struct op *ops = explained->schedule->programs[0].ops;
+	const char *css = kind_appearance(ops[path->ops[i]].kind).css;
+
+	return path->reasons[i] == CRITICAL_STREAM &&
+	       (is_preparation(css) || run->css == NULL || strcmp(css, run->css) == 0);
+}
+
+static struct run next_run(const struct explained *explained, int first)
+{
+	const struct critical_path *path = explained->critical;
+	const struct op *ops = explained->schedule->programs[0].ops;
+	struct run run = {first, first, NULL};
+
+	for (int i = first; i < path->n; i++) {
+		const char *css = kind_appearance(ops[path->ops[i]].kind).css;
+		if (i > first && !goes_on(explained, &run, i))
+			break;
+		if (!is_preparation(css))
+			run.css = css;
+		run.last = i;
+	}
+	return run;
+}
+
+static void add_run(const struct explained *explained, const struct run *run, struct grid *grid)
+{
+	static const char *const reasons[] = {"the host had not issued it before",
+		"its stream was busy", "its communicator was busy",
+		"it waited for the operation above", "the step begins"};
+	const struct critical_path *path = explained->critical;
+	const struct schedule *schedule = explained->schedule;
+	const struct span *spans = explained->predicted->spans;
+	int first = path->ops[run->first], last = path->ops[run->last];
+	struct text label = {0};
+
+	operation_label(schedule, &schedule->programs[0].ops[first], &label);
+	if (first != last) {
+		text_add(&label, " ... ");
+		operation_label(schedule, &schedule->programs[0].ops[last], &label);
+	}
+	grid_row(grid, GRID_PLAIN);
+	grid_add(grid, "%d", first);
+	grid_add_count(grid, run->last - run->first + 1);
+	grid_add(grid, "%s", text_string(&label));
+	grid_add_seconds(grid, spans[first].start);
+	grid_add_seconds(grid, spans[last].end - spans[first].start);
+	grid_add(grid, "%s", reasons[path->reasons[run->first]]);
+	text_finish(&label);
+}
+
+void view_critical(const struct explained *explained, const struct style *style, struct text *text)
+{
+	static const struct grid_column columns[] = {{"op", GRID_RIGHT}, {"operations", GRID_RIGHT},
+		{"from ... to", GRID_LEFT}, {"starts", GRID_RIGHT}, {"takes", GRID_RIGHT},
+		{"why not earlier", GRID_LEFT}};
+	const struct critical_path *path = explained->critical;
+	struct grid grid;
+
+	if (path == NULL || path->n == 0) {
+		text_add(text, "No critical path was computed.\n");
+		return;
+	}
+	add_critical_sums(explained, style, text);
+	grid_init(&grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < path->n;) {
+		struct run run = next_run(explained, i);
+		add_run(explained, &run, &grid);
+		i = run.last + 1;
+	}
+	put_text(&grid, style, text);
+}
