@@ -5,7 +5,7 @@ enum { LEVEL_NODE, LEVEL_DOMAIN, LEVEL_NETWORK, LEVEL_COUNT };
 enum { SIZES = 4, BARS = 2 };
 
 /* Robust standard deviations of log(measured / predicted), all judged rows of bench/collectives,
- * those found later too (1564 rows, 59 sources; bench/results/2026-11-23-collectives.md): up to 1,
+ * those found later too (1564 rows, 59 sources; bench/results/collectives.md): up to 1,
  * 16, 256 MiB and more. Part of it is what equal hardware differs by. An all-reduce of up to 1 MiB
  * in an NVLink domain is not published: as up to 16 MiB. */
 static const double spreads[BARS][LEVEL_COUNT][SIZES] = {

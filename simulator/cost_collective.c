@@ -13,7 +13,7 @@ static const double host_barrier = 4e-6;
  * each rank that a core has besides, about half of a scheduler's time slice of 4 ms. `calibrate`
  * times collectives while nothing computes, so this comes on top. Measured while training with 4
  * ranks on 2 cores: 1.9 and 2.3 ms a small all-reduce, 66 us when calibrated
- * (bench/results/2026-11-21-spine.md). */
+ * (bench/results/training.md). */
 static const double scheduler_wait = 2e-3;
 /* A rank that waits for the network looks at its messages now and then: 5.6 % of a core on a link
  * of 200 Mbit/s, 9.0 % at 1 Gbit/s, sums included (docs/cluster.md). */

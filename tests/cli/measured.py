@@ -1,6 +1,6 @@
 """What was measured on a real GPU is still predicted: measured.py BINARY
 
-Steps of bench/results/2026-11-23-gpu.md (fifth visit), from the calibration that was made on the same visit."""
+Steps of an H100 (bench/results/gpu.md), from the calibration that was made in the same hour."""
 
 import json
 import os

@@ -99,7 +99,7 @@ def write(path, parts):
             'not carried out, collectives are real. "real compute" shares one core between the two '
             'ranks of a node, and the', 'machine with whoever else uses it. Repeat:', '',
             '    python3 tests/cluster/full.py build/cli/shardplan data/paradise-lost.txt -o '
-            'bench/results/2026-11-22-cluster.md', '']
+            'build/cluster.md', '']
     with open(path, 'w', encoding='utf-8') as file:
         file.write('\n'.join(head + [line for part in parts for line in part]))
 
