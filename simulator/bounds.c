@@ -1,4 +1,4 @@
-/* Lower bounds (docs/bounds.md has the proofs). Each is a resource that some work must pass
+/* Lower bounds (docs/planner.md has the proofs). Each is a resource that some work must pass
  * through: no order of operations, overlap or choice of the free knobs makes it pass faster. */
 #include <math.h>
 

@@ -44,7 +44,7 @@ struct simulation {
 bool simulate(const struct schedule *schedule, const struct simulation_options *options,
 	bool details, struct arena *arena, struct simulation *simulation, struct error *error);
 
-/* Seconds that no plan for this question can beat, and that this plan cannot (docs/bounds.md):
+/* Seconds that no plan for this question can beat, and that this plan cannot (docs/planner.md):
  * max(model FLOPs without recomputation / dense peak, optimizer traffic / memory bandwidth, least
  * gradient and parameter bytes at the allowed dtypes / the slowest cut of the topology). */
 double lower_bound(
