@@ -1,8 +1,8 @@
 /* The face: search, then the answer. */
 #include "planner/planner.h"
 
-#include "planner/defend.h"
-#include "planner/search.h"
+#include "planner/defence/defence.h"
+#include "planner/search/search.h"
 
 enum { CANDIDATES_MAX = 1 + STRATEGY_COUNT + 1 + RANKING_RUNNERS_UP };
 

@@ -2,8 +2,8 @@
  * through: no order of operations, overlap or choice of the free knobs makes it pass faster. */
 #include <math.h>
 
-#include "simulator/costs.h"
-#include "simulator/devices.h"
+#include "simulator/costs/costs.h"
+#include "simulator/devices/devices.h"
 #include "simulator/simulator.h"
 
 /* 0 where the capacity is not known: then it bounds nothing. */

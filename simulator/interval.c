@@ -3,7 +3,7 @@
  * for little, and one that is just about to be exposed counts for more. */
 #include <math.h>
 
-#include "simulator/priors.h"
+#include "simulator/devices/devices.h"
 #include "simulator/results.h"
 
 /* 80 % of a normal distribution lie within so many standard deviations. */

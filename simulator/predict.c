@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "simulator/costs.h"
-#include "simulator/devices.h"
+#include "simulator/costs/costs.h"
+#include "simulator/devices/devices.h"
 #include "simulator/results.h"
 
 /* --- time ---------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 #ifndef SIMULATOR_RESULTS_H
 #define SIMULATOR_RESULTS_H
 
-#include "simulator/memory.h"
+#include "simulator/memory/memory.h"
 #include "simulator/simulator.h"
 
 /* critical.c: of the last step, from its last operation backwards. */

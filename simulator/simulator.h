@@ -8,7 +8,7 @@
 #define SIMULATOR_SIMULATOR_H
 
 #include "schedule/schedule.h"
-#include "simulator/costs.h"
+#include "simulator/costs/costs.h"
 
 /* How much of the memory is asked for. */
 enum memory_detail {

@@ -210,7 +210,7 @@ static int residual_cell(struct arena *arena, const struct published *row)
 
 /* What an interval needs: log(measured / predicted), its median, and as its spread 1.4826 times the
  * median of its absolute value (the standard deviation, for a normal one; a few rows that are far
- * off do not sway it). simulator/collective_spread.c holds these figures. */
+ * off do not sway it). simulator/costs/spread.c holds these figures. */
 static void print_residual(const struct published_set *rows, int cell, struct arena *arena)
 {
 	struct sample sample = {0};

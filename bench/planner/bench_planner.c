@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "planner/search.h"
+#include "planner/search/search.h"
 
 static const struct bench {
 	const char *model, *topology, *option, *value;

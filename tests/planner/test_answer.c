@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "planner/evaluate.h"
+#include "planner/evaluation/evaluation.h"
 
 struct fixture {
 	struct arena arena;

@@ -1,8 +1,8 @@
 /* Bounds never exceed what the simulator finds, and are worth having. */
 #include "support.h"
 
-#include "planner/bound.h"
-#include "planner/evaluate.h"
+#include "planner/bounds/bounds.h"
+#include "planner/evaluation/evaluation.h"
 
 enum { QUESTIONS = RANDOM_QUESTIONS(80) };
 

@@ -1,7 +1,7 @@
 /* The user's plan beside the best one. */
 #include "support.h"
 
-#include "planner/evaluate.h"
+#include "planner/evaluation/evaluation.h"
 
 static struct comparison compare(const struct question *question, const struct plan *mine,
 	const struct answer *answer, struct arena *arena)

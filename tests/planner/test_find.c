@@ -1,8 +1,8 @@
 /* Questions about limits: the answer fits, and a little more does not. */
 #include "support.h"
 
-#include "planner/evaluate.h"
-#include "planner/space.h"
+#include "planner/evaluation/evaluation.h"
+#include "planner/space/space.h"
 
 static struct finding find(
 	const struct question *question, enum find what, double target, struct arena *arena)

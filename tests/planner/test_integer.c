@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "planner/integer.h"
+#include "planner/integer/integer.h"
 
 enum { SIZE_MAX_ = 12, PROGRAMMES = 400 };
 

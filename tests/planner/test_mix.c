@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "planner/mix.h"
-#include "planner/search.h"
+#include "planner/mixed/mix.h"
+#include "planner/search/search.h"
 
 enum { RELAXED = RANDOM_QUESTIONS(160) };
 static int compared = RANDOM_QUESTIONS(60);

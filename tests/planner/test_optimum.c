@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "planner/search.h"
+#include "planner/search/search.h"
 
 static int questions = RANDOM_QUESTIONS(25);
 

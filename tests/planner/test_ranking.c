@@ -1,7 +1,7 @@
 /* Order, ties, the door, and what is needed: on made-up candidates. */
 #include "support.h"
 
-#include "planner/ranking.h"
+#include "planner/evaluation/ranking.h"
 
 static struct ranked make(
 	int plan, enum strategy strategy, int64_t time, int64_t memory, int64_t network, bool tight)

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "planner/search.h"
+#include "planner/search/search.h"
 
 enum { FEW_QUESTIONS = 120 };
 static int questions = RANDOM_QUESTIONS(FEW_QUESTIONS);

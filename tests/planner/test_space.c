@@ -1,7 +1,7 @@
 /* Which plans a question allows. */
 #include "support.h"
 
-#include "planner/space.h"
+#include "planner/space/space.h"
 
 struct fixture {
 	struct arena arena;

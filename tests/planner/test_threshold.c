@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "planner/evaluate.h"
-#include "planner/ranking.h"
+#include "planner/evaluation/evaluation.h"
+#include "planner/evaluation/ranking.h"
 
 /* Seconds per token; infinite when it does not fit. */
 static double cost(

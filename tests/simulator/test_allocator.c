@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "simulator/allocator.h"
+#include "simulator/memory/allocator.h"
 
 #define KIB (INT64_C(1) << 10)
 #define MIB (INT64_C(1) << 20)

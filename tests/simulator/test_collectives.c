@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "simulator/costs.h"
-#include "simulator/nccl.h"
+#include "simulator/costs/costs.h"
+#include "simulator/nccl/nccl.h"
 
 enum { BLOCK = 202383360, ROOT = 262148096 }; /* parameters of Llama-2-7B's units */
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "simulator/costs.h"
+#include "simulator/costs/costs.h"
 #include "topologies/import/import.h"
 
 /* Size and microseconds; a machine twice as slow as the model's. */

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "cases.h"
-#include "simulator/costs.h"
+#include "simulator/costs/costs.h"
 
 /* Half the width, as a logarithm, in standard deviations. */
 static double sigma(const struct prediction *p)

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "cases.h"
-#include "simulator/nccl.h"
+#include "simulator/nccl/nccl.h"
 
 static const struct prediction *predict(struct case_ *c, const char *words)
 {

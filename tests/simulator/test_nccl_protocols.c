@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "simulator/costs.h"
-#include "simulator/nccl.h"
+#include "simulator/costs/costs.h"
+#include "simulator/nccl/nccl.h"
 
 static void assert_close(double got, double expected, double tolerance)
 {

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "simulator/costs.h"
-#include "simulator/devices.h"
+#include "simulator/costs/costs.h"
+#include "simulator/devices/devices.h"
 
 enum { TOKENS = 64 * 1024, HIDDEN = 768, VOCABULARY = 50257 };
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "simulator/devices.h"
+#include "simulator/devices/devices.h"
 
 /* Means of the largest of n standard normal numbers (tables of order statistics). */
 static void test_expected_maximum(void **state)

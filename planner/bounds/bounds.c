@@ -1,0 +1,444 @@
+/* Lower bounds of step time, memory and traffic. The arguments:
+ *
+ * Time. (1) Operations of the compute stream run one after the other, none faster than alone.
+ * Between two neighbours it stands still for as long as what the second waits for takes after the
+ * first: the first gather of a step, the last reduction (time.c). (2) Collectives of one
+ * engine run one after the other, none faster than alone, and between a step's last and the next
+ * one's first lie the optimizer and whatever else those two wait for. While the host updates what
+ * is offloaded, which begins when all is computed and reduced, it issues nothing: both stand still.
+ * The optimizer closes a step and the next one's gathers wait for it, so steps do not overlap on
+ * either, and a step takes at least each sum. Where the training loop reads the loss once a step,
+ * as all runtimes' loops do, nothing of a step is issued before the one before it has ended, and it
+ * ends after the last of it was issued: then what the issuing thread spends is such a sum, with
+ * what it carries out itself, and so are the copies to the host with the update there that waits
+ * for them, and the copies to the device, with that update where they come before it.
+ * Where the data loader has a rate, a step takes at least as long as it takes for the step's
+ * tokens.
+ *
+ * (3) While a collective of an engine runs, at least c of n multiprocessors are taken, and
+ * arithmetic takes a = n / (n - c) times as long. An operation of w seconds alone, of which a share
+ * f is arithmetic, then takes w (1 + (a - 1) f); of each second beside a collective it loses l(f) =
+ * 1 - 1 / (1 + (a - 1) f). Let W be the sum of w, P the pauses of (1), C the collectives' time, X
+ * what of it lies beside compute and x_i beside operation i, L what compute loses. Collectives that
+ * do not lie beside compute lie in its pauses, so a step takes W + L + max(P, C - X). For any share
+ * g, L = sum l(f_i) x_i >= l(g) X - sum (l(g) - l(f_i)) x_i over operations with f_i < g, and x_i
+ * is at most the time that operation i takes: L >= l(g) (X - sum w_i (1 - f_i / g)). That grows
+ * slower than X, so X = C - P is the least: W + P + l(g) (C - P - sum w_i (1 - f_i / g)), for every
+ * g. Beside the optimizer there is no collective: it is not in the last sum. Of several engines
+ * that run at once each takes its multiprocessors, and l grows faster than they do: the sum of l(g)
+ * (C - P) over engines counts, and before the last sum the l(g) of all together.
+ *
+ * Sums over a step of n micro-batches: the first, n - 2 alike in the middle, the last, and what the
+ * step does once; three micro-batches show them all.
+ *
+ * Memory. A block lives from its taking to its giving operation, and all its uses are between. So
+ * while the compute stream runs an operation, every buffer is there that it has touched before (or
+ * touches now) and will touch later (or touches now). At the loss of the last micro-batch that is
+ * everything saved for backward, the resident buffers, the parameters that are not resharded and
+ * the gradients of earlier micro-batches: the first is the load's, the rest the shape's. At the
+ * optimizer it is what the shape has there, whatever was saved before. Context and communicators
+ * come on top. bounds_tighten looks at all operations of the plan's own first and last micro-batch.
+ * On a GPU an allocator reserves memory for each stream apart (memory.c), which takes more;
+ * but it can give some back, and then the plan is tight: this is a bound of plans that fit with
+ * room.
+ */
+#include "planner/bounds/bounds.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "simulator/costs/costs.h"
+#include "simulator/simulator.h"
+
+enum { PROBED_MICRO_BATCHES = 3 };
+
+struct load {
+	const struct plan *plan;              /* the first that has it */
+	double compute, issue, cover[SHARES]; /* s per micro-batch */
+	struct bound_edges edges;
+	int64_t saved; /* bytes at the loss */
+};
+
+struct shape {
+	const struct plan *plan;
+	struct work middle, rest; /* of a micro-batch in the middle; of everything else */
+	struct bound_communication communication;
+	int64_t at_loss; /* bytes, without the load */
+	int64_t at_end;  /* bytes at the optimizer */
+	int64_t fixed;   /* bytes outside of buffers */
+};
+
+struct prober {
+	const struct question *question;
+	struct arena arena;
+	int n_loads, load_capacity, n_shapes, shape_capacity;
+	struct load *loads;
+	struct shape *shapes;
+	int64_t probes;
+	struct bound_ignored ignored;
+};
+
+/* --- probes --------------------------------------------------------------------------------------
+ */
+
+int64_t bound_micro_batches(const struct plan *plan)
+{
+	return min_i64(plan->grad_accum, PROBED_MICRO_BATCHES);
+}
+
+bool bound_probe(const struct question *question, struct arena *arena, const struct plan *plan,
+	int64_t micro_batch, int64_t grad_accum, struct schedule **schedule, struct cost **costs,
+	struct error *error)
+{
+	struct plan small = *plan;
+	struct error mine = {0};
+	small.micro_batch = micro_batch;
+	small.grad_accum = grad_accum;
+	small.global_batch = micro_batch * grad_accum * plan_data_parallel(plan);
+	arena_reset(arena);
+	*schedule = NULL;
+	if (!schedule_build(arena, &small, question->model, question->topology, schedule, &mine)) {
+		*schedule = NULL;
+		return mine.code == EXIT_CODE_USAGE ||
+		       error_set(error, mine.code, "%s", mine.message);
+	}
+	*costs = ARENA_ARRAY(arena, struct cost, (*schedule)->programs[0].n_ops);
+	cost_operations(*schedule, 0, *costs);
+	return true;
+}
+
+/* Gathers ahead in forward wait for more, not for less. */
+struct plan bound_usual(const struct plan *plan)
+{
+	struct plan usual = *plan;
+	usual.forward_prefetch = false;
+	return usual;
+}
+
+static bool probe(struct prober *prober, const struct plan *plan, int64_t micro_batch,
+	int64_t grad_accum, struct schedule **schedule, struct cost **costs, struct error *error)
+{
+	prober->probes++;
+	return bound_probe(prober->question, &prober->arena, plan, micro_batch, grad_accum,
+		schedule, costs, error);
+}
+
+static bool is_shape(const struct buffer *buffer)
+{
+	return !bound_is_load(buffer);
+}
+
+static int64_t most_at(const struct program *program, const int64_t *live, enum op_kind kind)
+{
+	int64_t most = 0;
+	for (int i = 0; i < program->n_ops; i++)
+		if (program->ops[i].kind == kind)
+			most = max_i64(most, live[i]);
+	return most;
+}
+
+/* --- loads --------------------------------------------------------------------------------------
+ */
+
+static bool probe_load(
+	struct prober *prober, const struct plan *plan, struct load *load, struct error *error)
+{
+	struct schedule *schedule;
+	struct cost *costs;
+	*load = (struct load){.plan = plan};
+	if (!probe(prober, plan, plan->micro_batch, 1, &schedule, &costs, error))
+		return false;
+	if (schedule == NULL)
+		return true;
+	const struct program *program = &schedule->programs[0];
+	const double *issue = bound_issue(schedule, costs, &prober->arena);
+	for (int i = 0; i < program->n_ops; i++) {
+		if (op_kind_class(program->ops[i].kind) != OP_CLASS_COMPUTE)
+			continue;
+		load->compute += costs[i].device;
+		load->issue += bound_issue_of_load(schedule, &program->ops[i], issue[i]);
+		bound_add_cover(&costs[i], load->cover);
+	}
+	load->edges = bound_edges(program, costs);
+	load->saved = most_at(
+		program, bound_surely_live(program, bound_is_load, &prober->arena), OP_LOSS);
+	return true;
+}
+
+/* --- shapes --------------------------------------------------------------------------------------
+ */
+
+/* What a collective sends depends on its group, its bytes and the runtime's algorithm only. */
+static double wire(const struct schedule *schedule, const struct op *op)
+{
+	const struct group *group = &schedule->groups[op->group];
+	if (schedule->topology->nodes > 1)
+		return collective_node_egress(schedule->topology,
+			runtime_of(schedule->plan.runtime), op->kind, group, op->bytes);
+	return collective_wire_bytes(op->kind, group->size, op->bytes);
+}
+
+static void add_collective(struct shape *shape, const struct schedule *schedule,
+	const struct op *op, const struct cost *cost, struct work *work)
+{
+	int engine = schedule->groups[op->group].engine;
+	work->wire += wire(schedule, op);
+	if (engine >= ENGINES_MAX || cost->device <= 0)
+		return;
+	shape->communication.multiprocessors[engine] =
+		fmin(shape->communication.multiprocessors[engine], cost->multiprocessors);
+	work->engines[engine] += cost->device;
+}
+
+static void add_operation(struct shape *shape, const struct schedule *schedule, int index,
+	const struct cost *cost, double issue, const struct bound_pauses *pauses)
+{
+	const struct op *op = &schedule->programs[0].ops[index];
+	enum op_class class = op_kind_class(op->kind);
+	bool middle = op->micro_batch > 0 && op->micro_batch < (int)schedule->plan.grad_accum - 1;
+	struct work *work = middle ? &shape->middle : &shape->rest;
+	work->stalls += pauses->stalls[index] + pauses->host[index];
+	work->alone += pauses->host[index];
+	if (class == OP_CLASS_COMPUTE)
+		return; /* it belongs to the load */
+	work->issue += issue;
+	bound_add_copy(op, cost, work);
+	if (class == OP_CLASS_COLLECTIVE)
+		add_collective(shape, schedule, op, cost, work);
+	if (class == OP_CLASS_COLLECTIVE || op->stream != STREAM_COMPUTE)
+		return;
+	work->compute += cost->device;
+	work->cover += bound_hides(pauses, op) ? cost->device : 0;
+}
+
+int64_t bound_fixed_bytes(const struct schedule *schedule)
+{
+	struct fixed_memory fixed = schedule_fixed_memory(schedule);
+	return fixed.context + fixed.communicators;
+}
+
+static bool probe_shape(
+	struct prober *prober, const struct plan *plan, struct shape *shape, struct error *error)
+{
+	struct schedule *schedule;
+	struct cost *costs;
+	*shape = (struct shape){.plan = plan};
+	struct plan usual = bound_usual(plan);
+	if (!probe(prober, &usual, 1, bound_micro_batches(plan), &schedule, &costs, error))
+		return false;
+	if (schedule == NULL)
+		return true;
+	const struct program *program = &schedule->programs[0];
+	struct bound_pauses pauses = bound_pauses(schedule, costs, &prober->arena);
+	const double *issue = bound_issue(schedule, costs, &prober->arena);
+	shape->communication = pauses.communication;
+	for (int i = 0; i < program->n_ops; i++)
+		add_operation(shape, schedule, i, &costs[i], issue[i], &pauses);
+	shape->at_loss = most_at(
+		program, bound_surely_live(program, bound_is_kept, &prober->arena), OP_LOSS);
+	shape->at_end = most_at(
+		program, bound_surely_live(program, is_shape, &prober->arena), OP_OPTIMIZER);
+	shape->fixed = bound_fixed_bytes(schedule);
+	return true;
+}
+
+/* --- looking up ----------------------------------------------------------------------------------
+ */
+
+static bool differ_only_in(const struct plan *a, const struct plan *b, uint64_t ignored)
+{
+	for (int i = 0; i < n_plan_fields; i++) {
+		const struct field one[] = {plan_fields[i], FIELD_END};
+		if (!(ignored >> i & 1) && !fields_equal(one, a, b))
+			return false;
+	}
+	return true;
+}
+
+static uint64_t bits_of(const char *const *names)
+{
+	uint64_t bits = 0;
+	for (int i = 0; names[i] != NULL; i++)
+		bits |= UINT64_C(1) << plan_field_index(names[i]);
+	return bits;
+}
+
+/* Plans are alike in what is computed, or in what is kept and moved, when they differ only in knobs
+ * that do not matter for it. A knob that is not listed here matters for both. */
+struct bound_ignored bound_ignored(void)
+{
+	static const char *const no_load[] = {"strategy", "reshard_after_forward", "wrap",
+		"prefetch", "forward_prefetch", "limit_all_gathers", "grad_accum", "global_batch",
+		"sync_each_micro_batch", "reduce_dtype", NULL};
+	static const char *const no_shape[] = {"prefetch", "forward_prefetch", "limit_all_gathers",
+		"micro_batch", "grad_accum", "global_batch", NULL};
+	return (struct bound_ignored){bits_of(no_load), bits_of(no_shape)};
+}
+
+/* Leaves that save nothing are computed again only when their range saves something: what is
+ * recomputed depends on the wrap policy. */
+bool bound_same_load(
+	const struct bound_ignored *ignored, const struct plan *a, const struct plan *b)
+{
+	return differ_only_in(a, b, ignored->load) &&
+	       (!plan_checkpoints(a, CHECKPOINTING_FULL) || strcmp(a->wrap, b->wrap) == 0);
+}
+
+bool bound_same_shape(
+	const struct bound_ignored *ignored, const struct plan *a, const struct plan *b)
+{
+	return a->mesh.shard == b->mesh.shard && bound_micro_batches(a) == bound_micro_batches(b) &&
+	       differ_only_in(a, b, ignored->shape);
+}
+
+static bool find_load(struct prober *prober, const struct plan *plan, const struct load **load,
+	struct error *error)
+{
+	int i = 0;
+	while (i < prober->n_loads &&
+		!bound_same_load(&prober->ignored, prober->loads[i].plan, plan))
+		i++;
+	if (i == prober->n_loads) {
+		prober->loads = array_grow(
+			prober->loads, &prober->load_capacity, i + 1, sizeof(*prober->loads));
+		if (!probe_load(prober, plan, &prober->loads[prober->n_loads++], error))
+			return false;
+	}
+	*load = &prober->loads[i];
+	return true;
+}
+
+/* From the newest: plans of one shape follow one another. */
+static bool find_shape(struct prober *prober, const struct plan *plan, const struct shape **shape,
+	struct error *error)
+{
+	int i = prober->n_shapes - 1;
+	while (i >= 0 && !bound_same_shape(&prober->ignored, prober->shapes[i].plan, plan))
+		i--;
+	if (i < 0) {
+		i = prober->n_shapes;
+		prober->shapes = array_grow(
+			prober->shapes, &prober->shape_capacity, i + 1, sizeof(*prober->shapes));
+		if (!probe_shape(prober, plan, &prober->shapes[prober->n_shapes++], error))
+			return false;
+	}
+	*shape = &prober->shapes[i];
+	return true;
+}
+
+/* --- bounds --------------------------------------------------------------------------------------
+ */
+
+static struct work work_of_step(const struct plan *plan, const struct shape *shape)
+{
+	struct work work = shape->rest;
+	work_add(&work, &shape->middle, fmax(0, (double)plan->grad_accum - 2));
+	return work;
+}
+
+/* (2) */
+static double queues_bound(const struct plan *plan, const struct load *load,
+	const struct shape *shape, const struct work *work)
+{
+	double time = bound_issue_once(plan) + (double)plan->grad_accum * load->issue + work->issue;
+	int alone = bound_first_way_alone(plan);
+	for (int way = 0; way < 2; way++)
+		time = fmax(time, work->copies[way] + (way >= alone ? work->alone : 0));
+	for (int e = 0; e < ENGINES_MAX; e++)
+		time = fmax(time, work->engines[e] + shape->communication.idle[e]);
+	return fmax(time, plan_loader_time(plan));
+}
+
+static double time_bound(const struct topology *topology, const struct plan *plan,
+	const struct load *load, const struct shape *shape)
+{
+	double n = (double)plan->grad_accum;
+	struct work work = work_of_step(plan, shape);
+	double stalls = work.stalls + bound_edge_stalls(&load->edges, &shape->communication);
+	double busy = n * load->compute + work.compute + stalls;
+	double cover[SHARES], losses[ENGINES_MAX];
+	for (int s = 0; s < SHARES; s++)
+		cover[s] = n * load->cover[s] + work.cover;
+	for (int e = 0; e < ENGINES_MAX; e++)
+		losses[e] = bound_loss(topology, shape->communication.multiprocessors[e]);
+	double time = fmax(queues_bound(plan, load, shape, &work),
+		busy + bound_contention(losses, work.engines, stalls, cover));
+	return time * (1 - 1e-9); /* sums in another order than the simulator's */
+}
+
+static int64_t memory_bound(const struct load *load, const struct shape *shape)
+{
+	return max_i64(shape->at_loss + load->saved, shape->at_end) + shape->fixed;
+}
+
+static bool bound_of(
+	struct prober *prober, const struct plan *plan, struct bound *bound, struct error *error)
+{
+	const struct load *load;
+	const struct shape *shape;
+	if (!find_load(prober, plan, &load, error) || !find_shape(prober, plan, &shape, error))
+		return false;
+	*bound = (struct bound){.time = time_bound(prober->question->topology, plan, load, shape),
+		.memory = memory_bound(load, shape),
+		.compute = (double)plan->grad_accum * load->compute * (1 - 1e-9),
+		.network = work_of_step(plan, shape).wire * (1 - 1e-9)};
+	return true;
+}
+
+bool bounds_build(const struct question *question, const struct space *space, struct bounds *bounds,
+	struct error *error)
+{
+	struct prober prober = {.question = question, .ignored = bound_ignored()};
+	bool ok = true;
+	bounds->of = array_grow(NULL, &(int){0}, space->n, sizeof(*bounds->of));
+	for (int i = 0; i < space->n && ok; i++)
+		ok = bound_of(&prober, &space->plans[i], &bounds->of[i], error);
+	bounds->probes = prober.probes;
+	arena_finish(&prober.arena);
+	free(prober.loads);
+	free(prober.shapes);
+	return ok;
+}
+
+struct plan bounds_small(const struct plan *plan)
+{
+	struct plan small = *plan;
+	small.grad_accum = min_i64(plan->grad_accum, 2);
+	small.global_batch = plan->micro_batch * small.grad_accum * plan_data_parallel(plan);
+	return small;
+}
+
+static int64_t surely_live_peak(const struct program *program, struct arena *arena)
+{
+	int64_t *live = bound_surely_live(program, NULL, arena), peak = 0;
+	for (int i = 0; i < program->n_ops; i++)
+		peak = max_i64(peak, live[i]);
+	return peak;
+}
+
+void bounds_tighten(const struct schedule *schedule, struct arena *arena, struct bound *bound)
+{
+	int64_t peak = surely_live_peak(&schedule->programs[0], arena);
+	bound->memory = max_i64(bound->memory, peak + bound_fixed_bytes(schedule));
+}
+
+int64_t bounds_with_room(
+	const struct question *question, const struct plan *plan, struct arena *arena)
+{
+	struct plan two = bounds_small(plan);
+	arena_reset(arena);
+	const struct schedule *schedule =
+		schedule_emit(arena, &two, question->model, question->topology);
+	const struct program *program = &schedule->programs[0];
+	struct bound_pools pools = bound_pools(program);
+	return (bound_has_pools(question->topology, plan) ? bound_pools_total(&pools)
+							  : surely_live_peak(program, arena)) +
+	       bound_fixed_bytes(schedule);
+}
+
+void bounds_finish(struct bounds *bounds)
+{
+	free(bounds->of);
+	*bounds = (struct bounds){0};
+}

@@ -1,0 +1,91 @@
+/* Where one plan spends more time than another. */
+#include "planner/defence/causes.h"
+
+const char *const cause_collectives[] = {"all-gather", "reduce-scatter", "all-reduce"};
+
+const char *cause_link(const struct question *question, bool over_network)
+{
+	static const char *const fabrics[] = {[FABRIC_NVSWITCH] = "NVSwitch",
+		[FABRIC_NVLINK_MESH] = "NVLink",
+		[FABRIC_NVLINK_CUBE_MESH] = "NVLink",
+		[FABRIC_PCIE] = "PCIe",
+		[FABRIC_SHARED_MEMORY] = "shared memory"};
+	return over_network ? "the node link" : fabrics[question->topology->fabric.kind];
+}
+
+static double tokens(const struct plan *plan)
+{
+	return (double)plan->global_batch * (double)plan->seq_len;
+}
+
+/* With NVIDIA's nccl-tests, as they are called. */
+static const char *measure_collective(int kind, bool over_network, struct arena *arena)
+{
+	static const char *const tests[] = {
+		"all_gather_perf", "reduce_scatter_perf", "all_reduce_perf"};
+	return arena_printf(arena, "%s of nccl-tests %s", tests[kind],
+		over_network ? "across the nodes" : "inside a node");
+}
+
+static int by_size(const struct cause *a, const struct cause *b)
+{
+	return (a->more < b->more) - (a->more > b->more);
+}
+
+static void sort_causes(struct cause *causes)
+{
+	for (int i = 1; i < CAUSE_COUNT; i++)
+		for (int j = i; j > 0 && by_size(&causes[j - 1], &causes[j]) > 0; j--) {
+			struct cause swap = causes[j];
+			causes[j] = causes[j - 1];
+			causes[j - 1] = swap;
+		}
+}
+
+/* Blocks of which anything is computed twice, the whole ones counting double. */
+static int64_t recomputed_blocks(const struct question *question, const struct plan *plan)
+{
+	int64_t blocks = question->model->architecture.layers;
+	return plan_count_checkpointing(plan, CHECKPOINTING_SELECTIVE, blocks) +
+	       2 * plan_count_checkpointing(plan, CHECKPOINTING_FULL, blocks);
+}
+
+/* Of the plan that has more of it exposed: the other one may not have that collective at all. */
+static bool exposed_over_network(
+	const struct exposure *chosen, const struct exposure *other, double scale, int kind)
+{
+	bool more = scale * other->seconds[kind] >= chosen->seconds[kind];
+	return (more ? other : chosen)->over_network[kind];
+}
+
+void causes_find(const struct question *question, const struct contender *chosen,
+	const struct contender *other, struct arena *arena, struct cause causes[CAUSE_COUNT])
+{
+	double scale = tokens(chosen->plan) / tokens(other->plan);
+	const struct time_split *was = &chosen->prediction->time, *is = &other->prediction->time;
+	bool recomputes = recomputed_blocks(question, other->plan) >
+			  recomputed_blocks(question, chosen->plan);
+	for (int k = 0; k < 3; k++) {
+		bool network = exposed_over_network(chosen->exposure, other->exposure, scale, k);
+		causes[k] =
+			(struct cause){arena_printf(arena, "of %s exposed on %s",
+					       cause_collectives[k], cause_link(question, network)),
+				scale * other->exposure->seconds[k], chosen->exposure->seconds[k],
+				measure_collective(k, network, arena)};
+	}
+	causes[3] = (struct cause){recomputes ? "of compute, for recomputation" : "of compute",
+		scale * (is->compute - other->exposure->slowed),
+		was->compute - chosen->exposure->slowed,
+		"forward and backward of one block at both micro-batches and kinds of "
+		"checkpointing"};
+	causes[4] = (struct cause){"in the optimizer", scale * is->optimizer, was->optimizer,
+		"the optimizer's step alone"};
+	causes[5] = (struct cause){"waiting for the host", scale * other->exposure->idle,
+		chosen->exposure->idle, "the host's time to issue one block, in a profile"};
+	causes[6] = (struct cause){"of compute slowed by communication",
+		scale * other->exposure->slowed, chosen->exposure->slowed,
+		"a matrix product beside a running collective"};
+	for (int i = 0; i < CAUSE_COUNT; i++)
+		causes[i].more -= causes[i].before;
+	sort_causes(causes);
+}

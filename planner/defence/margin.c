@@ -1,0 +1,150 @@
+/* How close the others are, whether the model can tell, and what would.
+ *
+ * Two plans for one machine share most of what the model gets wrong: a device that is 10 % slower
+ * than predicted is so for both. So the question is not whether two intervals overlap, but how sure
+ * the difference is. The difference is a sum over kinds of work (compute, each collective that is
+ * exposed, optimizer, ...), the model's relative error of a kind is the same for both plans, and
+ * errors of different kinds are taken as independent, each as wide as the prediction's own
+ * interval says (sigma, one standard deviation, relative):
+ *
+ *     sd(difference) = sigma sqrt(sum over kinds of (time of the one - time of the other)^2)
+ *
+ * The model tells two plans apart when the difference is above 1.2816 sd (80 % of a normal
+ * distribution lie within) and above what runs of one plan differ by: one standard deviation of
+ * repeats where the machine was measured, and 1 % of the step at least. */
+#include <math.h>
+
+#include "planner/defence/causes.h"
+
+#define QUANTILE 1.2816 /* of the normal distribution, 80 % two-sided */
+#define NOISE    0.01   /* of a step, at least: two runs of one plan */
+
+static double tokens(const struct plan *plan)
+{
+	return (double)plan->global_batch * (double)plan->seq_len;
+}
+
+static double relative_error(const struct prediction *prediction)
+{
+	double ratio = prediction->step_time_high / prediction->step_time;
+	return ratio > 1 ? log(ratio) / QUANTILE : 0;
+}
+
+/* Of a step. Others use the cores of a machine that was measured while it did something else. */
+static double noise_of(const struct topology *topology)
+{
+	const struct calibration *c = &topology->calibration;
+	return c->measured ? fmax(NOISE, c->residual_spread) : NOISE;
+}
+
+struct gap {
+	double was, is;   /* s, over the chosen plan's tokens */
+	double noise;     /* s: what runs of one plan differ by */
+	double uncertain; /* s: half the 80 % interval of the difference */
+	struct cause causes[CAUSE_COUNT];
+};
+
+static void find_gap(const struct question *question, const struct contender *chosen,
+	const struct contender *other, struct arena *arena, struct gap *gap)
+{
+	double squares = 0;
+	gap->was = chosen->prediction->step_time;
+	gap->noise = noise_of(question->topology) * gap->was;
+	gap->is = other->prediction->step_time * tokens(chosen->plan) / tokens(other->plan);
+	causes_find(question, chosen, other, arena, gap->causes);
+	for (int i = 0; i < CAUSE_COUNT; i++)
+		squares += gap->causes[i].more * gap->causes[i].more;
+	gap->uncertain = QUANTILE * relative_error(chosen->prediction) * sqrt(squares);
+}
+
+static bool can_tell(const struct gap *gap)
+{
+	double difference = fabs(gap->is - gap->was);
+	return difference > gap->uncertain && difference > gap->noise;
+}
+
+/* The kind of work whose misprediction turns the decision soonest. At `factor` times its predicted
+ * length both plans take equally long. NULL: none does between 1/10 and 10 times. */
+static const struct cause *settling(const struct gap *gap, double *factor)
+{
+	const struct cause *best = NULL;
+	double least = log(10);
+	for (int i = 0; i < CAUSE_COUNT; i++) {
+		const struct cause *cause = &gap->causes[i];
+		double f = cause->more != 0 ? 1 - (gap->is - gap->was) / cause->more : -1;
+		if (f <= 0 || fabs(log(f)) >= least || fabs(cause->more) < 1e-3 * gap->was)
+			continue;
+		least = fabs(log(f));
+		best = cause;
+		*factor = f;
+	}
+	return best;
+}
+
+static void add_settling(struct text *text, const struct gap *gap)
+{
+	double factor;
+	const struct cause *cause = settling(gap, &factor);
+	if (cause == NULL)
+		return;
+	text_printf(text,
+		" To settle it measure %s: at %.2f times the predicted time the two are level.",
+		cause->measure, factor);
+}
+
+static void add_noise(struct text *text, const struct gap *gap)
+{
+	text_add(text, ". Runs of one plan differ by as much");
+	if (gap->noise > NOISE * gap->was)
+		text_printf(text, " (on this machine by %.1f %%, says its calibration)",
+			100 * gap->noise / gap->was);
+	text_add(text, ": take either.");
+}
+
+static void add_verdict(struct text *text, const struct gap *gap)
+{
+	double percent = 100 / gap->was;
+	double difference = fabs(gap->is - gap->was);
+	if (can_tell(gap)) {
+		text_printf(text,
+			". The model can tell: what both plans share cancels, the difference is "
+			"sure to "
+			"+-%.2f %% of the step.",
+			gap->uncertain * percent);
+		return;
+	}
+	if (difference <= gap->noise) {
+		add_noise(text, gap);
+		return;
+	}
+	text_printf(text, ". A close call: the difference is only sure to +-%.2f %% of the step.",
+		gap->uncertain * percent);
+	add_settling(text, gap);
+}
+
+static void add_margin(struct defence *defence, const char *name, const struct contender *chosen,
+	const struct contender *other)
+{
+	struct gap gap;
+	struct text text = {0};
+	find_gap(defence->question, chosen, other, defence->arena, &gap);
+	text_printf(&text, "%s (", name);
+	plan_summary(other->plan, &text);
+	if (fabs(gap.is / gap.was - 1) < 5e-5)
+		text_add(&text, ") is as fast");
+	else
+		text_printf(&text, ") is %.2f %% %s", fabs(gap.is / gap.was - 1) * 100,
+			gap.is > gap.was ? "slower" : "faster");
+	add_verdict(&text, &gap);
+	defence_add(defence, &text);
+}
+
+void defend_margin(struct defence *defence, const struct contender *chosen,
+	const struct contender *runner_up, const struct contender *other)
+{
+	if (runner_up != NULL)
+		add_margin(defence, "The runner-up", chosen, runner_up);
+	if (other != NULL &&
+		(runner_up == NULL || runner_up->plan->strategy != other->plan->strategy))
+		add_margin(defence, "The best of another strategy", chosen, other);
+}

@@ -1,0 +1,457 @@
+/* The defence: why the winner wins, why the others lose, and how sure the model is. */
+#include "planner/defence/defence.h"
+
+#include "planner/defence/causes.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *finish(struct text *text, struct arena *arena)
+{
+	const char *sentence = arena_strdup(arena, text_string(text));
+	text_finish(text);
+	return sentence;
+}
+
+static void add_seconds(struct text *text, double seconds)
+{
+	char buffer[32];
+	text_add(text, format_seconds(buffer, seconds));
+}
+
+static void add_bytes(struct text *text, double bytes)
+{
+	char buffer[32];
+	text_add(text, format_bytes(buffer, bytes));
+}
+
+static void add_signed(struct text *text, double value, void (*add)(struct text *, double))
+{
+	text_add(text, value < 0 ? "-" : "+");
+	add(text, fabs(value));
+}
+
+static double tokens(const struct plan *plan)
+{
+	return (double)plan->global_batch * (double)plan->seq_len;
+}
+
+/* --- where the time goes -------------------------------------------------------------------------
+ */
+
+/* The one or two that make up most of `slower` seconds, and what makes up for them when they are
+ * much more than that. */
+static void add_causes(struct text *text, const struct cause causes[CAUSE_COUNT], double slower)
+{
+	const struct cause *saved = &causes[CAUSE_COUNT - 1];
+	double told = 0;
+	for (int i = 0; i < 2 && causes[i].more > 0.2 * slower; i++) {
+		text_add(text, i == 0 ? ": " : ", ");
+		add_seconds(text, causes[i].more);
+		if (causes[i].before > 0.1 * causes[i].more)
+			text_add(text, " more");
+		text_printf(text, " %s", causes[i].what);
+		told += causes[i].more;
+	}
+	if (told < 1.5 * slower || -saved->more < 0.2 * slower)
+		return;
+	text_add(text, ", against ");
+	add_seconds(text, -saved->more);
+	text_printf(text, " less %s", saved->what);
+}
+
+/* --- why not -------------------------------------------------------------------------------------
+ */
+
+static void add_memory_difference(
+	struct text *text, const struct contender *chosen, const struct contender *other)
+{
+	double less = (double)(chosen->prediction->peak_memory_bytes -
+			       other->prediction->peak_memory_bytes);
+	if (fabs(less) < 0.01 * (double)chosen->prediction->peak_memory_bytes)
+		return;
+	text_add(text, "; needs ");
+	add_bytes(text, fabs(less));
+	text_add(text, less > 0 ? " less" : " more");
+}
+
+static void add_time_difference(struct text *text, const struct question *question,
+	const struct contender *chosen, const struct contender *other, struct arena *arena)
+{
+	double scale = tokens(chosen->plan) / tokens(other->plan);
+	double was = chosen->prediction->step_time, is = other->prediction->step_time * scale;
+	struct cause causes[CAUSE_COUNT];
+	bool same = other->plan->global_batch == chosen->plan->global_batch;
+	if (fabs(is - was) < 1e-6 * was) {
+		text_add(text, "as fast");
+	} else if (is < was) {
+		text_printf(text, "%.2f %% faster", (1 - is / was) * 100);
+	} else {
+		add_seconds(text, is - was);
+		text_printf(text, " slower%s (%+.1f %%)", same ? "" : " over the same tokens",
+			(is / was - 1) * 100);
+		causes_find(question, chosen, other, arena, causes);
+		add_causes(text, causes, is - was);
+	}
+	if (other->prediction->fits == FITS_TIGHT)
+		text_add(text, "; tight: the allocator would have to give memory back");
+}
+
+static double wire(const struct question *question, const struct contender *contender)
+{
+	return question->topology->nodes > 1 ? contender->prediction->wire_bytes_node_egress
+					     : contender->prediction->wire_bytes_per_rank;
+}
+
+/* Under another objective the difference in that comes first. */
+static void add_objective_difference(struct text *text, const struct question *question,
+	const struct contender *chosen, const struct contender *other)
+{
+	double scale = tokens(chosen->plan) / tokens(other->plan);
+	double more = question->objective == OBJECTIVE_MEMORY
+			      ? (double)(other->prediction->peak_memory_bytes -
+					 chosen->prediction->peak_memory_bytes)
+			      : scale * wire(question, other) - wire(question, chosen);
+	if (question->objective == OBJECTIVE_TIME || more <= 0)
+		return;
+	text_add(text, question->objective == OBJECTIVE_MEMORY ? "needs " : "sends ");
+	add_bytes(text, more);
+	text_add(text, " more, ");
+}
+
+const char *defend_slower(const struct question *question, const struct contender *chosen,
+	const struct contender *other, struct arena *arena)
+{
+	struct text text = {0};
+	add_objective_difference(&text, question, chosen, other);
+	add_time_difference(&text, question, chosen, other, arena);
+	if (question->objective != OBJECTIVE_MEMORY)
+		add_memory_difference(&text, chosen, other);
+	return finish(&text, arena);
+}
+
+const char *defend_too_large(const struct prediction *prediction, struct arena *arena)
+{
+	int64_t limit = prediction->memory_limit_bytes;
+	struct text text = {0};
+	if (prediction_overflows_host(prediction)) {
+		text_add(&text, "does not fit: offload takes ");
+		add_bytes(&text, (double)prediction->host_memory_bytes);
+		text_add(&text, " of the ");
+		add_bytes(&text, (double)prediction->host_memory_limit_bytes);
+		text_add(&text, " of host memory of a node");
+		return finish(&text, arena);
+	}
+	text_add(&text, "does not fit: peak ");
+	add_bytes(&text, (double)prediction->peak_memory_bytes);
+	text_add(&text, " of ");
+	add_bytes(&text, (double)limit);
+	text_add(&text, ", over by ");
+	add_bytes(&text, (double)(prediction->peak_memory_bytes - limit));
+	if (prediction->peak_at != NULL && prediction->peak_at[0] != '\0')
+		text_printf(&text, " at %s", prediction->peak_at);
+	return finish(&text, arena);
+}
+
+/* --- reasons -------------------------------------------------------------------------------------
+ */
+
+void defence_add(struct defence *defence, struct text *text)
+{
+	const char *reason = finish(text, defence->arena);
+	if (defence->n < COUNT_OF(defence->reasons))
+		defence->reasons[defence->n++] = reason;
+}
+
+static void add_exposed(
+	struct text *text, const struct question *question, const struct exposure *exposure)
+{
+	int most = 0;
+	for (int k = 1; k < 3; k++)
+		if (exposure->seconds[k] > exposure->seconds[most])
+			most = k;
+	if (exposure->seconds[most] > 0)
+		text_printf(text, " (most of it %s on %s)", cause_collectives[most],
+			cause_link(question, exposure->over_network[most]));
+}
+
+static void add_budget(struct defence *defence, const struct contender *chosen)
+{
+	const struct prediction *p = chosen->prediction;
+	struct text text = {0};
+	text_printf(&text, "%s takes ", strategy_names[chosen->plan->strategy]);
+	add_seconds(&text, p->step_time);
+	text_add(&text, " per step: ");
+	add_seconds(&text, p->time.compute);
+	text_add(&text, " of compute, ");
+	add_seconds(&text, p->time.optimizer);
+	text_add(&text, " in the optimizer, ");
+	add_seconds(&text, p->time.exposed_communication);
+	text_add(&text, " of communication that nothing hides");
+	add_exposed(&text, defence->question, chosen->exposure);
+	text_add(&text, ".");
+	defence_add(defence, &text);
+}
+
+static void add_memory(struct defence *defence, const struct contender *chosen)
+{
+	const struct prediction *p = chosen->prediction;
+	struct text text = {0};
+	int most = 0;
+	for (int c = 1; c < CATEGORY_COUNT; c++)
+		if (p->memory_at_peak[c] > p->memory_at_peak[most])
+			most = c;
+	text_add(&text, "Its peak is ");
+	add_bytes(&text, (double)p->peak_memory_bytes);
+	text_add(&text, " of ");
+	add_bytes(&text, (double)p->memory_limit_bytes);
+	text_printf(&text, ", at %s; most of it is %s (", p->peak_at, category_names[most]);
+	add_bytes(&text, (double)p->memory_at_peak[most]);
+	text_add(&text, ").");
+	defence_add(defence, &text);
+}
+
+/* Predicted peaks of reserved memory are off by up to 6 % in seven of eight published rows
+ * (docs/cost-model.md). */
+#define MEMORY_ERROR 0.06
+
+static void add_headroom(struct defence *defence, const struct contender *chosen)
+{
+	const struct prediction *p = chosen->prediction;
+	double limit = (double)p->memory_limit_bytes, safe = limit * (1 - MEMORY_ERROR);
+	struct text text = {0};
+	if (defence->question->topology->device.kind != DEVICE_GPU ||
+		(double)p->peak_memory_bytes <= safe)
+		return;
+	text_printf(&text,
+		"It fills %.1f %% of the device, and predicted peaks can be off by %.0f %%: "
+		"`--memory-limit %.0fGiB` plans with that much room.",
+		(double)p->peak_memory_bytes / limit * 100, MEMORY_ERROR * 100,
+		floor(safe / (1 << 30)));
+	defence_add(defence, &text);
+}
+
+static void add_floor(struct defence *defence, const struct contender *chosen)
+{
+	const struct prediction *p = chosen->prediction;
+	struct text text = {0};
+	if (p->lower_bound <= 0)
+		return;
+	text_add(&text, "No plan for this batch can take less than ");
+	add_seconds(&text, p->lower_bound);
+	text_printf(&text, " on this hardware: the step takes %.2f times that.",
+		p->step_time / p->lower_bound);
+	defence_add(defence, &text);
+}
+
+static void add_batch_rule(struct defence *defence)
+{
+	struct text text = {0};
+	if (defence->search->space.same_batch)
+		return;
+	text_printf(&text,
+		"No global batch was given: plans compare by time per token, with micro-batches "
+		"of up to %lld tokens in a step.",
+		(long long)SPACE_FREE_BATCH_TOKENS);
+	defence_add(defence, &text);
+}
+
+/* The fastest is not always chosen: a close call goes to the leaner plan, a tight one gives way. */
+static void add_preference(struct defence *defence, const struct contender *chosen)
+{
+	const struct ranking *ranking = &defence->search->ranking;
+	const struct ranked *first = &ranking->entries[0];
+	double best = (double)first->costs.of[COST_TIME];
+	double mine = (double)costs_time(chosen->plan, chosen->prediction->step_time);
+	double less = (double)first->costs.of[COST_MEMORY] -
+		      (double)chosen->prediction->peak_memory_bytes;
+	struct text text = {0};
+	if (ranking->objective != COST_TIME || mine <= best)
+		return;
+	text_printf(&text, "The fastest plan is %.2f %% faster, ", (1 - best / mine) * 100);
+	if (first->tight && chosen->prediction->fits != FITS_TIGHT) {
+		text_add(&text, "but tight: its allocator would have to give memory back.");
+	} else {
+		text_add(&text, "less than runs of one plan differ by, and needs ");
+		add_bytes(&text, less);
+		text_add(&text, " more: such a close call goes to the leaner plan.");
+	}
+	defence_add(defence, &text);
+}
+
+static void add_offload(struct defence *defence, const struct contender *chosen)
+{
+	const struct prediction *p = chosen->prediction;
+	struct text text = {0};
+	if (!defence->search->offloads)
+		return;
+	text_add(&text, "Nothing fits without CPU offload");
+	if (defence->search->least_without < INT64_MAX) {
+		text_add(&text, " (the closest plan needs ");
+		add_bytes(&text, (double)defence->search->least_without);
+		text_add(&text, " per device)");
+	}
+	text_add(&text, ", so plans with it were searched: this one keeps ");
+	add_bytes(&text, (double)p->host_memory_bytes);
+	text_add(&text,
+		" in each node's host memory. `--find min-gpus` says how many devices need none.");
+	defence_add(defence, &text);
+}
+
+void defend_winner(struct defence *defence, const struct contender *chosen)
+{
+	add_offload(defence, chosen);
+	add_budget(defence, chosen);
+	add_memory(defence, chosen);
+	add_headroom(defence, chosen);
+	add_floor(defence, chosen);
+	add_preference(defence, chosen);
+	add_batch_rule(defence);
+}
+
+/* --- knobs ---------------------------------------------------------------------------------------
+ */
+
+struct effect {
+	const char *name;
+	const struct variant *most; /* NULL: no other value exists */
+	double seconds, bytes;
+};
+
+static bool belongs(const char *knob, const char *const *names)
+{
+	for (int i = 0; names[i] != NULL; i++)
+		if (strcmp(knob, names[i]) == 0)
+			return true;
+	return false;
+}
+
+static struct effect find_effect(const char *const *names, const struct contender *chosen,
+	const struct variants *variants, enum objective objective)
+{
+	struct effect effect = {.name = names[0]};
+	double most = -1;
+	for (int i = 0; i < variants->n; i++) {
+		const struct variant *variant = &variants->items[i];
+		double seconds = variant->step_time - chosen->prediction->step_time;
+		double bytes = (double)(variant->prediction.peak_memory_bytes -
+					chosen->prediction->peak_memory_bytes);
+		double size = fabs(objective == OBJECTIVE_MEMORY ? bytes : seconds);
+		if (!variant->built || !belongs(variant->knob, names) || size <= most)
+			continue;
+		most = size;
+		effect.most = variant;
+		effect.seconds = seconds;
+		effect.bytes = bytes;
+	}
+	return effect;
+}
+
+static double effect_size(const struct effect *effect, enum objective objective)
+{
+	if (effect->most == NULL)
+		return -1;
+	return fabs(objective == OBJECTIVE_MEMORY ? effect->bytes : effect->seconds);
+}
+
+static void add_effect(struct text *text, const struct effect *effect, const struct plan *plan)
+{
+	text_add(text, effect->name);
+	if (effect->most == NULL) {
+		text_printf(text, " (%s has no other)", runtime_names[plan->runtime]);
+		return;
+	}
+	text_add(text, " (");
+	if (strcmp(effect->most->knob, effect->name) != 0)
+		text_printf(text, "%s ", effect->most->knob);
+	text_printf(text, "%s: ", effect->most->value);
+	add_signed(text, effect->seconds, add_seconds);
+	text_add(text, ", ");
+	add_signed(text, effect->bytes, add_bytes);
+	text_add(text, effect->most->prediction.fits == FITS_NO ? ", does not fit)" : ")");
+}
+
+void defend_knobs(
+	struct defence *defence, const struct contender *chosen, const struct variants *variants)
+{
+	static const char *const wrap[] = {"wrap", NULL};
+	static const char *const strategy[] = {"strategy", "shard_group", NULL};
+	static const char *const prefetch[] = {"prefetch", "forward_prefetch", NULL};
+	static const char *const *const knobs[] = {wrap, strategy, prefetch};
+	enum objective objective = defence->question->objective;
+	struct effect effects[3];
+	struct text text = {0};
+	for (int i = 0; i < 3; i++) {
+		struct effect effect = find_effect(knobs[i], chosen, variants, objective);
+		int j = i;
+		for (; j > 0 &&
+			effect_size(&effects[j - 1], objective) < effect_size(&effect, objective);
+			j--)
+			effects[j] = effects[j - 1];
+		effects[j] = effect;
+	}
+	text_add(&text, "Knobs by their largest effect here, each changed alone: ");
+	for (int i = 0; i < 3; i++) {
+		text_add(&text, i == 0 ? "" : i == 1 ? ", then " : ", then ");
+		add_effect(&text, &effects[i], chosen->plan);
+	}
+	text_add(&text, ".");
+	defence_add(defence, &text);
+}
+
+/* --- nothing fits --------------------------------------------------------------------------------
+ */
+
+static bool variant_fits(const struct variant *variant)
+{
+	return variant->prediction.fits != FITS_NO;
+}
+
+static bool helps_more(const struct variant *a, const struct variant *b)
+{
+	if (variant_fits(a) != variant_fits(b))
+		return variant_fits(a);
+	if (variant_fits(a))
+		return a->step_time < b->step_time;
+	return a->prediction.peak_memory_bytes < b->prediction.peak_memory_bytes;
+}
+
+/* The fastest of those that fit, else the one with the least memory. */
+static const struct variant *most_helpful(const struct variants *variants)
+{
+	const struct variant *most = NULL;
+	for (int i = 0; i < variants->n; i++) {
+		const struct variant *variant = &variants->items[i];
+		if (variant->built && (most == NULL || helps_more(variant, most)))
+			most = variant;
+	}
+	return most;
+}
+
+static void add_help(struct text *text, const struct variant *most, int64_t peak)
+{
+	double now = (double)peak;
+	if (most == NULL || (double)most->prediction.peak_memory_bytes > 0.95 * now) {
+		text_add(text, "No single knob lowers its peak by more than 5 %: use more devices, "
+			       "a shorter sequence or a smaller model.");
+		return;
+	}
+	text_printf(text, "What would help most is %s %s: peak ", most->knob, most->value);
+	add_bytes(text, (double)most->prediction.peak_memory_bytes);
+	text_add(text, variant_fits(most) ? ", which fits." : ", which is not enough.");
+}
+
+/* `closest` and `variants` are NULL when no plan could be made. */
+void defend_nothing(
+	struct defence *defence, const struct contender *closest, const struct variants *variants)
+{
+	struct text text = {0};
+	if (closest == NULL)
+		return;
+	text_add(&text, "The closest plan (");
+	plan_summary(closest->plan, &text);
+	text_printf(&text, ") %s.", defend_too_large(closest->prediction, defence->arena));
+	defence_add(defence, &text);
+	add_help(&text, most_helpful(variants), closest->prediction->peak_memory_bytes);
+	defence_add(defence, &text);
+}

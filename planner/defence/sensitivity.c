@@ -1,0 +1,367 @@
+/* What would happen if one knob were different: the chosen plan's neighbours. */
+#include "planner/defence/sensitivity.h"
+
+#include <string.h>
+
+struct variation {
+	struct evaluator *evaluator;
+	const struct question *question;
+	const struct plan *plan; /* that is varied */
+	struct arena *arena;
+	struct variants *variants;
+};
+
+static double tokens(const struct plan *plan)
+{
+	return (double)plan->global_batch * (double)plan->seq_len;
+}
+
+/* --- one variant ---------------------------------------------------------------------------------
+ */
+
+static void give(struct choices *choices, const char *name, bool given)
+{
+	uint64_t bit = UINT64_C(1) << plan_field_index(name);
+	choices->given = given ? choices->given | bit : choices->given & ~bit;
+}
+
+/* The plan as if all of its knobs had been typed; what follows from other knobs stays open. */
+static struct choices choices_of(const struct question *question, const struct plan *plan)
+{
+	static const char *const knobs[] = {"strategy", "wrap", "prefetch", "forward_prefetch",
+		"limit_all_gathers", "activation_checkpointing", "seq_len", "micro_batch",
+		"grad_accum", "sync_each_micro_batch", "reduce_dtype", "cpu_offload"};
+	struct choices choices = question->choices;
+	choices.plan = *plan;
+	choices.plan.runtime = question->choices.plan.runtime;
+	choices.plan.reshard_after_forward = question->choices.plan.reshard_after_forward;
+	for (int i = 0; i < COUNT_OF(knobs); i++)
+		give(&choices, knobs[i], true);
+	give(&choices, "global_batch", false);
+	choices.shard_group = strategy_is_hybrid(plan->strategy) ? plan->mesh.shard : 0;
+	return choices;
+}
+
+static bool simulate_variant(const struct variation *v, struct variant *variant,
+	const struct topology *topology, struct error *error)
+{
+	struct error mine = {0};
+	if (!evaluator_run_on(
+		    v->evaluator, topology, &variant->plan, &variant->prediction, &mine)) {
+		variant->refused = arena_strdup(v->arena, mine.message);
+		return mine.code == EXIT_CODE_USAGE ||
+		       error_set(error, mine.code, "%s", mine.message);
+	}
+	variant->built = true;
+	variant->step_time =
+		variant->prediction.step_time * tokens(v->plan) / tokens(&variant->plan);
+	return true;
+}
+
+static struct variant *variant_new(const struct variation *v, const char *knob, const char *value)
+{
+	struct variant *variant = &v->variants->items[v->variants->n];
+	if (v->variants->n == VARIANTS_MAX)
+		return NULL;
+	*variant = (struct variant){.knob = knob, .value = value, .refused = ""};
+	v->variants->n++;
+	return variant;
+}
+
+/* Adds the plan of `choices`; one that cannot be is listed only if `keep_refused`. */
+static bool add_choices_on(const struct variation *v, const struct topology *topology,
+	const struct choices *choices, const char *knob, const char *value, bool keep_refused,
+	struct error *error)
+{
+	struct variant *variant = variant_new(v, knob, value);
+	struct error mine = {0};
+	if (variant == NULL)
+		return true;
+	if (plan_resolve(choices, v->question->model, topology, v->arena, &variant->plan, &mine))
+		return simulate_variant(v, variant, topology, error);
+	variant->refused = arena_strdup(v->arena, mine.message);
+	if (!keep_refused)
+		v->variants->n--;
+	return true;
+}
+
+static bool add_choices(const struct variation *v, const struct choices *choices, const char *knob,
+	const char *value, bool keep_refused, struct error *error)
+{
+	return add_choices_on(v, v->question->topology, choices, knob, value, keep_refused, error);
+}
+
+/* Another wrap policy has other units to count: all are offloaded then. */
+static const char *offload_of_all(const struct plan *plan)
+{
+	if (!plan_offloads_any(plan))
+		return offload_names[OFFLOAD_NONE];
+	return plan_offloads(plan, OFFLOAD_PARAMETERS) ? offload_names[OFFLOAD_PARAMETERS]
+						       : offload_names[OFFLOAD_OPTIMIZER];
+}
+
+static bool add_value(
+	const struct variation *v, const char *knob, const char *value, struct error *error)
+{
+	struct choices choices = choices_of(v->question, v->plan);
+	struct error ignored = {0};
+	if (strcmp(knob, "wrap") == 0)
+		choices.plan.cpu_offload = offload_of_all(v->plan);
+	if (!choices_set(&choices, knob, knob, value, v->arena, &ignored))
+		return true;
+	return add_choices(v, &choices, knob, value, false, error);
+}
+
+/* --- knobs ---------------------------------------------------------------------------------------
+ */
+
+/* The group that fills a node, else the largest proper one; 0 when there is none. */
+static int64_t natural_group(const struct topology *topology)
+{
+	int64_t groups[SPACE_VALUES_MAX], best = 0;
+	int n = space_shard_groups(topology, groups);
+	for (int i = 0; i < n; i++)
+		if (groups[i] <= topology->devices_per_node)
+			best = groups[i];
+	return best;
+}
+
+/* Another strategy may come with another runtime (DDP for NO_SHARD), which lacks some knobs. */
+static bool vary_strategy(const struct variation *v, enum strategy strategy, struct error *error)
+{
+	struct choices choices = choices_of(v->question, v->plan);
+	int64_t group = natural_group(v->question->topology);
+	choices.plan.strategy = strategy;
+	choices.shard_group = strategy_is_hybrid(strategy) ? group : 0;
+	if (strategy_is_hybrid(strategy) && strategy_is_hybrid(v->plan->strategy))
+		choices.shard_group = v->plan->mesh.shard;
+	if (strategy_is_hybrid(strategy) && choices.shard_group == 0)
+		return true;
+	if (strategy == STRATEGY_NO_SHARD || v->plan->strategy == STRATEGY_NO_SHARD) {
+		give(&choices, "prefetch", choices_given(&v->question->choices, "prefetch"));
+		give(&choices, "forward_prefetch", false);
+		give(&choices, "limit_all_gathers", false);
+	}
+	return add_choices(v, &choices, "strategy", strategy_names[strategy], true, error);
+}
+
+/* The stages of ZeRO belong to their runtimes; elsewhere they are looked at when asked for. */
+static bool is_usual(const struct variation *v, int strategy)
+{
+	const struct runtime *runtime = runtime_of(v->plan->runtime);
+	return runtime->zero != NULL ? runtime->strategies >> strategy & 1
+				     : strategy_stage((enum strategy)strategy) == 0;
+}
+
+static bool vary_strategies(const struct variation *v, struct error *error)
+{
+	for (int s = 0; s < STRATEGY_COUNT; s++)
+		if (s != (int)v->plan->strategy && is_usual(v, s) &&
+			!vary_strategy(v, (enum strategy)s, error))
+			return false;
+	return true;
+}
+
+static bool vary_shard_group(const struct variation *v, struct error *error)
+{
+	int64_t groups[SPACE_VALUES_MAX];
+	int n = space_shard_groups(v->question->topology, groups);
+	for (int i = 0; strategy_is_hybrid(v->plan->strategy) && i < n; i++)
+		if (groups[i] != v->plan->mesh.shard &&
+			!add_value(v, "shard_group",
+				arena_printf(v->arena, "%lld", (long long)groups[i]), error))
+			return false;
+	return true;
+}
+
+static bool vary_wrap(const struct variation *v, struct error *error)
+{
+	const char *wraps[SPACE_VALUES_MAX];
+	if (plan_layout(v->plan) == LAYOUT_WHOLE)
+		return true; /* DDP has buckets */
+	int n = space_wraps(v->plan, v->question->model, v->arena, wraps);
+	for (int i = 0; i < n; i++)
+		if (strcmp(wraps[i], v->plan->wrap) != 0 && !add_value(v, "wrap", wraps[i], error))
+			return false;
+	return true;
+}
+
+static bool vary_names(const struct variation *v, const char *knob, const char *const *names,
+	int current, unsigned allowed, struct error *error)
+{
+	for (int i = 0; names[i] != NULL; i++)
+		if (i != current && (allowed >> i & 1) && !add_value(v, knob, names[i], error))
+			return false;
+	return true;
+}
+
+static bool vary_switch(
+	const struct variation *v, const char *knob, bool exists, bool current, struct error *error)
+{
+	return !exists || add_value(v, knob, current ? "off" : "on", error);
+}
+
+static bool vary_prefetch(const struct variation *v, struct error *error)
+{
+	const struct runtime *runtime = runtime_of(v->plan->runtime);
+	if (plan_layout(v->plan) == LAYOUT_WHOLE)
+		return true;
+	return vary_names(v, "prefetch", prefetch_names, (int)v->plan->prefetch,
+		       runtime->prefetches, error) &&
+	       vary_switch(v, "forward_prefetch", runtime->has_forward_prefetch_knob,
+		       v->plan->forward_prefetch, error) &&
+	       vary_switch(v, "limit_all_gathers", runtime->has_limiter, v->plan->limit_all_gathers,
+		       error);
+}
+
+static bool vary_checkpointing(const struct variation *v, struct error *error)
+{
+	unsigned allowed = runtime_of(v->plan->runtime)->checkpointings;
+	for (int i = 0; checkpointing_names[i] != NULL; i++)
+		if ((allowed >> i & 1) &&
+			strcmp(checkpointing_names[i], v->plan->activation_checkpointing) != 0 &&
+			!add_value(v, "activation_checkpointing", checkpointing_names[i], error))
+			return false;
+	return true;
+}
+
+/* The global batch stays where the accumulation can make up for it. */
+static bool vary_micro_batch(const struct variation *v, int64_t micro_batch, struct error *error)
+{
+	struct choices choices = choices_of(v->question, v->plan);
+	int64_t per_rank = v->plan->micro_batch * v->plan->grad_accum;
+	bool divides = per_rank % micro_batch == 0;
+	if (!divides && choices_given(&v->question->choices, "global_batch"))
+		return true;
+	choices.plan.micro_batch = micro_batch;
+	choices.plan.grad_accum = divides ? per_rank / micro_batch : v->plan->grad_accum;
+	return add_choices(v, &choices, "micro_batch",
+		arena_printf(v->arena, "%lld x %lld", (long long)micro_batch,
+			(long long)choices.plan.grad_accum),
+		false, error);
+}
+
+static bool vary_batch(const struct variation *v, struct error *error)
+{
+	int64_t now = v->plan->micro_batch;
+	if (now % 2 == 0 && !vary_micro_batch(v, now / 2, error))
+		return false;
+	return vary_micro_batch(v, 2 * now, error) &&
+	       vary_switch(v, "sync_each_micro_batch", v->plan->grad_accum > 1,
+		       v->plan->sync_each_micro_batch, error);
+}
+
+static bool vary_dtype(const struct variation *v, struct error *error)
+{
+	bool fp32 = v->plan->reduce_dtype == DTYPE_FP32;
+	if (v->question->topology->device.kind != DEVICE_GPU)
+		return true;
+	return add_value(
+		v, "reduce_dtype", fp32 ? dtype_name(v->plan->param_dtype) : "fp32", error);
+}
+
+/* --- links ---------------------------------------------------------------------------------------
+ */
+
+static bool vary_link(const struct variation *v, const char *knob, const char *value,
+	const struct topology *topology, struct error *error)
+{
+	struct variant *variant = variant_new(v, knob, value);
+	if (variant == NULL)
+		return true;
+	variant->plan = *v->plan;
+	return simulate_variant(v, variant, topology, error);
+}
+
+/* Measured collectives do not follow the datasheet's bandwidth. */
+static bool vary_links(const struct variation *v, struct error *error)
+{
+	static const struct {
+		const char *value;
+		double factor;
+	} factors[] = {{"x 1/2", 0.5}, {"x 2", 2}};
+	const struct topology *now = v->question->topology;
+	for (int i = 0; i < 2 && now->calibration.n_collectives == 0; i++) {
+		struct topology other = *now;
+		other.network.nic_bandwidth *= factors[i].factor;
+		if (now->nodes > 1 &&
+			!vary_link(v, "network bandwidth", factors[i].value, &other, error))
+			return false;
+		other = *now;
+		other.fabric.bandwidth *= factors[i].factor;
+		if (now->devices_per_node > 1 && now->fabric.kind != FABRIC_SHARED_MEMORY &&
+			!vary_link(v, "fabric bandwidth", factors[i].value, &other, error))
+			return false;
+	}
+	return true;
+}
+
+/* --- another question
+ * ----------------------------------------------------------------------------- */
+
+static bool vary_nodes(const struct variation *v, struct error *error)
+{
+	struct topology other = *v->question->topology;
+	struct choices choices = choices_of(v->question, v->plan);
+	if (other.network.kind == NETWORK_NONE || other.nodes > TOPOLOGY_MAX_DEVICES / 2)
+		return true;
+	other.nodes *= 2;
+	return add_choices_on(v, &other, &choices, "nodes",
+		arena_printf(v->arena, "%lld", (long long)other.nodes), false, error);
+}
+
+static bool vary_question(const struct variation *v, struct error *error)
+{
+	if (v->plan->seq_len > 1 &&
+		!add_value(v, "seq_len",
+			arena_printf(v->arena, "%lld", (long long)(v->plan->seq_len / 2)), error))
+		return false;
+	return vary_nodes(v, error);
+}
+
+bool variants_evaluate(struct evaluator *evaluator, const struct plan *plan, bool question,
+	struct arena *arena, struct variants *variants, struct error *error)
+{
+	struct variation v = {evaluator, evaluator->question, plan, arena, variants};
+	variants->n = 0;
+	return vary_strategies(&v, error) && vary_shard_group(&v, error) && vary_wrap(&v, error) &&
+	       vary_prefetch(&v, error) && vary_checkpointing(&v, error) && vary_batch(&v, error) &&
+	       vary_dtype(&v, error) && vary_links(&v, error) &&
+	       (!question || vary_question(&v, error));
+}
+
+/* --- rows ----------------------------------------------------------------------------------------
+ */
+
+static const char *note_of(const struct variant *variant, const struct plan *plan,
+	const struct prediction *prediction, struct arena *arena)
+{
+	const struct prediction *other = &variant->prediction;
+	char bytes[32];
+	if (!variant->built)
+		return variant->refused;
+	if (other->fits == FITS_NO)
+		return arena_printf(arena, "does not fit: over by %s",
+			format_bytes(bytes, (double)prediction_excess_bytes(other)));
+	if (variant->plan.global_batch != plan->global_batch)
+		return arena_printf(arena, "global batch %lld: %+.1f %% per token",
+			(long long)variant->plan.global_batch,
+			(variant->step_time / prediction->step_time - 1) * 100);
+	return other->fits == FITS_TIGHT ? "tight: allocator retries" : "";
+}
+
+int variants_sensitivities(const struct variants *variants, const struct plan *plan,
+	const struct prediction *prediction, struct arena *arena, struct sensitivity **rows)
+{
+	*rows = ARENA_ARRAY(arena, struct sensitivity, variants->n);
+	for (int i = 0; i < variants->n; i++) {
+		const struct variant *variant = &variants->items[i];
+		bool fits = variant->built && variant->prediction.fits != FITS_NO;
+		(*rows)[i] = (struct sensitivity){.knob = variant->knob,
+			.value = variant->value,
+			.step_time = fits ? variant->prediction.step_time : 0,
+			.peak_memory_bytes = variant->prediction.peak_memory_bytes,
+			.note = note_of(variant, plan, prediction, arena)};
+	}
+	return variants->n;
+}

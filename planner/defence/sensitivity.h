@@ -1,0 +1,33 @@
+/* Private to defence/: the plan with one knob changed at a time. */
+#ifndef PLANNER_DEFENCE_SENSITIVITY_H
+#define PLANNER_DEFENCE_SENSITIVITY_H
+
+#include "planner/evaluation/evaluation.h"
+
+struct variant {
+	const char *knob, *value;
+	bool built;
+	const char *refused; /* why it was not built; "" when it was */
+	struct plan plan;
+	struct prediction prediction; /* its strings are gone */
+	double step_time;             /* s, scaled to the tokens of the plan it varies */
+};
+
+enum { VARIANTS_MAX = 96 };
+
+struct variants {
+	int n;
+	struct variant items[VARIANTS_MAX];
+};
+
+/* Simulates `plan` with each knob changed alone, also those that the user fixed; batch and dtypes
+ * stay, except where they are the knob. `question`: also with half the sequence and with twice the
+ * nodes, which is another question. False only for errors that are ours. */
+bool variants_evaluate(struct evaluator *evaluator, const struct plan *plan, bool question,
+	struct arena *arena, struct variants *variants, struct error *error);
+
+/* Rows for the answer. */
+int variants_sensitivities(const struct variants *variants, const struct plan *plan,
+	const struct prediction *prediction, struct arena *arena, struct sensitivity **rows);
+
+#endif

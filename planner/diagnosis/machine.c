@@ -1,0 +1,180 @@
+/* Rules: the run does what the plan says, and takes longer. */
+#include "planner/diagnosis/rules.h"
+
+#include <math.h>
+
+/* The kind whose durations grew most. */
+static enum activity_kind slowest_kind(const struct patient *p, double *times)
+{
+	enum activity_kind worst = ACTIVITY_ALL_GATHER;
+
+	*times = 0;
+	for (int kind = ACTIVITY_ALL_GATHER; kind <= ACTIVITY_ALL_REDUCE; kind++) {
+		double bytes = patient_ratio(patient_mean_bytes(p->measured, kind),
+			patient_mean_bytes(p->expected, kind));
+		double now = p->expected->count[kind] > 0 && p->measured->count[kind] > 0
+				     ? patient_ratio(p->measured->typical[kind],
+					       p->expected->typical[kind]) /
+					       (bytes > 0 && isfinite(bytes) ? bytes : 1)
+				     : 0;
+		if (now > *times) {
+			*times = now;
+			worst = kind;
+		}
+	}
+	return worst;
+}
+
+static bool slow_link(const struct patient *p, struct diagnosis_cause *cause)
+{
+	double times;
+	enum activity_kind kind = slowest_kind(p, &times);
+	double seconds = patient_lost_to_communication(p);
+
+	if (times < 1.5 || !patient_noticeable(p, seconds) ||
+		p->measured->least[kind] < 1.25 * p->expected->least[kind])
+		return false;
+	cause->title = "collectives take longer than this topology says";
+	cause->evidence = arena_printf(p->arena,
+		"%s takes %.2f ms where %.2f ms are predicted for as many bytes, the fastest too",
+		activity_names[kind], 1e3 * p->measured->typical[kind],
+		1e3 * p->measured->typical[kind] / times);
+	cause->advice = "check the links (NCCL_DEBUG=INFO: NET/IB or Socket? channels? P2P?), then "
+			"give the topology what nccl-tests measures: shardplan topologies import";
+	cause->seconds = seconds;
+	cause->gain = seconds;
+	return true;
+}
+
+static bool stragglers(const struct patient *p, struct diagnosis_cause *cause)
+{
+	double times;
+	enum activity_kind kind = slowest_kind(p, &times);
+	double seconds = patient_lost_to_communication(p);
+
+	if (times < 1.3 || !patient_noticeable(p, seconds) ||
+		p->measured->least[kind] > 1.25 * p->expected->least[kind])
+		return false;
+	cause->title = "this rank waits for slower ones";
+	cause->evidence = arena_printf(p->arena,
+		"half of the %ss take %.2f ms or more, a tenth of them at most %.2f ms: the kernel "
+		"runs from the arrival of the first rank to that of the last",
+		activity_names[kind], 1e3 * p->measured->typical[kind],
+		1e3 * p->measured->least[kind]);
+	cause->advice = "profile the other ranks: the one whose collectives are short is the slow "
+			"one; look at its clocks, its data, and sequences of uneven length";
+	cause->seconds = seconds;
+	cause->gain = seconds;
+	return true;
+}
+
+static bool host_bound(const struct patient *p, struct diagnosis_cause *cause)
+{
+	double seconds = p->measured->waiting_host - p->expected->waiting_host;
+
+	if (!patient_noticeable(p, seconds) || p->what->file->topology->device.kind == DEVICE_CPU)
+		return false;
+	cause->title = "the device waits for the host to launch work";
+	cause->evidence = arena_printf(p->arena,
+		"%.1f %% of the step nothing runs and the next kernel has not been launched yet",
+		100 * p->measured->waiting_host / p->measured->step_time);
+	cause->advice = "larger micro-batches or units, torch.compile, fewer Python hooks; remove "
+			".item(), print and other synchronisation from the step";
+	cause->seconds = seconds;
+	cause->gain = seconds;
+	return true;
+}
+
+static bool data_bound(const struct patient *p, struct diagnosis_cause *cause)
+{
+	if (p->measured->waiting_data < 0.02 * p->measured->step_time)
+		return false;
+	cause->title = "the device waits for data";
+	cause->evidence = arena_printf(p->arena,
+		"%.1f %% of the step nothing runs while the host is in the data loader",
+		100 * p->measured->waiting_data / p->measured->step_time);
+	cause->advice = "more workers, pin_memory, prefetch_factor; tokenise ahead of training";
+	cause->seconds = cause->gain = p->measured->waiting_data;
+	return true;
+}
+
+static bool allocator_retries(const struct patient *p, struct diagnosis_cause *cause)
+{
+	const struct activity_summary *m = p->measured;
+
+	if (m->allocator_calls < 1 && m->waiting_allocator < 0.01 * m->step_time)
+		return false;
+	cause->title = "the allocator asks the driver for memory inside steps";
+	cause->evidence = arena_printf(p->arena,
+		"%.1f cudaMalloc or cudaFree a step; %.1f %% of the step nothing runs meanwhile",
+		m->allocator_calls, 100 * m->waiting_allocator / m->step_time);
+	cause->advice = "the peak is too near the limit: a smaller micro-batch, checkpointing of "
+			"some blocks, the rate limiter, or "
+			"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
+	cause->seconds = m->waiting_allocator;
+	cause->gain = m->waiting_allocator;
+	return true;
+}
+
+static bool offload_left_on(const struct patient *p, struct diagnosis_cause *cause)
+{
+	double copied =
+		p->measured->bytes[ACTIVITY_COPY_IN] + p->measured->bytes[ACTIVITY_COPY_OUT] -
+		p->expected->bytes[ACTIVITY_COPY_IN] - p->expected->bytes[ACTIVITY_COPY_OUT];
+	double shard =
+		4.0 * (double)p->what->file->model->parameter_count / (double)p->plan->mesh.shard;
+	struct plan offloaded = *p->plan;
+
+	if (copied < 0.25 * shard)
+		return false;
+	offloaded.cpu_offload = "parameters";
+	cause->title = "parameters or optimizer states are offloaded to the host";
+	cause->evidence = arena_printf(p->arena,
+		"%.2f GB are copied between host and device a step beyond the plan, its fp32 shard "
+		"is %.2f GB",
+		copied / 1e9, shard / 1e9);
+	cause->advice = "turn CPU offload off: by the plan everything fits on the device";
+	cause->seconds = patient_more_exposed(p, ACTIVITY_COPY_IN) +
+			 patient_more_exposed(p, ACTIVITY_COPY_OUT) +
+			 fmax(0, p->measured->waiting_other - p->expected->waiting_other);
+	cause->gain = patient_effect(p, &offloaded);
+	return true;
+}
+
+static bool more_compute(const struct patient *p, struct diagnosis_cause *cause)
+{
+	double seconds = patient_more_exposed(p, ACTIVITY_COMPUTE);
+	double times = patient_ratio(
+		p->measured->exposed[ACTIVITY_COMPUTE], p->expected->exposed[ACTIVITY_COMPUTE]);
+	bool recomputes = plan_checkpoints(p->plan, CHECKPOINTING_FULL);
+	struct plan full = *p->plan;
+
+	if (!patient_noticeable(p, seconds))
+		return false;
+	cause->evidence = arena_printf(p->arena, "%.3f s of kernels a step, predicted %.3f s",
+		p->measured->exposed[ACTIVITY_COMPUTE], p->expected->exposed[ACTIVITY_COMPUTE]);
+	cause->seconds = cause->gain = seconds;
+	if (!recomputes && times > 1.15 && times < 1.45) {
+		full.activation_checkpointing = "full";
+		cause->title = "kernels run a third longer: activations may be recomputed";
+		cause->advice = "turn activation checkpointing off where the plan has none";
+		cause->gain = patient_effect(p, &full);
+		return true;
+	}
+	cause->title = "kernels take longer than predicted";
+	cause->advice = "compare clocks and power (nvidia-smi -q -d PERFORMANCE), the attention "
+			"kernel, torch.compile, and shapes that are no multiple of 64; calibrate "
+			"the topology";
+	return true;
+}
+
+const struct diagnosis_rule diagnosis_machine_rules[] = {
+	{"slow-link", slow_link},
+	{"stragglers", stragglers},
+	{"host-bound", host_bound},
+	{"data-bound", data_bound},
+	{"allocator", allocator_retries},
+	{"offload", offload_left_on},
+	{"more-compute", more_compute},
+	{NULL, NULL},
+};

@@ -1,0 +1,199 @@
+/* Rules: the run does not do what the plan says. */
+#include "planner/diagnosis/rules.h"
+
+#include <math.h>
+
+static bool about(double a, double b, double tolerance)
+{
+	return fabs(a - b) <= tolerance * b;
+}
+
+/* The reduction that the plan uses: reduce-scatter, or all-reduce where nothing is sharded. */
+static enum activity_kind reduction(const struct patient *p)
+{
+	return p->expected->count[ACTIVITY_REDUCE_SCATTER] > 0 ? ACTIVITY_REDUCE_SCATTER
+							       : ACTIVITY_ALL_REDUCE;
+}
+
+static bool no_wrap(const struct patient *p, struct diagnosis_cause *cause)
+{
+	const enum activity_kind g = ACTIVITY_ALL_GATHER;
+	double mean = patient_mean_bytes(p->measured, g),
+	       planned = patient_mean_bytes(p->expected, g);
+	struct plan whole = *p->plan;
+
+	if (p->expected->count[g] < 4 || p->measured->count[g] <= 0 ||
+		p->measured->count[g] > p->expected->count[g] / 2 || mean < 2 * planned)
+		return false;
+	whole.wrap = "model";
+	cause->title = "units are far larger than planned: no wrap policy took effect";
+	cause->evidence = arena_printf(p->arena,
+		"%.0f all-gathers of %.0f MB a step, planned %.0f of %.0f MB",
+		p->measured->count[g], mean / 1e6, p->expected->count[g], planned / 1e6);
+	cause->advice = arena_printf(p->arena,
+		"wrap every transformer block (wrap: %s): the class name of the block must be the "
+		"model's",
+		p->plan->wrap);
+	cause->seconds = patient_lost_to_communication(p);
+	cause->gain = patient_effect(p, &whole);
+	return true;
+}
+
+static bool small_units(const struct patient *p, struct diagnosis_cause *cause)
+{
+	const enum activity_kind g = ACTIVITY_ALL_GATHER;
+	double mean = patient_mean_bytes(p->measured, g),
+	       planned = patient_mean_bytes(p->expected, g);
+	struct plan small = *p->plan;
+
+	if (p->measured->count[g] < 1.5 * p->expected->count[g] || mean > planned / 1.5 ||
+		!about(p->measured->bytes[g], p->expected->bytes[g], 0.35))
+		return false;
+	small.wrap = "size:1000000";
+	cause->title = "units are far smaller than planned";
+	cause->evidence = arena_printf(p->arena,
+		"%.0f all-gathers of %.1f MB a step, planned %.0f of %.1f MB: each pays its "
+		"latency "
+		"and the host's hooks",
+		p->measured->count[g], mean / 1e6, p->expected->count[g], planned / 1e6);
+	cause->advice = arena_printf(
+		p->arena, "wrap whole blocks and nothing inside them (wrap: %s)", p->plan->wrap);
+	cause->seconds = patient_lost_to_communication(p) +
+			 fmax(0, p->measured->waiting_host - p->expected->waiting_host);
+	cause->gain = patient_effect(p, &small);
+	return true;
+}
+
+static bool gathered_again(const struct patient *p, struct diagnosis_cause *cause)
+{
+	const enum activity_kind g = ACTIVITY_ALL_GATHER;
+	double more = patient_ratio(p->measured->count[g], p->expected->count[g]);
+	bool reshards = plan_reshard_group(p->plan) != 0;
+
+	if (p->expected->count[g] <= 0 || more < 1.2 ||
+		!about(patient_mean_bytes(p->measured, g), patient_mean_bytes(p->expected, g), 0.3))
+		return false;
+	cause->evidence =
+		arena_printf(p->arena, "%.0f all-gathers a step, planned %.0f of the same size",
+			p->measured->count[g], p->expected->count[g]);
+	if (reshards) {
+		cause->title = "units are gathered once more than planned";
+		cause->advice = "put the checkpoint inside the unit (wrap the module that is "
+				"checkpointed, not the other way round) and use non-reentrant "
+				"checkpointing; without checkpointing, look for modules that run "
+				"twice";
+	} else {
+		cause->title = "parameters are resharded after forward, the plan keeps them";
+		cause->advice = "SHARD_GRAD_OP, or reshard_after_forward=False";
+	}
+	cause->seconds = patient_lost_to_communication(p);
+	/* As much as the share of gathers that is too much, were they as exposed as the rest. */
+	cause->gain = fmin(cause->seconds, p->measured->seconds[g] * (1 - 1 / more));
+	return true;
+}
+
+static bool reduced_too_often(const struct patient *p, struct diagnosis_cause *cause)
+{
+	enum activity_kind r = reduction(p);
+	struct plan often = *p->plan;
+
+	if (p->plan->grad_accum <= 1 || p->plan->sync_each_micro_batch ||
+		patient_ratio(p->measured->count[r], p->expected->count[r]) < 1.5 ||
+		!about(patient_mean_bytes(p->measured, r), patient_mean_bytes(p->expected, r), 0.3))
+		return false;
+	often.sync_each_micro_batch = true;
+	cause->title = "gradients are reduced after every micro-batch";
+	cause->evidence = arena_printf(p->arena, "%.0f reductions a step, planned %.0f",
+		p->measured->count[r], p->expected->count[r]);
+	cause->advice = "no_sync() (FSDP1) or set_requires_gradient_sync(False) (FSDP2) for all "
+			"micro-batches but the last; it keeps unsharded gradients";
+	cause->seconds = patient_lost_to_communication(p);
+	cause->gain = patient_effect(p, &often);
+	return true;
+}
+
+static bool wide_reduction(const struct patient *p, struct diagnosis_cause *cause)
+{
+	enum activity_kind r = reduction(p);
+	bool is_wide =
+		p->plan->reduce_dtype != DTYPE_FP32 &&
+		(p->what->fp32_reduced > 0.5 ||
+			(isnan(p->what->fp32_reduced) &&
+				patient_ratio(p->measured->bytes[r], p->expected->bytes[r]) > 1.6));
+	struct plan wide = *p->plan;
+
+	if (!is_wide || p->measured->count[r] <= 0)
+		return false;
+	wide.reduce_dtype = DTYPE_FP32;
+	cause->title = "gradients are reduced in fp32, the plan reduces them in a smaller type";
+	cause->evidence = arena_printf(p->arena, "%.2f GB reduced a step, planned %.2f GB",
+		p->measured->bytes[r] / 1e9, p->expected->bytes[r] / 1e9);
+	cause->advice = arena_printf(p->arena, "reduce_dtype %s in the mixed precision policy",
+		dtype_name(p->plan->reduce_dtype));
+	cause->seconds = patient_more_exposed(p, r);
+	cause->gain = patient_effect(p, &wide);
+	return true;
+}
+
+/* Not a departure: the plan itself reduces in fp32, and it shows. */
+static bool narrow_would_help(const struct patient *p, struct diagnosis_cause *cause)
+{
+	enum activity_kind r = reduction(p);
+	struct plan narrow = *p->plan;
+
+	if (p->plan->reduce_dtype != DTYPE_FP32 || p->plan->param_dtype == DTYPE_FP32 ||
+		!patient_noticeable(p, p->measured->exposed[r]))
+		return false;
+	narrow.reduce_dtype = p->plan->param_dtype;
+	cause->title = "reductions in fp32 are exposed";
+	cause->evidence = arena_printf(p->arena, "%.1f %% of the step is exposed %s",
+		100 * p->measured->exposed[r] / p->measured->step_time, activity_names[r]);
+	cause->advice =
+		arena_printf(p->arena, "reduce_dtype %s halves their bytes, if the model bears it",
+			dtype_name(p->plan->param_dtype));
+	cause->seconds = p->measured->exposed[r];
+	cause->gain = -patient_effect(p, &narrow);
+	return cause->gain > 0;
+}
+
+static bool no_prefetch(const struct patient *p, struct diagnosis_cause *cause)
+{
+	const enum activity_kind g = ACTIVITY_ALL_GATHER;
+	enum activity_kind r = reduction(p);
+	double seconds = patient_more_exposed(p, g);
+	struct plan without = *p->plan;
+
+	/* Gathers also come late when longer reductions are in their way. */
+	if (!patient_noticeable(p, seconds) ||
+		p->measured->seconds[r] > 1.3 * p->expected->seconds[r] ||
+		!about(p->measured->count[g], p->expected->count[g], 0.2) ||
+		!about(patient_mean_bytes(p->measured, g), patient_mean_bytes(p->expected, g),
+			0.3) ||
+		p->measured->typical[g] > 1.6 * p->expected->typical[g])
+		return false;
+	without.prefetch = PREFETCH_NONE;
+	without.runtime = p->plan->runtime == RUNTIME_PYTORCH_FSDP2 ? RUNTIME_PYTORCH_FSDP1
+								    : p->plan->runtime;
+	cause->title = "all-gathers start too late: nothing is prefetched";
+	cause->evidence = arena_printf(p->arena,
+		"as many and as long as planned, but %.1f %% of the step is exposed all-gather, "
+		"planned %.1f %%",
+		100 * p->measured->exposed[g] / p->measured->step_time,
+		100 * p->expected->exposed[g] / p->expected->step_time);
+	cause->advice = "backward_prefetch=BACKWARD_PRE (FSDP1), implicit or explicit prefetching "
+			"(FSDP2); see that nothing synchronises the device between units";
+	cause->seconds = seconds;
+	cause->gain = patient_effect(p, &without);
+	return true;
+}
+
+const struct diagnosis_rule diagnosis_plan_rules[] = {
+	{"no-wrap", no_wrap},
+	{"small-units", small_units},
+	{"gathered-again", gathered_again},
+	{"reduced-each-micro-batch", reduced_too_often},
+	{"fp32-reduction", wide_reduction},
+	{"narrower-reduction", narrow_would_help},
+	{"no-prefetch", no_prefetch},
+	{NULL, NULL},
+};

@@ -1,0 +1,81 @@
+/* One candidate through schedule and simulator. */
+#ifndef PLANNER_EVALUATION_EVALUATION_H
+#define PLANNER_EVALUATION_EVALUATION_H
+
+#include "planner/bounds/bounds.h"
+#include "planner/evaluation/ranking.h"
+#include "planner/space/space.h"
+
+/* One arena for everything that a candidate needs, emptied before each. */
+struct evaluator {
+	const struct question *question;
+	struct arena scratch;
+	int64_t evaluated, emitted; /* plans; schedules, which plans and their bounds share */
+};
+
+/* What communication costs one step, seconds. */
+struct exposure {
+	double seconds[3];    /* by enum collective_kind: no compute runs meanwhile */
+	bool over_network[3]; /* the exposed part is mostly of groups that span nodes */
+	double slowed;        /* compute takes longer than alone */
+	double idle;          /* neither compute nor communication runs */
+};
+
+/* The plan's schedule, in `scratch`: until the next call. */
+struct schedule *evaluator_emit(struct evaluator *evaluator, const struct plan *plan);
+/* Simulates it. A step that takes longer than `slow` seconds (0: none) has a step time and nothing
+ * else, and does not count as evaluated. */
+bool evaluator_run_emitted(struct evaluator *evaluator, const struct schedule *schedule,
+	double slow, struct prediction *prediction, struct error *error);
+/* Both. EXIT_CODE_USAGE when this plan cannot be built. The prediction has
+ * no lower bounds and no ledger; its strings live in `scratch` until the next call. */
+bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
+	struct prediction *prediction, struct error *error);
+/* All of it, with the step's timeline, and with strings in `arena`. */
+bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
+	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
+	struct error *error);
+/* On another topology than the question's (what would happen if a link were faster). */
+bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
+	const struct plan *plan, struct prediction *prediction, struct error *error);
+/* Whether it fits; its memory is filled only when it does with room. A step that takes longer than
+ * `slow` seconds (0: none) is not judged: it fits. */
+bool evaluator_judge_on(struct evaluator *evaluator, const struct topology *topology,
+	const struct plan *plan, double slow, struct prediction *prediction, struct error *error);
+bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,
+	struct prediction *prediction, struct error *error);
+/* The step of a schedule on a topology that differs from its own in links only: what is done does
+ * not depend on them. */
+bool evaluator_time(struct evaluator *evaluator, const struct schedule *schedule,
+	const struct topology *topology, double *step_time, struct error *error);
+void evaluator_finish(struct evaluator *evaluator);
+
+/* --- what a search knows so far -------------------------------------------------------------- */
+
+struct outcome {
+	bool tightened; /* its bound of memory is of its own schedule */
+	bool simulated;
+	bool refused; /* the builder could not honour it */
+	enum fits fits;
+	struct costs costs;
+};
+
+struct search {
+	const struct question *question;
+	struct space space;
+	struct bounds bounds;
+	struct evaluator evaluator;
+	struct ranking ranking;
+	struct outcome *outcomes; /* malloc'ed; by plan */
+	int64_t limit;            /* bytes of one device; INT64_MAX until a prediction told it */
+	int64_t pruned;
+	bool offloads;         /* nothing fits without CPU offload, which this search is of */
+	int64_t least_without; /* then: bytes that the closest plan without it needs */
+	/* Per strategy without a plan that fits: the one that misses by least; else -1. */
+	int closest[STRATEGY_COUNT];
+	/* The least objective among plans that no simulation saw; INT64_MAX when all were seen. */
+	int64_t least_skipped;
+	int64_t least_uniform; /* the same before mixed plans were looked at */
+};
+
+#endif

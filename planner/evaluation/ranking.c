@@ -1,0 +1,263 @@
+/* The order of candidates and what it says about those that were not simulated. */
+#include "planner/evaluation/ranking.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum cost_kind objective_cost(enum objective objective)
+{
+	static const enum cost_kind costs[] = {[OBJECTIVE_TIME] = COST_TIME,
+		[OBJECTIVE_MEMORY] = COST_MEMORY,
+		[OBJECTIVE_NETWORK] = COST_NETWORK};
+	return costs[objective];
+}
+
+int ranked_compare(enum cost_kind objective, const struct ranked *a, const struct ranked *b)
+{
+	int64_t first = a->costs.of[objective], second = b->costs.of[objective];
+	if (first != second)
+		return first < second ? -1 : 1;
+	for (int c = 0; c < COST_COUNT; c++)
+		if (a->costs.of[c] != b->costs.of[c])
+			return a->costs.of[c] < b->costs.of[c] ? -1 : 1;
+	return (a->plan > b->plan) - (a->plan < b->plan);
+}
+
+void ranking_init(struct ranking *ranking, enum objective objective)
+{
+	*ranking = (struct ranking){.objective = objective_cost(objective)};
+}
+
+void ranking_finish(struct ranking *ranking)
+{
+	free(ranking->entries);
+	*ranking = (struct ranking){0};
+}
+
+/* Where `candidate` belongs: entries before it stay before it. */
+static int position(const struct ranking *ranking, const struct ranked *candidate)
+{
+	int low = 0, high = ranking->n;
+	while (low < high) {
+		int middle = low + (high - low) / 2;
+		if (ranked_compare(ranking->objective, &ranking->entries[middle], candidate) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+void ranking_add(struct ranking *ranking, const struct ranked *candidate)
+{
+	ranking->entries = array_grow(
+		ranking->entries, &ranking->capacity, ranking->n + 1, sizeof(*ranking->entries));
+	int at = position(ranking, candidate);
+	memmove(&ranking->entries[at + 1], &ranking->entries[at],
+		(size_t)(ranking->n - at) * sizeof(*ranking->entries));
+	ranking->entries[at] = *candidate;
+	ranking->n++;
+}
+
+/* --- winners -------------------------------------------------------------------------------------
+ */
+
+static bool is_of(const struct ranked *entry, int strategy)
+{
+	return strategy == STRATEGY_COUNT || (int)entry->strategy == strategy;
+}
+
+static int64_t cost_of(const struct ranking *ranking, const struct ranked *entry)
+{
+	return entry->costs.of[ranking->objective];
+}
+
+static bool within(int64_t cost, int64_t reference, double factor)
+{
+	return (double)cost <= (double)reference * factor;
+}
+
+/* The first that fits with room, when it costs at most the margin more than the first of all. */
+static const struct ranked *first_with_room(const struct ranking *ranking, int strategy)
+{
+	const struct ranked *first = NULL;
+	for (int i = 0; i < ranking->n; i++) {
+		const struct ranked *entry = &ranking->entries[i];
+		if (!is_of(entry, strategy))
+			continue;
+		if (first == NULL)
+			first = entry;
+		if (!within(cost_of(ranking, entry), cost_of(ranking, first), RANKING_TIGHT_MARGIN))
+			break;
+		if (!entry->tight)
+			return entry;
+	}
+	return first;
+}
+
+static bool is_leaner(const struct ranked *entry, const struct ranked *best)
+{
+	return !entry->mixed &&
+	       within(entry->costs.of[COST_MEMORY], best->costs.of[COST_MEMORY], RANKING_LEAN) &&
+	       entry->costs.of[COST_HOST] <= best->costs.of[COST_HOST] &&
+	       (!entry->tight || best->tight);
+}
+
+/* Of those that are as good for all that the model can tell each gives way to the next one, in
+ * order, that is a saving worth having. */
+static const struct ranked *leanest(
+	const struct ranking *ranking, int strategy, const struct ranked *best)
+{
+	const struct ranked *lean = best;
+	for (int i = 0; i < ranking->n; i++) {
+		const struct ranked *entry = &ranking->entries[i];
+		if (!is_of(entry, strategy))
+			continue;
+		if (!within(cost_of(ranking, entry), cost_of(ranking, best), RANKING_FUZZ))
+			break;
+		if (is_leaner(entry, lean))
+			lean = entry;
+	}
+	return lean;
+}
+
+const struct ranked *ranking_best(const struct ranking *ranking, int strategy)
+{
+	const struct ranked *best = first_with_room(ranking, strategy);
+	if (best == NULL || ranking->objective != COST_TIME)
+		return best;
+	return leanest(ranking, strategy, best);
+}
+
+const struct ranked *ranking_first(const struct ranking *ranking)
+{
+	return first_with_room(ranking, STRATEGY_COUNT);
+}
+
+bool ranking_may_be_first(const struct ranking *ranking, int64_t bound)
+{
+	return bound <= ranking_most_wanted(ranking);
+}
+
+int64_t ranking_most_wanted(const struct ranking *ranking)
+{
+	const struct ranked *first = ranking_first(ranking);
+	if (first == NULL)
+		return INT64_MAX;
+	double cost = (double)cost_of(ranking, first);
+	return first->tight ? (int64_t)(cost * RANKING_TIGHT_MARGIN) + 1 : cost_of(ranking, first);
+}
+
+/* Could `bound` beat or replace the winner among `strategy`? A winner that is tight is replaced by
+ * one with room within the margin, and any by a leaner one within the fuzz, so neither closes its
+ * margin. */
+bool ranking_may_win(const struct ranking *ranking, int strategy, int64_t bound)
+{
+	const struct ranked *best = first_with_room(ranking, strategy);
+	if (best == NULL || bound <= cost_of(ranking, best))
+		return true;
+	if (ranking->objective == COST_TIME && within(bound, cost_of(ranking, best), RANKING_FUZZ))
+		return true;
+	return best->tight &&
+	       within(bound, cost_of(ranking, best), RANKING_TIGHT_MARGIN * RANKING_FUZZ);
+}
+
+/* --- the front -----------------------------------------------------------------------------------
+ */
+
+static bool dominates(const struct ranked *a, const struct ranked *b)
+{
+	for (int c = 0; c < COST_COUNT; c++)
+		if (!within(a->costs.of[c], b->costs.of[c], RANKING_FUZZ))
+			return false;
+	return true;
+}
+
+static bool is_dominated(const struct ranked *entry, const struct ranked *const *front, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (front[i] == entry || dominates(front[i], entry))
+			return true;
+	return false;
+}
+
+static bool covers(const struct costs *a, const struct costs *b)
+{
+	for (int c = 0; c < COST_COUNT; c++)
+		if (a->of[c] > b->of[c])
+			return false;
+	return true;
+}
+
+/* Surely: whatever `plan` costs from `bounds` on. */
+static bool comes_before(const struct ranking *ranking, const struct ranked *entry, int plan,
+	const struct costs *bounds)
+{
+	int64_t cost = cost_of(ranking, entry), least = bounds->of[ranking->objective];
+	if (cost != least)
+		return cost < least;
+	return covers(&entry->costs, bounds) &&
+	       (entry->plan < plan || !covers(bounds, &entry->costs));
+}
+
+bool ranking_excludes(const struct ranking *ranking, const struct ranked *const *front, int n,
+	int plan, const struct costs *bounds)
+{
+	const struct ranked least = {.costs = *bounds};
+	for (int i = 0; i < n; i++)
+		if (comes_before(ranking, front[i], plan, bounds) && dominates(front[i], &least))
+			return true;
+	return false;
+}
+
+int64_t ranking_excludes_above(const struct ranking *ranking, const struct ranked *const *front,
+	int n, const struct costs *bounds)
+{
+	struct ranked least = {.costs = *bounds};
+	least.costs.of[ranking->objective] = INT64_MAX;
+	for (int i = 0; i < n; i++)
+		if (dominates(front[i], &least))
+			return cost_of(ranking, front[i]); /* they are in order */
+	return INT64_MAX;
+}
+
+int ranking_pareto(const struct ranking *ranking, const struct ranked **front, int most)
+{
+	int n = 0;
+	for (int i = 0; i < ranking->n && n < most; i++)
+		if (!is_dominated(&ranking->entries[i], front, n))
+			front[n++] = &ranking->entries[i];
+	return n;
+}
+
+int ranking_front(const struct ranking *ranking, const struct ranked *front[1 + RANKING_RUNNERS_UP])
+{
+	int n = 0;
+	if (ranking->n == 0)
+		return 0;
+	front[n++] = ranking_best(ranking, STRATEGY_COUNT);
+	int64_t first = cost_of(ranking, &ranking->entries[0]);
+	for (int i = 0; i < ranking->n && n < 1 + RANKING_RUNNERS_UP; i++) {
+		const struct ranked *entry = &ranking->entries[i];
+		if (!within(cost_of(ranking, entry), first, RANKING_WINDOW))
+			break;
+		if (!is_dominated(entry, front, n))
+			front[n++] = entry;
+	}
+	return n;
+}
+
+static bool may_enter_front(const struct ranking *ranking, int64_t bound)
+{
+	const struct ranked *front[1 + RANKING_RUNNERS_UP];
+	int n = ranking_front(ranking, front);
+	if (n == 1 + RANKING_RUNNERS_UP)
+		return bound <= cost_of(ranking, front[n - 1]);
+	return n == 0 || within(bound, cost_of(ranking, &ranking->entries[0]), RANKING_WINDOW);
+}
+
+bool ranking_needs(const struct ranking *ranking, enum strategy strategy, int64_t bound)
+{
+	return ranking_may_win(ranking, STRATEGY_COUNT, bound) ||
+	       ranking_may_win(ranking, (int)strategy, bound) || may_enter_front(ranking, bound);
+}

@@ -1,0 +1,82 @@
+/* Private to evaluation/: the order of candidates, and the only door into the answer.
+ *
+ * Order: the objective's cost; then time, memory, network, host memory (the objective's own
+ * skipped); then enumeration order. Costs are whole numbers, so there is always one first.
+ *
+ * A candidate whose memory is tight (allocator retries expected) gives way to the best one that
+ * fits with room, when that costs at most 10 % more. Under the objective time a plan gives way to
+ * the next one that needs at least 5 % less memory, among those that cost at most 1 % more than the
+ * first: less than what runs of one plan differ by. */
+#ifndef PLANNER_EVALUATION_RANKING_H
+#define PLANNER_EVALUATION_RANKING_H
+
+#include "planner/evaluation/costs.h"
+
+#define RANKING_TIGHT_MARGIN 1.10 /* what room in memory may cost: retries stall the device */
+#define RANKING_FUZZ         1.01 /* costs that are this close are no advantage */
+#define RANKING_LEAN         0.95 /* of the memory: what is worth such a close call */
+#define RANKING_WINDOW       1.10 /* runners-up cost at most this much more than the first */
+enum { RANKING_RUNNERS_UP = 5 };
+
+struct ranked {
+	int plan; /* index in the space */
+	enum strategy strategy;
+	bool tight;
+	struct costs costs;
+	bool mixed; /* fills the memory by construction: never the leaner plan */
+};
+
+struct ranking {
+	enum cost_kind objective;
+	int n, capacity;
+	struct ranked *entries; /* malloc'ed; in order */
+};
+
+enum cost_kind objective_cost(enum objective objective);
+/* < 0: a before b. */
+int ranked_compare(enum cost_kind objective, const struct ranked *a, const struct ranked *b);
+
+void ranking_init(struct ranking *ranking, enum objective objective);
+void ranking_finish(struct ranking *ranking);
+/* Takes a candidate that fits. */
+void ranking_add(struct ranking *ranking, const struct ranked *candidate);
+
+/* The winner of one strategy, or of all (STRATEGY_COUNT); NULL when none fits. */
+const struct ranked *ranking_best(const struct ranking *ranking, int strategy);
+
+/* The first in order; if it is tight, the first with room within the margin. NULL when none fits.
+ */
+const struct ranked *ranking_first(const struct ranking *ranking);
+/* Could a candidate with room whose objective costs at least `bound` be that? */
+bool ranking_may_be_first(const struct ranking *ranking, int64_t bound);
+/* The largest `bound` for which it could; INT64_MAX: any. */
+int64_t ranking_most_wanted(const struct ranking *ranking);
+
+/* The winner and, in order, those that are worth showing beside it: better by more than the fuzz in
+ * some cost than everything shown before, and within the window. Returns their number. */
+int ranking_front(
+	const struct ranking *ranking, const struct ranked *front[1 + RANKING_RUNNERS_UP]);
+
+/* The Pareto front: in order, those that are better by more than the fuzz in some cost than
+ * everything listed before them. Returns their number. */
+enum { RANKING_PARETO_MAX = 256 };
+int ranking_pareto(const struct ranking *ranking, const struct ranked **front, int most);
+/* Whether the Pareto front of the entries lists one that comes before `plan`, and is as good up to
+ * the fuzz, whatever `plan` costs from `bounds` on. When that is so for everything that is no
+ * entry, the front is that of all. */
+bool ranking_excludes(const struct ranking *ranking, const struct ranked *const *front, int n,
+	int plan, const struct costs *bounds);
+/* The same for whatever costs more than the result in the objective, and from `bounds` on in the
+ * rest. INT64_MAX: none. */
+int64_t ranking_excludes_above(const struct ranking *ranking, const struct ranked *const *front,
+	int n, const struct costs *bounds);
+
+/* Could a candidate whose objective costs at least `bound` be the winner of one strategy, or of all
+ * (STRATEGY_COUNT)? */
+bool ranking_may_win(const struct ranking *ranking, int strategy, int64_t bound);
+
+/* Could a candidate whose objective costs at least `bound` still change the winner of its strategy,
+ * the winner of all, or the front? */
+bool ranking_needs(const struct ranking *ranking, enum strategy strategy, int64_t bound);
+
+#endif

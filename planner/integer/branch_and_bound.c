@@ -1,0 +1,248 @@
+/* Integer programmes by branch and bound. */
+#include "planner/integer/integer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Sums in another order than the caller's; GLPK stops within 1e-7 of its optimum. */
+#define ROUNDING 1e-6
+
+/* The choices of a group by the bytes that they take of one memory, and the least that each row
+ * grows by when no more than so many are left. */
+struct order {
+	int64_t *bytes;
+	double *least[PROGRAMME_ROWS_MAX];
+};
+
+struct branching {
+	const struct programme *programme;
+	struct order orders[PROGRAMME_MEMORIES_MAX][PROGRAMME_GROUPS_MAX];
+	/* Of the groups from g on: the least that the memory still grows by. */
+	int64_t least_bytes[PROGRAMME_MEMORIES_MAX][PROGRAMME_GROUPS_MAX + 1];
+	bool down[PROGRAMME_GROUPS_MAX];     /* the last choice takes less time than the first */
+	int *cuts[PROGRAMME_GROUPS_MAX + 1]; /* those that the choices so far lie in */
+	int *counts;                         /* by choice of the last group */
+	int choice[PROGRAMME_GROUPS_MAX];
+	int64_t nodes;
+	double limit; /* what is above is of no use */
+	struct solution *best;
+};
+
+/* What is chosen up to a group. */
+struct prefix {
+	int n_cuts;
+	double sums[PROGRAMME_ROWS_MAX];
+	int64_t bytes[PROGRAMME_MEMORIES_MAX];
+};
+
+struct item {
+	int64_t bytes;
+	int choice;
+};
+
+static int by_bytes(const void *left, const void *right)
+{
+	const struct item *a = left, *b = right;
+	return (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+static void make_order(
+	const struct programme *p, int memory, int group, struct arena *arena, struct order *order)
+{
+	int n = p->sizes[group];
+	struct item *items = ARENA_ARRAY(arena, struct item, n);
+	for (int i = 0; i < n; i++)
+		items[i] = (struct item){p->memories[memory].bytes[group][i], i};
+	qsort(items, (size_t)n, sizeof(*items), by_bytes);
+	order->bytes = ARENA_ARRAY(arena, int64_t, n);
+	for (int i = 0; i < n; i++)
+		order->bytes[i] = items[i].bytes;
+	for (int r = 0; r < p->n_rows; r++) {
+		double least = INFINITY;
+		order->least[r] = ARENA_ARRAY(arena, double, n);
+		for (int i = 0; i < n; i++) {
+			least = fmin(least, p->rows[r].term[group][items[i].choice]);
+			order->least[r][i] = least;
+		}
+	}
+}
+
+static void make_orders(struct branching *b, struct arena *arena)
+{
+	const struct programme *p = b->programme;
+	for (int q = 0; q < p->n_memories; q++) {
+		b->least_bytes[q][p->n_groups] = 0;
+		for (int g = p->n_groups - 1; g >= 0; g--) {
+			make_order(p, q, g, arena, &b->orders[q][g]);
+			b->least_bytes[q][g] = b->orders[q][g].bytes[0] + b->least_bytes[q][g + 1];
+		}
+	}
+	for (int g = 0; g < p->n_groups; g++)
+		b->down[g] = p->rows[0].term[g][p->sizes[g] - 1] < p->rows[0].term[g][0];
+}
+
+/* The last place in the order that takes at most so many bytes; the first always does. */
+static int last_within(const struct order *order, int n, int64_t bytes)
+{
+	int low = 0, high = n;
+	while (high - low > 1) {
+		int middle = low + (high - low) / 2;
+		if (order->bytes[middle] <= bytes)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static void accept(struct branching *b)
+{
+	double objective = programme_objective(b->programme, b->choice);
+	if (b->best->feasible && objective >= b->best->objective)
+		return;
+	b->best->feasible = true;
+	b->best->objective = objective;
+	b->limit = fmin(b->limit, objective * (1 - ROUNDING));
+	for (int g = 0; g < b->programme->n_groups; g++)
+		b->best->choice[g] = b->choice[g];
+}
+
+/* Adds to the rows the least that the group grows them by, whatever is left for it when the other
+ * open groups take the fewest bytes. */
+static void add_least(const struct branching *b, int group, const int64_t *free, double *rows)
+{
+	const struct programme *p = b->programme;
+	int places[PROGRAMME_MEMORIES_MAX];
+	for (int q = 0; q < p->n_memories; q++) {
+		const struct order *order = &b->orders[q][group];
+		places[q] = last_within(order, p->sizes[group], free[q] + order->bytes[0]);
+	}
+	for (int r = 0; r < p->n_rows; r++) {
+		double least = -INFINITY;
+		for (int q = 0; q < p->n_memories; q++)
+			least = fmax(least, b->orders[q][group].least[r][places[q]]);
+		rows[r] += least;
+	}
+}
+
+/* Below this node no solution is better than the best so far, or none has room. */
+static bool is_hopeless(const struct branching *b, int group, const struct prefix *node)
+{
+	const struct programme *p = b->programme;
+	int64_t free[PROGRAMME_MEMORIES_MAX];
+	double rows[PROGRAMME_ROWS_MAX], bound = -INFINITY;
+	for (int q = 0; q < p->n_memories; q++) {
+		free[q] = p->memories[q].capacity - node->bytes[q] - b->least_bytes[q][group];
+		if (free[q] < 0)
+			return true;
+	}
+	memcpy(rows, node->sums, sizeof(rows));
+	for (int g = group; g < p->n_groups; g++)
+		add_least(b, g, free, rows);
+	for (int r = 0; r < p->n_rows; r++)
+		bound = fmax(bound, rows[r]);
+	return bound > b->limit;
+}
+
+/* No choice of the groups behind it leaves the cut. */
+static bool covers_rest(const struct programme *p, const struct programme_cut *cut, int group)
+{
+	for (int g = group + 1; g < p->n_groups; g++)
+		if (cut->low[g] > 0 || cut->high[g] < p->sizes[g] - 1)
+			return false;
+	return true;
+}
+
+/* The cuts that the group's choice does not leave; false: they take all that is below. */
+static bool keep_cuts(struct branching *b, int group, int choice, int n_cuts, int *kept)
+{
+	const struct programme *p = b->programme;
+	*kept = 0;
+	for (int c = 0; c < n_cuts; c++) {
+		const struct programme_cut *cut = &p->cuts[b->cuts[group][c]];
+		if (choice < cut->low[group] || choice > cut->high[group])
+			continue;
+		if (covers_rest(p, cut, group))
+			return false;
+		b->cuts[group + 1][(*kept)++] = b->cuts[group][c];
+	}
+	return true;
+}
+
+static void add_choice(const struct branching *b, int group, int choice,
+	const struct prefix *prefix, struct prefix *with)
+{
+	const struct programme *p = b->programme;
+	*with = *prefix;
+	for (int r = 0; r < p->n_rows; r++)
+		with->sums[r] += p->rows[r].term[group][choice];
+	for (int q = 0; q < p->n_memories; q++)
+		with->bytes[q] += p->memories[q].bytes[group][choice];
+}
+
+/* How often each choice of the last group is cut. */
+static void count_cuts(struct branching *b, int group, int n_cuts)
+{
+	int n = b->programme->sizes[group];
+	memset(b->counts, 0, (size_t)(n + 1) * sizeof(*b->counts));
+	for (int c = 0; c < n_cuts; c++) {
+		const struct programme_cut *cut = &b->programme->cuts[b->cuts[group][c]];
+		if (cut->low[group] >= n || cut->high[group] < cut->low[group])
+			continue;
+		b->counts[cut->low[group]]++;
+		if (cut->high[group] < n)
+			b->counts[cut->high[group] + 1]--;
+	}
+	for (int i = 0; i < n; i++)
+		b->counts[i + 1] += b->counts[i];
+}
+
+static void branch(struct branching *b, int group, const struct prefix *prefix)
+{
+	const struct programme *p = b->programme;
+	bool last = group == p->n_groups - 1;
+	b->nodes++;
+	if (is_hopeless(b, group, prefix))
+		return;
+	if (group == p->n_groups || group == PROGRAMME_GROUPS_MAX) {
+		accept(b);
+		return;
+	}
+	if (last)
+		count_cuts(b, group, prefix->n_cuts);
+	int first = p->ordered && group == 1 ? b->choice[0] : 0, n = p->sizes[group];
+	for (int i = first; i < n; i++) {
+		int choice = b->down[group] ? first + n - 1 - i : i;
+		struct prefix with;
+		if (last && b->counts[choice] > 0)
+			continue;
+		add_choice(b, group, choice, prefix, &with);
+		if (!last && !keep_cuts(b, group, choice, prefix->n_cuts, &with.n_cuts))
+			continue;
+		b->choice[group] = choice;
+		branch(b, group + 1, &with);
+	}
+}
+
+void programme_solve_bounding(const struct programme *programme, struct solution *solution)
+{
+	struct branching b = {.programme = programme,
+		.limit = programme->cutoff > 0 ? programme->cutoff : INFINITY,
+		.best = solution};
+	struct arena arena = {0};
+	struct prefix root = {.n_cuts = programme->n_cuts};
+	*solution = (struct solution){0};
+	for (int g = 0; g <= programme->n_groups; g++)
+		b.cuts[g] = ARENA_ARRAY(&arena, int, programme->n_cuts + 1);
+	for (int c = 0; c < programme->n_cuts; c++)
+		b.cuts[0][c] = c;
+	b.counts = ARENA_ARRAY(&arena, int, programme->sizes[programme->n_groups - 1] + 2);
+	for (int r = 0; r < programme->n_rows; r++)
+		root.sums[r] = programme->rows[r].constant;
+	make_orders(&b, &arena);
+	branch(&b, 0, &root);
+	arena_finish(&arena);
+	solution->bound = solution->objective * (1 - ROUNDING);
+	solution->nodes = b.nodes;
+}

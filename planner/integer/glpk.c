@@ -1,0 +1,212 @@
+/* Integer programmes by GLPK, which aborts the process on an error unless it is told not to: its
+ * hook jumps back here, and its environment, which may be in any state then, is freed as a whole.
+ */
+#include "planner/integer/integer.h"
+
+#if HAVE_GLPK
+
+#include <glpk.h>
+#include <math.h>
+#include <setjmp.h>
+
+enum { TIME_LIMIT_MS = 2000 };
+#define GIB           (1024.0 * 1024.0 * 1024.0)
+#define MEMORY_MARGIN 1e-7 /* GLPK's tolerance; whole bytes are compared afterwards */
+#define ROUNDING      1e-6
+
+struct formulation {
+	const struct programme *programme;
+	glp_prob *problem;
+	int first[PROGRAMME_GROUPS_MAX]; /* column of a group's first choice; column 1 is the time
+					  */
+	int n_columns;
+	int *indices; /* one row's, from 1 */
+	double *values;
+};
+
+static void add_columns(struct formulation *f)
+{
+	const struct programme *p = f->programme;
+	glp_add_cols(f->problem, f->n_columns);
+	glp_set_col_bnds(f->problem, 1, GLP_FR, 0, 0);
+	glp_set_obj_coef(f->problem, 1, 1);
+	for (int g = 0; g < p->n_groups; g++)
+		for (int i = 0; i < p->sizes[g]; i++)
+			glp_set_col_kind(f->problem, f->first[g] + i, GLP_BV);
+}
+
+static void add_row(struct formulation *f, int type, double low, double high, int n)
+{
+	int row = glp_add_rows(f->problem, 1);
+	glp_set_row_bnds(f->problem, row, type, low, high);
+	glp_set_mat_row(f->problem, row, n, f->indices, f->values);
+}
+
+static int put(struct formulation *f, int n, int column, double value)
+{
+	f->indices[n + 1] = column;
+	f->values[n + 1] = value;
+	return n + 1;
+}
+
+static void add_group_rows(struct formulation *f)
+{
+	for (int g = 0; g < f->programme->n_groups; g++) {
+		int n = 0;
+		for (int i = 0; i < f->programme->sizes[g]; i++)
+			n = put(f, n, f->first[g] + i, 1);
+		add_row(f, GLP_FX, 1, 1, n);
+	}
+}
+
+/* time - sum of terms >= constant */
+static void add_time_rows(struct formulation *f)
+{
+	const struct programme *p = f->programme;
+	for (int r = 0; r < p->n_rows; r++) {
+		int n = put(f, 0, 1, 1);
+		for (int g = 0; g < p->n_groups; g++)
+			for (int i = 0; i < p->sizes[g]; i++)
+				n = put(f, n, f->first[g] + i, -p->rows[r].term[g][i]);
+		add_row(f, GLP_LO, p->rows[r].constant, 0, n);
+	}
+}
+
+static void add_memory_row(struct formulation *f, const struct programme_memory *memory)
+{
+	const struct programme *p = f->programme;
+	double capacity = (double)memory->capacity / GIB;
+	int n = 0;
+	for (int g = 0; g < p->n_groups; g++)
+		for (int i = 0; i < p->sizes[g]; i++)
+			n = put(f, n, f->first[g] + i, (double)memory->bytes[g][i] / GIB);
+	add_row(f, GLP_UP, 0, capacity + MEMORY_MARGIN * (1 + fabs(capacity)), n);
+}
+
+/* choice_0 - choice_1 <= 0 */
+static void add_order_row(struct formulation *f)
+{
+	const struct programme *p = f->programme;
+	int n = 0;
+	for (int g = 0; g < 2; g++)
+		for (int i = 1; i < p->sizes[g]; i++)
+			n = put(f, n, f->first[g] + i, g == 0 ? i : -i);
+	add_row(f, GLP_UP, 0, 0, n);
+}
+
+/* Not all choices inside the box. */
+static void add_cut_row(struct formulation *f, const struct programme_cut *cut)
+{
+	const struct programme *p = f->programme;
+	int n = 0;
+	for (int g = 0; g < p->n_groups; g++)
+		for (int i = cut->low[g]; i <= cut->high[g] && i < p->sizes[g]; i++)
+			n = put(f, n, f->first[g] + i, 1);
+	add_row(f, GLP_UP, 0, p->n_groups - 1, n);
+}
+
+static void formulate(struct formulation *f, const struct programme *programme, struct arena *arena)
+{
+	*f = (struct formulation){.programme = programme, .n_columns = 1};
+	for (int g = 0; g < programme->n_groups; g++) {
+		f->first[g] = f->n_columns + 1;
+		f->n_columns += programme->sizes[g];
+	}
+	f->indices = ARENA_ARRAY(arena, int, f->n_columns + 1);
+	f->values = ARENA_ARRAY(arena, double, f->n_columns + 1);
+	f->problem = glp_create_prob();
+	add_columns(f);
+	add_group_rows(f);
+	add_time_rows(f);
+	for (int q = 0; q < programme->n_memories; q++)
+		add_memory_row(f, &programme->memories[q]);
+	if (programme->ordered)
+		add_order_row(f);
+	for (int c = 0; c < programme->n_cuts; c++)
+		add_cut_row(f, &programme->cuts[c]);
+}
+
+static void read_choices(const struct formulation *f, struct solution *solution)
+{
+	for (int g = 0; g < f->programme->n_groups; g++)
+		for (int i = 0; i < f->programme->sizes[g]; i++)
+			if (glp_mip_col_val(f->problem, f->first[g] + i) > 0.5)
+				solution->choice[g] = i;
+	solution->objective = programme_objective(f->programme, solution->choice);
+	solution->bound = fmin(solution->objective, glp_mip_obj_val(f->problem)) * (1 - ROUNDING);
+}
+
+/* False: no proof within the time limit, or a solution that whole numbers do not confirm. */
+static bool solve(const struct formulation *f, struct solution *solution)
+{
+	glp_smcp relaxed;
+	glp_iocp parameters;
+	*solution = (struct solution){0};
+	glp_init_smcp(&relaxed);
+	relaxed.msg_lev = GLP_MSG_OFF;
+	relaxed.tm_lim = TIME_LIMIT_MS;
+	if (glp_simplex(f->problem, &relaxed) != 0)
+		return false;
+	if (glp_get_status(f->problem) != GLP_OPT)
+		return glp_get_status(f->problem) == GLP_NOFEAS;
+	glp_init_iocp(&parameters);
+	parameters.msg_lev = GLP_MSG_OFF;
+	parameters.tm_lim = TIME_LIMIT_MS;
+	if (glp_intopt(f->problem, &parameters) != 0)
+		return false;
+	if (glp_mip_status(f->problem) != GLP_OPT)
+		return glp_mip_status(f->problem) == GLP_NOFEAS;
+	solution->feasible = true;
+	read_choices(f, solution);
+	return programme_has_room(f->programme, solution->choice) &&
+	       !programme_is_cut(f->programme, solution->choice);
+}
+
+static void jump_back(void *place)
+{
+	longjmp(*(jmp_buf *)place, 1);
+}
+
+/* What GLPK has to say before it aborts. */
+static int say_nothing(void *nobody, const char *text)
+{
+	(void)nobody;
+	(void)text;
+	return 1;
+}
+
+/* `arena` is the caller's, so that it is sure to be known after the jump. */
+static bool solve_guarded(
+	const struct programme *programme, struct arena *arena, struct solution *solution)
+{
+	struct formulation f;
+	jmp_buf place;
+	if (setjmp(place) != 0)
+		return false;
+	glp_term_hook(say_nothing, NULL);
+	glp_error_hook(jump_back, &place);
+	formulate(&f, programme, arena);
+	bool ok = solve(&f, solution);
+	glp_error_hook(NULL, NULL);
+	return ok;
+}
+
+bool programme_solve_glpk(const struct programme *programme, struct solution *solution)
+{
+	struct arena arena = {0};
+	bool ok = solve_guarded(programme, &arena, solution);
+	glp_free_env();
+	arena_finish(&arena);
+	return ok;
+}
+
+#else
+
+bool programme_solve_glpk(const struct programme *programme, struct solution *solution)
+{
+	(void)programme;
+	*solution = (struct solution){0};
+	return false;
+}
+
+#endif

@@ -1,0 +1,229 @@
+/* The search over mixed plans: which cells there are, and in what order they are searched. */
+#include "planner/mixed/mixed.h"
+#include "planner/mixed/mix.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Simulated blocks x micro-batches, over all cells, until what fits is taken to be monotone, and
+ * until all is given up: what is left then shows in the gap. */
+enum { EFFORT_FIRST = 12000, EFFORT_MAX = 30000, FIRST_ROUNDS = 4 };
+
+/* Where trying every mix would take no more than this (some seconds), nothing is given up. */
+enum { EFFORT_WHOLE = 2000000 };
+
+/* --- which cells ---------------------------------------------------------------------------------
+ */
+
+static bool has_checkpointing(
+	const struct question *question, const struct plan *plan, enum checkpointing kind)
+{
+	unsigned both = 1u << CHECKPOINTING_NONE | 1u << kind;
+	return question_leaves_open(question, "activation_checkpointing") &&
+	       (runtime_of(plan->runtime)->checkpointings & both) == both;
+}
+
+static bool mixes_resharding(const struct search *search, const struct plan *plan)
+{
+	bool full = plan->strategy == STRATEGY_FULL_SHARD;
+	bool hybrid = plan->strategy == STRATEGY_HYBRID_SHARD;
+	return (full || hybrid) && runtime_of(plan->runtime)->reshards_per_unit &&
+	       plan_reshard_group(plan) != 0 && runs_total(plan->reshard_after_forward) == 0 &&
+	       question_leaves_open(search->question, "reshard_after_forward") &&
+	       search->space.allowed[full ? STRATEGY_SHARD_GRAD_OP : STRATEGY_HYBRID_SHARD_ZERO2];
+}
+
+static bool mixes_offload(const struct search *search, const struct plan *plan)
+{
+	return offload_may_be_partial(search) && plan_offloads_any(plan) &&
+	       runs_total(plan->cpu_offload) == 0;
+}
+
+bool mix_knobs(const struct search *search, const struct plan *plan, struct mix_knobs *knobs)
+{
+	const struct question *question = search->question;
+	const char *none = checkpointing_names[CHECKPOINTING_NONE];
+	knobs->full = has_checkpointing(question, plan, CHECKPOINTING_FULL);
+	knobs->selective =
+		knobs->full && has_checkpointing(question, plan, CHECKPOINTING_SELECTIVE);
+	knobs->reshards = mixes_resharding(search, plan);
+	knobs->offloads = mixes_offload(search, plan);
+	if (knobs->full && strcmp(plan->activation_checkpointing, none) != 0)
+		return false; /* it is in the cell of the plan that checkpoints nothing */
+	return knobs->full || knobs->reshards || knobs->offloads;
+}
+
+struct mixing {
+	struct mix_search of;
+	struct arena tables; /* of all cells */
+	struct mix_probes probes;
+	int n, capacity;
+	struct entry {
+		struct mix_cell *cell;
+		struct mix_working *working; /* NULL: not searched */
+		int place;                   /* in the space */
+		int64_t bound;               /* the objective's, of the cell's fastest mix */
+	} * entries;
+};
+
+/* Prefetching and the limiter move work in time, they add and remove none: mixes have the first of
+ * their values. */
+static bool differ_in_prefetch(const struct plan *a, const struct plan *b)
+{
+	static const char *const moved[] = {
+		"prefetch", "forward_prefetch", "limit_all_gathers", NULL};
+	if (a->mesh.shard != b->mesh.shard)
+		return false;
+	for (int i = 0; i < n_plan_fields; i++) {
+		const struct field one[] = {plan_fields[i], FIELD_END};
+		bool ignored = false;
+		for (int j = 0; moved[j] != NULL; j++)
+			ignored = ignored || strcmp(plan_fields[i].name, moved[j]) == 0;
+		if (!ignored && !fields_equal(one, a, b))
+			return false;
+	}
+	return true;
+}
+
+static int64_t fastest(const struct mixing *mixing, const struct mix_cell *cell)
+{
+	int mix[MIX_CHOICES] = {
+		[MIX_UNITS] = cell->sizes[MIX_UNITS] - 1, [MIX_STAYS] = cell->sizes[MIX_STAYS] - 1};
+	struct bound bound = mix_bound(mixing->of.search->question->topology, cell, mix);
+	return costs_time(&cell->plan, bound.time);
+}
+
+static void skip(struct mixing *mixing, int64_t bound)
+{
+	struct search *search = mixing->of.search;
+	search->least_skipped = min_i64(search->least_skipped, bound);
+}
+
+/* Where no unit is left to reshard it is the other strategy's plan. */
+static bool is_repeated(const struct mix_cell *cell)
+{
+	return cell->knobs.reshards && cell->units == 0;
+}
+
+static bool add_cell(struct mixing *mixing, int place, struct error *error)
+{
+	struct search *search = mixing->of.search;
+	const struct plan *plan = &search->space.plans[place];
+	struct entry *last = mixing->n > 0 ? &mixing->entries[mixing->n - 1] : NULL;
+	struct entry entry = {.place = place};
+	struct mix_knobs knobs;
+	/* Mixes recompute more and gather less: none is faster than the compute of this plan. */
+	int64_t least = costs_time(plan, search->bounds.of[place].compute);
+	if (!mix_knobs(search, plan, &knobs))
+		return true;
+	if (!mix_is_wanted(&mixing->of, least)) {
+		skip(mixing, least);
+		return true;
+	}
+	if (last != NULL && differ_in_prefetch(&last->cell->plan, plan))
+		return true;
+	entry.cell = ARENA_NEW(&mixing->tables, struct mix_cell);
+	if (!mix_cell_build(&mixing->probes, plan, &knobs, &mixing->tables, entry.cell, error))
+		return false;
+	if (is_repeated(entry.cell))
+		return true;
+	entry.bound = fastest(mixing, entry.cell);
+	mixing->entries = array_grow(
+		mixing->entries, &mixing->capacity, mixing->n + 1, sizeof(*mixing->entries));
+	mixing->entries[mixing->n++] = entry;
+	return true;
+}
+
+static bool add_cells(struct mixing *mixing, struct error *error)
+{
+	int n = mixing->of.search->space.n;
+	for (int i = 0; i < n; i++)
+		if (!add_cell(mixing, i, error))
+			return false;
+	return true;
+}
+
+static int by_bound(const void *left, const void *right)
+{
+	const struct entry *a = left, *b = right;
+	if (a->bound != b->bound)
+		return a->bound < b->bound ? -1 : 1;
+	return (a->place > b->place) - (a->place < b->place);
+}
+
+static void open_entries(struct mixing *mixing)
+{
+	for (int i = 0; i < mixing->n; i++) {
+		struct entry *entry = &mixing->entries[i];
+		entry->working =
+			mix_cell_open(&mixing->of, entry->cell, entry->bound, &mixing->tables);
+	}
+}
+
+/* Every cell gets its turn, a short one first: what one cell finds closes others. */
+static bool take_turns(struct mixing *mixing, int64_t effort, struct error *error)
+{
+	bool open = true;
+	for (int rounds = FIRST_ROUNDS; open && mixing->of.effort < effort; rounds *= 2) {
+		open = false;
+		for (int i = 0; i < mixing->n; i++) {
+			struct mix_working *working = mixing->entries[i].working;
+			if (!mix_cell_search(working, rounds, effort, error))
+				return false;
+			open = open || mix_cell_is_open(working);
+		}
+	}
+	return true;
+}
+
+static double whole_effort(const struct mixing *mixing)
+{
+	double whole = 0;
+	for (int i = 0; i < mixing->n; i++) {
+		const struct mix_cell *cell = mixing->entries[i].cell;
+		double layers = (double)mixing->of.search->question->model->architecture.layers;
+		double mixes = 1;
+		for (int c = 0; c < MIX_CHOICES; c++)
+			mixes *= cell->sizes[c];
+		whole += mixes * layers * (double)cell->plan.grad_accum;
+	}
+	return whole;
+}
+
+/* First for what is best, then for what was missed. */
+static bool search_entries(struct mixing *mixing, struct error *error)
+{
+	open_entries(mixing);
+	if (!take_turns(mixing, EFFORT_FIRST, error))
+		return false;
+	for (int i = 0; i < mixing->n; i++)
+		mix_cell_doubt(mixing->entries[i].working);
+	int64_t most = whole_effort(mixing) <= EFFORT_WHOLE ? INT64_MAX : EFFORT_MAX;
+	if (!take_turns(mixing, most, error))
+		return false;
+	for (int i = 0; i < mixing->n; i++)
+		skip(mixing, mix_cell_bound(mixing->entries[i].working));
+	return true;
+}
+
+static void finish(struct mixing *mixing)
+{
+	for (int i = 0; i < mixing->n; i++)
+		if (mixing->entries[i].working != NULL)
+			mix_cell_close(mixing->entries[i].working);
+	free(mixing->entries);
+	arena_finish(&mixing->tables);
+}
+
+bool mix_search(struct search *search, struct arena *arena, struct error *error)
+{
+	struct mixing mixing = {.of = {.search = search, .arena = arena}};
+	mix_probes_init(&mixing.probes, search->question);
+	bool ok = add_cells(&mixing, error);
+	mix_probes_finish(&mixing.probes);
+	if (mixing.n > 0)
+		qsort(mixing.entries, (size_t)mixing.n, sizeof(*mixing.entries), by_bound);
+	ok = ok && search_entries(&mixing, error);
+	finish(&mixing);
+	return ok;
+}

@@ -1,0 +1,150 @@
+/* What is asked, and what is answered. */
+#ifndef PLANNER_QUESTION_QUESTION_H
+#define PLANNER_QUESTION_QUESTION_H
+
+#include "schedule/schedule.h"
+
+enum objective { OBJECTIVE_TIME, OBJECTIVE_MEMORY, OBJECTIVE_NETWORK };
+extern const char *const objective_names[];
+
+/* What one knob may be, or (`forbidden`) may not be. */
+struct restriction {
+	const char *knob; /* a field of struct plan, or "shard_group" */
+	bool forbidden;
+	int n;
+	const char **values; /* as typed, all of them well-formed; each stands once */
+};
+
+enum { QUESTION_RESTRICTIONS_MAX = 48 };
+
+struct question {
+	const struct model *model;
+	const struct topology *topology;
+	struct choices choices; /* what the user fixed; the rest is searched */
+	unsigned strategies;    /* bit s: strategy s is allowed; 0 = all that the runtime has */
+	int n_restrictions;     /* of other knobs than the strategy */
+	struct restriction restrictions[QUESTION_RESTRICTIONS_MAX];
+	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
+	enum objective objective;
+	/* Blocks may differ in checkpointing, units in resharding and offload (only under the
+	 * objective time, where those knobs were left open). */
+	bool mixes;
+	bool pareto; /* the Pareto front is wanted too */
+};
+
+/* The first of a knob; NULL: none. */
+const struct restriction *question_restriction(const struct question *question, const char *knob);
+/* Neither fixed nor restricted. */
+bool question_leaves_open(const struct question *question, const char *knob);
+
+/* --- the answer ------------------------------------------------------------------------------ */
+
+/* SLOWER: fits and lost, by whatever the objective counts. */
+enum verdict { VERDICT_CHOSEN, VERDICT_SLOWER, VERDICT_DOES_NOT_FIT, VERDICT_IMPOSSIBLE };
+extern const char *const verdict_names[];
+
+struct candidate {
+	struct plan plan;
+	struct prediction prediction;
+	enum verdict verdict;
+	const char *why_not; /* one sentence with numbers; "" for the chosen one. IMPOSSIBLE: why
+				no plan could be made; the prediction is zeroed then */
+};
+
+/* One row of a sensitivity table: what would happen if one knob of the chosen plan changed. */
+struct sensitivity {
+	const char *knob, *value;
+	double step_time; /* s; 0 when it does not fit or cannot be built */
+	int64_t peak_memory_bytes;
+	const char *note;
+};
+
+/* What would have to change for another plan to win, or for none to fit. */
+struct threshold {
+	const char *what, *unit; /* "node link, per NIC", "B/s" */
+	double now, at;          /* in `unit`; at 0: no value within 32 times changes anything */
+	const char *becomes;     /* strategy that wins there; NULL: none fits */
+	const char *sentence;
+};
+
+struct comparison;
+
+struct answer {
+	const struct candidate *chosen; /* NULL: nothing fits */
+	int n_alternatives;
+	struct candidate *alternatives; /* the best of every other strategy first (those that fit in
+					   order, those that do not by how much, impossible ones),
+					   then runners-up (docs/planner.md) */
+	/* question->pareto: plans that no other of the space beats by more than 1 % in any of step
+	 * time, device memory, host memory and bytes on the network without losing another; by
+	 * the objective. */
+	int n_front;
+	struct candidate *front;
+	int n_reasons;
+	const char **reasons; /* the defence, sentence by sentence */
+	int n_sensitivities;
+	struct sensitivity *sensitivities;
+	const struct comparison *compared; /* set by the caller after planner_compare; else NULL */
+	int n_thresholds;                  /* of the objective time */
+	struct threshold *thresholds;
+	int64_t evaluated; /* candidates simulated */
+	int64_t pruned;    /* candidates dropped by a bound */
+	double gap;        /* of the objective; 0 = optimal within the space and the model */
+	bool uniform; /* no plan whose blocks and units are alike was skipped that could be better:
+			 a gap is one of mixed plans */
+	double bound; /* s: least bound of what was not simulated; the chosen time if nothing */
+};
+
+/* --- a plan that the user brings: `plan --compare` ------------------------------------------ */
+
+/* One knob in which it differs from the chosen plan, changed alone. */
+struct change {
+	const char *knob, *from, *to;
+	bool built; /* else `note` says why not */
+	struct prediction prediction;
+	const char *note;
+};
+
+struct comparison {
+	struct candidate mine;
+	const char *statement; /* how it compares with the chosen plan, and why */
+	int n;
+	struct change *changes; /* what helps most first */
+};
+
+/* --- questions about a limit: `plan --find` ------------------------------------------------ */
+
+enum find {
+	FIND_MAX_SEQ_LEN,     /* the longest sequence that fits */
+	FIND_MAX_MICRO_BATCH, /* the largest micro-batch that fits */
+	FIND_MIN_GPUS,        /* the fewest devices on which a plan fits */
+	FIND_NETWORK,         /* the least NIC bandwidth that reaches `target` of a free network */
+	FIND_SCALING          /* the best plan on 1, 2, 4, ... nodes */
+};
+extern const char *const find_names[];
+
+/* One thing that was tried, with the best plan there. */
+struct found {
+	const char *what; /* "FULL_SHARD, checkpointing full", "2 nodes", "200 Gbit/s" */
+	double value;     /* of what was varied, in finding.unit; 0: none does */
+	bool answer;      /* this row is the answer */
+	bool has_plan;    /* false: nothing could be made; plan and prediction are zeroed */
+	double ratio;     /* efficiency; 0 where it means nothing */
+	int64_t devices;
+	struct plan plan;
+	struct prediction prediction;
+	const char *note; /* one sentence or "" */
+};
+
+struct finding {
+	enum find find;
+	bool exists;           /* there is an answer */
+	double value;          /* in `unit` */
+	const char *unit;      /* "tokens", "sequences", "devices", "B/s", "nodes" */
+	const char *statement; /* the answer in one sentence */
+	int n;
+	struct found *rows;
+	int64_t evaluated; /* plans simulated */
+};
+
+#endif

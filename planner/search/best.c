@@ -1,0 +1,71 @@
+/* The rows of a finding, and the best plan of another question. */
+#include "planner/search/find.h"
+
+#include <string.h>
+
+struct found *find_row(struct finder *finder, const char *what, double value)
+{
+	struct finding *finding = finder->finding;
+	struct found *rows = finding->rows;
+	if (finding->n == finder->capacity) {
+		finder->capacity = finder->capacity > 0 ? 2 * finder->capacity : 16;
+		rows = ARENA_ARRAY(finder->arena, struct found, finder->capacity);
+		if (finding->n > 0)
+			memcpy(rows, finding->rows, (size_t)finding->n * sizeof(*rows));
+		finding->rows = rows;
+	}
+	rows[finding->n] = (struct found){.what = what, .value = value, .note = ""};
+	return &rows[finding->n++];
+}
+
+/* The winner, else the plan that misses by least; -1 when nothing could be made. */
+static int best_of(const struct search *search)
+{
+	const struct ranked *best = ranking_best(&search->ranking, STRATEGY_COUNT);
+	int closest = -1;
+	if (best != NULL)
+		return best->plan;
+	for (int s = 0; s < STRATEGY_COUNT; s++) {
+		int plan = search->closest[s];
+		if (plan >= 0 &&
+			(closest < 0 || search->outcomes[plan].costs.of[COST_MEMORY] <
+						search->outcomes[closest].costs.of[COST_MEMORY]))
+			closest = plan;
+	}
+	return closest;
+}
+
+static bool fill_row(struct finder *finder, struct search *search, int plan, struct found *row,
+	struct error *error)
+{
+	struct exposure exposure;
+	char bytes[32];
+	row->plan = search->space.plans[plan];
+	row->has_plan = true;
+	if (!evaluator_run_closely(&search->evaluator, &row->plan, finder->arena, &row->prediction,
+		    &exposure, error))
+		return false;
+	if (row->prediction.fits == FITS_NO)
+		row->note = arena_printf(finder->arena, "does not fit: over by %s",
+			format_bytes(bytes, (double)prediction_excess_bytes(&row->prediction)));
+	return true;
+}
+
+bool find_best(struct finder *finder, const struct question *question, const char *what,
+	double value, struct found **row, struct error *error)
+{
+	struct search search;
+	struct error mine = {0};
+	*row = find_row(finder, what, value);
+	(*row)->devices = topology_devices(question->topology);
+	bool ok = search_run(question, finder->arena, &search, &mine);
+	int plan = ok ? best_of(&search) : -1;
+	if (plan >= 0)
+		ok = fill_row(finder, &search, plan, *row, &mine);
+	finder->finding->evaluated += search.evaluator.evaluated;
+	search_finish(&search);
+	if (ok)
+		return true;
+	(*row)->note = arena_strdup(finder->arena, mine.message);
+	return mine.code == EXIT_CODE_USAGE || error_set(error, mine.code, "%s", mine.message);
+}

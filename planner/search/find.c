@@ -1,0 +1,277 @@
+/* How long a sequence, how large a micro-batch: the largest value at which a plan still fits. */
+#include "planner/search/find.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Sequences are as long as kernels like them. */
+enum { LENGTH_STEP = 128 };
+
+/* Longer than any; keeps tokens far from overflowing. */
+#define LENGTH_MAX (INT64_C(1) << 30)
+
+/* Fixes one knob, as if it had been typed. */
+static bool fix(struct question *question, const char *knob, int64_t value, struct arena *arena,
+	struct error *error)
+{
+	return choices_set(&question->choices, knob, knob,
+		arena_printf(arena, "%lld", (long long)value), arena, error);
+}
+
+/* --- the largest value of a plan -----------------------------------------------------------------
+ */
+
+struct limit {
+	struct finder *finder;
+	struct evaluator evaluator;
+	bool length;        /* of the sequence; else of the micro-batch */
+	int64_t step, most; /* values are multiples of `step` up to `most` */
+};
+
+/* The plan with another value, per rank and micro-batch; accumulation stays. */
+static struct plan with_value(const struct limit *limit, const struct plan *plan, int64_t value)
+{
+	struct plan with = *plan;
+	if (limit->length) {
+		with.seq_len = value * limit->step;
+	} else {
+		with.micro_batch = value;
+		with.global_batch = value * plan->grad_accum * plan_data_parallel(plan);
+	}
+	return with;
+}
+
+/* Fits with room: a plan that leans on the allocator's retries is no answer to "how much fits". */
+static bool fits_at(struct limit *limit, const struct plan *plan, int64_t value, bool *fits,
+	struct error *error)
+{
+	struct plan with = with_value(limit, plan, value);
+	struct prediction prediction;
+	struct error mine = {0};
+	*fits = false;
+	if (value > limit->most / limit->step)
+		return true;
+	if (!evaluator_run(&limit->evaluator, &with, &prediction, &mine))
+		return mine.code == EXIT_CODE_USAGE ||
+		       error_set(error, mine.code, "%s", mine.message);
+	*fits = prediction.fits == FITS_YES;
+	return true;
+}
+
+/* Raises `*best` to the plan's own largest value, when that is larger: a plan's need grows with the
+ * value, so one look just above the best so far tells whether it is worth a bisection. */
+static bool raise(struct limit *limit, const struct plan *plan, int64_t *best, bool *raised,
+	struct error *error)
+{
+	int64_t low = *best, high = *best + 1;
+	bool fits;
+	*raised = false;
+	if (!fits_at(limit, plan, high, &fits, error))
+		return false;
+	while (fits) {
+		*raised = true;
+		low = high;
+		high *= 2;
+		if (!fits_at(limit, plan, high, &fits, error))
+			return false;
+	}
+	while (high - low > 1) {
+		int64_t middle = low + (high - low) / 2;
+		if (!fits_at(limit, plan, middle, &fits, error))
+			return false;
+		if (fits)
+			low = middle;
+		else
+			high = middle;
+	}
+	*best = low;
+	return true;
+}
+
+/* --- cells: strategy and checkpointing -----------------------------------------------------------
+ */
+
+struct cell {
+	enum strategy strategy;
+	const char *checkpointing;
+	int64_t best;
+	const struct plan *plan; /* that reaches it */
+};
+
+enum { CELLS_MAX = 64 };
+
+static struct cell *cell_of(struct cell cells[CELLS_MAX], int *n, const struct plan *plan)
+{
+	for (int i = 0; i < *n; i++)
+		if (cells[i].strategy == plan->strategy &&
+			strcmp(cells[i].checkpointing, plan->activation_checkpointing) == 0)
+			return &cells[i];
+	if (*n == CELLS_MAX)
+		return NULL;
+	cells[*n] = (struct cell){plan->strategy, plan->activation_checkpointing, 0, plan};
+	return &cells[(*n)++];
+}
+
+static bool fill_cells(struct limit *limit, const struct space *space, struct cell cells[CELLS_MAX],
+	int *n, struct error *error)
+{
+	for (int i = 0; i < space->n; i++) {
+		struct cell *cell = cell_of(cells, n, &space->plans[i]);
+		bool raised;
+		if (cell == NULL)
+			continue;
+		if (!raise(limit, &space->plans[i], &cell->best, &raised, error))
+			return false;
+		if (raised)
+			cell->plan = &space->plans[i];
+	}
+	return true;
+}
+
+static const char *cell_name(const struct limit *limit, const struct cell *cell)
+{
+	struct arena *arena = limit->finder->arena;
+	const char *name = arena_printf(
+		arena, "%s, checkpointing %s", strategy_names[cell->strategy], cell->checkpointing);
+	if (cell->best == 0)
+		return name;
+	return arena_printf(arena, "%s: %lld %s", name, (long long)(cell->best * limit->step),
+		limit->finder->finding->unit);
+}
+
+static bool add_cell(struct limit *limit, const struct cell *cell, struct error *error)
+{
+	struct finder *finder = limit->finder;
+	struct exposure exposure;
+	int64_t value = cell->best > 0 ? cell->best : 1;
+	struct found *row =
+		find_row(finder, cell_name(limit, cell), (double)(cell->best * limit->step));
+	char bytes[32];
+	row->devices = topology_devices(finder->question->topology);
+	row->plan = with_value(limit, cell->plan, value);
+	row->has_plan = true;
+	if (!evaluator_run_closely(&limit->evaluator, &row->plan, finder->arena, &row->prediction,
+		    &exposure, error))
+		return false;
+	if (cell->best == 0)
+		row->note = arena_printf(finder->arena, "not even %lld: over by %s",
+			(long long)limit->step,
+			format_bytes(bytes, (double)prediction_excess_bytes(&row->prediction)));
+	return true;
+}
+
+/* The largest; of those the first, strategies coming in the order of plan.h. */
+static void mark_answer(struct finding *finding)
+{
+	struct found *best = NULL;
+	for (int i = 0; i < finding->n; i++)
+		if (finding->rows[i].value > 0 &&
+			(best == NULL || finding->rows[i].value > best->value))
+			best = &finding->rows[i];
+	if (best == NULL)
+		return;
+	best->answer = true;
+	finding->exists = true;
+	finding->value = best->value;
+}
+
+static bool find_limit(struct limit *limit, const struct question *question, struct error *error)
+{
+	struct finder *finder = limit->finder;
+	struct space space;
+	struct cell cells[CELLS_MAX];
+	int n = 0;
+	limit->evaluator.question = question;
+	bool ok = space_build(question, finder->arena, &space, error) &&
+		  fill_cells(limit, &space, cells, &n, error);
+	for (int i = 0; i < n && ok; i++)
+		ok = add_cell(limit, &cells[i], error);
+	finder->finding->evaluated = limit->evaluator.evaluated;
+	mark_answer(finder->finding);
+	space_finish(&space);
+	evaluator_finish(&limit->evaluator);
+	return ok;
+}
+
+/* --- the two questions ---------------------------------------------------------------------------
+ */
+
+/* The micro-batch is 1 unless it was given; a global batch says nothing about one sequence. */
+static bool one_sequence(struct question *question, struct arena *arena, struct error *error)
+{
+	bool micro = choices_given(&question->choices, "micro_batch");
+	question->choices.given &= ~(UINT64_C(1) << plan_field_index("global_batch"));
+	return micro || fix(question, "micro_batch", 1, arena, error);
+}
+
+bool find_length(struct finder *finder, struct error *error)
+{
+	struct question question = *finder->question;
+	struct model model = *question.model;
+	struct finding *finding = finder->finding;
+	int64_t trained = model.architecture.context;
+	bool learned = model.architecture.positions == POSITIONS_LEARNED;
+	struct limit limit = {.finder = finder,
+		.length = true,
+		.step = LENGTH_STEP,
+		.most = learned ? trained : LENGTH_MAX};
+	if (choices_given(&question.choices, "seq_len"))
+		return error_set(error, EXIT_CODE_USAGE, "--seq-len: it is what is looked for");
+	model.architecture.context = limit.most;
+	question.model = &model;
+	finding->unit = "tokens";
+	if (!one_sequence(&question, finder->arena, error) ||
+		!fix(&question, "seq_len", min_i64(trained, LENGTH_STEP), finder->arena, error) ||
+		!find_limit(&limit, &question, error))
+		return false;
+	finding->statement = arena_printf(finder->arena,
+		!finding->exists ? "Not even %.0f tokens fit"
+		: finding->value < (double)trained
+			? "The longest sequence that fits has %.0f tokens"
+			: "The longest sequence that fits has %.0f tokens (the model was trained "
+			  "with %lld)",
+		finding->exists ? finding->value : (double)LENGTH_STEP, (long long)trained);
+	return true;
+}
+
+bool find_micro_batch(struct finder *finder, struct error *error)
+{
+	struct question question = *finder->question;
+	struct finding *finding = finder->finding;
+	struct limit limit = {.finder = finder, .step = 1, .most = INT64_C(1) << 20};
+	if (choices_given(&question.choices, "micro_batch") ||
+		choices_given(&question.choices, "global_batch"))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--micro-batch and --global-batch: the micro-batch is what is looked for; "
+			"--grad-accum may be given");
+	finding->unit = "sequences";
+	if (!fix(&question, "micro_batch", 1, finder->arena, error) ||
+		!find_limit(&limit, &question, error))
+		return false;
+	finding->statement = finding->exists ? arena_printf(finder->arena,
+						       "The largest micro-batch that fits has %.0f "
+						       "sequences per device",
+						       finding->value)
+					     : "Not even one sequence per device fits";
+	return true;
+}
+
+bool find_answer(const struct question *question, enum find find, double target,
+	struct arena *arena, struct finding *finding, struct error *error)
+{
+	struct finder finder = {.question = question, .arena = arena, .finding = finding};
+	*finding = (struct finding){.find = find, .unit = ""};
+	switch (find) {
+	case FIND_MAX_SEQ_LEN:
+		return find_length(&finder, error);
+	case FIND_MAX_MICRO_BATCH:
+		return find_micro_batch(&finder, error);
+	case FIND_MIN_GPUS:
+		return find_devices(&finder, error);
+	case FIND_NETWORK:
+		return find_network(&finder, target, error);
+	case FIND_SCALING:
+		return find_scaling(&finder, error);
+	}
+	return error_set(error, EXIT_CODE_INTERNAL, "no such question");
+}

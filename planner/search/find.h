@@ -1,0 +1,30 @@
+/* Private to search/: what the questions about limits share. */
+#ifndef PLANNER_SEARCH_FIND_H
+#define PLANNER_SEARCH_FIND_H
+
+#include "planner/search/search.h"
+
+struct finder {
+	const struct question *question;
+	struct arena *arena;
+	struct finding *finding;
+	int capacity;
+};
+
+/* best.c */
+struct found *find_row(struct finder *finder, const char *what, double value);
+/* The whole search of another question; the best plan, or the one that misses by least, becomes a
+ * row. False only for errors that are ours: a question that contradicts itself is a row with a
+ * note. */
+bool find_best(struct finder *finder, const struct question *question, const char *what,
+	double value, struct found **row, struct error *error);
+
+/* find.c */
+bool find_length(struct finder *finder, struct error *error);
+bool find_micro_batch(struct finder *finder, struct error *error);
+/* find_machine.c */
+bool find_devices(struct finder *finder, struct error *error);
+bool find_network(struct finder *finder, double target, struct error *error);
+bool find_scaling(struct finder *finder, struct error *error);
+
+#endif

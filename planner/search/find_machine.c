@@ -1,0 +1,284 @@
+/* How many devices, how fast a network, how well it scales: the search on other machines. */
+#include "planner/search/find.h"
+
+#include <math.h>
+
+/* Clusters larger than this are not proposed. */
+enum { DEVICES_MOST = 65536 };
+
+static double tokens(const struct plan *plan)
+{
+	return (double)plan->global_batch * (double)plan->seq_len;
+}
+
+static double time_per_token(const struct found *row)
+{
+	return row->prediction.step_time * (double)row->devices / tokens(&row->plan);
+}
+
+static bool row_fits(const struct found *row)
+{
+	return row->has_plan && row->prediction.fits != FITS_NO;
+}
+
+static const char *count(struct arena *arena, int64_t n, const char *what)
+{
+	return arena_printf(arena, "%lld %s%s", (long long)n, what, n == 1 ? "" : "s");
+}
+
+/* --- machines ------------------------------------------------------------------------------------
+ */
+
+static struct topology with_nodes(const struct topology *topology, int64_t nodes)
+{
+	struct topology other = *topology;
+	other.nodes = nodes;
+	return other;
+}
+
+/* Nodes beyond the given ones are proposed only where there is a network to connect them. */
+static bool can_grow(const struct topology *topology)
+{
+	return topology->network.kind != NETWORK_NONE;
+}
+
+static bool search_on(struct finder *finder, const struct topology *topology, const char *what,
+	double value, struct found **row, struct error *error)
+{
+	struct question question = *finder->question;
+	question.topology = topology;
+	return find_best(finder, &question, what, value, row, error);
+}
+
+/* --- fewest devices ------------------------------------------------------------------------------
+ */
+
+static bool try_devices(
+	struct finder *finder, int64_t devices, struct found **row, struct error *error)
+{
+	struct topology topology = *finder->question->topology;
+	struct error mine = {0};
+	int64_t node = topology.devices_per_node;
+	topology = with_nodes(&topology, devices > node ? devices / node : 1);
+	if (devices < node && !topology_use_devices(&topology, devices, &mine))
+		return error_set(error, mine.code, "%s", mine.message);
+	return search_on(finder, &topology,
+		devices < node || topology.nodes == 1
+			? count(finder->arena, devices, "device")
+			: arena_printf(finder->arena, "%lld devices (%lld nodes)",
+				  (long long)devices, (long long)topology.nodes),
+		(double)devices, row, error);
+}
+
+/* Doubles until a plan fits; 0 when none does. `*last`: the most that did not. */
+static bool double_devices(
+	struct finder *finder, int64_t *last, int64_t *first, struct error *error)
+{
+	const struct topology *topology = finder->question->topology;
+	int64_t node = topology->devices_per_node;
+	int64_t most = can_grow(topology) ? DEVICES_MOST : node;
+	*last = *first = 0;
+	for (int64_t n = 1; n <= most && *first == 0;) {
+		struct found *row;
+		if (!try_devices(finder, n, &row, error))
+			return false;
+		if (row_fits(row))
+			*first = n;
+		else
+			*last = n;
+		n = n < node ? min_i64(2 * n, node) : 2 * n;
+	}
+	return true;
+}
+
+/* Between two numbers of whole nodes. */
+static bool bisect_nodes(struct finder *finder, int64_t last, int64_t *first, struct error *error)
+{
+	int64_t node = finder->question->topology->devices_per_node;
+	int64_t low = last / node, high = *first / node;
+	while (last >= node && high - low > 1) {
+		int64_t middle = low + (high - low) / 2;
+		struct found *row;
+		if (!try_devices(finder, middle * node, &row, error))
+			return false;
+		if (row_fits(row))
+			high = middle;
+		else
+			low = middle;
+	}
+	*first = last >= node ? high * node : *first;
+	return true;
+}
+
+bool find_devices(struct finder *finder, struct error *error)
+{
+	struct finding *finding = finder->finding;
+	int64_t last, first;
+	finding->unit = "devices";
+	if (!double_devices(finder, &last, &first, error) ||
+		(first > 0 && !bisect_nodes(finder, last, &first, error)))
+		return false;
+	for (int i = 0; i < finding->n; i++)
+		finding->rows[i].answer = first > 0 && finding->rows[i].devices == first;
+	finding->exists = first > 0;
+	finding->value = (double)first;
+	finding->statement = first > 0 ? arena_printf(finder->arena, "It fits from %s on",
+						 count(finder->arena, first, "device"))
+				       : arena_printf(finder->arena, "It fits on none of up to %s",
+						 count(finder->arena, last, "device"));
+	return true;
+}
+
+/* --- network -------------------------------------------------------------------------------------
+ */
+
+#define GBIT                (1e9 / 8)
+#define BANDWIDTH_PRECISION 1.01
+
+static bool try_bandwidth(struct finder *finder, double bandwidth, const char *what,
+	struct found **row, struct error *error)
+{
+	struct topology topology = *finder->question->topology;
+	topology.network.nic_bandwidth = bandwidth;
+	return search_on(finder, &topology, what, bandwidth, row, error);
+}
+
+static bool try_gbit(struct finder *finder, double gbit, double free_time, struct found **row,
+	struct error *error)
+{
+	if (!try_bandwidth(finder, gbit * GBIT,
+		    arena_printf(finder->arena, "%.4g Gbit/s per NIC", gbit), row, error))
+		return false;
+	(*row)->ratio = row_fits(*row) ? free_time / time_per_token(*row) : 0;
+	return true;
+}
+
+/* The least bandwidth that reaches the target, between one that does not and one that does. */
+static bool bisect_bandwidth(struct finder *finder, double low, double high, double target,
+	double free_time, double *least, struct error *error)
+{
+	while (high / low > BANDWIDTH_PRECISION) {
+		double middle = sqrt(low * high);
+		struct found *row;
+		if (!try_gbit(finder, middle, free_time, &row, error))
+			return false;
+		finder->finding->n--; /* steps of a bisection are no result */
+		if (row->ratio >= target)
+			high = middle;
+		else
+			low = middle;
+	}
+	*least = high;
+	return true;
+}
+
+static bool network_is_free_to_vary(const struct topology *topology, struct error *error)
+{
+	if (topology->nodes == 1)
+		return error_set(error, EXIT_CODE_USAGE,
+			"network-for: %s is one node, it uses no network", topology->name);
+	if (topology->calibration.n_collectives > 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"network-for: %s carries measured collectives, which do not follow the "
+			"bandwidth of the datasheet",
+			topology->name);
+	return true;
+}
+
+/* Rows for the speeds that are sold; the answer lies between two of them. */
+bool find_network(struct finder *finder, double target, struct error *error)
+{
+	static const double sold[] = {1, 10, 25, 50, 100, 200, 400, 800, 1600, 3200};
+	const struct topology *topology = finder->question->topology;
+	struct finding *finding = finder->finding;
+	struct found *row;
+	double low = 0, high = 0, free_time;
+	finding->unit = "B/s";
+	if (!network_is_free_to_vary(topology, error) ||
+		!try_bandwidth(finder, 1e15, "a network that costs nothing", &row, error))
+		return false;
+	row->ratio = row_fits(row) ? 1 : 0;
+	free_time = row->has_plan ? time_per_token(row) : 0;
+	if (!row_fits(row)) {
+		finding->statement = "No plan fits, whatever the network";
+		return true;
+	}
+	for (int i = 0; i < COUNT_OF(sold); i++) {
+		if (!try_gbit(finder, sold[i], free_time, &row, error))
+			return false;
+		if (high == 0 && row->ratio >= target)
+			high = sold[i];
+		low = high == 0 ? sold[i] : low;
+	}
+	if (high == 0) {
+		finding->statement = arena_printf(finder->arena,
+			"%.0f %% of a network that costs nothing is not reached by %.0f Gbit/s per "
+			"NIC: latency, not bandwidth, is in the way",
+			target * 100, sold[COUNT_OF(sold) - 1]);
+		return true;
+	}
+	if (low > 0 && !bisect_bandwidth(finder, low, high, target, free_time, &high, error))
+		return false;
+	if (!try_gbit(finder, high, free_time, &row, error))
+		return false;
+	row->answer = true;
+	finding->exists = true;
+	finding->value = high * GBIT;
+	finding->statement = arena_printf(finder->arena,
+		"%.0f %% of what a network that costs nothing would give needs %.3g Gbit/s per "
+		"NIC, "
+		"%.4g Gbit/s per node",
+		target * 100, high, high * (double)topology->network.nics_per_node);
+	return true;
+}
+
+/* --- scaling -------------------------------------------------------------------------------------
+ */
+
+/* Throughput per device, relative to the fewest nodes on which a plan fits. */
+static void add_efficiencies(struct finding *finding)
+{
+	double first = 0;
+	for (int i = 0; i < finding->n; i++) {
+		struct found *row = &finding->rows[i];
+		if (!row_fits(row))
+			continue;
+		first = first > 0 ? first : time_per_token(row);
+		row->ratio = first / time_per_token(row);
+	}
+}
+
+static bool try_nodes(struct finder *finder, int64_t nodes, struct error *error)
+{
+	struct topology topology = with_nodes(finder->question->topology, nodes);
+	struct found *row;
+	return search_on(
+		finder, &topology, count(finder->arena, nodes, "node"), (double)nodes, &row, error);
+}
+
+bool find_scaling(struct finder *finder, struct error *error)
+{
+	const struct topology *topology = finder->question->topology;
+	struct finding *finding = finder->finding;
+	/* A single node asks about growing; a cluster about itself. */
+	int64_t most = topology->nodes > 1 ? topology->nodes : can_grow(topology) ? 8 : 1;
+	finding->unit = "nodes";
+	for (int64_t n = 1; n < most; n *= 2)
+		if (!try_nodes(finder, n, error))
+			return false;
+	if (!try_nodes(finder, most, error))
+		return false;
+	add_efficiencies(finding);
+	const struct found *last = &finding->rows[finding->n - 1];
+	finding->exists = row_fits(last);
+	finding->value = (double)most;
+	finding->statement =
+		finding->exists
+			? arena_printf(finder->arena,
+				  "%s reach %.1f %% of the throughput per device of the smallest "
+				  "machine in this table on which a plan fits",
+				  count(finder->arena, most, "node"), last->ratio * 100)
+			: arena_printf(finder->arena, "No plan fits on %s",
+				  count(finder->arena, most, "node"));
+	return true;
+}

@@ -1,0 +1,18 @@
+/* Which plans of the space are simulated, and what came out. */
+#ifndef PLANNER_SEARCH_SEARCH_H
+#define PLANNER_SEARCH_SEARCH_H
+
+#include "planner/evaluation/evaluation.h"
+
+/* Fills everything. When nothing fits, the user left CPU offload open and it makes something fit,
+ * then of the plans with it; `question` is another one then (in `arena`). Strings live in `arena`;
+ * search_finish frees the rest, also after an error. */
+bool search_run(const struct question *question, struct arena *arena, struct search *search,
+	struct error *error);
+void search_finish(struct search *search);
+
+/* planner_find (planner.h). */
+bool find_answer(const struct question *question, enum find find, double target,
+	struct arena *arena, struct finding *finding, struct error *error);
+
+#endif

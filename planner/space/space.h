@@ -1,0 +1,27 @@
+/* The set of plans that a question allows: per strategy the product of its
+ * axes. Every point goes through choices_set and plan_resolve, as if it had been typed. */
+#ifndef PLANNER_SPACE_SPACE_H
+#define PLANNER_SPACE_SPACE_H
+
+#include "planner/space/axes.h"
+
+struct space {
+	int n;                         /* enumerated */
+	int n_all, capacity;           /* and with those that were added */
+	struct plan *plans;            /* malloc'ed; in enumeration order, strategy by strategy */
+	int first[STRATEGY_COUNT + 1]; /* strategy s has plans[first[s] .. first[s + 1]) */
+	bool allowed[STRATEGY_COUNT];
+	/* Allowed, but no plan of it could be made: why, in one sentence. Else NULL. */
+	const char *impossible[STRATEGY_COUNT];
+	bool same_batch; /* all plans have one global batch; else they compare per token */
+};
+
+/* Strings come from `arena`; space_finish frees the rest. EXIT_CODE_USAGE when no plan at all can
+ * be made: the first strategy's reason; also when a value that the user listed is in no plan. */
+bool space_build(const struct question *question, struct arena *arena, struct space *space,
+	struct error *error);
+/* Appends a plan that no axis makes; returns its index. May move `plans`. */
+int space_add(struct space *space, const struct plan *plan);
+void space_finish(struct space *space);
+
+#endif

@@ -1,0 +1,82 @@
+/* Attention kernels: how far each generation of them gets, and what short sequences, small heads
+ * and few of them leave unused. Sources and fits: docs/cost-model.md, bench/fit. */
+#include "simulator/costs/attention.h"
+
+#include <math.h>
+
+#include "simulator/devices/devices.h"
+
+/* Of each generation. On each score a flash kernel spends products of depth d and a softmax that
+ * does not depend on d: d / (d + softmax_depth), relative to the depth that the rates stand for.
+ * `half_*`: tokens at which half of the rate is reached, because blocks on the diagonal are
+ * computed whole and every block of queries has a beginning and an end. */
+static const struct generation {
+	double softmax_depth, half_forward, half_backward;
+} generations[ATTENTION_GENERATION_COUNT] = {
+	[ATTENTION_FIRST] = {4, 425, 425},
+	[ATTENTION_SECOND] = {20, 350, 400},
+	[ATTENTION_THIRD] = {40, 550, 450},
+};
+static const double rated_depth = 128;
+
+/* Blocks of queries (128 tokens of one head) that keep half of the device busy, as a part of its
+ * multiprocessors. */
+static const double block_tokens = 128, half_blocks = 1.0;
+
+static double saturation(double size, double half)
+{
+	return size / (size + half);
+}
+
+/* The first generation of flash kernels is still what runs where a bias is added to the scores, as
+ * MPT's do in llm-foundry (Triton). Elsewhere frameworks call the second, unless told otherwise. */
+static enum attention_generation generation_of(const struct attention_shape *shape)
+{
+	if (shape->kind == ATTENTION_FLASH)
+		return shape->architecture->family == FAMILY_MPT ? ATTENTION_FIRST
+								 : ATTENTION_SECOND;
+	if (shape->kind == ATTENTION_FLASH1)
+		return ATTENTION_FIRST;
+	return shape->kind == ATTENTION_FLASH3 ? ATTENTION_THIRD : ATTENTION_SECOND;
+}
+
+static double flash_rate(const struct machine *machine, const struct attention_shape *shape)
+{
+	const struct architecture *a = shape->architecture;
+	enum attention_generation kind = generation_of(shape);
+	const struct generation *g = &generations[kind];
+	bool forward = shape->pass == PASS_FORWARD;
+	double tokens = (double)shape->seq_len, depth = (double)a->head_dim;
+	double blocks = ceil(tokens / block_tokens) * (double)a->heads * (double)shape->sequences;
+	double rate =
+		forward ? machine->attention[kind].forward : machine->attention[kind].backward;
+
+	if (!machine->gpu)
+		return rate;
+	rate *= saturation(depth, g->softmax_depth) / saturation(rated_depth, g->softmax_depth);
+	rate *= saturation(tokens, forward ? g->half_forward : g->half_backward);
+	return rate * saturation(blocks, half_blocks * machine->multiprocessors);
+}
+
+/* Eager attention is one batched product of depth head_dim for the scores and one of depth seq_len
+ * for the values, and twice each of them in backward. */
+static double eager_rate(const struct machine *machine, const struct attention_shape *shape)
+{
+	const struct architecture *a = shape->architecture;
+	const struct gemm_shape scores = {
+		shape->seq_len, shape->seq_len, a->head_dim, shape->sequences * a->heads};
+
+	return gemm_flops(&scores) / gemm_arithmetic(machine, &scores);
+}
+
+double attention_rate(const struct machine *machine, const struct attention_shape *shape)
+{
+	double rate;
+
+	if (shape->kind == ATTENTION_EAGER)
+		return eager_rate(machine, shape);
+	rate = flash_rate(machine, shape);
+	if (machine->gpu && machine->peak_flops > 0)
+		rate = fmin(rate, machine->peak_flops);
+	return rate * machine->core_share;
+}

@@ -1,0 +1,359 @@
+/* How long collectives take: measured pieces where the topology has them; else NCCL's model on
+ * GPUs, memory traffic between processes of one host, latency and bandwidth between CPU nodes. */
+#include <math.h>
+
+#include "simulator/costs/collectives.h"
+#include "simulator/nccl/nccl.h"
+
+/* Two barriers between processes of one host, each about this long per doubling of ranks. A prior
+ * until `calibrate` measured. */
+static const double host_barrier = 4e-6;
+/* With more ranks than cores a collective waits for ranks whose core computes for another one: for
+ * each rank that a core has besides, about half of a scheduler's time slice of 4 ms. `calibrate`
+ * times collectives while nothing computes, so this comes on top. Measured while training with 4
+ * ranks on 2 cores: 1.9 and 2.3 ms a small all-reduce, 66 us when calibrated
+ * (bench/results/training.md). */
+static const double scheduler_wait = 2e-3;
+/* A rank that waits for the network looks at its messages now and then: 5.6 % of a core on a link
+ * of 200 Mbit/s, 9.0 % at 1 Gbit/s, sums included (docs/cluster.md). */
+static const double network_idle = 0.9;
+/* Channels that run are twice the graph's (connect.cc), one multiprocessor each. */
+enum { CHANNELS_MAX = 32 };
+
+bool collective_kind_of(enum op_kind kind, enum collective_kind *collective)
+{
+	static const struct {
+		enum op_kind kind;
+		enum collective_kind collective;
+	} kinds[] = {{OP_ALL_GATHER, COLLECTIVE_ALL_GATHER},
+		{OP_REDUCE_SCATTER, COLLECTIVE_REDUCE_SCATTER},
+		{OP_ALL_REDUCE, COLLECTIVE_ALL_REDUCE}};
+
+	for (int i = 0; i < COUNT_OF(kinds); i++)
+		if (kinds[i].kind == kind) {
+			*collective = kinds[i].collective;
+			return true;
+		}
+	return false;
+}
+
+bool collective_is_hierarchical(const struct runtime *runtime, const struct placement *placement)
+{
+	return runtime->hierarchical && placement->nodes > 1 && placement->ranks_per_node > 1;
+}
+
+/* --- processes of one host ----------------------------------------------------------------------
+ */
+
+/* Bytes of memory that one rank reads and writes: a gather copies the whole result; a reduction
+ * reads its chunk from every rank. */
+static double host_traffic(enum collective_kind kind, double ranks, double bytes)
+{
+	switch (kind) {
+	case COLLECTIVE_ALL_GATHER:
+		return 2 * bytes;
+	case COLLECTIVE_REDUCE_SCATTER:
+		return bytes * (1 + 1 / ranks);
+	case COLLECTIVE_ALL_REDUCE:
+		return bytes * (3 + 1 / ranks);
+	}
+	return 0;
+}
+
+static double host_time(const struct machine *machine, const struct placement *placement,
+	enum collective_kind kind, double bytes)
+{
+	double ranks = (double)placement->ranks;
+	double latency = host_barrier * (1 + ceil(log2(ranks)));
+
+	return latency + host_traffic(kind, ranks, bytes) / machine->memory_bandwidth;
+}
+
+/* --- CPU nodes over a network -------------------------------------------------------------------
+ */
+
+static double network_time(const struct topology *topology, const struct placement *placement,
+	enum collective_kind kind, double bytes)
+{
+	double ranks = (double)placement->ranks, nodes = (double)placement->nodes;
+	double passes = kind == COLLECTIVE_ALL_REDUCE ? 2 : 1;
+	double bandwidth = topology_node_bandwidth(topology) / (double)placement->groups_per_node;
+	double hop = topology->network.latency;
+
+	return passes * ((nodes - 1) * hop + (ranks - nodes) * topology->fabric.latency +
+				(ranks - 1) / ranks * bytes / bandwidth);
+}
+
+/* --- one level ----------------------------------------------------------------------------------
+ */
+
+static double modelled_time(const struct machine *machine, const struct placement *placement,
+	enum collective_kind kind, int64_t bytes)
+{
+	if (placement->ranks <= 1)
+		return 0;
+	if (machine->gpu)
+		return nccl_choose(machine->topology, &machine->libraries, placement, kind, bytes)
+			.seconds;
+	if (placement->nodes == 1)
+		return host_time(machine, placement, kind, (double)bytes);
+	return network_time(machine->topology, placement, kind, (double)bytes);
+}
+
+/* The measured number of ranks nearest to `ranks` (as a ratio); 0 = none on so many nodes. */
+static int64_t nearest_measured(const struct calibration *calibration, enum collective_kind kind,
+	int64_t ranks, int64_t nodes)
+{
+	int64_t best = 0;
+
+	for (int i = 0; i < calibration->n_collectives; i++) {
+		const struct calibration_collective *piece = &calibration->collectives[i];
+		double distance = fabs(log2((double)piece->ranks / (double)ranks));
+
+		if (piece->collective == kind && piece->nodes == nodes && piece->ranks > 1 &&
+			(best == 0 || distance < fabs(log2((double)best / (double)ranks))))
+			best = piece->ranks;
+	}
+	return best;
+}
+
+/* Measured; for another number of ranks, scaled as the model says. Negative when never measured. */
+static double measured_time(const struct machine *machine, const struct placement *placement,
+	enum collective_kind kind, int64_t bytes)
+{
+	const struct calibration *calibration = &machine->topology->calibration;
+	const struct calibration_collective *piece;
+	struct placement other = *placement;
+	double time;
+
+	other.ranks = nearest_measured(calibration, kind, placement->ranks, placement->nodes);
+	if (other.ranks == 0)
+		return -1;
+	other.ranks_per_node = ceil_div(other.ranks, other.nodes);
+	piece = calibration_find(calibration, kind, other.ranks, other.nodes, bytes);
+	time = piece->latency + (double)bytes / piece->bandwidth;
+	if (other.ranks != placement->ranks)
+		time *= modelled_time(machine, placement, kind, bytes) /
+			modelled_time(machine, &other, kind, bytes);
+	return time;
+}
+
+static double level_time(const struct machine *machine, const struct placement *placement,
+	enum collective_kind kind, int64_t bytes)
+{
+	double time = -1;
+
+	if (placement->ranks > 1)
+		time = measured_time(machine, placement, kind, bytes);
+	return time >= 0 ? time : modelled_time(machine, placement, kind, bytes);
+}
+
+/* --- levels -------------------------------------------------------------------------------------
+ */
+
+/* All-gather: across nodes among ranks of equal local index, then inside the node; reduce-scatter
+ * the other way round; all-reduce is one after the other with an all-reduce between. */
+static double hierarchical_time(const struct machine *machine, const struct placement *placement,
+	enum collective_kind kind, int64_t bytes)
+{
+	int64_t local = placement->ranks_per_node;
+	struct placement inside = {
+		local, 1, local, placement->groups_per_node, placement->over_hosts};
+	struct placement across = {
+		placement->nodes, placement->nodes, 1, local * placement->groups_per_node, false};
+	int64_t part = ceil_div(bytes, local);
+
+	if (kind != COLLECTIVE_ALL_REDUCE)
+		return level_time(machine, &inside, kind, bytes) +
+		       level_time(machine, &across, kind, part);
+	return level_time(machine, &inside, COLLECTIVE_REDUCE_SCATTER, bytes) +
+	       level_time(machine, &across, COLLECTIVE_ALL_REDUCE, part) +
+	       level_time(machine, &inside, COLLECTIVE_ALL_GATHER, bytes);
+}
+
+/* Every rank's part is a broadcast of its own, all of one communicator, so one after the other. */
+static double broadcasts_time(
+	const struct machine *machine, const struct placement *placement, int64_t bytes)
+{
+	double once = nccl_broadcast_seconds(
+		machine->topology, placement, ceil_div(bytes, placement->ranks));
+
+	return (double)placement->ranks * once;
+}
+
+static bool goes_by_broadcast(
+	const struct machine *machine, const struct runtime *runtime, enum collective_kind kind)
+{
+	return machine->gpu && runtime->gathers_by_broadcast && kind == COLLECTIVE_ALL_GATHER;
+}
+
+static double wait_for_cores(const struct machine *machine)
+{
+	return machine->core_share < 1 ? scheduler_wait * (1 / machine->core_share - 1) : 0;
+}
+
+static double placed_time(const struct machine *machine, const struct runtime *runtime,
+	const struct placement *placement, enum collective_kind kind, int64_t bytes)
+{
+	double measured;
+
+	if (placement->ranks <= 1)
+		return 0;
+	if (goes_by_broadcast(machine, runtime, kind))
+		return broadcasts_time(machine, placement, bytes);
+	measured = measured_time(machine, placement, kind, bytes);
+	if (measured < 0 && placement->nodes == 1 && !machine->gpu)
+		measured = modelled_time(machine, placement, kind, bytes);
+	if (measured >= 0)
+		return measured + wait_for_cores(machine);
+	if (collective_is_hierarchical(runtime, placement))
+		return hierarchical_time(machine, placement, kind, bytes);
+	return modelled_time(machine, placement, kind, bytes);
+}
+
+/* Names what placed_time went by. */
+static void name_choice(const struct machine *machine, const struct runtime *runtime,
+	const struct placement *placement, enum collective_kind kind, int64_t bytes,
+	struct collective_choice *choice)
+{
+	choice->protocol = "";
+	if (placement->ranks <= 1) {
+		choice->algorithm = "none";
+	} else if (goes_by_broadcast(machine, runtime, kind)) {
+		choice->algorithm = "broadcasts";
+	} else if (measured_time(machine, placement, kind, bytes) >= 0) {
+		choice->algorithm = "measured";
+	} else if (collective_is_hierarchical(runtime, placement)) {
+		choice->algorithm = "two levels";
+	} else if (machine->gpu) {
+		struct nccl_choice nccl =
+			nccl_choose(machine->topology, &machine->libraries, placement, kind, bytes);
+
+		choice->algorithm = nccl_algorithm_names[nccl.algorithm];
+		choice->protocol = nccl_protocol_names[nccl.protocol];
+	} else {
+		choice->algorithm = placement->nodes == 1 ? "host" : "network";
+	}
+}
+
+struct collective_choice cost_collective_choice(const struct topology *topology,
+	const struct libraries *libraries, const struct runtime *runtime, enum op_kind kind,
+	const struct group *group, int64_t bytes)
+{
+	struct placement placement = topology_place(topology, group->size, group->stride);
+	struct collective_choice choice = {.algorithm = "none", .protocol = ""};
+	enum collective_kind collective;
+	struct machine machine;
+
+	if (!collective_kind_of(kind, &collective))
+		return choice;
+	machine_init(&machine, topology, libraries, DTYPE_FP32);
+	choice.seconds = placed_time(&machine, runtime, &placement, collective, bytes);
+	name_choice(&machine, runtime, &placement, collective, bytes, &choice);
+	return choice;
+}
+
+double cost_collective(const struct topology *topology, const struct runtime *runtime,
+	enum op_kind kind, const struct group *group, int64_t bytes)
+{
+	return cost_collective_choice(topology, NULL, runtime, kind, group, bytes).seconds;
+}
+
+/* --- wire and loads -----------------------------------------------------------------------------
+ */
+
+/* A flat ring enters and leaves every node once: what one rank forwards is what a node sends
+ * (docs/cost-model.md). Two levels send each node's part only. */
+static double placed_egress(const struct runtime *runtime, const struct placement *placement,
+	enum op_kind kind, int64_t bytes)
+{
+	double groups = (double)placement->groups_per_node;
+
+	if (placement->nodes <= 1)
+		return 0;
+	if (collective_is_hierarchical(runtime, placement))
+		return groups * collective_wire_bytes(kind, placement->nodes, bytes);
+	return groups * collective_wire_bytes(kind, placement->ranks, bytes);
+}
+
+double collective_node_egress(const struct topology *topology, const struct runtime *runtime,
+	enum op_kind kind, const struct group *group, int64_t bytes)
+{
+	struct placement placement = topology_place(topology, group->size, group->stride);
+
+	return placed_egress(runtime, &placement, kind, bytes);
+}
+
+static double load(double bytes, double seconds, double bandwidth)
+{
+	if (seconds <= 0 || bandwidth <= 0 || isinf(bandwidth))
+		return 0;
+	return fmin(1, bytes / seconds / bandwidth);
+}
+
+/* Device memory: a gather writes what it receives and reads what it forwards, a reduction reads its
+ * own data besides. */
+static double memory_passes(enum collective_kind kind)
+{
+	return kind == COLLECTIVE_ALL_GATHER ? 2 : kind == COLLECTIVE_REDUCE_SCATTER ? 3 : 2.5;
+}
+
+/* Before 2.28 NCCL copied the rings of Blackwell nodes until they were as many as NVLink SHARP's
+ * channels, 32. */
+static double running_channels(
+	const struct machine *machine, const struct placement *placement, double graph)
+{
+	bool copied = machine->topology->device.generation == GENERATION_BLACKWELL &&
+		      placement->nodes > 1 &&
+		      library_before(&machine->libraries, LIBRARY_NCCL, LIBRARY_VERSION(2, 28));
+
+	return copied ? CHANNELS_MAX : fmin(CHANNELS_MAX, 2 * graph);
+}
+
+static void gpu_loads(const struct machine *machine, const struct runtime *runtime,
+	const struct placement *placement, enum op_kind kind, int64_t bytes, struct cost *cost)
+{
+	const struct topology *topology = machine->topology;
+	double wire = collective_wire_bytes(kind, placement->ranks, bytes);
+	double local = (double)placement->ranks_per_node;
+	enum collective_kind collective;
+
+	collective_kind_of(kind, &collective);
+	cost->spread = collective_spread(placement, collective, bytes);
+	cost->multiprocessors = running_channels(machine, placement,
+		nccl_choose(topology, &machine->libraries, placement, collective, bytes).channels);
+	cost->fabric_load = load(wire * (placement->nodes > 1 ? (local - 1) / local : 1),
+		cost->device, topology->fabric.bandwidth);
+	cost->network_load = load(placed_egress(runtime, placement, kind, bytes), cost->device,
+		topology_node_bandwidth(topology));
+	cost->memory_load = load(
+		memory_passes(collective) * wire, cost->device, topology->device.memory_bandwidth);
+}
+
+static void host_loads(const struct machine *machine, const struct placement *placement,
+	enum op_kind kind, int64_t bytes, struct cost *cost)
+{
+	enum collective_kind collective;
+
+	collective_kind_of(kind, &collective);
+	cost->multiprocessors = 1;
+	cost->memory_load = load(host_traffic(collective, (double)placement->ranks, (double)bytes),
+		cost->device, machine->memory_bandwidth);
+	cost->network_load = placement->nodes > 1 ? 1 : 0;
+	cost->idle = placement->nodes > 1 ? network_idle : 0;
+}
+
+void collective_cost(const struct machine *machine, const struct runtime *runtime,
+	enum op_kind kind, const struct group *group, int64_t bytes, struct cost *cost)
+{
+	struct placement placement = topology_place(machine->topology, group->size, group->stride);
+	enum collective_kind collective;
+
+	if (placement.ranks <= 1 || !collective_kind_of(kind, &collective))
+		return;
+	cost->device = placed_time(machine, runtime, &placement, collective, bytes);
+	if (machine->gpu)
+		gpu_loads(machine, runtime, &placement, kind, bytes, cost);
+	else
+		host_loads(machine, &placement, kind, bytes, cost);
+}

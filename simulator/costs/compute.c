@@ -1,0 +1,301 @@
+/* Roofline of matrix products, attention, element-wise kernels. */
+#include "simulator/costs/compute.h"
+
+#include "simulator/costs/attention.h"
+#include "simulator/costs/executor_kernels.h"
+#include "simulator/devices/devices.h"
+
+#include <math.h>
+
+/* Adds work whose arithmetic takes `arithmetic` s and whose memory traffic `memory` s: the longer
+ * one is what it waits for. */
+static void add_bound(struct cost *cost, double arithmetic, double memory)
+{
+	if (arithmetic >= memory)
+		cost->arithmetic += arithmetic;
+	else
+		cost->memory += memory;
+	cost->device += fmax(arithmetic, memory);
+}
+
+static void add_gemm(
+	const struct machine *machine, const struct gemm_shape *gemm, struct cost *cost)
+{
+	double arithmetic = gemm_arithmetic(machine, gemm);
+	double memory = gemm_bytes(gemm, machine->dtype) / machine->product_bandwidth;
+	double both = product_model(machine, arithmetic, memory) * product_ratio(machine, gemm);
+
+	cost->flops += gemm_flops(gemm);
+	if (machine->gpu && machine->peak_flops > 0)
+		both = fmax(both, gemm_flops(gemm) / machine->peak_flops);
+	add_bound(cost, arithmetic >= memory ? both : 0, arithmetic >= memory ? 0 : both);
+}
+
+double cost_gemm(const struct topology *topology, enum dtype dtype, const struct gemm_shape *gemm)
+{
+	struct machine machine;
+	struct cost cost = {0};
+
+	machine_init(&machine, topology, NULL, dtype);
+	add_gemm(&machine, gemm, &cost);
+	return cost.device + machine.kernel_overhead;
+}
+
+double cost_attention(
+	const struct topology *topology, enum dtype dtype, const struct attention_shape *shape)
+{
+	const struct architecture *a = shape->architecture;
+	double tokens = (double)shape->sequences * (double)shape->seq_len;
+	double square =
+		4 * tokens * (double)shape->seq_len * (double)a->heads * (double)a->head_dim;
+	bool forward = shape->pass == PASS_FORWARD;
+	struct machine machine;
+
+	machine_init(&machine, topology, NULL, dtype);
+	if (attention_is_flash(shape->kind))
+		square *= forward ? 0.5 : 1.25;
+	else
+		square *= forward ? 1 : 2;
+	return square / attention_rate(&machine, shape) + machine.kernel_overhead;
+}
+
+/* Our own kernels are written fused; PyTorch's are once compiled. */
+static bool is_fused(const struct schedule *schedule, const struct module_work *work)
+{
+	const struct runtime *runtime = runtime_of(schedule->plan.runtime);
+
+	return schedule->plan.compile ||
+	       (work->activations > 0 ? runtime->fused_activations : runtime->fused_kernels);
+}
+
+static bool has_fused_loss(const struct schedule *schedule)
+{
+	return schedule->plan.compile || schedule->plan.loss >= LOSS_FUSED;
+}
+
+/* Seconds of so many elements at that rate on one thread; 0: not known. */
+static double rate_time(const struct machine *machine, double elements, double rate)
+{
+	return rate > 0 ? elements / rate / machine->core_share : 0;
+}
+
+/* All three products of the head have rows of logits on one side. torch.compile pads them. */
+static double head_times(
+	const struct machine *machine, const struct schedule *schedule, enum module_kind kind)
+{
+	const struct plan *plan = &schedule->plan;
+	int64_t row = plan_logits_stride(plan, schedule->model->architecture.vocab);
+
+	if (kind != MODULE_HEAD || !machine->gpu || plan->compile ||
+		dtype_bytes(machine->dtype) != 2 || row * 2 % 16 == 0)
+		return 1;
+	return generation_unaligned(machine->topology->device.generation);
+}
+
+static void add_products(const struct machine *machine, const struct schedule *schedule,
+	const struct module_work *work, enum module_kind kind, struct cost *cost)
+{
+	double times = head_times(machine, schedule, kind);
+
+	for (int i = 0; i < work->n_gemms; i++) {
+		struct cost one = {0};
+
+		add_gemm(machine, &work->gemms[i], &one);
+		cost->flops += one.flops;
+		cost->unaligned += (times - 1) * one.device;
+		add_bound(cost, times * one.arithmetic, times * one.memory);
+	}
+}
+
+static double add_module(const struct machine *machine, const struct schedule *schedule,
+	const struct module_work *work, int module, enum pass pass, struct cost *cost)
+{
+	const struct plan *plan = &schedule->plan;
+	bool fused = is_fused(schedule, work);
+	double kernels = fused ? work->kernels : work->eager_kernels;
+
+	add_products(machine, schedule, work, schedule->model->modules[module].kind, cost);
+	if (work->attention_flops > 0) {
+		const struct attention_shape shape = {&schedule->model->architecture,
+			plan->micro_batch, plan->seq_len,
+			plan_attention(plan, schedule->model, machine->topology->device.generation),
+			pass};
+
+		cost->flops += work->attention_flops;
+		add_bound(cost, work->attention_flops / attention_rate(machine, &shape), 0);
+	}
+	add_bound(cost, rate_time(machine, work->activations, machine->activation_rate),
+		(fused ? work->memory_bytes : work->eager_bytes) / machine->memory_bandwidth);
+	cost->device += kernels * machine->kernel_overhead;
+	return kernels;
+}
+
+/* The same of what was measured kernel by kernel. */
+static double add_own_leaf(const struct machine *machine, const struct schedule *schedule,
+	const struct module_work *counted, int module, enum pass pass, struct cost *cost)
+{
+	struct own_work work = own_leaf(machine, schedule, module, pass);
+	double kernels = work.kernels + counted->n_gemms;
+
+	for (int i = 0; i < counted->n_gemms; i++)
+		add_gemm(machine, &counted->gemms[i], cost);
+	cost->flops += counted->attention_flops;
+	add_bound(cost, work.arithmetic, 0);
+	add_bound(cost, 0, work.memory);
+	cost->device += kernels * machine->kernel_overhead;
+	return kernels;
+}
+
+/* The last leaf of a block: what recomputation may leave out. */
+static bool is_left_out(const struct schedule *schedule, const struct op *op, int module)
+{
+	return op->kind == OP_RECOMPUTE && schedule->model->modules[module].kind == MODULE_DOWN &&
+	       runtime_of(schedule->plan.runtime)->recompute_stops_early;
+}
+
+/* Parameters whose gradients an operation writes. */
+static double gradient_elements(const struct model *model, const struct op *op)
+{
+	double elements = 0;
+
+	for (int m = op->first_module; m < op->end_module; m++) {
+		const struct module *module = &model->modules[m];
+
+		for (int p = 0; p < module->n_parameters; p++)
+			elements += (double)model->parameters[module->first_parameter + p].elements;
+		if (module->tied_parameter >= 0)
+			elements += (double)model->parameters[module->tied_parameter].elements;
+	}
+	return elements;
+}
+
+/* Exact sums: per sequence, a scratch that is zeroed and read, and sums of 8 bytes that are read
+ * and written, one after the other. 1.3 ns an element (docs/reproducible.md). */
+static void add_exact_sums(const struct machine *machine, const struct schedule *schedule,
+	const struct op *op, struct cost *cost)
+{
+	static const double bytes_per_element = 24, seconds_per_element = 1.3e-9;
+
+	if (schedule->plan.gradient_sums != SUMS_EXACT || op->kind != OP_BACKWARD)
+		return;
+	double elements =
+		gradient_elements(schedule->model, op) * (double)schedule->plan.micro_batch;
+	add_bound(cost, elements * seconds_per_element / machine->core_share,
+		elements * bytes_per_element / machine->memory_bandwidth);
+}
+
+bool compute_adds_gradients(const struct schedule *schedule, const struct op *op)
+{
+	const struct plan *plan = &schedule->plan;
+
+	return op->kind == OP_BACKWARD && op->micro_batch > 0 && !plan->sync_each_micro_batch &&
+	       plan->gradient_sums != SUMS_EXACT && runtime_of(plan->runtime)->host_is_compute &&
+	       topology_issues_inline(schedule->topology);
+}
+
+/* The product that computes a gradient adds it to the one that is there: one more read. */
+static void add_gradients(const struct machine *machine, const struct schedule *schedule,
+	const struct op *op, struct cost *cost)
+{
+	double bytes = gradient_elements(schedule->model, op) *
+		       dtype_bytes(plan_gradient_dtype(&schedule->plan));
+
+	if (compute_adds_gradients(schedule, op))
+		add_bound(cost, 0, bytes / machine->memory_bandwidth);
+}
+
+double compute_range_cost(const struct machine *machine, const struct schedule *schedule,
+	const struct op *op, struct cost *cost)
+{
+	const struct plan *plan = &schedule->plan;
+	const struct model *model = schedule->model;
+	enum pass pass = op->kind == OP_BACKWARD ? PASS_BACKWARD : PASS_FORWARD;
+	bool own = own_kernels(machine, schedule);
+	double kernels = 0;
+
+	for (int i = op->first_module; i < op->end_module; i++) {
+		struct module_work work;
+
+		if (!module_kind_is_leaf(model->modules[i].kind) || is_left_out(schedule, op, i))
+			continue;
+		model_module_work(model, i, pass, plan->micro_batch, plan->seq_len,
+			dtype_bytes(plan->param_dtype), plan->attention, &work);
+		kernels += own ? add_own_leaf(machine, schedule, &work, i, pass, cost)
+			       : add_module(machine, schedule, &work, i, pass, cost);
+	}
+	add_exact_sums(machine, schedule, op, cost);
+	add_gradients(machine, schedule, op, cost);
+	return kernels;
+}
+
+/* llm-foundry's trainer (Composer) works out two metrics of each micro-batch from the logits, the
+ * cross entropy and the perplexity: a cast to fp32 and a log-softmax for each. Its models are MPT.
+ */
+static double metric_bytes(const struct schedule *schedule, double width)
+{
+	if (schedule->model->architecture.family != FAMILY_MPT)
+		return 0;
+	return 2 * (width + 4 + 3 * 4);
+}
+
+/* Bytes of memory traffic per logit, of both passes, for logits of `width` bytes.
+ * Fused or compiled: read for the maximum and for the sum, read and overwritten by backward.
+ * Eager: a cast to fp32, log-softmax (two reads for maximum and sum, read, write), and backward the
+ * gradient of the nll (write), of log-softmax (two reads, write), of the cast.
+ * Parallel: maximum (read), subtraction, exponential, sum (read), quotient, and in backward a
+ * product, all others a read and a write in fp32; the casts as before. */
+static double loss_bytes(const struct schedule *schedule)
+{
+	double width = dtype_bytes(schedule->plan.param_dtype);
+	double casts = width < 4 && schedule->plan.loss != LOSS_NATIVE ? 2 * (width + 4) : 0;
+	double metrics = metric_bytes(schedule, width);
+
+	if (has_fused_loss(schedule))
+		return 4 * width + metrics;
+	if (schedule->plan.loss == LOSS_PARALLEL)
+		return casts + 10 * 4 + metrics;
+	return casts + 7 * (casts > 0 ? 4 : width) + metrics;
+}
+
+static void limited_cost(const struct machine *machine, double bytes, double bandwidth,
+	double arithmetic, double kernels, struct cost *cost)
+{
+	add_bound(cost, arithmetic, bytes / bandwidth);
+	cost->device += kernels * machine->kernel_overhead;
+}
+
+double compute_loss_cost(
+	const struct machine *machine, const struct schedule *schedule, struct cost *cost)
+{
+	const struct plan *plan = &schedule->plan;
+	const struct architecture *a = &schedule->model->architecture;
+	double logits = (double)plan->micro_batch * (double)plan->seq_len * (double)a->vocab;
+	double kernels = has_fused_loss(schedule) ? 2 : 8;
+
+	if (own_kernels(machine, schedule)) {
+		add_bound(cost, 0, own_loss(machine, schedule));
+		cost->device += kernels * machine->kernel_overhead;
+		return kernels;
+	}
+	limited_cost(machine, logits * loss_bytes(schedule), machine->memory_bandwidth,
+		rate_time(machine, logits, machine->loss_rate), kernels, cost);
+	return kernels;
+}
+
+double compute_norm_cost(const struct machine *machine, const struct schedule *schedule,
+	double bytes, struct cost *cost)
+{
+	double rate = machine->gradient_norm_rate;
+
+	if (own_kernels(machine, schedule))
+		rate = machine->topology->calibration.gradient_norm_rate;
+	limited_cost(machine, bytes, machine->memory_bandwidth,
+		rate_time(machine, bytes / dtype_bytes(DTYPE_FP32), rate), 1, cost);
+	return 1;
+}
+
+void traffic_cost(const struct machine *machine, double bytes, double bandwidth, double kernels,
+	struct cost *cost)
+{
+	limited_cost(machine, bytes, bandwidth, 0, kernels, cost);
+}

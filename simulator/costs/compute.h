@@ -1,0 +1,24 @@
+/* Private to costs/: what compute and memory-bound operations cost. */
+#ifndef SIMULATOR_COSTS_COMPUTE_H
+#define SIMULATOR_COSTS_COMPUTE_H
+
+#include "simulator/costs/costs.h"
+#include "simulator/devices/devices.h"
+
+/* Does backward add to the gradients of an earlier micro-batch? Told only of CPUs that compute
+ * themselves. */
+bool compute_adds_gradients(const struct schedule *schedule, const struct op *op);
+/* FORWARD, RECOMPUTE or BACKWARD over the leaves in [first, end). Fills device, flops, arithmetic,
+ * memory; returns the number of kernels. */
+double compute_range_cost(const struct machine *machine, const struct schedule *schedule,
+	const struct op *op, struct cost *cost);
+double compute_loss_cost(
+	const struct machine *machine, const struct schedule *schedule, struct cost *cost);
+/* The sum of squares of gradients of so many bytes (fp32). */
+double compute_norm_cost(const struct machine *machine, const struct schedule *schedule,
+	double bytes, struct cost *cost);
+/* `bytes` read and written at `bandwidth` by `kernels` kernels. */
+void traffic_cost(const struct machine *machine, double bytes, double bandwidth, double kernels,
+	struct cost *cost);
+
+#endif

@@ -1,0 +1,79 @@
+/* The cost model: how long an operation takes when nothing else runs.
+ *
+ * Every figure is the topology's calibration where it has one, else a prior for the device's
+ * generation (docs/cost-model.md lists each prior and its source). */
+#ifndef SIMULATOR_COSTS_COSTS_H
+#define SIMULATOR_COSTS_COSTS_H
+
+#include "schedule/schedule.h"
+
+/* What an operation takes alone, and what it would take from others (all ranks do the same thing at
+ * the same time, so ranks that share a host, a NIC or a memory are priced in already). */
+struct cost {
+	double device;      /* s on the stream (or the engine, for collectives) */
+	double host;        /* s that the issuing thread spends */
+	double host_before; /* of these, s before the first kernel can start */
+	double kernels;     /* launched; at least 1 */
+	double flops;       /* executed; recomputation included */
+	/* Parts of `device`, s: what slows down when arithmetic units or memory are taken. The rest
+	 * (launches, latency, wire) does not. */
+	double arithmetic, memory;
+	double unaligned; /* of `device`, s: what products take longer for rows of odd lengths */
+	double idle;      /* CPUs: share 0..1 of `device` in which no core is needed */
+	double spread;    /* of a collective: relative standard deviation; 0 = not known */
+	/* Taken from others while it runs: multiprocessors (GPU), and shares 0..1 of what memory,
+	 * the device's port of the fabric, the node's NICs and the host link can deliver, either
+	 * way. */
+	double multiprocessors, memory_load, fabric_load, network_load, link_load, link_out_load;
+};
+
+/* Fills costs[0 .. n_ops) for one class. The schedule must know its model and topology. */
+void cost_operations(const struct schedule *schedule, int class, struct cost *costs);
+
+/* What the issuing thread spends on one batch before the micro-batch begins, seconds: taking it
+ * from the loader, and a GPU's copy of it. */
+double cost_batch(const struct plan *plan, const struct topology *topology);
+
+/* One collective alone, seconds, with the algorithm the runtime would choose (docs/cost-model.md:
+ * NCCL's tuner on GPUs). `kind` is OP_ALL_GATHER, OP_REDUCE_SCATTER or OP_ALL_REDUCE, `bytes` the
+ * full (gathered) size. 0 for a group of one. */
+double cost_collective(const struct topology *topology, const struct runtime *runtime,
+	enum op_kind kind, const struct group *group, int64_t bytes);
+
+/* The same with what would carry it out: NCCL's algorithm and protocol ("ring", "Simple"), or how
+ * the figure came about ("measured", "two levels", "host", "network") with protocol "".
+ * `libraries` NULL: recent ones. */
+struct collective_choice {
+	const char *algorithm, *protocol;
+	double seconds;
+};
+struct collective_choice cost_collective_choice(const struct topology *topology,
+	const struct libraries *libraries, const struct runtime *runtime, enum op_kind kind,
+	const struct group *group, int64_t bytes);
+
+/* One pass of the core of attention over `sequences` sequences of seq_len tokens. */
+struct attention_shape {
+	const struct architecture *architecture; /* heads, head_dim, family */
+	int64_t sequences, seq_len;
+	enum attention_kind kind;
+	enum pass pass;
+};
+/* On one device, seconds, launch included. */
+double cost_attention(
+	const struct topology *topology, enum dtype dtype, const struct attention_shape *shape);
+/* One m x n x k product on one device, seconds. */
+double cost_gemm(const struct topology *topology, enum dtype dtype, const struct gemm_shape *gemm);
+
+bool collective_kind_of(enum op_kind kind, enum collective_kind *collective);
+
+/* The standard deviation of log(truth / predicted) of one collective over GPUs whose topology was
+ * not measured (docs/cost-model.md). */
+double collective_spread(
+	const struct placement *placement, enum collective_kind kind, int64_t bytes);
+
+/* Bytes that leave each node in one direction when every group of this kind carries out the
+ * collective once. */
+double collective_node_egress(const struct topology *topology, const struct runtime *runtime,
+	enum op_kind kind, const struct group *group, int64_t bytes);
+
+#endif

@@ -1,0 +1,273 @@
+/* What each operation of a schedule costs. Blocks repeat, so costs are remembered by content. */
+#include "simulator/costs/costs.h"
+
+#include <math.h>
+
+#include "simulator/costs/collectives.h"
+#include "simulator/costs/compute.h"
+#include "simulator/costs/executor_kernels.h"
+#include "simulator/devices/devices.h"
+
+/* foreach AdamW: nine passes (docs/cost-model.md), each over all tensors at once. */
+enum { OPTIMIZER_KERNELS = 9, MEMORY_SIZE = 32 };
+
+/* Latency of one copy over the host link, s. */
+static const double copy_latency = 10e-6;
+
+/* What determines an operation's cost: two operations with equal keys cost the same. */
+struct key {
+	enum op_kind kind;
+	int group;
+	int first, end; /* relative to the block, so that blocks are alike */
+	bool in_block, on_host, adds;
+	int64_t bytes;
+};
+
+struct costing {
+	const struct schedule *schedule;
+	const struct runtime *runtime;
+	struct machine machine;
+	double slowdown;                 /* of arithmetic, by the slowest device */
+	double factors[STEP_WORK_COUNT]; /* what real steps take over what the model says */
+	int n;
+	struct key keys[MEMORY_SIZE];
+	struct cost costs[MEMORY_SIZE];
+};
+
+static int block_of(const struct model *model, int module)
+{
+	while (module > 0 && model->modules[module].kind != MODULE_BLOCK)
+		module = model->modules[module].parent;
+	return module;
+}
+
+static struct key key_of(const struct costing *costing, const struct op *op)
+{
+	struct key key = {.kind = op->kind,
+		.group = op->group,
+		.bytes = op->bytes,
+		.on_host = op->stream == STREAM_HOST};
+
+	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE)
+		return key;
+	key.first = op->first_module;
+	key.end = op->end_module;
+	key.in_block = op->layer >= 0;
+	key.adds = compute_adds_gradients(costing->schedule, op);
+	if (key.in_block) {
+		int block = block_of(costing->schedule->model, op->first_module);
+
+		key.first -= block;
+		key.end -= block;
+	}
+	return key;
+}
+
+static bool keys_equal(const struct key *a, const struct key *b)
+{
+	return a->kind == b->kind && a->bytes == b->bytes && a->first == b->first &&
+	       a->end == b->end && a->group == b->group && a->in_block == b->in_block &&
+	       a->on_host == b->on_host && a->adds == b->adds;
+}
+
+/* The issuing thread's time: a launch per kernel; FSDP's Python around gathers and reductions. A
+ * calibration knows the whole of an operation. */
+static void host_cost(
+	const struct costing *costing, const struct op *op, double kernels, struct cost *cost)
+{
+	const struct runtime *runtime = costing->runtime;
+	double measured = costing->schedule->topology->calibration.host_overhead;
+	bool hook = op->unit >= 0 &&
+		    (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE || op->kind == OP_RESHARD);
+
+	if (measured > 0) {
+		cost->host = cost->host_before = measured;
+		return;
+	}
+	cost->host_before = runtime->host_per_kernel + (hook ? runtime->host_per_hook : 0);
+	cost->host = cost->host_before;
+	if (kernels > 1)
+		cost->host += (kernels - 1) * runtime->host_per_kernel;
+}
+
+static double compute_cost(const struct costing *costing, const struct op *op, struct cost *cost)
+{
+	if (op->kind == OP_LOSS)
+		return compute_loss_cost(&costing->machine, costing->schedule, cost);
+	return compute_range_cost(&costing->machine, costing->schedule, op, cost);
+}
+
+static void copy_cost(const struct machine *machine, const struct op *op, struct cost *cost)
+{
+	cost->device = copy_latency;
+	cost->link_load = op->kind == OP_COPY_H2D;
+	cost->link_out_load = op->kind == OP_COPY_D2H;
+	if (machine->link_bandwidth > 0)
+		cost->device += (double)op->bytes / machine->link_bandwidth;
+}
+
+/* The slowest of many devices sets the pace; and real steps take what they take. */
+static void slow_down(struct cost *cost, double slowdown)
+{
+	cost->device *= slowdown;
+	cost->arithmetic *= slowdown;
+	cost->memory *= slowdown;
+	cost->unaligned *= slowdown;
+}
+
+/* B/s of what the operation reads and writes. */
+static double traffic_bandwidth(const struct machine *machine, const struct op *op)
+{
+	if (op->stream == STREAM_HOST)
+		return machine->host_bandwidth;
+	return op->kind == OP_OPTIMIZER ? machine->optimizer_bandwidth : machine->memory_bandwidth;
+}
+
+/* What the operation reads and writes, which a schedule gives for a pass over its operands. */
+static double traffic_bytes(const struct costing *costing, const struct op *op)
+{
+	bool factor = op->kind == OP_CLIP_GRADIENTS && costing->runtime->clips_in_update &&
+		      costing->machine.gpu && op->stream != STREAM_HOST;
+
+	return factor ? 0 : (double)op->bytes;
+}
+
+/* Ours updates parameter by parameter. */
+static double update_kernels(const struct costing *costing, const struct op *op)
+{
+	return op->unit >= 0 && own_kernels(&costing->machine, costing->schedule)
+		       ? costing->schedule->units[op->unit].n_slices
+		       : OPTIMIZER_KERNELS;
+}
+
+static double traffic(const struct costing *costing, const struct op *op, struct cost *cost)
+{
+	const struct machine *machine = &costing->machine;
+	double kernels = op->kind == OP_OPTIMIZER ? update_kernels(costing, op) : 1;
+
+	if (op->kind == OP_GRADIENT_NORM)
+		return compute_norm_cost(machine, costing->schedule, (double)op->bytes, cost);
+	traffic_cost(
+		machine, traffic_bytes(costing, op), traffic_bandwidth(machine, op), kernels, cost);
+	return kernels;
+}
+
+/* What was measured of real steps is held against work that is named as its operation. */
+static double step_factor(const struct costing *costing, enum op_kind kind)
+{
+	static const struct {
+		enum op_kind kind;
+		enum step_work work;
+	} works[] = {
+#define X(suffix, name) {OP_##suffix, STEP_##suffix},
+		STEP_WORKS(X)
+#undef X
+	};
+
+	for (int i = 0; i < COUNT_OF(works); i++)
+		if (works[i].kind == kind)
+			return costing->factors[works[i].work];
+	return 1;
+}
+
+static void init_factors(struct costing *costing)
+{
+	const struct topology *topology = costing->schedule->topology;
+	enum mlp_kind kind = costing->schedule->model->architecture.mlp;
+	enum step_mlp mlp =
+		kind == MLP_SWIGLU || kind == MLP_GEGLU ? STEP_MLP_GATED : STEP_MLP_PLAIN;
+	double more = (double)topology_rank_threads(topology) - 1;
+	double all = more > 0 ? more / ((double)topology->host.cores - 1) : 0;
+	/* On a GPU small models run cooler than large ones: their factors made steps of large ones
+	 * worse, and are a check of the kernels' rates only (docs/cost-model.md). */
+	bool gpu = costing->machine.gpu;
+
+	for (int work = 0; work < STEP_WORK_COUNT; work++)
+		costing->factors[work] =
+			gpu ? 1
+			    : calibration_step_factor(&topology->calibration, mlp,
+				      costing->machine.dtype, (enum step_work)work, all);
+}
+
+static struct cost cost_of(const struct costing *costing, const struct op *op)
+{
+	const struct machine *machine = &costing->machine;
+	struct cost cost = {0};
+	double kernels = 1;
+
+	switch (op_kind_class(op->kind)) {
+	case OP_CLASS_COMPUTE:
+		kernels = compute_cost(costing, op, &cost);
+		slow_down(&cost, costing->slowdown);
+		break;
+	case OP_CLASS_TRAFFIC:
+		kernels = traffic(costing, op, &cost);
+		if (op->stream != STREAM_HOST)
+			slow_down(&cost, costing->slowdown);
+		break;
+	case OP_CLASS_COLLECTIVE:
+		collective_cost(machine, costing->runtime, op->kind,
+			&costing->schedule->groups[op->group], op->bytes, &cost);
+		break;
+	case OP_CLASS_COPY:
+		copy_cost(machine, op, &cost);
+		break;
+	case OP_CLASS_MARK:
+		break;
+	}
+	slow_down(&cost, step_factor(costing, op->kind));
+	cost.kernels = fmax(1, kernels);
+	host_cost(costing, op, kernels, &cost);
+	return cost;
+}
+
+static struct cost remembered(struct costing *costing, const struct op *op)
+{
+	struct key key = key_of(costing, op);
+	struct cost cost;
+
+	for (int i = 0; i < costing->n; i++)
+		if (keys_equal(&costing->keys[i], &key))
+			return costing->costs[i];
+	cost = cost_of(costing, op);
+	if (costing->n < MEMORY_SIZE) {
+		costing->keys[costing->n] = key;
+		costing->costs[costing->n++] = cost;
+	}
+	return cost;
+}
+
+double cost_batch(const struct plan *plan, const struct topology *topology)
+{
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	double bytes = (double)(plan->micro_batch * plan->seq_len * runtime->batch_token_bytes);
+	double link = machine_link_bandwidth(topology), seconds = runtime->host_per_micro_batch;
+
+	if (topology->device.kind != DEVICE_GPU)
+		return seconds;
+	return seconds + copy_latency + (link > 0 ? bytes / link : 0);
+}
+
+void cost_operations(const struct schedule *schedule, int class, struct cost *costs)
+{
+	const struct program *program = &schedule->programs[class];
+	const struct libraries libraries = plan_libraries(&schedule->plan);
+	struct costing costing = {
+		.schedule = schedule, .runtime = runtime_of(schedule->plan.runtime)};
+	double batch = cost_batch(&schedule->plan, schedule->topology);
+	int micro_batch = -1;
+
+	machine_init(&costing.machine, schedule->topology, &libraries, schedule->plan.param_dtype);
+	costing.slowdown = straggler_slowdown(schedule->topology);
+	init_factors(&costing);
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+
+		costs[i] = remembered(&costing, op);
+		if (op->micro_batch <= micro_batch)
+			continue;
+		micro_batch = op->micro_batch;
+		costs[i].host += batch;
+		costs[i].host_before += batch;
+	}
+}

@@ -1,0 +1,142 @@
+/* Who slows whom. Fluid: every running operation has a rate, its share of the time it would take
+ * alone; rates hold until the set of running operations changes. */
+#include <math.h>
+
+#include "simulator/engine/engine.h"
+
+struct demand {
+	double threads;   /* that want a core, of one rank */
+	int computing;    /* operations that want all multiprocessors */
+	double transfers; /* of `memory`, by collectives */
+	double multiprocessors, memory, fabric, network, link, link_out;
+};
+
+static void add_demand(
+	const struct topology *topology, const struct task *task, struct demand *demand)
+{
+	const struct cost *cost = &task->cost;
+
+	demand->threads += task->computes && cost->arithmetic > 0
+				   ? (double)topology_rank_threads(topology)
+				   : 1 - cost->idle;
+	demand->computing += task->computes && cost->device > 0;
+	demand->multiprocessors += cost->multiprocessors;
+	demand->memory += cost->memory_load;
+	if (task->communicates)
+		demand->transfers += cost->memory_load;
+	demand->fabric += cost->fabric_load;
+	demand->network += cost->network_load;
+	demand->link += cost->link_load;
+	demand->link_out += cost->link_out_load;
+}
+
+static double at_least_one(double x)
+{
+	return x > 1 ? x : 1;
+}
+
+/* NCCL's channels sit on multiprocessors that kernels then lack (docs/cost-model.md): t * n / (n -
+ * c). Kernels of two streams each fill the device and take turns. */
+static double gpu_arithmetic(const struct topology *topology, const struct demand *demand)
+{
+	double all = (double)topology->device.multiprocessors;
+	double turns = demand->computing > 1 ? demand->computing : 1;
+
+	if (all <= 0)
+		return turns;
+	return turns * all / fmax(all / 2, all - demand->multiprocessors);
+}
+
+/* Threads of all ranks share the cores; what a rank has of them alone is in the costs already. A
+ * thread that finds none left takes turns with one of those that compute, and the others wait for
+ * that one at the end of each kernel: all are as slow as a core of two. */
+static double host_arithmetic(const struct topology *topology, const struct demand *demand)
+{
+	double cores = (double)topology->host.cores, ranks = (double)topology->devices_per_node;
+
+	if (!topology->shares_host)
+		return 1;
+	return fmax(1, 1 + demand->threads - fmax(1, cores / ranks));
+}
+
+/* Seconds per second alone. `arithmetic` slows units (or cores), memory only what waits for it. */
+static double slowdown(const struct cost *cost, const struct demand *demand, double arithmetic,
+	bool everything_needs_cores)
+{
+	double turns = everything_needs_cores || demand->computing < 1 ? 1 : demand->computing;
+	double memory = fmax(turns, demand->memory);
+	double rest = cost->device - cost->arithmetic - cost->memory;
+	double time = cost->arithmetic * arithmetic + cost->memory * memory + rest;
+
+	if (everything_needs_cores)
+		time = (cost->arithmetic + rest) * arithmetic +
+		       cost->memory * fmax(memory, arithmetic);
+	return time / cost->device;
+}
+
+/* Of the device's memory while kernels of several streams take turns: one of them at a time. */
+static double memory_in_turns(const struct demand *demand)
+{
+	double turns = demand->computing > 1 ? demand->computing : 1;
+
+	return demand->transfers + (demand->memory - demand->transfers) / turns;
+}
+
+/* Links are shared in equal parts: rate = capacity / users (docs/cost-model.md). What a collective
+ * moves also goes through the device's memory. */
+static double collective_slowdown(
+	const struct cost *cost, const struct demand *demand, double cores)
+{
+	double slow = cores;
+
+	if (cost->memory_load > 0)
+		slow = fmax(slow, memory_in_turns(demand));
+
+	if (cost->fabric_load > 0)
+		slow = fmax(slow, demand->fabric);
+	if (cost->network_load > 0)
+		slow = fmax(slow, demand->network);
+	if (cost->link_load > 0)
+		slow = fmax(slow, demand->link);
+	if (cost->link_out_load > 0)
+		slow = fmax(slow, demand->link_out);
+	return at_least_one(slow);
+}
+
+static double rate_of(
+	const struct engine *engine, const struct task *task, const struct demand *demand)
+{
+	bool gpu = engine->topology->device.kind == DEVICE_GPU;
+	double cores = gpu ? 1 : host_arithmetic(engine->topology, demand);
+
+	if (task->cost.device <= 0)
+		return 1;
+	if (task->communicates && !gpu)
+		cores = fmax(1 + (cores - 1) * (1 - task->cost.idle), at_least_one(demand->memory));
+	if (!task->computes)
+		return 1 / collective_slowdown(&task->cost, demand, cores);
+	return 1 / slowdown(&task->cost, demand,
+			   gpu ? gpu_arithmetic(engine->topology, demand) : cores, !gpu);
+}
+
+void contention_rates(struct engine *engine)
+{
+	struct demand demand = {0};
+
+	engine->rates_stale = false;
+	if (!engine->contention)
+		return;
+	for (int i = 0; i < engine->n_queues; i++)
+		if (engine->queues[i].running >= 0)
+			add_demand(engine->topology, task_of(engine, engine->queues[i].running),
+				&demand);
+	for (int i = 0; i < engine->n_queues; i++) {
+		struct queue *queue = &engine->queues[i];
+
+		if (queue->running >= 0)
+			queue->rate =
+				demand.threads > 1
+					? rate_of(engine, task_of(engine, queue->running), &demand)
+					: 1;
+	}
+}

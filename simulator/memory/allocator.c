@@ -1,0 +1,434 @@
+#include "simulator/memory/allocator.h"
+
+#include <stdlib.h>
+
+enum {
+	MIB = 1 << 20,
+	ROUND = 512,
+	SMALL_REQUEST = MIB,
+	SMALL_SEGMENT = 2 * MIB,
+	LARGE_REQUEST = 10 * MIB,
+	LARGE_SEGMENT = 20 * MIB,
+	SEGMENT_ROUND = 2 * MIB,
+};
+
+struct allocator_block {
+	int64_t bytes, offset;        /* offset: in an expandable segment */
+	int previous, next;           /* in the segment; -1 */
+	int free_previous, free_next; /* of its size in the free list; -1 */
+	int stream;
+	bool small, is_free; /* in its free list */
+};
+
+void allocator_init(struct allocator *allocator, int64_t limit, bool expandable)
+{
+	*allocator = (struct allocator){.limit = limit, .expandable = expandable, .unused = -1};
+	for (int s = 0; s < ALLOCATOR_STREAMS; s++)
+		allocator->growing[s][0].tail = allocator->growing[s][1].tail = -1;
+}
+
+void allocator_finish(struct allocator *allocator)
+{
+	for (int s = 0; s < ALLOCATOR_STREAMS; s++) {
+		free(allocator->free[s][0].classes);
+		free(allocator->free[s][1].classes);
+	}
+	free(allocator->blocks);
+}
+
+static int block_new(struct allocator *a, struct allocator_block block)
+{
+	int index = a->unused;
+	if (index >= 0) {
+		a->unused = a->blocks[index].next;
+	} else {
+		a->blocks = array_grow(
+			a->blocks, &a->block_capacity, a->n_blocks + 1, sizeof(*a->blocks));
+		index = a->n_blocks++;
+	}
+	a->blocks[index] = block;
+	return index;
+}
+
+static void block_drop(struct allocator *a, int index)
+{
+	a->blocks[index].next = a->unused;
+	a->blocks[index].is_free = false;
+	a->unused = index;
+}
+
+static struct free_list *list_of(struct allocator *a, const struct allocator_block *block)
+{
+	return &a->free[block->stream][block->small];
+}
+
+/* The first class of the list that is not smaller. */
+static int lower_bound(const struct free_list *list, int64_t bytes)
+{
+	int low = 0, high = list->n;
+	while (low < high) {
+		int middle = (low + high) / 2;
+		if (list->classes[middle].bytes < bytes)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* There are about ten classes: a loop is faster than memmove. */
+static void class_new(struct free_list *list, int place, int64_t bytes)
+{
+	if (list->n == list->capacity)
+		list->classes = array_grow(
+			list->classes, &list->capacity, list->n + 1, sizeof(*list->classes));
+	for (int i = list->n++; i > place; i--)
+		list->classes[i] = list->classes[i - 1];
+	list->classes[place] = (struct size_class){bytes, -1};
+}
+
+static void class_drop(struct free_list *list, int place)
+{
+	list->n--;
+	for (int i = place; i < list->n; i++)
+		list->classes[i] = list->classes[i + 1];
+}
+
+static void list_put(struct allocator *a, int index)
+{
+	struct allocator_block *block = &a->blocks[index];
+	struct free_list *list = list_of(a, block);
+	int place = lower_bound(list, block->bytes);
+	if (place == list->n || list->classes[place].bytes != block->bytes)
+		class_new(list, place, block->bytes);
+	struct size_class *class = &list->classes[place];
+	block->free_previous = -1;
+	block->free_next = class->first;
+	if (class->first >= 0)
+		a->blocks[class->first].free_previous = index;
+	class->first = index;
+	block->is_free = true;
+}
+
+static void list_cut(struct allocator *a, int index)
+{
+	struct allocator_block *block = &a->blocks[index];
+	block->is_free = false;
+	if (block->free_next >= 0)
+		a->blocks[block->free_next].free_previous = block->free_previous;
+	if (block->free_previous >= 0) {
+		a->blocks[block->free_previous].free_next = block->free_next;
+		return;
+	}
+	struct free_list *list = list_of(a, block);
+	int place = lower_bound(list, block->bytes);
+	list->classes[place].first = block->free_next;
+	if (block->free_next < 0)
+		class_drop(list, place);
+}
+
+/* Whether the block at the head of a class could have another size without changing places. */
+static bool stays(const struct allocator *a, const struct free_list *list, int place, int64_t bytes)
+{
+	const struct size_class *class = &list->classes[place];
+	return a->blocks[class->first].free_next < 0 && (place == 0 || class[-1].bytes < bytes) &&
+	       (place + 1 == list->n || class[1].bytes > bytes);
+}
+
+/* `index` instead of the only block of a class. */
+static void class_replace(struct allocator *a, struct free_list *list, int place, int index)
+{
+	struct size_class *class = &list->classes[place];
+	a->blocks[class->first].is_free = false;
+	*class = (struct size_class){a->blocks[index].bytes, index};
+	a->blocks[index].free_previous = a->blocks[index].free_next = -1;
+	a->blocks[index].is_free = true;
+}
+
+static int64_t segment_bytes(int64_t bytes)
+{
+	if (bytes <= SMALL_REQUEST)
+		return SMALL_SEGMENT;
+	return bytes < LARGE_REQUEST ? LARGE_SEGMENT : round_up(bytes, SEGMENT_ROUND);
+}
+
+static bool is_segment(const struct allocator_block *block)
+{
+	return block->previous < 0 && block->next < 0;
+}
+
+static void release_list(struct allocator *a, const struct free_list *list)
+{
+	/* Blocks of a class go one by one, and the class with the last of them. */
+	for (int i = list->n - 1; i >= 0; i--) {
+		for (int block = list->classes[i].first, next; block >= 0; block = next) {
+			next = a->blocks[block].free_next;
+			if (!is_segment(&a->blocks[block]))
+				continue;
+			a->reserved -= a->blocks[block].bytes;
+			list_cut(a, block);
+			block_drop(a, block);
+		}
+	}
+}
+
+static struct growing *growing_of(struct allocator *a, const struct allocator_block *block)
+{
+	return &a->growing[block->stream][block->small];
+}
+
+static int64_t page_of(bool small)
+{
+	return small ? SMALL_SEGMENT : LARGE_SEGMENT;
+}
+
+/* What follows an unmapped stretch: the rest of a free block, or the block behind it. */
+static void cut_behind(struct allocator *a, struct allocator_block block, int64_t offset)
+{
+	int64_t bytes = block.offset + block.bytes - offset;
+	int next = block.next;
+	block.bytes = bytes;
+	block.offset = offset;
+	block.previous = -1;
+	int rest = bytes > 0 ? block_new(a, block) : -1;
+	if (next >= 0)
+		a->blocks[next].previous = rest;
+	if (rest >= 0)
+		list_put(a, rest);
+}
+
+/* The pages that lie wholly in a free block go back. Their addresses are used again only at the end
+ * of the segment; the real one fills holes first. */
+static void unmap(struct allocator *a, int index)
+{
+	struct allocator_block block = a->blocks[index];
+	struct growing *growing = growing_of(a, &block);
+	int64_t page = page_of(block.small), first = round_up(block.offset, page);
+	int64_t end = block.offset + block.bytes, last = end / page * page;
+	if (last <= first)
+		return;
+	a->reserved -= last - first;
+	list_cut(a, index);
+	if (growing->tail == index) {
+		growing->end = first;
+		growing->tail = first > block.offset ? index : block.previous;
+	} else {
+		cut_behind(a, block, last);
+	}
+	a->blocks[index].bytes = first - block.offset;
+	a->blocks[index].next = -1;
+	if (first > block.offset) {
+		list_put(a, index);
+		return;
+	}
+	if (block.previous >= 0)
+		a->blocks[block.previous].next = -1;
+	block_drop(a, index);
+}
+
+static void unmap_free(struct allocator *a)
+{
+	for (int i = 0, n = a->n_blocks; i < n; i++)
+		if (a->blocks[i].is_free)
+			unmap(a, i);
+}
+
+/* All segments that are wholly free go back to the device; of expandable ones, all pages. */
+static void release_cached(struct allocator *a)
+{
+	a->retries++;
+	if (a->expandable)
+		unmap_free(a);
+	for (int s = 0; s < ALLOCATOR_STREAMS && !a->expandable; s++) {
+		release_list(a, &a->free[s][0]);
+		release_list(a, &a->free[s][1]);
+	}
+}
+
+static bool has_room(const struct allocator *a, int64_t bytes)
+{
+	return a->limit == 0 || bytes <= a->limit - a->reserved;
+}
+
+static int segment_new(struct allocator *a, int stream, int64_t bytes)
+{
+	int64_t segment = segment_bytes(bytes);
+	if (!has_room(a, segment))
+		release_cached(a);
+	if (!has_room(a, segment)) {
+		a->failed = true;
+		return -1;
+	}
+	a->reserved += segment;
+	a->peak_reserved = max_i64(a->peak_reserved, a->reserved);
+	return block_new(a, (struct allocator_block){.bytes = segment,
+				    .previous = -1,
+				    .next = -1,
+				    .stream = stream,
+				    .small = bytes <= SMALL_REQUEST});
+}
+
+/* What the segment of this stream must grow by, in whole pages, to hold the request behind what is
+ * free at its end. */
+static int64_t growth_for(const struct allocator *a, const struct growing *growing, int64_t bytes)
+{
+	bool free_tail = growing->tail >= 0 && a->blocks[growing->tail].is_free;
+	int64_t there = free_tail ? a->blocks[growing->tail].bytes : 0;
+	return round_up(max_i64(segment_bytes(bytes) - there, 1), page_of(bytes <= SMALL_REQUEST));
+}
+
+/* The last block of the segment, in no list and large enough. */
+static int segment_grow(struct allocator *a, int stream, int64_t bytes)
+{
+	bool small = bytes <= SMALL_REQUEST;
+	struct growing *growing = &a->growing[stream][small];
+	if (!has_room(a, growth_for(a, growing, bytes)))
+		release_cached(a);
+	int64_t more = growth_for(a, growing, bytes);
+	if (!has_room(a, more)) {
+		a->failed = true;
+		return -1;
+	}
+	a->reserved += more;
+	a->peak_reserved = max_i64(a->peak_reserved, a->reserved);
+	int tail = growing->tail;
+	if (tail >= 0 && a->blocks[tail].is_free) {
+		list_cut(a, tail);
+		a->blocks[tail].bytes += more;
+	} else {
+		growing->tail = block_new(a, (struct allocator_block){.bytes = more,
+						     .offset = growing->end,
+						     .previous = tail,
+						     .next = -1,
+						     .stream = stream,
+						     .small = small});
+		if (tail >= 0)
+			a->blocks[tail].next = growing->tail;
+	}
+	growing->end += more;
+	return growing->tail;
+}
+
+/* What a block of `bytes` for a request is cut down by: 0 when that is not worth it. */
+static int64_t left_over(
+	const struct allocator *a, const struct allocator_block *block, int64_t bytes)
+{
+	int64_t left = block->bytes - bytes;
+	bool fine = block->small || a->expandable;
+	return (fine ? left < ROUND : left <= SMALL_REQUEST) ? 0 : left;
+}
+
+/* Makes the last `left` bytes of a block a block of their own, which is in no list. */
+static int split(struct allocator *a, int index, int64_t left)
+{
+	struct allocator_block rest = a->blocks[index];
+	rest.offset += rest.bytes - left;
+	rest.bytes = left;
+	rest.is_free = false;
+	rest.previous = index;
+	int second = block_new(a, rest);
+	if (rest.next >= 0)
+		a->blocks[rest.next].previous = second;
+	else if (a->expandable && growing_of(a, &rest)->tail == index)
+		growing_of(a, &rest)->tail = second;
+	a->blocks[index].next = second;
+	a->blocks[index].bytes -= left;
+	return second;
+}
+
+/* The smallest free block that is large enough, of equal ones the one freed last; -1. */
+static int take_cached(struct allocator *a, struct free_list *list, int64_t bytes)
+{
+	int place = lower_bound(list, bytes);
+	if (place == list->n)
+		return -1;
+	int index = list->classes[place].first;
+	int64_t left = left_over(a, &a->blocks[index], bytes);
+	if (left == 0) {
+		list_cut(a, index);
+		return index;
+	}
+	bool in_place = stays(a, list, place, left);
+	if (!in_place)
+		list_cut(a, index);
+	int rest = split(a, index, left);
+	if (in_place)
+		class_replace(a, list, place, rest);
+	else
+		list_put(a, rest);
+	return index;
+}
+
+static int take_new(struct allocator *a, int stream, int64_t bytes)
+{
+	int index = a->expandable ? segment_grow(a, stream, bytes) : segment_new(a, stream, bytes);
+	int64_t left = index >= 0 ? left_over(a, &a->blocks[index], bytes) : 0;
+	if (left > 0)
+		list_put(a, split(a, index, left));
+	return index;
+}
+
+int allocator_take(struct allocator *a, int stream, int64_t bytes)
+{
+	bytes = round_up(max_i64(bytes, 1), ROUND);
+	int index = take_cached(a, &a->free[stream][bytes <= SMALL_REQUEST], bytes);
+	if (index < 0)
+		index = take_new(a, stream, bytes);
+	if (index >= 0)
+		a->active += a->blocks[index].bytes;
+	a->peak_active = max_i64(a->peak_active, a->active);
+	return index;
+}
+
+/* `second` follows `first`. */
+static void merge(struct allocator *a, int first, int second)
+{
+	int next = a->blocks[second].next;
+	a->blocks[first].bytes += a->blocks[second].bytes;
+	a->blocks[first].next = next;
+	if (next >= 0)
+		a->blocks[next].previous = first;
+	else if (a->expandable && growing_of(a, &a->blocks[first])->tail == second)
+		growing_of(a, &a->blocks[first])->tail = first;
+	block_drop(a, second);
+}
+
+static bool is_free(const struct allocator *a, int index)
+{
+	return index >= 0 && a->blocks[index].is_free;
+}
+
+/* Makes two neighbours one free block; `listed`, one of the two, is free already. */
+static void join(struct allocator *a, int first, int second, int listed)
+{
+	struct free_list *list = list_of(a, &a->blocks[listed]);
+	int place = lower_bound(list, a->blocks[listed].bytes);
+	bool in_place = list->classes[place].first == listed &&
+			stays(a, list, place, a->blocks[first].bytes + a->blocks[second].bytes);
+	if (!in_place)
+		list_cut(a, listed);
+	merge(a, first, second);
+	if (in_place)
+		class_replace(a, list, place, first);
+	else
+		list_put(a, first);
+}
+
+void allocator_give(struct allocator *a, int index)
+{
+	if (index < 0)
+		return;
+	int previous = a->blocks[index].previous, next = a->blocks[index].next;
+	a->active -= a->blocks[index].bytes;
+	bool after = is_free(a, next), before = is_free(a, previous);
+	if (after && before) {
+		list_cut(a, next);
+		merge(a, index, next);
+	}
+	if (before)
+		join(a, previous, index, previous);
+	else if (after)
+		join(a, index, next, next);
+	else
+		list_put(a, index);
+}

@@ -1,0 +1,26 @@
+/* Private to nccl/: gathers and reduce-scatters by rings, which step by NCCL's protocols. */
+#ifndef SIMULATOR_NCCL_STEPS_H
+#define SIMULATOR_NCCL_STEPS_H
+
+#include "simulator/nccl/nccl.h"
+
+/* NCCL's own figures of a ring over a group (choice.c); us, GB/s. */
+struct nccl_ring {
+	bool may[NCCL_PROTOCOL_COUNT];        /* that links and environment leave */
+	double believed[NCCL_PROTOCOL_COUNT]; /* latency by which NCCL chooses */
+	double usual[NCCL_PROTOCOL_COUNT];    /* the same on a host of Intel's */
+	double stated[NCCL_PROTOCOL_COUNT];   /* what the topology's latency has beyond it */
+	double ll, ll128;                     /* bandwidths at most, as NCCL believes */
+	double bus, channels;                 /* of the graph */
+};
+
+/* Whether published times of such groups show the steps. */
+bool nccl_shows_steps(const struct topology *topology, const struct placement *placement,
+	enum collective_kind kind, enum nccl_algorithm algorithm);
+
+/* Seconds, and the protocol that NCCL takes. Keeps the laws of nccl_seconds. */
+double nccl_stepped_seconds(const struct nccl_ring *ring, const struct topology *topology,
+	const struct placement *placement, enum collective_kind kind, int64_t bytes,
+	enum nccl_protocol *protocol);
+
+#endif

@@ -1,0 +1,350 @@
+/* How long NCCL's algorithms take: launch + hops * latency + bytes / bandwidth, where the latency
+ * of a hop grows with what one step moves: small steps go by the LL protocol, larger ones by LL128
+ * and Simple, which synchronise more and fill larger chunks.
+ *
+ * Constants belong to generations of interconnects, never to a node of the catalogue. Fitted to the
+ * calibrating sources of bench/collectives; docs/cost-model.md says how and how well. us, GB/s. */
+#include "simulator/nccl/time.h"
+
+#include <math.h>
+
+enum { CONGESTION_NODES = 32 };
+
+/* Links inside a node. */
+enum {
+	LINK_NVLINK_2,
+	LINK_NVLINK_3,
+	LINK_NVLINK_4,
+	LINK_NVLINK_5,
+	LINK_XGMI,
+	LINK_PCIE,
+	LINK_COUNT
+};
+
+static const struct {
+	double launch;     /* of the kernel, us */
+	double hop;        /* of a small step */
+	double growth;     /* of a hop, per doubling of the step beyond step_inside */
+	double efficiency; /* of the link figure, many ranks */
+	double pair_loss;  /* of it between two ranks; over r - 1 with r */
+	double sharp;      /* all-reduce bandwidth of NVLink SHARP over the link figure; 0 = none */
+} links[LINK_COUNT] = {
+	[LINK_NVLINK_2] = {9, 0.95, 1.5, 1.0, 0, 0},
+	[LINK_NVLINK_3] = {11.4, 0.95, 1.245, 0.96, 0.097, 0},
+	[LINK_NVLINK_4] = {6.4, 0.95, 0.824, 0.96, 0.097, 0.736},
+	[LINK_NVLINK_5] = {12, 0.95, 0.598, 0.96, 0.097, 0.60},
+	[LINK_XGMI] = {15, 1.5, 1.5, 0.93, 0, 0},
+	[LINK_PCIE] = {11.4, 1.5, 2.0, 1.0, 0, 0},
+};
+
+/* Networks. */
+static const struct {
+	double latency; /* of topologies that state none, us */
+	double growth, tree_growth;
+	double ring, tree; /* efficiency of what the NICs deliver */
+	/* What is left of the NICs over 32 nodes and more is 1 / this, where others use the fabric
+	 * too; it falls with the square root of the nodes. */
+	double congestion;
+} networks[] = {
+	[NETWORK_NONE] = {14, 3.97, 4.08, 0.88, 0.97, 1},
+	[NETWORK_INFINIBAND] = {14, 3.97, 4.08, 0.88, 0.97, 1},
+	[NETWORK_ROCE] = {14, 3.97, 4.08, 0.88, 0.97, 1},
+	[NETWORK_EFA] = {29, 12.4, 20, 0.95, 0.95, 4.8},
+	[NETWORK_ETHERNET] = {56, 12.4, 20, 0.95, 0.92, 1},
+	[NETWORK_TCPX] = {449, 12.4, 20, 0.72, 0.72, 1},
+};
+
+/* A hop as NCCL's tables have it (ring, Simple): what `latency` of a topology is relative to. */
+static const double reference_nvlink = 3.4, reference_pcie = 5.7, reference_network = 14;
+/* RDMA by NICs of 200 Gbit/s and less; a ring gets less of faster ones, down to `ring` at 400. */
+static const double ring_of_slow_nic = 0.95, slow_nic = 25, fast_nic = 50;
+static const double network_hop = 9.5;      /* of a small step at that latency */
+static const double step_inside = 177e3;    /* bytes: larger steps take longer than small ones */
+static const double step_across = 7.8e3;    /* the same over a network */
+static const double tree_parts = 8;         /* of the bytes that one step of a tree moves */
+static const double tree_efficiency = 0.82; /* of a tree's link bandwidth to a ring's */
+static const double sharp_start = 16.9, sharp_growth = 10.26; /* from 1 MiB, per doubling */
+static const double sharp_across = 0.906; /* of NVLink SHARP's bandwidth when nodes follow */
+static const double pat_efficiency = 0.75;
+
+/* What a ring over several hosts of one NVLink domain gets of its links: the median of six
+ * calibrating rows (torchtitan-gb300; each alone says 0.56 to 0.78). */
+static const double over_hosts_share = 0.66;
+
+/* A chunk goes by Simple in two slices (collectives.h: CHUNKSTEPS, SLICESTEPS), and the next rank
+ * begins when it has the first: a step takes half of the chunk and this long, or the chunk, if that
+ * is more. us; the median of the first sizes by Simple over eight B200 and eight H100 (b200-slurm
+ * 64 MiB, simumax-h100 32 MiB: 10.0 to 12.1). */
+static const double slice_wait = 11.7;
+
+/* Rings of a hybrid cube mesh (DGX-1 with V100) over its first n GPUs, of the six that all eight
+ * have: what its links allow (0-1, 0-2 and 1-3 are single, 0-3, 0-4, 1-2, 1-5 double, ...). Five
+ * have no cycle over NVLink; their figure is measured (vTrain). */
+static const double cube_rings[] = {6, 6, 1, 2, 4, 1.65, 2, 4, 6};
+
+static int link_of(const struct topology *topology)
+{
+	static const int links_of[] = {
+		[GENERATION_CPU] = LINK_PCIE,
+		[GENERATION_VOLTA] = LINK_NVLINK_2,
+		[GENERATION_TURING] = LINK_NVLINK_2,
+		[GENERATION_AMPERE] = LINK_NVLINK_3,
+		[GENERATION_ADA] = LINK_PCIE,
+		[GENERATION_CDNA2] = LINK_XGMI,
+		[GENERATION_CDNA3] = LINK_XGMI,
+		[GENERATION_CDNA4] = LINK_XGMI,
+		[GENERATION_OTHER] = LINK_XGMI,
+		[GENERATION_HOPPER] = LINK_NVLINK_4,
+		[GENERATION_BLACKWELL] = LINK_NVLINK_5,
+	};
+
+	if (topology->fabric.kind == FABRIC_PCIE || topology->fabric.kind == FABRIC_SHARED_MEMORY)
+		return LINK_PCIE;
+	return links_of[topology->device.generation];
+}
+
+/* One group of ranks. */
+struct group_links {
+	int link, network;
+	double ranks, nodes, local; /* local: ranks in a node */
+	double port;                /* GB/s of one rank's link, as a ring gets it */
+	double node;                /* of a node's NICs, this group's share */
+	double ring;                /* of it, what a ring gets */
+	double inside, across;      /* latency of a small hop */
+};
+
+static double given(double stated, double otherwise)
+{
+	return stated > 0 ? stated : otherwise;
+}
+
+static double port_bandwidth(const struct topology *topology, int link, int64_t local)
+{
+	double port = topology->fabric.bandwidth / 1e9 * links[link].efficiency;
+
+	if (topology->fabric.kind == FABRIC_NVLINK_CUBE_MESH && local < COUNT_OF(cube_rings))
+		port *= cube_rings[local] / 6;
+	/* Of a mesh, some of the ranks have only the links between themselves. */
+	if (topology->fabric.kind == FABRIC_NVLINK_MESH && local > 1)
+		port *= (double)(local - 1) / (double)(topology->devices_per_node - 1);
+	if (local > 1)
+		port *= 1 - links[link].pair_loss / (double)(local - 1);
+	return port;
+}
+
+double nccl_links_share(const struct placement *placement)
+{
+	return placement->over_hosts ? over_hosts_share : 1;
+}
+
+static double ring_efficiency(const struct topology *topology)
+{
+	double fast = networks[topology->network.kind].ring;
+	double nic = topology->network.nic_bandwidth / 1e9;
+	double share = fmin(1, fmax(0, (nic - slow_nic) / (fast_nic - slow_nic)));
+
+	if (topology->network.kind == NETWORK_INFINIBAND || topology->network.kind == NETWORK_ROCE)
+		return ring_of_slow_nic + share * (fast - ring_of_slow_nic);
+	return fast;
+}
+
+/* Traffic that leaves a neighbourhood meets that of others on the way: published medians of a
+ * shared EFA cluster over 2, 8 and 32 nodes, and its absence on dedicated InfiniBand. Beyond 32
+ * nothing is known. */
+static double congestion_of(const struct topology *topology, int64_t nodes)
+{
+	double far =
+		given(topology->network.congestion, networks[topology->network.kind].congestion);
+
+	return fmax(1, far * sqrt((double)min_i64(nodes, CONGESTION_NODES) / CONGESTION_NODES));
+}
+
+static void init_across(struct group_links *group, const struct topology *topology,
+	const struct placement *placement)
+{
+	double latency = given(topology->network.latency * 1e6, networks[group->network].latency);
+
+	group->node = topology_node_bandwidth(topology) / 1e9 / (double)placement->groups_per_node /
+		      congestion_of(topology, placement->nodes);
+	group->ring = group->node * ring_efficiency(topology);
+	group->across = fmax(1, network_hop + latency - reference_network);
+}
+
+static struct group_links links_of_group(
+	const struct topology *topology, const struct placement *placement)
+{
+	struct group_links group = {.link = link_of(topology),
+		.network = topology->network.kind,
+		.ranks = (double)placement->ranks,
+		.nodes = (double)placement->nodes,
+		.node = INFINITY,
+		.ring = INFINITY};
+	double reference = group.link == LINK_PCIE ? reference_pcie : reference_nvlink;
+	double latency = given(topology->fabric.latency * 1e6, reference);
+
+	group.local = (double)ceil_div(placement->ranks, placement->nodes);
+	group.port = placement->ranks_per_node > 1
+			     ? nccl_links_share(placement) * port_bandwidth(topology, group.link,
+								     placement->ranks_per_node)
+			     : INFINITY;
+	group.inside = fmax(0.1, links[group.link].hop + latency - reference);
+	if (placement->nodes > 1)
+		init_across(&group, topology, placement);
+	return group;
+}
+
+/* Doublings of a step beyond the size up to which it is small. */
+static double doublings(double step, double small)
+{
+	double ratio = step / small;
+
+	return 0.5 * log2(1 + ratio * ratio);
+}
+
+static double hop_inside(const struct group_links *group, double step)
+{
+	return group->inside + links[group->link].growth * doublings(step, step_inside);
+}
+
+static double hop_across(const struct group_links *group, double growth, double step)
+{
+	return group->across + growth * doublings(step, step_across);
+}
+
+/* A ring of n nodes crosses the network n times; one rank a node: at each step. */
+static double ring_time(const struct group_links *group, enum collective_kind kind, double bytes)
+{
+	double passes = kind == COLLECTIVE_ALL_REDUCE ? 2 : 1;
+	double steps = passes * (group->ranks - 1);
+	double across = group->nodes == 1 ? 0 : group->local > 1 ? passes * group->nodes : steps;
+	double step = bytes / group->ranks;
+	double bus = fmin(group->port, group->ring);
+
+	return fmax(0, steps - across) * hop_inside(group, step) +
+	       across * hop_across(group, networks[group->network].growth, step) +
+	       step * steps / (1e3 * bus);
+}
+
+/* Hops from a leaf to the root across nodes. */
+static double tree_depth(const struct group_links *group)
+{
+	return group->nodes > 1 ? ceil(log2(group->nodes)) : 0;
+}
+
+/* What the NICs carry of an all-reduce up and down a tree: between two nodes everything once a
+ * direction, else twice. */
+static double tree_network(const struct group_links *group)
+{
+	return group->node * networks[group->network].tree * (group->nodes > 2 ? 0.5 : 1);
+}
+
+/* Up to the root and down again. Chunks follow one another through the tree, so filling them counts
+ * once each way and only the small hop at each level. */
+static double tree_across(const struct group_links *group, double step)
+{
+	double growth = networks[group->network].tree_growth;
+
+	if (group->nodes <= 1)
+		return 0;
+	return 2 * (hop_across(group, growth, step) + (tree_depth(group) - 1) * group->across);
+}
+
+static double tree_time(const struct group_links *group, double bytes)
+{
+	double step = bytes / tree_parts;
+	double inside = group->port / 2 * tree_efficiency;
+	double bandwidth = group->nodes == 1 ? inside : fmin(1.3 * inside, tree_network(group));
+
+	return 2 * (group->local - 1) * hop_inside(group, step) + tree_across(group, step) +
+	       bytes / (1e3 * bandwidth);
+}
+
+/* NVLink SHARP reduces in the switch; across nodes, a tree of what the switches hold. */
+static double sharp_time(
+	const struct group_links *group, const struct topology *topology, double bytes)
+{
+	double bandwidth = topology->fabric.bandwidth / 1e9 * links[group->link].sharp;
+	double time = sharp_start + sharp_growth * log2(1 + bytes / 0x1p20);
+
+	if (group->nodes == 1)
+		return time + bytes / (1e3 * bandwidth);
+	return time + tree_across(group, bytes / tree_parts) +
+	       bytes / (1e3 * fmin(bandwidth * sharp_across, tree_network(group)));
+}
+
+/* One rank a node: halving distances, log2 of them. */
+static double pat_time(const struct group_links *group, double bytes)
+{
+	double share = (group->ranks - 1) / group->ranks;
+
+	return ceil(log2(group->ranks)) *
+		       hop_across(group, networks[group->network].growth, bytes / group->ranks) +
+	       bytes * share / (1e3 * group->ring * pat_efficiency);
+}
+
+static double algorithm_time(const struct group_links *group, const struct topology *topology,
+	enum collective_kind kind, enum nccl_algorithm algorithm, double bytes)
+{
+	switch (algorithm) {
+	case NCCL_RING:
+		return ring_time(group, kind, bytes);
+	case NCCL_TREE:
+		return tree_time(group, bytes);
+	case NCCL_NVLS:
+	case NCCL_NVLS_TREE:
+		return sharp_time(group, topology, bytes);
+	case NCCL_PAT:
+		return pat_time(group, bytes);
+	case NCCL_ALGORITHM_COUNT:
+		break;
+	}
+	return INFINITY;
+}
+
+double nccl_seconds(const struct topology *topology, const struct placement *placement,
+	enum collective_kind kind, enum nccl_algorithm algorithm, int64_t bytes)
+{
+	struct group_links group = links_of_group(topology, placement);
+	double time = algorithm_time(&group, topology, kind, algorithm, (double)bytes);
+
+	return 1e-6 * (links[group.link].launch + time);
+}
+
+double nccl_simple_seconds(const struct topology *topology, const struct placement *placement,
+	enum collective_kind kind, int64_t bytes)
+{
+	struct group_links group = links_of_group(topology, placement);
+	double chunk = (double)bytes / group.ranks / (1e3 * group.port);
+	double sliced = (group.ranks - 1) * (chunk / 2 + slice_wait);
+
+	return fmax(nccl_seconds(topology, placement, kind, NCCL_RING, bytes),
+		1e-6 * (links[group.link].launch + sliced));
+}
+
+/* The last rank has everything when the chunks have filled the ring and passed by. */
+static double broadcast_time(const struct group_links *group, double bytes)
+{
+	double across = group->nodes > 1 ? fmin(group->nodes, group->ranks - 1) : 0;
+	double step = bytes / group->ranks;
+	double growth = networks[group->network].growth;
+	double fill = group->nodes > 1 ? growth * doublings(step, step_across)
+				       : links[group->link].growth * doublings(step, step_inside);
+
+	return (group->ranks - 1 - across) * group->inside + across * group->across + fill +
+	       bytes / (1e3 * fmin(group->port, group->ring));
+}
+
+double nccl_broadcast_seconds(
+	const struct topology *topology, const struct placement *placement, int64_t bytes)
+{
+	struct group_links group = links_of_group(topology, placement);
+
+	return 1e-6 * (links[group.link].launch + broadcast_time(&group, (double)bytes));
+}
+
+double nccl_ring_bandwidth(const struct topology *topology, const struct placement *placement)
+{
+	struct group_links group = links_of_group(topology, placement);
+
+	return fmin(group.port, group.ring);
+}

@@ -1,0 +1,26 @@
+/* Private to nccl/: how long NCCL's algorithms take, as measured; choice.c has the model by
+ * which NCCL chooses among them. */
+#ifndef SIMULATOR_NCCL_TIME_H
+#define SIMULATOR_NCCL_TIME_H
+
+#include "simulator/nccl/nccl.h"
+
+/* Seconds over ranks > 1; `bytes` is the full (gathered) size. Only for an algorithm that NCCL
+ * considers for this group. Never falls when bytes, latencies or oversubscription grow or a
+ * bandwidth shrinks. */
+double nccl_seconds(const struct topology *topology, const struct placement *placement,
+	enum collective_kind kind, enum nccl_algorithm algorithm, int64_t bytes);
+
+/* A gather or reduce-scatter by a ring inside a node that goes by Simple, at the first sizes that
+ * do too. */
+double nccl_simple_seconds(const struct topology *topology, const struct placement *placement,
+	enum collective_kind kind, int64_t bytes);
+
+/* Of the links inside a node, what a ring gets: less than 1 over several hosts of an NVLink domain.
+ */
+double nccl_links_share(const struct placement *placement);
+
+/* GB/s that a ring over the group gets of its slowest link. */
+double nccl_ring_bandwidth(const struct topology *topology, const struct placement *placement);
+
+#endif
