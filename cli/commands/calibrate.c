@@ -162,7 +162,7 @@ static bool check_operand(const struct arguments *arguments, const struct launch
 		return error_set(error, EXIT_CODE_USAGE,
 			"calibrate cluster: expected to be started by mpirun, srun or torchrun, "
 			"one process "
-			"a rank, got one process (docs/cluster.md)");
+			"a rank, got one process (docs/train.md)");
 	if (!cluster && launcher->ranks > 1)
 		return error_set(error, EXIT_CODE_USAGE,
 			"calibrate local: expected one process, got %d of %s; use calibrate "

@@ -15,7 +15,7 @@ static const double host_barrier = 4e-6;
  * (bench/results/training.md). */
 static const double scheduler_wait = 2e-3;
 /* A rank that waits for the network looks at its messages now and then: 5.6 % of a core on a link
- * of 200 Mbit/s, 9.0 % at 1 Gbit/s, sums included (docs/cluster.md). */
+ * of 200 Mbit/s, 9.0 % at 1 Gbit/s, sums included (docs/train.md). */
 static const double network_idle = 0.9;
 /* Channels that run are twice the graph's (connect.cc), one multiprocessor each. */
 enum { CHANNELS_MAX = 32 };

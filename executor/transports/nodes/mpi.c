@@ -14,7 +14,7 @@
 #include "executor/transports/nodes/mpi_help.h"
 
 /* Between two looks at messages on their way: short at first, for those that are nearly there; then
- * as long as costs a core little (docs/cluster.md). */
+ * as long as costs a core little (docs/train.md). */
 #define NAP_SHORTEST 20e-6
 #define NAP_LONGEST  200e-6
 
