@@ -6,51 +6,7 @@
 #ifndef EXECUTOR_EXECUTOR_H
 #define EXECUTOR_EXECUTOR_H
 
-#include "schedule/schedule.h"
-
-/* What is held to predicted times: the device's operations, what moves bytes between ranks or
- * tiers. */
-enum pace { PACE_NONE = 0, PACE_COMPUTE = 1, PACE_COLLECTIVES = 2, PACE_ALL = 3 };
-
-/* After the warm-up, until the last step of the run. */
-enum lr_schedule { LR_CONSTANT, LR_LINEAR, LR_COSINE };
-extern const char *const lr_schedule_names[];
-
-/* Whether a GPU gets a step as one CUDA graph: where that can be done, or as it was asked. */
-enum graph_wish { GRAPHS_AUTO, GRAPHS_ON, GRAPHS_OFF };
-
-struct training {
-	int64_t steps;
-	int64_t seed;
-	double learning_rate;
-	int64_t warmup; /* steps of linear warm-up */
-	enum lr_schedule lr_schedule;
-	double min_lr; /* what it decays to */
-	double beta1, beta2, epsilon, weight_decay;
-};
-
-/* The defaults of docs/defaults.md. */
-struct training training_defaults(void);
-
-/* Of step `step`, from 0. With s = step + 1 and w steps of warm-up out of n: rate * s / w in the
- * warm-up, then with p = (s - 1 - w) / (n - w): linear rate - (rate - min) p, cosine
- * min + (rate - min) (1 + cos(pi p)) / 2, as get_cosine_schedule_with_warmup of transformers. */
-double training_learning_rate(const struct training *training, int64_t step);
-
-struct progress {
-	int64_t step, steps; /* `step` of them are done */
-	double loss, gradient_norm, step_time, tokens_per_s;
-};
-
-/* What a checkpoint says of the run that it was written by. */
-struct checkpoint_info {
-	const char *folder; /* of the checkpoint itself */
-	int64_t step;       /* so many are done */
-	struct model *model;
-	struct training training;
-	const char *plan; /* in a line */
-	int64_t ranks, seq_len, global_batch, data_tokens;
-};
+#include "executor/job/job.h"
 
 /* `path` is a checkpoint, or a folder of checkpoints, of which the newest is taken. EXIT_CODE_INPUT
  * when there is none, or it is damaged or of another model (NULL: any). Strings live in `arena`. */
@@ -60,59 +16,8 @@ bool executor_find_checkpoint(struct arena *arena, const char *path, const struc
 /* The weights of a checkpoint as one safetensors file (fp32, Hugging Face's names and layouts). */
 bool executor_export_safetensors(const char *checkpoint, const char *path, struct error *error);
 
-/* Who started this process as one of many ranks; ranks = 1: nobody. */
-struct launcher {
-	const char *name; /* "mpirun", "srun", "mpiexec", "torchrun" */
-	int rank, ranks;
-	int local_rank, local_ranks; /* local_ranks 0 = the launcher does not say */
-	bool starts_mpi;             /* ranks can find each other by MPI; else over TCP: */
-	const char *host;            /* the first rank's machine; NULL with MPI */
-	int port;                    /* where it listens there */
-	double join_timeout;         /* s until all must have come; 0 = LAUNCHER_JOIN_TIMEOUT */
-};
-#define LAUNCHER_JOIN_TIMEOUT 60.0
-
 /* From the environment, whose strings stay there. EXIT_CODE_USAGE when that contradicts itself. */
 bool executor_launcher(struct launcher *launcher, struct error *error);
-
-struct executor_job {
-	const struct plan_file *plan; /* of runtime shardplan; the schedule is built from it */
-	const char *plan_text;        /* the same as text: what the rank processes read */
-	struct training training;
-	const char *data;   /* path of a text file (tokens are bytes) or an llm.c .bin token file */
-	const char *device; /* "host", "cuda" or "null" (no arithmetic, for tests); NULL = host */
-	const char *transport; /* of cuda: "nccl" or "device" (ranks share a GPU); NULL: NCCL where
-				* every rank has a GPU */
-	enum graph_wish cuda_graphs;
-	int threads;         /* of each rank on CPUs; 0 = those that its part of the CPUs allows */
-	const char *kernels; /* "cpu" or "reference"; NULL = cpu */
-	const char *program; /* of the rank processes; NULL = this executable */
-	const char *checkpoint; /* folder for checkpoints; NULL = none. One is written at the end */
-	int64_t checkpoint_every;   /* steps; 0 = only at the end */
-	int64_t checkpoint_keep;    /* the newest so many stay; 0 = all */
-	bool checkpoint_background; /* a thread writes a copy of the state (12 bytes a parameter
-				     * and shard group) while training goes on */
-	const char *weights; /* .safetensors file or its folder to start from; NULL = by seed */
-	const char *resume;  /* a checkpoint or a folder of them; NULL = from the start. steps
-			      * counts from the start of the first run */
-	const char *fault;   /* seeded faults for tests, docs/faults.md; NULL = none */
-	/* Predicted; for watchdog deadlines and pacing. May be NULL without `pace`. */
-	const struct timeline *expected;
-	unsigned pace;      /* PACE_*: which operations last as long as predicted, at least */
-	double slow_motion; /* >= 1, 0 = 1: that many times as long, while measured times are
-			     * divided by it */
-	bool ring; /* over machines: collectives as flat rings, whose sums are in another order */
-	bool all_plans;    /* level "plan" was asked for, which NCCL's sums cannot keep */
-	bool any_rounding; /* bits need only repeat for this plan (level "run"): a GPU may then
-			    * round where other plans would not */
-	struct launcher launcher; /* ranks > 1: this process is for one rank of them, and only the
-				   * first one's is told and measured. Zeroed: starts all ranks */
-	void (*report)(
-		const struct progress *progress, void *data); /* rank 0, per step; may be NULL */
-	/* Called when a signal asks for an end after this step; may be NULL. */
-	void (*stopping)(void *report_data);
-	void *report_data;
-};
 
 /* Trains and measures. EXIT_CODE_FAULT when a rank died, hung or computed a non-finite value. Of a
  * launcher's processes one says what went wrong; the message of the others is "".
@@ -122,7 +27,6 @@ bool executor_train(const struct executor_job *job, struct arena *arena,
 
 /* A rank process: main() calls this when argv[1] is EXECUTOR_RANK_ARGUMENT. Returns the exit code.
  */
-#define EXECUTOR_RANK_ARGUMENT "--shardplan-rank"
 int executor_rank_main(int argc, char **argv);
 
 /* This machine as a topology of `devices` CPU devices (0 = one per core), by hwloc where built in.
@@ -135,19 +39,6 @@ bool executor_detect_local(
  * it. EXIT_CODE_ENVIRONMENT without driver or GPU. */
 bool executor_describe_gpus(
 	struct arena *arena, const char **facts, const char **matrix, struct error *error);
-
-struct calibrate_options {
-	bool choose;          /* GPUs: between cuBLASLt's ways of doing each product */
-	bool quick;           /* seconds instead of a minute */
-	const int64_t *ranks; /* group sizes for collectives; NULL = 2, 4, 8 */
-	int n_ranks;
-	const char *program; /* as in executor_job */
-	/* ranks > 1: a cluster's, of which the first one measures its node and is told; the others
-	 * only take part, and their `calibration` stays empty. */
-	struct launcher launcher;
-	void (*report)(const char *line, void *data); /* one line per measurement; may be NULL */
-	void *report_data;
-};
 
 /* Measures GEMM, attention, memory bandwidth and collectives: of this machine, or of a cluster. */
 bool executor_calibrate(const struct calibrate_options *options, struct arena *arena,

@@ -1,4 +1,3 @@
-#include "executor/rank_main.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -6,36 +5,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "executor/calibration/calibration.h"
+#include "executor/executor.h"
 #include "executor/launch/launch.h"
-#include "executor/training/open_gpu.h"
+#include "executor/training/training.h"
 #include "kernels/kernels.h"
-
-void *rank_reserve_workspace(void)
-{
-	void *workspace = mmap(NULL, KERNELS_WORKSPACE_BYTES, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	return workspace != MAP_FAILED ? workspace : NULL;
-}
-
-void rank_release_workspace(void *workspace)
-{
-	if (workspace != NULL)
-		munmap(workspace, KERNELS_WORKSPACE_BYTES);
-}
-
-bool rank_report(struct segment *segment, const struct text *text, struct error *error)
-{
-	struct segment_header *header = segment->header;
-
-	if ((int64_t)text->length >= header->report_bytes)
-		return error_set(error, EXIT_CODE_INTERNAL,
-			"a report of %lld bytes, there is room for %lld", (long long)text->length,
-			(long long)header->report_bytes);
-	memcpy(segment_report(segment), text_string(text), text->length);
-	header->report_length = (int64_t)text->length;
-	return true;
-}
 
 static bool run_job(struct segment *segment, struct error *error)
 {

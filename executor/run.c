@@ -5,32 +5,12 @@
 #include <string.h>
 
 #include "executor/checkpoints/checkpoints.h"
-#include "executor/checkpoints/safetensors.h"
 #include "executor/compute/compute.h"
 #include "executor/launch/launch.h"
-#include "executor/ranks/expectation.h"
-#include "executor/ranks/machine.h"
-#include "executor/training/open_gpu.h"
+#include "executor/training/training.h"
 
 /* Address space for the ranks' report; pages come when they are touched. */
 enum { REPORT_BYTES = 256 << 20 };
-
-struct training training_defaults(void)
-{
-	return (struct training){.steps = 100,
-		.learning_rate = 3e-4,
-		.beta1 = 0.9,
-		.beta2 = 0.95,
-		.epsilon = 1e-8,
-		.weight_decay = 0.1};
-}
-
-const struct kernels *executor_kernels(const char *name)
-{
-	if (name == NULL || strcmp(name, "cpu") == 0)
-		return kernels_cpu();
-	return kernels_by_name(name);
-}
 
 /* One run, seen from the launcher. */
 struct run {
@@ -185,8 +165,7 @@ static bool check_checkpoints(struct run *run, struct error *error)
 	int64_t *steps;
 
 	if (job->resume != NULL) {
-		if (!executor_find_checkpoint(
-			    run->arena, job->resume, job->plan->model, &info, error))
+		if (!checkpoint_find(run->arena, job->resume, job->plan->model, &info, error))
 			return false;
 		if (info.step >= job->training.steps)
 			return error_set(error, EXIT_CODE_USAGE,

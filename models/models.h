@@ -11,6 +11,7 @@
 #include "models/architecture.h"
 #include "models/flops.h"
 #include "models/model.h"
+#include "models/safetensors.h"
 
 /* The presets that are embedded in the binary, sorted by name. */
 extern const struct embedded_file model_presets[];

@@ -1,9 +1,9 @@
 /* Private to calibration: repeated timing, and the parts of the measurement. */
-#ifndef EXECUTOR_CALIBRATE_H
-#define EXECUTOR_CALIBRATE_H
+#ifndef EXECUTOR_CALIBRATION_BENCH_H
+#define EXECUTOR_CALIBRATION_BENCH_H
 
-#include "executor/executor.h"
-#include "executor/interpreter/recorder.h"
+#include "executor/interpreter/interpreter.h"
+#include "executor/job/job.h"
 #include "kernels/kernels.h"
 
 enum { CALIBRATE_VISITS = 6, CALIBRATE_FIGURES = 320 /* of a visit, at most */ };
@@ -66,7 +66,7 @@ double bench_flops(const struct product_shape *shape); /* FLOP, 2 m n k */
 void bench_keep_product(struct bench *bench, enum dtype dtype, const struct product_shape *shape,
 	double flops, double chosen_flops);
 
-/* calibrate_kernels.c, calibrate_memory.c, calibrate_products.c, calibrate_shapes.c (after both):
+/* kernels.c, memory.c, products.c, layer_products.c (after both):
  * one core, and all cores together. */
 bool calibrate_kernels(struct bench *bench, struct error *error);
 void calibrate_memory(struct bench *bench);
@@ -74,12 +74,12 @@ void calibrate_products(struct bench *bench);
 void calibrate_shapes(struct bench *bench);
 /* Of ordinary values, in pages as training has them. The caller frees it. */
 float *bench_floats(int64_t n);
-/* calibrate_collectives.c: shm collectives by size, for each number of ranks; or those of all
+/* fit_collectives.c: shm collectives by size, for each number of ranks; or those of all
  * levels of a launcher's ranks. */
 bool calibrate_collectives(struct bench *bench, struct error *error);
 /* NCCL's, over the GPUs of this machine or of a launcher's ranks. */
 bool calibrate_gpu_collectives(struct bench *bench, int gpus, struct error *error);
-/* calibrate_cluster.c: the topology of a node becomes that of the cluster whose collectives were
+/* cluster.c: the topology of a node becomes that of the cluster whose collectives were
  * timed. */
 void bench_forget_origin(struct topology *topology, const char *key); /* was measured instead */
 bool bench_describe_gpu_cluster(

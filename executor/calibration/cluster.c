@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "executor/calibration/bench.h"
-#include "executor/ranks/machine.h"
+#include "executor/calibration/calibration.h"
+#include "executor/ranks/ranks.h"
 
 /* --- the link --- */
 
@@ -48,15 +48,14 @@ static bool not_measured(struct error *error)
 
 /* --- of processors --- */
 
-bool executor_describe_cluster(const struct launcher *launcher,
-	const struct calibration *calibration, struct arena *arena, struct topology **topology,
-	struct error *error)
+bool describe_cluster(const struct launcher *launcher, const struct calibration *calibration,
+	struct arena *arena, struct topology **topology, struct error *error)
 {
 	int64_t nodes = 1;
 
 	for (int i = 0; i < calibration->n_collectives; i++)
 		nodes = max_i64(nodes, calibration->collectives[i].nodes);
-	if (!executor_detect_local(launcher->ranks / nodes, arena, topology, error))
+	if (!detect_local(launcher->ranks / nodes, arena, topology, error))
 		return false;
 	struct topology *t = *topology;
 	t->name = "cluster";

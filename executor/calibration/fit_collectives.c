@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "executor/calibration/bench.h"
-#include "executor/calibration/time_host.h"
+#include "executor/calibration/timer.h"
 #include "executor/launch/launch.h"
 
 enum { KINDS = 3, REPORT_ROOM = 1 << 20 };

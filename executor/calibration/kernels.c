@@ -6,8 +6,7 @@
 #include "executor/calibration/bench.h"
 #include "executor/compute/compute.h"
 #include "executor/interpreter/interpreter.h"
-#include "executor/ranks/event.h"
-#include "executor/ranks/machine.h"
+#include "executor/ranks/ranks.h"
 #include "kernels/bf16.h"
 
 enum { ATTENTION_TOKENS = 512, ATTENTION_HEADS = 4, HEAD_DIM = 64 };
@@ -213,7 +212,7 @@ static bool build_small_schedule(
 	struct choices choices = {0};
 	struct plan *plan = ARENA_NEW(bench->arena, struct plan);
 
-	return executor_detect_local(1, bench->arena, &topology, error) &&
+	return detect_local(1, bench->arena, &topology, error) &&
 	       model_load_preset(bench->arena, "gpt2-124m", &model, error) &&
 	       choices_set(&choices, "micro_batch", "micro-batch", "1", bench->arena, error) &&
 	       choices_set(&choices, "strategy", "strategy", "NO_SHARD", bench->arena, error) &&

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 
 #include "executor/calibration/bench.h"
-#include "executor/ranks/event.h"
-#include "executor/ranks/machine.h"
+#include "executor/ranks/ranks.h"
 #include "kernels/bf16.h"
 
 /* The linears of a block, as multiples of its width, and a head. */

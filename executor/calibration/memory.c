@@ -5,26 +5,11 @@
 
 #include "executor/calibration/bench.h"
 #include "executor/compute/compute.h"
-#include "executor/memory/huge_pages.h"
-#include "executor/ranks/event.h"
-#include "executor/ranks/machine.h"
+#include "executor/memory/memory.h"
+#include "executor/ranks/ranks.h"
 
 /* Streams well beyond the caches of one core. */
 enum { STREAM_FLOATS = 8 << 20, MAX_CORES = 256, ROUNDS = 5 };
-
-float *bench_floats(int64_t n)
-{
-	float *floats = malloc((size_t)n * sizeof(float));
-
-	if (floats == NULL)
-		base_out_of_memory((size_t)n * sizeof(float));
-	/* Values of ordinary size: zeros and denormals have their own speed. */
-	for (int64_t i = 0; i < n; i++)
-		floats[i] = (float)(i % 17 - 8) / 16;
-	/* As in training. */
-	huge_pages(floats, n * (int64_t)sizeof(float));
-	return floats;
-}
 
 /* Something that passes over arrays of its own. */
 struct walk {

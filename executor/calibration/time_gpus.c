@@ -2,10 +2,10 @@
  * collective lets all come. The memory is known to NCCL as that of training is. */
 #include <time.h>
 
-#include "executor/calibration/time_host.h"
-#include "executor/devices/stopwatch.h"
-#include "executor/training/open_gpu.h"
-#include "executor/transports/nccl_buffers.h"
+#include "executor/calibration/timer.h"
+#include "executor/devices/devices.h"
+#include "executor/training/training.h"
+#include "executor/transports/transports.h"
 
 /* Looks at an event before the thread sleeps between looks. */
 enum { SPINS = 2000, NAP_NS = 20000, PAGE = 4096 };

@@ -7,13 +7,14 @@
  * A checkpoint is written under a name that no reader looks for, flushed, and renamed: it is there
  * as a whole or not at all, and never overwritten. It says nothing of the strategy, so it can be
  * read by any number of ranks under any plan of the same model. */
-#ifndef EXECUTOR_CHECKPOINT_H
-#define EXECUTOR_CHECKPOINT_H
+#ifndef EXECUTOR_CHECKPOINTS_H
+#define EXECUTOR_CHECKPOINTS_H
 
 #include "executor/checkpoints/folders.h"
+#include "executor/checkpoints/safetensors.h"
 #include "executor/checkpoints/shards.h"
-#include "executor/executor.h"
-#include "executor/transports/comm.h"
+#include "executor/job/job.h"
+#include "executor/transports/transports.h"
 
 /* Elements [begin, end) of a parameter: `arrays` runs of fp32 in a file, one after the other. */
 struct checkpoint_piece {
@@ -58,6 +59,13 @@ const char *checkpoint_folder(struct arena *arena, const char *folder, int64_t s
 const char *checkpoint_partial_folder(struct arena *arena, const char *folder, int64_t step);
 /* Steps of the complete checkpoints, ascending; their number. */
 int checkpoint_list(struct arena *arena, const char *folder, int64_t **steps);
+
+/* `path` is a checkpoint, or a folder of checkpoints, of which the newest is taken. EXIT_CODE_INPUT
+ * when there is none, or it is damaged or of another model (NULL: any). Strings live in `arena`. */
+bool checkpoint_find(struct arena *arena, const char *path, const struct model *model,
+	struct checkpoint_info *info, struct error *error);
+/* The weights of a checkpoint as one safetensors file (fp32, Hugging Face's names and layouts). */
+bool checkpoint_export(const char *checkpoint, const char *path, struct error *error);
 
 /* What one rank has written of a checkpoint. */
 struct checkpoint_part {

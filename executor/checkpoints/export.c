@@ -128,14 +128,14 @@ static bool write_all(struct exporter *e, struct error *error)
 	return ok;
 }
 
-bool executor_export_safetensors(const char *checkpoint, const char *path, struct error *error)
+bool checkpoint_export(const char *checkpoint, const char *path, struct error *error)
 {
 	struct checkpoint_info info;
 	struct manifest manifest;
 	struct exporter e = {.manifest = &manifest};
 	const char *partial = arena_printf(&e.arena, "%s.partial", path);
 
-	bool ok = executor_find_checkpoint(&e.arena, checkpoint, NULL, &info, error) &&
+	bool ok = checkpoint_find(&e.arena, checkpoint, NULL, &info, error) &&
 		  manifest_read(&e.arena, info.folder, info.model, &manifest, error);
 	if (ok) {
 		e.model = info.model;

@@ -1,11 +1,11 @@
 /* File operations of checkpoints, one by one: each is counted, so that a test can make any of them
  * fail, stop short or be the last thing that a rank does. */
-#ifndef EXECUTOR_STORE_H
-#define EXECUTOR_STORE_H
+#ifndef EXECUTOR_CHECKPOINTS_FOLDERS_H
+#define EXECUTOR_CHECKPOINTS_FOLDERS_H
 
 #include <stddef.h>
 
-#include "executor/job/fault.h"
+#include "executor/job/job.h"
 
 struct store {
 	struct fault

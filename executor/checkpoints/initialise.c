@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "executor/checkpoints/shards.h"
-#include "executor/compute/random.h"
-#include "executor/ranks/cores.h"
+#include "executor/compute/compute.h"
+#include "executor/ranks/ranks.h"
 #include "kernels/bf16.h"
 
 enum { MOST_THREADS = 64, PIECE = 1 << 18 /* elements that a thread fills at a time */ };

@@ -115,7 +115,7 @@ int checkpoint_pieces(const struct schedule *schedule, int rank, int arrays,
 	return n;
 }
 
-bool executor_find_checkpoint(struct arena *arena, const char *path, const struct model *model,
+bool checkpoint_find(struct arena *arena, const char *path, const struct model *model,
 	struct checkpoint_info *info, struct error *error)
 {
 	struct manifest m;

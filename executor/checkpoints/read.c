@@ -10,7 +10,7 @@
 #include <xxhash.h>
 
 #include "executor/checkpoints/checkpoints.h"
-#include "executor/ranks/expectation.h"
+#include "executor/ranks/ranks.h"
 
 enum { CHUNK = 1 << 20 };
 

@@ -2,11 +2,11 @@
  *
  * models/safetensors.h reads the headers. GPT-2's projections are stored [in, out] in the files
  * (its Conv1D), ours are [out, in]; everything else lies as ours does. */
-#ifndef EXECUTOR_SAFETENSORS_H
-#define EXECUTOR_SAFETENSORS_H
+#ifndef EXECUTOR_CHECKPOINTS_SAFETENSORS_H
+#define EXECUTOR_CHECKPOINTS_SAFETENSORS_H
 
 #include "executor/checkpoints/shards.h"
-#include "models/safetensors.h"
+#include "models/models.h"
 
 struct safetensor {
 	struct safetensors_entry entry;

@@ -1,9 +1,9 @@
 /* Initial weights and the digest of the final ones; both independent of how they are sharded. */
-#ifndef EXECUTOR_WEIGHTS_H
-#define EXECUTOR_WEIGHTS_H
+#ifndef EXECUTOR_CHECKPOINTS_SHARDS_H
+#define EXECUTOR_CHECKPOINTS_SHARDS_H
 
-#include "executor/memory/buffers.h"
-#include "executor/transports/comm.h"
+#include "executor/memory/memory.h"
+#include "executor/transports/transports.h"
 
 /* What a rank holds: its shards among its buffers. */
 struct weights {

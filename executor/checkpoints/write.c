@@ -10,8 +10,7 @@
 #include <xxhash.h>
 
 #include "executor/checkpoints/checkpoints.h"
-#include "executor/ranks/cores.h"
-#include "executor/ranks/expectation.h"
+#include "executor/ranks/ranks.h"
 
 /* Writes copies while training goes on. It allocates nothing, because a step may be watched. */
 struct checkpoint_worker {

@@ -1,16 +1,16 @@
 /* The arithmetic of a rank: operations of a schedule as calls of the kernel table.
  *
- * compute.c dispatches operations, forward.c and backward.c hold one function per kind of leaf,
+ * operations.c dispatches operations, forward.c and backward.c hold one function per kind of leaf,
  * operands.c finds tensors, optimizer.c ends the step. Layouts: docs/schedule.md. With the table of
  * kernels_null everything runs but the arithmetic. */
 #ifndef EXECUTOR_COMPUTE_H
 #define EXECUTOR_COMPUTE_H
 
 #include "executor/compute/data.h"
-#include "executor/devices/cuda.h"
-#include "executor/executor.h"
-#include "executor/job/fault.h"
-#include "executor/memory/buffers.h"
+#include "executor/compute/random.h"
+#include "executor/devices/devices.h"
+#include "executor/job/job.h"
+#include "executor/memory/memory.h"
 #include "kernels/kernels.h"
 
 /* Where a parameter lies: element `offset` of its unit. */
@@ -151,7 +151,7 @@ struct attention leaf_attention(const struct leaf *leaf);
 int64_t leaf_stride(const struct leaf *leaf, int64_t out);
 void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, bool inverse);
 
-/* --- exact.c: gradients as sums of 64-bit multiples of 2^-GRADIENT_QUANTUM_BITS ---
+/* --- exact_sums.c: gradients as sums of 64-bit multiples of 2^-GRADIENT_QUANTUM_BITS ---
  *
  * What contracts over tokens is then computed sequence by sequence into a scratch, and added up in
  * integers, whose order is free: the bits depend on neither micro-batch nor number of ranks. */

@@ -3,8 +3,8 @@
  * The tokens are cut in windows of seq_len + 1 that overlap by one. Sequence number g of a run
  * (step by step, and within a step in the order of the global batch) is window permute(g mod n) of
  * epoch g / n, so what is trained depends on (seed, step, index) only and not on who trains it. */
-#ifndef EXECUTOR_DATA_H
-#define EXECUTOR_DATA_H
+#ifndef EXECUTOR_COMPUTE_DATA_H
+#define EXECUTOR_COMPUTE_DATA_H
 
 #include "base/base.h"
 

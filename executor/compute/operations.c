@@ -43,11 +43,6 @@ void compute_move(struct compute *c, const struct op *op, void *to, const void *
 		memcpy(to, from, (size_t)bytes);
 }
 
-void *compute_at(const struct compute *compute, const void *activations, int64_t i)
-{
-	return activations != NULL ? (char *)activations + i * dtype_bytes(compute->dtype) : NULL;
-}
-
 /* Sequences of the global batch are dealt to micro-batches, then to ranks. */
 static bool load_tokens(struct compute *c, int micro_batch, int32_t *tokens, struct error *error)
 {
@@ -483,4 +478,11 @@ bool compute_open(struct compute *c, struct error *error)
 void compute_close(struct compute *c)
 {
 	arena_finish(&c->arena);
+}
+
+const struct kernels *executor_kernels(const char *name)
+{
+	if (name == NULL || strcmp(name, "cpu") == 0)
+		return kernels_cpu();
+	return kernels_by_name(name);
 }

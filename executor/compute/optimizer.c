@@ -128,23 +128,6 @@ struct update {
 	struct rounding rounding; /* of bf16 */
 };
 
-const char *const lr_schedule_names[] = {"constant", "linear", "cosine", NULL};
-
-double training_learning_rate(const struct training *t, int64_t step)
-{
-	double done = (double)step, span = (double)(t->steps - t->warmup);
-	double fall = t->learning_rate - t->min_lr, part;
-
-	if (step + 1 < t->warmup)
-		return t->learning_rate * (done + 1) / (double)t->warmup;
-	if (t->lr_schedule == LR_CONSTANT || step < t->warmup || span <= 0)
-		return t->learning_rate;
-	part = fmin((done - (double)t->warmup) / span, 1);
-	if (t->lr_schedule == LR_LINEAR)
-		return t->learning_rate - fall * part;
-	return t->min_lr + fall * 0.5 * (1 + cos(acos(-1) * part));
-}
-
 static double learning_rate(const struct compute *compute)
 {
 	return training_learning_rate(&compute->training, compute->step);

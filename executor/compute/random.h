@@ -1,7 +1,7 @@
 /* Counter-based random numbers: a number is a function of (seed, what it is for, index), so any
  * rank can make exactly those that it needs, in any order and any sharding. */
-#ifndef EXECUTOR_RANDOM_H
-#define EXECUTOR_RANDOM_H
+#ifndef EXECUTOR_COMPUTE_RANDOM_H
+#define EXECUTOR_COMPUTE_RANDOM_H
 
 #include <stdint.h>
 

@@ -8,16 +8,6 @@
 /* Looks at an event before the host sleeps between looks, and how long it then sleeps. */
 enum { SPINS = 2000, NAP_NS = 20000 };
 
-static uint64_t address_of(const void *pointer)
-{
-	return (uint64_t)(uintptr_t)pointer;
-}
-
-static bool check(const struct device_cuda *d, int result, const char *what, struct error *error)
-{
-	return cuda_check(d->api, result, what, error);
-}
-
 /* --- waiting --- */
 
 static bool patient(struct device_cuda *d, double since, int looks, struct error *error)
@@ -45,7 +35,7 @@ static bool await(struct device_cuda *d, void *event, struct error *error)
 		int result = d->api->cuEventQuery(event);
 
 		if (result != CUDA_ERROR_NOT_READY)
-			return check(d, result, "an operation of the step", error);
+			return device_check(d, result, "an operation of the step", error);
 		if (!patient(d, since, looks, error))
 			return false;
 	}
@@ -55,7 +45,7 @@ static bool await(struct device_cuda *d, void *event, struct error *error)
 
 static bool record_origin(struct device_cuda *d, struct error *error)
 {
-	return check(d, d->api->cuEventRecord(d->origin, d->streams[STREAM_COMPUTE]),
+	return device_check(d, d->api->cuEventRecord(d->origin, d->streams[STREAM_COMPUTE]),
 		"cuEventRecord", error);
 }
 
@@ -93,7 +83,7 @@ static bool wait_on_stream(struct device_cuda *d, enum stream stream, int op, st
 	if (other == stream || other == STREAM_HOST || d->careless || d->seen[stream][other] >= op)
 		return true;
 	d->seen[stream][other] = op;
-	return check(d, d->api->cuStreamWaitEvent(d->streams[stream], event_of(d, op), 0),
+	return device_check(d, d->api->cuStreamWaitEvent(d->streams[stream], event_of(d, op), 0),
 		"cuStreamWaitEvent", error);
 }
 
@@ -115,11 +105,12 @@ static bool wait_for(void *device, int op, struct error *error)
 static bool record_time(struct device_cuda *d, void *event, enum stream stream, struct error *error)
 {
 	if (device_graph_writes(&d->graph))
-		return check(d,
+		return device_check(d,
 			d->api->cuEventRecordWithFlags(
 				event, d->streams[stream], CUDA_EVENT_RECORD_EXTERNAL),
 			"cuEventRecordWithFlags", error);
-	return check(d, d->api->cuEventRecord(event, d->streams[stream]), "cuEventRecord", error);
+	return device_check(
+		d, d->api->cuEventRecord(event, d->streams[stream]), "cuEventRecord", error);
 }
 
 static bool begin(void *device, int index, struct error *error)
@@ -157,7 +148,7 @@ static bool read_time(struct device_cuda *d, void *event, double *seconds, struc
 {
 	float milliseconds = 0;
 
-	if (!check(d, d->api->cuEventElapsedTime(&milliseconds, d->origin, event),
+	if (!device_check(d, d->api->cuEventElapsedTime(&milliseconds, d->origin, event),
 		    "cuEventElapsedTime", error))
 		return false;
 	*seconds = milliseconds / 1e3;
@@ -221,7 +212,7 @@ static bool end_step(void *device, struct span *spans, struct error *error)
 	if (one && !device_graph_end_step(d, error))
 		return false;
 	return fetch_scalars(d, error) &&
-	       check(d, d->api->cuEventRecord(d->origin_end, d->streams[STREAM_COMPUTE]),
+	       device_check(d, d->api->cuEventRecord(d->origin_end, d->streams[STREAM_COMPUTE]),
 		       "cuEventRecord", error) &&
 	       (one || await_streams(d, error)) && await(d, d->origin_end, error) &&
 	       read_times(d, spans, error) && device_pace_fetch(d, error);
@@ -244,54 +235,3 @@ const struct asynchronous device_cuda_asynchronous = {.begin_step = begin_step,
 	.late = device_pace_late};
 
 /* --- copies --- */
-
-bool device_copy(const struct device_cuda *d, void *to, const void *from, int64_t bytes,
-	enum stream stream, struct error *error)
-{
-	return bytes <= 0 || check(d,
-				     d->api->cuMemcpyAsync(address_of(to), address_of(from),
-					     (size_t)bytes, d->streams[stream]),
-				     "cuMemcpyAsync", error);
-}
-
-bool device_zero(const struct device_cuda *d, void *to, int64_t bytes, enum stream stream,
-	struct error *error)
-{
-	return bytes <= 0 || check(d,
-				     d->api->cuMemsetD8Async(
-					     address_of(to), 0, (size_t)bytes, d->streams[stream]),
-				     "cuMemsetD8Async", error);
-}
-
-bool device_copy_now(
-	struct device_cuda *d, void *to, const void *from, int64_t bytes, struct error *error)
-{
-	return bytes <= 0 || (check(d,
-				      d->api->cuMemcpyAsync(address_of(to), address_of(from),
-					      (size_t)bytes, d->background),
-				      "cuMemcpyAsync", error) &&
-				     check(d, d->api->cuStreamSynchronize(d->background),
-					     "copying between host and GPU", error));
-}
-
-bool device_memory_used(const struct device_cuda *d, int64_t *bytes, struct error *error)
-{
-	size_t available = 0, total = 0;
-
-	if (!check(d, d->api->cuMemGetInfo(&available, &total), "cuMemGetInfo", error))
-		return false;
-	*bytes = (int64_t)(total - available);
-	return true;
-}
-
-bool device_launch(const struct device_cuda *d, const char *name, int blocks, int threads,
-	void **arguments, void *stream, struct error *error)
-{
-	void *kernel = NULL;
-
-	return check(d, d->api->cuLibraryGetKernel(&kernel, d->library, name), name, error) &&
-	       check(d,
-		       d->api->cuLaunchKernel(kernel, (unsigned)blocks, 1, 1, (unsigned)threads, 1,
-			       1, 0, stream, arguments, NULL),
-		       name, error);
-}

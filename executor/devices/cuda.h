@@ -5,16 +5,16 @@
  * wait for each other by events, and the host waits only where the schedule says so (host_waits,
  * the host's own operations) and at the end of the step. Every operation has an event before and
  * behind it, which are read when the step has ended. From the second step on a step may be one
- * launch (device_graph.h). */
-#ifndef EXECUTOR_DEVICE_CUDA_H
-#define EXECUTOR_DEVICE_CUDA_H
+ * launch (cuda_graph.h). */
+#ifndef EXECUTOR_DEVICES_CUDA_H
+#define EXECUTOR_DEVICES_CUDA_H
 
 #include <pthread.h>
 
 #include "executor/devices/cuda_graph.h"
-#include "executor/interpreter/interpreter.h"
-#include "executor/memory/buffers.h"
-#include "executor/ranks/event.h"
+#include "executor/devices/interface.h"
+#include "executor/memory/memory.h"
+#include "executor/ranks/ranks.h"
 #include "kernels/cuda/api.h"
 #include "kernels/exact_sum.h"
 #include "kernels/plain.h"
@@ -31,7 +31,7 @@ struct device_scalars {
 	int32_t fault;                  /* the largest token outside of the vocabulary; -1 = none */
 };
 
-/* Streams that ranks of one process share (device_streams.c), and where those meet. */
+/* Streams that ranks of one process share (cuda_streams.c), and where those meet. */
 struct stream_pool {
 	pthread_mutex_t lock;
 	int ranks, users;
@@ -95,6 +95,12 @@ void device_cuda_close(struct device_cuda *device);
 /* For struct backend. */
 extern const struct asynchronous device_cuda_asynchronous;
 
+static inline bool device_check(
+	const struct device_cuda *device, int result, const char *what, struct error *error)
+{
+	return cuda_check(device->api, result, what, error);
+}
+
 static inline void *device_stream(const struct device_cuda *device, enum stream stream)
 {
 	return device->streams[stream];
@@ -119,7 +125,7 @@ void device_free(struct device_cuda *device, void *memory);
 /* Bytes of the GPU's memory in use, by whomever. */
 bool device_memory_used(const struct device_cuda *device, int64_t *bytes, struct error *error);
 
-/* --- device_streams.c --- */
+/* --- cuda_streams.c --- */
 
 void stream_pool_open(struct stream_pool *pool, int ranks, struct arena *arena);
 void stream_pool_close(struct stream_pool *pool);
@@ -129,7 +135,7 @@ void device_streams_close(struct device_cuda *device);
  * without an error: somebody gave up. */
 bool device_meet(struct device_cuda *device, int op, struct error *error);
 
-/* --- device_pace.c: streams are held until modelled times have passed --- */
+/* --- cuda_pacing.c: streams are held until modelled times have passed --- */
 
 /* Before the first step of a run that is paced. */
 bool device_pace_open(struct device_cuda *device, struct error *error);

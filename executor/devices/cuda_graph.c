@@ -2,19 +2,15 @@
 
 #include "executor/devices/cuda.h"
 
-static bool check(const struct device_cuda *d, int result, const char *what, struct error *error)
-{
-	return cuda_check(d->api, result, what, error);
-}
-
 static bool record(struct device_cuda *d, void *event, enum stream stream, struct error *error)
 {
-	return check(d, d->api->cuEventRecord(event, d->streams[stream]), "cuEventRecord", error);
+	return device_check(
+		d, d->api->cuEventRecord(event, d->streams[stream]), "cuEventRecord", error);
 }
 
 static bool wait(struct device_cuda *d, enum stream stream, void *event, struct error *error)
 {
-	return check(d, d->api->cuStreamWaitEvent(d->streams[stream], event, 0),
+	return device_check(d, d->api->cuStreamWaitEvent(d->streams[stream], event, 0),
 		"cuStreamWaitEvent", error);
 }
 
@@ -22,7 +18,7 @@ static bool wait(struct device_cuda *d, enum stream stream, void *event, struct 
 
 static bool make_event(struct device_cuda *d, void **event, struct error *error)
 {
-	return check(
+	return device_check(
 		d, d->api->cuEventCreate(event, CUDA_EVENT_DISABLE_TIMING), "cuEventCreate", error);
 }
 
@@ -82,7 +78,7 @@ bool device_graph_begin_step(struct device_cuda *d, struct error *error)
 	for (int s = 0; s < STREAM_COUNT; s++)
 		g->inside[s] = s == STREAM_COMPUTE;
 	/* Other threads of this process may allocate meanwhile. */
-	return check(d,
+	return device_check(d,
 		       d->api->cuStreamBeginCapture(
 			       d->streams[STREAM_COMPUTE], CUDA_CAPTURE_THREAD_LOCAL),
 		       "cuStreamBeginCapture", error) &&
@@ -120,12 +116,12 @@ static bool instantiate(struct device_cuda *d, void *graph, struct error *error)
 {
 	struct device_graph *g = &d->graph;
 	size_t nodes = 0;
-	bool ok =
-		check(d, d->api->cuGraphGetNodes(graph, NULL, &nodes), "cuGraphGetNodes", error) &&
-		check(d, d->api->cuGraphInstantiateWithFlags(&g->executable, graph, 0),
-			"a step as a CUDA graph (cuGraphInstantiate)", error) &&
-		check(d, d->api->cuGraphUpload(g->executable, d->streams[STREAM_COMPUTE]),
-			"cuGraphUpload", error);
+	bool ok = device_check(d, d->api->cuGraphGetNodes(graph, NULL, &nodes), "cuGraphGetNodes",
+			  error) &&
+		  device_check(d, d->api->cuGraphInstantiateWithFlags(&g->executable, graph, 0),
+			  "a step as a CUDA graph (cuGraphInstantiate)", error) &&
+		  device_check(d, d->api->cuGraphUpload(g->executable, d->streams[STREAM_COMPUTE]),
+			  "cuGraphUpload", error);
 
 	g->nodes = (int64_t)nodes;
 	return ok;
@@ -138,7 +134,7 @@ static bool end_capture(struct device_cuda *d, struct error *error)
 	if (!join_streams(d, error))
 		return false;
 	d->graph.state = GRAPH_NEVER;
-	if (!check(d, d->api->cuStreamEndCapture(d->streams[STREAM_COMPUTE], &graph),
+	if (!device_check(d, d->api->cuStreamEndCapture(d->streams[STREAM_COMPUTE], &graph),
 		    "a step as a CUDA graph (cuStreamEndCapture)", error))
 		return false;
 	bool ok = instantiate(d, graph, error);
@@ -152,6 +148,7 @@ bool device_graph_end_step(struct device_cuda *d, struct error *error)
 	if (device_graph_writes(&d->graph) && !end_capture(d, error))
 		return false;
 	return record(d, d->origin, STREAM_COMPUTE, error) &&
-	       check(d, d->api->cuGraphLaunch(d->graph.executable, d->streams[STREAM_COMPUTE]),
+	       device_check(d,
+		       d->api->cuGraphLaunch(d->graph.executable, d->streams[STREAM_COMPUTE]),
 		       "cuGraphLaunch", error);
 }

@@ -6,8 +6,8 @@
  * tied to the others where the schedule waits, and is joined back at the end. Where the host would
  * wait for an operation (host_waits), everything that is captured later waits for it instead: the
  * same order without the host. Times come from event nodes around every operation. */
-#ifndef EXECUTOR_DEVICE_GRAPH_H
-#define EXECUTOR_DEVICE_GRAPH_H
+#ifndef EXECUTOR_DEVICES_CUDA_GRAPH_H
+#define EXECUTOR_DEVICES_CUDA_GRAPH_H
 
 #include "schedule/schedule.h"
 
@@ -41,7 +41,7 @@ static inline bool device_graph_writes(const struct device_graph *graph)
 	return graph->state == GRAPH_WRITES;
 }
 
-/* --- of device_cuda.c --- */
+/* --- of cuda.c --- */
 bool device_graph_begin_step(struct device_cuda *device, struct error *error);
 /* The stream takes part from now on. */
 bool device_graph_enter(struct device_cuda *device, enum stream stream, struct error *error);

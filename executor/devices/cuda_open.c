@@ -6,11 +6,6 @@
 
 enum { ARENA_PAGE = 4096 };
 
-static bool check(const struct device_cuda *d, int result, const char *what, struct error *error)
-{
-	return cuda_check(d->api, result, what, error);
-}
-
 /* --- what there is --- */
 
 static const struct kernels *kernels_of(const struct cuda_api *api)
@@ -45,39 +40,11 @@ bool device_cuda_available(int *gpus, struct error *error)
 
 /* --- memory --- */
 
-bool device_allocate(
-	struct device_cuda *d, int64_t bytes, const char *what, char **memory, struct error *error)
-{
-	uint64_t address = 0;
-	char wanted[32], left[32];
-	size_t available = 0, total = 0;
-
-	int result = d->api->cuMemAlloc(&address, (size_t)max_i64(bytes, 1));
-	if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-		d->api->cuMemGetInfo(&available, &total);
-		return error_set(error, EXIT_CODE_ENVIRONMENT,
-			"cuda: no room for %s on GPU %d: expected %s, got %s free", what,
-			d->ordinal, format_bytes(wanted, (double)bytes),
-			format_bytes(left, (double)available));
-	}
-	if (!check(d, result, "cuMemAlloc", error))
-		return false;
-	*memory = (char *)(uintptr_t)address;
-	d->allocated += bytes;
-	return true;
-}
-
-void device_free(struct device_cuda *d, void *memory)
-{
-	if (memory != NULL)
-		d->api->cuMemFree((uint64_t)(uintptr_t)memory);
-}
-
 static bool pin(struct device_cuda *d, int64_t bytes, char **memory, struct error *error)
 {
 	void *address = NULL;
 
-	if (!check(d,
+	if (!device_check(d,
 		    d->api->cuMemHostAlloc(
 			    &address, (size_t)max_i64(bytes, 1), CUDA_HOST_ALLOC_PORTABLE),
 		    "pinned host memory (cuMemHostAlloc)", error))
@@ -129,7 +96,7 @@ static bool make_memory(struct device_cuda *d, int64_t staging_bytes, struct err
 	d->staging_bytes = staging_bytes;
 	return device_zero(d, d->memory, d->places.device_bytes, STREAM_COMPUTE, error) &&
 	       device_zero(d, d->scalars, sizeof(*d->scalars), STREAM_COMPUTE, error) &&
-	       check(d, d->api->cuStreamSynchronize(d->streams[STREAM_COMPUTE]),
+	       device_check(d, d->api->cuStreamSynchronize(d->streams[STREAM_COMPUTE]),
 		       "clearing the memory", error);
 }
 
@@ -150,7 +117,8 @@ static void free_memory(struct device_cuda *d)
 
 static bool make_event(struct device_cuda *d, void **event, struct error *error)
 {
-	return check(d, d->api->cuEventCreate(event, CUDA_EVENT_DEFAULT), "cuEventCreate", error);
+	return device_check(
+		d, d->api->cuEventCreate(event, CUDA_EVENT_DEFAULT), "cuEventCreate", error);
 }
 
 static bool make_events(struct device_cuda *d, struct error *error)
@@ -188,11 +156,11 @@ static bool enter(struct device_cuda *d, struct error *error)
 	const struct cuda_api *api = d->api;
 	int device = 0;
 
-	return check(d, api->cuDeviceGet(&device, d->ordinal), "cuDeviceGet", error) &&
-	       check(d, api->cuDevicePrimaryCtxRetain(&d->context, device),
+	return device_check(d, api->cuDeviceGet(&device, d->ordinal), "cuDeviceGet", error) &&
+	       device_check(d, api->cuDevicePrimaryCtxRetain(&d->context, device),
 		       "cuDevicePrimaryCtxRetain", error) &&
-	       check(d, api->cuCtxSetCurrent(d->context), "cuCtxSetCurrent", error) &&
-	       check(d,
+	       device_check(d, api->cuCtxSetCurrent(d->context), "cuCtxSetCurrent", error) &&
+	       device_check(d,
 		       api->cuLibraryLoadData(
 			       &d->library, api->image, NULL, NULL, 0, NULL, NULL, 0),
 		       "the kernels do not suit this GPU (cuLibraryLoadData)", error);

@@ -8,8 +8,8 @@
 #include <hwloc.h>
 #endif
 
-#include "executor/executor.h"
-#include "executor/ranks/machine.h"
+#include "executor/devices/devices.h"
+#include "executor/ranks/ranks.h"
 
 /* Priors: what one core of a server of the last ten years reaches with streams, and what several
  * deliver together. */
@@ -94,7 +94,7 @@ static enum cpu_vendor vendor_of(const char *name)
 	return CPU_OTHER;
 }
 
-bool executor_detect_local(
+bool detect_local(
 	int64_t devices, struct arena *arena, struct topology **topology, struct error *error)
 {
 	/* Virtual machines may show hardware threads as cores; whichever is less is true. */

@@ -1,9 +1,9 @@
 /* Ways of products and of attention that `calibrate` found to be fast, for the kernels of a run. */
-#ifndef EXECUTOR_GPU_CHOICES_H
-#define EXECUTOR_GPU_CHOICES_H
+#ifndef EXECUTOR_DEVICES_KERNEL_CHOICES_H
+#define EXECUTOR_DEVICES_KERNEL_CHOICES_H
 
 #include "kernels/kernels.h"
-#include "topologies/calibration.h"
+#include "topologies/topologies.h"
 
 /* They depend on the topology and not on the plan: all plans for one file compute alike. */
 struct gpu_choices {

@@ -5,10 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "executor/calibration/gpu/bench.h"
-#include "executor/executor.h"
-#include "executor/ranks/machine.h"
-#include "executor/training/open_gpu.h"
+#include "executor/devices/devices.h"
+#include "executor/ranks/ranks.h"
 #include "kernels/symbols.h"
 
 enum { GPUS_MAX = 64, LINKS_MAX = 18, NVML_SUCCESS = 0 };
@@ -168,12 +166,12 @@ static bool ask(struct nvml *nvml, const struct topology *host, struct arena *ar
 	return true;
 }
 
-bool executor_describe_gpus(
+bool nvml_describe(
 	struct arena *arena, const char **facts, const char **matrix, struct error *error)
 {
 	struct nvml *nvml = ARENA_NEW(arena, struct nvml);
 	struct topology *host;
-	bool ok = executor_detect_local(0, arena, &host, error) && load(nvml, error);
+	bool ok = detect_local(0, arena, &host, error) && load(nvml, error);
 
 	if (ok && nvml->init() != NVML_SUCCESS)
 		ok = error_set(error, EXIT_CODE_ENVIRONMENT,

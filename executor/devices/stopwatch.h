@@ -1,6 +1,6 @@
 /* A stream of its own and two events on it: seconds by the device's clock. */
-#ifndef EXECUTOR_GPU_STOPWATCH_H
-#define EXECUTOR_GPU_STOPWATCH_H
+#ifndef EXECUTOR_DEVICES_STOPWATCH_H
+#define EXECUTOR_DEVICES_STOPWATCH_H
 
 #include "kernels/cuda/api.h"
 

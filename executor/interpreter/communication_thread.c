@@ -1,5 +1,5 @@
 #include "executor/interpreter/communication_thread.h"
-#include "executor/ranks/cores.h"
+#include "executor/ranks/ranks.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /* The communication thread of a rank: carries out collectives in the order in which they were
  * issued, while the interpreter computes. */
-#ifndef EXECUTOR_ENGINE_H
-#define EXECUTOR_ENGINE_H
+#ifndef EXECUTOR_INTERPRETER_COMMUNICATION_THREAD_H
+#define EXECUTOR_INTERPRETER_COMMUNICATION_THREAD_H
 
 #include <pthread.h>
 
-#include "executor/ranks/event.h"
-#include "executor/transports/comm.h"
+#include "executor/ranks/ranks.h"
+#include "executor/transports/transports.h"
 
 struct engine {
 	/* Set before the start; `run` is called in the thread, false ends it. */

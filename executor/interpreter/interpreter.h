@@ -3,40 +3,14 @@
  * It decides nothing. The walking thread issues in list order and computes; collectives, and what
  * follows them on their streams, go to the engine. Every operation is timed, every byte that a step
  * takes is counted. */
-#ifndef EXECUTOR_INTERPRET_H
-#define EXECUTOR_INTERPRET_H
+#ifndef EXECUTOR_INTERPRETER_H
+#define EXECUTOR_INTERPRETER_H
 
 #include "executor/interpreter/communication_thread.h"
-#include "executor/memory/buffers.h"
-#include "executor/ranks/expectation.h"
-#include "executor/transports/comm.h"
-
-/* Of a device that works on its own while the walk goes on: the walk enqueues everything itself, in
- * list order, and calls these instead of waiting. False ends the step, with an error or (when the
- * run was aborted) without. A step ends when the device has done all of it, so nothing of one step
- * waits for the step before. */
-struct asynchronous {
-	/* `walk` is set to whether the operations are to be issued: a device that can repeat a step
-	 * by itself carries it out in end_step. */
-	bool (*begin_step)(void *device, bool rehearsal, bool *walk, struct error *error);
-	/* What follows belongs to `op`: it starts behind the operations that `op` waits for. On the
-	 * host's own stream the host waits for them. */
-	bool (*begin)(void *device, int op, struct error *error);
-	bool (*end)(void *device, int op, struct error *error);
-	/* The host waits until that operation of this step has finished. */
-	bool (*wait)(void *device, int op, struct error *error);
-	/* Everything has finished; fills starts and ends, in seconds of the step (and when it was
-	 * issued, where the step was not walked). */
-	bool (*end_step)(void *device, struct span *spans, struct error *error);
-	void *(*stream)(void *device, enum stream stream); /* for collectives */
-	/* Pacing: `op` starts now (a collective's transport notes at `clock` when all have come);
-	 * what follows it on its stream comes `seconds` after that, at the earliest; and by how
-	 * many s it was late in the step that has ended. */
-	bool (*start)(void *device, int op, struct error *error);
-	void *(*clock)(void *device, int op);
-	bool (*hold)(void *device, int op, double seconds, struct error *error);
-	double (*late)(void *device, int op);
-};
+#include "executor/interpreter/recorder.h"
+#include "executor/memory/memory.h"
+#include "executor/ranks/ranks.h"
+#include "executor/transports/transports.h"
 
 /* What carries out operations that are not collectives. `host` computes, `null` does not, `cuda`
  * enqueues. False ends the step; the error is in `error`. */

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sorted.h"
-#include "executor/ranks/machine.h"
+#include "base/base.h"
+#include "executor/ranks/ranks.h"
 
 /* Timelines are kept in at most this much memory: it counts in the PSS that is being judged. */
 enum { KEPT_BYTES = 2 << 20 };

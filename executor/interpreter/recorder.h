@@ -1,10 +1,10 @@
 /* From what a run recorded to struct measurement. */
-#ifndef EXECUTOR_MEASURE_H
-#define EXECUTOR_MEASURE_H
+#ifndef EXECUTOR_INTERPRETER_RECORDER_H
+#define EXECUTOR_INTERPRETER_RECORDER_H
 
-#include "executor/memory/buffers.h"
-#include "executor/ranks/expectation.h"
-#include "executor/transports/comm.h"
+#include "executor/memory/memory.h"
+#include "executor/ranks/ranks.h"
+#include "executor/transports/transports.h"
 #include "schedule/schedule.h"
 
 /* The first steps warm caches and allocators; figures are over the others. */

@@ -280,7 +280,7 @@ static bool run_here(struct interpreter *in, int index, struct error *error)
 }
 
 /* Enqueued on the device. What the operation gives back can be used again at once: the device's
- * places give two buffers one place only where the schedule orders them (places.h). */
+ * places give two buffers one place only where the schedule orders them (memory/placement.h). */
 static bool enqueue(struct interpreter *in, int index, struct error *error)
 {
 	const struct asynchronous *device = in->backend.asynchronous;

@@ -1,7 +1,7 @@
 /* Seeded faults: the negative controls of the tests. docs/faults.md says what each one breaks and
  * who must notice. */
-#ifndef EXECUTOR_FAULT_H
-#define EXECUTOR_FAULT_H
+#ifndef EXECUTOR_JOB_FAULT_H
+#define EXECUTOR_JOB_FAULT_H
 
 #include "base/base.h"
 

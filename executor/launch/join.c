@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "executor/launch/slurm_step.h"
-#include "executor/transports/nodes/mpi.h"
+#include "executor/transports/nodes/nodes.h"
 
 /* How ranks that somebody else started find each other, and what then carries messages. */
 struct world_kind {

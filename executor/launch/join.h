@@ -1,6 +1,6 @@
 /* A rank's place in its run: alone with the others on this machine, or on one of several. */
-#ifndef EXECUTOR_CLUSTER_H
-#define EXECUTOR_CLUSTER_H
+#ifndef EXECUTOR_LAUNCH_JOIN_H
+#define EXECUTOR_LAUNCH_JOIN_H
 
 #include "executor/launch/rendezvous.h"
 

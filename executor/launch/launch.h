@@ -2,7 +2,7 @@
 #ifndef EXECUTOR_LAUNCH_H
 #define EXECUTOR_LAUNCH_H
 
-#include "executor/ranks/shared_segment.h"
+#include "executor/launch/join.h"
 
 struct launch {
 	const char *program; /* NULL = this executable */
@@ -29,6 +29,9 @@ bool launch_ranks(const struct launch *launch, struct error *error);
 /* A rank that is in a call into MPI for longer than that may last is a fault (EXIT_CODE_FAULT). */
 void launch_watch_call(struct segment *segment, int rank);
 
+/* Who started this process, from the environment, whose strings stay there. EXIT_CODE_USAGE when
+ * that contradicts itself. */
+bool launcher_find(struct launcher *launcher, struct error *error);
 /* How the ranks of that launcher find each other, and for how long they wait for all, s. */
 enum meets launcher_meets(const struct launcher *launcher);
 double launcher_join_timeout(const struct launcher *launcher);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "executor/launch/launch.h"
-#include "executor/transports/nodes/mpi.h"
+#include "executor/transports/nodes/nodes.h"
 
 /* How ranks find each other. */
 enum meeting_place {
@@ -177,7 +177,7 @@ static bool is_proved(const struct environment *e)
 	return !needed;
 }
 
-bool executor_launcher(struct launcher *launcher, struct error *error)
+bool launcher_find(struct launcher *launcher, struct error *error)
 {
 	for (int i = 0; i < COUNT_OF(environments); i++) {
 		const struct environment *e = &environments[i];

@@ -5,10 +5,10 @@
  * sends each the list, with a key that nobody else knows; then every pair is connected, the higher
  * rank calling the lower one. What the first rank refuses it tells itself: the others' error is "".
  */
-#ifndef EXECUTOR_RENDEZVOUS_H
-#define EXECUTOR_RENDEZVOUS_H
+#ifndef EXECUTOR_LAUNCH_RENDEZVOUS_H
+#define EXECUTOR_LAUNCH_RENDEZVOUS_H
 
-#include "executor/transports/nodes/two_levels.h"
+#include "executor/transports/nodes/nodes.h"
 
 struct rendezvous {
 	const char *name; /* of the launcher, for messages */

@@ -5,10 +5,10 @@
  * launcher keeps a duplicate of its rank's connection: when the rank dies, it stays open. The
  * launcher says what is to be said, and ends the step itself by PMIx_Abort, whose code `srun`
  * leaves with. */
-#ifndef EXECUTOR_SLURM_STEP_H
-#define EXECUTOR_SLURM_STEP_H
+#ifndef EXECUTOR_LAUNCH_SLURM_STEP_H
+#define EXECUTOR_LAUNCH_SLURM_STEP_H
 
-#include "executor/ranks/shared_segment.h"
+#include "executor/ranks/ranks.h"
 
 /* The descriptor, in a rank process, through which the launcher gets the connection. */
 enum { SLURM_STEP_RANK_FD = 101 };

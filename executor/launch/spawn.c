@@ -1,7 +1,6 @@
 #include "executor/launch/launch.h"
 #include "executor/launch/slurm_step.h"
-#include "executor/ranks/cores.h"
-#include "executor/ranks/expectation.h"
+#include "executor/ranks/ranks.h"
 
 #include <errno.h>
 #include <signal.h>

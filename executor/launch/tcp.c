@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "executor/ranks/event.h"
+#include "executor/ranks/ranks.h"
 
 /* s: between two tries, and until one of them is given up. */
 #define PAUSE            0.05

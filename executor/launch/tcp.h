@@ -1,12 +1,12 @@
 /* Private to the executor: stream sockets between machines, with deadlines. A deadline is a time of
  * clock_now(). */
-#ifndef EXECUTOR_TCP_H
-#define EXECUTOR_TCP_H
+#ifndef EXECUTOR_LAUNCH_TCP_H
+#define EXECUTOR_LAUNCH_TCP_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/error.h"
+#include "base/base.h"
 
 enum { TCP_HOST_BYTES = 64 };
 

@@ -1,4 +1,4 @@
-#include "executor/memory/allocation_hook.h"
+#include "executor/memory/memory.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

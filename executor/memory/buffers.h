@@ -4,8 +4,8 @@
  * is passed in the list, so it does not depend on time and must equal schedule_ledger byte for
  * byte. The physical account is in time order: a block counts until it is reusable. Both are made
  * from what was allocated, not from what the schedule says. */
-#ifndef EXECUTOR_BUFFERS_H
-#define EXECUTOR_BUFFERS_H
+#ifndef EXECUTOR_MEMORY_BUFFERS_H
+#define EXECUTOR_MEMORY_BUFFERS_H
 
 #include "executor/memory/heap.h"
 #include "executor/memory/placement.h"

@@ -2,8 +2,7 @@
 
 #include <stdlib.h>
 
-#include "base/arena.h"
-#include "base/checked.h"
+#include "base/base.h"
 #include "executor/memory/sanitizer.h"
 
 #if HAVE_ADDRESS_SANITIZER

@@ -3,13 +3,13 @@
  * Bookkeeping lies apart from the memory it manages and is allocated once, so that a step allocates
  * nothing. Blocks are aligned to 64 bytes; neighbours that are free are one. Under AddressSanitizer
  * whatever is not in a block is poisoned, so a kernel that leaves its buffer is caught. */
-#ifndef EXECUTOR_HEAP_H
-#define EXECUTOR_HEAP_H
+#ifndef EXECUTOR_MEMORY_HEAP_H
+#define EXECUTOR_MEMORY_HEAP_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/error.h"
+#include "base/base.h"
 
 enum { HEAP_ALIGNMENT = 64 };
 

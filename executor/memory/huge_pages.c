@@ -1,4 +1,4 @@
-#include "executor/memory/huge_pages.h"
+#include "executor/memory/memory.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

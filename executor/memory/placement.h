@@ -5,8 +5,8 @@
  * back happens before the operation that takes the other. Then nothing has to be asked while a step
  * runs, no address changes from step to step, and an address is never reused too early however far
  * the host runs ahead of the device. */
-#ifndef EXECUTOR_PLACES_H
-#define EXECUTOR_PLACES_H
+#ifndef EXECUTOR_MEMORY_PLACEMENT_H
+#define EXECUTOR_MEMORY_PLACEMENT_H
 
 #include "schedule/schedule.h"
 

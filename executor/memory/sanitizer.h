@@ -1,7 +1,7 @@
 /* Whether the compiler adds AddressSanitizer or ThreadSanitizer: gcc and clang say it differently.
  */
-#ifndef EXECUTOR_SANITIZER_H
-#define EXECUTOR_SANITIZER_H
+#ifndef EXECUTOR_MEMORY_SANITIZER_H
+#define EXECUTOR_MEMORY_SANITIZER_H
 
 #if defined(__SANITIZE_ADDRESS__)
 #define HAVE_ADDRESS_SANITIZER 1

@@ -4,8 +4,8 @@
  * two of them meet on one core whenever the communication thread has woken up on the other, and
  * take turns there for about ten milliseconds until it parts them (measured: executor/README.md).
  */
-#ifndef EXECUTOR_CORES_H
-#define EXECUTOR_CORES_H
+#ifndef EXECUTOR_RANKS_CORES_H
+#define EXECUTOR_RANKS_CORES_H
 
 #include <pthread.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 /* Waiting without burning a core: counters that only grow, in memory that processes may share. */
-#ifndef EXECUTOR_EVENT_H
-#define EXECUTOR_EVENT_H
+#ifndef EXECUTOR_RANKS_EVENT_H
+#define EXECUTOR_RANKS_EVENT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -4,10 +4,10 @@
  * Pacing: an operation that ends before its modelled time is up waits for it, so that a step takes
  * the course that the prediction gave it. The bits stay what they are. A collective's time counts
  * from when all of its members have come to it, as a link's does. */
-#ifndef EXECUTOR_PACE_H
-#define EXECUTOR_PACE_H
+#ifndef EXECUTOR_RANKS_EXPECTATION_H
+#define EXECUTOR_RANKS_EXPECTATION_H
 
-#include "executor/executor.h"
+#include "executor/job/job.h"
 
 struct expectation {
 	int n_ops;

@@ -1,11 +1,11 @@
 /* Facts about this machine, this process and this build. */
-#ifndef EXECUTOR_MACHINE_H
-#define EXECUTOR_MACHINE_H
+#ifndef EXECUTOR_RANKS_MACHINE_H
+#define EXECUTOR_RANKS_MACHINE_H
 
 #include <stdbool.h>
 
 #include "base/base.h"
-#include "topologies/topology.h"
+#include "topologies/topologies.h"
 
 /* CPUs that the calling thread may run on: in a rank that is bound to cores, its own. */
 int64_t machine_cpus(void);

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "executor/memory/huge_pages.h"
+#include "executor/memory/memory.h"
 
 /* Also tells our own segments from any other file that is passed by mistake. */
 static const uint64_t segment_magic = 0x73686172645F3031;
@@ -204,4 +204,17 @@ bool segment_outcome(const struct segment *segment, struct error *error)
 		return error_set(error, (enum exit_code)fault->code, "%s", fault->message);
 	return !segment_aborted(segment) ||
 	       error_set(error, EXIT_CODE_FAULT, "a rank gave up without saying why");
+}
+
+bool segment_leave_report(struct segment *segment, const struct text *text, struct error *error)
+{
+	struct segment_header *header = segment->header;
+
+	if ((int64_t)text->length >= header->report_bytes)
+		return error_set(error, EXIT_CODE_INTERNAL,
+			"a report of %lld bytes, there is room for %lld", (long long)text->length,
+			(long long)header->report_bytes);
+	memcpy(segment_report(segment), text_string(text), text->length);
+	header->report_length = (int64_t)text->length;
+	return true;
 }

@@ -5,14 +5,14 @@
  *
  * Everything before the windows is writable for all. A window is writable for its rank only: the
  * others read in it, so no rank can damage another's memory. */
-#ifndef EXECUTOR_SEGMENT_H
-#define EXECUTOR_SEGMENT_H
+#ifndef EXECUTOR_RANKS_SHARED_SEGMENT_H
+#define EXECUTOR_RANKS_SHARED_SEGMENT_H
 
 #include <stdarg.h>
 #include <sys/types.h>
 
 #include "base/base.h"
-#include "executor/executor.h"
+#include "executor/job/job.h"
 #include "executor/ranks/event.h"
 
 /* One collective as its rank sees it; what must agree between ranks comes first. */
@@ -68,7 +68,7 @@ enum job_text {
 	TEXT_RESUME,
 	TEXT_WEIGHTS,
 	TEXT_TRANSPORT,
-	TEXT_EXPECTED, /* pace.h */
+	TEXT_EXPECTED, /* expectation.h */
 	TEXT_LAUNCHER, /* its name, and where the first rank listens: MEETS_OVER_TCP */
 	TEXT_HOST,
 	TEXT_COUNT
@@ -145,6 +145,9 @@ char *segment_window(const struct segment *segment, int rank);
 const char *segment_text(const struct segment *segment, enum job_text text);
 struct step_result *segment_results(const struct segment *segment);
 char *segment_report(const struct segment *segment);
+
+/* Leaves a document for the launcher. False when it is longer than the room in the segment. */
+bool segment_leave_report(struct segment *segment, const struct text *text, struct error *error);
 
 /* What this rank does from now on; `segment` is the one that its launcher reads. */
 void segment_begin_call(struct segment *segment, enum rank_call call);

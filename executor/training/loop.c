@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "executor/memory/allocation_hook.h"
-#include "executor/rank_main.h"
-#include "executor/ranks/machine.h"
+#include "executor/memory/memory.h"
+#include "executor/ranks/ranks.h"
 #include "executor/training/setup.h"
+#include "executor/training/training.h"
 
 /* --- steps --- */
 
@@ -158,7 +158,7 @@ static bool write_measurement(
 	writer_init(&writer, &text, WRITER_JSON_COMPACT);
 	measurement_write(&measurement, &writer);
 	writer_finish(&writer);
-	bool ok = rank_report(t->segment, &text, error);
+	bool ok = segment_leave_report(t->segment, &text, error);
 	text_finish(&text);
 	return ok;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "executor/compute/compute.h"
-#include "executor/transports/nccl_buffers.h"
+#include "executor/transports/transports.h"
 
 /* --- whose GPU is which --- */
 
@@ -43,59 +43,6 @@ int gpu_of_rank(const struct segment *segment, const struct cluster *cluster, in
 	return sees_its_own(is_launched(segment), gpus) ? 0 : local;
 }
 
-/* As NVIDIA's tools print it. */
-struct gpu_name {
-	unsigned char bytes[16];
-};
-
-static void print_name(const struct gpu_name *name, char *text, size_t size)
-{
-	int n = snprintf(text, size, "GPU-");
-
-	for (size_t i = 0; i < sizeof(name->bytes); i++)
-		n += snprintf(text + n, size - (size_t)n, "%s%02x",
-			i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", name->bytes[i]);
-}
-
-/* The second rank that has it says so; all others give up in silence. */
-static bool compare_names(
-	const struct gpu_name *all, const struct comm *host, int per_node, struct error *error)
-{
-	char text[48];
-
-	for (int r = 1; r < host->ranks; r++)
-		for (int first = r / per_node * per_node; first < r; first++) {
-			if (memcmp(&all[first], &all[r], sizeof(all[0])) != 0)
-				continue;
-			if (host->rank != r)
-				return error_set(error, EXIT_CODE_USAGE, "%s", "");
-			print_name(&all[r], text, sizeof(text));
-			return error_set(error, EXIT_CODE_USAGE,
-				"transport nccl: ranks %d and %d were both given %s; each needs a "
-				"GPU of its own (CUDA_VISIBLE_DEVICES, srun --gpus-per-task=1)",
-				first, r, text);
-		}
-	return true;
-}
-
-bool gpu_check_apart(const struct cuda_api *api, int ordinal, struct comm *host, struct heap *heap,
-	int per_node, struct arena *arena, struct error *error)
-{
-	struct gpu_name *all = ARENA_ARRAY(arena, struct gpu_name, host->ranks);
-	int device = 0, block = heap_take(heap, sizeof(*all), error);
-
-	if (block < 0)
-		return false;
-	struct gpu_name *mine = heap_address(heap, block);
-	bool ok = cuda_check(api, api->cuDeviceGet(&device, ordinal), "cuDeviceGet", error) &&
-		  cuda_check(api, api->cuDeviceGetUuid(mine->bytes, device), "cuDeviceGetUuid",
-			  error) &&
-		  comm_exchange(host, mine, all, sizeof(*all)) &&
-		  compare_names(all, host, per_node, error);
-	heap_give(heap, block);
-	return ok;
-}
-
 /* --- a rank's --- */
 
 /* Before this process has a context there; others may. */
@@ -103,14 +50,14 @@ static int64_t used_before(int ordinal)
 {
 	struct error ignored = {0};
 	const struct cuda_api *api = cuda_api(&ignored);
-	struct gpu_name name;
+	struct gpu_uuid name;
 	char text[48];
 	int device = 0;
 
 	if (api == NULL || api->cuDeviceGet(&device, ordinal) != 0 ||
 		api->cuDeviceGetUuid(name.bytes, device) != 0)
 		return -1;
-	print_name(&name, text, sizeof(text));
+	gpu_uuid_print(&name, text, sizeof(text));
 	return gpu_memory_in_use(text);
 }
 

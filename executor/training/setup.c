@@ -3,10 +3,9 @@
 
 #include <string.h>
 
-#include "executor/checkpoints/safetensors.h"
-#include "executor/memory/huge_pages.h"
-#include "executor/rank_main.h"
-#include "executor/ranks/machine.h"
+#include "executor/checkpoints/checkpoints.h"
+#include "executor/memory/memory.h"
+#include "executor/ranks/ranks.h"
 
 /* Also the size of the block in the heap that others read it from. */
 enum { SCRATCH_BYTES = 1024 };
@@ -105,7 +104,7 @@ static bool open_contexts(struct trainer *t, struct error *error)
 	if (t->on_gpu)
 		t->context.stream = device_stream(&t->gpu.device, STREAM_COMPUTE);
 	t->background = (struct kernel_context){.threads = 1,
-		.workspace = rank_reserve_workspace(),
+		.workspace = workspace_reserve(),
 		.workspace_bytes = KERNELS_WORKSPACE_BYTES};
 	if (t->background.workspace == NULL)
 		return error_set(error, EXIT_CODE_ENVIRONMENT, "no room for a kernel workspace");
@@ -285,7 +284,7 @@ void trainer_close(struct trainer *t)
 		trainer_kernels(t)->close(&t->context);
 	if (t->kernels != NULL)
 		t->kernels->close(&t->background);
-	rank_release_workspace(t->background.workspace);
+	workspace_release(t->background.workspace);
 	data_close(&t->data);
 	buffers_finish(&t->buffers);
 	if (t->on_gpu)

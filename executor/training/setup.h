@@ -1,15 +1,13 @@
 /* Private to rank_train: everything that a rank of a training run holds, made before the first step
  * and given back after the last one. */
-#ifndef EXECUTOR_TRAINER_H
-#define EXECUTOR_TRAINER_H
+#ifndef EXECUTOR_TRAINING_SETUP_H
+#define EXECUTOR_TRAINING_SETUP_H
 
 #include "executor/checkpoints/checkpoints.h"
-#include "executor/checkpoints/shards.h"
 #include "executor/compute/compute.h"
 #include "executor/interpreter/interpreter.h"
-#include "executor/interpreter/recorder.h"
-#include "executor/launch/join.h"
-#include "executor/ranks/expectation.h"
+#include "executor/launch/launch.h"
+#include "executor/ranks/ranks.h"
 #include "executor/training/open_gpu.h"
 
 /* The bytes that one rank tells the others after each step. */

@@ -7,10 +7,10 @@
  * Sums are made in the declared order: one balanced tree over the positions in the group, split at
  * the largest power of two below its size. So they do not depend on the transport, and a group that
  * is a subtree of a larger one gives the larger one's partial sums. */
-#ifndef EXECUTOR_COMM_H
-#define EXECUTOR_COMM_H
+#ifndef EXECUTOR_TRANSPORTS_COMM_H
+#define EXECUTOR_TRANSPORTS_COMM_H
 
-#include "executor/job/fault.h"
+#include "executor/job/job.h"
 #include "kernels/kernels.h"
 #include "schedule/schedule.h"
 

@@ -7,10 +7,7 @@
  * reports later is looked for while the host waits, and a fault of any rank aborts all
  * communicators, which ends what waits on the GPUs. What lies in host memory goes on through the
  * transport below, which also carries the identifier that ranks meet by. */
-#include "executor/training/open_gpu.h"
-#include "executor/transports/nccl_buffers.h"
-#include "executor/transports/nccl_world.h"
-#include "executor/transports/node.h"
+#include "executor/transports/transports.h"
 
 struct nccl {
 	struct arena arena;

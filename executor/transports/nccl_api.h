@@ -1,12 +1,12 @@
 /* NCCL as a table of functions that is filled when the program runs, as kernels/cuda/api.h does
  * with the driver. Members have NCCL's names and arguments (2.18 and newer); ncclComm_t and
  * cudaStream_t are void pointers, enums are int, 0 is success. */
-#ifndef EXECUTOR_NCCL_API_H
-#define EXECUTOR_NCCL_API_H
+#ifndef EXECUTOR_TRANSPORTS_NCCL_API_H
+#define EXECUTOR_TRANSPORTS_NCCL_API_H
 
 #include <stddef.h>
 
-#include "base/error.h"
+#include "base/base.h"
 
 /* As in nccl.h. */
 enum {

@@ -4,10 +4,10 @@
  *
  * Symmetric windows from NCCL 2.27 on, where the GPUs can reach each other's memory; else
  * ncclCommRegister, from 2.19 on; else nothing. All ranks do the same, or none does anything. */
-#ifndef EXECUTOR_NCCL_BUFFERS_H
-#define EXECUTOR_NCCL_BUFFERS_H
+#ifndef EXECUTOR_TRANSPORTS_NCCL_BUFFERS_H
+#define EXECUTOR_TRANSPORTS_NCCL_BUFFERS_H
 
-#include "executor/devices/cuda.h"
+#include "executor/devices/devices.h"
 #include "executor/transports/nccl_world.h"
 
 /* Where collectives find their operands, in whole pages; bytes 0: there are none. */

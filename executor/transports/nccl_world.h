@@ -3,11 +3,11 @@
  *
  * Nothing blocks: what NCCL reports later is looked for while the host waits, and a fault of any
  * rank aborts all communicators, which ends what waits on the GPUs. */
-#ifndef EXECUTOR_NCCL_WORLD_H
-#define EXECUTOR_NCCL_WORLD_H
+#ifndef EXECUTOR_TRANSPORTS_NCCL_WORLD_H
+#define EXECUTOR_TRANSPORTS_NCCL_WORLD_H
 
-#include "executor/memory/heap.h"
-#include "executor/ranks/shared_segment.h"
+#include "executor/memory/memory.h"
+#include "executor/ranks/ranks.h"
 #include "executor/transports/comm.h"
 #include "executor/transports/nccl_api.h"
 

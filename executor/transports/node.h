@@ -2,11 +2,11 @@
  *
  * Of a group, `members` are the positions whose ranks are on this machine: all of them under the
  * shm transport. */
-#ifndef EXECUTOR_COMM_NODE_H
-#define EXECUTOR_COMM_NODE_H
+#ifndef EXECUTOR_TRANSPORTS_NODE_H
+#define EXECUTOR_TRANSPORTS_NODE_H
 
-#include "base/arena.h"
-#include "executor/ranks/shared_segment.h"
+#include "base/base.h"
+#include "executor/ranks/ranks.h"
 #include "executor/transports/comm.h"
 
 /* Progress counts PHASES * sequence + phase, so one counter says both. */
@@ -65,12 +65,12 @@ struct slice_range {
 };
 struct slice_range node_slice(const struct collective *c, int index);
 
-/* --- comm_shm.c --- */
+/* --- shm.c --- */
 
 /* A collective whose group is on this machine. */
 bool comm_run_in_node(struct comm *comm, struct node_link *link, const struct collective *c);
 
-/* --- comm_sum.c --- */
+/* --- ordered_sum.c --- */
 
 /* to[0..n) = the sum of `count` sources, floats in the declared tree; seeded faults included. */
 void comm_sum(struct comm *comm, const struct collective *c, void *to, const void *const *sources,

@@ -6,10 +6,8 @@
  * stream wait for those of the others too, because only then may the own memory change. The threads
  * meet on the host three times, the GPU is never waited for. Sums are made in the declared tree, so
  * bits are those of the other ordered transports. */
+#include "executor/transports/transports.h"
 #include <string.h>
-
-#include "executor/training/open_gpu.h"
-#include "executor/transports/node.h"
 
 struct shared_gpu {
 	struct arena arena;

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "executor/launch/tcp.h"
-#include "executor/rank_main.h"
+#include "executor/memory/memory.h"
 
 /* As many nodes like this machine as hold the ranks, over a link that is never measured. */
 static bool make_nodes(struct run *run, int64_t ranks, int64_t per_node)
@@ -125,7 +125,7 @@ static void open_contexts(struct solo *solo, const struct kernels *kernels)
 	for (int i = 0; i < program->n_buffers; i++)
 		if (program->buffers[i].role == BUFFER_KERNEL_WORKSPACE)
 			solo->context.workspace = buffers_address(&solo->buffers, i);
-	solo->background.workspace = rank_reserve_workspace();
+	solo->background.workspace = workspace_reserve();
 	solo->context.workspace_bytes = solo->background.workspace_bytes = KERNELS_WORKSPACE_BYTES;
 	assert_true(kernels->open(&solo->context, &error));
 	assert_true(kernels->open(&solo->background, &error));
@@ -185,7 +185,7 @@ void solo_close(struct solo *solo)
 	compute_close(&solo->compute);
 	solo->compute.kernels->close(&solo->context);
 	solo->compute.kernels->close(&solo->background);
-	rank_release_workspace(solo->background.workspace);
+	workspace_release(solo->background.workspace);
 	data_close(&solo->data);
 	buffers_finish(&solo->buffers);
 	munmap(solo->memory, (size_t)solo->capacity);

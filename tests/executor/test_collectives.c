@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "executor/memory/heap.h"
-#include "executor/rank_main.h"
+#include "executor/memory/memory.h"
 #include "executor/ranks/shared_segment.h"
 #include "executor/transports/comm.h"
 #include "kernels/exact_sum.h"
@@ -32,7 +32,7 @@ static bool open_member(struct member *m, int fd, int rank)
 	if (!segment_attach(&m->segment, fd, rank, &error))
 		return false;
 	m->context = (struct kernel_context){
-		.workspace = rank_reserve_workspace(), .workspace_bytes = KERNELS_WORKSPACE_BYTES};
+		.workspace = workspace_reserve(), .workspace_bytes = KERNELS_WORKSPACE_BYTES};
 	m->input = (float *)segment_window(&m->segment, rank);
 	m->checked = (struct checked){&m->comm, m->input, m->input + MAX_COUNT};
 	return kernels->open(&m->context, &error) &&

@@ -5,7 +5,7 @@
 
 #include "executor/launch/launch.h"
 #include "executor/ranks/cores.h"
-#include "executor/transports/nodes/mpi.h"
+#include "executor/transports/nodes/nodes.h"
 
 static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
 	"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_PROCID",

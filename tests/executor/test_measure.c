@@ -8,7 +8,7 @@
 
 #include "executor/calibration/bench.h"
 #include "executor/interpreter/recorder.h"
-#include "executor/memory/allocation_hook.h"
+#include "executor/memory/memory.h"
 #include "executor/ranks/event.h"
 #include "executor/ranks/machine.h"
 

@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "executor/rank_main.h"
-#include "executor/transports/nodes/two_levels.h"
+#include "executor/memory/memory.h"
+#include "executor/transports/nodes/state.h"
 
 enum { MAX_NODES = 6 };
 
@@ -77,7 +77,7 @@ static bool open_member(struct member *m, const struct cluster *cluster, int ran
 		    &error))
 		return false;
 	m->context = (struct kernel_context){
-		.workspace = rank_reserve_workspace(), .workspace_bytes = KERNELS_WORKSPACE_BYTES};
+		.workspace = workspace_reserve(), .workspace_bytes = KERNELS_WORKSPACE_BYTES};
 	float *window = (float *)segment_window(&m->segment, local);
 	m->checked = (struct checked){&m->comm, window, window + MAX_COUNT};
 	return kernels->open(&m->context, &error) &&

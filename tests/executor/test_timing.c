@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "executor/calibration/time_host.h"
+#include "executor/calibration/timer.h"
 
 enum { RANKS = 2, EXCHANGE_US = 20000 };
 

@@ -16,8 +16,8 @@ enum { MOST_RANKS = 16, EVENTS_OF_DEVICE_TRANSPORT = 4 };
 struct rank {
 	int thread;
 	int streams[STREAM_COUNT], n_streams; /* device streams, in the order of enum stream */
-	uint64_t arena, pinned;               /* where the tiers of places.h begin; 0 = not yet */
-	uint64_t *events;                     /* in the order in which they were made */
+	uint64_t arena, pinned; /* where the tiers of placement.h begin; 0 = not yet */
+	uint64_t *events;       /* in the order in which they were made */
 	int n_events;
 	/* Of the pass that goes on. */
 	int last, open; /* operation that has ended, that has begun; -1 = none */

@@ -1,9 +1,9 @@
 /* Private to calibration: what is measured of GPUs. Times are the device's own, by events. */
-#ifndef EXECUTOR_CALIBRATE_GPU_H
-#define EXECUTOR_CALIBRATE_GPU_H
+#ifndef EXECUTOR_CALIBRATION_GPU_BENCH_H
+#define EXECUTOR_CALIBRATION_GPU_BENCH_H
 
-#include "executor/calibration/bench.h"
-#include "executor/devices/stopwatch.h"
+#include "executor/calibration/calibration.h"
+#include "executor/devices/devices.h"
 #include "kernels/cuda/api.h"
 
 /* On the first GPU, but for collectives, which run on all. */
@@ -23,6 +23,12 @@ struct gpu_bench {
 	int clock_mhz, watts;
 };
 
+static inline bool gpu_check(
+	const struct gpu_bench *gpu, int result, const char *what, struct error *error)
+{
+	return cuda_check(gpu->api, result, what, error);
+}
+
 /* Seconds of one call, which enqueues: the median of samples after one that does not count. */
 bool gpu_time(struct gpu_bench *gpu, void (*run)(void *data), void *data, double *seconds,
 	struct error *error);
@@ -40,7 +46,7 @@ static inline int64_t gpu_row(int64_t width)
 void gpu_make_values(struct gpu_bench *gpu);
 bool gpu_fill(struct gpu_bench *gpu, struct error *error);
 
-/* calibrate_gpu_kernels.c: products. */
+/* products.c: products. */
 bool calibrate_gpu_kernels(struct gpu_bench *gpu, struct error *error);
 struct gemm_case {
 	struct gpu_bench *gpu;
@@ -50,9 +56,9 @@ void gpu_run_gemm(void *gemm_case);
 /* Operands one after the other in the memory; false when they do not fit. */
 bool gpu_make_gemm(struct gpu_bench *gpu, enum dtype dtype, const struct product_shape *shape,
 	enum product_form form, struct gemm_case *c);
-/* calibrate_gpu_sustained.c, behind the products. */
+/* sustained.c, behind the products. */
 bool calibrate_gpu_sustained(struct gpu_bench *gpu, struct error *error);
-/* calibrate_gpu_contest.c: which of several ways of doing one thing is fastest. */
+/* contest.c: which of several ways of doing one thing is fastest. */
 enum { GPU_CONTEST_FIRST = -1 }; /* as it is done where nothing was chosen */
 struct gpu_contest {
 	struct gpu_bench *gpu;
@@ -70,11 +76,11 @@ bool gpu_contest_gain(
 	const struct gpu_contest *contest, int way, double *gain, struct error *error);
 /* Whether so much is more than chance. */
 bool gpu_contest_is_won(double gain);
-/* calibrate_gpu_choices.c: is there a faster way than the library's first, which takes `first`
+/* choices.c: is there a faster way than the library's first, which takes `first`
  * seconds? If so the calibration has it, and `chosen` is what it takes; else `first`. */
 bool calibrate_gpu_choice(struct gpu_bench *gpu, struct gemm_case *c, enum product_form form,
 	double first, double *chosen, struct error *error);
-/* calibrate_gpu_attention.c: the same of attention's forward, which `timed` has been made ready
+/* attention.c: the same of attention's forward, which `timed` has been made ready
  * for, by cuDNN. Leaves results of its own where the backward writes. */
 bool calibrate_gpu_attention(struct gpu_bench *gpu, const struct attention_backward *timed,
 	double first, double *chosen, struct error *error);
@@ -82,18 +88,11 @@ bool calibrate_gpu_attention(struct gpu_bench *gpu, const struct attention_backw
 bool gpu_attention_agrees(
 	const uint16_t *ours, const uint16_t *theirs, int64_t n, int64_t head_dim);
 bool gpu_sums_agree(const float *ours, const float *theirs, int64_t n);
-/* calibrate_gpu_memory.c: the optimizer. */
+/* memory.c: the optimizer. */
 bool calibrate_gpu_update(struct gpu_bench *gpu, struct error *error);
-/* calibrate_gpu_rates.c: everything else. */
+/* rates.c: everything else. */
 bool calibrate_gpu_rates(struct gpu_bench *gpu, struct error *error);
-/* calibrate_gpu_memory.c: memory, PCIe, what launching costs, the gradient norm. */
+/* memory.c: memory, PCIe, what launching costs, the gradient norm. */
 bool calibrate_gpu_memory(struct gpu_bench *gpu, struct error *error);
-
-/* nvml.c: what the driver says of the first GPU now; 0 and "" where it does not. */
-struct gpu_facts {
-	char driver[80];
-	int clock_mhz, most_mhz, watts, most_watts;
-};
-void gpu_facts_read(struct gpu_facts *facts);
 
 #endif

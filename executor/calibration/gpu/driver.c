@@ -1,90 +1,20 @@
 /* Measures the GPUs of this machine: opening them, taking times, and where the figures come from.
  */
 #include "executor/calibration/gpu/bench.h"
+#include "executor/calibration/gpu/gpu.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "executor/devices/cuda.h"
-#include "executor/ranks/machine.h"
-#include "executor/transports/nccl_api.h"
-#include "kernels/bf16.h"
+#include "executor/devices/devices.h"
+#include "executor/ranks/ranks.h"
+#include "executor/transports/transports.h"
 
-enum { LEAST_SAMPLES = 5, MOST_SAMPLES = 40, MOST_REPEATS = 200 };
 enum { PINNED_BYTES = 64 << 20, MEMORY_LEAST = 512 << 20 };
 
-/* s: of a sample, and of all samples of one figure. */
-#define SAMPLE       5e-3
+/* s of all samples of one figure. */
 #define BUDGET_QUICK 0.03
 #define BUDGET_FULL  0.1
-/* The host needs less for a launch; so long the stream is held for each, so that the device never
- * waits for the host in a sample. */
-#define LAUNCH 10e-6
-
-static bool check(const struct gpu_bench *g, int result, const char *what, struct error *error)
-{
-	return cuda_check(g->api, result, what, error);
-}
-
-/* --- times --- */
-
-static bool hold(struct gpu_bench *g, double seconds, struct error *error)
-{
-	uint64_t nanoseconds = (uint64_t)(1e9 * seconds);
-	void *begin[] = {&g->clock}, *end[] = {&g->clock, &nanoseconds};
-
-	return check(g,
-		       g->api->cuLaunchKernel(
-			       g->hold_begin, 1, 1, 1, 1, 1, 1, 0, g->watch.stream, begin, NULL),
-		       "pace_begin", error) &&
-	       check(g,
-		       g->api->cuLaunchKernel(
-			       g->hold_end, 1, 1, 1, 1, 1, 1, 0, g->watch.stream, end, NULL),
-		       "pace_end", error);
-}
-
-bool gpu_sample(struct gpu_bench *g, void (*run)(void *data), void *data, int repeats,
-	double *seconds, struct error *error)
-{
-	if (!hold(g, LAUNCH * repeats, error) || !gpu_stopwatch_begin(&g->watch, error))
-		return false;
-	for (int i = 0; i < repeats; i++)
-		run(data);
-	if (g->base.context.error.message[0] != '\0')
-		return error_set(
-			error, g->base.context.error.code, "%s", g->base.context.error.message);
-	if (!gpu_stopwatch_end(&g->watch, error) ||
-		!check(g, g->api->cuEventSynchronize(g->watch.end), "a kernel", error) ||
-		!gpu_stopwatch_seconds(&g->watch, seconds, error))
-		return false;
-	*seconds /= repeats;
-	return true;
-}
-
-bool gpu_time(struct gpu_bench *g, void (*run)(void *data), void *data, double *seconds,
-	struct error *error)
-{
-	double times[MOST_SAMPLES], total = 0, once;
-	int n = 0;
-
-	/* The first call chooses algorithms and loads kernels, the second one says how long it is.
-	 */
-	for (int i = 0; i < 2; i++)
-		if (!gpu_sample(g, run, data, 1, &once, error))
-			return false;
-	int repeats = (int)fmin(fmax(ceil(SAMPLE / fmax(once, 1e-7)), 1), MOST_REPEATS);
-	while (n < LEAST_SAMPLES || (n < MOST_SAMPLES && total < g->base.budget)) {
-		if (!gpu_sample(g, run, data, repeats, &times[n], error))
-			return false;
-		total += times[n++] * repeats;
-	}
-	struct spread spread = measure_spread(times, n);
-	if (!(spread.p50 > 0))
-		return error_set(error, EXIT_CODE_FAULT, "the GPU's events measure no time");
-	bench_note_spread(&g->base, &spread);
-	*seconds = spread.p50;
-	return true;
-}
 
 /* --- opening --- */
 
@@ -102,45 +32,18 @@ static bool allocate(
 	return true;
 }
 
-/* Values of ordinary size in either dtype: zeros, and what is no number, take less power, and a GPU
- * is then faster. */
-void gpu_make_values(struct gpu_bench *g)
-{
-	uint16_t *halves = (uint16_t *)g->pinned;
-	uint32_t random = 1;
-
-	for (int64_t i = 0; i < g->pinned_bytes / 2; i++) {
-		random = random * 1664525u + 1013904223u;
-		halves[i] = bf16_from_float((float)(random >> 8) * 0x1p-23f - 1.0f);
-	}
-}
-
-bool gpu_fill(struct gpu_bench *g, struct error *error)
-{
-	for (int64_t at = 0; at < g->memory_bytes; at += g->pinned_bytes)
-		if (!check(g,
-			    g->api->cuMemcpyAsync((uint64_t)(uintptr_t)(g->memory + at),
-				    (uint64_t)(uintptr_t)g->pinned,
-				    (size_t)min_i64(g->pinned_bytes, g->memory_bytes - at),
-				    g->watch.stream),
-			    "cuMemcpyAsync", error))
-			return false;
-	return gpu_stopwatch_end(&g->watch, error) &&
-	       check(g, g->api->cuEventSynchronize(g->watch.end), "filling memory", error);
-}
-
 static bool find_device(struct gpu_bench *g, struct error *error)
 {
 	int device = 0, multiprocessors = 0;
 
-	if (!check(g, g->api->cuDeviceGet(&device, 0), "cuDeviceGet", error) ||
-		!check(g,
+	if (!gpu_check(g, g->api->cuDeviceGet(&device, 0), "cuDeviceGet", error) ||
+		!gpu_check(g,
 			g->api->cuDeviceGetAttribute(
 				&multiprocessors, CUDA_ATTRIBUTE_MULTIPROCESSORS, device),
 			"cuDeviceGetAttribute", error) ||
-		!check(g, g->api->cuDevicePrimaryCtxRetain(&g->context, device),
+		!gpu_check(g, g->api->cuDevicePrimaryCtxRetain(&g->context, device),
 			"cuDevicePrimaryCtxRetain", error) ||
-		!check(g, g->api->cuCtxSetCurrent(g->context), "cuCtxSetCurrent", error))
+		!gpu_check(g, g->api->cuCtxSetCurrent(g->context), "cuCtxSetCurrent", error))
 		return false;
 	g->multiprocessors = multiprocessors;
 	return true;
@@ -150,14 +53,14 @@ static bool find_kernels(struct gpu_bench *g, struct error *error)
 {
 	const struct cuda_api *api = g->api;
 
-	return check(g,
+	return gpu_check(g,
 		       api->cuLibraryLoadData(
 			       &g->library, api->image, NULL, NULL, 0, NULL, NULL, 0),
 		       "the kernels do not suit this GPU (cuLibraryLoadData)", error) &&
-	       check(g, api->cuLibraryGetKernel(&g->hold_begin, g->library, "pace_begin"),
+	       gpu_check(g, api->cuLibraryGetKernel(&g->hold_begin, g->library, "pace_begin"),
 		       "pace_begin", error) &&
-	       check(g, api->cuLibraryGetKernel(&g->hold_end, g->library, "pace_end"), "pace_end",
-		       error);
+	       gpu_check(g, api->cuLibraryGetKernel(&g->hold_end, g->library, "pace_end"),
+		       "pace_end", error);
 }
 
 static bool make_memory(struct gpu_bench *g, struct error *error)
@@ -165,7 +68,7 @@ static bool make_memory(struct gpu_bench *g, struct error *error)
 	char *clock = NULL;
 	void *pinned = NULL;
 
-	/* Operands and results of the largest product of calibrate_gpu_kernels.c: 2.6 GiB of an
+	/* Operands and results of the largest product of products.c: 2.6 GiB of an
 	 * H100. */
 	g->memory_bytes =
 		max_i64(MEMORY_LEAST, (int64_t)(20 << 20) * max_i64(g->multiprocessors, 1));
@@ -173,7 +76,8 @@ static bool make_memory(struct gpu_bench *g, struct error *error)
 	if (!allocate(g, g->memory_bytes, "operands", &g->memory, error) ||
 		!allocate(g, KERNELS_WORKSPACE_BYTES, "a workspace", &g->workspace, error) ||
 		!allocate(g, sizeof(*g->clock), "a clock", &clock, error) ||
-		!check(g, g->api->cuMemHostAlloc(&pinned, PINNED_BYTES, CUDA_HOST_ALLOC_PORTABLE),
+		!gpu_check(g,
+			g->api->cuMemHostAlloc(&pinned, PINNED_BYTES, CUDA_HOST_ALLOC_PORTABLE),
 			"pinned host memory (cuMemHostAlloc)", error))
 		return false;
 	g->clock = (uint64_t *)clock;
@@ -255,20 +159,13 @@ static const char *provenance(const struct gpu_bench *g)
 	return copy;
 }
 
-bool executor_has_gpus(struct error *error)
-{
-	int gpus;
-
-	return device_cuda_available(&gpus, error);
-}
-
 /* The driver keeps some of a GPU's memory for itself: plans have what a process can get. */
 static bool measure_room(struct gpu_bench *g, struct error *error)
 {
 	size_t available = 0, total = 0;
 	char room[32];
 
-	if (!check(g, g->api->cuMemGetInfo(&available, &total), "cuMemGetInfo", error))
+	if (!gpu_check(g, g->api->cuMemGetInfo(&available, &total), "cuMemGetInfo", error))
 		return false;
 	if (total == 0 || (int64_t)total >= g->topology->device.memory_bytes)
 		return true;
@@ -293,7 +190,7 @@ static bool measure_first(struct gpu_bench *g, struct error *error)
 	return ok;
 }
 
-bool executor_calibrate_gpus(const struct calibrate_options *options, struct arena *arena,
+bool calibrate_gpus(const struct calibrate_options *options, struct arena *arena,
 	struct topology *topology, struct error *error)
 {
 	const struct launcher *launcher = &options->launcher;

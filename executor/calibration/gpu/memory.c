@@ -1,6 +1,6 @@
 /* A GPU's memory, its way to the host's, what a launch costs, and the end of a step. */
 #include "executor/calibration/gpu/bench.h"
-#include "executor/ranks/event.h"
+#include "executor/ranks/ranks.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* Moves the data of a collective between machines, without spinning. */
-#include "executor/transports/nodes/two_levels.h"
+#include "executor/transports/nodes/state.h"
 
 /* Until a rank of another machine is called hung: later than inside a machine, whose ranks know
  * more exactly who is to blame. */

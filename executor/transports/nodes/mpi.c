@@ -1,5 +1,5 @@
 /* MPI: who is where, and messages that are looked at now and then instead of all the time. */
-#include "executor/transports/nodes/mpi.h"
+#include "executor/transports/nodes/nodes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "executor/memory/allocation_hook.h"
+#include "executor/memory/memory.h"
 #include "executor/transports/nodes/mpi_help.h"
+#include "executor/transports/nodes/transfer.h"
 
 /* Between two looks at messages on their way: short at first, for those that are nearly there; then
  * as long as costs a core little (docs/train.md). */

@@ -1,6 +1,6 @@
 /* Private to the executor: what MPI itself has to say in a rank. */
-#ifndef EXECUTOR_MPI_HELP_H
-#define EXECUTOR_MPI_HELP_H
+#ifndef EXECUTOR_TRANSPORTS_NODES_MPI_HELP_H
+#define EXECUTOR_TRANSPORTS_NODES_MPI_HELP_H
 
 /* After MPI_Init: Open MPI's messages go to this process's stderr, and not through mpirun. Other
  * MPIs are left as they are. */

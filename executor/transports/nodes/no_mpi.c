@@ -1,5 +1,5 @@
-/* Stands for wire_mpi.c in a build without MPI. */
-#include "executor/transports/nodes/mpi.h"
+/* Stands for mpi.c in a build without MPI. */
+#include "executor/transports/nodes/nodes.h"
 
 static bool lacking(struct error *error)
 {

@@ -1,6 +1,6 @@
 /* Flat rings over all ranks of a group, through messages only: what NCCL would do, for comparison.
  * Sums are in another order for each chunk, so they are outside of what `plan` promises. */
-#include "executor/transports/nodes/two_levels.h"
+#include "executor/transports/nodes/state.h"
 
 static int position(const struct collective *c, int offset)
 {

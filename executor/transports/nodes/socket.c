@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/arena.h"
+#include "base/base.h"
 #include "executor/transports/nodes/wire.h"
 
 /* Messages in one direction, oldest first. */

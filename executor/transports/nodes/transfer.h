@@ -3,10 +3,10 @@
  * It begins with what its sender is about to do, so that nothing is received by ranks that
  * disagree. Pieces lie in the data itself, or pass through slots: a piece may then start when the
  * one TRANSFER_DEPTH before it was used up. */
-#ifndef EXECUTOR_TRANSFER_H
-#define EXECUTOR_TRANSFER_H
+#ifndef EXECUTOR_TRANSPORTS_NODES_TRANSFER_H
+#define EXECUTOR_TRANSPORTS_NODES_TRANSFER_H
 
-#include "executor/ranks/shared_segment.h"
+#include "executor/ranks/ranks.h"
 #include "executor/transports/nodes/wire.h"
 
 enum {

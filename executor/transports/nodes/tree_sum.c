@@ -1,7 +1,7 @@
 /* The declared tree over ranks of several machines. */
 #include <string.h>
 
-#include "executor/transports/nodes/two_levels.h"
+#include "executor/transports/nodes/state.h"
 
 static int left_size(int count)
 {

@@ -3,13 +3,13 @@
  * The messages of a pair arrive in the order in which they were sent, and a receive is for the
  * next one, whose size the receiver knows. Nothing blocks but wire_progress, and that sleeps. One
  * thread uses a wire. */
-#ifndef EXECUTOR_WIRE_H
-#define EXECUTOR_WIRE_H
+#ifndef EXECUTOR_TRANSPORTS_NODES_WIRE_H
+#define EXECUTOR_TRANSPORTS_NODES_WIRE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/error.h"
+#include "base/base.h"
 
 struct wire;
 

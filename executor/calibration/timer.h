@@ -1,11 +1,10 @@
 /* Private to calibration: the ranks' side of timing collectives. Groups, sizes and tries are the
  * same for all; what is timed, and by which clock, is the transport's. */
-#ifndef EXECUTOR_TIME_COLLECTIVES_H
-#define EXECUTOR_TIME_COLLECTIVES_H
+#ifndef EXECUTOR_CALIBRATION_TIMER_H
+#define EXECUTOR_CALIBRATION_TIMER_H
 
-#include "executor/launch/join.h"
-#include "executor/memory/heap.h"
-#include "executor/rank_main.h"
+#include "executor/launch/launch.h"
+#include "executor/memory/memory.h"
 
 /* Gathered sizes, bytes, and how often each is timed. */
 struct timer_sizes {
@@ -50,9 +49,11 @@ void timer_choose_groups(struct timer *timer, bool parts, struct arena *arena);
 bool timer_run(struct timer *timer, struct error *error);
 void timer_close(struct timer *timer, bool sound);
 
-/* time_gpu_collectives.c: NCCL's, by events on the ranks' GPUs. */
+/* time_gpus.c: NCCL's, by events on the ranks' GPUs. */
 bool rank_time_gpu_collectives(struct segment *segment, struct error *error);
 
+/* What is timed over host memory. */
+struct timer_sizes timer_host_sizes(bool quick);
 /* What a rank's window must hold. */
 int64_t timer_window_bytes(bool quick, bool on_gpu);
 

@@ -1,32 +1,9 @@
-/* Private to the executor: collectives over machines, whatever carries the messages.
- *
- * Ranks of one machine read in each other's windows; machines exchange messages. Sums are made
- * inside a machine first, so that only its partial sums cross the network. That keeps the declared
- * tree: the members on a machine are a run of positions, the tree over the group contains whole
- * subtrees of that run, and each subtree's sum is what crosses (one, where a machine holds a power
- * of two of them). */
-#ifndef EXECUTOR_COMM_NODES_H
-#define EXECUTOR_COMM_NODES_H
+/* The state of the transport over machines, and what its files share. */
+#ifndef EXECUTOR_TRANSPORTS_NODES_STATE_H
+#define EXECUTOR_TRANSPORTS_NODES_STATE_H
 
-#include "executor/transports/node.h"
+#include "executor/transports/nodes/nodes.h"
 #include "executor/transports/nodes/transfer.h"
-
-/* Where the ranks of a run are: `per_node` consecutive ones on each machine. */
-struct layout {
-	int rank, ranks;
-	int per_node;
-};
-
-/* At the end of each window of the shared segment: for what is gathered into private memory. */
-#define NODES_BOUNCE_BYTES (INT64_C(1) << 20)
-
-/* `shared` is the segment of this machine's ranks, whose windows end in NODES_BOUNCE_BYTES that
- * nobody else uses; faults are told in `control`. Takes the wire over, borrows the rest. */
-bool comm_open_nodes(struct comm *comm, const struct layout *layout, struct segment *shared,
-	struct segment *control, const struct wire *wire, const struct kernels *kernels,
-	struct kernel_context *context, struct error *error);
-
-/* --- private: the state of the transport --- */
 
 struct nodes {
 	struct arena arena;
@@ -52,11 +29,11 @@ int nodes_partner(
 /* The part of everybody's data that the member at that position sums up, or contributes. */
 struct slice_range nodes_part(const struct collective *c, int position);
 
-/* --- comm_ring.c --- */
+/* --- ring.c --- */
 
 bool comm_run_ring(struct comm *comm, const struct collective *c);
 
-/* --- comm_nodes_sum.c --- */
+/* --- tree_sum.c --- */
 
 /* How many subtrees make up the members, of a group of that size. */
 int nodes_subtrees(struct members members, int size);
@@ -68,7 +45,7 @@ void nodes_sum_subtrees(
 void nodes_fold(struct comm *comm, const struct collective *c, char *own, int64_t piece, int64_t n,
 	char *to);
 
-/* --- comm_nodes_flow.c --- */
+/* --- flow.c --- */
 
 void nodes_begin(struct nodes *nodes);
 /* A flow to or from the member at that position. */

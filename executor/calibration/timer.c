@@ -1,0 +1,212 @@
+/* Collectives of all levels, timed in the ranks. */
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "executor/calibration/timer.h"
+#include "executor/interpreter/interpreter.h"
+
+enum { MAX_TRIES = 200, LEAST_TRIES = 3, LEAST_SIZES = 3, KINDS = 3 };
+
+/* Seconds of the largest collective that is timed. */
+#define LONGEST_QUICK 0.5
+#define LONGEST       2.0
+
+/* A quick run does the first and last and some between. */
+static const int64_t sizes[] = {4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
+static const int64_t quick_sizes[] = {4 << 10, 256 << 10, 4 << 20, 32 << 20};
+
+struct timer_sizes timer_host_sizes(bool quick)
+{
+	if (quick)
+		return (struct timer_sizes){quick_sizes, COUNT_OF(quick_sizes), 0, LONGEST_QUICK};
+	return (struct timer_sizes){sizes, COUNT_OF(sizes), 0, LONGEST};
+}
+
+/* Something small, and on a host two buffers of the largest size. */
+int64_t timer_window_bytes(bool quick, bool on_gpu)
+{
+	struct timer_sizes list = timer_host_sizes(quick);
+
+	return (1 << 20) + (on_gpu ? 0 : 2 * list.bytes[list.n - 1]);
+}
+
+/* --- one collective --- */
+
+/* What the slowest rank says; false after a fault. */
+static bool time_once(struct timer *t, const struct collective *c, double began,
+	struct timer_try *slowest, struct error *error)
+{
+	struct timer_try own;
+
+	if (!comm_exchange(&t->comm, t->scratch, t->all, sizeof(own)) ||
+		!t->run(t, c, &own.seconds, error))
+		return false;
+	own.since = clock_now() - began;
+	memcpy(t->scratch, &own, sizeof(own));
+	if (!comm_exchange(&t->comm, t->scratch, t->all, sizeof(own)))
+		return false;
+	*slowest = (struct timer_try){0};
+	for (int r = 0; r < t->comm.ranks; r++) {
+		slowest->seconds = fmax(slowest->seconds, t->all[r].seconds);
+		slowest->since = fmax(slowest->since, t->all[r].since);
+	}
+	return true;
+}
+
+static struct collective collective_of(
+	const struct timer *t, const struct group *group, enum collective_kind kind, int64_t bytes)
+{
+	int64_t floats = bytes / (int64_t)sizeof(float);
+	bool in_place = kind == COLLECTIVE_ALL_REDUCE;
+	bool gathers = kind == COLLECTIVE_ALL_GATHER;
+
+	return (struct collective){.kind = kind,
+		.element = COMM_FP32,
+		.group = comm_group_of(group, t->comm.rank),
+		.count = in_place ? floats : floats / group->size,
+		.input = gathers ? t->chunk : t->whole,
+		.output = gathers || in_place ? t->whole : t->chunk,
+		.op = -1,
+		.unit = -1,
+		.group_index = (int)(group - t->groups)};
+}
+
+/* Small ones are short and noisy, large ones long and steady. */
+static int tries_of(const struct timer *t, int64_t bytes)
+{
+	bool quick = t->segment->header->job.quick;
+
+	if (t->sizes.tries > 0)
+		return t->sizes.tries;
+	return (int)min_i64(MAX_TRIES, (quick ? 3 : 15) + (quick ? 16 << 20 : 64 << 20) / bytes);
+}
+
+/* Every rank sees the same times, so that all stop at the same try. */
+static bool time_tries(struct timer *t, const struct collective *c, int64_t bytes, double *times,
+	int *n, struct error *error)
+{
+	double began = clock_now(), most = t->segment->header->job.quick ? 0.5 : 3;
+	struct timer_try slowest;
+
+	*n = 0;
+	if (!time_once(t, c, began, &slowest, error))
+		return false;
+	while (*n < LEAST_TRIES || (*n < tries_of(t, bytes) && slowest.since < most)) {
+		if (!time_once(t, c, began, &slowest, error))
+			return false;
+		times[(*n)++] = slowest.seconds;
+	}
+	return true;
+}
+
+/* `seconds`: of one such collective. */
+static bool time_collective(struct timer *t, const struct group *group, enum collective_kind kind,
+	int64_t bytes, double *seconds, struct error *error)
+{
+	const struct collective c = collective_of(t, group, kind, bytes);
+	int64_t ranks = t->comm.ranks, local = t->cluster.layout.per_node;
+	double times[MAX_TRIES];
+	int n;
+
+	if (!time_tries(t, &c, bytes, times, &n, error))
+		return false;
+	struct spread spread = measure_spread(times, n);
+	*seconds = spread.p50;
+	text_printf(&t->report, "%d,%lld,%lld,%lld,", (int)kind, (long long)group->size,
+		(long long)(group->stride > 1 || group->size > local ? ranks / local : 1),
+		(long long)bytes);
+	text_number(&t->report, spread.p50);
+	text_add_char(&t->report, ',');
+	text_number(&t->report, (spread.p90 - spread.p10) / spread.p50);
+	text_add_char(&t->report, '\n');
+	return true;
+}
+
+/* --- all of them --- */
+
+/* A slow link needs no larger ones: what they take is in the last piece's line. */
+static bool time_sizes(
+	struct timer *t, const struct group *group, enum collective_kind kind, struct error *error)
+{
+	const struct timer_sizes *list = &t->sizes;
+	double seconds = 0;
+
+	for (int i = 0; i < list->n; i++) {
+		double growth = i > 0 ? (double)list->bytes[i] / (double)list->bytes[i - 1] : 1;
+
+		if (i >= LEAST_SIZES && seconds * growth >= list->longest)
+			break;
+		if (!time_collective(t, group, kind, list->bytes[i], &seconds, error))
+			return false;
+	}
+	return true;
+}
+
+void timer_choose_groups(struct timer *t, bool parts, struct arena *arena)
+{
+	int64_t ranks = t->comm.ranks, local = t->cluster.layout.per_node, nodes = ranks / local;
+	/* Inside a node; one rank of each node, all such groups at once, as a hybrid's replicas
+	 * meet; and all ranks. */
+	const struct group levels[] = {{.size = local, .stride = 1},
+		{.size = nodes, .stride = local}, {.size = ranks, .stride = 1}};
+	const bool needed[] = {local > 1, nodes > 1 && local > 1, nodes > 1};
+
+	t->groups = ARENA_ARRAY(arena, struct group, 64 + COUNT_OF(levels));
+	for (int64_t n = 2; parts && n < local; n *= 2)
+		if (local % n == 0)
+			t->groups[t->n_groups++] = (struct group){.size = n, .stride = 1};
+	for (int i = 0; i < COUNT_OF(levels); i++)
+		if (needed[i])
+			t->groups[t->n_groups++] = levels[i];
+}
+
+bool timer_run(struct timer *t, struct error *error)
+{
+	int local = t->cluster.layout.per_node;
+
+	text_printf(&t->report, "%d,%d\n", t->comm.ranks / local, local);
+	for (int g = 0; g < t->n_groups; g++)
+		for (int kind = 0; kind < KINDS; kind++)
+			if (!time_sizes(t, &t->groups[g], (enum collective_kind)kind, error))
+				return false;
+	return t->segment->rank > 0 || segment_leave_report(t->segment, &t->report, error);
+}
+
+void *timer_take(struct timer *t, int64_t bytes, struct error *error)
+{
+	int block = heap_take(&t->heap, bytes, error);
+
+	return block >= 0 ? memset(heap_address(&t->heap, block), 0, (size_t)bytes) : NULL;
+}
+
+bool timer_open(struct timer *t, int64_t window_bytes, struct error *error)
+{
+	const struct kernels *kernels = kernels_cpu();
+
+	if (!cluster_join(&t->cluster, t->segment, window_bytes, error))
+		return false;
+	t->context = (struct kernel_context){.threads = 1,
+		.workspace = workspace_reserve(),
+		.workspace_bytes = KERNELS_WORKSPACE_BYTES};
+	heap_init(&t->heap, t->cluster.window, t->cluster.window_bytes, 8);
+	t->scratch = timer_take(t, sizeof(*t->all), error);
+	t->all = calloc((size_t)t->segment->header->job.ranks, sizeof(*t->all));
+	if (t->all == NULL)
+		base_out_of_memory(sizeof(*t->all));
+	return t->context.workspace != NULL && t->scratch != NULL &&
+	       kernels->open(&t->context, error) &&
+	       cluster_open_comm(&t->cluster, &t->comm, kernels, &t->context, error);
+}
+
+void timer_close(struct timer *t, bool sound)
+{
+	comm_close(&t->comm);
+	cluster_leave(&t->cluster, sound);
+	kernels_cpu()->close(&t->context);
+	workspace_release(t->context.workspace);
+	heap_finish(&t->heap);
+	free(t->all);
+	text_finish(&t->report);
+}
