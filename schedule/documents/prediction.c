@@ -93,14 +93,7 @@ static const struct field uncertainty_fields[] = {NUMBER(step_time_low, "step_ti
 static const struct field bound_fields[] = {IF_KNOWN(lower_bound, "lower_bound_s"),
 	IF_KNOWN(plan_lower_bound, "plan_lower_bound_s"), FIELD_END};
 
-/* A run of fields: in a map of its own, or (no key) in the surrounding one. */
-struct part {
-	const char *key;
-	const struct field *fields;
-	size_t offset; /* of the object that the fields describe */
-};
-
-static const struct part prediction_parts[] = {
+const struct field_part prediction_parts[] = {
 	{NULL, answer_fields, 0},
 	{"model_states_bytes", model_states_fields, 0},
 	{NULL, peak_fields, 0},
@@ -115,6 +108,7 @@ static const struct part prediction_parts[] = {
 	{"collectives", collective_fields, 0},
 	{"uncertainty", uncertainty_fields, 0},
 	{NULL, bound_fields, 0},
+	{NULL, NULL, 0},
 };
 
 #define MEASURED(member, name)                                                                     \
@@ -154,19 +148,19 @@ static const struct field measured_fields[] = {
 	FIELD_DOUBLE(struct measurement, late, "late_s", FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
 	FIELD_END};
 
-static const struct part measurement_parts[] = {{NULL, measured_fields, 0}};
+const struct field_part measurement_parts[] = {{NULL, measured_fields, 0}, {NULL, NULL, 0}};
 
 /* Written for readers that know several classes of ranks; there is one as yet. */
 static const char *const class_keys[] = {"rank_class", "classes"};
 static const char *const measurement_keys[] = {"loss", "gradient_norm", "timeline"};
 
-static void write_parts(const struct part *parts, int n, const void *object, struct writer *writer)
+static void write_parts(const struct field_part *parts, const void *object, struct writer *writer)
 {
-	for (int i = 0; i < n; i++) {
-		if (parts[i].key != NULL)
-			writer_begin_map(writer, parts[i].key);
-		fields_write(parts[i].fields, (const char *)object + parts[i].offset, writer);
-		if (parts[i].key != NULL)
+	for (; parts->fields != NULL; parts++) {
+		if (parts->key != NULL)
+			writer_begin_map(writer, parts->key);
+		fields_write(parts->fields, (const char *)object + parts->offset, writer);
+		if (parts->key != NULL)
 			writer_end_map(writer);
 	}
 }
@@ -185,7 +179,7 @@ static void write_classes(const struct prediction *prediction, struct writer *wr
 
 void prediction_write(const struct prediction *prediction, struct writer *writer)
 {
-	write_parts(prediction_parts, COUNT_OF(prediction_parts), prediction, writer);
+	write_parts(prediction_parts, prediction, writer);
 	write_classes(prediction, writer);
 }
 
@@ -201,14 +195,14 @@ static void add_key(struct key_list *list, const char *key)
 	list->keys[list->n++] = key;
 }
 
-static void add_part_keys(struct key_list *list, const struct part *parts, int n)
+static void add_part_keys(struct key_list *list, const struct field_part *parts)
 {
-	for (int i = 0; i < n; i++) {
-		if (parts[i].key != NULL) {
-			add_key(list, parts[i].key);
+	for (; parts->fields != NULL; parts++) {
+		if (parts->key != NULL) {
+			add_key(list, parts->key);
 			continue;
 		}
-		for (const struct field *field = parts[i].fields; field->name != NULL; field++)
+		for (const struct field *field = parts->fields; field->name != NULL; field++)
 			add_key(list, field->name);
 	}
 }
@@ -220,16 +214,16 @@ static void add_keys(struct key_list *list, const char *const *keys, int n)
 }
 
 /* `known`: keys of the surrounding map. An absent inner map leaves its fields as they are. */
-static bool read_parts(const struct part *parts, int n, const struct key_list *known,
+static bool read_parts(const struct field_part *parts, const struct key_list *known,
 	const struct node *map, void *object, struct arena *arena, struct error *error)
 {
-	for (int i = 0; i < n; i++) {
-		const char *key = parts[i].key;
+	for (; parts->fields != NULL; parts++) {
+		const char *key = parts->key;
 		const struct node *inner = key != NULL ? node_get(map, key) : map;
 		if (key != NULL && inner == NULL)
 			continue;
-		if (!fields_read(parts[i].fields, inner, key == NULL ? known->keys : NULL,
-			    (char *)object + parts[i].offset, arena, error))
+		if (!fields_read(parts->fields, inner, key == NULL ? known->keys : NULL,
+			    (char *)object + parts->offset, arena, error))
 			return false;
 	}
 	return true;
@@ -240,11 +234,10 @@ bool prediction_read(struct arena *arena, const struct node *map, struct predict
 {
 	struct key_list known = {.n = 0};
 
-	add_part_keys(&known, prediction_parts, COUNT_OF(prediction_parts));
+	add_part_keys(&known, prediction_parts);
 	add_keys(&known, class_keys, COUNT_OF(class_keys));
 	*prediction = (struct prediction){.peak_op = -1};
-	return read_parts(prediction_parts, COUNT_OF(prediction_parts), &known, map, prediction,
-		arena, error);
+	return read_parts(prediction_parts, &known, map, prediction, arena, error);
 }
 
 /* Non-finite numbers are written as null. */
@@ -261,7 +254,7 @@ static void write_numbers(const char *key, const double *numbers, int n, struct 
 void measurement_write(const struct measurement *measurement, struct writer *writer)
 {
 	prediction_write(&measurement->values, writer);
-	write_parts(measurement_parts, COUNT_OF(measurement_parts), measurement, writer);
+	write_parts(measurement_parts, measurement, writer);
 	write_numbers("loss", measurement->losses, measurement->n_losses, writer);
 	write_numbers("gradient_norm", measurement->gradient_norms, measurement->n_losses, writer);
 	if (measurement->timeline.n_ops == 0)
@@ -312,15 +305,13 @@ bool measurement_read(struct arena *arena, const struct node *map, struct measur
 	struct key_list known = {.n = 0};
 	const struct node *timeline = node_get(map, "timeline");
 
-	add_part_keys(&known, prediction_parts, COUNT_OF(prediction_parts));
+	add_part_keys(&known, prediction_parts);
 	add_keys(&known, class_keys, COUNT_OF(class_keys));
-	add_part_keys(&known, measurement_parts, COUNT_OF(measurement_parts));
+	add_part_keys(&known, measurement_parts);
 	add_keys(&known, measurement_keys, COUNT_OF(measurement_keys));
 	*measurement = (struct measurement){.values.peak_op = -1};
-	if (!read_parts(prediction_parts, COUNT_OF(prediction_parts), &known, map,
-		    &measurement->values, arena, error) ||
-		!read_parts(measurement_parts, COUNT_OF(measurement_parts), &known, map,
-			measurement, arena, error) ||
+	if (!read_parts(prediction_parts, &known, map, &measurement->values, arena, error) ||
+		!read_parts(measurement_parts, &known, map, measurement, arena, error) ||
 		!read_curves(arena, map, measurement, error))
 		return false;
 	return timeline == NULL || timeline_read(arena, timeline, &measurement->timeline, error);

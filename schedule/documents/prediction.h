@@ -7,6 +7,15 @@
 #include "schedule/program/program.h"
 
 enum fits { FITS_YES, FITS_TIGHT, FITS_NO };
+/* A run of fields: in a map of its own, or (no key) in the surrounding one. */
+struct field_part {
+	const char *key;
+	const struct field *fields;
+	size_t offset; /* of the object that the fields describe */
+};
+/* What a prediction and a measurement are written and read with; a part without fields ends it. */
+extern const struct field_part prediction_parts[], measurement_parts[];
+
 extern const char *const fits_names[]; /* "yes", "tight", "no" */
 
 /* Times of a kind of work inside one step, seconds; may overlap one another. */

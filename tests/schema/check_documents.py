@@ -1,4 +1,4 @@
-"""Judges the documents that a program writes by docs/schema/.
+"""Judges the documents that a program writes by the schemas of docs/schema/.
 
     check_documents.py SCHEMAS WRITE_DOCUMENTS      one of every document, from the writers
     check_documents.py SCHEMAS --cli SHARDPLAN      what the commands print
@@ -65,7 +65,7 @@ def load(path):
 
 
 class Schemas:
-    """Every file of docs/schema/, which refer to each other by file name."""
+    """Every schema, which refer to each other by file name."""
 
     def __init__(self, folder):
         self.all = {name: load(os.path.join(folder, name)) for name in sorted(os.listdir(folder))
