@@ -60,76 +60,78 @@ static void run(struct problem *problem, const struct kernel_case *kernel_case, 
 	kernel_case->call(problem);
 }
 
-static void compare(const struct kernel_case *kernel_case, const int64_t *dim, int64_t offset)
+static void check_distance(struct problem *candidate, const struct kernel_case *kernel_case,
+	const int64_t *dim, int64_t offset)
 {
-	struct problem candidate, reference;
+	struct problem reference;
 	char where[WHERE];
 	double distance;
 
-	run(&candidate, kernel_case, dim, offset);
 	problem_init(&reference, kernel_case, dim, kernels_reference(), &reference_context, offset);
 	kernel_case->call(&reference);
-	distance = problem_distance(&candidate, &reference, where);
+	distance = problem_distance(candidate, &reference, where);
 	if (!(distance <= allowed(kernel_case)))
 		report(kernel_case, dim, distance, where);
-	problem_finish(&candidate);
 	problem_finish(&reference);
 }
 
-static void against_reference(const struct kernel_case *kernel_case, const int64_t *dim)
-{
-	compare(kernel_case, dim, 0);
-}
-
-static void test_against_reference(void **state)
-{
-	(void)state;
-	for_each_shape(against_reference);
-}
-
 /* A kernel with a race has other bits when threads and blocks come in the other order. */
-static void in_other_order(const struct kernel_case *kernel_case, const int64_t *dim)
+static void check_other_order(
+	const struct problem *first, const struct kernel_case *kernel_case, const int64_t *dim)
 {
-	struct problem first, second;
+	struct problem second;
 
-	run(&first, kernel_case, dim, 0);
 	cuda_backwards = true;
 	run(&second, kernel_case, dim, 0);
 	cuda_backwards = false;
-	if (!problem_same_bits(&first, &second))
+	if (!problem_same_bits(first, &second))
 		report(kernel_case, dim, INFINITY, "bits depend on the order of threads");
-	problem_finish(&first);
 	problem_finish(&second);
-}
-
-static void test_other_order(void **state)
-{
-	(void)state;
-	for_each_shape(in_other_order);
 }
 
 /* Off 16 bytes, attention takes the plain kernels; all others promise the same bits. */
-static void off_alignment(const struct kernel_case *kernel_case, const int64_t *dim)
+static void check_off_alignment(
+	const struct problem *first, const struct kernel_case *kernel_case, const int64_t *dim)
 {
-	struct problem first, second;
+	bool is_attention = strncmp(kernel_case->name, "attention", 9) == 0;
+	int64_t offset = is_attention ? 1 : 3;
+	struct problem second;
 
-	if (strncmp(kernel_case->name, "attention", 9) == 0) {
-		if (dim[1] < 100)
-			compare(kernel_case, dim, 1);
+	if (is_attention && dim[1] >= 100)
 		return;
-	}
-	run(&first, kernel_case, dim, 0);
-	run(&second, kernel_case, dim, 3);
-	if (!problem_same_bits(&first, &second))
+	run(&second, kernel_case, dim, offset);
+	if (is_attention)
+		check_distance(&second, kernel_case, dim, offset);
+	else if (!problem_same_bits(first, &second))
 		report(kernel_case, dim, INFINITY, "bits depend on the alignment");
-	problem_finish(&first);
 	problem_finish(&second);
 }
 
-static void test_off_alignment(void **state)
+static void on_alignment(const struct kernel_case *kernel_case, const int64_t *dim)
+{
+	struct problem first;
+
+	run(&first, kernel_case, dim, 0);
+	check_distance(&first, kernel_case, dim, 0);
+	check_other_order(&first, kernel_case, dim);
+	problem_finish(&first);
+}
+
+static void on_and_off_alignment(const struct kernel_case *kernel_case, const int64_t *dim)
+{
+	struct problem first;
+
+	run(&first, kernel_case, dim, 0);
+	check_distance(&first, kernel_case, dim, 0);
+	check_other_order(&first, kernel_case, dim);
+	check_off_alignment(&first, kernel_case, dim);
+	problem_finish(&first);
+}
+
+static void test_every_shape(void **state)
 {
 	(void)state;
-	for_each_shape(off_alignment);
+	for_each_shape(on_and_off_alignment);
 }
 
 /* Attention in bf16 with full heads on the tensor cores, several tiles, groups of heads, rows that
@@ -162,8 +164,7 @@ static void test_attention_of_generations(void **state)
 	for (int with_hopper = 1; with_hopper >= 0; with_hopper--) {
 		int64_t before = cuda_calls.hopper_launches;
 
-		check_attention_bf16(against_reference, !with_hopper);
-		check_attention_bf16(in_other_order, !with_hopper);
+		check_attention_bf16(on_alignment, !with_hopper);
 		assert_int_equal(cuda_calls.hopper_launches > before, with_hopper);
 #define X(name, launch, threads) kernels[CUDA_##name] = NULL;
 		CUDA_HOPPER_KERNELS(X)
@@ -565,9 +566,7 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_against_reference),
-		cmocka_unit_test(test_other_order),
-		cmocka_unit_test(test_off_alignment),
+		cmocka_unit_test(test_every_shape),
 		cmocka_unit_test(test_attention_of_generations),
 		cmocka_unit_test(test_small_workspace_of_attention),
 		cmocka_unit_test(test_races_are_seen),
