@@ -214,18 +214,18 @@ static bool runner_up(struct making *making, struct candidate *candidate, struct
 /* Chosen, and the best of every other strategy. */
 static bool find_thresholds(struct making *making, struct error *error)
 {
-	struct contest contest = {.evaluator = &making->search->evaluator, .arena = making->arena};
+	struct rivals rivals = {.evaluator = &making->search->evaluator, .arena = making->arena};
 	bool seen[STRATEGY_COUNT] = {false};
 	for (int i = 0; i < making->n; i++) {
 		const struct candidate *candidate = &making->candidates[i];
 		if (seen[candidate->plan.strategy] || candidate->verdict == VERDICT_IMPOSSIBLE)
 			continue;
 		seen[candidate->plan.strategy] = true;
-		contest.plans[contest.n] = &candidate->plan;
-		contest.predictions[contest.n++] = &candidate->prediction;
+		rivals.plans[rivals.n] = &candidate->plan;
+		rivals.predictions[rivals.n++] = &candidate->prediction;
 	}
 	return making->search->question->objective != OBJECTIVE_TIME ||
-	       thresholds_find(&contest, making->answer, error);
+	       thresholds_find(&rivals, making->answer, error);
 }
 
 static bool defend_chosen(struct making *making, struct defence *defence,

@@ -10,7 +10,7 @@ const char *cause_link(const struct question *question, bool over_network)
 		[FABRIC_NVLINK_CUBE_MESH] = "NVLink",
 		[FABRIC_PCIE] = "PCIe",
 		[FABRIC_SHARED_MEMORY] = "shared memory"};
-	return over_network ? "the node link" : fabrics[question->topology->fabric.kind];
+	return over_network ? "the network" : fabrics[question->topology->fabric.kind];
 }
 
 static double tokens(const struct plan *plan)

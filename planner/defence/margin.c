@@ -1,4 +1,4 @@
-/* How close the others are, whether the model can tell, and what would.
+/* How close the others are, whether the prediction tells them apart, and what would.
  *
  * Two plans for one machine share most of what the model gets wrong: a device that is 10 % slower
  * than predicted is so for both. So the question is not whether two intervals overlap, but how sure
@@ -88,28 +88,28 @@ static void add_settling(struct text *text, const struct gap *gap)
 	if (cause == NULL)
 		return;
 	text_printf(text,
-		" To settle it measure %s: at %.2f times the predicted time the two are level.",
+		" To decide, measure %s: at %.2f times the predicted time both plans take "
+		"equally long.",
 		cause->measure, factor);
 }
 
 static void add_noise(struct text *text, const struct gap *gap)
 {
-	text_add(text, ". Runs of one plan differ by as much");
+	text_add(text, ". Two runs of one plan differ by as much");
 	if (gap->noise > NOISE * gap->was)
-		text_printf(text, " (on this machine by %.1f %%, says its calibration)",
+		text_printf(text, " (%.1f %% on this machine, by its calibration)",
 			100 * gap->noise / gap->was);
 	text_add(text, ": take either.");
 }
 
-static void add_verdict(struct text *text, const struct gap *gap)
+static void add_certainty(struct text *text, const struct gap *gap)
 {
 	double percent = 100 / gap->was;
 	double difference = fabs(gap->is - gap->was);
 	if (can_tell(gap)) {
 		text_printf(text,
-			". The model can tell: what both plans share cancels, the difference is "
-			"sure to "
-			"+-%.2f %% of the step.",
+			". The prediction tells them apart: errors common to both cancel, and the "
+			"difference is known to +-%.2f %% of the step.",
 			gap->uncertain * percent);
 		return;
 	}
@@ -117,7 +117,7 @@ static void add_verdict(struct text *text, const struct gap *gap)
 		add_noise(text, gap);
 		return;
 	}
-	text_printf(text, ". A close call: the difference is only sure to +-%.2f %% of the step.",
+	text_printf(text, ". A close call: the difference is known only to +-%.2f %% of the step.",
 		gap->uncertain * percent);
 	add_settling(text, gap);
 }
@@ -135,7 +135,7 @@ static void add_margin(struct defence *defence, const char *name, const struct c
 	else
 		text_printf(&text, ") is %.2f %% %s", fabs(gap.is / gap.was - 1) * 100,
 			gap.is > gap.was ? "slower" : "faster");
-	add_verdict(&text, &gap);
+	add_certainty(&text, &gap);
 	defence_add(defence, &text);
 }
 

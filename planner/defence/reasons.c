@@ -1,4 +1,5 @@
-/* The defence: why the winner wins, why the others lose, and how sure the model is. */
+/* The defence: why the chosen plan is best, why the others are not, and how sure the prediction is.
+ */
 #include "planner/defence/defence.h"
 
 #include "planner/defence/causes.h"
@@ -94,7 +95,7 @@ static void add_time_difference(struct text *text, const struct question *questi
 		add_causes(text, causes, is - was);
 	}
 	if (other->prediction->fits == FITS_TIGHT)
-		text_add(text, "; tight: the allocator would have to give memory back");
+		text_add(text, "; tight: the allocator would have to free cached blocks and retry");
 }
 
 static double wire(const struct question *question, const struct contender *contender)
@@ -187,7 +188,7 @@ static void add_budget(struct defence *defence, const struct contender *chosen)
 	add_seconds(&text, p->time.optimizer);
 	text_add(&text, " in the optimizer, ");
 	add_seconds(&text, p->time.exposed_communication);
-	text_add(&text, " of communication that nothing hides");
+	text_add(&text, " of exposed communication");
 	add_exposed(&text, defence->question, chosen->exposure);
 	text_add(&text, ".");
 	defence_add(defence, &text);
@@ -250,13 +251,14 @@ static void add_batch_rule(struct defence *defence)
 	if (defence->search->space.same_batch)
 		return;
 	text_printf(&text,
-		"No global batch was given: plans compare by time per token, with micro-batches "
-		"of up to %lld tokens in a step.",
+		"No global batch was given: plans are compared by time per token, with "
+		"micro-batches of up to %lld tokens in a step.",
 		(long long)SPACE_FREE_BATCH_TOKENS);
 	defence_add(defence, &text);
 }
 
-/* The fastest is not always chosen: a close call goes to the leaner plan, a tight one gives way. */
+/* The fastest is not always chosen: of two that are as good the leaner one is, and a tight one
+ * gives way. */
 static void add_preference(struct defence *defence, const struct contender *chosen)
 {
 	const struct ranking *ranking = &defence->search->ranking;
@@ -270,11 +272,12 @@ static void add_preference(struct defence *defence, const struct contender *chos
 		return;
 	text_printf(&text, "The fastest plan is %.2f %% faster, ", (1 - best / mine) * 100);
 	if (first->tight && chosen->prediction->fits != FITS_TIGHT) {
-		text_add(&text, "but tight: its allocator would have to give memory back.");
+		text_add(&text,
+			"but tight: its allocator would have to free cached blocks and retry.");
 	} else {
-		text_add(&text, "less than runs of one plan differ by, and needs ");
+		text_add(&text, "which is less than two runs of one plan differ by, and needs ");
 		add_bytes(&text, less);
-		text_add(&text, " more: such a close call goes to the leaner plan.");
+		text_add(&text, " more: the plan that needs less memory is preferred.");
 	}
 	defence_add(defence, &text);
 }

@@ -1,19 +1,21 @@
-/* Thresholds: a lever is moved to 2, 8 and 32 times its value, and back, until another contestant
- * wins, then the place is bisected. */
+/* Thresholds: a property is set to 2, 8 and 32 times its value, and to as small a share of it,
+ * until another plan is faster; then the value is bisected. */
 #include "planner/defence/thresholds.h"
 
 #include <float.h>
 #include <math.h>
 
-enum { LEVERS_MAX = 16, SIMULATED_MICRO_BATCHES = 3 };
+enum { PROPERTIES_MAX = 16, SIMULATED_MICRO_BATCHES = 3 };
 #define PRECISION 1.02 /* of thresholds that are no whole numbers */
 static const double factors[] = {2, 8, 32};
 
 /* A property of the machine or of the question. `apply` sets it in copies of both; false: there is
  * no such plan. */
-struct lever {
+struct property {
 	const char *name, *unit;
-	bool whole; /* values are whole numbers */
+	const char *of;   /* what follows a value: "104 Gbit/s" " per NIC"; %s: of a plural */
+	const char *noun; /* "bandwidth per NIC" */
+	bool whole;       /* values are whole numbers */
 	bool up_only;
 	bool moves_memory; /* what fits depends on it */
 	double now;
@@ -21,7 +23,7 @@ struct lever {
 	void (*print)(struct text *text, double value);
 };
 
-/* --- levers --------------------------------------------------------------------------------------
+/* --- properties ----------------------------------------------------------------------------------
  */
 
 static bool set_nic(double value, struct topology *topology, struct plan *plan)
@@ -110,53 +112,61 @@ static void print_count(struct text *text, double value)
 	text_printf(text, "%.0f", value);
 }
 
-static void add_lever(struct lever levers[LEVERS_MAX], int *n, struct lever lever)
+static void add_property(
+	struct property properties[PROPERTIES_MAX], int *n, struct property property)
 {
-	if (*n < LEVERS_MAX && lever.now > 0)
-		levers[(*n)++] = lever;
+	if (*n < PROPERTIES_MAX && property.now > 0)
+		properties[(*n)++] = property;
 }
 
 /* Measured collectives do not follow the datasheet's bandwidth. */
-static int find_levers(const struct contest *contest, struct lever levers[LEVERS_MAX])
+static int find_properties(const struct rivals *rivals, struct property properties[PROPERTIES_MAX])
 {
-	const struct topology *topology = contest->evaluator->question->topology;
-	const struct plan *plan = contest->plans[0];
+	const struct topology *topology = rivals->evaluator->question->topology;
+	const struct plan *plan = rivals->plans[0];
 	bool measured = topology->calibration.n_collectives > 0;
 	int n = 0;
 	if (topology->nodes > 1 && !measured) {
-		add_lever(levers, &n,
-			(struct lever){"node link, per NIC", "B/s", false, false, false,
+		add_property(properties, &n,
+			(struct property){"node link, per NIC", "B/s", " per NIC",
+				"bandwidth per NIC", false, false, false,
 				topology->network.nic_bandwidth, set_nic, print_gbit});
-		add_lever(levers, &n,
-			(struct lever){"network latency", "s", false, false, false,
-				topology->network.latency, set_network_latency, print_time});
+		add_property(properties, &n,
+			(struct property){"network latency", "s", " of network latency",
+				"network latency", false, false, false, topology->network.latency,
+				set_network_latency, print_time});
 	}
 	if (topology->devices_per_node > 1 && !measured &&
 		topology->fabric.kind != FABRIC_SHARED_MEMORY)
-		add_lever(levers, &n,
-			(struct lever){"link inside a node", "B/s", false, false, false,
+		add_property(properties, &n,
+			(struct property){"link inside a node", "B/s", " inside a node",
+				"bandwidth inside a node", false, false, false,
 				topology->fabric.bandwidth, set_fabric, print_bandwidth});
 	if (topology->network.kind != NETWORK_NONE)
-		add_lever(levers, &n,
-			(struct lever){"number of nodes", "nodes", true, false, true,
-				(double)topology->nodes, set_nodes, print_count});
-	add_lever(levers, &n,
-		(struct lever){"sequence length", "tokens", true, false, true,
-			(double)plan->seq_len, set_length, print_count});
-	add_lever(levers, &n,
-		(struct lever){"micro-batch", "sequences", true, true, true,
-			(double)plan->micro_batch, set_micro_batch, print_count});
+		add_property(properties, &n,
+			(struct property){"number of nodes", "nodes", " node%s", "number of nodes",
+				true, false, true, (double)topology->nodes, set_nodes,
+				print_count});
+	add_property(properties, &n,
+		(struct property){"sequence length", "tokens", " token%s per sequence",
+			"sequence length", true, false, true, (double)plan->seq_len, set_length,
+			print_count});
+	add_property(properties, &n,
+		(struct property){"micro-batch", "sequences", " sequence%s per micro-batch",
+			"micro-batch", true, true, true, (double)plan->micro_batch, set_micro_batch,
+			print_count});
 	if (plan->grad_accum <= PLAN_MAX_GRAD_ACCUM / 32)
-		add_lever(levers, &n,
-			(struct lever){"gradient accumulation", "micro-batches", true, true, true,
-				(double)plan->grad_accum, set_accumulation, print_count});
+		add_property(properties, &n,
+			(struct property){"gradient accumulation", "micro-batches",
+				" micro-batch%s per step", "gradient accumulation", true, true,
+				true, (double)plan->grad_accum, set_accumulation, print_count});
 	return n;
 }
 
-/* --- contests ------------------------------------------------------------------------------------
+/* --- rivals --------------------------------------------------------------------------------------
  */
 
-enum { NOBODY = -1 };
+enum { NONE_FITS = -1 };
 
 static double per_token(const struct plan *plan, double step_time, double devices)
 {
@@ -164,21 +174,22 @@ static double per_token(const struct plan *plan, double step_time, double device
 }
 
 /* Whole micro-batches of the others move along in proportion, at least one. */
-static double value_for(const struct contest *contest, const struct lever *lever, int i, double x)
+static double value_for(
+	const struct rivals *rivals, const struct property *property, int i, double x)
 {
-	const struct plan *plan = contest->plans[i], *chosen = contest->plans[0];
-	if (lever->apply == set_micro_batch && plan->micro_batch != chosen->micro_batch)
+	const struct plan *plan = rivals->plans[i], *chosen = rivals->plans[0];
+	if (property->apply == set_micro_batch && plan->micro_batch != chosen->micro_batch)
 		return fmax(1, floor(x * (double)plan->micro_batch / (double)chosen->micro_batch));
-	if (lever->apply == set_accumulation && plan->grad_accum != chosen->grad_accum)
+	if (property->apply == set_accumulation && plan->grad_accum != chosen->grad_accum)
 		return fmax(1, floor(x * (double)plan->grad_accum / (double)chosen->grad_accum));
 	return x;
 }
 
 /* Of at most so many micro-batches, and of one less. Links change what operations cost, not what is
  * done, so while one moves these stay. */
-struct contest_schedules {
+struct rival_schedules {
 	struct arena arena;
-	struct schedule *of[CONTESTANTS_MAX][2];
+	struct schedule *of[RIVALS_MAX][2];
 };
 
 static bool may_go_on(const struct error *mine, struct error *error)
@@ -187,36 +198,36 @@ static bool may_go_on(const struct error *mine, struct error *error)
 }
 
 /* `seconds` stays when the plan cannot be built. */
-static bool time_over_links(const struct contest *contest, const struct topology *topology, int i,
+static bool time_over_links(const struct rivals *rivals, const struct topology *topology, int i,
 	bool less, const struct plan *plan, double *seconds, struct error *error)
 {
-	const struct question *question = contest->evaluator->question;
-	struct schedule **schedule = &contest->schedules->of[i][less];
+	const struct question *question = rivals->evaluator->question;
+	struct schedule **schedule = &rivals->schedules->of[i][less];
 	struct error mine = {0};
-	if (*schedule == NULL && !schedule_build(&contest->schedules->arena, plan, question->model,
+	if (*schedule == NULL && !schedule_build(&rivals->schedules->arena, plan, question->model,
 					 question->topology, schedule, &mine)) {
 		*schedule = NULL;
 		return may_go_on(&mine, error);
 	}
-	return evaluator_time(contest->evaluator, *schedule, topology, seconds, error);
+	return evaluator_time(rivals->evaluator, *schedule, topology, seconds, error);
 }
 
-static bool time_anew(const struct contest *contest, const struct topology *topology,
+static bool time_anew(const struct rivals *rivals, const struct topology *topology,
 	const struct plan *plan, double slow, double *seconds, struct error *error)
 {
 	struct error mine = {0};
 	struct prediction prediction;
-	if (!evaluator_judge_on(contest->evaluator, topology, plan, slow, &prediction, &mine))
+	if (!evaluator_judge_on(rivals->evaluator, topology, plan, slow, &prediction, &mine))
 		return may_go_on(&mine, error);
 	if (prediction.fits != FITS_NO)
 		*seconds = prediction.step_time;
 	return true;
 }
 
-/* One contestant in one place. */
+/* One rival at one value. */
 struct place {
-	const struct lever *lever;
-	int contestant;
+	const struct property *property;
+	int rival;
 	struct topology topology;
 	struct plan plan;
 	double most; /* cost from which on it cannot win, fit or not */
@@ -227,23 +238,23 @@ static double per_token_there(const struct place *place, double step_time)
 	return per_token(&place->plan, step_time, (double)topology_devices(&place->topology));
 }
 
-static bool time_of(const struct contest *contest, const struct place *place,
-	const struct plan *plan, bool less, double *seconds, struct error *error)
+static bool time_of(const struct rivals *rivals, const struct place *place, const struct plan *plan,
+	bool less, double *seconds, struct error *error)
 {
 	bool all = plan->grad_accum == place->plan.grad_accum && isfinite(place->most);
 	double slow = all ? place->most / per_token_there(place, 1) * (1 + 1e-9) : 0;
 	if (less)
 		slow = DBL_MIN; /* one more was judged already */
 	*seconds = INFINITY;
-	if (!place->lever->moves_memory)
+	if (!place->property->moves_memory)
 		return time_over_links(
-			contest, &place->topology, place->contestant, less, plan, seconds, error);
-	return time_anew(contest, &place->topology, plan, slow, seconds, error);
+			rivals, &place->topology, place->rival, less, plan, seconds, error);
+	return time_anew(rivals, &place->topology, plan, slow, seconds, error);
 }
 
 /* The step time of a long accumulation: its micro-batches in the middle are alike, so two and three
  * tell how long one more takes. */
-static bool step_time(const struct contest *contest, const struct place *place, double *seconds,
+static bool step_time(const struct rivals *rivals, const struct place *place, double *seconds,
 	struct error *error)
 {
 	const struct plan *plan = &place->plan;
@@ -251,14 +262,14 @@ static bool step_time(const struct contest *contest, const struct place *place, 
 	double three, two;
 	few.grad_accum = min_i64(plan->grad_accum, SIMULATED_MICRO_BATCHES);
 	set_ranks(&few, plan_data_parallel(plan));
-	if (!time_of(contest, place, &few, false, &three, error))
+	if (!time_of(rivals, place, &few, false, &three, error))
 		return false;
 	*seconds = three;
 	if (plan->grad_accum <= SIMULATED_MICRO_BATCHES || isinf(three))
 		return true;
 	few.grad_accum--;
 	set_ranks(&few, plan_data_parallel(plan));
-	if (!time_of(contest, place, &few, true, &two, error))
+	if (!time_of(rivals, place, &few, true, &two, error))
 		return false;
 	*seconds += (double)(plan->grad_accum - SIMULATED_MICRO_BATCHES) * (three - two);
 	return true;
@@ -266,33 +277,47 @@ static bool step_time(const struct contest *contest, const struct place *place, 
 
 /* Seconds per token and device; infinite when it does not fit or cannot be. Above `most` it may be
  * finite all the same. */
-static bool cost_at(const struct contest *contest, const struct lever *lever, int i, double x,
+static bool cost_at(const struct rivals *rivals, const struct property *property, int i, double x,
 	double most, double *cost, struct error *error)
 {
 	struct place place = {
-		lever, i, *contest->evaluator->question->topology, *contest->plans[i], most};
+		property, i, *rivals->evaluator->question->topology, *rivals->plans[i], most};
 	double seconds;
 	*cost = INFINITY;
-	if ((!lever->moves_memory && contest->predictions[i]->fits == FITS_NO) ||
-		!lever->apply(value_for(contest, lever, i, x), &place.topology, &place.plan))
+	if ((!property->moves_memory && rivals->predictions[i]->fits == FITS_NO) ||
+		!property->apply(value_for(rivals, property, i, x), &place.topology, &place.plan))
 		return true;
-	if (!step_time(contest, &place, &seconds, error))
+	if (!step_time(rivals, &place, &seconds, error))
 		return false;
 	*cost = per_token_there(&place, seconds);
 	return true;
 }
 
-/* The contestant that wins there. The chosen one stays as long as none is faster by more than the
- * call was close: it may have been preferred for its memory. */
-static bool winner_at(const struct contest *contest, const struct lever *lever, double margin,
-	double x, int *winner, struct error *error)
+/* A property that is moved. The chosen plan stays as long as none is faster by more than `margin`,
+ * a factor: it may have been preferred for its memory. */
+struct scan {
+	const struct rivals *rivals;
+	const struct property *property;
+	double margin;
+};
+
+/* The value at which another plan takes over, or none fits. */
+struct crossing {
+	bool exists;
+	bool up; /* above the present value */
+	double at;
+	int winner;
+};
+
+static bool winner_at(const struct scan *scan, double x, int *winner, struct error *error)
 {
 	double least = INFINITY, cost;
-	*winner = NOBODY;
-	for (int i = 0; i < contest->n; i++) {
-		if (!cost_at(contest, lever, i, x, least / margin, &cost, error))
+	*winner = NONE_FITS;
+	for (int i = 0; i < scan->rivals->n; i++) {
+		if (!cost_at(
+			    scan->rivals, scan->property, i, x, least / scan->margin, &cost, error))
 			return false;
-		cost *= i == 0 ? 1 : margin;
+		cost *= i == 0 ? 1 : scan->margin;
 		if (cost >= least)
 			continue;
 		least = cost;
@@ -301,45 +326,46 @@ static bool winner_at(const struct contest *contest, const struct lever *lever, 
 	return true;
 }
 
-/* Between `same`, where the chosen plan wins, and `other`, where `*winner` does. */
-static bool bisect(const struct contest *contest, const struct lever *lever, double margin,
-	double same, double *other, int *winner, struct error *error)
+/* Between `same`, where the chosen plan stays, and the crossing so far. */
+static bool bisect(
+	const struct scan *scan, double same, struct crossing *crossing, struct error *error)
 {
-	while (lever->whole ? fabs(*other - same) > 1
-			    : fmax(*other / same, same / *other) > PRECISION) {
-		double middle = lever->whole ? floor((same + *other) / 2) : sqrt(same * *other);
+	bool whole = scan->property->whole;
+	while (whole ? fabs(crossing->at - same) > 1
+		     : fmax(crossing->at / same, same / crossing->at) > PRECISION) {
+		double middle =
+			whole ? floor((same + crossing->at) / 2) : sqrt(same * crossing->at);
 		int there;
-		if (!winner_at(contest, lever, margin, middle, &there, error))
+		if (!winner_at(scan, middle, &there, error))
 			return false;
 		if (there == 0) {
 			same = middle;
 		} else {
-			*other = middle;
-			*winner = there;
+			crossing->at = middle;
+			crossing->winner = there;
 		}
 	}
 	return true;
 }
 
-/* Moves the lever up or down; `*found` and the first value at which the chosen plan does not win.
- */
-static bool scan(const struct contest *contest, const struct lever *lever, double margin, bool up,
-	bool *found, double *at, int *winner, struct error *error)
+static bool find_crossing(
+	const struct scan *scan, bool up, struct crossing *crossing, struct error *error)
 {
-	double same = lever->now;
-	*found = false;
+	const struct property *property = scan->property;
+	double same = property->now;
+	*crossing = (struct crossing){.up = up};
 	for (int i = 0; i < COUNT_OF(factors); i++) {
-		double x = up ? lever->now * factors[i] : lever->now / factors[i];
-		if (lever->whole)
+		double x = up ? property->now * factors[i] : property->now / factors[i];
+		if (property->whole)
 			x = floor(x);
-		if (x < 1 && lever->whole)
+		if (x < 1 && property->whole)
 			return true;
-		if (!winner_at(contest, lever, margin, x, winner, error))
+		crossing->at = x;
+		if (!winner_at(scan, x, &crossing->winner, error))
 			return false;
-		if (*winner != 0) {
-			*found = true;
-			*at = x;
-			return bisect(contest, lever, margin, same, at, winner, error);
+		if (crossing->winner != 0) {
+			crossing->exists = true;
+			return bisect(scan, same, crossing, error);
 		}
 		same = x;
 	}
@@ -349,137 +375,159 @@ static bool scan(const struct contest *contest, const struct lever *lever, doubl
 /* --- sentences -----------------------------------------------------------------------------------
  */
 
-static const char *name_of(const struct contest *contest, int winner)
+static const char *name_of(const struct rivals *rivals, int winner)
 {
-	const struct plan *plan = contest->plans[winner];
+	const struct plan *plan = rivals->plans[winner];
 	if (strategy_is_hybrid(plan->strategy))
-		return arena_printf(contest->arena, "%s/%lld", strategy_names[plan->strategy],
+		return arena_printf(rivals->arena, "%s/%lld", strategy_names[plan->strategy],
 			(long long)plan->mesh.shard);
 	return strategy_names[plan->strategy];
 }
 
-static const char *sentence(
-	const struct contest *contest, const struct lever *lever, bool up, double at, int winner)
+static void add_value(struct text *text, const struct property *property, double value)
+{
+	property->print(text, value);
+	text_printf(text, property->of, value == 1 ? "" : "s");
+}
+
+/* "Below 104 Gbit/s per NIC, FULL_SHARD is faster (today 200 Gbit/s)." */
+static const char *sentence(const struct rivals *rivals, const struct property *property,
+	const struct crossing *crossing)
 {
 	struct text text = {0};
-	text_printf(&text, "From %s ", lever->name);
-	lever->print(&text, at);
-	text_printf(&text, " %s (now ", up ? "up" : "down");
-	lever->print(&text, lever->now);
-	if (winner == NOBODY)
-		text_add(&text, ") none of these plans fits.");
+	bool up = crossing->up, whole = property->whole;
+	text_add(&text, up ? (whole ? "From " : "Above ") : (whole ? "Up to " : "Below "));
+	add_value(&text, property, crossing->at);
+	text_add(&text, up && whole ? " on, " : ", ");
+	if (crossing->winner == NONE_FITS)
+		text_add(&text, "none of these plans fits (today ");
 	else
-		text_printf(&text, ") %s wins.", name_of(contest, winner));
-	const char *result = arena_strdup(contest->arena, text_string(&text));
+		text_printf(&text, "%s is faster (today ", name_of(rivals, crossing->winner));
+	property->print(&text, property->now);
+	text_add(&text, ").");
+	const char *result = arena_strdup(rivals->arena, text_string(&text));
 	text_finish(&text);
 	return result;
 }
 
-static void add_threshold(const struct contest *contest, const struct lever *lever, bool up,
-	double at, int winner, struct answer *answer)
+static struct threshold *threshold_new(
+	struct answer *answer, const char *what, const char *unit, double now)
 {
-	answer->thresholds[answer->n_thresholds++] = (struct threshold){.what = lever->name,
-		.unit = lever->unit,
-		.now = lever->now,
-		.at = at,
-		.becomes = winner == NOBODY ? NULL : name_of(contest, winner),
-		.sentence = sentence(contest, lever, up, at, winner)};
+	struct threshold *threshold = &answer->thresholds[answer->n_thresholds++];
+	*threshold = (struct threshold){.what = what, .unit = unit, .now = now};
+	return threshold;
+}
+
+static void add_crossing(const struct rivals *rivals, const struct property *property,
+	const struct crossing *crossing, struct answer *answer)
+{
+	struct threshold *threshold =
+		threshold_new(answer, property->name, property->unit, property->now);
+	threshold->at = crossing->at;
+	if (crossing->winner != NONE_FITS)
+		threshold->becomes = name_of(rivals, crossing->winner);
+	threshold->sentence = sentence(rivals, property, crossing);
 }
 
 /* Nothing changes within 32 times either way: that is an answer too. */
 static void add_stable(
-	const struct contest *contest, const struct lever *lever, struct answer *answer)
+	const struct rivals *rivals, const struct property *property, struct answer *answer)
 {
-	answer->thresholds[answer->n_thresholds++] = (struct threshold){.what = lever->name,
-		.unit = lever->unit,
-		.now = lever->now,
-		.sentence =
-			arena_printf(contest->arena, "No %s%s changes the decision.", lever->name,
-				lever->up_only ? " up to 32 times as large"
-					       : " between 1/32 and 32 times the present one")};
+	threshold_new(answer, property->name, property->unit, property->now)->sentence =
+		arena_printf(rivals->arena, "%s to 32 times today's %s the decision is the same.",
+			property->up_only ? "Up" : "From 1/32", property->noun);
 }
 
 /* --- memory --------------------------------------------------------------------------------------
  */
 
-/* Peaks do not depend on the limit: no simulation. */
-static void find_memory(const struct contest *contest, struct answer *answer)
+static void add_memory(const struct rivals *rivals, struct answer *answer, double at, int winner,
+	const char *sentence_of)
 {
-	const struct prediction *chosen = contest->predictions[0];
-	double fastest = per_token(contest->plans[0], chosen->step_time, 1);
+	struct threshold *threshold = threshold_new(answer, "device memory", "bytes",
+		(double)rivals->predictions[0]->memory_limit_bytes);
+	threshold->at = at;
+	if (winner != NONE_FITS)
+		threshold->becomes = name_of(rivals, winner);
+	threshold->sentence = sentence_of;
+}
+
+/* Peaks do not depend on the limit: no simulation. */
+static void find_memory(const struct rivals *rivals, struct answer *answer)
+{
+	const struct prediction *chosen = rivals->predictions[0];
+	double fastest = per_token(rivals->plans[0], chosen->step_time, 1);
 	int64_t least = chosen->peak_memory_bytes;
 	char bytes[32], limit[32];
-	int next = NOBODY, more = NOBODY;
-	for (int i = 1; i < contest->n; i++) {
-		const struct prediction *p = contest->predictions[i];
-		double cost = per_token(contest->plans[i], p->step_time, 1);
+	int next = NONE_FITS, more = NONE_FITS;
+	for (int i = 1; i < rivals->n; i++) {
+		const struct prediction *p = rivals->predictions[i];
+		double cost = per_token(rivals->plans[i], p->step_time, 1);
 		bool fits = p->fits != FITS_NO;
-		if (fits && p->peak_memory_bytes < least && next == NOBODY)
-			next = i; /* contestants come in order */
+		if (fits && p->peak_memory_bytes < least && next == NONE_FITS)
+			next = i; /* rivals come in order */
 		if (!fits && cost < fastest &&
-			(more == NOBODY || p->peak_memory_bytes <
-						   contest->predictions[more]->peak_memory_bytes))
+			(more == NONE_FITS || p->peak_memory_bytes <
+						      rivals->predictions[more]->peak_memory_bytes))
 			more = i;
 	}
 	format_bytes(bytes, (double)least);
 	format_bytes(limit, (double)chosen->memory_limit_bytes);
-	answer->thresholds[answer->n_thresholds++] = (struct threshold){.what = "device memory",
-		.unit = "bytes",
-		.now = (double)chosen->memory_limit_bytes,
-		.at = (double)least,
-		.becomes = next == NOBODY ? NULL : name_of(contest, next),
-		.sentence = next == NOBODY
-				    ? arena_printf(contest->arena,
-					      "Below a device memory of %s (now %s) none of these "
-					      "plans fits.",
-					      bytes, limit)
-				    : arena_printf(contest->arena,
-					      "Below a device memory of %s (now %s) %s wins.",
-					      bytes, limit, name_of(contest, next))};
-	if (more == NOBODY)
+	add_memory(rivals, answer, (double)least, next,
+		arena_printf(rivals->arena, "Below %s of device memory, %s (today %s).", bytes,
+			next == NONE_FITS
+				? "none of these plans fits"
+				: arena_printf(rivals->arena, "%s is the fastest that fits",
+					  name_of(rivals, next)),
+			limit));
+	if (more == NONE_FITS)
 		return;
-	int64_t need = contest->predictions[more]->peak_memory_bytes;
-	answer->thresholds[answer->n_thresholds++] = (struct threshold){.what = "device memory",
-		.unit = "bytes",
-		.now = (double)chosen->memory_limit_bytes,
-		.at = (double)need,
-		.becomes = name_of(contest, more),
-		.sentence =
-			arena_printf(contest->arena, "With a device memory of %s (now %s) %s wins.",
-				format_bytes(bytes, (double)need), limit, name_of(contest, more))};
+	int64_t need = rivals->predictions[more]->peak_memory_bytes;
+	add_memory(rivals, answer, (double)need, more,
+		arena_printf(rivals->arena,
+			"With %s of device memory, %s fits and is faster (today %s).",
+			format_bytes(bytes, (double)need), name_of(rivals, more), limit));
 }
 
-static bool find(const struct contest *contest, struct answer *answer, struct error *error)
+static bool find_crossings(const struct scan *scan, struct answer *answer, struct error *error)
 {
-	struct lever levers[LEVERS_MAX];
-	int n = find_levers(contest, levers), winner;
-	double margin = 1;
-	answer->thresholds = ARENA_ARRAY(contest->arena, struct threshold, 2 * LEVERS_MAX);
-	if (n == 0 || !winner_at(contest, &levers[0], 1, levers[0].now, &winner, error))
-		return n == 0;
-	if (winner != 0)
-		margin = RANKING_FUZZ;
-	for (int i = 0; i < n; i++) {
-		bool any = false, found;
-		double at;
-		for (int up = 1; up >= (levers[i].up_only ? 1 : 0); up--) {
-			if (!scan(contest, &levers[i], margin, up, &found, &at, &winner, error))
-				return false;
-			if (found)
-				add_threshold(contest, &levers[i], up, at, winner, answer);
-			any = any || found;
-		}
-		if (!any)
-			add_stable(contest, &levers[i], answer);
+	bool any = false;
+	for (int up = 1; up >= (scan->property->up_only ? 1 : 0); up--) {
+		struct crossing crossing;
+		if (!find_crossing(scan, up, &crossing, error))
+			return false;
+		if (crossing.exists)
+			add_crossing(scan->rivals, scan->property, &crossing, answer);
+		any = any || crossing.exists;
 	}
-	find_memory(contest, answer);
+	if (!any)
+		add_stable(scan->rivals, scan->property, answer);
 	return true;
 }
 
-bool thresholds_find(const struct contest *contest, struct answer *answer, struct error *error)
+static bool find(const struct rivals *rivals, struct answer *answer, struct error *error)
 {
-	struct contest_schedules schedules = {0};
-	struct contest mine = *contest;
+	struct property properties[PROPERTIES_MAX];
+	int n = find_properties(rivals, properties), winner;
+	struct scan scan = {rivals, &properties[0], 1};
+	answer->thresholds = ARENA_ARRAY(rivals->arena, struct threshold, 2 * PROPERTIES_MAX);
+	if (n == 0 || !winner_at(&scan, properties[0].now, &winner, error))
+		return n == 0;
+	if (winner != 0)
+		scan.margin = RANKING_FUZZ;
+	for (int i = 0; i < n; i++) {
+		scan.property = &properties[i];
+		if (!find_crossings(&scan, answer, error))
+			return false;
+	}
+	find_memory(rivals, answer);
+	return true;
+}
+
+bool thresholds_find(const struct rivals *rivals, struct answer *answer, struct error *error)
+{
+	struct rival_schedules schedules = {0};
+	struct rivals mine = *rivals;
 	mine.schedules = &schedules;
 	bool ok = find(&mine, answer, error);
 	arena_finish(&schedules.arena);

@@ -4,20 +4,20 @@
 
 #include "planner/evaluation/evaluation.h"
 
-enum { CONTESTANTS_MAX = 1 + STRATEGY_COUNT };
+enum { RIVALS_MAX = 1 + STRATEGY_COUNT };
 
 /* The chosen plan first, then the best of every other strategy, whether it fits or not. */
-struct contest {
+struct rivals {
 	struct evaluator *evaluator;
 	struct arena *arena;
 	int n;
-	const struct plan *plans[CONTESTANTS_MAX];
-	const struct prediction *predictions[CONTESTANTS_MAX];
-	struct contest_schedules *schedules; /* thresholds_find's own */
+	const struct plan *plans[RIVALS_MAX];
+	const struct prediction *predictions[RIVALS_MAX];
+	struct rival_schedules *schedules; /* thresholds_find's own */
 };
 
 /* For each property of machine and question, the value nearest to the present one at which another
- * contestant wins or none fits, found by bisection among the contestants (no new search). */
-bool thresholds_find(const struct contest *contest, struct answer *answer, struct error *error);
+ * of these plans is faster or none fits, found by bisection (no new search). */
+bool thresholds_find(const struct rivals *rivals, struct answer *answer, struct error *error);
 
 #endif

@@ -63,7 +63,7 @@ struct sensitivity {
 struct threshold {
 	const char *what, *unit; /* "node link, per NIC", "B/s" */
 	double now, at;          /* in `unit`; at 0: no value within 32 times changes anything */
-	const char *becomes;     /* strategy that wins there; NULL: none fits */
+	const char *becomes;     /* the fastest strategy there; NULL: none fits */
 	const char *sentence;
 };
 

@@ -195,7 +195,7 @@ bool find_network(struct finder *finder, double target, struct error *error)
 	double low = 0, high = 0, free_time;
 	finding->unit = "B/s";
 	if (!network_is_free_to_vary(topology, error) ||
-		!try_bandwidth(finder, 1e15, "a network that costs nothing", &row, error))
+		!try_bandwidth(finder, 1e15, "an infinitely fast network", &row, error))
 		return false;
 	row->ratio = row_fits(row) ? 1 : 0;
 	free_time = row->has_plan ? time_per_token(row) : 0;
@@ -212,9 +212,9 @@ bool find_network(struct finder *finder, double target, struct error *error)
 	}
 	if (high == 0) {
 		finding->statement = arena_printf(finder->arena,
-			"%.0f %% of a network that costs nothing is not reached by %.0f Gbit/s per "
-			"NIC: latency, not bandwidth, is in the way",
-			target * 100, sold[COUNT_OF(sold) - 1]);
+			"%.0f Gbit/s per NIC do not reach %.0f %% of an infinitely fast network: "
+			"latency, not bandwidth, is the limit",
+			sold[COUNT_OF(sold) - 1], target * 100);
 		return true;
 	}
 	if (low > 0 && !bisect_bandwidth(finder, low, high, target, free_time, &high, error))
@@ -225,8 +225,7 @@ bool find_network(struct finder *finder, double target, struct error *error)
 	finding->exists = true;
 	finding->value = high * GBIT;
 	finding->statement = arena_printf(finder->arena,
-		"%.0f %% of what a network that costs nothing would give needs %.3g Gbit/s per "
-		"NIC, "
+		"%.0f %% of what an infinitely fast network would give needs %.3g Gbit/s per NIC, "
 		"%.4g Gbit/s per node",
 		target * 100, high, high * (double)topology->network.nics_per_node);
 	return true;
