@@ -23,8 +23,7 @@ static struct contender contender_of(const struct making *making, int index)
 		&making->candidates[index].prediction, &making->exposures[index]};
 }
 
-/* --- candidates ----------------------------------------------------------------------------------
- */
+/* --- candidates ------------------------------------------------------------------------------- */
 
 static int find_candidate(const struct making *making, int plan)
 {
@@ -35,13 +34,13 @@ static int find_candidate(const struct making *making, int plan)
 }
 
 static bool add_candidate(
-	struct making *making, int plan, enum verdict verdict, struct error *error)
+	struct making *making, int plan, enum outcome outcome, struct error *error)
 {
 	struct candidate *candidate = &making->candidates[making->n];
 	if (find_candidate(making, plan) >= 0)
 		return true;
 	*candidate = (struct candidate){
-		.plan = making->search->space.plans[plan], .verdict = verdict, .why_not = ""};
+		.plan = making->search->space.plans[plan], .outcome = outcome, .why_not = ""};
 	making->plans[making->n] = plan;
 	return evaluator_run_closely(&making->search->evaluator, &candidate->plan, making->arena,
 		&candidate->prediction, &making->exposures[making->n++], error);
@@ -54,7 +53,7 @@ static bool add_winners(struct making *making, struct error *error)
 	for (int i = 0; i < ranking->n; i++) {
 		const struct ranked *entry = &ranking->entries[i];
 		if (entry == ranking_best(ranking, (int)entry->strategy) &&
-			!add_candidate(making, entry->plan, VERDICT_SLOWER, error))
+			!add_candidate(making, entry->plan, OUTCOME_SLOWER, error))
 			return false;
 	}
 	return true;
@@ -63,7 +62,7 @@ static bool add_winners(struct making *making, struct error *error)
 static int64_t miss_of(const struct search *search, int strategy)
 {
 	int plan = search->closest[strategy];
-	return plan < 0 ? INT64_MAX : search->outcomes[plan].costs.of[COST_MEMORY];
+	return plan < 0 ? INT64_MAX : search->known[plan].costs.of[COST_MEMORY];
 }
 
 /* The next strategy that does not fit, by how much it misses; -1 when there is none left. */
@@ -81,7 +80,7 @@ static int next_too_large(const struct making *making)
 static bool add_too_large(struct making *making, struct error *error)
 {
 	for (int s = next_too_large(making); s >= 0; s = next_too_large(making))
-		if (!add_candidate(making, making->search->closest[s], VERDICT_DOES_NOT_FIT, error))
+		if (!add_candidate(making, making->search->closest[s], OUTCOME_DOES_NOT_FIT, error))
 			return false;
 	return true;
 }
@@ -108,7 +107,7 @@ static void add_impossible(struct making *making)
 		struct candidate *candidate = &making->candidates[making->n];
 		making->plans[making->n++] = -1;
 		*candidate = (struct candidate){.plan = space->plans[0],
-			.verdict = VERDICT_IMPOSSIBLE,
+			.outcome = OUTCOME_IMPOSSIBLE,
 			.why_not = why != NULL ? why : refusal(making, s)};
 		candidate->plan.strategy = (enum strategy)s;
 	}
@@ -119,7 +118,7 @@ static bool add_runners_up(struct making *making, struct error *error)
 	const struct ranked *front[1 + RANKING_RUNNERS_UP];
 	int n = ranking_front(&making->search->ranking, front);
 	for (int i = 0; i < n; i++)
-		if (!add_candidate(making, front[i]->plan, VERDICT_SLOWER, error))
+		if (!add_candidate(making, front[i]->plan, OUTCOME_SLOWER, error))
 			return false;
 	return true;
 }
@@ -128,7 +127,7 @@ static bool add_candidates(struct making *making, struct error *error)
 {
 	const struct ranked *best = ranking_best(&making->search->ranking, STRATEGY_COUNT);
 	making->candidates = ARENA_ARRAY(making->arena, struct candidate, CANDIDATES_MAX);
-	if (best != NULL && !add_candidate(making, best->plan, VERDICT_CHOSEN, error))
+	if (best != NULL && !add_candidate(making, best->plan, OUTCOME_CHOSEN, error))
 		return false;
 	if (!add_winners(making, error) || !add_too_large(making, error))
 		return false;
@@ -142,17 +141,16 @@ static void explain_candidates(struct making *making)
 	for (int i = 0; i < making->n; i++) {
 		struct candidate *candidate = &making->candidates[i];
 		struct contender other = contender_of(making, i);
-		if (candidate->verdict == VERDICT_SLOWER)
+		if (candidate->outcome == OUTCOME_SLOWER)
 			candidate->why_not = defend_slower(
 				making->search->question, &chosen, &other, making->arena);
-		if (candidate->verdict == VERDICT_DOES_NOT_FIT)
+		if (candidate->outcome == OUTCOME_DOES_NOT_FIT)
 			candidate->why_not =
 				defend_too_large(&candidate->prediction, making->arena);
 	}
 }
 
-/* --- the Pareto front ----------------------------------------------------------------------------
- */
+/* --- the Pareto front ------------------------------------------------------------------------- */
 
 /* One of the front, from the candidates when it is one of them. */
 static bool add_to_front(struct making *making, int plan, struct error *error)
@@ -169,7 +167,7 @@ static bool add_to_front(struct making *making, int plan, struct error *error)
 		return true;
 	}
 	*candidate =
-		(struct candidate){.plan = search->space.plans[plan], .verdict = VERDICT_SLOWER};
+		(struct candidate){.plan = search->space.plans[plan], .outcome = OUTCOME_SLOWER};
 	if (!evaluator_run_closely(&search->evaluator, &candidate->plan, making->arena,
 		    &candidate->prediction, &exposure, error))
 		return false;
@@ -191,8 +189,7 @@ static bool make_front(struct making *making, struct error *error)
 	return true;
 }
 
-/* --- the defence ---------------------------------------------------------------------------------
- */
+/* --- the defence ------------------------------------------------------------------------------ */
 
 /* The first in order but the chosen one, within the window in which all were looked at. */
 static bool runner_up(struct making *making, struct candidate *candidate, struct exposure *exposure,
@@ -218,7 +215,7 @@ static bool find_thresholds(struct making *making, struct error *error)
 	bool seen[STRATEGY_COUNT] = {false};
 	for (int i = 0; i < making->n; i++) {
 		const struct candidate *candidate = &making->candidates[i];
-		if (seen[candidate->plan.strategy] || candidate->verdict == VERDICT_IMPOSSIBLE)
+		if (seen[candidate->plan.strategy] || candidate->outcome == OUTCOME_IMPOSSIBLE)
 			continue;
 		seen[candidate->plan.strategy] = true;
 		rivals.plans[rivals.n] = &candidate->plan;
@@ -234,7 +231,7 @@ static bool defend_chosen(struct making *making, struct defence *defence,
 	struct contender chosen = contender_of(making, 0), second, other;
 	struct candidate next;
 	struct exposure exposure;
-	bool exists, has_other = making->n > 1 && making->candidates[1].verdict == VERDICT_SLOWER &&
+	bool exists, has_other = making->n > 1 && making->candidates[1].outcome == OUTCOME_SLOWER &&
 				 making->candidates[1].plan.strategy != chosen.plan->strategy;
 	if (!runner_up(making, &next, &exposure, &exists, error))
 		return false;
@@ -279,8 +276,7 @@ static bool defend(struct making *making, struct error *error)
 	return true;
 }
 
-/* --- the proof -----------------------------------------------------------------------------------
- */
+/* --- the proof -------------------------------------------------------------------------------- */
 
 /* What was not simulated costs at least `least_skipped`; the first in order, from which the chosen
  * plan may differ by a close call, is the best that was. A search that stops early has a gap. */
@@ -307,7 +303,7 @@ static bool make_answer(struct making *making, struct error *error)
 	int64_t evaluated = making->search->evaluator.evaluated;
 	if (!add_candidates(making, error))
 		return false;
-	bool fits = making->n > 0 && making->candidates[0].verdict == VERDICT_CHOSEN;
+	bool fits = making->n > 0 && making->candidates[0].outcome == OUTCOME_CHOSEN;
 	answer->chosen = fits ? &making->candidates[0] : NULL;
 	answer->n_alternatives = making->n - fits;
 	answer->alternatives = making->candidates + fits;

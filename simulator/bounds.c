@@ -12,8 +12,7 @@ static double quotient(double work, double capacity)
 	return capacity > 0 && !isinf(capacity) ? work / capacity : 0;
 }
 
-/* --- what the hardware can deliver at most ------------------------------------------------------
- */
+/* --- what the hardware can deliver at most ---------------------------------------------------- */
 
 /* Where a measurement beats the datasheet (a CPU's turbo), the measurement is the limit. */
 static double most_flops(const struct machine *machine)
@@ -66,8 +65,7 @@ static double most_wire(const struct topology *topology, int64_t nodes, double d
 	return most;
 }
 
-/* --- what every plan must do --------------------------------------------------------------------
- */
+/* --- what every plan must do ------------------------------------------------------------------ */
 
 /* Forward and backward once, attention's causal half, nothing recomputed. */
 static double least_flops(const struct model *model, int64_t sequences, int64_t seq_len)
@@ -169,8 +167,7 @@ double lower_bound(
 		fmax(optimizer_bound(plan, model, topology), network_bound(plan, model, topology)));
 }
 
-/* --- what this plan must do ---------------------------------------------------------------------
- */
+/* --- what this plan must do ------------------------------------------------------------------- */
 
 /* What must leave each node, whatever the algorithm: every node's partial sums once, every node's
  * results once. */

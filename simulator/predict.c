@@ -6,8 +6,7 @@
 #include "simulator/devices/devices.h"
 #include "simulator/results.h"
 
-/* --- time ---------------------------------------------------------------------------------------
- */
+/* --- time ------------------------------------------------------------------------------------- */
 
 static void fill_time(const struct engine *engine, double waited, struct prediction *prediction)
 {
@@ -26,8 +25,7 @@ static void fill_time(const struct engine *engine, double waited, struct predict
 		waited + (double)engine->schedule->plan.grad_accum * engine->batch_cost;
 }
 
-/* --- utilisation --------------------------------------------------------------------------------
- */
+/* --- utilisation ------------------------------------------------------------------------------ */
 
 /* Recomputed FLOPs of one rank and step, attention counted in full as MFU does. */
 static double recomputed_flops(const struct engine *engine)
@@ -95,8 +93,7 @@ static void fill_utilisation(
 			  recomputed_flops(engine) / prediction->step_time / prediction->peak_flops;
 }
 
-/* --- memory -------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static int64_t limit_of(const struct topology *topology, const struct simulation_options *options)
 {
@@ -257,7 +254,7 @@ static void fill_memory(const struct engine *engine, const struct simulation_opt
 	if (!has_pools(engine)) {
 		prediction->peak_reserved_bytes = taken_bytes(engine, peaks->peak_bytes);
 		prediction->fits = prediction->peak_reserved_bytes <= room ? FITS_YES : FITS_NO;
-	} else if (options->memory == MEMORY_VERDICT) {
+	} else if (options->memory == MEMORY_FITS) {
 		prediction->fits = judge_only(engine, room, scratch, prediction);
 	} else {
 		fill_reserved(memory_reserved(engine, 0, scratch), prediction);
@@ -267,8 +264,7 @@ static void fill_memory(const struct engine *engine, const struct simulation_opt
 	fill_host_memory(engine, peaks, prediction);
 }
 
-/* --- wire ---------------------------------------------------------------------------------------
- */
+/* --- wire ------------------------------------------------------------------------------------- */
 
 static void fill_wire(const struct engine *engine, struct prediction *prediction)
 {

@@ -13,9 +13,9 @@
 /* How much of the memory is asked for. */
 enum memory_detail {
 	MEMORY_FIGURES,
-	MEMORY_VERDICT, /* `fits`; the figures of a plan that does not fit with room are not filled
-			 */
-	MEMORY_IGNORED  /* it is 0, and everything fits */
+	MEMORY_FITS,   /* `fits`; the figures of a plan that does not fit with room are not filled
+			*/
+	MEMORY_IGNORED /* it is 0, and everything fits */
 };
 
 struct simulation_options {

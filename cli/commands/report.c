@@ -243,7 +243,7 @@ static const struct candidate *shown(const struct answer *answer)
 	if (answer->chosen != NULL)
 		return answer->chosen;
 	for (int i = 0; i < answer->n_alternatives; i++) {
-		if (answer->alternatives[i].verdict != VERDICT_IMPOSSIBLE)
+		if (answer->alternatives[i].outcome != OUTCOME_IMPOSSIBLE)
 			return &answer->alternatives[i];
 	}
 	return NULL;

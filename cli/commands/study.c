@@ -37,7 +37,7 @@ static struct study *study_new(
 	study->lines = ARENA_ARRAY(arena, struct study_line, MOST_LINES);
 	add_line(arena, plan, study);
 	for (int i = 0; answer != NULL && i < answer->n_alternatives; i++) {
-		if (answer->alternatives[i].verdict != VERDICT_IMPOSSIBLE)
+		if (answer->alternatives[i].outcome != OUTCOME_IMPOSSIBLE)
 			add_line(arena, &answer->alternatives[i].plan, study);
 	}
 	return study;

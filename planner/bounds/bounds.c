@@ -69,25 +69,24 @@ struct shape {
 	int64_t fixed;   /* bytes outside of buffers */
 };
 
-struct prober {
+struct sampler {
 	const struct question *question;
 	struct arena arena;
 	int n_loads, load_capacity, n_shapes, shape_capacity;
 	struct load *loads;
 	struct shape *shapes;
-	int64_t probes;
+	int64_t samples;
 	struct bound_ignored ignored;
 };
 
-/* --- probes --------------------------------------------------------------------------------------
- */
+/* --- samples ---------------------------------------------------------------------------------- */
 
 int64_t bound_micro_batches(const struct plan *plan)
 {
 	return min_i64(plan->grad_accum, PROBED_MICRO_BATCHES);
 }
 
-bool bound_probe(const struct question *question, struct arena *arena, const struct plan *plan,
+bool bound_sample(const struct question *question, struct arena *arena, const struct plan *plan,
 	int64_t micro_batch, int64_t grad_accum, struct schedule **schedule, struct cost **costs,
 	struct error *error)
 {
@@ -116,11 +115,11 @@ struct plan bound_usual(const struct plan *plan)
 	return usual;
 }
 
-static bool probe(struct prober *prober, const struct plan *plan, int64_t micro_batch,
+static bool sample(struct sampler *sampler, const struct plan *plan, int64_t micro_batch,
 	int64_t grad_accum, struct schedule **schedule, struct cost **costs, struct error *error)
 {
-	prober->probes++;
-	return bound_probe(prober->question, &prober->arena, plan, micro_batch, grad_accum,
+	sampler->samples++;
+	return bound_sample(sampler->question, &sampler->arena, plan, micro_batch, grad_accum,
 		schedule, costs, error);
 }
 
@@ -138,21 +137,20 @@ static int64_t most_at(const struct program *program, const int64_t *live, enum 
 	return most;
 }
 
-/* --- loads --------------------------------------------------------------------------------------
- */
+/* --- loads ------------------------------------------------------------------------------------ */
 
-static bool probe_load(
-	struct prober *prober, const struct plan *plan, struct load *load, struct error *error)
+static bool measure_load(
+	struct sampler *sampler, const struct plan *plan, struct load *load, struct error *error)
 {
 	struct schedule *schedule;
 	struct cost *costs;
 	*load = (struct load){.plan = plan};
-	if (!probe(prober, plan, plan->micro_batch, 1, &schedule, &costs, error))
+	if (!sample(sampler, plan, plan->micro_batch, 1, &schedule, &costs, error))
 		return false;
 	if (schedule == NULL)
 		return true;
 	const struct program *program = &schedule->programs[0];
-	const double *issue = bound_issue(schedule, costs, &prober->arena);
+	const double *issue = bound_issue(schedule, costs, &sampler->arena);
 	for (int i = 0; i < program->n_ops; i++) {
 		if (op_kind_class(program->ops[i].kind) != OP_CLASS_COMPUTE)
 			continue;
@@ -162,12 +160,11 @@ static bool probe_load(
 	}
 	load->edges = bound_edges(program, costs);
 	load->saved = most_at(
-		program, bound_surely_live(program, bound_is_load, &prober->arena), OP_LOSS);
+		program, bound_surely_live(program, bound_is_load, &sampler->arena), OP_LOSS);
 	return true;
 }
 
-/* --- shapes --------------------------------------------------------------------------------------
- */
+/* --- shapes ----------------------------------------------------------------------------------- */
 
 /* What a collective sends depends on its group, its bytes and the runtime's algorithm only. */
 static double wire(const struct schedule *schedule, const struct op *op)
@@ -218,33 +215,32 @@ int64_t bound_fixed_bytes(const struct schedule *schedule)
 	return fixed.context + fixed.communicators;
 }
 
-static bool probe_shape(
-	struct prober *prober, const struct plan *plan, struct shape *shape, struct error *error)
+static bool measure_shape(
+	struct sampler *sampler, const struct plan *plan, struct shape *shape, struct error *error)
 {
 	struct schedule *schedule;
 	struct cost *costs;
 	*shape = (struct shape){.plan = plan};
 	struct plan usual = bound_usual(plan);
-	if (!probe(prober, &usual, 1, bound_micro_batches(plan), &schedule, &costs, error))
+	if (!sample(sampler, &usual, 1, bound_micro_batches(plan), &schedule, &costs, error))
 		return false;
 	if (schedule == NULL)
 		return true;
 	const struct program *program = &schedule->programs[0];
-	struct bound_pauses pauses = bound_pauses(schedule, costs, &prober->arena);
-	const double *issue = bound_issue(schedule, costs, &prober->arena);
+	struct bound_pauses pauses = bound_pauses(schedule, costs, &sampler->arena);
+	const double *issue = bound_issue(schedule, costs, &sampler->arena);
 	shape->communication = pauses.communication;
 	for (int i = 0; i < program->n_ops; i++)
 		add_operation(shape, schedule, i, &costs[i], issue[i], &pauses);
 	shape->at_loss = most_at(
-		program, bound_surely_live(program, bound_is_kept, &prober->arena), OP_LOSS);
+		program, bound_surely_live(program, bound_is_kept, &sampler->arena), OP_LOSS);
 	shape->at_end = most_at(
-		program, bound_surely_live(program, is_shape, &prober->arena), OP_OPTIMIZER);
+		program, bound_surely_live(program, is_shape, &sampler->arena), OP_OPTIMIZER);
 	shape->fixed = bound_fixed_bytes(schedule);
 	return true;
 }
 
-/* --- looking up ----------------------------------------------------------------------------------
- */
+/* --- looking up ------------------------------------------------------------------------------- */
 
 static bool differ_only_in(const struct plan *a, const struct plan *b, uint64_t ignored)
 {
@@ -292,43 +288,42 @@ bool bound_same_shape(
 	       differ_only_in(a, b, ignored->shape);
 }
 
-static bool find_load(struct prober *prober, const struct plan *plan, const struct load **load,
+static bool find_load(struct sampler *sampler, const struct plan *plan, const struct load **load,
 	struct error *error)
 {
 	int i = 0;
-	while (i < prober->n_loads &&
-		!bound_same_load(&prober->ignored, prober->loads[i].plan, plan))
+	while (i < sampler->n_loads &&
+		!bound_same_load(&sampler->ignored, sampler->loads[i].plan, plan))
 		i++;
-	if (i == prober->n_loads) {
-		prober->loads = array_grow(
-			prober->loads, &prober->load_capacity, i + 1, sizeof(*prober->loads));
-		if (!probe_load(prober, plan, &prober->loads[prober->n_loads++], error))
+	if (i == sampler->n_loads) {
+		sampler->loads = array_grow(
+			sampler->loads, &sampler->load_capacity, i + 1, sizeof(*sampler->loads));
+		if (!measure_load(sampler, plan, &sampler->loads[sampler->n_loads++], error))
 			return false;
 	}
-	*load = &prober->loads[i];
+	*load = &sampler->loads[i];
 	return true;
 }
 
 /* From the newest: plans of one shape follow one another. */
-static bool find_shape(struct prober *prober, const struct plan *plan, const struct shape **shape,
+static bool find_shape(struct sampler *sampler, const struct plan *plan, const struct shape **shape,
 	struct error *error)
 {
-	int i = prober->n_shapes - 1;
-	while (i >= 0 && !bound_same_shape(&prober->ignored, prober->shapes[i].plan, plan))
+	int i = sampler->n_shapes - 1;
+	while (i >= 0 && !bound_same_shape(&sampler->ignored, sampler->shapes[i].plan, plan))
 		i--;
 	if (i < 0) {
-		i = prober->n_shapes;
-		prober->shapes = array_grow(
-			prober->shapes, &prober->shape_capacity, i + 1, sizeof(*prober->shapes));
-		if (!probe_shape(prober, plan, &prober->shapes[prober->n_shapes++], error))
+		i = sampler->n_shapes;
+		sampler->shapes = array_grow(
+			sampler->shapes, &sampler->shape_capacity, i + 1, sizeof(*sampler->shapes));
+		if (!measure_shape(sampler, plan, &sampler->shapes[sampler->n_shapes++], error))
 			return false;
 	}
-	*shape = &prober->shapes[i];
+	*shape = &sampler->shapes[i];
 	return true;
 }
 
-/* --- bounds --------------------------------------------------------------------------------------
- */
+/* --- bounds ----------------------------------------------------------------------------------- */
 
 static struct work work_of_step(const struct plan *plan, const struct shape *shape)
 {
@@ -373,13 +368,13 @@ static int64_t memory_bound(const struct load *load, const struct shape *shape)
 }
 
 static bool bound_of(
-	struct prober *prober, const struct plan *plan, struct bound *bound, struct error *error)
+	struct sampler *sampler, const struct plan *plan, struct bound *bound, struct error *error)
 {
 	const struct load *load;
 	const struct shape *shape;
-	if (!find_load(prober, plan, &load, error) || !find_shape(prober, plan, &shape, error))
+	if (!find_load(sampler, plan, &load, error) || !find_shape(sampler, plan, &shape, error))
 		return false;
-	*bound = (struct bound){.time = time_bound(prober->question->topology, plan, load, shape),
+	*bound = (struct bound){.time = time_bound(sampler->question->topology, plan, load, shape),
 		.memory = memory_bound(load, shape),
 		.compute = (double)plan->grad_accum * load->compute * (1 - 1e-9),
 		.network = work_of_step(plan, shape).wire * (1 - 1e-9)};
@@ -389,15 +384,15 @@ static bool bound_of(
 bool bounds_build(const struct question *question, const struct space *space, struct bounds *bounds,
 	struct error *error)
 {
-	struct prober prober = {.question = question, .ignored = bound_ignored()};
+	struct sampler sampler = {.question = question, .ignored = bound_ignored()};
 	bool ok = true;
 	bounds->of = array_grow(NULL, &(int){0}, space->n, sizeof(*bounds->of));
 	for (int i = 0; i < space->n && ok; i++)
-		ok = bound_of(&prober, &space->plans[i], &bounds->of[i], error);
-	bounds->probes = prober.probes;
-	arena_finish(&prober.arena);
-	free(prober.loads);
-	free(prober.shapes);
+		ok = bound_of(&sampler, &space->plans[i], &bounds->of[i], error);
+	bounds->samples = sampler.samples;
+	arena_finish(&sampler.arena);
+	free(sampler.loads);
+	free(sampler.shapes);
 	return ok;
 }
 

@@ -19,7 +19,7 @@ struct bound {
 
 struct bounds {
 	struct bound *of; /* malloc'ed; by plan of the space */
-	int64_t probes;   /* schedules built */
+	int64_t samples;  /* schedules built */
 };
 
 bool bounds_build(const struct question *question, const struct space *space, struct bounds *bounds,

@@ -2,8 +2,7 @@
  * proof that uses them is in bound.c. */
 #include "planner/bounds/bounds.h"
 
-/* --- roles ---------------------------------------------------------------------------------------
- */
+/* --- roles ------------------------------------------------------------------------------------ */
 
 bool bound_is_load(const struct buffer *buffer)
 {
@@ -27,8 +26,7 @@ bool bound_is_kept(const struct buffer *buffer)
 	return buffer->resident || kept[buffer->role];
 }
 
-/* --- touches -------------------------------------------------------------------------------------
- */
+/* --- touches ---------------------------------------------------------------------------------- */
 
 static void touch(
 	struct touches *touches, const struct program *program, struct slice slice, int op)
@@ -78,8 +76,7 @@ int64_t *bound_surely_live(const struct program *program,
 	return live;
 }
 
-/* --- pools ---------------------------------------------------------------------------------------
- */
+/* --- pools ------------------------------------------------------------------------------------ */
 
 static void change(const struct program *program, struct slice slice, int sign,
 	struct bound_pools *pools, int64_t live[STREAM_COUNT])

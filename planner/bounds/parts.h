@@ -35,12 +35,12 @@ void bound_add_copy(const struct op *op, const struct cost *cost, struct work *w
 /* Ways of copies beside which the host never updates: 1 to the host, else 0 to the device too. */
 int bound_first_way_alone(const struct plan *plan);
 
-/* Micro-batches of a probe: the first, one in the middle, the last. */
+/* Micro-batches of a sample: the first, one in the middle, the last. */
 int64_t bound_micro_batches(const struct plan *plan);
 
 /* The plan's schedule with another batch, and what its operations cost, in `arena` (which is
  * emptied). A plan that cannot be built bounds nothing: `*schedule` is NULL. */
-bool bound_probe(const struct question *question, struct arena *arena, const struct plan *plan,
+bool bound_sample(const struct question *question, struct arena *arena, const struct plan *plan,
 	int64_t micro_batch, int64_t grad_accum, struct schedule **schedule, struct cost **costs,
 	struct error *error);
 

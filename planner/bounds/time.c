@@ -8,8 +8,7 @@
 const double bound_shares[SHARES] = {
 	1, 0.95, 0.92, 0.9, 0.88, 0.86, 0.84, 0.82, 0.8, 0.77, 0.74, 0.7, 0.6, 0.5};
 
-/* --- contention ----------------------------------------------------------------------------------
- */
+/* --- contention ------------------------------------------------------------------------------- */
 
 double bound_loss(const struct topology *topology, double multiprocessors)
 {
@@ -52,8 +51,7 @@ double bound_contention(const double losses[ENGINES_MAX], const double engines[E
 	return most;
 }
 
-/* --- paths ---------------------------------------------------------------------------------------
- */
+/* --- paths ------------------------------------------------------------------------------------ */
 
 /* Operations are numbered on from one step to the next: n_ops + i is operation i of the step after.
  */
@@ -129,8 +127,7 @@ static double path(const struct schedule *schedule, const struct cost *costs, co
 	return start_of(&walk, to);
 }
 
-/* --- pauses --------------------------------------------------------------------------------------
- */
+/* --- pauses ----------------------------------------------------------------------------------- */
 
 bool bound_is_update(enum op_kind kind)
 {

@@ -35,8 +35,7 @@ struct work work_least(const struct work *a, const struct work *b)
 	return least;
 }
 
-/* --- the issuing thread --------------------------------------------------------------------------
- */
+/* --- the issuing thread ----------------------------------------------------------------------- */
 
 static bool synchronises(const struct plan *plan)
 {
@@ -84,8 +83,7 @@ double bound_issue_of_load(const struct schedule *schedule, const struct op *op,
 	return measured && op->layer < 0 ? 0 : issue;
 }
 
-/* --- copies --------------------------------------------------------------------------------------
- */
+/* --- copies ----------------------------------------------------------------------------------- */
 
 void bound_add_copy(const struct op *op, const struct cost *cost, struct work *work)
 {

@@ -12,8 +12,7 @@ struct comparing {
 	struct comparison *comparison;
 };
 
-/* --- knobs ---------------------------------------------------------------------------------------
- */
+/* --- knobs ------------------------------------------------------------------------------------ */
 
 static void take_strategy(struct plan *plan, const struct plan *chosen)
 {
@@ -91,8 +90,7 @@ static const char *value_of(const char *knob, const struct plan *plan, struct ar
 	return value;
 }
 
-/* --- changes -------------------------------------------------------------------------------------
- */
+/* --- changes ---------------------------------------------------------------------------------- */
 
 static bool try_change(
 	struct comparing *c, struct change *change, const struct plan *plan, struct error *error)
@@ -155,8 +153,7 @@ static bool find_changes(struct comparing *c, struct error *error)
 	return true;
 }
 
-/* --- the statement -------------------------------------------------------------------------------
- */
+/* --- the statement ---------------------------------------------------------------------------- */
 
 static bool judge(struct comparing *c, const struct answer *answer, struct exposure *exposure,
 	struct error *error)
@@ -193,12 +190,12 @@ bool compare_plan(const struct question *question, const struct plan *mine,
 		.comparison = comparison};
 	struct exposure exposure;
 	*comparison = (struct comparison){
-		.mine = {.plan = *mine, .verdict = VERDICT_SLOWER, .why_not = ""}};
+		.mine = {.plan = *mine, .outcome = OUTCOME_SLOWER, .why_not = ""}};
 	bool ok = plan_check(mine, question->model, question->topology, error) &&
 		  evaluator_run_closely(&c.evaluator, mine, arena, &comparison->mine.prediction,
 			  &exposure, error);
 	if (ok && comparison->mine.prediction.fits == FITS_NO)
-		comparison->mine.verdict = VERDICT_DOES_NOT_FIT;
+		comparison->mine.outcome = OUTCOME_DOES_NOT_FIT;
 	ok = ok && judge(&c, answer, &exposure, error);
 	if (ok && answer->chosen != NULL) {
 		c.chosen = &answer->chosen->plan;

@@ -37,8 +37,7 @@ static double tokens(const struct plan *plan)
 	return (double)plan->global_batch * (double)plan->seq_len;
 }
 
-/* --- where the time goes -------------------------------------------------------------------------
- */
+/* --- where the time goes ---------------------------------------------------------------------- */
 
 /* The one or two that make up most of `slower` seconds, and what makes up for them when they are
  * much more than that. */
@@ -61,8 +60,7 @@ static void add_causes(struct text *text, const struct cause causes[CAUSE_COUNT]
 	text_printf(text, " less %s", saved->what);
 }
 
-/* --- why not -------------------------------------------------------------------------------------
- */
+/* --- why not ---------------------------------------------------------------------------------- */
 
 static void add_memory_difference(
 	struct text *text, const struct contender *chosen, const struct contender *other)
@@ -154,8 +152,7 @@ const char *defend_too_large(const struct prediction *prediction, struct arena *
 	return finish(&text, arena);
 }
 
-/* --- reasons -------------------------------------------------------------------------------------
- */
+/* --- reasons ---------------------------------------------------------------------------------- */
 
 void defence_add(struct defence *defence, struct text *text)
 {
@@ -312,8 +309,7 @@ void defend_winner(struct defence *defence, const struct contender *chosen)
 	add_batch_rule(defence);
 }
 
-/* --- knobs ---------------------------------------------------------------------------------------
- */
+/* --- knobs ------------------------------------------------------------------------------------ */
 
 struct effect {
 	const char *name;
@@ -402,8 +398,7 @@ void defend_knobs(
 	defence_add(defence, &text);
 }
 
-/* --- nothing fits --------------------------------------------------------------------------------
- */
+/* --- nothing fits ----------------------------------------------------------------------------- */
 
 static bool variant_fits(const struct variant *variant)
 {

@@ -16,8 +16,7 @@ static double tokens(const struct plan *plan)
 	return (double)plan->global_batch * (double)plan->seq_len;
 }
 
-/* --- one variant ---------------------------------------------------------------------------------
- */
+/* --- one variant ------------------------------------------------------------------------------ */
 
 static void give(struct choices *choices, const char *name, bool given)
 {
@@ -112,8 +111,7 @@ static bool add_value(
 	return add_choices(v, &choices, knob, value, false, error);
 }
 
-/* --- knobs ---------------------------------------------------------------------------------------
- */
+/* --- knobs ------------------------------------------------------------------------------------ */
 
 /* The group that fills a node, else the largest proper one; 0 when there is none. */
 static int64_t natural_group(const struct topology *topology)
@@ -260,8 +258,7 @@ static bool vary_dtype(const struct variation *v, struct error *error)
 		v, "reduce_dtype", fp32 ? dtype_name(v->plan->param_dtype) : "fp32", error);
 }
 
-/* --- links ---------------------------------------------------------------------------------------
- */
+/* --- links ------------------------------------------------------------------------------------ */
 
 static bool vary_link(const struct variation *v, const char *knob, const char *value,
 	const struct topology *topology, struct error *error)
@@ -296,8 +293,7 @@ static bool vary_links(const struct variation *v, struct error *error)
 	return true;
 }
 
-/* --- another question
- * ----------------------------------------------------------------------------- */
+/* --- another question ------------------------------------------------------------------------- */
 
 static bool vary_nodes(const struct variation *v, struct error *error)
 {
@@ -330,8 +326,7 @@ bool variants_evaluate(struct evaluator *evaluator, const struct plan *plan, boo
 	       (!question || vary_question(&v, error));
 }
 
-/* --- rows ----------------------------------------------------------------------------------------
- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 static const char *note_of(const struct variant *variant, const struct plan *plan,
 	const struct prediction *prediction, struct arena *arena)

@@ -23,8 +23,7 @@ struct property {
 	void (*print)(struct text *text, double value);
 };
 
-/* --- properties ----------------------------------------------------------------------------------
- */
+/* --- properties ------------------------------------------------------------------------------- */
 
 static bool set_nic(double value, struct topology *topology, struct plan *plan)
 {
@@ -163,8 +162,7 @@ static int find_properties(const struct rivals *rivals, struct property properti
 	return n;
 }
 
-/* --- rivals --------------------------------------------------------------------------------------
- */
+/* --- rivals ----------------------------------------------------------------------------------- */
 
 enum { NONE_FITS = -1 };
 
@@ -372,8 +370,7 @@ static bool find_crossing(
 	return true;
 }
 
-/* --- sentences -----------------------------------------------------------------------------------
- */
+/* --- sentences -------------------------------------------------------------------------------- */
 
 static const char *name_of(const struct rivals *rivals, int winner)
 {
@@ -438,8 +435,7 @@ static void add_stable(
 			property->up_only ? "Up" : "From 1/32", property->noun);
 }
 
-/* --- memory --------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static void add_memory(const struct rivals *rivals, struct answer *answer, double at, int winner,
 	const char *sentence_of)

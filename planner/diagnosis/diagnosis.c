@@ -47,7 +47,7 @@ static bool expect(const struct diagnosed *diagnosed, struct arena *arena,
 	struct schedule *schedule;
 	struct simulation simulation;
 
-	if (!patient_simulate(diagnosed->file, &diagnosed->file->plan, true, arena, &schedule,
+	if (!evidence_simulate(diagnosed->file, &diagnosed->file->plan, true, arena, &schedule,
 		    &simulation, error))
 		return false;
 	activities_of_timeline(schedule, &simulation.timeline, &activities);
@@ -57,32 +57,32 @@ static bool expect(const struct diagnosed *diagnosed, struct arena *arena,
 	return true;
 }
 
-static void apply(const struct diagnosis_rule *rules, const struct patient *patient,
+static void apply(const struct diagnosis_rule *rules, const struct evidence *evidence,
 	struct diagnosis *diagnosis)
 {
 	for (; rules->id != NULL; rules++) {
 		struct diagnosis_cause *cause = &diagnosis->causes[diagnosis->n_causes];
 		*cause = (struct diagnosis_cause){.id = rules->id, .gain = NAN};
-		diagnosis->n_causes += rules->find(patient, cause);
+		diagnosis->n_causes += rules->find(evidence, cause);
 	}
 }
 
 bool diagnose(const struct diagnosed *diagnosed, struct arena *arena, struct diagnosis *diagnosis,
 	struct error *error)
 {
-	struct patient patient = {.what = diagnosed,
+	struct evidence evidence = {.what = diagnosed,
 		.plan = &diagnosed->file->plan,
 		.expected = &diagnosis->expected,
 		.measured = &diagnosis->measured,
 		.arena = arena};
 
 	*diagnosis = (struct diagnosis){.bound = "nothing"};
-	if (!expect(diagnosed, arena, &diagnosis->expected, &patient.planned_time, error))
+	if (!expect(diagnosed, arena, &diagnosis->expected, &evidence.planned_time, error))
 		return false;
 	activities_summarise(diagnosed->activities, &diagnosis->measured);
 	find_bound(diagnosis, arena);
-	apply(diagnosis_plan_rules, &patient, diagnosis);
-	apply(diagnosis_machine_rules, &patient, diagnosis);
+	apply(diagnosis_plan_rules, &evidence, diagnosis);
+	apply(diagnosis_machine_rules, &evidence, diagnosis);
 	qsort(diagnosis->causes, (size_t)diagnosis->n_causes, sizeof(diagnosis->causes[0]),
 		by_weight);
 	return true;

@@ -6,7 +6,7 @@
 /* A share of the step below which a difference says nothing. */
 #define NOTICEABLE 0.03
 
-bool patient_simulate(const struct plan_file *file, const struct plan *plan, bool details,
+bool evidence_simulate(const struct plan_file *file, const struct plan *plan, bool details,
 	struct arena *arena, struct schedule **schedule, struct simulation *simulation,
 	struct error *error)
 {
@@ -16,7 +16,7 @@ bool patient_simulate(const struct plan_file *file, const struct plan *plan, boo
 	       simulate(*schedule, &options, details, arena, simulation, error);
 }
 
-double patient_effect(const struct patient *p, const struct plan *changed)
+double evidence_effect(const struct evidence *p, const struct plan *changed)
 {
 	struct arena arena = {0};
 	struct schedule *schedule;
@@ -24,37 +24,38 @@ double patient_effect(const struct patient *p, const struct plan *changed)
 	struct error error = {0};
 	double seconds = NAN;
 
-	if (patient_simulate(p->what->file, changed, false, &arena, &schedule, &simulation, &error))
+	if (evidence_simulate(
+		    p->what->file, changed, false, &arena, &schedule, &simulation, &error))
 		seconds = simulation.prediction.step_time - p->planned_time;
 	arena_finish(&arena);
 	return seconds;
 }
 
-double patient_mean_bytes(const struct activity_summary *s, enum activity_kind kind)
+double evidence_mean_bytes(const struct activity_summary *s, enum activity_kind kind)
 {
 	return s->count[kind] > 0 ? s->bytes[kind] / s->count[kind] : 0;
 }
 
-double patient_ratio(double measured, double expected)
+double evidence_ratio(double measured, double expected)
 {
 	return expected > 0 ? measured / expected : measured > 0 ? INFINITY : 1;
 }
 
-double patient_more_exposed(const struct patient *p, enum activity_kind kind)
+double evidence_more_exposed(const struct evidence *p, enum activity_kind kind)
 {
 	return fmax(0, p->measured->exposed[kind] - p->expected->exposed[kind]);
 }
 
-double patient_lost_to_communication(const struct patient *p)
+double evidence_lost_to_communication(const struct evidence *p)
 {
 	double seconds = 0;
 
 	for (int kind = ACTIVITY_ALL_GATHER; kind <= ACTIVITY_OTHER_COLLECTIVE; kind++)
-		seconds += patient_more_exposed(p, kind);
+		seconds += evidence_more_exposed(p, kind);
 	return seconds;
 }
 
-bool patient_noticeable(const struct patient *p, double seconds)
+bool evidence_noticeable(const struct evidence *p, double seconds)
 {
 	return seconds > NOTICEABLE * p->measured->step_time;
 }

@@ -4,16 +4,16 @@
 #include <math.h>
 
 /* The kind whose durations grew most. */
-static enum activity_kind slowest_kind(const struct patient *p, double *times)
+static enum activity_kind slowest_kind(const struct evidence *p, double *times)
 {
 	enum activity_kind worst = ACTIVITY_ALL_GATHER;
 
 	*times = 0;
 	for (int kind = ACTIVITY_ALL_GATHER; kind <= ACTIVITY_ALL_REDUCE; kind++) {
-		double bytes = patient_ratio(patient_mean_bytes(p->measured, kind),
-			patient_mean_bytes(p->expected, kind));
+		double bytes = evidence_ratio(evidence_mean_bytes(p->measured, kind),
+			evidence_mean_bytes(p->expected, kind));
 		double now = p->expected->count[kind] > 0 && p->measured->count[kind] > 0
-				     ? patient_ratio(p->measured->typical[kind],
+				     ? evidence_ratio(p->measured->typical[kind],
 					       p->expected->typical[kind]) /
 					       (bytes > 0 && isfinite(bytes) ? bytes : 1)
 				     : 0;
@@ -25,13 +25,13 @@ static enum activity_kind slowest_kind(const struct patient *p, double *times)
 	return worst;
 }
 
-static bool slow_link(const struct patient *p, struct diagnosis_cause *cause)
+static bool slow_link(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	double times;
 	enum activity_kind kind = slowest_kind(p, &times);
-	double seconds = patient_lost_to_communication(p);
+	double seconds = evidence_lost_to_communication(p);
 
-	if (times < 1.5 || !patient_noticeable(p, seconds) ||
+	if (times < 1.5 || !evidence_noticeable(p, seconds) ||
 		p->measured->least[kind] < 1.25 * p->expected->least[kind])
 		return false;
 	cause->title = "collectives take longer than this topology says";
@@ -46,13 +46,13 @@ static bool slow_link(const struct patient *p, struct diagnosis_cause *cause)
 	return true;
 }
 
-static bool stragglers(const struct patient *p, struct diagnosis_cause *cause)
+static bool stragglers(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	double times;
 	enum activity_kind kind = slowest_kind(p, &times);
-	double seconds = patient_lost_to_communication(p);
+	double seconds = evidence_lost_to_communication(p);
 
-	if (times < 1.3 || !patient_noticeable(p, seconds) ||
+	if (times < 1.3 || !evidence_noticeable(p, seconds) ||
 		p->measured->least[kind] > 1.25 * p->expected->least[kind])
 		return false;
 	cause->title = "this rank waits for slower ones";
@@ -68,11 +68,11 @@ static bool stragglers(const struct patient *p, struct diagnosis_cause *cause)
 	return true;
 }
 
-static bool host_bound(const struct patient *p, struct diagnosis_cause *cause)
+static bool host_bound(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	double seconds = p->measured->waiting_host - p->expected->waiting_host;
 
-	if (!patient_noticeable(p, seconds) || p->what->file->topology->device.kind == DEVICE_CPU)
+	if (!evidence_noticeable(p, seconds) || p->what->file->topology->device.kind == DEVICE_CPU)
 		return false;
 	cause->title = "the device waits for the host to launch work";
 	cause->evidence = arena_printf(p->arena,
@@ -85,7 +85,7 @@ static bool host_bound(const struct patient *p, struct diagnosis_cause *cause)
 	return true;
 }
 
-static bool data_bound(const struct patient *p, struct diagnosis_cause *cause)
+static bool data_bound(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	if (p->measured->waiting_data < 0.02 * p->measured->step_time)
 		return false;
@@ -98,7 +98,7 @@ static bool data_bound(const struct patient *p, struct diagnosis_cause *cause)
 	return true;
 }
 
-static bool allocator_retries(const struct patient *p, struct diagnosis_cause *cause)
+static bool allocator_retries(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	const struct activity_summary *m = p->measured;
 
@@ -116,7 +116,7 @@ static bool allocator_retries(const struct patient *p, struct diagnosis_cause *c
 	return true;
 }
 
-static bool offload_left_on(const struct patient *p, struct diagnosis_cause *cause)
+static bool offload_left_on(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	double copied =
 		p->measured->bytes[ACTIVITY_COPY_IN] + p->measured->bytes[ACTIVITY_COPY_OUT] -
@@ -134,22 +134,22 @@ static bool offload_left_on(const struct patient *p, struct diagnosis_cause *cau
 		"is %.2f GB",
 		copied / 1e9, shard / 1e9);
 	cause->advice = "turn CPU offload off: by the plan everything fits on the device";
-	cause->seconds = patient_more_exposed(p, ACTIVITY_COPY_IN) +
-			 patient_more_exposed(p, ACTIVITY_COPY_OUT) +
+	cause->seconds = evidence_more_exposed(p, ACTIVITY_COPY_IN) +
+			 evidence_more_exposed(p, ACTIVITY_COPY_OUT) +
 			 fmax(0, p->measured->waiting_other - p->expected->waiting_other);
-	cause->gain = patient_effect(p, &offloaded);
+	cause->gain = evidence_effect(p, &offloaded);
 	return true;
 }
 
-static bool more_compute(const struct patient *p, struct diagnosis_cause *cause)
+static bool more_compute(const struct evidence *p, struct diagnosis_cause *cause)
 {
-	double seconds = patient_more_exposed(p, ACTIVITY_COMPUTE);
-	double times = patient_ratio(
+	double seconds = evidence_more_exposed(p, ACTIVITY_COMPUTE);
+	double times = evidence_ratio(
 		p->measured->exposed[ACTIVITY_COMPUTE], p->expected->exposed[ACTIVITY_COMPUTE]);
 	bool recomputes = plan_checkpoints(p->plan, CHECKPOINTING_FULL);
 	struct plan full = *p->plan;
 
-	if (!patient_noticeable(p, seconds))
+	if (!evidence_noticeable(p, seconds))
 		return false;
 	cause->evidence = arena_printf(p->arena, "%.3f s of kernels a step, predicted %.3f s",
 		p->measured->exposed[ACTIVITY_COMPUTE], p->expected->exposed[ACTIVITY_COMPUTE]);
@@ -158,7 +158,7 @@ static bool more_compute(const struct patient *p, struct diagnosis_cause *cause)
 		full.activation_checkpointing = "full";
 		cause->title = "kernels run a third longer: activations may be recomputed";
 		cause->advice = "turn activation checkpointing off where the plan has none";
-		cause->gain = patient_effect(p, &full);
+		cause->gain = evidence_effect(p, &full);
 		return true;
 	}
 	cause->title = "kernels take longer than predicted";

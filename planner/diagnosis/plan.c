@@ -9,17 +9,17 @@ static bool about(double a, double b, double tolerance)
 }
 
 /* The reduction that the plan uses: reduce-scatter, or all-reduce where nothing is sharded. */
-static enum activity_kind reduction(const struct patient *p)
+static enum activity_kind reduction(const struct evidence *p)
 {
 	return p->expected->count[ACTIVITY_REDUCE_SCATTER] > 0 ? ACTIVITY_REDUCE_SCATTER
 							       : ACTIVITY_ALL_REDUCE;
 }
 
-static bool no_wrap(const struct patient *p, struct diagnosis_cause *cause)
+static bool no_wrap(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	const enum activity_kind g = ACTIVITY_ALL_GATHER;
-	double mean = patient_mean_bytes(p->measured, g),
-	       planned = patient_mean_bytes(p->expected, g);
+	double mean = evidence_mean_bytes(p->measured, g),
+	       planned = evidence_mean_bytes(p->expected, g);
 	struct plan whole = *p->plan;
 
 	if (p->expected->count[g] < 4 || p->measured->count[g] <= 0 ||
@@ -34,16 +34,16 @@ static bool no_wrap(const struct patient *p, struct diagnosis_cause *cause)
 		"wrap every transformer block (wrap: %s): the class name of the block must be the "
 		"model's",
 		p->plan->wrap);
-	cause->seconds = patient_lost_to_communication(p);
-	cause->gain = patient_effect(p, &whole);
+	cause->seconds = evidence_lost_to_communication(p);
+	cause->gain = evidence_effect(p, &whole);
 	return true;
 }
 
-static bool small_units(const struct patient *p, struct diagnosis_cause *cause)
+static bool small_units(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	const enum activity_kind g = ACTIVITY_ALL_GATHER;
-	double mean = patient_mean_bytes(p->measured, g),
-	       planned = patient_mean_bytes(p->expected, g);
+	double mean = evidence_mean_bytes(p->measured, g),
+	       planned = evidence_mean_bytes(p->expected, g);
 	struct plan small = *p->plan;
 
 	if (p->measured->count[g] < 1.5 * p->expected->count[g] || mean > planned / 1.5 ||
@@ -58,20 +58,21 @@ static bool small_units(const struct patient *p, struct diagnosis_cause *cause)
 		p->measured->count[g], mean / 1e6, p->expected->count[g], planned / 1e6);
 	cause->advice = arena_printf(
 		p->arena, "wrap whole blocks and nothing inside them (wrap: %s)", p->plan->wrap);
-	cause->seconds = patient_lost_to_communication(p) +
+	cause->seconds = evidence_lost_to_communication(p) +
 			 fmax(0, p->measured->waiting_host - p->expected->waiting_host);
-	cause->gain = patient_effect(p, &small);
+	cause->gain = evidence_effect(p, &small);
 	return true;
 }
 
-static bool gathered_again(const struct patient *p, struct diagnosis_cause *cause)
+static bool gathered_again(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	const enum activity_kind g = ACTIVITY_ALL_GATHER;
-	double more = patient_ratio(p->measured->count[g], p->expected->count[g]);
+	double more = evidence_ratio(p->measured->count[g], p->expected->count[g]);
 	bool reshards = plan_reshard_group(p->plan) != 0;
 
 	if (p->expected->count[g] <= 0 || more < 1.2 ||
-		!about(patient_mean_bytes(p->measured, g), patient_mean_bytes(p->expected, g), 0.3))
+		!about(evidence_mean_bytes(p->measured, g), evidence_mean_bytes(p->expected, g),
+			0.3))
 		return false;
 	cause->evidence =
 		arena_printf(p->arena, "%.0f all-gathers a step, planned %.0f of the same size",
@@ -86,20 +87,21 @@ static bool gathered_again(const struct patient *p, struct diagnosis_cause *caus
 		cause->title = "parameters are resharded after forward, the plan keeps them";
 		cause->advice = "SHARD_GRAD_OP, or reshard_after_forward=False";
 	}
-	cause->seconds = patient_lost_to_communication(p);
+	cause->seconds = evidence_lost_to_communication(p);
 	/* As much as the share of gathers that is too much, were they as exposed as the rest. */
 	cause->gain = fmin(cause->seconds, p->measured->seconds[g] * (1 - 1 / more));
 	return true;
 }
 
-static bool reduced_too_often(const struct patient *p, struct diagnosis_cause *cause)
+static bool reduced_too_often(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	enum activity_kind r = reduction(p);
 	struct plan often = *p->plan;
 
 	if (p->plan->grad_accum <= 1 || p->plan->sync_each_micro_batch ||
-		patient_ratio(p->measured->count[r], p->expected->count[r]) < 1.5 ||
-		!about(patient_mean_bytes(p->measured, r), patient_mean_bytes(p->expected, r), 0.3))
+		evidence_ratio(p->measured->count[r], p->expected->count[r]) < 1.5 ||
+		!about(evidence_mean_bytes(p->measured, r), evidence_mean_bytes(p->expected, r),
+			0.3))
 		return false;
 	often.sync_each_micro_batch = true;
 	cause->title = "gradients are reduced after every micro-batch";
@@ -107,19 +109,19 @@ static bool reduced_too_often(const struct patient *p, struct diagnosis_cause *c
 		p->measured->count[r], p->expected->count[r]);
 	cause->advice = "no_sync() (FSDP1) or set_requires_gradient_sync(False) (FSDP2) for all "
 			"micro-batches but the last; it keeps unsharded gradients";
-	cause->seconds = patient_lost_to_communication(p);
-	cause->gain = patient_effect(p, &often);
+	cause->seconds = evidence_lost_to_communication(p);
+	cause->gain = evidence_effect(p, &often);
 	return true;
 }
 
-static bool wide_reduction(const struct patient *p, struct diagnosis_cause *cause)
+static bool wide_reduction(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	enum activity_kind r = reduction(p);
 	bool is_wide =
 		p->plan->reduce_dtype != DTYPE_FP32 &&
 		(p->what->fp32_reduced > 0.5 ||
-			(isnan(p->what->fp32_reduced) &&
-				patient_ratio(p->measured->bytes[r], p->expected->bytes[r]) > 1.6));
+			(isnan(p->what->fp32_reduced) && evidence_ratio(p->measured->bytes[r],
+								 p->expected->bytes[r]) > 1.6));
 	struct plan wide = *p->plan;
 
 	if (!is_wide || p->measured->count[r] <= 0)
@@ -130,19 +132,19 @@ static bool wide_reduction(const struct patient *p, struct diagnosis_cause *caus
 		p->measured->bytes[r] / 1e9, p->expected->bytes[r] / 1e9);
 	cause->advice = arena_printf(p->arena, "reduce_dtype %s in the mixed precision policy",
 		dtype_name(p->plan->reduce_dtype));
-	cause->seconds = patient_more_exposed(p, r);
-	cause->gain = patient_effect(p, &wide);
+	cause->seconds = evidence_more_exposed(p, r);
+	cause->gain = evidence_effect(p, &wide);
 	return true;
 }
 
 /* Not a departure: the plan itself reduces in fp32, and it shows. */
-static bool narrow_would_help(const struct patient *p, struct diagnosis_cause *cause)
+static bool narrow_would_help(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	enum activity_kind r = reduction(p);
 	struct plan narrow = *p->plan;
 
 	if (p->plan->reduce_dtype != DTYPE_FP32 || p->plan->param_dtype == DTYPE_FP32 ||
-		!patient_noticeable(p, p->measured->exposed[r]))
+		!evidence_noticeable(p, p->measured->exposed[r]))
 		return false;
 	narrow.reduce_dtype = p->plan->param_dtype;
 	cause->title = "reductions in fp32 are exposed";
@@ -152,22 +154,22 @@ static bool narrow_would_help(const struct patient *p, struct diagnosis_cause *c
 		arena_printf(p->arena, "reduce_dtype %s halves their bytes, if the model bears it",
 			dtype_name(p->plan->param_dtype));
 	cause->seconds = p->measured->exposed[r];
-	cause->gain = -patient_effect(p, &narrow);
+	cause->gain = -evidence_effect(p, &narrow);
 	return cause->gain > 0;
 }
 
-static bool no_prefetch(const struct patient *p, struct diagnosis_cause *cause)
+static bool no_prefetch(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	const enum activity_kind g = ACTIVITY_ALL_GATHER;
 	enum activity_kind r = reduction(p);
-	double seconds = patient_more_exposed(p, g);
+	double seconds = evidence_more_exposed(p, g);
 	struct plan without = *p->plan;
 
 	/* Gathers also come late when longer reductions are in their way. */
-	if (!patient_noticeable(p, seconds) ||
+	if (!evidence_noticeable(p, seconds) ||
 		p->measured->seconds[r] > 1.3 * p->expected->seconds[r] ||
 		!about(p->measured->count[g], p->expected->count[g], 0.2) ||
-		!about(patient_mean_bytes(p->measured, g), patient_mean_bytes(p->expected, g),
+		!about(evidence_mean_bytes(p->measured, g), evidence_mean_bytes(p->expected, g),
 			0.3) ||
 		p->measured->typical[g] > 1.6 * p->expected->typical[g])
 		return false;
@@ -183,7 +185,7 @@ static bool no_prefetch(const struct patient *p, struct diagnosis_cause *cause)
 	cause->advice = "backward_prefetch=BACKWARD_PRE (FSDP1), implicit or explicit prefetching "
 			"(FSDP2); see that nothing synchronises the device between units";
 	cause->seconds = seconds;
-	cause->gain = patient_effect(p, &without);
+	cause->gain = evidence_effect(p, &without);
 	return true;
 }
 

@@ -6,7 +6,7 @@
 #include "planner/diagnosis/diagnosis.h"
 #include "simulator/simulator.h"
 
-struct patient {
+struct evidence {
 	const struct diagnosed *what;
 	const struct plan *plan;
 	const struct activity_summary *expected, *measured;
@@ -17,7 +17,7 @@ struct patient {
 /* Fills everything of `cause` but its id; false: it is not there. */
 struct diagnosis_rule {
 	const char *id;
-	bool (*find)(const struct patient *patient, struct diagnosis_cause *cause);
+	bool (*find)(const struct evidence *evidence, struct diagnosis_cause *cause);
 };
 
 /* plan.c: the run does not do what the plan says. Ends with an empty rule, as the other.
@@ -27,16 +27,16 @@ extern const struct diagnosis_rule diagnosis_plan_rules[];
 extern const struct diagnosis_rule diagnosis_machine_rules[];
 
 /* evidence.c. */
-bool patient_simulate(const struct plan_file *file, const struct plan *plan, bool details,
+bool evidence_simulate(const struct plan_file *file, const struct plan *plan, bool details,
 	struct arena *arena, struct schedule **schedule, struct simulation *simulation,
 	struct error *error);
 /* Seconds that a change of the plan makes, by simulation; NAN when there is no such plan. */
-double patient_effect(const struct patient *p, const struct plan *changed);
-double patient_mean_bytes(const struct activity_summary *s, enum activity_kind kind);
-double patient_ratio(double measured, double expected);
-double patient_more_exposed(const struct patient *p, enum activity_kind kind);
-double patient_lost_to_communication(const struct patient *p);
+double evidence_effect(const struct evidence *p, const struct plan *changed);
+double evidence_mean_bytes(const struct activity_summary *s, enum activity_kind kind);
+double evidence_ratio(double measured, double expected);
+double evidence_more_exposed(const struct evidence *p, enum activity_kind kind);
+double evidence_lost_to_communication(const struct evidence *p);
 /* Not less than what says nothing. */
-bool patient_noticeable(const struct patient *p, double seconds);
+bool evidence_noticeable(const struct evidence *p, double seconds);
 
 #endif

@@ -5,8 +5,7 @@
 
 #include "simulator/simulator.h"
 
-/* --- costs ---------------------------------------------------------------------------------------
- */
+/* --- costs ------------------------------------------------------------------------------------ */
 
 static int64_t whole(double value)
 {
@@ -46,8 +45,7 @@ struct costs costs_of(const struct question *question, const struct plan *plan,
 	}};
 }
 
-/* --- exposure ------------------------------------------------------------------------------------
- */
+/* --- exposure --------------------------------------------------------------------------------- */
 
 static enum collective_kind collective_of(enum op_kind kind)
 {
@@ -129,8 +127,7 @@ static void find_exposure(const struct schedule *schedule, const struct simulati
 	exposure->idle = fmax(0, timeline->step_time - busy_time - exposed);
 }
 
-/* --- evaluation ----------------------------------------------------------------------------------
- */
+/* --- evaluation ------------------------------------------------------------------------------- */
 
 static const char *copy(struct arena *arena, const char *string)
 {
@@ -217,7 +214,7 @@ bool evaluator_judge_on(struct evaluator *evaluator, const struct topology *topo
 	const struct plan *plan, double slow, struct prediction *prediction, struct error *error)
 {
 	struct simulation_options options = sketch(evaluator);
-	options.memory = MEMORY_VERDICT;
+	options.memory = MEMORY_FITS;
 	options.slow = slow;
 	return run_on(evaluator, topology, plan, &options, prediction, error);
 }

@@ -50,9 +50,9 @@ bool evaluator_time(struct evaluator *evaluator, const struct schedule *schedule
 	const struct topology *topology, double *step_time, struct error *error);
 void evaluator_finish(struct evaluator *evaluator);
 
-/* --- what a search knows so far -------------------------------------------------------------- */
+/* --- what a search knows so far --------------------------------------------------------------- */
 
-struct outcome {
+struct known {
 	bool tightened; /* its bound of memory is of its own schedule */
 	bool simulated;
 	bool refused; /* the builder could not honour it */
@@ -66,8 +66,8 @@ struct search {
 	struct bounds bounds;
 	struct evaluator evaluator;
 	struct ranking ranking;
-	struct outcome *outcomes; /* malloc'ed; by plan */
-	int64_t limit;            /* bytes of one device; INT64_MAX until a prediction told it */
+	struct known *known; /* malloc'ed; by plan */
+	int64_t limit;       /* bytes of one device; INT64_MAX until a prediction told it */
 	int64_t pruned;
 	bool offloads;         /* nothing fits without CPU offload, which this search is of */
 	int64_t least_without; /* then: bytes that the closest plan without it needs */

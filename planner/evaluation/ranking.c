@@ -59,8 +59,7 @@ void ranking_add(struct ranking *ranking, const struct ranked *candidate)
 	ranking->n++;
 }
 
-/* --- winners -------------------------------------------------------------------------------------
- */
+/* --- winners ---------------------------------------------------------------------------------- */
 
 static bool is_of(const struct ranked *entry, int strategy)
 {
@@ -162,8 +161,7 @@ bool ranking_may_win(const struct ranking *ranking, int strategy, int64_t bound)
 	       within(bound, cost_of(ranking, best), RANKING_TIGHT_MARGIN * RANKING_FUZZ);
 }
 
-/* --- the front -----------------------------------------------------------------------------------
- */
+/* --- the front -------------------------------------------------------------------------------- */
 
 static bool dominates(const struct ranked *a, const struct ranked *b)
 {

@@ -1,21 +1,22 @@
 /* Private to mixed/: plans whose blocks or units differ.
  *
- * A *cell* is a plan of the space together with all plans that differ from it only in this: where
- * it checkpoints nothing, of the first `some` blocks the first `full` are checkpointed in full, the
- * others selectively (where the runtime can); where it reshards parameters after forward, the last
- * `units` units keep theirs; where it offloads all units, the first `stays` units stay on the
- * device. Blocks are alike but for their place, and so are units, so how many have a value is all
- * there is to choose; backward frees in reverse order, so of all places these free the most before
- * the rest is recomputed and gathered, and the host can begin with what backward reaches first.
+ * A *subproblem* is a plan of the space together with all plans that differ from it only in this:
+ * where it checkpoints nothing, of the first `some` blocks the first `full` are checkpointed in
+ * full, the others selectively (where the runtime can); where it reshards parameters after forward,
+ * the last `units` units keep theirs; where it offloads all units, the first `stays` units stay on
+ * the device. Blocks are alike but for their place, and so are units, so how many have a value is
+ * all there is to choose; backward frees in reverse order, so of all places these free the most
+ * before the rest is recomputed and gathered, and the host can begin with what backward reaches
+ * first.
  *
- * Of a cell's mixes those count that are *maximal*: they fit with room, and would not with one
- * block less checkpointed in full, one less checkpointed at all, one unit more kept, or one more
- * on the device. What lies below recomputes, gathers and copies more for no need. */
+ * Of a subproblem's mixes those count that are *maximal*: they fit with room, and would not with
+ * one block less checkpointed in full, one less checkpointed at all, one unit more kept, or one
+ * more on the device. What lies below recomputes, gathers and copies more for no need. */
 #ifndef PLANNER_MIXED_MIX_H
 #define PLANNER_MIXED_MIX_H
 
 #include "planner/integer/integer.h"
-#include "planner/mixed/probe.h"
+#include "planner/mixed/samples.h"
 
 /* The choices of a mix, and the groups of its programme. Without selective checkpointing `some` is
  * 0 and means nothing. */
@@ -33,7 +34,7 @@ struct mix_load {
 	int64_t *saved;          /* bytes at the loss */
 };
 
-struct mix_cell {
+struct subproblem {
 	struct plan plan; /* no block checkpointed, no unit kept, none on the device */
 	struct mix_knobs knobs;
 	int blocks, units, hosts; /* units: kept are less, hosts: those on the device; 0: that knob
@@ -52,19 +53,20 @@ struct mix_cell {
 };
 
 /* table.c: tables in `arena`. */
-bool mix_cell_build(struct mix_probes *probes, const struct plan *plan,
-	const struct mix_knobs *knobs, struct arena *arena, struct mix_cell *cell,
+bool subproblem_build(struct samples *samples, const struct plan *plan,
+	const struct mix_knobs *knobs, struct arena *arena, struct subproblem *subproblem,
 	struct error *error);
 /* bound.c. The memory is what it needs to fit with room. */
-struct bound mix_bound(
-	const struct topology *topology, const struct mix_cell *cell, const int mix[MIX_CHOICES]);
+struct bound mix_bound(const struct topology *topology, const struct subproblem *subproblem,
+	const int mix[MIX_CHOICES]);
 /* Minimise the time bound where the memory bound has room: a relaxation, since neither exceeds what
  * is simulated. The caller finishes it. */
-void mix_programme(const struct topology *topology, const struct mix_cell *cell, int64_t limit,
-	struct arena *arena, struct programme *programme);
-struct plan mix_plan(const struct mix_cell *cell, const int mix[MIX_CHOICES], struct arena *arena);
+void mix_programme(const struct topology *topology, const struct subproblem *subproblem,
+	int64_t limit, struct arena *arena, struct programme *programme);
+struct plan mix_plan(
+	const struct subproblem *subproblem, const int mix[MIX_CHOICES], struct arena *arena);
 
-/* cell.c: one cell. */
+/* subproblem.c: one subproblem. */
 struct mix_search {
 	struct search *search;
 	struct arena *arena; /* of the answer */
@@ -72,20 +74,21 @@ struct mix_search {
 };
 /* Could a mix whose objective costs at least `bound` be the first of all? */
 bool mix_is_wanted(const struct mix_search *mixing, int64_t bound);
-/* In `arena`; to be closed. `bound`: no mix of the cell costs less. */
-struct mix_working *mix_cell_open(
-	struct mix_search *mixing, const struct mix_cell *cell, int64_t bound, struct arena *arena);
+/* In `arena`; to be closed. `bound`: no mix of the subproblem costs less. */
+struct mix_working *subproblem_open(struct mix_search *mixing, const struct subproblem *subproblem,
+	int64_t bound, struct arena *arena);
 /* Adds maximal mixes to the ranking: so many proposals, or until none is wanted any more, or until
- * so much effort has been made over all cells. A mix that does not fit is taken to have no larger
- * neighbour that does. */
-bool mix_cell_search(struct mix_working *working, int rounds, int64_t effort, struct error *error);
+ * so much effort has been made over all subproblems. A mix that does not fit is taken to have no
+ * larger neighbour that does. */
+bool subproblem_search(
+	struct mix_working *working, int rounds, int64_t effort, struct error *error);
 /* From now on without that. */
-void mix_cell_doubt(struct mix_working *working);
+void subproblem_doubt(struct mix_working *working);
 /* May it hold something that is wanted? */
-bool mix_cell_is_open(const struct mix_working *working);
-/* What is left of the cell costs at least so much. */
-int64_t mix_cell_bound(struct mix_working *working);
-void mix_cell_close(struct mix_working *working);
+bool subproblem_is_open(const struct mix_working *working);
+/* What is left of the subproblem costs at least so much. */
+int64_t subproblem_bound(struct mix_working *working);
+void subproblem_close(struct mix_working *working);
 
 /* mix.c. Which knobs of a plan are mixed under the question; false: none. */
 bool mix_knobs(const struct search *search, const struct plan *plan, struct mix_knobs *knobs);

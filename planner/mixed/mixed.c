@@ -1,19 +1,18 @@
-/* The search over mixed plans: which cells there are, and in what order they are searched. */
+/* The search over mixed plans: which subproblems there are, and in what order they are searched. */
 #include "planner/mixed/mixed.h"
 #include "planner/mixed/mix.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Simulated blocks x micro-batches, over all cells, until what fits is taken to be monotone, and
- * until all is given up: what is left then shows in the gap. */
+/* Simulated blocks x micro-batches, over all subproblems, until what fits is taken to be monotone,
+ * and until all is given up: what is left then shows in the gap. */
 enum { EFFORT_FIRST = 12000, EFFORT_MAX = 30000, FIRST_ROUNDS = 4 };
 
 /* Where trying every mix would take no more than this (some seconds), nothing is given up. */
 enum { EFFORT_WHOLE = 2000000 };
 
-/* --- which cells ---------------------------------------------------------------------------------
- */
+/* --- which subproblems ------------------------------------------------------------------------ */
 
 static bool has_checkpointing(
 	const struct question *question, const struct plan *plan, enum checkpointing kind)
@@ -49,20 +48,20 @@ bool mix_knobs(const struct search *search, const struct plan *plan, struct mix_
 	knobs->reshards = mixes_resharding(search, plan);
 	knobs->offloads = mixes_offload(search, plan);
 	if (knobs->full && strcmp(plan->activation_checkpointing, none) != 0)
-		return false; /* it is in the cell of the plan that checkpoints nothing */
+		return false; /* it is in the subproblem of the plan that checkpoints nothing */
 	return knobs->full || knobs->reshards || knobs->offloads;
 }
 
 struct mixing {
 	struct mix_search of;
-	struct arena tables; /* of all cells */
-	struct mix_probes probes;
+	struct arena tables; /* of all subproblems */
+	struct samples samples;
 	int n, capacity;
 	struct entry {
-		struct mix_cell *cell;
+		struct subproblem *subproblem;
 		struct mix_working *working; /* NULL: not searched */
 		int place;                   /* in the space */
-		int64_t bound;               /* the objective's, of the cell's fastest mix */
+		int64_t bound;               /* the objective's, of the subproblem's fastest mix */
 	} * entries;
 };
 
@@ -85,12 +84,12 @@ static bool differ_in_prefetch(const struct plan *a, const struct plan *b)
 	return true;
 }
 
-static int64_t fastest(const struct mixing *mixing, const struct mix_cell *cell)
+static int64_t fastest(const struct mixing *mixing, const struct subproblem *subproblem)
 {
-	int mix[MIX_CHOICES] = {
-		[MIX_UNITS] = cell->sizes[MIX_UNITS] - 1, [MIX_STAYS] = cell->sizes[MIX_STAYS] - 1};
-	struct bound bound = mix_bound(mixing->of.search->question->topology, cell, mix);
-	return costs_time(&cell->plan, bound.time);
+	int mix[MIX_CHOICES] = {[MIX_UNITS] = subproblem->sizes[MIX_UNITS] - 1,
+		[MIX_STAYS] = subproblem->sizes[MIX_STAYS] - 1};
+	struct bound bound = mix_bound(mixing->of.search->question->topology, subproblem, mix);
+	return costs_time(&subproblem->plan, bound.time);
 }
 
 static void skip(struct mixing *mixing, int64_t bound)
@@ -100,12 +99,12 @@ static void skip(struct mixing *mixing, int64_t bound)
 }
 
 /* Where no unit is left to reshard it is the other strategy's plan. */
-static bool is_repeated(const struct mix_cell *cell)
+static bool is_repeated(const struct subproblem *subproblem)
 {
-	return cell->knobs.reshards && cell->units == 0;
+	return subproblem->knobs.reshards && subproblem->units == 0;
 }
 
-static bool add_cell(struct mixing *mixing, int place, struct error *error)
+static bool add_subproblem(struct mixing *mixing, int place, struct error *error)
 {
 	struct search *search = mixing->of.search;
 	const struct plan *plan = &search->space.plans[place];
@@ -120,25 +119,26 @@ static bool add_cell(struct mixing *mixing, int place, struct error *error)
 		skip(mixing, least);
 		return true;
 	}
-	if (last != NULL && differ_in_prefetch(&last->cell->plan, plan))
+	if (last != NULL && differ_in_prefetch(&last->subproblem->plan, plan))
 		return true;
-	entry.cell = ARENA_NEW(&mixing->tables, struct mix_cell);
-	if (!mix_cell_build(&mixing->probes, plan, &knobs, &mixing->tables, entry.cell, error))
+	entry.subproblem = ARENA_NEW(&mixing->tables, struct subproblem);
+	if (!subproblem_build(
+		    &mixing->samples, plan, &knobs, &mixing->tables, entry.subproblem, error))
 		return false;
-	if (is_repeated(entry.cell))
+	if (is_repeated(entry.subproblem))
 		return true;
-	entry.bound = fastest(mixing, entry.cell);
+	entry.bound = fastest(mixing, entry.subproblem);
 	mixing->entries = array_grow(
 		mixing->entries, &mixing->capacity, mixing->n + 1, sizeof(*mixing->entries));
 	mixing->entries[mixing->n++] = entry;
 	return true;
 }
 
-static bool add_cells(struct mixing *mixing, struct error *error)
+static bool add_subproblems(struct mixing *mixing, struct error *error)
 {
 	int n = mixing->of.search->space.n;
 	for (int i = 0; i < n; i++)
-		if (!add_cell(mixing, i, error))
+		if (!add_subproblem(mixing, i, error))
 			return false;
 	return true;
 }
@@ -155,12 +155,12 @@ static void open_entries(struct mixing *mixing)
 {
 	for (int i = 0; i < mixing->n; i++) {
 		struct entry *entry = &mixing->entries[i];
-		entry->working =
-			mix_cell_open(&mixing->of, entry->cell, entry->bound, &mixing->tables);
+		entry->working = subproblem_open(
+			&mixing->of, entry->subproblem, entry->bound, &mixing->tables);
 	}
 }
 
-/* Every cell gets its turn, a short one first: what one cell finds closes others. */
+/* Every subproblem gets its turn, a short one first: what one subproblem finds closes others. */
 static bool take_turns(struct mixing *mixing, int64_t effort, struct error *error)
 {
 	bool open = true;
@@ -168,9 +168,9 @@ static bool take_turns(struct mixing *mixing, int64_t effort, struct error *erro
 		open = false;
 		for (int i = 0; i < mixing->n; i++) {
 			struct mix_working *working = mixing->entries[i].working;
-			if (!mix_cell_search(working, rounds, effort, error))
+			if (!subproblem_search(working, rounds, effort, error))
 				return false;
-			open = open || mix_cell_is_open(working);
+			open = open || subproblem_is_open(working);
 		}
 	}
 	return true;
@@ -180,12 +180,12 @@ static double whole_effort(const struct mixing *mixing)
 {
 	double whole = 0;
 	for (int i = 0; i < mixing->n; i++) {
-		const struct mix_cell *cell = mixing->entries[i].cell;
+		const struct subproblem *subproblem = mixing->entries[i].subproblem;
 		double layers = (double)mixing->of.search->question->model->architecture.layers;
 		double mixes = 1;
 		for (int c = 0; c < MIX_CHOICES; c++)
-			mixes *= cell->sizes[c];
-		whole += mixes * layers * (double)cell->plan.grad_accum;
+			mixes *= subproblem->sizes[c];
+		whole += mixes * layers * (double)subproblem->plan.grad_accum;
 	}
 	return whole;
 }
@@ -197,12 +197,12 @@ static bool search_entries(struct mixing *mixing, struct error *error)
 	if (!take_turns(mixing, EFFORT_FIRST, error))
 		return false;
 	for (int i = 0; i < mixing->n; i++)
-		mix_cell_doubt(mixing->entries[i].working);
+		subproblem_doubt(mixing->entries[i].working);
 	int64_t most = whole_effort(mixing) <= EFFORT_WHOLE ? INT64_MAX : EFFORT_MAX;
 	if (!take_turns(mixing, most, error))
 		return false;
 	for (int i = 0; i < mixing->n; i++)
-		skip(mixing, mix_cell_bound(mixing->entries[i].working));
+		skip(mixing, subproblem_bound(mixing->entries[i].working));
 	return true;
 }
 
@@ -210,7 +210,7 @@ static void finish(struct mixing *mixing)
 {
 	for (int i = 0; i < mixing->n; i++)
 		if (mixing->entries[i].working != NULL)
-			mix_cell_close(mixing->entries[i].working);
+			subproblem_close(mixing->entries[i].working);
 	free(mixing->entries);
 	arena_finish(&mixing->tables);
 }
@@ -218,9 +218,9 @@ static void finish(struct mixing *mixing)
 bool mix_search(struct search *search, struct arena *arena, struct error *error)
 {
 	struct mixing mixing = {.of = {.search = search, .arena = arena}};
-	mix_probes_init(&mixing.probes, search->question);
-	bool ok = add_cells(&mixing, error);
-	mix_probes_finish(&mixing.probes);
+	samples_init(&mixing.samples, search->question);
+	bool ok = add_subproblems(&mixing, error);
+	samples_finish(&mixing.samples);
 	if (mixing.n > 0)
 		qsort(mixing.entries, (size_t)mixing.n, sizeof(*mixing.entries), by_bound);
 	ok = ok && search_entries(&mixing, error);

@@ -5,11 +5,11 @@
 
 #include "planner/evaluation/evaluation.h"
 
-/* After the search over uniform plans: adds maximal mixes to the ranking until no cell's bound is
- * low enough. */
+/* After the search over uniform plans: adds maximal mixes to the ranking until no subproblem's
+ * bound is low enough. */
 bool mix_search(struct search *search, struct arena *arena, struct error *error);
 
-/* --- CPU offload ----------------------------------------------------------------------------- */
+/* --- CPU offload ------------------------------------------------------------------------------ */
 
 /* The question with every kind of CPU offload that its runtime has, and no plan without. False: the
  * user decided about it, or there is none. */

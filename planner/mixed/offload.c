@@ -33,8 +33,7 @@ bool offload_question(const struct question *question, struct arena *arena, stru
 	return n > 0;
 }
 
-/* --- fewer units ---------------------------------------------------------------------------------
- */
+/* --- fewer units ------------------------------------------------------------------------------ */
 
 bool offload_may_be_partial(const struct search *search)
 {

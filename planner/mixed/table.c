@@ -21,8 +21,7 @@
 
 #include "schedule/plan/plan.h"
 
-/* --- tables --------------------------------------------------------------------------------------
- */
+/* --- tables ----------------------------------------------------------------------------------- */
 
 enum { LEVELS = CHECKPOINTING_FULL + 1 };
 
@@ -49,7 +48,7 @@ static void add_block(struct mix_load *load, const struct load_row *row)
 		load->cover[0][s] += row->cover[s];
 }
 
-static struct bound_edges most_edges(const struct load_probe *const *levels)
+static struct bound_edges most_edges(const struct load_sample *const *levels)
 {
 	struct bound_edges most = levels[CHECKPOINTING_NONE]->edges;
 	for (int c = 0; c < LEVELS; c++) {
@@ -60,7 +59,7 @@ static struct bound_edges most_edges(const struct load_probe *const *levels)
 }
 
 /* Nothing checkpointed; of what lies outside of blocks what says least over all levels. */
-static void sum_rest(struct mix_load *load, int layers, const struct load_probe *const *levels)
+static void sum_rest(struct mix_load *load, int layers, const struct load_sample *const *levels)
 {
 	const struct load_row *none = levels[CHECKPOINTING_NONE]->rows;
 	struct load_row least = none[layers];
@@ -77,29 +76,29 @@ static void sum_rest(struct mix_load *load, int layers, const struct load_probe 
 		add_block(load, &none[b]);
 }
 
-static bool has_level(const struct mix_cell *cell, int level)
+static bool has_level(const struct subproblem *subproblem, int level)
 {
 	return level == CHECKPOINTING_NONE ||
-	       (level == CHECKPOINTING_FULL ? cell->knobs.full : cell->knobs.selective);
+	       (level == CHECKPOINTING_FULL ? subproblem->knobs.full : subproblem->knobs.selective);
 }
 
-static bool fill_loads(struct mix_probes *probes, struct mix_cell *cell, struct error *error)
+static bool fill_loads(struct samples *samples, struct subproblem *subproblem, struct error *error)
 {
-	struct plan plan = cell->plan;
-	const struct load_probe *levels[LEVELS];
-	int layers = (int)probes->question->model->architecture.layers;
+	struct plan plan = subproblem->plan;
+	const struct load_sample *levels[LEVELS];
+	int layers = (int)samples->question->model->architecture.layers;
 	for (int c = 0; c < LEVELS; c++) {
 		levels[c] = levels[CHECKPOINTING_NONE];
 		if (c != CHECKPOINTING_NONE) /* there it is the plan's own */
 			plan.activation_checkpointing = checkpointing_names[c];
-		if (has_level(cell, c) && !mix_probe_load(probes, &plan, &levels[c], error))
+		if (has_level(subproblem, c) && !sample_load(samples, &plan, &levels[c], error))
 			return false;
 	}
-	cell->edges = most_edges(levels);
-	sum_rest(&cell->loads[MIX_FULL], layers, levels);
-	sum_blocks(&cell->loads[MIX_FULL], cell->sizes[MIX_FULL] - 1,
+	subproblem->edges = most_edges(levels);
+	sum_rest(&subproblem->loads[MIX_FULL], layers, levels);
+	sum_blocks(&subproblem->loads[MIX_FULL], subproblem->sizes[MIX_FULL] - 1,
 		levels[CHECKPOINTING_SELECTIVE]->rows, levels[CHECKPOINTING_FULL]->rows);
-	sum_blocks(&cell->loads[MIX_SOME], cell->sizes[MIX_SOME] - 1,
+	sum_blocks(&subproblem->loads[MIX_SOME], subproblem->sizes[MIX_SOME] - 1,
 		levels[CHECKPOINTING_NONE]->rows, levels[CHECKPOINTING_SELECTIVE]->rows);
 	return true;
 }
@@ -111,7 +110,8 @@ static struct work work_of_step(const struct plan *plan, const struct shape_row 
 	return work;
 }
 
-/* A shape_probe for a cell's own number of micro-batches, over all levels of checkpointing. */
+/* A shape_sample for a subproblem's own number of micro-batches, over all levels of checkpointing.
+ */
 struct shape {
 	int n;
 	const int *places, *host_places;
@@ -123,21 +123,21 @@ struct shape {
 	struct bound_communication communication;
 };
 
-static void shape_of(const struct plan *plan, const struct shape_probe *probe, struct arena *arena,
-	struct shape *shape)
+static void shape_of(const struct plan *plan, const struct shape_sample *sample,
+	struct arena *arena, struct shape *shape)
 {
-	*shape = (struct shape){.n = probe->n,
-		.places = probe->places,
-		.host_places = probe->host_places,
-		.apart = probe->apart,
-		.reduced = probe->reduced,
-		.fixed = probe->fixed,
-		.communication = probe->communication};
-	if (probe->rows == NULL)
+	*shape = (struct shape){.n = sample->n,
+		.places = sample->places,
+		.host_places = sample->host_places,
+		.apart = sample->apart,
+		.reduced = sample->reduced,
+		.fixed = sample->fixed,
+		.communication = sample->communication};
+	if (sample->rows == NULL)
 		return;
-	shape->units = ARENA_ARRAY(arena, struct unit_work, probe->n + 1);
-	for (int u = 0; u <= probe->n; u++) {
-		const struct shape_row *row = &probe->rows[u];
+	shape->units = ARENA_ARRAY(arena, struct unit_work, sample->n + 1);
+	for (int u = 0; u <= sample->n; u++) {
+		const struct shape_row *row = &sample->rows[u];
 		shape->units[u] = (struct unit_work){
 			work_of_step(plan, row), row->kept, row->held, row->at_end};
 	}
@@ -177,10 +177,10 @@ static enum strategy keeping(enum strategy strategy)
 }
 
 /* `keeps`: no unit is resharded. `stays`: none is offloaded. */
-static bool find_shape(struct mix_probes *probes, const struct mix_cell *cell, bool keeps,
+static bool find_shape(struct samples *samples, const struct subproblem *subproblem, bool keeps,
 	bool stays, struct arena *arena, struct shape *shape, struct error *error)
 {
-	struct plan plan = cell->plan;
+	struct plan plan = subproblem->plan;
 	if (keeps) {
 		plan.strategy = keeping(plan.strategy);
 		plan.reshard_after_forward = "false";
@@ -188,15 +188,15 @@ static bool find_shape(struct mix_probes *probes, const struct mix_cell *cell, b
 	if (stays)
 		plan.cpu_offload = offload_names[OFFLOAD_NONE];
 	for (int c = CHECKPOINTING_NONE; c < LEVELS; c++) {
-		const struct shape_probe *probe;
+		const struct shape_sample *sample;
 		struct shape level;
-		if (!has_level(cell, c))
+		if (!has_level(subproblem, c))
 			continue;
 		if (c != CHECKPOINTING_NONE)
 			plan.activation_checkpointing = checkpointing_names[c];
-		if (!mix_probe_shape(probes, &plan, &probe, error))
+		if (!sample_shape(samples, &plan, &sample, error))
 			return false;
-		shape_of(&cell->plan, probe, arena, &level);
+		shape_of(&subproblem->plan, sample, arena, &level);
 		if (c == CHECKPOINTING_NONE)
 			*shape = level;
 		else
@@ -205,11 +205,10 @@ static bool find_shape(struct mix_probes *probes, const struct mix_cell *cell, b
 	return true;
 }
 
-/* --- units ---------------------------------------------------------------------------------------
- */
+/* --- units ------------------------------------------------------------------------------------ */
 
-/* By whether units keep their parameters, and whether they are offloaded; those that the cell has
- * no choice between are the same. */
+/* By whether units keep their parameters, and whether they are offloaded; those that the subproblem
+ * has no choice between are the same. */
 struct shapes {
 	const struct shape *of[2][2];
 };
@@ -235,15 +234,16 @@ static struct unit_work added_by_keeping(const struct shapes *shapes, int unit)
 }
 
 /* What all mixes have of a unit that is on the device and does not choose to keep anything. */
-static struct unit_work base_of(const struct mix_cell *cell, const struct shapes *shapes, int unit)
+static struct unit_work base_of(
+	const struct subproblem *subproblem, const struct shapes *shapes, int unit)
 {
 	const struct shape *first = shapes->of[0][0];
 	struct unit_work base = first->units[unit];
 	for (int keeps = 0; keeps < 2; keeps++) {
 		bool chooses = unit < first->n && first->places[unit] >= 0;
-		if (cell->units > 0 && !chooses)
+		if (subproblem->units > 0 && !chooses)
 			base = least_unit(&base, &shapes->of[keeps][0]->units[unit]);
-		if (cell->hosts > 0 && (unit == first->n || first->host_places[unit] < 0))
+		if (subproblem->hosts > 0 && (unit == first->n || first->host_places[unit] < 0))
 			base = least_unit(&base, &shapes->of[keeps][1]->units[unit]);
 	}
 	return base;
@@ -252,12 +252,12 @@ static struct unit_work base_of(const struct mix_cell *cell, const struct shapes
 /* What offload adds to a unit, whether it keeps its parameters or, where it has that choice, when
  * it does not. The pools of reductions are counted as if it stayed. */
 static struct unit_work added_by_hosting(
-	const struct mix_cell *cell, const struct shapes *shapes, int unit)
+	const struct subproblem *subproblem, const struct shapes *shapes, int unit)
 {
 	struct unit_work most =
 		added(&shapes->of[0][0]->units[unit], &shapes->of[0][1]->units[unit]);
 	int64_t held = shapes->of[0][0]->units[unit].held;
-	bool chooses = cell->units > 0 && shapes->of[0][0]->places[unit] >= 0;
+	bool chooses = subproblem->units > 0 && shapes->of[0][0]->places[unit] >= 0;
 	for (int keeps = 0; keeps < 2; keeps++) {
 		const struct unit_work *here = &shapes->of[keeps][0]->units[unit];
 		struct unit_work more = added(here, &shapes->of[keeps][1]->units[unit]);
@@ -282,29 +282,29 @@ static void add_unit(struct work *work, int64_t *bytes, const struct unit_work *
 }
 
 /* The last units keep their parameters. */
-static void fill_moved(struct mix_cell *cell, const struct shapes *shapes)
+static void fill_moved(struct subproblem *subproblem, const struct shapes *shapes)
 {
 	const struct shape *first = shapes->of[0][0];
 	int u = first->n - 1;
 	for (int i = 0; i <= first->n; i++) {
-		struct unit_work unit = base_of(cell, shapes, i);
-		add_unit(&cell->moved[0], &cell->kept[0], &unit);
+		struct unit_work unit = base_of(subproblem, shapes, i);
+		add_unit(&subproblem->moved[0], &subproblem->kept[0], &unit);
 	}
-	for (int m = 1; m < cell->sizes[MIX_UNITS]; m++, u--) {
+	for (int m = 1; m < subproblem->sizes[MIX_UNITS]; m++, u--) {
 		while (first->places[u] < 0)
 			u--;
 		struct unit_work unit = added_by_keeping(shapes, u);
-		cell->moved[m] = cell->moved[m - 1];
-		cell->kept[m] = cell->kept[m - 1];
-		add_unit(&cell->moved[m], &cell->kept[m], &unit);
+		subproblem->moved[m] = subproblem->moved[m - 1];
+		subproblem->kept[m] = subproblem->kept[m - 1];
+		add_unit(&subproblem->moved[m], &subproblem->kept[m], &unit);
 	}
 }
 
 /* The last units are offloaded. What is of no unit is the least of both. */
-static void fill_hosted(struct mix_cell *cell, const struct shapes *shapes)
+static void fill_hosted(struct subproblem *subproblem, const struct shapes *shapes)
 {
 	const struct shape *first = shapes->of[0][0];
-	int last = cell->hosts, u = first->n - 1;
+	int last = subproblem->hosts, u = first->n - 1;
 	struct work work = {0};
 	int64_t kept = 0, end = 0;
 	for (int i = 0; i <= first->n; i++)
@@ -313,29 +313,31 @@ static void fill_hosted(struct mix_cell *cell, const struct shapes *shapes)
 			       : min_i64(least_at_end(shapes, i, false),
 					 least_at_end(shapes, i, true));
 	if (last == 0)
-		cell->at_end[0] = end;
+		subproblem->at_end[0] = end;
 	for (int k = last - 1; k >= 0; k--, u--) {
 		while (first->host_places[u] < 0)
 			u--;
-		struct unit_work unit = added_by_hosting(cell, shapes, u);
+		struct unit_work unit = added_by_hosting(subproblem, shapes, u);
 		add_unit(&work, &kept, &unit);
 		end += least_at_end(shapes, u, true) - least_at_end(shapes, u, false);
-		cell->hosted[k] = work;
-		cell->hosted_kept[k] = kept;
-		cell->at_end[k] = end;
+		subproblem->hosted[k] = work;
+		subproblem->hosted_kept[k] = kept;
+		subproblem->at_end[k] = end;
 	}
 }
 
-static void fill_rest(struct mix_cell *cell, const struct shapes *shapes)
+static void fill_rest(struct subproblem *subproblem, const struct shapes *shapes)
 {
 	struct shape rest = *shapes->of[0][0];
 	for (int i = 0; i < 4; i++)
 		merge_rest(&rest, shapes->of[i / 2][i % 2]);
-	cell->apart = rest.apart + min_i64(shapes->of[0][0]->reduced, shapes->of[1][0]->reduced);
-	cell->fixed = rest.fixed;
-	cell->communication = rest.communication;
-	for (int e = 0; e < ENGINES_MAX && cell->hosts > 0; e++)
-		cell->communication.idle[e] = 0; /* what updates take is counted unit by unit */
+	subproblem->apart =
+		rest.apart + min_i64(shapes->of[0][0]->reduced, shapes->of[1][0]->reduced);
+	subproblem->fixed = rest.fixed;
+	subproblem->communication = rest.communication;
+	for (int e = 0; e < ENGINES_MAX && subproblem->hosts > 0; e++)
+		subproblem->communication.idle[e] =
+			0; /* what updates take is counted unit by unit */
 }
 
 static bool are_alike(const struct shape *a, const struct shape *b)
@@ -343,46 +345,47 @@ static bool are_alike(const struct shape *a, const struct shape *b)
 	return a->units != NULL && b->units != NULL && a->n == b->n;
 }
 
-/* All four, from those that the cell chooses between. A choice that one of them lacks is none. */
-static bool find_shapes(struct mix_probes *probes, struct mix_cell *cell, struct arena *arena,
+/* All four, from those that the subproblem chooses between. A choice that one of them lacks is
+ * none. */
+static bool find_shapes(struct samples *samples, struct subproblem *subproblem, struct arena *arena,
 	struct shapes *shapes, struct error *error)
 {
 	struct shape *made = ARENA_ARRAY(arena, struct shape, 4);
-	bool offloads = cell->hosts > 0;
-	for (int keeps = 0; keeps < (cell->units > 0 ? 2 : 1); keeps++)
+	bool offloads = subproblem->hosts > 0;
+	for (int keeps = 0; keeps < (subproblem->units > 0 ? 2 : 1); keeps++)
 		for (int host = 0; host < (offloads ? 2 : 1); host++)
-			if (!find_shape(probes, cell, keeps, offloads && !host, arena,
+			if (!find_shape(samples, subproblem, keeps, offloads && !host, arena,
 				    &made[2 * keeps + host], error))
 				return false;
 	if (offloads && !(are_alike(&made[0], &made[1]) &&
-				(cell->units == 0 || are_alike(&made[2], &made[3])))) {
-		cell->hosts = 0;
+				(subproblem->units == 0 || are_alike(&made[2], &made[3])))) {
+		subproblem->hosts = 0;
 		made[0] = made[1];
 		made[2] = made[3];
 	}
-	if (cell->units > 0 && !are_alike(&made[0], &made[2])) {
-		cell->units = 0;
-		cell->knobs.reshards = false;
+	if (subproblem->units > 0 && !are_alike(&made[0], &made[2])) {
+		subproblem->units = 0;
+		subproblem->knobs.reshards = false;
 	}
 	for (int i = 0; i < 4; i++)
-		shapes->of[i / 2][i % 2] =
-			&made[(cell->units > 0 ? i & 2 : 0) + (cell->hosts > 0 ? i & 1 : 0)];
+		shapes->of[i / 2][i % 2] = &made[(subproblem->units > 0 ? i & 2 : 0) +
+						 (subproblem->hosts > 0 ? i & 1 : 0)];
 	return true;
 }
 
-static bool fill_shapes(
-	struct mix_probes *probes, struct mix_cell *cell, struct arena *arena, struct error *error)
+static bool fill_shapes(struct samples *samples, struct subproblem *subproblem, struct arena *arena,
+	struct error *error)
 {
 	struct shapes shapes;
-	if (!find_shapes(probes, cell, arena, &shapes, error))
+	if (!find_shapes(samples, subproblem, arena, &shapes, error))
 		return false;
-	cell->sizes[MIX_UNITS] = (int)max_i64(cell->units, 1);
-	cell->sizes[MIX_STAYS] = (int)max_i64(cell->hosts, 1);
+	subproblem->sizes[MIX_UNITS] = (int)max_i64(subproblem->units, 1);
+	subproblem->sizes[MIX_STAYS] = (int)max_i64(subproblem->hosts, 1);
 	if (shapes.of[0][0]->units == NULL)
 		return true;
-	fill_moved(cell, &shapes);
-	fill_hosted(cell, &shapes);
-	fill_rest(cell, &shapes);
+	fill_moved(subproblem, &shapes);
+	fill_hosted(subproblem, &shapes);
+	fill_rest(subproblem, &shapes);
 	return true;
 }
 
@@ -394,34 +397,35 @@ static struct mix_load new_load(struct arena *arena, int n)
 		.saved = ARENA_ARRAY(arena, int64_t, n)};
 }
 
-static void make_tables(struct mix_cell *cell, struct arena *arena)
+static void make_tables(struct subproblem *subproblem, struct arena *arena)
 {
 	for (int c = MIX_FULL; c <= MIX_SOME; c++)
-		cell->loads[c] = new_load(arena, cell->sizes[c]);
-	cell->moved = ARENA_ARRAY(arena, struct work, cell->units + 1);
-	cell->kept = ARENA_ARRAY(arena, int64_t, cell->units + 1);
-	cell->hosted = ARENA_ARRAY(arena, struct work, cell->hosts + 1);
-	cell->hosted_kept = ARENA_ARRAY(arena, int64_t, cell->hosts + 1);
-	cell->at_end = ARENA_ARRAY(arena, int64_t, cell->hosts + 1);
+		subproblem->loads[c] = new_load(arena, subproblem->sizes[c]);
+	subproblem->moved = ARENA_ARRAY(arena, struct work, subproblem->units + 1);
+	subproblem->kept = ARENA_ARRAY(arena, int64_t, subproblem->units + 1);
+	subproblem->hosted = ARENA_ARRAY(arena, struct work, subproblem->hosts + 1);
+	subproblem->hosted_kept = ARENA_ARRAY(arena, int64_t, subproblem->hosts + 1);
+	subproblem->at_end = ARENA_ARRAY(arena, int64_t, subproblem->hosts + 1);
 }
 
-bool mix_cell_build(struct mix_probes *probes, const struct plan *plan,
-	const struct mix_knobs *knobs, struct arena *arena, struct mix_cell *cell,
+bool subproblem_build(struct samples *samples, const struct plan *plan,
+	const struct mix_knobs *knobs, struct arena *arena, struct subproblem *subproblem,
 	struct error *error)
 {
-	const struct question *question = probes->question;
+	const struct question *question = samples->question;
 	int layers = (int)question->model->architecture.layers;
 	bool root;
 	struct error mine = {0};
 	int64_t units = plan_units(plan, question->model, &root);
-	*cell = (struct mix_cell){.plan = *plan,
+	*subproblem = (struct subproblem){.plan = *plan,
 		.knobs = *knobs,
 		.blocks = knobs->full ? layers : 0,
 		.units = knobs->reshards ? (int)units - root : 0,
 		.hosts = knobs->offloads && units > 1 ? (int)units : 0};
-	cell->sizes[MIX_FULL] = cell->blocks + 1;
-	cell->sizes[MIX_SOME] = knobs->selective ? layers + 1 : 1;
-	make_tables(cell, arena);
-	return (fill_loads(probes, cell, &mine) && fill_shapes(probes, cell, arena, &mine)) ||
+	subproblem->sizes[MIX_FULL] = subproblem->blocks + 1;
+	subproblem->sizes[MIX_SOME] = knobs->selective ? layers + 1 : 1;
+	make_tables(subproblem, arena);
+	return (fill_loads(samples, subproblem, &mine) &&
+		       fill_shapes(samples, subproblem, arena, &mine)) ||
 	       error_set(error, mine.code, "%s", mine.message);
 }

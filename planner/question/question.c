@@ -3,7 +3,7 @@
 #include <string.h>
 
 const char *const objective_names[] = {"time", "memory", "network", NULL};
-const char *const verdict_names[] = {"chosen", "slower", "does_not_fit", "impossible", NULL};
+const char *const outcome_names[] = {"chosen", "slower", "does_not_fit", "impossible", NULL};
 const char *const find_names[] = {
 	"max-seq-len", "max-micro-batch", "min-gpus", "network-for", "scaling", NULL};
 

@@ -37,16 +37,16 @@ const struct restriction *question_restriction(const struct question *question, 
 /* Neither fixed nor restricted. */
 bool question_leaves_open(const struct question *question, const char *knob);
 
-/* --- the answer ------------------------------------------------------------------------------ */
+/* --- the answer ------------------------------------------------------------------------------- */
 
 /* SLOWER: fits and lost, by whatever the objective counts. */
-enum verdict { VERDICT_CHOSEN, VERDICT_SLOWER, VERDICT_DOES_NOT_FIT, VERDICT_IMPOSSIBLE };
-extern const char *const verdict_names[];
+enum outcome { OUTCOME_CHOSEN, OUTCOME_SLOWER, OUTCOME_DOES_NOT_FIT, OUTCOME_IMPOSSIBLE };
+extern const char *const outcome_names[];
 
 struct candidate {
 	struct plan plan;
 	struct prediction prediction;
-	enum verdict verdict;
+	enum outcome outcome;
 	const char *why_not; /* one sentence with numbers; "" for the chosen one. IMPOSSIBLE: why
 				no plan could be made; the prediction is zeroed then */
 };
@@ -95,7 +95,7 @@ struct answer {
 	double bound; /* s: least bound of what was not simulated; the chosen time if nothing */
 };
 
-/* --- a plan that the user brings: `plan --compare` ------------------------------------------ */
+/* --- a plan that the user brings: `plan --compare` -------------------------------------------- */
 
 /* One knob in which it differs from the chosen plan, changed alone. */
 struct change {
@@ -112,7 +112,7 @@ struct comparison {
 	struct change *changes; /* what helps most first */
 };
 
-/* --- questions about a limit: `plan --find` ------------------------------------------------ */
+/* --- questions about a limit: `plan --find` --------------------------------------------------- */
 
 enum find {
 	FIND_MAX_SEQ_LEN,     /* the longest sequence that fits */

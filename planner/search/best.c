@@ -28,8 +28,8 @@ static int best_of(const struct search *search)
 	for (int s = 0; s < STRATEGY_COUNT; s++) {
 		int plan = search->closest[s];
 		if (plan >= 0 &&
-			(closest < 0 || search->outcomes[plan].costs.of[COST_MEMORY] <
-						search->outcomes[closest].costs.of[COST_MEMORY]))
+			(closest < 0 || search->known[plan].costs.of[COST_MEMORY] <
+						search->known[closest].costs.of[COST_MEMORY]))
 			closest = plan;
 	}
 	return closest;

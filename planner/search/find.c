@@ -18,8 +18,7 @@ static bool fix(struct question *question, const char *knob, int64_t value, stru
 		arena_printf(arena, "%lld", (long long)value), arena, error);
 }
 
-/* --- the largest value of a plan -----------------------------------------------------------------
- */
+/* --- the largest value of a plan -------------------------------------------------------------- */
 
 struct limit {
 	struct finder *finder;
@@ -88,72 +87,75 @@ static bool raise(struct limit *limit, const struct plan *plan, int64_t *best, b
 	return true;
 }
 
-/* --- cells: strategy and checkpointing -----------------------------------------------------------
- */
+/* --- combinations: strategy and checkpointing ------------------------------------------------- */
 
-struct cell {
+struct combination {
 	enum strategy strategy;
 	const char *checkpointing;
 	int64_t best;
 	const struct plan *plan; /* that reaches it */
 };
 
-enum { CELLS_MAX = 64 };
+enum { COMBINATIONS_MAX = 64 };
 
-static struct cell *cell_of(struct cell cells[CELLS_MAX], int *n, const struct plan *plan)
+static struct combination *combination_of(
+	struct combination combinations[COMBINATIONS_MAX], int *n, const struct plan *plan)
 {
 	for (int i = 0; i < *n; i++)
-		if (cells[i].strategy == plan->strategy &&
-			strcmp(cells[i].checkpointing, plan->activation_checkpointing) == 0)
-			return &cells[i];
-	if (*n == CELLS_MAX)
+		if (combinations[i].strategy == plan->strategy &&
+			strcmp(combinations[i].checkpointing, plan->activation_checkpointing) == 0)
+			return &combinations[i];
+	if (*n == COMBINATIONS_MAX)
 		return NULL;
-	cells[*n] = (struct cell){plan->strategy, plan->activation_checkpointing, 0, plan};
-	return &cells[(*n)++];
+	combinations[*n] =
+		(struct combination){plan->strategy, plan->activation_checkpointing, 0, plan};
+	return &combinations[(*n)++];
 }
 
-static bool fill_cells(struct limit *limit, const struct space *space, struct cell cells[CELLS_MAX],
-	int *n, struct error *error)
+static bool fill_combinations(struct limit *limit, const struct space *space,
+	struct combination combinations[COMBINATIONS_MAX], int *n, struct error *error)
 {
 	for (int i = 0; i < space->n; i++) {
-		struct cell *cell = cell_of(cells, n, &space->plans[i]);
+		struct combination *combination = combination_of(combinations, n, &space->plans[i]);
 		bool raised;
-		if (cell == NULL)
+		if (combination == NULL)
 			continue;
-		if (!raise(limit, &space->plans[i], &cell->best, &raised, error))
+		if (!raise(limit, &space->plans[i], &combination->best, &raised, error))
 			return false;
 		if (raised)
-			cell->plan = &space->plans[i];
+			combination->plan = &space->plans[i];
 	}
 	return true;
 }
 
-static const char *cell_name(const struct limit *limit, const struct cell *cell)
+static const char *combination_name(
+	const struct limit *limit, const struct combination *combination)
 {
 	struct arena *arena = limit->finder->arena;
-	const char *name = arena_printf(
-		arena, "%s, checkpointing %s", strategy_names[cell->strategy], cell->checkpointing);
-	if (cell->best == 0)
+	const char *name = arena_printf(arena, "%s, checkpointing %s",
+		strategy_names[combination->strategy], combination->checkpointing);
+	if (combination->best == 0)
 		return name;
-	return arena_printf(arena, "%s: %lld %s", name, (long long)(cell->best * limit->step),
-		limit->finder->finding->unit);
+	return arena_printf(arena, "%s: %lld %s", name,
+		(long long)(combination->best * limit->step), limit->finder->finding->unit);
 }
 
-static bool add_cell(struct limit *limit, const struct cell *cell, struct error *error)
+static bool add_combination(
+	struct limit *limit, const struct combination *combination, struct error *error)
 {
 	struct finder *finder = limit->finder;
 	struct exposure exposure;
-	int64_t value = cell->best > 0 ? cell->best : 1;
-	struct found *row =
-		find_row(finder, cell_name(limit, cell), (double)(cell->best * limit->step));
+	int64_t value = combination->best > 0 ? combination->best : 1;
+	struct found *row = find_row(finder, combination_name(limit, combination),
+		(double)(combination->best * limit->step));
 	char bytes[32];
 	row->devices = topology_devices(finder->question->topology);
-	row->plan = with_value(limit, cell->plan, value);
+	row->plan = with_value(limit, combination->plan, value);
 	row->has_plan = true;
 	if (!evaluator_run_closely(&limit->evaluator, &row->plan, finder->arena, &row->prediction,
 		    &exposure, error))
 		return false;
-	if (cell->best == 0)
+	if (combination->best == 0)
 		row->note = arena_printf(finder->arena, "not even %lld: over by %s",
 			(long long)limit->step,
 			format_bytes(bytes, (double)prediction_excess_bytes(&row->prediction)));
@@ -179,13 +181,13 @@ static bool find_limit(struct limit *limit, const struct question *question, str
 {
 	struct finder *finder = limit->finder;
 	struct space space;
-	struct cell cells[CELLS_MAX];
+	struct combination combinations[COMBINATIONS_MAX];
 	int n = 0;
 	limit->evaluator.question = question;
 	bool ok = space_build(question, finder->arena, &space, error) &&
-		  fill_cells(limit, &space, cells, &n, error);
+		  fill_combinations(limit, &space, combinations, &n, error);
 	for (int i = 0; i < n && ok; i++)
-		ok = add_cell(limit, &cells[i], error);
+		ok = add_combination(limit, &combinations[i], error);
 	finder->finding->evaluated = limit->evaluator.evaluated;
 	mark_answer(finder->finding);
 	space_finish(&space);
@@ -193,8 +195,7 @@ static bool find_limit(struct limit *limit, const struct question *question, str
 	return ok;
 }
 
-/* --- the two questions ---------------------------------------------------------------------------
- */
+/* --- the two questions ------------------------------------------------------------------------ */
 
 /* The micro-batch is 1 unless it was given; a global batch says nothing about one sequence. */
 static bool one_sequence(struct question *question, struct arena *arena, struct error *error)

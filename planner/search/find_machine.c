@@ -26,8 +26,7 @@ static const char *count(struct arena *arena, int64_t n, const char *what)
 	return arena_printf(arena, "%lld %s%s", (long long)n, what, n == 1 ? "" : "s");
 }
 
-/* --- machines ------------------------------------------------------------------------------------
- */
+/* --- machines --------------------------------------------------------------------------------- */
 
 static struct topology with_nodes(const struct topology *topology, int64_t nodes)
 {
@@ -50,8 +49,7 @@ static bool search_on(struct finder *finder, const struct topology *topology, co
 	return find_best(finder, &question, what, value, row, error);
 }
 
-/* --- fewest devices ------------------------------------------------------------------------------
- */
+/* --- fewest devices --------------------------------------------------------------------------- */
 
 static bool try_devices(
 	struct finder *finder, int64_t devices, struct found **row, struct error *error)
@@ -129,8 +127,7 @@ bool find_devices(struct finder *finder, struct error *error)
 	return true;
 }
 
-/* --- network -------------------------------------------------------------------------------------
- */
+/* --- network ---------------------------------------------------------------------------------- */
 
 #define GBIT                (1e9 / 8)
 #define BANDWIDTH_PRECISION 1.01
@@ -231,8 +228,7 @@ bool find_network(struct finder *finder, double target, struct error *error)
 	return true;
 }
 
-/* --- scaling -------------------------------------------------------------------------------------
- */
+/* --- scaling ---------------------------------------------------------------------------------- */
 
 /* Throughput per device, relative to the fewest nodes on which a plan fits. */
 static void add_efficiencies(struct finding *finding)

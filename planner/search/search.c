@@ -45,8 +45,7 @@ static struct ticket *queue(const struct search *search, int first, int end, enu
 	return tickets;
 }
 
-/* --- simulating ----------------------------------------------------------------------------------
- */
+/* --- simulating ------------------------------------------------------------------------------- */
 
 /* A plan that the builder refuses is no plan; any other error ends the search. `schedule`: the
  * plan's, NULL when it is not at hand. What takes longer than `slow` seconds (0: none) is not
@@ -55,30 +54,30 @@ static bool simulate_plan(struct search *search, int index, const struct schedul
 	double slow, struct error *error)
 {
 	const struct plan *plan = &search->space.plans[index];
-	struct outcome *outcome = &search->outcomes[index];
+	struct known *known = &search->known[index];
 	struct bound *bound = &search->bounds.of[index];
 	struct prediction prediction;
 	struct error mine = {0};
 	if (schedule == NULL)
 		schedule = evaluator_emit(&search->evaluator, plan);
 	if (!evaluator_run_emitted(&search->evaluator, schedule, slow, &prediction, &mine)) {
-		outcome->simulated = outcome->refused = true;
+		known->simulated = known->refused = true;
 		return mine.code == EXIT_CODE_USAGE ||
 		       error_set(error, mine.code, "%s", mine.message);
 	}
 	bound->time = prediction.step_time;
 	if (slow > 0 && prediction.step_time > slow)
 		return true;
-	outcome->simulated = true;
+	known->simulated = true;
 	search->limit = prediction.memory_limit_bytes;
-	outcome->fits = prediction.fits;
-	outcome->costs = costs_of(search->question, plan, &prediction);
-	if (outcome->fits == FITS_NO)
+	known->fits = prediction.fits;
+	known->costs = costs_of(search->question, plan, &prediction);
+	if (known->fits == FITS_NO)
 		return true;
 	ranking_add(&search->ranking, &(struct ranked){.plan = index,
 					      .strategy = plan->strategy,
-					      .tight = outcome->fits == FITS_TIGHT,
-					      .costs = outcome->costs});
+					      .tight = known->fits == FITS_TIGHT,
+					      .costs = known->costs});
 	return true;
 }
 
@@ -99,9 +98,9 @@ static const struct schedule *tighten(struct search *search, int index)
 {
 	const struct plan *plan = &search->space.plans[index], small = bounds_small(plan);
 	const struct schedule *schedule;
-	if (search->outcomes[index].tightened)
+	if (search->known[index].tightened)
 		return NULL;
-	search->outcomes[index].tightened = true;
+	search->known[index].tightened = true;
 	schedule = evaluator_emit(&search->evaluator, &small);
 	bounds_tighten(schedule, &search->evaluator.scratch, &search->bounds.of[index]);
 	return small.grad_accum == plan->grad_accum ? schedule : NULL;
@@ -136,15 +135,14 @@ static bool search_plans(struct search *search, struct error *error)
 	return ok;
 }
 
-/* --- strategies that do not fit ------------------------------------------------------------------
- */
+/* --- strategies that do not fit --------------------------------------------------------------- */
 
 static bool closer(const struct search *search, int a, int b)
 {
-	const struct costs *first = &search->outcomes[a].costs, *second;
+	const struct costs *first = &search->known[a].costs, *second;
 	if (b < 0)
 		return true;
-	second = &search->outcomes[b].costs;
+	second = &search->known[b].costs;
 	for (int i = 0; i < 2; i++) {
 		enum cost_kind kind = i == 0 ? COST_MEMORY : COST_TIME;
 		if (first->of[kind] != second->of[kind])
@@ -158,8 +156,8 @@ static bool closer(const struct search *search, int a, int b)
 static bool may_be_closer(struct search *search, int plan, int closest)
 {
 	const struct bound *bound = &search->bounds.of[plan];
-	int64_t least = closest < 0 ? INT64_MAX : search->outcomes[closest].costs.of[COST_MEMORY];
-	if (bound->memory <= least && closest >= 0 && !search->outcomes[plan].simulated)
+	int64_t least = closest < 0 ? INT64_MAX : search->known[closest].costs.of[COST_MEMORY];
+	if (bound->memory <= least && closest >= 0 && !search->known[plan].simulated)
 		tighten(search, plan);
 	return bound->memory <= least;
 }
@@ -202,15 +200,15 @@ static bool find_closest(struct search *search, enum strategy strategy, struct e
 	bool ok = true;
 	for (int i = 0; i < end - first && ok && tries < CLOSEST_TRIES; i++) {
 		int plan = plans[i].plan;
-		struct outcome *outcome = &search->outcomes[plan];
+		struct known *known = &search->known[plan];
 		if (!may_be_closer(search, plan, *closest))
 			continue;
-		if (!outcome->simulated) {
+		if (!known->simulated) {
 			search->pruned--; /* now it is simulated after all */
 			tries++;
 			ok = simulate_plan(search, plan, NULL, 0, error);
 		}
-		if (ok && !outcome->refused && closer(search, plan, *closest))
+		if (ok && !known->refused && closer(search, plan, *closest))
 			*closest = plan;
 	}
 	free(plans);
@@ -229,8 +227,7 @@ static bool find_all_closest(struct search *search, struct error *error)
 	return ok;
 }
 
-/* --- the Pareto front ----------------------------------------------------------------------------
- */
+/* --- the Pareto front ------------------------------------------------------------------------- */
 
 struct front {
 	int entries; /* of the ranking that it is of */
@@ -253,7 +250,7 @@ static struct costs least_costs(const struct search *search, int plan)
 static bool may_be_on_front(const struct search *search, struct front *front, int plan)
 {
 	const struct costs least = least_costs(search, plan);
-	if (search->outcomes[plan].simulated || too_large(search, plan))
+	if (search->known[plan].simulated || too_large(search, plan))
 		return false;
 	if (front->entries != search->ranking.n) {
 		front->n = ranking_pareto(&search->ranking, front->of, RANKING_PARETO_MAX);
@@ -284,7 +281,7 @@ static bool consider_for_front(
 		return true;
 	double slow = too_slow(search, front, plan);
 	bool ok = simulate_plan(search, plan, schedule, slow, error);
-	search->pruned -= search->outcomes[plan].simulated; /* it is now after all */
+	search->pruned -= search->known[plan].simulated; /* it is now after all */
 	return ok;
 }
 
@@ -306,8 +303,7 @@ static bool search_front(struct search *search, struct error *error)
 	return ok;
 }
 
-/* --- the whole -----------------------------------------------------------------------------------
- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 /* Of the plans that miss by least; INT64_MAX when none was made. */
 static int64_t least_peak(const struct search *search)
@@ -316,7 +312,7 @@ static int64_t least_peak(const struct search *search)
 	for (int s = 0; s < STRATEGY_COUNT; s++)
 		if (search->closest[s] >= 0)
 			least = min_i64(
-				least, search->outcomes[search->closest[s]].costs.of[COST_MEMORY]);
+				least, search->known[search->closest[s]].costs.of[COST_MEMORY]);
 	return least;
 }
 
@@ -329,9 +325,9 @@ static bool search_once(const struct question *question, bool offloads, struct a
 	if (!space_build(question, arena, &search->space, error) ||
 		!bounds_build(question, &search->space, &search->bounds, error))
 		return false;
-	search->outcomes = calloc((size_t)search->space.n, sizeof(*search->outcomes));
-	if (search->outcomes == NULL)
-		base_out_of_memory((size_t)search->space.n * sizeof(*search->outcomes));
+	search->known = calloc((size_t)search->space.n, sizeof(*search->known));
+	if (search->known == NULL)
+		base_out_of_memory((size_t)search->space.n * sizeof(*search->known));
 	bool ok = search_plans(search, error);
 	search->least_uniform = search->least_skipped;
 	if (question->mixes)
@@ -363,7 +359,7 @@ bool search_run(const struct question *question, struct arena *arena, struct sea
 
 void search_finish(struct search *search)
 {
-	free(search->outcomes);
+	free(search->known);
 	ranking_finish(&search->ranking);
 	evaluator_finish(&search->evaluator);
 	bounds_finish(&search->bounds);

@@ -36,8 +36,7 @@ static void axis_add_int(struct axis *axis, int64_t value, struct arena *arena)
 	axis_add(axis, arena_printf(arena, "%lld", (long long)value));
 }
 
-/* --- what the user said --------------------------------------------------------------------------
- */
+/* --- what the user said ----------------------------------------------------------------------- */
 
 static bool given(const struct question *question, int axis)
 {
@@ -144,8 +143,7 @@ static void restrict_axis(struct filling *f, int axis)
 	values->n = n;
 }
 
-/* --- shard groups --------------------------------------------------------------------------------
- */
+/* --- shard groups ----------------------------------------------------------------------------- */
 
 int space_shard_groups(const struct topology *topology, int64_t groups[SPACE_VALUES_MAX])
 {
@@ -196,8 +194,7 @@ static void add_reshards(struct filling *f)
 		axis_add_int(&f->axes->of[AXIS_RESHARD], node, f->arena);
 }
 
-/* --- wrap ----------------------------------------------------------------------------------------
- */
+/* --- wrap ------------------------------------------------------------------------------------- */
 
 static bool same_units(const struct wrapped *a, int n_a, const struct wrapped *b, int n_b)
 {
@@ -233,8 +230,7 @@ static void add_wraps(struct filling *f)
 		axis->n = space_wraps(f->plan, f->question->model, f->arena, axis->values);
 }
 
-/* --- prefetch ------------------------------------------------------------------------------------
- */
+/* --- prefetch --------------------------------------------------------------------------------- */
 
 static void add_switch(struct filling *f, int axis, const char *first, const char *second)
 {
@@ -258,8 +254,7 @@ static void add_prefetches(struct filling *f)
 		add_switch(f, AXIS_LIMITER, "true", "false");
 }
 
-/* --- checkpointing -------------------------------------------------------------------------------
- */
+/* --- checkpointing ---------------------------------------------------------------------------- */
 
 static void add_checkpointings(struct filling *f)
 {
@@ -270,8 +265,7 @@ static void add_checkpointings(struct filling *f)
 			axis_add(&f->axes->of[AXIS_CHECKPOINTING], checkpointing_names[c]);
 }
 
-/* --- batch ---------------------------------------------------------------------------------------
- */
+/* --- batch ------------------------------------------------------------------------------------ */
 
 static void add_divisors(struct filling *f, int64_t per_rank)
 {

@@ -15,8 +15,7 @@ struct enumeration {
 	struct error unused[QUESTION_RESTRICTIONS_MAX];
 };
 
-/* --- listed values -------------------------------------------------------------------------------
- */
+/* --- listed values ---------------------------------------------------------------------------- */
 
 /* The user's list that axis `axis` takes its values from; -1 when there is none. */
 static int list_of(const struct enumeration *e, int axis)
@@ -58,8 +57,7 @@ static bool all_used(const struct enumeration *e, struct error *error)
 	return true;
 }
 
-/* --- points --------------------------------------------------------------------------------------
- */
+/* --- points ----------------------------------------------------------------------------------- */
 
 /* With a single micro-batch there is one synchronisation, whatever the knob says. */
 static bool repeats(const struct enumeration *e, const struct plan *plan)
@@ -105,8 +103,7 @@ static bool add_points(
 	return any;
 }
 
-/* --- strategies ----------------------------------------------------------------------------------
- */
+/* --- strategies ------------------------------------------------------------------------------- */
 
 /* The plan of the strategy with everything open at its default; it tells the runtime, whose knobs
  * the axes are. */

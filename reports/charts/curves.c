@@ -243,9 +243,9 @@ static void add_candidates(const struct cloud *cloud, const struct plan *chosen,
 		describe_candidate(point->candidate, chosen, &words);
 		chart_mark(&cloud->chart, (int)point->candidate->plan.strategy,
 			(double)point->bytes, point->tokens_per_s,
-			point->candidate->verdict == VERDICT_DOES_NOT_FIT, text_string(&words),
+			point->candidate->outcome == OUTCOME_DOES_NOT_FIT, text_string(&words),
 			text);
-		if (point->candidate->verdict == VERDICT_CHOSEN)
+		if (point->candidate->outcome == OUTCOME_CHOSEN)
 			text_printf(text,
 				"<svg overflow=\"visible\" x=\"%.2f%%\" y=\"%.2f%%\"><path "
 				"class=\"mark "

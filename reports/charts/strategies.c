@@ -217,14 +217,14 @@ static void add_candidate(const struct candidate *candidate, struct bars *bars)
 {
 	int before = bars->n;
 
-	if (candidate->verdict == VERDICT_IMPOSSIBLE)
+	if (candidate->outcome == OUTCOME_IMPOSSIBLE)
 		return;
 	add_bar_row(&candidate->plan, &candidate->prediction, bars);
 	if (bars->n == before)
 		return;
 	struct bar_row *row = &bars->rows[before];
-	row->chosen = candidate->verdict == VERDICT_CHOSEN;
-	row->fits = candidate->verdict != VERDICT_DOES_NOT_FIT;
+	row->chosen = candidate->outcome == OUTCOME_CHOSEN;
+	row->fits = candidate->outcome != OUTCOME_DOES_NOT_FIT;
 	row->why = candidate->why_not;
 }
 

@@ -123,7 +123,7 @@ void report_csv(const struct report *reports, int n, struct text *text)
 				text);
 		for (int i = 0; answer != NULL && i < answer->n_alternatives; i++) {
 			const struct candidate *candidate = &answer->alternatives[i];
-			bool built = candidate->verdict != VERDICT_IMPOSSIBLE;
+			bool built = candidate->outcome != OUTCOME_IMPOSSIBLE;
 			add_plan_row(report, &candidate->plan,
 				built ? &candidate->prediction : NULL, candidate->why_not, text);
 		}

@@ -75,12 +75,12 @@ static void write_candidate(
 {
 	writer_begin_map(writer, key);
 	write_plan(&candidate->plan, writer);
-	if (candidate->verdict == VERDICT_IMPOSSIBLE)
+	if (candidate->outcome == OUTCOME_IMPOSSIBLE)
 		writer_string(writer, "prediction", NULL);
 	else
 		write_prediction(&candidate->prediction, writer);
-	if (candidate->verdict != VERDICT_CHOSEN) {
-		writer_string(writer, "verdict", verdict_names[candidate->verdict]);
+	if (candidate->outcome != OUTCOME_CHOSEN) {
+		writer_string(writer, "verdict", outcome_names[candidate->outcome]);
 		writer_string(writer, "why_not", or_empty(candidate->why_not));
 	}
 	writer_end_map(writer);

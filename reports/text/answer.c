@@ -53,22 +53,22 @@ static void add_figures(const struct prediction *prediction, struct grid *grid)
 static void add_candidate(const struct candidate *candidate, const struct plan *chosen,
 	bool reasons, struct grid *grid)
 {
-	static const enum grid_mark marks[] = {[VERDICT_CHOSEN] = GRID_GOOD,
-		[VERDICT_DOES_NOT_FIT] = GRID_BAD,
-		[VERDICT_IMPOSSIBLE] = GRID_BAD,
-		[VERDICT_SLOWER] = GRID_PLAIN};
+	static const enum grid_mark marks[] = {[OUTCOME_CHOSEN] = GRID_GOOD,
+		[OUTCOME_DOES_NOT_FIT] = GRID_BAD,
+		[OUTCOME_IMPOSSIBLE] = GRID_BAD,
+		[OUTCOME_SLOWER] = GRID_PLAIN};
 	const struct plan *plan = &candidate->plan;
 
-	grid_row(grid, marks[candidate->verdict]);
+	grid_row(grid, marks[candidate->outcome]);
 	add_strategy(plan, chosen, grid);
 	if (reasons)
 		grid_add(grid, "%s",
-			candidate->verdict == VERDICT_CHOSEN ? "chosen"
+			candidate->outcome == OUTCOME_CHOSEN ? "chosen"
 							     : or_empty(candidate->why_not));
 	grid_add(grid, "%s", plan->activation_checkpointing);
 	grid_add_value(grid, (double)plan->micro_batch, "%lld x %lld", (long long)plan->micro_batch,
 		(long long)plan->grad_accum);
-	if (candidate->verdict == VERDICT_IMPOSSIBLE) {
+	if (candidate->outcome == OUTCOME_IMPOSSIBLE) {
 		for (int i = 0; i < 8; i++)
 			grid_add_value(grid, i < 3 ? INFINITY : 0, "-");
 	} else {
@@ -106,7 +106,7 @@ void front_grid(const struct answer *answer, struct grid *grid)
 		const struct prediction *p = &candidate->prediction;
 		struct text summary = {0};
 		char tokens[32];
-		grid_row(grid, candidate->verdict == VERDICT_CHOSEN ? GRID_GOOD : GRID_PLAIN);
+		grid_row(grid, candidate->outcome == OUTCOME_CHOSEN ? GRID_GOOD : GRID_PLAIN);
 		plan_summary(&candidate->plan, &summary);
 		grid_add(grid, "%s", text_string(&summary));
 		text_finish(&summary);
@@ -205,7 +205,7 @@ void add_no_answer(const struct answer *answer, struct text *text)
 		return;
 	for (int i = 0; i < answer->n_alternatives; i++) {
 		const struct candidate *candidate = &answer->alternatives[i];
-		if (candidate->verdict == VERDICT_IMPOSSIBLE)
+		if (candidate->outcome == OUTCOME_IMPOSSIBLE)
 			continue;
 		if (least == NULL ||
 			candidate->prediction.peak_memory_bytes < least->peak_memory_bytes)

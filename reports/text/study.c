@@ -161,7 +161,7 @@ static bool is_worth_drawing(const struct candidate *candidate)
 {
 	const struct prediction *prediction = &candidate->prediction;
 
-	return candidate->verdict != VERDICT_IMPOSSIBLE && prediction->step_time > 0 &&
+	return candidate->outcome != OUTCOME_IMPOSSIBLE && prediction->step_time > 0 &&
 	       (prediction->memory_limit_bytes == 0 ||
 		       prediction->peak_memory_bytes / 3 < prediction->memory_limit_bytes);
 }
@@ -219,7 +219,7 @@ void front_of(const struct answer *answer, struct arena *arena, struct front *fr
 	qsort(front->points, (size_t)front->n, sizeof(*front->points), compare_points);
 	for (int i = 0; i < front->n; i++) {
 		struct front_point *point = &front->points[i];
-		if (point->candidate->verdict == VERDICT_DOES_NOT_FIT ||
+		if (point->candidate->outcome == OUTCOME_DOES_NOT_FIT ||
 			point->tokens_per_s <= most)
 			continue;
 		point->best = true;
@@ -283,7 +283,7 @@ void pareto_grid(const struct front *front, const struct plan *chosen, struct gr
 		text_clear(&name);
 		candidate_name(plan, chosen, &name);
 		grid_row(
-			grid, point->candidate->verdict == VERDICT_CHOSEN ? GRID_GOOD : GRID_PLAIN);
+			grid, point->candidate->outcome == OUTCOME_CHOSEN ? GRID_GOOD : GRID_PLAIN);
 		grid_add(grid, "%s", text_string(&name));
 		grid_add(grid, "%s", plan->activation_checkpointing);
 		grid_add(grid, "%lld x %lld", (long long)plan->micro_batch,

@@ -42,8 +42,7 @@ bool collective_is_hierarchical(const struct runtime *runtime, const struct plac
 	return runtime->hierarchical && placement->nodes > 1 && placement->ranks_per_node > 1;
 }
 
-/* --- processes of one host ----------------------------------------------------------------------
- */
+/* --- processes of one host -------------------------------------------------------------------- */
 
 /* Bytes of memory that one rank reads and writes: a gather copies the whole result; a reduction
  * reads its chunk from every rank. */
@@ -69,8 +68,7 @@ static double host_time(const struct machine *machine, const struct placement *p
 	return latency + host_traffic(kind, ranks, bytes) / machine->memory_bandwidth;
 }
 
-/* --- CPU nodes over a network -------------------------------------------------------------------
- */
+/* --- CPU nodes over a network ----------------------------------------------------------------- */
 
 static double network_time(const struct topology *topology, const struct placement *placement,
 	enum collective_kind kind, double bytes)
@@ -84,8 +82,7 @@ static double network_time(const struct topology *topology, const struct placeme
 				(ranks - 1) / ranks * bytes / bandwidth);
 }
 
-/* --- one level ----------------------------------------------------------------------------------
- */
+/* --- one level -------------------------------------------------------------------------------- */
 
 static double modelled_time(const struct machine *machine, const struct placement *placement,
 	enum collective_kind kind, int64_t bytes)
@@ -148,8 +145,7 @@ static double level_time(const struct machine *machine, const struct placement *
 	return time >= 0 ? time : modelled_time(machine, placement, kind, bytes);
 }
 
-/* --- levels -------------------------------------------------------------------------------------
- */
+/* --- levels ----------------------------------------------------------------------------------- */
 
 /* All-gather: across nodes among ranks of equal local index, then inside the node; reduce-scatter
  * the other way round; all-reduce is one after the other with an all-reduce between. */
@@ -259,8 +255,7 @@ double cost_collective(const struct topology *topology, const struct runtime *ru
 	return cost_collective_choice(topology, NULL, runtime, kind, group, bytes).seconds;
 }
 
-/* --- wire and loads -----------------------------------------------------------------------------
- */
+/* --- wire and loads --------------------------------------------------------------------------- */
 
 /* A flat ring enters and leaves every node once: what one rank forwards is what a node sends
  * (docs/cost-model.md). Two levels send each node's part only. */

@@ -22,7 +22,7 @@ bool own_kernels(const struct machine *machine, const struct schedule *schedule)
 	return false;
 }
 
-/* --- rates of shapes that nobody measured --- */
+/* --- rates of shapes that nobody measured ----------------------------------------------------- */
 
 /* Measured figures around a size: logarithms, in a straight line between two of them. */
 struct line {
@@ -87,7 +87,7 @@ static double rate_of(const struct machine *machine, enum calibration_kernel_kin
 	return read_off(&line, width);
 }
 
-/* --- leaves --- */
+/* --- leaves ----------------------------------------------------------------------------------- */
 
 /* One kernel over so many elements of rows of that width; `passes` over memory where it was not
  * measured. */

@@ -60,7 +60,7 @@ void machine_init(struct machine *machine, const struct topology *topology,
  * with others, and the host's memory, which all share. */
 double machine_link_bandwidth(const struct topology *topology);
 
-/* --- matrix products: gemm.c, product.c */
+/* --- matrix products: gemm.c, product.c ------------------------------------------------------- */
 
 /* Seconds of arithmetic of one (batched) product: tiles and waves on a GPU,
  * saturation on a CPU (docs/cost-model.md). Without launch and memory traffic. */
@@ -85,7 +85,7 @@ double product_ratio(const struct machine *machine, const struct gemm_shape *gem
 /* No product is faster than by the model times this; at most 1. */
 double product_least_ratio(const struct machine *machine);
 
-/* --- generations: priors.c */
+/* --- generations: priors.c -------------------------------------------------------------------- */
 
 /* How many times as long a product of 2-byte elements takes when a row of an operand or of the
  * result is no multiple of 16 bytes. */
@@ -97,7 +97,7 @@ bool generation_sources_agree(enum device_generation generation);
 /* Steps of devices of this generation are published, so that its figures are known in a step. */
 bool generation_has_steps(enum device_generation generation);
 
-/* --- the slowest of many: straggler.c */
+/* --- the slowest of many: straggler.c --------------------------------------------------------- */
 
 /* How much longer arithmetic takes on the slowest device of this topology than on that of one node
  * of eight, where the rates of `machine.c` come from; >= 1, and 1 up to eight devices and on CPUs,

@@ -7,8 +7,7 @@
  * 68937: about 1000 on one stream, as many on each of three). */
 static const double gpu_launch_queue = 1024;
 
-/* --- setting up ---------------------------------------------------------------------------------
- */
+/* --- setting up ------------------------------------------------------------------------------- */
 
 /* On a CPU the issuing thread computes, and one communication thread carries out the rest: the
  * collectives and what follows them on their streams, in issue order. */
@@ -160,8 +159,7 @@ void engine_init(struct engine *engine, const struct schedule *schedule, int cla
 		engine->unfinished[step] = engine->n_ops;
 }
 
-/* --- starting and finishing ---------------------------------------------------------------------
- */
+/* --- starting and finishing ------------------------------------------------------------------- */
 
 /* The instance at the head of a queue; -1 when the queue is through. */
 static int head_of(const struct engine *engine, const struct queue *queue)
@@ -263,8 +261,7 @@ static bool start(struct engine *engine, struct queue *queue, double *next)
 	return true;
 }
 
-/* --- time ---------------------------------------------------------------------------------------
- */
+/* --- time ------------------------------------------------------------------------------------- */
 
 /* Kernels end no earlier than the host has launched the last of them. */
 static double end_of(const struct engine *engine, const struct queue *queue)

@@ -31,8 +31,7 @@ struct pools {
 	struct pieces pieces;
 };
 
-/* --- the tensors of a buffer ---------------------------------------------------------------------
- */
+/* --- the tensors of a buffer ------------------------------------------------------------------ */
 
 static void add(struct pieces *pieces, int64_t bytes)
 {
@@ -168,8 +167,7 @@ static void cut(struct pools *pools, const struct buffer *buffer)
 	add(&pools->pieces, left < 0 ? buffer->bytes : left);
 }
 
-/* --- takes and gives -----------------------------------------------------------------------------
- */
+/* --- takes and gives -------------------------------------------------------------------------- */
 
 /* Whether two buffers are cut alike: the same tensors of blocks that are alike, of units that are
  * alike. */

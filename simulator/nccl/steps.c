@@ -43,8 +43,7 @@ bool nccl_shows_steps(const struct topology *topology, const struct placement *p
 	       (placement->nodes > 1 && topology->network.kind != NETWORK_EFA);
 }
 
-/* --- across nodes -------------------------------------------------------------------------------
- */
+/* --- across nodes ----------------------------------------------------------------------------- */
 
 /* What a byte takes longer by LL128 than by Simple, as NCCL believes: releases that cap LL128 below
  * what the graph has leave it early. */
@@ -91,8 +90,7 @@ static double across_time(const struct nccl_ring *ring, const struct topology *t
 	return latency + transfer;
 }
 
-/* --- inside a node ------------------------------------------------------------------------------
- */
+/* --- inside a node ---------------------------------------------------------------------------- */
 
 /* What a protocol gets of links with that bus bandwidth. */
 static double bandwidth_on(const struct nccl_ring *ring, enum nccl_protocol protocol, double bus)

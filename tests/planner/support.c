@@ -231,7 +231,7 @@ const struct candidate *find_strategy(const struct answer *answer, enum strategy
 static void print_candidate(const struct candidate *candidate, struct text *text)
 {
 	plan_summary(&candidate->plan, text);
-	text_printf(text, " | %s | %s | ", verdict_names[candidate->verdict], candidate->why_not);
+	text_printf(text, " | %s | %s | ", outcome_names[candidate->outcome], candidate->why_not);
 	text_number(text, candidate->prediction.step_time);
 	text_printf(text, " %lld\n", (long long)candidate->prediction.peak_memory_bytes);
 }

@@ -40,7 +40,7 @@ static void test_7b_on_2x8(void **state)
 	begin(&f, "llama-2-7b", "2xdgx-a100-80gb");
 	struct answer answer = ask(&f.question, &f.arena);
 	assert_non_null(answer.chosen);
-	assert_int_equal(answer.chosen->verdict, VERDICT_CHOSEN);
+	assert_int_equal(answer.chosen->outcome, OUTCOME_CHOSEN);
 	assert_string_equal(answer.chosen->why_not, "");
 	assert_true(answer.chosen->prediction.fits != FITS_NO);
 	assert_true(answer.chosen->prediction.peak_memory_bytes <= INT64_C(80) << 30);
@@ -50,7 +50,7 @@ static void test_7b_on_2x8(void **state)
 	for (int s = 0; s < STRATEGY_ZERO_1; s++)
 		assert_non_null(find_strategy(&answer, (enum strategy)s));
 	/* 16 bytes a parameter are 100 GiB: NO_SHARD cannot fit */
-	assert_int_equal(find_strategy(&answer, STRATEGY_NO_SHARD)->verdict, VERDICT_DOES_NOT_FIT);
+	assert_int_equal(find_strategy(&answer, STRATEGY_NO_SHARD)->outcome, OUTCOME_DOES_NOT_FIT);
 	assert_non_null(
 		strstr(find_strategy(&answer, STRATEGY_NO_SHARD)->why_not, "does not fit: peak "));
 	assert_int_equal(
@@ -71,7 +71,7 @@ static void test_every_other_has_a_reason(void **state)
 		const struct candidate *other = &answer.alternatives[i];
 		assert_true(strlen(other->why_not) > 10);
 		assert_null(strchr(other->why_not, '\n'));
-		if (other->verdict != VERDICT_SLOWER)
+		if (other->outcome != OUTCOME_SLOWER)
 			continue;
 		assert_non_null(strpbrk(other->why_not, "0123456789"));
 		assert_true(other->prediction.fits != FITS_NO);
@@ -94,7 +94,7 @@ static void test_order_of_alternatives(void **state)
 	for (int i = 0; i < STRATEGY_ZERO_1 - 1; i++) {
 		const struct candidate *other = &answer.alternatives[i];
 		int64_t time = costs_time(&other->plan, other->prediction.step_time);
-		if (other->verdict != VERDICT_SLOWER)
+		if (other->outcome != OUTCOME_SLOWER)
 			break;
 		assert_true(time >= before);
 		before = time;
@@ -155,7 +155,7 @@ static void test_nothing_fits(void **state)
 	int64_t before = 0;
 	for (int i = 0; i < answer.n_alternatives; i++) {
 		const struct candidate *other = &answer.alternatives[i];
-		assert_int_equal(other->verdict, VERDICT_DOES_NOT_FIT);
+		assert_int_equal(other->outcome, OUTCOME_DOES_NOT_FIT);
 		assert_int_equal(other->prediction.fits, FITS_NO);
 		assert_non_null(strstr(other->why_not, "over by "));
 		assert_true(other->prediction.peak_memory_bytes >= before);
@@ -383,7 +383,7 @@ static void test_impossible(void **state)
 	struct answer answer = ask(&f.question, &f.arena);
 	assert_int_equal(answer.chosen->plan.strategy, STRATEGY_NO_SHARD);
 	const struct candidate *other = find_strategy(&answer, STRATEGY_FULL_SHARD);
-	assert_int_equal(other->verdict, VERDICT_IMPOSSIBLE);
+	assert_int_equal(other->outcome, OUTCOME_IMPOSSIBLE);
 	assert_non_null(strstr(other->why_not, "pytorch-ddp"));
 	end(&f);
 }

@@ -76,7 +76,7 @@ static void test_too_large(void **state)
 	mine.grad_accum = 1;
 	mine.activation_checkpointing = "none";
 	struct comparison c = compare(&question, &mine, &answer, &arena);
-	assert_int_equal(c.mine.verdict, VERDICT_DOES_NOT_FIT);
+	assert_int_equal(c.mine.outcome, OUTCOME_DOES_NOT_FIT);
 	assert_non_null(strstr(c.statement, "does not fit"));
 	arena_finish(&arena);
 }

@@ -55,11 +55,11 @@ struct tally {
 };
 
 static void judge_mix(const struct question *question, struct evaluator *evaluator,
-	const struct mix_cell *cell, const int *mix, double slack, struct arena *arena,
+	const struct subproblem *subproblem, const int *mix, double slack, struct arena *arena,
 	struct tally *tally)
 {
-	struct plan plan = mix_plan(cell, mix, arena);
-	struct bound bound = mix_bound(question->topology, cell, mix);
+	struct plan plan = mix_plan(subproblem, mix, arena);
+	struct bound bound = mix_bound(question->topology, subproblem, mix);
 	struct prediction p;
 	struct error error = {0};
 	struct text text = {0};
@@ -80,38 +80,39 @@ static void judge_mix(const struct question *question, struct evaluator *evaluat
 	}
 }
 
-static void random_mix(const struct mix_cell *cell, uint64_t *state, int *mix)
+static void random_mix(const struct subproblem *subproblem, uint64_t *state, int *mix)
 {
 	for (int c = 0; c < MIX_CHOICES; c++)
-		mix[c] = (int)random_below(state, cell->sizes[c]);
-	if (cell->knobs.selective && mix[MIX_FULL] > mix[MIX_SOME])
+		mix[c] = (int)random_below(state, subproblem->sizes[c]);
+	if (subproblem->knobs.selective && mix[MIX_FULL] > mix[MIX_SOME])
 		mix[MIX_FULL] = mix[MIX_SOME];
 }
 
-static void judge_cells(const struct question *question, uint64_t *state, double slack,
+static void judge_subproblems(const struct question *question, uint64_t *state, double slack,
 	struct arena *arena, struct tally *tally)
 {
 	struct search search = {.question = question};
 	struct evaluator evaluator = {.question = question};
-	struct mix_probes probes;
+	struct samples samples;
 	struct error error = {0};
 	if (!space_build(question, arena, &search.space, &error))
 		return;
-	mix_probes_init(&probes, question);
+	samples_init(&samples, question);
 	for (int i = 0; i < search.space.n; i += 1 + (int)random_below(state, 40)) {
-		struct mix_cell cell;
+		struct subproblem subproblem;
 		struct mix_knobs knobs;
 		if (!mix_knobs(&search, &search.space.plans[i], &knobs))
 			continue;
-		if (!mix_cell_build(&probes, &search.space.plans[i], &knobs, arena, &cell, &error))
+		if (!subproblem_build(
+			    &samples, &search.space.plans[i], &knobs, arena, &subproblem, &error))
 			fail_msg("%s", error.message);
 		for (int j = 0; j < 4; j++) {
 			int mix[MIX_CHOICES];
-			random_mix(&cell, state, mix);
-			judge_mix(question, &evaluator, &cell, mix, slack, arena, tally);
+			random_mix(&subproblem, state, mix);
+			judge_mix(question, &evaluator, &subproblem, mix, slack, arena, tally);
 		}
 	}
-	mix_probes_finish(&probes);
+	samples_finish(&samples);
 	space_finish(&search.space);
 	evaluator_finish(&evaluator);
 }
@@ -122,7 +123,7 @@ static struct tally judge_random(uint64_t seed, int questions, double slack)
 	for (int i = 0; i < questions; i++) {
 		struct arena arena = {0};
 		struct question question = mixed_question(&seed, &arena);
-		judge_cells(&question, &seed, slack, &arena, &tally);
+		judge_subproblems(&question, &seed, slack, &arena, &tally);
 		arena_finish(&arena);
 	}
 	return tally;
@@ -155,7 +156,7 @@ enum { GRID = 8 };
 
 struct grid {
 	struct search *search;
-	const struct mix_cell *cell;
+	const struct subproblem *subproblem;
 	struct arena *arena;
 	struct point {
 		bool known, fits;
@@ -168,7 +169,7 @@ static struct point *point_at(struct grid *grid, const int *mix)
 	struct point *point =
 		&grid->of[mix[MIX_FULL]][mix[MIX_SOME]][mix[MIX_UNITS]][mix[MIX_STAYS]];
 	if (!point->known) {
-		struct plan plan = mix_plan(grid->cell, mix, grid->arena);
+		struct plan plan = mix_plan(grid->subproblem, mix, grid->arena);
 		struct prediction prediction;
 		struct error error = {0};
 		if (!evaluator_run(&grid->search->evaluator, &plan, &prediction, &error))
@@ -180,12 +181,12 @@ static struct point *point_at(struct grid *grid, const int *mix)
 	return point;
 }
 
-static bool is_mix(const struct mix_cell *cell, const int *mix)
+static bool is_mix(const struct subproblem *subproblem, const int *mix)
 {
 	for (int c = 0; c < MIX_CHOICES; c++)
-		if (mix[c] < 0 || mix[c] >= cell->sizes[c])
+		if (mix[c] < 0 || mix[c] >= subproblem->sizes[c])
 			return false;
-	return !cell->knobs.selective || mix[MIX_FULL] <= mix[MIX_SOME];
+	return !subproblem->knobs.selective || mix[MIX_FULL] <= mix[MIX_SOME];
 }
 
 static bool is_maximal(struct grid *grid, const int *mix)
@@ -194,25 +195,25 @@ static bool is_maximal(struct grid *grid, const int *mix)
 	for (int c = 0; c < MIX_CHOICES; c++) {
 		int next[MIX_CHOICES] = {mix[0], mix[1], mix[2], mix[3]};
 		next[c] += better[c];
-		if (is_mix(grid->cell, next) && point_at(grid, next)->fits)
+		if (is_mix(grid->subproblem, next) && point_at(grid, next)->fits)
 			return false;
 	}
 	return true;
 }
 
-/* Every maximal mix of a cell into `all`; uniform plans are there already. */
+/* Every maximal mix of a subproblem into `all`; uniform plans are there already. */
 static void add_maximal(struct grid *grid, struct ranking *all)
 {
-	const int *sizes = grid->cell->sizes;
+	const int *sizes = grid->subproblem->sizes;
 	for (int i = 0; i < sizes[0] * sizes[1] * sizes[2] * sizes[3]; i++) {
 		int mix[MIX_CHOICES], left = i;
 		for (int c = 0; c < MIX_CHOICES; left /= sizes[c++])
 			mix[c] = left % sizes[c];
-		if (!is_mix(grid->cell, mix) || !point_at(grid, mix)->fits ||
+		if (!is_mix(grid->subproblem, mix) || !point_at(grid, mix)->fits ||
 			!is_maximal(grid, mix))
 			continue;
 		ranking_add(all, &(struct ranked){.plan = 100000 + all->n,
-					 .strategy = grid->cell->plan.strategy,
+					 .strategy = grid->subproblem->plan.strategy,
 					 .costs = point_at(grid, mix)->costs,
 					 .mixed = true});
 	}
@@ -248,26 +249,26 @@ static bool is_first(const struct space *space, int plan)
 	return true;
 }
 
-static void add_cells(struct search *search, struct arena *arena, struct ranking *all)
+static void add_subproblems(struct search *search, struct arena *arena, struct ranking *all)
 {
-	struct mix_probes probes;
-	mix_probes_init(&probes, search->question);
+	struct samples samples;
+	samples_init(&samples, search->question);
 	for (int i = 0; i < search->space.n; i++) {
 		const struct plan *plan = &search->space.plans[i];
 		struct mix_knobs knobs;
 		struct error error = {0};
-		struct mix_cell cell;
+		struct subproblem subproblem;
 		if (!mix_knobs(search, plan, &knobs) || !is_first(&search->space, i))
 			continue;
-		if (!mix_cell_build(&probes, plan, &knobs, arena, &cell, &error))
+		if (!subproblem_build(&samples, plan, &knobs, arena, &subproblem, &error))
 			fail_msg("%s", error.message);
 		struct grid *grid = ARENA_NEW(arena, struct grid);
-		*grid = (struct grid){.search = search, .cell = &cell, .arena = arena};
+		*grid = (struct grid){.search = search, .subproblem = &subproblem, .arena = arena};
 		for (int c = 0; c < MIX_CHOICES; c++)
-			assert_true(cell.sizes[c] <= GRID);
+			assert_true(subproblem.sizes[c] <= GRID);
 		add_maximal(grid, all);
 	}
-	mix_probes_finish(&probes);
+	samples_finish(&samples);
 }
 
 /* Of the leanest plan in which no unit is offloaded, or (`offload`) every one; 0: there is none. */
@@ -352,7 +353,7 @@ static void compare(const struct question *question, struct arena *arena, struct
 	}
 	ranking_init(&all, question->objective);
 	add_uniform(&search, &all);
-	add_cells(&search, arena, &all);
+	add_subproblems(&search, arena, &all);
 	const struct ranked *mine = ranking_first(&search.ranking);
 	const struct ranked *best = ranking_first(&all);
 	describe_question(question, &text);

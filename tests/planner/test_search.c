@@ -74,9 +74,9 @@ static bool closest_is_sane(
 		    ranking_best(all, strategy) != NULL;
 	if (none)
 		return closest == -1;
-	return closest >= 0 && search->outcomes[closest].fits == FITS_NO &&
+	return closest >= 0 && search->known[closest].fits == FITS_NO &&
 	       (int)search->space.plans[closest].strategy == strategy &&
-	       search->outcomes[closest].costs.of[COST_MEMORY] >= least[strategy];
+	       search->known[closest].costs.of[COST_MEMORY] >= least[strategy];
 }
 
 struct totals {

@@ -29,7 +29,7 @@ static double lead(const struct question *question, const struct topology *topol
 	seen[answer->chosen->plan.strategy] = true;
 	for (int i = 0; i < answer->n_alternatives; i++) {
 		const struct candidate *other = &answer->alternatives[i];
-		if (other->verdict == VERDICT_IMPOSSIBLE || seen[other->plan.strategy])
+		if (other->outcome == OUTCOME_IMPOSSIBLE || seen[other->plan.strategy])
 			continue;
 		seen[other->plan.strategy] = true;
 		least = fmin(least, cost(question, topology, &other->plan));

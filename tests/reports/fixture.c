@@ -230,21 +230,21 @@ static struct sensitivity sensitivities[] = {
 static void fill_answer(struct fixture *fixture)
 {
 	struct answer *answer = &fixture->answer;
-	static const enum verdict verdicts[] = {
-		VERDICT_DOES_NOT_FIT, VERDICT_SLOWER, VERDICT_SLOWER, VERDICT_IMPOSSIBLE};
+	static const enum outcome outcomes[] = {
+		OUTCOME_DOES_NOT_FIT, OUTCOME_SLOWER, OUTCOME_SLOWER, OUTCOME_IMPOSSIBLE};
 	static const char *const why[] = {"needs 98.3 GiB, 18.3 GiB over the limit",
 		"12.4 ms slower: 9.1 ms more of communication exposed", "40 ms slower",
 		"HYBRID_SHARD_ZERO2: not with this runtime"};
 
 	fixture->chosen = (struct candidate){
-		fixture->schedule->plan, fixture->prediction, VERDICT_CHOSEN, ""};
+		fixture->schedule->plan, fixture->prediction, OUTCOME_CHOSEN, ""};
 	answer->chosen = &fixture->chosen;
 	answer->n_alternatives = 4;
 	answer->alternatives = ARENA_ARRAY(&fixture->arena, struct candidate, 4);
 	for (int i = 0; i < 4; i++) {
 		struct candidate *candidate = &answer->alternatives[i];
 		*candidate = fixture->chosen;
-		candidate->verdict = verdicts[i];
+		candidate->outcome = outcomes[i];
 		candidate->why_not = why[i];
 		candidate->plan.strategy =
 			(enum strategy)(i < (int)STRATEGY_FULL_SHARD ? i : i + 1);

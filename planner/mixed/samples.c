@@ -1,11 +1,10 @@
 /* Small schedules read block by block and unit by unit, built once for plans that are alike. */
-#include "planner/mixed/probe.h"
+#include "planner/mixed/samples.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* --- loads, by block -----------------------------------------------------------------------------
- */
+/* --- loads, by block -------------------------------------------------------------------------- */
 
 static struct load_row *row_of(struct load_row *rows, int blocks, int layer)
 {
@@ -44,25 +43,24 @@ static void add_load(const struct schedule *schedule, const struct cost *costs, 
 	}
 }
 
-static bool probe_load(struct mix_probes *probes, const struct plan *plan, struct load_probe *probe,
+static bool probe_load(struct samples *samples, const struct plan *plan, struct load_sample *sample,
 	struct error *error)
 {
-	int layers = (int)probes->question->model->architecture.layers;
+	int layers = (int)samples->question->model->architecture.layers;
 	struct schedule *schedule;
 	struct cost *costs;
-	probe->rows = ARENA_ARRAY(&probes->arena, struct load_row, layers + 1);
-	if (!bound_probe(probes->question, &probes->scratch, plan, plan->micro_batch, 1, &schedule,
-		    &costs, error))
+	sample->rows = ARENA_ARRAY(&samples->arena, struct load_row, layers + 1);
+	if (!bound_sample(samples->question, &samples->scratch, plan, plan->micro_batch, 1,
+		    &schedule, &costs, error))
 		return false;
 	if (schedule == NULL)
 		return true;
-	probe->edges = bound_edges(&schedule->programs[0], costs);
-	add_load(schedule, costs, &probes->scratch, layers, probe->rows);
+	sample->edges = bound_edges(&schedule->programs[0], costs);
+	add_load(schedule, costs, &samples->scratch, layers, sample->rows);
 	return true;
 }
 
-/* --- shapes, by unit -----------------------------------------------------------------------------
- */
+/* --- shapes, by unit -------------------------------------------------------------------------- */
 
 static struct work *work_of(struct shape_row *row, bool middle)
 {
@@ -82,20 +80,20 @@ static double share_of(const struct schedule *schedule, enum stream stream, int 
 
 /* One operation updates all units of its stream. It takes at least as long as the sum of its
  * parts would: what takes a part of the bytes takes no less than that part of the time. */
-static void add_update(struct shape_probe *probe, const struct schedule *schedule,
+static void add_update(struct shape_sample *sample, const struct schedule *schedule,
 	const struct op *op, const struct work *work)
 {
 	double left = 1;
-	for (int u = 0; u < probe->n; u++) {
+	for (int u = 0; u < sample->n; u++) {
 		double share = share_of(schedule, op->stream, u);
-		work_add(&probe->rows[u].rest, work, share);
+		work_add(&sample->rows[u].rest, work, share);
 		left -= share;
 	}
-	work_add(&probe->rows[probe->n].rest, work, left > 0.5 ? 1 : 0); /* of no unit */
+	work_add(&sample->rows[sample->n].rest, work, left > 0.5 ? 1 : 0); /* of no unit */
 }
 
 /* What stands still belongs to no unit: it is the same whichever are kept. */
-static void add_shape_operation(struct shape_probe *probe, const struct schedule *schedule,
+static void add_shape_operation(struct shape_sample *sample, const struct schedule *schedule,
 	int index, const struct cost *cost, double issue, const struct bound_pauses *pauses)
 {
 	const struct op *op = &schedule->programs[0].ops[index];
@@ -105,13 +103,13 @@ static void add_shape_operation(struct shape_probe *probe, const struct schedule
 		.alone = pauses->host[index],
 		.issue = class == OP_CLASS_COMPUTE ? 0 : issue};
 	bound_add_copy(op, cost, &work);
-	work_of(&probe->rows[probe->n], middle)->stalls += pauses->stalls[index];
+	work_of(&sample->rows[sample->n], middle)->stalls += pauses->stalls[index];
 	if (class == OP_CLASS_COLLECTIVE) {
 		int engine = schedule->groups[op->group].engine;
 		if (engine >= ENGINES_MAX || cost->device <= 0)
 			return;
-		probe->communication.multiprocessors[engine] =
-			fmin(probe->communication.multiprocessors[engine], cost->multiprocessors);
+		sample->communication.multiprocessors[engine] =
+			fmin(sample->communication.multiprocessors[engine], cost->multiprocessors);
 		work.engines[engine] = cost->device;
 	} else if (class != OP_CLASS_COMPUTE && op->stream == STREAM_COMPUTE) {
 		work.compute = cost->device;
@@ -121,10 +119,10 @@ static void add_shape_operation(struct shape_probe *probe, const struct schedule
 			work.alone = cost->device;
 	}
 	if (op->unit < 0 && bound_is_update(op->kind))
-		add_update(probe, schedule, op, &work);
+		add_update(sample, schedule, op, &work);
 	else
-		work_add(work_of(&probe->rows[op->unit >= 0 ? op->unit : probe->n], middle), &work,
-			1);
+		work_add(work_of(&sample->rows[op->unit >= 0 ? op->unit : sample->n], middle),
+			&work, 1);
 }
 
 static bool is_of_reductions(enum stream pool)
@@ -134,32 +132,32 @@ static bool is_of_reductions(enum stream pool)
 
 /* What pools hold at least, of which `kept` is there at the loss. Reductions do not depend on what
  * is prefetched; of gathers it is sure that each is there once. */
-static void add_pools(
-	struct shape_probe *probe, const struct program *program, const int64_t kept[STREAM_COUNT])
+static void add_pools(struct shape_sample *sample, const struct program *program,
+	const int64_t kept[STREAM_COUNT])
 {
 	struct bound_pools pools = bound_pools(program);
 	for (int s = 0; s < STREAM_COUNT; s++) {
 		if (s == STREAM_COMPUTE || s == STREAM_HOST)
 			continue;
 		if (is_of_reductions((enum stream)s))
-			probe->reduced += max_i64(kept[s], pools.peaks[s]);
+			sample->reduced += max_i64(kept[s], pools.peaks[s]);
 		else
-			probe->apart += max_i64(kept[s], pools.largest[s]);
+			sample->apart += max_i64(kept[s], pools.largest[s]);
 	}
 }
 
 /* A buffer of the optimizer's: of its unit, or of all units whose elements it works on. */
 static void add_at_end(
-	struct shape_probe *probe, const struct schedule *schedule, const struct buffer *buffer)
+	struct shape_sample *sample, const struct schedule *schedule, const struct buffer *buffer)
 {
 	if (buffer->unit >= 0 || buffer->role != BUFFER_OPTIMIZER_WORK) {
-		probe->rows[buffer->unit >= 0 ? buffer->unit : probe->n].at_end += buffer->bytes;
+		sample->rows[buffer->unit >= 0 ? buffer->unit : sample->n].at_end += buffer->bytes;
 		return;
 	}
-	for (int u = 0; u < probe->n; u++) {
+	for (int u = 0; u < sample->n; u++) {
 		double share = share_of(schedule, STREAM_COMPUTE, u);
 		int64_t bytes = (int64_t)(share * (1 - 1e-9) * (double)buffer->bytes);
-		probe->rows[u].at_end += bytes;
+		sample->rows[u].at_end += bytes;
 	}
 }
 
@@ -172,7 +170,7 @@ static int first_update(const struct program *program)
 }
 
 static void add_shape_memory(
-	struct shape_probe *probe, const struct schedule *schedule, struct arena *arena)
+	struct shape_sample *sample, const struct schedule *schedule, struct arena *arena)
 {
 	const struct program *program = &schedule->programs[0];
 	struct touches *touches = bound_touches(program, arena);
@@ -181,7 +179,7 @@ static void add_shape_memory(
 	int loss = last_loss(program), end = first_update(program);
 	for (int i = 0; i < program->n_buffers; i++) {
 		const struct buffer *b = &program->buffers[i];
-		struct shape_row *row = &probe->rows[b->unit >= 0 ? b->unit : probe->n];
+		struct shape_row *row = &sample->rows[b->unit >= 0 ? b->unit : sample->n];
 		if (touches[i].first > touches[i].last || buffer_in_host(b))
 			continue;
 		bool there =
@@ -194,95 +192,94 @@ static void add_shape_memory(
 		if (ends && pools && is_of_reductions(b->pool))
 			row->held += b->bytes;
 		if (ends && !bound_is_load(b))
-			add_at_end(probe, schedule, b);
+			add_at_end(sample, schedule, b);
 	}
 	if (pools)
-		add_pools(probe, program, kept);
+		add_pools(sample, program, kept);
 }
 
-static void place_units(struct shape_probe *probe, const struct schedule *schedule)
+static void place_units(struct shape_sample *sample, const struct schedule *schedule)
 {
 	int place = 0, host_place = 0;
-	for (int u = 0; u < probe->n; u++) {
+	for (int u = 0; u < sample->n; u++) {
 		bool has = schedule->units[u].parameters > 0;
-		probe->places[u] = u > 0 && has ? place++ : -1;
-		probe->host_places[u] = has ? host_place++ : -1;
+		sample->places[u] = u > 0 && has ? place++ : -1;
+		sample->host_places[u] = has ? host_place++ : -1;
 	}
 }
 
-static bool probe_shape(struct mix_probes *probes, const struct plan *plan,
-	struct shape_probe *probe, struct error *error)
+static bool probe_shape(struct samples *samples, const struct plan *plan,
+	struct shape_sample *sample, struct error *error)
 {
 	struct schedule *schedule;
 	struct cost *costs;
 	struct plan usual = bound_usual(plan);
-	if (!bound_probe(probes->question, &probes->scratch, &usual, 1, bound_micro_batches(plan),
-		    &schedule, &costs, error) ||
+	if (!bound_sample(samples->question, &samples->scratch, &usual, 1,
+		    bound_micro_batches(plan), &schedule, &costs, error) ||
 		schedule == NULL)
 		return error->message[0] == '\0';
 	const struct program *program = &schedule->programs[0];
-	probe->n = schedule->n_units;
-	probe->rows = ARENA_ARRAY(&probes->arena, struct shape_row, probe->n + 1);
-	probe->places = ARENA_ARRAY(&probes->arena, int, probe->n + 1);
-	probe->host_places = ARENA_ARRAY(&probes->arena, int, probe->n + 1);
-	struct bound_pauses pauses = bound_pauses(schedule, costs, &probes->scratch);
-	probe->communication = pauses.communication;
-	const double *issue = bound_issue(schedule, costs, &probes->scratch);
+	sample->n = schedule->n_units;
+	sample->rows = ARENA_ARRAY(&samples->arena, struct shape_row, sample->n + 1);
+	sample->places = ARENA_ARRAY(&samples->arena, int, sample->n + 1);
+	sample->host_places = ARENA_ARRAY(&samples->arena, int, sample->n + 1);
+	struct bound_pauses pauses = bound_pauses(schedule, costs, &samples->scratch);
+	sample->communication = pauses.communication;
+	const double *issue = bound_issue(schedule, costs, &samples->scratch);
 	for (int i = 0; i < program->n_ops; i++)
-		add_shape_operation(probe, schedule, i, &costs[i], issue[i], &pauses);
-	add_shape_memory(probe, schedule, &probes->scratch);
-	place_units(probe, schedule);
-	probe->fixed = bound_fixed_bytes(schedule);
+		add_shape_operation(sample, schedule, i, &costs[i], issue[i], &pauses);
+	add_shape_memory(sample, schedule, &samples->scratch);
+	place_units(sample, schedule);
+	sample->fixed = bound_fixed_bytes(schedule);
 	return true;
 }
 
-/* --- looking up ----------------------------------------------------------------------------------
- */
+/* --- looking up ------------------------------------------------------------------------------- */
 
 /* From the newest: plans that are alike follow one another. */
-bool mix_probe_load(struct mix_probes *probes, const struct plan *plan,
-	const struct load_probe **probe, struct error *error)
+bool sample_load(struct samples *samples, const struct plan *plan,
+	const struct load_sample **sample, struct error *error)
 {
-	struct load_probe *found;
-	for (int i = probes->n_loads - 1; i >= 0; i--)
-		if (bound_same_load(&probes->ignored, &probes->loads[i]->plan, plan)) {
-			*probe = probes->loads[i];
+	struct load_sample *found;
+	for (int i = samples->n_loads - 1; i >= 0; i--)
+		if (bound_same_load(&samples->ignored, &samples->loads[i]->plan, plan)) {
+			*sample = samples->loads[i];
 			return true;
 		}
-	probes->loads = array_grow(probes->loads, &probes->load_capacity, probes->n_loads + 1,
-		sizeof(struct load_probe *));
-	*probe = found = ARENA_NEW(&probes->arena, struct load_probe);
+	samples->loads = array_grow(samples->loads, &samples->load_capacity, samples->n_loads + 1,
+		sizeof(struct load_sample *));
+	*sample = found = ARENA_NEW(&samples->arena, struct load_sample);
 	found->plan = *plan;
-	probes->loads[probes->n_loads++] = found;
-	return probe_load(probes, plan, found, error);
+	samples->loads[samples->n_loads++] = found;
+	return probe_load(samples, plan, found, error);
 }
 
-bool mix_probe_shape(struct mix_probes *probes, const struct plan *plan,
-	const struct shape_probe **probe, struct error *error)
+bool sample_shape(struct samples *samples, const struct plan *plan,
+	const struct shape_sample **sample, struct error *error)
 {
-	struct shape_probe *found;
-	for (int i = probes->n_shapes - 1; i >= 0; i--)
-		if (bound_same_shape(&probes->ignored, &probes->shapes[i]->plan, plan)) {
-			*probe = probes->shapes[i];
+	struct shape_sample *found;
+	for (int i = samples->n_shapes - 1; i >= 0; i--)
+		if (bound_same_shape(&samples->ignored, &samples->shapes[i]->plan, plan)) {
+			*sample = samples->shapes[i];
 			return true;
 		}
-	probes->shapes = array_grow(probes->shapes, &probes->shape_capacity, probes->n_shapes + 1,
-		sizeof(struct shape_probe *));
-	*probe = found = ARENA_NEW(&probes->arena, struct shape_probe);
+	samples->shapes = array_grow(samples->shapes, &samples->shape_capacity,
+		samples->n_shapes + 1, sizeof(struct shape_sample *));
+	*sample = found = ARENA_NEW(&samples->arena, struct shape_sample);
 	found->plan = *plan;
-	probes->shapes[probes->n_shapes++] = found;
-	return probe_shape(probes, plan, found, error);
+	samples->shapes[samples->n_shapes++] = found;
+	return probe_shape(samples, plan, found, error);
 }
 
-void mix_probes_init(struct mix_probes *probes, const struct question *question)
+void samples_init(struct samples *samples, const struct question *question)
 {
-	*probes = (struct mix_probes){.question = question, .ignored = bound_ignored()};
+	*samples = (struct samples){.question = question, .ignored = bound_ignored()};
 }
 
-void mix_probes_finish(struct mix_probes *probes)
+void samples_finish(struct samples *samples)
 {
-	free(probes->loads);
-	free(probes->shapes);
-	arena_finish(&probes->arena);
-	arena_finish(&probes->scratch);
+	free(samples->loads);
+	free(samples->shapes);
+	arena_finish(&samples->arena);
+	arena_finish(&samples->scratch);
 }

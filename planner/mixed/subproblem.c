@@ -1,17 +1,17 @@
-/* One cell of mixed plans: the integer programme proposes, the simulator decides, and what it says
- * cuts a part of the cell away.
+/* One subproblem of mixed plans: the integer programme proposes, the simulator decides, and what it
+ * says cuts a part of the subproblem away.
  *
  * A mix that needs too many bytes takes all that keep more with it. One that has the bytes and
  * still does not fit, for the holes that the allocator leaves, says less: a larger mix may leave
- * fewer. So a cell is searched twice: first as if it took them along, which finds what is good
- * soon, then again with only that mix away, which proves that none was missed. */
+ * fewer. So a subproblem is searched twice: first as if it took them along, which finds what is
+ * good soon, then again with only that mix away, which proves that none was missed. */
 #include "planner/mixed/mix.h"
 
 #include <math.h>
 
 struct mix_working {
 	struct mix_search *mixing;
-	const struct mix_cell *cell;
+	const struct subproblem *subproblem;
 	struct arena tables;
 	struct programme programme;
 	bool open;  /* something in it may still be wanted */
@@ -44,11 +44,10 @@ bool mix_is_wanted(const struct mix_search *mixing, int64_t bound)
 static bool is_wanted(const struct mix_working *w, const int *mix)
 {
 	double bound = programme_objective(&w->programme, mix) * (1 - 1e-9);
-	return mix_is_wanted(w->mixing, costs_time(&w->cell->plan, bound));
+	return mix_is_wanted(w->mixing, costs_time(&w->subproblem->plan, bound));
 }
 
-/* --- cuts ----------------------------------------------------------------------------------------
- */
+/* --- cuts ------------------------------------------------------------------------------------- */
 
 static int last_of(const struct mix_working *w, int choice)
 {
@@ -95,19 +94,18 @@ static void cut_host(struct mix_working *w, const int *mix)
 	programme_cut(&w->programme, &cut);
 }
 
-/* --- simulating ----------------------------------------------------------------------------------
- */
+/* --- simulating ------------------------------------------------------------------------------- */
 
-static bool judge_mix(struct mix_working *w, struct verdict_on *verdict, struct error *error)
+static bool judge_mix(struct mix_working *w, struct verdict_on *outcome, struct error *error)
 {
 	struct search *search = w->mixing->search;
 	struct error mine = {0};
 	w->mixing->effort +=
-		search->question->model->architecture.layers * w->cell->plan.grad_accum;
-	if (evaluator_judge(&search->evaluator, &verdict->plan, &verdict->prediction, &mine)) {
-		verdict->fits = verdict->prediction.fits == FITS_YES;
-		verdict->in_bytes = true;
-		verdict->host_overflows = prediction_overflows_host(&verdict->prediction);
+		search->question->model->architecture.layers * w->subproblem->plan.grad_accum;
+	if (evaluator_judge(&search->evaluator, &outcome->plan, &outcome->prediction, &mine)) {
+		outcome->fits = outcome->prediction.fits == FITS_YES;
+		outcome->in_bytes = true;
+		outcome->host_overflows = prediction_overflows_host(&outcome->prediction);
 		return true;
 	}
 	return mine.code == EXIT_CODE_USAGE || error_set(error, mine.code, "%s", mine.message);
@@ -115,26 +113,25 @@ static bool judge_mix(struct mix_working *w, struct verdict_on *verdict, struct 
 
 /* Most of what does not fit shows in the plan's own schedule, for a third of a simulation. */
 static bool simulate_mix(
-	struct mix_working *w, const int *mix, struct verdict_on *verdict, struct error *error)
+	struct mix_working *w, const int *mix, struct verdict_on *outcome, struct error *error)
 {
 	struct search *search = w->mixing->search;
 	w->mixing->effort += search->question->model->architecture.layers *
-			     min_i64(w->cell->plan.grad_accum, 2) / 3;
-	verdict->plan = mix_plan(w->cell, mix, w->mixing->arena);
-	verdict->fits = verdict->in_bytes = verdict->host_overflows = false;
-	bool large = bounds_with_room(search->question, &verdict->plan,
+			     min_i64(w->subproblem->plan.grad_accum, 2) / 3;
+	outcome->plan = mix_plan(w->subproblem, mix, w->mixing->arena);
+	outcome->fits = outcome->in_bytes = outcome->host_overflows = false;
+	bool large = bounds_with_room(search->question, &outcome->plan,
 			     &search->evaluator.scratch) > search->limit;
-	if (!large && !judge_mix(w, verdict, error))
+	if (!large && !judge_mix(w, outcome, error))
 		return false;
-	if (verdict->host_overflows)
+	if (outcome->host_overflows)
 		cut_host(w, mix);
-	else if (!verdict->fits)
-		cut_better(w, mix, verdict->in_bytes);
+	else if (!outcome->fits)
+		cut_better(w, mix, outcome->in_bytes);
 	return true;
 }
 
-/* --- moving along one choice ---------------------------------------------------------------------
- */
+/* --- moving along one choice ------------------------------------------------------------------ */
 
 /* From `mix`, that fits, to the last that fits before `bad`. */
 static bool bisect(struct mix_working *w, int *mix, int choice, int bad, struct verdict_on *best,
@@ -142,12 +139,12 @@ static bool bisect(struct mix_working *w, int *mix, int choice, int bad, struct 
 {
 	while (bad - mix[choice] > 1 || mix[choice] - bad > 1) {
 		int good = mix[choice];
-		struct verdict_on verdict;
+		struct verdict_on outcome;
 		mix[choice] = good + (bad - good) / 2;
-		if (!simulate_mix(w, mix, &verdict, error))
+		if (!simulate_mix(w, mix, &outcome, error))
 			return false;
-		if (verdict.fits) {
-			*best = verdict;
+		if (outcome.fits) {
+			*best = outcome;
 		} else {
 			bad = mix[choice];
 			mix[choice] = good;
@@ -170,17 +167,17 @@ static bool advance(
 {
 	for (int step = better[choice];; step *= 2) {
 		int good = mix[choice];
-		struct verdict_on verdict;
+		struct verdict_on outcome;
 		mix[choice] = good + step;
 		while (mix[choice] != good && is_out(w, mix, choice))
 			mix[choice] -= better[choice];
 		if (mix[choice] == good)
 			return true;
 		int tried = mix[choice];
-		if (!simulate_mix(w, mix, &verdict, error))
+		if (!simulate_mix(w, mix, &outcome, error))
 			return false;
-		if (verdict.fits) {
-			*best = verdict;
+		if (outcome.fits) {
+			*best = outcome;
 			continue;
 		}
 		mix[choice] = good;
@@ -219,93 +216,92 @@ static bool retreat(struct mix_working *w, int *mix, int choice, bool *found,
 	return true;
 }
 
-/* --- proposals -----------------------------------------------------------------------------------
- */
+/* --- proposals -------------------------------------------------------------------------------- */
 
 static bool is_uniform(const struct mix_working *w, const int *mix)
 {
-	int blocks = w->cell->blocks;
+	int blocks = w->subproblem->blocks;
 	bool alike = mix[MIX_FULL] == blocks ||
 		     (mix[MIX_FULL] == 0 && (mix[MIX_SOME] == 0 || mix[MIX_SOME] == blocks));
 	return mix[MIX_UNITS] == 0 && mix[MIX_STAYS] == 0 && alike;
 }
 
 /* Uniform plans are in the ranking already. */
-static void add_mix(struct mix_working *w, const int *mix, const struct verdict_on *verdict)
+static void add_mix(struct mix_working *w, const int *mix, const struct verdict_on *outcome)
 {
 	struct search *search = w->mixing->search;
 	if (is_uniform(w, mix))
 		return;
-	int index = space_add(&search->space, &verdict->plan);
+	int index = space_add(&search->space, &outcome->plan);
 	ranking_add(&search->ranking,
 		&(struct ranked){.plan = index,
-			.strategy = verdict->plan.strategy,
-			.tight = verdict->prediction.fits == FITS_TIGHT,
-			.costs = costs_of(search->question, &verdict->plan, &verdict->prediction),
+			.strategy = outcome->plan.strategy,
+			.tight = outcome->prediction.fits == FITS_TIGHT,
+			.costs = costs_of(search->question, &outcome->plan, &outcome->prediction),
 			.mixed = true});
 }
 
 /* `mix` fits. */
-static bool take(struct mix_working *w, int *mix, struct verdict_on *verdict, struct error *error)
+static bool take(struct mix_working *w, int *mix, struct verdict_on *outcome, struct error *error)
 {
 	for (int choice = 0; choice < MIX_CHOICES; choice++)
-		if (!advance(w, mix, choice, verdict, error))
+		if (!advance(w, mix, choice, outcome, error))
 			return false;
-	add_mix(w, mix, verdict);
+	add_mix(w, mix, outcome);
 	cut_worse(w, mix);
 	return true;
 }
 
 /* `mix` does not fit with no unit kept: with more blocks checkpointed, then with all of them and
  * fewer units on the device. */
-static bool find_leaner(struct mix_working *w, int *mix, bool *found, struct verdict_on *verdict,
+static bool find_leaner(struct mix_working *w, int *mix, bool *found, struct verdict_on *outcome,
 	struct error *error)
 {
-	bool some = w->programme.ordered && mix[MIX_SOME] < w->cell->blocks;
+	bool some = w->programme.ordered && mix[MIX_SOME] < w->subproblem->blocks;
 	*found = false;
-	if (some && !retreat(w, mix, MIX_SOME, found, verdict, error))
+	if (some && !retreat(w, mix, MIX_SOME, found, outcome, error))
 		return false;
-	if (!*found && !retreat(w, mix, MIX_FULL, found, verdict, error))
+	if (!*found && !retreat(w, mix, MIX_FULL, found, outcome, error))
 		return false;
 	if (*found || mix[MIX_STAYS] == 0)
 		return true;
 	mix[MIX_FULL] = last_of(w, MIX_FULL);
 	mix[MIX_SOME] = last_of(w, MIX_SOME);
-	return retreat(w, mix, MIX_STAYS, found, verdict, error);
+	return retreat(w, mix, MIX_STAYS, found, outcome, error);
 }
 
 /* `mix` does not fit: with no unit kept, then leaner. What fits may lie below a mix that was taken
  * before; it is needless then, however little memory it takes. */
 static bool look_around(struct mix_working *w, int *mix, struct error *error)
 {
-	struct verdict_on verdict = {.fits = false};
+	struct verdict_on outcome = {.fits = false};
 	bool found = true;
 	int units = mix[MIX_UNITS];
 	mix[MIX_UNITS] = 0;
-	if (units > 0 && (!is_wanted(w, mix) || !simulate_mix(w, mix, &verdict, error)))
+	if (units > 0 && (!is_wanted(w, mix) || !simulate_mix(w, mix, &outcome, error)))
 		return error->message[0] == '\0';
-	if (verdict.fits) {
-		if (!bisect(w, mix, MIX_UNITS, units, &verdict, error))
+	if (outcome.fits) {
+		if (!bisect(w, mix, MIX_UNITS, units, &outcome, error))
 			return false;
-	} else if (!find_leaner(w, mix, &found, &verdict, error)) {
+	} else if (!find_leaner(w, mix, &found, &outcome, error)) {
 		return false;
 	}
 	return !found || programme_is_surely_cut(&w->programme, mix) ||
-	       take(w, mix, &verdict, error);
+	       take(w, mix, &outcome, error);
 }
 
 static bool try_mix(struct mix_working *w, int *mix, struct error *error)
 {
-	struct verdict_on verdict;
-	if (!simulate_mix(w, mix, &verdict, error))
+	struct verdict_on outcome;
+	if (!simulate_mix(w, mix, &outcome, error))
 		return false;
-	if (verdict.fits)
-		return take(w, mix, &verdict, error);
+	if (outcome.fits)
+		return take(w, mix, &outcome, error);
 	return w->exact || look_around(w, mix, error);
 }
 
-/* GLPK, where it is built in, has the last word on what a cell can reach at all. Its time grows
- * with the cuts (by some hundred times), so what they leave is solved by branch and bound. */
+/* GLPK, where it is built in, has the last word on what a subproblem can reach at all. Its time
+ * grows with the cuts (by some hundred times), so what they leave is solved by branch and bound. */
 static void confirm(const struct mix_working *w, struct solution *solution)
 {
 	struct solution other;
@@ -318,12 +314,12 @@ static void solve_wanted(struct mix_working *w, struct solution *solution)
 {
 	int64_t most = ranking_most_wanted(&w->mixing->search->ranking);
 	w->programme.cutoff =
-		most < INT64_MAX ? costs_step_above(&w->cell->plan, most) * (1 + 1e-8) : 0;
+		most < INT64_MAX ? costs_step_above(&w->subproblem->plan, most) * (1 + 1e-8) : 0;
 	programme_solve_bounding(&w->programme, solution);
 	w->mixing->effort += solution->nodes / EFFORT_NODES;
 }
 
-/* One proposal, or none: the cell is closed when nothing in it is wanted any more. */
+/* One proposal, or none: the subproblem is closed when nothing in it is wanted any more. */
 static bool search_once(struct mix_working *w, struct error *error)
 {
 	struct solution solution;
@@ -331,22 +327,24 @@ static bool search_once(struct mix_working *w, struct error *error)
 	if (solution.feasible && !w->confirmed && is_wanted(w, solution.choice))
 		confirm(w, &solution);
 	w->confirmed = true;
-	w->bound = solution.feasible ? costs_time(&w->cell->plan, solution.bound) : INT64_MAX;
+	w->bound = solution.feasible ? costs_time(&w->subproblem->plan, solution.bound) : INT64_MAX;
 	w->open = solution.feasible && mix_is_wanted(w->mixing, w->bound);
 	return !w->open || try_mix(w, solution.choice, error);
 }
 
-struct mix_working *mix_cell_open(
-	struct mix_search *mixing, const struct mix_cell *cell, int64_t bound, struct arena *arena)
+struct mix_working *subproblem_open(struct mix_search *mixing, const struct subproblem *subproblem,
+	int64_t bound, struct arena *arena)
 {
 	struct mix_working *w = ARENA_NEW(arena, struct mix_working);
 	struct search *search = mixing->search;
-	*w = (struct mix_working){.mixing = mixing, .cell = cell, .open = true, .bound = bound};
-	mix_programme(search->question->topology, cell, search->limit, &w->tables, &w->programme);
+	*w = (struct mix_working){
+		.mixing = mixing, .subproblem = subproblem, .open = true, .bound = bound};
+	mix_programme(
+		search->question->topology, subproblem, search->limit, &w->tables, &w->programme);
 	return w;
 }
 
-bool mix_cell_search(struct mix_working *w, int rounds, int64_t effort, struct error *error)
+bool subproblem_search(struct mix_working *w, int rounds, int64_t effort, struct error *error)
 {
 	for (int i = 0; i < rounds && w->open && w->mixing->effort < effort; i++)
 		if (!search_once(w, error))
@@ -354,28 +352,28 @@ bool mix_cell_search(struct mix_working *w, int rounds, int64_t effort, struct e
 	return true;
 }
 
-void mix_cell_doubt(struct mix_working *w)
+void subproblem_doubt(struct mix_working *w)
 {
 	w->exact = true;
 	w->open = w->open || w->doubts;
 	programme_shrink_doubtful(&w->programme);
 }
 
-bool mix_cell_is_open(const struct mix_working *w)
+bool subproblem_is_open(const struct mix_working *w)
 {
 	return w->open;
 }
 
-int64_t mix_cell_bound(struct mix_working *w)
+int64_t subproblem_bound(struct mix_working *w)
 {
 	struct solution solution;
 	if (!w->open)
 		return w->bound;
 	solve_wanted(w, &solution);
-	return solution.feasible ? costs_time(&w->cell->plan, solution.bound) : INT64_MAX;
+	return solution.feasible ? costs_time(&w->subproblem->plan, solution.bound) : INT64_MAX;
 }
 
-void mix_cell_close(struct mix_working *w)
+void subproblem_close(struct mix_working *w)
 {
 	programme_finish(&w->programme);
 	arena_finish(&w->tables);

@@ -1,9 +1,9 @@
 /* Private to mixed/: what small schedules tell about the blocks and units of mixed plans.
  *
  * What blocks compute and save does not depend on how units are sharded, and what units keep and
- * move does not depend on the micro-batch (bound.c), so one schedule serves many cells. */
-#ifndef PLANNER_MIXED_PROBE_H
-#define PLANNER_MIXED_PROBE_H
+ * move does not depend on the micro-batch (bound.c), so one schedule serves many subproblems. */
+#ifndef PLANNER_MIXED_SAMPLES_H
+#define PLANNER_MIXED_SAMPLES_H
 
 #include "planner/evaluation/evaluation.h"
 
@@ -13,7 +13,7 @@ struct load_row {
 };
 
 /* Of one micro-batch. */
-struct load_probe {
+struct load_sample {
 	struct plan plan;      /* the first that has it */
 	struct load_row *rows; /* by block; rows[layers] is everything outside of blocks */
 	struct bound_edges edges;
@@ -26,7 +26,7 @@ struct shape_row {
 	int64_t at_end; /* bytes at the optimizer */
 };
 
-struct shape_probe {
+struct shape_sample {
 	struct plan plan;       /* the first that has it */
 	int n;                  /* units; 0: it cannot be built */
 	struct shape_row *rows; /* by unit; rows[n] is everything else; NULL: it cannot be built */
@@ -37,21 +37,21 @@ struct shape_probe {
 	struct bound_communication communication;
 };
 
-struct mix_probes {
+struct samples {
 	const struct question *question;
 	struct bound_ignored ignored;
 	struct arena arena, scratch;
 	int n_loads, load_capacity, n_shapes, shape_capacity;
-	struct load_probe **loads;
-	struct shape_probe **shapes;
+	struct load_sample **loads;
+	struct shape_sample **shapes;
 };
 
-void mix_probes_init(struct mix_probes *probes, const struct question *question);
-void mix_probes_finish(struct mix_probes *probes);
-/* `*probe` lives as long as `probes`. */
-bool mix_probe_load(struct mix_probes *probes, const struct plan *plan,
-	const struct load_probe **probe, struct error *error);
-bool mix_probe_shape(struct mix_probes *probes, const struct plan *plan,
-	const struct shape_probe **probe, struct error *error);
+void samples_init(struct samples *samples, const struct question *question);
+void samples_finish(struct samples *samples);
+/* `*sample` lives as long as `samples`. */
+bool sample_load(struct samples *samples, const struct plan *plan,
+	const struct load_sample **sample, struct error *error);
+bool sample_shape(struct samples *samples, const struct plan *plan,
+	const struct shape_sample **sample, struct error *error);
 
 #endif
