@@ -1,6 +1,6 @@
 #include "cli/help/help.h"
 
-#include "kernels/cuda/api.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/kernels.h"
 
 static void add_part(struct text *text, const char *name, bool built_in, const char *without)

@@ -7,7 +7,7 @@
 #include "executor/compute/compute.h"
 #include "executor/interpreter/interpreter.h"
 #include "executor/ranks/ranks.h"
-#include "kernels/bf16.h"
+#include "kernels/kernels.h"
 
 enum { ATTENTION_TOKENS = 512, ATTENTION_HEADS = 4, HEAD_DIM = 64 };
 enum { LOSS_TOKENS = 64, LOSS_VOCABULARY = 32768, NORM_FLOATS = 4 << 20 };

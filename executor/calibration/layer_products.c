@@ -5,7 +5,7 @@
 
 #include "executor/calibration/bench.h"
 #include "executor/ranks/ranks.h"
-#include "kernels/bf16.h"
+#include "kernels/kernels.h"
 
 /* The linears of a block, as multiples of its width, and a head. */
 enum { VOCABULARY = 16384, LINEARS = 5, HEAD = LINEARS - 1, MOST_WIDTH = 512 };

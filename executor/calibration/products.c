@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "executor/calibration/bench.h"
-#include "kernels/bf16.h"
+#include "kernels/kernels.h"
 
 /* Products are measured around a cube of this side; smaller sides show how the rate falls. */
 enum { SIDE = 512, SMALL_SIDES = 3 };

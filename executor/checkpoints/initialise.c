@@ -6,7 +6,7 @@
 #include "executor/checkpoints/shards.h"
 #include "executor/compute/compute.h"
 #include "executor/ranks/ranks.h"
-#include "kernels/bf16.h"
+#include "kernels/kernels.h"
 
 enum { MOST_THREADS = 64, PIECE = 1 << 18 /* elements that a thread fills at a time */ };
 

@@ -7,7 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "kernels/bf16.h"
+#include "kernels/kernels.h"
 
 int weights_buffer(const struct weights *weights, enum buffer_role role, int unit)
 {

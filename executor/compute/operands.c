@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "kernels/bf16.h"
+#include "kernels/kernels.h"
 #include "schedule/plan/plan.h"
 
 static void *missing(const struct leaf *leaf, const char *what)

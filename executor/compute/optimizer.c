@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "executor/compute/random.h"
-#include "kernels/bf16.h"
+#include "kernels/kernels.h"
 
 static int64_t floats_in(const struct compute *compute, int buffer)
 {

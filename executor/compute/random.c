@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "kernels/philox.h"
+#include "kernels/kernels.h"
 
 enum { FEISTEL_ROUNDS = 6 };
 

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "kernels/arguments.h"
+#include "kernels/kernels.h"
 
 /* out[i] = element first + i of the stream (seed, tensor): N(0, deviation), by Box-Muller in double
  * rounded once. Elements 4j .. 4j + 3 come from one Philox block. */

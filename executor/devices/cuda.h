@@ -15,9 +15,8 @@
 #include "executor/devices/interface.h"
 #include "executor/memory/memory.h"
 #include "executor/ranks/ranks.h"
-#include "kernels/cuda/api.h"
-#include "kernels/exact_sum.h"
-#include "kernels/plain.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/kernels.h"
 
 /* What a step gets from the host and leaves for it, on the device and in pinned memory. */
 struct device_scalars {

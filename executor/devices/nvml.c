@@ -7,7 +7,7 @@
 
 #include "executor/devices/devices.h"
 #include "executor/ranks/ranks.h"
-#include "kernels/symbols.h"
+#include "kernels/kernels.h"
 
 enum { GPUS_MAX = 64, LINKS_MAX = 18, NVML_SUCCESS = 0 };
 

@@ -2,7 +2,7 @@
 #ifndef EXECUTOR_DEVICES_STOPWATCH_H
 #define EXECUTOR_DEVICES_STOPWATCH_H
 
-#include "kernels/cuda/api.h"
+#include "kernels/cuda/cuda.h"
 
 struct gpu_stopwatch {
 	const struct cuda_api *api;

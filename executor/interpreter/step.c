@@ -60,7 +60,7 @@ static enum collective_kind kind_of(enum op_kind kind)
 					   : COLLECTIVE_ALL_REDUCE;
 }
 
-static enum comm_element element_of(const struct interpreter *in, const int *uses)
+static enum comm_element element_type_of(const struct interpreter *in, const int *uses)
 {
 	const struct buffer *buffer = &in->program->buffers[uses[0]];
 
@@ -85,7 +85,7 @@ static void fill_collective(const struct interpreter *in, int index, struct coll
 	bool in_place = op->kind == OP_ALL_REDUCE;
 
 	*c = (struct collective){.kind = kind_of(op->kind),
-		.element = element_of(in, uses),
+		.element = element_type_of(in, uses),
 		.group = comm_group_of(&in->schedule->groups[op->group], in->comm->rank),
 		.input = buffers_address(in->buffers, uses[0]),
 		.output = buffers_address(in->buffers, uses[in_place ? 0 : 1]),

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "executor/transports/node.h"
-#include "kernels/bf16.h"
+#include "kernels/kernels.h"
 
 static void round_to_bf16(float *x, int64_t n)
 {

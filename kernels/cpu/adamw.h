@@ -3,7 +3,7 @@
 #ifndef KERNELS_CPU_ADAMW_H
 #define KERNELS_CPU_ADAMW_H
 
-#include "kernels/arguments.h"
+#include "kernels/common/common.h"
 #include "kernels/cpu/vector.h"
 
 struct adamw_constants {

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/common/common.h"
 #include "kernels/cpu/elements.h"
-#include "kernels/kernels.h"
 
 #define CPU_PASTE(name, level)  cpu_##name##_##level
 #define CPU_EXPAND(name, level) CPU_PASTE(name, level)

@@ -1,5 +1,5 @@
 /* Cross entropy, fused with its backward: one row of logits stays in cache for three passes. */
-#include "kernels/bf16.h"
+#include "kernels/common/common.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/math.h"
 

@@ -2,7 +2,7 @@
 #ifndef KERNELS_CPU_ELEMENTS_H
 #define KERNELS_CPU_ELEMENTS_H
 
-#include "base/dtype.h"
+#include "base/base.h"
 #include "kernels/cpu/vector.h"
 
 typedef uint32_t uvec __attribute__((vector_size(4 * LANES), may_alias));

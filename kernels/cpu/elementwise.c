@@ -63,20 +63,20 @@ struct strips {
 };
 
 /* Of a pair of nodes: a source (of `dtype`), or a sum on the stack. */
-struct node {
+struct tree_node {
 	const void *data;
 	int64_t first;
 	bool source;
 };
 
-INLINE vec node_load(const enum dtype dtype, const struct node *node, int64_t i, int64_t n)
+INLINE vec node_load(const enum dtype dtype, const struct tree_node *node, int64_t i, int64_t n)
 {
 	return node->source ? load_as(dtype, node->data, node->first + i, n)
 			    : load_some((const float *)node->data + i, n);
 }
 
-INLINE void sum_pair(
-	const enum dtype dtype, float *y, const struct node *a, const struct node *b, int64_t n)
+INLINE void sum_pair(const enum dtype dtype, float *y, const struct tree_node *a,
+	const struct tree_node *b, int64_t n)
 {
 	for (int64_t i = 0; i < n; i += LANES) {
 		vec sum = node_load(dtype, a, i, n - i) + node_load(dtype, b, i, n - i);
@@ -86,26 +86,26 @@ INLINE void sum_pair(
 
 /* The sum of sources [first, first + count) of this strip: the source itself when it is one, else
  * on the stack at `depth`. */
-static struct node sum_tree(
+static struct tree_node sum_tree(
 	enum dtype dtype, const struct strips *strips, int first, int count, int depth)
 {
 	float *sum = strips->stack + depth * STRIP;
-	struct node left, right;
+	struct tree_node left, right;
 	int half = 1;
 
 	if (count == 1)
-		return (struct node){strips->sources[first], strips->first, true};
+		return (struct tree_node){strips->sources[first], strips->first, true};
 	while (2 * half < count)
 		half *= 2;
 	left = sum_tree(dtype, strips, first, half, depth);
 	right = sum_tree(dtype, strips, first + half, count - half, depth + 1);
 	BY_DTYPE(sum_pair, dtype, sum, &left, &right, strips->count);
-	return (struct node){sum, 0, false};
+	return (struct tree_node){sum, 0, false};
 }
 
 /* y may be a source: the strip is stored when all of it has been read. */
 INLINE void store_strip(
-	const enum dtype dtype, void *y, const struct node *sum, int64_t first, int64_t count)
+	const enum dtype dtype, void *y, const struct tree_node *sum, int64_t first, int64_t count)
 {
 	for (int64_t i = 0; i < count; i += LANES)
 		store_as(dtype, y, first + i, node_load(dtype, sum, i, count - i), count - i);
@@ -117,7 +117,7 @@ void CPU(tree_reduce)(struct kernel_context *context, enum dtype dtype, void *y,
 	struct strips strips = {.sources = sources, .stack = context->workspace};
 
 	for (strips.first = 0; strips.first < n; strips.first += STRIP) {
-		struct node sum;
+		struct tree_node sum;
 
 		strips.count = n - strips.first < STRIP ? n - strips.first : STRIP;
 		sum = sum_tree(dtype, &strips, 0, count, 0);

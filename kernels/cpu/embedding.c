@@ -1,5 +1,5 @@
 /* Token and position tables. */
-#include "kernels/bf16.h"
+#include "kernels/common/common.h"
 #include "kernels/cpu/cpu.h"
 
 static bool known(struct kernel_context *context, int64_t id, int64_t vocabulary)

@@ -6,7 +6,7 @@
  * BLOCK_K) for each block of columns: pack B               (second-level cache, BLOCK_COLS x
  * BLOCK_K) multiply
  */
-#include "kernels/bf16.h"
+#include "kernels/common/common.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/threads.h"
 

@@ -6,7 +6,7 @@
  *     for each block of rows
  *       for each block of k: copy A's panels
  *         for each block of columns: pack B, multiply, and after the last block of k round */
-#include "kernels/bf16.h"
+#include "kernels/common/common.h"
 #include "kernels/cpu/cpu.h"
 
 enum {

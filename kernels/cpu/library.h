@@ -4,7 +4,7 @@
 #ifndef KERNELS_CPU_LIBRARY_H
 #define KERNELS_CPU_LIBRARY_H
 
-#include "kernels/kernels.h"
+#include "kernels/common/common.h"
 
 /* False when the library cannot do this one (no implementation, too large for its integers or for
  * the workspace): the caller then takes the built-in product. */

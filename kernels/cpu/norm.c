@@ -1,6 +1,6 @@
 /* layernorm and rmsnorm. A row's sums run over LANES partial sums in order, then over the lanes by
  * halving: one fixed order per width. Formulas: kernels/reference/norm.c. */
-#include "kernels/bf16.h"
+#include "kernels/common/common.h"
 #include "kernels/cpu/cpu.h"
 
 INLINE float row_mean(const enum dtype dtype, const void *x, int64_t width)

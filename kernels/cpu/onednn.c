@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/base.h"
 #include "kernels/cpu/library.h"
 #include "kernels/cpu/threads.h"
 

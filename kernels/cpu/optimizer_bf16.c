@@ -2,9 +2,9 @@
  *
  * Philox runs in lanes of 64 bits, of which the lower half counts (what a product of 32-bit numbers
  * reads): LANES / 2 blocks at a time, each for two consecutive elements. */
+#include "kernels/common/common.h"
 #include "kernels/cpu/adamw.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/philox.h"
 
 typedef uint64_t qvec __attribute__((vector_size(4 * LANES), may_alias));
 

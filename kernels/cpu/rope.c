@@ -1,8 +1,7 @@
 /* Rotary position embedding: the turn of a position is computed once and applied to that position
  * of every sequence and head. Angles in double, so that far positions keep their digits. */
-#include "kernels/bf16.h"
+#include "kernels/common/common.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/rope_frequency.h"
 
 struct turns {
 	double *frequency;    /* [head_dim / 2] */

@@ -3,8 +3,8 @@
  * exactly in double (Rump 2008, "extraction"). Three such cuts take everything of a chunk whose
  * values are not too far apart; any other chunk goes the slow way. The sum is exact either way, so
  * its bits are those of every other table. */
+#include "kernels/common/common.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/exact_sum.h"
 
 enum {
 	CHUNK = 4096,

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "kernels/kernels.h"
+#include "kernels/common/common.h"
 
 #if defined(_OPENMP)
 #include <omp.h>

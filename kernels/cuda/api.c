@@ -4,8 +4,8 @@
 #include <pthread.h>
 
 #include "base/base.h"
+#include "kernels/common/common.h"
 #include "kernels/cuda/cudnn.h"
-#include "kernels/symbols.h"
 
 static const struct symbol driver_symbols[] = {
 #define X(name, suffix, arguments) {#name suffix, offsetof(struct cuda_api, name)},

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/error.h"
+struct error;
 
 /* As in cublasLt.h. */
 struct cublaslt_algo {

@@ -1,5 +1,5 @@
 /* Which attention kernel runs, and how it is launched. */
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/backend.h"
 
 enum {
 	PLAIN_HEAD = 256,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernels/cuda/attention_graph.h"
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/backend.h"
 
 /* What a plan is for. */
 struct key {

@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
+#include "kernels/common/common.h"
 #include "kernels/cuda/cudnn.h"
-#include "kernels/kernels.h"
 
 struct cudnn_target {
 	const struct cudnn_api *api;

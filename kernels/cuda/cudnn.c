@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 #include "base/base.h"
-#include "kernels/symbols.h"
+#include "kernels/common/common.h"
 
 static const struct symbol symbols[] = {
 #define X(name, arguments) {#name, offsetof(struct cudnn_api, name)},

@@ -2,7 +2,7 @@
  * kernels are those of embedding.cuh. Pieces follow from the number of tokens alone, so that all
  * GPUs add alike; a workspace that is too small for all columns takes them in several passes, and
  * one that is too small for the parts of both tables takes one after the other. */
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/backend.h"
 
 enum {
 	BINS = 1 << CUDA_SORT_BITS,

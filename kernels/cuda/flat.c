@@ -1,5 +1,5 @@
 /* Element-wise kernels and exact sums: how they are launched. */
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/backend.h"
 
 enum { THREADS = 256, MOST_SUM_BLOCKS = 1024, FEW_SOURCES = 31 };
 

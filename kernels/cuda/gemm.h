@@ -3,7 +3,7 @@
 #ifndef KERNELS_CUDA_GEMM_H
 #define KERNELS_CUDA_GEMM_H
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/backend.h"
 
 /* As in library_types.h and cublas_api.h. */
 enum {

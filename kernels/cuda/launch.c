@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/backend.h"
 
 const char *const cuda_kernel_names[CUDA_KERNEL_COUNT] = {
 #define X(name, launch, threads) #name,

@@ -1,7 +1,7 @@
 /* Kernels that work row by row: how they are launched. Numbers of blocks follow from the shape
  * alone wherever they decide the order of a sum, so that all GPUs add alike. */
-#include "kernels/cuda/cuda.h"
-#include "kernels/rope_frequency.h"
+#include "kernels/common/common.h"
+#include "kernels/cuda/backend.h"
 
 enum {
 	COLUMN_CHUNKS = 256, /* at most, of a column sum */

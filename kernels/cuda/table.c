@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/backend.h"
 
 static void cuda_close(struct kernel_context *context)
 {

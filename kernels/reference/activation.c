@@ -1,7 +1,7 @@
 /* gelu and swiglu. */
 #include <math.h>
 
-#include "kernels/bf16.h"
+#include "kernels/common/common.h"
 #include "kernels/reference/reference.h"
 
 static const double SQRT_2_OVER_PI = 0.79788456080286535588;

@@ -2,7 +2,7 @@
  *   dv_j += p dout;  ds = p (dout v_j - delta) scale;  dq += ds k_j;  dk_j += ds q. */
 #include <math.h>
 
-#include "kernels/bf16.h"
+#include "kernels/common/common.h"
 #include "kernels/reference/reference.h"
 
 static const void *head_row(

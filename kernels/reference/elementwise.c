@@ -1,7 +1,7 @@
 /* Flat arrays, reductions over sources, exact sums. */
 #include <string.h>
 
-#include "kernels/bf16.h"
+#include "kernels/common/common.h"
 #include "kernels/reference/reference.h"
 
 void reference_add(struct kernel_context *context, enum dtype dtype, void *y, const void *a,

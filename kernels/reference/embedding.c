@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/bf16.h"
+#include "kernels/common/common.h"
 #include "kernels/reference/reference.h"
 
 static bool known(struct kernel_context *context, int64_t id, int64_t vocabulary)

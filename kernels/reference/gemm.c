@@ -1,5 +1,5 @@
 /* Matrix product and bias. */
-#include "kernels/bf16.h"
+#include "kernels/common/common.h"
 #include "kernels/reference/reference.h"
 
 static double dot(const struct gemm *g, int64_t i, int64_t j)

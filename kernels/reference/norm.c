@@ -3,7 +3,7 @@
  *   dweight = sum over rows of dy h,  dbias = sum over rows of dy. */
 #include <math.h>
 
-#include "kernels/bf16.h"
+#include "kernels/common/common.h"
 #include "kernels/reference/reference.h"
 
 static double row_mean(enum dtype dtype, const void *x, int64_t width)

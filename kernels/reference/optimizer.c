@@ -2,8 +2,7 @@
  * the same bits whichever table updates it. */
 #include <math.h>
 
-#include "kernels/bf16.h"
-#include "kernels/philox.h"
+#include "kernels/common/common.h"
 #include "kernels/reference/reference.h"
 
 /* The random words of element i. */

@@ -3,7 +3,9 @@
 #ifndef KERNELS_REFERENCE_REFERENCE_H
 #define KERNELS_REFERENCE_REFERENCE_H
 
-#include "kernels/kernels.h"
+#include "kernels/common/common.h"
+
+const struct kernels *kernels_reference(void);
 
 void reference_gemm(struct kernel_context *, const struct gemm *);
 #define X(name, parameters) void reference_##name parameters;

@@ -1,9 +1,8 @@
 /* Rotary position embedding: the pair (x[i], x[i + head_dim/2]) turns by an angle. */
 #include <math.h>
 
-#include "kernels/bf16.h"
+#include "kernels/common/common.h"
 #include "kernels/reference/reference.h"
-#include "kernels/rope_frequency.h"
 
 static void turn(void *x, const struct rope *r, double position)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "executor/calibration/gpu/bench.h"
-#include "kernels/bf16.h"
+#include "kernels/common/bf16.h"
 #include "tests/executor/fakes/cuda.h"
 
 enum { GPUS = 4 };

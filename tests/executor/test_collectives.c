@@ -12,7 +12,7 @@
 #include "executor/memory/memory.h"
 #include "executor/ranks/shared_segment.h"
 #include "executor/transports/comm.h"
-#include "kernels/exact_sum.h"
+#include "kernels/common/exact_sum.h"
 
 /* One rank of a test. */
 struct member {

@@ -5,7 +5,7 @@
 
 #include "executor/compute/random.h"
 #include "executor/memory/heap.h"
-#include "kernels/philox.h"
+#include "kernels/plain/plain.h"
 
 enum { CAPACITY = 1 << 16 };
 

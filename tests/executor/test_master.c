@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "kernels/bf16.h"
+#include "kernels/common/bf16.h"
 
 enum { STEPS = 3 };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "executor/compute/random.h"
-#include "kernels/philox.h"
+#include "kernels/plain/plain.h"
 
 /* kat_vectors of the Random123 library (Salmon et al.), philox4x32 with 10 rounds. */
 static void philox_known_answers(void **state)

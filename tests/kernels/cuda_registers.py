@@ -1,7 +1,7 @@
 """Judges what ptxas says of the CUDA kernels: a kernel that spills registers is slow in a way that no
 other test sees. Where there is a cuobjdump, looks for the instructions of the tensor cores too.
 
-    cuda_registers.py LIST FATBIN ARCHS   LIST: kernels/cuda/list.h; beside FATBIN is FATBIN.log; every
+    cuda_registers.py LIST FATBIN ARCHS   LIST: kernels/cuda/device/device.h; beside FATBIN is FATBIN.log; every
                                           kernel must be there for each of ARCHS ("80,90,100")
     cuda_registers.py --self-test
 """

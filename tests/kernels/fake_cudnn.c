@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "kernels/bf16.h"
+#include "kernels/common/bf16.h"
 
 struct fake_cudnn fake_cudnn;
 

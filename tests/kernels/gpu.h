@@ -4,7 +4,7 @@
 #ifndef TESTS_KERNELS_GPU_H
 #define TESTS_KERNELS_GPU_H
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/backend.h"
 #include "tests/kernels/problem.h"
 
 struct gpu {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/bf16.h"
+#include "kernels/common/bf16.h"
 
 /* Neighbouring numbers differ by this, relatively, at most. */
 #define BF16_STEP 0x1p-7

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "kernels/bf16.h"
-#include "kernels/cuda/cuda.h"
+#include "kernels/common/bf16.h"
+#include "kernels/cuda/backend.h"
 #include "tests/kernels/cuda_on_cpu/api.h"
 #include "tests/kernels/fake_cudnn.h"
 #include "tests/kernels/problem.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/backend.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/cuda_on_cpu/api.h"
 #include "tests/kernels/problem.h"

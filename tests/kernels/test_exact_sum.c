@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/exact_sum.h"
+#include "kernels/common/exact_sum.h"
 
 static uint64_t state;
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/bf16.h"
+#include "kernels/common/bf16.h"
 #include "problem.h"
 
 enum { N = 203, MANY = 4096, STEPS = 1600 };

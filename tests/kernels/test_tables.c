@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/bf16.h"
+#include "kernels/common/bf16.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/problem.h"
 

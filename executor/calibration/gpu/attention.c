@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/bf16.h"
+#include "kernels/kernels.h"
 
 enum { WAYS = 8 };
 

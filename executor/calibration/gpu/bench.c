@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "kernels/bf16.h"
+#include "kernels/kernels.h"
 
 enum { LEAST_SAMPLES = 5, MOST_SAMPLES = 40, MOST_REPEATS = 200 };
 

@@ -4,7 +4,7 @@
 
 #include "executor/calibration/calibration.h"
 #include "executor/devices/devices.h"
-#include "kernels/cuda/api.h"
+#include "kernels/cuda/cuda.h"
 
 /* On the first GPU, but for collectives, which run on all. */
 struct gpu_bench {

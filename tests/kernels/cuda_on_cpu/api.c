@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/bf16.h"
-#include "kernels/cuda/list.h"
+#include "kernels/common/bf16.h"
+#include "kernels/cuda/device/device.h"
 #include "tests/kernels/cuda_on_cpu/machine.h"
 #include "tests/kernels/fake_cudnn.h"
 

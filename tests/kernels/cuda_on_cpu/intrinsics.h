@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/cuda/list.h"
+#include "kernels/cuda/device/device.h"
 #include "tests/kernels/cuda_on_cpu/machine.h"
 
 #define DEVICE static inline __attribute__((unused))

@@ -1,0 +1,61 @@
+/* What a device's table of kernels has beyond struct kernels. */
+#ifndef KERNELS_COMMON_DEVICE_H
+#define KERNELS_COMMON_DEVICE_H
+
+#include "kernels/common/arguments.h"
+#include "kernels/common/exact_sum.h"
+#include "kernels/common/ways.h"
+
+struct kernel_context;
+
+/* The kernels that every device has besides, in the same form. */
+#define DEVICE_KERNELS(X)                                                                          \
+	/* Tensors to (or from) one flat array of that type; what is between the segments is left  \
+	 * as it is. `segments` is read before the call returns. */                                \
+	X(pack, (struct kernel_context * context, enum dtype dtype, void *flat,                    \
+			const struct pack_segment *segments, int n_segments, bool unpack))         \
+	/* As adamw and sgd, with `factors` (NULL: of the arguments) and the gradient's `scale`    \
+	 * (NULL: gradient_scale) read on the device; and the new weights as bf16 to `copy`        \
+	 * (NULL: nowhere). */                                                                     \
+	X(adamw, (struct kernel_context * context, const struct adamw *adamw, void *copy,          \
+			 const struct adamw_factors *factors, const float *scale))                 \
+	X(sgd, (struct kernel_context * context, const struct sgd *sgd,                            \
+		       const struct sgd_factors *factors, const float *scale))                     \
+	/* The norm of squares, and what clipping it to `most` multiplies with: 1 or less. */      \
+	X(clip_scale, (struct kernel_context * context, const struct exact_sum *squares,           \
+			      double most, double *norm, float *scale))
+
+/* Of devices only. Their answers stay on the device, and what changes from step to step is read
+ * there when the kernel runs, so that a launch can be repeated as it is. */
+struct device_kernels {
+	/* C = epilogue(op(A) op(B)), or only what that needs is made ready. False, and nothing
+	 * done, where the library has no way to do it in one pass: always the same answer for a
+	 * shape. */
+	bool (*gemm_epilogue)(
+		struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
+	bool (*prepare_gemm_epilogue)(
+		struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
+	/* Ways of doing a product of that shape (pointers unused) that give the same bits every
+	 * time, the one first that the library thinks best. How many; 0 also where it has none. */
+	int (*gemm_ways)(
+		struct kernel_context *, const struct gemm *, struct gemm_way *ways, int most);
+	/* From now on products of these shapes are done so, where operands begin and rows lie at
+	 * multiples of 16 bytes and the library has that way; all others by its first proposal.
+	 * What was made ready is forgotten. `choices` stay the caller's, and there. */
+	void (*choose_gemms)(struct kernel_context *, struct gemm_choice *choices, int n);
+	int64_t (*gemm_version)(struct kernel_context *); /* of the library; 0: there is none */
+	/* The same of attention's forward in bf16: within its rounding, but not our bits. */
+	int (*attention_ways)(struct kernel_context *, const struct attention *,
+		struct attention_way *, int most);
+	void (*choose_attention)(struct kernel_context *, struct attention_choice *, int n);
+	int64_t (*attention_version)(struct kernel_context *);
+#define X(name, parameters) void(*name) parameters;
+	DEVICE_KERNELS(X)
+#undef X
+
+	/* The word of the context, on the device, that holds the largest token or target outside of
+	 * the vocabulary that its kernels have met; -1 while there was none. */
+	const int32_t *(*fault)(struct kernel_context *);
+};
+
+#endif

@@ -1,0 +1,101 @@
+/* Every CUDA kernel by its name, which is also its symbol: X(name, struct, most threads of a
+ * block). What exists for fp32 and bf16 stands in that order, so that name_fp32 + 1 is name_bf16;
+ * with two types, the first is the one that is written. */
+#ifndef KERNELS_CUDA_LIST_H
+#define KERNELS_CUDA_LIST_H
+
+#include "kernels/cuda/device/launches.h"
+
+#define CUDA_BOTH(X, name, launch, threads)                                                        \
+	X(name##_fp32, launch, threads) X(name##_bf16, launch, threads)
+#define CUDA_PAIRS(X, name, launch, threads)                                                       \
+	X(name##_fp32_fp32, launch, threads)                                                       \
+	X(name##_fp32_bf16, launch, threads)                                                       \
+	X(name##_bf16_fp32, launch, threads) X(name##_bf16_bf16, launch, threads)
+
+#define CUDA_FLAT_KERNELS(X)                                                                       \
+	CUDA_BOTH(X, gelu, flat_launch, 256)                                                       \
+	CUDA_BOTH(X, gelu_backward, flat_launch, 256)                                              \
+	CUDA_BOTH(X, swiglu, flat_launch, 256)                                                     \
+	CUDA_BOTH(X, swiglu_backward, flat_launch, 256)                                            \
+	CUDA_BOTH(X, add, flat_launch, 256)                                                        \
+	CUDA_PAIRS(X, accumulate, flat_launch, 256)                                                \
+	CUDA_PAIRS(X, convert, flat_launch, 256)                                                   \
+	CUDA_BOTH(X, zero, flat_launch, 256)                                                       \
+	X(scale, flat_launch, 256)                                                                 \
+	CUDA_BOTH(X, sgd, sgd_launch, 256)                                                         \
+	CUDA_BOTH(X, adamw, adamw_launch, 256)                                                     \
+	CUDA_BOTH(X, tree_few, tree_launch, 256)                                                   \
+	CUDA_BOTH(X, tree_many, tree_launch, 128)                                                  \
+	X(store, store_launch, 128)                                                                \
+	CUDA_BOTH(X, pack, pack_launch, 256)                                                       \
+	CUDA_BOTH(X, unpack, pack_launch, 256)                                                     \
+	X(sum_squares, exact_launch, 256)                                                          \
+	X(sum_floats, exact_launch, 256)                                                           \
+	X(settle, exact_launch, 32)                                                                \
+	X(clip_scale, clip_launch, 32)
+
+#define CUDA_ROW_KERNELS(X)                                                                        \
+	CUDA_BOTH(X, bias_add, bias_launch, 256)                                                   \
+	CUDA_BOTH(X, columns, columns_launch, 256)                                                 \
+	CUDA_BOTH(X, column_sums, column_sums_launch, 1024)                                        \
+	CUDA_BOTH(X, layernorm_4, norm_launch, 256)                                                \
+	CUDA_BOTH(X, layernorm_8, norm_launch, 256)                                                \
+	CUDA_BOTH(X, layernorm_long, norm_launch, 256)                                             \
+	CUDA_BOTH(X, rmsnorm_4, norm_launch, 256)                                                  \
+	CUDA_BOTH(X, rmsnorm_8, norm_launch, 256)                                                  \
+	CUDA_BOTH(X, rmsnorm_long, norm_launch, 256)                                               \
+	CUDA_BOTH(X, layernorm_backward_1, norm_backward_launch, 256)                              \
+	CUDA_BOTH(X, layernorm_backward_2, norm_backward_launch, 256)                              \
+	CUDA_BOTH(X, layernorm_backward_4, norm_backward_launch, 256)                              \
+	CUDA_BOTH(X, layernorm_backward_long, norm_backward_launch, 256)                           \
+	CUDA_BOTH(X, rmsnorm_backward_1, norm_backward_launch, 256)                                \
+	CUDA_BOTH(X, rmsnorm_backward_2, norm_backward_launch, 256)                                \
+	CUDA_BOTH(X, rmsnorm_backward_4, norm_backward_launch, 256)                                \
+	CUDA_BOTH(X, rmsnorm_backward_long, norm_backward_launch, 256)                             \
+	CUDA_BOTH(X, rope, rope_launch, 256)                                                       \
+	CUDA_BOTH(X, embedding, embedding_launch, 256)                                             \
+	X(embedding_count, embedding_sort_launch, 256)                                             \
+	X(embedding_scatter, embedding_sort_launch, 256)                                           \
+	CUDA_PAIRS(X, embedding_runs, embedding_runs_launch, 256)                                  \
+	CUDA_BOTH(X, embedding_join, embedding_runs_launch, 256)                                   \
+	CUDA_BOTH(X, cross_entropy, cross_entropy_launch, 1024)
+
+#define CUDA_ATTENTION_KERNELS(X)                                                                  \
+	CUDA_BOTH(X, attention_delta, attention_launch, 256)                                       \
+	X(attention_delta_packs, attention_launch, 256)                                            \
+	CUDA_BOTH(X, attention_plain, attention_launch, 256)                                       \
+	CUDA_BOTH(X, attention_plain_dq, attention_launch, 256)                                    \
+	CUDA_BOTH(X, attention_plain_dkv, attention_launch, 256)
+
+/* On the tensor cores; head_dim up to the number in the name. */
+#define CUDA_TENSOR_KERNELS(X)                                                                     \
+	X(attention_tensor_64, attention_launch, 128)                                              \
+	X(attention_tensor_128, attention_launch, 128)                                             \
+	X(attention_tensor_dq_64, attention_launch, 128)                                           \
+	X(attention_tensor_dq_128, attention_launch, 128)                                          \
+	X(attention_tensor_dkv_64, attention_launch, 128)                                          \
+	X(attention_tensor_dkv_128, attention_launch, 128)
+
+/* The same for Hopper, in its own instructions: only an image for sm_90a has them. */
+#define CUDA_HOPPER_KERNELS(X)                                                                     \
+	X(attention_hopper_64, attention_launch, 384)                                              \
+	X(attention_hopper_128, attention_launch, 384)                                             \
+	X(attention_hopper_dq_64, attention_launch, 384)                                           \
+	X(attention_hopper_dq_128, attention_launch, 384)                                          \
+	X(attention_hopper_dkv_64, attention_launch, 384)                                          \
+	X(attention_hopper_dkv_128, attention_launch, 384)
+
+#define CUDA_KERNELS(X)                                                                            \
+	CUDA_FLAT_KERNELS(X)                                                                       \
+	CUDA_ROW_KERNELS(X)                                                                        \
+	CUDA_ATTENTION_KERNELS(X) CUDA_TENSOR_KERNELS(X) CUDA_HOPPER_KERNELS(X)
+
+enum cuda_kernel {
+#define X(name, launch, threads) CUDA_##name,
+	CUDA_KERNELS(X)
+#undef X
+		CUDA_KERNEL_COUNT
+};
+
+#endif
