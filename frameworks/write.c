@@ -131,7 +131,6 @@ void export_table(struct text *text)
 	for (int i = 0; i < n_export_targets; i++)
 		text_add(text, "---|");
 	text_add_char(text, '\n');
-	for (const struct field *field = plan_fields; field->name != NULL; field++)
-		add_table_row(text, field->name);
-	add_table_row(text, "shard_group");
+	for (int id = 0; id < KNOB_COUNT; id++)
+		add_table_row(text, knob_table[id].field.name);
 }

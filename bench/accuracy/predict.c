@@ -12,17 +12,17 @@ static bool resolve(const struct row *row, struct change change, const struct mo
 	const struct topology *topology, struct arena *arena, struct plan *plan,
 	struct error *error)
 {
-	struct choices choices = {0};
+	struct question question = {.model = model, .topology = topology};
 
 	for (int i = 0; i < row->header->n_cells; i++) {
 		const char *column = row->header->cells[i], *cell = row->cells[i];
 		if (change.column != NULL && strcmp(column, change.column) == 0)
 			cell = change.value;
 		if (column_is_option(column) && cell[0] != '\0' &&
-			!choices_set(&choices, column, column, cell, arena, error))
+			!question_set_by_name(&question, column, column, cell, arena, error))
 			return false;
 	}
-	return plan_resolve(&choices, model, topology, arena, plan, error);
+	return plan_resolve(&question, arena, plan, error);
 }
 
 static bool simulate_row(const struct catalogue *catalogue, struct row *row, struct change change,

@@ -43,8 +43,8 @@ static struct question make_question(const struct bench *bench, struct arena *ar
 	check(model_load_preset(arena, bench->model, &model, &error), &error);
 	check(topology_load_name(arena, bench->topology, &topology, &error), &error);
 	if (bench->option != NULL)
-		check(choices_set(&question.choices, bench->option, bench->option, bench->value,
-			      arena, &error),
+		check(question_set_by_name(
+			      &question, bench->option, bench->option, bench->value, arena, &error),
 			&error);
 	question.mixes = true; /* as the command does */
 	question.model = model;

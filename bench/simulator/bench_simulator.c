@@ -35,33 +35,33 @@ static void check(bool ok, const struct error *error)
 	exit(EXIT_CODE_INTERNAL);
 }
 
-struct question {
+struct benched {
 	struct arena arena;
 	struct model *model;
 	struct topology *topology;
 	struct plan plan;
 };
 
-static void resolve(struct question *question, const struct bench *bench)
+static void resolve(struct benched *question, const struct bench *bench)
 {
 	const char *const options[][2] = {{"runtime", bench->runtime},
 		{"strategy", bench->strategy}, {"activation_checkpointing", bench->checkpointing}};
-	struct choices choices = {0};
+	struct question asked = {0};
 	struct error error = {0};
 
 	check(model_load_preset(&question->arena, "llama-2-7b", &question->model, &error), &error);
 	check(topology_load_name(&question->arena, "2xdgx-a100-80gb", &question->topology, &error),
 		&error);
+	asked.model = question->model;
+	asked.topology = question->topology;
 	for (int i = 0; i < COUNT_OF(options); i++)
-		check(choices_set(&choices, options[i][0], options[i][0], options[i][1],
+		check(question_set_by_name(&asked, options[i][0], options[i][0], options[i][1],
 			      &question->arena, &error),
 			&error);
-	check(plan_resolve(&choices, question->model, question->topology, &question->arena,
-		      &question->plan, &error),
-		&error);
+	check(plan_resolve(&asked, &question->arena, &question->plan, &error), &error);
 }
 
-static struct schedule *build(struct question *question, struct arena *arena)
+static struct schedule *build(struct benched *question, struct arena *arena)
 {
 	struct schedule *schedule;
 	struct error error = {0};
@@ -73,7 +73,7 @@ static struct schedule *build(struct question *question, struct arena *arena)
 }
 
 /* Rounds per second of simulating, or of building and simulating. */
-static double rate(struct question *question, bool builds)
+static double rate(struct benched *question, bool builds)
 {
 	/* As the planner's inner loop does. */
 	const struct simulation_options options = {.quick_interval = true};
@@ -99,7 +99,7 @@ int main(void)
 	printf("%-14s %-14s %-6s %10s %14s %16s\n", "runtime", "strategy", "checkp", "operations",
 		"simulations/s", "with building/s");
 	for (int i = 0; i < COUNT_OF(benches); i++) {
-		struct question question = {0};
+		struct benched question = {0};
 		double alone, built;
 
 		resolve(&question, &benches[i]);

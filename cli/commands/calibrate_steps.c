@@ -17,8 +17,9 @@
  * wide as what it trains, in as few layers as show it, for seconds, so that it meets its power
  * limit. */
 static const struct reference {
-	const char *model, *micro_batch;
-	const char *lengths[3]; /* tokens */
+	const char *model;
+	int64_t micro_batch;
+	int64_t lengths[3]; /* tokens; 0: no more */
 	int64_t steps;
 } references[2][2] = {
 	[DEVICE_CPU] = {[STEP_MLP_PLAIN] = {"shardplan: model/1\n"
@@ -26,25 +27,25 @@ static const struct reference {
 					    "family: gpt2\n"
 					    "layers: 3\nhidden: 448\nheads: 7\nffn: 1792\n"
 					    "vocab: 4096\ncontext: 256\n",
-				"1", {"128", "256"}, 10},
+				1, {128, 256}, 10},
 		[STEP_MLP_GATED] = {"shardplan: model/1\n"
 				    "name: calibration-gated\n"
 				    "family: llama\n"
 				    "layers: 3\nhidden: 448\nheads: 7\nkv_heads: 7\nffn: 1216\n"
 				    "vocab: 4096\ncontext: 256\n",
-			"1", {"128", "256"}, 10}},
+			1, {128, 256}, 10}},
 	[DEVICE_GPU] = {[STEP_MLP_PLAIN] = {"shardplan: model/1\n"
 					    "name: calibration-plain\n"
 					    "family: gpt2\n"
 					    "layers: 3\nhidden: 1152\nheads: 18\nffn: 4608\n"
 					    "vocab: 8192\ncontext: 1024\n",
-				"16", {"1024"}, 300},
+				16, {1024}, 300},
 		[STEP_MLP_GATED] = {"shardplan: model/1\n"
 				    "name: calibration-gated\n"
 				    "family: llama\n"
 				    "layers: 1\nhidden: 4096\nheads: 32\nkv_heads: 32\nffn: 10240\n"
 				    "vocab: 8192\ncontext: 4096\n",
-			"4", {"2048"}, 150}},
+			4, {2048}, 150}},
 };
 
 enum {
@@ -122,25 +123,27 @@ static struct topology part_of_machine(const struct stepping *s)
 }
 
 /* One unit: nothing is communicated while something computes. */
-static bool resolve(const struct stepping *s, const struct topology *topology, const char *length,
+static bool resolve(const struct stepping *s, const struct topology *topology, int64_t length,
 	struct plan *plan, struct error *error)
 {
-	const char *const knobs[][2] = {
-		{"runtime", runtime_names[RUNTIME_SHARDPLAN]},
-		{"strategy", strategy_names[STRATEGY_NO_SHARD]},
-		{"wrap", "model"},
-		{"activation_checkpointing", checkpointing_names[CHECKPOINTING_FULL]},
-		{"param_dtype", dtype_name(s->step->dtype)},
-		{"seq_len", length},
-		{"micro_batch", reference_of(s)->micro_batch},
-		{"grad_accum", "1"},
+	const struct question question = {
+		.model = s->model,
+		.topology = topology,
+		.asked = {.runtime = RUNTIME_SHARDPLAN,
+			.strategy = STRATEGY_NO_SHARD,
+			.wrap = "model",
+			.activation_checkpointing = checkpointing_names[CHECKPOINTING_FULL],
+			.param_dtype = s->step->dtype,
+			.seq_len = length,
+			.micro_batch = reference_of(s)->micro_batch,
+			.grad_accum = 1},
+		.given = KNOB_BIT(KNOB_RUNTIME) | KNOB_BIT(KNOB_STRATEGY) | KNOB_BIT(KNOB_WRAP) |
+			 KNOB_BIT(KNOB_ACTIVATION_CHECKPOINTING) | KNOB_BIT(KNOB_PARAM_DTYPE) |
+			 KNOB_BIT(KNOB_SEQ_LEN) | KNOB_BIT(KNOB_MICRO_BATCH) |
+			 KNOB_BIT(KNOB_GRAD_ACCUM),
 	};
-	struct choices choices = {0};
 
-	for (int i = 0; i < COUNT_OF(knobs); i++)
-		if (!choices_set(&choices, knobs[i][0], knobs[i][0], knobs[i][1], s->arena, error))
-			return false;
-	return plan_resolve(&choices, s->model, topology, s->arena, plan, error);
+	return plan_resolve(&question, s->arena, plan, error);
 }
 
 /* Work is named as its operation. */
@@ -169,7 +172,7 @@ static void compare(struct stepping *s, const struct evaluation *evaluation,
 	}
 }
 
-static bool train_and_compare(struct stepping *s, const char *length, struct error *error)
+static bool train_and_compare(struct stepping *s, int64_t length, struct error *error)
 {
 	struct topology topology = part_of_machine(s);
 	struct model model = *s->model;
@@ -226,7 +229,7 @@ static bool measure_step(
 		return false;
 	s->model = model;
 	s->training_steps = quick ? STEPS_QUICK : reference->steps;
-	for (int i = 0; reference->lengths[i] != NULL && (i == 0 || !quick); i++)
+	for (int i = 0; reference->lengths[i] > 0 && (i == 0 || !quick); i++)
 		if (!train_and_compare(s, reference->lengths[i], error))
 			return false;
 	take_factors(s, step);

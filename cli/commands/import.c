@@ -180,22 +180,16 @@ static bool make_plan(struct arena *arena, struct importation *importation, stru
 static bool search(struct arena *arena, const struct asked *asked, const struct plan *plan,
 	struct answer *answer, struct error *error)
 {
-	static const char *const kept[] = {"seq_len", "global_batch", "attention", "compile",
-		"libraries", "param_dtype", "master_dtype", "reduce_dtype", "optimizer", "clip",
-		"runtime"};
 	struct question question = {.model = asked->model,
 		.topology = asked->topology,
 		.memory_limit_bytes = asked->question.memory_limit_bytes};
+	uint64_t kept = knobs_of_role(KNOB_WORK);
 
-	for (int i = 0; i < COUNT_OF(kept); i++) {
-		struct text value = {0};
-		bool ddp = plan->strategy == STRATEGY_NO_SHARD && strcmp(kept[i], "runtime") == 0;
-		fields_print_one(fields_find(plan_fields, kept[i]), plan, &value);
-		bool ok = ddp || choices_set(&question.choices, kept[i], kept[i],
-					 text_string(&value), arena, error);
-		text_finish(&value);
-		if (!ok)
-			return false;
+	if (plan->strategy != STRATEGY_NO_SHARD)
+		kept |= KNOB_BIT(KNOB_RUNTIME);
+	for (int id = 0; id < KNOB_COUNT; id++) {
+		if (kept & KNOB_BIT(id))
+			question_take(&question, (enum knob_id)id, plan);
 	}
 	return planner_plan(&question, arena, answer, error);
 }
@@ -226,20 +220,18 @@ static bool print_prediction(const struct invocation *invocation, const struct a
 static void note_defaults(
 	struct arena *arena, const struct importation *importation, const struct plan *plan)
 {
-	static const char *const knobs[] = {"seq_len", "micro_batch", "grad_accum", "param_dtype",
-		"optimizer", "attention", "activation_checkpointing"};
+	static const enum knob_id told[] = {KNOB_SEQ_LEN, KNOB_MICRO_BATCH, KNOB_GRAD_ACCUM,
+		KNOB_PARAM_DTYPE, KNOB_OPTIMIZER, KNOB_ATTENTION, KNOB_ACTIVATION_CHECKPOINTING};
+	const struct arguments *arguments = &importation->arguments;
 	const char *list = "";
 
-	for (int i = 0; i < COUNT_OF(knobs); i++) {
-		const char *option = swap_dashes(knobs[i], '_', '-', arena);
-		struct text value = {0};
-		bool follows = (i == 1 || i == 2) &&
-			       argument_given(&importation->arguments, "global-batch");
-		if (follows || argument_given(&importation->arguments, option))
-			continue;
-		fields_print_one(fields_find(plan_fields, knobs[i]), plan, &value);
-		list = arena_printf(arena, "%s --%s %s", list, option, text_string(&value));
-		text_finish(&value);
+	for (int i = 0; i < COUNT_OF(told); i++) {
+		enum knob_id id = told[i];
+		bool follows = (id == KNOB_MICRO_BATCH || id == KNOB_GRAD_ACCUM) &&
+			       argument_of_knob(arguments, KNOB_GLOBAL_BATCH) != NULL;
+		if (!follows && argument_of_knob(arguments, id) == NULL)
+			list = arena_printf(arena, "%s --%s %s", list, option_of_knob(id)->name,
+				knob_text(id, plan, arena));
 	}
 	if (list[0] != '\0')
 		output_note("not in the file, so taken:%s", list);

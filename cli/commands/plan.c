@@ -123,28 +123,17 @@ static bool save_chosen(const struct invocation *invocation, struct asked *asked
  */
 
 /* The same work: sequence length, batch, data types and optimizer are the plan's, unless given. */
-static bool fix_work(struct arena *arena, const struct plan *plan, struct question *question,
-	struct error *error)
+static void fix_work(const struct plan *plan, struct question *question)
 {
-	static const char *const work[] = {"seq_len", "global_batch", "param_dtype", "master_dtype",
-		"reduce_dtype", "gradient_sums", "gelu", "optimizer", "attention", "compile",
-		"libraries", "clip", "loader_rate"};
-	bool batch = choices_given(&question->choices, "micro_batch") &&
-		     choices_given(&question->choices, "grad_accum");
-	struct text text = {0};
-	bool ok = true;
+	bool batch = question_gives(question, KNOB_MICRO_BATCH) &&
+		     question_gives(question, KNOB_GRAD_ACCUM);
 
-	for (int i = 0; i < COUNT_OF(work) && ok; i++) {
-		if (choices_given(&question->choices, work[i]) ||
-			(batch && strcmp(work[i], "global_batch") == 0))
-			continue;
-		text_clear(&text);
-		fields_print_one(fields_find(plan_fields, work[i]), plan, &text);
-		ok = choices_set(
-			&question->choices, work[i], work[i], text_string(&text), arena, error);
+	for (int i = 0; i < KNOB_COUNT; i++) {
+		enum knob_id id = (enum knob_id)i;
+		if (knob_table[id].roles & KNOB_WORK && !question_gives(question, id) &&
+			!(batch && id == KNOB_GLOBAL_BATCH))
+			question_take(question, id, plan);
 	}
-	text_finish(&text);
-	return ok;
 }
 
 /* Without MODEL and TOPOLOGY: the file's. */
@@ -175,7 +164,8 @@ static bool ask_compared(struct invocation *invocation, struct asked *asked, str
 		asked->question.model = file->model;
 		asked->question.topology = file->topology;
 	}
-	return fix_work(invocation->arena, &file->plan, &asked->question, error);
+	fix_work(&file->plan, &asked->question);
+	return true;
 }
 
 static bool run(struct invocation *invocation, struct error *error)

@@ -24,29 +24,14 @@ bool plan_runs_on_gpus(const struct plan_file *file, int64_t ranks, double clip)
 }
 
 /* What our runtime computes with, and the nearest it has for knobs that it lacks. */
-static void take_runtime(struct plan *plan, bool keeps_dtypes, struct arena *arena)
+static void take_runtime(struct plan *plan, bool keeps_dtypes)
 {
-	const struct runtime *runtime = runtime_of(RUNTIME_SHARDPLAN);
-
 	if (!keeps_dtypes)
 		plan->param_dtype = plan->master_dtype = plan->reduce_dtype = DTYPE_FP32;
 	plan->runtime = RUNTIME_SHARDPLAN;
-	if (plan->optimizer != OPTIMIZER_SGD)
-		plan->optimizer = OPTIMIZER_ADAMW_FUSED;
-	plan->attention = ATTENTION_FLASH;
-	plan->loss = LOSS_FUSED;
-	plan->compile = false;
 	plan->libraries = libraries_unknown;
-	plan->allocator = ALLOCATOR_SEGMENTS;
-	plan->limit_all_gathers = plan->limit_all_gathers && runtime->has_limiter;
-	plan->forward_prefetch = plan->forward_prefetch && runtime->has_forward_prefetch_knob;
-	for (int c = 0; checkpointing_names[c] != NULL; c++)
-		if (!(runtime->checkpointings >> c & 1))
-			plan->activation_checkpointing = runs_normalise(arena,
-				plan->activation_checkpointing, checkpointing_names[c],
-				checkpointing_names[CHECKPOINTING_FULL]);
-	if (!(runtime->prefetches >> plan->prefetch & 1))
-		plan->prefetch = PREFETCH_PRE;
+	for (int id = 0; id < KNOB_IN_MESH; id++)
+		knob_take_honoured((enum knob_id)id, plan);
 }
 
 /* Groups that do not divide the shard group any more become the whole of it; the root stays
@@ -108,10 +93,9 @@ static void take_batch(struct plan *plan)
 static void note_change(struct adaptation *adaptation, struct arena *arena, const char *name,
 	const struct field *field, const void *from, const void *to)
 {
-	const struct field one[] = {*field, FIELD_END};
 	struct text before = {0}, after = {0};
 
-	if (fields_equal(one, from, to))
+	if (fields_equal_one(field, from, to))
 		return;
 	fields_print_one(field, from, &before);
 	fields_print_one(field, to, &after);
@@ -126,7 +110,7 @@ static void note_changes(
 {
 	const struct plan *from = &file->plan, *to = &adaptation->plan;
 
-	adaptation->changes = ARENA_ARRAY(arena, const char *, n_plan_fields + 3);
+	adaptation->changes = ARENA_ARRAY(arena, const char *, KNOB_COUNT + 3);
 	if (adaptation->topology != file->topology &&
 		(adaptation->topology->emulated || file->topology->device.kind != DEVICE_CPU ||
 			plan_ranks(from) != plan_ranks(to)))
@@ -135,8 +119,9 @@ static void note_changes(
 				(long long)plan_ranks(from), file->topology->device.name,
 				(long long)plan_ranks(to), adaptation->topology->device.name,
 				adaptation->topology->emulated ? ", emulated" : "");
-	for (int i = 0; i < n_plan_fields; i++)
-		note_change(adaptation, arena, plan_fields[i].name, &plan_fields[i], from, to);
+	for (int id = 0; id < KNOB_IN_MESH; id++)
+		note_change(adaptation, arena, knob_table[id].field.name, &knob_table[id].field,
+			from, to);
 	for (int i = 0; i < 2; i++)
 		note_change(adaptation, arena, arena_printf(arena, "mesh %s", mesh_fields[i].name),
 			&mesh_fields[i], &from->mesh, &to->mesh);
@@ -186,7 +171,7 @@ bool adapt_plan(struct arena *arena, const struct plan_file *file,
 	/* A plan of ours for CPUs has dtypes that CPUs train with; GPUs train with all. */
 	bool keeps_dtypes = target->gpus || (file->plan.runtime == RUNTIME_SHARDPLAN &&
 						    file->topology->device.kind == DEVICE_CPU);
-	take_runtime(&adaptation->plan, keeps_dtypes, arena);
+	take_runtime(&adaptation->plan, keeps_dtypes);
 	take_ranks(&adaptation->plan, topology_devices(adaptation->topology));
 	take_reshard_groups(&adaptation->plan, arena);
 	if (target->exact_sums)

@@ -50,14 +50,14 @@ static struct study *study_new(
 static bool move_plan(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology, struct plan *moved)
 {
-	struct choices choices = {.plan = *plan};
+	struct question question = {.model = model, .topology = topology, .asked = *plan};
 	struct error why = {0};
 
-	for (int i = 0; i < n_plan_fields; i++)
-		choices.given |= UINT64_C(1) << i;
-	choices.given &= ~(UINT64_C(1) << plan_field_index("global_batch"));
-	choices.shard_group = strategy_is_hybrid(plan->strategy) ? plan->mesh.shard : 0;
-	return plan_resolve(&choices, model, topology, arena, moved, &why);
+	question.given = KNOBS_OF_FILES;
+	question_open(&question, KNOB_GLOBAL_BATCH);
+	if (strategy_is_hybrid(plan->strategy))
+		question_take(&question, KNOB_SHARD_GROUP, plan);
+	return plan_resolve(&question, arena, moved, &why);
 }
 
 /* A plan that cannot be there is no error: its point stays empty. */

@@ -9,19 +9,20 @@
 static bool resolve_both(
 	struct arena *arena, struct plan *gpu, struct plan *cpu, struct error *error)
 {
-	struct choices nothing = {0};
 	struct model *model;
 	struct topology *topology;
 
 	if (!model_load_preset(arena, "llama-2-7b", &model, error) ||
 		!topology_load_name(arena, "2xdgx-a100-80gb", &topology, error) ||
-		!plan_resolve(&nothing, model, topology, arena, gpu, error))
+		!plan_resolve(&(struct question){.model = model, .topology = topology}, arena, gpu,
+			error))
 		return false;
 	struct topology machine = *topology;
 	machine.nodes = 1;
 	machine.device.kind = DEVICE_CPU;
 	machine.device.generation = GENERATION_CPU;
-	return plan_resolve(&nothing, model, &machine, arena, cpu, error);
+	return plan_resolve(
+		&(struct question){.model = model, .topology = &machine}, arena, cpu, error);
 }
 
 static void add_row(

@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "reports/reports.h"
-#include "schedule/plan/knobs.h"
+#include "schedule/schedule.h"
 
 /* X(suffix, name), alphabetical: the table of commands is searched by bisection. */
 #define COMMANDS(X)                                                                                \

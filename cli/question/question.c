@@ -4,8 +4,6 @@
 
 #include "cli/terminal/terminal.h"
 
-enum { LIST_MAX = 64 };
-
 /* The options of a question that are no field of struct plan. */
 struct other_options {
 	int64_t gpus, memory_limit;
@@ -32,20 +30,18 @@ static bool read_strategies(const char *where, const char *list, unsigned *strat
 {
 	while (true) {
 		size_t length = strcspn(list, ",");
-		const struct field field = {"strategy", FIELD_TYPE_ENUM, 0, 0, strategy_names};
-		int strategy = 0;
-		if (!fields_set(&field, where, arena_strndup(arena, list, length), &strategy, arena,
+		struct plan one = {0};
+		if (!knob_set(KNOB_STRATEGY, &one, where, arena_strndup(arena, list, length), arena,
 			    error))
 			return false;
-		*strategies |= 1u << strategy;
+		*strategies |= 1u << one.strategy;
 		if (list[length] == '\0')
 			return true;
 		list += length + 1;
 	}
 }
 
-/* --- lists: what the search may choose from ------------------------------------------------------
- */
+/* --- lists: what the search may choose from --------------------------------------------------- */
 
 /* Takes one more value of a list that starts at `*list`; NULL at its end. */
 static const char *next_value(const char **list, struct arena *arena)
@@ -58,60 +54,34 @@ static const char *next_value(const char **list, struct arena *arena)
 	return value;
 }
 
-static bool is_searched(const char *knob)
+static bool is_searched(enum knob_id id)
 {
-	static const char *const single[] = {"seq_len", "global_batch", "clip", "loader_rate",
-		"runtime", "gradient_sums", "gelu", NULL};
-	for (int i = 0; single[i] != NULL; i++)
-		if (strcmp(knob, single[i]) == 0)
-			return false;
-	return true;
+	return !(knob_table[id].roles & KNOB_ONE_VALUE);
 }
 
-static struct restriction *restriction_new(
-	struct question *question, const char *knob, bool forbidden, struct arena *arena)
-{
-	for (int i = 0; i < question->n_restrictions; i++)
-		if (question->restrictions[i].forbidden == forbidden &&
-			strcmp(question->restrictions[i].knob, knob) == 0)
-			return &question->restrictions[i];
-	if (question->n_restrictions == QUESTION_RESTRICTIONS_MAX)
-		return NULL;
-	struct restriction *restriction = &question->restrictions[question->n_restrictions++];
-	*restriction = (struct restriction){.knob = knob,
-		.forbidden = forbidden,
-		.values = ARENA_ARRAY(arena, const char *, LIST_MAX)};
-	return restriction;
-}
-
-/* One value; it must be one that the knob can have at all. Repetitions are dropped. */
-static bool restrict_to(struct restriction *restriction, const char *where, const char *value,
-	struct arena *arena, struct error *error)
-{
-	struct choices scratch = {0};
-	if (!choices_set(&scratch, restriction->knob, where, value, arena, error))
-		return false;
-	for (int i = 0; i < restriction->n; i++)
-		if (strcmp(restriction->values[i], value) == 0)
-			return true;
-	if (restriction->n == LIST_MAX)
-		return error_set(
-			error, EXIT_CODE_USAGE, "%s: more than %d values", where, LIST_MAX);
-	restriction->values[restriction->n++] = value;
-	return true;
-}
-
-static bool read_list(const char *knob, const char *where, const char *list, struct arena *arena,
+static bool read_list(enum knob_id id, const char *where, const char *list, struct arena *arena,
 	struct question *question, struct error *error)
 {
-	if (!is_searched(knob))
-		return error_set(error, EXIT_CODE_USAGE, "%s: takes one value, got a list", where);
-	struct restriction *restriction = restriction_new(question, knob, false, arena);
 	const char *value;
-	while (restriction != NULL && (value = next_value(&list, arena)) != NULL)
-		if (!restrict_to(restriction, where, value, arena, error))
+	if (!is_searched(id))
+		return error_set(error, EXIT_CODE_USAGE, "%s: takes one value, got a list", where);
+	while ((value = next_value(&list, arena)) != NULL)
+		if (!question_restrict(question, id, false, where, value, arena, error))
 			return false;
 	return true;
+}
+
+static bool forbid_strategies(const char *where, const char *list, struct arena *arena,
+	struct question *question, struct error *error)
+{
+	unsigned forbidden = 0;
+	if (!read_strategies(where, list, &forbidden, arena, error))
+		return false;
+	question->strategies =
+		question->strategies != 0 ? question->strategies : (1u << STRATEGY_COUNT) - 1;
+	question->strategies &= ~forbidden;
+	return question->strategies != 0 ||
+	       error_set(error, EXIT_CODE_USAGE, "%s: no strategy is left", where);
 }
 
 /* "wrap=model" */
@@ -123,21 +93,14 @@ static bool forbid_one(const char *where, const char *rule, struct arena *arena,
 		return error_set(error, EXIT_CODE_USAGE,
 			"%s: expected KNOB=VALUE such as wrap=model, got \"%s\"", where, rule);
 	char *typed = arena_strndup(arena, rule, (size_t)(equals - rule));
-	const char *knob = swap_dashes(typed, '-', '_', arena);
-	if (strcmp(knob, "strategy") == 0) {
-		unsigned forbidden = 0;
-		if (!read_strategies(where, equals + 1, &forbidden, arena, error))
-			return false;
-		question->strategies = question->strategies != 0 ? question->strategies
-								 : (1u << STRATEGY_COUNT) - 1;
-		question->strategies &= ~forbidden;
-		return question->strategies != 0 ||
-		       error_set(error, EXIT_CODE_USAGE, "%s: no strategy is left", where);
-	}
-	if (!is_searched(knob))
+	enum knob_id id = knob_find(swap_dashes(typed, '-', '_', arena));
+	if (id == KNOB_STRATEGY)
+		return forbid_strategies(where, equals + 1, arena, question, error);
+	if (id == KNOB_COUNT) /* says which name is near */
+		return question_set_by_name(question, typed, where, "", arena, error);
+	if (!is_searched(id))
 		return error_set(error, EXIT_CODE_USAGE, "%s: %s is not searched", where, typed);
-	struct restriction *restriction = restriction_new(question, knob, true, arena);
-	return restriction == NULL || restrict_to(restriction, where, equals + 1, arena, error);
+	return question_restrict(question, id, true, where, equals + 1, arena, error);
 }
 
 static bool read_forbidden(const char *where, const char *rules, struct arena *arena,
@@ -150,19 +113,22 @@ static bool read_forbidden(const char *where, const char *rules, struct arena *a
 	return true;
 }
 
-static bool set_choice(const struct option *option, const char *value,
-	const struct arguments *arguments, struct arena *arena, struct question *question,
-	struct error *error)
+/* One value is fixed, several are a narrower search. */
+static bool set_knob(enum knob_id id, const char *where, const char *value, struct arena *arena,
+	struct question *question, struct error *error)
 {
-	const char *where = argument_where(arguments, option, arena);
-	const char *name = swap_dashes(option->name, '-', '_', arena);
-
-	/* One value is a choice, several are a narrower search. */
 	if (strchr(value, ',') == NULL)
-		return choices_set(&question->choices, name, where, value, arena, error);
-	if (strcmp(name, "strategy") == 0)
+		return question_set(question, id, where, value, arena, error);
+	if (id == KNOB_STRATEGY)
 		return read_strategies(where, value, &question->strategies, arena, error);
-	return read_list(name, where, value, arena, question, error);
+	return read_list(id, where, value, arena, question, error);
+}
+
+/* `predict` and its like have one plan: `where` had a list. */
+static bool refuse_list(const char *where, struct error *error)
+{
+	return error_set(error, EXIT_CODE_USAGE,
+		"%s: expected one value, got a list; `plan` compares several", where);
 }
 
 bool ask_options(struct arena *arena, const struct arguments *arguments, bool only_one,
@@ -176,20 +142,16 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 	question->objective = others.objective;
 	for (int i = 0; i < n_options; i++) {
 		const struct option *option = &all_options[i];
-		if (option->knob != NULL && arguments->values[i] != NULL &&
-			!set_choice(
-				option, arguments->values[i], arguments, arena, question, error))
+		const char *value = arguments->values[i];
+		if (option->knob == NULL || value == NULL)
+			continue;
+		enum knob_id id = (enum knob_id)(option->knob - knob_table);
+		const char *where = argument_where(arguments, option, arena);
+		if (!set_knob(id, where, value, arena, question, error))
 			return false;
+		if (only_one && !question_gives(question, id))
+			return refuse_list(where, error);
 	}
-	if (only_one && (question->strategies != 0 || question->n_restrictions > 0))
-		return error_set(error, EXIT_CODE_USAGE,
-			"%s: expected one value, got a list; `plan` compares several",
-			argument_where(arguments,
-				option_find(question->strategies != 0
-						    ? "strategy"
-						    : swap_dashes(question->restrictions[0].knob,
-							      '_', '-', arena)),
-				arena));
 	const char *forbidden = argument(arguments, "forbid");
 	return forbidden == NULL || read_forbidden("--forbid", forbidden, arena, question, error);
 }
@@ -198,9 +160,9 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
  * another question, hence the note. */
 static void extend_context(const struct question *question, struct model *model)
 {
-	int64_t length = question->choices.plan.seq_len;
+	int64_t length = question->asked.seq_len;
 
-	if (!choices_given(&question->choices, "seq_len") ||
+	if (!question_gives(question, KNOB_SEQ_LEN) ||
 		model->architecture.positions == POSITIONS_LEARNED ||
 		length <= model->architecture.context)
 		return;
@@ -234,9 +196,7 @@ bool ask_plan(struct arena *arena, const char *model, const char *topology,
 	const struct question *question = &asked->question;
 
 	return ask(arena, model, topology, arguments, true, asked, error) &&
-	       plan_resolve(&question->choices, question->model, question->topology, arena, plan,
-		       error) &&
-	       plan_honours(&question->choices, plan, error);
+	       plan_resolve(question, arena, plan, error) && plan_honours(question, plan, error);
 }
 
 bool plan_question(const struct question *question, struct arena *arena, struct answer *answer,

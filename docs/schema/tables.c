@@ -47,7 +47,8 @@ static void print_parts(const char *table, const struct field_part *parts)
 
 int main(void)
 {
-	print_table("plan", plan_fields);
+	for (int id = 0; id < KNOB_IN_MESH; id++)
+		print_field("plan", &knob_table[id].field);
 	print_table("mesh", mesh_fields);
 	print_parts("prediction", prediction_parts);
 	print_parts("measurement", measurement_parts);

@@ -209,14 +209,18 @@ static bool build_small_schedule(
 {
 	struct topology *topology;
 	struct model *model;
-	struct choices choices = {0};
+	struct question question = {
+		.asked = {.micro_batch = 1, .strategy = STRATEGY_NO_SHARD},
+		.given = KNOB_BIT(KNOB_MICRO_BATCH) | KNOB_BIT(KNOB_STRATEGY),
+	};
 	struct plan *plan = ARENA_NEW(bench->arena, struct plan);
 
-	return detect_local(1, bench->arena, &topology, error) &&
-	       model_load_preset(bench->arena, "gpt2-124m", &model, error) &&
-	       choices_set(&choices, "micro_batch", "micro-batch", "1", bench->arena, error) &&
-	       choices_set(&choices, "strategy", "strategy", "NO_SHARD", bench->arena, error) &&
-	       plan_resolve(&choices, model, topology, bench->arena, plan, error) &&
+	if (!detect_local(1, bench->arena, &topology, error) ||
+		!model_load_preset(bench->arena, "gpt2-124m", &model, error))
+		return false;
+	question.model = model;
+	question.topology = topology;
+	return plan_resolve(&question, bench->arena, plan, error) &&
 	       schedule_build(bench->arena, plan, model, topology, schedule, error);
 }
 

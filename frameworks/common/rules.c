@@ -7,14 +7,12 @@
 
 const char *export_knob(const struct plan *plan, const char *name, struct arena *arena)
 {
-	const struct field *field = fields_find(plan_fields, name);
+	enum knob_id id = knob_find(name);
 	struct text text = {0};
 
-	if (strcmp(name, "shard_group") == 0)
-		return arena_printf(arena, "%lld", (long long)plan->mesh.shard);
-	if (field == NULL)
+	if (id == KNOB_COUNT)
 		return NULL;
-	fields_print_one(field, plan, &text);
+	knob_print(id, plan, &text);
 	const char *value = text_string(&text);
 	size_t length = text.length, quoted = length >= 2 && value[0] == '"';
 	const char *copy = arena_strndup(arena, value + quoted, length - 2 * quoted);
@@ -82,8 +80,7 @@ static bool set_knob(
 	int64_t shard, ranks = plan_data_parallel(plan);
 
 	if (strcmp(knob, "shard_group") != 0)
-		return fields_set(
-			fields_find(plan_fields, knob), knob, value, plan, exporting->arena, NULL);
+		return knob_set(knob_find(knob), plan, knob, value, exporting->arena, NULL);
 	if (!parse_int(value, &shard) || shard <= 0 || ranks % shard != 0)
 		return false;
 	plan->mesh.shard = shard;
@@ -142,18 +139,12 @@ static void add_beside(
  * it: PyTorch's default counts. */
 static void settle_runtime(const char *knob, enum runtime_kind before, struct plan *plan)
 {
-	const struct runtime *runtime = runtime_of(plan->runtime);
-
 	if (strcmp(knob, "runtime") != 0)
 		return;
-	if (!runtime->has_limiter)
-		plan->limit_all_gathers = false;
-	else if (!runtime_of(before)->has_limiter)
+	if (!knob_honoured(KNOB_LIMIT_ALL_GATHERS, before, true))
 		plan->limit_all_gathers = true;
-	if (!runtime->has_forward_prefetch_knob)
-		plan->forward_prefetch = false;
-	if (!(runtime->prefetches >> plan->prefetch & 1))
-		plan->prefetch = PREFETCH_PRE;
+	for (int id = KNOB_PREFETCH; id <= KNOB_LIMIT_ALL_GATHERS; id++)
+		knob_take_honoured((enum knob_id)id, plan);
 }
 
 void export_change(struct exporting *exporting, struct plan *plan, const char *knob,
@@ -198,7 +189,8 @@ static const struct export_rule *rule_of(const struct export_target *target, con
 /* A knob that the target's table does not know yet is said to be unsaid, never dropped. */
 static void note_unruled(struct exporting *exporting, const struct plan *plan)
 {
-	for (const struct field *field = plan_fields; field->name != NULL; field++) {
+	for (int id = 0; id < KNOB_IN_MESH; id++) {
+		const struct field *field = &knob_table[id].field;
 		const char *value = export_knob(plan, field->name, exporting->arena);
 		if (rule_of(exporting->target, field->name) == NULL &&
 			!is_moot(plan, field->name) && !is_nothing(field->name, value))

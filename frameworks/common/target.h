@@ -20,7 +20,7 @@ enum saying {
 };
 
 struct export_rule {
-	const char *knob; /* a name of plan_fields, or "shard_group" */
+	const char *knob; /* a name of knob_table */
 	enum saying saying;
 	/* What becomes of a value: words separated by blanks, the first that matches counts.
 	 * "value" stays; "value>other" becomes other; a '*' at the end of the left side matches any

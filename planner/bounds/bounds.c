@@ -242,34 +242,11 @@ static bool measure_shape(
 
 /* --- looking up ------------------------------------------------------------------------------- */
 
-static bool differ_only_in(const struct plan *a, const struct plan *b, uint64_t ignored)
-{
-	for (int i = 0; i < n_plan_fields; i++) {
-		const struct field one[] = {plan_fields[i], FIELD_END};
-		if (!(ignored >> i & 1) && !fields_equal(one, a, b))
-			return false;
-	}
-	return true;
-}
-
-static uint64_t bits_of(const char *const *names)
-{
-	uint64_t bits = 0;
-	for (int i = 0; names[i] != NULL; i++)
-		bits |= UINT64_C(1) << plan_field_index(names[i]);
-	return bits;
-}
-
 /* Plans are alike in what is computed, or in what is kept and moved, when they differ only in knobs
- * that do not matter for it. A knob that is not listed here matters for both. */
+ * that do not matter for it. A knob without these roles matters for both. */
 struct bound_ignored bound_ignored(void)
 {
-	static const char *const no_load[] = {"strategy", "reshard_after_forward", "wrap",
-		"prefetch", "forward_prefetch", "limit_all_gathers", "grad_accum", "global_batch",
-		"sync_each_micro_batch", "reduce_dtype", NULL};
-	static const char *const no_shape[] = {"prefetch", "forward_prefetch", "limit_all_gathers",
-		"micro_batch", "grad_accum", "global_batch", NULL};
-	return (struct bound_ignored){bits_of(no_load), bits_of(no_shape)};
+	return (struct bound_ignored){knobs_of_role(KNOB_NO_LOAD), knobs_of_role(KNOB_NO_SHAPE)};
 }
 
 /* Leaves that save nothing are computed again only when their range saves something: what is
@@ -277,7 +254,7 @@ struct bound_ignored bound_ignored(void)
 bool bound_same_load(
 	const struct bound_ignored *ignored, const struct plan *a, const struct plan *b)
 {
-	return differ_only_in(a, b, ignored->load) &&
+	return knobs_alike_but(ignored->load, a, b) &&
 	       (!plan_checkpoints(a, CHECKPOINTING_FULL) || strcmp(a->wrap, b->wrap) == 0);
 }
 
@@ -285,7 +262,7 @@ bool bound_same_shape(
 	const struct bound_ignored *ignored, const struct plan *a, const struct plan *b)
 {
 	return a->mesh.shard == b->mesh.shard && bound_micro_batches(a) == bound_micro_batches(b) &&
-	       differ_only_in(a, b, ignored->shape);
+	       knobs_alike_but(ignored->shape, a, b);
 }
 
 static bool find_load(struct sampler *sampler, const struct plan *plan, const struct load **load,

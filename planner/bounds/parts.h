@@ -48,7 +48,7 @@ bool bound_sample(const struct question *question, struct arena *arena, const st
  */
 struct plan bound_usual(const struct plan *plan);
 
-/* Knobs that do not matter for a load, and for a shape: bits of plan_fields. */
+/* Knobs that do not matter for a load, and for a shape: sets of knobs. */
 struct bound_ignored {
 	uint64_t load, shape;
 };

@@ -14,79 +14,33 @@ struct comparing {
 
 /* --- knobs ------------------------------------------------------------------------------------ */
 
-static void take_strategy(struct plan *plan, const struct plan *chosen)
+/* With some knobs come others. */
+static uint64_t comes_with(enum knob_id id)
 {
-	plan->strategy = chosen->strategy;
-	plan->mesh = chosen->mesh;
-	plan->reshard_after_forward = chosen->reshard_after_forward;
-	plan->runtime = chosen->runtime;
+	if (id == KNOB_STRATEGY)
+		return KNOB_BIT(KNOB_RESHARD_AFTER_FORWARD) | KNOB_BIT(KNOB_RUNTIME);
+	return id == KNOB_MICRO_BATCH ? KNOB_BIT(KNOB_GRAD_ACCUM) : 0;
 }
 
-static void take_batch(struct plan *plan, const struct plan *chosen)
+static struct plan with_knob(enum knob_id id, const struct plan *plan, const struct plan *chosen)
 {
-	plan->micro_batch = chosen->micro_batch;
-	plan->grad_accum = chosen->grad_accum;
+	uint64_t taken = KNOB_BIT(id) | comes_with(id);
+	struct plan with = *plan;
+	for (int k = 0; k < KNOB_IN_MESH; k++)
+		if (taken & KNOB_BIT(k))
+			knob_take((enum knob_id)k, &with, chosen);
+	if (id == KNOB_STRATEGY)
+		with.mesh = chosen->mesh;
+	return with;
 }
 
-static void take_reshard(struct plan *plan, const struct plan *chosen)
+static const char *value_of(enum knob_id id, const struct plan *plan, struct arena *arena)
 {
-	plan->reshard_after_forward = chosen->reshard_after_forward;
-}
-
-static void take_wrap(struct plan *plan, const struct plan *chosen)
-{
-	plan->wrap = chosen->wrap;
-}
-
-static void take_prefetch(struct plan *plan, const struct plan *chosen)
-{
-	plan->prefetch = chosen->prefetch;
-}
-
-static void take_forward_prefetch(struct plan *plan, const struct plan *chosen)
-{
-	plan->forward_prefetch = chosen->forward_prefetch;
-}
-
-static void take_limiter(struct plan *plan, const struct plan *chosen)
-{
-	plan->limit_all_gathers = chosen->limit_all_gathers;
-}
-
-static void take_checkpointing(struct plan *plan, const struct plan *chosen)
-{
-	plan->activation_checkpointing = chosen->activation_checkpointing;
-}
-
-static void take_offload(struct plan *plan, const struct plan *chosen)
-{
-	plan->cpu_offload = chosen->cpu_offload;
-}
-
-static void take_sync(struct plan *plan, const struct plan *chosen)
-{
-	plan->sync_each_micro_batch = chosen->sync_each_micro_batch;
-}
-
-static const struct knob {
-	const char *name;
-	void (*take)(struct plan *plan, const struct plan *chosen);
-} knobs[] = {{"strategy", take_strategy}, {"reshard_after_forward", take_reshard},
-	{"wrap", take_wrap}, {"activation_checkpointing", take_checkpointing},
-	{"micro_batch", take_batch}, {"sync_each_micro_batch", take_sync},
-	{"prefetch", take_prefetch}, {"forward_prefetch", take_forward_prefetch},
-	{"limit_all_gathers", take_limiter}, {"cpu_offload", take_offload}};
-
-static const char *value_of(const char *knob, const struct plan *plan, struct arena *arena)
-{
-	struct text text = {0};
-	fields_print_one(fields_find(plan_fields, knob), plan, &text);
-	if (strcmp(knob, "strategy") == 0 && strategy_is_hybrid(plan->strategy))
-		text_printf(&text, "/%lld", (long long)plan->mesh.shard);
-	if (strcmp(knob, "micro_batch") == 0)
-		text_printf(&text, " x %lld", (long long)plan->grad_accum);
-	const char *value = arena_strdup(arena, text_string(&text));
-	text_finish(&text);
+	const char *value = knob_text(id, plan, arena);
+	if (id == KNOB_STRATEGY && strategy_is_hybrid(plan->strategy))
+		return arena_printf(arena, "%s/%lld", value, (long long)plan->mesh.shard);
+	if (id == KNOB_MICRO_BATCH)
+		return arena_printf(arena, "%s x %lld", value, (long long)plan->grad_accum);
 	return value;
 }
 
@@ -112,19 +66,18 @@ static bool try_change(
 	return mine.code == EXIT_CODE_USAGE || error_set(error, mine.code, "%s", mine.message);
 }
 
-static bool add_change(struct comparing *c, const struct knob *knob, struct error *error)
+static bool add_change(struct comparing *c, enum knob_id id, struct error *error)
 {
 	struct comparison *comparison = c->comparison;
-	struct plan plan = *c->mine;
+	struct plan plan = with_knob(id, c->mine, c->chosen);
 	struct change *change = &comparison->changes[comparison->n];
-	const char *from = value_of(knob->name, c->mine, c->arena);
-	const char *to = value_of(knob->name, c->chosen, c->arena);
+	const char *from = value_of(id, c->mine, c->arena);
+	const char *to = value_of(id, c->chosen, c->arena);
 	/* With another strategy come its own resharding. */
 	if (strcmp(from, to) == 0 ||
-		(knob->take == take_reshard && c->mine->strategy != c->chosen->strategy))
+		(id == KNOB_RESHARD_AFTER_FORWARD && c->mine->strategy != c->chosen->strategy))
 		return true;
-	knob->take(&plan, c->chosen);
-	*change = (struct change){.knob = knob->name, .from = from, .to = to};
+	*change = (struct change){.knob = knob_table[id].field.name, .from = from, .to = to};
 	comparison->n++;
 	return try_change(c, change, &plan, error);
 }
@@ -145,9 +98,9 @@ static int by_worth(const void *left, const void *right)
 
 static bool find_changes(struct comparing *c, struct error *error)
 {
-	c->comparison->changes = ARENA_ARRAY(c->arena, struct change, COUNT_OF(knobs));
-	for (int i = 0; i < COUNT_OF(knobs); i++)
-		if (!add_change(c, &knobs[i], error))
+	c->comparison->changes = ARENA_ARRAY(c->arena, struct change, KNOB_COUNT);
+	for (int id = 0; id < KNOB_COUNT; id++)
+		if (knob_table[id].roles & KNOB_COMPARED && !add_change(c, (enum knob_id)id, error))
 			return false;
 	qsort(c->comparison->changes, (size_t)c->comparison->n, sizeof(struct change), by_worth);
 	return true;

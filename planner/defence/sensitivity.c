@@ -18,27 +18,20 @@ static double tokens(const struct plan *plan)
 
 /* --- one variant ------------------------------------------------------------------------------ */
 
-static void give(struct choices *choices, const char *name, bool given)
-{
-	uint64_t bit = UINT64_C(1) << plan_field_index(name);
-	choices->given = given ? choices->given | bit : choices->given & ~bit;
-}
-
 /* The plan as if all of its knobs had been typed; what follows from other knobs stays open. */
-static struct choices choices_of(const struct question *question, const struct plan *plan)
+static struct question question_of(const struct question *question, const struct plan *plan)
 {
-	static const char *const knobs[] = {"strategy", "wrap", "prefetch", "forward_prefetch",
-		"limit_all_gathers", "activation_checkpointing", "seq_len", "micro_batch",
-		"grad_accum", "sync_each_micro_batch", "reduce_dtype", "cpu_offload"};
-	struct choices choices = question->choices;
-	choices.plan = *plan;
-	choices.plan.runtime = question->choices.plan.runtime;
-	choices.plan.reshard_after_forward = question->choices.plan.reshard_after_forward;
-	for (int i = 0; i < COUNT_OF(knobs); i++)
-		give(&choices, knobs[i], true);
-	give(&choices, "global_batch", false);
-	choices.shard_group = strategy_is_hybrid(plan->strategy) ? plan->mesh.shard : 0;
-	return choices;
+	struct question varied = *question;
+	varied.asked = *plan;
+	varied.asked.runtime = question->asked.runtime;
+	varied.asked.reshard_after_forward = question->asked.reshard_after_forward;
+	varied.given |= knobs_of_role(KNOB_VARIED);
+	question_open(&varied, KNOB_GLOBAL_BATCH);
+	if (strategy_is_hybrid(plan->strategy))
+		question_take(&varied, KNOB_SHARD_GROUP, plan);
+	else
+		question_open(&varied, KNOB_SHARD_GROUP);
+	return varied;
 }
 
 static bool simulate_variant(const struct variation *v, struct variant *variant,
@@ -67,27 +60,20 @@ static struct variant *variant_new(const struct variation *v, const char *knob, 
 	return variant;
 }
 
-/* Adds the plan of `choices`; one that cannot be is listed only if `keep_refused`. */
-static bool add_choices_on(const struct variation *v, const struct topology *topology,
-	const struct choices *choices, const char *knob, const char *value, bool keep_refused,
-	struct error *error)
+/* Adds the plan of the question; one that cannot be is listed only if `keep_refused`. */
+static bool add_question(const struct variation *v, const struct question *question,
+	const char *knob, const char *value, bool keep_refused, struct error *error)
 {
 	struct variant *variant = variant_new(v, knob, value);
 	struct error mine = {0};
 	if (variant == NULL)
 		return true;
-	if (plan_resolve(choices, v->question->model, topology, v->arena, &variant->plan, &mine))
-		return simulate_variant(v, variant, topology, error);
+	if (plan_resolve(question, v->arena, &variant->plan, &mine))
+		return simulate_variant(v, variant, question->topology, error);
 	variant->refused = arena_strdup(v->arena, mine.message);
 	if (!keep_refused)
 		v->variants->n--;
 	return true;
-}
-
-static bool add_choices(const struct variation *v, const struct choices *choices, const char *knob,
-	const char *value, bool keep_refused, struct error *error)
-{
-	return add_choices_on(v, v->question->topology, choices, knob, value, keep_refused, error);
 }
 
 /* Another wrap policy has other units to count: all are offloaded then. */
@@ -100,15 +86,14 @@ static const char *offload_of_all(const struct plan *plan)
 }
 
 static bool add_value(
-	const struct variation *v, const char *knob, const char *value, struct error *error)
+	const struct variation *v, enum knob_id id, union knob_value value, struct error *error)
 {
-	struct choices choices = choices_of(v->question, v->plan);
-	struct error ignored = {0};
-	if (strcmp(knob, "wrap") == 0)
-		choices.plan.cpu_offload = offload_of_all(v->plan);
-	if (!choices_set(&choices, knob, knob, value, v->arena, &ignored))
-		return true;
-	return add_choices(v, &choices, knob, value, false, error);
+	struct question question = question_of(v->question, v->plan);
+	if (id == KNOB_WRAP)
+		question.asked.cpu_offload = offload_of_all(v->plan);
+	question_put(&question, id, value);
+	return add_question(v, &question, knob_table[id].field.name,
+		knob_value_typed(id, value, v->arena), false, error);
 }
 
 /* --- knobs ------------------------------------------------------------------------------------ */
@@ -127,28 +112,31 @@ static int64_t natural_group(const struct topology *topology)
 /* Another strategy may come with another runtime (DDP for NO_SHARD), which lacks some knobs. */
 static bool vary_strategy(const struct variation *v, enum strategy strategy, struct error *error)
 {
-	struct choices choices = choices_of(v->question, v->plan);
+	struct question question = question_of(v->question, v->plan);
 	int64_t group = natural_group(v->question->topology);
-	choices.plan.strategy = strategy;
-	choices.shard_group = strategy_is_hybrid(strategy) ? group : 0;
 	if (strategy_is_hybrid(strategy) && strategy_is_hybrid(v->plan->strategy))
-		choices.shard_group = v->plan->mesh.shard;
-	if (strategy_is_hybrid(strategy) && choices.shard_group == 0)
+		group = v->plan->mesh.shard;
+	if (strategy_is_hybrid(strategy) && group == 0)
 		return true;
+	question.asked.strategy = strategy;
+	question_open(&question, KNOB_SHARD_GROUP);
+	if (strategy_is_hybrid(strategy))
+		question_put(&question, KNOB_SHARD_GROUP, (union knob_value){.number = group});
 	if (strategy == STRATEGY_NO_SHARD || v->plan->strategy == STRATEGY_NO_SHARD) {
-		give(&choices, "prefetch", choices_given(&v->question->choices, "prefetch"));
-		give(&choices, "forward_prefetch", false);
-		give(&choices, "limit_all_gathers", false);
+		if (!question_gives(v->question, KNOB_PREFETCH))
+			question_open(&question, KNOB_PREFETCH);
+		question_open(&question, KNOB_FORWARD_PREFETCH);
+		question_open(&question, KNOB_LIMIT_ALL_GATHERS);
 	}
-	return add_choices(v, &choices, "strategy", strategy_names[strategy], true, error);
+	return add_question(v, &question, "strategy", strategy_names[strategy], true, error);
 }
 
 /* The stages of ZeRO belong to their runtimes; elsewhere they are looked at when asked for. */
 static bool is_usual(const struct variation *v, int strategy)
 {
-	const struct runtime *runtime = runtime_of(v->plan->runtime);
-	return runtime->zero != NULL ? runtime->strategies >> strategy & 1
-				     : strategy_stage((enum strategy)strategy) == 0;
+	return runtime_of(v->plan->runtime)->zero != NULL
+		       ? knob_honoured(KNOB_STRATEGY, v->plan->runtime, strategy)
+		       : strategy_stage((enum strategy)strategy) == 0;
 }
 
 static bool vary_strategies(const struct variation *v, struct error *error)
@@ -166,76 +154,60 @@ static bool vary_shard_group(const struct variation *v, struct error *error)
 	int n = space_shard_groups(v->question->topology, groups);
 	for (int i = 0; strategy_is_hybrid(v->plan->strategy) && i < n; i++)
 		if (groups[i] != v->plan->mesh.shard &&
-			!add_value(v, "shard_group",
-				arena_printf(v->arena, "%lld", (long long)groups[i]), error))
+			!add_value(v, KNOB_SHARD_GROUP, (union knob_value){.number = groups[i]},
+				error))
 			return false;
 	return true;
 }
 
 static bool vary_wrap(const struct variation *v, struct error *error)
 {
-	const char *wraps[SPACE_VALUES_MAX];
+	union knob_value wraps[SPACE_VALUES_MAX];
 	if (plan_layout(v->plan) == LAYOUT_WHOLE)
 		return true; /* DDP has buckets */
 	int n = space_wraps(v->plan, v->question->model, v->arena, wraps);
 	for (int i = 0; i < n; i++)
-		if (strcmp(wraps[i], v->plan->wrap) != 0 && !add_value(v, "wrap", wraps[i], error))
+		if (strcmp(wraps[i].text, v->plan->wrap) != 0 &&
+			!add_value(v, KNOB_WRAP, wraps[i], error))
 			return false;
 	return true;
 }
 
-static bool vary_names(const struct variation *v, const char *knob, const char *const *names,
-	int current, unsigned allowed, struct error *error)
+/* All other values that the runtime honours. */
+static bool vary_choice(const struct variation *v, enum knob_id id, struct error *error)
 {
-	for (int i = 0; names[i] != NULL; i++)
-		if (i != current && (allowed >> i & 1) && !add_value(v, knob, names[i], error))
+	union knob_value now = knob_get(id, v->plan);
+	for (int i = 0; i < knob_n_values(id); i++) {
+		union knob_value value = knob_value_of(id, i);
+		if (knob_honoured(id, v->plan->runtime, i) && !knob_value_equal(id, value, now) &&
+			!add_value(v, id, value, error))
 			return false;
+	}
 	return true;
-}
-
-static bool vary_switch(
-	const struct variation *v, const char *knob, bool exists, bool current, struct error *error)
-{
-	return !exists || add_value(v, knob, current ? "off" : "on", error);
 }
 
 static bool vary_prefetch(const struct variation *v, struct error *error)
 {
-	const struct runtime *runtime = runtime_of(v->plan->runtime);
 	if (plan_layout(v->plan) == LAYOUT_WHOLE)
 		return true;
-	return vary_names(v, "prefetch", prefetch_names, (int)v->plan->prefetch,
-		       runtime->prefetches, error) &&
-	       vary_switch(v, "forward_prefetch", runtime->has_forward_prefetch_knob,
-		       v->plan->forward_prefetch, error) &&
-	       vary_switch(v, "limit_all_gathers", runtime->has_limiter, v->plan->limit_all_gathers,
-		       error);
-}
-
-static bool vary_checkpointing(const struct variation *v, struct error *error)
-{
-	unsigned allowed = runtime_of(v->plan->runtime)->checkpointings;
-	for (int i = 0; checkpointing_names[i] != NULL; i++)
-		if ((allowed >> i & 1) &&
-			strcmp(checkpointing_names[i], v->plan->activation_checkpointing) != 0 &&
-			!add_value(v, "activation_checkpointing", checkpointing_names[i], error))
-			return false;
-	return true;
+	return vary_choice(v, KNOB_PREFETCH, error) &&
+	       vary_choice(v, KNOB_FORWARD_PREFETCH, error) &&
+	       vary_choice(v, KNOB_LIMIT_ALL_GATHERS, error);
 }
 
 /* The global batch stays where the accumulation can make up for it. */
 static bool vary_micro_batch(const struct variation *v, int64_t micro_batch, struct error *error)
 {
-	struct choices choices = choices_of(v->question, v->plan);
+	struct question question = question_of(v->question, v->plan);
 	int64_t per_rank = v->plan->micro_batch * v->plan->grad_accum;
 	bool divides = per_rank % micro_batch == 0;
-	if (!divides && choices_given(&v->question->choices, "global_batch"))
+	if (!divides && question_gives(v->question, KNOB_GLOBAL_BATCH))
 		return true;
-	choices.plan.micro_batch = micro_batch;
-	choices.plan.grad_accum = divides ? per_rank / micro_batch : v->plan->grad_accum;
-	return add_choices(v, &choices, "micro_batch",
+	question.asked.micro_batch = micro_batch;
+	question.asked.grad_accum = divides ? per_rank / micro_batch : v->plan->grad_accum;
+	return add_question(v, &question, "micro_batch",
 		arena_printf(v->arena, "%lld x %lld", (long long)micro_batch,
-			(long long)choices.plan.grad_accum),
+			(long long)question.asked.grad_accum),
 		false, error);
 }
 
@@ -245,17 +217,15 @@ static bool vary_batch(const struct variation *v, struct error *error)
 	if (now % 2 == 0 && !vary_micro_batch(v, now / 2, error))
 		return false;
 	return vary_micro_batch(v, 2 * now, error) &&
-	       vary_switch(v, "sync_each_micro_batch", v->plan->grad_accum > 1,
-		       v->plan->sync_each_micro_batch, error);
+	       (v->plan->grad_accum <= 1 || vary_choice(v, KNOB_SYNC_EACH_MICRO_BATCH, error));
 }
 
 static bool vary_dtype(const struct variation *v, struct error *error)
 {
-	bool fp32 = v->plan->reduce_dtype == DTYPE_FP32;
+	enum dtype other = v->plan->reduce_dtype == DTYPE_FP32 ? v->plan->param_dtype : DTYPE_FP32;
 	if (v->question->topology->device.kind != DEVICE_GPU)
 		return true;
-	return add_value(
-		v, "reduce_dtype", fp32 ? dtype_name(v->plan->param_dtype) : "fp32", error);
+	return add_value(v, KNOB_REDUCE_DTYPE, (union knob_value){.choice = (int)other}, error);
 }
 
 /* --- links ------------------------------------------------------------------------------------ */
@@ -298,19 +268,20 @@ static bool vary_links(const struct variation *v, struct error *error)
 static bool vary_nodes(const struct variation *v, struct error *error)
 {
 	struct topology other = *v->question->topology;
-	struct choices choices = choices_of(v->question, v->plan);
+	struct question question = question_of(v->question, v->plan);
 	if (other.network.kind == NETWORK_NONE || other.nodes > TOPOLOGY_MAX_DEVICES / 2)
 		return true;
 	other.nodes *= 2;
-	return add_choices_on(v, &other, &choices, "nodes",
+	question.topology = &other;
+	return add_question(v, &question, "nodes",
 		arena_printf(v->arena, "%lld", (long long)other.nodes), false, error);
 }
 
 static bool vary_question(const struct variation *v, struct error *error)
 {
 	if (v->plan->seq_len > 1 &&
-		!add_value(v, "seq_len",
-			arena_printf(v->arena, "%lld", (long long)(v->plan->seq_len / 2)), error))
+		!add_value(
+			v, KNOB_SEQ_LEN, (union knob_value){.number = v->plan->seq_len / 2}, error))
 		return false;
 	return vary_nodes(v, error);
 }
@@ -321,8 +292,8 @@ bool variants_evaluate(struct evaluator *evaluator, const struct plan *plan, boo
 	struct variation v = {evaluator, evaluator->question, plan, arena, variants};
 	variants->n = 0;
 	return vary_strategies(&v, error) && vary_shard_group(&v, error) && vary_wrap(&v, error) &&
-	       vary_prefetch(&v, error) && vary_checkpointing(&v, error) && vary_batch(&v, error) &&
-	       vary_dtype(&v, error) && vary_links(&v, error) &&
+	       vary_prefetch(&v, error) && vary_choice(&v, KNOB_ACTIVATION_CHECKPOINTING, error) &&
+	       vary_batch(&v, error) && vary_dtype(&v, error) && vary_links(&v, error) &&
 	       (!question || vary_question(&v, error));
 }
 

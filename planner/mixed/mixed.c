@@ -17,9 +17,8 @@ enum { EFFORT_WHOLE = 2000000 };
 static bool has_checkpointing(
 	const struct question *question, const struct plan *plan, enum checkpointing kind)
 {
-	unsigned both = 1u << CHECKPOINTING_NONE | 1u << kind;
-	return question_leaves_open(question, "activation_checkpointing") &&
-	       (runtime_of(plan->runtime)->checkpointings & both) == both;
+	return question_is_open(question, KNOB_ACTIVATION_CHECKPOINTING) &&
+	       knob_honoured(KNOB_ACTIVATION_CHECKPOINTING, plan->runtime, (int)kind);
 }
 
 static bool mixes_resharding(const struct search *search, const struct plan *plan)
@@ -28,7 +27,7 @@ static bool mixes_resharding(const struct search *search, const struct plan *pla
 	bool hybrid = plan->strategy == STRATEGY_HYBRID_SHARD;
 	return (full || hybrid) && runtime_of(plan->runtime)->reshards_per_unit &&
 	       plan_reshard_group(plan) != 0 && runs_total(plan->reshard_after_forward) == 0 &&
-	       question_leaves_open(search->question, "reshard_after_forward") &&
+	       question_is_open(search->question, KNOB_RESHARD_AFTER_FORWARD) &&
 	       search->space.allowed[full ? STRATEGY_SHARD_GRAD_OP : STRATEGY_HYBRID_SHARD_ZERO2];
 }
 
@@ -69,19 +68,7 @@ struct mixing {
  * their values. */
 static bool differ_in_prefetch(const struct plan *a, const struct plan *b)
 {
-	static const char *const moved[] = {
-		"prefetch", "forward_prefetch", "limit_all_gathers", NULL};
-	if (a->mesh.shard != b->mesh.shard)
-		return false;
-	for (int i = 0; i < n_plan_fields; i++) {
-		const struct field one[] = {plan_fields[i], FIELD_END};
-		bool ignored = false;
-		for (int j = 0; moved[j] != NULL; j++)
-			ignored = ignored || strcmp(plan_fields[i].name, moved[j]) == 0;
-		if (!ignored && !fields_equal(one, a, b))
-			return false;
-	}
-	return true;
+	return a->mesh.shard == b->mesh.shard && knobs_alike_but(knobs_of_role(KNOB_IN_TIME), a, b);
 }
 
 static int64_t fastest(const struct mixing *mixing, const struct subproblem *subproblem)

@@ -1,16 +1,14 @@
 /* CPU offload where the devices alone do not suffice: a second search, then fewer units. */
 #include "planner/mixed/mixed.h"
 
-#include <string.h>
-
 /* Some plan of the question's runtime can have it. */
-static bool is_offered(const struct question *question, const char *value, struct arena *arena)
+static bool is_offered(const struct question *question, union knob_value value, struct arena *arena)
 {
 	struct question only = *question;
 	struct space space;
 	struct error error = {0};
-	if (!choices_set(&only.choices, "cpu_offload", "cpu_offload", value, arena, &error) ||
-		!space_build(&only, arena, &space, &error))
+	question_put(&only, KNOB_CPU_OFFLOAD, value);
+	if (!space_build(&only, arena, &space, &error))
 		return false;
 	space_finish(&space);
 	return true;
@@ -19,29 +17,38 @@ static bool is_offered(const struct question *question, const char *value, struc
 bool offload_question(const struct question *question, struct arena *arena, struct question *other)
 {
 	static const enum offload kinds[] = {OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS};
-	const char **values = ARENA_ARRAY(arena, const char *, COUNT_OF(kinds));
-	int n = 0;
-	if (!question_leaves_open(question, "cpu_offload") ||
-		question->n_restrictions == QUESTION_RESTRICTIONS_MAX)
+	struct knob_list list = {0, ARENA_ARRAY(arena, union knob_value, COUNT_OF(kinds))};
+	if (!question_is_open(question, KNOB_CPU_OFFLOAD))
 		return false;
-	for (int i = 0; i < COUNT_OF(kinds); i++)
-		if (is_offered(question, offload_names[kinds[i]], arena))
-			values[n++] = offload_names[kinds[i]];
+	for (int i = 0; i < COUNT_OF(kinds); i++) {
+		union knob_value value = knob_value_of(KNOB_CPU_OFFLOAD, (int)kinds[i]);
+		if (is_offered(question, value, arena))
+			list.values[list.n++] = value;
+	}
 	*other = *question;
-	other->restrictions[other->n_restrictions++] =
-		(struct restriction){"cpu_offload", false, n, values};
-	return n > 0;
+	other->only[KNOB_CPU_OFFLOAD] = list;
+	return list.n > 0;
 }
 
 /* --- fewer units ------------------------------------------------------------------------------ */
 
+static bool has_none(const struct knob_list *list)
+{
+	union knob_value none = knob_value_of(KNOB_CPU_OFFLOAD, OFFLOAD_NONE);
+	for (int i = 0; i < list->n; i++)
+		if (knob_value_equal(KNOB_CPU_OFFLOAD, list->values[i], none))
+			return true;
+	return false;
+}
+
 bool offload_may_be_partial(const struct search *search)
 {
-	const struct restriction *list = question_restriction(search->question, "cpu_offload");
-	bool none = false;
-	for (int i = 0; list != NULL && i < list->n; i++)
-		none = none || strcmp(list->values[i], offload_names[OFFLOAD_NONE]) == 0;
-	return search->offloads || (list != NULL && none != list->forbidden);
+	const struct question *question = search->question;
+	const struct knob_list *only = &question->only[KNOB_CPU_OFFLOAD];
+	const struct knob_list *forbidden = &question->forbidden[KNOB_CPU_OFFLOAD];
+	if (search->offloads)
+		return true;
+	return only->n > 0 ? has_none(only) : forbidden->n > 0 && !has_none(forbidden);
 }
 
 struct part {

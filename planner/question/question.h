@@ -1,43 +1,8 @@
-/* What is asked, and what is answered. */
+/* What is answered to a question. */
 #ifndef PLANNER_QUESTION_QUESTION_H
 #define PLANNER_QUESTION_QUESTION_H
 
 #include "schedule/schedule.h"
-
-enum objective { OBJECTIVE_TIME, OBJECTIVE_MEMORY, OBJECTIVE_NETWORK };
-extern const char *const objective_names[];
-
-/* What one knob may be, or (`forbidden`) may not be. */
-struct restriction {
-	const char *knob; /* a field of struct plan, or "shard_group" */
-	bool forbidden;
-	int n;
-	const char **values; /* as typed, all of them well-formed; each stands once */
-};
-
-enum { QUESTION_RESTRICTIONS_MAX = 48 };
-
-struct question {
-	const struct model *model;
-	const struct topology *topology;
-	struct choices choices; /* what the user fixed; the rest is searched */
-	unsigned strategies;    /* bit s: strategy s is allowed; 0 = all that the runtime has */
-	int n_restrictions;     /* of other knobs than the strategy */
-	struct restriction restrictions[QUESTION_RESTRICTIONS_MAX];
-	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
-	enum objective objective;
-	/* Blocks may differ in checkpointing, units in resharding and offload (only under the
-	 * objective time, where those knobs were left open). */
-	bool mixes;
-	bool pareto; /* the Pareto front is wanted too */
-};
-
-/* The first of a knob; NULL: none. */
-const struct restriction *question_restriction(const struct question *question, const char *knob);
-/* Neither fixed nor restricted. */
-bool question_leaves_open(const struct question *question, const char *knob);
-
-/* --- the answer ------------------------------------------------------------------------------- */
 
 /* SLOWER: fits and lost, by whatever the objective counts. */
 enum outcome { OUTCOME_CHOSEN, OUTCOME_SLOWER, OUTCOME_DOES_NOT_FIT, OUTCOME_IMPOSSIBLE };

@@ -10,14 +10,6 @@ enum { LENGTH_STEP = 128 };
 /* Longer than any; keeps tokens far from overflowing. */
 #define LENGTH_MAX (INT64_C(1) << 30)
 
-/* Fixes one knob, as if it had been typed. */
-static bool fix(struct question *question, const char *knob, int64_t value, struct arena *arena,
-	struct error *error)
-{
-	return choices_set(&question->choices, knob, knob,
-		arena_printf(arena, "%lld", (long long)value), arena, error);
-}
-
 /* --- the largest value of a plan -------------------------------------------------------------- */
 
 struct limit {
@@ -198,11 +190,11 @@ static bool find_limit(struct limit *limit, const struct question *question, str
 /* --- the two questions ------------------------------------------------------------------------ */
 
 /* The micro-batch is 1 unless it was given; a global batch says nothing about one sequence. */
-static bool one_sequence(struct question *question, struct arena *arena, struct error *error)
+static void ask_one_sequence(struct question *question)
 {
-	bool micro = choices_given(&question->choices, "micro_batch");
-	question->choices.given &= ~(UINT64_C(1) << plan_field_index("global_batch"));
-	return micro || fix(question, "micro_batch", 1, arena, error);
+	question_open(question, KNOB_GLOBAL_BATCH);
+	if (!question_gives(question, KNOB_MICRO_BATCH))
+		question_put(question, KNOB_MICRO_BATCH, (union knob_value){.number = 1});
 }
 
 bool find_length(struct finder *finder, struct error *error)
@@ -216,14 +208,15 @@ bool find_length(struct finder *finder, struct error *error)
 		.length = true,
 		.step = LENGTH_STEP,
 		.most = learned ? trained : LENGTH_MAX};
-	if (choices_given(&question.choices, "seq_len"))
+	if (question_gives(&question, KNOB_SEQ_LEN))
 		return error_set(error, EXIT_CODE_USAGE, "--seq-len: it is what is looked for");
 	model.architecture.context = limit.most;
 	question.model = &model;
 	finding->unit = "tokens";
-	if (!one_sequence(&question, finder->arena, error) ||
-		!fix(&question, "seq_len", min_i64(trained, LENGTH_STEP), finder->arena, error) ||
-		!find_limit(&limit, &question, error))
+	ask_one_sequence(&question);
+	question_put(&question, KNOB_SEQ_LEN,
+		(union knob_value){.number = min_i64(trained, LENGTH_STEP)});
+	if (!find_limit(&limit, &question, error))
 		return false;
 	finding->statement = arena_printf(finder->arena,
 		!finding->exists ? "Not even %.0f tokens fit"
@@ -240,14 +233,14 @@ bool find_micro_batch(struct finder *finder, struct error *error)
 	struct question question = *finder->question;
 	struct finding *finding = finder->finding;
 	struct limit limit = {.finder = finder, .step = 1, .most = INT64_C(1) << 20};
-	if (choices_given(&question.choices, "micro_batch") ||
-		choices_given(&question.choices, "global_batch"))
+	if (question_gives(&question, KNOB_MICRO_BATCH) ||
+		question_gives(&question, KNOB_GLOBAL_BATCH))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--micro-batch and --global-batch: the micro-batch is what is looked for; "
 			"--grad-accum may be given");
 	finding->unit = "sequences";
-	if (!fix(&question, "micro_batch", 1, finder->arena, error) ||
-		!find_limit(&limit, &question, error))
+	question_put(&question, KNOB_MICRO_BATCH, (union knob_value){.number = 1});
+	if (!find_limit(&limit, &question, error))
 		return false;
 	finding->statement = finding->exists ? arena_printf(finder->arena,
 						       "The largest micro-batch that fits has %.0f "

@@ -3,19 +3,26 @@
 
 #include <string.h>
 
-const char *const axis_names[] = {
-#define X(suffix, name) name,
-	AXES(X)
-#undef X
-		NULL};
-
-int axis_find(const char *knob)
-{
-	int a = 0;
-	while (a < AXIS_COUNT && strcmp(axis_names[a], knob) != 0)
-		a++;
-	return a;
-}
+const enum knob_id axes_in_order[] = {
+	KNOB_SHARD_GROUP,
+	KNOB_PARAM_DTYPE,
+	KNOB_MASTER_DTYPE,
+	KNOB_REDUCE_DTYPE,
+	KNOB_OPTIMIZER,
+	KNOB_ATTENTION,
+	KNOB_COMPILE,
+	KNOB_CPU_OFFLOAD,
+	KNOB_RESHARD_AFTER_FORWARD,
+	KNOB_WRAP,
+	KNOB_ACTIVATION_CHECKPOINTING,
+	KNOB_GRAD_ACCUM,
+	KNOB_MICRO_BATCH,
+	KNOB_SYNC_EACH_MICRO_BATCH,
+	KNOB_PREFETCH,
+	KNOB_FORWARD_PREFETCH,
+	KNOB_LIMIT_ALL_GATHERS,
+};
+const int n_axes = COUNT_OF(axes_in_order);
 
 struct filling {
 	const struct question *question;
@@ -25,114 +32,71 @@ struct filling {
 	struct axes *axes;
 };
 
-static void axis_add(struct axis *axis, const char *value)
+static void axis_add(struct axis *axis, union knob_value value)
 {
 	if (axis->n < SPACE_VALUES_MAX)
 		axis->values[axis->n++] = value;
 }
 
-static void axis_add_int(struct axis *axis, int64_t value, struct arena *arena)
+static void axis_add_int(struct axis *axis, int64_t number)
 {
-	axis_add(axis, arena_printf(arena, "%lld", (long long)value));
+	axis_add(axis, (union knob_value){.number = number});
 }
 
 /* --- what the user said ----------------------------------------------------------------------- */
 
-static bool given(const struct question *question, int axis)
+static bool is_free(const struct filling *f, enum knob_id axis)
 {
-	return choices_given(&question->choices, axis_names[axis]);
+	return !question_gives(f->question, axis) && f->question->only[axis].n == 0;
 }
 
-static const struct restriction *restriction_on(
-	const struct question *question, int axis, bool forbidden)
+static bool stands_in(enum knob_id axis, const struct knob_list *list, union knob_value value)
 {
-	for (int i = 0; i < question->n_restrictions; i++) {
-		const struct restriction *restriction = &question->restrictions[i];
-		if (restriction->forbidden == forbidden &&
-			strcmp(restriction->knob, axis_names[axis]) == 0)
-			return restriction;
-	}
-	return NULL;
-}
-
-static bool listed(const struct question *question, int axis)
-{
-	return restriction_on(question, axis, false) != NULL;
-}
-
-static bool is_free(const struct filling *f, int axis)
-{
-	return !given(f->question, axis) && !listed(f->question, axis);
-}
-
-/* "true" and "on" are one value, and so are "2e7" and "20000000". */
-static bool same_value(int axis, const char *a, const char *b)
-{
-	const struct field *field = fields_find(plan_fields, axis_names[axis]);
-	if (field != NULL && field->type == FIELD_TYPE_BOOL) {
-		bool on = strcmp(a, "on") == 0 || strcmp(a, "true") == 0;
-		return on == (strcmp(b, "on") == 0 || strcmp(b, "true") == 0);
-	}
-	if (axis == AXIS_WRAP) {
-		struct plan left = {.wrap = a}, right = {.wrap = b};
-		struct wrap_policy one, other;
-		if (plan_wrap(&left, &one) && plan_wrap(&right, &other))
-			return one.kind == other.kind && one.argument == other.argument &&
-			       one.embedding == other.embedding && one.head == other.head;
-	}
-	return strcmp(a, b) == 0;
-}
-
-static bool stands_in(int axis, const struct restriction *restriction, const char *value)
-{
-	for (int i = 0; i < restriction->n; i++)
-		if (same_value(axis, restriction->values[i], value))
+	for (int i = 0; i < list->n; i++)
+		if (knob_value_equal(axis, list->values[i], value))
 			return true;
 	return false;
 }
 
-/* All values of a knob that has few, as one would type them. */
-static void add_all(struct filling *f, int axis)
+static void add_choice(struct filling *f, enum knob_id axis, int choice)
 {
-	const struct field *field = fields_find(plan_fields, axis_names[axis]);
-	struct axis *values = &f->axes->of[axis];
-	if (field == NULL)
-		return;
-	if (field->type == FIELD_TYPE_BOOL) {
-		axis_add(values, "false");
-		axis_add(values, "true");
-	}
-	for (int i = 0; field->names != NULL && field->names[i] != NULL; i++)
-		axis_add(values, field->names[i]);
+	axis_add(&f->axes->of[axis], knob_value_of(axis, choice));
+}
+
+/* All values of a knob that has few. */
+static void add_all(struct filling *f, enum knob_id axis)
+{
+	for (int i = 0; i < knob_n_values(axis); i++)
+		add_choice(f, axis, i);
 }
 
 /* Only hybrid strategies have a shard group to choose; DDP has buckets instead of units, and
  * nothing to gather. */
-static bool has_axis(const struct filling *f, int axis)
+static bool has_axis(const struct filling *f, enum knob_id axis)
 {
-	bool of_units = axis == AXIS_WRAP || axis == AXIS_PREFETCH ||
-			axis == AXIS_FORWARD_PREFETCH || axis == AXIS_LIMITER ||
-			axis == AXIS_RESHARD;
-	if (axis == AXIS_SHARD_GROUP)
+	bool of_units = axis == KNOB_WRAP || axis == KNOB_PREFETCH ||
+			axis == KNOB_FORWARD_PREFETCH || axis == KNOB_LIMIT_ALL_GATHERS ||
+			axis == KNOB_RESHARD_AFTER_FORWARD;
+	if (axis == KNOB_SHARD_GROUP)
 		return strategy_is_hybrid(f->plan->strategy);
 	return !of_units || plan_layout(f->plan) != LAYOUT_WHOLE;
 }
 
 /* A list replaces the values; what is forbidden leaves them. Forbidding a value of a knob that is
  * not searched by itself searches the others. */
-static void restrict_axis(struct filling *f, int axis)
+static void restrict_axis(struct filling *f, enum knob_id axis)
 {
 	if (!has_axis(f, axis))
 		return;
-	const struct restriction *list = restriction_on(f->question, axis, false);
-	const struct restriction *out = restriction_on(f->question, axis, true);
+	const struct knob_list *list = &f->question->only[axis];
+	const struct knob_list *out = &f->question->forbidden[axis];
 	struct axis *values = &f->axes->of[axis];
-	if (list != NULL) {
+	if (list->n > 0) {
 		values->n = 0;
 		for (int i = 0; i < list->n; i++)
 			axis_add(values, list->values[i]);
 	}
-	if (out == NULL || given(f->question, axis))
+	if (out->n == 0 || question_gives(f->question, axis))
 		return;
 	if (values->n == 0)
 		add_all(f, axis);
@@ -160,25 +124,26 @@ int space_shard_groups(const struct topology *topology, int64_t groups[SPACE_VAL
 static bool add_shard_groups(struct filling *f, bool by_name)
 {
 	int64_t groups[SPACE_VALUES_MAX];
-	if (!strategy_is_hybrid(f->plan->strategy) || !is_free(f, AXIS_SHARD_GROUP))
+	if (!strategy_is_hybrid(f->plan->strategy) || !is_free(f, KNOB_SHARD_GROUP))
 		return true;
 	int n = space_shard_groups(f->question->topology, groups);
 	for (int i = 0; i < n; i++)
-		axis_add_int(&f->axes->of[AXIS_SHARD_GROUP], groups[i], f->arena);
+		axis_add_int(&f->axes->of[KNOB_SHARD_GROUP], groups[i]);
 	return n > 0 || by_name;
 }
 
-const char *axes_first_group(
+int64_t axes_first_group(
 	const struct question *question, enum strategy strategy, struct arena *arena)
 {
 	struct axes axes = {0};
 	struct plan plan = {.strategy = strategy};
 	struct filling f = {question, &plan, runtime_of(plan.runtime), arena, &axes};
-	if (!strategy_is_hybrid(strategy) || given(question, AXIS_SHARD_GROUP))
-		return NULL;
+	if (!strategy_is_hybrid(strategy) || question_gives(question, KNOB_SHARD_GROUP))
+		return 0;
 	add_shard_groups(&f, true);
-	restrict_axis(&f, AXIS_SHARD_GROUP);
-	return axes.of[AXIS_SHARD_GROUP].n > 0 ? axes.of[AXIS_SHARD_GROUP].values[0] : NULL;
+	restrict_axis(&f, KNOB_SHARD_GROUP);
+	const struct axis *groups = &axes.of[KNOB_SHARD_GROUP];
+	return groups->n > 0 ? groups->values[0].number : 0;
 }
 
 /* Parameters kept over the devices of a node cost no network in backward. Other groups can be asked
@@ -186,12 +151,14 @@ const char *axes_first_group(
 static void add_reshards(struct filling *f)
 {
 	int64_t node = f->question->topology->devices_per_node, shard = f->plan->mesh.shard;
-	if (!is_free(f, AXIS_RESHARD) || !f->runtime->has_reshard_group ||
+	if (!is_free(f, KNOB_RESHARD_AFTER_FORWARD) || !f->runtime->has_reshard_group ||
 		!strategy_reshards(f->plan->strategy) || f->question->topology->nodes == 1)
 		return;
-	axis_add(&f->axes->of[AXIS_RESHARD], "true");
+	axis_add(&f->axes->of[KNOB_RESHARD_AFTER_FORWARD], (union knob_value){.text = "true"});
 	if (node > 1 && (strategy_is_hybrid(f->plan->strategy) || shard % node == 0))
-		axis_add_int(&f->axes->of[AXIS_RESHARD], node, f->arena);
+		axis_add(&f->axes->of[KNOB_RESHARD_AFTER_FORWARD],
+			(union knob_value){
+				.text = arena_printf(f->arena, "%lld", (long long)node)});
 }
 
 /* --- wrap ------------------------------------------------------------------------------------- */
@@ -202,7 +169,7 @@ static bool same_units(const struct wrapped *a, int n_a, const struct wrapped *b
 }
 
 int space_wraps(const struct plan *plan, const struct model *model, struct arena *arena,
-	const char *wraps[SPACE_VALUES_MAX])
+	union knob_value wraps[SPACE_VALUES_MAX])
 {
 	/* What people run: transformer blocks, and PyTorch's size_based_auto_wrap_policy as it
 	 * ships. Any other size can be asked for. */
@@ -218,61 +185,60 @@ int space_wraps(const struct plan *plan, const struct model *model, struct arena
 		for (int j = 0; j < n && !seen; j++)
 			seen = same_units(units[j], n_units[j], units[n], n_units[n]);
 		if (!seen)
-			wraps[n++] = tried[i];
+			wraps[n++].text = tried[i];
 	}
 	return n;
 }
 
 static void add_wraps(struct filling *f)
 {
-	struct axis *axis = &f->axes->of[AXIS_WRAP];
-	if (is_free(f, AXIS_WRAP) && has_axis(f, AXIS_WRAP))
+	struct axis *axis = &f->axes->of[KNOB_WRAP];
+	if (is_free(f, KNOB_WRAP) && has_axis(f, KNOB_WRAP))
 		axis->n = space_wraps(f->plan, f->question->model, f->arena, axis->values);
 }
 
 /* --- prefetch --------------------------------------------------------------------------------- */
 
-static void add_switch(struct filling *f, int axis, const char *first, const char *second)
+/* Both values, the usual one first. */
+static void add_switch(struct filling *f, enum knob_id axis, bool first)
 {
-	if (!is_free(f, axis))
+	if (!is_free(f, axis) || !knob_honoured(axis, f->plan->runtime, true))
 		return;
-	axis_add(&f->axes->of[axis], first);
-	axis_add(&f->axes->of[axis], second);
+	add_choice(f, axis, first);
+	add_choice(f, axis, !first);
 }
 
 static void add_prefetches(struct filling *f)
 {
 	static const enum prefetch order[] = {PREFETCH_PRE, PREFETCH_POST, PREFETCH_NONE};
-	if (!has_axis(f, AXIS_PREFETCH))
+	if (!has_axis(f, KNOB_PREFETCH))
 		return;
-	for (int i = 0; is_free(f, AXIS_PREFETCH) && i < COUNT_OF(order); i++)
-		if (f->runtime->prefetches >> order[i] & 1)
-			axis_add(&f->axes->of[AXIS_PREFETCH], prefetch_names[order[i]]);
-	if (f->runtime->has_forward_prefetch_knob)
-		add_switch(f, AXIS_FORWARD_PREFETCH, "false", "true");
-	if (f->runtime->has_limiter)
-		add_switch(f, AXIS_LIMITER, "true", "false");
+	for (int i = 0; is_free(f, KNOB_PREFETCH) && i < COUNT_OF(order); i++)
+		if (knob_honoured(KNOB_PREFETCH, f->plan->runtime, (int)order[i]))
+			add_choice(f, KNOB_PREFETCH, (int)order[i]);
+	add_switch(f, KNOB_FORWARD_PREFETCH, false);
+	add_switch(f, KNOB_LIMIT_ALL_GATHERS, true);
 }
 
 /* --- checkpointing ---------------------------------------------------------------------------- */
 
 static void add_checkpointings(struct filling *f)
 {
-	if (!is_free(f, AXIS_CHECKPOINTING))
+	if (!is_free(f, KNOB_ACTIVATION_CHECKPOINTING))
 		return;
 	for (int c = CHECKPOINTING_NONE; c <= CHECKPOINTING_FULL; c++)
-		if (f->runtime->checkpointings >> c & 1)
-			axis_add(&f->axes->of[AXIS_CHECKPOINTING], checkpointing_names[c]);
+		if (knob_honoured(KNOB_ACTIVATION_CHECKPOINTING, f->plan->runtime, c))
+			add_choice(f, KNOB_ACTIVATION_CHECKPOINTING, c);
 }
 
 /* --- batch ------------------------------------------------------------------------------------ */
 
 static void add_divisors(struct filling *f, int64_t per_rank)
 {
-	struct axis *axis = &f->axes->of[AXIS_MICRO_BATCH];
+	struct axis *axis = &f->axes->of[KNOB_MICRO_BATCH];
 	for (int64_t d = 1; d <= per_rank && axis->n < SPACE_VALUES_MAX; d++)
 		if (per_rank % d == 0)
-			axis_add_int(axis, d, f->arena);
+			axis_add_int(axis, d);
 }
 
 /* Bounded by tokens in one step. On CPU devices a step is short only when its batch is small: there
@@ -284,19 +250,19 @@ static void add_powers(struct filling *f)
 		!checked_mul(fixed, plan_data_parallel(f->plan), &tokens))
 		return;
 	for (int64_t m = 1; m == 1 || m <= SPACE_FREE_BATCH_TOKENS / tokens; m *= 2)
-		axis_add_int(&f->axes->of[AXIS_MICRO_BATCH], m, f->arena);
+		axis_add_int(&f->axes->of[KNOB_MICRO_BATCH], m);
 }
 
-static bool fixed(const struct filling *f, int axis)
+static bool fixed(const struct filling *f, enum knob_id axis)
 {
 	return !is_free(f, axis);
 }
 
 static void add_batches(struct filling *f)
 {
-	bool global = choices_given(&f->question->choices, "global_batch");
-	bool accum = fixed(f, AXIS_GRAD_ACCUM);
-	if (fixed(f, AXIS_MICRO_BATCH) || (global && accum))
+	bool global = question_gives(f->question, KNOB_GLOBAL_BATCH);
+	bool accum = fixed(f, KNOB_GRAD_ACCUM);
+	if (fixed(f, KNOB_MICRO_BATCH) || (global && accum))
 		return; /* two of the three give the third */
 	if (global)
 		add_divisors(f, f->plan->global_batch / plan_data_parallel(f->plan));
@@ -307,9 +273,9 @@ static void add_batches(struct filling *f)
 /* Without a global batch, what micro-batch and accumulation make of it. */
 static void compare_batches(struct filling *f)
 {
-	bool global = choices_given(&f->question->choices, "global_batch");
-	f->axes->same_batch = global || (f->axes->of[AXIS_MICRO_BATCH].n <= 1 &&
-						f->axes->of[AXIS_GRAD_ACCUM].n <= 1);
+	bool global = question_gives(f->question, KNOB_GLOBAL_BATCH);
+	f->axes->same_batch = global || (f->axes->of[KNOB_MICRO_BATCH].n <= 1 &&
+						f->axes->of[KNOB_GRAD_ACCUM].n <= 1);
 }
 
 bool axes_fill(const struct question *question, const struct plan *plan, bool by_name,
@@ -323,10 +289,10 @@ bool axes_fill(const struct question *question, const struct plan *plan, bool by
 	add_wraps(&f);
 	add_checkpointings(&f);
 	add_batches(&f);
-	add_switch(&f, AXIS_SYNC, "true", "false");
+	add_switch(&f, KNOB_SYNC_EACH_MICRO_BATCH, true);
 	add_prefetches(&f);
-	for (int a = 0; a < AXIS_COUNT; a++)
-		restrict_axis(&f, a);
+	for (int a = 0; a < n_axes; a++)
+		restrict_axis(&f, axes_in_order[a]);
 	compare_batches(&f);
 	return true;
 }

@@ -1,6 +1,6 @@
 /* Private to space/: the knobs that a search may turn, and the values of each.
  *
- * An axis is an option that the user left open, with its values as text, simplest first. What the
+ * An axis is a knob that the user left open, with its values, simplest first. What the
  * user fixed has no values. docs/planner.md lists them. */
 #ifndef PLANNER_SPACE_AXES_H
 #define PLANNER_SPACE_AXES_H
@@ -8,63 +8,36 @@
 #include "planner/question/question.h"
 
 /* Outermost first: neighbours in enumeration order differ in the knobs that matter least. */
-#define AXES(X)                                                                                    \
-	X(SHARD_GROUP, "shard_group")                                                              \
-	X(PARAM_DTYPE, "param_dtype")                                                              \
-	X(MASTER_DTYPE, "master_dtype")                                                            \
-	X(REDUCE_DTYPE, "reduce_dtype")                                                            \
-	X(OPTIMIZER, "optimizer")                                                                  \
-	X(ATTENTION, "attention")                                                                  \
-	X(COMPILE, "compile")                                                                      \
-	X(OFFLOAD, "cpu_offload")                                                                  \
-	X(RESHARD, "reshard_after_forward")                                                        \
-	X(WRAP, "wrap")                                                                            \
-	X(CHECKPOINTING, "activation_checkpointing")                                               \
-	X(GRAD_ACCUM, "grad_accum")                                                                \
-	X(MICRO_BATCH, "micro_batch")                                                              \
-	X(SYNC, "sync_each_micro_batch")                                                           \
-	X(PREFETCH, "prefetch")                                                                    \
-	X(FORWARD_PREFETCH, "forward_prefetch")                                                    \
-	X(LIMITER, "limit_all_gathers")
+extern const enum knob_id axes_in_order[];
+extern const int n_axes;
 
-enum {
-#define X(suffix, name) AXIS_##suffix,
-	AXES(X)
-#undef X
-		AXIS_COUNT
-};
-
-extern const char *const axis_names[];
-/* AXIS_COUNT when no search turns that knob. */
-int axis_find(const char *knob);
-
-enum { SPACE_VALUES_MAX = 64 };
+enum { SPACE_VALUES_MAX = KNOB_LIST_MAX };
 
 struct axis {
 	int n;
-	const char *values[SPACE_VALUES_MAX];
+	union knob_value values[SPACE_VALUES_MAX];
 };
 
 /* A strategy's axes. */
 struct axes {
-	struct axis of[AXIS_COUNT];
+	struct axis of[KNOB_COUNT];
 	bool same_batch; /* all plans have one global batch */
 };
 
 /* `plan`: of the strategy, with everything open at its default. `by_name`: the user named the
- * strategy. Strings come from `arena`. False: a hybrid strategy that has no proper shard group. */
+ * strategy. False: a hybrid strategy that has no proper shard group. */
 bool axes_fill(const struct question *question, const struct plan *plan, bool by_name,
 	struct arena *arena, struct axes *axes);
 
 /* The first value of the shard group's axis, which a hybrid strategy needs to be resolved at all;
- * NULL when it has none. */
-const char *axes_first_group(
+ * 0 when it has none. */
+int64_t axes_first_group(
 	const struct question *question, enum strategy strategy, struct arena *arena);
 
 /* The wrap policies worth trying, simplest first; policies that make the same units as an earlier
  * one are left out. */
 int space_wraps(const struct plan *plan, const struct model *model, struct arena *arena,
-	const char *wraps[SPACE_VALUES_MAX]);
+	union knob_value wraps[SPACE_VALUES_MAX]);
 
 /* Shard groups of the hybrid strategies: proper divisors of the ranks that fill whole nodes or an
  * equal part of each, ascending. */

@@ -8,51 +8,40 @@ struct enumeration {
 	const struct question *question;
 	struct arena *arena;
 	struct space *space;
-	struct choices choices;
+	struct question strategy; /* the question of one strategy */
 	struct axes axes;
-	/* By restriction: which of its values are in a plan, and why the others are not. */
-	uint64_t used[QUESTION_RESTRICTIONS_MAX];
-	struct error unused[QUESTION_RESTRICTIONS_MAX];
+	/* By knob: which values of its list are in a plan, and why the others are not. */
+	uint64_t used[KNOB_COUNT];
+	struct error unused[KNOB_COUNT];
 };
 
 /* --- listed values ---------------------------------------------------------------------------- */
 
-/* The user's list that axis `axis` takes its values from; -1 when there is none. */
-static int list_of(const struct enumeration *e, int axis)
+static void note_value(struct enumeration *e, enum knob_id axis, union knob_value value, bool any,
+	const struct error *error)
 {
-	for (int i = 0; i < e->question->n_restrictions; i++)
-		if (!e->question->restrictions[i].forbidden &&
-			strcmp(e->question->restrictions[i].knob, axis_names[axis]) == 0)
-			return i;
-	return -1;
-}
-
-static void note_value(
-	struct enumeration *e, int axis, const char *value, bool any, const struct error *error)
-{
-	int list = list_of(e, axis);
-	if (list < 0)
-		return;
-	const struct restriction *restriction = &e->question->restrictions[list];
-	for (int i = 0; i < restriction->n && i < SPACE_VALUES_MAX; i++)
-		if (any && strcmp(restriction->values[i], value) == 0)
-			e->used[list] |= UINT64_C(1) << i;
-	if (!any && e->unused[list].message[0] == '\0')
-		e->unused[list] = *error;
+	const struct knob_list *list = &e->question->only[axis];
+	for (int i = 0; i < list->n; i++)
+		if (any && knob_value_equal(axis, list->values[i], value))
+			e->used[axis] |= UINT64_C(1) << i;
+	if (!any && list->n > 0 && e->unused[axis].message[0] == '\0')
+		e->unused[axis] = *error;
 }
 
 /* A value that no plan has was asked for in vain. */
 static bool all_used(const struct enumeration *e, struct error *error)
 {
-	for (int i = 0; i < e->question->n_restrictions; i++) {
-		const struct restriction *restriction = &e->question->restrictions[i];
-		for (int v = 0; !restriction->forbidden && v < restriction->n; v++)
-			if (axis_find(restriction->knob) < AXIS_COUNT && !(e->used[i] >> v & 1))
+	for (int a = 0; a < n_axes; a++) {
+		enum knob_id axis = axes_in_order[a];
+		const struct knob_list *list = &e->question->only[axis];
+		const char *why = e->unused[axis].message;
+		for (int v = 0; v < list->n; v++)
+			if (!(e->used[axis] >> v & 1))
 				return error_set(error, EXIT_CODE_USAGE,
 					"%s %s: no plan of this question can have it%s%s",
-					restriction->knob, restriction->values[v],
-					e->unused[i].message[0] != '\0' ? ": " : "",
-					e->unused[i].message);
+					knob_table[axis].field.name,
+					knob_value_typed(axis, list->values[v], e->arena),
+					why[0] != '\0' ? ": " : "", why);
 	}
 	return true;
 }
@@ -62,15 +51,15 @@ static bool all_used(const struct enumeration *e, struct error *error)
 /* With a single micro-batch there is one synchronisation, whatever the knob says. */
 static bool repeats(const struct enumeration *e, const struct plan *plan)
 {
-	return e->axes.of[AXIS_SYNC].n > 1 && plan->grad_accum == 1 && !plan->sync_each_micro_batch;
+	return e->axes.of[KNOB_SYNC_EACH_MICRO_BATCH].n > 1 && plan->grad_accum == 1 &&
+	       !plan->sync_each_micro_batch;
 }
 
-static bool add_point(struct enumeration *e, const struct choices *choices, struct error *error)
+static bool add_point(struct enumeration *e, const struct question *point, struct error *error)
 {
 	struct space *space = e->space;
 	struct plan plan;
-	if (!plan_resolve(
-		    choices, e->question->model, e->question->topology, e->arena, &plan, error))
+	if (!plan_resolve(point, e->arena, &plan, error))
 		return false;
 	if (repeats(e, &plan))
 		return true;
@@ -78,23 +67,24 @@ static bool add_point(struct enumeration *e, const struct choices *choices, stru
 	return true;
 }
 
-/* Walks the product of the axes from `axis` on; false with the first error when no point came out.
+/* Walks the product of the axes from the a-th on; false with the first error when no point came
+ * out.
  */
 static bool add_points(
-	struct enumeration *e, int axis, const struct choices *choices, struct error *error)
+	struct enumeration *e, int a, const struct question *point, struct error *error)
 {
-	if (axis == AXIS_COUNT)
-		return add_point(e, choices, error);
+	if (a == n_axes)
+		return add_point(e, point, error);
+	enum knob_id axis = axes_in_order[a];
 	const struct axis *values = &e->axes.of[axis];
 	if (values->n == 0)
-		return add_points(e, axis + 1, choices, error);
+		return add_points(e, a + 1, point, error);
 	bool any = false;
 	for (int i = 0; i < values->n; i++) {
-		struct choices with = *choices;
+		struct question with = *point;
 		struct error mine = {0};
-		bool some = choices_set(&with, axis_names[axis], axis_names[axis],
-				    values->values[i], e->arena, &mine) &&
-			    add_points(e, axis + 1, &with, &mine);
+		question_put(&with, axis, values->values[i]);
+		bool some = add_points(e, a + 1, &with, &mine);
 		note_value(e, axis, values->values[i], some, &mine);
 		if (!some)
 			error_set(error, mine.code, "%s", mine.message);
@@ -110,17 +100,13 @@ static bool add_points(
 static bool strategy_plan(
 	struct enumeration *e, enum strategy strategy, struct plan *plan, struct error *error)
 {
-	const char *group = axes_first_group(e->question, strategy, e->arena);
-	e->choices = e->question->choices;
-	if (!choices_set(
-		    &e->choices, "strategy", "strategy", strategy_names[strategy], e->arena, error))
-		return false;
-	struct choices choices = e->choices;
-	if (group != NULL &&
-		!choices_set(&choices, "shard_group", "shard_group", group, e->arena, error))
-		return false;
-	return plan_resolve(
-		&choices, e->question->model, e->question->topology, e->arena, plan, error);
+	int64_t group = axes_first_group(e->question, strategy, e->arena);
+	e->strategy = *e->question;
+	question_put(&e->strategy, KNOB_STRATEGY, (union knob_value){.choice = (int)strategy});
+	struct question usual = e->strategy;
+	if (group > 0)
+		question_put(&usual, KNOB_SHARD_GROUP, (union knob_value){.number = group});
+	return plan_resolve(&usual, e->arena, plan, error);
 }
 
 static bool add_strategy(
@@ -140,17 +126,16 @@ static bool add_strategy(
 			(long long)topology_devices(e->question->topology),
 			strategy == STRATEGY_HYBRID_SHARD ? "FULL_SHARD" : "SHARD_GRAD_OP");
 	e->space->same_batch = e->space->same_batch && e->axes.same_batch;
-	return add_points(e, 0, &e->choices, error);
+	return add_points(e, 0, &e->strategy, error);
 }
 
 /* What is looked at without being named: all that the runtime has, but the stages of ZeRO only in
  * their own runtimes. */
 static unsigned usual_strategies(const struct question *question)
 {
-	const struct choices *choices = &question->choices;
-	bool given = choices_given(choices, "runtime");
-	if (given && runtime_of(choices->plan.runtime)->zero != NULL)
-		return runtime_of(choices->plan.runtime)->strategies;
+	enum runtime_kind runtime = question->asked.runtime;
+	if (question_gives(question, KNOB_RUNTIME) && runtime_of(runtime)->zero != NULL)
+		return knob_values(KNOB_STRATEGY, runtime);
 	return (1u << STRATEGY_ZERO_1) - 1;
 }
 
@@ -159,8 +144,8 @@ static unsigned allowed_strategies(const struct question *question)
 	unsigned all =
 		question->strategies != 0 ? (1u << STRATEGY_COUNT) - 1 : usual_strategies(question);
 	unsigned allowed = question->strategies != 0 ? question->strategies & all : all;
-	if (choices_given(&question->choices, "strategy"))
-		allowed = 1u << question->choices.plan.strategy;
+	if (question_gives(question, KNOB_STRATEGY))
+		allowed = 1u << question->asked.strategy;
 	return allowed;
 }
 
@@ -169,7 +154,7 @@ bool space_build(const struct question *question, struct arena *arena, struct sp
 {
 	struct enumeration e = {.question = question, .arena = arena, .space = space};
 	unsigned allowed = allowed_strategies(question);
-	bool by_name = question->strategies != 0 || choices_given(&question->choices, "strategy");
+	bool by_name = question->strategies != 0 || question_gives(question, KNOB_STRATEGY);
 	struct error first = {0};
 	*space = (struct space){.same_batch = true};
 	for (int s = 0; s < STRATEGY_COUNT; s++) {

@@ -1,5 +1,5 @@
 /* The set of plans that a question allows: per strategy the product of its
- * axes. Every point goes through choices_set and plan_resolve, as if it had been typed. */
+ * axes. Every point goes through question_put and plan_resolve, as if it had been typed. */
 #ifndef PLANNER_SPACE_SPACE_H
 #define PLANNER_SPACE_SPACE_H
 

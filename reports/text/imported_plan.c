@@ -30,7 +30,8 @@ static void add_differences(const struct plan *from, const struct plan *to, stru
 {
 	struct text before = {0}, after = {0};
 
-	for (const struct field *field = plan_fields; field->name != NULL; field++) {
+	for (int id = 0; id < KNOB_IN_MESH; id++) {
+		const struct field *field = &knob_table[id].field;
 		char knob[64];
 		size_t n = 0;
 		for (; field->name[n] != '\0' && n + 1 < sizeof(knob); n++)

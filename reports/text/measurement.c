@@ -120,10 +120,10 @@ void plan_grid(const struct plan *plan, struct grid *grid)
 	struct text value = {0};
 
 	grid_init(grid, fact_columns, COUNT_OF(fact_columns));
-	for (int i = 0; i < n_plan_fields; i++) {
+	for (int id = 0; id < KNOB_IN_MESH; id++) {
 		text_clear(&value);
-		fields_print_one(&plan_fields[i], plan, &value);
-		fact(grid, plan_fields[i].name, "%s", text_string(&value));
+		knob_print((enum knob_id)id, plan, &value);
+		fact(grid, knob_table[id].field.name, "%s", text_string(&value));
 	}
 	text_finish(&value);
 	fact(grid, "mesh", "%lld replicas x %lld shards", (long long)plan->mesh.replicate,

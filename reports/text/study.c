@@ -23,10 +23,6 @@ static void add_difference(const struct field *field, const struct plan *plan,
 
 void candidate_name(const struct plan *plan, const struct plan *chosen, struct text *text)
 {
-	/* The ones that have no column of their own. */
-	static const char *const knobs[] = {"wrap", "prefetch", "forward_prefetch",
-		"limit_all_gathers", "reduce_dtype", "optimizer", "cpu_offload"};
-
 	text_add(text, strategy_names[plan->strategy]);
 	if (strategy_is_hybrid(plan->strategy))
 		text_printf(text, "/%lld", (long long)plan->mesh.shard);
@@ -37,8 +33,10 @@ void candidate_name(const struct plan *plan, const struct plan *chosen, struct t
 		text_printf(text, ", reshard after forward %s", plan->reshard_after_forward);
 	if (chosen == NULL || plan == chosen || plan->runtime != chosen->runtime)
 		return;
-	for (int i = 0; i < COUNT_OF(knobs); i++)
-		add_difference(fields_find(plan_fields, knobs[i]), plan, chosen, text);
+	/* The ones that have no column of their own. */
+	for (int id = 0; id < KNOB_IN_MESH; id++)
+		if (knob_table[id].roles & KNOB_IN_STUDY)
+			add_difference(&knob_table[id].field, plan, chosen, text);
 }
 
 /* --- studies ------------------------------------------------------------------------------------

@@ -224,21 +224,15 @@ bool with_strategy(const struct schedule *schedule, enum strategy strategy, stru
 	struct schedule **other, struct error *error)
 {
 	/* What follows from the strategy stays open. */
-	static const char *const open[] = {"reshard_after_forward", "global_batch", "runtime",
-		"prefetch", "forward_prefetch", "limit_all_gathers", "optimizer"};
-	const struct plan *plan = &schedule->plan;
-	struct choices choices = {.plan = *plan};
+	uint64_t open = KNOB_BIT(KNOB_RESHARD_AFTER_FORWARD) | KNOB_BIT(KNOB_GLOBAL_BATCH);
+	struct question question = {
+		.model = schedule->model, .topology = schedule->topology, .asked = schedule->plan};
 	struct plan resolved;
 
-	for (int i = 0; i < n_plan_fields; i++)
-		choices.given |= UINT64_C(1) << i;
-	for (int i = 0; i < COUNT_OF(open); i++) {
-		bool keeps = runtime_of(plan->runtime)->strategies >> strategy & 1;
-		if (!keeps || i < 2)
-			choices.given &= ~(UINT64_C(1) << plan_field_index(open[i]));
-	}
-	choices.plan.strategy = strategy;
-	return plan_resolve(
-		       &choices, schedule->model, schedule->topology, arena, &resolved, error) &&
+	if (!knob_honoured(KNOB_STRATEGY, schedule->plan.runtime, (int)strategy))
+		open |= knobs_of_role(KNOB_FOLLOWS);
+	question.given = KNOBS_OF_FILES & ~open;
+	question.asked.strategy = strategy;
+	return plan_resolve(&question, arena, &resolved, error) &&
 	       schedule_build(arena, &resolved, schedule->model, schedule->topology, other, error);
 }

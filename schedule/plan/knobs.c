@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "schedule/plan/plan.h"
+
 #define BIT(x)   (1u << (x))
 #define REQUIRED FIELD_REQUIRED
 #define COUNTED  (FIELD_REQUIRED | FIELD_POSITIVE)
@@ -21,6 +23,22 @@ const char *const knob_group_names[] = {
 	[KNOB_GROUP_SHARDING] = "Sharding",
 	[KNOB_GROUP_COMPUTE] = "Computation",
 };
+
+const char *const strategy_names[] = {
+#define X(suffix, name, shards, reshards, hybrid, stage) name,
+	STRATEGIES(X)
+#undef X
+		NULL};
+
+const char *const prefetch_names[] = {"none", "pre", "post", NULL};
+const char *const checkpointing_names[] = {"none", "selective", "full", NULL};
+const char *const loss_names[] = {
+	"native", "upcast", "float", "parallel", "fused", "fused-linear", NULL};
+const char *const allocator_names[] = {"segments", "expandable", NULL};
+const char *const gradient_sums_names[] = {"tree", "exact", NULL};
+const char *const gelu_place_names[] = {"kernel", "product", NULL};
+const char *const optimizer_names[] = {"adamw-fused", "adamw-foreach", "adamw", "sgd", NULL};
+const char *const offload_names[] = {"none", "optimizer", "parameters", "all", NULL};
 
 const struct knob knob_table[KNOB_COUNT] = {
 	[KNOB_STRATEGY] =
@@ -386,8 +404,138 @@ uint64_t knobs_of_role(enum knob_role role)
 	return set;
 }
 
-/* --- one knob of a plan --------------------------------------------------------------------------
- */
+/* --- values ----------------------------------------------------------------------------------- */
+
+unsigned knob_values(enum knob_id id, enum runtime_kind runtime)
+{
+	unsigned has = knob_table[id].runtimes, values = runtime_of(runtime)->values[id];
+
+	if (has != 0 && !(has >> runtime & 1))
+		return BIT(0);
+	return values != 0 ? values : ~0u;
+}
+
+bool knob_honoured(enum knob_id id, enum runtime_kind runtime, int value)
+{
+	return knob_values(id, runtime) >> value & 1;
+}
+
+/* The index of the plan's value; -1: it has no names. */
+static int choice_of(enum knob_id id, const struct plan *plan)
+{
+	int n = knob_n_values(id);
+
+	for (int i = 0; i < n; i++)
+		if (knob_value_equal(id, knob_value_of(id, i), knob_get(id, plan)))
+			return i;
+	return -1;
+}
+
+bool knob_is_honoured(enum knob_id id, const struct plan *plan)
+{
+	int choice = choice_of(id, plan);
+
+	return choice < 0 || knob_honoured(id, plan->runtime, choice);
+}
+
+void knob_take_honoured(enum knob_id id, struct plan *plan)
+{
+	if (!knob_is_honoured(id, plan))
+		knob_put(
+			id, plan, knob_value_of(id, __builtin_ctz(knob_values(id, plan->runtime))));
+}
+
+static void *member_of(enum knob_id id, struct plan *plan)
+{
+	return (char *)plan + knob_table[id].field.offset;
+}
+
+static const size_t sizes[] = {
+	[FIELD_TYPE_BOOL] = sizeof(bool),
+	[FIELD_TYPE_INT] = sizeof(int64_t),
+	[FIELD_TYPE_DOUBLE] = sizeof(double),
+	[FIELD_TYPE_STRING] = sizeof(char *),
+	[FIELD_TYPE_ENUM] = sizeof(int),
+	[FIELD_TYPE_RUNS] = sizeof(char *),
+};
+
+void knob_put(enum knob_id id, struct plan *plan, union knob_value value)
+{
+	memcpy(member_of(id, plan), &value, sizes[knob_table[id].field.type]);
+}
+
+union knob_value knob_get(enum knob_id id, const struct plan *plan)
+{
+	const char *member = (const char *)plan + knob_table[id].field.offset;
+	union knob_value value = {.number = 0};
+
+	memcpy(&value, member, sizes[knob_table[id].field.type]);
+	return value;
+}
+
+bool knob_value_equal(enum knob_id id, union knob_value a, union knob_value b)
+{
+	struct plan left = {0}, right = {0};
+	struct wrap_policy one, other;
+
+	knob_put(id, &left, a);
+	knob_put(id, &right, b);
+	if (id == KNOB_WRAP && plan_wrap(&left, &one) && plan_wrap(&right, &other))
+		return one.kind == other.kind && one.argument == other.argument &&
+		       one.embedding == other.embedding && one.head == other.head;
+	return knob_equal(id, &left, &right);
+}
+
+const char *knob_value_typed(enum knob_id id, union knob_value value, struct arena *arena)
+{
+	struct plan plan = {0};
+
+	knob_put(id, &plan, value);
+	return knob_typed(id, &plan, arena);
+}
+
+union knob_value knob_value_of(enum knob_id id, int choice)
+{
+	const struct field *field = &knob_table[id].field;
+
+	if (field->type == FIELD_TYPE_BOOL)
+		return (union knob_value){.on = choice};
+	if (field->type == FIELD_TYPE_ENUM)
+		return (union knob_value){.choice = choice};
+	if (field->type == FIELD_TYPE_RUNS)
+		return (union knob_value){.text = field->names[choice]};
+	return (union knob_value){.number = choice};
+}
+
+int knob_n_values(enum knob_id id)
+{
+	const struct field *field = &knob_table[id].field;
+	int n = 0;
+
+	if (field->type == FIELD_TYPE_BOOL)
+		return 2;
+	while (field->names != NULL && field->names[n] != NULL)
+		n++;
+	return n;
+}
+
+void knob_set_default(enum knob_id id, struct plan *plan, bool cpu)
+{
+	int usual = cpu ? knob_table[id].cpu : knob_table[id].gpu;
+
+	knob_put(id, plan, knob_value_of(id, usual));
+}
+
+const char *knob_option(enum knob_id id, struct arena *arena)
+{
+	char *option = arena_strdup(arena, knob_table[id].field.name);
+
+	for (char *c = option; *c != '\0'; c++)
+		*c = *c == '_' ? '-' : *c;
+	return option;
+}
+
+/* --- one knob of a plan ----------------------------------------------------------------------- */
 
 bool knob_set(enum knob_id id, struct plan *plan, const char *where, const char *text,
 	struct arena *arena, struct error *error)
@@ -403,6 +551,14 @@ void knob_take(enum knob_id id, struct plan *plan, const struct plan *from)
 bool knob_equal(enum knob_id id, const struct plan *a, const struct plan *b)
 {
 	return fields_equal_one(&knob_table[id].field, a, b);
+}
+
+bool knobs_alike_but(uint64_t ignored, const struct plan *a, const struct plan *b)
+{
+	for (int id = 0; id < KNOB_IN_MESH; id++)
+		if (!(ignored & KNOB_BIT(id)) && !knob_equal((enum knob_id)id, a, b))
+			return false;
+	return true;
 }
 
 void knob_print(enum knob_id id, const struct plan *plan, struct text *text)

@@ -1,10 +1,51 @@
-/* The table of knobs: one row a knob. Options, columns of `predict --cases`, keys of plan files and
- * JSON, completion, manual, `help defaults` and what the search may turn all come from it. */
+/* struct plan: every knob of a training step, and the table of knobs: one row a knob. Options,
+ * columns of `predict --cases`, keys of plan files and JSON, completion, manual, `help defaults`
+ * and what the search may turn all come from it. */
 #ifndef SCHEDULE_PLAN_KNOBS_H
 #define SCHEDULE_PLAN_KNOBS_H
 
 #include "base/base.h"
-#include "schedule/plan/plan.h"
+#include "models/models.h"
+#include "schedule/plan/values.h"
+
+/* --- the plan --------------------------------------------------------------------------------- */
+
+/* A step is one flat list: more micro-batches than this are a typing error. */
+enum { PLAN_MAX_GRAD_ACCUM = 16384 };
+
+struct plan {
+	enum strategy strategy;
+	struct mesh mesh;
+	/* Three knobs may differ by block or unit: runs, decoded by rows.h. */
+	const char *reshard_after_forward; /* "true", "false", a group size; "20xtrue+12xfalse" */
+	const char *wrap;       /* "block", "blocks:K", "size:N", "model"; "+embedding", "+head" */
+	enum prefetch prefetch; /* backward */
+	bool forward_prefetch;
+	bool limit_all_gathers;
+	const char *activation_checkpointing; /* "full", "8xfull+24xnone" */
+	enum attention_kind attention;
+	enum loss_kind loss;
+	bool compile;
+	enum dtype param_dtype;  /* of the compute copy */
+	enum dtype master_dtype; /* of the sharded parameters and the optimizer */
+	enum dtype reduce_dtype;
+	enum gradient_sums gradient_sums;
+	enum gelu_place gelu; /* on GPUs; in a product it is rounded otherwise */
+	enum optimizer optimizer;
+	const char *cpu_offload; /* "none", "10xoptimizer+23xnone" */
+	enum runtime_kind runtime;
+	const char *libraries; /* "pytorch:2.1.0+cuda:12.1", or "unknown" (libraries.h) */
+	enum allocator_kind allocator;
+	int64_t seq_len;
+	int64_t micro_batch;        /* sequences per rank and forward pass */
+	int64_t grad_accum;         /* micro-batches per step */
+	int64_t global_batch;       /* sequences per step, of all data-parallel ranks */
+	bool sync_each_micro_batch; /* reduce gradients after every micro-batch */
+	double clip;                /* gradient norm; 0 = no clipping */
+	double loader_rate; /* tokens/s of a rank's data loader; 0 = it is never waited for */
+};
+
+/* --- the table -------------------------------------------------------------------------------- */
 
 /* In the order of plan files. The last one is no key of its own there: it is in the mesh. */
 enum knob_id {
@@ -41,7 +82,8 @@ enum knob_id {
 };
 
 /* Sets of knobs, such as those that were given. */
-#define KNOB_BIT(id) (UINT64_C(1) << (id))
+#define KNOB_BIT(id)   (UINT64_C(1) << (id))
+#define KNOBS_OF_FILES (KNOB_BIT(KNOB_IN_MESH) - 1) /* all keys of a plan but the mesh */
 _Static_assert(KNOB_COUNT <= 64, "sets of knobs are 64 bits");
 
 enum knob_group { KNOB_GROUP_BATCH, KNOB_GROUP_SHARDING, KNOB_GROUP_COMPUTE, KNOB_GROUP_COUNT };
@@ -65,7 +107,8 @@ struct knob {
 	struct field field; /* name, type, member of struct plan, names of its values */
 	enum knob_group group;
 	unsigned roles;      /* enum knob_role */
-	unsigned runtimes;   /* bit r: has the knob; others only its first value. 0: all have it */
+	unsigned runtimes;   /* bit r: has the knob; others only its first value. 0: all have it;
+				which values: struct runtime */
 	int gpu, cpu;        /* default: value, or index in names */
 	const char *refusal; /* what to do where the runtime does not honour a value */
 	const char *metavar; /* of the option; NULL: the names of the values */
@@ -79,10 +122,40 @@ extern const enum knob_id knobs_in_help[KNOB_COUNT];
 
 /* The knob of that name ("seq_len"); KNOB_COUNT when there is none. */
 enum knob_id knob_find(const char *name);
+/* The values of a choice or a switch that the runtime honours: bit v. All bits for other types. */
+unsigned knob_values(enum knob_id id, enum runtime_kind runtime);
+bool knob_honoured(enum knob_id id, enum runtime_kind runtime, int value);
+/* Does the plan's runtime honour its value? */
+bool knob_is_honoured(enum knob_id id, const struct plan *plan);
+/* A value that the plan's runtime does not honour becomes the first that it does. */
+void knob_take_honoured(enum knob_id id, struct plan *plan);
 /* What turns the knob off, as one would type it: "off", "none"; NULL when nothing does. */
 const char *knob_off(const struct knob *knob);
 /* All knobs of a role. */
 uint64_t knobs_of_role(enum knob_role role);
+
+/* A value by itself, as lists and axes hold it: of a knob's own type. */
+union knob_value {
+	bool on;
+	int choice;
+	int64_t number;
+	double real;
+	const char *text;
+};
+
+/* Value `choice` of a switch or of a knob with names, of which it has so many; else 0. */
+union knob_value knob_value_of(enum knob_id id, int choice);
+int knob_n_values(enum knob_id id);
+void knob_put(enum knob_id id, struct plan *plan, union knob_value value);
+union knob_value knob_get(enum knob_id id, const struct plan *plan);
+/* Are two values one? "2e7" and "20000000" are. */
+bool knob_value_equal(enum knob_id id, union knob_value a, union knob_value b);
+const char *knob_value_typed(enum knob_id id, union knob_value value, struct arena *arena);
+
+/* The default of the table; where it depends on the model or on other knobs, zero. */
+void knob_set_default(enum knob_id id, struct plan *plan, bool cpu);
+/* "seq-len" */
+const char *knob_option(enum knob_id id, struct arena *arena);
 
 /* One knob of a plan: set from text (`where` starts the message), taken from another plan,
  * compared, printed as it would stand in YAML. */
@@ -90,6 +163,8 @@ bool knob_set(enum knob_id id, struct plan *plan, const char *where, const char 
 	struct arena *arena, struct error *error);
 void knob_take(enum knob_id id, struct plan *plan, const struct plan *from);
 bool knob_equal(enum knob_id id, const struct plan *a, const struct plan *b);
+/* Are all keys of the plans alike but those of the set? The mesh is not looked at. */
+bool knobs_alike_but(uint64_t ignored, const struct plan *a, const struct plan *b);
 void knob_print(enum knob_id id, const struct plan *plan, struct text *text);
 const char *knob_text(enum knob_id id, const struct plan *plan, struct arena *arena);
 /* As one would type it: "on", and no quotes. */

@@ -14,22 +14,6 @@ static const struct {
 #undef X
 };
 
-const char *const strategy_names[] = {
-#define X(suffix, name, shards, reshards, hybrid, stage) name,
-	STRATEGIES(X)
-#undef X
-		NULL};
-
-const char *const prefetch_names[] = {"none", "pre", "post", NULL};
-const char *const checkpointing_names[] = {"none", "selective", "full", NULL};
-const char *const loss_names[] = {
-	"native", "upcast", "float", "parallel", "fused", "fused-linear", NULL};
-const char *const allocator_names[] = {"segments", "expandable", NULL};
-const char *const gradient_sums_names[] = {"tree", "exact", NULL};
-const char *const gelu_place_names[] = {"kernel", "product", NULL};
-const char *const optimizer_names[] = {"adamw-fused", "adamw-foreach", "adamw", "sgd", NULL};
-const char *const offload_names[] = {"none", "optimizer", "parameters", "all", NULL};
-
 bool strategy_shards(enum strategy strategy)
 {
 	return strategies[strategy].shards;
@@ -54,40 +38,6 @@ bool strategy_keeps_parameters(enum strategy strategy)
 {
 	return strategies[strategy].stage == 1 || strategies[strategy].stage == 2;
 }
-
-const struct field plan_fields[] = {
-	FIELD_ENUM(struct plan, strategy, "strategy", FIELD_REQUIRED, strategy_names),
-	FIELD_STRING(struct plan, reshard_after_forward, "reshard_after_forward", FIELD_REQUIRED),
-	FIELD_STRING(struct plan, wrap, "wrap", FIELD_REQUIRED),
-	FIELD_ENUM(struct plan, prefetch, "prefetch", FIELD_REQUIRED, prefetch_names),
-	FIELD_BOOL(struct plan, forward_prefetch, "forward_prefetch", FIELD_REQUIRED),
-	FIELD_BOOL(struct plan, limit_all_gathers, "limit_all_gathers", FIELD_REQUIRED),
-	FIELD_RUNS(struct plan, activation_checkpointing, "activation_checkpointing",
-		FIELD_REQUIRED, checkpointing_names),
-	FIELD_ENUM(struct plan, attention, "attention", FIELD_REQUIRED, attention_kind_names),
-	FIELD_ENUM(struct plan, loss, "loss", FIELD_REQUIRED, loss_names),
-	FIELD_BOOL(struct plan, compile, "compile", FIELD_REQUIRED),
-	FIELD_ENUM(struct plan, param_dtype, "param_dtype", FIELD_REQUIRED, dtype_names),
-	FIELD_ENUM(struct plan, master_dtype, "master_dtype", FIELD_REQUIRED, dtype_names),
-	FIELD_ENUM(struct plan, reduce_dtype, "reduce_dtype", FIELD_REQUIRED, dtype_names),
-	FIELD_ENUM(
-		struct plan, gradient_sums, "gradient_sums", FIELD_OMIT_ZERO, gradient_sums_names),
-	FIELD_ENUM(struct plan, gelu, "gelu", FIELD_OMIT_ZERO, gelu_place_names),
-	FIELD_ENUM(struct plan, optimizer, "optimizer", FIELD_REQUIRED, optimizer_names),
-	FIELD_RUNS(struct plan, cpu_offload, "cpu_offload", FIELD_REQUIRED, offload_names),
-	FIELD_ENUM(struct plan, runtime, "runtime", FIELD_REQUIRED, runtime_names),
-	FIELD_STRING(struct plan, libraries, "libraries", 0),
-	FIELD_ENUM(struct plan, allocator, "allocator", 0, allocator_names),
-	FIELD_INT(struct plan, seq_len, "seq_len", FIELD_REQUIRED | FIELD_POSITIVE),
-	FIELD_INT(struct plan, micro_batch, "micro_batch", FIELD_REQUIRED | FIELD_POSITIVE),
-	FIELD_INT(struct plan, grad_accum, "grad_accum", FIELD_REQUIRED | FIELD_POSITIVE),
-	FIELD_INT(struct plan, global_batch, "global_batch", FIELD_REQUIRED | FIELD_POSITIVE),
-	FIELD_BOOL(struct plan, sync_each_micro_batch, "sync_each_micro_batch", FIELD_REQUIRED),
-	FIELD_DOUBLE(struct plan, clip, "clip", FIELD_NOT_NEGATIVE),
-	FIELD_DOUBLE(struct plan, loader_rate, "loader_rate", FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
-	FIELD_END,
-};
-const int n_plan_fields = COUNT_OF(plan_fields) - 1;
 
 const struct field mesh_fields[] = {
 	FIELD_INT(struct mesh, replicate, "replicate", FIELD_REQUIRED | FIELD_POSITIVE),
@@ -114,51 +64,6 @@ enum dtype plan_gradient_shard_dtype(const struct plan *plan)
 	if (plan->gradient_sums == SUMS_EXACT)
 		return DTYPE_INT64;
 	return plan_optimizer_gradient_dtype(plan);
-}
-
-int plan_field_index(const char *name)
-{
-	for (int i = 0; i < n_plan_fields; i++)
-		if (strcmp(plan_fields[i].name, name) == 0)
-			return i;
-	return -1;
-}
-
-bool choices_given(const struct choices *choices, const char *name)
-{
-	if (strcmp(name, "shard_group") == 0)
-		return choices->shard_group > 0;
-	int i = plan_field_index(name);
-	return i >= 0 && (choices->given >> i & 1);
-}
-
-static bool no_such_option(const char *name, const char *where, struct error *error)
-{
-	const char *names[COUNT_OF(plan_fields) + 1] = {"shard_group"};
-	for (int i = 0; i < n_plan_fields; i++)
-		names[i + 1] = plan_fields[i].name;
-	const char *near = nearest_name(name, names);
-	return error_set(error, EXIT_CODE_USAGE, "%s: no such option%s%s%s", where,
-		near != NULL ? ", did you mean \"" : "", near != NULL ? near : "",
-		near != NULL ? "\"?" : "");
-}
-
-bool choices_set(struct choices *choices, const char *name, const char *where, const char *value,
-	struct arena *arena, struct error *error)
-{
-	if (strcmp(name, "shard_group") == 0) {
-		if (!parse_int(value, &choices->shard_group) || choices->shard_group <= 0)
-			return error_set(error, EXIT_CODE_USAGE,
-				"%s: expected a number of ranks, got \"%s\"", where, value);
-		return true;
-	}
-	int i = plan_field_index(name);
-	if (i < 0)
-		return no_such_option(name, where, error);
-	if (!fields_set(&plan_fields[i], where, value, &choices->plan, arena, error))
-		return false;
-	choices->given |= UINT64_C(1) << i;
-	return true;
 }
 
 int64_t plan_data_parallel(const struct plan *plan)
@@ -323,11 +228,21 @@ struct activation_rules plan_activation_rules(const struct plan *plan)
 	};
 }
 
+/* The keys of a plan but the mesh. */
+static void fields_of_plan(struct field fields[KNOB_IN_MESH + 1])
+{
+	for (int id = 0; id < KNOB_IN_MESH; id++)
+		fields[id] = knob_table[id].field;
+	fields[KNOB_IN_MESH] = (struct field)FIELD_END;
+}
+
 bool plan_read(struct arena *arena, const struct node *map, struct plan *plan, struct error *error)
 {
 	static const char *const others[] = {"mesh", NULL};
+	struct field fields[KNOB_IN_MESH + 1];
+	fields_of_plan(fields);
 	*plan = (struct plan){.mesh = {1, 1, 1, 1, 1, 1}, .libraries = libraries_unknown};
-	if (!fields_read(plan_fields, map, others, plan, arena, error))
+	if (!fields_read(fields, map, others, plan, arena, error))
 		return false;
 	const struct node *mesh = node_get(map, "mesh");
 	if (mesh == NULL)
@@ -338,7 +253,9 @@ bool plan_read(struct arena *arena, const struct node *map, struct plan *plan, s
 
 void plan_write(const struct plan *plan, struct writer *writer)
 {
-	fields_write(plan_fields, plan, writer);
+	struct field fields[KNOB_IN_MESH + 1];
+	fields_of_plan(fields);
+	fields_write(fields, plan, writer);
 	writer_begin_map(writer, "mesh");
 	fields_write(mesh_fields, &plan->mesh, writer);
 	writer_end_map(writer);

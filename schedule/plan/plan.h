@@ -1,74 +1,15 @@
-/* struct plan: every knob of a training step, and the runtime that carries it out. */
+/* Plans: what follows from their knobs, and how they are checked, read and written. */
 #ifndef SCHEDULE_PLAN_H
 #define SCHEDULE_PLAN_H
 
-#include "base/base.h"
-#include "models/models.h"
+#include "schedule/plan/knobs.h"
 #include "schedule/plan/libraries.h"
+#include "schedule/plan/question.h"
 #include "schedule/plan/rows.h"
 #include "schedule/plan/runtimes.h"
-#include "schedule/plan/values.h"
 #include "topologies/topologies.h"
 
-/* Named axes, innermost last; rank = replicate index * shard + shard index (row-major). The last
- * four are 1 until tensor, pipeline, context and expert parallelism exist. */
-struct mesh {
-	int64_t replicate, shard, tensor, pipeline, context, expert;
-};
-
-/* A step is one flat list: more micro-batches than this are a typing error. */
-enum { PLAN_MAX_GRAD_ACCUM = 16384 };
-
-struct plan {
-	enum strategy strategy;
-	struct mesh mesh;
-	/* Three knobs may differ by block or unit: runs, decoded by rows.h. */
-	const char *reshard_after_forward; /* "true", "false", a group size; "20xtrue+12xfalse" */
-	const char *wrap;       /* "block", "blocks:K", "size:N", "model"; "+embedding", "+head" */
-	enum prefetch prefetch; /* backward */
-	bool forward_prefetch;
-	bool limit_all_gathers;
-	const char *activation_checkpointing; /* "full", "8xfull+24xnone" */
-	enum attention_kind attention;
-	enum loss_kind loss;
-	bool compile;
-	enum dtype param_dtype;  /* of the compute copy */
-	enum dtype master_dtype; /* of the sharded parameters and the optimizer */
-	enum dtype reduce_dtype;
-	enum gradient_sums gradient_sums;
-	enum gelu_place gelu; /* on GPUs; in a product it is rounded otherwise */
-	enum optimizer optimizer;
-	const char *cpu_offload; /* "none", "10xoptimizer+23xnone" */
-	enum runtime_kind runtime;
-	const char *libraries; /* "pytorch:2.1.0+cuda:12.1", or "unknown" (libraries.h) */
-	enum allocator_kind allocator;
-	int64_t seq_len;
-	int64_t micro_batch;        /* sequences per rank and forward pass */
-	int64_t grad_accum;         /* micro-batches per step */
-	int64_t global_batch;       /* sequences per step, of all data-parallel ranks */
-	bool sync_each_micro_batch; /* reduce gradients after every micro-batch */
-	double clip;                /* gradient norm; 0 = no clipping */
-	double loader_rate; /* tokens/s of a rank's data loader; 0 = it is never waited for */
-};
-
-/* Every knob but the mesh, in this order; the names are the option names with '_' for '-'. */
-extern const struct field plan_fields[];
-extern const int n_plan_fields;
 extern const struct field mesh_fields[];
-
-/* A plan in the making: which fields were given. Bit i stands for plan_fields[i]. */
-struct choices {
-	struct plan plan;
-	uint64_t given;
-	int64_t shard_group; /* --shard-group; 0 = not given */
-};
-
-/* The index of a field by name, -1 when there is none. */
-int plan_field_index(const char *name);
-bool choices_given(const struct choices *choices, const char *name);
-/* Sets one choice from text; `where` starts the message. */
-bool choices_set(struct choices *choices, const char *name, const char *where, const char *value,
-	struct arena *arena, struct error *error);
 
 int64_t plan_data_parallel(const struct plan *plan); /* mesh.replicate * mesh.shard */
 int64_t plan_ranks(const struct plan *plan);

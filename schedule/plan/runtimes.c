@@ -11,10 +11,6 @@ enum {
 	ZERO_STRATEGIES = BIT(STRATEGY_ZERO_1) | BIT(STRATEGY_ZERO_2) | BIT(STRATEGY_ZERO_3),
 	FSDP_STRATEGIES = (BIT(STRATEGY_COUNT) - 1) & ~ZERO_STRATEGIES,
 	SHARDED_STRATEGIES = FSDP_STRATEGIES & ~BIT(STRATEGY_NO_SHARD),
-	ALL_PREFETCHES = BIT(PREFETCH_NONE) | BIT(PREFETCH_PRE) | BIT(PREFETCH_POST),
-	ALL_CHECKPOINTINGS =
-		BIT(CHECKPOINTING_NONE) | BIT(CHECKPOINTING_SELECTIVE) | BIT(CHECKPOINTING_FULL),
-	ALL_LOSSES = BIT(LOSS_COUNT) - 1,
 	MIB = 1 << 20,
 };
 
@@ -28,9 +24,8 @@ const char *const runtime_names[] = {"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-
 
 /* What all three have from PyTorch itself. Context and host costs are [U]. */
 #define PYTORCH                                                                                    \
-	.checkpointings = ALL_CHECKPOINTINGS, .synchronises_step = true,                           \
-	.recompute_stops_early = true, .keeps_activated_gate = true, .tensor_alignment = 1,        \
-	.caching_allocator = true, .losses = ALL_LOSSES, .host_per_kernel = 6e-6,                  \
+	.synchronises_step = true, .recompute_stops_early = true, .keeps_activated_gate = true,    \
+	.tensor_alignment = 1, .caching_allocator = true, .host_per_kernel = 6e-6,                 \
 	.host_per_micro_batch = 500e-6, .context_bytes = 500 * MIB,                                \
 	.batch_token_bytes = 16, /* int64 ids and labels */                                        \
 		.communicator_bytes = NCCL_COMMUNICATOR
@@ -70,18 +65,15 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			PYTORCH,
 			.layout = LAYOUT_FLAT,
 			.alignment_bytes = 16,
-			.strategies = FSDP_STRATEGIES,
-			.prefetches = ALL_PREFETCHES,
+			.values[KNOB_STRATEGY] = FSDP_STRATEGIES,
 			.one_rank_is_unsharded = true,
-			.has_forward_prefetch_knob = true,
 			.reshards_per_unit = true,
-			.has_limiter = true,
 			.casts_shard = true,
 			.flattens_gradients = true,
 			.defers_frees = true,
 			.delays_post_backward = true,
 			.divides_separately = true,
-			.offloads = BIT(OFFLOAD_PARAMETERS),
+			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_PARAMETERS),
 			.stages_again = true,
 			.keeps_host_gradient = true,
 			.recomputes_by_unit = true,
@@ -91,15 +83,14 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 		{
 			PYTORCH,
 			.layout = LAYOUT_PER_PARAMETER,
-			.strategies = SHARDED_STRATEGIES,
-			.prefetches = BIT(PREFETCH_PRE),
-			.has_forward_prefetch_knob = true,
+			.values[KNOB_STRATEGY] = SHARDED_STRATEGIES,
+			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
 			.reshards_per_unit = true,
 			.has_reshard_group = true,
 			.reshards_root = true,
 			.casts_shard = true,
 			.copies_out = true,
-			.offloads = BIT(OFFLOAD_PARAMETERS),
+			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_PARAMETERS),
 			.accumulates_on_host = true,
 			.waits_for_batch = true, /* torchtitan */
 			.host_per_hook = 150e-6,
@@ -108,8 +99,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 		{
 			PYTORCH,
 			.layout = LAYOUT_WHOLE,
-			.strategies = BIT(STRATEGY_NO_SHARD),
-			.prefetches = ALL_PREFETCHES,
+			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD),
+			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
 			.host_per_hook = 30e-6,
 		},
 	[RUNTIME_SHARDPLAN] =
@@ -117,12 +108,9 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.layout = LAYOUT_FLAT,
 			.stage3_layout = LAYOUT_FLAT,
 			.alignment_bytes = 64,
-			.strategies = FSDP_STRATEGIES | ZERO_STRATEGIES,
-			.prefetches = ALL_PREFETCHES,
-			.checkpointings = ALL_CHECKPOINTINGS,
-			.has_forward_prefetch_knob = true,
+			.values[KNOB_OPTIMIZER] = BIT(OPTIMIZER_ADAMW_FUSED) | BIT(OPTIMIZER_SGD),
+			.values[KNOB_ATTENTION] = BIT(ATTENTION_FLASH),
 			.reshards_per_unit = true,
-			.has_limiter = true,
 			.casts_shard = true,
 			.fp32_gradient_shards = true,
 			.synchronises_step = true,
@@ -132,14 +120,15 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.one_engine = true,
 			.clips_in_update = true,
 			.has_reshard_group = true,
-			.offloads = BIT(OFFLOAD_OPTIMIZER) | BIT(OFFLOAD_PARAMETERS),
+			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_OPTIMIZER) |
+						    BIT(OFFLOAD_PARAMETERS),
 			.own_copy_streams = true,
 			.accumulates_on_host = true,
 			.hierarchical = true,
 			.fused_kernels = true,
 			.fused_activations = true,
 			.tensor_alignment = 64,
-			.losses = BIT(LOSS_FUSED),
+			.values[KNOB_LOSS] = BIT(LOSS_FUSED),
 			.loss_in_place = true,
 			.logits_row = 64,
 			.batch_token_bytes = 4,
@@ -157,12 +146,12 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			PYTORCH,
 			.layout = LAYOUT_WHOLE,
 			.stage3_layout = LAYOUT_PARTITIONED,
-			.strategies = ZERO_STRATEGIES,
-			.prefetches = BIT(PREFETCH_PRE),
+			.values[KNOB_STRATEGY] = ZERO_STRATEGIES,
+			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
 			.defers_frees = true,
 			.measures_norm = true,
 			.zero = &deepspeed_rules,
-			.offloads = BIT(OFFLOAD_OPTIMIZER),
+			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_OPTIMIZER),
 			.accumulates_on_host = true,
 			.host_per_hook = 60e-6,
 		},
@@ -170,8 +159,9 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 		{
 			PYTORCH,
 			.layout = LAYOUT_WHOLE,
-			.strategies = BIT(STRATEGY_NO_SHARD) | BIT(STRATEGY_ZERO_1),
-			.prefetches = BIT(PREFETCH_PRE),
+			.values[KNOB_STRATEGY] = BIT(STRATEGY_NO_SHARD) | BIT(STRATEGY_ZERO_1),
+			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
+			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
 			.zero = &nanotron_rules,
 			.fused_kernels = true,
 			.parallel_loss = true,
@@ -181,8 +171,9 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 		{
 			PYTORCH,
 			.layout = LAYOUT_WHOLE,
-			.strategies = BIT(STRATEGY_ZERO_1),
-			.prefetches = BIT(PREFETCH_PRE),
+			.values[KNOB_STRATEGY] = BIT(STRATEGY_ZERO_1),
+			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE),
+			.values[KNOB_PREFETCH] = BIT(PREFETCH_PRE),
 			.measures_norm = true,
 			.zero = &internevo_rules,
 			.gathers_by_broadcast = true,

@@ -3,33 +3,7 @@
 #ifndef SCHEDULE_RUNTIME_H
 #define SCHEDULE_RUNTIME_H
 
-#include "base/base.h"
-
-/* How the training script computes the loss: in the logits' dtype; in fp32 inside of the loss; from
- * fp32 logits that the model returns; operation by operation over parts of the vocabulary, as
- * tensor parallel frameworks do; in one kernel; together with the head, piece by piece. */
-enum loss_kind {
-	LOSS_NATIVE,
-	LOSS_UPCAST,
-	LOSS_FLOAT,
-	LOSS_PARALLEL,
-	LOSS_FUSED,
-	LOSS_FUSED_LINEAR,
-	LOSS_COUNT
-};
-
-enum runtime_kind {
-	RUNTIME_PYTORCH_FSDP1,
-	RUNTIME_PYTORCH_FSDP2,
-	RUNTIME_PYTORCH_DDP,
-	RUNTIME_SHARDPLAN,
-	RUNTIME_DEEPSPEED,
-	RUNTIME_NANOTRON,
-	RUNTIME_INTERNEVO,
-	RUNTIME_COUNT
-};
-
-extern const char *const runtime_names[];
+#include "schedule/plan/knobs.h"
 
 /* How a unit's parameters lie in memory. */
 enum layout_kind {
@@ -60,15 +34,10 @@ struct zero_rules {
 
 struct runtime {
 	enum layout_kind layout, stage3_layout;
-	int alignment_bytes;        /* of each parameter inside a flat unit, in the compute dtype */
-	unsigned strategies;        /* bit s: strategy s exists */
-	unsigned prefetches;        /* bit p */
-	unsigned checkpointings;    /* bit c */
-	bool one_rank_is_unsharded; /* every strategy over one rank is NO_SHARD (FSDP1) */
-	bool has_forward_prefetch_knob;
-	bool has_limiter;         /* rate limiter: host waits for an old free before a gather */
-	bool has_reshard_group;   /* reshard_after_forward: N */
-	unsigned offloads;        /* bit o: enum offload, CPU offload of that kind exists */
+	int alignment_bytes; /* of each parameter inside a flat unit, in the compute dtype */
+	unsigned values[KNOB_COUNT]; /* bit v: honours value v of that knob; 0: all */
+	bool one_rank_is_unsharded;  /* every strategy over one rank is NO_SHARD (FSDP1) */
+	bool has_reshard_group;      /* reshard_after_forward: N */
 	bool own_copy_streams;    /* copies have streams of their own, else gather and reduce's */
 	bool stages_again;        /* FSDP1: the shard is copied in even when the unit is gathered */
 	bool keeps_host_gradient; /* FSDP1: its host copy lives between steps */
@@ -108,7 +77,6 @@ struct runtime {
 	bool norm_unfused;
 	int tensor_alignment;   /* of saved tensors */
 	bool caching_allocator; /* PyTorch's: its segments may be expandable */
-	unsigned losses;        /* bit l: enum loss_kind */
 	bool loss_in_place;     /* the fused loss writes the gradient over the logits */
 	int64_t logits_row;     /* elements that a row of logits is a multiple of; 0: any */
 	bool parallel_loss;     /* its own is that of tensor parallel models */

@@ -45,7 +45,38 @@ struct wrap_policy {
 	bool embedding, head; /* wrapped apart: the token embedding; final norm and head */
 };
 
+/* How the training script computes the loss: in the logits' dtype; in fp32 inside of the loss; from
+ * fp32 logits that the model returns; operation by operation over parts of the vocabulary, as
+ * tensor parallel frameworks do; in one kernel; together with the head, piece by piece. */
+enum loss_kind {
+	LOSS_NATIVE,
+	LOSS_UPCAST,
+	LOSS_FLOAT,
+	LOSS_PARALLEL,
+	LOSS_FUSED,
+	LOSS_FUSED_LINEAR,
+	LOSS_COUNT
+};
+
+enum runtime_kind {
+	RUNTIME_PYTORCH_FSDP1,
+	RUNTIME_PYTORCH_FSDP2,
+	RUNTIME_PYTORCH_DDP,
+	RUNTIME_SHARDPLAN,
+	RUNTIME_DEEPSPEED,
+	RUNTIME_NANOTRON,
+	RUNTIME_INTERNEVO,
+	RUNTIME_COUNT
+};
+
+/* Named axes, innermost last; rank = replicate index * shard + shard index (row-major). The last
+ * four are 1 until tensor, pipeline, context and expert parallelism exist. */
+struct mesh {
+	int64_t replicate, shard, tensor, pipeline, context, expert;
+};
+
 extern const char *const strategy_names[];
+extern const char *const runtime_names[]; /* runtimes.c */
 extern const char *const prefetch_names[];
 extern const char *const checkpointing_names[];
 extern const char *const loss_names[];

@@ -121,11 +121,11 @@ static void print_field(
 }
 
 /* What nobody said and no operation depends on is left out. */
-static bool is_said(const struct plan *plan, const char *knob)
+static bool is_said(const struct plan *plan, int id)
 {
-	if (strcmp(knob, "libraries") == 0)
+	if (id == KNOB_LIBRARIES)
 		return libraries_named(plan->libraries);
-	return strcmp(knob, "loader_rate") != 0 || plan->loader_rate > 0;
+	return id != KNOB_LOADER_RATE || plan->loader_rate > 0;
 }
 
 static void print_plan(const struct schedule *schedule, struct text *text)
@@ -133,9 +133,9 @@ static void print_plan(const struct schedule *schedule, struct text *text)
 	const struct plan *plan = &schedule->plan;
 
 	/* Versions change no operation; a text without them is one of unknown versions. */
-	for (int i = 0; i < n_plan_fields; i++)
-		if (is_said(plan, plan_fields[i].name))
-			print_field("plan", &plan_fields[i], plan, text);
+	for (int id = 0; id < KNOB_IN_MESH; id++)
+		if (is_said(plan, id))
+			print_field("plan", &knob_table[id].field, plan, text);
 	for (const struct field *field = mesh_fields; field->name != NULL; field++)
 		print_field("mesh", field, &plan->mesh, text);
 }

@@ -14,6 +14,32 @@ static bool refuse(const struct plan *plan, const char *option, const char *valu
 		value, runtime_names[plan->runtime], advice);
 }
 
+static const char *advice_on_strategy(enum strategy strategy)
+{
+	return strategy_stage(strategy) > 0    ? "use --runtime deepspeed"
+	       : strategy == STRATEGY_NO_SHARD ? "use --runtime pytorch-ddp"
+					       : "use --runtime pytorch-fsdp2";
+}
+
+/* The whole table: each knob's value must be one that the runtime honours. Of offload other things
+ * are asked too. */
+static bool check_runtime(const struct plan *plan, struct error *error)
+{
+	for (int i = 0; i < KNOB_IN_MESH; i++) {
+		enum knob_id id = (enum knob_id)i;
+		struct arena arena = {0};
+		if (id == KNOB_CPU_OFFLOAD || knob_is_honoured(id, plan))
+			continue;
+		refuse(plan, knob_option(id, &arena), knob_typed(id, plan, &arena),
+			id == KNOB_STRATEGY ? advice_on_strategy(plan->strategy)
+					    : knob_table[id].refusal,
+			error);
+		arena_finish(&arena);
+		return false;
+	}
+	return true;
+}
+
 static bool check_dtype(const char *option, enum dtype dtype, const struct plan *plan,
 	const struct device *device, struct error *error)
 {
@@ -47,9 +73,9 @@ static bool check_dtypes(
 {
 	const struct device *device = &topology->device;
 	if (plan->allocator != ALLOCATOR_SEGMENTS &&
-		(device->kind != DEVICE_GPU || !runtime_of(plan->runtime)->caching_allocator))
+		(device->kind != DEVICE_GPU || !knob_is_honoured(KNOB_ALLOCATOR, plan)))
 		return refuse(plan, "allocator", allocator_names[plan->allocator],
-			"only PyTorch on GPUs has it; use segments", error);
+			knob_table[KNOB_ALLOCATOR].refusal, error);
 	if (!check_dtype("param-dtype", plan->param_dtype, plan, device, error) ||
 		!check_dtype("master-dtype", plan->master_dtype, plan, device, error) ||
 		!check_dtype("reduce-dtype", plan->reduce_dtype, plan, device, error))
@@ -119,16 +145,6 @@ static bool check_reshard(const struct plan *plan, struct error *error)
 	return true;
 }
 
-/* Which of its words a runtime cannot do; "" when it can. */
-static const char *refused_checkpointing(const struct plan *plan)
-{
-	unsigned allowed = runtime_of(plan->runtime)->checkpointings;
-	for (int c = 0; checkpointing_names[c] != NULL; c++)
-		if (!(allowed >> c & 1) && plan_checkpoints(plan, (enum checkpointing)c))
-			return checkpointing_names[c];
-	return "";
-}
-
 static bool check_zero(const struct plan *plan, struct error *error)
 {
 	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
@@ -151,15 +167,15 @@ static bool check_offload(
 	const struct plan *plan, const struct topology *topology, struct error *error)
 {
 	const struct runtime *runtime = runtime_of(plan->runtime);
+	unsigned offloads = knob_values(KNOB_CPU_OFFLOAD, plan->runtime);
 	const struct host *host = &topology->host;
 	bool gpu = topology->device.kind == DEVICE_GPU;
 	for (int o = OFFLOAD_OPTIMIZER; o <= OFFLOAD_PARAMETERS; o++)
-		if (plan_offloads(plan, (enum offload)o) && !(runtime->offloads >> o & 1))
+		if (plan_offloads(plan, (enum offload)o) && !(offloads >> o & 1))
 			return refuse(plan, "cpu-offload", plan->cpu_offload,
-				runtime->offloads == 0 ? "use none"
-				: runtime->offloads >> OFFLOAD_OPTIMIZER & 1
-					? "use optimizer or none"
-					: "use parameters or none",
+				offloads == 1u << OFFLOAD_NONE      ? "use none"
+				: offloads >> OFFLOAD_OPTIMIZER & 1 ? "use optimizer or none"
+								    : "use parameters or none",
 				error);
 	if (plan_offloads_any(plan) && plan_layout(plan) == LAYOUT_PARTITIONED)
 		return refuse(plan, "cpu-offload", plan->cpu_offload,
@@ -183,50 +199,17 @@ static bool check_offload(
 	return true;
 }
 
+/* What a runtime honours only together with other knobs. */
 static bool check_knobs(const struct plan *plan, struct error *error)
 {
-	const struct runtime *runtime = runtime_of(plan->runtime);
-	if (!(runtime->strategies >> plan->strategy & 1))
-		return refuse(plan, "strategy", strategy_names[plan->strategy],
-			strategy_stage(plan->strategy) > 0    ? "use --runtime deepspeed"
-			: plan->strategy == STRATEGY_NO_SHARD ? "use --runtime pytorch-ddp"
-							      : "use --runtime pytorch-fsdp2",
-			error);
-	if (!(runtime->prefetches >> plan->prefetch & 1))
-		return refuse(plan, "prefetch", prefetch_names[plan->prefetch],
-			"it always prefetches; use pre", error);
-	if (*refused_checkpointing(plan) != '\0')
-		return refuse(plan, "activation-checkpointing", plan->activation_checkpointing,
-			"use none or full", error);
-	if (plan->forward_prefetch && !runtime->has_forward_prefetch_knob)
-		return refuse(
-			plan, "forward-prefetch", "on", "it has no such knob; use off", error);
-	if (plan->limit_all_gathers && !runtime->has_limiter)
-		return refuse(
-			plan, "limit-all-gathers", "on", "it has no rate limiter; use off", error);
-	if (!check_zero(plan, error))
+	if (!check_runtime(plan, error) || !check_zero(plan, error))
 		return false;
-	if (plan->runtime == RUNTIME_SHARDPLAN && plan->attention != ATTENTION_FLASH)
-		return refuse(plan, "attention", attention_kind_names[plan->attention],
-			"its attention is blocked; use flash", error);
-	if (!(runtime->losses >> plan->loss & 1))
-		return refuse(plan, "loss", loss_names[plan->loss], "it has one kernel; use fused",
-			error);
 	if (plan->gradient_sums == SUMS_EXACT &&
-		(plan->runtime != RUNTIME_SHARDPLAN || plan->param_dtype != DTYPE_FP32 ||
-			plan->reduce_dtype != DTYPE_FP32))
+		(plan->param_dtype != DTYPE_FP32 || plan->reduce_dtype != DTYPE_FP32))
 		return refuse(plan, "gradient-sums", "exact",
-			"use runtime shardplan with fp32 parameters and reduction, or tree", error);
-	if (plan->gelu == GELU_IN_PRODUCT &&
-		(plan->runtime != RUNTIME_SHARDPLAN || plan->gradient_sums == SUMS_EXACT))
-		return refuse(plan, "gelu", "product",
-			"use runtime shardplan without exact gradient sums, or kernel", error);
-	if (plan->runtime == RUNTIME_SHARDPLAN && plan->compile)
-		return refuse(plan, "compile", "on", "there is nothing to compile; use off", error);
-	if (plan->runtime == RUNTIME_SHARDPLAN && plan->optimizer != OPTIMIZER_ADAMW_FUSED &&
-		plan->optimizer != OPTIMIZER_SGD)
-		return refuse(plan, "optimizer", optimizer_names[plan->optimizer],
-			"use adamw-fused or sgd", error);
+			knob_table[KNOB_GRADIENT_SUMS].refusal, error);
+	if (plan->gelu == GELU_IN_PRODUCT && plan->gradient_sums == SUMS_EXACT)
+		return refuse(plan, "gelu", "product", knob_table[KNOB_GELU].refusal, error);
 	return check_reshard(plan, error);
 }
 
@@ -328,11 +311,11 @@ static bool is_idle(const char *option, const char *value, const struct plan *pl
 		reason);
 }
 
-bool plan_honours(const struct choices *choices, const struct plan *plan, struct error *error)
+bool plan_honours(const struct question *question, const struct plan *plan, struct error *error)
 {
 	enum layout_kind layout = plan_layout(plan);
-	bool wraps = choices_given(choices, "wrap") && strcmp(plan->wrap, "block") != 0;
-	bool prefetches = choices_given(choices, "prefetch") && plan->prefetch != PREFETCH_PRE;
+	bool wraps = question_gives(question, KNOB_WRAP) && strcmp(plan->wrap, "block") != 0;
+	bool prefetches = question_gives(question, KNOB_PREFETCH) && plan->prefetch != PREFETCH_PRE;
 	if (layout == LAYOUT_WHOLE && wraps)
 		return is_idle(
 			"wrap", plan->wrap, plan, "has gradient buckets instead of units", error);

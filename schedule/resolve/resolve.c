@@ -1,4 +1,4 @@
-/* From choices to a complete plan: defaults, the mesh and the batch arithmetic. */
+/* From a question to a complete plan: defaults, the mesh and the batch arithmetic. */
 #include <string.h>
 
 #include "schedule/resolve/resolve.h"
@@ -6,79 +6,60 @@
 /* --- defaults (docs/defaults.md) -----------------------------------------------------------------
  */
 
+/* The table's, and what the model or the machine say. */
 static struct plan plan_defaults(const struct model *model, const struct topology *topology)
 {
 	bool cpu = topology->device.kind == DEVICE_CPU;
-	return (struct plan){
-		.strategy = STRATEGY_FULL_SHARD,
-		.mesh = {1, 1, 1, 1, 1, 1},
-		.wrap = "block",
-		.prefetch = PREFETCH_PRE,
-		.limit_all_gathers = true,
-		.activation_checkpointing = checkpointing_names[CHECKPOINTING_NONE],
-		.attention = ATTENTION_FLASH,
-		.loss = LOSS_UPCAST,
-		.param_dtype = plan_default_dtype(topology),
-		.master_dtype = DTYPE_FP32,
-		.reduce_dtype = DTYPE_FP32,
-		.optimizer = cpu ? OPTIMIZER_ADAMW_FUSED : OPTIMIZER_ADAMW_FOREACH,
-		.cpu_offload = offload_names[OFFLOAD_NONE],
-		.libraries = libraries_unknown,
-		.runtime = cpu ? RUNTIME_SHARDPLAN : RUNTIME_PYTORCH_FSDP2,
-		.seq_len = min_i64(model->architecture.context, 4096),
-		.sync_each_micro_batch = true,
-	};
+	struct plan plan = {.mesh = {1, 1, 1, 1, 1, 1}};
+	for (int id = 0; id < KNOB_IN_MESH; id++)
+		knob_set_default((enum knob_id)id, &plan, cpu);
+	plan.param_dtype = plan_default_dtype(topology);
+	plan.wrap = "block";
+	plan.libraries = libraries_unknown;
+	plan.seq_len = min_i64(model->architecture.context, 4096);
+	return plan;
 }
 
 /* Copies what was given over the defaults. */
-static void overlay(struct plan *plan, const struct choices *choices)
+static void overlay(struct plan *plan, const struct question *question)
 {
-	static const size_t sizes[] = {
-		[FIELD_TYPE_BOOL] = sizeof(bool),
-		[FIELD_TYPE_INT] = sizeof(int64_t),
-		[FIELD_TYPE_DOUBLE] = sizeof(double),
-		[FIELD_TYPE_STRING] = sizeof(char *),
-		[FIELD_TYPE_ENUM] = sizeof(int),
-		[FIELD_TYPE_RUNS] = sizeof(char *),
-	};
-	for (int i = 0; i < n_plan_fields; i++) {
-		const struct field *field = &plan_fields[i];
-		if (choices->given >> i & 1)
-			memcpy((char *)plan + field->offset,
-				(const char *)&choices->plan + field->offset, sizes[field->type]);
-	}
+	for (int id = 0; id < KNOB_COUNT; id++)
+		if (question->given & KNOB_BIT(id))
+			knob_take((enum knob_id)id, plan, &question->asked);
 }
 
 /* fp32 inside of the loss, as scripts of PyTorch do; a runtime's own where it has one. MPT models
  * are trained by llm-foundry, whose default is flash-attn's fused loss. */
-static enum loss_kind default_loss(const struct runtime *runtime, const struct model *model)
+static enum loss_kind default_loss(enum runtime_kind kind, const struct model *model)
 {
+	const struct runtime *runtime = runtime_of(kind);
 	bool fused = runtime->loss_in_place || model->architecture.family == FAMILY_MPT;
 
 	if (runtime->parallel_loss)
 		return LOSS_PARALLEL;
-	return fused && runtime->losses >> LOSS_FUSED & 1 ? LOSS_FUSED : LOSS_UPCAST;
+	return fused && knob_honoured(KNOB_LOSS, kind, LOSS_FUSED) ? LOSS_FUSED : LOSS_UPCAST;
 }
 
 /* FULL_SHARD where there is one, else the highest stage. */
-static enum strategy default_strategy(const struct runtime *runtime)
+static enum strategy default_strategy(enum runtime_kind runtime)
 {
+	unsigned has = knob_values(KNOB_STRATEGY, runtime);
 	int strategy = STRATEGY_COUNT - 1;
-	if (runtime->strategies >> STRATEGY_FULL_SHARD & 1)
+	if (has >> STRATEGY_FULL_SHARD & 1)
 		return STRATEGY_FULL_SHARD;
-	while (!(runtime->strategies >> strategy & 1))
+	while (!(has >> strategy & 1))
 		strategy--;
 	return (enum strategy)strategy;
 }
 
 /* What ZeRO fixes: when gradients are reduced, and in which dtype unless told otherwise. */
-static void adapt_to_zero(struct plan *plan, const struct choices *choices)
+static void adapt_to_zero(struct plan *plan, const struct question *question)
 {
 	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
 	bool each;
-	if (plan_syncs(plan, &each) && !choices_given(choices, "sync_each_micro_batch"))
+	if (plan_syncs(plan, &each) && !question_gives(question, KNOB_SYNC_EACH_MICRO_BATCH))
 		plan->sync_each_micro_batch = each;
-	if (zero != NULL && !zero->fp32_gradients && !choices_given(choices, "reduce_dtype"))
+	if (zero != NULL && !zero->fp32_gradients && !question_gives(question, KNOB_REDUCE_DTYPE))
 		plan->reduce_dtype = plan->param_dtype;
 }
 
@@ -91,24 +72,24 @@ static bool becomes_unsharded(const struct plan *plan, const struct topology *to
 
 /* FSDP2 has no NO_SHARD: what people run instead is DDP, and the row says so. A knob that the
  * runtime does not have, and that nobody asked for, takes the value that the runtime really has. */
-static void adapt_to_runtime(struct plan *plan, const struct choices *choices,
-	const struct model *model, const struct topology *topology)
+static void adapt_to_runtime(struct plan *plan, const struct question *question)
 {
 	if (plan->runtime == RUNTIME_PYTORCH_FSDP2 && plan->strategy == STRATEGY_NO_SHARD)
 		plan->runtime = RUNTIME_PYTORCH_DDP;
 	const struct runtime *runtime = runtime_of(plan->runtime);
-	bool unsharded = becomes_unsharded(plan, topology);
-	if (unsharded || !choices_given(choices, "strategy"))
-		plan->strategy = unsharded ? STRATEGY_NO_SHARD : default_strategy(runtime);
-	adapt_to_zero(plan, choices);
-	if (!runtime->has_limiter && !choices_given(choices, "limit_all_gathers"))
+	bool unsharded = becomes_unsharded(plan, question->topology);
+	if (unsharded || !question_gives(question, KNOB_STRATEGY))
+		plan->strategy = unsharded ? STRATEGY_NO_SHARD : default_strategy(plan->runtime);
+	adapt_to_zero(plan, question);
+	if (!knob_honoured(KNOB_LIMIT_ALL_GATHERS, plan->runtime, true) &&
+		!question_gives(question, KNOB_LIMIT_ALL_GATHERS))
 		plan->limit_all_gathers = false;
-	if (!choices_given(choices, "optimizer") &&
+	if (!question_gives(question, KNOB_OPTIMIZER) &&
 		(plan->runtime == RUNTIME_SHARDPLAN || runtime->zero != NULL))
 		plan->optimizer = OPTIMIZER_ADAMW_FUSED;
-	if (!choices_given(choices, "loss"))
-		plan->loss = default_loss(runtime, model);
-	if (!choices_given(choices, "reshard_after_forward") || unsharded)
+	if (!question_gives(question, KNOB_LOSS))
+		plan->loss = default_loss(plan->runtime, question->model);
+	if (!question_gives(question, KNOB_RESHARD_AFTER_FORWARD) || unsharded)
 		plan->reshard_after_forward = strategy_reshards(plan->strategy) ? "true" : "false";
 }
 
@@ -123,11 +104,11 @@ static const char *smaller_groups(enum strategy strategy)
 					       : "use HYBRID_SHARD_ZERO2 for smaller groups";
 }
 
-static bool lay_out_mesh(struct plan *plan, const struct choices *choices,
-	const struct topology *topology, struct error *error)
+static bool lay_out_mesh(struct plan *plan, const struct question *question, struct error *error)
 {
+	const struct topology *topology = question->topology;
 	int64_t ranks = topology_devices(topology);
-	int64_t shard = choices->shard_group;
+	int64_t shard = question_gives(question, KNOB_SHARD_GROUP) ? question->asked.mesh.shard : 0;
 	if (plan->strategy == STRATEGY_NO_SHARD) {
 		if (shard > 1)
 			return error_set(error, EXIT_CODE_USAGE,
@@ -180,11 +161,12 @@ static bool batch_remainder(int64_t global, const char *what, int64_t product, s
 }
 
 /* global_batch = micro_batch x grad_accum x data-parallel ranks: two give the third. */
-static bool batch_arithmetic(struct plan *plan, const struct choices *choices, struct error *error)
+static bool batch_arithmetic(
+	struct plan *plan, const struct question *question, struct error *error)
 {
-	bool micro = choices_given(choices, "micro_batch");
-	bool accum = choices_given(choices, "grad_accum");
-	bool global = choices_given(choices, "global_batch");
+	bool micro = question_gives(question, KNOB_MICRO_BATCH);
+	bool accum = question_gives(question, KNOB_GRAD_ACCUM);
+	bool global = question_gives(question, KNOB_GLOBAL_BATCH);
 	int64_t ranks = plan_data_parallel(plan), product;
 	if (!micro && !(global && accum))
 		plan->micro_batch = 1;
@@ -227,16 +209,14 @@ static bool batch_arithmetic(struct plan *plan, const struct choices *choices, s
 /* --- the whole -----------------------------------------------------------------------------------
  */
 
-bool plan_resolve(const struct choices *choices, const struct model *model,
-	const struct topology *topology, struct arena *arena, struct plan *plan,
+bool plan_resolve(const struct question *question, struct arena *arena, struct plan *plan,
 	struct error *error)
 {
-	*plan = plan_defaults(model, topology);
-	overlay(plan, choices);
-	adapt_to_runtime(plan, choices, model, topology);
-	if (!lay_out_mesh(plan, choices, topology, error) ||
-		!batch_arithmetic(plan, choices, error) ||
-		!plan_check(plan, model, topology, error))
+	*plan = plan_defaults(question->model, question->topology);
+	overlay(plan, question);
+	adapt_to_runtime(plan, question);
+	if (!lay_out_mesh(plan, question, error) || !batch_arithmetic(plan, question, error) ||
+		!plan_check(plan, question->model, question->topology, error))
 		return false;
 	plan_normalise(plan, arena);
 	return true;

@@ -1,5 +1,5 @@
-/* From choices to a complete plan: defaults, the mesh, the batch arithmetic, and what is refused.
- * This needs the units of the model, which plan.h does not know. */
+/* From a question to a complete plan: defaults, the mesh, the batch arithmetic, and what is
+ * refused. This needs the units of the model, which plan.h does not know. */
 #ifndef SCHEDULE_RESOLVE_H
 #define SCHEDULE_RESOLVE_H
 
@@ -8,14 +8,13 @@
 /* Fills what was not given with the defaults of docs/defaults.md (`help defaults`),
  * does the batch arithmetic, lays out the mesh, and checks every knob against the runtime table.
  * Errors are EXIT_CODE_USAGE and name the option and the nearby values that would do. */
-bool plan_resolve(const struct choices *choices, const struct model *model,
-	const struct topology *topology, struct arena *arena, struct plan *plan,
+bool plan_resolve(const struct question *question, struct arena *arena, struct plan *plan,
 	struct error *error);
 
 /* Other values than the defaults that the user gave and that mean nothing under the resolved plan:
  * DDP's buckets are no units, NO_SHARD gathers nothing. EXIT_CODE_USAGE. A search that tries many
  * strategies does not ask. */
-bool plan_honours(const struct choices *choices, const struct plan *plan, struct error *error);
+bool plan_honours(const struct question *question, const struct plan *plan, struct error *error);
 
 /* The same checks on a complete plan (from a file). */
 bool plan_check(const struct plan *plan, const struct model *model, const struct topology *topology,

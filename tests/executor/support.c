@@ -25,7 +25,7 @@ static bool make_nodes(struct run *run, int64_t ranks, int64_t per_node)
 static void make_plan(struct run *run, const char *model, const char *topology, int64_t ranks,
 	int64_t per_node, const char *options)
 {
-	struct choices choices = {0};
+	struct question question = {0};
 	struct error *error = &run->error;
 	char copy[640];
 	bool ok;
@@ -49,10 +49,11 @@ static void make_plan(struct run *run, const char *model, const char *topology, 
 
 		assert_non_null(equals);
 		*equals = '\0';
-		ok = choices_set(&choices, word, word, equals + 1, &run->arena, error);
+		ok = question_set_by_name(&question, word, word, equals + 1, &run->arena, error);
 	}
-	ok = ok && plan_resolve(&choices, run->file.model, run->file.topology, &run->arena,
-			   &run->file.plan, error);
+	question.model = run->file.model;
+	question.topology = run->file.topology;
+	ok = ok && plan_resolve(&question, &run->arena, &run->file.plan, error);
 	ok = ok && schedule_build(&run->arena, &run->file.plan, run->file.model, run->file.topology,
 			   &run->schedule, error);
 	if (!ok)

@@ -56,7 +56,7 @@ static const struct {
 static bool draw_plan(const struct model *model, const struct topology *topology,
 	struct arena *arena, struct plan *plan)
 {
-	struct choices choices = {0};
+	struct question question = {.model = model, .topology = topology};
 
 	for (int i = 0; i < COUNT_OF(draws); i++) {
 		int n = 0;
@@ -65,9 +65,10 @@ static bool draw_plan(const struct model *model, const struct topology *topology
 		const char *value = draws[i].values[random_below(n)];
 		/* A value that this version does not have is left out. */
 		if (value[0] != '\0')
-			choices_set(&choices, draws[i].knob, draws[i].knob, value, arena, NULL);
+			question_set_by_name(
+				&question, draws[i].knob, draws[i].knob, value, arena, NULL);
 	}
-	return plan_resolve(&choices, model, topology, arena, plan, NULL);
+	return plan_resolve(&question, arena, plan, NULL);
 }
 
 /* --- one plan through one target ------------------------------------------------------------ */
@@ -83,15 +84,7 @@ struct trip {
 
 static const char *value_of(struct arena *arena, const struct plan *plan, const char *knob)
 {
-	const struct field *field = fields_find(plan_fields, knob);
-	struct text text = {0};
-
-	if (field == NULL)
-		return arena_printf(arena, "%lld", (long long)plan->mesh.shard);
-	fields_print_one(field, plan, &text);
-	const char *copy = arena_strdup(arena, text_string(&text));
-	text_finish(&text);
-	return copy;
+	return knob_text(knob_find(knob), plan, arena);
 }
 
 static const struct export_rule *rule_of(const struct export_target *target, const char *knob)
@@ -139,9 +132,10 @@ static bool is_beside(const struct trip *trip, const char *knob)
 }
 
 /* What the caller of `import` has to add, because the file cannot say it. */
-static void add_beside(const struct trip *trip, struct choices *choices)
+static void add_beside(const struct trip *trip, struct question *question)
 {
-	for (const struct field *field = plan_fields; field->name != NULL; field++) {
+	for (int id = 0; id < KNOB_IN_MESH; id++) {
+		const struct field *field = &knob_table[id].field;
 		const struct export_rule *rule = rule_of(trip->target, field->name);
 		const char *value = value_of(trip->arena, &trip->exported.plan, field->name);
 		bool quoted = value[0] == '"';
@@ -149,13 +143,13 @@ static void add_beside(const struct trip *trip, struct choices *choices)
 			    !is_beside(trip, field->name);
 		if (said || strcmp(field->name, "global_batch") == 0)
 			continue;
-		assert_true(choices_set(choices, field->name, field->name,
+		assert_true(question_set_by_name(question, field->name, field->name,
 			arena_strndup(trip->arena, value + quoted, strlen(value) - 2 * quoted),
 			trip->arena, NULL));
 	}
 }
 
-static void add_settings(const struct trip *trip, struct choices *choices)
+static void add_settings(const struct trip *trip, struct question *question)
 {
 	for (int i = 0; i < trip->imported.n_settings; i++) {
 		const struct import_setting *setting = &trip->imported.settings[i];
@@ -167,39 +161,40 @@ static void add_settings(const struct trip *trip, struct choices *choices)
 			int64_t ranks;
 			assert_true(parse_int(setting->value, &ranks));
 			assert_int_equal(ranks, topology_devices(trip->file.topology));
-		} else if (!choices_set(choices, name, name, setting->value, trip->arena, &error)) {
+		} else if (!question_set_by_name(
+				   question, name, name, setting->value, trip->arena, &error)) {
 			fail_msg("%s: %s", trip->target->name, error.message);
 		}
 	}
 }
 
 /* As the caller of `import` does. */
-static void add_ends(const struct trip *trip, struct choices *choices)
+static void add_ends(const struct trip *trip, struct question *question)
 {
-	const char *wrap = choices->plan.wrap;
+	const char *wrap = question->asked.wrap;
 
 	if (trip->imported.wraps_apart && !trip->file.model->architecture.tied_head &&
 		strcmp(wrap, "model") != 0)
-		choices->plan.wrap = arena_printf(trip->arena, "%s+embedding+head", wrap);
+		question->asked.wrap = arena_printf(trip->arena, "%s+embedding+head", wrap);
 }
 
 /* The plan that the file's words stand for. */
 static void read_back(struct trip *trip, struct plan *plan)
 {
-	struct choices choices = {0};
+	struct question question = {.model = trip->file.model, .topology = trip->file.topology};
 	struct error error = {0};
 
 	if (!import_config(trip->arena, trip->target->file, text_string(&trip->text),
 		    trip->text.length, trip->target, &trip->imported, &error))
 		fail_msg("%s: %s\n%s", trip->target->name, error.message, text_string(&trip->text));
-	add_beside(trip, &choices);
-	add_settings(trip, &choices);
-	add_ends(trip, &choices);
+	add_beside(trip, &question);
+	add_settings(trip, &question);
+	add_ends(trip, &question);
 	if (trip->imported.replicas > 0)
-		choices.shard_group =
-			topology_devices(trip->file.topology) / trip->imported.replicas;
-	if (!plan_resolve(
-		    &choices, trip->file.model, trip->file.topology, trip->arena, plan, &error))
+		question_put(&question, KNOB_SHARD_GROUP,
+			(union knob_value){.number = topology_devices(trip->file.topology) /
+						     trip->imported.replicas});
+	if (!plan_resolve(&question, trip->arena, plan, &error))
 		fail_msg("%s: %s\n%s", trip->target->name, error.message, text_string(&trip->text));
 }
 
@@ -207,7 +202,8 @@ static void compare(struct trip *trip, const struct plan *back)
 {
 	const struct plan *out = &trip->exported.plan;
 
-	for (const struct field *field = plan_fields; field->name != NULL; field++) {
+	for (int id = 0; id < KNOB_IN_MESH; id++) {
+		const struct field *field = &knob_table[id].field;
 		const char *want = value_of(trip->arena, out, field->name);
 		const char *got = value_of(trip->arena, back, field->name);
 		if (!is_moot(out, field->name) && strcmp(want, got) != 0)
@@ -229,7 +225,8 @@ static void check_notes(const struct trip *trip)
 	static const char *const follows[] = {
 		"reshard_after_forward", "limit_all_gathers", "forward_prefetch", "prefetch"};
 
-	for (const struct field *field = plan_fields; field->name != NULL; field++) {
+	for (int id = 0; id < KNOB_IN_MESH; id++) {
+		const struct field *field = &knob_table[id].field;
 		const char *before = value_of(trip->arena, &trip->file.plan, field->name);
 		const char *after = value_of(trip->arena, &trip->exported.plan, field->name);
 		bool moot = is_moot(&trip->exported.plan, field->name);
@@ -320,9 +317,8 @@ static void recognizes(void **state)
 
 	(void)state;
 	load(&arena, "llama-2-7b", "2xdgx-a100-80gb", &trip.file);
-	struct choices choices = {0};
-	assert_true(plan_resolve(
-		&choices, trip.file.model, trip.file.topology, &arena, &trip.file.plan, NULL));
+	struct question question = {.model = trip.file.model, .topology = trip.file.topology};
+	assert_true(plan_resolve(&question, &arena, &trip.file.plan, NULL));
 	for (int t = 0; t < n_export_targets; t++) {
 		struct imported imported;
 		trip.target = export_targets[t];
@@ -352,9 +348,8 @@ static void names_are_inert(void **state)
 
 	(void)state;
 	load(&arena, "llama-2-7b", "2xdgx-a100-80gb", &trip.file);
-	struct choices choices = {0};
-	assert_true(plan_resolve(
-		&choices, trip.file.model, trip.file.topology, &arena, &trip.file.plan, NULL));
+	struct question question = {.model = trip.file.model, .topology = trip.file.topology};
+	assert_true(plan_resolve(&question, &arena, &trip.file.plan, NULL));
 	trip.file.model->architecture.name = evil;
 	trip.file.topology->device.name = evil;
 	for (int t = 0; t < n_export_targets; t++) {
@@ -545,9 +540,8 @@ static void mutations(void **state)
 
 	(void)state;
 	load(&arena, "llama-2-7b", "2xdgx-a100-80gb", &trip.file);
-	struct choices choices = {0};
-	assert_true(plan_resolve(
-		&choices, trip.file.model, trip.file.topology, &arena, &trip.file.plan, NULL));
+	struct question question = {.model = trip.file.model, .topology = trip.file.topology};
+	assert_true(plan_resolve(&question, &arena, &trip.file.plan, NULL));
 	for (int t = 0; t < n_export_targets; t++) {
 		trip.target = export_targets[t];
 		text_clear(&trip.text);

@@ -29,8 +29,17 @@ struct topology *load_topology(struct arena *arena, const char *name)
 void set_choice(struct question *question, struct arena *arena, const char *name, const char *value)
 {
 	struct error error = {0};
-	if (!choices_set(&question->choices, name, name, value, arena, &error))
+	if (!question_set_by_name(question, name, name, value, arena, &error))
 		fail_msg("%s", error.message);
+}
+
+void restrict_to(struct question *question, struct arena *arena, enum knob_id id, int n,
+	const char *const *values)
+{
+	struct error error = {0};
+	for (int i = 0; i < n; i++)
+		if (!question_restrict(question, id, false, values[i], values[i], arena, &error))
+			fail_msg("%s", error.message);
 }
 
 struct answer ask(const struct question *question, struct arena *arena)
@@ -147,8 +156,7 @@ static void fix_knobs(struct question *question, uint64_t *state, struct arena *
 		question->strategies = 1 + (unsigned)random_below(state, 31);
 	if (question->topology->device.kind == DEVICE_GPU && runtime == 1 &&
 		random_below(state, 4) == 0)
-		question->restrictions[question->n_restrictions++] =
-			(struct restriction){"cpu_offload", false, 2, offloads};
+		restrict_to(question, arena, KNOB_CPU_OFFLOAD, 2, offloads);
 }
 
 /* Some of the memory that FULL_SHARD needs with a micro-batch of 1, so that plans come on both
@@ -188,7 +196,7 @@ struct question random_small_question(uint64_t *state, struct arena *arena)
 		{"sync_each_micro_batch", {"true", "false", "true"}}};
 	struct question question = question_with(state, 3, arena);
 	for (int i = 0; i < COUNT_OF(knobs); i++) {
-		bool open = !choices_given(&question.choices, knobs[i].name);
+		bool open = !question_gives(&question, knob_find(knobs[i].name));
 		int64_t value = random_below(state, 5);
 		if (open && value < COUNT_OF(knobs[i].values))
 			set_choice(&question, arena, knobs[i].name, knobs[i].values[value]);
@@ -207,11 +215,11 @@ void describe_question(const struct question *question, struct text *text)
 		(long long)topology_devices(question->topology),
 		(long long)question->memory_limit_bytes, objective_names[question->objective],
 		question->strategies);
-	for (int i = 0; i < n_plan_fields; i++) {
-		if (!(question->choices.given >> i & 1))
+	for (int i = 0; i < KNOB_COUNT; i++) {
+		if (!question_gives(question, (enum knob_id)i))
 			continue;
-		text_printf(text, " %s=", plan_fields[i].name);
-		fields_print_one(&plan_fields[i], &question->choices.plan, text);
+		text_printf(text, " %s=", knob_table[i].field.name);
+		knob_print((enum knob_id)i, &question->asked, text);
 	}
 }
 

@@ -29,6 +29,9 @@ struct topology *load_topology(struct arena *arena, const char *name);
 /* Fails the test when the value does not parse. */
 void set_choice(
 	struct question *question, struct arena *arena, const char *name, const char *value);
+/* A list of values that the search may choose from. */
+void restrict_to(struct question *question, struct arena *arena, enum knob_id id, int n,
+	const char *const *values);
 struct answer ask(const struct question *question, struct arena *arena);
 
 /* A small model on a few devices, with some knobs fixed and a limit that some plans exceed. At most

@@ -114,7 +114,7 @@ static void test_other_runtimes(void **state)
 		struct arena arena = {0};
 		struct question question = random_question(&seed, &arena);
 		if (question.topology->device.kind == DEVICE_GPU) {
-			question.n_restrictions = 0;
+			question.only[KNOB_CPU_OFFLOAD].n = 0;
 			set_choice(&question, &arena, "runtime", runtimes[i % COUNT_OF(runtimes)]);
 			judge_question(&question, false, 1, &arena, &tally);
 		}

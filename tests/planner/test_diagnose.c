@@ -39,7 +39,7 @@ struct scene {
 static void choose(
 	struct scene *s, const char *options, const struct topology *topology, struct plan *plan)
 {
-	struct choices choices = {0};
+	struct question question = {.model = s->file.model, .topology = topology};
 	struct error error = {0};
 	char copy[512];
 
@@ -48,10 +48,10 @@ static void choose(
 		word = strtok_r(NULL, " ", &save)) {
 		char *equals = strchr(word, '=');
 		*equals = '\0';
-		if (!choices_set(&choices, word, word, equals + 1, &s->arena, &error))
+		if (!question_set_by_name(&question, word, word, equals + 1, &s->arena, &error))
 			fail_msg("%s", error.message);
 	}
-	if (!plan_resolve(&choices, s->file.model, topology, &s->arena, plan, &error))
+	if (!plan_resolve(&question, &s->arena, plan, &error))
 		fail_msg("%s: %s", options, error.message);
 }
 

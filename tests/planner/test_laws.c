@@ -46,7 +46,6 @@ struct case_ {
 	struct laws *laws;
 	struct arena arena;
 	struct question question;
-	struct choices choices;
 };
 
 /* One plan, simulated. */
@@ -64,7 +63,7 @@ static void choose(struct case_ *c, const char *name, const char *const *values,
 {
 	struct error error = {0};
 	const char *value = values[random_below(&c->laws->state, n)];
-	if (!choices_set(&c->choices, name, name, value, &c->arena, &error))
+	if (!question_set_by_name(&c->question, name, name, value, &c->arena, &error))
 		fail_msg("%s", error.message);
 }
 
@@ -93,6 +92,7 @@ static void case_make(struct laws *laws, struct case_ *c)
 {
 	*c = (struct case_){.laws = laws};
 	c->question = random_question(&laws->state, &c->arena);
+	c->question.given = 0;
 	choose_all(c);
 }
 
@@ -113,12 +113,14 @@ static void damage(struct laws *laws, struct run *run)
 
 /* False: refused, which not every runtime and topology deserves. */
 static bool run_with(struct case_ *c, const struct topology *topology,
-	const struct choices *choices, const struct simulation_options *options, struct run *run)
+	const struct question *question, const struct simulation_options *options, struct run *run)
 {
 	struct error error = {0};
 	const struct model *model = c->question.model;
+	struct question asked = *question;
 	*run = (struct run){0};
-	if (!plan_resolve(choices, model, topology, &c->arena, &run->plan, &error) ||
+	asked.topology = topology;
+	if (!plan_resolve(&asked, &c->arena, &run->plan, &error) ||
 		!schedule_build(&c->arena, &run->plan, model, topology, &run->schedule, &error)) {
 		assert_int_equal(error.code, EXIT_CODE_USAGE);
 		return false;
@@ -133,7 +135,7 @@ static bool run_with(struct case_ *c, const struct topology *topology,
 
 static bool run_on(struct case_ *c, const struct topology *topology, struct run *run)
 {
-	return run_with(c, topology, &c->choices, &(struct simulation_options){0}, run);
+	return run_with(c, topology, &c->question, &(struct simulation_options){0}, run);
 }
 
 static void judge(struct case_ *c, const struct run *run, int law, bool holds)
@@ -282,8 +284,8 @@ static void law_better(struct case_ *c, const struct run *run)
 	struct topology better = *c->question.topology;
 	struct run before, after, shared;
 	improve(&better, &rates[random_below(&c->laws->state, COUNT_OF(rates))], factor_of(c));
-	if (!run_with(c, c->question.topology, &c->choices, &alone, &before) ||
-		!run_with(c, &better, &c->choices, &alone, &after) || !run_on(c, &better, &shared))
+	if (!run_with(c, c->question.topology, &c->question, &alone, &before) ||
+		!run_with(c, &better, &c->question, &alone, &after) || !run_on(c, &better, &shared))
 		return;
 	judge(c, run, LAW_BETTER, after.p.step_time <= before.p.step_time * (1 + 1e-9));
 	judge(c, run, LAW_BETTER, after.p.plan_lower_bound <= before.p.plan_lower_bound * 1.000001);
@@ -298,8 +300,8 @@ static void law_faster(struct case_ *c, const struct run *run)
 	double factor = factor_of(c);
 	for (int i = 0; i < COUNT_OF(rates); i++)
 		improve(&faster, &rates[i], factor);
-	if (!run_with(c, c->question.topology, &c->choices, &alone, &before) ||
-		!run_with(c, &faster, &c->choices, &alone, &after))
+	if (!run_with(c, c->question.topology, &c->question, &alone, &before) ||
+		!run_with(c, &faster, &c->question, &alone, &after))
 		return;
 	judge(c, run, LAW_FASTER, after.p.step_time <= before.p.step_time * (1 + 1e-9));
 	judge(c, run, LAW_FASTER, after.p.step_time * factor >= before.p.step_time * (1 - 1e-9));
@@ -312,7 +314,7 @@ static enum fits fits_in(struct case_ *c, int64_t limit)
 {
 	struct simulation_options options = {.memory_limit_bytes = limit};
 	struct run run;
-	assert_true(run_with(c, c->question.topology, &c->choices, &options, &run));
+	assert_true(run_with(c, c->question.topology, &c->question, &options, &run));
 	return run.p.fits;
 }
 
@@ -348,11 +350,14 @@ static void law_names(struct case_ *c, const struct run *run)
 
 static bool run_strategy(struct case_ *c, const char *strategy, int64_t group, struct run *run)
 {
-	struct choices choices = c->choices;
+	struct question question = c->question;
 	struct error error = {0};
-	choices.shard_group = group;
-	assert_true(choices_set(&choices, "strategy", "strategy", strategy, &c->arena, &error));
-	return run_with(c, c->question.topology, &choices, &(struct simulation_options){0}, run);
+	question_open(&question, KNOB_SHARD_GROUP);
+	if (group > 0)
+		question_put(&question, KNOB_SHARD_GROUP, (union knob_value){.number = group});
+	assert_true(question_set_by_name(
+		&question, "strategy", "strategy", strategy, &c->arena, &error));
+	return run_with(c, c->question.topology, &question, &(struct simulation_options){0}, run);
 }
 
 static void law_hybrid(struct case_ *c, const struct run *run)

@@ -10,10 +10,9 @@
 enum { RELAXED = RANDOM_QUESTIONS(160) };
 static int compared = RANDOM_QUESTIONS(32);
 
-static void list_offload(struct question *question, int n, const char **values)
+static void list_offload(struct question *question, struct arena *arena, int n, const char **values)
 {
-	question->restrictions[question->n_restrictions++] =
-		(struct restriction){"cpu_offload", false, n, values};
+	restrict_to(question, arena, KNOB_CPU_OFFLOAD, n, values);
 }
 
 /* A third of them offload what is listed, a third where nothing fits without, a third never. */
@@ -21,17 +20,17 @@ static void choose_offload(struct question *question, uint64_t *state, struct ar
 {
 	static const char *both[] = {"none", "parameters"},
 			  *all[] = {"none", "optimizer", "parameters"};
-	bool ours = question->choices.plan.runtime == RUNTIME_SHARDPLAN;
-	question->n_restrictions = 0;
+	bool ours = question->asked.runtime == RUNTIME_SHARDPLAN;
+	question->only[KNOB_CPU_OFFLOAD].n = 0;
 	int64_t kind = random_below(state, 3);
 	if (kind == 0)
 		set_choice(question, arena, "cpu_offload", "none");
 	if (kind < 2)
 		return;
 	if (ours && random_below(state, 2) == 0)
-		list_offload(question, COUNT_OF(all), all);
+		list_offload(question, arena, COUNT_OF(all), all);
 	else
-		list_offload(question, COUNT_OF(both), both);
+		list_offload(question, arena, COUNT_OF(both), both);
 }
 
 static struct question mixed_question(uint64_t *state, struct arena *arena)
@@ -39,8 +38,7 @@ static struct question mixed_question(uint64_t *state, struct arena *arena)
 	struct question question = random_question(state, arena);
 	question.objective = OBJECTIVE_TIME;
 	if (random_below(state, 6) > 0)
-		question.choices.given &=
-			~(UINT64_C(1) << plan_field_index("activation_checkpointing"));
+		question_open(&question, KNOB_ACTIVATION_CHECKPOINTING);
 	question.mixes = true;
 	choose_offload(&question, state, arena);
 	return question;
@@ -243,7 +241,7 @@ static bool is_first(const struct space *space, int plan)
 	for (int i = 0; i < plan; i++) {
 		const struct plan *other = &space->plans[i];
 		one.limit_all_gathers = other->limit_all_gathers;
-		if (one.mesh.shard == other->mesh.shard && fields_equal(plan_fields, &one, other))
+		if (one.mesh.shard == other->mesh.shard && knobs_alike_but(0, &one, other))
 			return false;
 	}
 	return true;
@@ -279,7 +277,7 @@ static int64_t least_memory(struct question question, const char *offload, struc
 	int64_t least = 0;
 	question.objective = OBJECTIVE_MEMORY;
 	question.mixes = false;
-	question.n_restrictions = 0;
+	question.only[KNOB_CPU_OFFLOAD].n = 0;
 	question.memory_limit_bytes = 0;
 	set_choice(&question, arena, "cpu_offload", offload);
 	if (search_run(&question, arena, &search, &error) && search.ranking.n > 0)
@@ -294,7 +292,7 @@ static int64_t limit_for(const struct question *question, uint64_t *state, struc
 {
 	struct answer answer;
 	struct error error = {0};
-	if (!choices_given(&question->choices, "cpu_offload")) {
+	if (!question_gives(question, KNOB_CPU_OFFLOAD)) {
 		int64_t few = least_memory(*question, "parameters", arena);
 		int64_t many = least_memory(*question, "none", arena);
 		if (few > 0 && few < many)

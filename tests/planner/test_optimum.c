@@ -121,17 +121,17 @@ static const struct {
 
 static bool uses(const struct plan *plan, const char *knob, const char *value)
 {
-	const struct field *field = fields_find(plan_fields, knob);
 	struct text text = {0};
-	fields_print_one(field, plan, &text);
+	knob_print(knob_find(knob), plan, &text);
 	bool is = strcmp(text_string(&text), value) == 0;
 	text_finish(&text);
 	return is;
 }
 
-static bool forbid(struct question *question, const char *knob, const char **value)
+static bool forbid(
+	struct question *question, struct arena *arena, const char *knob, const char **value)
 {
-	if (choices_given(&question->choices, knob))
+	if (question_gives(question, knob_find(knob)))
 		return false;
 	if (strcmp(knob, "strategy") == 0) {
 		unsigned all = question->strategies != 0 ? question->strategies
@@ -141,9 +141,8 @@ static bool forbid(struct question *question, const char *knob, const char **val
 				question->strategies = all & ~(1u << s);
 		return question->strategies != 0 && question->strategies != all;
 	}
-	question->restrictions[question->n_restrictions++] =
-		(struct restriction){knob, true, 1, value};
-	return true;
+	struct error error = {0};
+	return question_restrict(question, knob_find(knob), true, knob, *value, arena, &error);
 }
 
 static void judge_option(struct tally *tally, struct question question, uint64_t *state,
@@ -153,7 +152,7 @@ static void judge_option(struct tally *tally, struct question question, uint64_t
 	int o = (int)random_below(state, COUNT_OF(options));
 	const char *value = options[o].value;
 	struct question fewer = question;
-	if (forbid(&fewer, options[o].knob, &value)) {
+	if (forbid(&fewer, &arena, options[o].knob, &value)) {
 		struct optimum less = optimum_of(&fewer, &arena);
 		bool used = open->exists && uses(&open->plan, options[o].knob, value);
 		bool worse = !less.exists || less.cost > open->cost;

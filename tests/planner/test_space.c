@@ -58,15 +58,15 @@ static void test_wraps_differ(void **state)
 	static const char *const models[] = {"gpt2-nano", "gpt2-124m", "llama-2-7b", "llama-3-8b"};
 	for (int i = 0; i < COUNT_OF(models); i++) {
 		struct fixture f;
-		const char *wraps[SPACE_VALUES_MAX];
+		union knob_value wraps[SPACE_VALUES_MAX];
 		begin(&f, models[i], "2xdgx-a100-80gb");
 		build(&f);
 		int n = space_wraps(&f.space.plans[0], f.question.model, &f.arena, wraps);
-		assert_string_equal(wraps[0], "block");
+		assert_string_equal(wraps[0].text, "block");
 		assert_in_range(n, 2, 7);
 		for (int j = 0; j < n; j++)
 			for (int k = j + 1; k < n; k++)
-				assert_string_not_equal(wraps[j], wraps[k]);
+				assert_string_not_equal(wraps[j].text, wraps[k].text);
 		end(&f);
 	}
 }
@@ -83,9 +83,8 @@ static void test_no_duplicates(void **state)
 	assert_true(f.space.n > 500);
 	for (int i = 0; i < f.space.n; i++)
 		for (int j = i + 1; j < f.space.n; j++)
-			assert_false(
-				f.space.plans[i].mesh.shard == f.space.plans[j].mesh.shard &&
-				fields_equal(plan_fields, &f.space.plans[i], &f.space.plans[j]));
+			assert_false(f.space.plans[i].mesh.shard == f.space.plans[j].mesh.shard &&
+				     knobs_alike_but(0, &f.space.plans[i], &f.space.plans[j]));
 	end(&f);
 }
 
@@ -101,7 +100,7 @@ static void test_fixed_stays_fixed(void **state)
 	fix(&f, "forward_prefetch", "on");
 	fix(&f, "reduce_dtype", "bf16");
 	f.question.strategies = 1u << STRATEGY_FULL_SHARD | 1u << STRATEGY_HYBRID_SHARD;
-	f.question.choices.shard_group = 0;
+	question_open(&f.question, KNOB_SHARD_GROUP);
 	build(&f);
 	assert_true(f.space.n > 2);
 	assert_true(f.space.same_batch);
@@ -144,8 +143,10 @@ static void test_limiter(void **state)
 static void restrict_knob(
 	struct fixture *f, const char *knob, bool forbidden, int n, const char **values)
 {
-	f->question.restrictions[f->question.n_restrictions++] =
-		(struct restriction){knob, forbidden, n, values};
+	struct error error = {0};
+	for (int i = 0; i < n; i++)
+		assert_true(question_restrict(&f->question, knob_find(knob), forbidden, knob,
+			values[i], &f->arena, &error));
 }
 
 /* A list is what the knob may be, also of knobs that are not searched by themselves. */
@@ -206,7 +207,7 @@ static void test_vain_value(void **state)
 	assert_false(space_build(&f.question, &f.arena, &f.space, &error));
 	assert_int_equal(error.code, EXIT_CODE_USAGE);
 	assert_non_null(strstr(error.message, "shard_group 5"));
-	f.question.restrictions[0].n = 1;
+	f.question.only[KNOB_SHARD_GROUP].n = 1;
 	space_finish(&f.space);
 	build(&f);
 	end(&f);

@@ -301,11 +301,11 @@ static void build(struct fixture *fixture, const char *model, const char *topolo
 	bool ok = model_load_preset(arena, model, &fixture->model, &error) &&
 		  topology_load_name(arena, topology, &fixture->topology, &error);
 	for (; ok && *options != NULL; options += 2)
-		ok = choices_set(&fixture->question.choices, options[0], options[0], options[1],
-			arena, &error);
-	ok = ok &&
-	     plan_resolve(&fixture->question.choices, fixture->model, fixture->topology, arena,
-		     &plan, &error) &&
+		ok = question_set_by_name(
+			&fixture->question, options[0], options[0], options[1], arena, &error);
+	fixture->question.model = fixture->model;
+	fixture->question.topology = fixture->topology;
+	ok = ok && plan_resolve(&fixture->question, arena, &plan, &error) &&
 	     schedule_build(
 		     arena, &plan, fixture->model, fixture->topology, &fixture->schedule, &error);
 	if (!ok)

@@ -192,10 +192,8 @@ static bool read_index(struct parser *p, int expected)
 /* --- lines ---------------------------------------------------------------------------------------
  */
 
-static bool read_field(struct parser *p, const struct field *fields, void *object)
+static bool read_field(struct parser *p, const char *name, const struct field *field, void *object)
 {
-	const char *name = next_word(p);
-	const struct field *field = fields_find(fields, name);
 	if (field == NULL)
 		return error_at(p->error, EXIT_CODE_INPUT, p->name, p->line, 6,
 			"schedule: no such field \"%.40s\"", name);
@@ -203,19 +201,23 @@ static bool read_field(struct parser *p, const struct field *fields, void *objec
 	if (!fields_set(field, name, p->cursor, object, p->arena, &error))
 		return error_at(p->error, EXIT_CODE_INPUT, p->name, p->line, 6, "schedule: %s",
 			error.message);
-	if (fields == plan_fields)
-		p->plan_seen |= UINT64_C(1) << (field - plan_fields);
 	return true;
 }
 
 static bool read_plan(struct parser *p)
 {
-	return read_field(p, plan_fields, &p->schedule->plan);
+	const char *name = next_word(p);
+	enum knob_id id = knob_find(name);
+	if (id < KNOB_IN_MESH)
+		p->plan_seen |= KNOB_BIT(id);
+	return read_field(
+		p, name, id < KNOB_IN_MESH ? &knob_table[id].field : NULL, &p->schedule->plan);
 }
 
 static bool read_mesh(struct parser *p)
 {
-	return read_field(p, mesh_fields, &p->schedule->plan.mesh);
+	const char *name = next_word(p);
+	return read_field(p, name, fields_find(mesh_fields, name), &p->schedule->plan.mesh);
 }
 
 static bool read_group(struct parser *p)
@@ -418,10 +420,10 @@ static bool finish(struct parser *p)
 	struct schedule *schedule = p->schedule;
 	if (schedule->plan.libraries == NULL) {
 		schedule->plan.libraries = libraries_unknown;
-		p->plan_seen |= UINT64_C(1) << plan_field_index("libraries");
+		p->plan_seen |= KNOB_BIT(KNOB_LIBRARIES);
 	}
-	p->plan_seen |= UINT64_C(1) << plan_field_index("loader_rate"); /* left out: 0 */
-	if (p->plan_seen != (UINT64_C(1) << n_plan_fields) - 1 || p->program == NULL)
+	p->plan_seen |= KNOB_BIT(KNOB_LOADER_RATE); /* left out: 0 */
+	if (p->plan_seen != KNOBS_OF_FILES || p->program == NULL)
 		return error_at(p->error, EXIT_CODE_INPUT, p->name, p->line, 1,
 			"schedule: incomplete, a plan field or the class is missing");
 	schedule->groups = keep(p, p->groups, schedule->n_groups, sizeof(struct group));

@@ -196,14 +196,15 @@ static const struct {
 	{"shard_group", {"1", "2", "4", NULL}},
 };
 
-static void draw_knob(int knob, struct choices *choices, struct arena *arena, uint64_t *state)
+static void draw_knob(int knob, struct question *question, struct arena *arena, uint64_t *state)
 {
 	struct error error = {0};
 	int n = 0;
 	while (knobs[knob].values[n] != NULL)
 		n++;
 	const char *value = knobs[knob].values[random_below(state, n)];
-	if (!choices_set(choices, knobs[knob].name, knobs[knob].name, value, arena, &error))
+	if (!question_set_by_name(
+		    question, knobs[knob].name, knobs[knob].name, value, arena, &error))
 		fail_msg("%s", error.message);
 }
 
@@ -237,13 +238,13 @@ struct plan random_plan(struct arena *arena, uint64_t *state, const struct model
 	const struct topology *topology)
 {
 	for (int round = 0; round < 1000000; round++) {
-		struct choices choices = {0};
+		struct question question = {.model = model, .topology = topology};
 		struct error error = {0};
 		struct plan plan;
 		for (int k = 0; k < COUNT_OF(knobs); k++)
 			if (k < 2 || random_below(state, 2))
-				draw_knob(k, &choices, arena, state);
-		if (plan_resolve(&choices, model, topology, arena, &plan, &error))
+				draw_knob(k, &question, arena, state);
+		if (plan_resolve(&question, arena, &plan, &error))
 			return random_below(state, 4) ? plan
 						      : mixed(arena, state, plan, model, topology);
 		assert_int_equal(error.code, EXIT_CODE_USAGE);
@@ -264,7 +265,7 @@ struct sample random_sample(struct arena *arena, uint64_t *state)
 bool try_plan(struct arena *arena, const struct model *model, const struct topology *topology,
 	struct plan *plan, struct error *error, ...)
 {
-	struct choices choices = {0};
+	struct question question = {.model = model, .topology = topology};
 	va_list args;
 	bool ok = true;
 	va_start(args, error);
@@ -276,10 +277,10 @@ bool try_plan(struct arena *arena, const struct model *model, const struct topol
 		const char *where = arena_printf(arena, "--%s", name);
 		for (char *c = strchr(where, '_'); c != NULL; c = strchr(c, '_'))
 			*c = '-';
-		ok = choices_set(&choices, name, where, value, arena, error);
+		ok = question_set_by_name(&question, name, where, value, arena, error);
 	}
 	va_end(args);
-	return ok && plan_resolve(&choices, model, topology, arena, plan, error);
+	return ok && plan_resolve(&question, arena, plan, error);
 }
 
 /* --- counting ------------------------------------------------------------------------------------

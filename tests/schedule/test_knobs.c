@@ -1,5 +1,4 @@
 /* The table of knobs: every row is whole, and a knob can be set, printed, compared and taken. */
-#include "schedule/plan/knobs.h"
 #include "support.h"
 
 static void test_rows(void **state)
@@ -16,7 +15,8 @@ static void test_rows(void **state)
 	}
 	assert_true(helped == KNOB_BIT(KNOB_COUNT) - 1);
 	for (int i = 1; i < KNOB_COUNT; i++)
-		assert_true(knob_table[knobs_in_help[i - 1]].group <= knob_table[knobs_in_help[i]].group);
+		assert_true(knob_table[knobs_in_help[i - 1]].group <=
+			    knob_table[knobs_in_help[i]].group);
 	assert_int_equal(knob_find("no_such_knob"), KNOB_COUNT);
 }
 

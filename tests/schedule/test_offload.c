@@ -4,17 +4,17 @@
 
 static struct sample made(struct arena *arena, const char *words)
 {
-	struct choices choices = {0};
 	struct error error = {0};
 	struct sample s = {.model = preset_model(arena, "llama-2-7b"),
 		.topology = cluster(arena, "2xdgx-a100-80gb")};
+	struct question question = {.model = s.model, .topology = s.topology};
 	char *rest = arena_strdup(arena, words);
 	for (char *word = strtok_r(rest, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
 		char *value = strchr(word, '=');
 		*value++ = '\0';
-		assert_true(choices_set(&choices, word, word, value, arena, &error));
+		assert_true(question_set_by_name(&question, word, word, value, arena, &error));
 	}
-	if (!plan_resolve(&choices, s.model, s.topology, arena, &s.plan, &error) ||
+	if (!plan_resolve(&question, arena, &s.plan, &error) ||
 		!schedule_build(arena, &s.plan, s.model, s.topology, &s.schedule, &error))
 		fail_msg("%s: %s", words, error.message);
 	return s;

@@ -95,7 +95,7 @@ static void test_round_trip(void **state)
 			fail_msg("%s", error.message);
 		struct text printed = print(&again);
 		assert_string_equal(text.data, printed.data);
-		assert_true(fields_equal(plan_fields, &file.plan, &again.plan));
+		assert_true(knobs_alike_but(0, &file.plan, &again.plan));
 		assert_true(again.prediction.step_time == file.prediction.step_time);
 		assert_memory_equal(again.prediction.memory_at_peak, file.prediction.memory_at_peak,
 			sizeof(file.prediction.memory_at_peak));

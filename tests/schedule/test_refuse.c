@@ -53,8 +53,8 @@ static const struct {
 	{GPU, "grad_accum=1000000000",
 		"--grad-accum 1000000000: expected at most 16384 micro-batches in a step; use a "
 		"larger --micro-batch"},
-	{GPU, "shard_group=0", "--shard-group: expected a number of ranks, got \"0\""},
-	{GPU, "shard_group=x", "--shard-group: expected a number of ranks, got \"x\""},
+	{GPU, "shard_group=0", "--shard-group: expected a whole number greater than 0, got \"0\""},
+	{GPU, "shard_group=x", "--shard-group: expected a whole number greater than 0, got \"x\""},
 	{GPU, "shard_group=5 strategy=HYBRID_SHARD",
 		"--shard-group 5: does not divide 16 ranks; 4 or 8 would"},
 	{GPU, "shard_group=32 strategy=HYBRID_SHARD",
@@ -280,16 +280,17 @@ static void test_idle_options(void **state)
 	for (int c = 0; c < COUNT_OF(cases); c++) {
 		const char *words[3] = {arena_printf(&arena, "runtime=%s", cases[c].runtime),
 			arena_printf(&arena, "strategy=%s", cases[c].strategy), cases[c].option};
-		struct choices choices = {0};
+		struct question question = {.model = model, .topology = topology};
 		struct error error = {0};
 		struct plan plan;
 		for (int w = 0; w < 3; w++) {
 			char *name = arena_strdup(&arena, words[w]), *value = strchr(name, '=');
 			*value++ = '\0';
-			assert_true(choices_set(&choices, name, name, value, &arena, &error));
+			assert_true(
+				question_set_by_name(&question, name, name, value, &arena, &error));
 		}
-		assert_true(plan_resolve(&choices, model, topology, &arena, &plan, &error));
-		assert_int_equal(plan_honours(&choices, &plan, &error), cases[c].message == NULL);
+		assert_true(plan_resolve(&question, &arena, &plan, &error));
+		assert_int_equal(plan_honours(&question, &plan, &error), cases[c].message == NULL);
 		if (cases[c].message != NULL) {
 			assert_int_equal(error.code, EXIT_CODE_USAGE);
 			if (strstr(error.message, cases[c].message) == NULL)

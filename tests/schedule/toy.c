@@ -89,29 +89,29 @@ struct topology *toy_topology(struct arena *arena, int64_t devices)
 	return topology;
 }
 
-static void set_choice(struct choices *choices, struct arena *arena, const char *assignment)
+static void set_choice(struct question *question, struct arena *arena, const char *assignment)
 {
 	struct error error = {0};
 	char *name = arena_strdup(arena, assignment);
 	char *value = strchr(name, '=');
 	assert_non_null(value);
 	*value++ = '\0';
-	if (!choices_set(choices, name, name, value, arena, &error))
+	if (!question_set_by_name(question, name, name, value, arena, &error))
 		fail_msg("%s", error.message);
 }
 
 struct plan toy_plan(
 	struct arena *arena, const struct model *model, const struct topology *topology, ...)
 {
-	struct choices choices = {0};
+	struct question question = {.model = model, .topology = topology};
 	struct plan plan;
 	struct error error = {0};
 	va_list args;
 	va_start(args, topology);
 	for (const char *word; (word = va_arg(args, const char *)) != NULL;)
-		set_choice(&choices, arena, word);
+		set_choice(&question, arena, word);
 	va_end(args);
-	if (!plan_resolve(&choices, model, topology, arena, &plan, &error))
+	if (!plan_resolve(&question, arena, &plan, &error))
 		fail_msg("%s", error.message);
 	return plan;
 }

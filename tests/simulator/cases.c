@@ -18,30 +18,25 @@ void case_load(struct case_ *c, const char *model, const char *topology)
 		fail_msg("%s", error.message);
 }
 
-static bool set(struct case_ *c, struct choices *choices, char *choice, struct error *error)
+static bool set(struct case_ *c, struct question *question, char *choice, struct error *error)
 {
 	char *value = strchr(choice, '=');
-	int64_t number;
 
 	assert_non_null(value);
 	*value++ = '\0';
-	if (strcmp(choice, "shard_group") != 0)
-		return choices_set(choices, choice, choice, value, &c->arena, error);
-	assert_true(parse_int(value, &number));
-	choices->shard_group = number;
-	return true;
+	return question_set_by_name(question, choice, choice, value, &c->arena, error);
 }
 
 static bool plan(struct case_ *c, const char *text, struct error *error)
 {
-	struct choices choices = {0};
+	struct question question = {.model = c->model, .topology = c->topology};
 	char *copy = arena_strdup(&c->arena, text);
 	char *rest = NULL;
 
 	for (char *t = strtok_r(copy, " ", &rest); t != NULL; t = strtok_r(NULL, " ", &rest))
-		if (!set(c, &choices, t, error))
+		if (!set(c, &question, t, error))
 			return false;
-	return plan_resolve(&choices, c->model, c->topology, &c->arena, &c->plan, error) &&
+	return plan_resolve(&question, &c->arena, &c->plan, error) &&
 	       schedule_build(&c->arena, &c->plan, c->model, c->topology, &c->schedule, error);
 }
 

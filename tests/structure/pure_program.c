@@ -40,8 +40,8 @@ static void answer_question(struct arena *arena, struct question *question, stru
 	const struct question_text asked = {"llama-2-7b", "2xdgx-a100-80gb", ""};
 	const struct style style = {.width = 80};
 
-	check(choices_set(&question->choices, "global_batch", "page", "64", arena, &error),
-		"choice", &error);
+	check(question_set_by_name(question, "global_batch", "page", "64", arena, &error), "choice",
+		&error);
 	check(planner_plan(question, arena, answer, &error), "planner", &error);
 	check(answer->chosen != NULL, "7B fits on 16 A100s", &error);
 	report_answer_text(question, answer, &style, &text);
