@@ -51,7 +51,7 @@ static bool is_python_script(const char *text)
 	return python != NULL && python < text + strcspn(text, "\n");
 }
 
-static enum export_syntax syntax_of(const struct source *source)
+static enum config_syntax syntax_of(const struct source *source)
 {
 	static const char *const python[] = {"import ", "from ", "def ", "class ", "\"\"\"", NULL};
 	const char *line = first_line(source);
@@ -67,7 +67,7 @@ static enum export_syntax syntax_of(const struct source *source)
 	return is_toml_section(line) ? SYNTAX_TOML : SYNTAX_YAML;
 }
 
-static bool same_syntax(enum export_syntax a, enum export_syntax b)
+static bool same_syntax(enum config_syntax a, enum config_syntax b)
 {
 	return a == b || (a <= SYNTAX_JSON && b <= SYNTAX_JSON); /* YAML reads JSON too */
 }
@@ -80,9 +80,9 @@ static const struct export_target *recognize(const struct source *source)
 	for (int i = 0; i < n_export_targets; i++) {
 		const struct export_target *target = export_targets[i];
 		if (!same_syntax(target->syntax, source->syntax) ||
-			target->import->recognizes == NULL)
+			target->format->recognizes == NULL)
 			continue;
-		int sure = target->import->recognizes(source);
+		int sure = target->format->recognizes(source);
 		if (sure > surest) {
 			surest = sure;
 			best = target;
@@ -111,7 +111,7 @@ static bool is_fsdp2(const struct imported *imported)
 
 /* accelerate takes "offload_params" below fsdp_config for "fsdp_offload_params". */
 static void complete_keys(
-	struct arena *arena, struct source *source, const struct import_format *format)
+	struct arena *arena, struct source *source, const struct config_format *format)
 {
 	size_t section = format->section != NULL ? strlen(format->section) : 0;
 
@@ -144,8 +144,8 @@ bool import_config(struct arena *arena, const char *name, const char *text, size
 	if (target == NULL)
 		return unrecognized(&source, error);
 	imported->target = target;
-	complete_keys(arena, &source, target->import);
-	if (!import_take_leaves(&importing, error) || !target->import->finish(&importing, error))
+	complete_keys(arena, &source, target->format);
+	if (!import_take_leaves(&importing, error) || !target->format->finish(&importing, error))
 		return false;
 	imported->wraps_apart = target->wraps_apart && is_fsdp2(imported);
 	return true;

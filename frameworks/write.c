@@ -82,7 +82,7 @@ bool export_plan(const struct export_target *target, const struct plan_file *fil
 			"export: expected a plan of data parallelism alone");
 	export_adapt(&exporting, &exported->plan);
 	exported->launch = launch_line(&exporting, file_name);
-	target->write(&exporting);
+	(target->write != NULL ? target->write : export_write)(&exporting);
 	return true;
 }
 
@@ -96,30 +96,22 @@ void export_list(struct text *text)
 	}
 }
 
-static const char *table_cell(const struct export_target *target, const char *knob)
+static const char *table_cell(const struct export_target *target, enum knob_id knob)
 {
-	if (strcmp(knob, "wrap") == 0)
+	enum expressed expressed;
+
+	if (knob == KNOB_WRAP)
 		return target->wraps == NULL                 ? "yes"
 		       : strcmp(target->wraps, "block") == 0 ? "fixed"
 							     : "some";
-	for (const struct export_rule *rule = target->rules; rule->knob != NULL; rule++) {
-		if (strcmp(rule->knob, knob) != 0)
-			continue;
-		if (rule->saying == SAYS_BESIDE)
-			return "beside";
-		if (rule->saying == SAYS_ALWAYS)
-			return "fixed";
-		return rule->values != NULL && strchr(rule->values, '>') != NULL ? "some" : "yes";
-	}
-	return "no";
-}
-
-static void add_table_row(struct text *text, const char *knob)
-{
-	text_printf(text, "| `%s` |", knob);
-	for (int i = 0; i < n_export_targets; i++)
-		text_printf(text, " %s |", table_cell(export_targets[i], knob));
-	text_add_char(text, '\n');
+	if (!target_expresses(target, knob, &expressed))
+		return "no";
+	if (expressed != IN_FILE)
+		return expressed == FIXED ? "fixed" : "beside";
+	const struct export_rule *rule = target->rules;
+	while (rule->knob != NO_KNOB && rule->knob != (int)knob)
+		rule++;
+	return rule->values != NULL && strchr(rule->values, '>') != NULL ? "some" : "yes";
 }
 
 void export_table(struct text *text)
@@ -131,6 +123,11 @@ void export_table(struct text *text)
 	for (int i = 0; i < n_export_targets; i++)
 		text_add(text, "---|");
 	text_add_char(text, '\n');
-	for (int id = 0; id < KNOB_COUNT; id++)
-		add_table_row(text, knob_table[id].field.name);
+	for (int knob = 0; knob < KNOB_COUNT; knob++) {
+		text_printf(text, "| `%s` |", knob_table[knob].field.name);
+		for (int i = 0; i < n_export_targets; i++)
+			text_printf(
+				text, " %s |", table_cell(export_targets[i], (enum knob_id)knob));
+		text_add_char(text, '\n');
+	}
 }

@@ -33,7 +33,7 @@ static void print_notes(const struct exported *exported)
 {
 	for (int i = 0; i < exported->n_notes; i++) {
 		const struct export_note *note = &exported->notes[i];
-		if (note->saying == SAYS_BESIDE)
+		if (note->elsewhere)
 			output_note("not in the file: %s %s", note->knob, note->text);
 		else
 			output_note("changed: %s %s", note->knob, note->text);

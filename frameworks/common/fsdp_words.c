@@ -7,8 +7,8 @@
 void import_fsdp2_strategy(
 	struct importing *importing, bool reshards, bool hybrid, const char *path)
 {
-	import_set(importing, "runtime", "pytorch-fsdp2", NULL);
-	import_set(importing, "strategy",
+	import_set(importing, KNOB_RUNTIME, "pytorch-fsdp2", NULL);
+	import_set(importing, KNOB_STRATEGY,
 		hybrid     ? reshards ? "HYBRID_SHARD" : "HYBRID_SHARD_ZERO2"
 		: reshards ? "FULL_SHARD"
 			   : "SHARD_GRAD_OP",
@@ -43,10 +43,10 @@ bool import_mesh(struct importing *importing, int64_t replicate, int64_t shard, 
 				"replicate %lld x shard %lld, expected %lld processes in all",
 				(long long)replicate, (long long)shard, (long long)ranks);
 		if (ranks == 0)
-			import_set_count(importing, "gpus", product, path);
+			import_set_count(importing, KEY_GPUS, product, path);
 	}
 	if (*hybrid && shard > 0)
-		import_set_count(importing, "shard-group", shard, path);
+		import_set_count(importing, KNOB_SHARD_GROUP, shard, path);
 	else if (*hybrid)
 		importing->imported->replicas = replicate;
 	return true;
@@ -64,7 +64,7 @@ bool import_fsdp1_strategy(
 		bool hidden = text[0] == '_' && strcasecmp(text + 1, names[i]) == 0;
 		if (strcasecmp(text, names[i]) != 0 && strcmp(text, number) != 0 && !hidden)
 			continue;
-		import_set(importing, "strategy", names[i],
+		import_set(importing, KNOB_STRATEGY, names[i],
 			import_find(importing, path) != NULL ? path : NULL);
 		return true;
 	}
@@ -84,13 +84,13 @@ bool import_wrap(struct importing *importing, const char *policy, const char *bl
 	if (block_class != NULL)
 		importing->imported->block_class = import_text(importing, block_class, NULL);
 	if (strcasecmp(text, "TRANSFORMER_BASED_WRAP") == 0) {
-		import_set(importing, "wrap", "block", path);
+		import_set(importing, KNOB_WRAP, "block", path);
 	} else if (strcasecmp(text, "NO_WRAP") == 0) {
-		import_set(importing, "wrap", "model", path);
+		import_set(importing, KNOB_WRAP, "model", path);
 	} else if (strcasecmp(text, "SIZE_BASED_WRAP") == 0) {
 		if (!import_count(importing, least, &count, 100000000, error))
 			return false;
-		import_set(importing, "wrap",
+		import_set(importing, KNOB_WRAP,
 			arena_printf(importing->arena, "size:%lld", (long long)count), path);
 	} else {
 		return import_fail(importing, policy, error,

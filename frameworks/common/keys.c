@@ -1,36 +1,79 @@
-/* Leaves through the table of a target to options. */
+/* Leaves of a file through the keys of its target, to options. */
 #include <string.h>
 #include <strings.h>
 
 #include "frameworks/common/reading.h"
 
-static bool set_word(struct importing *importing, const struct import_key *key,
-	const struct leaf *leaf, struct error *error)
+const struct config_key *config_key_find(const struct config_format *format, const char *path)
 {
-	const char *text = leaf->node->text, *word = key->values;
+	for (const struct config_key *key = format->keys; key->path != NULL; key++) {
+		if (source_path_matches(key->path, path))
+			return key;
+	}
+	return NULL;
+}
 
-	while (*word != '\0') {
+/* Paths between blanks. */
+static bool is_listed(struct arena *arena, const char *paths, const char *path)
+{
+	while (paths != NULL && *paths != '\0') {
+		size_t length = strcspn(paths, " ");
+		if (source_path_matches(arena_strndup(arena, paths, length), path))
+			return true;
+		paths += length + (paths[length] == ' ');
+	}
+	return false;
+}
+
+/* --- typed values ---------------------------------------------------------------------------- */
+
+/* "BACKWARD_PRE, BACKWARD_POST or NO_PREFETCH"; numbers that stand for words are left out. */
+static const char *list_words(struct arena *arena, const char *words)
+{
+	const char *last = NULL, *list = "";
+
+	for (const char *next; *words != '\0'; words = next) {
+		size_t length = strcspn(words, " "), left = strcspn(words, ">");
+		next = words + length + (words[length] == ' ');
+		left = left < length ? left : length;
+		if (left == 1 && words[0] != '*')
+			continue;
+		if (last != NULL)
+			list = arena_printf(
+				arena, "%s%s%s", list, list[0] != '\0' ? ", " : "", last);
+		last = arena_strndup(arena, words, left);
+	}
+	return list[0] != '\0' ? arena_printf(arena, "%s or %s", list, last) : last;
+}
+
+static bool set_word(struct importing *importing, const struct config_key *key,
+	const struct leaf *leaf, const char *text, struct error *error)
+{
+	int (*compare)(const char *, const char *, size_t) =
+		(key->when & EXACT_CASE) != 0 ? strncmp : strncasecmp;
+
+	for (const char *word = key->words; *word != '\0';) {
 		size_t length = strcspn(word, " "), left = strcspn(word, ">");
 		left = left < length ? left : length;
 		bool rest = left > 0 && word[left - 1] == '*';
-		bool same = rest ? strncasecmp(text, word, left - 1) == 0
-				 : strlen(text) == left && strncasecmp(text, word, left) == 0;
+		bool same = rest ? compare(text, word, left - 1) == 0
+				 : strlen(text) == left && compare(text, word, left) == 0;
 		const char *right = left < length ? word + left + 1 : rest ? text : word;
 		size_t right_length = left < length ? length - left - 1
 				      : rest        ? strlen(text)
 						    : length;
 		if (same) {
-			import_set(importing, key->option,
+			import_set(importing, key->knob,
 				arena_strndup(importing->arena, right, right_length), leaf->path);
 			return true;
 		}
 		word += length + (word[length] == ' ');
 	}
-	return node_error(
-		leaf->node, error, "expected one of \"%s\", got \"%.60s\"", key->values, text);
+	return node_error(leaf->node, error, "expected %s, got \"%.60s\"",
+		list_words(importing->arena, key->words), text);
 }
 
-static bool set_number(struct importing *importing, const struct import_key *key,
+static bool set_number(struct importing *importing, const struct config_key *key,
 	const struct leaf *leaf, struct error *error)
 {
 	const char *text = leaf->node->text;
@@ -40,7 +83,7 @@ static bool set_number(struct importing *importing, const struct import_key *key
 	if (!unlimited && (!parse_number(text, &number) || number < 0))
 		return node_error(
 			leaf->node, error, "expected a number from 0 on, got \"%.60s\"", text);
-	import_set(importing, key->option, unlimited ? "0" : text, leaf->path);
+	import_set(importing, key->knob, unlimited ? "0" : text, leaf->path);
 	return true;
 }
 
@@ -54,79 +97,123 @@ static bool must_be_one(const struct leaf *leaf, struct error *error)
 		"%.20s: only data parallelism is predicted in this version, expected 1", text);
 }
 
-static bool take_leaf(struct importing *importing, const struct import_key *key,
+bool import_key(
+	struct importing *importing, const char *path, const char *otherwise, struct error *error)
+{
+	const struct config_key *key = config_key_find(importing->imported->target->format, path);
+	const struct node *node = import_find(importing, path);
+	size_t length = strcspn(path, "*");
+	const struct leaf leaf = {arena_strndup(importing->arena, path, length), node};
+	bool on;
+
+	if (import_is_unset(node)) {
+		if (otherwise != NULL)
+			import_set(importing, key->knob, otherwise, leaf.path);
+		return true;
+	}
+	if (key->words != NULL && strncmp(key->words, "true", 4) != 0)
+		return set_word(importing, key, &leaf, node->text, error);
+	if (!import_read_switch(node, &on, error))
+		return false;
+	if (key->words != NULL)
+		return set_word(importing, key, &leaf, on ? "true" : "false", error);
+	import_set(importing, key->knob, on ? "on" : "off", leaf.path);
+	return true;
+}
+
+/* --- all leaves ------------------------------------------------------------------------------ */
+
+static bool take_leaf(struct importing *importing, const struct config_key *key,
 	const struct leaf *leaf, struct error *error)
 {
 	int64_t count;
 	bool on = false;
 
 	switch (key->kind) {
-	case IMPORT_COUNT:
+	case KEY_COUNT:
 		if (!import_read_count(leaf->node, &count, error))
 			return false;
-		import_set_count(importing, key->option, count, leaf->path);
+		import_set_count(importing, key->knob, count, leaf->path);
 		return true;
-	case IMPORT_SWITCH:
+	case KEY_SWITCH:
 		if (!import_read_switch(leaf->node, &on, error))
 			return false;
-		import_set(importing, key->option, on ? "on" : "off", leaf->path);
+		import_set(importing, key->knob, on ? "on" : "off", leaf->path);
 		return true;
-	case IMPORT_NUMBER:
+	case KEY_NUMBER:
 		return set_number(importing, key, leaf, error);
-	case IMPORT_WORD:
-		return set_word(importing, key, leaf, error);
-	case IMPORT_ONE:
+	case KEY_WORD:
+		return set_word(importing, key, leaf, leaf->node->text, error);
+	case KEY_ONE:
 		return must_be_one(leaf, error);
-	case IMPORT_UNPRICED:
+	case KEY_UNPRICED:
 		import_note(importing, leaf->path, "%.60s: is not predicted", leaf->node->text);
 		return true;
-	case IMPORT_READ:
-	case IMPORT_PLAIN:
+	case KEY_READ:
+	case KEY_PLAIN:
 		return true;
 	}
 	return true;
 }
 
-static const struct import_key *key_of(const struct import_format *format, const char *path)
+static const char *nearest_key(
+	struct arena *arena, const struct config_format *format, const char *path)
 {
-	for (const struct import_key *key = format->keys; key->path != NULL; key++) {
-		if (source_path_matches(key->path, path))
-			return key;
-	}
-	return NULL;
-}
-
-static const char *nearest_key(const struct import_format *format, const char *path)
-{
+	const char *const lists[] = {format->unpriced, format->plain};
 	const char *names[200] = {NULL};
 	int n = 0;
 
-	for (const struct import_key *key = format->keys; key->path != NULL && n < 199; key++)
-		names[n++] = key->path;
+	for (const struct config_key *key = format->keys; key->path != NULL && n < 199; key++) {
+		if (key->path[0] != '#')
+			names[n++] = key->path;
+	}
+	for (int i = 0; i < COUNT_OF(lists); i++) {
+		for (const char *at = lists[i]; at != NULL && *at != '\0' && n < 199;) {
+			size_t length = strcspn(at, " ");
+			names[n++] = arena_strndup(arena, at, length);
+			at += length + (at[length] == ' ');
+		}
+	}
 	return nearest_name(path, names);
+}
+
+/* What a leaf is whose path no row has. */
+static enum key_kind listed_kind(
+	struct arena *arena, const struct config_format *format, const char *path, bool *known)
+{
+	bool unpriced = is_listed(arena, format->unpriced, path);
+
+	*known = unpriced || is_listed(arena, format->plain, path);
+	return unpriced ? KEY_UNPRICED : KEY_PLAIN;
 }
 
 bool import_take_leaves(struct importing *importing, struct error *error)
 {
-	const struct import_format *format = importing->imported->target->import;
+	const struct config_format *format = importing->imported->target->format;
 	const struct source *source = importing->source;
 
 	for (int i = 0; i < source->n_leaves; i++) {
 		const struct leaf *leaf = &source->leaves[i];
-		const struct import_key *key = key_of(format, leaf->path);
+		const struct config_key *key = config_key_find(format, leaf->path);
+		struct config_key listed = {.knob = NO_KNOB};
+		bool known = true;
 		if (key == NULL) {
-			const char *near = nearest_key(format, leaf->path);
+			listed.kind = listed_kind(importing->arena, format, leaf->path, &known);
+			key = &listed;
+		}
+		if (!known) {
+			const char *near = nearest_key(importing->arena, format, leaf->path);
 			import_note(importing, leaf->path, "unknown key, ignored%s%s%s",
 				near != NULL ? "; did you mean " : "", near != NULL ? near : "",
 				near != NULL ? "?" : "");
 			continue;
 		}
-		if (key->kind != IMPORT_READ && key->kind != IMPORT_PLAIN &&
+		if (key->kind != KEY_READ && key->kind != KEY_PLAIN &&
 			import_is_unset(leaf->node)) {
-			if (leaf->node->kind == NODE_SCALAR && key->option != NULL)
+			if (leaf->node->kind == NODE_SCALAR && key->knob != NO_KNOB)
 				import_note(importing, leaf->path,
 					"%s: add --%s, or its default counts", leaf->node->text,
-					key->option);
+					import_option(importing, key->knob));
 			continue;
 		}
 		if (!take_leaf(importing, key, leaf, error))

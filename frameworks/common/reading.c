@@ -130,36 +130,53 @@ bool import_switch(const struct importing *importing, const char *path, bool *va
 	return import_is_unset(node) || import_read_switch(node, value, error);
 }
 
-void import_set(
-	struct importing *importing, const char *option, const char *value, const char *path)
+const char *import_option(const struct importing *importing, int knob)
+{
+	if (knob == KEY_GPUS)
+		return "gpus";
+	char *option = arena_strdup(importing->arena, knob_table[knob].field.name);
+	for (char *c = option; *c != '\0'; c++)
+		*c = *c == '_' ? '-' : *c;
+	return option;
+}
+
+static struct import_setting *find_setting(const struct importing *importing, int knob)
+{
+	struct imported *imported = importing->imported;
+
+	for (int i = 0; i < imported->n_settings; i++) {
+		if (imported->settings[i].knob == knob)
+			return &imported->settings[i];
+	}
+	return NULL;
+}
+
+void import_set(struct importing *importing, int knob, const char *value, const char *path)
 {
 	struct imported *imported = importing->imported;
 	const struct node *node = path != NULL ? import_find(importing, path) : NULL;
-	int i = 0;
+	struct import_setting *setting = find_setting(importing, knob);
 
-	while (i < imported->n_settings && strcmp(imported->settings[i].option, option) != 0)
-		i++;
-	if (i == IMPORT_SETTINGS_MOST)
-		return;
-	imported->settings[i] = (struct import_setting){option, value, path, node};
-	imported->n_settings = max_i64(imported->n_settings, i + 1);
-	imported->has_ranks = imported->has_ranks || strcmp(option, "gpus") == 0;
+	if (setting == NULL)
+		setting = &imported->settings[imported->n_settings++];
+	*setting = (struct import_setting){knob, import_option(importing, knob), value, path, node};
+	imported->has_ranks = imported->has_ranks || knob == KEY_GPUS;
 }
 
-void import_set_count(
-	struct importing *importing, const char *option, int64_t value, const char *path)
+void import_set_count(struct importing *importing, int knob, int64_t value, const char *path)
 {
-	import_set(
-		importing, option, arena_printf(importing->arena, "%lld", (long long)value), path);
+	import_set(importing, knob, arena_printf(importing->arena, "%lld", (long long)value), path);
 }
 
-bool import_was_set(const struct importing *importing, const char *option)
+const char *import_value(const struct importing *importing, int knob)
 {
-	const struct imported *imported = importing->imported;
+	const struct import_setting *setting = find_setting(importing, knob);
 
-	for (int i = 0; i < imported->n_settings; i++) {
-		if (strcmp(imported->settings[i].option, option) == 0)
-			return true;
-	}
-	return false;
+	return setting != NULL ? setting->value : NULL;
+}
+
+void import_set_default(struct importing *importing, int knob, const char *value)
+{
+	if (import_value(importing, knob) == NULL)
+		import_set(importing, knob, value, NULL);
 }

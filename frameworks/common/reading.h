@@ -7,12 +7,11 @@
 
 /* One option that the file gives. */
 struct import_setting {
+	int knob;                   /* enum knob_id or KEY_GPUS */
 	const char *option, *value; /* "micro-batch", "2" */
 	const char *key;            /* where it came from: "fsdp_config.fsdp_version", ... */
 	const struct node *node;    /* NULL: a default of the framework */
 };
-
-enum { IMPORT_SETTINGS_MOST = 40 };
 
 /* A model's size, where the file spells it out; 0: not said. */
 struct import_shape {
@@ -22,7 +21,7 @@ struct import_shape {
 struct imported {
 	const struct export_target *target;
 	int n_settings;
-	struct import_setting settings[IMPORT_SETTINGS_MOST];
+	struct import_setting settings[KEY_GPUS + 1];
 	int n_notes, notes_room;
 	const char **notes; /* "file:3: fsdp_config.x: ..." */
 	const char *model;  /* as the file names it; NULL */
@@ -42,7 +41,7 @@ struct importing {
 	struct imported *imported;
 };
 
-/* Every leaf through the target's table of keys; those of IMPORT_READ are left to `finish`. */
+/* Every leaf through the target's table of keys; those of KEY_READ are left to `finish`. */
 bool import_take_leaves(struct importing *importing, struct error *error);
 
 /* --- for `finish` ------------------------------------------------------------------------- */
@@ -61,13 +60,20 @@ bool import_count(const struct importing *importing, const char *path, int64_t *
 /* true and false in the spellings of YAML, JSON, Python and the shell. */
 bool import_switch(const struct importing *importing, const char *path, bool *value, bool otherwise,
 	struct error *error);
+/* A key of KEY_READ by its row: `otherwise` where the file leaves it to the framework; NULL:
+ * nothing is set then. */
+bool import_key(
+	struct importing *importing, const char *path, const char *otherwise, struct error *error);
 /* `path` names the leaf that it follows from; NULL: a default of the framework. A later setting of
- * an option replaces the earlier one. */
-void import_set(
-	struct importing *importing, const char *option, const char *value, const char *path);
-void import_set_count(
-	struct importing *importing, const char *option, int64_t value, const char *path);
-bool import_was_set(const struct importing *importing, const char *option);
+ * a knob (or KEY_GPUS) replaces the earlier one. */
+void import_set(struct importing *importing, int knob, const char *value, const char *path);
+void import_set_count(struct importing *importing, int knob, int64_t value, const char *path);
+/* Only what no key has set. */
+void import_set_default(struct importing *importing, int knob, const char *value);
+/* What was set; NULL: nothing. */
+const char *import_value(const struct importing *importing, int knob);
+/* "micro-batch", "gpus". */
+const char *import_option(const struct importing *importing, int knob);
 void import_note(struct importing *importing, const char *path, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 /* An error at the leaf. Always false. */

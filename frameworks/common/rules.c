@@ -1,23 +1,40 @@
 /* What a target makes of a plan: rules are data, and every change is a note. */
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "frameworks/common/writing.h"
 
-const char *export_knob(const struct plan *plan, const char *name, struct arena *arena)
+const char *export_knob(const struct plan *plan, enum knob_id knob, struct arena *arena)
 {
-	enum knob_id id = knob_find(name);
-	struct text text = {0};
+	const char *value = knob_text(knob, plan, arena);
+	size_t length = strlen(value), quoted = length >= 2 && value[0] == '"';
 
-	if (id == KNOB_COUNT)
-		return NULL;
-	knob_print(id, plan, &text);
-	const char *value = text_string(&text);
-	size_t length = text.length, quoted = length >= 2 && value[0] == '"';
-	const char *copy = arena_strndup(arena, value + quoted, length - 2 * quoted);
-	text_finish(&text);
-	return copy;
+	return arena_strndup(arena, value + quoted, length - 2 * quoted);
+}
+
+static const struct export_rule *rule_of(const struct export_target *target, enum knob_id knob)
+{
+	for (const struct export_rule *rule = target->rules; rule->knob != NO_KNOB; rule++) {
+		if (rule->knob == (int)knob)
+			return rule;
+	}
+	return NULL;
+}
+
+bool target_expresses(
+	const struct export_target *target, enum knob_id knob, enum expressed *expressed)
+{
+	const struct export_rule *rule = rule_of(target, knob);
+
+	*expressed = rule != NULL ? rule->expressed : IN_FILE;
+	if (rule != NULL)
+		return true;
+	/* The global batch follows from others. */
+	for (const struct config_key *key = target->format->keys;
+		key->path != NULL && knob != KNOB_GLOBAL_BATCH; key++) {
+		if (key->knob == (int)knob && (key->when & ONLY_READ) == 0)
+			return true;
+	}
+	return false;
 }
 
 /* --- one rule ------------------------------------------------------------------------------ */
@@ -37,7 +54,7 @@ static const char *right_side(
 	if (strcmp(copy, "@node") == 0)
 		return arena_printf(
 			exporting->arena, "%lld", (long long)exporting->topology->devices_per_node);
-	return copy[0] == '@' ? export_knob(plan, copy + 1, exporting->arena) : copy;
+	return copy[0] == '@' ? export_knob(plan, knob_find(copy + 1), exporting->arena) : copy;
 }
 
 /* What the rule makes of a value. */
@@ -75,12 +92,13 @@ static void settle(struct plan *plan)
 }
 
 static bool set_knob(
-	const struct exporting *exporting, struct plan *plan, const char *knob, const char *value)
+	const struct exporting *exporting, struct plan *plan, enum knob_id knob, const char *value)
 {
 	int64_t shard, ranks = plan_data_parallel(plan);
 
-	if (strcmp(knob, "shard_group") != 0)
-		return knob_set(knob_find(knob), plan, knob, value, exporting->arena, NULL);
+	if (knob != KNOB_SHARD_GROUP)
+		return knob_set(
+			knob, plan, knob_table[knob].field.name, value, exporting->arena, NULL);
 	if (!parse_int(value, &shard) || shard <= 0 || ranks % shard != 0)
 		return false;
 	plan->mesh.shard = shard;
@@ -89,38 +107,37 @@ static bool set_knob(
 }
 
 /* Knobs without effect on this plan need no words. */
-static bool is_moot(const struct plan *plan, const char *knob)
+static bool is_moot(const struct plan *plan, int knob)
 {
-	static const char *const of_sharding[] = {"wrap", "prefetch", "forward_prefetch",
-		"limit_all_gathers", "reshard_after_forward", NULL};
+	static const uint64_t of_sharding =
+		KNOB_BIT(KNOB_WRAP) | KNOB_BIT(KNOB_PREFETCH) | KNOB_BIT(KNOB_FORWARD_PREFETCH) |
+		KNOB_BIT(KNOB_LIMIT_ALL_GATHERS) | KNOB_BIT(KNOB_RESHARD_AFTER_FORWARD);
 
-	if (strcmp(knob, "global_batch") == 0) /* follows from the other three */
+	if (knob == KNOB_GLOBAL_BATCH) /* follows from the other three */
 		return true;
-	if (strcmp(knob, "shard_group") == 0)
+	if (knob == KNOB_SHARD_GROUP)
 		return !strategy_is_hybrid(plan->strategy);
-	if (strcmp(knob, "sync_each_micro_batch") == 0)
+	if (knob == KNOB_SYNC_EACH_MICRO_BATCH)
 		return plan->grad_accum == 1;
-	return plan->strategy == STRATEGY_NO_SHARD && export_has(of_sharding, knob);
+	return plan->strategy == STRATEGY_NO_SHARD && (of_sharding >> knob & 1) != 0;
 }
 
-/* What a script does when nobody says anything. */
-static bool is_nothing(const char *knob, const char *value)
+/* What a script does by default. Transformers and most scripts compute the loss in fp32. */
+static bool is_default(int knob, const char *value)
 {
 	static const char *const nothing[] = {"0", "none", "false", "", NULL};
 
-	/* Transformers and most scripts compute the loss in fp32. */
-	if (strcmp(knob, "loss") == 0 && strcmp(value, "upcast") == 0)
+	if (knob == KNOB_LOSS && strcmp(value, "upcast") == 0)
 		return true;
-	if (strcmp(knob, "libraries") == 0 && !libraries_named(value))
+	if (knob == KNOB_LIBRARIES && !libraries_named(value))
 		return true;
-	if (strcmp(knob, "allocator") == 0 &&
-		strcmp(value, allocator_names[ALLOCATOR_SEGMENTS]) == 0)
+	if (knob == KNOB_ALLOCATOR && strcmp(value, allocator_names[ALLOCATOR_SEGMENTS]) == 0)
 		return true;
-	return export_has(nothing, value) && strcmp(knob, "sync_each_micro_batch") != 0;
+	return export_has(nothing, value) && knob != KNOB_SYNC_EACH_MICRO_BATCH;
 }
 
 /* "..." stands for the value, as Python spells it. */
-static void add_beside(
+static void note_value(
 	struct exporting *exporting, const struct export_rule *rule, const char *value)
 {
 	const char *dots = strstr(rule->words, "...");
@@ -128,26 +145,26 @@ static void add_beside(
 			     : strcmp(value, "false") == 0 ? "False"
 							   : value;
 
+	const char *name = knob_table[rule->knob].field.name;
+
 	if (dots == NULL)
-		export_add_note(exporting, rule->knob, SAYS_BESIDE, "%s: %s", value, rule->words);
+		export_note_elsewhere(exporting, name, "%s: %s", value, rule->words);
 	else
-		export_add_note(exporting, rule->knob, SAYS_BESIDE, "%s: %.*s%s%s", value,
+		export_note_elsewhere(exporting, name, "%s: %.*s%s%s", value,
 			(int)(dots - rule->words), rule->words, python, dots + 3);
 }
 
 /* Knobs that the new runtime has not; a runtime without the limiter says nothing about one that has
  * it: PyTorch's default counts. */
-static void settle_runtime(const char *knob, enum runtime_kind before, struct plan *plan)
+static void settle_runtime(enum runtime_kind before, struct plan *plan)
 {
-	if (strcmp(knob, "runtime") != 0)
-		return;
 	if (!knob_honoured(KNOB_LIMIT_ALL_GATHERS, before, true))
 		plan->limit_all_gathers = true;
 	for (int id = KNOB_PREFETCH; id <= KNOB_LIMIT_ALL_GATHERS; id++)
 		knob_take_honoured((enum knob_id)id, plan);
 }
 
-void export_change(struct exporting *exporting, struct plan *plan, const char *knob,
+void export_change(struct exporting *exporting, struct plan *plan, enum knob_id knob,
 	const char *value, const char *why)
 {
 	const char *before = export_knob(plan, knob, exporting->arena);
@@ -156,45 +173,38 @@ void export_change(struct exporting *exporting, struct plan *plan, const char *k
 	if (strcmp(before, value) == 0 || !set_knob(exporting, plan, knob, value))
 		return;
 	settle(plan);
-	settle_runtime(knob, runtime, plan);
-	export_add_note(exporting, knob, SAYS_KEY, "%s -> %s%s%s", before, value,
-		why != NULL ? ": " : "", why != NULL ? why : "");
+	if (knob == KNOB_RUNTIME)
+		settle_runtime(runtime, plan);
+	export_add_note(exporting, knob_table[knob].field.name, false,
+		arena_printf(exporting->arena, "%s -> %s%s%s", before, value,
+			why != NULL ? ": " : "", why != NULL ? why : ""));
 }
 
 static void apply(struct exporting *exporting, const struct export_rule *rule, struct plan *plan)
 {
-	const char *value = export_knob(plan, rule->knob, exporting->arena);
+	enum knob_id knob = (enum knob_id)rule->knob;
+	const char *value = export_knob(plan, knob, exporting->arena);
 
-	if (value == NULL || is_moot(plan, rule->knob))
+	if (is_moot(plan, rule->knob))
 		return;
-	if (rule->saying == SAYS_BESIDE) {
-		if (!is_nothing(rule->knob, value))
-			add_beside(exporting, rule, value);
-		return;
-	}
-	const char *becomes = ruled(exporting, plan, rule, value);
-	if (becomes != NULL)
-		export_change(exporting, plan, rule->knob, becomes, rule->words);
+	if (rule->expressed != ELSEWHERE)
+		export_change(
+			exporting, plan, knob, ruled(exporting, plan, rule, value), rule->words);
+	else if (!is_default(rule->knob, value))
+		note_value(exporting, rule, value);
 }
 
-static const struct export_rule *rule_of(const struct export_target *target, const char *knob)
+/* A knob that neither rules nor keys have is a note, never dropped. */
+static void note_others(struct exporting *exporting, const struct plan *plan)
 {
-	for (const struct export_rule *rule = target->rules; rule->knob != NULL; rule++) {
-		if (strcmp(rule->knob, knob) == 0)
-			return rule;
-	}
-	return NULL;
-}
+	enum expressed expressed;
 
-/* A knob that the target's table does not know yet is said to be unsaid, never dropped. */
-static void note_unruled(struct exporting *exporting, const struct plan *plan)
-{
 	for (int id = 0; id < KNOB_IN_MESH; id++) {
-		const struct field *field = &knob_table[id].field;
-		const char *value = export_knob(plan, field->name, exporting->arena);
-		if (rule_of(exporting->target, field->name) == NULL &&
-			!is_moot(plan, field->name) && !is_nothing(field->name, value))
-			export_add_note(exporting, field->name, SAYS_BESIDE,
+		enum knob_id knob = (enum knob_id)id;
+		const char *value = export_knob(plan, knob, exporting->arena);
+		if (!target_expresses(exporting->target, knob, &expressed) && !is_moot(plan, id) &&
+			!is_default(id, value))
+			export_note_elsewhere(exporting, knob_table[id].field.name,
 				"%s: the file does not say it", value);
 	}
 }
@@ -205,12 +215,12 @@ static void simplify(struct exporting *exporting, struct plan *plan)
 	if (!strategy_is_hybrid(plan->strategy))
 		return;
 	if (plan->mesh.replicate == 1)
-		export_change(exporting, plan, "strategy",
+		export_change(exporting, plan, KNOB_STRATEGY,
 			strategy_reshards(plan->strategy) ? "FULL_SHARD" : "SHARD_GRAD_OP",
 			"there is one group, which is the same");
 	else if (plan->mesh.shard == 1)
-		export_change(
-			exporting, plan, "strategy", "NO_SHARD", "groups of one rank are replicas");
+		export_change(exporting, plan, KNOB_STRATEGY, "NO_SHARD",
+			"groups of one rank are replicas");
 }
 
 /* Accelerate 1.15 and torchtitan give embedding and head units of their own, but not when they
@@ -220,19 +230,19 @@ static void adapt_wrap(struct exporting *exporting, struct plan *plan)
 	const struct export_target *target = exporting->target;
 	size_t length = strcspn(plan->wrap, "+");
 	const char *base = arena_strndup(exporting->arena, plan->wrap, length);
-	bool said = false;
+	bool known = false;
 
 	if (target->wraps == NULL || plan->strategy == STRATEGY_NO_SHARD)
 		return;
-	for (const char *word = target->wraps; *word != '\0' && !said;) {
+	for (const char *word = target->wraps; *word != '\0' && !known;) {
 		size_t left = strcspn(word, " ");
-		said = matches(base, word, left);
+		known = matches(base, word, left);
 		word += left + (word[left] == ' ');
 	}
-	base = said ? base : "block";
+	base = known ? base : "block";
 	bool apart = target->wraps_apart && strcmp(base, "model") != 0 &&
 		     !exporting->model->architecture.tied_head;
-	export_change(exporting, plan, "wrap",
+	export_change(exporting, plan, KNOB_WRAP,
 		arena_printf(exporting->arena, "%s%s", base, apart ? "+embedding+head" : ""),
 		apart ? "embedding and head are always units of their own there"
 		: strcmp(target->wraps, "block") == 0 ? "its units are the blocks"
@@ -246,11 +256,12 @@ void export_adapt(struct exporting *exporting, struct plan *plan)
 	if (exporting->target->adapt != NULL)
 		exporting->target->adapt(exporting, plan);
 	if (plan->strategy == STRATEGY_NO_SHARD && !exporting->target->has_own_ddp) {
-		export_change(exporting, plan, "runtime", "pytorch-ddp", "what is not sharded");
-		export_change(exporting, plan, "cpu_offload", "none", "DDP has no offload");
+		export_change(exporting, plan, KNOB_RUNTIME, "pytorch-ddp", "what is not sharded");
+		export_change(exporting, plan, KNOB_CPU_OFFLOAD, "none", "DDP has no offload");
 	}
-	for (const struct export_rule *rule = exporting->target->rules; rule->knob != NULL; rule++)
+	for (const struct export_rule *rule = exporting->target->rules; rule->knob != NO_KNOB;
+		rule++)
 		apply(exporting, rule, plan);
 	adapt_wrap(exporting, plan);
-	note_unruled(exporting, plan);
+	note_others(exporting, plan);
 }

@@ -1,86 +1,134 @@
-/* What is known of one framework's configuration file, as data: which knobs it has and in which
- * words, how it is started, what its keys mean when it is read back. docs/exports.md shows the
- * rules of all targets as one table. */
+/* What is known of one framework's configuration file, as data: a row a key, read and written by
+ * the same row; what becomes of knobs that it cannot express; how it is started. docs/exports.md
+ * shows all targets as one table. */
 #ifndef FRAMEWORKS_COMMON_TARGET_H
 #define FRAMEWORKS_COMMON_TARGET_H
 
 #include "frameworks/readers/leaves.h"
 #include "schedule/documents/documents.h"
+#include "schedule/plan/knobs.h"
 #include "schedule/plan/plan.h"
 
 struct exporting;
 struct importing;
 
-/* --- writing ------------------------------------------------------------------------------- */
+/* --- keys ---------------------------------------------------------------------------------- */
 
-enum saying {
-	SAYS_KEY,    /* a key of the file; `import` reads it back */
-	SAYS_ALWAYS, /* no choice: what the framework does in any case */
-	SAYS_BESIDE, /* outside of the file: in the training script or on its command line */
+enum key_kind {
+	KEY_COUNT,  /* a whole number above 0: the knob's value */
+	KEY_SWITCH, /* true or false: the knob's value */
+	KEY_NUMBER, /* not below 0; infinity is 0: the knob's value */
+	KEY_WORD,   /* translated by `words`, any case */
+	KEY_READ,   /* as KEY_WORD, but the target's `finish` reads it */
+	KEY_PLAIN,  /* of no consequence for memory or time of a step; written: `words` as it is */
+	KEY_UNPRICED, /* has consequences that are not predicted: a note */
+	KEY_ONE,      /* a kind of parallelism that is not predicted: an error unless it is 1 */
 };
 
-struct export_rule {
-	const char *knob; /* a name of knob_table */
-	enum saying saying;
-	/* What becomes of a value: words separated by blanks, the first that matches counts.
-	 * "value" stays; "value>other" becomes other; a '*' at the end of the left side matches any
-	 * rest; "@knob" on the right side is the value of another knob, "@node" the devices of a
-	 * node. NULL: every value stays. A value that no word matches stays too. */
-	const char *values;
-	/* KEY, ALWAYS: why a value changed. BESIDE: where to say it. */
+/* Instead of a knob: none, and the number of ranks. */
+enum { NO_KNOB = KNOB_COUNT, KEY_GPUS };
+
+/* When a key is written; all of them must hold. */
+enum key_when {
+	ONLY_READ = 1 << 0,
+	IF_SHARDED = 1 << 1,
+	IF_REPLICATED = 1 << 2, /* DDP */
+	IF_HYBRID = 1 << 3,
+	IF_FSDP1 = 1 << 4,
+	IF_FSDP2 = 1 << 5,
+	IF_ZERO = 1 << 6, /* stage 1, 2 or 3 */
+	IF_ZERO_1_2 = 1 << 7,
+	IF_ZERO_3 = 1 << 8,
+	IF_OFFLOADED = 1 << 9,
+	IF_PARAMETERS_OFFLOADED = 1 << 10,
+	IF_COMPILED = 1 << 11,
+	IF_ACCUMULATED = 1 << 12,
+	IF_CLIPPED = 1 << 13,
+	IF_ADAM = 1 << 14,
+	IF_BF16 = 1 << 15, /* of the parameters, as below */
+	IF_FP16 = 1 << 16,
+	IF_NODES = 1 << 17, /* more than one */
+	AS_STRING = 1 << 18,
+	EXACT_CASE = 1 << 19,
+};
+
+struct config_key {
+	/* '.' between keys, "[]" behind a list, '*' at the end: any rest. "#": a comment, which is
+	 * `words`. Keys are written in the order of the rows. */
+	const char *path;
+	enum key_kind kind;
+	int knob; /* enum knob_id, NO_KNOB or KEY_GPUS */
+	/* "word>value" separated by blanks: the file's word, the knob's value; "word" alone is
+	 * both,
+	 * '*' at its end is any rest. The first that matches counts, in both directions. NULL: the
+	 * knob's own values. */
 	const char *words;
+	unsigned when; /* enum key_when */
+	const char *(*value)(
+		struct exporting *exporting); /* what is written instead; NULL: nothing */
 };
 
-/* --- reading ------------------------------------------------------------------------------- */
-
-enum import_kind {
-	IMPORT_COUNT,    /* a whole number above 0: the option's value */
-	IMPORT_SWITCH,   /* true or false: the option's value */
-	IMPORT_NUMBER,   /* not below 0; infinity is 0 */
-	IMPORT_WORD,     /* translated by `values` (struct export_rule's grammar), any case */
-	IMPORT_READ,     /* the target's `finish` reads it */
-	IMPORT_PLAIN,    /* of no consequence for memory or time of a step */
-	IMPORT_UNPRICED, /* has consequences that are not predicted: a note */
-	IMPORT_ONE,      /* a kind of parallelism that is not predicted: an error unless it is 1 */
-};
-
-struct import_key {
-	const char *path; /* '*' at the end: any rest */
-	enum import_kind kind;
-	const char *option; /* COUNT, SWITCH, NUMBER, WORD: the option without dashes */
-	const char *values; /* WORD */
-};
-
-struct import_format {
+struct config_format {
 	/* How surely the file is this target's: 0 no; more is surer. */
 	int (*recognizes)(const struct source *source);
-	const struct import_key *keys; /* ended by a NULL path */
+	const struct config_key *keys; /* ended by a NULL path */
+	/* Keys that are only read, of KEY_PLAIN and KEY_UNPRICED, separated by blanks; after
+	 * `keys`. */
+	const char *plain, *unpriced;
+	/* What follows from more than one key. */
 	bool (*finish)(struct importing *importing, struct error *error);
 	/* Keys of this section may leave out this prefix: "fsdp_config.", "fsdp_"; or NULL. */
 	const char *section, *prefix;
 };
 
-/* --- the row ------------------------------------------------------------------------------- */
+/* --- knobs that a file cannot express ------------------------------------------------------- */
+
+enum expressed {
+	IN_FILE,   /* a key of the file; `import` reads it back */
+	FIXED,     /* no choice: what the framework does in any case */
+	ELSEWHERE, /* outside of the file: in the training script or on its command line */
+};
+
+/* For a knob that a key has, only where not every value can be written. */
+struct export_rule {
+	int knob; /* enum knob_id; NO_KNOB ends the list */
+	enum expressed expressed;
+	/* What becomes of a value: words separated by blanks, the first that matches counts.
+	 * "value" stays; "value>other" becomes other; a '*' at the end of the left side matches any
+	 * rest; "@knob" on the right side is the value of another knob, "@node" the devices of a
+	 * node. NULL: every value stays. A value that no word matches stays too. */
+	const char *values;
+	/* IN_FILE, FIXED: why a value changed. ELSEWHERE: where to give it. */
+	const char *words;
+};
+
+/* --- the row of a target -------------------------------------------------------------------- */
 
 struct export_target {
 	const char *name;   /* of --to and --from */
 	const char *title;  /* for people */
 	const char *file;   /* the name in a folder */
 	const char *source; /* whose field list it was checked against, and when */
-	enum export_syntax syntax;
-	/* Wrap policies without their "+embedding+head" that a file can say, separated by blanks;
-	 * NULL: all, with it. Others become "block". */
+	enum config_syntax syntax;
+	/* Wrap policies without their "+embedding+head" that a file can express, separated by
+	 * blanks; NULL: all, with it. Others become "block". */
 	const char *wraps;
-	/* The framework wraps embedding and head apart, whatever the plan says. */
+	/* The framework wraps embedding and head apart, whatever the plan asks for. */
 	bool wraps_apart;
 	bool has_own_ddp; /* NO_SHARD is the framework's own, not PyTorch's DDP */
 	/* What words cannot tell; before the rules. NULL: nothing. */
 	void (*adapt)(struct exporting *exporting, struct plan *plan);
-	const struct export_rule *rules; /* ended by a NULL knob */
+	const struct export_rule *rules;
 	/* How it is started: %f the file, %n nodes, %g devices a node, %w all of them. */
 	const char *launch;
-	void (*write)(struct exporting *exporting);
-	const struct import_format *import;
+	void (*write)(struct exporting *exporting); /* NULL: the keys, in the order of their rows */
+	const struct config_format *format;
 };
+
+/* The row whose path matches; NULL. */
+const struct config_key *config_key_find(const struct config_format *format, const char *path);
+/* How the target expresses a knob; false: not at all. */
+bool target_expresses(
+	const struct export_target *target, enum knob_id knob, enum expressed *expressed);
 
 #endif

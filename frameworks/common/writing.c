@@ -1,20 +1,14 @@
 /* What the writers of the targets share: notes, comments, and questions about the plan. */
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "frameworks/common/writing.h"
 
 void export_add_note(
-	struct exporting *exporting, const char *knob, enum saying saying, const char *format, ...)
+	struct exporting *exporting, const char *what, bool elsewhere, const char *words)
 {
 	struct exported *exported = exporting->exported;
-	char words[512];
-	va_list args;
 
-	va_start(args, format);
-	vsnprintf(words, sizeof(words), format, args);
-	va_end(args);
 	if (exported->n_notes == exported->notes_room) {
 		int room = 2 * exported->notes_room + 8;
 		struct export_note *grown = ARENA_ARRAY(exporting->arena, struct export_note, room);
@@ -23,8 +17,19 @@ void export_add_note(
 		exported->notes = grown;
 		exported->notes_room = room;
 	}
-	exported->notes[exported->n_notes++] =
-		(struct export_note){knob, arena_strdup(exporting->arena, words), saying};
+	exported->notes[exported->n_notes++] = (struct export_note){what, words, elsewhere};
+}
+
+void export_note_elsewhere(struct exporting *exporting, const char *what, const char *format, ...)
+{
+	struct text text = {0};
+	va_list args;
+
+	va_start(args, format);
+	text_vprintf(&text, format, args);
+	va_end(args);
+	export_add_note(exporting, what, true, arena_strdup(exporting->arena, text_string(&text)));
+	text_finish(&text);
 }
 
 bool export_has(const char *const *names, const char *name)
@@ -43,14 +48,14 @@ static void add_comment(struct text *text, const char *line)
 	text_add_char(text, '\n');
 }
 
-static void add_notes(const struct exporting *exporting, bool beside, const char *heading)
+static void add_notes(const struct exporting *exporting, bool elsewhere, const char *heading)
 {
 	const struct exported *exported = exporting->exported;
 	bool first = true;
 
 	for (int i = 0; i < exported->n_notes; i++) {
 		const struct export_note *note = &exported->notes[i];
-		if ((note->saying == SAYS_BESIDE) != beside)
+		if (note->elsewhere != elsewhere)
 			continue;
 		if (first)
 			add_comment(exporting->text, heading);
@@ -96,7 +101,7 @@ const char *export_class(struct exporting *exporting)
 	const char *name = export_block_class(family);
 
 	if (name == NULL)
-		export_add_note(exporting, "wrap", SAYS_BESIDE,
+		export_note_elsewhere(exporting, "wrap",
 			"the class of a block of family %s is not known here", family);
 	return name;
 }
@@ -109,18 +114,6 @@ static struct wrap_policy wrap_of(const struct exporting *exporting)
 	return policy;
 }
 
-int64_t export_min_parameters(const struct exporting *exporting)
-{
-	struct wrap_policy policy = wrap_of(exporting);
-
-	return policy.kind == WRAP_SIZE ? policy.argument : 0;
-}
-
-bool export_wraps_blocks(const struct exporting *exporting)
-{
-	return wrap_of(exporting).kind == WRAP_BLOCK;
-}
-
 int export_zero_stage(const struct plan *plan)
 {
 	int stage = strategy_stage(plan->strategy);
@@ -130,15 +123,60 @@ int export_zero_stage(const struct plan *plan)
 	return strategy_reshards(plan->strategy) ? 3 : 2;
 }
 
-bool export_checkpoints(const struct exporting *exporting)
+/* --- values ---------------------------------------------------------------------------------- */
+
+static const char *count(struct exporting *exporting, int64_t value)
 {
-	return strcmp(exporting->plan->activation_checkpointing, "none") != 0;
+	return arena_printf(exporting->arena, "%lld", (long long)value);
 }
 
-const char *export_torch_dtype(enum dtype dtype)
+const char *value_model(struct exporting *exporting)
 {
-	return dtype == DTYPE_BF16 ? "bfloat16" : dtype == DTYPE_FP16 ? "float16" : "float32";
+	return exporting->model->architecture.name;
 }
+
+const char *value_nodes(struct exporting *exporting)
+{
+	return count(exporting, exporting->topology->nodes);
+}
+
+const char *value_replicas(struct exporting *exporting)
+{
+	return count(exporting, exporting->plan->mesh.replicate);
+}
+
+const char *value_zero_stage(struct exporting *exporting)
+{
+	return count(exporting, export_zero_stage(exporting->plan));
+}
+
+const char *value_fsdp_version(struct exporting *exporting)
+{
+	return exporting->plan->runtime == RUNTIME_PYTORCH_FSDP1 ? "1" : "2";
+}
+
+const char *value_wrap_policy(struct exporting *exporting)
+{
+	enum wrap_kind kind = wrap_of(exporting).kind;
+
+	return kind == WRAP_SIZE    ? "SIZE_BASED_WRAP"
+	       : kind == WRAP_BLOCK ? "TRANSFORMER_BASED_WRAP"
+				    : "NO_WRAP";
+}
+
+const char *value_wrap_class(struct exporting *exporting)
+{
+	return wrap_of(exporting).kind == WRAP_BLOCK ? export_class(exporting) : NULL;
+}
+
+const char *value_wrap_least(struct exporting *exporting)
+{
+	struct wrap_policy policy = wrap_of(exporting);
+
+	return policy.kind == WRAP_SIZE ? count(exporting, policy.argument) : NULL;
+}
+
+/* --- classes of blocks ----------------------------------------------------------------------- */
 
 static const struct {
 	const char *family, *block;

@@ -6,9 +6,9 @@
 #include "frameworks/common/target.h"
 
 struct export_note {
-	const char *knob;   /* "prefetch" */
-	const char *text;   /* "none -> pre: ..." or "2: DataLoader(batch_size=2)" */
-	enum saying saying; /* SAYS_BESIDE: to be said elsewhere; else: changed */
+	const char *knob; /* "prefetch" */
+	const char *text; /* "none -> pre: ..." or "2: DataLoader(batch_size=2)" */
+	bool elsewhere;   /* to be given in the script; else: changed */
 };
 
 struct exported {
@@ -33,12 +33,42 @@ struct exporting {
 void export_adapt(struct exporting *exporting, struct plan *plan);
 /* Sets one knob, mesh and resharding with it, and notes the change; nothing when it is so already,
  * or when this version has no such value. */
-void export_change(struct exporting *exporting, struct plan *plan, const char *knob,
+void export_change(struct exporting *exporting, struct plan *plan, enum knob_id knob,
 	const char *value, const char *why);
-void export_add_note(struct exporting *exporting, const char *knob, enum saying saying,
-	const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* The value of a knob as text, without quotes; NULL when there is no such knob. */
-const char *export_knob(const struct plan *plan, const char *name, struct arena *arena);
+void export_add_note(
+	struct exporting *exporting, const char *what, bool elsewhere, const char *words);
+/* `what` the file cannot express, and where to give it: a knob's name, or "model". */
+void export_note_elsewhere(struct exporting *exporting, const char *what, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The value of a knob as text, without quotes. */
+const char *export_knob(const struct plan *plan, enum knob_id knob, struct arena *arena);
+
+/* --- the file ---------------------------------------------------------------------------- */
+enum setting_type {
+	SETTING_STRING,
+	SETTING_NULL,
+	SETTING_BOOL,
+	SETTING_INT,
+	SETTING_NUMBER,
+	SETTING_COMMENT,
+};
+struct setting {
+	const char *path, *text;
+	enum setting_type type;
+};
+enum { SETTINGS_MOST = 64 };
+struct settings {
+	int n;
+	struct setting rows[SETTINGS_MOST];
+};
+
+/* Header and settings: all that most targets write. */
+void export_write(struct exporting *exporting);
+/* The target's keys with what the plan gives them. */
+void export_settings(struct exporting *exporting, struct settings *settings);
+/* In the target's syntax; `prefix` of each line in Python. */
+void export_add_settings(
+	struct exporting *exporting, const struct settings *settings, const char *prefix);
 
 /* Comment lines that say what the file is, how to start it and what it cannot say. */
 void export_header(struct exporting *exporting);
@@ -48,13 +78,19 @@ bool export_is_hybrid(const struct exporting *exporting);
 bool export_is_sharded(const struct exporting *exporting);
 /* The class to wrap; adds a note once when the family's is not known. */
 const char *export_class(struct exporting *exporting);
-/* N of wrap "size:N"; 0 for every other wrap. */
-int64_t export_min_parameters(const struct exporting *exporting);
-bool export_wraps_blocks(const struct exporting *exporting);
 /* ZeRO's stage that comes nearest: 0 nothing, 1 optimizer state, 2 + gradients, 3 + parameters. */
 int export_zero_stage(const struct plan *plan);
-bool export_checkpoints(const struct exporting *exporting);
-const char *export_torch_dtype(enum dtype dtype); /* "bfloat16" */
+
+/* --- values of keys; NULL: nothing is written ----------------------------------------------- */
+const char *value_model(struct exporting *exporting); /* its name */
+const char *value_nodes(struct exporting *exporting);
+const char *value_replicas(struct exporting *exporting); /* mesh.replicate */
+const char *value_zero_stage(struct exporting *exporting);
+const char *value_fsdp_version(struct exporting *exporting);
+const char *value_wrap_policy(struct exporting *exporting); /* "TRANSFORMER_BASED_WRAP" */
+const char *value_wrap_class(struct exporting *exporting);  /* of a wrap by block */
+const char *value_wrap_least(struct exporting *exporting);  /* N of wrap "size:N" */
+
 bool export_has(const char *const *names, const char *name);
 /* The class of a transformer block in Hugging Face's Transformers ("LlamaDecoderLayer"); NULL for a
  * family that is not known. */

@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-enum export_syntax {
+enum config_syntax {
 	SYNTAX_YAML,
 	SYNTAX_JSON,
 	SYNTAX_TOML,
@@ -21,7 +21,7 @@ struct leaf {
 struct source {
 	const char *name, *text;
 	size_t length;
-	enum export_syntax syntax;
+	enum config_syntax syntax;
 	int n_leaves, room;
 	struct leaf *leaves; /* from the arena */
 };

@@ -8,53 +8,49 @@
 #include "frameworks/targets/shared.h"
 
 #define MEGATRON_COMMON                                                                            \
-	{"wrap", SAYS_KEY, NULL, NULL},                                                            \
-		{"prefetch", SAYS_ALWAYS, "*>pre", "the next layer is always gathered early"},     \
-		{"forward_prefetch", SAYS_ALWAYS, "*>false",                                       \
+	{KNOB_PREFETCH, FIXED, "*>pre", "the next layer is always gathered early"},                \
+		{KNOB_FORWARD_PREFETCH, FIXED, "*>false",                                          \
 			"there is no option for it; it gathers ahead by itself"},                  \
-		{"limit_all_gathers", SAYS_ALWAYS, "*>false", "there is no rate limiter"},         \
-		{"activation_checkpointing", SAYS_KEY, "none selective full *>full",               \
+		{KNOB_LIMIT_ALL_GATHERS, FIXED, "*>false", "there is no rate limiter"},            \
+		{KNOB_ACTIVATION_CHECKPOINTING, IN_FILE, "none selective full *>full",             \
 			"one granularity for all layers here"},                                    \
-		ATTENTION_KEY,                                                                     \
-		{"compile", SAYS_ALWAYS, "*>false", "Megatron-LM does not compile the model"},     \
-		{"param_dtype", SAYS_KEY, NULL, NULL},                                             \
-		{"cpu_offload", SAYS_ALWAYS, "*>none",                                             \
+		ATTENTION_FLASH,                                                                   \
+		{KNOB_COMPILE, FIXED, "*>false", "Megatron-LM does not compile the model"},        \
+		{KNOB_CPU_OFFLOAD, FIXED, "*>none",                                                \
 			"Megatron-LM's offload has conditions of its own"},                        \
-		{"seq_len", SAYS_KEY, NULL, NULL}, {"micro_batch", SAYS_KEY, NULL, NULL},          \
-		{"grad_accum", SAYS_KEY, NULL, NULL},                                              \
-		{"sync_each_micro_batch", SAYS_ALWAYS, NULL, NULL},                                \
+		{KNOB_WRAP, IN_FILE}, {KNOB_GRAD_ACCUM, IN_FILE},                                  \
 	{                                                                                          \
-		"clip", SAYS_KEY, NULL, NULL                                                       \
+		KNOB_SYNC_EACH_MICRO_BATCH, FIXED                                                  \
+	}
+#define MEGATRON_ADAM                                                                              \
+	{                                                                                          \
+		KNOB_OPTIMIZER, IN_FILE, "adamw-fused sgd *>adamw-fused",                          \
+			"Megatron-LM's Adam is fused"                                              \
+	}
+#define MEGATRON_RESHARD                                                                           \
+	{                                                                                          \
+		KNOB_RESHARD_AFTER_FORWARD, IN_FILE, "true false *>true",                          \
+			"there are no group sizes"                                                 \
 	}
 
 static const struct export_rule megatron_rules[] = {
-	{"strategy", SAYS_KEY, ZERO_AS_FSDP, "optim_grads and optim_grads_params are the nearest"},
-	{"shard_group", SAYS_KEY, NULL, NULL},
-	{"runtime", SAYS_ALWAYS, "pytorch-ddp *>pytorch-fsdp2",
-		"Megatron-FSDP is predicted as FSDP2"},
-	{"reshard_after_forward", SAYS_KEY, "true false *>true", "there are no group sizes"},
+	{KNOB_STRATEGY, IN_FILE, ZERO_AS_FSDP,
+		"optim_grads and optim_grads_params are the nearest"},
+	{KNOB_RUNTIME, FIXED, "pytorch-ddp *>pytorch-fsdp2", "Megatron-FSDP is predicted as FSDP2"},
+	MEGATRON_RESHARD,
 	MEGATRON_COMMON,
-	{"master_dtype", SAYS_KEY, NULL, NULL},
-	{"reduce_dtype", SAYS_KEY, NULL, NULL},
-	{"optimizer", SAYS_KEY, "adamw-fused sgd *>adamw-fused", "Megatron-LM's Adam is fused"},
-	LOSS_BESIDE,
-	ENVIRONMENT_BESIDE,
-	{NULL, SAYS_KEY, NULL, NULL},
+	MEGATRON_ADAM,
+	OUTSIDE_OF_FILES,
 };
 
 static const struct export_rule torch_rules[] = {
-	{"strategy", SAYS_KEY,
-		"HYBRID_SHARD>FULL_SHARD HYBRID_SHARD_ZERO2>SHARD_GRAD_OP " ZERO_AS_FSDP,
-		"--use-torch-fsdp2 shards over all ranks"},
-	{"runtime", SAYS_ALWAYS, "pytorch-ddp *>pytorch-fsdp2", "--use-torch-fsdp2 is FSDP2"},
-	{"reshard_after_forward", SAYS_KEY, "true false *>true", "there are no group sizes"},
+	{KNOB_STRATEGY, IN_FILE, GROUPS_AS_FLAT, "--use-torch-fsdp2 shards over all ranks"},
+	{KNOB_RUNTIME, FIXED, "pytorch-ddp *>pytorch-fsdp2", "--use-torch-fsdp2 is FSDP2"},
+	MEGATRON_RESHARD,
 	MEGATRON_COMMON,
-	{"master_dtype", SAYS_ALWAYS, "*>fp32", "the optimizer keeps fp32 parameters"},
-	{"reduce_dtype", SAYS_KEY, NULL, NULL},
-	{"optimizer", SAYS_KEY, "adamw-fused sgd *>adamw-fused", "Megatron-LM's Adam is fused"},
-	LOSS_BESIDE,
-	ENVIRONMENT_BESIDE,
-	{NULL, SAYS_KEY, NULL, NULL},
+	{KNOB_MASTER_DTYPE, FIXED, "*>fp32", "the optimizer keeps fp32 parameters"},
+	MEGATRON_ADAM,
+	OUTSIDE_OF_FILES,
 };
 
 /* Its DDP reduces once a step, in fp32 or, when told so, in bf16; sharded gradients are reduced
@@ -65,21 +61,22 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 	bool low = plan->reduce_dtype == DTYPE_BF16 && plan->param_dtype == DTYPE_BF16;
 
 	if (plan->grad_accum > 1)
-		export_change(exporting, plan, "sync_each_micro_batch", sharded ? "true" : "false",
+		export_change(exporting, plan, KNOB_SYNC_EACH_MICRO_BATCH,
+			sharded ? "true" : "false",
 			sharded ? "sharded gradients are reduced after every micro-batch"
 				: "DDP reduces after the last micro-batch");
 	if (sharded)
 		return;
-	export_change(exporting, plan, "master_dtype", "fp32", "the optimizer keeps fp32");
+	export_change(exporting, plan, KNOB_MASTER_DTYPE, "fp32", "the optimizer keeps fp32");
 	if (!low)
-		export_change(exporting, plan, "reduce_dtype", "fp32", "DDP reduces in fp32");
+		export_change(exporting, plan, KNOB_REDUCE_DTYPE, "fp32", "DDP reduces in fp32");
 }
 
 static void adapt_torch(struct exporting *exporting, struct plan *plan)
 {
 	adapt(exporting, plan);
 	if (plan->strategy != STRATEGY_NO_SHARD)
-		export_change(exporting, plan, "reduce_dtype", dtype_name(plan->param_dtype),
+		export_change(exporting, plan, KNOB_REDUCE_DTYPE, dtype_name(plan->param_dtype),
 			"--use-torch-fsdp2 reduces in the dtype of the parameters");
 }
 
@@ -132,140 +129,146 @@ static void write_model(struct exporting *exporting)
 		flag(exporting, "untie-embeddings-and-output-weights");
 }
 
-static void write_training(struct exporting *exporting)
-{
-	const struct plan *plan = exporting->plan;
-
-	number(exporting, "seq-length", (double)plan->seq_len);
-	number(exporting, "micro-batch-size", (double)plan->micro_batch);
-	number(exporting, "global-batch-size", (double)plan->global_batch);
-	number(exporting, "clip-grad", plan->clip);
-	word(exporting, "optimizer", plan->optimizer == OPTIMIZER_SGD ? "sgd" : "adam");
-	word(exporting, "attention-backend",
-		plan->attention == ATTENTION_EAGER ? "unfused" : "flash");
-	if (plan->param_dtype != DTYPE_FP32)
-		flag(exporting, dtype_name(plan->param_dtype));
-	if (strcmp(plan->activation_checkpointing, "selective") == 0) {
-		word(exporting, "recompute-granularity", "selective");
-	} else if (export_checkpoints(exporting)) {
-		word(exporting, "recompute-granularity", "full");
-		word(exporting, "recompute-method", "uniform");
-		word(exporting, "recompute-num-layers", "1");
-	}
-	word(exporting, "tensor-model-parallel-size", "1");
-	word(exporting, "pipeline-model-parallel-size", "1");
-}
-
 static void note_model(struct exporting *exporting, bool torch)
 {
 	const struct architecture *model = &exporting->model->architecture;
 
 	if (model->positions == POSITIONS_ALIBI)
-		export_add_note(
-			exporting, "model", SAYS_BESIDE, "Megatron-LM has no ALiBi positions");
+		export_note_elsewhere(exporting, "model", "Megatron-LM has no ALiBi positions");
 	if (torch && model->tied_head && export_is_sharded(exporting))
-		export_add_note(exporting, "model", SAYS_BESIDE,
+		export_note_elsewhere(exporting, "model",
 			"--use-torch-fsdp2 demands --untie-embeddings-and-output-weights; this "
 			"model's are tied");
 	if (torch && exporting->plan->param_dtype == DTYPE_FP16)
-		export_add_note(
-			exporting, "param_dtype", SAYS_BESIDE, "--use-torch-fsdp2 refuses fp16");
+		export_note_elsewhere(exporting, "param_dtype", "--use-torch-fsdp2 refuses fp16");
+}
+
+static void write_file(struct exporting *exporting, bool torch)
+{
+	struct settings settings;
+
+	note_model(exporting, torch);
+	export_settings(exporting, &settings);
+	export_header(exporting);
+	write_model(exporting);
+	export_add_settings(exporting, &settings, "");
 }
 
 static void write_megatron(struct exporting *exporting)
 {
-	const struct plan *plan = exporting->plan;
-	bool sharded = export_is_sharded(exporting);
-
-	note_model(exporting, false);
-	export_header(exporting);
-	write_model(exporting);
-	write_training(exporting);
-	flag(exporting, "use-distributed-optimizer");
-	flag(exporting, "overlap-grad-reduce");
-	flag(exporting, "overlap-param-gather");
-	if (!sharded && plan->reduce_dtype == DTYPE_BF16)
-		flag(exporting, "grad-reduce-in-bf16");
-	if (!sharded)
-		return;
-	flag(exporting, "use-megatron-fsdp");
-	word(exporting, "data-parallel-sharding-strategy",
-		strategy_reshards(plan->strategy) ? "optim_grads_params" : "optim_grads");
-	if (export_is_hybrid(exporting)) {
-		number(exporting, "num-distributed-optimizer-instances",
-			(double)plan->mesh.replicate);
-		word(exporting, "outer-dp-sharding-strategy", "no_shard");
-	}
-	word(exporting, "megatron-fsdp-main-params-dtype", dtype_name(plan->master_dtype));
-	word(exporting, "megatron-fsdp-main-grads-dtype", "fp32");
-	word(exporting, "megatron-fsdp-grad-comm-dtype", dtype_name(plan->reduce_dtype));
-	flag(exporting, "no-gradient-accumulation-fusion");
-	flag(exporting, "init-model-with-meta-device");
-	word(exporting, "ckpt-format", "fsdp_dtensor");
+	write_file(exporting, false);
 }
 
 static void write_torch(struct exporting *exporting)
 {
-	note_model(exporting, true);
-	export_header(exporting);
-	write_model(exporting);
-	write_training(exporting);
-	if (!export_is_sharded(exporting)) {
-		if (exporting->plan->reduce_dtype == DTYPE_BF16)
-			flag(exporting, "grad-reduce-in-bf16");
-		return;
-	}
-	flag(exporting, "use-torch-fsdp2");
-	if (!strategy_reshards(exporting->plan->strategy))
-		flag(exporting, "torch-fsdp2-no-reshard-after-forward");
-	flag(exporting, "no-gradient-accumulation-fusion");
-	word(exporting, "ckpt-format", "torch_dist");
+	write_file(exporting, true);
 }
 
-/* --- import -------------------------------------------------------------------------------- */
+/* --- keys ----------------------------------------------------------------------------------- */
 
-static const struct import_key keys[] = {
-	{"seq-length", IMPORT_COUNT, "seq-len", NULL},
-	{"micro-batch-size", IMPORT_COUNT, "micro-batch", NULL},
-	{"global-batch-size", IMPORT_COUNT, "global-batch", NULL},
-	{"clip-grad", IMPORT_NUMBER, "clip", NULL},
-	{"optimizer", IMPORT_WORD, "optimizer", "adam>adamw-fused sgd"},
-	{"attention-backend", IMPORT_WORD, "attention",
-		"flash fused>flash auto>flash unfused>eager local>eager"},
-	{"use-flash-attn", IMPORT_WORD, "attention", "true>flash"},
-	{"recompute-granularity", IMPORT_WORD, "activation-checkpointing", "full selective"},
-	{"recompute-activations", IMPORT_WORD, "activation-checkpointing", "true>selective"},
-	{"recompute-*", IMPORT_PLAIN, NULL, NULL},
-	{"use-megatron-fsdp", IMPORT_READ, NULL, NULL},
-	{"use-torch-fsdp2", IMPORT_READ, NULL, NULL},
-	{"data-parallel-sharding-strategy", IMPORT_READ, NULL, NULL},
-	{"num-distributed-optimizer-instances", IMPORT_READ, NULL, NULL},
-	{"torch-fsdp2-no-reshard-after-forward", IMPORT_READ, NULL, NULL},
-	{"outer-dp-sharding-strategy", IMPORT_READ, NULL, NULL},
-	{"enable-full-sharding-in-hsdp", IMPORT_UNPRICED, NULL, NULL},
-	{"bf16", IMPORT_READ, NULL, NULL},
-	{"fp16", IMPORT_READ, NULL, NULL},
-	{"fp8-format", IMPORT_UNPRICED, NULL, NULL},
-	{"fp4-format", IMPORT_UNPRICED, NULL, NULL},
-	{"megatron-fsdp-main-params-dtype", IMPORT_WORD, "master-dtype", "fp32 bf16 fp16"},
-	{"megatron-fsdp-grad-comm-dtype", IMPORT_READ, NULL, NULL},
-	{"megatron-fsdp-version", IMPORT_PLAIN, NULL, NULL},
-	{"grad-reduce-in-bf16", IMPORT_READ, NULL, NULL},
-	{"tensor-model-parallel-size", IMPORT_ONE, NULL, NULL},
-	{"pipeline-model-parallel-size", IMPORT_ONE, NULL, NULL},
-	{"context-parallel-size", IMPORT_ONE, NULL, NULL},
-	{"expert-model-parallel-size", IMPORT_ONE, NULL, NULL},
-	{"use-nccl-ub", IMPORT_UNPRICED, NULL, NULL},
-	{"fsdp-double-buffer", IMPORT_UNPRICED, NULL, NULL},
-	{"suggested-communication-unit-size", IMPORT_UNPRICED, NULL, NULL},
-	{"optimizer-cpu-offload", IMPORT_UNPRICED, NULL, NULL},
-	{"nnodes", IMPORT_READ, NULL, NULL},
-	{"nproc_per_node", IMPORT_READ, NULL, NULL},
-	{"nproc-per-node", IMPORT_READ, NULL, NULL},
-	{"*", IMPORT_PLAIN, NULL,
-		NULL}, /* hundreds of options that are the model's and the data's */
-	{NULL, IMPORT_PLAIN, NULL, NULL},
+static const char *granularity(struct exporting *exporting)
+{
+	const char *value =
+		export_knob(exporting->plan, KNOB_ACTIVATION_CHECKPOINTING, exporting->arena);
+
+	return strcmp(value, "none") == 0 ? NULL : value;
+}
+
+static const char *of_full(struct exporting *exporting, const char *text)
+{
+	const char *value = granularity(exporting);
+
+	return value != NULL && strcmp(value, "selective") != 0 ? text : NULL;
+}
+
+static const char *recompute_method(struct exporting *exporting)
+{
+	return of_full(exporting, "uniform");
+}
+
+static const char *recompute_layers(struct exporting *exporting)
+{
+	return of_full(exporting, "1");
+}
+
+static const char *reduces_in_bf16(struct exporting *exporting)
+{
+	return exporting->plan->reduce_dtype == DTYPE_BF16 ? "true" : NULL;
+}
+
+static const char *sharding(struct exporting *exporting)
+{
+	return strategy_reshards(exporting->plan->strategy) ? "optim_grads_params" : "optim_grads";
+}
+
+static const char *keeps_parameters(struct exporting *exporting)
+{
+	return strategy_reshards(exporting->plan->strategy) ? NULL : "true";
+}
+
+#define TRAINING_KEYS                                                                              \
+	{"seq-length", KEY_COUNT, KNOB_SEQ_LEN},                                                   \
+		{"micro-batch-size", KEY_COUNT, KNOB_MICRO_BATCH},                                 \
+		{"global-batch-size", KEY_COUNT, KNOB_GLOBAL_BATCH},                               \
+		{"clip-grad", KEY_NUMBER, KNOB_CLIP},                                              \
+		{"optimizer", KEY_WORD, KNOB_OPTIMIZER, "adam>adamw-fused sgd"},                   \
+		{"attention-backend", KEY_WORD, KNOB_ATTENTION,                                    \
+			"flash fused>flash auto>flash unfused>eager local>eager"},                 \
+		{"use-flash-attn", KEY_WORD, KNOB_ATTENTION, "true>flash", ONLY_READ},             \
+		{"bf16", KEY_READ, KNOB_PARAM_DTYPE, "true>bf16", IF_BF16},                        \
+		{"fp16", KEY_READ, KNOB_PARAM_DTYPE, "true>fp16", IF_FP16},                        \
+		{"recompute-granularity", KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING,                 \
+			"full selective", 0, granularity},                                         \
+		{"recompute-activations", KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING,                 \
+			"true>selective", ONLY_READ},                                              \
+		{"recompute-method", KEY_PLAIN, NO_KNOB, NULL, 0, recompute_method},               \
+		{"recompute-num-layers", KEY_PLAIN, NO_KNOB, NULL, 0, recompute_layers},           \
+		{"tensor-model-parallel-size", KEY_ONE, NO_KNOB, "1"},                             \
+		{"pipeline-model-parallel-size", KEY_ONE, NO_KNOB, "1"},                           \
+		{"context-parallel-size", KEY_ONE, NO_KNOB},                                       \
+	{                                                                                          \
+		"expert-model-parallel-size", KEY_ONE, NO_KNOB                                     \
+	}
+#define MASTER_DTYPES "fp32 bf16 fp16"
+
+static const struct config_key megatron_keys[] = {
+	TRAINING_KEYS,
+	{"use-distributed-optimizer", KEY_PLAIN, NO_KNOB, "true"},
+	{"overlap-grad-reduce", KEY_PLAIN, NO_KNOB, "true"},
+	{"overlap-param-gather", KEY_PLAIN, NO_KNOB, "true"},
+	{"grad-reduce-in-bf16", KEY_READ, KNOB_REDUCE_DTYPE, NULL, IF_REPLICATED, reduces_in_bf16},
+	{"use-megatron-fsdp", KEY_READ, NO_KNOB, "true", IF_SHARDED},
+	{"data-parallel-sharding-strategy", KEY_READ, KNOB_STRATEGY, NULL, IF_SHARDED, sharding},
+	{"num-distributed-optimizer-instances", KEY_READ, KNOB_SHARD_GROUP, NULL, IF_HYBRID,
+		value_replicas},
+	{"outer-dp-sharding-strategy", KEY_READ, NO_KNOB, "no_shard", IF_HYBRID},
+	{"megatron-fsdp-main-params-dtype", KEY_WORD, KNOB_MASTER_DTYPE, MASTER_DTYPES, IF_SHARDED},
+	{"megatron-fsdp-main-grads-dtype", KEY_PLAIN, NO_KNOB, "fp32", IF_SHARDED},
+	{"megatron-fsdp-grad-comm-dtype", KEY_READ, KNOB_REDUCE_DTYPE, NULL, IF_SHARDED},
+	{"no-gradient-accumulation-fusion", KEY_PLAIN, NO_KNOB, "true", IF_SHARDED},
+	{"init-model-with-meta-device", KEY_PLAIN, NO_KNOB, "true", IF_SHARDED},
+	{"ckpt-format", KEY_PLAIN, NO_KNOB, "fsdp_dtensor", IF_SHARDED},
+	{NULL},
 };
+
+static const struct config_key torch_keys[] = {
+	TRAINING_KEYS,
+	{"grad-reduce-in-bf16", KEY_READ, KNOB_REDUCE_DTYPE, NULL, IF_REPLICATED, reduces_in_bf16},
+	{"use-torch-fsdp2", KEY_READ, NO_KNOB, "true", IF_SHARDED},
+	{"torch-fsdp2-no-reshard-after-forward", KEY_READ, NO_KNOB, NULL, IF_SHARDED,
+		keeps_parameters},
+	{"no-gradient-accumulation-fusion", KEY_PLAIN, NO_KNOB, "true", IF_SHARDED},
+	{"ckpt-format", KEY_PLAIN, NO_KNOB, "torch_dist", IF_SHARDED},
+	{"megatron-fsdp-main-params-dtype", KEY_WORD, KNOB_MASTER_DTYPE, MASTER_DTYPES, ONLY_READ},
+	{NULL},
+};
+static const char unpriced[] =
+	"enable-full-sharding-in-hsdp fp8-format fp4-format use-nccl-ub fsdp-double-buffer "
+	"suggested-communication-unit-size optimizer-cpu-offload";
+/* Hundreds of options are the model's and the data's. */
+static const char plain[] = "*";
+
+/* --- import -------------------------------------------------------------------------------- */
 
 static bool finish_ranks(struct importing *importing, struct error *error)
 {
@@ -277,7 +280,7 @@ static bool finish_ranks(struct importing *importing, struct error *error)
 		!import_count(importing, path, &devices, 0, error))
 		return false;
 	if (devices > 0 && checked_mul(nodes, devices, &ranks))
-		import_set_count(importing, "gpus", ranks, path);
+		import_set_count(importing, KEY_GPUS, ranks, path);
 	return true;
 }
 
@@ -299,8 +302,8 @@ static bool finish_strategy(struct importing *importing, struct error *error)
 		if (import_find(importing, "use-distributed-optimizer") != NULL)
 			import_note(importing, "use-distributed-optimizer",
 				"shards optimizer state; predicted as plain DDP");
-		import_set(importing, "runtime", "pytorch-ddp", NULL);
-		import_set(importing, "strategy", "NO_SHARD", NULL);
+		import_set(importing, KNOB_RUNTIME, "pytorch-ddp", NULL);
+		import_set(importing, KNOB_STRATEGY, "NO_SHARD", NULL);
 		return true;
 	}
 	if (strcmp(text, "optim") == 0)
@@ -331,11 +334,10 @@ static void finish_dtypes(struct importing *importing)
 
 	if (strcmp(reduce, "auto") == 0)
 		reduce = "fp32";
-	import_set(importing, "param-dtype", dtype, bf16 ? "bf16" : fp16 ? "fp16" : NULL);
-	import_set(importing, "reduce-dtype", reduce,
+	import_set(importing, KNOB_PARAM_DTYPE, dtype, bf16 ? "bf16" : fp16 ? "fp16" : NULL);
+	import_set(importing, KNOB_REDUCE_DTYPE, reduce,
 		import_find(importing, comm) != NULL ? comm : NULL);
-	if (!import_was_set(importing, "master-dtype"))
-		import_set(importing, "master-dtype", "fp32", NULL);
+	import_set_default(importing, KNOB_MASTER_DTYPE, "fp32");
 }
 
 static bool finish(struct importing *importing, struct error *error)
@@ -350,16 +352,13 @@ static bool finish(struct importing *importing, struct error *error)
 		!import_count(importing, "ffn-hidden-size", &shape->ffn, 0, error))
 		return false;
 	finish_dtypes(importing);
-	if (!import_was_set(importing, "clip"))
-		import_set(importing, "clip", "1", NULL);
-	if (!import_was_set(importing, "optimizer"))
-		import_set(importing, "optimizer", "adamw-fused", NULL);
-	if (!import_was_set(importing, "activation-checkpointing"))
-		import_set(importing, "activation-checkpointing", "none", NULL);
-	import_set(importing, "wrap", "block", NULL);
+	import_set_default(importing, KNOB_CLIP, "1");
+	import_set_default(importing, KNOB_OPTIMIZER, "adamw-fused");
+	import_set_default(importing, KNOB_ACTIVATION_CHECKPOINTING, "none");
+	import_set(importing, KNOB_WRAP, "block", NULL);
 	bool sharded = import_find(importing, "use-torch-fsdp2") != NULL ||
 		       import_find(importing, "use-megatron-fsdp") != NULL;
-	import_set(importing, "sync-each-micro-batch", sharded ? "on" : "off", NULL);
+	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, sharded ? "on" : "off", NULL);
 	return true;
 }
 
@@ -375,8 +374,10 @@ static int recognizes_megatron(const struct source *source)
 		       : 0;
 }
 
-static const struct import_format torch_import = {recognizes_torch, keys, finish};
-static const struct import_format megatron_import = {recognizes_megatron, keys, finish};
+static const struct config_format torch_format = {
+	recognizes_torch, torch_keys, plain, unpriced, finish};
+static const struct config_format megatron_format = {
+	recognizes_megatron, megatron_keys, plain, unpriced, finish};
 
 const struct export_target export_megatron_fsdp = {
 	.name = "megatron-fsdp",
@@ -389,7 +390,7 @@ const struct export_target export_megatron_fsdp = {
 	.rules = megatron_rules,
 	.launch = "torchrun --nnodes %n --nproc-per-node %g pretrain_gpt.py $(grep -v '^#' %f)",
 	.write = write_megatron,
-	.import = &megatron_import,
+	.format = &megatron_format,
 };
 
 const struct export_target export_megatron_torch_fsdp2 = {
@@ -404,5 +405,5 @@ const struct export_target export_megatron_torch_fsdp2 = {
 	.rules = torch_rules,
 	.launch = "torchrun --nnodes %n --nproc-per-node %g pretrain_gpt.py $(grep -v '^#' %f)",
 	.write = write_torch,
-	.import = &torch_import,
+	.format = &torch_format,
 };

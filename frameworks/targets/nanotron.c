@@ -6,32 +6,24 @@
 #include "frameworks/targets/shared.h"
 
 static const struct export_rule rules[] = {
-	{"strategy", SAYS_KEY, "NO_SHARD *", NULL},
-	{"runtime", SAYS_ALWAYS, NULL, NULL},
-	{"wrap", SAYS_KEY, NULL, NULL},
-	{"prefetch", SAYS_ALWAYS, "*>pre", "nothing is gathered unit by unit"},
-	{"forward_prefetch", SAYS_ALWAYS, "*>false", "nothing is gathered unit by unit"},
-	{"limit_all_gathers", SAYS_ALWAYS, "*>false", "nothing is gathered unit by unit"},
-	{"reshard_after_forward", SAYS_ALWAYS, NULL, NULL},
-	{"activation_checkpointing", SAYS_KEY, "none full *>full",
+	{KNOB_RUNTIME, FIXED},
+	{KNOB_PREFETCH, FIXED, "*>pre", "nothing is gathered unit by unit"},
+	{KNOB_FORWARD_PREFETCH, FIXED, "*>false", "nothing is gathered unit by unit"},
+	{KNOB_LIMIT_ALL_GATHERS, FIXED, "*>false", "nothing is gathered unit by unit"},
+	{KNOB_RESHARD_AFTER_FORWARD, FIXED},
+	{KNOB_ACTIVATION_CHECKPOINTING, IN_FILE, "none full *>full",
 		"recompute_layer is of every layer whole"},
-	{"attention", SAYS_ALWAYS, "*>flash", "nanotron's Llama has flash attention alone"},
-	{"compile", SAYS_ALWAYS, "*>false", "nanotron does not compile"},
-	{"param_dtype", SAYS_KEY, NULL, NULL},
-	{"master_dtype", SAYS_ALWAYS, "*>fp32", "accumulate_grad_in_fp32 keeps fp32 parameters"},
-	{"reduce_dtype", SAYS_ALWAYS, "*>fp32", "accumulate_grad_in_fp32 reduces in fp32"},
-	{"optimizer", SAYS_KEY, "adamw-fused adamw-foreach *>adamw-foreach",
+	{KNOB_ATTENTION, FIXED, "*>flash", "nanotron's Llama has flash attention alone"},
+	{KNOB_COMPILE, FIXED, "*>false", "nanotron does not compile"},
+	{KNOB_MASTER_DTYPE, FIXED, "*>fp32", "accumulate_grad_in_fp32 keeps fp32 parameters"},
+	{KNOB_REDUCE_DTYPE, FIXED, "*>fp32", "accumulate_grad_in_fp32 reduces in fp32"},
+	{KNOB_OPTIMIZER, IN_FILE, "adamw-fused adamw-foreach *>adamw-foreach",
 		"torch_adam_is_fused: true or false"},
-	{"cpu_offload", SAYS_ALWAYS, "*>none", "nanotron has no offload"},
-	{"seq_len", SAYS_KEY, NULL, NULL},
-	{"micro_batch", SAYS_KEY, NULL, NULL},
-	{"grad_accum", SAYS_KEY, NULL, NULL},
-	{"sync_each_micro_batch", SAYS_ALWAYS, "*>false",
+	{KNOB_CPU_OFFLOAD, FIXED, "*>none", "nanotron has no offload"},
+	{KNOB_SYNC_EACH_MICRO_BATCH, FIXED, "*>false",
 		"nanotron reduces after the last micro-batch"},
-	{"clip", SAYS_KEY, NULL, NULL},
-	LOSS_BESIDE,
-	ENVIRONMENT_BESIDE,
-	{NULL, SAYS_KEY, NULL, NULL},
+	{KNOB_WRAP, IN_FILE},
+	OUTSIDE_OF_FILES,
 };
 
 static void adapt(struct exporting *exporting, struct plan *plan)
@@ -39,106 +31,57 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 	bool known = export_has(runtime_names, "nanotron");
 
 	if (plan->strategy != STRATEGY_NO_SHARD)
-		export_change(exporting, plan, "strategy", known ? "ZERO_1" : "SHARD_GRAD_OP",
+		export_change(exporting, plan, KNOB_STRATEGY, known ? "ZERO_1" : "SHARD_GRAD_OP",
 			"nanotron shards optimizer state alone: stage 1");
-	export_change(exporting, plan, "runtime",
+	export_change(exporting, plan, KNOB_RUNTIME,
 		known                                 ? "nanotron"
 		: plan->strategy == STRATEGY_NO_SHARD ? "pytorch-ddp"
 						      : "pytorch-fsdp2",
 		"this is nanotron");
 }
 
-static void write_parallelism(const struct exporting *exporting, struct writer *writer)
+/* --- keys ----------------------------------------------------------------------------------- */
+
+static const char *clip(struct exporting *exporting)
 {
-	writer_begin_map(writer, "parallelism");
-	writer_int(writer, "dp", topology_devices(exporting->topology));
-	writer_int(writer, "pp", 1);
-	writer_int(writer, "tp", 1);
-	writer_string(writer, "pp_engine", "1f1b");
-	writer_string(writer, "tp_mode", "REDUCE_SCATTER");
-	writer_bool(writer, "tp_linear_async_communication", false);
-	writer_bool(writer, "recompute_layer", export_checkpoints(exporting));
-	writer_int(writer, "expert_parallel_size", 1);
-	writer_end_map(writer);
+	return exporting->plan->clip > 0 ? export_knob(exporting->plan, KNOB_CLIP, exporting->arena)
+					 : "null";
 }
 
-static void write_optimizer(const struct plan *plan, struct writer *writer)
-{
-	writer_begin_map(writer, "optimizer");
-	writer_int(writer, "zero_stage", plan->strategy == STRATEGY_NO_SHARD ? 0 : 1);
-	writer_bool(writer, "accumulate_grad_in_fp32", true);
-	if (plan->clip > 0)
-		writer_number(writer, "clip_grad", plan->clip);
-	else
-		writer_string(writer, "clip_grad", NULL);
-	writer_begin_map(writer, "optimizer_factory");
-	writer_string(writer, "name", "adamW");
-	writer_bool(writer, "torch_adam_is_fused", plan->optimizer == OPTIMIZER_ADAMW_FUSED);
-	writer_number(writer, "adam_beta1", 0.9);
-	writer_number(writer, "adam_beta2", 0.95);
-	writer_number(writer, "adam_eps", 1e-8);
-	writer_end_map(writer);
-	writer_number(writer, "weight_decay", 0.1);
-	writer_end_map(writer);
-}
-
-static void write_file(struct exporting *exporting)
-{
-	const struct plan *plan = exporting->plan;
-	struct writer writer;
-
-	export_header(exporting);
-	writer_init(&writer, exporting->text, WRITER_YAML);
-	writer_comment(&writer,
-		"A part: general, model.model_config, tokenizer, data_stages and the "
-		"learning rate are yours.");
-	write_parallelism(exporting, &writer);
-	writer_begin_map(&writer, "model");
-	writer_string(&writer, "dtype", export_torch_dtype(plan->param_dtype));
-	writer_end_map(&writer);
-	write_optimizer(plan, &writer);
-	writer_begin_map(&writer, "tokens");
-	writer_int(&writer, "micro_batch_size", plan->micro_batch);
-	writer_int(&writer, "batch_accumulation_per_replica", plan->grad_accum);
-	writer_int(&writer, "sequence_length", plan->seq_len);
-	writer_end_map(&writer);
-	writer_finish(&writer);
-}
+static const struct config_key keys[] = {
+	{"#", KEY_PLAIN, NO_KNOB,
+		"A part: general, model.model_config, tokenizer, data_stages and the learning rate "
+		"are yours."},
+	{"parallelism.dp", KEY_COUNT, KEY_GPUS},
+	{"parallelism.pp", KEY_ONE, NO_KNOB, "1"},
+	{"parallelism.tp", KEY_ONE, NO_KNOB, "1"},
+	{"parallelism.pp_engine", KEY_PLAIN, NO_KNOB, "1f1b"},
+	{"parallelism.tp_mode", KEY_PLAIN, NO_KNOB, "REDUCE_SCATTER"},
+	{"parallelism.tp_linear_async_communication", KEY_PLAIN, NO_KNOB, "false"},
+	{"parallelism.recompute_layer", KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING, FULL_OR_NONE},
+	{"parallelism.expert_parallel_size", KEY_ONE, NO_KNOB, "1"},
+	{"parallelism.context_parallel_size", KEY_ONE, NO_KNOB},
+	{"model.dtype", KEY_WORD, KNOB_PARAM_DTYPE, TORCH_DTYPES},
+	{"optimizer.zero_stage", KEY_READ, KNOB_STRATEGY, NULL, 0, value_zero_stage},
+	{"optimizer.accumulate_grad_in_fp32", KEY_READ, NO_KNOB, "true"},
+	{"optimizer.clip_grad", KEY_NUMBER, KNOB_CLIP, NULL, 0, clip},
+	{"optimizer.optimizer_factory.name", KEY_PLAIN, NO_KNOB, "adamW"},
+	{"optimizer.optimizer_factory.torch_adam_is_fused", KEY_WORD, KNOB_OPTIMIZER,
+		"true>adamw-fused false>adamw-foreach"},
+	{"optimizer.optimizer_factory.adam_beta1", KEY_PLAIN, NO_KNOB, "0.9"},
+	{"optimizer.optimizer_factory.adam_beta2", KEY_PLAIN, NO_KNOB, "0.95"},
+	{"optimizer.optimizer_factory.adam_eps", KEY_PLAIN, NO_KNOB, "1e-8"},
+	{"optimizer.weight_decay", KEY_PLAIN, NO_KNOB, "0.1"},
+	{"tokens.micro_batch_size", KEY_COUNT, KNOB_MICRO_BATCH},
+	{"tokens.batch_accumulation_per_replica", KEY_COUNT, KNOB_GRAD_ACCUM},
+	{"tokens.sequence_length", KEY_COUNT, KNOB_SEQ_LEN},
+	{NULL},
+};
+static const char plain[] =
+	"parallelism.* tokens.* optimizer.* model.* general.* checkpoints.* data_stages* "
+	"tokenizer.* logging.* metrics_logging* profiler* lighteval* s3_upload*";
 
 /* --- import -------------------------------------------------------------------------------- */
-
-static const struct import_key keys[] = {
-	{"parallelism.dp", IMPORT_COUNT, "gpus", NULL},
-	{"parallelism.pp", IMPORT_ONE, NULL, NULL},
-	{"parallelism.tp", IMPORT_ONE, NULL, NULL},
-	{"parallelism.expert_parallel_size", IMPORT_ONE, NULL, NULL},
-	{"parallelism.context_parallel_size", IMPORT_ONE, NULL, NULL},
-	{"parallelism.recompute_layer", IMPORT_WORD, "activation-checkpointing",
-		"true>full false>none"},
-	{"parallelism.*", IMPORT_PLAIN, NULL, NULL},
-	{"tokens.micro_batch_size", IMPORT_COUNT, "micro-batch", NULL},
-	{"tokens.batch_accumulation_per_replica", IMPORT_COUNT, "grad-accum", NULL},
-	{"tokens.sequence_length", IMPORT_COUNT, "seq-len", NULL},
-	{"tokens.*", IMPORT_PLAIN, NULL, NULL},
-	{"optimizer.zero_stage", IMPORT_READ, NULL, NULL},
-	{"optimizer.accumulate_grad_in_fp32", IMPORT_READ, NULL, NULL},
-	{"optimizer.clip_grad", IMPORT_NUMBER, "clip", NULL},
-	{"optimizer.optimizer_factory.torch_adam_is_fused", IMPORT_WORD, "optimizer",
-		"true>adamw-fused false>adamw-foreach"},
-	{"optimizer.*", IMPORT_PLAIN, NULL, NULL},
-	{"model.dtype", IMPORT_WORD, "param-dtype", "bfloat16>bf16 float16>fp16 float32>fp32"},
-	{"model.*", IMPORT_PLAIN, NULL, NULL},
-	{"general.*", IMPORT_PLAIN, NULL, NULL},
-	{"checkpoints.*", IMPORT_PLAIN, NULL, NULL},
-	{"data_stages*", IMPORT_PLAIN, NULL, NULL},
-	{"tokenizer.*", IMPORT_PLAIN, NULL, NULL},
-	{"logging.*", IMPORT_PLAIN, NULL, NULL},
-	{"metrics_logging*", IMPORT_PLAIN, NULL, NULL},
-	{"profiler*", IMPORT_PLAIN, NULL, NULL},
-	{"lighteval*", IMPORT_PLAIN, NULL, NULL},
-	{"s3_upload*", IMPORT_PLAIN, NULL, NULL},
-	{NULL, IMPORT_PLAIN, NULL, NULL},
-};
 
 #define MODEL(name) "model.model_config." name
 
@@ -163,19 +106,19 @@ static bool finish(struct importing *importing, struct error *error)
 		import_note(
 			importing, "optimizer.accumulate_grad_in_fp32", "false: predicted as true");
 	bool zero = strcmp(stage, "1") == 0;
-	import_set(importing, "strategy",
+	import_set(importing, KNOB_STRATEGY,
 		!zero   ? "NO_SHARD"
 		: known ? "ZERO_1"
 			: "SHARD_GRAD_OP",
 		"optimizer.zero_stage");
-	import_set(importing, "runtime",
+	import_set(importing, KNOB_RUNTIME,
 		known  ? "nanotron"
 		: zero ? "pytorch-fsdp2"
 		       : "pytorch-ddp",
 		NULL);
-	import_set(importing, "master-dtype", "fp32", NULL);
-	import_set(importing, "reduce-dtype", "fp32", NULL);
-	import_set(importing, "sync-each-micro-batch", "off", NULL);
+	import_set(importing, KNOB_MASTER_DTYPE, "fp32", NULL);
+	import_set(importing, KNOB_REDUCE_DTYPE, "fp32", NULL);
+	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off", NULL);
 	return true;
 }
 
@@ -186,7 +129,7 @@ static int recognizes(const struct source *source)
 		       : 0;
 }
 
-static const struct import_format import = {recognizes, keys, finish};
+static const struct config_format format = {recognizes, keys, plain, NULL, finish};
 
 const struct export_target export_nanotron = {
 	.name = "nanotron",
@@ -199,6 +142,5 @@ const struct export_target export_nanotron = {
 	.wraps = "block",
 	.rules = rules,
 	.launch = "torchrun --nnodes %n --nproc-per-node %g run_train.py --config-file %f",
-	.write = write_file,
-	.import = &import,
+	.format = &format,
 };

@@ -1,50 +1,82 @@
-/* Private to the targets: rules that several of them have word for word, and what they read back
- * in a file of its own. */
+/* Private to the targets: rules and words that several of them have. */
 #ifndef FRAMEWORKS_TARGETS_SHARED_H
 #define FRAMEWORKS_TARGETS_SHARED_H
 
 #include "frameworks/common/common.h"
 
-extern const struct import_format import_deepspeed, import_accelerate_deepspeed, import_torchtitan,
-	import_torchtitan_flags, import_torchtitan_toml, import_pytorch_fsdp2, import_pytorch_fsdp1;
+/* --- rules -------------------------------------------------------------------------------- */
 
 /* DeepSpeed's stages in FSDP's words. */
-#define ZERO_AS_FSDP "ZERO_3>FULL_SHARD ZERO_2>SHARD_GRAD_OP ZERO_1>SHARD_GRAD_OP"
-/* What FSDP2 does whoever calls it (torchtitan, docs/fsdp.md). */
-#define FSDP2_ALWAYS                                                                               \
-	{"prefetch", SAYS_ALWAYS, "*>pre",                                                         \
-		"FSDP2 always gathers the next unit before it reduces this one"},                  \
-		{"forward_prefetch", SAYS_ALWAYS, "*>false",                                       \
-			"FSDP2 takes explicit forward prefetch from code alone"},                  \
+#define ZERO_AS_FSDP   "ZERO_3>FULL_SHARD ZERO_2>SHARD_GRAD_OP ZERO_1>SHARD_GRAD_OP"
+#define GROUPS_AS_FLAT "HYBRID_SHARD>FULL_SHARD HYBRID_SHARD_ZERO2>SHARD_GRAD_OP " ZERO_AS_FSDP
+/* What FSDP2 does in every framework (torchtitan, docs/fsdp.md). */
+#define FSDP2_PREFETCH                                                                             \
 	{                                                                                          \
-		"limit_all_gathers", SAYS_ALWAYS, "*>false",                                       \
+		KNOB_PREFETCH, FIXED, "*>pre",                                                     \
+			"FSDP2 always gathers the next unit before it reduces this one"            \
+	}
+#define FSDP2_FORWARD                                                                              \
+	{                                                                                          \
+		KNOB_FORWARD_PREFETCH, FIXED, "*>false",                                           \
+			"FSDP2 takes explicit forward prefetch from code alone"                    \
+	}
+#define FSDP2_LIMITER                                                                              \
+	{                                                                                          \
+		KNOB_LIMIT_ALL_GATHERS, FIXED, "*>false",                                          \
 			"FSDP2 has no rate limiter and needs none"                                 \
 	}
-#define MASTER_ALWAYS_FP32                                                                         \
+#define FSDP1_RESHARD                                                                              \
 	{                                                                                          \
-		"master_dtype", SAYS_ALWAYS, "*>fp32",                                             \
+		KNOB_RESHARD_AFTER_FORWARD, IN_FILE, "true false *>true",                          \
+			"FSDP1 knows no group sizes"                                               \
+	}
+#define FSDP_OFFLOAD                                                                               \
+	{                                                                                          \
+		KNOB_CPU_OFFLOAD, IN_FILE, "none parameters *>parameters",                         \
+			"FSDP moves parameters, gradients and optimizer state together"            \
+	}
+#define MASTER_FP32                                                                                \
+	{                                                                                          \
+		KNOB_MASTER_DTYPE, FIXED, "*>fp32",                                                \
 			"mixed precision keeps fp32 parameters and optimizer state"                \
 	}
-#define ATTENTION_KEY                                                                              \
+#define REDUCE_AS_PARAMETERS                                                                       \
 	{                                                                                          \
-		"attention", SAYS_KEY, "eager flash *>flash",                                      \
+		KNOB_REDUCE_DTYPE, FIXED, "*>@param_dtype",                                        \
+			"bf16 and fp16 set the dtype of parameters and of the reduction alike"     \
+	}
+#define TORCH_ADAMW                                                                                \
+	{                                                                                          \
+		KNOB_OPTIMIZER, IN_FILE, "adamw-fused adamw-foreach sgd *>adamw-foreach",          \
+			"adamw_torch is PyTorch's foreach implementation"                          \
+	}
+#define ATTENTION_FLASH                                                                            \
+	{                                                                                          \
+		KNOB_ATTENTION, IN_FILE, "eager flash *>flash",                                    \
 			"which of its kernels is not the file's choice"                            \
 	}
-#define LOSS_BESIDE                                                                                \
+#define ATTENTION_IN_SCRIPT                                                                        \
 	{                                                                                          \
-		"loss", SAYS_BESIDE, NULL, "the loss that the model or the script computes"        \
-	}
-#define ENVIRONMENT_BESIDE                                                                         \
-	{"loader_rate", SAYS_BESIDE, NULL, "what the data loader delivers is measured, not set"},  \
-		{"allocator", SAYS_BESIDE, NULL,                                                   \
-			"the environment: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},      \
-	{                                                                                          \
-		"libraries", SAYS_BESIDE, NULL, "the versions that are installed"                  \
-	}
-#define ATTENTION_BESIDE                                                                           \
-	{                                                                                          \
-		"attention", SAYS_BESIDE, NULL,                                                    \
+		KNOB_ATTENTION, ELSEWHERE, NULL,                                                   \
 			"from_pretrained(attn_implementation=\"flash_attention_2\" or \"eager\")"  \
 	}
+/* What no configuration has; the end of every list. */
+#define OUTSIDE_OF_FILES                                                                           \
+	{KNOB_LOSS, ELSEWHERE, NULL, "the loss that the model or the script computes"},            \
+		{KNOB_LOADER_RATE, ELSEWHERE, NULL,                                                \
+			"what the data loader delivers is measured, not set"},                     \
+		{KNOB_ALLOCATOR, ELSEWHERE, NULL,                                                  \
+			"the environment: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},      \
+		{KNOB_LIBRARIES, ELSEWHERE, NULL, "the versions that are installed"},              \
+	{                                                                                          \
+		NO_KNOB                                                                            \
+	}
+
+/* --- words -------------------------------------------------------------------------------- */
+
+#define FULL_OR_NONE       "true>full false>none"
+#define PARAMETERS_OR_NONE "true>parameters false>none"
+#define TORCH_OPTIMIZERS   "adamw_torch_fused>adamw-fused adamw_torch>adamw-foreach sgd"
+#define TORCH_DTYPES       "bfloat16>bf16 float16>fp16 float32>fp32"
 
 #endif

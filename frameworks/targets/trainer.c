@@ -10,219 +10,103 @@
 #include "frameworks/targets/shared.h"
 
 #define TRAINER_COMMON                                                                             \
-	{"wrap", SAYS_KEY, NULL, NULL},                                                            \
-		{"activation_checkpointing", SAYS_KEY, "none full *>full",                         \
-			"the Trainer checkpoints every block whole"},                              \
-		{"compile", SAYS_KEY, NULL, NULL}, {"param_dtype", SAYS_KEY, NULL, NULL},          \
-		MASTER_ALWAYS_FP32,                                                                \
-		{"reduce_dtype", SAYS_ALWAYS, "*>@param_dtype",                                    \
-			"bf16 and fp16 set the dtype of parameters and of the reduction alike"},   \
-		{"cpu_offload", SAYS_KEY, "none parameters *>parameters",                          \
-			"FSDP moves parameters, gradients and optimizer state together"},          \
-		ATTENTION_BESIDE,                                                                  \
-		{"optimizer", SAYS_KEY, "adamw-fused adamw-foreach sgd *>adamw-foreach",           \
-			"adamw_torch is PyTorch's foreach implementation"},                        \
-		{"seq_len", SAYS_BESIDE, NULL, "tokens in a sequence, of the tokenized data set"}, \
-		{"micro_batch", SAYS_KEY, NULL, NULL}, {"grad_accum", SAYS_KEY, NULL, NULL},       \
-		{"sync_each_micro_batch", SAYS_KEY, NULL, NULL},                                   \
-	{                                                                                          \
-		"clip", SAYS_KEY, NULL, NULL                                                       \
-	}
+	{KNOB_ACTIVATION_CHECKPOINTING, IN_FILE, "none full *>full",                               \
+		"the Trainer checkpoints every block whole"},                                      \
+		MASTER_FP32, REDUCE_AS_PARAMETERS, FSDP_OFFLOAD, ATTENTION_IN_SCRIPT, TORCH_ADAMW, \
+		{KNOB_SEQ_LEN, ELSEWHERE, NULL,                                                    \
+			"tokens in a sequence, of the tokenized data set"},                        \
+		OUTSIDE_OF_FILES
 
 static const struct export_rule fsdp2_rules[] = {
-	{"strategy", SAYS_KEY,
-		"HYBRID_SHARD>FULL_SHARD HYBRID_SHARD_ZERO2>SHARD_GRAD_OP " ZERO_AS_FSDP,
+	{KNOB_STRATEGY, IN_FILE, GROUPS_AS_FLAT,
 		"the file has no mesh; `accelerate launch --use_parallelism_config "
 		"--parallelism_config_dp_replicate_size N --parallelism_config_dp_shard_size M` "
 		"gives one"},
-	{"runtime", SAYS_ALWAYS, "pytorch-ddp *>pytorch-fsdp2", "this is the Trainer's FSDP2"},
-	{"reshard_after_forward", SAYS_KEY, "true false *>true",
+	{KNOB_RUNTIME, FIXED, "pytorch-ddp *>pytorch-fsdp2", "this is the Trainer's FSDP2"},
+	{KNOB_RESHARD_AFTER_FORWARD, IN_FILE, "true false *>true",
 		"the Trainer takes true or false, no group size"},
-	FSDP2_ALWAYS,
+	FSDP2_PREFETCH,
+	FSDP2_FORWARD,
+	FSDP2_LIMITER,
 	TRAINER_COMMON,
-	LOSS_BESIDE,
-	ENVIRONMENT_BESIDE,
-	{NULL, SAYS_KEY, NULL, NULL},
 };
 
 static const struct export_rule fsdp1_rules[] = {
-	{"strategy", SAYS_KEY, ZERO_AS_FSDP, "FSDP1 is the nearest"},
-	{"runtime", SAYS_ALWAYS, "pytorch-ddp pytorch-fsdp1 *>pytorch-fsdp1",
+	{KNOB_STRATEGY, IN_FILE, ZERO_AS_FSDP, "FSDP1 is the nearest"},
+	{KNOB_RUNTIME, FIXED, "pytorch-ddp pytorch-fsdp1 *>pytorch-fsdp1",
 		"this is the Trainer's FSDP1"},
-	{"shard_group", SAYS_ALWAYS, "*>@node", "the Trainer's FSDP1 shards inside each node"},
-	{"reshard_after_forward", SAYS_KEY, "true false *>true", "FSDP1 knows no group sizes"},
-	{"prefetch", SAYS_KEY, NULL, NULL},
-	{"forward_prefetch", SAYS_KEY, NULL, NULL},
-	{"limit_all_gathers", SAYS_KEY, NULL, NULL},
+	{KNOB_SHARD_GROUP, FIXED, "*>@node", "the Trainer's FSDP1 shards inside each node"},
+	FSDP1_RESHARD,
 	TRAINER_COMMON,
-	LOSS_BESIDE,
-	ENVIRONMENT_BESIDE,
-	{NULL, SAYS_KEY, NULL, NULL},
 };
 
-static void write_wrap(struct exporting *exporting, struct writer *writer)
-{
-	int64_t least = export_min_parameters(exporting);
-	bool blocks = export_wraps_blocks(exporting);
-	const char *block = blocks ? export_class(exporting) : NULL;
+/* --- keys: the whole arguments, or fsdp_config alone ---------------------------------------- */
 
-	writer_string(writer, "auto_wrap_policy",
-		least > 0 ? "SIZE_BASED_WRAP"
-		: blocks  ? "TRANSFORMER_BASED_WRAP"
-			  : "NO_WRAP");
-	if (least > 0)
-		writer_int(writer, "min_num_params", least);
-	if (block == NULL)
-		return;
-	writer_begin_list(writer, "transformer_layer_cls_to_wrap");
-	writer_string(writer, NULL, block);
-	writer_end_list(writer);
+static const char *is_fsdp(struct exporting *exporting)
+{
+	return export_is_sharded(exporting) ? "true" : "false";
 }
 
-static void lower(char *to, size_t size, const char *from)
+static const char *strategy(struct exporting *exporting)
 {
-	size_t i = 0;
+	char *name = arena_strdup(exporting->arena, strategy_names[exporting->plan->strategy]);
 
-	for (; from[i] != '\0' && i + 1 < size; i++)
-		to[i] = (char)(from[i] >= 'A' && from[i] <= 'Z' ? from[i] - 'A' + 'a' : from[i]);
-	to[i] = '\0';
+	for (char *c = name; *c != '\0'; c++)
+		*c = (char)(*c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c);
+	return name;
 }
-
-static void write_fsdp1_keys(const struct plan *plan, struct writer *writer)
-{
-	static const char *const prefetches[] = {"NO_PREFETCH", "BACKWARD_PRE", "BACKWARD_POST"};
-	char strategy[32];
-
-	lower(strategy, sizeof(strategy), strategy_names[plan->strategy]);
-	writer_string(writer, "reshard_after_forward", strategy);
-	writer_string(writer, "backward_prefetch", prefetches[plan->prefetch]);
-	writer_bool(writer, "forward_prefetch", plan->forward_prefetch);
-	writer_bool(writer, "limit_all_gathers", plan->limit_all_gathers);
-	writer_bool(writer, "use_orig_params", true);
-	writer_bool(writer, "sync_module_states", true);
-}
-
-static void write_fsdp(struct exporting *exporting, bool fsdp2, struct writer *writer)
-{
-	const struct plan *plan = exporting->plan;
-
-	writer_begin_map(writer, "fsdp_config");
-	writer_int(writer, "version", fsdp2 ? 2 : 1);
-	if (fsdp2)
-		writer_bool(writer, "reshard_after_forward",
-			strcmp(plan->reshard_after_forward, "false") != 0);
-	else
-		write_fsdp1_keys(plan, writer);
-	write_wrap(exporting, writer);
-	writer_bool(writer, "cpu_offload", plan_offloads_any(plan));
-	writer_bool(writer, "cpu_ram_efficient_loading", true);
-	writer_string(writer, "state_dict_type", "SHARDED_STATE_DICT");
-	writer_bool(writer, "activation_checkpointing", export_checkpoints(exporting));
-	writer_end_map(writer);
-}
-
-static void write_synchronisation(const struct plan *plan, struct writer *writer)
-{
-	if (plan->grad_accum == 1)
-		return;
-	writer_begin_map(writer, "accelerator_config");
-	writer_begin_map(writer, "gradient_accumulation_kwargs");
-	writer_bool(writer, "sync_each_batch", plan->sync_each_micro_batch);
-	writer_end_map(writer);
-	writer_end_map(writer);
-}
-
-static void write_file(struct exporting *exporting, bool fsdp2)
-{
-	static const char *const optimizers[] = {
-		"adamw_torch_fused", "adamw_torch", "adamw_torch", "sgd"};
-	const struct plan *plan = exporting->plan;
-	struct writer writer;
-
-	writer_init(&writer, exporting->text, WRITER_JSON);
-	writer_string(&writer, "output_dir", "output");
-	writer_int(&writer, "per_device_train_batch_size", plan->micro_batch);
-	writer_int(&writer, "gradient_accumulation_steps", plan->grad_accum);
-	writer_bool(&writer, "bf16", plan->param_dtype == DTYPE_BF16);
-	writer_bool(&writer, "fp16", plan->param_dtype == DTYPE_FP16);
-	writer_string(&writer, "optim", optimizers[plan->optimizer]);
-	writer_number(&writer, "max_grad_norm", plan->clip);
-	writer_bool(&writer, "torch_compile", plan->compile);
-	write_synchronisation(plan, &writer);
-	writer_bool(&writer, "fsdp", export_is_sharded(exporting));
-	if (export_is_sharded(exporting))
-		write_fsdp(exporting, fsdp2, &writer);
-	else
-		writer_bool(&writer, "gradient_checkpointing", export_checkpoints(exporting));
-	writer_finish(&writer);
-}
-
-static void write_fsdp2_file(struct exporting *exporting)
-{
-	write_file(exporting, true);
-}
-
-static void write_fsdp1_file(struct exporting *exporting)
-{
-	write_file(exporting, false);
-}
-
-/* --- import: the whole arguments, or fsdp_config alone ------------------------------------ */
 
 /* A key of fsdp_config, wherever the file has it. */
-#define EITHER(name, kind, option, values)                                                         \
-	{"fsdp_config." name, kind, option, values},                                               \
-		{"fsdp_config.fsdp_" name, kind, option, values},                                  \
+#define FSDP(name, kind, knob, words, when, ...)                                                   \
+	{"fsdp_config." name, kind, knob, words, IF_SHARDED | (when), __VA_ARGS__},                \
+		{"fsdp_config.fsdp_" name, kind, knob, words, ONLY_READ | (when)},                 \
 	{                                                                                          \
-		name, kind, option, values                                                         \
+		name, kind, knob, words, ONLY_READ | (when)                                        \
 	}
+#define FSDP_PLAIN(name, value, when) FSDP(name, KEY_PLAIN, NO_KNOB, value, when, NULL)
 
-static const struct import_key keys[] = {
-	{"per_device_train_batch_size", IMPORT_COUNT, "micro-batch", NULL},
-	{"gradient_accumulation_steps", IMPORT_COUNT, "grad-accum", NULL},
-	{"max_grad_norm", IMPORT_NUMBER, "clip", NULL},
-	{"optim", IMPORT_WORD, "optimizer",
-		"adamw_torch_fused>adamw-fused adamw_torch>adamw-foreach sgd"},
-	{"torch_compile", IMPORT_SWITCH, "compile", NULL},
-	{"accelerator_config.gradient_accumulation_kwargs.sync_each_batch", IMPORT_SWITCH,
-		"sync-each-micro-batch", NULL},
-	{"accelerator_config.*", IMPORT_PLAIN, NULL, NULL},
-	{"bf16", IMPORT_READ, NULL, NULL},
-	{"fp16", IMPORT_READ, NULL, NULL},
-	{"fsdp", IMPORT_READ, NULL, NULL},
-	{"gradient_checkpointing", IMPORT_READ, NULL, NULL},
-	EITHER("version", IMPORT_READ, NULL, NULL),
-	EITHER("reshard_after_forward", IMPORT_READ, NULL, NULL),
-	EITHER("auto_wrap_policy", IMPORT_READ, NULL, NULL),
-	EITHER("transformer_layer_cls_to_wrap*", IMPORT_READ, NULL, NULL),
-	EITHER("min_num_params", IMPORT_READ, NULL, NULL),
-	EITHER("backward_prefetch", IMPORT_READ, NULL, NULL),
-	EITHER("forward_prefetch", IMPORT_READ, NULL, NULL),
-	EITHER("limit_all_gathers", IMPORT_READ, NULL, NULL),
-	EITHER("cpu_offload", IMPORT_READ, NULL, NULL),
-	EITHER("activation_checkpointing", IMPORT_READ, NULL, NULL),
-	EITHER("use_orig_params", IMPORT_PLAIN, NULL, NULL),
-	EITHER("sync_module_states", IMPORT_PLAIN, NULL, NULL),
-	EITHER("cpu_ram_efficient_loading", IMPORT_PLAIN, NULL, NULL),
-	EITHER("state_dict_type", IMPORT_PLAIN, NULL, NULL),
-	EITHER("xla*", IMPORT_UNPRICED, NULL, NULL),
-	{"output_dir", IMPORT_PLAIN, NULL, NULL},
-	{"tf32", IMPORT_PLAIN, NULL, NULL},
-	{"learning_rate", IMPORT_PLAIN, NULL, NULL},
-	{"weight_decay", IMPORT_PLAIN, NULL, NULL},
-	{"adam_*", IMPORT_PLAIN, NULL, NULL},
-	{"lr_scheduler*", IMPORT_PLAIN, NULL, NULL},
-	{"warmup_*", IMPORT_PLAIN, NULL, NULL},
-	{"logging_*", IMPORT_PLAIN, NULL, NULL},
-	{"save_*", IMPORT_PLAIN, NULL, NULL},
-	{"eval_*", IMPORT_PLAIN, NULL, NULL},
-	{"max_steps", IMPORT_PLAIN, NULL, NULL},
-	{"num_train_epochs", IMPORT_PLAIN, NULL, NULL},
-	{"seed", IMPORT_PLAIN, NULL, NULL},
-	{"report_to*", IMPORT_PLAIN, NULL, NULL},
-	{"deepspeed*", IMPORT_UNPRICED, NULL, NULL},
-	{NULL, IMPORT_PLAIN, NULL, NULL},
+static const struct config_key keys[] = {
+	{"output_dir", KEY_PLAIN, NO_KNOB, "output"},
+	{"per_device_train_batch_size", KEY_COUNT, KNOB_MICRO_BATCH},
+	{"gradient_accumulation_steps", KEY_COUNT, KNOB_GRAD_ACCUM},
+	{"bf16", KEY_READ, KNOB_PARAM_DTYPE, "true>bf16 false>fp16 false>fp32"},
+	{"fp16", KEY_READ, KNOB_PARAM_DTYPE, "true>fp16 false>bf16 false>fp32"},
+	{"optim", KEY_WORD, KNOB_OPTIMIZER, TORCH_OPTIMIZERS},
+	{"max_grad_norm", KEY_NUMBER, KNOB_CLIP},
+	{"torch_compile", KEY_SWITCH, KNOB_COMPILE},
+	{"accelerator_config.gradient_accumulation_kwargs.sync_each_batch", KEY_SWITCH,
+		KNOB_SYNC_EACH_MICRO_BATCH, NULL, IF_ACCUMULATED},
+	{"fsdp", KEY_READ, NO_KNOB, NULL, 0, is_fsdp},
+	FSDP("version", KEY_READ, NO_KNOB, NULL, 0, value_fsdp_version),
+	FSDP("reshard_after_forward", KEY_READ, KNOB_RESHARD_AFTER_FORWARD, NULL, IF_FSDP2, NULL),
+	{"fsdp_config.reshard_after_forward", KEY_READ, KNOB_STRATEGY, NULL, IF_SHARDED | IF_FSDP1,
+		strategy},
+	FSDP("backward_prefetch", KEY_READ, KNOB_PREFETCH,
+		"BACKWARD_PRE>pre BACKWARD_POST>post NO_PREFETCH>none", IF_FSDP1, NULL),
+	FSDP("forward_prefetch", KEY_READ, KNOB_FORWARD_PREFETCH, NULL, IF_FSDP1, NULL),
+	FSDP("limit_all_gathers", KEY_READ, KNOB_LIMIT_ALL_GATHERS, NULL, IF_FSDP1, NULL),
+	FSDP_PLAIN("use_orig_params", "true", IF_FSDP1),
+	FSDP_PLAIN("sync_module_states", "true", IF_FSDP1),
+	FSDP("auto_wrap_policy", KEY_READ, KNOB_WRAP, NULL, 0, value_wrap_policy),
+	FSDP("min_num_params", KEY_READ, NO_KNOB, NULL, 0, value_wrap_least),
+	{"fsdp_config.transformer_layer_cls_to_wrap[]", KEY_READ, NO_KNOB, NULL, IF_SHARDED,
+		value_wrap_class},
+	FSDP("transformer_layer_cls_to_wrap*", KEY_READ, NO_KNOB, NULL, ONLY_READ, NULL),
+	FSDP("cpu_offload", KEY_READ, KNOB_CPU_OFFLOAD, PARAMETERS_OR_NONE, 0, NULL),
+	FSDP_PLAIN("cpu_ram_efficient_loading", "true", 0),
+	FSDP_PLAIN("state_dict_type", "SHARDED_STATE_DICT", 0),
+	FSDP("activation_checkpointing", KEY_READ, KNOB_ACTIVATION_CHECKPOINTING, FULL_OR_NONE, 0,
+		NULL),
+	{"gradient_checkpointing", KEY_READ, KNOB_ACTIVATION_CHECKPOINTING, FULL_OR_NONE,
+		IF_REPLICATED},
+	{NULL},
 };
+static const char unpriced[] = "fsdp_config.xla* fsdp_config.fsdp_xla* xla* deepspeed*";
+static const char plain[] =
+	"accelerator_config.* tf32 learning_rate weight_decay adam_* lr_scheduler* warmup_* "
+	"logging_* save_* eval_* max_steps num_train_epochs seed report_to*";
+
+/* --- import -------------------------------------------------------------------------------- */
 
 /* Where the file has a key of fsdp_config. */
 static const char *place(const struct importing *importing, const char *name)
@@ -237,41 +121,20 @@ static const char *place(const struct importing *importing, const char *name)
 	return arena_printf(importing->arena, "fsdp_config.%s", name);
 }
 
-static bool set_switch(struct importing *importing, const char *name, const char *option,
-	bool otherwise, const char *on, const char *off, struct error *error)
+static bool read_key(
+	struct importing *importing, const char *name, const char *otherwise, struct error *error)
 {
-	const char *path = place(importing, name);
-	bool value, said = import_find(importing, path) != NULL;
-
-	if (!import_switch(importing, path, &value, otherwise, error))
-		return false;
-	import_set(importing, option, value ? on : off, said ? path : NULL);
-	return true;
+	return import_key(importing, place(importing, name), otherwise, error);
 }
 
 static bool finish_fsdp1(struct importing *importing, struct error *error)
 {
-	const char *path = place(importing, "backward_prefetch");
-	const char *prefetch = import_text(importing, path, "NO_PREFETCH");
-	bool pre = strcasecmp(prefetch, "BACKWARD_PRE") == 0;
-	bool post = strcasecmp(prefetch, "BACKWARD_POST") == 0;
-
-	if (!pre && !post && strcasecmp(prefetch, "NO_PREFETCH") != 0)
-		return import_fail(importing, path, error,
-			"expected backward_pre, backward_post or no_prefetch, got \"%.40s\"",
-			prefetch);
-	import_set(importing, "runtime", "pytorch-fsdp1", NULL);
-	import_set(importing, "prefetch",
-		pre    ? "pre"
-		: post ? "post"
-		       : "none",
-		import_find(importing, path) != NULL ? path : NULL);
-	return import_fsdp1_strategy(importing, place(importing, "reshard_after_forward"),
+	import_set(importing, KNOB_RUNTIME, "pytorch-fsdp1", NULL);
+	return read_key(importing, "backward_prefetch", "none", error) &&
+	       import_fsdp1_strategy(importing, place(importing, "reshard_after_forward"),
 		       import_text(importing, "fsdp", "FULL_SHARD"), error) &&
-	       set_switch(importing, "forward_prefetch", "forward-prefetch", false, "on", "off",
-		       error) &&
-	       set_switch(importing, "limit_all_gathers", "limit-all-gathers", true, "on", "off",
-		       error);
+	       read_key(importing, "forward_prefetch", "off", error) &&
+	       read_key(importing, "limit_all_gathers", "on", error);
 }
 
 static bool finish_fsdp2(struct importing *importing, struct error *error)
@@ -297,9 +160,9 @@ static bool finish_dtype(struct importing *importing, struct error *error)
 	if (!said)
 		return true; /* fsdp_config alone: the precision is not in this file */
 	const char *dtype = bf16 ? "bf16" : fp16 ? "fp16" : "fp32";
-	import_set(importing, "param-dtype", dtype, bf16 || !fp16 ? "bf16" : "fp16");
-	import_set(importing, "reduce-dtype", dtype, NULL);
-	import_set(importing, "master-dtype", "fp32", NULL);
+	import_set(importing, KNOB_PARAM_DTYPE, dtype, bf16 || !fp16 ? "bf16" : "fp16");
+	import_set(importing, KNOB_REDUCE_DTYPE, dtype, NULL);
+	import_set(importing, KNOB_MASTER_DTYPE, "fp32", NULL);
 	return true;
 }
 
@@ -313,17 +176,15 @@ static bool finish_sharded(struct importing *importing, struct error *error)
 		!import_wrap(importing, place(importing, "auto_wrap_policy"),
 			place(importing, "transformer_layer_cls_to_wrap*"),
 			place(importing, "min_num_params"), "TRANSFORMER_BASED_WRAP", error) ||
-		!set_switch(importing, "cpu_offload", "cpu-offload", false, "parameters", "none",
-			error) ||
-		!set_switch(importing, "activation_checkpointing", "activation-checkpointing",
-			false, "full", "none", error))
+		!read_key(importing, "cpu_offload", "none", error) ||
+		!read_key(importing, "activation_checkpointing", "none", error))
 		return false;
 	if (import_is(importing, "gradient_checkpointing", "true")) {
-		import_set(importing, "activation-checkpointing", "full", "gradient_checkpointing");
+		import_set(
+			importing, KNOB_ACTIVATION_CHECKPOINTING, "full", "gradient_checkpointing");
 		import_note(importing, "gradient_checkpointing",
 			"gathers once more than fsdp_config.activation_checkpointing would; that "
-			"is "
-			"not predicted");
+			"is not predicted");
 	}
 	return true;
 }
@@ -338,10 +199,9 @@ static bool finish(struct importing *importing, struct error *error)
 		return false;
 	if (strcmp(fsdp, "false") != 0 && fsdp[0] != '\0')
 		return finish_sharded(importing, error);
-	import_set(importing, "runtime", "pytorch-ddp", NULL);
-	import_set(importing, "strategy", "NO_SHARD", NULL);
-	return set_switch(importing, "gradient_checkpointing", "activation-checkpointing", false,
-		"full", "none", error);
+	import_set(importing, KNOB_RUNTIME, "pytorch-ddp", NULL);
+	import_set(importing, KNOB_STRATEGY, "NO_SHARD", NULL);
+	return import_key(importing, "gradient_checkpointing", "none", error);
 }
 
 static int recognizes(const struct source *source)
@@ -374,8 +234,8 @@ static int recognizes_fsdp1(const struct source *source)
 	return 0;
 }
 
-static const struct import_format fsdp2_import = {recognizes, keys, finish};
-static const struct import_format fsdp1_import = {recognizes_fsdp1, keys, finish};
+static const struct config_format fsdp2_format = {recognizes, keys, plain, unpriced, finish};
+static const struct config_format fsdp1_format = {recognizes_fsdp1, keys, plain, unpriced, finish};
 
 const struct export_target export_trainer_fsdp2 = {
 	.name = "hf-trainer",
@@ -387,8 +247,7 @@ const struct export_target export_trainer_fsdp2 = {
 	.wraps_apart = true,
 	.rules = fsdp2_rules,
 	.launch = "torchrun --nnodes %n --nproc-per-node %g train.py %f",
-	.write = write_fsdp2_file,
-	.import = &fsdp2_import,
+	.format = &fsdp2_format,
 };
 
 const struct export_target export_trainer_fsdp1 = {
@@ -400,6 +259,5 @@ const struct export_target export_trainer_fsdp1 = {
 	.wraps = "block model size:*",
 	.rules = fsdp1_rules,
 	.launch = "torchrun --nnodes %n --nproc-per-node %g train.py %f",
-	.write = write_fsdp1_file,
-	.import = &fsdp1_import,
+	.format = &fsdp1_format,
 };

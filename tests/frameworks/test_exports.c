@@ -87,15 +87,6 @@ static const char *value_of(struct arena *arena, const struct plan *plan, const 
 	return knob_text(knob_find(knob), plan, arena);
 }
 
-static const struct export_rule *rule_of(const struct export_target *target, const char *knob)
-{
-	for (const struct export_rule *rule = target->rules; rule->knob != NULL; rule++) {
-		if (strcmp(rule->knob, knob) == 0)
-			return rule;
-	}
-	return NULL;
-}
-
 static bool has_note(const struct trip *trip, const char *knob)
 {
 	for (int i = 0; i < trip->exported.n_notes; i++) {
@@ -125,7 +116,7 @@ static bool is_beside(const struct trip *trip, const char *knob)
 {
 	for (int i = 0; i < trip->exported.n_notes; i++) {
 		const struct export_note *note = &trip->exported.notes[i];
-		if (strcmp(note->knob, knob) == 0 && note->saying == SAYS_BESIDE)
+		if (strcmp(note->knob, knob) == 0 && note->elsewhere)
 			return true;
 	}
 	return false;
@@ -136,12 +127,12 @@ static void add_beside(const struct trip *trip, struct question *question)
 {
 	for (int id = 0; id < KNOB_IN_MESH; id++) {
 		const struct field *field = &knob_table[id].field;
-		const struct export_rule *rule = rule_of(trip->target, field->name);
+		enum expressed expressed;
 		const char *value = value_of(trip->arena, &trip->exported.plan, field->name);
 		bool quoted = value[0] == '"';
-		bool said = rule != NULL && rule->saying != SAYS_BESIDE &&
-			    !is_beside(trip, field->name);
-		if (said || strcmp(field->name, "global_batch") == 0)
+		bool in_file = target_expresses(trip->target, (enum knob_id)id, &expressed) &&
+			       expressed != ELSEWHERE && !is_beside(trip, field->name);
+		if (in_file || strcmp(field->name, "global_batch") == 0)
 			continue;
 		assert_true(question_set_by_name(question, field->name, field->name,
 			arena_strndup(trip->arena, value + quoted, strlen(value) - 2 * quoted),

@@ -1,0 +1,531 @@
+/* torchtitan, three ways: the Python function that returns a Trainer.Config (since 2026-02-23), the
+ * frozen command-line flags, and the TOML file of before.
+ *
+ * Keys: torchtitan (torchtitan/config/configs.py, components/optimizer, distributed/
+ * activation_checkpoint.py), and config/job_config.py as of the commit before 9810191bb. Batches
+ * are counted in tokens now. "default" reshards every block but the last; "never" none. Gradients
+ * are reduced in fp32 after every micro-batch. */
+#include <string.h>
+
+#include "frameworks/targets/shared.h"
+
+static const struct export_rule rules[] = {
+	{KNOB_STRATEGY, IN_FILE, ZERO_AS_FSDP, "FSDP2 is the nearest"},
+	{KNOB_RUNTIME, FIXED, "pytorch-ddp *>pytorch-fsdp2", "torchtitan is FSDP2"},
+	{KNOB_RESHARD_AFTER_FORWARD, IN_FILE, "true false *>true",
+		"torchtitan takes default, always or never, no group size"},
+	FSDP2_PREFETCH,
+	FSDP2_FORWARD,
+	FSDP2_LIMITER,
+	{KNOB_ACTIVATION_CHECKPOINTING, IN_FILE, "none selective full *>full",
+		"one policy for all blocks"},
+	{KNOB_ATTENTION, ELSEWHERE, NULL, "model_registry(flavor, attn_backend=...)"},
+	{KNOB_PARAM_DTYPE, IN_FILE, "bf16 fp32 fp16>bf16", "mixed_precision_param has no float16"},
+	{KNOB_MASTER_DTYPE, IN_FILE, "bf16 fp32 fp16>bf16", "training.dtype has no float16"},
+	{KNOB_REDUCE_DTYPE, FIXED, "*>fp32", "mixed_precision_reduce can only be float32"},
+	{KNOB_OPTIMIZER, IN_FILE, "sgd>adamw-foreach", "torchtitan's optimizer is AdamW"},
+	FSDP_OFFLOAD,
+	{KNOB_WRAP, IN_FILE},
+	{KNOB_MICRO_BATCH, IN_FILE},
+	{KNOB_GRAD_ACCUM, IN_FILE},
+	{KNOB_SYNC_EACH_MICRO_BATCH, FIXED, "*>true", "torchtitan reduces after every micro-batch"},
+	OUTSIDE_OF_FILES,
+};
+
+/* Configurations that torchtitan ships, by the shape of their model; our name of it. */
+static const struct {
+	const char *module, *config, *flavor, *family, *model;
+	int64_t layers, hidden, vocab;
+} flavors[] = {
+	{"llama3", "llama3_8b", "8B", "llama", "llama-3.1-8b", 32, 4096, 128256},
+	{"llama3", "llama3_70b", "70B", "llama", "llama-3.1-70b", 80, 8192, 128256},
+	{"llama3", "llama3_405b", "405B", "llama", "llama-3.1-405b", 126, 16384, 128256},
+	{"qwen3", "qwen3_0_6b", "0.6B", "qwen3", "qwen3-0.6b", 28, 1024, 151936},
+	{"qwen3", "qwen3_1_7b", "1.7B", "qwen3", "qwen3-1.7b", 28, 2048, 151936},
+	{"qwen3", "qwen3_14b", "14B", "qwen3", "qwen3-14b", 40, 5120, 151936},
+	{"qwen3", "qwen3_32b", "32B", "qwen3", "qwen3-32b", 64, 5120, 151936},
+};
+
+/* -1: torchtitan has no such model. */
+static int find_flavor(const struct exporting *exporting)
+{
+	const struct architecture *model = &exporting->model->architecture;
+
+	for (int i = 0; i < COUNT_OF(flavors); i++) {
+		if (strcmp(flavors[i].family, model_family_names[model->family]) == 0 &&
+			flavors[i].layers == model->layers && flavors[i].hidden == model->hidden &&
+			flavors[i].vocab == model->vocab)
+			return i;
+	}
+	return -1;
+}
+
+/* The first one stands in for what is not there. */
+static int flavor_of(const struct exporting *exporting)
+{
+	int found = find_flavor(exporting);
+
+	return found < 0 ? 0 : found;
+}
+
+static void note_flavor(struct exporting *exporting)
+{
+	if (find_flavor(exporting) < 0)
+		export_note_elsewhere(exporting, "model",
+			"torchtitan ships no configuration of this shape: put your model in the "
+			"place of %s",
+			flavors[0].config);
+}
+
+/* --- values --------------------------------------------------------------------------------- */
+
+static const char *clip(struct exporting *exporting)
+{
+	const struct export_target *target = exporting->target;
+	const char *unlimited = target->syntax == SYNTAX_PYTHON ? "float(\"inf\")" : "inf";
+
+	return exporting->plan->clip > 0 ? export_knob(exporting->plan, KNOB_CLIP, exporting->arena)
+					 : unlimited;
+}
+
+static const char *reshard(struct exporting *exporting)
+{
+	return strcmp(exporting->plan->reshard_after_forward, "false") == 0 &&
+			       export_is_sharded(exporting)
+		       ? "never"
+		       : "default";
+}
+
+static const char *tokens(struct exporting *exporting, int64_t sequences)
+{
+	return arena_printf(
+		exporting->arena, "%lld", (long long)(sequences * exporting->plan->seq_len));
+}
+
+static const char *micro_tokens(struct exporting *exporting)
+{
+	return tokens(exporting, exporting->plan->micro_batch);
+}
+
+static const char *step_tokens(struct exporting *exporting)
+{
+	return tokens(exporting, exporting->plan->global_batch);
+}
+
+static const char *toml_module(struct exporting *exporting)
+{
+	return flavors[flavor_of(exporting)].module;
+}
+
+static const char *toml_flavor(struct exporting *exporting)
+{
+	return flavors[flavor_of(exporting)].flavor;
+}
+
+static const char *selective(struct exporting *exporting)
+{
+	return strcmp(exporting->plan->activation_checkpointing, "selective") == 0 ? "op" : NULL;
+}
+
+/* --- keys ----------------------------------------------------------------------------------- */
+
+#define TITAN_DTYPES "bfloat16>bf16 float32>fp32"
+#define OPTIMIZERS   "fused*>adamw-fused foreach>adamw-foreach for-loop>adamw"
+
+#define MESH_KEYS(prefix, written)                                                                 \
+	{prefix "data_parallel_replicate_degree", KEY_READ, NO_KNOB, NULL, written,                \
+		value_replicas},                                                                   \
+		{prefix "data_parallel_shard_degree", KEY_READ, KNOB_SHARD_GROUP, NULL, written},  \
+	{                                                                                          \
+		prefix "fsdp_reshard_after_forward", KEY_READ, KNOB_STRATEGY, NULL, written,       \
+			reshard                                                                    \
+	}
+#define DEGREES(prefix, one)                                                                       \
+	{prefix "tensor_parallel_degree", KEY_ONE, NO_KNOB, one},                                  \
+		{prefix "pipeline_parallel_degree", KEY_ONE, NO_KNOB, one},                        \
+		{prefix "context_parallel_degree", KEY_ONE, NO_KNOB, one},                         \
+		{prefix "expert_parallel_degree", KEY_ONE, NO_KNOB},                               \
+	{                                                                                          \
+		prefix "expert_tensor_parallel_degree", KEY_ONE, NO_KNOB                           \
+	}
+#define PLAIN_DEGREES(prefix)                                                                      \
+	{prefix "enable_fsdp_symm_mem", KEY_UNPRICED, NO_KNOB},                                    \
+		{prefix "pipeline_*", KEY_PLAIN, NO_KNOB},                                         \
+		{prefix "context_*", KEY_PLAIN, NO_KNOB},                                          \
+		{prefix "num_pp_microbatches", KEY_PLAIN, NO_KNOB},                                \
+		{prefix "spmd_backend", KEY_PLAIN, NO_KNOB},                                       \
+		{prefix "enable_*", KEY_PLAIN, NO_KNOB},                                           \
+	{                                                                                          \
+		prefix "module_fqns_*", KEY_PLAIN, NO_KNOB                                         \
+	}
+/* Batches in tokens, and in sequences as before 2026-02-23. */
+#define TOKEN_KEYS(prefix, written)                                                                \
+	{prefix "num_tokens_per_microbatch_per_dp_rank", KEY_READ, NO_KNOB, NULL, written,         \
+		micro_tokens},                                                                     \
+		{prefix "num_tokens_per_train_step", KEY_READ, NO_KNOB, NULL, written,             \
+			step_tokens},                                                              \
+	{                                                                                          \
+		prefix "max_context_length", KEY_COUNT, KNOB_SEQ_LEN, NULL, written                \
+	}
+#define SEQUENCE_KEYS(prefix, written)                                                             \
+	{prefix "local_batch_size", KEY_COUNT, KNOB_MICRO_BATCH, NULL, written},                   \
+		{prefix "global_batch_size", KEY_READ, KNOB_GLOBAL_BATCH, NULL, written},          \
+	{                                                                                          \
+		prefix "seq_len", KEY_COUNT, KNOB_SEQ_LEN, NULL, written                           \
+	}
+#define TRAINING_KEYS(prefix, written)                                                             \
+	{prefix "max_norm", KEY_NUMBER, KNOB_CLIP, NULL, written, clip},                           \
+		{prefix "dtype", KEY_WORD, KNOB_MASTER_DTYPE, TITAN_DTYPES, written},              \
+		{prefix "mixed_precision_param", KEY_WORD, KNOB_PARAM_DTYPE, TITAN_DTYPES,         \
+			written},                                                                  \
+		{prefix "mixed_precision_reduce", KEY_WORD, KNOB_REDUCE_DTYPE, TITAN_DTYPES,       \
+			written},                                                                  \
+	{                                                                                          \
+		prefix "enable_cpu_offload", KEY_WORD, KNOB_CPU_OFFLOAD, PARAMETERS_OR_NONE,       \
+			written                                                                    \
+	}
+
+static const struct config_key python_keys[] = {
+	MESH_KEYS("parallelism.", 0),
+	DEGREES("parallelism.", NULL),
+	PLAIN_DEGREES("parallelism."),
+	MESH_KEYS("ParallelismConfig.", ONLY_READ),
+	DEGREES("ParallelismConfig.", NULL),
+	PLAIN_DEGREES("ParallelismConfig."),
+	TOKEN_KEYS("training.", 0),
+	SEQUENCE_KEYS("training.", ONLY_READ),
+	TRAINING_KEYS("training.", 0),
+	TOKEN_KEYS("TrainingConfig.", ONLY_READ),
+	SEQUENCE_KEYS("TrainingConfig.", ONLY_READ),
+	TRAINING_KEYS("TrainingConfig.", ONLY_READ),
+	{"optimizer.implementation", KEY_WORD, KNOB_OPTIMIZER, OPTIMIZERS},
+	{"compile.enable", KEY_SWITCH, KNOB_COMPILE},
+	{"CompileConfig.enable", KEY_SWITCH, KNOB_COMPILE, NULL, ONLY_READ},
+	{NULL},
+};
+
+static const struct config_key flag_keys[] = {
+	MESH_KEYS("parallelism.", 0),
+	DEGREES("parallelism.", NULL),
+	PLAIN_DEGREES("parallelism."),
+	TOKEN_KEYS("training.", 0),
+	SEQUENCE_KEYS("training.", ONLY_READ),
+	TRAINING_KEYS("training.", 0),
+	{"optimizer.implementation", KEY_WORD, KNOB_OPTIMIZER, OPTIMIZERS},
+	{"compile.enable", KEY_SWITCH, KNOB_COMPILE},
+	{NULL},
+};
+
+static const struct config_key toml_keys[] = {
+	{"model.name", KEY_READ, NO_KNOB, NULL, AS_STRING, toml_module},
+	{"model.flavor", KEY_READ, NO_KNOB, NULL, AS_STRING, toml_flavor},
+	SEQUENCE_KEYS("training.", 0),
+	TRAINING_KEYS("training.", 0),
+	TOKEN_KEYS("training.", ONLY_READ),
+	{"optimizer.name", KEY_PLAIN, NO_KNOB, "AdamW"},
+	{"optimizer.implementation", KEY_WORD, KNOB_OPTIMIZER, OPTIMIZERS},
+	MESH_KEYS("parallelism.", 0),
+	DEGREES("parallelism.", "1"),
+	PLAIN_DEGREES("parallelism."),
+	{"activation_checkpoint.mode", KEY_READ, KNOB_ACTIVATION_CHECKPOINTING},
+	{"activation_checkpoint.selective_ac_option", KEY_READ, NO_KNOB, NULL, 0, selective},
+	{"compile.enable", KEY_SWITCH, KNOB_COMPILE},
+	{NULL},
+};
+static const char unpriced[] = "optimizer.early_step_in_backward model.converters*";
+static const char plain[] =
+	"training.* optimizer.* compile.* activation-checkpoint activation_checkpoint.* model.* "
+	"quantize.* job.* profiling.* metrics.* lr_scheduler.* checkpoint.* comm.* validation.* "
+	"debug.*";
+
+/* --- writing -------------------------------------------------------------------------------- */
+
+static const char *checkpointing_of(struct exporting *exporting)
+{
+	return export_knob(exporting->plan, KNOB_ACTIVATION_CHECKPOINTING, exporting->arena);
+}
+
+static void write_python(struct exporting *exporting)
+{
+	const char *module = flavors[flavor_of(exporting)].module;
+	const char *config = flavors[flavor_of(exporting)].config;
+	const char *checkpointing = checkpointing_of(exporting);
+	const char *policy = strcmp(checkpointing, "full") == 0        ? "FullAC"
+			     : strcmp(checkpointing, "selective") == 0 ? "SelectiveAC"
+								       : NULL;
+	struct settings settings;
+	struct text *text = exporting->text;
+
+	note_flavor(exporting);
+	export_settings(exporting, &settings);
+	export_header(exporting);
+	if (policy != NULL)
+		text_printf(text, "from torchtitan.distributed.activation_checkpoint import %s\n",
+			policy);
+	text_printf(
+		text, "from torchtitan.models.%s.config_registry import %s\n\n\n", module, config);
+	text_printf(text, "def plan():\n    cfg = %s()\n", config);
+	export_add_settings(exporting, &settings, "    cfg.");
+	if (policy != NULL)
+		text_printf(text, "    cfg.activation_checkpoint = %s.Config()\n", policy);
+	else
+		text_add(text, "    cfg.activation_checkpoint = None\n");
+	text_add(text, "    return cfg\n");
+}
+
+static void write_flags(struct exporting *exporting)
+{
+	note_flavor(exporting);
+	export_write(exporting);
+	text_printf(exporting->text, "activation-checkpoint:%s\n", checkpointing_of(exporting));
+}
+
+static void write_toml(struct exporting *exporting)
+{
+	note_flavor(exporting);
+	export_write(exporting);
+}
+
+/* --- import --------------------------------------------------------------------------------- */
+
+/* Where a key of a section stands: assigned, or given to its class. */
+static const char *place(
+	const struct importing *importing, const char *section, const char *class, const char *key)
+{
+	const char *path = arena_printf(importing->arena, "%s.%s", section, key);
+
+	if (import_find(importing, path) != NULL)
+		return path;
+	const char *other = arena_printf(importing->arena, "%s.%s", class, key);
+	return import_find(importing, other) != NULL ? other : path;
+}
+
+static const char *parallelism(const struct importing *importing, const char *key)
+{
+	return place(importing, "parallelism", "ParallelismConfig", key);
+}
+
+static const char *training(const struct importing *importing, const char *key)
+{
+	return place(importing, "training", "TrainingConfig", key);
+}
+
+static bool finish_mesh(struct importing *importing, struct error *error)
+{
+	const char *path = parallelism(importing, "fsdp_reshard_after_forward");
+	const char *policy = import_text(importing, path, "default");
+	const char *replicates = parallelism(importing, "data_parallel_replicate_degree");
+	const char *shards = parallelism(importing, "data_parallel_shard_degree");
+	int64_t replicate, shard;
+	bool hybrid;
+
+	if (strcmp(policy, "default") != 0 && strcmp(policy, "always") != 0 &&
+		strcmp(policy, "never") != 0)
+		return import_fail(importing, path, error,
+			"expected default, always or never, got \"%.40s\"", policy);
+	if (!import_count(importing, replicates, &replicate, 1, error) ||
+		!import_count(importing, shards, &shard, 0, error))
+		return false;
+	if (shard == 1) {
+		import_set(importing, KNOB_RUNTIME, "pytorch-ddp", NULL);
+		import_set(importing, KNOB_STRATEGY, "NO_SHARD", shards);
+		import_set_count(importing, KEY_GPUS, replicate, replicates);
+		return true;
+	}
+	if (!import_mesh(importing, replicate, shard, shards, &hybrid, error))
+		return false;
+	import_fsdp2_strategy(importing, strcmp(policy, "never") != 0, hybrid,
+		import_find(importing, path) != NULL ? path : shards);
+	return true;
+}
+
+/* Tokens to sequences. */
+static bool finish_tokens(struct importing *importing, const char *key, enum knob_id knob,
+	int64_t length, struct error *error)
+{
+	const char *path = training(importing, key);
+	int64_t count;
+
+	if (!import_count(importing, path, &count, 0, error))
+		return false;
+	if (count == 0)
+		return true;
+	if (length == 0)
+		return import_fail(importing, path, error,
+			"counts tokens, expected training.max_context_length beside it");
+	if (count % length != 0)
+		return import_fail(importing, path, error,
+			"expected a multiple of the context length %lld, got %lld",
+			(long long)length, (long long)count);
+	import_set_count(importing, knob, count / length, path);
+	return true;
+}
+
+static bool finish_batch(struct importing *importing, struct error *error)
+{
+	const char *length_path = training(importing, "max_context_length");
+	const char *global_path = training(importing, "global_batch_size");
+	int64_t length, global;
+
+	if (!import_count(importing, length_path, &length, 0, error) ||
+		!finish_tokens(importing, "num_tokens_per_microbatch_per_dp_rank", KNOB_MICRO_BATCH,
+			length, error) ||
+		!finish_tokens(
+			importing, "num_tokens_per_train_step", KNOB_GLOBAL_BATCH, length, error) ||
+		!import_count(importing, global_path, &global, 0, error))
+		return false;
+	if (global > 0)
+		import_set_count(importing, KNOB_GLOBAL_BATCH, global, global_path);
+	import_set_default(importing, KNOB_CLIP, "1");
+	import_set_default(importing, KNOB_OPTIMIZER, "adamw-fused");
+	import_set_default(importing, KNOB_PARAM_DTYPE, "bf16");
+	import_set_default(importing, KNOB_MASTER_DTYPE, "fp32");
+	import_set(importing, KNOB_REDUCE_DTYPE, "fp32", NULL);
+	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, "on", NULL);
+	import_set(importing, KNOB_WRAP, "block", NULL);
+	return true;
+}
+
+/* By the function that is called, or by name and flavor. */
+static void finish_model(struct importing *importing)
+{
+	for (int i = 0; i < COUNT_OF(flavors); i++) {
+		bool flat = import_is(importing, "model.name", flavors[i].module) &&
+			    import_is(importing, "model.flavor", flavors[i].flavor);
+		if (flat || import_find(importing, arena_printf(importing->arena, "%s*",
+							   flavors[i].config)) != NULL)
+			importing->imported->model = flavors[i].model;
+	}
+}
+
+static void set_checkpointing(struct importing *importing, const char *text, const char *path)
+{
+	static const struct {
+		const char *word, *value;
+	} words[] = {{"FullAC", "full"}, {"SelectiveAC", "selective"}, {"full", "full"},
+		{"selective", "selective"}, {"None", "none"}, {"none", "none"}};
+
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		if (strncmp(text, words[i].word, strlen(words[i].word)) == 0) {
+			import_set(importing, KNOB_ACTIVATION_CHECKPOINTING, words[i].value, path);
+			return;
+		}
+	}
+	import_note(importing, path, "%.40s: is not predicted", text);
+}
+
+static bool finish(struct importing *importing, struct error *error)
+{
+	finish_model(importing);
+	return finish_mesh(importing, error) && finish_batch(importing, error);
+}
+
+/* `None` is a value here. */
+static const char *python_checkpointing(const struct importing *importing, const char **path)
+{
+	static const char *const paths[] = {
+		"activation_checkpoint", "Config.activation_checkpoint"};
+
+	for (int i = 0; i < COUNT_OF(paths); i++) {
+		const struct node *node = import_find(importing, paths[i]);
+		if (node != NULL) {
+			*path = paths[i];
+			return node->text;
+		}
+	}
+	return NULL;
+}
+
+static bool finish_python(struct importing *importing, struct error *error)
+{
+	const char *path, *text = python_checkpointing(importing, &path);
+
+	if (text != NULL)
+		set_checkpointing(importing, text, path);
+	return finish(importing, error);
+}
+
+/* Without the key the mode is "selective". */
+static bool finish_toml(struct importing *importing, struct error *error)
+{
+	const char *path = "activation_checkpoint.mode";
+	const char *option =
+		import_text(importing, "activation_checkpoint.selective_ac_option", "op");
+
+	set_checkpointing(importing, import_text(importing, path, "selective"),
+		import_find(importing, path) != NULL ? path : NULL);
+	if (strcmp(option, "op") != 0)
+		import_note(importing, "activation_checkpoint.selective_ac_option",
+			"%.20s: predicted as op", option);
+	return finish(importing, error);
+}
+
+static bool finish_flags(struct importing *importing, struct error *error)
+{
+	static const char path[] = "activation-checkpoint";
+
+	if (import_find(importing, path) != NULL)
+		set_checkpointing(importing, import_text(importing, path, "none"), path);
+	return finish(importing, error);
+}
+
+static int recognizes_python(const struct source *source)
+{
+	return strstr(source->text, "torchtitan") != NULL ? 12 : 0;
+}
+
+static int recognizes_flat(const struct source *source)
+{
+	return source_has(source, "parallelism.*") || source_has(source, "training.*") ? 9 : 0;
+}
+
+static const struct config_format format = {
+	recognizes_python, python_keys, "*", "parallelism.*", finish_python};
+static const struct config_format flag_format = {
+	recognizes_flat, flag_keys, plain, unpriced, finish_flags};
+static const struct config_format toml_format = {
+	recognizes_flat, toml_keys, plain, unpriced, finish_toml};
+
+const struct export_target export_torchtitan = {
+	.name = "torchtitan",
+	.title = "torchtitan: a function that returns a Trainer.Config",
+	.file = "shardplan_config.py",
+	.source = "torchtitan (b5bcd76c, 2026-08-21)",
+	.syntax = SYNTAX_PYTHON,
+	.wraps = "block",
+	.wraps_apart = true,
+	.rules = rules,
+	.launch =
+		"NGPU=%g MODULE=shardplan_config CONFIG=plan ./run_train.sh (on each of %n nodes; "
+		"COMM_MODE=fake_backend tries it without GPUs)",
+	.write = write_python,
+	.format = &format,
+};
+
+const struct export_target export_torchtitan_flags = {
+	.name = "torchtitan-flags",
+	.title = "torchtitan: its frozen command-line flags",
+	.file = "torchtitan.args",
+	.source = "torchtitan (b5bcd76c, 2026-08-21)",
+	.syntax = SYNTAX_ARGUMENTS,
+	.wraps = "block",
+	.wraps_apart = true,
+	.rules = rules,
+	.launch = "NGPU=%g MODULE=llama3 CONFIG=llama3_8b ./run_train.sh $(grep -v '^#' %f)",
+	.write = write_flags,
+	.format = &flag_format,
+};
+
+const struct export_target export_torchtitan_toml = {
+	.name = "torchtitan-toml",
+	.title = "torchtitan before 2026-02-23: TOML",
+	.file = "torchtitan.toml",
+	.source = "torchtitan (9810191b^, 2026-02-23)",
+	.syntax = SYNTAX_TOML,
+	.wraps = "block",
+	.wraps_apart = true,
+	.rules = rules,
+	.launch = "CONFIG_FILE=%f NGPU=%g ./run_train.sh",
+	.write = write_toml,
+	.format = &toml_format,
+};
