@@ -1,27 +1,68 @@
-/* Which of the algorithms builds the step, and which units live on the host. */
-#include "schedule/passes/passes.h"
+/* The choices of a runtime under a strategy. */
+#include "schedule/passes/method.h"
 
-bool is_ddp(const struct builder *b)
+static void choose_kinds(struct method *method, enum layout_kind layout, bool has_zero)
 {
-	return plan_layout(b->plan) == LAYOUT_WHOLE;
+	bool whole = layout == LAYOUT_WHOLE, parts = layout == LAYOUT_PARTITIONED;
+	method->gathers = parts      ? GATHERS_BY_TRACE
+			  : !whole   ? GATHERS_BY_HOOK
+			  : has_zero ? GATHERS_AT_END
+				     : GATHERS_NEVER;
+	method->reduces = parts ? REDUCES_PARTITIONS : whole ? REDUCES_BUCKETS : REDUCES_UNITS;
+	method->weights = !whole ? WEIGHTS_OF_UNIT : has_zero ? WEIGHTS_WHOLE : WEIGHTS_OF_BUCKETS;
 }
 
-bool is_zero(const struct builder *b)
+static void choose_zero(struct method *method, const struct zero_rules *zero, int stage)
 {
-	return is_ddp(b) && b->runtime->zero != NULL;
+	method->reduces_late = zero->reduces_late >> stage & 1;
+	method->overlaps = zero->overlaps >> stage & 1;
+	method->buckets = zero->fp32_gradients ? BUCKETS_ADDED_UP : BUCKETS_CUT;
+	method->adds_in_hook = zero->fp32_gradients && !method->shards;
+	method->copies_back = zero->copies_back;
+	method->copies_gradients = !zero->fp32_gradients;
+	method->host_update_is_fused = true;
+	method->bucket_elements = zero->bucket_elements;
+	method->collector_elements = zero->buffer_elements;
+	method->group_elements = stage == 3 ? zero->group_elements : INT64_MAX;
+	method->prefetch_elements = zero->prefetch_elements;
+	method->persistent_elements = zero->persistent_elements;
+	method->live_elements = zero->live_elements;
+	method->reuse_elements = zero->reuse_elements;
 }
 
-bool is_zero3(const struct builder *b)
+struct method method_of(const struct plan *plan, const struct topology *topology)
 {
-	return plan_layout(b->plan) == LAYOUT_PARTITIONED;
-}
-
-bool offloads(const struct builder *b, int unit)
-{
-	return b->schedule->units[unit].offload != OFFLOAD_NONE;
-}
-
-bool offloads_parameters(const struct builder *b, int unit)
-{
-	return b->schedule->units[unit].offload == OFFLOAD_PARAMETERS;
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	enum layout_kind layout = plan_layout(plan);
+	struct method method = {
+		.shards = strategy_shards(plan->strategy),
+		.casts = plan->param_dtype != plan->master_dtype,
+		.keeps_units = strategy_keeps_parameters(plan->strategy) && layout != LAYOUT_WHOLE,
+		.casts_shard = runtime->casts_shard,
+		.copies_out = runtime->copies_out,
+		.stages_again = runtime->stages_again,
+		.flattens = runtime->flattens_gradients,
+		.divides = runtime->divides_separately,
+		.recomputes_by_unit = runtime->recomputes_by_unit,
+		.update_per_unit = runtime->optimizer_per_unit,
+		.delays_post_backward = runtime->delays_post_backward && plan->forward_prefetch,
+		.has_limiter = plan->limit_all_gathers,
+		.reshards_always = !strategy_shards(plan->strategy) || runtime->copies_out,
+		.one_communicator = runtime->one_engine && topology_issues_inline(topology),
+		.needed_tensors_only = runtime->needed_tensors_only,
+		.keeps_work = runtime->keeps_backward_work,
+		.keeps_losses = runtime->keeps_losses,
+		.norm_is_exact = runtime->exact_norm,
+		.measures_norm = runtime->measures_norm,
+		.own_copy_streams = runtime->own_copy_streams,
+		.keeps_host_gradient = runtime->keeps_host_gradient,
+	};
+	method.two_communicators = runtime->two_communicators && !method.one_communicator;
+	method.gradients = layout == LAYOUT_PARTITIONED || method.flattens || method.copies_out
+				   ? GRADIENT_OF_RANGE
+				   : GRADIENT_OF_UNIT;
+	choose_kinds(&method, layout, runtime->zero != NULL);
+	if (runtime->zero != NULL)
+		choose_zero(&method, runtime->zero, strategy_stage(plan->strategy));
+	return method;
 }

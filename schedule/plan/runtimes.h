@@ -56,8 +56,10 @@ struct runtime {
 			    * has been seen; the host is sure when it has waited for it */
 	bool synchronises_step;  /* the training loop reads the loss once a step: the host waits */
 	bool measures_norm;      /* the gradient norm is computed even without clipping */
+	bool exact_norm;         /* and summed exactly, in a superaccumulator */
 	bool optimizer_per_unit; /* one OPTIMIZER operation a unit, else one for all */
 	bool host_is_compute;    /* on CPU devices the issuing thread computes itself */
+	bool two_communicators;  /* gathers and reductions have one each */
 	bool one_engine;         /* on CPU devices one thread carries out all collectives */
 	bool hierarchical;       /* collectives past one node: inside the node first */
 	bool gathers_by_broadcast;     /* a gather is one broadcast a rank, one after the other */
@@ -70,6 +72,12 @@ struct runtime {
 	/* Recomputation ends with the last tensor that backward needs: the product of DOWN and the
 	 * residual addition after it are not repeated (PyTorch 2.1's checkpoint). */
 	bool recompute_stops_early;
+	/* Nothing is saved or computed again that backward does not read: neither the result of
+	 * DOWN nor what comes after the last saved tensor of a block. */
+	bool needed_tensors_only;
+	bool keeps_backward_work; /* gradients of a block's tensors lie side by side until it ends
+				   */
+	bool keeps_losses;        /* one a token */
 	/* FSDP1: units inside of a checkpointed block are gathered and freed one by one while it is
 	 * computed again, and once more for their backward; else they stay from then on. */
 	bool recomputes_by_unit;

@@ -1,0 +1,66 @@
+/* Forward, loss and backward in the order of the step, and the marks where hooks run. */
+#include "schedule/passes/step.h"
+
+static void add(
+	struct step *step, const struct action *at, enum action_kind kind, int unit, int range)
+{
+	struct action action = action_at(at, kind, unit);
+	action.range = range;
+	action_add(step, action);
+}
+
+static void add_forward(struct step *step, const struct action *at)
+{
+	for (int i = 0; i < step->n_visits; i++) {
+		const struct visit *visit = &step->visits[i];
+		switch (visit->kind) {
+		case VISIT_ENTER:
+			add(step, at, ACTION_PRE_FORWARD, visit->unit, -1);
+			break;
+		case VISIT_RANGE:
+			add(step, at, ACTION_FORWARD, visit->unit, visit->range);
+			break;
+		case VISIT_EXIT:
+			add(step, at, ACTION_POST_FORWARD, visit->unit, -1);
+			break;
+		}
+	}
+	add(step, at, ACTION_LOSS, -1, -1);
+}
+
+static void add_backward(struct step *step, const struct action *at)
+{
+	for (int i = step->n_visits - 1; i >= 0; i--) {
+		const struct visit *visit = &step->visits[i];
+		switch (visit->kind) {
+		case VISIT_EXIT:
+			add(step, at, ACTION_PRE_BACKWARD, visit->unit, -1);
+			break;
+		case VISIT_RANGE:
+			add(step, at, ACTION_BACKWARD, visit->unit, visit->range);
+			add(step, at, ACTION_RANGE_DONE, visit->unit, visit->range);
+			break;
+		case VISIT_ENTER:
+			add(step, at, ACTION_UNIT_DONE, visit->unit, -1);
+			add(step, at, ACTION_POST_BACKWARD, visit->unit, -1);
+			add(step, at, ACTION_REDUCE, visit->unit, -1);
+			break;
+		}
+	}
+	add(step, at, ACTION_BACKWARD_DONE, -1, -1);
+}
+
+void pass_compute(struct step *step)
+{
+	for (int i = 0; i < step->n_entries; i++) {
+		const struct entry *entry = &step->order[i];
+		struct action at = {.flags = (entry->is_backward ? IN_BACKWARD : 0) |
+					     (entry->synchronises ? SYNCHRONISES : 0),
+			.micro_batch = entry->micro_batch,
+			.flight = entry->flight};
+		if (entry->is_backward)
+			add_backward(step, &at);
+		else
+			add_forward(step, &at);
+	}
+}

@@ -1,0 +1,234 @@
+/* Unsharding and resharding in the hooks of units: FSDP1's, FSDP2's, ours (docs/runtimes.md). */
+#include "schedule/passes/step.h"
+
+/* What is known of a unit while the list is walked. */
+struct gathered {
+	bool is_whole;    /* compute can read it, */
+	bool is_gathered; /* or (FSDP2) it has to be copied out first */
+	bool is_part;     /* resharded to a smaller group */
+	bool prefetched;
+	bool backward_began; /* in this micro-batch: nothing left to prefetch for */
+};
+
+struct hooks {
+	struct step *step;
+	struct gathered *units;
+	const struct action *at; /* the mark that is replaced */
+};
+
+static bool keeps(const struct hooks *hooks, int unit)
+{
+	return hooks->step->resident[unit].kept >= 0;
+}
+
+/* --- unshard -------------------------------------------------------------------------------------
+ */
+
+static struct action of_unit(const struct hooks *hooks, enum action_kind kind, int unit, int cause)
+{
+	struct action action = action_at(hooks->at, kind, unit);
+	action.cause = cause;
+	return action;
+}
+
+/* NO_SHARD under mixed precision: a whole low-precision copy. */
+static void copy_whole(struct hooks *hooks, int unit, int cause)
+{
+	struct gathered *state = &hooks->units[unit];
+	if (!hooks->step->method.casts || state->is_whole || unit_is_offloaded(hooks->step, unit))
+		return;
+	action_add(hooks->step, of_unit(hooks, ACTION_COPY_WHOLE, unit, cause));
+	state->is_whole = true;
+}
+
+/* The host may wait even when nothing is to be gathered. */
+static void unshard(struct hooks *hooks, int unit, int cause)
+{
+	struct gathered *state = &hooks->units[unit];
+	if (!hooks->step->method.shards) {
+		copy_whole(hooks, unit, cause);
+		return;
+	}
+	if (state->is_whole || state->is_gathered) {
+		struct action limit = of_unit(hooks, ACTION_LIMIT, unit, cause);
+		limit.flags |= IS_PRESENT;
+		action_add(hooks->step, limit);
+		return;
+	}
+	struct action gather = of_unit(hooks, ACTION_GATHER, unit, cause);
+	gather.flags |= state->is_part ? FROM_PART : 0;
+	action_add_gather(hooks->step, gather, true);
+	if (hooks->step->method.copies_out)
+		state->is_gathered = true;
+	else
+		state->is_whole = true;
+	/* FSDP2 frees the part when the unit has been copied out. */
+	state->is_part = state->is_part && hooks->step->method.copies_out;
+}
+
+static void copy_out(struct hooks *hooks, int unit)
+{
+	struct gathered *state = &hooks->units[unit];
+	if (!state->is_gathered)
+		return;
+	action_add(hooks->step, of_unit(hooks, ACTION_COPY_OUT, unit, -1));
+	*state = (struct gathered){.is_whole = true,
+		.prefetched = state->prefetched,
+		.backward_began = state->backward_began};
+}
+
+/* --- reshard -------------------------------------------------------------------------------------
+ */
+
+static void reshard(struct hooks *hooks, int unit, bool keeps_part)
+{
+	struct gathered *state = &hooks->units[unit];
+	struct action action = of_unit(hooks, ACTION_RESHARD, unit, -1);
+	if (!state->is_whole || keeps(hooks, unit))
+		return;
+	action.flags |= keeps_part ? KEEPS_PART : 0;
+	action_add(hooks->step, action);
+	state->is_whole = false;
+	state->is_part = state->is_part || keeps_part;
+}
+
+static void reshard_after_forward(struct hooks *hooks, int unit)
+{
+	const struct method *method = &hooks->step->method;
+	int64_t group = hooks->step->units[unit].reshard_group;
+	bool free_copy = !method->shards && method->casts;
+	if (free_copy || (method->shards && group != 0))
+		reshard(hooks, unit, group > 0);
+}
+
+/* FSDP1 under no_sync keeps what it would not have resharded after forward; FSDP2 reshards after
+ * every backward (docs/runtimes.md). */
+static void reshard_after_backward(struct hooks *hooks, int unit)
+{
+	const struct step *step = hooks->step;
+	bool reshards = unit == 0 ? strategy_reshards(step->plan->strategy)
+				  : step->units[unit].reshard_group != 0;
+	if (reshards || step->method.reshards_always || (hooks->at->flags & SYNCHRONISES))
+		reshard(hooks, unit, false);
+}
+
+/* --- prefetch ------------------------------------------------------------------------------------
+ */
+
+/* The unit whose hook comes `distance` after that of `unit`; -1: none. */
+static int neighbour(const int *order, int n, int place, int distance)
+{
+	int i = place + distance;
+	return i >= 0 && i < n ? order[i] : -1;
+}
+
+static void prefetch(struct hooks *hooks, int unit, int cause)
+{
+	if (unit < 0 || !unit_has_parameters(hooks->step, unit) || hooks->units[unit].prefetched)
+		return;
+	if ((hooks->at->flags & IN_BACKWARD) && hooks->units[unit].backward_began)
+		return;
+	unshard(hooks, unit, cause);
+	hooks->units[unit].prefetched = true;
+}
+
+static void prefetch_forward(struct hooks *hooks, int unit)
+{
+	const struct step *step = hooks->step;
+	if (step->plan->forward_prefetch)
+		prefetch(hooks, neighbour(step->pre_order, step->n_order, step->pre_place[unit], 1),
+			unit);
+}
+
+static void prefetch_backward(struct hooks *hooks, int unit, enum prefetch when)
+{
+	const struct step *step = hooks->step;
+	if (step->plan->prefetch == when)
+		prefetch(hooks,
+			neighbour(step->post_order, step->n_order, step->post_place[unit], -1),
+			unit);
+}
+
+/* --- hooks ---------------------------------------------------------------------------------------
+ */
+
+static void use(struct hooks *hooks, int unit)
+{
+	if (!hooks->units[unit].prefetched)
+		unshard(hooks, unit, -1);
+	hooks->units[unit].prefetched = false;
+	copy_out(hooks, unit);
+}
+
+static void pre_forward(struct hooks *hooks, int unit)
+{
+	use(hooks, unit);
+	prefetch_forward(hooks, unit);
+}
+
+/* The hook of its own backward finds the unit there. */
+static void pre_recompute(struct hooks *hooks, int unit)
+{
+	if (hooks->units[unit].is_whole)
+		return;
+	use(hooks, unit);
+	hooks->units[unit].prefetched = true;
+}
+
+static void post_recompute(struct hooks *hooks, int unit)
+{
+	if (hooks->units[unit].backward_began)
+		return;
+	reshard_after_forward(hooks, unit);
+	hooks->units[unit].prefetched = false;
+}
+
+static void pre_backward(struct hooks *hooks, int unit)
+{
+	hooks->units[unit].backward_began = true;
+	use(hooks, unit);
+	prefetch_backward(hooks, unit, PREFETCH_PRE);
+}
+
+static void post_backward(struct hooks *hooks, int unit)
+{
+	reshard_after_backward(hooks, unit);
+	prefetch_backward(hooks, unit, PREFETCH_POST);
+}
+
+/* Returns false for what is no mark of this pass. */
+static bool replace(struct hooks *hooks)
+{
+	static void (*const replacements[ACTION_KIND_COUNT])(struct hooks *, int unit) = {
+		[ACTION_PRE_FORWARD] = pre_forward,
+		[ACTION_POST_FORWARD] = reshard_after_forward,
+		[ACTION_PRE_RECOMPUTE] = pre_recompute,
+		[ACTION_POST_RECOMPUTE] = post_recompute,
+		[ACTION_PRE_BACKWARD] = pre_backward,
+		[ACTION_POST_BACKWARD] = post_backward,
+	};
+	if (replacements[hooks->at->kind] == NULL)
+		return false;
+	if (unit_has_parameters(hooks->step, hooks->at->unit))
+		replacements[hooks->at->kind](hooks, hooks->at->unit);
+	return true;
+}
+
+void pass_gather_by_hook(struct step *step)
+{
+	struct hooks hooks = {.step = step};
+	if (step->method.gathers != GATHERS_BY_HOOK)
+		return;
+	struct action_list old = actions_begin(step);
+	hooks.units = ARENA_ARRAY(step->arena, struct gathered, step->n_units);
+	for (int u = 0; u < step->n_units; u++)
+		hooks.units[u].is_whole = keeps(&hooks, u);
+	for (int i = 0; i < old.n; i++) {
+		hooks.at = &old.items[i];
+		if (!replace(&hooks))
+			action_add(step, *hooks.at);
+		for (int u = 0; u < step->n_units && hooks.at->kind == ACTION_LOSS; u++)
+			hooks.units[u].backward_began = false;
+	}
+	actions_end(&old);
+}

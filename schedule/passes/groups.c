@@ -1,0 +1,71 @@
+/* The communicators of a step. */
+#include "schedule/passes/step.h"
+
+static int add_group(
+	struct step *step, enum group_kind kind, int64_t size, int64_t stride, int engine)
+{
+	struct schedule *schedule = step->schedule;
+	if (engine + 1 > schedule->n_engines)
+		schedule->n_engines = engine + 1;
+	schedule->groups[schedule->n_groups] = (struct group){kind, size, stride, engine};
+	return schedule->n_groups++;
+}
+
+/* The engine of a further communicator: one thread carries out all of them, or each has its own. */
+static int next_engine(const struct step *step)
+{
+	return step->method.one_communicator ? 0 : step->schedule->n_engines;
+}
+
+/* One for all units that are resharded to that size. */
+static int reshard_group(struct step *step, int64_t size)
+{
+	for (int g = 0; g < step->schedule->n_groups; g++)
+		if (step->schedule->groups[g].kind == GROUP_RESHARD &&
+			step->schedule->groups[g].size == size)
+			return g;
+	return add_group(step, GROUP_RESHARD, size, 1, next_engine(step));
+}
+
+/* Gradients are reduced over all ranks; parameters are gathered, and the norm is summed, over those
+ * that share an optimizer state: the same communicator unless they are fewer. */
+static void add_groups_of_buckets(struct step *step)
+{
+	int64_t shard = step->plan->mesh.shard, ranks = plan_data_parallel(step->plan);
+	if (shard > 1)
+		step->group_gather = step->group_reduce = add_group(step, GROUP_SHARD, shard, 1, 0);
+	if (ranks > 1)
+		step->group_replicate =
+			add_group(step, GROUP_WORLD, ranks, 1, shard > 1 && shard < ranks);
+}
+
+/* One communicator a process group, shared by gathers and reductions, or one for each. */
+static void add_groups_of_units(struct step *step)
+{
+	const struct mesh *mesh = &step->plan->mesh;
+	step->group_gather = step->group_reduce = add_group(step, GROUP_SHARD, mesh->shard, 1, 0);
+	if (step->method.two_communicators)
+		step->group_reduce = add_group(step, GROUP_SHARD, mesh->shard, 1, 1);
+	if (mesh->replicate > 1)
+		step->group_replicate = add_group(
+			step, GROUP_REPLICATE, mesh->replicate, mesh->shard, next_engine(step));
+	for (int u = 0; u < step->n_units; u++)
+		if (step->units[u].reshard_group > 0)
+			step->group_reshard[u] = reshard_group(step, step->units[u].reshard_group);
+}
+
+void pass_groups(struct step *step)
+{
+	int64_t replicate = step->plan->mesh.replicate;
+	step->schedule->groups = ARENA_ARRAY(step->arena, struct group, 3 + step->n_units);
+	step->group_reshard = ARENA_ARRAY(step->arena, int, step->n_units);
+	step->group_gather = step->group_reduce = step->group_replicate = -1;
+	for (int u = 0; u < step->n_units; u++)
+		step->group_reshard[u] = -1;
+	if (step->method.shards && step->method.reduces == REDUCES_BUCKETS)
+		add_groups_of_buckets(step);
+	else if (step->method.shards)
+		add_groups_of_units(step);
+	else if (replicate > 1)
+		step->group_replicate = add_group(step, GROUP_WORLD, replicate, 1, 0);
+}

@@ -1,0 +1,89 @@
+/* What the host itself waits for before it issues more: the rate limiter of FSDP1 and of ours, and
+ * the reductions of ZeRO-3 (docs/runtimes.md). */
+#include "schedule/passes/step.h"
+
+#include <stdlib.h>
+
+enum { WALKS = 3, FREES_PENDING = 2, REDUCTIONS_AHEAD = 2 };
+
+/* Steps pass a queue on: where its oldest entry stands is steady after a few walks over the step.
+ */
+struct limiting {
+	struct step *step;
+	int walk;
+	struct numbers queue; /* frees that have not been waited for: operation + walk x n_ops */
+	int first;            /* the oldest one */
+	struct numbers reductions;
+	struct numbers pending; /* waits that the next operation inherits */
+};
+
+/* At most one free is waited for, and only when two or more are pending. */
+static void wait_for_free(struct limiting *l)
+{
+	if (l->queue.n - l->first < FREES_PENDING)
+		return;
+	int free = l->queue.items[l->first++] - l->walk * l->step->n_ops;
+	if (free >= -l->step->n_ops)
+		number_add(&l->pending, free);
+}
+
+static void free_later(struct limiting *l, int op)
+{
+	number_add(&l->queue, op + l->walk * l->step->n_ops);
+}
+
+/* Two reductions may be under way before the host waits. */
+static void wait_for_reduction(struct limiting *l, int op)
+{
+	if (l->reductions.n > REDUCTIONS_AHEAD)
+		number_add(
+			&l->pending, l->reductions.items[l->reductions.n - 1 - REDUCTIONS_AHEAD]);
+	number_add(&l->reductions, op);
+}
+
+static void keep_waits(struct limiting *l, int op)
+{
+	struct slice *waits = &l->step->ops[op].host_waits;
+	if (l->walk == WALKS - 1) {
+		*waits = (struct slice){l->step->indices.n, l->pending.n};
+		for (int i = 0; i < l->pending.n; i++)
+			number_add(&l->step->indices, l->pending.items[i]);
+	}
+	l->pending.n = 0;
+}
+
+static int last_on(const struct step *step, enum stream stream, int before)
+{
+	int op = before - 1;
+	while (op >= 0 && step->ops[op].stream != stream)
+		op--;
+	return op;
+}
+
+static void visit(struct limiting *l, const struct action *action, int op)
+{
+	bool has_limiter = l->step->method.has_limiter;
+	if (action->kind == ACTION_LIMIT && has_limiter)
+		wait_for_free(l);
+	if (action->kind == ACTION_END_PARTITIONS) {
+		number_add(&l->pending, last_on(l->step, STREAM_REDUCE, op));
+		l->reductions.n = 0;
+	}
+	if (op >= 0)
+		keep_waits(l, op);
+	if (action->kind == ACTION_RESHARD && has_limiter && l->step->method.shards)
+		free_later(l, op);
+	if (action->kind == ACTION_SCATTER_COLLECTED)
+		wait_for_reduction(l, op);
+}
+
+void pass_limit(struct step *step)
+{
+	struct limiting l = {.step = step};
+	for (l.walk = 0; l.walk < WALKS; l.walk++)
+		for (int i = 0; i < step->actions.n; i++)
+			visit(&l, &step->actions.items[i], step->of_action[i]);
+	free(l.queue.items);
+	free(l.reductions.items);
+	free(l.pending.items);
+}

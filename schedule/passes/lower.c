@@ -1,0 +1,204 @@
+/* From actions to operations, in one walk: an action's function names the buffers of its operation,
+ * and buffers are numbered in the order in which they are taken. */
+#include "schedule/passes/lower.h"
+
+#include <stdlib.h>
+
+static const struct {
+	enum op_kind kind;
+	void (*lower)(struct lowering *l); /* NULL: a mark, which is skipped */
+} lowerings[ACTION_KIND_COUNT] = {
+#define X(suffix, kind, stream) [ACTION_##suffix] = {OP_##kind, lower_##suffix},
+	ACTIONS(X)
+#undef X
+};
+
+/* --- the operation that is being made ------------------------------------------------------------
+ */
+
+static bool contains(const struct numbers *list, int item)
+{
+	for (int i = 0; i < list->n; i++)
+		if (list->items[i] == item)
+			return true;
+	return false;
+}
+
+void op_use(struct lowering *l, int buffer)
+{
+	if (buffer >= 0 && !contains(&l->uses, buffer))
+		number_add(&l->uses, buffer);
+}
+
+void op_use_another(struct lowering *l, int buffer)
+{
+	if (buffer >= 0)
+		number_add(&l->uses, buffer);
+}
+
+void op_take(struct lowering *l, int buffer)
+{
+	if (buffer >= 0)
+		number_add(&l->takes, buffer);
+}
+
+void op_give(struct lowering *l, int *buffer)
+{
+	if (*buffer >= 0)
+		number_add(&l->gives, *buffer);
+	*buffer = -1;
+}
+
+int op_take_on(struct lowering *l, enum buffer_role role, enum stream pool, int unit, int64_t bytes,
+	enum dtype dtype)
+{
+	int buffer = buffer_new(l->step, role, pool, unit, bytes, dtype);
+	op_take(l, buffer);
+	op_use(l, buffer);
+	return buffer;
+}
+
+int op_take_new(
+	struct lowering *l, enum buffer_role role, int unit, int64_t bytes, enum dtype dtype)
+{
+	return op_take_on(l, role, STREAM_COMPUTE, unit, bytes, dtype);
+}
+
+void op_set_range(struct lowering *l, int range)
+{
+	l->op.layer = l->step->ranges[range].layer;
+	l->op.first_module = l->step->ranges[range].first_module;
+	l->op.end_module = l->step->ranges[range].end_module;
+}
+
+void buffer_set_range(struct lowering *l, int buffer, int range)
+{
+	struct buffer *b = &l->step->buffers[buffer];
+	b->layer = l->step->ranges[range].layer;
+	b->first_module = l->step->ranges[range].first_module;
+	b->end_module = l->step->ranges[range].end_module;
+}
+
+struct flight *flight_of(struct lowering *l)
+{
+	return &l->flights[l->at->flight];
+}
+
+struct live *live_of(struct lowering *l)
+{
+	return &l->units[l->at->unit];
+}
+
+int64_t compute_bytes(const struct lowering *l)
+{
+	return dtype_bytes(l->step->plan->param_dtype);
+}
+
+int64_t reduce_bytes(const struct lowering *l)
+{
+	return dtype_bytes(plan_gradient_dtype(l->step->plan));
+}
+
+int64_t master_bytes(const struct lowering *l)
+{
+	return dtype_bytes(l->step->plan->master_dtype);
+}
+
+/* --- the walk ------------------------------------------------------------------------------------
+ */
+
+static struct slice keep(struct lowering *l, struct numbers *list)
+{
+	struct slice slice = {l->step->indices.n, list->n};
+	for (int i = 0; i < list->n; i++)
+		number_add(&l->step->indices, list->items[i]);
+	list->n = 0;
+	return slice;
+}
+
+static struct op op_of(const struct step *step, const struct action *action)
+{
+	return (struct op){
+		.kind = lowerings[action->kind].kind,
+		.stream = action->stream,
+		.unit = action->unit,
+		.micro_batch = action->micro_batch,
+		.group = -1,
+		.layer = -1,
+		.cause = action->cause,
+		.dtype = step->plan->param_dtype,
+	};
+}
+
+static int lower(struct lowering *l, const struct action *action)
+{
+	struct step *step = l->step;
+	if (action->kind == ACTION_GRADIENT_DONE)
+		lower_gradient_done(&l->units[action->unit]);
+	if (lowerings[action->kind].lower == NULL)
+		return -1;
+	l->at = action;
+	l->op = op_of(step, action);
+	lowerings[action->kind].lower(l);
+	l->op.takes = keep(l, &l->takes);
+	l->op.gives = keep(l, &l->gives);
+	l->op.uses = keep(l, &l->uses);
+	step->ops[step->n_ops] = l->op;
+	return step->n_ops++;
+}
+
+static int *none(struct arena *arena, int64_t n)
+{
+	int *items = ARENA_ARRAY(arena, int, n);
+	for (int64_t i = 0; i < n; i++)
+		items[i] = -1;
+	return items;
+}
+
+static void begin(struct lowering *l, struct step *step)
+{
+	struct arena *arena = step->arena;
+	int64_t layers = step->model->architecture.layers;
+	*l = (struct lowering){.step = step,
+		.work = backward_work_of(step),
+		.range_gradients = none(arena, step->n_ranges),
+		.collector = -1,
+		.implicit_gathered = -1,
+		.input_in_flight = -1,
+		.scalars = -1};
+	l->units = ARENA_ARRAY(arena, struct live, step->n_units);
+	for (int u = 0; u < step->n_units; u++)
+		l->units[u] = (struct live){.unsharded = step->resident[u].kept,
+			.gathered = -1,
+			.staged = -1,
+			.low_precision = -1,
+			.resharded = -1,
+			.gradient = -1,
+			.reducing = -1,
+			.gradient_shard = step->resident[u].gradient_shard,
+			.host_gradient = -1};
+	l->flights = ARENA_ARRAY(arena, struct flight, step->n_flights);
+	for (int f = 0; f < step->n_flights; f++)
+		l->flights[f] = (struct flight){.saved = none(arena, step->n_ranges),
+			.results = none(arena, step->n_ranges),
+			.copies = none(arena, step->n_ranges),
+			.residuals = none(arena, layers + 2),
+			.tokens = -1,
+			.logits = -1,
+			.backward_work = -1};
+}
+
+void pass_lower(struct step *step)
+{
+	struct lowering l;
+	begin(&l, step);
+	step->ops = ARENA_ARRAY(step->arena, struct op, step->actions.n);
+	step->of_action = ARENA_ARRAY(step->arena, int, step->actions.n);
+	for (int i = 0; i < step->actions.n; i++)
+		step->of_action[i] = lower(&l, &step->actions.items[i]);
+	for (int u = 0; u < step->n_units; u++)
+		free(l.units[u].range_gradients.items);
+	free(l.takes.items);
+	free(l.gives.items);
+	free(l.uses.items);
+}

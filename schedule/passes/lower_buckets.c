@@ -1,0 +1,214 @@
+/* Gradients of buckets: DDP, and ZeRO with whole parameters. */
+#include "schedule/passes/lower.h"
+
+static const struct unit *bucket_of(const struct lowering *l)
+{
+	return &l->step->units[l->at->unit];
+}
+
+static bool is_ddp(const struct lowering *l)
+{
+	return l->step->method.buckets == BUCKETS_COPIED_BACK;
+}
+
+/* --- compute -------------------------------------------------------------------------------------
+ */
+
+/* Parameters are read from all buckets of the range, or from its cached copy. */
+void op_use_bucket_weights(struct lowering *l, int range, int copy)
+{
+	const struct step *step = l->step;
+	const struct range *r = &step->ranges[range];
+	int tied = step->model->modules[r->end_module - 1].tied_parameter;
+	op_use(l, copy);
+	for (int u = 0; u < step->n_units && copy < 0; u++)
+		for (int i = 0; i < step->units[u].n_slices; i++) {
+			int parameter = step->units[u].slices[i].parameter;
+			int module = step->model->parameters[parameter].module;
+			if (parameter == tied ||
+				(module >= r->first_module && module < r->end_module))
+				op_use(l, step->resident[u].parameter_shard);
+		}
+}
+
+/* DeepSpeed collects gradients in one buffer, taken when backward makes the first one. */
+static void take_collector(struct lowering *l)
+{
+	int64_t elements = l->step->method.collector_elements;
+	if (elements > 0 && l->collector < 0)
+		l->collector = op_take_new(l, BUFFER_BUCKET, -1, elements * compute_bytes(l),
+			l->step->plan->param_dtype);
+}
+
+/* Gradients appear range by range, DDP's in the parameters' dtype, and stay until they are
+ * collected or the optimizer has read them; later micro-batches add to them. */
+void op_take_bucket_gradient(struct lowering *l)
+{
+	enum dtype dtype = is_ddp(l) ? l->step->plan->master_dtype : l->step->plan->param_dtype;
+	enum buffer_role role = is_ddp(l) ? BUFFER_GRADIENT_SHARD : BUFFER_GRADIENT;
+	int range = l->at->range, *gradient = &l->range_gradients[range];
+	int64_t elements = op_take_gradient_elements(l, range, dtype);
+	if (elements > 0 && *gradient < 0) {
+		*gradient = buffer_new(
+			l->step, role, STREAM_COMPUTE, -1, elements * dtype_bytes(dtype), dtype);
+		if (is_ddp(l))
+			l->step->buffers[*gradient].layer = l->step->ranges[range].layer;
+		else
+			buffer_set_range(l, *gradient, range);
+		op_take(l, *gradient);
+	}
+	op_use(l, *gradient);
+	take_collector(l);
+}
+
+/* Of the ranges that hold gradients of the bucket's parameters. */
+static void use_bucket_gradients(struct lowering *l)
+{
+	for (int i = 0; i < bucket_of(l)->n_slices; i++)
+		op_use(l, l->range_gradients[l->step->holders[bucket_of(l)->slices[i].parameter]]);
+}
+
+void op_use_all_bucket_gradients(struct lowering *l)
+{
+	for (int r = 0; r < l->step->n_ranges; r++)
+		op_use(l, l->range_gradients[r]);
+}
+
+void op_give_all_bucket_gradients(struct lowering *l)
+{
+	for (int r = 0; r < l->step->n_ranges; r++) {
+		op_use(l, l->range_gradients[r]);
+		op_give(l, &l->range_gradients[r]);
+	}
+}
+
+/* --- reductions ----------------------------------------------------------------------------------
+ */
+
+static int64_t reduced_bytes(const struct lowering *l)
+{
+	return bucket_of(l)->gathered * dtype_bytes(l->step->plan->reduce_dtype);
+}
+
+/* DDP: the bucket is resident, in the dtype of the parameters. */
+static int64_t ddp_bytes(const struct lowering *l)
+{
+	return bucket_of(l)->elements * master_bytes(l);
+}
+
+void lower_FILL_BUCKET(struct lowering *l)
+{
+	l->op.dtype = l->step->plan->master_dtype;
+	l->op.bytes = 2 * ddp_bytes(l);
+	use_bucket_gradients(l);
+	op_use(l, l->step->resident[l->at->unit].reduce_input);
+}
+
+void lower_EMPTY_BUCKET(struct lowering *l)
+{
+	l->op.dtype = l->step->plan->master_dtype;
+	l->op.bytes = 2 * ddp_bytes(l);
+	op_use(l, l->step->resident[l->at->unit].reduce_input);
+	use_bucket_gradients(l);
+}
+
+/* Into the collecting buffer; what was there is free. */
+void lower_COLLECT_RANGE(struct lowering *l)
+{
+	int *gradient = &l->range_gradients[l->at->range];
+	l->op.bytes = 2 * l->step->buffers[*gradient].bytes;
+	op_use(l, *gradient);
+	op_give(l, gradient);
+	op_use(l, l->collector);
+}
+
+/* A flat copy of the bucket in the dtype that is reduced; DeepSpeed has divided it before. */
+void lower_FLATTEN_BUCKET(struct lowering *l)
+{
+	enum dtype dtype = l->step->plan->reduce_dtype;
+	int64_t n = bucket_of(l)->gathered;
+	bool late = l->step->method.reduces_late, collects = l->collector >= 0;
+	l->op.dtype = dtype;
+	l->op.bytes = n * (compute_bytes(l) + dtype_bytes(dtype));
+	l->op.bytes += collects ? 2 * n * compute_bytes(l) : 0;
+	l->op.bytes += collects && late ? 2 * n * compute_bytes(l) : 0;
+	op_use(l, l->collector);
+	if (!collects || late)
+		use_bucket_gradients(l);
+	live_of(l)->reducing =
+		op_take_new(l, BUFFER_REDUCE_INPUT, l->at->unit, reduced_bytes(l), dtype);
+}
+
+/* nanotron's hook: DDP's bucket, then added to the fp32 copy. */
+void lower_ADD_IN_HOOK(struct lowering *l)
+{
+	int64_t n = bucket_of(l)->gathered;
+	l->op.bytes = n * (3 * compute_bytes(l) + 2 * dtype_bytes(l->step->plan->reduce_dtype));
+	use_bucket_gradients(l);
+	op_use(l, l->step->resident[l->at->unit].reduce_input);
+	op_use(l, l->step->resident[l->at->unit].gradient);
+}
+
+void lower_REDUCE_BUCKET(struct lowering *l)
+{
+	const struct resident *resident = &l->step->resident[l->at->unit];
+	l->op.group = l->step->group_replicate;
+	l->op.dtype = is_ddp(l) ? l->step->plan->master_dtype : l->step->plan->reduce_dtype;
+	l->op.bytes = is_ddp(l) ? ddp_bytes(l) : reduced_bytes(l);
+	switch (l->step->method.buckets) {
+	case BUCKETS_COPIED_BACK:
+		op_use(l, resident->reduce_input);
+		break;
+	case BUCKETS_ADDED_UP:
+		op_use(l, resident->gradient);
+		break;
+	case BUCKETS_CUT:
+		op_use(l, live_of(l)->reducing);
+		break;
+	}
+}
+
+/* The owner's slice is copied out of the reduced bucket, or added to that of earlier micro-batches;
+ * cast before it leaves for the host. */
+void lower_KEEP_SLICE(struct lowering *l)
+{
+	struct live *live = live_of(l);
+	const struct plan *plan = l->step->plan;
+	int64_t chunk = bucket_of(l)->chunk;
+	int64_t copied = l->step->method.copies_back ? bucket_of(l)->gathered : chunk;
+	enum dtype dtype =
+		unit_is_offloaded(l->step, l->at->unit) ? plan->master_dtype : plan->param_dtype;
+	int64_t width = dtype_bytes(dtype);
+	l->op.dtype = dtype;
+	l->op.bytes = copied * (dtype_bytes(plan->reduce_dtype) + width);
+	op_use(l, live->reducing);
+	if (live->gradient_shard < 0)
+		live->gradient_shard = op_take_on(
+			l, BUFFER_GRADIENT_SHARD, l->op.stream, l->at->unit, chunk * width, dtype);
+	else
+		l->op.bytes += chunk * width;
+	op_use(l, live->gradient_shard);
+	op_give(l, &live->reducing);
+}
+
+/* --- the end of backward -------------------------------------------------------------------------
+ */
+
+/* nanotron adds to the fp32 copy when backward is through. */
+void lower_ADD_TO_COPIES(struct lowering *l)
+{
+	int64_t width = compute_bytes(l) + 2 * dtype_bytes(l->step->plan->reduce_dtype);
+	for (int u = 0; u < l->step->n_units; u++) {
+		l->op.bytes += l->step->units[u].parameters * width;
+		op_use_another(l, l->step->resident[u].gradient);
+	}
+	op_give_all_bucket_gradients(l);
+}
+
+/* Compute has waited for the reductions; what only they needed is free. */
+void lower_RELEASE_GRADIENTS(struct lowering *l)
+{
+	op_give_all_bucket_gradients(l);
+	op_use(l, l->collector);
+	op_give(l, &l->collector);
+}

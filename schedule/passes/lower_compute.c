@@ -1,0 +1,214 @@
+/* Forward, loss, recomputation and backward. */
+#include "schedule/passes/lower.h"
+
+static const struct range *range_of(const struct lowering *l)
+{
+	return &l->step->ranges[l->at->range];
+}
+
+static void use_weights(struct lowering *l)
+{
+	int unit = l->at->unit, range = l->at->range;
+	switch (l->step->method.weights) {
+	case WEIGHTS_OF_UNIT:
+		if (unit_has_parameters(l->step, unit))
+			op_use(l, l->units[unit].unsharded >= 0
+					  ? l->units[unit].unsharded
+					  : l->step->resident[unit].parameter_shard);
+		break;
+	case WEIGHTS_OF_BUCKETS:
+		op_use_bucket_weights(l, range, flight_of(l)->copies[range]);
+		break;
+	case WEIGHTS_WHOLE:
+		op_use(l, l->step->whole);
+		break;
+	}
+}
+
+/* The saved tensors of the range, its own first, then those of earlier ranges of its slot. */
+static void use_slot(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	op_use(l, flight->saved[l->at->range]);
+	op_use(l, flight->results[l->at->range]);
+	for (int r = slot_begin(l->step, l->at->range); r < l->at->range; r++) {
+		op_use(l, flight->saved[r]);
+		op_use(l, flight->results[r]);
+	}
+}
+
+/* A buffer for tensors of the range; -1 for none. */
+static int new_tensors(struct lowering *l, enum buffer_role role, int64_t bytes)
+{
+	if (bytes == 0)
+		return -1;
+	int buffer = buffer_new(l->step, role, STREAM_COMPUTE, range_of(l)->unit, bytes,
+		l->step->plan->param_dtype);
+	buffer_set_range(l, buffer, l->at->range);
+	return buffer;
+}
+
+/* --- forward -------------------------------------------------------------------------------------
+ */
+
+static void use_input(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	int slot = range_of(l)->slot;
+	if (slot >= 0) {
+		op_use(l, flight->residuals[slot]);
+		return;
+	}
+	if (flight->tokens < 0)
+		flight->tokens =
+			op_take_new(l, BUFFER_TOKENS, -1, tokens_bytes(l->step), DTYPE_INT32);
+	op_use(l, flight->tokens);
+}
+
+static void save_tensors(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	int range = l->at->range;
+	enum checkpointing checkpointing = range_checkpointing(l->step, range);
+	enum buffer_role role =
+		checkpointing != CHECKPOINTING_NONE ? BUFFER_FORWARD_WORK : BUFFER_ACTIVATIONS;
+	flight->saved[range] = new_tensors(l, role, range_of(l)->saved_bytes);
+	op_take(l, flight->saved[range]);
+	if (checkpointing == CHECKPOINTING_SELECTIVE)
+		flight->results[range] =
+			new_tensors(l, BUFFER_ACTIVATIONS, range_kept_bytes(l->step, range));
+	op_take(l, flight->results[range]);
+}
+
+static void take_residual(struct lowering *l, int slot)
+{
+	struct flight *flight = flight_of(l);
+	flight->residuals[slot] = op_take_new(
+		l, BUFFER_RESIDUAL, -1, residual_bytes(l->step), l->step->plan->param_dtype);
+	l->step->buffers[flight->residuals[slot]].layer = slot;
+}
+
+static void use_output(struct lowering *l)
+{
+	const struct range *range = range_of(l);
+	if (range->slot < 0 && range->first_of_slot)
+		take_residual(l, 0);
+	else if (range->slot < 0)
+		op_use(l, flight_of(l)->residuals[0]);
+	else if (range->layer >= 0 && range->last_of_slot)
+		take_residual(l, range->slot + 1);
+}
+
+/* What checkpointing drops lives until the block is through. */
+static void give_dropped(struct lowering *l)
+{
+	int range = l->at->range;
+	if (range_checkpointing(l->step, range) == CHECKPOINTING_NONE || !range_of(l)->last_of_slot)
+		return;
+	for (int r = slot_begin(l->step, range); r <= range; r++)
+		op_give(l, &flight_of(l)->saved[r]);
+}
+
+void lower_FORWARD(struct lowering *l)
+{
+	op_set_range(l, l->at->range);
+	use_weights(l);
+	use_input(l);
+	save_tensors(l);
+	use_slot(l);
+	use_output(l);
+	if (range_has_head(l->step, l->at->range)) {
+		flight_of(l)->logits = op_take_new(
+			l, BUFFER_LOGITS, -1, logits_bytes(l->step), l->step->plan->param_dtype);
+		/* FSDP2: the root's post-forward releases the last gathered buffer */
+		op_give(l, &l->implicit_gathered);
+	}
+	op_use(l, l->step->kernel_workspace);
+	give_dropped(l);
+}
+
+void lower_LOSS(struct lowering *l)
+{
+	l->op.first_module = l->step->model->n_modules - 1;
+	l->op.end_module = l->step->model->n_modules;
+	op_use(l, flight_of(l)->logits);
+	op_use(l, flight_of(l)->tokens);
+	int work = op_take_new(l, BUFFER_LOSS_WORK, -1, loss_work_bytes(l->step), DTYPE_FP32);
+	op_give(l, &work);
+}
+
+/* --- backward ------------------------------------------------------------------------------------
+ */
+
+void lower_RECOMPUTE(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	int *saved = &flight->saved[l->at->range];
+	if (l->at->flags & FIRST)
+		*saved = new_tensors(l, BUFFER_RECOMPUTED, range_of(l)->saved_bytes);
+	op_set_range(l, l->at->range);
+	l->op.first_module = l->at->first_module;
+	l->op.end_module = l->at->end_module;
+	use_weights(l);
+	op_use(l, flight->residuals[range_of(l)->slot]);
+	if (l->at->flags & FIRST)
+		op_take(l, *saved);
+	use_slot(l);
+	op_use(l, l->step->kernel_workspace);
+}
+
+static int take_work(struct lowering *l, int64_t bytes)
+{
+	return op_take_new(l, BUFFER_BACKWARD_WORK, -1, bytes, l->step->plan->param_dtype);
+}
+
+/* Ours keeps all gradients of a block's tensors side by side, for the whole of backward. Autograd
+ * frees a saved tensor as soon as its gradient is made: beside the saved ones only the residual
+ * stream's gradient lives on, and inside a block the widest gradient on its way is extra. */
+static void use_work(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	bool keeps = l->step->method.keeps_work;
+	if (flight->backward_work < 0)
+		flight->backward_work = take_work(l, keeps ? l->work.all : l->work.residual);
+	else
+		op_use(l, flight->backward_work);
+	if (!keeps && range_of(l)->layer >= 0) {
+		int widest = take_work(l, l->work.widest);
+		op_give(l, &widest);
+	}
+}
+
+static void give_tensors(struct lowering *l)
+{
+	struct flight *flight = flight_of(l);
+	const struct range *range = range_of(l);
+	op_give(l, &flight->copies[l->at->range]);
+	op_give(l, &flight->saved[l->at->range]);
+	op_give(l, &flight->results[l->at->range]);
+	if (range->slot >= 0 && range->first_of_slot)
+		op_give(l, &flight->residuals[range->slot]);
+	if (range_has_head(l->step, l->at->range))
+		op_give(l, &flight->logits);
+	if (range->slot < 0 && range->first_of_slot) {
+		op_give(l, &flight->tokens);
+		op_give(l, &flight->backward_work);
+	}
+}
+
+void lower_BACKWARD(struct lowering *l)
+{
+	op_set_range(l, l->at->range);
+	use_weights(l);
+	use_input(l);
+	use_slot(l);
+	if (l->step->method.reduces == REDUCES_BUCKETS)
+		op_take_bucket_gradient(l);
+	else
+		op_take_unit_gradient(l);
+	use_work(l);
+	if (range_has_head(l->step, l->at->range))
+		op_use(l, flight_of(l)->logits);
+	op_use(l, l->step->kernel_workspace);
+	give_tensors(l);
+}

@@ -1,0 +1,169 @@
+/* Gradient norm, clipping, the optimizer. */
+#include "schedule/passes/lower.h"
+
+static bool is_of_stream(const struct lowering *l, int unit)
+{
+	return unit_updater(l->step, unit) == l->op.stream;
+}
+
+static int64_t local_elements(const struct lowering *l)
+{
+	int64_t total = 0;
+	for (int u = 0; u < l->step->n_units; u++)
+		if (is_of_stream(l, u))
+			total += l->step->units[u].chunk;
+	return total;
+}
+
+static int64_t gradient_bytes(const struct lowering *l)
+{
+	return dtype_bytes(plan_optimizer_gradient_dtype(l->step->plan));
+}
+
+/* Those that the operation's stream updates from. */
+static void use_gradient_shards(struct lowering *l)
+{
+	const struct step *step = l->step;
+	for (int u = 0; u < step->n_units; u++)
+		if (is_of_stream(l, u))
+			op_use_another(l, unit_is_offloaded(step, u) ? l->units[u].host_gradient
+								     : l->units[u].gradient_shard);
+	for (int u = 0; u < step->n_units; u++)
+		op_use_another(l, step->resident[u].gradient);
+	if (step->method.weights == WEIGHTS_OF_BUCKETS)
+		op_use_all_bucket_gradients(l);
+}
+
+/* Of the units that one stream updates. Ours sums exactly (a superaccumulator), PyTorch in fp32. */
+void lower_NORM(struct lowering *l)
+{
+	const struct step *step = l->step;
+	int64_t elements = local_elements(l);
+	l->op.bytes = gradient_bytes(l) * elements;
+	if (step->plan->gradient_sums == SUMS_EXACT) /* they become fp32 in place first */
+		l->op.bytes += (dtype_bytes(DTYPE_INT64) + gradient_bytes(l)) * elements;
+	if (l->at->flags & FIRST) {
+		l->scalars = buffer_new(l->step, BUFFER_NORM_SCALARS, STREAM_COMPUTE, -1,
+			step->method.norm_is_exact ? NORM_SCALAR_BYTES_EXACT : NORM_SCALAR_BYTES,
+			DTYPE_FP32);
+		op_take(l, l->scalars);
+	}
+	use_gradient_shards(l);
+	op_use(l, l->scalars);
+}
+
+void lower_REDUCE_NORM(struct lowering *l)
+{
+	l->op.dtype = DTYPE_FP32;
+	l->op.bytes = l->step->buffers[l->scalars].bytes;
+	l->op.group = l->step->group_reduce;
+	op_use(l, l->scalars);
+}
+
+void lower_CLIP(struct lowering *l)
+{
+	l->op.bytes = 2 * gradient_bytes(l) * local_elements(l);
+	op_use(l, l->scalars);
+	use_gradient_shards(l);
+}
+
+/* --- the update ----------------------------------------------------------------------------------
+ */
+
+/* A host gradient that is resident lives on, with what the next step writes over it. */
+static void use_host_states(struct lowering *l, int unit)
+{
+	const struct resident *resident = &l->step->resident[unit];
+	struct live *live = &l->units[unit];
+	bool has_parameters = unit_parameters_are_offloaded(l->step, unit);
+	op_use_another(l, has_parameters ? resident->parameter_shard : resident->master_shard);
+	op_use_another(l, resident->optimizer_state);
+	op_use_another(l, live->host_gradient);
+	op_use_another(l, resident->host_copy);
+	if (live->host_gradient != resident->host_gradient)
+		op_give(l, &live->host_gradient);
+	live->host_gradient = -1;
+}
+
+static void use_states(struct lowering *l, int unit)
+{
+	const struct resident *resident = &l->step->resident[unit];
+	struct live *live = &l->units[unit];
+	if (unit_is_offloaded(l->step, unit)) {
+		use_host_states(l, unit);
+		return;
+	}
+	op_use_another(l, resident->parameter_shard);
+	op_use_another(l, resident->optimizer_state);
+	op_use_another(l, live->gradient_shard);
+	if (resident->gradient_shard < 0)
+		op_give(l, &live->gradient_shard);
+	op_use_another(l, resident->gradient);
+}
+
+/* What the update works with: foreach's square roots, ZeRO's copy of the gradients, which stage 3
+ * makes group by group. */
+static void take_work(struct lowering *l, int64_t elements)
+{
+	const struct method *method = &l->step->method;
+	int64_t bytes = 0;
+	if (l->step->plan->optimizer == OPTIMIZER_ADAMW_FOREACH)
+		bytes = elements * master_bytes(l);
+	if (method->copies_gradients) {
+		int64_t copy = min_i64(elements, method->group_elements) * master_bytes(l);
+		bytes += copy;
+		l->op.bytes += copy + copy / 2;
+	}
+	if (bytes == 0)
+		return;
+	int work = op_take_new(l, BUFFER_OPTIMIZER_WORK, -1, bytes, l->step->plan->master_dtype);
+	op_give(l, &work);
+}
+
+/* Bytes per fp32 parameter (docs/runtimes.md): fused reads p, g, m, v and writes p, m, v; foreach
+ * and the plain loop make nine passes; SGD without momentum reads p, g and writes p. */
+static double traffic_of(enum optimizer optimizer)
+{
+	static const double bytes[] = {[OPTIMIZER_ADAMW_FUSED] = 28,
+		[OPTIMIZER_ADAMW_FOREACH] = 88,
+		[OPTIMIZER_ADAMW] = 88,
+		[OPTIMIZER_SGD] = 12};
+	return bytes[optimizer];
+}
+
+/* DeepSpeed updates on the host with an Adam of its own, which is fused. */
+static enum optimizer optimizer_of(const struct lowering *l)
+{
+	bool own = l->op.stream == STREAM_HOST && l->step->method.host_update_is_fused &&
+		   l->step->plan->optimizer != OPTIMIZER_SGD;
+	return own ? OPTIMIZER_ADAMW_FUSED : l->step->plan->optimizer;
+}
+
+/* Passes over what is in the master dtype; the gradient is read once where it is in another. */
+static int64_t update_bytes(const struct lowering *l, int64_t elements)
+{
+	double traffic = traffic_of(optimizer_of(l));
+	return (int64_t)(traffic * (double)elements * (double)master_bytes(l) / 4) +
+	       elements * (gradient_bytes(l) - master_bytes(l));
+}
+
+/* One unit's update, or (unit -1) that of all units of the stream. The last one of all ends the
+ * scalars. */
+void lower_UPDATE(struct lowering *l)
+{
+	int unit = l->at->unit;
+	int64_t elements = unit >= 0 ? l->step->units[unit].chunk : local_elements(l);
+	l->op.dtype = l->step->plan->master_dtype;
+	l->op.bytes = update_bytes(l, elements);
+	for (int u = 0; u < l->step->n_units; u++)
+		if (u == unit || (unit < 0 && is_of_stream(l, u)))
+			use_states(l, u);
+	if (l->step->method.weights == WEIGHTS_OF_BUCKETS)
+		op_give_all_bucket_gradients(l);
+	if (l->op.stream == STREAM_COMPUTE)
+		take_work(l, elements);
+	if (l->at->flags & LAST) {
+		op_use(l, l->scalars);
+		op_give(l, &l->scalars);
+	}
+}

@@ -1,0 +1,138 @@
+/* The order in which a forward pass meets units and leaves. Leaves of one slot that follow one
+ * another form one range. */
+#include "schedule/passes/sizes.h"
+
+struct walk {
+	struct step *step;
+	int stack[64];
+	int depth, next_unit; /* units are in preorder */
+	int n_post;
+};
+
+static void add_visit(struct step *step, enum visit_kind kind, int unit, int range)
+{
+	step->visits[step->n_visits++] = (struct visit){kind, unit, range};
+}
+
+static void enter_units(struct walk *walk, int module)
+{
+	struct step *step = walk->step;
+	while (walk->next_unit < step->n_units && step->units[walk->next_unit].module == module) {
+		int u = walk->next_unit++;
+		add_visit(step, VISIT_ENTER, u, -1);
+		step->pre_place[u] = step->n_order;
+		step->pre_order[step->n_order++] = u;
+		walk->stack[walk->depth++] = u;
+	}
+}
+
+static void exit_units(struct walk *walk, int module)
+{
+	struct step *step = walk->step;
+	while (walk->depth > 0 && step->units[walk->stack[walk->depth - 1]].end_module <= module) {
+		int u = walk->stack[--walk->depth];
+		add_visit(step, VISIT_EXIT, u, -1);
+		step->post_place[u] = walk->n_post;
+		step->post_order[walk->n_post++] = u;
+	}
+}
+
+/* Embeddings, their norm and projection come before block 0, the final norm and the head after the
+ * last block. */
+static int slot_of(const struct model *model, int module)
+{
+	int layer = model->modules[module].layer;
+	enum module_kind kind = model->modules[module].kind;
+	if (layer >= 0)
+		return layer;
+	bool embedding = kind == MODULE_EMBEDDING || kind == MODULE_POSITION_EMBEDDING ||
+			 kind == MODULE_EMBEDDING_NORM || kind == MODULE_EMBEDDING_PROJECTION;
+	return embedding ? -1 : (int)model->architecture.layers;
+}
+
+static void add_leaf(struct walk *walk, int module)
+{
+	struct step *step = walk->step;
+	int slot = slot_of(step->model, module), last = step->n_visits - 1;
+	bool follows = last >= 0 && step->visits[last].kind == VISIT_RANGE &&
+		       step->ranges[step->n_ranges - 1].slot == slot;
+	if (!follows) {
+		struct range *before =
+			step->n_ranges > 0 ? &step->ranges[step->n_ranges - 1] : NULL;
+		bool is_first = before == NULL || before->slot != slot;
+		int unit = walk->depth > 0 ? walk->stack[walk->depth - 1] : -1; /* buckets: none */
+		add_visit(step, VISIT_RANGE, unit, step->n_ranges);
+		if (!is_first)
+			before->last_of_slot = false;
+		step->ranges[step->n_ranges++] = (struct range){
+			.unit = unit,
+			.first_module = module,
+			.layer = step->model->modules[module].layer,
+			.slot = slot,
+			.first_of_slot = is_first,
+			.last_of_slot = true,
+			.visit = step->n_visits - 1,
+		};
+	}
+	step->ranges[step->n_ranges - 1].end_module = module + 1;
+}
+
+/* --- buckets -------------------------------------------------------------------------------------
+ */
+
+/* The range whose backward completes a parameter: where its owner computes. Ranges and parameters
+ * are both in module order. The gradient of a tied weight lies in the head's range, which backward
+ * meets first. */
+static void find_owners(struct step *step)
+{
+	const struct model *model = step->model;
+	int range = 0, tied = model->modules[model->n_modules - 1].tied_parameter;
+	step->owners = ARENA_ARRAY(step->arena, int, model->n_parameters);
+	step->holders = ARENA_ARRAY(step->arena, int, model->n_parameters);
+	for (int p = 0; p < model->n_parameters; p++) {
+		while (step->ranges[range].end_module <= model->parameters[p].module)
+			range++;
+		step->owners[p] = range;
+		step->holders[p] = p == tied ? step->n_ranges - 1 : range;
+	}
+}
+
+/* Backward visits ranges in descending order, so a bucket is complete at its least one. */
+static void find_ends_of_buckets(struct step *step)
+{
+	step->bucket_done = ARENA_ARRAY(step->arena, int, step->n_units);
+	for (int u = 0; u < step->n_units; u++) {
+		step->bucket_done[u] = step->n_ranges;
+		for (int i = 0; i < step->units[u].n_slices; i++) {
+			int range = step->owners[step->units[u].slices[i].parameter];
+			if (range < step->bucket_done[u])
+				step->bucket_done[u] = range;
+		}
+	}
+}
+
+void pass_ranges(struct step *step)
+{
+	const struct model *model = step->model;
+	struct walk walk = {.step = step};
+	step->visits = ARENA_ARRAY(step->arena, struct visit, model->n_modules + 2 * step->n_units);
+	step->ranges = ARENA_ARRAY(step->arena, struct range, model->n_modules);
+	step->pre_order = ARENA_ARRAY(step->arena, int, step->n_units);
+	step->post_order = ARENA_ARRAY(step->arena, int, step->n_units);
+	step->pre_place = ARENA_ARRAY(step->arena, int, step->n_units);
+	step->post_place = ARENA_ARRAY(step->arena, int, step->n_units);
+	for (int m = 0; m < model->n_modules; m++) {
+		exit_units(&walk, m);
+		if (step->method.reduces != REDUCES_BUCKETS)
+			enter_units(&walk, m);
+		if (module_kind_is_leaf(model->modules[m].kind))
+			add_leaf(&walk, m);
+	}
+	exit_units(&walk, model->n_modules);
+	for (int r = 0; r < step->n_ranges; r++)
+		step->ranges[r].saved_bytes = range_saved_bytes(step, r);
+	if (step->method.reduces != REDUCES_BUCKETS)
+		return;
+	find_owners(step);
+	find_ends_of_buckets(step);
+}

@@ -1,0 +1,131 @@
+/* Gradients of buckets: DistributedDataParallel; and ZeRO with whole parameters, where every rank
+ * reduces all gradients, updates its shard and gathers the rest: DeepSpeed's stages 1 and 2,
+ * nanotron's ZeRO-1 and DDP, InternEvo's ZeRO-1 (docs/runtimes.md). Master copies are cut per
+ * bucket, which adds up to the same. */
+#include "schedule/passes/sizes.h"
+
+struct reducing {
+	struct step *step;
+	const struct action *at;
+	bool *has_gradient; /* per range */
+};
+
+static void add(struct reducing *r, enum action_kind kind, enum stream stream, int unit, int range)
+{
+	struct action action = action_at(r->at, kind, unit);
+	action.stream = stream;
+	action.range = range;
+	action_add(r->step, action);
+}
+
+static void add_reduction(struct reducing *r, int bucket)
+{
+	if (r->step->group_replicate >= 0)
+		add(r, ACTION_REDUCE_BUCKET, STREAM_REDUCE, bucket, -1);
+}
+
+/* The owner's slice is copied out of the reduced bucket. */
+static void cut(struct reducing *r, int bucket)
+{
+	enum stream stream = r->step->method.overlaps ? STREAM_REDUCE : STREAM_COMPUTE;
+	add(r, ACTION_FLATTEN_BUCKET, STREAM_COMPUTE, bucket, -1);
+	add_reduction(r, bucket);
+	add(r, ACTION_KEEP_SLICE, stream, bucket, -1);
+	add(r, ACTION_GRADIENT_DONE, stream, bucket, -1);
+}
+
+static void reduce(struct reducing *r, int bucket)
+{
+	switch (r->step->method.buckets) {
+	case BUCKETS_COPIED_BACK:
+		add(r, ACTION_FILL_BUCKET, STREAM_COMPUTE, bucket, -1);
+		add_reduction(r, bucket);
+		break;
+	case BUCKETS_ADDED_UP:
+		if (r->step->method.adds_in_hook)
+			add(r, ACTION_ADD_IN_HOOK, STREAM_COMPUTE, bucket, -1);
+		add_reduction(r, bucket);
+		break;
+	case BUCKETS_CUT:
+		cut(r, bucket);
+		break;
+	}
+}
+
+/* A range's gradients are complete after its own backward, but those of the head with a tied weight
+ * only after the embedding's. */
+static bool completes(const struct step *step, int range, int done)
+{
+	int tied = step->model->modules[step->model->n_modules - 1].tied_parameter;
+	bool head = step->ranges[range].end_module == step->model->n_modules;
+	return head && tied >= 0 ? step->owners[tied] == done : range == done;
+}
+
+/* DeepSpeed: into the collecting buffer; what was there is free. */
+static void collect(struct reducing *r)
+{
+	for (int range = r->step->n_ranges - 1; range >= r->at->range; range--) {
+		if (!r->has_gradient[range] || !completes(r->step, range, r->at->range))
+			continue;
+		add(r, ACTION_COLLECT_RANGE, STREAM_COMPUTE, -1, range);
+		r->has_gradient[range] = false;
+	}
+}
+
+static void range_done(struct reducing *r)
+{
+	const struct method *method = &r->step->method;
+	r->has_gradient[r->at->range] = range_parameters(r->step, r->at->range) >
+					range_tied_parameters(r->step, r->at->range);
+	if (!(r->at->flags & SYNCHRONISES) || method->reduces_late)
+		return;
+	if (method->collector_elements > 0)
+		collect(r);
+	for (int u = 0; u < r->step->n_units; u++)
+		if (r->step->bucket_done[u] == r->at->range)
+			reduce(r, u);
+}
+
+/* When the last bucket is through, DDP's are copied back into the gradients. */
+static void copy_back(struct reducing *r)
+{
+	if (!(r->at->flags & SYNCHRONISES) || r->step->group_replicate < 0)
+		return;
+	for (int u = 0; u < r->step->n_units; u++)
+		add(r, ACTION_EMPTY_BUCKET, STREAM_COMPUTE, u, -1);
+}
+
+static void backward_done(struct reducing *r)
+{
+	const struct method *method = &r->step->method;
+	bool synchronises = r->at->flags & SYNCHRONISES;
+	if (method->buckets == BUCKETS_COPIED_BACK) {
+		copy_back(r);
+		return;
+	}
+	if (method->buckets == BUCKETS_ADDED_UP && (!synchronises || method->reduces_late))
+		add(r, ACTION_ADD_TO_COPIES, STREAM_COMPUTE, -1, -1);
+	for (int u = 0; u < r->step->n_units && synchronises && method->reduces_late; u++)
+		reduce(r, u);
+	if (synchronises)
+		add(r, ACTION_RELEASE_GRADIENTS, STREAM_COMPUTE, -1, -1);
+}
+
+void pass_reduce_buckets(struct step *step)
+{
+	struct reducing r = {.step = step};
+	if (step->method.reduces != REDUCES_BUCKETS)
+		return;
+	struct action_list old = actions_begin(step);
+	r.has_gradient = ARENA_ARRAY(step->arena, bool, step->n_ranges);
+	for (int i = 0; i < old.n; i++) {
+		r.at = &old.items[i];
+		if (r.at->kind == ACTION_RANGE_DONE)
+			range_done(&r);
+		else if (r.at->kind == ACTION_BACKWARD_DONE)
+			backward_done(&r);
+		else
+			action_add(step, *r.at);
+	}
+	actions_end(&old);
+}

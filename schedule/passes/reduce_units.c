@@ -1,0 +1,122 @@
+/* Gradients of units, from the end of a unit's backward to the shard that the optimizer reads:
+ * FSDP1, FSDP2 and ours. */
+#include "schedule/passes/step.h"
+
+struct reducing {
+	struct step *step;
+	const struct action *at;
+	bool *has_shard;   /* per unit: an earlier micro-batch has left its gradient */
+	bool is_in_flight; /* FSDP2: a reduction's input waits to be released */
+};
+
+static struct action add(
+	struct reducing *r, enum action_kind kind, enum stream stream, unsigned flags)
+{
+	struct action action = action_at(r->at, kind, r->at->unit);
+	action.stream = stream;
+	action.flags |= flags;
+	return *action_add(r->step, action);
+}
+
+/* A single rank under NO_SHARD has nobody to reduce with. */
+static bool has_others(const struct step *step)
+{
+	return step->method.shards || step->group_replicate >= 0;
+}
+
+/* Is what was reduced the shard already? The first of a step is, in the same dtype; FSDP1's flat
+ * gradient is not, unless it was cast. */
+static bool is_in_place(const struct reducing *r, int unit)
+{
+	const struct plan *plan = r->step->plan;
+	bool is_flat = r->step->method.flattens && !r->step->method.shards &&
+		       plan_gradient_dtype(plan) == plan->param_dtype;
+	return plan_gradient_dtype(plan) == plan_gradient_shard_dtype(plan) &&
+	       !r->has_shard[unit] && !is_flat;
+}
+
+/* The rest of the division, the cast to the master dtype, the sum over micro-batches. */
+static void accumulate(struct reducing *r, enum stream stream)
+{
+	const struct method *method = &r->step->method;
+	int unit = r->at->unit;
+	unsigned flags = is_in_place(r, unit) ? IN_PLACE : 0;
+	unsigned here = has_others(r->step) ? 0 : REDUCED_HERE;
+	if (!(flags & IN_PLACE) || method->divides) {
+		add(r, ACTION_ACCUMULATE, stream, flags | here);
+		here = 0;
+	}
+	r->has_shard[unit] = !unit_is_offloaded(r->step, unit);
+	add(r, ACTION_GRADIENT_DONE, stream, here);
+}
+
+static void reduce(struct reducing *r)
+{
+	const struct method *method = &r->step->method;
+	enum stream stream = STREAM_REDUCE;
+	if (!(r->at->flags & SYNCHRONISES)) {
+		if (method->copies_out)
+			add(r, ACTION_KEEP_UNSHARDED, STREAM_COMPUTE, 0);
+		return;
+	}
+	if (method->copies_out)
+		add(r, ACTION_COPY_IN, STREAM_COMPUTE, 0);
+	else if (method->flattens)
+		add(r, ACTION_CAST_FLAT, STREAM_REDUCE, 0);
+	if (method->shards)
+		add(r, ACTION_SCATTER, STREAM_REDUCE, 0);
+	r->is_in_flight = method->shards && method->copies_out;
+	if (r->step->group_replicate >= 0) {
+		stream = method->shards ? STREAM_REPLICATE : STREAM_REDUCE;
+		add(r, ACTION_REDUCE_REPLICAS, stream, 0);
+	}
+	accumulate(r, stream);
+}
+
+/* FSDP2: compute waits for the reduction before, whose input is released with the parameters. */
+static void reshard(struct reducing *r)
+{
+	struct action action = *r->at;
+	if (r->is_in_flight && (action.flags & IN_BACKWARD)) {
+		action.flags |= RELEASES_INPUT;
+		r->is_in_flight = false;
+	}
+	action_add(r->step, action);
+}
+
+/* FSDP2 releases the last reduction's input before the optimizer runs. */
+static void end_backward(struct reducing *r)
+{
+	if (r->is_in_flight)
+		add(r, ACTION_END_BACKWARD, STREAM_COMPUTE, 0);
+	r->is_in_flight = false;
+}
+
+static void replace(struct reducing *r)
+{
+	bool has_parameters = r->at->unit >= 0 && unit_has_parameters(r->step, r->at->unit);
+	if (r->at->kind == ACTION_RESHARD)
+		reshard(r);
+	else if (r->at->kind == ACTION_BACKWARD_DONE)
+		end_backward(r);
+	else if (r->at->kind == ACTION_REDUCE && has_parameters)
+		reduce(r);
+	else if (r->at->kind == ACTION_UNIT_DONE && has_parameters && r->step->method.flattens)
+		add(r, ACTION_FLATTEN, STREAM_COMPUTE, 0);
+	else
+		action_add(r->step, *r->at);
+}
+
+void pass_reduce_units(struct step *step)
+{
+	struct reducing r = {.step = step};
+	if (step->method.reduces != REDUCES_UNITS)
+		return;
+	struct action_list old = actions_begin(step);
+	r.has_shard = ARENA_ARRAY(step->arena, bool, step->n_units);
+	for (int i = 0; i < old.n; i++) {
+		r.at = &old.items[i];
+		replace(&r);
+	}
+	actions_end(&old);
+}

@@ -1,0 +1,158 @@
+/* Buffers that live between steps: shards, optimizer states, and what a method keeps beside them.
+ */
+#include "schedule/passes/step.h"
+
+/* cuBLAS: 2 x 4 MiB + 8 x 16 KiB, and 32 MiB from Hopper on (CublasHandlePool.cpp). */
+static int64_t workspace_bytes(const struct step *step)
+{
+	const struct topology *topology = step->topology;
+	const struct runtime *runtime = runtime_of(step->plan->runtime);
+	if (topology->overheads.workspace_bytes > 0)
+		return topology->overheads.workspace_bytes;
+	if (runtime->workspace_bytes > 0)
+		return runtime->workspace_bytes;
+	if (topology->device.kind != DEVICE_GPU)
+		return 0;
+	return topology->device.generation >= GENERATION_HOPPER ? 33554432 : 8519680;
+}
+
+static int64_t optimizer_state_bytes(const struct step *step)
+{
+	if (step->plan->optimizer == OPTIMIZER_SGD)
+		return 0;
+	return 2 * dtype_bytes(step->plan->master_dtype);
+}
+
+static void add_states(struct step *step, int unit)
+{
+	struct resident *resident = &step->resident[unit];
+	enum dtype master = step->plan->master_dtype;
+	int64_t chunk = step->units[unit].chunk, state_bytes = optimizer_state_bytes(step);
+	resident->parameter_shard = buffer_new_resident(
+		step, BUFFER_PARAMETER_SHARD, unit, chunk * dtype_bytes(master), master);
+	if (state_bytes > 0)
+		resident->optimizer_state = buffer_new_resident(
+			step, BUFFER_OPTIMIZER_STATE, unit, chunk * state_bytes, master);
+}
+
+/* Parameters: the master shard itself lives on the host. Optimizer: the host updates a master copy,
+ * and the device keeps the shard that is gathered, in the compute dtype; or, with whole parameters,
+ * no shard at all. */
+static void add_offloaded_shard(struct step *step, int unit)
+{
+	struct resident *resident = &step->resident[unit];
+	enum dtype master = step->plan->master_dtype, compute = step->plan->param_dtype;
+	int64_t chunk = step->units[unit].chunk, bytes = chunk * dtype_bytes(master);
+	if (unit_parameters_are_offloaded(step, unit) && step->method.weights != WEIGHTS_WHOLE) {
+		resident->parameter_shard =
+			buffer_new_on_host(step, BUFFER_PARAMETER_SHARD, unit, bytes, master);
+		return;
+	}
+	if (step->method.weights != WEIGHTS_WHOLE)
+		resident->parameter_shard = buffer_new_resident(
+			step, BUFFER_PARAMETER_SHARD, unit, chunk * dtype_bytes(compute), compute);
+	resident->master_shard = buffer_new_on_host(step, BUFFER_MASTER_SHARD, unit, bytes, master);
+	if (step->method.weights != WEIGHTS_WHOLE && step->method.casts)
+		resident->host_copy = buffer_new_on_host(step, BUFFER_LOW_PRECISION_SHARD, unit,
+			chunk * dtype_bytes(compute), compute);
+}
+
+static void add_offloaded_states(struct step *step, int unit)
+{
+	struct resident *resident = &step->resident[unit];
+	enum dtype master = step->plan->master_dtype;
+	int64_t chunk = step->units[unit].chunk, state_bytes = optimizer_state_bytes(step);
+	add_offloaded_shard(step, unit);
+	if (state_bytes > 0)
+		resident->optimizer_state = buffer_new_on_host(
+			step, BUFFER_OPTIMIZER_STATE, unit, chunk * state_bytes, master);
+	if (step->method.keeps_host_gradient)
+		resident->host_gradient = buffer_new_on_host(
+			step, BUFFER_GRADIENT_SHARD, unit, chunk * dtype_bytes(master), master);
+}
+
+static void add_unit(struct step *step, int unit)
+{
+	struct resident *resident = &step->resident[unit];
+	const struct unit *u = &step->units[unit];
+	enum dtype master = step->plan->master_dtype, compute = step->plan->param_dtype;
+	*resident = (struct resident){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+	if (u->parameters == 0)
+		return;
+	if (unit_is_offloaded(step, unit))
+		add_offloaded_states(step, unit);
+	else
+		add_states(step, unit);
+	if (step->method.keeps_units)
+		resident->kept = buffer_new_resident(
+			step, BUFFER_UNSHARDED, unit, u->gathered * dtype_bytes(compute), compute);
+	if (step->method.weights == WEIGHTS_OF_BUCKETS)
+		resident->reduce_input = buffer_new_resident(
+			step, BUFFER_REDUCE_INPUT, unit, u->elements * dtype_bytes(master), master);
+}
+
+/* ZeRO with whole parameters. Beside nanotron's hook the DDP wrapper copies gradients into buckets
+ * of its own. */
+static void add_whole(struct step *step)
+{
+	enum dtype compute = step->plan->param_dtype, reduce = step->plan->reduce_dtype;
+	int64_t elements = 0, width = dtype_bytes(compute);
+	for (int u = 0; u < step->n_units; u++) {
+		int64_t n = step->units[u].gathered;
+		elements += n;
+		if (step->method.buckets == BUCKETS_ADDED_UP)
+			step->resident[u].gradient = buffer_new_resident(
+				step, BUFFER_GRADIENT, u, n * dtype_bytes(reduce), reduce);
+		if (step->method.adds_in_hook)
+			step->resident[u].reduce_input = buffer_new_resident(
+				step, BUFFER_REDUCE_INPUT, u, n * width, compute);
+	}
+	step->whole = buffer_new_resident(step, BUFFER_COMPUTE_COPY, -1, elements * width, compute);
+}
+
+/* ZeRO-3 leaves small parameters on every rank. */
+static bool is_persistent(const struct step *step, int unit)
+{
+	const struct unit *u = &step->units[unit];
+	for (int i = 0; i < u->n_slices; i++)
+		if (u->slices[i].elements > step->method.persistent_elements)
+			return false;
+	return true;
+}
+
+static void add_partitions(struct step *step)
+{
+	enum dtype dtype = step->plan->param_dtype;
+	int64_t width = dtype_bytes(dtype);
+	for (int u = 0; u < step->n_units; u++) {
+		struct resident *resident = &step->resident[u];
+		int64_t part = step->units[u].chunk * width;
+		if (!unit_has_parameters(step, u))
+			continue;
+		resident->low_precision =
+			buffer_new_resident(step, BUFFER_LOW_PRECISION_SHARD, u, part, dtype);
+		resident->gradient_shard =
+			buffer_new_resident(step, BUFFER_GRADIENT_SHARD, u, part, dtype);
+		if (is_persistent(step, u))
+			resident->kept = buffer_new_resident(
+				step, BUFFER_UNSHARDED, u, step->units[u].gathered * width, dtype);
+	}
+	step->collector = buffer_new_resident(
+		step, BUFFER_BUCKET, -1, step->method.collector_elements * width, dtype);
+}
+
+void pass_resident(struct step *step)
+{
+	int64_t workspace = workspace_bytes(step);
+	step->resident = ARENA_ARRAY(step->arena, struct resident, step->n_units);
+	step->whole = step->collector = step->kernel_workspace = -1;
+	for (int u = 0; u < step->n_units; u++)
+		add_unit(step, u);
+	if (step->method.gathers == GATHERS_AT_END)
+		add_whole(step);
+	if (step->method.gathers == GATHERS_BY_TRACE)
+		add_partitions(step);
+	if (workspace > 0)
+		step->kernel_workspace = buffer_new_resident(
+			step, BUFFER_KERNEL_WORKSPACE, -1, workspace, DTYPE_INT8);
+}

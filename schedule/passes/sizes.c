@@ -1,0 +1,175 @@
+/* Sizes of tensors, from the model's formulas (models/activations.h). */
+#include "schedule/passes/sizes.h"
+
+static int64_t tokens_of(const struct step *step)
+{
+	return step->plan->micro_batch * step->plan->seq_len;
+}
+
+/* --- activations ---------------------------------------------------------------------------------
+ */
+
+static int64_t modules_saved_bytes(const struct step *step, int first, int end)
+{
+	return model_saved_bytes(step->model, first, end, &step->rules, step->plan->micro_batch,
+		step->plan->seq_len);
+}
+
+static bool keeps(const struct step *step, int module)
+{
+	return plan_selective_keeps(step->plan, step->model, module);
+}
+
+/* Of what the range's leaves save, the bytes that selective checkpointing computes again. */
+static int64_t dropped_bytes(const struct step *step, const struct range *range)
+{
+	int64_t dropped = 0;
+	for (int m = range->first_module; m < range->end_module; m++)
+		if (!keeps(step, m))
+			dropped += modules_saved_bytes(step, m, m + 1);
+	return dropped;
+}
+
+/* Blocks repeat: whether one range saves what another does. */
+static bool saves_alike(const struct step *step, int range, int other)
+{
+	const struct range *one = &step->ranges[range], *two = &step->ranges[other];
+	const struct module *first = &step->model->modules[one->first_module];
+	const struct module *second = &step->model->modules[two->first_module];
+	int n = one->end_module - one->first_module;
+	if (two->end_module - two->first_module != n ||
+		range_checkpointing(step, range) != range_checkpointing(step, other))
+		return false;
+	for (int i = 0; i < n; i++)
+		if (first[i].kind != second[i].kind ||
+			first[i].n_parameters != second[i].n_parameters)
+			return false;
+	return true;
+}
+
+int64_t range_saved_bytes(const struct step *step, int range)
+{
+	const struct range *r = &step->ranges[range];
+	if (range > 0 && saves_alike(step, range, range - 1))
+		return step->ranges[range - 1].saved_bytes;
+	if (range_checkpointing(step, range) == CHECKPOINTING_SELECTIVE)
+		return dropped_bytes(step, r);
+	return modules_saved_bytes(step, r->first_module, r->end_module);
+}
+
+/* Eager PyTorch keeps the result of DOWN though backward does not read it. torch.compile drops what
+ * the backward graph has no use for; ours is the next block's input. */
+static int64_t result_bytes(const struct step *step, int module)
+{
+	bool needed_only = step->method.needed_tensors_only || step->plan->compile;
+	if (needed_only || step->model->modules[module].kind != MODULE_DOWN)
+		return modules_saved_bytes(step, module, module + 1);
+	return residual_bytes(step);
+}
+
+int64_t range_kept_bytes(const struct step *step, int range)
+{
+	int64_t kept = 0;
+	for (int m = step->ranges[range].first_module; m < step->ranges[range].end_module; m++)
+		if (keeps(step, m))
+			kept += result_bytes(step, m);
+	return kept;
+}
+
+int64_t residual_bytes(const struct step *step)
+{
+	return model_residual_bytes(
+		step->model, &step->rules, step->plan->micro_batch, step->plan->seq_len);
+}
+
+/* Inputs and targets: windows of seq_len + 1 tokens. */
+int64_t tokens_bytes(const struct step *step)
+{
+	return step->plan->micro_batch * (step->plan->seq_len + 1) * dtype_bytes(DTYPE_INT32);
+}
+
+/* --- loss ----------------------------------------------------------------------------------------
+ */
+
+/* Logits that are there at a time. Computed together with the head they come in pieces of as many
+ * elements as the residual stream has (Liger's chunks). */
+static int64_t logits_of(const struct step *step)
+{
+	const struct architecture *a = &step->model->architecture;
+	int64_t row = plan_logits_stride(step->plan, a->vocab);
+	bool pieces = step->plan->loss == LOSS_FUSED_LINEAR;
+	return tokens_of(step) * (pieces ? min_i64(row, a->hidden) : row);
+}
+
+int64_t logits_bytes(const struct step *step)
+{
+	return logits_of(step) * dtype_bytes(step->plan->param_dtype);
+}
+
+int64_t loss_work_bytes(const struct step *step)
+{
+	int64_t losses = step->method.keeps_losses ? tokens_of(step) : 0;
+	return logits_of(step) * plan_loss_bytes(step->plan) + losses * dtype_bytes(DTYPE_FP32);
+}
+
+/* --- backward ------------------------------------------------------------------------------------
+ */
+
+int64_t range_parameters(const struct step *step, int range)
+{
+	int64_t total = 0;
+	for (int m = step->ranges[range].first_module; m < step->ranges[range].end_module; m++) {
+		const struct module *module = &step->model->modules[m];
+		for (int p = 0; p < module->n_parameters; p++)
+			total += step->model->parameters[module->first_parameter + p].elements;
+		if (module->tied_parameter >= 0)
+			total += step->model->parameters[module->tied_parameter].elements;
+	}
+	return total;
+}
+
+int64_t range_tied_parameters(const struct step *step, int range)
+{
+	const struct range *r = &step->ranges[range];
+	const struct module *head = &step->model->modules[step->model->n_modules - 1];
+	if (head->tied_parameter < 0)
+		return 0;
+	const struct parameter *tied = &step->model->parameters[head->tied_parameter];
+	bool inside = tied->module >= r->first_module && tied->module < r->end_module;
+	return inside && step->model->n_modules > r->end_module ? tied->elements : 0;
+}
+
+/* Exact sums: fp32 gradients of one leaf's parameters for one sequence, before they are added up.
+ */
+static int64_t gradient_scratch_bytes(const struct model *model)
+{
+	int64_t most = 0;
+	for (int m = 0; m < model->n_modules; m++) {
+		const struct module *module = &model->modules[m];
+		int64_t elements = 0;
+		for (int p = 0; p < module->n_parameters; p++)
+			elements += model->parameters[module->first_parameter + p].elements;
+		if (module->tied_parameter >= 0)
+			elements = model->parameters[module->tied_parameter].elements;
+		most = max_i64(most, elements);
+	}
+	return most * dtype_bytes(DTYPE_FP32);
+}
+
+struct backward_work backward_work_of(const struct step *step)
+{
+	struct tensor tensors[BACKWARD_TENSORS_MAX];
+	struct backward_work work = {0};
+	int n = model_backward_tensors(step->model, &step->rules, step->plan->micro_batch,
+		step->plan->seq_len, tensors, &work.all);
+	for (int i = 0; i < n; i++) {
+		if (tensors[i].role == TENSOR_D_RESIDUAL)
+			work.residual = tensors[i].bytes;
+		else if (tensors[i].role == TENSOR_D_PRODUCT ||
+			 tensors[i].role == TENSOR_D_ATTENTION_OUT)
+			work.widest = max_i64(work.widest, tensors[i].bytes);
+	}
+	if (step->plan->gradient_sums == SUMS_EXACT)
+		work.all += gradient_scratch_bytes(step->model);
+	return work;
+}

@@ -1,0 +1,30 @@
+/* Private to passes: how many bytes a range, the loss and backward need. */
+#ifndef SCHEDULE_SIZES_H
+#define SCHEDULE_SIZES_H
+
+#include "schedule/passes/step.h"
+
+/* Of the tensors that a range saves, or that are computed again; ranges before it are filled. */
+int64_t range_saved_bytes(const struct step *step, int range);
+/* Of what selective checkpointing keeps of a range. */
+int64_t range_kept_bytes(const struct step *step, int range);
+int64_t residual_bytes(const struct step *step);
+int64_t tokens_bytes(const struct step *step);
+int64_t logits_bytes(const struct step *step);
+/* Beyond the logits. */
+int64_t loss_work_bytes(const struct step *step);
+
+/* The whole of what backward works with, and two parts of it: the residual stream's gradient and
+ * the widest gradient inside a block. */
+struct backward_work {
+	int64_t all, residual, widest;
+};
+struct backward_work backward_work_of(const struct step *step);
+
+/* Elements. */
+int64_t range_parameters(const struct step *step, int range);
+/* Of a tied weight, backward meets the head first. The embedding's own part is added to what is
+ * there: it lives for one operation only. Elements of the range that are such. */
+int64_t range_tied_parameters(const struct step *step, int range);
+
+#endif

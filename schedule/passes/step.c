@@ -1,0 +1,214 @@
+/* The step: where it begins and ends, the questions that passes share, and its lists. */
+#include "schedule/passes/step.h"
+
+#include <stdlib.h>
+
+struct step *step_begin(struct arena *arena, const struct plan *plan, const struct model *model,
+	const struct topology *topology)
+{
+	struct step *step = ARENA_NEW(arena, struct step);
+	*step = (struct step){.arena = arena,
+		.model = model,
+		.topology = topology,
+		.method = method_of(plan, topology)};
+	step->schedule = ARENA_NEW(arena, struct schedule);
+	*step->schedule = (struct schedule){
+		.arena = arena, .plan = *plan, .model = model, .topology = topology};
+	step->plan = &step->schedule->plan;
+	step->rules = plan_activation_rules(plan);
+	step->checkpointing = ARENA_ARRAY(arena, enum checkpointing, model->architecture.layers);
+	for (int64_t l = 0; l < model->architecture.layers; l++)
+		step->checkpointing[l] = plan_block_checkpointing(plan, l);
+	return step;
+}
+
+struct schedule *step_end(struct step *step)
+{
+	free(step->actions.items);
+	free(step->lists.items);
+	free(step->buffers);
+	free(step->indices.items);
+	return step->schedule;
+}
+
+/* --- questions -----------------------------------------------------------------------------------
+ */
+
+bool unit_has_parameters(const struct step *step, int unit)
+{
+	return step->units[unit].parameters > 0;
+}
+
+bool unit_is_offloaded(const struct step *step, int unit)
+{
+	return step->units[unit].offload != OFFLOAD_NONE;
+}
+
+bool unit_parameters_are_offloaded(const struct step *step, int unit)
+{
+	return step->units[unit].offload == OFFLOAD_PARAMETERS;
+}
+
+/* Optimizer offload keeps the shard in the compute dtype already. */
+bool unit_is_cast(const struct step *step, int unit)
+{
+	return step->method.casts_shard && step->method.casts &&
+	       (unit_parameters_are_offloaded(step, unit) || !unit_is_offloaded(step, unit));
+}
+
+enum stream unit_updater(const struct step *step, int unit)
+{
+	return unit_is_offloaded(step, unit) ? STREAM_HOST : STREAM_COMPUTE;
+}
+
+enum checkpointing range_checkpointing(const struct step *step, int range)
+{
+	int layer = step->ranges[range].layer;
+	return layer >= 0 ? step->checkpointing[layer] : CHECKPOINTING_NONE;
+}
+
+int slot_begin(const struct step *step, int range)
+{
+	while (!step->ranges[range].first_of_slot)
+		range--;
+	return range;
+}
+
+bool range_has_head(const struct step *step, int range)
+{
+	return step->model->modules[step->ranges[range].end_module - 1].kind == MODULE_HEAD;
+}
+
+/* --- actions -------------------------------------------------------------------------------------
+ */
+
+static const enum stream usual_streams[ACTION_KIND_COUNT] = {
+#define X(suffix, kind, stream) [ACTION_##suffix] = STREAM_##stream,
+	ACTIONS(X)
+#undef X
+};
+
+struct action_list actions_begin(struct step *step)
+{
+	struct action_list old = step->actions;
+	step->actions = (struct action_list){0};
+	return old;
+}
+
+void actions_end(struct action_list *old)
+{
+	free(old->items);
+}
+
+struct action *action_add(struct step *step, struct action action)
+{
+	struct action_list *list = &step->actions;
+	if (list->n == list->capacity)
+		list->items = array_grow(
+			list->items, &list->capacity, list->n + 1, sizeof(struct action));
+	list->items[list->n] = action;
+	return &list->items[list->n++];
+}
+
+struct action action_at(const struct action *at, enum action_kind kind, int unit)
+{
+	return (struct action){.kind = kind,
+		.stream = usual_streams[kind],
+		.flags = at->flags & (IN_BACKWARD | SYNCHRONISES),
+		.unit = unit,
+		.range = -1,
+		.micro_batch = at->micro_batch,
+		.flight = at->flight,
+		.cause = -1};
+}
+
+struct action action_of_step(enum action_kind kind, int unit)
+{
+	return (struct action){.kind = kind,
+		.stream = usual_streams[kind],
+		.unit = unit,
+		.range = -1,
+		.micro_batch = -1,
+		.flight = -1,
+		.cause = -1};
+}
+
+/* The first of them needs the shard: what was offloaded has to come in before it. */
+void action_add_gather(struct step *step, struct action gather, bool is_limited)
+{
+	bool is_cast = !(gather.flags & FROM_PART) && unit_is_cast(step, gather.unit);
+	unsigned reads = gather.flags & FROM_PART ? 0 : READS_SHARD;
+	struct action cast = action_at(&gather, ACTION_CAST_SHARD, gather.unit);
+	struct action limit = action_at(&gather, ACTION_LIMIT, gather.unit);
+	cast.cause = limit.cause = gather.cause;
+	if (is_cast) {
+		cast.flags |= reads;
+		reads = 0;
+		action_add(step, cast);
+	}
+	if (is_limited) {
+		limit.flags |= reads;
+		reads = 0;
+		action_add(step, limit);
+	}
+	gather.flags |= reads;
+	action_add(step, gather);
+}
+
+/* Several leaves at once: their shards side by side, one gather in place. */
+void action_add_gather_of_leaves(
+	struct step *step, const struct action *at, struct slice units, int cause)
+{
+	struct action pack = action_at(at, ACTION_PACK_LEAVES, -1);
+	struct action gather = action_at(at, ACTION_GATHER_LEAVES, -1);
+	pack.units = gather.units = units;
+	pack.cause = gather.cause = cause;
+	action_add(step, pack);
+	action_add(step, gather);
+}
+
+void number_add(struct numbers *list, int item)
+{
+	if (list->n == list->capacity)
+		list->items = array_grow(list->items, &list->capacity, list->n + 1, sizeof(int));
+	list->items[list->n++] = item;
+}
+
+/* --- buffers -------------------------------------------------------------------------------------
+ */
+
+static int buffer_add(struct step *step, struct buffer buffer)
+{
+	if (step->n_buffers == step->buffer_capacity)
+		step->buffers = array_grow(step->buffers, &step->buffer_capacity,
+			step->n_buffers + 1, sizeof(struct buffer));
+	step->buffers[step->n_buffers] = buffer;
+	return step->n_buffers++;
+}
+
+int buffer_new(struct step *step, enum buffer_role role, enum stream pool, int unit, int64_t bytes,
+	enum dtype dtype)
+{
+	return buffer_add(step, (struct buffer){.role = role,
+					.pool = pool,
+					.unit = unit,
+					.layer = -1,
+					.dtype = dtype,
+					.bytes = bytes});
+}
+
+int buffer_new_resident(
+	struct step *step, enum buffer_role role, int unit, int64_t bytes, enum dtype dtype)
+{
+	int buffer = buffer_new(step, role, STREAM_COMPUTE, unit, bytes, dtype);
+	step->buffers[buffer].resident = true;
+	return buffer;
+}
+
+int buffer_new_on_host(
+	struct step *step, enum buffer_role role, int unit, int64_t bytes, enum dtype dtype)
+{
+	int buffer = buffer_new_resident(step, role, unit, bytes, dtype);
+	step->buffers[buffer].pool = STREAM_HOST;
+	return buffer;
+}

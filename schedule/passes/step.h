@@ -1,0 +1,149 @@
+/* Private to passes: the structure that all passes read, and each writes its part of. */
+#ifndef SCHEDULE_STEP_H
+#define SCHEDULE_STEP_H
+
+#include "schedule/passes/action.h"
+#include "schedule/passes/method.h"
+#include "schedule/passes/passes.h"
+
+/* A run of leaves of one unit and one slot. */
+struct range {
+	int unit;
+	int first_module, end_module;
+	int layer; /* -1 outside of the blocks */
+	int slot;  /* -1 embeddings, l block l, L final norm and head */
+	bool first_of_slot, last_of_slot;
+	int visit;
+	int64_t saved_bytes; /* of the tensors that it saves, or that are computed again */
+};
+
+/* What a forward pass meets; backward goes the same way in reverse. */
+enum visit_kind { VISIT_ENTER, VISIT_RANGE, VISIT_EXIT };
+struct visit {
+	enum visit_kind kind;
+	int unit, range;
+};
+
+/* Buffers that live between steps; -1: there is none. */
+struct resident {
+	int parameter_shard, optimizer_state;
+	int low_precision;           /* ZeRO-3: the shard in the compute dtype */
+	int kept;                    /* the whole unit */
+	int gradient;                /* what gradients are accumulated in (nanotron) */
+	int gradient_shard;          /* what they are reduced to (ZeRO-3) */
+	int reduce_input;            /* a bucket */
+	int master_shard, host_copy; /* offload: what the host updates, and its cast */
+	int host_gradient;           /* offload: likewise */
+};
+
+/* A forward or backward pass of one micro-batch. */
+struct entry {
+	bool is_backward, synchronises;
+	int micro_batch;
+	int flight; /* micro-batches whose saved tensors live at the same time have different ones
+		     */
+};
+
+struct numbers {
+	int *items;
+	int n, capacity;
+};
+
+struct step {
+	struct arena *arena;
+	struct schedule *schedule;
+	const struct plan *plan;
+	const struct model *model;
+	const struct topology *topology;
+	struct method method;
+	struct activation_rules rules;
+	enum checkpointing *checkpointing; /* per block */
+
+	/* units, ranges */
+	const struct unit *units;
+	int n_units;
+	struct range *ranges;
+	int n_ranges;
+	struct visit *visits;
+	int n_visits;
+	int *pre_order, *post_order; /* units in the order of their forward hooks, */
+	int *pre_place, *post_place; /* and where each stands there */
+	int n_order;
+	int *owners;      /* buckets: the range whose backward completes a parameter, */
+	int *holders;     /* and the one whose gradients hold its own */
+	int *bucket_done; /* the range whose backward completes a bucket */
+
+	/* groups; -1: none */
+	int group_gather, group_reduce, group_replicate;
+	int *group_reshard; /* per unit */
+
+	/* resident */
+	struct resident *resident;
+	int whole;     /* all parameters in the compute dtype; -1 */
+	int collector; /* ZeRO-3: the buffer that gradients are collected in; -1 */
+	int kernel_workspace;
+
+	/* order, actions */
+	struct entry *order;
+	int n_entries, n_flights;
+	struct action_list actions;
+	struct numbers lists;
+
+	/* operations; of_action[a] is the operation of action a, -1 for a mark */
+	struct op *ops;
+	int n_ops;
+	struct buffer *buffers;
+	int n_buffers, buffer_capacity;
+	struct numbers indices;
+	int *of_action;
+};
+
+/* --- questions that several passes have
+ * -----------------------------------------------------------
+ */
+
+bool unit_has_parameters(const struct step *step, int unit);
+bool unit_is_offloaded(const struct step *step, int unit);
+bool unit_parameters_are_offloaded(const struct step *step, int unit);
+/* Is a copy of the shard made in the compute dtype, before it is gathered? */
+bool unit_is_cast(const struct step *step, int unit);
+/* Who updates a unit: the device's compute stream, or the host. */
+enum stream unit_updater(const struct step *step, int unit);
+enum checkpointing range_checkpointing(const struct step *step, int range);
+/* The first range of a range's slot. */
+int slot_begin(const struct step *step, int range);
+bool range_has_head(const struct step *step, int range);
+
+/* --- actions -------------------------------------------------------------------------------------
+ */
+
+/* An empty list in the place of step->actions, which is returned: a pass reads the old one and
+ * writes the new one. */
+struct action_list actions_begin(struct step *step);
+void actions_end(struct action_list *old);
+struct action *action_add(struct step *step, struct action action);
+/* One of `kind`, of the same micro-batch and flight as `at`; on the usual stream of its kind. */
+struct action action_at(const struct action *at, enum action_kind kind, int unit);
+/* The same of no micro-batch: of the end of the step. */
+struct action action_of_step(enum action_kind kind, int unit);
+/* [CAST_SHARD] [LIMIT] GATHER. */
+void action_add_gather(struct step *step, struct action gather, bool is_limited);
+
+/* PACK_LEAVES GATHER_LEAVES. */
+void action_add_gather_of_leaves(
+	struct step *step, const struct action *at, struct slice units, int cause);
+
+void number_add(struct numbers *list, int item);
+
+/* --- buffers -------------------------------------------------------------------------------------
+ */
+
+/* The pool is the stream that the taking operation runs on. */
+int buffer_new(struct step *step, enum buffer_role role, enum stream pool, int unit, int64_t bytes,
+	enum dtype dtype);
+int buffer_new_resident(
+	struct step *step, enum buffer_role role, int unit, int64_t bytes, enum dtype dtype);
+int buffer_new_on_host(
+	struct step *step, enum buffer_role role, int unit, int64_t bytes, enum dtype dtype);
+
+#endif

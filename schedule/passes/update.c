@@ -1,0 +1,115 @@
+/* The end of a step: gradient norm, clipping, the update, and what is gathered behind it. */
+#include "schedule/passes/step.h"
+
+/* Nothing at all is left to the device, whoever it is. */
+static bool has_work(const struct step *step, enum stream stream)
+{
+	bool has[STREAM_COUNT] = {false};
+	for (int u = 0; u < step->n_units; u++)
+		if (step->units[u].chunk > 0)
+			has[unit_updater(step, u)] = true;
+	return has[stream] || (stream == STREAM_COMPUTE && !has[STREAM_HOST]);
+}
+
+static void add(
+	struct step *step, enum action_kind kind, enum stream stream, int unit, unsigned flags)
+{
+	struct action action = action_of_step(kind, unit);
+	action.stream = stream;
+	action.flags = flags;
+	action_add(step, action);
+}
+
+/* The second part adds to the scalars of the first. */
+static void add_norm(struct step *step, bool on_device, bool on_host)
+{
+	if (on_device)
+		add(step, ACTION_NORM, STREAM_COMPUTE, -1, FIRST);
+	if (on_host)
+		add(step, ACTION_NORM, STREAM_HOST, -1, on_device ? 0 : FIRST);
+	if (step->method.shards && step->plan->mesh.shard > 1)
+		add(step, ACTION_REDUCE_NORM, STREAM_REDUCE, -1, 0);
+}
+
+static void add_clip(struct step *step, bool on_device, bool on_host)
+{
+	if (on_device)
+		add(step, ACTION_CLIP, STREAM_COMPUTE, -1, 0);
+	if (on_host)
+		add(step, ACTION_CLIP, STREAM_HOST, -1, 0);
+}
+
+/* The last unit with parameters that the stream updates; -1. */
+static int last_unit(const struct step *step, enum stream stream)
+{
+	int last = step->n_units - 1;
+	while (last >= 0 &&
+		(!unit_has_parameters(step, last) || unit_updater(step, last) != stream))
+		last--;
+	return last;
+}
+
+/* What the stream updates, in one operation or in one per unit. Where all ranks keep all
+ * parameters, the updated ones are gathered. */
+static void add_updates(struct step *step, enum stream stream, unsigned last)
+{
+	int end = last_unit(step, stream);
+	if (!step->method.update_per_unit) {
+		add(step, ACTION_UPDATE, stream, -1, last);
+		return;
+	}
+	for (int u = 0; u <= end; u++) {
+		if (!unit_has_parameters(step, u) || unit_updater(step, u) != stream)
+			continue;
+		add(step, ACTION_UPDATE, stream, u, u == end ? last : 0);
+		if (step->method.keeps_units)
+			action_add_gather(step, action_of_step(ACTION_GATHER, u), false);
+	}
+}
+
+/* Updated shards go into the rank's part of the whole parameters, which are gathered in place. */
+static void add_whole(struct step *step)
+{
+	action_add(step, action_of_step(ACTION_CAST_WHOLE, -1));
+	if (step->group_gather >= 0)
+		action_add(step, action_of_step(ACTION_GATHER_WHOLE, -1));
+}
+
+/* Updated shards in the compute dtype, and the small parameters on every rank again. */
+static void add_leaves(struct step *step)
+{
+	const struct action at = action_of_step(ACTION_CAST_LEAVES, -1);
+	struct slice kept = {step->lists.n, 0};
+	action_add(step, at);
+	for (int u = 0; u < step->n_units && step->group_gather >= 0; u++)
+		if (step->resident[u].kept >= 0)
+			number_add(&step->lists, u);
+	kept.count = step->lists.n - kept.first;
+	if (kept.count > 0)
+		action_add_gather_of_leaves(step, &at, kept, -1);
+	for (int i = 0; i < kept.count; i++) {
+		struct action unpack =
+			action_of_step(ACTION_UNPACK_LEAF, step->lists.items[kept.first + i]);
+		unpack.flags = i == kept.count - 1 ? LAST : 0;
+		action_add(step, unpack);
+	}
+}
+
+/* The device's updates are issued first: the host's keep the issuing thread busy. The last one ends
+ * the scalars of the norm. */
+void pass_update(struct step *step)
+{
+	bool on_device = has_work(step, STREAM_COMPUTE), on_host = has_work(step, STREAM_HOST);
+	if (step->plan->clip > 0 || step->method.measures_norm)
+		add_norm(step, on_device, on_host);
+	if (step->plan->clip > 0)
+		add_clip(step, on_device, on_host);
+	if (on_device)
+		add_updates(step, STREAM_COMPUTE, on_host ? 0 : LAST);
+	if (on_host)
+		add_updates(step, STREAM_HOST, LAST);
+	if (step->method.gathers == GATHERS_AT_END)
+		add_whole(step);
+	if (step->method.gathers == GATHERS_BY_TRACE)
+		add_leaves(step);
+}

@@ -1,0 +1,377 @@
+/* What the stream of an operation waits for. For every kind a row says which results it needs and
+ * which it leaves behind; results are looked up by meaning in two walks over the same step: the
+ * first knows only what a step leaves to the next one. */
+#include "schedule/passes/step.h"
+
+#include <stdlib.h>
+
+/* An operation of this step or of the one before; op < 0: none. */
+struct ref {
+	int step, op;
+};
+
+enum need {
+	NO_NEED,
+	/* all that was issued on a stream so far */
+	COMPUTE,
+	GATHERS,
+	REDUCE,
+	HOST,
+	REDUCTIONS,      /* of both groups; for the host also what left the device */
+	COPIES,          /* the host writes what they have read, and reads what they have written */
+	COMPUTE_IF_KEPT, /* it reads the unit until then */
+	REDUCE_IF_OVERLAPPED, /* one reduction under way */
+	COMPUTE_IF_SECOND,
+	/* of the unit */
+	READY,    /* compute may read it */
+	PART,     /* READY, where the gather reads the part of a smaller group */
+	PREPARED, /* its shard, copied in or cast */
+	REDUCED,
+	RETURNED, /* the host has updated it */
+	WEIGHTS,  /* of compute, whatever it reads */
+	/* of the step */
+	BEGUN, /* the first on a stream comes after the optimizer of the step before */
+	PREPARED_OR_BEGUN,
+	UPDATED,  /* at the end of a step: its optimizer */
+	RELEASED, /* FSDP2: gathers come after the copy-out that released a buffer, so that they
+		   * never run further ahead than the buffers (docs/runtimes.md) */
+	INPUT_IN_FLIGHT, /* FSDP2: the reduction whose input is released */
+};
+
+enum result {
+	NO_RESULT,
+	IS_READY,
+	IS_COPIED_OUT,
+	IS_RESHARDED,
+	IS_PREPARED,
+	IS_REDUCED,
+	IS_SCATTERED,
+	IS_RETURNED,
+	IS_WHOLE,
+	IS_UPDATED,
+};
+
+static const struct {
+	enum need needs[5];
+	enum result result;
+} rules[ACTION_KIND_COUNT] = {
+	[ACTION_FORWARD] = {{WEIGHTS}},
+	[ACTION_RECOMPUTE] = {{WEIGHTS}},
+	[ACTION_BACKWARD] = {{WEIGHTS}},
+	[ACTION_STAGE] = {{BEGUN, RELEASED}, IS_PREPARED},
+	[ACTION_CAST_SHARD] = {{BEGUN, RELEASED, PREPARED, COMPUTE_IF_KEPT}, IS_PREPARED},
+	[ACTION_COPY_WHOLE] = {{BEGUN, RELEASED}, IS_READY},
+	[ACTION_GATHER] = {{PREPARED_OR_BEGUN, RELEASED, RETURNED, COMPUTE_IF_KEPT, PART},
+		IS_READY},
+	[ACTION_COPY_OUT] = {{READY}, IS_COPIED_OUT},
+	[ACTION_RESHARD] = {{READY, INPUT_IN_FLIGHT}, IS_RESHARDED},
+	[ACTION_GATHER_LEAF] = {{BEGUN}, IS_READY},
+	[ACTION_PACK_LEAVES] = {{BEGUN, UPDATED}},
+	[ACTION_UNPACK_LEAF] = {{COMPUTE_IF_KEPT}, IS_READY},
+	[ACTION_RELEASE_LEAF] = {{READY}, IS_RESHARDED},
+	[ACTION_CAST_FLAT] = {{COMPUTE}},
+	[ACTION_SCATTER] = {{COMPUTE}, IS_SCATTERED},
+	[ACTION_REDUCE_REPLICAS] = {{COMPUTE, REDUCE}, IS_REDUCED},
+	[ACTION_ACCUMULATE] = {{REDUCED}, IS_REDUCED},
+	[ACTION_END_BACKWARD] = {{REDUCTIONS}},
+	[ACTION_UNSTAGE] = {{REDUCED}, IS_REDUCED},
+	[ACTION_ADD_ON_HOST] = {{REDUCED}, IS_REDUCED},
+	[ACTION_FILL_BUCKET] = {{REDUCED}},
+	[ACTION_EMPTY_BUCKET] = {{REDUCED}, IS_REDUCED},
+	[ACTION_FLATTEN_BUCKET] = {{REDUCE_IF_OVERLAPPED}},
+	[ACTION_REDUCE_BUCKET] = {{COMPUTE}, IS_REDUCED},
+	[ACTION_KEEP_SLICE] = {{REDUCED, COMPUTE}, IS_REDUCED},
+	[ACTION_RELEASE_GRADIENTS] = {{REDUCE}},
+	[ACTION_COLLECT_LEAF] = {{COMPUTE}},
+	[ACTION_END_PARTITIONS] = {{REDUCE}},
+	[ACTION_NORM] = {{REDUCTIONS, COMPUTE_IF_SECOND}},
+	[ACTION_REDUCE_NORM] = {{COMPUTE, HOST}},
+	[ACTION_CLIP] = {{REDUCE, COMPUTE}},
+	[ACTION_UPDATE] = {{REDUCTIONS, COPIES}, IS_UPDATED},
+	[ACTION_RETURN_SHARD] = {{HOST, GATHERS, COMPUTE}, IS_RETURNED},
+	[ACTION_STAGE_MASTER] = {{HOST}},
+	[ACTION_GATHER_WHOLE] = {{COMPUTE}, IS_WHOLE},
+	[ACTION_CAST_LEAVES] = {{NO_NEED}, IS_UPDATED},
+};
+
+/* The last operation that left each result. */
+struct results {
+	struct ref ready, prepared, reduced, returned;
+};
+
+struct waiting {
+	struct step *step;
+	const struct action *at;
+	const struct op *op;
+	struct ref here;
+	struct numbers waits;
+	struct ref last[STREAM_COUNT];
+	struct results *units;
+	struct ref optimizer, whole;
+	struct ref copied_out, released; /* the last copy-out, and the one that gathers wait for */
+	struct ref in_flight;
+};
+
+static const struct ref none = {0, -1};
+
+static struct results *unit_of(struct waiting *w)
+{
+	return &w->units[w->at->unit];
+}
+
+/* --- waits ---------------------------------------------------------------------------------------
+ */
+
+/* Steps before the one before are long over; on one stream the order says it already. */
+static void wait_for(struct waiting *w, struct ref ref)
+{
+	if (ref.op < 0 || ref.step < w->here.step - 1)
+		return;
+	bool here = ref.step == w->here.step;
+	int code = here ? ref.op : ref.op - w->step->n_ops;
+	if (here && w->step->ops[ref.op].stream == w->op->stream)
+		return;
+	for (int i = 0; i < w->waits.n; i++)
+		if (w->waits.items[i] == code)
+			return;
+	number_add(&w->waits, code);
+}
+
+static void wait_for_stream(struct waiting *w, enum stream stream)
+{
+	if (stream != w->op->stream)
+		wait_for(w, w->last[stream]);
+}
+
+static void wait_for_reductions(struct waiting *w)
+{
+	wait_for_stream(w, STREAM_REDUCE);
+	wait_for_stream(w, STREAM_REPLICATE);
+	if (w->op->stream != STREAM_HOST)
+		return;
+	wait_for_stream(w, STREAM_COPY_OUT);
+	wait_for_stream(w, STREAM_COMPUTE); /* DeepSpeed copies out there */
+}
+
+static void wait_for_copies(struct waiting *w)
+{
+	if (w->op->stream != STREAM_HOST)
+		return;
+	wait_for_stream(w, STREAM_COMPUTE);
+	wait_for_stream(w, STREAM_COPY_IN);
+	wait_for_stream(w, STREAM_GATHER_COPY_IN);
+}
+
+/* The first compute of a step comes after the gather that ended the step before. */
+static void wait_for_whole(struct waiting *w)
+{
+	wait_for(w, w->whole);
+	if (w->whole.step < w->here.step)
+		w->whole = none;
+}
+
+static void wait_for_weights(struct waiting *w)
+{
+	const struct method *method = &w->step->method;
+	if (method->weights == WEIGHTS_WHOLE)
+		wait_for_whole(w);
+	if (method->weights != WEIGHTS_OF_UNIT || !unit_has_parameters(w->step, w->at->unit))
+		return;
+	wait_for(w, unit_of(w)->ready);
+	if (!method->shards)
+		wait_for(w, unit_of(w)->returned);
+}
+
+static void wait_for_begin(struct waiting *w)
+{
+	struct ref last = w->last[w->op->stream];
+	if (last.op < 0 || last.step < w->here.step)
+		wait_for(w, w->optimizer);
+}
+
+static bool is_kept(const struct waiting *w)
+{
+	return w->step->resident[w->at->unit].kept >= 0;
+}
+
+static void wait_for_need(struct waiting *w, enum need need)
+{
+	switch (need) {
+	case NO_NEED:
+		break;
+	case COMPUTE:
+		wait_for_stream(w, STREAM_COMPUTE);
+		break;
+	case GATHERS:
+		wait_for_stream(w, STREAM_GATHER);
+		break;
+	case REDUCE:
+		wait_for_stream(w, STREAM_REDUCE);
+		break;
+	case HOST:
+		wait_for_stream(w, STREAM_HOST);
+		break;
+	case REDUCTIONS:
+		wait_for_reductions(w);
+		break;
+	case COPIES:
+		wait_for_copies(w);
+		break;
+	case COMPUTE_IF_KEPT:
+		if (is_kept(w))
+			wait_for_stream(w, STREAM_COMPUTE);
+		break;
+	case REDUCE_IF_OVERLAPPED:
+		if (w->step->method.overlaps)
+			wait_for_stream(w, STREAM_REDUCE);
+		break;
+	case COMPUTE_IF_SECOND:
+		if (!(w->at->flags & FIRST))
+			wait_for_stream(w, STREAM_COMPUTE);
+		break;
+	case READY:
+		wait_for(w, unit_of(w)->ready);
+		break;
+	case PART:
+		if (w->at->flags & FROM_PART)
+			wait_for(w, unit_of(w)->ready);
+		break;
+	case PREPARED:
+		wait_for(w, unit_of(w)->prepared);
+		break;
+	case REDUCED:
+		wait_for(w, unit_of(w)->reduced);
+		break;
+	case RETURNED:
+		wait_for(w, unit_of(w)->returned);
+		break;
+	case WEIGHTS:
+		wait_for_weights(w);
+		break;
+	case BEGUN:
+		wait_for_begin(w);
+		break;
+	case PREPARED_OR_BEGUN:
+		if (unit_of(w)->prepared.op >= 0)
+			wait_for(w, unit_of(w)->prepared);
+		else
+			wait_for_begin(w);
+		break;
+	case UPDATED:
+		if (w->at->micro_batch < 0)
+			wait_for(w, w->optimizer);
+		break;
+	case RELEASED:
+		wait_for(w, w->released);
+		break;
+	case INPUT_IN_FLIGHT:
+		if (w->at->flags & RELEASES_INPUT)
+			wait_for(w, w->in_flight);
+		break;
+	}
+}
+
+/* --- results -------------------------------------------------------------------------------------
+ */
+
+/* FSDP2: in implicit forward mode a buffer is released by the copy-out behind its own. */
+static void leave_copied_out(struct waiting *w)
+{
+	bool implicit = !(w->at->flags & IN_BACKWARD) && !w->step->plan->forward_prefetch;
+	unit_of(w)->ready = w->here;
+	w->released = implicit ? w->copied_out : w->here;
+	w->copied_out = w->here;
+}
+
+static void leave_result(struct waiting *w, enum result result)
+{
+	switch (result) {
+	case NO_RESULT:
+		break;
+	case IS_READY:
+		unit_of(w)->ready = w->here;
+		unit_of(w)->prepared = none;
+		break;
+	case IS_COPIED_OUT:
+		leave_copied_out(w);
+		break;
+	case IS_RESHARDED:
+		unit_of(w)->ready = w->at->flags & KEEPS_PART ? w->here : none;
+		break;
+	case IS_PREPARED:
+		unit_of(w)->prepared = w->at->flags & DROPS ? none : w->here;
+		break;
+	case IS_SCATTERED:
+		w->in_flight = w->here;
+		unit_of(w)->reduced = w->here;
+		break;
+	case IS_REDUCED:
+		unit_of(w)->reduced = w->here;
+		break;
+	case IS_RETURNED:
+		unit_of(w)->returned = w->here;
+		break;
+	case IS_WHOLE:
+		w->whole = w->here;
+		break;
+	case IS_UPDATED:
+		if (w->op->stream == STREAM_COMPUTE)
+			w->optimizer = w->here;
+		break;
+	}
+}
+
+/* --- the walks -----------------------------------------------------------------------------------
+ */
+
+static void begin(struct waiting *w, int step)
+{
+	w->here.step = step;
+	w->copied_out = w->released = w->in_flight = none;
+	for (int u = 0; u < w->step->n_units; u++) {
+		w->units[u].reduced = w->units[u].prepared = none;
+		if (w->step->resident[u].kept < 0)
+			w->units[u].ready = none;
+	}
+}
+
+static void keep_waits(struct waiting *w, struct op *op)
+{
+	op->waits = (struct slice){w->step->indices.n, w->waits.n};
+	for (int i = 0; i < w->waits.n; i++)
+		number_add(&w->step->indices, w->waits.items[i]);
+	w->waits.n = 0;
+}
+
+static void visit(struct waiting *w, const struct action *action, bool is_last_walk)
+{
+	w->at = action;
+	w->op = &w->step->ops[w->here.op];
+	if (action->flags & REDUCED_HERE)
+		unit_of(w)->reduced = w->last[STREAM_COMPUTE];
+	for (int i = 0; i < COUNT_OF(rules[0].needs) && is_last_walk; i++)
+		wait_for_need(w, rules[action->kind].needs[i]);
+	if (is_last_walk)
+		keep_waits(w, &w->step->ops[w->here.op]);
+	leave_result(w, rules[action->kind].result);
+	w->last[w->op->stream] = w->here;
+}
+
+void pass_waits(struct step *step)
+{
+	struct waiting w = {.step = step, .optimizer = none, .whole = none};
+	w.units = ARENA_ARRAY(step->arena, struct results, step->n_units);
+	for (int s = 0; s < STREAM_COUNT; s++)
+		w.last[s] = none;
+	for (int u = 0; u < step->n_units; u++)
+		w.units[u] = (struct results){none, none, none, none};
+	for (int walk = 0; walk < 2; walk++) {
+		begin(&w, walk);
+		for (int i = 0; i < step->actions.n; i++) {
+			w.here.op = step->of_action[i];
+			if (w.here.op >= 0)
+				visit(&w, &step->actions.items[i], walk == 1);
+		}
+	}
+	free(w.waits.items);
+}
