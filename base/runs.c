@@ -88,8 +88,7 @@ bool runs_have(const char *text, const char *word)
 	return false;
 }
 
-/* --- normal forms --------------------------------------------------------------------------------
- */
+/* --- normal forms ----------------------------------------------------------------------------- */
 
 /* Runs on their way out: the last one stays open, in case the next has the same word. */
 struct printer {

@@ -10,27 +10,27 @@
 #include "models/families.h"
 #include "models/widths.h"
 
-const char *const positions_names[] = {
+static const char *const positions_names[] = {
 	[POSITIONS_LEARNED] = "learned",
 	[POSITIONS_ROPE] = "rope",
 	[POSITIONS_ALIBI] = "alibi",
 	[POSITIONS_RELATIVE] = "relative",
 	NULL,
 };
-const char *const norm_kind_names[] = {
+static const char *const norm_kind_names[] = {
 	[NORM_LAYERNORM] = "layernorm",
 	[NORM_RMSNORM] = "rmsnorm",
 	[NORM_PLAIN] = "plain",
 	NULL,
 };
-const char *const mlp_kind_names[] = {
+static const char *const mlp_kind_names[] = {
 	[MLP_GELU] = "gelu",
 	[MLP_SWIGLU] = "swiglu",
 	[MLP_GEGLU] = "geglu",
 	[MLP_RELU] = "relu",
 	NULL,
 };
-const char *const block_kind_names[] = {
+static const char *const block_kind_names[] = {
 	[BLOCK_PRE_NORM] = "pre_norm",
 	[BLOCK_PARALLEL] = "parallel",
 	[BLOCK_PARALLEL_NORMS] = "parallel_norms",

@@ -67,10 +67,6 @@ enum block_kind {
 };
 
 extern const char *const model_family_names[]; /* "gpt2", "mpt", "llama", ... NULL-terminated */
-extern const char *const positions_names[];
-extern const char *const norm_kind_names[];
-extern const char *const mlp_kind_names[];
-extern const char *const block_kind_names[];
 
 struct architecture {
 	const char *name;

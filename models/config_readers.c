@@ -7,8 +7,7 @@
 #include "models/families.h"
 #include "models/widths.h"
 
-/* --- shared by many -----------------------------------------------------------------------------
- */
+/* --- shared by many --------------------------------------------------------------------------- */
 
 /* transformers 5 moved it into rope_parameters, by kind of layer in Gemma's. */
 static bool rope(const struct node *config, struct architecture *a, struct error *error)
@@ -91,8 +90,7 @@ static bool biases(const struct node *config, struct architecture *a, struct err
 	return true;
 }
 
-/* --- mixtures of experts ------------------------------------------------------------------------
- */
+/* --- mixtures of experts ---------------------------------------------------------------------- */
 
 static bool experts(const struct node *config, struct architecture *a, struct error *error)
 {
@@ -148,8 +146,7 @@ static bool shared_expert(const struct node *config, struct architecture *a, str
 		config, KEYS("shared_expert_intermediate_size"), true, &a->shared_ffn, error);
 }
 
-/* --- one family each ----------------------------------------------------------------------------
- */
+/* --- one family each -------------------------------------------------------------------------- */
 
 static bool gpt2_rest(const struct node *config, struct architecture *a, struct error *error)
 {
@@ -355,8 +352,7 @@ static bool t5_rest(const struct node *config, struct architecture *a, struct er
 	return true;
 }
 
-/* --- MPT ----------------------------------------------------------------------------------------
- */
+/* --- MPT -------------------------------------------------------------------------------------- */
 
 static bool read_mpt_ffn(const struct node *config, struct architecture *a, struct error *error)
 {
@@ -434,8 +430,7 @@ static bool mpt_rest(const struct node *config, struct architecture *a, struct e
 	return true;
 }
 
-/* --- the lists ----------------------------------------------------------------------------------
- */
+/* --- the lists -------------------------------------------------------------------------------- */
 
 #define READERS(name, ...) config_reader *const read_##name[] = {__VA_ARGS__, NULL}
 #define LLAMA              rope, epsilon, activation

@@ -53,8 +53,7 @@ static bool read_size(const struct node *config, const struct config_size *size,
 	       node_error(node, error, "expected a whole number from 1, got %s", node->text);
 }
 
-/* --- families -----------------------------------------------------------------------------------
- */
+/* --- families --------------------------------------------------------------------------------- */
 
 static bool unknown_family(const struct node *node, const char *got, struct error *error)
 {

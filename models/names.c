@@ -3,53 +3,27 @@
  * again; containers that only hold others are part of a name with dots. */
 #include "models/families.h"
 
+#define N(kind, name) [MODULE_##kind] = name
+#define LLAMA_NORMS   .second_norm = "post_attention_layernorm", .final_norm = "norm"
+
 const struct module_names llama_names = {
-	.of =
-		{
-			[MODULE_MODEL] = "model",
-			[MODULE_EMBEDDING] = "embed_tokens",
-			[MODULE_POSITION_EMBEDDING] = "embed_positions",
-			[MODULE_EMBEDDING_PROJECTION] = "project_in",
-			[MODULE_HEAD_PROJECTION] = "project_out",
-			[MODULE_EMBEDDING_NORM] = "embed_norm",
-			[MODULE_LAYERS] = "layers",
-			[MODULE_NORM] = "input_layernorm",
-			[MODULE_ATTENTION] = "self_attn",
-			[MODULE_CROSS_ATTENTION] = "cross_attn",
-			[MODULE_RELATIVE_BIAS] = "relative_attention_bias",
-			[MODULE_QKV] = "qkv_proj",
-			[MODULE_QUERY_DOWN] = "q_a_proj",
-			[MODULE_QUERY_DOWN_NORM] = "q_a_layernorm",
-			[MODULE_QUERY] = "q_proj",
-			[MODULE_KEY] = "k_proj",
-			[MODULE_VALUE] = "v_proj",
-			[MODULE_KV_DOWN] = "kv_a_proj_with_mqa",
-			[MODULE_KV_DOWN_NORM] = "kv_a_layernorm",
-			[MODULE_KV_UP] = "kv_b_proj",
-			[MODULE_QUERY_NORM] = "q_norm",
-			[MODULE_KEY_NORM] = "k_norm",
-			[MODULE_ATTENTION_CORE] = "core",
-			[MODULE_ATTENTION_OUTPUT] = "o_proj",
-			[MODULE_MLP] = "mlp",
-			[MODULE_GATE] = "gate_proj",
-			[MODULE_UP] = "up_proj",
-			[MODULE_GATE_UP] = "gate_up_proj",
-			[MODULE_ACTIVATION] = "act",
-			[MODULE_DOWN] = "down_proj",
-			[MODULE_ROUTER] = "gate",
-			[MODULE_EXPERTS] = "experts",
-			[MODULE_EXPERTS_GATE] = "gate_proj",
-			[MODULE_EXPERTS_UP] = "up_proj",
-			[MODULE_EXPERTS_ACTIVATION] = "act",
-			[MODULE_EXPERTS_DOWN] = "down_proj",
-			[MODULE_SHARED_EXPERT] = "shared_experts",
-			[MODULE_SHARED_GATE] = "gate_proj",
-			[MODULE_SHARED_UP] = "up_proj",
-			[MODULE_SHARED_ACTIVATION] = "act",
-			[MODULE_SHARED_DOWN] = "down_proj",
-			[MODULE_SHARED_WEIGHT] = "shared_expert_gate",
-			[MODULE_HEAD] = "lm_head",
-		},
+	.of = {N(MODEL, "model"), N(EMBEDDING, "embed_tokens"),
+		N(POSITION_EMBEDDING, "embed_positions"), N(EMBEDDING_PROJECTION, "project_in"),
+		N(HEAD_PROJECTION, "project_out"), N(EMBEDDING_NORM, "embed_norm"),
+		N(LAYERS, "layers"), N(NORM, "input_layernorm"), N(ATTENTION, "self_attn"),
+		N(CROSS_ATTENTION, "cross_attn"), N(RELATIVE_BIAS, "relative_attention_bias"),
+		N(QKV, "qkv_proj"), N(QUERY_DOWN, "q_a_proj"), N(QUERY_DOWN_NORM, "q_a_layernorm"),
+		N(QUERY, "q_proj"), N(KEY, "k_proj"), N(VALUE, "v_proj"),
+		N(KV_DOWN, "kv_a_proj_with_mqa"), N(KV_DOWN_NORM, "kv_a_layernorm"),
+		N(KV_UP, "kv_b_proj"), N(QUERY_NORM, "q_norm"), N(KEY_NORM, "k_norm"),
+		N(ATTENTION_CORE, "core"), N(ATTENTION_OUTPUT, "o_proj"), N(MLP, "mlp"),
+		N(GATE, "gate_proj"), N(UP, "up_proj"), N(GATE_UP, "gate_up_proj"),
+		N(ACTIVATION, "act"), N(DOWN, "down_proj"), N(ROUTER, "gate"),
+		N(EXPERTS, "experts"), N(EXPERTS_GATE, "gate_proj"), N(EXPERTS_UP, "up_proj"),
+		N(EXPERTS_ACTIVATION, "act"), N(EXPERTS_DOWN, "down_proj"),
+		N(SHARED_EXPERT, "shared_experts"), N(SHARED_GATE, "gate_proj"),
+		N(SHARED_UP, "up_proj"), N(SHARED_ACTIVATION, "act"), N(SHARED_DOWN, "down_proj"),
+		N(SHARED_WEIGHT, "shared_expert_gate"), N(HEAD, "lm_head")},
 	.second_norm = "post_attention_layernorm",
 	.third_norm = "post_feedforward_layernorm",
 	.fourth_norm = "post_feedforward_layernorm",
@@ -57,190 +31,102 @@ const struct module_names llama_names = {
 };
 
 const struct module_names gpt2_names = {
-	.of =
-		{
-			[MODULE_MODEL] = "transformer",
-			[MODULE_EMBEDDING] = "wte",
-			[MODULE_POSITION_EMBEDDING] = "wpe",
-			[MODULE_LAYERS] = "h",
-			[MODULE_NORM] = "ln_1",
-			[MODULE_ATTENTION] = "attn",
-			[MODULE_QKV] = "c_attn",
-			[MODULE_QUERY] = "q_attn",
-			[MODULE_KEY] = "k_attn",
-			[MODULE_VALUE] = "v_attn",
-			[MODULE_ATTENTION_OUTPUT] = "c_proj",
-			[MODULE_GATE] = "c_gate",
-			[MODULE_UP] = "c_fc",
-			[MODULE_DOWN] = "c_proj",
-		},
+	.of = {N(MODEL, "transformer"), N(EMBEDDING, "wte"), N(POSITION_EMBEDDING, "wpe"),
+		N(LAYERS, "h"), N(NORM, "ln_1"), N(ATTENTION, "attn"), N(QKV, "c_attn"),
+		N(QUERY, "q_attn"), N(KEY, "k_attn"), N(VALUE, "v_attn"),
+		N(ATTENTION_OUTPUT, "c_proj"), N(GATE, "c_gate"), N(UP, "c_fc"), N(DOWN, "c_proj")},
 	.second_norm = "ln_2",
 	.final_norm = "ln_f",
 };
 
 const struct module_names mpt_names = {
-	.of =
-		{
-			[MODULE_MODEL] = "transformer",
-			[MODULE_EMBEDDING] = "wte",
-			[MODULE_POSITION_EMBEDDING] = "wpe",
-			[MODULE_LAYERS] = "blocks",
-			[MODULE_NORM] = "norm_1",
-			[MODULE_ATTENTION] = "attn",
-			[MODULE_QKV] = "Wqkv",
-			[MODULE_QUERY] = "Wq",
-			[MODULE_KEY] = "Wk",
-			[MODULE_VALUE] = "Wv",
-			[MODULE_ATTENTION_OUTPUT] = "out_proj",
-			[MODULE_MLP] = "ffn",
-		},
+	.of = {N(MODEL, "transformer"), N(EMBEDDING, "wte"), N(POSITION_EMBEDDING, "wpe"),
+		N(LAYERS, "blocks"), N(NORM, "norm_1"), N(ATTENTION, "attn"), N(QKV, "Wqkv"),
+		N(QUERY, "Wq"), N(KEY, "Wk"), N(VALUE, "Wv"), N(ATTENTION_OUTPUT, "out_proj"),
+		N(MLP, "ffn")},
 	.second_norm = "norm_2",
 	.final_norm = "norm_f",
 };
 
 const struct module_names neox_names = {
-	.of =
-		{
-			[MODULE_MODEL] = "gpt_neox",
-			[MODULE_EMBEDDING] = "embed_in",
-			[MODULE_ATTENTION] = "attention",
-			[MODULE_QKV] = "query_key_value",
-			[MODULE_ATTENTION_OUTPUT] = "dense",
-			[MODULE_UP] = "dense_h_to_4h",
-			[MODULE_DOWN] = "dense_4h_to_h",
-			[MODULE_HEAD] = "embed_out",
-		},
+	.of = {N(MODEL, "gpt_neox"), N(EMBEDDING, "embed_in"), N(ATTENTION, "attention"),
+		N(QKV, "query_key_value"), N(ATTENTION_OUTPUT, "dense"), N(UP, "dense_h_to_4h"),
+		N(DOWN, "dense_4h_to_h"), N(HEAD, "embed_out")},
 	.second_norm = "post_attention_layernorm",
 	.final_norm = "final_layer_norm",
 };
 
 const struct module_names falcon_names = {
-	.of =
-		{
-			[MODULE_MODEL] = "transformer",
-			[MODULE_EMBEDDING] = "word_embeddings",
-			[MODULE_LAYERS] = "h",
-			[MODULE_ATTENTION] = "self_attention",
-			[MODULE_QKV] = "query_key_value",
-			[MODULE_ATTENTION_OUTPUT] = "dense",
-			[MODULE_UP] = "dense_h_to_4h",
-			[MODULE_DOWN] = "dense_4h_to_h",
-		},
+	.of = {N(MODEL, "transformer"), N(EMBEDDING, "word_embeddings"), N(LAYERS, "h"),
+		N(ATTENTION, "self_attention"), N(QKV, "query_key_value"),
+		N(ATTENTION_OUTPUT, "dense"), N(UP, "dense_h_to_4h"), N(DOWN, "dense_4h_to_h")},
 	.second_norm = "post_attention_layernorm",
 	.final_norm = "ln_f",
 };
 
 const struct module_names bloom_names = {
-	.of =
-		{
-			[MODULE_MODEL] = "transformer",
-			[MODULE_EMBEDDING] = "word_embeddings",
-			[MODULE_EMBEDDING_NORM] = "word_embeddings_layernorm",
-			[MODULE_LAYERS] = "h",
-			[MODULE_ATTENTION] = "self_attention",
-			[MODULE_QKV] = "query_key_value",
-			[MODULE_ATTENTION_OUTPUT] = "dense",
-			[MODULE_UP] = "dense_h_to_4h",
-			[MODULE_DOWN] = "dense_4h_to_h",
-		},
+	.of = {N(MODEL, "transformer"), N(EMBEDDING, "word_embeddings"),
+		N(EMBEDDING_NORM, "word_embeddings_layernorm"), N(LAYERS, "h"),
+		N(ATTENTION, "self_attention"), N(QKV, "query_key_value"),
+		N(ATTENTION_OUTPUT, "dense"), N(UP, "dense_h_to_4h"), N(DOWN, "dense_4h_to_h")},
 	.second_norm = "post_attention_layernorm",
 	.final_norm = "ln_f",
 };
 
 const struct module_names gptj_names = {
-	.of =
-		{
-			[MODULE_MODEL] = "transformer",
-			[MODULE_EMBEDDING] = "wte",
-			[MODULE_LAYERS] = "h",
-			[MODULE_NORM] = "ln_1",
-			[MODULE_ATTENTION] = "attn",
-			[MODULE_ATTENTION_OUTPUT] = "out_proj",
-			[MODULE_UP] = "fc_in",
-			[MODULE_DOWN] = "fc_out",
-		},
+	.of = {N(MODEL, "transformer"), N(EMBEDDING, "wte"), N(LAYERS, "h"), N(NORM, "ln_1"),
+		N(ATTENTION, "attn"), N(ATTENTION_OUTPUT, "out_proj"), N(UP, "fc_in"),
+		N(DOWN, "fc_out")},
 	.final_norm = "ln_f",
 };
 
 const struct module_names opt_names = {
-	.of =
-		{
-			[MODULE_MODEL] = "model.decoder",
-			[MODULE_NORM] = "self_attn_layer_norm",
-			[MODULE_ATTENTION_OUTPUT] = "out_proj",
-			[MODULE_UP] = "fc1",
-			[MODULE_DOWN] = "fc2",
-		},
+	.of = {N(MODEL, "model.decoder"), N(NORM, "self_attn_layer_norm"),
+		N(ATTENTION_OUTPUT, "out_proj"), N(UP, "fc1"), N(DOWN, "fc2")},
 	.second_norm = "final_layer_norm",
 	.final_norm = "final_layer_norm",
 };
 
 const struct module_names phi_names = {
-	.of =
-		{
-			[MODULE_ATTENTION_OUTPUT] = "dense",
-			[MODULE_UP] = "fc1",
-			[MODULE_DOWN] = "fc2",
-		},
+	.of = {N(ATTENTION_OUTPUT, "dense"), N(UP, "fc1"), N(DOWN, "fc2")},
 	.final_norm = "final_layernorm",
 };
 
 const struct module_names mixtral_names = {
-	.of =
-		{
-			[MODULE_MLP] = "block_sparse_moe",
-			[MODULE_EXPERTS_GATE] = "w1",
-			[MODULE_EXPERTS_UP] = "w3",
-			[MODULE_EXPERTS_DOWN] = "w2",
-		},
-	.second_norm = "post_attention_layernorm",
-	.final_norm = "norm",
+	.of = {N(MLP, "block_sparse_moe"), N(EXPERTS_GATE, "w1"), N(EXPERTS_UP, "w3"),
+		N(EXPERTS_DOWN, "w2")},
+	LLAMA_NORMS,
 };
 
 const struct module_names granite_moe_names = {
-	.of =
-		{
-			[MODULE_MLP] = "block_sparse_moe",
-			[MODULE_ROUTER] = "router.layer",
-			[MODULE_EXPERTS_GATE] = "input_linear.gate",
-			[MODULE_EXPERTS_UP] = "input_linear.up",
-			[MODULE_EXPERTS_DOWN] = "output_linear",
-		},
-	.second_norm = "post_attention_layernorm",
-	.final_norm = "norm",
+	.of = {N(MLP, "block_sparse_moe"), N(ROUTER, "router.layer"),
+		N(EXPERTS_GATE, "input_linear.gate"), N(EXPERTS_UP, "input_linear.up"),
+		N(EXPERTS_DOWN, "output_linear")},
+	LLAMA_NORMS,
 };
 
 const struct module_names qwen2_moe_names = {
-	.of = {[MODULE_SHARED_EXPERT] = "shared_expert"},
-	.second_norm = "post_attention_layernorm",
-	.final_norm = "norm",
+	.of = {N(SHARED_EXPERT, "shared_expert")},
+	LLAMA_NORMS,
 };
 
 const struct module_names llama4_names = {
-	.of =
-		{
-			[MODULE_MLP] = "feed_forward",
-			[MODULE_ROUTER] = "router",
-			[MODULE_SHARED_EXPERT] = "shared_expert",
-		},
-	.second_norm = "post_attention_layernorm",
-	.final_norm = "norm",
+	.of = {N(MLP, "feed_forward"), N(ROUTER, "router"), N(SHARED_EXPERT, "shared_expert")},
+	LLAMA_NORMS,
 };
 
 const struct module_names gpt_oss_names = {
-	.of = {[MODULE_ROUTER] = "router"},
-	.second_norm = "post_attention_layernorm",
-	.final_norm = "norm",
+	.of = {N(ROUTER, "router")},
+	LLAMA_NORMS,
 };
 
 const struct module_names starcoder2_names = {
-	.of = {[MODULE_UP] = "c_fc", [MODULE_DOWN] = "c_proj"},
-	.second_norm = "post_attention_layernorm",
-	.final_norm = "norm",
+	.of = {N(UP, "c_fc"), N(DOWN, "c_proj")},
+	LLAMA_NORMS,
 };
 
 const struct module_names olmo2_names = {
-	.of = {[MODULE_NORM] = "post_attention_layernorm"},
+	.of = {N(NORM, "post_attention_layernorm")},
 	.second_norm = "post_feedforward_layernorm",
 	.final_norm = "norm",
 };
@@ -262,22 +148,11 @@ const struct module_names glm4_names = {
 /* The decoder's blocks number their layers 0, 1, 2: the MLP is layer 2 there and 1 in the encoder,
  * which tree.c writes. */
 const struct module_names t5_names = {
-	.of =
-		{
-			[MODULE_MODEL] = "encoder",
-			[MODULE_EMBEDDING] = "shared",
-			[MODULE_LAYERS] = "block",
-			[MODULE_NORM] = "layer.0.layer_norm",
-			[MODULE_ATTENTION] = "layer.0.SelfAttention",
-			[MODULE_CROSS_ATTENTION] = "layer.1.EncDecAttention",
-			[MODULE_QUERY] = "q",
-			[MODULE_KEY] = "k",
-			[MODULE_VALUE] = "v",
-			[MODULE_ATTENTION_OUTPUT] = "o",
-			[MODULE_GATE] = "wi_0",
-			[MODULE_UP] = "wi_1",
-			[MODULE_DOWN] = "wo",
-		},
+	.of = {N(MODEL, "encoder"), N(EMBEDDING, "shared"), N(LAYERS, "block"),
+		N(NORM, "layer.0.layer_norm"), N(ATTENTION, "layer.0.SelfAttention"),
+		N(CROSS_ATTENTION, "layer.1.EncDecAttention"), N(QUERY, "q"), N(KEY, "k"),
+		N(VALUE, "v"), N(ATTENTION_OUTPUT, "o"), N(GATE, "wi_0"), N(UP, "wi_1"),
+		N(DOWN, "wo")},
 	.second_norm = "layer.1.layer_norm",
 	.third_norm = "layer.2.layer_norm",
 	.final_norm = "final_layer_norm",

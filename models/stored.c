@@ -40,7 +40,7 @@ int64_t stored_tensors(const struct stored *stored)
 	return stored->n;
 }
 
-/* --- names --- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 /* Libraries and wrappers put different words in front of the same tensor. */
 static const char *without_prefix(const char *name)
@@ -135,7 +135,7 @@ bool stored_add_header(struct stored *stored, const char *name, const char *text
 	return true;
 }
 
-/* --- comparison --- */
+/* --- comparison ------------------------------------------------------------------------------- */
 
 static bool has(const struct stored *c, const char *end)
 {

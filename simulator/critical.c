@@ -10,14 +10,15 @@ struct cause {
 };
 
 /* The latest instance before `instance` of the same stream or engine; -1. */
-static int before(const struct engine *engine, int instance, bool same_engine)
+static int before(const struct engine *engine, int instance, bool same_communicator)
 {
 	const struct task *task = task_of(engine, instance);
 
 	for (int i = instance - 1; i >= 0 && i >= instance - engine->n_ops; i--) {
 		const struct task *other = task_of(engine, i);
 
-		if (same_engine ? other->engine == task->engine : other->stream == task->stream)
+		if (same_communicator ? other->communicator == task->communicator
+				      : other->stream == task->stream)
 			return i;
 	}
 	return -1;
@@ -67,7 +68,7 @@ static struct cause cause_of(const struct engine *engine, int instance)
 	consider_waits(engine, task->waits, task->n_waits, instance - instance % engine->n_ops,
 		CRITICAL_WAIT, &cause);
 	consider(engine, before(engine, instance, false), CRITICAL_STREAM, &cause);
-	if (task->engine >= 0)
+	if (task->communicator >= 0)
 		consider(engine, before(engine, instance, true), CRITICAL_ENGINE, &cause);
 	if (cause.instance < 0 || engine->issued[instance] > engine->end[cause.instance])
 		cause = (struct cause){CRITICAL_HOST, host_cause(engine, instance)};

@@ -3,19 +3,19 @@
  * Time. (1) Operations of the compute stream run one after the other, none faster than alone.
  * Between two neighbours it stands still for as long as what the second waits for takes after the
  * first: the first gather of a step, the last reduction (time.c). (2) Collectives of one
- * engine run one after the other, none faster than alone, and between a step's last and the next
- * one's first lie the optimizer and whatever else those two wait for. While the host updates what
- * is offloaded, which begins when all is computed and reduced, it issues nothing: both stand still.
- * The optimizer closes a step and the next one's gathers wait for it, so steps do not overlap on
- * either, and a step takes at least each sum. Where the training loop reads the loss once a step,
- * as all runtimes' loops do, nothing of a step is issued before the one before it has ended, and it
- * ends after the last of it was issued: then what the issuing thread spends is such a sum, with
- * what it carries out itself, and so are the copies to the host with the update there that waits
- * for them, and the copies to the device, with that update where they come before it.
+ * communicator run one after the other, none faster than alone, and between a step's last and the
+ * next one's first lie the optimizer and whatever else those two wait for. While the host updates
+ * what is offloaded, which begins when all is computed and reduced, it issues nothing: both stand
+ * still. The optimizer closes a step and the next one's gathers wait for it, so steps do not
+ * overlap on either, and a step takes at least each sum. Where the training loop reads the loss
+ * once a step, as all runtimes' loops do, nothing of a step is issued before the one before it has
+ * ended, and it ends after the last of it was issued: then what the issuing thread spends is such a
+ * sum, with what it carries out itself, and so are the copies to the host with the update there
+ * that waits for them, and the copies to the device, with that update where they come before it.
  * Where the data loader has a rate, a step takes at least as long as it takes for the step's
  * tokens.
  *
- * (3) While a collective of an engine runs, at least c of n multiprocessors are taken, and
+ * (3) While a collective of a communicator runs, at least c of n multiprocessors are taken, and
  * arithmetic takes a = n / (n - c) times as long. An operation of w seconds alone, of which a share
  * f is arithmetic, then takes w (1 + (a - 1) f); of each second beside a collective it loses l(f) =
  * 1 - 1 / (1 + (a - 1) f). Let W be the sum of w, P the pauses of (1), C the collectives' time, X
@@ -24,9 +24,10 @@
  * g, L = sum l(f_i) x_i >= l(g) X - sum (l(g) - l(f_i)) x_i over operations with f_i < g, and x_i
  * is at most the time that operation i takes: L >= l(g) (X - sum w_i (1 - f_i / g)). That grows
  * slower than X, so X = C - P is the least: W + P + l(g) (C - P - sum w_i (1 - f_i / g)), for every
- * g. Beside the optimizer there is no collective: it is not in the last sum. Of several engines
- * that run at once each takes its multiprocessors, and l grows faster than they do: the sum of l(g)
- * (C - P) over engines counts, and before the last sum the l(g) of all together.
+ * g. Beside the optimizer there is no collective: it is not in the last sum. Of several
+ * communicators that run at once each takes its multiprocessors, and l grows faster than they do:
+ * the sum of l(g) (C - P) over communicators counts, and before the last sum the l(g) of all
+ * together.
  *
  * Sums over a step of n micro-batches: the first, n - 2 alike in the middle, the last, and what the
  * step does once; three micro-batches show them all.
@@ -99,8 +100,7 @@ bool bound_sample(const struct question *question, struct arena *arena, const st
 	*schedule = NULL;
 	if (!schedule_build(arena, &small, question->model, question->topology, schedule, &mine)) {
 		*schedule = NULL;
-		return mine.code == EXIT_CODE_USAGE ||
-		       error_set(error, mine.code, "%s", mine.message);
+		return error_is_refusal(&mine, error);
 	}
 	*costs = ARENA_ARRAY(arena, struct cost, (*schedule)->programs[0].n_ops);
 	cost_operations(*schedule, 0, *costs);
@@ -179,13 +179,13 @@ static double wire(const struct schedule *schedule, const struct op *op)
 static void add_collective(struct shape *shape, const struct schedule *schedule,
 	const struct op *op, const struct cost *cost, struct work *work)
 {
-	int engine = schedule->groups[op->group].engine;
+	int communicator = schedule->groups[op->group].engine;
 	work->wire += wire(schedule, op);
-	if (engine >= ENGINES_MAX || cost->device <= 0)
+	if (communicator >= COMMUNICATORS_MAX || cost->device <= 0)
 		return;
-	shape->communication.multiprocessors[engine] =
-		fmin(shape->communication.multiprocessors[engine], cost->multiprocessors);
-	work->engines[engine] += cost->device;
+	shape->communication.multiprocessors[communicator] =
+		fmin(shape->communication.multiprocessors[communicator], cost->multiprocessors);
+	work->communicators[communicator] += cost->device;
 }
 
 static void add_operation(struct shape *shape, const struct schedule *schedule, int index,
@@ -317,8 +317,8 @@ static double queues_bound(const struct plan *plan, const struct load *load,
 	int alone = bound_first_way_alone(plan);
 	for (int way = 0; way < 2; way++)
 		time = fmax(time, work->copies[way] + (way >= alone ? work->alone : 0));
-	for (int e = 0; e < ENGINES_MAX; e++)
-		time = fmax(time, work->engines[e] + shape->communication.idle[e]);
+	for (int e = 0; e < COMMUNICATORS_MAX; e++)
+		time = fmax(time, work->communicators[e] + shape->communication.idle[e]);
 	return fmax(time, plan_loader_time(plan));
 }
 
@@ -329,13 +329,13 @@ static double time_bound(const struct topology *topology, const struct plan *pla
 	struct work work = work_of_step(plan, shape);
 	double stalls = work.stalls + bound_edge_stalls(&load->edges, &shape->communication);
 	double busy = n * load->compute + work.compute + stalls;
-	double cover[SHARES], losses[ENGINES_MAX];
+	double cover[SHARES], losses[COMMUNICATORS_MAX];
 	for (int s = 0; s < SHARES; s++)
 		cover[s] = n * load->cover[s] + work.cover;
-	for (int e = 0; e < ENGINES_MAX; e++)
+	for (int e = 0; e < COMMUNICATORS_MAX; e++)
 		losses[e] = bound_loss(topology, shape->communication.multiprocessors[e]);
 	double time = fmax(queues_bound(plan, load, shape, &work),
-		busy + bound_contention(losses, work.engines, stalls, cover));
+		busy + bound_contention(losses, work.communicators, stalls, cover));
 	return time * (1 - 1e-9); /* sums in another order than the simulator's */
 }
 

@@ -6,17 +6,17 @@
 #include "planner/space/space.h"
 #include "simulator/simulator.h"
 
-enum { ENGINES_MAX = 4, SHARES = 14 };
+enum { COMMUNICATORS_MAX = 4, SHARES = 14 };
 
 struct work {
-	double compute;              /* s on the compute stream, without the load */
-	double cover;                /* of these, s beside which a collective may run */
-	double stalls;               /* s for which the compute stream waits */
-	double engines[ENGINES_MAX]; /* s of collectives */
-	double alone;                /* s of updates beside which no collective runs */
-	double issue;                /* s of the issuing thread, without the load */
-	double copies[2];            /* s of copies to the device, and to the host */
-	double wire;                 /* bytes that leave the network's end (struct bound) */
+	double compute;                          /* s on the compute stream, without the load */
+	double cover;                            /* of these, s beside which a collective may run */
+	double stalls;                           /* s for which the compute stream waits */
+	double communicators[COMMUNICATORS_MAX]; /* s of collectives */
+	double alone;                            /* s of updates beside which no collective runs */
+	double issue;                            /* s of the issuing thread, without the load */
+	double copies[2];                        /* s of copies to the device, and to the host */
+	double wire; /* bytes that leave the network's end (struct bound) */
 };
 
 /* work.c */
@@ -87,7 +87,7 @@ bool bound_has_pools(const struct topology *topology, const struct plan *plan);
 bool bound_is_load(const struct buffer *buffer);
 bool bound_is_kept(const struct buffer *buffer);
 
-/* Process, or context and one communicator an engine. */
+/* Process, or context and one communicator per group. */
 int64_t bound_fixed_bytes(const struct schedule *schedule);
 
 /* time.c. The share of an overlapping collective that arithmetic loses: min(c / n, 1/2). */
@@ -95,22 +95,22 @@ double bound_loss(const struct topology *topology, double multiprocessors);
 /* The same beside work of which only a share is arithmetic. */
 double bound_loss_beside(double loss, double share);
 extern const double bound_shares[SHARES];
-/* (3) of bound.c: what the collectives of one engine, or of all, take from compute, whichever is
- * more. */
-double bound_contention(const double losses[ENGINES_MAX], const double engines[ENGINES_MAX],
-	double pauses, const double cover[SHARES]);
+/* (3) of bound.c: what the collectives of one communicator, or of all, take from compute, whichever
+ * is more. */
+double bound_contention(const double losses[COMMUNICATORS_MAX],
+	const double communicators[COMMUNICATORS_MAX], double pauses, const double cover[SHARES]);
 /* Adds the seconds of an operation that exceed what would make it so arithmetic, by share. */
 void bound_add_cover(const struct cost *cost, double cover[SHARES]);
 
 /* What collectives do to a step whatever is computed. */
 struct bound_communication {
-	double idle[ENGINES_MAX]; /* s per step: of a communicator, from one step's last collective
-				     to the next one's first */
+	double idle[COMMUNICATORS_MAX]; /* s per step: of a communicator, from one step's last
+				     collective to the next one's first */
 	/* s per step: compute stands still from the step before to the first block, and from the
 	 * last to the optimizer; what is computed outside of blocks meanwhile comes off. */
 	double front, back;
-	double multiprocessors[ENGINES_MAX]; /* that each collective takes at least; INFINITY: there
-						is none */
+	double multiprocessors[COMMUNICATORS_MAX]; /* that each collective takes at least; INFINITY:
+						there is none */
 };
 /* The less of each. */
 struct bound_communication bound_less_communication(

@@ -29,19 +29,20 @@ void bound_add_cover(const struct cost *cost, double cover[SHARES])
 		cover[s] += fmax(0, cost->device - cost->arithmetic / bound_shares[s]);
 }
 
-double bound_contention(const double losses[ENGINES_MAX], const double engines[ENGINES_MAX],
-	double pauses, const double cover[SHARES])
+double bound_contention(const double losses[COMMUNICATORS_MAX],
+	const double communicators[COMMUNICATORS_MAX], double pauses, const double cover[SHARES])
 {
 	double most = 0;
-	for (int set = 0; set <= ENGINES_MAX; set++) {
+	for (int set = 0; set <= COMMUNICATORS_MAX; set++) {
 		for (int s = 0; s < SHARES; s++) {
 			double all = 0, lost = 0;
-			for (int e = 0; e < ENGINES_MAX; e++) {
-				if ((set < ENGINES_MAX && e != set) || engines[e] <= pauses)
+			for (int e = 0; e < COMMUNICATORS_MAX; e++) {
+				if ((set < COMMUNICATORS_MAX && e != set) ||
+					communicators[e] <= pauses)
 					continue;
 				all += losses[e];
 				lost += bound_loss_beside(losses[e], bound_shares[s]) *
-					(engines[e] - pauses);
+					(communicators[e] - pauses);
 			}
 			most = fmax(
 				most, lost - bound_loss_beside(fmin(all, 0.5), bound_shares[s]) *
@@ -60,22 +61,22 @@ struct walk {
 	const struct program *program;
 	int from;
 	double *ends; /* by number, from `from` on; s after its end; -INFINITY: it may be earlier */
-	double streams[STREAM_COUNT], engines[ENGINES_MAX]; /* of the last one there */
+	double streams[STREAM_COUNT], communicators[COMMUNICATORS_MAX]; /* of the last one there */
 	double issued;       /* what the host works on itself keeps it from issuing more */
 	const double *apart; /* by operation: > 0 counts elsewhere */
 };
 
-static int engine_of(const struct schedule *schedule, const struct op *op)
+static int communicator_of(const struct schedule *schedule, const struct op *op)
 {
 	if (op_kind_class(op->kind) != OP_CLASS_COLLECTIVE)
 		return -1;
-	int engine = schedule->groups[op->group].engine;
-	return engine < ENGINES_MAX ? engine : -1;
+	int communicator = schedule->groups[op->group].engine;
+	return communicator < COMMUNICATORS_MAX ? communicator : -1;
 }
 
 static double start_of(const struct walk *walk, int number)
 {
-	int n = walk->program->n_ops, step = number / n * n, engine;
+	int n = walk->program->n_ops, step = number / n * n, communicator;
 	const struct op *op = &walk->program->ops[number % n];
 	const int *waits = slice_of(walk->program, op->waits);
 	double start = walk->streams[op->stream];
@@ -84,19 +85,19 @@ static double start_of(const struct walk *walk, int number)
 		if (other >= walk->from)
 			start = fmax(start, walk->ends[other - walk->from]);
 	}
-	engine = engine_of(walk->schedule, op);
+	communicator = communicator_of(walk->schedule, op);
 	start = fmax(start, walk->issued);
-	return engine < 0 ? start : fmax(start, walk->engines[engine]);
+	return communicator < 0 ? start : fmax(start, walk->communicators[communicator]);
 }
 
 static void set_end(struct walk *walk, int number, double end)
 {
 	const struct op *op = &walk->program->ops[number % walk->program->n_ops];
-	int engine = engine_of(walk->schedule, op);
+	int communicator = communicator_of(walk->schedule, op);
 	walk->ends[number - walk->from] = end;
 	walk->streams[op->stream] = fmax(walk->streams[op->stream], end);
-	if (engine >= 0)
-		walk->engines[engine] = fmax(walk->engines[engine], end);
+	if (communicator >= 0)
+		walk->communicators[communicator] = fmax(walk->communicators[communicator], end);
 	if (op->stream == STREAM_HOST)
 		walk->issued = fmax(walk->issued, end);
 }
@@ -116,8 +117,8 @@ static double path(const struct schedule *schedule, const struct cost *costs, co
 	int n = walk.program->n_ops;
 	for (int s = 0; s < STREAM_COUNT; s++)
 		walk.streams[s] = -INFINITY;
-	for (int e = 0; e < ENGINES_MAX; e++)
-		walk.engines[e] = -INFINITY;
+	for (int e = 0; e < COMMUNICATORS_MAX; e++)
+		walk.communicators[e] = -INFINITY;
 	set_end(&walk, from, 0);
 	for (int i = from + 1; i < to; i++) {
 		const struct op *op = &walk.program->ops[i % n];
@@ -267,26 +268,26 @@ struct bound_communication bound_less_communication(
 {
 	struct bound_communication less = {
 		.front = fmin(a->front, b->front), .back = fmin(a->back, b->back)};
-	for (int e = 0; e < ENGINES_MAX; e++) {
+	for (int e = 0; e < COMMUNICATORS_MAX; e++) {
 		less.idle[e] = fmin(a->idle[e], b->idle[e]);
 		less.multiprocessors[e] = fmin(a->multiprocessors[e], b->multiprocessors[e]);
 	}
 	return less;
 }
 
-/* The first and last operation of an engine, or of a kind on the compute stream; -1: none. */
+/* The first and last operation of a communicator, or of a kind on the compute stream; -1: none. */
 struct ends {
 	int first, last;
 };
 
-static struct ends ends_of(const struct schedule *schedule, int engine, enum op_kind kind)
+static struct ends ends_of(const struct schedule *schedule, int communicator, enum op_kind kind)
 {
 	const struct program *program = &schedule->programs[0];
 	struct ends ends = {-1, -1};
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
-		if (engine >= 0 ? engine_of(schedule, op) != engine
-				: op->kind != kind || op->stream != STREAM_COMPUTE)
+		if (communicator >= 0 ? communicator_of(schedule, op) != communicator
+				      : op->kind != kind || op->stream != STREAM_COMPUTE)
 			continue;
 		ends.first = ends.first < 0 ? i : ends.first;
 		ends.last = i;
@@ -303,7 +304,7 @@ static void find_idle(const struct schedule *schedule, const struct cost *costs,
 	for (int i = 0; i < n; i++)
 		host += pauses->host[i];
 	pauses->updates_alone = update.first >= 0;
-	for (int e = 0; e < ENGINES_MAX; e++) {
+	for (int e = 0; e < COMMUNICATORS_MAX; e++) {
 		struct ends ends = ends_of(schedule, e, OP_KIND_COUNT);
 		if (ends.first < 0)
 			continue;
@@ -325,7 +326,7 @@ struct bound_pauses bound_pauses(
 		.stalls = ARENA_ARRAY(arena, double, schedule->programs[0].n_ops),
 		.host = ARENA_ARRAY(arena, double, schedule->programs[0].n_ops)};
 	find_host(schedule, costs, &pauses);
-	for (int e = 0; e < ENGINES_MAX; e++)
+	for (int e = 0; e < COMMUNICATORS_MAX; e++)
 		pauses.communication.multiprocessors[e] = INFINITY;
 	find_stalls(schedule, costs, arena, &pauses);
 	find_edges(schedule, costs, arena, &pauses);

@@ -16,8 +16,8 @@ void work_add(struct work *sum, const struct work *work, double times)
 	sum->wire += times * work->wire;
 	for (int way = 0; way < 2; way++)
 		sum->copies[way] += times * work->copies[way];
-	for (int e = 0; e < ENGINES_MAX; e++)
-		sum->engines[e] += times * work->engines[e];
+	for (int e = 0; e < COMMUNICATORS_MAX; e++)
+		sum->communicators[e] += times * work->communicators[e];
 }
 
 struct work work_least(const struct work *a, const struct work *b)
@@ -30,8 +30,8 @@ struct work work_least(const struct work *a, const struct work *b)
 		.wire = fmin(a->wire, b->wire)};
 	for (int way = 0; way < 2; way++)
 		least.copies[way] = fmin(a->copies[way], b->copies[way]);
-	for (int e = 0; e < ENGINES_MAX; e++)
-		least.engines[e] = fmin(a->engines[e], b->engines[e]);
+	for (int e = 0; e < COMMUNICATORS_MAX; e++)
+		least.communicators[e] = fmin(a->communicators[e], b->communicators[e]);
 	return least;
 }
 

@@ -13,11 +13,6 @@ const char *cause_link(const struct question *question, bool over_network)
 	return over_network ? "the network" : fabrics[question->topology->fabric.kind];
 }
 
-static double tokens(const struct plan *plan)
-{
-	return (double)plan->global_batch * (double)plan->seq_len;
-}
-
 /* With NVIDIA's nccl-tests, as they are called. */
 static const char *measure_collective(int kind, bool over_network, struct arena *arena)
 {
@@ -61,7 +56,7 @@ static bool exposed_over_network(
 void causes_find(const struct question *question, const struct contender *chosen,
 	const struct contender *other, struct arena *arena, struct cause causes[CAUSE_COUNT])
 {
-	double scale = tokens(chosen->plan) / tokens(other->plan);
+	double scale = plan_tokens(chosen->plan) / plan_tokens(other->plan);
 	const struct time_split *was = &chosen->prediction->time, *is = &other->prediction->time;
 	bool recomputes = recomputed_blocks(question, other->plan) >
 			  recomputed_blocks(question, chosen->plan);

@@ -54,16 +54,13 @@ static bool try_change(
 	change->note = "";
 	if (plan_check(plan, question->model, question->topology, &mine) &&
 		evaluator_run(&c->evaluator, plan, &change->prediction, &mine)) {
-		char bytes[32];
-		int64_t over = prediction_excess_bytes(&change->prediction);
 		change->built = true;
 		if (change->prediction.fits == FITS_NO)
-			change->note = arena_printf(c->arena, "does not fit: over by %s",
-				format_bytes(bytes, (double)over));
+			change->note = excess_note(&change->prediction, c->arena);
 		return true;
 	}
 	change->note = arena_strdup(c->arena, mine.message);
-	return mine.code == EXIT_CODE_USAGE || error_set(error, mine.code, "%s", mine.message);
+	return error_is_refusal(&mine, error);
 }
 
 static bool add_change(struct comparing *c, enum knob_id id, struct error *error)

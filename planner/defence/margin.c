@@ -19,11 +19,6 @@
 #define QUANTILE 1.2816 /* of the normal distribution, 80 % two-sided */
 #define NOISE    0.01   /* of a step, at least: two runs of one plan */
 
-static double tokens(const struct plan *plan)
-{
-	return (double)plan->global_batch * (double)plan->seq_len;
-}
-
 static double relative_error(const struct prediction *prediction)
 {
 	double ratio = prediction->step_time_high / prediction->step_time;
@@ -50,7 +45,8 @@ static void find_gap(const struct question *question, const struct contender *ch
 	double squares = 0;
 	gap->was = chosen->prediction->step_time;
 	gap->noise = noise_of(question->topology) * gap->was;
-	gap->is = other->prediction->step_time * tokens(chosen->plan) / tokens(other->plan);
+	gap->is =
+		other->prediction->step_time * plan_tokens(chosen->plan) / plan_tokens(other->plan);
 	causes_find(question, chosen, other, arena, gap->causes);
 	for (int i = 0; i < CAUSE_COUNT; i++)
 		squares += gap->causes[i].more * gap->causes[i].more;

@@ -32,11 +32,6 @@ static void add_signed(struct text *text, double value, void (*add)(struct text 
 	add(text, fabs(value));
 }
 
-static double tokens(const struct plan *plan)
-{
-	return (double)plan->global_batch * (double)plan->seq_len;
-}
-
 /* --- where the time goes ---------------------------------------------------------------------- */
 
 /* The one or two that make up most of `slower` seconds, and what makes up for them when they are
@@ -77,7 +72,7 @@ static void add_memory_difference(
 static void add_time_difference(struct text *text, const struct question *question,
 	const struct contender *chosen, const struct contender *other, struct arena *arena)
 {
-	double scale = tokens(chosen->plan) / tokens(other->plan);
+	double scale = plan_tokens(chosen->plan) / plan_tokens(other->plan);
 	double was = chosen->prediction->step_time, is = other->prediction->step_time * scale;
 	struct cause causes[CAUSE_COUNT];
 	bool same = other->plan->global_batch == chosen->plan->global_batch;
@@ -106,7 +101,7 @@ static double wire(const struct question *question, const struct contender *cont
 static void add_objective_difference(struct text *text, const struct question *question,
 	const struct contender *chosen, const struct contender *other)
 {
-	double scale = tokens(chosen->plan) / tokens(other->plan);
+	double scale = plan_tokens(chosen->plan) / plan_tokens(other->plan);
 	double more = question->objective == OBJECTIVE_MEMORY
 			      ? (double)(other->prediction->peak_memory_bytes -
 					 chosen->prediction->peak_memory_bytes)

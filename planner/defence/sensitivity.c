@@ -11,11 +11,6 @@ struct variation {
 	struct variants *variants;
 };
 
-static double tokens(const struct plan *plan)
-{
-	return (double)plan->global_batch * (double)plan->seq_len;
-}
-
 /* --- one variant ------------------------------------------------------------------------------ */
 
 /* The plan as if all of its knobs had been typed; what follows from other knobs stays open. */
@@ -41,12 +36,11 @@ static bool simulate_variant(const struct variation *v, struct variant *variant,
 	if (!evaluator_run_on(
 		    v->evaluator, topology, &variant->plan, &variant->prediction, &mine)) {
 		variant->refused = arena_strdup(v->arena, mine.message);
-		return mine.code == EXIT_CODE_USAGE ||
-		       error_set(error, mine.code, "%s", mine.message);
+		return error_is_refusal(&mine, error);
 	}
 	variant->built = true;
 	variant->step_time =
-		variant->prediction.step_time * tokens(v->plan) / tokens(&variant->plan);
+		variant->prediction.step_time * plan_tokens(v->plan) / plan_tokens(&variant->plan);
 	return true;
 }
 
@@ -303,12 +297,10 @@ static const char *note_of(const struct variant *variant, const struct plan *pla
 	const struct prediction *prediction, struct arena *arena)
 {
 	const struct prediction *other = &variant->prediction;
-	char bytes[32];
 	if (!variant->built)
 		return variant->refused;
 	if (other->fits == FITS_NO)
-		return arena_printf(arena, "does not fit: over by %s",
-			format_bytes(bytes, (double)prediction_excess_bytes(other)));
+		return excess_note(other, arena);
 	if (variant->plan.global_batch != plan->global_batch)
 		return arena_printf(arena, "global batch %lld: %+.1f %% per token",
 			(long long)variant->plan.global_batch,

@@ -168,7 +168,7 @@ enum { NONE_FITS = -1 };
 
 static double per_token(const struct plan *plan, double step_time, double devices)
 {
-	return step_time * devices / ((double)plan->global_batch * (double)plan->seq_len);
+	return step_time * devices / plan_tokens(plan);
 }
 
 /* Whole micro-batches of the others move along in proportion, at least one. */
@@ -190,11 +190,6 @@ struct rival_schedules {
 	struct schedule *of[RIVALS_MAX][2];
 };
 
-static bool may_go_on(const struct error *mine, struct error *error)
-{
-	return mine->code == EXIT_CODE_USAGE || error_set(error, mine->code, "%s", mine->message);
-}
-
 /* `seconds` stays when the plan cannot be built. */
 static bool time_over_links(const struct rivals *rivals, const struct topology *topology, int i,
 	bool less, const struct plan *plan, double *seconds, struct error *error)
@@ -205,7 +200,7 @@ static bool time_over_links(const struct rivals *rivals, const struct topology *
 	if (*schedule == NULL && !schedule_build(&rivals->schedules->arena, plan, question->model,
 					 question->topology, schedule, &mine)) {
 		*schedule = NULL;
-		return may_go_on(&mine, error);
+		return error_is_refusal(&mine, error);
 	}
 	return evaluator_time(rivals->evaluator, *schedule, topology, seconds, error);
 }
@@ -216,7 +211,7 @@ static bool time_anew(const struct rivals *rivals, const struct topology *topolo
 	struct error mine = {0};
 	struct prediction prediction;
 	if (!evaluator_judge_on(rivals->evaluator, topology, plan, slow, &prediction, &mine))
-		return may_go_on(&mine, error);
+		return error_is_refusal(&mine, error);
 	if (prediction.fits != FITS_NO)
 		*seconds = prediction.step_time;
 	return true;

@@ -12,24 +12,19 @@ static int64_t whole(double value)
 	return value < 9e18 ? (int64_t)(value + 0.5) : INT64_C(9000000000000000000);
 }
 
-static double tokens(const struct plan *plan)
-{
-	return (double)plan->global_batch * (double)plan->seq_len;
-}
-
 int64_t costs_time(const struct plan *plan, double step_time)
 {
-	return whole(step_time * 1e15 / tokens(plan));
+	return whole(step_time * 1e15 / plan_tokens(plan));
 }
 
 int64_t costs_network(const struct plan *plan, double bytes)
 {
-	return whole(bytes * 1e3 / tokens(plan));
+	return whole(bytes * 1e3 / plan_tokens(plan));
 }
 
 double costs_step_above(const struct plan *plan, int64_t time)
 {
-	return ((double)time + 1) * tokens(plan) * 1e-15 * (1 + 1e-12);
+	return ((double)time + 1) * plan_tokens(plan) * 1e-15 * (1 + 1e-12);
 }
 
 struct costs costs_of(const struct question *question, const struct plan *plan,

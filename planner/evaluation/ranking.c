@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum cost_kind objective_cost(enum objective objective)
+static enum cost_kind objective_cost(enum objective objective)
 {
 	static const enum cost_kind costs[] = {[OBJECTIVE_TIME] = COST_TIME,
 		[OBJECTIVE_MEMORY] = COST_MEMORY,
@@ -150,7 +150,9 @@ int64_t ranking_most_wanted(const struct ranking *ranking)
 /* Could `bound` beat or replace the winner among `strategy`? A winner that is tight is replaced by
  * one with room within the margin, and any by a leaner one within the fuzz, so neither closes its
  * margin. */
-bool ranking_may_win(const struct ranking *ranking, int strategy, int64_t bound)
+/* Could a candidate whose objective costs at least `bound` be the winner of one strategy, or of all
+ * (STRATEGY_COUNT)? */
+static bool may_win(const struct ranking *ranking, int strategy, int64_t bound)
 {
 	const struct ranked *best = first_with_room(ranking, strategy);
 	if (best == NULL || bound <= cost_of(ranking, best))
@@ -256,6 +258,6 @@ static bool may_enter_front(const struct ranking *ranking, int64_t bound)
 
 bool ranking_needs(const struct ranking *ranking, enum strategy strategy, int64_t bound)
 {
-	return ranking_may_win(ranking, STRATEGY_COUNT, bound) ||
-	       ranking_may_win(ranking, (int)strategy, bound) || may_enter_front(ranking, bound);
+	return may_win(ranking, STRATEGY_COUNT, bound) || may_win(ranking, (int)strategy, bound) ||
+	       may_enter_front(ranking, bound);
 }

@@ -32,7 +32,6 @@ struct ranking {
 	struct ranked *entries; /* malloc'ed; in order */
 };
 
-enum cost_kind objective_cost(enum objective objective);
 /* < 0: a before b. */
 int ranked_compare(enum cost_kind objective, const struct ranked *a, const struct ranked *b);
 
@@ -70,10 +69,6 @@ bool ranking_excludes(const struct ranking *ranking, const struct ranked *const 
  * rest. INT64_MAX: none. */
 int64_t ranking_excludes_above(const struct ranking *ranking, const struct ranked *const *front,
 	int n, const struct costs *bounds);
-
-/* Could a candidate whose objective costs at least `bound` be the winner of one strategy, or of all
- * (STRATEGY_COUNT)? */
-bool ranking_may_win(const struct ranking *ranking, int strategy, int64_t bound);
 
 /* Could a candidate whose objective costs at least `bound` still change the winner of its strategy,
  * the winner of all, or the front? */

@@ -14,7 +14,7 @@ enum { AT_LOSS, AT_END, MEMORIES };
 
 /* A row of the programme is the sum of what a step has of these, each times its weight. */
 struct weights {
-	double compute, stalls, cover, alone, issue, copies[2], engines[ENGINES_MAX];
+	double compute, stalls, cover, alone, issue, copies[2], communicators[COMMUNICATORS_MAX];
 	int share; /* of cover */
 };
 
@@ -25,8 +25,8 @@ static double work_sum(const struct weights *weights, const struct work *work)
 		     weights->issue * work->issue;
 	for (int way = 0; way < 2; way++)
 		sum += weights->copies[way] * work->copies[way];
-	for (int e = 0; e < ENGINES_MAX; e++)
-		sum += weights->engines[e] * work->engines[e];
+	for (int e = 0; e < COMMUNICATORS_MAX; e++)
+		sum += weights->communicators[e] * work->communicators[e];
 	return sum;
 }
 
@@ -54,16 +54,17 @@ static void add_row(const struct subproblem *subproblem, const struct weights *w
 	}
 }
 
-/* (3) for the engines of a set, and one share. */
-static struct weights contention_weights(const double losses[ENGINES_MAX], unsigned set, int share)
+/* (3) for the communicators of a set, and one share. */
+static struct weights contention_weights(
+	const double losses[COMMUNICATORS_MAX], unsigned set, int share)
 {
 	struct weights weights = {.compute = 1, .stalls = 1, .share = share};
 	double all = 0;
-	for (int e = 0; e < ENGINES_MAX; e++) {
+	for (int e = 0; e < COMMUNICATORS_MAX; e++) {
 		if (!(set >> e & 1))
 			continue;
-		weights.engines[e] = bound_loss_beside(losses[e], bound_shares[share]);
-		weights.stalls -= weights.engines[e];
+		weights.communicators[e] = bound_loss_beside(losses[e], bound_shares[share]);
+		weights.stalls -= weights.communicators[e];
 		all += losses[e];
 	}
 	weights.cover = -bound_loss_beside(fmin(all, 0.5), bound_shares[share]);
@@ -80,8 +81,9 @@ static double value_there(const struct subproblem *subproblem, const struct weig
 }
 
 /* With the share that says most about that mix: the others' are alike. */
-static void add_contention(const struct subproblem *subproblem, const double losses[ENGINES_MAX],
-	unsigned set, double edges, struct arena *arena, struct programme *p)
+static void add_contention(const struct subproblem *subproblem,
+	const double losses[COMMUNICATORS_MAX], unsigned set, double edges, struct arena *arena,
+	struct programme *p)
 {
 	struct weights best = contention_weights(losses, set, 0);
 	for (int share = 1; share < SHARES; share++) {
@@ -112,22 +114,22 @@ static void fill_rows(const struct topology *topology, const struct subproblem *
 	struct arena *arena, struct programme *p)
 {
 	double edges = bound_edge_stalls(&subproblem->edges, &subproblem->communication);
-	double losses[ENGINES_MAX];
+	double losses[COMMUNICATORS_MAX];
 	unsigned all = 0;
 	add_row(subproblem, &(struct weights){.compute = 1, .stalls = 1}, edges, arena, p);
 	add_queues(subproblem, arena, p);
-	for (int e = 0; e < ENGINES_MAX; e++) {
-		struct weights engine = {0};
+	for (int e = 0; e < COMMUNICATORS_MAX; e++) {
+		struct weights communicator = {0};
 		losses[e] = bound_loss(topology, subproblem->communication.multiprocessors[e]);
 		if (!isfinite(subproblem->communication.multiprocessors[e]))
 			continue; /* no collective */
-		engine.engines[e] = 1;
-		engine.alone = subproblem->hosts > 0; /* else it is in `idle` */
-		add_row(subproblem, &engine, subproblem->communication.idle[e], arena, p);
+		communicator.communicators[e] = 1;
+		communicator.alone = subproblem->hosts > 0; /* else it is in `idle` */
+		add_row(subproblem, &communicator, subproblem->communication.idle[e], arena, p);
 		if (losses[e] <= 0)
 			continue;
 		add_contention(subproblem, losses, 1u << e, edges, arena, p);
-		if (subproblem->moved[0].engines[e] > subproblem->moved[0].stalls + edges)
+		if (subproblem->moved[0].communicators[e] > subproblem->moved[0].stalls + edges)
 			all |= 1u << e;
 	}
 	if (all & (all - 1))

@@ -68,8 +68,7 @@ static bool try_part(struct search *search, const struct plan *plan, int64_t kep
 		offload_names[OFFLOAD_NONE], (long long)(units - kept), plan->cpu_offload);
 	part->fits = false;
 	if (!evaluator_run(&search->evaluator, &part->plan, &part->prediction, &mine))
-		return mine.code == EXIT_CODE_USAGE ||
-		       error_set(error, mine.code, "%s", mine.message);
+		return error_is_refusal(&mine, error);
 	part->fits = part->prediction.fits == FITS_YES;
 	return true;
 }

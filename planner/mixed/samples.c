@@ -105,12 +105,12 @@ static void add_shape_operation(struct shape_sample *sample, const struct schedu
 	bound_add_copy(op, cost, &work);
 	work_of(&sample->rows[sample->n], middle)->stalls += pauses->stalls[index];
 	if (class == OP_CLASS_COLLECTIVE) {
-		int engine = schedule->groups[op->group].engine;
-		if (engine >= ENGINES_MAX || cost->device <= 0)
+		int communicator = schedule->groups[op->group].engine;
+		if (communicator >= COMMUNICATORS_MAX || cost->device <= 0)
 			return;
-		sample->communication.multiprocessors[engine] =
-			fmin(sample->communication.multiprocessors[engine], cost->multiprocessors);
-		work.engines[engine] = cost->device;
+		sample->communication.multiprocessors[communicator] = fmin(
+			sample->communication.multiprocessors[communicator], cost->multiprocessors);
+		work.communicators[communicator] = cost->device;
 	} else if (class != OP_CLASS_COMPUTE && op->stream == STREAM_COMPUTE) {
 		work.compute = cost->device;
 		if (bound_hides(pauses, op))

@@ -108,7 +108,7 @@ static bool judge_mix(struct mix_working *w, struct verdict_on *outcome, struct 
 		outcome->host_overflows = prediction_overflows_host(&outcome->prediction);
 		return true;
 	}
-	return mine.code == EXIT_CODE_USAGE || error_set(error, mine.code, "%s", mine.message);
+	return error_is_refusal(&mine, error);
 }
 
 /* Most of what does not fit shows in the plan's own schedule, for a third of a simulation. */

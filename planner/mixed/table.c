@@ -335,7 +335,7 @@ static void fill_rest(struct subproblem *subproblem, const struct shapes *shapes
 		rest.apart + min_i64(shapes->of[0][0]->reduced, shapes->of[1][0]->reduced);
 	subproblem->fixed = rest.fixed;
 	subproblem->communication = rest.communication;
-	for (int e = 0; e < ENGINES_MAX && subproblem->hosts > 0; e++)
+	for (int e = 0; e < COMMUNICATORS_MAX && subproblem->hosts > 0; e++)
 		subproblem->communication.idle[e] =
 			0; /* what updates take is counted unit by unit */
 }

@@ -112,4 +112,18 @@ struct finding {
 	int64_t evaluated; /* plans simulated */
 };
 
+/* --- what the rooms share --------------------------------------------------------------------- */
+
+/* Tokens of one step. */
+static inline double plan_tokens(const struct plan *plan)
+{
+	return (double)plan->global_batch * (double)plan->seq_len;
+}
+
+/* True: `mine` says that a plan cannot be made, which is no error of a search. False: it is passed
+ * on. */
+bool error_is_refusal(const struct error *mine, struct error *error);
+/* "does not fit: over by 3.2 GiB" */
+const char *excess_note(const struct prediction *prediction, struct arena *arena);
+
 #endif

@@ -39,15 +39,13 @@ static bool fill_row(struct finder *finder, struct search *search, int plan, str
 	struct error *error)
 {
 	struct exposure exposure;
-	char bytes[32];
 	row->plan = search->space.plans[plan];
 	row->has_plan = true;
 	if (!evaluator_run_closely(&search->evaluator, &row->plan, finder->arena, &row->prediction,
 		    &exposure, error))
 		return false;
 	if (row->prediction.fits == FITS_NO)
-		row->note = arena_printf(finder->arena, "does not fit: over by %s",
-			format_bytes(bytes, (double)prediction_excess_bytes(&row->prediction)));
+		row->note = excess_note(&row->prediction, finder->arena);
 	return true;
 }
 
@@ -67,5 +65,5 @@ bool find_best(struct finder *finder, const struct question *question, const cha
 	if (ok)
 		return true;
 	(*row)->note = arena_strdup(finder->arena, mine.message);
-	return mine.code == EXIT_CODE_USAGE || error_set(error, mine.code, "%s", mine.message);
+	return error_is_refusal(&mine, error);
 }

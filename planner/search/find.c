@@ -43,8 +43,7 @@ static bool fits_at(struct limit *limit, const struct plan *plan, int64_t value,
 	if (value > limit->most / limit->step)
 		return true;
 	if (!evaluator_run(&limit->evaluator, &with, &prediction, &mine))
-		return mine.code == EXIT_CODE_USAGE ||
-		       error_set(error, mine.code, "%s", mine.message);
+		return error_is_refusal(&mine, error);
 	*fits = prediction.fits == FITS_YES;
 	return true;
 }
@@ -197,7 +196,7 @@ static void ask_one_sequence(struct question *question)
 		question_put(question, KNOB_MICRO_BATCH, (union knob_value){.number = 1});
 }
 
-bool find_length(struct finder *finder, struct error *error)
+static bool find_length(struct finder *finder, struct error *error)
 {
 	struct question question = *finder->question;
 	struct model model = *question.model;
@@ -228,7 +227,7 @@ bool find_length(struct finder *finder, struct error *error)
 	return true;
 }
 
-bool find_micro_batch(struct finder *finder, struct error *error)
+static bool find_micro_batch(struct finder *finder, struct error *error)
 {
 	struct question question = *finder->question;
 	struct finding *finding = finder->finding;

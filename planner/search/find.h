@@ -19,9 +19,6 @@ struct found *find_row(struct finder *finder, const char *what, double value);
 bool find_best(struct finder *finder, const struct question *question, const char *what,
 	double value, struct found **row, struct error *error);
 
-/* find.c */
-bool find_length(struct finder *finder, struct error *error);
-bool find_micro_batch(struct finder *finder, struct error *error);
 /* find_machine.c */
 bool find_devices(struct finder *finder, struct error *error);
 bool find_network(struct finder *finder, double target, struct error *error);

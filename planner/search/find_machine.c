@@ -6,14 +6,9 @@
 /* Clusters larger than this are not proposed. */
 enum { DEVICES_MOST = 65536 };
 
-static double tokens(const struct plan *plan)
-{
-	return (double)plan->global_batch * (double)plan->seq_len;
-}
-
 static double time_per_token(const struct found *row)
 {
-	return row->prediction.step_time * (double)row->devices / tokens(&row->plan);
+	return row->prediction.step_time * (double)row->devices / plan_tokens(&row->plan);
 }
 
 static bool row_fits(const struct found *row)

@@ -62,8 +62,7 @@ static bool simulate_plan(struct search *search, int index, const struct schedul
 		schedule = evaluator_emit(&search->evaluator, plan);
 	if (!evaluator_run_emitted(&search->evaluator, schedule, slow, &prediction, &mine)) {
 		known->simulated = known->refused = true;
-		return mine.code == EXIT_CODE_USAGE ||
-		       error_set(error, mine.code, "%s", mine.message);
+		return error_is_refusal(&mine, error);
 	}
 	bound->time = prediction.step_time;
 	if (slow > 0 && prediction.step_time > slow)

@@ -37,7 +37,9 @@ bool collective_kind_of(enum op_kind kind, enum collective_kind *collective)
 	return false;
 }
 
-bool collective_is_hierarchical(const struct runtime *runtime, const struct placement *placement)
+/* A runtime that goes inside the node first, on a group that spans nodes with several ranks each.
+ */
+static bool is_hierarchical(const struct runtime *runtime, const struct placement *placement)
 {
 	return runtime->hierarchical && placement->nodes > 1 && placement->ranks_per_node > 1;
 }
@@ -202,7 +204,7 @@ static double placed_time(const struct machine *machine, const struct runtime *r
 		measured = modelled_time(machine, placement, kind, bytes);
 	if (measured >= 0)
 		return measured + wait_for_cores(machine);
-	if (collective_is_hierarchical(runtime, placement))
+	if (is_hierarchical(runtime, placement))
 		return hierarchical_time(machine, placement, kind, bytes);
 	return modelled_time(machine, placement, kind, bytes);
 }
@@ -219,7 +221,7 @@ static void name_choice(const struct machine *machine, const struct runtime *run
 		choice->algorithm = "broadcasts";
 	} else if (measured_time(machine, placement, kind, bytes) >= 0) {
 		choice->algorithm = "measured";
-	} else if (collective_is_hierarchical(runtime, placement)) {
+	} else if (is_hierarchical(runtime, placement)) {
 		choice->algorithm = "two levels";
 	} else if (machine->gpu) {
 		struct nccl_choice nccl =
@@ -249,12 +251,6 @@ struct collective_choice cost_collective_choice(const struct topology *topology,
 	return choice;
 }
 
-double cost_collective(const struct topology *topology, const struct runtime *runtime,
-	enum op_kind kind, const struct group *group, int64_t bytes)
-{
-	return cost_collective_choice(topology, NULL, runtime, kind, group, bytes).seconds;
-}
-
 /* --- wire and loads --------------------------------------------------------------------------- */
 
 /* A flat ring enters and leaves every node once: what one rank forwards is what a node sends
@@ -266,7 +262,7 @@ static double placed_egress(const struct runtime *runtime, const struct placemen
 
 	if (placement->nodes <= 1)
 		return 0;
-	if (collective_is_hierarchical(runtime, placement))
+	if (is_hierarchical(runtime, placement))
 		return groups * collective_wire_bytes(kind, placement->nodes, bytes);
 	return groups * collective_wire_bytes(kind, placement->ranks, bytes);
 }

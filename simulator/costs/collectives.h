@@ -9,8 +9,4 @@
 void collective_cost(const struct machine *machine, const struct runtime *runtime,
 	enum op_kind kind, const struct group *group, int64_t bytes, struct cost *cost);
 
-/* A runtime that goes inside the node first, on a group that spans nodes with several ranks each.
- */
-bool collective_is_hierarchical(const struct runtime *runtime, const struct placement *placement);
-
 #endif

@@ -34,15 +34,11 @@ void cost_operations(const struct schedule *schedule, int class, struct cost *co
  * from the loader, and a GPU's copy of it. */
 double cost_batch(const struct plan *plan, const struct topology *topology);
 
-/* One collective alone, seconds, with the algorithm the runtime would choose (docs/cost-model.md:
- * NCCL's tuner on GPUs). `kind` is OP_ALL_GATHER, OP_REDUCE_SCATTER or OP_ALL_REDUCE, `bytes` the
- * full (gathered) size. 0 for a group of one. */
-double cost_collective(const struct topology *topology, const struct runtime *runtime,
-	enum op_kind kind, const struct group *group, int64_t bytes);
-
-/* The same with what would carry it out: NCCL's algorithm and protocol ("ring", "Simple"), or how
- * the figure came about ("measured", "two levels", "host", "network") with protocol "".
- * `libraries` NULL: recent ones. */
+/* One collective alone, with the algorithm that the runtime would choose (docs/cost-model.md:
+ * NCCL's tuner on GPUs) and what carries it out: NCCL's algorithm and protocol ("ring", "Simple"),
+ * or how the figure came about ("measured", "two levels", "host", "network") with protocol "".
+ * `kind` is OP_ALL_GATHER, OP_REDUCE_SCATTER or OP_ALL_REDUCE, `bytes` the full (gathered) size;
+ * nothing for a group of one. `libraries` NULL: recent ones. */
 struct collective_choice {
 	const char *algorithm, *protocol;
 	double seconds;

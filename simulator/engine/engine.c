@@ -16,7 +16,7 @@ static bool is_inline(const struct op *op)
 	return op->stream == STREAM_COMPUTE || op->stream == STREAM_HOST;
 }
 
-static int engine_of(const struct engine *engine, const struct op *op, bool inline_host)
+static int communicator_of(const struct engine *engine, const struct op *op, bool inline_host)
 {
 	const struct runtime *runtime = runtime_of(engine->schedule->plan.runtime);
 
@@ -44,9 +44,9 @@ static void init_task(struct engine *engine, int index)
 	task->blocks_host =
 		(inline_host && op->stream == STREAM_COMPUTE) || op->stream == STREAM_HOST;
 	task->is_compute = task->computes && is_inline(op);
-	task->engine = engine_of(engine, op, inline_host);
-	if (task->engine >= 0)
-		task->engine_order = engine->engine_count[task->engine]++;
+	task->communicator = communicator_of(engine, op, inline_host);
+	if (task->communicator >= 0)
+		task->communicator_order = engine->communicator_count[task->communicator]++;
 	/* A share of time spent on memory is a share of its bandwidth. */
 	if (task->computes && task->cost.device > 0)
 		task->cost.memory_load = task->cost.memory / task->cost.device;
@@ -142,12 +142,12 @@ void engine_init(struct engine *engine, const struct schedule *schedule, int cla
 		.runs_ahead = runs_ahead || !runtime_of(schedule->plan.runtime)->synchronises_step,
 		.launch_queue =
 			schedule->topology->device.kind == DEVICE_GPU ? gpu_launch_queue : INFINITY,
-		.n_engines = (int)max_i64(schedule->n_engines, 1),
+		.n_communicators = (int)max_i64(schedule->n_engines, 1),
 		.host.blocked_on = -1};
 	engine->n_ops = engine->program->n_ops;
 	engine->n_instances = SIMULATED_STEPS * engine->n_ops;
-	engine->engine_done = ARENA_ARRAY(arena, int, engine->n_engines);
-	engine->engine_count = ARENA_ARRAY(arena, int, engine->n_engines);
+	engine->communicator_done = ARENA_ARRAY(arena, int, engine->n_communicators);
+	engine->communicator_count = ARENA_ARRAY(arena, int, engine->n_communicators);
 	init_tasks(engine, class, arena);
 	init_queues(engine, arena);
 	engine->issued = times(arena, engine->n_instances);
@@ -196,13 +196,14 @@ static bool waits_are_over(struct engine *engine, struct queue *queue, const str
 }
 
 /* Communicators carry out their collectives one at a time, in issue order. */
-static bool engine_is_free(
+static bool communicator_is_free(
 	const struct engine *engine, const struct queue *queue, const struct task *task)
 {
-	int e = task->engine;
+	int c = task->communicator;
 
-	return e < 0 ||
-	       engine->engine_done[e] == queue->step * engine->engine_count[e] + task->engine_order;
+	return c < 0 ||
+	       engine->communicator_done[c] ==
+		       queue->step * engine->communicator_count[c] + task->communicator_order;
 }
 
 static void finish_step(struct engine *engine, int step)
@@ -221,8 +222,8 @@ static void finish(struct engine *engine, struct queue *queue)
 	engine->end[instance] = engine->now;
 	engine->n_completed++;
 	engine->log[engine->n_log++] = ~instance;
-	if (task->engine >= 0)
-		engine->engine_done[task->engine]++;
+	if (task->communicator >= 0)
+		engine->communicator_done[task->communicator]++;
 	queue->running = -1;
 	queue->launched -= task->cost.kernels;
 	if (++queue->oldest == queue->n_ops) {
@@ -243,7 +244,7 @@ static bool start(struct engine *engine, struct queue *queue, double *next)
 	if (queue->running >= 0 || instance < 0 || isinf(engine->issued[instance]))
 		return false;
 	task = task_of(engine, instance);
-	if (!waits_are_over(engine, queue, task) || !engine_is_free(engine, queue, task))
+	if (!waits_are_over(engine, queue, task) || !communicator_is_free(engine, queue, task))
 		return false;
 	if (engine->issued[instance] > engine->now) {
 		*next = fmin(*next, engine->issued[instance]);

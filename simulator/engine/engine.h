@@ -14,8 +14,8 @@ struct task {
 	const int *waits, *host_waits;
 	int n_waits, n_host_waits;
 	int stream;
-	int engine;       /* -1: of no communicator */
-	int engine_order; /* among the operations of its engine in one step */
+	int communicator;       /* -1: of no communicator */
+	int communicator_order; /* among the operations of its communicator in one step */
 	bool communicates, computes;
 	bool is_compute;  /* computes on the compute stream: communication beside it is hidden */
 	bool blocks_host; /* the issuing thread carries it out itself */
@@ -58,8 +58,8 @@ struct engine {
 	/* The data loader: s from one micro-batch's batch to the next, 0 = it has no rate; what the
 	 * issuing thread spends on a batch. */
 	double batch_interval, batch_cost;
-	int n_engines;
-	int *engine_done, *engine_count; /* collectives finished; per step */
+	int n_communicators;
+	int *communicator_done, *communicator_count; /* collectives finished; per step */
 	struct issuer host;
 	double now;
 	bool rates_stale;

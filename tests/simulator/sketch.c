@@ -195,3 +195,9 @@ struct topology load_topology(struct arena *arena, const char *name)
 		fail_msg("%s", error.message);
 	return *topology;
 }
+
+double collective_seconds(const struct topology *topology, const struct runtime *runtime,
+	enum op_kind kind, const struct group *group, int64_t bytes)
+{
+	return cost_collective_choice(topology, NULL, runtime, kind, group, bytes).seconds;
+}

@@ -14,7 +14,7 @@ static double ms(const struct topology *topology, enum runtime_kind runtime, enu
 {
 	struct group group = {GROUP_SHARD, size, stride, 0};
 
-	return 1e3 * cost_collective(topology, runtime_of(runtime), kind, &group, bytes);
+	return 1e3 * collective_seconds(topology, runtime_of(runtime), kind, &group, bytes);
 }
 
 static const struct libraries recent;
