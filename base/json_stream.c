@@ -5,17 +5,16 @@
 enum state {
 	BEFORE_VALUE,
 	BEFORE_FIRST, /* of a map or list: a value or key, or its end */
-	BEFORE_KEY,
+	BEFORE_NEXT,  /* behind a comma */
 	BEFORE_COLON,
 	AFTER_VALUE,
 	IN_STRING,
 	IN_ESCAPE,
 	IN_UNICODE,
-	IN_LITERAL,
-	DONE
+	IN_WORD
 };
 
-enum { LONGEST = 1 << 20 };
+static const char half_a_pair[] = "expected both halves of a surrogate pair (\\ud83d\\ude00)";
 
 void json_stream_init(
 	struct json_stream *stream, const char *name, json_event_fn *event, void *data)
@@ -23,9 +22,9 @@ void json_stream_init(
 	*stream = (struct json_stream){.name = name,
 		.event = event,
 		.data = data,
+		.longest = 1 << 20,
 		.state = BEFORE_VALUE,
-		.line = 1,
-		.empty = true};
+		.at = {1, 1}};
 }
 
 void json_stream_finish(struct json_stream *stream)
@@ -34,15 +33,22 @@ void json_stream_finish(struct json_stream *stream)
 	text_finish(&stream->value);
 }
 
-static bool fail(struct json_stream *s, struct error *error, const char *what)
+static bool fail_at(struct json_stream *s, struct json_place at, const char *what)
 {
-	return error_at(error, EXIT_CODE_INPUT, s->name, s->line, s->column, "%s", what);
+	return error_at(s->error, EXIT_CODE_INPUT, s->name, at.line, at.column, "%s", what);
 }
 
-static bool expected(struct json_stream *s, char c, struct error *error, const char *what)
+/* At the current character, which `left` bytes from `c` on hold; none: the text is over. */
+static bool unexpected(struct json_stream *s, const char *c, const char *expected)
 {
-	return error_at(error, EXIT_CODE_INPUT, s->name, s->line, s->column,
-		"expected %s, got '%c'", what, c >= ' ' && c < 127 ? c : '?');
+	uint32_t point;
+
+	if (c == NULL)
+		return error_at(s->error, EXIT_CODE_INPUT, s->name, s->at.line, s->at.column,
+			"expected %s, got the end of the text", expected);
+	int bytes = utf8_decode(c, s->left, &point);
+	return error_at(s->error, EXIT_CODE_INPUT, s->name, s->at.line, s->at.column,
+		"expected %s, got '%.*s'", expected, bytes > 0 ? bytes : 1, bytes > 0 ? c : "?");
 }
 
 static bool in_map(const struct json_stream *s)
@@ -50,221 +56,221 @@ static bool in_map(const struct json_stream *s)
 	return s->depth > 0 && s->is_map[s->depth - 1];
 }
 
-static bool tell(struct json_stream *s, enum json_event event, struct error *error)
+static bool tell(struct json_stream *s, enum json_event event)
 {
 	const char *key = in_map(s) ? text_string(&s->key) : NULL;
 	const char *value = event == JSON_SCALAR ? text_string(&s->value) : NULL;
 
-	return s->event(s->data, event, s->depth, key, value, s->quoted, error);
+	s->state = AFTER_VALUE;
+	return s->event(s->data, event, s->depth, key, value, s->quoted, s->error);
 }
 
-static void value_is_over(struct json_stream *s)
-{
-	s->state = s->depth > 0 ? AFTER_VALUE : DONE;
-}
-
-static bool open_value(struct json_stream *s, bool map, struct error *error)
+static bool open_value(struct json_stream *s, bool map)
 {
 	if (s->depth == JSON_STREAM_DEEPEST)
-		return fail(s, error, "nested more than 64 deep");
-	if (!tell(s, map ? JSON_MAP : JSON_LIST, error))
+		return fail_at(s, s->at, "nested too deeply, expected at most 64 levels");
+	if (!tell(s, map ? JSON_MAP : JSON_LIST))
 		return false;
 	s->is_map[s->depth++] = map;
 	s->state = BEFORE_FIRST;
 	return true;
 }
 
-static bool close_value(struct json_stream *s, char c, struct error *error)
+static bool close_value(struct json_stream *s)
 {
-	if (s->depth == 0 || (c == '}') != in_map(s))
-		return expected(s, c, error, "the end of what was opened");
 	s->depth--;
-	text_clear(&s->key);
-	if (!s->event(s->data, JSON_END, s->depth, NULL, NULL, false, error))
-		return false;
-	value_is_over(s);
-	return true;
+	s->state = AFTER_VALUE;
+	return s->event(s->data, JSON_END, s->depth, NULL, NULL, false, s->error);
 }
 
-static void begin_string(struct json_stream *s, bool key)
+static bool begin_string(struct json_stream *s, bool key)
 {
 	s->in_key = key;
+	*(key ? &s->key_at : &s->value_at) = s->at;
 	s->quoted = true;
+	s->surrogate = 0;
 	text_clear(key ? &s->key : &s->value);
 	s->state = IN_STRING;
-}
-
-static bool begin_value(struct json_stream *s, char c, struct error *error)
-{
-	if (c == '{' || c == '[')
-		return open_value(s, c == '{', error);
-	if (c == '"') {
-		begin_string(s, false);
-		return true;
-	}
-	if (c == '-' || (c >= '0' && c <= '9') || c == 't' || c == 'f' || c == 'n') {
-		s->quoted = false;
-		text_clear(&s->value);
-		text_add_char(&s->value, c);
-		s->state = IN_LITERAL;
-		return true;
-	}
-	return expected(s, c, error, "a value");
-}
-
-static bool end_literal(struct json_stream *s, struct error *error)
-{
-	static const char *const words[] = {"true", "false", "null"};
-	const char *value = text_string(&s->value);
-	bool known = is_json_number(value);
-
-	for (int i = 0; i < 3; i++)
-		known = known || strcmp(value, words[i]) == 0;
-	if (!known)
-		return fail(s, error, "expected a number, true, false or null");
-	if (!tell(s, JSON_SCALAR, error))
-		return false;
-	value_is_over(s);
 	return true;
 }
 
-static bool end_string(struct json_stream *s, struct error *error)
-{
-	if (s->in_key) {
-		s->state = BEFORE_COLON;
-		return true;
-	}
-	if (!tell(s, JSON_SCALAR, error))
-		return false;
-	value_is_over(s);
-	return true;
-}
-
-static bool add(struct json_stream *s, char c, struct error *error)
+static bool add(struct json_stream *s, char c)
 {
 	struct text *text = s->in_key ? &s->key : &s->value;
 
-	if (text->length >= LONGEST)
-		return fail(s, error, "a string of more than 1 MiB");
+	if (s->longest > 0 && text->length >= s->longest)
+		return fail_at(s, s->at, "a string of more than 1 MiB");
 	text_add_char(text, c);
 	return true;
 }
 
-static bool add_point(struct json_stream *s, unsigned point, struct error *error)
+static bool is_word_character(char c)
 {
-	if (point < 0x80)
-		return add(s, (char)(point != 0 ? point : '?'), error);
-	if (point < 0x800)
-		return add(s, (char)(0xc0 | point >> 6), error) &&
-		       add(s, (char)(0x80 | (point & 63)), error);
-	if (point < 0x10000)
-		return add(s, (char)(0xe0 | point >> 12), error) &&
-		       add(s, (char)(0x80 | (point >> 6 & 63)), error) &&
-		       add(s, (char)(0x80 | (point & 63)), error);
-	return add(s, (char)(0xf0 | point >> 18), error) &&
-	       add(s, (char)(0x80 | (point >> 12 & 63)), error) &&
-	       add(s, (char)(0x80 | (point >> 6 & 63)), error) &&
-	       add(s, (char)(0x80 | (point & 63)), error);
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+	       (c != '\0' && strchr("+-._", c) != NULL);
 }
 
-static bool end_unicode(struct json_stream *s, struct error *error)
+static bool begin_value(struct json_stream *s, const char *c)
+{
+	s->value_at = s->at;
+	if (c != NULL && (*c == '{' || *c == '['))
+		return open_value(s, *c == '{');
+	if (c != NULL && *c == '"')
+		return begin_string(s, false);
+	if (c == NULL || !is_word_character(*c))
+		return unexpected(s, c, "a JSON value");
+	s->quoted = s->in_key = false;
+	text_clear(&s->value);
+	s->state = IN_WORD;
+	return add(s, *c);
+}
+
+/* Python writes NaN and Infinity into JSON; in a foreign file they pass as long as nothing reads
+ * them as numbers. */
+static bool is_word(const struct json_stream *s, const char *word)
+{
+	static const char *const words[] = {
+		"true", "false", "null", "NaN", "Infinity", "-Infinity"};
+
+	for (int i = 0; i < (s->foreign ? 6 : 3); i++) {
+		if (strcmp(word, words[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool end_word(struct json_stream *s)
+{
+	const char *word = text_string(&s->value);
+
+	if (!is_json_number(word) && !is_word(s, word))
+		return error_at(s->error, EXIT_CODE_INPUT, s->name, s->value_at.line,
+			s->value_at.column,
+			"expected a JSON value, got %.40s; text needs double quotes", word);
+	return tell(s, JSON_SCALAR);
+}
+
+static bool add_point(struct json_stream *s, unsigned point)
+{
+	if (point < 0x80)
+		return add(s, (char)point);
+	int shift = point < 0x800 ? 6 : point < 0x10000 ? 12 : 18;
+	bool ok = add(s, (char)(0xf00u >> (shift / 6 + 1) | point >> shift));
+	for (shift -= 6; ok && shift >= 0; shift -= 6)
+		ok = add(s, (char)(0x80 | (point >> shift & 0x3f)));
+	return ok;
+}
+
+/* After the four digits behind "\u": a character of its own, or half a pair. */
+static bool end_unicode(struct json_stream *s)
 {
 	unsigned high = s->surrogate, point = s->escape;
+	bool is_low = point >= 0xdc00 && point <= 0xdfff;
+	struct json_place behind = {s->at.line, s->at.column + 1};
 
 	s->surrogate = 0;
 	s->state = IN_STRING;
-	if (point >= 0xd800 && point < 0xdc00) {
+	if ((high != 0) != is_low)
+		return fail_at(s, behind, half_a_pair);
+	if (point == 0)
+		return fail_at(s, behind, "expected text, got a NUL character");
+	if (point >= 0xd800 && point <= 0xdbff) {
 		s->surrogate = point;
 		return true;
 	}
-	if (point >= 0xdc00 && point < 0xe000)
-		point = high != 0 ? 0x10000 + ((high - 0xd800) << 10) + (point - 0xdc00) : 0xfffd;
-	return add_point(s, point, error);
+	return add_point(s, is_low ? 0x10000 + ((high - 0xd800) << 10) + (point - 0xdc00) : point);
 }
 
-static bool in_escape(struct json_stream *s, char c, struct error *error)
+static bool in_escape(struct json_stream *s, const char *c)
 {
-	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-	const char *at = strchr(from, c);
+	static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
+	const char *letter = c != NULL && *c != '\0' ? strchr(letters, *c) : NULL;
 
-	if (c == 'u') {
+	if (c != NULL && *c == 'u') {
 		s->escape = 0;
 		s->escape_digits = 0;
 		s->state = IN_UNICODE;
 		return true;
 	}
-	if (at == NULL || c == '\0')
-		return expected(s, c, error, "an escape");
+	if (s->surrogate != 0)
+		return fail_at(s, (struct json_place){s->at.line, s->at.column - 1}, half_a_pair);
+	if (letter == NULL)
+		return unexpected(s, c, "one of \" \\ / b f n r t u after \\");
 	s->state = IN_STRING;
-	return add(s, to[at - from], error);
+	return add(s, meanings[letter - letters]);
 }
 
-static bool in_unicode(struct json_stream *s, char c, struct error *error)
+static bool in_unicode(struct json_stream *s, const char *c)
 {
 	static const char digits[] = "0123456789abcdef";
-	const char *at = c != '\0' ? strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c) : NULL;
+	const char lower = c == NULL ? '\0' : *c >= 'A' && *c <= 'F' ? (char)(*c + 32) : *c;
+	const char *digit = lower != '\0' ? strchr(digits, lower) : NULL;
 
-	if (at == NULL)
-		return expected(s, c, error, "a hexadecimal digit");
-	s->escape = s->escape << 4 | (unsigned)(at - digits);
-	return ++s->escape_digits < 4 || end_unicode(s, error);
+	if (digit == NULL)
+		return unexpected(s, c, "four hexadecimal digits after \\u");
+	s->escape = s->escape << 4 | (unsigned)(digit - digits);
+	return ++s->escape_digits < 4 || end_unicode(s);
 }
 
-static bool in_string(struct json_stream *s, char c, struct error *error)
+static bool in_string(struct json_stream *s, const char *c)
 {
-	if (c == '"')
-		return end_string(s, error);
-	if (c == '\\') {
+	if (c != NULL && *c == '\\') {
 		s->state = IN_ESCAPE;
 		return true;
 	}
-	if ((unsigned char)c < ' ')
-		return fail(s, error, "a control character in a string");
-	return add(s, c, error);
+	if (s->surrogate != 0)
+		return fail_at(s, s->at, half_a_pair);
+	if (c == NULL)
+		return fail_at(
+			s, s->in_key ? s->key_at : s->value_at, "string without a closing quote");
+	if (*c == '"') {
+		s->state = BEFORE_COLON;
+		return s->in_key || tell(s, JSON_SCALAR);
+	}
+	if ((unsigned char)*c < ' ')
+		return fail_at(s, s->at,
+			"control character in a string, write it as an escape such as \\n or close "
+			"the quote");
+	return add(s, *c);
 }
 
-static bool after_value(struct json_stream *s, char c, struct error *error)
+static bool after_value(struct json_stream *s, const char *c)
 {
-	if (c == ',') {
-		s->state = in_map(s) ? BEFORE_KEY : BEFORE_VALUE;
+	bool map = in_map(s);
+
+	if (s->depth == 0)
+		return c == NULL || unexpected(s, c, "the end of the text");
+	if (c != NULL && *c == ',') {
+		s->state = BEFORE_NEXT;
 		return true;
 	}
-	if (c == '}' || c == ']')
-		return close_value(s, c, error);
-	return expected(s, c, error, "',' or the end of the map or list");
+	if (c != NULL && *c == (map ? '}' : ']'))
+		return close_value(s);
+	return unexpected(s, c, map ? "',' or '}'" : "',' or ']'");
 }
 
-static bool between(struct json_stream *s, char c, struct error *error)
+/* A key or a value, or (where nothing stands before it) the end of the map or list. */
+static bool before_next(struct json_stream *s, const char *c, bool first)
 {
-	switch ((enum state)s->state) {
-	case BEFORE_VALUE:
-		return begin_value(s, c, error);
-	case BEFORE_FIRST:
-		if (c == '}' || c == ']')
-			return close_value(s, c, error);
-		if (!in_map(s))
-			return begin_value(s, c, error);
-		/* fall through */
-	case BEFORE_KEY:
-		if (c != '"')
-			return expected(s, c, error, "a key");
-		begin_string(s, true);
-		return true;
-	case BEFORE_COLON:
-		if (c != ':')
-			return expected(s, c, error, "':'");
-		s->state = BEFORE_VALUE;
-		return true;
-	case AFTER_VALUE:
-		return after_value(s, c, error);
-	case IN_STRING:
-	case IN_ESCAPE:
-	case IN_UNICODE:
-	case IN_LITERAL:
-	case DONE:
-		break;
-	}
-	return expected(s, c, error, "the end of the text");
+	bool map = in_map(s);
+
+	if (c != NULL && *c == (map ? '}' : ']'))
+		return first ? close_value(s)
+			     : unexpected(s, c,
+				       map ? "another key after ','" : "another value after ','");
+	if (!map)
+		return begin_value(s, c);
+	if (c == NULL || *c != '"')
+		return unexpected(s, c, "a key in double quotes");
+	return begin_string(s, true);
+}
+
+static bool before_colon(struct json_stream *s, const char *c)
+{
+	if (c == NULL || *c != ':')
+		return unexpected(s, c, "':' after the key");
+	s->state = BEFORE_VALUE;
+	return true;
 }
 
 static bool is_blank(char c)
@@ -272,49 +278,56 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-static bool feed(struct json_stream *s, char c, struct error *error)
+/* The next character; NULL is the end of the text. */
+static bool feed(struct json_stream *s, const char *c)
 {
-	if (s->state == IN_STRING)
-		return in_string(s, c, error);
-	if (s->state == IN_ESCAPE)
-		return in_escape(s, c, error);
-	if (s->state == IN_UNICODE)
-		return in_unicode(s, c, error);
-	if (s->state == IN_LITERAL) {
-		if (!is_blank(c) && c != ',' && c != '}' && c != ']')
-			return s->value.length < 64 ? (text_add_char(&s->value, c), true)
-						    : fail(s, error, "a number too long");
-		if (!end_literal(s, error))
+	if (s->state == IN_WORD) {
+		if (c != NULL && is_word_character(*c))
+			return add(s, *c);
+		if (!end_word(s))
 			return false;
 	}
-	if (is_blank(c))
+	if (s->state < IN_STRING && c != NULL && is_blank(*c))
 		return true;
-	s->empty = false;
-	return between(s, c, error);
+	switch ((enum state)s->state) {
+	case BEFORE_VALUE:
+		return begin_value(s, c);
+	case BEFORE_FIRST:
+	case BEFORE_NEXT:
+		return before_next(s, c, s->state == BEFORE_FIRST);
+	case BEFORE_COLON:
+		return before_colon(s, c);
+	case IN_STRING:
+		return in_string(s, c);
+	case IN_ESCAPE:
+		return in_escape(s, c);
+	case IN_UNICODE:
+		return in_unicode(s, c);
+	case AFTER_VALUE:
+	case IN_WORD:
+		break;
+	}
+	return after_value(s, c);
 }
 
 bool json_stream_feed(
 	struct json_stream *stream, const char *bytes, size_t length, struct error *error)
 {
+	stream->error = error;
 	for (size_t i = 0; i < length; i++) {
-		stream->column++;
-		if (!feed(stream, bytes[i], error))
+		stream->left = length - i;
+		if (!feed(stream, &bytes[i]))
 			return false;
-		if (bytes[i] == '\n') {
-			stream->line++;
-			stream->column = 0;
-		}
+		if (bytes[i] == '\n')
+			stream->at = (struct json_place){stream->at.line + 1, 1};
+		else if (i + 1 == length || ((unsigned char)bytes[i + 1] & 0xc0) != 0x80)
+			stream->at.column++;
 	}
 	return true;
 }
 
 bool json_stream_end(struct json_stream *stream, struct error *error)
 {
-	if (stream->state == IN_LITERAL && stream->depth == 0 && !end_literal(stream, error))
-		return false;
-	if (stream->state == DONE)
-		return true;
-	return fail(stream, error,
-		stream->empty ? "expected JSON, the text is empty"
-			      : "the text ends in the middle of the document");
+	stream->error = error;
+	return feed(stream, NULL);
 }

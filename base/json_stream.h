@@ -1,5 +1,5 @@
 /* JSON (RFC 8259) that arrives in pieces and is never held as a whole: for files of hundreds of
- * megabytes. A scalar is at most 1 MiB, nesting at most 64 deep. */
+ * megabytes. A scalar is at most `longest` bytes, nesting at most 64 deep. */
 #ifndef BASE_JSON_STREAM_H
 #define BASE_JSON_STREAM_H
 
@@ -19,14 +19,25 @@ enum json_event { JSON_MAP, JSON_LIST, JSON_END, JSON_SCALAR };
 typedef bool json_event_fn(void *data, enum json_event event, int depth, const char *key,
 	const char *value, bool quoted, struct error *error);
 
+/* From 1, in characters. */
+struct json_place {
+	int line, column;
+};
+
 struct json_stream {
 	const char *name; /* of the document, for messages */
 	json_event_fn *event;
 	void *data;
+	bool foreign;   /* another tool's file: NaN and Infinity are scalars too */
+	size_t longest; /* bytes of a key or scalar; 0: any */
+	struct json_place key_at, value_at; /* of what an event tells */
 	/* private */
-	int state, depth, line, column, escape_digits;
+	struct json_place at;
+	size_t left;
+	struct error *error;
+	int state, depth, escape_digits;
 	unsigned escape, surrogate;
-	bool is_map[JSON_STREAM_DEEPEST], in_key, quoted, empty;
+	bool is_map[JSON_STREAM_DEEPEST], in_key, quoted;
 	struct text key, value;
 };
 

@@ -395,17 +395,17 @@ static void bad_traces_are_refused(void **state)
 	(void)state;
 	memset(deep, '[', sizeof(deep) - 1);
 	deep[sizeof(deep) - 1] = '\0';
-	expect_refusal("", "the text is empty");
+	expect_refusal("", "expected a JSON value, got the end of the text");
 	expect_refusal("3", "expected a profiler trace");
 	expect_refusal("{}", "no kernel of a device");
-	expect_refusal("{\"traceEvents\": [", "ends in the middle");
+	expect_refusal("{\"traceEvents\": [", "got the end of the text");
 	expect_refusal("{\"traceEvents\": [{]", "trace.json:1:19:");
 	expect_refusal("{\"traceEvents\":\n [{\"ph\" \"X\"}]}", "trace.json:2:9: expected ':'");
-	expect_refusal("{\"a\": \"\\x\"}", "expected an escape");
-	expect_refusal("{\"a\": nul}", "expected a number");
-	expect_refusal("{\"a\": \"\n\"}", "a control character");
+	expect_refusal("{\"a\": \"\\x\"}", "after \\, got 'x'");
+	expect_refusal("{\"a\": nul}", "expected a JSON value, got nul");
+	expect_refusal("{\"a\": \"\n\"}", "control character in a string");
 	expect_refusal("{\"traceEvents\": []} x", "expected the end of the text");
-	expect_refusal(deep, "nested more than 64 deep");
+	expect_refusal(deep, "nested too deeply");
 }
 
 /* The trace of a seed on stdout, for docs/diagnose.md. */
