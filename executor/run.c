@@ -87,32 +87,40 @@ static int64_t ranks_here(const struct executor_job *job)
 					     : job->plan->topology->devices_per_node;
 }
 
-/* NCCL's kernels take the time that they take. */
+static bool paces_collectives(const struct executor_job *job)
+{
+	return on_gpu(job) && (job->pace & PACE_COLLECTIVES);
+}
+
+/* Unless one was asked for, what is paced goes by a transport that can be. */
 static const char *transport_of(const struct executor_job *job)
 {
-	bool held = on_gpu(job) && (job->pace & PACE_COLLECTIVES);
+	const struct gpu_transport *const *t = gpu_transports;
 
-	return job->transport == NULL && held ? "device" : job->transport;
+	if (job->transport != NULL || !paces_collectives(job))
+		return job->transport;
+	while (!(*t)->paced)
+		t++;
+	return (*t)->name;
 }
 
 /* Driver, GPUs and kernels are there. */
 static bool check_gpus(const struct executor_job *job, struct error *error)
 {
 	const char *name = transport_of(job);
-	enum gpu_transport transport;
+	const struct gpu_transport *transport = name != NULL ? gpu_transport_find(name) : NULL;
 	int gpus;
 
 	if (!on_gpu(job))
 		return true;
-	if ((job->pace & PACE_COLLECTIVES) && strcmp(name, "device") != 0)
+	if (paces_collectives(job) && transport != NULL && !transport->paced)
 		return error_set(error, EXIT_CODE_USAGE,
 			"transport %s: its collectives take their own time and cannot be held to "
 			"predicted ones; use --transport device, or --pace compute",
 			name);
 	if (!gpu_choose(name, (int)ranks_here(job), is_launched(job), &transport, &gpus, error))
 		return false;
-	return !job->all_plans || transport != GPU_TRANSPORT_NCCL ||
-	       plan_ranks(&job->plan->plan) == 1 ||
+	return !job->all_plans || transport->ordered || plan_ranks(&job->plan->plan) == 1 ||
 	       error_set(error, EXIT_CODE_USAGE,
 		       "--reproducible plan: NCCL adds in an order of its own; use --transport "
 		       "device, or --reproducible run");

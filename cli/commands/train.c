@@ -8,6 +8,7 @@
 #include "cli/commands/retarget.h"
 #include "cli/terminal/terminal.h"
 #include "executor/executor.h"
+#include "executor/gpu_transports.h"
 
 /* What the options say, beside the plan. */
 struct training_options {
@@ -28,7 +29,9 @@ struct training_options {
 enum level { LEVEL_RUN, LEVEL_PLAN, LEVEL_WORLD };
 static const char *const levels[] = {"run", "plan", "world", NULL};
 static const char *const devices[] = {"host", "cuda", "null", NULL};
-static const char *const transports[] = {"nccl", "device", NULL};
+#define X(name) #name,
+static const char *const transports[] = {GPU_TRANSPORTS(X) NULL};
+#undef X
 static const char *const graph_wishes[] = {"auto", "on", "off", NULL}; /* enum graph_wish */
 
 static bool on_gpus(const struct training_options *options)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cli/options/options.h"
+#include "executor/gpu_transports.h"
 
 enum { KNOB_NAME_MOST = 40 };
 
@@ -75,7 +76,7 @@ static const struct option others[] = {
 		"who computes, or is calibrated: processors, GPUs, "
 		"nobody",
 		ON(TRAIN) | ON(CALIBRATE), 0},
-	{"transport", training, "nccl|device",
+	{"transport", training, GPU_TRANSPORT_NAMES,
 		"between GPUs; device: ranks share one. As there are GPUs, unless given", ON(TRAIN),
 		0},
 	{"cuda-graphs", training, "auto|on|off",

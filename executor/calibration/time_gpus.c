@@ -142,7 +142,7 @@ static bool open_nccl(
 static bool open_gpu(struct timer *t, struct gpu_timer *g, struct arena *arena, struct error *error)
 {
 	bool quick = t->segment->header->job.quick;
-	enum gpu_transport transport;
+	const struct gpu_transport *transport;
 	int gpus;
 
 	t->sizes = quick ? (struct timer_sizes){quick_sizes, COUNT_OF(quick_sizes), QUICK_TRIES,

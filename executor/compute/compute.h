@@ -172,8 +172,8 @@ void gradient_add(int64_t *sum, const int64_t *more, int64_t n);
 struct adamw optimizer_adamw(const struct training *training, int64_t step);
 bool compute_norm_is_finite(const struct compute *compute, struct error *error);
 void compute_norm(struct compute *compute, const struct op *op);
-bool compute_clip(struct compute *compute, const struct op *op, struct error *error);
-bool compute_update(struct compute *compute, const struct op *op, struct error *error);
+void compute_clip(struct compute *compute, const struct op *op);
+void compute_update(struct compute *compute, const struct op *op);
 /* Of this step, for the device. */
 void compute_factors(const struct compute *compute, struct device_scalars *scalars);
 

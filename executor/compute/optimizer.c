@@ -91,13 +91,13 @@ static bool learn_norm(struct compute *compute, const struct op *op, struct erro
 	return compute_norm_is_finite(compute, error);
 }
 
-bool compute_clip(struct compute *compute, const struct op *op, struct error *error)
+void compute_clip(struct compute *compute, const struct op *op)
 {
 	const int *uses = slice_of(compute->program, op->uses);
 	int scalars = op_buffer(compute->program, op, BUFFER_NORM_SCALARS);
 
-	if (!learn_norm(compute, op, error))
-		return false;
+	if (!learn_norm(compute, op, &compute->error))
+		return;
 	const struct exact_sum *squares =
 		squares_for(compute, op, buffers_address(compute->buffers, scalars));
 	/* A device leaves the gradients as they are: the update multiplies. */
@@ -106,14 +106,13 @@ bool compute_clip(struct compute *compute, const struct op *op, struct error *er
 
 		compute->kernels->device->clip_scale(compute->context, squares,
 			compute->schedule->plan.clip, &there->norm, &there->clip);
-		return true;
+		return;
 	}
 	for (int i = 0; i < op->uses.count && !compute->rehearsal; i++)
 		if (role_of(compute, uses[i]) != BUFFER_NORM_SCALARS)
 			compute->kernels->clip(compute->context,
 				buffers_address(compute->buffers, uses[i]),
 				floats_in(compute, uses[i]), squares, compute->schedule->plan.clip);
-	return true;
 }
 
 /* Of one update: where the shards are, and the run of them that one parameter has. */
@@ -284,7 +283,7 @@ static void round_weights(const struct update *u, const struct op *op)
 		c->kernels->convert(c->context, c->dtype, copy, u->dtype, u->w, u->chunk);
 }
 
-bool compute_update(struct compute *compute, const struct op *op, struct error *error)
+void compute_update(struct compute *compute, const struct op *op)
 {
 	const struct unit *unit = &compute->schedule->units[op->unit];
 	struct update update = {.compute = compute,
@@ -295,18 +294,19 @@ bool compute_update(struct compute *compute, const struct op *op, struct error *
 		.chunk = unit->chunk};
 	int64_t first = compute->rank % compute->schedule->plan.mesh.shard * unit->chunk;
 
-	if (!learn_norm(compute, op, error))
-		return false;
+	if (!learn_norm(compute, op, &compute->error))
+		return;
 	bool stateless = compute->schedule->plan.optimizer == OPTIMIZER_SGD;
-	if (update.w == NULL || (update.state == NULL) != stateless || update.g == NULL)
-		return error_set(
-			error, EXIT_CODE_INTERNAL, "optimizer of %s lacks operands", unit->name);
+	if (update.w == NULL || (update.state == NULL) != stateless || update.g == NULL) {
+		error_set(&compute->error, EXIT_CODE_INTERNAL, "optimizer of %s lacks operands",
+			unit->name);
+		return;
+	}
 	count_gradient(compute, op);
 	if (fault_hits(&compute->fault, FAULT_SKIP_OPTIMIZER, compute->rank, compute->step) &&
 		op->unit == compute->schedule->n_units - 1)
-		return true;
+		return;
 	for (int i = 0; i < unit->n_slices; i++)
 		update_slice(&update, &unit->slices[i], first);
 	round_weights(&update, op);
-	return true;
 }

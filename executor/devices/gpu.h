@@ -8,16 +8,11 @@
 #include "executor/memory/memory.h"
 #include "kernels/kernels.h"
 
-/* How ranks exchange data between GPUs. */
-enum gpu_transport {
-	GPU_TRANSPORT_DEVICE, /* several ranks share one GPU: copies, and sums in the declared tree
-			       */
-	GPU_TRANSPORT_NCCL,   /* a GPU each */
-};
+struct gpu_transport;
 
 struct gpu {
 	struct device_cuda device;
-	enum gpu_transport transport;
+	const struct gpu_transport *transport;
 	int per_node;                     /* ranks on each node */
 	struct buffers mirror;            /* of resident buffers, in host memory */
 	struct kernel_context background; /* of kernels off the compute stream */

@@ -53,11 +53,20 @@ static void finish(struct interpreter *in, int op)
 
 /* --- collectives, in the communication thread --- */
 
-static enum collective_kind kind_of(enum op_kind kind)
+/* A row a kind. How much of the group's data goes in, and comes out: else a rank's part. */
+static const struct collective_form {
+	enum collective_kind kind;
+	bool whole_in, whole_out;
+} forms[OP_KIND_COUNT] = {
+	[OP_ALL_GATHER] = {COLLECTIVE_ALL_GATHER, false, true},
+	[OP_REDUCE_SCATTER] = {COLLECTIVE_REDUCE_SCATTER, true, false},
+	[OP_ALL_REDUCE] = {COLLECTIVE_ALL_REDUCE, true, true},
+};
+
+/* The output is where the input was. */
+static bool is_in_place(const struct op *op)
 {
-	return kind == OP_ALL_GATHER       ? COLLECTIVE_ALL_GATHER
-	       : kind == OP_REDUCE_SCATTER ? COLLECTIVE_REDUCE_SCATTER
-					   : COLLECTIVE_ALL_REDUCE;
+	return forms[op->kind].whole_in && forms[op->kind].whole_out;
 }
 
 static enum comm_element element_type_of(const struct interpreter *in, const int *uses)
@@ -82,9 +91,9 @@ static void fill_collective(const struct interpreter *in, int index, struct coll
 {
 	const struct op *op = &in->program->ops[index];
 	const int *uses = slice_of(in->program, op->uses);
-	bool in_place = op->kind == OP_ALL_REDUCE;
+	bool in_place = is_in_place(op);
 
-	*c = (struct collective){.kind = kind_of(op->kind),
+	*c = (struct collective){.kind = forms[op->kind].kind,
 		.element = element_type_of(in, uses),
 		.group = comm_group_of(&in->schedule->groups[op->group], in->comm->rank),
 		.input = buffers_address(in->buffers, uses[0]),
@@ -108,7 +117,7 @@ static bool check_collective(const struct interpreter *in, int index, struct err
 {
 	const struct op *op = &in->program->ops[index];
 	const int *uses = slice_of(in->program, op->uses);
-	bool in_place = op->kind == OP_ALL_REDUCE;
+	bool in_place = is_in_place(op);
 	struct collective c;
 
 	if (op->uses.count < (in_place ? 1 : 2) || op->group < 0)
@@ -116,8 +125,8 @@ static bool check_collective(const struct interpreter *in, int index, struct err
 			index, op_kind_name(op->kind));
 	fill_collective(in, index, &c);
 	int64_t chunk = c.count * comm_element_bytes(c.element), whole = chunk * c.group.size;
-	int64_t in_bytes = op->kind == OP_REDUCE_SCATTER ? whole : chunk;
-	int64_t out_bytes = op->kind == OP_ALL_GATHER ? whole : chunk;
+	int64_t in_bytes = forms[op->kind].whole_in && !in_place ? whole : chunk;
+	int64_t out_bytes = forms[op->kind].whole_out && !in_place ? whole : chunk;
 	if (in->program->buffers[uses[0]].bytes < in_bytes ||
 		in->program->buffers[uses[in_place ? 0 : 1]].bytes < out_bytes)
 		return error_set(error, EXIT_CODE_INTERNAL,

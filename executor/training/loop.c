@@ -113,7 +113,7 @@ static bool replicas_agree(
 /* Sums in another order than the declared one, or roundings that depend on the plan. */
 static bool only_repeats(const struct trainer *t)
 {
-	bool nccl = t->on_gpu && t->gpu.transport == GPU_TRANSPORT_NCCL && t->comm.ranks > 1;
+	bool nccl = t->on_gpu && !t->gpu.transport->ordered && t->comm.ranks > 1;
 
 	return trainer_job(t)->ring || nccl || (t->on_gpu && trainer_job(t)->any_rounding);
 }
@@ -121,7 +121,7 @@ static bool only_repeats(const struct trainer *t)
 /* That share one, and its context. */
 static int ranks_on_gpu(const struct trainer *t)
 {
-	return t->gpu.transport == GPU_TRANSPORT_DEVICE ? t->comm.ranks : 1;
+	return !t->gpu.transport->apart ? t->comm.ranks : 1;
 }
 
 static bool write_measurement(

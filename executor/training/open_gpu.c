@@ -14,20 +14,24 @@ static bool sees_its_own(bool launched, int gpus)
 	return launched && gpus == 1;
 }
 
-bool gpu_choose(const char *name, int ranks, bool launched, enum gpu_transport *transport,
+bool gpu_choose(const char *name, int ranks, bool launched, const struct gpu_transport **transport,
 	int *gpus, struct error *error)
 {
+	const struct gpu_transport *const *usual = gpu_transports;
+
 	if (!device_cuda_available(gpus, error))
 		return false;
 	bool each = *gpus >= ranks || sees_its_own(launched, *gpus);
-	*transport = each && ranks > 1 ? GPU_TRANSPORT_NCCL : GPU_TRANSPORT_DEVICE;
-	if (name != NULL)
-		*transport = strcmp(name, "nccl") == 0 ? GPU_TRANSPORT_NCCL : GPU_TRANSPORT_DEVICE;
-	if (*transport == GPU_TRANSPORT_NCCL && !each)
+	while ((*usual)->apart && (!each || ranks == 1))
+		usual++;
+	*transport = name != NULL ? gpu_transport_find(name) : *usual;
+	if (*transport == NULL)
+		return error_set(error, EXIT_CODE_USAGE, "no such transport: %s", name);
+	if ((*transport)->apart && !each)
 		return error_set(error, EXIT_CODE_USAGE,
-			"transport nccl: %d ranks need a GPU each, this machine has %d; use "
+			"transport %s: %d ranks need a GPU each, this machine has %d; use "
 			"--transport device, which lets ranks share one",
-			ranks, *gpus);
+			name, ranks, *gpus);
 	return true;
 }
 
@@ -67,15 +71,6 @@ static bool open_mirror(struct gpu *gpu, const struct cluster *cluster,
 	return buffers_init(&gpu->mirror, program, cluster->window, cluster->window_bytes, error);
 }
 
-static bool offer_memory(struct device_cuda *device, struct error *error)
-{
-	const struct nccl_api *api = nccl_api(error);
-
-	if (api != NULL)
-		nccl_buffers_prepare(device, api);
-	return api != NULL;
-}
-
 bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
 	const struct cluster *cluster, struct error *error)
 {
@@ -88,12 +83,12 @@ bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *s
 		return false;
 	gpu->per_node = cluster->layout.per_node;
 	gpu->device.program = &schedule->programs[0];
-	if (gpu->transport == GPU_TRANSPORT_NCCL)
+	if (gpu->transport->apart)
 		gpu->device.ordinal = gpu_of_rank(segment, cluster, gpus);
-	if (job->paced && gpu->transport == GPU_TRANSPORT_DEVICE && segment->gang != NULL)
+	if (job->paced && !gpu->transport->apart && segment->gang != NULL)
 		gpu->device.pool = &segment->gang->streams;
 	gpu->device.rank = segment->rank;
-	if (gpu->transport == GPU_TRANSPORT_NCCL && !offer_memory(&gpu->device, error))
+	if (gpu->transport->prepare != NULL && !gpu->transport->prepare(&gpu->device, error))
 		return false;
 	gpu->before = used_before(gpu->device.ordinal);
 	gpu->device.patience = (struct patience){
@@ -118,14 +113,12 @@ void gpu_close(struct gpu *gpu)
 bool gpu_open_comm(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
 	struct comm *comm, struct error *error)
 {
-	if (gpu->transport == GPU_TRANSPORT_DEVICE && segment->gang == NULL)
+	if (!gpu->transport->apart && segment->gang == NULL)
 		return error_set(error, EXIT_CODE_USAGE,
-			"transport device: ranks that share a GPU are threads of one process; "
-			"start them with --ranks and not by mpirun or srun");
-	if (gpu->transport == GPU_TRANSPORT_DEVICE)
-		return comm_open_device(
-			comm, segment, &gpu->device, gpu->device.kernels, &gpu->background, error);
-	return comm_open_nccl(comm, segment, gpu, schedule, error);
+			"transport %s: ranks that share a GPU are threads of one process; "
+			"start them with --ranks and not by mpirun or srun",
+			gpu->transport->name);
+	return gpu->transport->open(comm, segment, gpu, schedule, error);
 }
 
 /* --- steps as graphs --- */
@@ -149,7 +142,7 @@ static bool fault_needs_the_walk(const struct fault *fault)
 static const char *obstacle(
 	const struct gpu *gpu, const struct segment *segment, const struct fault *fault)
 {
-	bool shared = gpu->transport == GPU_TRANSPORT_DEVICE && segment->header->job.ranks > 1;
+	bool shared = !gpu->transport->apart && segment->header->job.ranks > 1;
 
 	if (host_takes_part(gpu->device.program))
 		return "the host updates what is offloaded, in the middle of the step";

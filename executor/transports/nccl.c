@@ -80,10 +80,9 @@ static void nccl_finish(struct comm *comm)
 	arena_finish(&arena);
 }
 
-static const struct transport transport_nccl = {
-	.name = "nccl", .run = nccl_run, .finish = nccl_finish};
+static const struct transport over_nccl = {.name = "nccl", .run = nccl_run, .finish = nccl_finish};
 
-bool comm_open_nccl(struct comm *comm, struct segment *segment, struct gpu *gpu,
+static bool open_nccl(struct comm *comm, struct segment *segment, struct gpu *gpu,
 	const struct schedule *schedule, struct error *error)
 {
 	struct heap *heap = &gpu->mirror.heap;
@@ -94,7 +93,7 @@ bool comm_open_nccl(struct comm *comm, struct segment *segment, struct gpu *gpu,
 		.host = *comm,
 		.device = &gpu->device,
 		.world = {.segment = segment}};
-	comm->transport = &transport_nccl;
+	comm->transport = &over_nccl;
 	comm->state = n;
 	if (!gpu_check_apart(gpu->device.api, gpu->device.ordinal, &n->host, heap, gpu->per_node,
 		    &n->arena, error) ||
@@ -108,3 +107,16 @@ bool comm_open_nccl(struct comm *comm, struct segment *segment, struct gpu *gpu,
 	gpu->device.health_data = n;
 	return true;
 }
+
+static bool offer_memory(struct device_cuda *device, struct error *error)
+{
+	const struct nccl_api *api = nccl_api(error);
+
+	if (api != NULL)
+		nccl_buffers_prepare(device, api);
+	return api != NULL;
+}
+
+extern const struct gpu_transport transport_nccl;
+const struct gpu_transport transport_nccl = {
+	.name = "nccl", .apart = true, .prepare = offer_memory, .open = open_nccl};

@@ -9,14 +9,23 @@
 #include "executor/transports/nccl_world.h"
 #include "executor/transports/node.h"
 
-/* Ranks of one process that share a GPU; what is on no stream is in host memory, and goes as it
- * does under shm. `context` is of the device's kernels, for streams of collectives. */
-bool comm_open_device(struct comm *comm, struct segment *segment, struct device_cuda *device,
-	const struct kernels *kernels, struct kernel_context *context, struct error *error);
-
-/* A GPU each. Keeps `comm` for what is on no stream. */
-bool comm_open_nccl(struct comm *comm, struct segment *segment, struct gpu *gpu,
-	const struct schedule *schedule, struct error *error);
+/* How ranks exchange data between GPUs, as --transport names it: a file each, listed in
+ * meson.build. The first one that suits is used where none was asked for. */
+struct gpu_transport {
+	const char *name;
+	bool apart;   /* every rank has a GPU; else they are threads of one process and share one */
+	bool ordered; /* sums are made in the declared tree: bits do not depend on the transport */
+	bool paced;   /* collectives can be held to predicted times */
+	/* Before the device is opened; may be NULL. */
+	bool (*prepare)(struct device_cuda *device, struct error *error);
+	/* In place of `comm`, which is open for what lies in host memory: that goes on to be
+	 * served. */
+	bool (*open)(struct comm *comm, struct segment *segment, struct gpu *gpu,
+		const struct schedule *schedule, struct error *error);
+};
+extern const struct gpu_transport *const gpu_transports[]; /* NULL behind the last */
+/* NULL for an unknown name. */
+const struct gpu_transport *gpu_transport_find(const char *name);
 
 /* --- apart.c --- */
 

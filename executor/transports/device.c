@@ -294,7 +294,7 @@ static void device_finish(struct comm *comm)
 	arena_finish(&arena);
 }
 
-static const struct transport transport_device = {
+static const struct transport shared_device = {
 	.name = "device", .run = device_run, .finish = device_finish};
 
 static bool make_events(struct shared_gpu *s, int rank, struct error *error)
@@ -313,14 +313,16 @@ static bool make_events(struct shared_gpu *s, int rank, struct error *error)
 	return true;
 }
 
-bool comm_open_device(struct comm *comm, struct segment *segment, struct device_cuda *device,
-	const struct kernels *kernels, struct kernel_context *context, struct error *error)
+static bool open_shared(struct comm *comm, struct segment *segment, struct gpu *gpu,
+	const struct schedule *schedule, struct error *error)
 {
+	struct device_cuda *device = &gpu->device;
 	int ranks = segment->header->job.ranks;
 	const struct comm host = *comm;
 	struct arena arena = {0};
 	struct shared_gpu *s = ARENA_NEW(&arena, struct shared_gpu);
 
+	(void)schedule;
 	/* Both would count collectives on one board. */
 	comm_close(comm);
 	*comm = host;
@@ -328,14 +330,18 @@ bool comm_open_device(struct comm *comm, struct segment *segment, struct device_
 	node_link_open(&s->link, segment, segment, segment->rank, ranks, 0, &arena);
 	s->gang = segment->gang;
 	s->device = device;
-	s->kernels = kernels;
-	s->context = context;
+	s->kernels = device->kernels;
+	s->context = &gpu->background;
 	s->sources = ARENA_ARRAY(&arena, const void *, ranks);
 	s->parts = ARENA_ARRAY(&arena, struct pack_segment, ranks);
 	s->arena = arena;
-	comm->transport = &transport_device;
+	comm->transport = &shared_device;
 	comm->state = s;
 	return device_allocate(device, ranks * (int64_t)sizeof(struct exact_sum),
 		       "sums of the ranks", &s->digits, error) &&
 	       make_events(s, segment->rank, error);
 }
+
+extern const struct gpu_transport transport_device;
+const struct gpu_transport transport_device = {
+	.name = "device", .ordered = true, .paced = true, .open = open_shared};
