@@ -4,13 +4,46 @@
 
 #include "frameworks/common/reading.h"
 
-const struct config_key *config_key_find(const struct config_format *format, const char *path)
+static const struct config_key *find_row(const struct config_format *format, const char *path)
 {
 	for (const struct config_key *key = format->keys; key->path != NULL; key++) {
 		if (source_path_matches(key->path, path))
 			return key;
 	}
 	return NULL;
+}
+
+const char *import_other_path(struct arena *arena, const struct config_format *format,
+	const char *path, bool from_alias, int n)
+{
+	const char *word = format->aliases;
+
+	for (int i = 0; word != NULL && *word != '\0'; i++) {
+		size_t length = strcspn(word, " "), left = strcspn(word, ">");
+		const char *from = from_alias ? word : word + left + 1;
+		size_t from_length = from_alias ? left : length - left - 1;
+		if (i == n && strncmp(path, from, from_length) == 0)
+			return arena_printf(arena, "%.*s%s",
+				(int)(from_alias ? length - left - 1 : left),
+				from_alias ? word + left + 1 : word, path + from_length);
+		if (i == n)
+			return "";
+		word += length + (word[length] == ' ');
+	}
+	return NULL;
+}
+
+static const struct config_key *key_of(
+	struct arena *arena, const struct config_format *format, const char *path)
+{
+	const struct config_key *key = find_row(format, path);
+	const char *other;
+
+	for (int i = 0;
+		key == NULL && (other = import_other_path(arena, format, path, true, i)) != NULL;
+		i++)
+		key = find_row(format, other);
+	return key;
 }
 
 /* Paths between blanks. */
@@ -100,7 +133,7 @@ static bool must_be_one(const struct leaf *leaf, struct error *error)
 bool import_key(
 	struct importing *importing, const char *path, const char *otherwise, struct error *error)
 {
-	const struct config_key *key = config_key_find(importing->imported->target->format, path);
+	const struct config_key *key = find_row(importing->imported->target->format, path);
 	const struct node *node = import_find(importing, path);
 	size_t length = strcspn(path, "*");
 	const struct leaf leaf = {arena_strndup(importing->arena, path, length), node};
@@ -194,7 +227,7 @@ bool import_take_leaves(struct importing *importing, struct error *error)
 
 	for (int i = 0; i < source->n_leaves; i++) {
 		const struct leaf *leaf = &source->leaves[i];
-		const struct config_key *key = config_key_find(format, leaf->path);
+		const struct config_key *key = key_of(importing->arena, format, leaf->path);
 		struct config_key listed = {.knob = NO_KNOB};
 		bool known = true;
 		if (key == NULL) {

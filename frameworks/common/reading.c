@@ -7,9 +7,26 @@
 
 #include "frameworks/common/reading.h"
 
+/* Where the file has a key: at its path, or at an alias of it. */
+static const char *path_in_file(const struct importing *importing, const char *path)
+{
+	const struct config_format *format = importing->imported->target->format;
+	const char *other;
+
+	if (source_has(importing->source, path))
+		return path;
+	for (int i = 0;
+		(other = import_other_path(importing->arena, format, path, false, i)) != NULL;
+		i++) {
+		if (other[0] != '\0' && source_has(importing->source, other))
+			return other;
+	}
+	return path;
+}
+
 const struct node *import_find(const struct importing *importing, const char *path)
 {
-	return source_find(importing->source, path);
+	return source_find(importing->source, path_in_file(importing, path));
 }
 
 /* Left to the Trainer, or to the framework. */
@@ -61,7 +78,7 @@ void import_note(struct importing *importing, const char *path, const char *form
 	if (node == NULL)
 		text_printf(&line, "%s: ", name);
 	else
-		text_printf(&line, "%s:%d: %s: ", name, node->line, path);
+		text_printf(&line, "%s:%d: %s: ", name, node->line, path_in_file(importing, path));
 	va_start(args, format);
 	text_vprintf(&line, format, args);
 	va_end(args);
@@ -154,8 +171,10 @@ static struct import_setting *find_setting(const struct importing *importing, in
 void import_set(struct importing *importing, int knob, const char *value, const char *path)
 {
 	struct imported *imported = importing->imported;
-	const struct node *node = path != NULL ? import_find(importing, path) : NULL;
 	struct import_setting *setting = find_setting(importing, knob);
+
+	path = path != NULL ? path_in_file(importing, path) : NULL;
+	const struct node *node = path != NULL ? source_find(importing->source, path) : NULL;
 
 	if (setting == NULL)
 		setting = &imported->settings[imported->n_settings++];

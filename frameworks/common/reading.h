@@ -45,6 +45,11 @@ struct importing {
 bool import_take_leaves(struct importing *importing, struct error *error);
 
 /* --- for `finish` ------------------------------------------------------------------------- */
+/* The path by the n-th alias: of a key as the file has it, or back; "" where that alias does not
+ * apply, NULL behind the last. */
+const char *import_other_path(struct arena *arena, const struct config_format *format,
+	const char *path, bool from_alias, int n);
+/* By its path in the target's keys, or by an alias. */
 const struct node *import_find(const struct importing *importing, const char *path);
 /* The text of a leaf, `otherwise` when it is absent, null or "auto". */
 const char *import_text(const struct importing *importing, const char *path, const char *otherwise);

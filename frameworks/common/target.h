@@ -6,7 +6,6 @@
 
 #include "frameworks/readers/leaves.h"
 #include "schedule/documents/documents.h"
-#include "schedule/plan/knobs.h"
 #include "schedule/plan/plan.h"
 
 struct exporting;
@@ -79,6 +78,8 @@ struct config_format {
 	bool (*finish)(struct importing *importing, struct error *error);
 	/* Keys of this section may leave out this prefix: "fsdp_config.", "fsdp_"; or NULL. */
 	const char *section, *prefix;
+	/* Where else keys may stand: "ParallelismConfig.>parallelism. ..."; or NULL. */
+	const char *aliases;
 };
 
 /* --- knobs that a file cannot express ------------------------------------------------------- */
@@ -125,8 +126,6 @@ struct export_target {
 	const struct config_format *format;
 };
 
-/* The row whose path matches; NULL. */
-const struct config_key *config_key_find(const struct config_format *format, const char *path);
 /* How the target expresses a knob; false: not at all. */
 bool target_expresses(
 	const struct export_target *target, enum knob_id knob, enum expressed *expressed);

@@ -107,9 +107,7 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 	} else {
 		export_change(exporting, plan, KNOB_STRATEGY, stages[export_zero_stage(plan)],
 			"DeepSpeed's own stages");
-		export_change(exporting, plan, KNOB_RUNTIME,
-			export_has(runtime_names, "deepspeed") ? "deepspeed" : "pytorch-fsdp2",
-			"this is DeepSpeed");
+		export_change(exporting, plan, KNOB_RUNTIME, "deepspeed", "this is DeepSpeed");
 	}
 	adapt_synchronisation(exporting, plan);
 	adapt_offload(exporting, plan);
@@ -194,24 +192,17 @@ static const struct config_key keys[] = {
 static const char unpriced[] = "zero_optimization.zenflow* activation_checkpointing.*";
 /* What `finish` judges, and what has no consequence. */
 static const char plain[] =
-	"zero_optimization.cpu_offload "
-	"zero_optimization.zero_quantized_* "
-	"zero_optimization.sub_group_size "
-	"zero_optimization.max_live_parameters "
-	"zero_optimization.max_reuse_distance "
-	"zero_optimization.prefetch_bucket_size "
-	"zero_optimization.param_persistence_threshold "
-	"zero_optimization.offload_* "
+	"zero_optimization.cpu_offload zero_optimization.zero_quantized_* "
+	"zero_optimization.sub_group_size zero_optimization.max_live_parameters "
+	"zero_optimization.max_reuse_distance zero_optimization.prefetch_bucket_size "
+	"zero_optimization.param_persistence_threshold zero_optimization.offload_* "
 	"zero_optimization.stage3_gather_* "
 	"zero_optimization.gather_16bit_weights_on_model_save "
-	"zero_optimization.round_robin_gradients "
-	"zero_optimization.load_from_fp32_weights "
-	"zero_optimization.elastic_checkpoint "
-	"zero_optimization.ignore_unused_parameters "
-	"zero_optimization.log_trace_cache_warnings "
-	"bf16.* fp16.* optimizer.* scheduler.* steps_per_print prescale_gradients "
-	"wall_clock_breakdown zero_allow_untested_optimizer zero_force_ds_cpu_optimizer "
-	"flops_profiler.* tensorboard.* wandb.* comms_logger.*";
+	"zero_optimization.round_robin_gradients zero_optimization.load_from_fp32_weights "
+	"zero_optimization.elastic_checkpoint zero_optimization.ignore_unused_parameters "
+	"zero_optimization.log_trace_cache_warnings bf16.* fp16.* optimizer.* scheduler.* "
+	"steps_per_print prescale_gradients wall_clock_breakdown zero_allow_untested_optimizer "
+	"zero_force_ds_cpu_optimizer flops_profiler.* tensorboard.* wandb.* comms_logger.*";
 
 #define SHORT(name) "deepspeed_config." name
 
@@ -258,16 +249,9 @@ static bool stage_of(
 static void set_stage(struct importing *importing, const char *path, int stage)
 {
 	static const char *const names[] = {"NO_SHARD", "ZERO_1", "ZERO_2", "ZERO_3"};
-	static const char *const nearest[] = {
-		"NO_SHARD", "SHARD_GRAD_OP", "SHARD_GRAD_OP", "FULL_SHARD"};
-	bool known = export_has(runtime_names, "deepspeed");
 
-	if (stage == 0 || !known)
-		import_set(importing, KNOB_RUNTIME, stage == 0 ? "pytorch-ddp" : "pytorch-fsdp2",
-			NULL);
-	else
-		import_set(importing, KNOB_RUNTIME, "deepspeed", NULL);
-	import_set(importing, KNOB_STRATEGY, known ? names[stage] : nearest[stage], path);
+	import_set(importing, KNOB_RUNTIME, stage == 0 ? "pytorch-ddp" : "deepspeed", NULL);
+	import_set(importing, KNOB_STRATEGY, names[stage], path);
 	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, stage < 2 ? "off" : "on", NULL);
 }
 

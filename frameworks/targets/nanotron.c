@@ -28,16 +28,10 @@ static const struct export_rule rules[] = {
 
 static void adapt(struct exporting *exporting, struct plan *plan)
 {
-	bool known = export_has(runtime_names, "nanotron");
-
 	if (plan->strategy != STRATEGY_NO_SHARD)
-		export_change(exporting, plan, KNOB_STRATEGY, known ? "ZERO_1" : "SHARD_GRAD_OP",
+		export_change(exporting, plan, KNOB_STRATEGY, "ZERO_1",
 			"nanotron shards optimizer state alone: stage 1");
-	export_change(exporting, plan, KNOB_RUNTIME,
-		known                                 ? "nanotron"
-		: plan->strategy == STRATEGY_NO_SHARD ? "pytorch-ddp"
-						      : "pytorch-fsdp2",
-		"this is nanotron");
+	export_change(exporting, plan, KNOB_RUNTIME, "nanotron", "this is nanotron");
 }
 
 /* --- keys ----------------------------------------------------------------------------------- */
@@ -89,7 +83,7 @@ static bool finish(struct importing *importing, struct error *error)
 {
 	struct import_shape *shape = &importing->imported->shape;
 	const char *stage = import_text(importing, "optimizer.zero_stage", "0");
-	bool known = export_has(runtime_names, "nanotron"), fp32;
+	bool fp32;
 
 	if (strcmp(stage, "0") != 0 && strcmp(stage, "1") != 0)
 		return import_fail(importing, "optimizer.zero_stage", error,
@@ -105,17 +99,9 @@ static bool finish(struct importing *importing, struct error *error)
 	if (!fp32)
 		import_note(
 			importing, "optimizer.accumulate_grad_in_fp32", "false: predicted as true");
-	bool zero = strcmp(stage, "1") == 0;
-	import_set(importing, KNOB_STRATEGY,
-		!zero   ? "NO_SHARD"
-		: known ? "ZERO_1"
-			: "SHARD_GRAD_OP",
+	import_set(importing, KNOB_STRATEGY, strcmp(stage, "1") == 0 ? "ZERO_1" : "NO_SHARD",
 		"optimizer.zero_stage");
-	import_set(importing, KNOB_RUNTIME,
-		known  ? "nanotron"
-		: zero ? "pytorch-fsdp2"
-		       : "pytorch-ddp",
-		NULL);
+	import_set(importing, KNOB_RUNTIME, "nanotron", NULL);
 	import_set(importing, KNOB_MASTER_DTYPE, "fp32", NULL);
 	import_set(importing, KNOB_REDUCE_DTYPE, "fp32", NULL);
 	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off", NULL);

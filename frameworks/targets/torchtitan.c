@@ -132,85 +132,64 @@ static const char *selective(struct exporting *exporting)
 #define TITAN_DTYPES "bfloat16>bf16 float32>fp32"
 #define OPTIMIZERS   "fused*>adamw-fused foreach>adamw-foreach for-loop>adamw"
 
-#define MESH_KEYS(prefix, written)                                                                 \
-	{prefix "data_parallel_replicate_degree", KEY_READ, NO_KNOB, NULL, written,                \
+#define MESH_KEYS                                                                                  \
+	{"parallelism.data_parallel_replicate_degree", KEY_READ, NO_KNOB, NULL, 0,                 \
 		value_replicas},                                                                   \
-		{prefix "data_parallel_shard_degree", KEY_READ, KNOB_SHARD_GROUP, NULL, written},  \
+		{"parallelism.data_parallel_shard_degree", KEY_READ, KNOB_SHARD_GROUP},            \
 	{                                                                                          \
-		prefix "fsdp_reshard_after_forward", KEY_READ, KNOB_STRATEGY, NULL, written,       \
+		"parallelism.fsdp_reshard_after_forward", KEY_READ, KNOB_STRATEGY, NULL, 0,        \
 			reshard                                                                    \
 	}
-#define DEGREES(prefix, one)                                                                       \
-	{prefix "tensor_parallel_degree", KEY_ONE, NO_KNOB, one},                                  \
-		{prefix "pipeline_parallel_degree", KEY_ONE, NO_KNOB, one},                        \
-		{prefix "context_parallel_degree", KEY_ONE, NO_KNOB, one},                         \
-		{prefix "expert_parallel_degree", KEY_ONE, NO_KNOB},                               \
+#define DEGREES(one)                                                                               \
+	{"parallelism.tensor_parallel_degree", KEY_ONE, NO_KNOB, one},                             \
+		{"parallelism.pipeline_parallel_degree", KEY_ONE, NO_KNOB, one},                   \
+		{"parallelism.context_parallel_degree", KEY_ONE, NO_KNOB, one},                    \
+		{"parallelism.expert_parallel_degree", KEY_ONE, NO_KNOB},                          \
 	{                                                                                          \
-		prefix "expert_tensor_parallel_degree", KEY_ONE, NO_KNOB                           \
+		"parallelism.expert_tensor_parallel_degree", KEY_ONE, NO_KNOB                      \
 	}
-#define PLAIN_DEGREES(prefix)                                                                      \
-	{prefix "enable_fsdp_symm_mem", KEY_UNPRICED, NO_KNOB},                                    \
-		{prefix "pipeline_*", KEY_PLAIN, NO_KNOB},                                         \
-		{prefix "context_*", KEY_PLAIN, NO_KNOB},                                          \
-		{prefix "num_pp_microbatches", KEY_PLAIN, NO_KNOB},                                \
-		{prefix "spmd_backend", KEY_PLAIN, NO_KNOB},                                       \
-		{prefix "enable_*", KEY_PLAIN, NO_KNOB},                                           \
+#define PLAIN_DEGREES                                                                              \
+	{"parallelism.enable_fsdp_symm_mem", KEY_UNPRICED, NO_KNOB},                               \
+		{"parallelism.pipeline_*", KEY_PLAIN, NO_KNOB},                                    \
+		{"parallelism.context_*", KEY_PLAIN, NO_KNOB},                                     \
+		{"parallelism.num_pp_microbatches", KEY_PLAIN, NO_KNOB},                           \
+		{"parallelism.spmd_backend", KEY_PLAIN, NO_KNOB},                                  \
+		{"parallelism.enable_*", KEY_PLAIN, NO_KNOB},                                      \
 	{                                                                                          \
-		prefix "module_fqns_*", KEY_PLAIN, NO_KNOB                                         \
+		"parallelism.module_fqns_*", KEY_PLAIN, NO_KNOB                                    \
 	}
 /* Batches in tokens, and in sequences as before 2026-02-23. */
-#define TOKEN_KEYS(prefix, written)                                                                \
-	{prefix "num_tokens_per_microbatch_per_dp_rank", KEY_READ, NO_KNOB, NULL, written,         \
+#define TOKEN_KEYS(written)                                                                        \
+	{"training.num_tokens_per_microbatch_per_dp_rank", KEY_READ, NO_KNOB, NULL, written,       \
 		micro_tokens},                                                                     \
-		{prefix "num_tokens_per_train_step", KEY_READ, NO_KNOB, NULL, written,             \
+		{"training.num_tokens_per_train_step", KEY_READ, NO_KNOB, NULL, written,           \
 			step_tokens},                                                              \
 	{                                                                                          \
-		prefix "max_context_length", KEY_COUNT, KNOB_SEQ_LEN, NULL, written                \
+		"training.max_context_length", KEY_COUNT, KNOB_SEQ_LEN, NULL, written              \
 	}
-#define SEQUENCE_KEYS(prefix, written)                                                             \
-	{prefix "local_batch_size", KEY_COUNT, KNOB_MICRO_BATCH, NULL, written},                   \
-		{prefix "global_batch_size", KEY_READ, KNOB_GLOBAL_BATCH, NULL, written},          \
+#define SEQUENCE_KEYS(written)                                                                     \
+	{"training.local_batch_size", KEY_COUNT, KNOB_MICRO_BATCH, NULL, written},                 \
+		{"training.global_batch_size", KEY_READ, KNOB_GLOBAL_BATCH, NULL, written},        \
 	{                                                                                          \
-		prefix "seq_len", KEY_COUNT, KNOB_SEQ_LEN, NULL, written                           \
+		"training.seq_len", KEY_COUNT, KNOB_SEQ_LEN, NULL, written                         \
 	}
-#define TRAINING_KEYS(prefix, written)                                                             \
-	{prefix "max_norm", KEY_NUMBER, KNOB_CLIP, NULL, written, clip},                           \
-		{prefix "dtype", KEY_WORD, KNOB_MASTER_DTYPE, TITAN_DTYPES, written},              \
-		{prefix "mixed_precision_param", KEY_WORD, KNOB_PARAM_DTYPE, TITAN_DTYPES,         \
-			written},                                                                  \
-		{prefix "mixed_precision_reduce", KEY_WORD, KNOB_REDUCE_DTYPE, TITAN_DTYPES,       \
-			written},                                                                  \
+#define TRAINING_KEYS                                                                              \
+	{"training.max_norm", KEY_NUMBER, KNOB_CLIP, NULL, 0, clip},                               \
+		{"training.dtype", KEY_WORD, KNOB_MASTER_DTYPE, TITAN_DTYPES},                     \
+		{"training.mixed_precision_param", KEY_WORD, KNOB_PARAM_DTYPE, TITAN_DTYPES},      \
+		{"training.mixed_precision_reduce", KEY_WORD, KNOB_REDUCE_DTYPE, TITAN_DTYPES},    \
 	{                                                                                          \
-		prefix "enable_cpu_offload", KEY_WORD, KNOB_CPU_OFFLOAD, PARAMETERS_OR_NONE,       \
-			written                                                                    \
+		"training.enable_cpu_offload", KEY_WORD, KNOB_CPU_OFFLOAD, PARAMETERS_OR_NONE      \
 	}
 
-static const struct config_key python_keys[] = {
-	MESH_KEYS("parallelism.", 0),
-	DEGREES("parallelism.", NULL),
-	PLAIN_DEGREES("parallelism."),
-	MESH_KEYS("ParallelismConfig.", ONLY_READ),
-	DEGREES("ParallelismConfig.", NULL),
-	PLAIN_DEGREES("ParallelismConfig."),
-	TOKEN_KEYS("training.", 0),
-	SEQUENCE_KEYS("training.", ONLY_READ),
-	TRAINING_KEYS("training.", 0),
-	TOKEN_KEYS("TrainingConfig.", ONLY_READ),
-	SEQUENCE_KEYS("TrainingConfig.", ONLY_READ),
-	TRAINING_KEYS("TrainingConfig.", ONLY_READ),
-	{"optimizer.implementation", KEY_WORD, KNOB_OPTIMIZER, OPTIMIZERS},
-	{"compile.enable", KEY_SWITCH, KNOB_COMPILE},
-	{"CompileConfig.enable", KEY_SWITCH, KNOB_COMPILE, NULL, ONLY_READ},
-	{NULL},
-};
-
-static const struct config_key flag_keys[] = {
-	MESH_KEYS("parallelism.", 0),
-	DEGREES("parallelism.", NULL),
-	PLAIN_DEGREES("parallelism."),
-	TOKEN_KEYS("training.", 0),
-	SEQUENCE_KEYS("training.", ONLY_READ),
-	TRAINING_KEYS("training.", 0),
+/* Of Python and of flags. */
+static const struct config_key keys[] = {
+	MESH_KEYS,
+	DEGREES(NULL),
+	PLAIN_DEGREES,
+	TOKEN_KEYS(0),
+	SEQUENCE_KEYS(ONLY_READ),
+	TRAINING_KEYS,
 	{"optimizer.implementation", KEY_WORD, KNOB_OPTIMIZER, OPTIMIZERS},
 	{"compile.enable", KEY_SWITCH, KNOB_COMPILE},
 	{NULL},
@@ -219,14 +198,14 @@ static const struct config_key flag_keys[] = {
 static const struct config_key toml_keys[] = {
 	{"model.name", KEY_READ, NO_KNOB, NULL, AS_STRING, toml_module},
 	{"model.flavor", KEY_READ, NO_KNOB, NULL, AS_STRING, toml_flavor},
-	SEQUENCE_KEYS("training.", 0),
-	TRAINING_KEYS("training.", 0),
-	TOKEN_KEYS("training.", ONLY_READ),
+	SEQUENCE_KEYS(0),
+	TRAINING_KEYS,
+	TOKEN_KEYS(ONLY_READ),
 	{"optimizer.name", KEY_PLAIN, NO_KNOB, "AdamW"},
 	{"optimizer.implementation", KEY_WORD, KNOB_OPTIMIZER, OPTIMIZERS},
-	MESH_KEYS("parallelism.", 0),
-	DEGREES("parallelism.", "1"),
-	PLAIN_DEGREES("parallelism."),
+	MESH_KEYS,
+	DEGREES("1"),
+	PLAIN_DEGREES,
 	{"activation_checkpoint.mode", KEY_READ, KNOB_ACTIVATION_CHECKPOINTING},
 	{"activation_checkpoint.selective_ac_option", KEY_READ, NO_KNOB, NULL, 0, selective},
 	{"compile.enable", KEY_SWITCH, KNOB_COMPILE},
@@ -288,34 +267,12 @@ static void write_toml(struct exporting *exporting)
 
 /* --- import --------------------------------------------------------------------------------- */
 
-/* Where a key of a section stands: assigned, or given to its class. */
-static const char *place(
-	const struct importing *importing, const char *section, const char *class, const char *key)
-{
-	const char *path = arena_printf(importing->arena, "%s.%s", section, key);
-
-	if (import_find(importing, path) != NULL)
-		return path;
-	const char *other = arena_printf(importing->arena, "%s.%s", class, key);
-	return import_find(importing, other) != NULL ? other : path;
-}
-
-static const char *parallelism(const struct importing *importing, const char *key)
-{
-	return place(importing, "parallelism", "ParallelismConfig", key);
-}
-
-static const char *training(const struct importing *importing, const char *key)
-{
-	return place(importing, "training", "TrainingConfig", key);
-}
-
 static bool finish_mesh(struct importing *importing, struct error *error)
 {
-	const char *path = parallelism(importing, "fsdp_reshard_after_forward");
+	const char *path = "parallelism.fsdp_reshard_after_forward";
 	const char *policy = import_text(importing, path, "default");
-	const char *replicates = parallelism(importing, "data_parallel_replicate_degree");
-	const char *shards = parallelism(importing, "data_parallel_shard_degree");
+	const char *replicates = "parallelism.data_parallel_replicate_degree";
+	const char *shards = "parallelism.data_parallel_shard_degree";
 	int64_t replicate, shard;
 	bool hybrid;
 
@@ -340,10 +297,9 @@ static bool finish_mesh(struct importing *importing, struct error *error)
 }
 
 /* Tokens to sequences. */
-static bool finish_tokens(struct importing *importing, const char *key, enum knob_id knob,
+static bool finish_tokens(struct importing *importing, const char *path, enum knob_id knob,
 	int64_t length, struct error *error)
 {
-	const char *path = training(importing, key);
 	int64_t count;
 
 	if (!import_count(importing, path, &count, 0, error))
@@ -363,15 +319,15 @@ static bool finish_tokens(struct importing *importing, const char *key, enum kno
 
 static bool finish_batch(struct importing *importing, struct error *error)
 {
-	const char *length_path = training(importing, "max_context_length");
-	const char *global_path = training(importing, "global_batch_size");
+	const char *length_path = "training.max_context_length";
+	const char *global_path = "training.global_batch_size";
 	int64_t length, global;
 
 	if (!import_count(importing, length_path, &length, 0, error) ||
-		!finish_tokens(importing, "num_tokens_per_microbatch_per_dp_rank", KNOB_MICRO_BATCH,
+		!finish_tokens(importing, "training.num_tokens_per_microbatch_per_dp_rank",
+			KNOB_MICRO_BATCH, length, error) ||
+		!finish_tokens(importing, "training.num_tokens_per_train_step", KNOB_GLOBAL_BATCH,
 			length, error) ||
-		!finish_tokens(
-			importing, "num_tokens_per_train_step", KNOB_GLOBAL_BATCH, length, error) ||
 		!import_count(importing, global_path, &global, 0, error))
 		return false;
 	if (global > 0)
@@ -479,10 +435,12 @@ static int recognizes_flat(const struct source *source)
 	return source_has(source, "parallelism.*") || source_has(source, "training.*") ? 9 : 0;
 }
 
-static const struct config_format format = {
-	recognizes_python, python_keys, "*", "parallelism.*", finish_python};
+static const struct config_format format = {recognizes_python, keys, "*", "parallelism.*",
+	finish_python,
+	.aliases = "ParallelismConfig.>parallelism. TrainingConfig.>training. "
+		   "CompileConfig.>compile."};
 static const struct config_format flag_format = {
-	recognizes_flat, flag_keys, plain, unpriced, finish_flags};
+	recognizes_flat, keys, plain, unpriced, finish_flags};
 static const struct config_format toml_format = {
 	recognizes_flat, toml_keys, plain, unpriced, finish_toml};
 

@@ -56,14 +56,7 @@ static const char *strategy(struct exporting *exporting)
 	return name;
 }
 
-/* A key of fsdp_config, wherever the file has it. */
-#define FSDP(name, kind, knob, words, when, ...)                                                   \
-	{"fsdp_config." name, kind, knob, words, IF_SHARDED | (when), __VA_ARGS__},                \
-		{"fsdp_config.fsdp_" name, kind, knob, words, ONLY_READ | (when)},                 \
-	{                                                                                          \
-		name, kind, knob, words, ONLY_READ | (when)                                        \
-	}
-#define FSDP_PLAIN(name, value, when) FSDP(name, KEY_PLAIN, NO_KNOB, value, when, NULL)
+#define FSDP(name) "fsdp_config." name
 
 static const struct config_key keys[] = {
 	{"output_dir", KEY_PLAIN, NO_KNOB, "output"},
@@ -77,26 +70,27 @@ static const struct config_key keys[] = {
 	{"accelerator_config.gradient_accumulation_kwargs.sync_each_batch", KEY_SWITCH,
 		KNOB_SYNC_EACH_MICRO_BATCH, NULL, IF_ACCUMULATED},
 	{"fsdp", KEY_READ, NO_KNOB, NULL, 0, is_fsdp},
-	FSDP("version", KEY_READ, NO_KNOB, NULL, 0, value_fsdp_version),
-	FSDP("reshard_after_forward", KEY_READ, KNOB_RESHARD_AFTER_FORWARD, NULL, IF_FSDP2, NULL),
+	{FSDP("version"), KEY_READ, NO_KNOB, NULL, IF_SHARDED, value_fsdp_version},
+	{FSDP("reshard_after_forward"), KEY_READ, KNOB_RESHARD_AFTER_FORWARD, NULL,
+		IF_SHARDED | IF_FSDP2},
 	{"fsdp_config.reshard_after_forward", KEY_READ, KNOB_STRATEGY, NULL, IF_SHARDED | IF_FSDP1,
 		strategy},
-	FSDP("backward_prefetch", KEY_READ, KNOB_PREFETCH,
-		"BACKWARD_PRE>pre BACKWARD_POST>post NO_PREFETCH>none", IF_FSDP1, NULL),
-	FSDP("forward_prefetch", KEY_READ, KNOB_FORWARD_PREFETCH, NULL, IF_FSDP1, NULL),
-	FSDP("limit_all_gathers", KEY_READ, KNOB_LIMIT_ALL_GATHERS, NULL, IF_FSDP1, NULL),
-	FSDP_PLAIN("use_orig_params", "true", IF_FSDP1),
-	FSDP_PLAIN("sync_module_states", "true", IF_FSDP1),
-	FSDP("auto_wrap_policy", KEY_READ, KNOB_WRAP, NULL, 0, value_wrap_policy),
-	FSDP("min_num_params", KEY_READ, NO_KNOB, NULL, 0, value_wrap_least),
+	{FSDP("backward_prefetch"), KEY_READ, KNOB_PREFETCH,
+		"BACKWARD_PRE>pre BACKWARD_POST>post NO_PREFETCH>none", IF_SHARDED | IF_FSDP1},
+	{FSDP("forward_prefetch"), KEY_READ, KNOB_FORWARD_PREFETCH, NULL, IF_SHARDED | IF_FSDP1},
+	{FSDP("limit_all_gathers"), KEY_READ, KNOB_LIMIT_ALL_GATHERS, NULL, IF_SHARDED | IF_FSDP1},
+	{FSDP("use_orig_params"), KEY_PLAIN, NO_KNOB, "true", IF_SHARDED | IF_FSDP1},
+	{FSDP("sync_module_states"), KEY_PLAIN, NO_KNOB, "true", IF_SHARDED | IF_FSDP1},
+	{FSDP("auto_wrap_policy"), KEY_READ, KNOB_WRAP, NULL, IF_SHARDED, value_wrap_policy},
+	{FSDP("min_num_params"), KEY_READ, NO_KNOB, NULL, IF_SHARDED, value_wrap_least},
 	{"fsdp_config.transformer_layer_cls_to_wrap[]", KEY_READ, NO_KNOB, NULL, IF_SHARDED,
 		value_wrap_class},
-	FSDP("transformer_layer_cls_to_wrap*", KEY_READ, NO_KNOB, NULL, ONLY_READ, NULL),
-	FSDP("cpu_offload", KEY_READ, KNOB_CPU_OFFLOAD, PARAMETERS_OR_NONE, 0, NULL),
-	FSDP_PLAIN("cpu_ram_efficient_loading", "true", 0),
-	FSDP_PLAIN("state_dict_type", "SHARDED_STATE_DICT", 0),
-	FSDP("activation_checkpointing", KEY_READ, KNOB_ACTIVATION_CHECKPOINTING, FULL_OR_NONE, 0,
-		NULL),
+	{FSDP("transformer_layer_cls_to_wrap*"), KEY_READ, NO_KNOB, NULL, ONLY_READ},
+	{FSDP("cpu_offload"), KEY_READ, KNOB_CPU_OFFLOAD, PARAMETERS_OR_NONE, IF_SHARDED},
+	{FSDP("cpu_ram_efficient_loading"), KEY_PLAIN, NO_KNOB, "true", IF_SHARDED},
+	{FSDP("state_dict_type"), KEY_PLAIN, NO_KNOB, "SHARDED_STATE_DICT", IF_SHARDED},
+	{FSDP("activation_checkpointing"), KEY_READ, KNOB_ACTIVATION_CHECKPOINTING, FULL_OR_NONE,
+		IF_SHARDED},
 	{"gradient_checkpointing", KEY_READ, KNOB_ACTIVATION_CHECKPOINTING, FULL_OR_NONE,
 		IF_REPLICATED},
 	{NULL},
@@ -108,38 +102,19 @@ static const char plain[] =
 
 /* --- import -------------------------------------------------------------------------------- */
 
-/* Where the file has a key of fsdp_config. */
-static const char *place(const struct importing *importing, const char *name)
-{
-	static const char *const prefixes[] = {"fsdp_config.", "fsdp_config.fsdp_", ""};
-
-	for (int i = 0; i < COUNT_OF(prefixes); i++) {
-		const char *path = arena_printf(importing->arena, "%s%s", prefixes[i], name);
-		if (import_find(importing, path) != NULL)
-			return path;
-	}
-	return arena_printf(importing->arena, "fsdp_config.%s", name);
-}
-
-static bool read_key(
-	struct importing *importing, const char *name, const char *otherwise, struct error *error)
-{
-	return import_key(importing, place(importing, name), otherwise, error);
-}
-
 static bool finish_fsdp1(struct importing *importing, struct error *error)
 {
 	import_set(importing, KNOB_RUNTIME, "pytorch-fsdp1", NULL);
-	return read_key(importing, "backward_prefetch", "none", error) &&
-	       import_fsdp1_strategy(importing, place(importing, "reshard_after_forward"),
+	return import_key(importing, FSDP("backward_prefetch"), "none", error) &&
+	       import_fsdp1_strategy(importing, FSDP("reshard_after_forward"),
 		       import_text(importing, "fsdp", "FULL_SHARD"), error) &&
-	       read_key(importing, "forward_prefetch", "off", error) &&
-	       read_key(importing, "limit_all_gathers", "on", error);
+	       import_key(importing, FSDP("forward_prefetch"), "off", error) &&
+	       import_key(importing, FSDP("limit_all_gathers"), "on", error);
 }
 
 static bool finish_fsdp2(struct importing *importing, struct error *error)
 {
-	const char *path = place(importing, "reshard_after_forward");
+	const char *path = FSDP("reshard_after_forward");
 	bool grad_op = strstr(import_text(importing, "fsdp", ""), "shard_grad_op") != NULL;
 	bool reshards;
 
@@ -170,14 +145,14 @@ static bool finish_sharded(struct importing *importing, struct error *error)
 {
 	int64_t version;
 
-	if (!import_count(importing, place(importing, "version"), &version, 2, error))
+	if (!import_count(importing, FSDP("version"), &version, 2, error))
 		return false;
 	if (!(version == 2 ? finish_fsdp2(importing, error) : finish_fsdp1(importing, error)) ||
-		!import_wrap(importing, place(importing, "auto_wrap_policy"),
-			place(importing, "transformer_layer_cls_to_wrap*"),
-			place(importing, "min_num_params"), "TRANSFORMER_BASED_WRAP", error) ||
-		!read_key(importing, "cpu_offload", "none", error) ||
-		!read_key(importing, "activation_checkpointing", "none", error))
+		!import_wrap(importing, FSDP("auto_wrap_policy"),
+			FSDP("transformer_layer_cls_to_wrap*"), FSDP("min_num_params"),
+			"TRANSFORMER_BASED_WRAP", error) ||
+		!import_key(importing, FSDP("cpu_offload"), "none", error) ||
+		!import_key(importing, FSDP("activation_checkpointing"), "none", error))
 		return false;
 	if (import_is(importing, "gradient_checkpointing", "true")) {
 		import_set(
@@ -192,7 +167,7 @@ static bool finish_sharded(struct importing *importing, struct error *error)
 static bool finish(struct importing *importing, struct error *error)
 {
 	bool any = source_has(importing->source, "fsdp_config.*") ||
-		   source_has(importing->source, place(importing, "reshard_after_forward"));
+		   import_find(importing, FSDP("reshard_after_forward")) != NULL;
 	const char *fsdp = import_text(importing, "fsdp", any ? "true" : "false");
 
 	if (!finish_dtype(importing, error))
@@ -234,8 +209,13 @@ static int recognizes_fsdp1(const struct source *source)
 	return 0;
 }
 
-static const struct config_format fsdp2_format = {recognizes, keys, plain, unpriced, finish};
-static const struct config_format fsdp1_format = {recognizes_fsdp1, keys, plain, unpriced, finish};
+/* fsdp_config may be a file of its own. */
+#define ALIASES "fsdp_config.fsdp_>fsdp_config. >fsdp_config."
+
+static const struct config_format fsdp2_format = {
+	recognizes, keys, plain, unpriced, finish, .aliases = ALIASES};
+static const struct config_format fsdp1_format = {
+	recognizes_fsdp1, keys, plain, unpriced, finish, .aliases = ALIASES};
 
 const struct export_target export_trainer_fsdp2 = {
 	.name = "hf-trainer",
