@@ -1,13 +1,13 @@
-/* Flash attention as Hopper wants it (sm_90a), bf16 with fp32 sums. Weights stay in registers
- * between the two products. A group does not overlap its own products with its exponentials: the
- * two groups of a block drift apart until one multiplies while the other does not, and to arrange
- * for that was slower on an H100. */
+/* Flash attention for Hopper (sm_90a), bf16 with fp32 accumulators. P stays in registers between
+ * the two GEMMs. A consumer warpgroup does not overlap its own wgmma with its exponentials: the two
+ * of a block drift apart until one multiplies while the other does not. Ordering them explicitly
+ * (ping-pong) was slower on an H100. */
 #include "kernels/cuda/device/hopper_tiles.cuh"
 
 #if HOPPER
 
-/* Shared memory: queries, and rings of S keys and of values. */
-template <int D, int GROUPS, int BN, int S> struct forward_memory {
+/* Shared memory: queries, and S stages of keys and of values. */
+template <int D, int GROUPS, int BN, int S> struct forward_smem {
 	static const int ROWS = 64 * GROUPS;
 	static const uint32_t q_ready = 0, k_ready = 16, v_ready = k_ready + 16 * S,
 			      TILE = BN * D * 2, q = BARRIER_BYTES, k = q + ROWS * D * 2,
@@ -15,51 +15,51 @@ template <int D, int GROUPS, int BN, int S> struct forward_memory {
 };
 
 template <int D, int GROUPS, int BN, int S>
-DEVICE void forward_copies(const attention_launch &a, int tiles, int items)
+DEVICE void forward_producer(const attention_launch &a, int tiles, int work_tiles)
 {
-	using at = forward_memory<D, GROUPS, BN, S>;
-	ring<1> q = {0, 0};
-	ring<S> k = {0, 0}, v = {0, 0};
+	using at = forward_smem<D, GROUPS, BN, S>;
+	pipeline_state<1> q = {0, 0};
+	pipeline_state<S> k = {0, 0}, v = {0, 0};
 
-	for (int i = 0; item_number(i) < items; i++) {
-		hopper_item w = item_of(item_number(i), tiles, (int)a.heads, true, a);
+	for (int i = 0; work_index(i) < work_tiles; i++) {
+		work_tile w = schedule_tile(work_index(i), tiles, (int)a.heads, true, a);
 		int first = w.tile * at::ROWS, kv_head = w.head / (int)(a.heads / a.kv_heads);
-		int all = tiles_of<BN>(first + at::ROWS, a);
+		int all = key_tiles<BN>(first + at::ROWS, a);
 		const bf16 *keys = hopper_head(a.k, a.k_stride, kv_head, w.sequence, a);
 		const bf16 *values = hopper_head(a.v, a.v_stride, kv_head, w.sequence, a);
 
-		wait_empty(q, at::q_ready);
-		hopper_copy<D, at::ROWS>(at::q, hopper_head(a.q, a.q_stride, w.head, w.sequence, a),
-			a.q_stride, first, a);
-		filled(q, at::q_ready);
+		producer_acquire(q, at::q_ready);
+		hopper_load_tile<D, at::ROWS>(at::q,
+			hopper_head(a.q, a.q_stride, w.head, w.sequence, a), a.q_stride, first, a);
+		producer_commit(q, at::q_ready);
 		for (int tile = 0; tile < all; tile++) {
-			wait_empty(k, at::k_ready);
-			hopper_copy<D, BN>(at::k + (uint32_t)k.stage * at::TILE, keys, a.k_stride,
-				tile * BN, a);
-			filled(k, at::k_ready);
-			wait_empty(v, at::v_ready);
-			hopper_copy<D, BN>(at::v + (uint32_t)v.stage * at::TILE, values, a.v_stride,
-				tile * BN, a);
-			filled(v, at::v_ready);
+			producer_acquire(k, at::k_ready);
+			hopper_load_tile<D, BN>(at::k + (uint32_t)k.stage * at::TILE, keys,
+				a.k_stride, tile * BN, a);
+			producer_commit(k, at::k_ready);
+			producer_acquire(v, at::v_ready);
+			hopper_load_tile<D, BN>(at::v + (uint32_t)v.stage * at::TILE, values,
+				a.v_stride, tile * BN, a);
+			producer_commit(v, at::v_ready);
 		}
 	}
-	copy_async_commit();
-	copy_async_wait<0>();
+	cp_async_commit_group();
+	cp_async_wait_group<0>();
 }
 
-/* What a group knows of its 64 queries. Running maxima and sums are of the two rows of a thread;
- * `old` is what older sums are to be multiplied with. */
+/* What a warpgroup holds of its 64 queries. Running maxima and sums are of the two rows of a
+ * thread; `correction` rescales what was accumulated before. */
 template <int D, int N> struct forward_state {
-	float sum[D / 8][4], s[N][4], most[2], total[2], old[2];
+	float sum[D / 8][4], s[N][4], row_max[2], row_sum[2], correction[2];
 	uint32_t p[N / 2][4];
 };
 
-/* Scores to weights relative to the running maximum, which they may raise. */
-template <int D, int N> DEVICE void weights_of(forward_state<D, N> &x, float scale)
+/* Online softmax: scores to weights relative to the running maximum, which they may raise. */
+template <int D, int N> DEVICE void online_softmax(forward_state<D, N> &x, float scale)
 {
 #pragma unroll
 	for (int half = 0; half < 2; half++) {
-		float top = x.most[half], total = 0.0f, shift;
+		float top = x.row_max[half], total = 0.0f, shift;
 
 #pragma unroll
 		for (int n = 0; n < N; n++)
@@ -67,7 +67,7 @@ template <int D, int N> DEVICE void weights_of(forward_state<D, N> &x, float sca
 		top = fmaxf(top, shuffle_xor(top, 1));
 		top = fmaxf(top, shuffle_xor(top, 2));
 		shift = -top * scale;
-		x.old[half] = fast_exp2(fmaf(x.most[half], scale, shift));
+		x.correction[half] = fast_exp2(fmaf(x.row_max[half], scale, shift));
 #pragma unroll
 		for (int n = 0; n < N; n++) {
 			float *s = &x.s[n][2 * half];
@@ -76,56 +76,55 @@ template <int D, int N> DEVICE void weights_of(forward_state<D, N> &x, float sca
 			s[1] = fast_exp2(fmaf(s[1], scale, shift));
 			total += s[0] + s[1];
 		}
-		x.total[half] = fmaf(x.total[half], x.old[half], total);
-		x.most[half] = top;
+		x.row_sum[half] = fmaf(x.row_sum[half], x.correction[half], total);
+		x.row_max[half] = top;
 	}
 }
 
-template <int D, int N> DEVICE void rescale(forward_state<D, N> &x)
+template <int D, int N> DEVICE void rescale_accumulator(forward_state<D, N> &x)
 {
 #pragma unroll
 	for (int i = 0; i < D / 2; i++)
-		x.sum[i / 4][i % 4] *= x.old[i % 4 / 2];
+		x.sum[i / 4][i % 4] *= x.correction[i % 4 / 2];
 }
 
-/* The rings of a group, its number, and the first query of its warp. */
-template <int S> struct forward_group {
-	ring<1> q;
-	ring<S> k, v;
+/* A consumer warpgroup's position in the pipelines, its number, and the first query of its warp. */
+template <int S> struct consumer_state {
+	pipeline_state<1> q;
+	pipeline_state<S> k, v;
 	int number, row;
 };
 
 template <int D, int GROUPS, int BN, int S>
 DEVICE void forward_tile(
-	forward_state<D, BN / 8> &x, forward_group<S> &g, int tile, const attention_launch &a)
+	forward_state<D, BN / 8> &x, consumer_state<S> &g, int tile, const attention_launch &a)
 {
-	using at = forward_memory<D, GROUPS, BN, S>;
+	using at = forward_smem<D, GROUPS, BN, S>;
 
-	wait_full(g.k, at::k_ready);
-	products_begin();
-	begin_scores<D, at::ROWS>(
-		x.s, at::q, g.number * 64, at::k + (uint32_t)g.k.stage * at::TILE);
-	products_commit();
-	products_wait<0>();
-	products_done(x.s);
-	leave(g.k, at::k_ready);
+	consumer_wait(g.k, at::k_ready);
+	wgmma_fence();
+	gemm_ss<D, at::ROWS>(x.s, at::q, g.number * 64, at::k + (uint32_t)g.k.stage * at::TILE);
+	wgmma_commit_group();
+	wgmma_wait_group<0>();
+	warpgroup_fence_operand(x.s);
+	consumer_release(g.k, at::k_ready);
 	if ((tile + 1) * BN > g.row)
-		hide(x.s, g.row - tile * BN);
-	weights_of(x, a.scale * LOG2_E);
-	rescale(x);
-	pack<BN / 8>(x.p, x.s);
-	wait_full(g.v, at::v_ready);
-	products_begin();
-	begin_sums<D, BN / 8>(x.sum, x.p, at::v + (uint32_t)g.v.stage * at::TILE);
-	products_commit();
-	products_wait<0>();
-	products_done(x.sum);
-	leave(g.v, at::v_ready);
+		apply_causal_mask(x.s, g.row - tile * BN);
+	online_softmax(x, a.scale * LOG2_E);
+	rescale_accumulator(x);
+	to_operand<BN / 8>(x.p, x.s);
+	consumer_wait(g.v, at::v_ready);
+	wgmma_fence();
+	gemm_rs<D, BN / 8>(x.sum, x.p, at::v + (uint32_t)g.v.stage * at::TILE);
+	wgmma_commit_group();
+	wgmma_wait_group<0>();
+	warpgroup_fence_operand(x.sum);
+	consumer_release(g.v, at::v_ready);
 }
 
 template <int D, int N>
-DEVICE void forward_results(
-	const forward_state<D, N> &x, int first, const hopper_item &w, const attention_launch &a)
+DEVICE void forward_epilogue(
+	const forward_state<D, N> &x, int first, const work_tile &w, const attention_launch &a)
 {
 	int lane = (int)threadIdx.x % 32;
 	float inverse[2];
@@ -133,64 +132,64 @@ DEVICE void forward_results(
 #pragma unroll
 	for (int half = 0; half < 2; half++) {
 		int row = first + half * 8 + lane / 4;
-		float total = x.total[half];
+		float total = x.row_sum[half];
 
 		total += shuffle_xor(total, 1);
 		total += shuffle_xor(total, 2);
 		inverse[half] = 1.0f / total;
 		if (lane % 4 == 0 && row < a.length)
 			a.lse[((int64_t)w.sequence * a.length + row) * a.lse_stride + w.head] =
-				fmaf(x.most[half], a.scale, logf(total));
+				fmaf(x.row_max[half], a.scale, logf(total));
 	}
-	hopper_store<D>(hopper_head(a.out, a.out_stride, w.head, w.sequence, a), a.out_stride,
+	hopper_store_tile<D>(hopper_head(a.out, a.out_stride, w.head, w.sequence, a), a.out_stride,
 		first, x.sum, inverse[0], inverse[1], a);
 }
 
 template <int D, int GROUPS, int BN, int S>
-DEVICE void forward_products(const attention_launch &a, int tiles, int items)
+DEVICE void forward_consumer(const attention_launch &a, int tiles, int work_tiles)
 {
-	using at = forward_memory<D, GROUPS, BN, S>;
-	int warp = (int)threadIdx.x % GROUP / 32;
-	forward_group<S> g = {{0, 0}, {0, 0}, {0, 0}, (int)threadIdx.x / GROUP, 0};
+	using at = forward_smem<D, GROUPS, BN, S>;
+	int warp = (int)threadIdx.x % WARPGROUP / 32;
+	consumer_state<S> g = {{0, 0}, {0, 0}, {0, 0}, (int)threadIdx.x / WARPGROUP, 0};
 
-	for (int i = 0; item_number(i) < items; i++) {
-		hopper_item w = item_of(item_number(i), tiles, (int)a.heads, true, a);
+	for (int i = 0; work_index(i) < work_tiles; i++) {
+		work_tile w = schedule_tile(work_index(i), tiles, (int)a.heads, true, a);
 		int first = w.tile * at::ROWS, own = first + g.number * 64;
-		int all = tiles_of<BN>(first + at::ROWS, a), mine = tiles_of<BN>(own + 64, a);
+		int all = key_tiles<BN>(first + at::ROWS, a), mine = key_tiles<BN>(own + 64, a);
 		forward_state<D, BN / 8> x;
 
 		g.row = own + warp * 16;
 		clear(x.sum);
-		x.most[0] = x.most[1] = HIDDEN;
-		x.total[0] = x.total[1] = 0.0f;
-		wait_full(g.q, at::q_ready);
+		x.row_max[0] = x.row_max[1] = MASKED;
+		x.row_sum[0] = x.row_sum[1] = 0.0f;
+		consumer_wait(g.q, at::q_ready);
 		for (int tile = 0; tile < mine; tile++)
 			forward_tile<D, GROUPS, BN>(x, g, tile, a);
-		leave(g.q, at::q_ready);
+		consumer_release(g.q, at::q_ready);
 		for (int tile = mine; tile < all; tile++) {
-			skip(g.k, at::k_ready);
-			skip(g.v, at::v_ready);
+			consumer_skip(g.k, at::k_ready);
+			consumer_skip(g.v, at::v_ready);
 		}
-		forward_results(x, g.row, w, a);
+		forward_epilogue(x, g.row, w, a);
 	}
 }
 
 template <int D, int GROUPS, int BN, int S> DEVICE void hopper_forward(const attention_launch &a)
 {
-	using at = forward_memory<D, GROUPS, BN, S>;
+	using at = forward_smem<D, GROUPS, BN, S>;
 	int tiles = (int)((a.length + at::ROWS - 1) / at::ROWS);
-	int items = tiles * (int)(a.heads * a.sequences);
+	int work_tiles = tiles * (int)(a.heads * a.sequences);
 
 	if (threadIdx.x == 0) {
-		ring_begin<1>(at::q_ready, GROUPS * 4);
-		ring_begin<S>(at::k_ready, GROUPS * 4);
-		ring_begin<S>(at::v_ready, GROUPS * 4);
+		pipeline_init<1>(at::q_ready, GROUPS * 4);
+		pipeline_init<S>(at::k_ready, GROUPS * 4);
+		pipeline_init<S>(at::v_ready, GROUPS * 4);
 	}
 	__syncthreads();
-	if (is_copier<GROUPS>())
-		forward_copies<D, GROUPS, BN, S>(a, tiles, items);
+	if (is_producer<GROUPS>())
+		forward_producer<D, GROUPS, BN, S>(a, tiles, work_tiles);
 	else
-		forward_products<D, GROUPS, BN, S>(a, tiles, items);
+		forward_consumer<D, GROUPS, BN, S>(a, tiles, work_tiles);
 }
 
 HOPPER_KERNEL(attention_hopper_64)

@@ -1,11 +1,11 @@
-/* Gradients of attention for Hopper (sm_90a). As in attention_tensor.cuh there are two kernels, one
- * per owner of a sum (dq by queries; dk and dv by keys), and no atomics; scores of the second are
- * computed transposed. So every left operand but the block's own rows stays in registers. */
+/* Backward of attention for Hopper (sm_90a). As in attention_tensor.cuh there are two kernels, one
+ * per owner of an accumulator (dq by queries; dk and dv by keys), and no atomics; the second
+ * computes S^T. So every operand A but the block's own rows stays in registers. */
 #include "kernels/cuda/device/hopper_tiles.cuh"
 
 #if HOPPER
 
-/* Bits that hang on every number; not negative as long as none of them is. */
+/* Bits that depend on every number; the sign is clear as long as all are positive. */
 template <int N> DEVICE uint32_t bits_of_all(const float (&s)[N][4])
 {
 	uint32_t bits = 0;
@@ -26,48 +26,49 @@ template <int N> DEVICE uint32_t bits_of_pairs(const uint32_t (&p)[N][4])
 	return bits;
 }
 
-/* Shared memory of dq: queries and dout, and a ring of keys with their values. */
-template <int D, int GROUPS, int BN, int S> struct dq_memory {
+/* Shared memory of dq: queries and dout, and S stages of keys with their values. */
+template <int D, int GROUPS, int BN, int S> struct dq_smem {
 	static const int ROWS = 64 * GROUPS;
 	static const uint32_t q_ready = 0, k_ready = 16, TILE = BN * D * 2, q = BARRIER_BYTES,
 			      dout = q + ROWS * D * 2, k = dout + ROWS * D * 2;
 };
 
 template <int D, int GROUPS, int BN, int S>
-DEVICE void dq_copies(const attention_launch &a, int tiles, int items)
+DEVICE void dq_producer(const attention_launch &a, int tiles, int work_tiles)
 {
-	using at = dq_memory<D, GROUPS, BN, S>;
-	ring<1> q = {0, 0};
-	ring<S> k = {0, 0};
+	using at = dq_smem<D, GROUPS, BN, S>;
+	pipeline_state<1> q = {0, 0};
+	pipeline_state<S> k = {0, 0};
 
-	for (int i = 0; item_number(i) < items; i++) {
-		hopper_item w = item_of(item_number(i), tiles, (int)a.heads, true, a);
+	for (int i = 0; work_index(i) < work_tiles; i++) {
+		work_tile w = schedule_tile(work_index(i), tiles, (int)a.heads, true, a);
 		int first = w.tile * at::ROWS, kv_head = w.head / (int)(a.heads / a.kv_heads);
-		int all = tiles_of<BN>(first + at::ROWS, a);
+		int all = key_tiles<BN>(first + at::ROWS, a);
 		const bf16 *keys = hopper_head(a.k, a.k_stride, kv_head, w.sequence, a);
 		const bf16 *values = hopper_head(a.v, a.v_stride, kv_head, w.sequence, a);
 
-		wait_empty(q, at::q_ready);
-		hopper_copy<D, at::ROWS>(at::q, hopper_head(a.q, a.q_stride, w.head, w.sequence, a),
-			a.q_stride, first, a);
-		hopper_copy<D, at::ROWS>(at::dout,
+		producer_acquire(q, at::q_ready);
+		hopper_load_tile<D, at::ROWS>(at::q,
+			hopper_head(a.q, a.q_stride, w.head, w.sequence, a), a.q_stride, first, a);
+		hopper_load_tile<D, at::ROWS>(at::dout,
 			hopper_head(a.dout, a.dout_stride, w.head, w.sequence, a), a.dout_stride,
 			first, a);
-		filled(q, at::q_ready);
+		producer_commit(q, at::q_ready);
 		for (int tile = 0; tile < all; tile++) {
 			uint32_t to = at::k + (uint32_t)k.stage * 2 * at::TILE;
 
-			wait_empty(k, at::k_ready);
-			hopper_copy<D, BN>(to, keys, a.k_stride, tile * BN, a);
-			hopper_copy<D, BN>(to + at::TILE, values, a.v_stride, tile * BN, a);
-			filled(k, at::k_ready);
+			producer_acquire(k, at::k_ready);
+			hopper_load_tile<D, BN>(to, keys, a.k_stride, tile * BN, a);
+			hopper_load_tile<D, BN>(to + at::TILE, values, a.v_stride, tile * BN, a);
+			producer_commit(k, at::k_ready);
 		}
 	}
-	copy_async_commit();
-	copy_async_wait<0>();
+	cp_async_commit_group();
+	cp_async_wait_group<0>();
 }
 
-/* What a group knows of its 64 queries; lse (times -log2 e) and delta are of a thread's two rows.
+/* What a warpgroup holds of its 64 queries; lse (times -log2 e) and delta are of a thread's two
+ * rows.
  */
 template <int D> struct dq_state {
 	float sum[D / 8][4], lse[2], delta[2];
@@ -75,7 +76,7 @@ template <int D> struct dq_state {
 };
 
 template <int D>
-DEVICE void begin_dq(dq_state<D> &x, const hopper_item &w, const attention_launch &a)
+DEVICE void begin_rows(dq_state<D> &x, const work_tile &w, const attention_launch &a)
 {
 	int lane = (int)threadIdx.x % 32;
 
@@ -92,88 +93,88 @@ DEVICE void begin_dq(dq_state<D> &x, const hopper_item &w, const attention_launc
 }
 
 template <int D, int GROUPS, int BN, int S>
-DEVICE void dq_tile(dq_state<D> &x, ring<S> &k, int tile, const attention_launch &a)
+DEVICE void dq_tile(dq_state<D> &x, pipeline_state<S> &k, int tile, const attention_launch &a)
 {
-	using at = dq_memory<D, GROUPS, BN, S>;
+	using at = dq_smem<D, GROUPS, BN, S>;
 	const int N = BN / 8;
 	uint32_t keys = at::k + (uint32_t)k.stage * 2 * at::TILE, ds[N / 2][4];
 	float s[N][4], dp[N][4], scale = a.scale * LOG2_E;
 
-	wait_full(k, at::k_ready);
-	products_begin();
-	begin_scores<D, at::ROWS>(s, at::q, x.group * 64, keys);
-	products_commit();
-	begin_scores<D, at::ROWS>(dp, at::dout, x.group * 64, keys + at::TILE);
-	products_commit();
-	products_wait<1>();
-	products_done(s);
+	consumer_wait(k, at::k_ready);
+	wgmma_fence();
+	gemm_ss<D, at::ROWS>(s, at::q, x.group * 64, keys);
+	wgmma_commit_group();
+	gemm_ss<D, at::ROWS>(dp, at::dout, x.group * 64, keys + at::TILE);
+	wgmma_commit_group();
+	wgmma_wait_group<1>();
+	warpgroup_fence_operand(s);
 	if ((tile + 1) * BN > x.row)
-		hide(s, x.row - tile * BN);
+		apply_causal_mask(s, x.row - tile * BN);
 #pragma unroll
 	for (int i = 0; i < N * 4; i++)
 		s[i / 4][i % 4] = fast_exp2(fmaf(s[i / 4][i % 4], scale, x.lse[i % 4 / 2]));
-	before_waiting(bits_of_all(s));
-	products_wait<0>();
-	products_done(dp);
+	keep_before_wait(bits_of_all(s));
+	wgmma_wait_group<0>();
+	warpgroup_fence_operand(dp);
 #pragma unroll
 	for (int i = 0; i < N * 4; i++)
 		s[i / 4][i % 4] *= dp[i / 4][i % 4] - x.delta[i % 4 / 2];
-	pack<N>(ds, s);
-	products_begin();
-	begin_sums<D, N>(x.sum, ds, keys);
-	products_commit();
-	products_wait<0>();
-	products_done(x.sum);
-	leave(k, at::k_ready);
+	to_operand<N>(ds, s);
+	wgmma_fence();
+	gemm_rs<D, N>(x.sum, ds, keys);
+	wgmma_commit_group();
+	wgmma_wait_group<0>();
+	warpgroup_fence_operand(x.sum);
+	consumer_release(k, at::k_ready);
 }
 
 template <int D, int GROUPS, int BN, int S>
-DEVICE void dq_products(const attention_launch &a, int tiles, int items)
+DEVICE void dq_consumer(const attention_launch &a, int tiles, int work_tiles)
 {
-	using at = dq_memory<D, GROUPS, BN, S>;
-	int warp = (int)threadIdx.x % GROUP / 32;
-	ring<1> q = {0, 0};
-	ring<S> k = {0, 0};
+	using at = dq_smem<D, GROUPS, BN, S>;
+	int warp = (int)threadIdx.x % WARPGROUP / 32;
+	pipeline_state<1> q = {0, 0};
+	pipeline_state<S> k = {0, 0};
 	dq_state<D> x;
 
-	x.group = (int)threadIdx.x / GROUP;
-	for (int i = 0; item_number(i) < items; i++) {
-		hopper_item w = item_of(item_number(i), tiles, (int)a.heads, true, a);
+	x.group = (int)threadIdx.x / WARPGROUP;
+	for (int i = 0; work_index(i) < work_tiles; i++) {
+		work_tile w = schedule_tile(work_index(i), tiles, (int)a.heads, true, a);
 		int first = w.tile * at::ROWS, own = first + x.group * 64;
-		int all = tiles_of<BN>(first + at::ROWS, a), mine = tiles_of<BN>(own + 64, a);
+		int all = key_tiles<BN>(first + at::ROWS, a), mine = key_tiles<BN>(own + 64, a);
 
 		x.row = own + warp * 16;
-		begin_dq(x, w, a);
-		wait_full(q, at::q_ready);
+		begin_rows(x, w, a);
+		consumer_wait(q, at::q_ready);
 		for (int tile = 0; tile < mine; tile++)
 			dq_tile<D, GROUPS, BN>(x, k, tile, a);
-		leave(q, at::q_ready);
+		consumer_release(q, at::q_ready);
 		for (int tile = mine; tile < all; tile++)
-			skip(k, at::k_ready);
-		hopper_store<D>(hopper_head(a.dq, a.dq_stride, w.head, w.sequence, a), a.dq_stride,
-			x.row, x.sum, a.scale, a.scale, a);
+			consumer_skip(k, at::k_ready);
+		hopper_store_tile<D>(hopper_head(a.dq, a.dq_stride, w.head, w.sequence, a),
+			a.dq_stride, x.row, x.sum, a.scale, a.scale, a);
 	}
 }
 
 template <int D, int GROUPS, int BN, int S> DEVICE void hopper_dq(const attention_launch &a)
 {
-	using at = dq_memory<D, GROUPS, BN, S>;
+	using at = dq_smem<D, GROUPS, BN, S>;
 	int tiles = (int)((a.length + at::ROWS - 1) / at::ROWS);
-	int items = tiles * (int)(a.heads * a.sequences);
+	int work_tiles = tiles * (int)(a.heads * a.sequences);
 
 	if (threadIdx.x == 0) {
-		ring_begin<1>(at::q_ready, GROUPS * 4);
-		ring_begin<S>(at::k_ready, GROUPS * 4);
+		pipeline_init<1>(at::q_ready, GROUPS * 4);
+		pipeline_init<S>(at::k_ready, GROUPS * 4);
 	}
 	__syncthreads();
-	if (is_copier<GROUPS>())
-		dq_copies<D, GROUPS, BN, S>(a, tiles, items);
+	if (is_producer<GROUPS>())
+		dq_producer<D, GROUPS, BN, S>(a, tiles, work_tiles);
 	else
-		dq_products<D, GROUPS, BN, S>(a, tiles, items);
+		dq_consumer<D, GROUPS, BN, S>(a, tiles, work_tiles);
 }
 
-/* Shared memory of dk and dv: keys and values, and a ring of queries with dout, lse and delta. */
-template <int D, int GROUPS, int BM, int S> struct dkv_memory {
+/* Shared memory of dk and dv: keys and values, and S stages of queries with dout, lse and delta. */
+template <int D, int GROUPS, int BM, int S> struct dkv_smem {
 	static const int ROWS = 64 * GROUPS;
 	static const uint32_t k_ready = 0, q_ready = 16, TILE = BM * D * 2, k = BARRIER_BYTES,
 			      v = k + ROWS * D * 2, q = v + ROWS * D * 2, lse = q + S * 2 * TILE;
@@ -182,65 +183,66 @@ template <int D, int GROUPS, int BM, int S> struct dkv_memory {
 /* lse and delta of BM queries, zeros past the sequence: as their rows of q and dout are zeros too,
  * they add nothing to any sum. */
 template <int BM>
-DEVICE void copy_numbers(uint32_t to, int row, int head, int sequence, const attention_launch &a)
+DEVICE void load_row_statistics(
+	uint32_t to, int row, int head, int sequence, const attention_launch &a)
 {
-	int own = (int)threadIdx.x % GROUP;
+	int own = (int)threadIdx.x % WARPGROUP;
 	bool valid = row + own < a.length;
 	int64_t at = (int64_t)sequence * a.length + (valid ? row + own : 0);
 
 	if (own >= BM)
 		return;
-	copy_async_word(to + (uint32_t)own * 4, a.lse + at * a.lse_stride + head, valid);
-	copy_async_word(to + (uint32_t)(BM + own) * 4, a.delta + at * a.delta_stride + head, valid);
+	cp_async_4(to + (uint32_t)own * 4, a.lse + at * a.lse_stride + head, valid);
+	cp_async_4(to + (uint32_t)(BM + own) * 4, a.delta + at * a.delta_stride + head, valid);
 }
 
 /* The queries of a head from `first` on. */
 template <int D, int GROUPS, int BM, int S>
-DEVICE void copy_head(
-	ring<S> &q, int first, int head, const hopper_item &w, const attention_launch &a)
+DEVICE void load_queries(
+	pipeline_state<S> &q, int first, int head, const work_tile &w, const attention_launch &a)
 {
-	using at = dkv_memory<D, GROUPS, BM, S>;
+	using at = dkv_smem<D, GROUPS, BM, S>;
 	const bf16 *queries = hopper_head(a.q, a.q_stride, head, w.sequence, a);
 	const bf16 *dout = hopper_head(a.dout, a.dout_stride, head, w.sequence, a);
 
 	for (int row = first; row < a.length; row += BM) {
 		uint32_t to = at::q + (uint32_t)q.stage * 2 * at::TILE;
 
-		wait_empty(q, at::q_ready);
-		hopper_copy<D, BM>(to, queries, a.q_stride, row, a);
-		hopper_copy<D, BM>(to + at::TILE, dout, a.dout_stride, row, a);
-		copy_numbers<BM>(
+		producer_acquire(q, at::q_ready);
+		hopper_load_tile<D, BM>(to, queries, a.q_stride, row, a);
+		hopper_load_tile<D, BM>(to + at::TILE, dout, a.dout_stride, row, a);
+		load_row_statistics<BM>(
 			at::lse + (uint32_t)q.stage * 2 * BM * 4, row, head, w.sequence, a);
-		filled(q, at::q_ready);
+		producer_commit(q, at::q_ready);
 	}
 }
 
 template <int D, int GROUPS, int BM, int S>
-DEVICE void dkv_copies(const attention_launch &a, int tiles, int items)
+DEVICE void dkv_producer(const attention_launch &a, int tiles, int work_tiles)
 {
-	using at = dkv_memory<D, GROUPS, BM, S>;
+	using at = dkv_smem<D, GROUPS, BM, S>;
 	int group = (int)(a.heads / a.kv_heads);
-	ring<1> k = {0, 0};
-	ring<S> q = {0, 0};
+	pipeline_state<1> k = {0, 0};
+	pipeline_state<S> q = {0, 0};
 
-	for (int i = 0; item_number(i) < items; i++) {
-		hopper_item w = item_of(item_number(i), tiles, (int)a.kv_heads, false, a);
+	for (int i = 0; work_index(i) < work_tiles; i++) {
+		work_tile w = schedule_tile(work_index(i), tiles, (int)a.kv_heads, false, a);
 		int first = w.tile * at::ROWS;
 
-		wait_empty(k, at::k_ready);
-		hopper_copy<D, at::ROWS>(at::k, hopper_head(a.k, a.k_stride, w.head, w.sequence, a),
-			a.k_stride, first, a);
-		hopper_copy<D, at::ROWS>(at::v, hopper_head(a.v, a.v_stride, w.head, w.sequence, a),
-			a.v_stride, first, a);
-		filled(k, at::k_ready);
+		producer_acquire(k, at::k_ready);
+		hopper_load_tile<D, at::ROWS>(at::k,
+			hopper_head(a.k, a.k_stride, w.head, w.sequence, a), a.k_stride, first, a);
+		hopper_load_tile<D, at::ROWS>(at::v,
+			hopper_head(a.v, a.v_stride, w.head, w.sequence, a), a.v_stride, first, a);
+		producer_commit(k, at::k_ready);
 		for (int head = w.head * group; head < (w.head + 1) * group; head++)
-			copy_head<D, GROUPS, BM>(q, first / BM * BM, head, w, a);
+			load_queries<D, GROUPS, BM>(q, first / BM * BM, head, w, a);
 	}
-	copy_async_commit();
-	copy_async_wait<0>();
+	cp_async_commit_group();
+	cp_async_wait_group<0>();
 }
 
-/* What a group knows of its 64 keys. */
+/* What a warpgroup holds of its 64 keys. */
 template <int D> struct dkv_state {
 	float dk[D / 8][4], dv[D / 8][4];
 	int group, row; /* the first key of the warp */
@@ -248,7 +250,7 @@ template <int D> struct dkv_state {
 
 /* Scores of 64 keys by BM queries to weights; `lse` is the first of a thread's columns. */
 template <int N>
-DEVICE void weights_by_lse(float (&s)[N][4], const float *lse, float scale, int ahead)
+DEVICE void softmax_by_lse(float (&s)[N][4], const float *lse, float scale, int ahead)
 {
 #pragma unroll
 	for (int i = 0; i < N; i++) {
@@ -270,7 +272,8 @@ DEVICE void weights_by_lse(float (&s)[N][4], const float *lse, float scale, int 
 	}
 }
 
-template <int N> DEVICE void times_dp(float (&s)[N][4], const float (&dp)[N][4], const float *delta)
+template <int N>
+DEVICE void softmax_backward(float (&s)[N][4], const float (&dp)[N][4], const float *delta)
 {
 #pragma unroll
 	for (int i = 0; i < N; i++) {
@@ -284,89 +287,90 @@ template <int N> DEVICE void times_dp(float (&s)[N][4], const float (&dp)[N][4],
 }
 
 template <int D, int GROUPS, int BM, int S>
-DEVICE void dkv_tile(dkv_state<D> &x, const ring<S> &q, int query, const attention_launch &a)
+DEVICE void dkv_tile(
+	dkv_state<D> &x, const pipeline_state<S> &q, int query, const attention_launch &a)
 {
-	using at = dkv_memory<D, GROUPS, BM, S>;
+	using at = dkv_smem<D, GROUPS, BM, S>;
 	const int N = BM / 8;
 	uint32_t queries = at::q + (uint32_t)q.stage * 2 * at::TILE, p[N / 2][4], ds[N / 2][4];
 	const float *lse =
 		(const float *)(SHARED_MEMORY + at::lse) + q.stage * 2 * BM + threadIdx.x % 4 * 2;
 	float s[N][4], dp[N][4];
 
-	products_begin();
-	begin_scores<D, at::ROWS>(s, at::k, x.group * 64, queries);
-	products_commit();
-	begin_scores<D, at::ROWS>(dp, at::v, x.group * 64, queries + at::TILE);
-	products_commit();
-	products_wait<1>();
-	products_done(s);
-	weights_by_lse<N>(s, lse, a.scale * LOG2_E, x.row - query);
-	pack<N>(p, s);
-	before_waiting(bits_of_pairs(p));
-	products_wait<0>();
-	products_done(dp);
-	products_begin();
-	begin_sums<D, N>(x.dv, p, queries + at::TILE);
-	products_commit();
-	times_dp<N>(s, dp, lse + BM);
-	pack<N>(ds, s);
-	products_begin();
-	begin_sums<D, N>(x.dk, ds, queries);
-	products_commit();
-	products_wait<0>();
-	products_done(x.dv);
-	products_done(x.dk);
+	wgmma_fence();
+	gemm_ss<D, at::ROWS>(s, at::k, x.group * 64, queries);
+	wgmma_commit_group();
+	gemm_ss<D, at::ROWS>(dp, at::v, x.group * 64, queries + at::TILE);
+	wgmma_commit_group();
+	wgmma_wait_group<1>();
+	warpgroup_fence_operand(s);
+	softmax_by_lse<N>(s, lse, a.scale * LOG2_E, x.row - query);
+	to_operand<N>(p, s);
+	keep_before_wait(bits_of_pairs(p));
+	wgmma_wait_group<0>();
+	warpgroup_fence_operand(dp);
+	wgmma_fence();
+	gemm_rs<D, N>(x.dv, p, queries + at::TILE);
+	wgmma_commit_group();
+	softmax_backward<N>(s, dp, lse + BM);
+	to_operand<N>(ds, s);
+	wgmma_fence();
+	gemm_rs<D, N>(x.dk, ds, queries);
+	wgmma_commit_group();
+	wgmma_wait_group<0>();
+	warpgroup_fence_operand(x.dv);
+	warpgroup_fence_operand(x.dk);
 }
 
 template <int D, int GROUPS, int BM, int S>
-DEVICE void dkv_products(const attention_launch &a, int tiles, int items)
+DEVICE void dkv_consumer(const attention_launch &a, int tiles, int work_tiles)
 {
-	using at = dkv_memory<D, GROUPS, BM, S>;
-	int warp = (int)threadIdx.x % GROUP / 32, heads = (int)(a.heads / a.kv_heads);
-	ring<1> k = {0, 0};
-	ring<S> q = {0, 0};
+	using at = dkv_smem<D, GROUPS, BM, S>;
+	int warp = (int)threadIdx.x % WARPGROUP / 32, heads = (int)(a.heads / a.kv_heads);
+	pipeline_state<1> k = {0, 0};
+	pipeline_state<S> q = {0, 0};
 	dkv_state<D> x;
 
-	x.group = (int)threadIdx.x / GROUP;
-	for (int i = 0; item_number(i) < items; i++) {
-		hopper_item w = item_of(item_number(i), tiles, (int)a.kv_heads, false, a);
+	x.group = (int)threadIdx.x / WARPGROUP;
+	for (int i = 0; work_index(i) < work_tiles; i++) {
+		work_tile w = schedule_tile(work_index(i), tiles, (int)a.kv_heads, false, a);
 		int first = w.tile * at::ROWS, own = first + x.group * 64;
 		int begin = first / BM * BM, per_head = ((int)a.length - begin + BM - 1) / BM;
 
 		x.row = own + warp * 16;
 		clear(x.dk);
 		clear(x.dv);
-		wait_full(k, at::k_ready);
+		consumer_wait(k, at::k_ready);
 		for (int n = 0, query = begin; n < per_head * heads; n++) {
-			wait_full(q, at::q_ready);
+			consumer_wait(q, at::q_ready);
 			if (query + BM > own)
 				dkv_tile<D, GROUPS, BM>(x, q, query, a);
-			leave(q, at::q_ready);
+			consumer_release(q, at::q_ready);
 			query = query + BM < a.length ? query + BM : begin;
 		}
-		leave(k, at::k_ready);
-		hopper_store<D>(hopper_head(a.dk, a.dk_stride, w.head, w.sequence, a), a.dk_stride,
-			x.row, x.dk, a.scale, a.scale, a);
-		hopper_store<D>(hopper_head(a.dv, a.dv_stride, w.head, w.sequence, a), a.dv_stride,
-			x.row, x.dv, 1.0f, 1.0f, a);
+		consumer_release(k, at::k_ready);
+		hopper_store_tile<D>(hopper_head(a.dk, a.dk_stride, w.head, w.sequence, a),
+			a.dk_stride, x.row, x.dk, a.scale, a.scale, a);
+		hopper_store_tile<D>(hopper_head(a.dv, a.dv_stride, w.head, w.sequence, a),
+			a.dv_stride, x.row, x.dv, 1.0f, 1.0f, a);
 	}
 }
 
 template <int D, int GROUPS, int BM, int S> DEVICE void hopper_dkv(const attention_launch &a)
 {
-	using at = dkv_memory<D, GROUPS, BM, S>;
+	using at = dkv_smem<D, GROUPS, BM, S>;
 	int tiles = (int)((a.length + at::ROWS - 1) / at::ROWS);
-	int items = tiles * (int)(a.kv_heads * a.sequences);
+	int work_tiles = tiles * (int)(a.kv_heads * a.sequences);
 
 	if (threadIdx.x == 0) {
-		ring_begin<1>(at::k_ready, GROUPS * 4);
-		ring_begin<S>(at::q_ready, GROUPS * 4);
+		pipeline_init<1>(at::k_ready, GROUPS * 4);
+		pipeline_init<S>(at::q_ready, GROUPS * 4);
 	}
 	__syncthreads();
-	if (is_copier<GROUPS>())
-		dkv_copies<D, GROUPS, BM, S>(a, tiles, items);
+	if (is_producer<GROUPS>())
+		dkv_producer<D, GROUPS, BM, S>(a, tiles, work_tiles);
 	else
-		dkv_products<D, GROUPS, BM, S>(a, tiles, items);
+		dkv_consumer<D, GROUPS, BM, S>(a, tiles, work_tiles);
 }
 
 HOPPER_KERNEL(attention_hopper_dq_64)

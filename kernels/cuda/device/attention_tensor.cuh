@@ -1,11 +1,10 @@
-/* Flash attention on the tensor cores (Dao 2022, 2023), bf16 with fp32 sums, by mma.sync: one code
- * for sm_80 and newer. Tiles lie in shared memory in 16-byte chunks, swizzled by the row so that
- * eight rows of one chunk meet no bank twice; the next tile is copied while this one is multiplied.
+/* Flash attention on tensor cores (Dao 2022, 2023), bf16 with fp32 accumulators, by mma.sync: one
+ * code for sm_80 and newer. Tiles are in shared memory in 16-byte chunks, swizzled by the row so
+ * that ldmatrix has no bank conflicts; the next tile is copied while this one is multiplied.
  *
- * The backward has two kernels, one per owner of a sum (dq by queries; dk and dv by keys), and no
- * atomics: it multiplies 7 times where a fused one multiplies 5 times, and its bits repeat. Scores
- * of the second are computed transposed, so that what leaves one product is the left operand of the
- * next without passing through memory. */
+ * The backward has two kernels, one per owner of an accumulator (dq by queries; dk and dv by keys),
+ * and no atomics: 7 GEMMs where a fused kernel has 5, and its bits repeat. The second computes S^T,
+ * so that the accumulators of one GEMM are the operand A of the next. */
 #include "kernels/cuda/device/causal.cuh"
 
 enum { TENSOR_THREADS = 128, TENSOR_WARPS = 4 };
@@ -18,7 +17,7 @@ template <int D> DEVICE uint32_t chunk_at(uint32_t tile, int row, int chunk)
 
 /* Rows [first, first + ROWS) of a head, zeros past the sequence and past head_dim. */
 template <int D, int ROWS>
-DEVICE void copy_tile(
+DEVICE void tensor_load_tile(
 	uint32_t tile, const bf16 *from, int64_t stride, int64_t first, const attention_launch &a)
 {
 	const int CHUNKS = D / 8, STEP = TENSOR_THREADS / CHUNKS;
@@ -31,41 +30,40 @@ DEVICE void copy_tile(
 	for (int i = 0; i < ROWS / STEP; i++) {
 		bool valid = inside && row + i * STEP < rows;
 
-		copy_async(chunk_at<D>(tile, row + i * STEP, chunk), valid ? at : from, valid);
+		cp_async_16(chunk_at<D>(tile, row + i * STEP, chunk), valid ? at : from, valid);
 		at += STEP * stride;
 	}
 }
 
-/* The left operand: rows [row, row + 16), columns [16 step, 16 step + 16) of a tile. The columns of
+/* Operand A: rows [row, row + 16), columns [16 step, 16 step + 16) of a tile. The columns of
  * a step are bits of the offset that the row does not touch. */
-template <int D> DEVICE void load_left(uint32_t (&r)[4], uint32_t tile, int row, int step)
+template <int D> DEVICE void load_operand_a(uint32_t (&r)[4], uint32_t tile, int row, int step)
 {
 	int lane = (int)threadIdx.x % 32;
 
-	load_matrices(r, chunk_at<D>(tile, row + lane % 16, lane / 16) ^ (uint32_t)(step * 32));
+	ldmatrix_x4(r, chunk_at<D>(tile, row + lane % 16, lane / 16) ^ (uint32_t)(step * 32));
 }
 
-/* The right operand as tile^T: tile rows [row, row + 16) are its columns; two 16x8 fragments. */
-template <int D> DEVICE void load_right_of_rows(uint32_t (&r)[4], uint32_t tile, int row, int step)
+/* Operand B = tile^T: tile rows [row, row + 16) are its columns; two 16x8 fragments. */
+template <int D> DEVICE void load_operand_bt(uint32_t (&r)[4], uint32_t tile, int row, int step)
 {
 	int lane = (int)threadIdx.x % 32;
 
-	load_matrices(r, chunk_at<D>(tile, row + lane / 16 * 8 + lane % 8, lane / 8 % 2) ^
-				 (uint32_t)(step * 32));
+	ldmatrix_x4(r, chunk_at<D>(tile, row + lane / 16 * 8 + lane % 8, lane / 8 % 2) ^
+			       (uint32_t)(step * 32));
 }
 
-/* The right operand as it lies: tile rows [row, row + 16), columns [16 pair, 16 pair + 16). */
-template <int D> DEVICE void load_right(uint32_t (&r)[4], uint32_t tile, int row, int pair)
+/* Operand B = tile: rows [row, row + 16), columns [16 pair, 16 pair + 16). */
+template <int D> DEVICE void load_operand_b(uint32_t (&r)[4], uint32_t tile, int row, int pair)
 {
 	int lane = (int)threadIdx.x % 32;
 
-	load_matrices_transposed(
-		r, chunk_at<D>(tile, row + lane % 16, lane / 16) ^ (uint32_t)(pair * 32));
+	ldmatrix_x4_trans(r, chunk_at<D>(tile, row + lane % 16, lane / 16) ^ (uint32_t)(pair * 32));
 }
 
 /* s[M][16, 8 N] = x[row + 16 m.., D] y[.., D]^T */
 template <int D, int M, int N>
-DEVICE void score(float (&s)[M][N][4], uint32_t x, int row, uint32_t y)
+DEVICE void gemm_xyt(float (&s)[M][N][4], uint32_t x, int row, uint32_t y)
 {
 #pragma unroll
 	for (int i = 0; i < M * N * 4; i++)
@@ -76,22 +74,22 @@ DEVICE void score(float (&s)[M][N][4], uint32_t x, int row, uint32_t y)
 
 #pragma unroll
 		for (int m = 0; m < M; m++)
-			load_left<D>(left[m], x, row + m * 16, step);
+			load_operand_a<D>(left[m], x, row + m * 16, step);
 #pragma unroll
 		for (int n = 0; n < N; n += 2) {
-			load_right_of_rows<D>(right, y, n * 8, step);
+			load_operand_bt<D>(right, y, n * 8, step);
 #pragma unroll
 			for (int m = 0; m < M; m++) {
-				multiply_add(s[m][n], left[m], right[0], right[1]);
-				multiply_add(s[m][n + 1], left[m], right[2], right[3]);
+				mma_m16n8k16(s[m][n], left[m], right[0], right[1]);
+				mma_m16n8k16(s[m][n + 1], left[m], right[2], right[3]);
 			}
 		}
 	}
 }
 
-/* sum[M][16, D] += p[M][16, 8 N] y[8 N, D], p as scores lie in registers, rounded to bf16. */
+/* sum[M][16, D] += p[M][16, 8 N] y[8 N, D], p in the layout of accumulators, rounded to bf16. */
 template <int D, int M, int N>
-DEVICE void weigh(float (&sum)[M][D / 8][4], const float (&p)[M][N][4], uint32_t y)
+DEVICE void gemm_pv(float (&sum)[M][D / 8][4], const float (&p)[M][N][4], uint32_t y)
 {
 #pragma unroll
 	for (int step = 0; step < N / 2; step++) {
@@ -105,19 +103,19 @@ DEVICE void weigh(float (&sum)[M][D / 8][4], const float (&p)[M][N][4], uint32_t
 		}
 #pragma unroll
 		for (int pair = 0; pair < D / 16; pair++) {
-			load_right<D>(right, y, step * 16, pair);
+			load_operand_b<D>(right, y, step * 16, pair);
 #pragma unroll
 			for (int m = 0; m < M; m++) {
-				multiply_add(sum[m][2 * pair], left[m], right[0], right[1]);
-				multiply_add(sum[m][2 * pair + 1], left[m], right[2], right[3]);
+				mma_m16n8k16(sum[m][2 * pair], left[m], right[0], right[1]);
+				mma_m16n8k16(sum[m][2 * pair + 1], left[m], right[2], right[3]);
 			}
 		}
 	}
 }
 
-/* 16 rows of this warp to memory, through their place in a tile that nobody reads any more. */
+/* 16 rows of this warp to memory, through shared memory that is not read any more. */
 template <int D>
-DEVICE void store_rows(void *to, int64_t stride, int64_t first, uint32_t tile, int row,
+DEVICE void tensor_store_tile(void *to, int64_t stride, int64_t first, uint32_t tile, int row,
 	const float (&sum)[D / 8][4], float factor, float factor8, const attention_launch &a)
 {
 	int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -146,13 +144,13 @@ DEVICE bf16 *tensor_head(const void *x, int64_t stride, int64_t head, const atte
 }
 
 /* Running maximum and sum of the two rows g and g + 8 of a thread. */
-struct running {
+struct softmax_state {
 	float most[2], total[2];
 };
 
-/* Turns scores into weights relative to the running maximum, which they may raise. */
+/* Online softmax: scores to weights relative to the running maximum, which they may raise. */
 template <int D, int N>
-DEVICE void soften(float (&s)[N][4], float (&sum)[D / 8][4], running &r, float scale)
+DEVICE void tensor_softmax(float (&s)[N][4], float (&sum)[D / 8][4], softmax_state &r, float scale)
 {
 #pragma unroll
 	for (int half = 0; half < 2; half++) {
@@ -181,7 +179,7 @@ DEVICE void soften(float (&s)[N][4], float (&sum)[D / 8][4], running &r, float s
 	}
 }
 
-/* Tiles of BN keys pass by 64 M queries; a warp owns 16 M. Grid: (tiles of queries from the last
+/* 64 M queries a block, 16 M a warp, over tiles of BN keys. Grid: (tiles of queries from the last
  * one on, as those take longest; heads; sequences). */
 template <int D, int M, int BN> DEVICE void tensor_forward(const attention_launch &a)
 {
@@ -194,39 +192,39 @@ template <int D, int M, int BN> DEVICE void tensor_forward(const attention_launc
 	const bf16 *v = tensor_head(a.v, a.v_stride, kv_head, a);
 	const uint32_t TILE = BN * D * 2, q = 0, stages = BM * D * 2; /* a stage: keys, values */
 	float sum[M][D / 8][4], scale = a.scale * LOG2_E;
-	running run[M];
+	softmax_state run[M];
 
 #pragma unroll
 	for (int m = 0; m < M; m++) {
-		run[m] = running{{HIDDEN, HIDDEN}, {0.0f, 0.0f}};
+		run[m] = softmax_state{{MASKED, MASKED}, {0.0f, 0.0f}};
 #pragma unroll
 		for (int n = 0; n < D / 8 * 4; n++)
 			sum[m][n / 4][n % 4] = 0.0f;
 	}
-	copy_tile<D, BM>(q, tensor_head(a.q, a.q_stride, head, a), a.q_stride, first, a);
-	copy_tile<D, BN>(stages, k, a.k_stride, 0, a);
-	copy_tile<D, BN>(stages + TILE, v, a.v_stride, 0, a);
-	copy_async_commit();
+	tensor_load_tile<D, BM>(q, tensor_head(a.q, a.q_stride, head, a), a.q_stride, first, a);
+	tensor_load_tile<D, BN>(stages, k, a.k_stride, 0, a);
+	tensor_load_tile<D, BN>(stages + TILE, v, a.v_stride, 0, a);
+	cp_async_commit_group();
 	for (int tile = 0; tile < tiles; tile++) {
 		uint32_t keys = stages + (uint32_t)(tile & 1) * 2 * TILE;
 		uint32_t next = stages + (uint32_t)(~tile & 1) * 2 * TILE;
 		float s[M][N][4];
 
 		if (tile + 1 < tiles) {
-			copy_tile<D, BN>(next, k, a.k_stride, (tile + 1) * BN, a);
-			copy_tile<D, BN>(next + TILE, v, a.v_stride, (tile + 1) * BN, a);
+			tensor_load_tile<D, BN>(next, k, a.k_stride, (tile + 1) * BN, a);
+			tensor_load_tile<D, BN>(next + TILE, v, a.v_stride, (tile + 1) * BN, a);
 		}
-		copy_async_commit();
-		copy_async_wait<1>();
+		cp_async_commit_group();
+		cp_async_wait_group<1>();
 		__syncthreads();
-		score<D>(s, q, warp * 16 * M, keys);
+		gemm_xyt<D>(s, q, warp * 16 * M, keys);
 #pragma unroll
 		for (int m = 0; m < M; m++) {
 			if ((tile + 1) * BN > mine + m * 16)
-				hide(s[m], mine + m * 16 - tile * BN);
-			soften<D, N>(s[m], sum[m], run[m], scale);
+				apply_causal_mask(s[m], mine + m * 16 - tile * BN);
+			tensor_softmax<D, N>(s[m], sum[m], run[m], scale);
 		}
-		weigh<D>(sum, s, keys + TILE);
+		gemm_pv<D>(sum, s, keys + TILE);
 		__syncthreads();
 	}
 #pragma unroll
@@ -245,7 +243,7 @@ template <int D, int M, int BN> DEVICE void tensor_forward(const attention_launc
 				a.lse[((int64_t)blockIdx.z * a.length + row) * a.lse_stride +
 					head] = fmaf(run[m].most[half], a.scale, logf(total));
 		}
-		store_rows<D>(tensor_head(a.out, a.out_stride, head, a), a.out_stride,
+		tensor_store_tile<D>(tensor_head(a.out, a.out_stride, head, a), a.out_stride,
 			mine + m * 16, q, warp * 16 * M + m * 16, sum[m], inverse[0], inverse[1],
 			a);
 	}
@@ -275,28 +273,28 @@ template <int D, int BN> DEVICE void tensor_dq(const attention_launch &a)
 		lse[half] = row < a.length ? a.lse[at * a.lse_stride + head] * LOG2_E : 0.0f;
 		delta[half] = row < a.length ? a.delta[at * a.delta_stride + head] : 0.0f;
 	}
-	copy_tile<D, BM>(q, tensor_head(a.q, a.q_stride, head, a), a.q_stride, first, a);
-	copy_tile<D, BM>(
+	tensor_load_tile<D, BM>(q, tensor_head(a.q, a.q_stride, head, a), a.q_stride, first, a);
+	tensor_load_tile<D, BM>(
 		dout, tensor_head(a.dout, a.dout_stride, head, a), a.dout_stride, first, a);
-	copy_tile<D, BN>(stages, k, a.k_stride, 0, a);
-	copy_tile<D, BN>(stages + TILE, v, a.v_stride, 0, a);
-	copy_async_commit();
+	tensor_load_tile<D, BN>(stages, k, a.k_stride, 0, a);
+	tensor_load_tile<D, BN>(stages + TILE, v, a.v_stride, 0, a);
+	cp_async_commit_group();
 	for (int tile = 0; tile < tiles; tile++) {
 		uint32_t keys = stages + (uint32_t)(tile & 1) * 2 * TILE;
 		uint32_t next = stages + (uint32_t)(~tile & 1) * 2 * TILE;
 		float s[1][N][4], dp[1][N][4];
 
 		if (tile + 1 < tiles) {
-			copy_tile<D, BN>(next, k, a.k_stride, (tile + 1) * BN, a);
-			copy_tile<D, BN>(next + TILE, v, a.v_stride, (tile + 1) * BN, a);
+			tensor_load_tile<D, BN>(next, k, a.k_stride, (tile + 1) * BN, a);
+			tensor_load_tile<D, BN>(next + TILE, v, a.v_stride, (tile + 1) * BN, a);
 		}
-		copy_async_commit();
-		copy_async_wait<1>();
+		cp_async_commit_group();
+		cp_async_wait_group<1>();
 		__syncthreads();
-		score<D>(s, q, warp * 16, keys);
+		gemm_xyt<D>(s, q, warp * 16, keys);
 		if ((tile + 1) * BN > mine)
-			hide(s[0], mine - tile * BN);
-		score<D>(dp, dout, warp * 16, keys + TILE);
+			apply_causal_mask(s[0], mine - tile * BN);
+		gemm_xyt<D>(dp, dout, warp * 16, keys + TILE);
 #pragma unroll
 		for (int n = 0; n < N; n++) {
 #pragma unroll
@@ -304,11 +302,11 @@ template <int D, int BN> DEVICE void tensor_dq(const attention_launch &a)
 				s[0][n][i] = fast_exp2(fmaf(s[0][n][i], scale, -lse[i / 2])) *
 					     (dp[0][n][i] - delta[i / 2]);
 		}
-		weigh<D>(sum, s, keys);
+		gemm_pv<D>(sum, s, keys);
 		__syncthreads();
 	}
-	store_rows<D>(tensor_head(a.dq, a.dq_stride, head, a), a.dq_stride, mine, q, warp * 16,
-		sum[0], a.scale, a.scale, a);
+	tensor_store_tile<D>(tensor_head(a.dq, a.dq_stride, head, a), a.dq_stride, mine, q,
+		warp * 16, sum[0], a.scale, a.scale, a);
 }
 
 /* A stage of the kernel below: queries, their dout, lse and delta. */
@@ -318,14 +316,14 @@ template <int D, int BM> struct query_stage {
 };
 
 template <int D, int BM>
-DEVICE void copy_queries(uint32_t to, int64_t head, int64_t first, const attention_launch &a)
+DEVICE void tensor_load_queries(uint32_t to, int64_t head, int64_t first, const attention_launch &a)
 {
 	int64_t row = first + threadIdx.x, at = (int64_t)blockIdx.z * a.length + row;
 	float *lse = (float *)(SHARED_MEMORY + to + query_stage<D, BM>::lse);
 
-	copy_tile<D, BM>(to, tensor_head(a.q, a.q_stride, head, a), a.q_stride, first, a);
-	copy_tile<D, BM>(to + query_stage<D, BM>::dout, tensor_head(a.dout, a.dout_stride, head, a),
-		a.dout_stride, first, a);
+	tensor_load_tile<D, BM>(to, tensor_head(a.q, a.q_stride, head, a), a.q_stride, first, a);
+	tensor_load_tile<D, BM>(to + query_stage<D, BM>::dout,
+		tensor_head(a.dout, a.dout_stride, head, a), a.dout_stride, first, a);
 	if (threadIdx.x < BM) {
 		lse[threadIdx.x] = row < a.length ? a.lse[at * a.lse_stride + head] * LOG2_E : 0.0f;
 		lse[BM + threadIdx.x] = row < a.length ? a.delta[at * a.delta_stride + head] : 0.0f;
@@ -334,7 +332,7 @@ DEVICE void copy_queries(uint32_t to, int64_t head, int64_t first, const attenti
 
 /* Weights and ds of 16 keys (rows) by BM queries (columns). */
 template <int D, int BM>
-DEVICE void meet_queries(float (&dk)[1][D / 8][4], float (&dv)[1][D / 8][4], uint32_t keys,
+DEVICE void accumulate_dkv(float (&dk)[1][D / 8][4], float (&dv)[1][D / 8][4], uint32_t keys,
 	uint32_t values, uint32_t stage, int row, int64_t key, int64_t query,
 	const attention_launch &a)
 {
@@ -345,7 +343,7 @@ DEVICE void meet_queries(float (&dk)[1][D / 8][4], float (&dv)[1][D / 8][4], uin
 	int rest = (int)(a.length - query < BM ? a.length - query : BM);
 	float s[1][N][4], dp[1][N][4], scale = a.scale * LOG2_E;
 
-	score<D>(s, keys, row, stage);
+	gemm_xyt<D>(s, keys, row, stage);
 #pragma unroll
 	for (int i = 0; i < N * 4; i++) {
 		int at = i / 4 * 8 + lane % 4 * 2 + i % 2;
@@ -353,16 +351,16 @@ DEVICE void meet_queries(float (&dk)[1][D / 8][4], float (&dv)[1][D / 8][4], uin
 
 		s[0][i / 4][i % 4] = behind + at >= i % 4 / 2 * 8 && at < rest ? x : 0.0f;
 	}
-	weigh<D>(dv, s, dout);
-	score<D>(dp, values, row, dout);
+	gemm_pv<D>(dv, s, dout);
+	gemm_xyt<D>(dp, values, row, dout);
 #pragma unroll
 	for (int i = 0; i < N * 4; i++)
 		s[0][i / 4][i % 4] *=
 			dp[0][i / 4][i % 4] - lse[BM + i / 4 * 8 + lane % 4 * 2 + i % 2];
-	weigh<D>(dk, s, stage);
+	gemm_pv<D>(dk, s, stage);
 }
 
-/* 64 keys a block, 16 a warp; the queries of every head of the group pass by. Grid: (tiles of keys,
+/* 64 keys a block, 16 a warp; over the queries of every head of the group. Grid: (tiles of keys,
  * the first of which take longest; kv heads; sequences). */
 template <int D, int BM> DEVICE void tensor_dkv(const attention_launch &a)
 {
@@ -380,10 +378,12 @@ template <int D, int BM> DEVICE void tensor_dkv(const attention_launch &a)
 #pragma unroll
 	for (int n = 0; n < D / 8 * 4; n++)
 		dk[0][n / 4][n % 4] = dv[0][n / 4][n % 4] = 0.0f;
-	copy_tile<D, BN>(keys, tensor_head(a.k, a.k_stride, kv_head, a), a.k_stride, first, a);
-	copy_tile<D, BN>(values, tensor_head(a.v, a.v_stride, kv_head, a), a.v_stride, first, a);
-	copy_queries<D, BM>(stage, head, query, a);
-	copy_async_commit();
+	tensor_load_tile<D, BN>(
+		keys, tensor_head(a.k, a.k_stride, kv_head, a), a.k_stride, first, a);
+	tensor_load_tile<D, BN>(
+		values, tensor_head(a.v, a.v_stride, kv_head, a), a.v_stride, first, a);
+	tensor_load_queries<D, BM>(stage, head, query, a);
+	cp_async_commit_group();
 	while (head < end) {
 		int64_t now = query;
 		uint32_t this_stage = stage;
@@ -395,16 +395,16 @@ template <int D, int BM> DEVICE void tensor_dkv(const attention_launch &a)
 		}
 		stage = stages + (stage == stages ? BYTES : 0);
 		if (head < end)
-			copy_queries<D, BM>(stage, head, query, a);
-		copy_async_commit();
-		copy_async_wait<1>();
+			tensor_load_queries<D, BM>(stage, head, query, a);
+		cp_async_commit_group();
+		cp_async_wait_group<1>();
 		__syncthreads();
-		meet_queries<D, BM>(dk, dv, keys, values, this_stage, warp * 16, mine, now, a);
+		accumulate_dkv<D, BM>(dk, dv, keys, values, this_stage, warp * 16, mine, now, a);
 		__syncthreads();
 	}
-	store_rows<D>(tensor_head(a.dk, a.dk_stride, kv_head, a), a.dk_stride, mine, keys,
+	tensor_store_tile<D>(tensor_head(a.dk, a.dk_stride, kv_head, a), a.dk_stride, mine, keys,
 		warp * 16, dk[0], a.scale, a.scale, a);
-	store_rows<D>(tensor_head(a.dv, a.dv_stride, kv_head, a), a.dv_stride, mine, values,
+	tensor_store_tile<D>(tensor_head(a.dv, a.dv_stride, kv_head, a), a.dv_stride, mine, values,
 		warp * 16, dv[0], 1.0f, 1.0f, a);
 }
 

@@ -93,7 +93,7 @@ DEVICE void store(bf16 *to, const float (&v)[4])
 }
 
 /* 16 bytes as they were loaded. A thread that fetches several before it spreads the first has all
- * of them under way at once. */
+ * of them in flight at once. */
 template <typename T> struct raw {
 	uint4 bits;
 };

@@ -73,7 +73,7 @@ DEVICE void set_lane(uint32_t (&word)[4], int i, bf16 x)
 	word[i / 2] |= (uint32_t)x.bits << 16 * (i % 2);
 }
 
-/* N elements as they lie in memory: 16 bytes or, of the narrower of two types, 8. */
+/* N elements as they are in memory: 16 bytes or, of the narrower of two types, 8. */
 template <bool VECTOR, int N, typename T> DEVICE raw<T> fetch_lanes(const T *from, int64_t rest)
 {
 	uint32_t word[4] = {0, 0, 0, 0};
@@ -148,7 +148,7 @@ DEVICE void finish_run(const embedding_runs_launch &a, const piece &p, int32_t t
 	}
 }
 
-/* Rows of dout, and those of the gradient that they are added to, are under way together. */
+/* Rows of dout, and those of the gradient that they are added to, are in flight together. */
 template <bool VECTOR, typename G, typename T>
 DEVICE void add_runs(const embedding_runs_launch &a, const piece &p, int64_t column)
 {

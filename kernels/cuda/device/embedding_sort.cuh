@@ -68,7 +68,7 @@ DEVICE int32_t sum_before(int32_t x, int32_t *scratch)
 }
 
 /* Where this share's tokens of each digit go: behind all smaller digits, and behind the same digit
- * of the shares before. A thread has two digits, and many shares under way. */
+ * of the shares before. A thread has two digits, and many shares in flight. */
 DEVICE void find_places(const embedding_sort_launch &a, int32_t *place, int32_t *scratch)
 {
 	int bin = 2 * (int)threadIdx.x;

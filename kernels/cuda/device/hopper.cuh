@@ -1,36 +1,35 @@
-/* Hopper's own instructions (sm_90a): barriers of a block in shared memory, products of a warpgroup
- * (four warps, 64 rows) whose right operand, and where it suits the left one too, lies in shared
- * memory, and registers that warps give to each other. The tests have the same set for the CPU. */
+/* Hopper's own instructions (sm_90a): mbarriers, wgmma and setmaxnreg, by their PTX names. wgmma
+ * multiplies a warpgroup's 64 rows; B is in shared memory, A in shared memory (_ss) or in registers
+ * (_rs). The tests have the same set for the CPU. */
 #ifndef KERNELS_CUDA_HOPPER_CUH
 #define KERNELS_CUDA_HOPPER_CUH
 
 #include "kernels/cuda/device/intrinsics.cuh"
 
-/* A KERNEL that has a multiprocessor for itself, which give_registers must know. */
+/* A KERNEL with one block per multiprocessor, as setmaxnreg needs to know at compile time. */
 #define HOPPER_KERNEL(name)                                                                        \
 	extern "C" __global__ void __launch_bounds__(name##_threads, 1)                            \
 		name(const __grid_constant__ name##_arguments a)
 
-/* --- barriers: 8 bytes of shared memory; waits name the parity of the phase that must have ended
- */
+/* --- mbarrier: 8 bytes of shared memory; a wait names the parity of the phase to complete --- */
 
-DEVICE void barrier_begin(uint32_t offset, int arrivals)
+DEVICE void mbarrier_init(uint32_t offset, int arrivals)
 {
 	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(offset)),
 		     "r"(arrivals)
 		     : "memory");
 }
 
-DEVICE void barrier_arrive(uint32_t offset)
+DEVICE void mbarrier_arrive(uint32_t offset)
 {
 	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(offset))
 		     : "memory");
 }
 
-/* The assembler moves waits for products ahead of arithmetic that they do not depend on, which
- * should go on meanwhile, but not ahead of a store: of one that never happens, as x has the bits of
- * numbers that are not negative. */
-DEVICE void before_waiting(uint32_t x)
+/* ptxas moves wgmma.wait_group ahead of arithmetic that does not depend on it and that should
+ * overlap with the wgmma. It does not move it ahead of a store; this store is never executed, as x
+ * holds the bits of numbers that are not negative. */
+DEVICE void keep_before_wait(uint32_t x)
 {
 	asm volatile("{\n"
 		     ".reg .pred p;\n"
@@ -41,15 +40,15 @@ DEVICE void before_waiting(uint32_t x)
 		     : "memory");
 }
 
-/* Arrives when the copies are done that this thread has begun. */
-DEVICE void barrier_arrive_with_copies(uint32_t offset)
+/* Arrives when all cp.async of this thread have completed. */
+DEVICE void cp_async_mbarrier_arrive_noinc(uint32_t offset)
 {
 	asm volatile(
 		"cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(offset))
 		: "memory");
 }
 
-DEVICE void barrier_wait(uint32_t offset, uint32_t parity)
+DEVICE void mbarrier_wait(uint32_t offset, uint32_t parity)
 {
 	asm volatile("{\n"
 		     ".reg .pred p;\n"
@@ -63,72 +62,62 @@ DEVICE void barrier_wait(uint32_t offset, uint32_t parity)
 		     : "memory");
 }
 
-/* The block's named barriers, of which 0 is __syncthreads: for some of its threads. */
-DEVICE void group_barrier_wait(int barrier, int threads)
-{
-	asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-
-DEVICE void group_barrier_arrive(int barrier, int threads)
-{
-	asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-
-/* What was written to shared memory is seen by the products that follow. */
-DEVICE void products_see_memory()
+/* Makes writes to shared memory visible to wgmma, which reads it by the async proxy. */
+DEVICE void fence_proxy_async()
 {
 	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 /* 4 bytes to that offset of the shared memory, zeros when not `valid`. */
-DEVICE void copy_async_word(uint32_t offset, const void *global, bool valid)
+DEVICE void cp_async_4(uint32_t offset, const void *global, bool valid)
 {
 	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(offset)),
 		     "l"(global), "r"(valid ? 4 : 0)
 		     : "memory");
 }
 
-/* --- registers of a thread from here on, of those that the block was launched with --- */
+/* --- registers per thread, reallocated between the warpgroups of a block --- */
 
-template <int N> DEVICE void give_registers()
+template <int N> DEVICE void setmaxnreg_dec()
 {
 	asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-template <int N> DEVICE void take_registers()
+template <int N> DEVICE void setmaxnreg_inc()
 {
 	asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* --- products of a warpgroup --- */
+/* --- wgmma --- */
 
-/* A matrix in shared memory, in rows of 64 bf16 that are swizzled over 128 bytes; `next` bytes lie
- * between columns [0, 64) and [64, 128) where the product runs over rows. This is the lower half of
- * its description; the upper one is the same for all: eight rows are 1024 bytes. */
-DEVICE uint32_t matrix_at(uint32_t offset, uint32_t next)
+/* The lower half of a matrix descriptor: start address and leading dimension byte offset, both in
+ * units of 16 bytes. Rows are 64 bf16, swizzled over 128 bytes; `leading` is the distance between
+ * columns [0, 64) and [64, 128) of an operand that is read transposed. The upper half is the same
+ * for all: a stride of 1024 bytes between groups of eight rows, 128-byte swizzle. */
+DEVICE uint32_t wgmma_descriptor(uint32_t offset, uint32_t leading)
 {
-	return shared_address(offset) >> 4 | next >> 4 << 16;
+	return shared_address(offset) >> 4 | leading >> 4 << 16;
 }
 
-/* Before the first of some products: registers written so far are theirs. */
-DEVICE void products_begin()
+/* Before the first wgmma: orders register writes before it. */
+DEVICE void wgmma_fence()
 {
 	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-DEVICE void products_commit()
+DEVICE void wgmma_commit_group()
 {
 	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Until at most `open` of the groups that were committed are under way. */
-template <int open> DEVICE void products_wait()
+/* Waits until at most `pending` of the committed groups are incomplete. */
+template <int pending> DEVICE void wgmma_wait_group()
 {
-	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(open) : "memory");
+	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-/* Keeps the compiler from using results ahead of the wait. */
-template <int N> DEVICE void products_done(float (&d)[N][4])
+/* Keeps the compiler from reading accumulators ahead of the wait. */
+template <int N> DEVICE void warpgroup_fence_operand(float (&d)[N][4])
 {
 #pragma unroll
 	for (int i = 0; i < N * 4; i++)
@@ -137,9 +126,9 @@ template <int N> DEVICE void products_done(float (&d)[N][4])
 
 #define ACC(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
 
-/* d[64, 8 N] (+)= a[64, 16] b[8 N, 16]^T, both in shared memory; and d += a b[16, 8 N], a in
- * registers as results lie in them. */
-DEVICE void multiply_tiles(float (&d)[8][4], uint32_t a, uint32_t b, bool add)
+/* d[64, 8 N] (+)= a[64, 16] b[8 N, 16]^T, a and b by descriptor; and d += a b[16, 8 N] with a in
+ * registers, in the layout of accumulators. */
+DEVICE void wgmma_ss(float (&d)[8][4], uint32_t a, uint32_t b, bool add)
 {
 	asm volatile(
 		"{\n"
@@ -157,7 +146,7 @@ DEVICE void multiply_tiles(float (&d)[8][4], uint32_t a, uint32_t b, bool add)
 		: "r"(a), "r"(b), "r"((int)add));
 }
 
-DEVICE void multiply_registers(float (&d)[8][4], const uint32_t (&a)[4], uint32_t b)
+DEVICE void wgmma_rs(float (&d)[8][4], const uint32_t (&a)[4], uint32_t b)
 {
 	asm volatile(
 		"{\n"
@@ -172,7 +161,7 @@ DEVICE void multiply_registers(float (&d)[8][4], const uint32_t (&a)[4], uint32_
 		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
 }
 
-DEVICE void multiply_tiles(float (&d)[16][4], uint32_t a, uint32_t b, bool add)
+DEVICE void wgmma_ss(float (&d)[16][4], uint32_t a, uint32_t b, bool add)
 {
 	asm volatile(
 		"{\n"
@@ -193,7 +182,7 @@ DEVICE void multiply_tiles(float (&d)[16][4], uint32_t a, uint32_t b, bool add)
 		: "r"(a), "r"(b), "r"((int)add));
 }
 
-DEVICE void multiply_registers(float (&d)[16][4], const uint32_t (&a)[4], uint32_t b)
+DEVICE void wgmma_rs(float (&d)[16][4], const uint32_t (&a)[4], uint32_t b)
 {
 	asm volatile(
 		"{\n"

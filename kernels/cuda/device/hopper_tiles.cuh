@@ -1,9 +1,10 @@
-/* What the attention kernels for Hopper share. One group of warps copies tiles into a ring in
- * shared memory; groups of four warps with 64 rows each multiply them and never copy. A stage of
- * the ring has two barriers: full, when its copies are done, and empty, when every warp has read
- * it.
+/* What the attention kernels for Hopper share: warp specialization, the pipeline between producer
+ * and consumers, the tile scheduler, loads and the epilogue. One producer warpgroup copies tiles
+ * into a pipeline of stages in shared memory; consumer warpgroups with 64 rows each multiply them.
+ * A stage has two mbarriers: full, when its copies have completed, and empty, when every consumer
+ * warp has released it.
  *
- * No other architecture compiles this, and the image for none other has the kernels. */
+ * Only the image for sm_90a has these kernels. */
 #ifndef KERNELS_CUDA_HOPPER_TILES_CUH
 #define KERNELS_CUDA_HOPPER_TILES_CUH
 
@@ -20,108 +21,109 @@
 
 #if HOPPER
 
-enum { GROUP = 128, BARRIER_BYTES = 1024 }; /* tiles start at multiples of 1024 */
+enum { WARPGROUP = 128, BARRIER_BYTES = 1024 }; /* the 128-byte swizzle repeats every 1024 */
 
-/* Place in a ring of S stages; its full barriers lie S * 8 bytes before the empty ones. */
-template <int S> struct ring {
+/* Position in a pipeline of S stages; its full barriers are S * 8 bytes before the empty ones. */
+template <int S> struct pipeline_state {
 	int stage;
-	uint32_t parity;
+	uint32_t phase;
 };
 
-template <int S> DEVICE uint32_t full_barrier(const ring<S> &r, uint32_t barriers)
+template <int S> DEVICE uint32_t full_barrier(const pipeline_state<S> &r, uint32_t barriers)
 {
 	return barriers + (uint32_t)r.stage * 8;
 }
 
-template <int S> DEVICE uint32_t empty_barrier(const ring<S> &r, uint32_t barriers)
+template <int S> DEVICE uint32_t empty_barrier(const pipeline_state<S> &r, uint32_t barriers)
 {
 	return barriers + (uint32_t)(S + r.stage) * 8;
 }
 
-template <int S> DEVICE void advance(ring<S> &r)
+template <int S> DEVICE void advance(pipeline_state<S> &r)
 {
 	if (++r.stage == S) {
 		r.stage = 0;
-		r.parity ^= 1;
+		r.phase ^= 1;
 	}
 }
 
-/* One thread; a ring whose stages are filled by a group and read by `warps`. */
-template <int S> DEVICE void ring_begin(uint32_t barriers, int warps)
+/* By one thread: stages are filled by the producer warpgroup and released by `warps`. */
+template <int S> DEVICE void pipeline_init(uint32_t barriers, int warps)
 {
 	for (int i = 0; i < S; i++) {
-		barrier_begin(barriers + (uint32_t)i * 8, GROUP);
-		barrier_begin(barriers + (uint32_t)(S + i) * 8, warps);
+		mbarrier_init(barriers + (uint32_t)i * 8, WARPGROUP);
+		mbarrier_init(barriers + (uint32_t)(S + i) * 8, warps);
 	}
 }
 
-/* The producer: when the stage may be written. */
-template <int S> DEVICE void wait_empty(const ring<S> &r, uint32_t barriers)
+/* Waits until the stage may be written. */
+template <int S> DEVICE void producer_acquire(const pipeline_state<S> &r, uint32_t barriers)
 {
-	barrier_wait(empty_barrier(r, barriers), r.parity ^ 1);
+	mbarrier_wait(empty_barrier(r, barriers), r.phase ^ 1);
 }
 
-template <int S> DEVICE void wait_full(const ring<S> &r, uint32_t barriers)
+template <int S> DEVICE void consumer_wait(const pipeline_state<S> &r, uint32_t barriers)
 {
-	barrier_wait(full_barrier(r, barriers), r.parity);
-	products_see_memory();
+	mbarrier_wait(full_barrier(r, barriers), r.phase);
+	fence_proxy_async();
 }
 
-/* The stage is full when the copies that this thread has begun are done. */
-template <int S> DEVICE void filled(ring<S> &r, uint32_t barriers)
+/* The stage is full when the cp.async of this thread have completed. */
+template <int S> DEVICE void producer_commit(pipeline_state<S> &r, uint32_t barriers)
 {
-	barrier_arrive_with_copies(full_barrier(r, barriers));
+	cp_async_mbarrier_arrive_noinc(full_barrier(r, barriers));
 	advance(r);
 }
 
 /* This warp has read the stage. */
-template <int S> DEVICE void leave(ring<S> &r, uint32_t barriers)
+template <int S> DEVICE void consumer_release(pipeline_state<S> &r, uint32_t barriers)
 {
 	warp_barrier();
 	if (threadIdx.x % 32 == 0)
-		barrier_arrive(empty_barrier(r, barriers));
+		mbarrier_arrive(empty_barrier(r, barriers));
 	advance(r);
 }
 
-/* A stage that this warp has no use for. */
-template <int S> DEVICE void skip(ring<S> &r, uint32_t barriers)
+/* A stage that this warp does not use. */
+template <int S> DEVICE void consumer_skip(pipeline_state<S> &r, uint32_t barriers)
 {
-	wait_full(r, barriers);
-	leave(r, barriers);
+	consumer_wait(r, barriers);
+	consumer_release(r, barriers);
 }
 
 /* How many tiles of BN keys the queries before `end` see. */
-template <int BN> DEVICE int tiles_of(int end, const attention_launch &a)
+template <int BN> DEVICE int key_tiles(int end, const attention_launch &a)
 {
 	return ((end < a.length ? end : (int)a.length) + BN - 1) / BN;
 }
 
-/* What a block works on: a tile of rows of one head of one sequence. Heads are taken `together`, as
- * many as the cache has room for; of these the longest tiles come first, of queries the last. */
-struct hopper_item {
+/* The tile scheduler. A work tile is a tile of rows of one head of one sequence. Heads are
+ * scheduled in sections of `together`, as many as the cache has room for; within a section the
+ * longest tiles come first: of queries the last. */
+struct work_tile {
 	int tile, head, sequence;
 };
 
-/* The i-th item of a block, where there are fewer blocks than items. */
-DEVICE int item_number(int i)
+/* The i-th work tile of a block; blocks of a persistent kernel take many. */
+DEVICE int work_index(int i)
 {
 	return i * (int)gridDim.x + (int)blockIdx.x;
 }
 
-DEVICE hopper_item item_of(int i, int tiles, int heads, bool queries, const attention_launch &a)
+DEVICE work_tile schedule_tile(int i, int tiles, int heads, bool queries, const attention_launch &a)
 {
 	int pairs = heads * (int)a.sequences, together = (int)a.together;
 	int section = i / (together * tiles), rest = i - section * together * tiles;
 	int count = pairs - section * together;
-	hopper_item item;
+	work_tile work;
 
 	count = count < together ? count : together;
-	item.tile = rest / count;
-	item.head = section * together + rest % count;
-	item.sequence = item.head / heads;
-	item.head -= item.sequence * heads;
-	item.tile = queries ? tiles - 1 - item.tile : item.tile;
-	return item;
+	work.tile = rest / count;
+	work.head = section * together + rest % count;
+	work.sequence = work.head / heads;
+	work.head -= work.sequence * heads;
+	work.tile = queries ? tiles - 1 - work.tile : work.tile;
+	return work;
 }
 
 DEVICE bf16 *hopper_head(
@@ -130,14 +132,14 @@ DEVICE bf16 *hopper_head(
 	return (bf16 *)x + (int64_t)sequence * a.length * stride + head * a.head_dim;
 }
 
-/* Rows [first, first + ROWS) of a head, zeros past the sequence and past head_dim. A tile is D / 64
- * blocks of ROWS x 64, as matrix_at wants them. */
+/* Loads rows [first, first + ROWS) of a head, zeros past the sequence and past head_dim. A tile is
+ * D / 64 blocks of ROWS x 64, in the 128-byte swizzle of wgmma_descriptor. */
 template <int D, int ROWS>
-DEVICE void hopper_copy(
+DEVICE void hopper_load_tile(
 	uint32_t tile, const bf16 *from, int64_t stride, int first, const attention_launch &a)
 {
-	const int CHUNKS = D / 8, STEP = GROUP / CHUNKS;
-	int thread = (int)threadIdx.x % GROUP, row = thread / CHUNKS, chunk = thread % CHUNKS;
+	const int CHUNKS = D / 8, STEP = WARPGROUP / CHUNKS;
+	int thread = (int)threadIdx.x % WARPGROUP, row = thread / CHUNKS, chunk = thread % CHUNKS;
 	int rows = (int)(a.length - first < ROWS ? a.length - first : ROWS);
 	const bf16 *at = from + (first + row) * stride + chunk * 8;
 	bool inside = chunk * 8 < a.head_dim;
@@ -148,38 +150,39 @@ DEVICE void hopper_copy(
 		bool valid = inside && row + i * STEP < rows;
 		uint32_t swizzled = (uint32_t)((chunk ^ (row + i * STEP)) % 8 * 16);
 
-		copy_async(tile + (uint32_t)(i * STEP * 128) + swizzled, valid ? at : from, valid);
+		cp_async_16(tile + (uint32_t)(i * STEP * 128) + swizzled, valid ? at : from, valid);
 		at += STEP * stride;
 	}
 }
 
-/* s[64, BN] = rows [row, row + 64) of x[ROWS, D] times y[BN, D]^T, begun. */
+/* Issues s[64, BN] = rows [row, row + 64) of x[ROWS, D] times y[BN, D]^T. */
 template <int D, int ROWS, int N>
-DEVICE void begin_scores(float (&s)[N][4], uint32_t x, int row, uint32_t y)
+DEVICE void gemm_ss(float (&s)[N][4], uint32_t x, int row, uint32_t y)
 {
-	const uint32_t NEXT = 16; /* not used along a row */
-	uint32_t left = matrix_at(x + (uint32_t)row * 128, NEXT), right = matrix_at(y, NEXT);
+	const uint32_t LEADING = 16; /* not used with this swizzle along a row */
+	uint32_t left = wgmma_descriptor(x + (uint32_t)row * 128, LEADING),
+		 right = wgmma_descriptor(y, LEADING);
 
 #pragma unroll
 	for (int step = 0; step < D / 16; step++)
-		multiply_tiles(s, left + (uint32_t)((step / 4 * ROWS * 128 + step % 4 * 32) >> 4),
+		wgmma_ss(s, left + (uint32_t)((step / 4 * ROWS * 128 + step % 4 * 32) >> 4),
 			right + (uint32_t)((step / 4 * N * 8 * 128 + step % 4 * 32) >> 4),
 			step > 0);
 }
 
-/* sum[64, D] += p[64, 8 N] y[8 N, D], begun; p as `pack` made it. */
+/* Issues sum[64, D] += p[64, 8 N] y[8 N, D]; p as `to_operand` made it. */
 template <int D, int N>
-DEVICE void begin_sums(float (&sum)[D / 8][4], const uint32_t (&p)[N / 2][4], uint32_t y)
+DEVICE void gemm_rs(float (&sum)[D / 8][4], const uint32_t (&p)[N / 2][4], uint32_t y)
 {
-	uint32_t right = matrix_at(y, N * 8 * 128);
+	uint32_t right = wgmma_descriptor(y, N * 8 * 128);
 
 #pragma unroll
 	for (int step = 0; step < N / 2; step++)
-		multiply_registers(sum, p[step], right + (uint32_t)(step * 2048 >> 4));
+		wgmma_rs(sum, p[step], right + (uint32_t)(step * 2048 >> 4));
 }
 
-/* Results of one product as the left operand of the next. */
-template <int N> DEVICE void pack(uint32_t (&p)[N / 2][4], const float (&s)[N][4])
+/* Accumulators of one GEMM as the register operand A of the next. */
+template <int N> DEVICE void to_operand(uint32_t (&p)[N / 2][4], const float (&s)[N][4])
 {
 #pragma unroll
 	for (int i = 0; i < N * 2; i++)
@@ -216,9 +219,10 @@ DEVICE void transpose_quad(uint32_t (&w)[4])
 	}
 }
 
-/* 64 rows of a group's sums to memory, 16 bytes a lane. `first`: row of this lane's warp. */
+/* The epilogue: 64 rows of a warpgroup's accumulators to memory, 16 bytes a lane. `first`: the
+ * first row of this warp. */
 template <int D>
-DEVICE void hopper_store(bf16 *to, int64_t stride, int first, const float (&sum)[D / 8][4],
+DEVICE void hopper_store_tile(bf16 *to, int64_t stride, int first, const float (&sum)[D / 8][4],
 	float factor, float factor8, const attention_launch &a)
 {
 	int lane = (int)threadIdx.x % 32, row = first + lane / 4;
@@ -244,17 +248,17 @@ DEVICE void hopper_store(bf16 *to, int64_t stride, int first, const float (&sum)
 	}
 }
 
-/* Registers of a copying thread and of a multiplying one: a block of three groups has 168 each. */
-enum { COPIER_REGISTERS = 40, MULTIPLIER_REGISTERS = 232 };
+/* Registers per thread; a block of three warpgroups is launched with 168. */
+enum { PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232 };
 
-/* The last group of the block copies. */
-template <int GROUPS> DEVICE bool is_copier()
+/* The last warpgroup of the block is the producer. */
+template <int GROUPS> DEVICE bool is_producer()
 {
-	if (threadIdx.x >= GROUPS * GROUP) {
-		give_registers<COPIER_REGISTERS>();
+	if (threadIdx.x >= GROUPS * WARPGROUP) {
+		setmaxnreg_dec<PRODUCER_REGISTERS>();
 		return true;
 	}
-	take_registers<MULTIPLIER_REGISTERS>();
+	setmaxnreg_inc<CONSUMER_REGISTERS>();
 	return false;
 }
 

@@ -1,11 +1,11 @@
 /* The part of CUDA that the kernels use beyond plain C++, for nvcc. The tests have the same set for
- * the CPU; nothing else of CUDA may appear in a .cu file. */
+ * the CPU; the kernels use nothing else of CUDA. */
 #ifndef KERNELS_CUDA_INTRINSICS_CUH
 #define KERNELS_CUDA_INTRINSICS_CUH
 
 #define DEVICE __device__ __forceinline__
 
-/* KERNEL(name) { ... a is its struct ... }, with the struct and the threads of list.h. */
+/* KERNEL(name) { ... a is its struct ... }, with the struct and the threads of device.h. */
 #define X(name, launch, threads)                                                                   \
 	using name##_arguments = launch;                                                           \
 	static constexpr int name##_threads = threads;
@@ -60,7 +60,7 @@ DEVICE void store_16(float *to, float4 x)
 	__stcg((float4 *)to, x);
 }
 
-/* 16 bytes that nobody reads soon: caches drop them before anything else. */
+/* 16 bytes that are not read again soon: caches evict them first. */
 DEVICE void store_streaming(void *to, uint4 x)
 {
 	__stcs((uint4 *)to, x);
@@ -139,7 +139,7 @@ DEVICE void sin_cos_pi(float x, float *sine, float *cosine)
 	sincospif(x, sine, cosine);
 }
 
-/* --- sm_80: copies into shared memory that do not wait, matrices, tensor cores --- */
+/* --- sm_80: cp.async, ldmatrix, mma.sync --- */
 
 DEVICE uint32_t shared_address(uint32_t offset)
 {
@@ -147,28 +147,28 @@ DEVICE uint32_t shared_address(uint32_t offset)
 }
 
 /* 16 bytes to that offset of the shared memory, zeros when not `valid`. */
-DEVICE void copy_async(uint32_t offset, const void *global, bool valid)
+DEVICE void cp_async_16(uint32_t offset, const void *global, bool valid)
 {
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(offset)),
 		     "l"(global), "r"(valid ? 16 : 0)
 		     : "memory");
 }
 
-DEVICE void copy_async_commit()
+DEVICE void cp_async_commit_group()
 {
 	asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Until at most `open` of the groups that this thread committed are under way. */
-template <int open> DEVICE void copy_async_wait()
+/* Waits until at most `pending` of the groups that this thread committed are incomplete. */
+template <int pending> DEVICE void cp_async_wait_group()
 {
-	asm volatile("cp.async.wait_group %0;" ::"n"(open) : "memory");
+	asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
 /* Four 8x8 matrices of 16-bit elements; lane l gives the offset of row l % 8 of matrix l / 8 and
  * gets elements (l / 4, 2 (l % 4)) and the next of each; transposed: (2 (l % 4), l / 4) and below.
  */
-DEVICE void load_matrices(uint32_t (&r)[4], uint32_t offset)
+DEVICE void ldmatrix_x4(uint32_t (&r)[4], uint32_t offset)
 {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
 		     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -176,7 +176,7 @@ DEVICE void load_matrices(uint32_t (&r)[4], uint32_t offset)
 		     : "memory");
 }
 
-DEVICE void load_matrices_transposed(uint32_t (&r)[4], uint32_t offset)
+DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t offset)
 {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
 		     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -185,7 +185,7 @@ DEVICE void load_matrices_transposed(uint32_t (&r)[4], uint32_t offset)
 }
 
 /* c[16,8] += a[16,16] b[16,8]; fragments as PTX lays out mma.m16n8k16. */
-DEVICE void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+DEVICE void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
 	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
 		     "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"

@@ -133,7 +133,7 @@ struct norm_backward_launch {
 struct rope_launch {
 	void *x;
 	int64_t length, heads, head_dim, stride;
-	double frequency[CUDA_FREQUENCIES]; /* turns per position; negative for the inverse */
+	double frequency[CUDA_FREQUENCIES]; /* rotations per position; negative for the inverse */
 	int32_t vector;
 };
 

@@ -29,7 +29,7 @@ struct embedding_sort_launch {
 	const int32_t *from; /* NULL for 0, 1, 2, ... */
 	int32_t *to, *counts;
 	int32_t *next; /* counts of the next digit, NULL behind the last */
-	char *named;   /* of each row of the table: whether an id names it; NULL: nobody asks */
+	char *named;   /* of each row of the table: whether an id names it; NULL: not wanted */
 	void *clear;   /* what counting makes zeros of, for those that come later */
 	int64_t clear_bytes; /* a multiple of 16 */
 	int64_t tokens;

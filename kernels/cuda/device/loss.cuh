@@ -26,7 +26,7 @@ template <int N> DEVICE void meet(softmax &s, const float (&x)[N])
 	s.top = most;
 }
 
-/* One pack from `i` on; what lies beyond the row is minus infinity. */
+/* One pack from `i` on; elements past the row are minus infinity. */
 template <int N, typename T> DEVICE void logits_at(float (&x)[N], const T *from, int rest)
 {
 	load_some(x, from, rest, false);
@@ -35,11 +35,11 @@ template <int N, typename T> DEVICE void logits_at(float (&x)[N], const T *from,
 		x[j] = j < rest ? x[j] : -INFINITY;
 }
 
-/* How many copies of 16 bytes a thread has under way. */
+/* How many copies of 16 bytes a thread has in flight. */
 enum { LOGITS_AHEAD = 6 };
 
 /* The first `held` logits: through shared memory, where they stay. Each thread reads what it copied
- * itself, so that nobody waits for others. */
+ * itself, so no barrier is needed. */
 template <typename T> DEVICE void read_held(softmax &s, const cross_entropy_launch &a, const T *x)
 {
 	const int N = lanes<T>::count;
@@ -50,20 +50,20 @@ template <typename T> DEVICE void read_held(softmax &s, const cross_entropy_laun
 #pragma unroll
 	for (int k = 0; k < LOGITS_AHEAD; k++, next += step) {
 		if (next < whole)
-			copy_async(128 + next * (int)sizeof(T), x + next, true);
-		copy_async_commit();
+			cp_async_16(128 + next * (int)sizeof(T), x + next, true);
+		cp_async_commit_group();
 	}
 	for (int i = first; i < whole; i += step, next += step) {
 		float v[N];
 
-		copy_async_wait<LOGITS_AHEAD - 1>();
+		cp_async_wait_group<LOGITS_AHEAD - 1>();
 		load(v, copy + i);
 		if (next < whole)
-			copy_async(128 + next * (int)sizeof(T), x + next, true);
-		copy_async_commit();
+			cp_async_16(128 + next * (int)sizeof(T), x + next, true);
+		cp_async_commit_group();
 		meet(s, v);
 	}
-	copy_async_wait<0>();
+	cp_async_wait_group<0>();
 }
 
 /* From pack `i` of this thread on, through registers; those before `held` are put into shared
@@ -162,7 +162,7 @@ DEVICE uint4 window(const uint4 &low, const uint4 &high, int at)
 }
 
 /* A crooked row: its first element is number `shift` of 16 aligned bytes. `whole` elements of it,
- * packs of a straight row, lie in shared memory as they lie in memory. */
+ * packs of a straight row, are in shared memory as they are in memory. */
 template <typename T> struct crooked {
 	T *x;
 	int shift, whole;
@@ -191,8 +191,8 @@ template <typename T> DEVICE void copy_word(const crooked<T> &row, int word)
 	const int N = lanes<T>::count;
 
 	if (word < row.whole / N && (word > 0 || row.shift == 0))
-		copy_async(128 + 16 * word, row.x - row.shift + (int64_t)word * N, true);
-	copy_async_commit();
+		cp_async_16(128 + 16 * word, row.x - row.shift + (int64_t)word * N, true);
+	cp_async_commit_group();
 }
 
 /* The elements of the first and the last word that are the row's: by the first warp. */
@@ -222,7 +222,7 @@ template <typename T> DEVICE void read_crooked(softmax &s, const crooked<T> &row
 	for (int pack = (int)threadIdx.x; pack - (int)threadIdx.x < packs; pack += step) {
 		float v[N];
 
-		copy_async_wait<LOGITS_AHEAD - 2>();
+		cp_async_wait_group<LOGITS_AHEAD - 2>();
 		__syncthreads();
 		copy_word(row, next);
 		next += step;
@@ -231,7 +231,7 @@ template <typename T> DEVICE void read_crooked(softmax &s, const crooked<T> &row
 		crooked_pack<T>(v, pack, row.shift);
 		meet(s, v);
 	}
-	copy_async_wait<0>();
+	cp_async_wait_group<0>();
 }
 
 DEVICE uint4 from_lane_before(const uint4 &x)

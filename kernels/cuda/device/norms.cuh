@@ -96,7 +96,7 @@ template <typename T, bool CENTRED, int P> DEVICE void norm_body(const norm_laun
 		norm_row<T, CENTRED, P, false>(a);
 }
 
-/* Sums over the block, of up to 8 warps, in their order. `scratch` is 32 floats that nobody reads
+/* Sums over the block, of up to 8 warps, in their order. `scratch` is 32 floats that are not read
  * any more; it may be reused after the next barrier. */
 template <int COUNT> DEVICE void block_sums(float (&x)[COUNT], float *scratch)
 {

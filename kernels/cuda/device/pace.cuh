@@ -28,7 +28,7 @@ extern "C" __global__ void pace_end(uint64_t *slot, uint64_t nanoseconds)
 		__nanosleep(500);
 }
 
-// out[0..n) = the sum of `sources` runs of n integers that lie one after the other.
+// out[0..n) = the sum of `sources` consecutive runs of n integers.
 extern "C" __global__ void sum_integers(
 	int64_t *out, const int64_t *gathered, int64_t sources, int64_t n)
 {

@@ -60,7 +60,7 @@ template <typename T> DEVICE void columns_body(const columns_launch &a)
 }
 KERNEL_BOTH(columns, columns_body)
 
-/* Grid: (tiles of 32 columns, sums). As above, over chunks, with many loads under way. */
+/* Grid: (tiles of 32 columns, sums). As above, over chunks, with many loads in flight. */
 template <typename T> DEVICE void column_sums_body(const column_sums_launch &a)
 {
 	const int WARPS = 32;
@@ -87,11 +87,11 @@ template <typename T> DEVICE void column_sums_body(const column_sums_launch &a)
 }
 KERNEL_BOTH(column_sums, column_sums_body)
 
-/* The turns are taken modulo 1 in double, so that far positions keep their digits; what the angle
+/* Rotations are taken modulo 1 in double, so that far positions keep their digits; what the angle
  * loses as a float is put back by the first term of the series. */
-DEVICE void turn(double turns, float *sine, float *cosine)
+DEVICE void sin_cos_of(double rotations, float *sine, float *cosine)
 {
-	double angle = 2.0 * (turns - rint(turns));
+	double angle = 2.0 * (rotations - rint(rotations));
 	float near = (float)angle, rest = (float)((angle - (double)near) * 3.14159265358979324);
 	float s, c;
 
@@ -110,7 +110,7 @@ template <typename T> DEVICE void rope_body(const rope_launch &a)
 	double position = (double)(blockIdx.x % (uint32_t)a.length);
 
 	for (int i = (int)threadIdx.x; i < half; i += (int)blockDim.x)
-		turn(position * a.frequency[i], &sine[i], &cosine[i]);
+		sin_cos_of(position * a.frequency[i], &sine[i], &cosine[i]);
 	__syncthreads();
 	for (int p = (int)threadIdx.x; p < (int)a.heads * packs; p += (int)blockDim.x) {
 		int i = p % packs * N, rest = half - i;

@@ -7,7 +7,7 @@ struct looked_up {
 	int32_t id[CUDA_EMBED_TOKENS];
 };
 
-/* All ids are under way at once. A token that there is not is the last one once more. */
+/* All ids are in flight at once. A token that there is not is the last one once more. */
 DEVICE void find_ids(const embedding_launch &a, looked_up &t, uint32_t first, uint32_t abreast)
 {
 	uint32_t length = (uint32_t)a.length;
@@ -33,7 +33,7 @@ DEVICE void note_unknown(const embedding_launch &a, const looked_up &t)
 	}
 }
 
-/* Some tokens' columns, all of them under way at once. An unknown token is noted and reads as
+/* Some tokens' columns, all of them in flight at once. An unknown token is noted and reads as
  * zeros. A block has several tokens side by side where a slice is shorter than the block. */
 template <typename T, bool VECTOR> DEVICE void embed_tokens(const embedding_launch &a)
 {

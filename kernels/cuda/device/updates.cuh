@@ -2,7 +2,6 @@
  * fp32, in the order of the CPU's, without contraction. States in bf16 are rounded by chance. */
 #include "kernels/cuda/device/elements.cuh"
 
-
 /* The two random words of each of N elements from `i` on: a block of Philox has those of two
  * elements, and the first may be the second of its block. */
 template <int N>
@@ -154,8 +153,8 @@ KERNEL(sgd_bf16)
 	store_halves((bf16 *)a.w + i, half, rest, vector);
 }
 
-/* The states and the gradient from element i on, all of them under way before one is spread: a
- * thread that waited for each would have a quarter of its bytes under way. */
+/* The states and the gradient from element i on, all of them in flight before one is spread: a
+ * thread that waited for each would have a quarter of its bytes in flight. */
 template <typename T, int N>
 DEVICE void load_states(const adamw_launch &a, int64_t i, int64_t rest, bool vector, float (&w)[N],
 	float (&m)[N], float (&v)[N], float (&g)[N])

@@ -1,9 +1,9 @@
-/* Hopper's barriers and its products of a warpgroup, after the PTX manual. */
+/* Hopper's mbarriers and wgmma, after the PTX manual. */
 #include <string.h>
 
 #include "tests/kernels/cuda_on_cpu/machine.h"
 
-enum { MOST_BARRIERS = 128, NAMED = 16, MOST_PRODUCTS = 96 };
+enum { MOST_BARRIERS = 128, MOST_PRODUCTS = 96 };
 
 /* In shared memory at 8 times its number. */
 static struct barrier {
@@ -11,12 +11,8 @@ static struct barrier {
 	uint32_t phase;
 } barriers[MOST_BARRIERS];
 
-static struct named {
-	int threads, arrived, round;
-} named[NAMED];
-
 static struct hopper_thread {
-	struct cuda_product products[MOST_PRODUCTS];
+	struct cuda_wgmma_operands products[MOST_PRODUCTS];
 	int groups[MOST_PRODUCTS], n_products, group;
 	bool blind, begun; /* must not multiply: memory that a barrier has given; at all */
 } threads[CUDA_MOST_THREADS];
@@ -29,7 +25,6 @@ static struct hopper_thread *self(void)
 void cuda_hopper_begin_block(void)
 {
 	memset(barriers, 0, sizeof(barriers));
-	memset(named, 0, sizeof(named));
 	for (int i = 0; i < CUDA_MOST_THREADS; i++)
 		threads[i].n_products = threads[i].group = threads[i].blind = threads[i].begun = 0;
 }
@@ -37,7 +32,7 @@ void cuda_hopper_begin_block(void)
 void cuda_hopper_end_thread(void)
 {
 	if (self()->n_products > 0)
-		cuda_die("ended with products under way");
+		cuda_die("ended with wgmma not waited for");
 }
 
 /* --- barriers --- */
@@ -49,12 +44,12 @@ static struct barrier *barrier_at(uint32_t offset)
 	return &barriers[offset / 8];
 }
 
-void cuda_barrier_begin(uint32_t offset, int arrivals)
+void cuda_mbarrier_init(uint32_t offset, int arrivals)
 {
 	*barrier_at(offset) = (struct barrier){arrivals, arrivals, 0};
 }
 
-void cuda_barrier_arrive(uint32_t offset)
+void cuda_mbarrier_arrive(uint32_t offset)
 {
 	struct barrier *b = barrier_at(offset);
 
@@ -77,7 +72,7 @@ static bool phase_0(const void *about)
 }
 
 /* Until the phase of that parity has ended. */
-void cuda_barrier_wait(uint32_t offset, uint32_t parity)
+void cuda_mbarrier_wait(uint32_t offset, uint32_t parity)
 {
 	struct barrier *b = barrier_at(offset);
 
@@ -87,62 +82,33 @@ void cuda_barrier_wait(uint32_t offset, uint32_t parity)
 	self()->blind = true;
 }
 
-struct round {
-	const struct named *barrier;
-	int round;
-};
+/* --- wgmma --- */
 
-static bool round_over(const void *about)
-{
-	const struct round *r = about;
-
-	return r->barrier->round != r->round;
-}
-
-void cuda_named_barrier(int barrier, int n_threads, bool wait)
-{
-	struct named *b = &named[barrier];
-	struct round mine = {b, b->round};
-
-	if (barrier <= 0 || barrier >= NAMED || n_threads % 32 ||
-		(b->arrived > 0 && b->threads != n_threads))
-		cuda_die("a named barrier of another number of threads");
-	b->threads = n_threads;
-	if (++b->arrived == n_threads) {
-		b->arrived = 0;
-		b->round++;
-	} else if (wait) {
-		cuda_wait_until(round_over, &mine);
-	}
-}
-
-/* --- products --- */
-
-void cuda_products_see_memory(void)
+void cuda_fence_proxy_async(void)
 {
 	self()->blind = false;
 }
 
-void cuda_products_begin(void)
+void cuda_wgmma_fence(void)
 {
 	self()->begun = true;
 }
 
-void cuda_product_later(const struct cuda_product *product)
+void cuda_wgmma(const struct cuda_wgmma_operands *product)
 {
 	struct hopper_thread *me = self();
 
 	if (me->blind)
-		cuda_die("a product of memory behind a barrier, without a fence");
+		cuda_die("wgmma reads memory behind an mbarrier without fence.proxy.async");
 	if (!me->begun)
-		cuda_die("a product without a fence of the registers");
+		cuda_die("wgmma without wgmma.fence");
 	if (me->n_products == MOST_PRODUCTS)
-		cuda_die("too many products under way");
+		cuda_die("too many wgmma not waited for");
 	me->groups[me->n_products] = me->group;
 	me->products[me->n_products++] = *product;
 }
 
-void cuda_products_commit(void)
+void cuda_wgmma_commit_group(void)
 {
 	self()->group++;
 }
@@ -195,7 +161,7 @@ static float from_lane(const struct exchange *all, int row, int k)
 
 /* A warp has 16 of the 64 rows; lane 4 g + t rows g and g + 8, columns 2 t and 2 t + 1 of every 8.
  */
-static void multiply(const struct cuda_product *p)
+static void multiply(const struct cuda_wgmma_operands *p)
 {
 	const struct exchange *all =
 		cuda_exchange("wgmma", p->a_registers, p->a_registers ? 16 : 0);
@@ -221,7 +187,7 @@ static void multiply(const struct cuda_product *p)
 	}
 }
 
-void cuda_products_wait(int open_groups)
+void cuda_wgmma_wait_group(int open_groups)
 {
 	struct hopper_thread *me = self();
 	int kept = 0;

@@ -1,5 +1,5 @@
-/* What kernels/cuda/hopper.cuh gives to nvcc, for the CPU (hopper.c). Copies of a barrier are
- * carried out when it is told of them; products when they are waited for and not before. */
+/* What kernels/cuda/device/hopper.cuh gives to nvcc, for the CPU (hopper.c). The copies behind an
+ * mbarrier are carried out when it is told of them; wgmma when it is waited for and not before. */
 #ifndef TESTS_KERNELS_CUDA_ON_CPU_HOPPER_H
 #define TESTS_KERNELS_CUDA_ON_CPU_HOPPER_H
 
@@ -11,104 +11,94 @@ struct alignas(8) float2 {
 	float x, y;
 };
 
-DEVICE void barrier_begin(uint32_t offset, int arrivals)
+DEVICE void mbarrier_init(uint32_t offset, int arrivals)
 {
-	cuda_barrier_begin(offset, arrivals);
+	cuda_mbarrier_init(offset, arrivals);
 }
 
-DEVICE void barrier_arrive(uint32_t offset)
+DEVICE void mbarrier_arrive(uint32_t offset)
 {
-	cuda_barrier_arrive(offset);
+	cuda_mbarrier_arrive(offset);
 }
 
-DEVICE void barrier_arrive_with_copies(uint32_t offset)
+DEVICE void cp_async_mbarrier_arrive_noinc(uint32_t offset)
 {
-	cuda_copy_commit();
-	cuda_copy_wait(0);
-	cuda_barrier_arrive(offset);
+	cuda_cp_async_commit_group();
+	cuda_cp_async_wait_group(0);
+	cuda_mbarrier_arrive(offset);
 }
 
-DEVICE void barrier_wait(uint32_t offset, uint32_t parity)
+DEVICE void mbarrier_wait(uint32_t offset, uint32_t parity)
 {
-	cuda_barrier_wait(offset, parity);
+	cuda_mbarrier_wait(offset, parity);
 }
 
-DEVICE void group_barrier_wait(int barrier, int threads)
+DEVICE void fence_proxy_async()
 {
-	cuda_named_barrier(barrier, threads, true);
+	cuda_fence_proxy_async();
 }
 
-DEVICE void group_barrier_arrive(int barrier, int threads)
+DEVICE void cp_async_4(uint32_t offset, const void *global, bool valid)
 {
-	cuda_named_barrier(barrier, threads, false);
+	cuda_cp_async(offset, valid ? global : NULL, 4);
 }
 
-DEVICE void products_see_memory()
-{
-	cuda_products_see_memory();
-}
-
-DEVICE void copy_async_word(uint32_t offset, const void *global, bool valid)
-{
-	cuda_copy_later(offset, valid ? global : NULL, 4);
-}
-
-template <int N> DEVICE void give_registers()
+template <int N> DEVICE void setmaxnreg_dec()
 {
 }
 
-template <int N> DEVICE void take_registers()
+template <int N> DEVICE void setmaxnreg_inc()
 {
 }
 
-DEVICE uint32_t matrix_at(uint32_t offset, uint32_t next)
+DEVICE uint32_t wgmma_descriptor(uint32_t offset, uint32_t leading)
 {
-	return offset >> 4 | next >> 4 << 16;
+	return offset >> 4 | leading >> 4 << 16;
 }
 
 /* With the upper half: eight rows are 1024 bytes, swizzled over 128. */
-DEVICE uint64_t whole_matrix(uint32_t low)
+DEVICE uint64_t descriptor_of(uint32_t low)
 {
 	return (uint64_t)0x40000040 << 32 | low;
 }
 
-DEVICE void products_begin()
+DEVICE void wgmma_fence()
 {
-	cuda_products_begin();
+	cuda_wgmma_fence();
 }
 
-DEVICE void products_commit()
+DEVICE void wgmma_commit_group()
 {
-	cuda_products_commit();
+	cuda_wgmma_commit_group();
 }
 
-template <int open> DEVICE void products_wait()
+template <int pending> DEVICE void wgmma_wait_group()
 {
-	cuda_products_wait(open);
+	cuda_wgmma_wait_group(pending);
 }
 
-DEVICE void before_waiting(uint32_t)
-{
-}
-
-template <int N> DEVICE void products_done(float (&)[N][4])
+DEVICE void keep_before_wait(uint32_t)
 {
 }
 
-template <int N> DEVICE void multiply_tiles(float (&d)[N][4], uint32_t a, uint32_t b, bool add)
+template <int N> DEVICE void warpgroup_fence_operand(float (&)[N][4])
 {
-	const struct cuda_product product = {
-		d[0], NULL, whole_matrix(a), whole_matrix(b), N * 8, add, false};
-
-	cuda_product_later(&product);
 }
 
-template <int N>
-DEVICE void multiply_registers(float (&d)[N][4], const uint32_t (&a)[4], uint32_t b)
+template <int N> DEVICE void wgmma_ss(float (&d)[N][4], uint32_t a, uint32_t b, bool add)
 {
-	const struct cuda_product product = {d[0], a, 0, whole_matrix(b), N * 8, true, true};
+	const struct cuda_wgmma_operands product = {
+		d[0], NULL, descriptor_of(a), descriptor_of(b), N * 8, add, false};
 
-	cuda_product_later(&product);
+	cuda_wgmma(&product);
+}
+
+template <int N> DEVICE void wgmma_rs(float (&d)[N][4], const uint32_t (&a)[4], uint32_t b)
+{
+	const struct cuda_wgmma_operands product = {
+		d[0], a, 0, descriptor_of(b), N * 8, true, true};
+
+	cuda_wgmma(&product);
 }
 
 #endif

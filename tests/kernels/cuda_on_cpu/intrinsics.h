@@ -199,19 +199,19 @@ DEVICE void sin_cos_pi(float x, float *sine, float *cosine)
 	*cosine = (float)cos(3.14159265358979323846 * (double)x);
 }
 
-DEVICE void copy_async(uint32_t offset, const void *global, bool valid)
+DEVICE void cp_async_16(uint32_t offset, const void *global, bool valid)
 {
-	cuda_copy_later(offset, valid ? global : NULL, 16);
+	cuda_cp_async(offset, valid ? global : NULL, 16);
 }
 
-DEVICE void copy_async_commit()
+DEVICE void cp_async_commit_group()
 {
-	cuda_copy_commit();
+	cuda_cp_async_commit_group();
 }
 
-template <int open> DEVICE void copy_async_wait()
+template <int pending> DEVICE void cp_async_wait_group()
 {
-	cuda_copy_wait(open);
+	cuda_cp_async_wait_group(pending);
 }
 
 /* Element (row, column) of 8x8 matrix m, whose rows the lanes 8 m .. 8 m + 7 have named. */
@@ -222,7 +222,7 @@ DEVICE uint32_t matrix_element(const struct exchange *rows, int m, int row, int 
 	return ((const uint16_t *)(cuda_shared + *offset))[column];
 }
 
-DEVICE void load_matrices(uint32_t (&r)[4], uint32_t offset)
+DEVICE void ldmatrix_x4(uint32_t (&r)[4], uint32_t offset)
 {
 	const struct exchange *rows = cuda_exchange("ldmatrix", &offset, sizeof(offset));
 	int lane = (int)cuda_thread->index.x % 32, g = lane / 4, t = lane % 4;
@@ -232,7 +232,7 @@ DEVICE void load_matrices(uint32_t (&r)[4], uint32_t offset)
 								   << 16;
 }
 
-DEVICE void load_matrices_transposed(uint32_t (&r)[4], uint32_t offset)
+DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t offset)
 {
 	const struct exchange *rows = cuda_exchange("ldmatrix.trans", &offset, sizeof(offset));
 	int lane = (int)cuda_thread->index.x % 32, g = lane / 4, t = lane % 4;
@@ -269,7 +269,7 @@ DEVICE float dot_of_fragments(const struct exchange *all, int row, int column)
 	return sum;
 }
 
-DEVICE void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+DEVICE void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
 	struct fragments mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
 	const struct exchange *all = cuda_exchange("mma", &mine, sizeof(mine));

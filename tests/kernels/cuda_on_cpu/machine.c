@@ -231,7 +231,7 @@ void cuda_wait_until(bool (*ready)(const void *), const void *about)
 
 /* --- copies --- */
 
-void cuda_copy_later(uint32_t offset, const void *from, int bytes)
+void cuda_cp_async(uint32_t offset, const void *from, int bytes)
 {
 	struct thread_state *me = self();
 
@@ -242,12 +242,12 @@ void cuda_copy_later(uint32_t offset, const void *from, int bytes)
 	me->copies[me->n_copies++] = (struct copy){offset, from, bytes, me->group};
 }
 
-void cuda_copy_commit(void)
+void cuda_cp_async_commit_group(void)
 {
 	self()->group++;
 }
 
-void cuda_copy_wait(int open_groups)
+void cuda_cp_async_wait_group(int open_groups)
 {
 	struct thread_state *me = self();
 	int kept = 0;

@@ -43,9 +43,9 @@ void cuda_run(void (*kernel)(const void *), const void *arguments, struct cuda_i
 const struct exchange *cuda_exchange(const char *what, const void *operand, int bytes);
 void cuda_wait_for_block(void);
 /* 4 or 16 bytes to an offset of the shared memory, zeros for NULL. */
-void cuda_copy_later(uint32_t offset, const void *from, int bytes);
-void cuda_copy_commit(void);
-void cuda_copy_wait(int open_groups);
+void cuda_cp_async(uint32_t offset, const void *from, int bytes);
+void cuda_cp_async_commit_group(void);
+void cuda_cp_async_wait_group(int open_groups);
 
 void cuda_die(const char *what);
 /* Lets others run until `ready`. */
@@ -54,7 +54,7 @@ void cuda_wait_until(bool (*ready)(const void *), const void *about);
 /* --- Hopper (hopper.c) --- */
 
 /* Of a warpgroup, as wgmma has it, with 16 columns of the left operand: d[64, columns] (+)= a b. */
-struct cuda_product {
+struct cuda_wgmma_operands {
 	float *d;
 	const uint32_t *a_registers; /* NULL: `a` describes it in shared memory */
 	uint64_t a, b;
@@ -62,15 +62,14 @@ struct cuda_product {
 	bool add, b_by_rows;
 };
 
-void cuda_barrier_begin(uint32_t offset, int arrivals);
-void cuda_barrier_arrive(uint32_t offset);
-void cuda_barrier_wait(uint32_t offset, uint32_t parity);
-void cuda_named_barrier(int barrier, int threads, bool wait);
-void cuda_products_see_memory(void);
-void cuda_products_begin(void);
-void cuda_product_later(const struct cuda_product *product);
-void cuda_products_commit(void);
-void cuda_products_wait(int open_groups);
+void cuda_mbarrier_init(uint32_t offset, int arrivals);
+void cuda_mbarrier_arrive(uint32_t offset);
+void cuda_mbarrier_wait(uint32_t offset, uint32_t parity);
+void cuda_fence_proxy_async(void);
+void cuda_wgmma_fence(void);
+void cuda_wgmma(const struct cuda_wgmma_operands *product);
+void cuda_wgmma_commit_group(void);
+void cuda_wgmma_wait_group(int open_groups);
 /* Called by machine.c: a block, a thread of it. */
 void cuda_hopper_begin_block(void);
 void cuda_hopper_end_thread(void);
