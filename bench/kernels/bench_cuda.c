@@ -1,5 +1,5 @@
 /* Speed of every CUDA kernel beside what the GPU does at best: a copy for what moves memory, the
- * best of cuBLASLt's candidates for products, cuDNN's ways for attention's forward in bf16 (best of
+ * best of cuBLASLt's candidates for products, cuDNN's engines for attention's forward in bf16 (best of
  * the three that it proposes first; training uses them where a calibration chose so).
  *
  *     bench_cuda [--fp32] [--launches] [KERNEL ...]
@@ -104,16 +104,16 @@ static void print_product(struct problem *problem, double seconds, const char *r
  */
 static void print_attention(struct problem *problem, double seconds)
 {
-	enum { WAYS = 3 };
+	enum { ALGORITHMS = 3 };
 	const struct attention a = problem_attention(problem);
-	struct attention_way ways[WAYS];
-	int n = cuda_attention_ways(&gpu.kernels, &a, ways, WAYS);
+	struct attention_algorithm algorithms[ALGORITHMS];
+	int n = cuda_attention_algorithms(&gpu.kernels, &a, algorithms, ALGORITHMS);
 	double best = 1e30;
 	int engine = -1;
 
 	for (int i = 0; i < n; i++) {
 		struct attention_choice choice = {
-			.head_dim = a.head_dim, .length = a.length, .way = ways[i]};
+			.head_dim = a.head_dim, .length = a.length, .algorithm = algorithms[i]};
 		struct error ignored;
 
 		cuda_choose_attention(&gpu.kernels, &choice, 1);
@@ -122,7 +122,7 @@ static void print_attention(struct problem *problem, double seconds)
 		if (failed(&ignored) || !choice.taken || by_this >= best)
 			continue;
 		best = by_this;
-		engine = ways[i].engine;
+		engine = algorithms[i].engine;
 	}
 	if (engine >= 0)
 		printf(" cuDNN %lld: %8.1f TFLOP/s, %5.1f %% of ours, engine %d",

@@ -9,7 +9,7 @@ static struct gemm_choice choice_of(const struct calibration_choice *c)
 		.k = c->k,
 		.transpose_a = c->form == PRODUCT_WEIGHT_GRADIENT,
 		.transpose_b = c->form == PRODUCT_FORWARD,
-		.way = {.algorithm = c->algorithm,
+		.algorithm = {.id = c->algorithm,
 			.tile = c->tile,
 			.stages = c->stages,
 			.split_k = c->split_k,
@@ -65,7 +65,7 @@ static void use_attention(struct gpu_choices *choices, const struct calibration 
 
 		choices->attention[i] = (struct attention_choice){.head_dim = a->head_dim,
 			.length = a->length,
-			.way = {.engine = a->engine,
+			.algorithm = {.engine = a->engine,
 				.kernel = a->kernel,
 				.cluster = a->cluster,
 				.stream_k = a->stream_k,

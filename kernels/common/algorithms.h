@@ -1,37 +1,39 @@
-/* Ways of a library of doing one product, or attention, which can be kept and asked for again. */
-#ifndef KERNELS_WAYS_H
-#define KERNELS_WAYS_H
+/* Algorithms of a library for a GEMM or for attention, as data that can be kept and asked for
+ * again. */
+#ifndef KERNELS_COMMON_ALGORITHMS_H
+#define KERNELS_COMMON_ALGORITHMS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/base.h"
 
-/* How a library does one product, in numbers that mean something to the version that gave them. */
-struct gemm_way {
-	int32_t algorithm, tile, stages, split_k, reduction, swizzle, custom, inner_shape, cluster;
+/* An algorithm of cuBLASLt with its configuration attributes. The numbers mean something to the
+ * version that gave them. */
+struct gemm_algorithm {
+	int32_t id, tile, stages, split_k, reduction, swizzle, custom, inner_shape, cluster;
 };
 
-/* The way for all products of that shape, whatever comes behind or is added to. */
+/* The algorithm for every GEMM of that shape, with any epilogue. */
 struct gemm_choice {
 	enum dtype dtype, c_dtype;
 	int64_t m, n, k;
 	bool transpose_a, transpose_b;
-	struct gemm_way way;
-	bool taken; /* such a product was made ready, and the library has that way for it */
+	struct gemm_algorithm algorithm;
+	bool taken; /* such a GEMM was prepared, and the library has that algorithm for it */
 };
 
-/* How a library does attention's forward, as numbers of its own too. */
-struct attention_way {
+/* An engine configuration of cuDNN for attention's forward. */
+struct attention_algorithm {
 	int32_t engine, kernel, cluster, stream_k, tile_m, tile_n;
 };
 
-/* The way for all attention in bf16 with heads of that size over sequences of that length, whatever
- * their numbers. */
+/* The engine configuration for attention in bf16 with heads of that size over sequences of that
+ * length, any number of them. */
 struct attention_choice {
 	int64_t head_dim, length;
-	struct attention_way way;
-	bool taken; /* such attention was asked for, and the library has that way for it */
+	struct attention_algorithm algorithm;
+	bool taken; /* such attention was asked for, and the library has that engine for it */
 };
 
 #endif

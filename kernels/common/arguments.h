@@ -28,7 +28,7 @@ struct gemm {
 	enum dtype dtype, c_dtype; /* of a and b; of c. With fp32 operands c is fp32 */
 };
 
-/* What a product does on its way out, in one pass over C. NULLs are left out. */
+/* The epilogue of a GEMM, in one pass over C. NULLs are left out. */
 struct gemm_epilogue {
 	const void *addend; /* [m,n] like C, instead of accumulate: C = addend + product */
 	const void *bias;   /* [n] of C's type, added to every row */
@@ -60,8 +60,8 @@ struct norm_backward {
 };
 
 /* Rotary position embedding (Su 2021), llama's half-split convention: elements i and i + head_dim/2
- * turn by position * frequency[i], frequency[i] = theta^(-2i/head_dim). In place. `inverse` turns
- * back, which is the backward. */
+ * rotate by position * frequency[i], frequency[i] = theta^(-2i/head_dim). In place. `inverse`
+ * rotates back, which is the backward. */
 struct rope {
 	void *x;        /* [tokens, heads, head_dim], `stride` elements from token to token */
 	int64_t length; /* tokens of one sequence: token t has position t % length */
@@ -99,7 +99,7 @@ struct attention_backward {
 /* tanh: GPT-2's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); erf: x Phi(x). */
 enum gelu { GELU_TANH, GELU_ERF };
 
-/* Where the id of token t stands: windows of ids may overlap, or lie apart. length 0: side by side.
+/* Where the id of token t stands: windows of ids may overlap, or be apart. length 0: side by side.
  */
 static inline int64_t id_place(int64_t t, int64_t length, int64_t stride)
 {

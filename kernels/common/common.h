@@ -21,13 +21,13 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "kernels/common/algorithms.h"
 #include "kernels/common/arguments.h"
 #include "kernels/common/bf16.h"
 #include "kernels/common/device.h"
 #include "kernels/common/exact_sum.h"
 #include "kernels/common/rope_frequency.h"
 #include "kernels/common/symbols.h"
-#include "kernels/common/ways.h"
 
 enum {
 	/* Every kernel sizes its tiles to fit: no shape needs more. */
@@ -119,7 +119,7 @@ struct device_kernels;
 
 struct kernels {
 	const char *name;    /* "reference", "cpu", "cpu-onednn", ... */
-	const char *library; /* who multiplies matrices: "built-in", "oneDNN 2.6.3", "OpenBLAS" */
+	const char *library; /* what multiplies matrices: "built-in", "oneDNN 2.6.3", "OpenBLAS" */
 
 	/* Fill and empty `backend`. open fails with EXIT_CODE_ENVIRONMENT (no device) or
 	 * EXIT_CODE_INTERNAL (workspace too small). close accepts a context that never opened. */

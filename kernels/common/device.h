@@ -2,9 +2,9 @@
 #ifndef KERNELS_COMMON_DEVICE_H
 #define KERNELS_COMMON_DEVICE_H
 
+#include "kernels/common/algorithms.h"
 #include "kernels/common/arguments.h"
 #include "kernels/common/exact_sum.h"
-#include "kernels/common/ways.h"
 
 struct kernel_context;
 
@@ -29,24 +29,25 @@ struct kernel_context;
  * there when the kernel runs, so that a launch can be repeated as it is. */
 struct device_kernels {
 	/* C = epilogue(op(A) op(B)), or only what that needs is made ready. False, and nothing
-	 * done, where the library has no way to do it in one pass: always the same answer for a
+	 * done, where the library has no algorithm with that epilogue: always the same answer for a
 	 * shape. */
 	bool (*gemm_epilogue)(
 		struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
 	bool (*prepare_gemm_epilogue)(
 		struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
-	/* Ways of doing a product of that shape (pointers unused) that give the same bits every
-	 * time, the one first that the library thinks best. How many; 0 also where it has none. */
-	int (*gemm_ways)(
-		struct kernel_context *, const struct gemm *, struct gemm_way *ways, int most);
-	/* From now on products of these shapes are done so, where operands begin and rows lie at
-	 * multiples of 16 bytes and the library has that way; all others by its first proposal.
-	 * What was made ready is forgotten. `choices` stay the caller's, and there. */
+	/* Algorithms for a GEMM of that shape (pointers unused) that give the same bits every time,
+	 * in the order of the library's heuristic. How many; 0 also where it has none. */
+	int (*gemm_algorithms)(struct kernel_context *, const struct gemm *,
+		struct gemm_algorithm *algorithms, int most);
+	/* From now on GEMMs of these shapes use these algorithms, where operands and rows start at
+	 * multiples of 16 bytes and the library has the algorithm; all others its first heuristic
+	 * result. What was prepared is forgotten. `choices` remain the caller's, and must outlive
+	 * the context. */
 	void (*choose_gemms)(struct kernel_context *, struct gemm_choice *choices, int n);
 	int64_t (*gemm_version)(struct kernel_context *); /* of the library; 0: there is none */
-	/* The same of attention's forward in bf16: within its rounding, but not our bits. */
-	int (*attention_ways)(struct kernel_context *, const struct attention *,
-		struct attention_way *, int most);
+	/* The same for attention's forward in bf16: within its rounding, but not our bits. */
+	int (*attention_algorithms)(struct kernel_context *, const struct attention *,
+		struct attention_algorithm *, int most);
 	void (*choose_attention)(struct kernel_context *, struct attention_choice *, int n);
 	int64_t (*attention_version)(struct kernel_context *);
 #define X(name, parameters) void(*name) parameters;

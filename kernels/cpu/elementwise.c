@@ -52,7 +52,7 @@ void CPU(scale)(struct kernel_context *context, float *y, float factor, int64_t 
 }
 
 /* The tree is walked once per strip: a strip of every source stays in the first-level cache while
- * it is summed. Partial sums lie on a stack of strips, one per level of the tree. bf16 sources are
+ * it is summed. Partial sums are on a stack of strips, one per level of the tree. bf16 sources are
  * widened on the way; a sum is fp32 on the stack, rounded to bf16. */
 enum { STRIP = 1024, TREE_DEPTH = 13 };
 

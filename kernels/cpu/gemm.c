@@ -27,7 +27,7 @@ struct block {
 	bool accumulate;
 };
 
-/* Where the copied block of A lies and how the tile walks through it. */
+/* Where the copied block of A is and how the tile walks through it. */
 struct panels {
 	float *data;
 	int64_t row, step; /* strides inside a panel of TILE_ROWS rows */

@@ -29,7 +29,7 @@ struct block {
 	bool first, last; /* of the blocks of k */
 };
 
-/* What lies in the workspace. */
+/* The layout of the workspace. */
 struct space {
 	uint32_t *packed; /* B */
 	uint32_t *panels; /* A, TILE_ROWS rows each */
@@ -49,7 +49,7 @@ static int64_t pairs_of(const struct block *block)
 	return (block->terms + 1) / 2;
 }
 
-/* A stored [m, k]: pairs lie side by side already. */
+/* A stored [m, k]: pairs are side by side already. */
 static void copy_rows(const struct gemm *g, const struct block *block, struct space *space)
 {
 	const uint16_t *a = (const uint16_t *)g->a + block->row * g->lda + block->term;

@@ -2,7 +2,7 @@
  *
  * A tile holds TILE_ROWS x TILE_COLS sums in registers; each step of k reads one packed row of B
  * (two vectors) and broadcasts one element of each row of A. B is packed so that the tile reads it
- * in order; A is read where it lies. (Goto and van de Geijn 2008; the BLIS papers.) Compiled with
+ * in order; A is not packed. (Goto and van de Geijn 2008; the BLIS papers.) Compiled with
  * -ffp-contract=fast: c += a * b is one fused operation where the level has it. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/tiles.h"

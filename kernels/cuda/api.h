@@ -150,7 +150,7 @@ struct cuda_api {
 	const void *image;                  /* what to load: cuda_image, or what a test has */
 	int64_t image_bytes;
 	const struct kernels *kernels; /* that run here; NULL: those of kernels/cuda */
-	/* Who looks for cuDNN, when it is first asked for (cudnn.h); NULL: nobody, there is none */
+	/* Looks for cuDNN when it is first asked for (cudnn.h); NULL: there is none */
 	const struct cudnn_api *(*cudnn)(void);
 };
 

@@ -1,5 +1,5 @@
 /* Attention's forward by cuDNN, where that was chosen for its heads and its length (struct
- * attention_choice): who finds nothing chosen opens nothing. Plans are made once for a shape and
+ * attention_choice): without a choice nothing is opened. Plans are made once for a shape and
  * kept until the end; what cuDNN refuses is ours to do. */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 struct key {
 	int64_t sequences, length, heads, kv_heads, head_dim;
 	int64_t q_stride, k_stride, v_stride, out_stride;
-	int64_t way[6];
+	int64_t algorithm[6];
 };
 
 struct cuda_attention_plan {
@@ -20,7 +20,7 @@ struct cuda_attention_plan {
 	struct cuda_attention_plan *next;
 };
 
-static struct key key_of(const struct attention *a, const struct attention_way *w)
+static struct key key_of(const struct attention *a, const struct attention_algorithm *w)
 {
 	return (struct key){a->sequences, a->length, a->heads, a->kv_heads, a->head_dim,
 		a->q_stride, a->k_stride, a->v_stride, a->out_stride,
@@ -80,8 +80,8 @@ static bool suits(const struct attention *a)
 	       even(a->k, a->k_stride) && even(a->v, a->v_stride) && even(a->out, a->out_stride);
 }
 
-int cuda_attention_ways(struct kernel_context *context, const struct attention *a,
-	struct attention_way *ways, int most)
+int cuda_attention_algorithms(struct kernel_context *context, const struct attention *a,
+	struct attention_algorithm *algorithms, int most)
 {
 	struct cudnn_target target;
 	struct attention_graph graph;
@@ -91,7 +91,7 @@ int cuda_attention_ways(struct kernel_context *context, const struct attention *
 		!open_cudnn(cuda_backend(context), &target))
 		return 0;
 	if (attention_graph_build(&graph, &target, a))
-		n = attention_graph_ways(&graph, context->workspace_bytes, ways, most);
+		n = attention_graph_algorithms(&graph, context->workspace_bytes, algorithms, most);
 	attention_graph_drop(&graph);
 	return n;
 }
@@ -107,11 +107,11 @@ void cuda_choose_attention(struct kernel_context *context, struct attention_choi
 }
 
 /* Refused or not, it is kept. NULL: out of memory. */
-static struct cuda_attention_plan *plan_of(
-	struct kernel_context *context, const struct attention *a, const struct attention_way *way)
+static struct cuda_attention_plan *plan_of(struct kernel_context *context,
+	const struct attention *a, const struct attention_algorithm *algorithm)
 {
 	struct cuda_backend *b = cuda_backend(context);
-	const struct key key = key_of(a, way);
+	const struct key key = key_of(a, algorithm);
 	struct cudnn_target target;
 
 	for (struct cuda_attention_plan *p = b->attention_plans; p != NULL; p = p->next)
@@ -125,7 +125,8 @@ static struct cuda_attention_plan *plan_of(
 	p->key = key;
 	p->next = b->attention_plans;
 	b->attention_plans = p;
-	if (attention_graph_build(&p->graph, &target, a) && attention_graph_plan(&p->graph, way) &&
+	if (attention_graph_build(&p->graph, &target, a) &&
+		attention_graph_plan(&p->graph, algorithm) &&
 		p->graph.workspace_bytes <= context->workspace_bytes)
 		return p;
 	attention_graph_drop(&p->graph);
@@ -143,7 +144,7 @@ bool cuda_attention_by_choice(struct kernel_context *context, const struct atten
 			choice = &b->attention_choices[i];
 	if (choice == NULL || context->error.message[0] != '\0' || !suits(a))
 		return false;
-	const struct cuda_attention_plan *p = plan_of(context, a, &choice->way);
+	const struct cuda_attention_plan *p = plan_of(context, a, &choice->algorithm);
 	if (p == NULL || p->graph.plan == NULL)
 		return false;
 	choice->taken = true;

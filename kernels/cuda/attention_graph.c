@@ -267,16 +267,16 @@ void attention_graph_drop(struct attention_graph *g)
 /* --- plans -------------------------------------------------------------------------------------
  */
 
-/* The knobs of an engine that a way has numbers for; one that it lacks is 0 there. */
+/* The knobs of an engine that struct attention_algorithm holds; one that the engine lacks is 0. */
 static const struct knob {
 	int type;
 	size_t offset;
 } knobs[] = {
-	{CUDNN_KNOB_TYPE_KERNEL_CFG, offsetof(struct attention_way, kernel)},
-	{CUDNN_KNOB_TYPE_TILE_CGA_M, offsetof(struct attention_way, cluster)},
-	{CUDNN_KNOB_TYPE_STREAM_K, offsetof(struct attention_way, stream_k)},
-	{CUDNN_KNOB_TYPE_TILE_M, offsetof(struct attention_way, tile_m)},
-	{CUDNN_KNOB_TYPE_TILE_N, offsetof(struct attention_way, tile_n)},
+	{CUDNN_KNOB_TYPE_KERNEL_CFG, offsetof(struct attention_algorithm, kernel)},
+	{CUDNN_KNOB_TYPE_TILE_CGA_M, offsetof(struct attention_algorithm, cluster)},
+	{CUDNN_KNOB_TYPE_STREAM_K, offsetof(struct attention_algorithm, stream_k)},
+	{CUDNN_KNOB_TYPE_TILE_M, offsetof(struct attention_algorithm, tile_m)},
+	{CUDNN_KNOB_TYPE_TILE_N, offsetof(struct attention_algorithm, tile_n)},
 };
 
 /* cuDNN's proposals, of which there are fewer than it announces where some cannot be built. */
@@ -298,7 +298,8 @@ static int propose(struct attention_graph *g, void **configs, int most)
 }
 
 /* False: its bits are said to vary. */
-static bool read_engine(struct attention_graph *g, void *config, struct attention_way *way)
+static bool read_engine(
+	struct attention_graph *g, void *config, struct attention_algorithm *algorithm)
 {
 	enum { NOTES = 16 };
 	void *engine = make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -307,7 +308,7 @@ static bool read_engine(struct attention_graph *g, void *config, struct attentio
 
 	get(g, config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine);
 	get(g, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index);
-	way->engine = (int32_t)index;
+	algorithm->engine = (int32_t)index;
 	int64_t n = get(g, engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
 		NOTES, notes);
 	for (int i = 0; i < n && i < NOTES; i++)
@@ -316,7 +317,8 @@ static bool read_engine(struct attention_graph *g, void *config, struct attentio
 	return g->status == 0;
 }
 
-static bool read_knob(struct attention_graph *g, void *choice, struct attention_way *way)
+static bool read_knob(
+	struct attention_graph *g, void *choice, struct attention_algorithm *algorithm)
 {
 	int type = -1;
 	int64_t value = 0;
@@ -325,27 +327,28 @@ static bool read_knob(struct attention_graph *g, void *choice, struct attention_
 	get(g, choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
 	for (int i = 0; i < COUNT_OF(knobs); i++)
 		if (knobs[i].type == type && value >= 0 && value <= INT32_MAX) {
-			*(int32_t *)((char *)way + knobs[i].offset) = (int32_t)value;
+			*(int32_t *)((char *)algorithm + knobs[i].offset) = (int32_t)value;
 			return g->status == 0;
 		}
 	return false;
 }
 
-/* False where the numbers of `way` would not say everything. */
-static bool take_apart(struct attention_graph *g, void *config, struct attention_way *way)
+/* False where the engine has knobs that struct attention_algorithm does not hold. */
+static bool take_apart(
+	struct attention_graph *g, void *config, struct attention_algorithm *algorithm)
 {
 	enum { MOST_KNOBS = 8 };
 	void *choices[MOST_KNOBS];
 
-	*way = (struct attention_way){0};
-	if (!read_engine(g, config, way))
+	*algorithm = (struct attention_algorithm){0};
+	if (!read_engine(g, config, algorithm))
 		return false;
 	for (int i = 0; i < MOST_KNOBS; i++)
 		choices[i] = make(g, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
 	int64_t n = get(g, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
 		MOST_KNOBS, choices);
 	for (int i = 0; i < n; i++)
-		if (i == MOST_KNOBS || !read_knob(g, choices[i], way))
+		if (i == MOST_KNOBS || !read_knob(g, choices[i], algorithm))
 			return false;
 	return g->status == 0;
 }
@@ -361,15 +364,16 @@ static bool make_plan(struct attention_graph *g, void *config)
 	return g->status == 0;
 }
 
-bool attention_graph_plan(struct attention_graph *g, const struct attention_way *way)
+bool attention_graph_plan(struct attention_graph *g, const struct attention_algorithm *algorithm)
 {
 	void *configs[CONFIGS];
 	int before = g->n_made, n = propose(g, configs, CONFIGS), proposed = g->n_made;
 
 	for (int i = 0; i < n; i++) {
-		struct attention_way found;
+		struct attention_algorithm found;
 
-		if (take_apart(g, configs[i], &found) && memcmp(&found, way, sizeof(*way)) == 0 &&
+		if (take_apart(g, configs[i], &found) &&
+			memcmp(&found, algorithm, sizeof(*algorithm)) == 0 &&
 			make_plan(g, configs[i]))
 			return true;
 		back_to(g, proposed);
@@ -379,14 +383,14 @@ bool attention_graph_plan(struct attention_graph *g, const struct attention_way 
 	return false;
 }
 
-int attention_graph_ways(
-	struct attention_graph *g, int64_t workspace, struct attention_way *ways, int most)
+int attention_graph_algorithms(struct attention_graph *g, int64_t workspace,
+	struct attention_algorithm *algorithms, int most)
 {
 	void *configs[CONFIGS];
 	int before = g->n_made, n = propose(g, configs, CONFIGS), proposed = g->n_made, kept = 0;
 
 	for (int i = 0; i < n && kept < most; i++) {
-		kept += take_apart(g, configs[i], &ways[kept]) && make_plan(g, configs[i]) &&
+		kept += take_apart(g, configs[i], &algorithms[kept]) && make_plan(g, configs[i]) &&
 			g->workspace_bytes <= workspace;
 		back_to(g, proposed);
 	}

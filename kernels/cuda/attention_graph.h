@@ -35,11 +35,12 @@ void attention_graph_drop(struct attention_graph *graph);
 
 /* Ways that can be asked for again, that need no more workspace than that and are not known to vary
  * from run to run; the one first that cuDNN thinks best. How many. */
-int attention_graph_ways(
-	struct attention_graph *graph, int64_t workspace, struct attention_way *ways, int most);
+int attention_graph_algorithms(struct attention_graph *graph, int64_t workspace,
+	struct attention_algorithm *algorithms, int most);
 
 /* Makes the graph's plan, by that one of cuDNN's proposals. False where it is none of them. */
-bool attention_graph_plan(struct attention_graph *graph, const struct attention_way *way);
+bool attention_graph_plan(
+	struct attention_graph *graph, const struct attention_algorithm *algorithm);
 
 /* On the handle's stream; cuDNN's status, 0 for success. */
 int attention_graph_run(

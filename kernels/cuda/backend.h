@@ -23,7 +23,7 @@ struct cuda_backend {
 	enum cuda_fp32 fp32;
 	int candidate; /* which of cuBLASLt's proposals is taken; 0, the first, but for benchmarks
 			*/
-	struct gemm_choice *choices; /* the caller's: ways that come before the proposals */
+	struct gemm_choice *choices; /* the caller's: used instead of the first heuristic result */
 	int n_choices;
 	struct attention_choice *attention_choices; /* the caller's: cuDNN instead of our kernel */
 	int n_attention_choices;
@@ -36,11 +36,12 @@ struct cuda_backend {
 bool cuda_gemm_epilogue(struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
 bool cuda_prepare_gemm_epilogue(
 	struct kernel_context *, const struct gemm *, const struct gemm_epilogue *);
-int cuda_gemm_ways(struct kernel_context *, const struct gemm *, struct gemm_way *ways, int most);
+int cuda_gemm_algorithms(
+	struct kernel_context *, const struct gemm *, struct gemm_algorithm *algorithms, int most);
 void cuda_choose_gemms(struct kernel_context *, struct gemm_choice *choices, int n);
 int64_t cuda_gemm_version(struct kernel_context *);
-int cuda_attention_ways(
-	struct kernel_context *, const struct attention *, struct attention_way *ways, int most);
+int cuda_attention_algorithms(struct kernel_context *, const struct attention *,
+	struct attention_algorithm *algorithms, int most);
 void cuda_choose_attention(struct kernel_context *, struct attention_choice *choices, int n);
 int64_t cuda_attention_version(struct kernel_context *);
 #define X(name, parameters) void cuda_##name parameters;

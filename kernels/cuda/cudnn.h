@@ -1,4 +1,4 @@
-/* cuDNN's backend ("graph") API as a table of functions that is filled when somebody asks for it.
+/* cuDNN's backend ("graph") API as a table of functions that is filled on first use.
  *
  * Asked for it is where attention was chosen to be cuDNN's (struct attention_choice), and where
  * that is measured; nowhere else is the library opened. Names, arguments and numbers are those of

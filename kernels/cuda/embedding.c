@@ -71,7 +71,7 @@ static int64_t count_bytes(int64_t tokens)
 
 /* --- sums --- */
 
-/* Whether runs of a side may lie in several pieces. Of positions, not if each has as many tokens
+/* Whether runs of a side may span several pieces. Of positions, not if each has as many tokens
  * and pieces hold a whole number of them. */
 static bool is_cut(const struct embedding_runs_launch *a, const struct embedding_side *side)
 {

@@ -1,7 +1,7 @@
-/* Matrix products by cuBLASLt. What a shape needs (descriptions and the algorithm that the library
- * thinks best) is found once and kept, so that a product is one call and always takes the same way.
+/* GEMM by cuBLASLt. What a shape needs (descriptors and the first heuristic result) is found once
+ * and kept, so that a GEMM is one call and always uses the same algorithm.
  *
- * cuBLASLt stores by columns: a row-major [m, n] is its [n, m], hence C = A B is asked for as
+ * cuBLASLt is column-major: a row-major [m, n] is its [n, m], hence C = A B is asked for as
  * C^T = B^T A^T with both transposes free. */
 #include <stdlib.h>
 #include <string.h>
@@ -336,7 +336,7 @@ bool cuda_gemm_epilogue(
 	return g->k > 0 && multiply(context, g, epilogue);
 }
 
-/* cuBLASLt's fast kernels want what lies side by side in multiples of 16 bytes, not rows and
+/* cuBLASLt's fast kernels want contiguous elements in multiples of 16 bytes, not rows and
  * pointers alone: on an H100 GPT-2's head of 50257 columns runs at a sixth of the speed of one of
  * 50256. So what is over becomes a product of its own, before the bulk. */
 enum { PACK = 8, REST = 64, WORTH_CUTTING = 1024 };

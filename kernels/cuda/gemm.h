@@ -1,5 +1,5 @@
-/* Private to the products of the CUDA table: gemm.c makes and runs them, gemm_ways.c knows
- * cuBLASLt's proposals as numbers that a file can hold. */
+/* Private to the GEMMs of the CUDA table: gemm.c prepares and runs them, gemm_algorithms.c reads
+ * and rebuilds cuBLASLt's algorithms as numbers that a file can hold. */
 #ifndef KERNELS_CUDA_GEMM_H
 #define KERNELS_CUDA_GEMM_H
 
@@ -15,7 +15,7 @@ enum {
 
 enum { MOST_CANDIDATES = 16 };
 
-/* What the way of a product depends on. Compared as bytes: no padding, unused bits 0. */
+/* What the algorithm of a GEMM depends on. Compared as bytes: no padding, unused bits 0. */
 struct key {
 	int64_t m, n, k, lda, ldb, ldc;
 	int32_t epilogue;
@@ -25,26 +25,26 @@ struct key {
 
 struct cuda_product {
 	struct key key;
-	bool refused;                  /* cuBLASLt has no way for this epilogue */
+	bool refused;                  /* cuBLASLt has no algorithm with this epilogue */
 	void *description, *a, *b, *c; /* layouts in cuBLASLt's order: a is our B */
 	struct cublaslt_algo algo;
 };
 
-/* gemm.c. The descriptions of a product of that key, which cuda_forget_product frees, and what
- * cuBLASLt proposes for it, with its status. */
+/* gemm.c. The descriptors of a GEMM of that key, which cuda_forget_product frees, and cuBLASLt's
+ * heuristic results for it, with its status. */
 bool cuda_describe_product(struct kernel_context *, struct cuda_product *p);
 bool cuda_propose(struct kernel_context *, struct cuda_product *p, int wanted,
 	struct cublaslt_heuristic *found, int *n, int *status);
 void cuda_forget_product(const struct cuda_api *api, struct cuda_product *p);
 void cuda_forget_products(struct cuda_backend *b);
 bool cuda_open_cublaslt(struct kernel_context *);
-/* The product of that shape with rows as they are and operands that start at 16 bytes. False where
- * it is carried out in parts. */
+/* The GEMM of that shape with rows as they are and operands aligned to 16 bytes. False where it is
+ * carried out in parts. */
 bool cuda_key_of_shape(struct kernel_context *, const struct gemm *, struct key *key);
 int cuda_type(enum dtype dtype);
 
-/* gemm_ways.c. Takes the way that was chosen for its shape, where there is one and cuBLASLt has it
- * for this product; else false. */
+/* gemm_algorithms.c. Takes the algorithm that was chosen for its shape, where there is one and
+ * cuBLASLt has it for this GEMM; else false. */
 bool cuda_take_choice(struct kernel_context *, struct cuda_product *p);
 
 #endif

@@ -1,12 +1,12 @@
-/* cuBLASLt's proposals as numbers: what it proposes is opaque, but can be taken apart into what a
- * file can hold and another process can put together again. Only what was put together is ever
- * timed or used, so that both see the same. */
+/* cuBLASLt's algorithms as numbers: cublasLtMatmulAlgo_t is opaque, but its attributes can be read,
+ * kept in a file and set again in another process. Only what was rebuilt so is ever timed or used,
+ * so that both see the same. */
 #include <string.h>
 
 #include "kernels/cuda/gemm.h"
 
-/* Of cublasLtReductionScheme_t: parts of a split product meet in the result itself, one after the
- * other. */
+/* CUBLASLT_REDUCTION_SCHEME_INPLACE: the parts of a split-K GEMM are added to the result one after
+ * the other. */
 enum { REDUCTION_IN_PLACE = 1 };
 
 /* Of cublasLtMatmulAlgoConfigAttributes_t, and how many bytes each has. */
@@ -14,23 +14,23 @@ static const struct attribute {
 	int number;
 	size_t bytes, offset;
 } attributes[] = {
-	{0, 4, offsetof(struct gemm_way, algorithm)}, /* can be read only */
-	{1, 4, offsetof(struct gemm_way, tile)},
-	{2, 4, offsetof(struct gemm_way, split_k)},
-	{3, 4, offsetof(struct gemm_way, reduction)},
-	{4, 4, offsetof(struct gemm_way, swizzle)},
-	{5, 4, offsetof(struct gemm_way, custom)},
-	{6, 4, offsetof(struct gemm_way, stages)},
-	{7, 2, offsetof(struct gemm_way, inner_shape)},
-	{8, 2, offsetof(struct gemm_way, cluster)},
+	{0, 4, offsetof(struct gemm_algorithm, id)}, /* can be read only */
+	{1, 4, offsetof(struct gemm_algorithm, tile)},
+	{2, 4, offsetof(struct gemm_algorithm, split_k)},
+	{3, 4, offsetof(struct gemm_algorithm, reduction)},
+	{4, 4, offsetof(struct gemm_algorithm, swizzle)},
+	{5, 4, offsetof(struct gemm_algorithm, custom)},
+	{6, 4, offsetof(struct gemm_algorithm, stages)},
+	{7, 2, offsetof(struct gemm_algorithm, inner_shape)},
+	{8, 2, offsetof(struct gemm_algorithm, cluster)},
 };
 
-static bool take_apart(
-	const struct cuda_api *api, const struct cublaslt_algo *algo, struct gemm_way *way)
+static bool take_apart(const struct cuda_api *api, const struct cublaslt_algo *algo,
+	struct gemm_algorithm *algorithm)
 {
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++) {
 		const struct attribute *a = &attributes[i];
-		int32_t *number = (int32_t *)((char *)way + a->offset);
+		int32_t *number = (int32_t *)((char *)algorithm + a->offset);
 		uint16_t half = 0;
 		size_t written = 0;
 		void *value = a->bytes == 2 ? (void *)&half : (void *)number;
@@ -45,9 +45,9 @@ static bool take_apart(
 	return true;
 }
 
-/* False, and no error, where this cuBLASLt does not have it for this product. */
-static bool put_together(
-	struct kernel_context *context, struct cuda_product *p, const struct gemm_way *way)
+/* False, and no error, where this cuBLASLt does not have it for this GEMM. */
+static bool put_together(struct kernel_context *context, struct cuda_product *p,
+	const struct gemm_algorithm *algorithm)
 {
 	const struct cuda_backend *b = cuda_backend(context);
 	const struct key *key = &p->key;
@@ -57,11 +57,11 @@ static bool put_together(
 	struct cublaslt_heuristic found = {0};
 
 	if (b->api->cublasLtMatmulAlgoInit(b->cublaslt, compute, CUDA_R_32F, type, type, c_type,
-		    c_type, way->algorithm, &algo) != 0)
+		    c_type, algorithm->id, &algo) != 0)
 		return false;
 	for (size_t i = 1; i < sizeof(attributes) / sizeof(attributes[0]); i++) {
 		const struct attribute *a = &attributes[i];
-		const int32_t *number = (const int32_t *)((const char *)way + a->offset);
+		const int32_t *number = (const int32_t *)((const char *)algorithm + a->offset);
 		uint16_t half = (uint16_t)*number;
 		const void *value = a->bytes == 2 ? (const void *)&half : (const void *)number;
 
@@ -93,7 +93,7 @@ bool cuda_take_choice(struct kernel_context *context, struct cuda_product *p)
 	for (int i = 0; i < b->n_choices; i++) {
 		if (!is_for(&b->choices[i], &p->key))
 			continue;
-		if (!put_together(context, p, &b->choices[i].way))
+		if (!put_together(context, p, &b->choices[i].algorithm))
 			return false;
 		b->choices[i].taken = true;
 		return true;
@@ -101,28 +101,27 @@ bool cuda_take_choice(struct kernel_context *context, struct cuda_product *p)
 	return false;
 }
 
-/* What parts that meet in place add up to is rounded between them, and depends on who comes when.
- */
-static bool repeats(const struct gemm_way *way)
+/* Parts that are added in place are rounded in between, in an order that varies. */
+static bool repeats(const struct gemm_algorithm *algorithm)
 {
-	return way->split_k <= 1 || way->reduction != REDUCTION_IN_PLACE;
+	return algorithm->split_k <= 1 || algorithm->reduction != REDUCTION_IN_PLACE;
 }
 
-static int keep_ways(struct kernel_context *context, struct cuda_product *p,
-	const struct cublaslt_heuristic *found, int n, struct gemm_way *ways, int most)
+static int keep_algorithms(struct kernel_context *context, struct cuda_product *p,
+	const struct cublaslt_heuristic *found, int n, struct gemm_algorithm *algorithms, int most)
 {
 	const struct cuda_api *api = cuda_backend(context)->api;
 	int kept = 0;
 
 	for (int i = 0; i < n && kept < most; i++)
-		if (found[i].state == 0 && take_apart(api, &found[i].algo, &ways[kept]) &&
-			repeats(&ways[kept]) && put_together(context, p, &ways[kept]))
+		if (found[i].state == 0 && take_apart(api, &found[i].algo, &algorithms[kept]) &&
+			repeats(&algorithms[kept]) && put_together(context, p, &algorithms[kept]))
 			kept++;
 	return kept;
 }
 
-int cuda_gemm_ways(
-	struct kernel_context *context, const struct gemm *g, struct gemm_way *ways, int most)
+int cuda_gemm_algorithms(struct kernel_context *context, const struct gemm *g,
+	struct gemm_algorithm *algorithms, int most)
 {
 	struct cublaslt_heuristic found[MOST_CANDIDATES] = {0};
 	struct cuda_product p = {0};
@@ -133,7 +132,7 @@ int cuda_gemm_ways(
 		return 0;
 	if (cuda_describe_product(context, &p) &&
 		cuda_propose(context, &p, MOST_CANDIDATES, found, &n, &status) && status == 0)
-		kept = keep_ways(context, &p, found, n, ways, most);
+		kept = keep_algorithms(context, &p, found, n, algorithms, most);
 	cuda_forget_product(cuda_backend(context)->api, &p);
 	return kept;
 }

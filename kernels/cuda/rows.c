@@ -218,7 +218,7 @@ void cuda_rmsnorm_backward(struct kernel_context *context, const struct norm_bac
 
 void cuda_rope(struct kernel_context *context, const struct rope *r)
 {
-	const double turn = 6.283185307179586476925;
+	const double two_pi = 6.283185307179586476925;
 	int64_t half = r->head_dim / 2, lanes = cuda_lanes(r->dtype, r->dtype);
 	struct rope_launch a = {.x = r->x,
 		.length = r->length,
@@ -233,7 +233,7 @@ void cuda_rope(struct kernel_context *context, const struct rope *r)
 		return;
 	}
 	for (int64_t i = 0; i < half; i++)
-		a.frequency[i] = (r->inverse ? -1.0 : 1.0) * rope_frequency(r, i) / turn;
+		a.frequency[i] = (r->inverse ? -1.0 : 1.0) * rope_frequency(r, i) / two_pi;
 	a.vector = half % lanes == 0 && r->stride % lanes == 0 && cuda_aligned(r->x);
 	cuda_launch(context,
 		&(struct launch){cuda_typed(CUDA_rope_fp32, r->dtype), r->tokens, 1, 1,

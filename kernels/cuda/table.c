@@ -145,10 +145,10 @@ static const int32_t *cuda_fault(struct kernel_context *context)
 
 static const struct device_kernels device = {.gemm_epilogue = cuda_gemm_epilogue,
 	.prepare_gemm_epilogue = cuda_prepare_gemm_epilogue,
-	.gemm_ways = cuda_gemm_ways,
+	.gemm_algorithms = cuda_gemm_algorithms,
 	.choose_gemms = cuda_choose_gemms,
 	.gemm_version = cuda_gemm_version,
-	.attention_ways = cuda_attention_ways,
+	.attention_algorithms = cuda_attention_algorithms,
 	.choose_attention = cuda_choose_attention,
 	.attention_version = cuda_attention_version,
 	.fault = cuda_fault,

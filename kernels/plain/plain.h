@@ -34,7 +34,7 @@ struct pack_segment {
 };
 
 /* Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): 128 random
- * bits that are a function of a counter and a key, so that who needs a number makes just that one.
+ * bits that are a function of a counter and a key, so that any number can be made by itself.
  */
 enum { PHILOX_ROUNDS = 10 };
 

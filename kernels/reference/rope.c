@@ -1,10 +1,10 @@
-/* Rotary position embedding: the pair (x[i], x[i + head_dim/2]) turns by an angle. */
+/* Rotary position embedding: the pair (x[i], x[i + head_dim/2]) is rotated by an angle. */
 #include <math.h>
 
 #include "kernels/common/common.h"
 #include "kernels/reference/reference.h"
 
-static void turn(void *x, const struct rope *r, double position)
+static void rotate(void *x, const struct rope *r, double position)
 {
 	int64_t half = r->head_dim / 2;
 
@@ -22,7 +22,7 @@ void reference_rope(struct kernel_context *context, const struct rope *r)
 	(void)context;
 	for (int64_t t = 0; t < r->tokens; t++) {
 		for (int64_t head = 0; head < r->heads; head++)
-			turn(element_at(r->dtype, r->x, t * r->stride + head * r->head_dim), r,
+			rotate(element_at(r->dtype, r->x, t * r->stride + head * r->head_dim), r,
 				(double)(t % r->length));
 	}
 }

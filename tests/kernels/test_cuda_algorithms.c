@@ -1,5 +1,5 @@
-/* Ways of a product that were chosen before: cuBLASLt's proposals as numbers and back, and which
- * products take them, on the cuBLASLt of cuda_on_cpu. */
+/* GEMM algorithms that were chosen before: cuBLASLt's heuristic results as numbers and back, and
+ * which products take them, on the cuBLASLt of cuda_on_cpu. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "tests/kernels/cuda_on_cpu/api.h"
 #include "tests/kernels/problem.h"
 
-enum { SIDE = 8, WAYS = 8, FIRST = 42, THIRD = 44, HUNGRY = 46 };
+enum { SIDE = 8, ALGORITHMS = 8, FIRST = 42, THIRD = 44, HUNGRY = 46 };
 
 static struct kernel_context context;
 static _Alignas(16) float x[SIDE * SIDE + 4], y[SIDE * SIDE];
@@ -29,14 +29,14 @@ static struct gemm square(void)
 		.ldc = SIDE};
 }
 
-static struct gemm_choice choice(const struct gemm *g, const struct gemm_way *way)
+static struct gemm_choice choice(const struct gemm *g, const struct gemm_algorithm *algorithm)
 {
 	return (struct gemm_choice){.m = g->m,
 		.n = g->n,
 		.k = g->k,
 		.transpose_a = g->transpose_a,
 		.transpose_b = g->transpose_b,
-		.way = *way};
+		.algorithm = *algorithm};
 }
 
 static int64_t algorithm_of(const struct gemm *g)
@@ -50,31 +50,31 @@ static int64_t algorithm_of(const struct gemm *g)
 static void test_proposals(void **state)
 {
 	const struct gemm g = square();
-	struct gemm_way ways[WAYS];
+	struct gemm_algorithm algorithms[ALGORITHMS];
 
 	(void)state;
-	assert_int_equal(cuda_gemm_ways(&context, &g, ways, WAYS), 3);
-	assert_int_equal(ways[0].algorithm, FIRST);
-	assert_int_equal(ways[2].algorithm, THIRD);
-	assert_int_equal(ways[2].tile, 101);
-	assert_int_equal(ways[2].swizzle, 104);
-	assert_int_equal(ways[2].custom, 105);
-	assert_int_equal(ways[2].stages, 106);
-	assert_int_equal(ways[2].inner_shape, 107);
-	assert_int_equal(ways[2].cluster, 108);
-	assert_int_equal(cuda_gemm_ways(&context, &g, ways, 1), 1);
+	assert_int_equal(cuda_gemm_algorithms(&context, &g, algorithms, ALGORITHMS), 3);
+	assert_int_equal(algorithms[0].id, FIRST);
+	assert_int_equal(algorithms[2].id, THIRD);
+	assert_int_equal(algorithms[2].tile, 101);
+	assert_int_equal(algorithms[2].swizzle, 104);
+	assert_int_equal(algorithms[2].custom, 105);
+	assert_int_equal(algorithms[2].stages, 106);
+	assert_int_equal(algorithms[2].inner_shape, 107);
+	assert_int_equal(algorithms[2].cluster, 108);
+	assert_int_equal(cuda_gemm_algorithms(&context, &g, algorithms, 1), 1);
 	assert_int_equal(cuda_gemm_version(&context), 130000);
 }
 
 static void test_choice_is_taken(void **state)
 {
 	struct gemm g = square();
-	struct gemm_way ways[WAYS];
+	struct gemm_algorithm algorithms[ALGORITHMS];
 	struct gemm_choice chosen;
 
 	(void)state;
-	assert_int_equal(cuda_gemm_ways(&context, &g, ways, WAYS), 3);
-	chosen = choice(&g, &ways[2]);
+	assert_int_equal(cuda_gemm_algorithms(&context, &g, algorithms, ALGORITHMS), 3);
+	chosen = choice(&g, &algorithms[2]);
 	assert_int_equal(algorithm_of(&g), FIRST);
 	cuda_choose_gemms(&context, &chosen, 1);
 	assert_false(chosen.taken);
@@ -90,13 +90,13 @@ static void test_choice_is_taken(void **state)
 static void test_others_are_not(void **state)
 {
 	struct gemm g = square(), other = g;
-	struct gemm_way ways[WAYS];
+	struct gemm_algorithm algorithms[ALGORITHMS];
 	struct gemm_choice chosen;
 	_Alignas(16) float dbias[SIDE];
 
 	(void)state;
-	assert_int_equal(cuda_gemm_ways(&context, &g, ways, WAYS), 3);
-	chosen = choice(&g, &ways[2]);
+	assert_int_equal(cuda_gemm_algorithms(&context, &g, algorithms, ALGORITHMS), 3);
+	chosen = choice(&g, &algorithms[2]);
 	cuda_choose_gemms(&context, &chosen, 1);
 	other.k = SIDE / 2;
 	assert_int_equal(algorithm_of(&other), FIRST);
@@ -121,7 +121,7 @@ static void test_unknown_ways(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(algorithms) / sizeof(algorithms[0]); i++) {
 		struct gemm_choice chosen =
-			choice(&g, &(struct gemm_way){.algorithm = algorithms[i]});
+			choice(&g, &(struct gemm_algorithm){.id = algorithms[i]});
 
 		cuda_choose_gemms(&context, &chosen, 1);
 		assert_int_equal(algorithm_of(&g), FIRST);

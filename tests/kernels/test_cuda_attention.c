@@ -16,7 +16,7 @@
 #include "tests/kernels/fake_cudnn.h"
 #include "tests/kernels/problem.h"
 
-enum { SEQUENCES = 2, LENGTH = 21, HEADS = 6, KV_HEADS = 2, DIM = 16, WAYS = 8 };
+enum { SEQUENCES = 2, LENGTH = 21, HEADS = 6, KV_HEADS = 2, DIM = 16, ALGORITHMS = 8 };
 enum { ROWS = SEQUENCES * LENGTH, ROW = (HEADS + 2 * KV_HEADS) * DIM, WIDTH = HEADS * DIM };
 
 static struct kernel_context context, plain;
@@ -49,7 +49,7 @@ static struct attention_choice fit(void)
 {
 	return (struct attention_choice){.head_dim = DIM,
 		.length = LENGTH,
-		.way = {.engine = FAKE_FIT, .kernel = 7, .tile_m = 3}};
+		.algorithm = {.engine = FAKE_FIT, .kernel = 7, .tile_m = 3}};
 }
 
 /* Whether cuDNN did it; if not, our kernel was launched. */
@@ -78,17 +78,17 @@ static void ways_are_numbers(void **state)
 {
 	const struct attention a = packed();
 	const struct attention_choice first = fit();
-	struct attention_way ways[WAYS];
+	struct attention_algorithm algorithms[ALGORITHMS];
 
 	(void)state;
 	assert_int_equal(cuda_attention_version(&context), 91900);
-	assert_int_equal(cuda_attention_ways(&context, &a, ways, WAYS), 2);
-	assert_memory_equal(&ways[0], &first.way, sizeof(ways[0]));
-	assert_int_equal(ways[1].engine, FAKE_SECOND);
-	assert_int_equal(ways[1].kernel, 0);
-	assert_int_equal(ways[1].cluster, 4);
-	assert_int_equal(ways[1].tile_n, 2);
-	assert_int_equal(cuda_attention_ways(&context, &a, ways, 1), 1);
+	assert_int_equal(cuda_attention_algorithms(&context, &a, algorithms, ALGORITHMS), 2);
+	assert_memory_equal(&algorithms[0], &first.algorithm, sizeof(algorithms[0]));
+	assert_int_equal(algorithms[1].engine, FAKE_SECOND);
+	assert_int_equal(algorithms[1].kernel, 0);
+	assert_int_equal(algorithms[1].cluster, 4);
+	assert_int_equal(algorithms[1].tile_n, 2);
+	assert_int_equal(cuda_attention_algorithms(&context, &a, algorithms, 1), 1);
 	/* All that was made for it is gone. */
 	assert_int_equal(fake_cudnn.made, fake_cudnn.destroyed);
 }
@@ -144,8 +144,8 @@ static void plans_are_kept(void **state)
 	assert_true(by_cudnn(&a));
 	assert_int_equal(fake_cudnn.plans, plans + 1);
 	a.sequences = 1;
-	choice.way.engine = FAKE_HUNGRY;
-	choice.way.tile_m = 0;
+	choice.algorithm.engine = FAKE_HUNGRY;
+	choice.algorithm.tile_m = 0;
 	choice.taken = false;
 	assert_false(by_cudnn(&a));
 	plans = fake_cudnn.plans;
@@ -178,10 +178,10 @@ static void others_are_ours(void **state)
 	assert_false(by_cudnn(&other));
 	assert_false(choice.taken);
 	/* What cuDNN no longer proposes, or proposes otherwise. */
-	choice.way.engine = 99;
+	choice.algorithm.engine = 99;
 	assert_false(by_cudnn(&a));
 	choice = fit();
-	choice.way.kernel = 8;
+	choice.algorithm.kernel = 8;
 	assert_false(by_cudnn(&a));
 	assert_false(choice.taken);
 	cuda_choose_attention(&context, NULL, 0);
@@ -192,25 +192,25 @@ static void what_is_missing_is_ours(void **state)
 	const struct attention a = packed();
 	static const size_t unfit[] = {90800, 91002, 100000};
 	struct attention_choice choice = fit();
-	struct attention_way way;
+	struct attention_algorithm algorithm;
 
 	(void)state;
 	cuda_close_attention(cuda_backend(&context));
 	for (size_t i = 0; i < sizeof(unfit) / sizeof(unfit[0]); i++) {
 		fake_cudnn.version = unfit[i];
-		assert_int_equal(cuda_attention_ways(&context, &a, &way, 1), 0);
+		assert_int_equal(cuda_attention_algorithms(&context, &a, &algorithm, 1), 0);
 		cuda_choose_attention(&context, &choice, 1);
 		assert_false(by_cudnn(&a));
 	}
 	fake_cudnn.version = 91900;
 	fake_cudnn.no_handle = true;
-	assert_int_equal(cuda_attention_ways(&context, &a, &way, 1), 0);
+	assert_int_equal(cuda_attention_algorithms(&context, &a, &algorithm, 1), 0);
 	cuda_choose_attention(&context, &choice, 1);
 	assert_false(by_cudnn(&a));
 	fake_cudnn.no_handle = false;
 	fake_cudnn.missing = true;
 	assert_int_equal(cuda_attention_version(&context), 0);
-	assert_int_equal(cuda_attention_ways(&context, &a, &way, 1), 0);
+	assert_int_equal(cuda_attention_algorithms(&context, &a, &algorithm, 1), 0);
 	cuda_choose_attention(&context, &choice, 1);
 	assert_false(by_cudnn(&a));
 	fake_cudnn.missing = false;

@@ -56,19 +56,19 @@ static void compare(
 /* Its sums are its own: a log-sum-exp may be 3e-5 off. */
 #define CUDNN_ALLOWED 16.0
 
-/* The same by each way that cuDNN proposes, where it is installed and takes the shape. */
+/* The same by each engine that cuDNN proposes, where it is installed and takes the shape. */
 static void compare_cudnn(const struct kernel_case *kernel_case, const int64_t *dim)
 {
-	enum { WAYS = 4 };
-	struct attention_way ways[WAYS];
+	enum { ALGORITHMS = 4 };
+	struct attention_algorithm algorithms[ALGORITHMS];
 	struct problem shape;
 
 	problem_init(&shape, kernel_case, dim, kernels_reference(), &reference_context, 0);
 	const struct attention a = problem_attention(&shape);
-	int n = cuda_attention_ways(&gpu.kernels, &a, ways, WAYS);
+	int n = cuda_attention_algorithms(&gpu.kernels, &a, algorithms, ALGORITHMS);
 	for (int i = 0; i < n; i++) {
 		struct attention_choice choice = {
-			.head_dim = a.head_dim, .length = a.length, .way = ways[i]};
+			.head_dim = a.head_dim, .length = a.length, .algorithm = algorithms[i]};
 
 		cuda_choose_attention(&gpu.kernels, &choice, 1);
 		compare(kernel_case, dim, 0, CUDNN_ALLOWED);

@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "kernels/cuda/attention_graph.h"
 
-enum { WAYS = 8 };
+enum { ALGORITHMS = 8 };
 
 /* As cuDNN writes a device down: what NVIDIA says of each in its documents. */
 #define DEVICE(version, name, multiprocessors, shared, cache)                                      \
@@ -79,8 +79,8 @@ static void *describe(const struct cudnn_api *api, const struct device *device)
 	return NULL;
 }
 
-static void print(const struct device *device, const int64_t *n, const struct attention_way *w,
-	int64_t workspace)
+static void print(const struct device *device, const int64_t *n,
+	const struct attention_algorithm *w, int64_t workspace)
 {
 	printf("%-6s %2d x %4d, %2d and %2d heads of %3d: engine %d, kernel %d, cluster %d, "
 	       "stream %d, tile %d x %d, workspace %d bytes\n",
@@ -93,22 +93,23 @@ static void check_shape(
 	const struct cudnn_target *target, const struct device *device, const int64_t *n)
 {
 	const struct attention a = shape_of(n);
-	static const struct attention_way unknown = {.engine = 4711};
-	struct attention_way ways[WAYS];
+	static const struct attention_algorithm unknown = {.engine = 4711};
+	struct attention_algorithm algorithms[ALGORITHMS];
 	struct attention_graph g;
 
 	expect(attention_graph_build(&g, target, &a), "the graph is refused", device, n);
-	int found = attention_graph_ways(&g, KERNELS_WORKSPACE_BYTES, ways, WAYS);
+	int found = attention_graph_algorithms(&g, KERNELS_WORKSPACE_BYTES, algorithms, ALGORITHMS);
 	expect(found > 0, "no plan", device, n);
 	expect(!attention_graph_plan(&g, &unknown), "an engine that there is not", device, n);
 	attention_graph_drop(&g);
 	expect(g.n_made == 0, "descriptors are left", device, n);
 	for (int i = 0; i < (say ? found : found > 0); i++) {
-		expect(attention_graph_build(&g, target, &a) && attention_graph_plan(&g, &ways[i]),
+		expect(attention_graph_build(&g, target, &a) &&
+				attention_graph_plan(&g, &algorithms[i]),
 			"no plan by numbers", device, n);
 		expect(g.workspace_bytes <= KERNELS_WORKSPACE_BYTES, "workspace", device, n);
 		if (say)
-			print(device, n, &ways[i], g.workspace_bytes);
+			print(device, n, &algorithms[i], g.workspace_bytes);
 		attention_graph_drop(&g);
 	}
 }
@@ -118,14 +119,15 @@ static void check_shape(
 static void check_refusals(const struct cudnn_target *target, const struct device *device)
 {
 	static const int64_t wrong[][5] = {{2, 1024, 32, 5, 64}, {2, 1024, 32, 32, 20}};
-	struct attention_way ways[WAYS];
+	struct attention_algorithm algorithms[ALGORITHMS];
 	struct attention_graph g;
 
 	for (int i = 0; i < COUNT_OF(wrong); i++) {
 		const struct attention a = shape_of(wrong[i]);
 		bool built = attention_graph_build(&g, target, &a);
 
-		expect(!built || attention_graph_ways(&g, KERNELS_WORKSPACE_BYTES, ways, WAYS) == 0,
+		expect(!built || attention_graph_algorithms(
+					 &g, KERNELS_WORKSPACE_BYTES, algorithms, ALGORITHMS) == 0,
 			"was not refused", device, wrong[i]);
 		attention_graph_drop(&g);
 	}

@@ -1,6 +1,6 @@
 /* Whether attention's forward is faster by cuDNN than by our kernel, and as right. Our own kernel
  * is the measure: what differs from it by more than bf16 rounds, or from itself, is not taken,
- * however fast. What was taken is written down, as ways of products are. */
+ * however fast. What was taken is written down, as algorithms of GEMMs are. */
 #include "executor/calibration/gpu/bench.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #include "kernels/kernels.h"
 
-enum { WAYS = 8 };
+enum { ALGORITHMS = 8 };
 
 /* Of the result for one token and one head, as a vector: weights rounded to bf16 and a result
  * rounded to bf16, twice, differ by about 2^-8. Of a log-sum-exp, which stays fp32. */
@@ -42,7 +42,7 @@ bool gpu_sums_agree(const float *ours, const float *theirs, int64_t n)
 	return true;
 }
 
-/* --- one way ---------------------------------------------------------------------------------- */
+/* --- one algorithm ---------------------------------------------------------------------------- */
 
 struct attention_case {
 	struct gpu_bench *gpu;
@@ -56,14 +56,17 @@ static void run(void *data)
 	c->gpu->base.kernels->attention(&c->gpu->base.context, &c->attention);
 }
 
-static struct attention_choice choice_of(const struct attention *a, const struct attention_way *way)
+static struct attention_choice choice_of(
+	const struct attention *a, const struct attention_algorithm *algorithm)
 {
-	return (struct attention_choice){.head_dim = a->head_dim, .length = a->length, .way = *way};
+	return (struct attention_choice){
+		.head_dim = a->head_dim, .length = a->length, .algorithm = *algorithm};
 }
 
-/* NULL: by our kernel. `what` says what is done with it. A way that the library then refuses, or
- * does not have for this shape, is none: `refused`. */
-static bool by_way(struct gpu_bench *g, struct attention_case *c, const struct attention_way *way,
+/* NULL: by our kernel. `what` says what is done with it. An algorithm that the library then
+ * refuses, or does not have for this shape, is none: `refused`. */
+static bool by_algorithm(struct gpu_bench *g, struct attention_case *c,
+	const struct attention_algorithm *algorithm,
 	bool (*what)(struct gpu_bench *, struct attention_case *, double *, struct error *),
 	double *seconds, bool *refused, struct error *error)
 {
@@ -71,12 +74,13 @@ static bool by_way(struct gpu_bench *g, struct attention_case *c, const struct a
 	struct attention_choice choice = {0};
 	struct error failure = {0};
 
-	if (way != NULL)
-		choice = choice_of(&c->attention, way);
-	device->choose_attention(&g->base.context, &choice, way != NULL);
+	if (algorithm != NULL)
+		choice = choice_of(&c->attention, algorithm);
+	device->choose_attention(&g->base.context, &choice, algorithm != NULL);
 	bool ok = what(g, c, seconds, &failure);
 	device->choose_attention(&g->base.context, NULL, 0);
-	*refused = way != NULL && (ok ? !choice.taken : g->base.context.error.message[0] != '\0');
+	*refused = algorithm != NULL &&
+		   (ok ? !choice.taken : g->base.context.error.message[0] != '\0');
 	if (ok || *refused) {
 		g->base.context.error = (struct error){0};
 		return true;
@@ -97,24 +101,25 @@ static bool run_once(
 	return gpu_sample(g, run, c, 1, seconds, error);
 }
 
-/* What is timed, and its ways. */
+/* What is timed, and its algorithms. */
 struct subject {
 	struct attention_case timed;
-	struct attention_way ways[WAYS];
+	struct attention_algorithm algorithms[ALGORITHMS];
 };
 
-static bool time_way(const struct gpu_contest *contest, int way, double *seconds, bool *refused,
-	struct error *error)
+static bool time_algorithm(const struct gpu_contest *contest, int algorithm, double *seconds,
+	bool *refused, struct error *error)
 {
 	struct subject *s = contest->subject;
 
-	return by_way(contest->gpu, &s->timed, way == GPU_CONTEST_FIRST ? NULL : &s->ways[way],
-		time_it, seconds, refused, error);
+	return by_algorithm(contest->gpu, &s->timed,
+		algorithm == GPU_CONTEST_FIRST ? NULL : &s->algorithms[algorithm], time_it, seconds,
+		refused, error);
 }
 
 /* --- is it right? ----------------------------------------------------------------------------- */
 
-/* Ours, and the way's twice. */
+/* Ours, and the library's twice. */
 enum { OURS, THEIRS, AGAIN, RUNS };
 struct outcome {
 	void *out;
@@ -172,8 +177,9 @@ static bool compare(struct gpu_bench *g, enum compared how, const void *one, con
 	return true;
 }
 
-static bool run_all(struct gpu_bench *g, struct attention_case *c, const struct attention_way *way,
-	const struct outcome *outcomes, bool *refused, struct error *error)
+static bool run_all(struct gpu_bench *g, struct attention_case *c,
+	const struct attention_algorithm *algorithm, const struct outcome *outcomes, bool *refused,
+	struct error *error)
 {
 	double seconds;
 
@@ -181,21 +187,23 @@ static bool run_all(struct gpu_bench *g, struct attention_case *c, const struct 
 	for (int i = 0; i < RUNS && !*refused; i++) {
 		c->attention.out = outcomes[i].out;
 		c->attention.lse = outcomes[i].lse;
-		if (!by_way(g, c, i == OURS ? NULL : way, run_once, &seconds, refused, error))
+		if (!by_algorithm(
+			    g, c, i == OURS ? NULL : algorithm, run_once, &seconds, refused, error))
 			return false;
 	}
 	return true;
 }
 
 /* `why`: NULL where it is as right as ours. */
-static bool judge(struct gpu_bench *g, struct attention_case *c, const struct attention_way *way,
-	const struct outcome *o, const char **why, struct error *error)
+static bool judge(struct gpu_bench *g, struct attention_case *c,
+	const struct attention_algorithm *algorithm, const struct outcome *o, const char **why,
+	struct error *error)
 {
 	const struct attention *a = &c->attention;
 	int64_t heads = a->sequences * a->length * a->heads, d = a->head_dim;
 	bool refused, result = true, sums = true, bits = true;
 
-	if (!run_all(g, c, way, o, &refused, error))
+	if (!run_all(g, c, algorithm, o, &refused, error))
 		return false;
 	*why = "is refused for packed rows";
 	if (refused)
@@ -233,7 +241,7 @@ static struct attention packed(const struct attention *a)
 
 /* On the shape that was timed, and on the other. Both write where the backward would. */
 static bool check(struct gpu_bench *g, const struct attention_backward *timed,
-	const struct attention_way *way, const char **why, struct error *error)
+	const struct attention_algorithm *algorithm, const char **why, struct error *error)
 {
 	const struct attention *a = &timed->forward;
 	int64_t sums = a->sequences * a->length * a->heads;
@@ -248,10 +256,10 @@ static bool check(struct gpu_bench *g, const struct attention_backward *timed,
 	*why = "was not compared: there is no room";
 	if (!fits)
 		return true;
-	if (!judge(g, &c, way, outcomes, why, error) || *why != NULL)
+	if (!judge(g, &c, algorithm, outcomes, why, error) || *why != NULL)
 		return *why != NULL;
 	c.attention = other;
-	return judge(g, &c, way, outcomes, why, error);
+	return judge(g, &c, algorithm, outcomes, why, error);
 }
 
 /* --- the choice ------------------------------------------------------------------------------- */
@@ -264,19 +272,19 @@ static void say(const struct gpu_bench *g, const struct attention *a, const char
 		(long long)a->length, (long long)a->head_dim, what);
 }
 
-static void keep(struct gpu_bench *g, const struct attention *a, const struct attention_way *way,
-	double gain)
+static void keep(struct gpu_bench *g, const struct attention *a,
+	const struct attention_algorithm *algorithm, double gain)
 {
 	struct calibration *c = g->base.calibration;
 	const struct calibration_attention choice = {.head_dim = a->head_dim,
 		.length = a->length,
 		.gain = gain,
-		.engine = way->engine,
-		.kernel = way->kernel,
-		.cluster = way->cluster,
-		.stream_k = way->stream_k,
-		.tile_m = way->tile_m,
-		.tile_n = way->tile_n};
+		.engine = algorithm->engine,
+		.kernel = algorithm->kernel,
+		.cluster = algorithm->cluster,
+		.stream_k = algorithm->stream_k,
+		.tile_m = algorithm->tile_m,
+		.tile_n = algorithm->tile_n};
 
 	if (calibration_add_attention(c, &choice))
 		c->attention_library = g->base.kernels->device->attention_version(&g->base.context);
@@ -284,11 +292,11 @@ static void keep(struct gpu_bench *g, const struct attention *a, const struct at
 
 /* Says what came of it, and keeps what is right and fast. */
 static double conclude(struct gpu_bench *g, const struct attention *a,
-	const struct attention_way *way, double gain, const char *why)
+	const struct attention_algorithm *algorithm, double gain, const char *why)
 {
 	bool won = gpu_contest_is_won(gain);
 	const char *speed = arena_printf(
-		g->base.arena, "engine %d has %.1f %% of our speed", way->engine, 100 * gain);
+		g->base.arena, "engine %d has %.1f %% of our speed", algorithm->engine, 100 * gain);
 
 	if (why != NULL)
 		speed = arena_printf(g->base.arena, "%s and %s: not taken", speed, why);
@@ -297,7 +305,7 @@ static double conclude(struct gpu_bench *g, const struct attention *a,
 	say(g, a, speed);
 	if (why != NULL || !won)
 		return 1;
-	keep(g, a, way, gain);
+	keep(g, a, algorithm, gain);
 	return gain;
 }
 
@@ -307,7 +315,7 @@ bool calibrate_gpu_attention(struct gpu_bench *g, const struct attention_backwar
 	const struct device_kernels *device = g->base.kernels->device;
 	const struct attention *a = &timed->forward;
 	struct subject subject = {.timed = {g, *a}};
-	const struct gpu_contest contest = {g, &subject, time_way};
+	const struct gpu_contest contest = {g, &subject, time_algorithm};
 	const char *why = NULL;
 	double gain = 0;
 	int fastest;
@@ -315,18 +323,18 @@ bool calibrate_gpu_attention(struct gpu_bench *g, const struct attention_backwar
 	*chosen = first;
 	if (!g->base.options->choose || device->attention_version(&g->base.context) == 0)
 		return true;
-	int n = device->attention_ways(&g->base.context, a, subject.ways, WAYS);
+	int n = device->attention_algorithms(&g->base.context, a, subject.algorithms, ALGORITHMS);
 	if (!gpu_contest_fastest(&contest, n, &fastest, error))
 		return false;
 	if (fastest < 0) {
 		say(g, a, "no way to do it here");
 		return true;
 	}
-	const struct attention_way *way = &subject.ways[fastest];
-	bool ok = check(g, timed, way, &why, error) &&
+	const struct attention_algorithm *algorithm = &subject.algorithms[fastest];
+	bool ok = check(g, timed, algorithm, &why, error) &&
 		  gpu_contest_gain(&contest, fastest, &gain, error);
 	if (ok)
-		*chosen = first / conclude(g, a, way, gain, why);
+		*chosen = first / conclude(g, a, algorithm, gain, why);
 	/* Results were copied there. */
 	gpu_make_values(g);
 	return ok;

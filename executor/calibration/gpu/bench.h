@@ -58,25 +58,25 @@ bool gpu_make_gemm(struct gpu_bench *gpu, enum dtype dtype, const struct product
 	enum product_form form, struct gemm_case *c);
 /* sustained.c, behind the products. */
 bool calibrate_gpu_sustained(struct gpu_bench *gpu, struct error *error);
-/* contest.c: which of several ways of doing one thing is fastest. */
+/* contest.c: which of several algorithms is fastest. */
 enum { GPU_CONTEST_FIRST = -1 }; /* as it is done where nothing was chosen */
 struct gpu_contest {
 	struct gpu_bench *gpu;
 	void *subject; /* the time function's */
-	/* s that a way takes. One that the library refuses, or lacks, is none: `refused`. */
-	bool (*time)(const struct gpu_contest *contest, int way, double *seconds, bool *refused,
-		struct error *error);
+	/* s that an algorithm takes. One that the library refuses, or lacks, is none: `refused`. */
+	bool (*time)(const struct gpu_contest *contest, int algorithm, double *seconds,
+		bool *refused, struct error *error);
 };
-/* Of 0 to ways - 1, by samples as short as they may be; -1: all are refused. */
+/* Of 0 to algorithms - 1, by samples as short as they may be; -1: all are refused. */
 bool gpu_contest_fastest(
-	const struct gpu_contest *contest, int ways, int *fastest, struct error *error);
-/* The first's time over the way's: the least of each, in turn, as a GPU's clock falls while it is
- * measured. 0: refused. */
+	const struct gpu_contest *contest, int algorithms, int *fastest, struct error *error);
+/* The first's time over the algorithm's: the least of each, in turn, as a GPU's clock falls while
+ * it is measured. 0: refused. */
 bool gpu_contest_gain(
-	const struct gpu_contest *contest, int way, double *gain, struct error *error);
+	const struct gpu_contest *contest, int algorithm, double *gain, struct error *error);
 /* Whether so much is more than chance. */
 bool gpu_contest_is_won(double gain);
-/* choices.c: is there a faster way than the library's first, which takes `first`
+/* choices.c: is there a faster algorithm than the library's first, which takes `first`
  * seconds? If so the calibration has it, and `chosen` is what it takes; else `first`. */
 bool calibrate_gpu_choice(struct gpu_bench *gpu, struct gemm_case *c, enum product_form form,
 	double first, double *chosen, struct error *error);

@@ -1,18 +1,18 @@
-/* Which way of cuBLASLt's is fastest for a product. Its first proposal is what it thinks best
- * without having tried. */
+/* Autotuning: which algorithm of cuBLASLt is fastest for a GEMM. Its first heuristic result is what
+ * it expects to be fastest without having tried. */
 #include "executor/calibration/gpu/bench.h"
 
 #include <string.h>
 
-enum { WAYS = 8 };
+enum { ALGORITHMS = 8 };
 
-/* A product, and its ways. */
+/* A GEMM, and its algorithms. */
 struct subject {
 	struct gemm_case *product;
-	struct gemm_way ways[WAYS];
+	struct gemm_algorithm algorithms[ALGORITHMS];
 };
 
-static struct gemm_choice choice_of(const struct gemm *g, const struct gemm_way *way)
+static struct gemm_choice choice_of(const struct gemm *g, const struct gemm_algorithm *algorithm)
 {
 	return (struct gemm_choice){.dtype = g->dtype,
 		.c_dtype = g->c_dtype,
@@ -21,12 +21,12 @@ static struct gemm_choice choice_of(const struct gemm *g, const struct gemm_way 
 		.k = g->k,
 		.transpose_a = g->transpose_a,
 		.transpose_b = g->transpose_b,
-		.way = *way};
+		.algorithm = *algorithm};
 }
 
 /* Only the library's word is forgiven, not what an event says. */
-static bool time_way(const struct gpu_contest *contest, int way, double *seconds, bool *refused,
-	struct error *error)
+static bool time_algorithm(const struct gpu_contest *contest, int algorithm, double *seconds,
+	bool *refused, struct error *error)
 {
 	struct gpu_bench *g = contest->gpu;
 	struct kernel_context *context = &g->base.context;
@@ -34,10 +34,10 @@ static bool time_way(const struct gpu_contest *contest, int way, double *seconds
 	const struct subject *s = contest->subject;
 	struct gemm_choice choice;
 	struct error failure = {0};
-	int chosen = way != GPU_CONTEST_FIRST;
+	int chosen = algorithm != GPU_CONTEST_FIRST;
 
 	if (chosen)
-		choice = choice_of(&s->product->gemm, &s->ways[way]);
+		choice = choice_of(&s->product->gemm, &s->algorithms[algorithm]);
 	device->choose_gemms(context, chosen ? &choice : NULL, chosen);
 	bool ok = gpu_time(g, gpu_run_gemm, s->product, seconds, &failure);
 	device->choose_gemms(context, NULL, 0);
@@ -50,7 +50,7 @@ static bool time_way(const struct gpu_contest *contest, int way, double *seconds
 }
 
 static void keep(struct gpu_bench *g, const struct gemm *gemm, enum product_form form,
-	const struct gemm_way *way, double gain)
+	const struct gemm_algorithm *algorithm, double gain)
 {
 	struct calibration *c = g->base.calibration;
 	const struct calibration_choice choice = {.form = form,
@@ -60,15 +60,15 @@ static void keep(struct gpu_bench *g, const struct gemm *gemm, enum product_form
 		.n = gemm->n,
 		.k = gemm->k,
 		.gain = gain,
-		.algorithm = way->algorithm,
-		.tile = way->tile,
-		.stages = way->stages,
-		.split_k = way->split_k,
-		.reduction = way->reduction,
-		.swizzle = way->swizzle,
-		.custom = way->custom,
-		.inner_shape = way->inner_shape,
-		.cluster = way->cluster};
+		.algorithm = algorithm->id,
+		.tile = algorithm->tile,
+		.stages = algorithm->stages,
+		.split_k = algorithm->split_k,
+		.reduction = algorithm->reduction,
+		.swizzle = algorithm->swizzle,
+		.custom = algorithm->custom,
+		.inner_shape = algorithm->inner_shape,
+		.cluster = algorithm->cluster};
 
 	if (c->n_choices == CALIBRATION_CHOICES || !calibration_add_choice(c, &choice))
 		return;
@@ -77,14 +77,14 @@ static void keep(struct gpu_bench *g, const struct gemm *gemm, enum product_form
 		"    %s, %lld x %lld x %lld: algorithm %d, tile %d, is %.1f %% faster than the "
 		"first proposal",
 		product_form_names[form], (long long)gemm->m, (long long)gemm->n,
-		(long long)gemm->k, way->algorithm, way->tile, 100 * (gain - 1));
+		(long long)gemm->k, algorithm->id, algorithm->tile, 100 * (gain - 1));
 }
 
 bool calibrate_gpu_choice(struct gpu_bench *g, struct gemm_case *c, enum product_form form,
 	double first, double *chosen, struct error *error)
 {
 	struct subject subject = {.product = c};
-	const struct gpu_contest contest = {g, &subject, time_way};
+	const struct gpu_contest contest = {g, &subject, time_algorithm};
 	double gain;
 	int fastest;
 
@@ -92,7 +92,8 @@ bool calibrate_gpu_choice(struct gpu_bench *g, struct gemm_case *c, enum product
 	/* In fp32 few train, and slowly. */
 	if (!g->base.options->choose || c->gemm.dtype != DTYPE_BF16)
 		return true;
-	int n = g->base.kernels->device->gemm_ways(&g->base.context, &c->gemm, subject.ways, WAYS);
+	int n = g->base.kernels->device->gemm_algorithms(
+		&g->base.context, &c->gemm, subject.algorithms, ALGORITHMS);
 	if (!gpu_contest_fastest(&contest, n, &fastest, error))
 		return false;
 	if (fastest < 0)
@@ -101,7 +102,7 @@ bool calibrate_gpu_choice(struct gpu_bench *g, struct gemm_case *c, enum product
 		return false;
 	if (!gpu_contest_is_won(gain))
 		return true;
-	keep(g, &c->gemm, form, &subject.ways[fastest], gain);
+	keep(g, &c->gemm, form, &subject.algorithms[fastest], gain);
 	*chosen = first / gain;
 	return true;
 }

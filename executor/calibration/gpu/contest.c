@@ -1,4 +1,4 @@
-/* Which of several ways of doing one thing is fastest on a GPU. Nothing is tried while a model
+/* Autotuning: which of several algorithms is fastest on a GPU. Nothing is tried while a model
  * trains, where the outcome of a race would decide over bits. So it is tried here, and what won is
  * written down. */
 #include "executor/calibration/gpu/bench.h"
@@ -7,14 +7,15 @@
 
 enum { ROUNDS = 3 };
 
-bool gpu_contest_fastest(const struct gpu_contest *c, int ways, int *fastest, struct error *error)
+bool gpu_contest_fastest(
+	const struct gpu_contest *c, int algorithms, int *fastest, struct error *error)
 {
 	double budget = c->gpu->base.budget, least = 0;
 	bool ok = true;
 
 	*fastest = -1;
 	c->gpu->base.budget = 0;
-	for (int i = 0; i < ways && ok; i++) {
+	for (int i = 0; i < algorithms && ok; i++) {
 		double seconds = 0;
 		bool refused;
 
@@ -28,7 +29,7 @@ bool gpu_contest_fastest(const struct gpu_contest *c, int ways, int *fastest, st
 	return ok;
 }
 
-bool gpu_contest_gain(const struct gpu_contest *c, int way, double *gain, struct error *error)
+bool gpu_contest_gain(const struct gpu_contest *c, int algorithm, double *gain, struct error *error)
 {
 	double first = INFINITY, other = INFINITY;
 
@@ -38,7 +39,7 @@ bool gpu_contest_gain(const struct gpu_contest *c, int way, double *gain, struct
 		bool refused;
 
 		if (!c->time(c, GPU_CONTEST_FIRST, &one, &refused, error) ||
-			!c->time(c, way, &two, &refused, error))
+			!c->time(c, algorithm, &two, &refused, error))
 			return false;
 		if (refused)
 			return true;

@@ -22,13 +22,14 @@ void fake_choose(
 	fake_unlock();
 }
 
-int fake_gemm_ways(
-	struct kernel_context *context, const struct gemm *g, struct gemm_way *ways, int most)
+int fake_gemm_algorithms(struct kernel_context *context, const struct gemm *g,
+	struct gemm_algorithm *algorithms, int most)
 {
 	(void)context;
 	(void)g;
 	for (int i = 0; i < 3 && i < most; i++)
-		ways[i] = (struct gemm_way){.algorithm = FIRST + i, .tile = 20 + i, .cluster = 7};
+		algorithms[i] =
+			(struct gemm_algorithm){.id = FIRST + i, .tile = 20 + i, .cluster = 7};
 	return most < 3 ? most : 3;
 }
 
@@ -69,7 +70,7 @@ bool fake_take_choice(struct kernel_context *context, const struct gemm *g)
 		if (choice == NULL)
 			continue;
 		choice->taken = true;
-		refused = choice->way.algorithm == REFUSED;
+		refused = choice->algorithm.id == REFUSED;
 	}
 	fake_unlock();
 	return !refused || error_set(&context->error, EXIT_CODE_FAULT,
@@ -83,7 +84,7 @@ double fake_gemm_speed(const struct gemm *g)
 		const struct gemm_choice *choice =
 			choosers.of[i].context != NULL ? find(&choosers.of[i], g) : NULL;
 
-		if (choice != NULL && choice->way.algorithm == DEEP)
+		if (choice != NULL && choice->algorithm.id == DEEP)
 			return g->k >= DEPTH ? 1.25 : 1.01;
 	}
 	return 1;

@@ -57,14 +57,14 @@ int64_t fake_attention_version(struct kernel_context *context)
 	return version();
 }
 
-int fake_attention_ways(struct kernel_context *context, const struct attention *a,
-	struct attention_way *ways, int most)
+int fake_attention_algorithms(struct kernel_context *context, const struct attention *a,
+	struct attention_algorithm *algorithms, int most)
 {
 	(void)context;
 	if (version() == 0 || scene_of(a->head_dim, a->length)->behaviour == NO_WAY || most < 3)
 		return 0;
 	for (int i = 0; i < 3; i++)
-		ways[i] = (struct attention_way){
+		algorithms[i] = (struct attention_algorithm){
 			.engine = SLOWER + i, .kernel = 7, .cluster = 1, .tile_n = 2};
 	return 3;
 }
@@ -130,7 +130,7 @@ bool fake_take_attention(struct kernel_context *context, const struct attention 
 		if (choice == NULL)
 			continue;
 		choice->taken = true;
-		refused = choice->way.engine == REFUSED;
+		refused = choice->algorithm.engine == REFUSED;
 		scene = scene_of(a->head_dim, a->length);
 		n_runs++;
 	}
@@ -149,8 +149,9 @@ double fake_attention_speed(const struct attention *a)
 			choosers.of[i].context != NULL ? find(&choosers.of[i], a) : NULL;
 
 		if (choice != NULL)
-			return choice->way.engine == FAST ? scene_of(a->head_dim, a->length)->speed
-							  : 0.9;
+			return choice->algorithm.engine == FAST
+				       ? scene_of(a->head_dim, a->length)->speed
+				       : 0.9;
 	}
 	return 1;
 }

@@ -163,9 +163,9 @@ void fake_meeting_run(struct fake_stream *stream);
 extern const struct kernels fake_kernels;
 struct kernel_context *fake_worker(void);
 
-/* fake_ways.c */
-int fake_gemm_ways(
-	struct kernel_context *context, const struct gemm *g, struct gemm_way *ways, int most);
+/* fakes/algorithms.c */
+int fake_gemm_algorithms(struct kernel_context *context, const struct gemm *g,
+	struct gemm_algorithm *algorithms, int most);
 void fake_choose_gemms(struct kernel_context *context, struct gemm_choice *choices, int n);
 int64_t fake_gemm_version(struct kernel_context *context);
 /* Of the product that is enqueued or made ready; false with the context's error. */
@@ -184,8 +184,8 @@ struct fake_choosers {
 void fake_choose(
 	struct fake_choosers *all, const struct kernel_context *context, void *choices, int n);
 /* fake_attention.c */
-int fake_attention_ways(struct kernel_context *context, const struct attention *a,
-	struct attention_way *ways, int most);
+int fake_attention_algorithms(struct kernel_context *context, const struct attention *a,
+	struct attention_algorithm *algorithms, int most);
 void fake_choose_attention(struct kernel_context *context, struct attention_choice *choices, int n);
 int64_t fake_attention_version(struct kernel_context *context);
 bool fake_take_attention(struct kernel_context *context, const struct attention *a);

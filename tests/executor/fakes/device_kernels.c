@@ -282,10 +282,10 @@ static const int32_t *fake_fault(struct kernel_context *context)
 const struct device_kernels fake_device_kernels = {
 	.gemm_epilogue = fake_epilogue,
 	.prepare_gemm_epilogue = fake_prepare_epilogue,
-	.gemm_ways = fake_gemm_ways,
+	.gemm_algorithms = fake_gemm_algorithms,
 	.choose_gemms = fake_choose_gemms,
 	.gemm_version = fake_gemm_version,
-	.attention_ways = fake_attention_ways,
+	.attention_algorithms = fake_attention_algorithms,
 	.choose_attention = fake_choose_attention,
 	.attention_version = fake_attention_version,
 	.pack = fake_pack,
