@@ -231,32 +231,20 @@ DEVICE float block_max(float x, float *scratch)
 	if (rest <= 0)                                                                             \
 	return
 
-/* The same kernel for both element types, or for all pairs of them. */
-#define KERNEL_BOTH(name, body)                                                                    \
-	KERNEL(name##_fp32)                                                                        \
+/* The same kernel for both element types, or for all pairs of them; what follows the body are more
+ * arguments of its template. */
+#define KERNEL_OF(name, body, ...)                                                                 \
+	KERNEL(name)                                                                               \
 	{                                                                                          \
-		body<float>(a);                                                                    \
-	}                                                                                          \
-	KERNEL(name##_bf16)                                                                        \
-	{                                                                                          \
-		body<bf16>(a);                                                                     \
+		body<__VA_ARGS__>(a);                                                              \
 	}
+#define KERNEL_BOTH(name, body, ...)                                                               \
+	KERNEL_OF(name##_fp32, body, float, ##__VA_ARGS__)                                         \
+	KERNEL_OF(name##_bf16, body, bf16, ##__VA_ARGS__)
 #define KERNEL_PAIRS(name, body)                                                                   \
-	KERNEL(name##_fp32_fp32)                                                                   \
-	{                                                                                          \
-		body<float, float>(a);                                                             \
-	}                                                                                          \
-	KERNEL(name##_fp32_bf16)                                                                   \
-	{                                                                                          \
-		body<float, bf16>(a);                                                              \
-	}                                                                                          \
-	KERNEL(name##_bf16_fp32)                                                                   \
-	{                                                                                          \
-		body<bf16, float>(a);                                                              \
-	}                                                                                          \
-	KERNEL(name##_bf16_bf16)                                                                   \
-	{                                                                                          \
-		body<bf16, bf16>(a);                                                               \
-	}
+	KERNEL_OF(name##_fp32_fp32, body, float, float)                                            \
+	KERNEL_OF(name##_fp32_bf16, body, float, bf16)                                             \
+	KERNEL_OF(name##_bf16_fp32, body, bf16, float)                                             \
+	KERNEL_OF(name##_bf16_bf16, body, bf16, bf16)
 
 #endif

@@ -36,49 +36,53 @@ DEVICE float gelu_slope(int kind, float x)
 	return normal(x) + c * (0.39894228040143268f * expf(-0.5f * c * c));
 }
 
-template <typename T> DEVICE void gelu_body(const flat_launch &a)
+/* y = f(x), and y = f(x, z); x is of type X, y and z of type Y. */
+template <typename Y, typename X, typename F>
+DEVICE void map(const flat_launch &a, const void *from, F f)
 {
-	const int N = lanes<T>::count;
+	const int N = lanes<Y, X>::count;
 	float x[N];
 
 	FLAT_RANGE(N);
-	load_some(x, (const T *)a.a + i, rest, vector);
+	load_some(x, (const X *)from + i, rest, vector);
 #pragma unroll
 	for (int j = 0; j < N; j++)
-		x[j] = gelu(a.kind, x[j]);
-	store_some((T *)a.y + i, x, rest, vector);
+		x[j] = f(x[j]);
+	store_some((Y *)a.y + i, x, rest, vector);
+}
+
+template <typename Y, typename X, typename F>
+DEVICE void map(const flat_launch &a, const void *from, const void *and_from, F f)
+{
+	const int N = lanes<Y, X>::count;
+	float x[N], z[N];
+
+	FLAT_RANGE(N);
+	load_some(x, (const X *)from + i, rest, vector);
+	load_some(z, (const Y *)and_from + i, rest, vector);
+#pragma unroll
+	for (int j = 0; j < N; j++)
+		z[j] = f(x[j], z[j]);
+	store_some((Y *)a.y + i, z, rest, vector);
+}
+
+template <typename T> DEVICE void gelu_body(const flat_launch &a)
+{
+	map<T, T>(a, a.a, [&a](float x) { return gelu(a.kind, x); });
 }
 KERNEL_BOTH(gelu, gelu_body)
 
 /* a = dy, b = x */
 template <typename T> DEVICE void gelu_backward_body(const flat_launch &a)
 {
-	const int N = lanes<T>::count;
-	float dy[N], x[N];
-
-	FLAT_RANGE(N);
-	load_some(dy, (const T *)a.a + i, rest, vector);
-	load_some(x, (const T *)a.b + i, rest, vector);
-#pragma unroll
-	for (int j = 0; j < N; j++)
-		x[j] = dy[j] * gelu_slope(a.kind, x[j]);
-	store_some((T *)a.y + i, x, rest, vector);
+	map<T, T>(a, a.a, a.b, [&a](float dy, float x) { return dy * gelu_slope(a.kind, x); });
 }
 KERNEL_BOTH(gelu_backward, gelu_backward_body)
 
 /* a = gate, b = up */
 template <typename T> DEVICE void swiglu_body(const flat_launch &a)
 {
-	const int N = lanes<T>::count;
-	float gate[N], up[N];
-
-	FLAT_RANGE(N);
-	load_some(gate, (const T *)a.a + i, rest, vector);
-	load_some(up, (const T *)a.b + i, rest, vector);
-#pragma unroll
-	for (int j = 0; j < N; j++)
-		up[j] = gate[j] * sigmoid(gate[j]) * up[j];
-	store_some((T *)a.y + i, up, rest, vector);
+	map<T, T>(a, a.a, a.b, [](float gate, float up) { return gate * sigmoid(gate) * up; });
 }
 KERNEL_BOTH(swiglu, swiglu_body)
 
@@ -107,44 +111,21 @@ KERNEL_BOTH(swiglu_backward, swiglu_backward_body)
 /* y = a + b */
 template <typename T> DEVICE void add_body(const flat_launch &a)
 {
-	const int N = lanes<T>::count;
-	float x[N], y[N];
-
-	FLAT_RANGE(N);
-	load_some(x, (const T *)a.a + i, rest, vector);
-	load_some(y, (const T *)a.b + i, rest, vector);
-#pragma unroll
-	for (int j = 0; j < N; j++)
-		x[j] = x[j] + y[j];
-	store_some((T *)a.y + i, x, rest, vector);
+	map<T, T>(a, a.a, a.b, [](float x, float z) { return x + z; });
 }
 KERNEL_BOTH(add, add_body)
 
 /* y += a */
 template <typename Y, typename T> DEVICE void accumulate_body(const flat_launch &a)
 {
-	const int N = lanes<Y, T>::count;
-	float x[N], y[N];
-
-	FLAT_RANGE(N);
-	load_some(x, (const T *)a.a + i, rest, vector);
-	load_some(y, (const Y *)a.y + i, rest, vector);
-#pragma unroll
-	for (int j = 0; j < N; j++)
-		y[j] = y[j] + x[j];
-	store_some((Y *)a.y + i, y, rest, vector);
+	map<Y, T>(a, a.a, a.y, [](float x, float y) { return y + x; });
 }
 KERNEL_PAIRS(accumulate, accumulate_body)
 
 /* y = a; with equal types a copy */
 template <typename Y, typename T> DEVICE void convert_body(const flat_launch &a)
 {
-	const int N = lanes<Y, T>::count;
-	float x[N];
-
-	FLAT_RANGE(N);
-	load_some(x, (const T *)a.a + i, rest, vector);
-	store_some((Y *)a.y + i, x, rest, vector);
+	map<Y, T>(a, a.a, [](float x) { return x; });
 }
 KERNEL_PAIRS(convert, convert_body)
 
@@ -261,17 +242,8 @@ template <typename T, int LEVELS> DEVICE void tree_body(const tree_launch &a)
 	store_some((T *)a.y + i, sum, rest, vector);
 }
 
-template <typename T> DEVICE void tree_few_body(const tree_launch &a)
-{
-	tree_body<T, 5>(a);
-}
-KERNEL_BOTH(tree_few, tree_few_body)
-
-template <typename T> DEVICE void tree_many_body(const tree_launch &a)
-{
-	tree_body<T, 13>(a);
-}
-KERNEL_BOTH(tree_many, tree_many_body)
+KERNEL_BOTH(tree_few, tree_body, 5)
+KERNEL_BOTH(tree_many, tree_body, 13)
 
 KERNEL(store)
 {
@@ -299,14 +271,5 @@ template <typename T, bool PACK> DEVICE void pack_body(const pack_launch &a)
 	}
 }
 
-template <typename T> DEVICE void pack_in(const pack_launch &a)
-{
-	pack_body<T, true>(a);
-}
-
-template <typename T> DEVICE void pack_out(const pack_launch &a)
-{
-	pack_body<T, false>(a);
-}
-KERNEL_BOTH(pack, pack_in)
-KERNEL_BOTH(unpack, pack_out)
+KERNEL_BOTH(pack, pack_body, true)
+KERNEL_BOTH(unpack, pack_body, false)

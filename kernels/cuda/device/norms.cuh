@@ -271,36 +271,17 @@ DEVICE void norm_backward_body(const norm_backward_launch &a)
 }
 
 #define NORM_KERNELS(packs, rows)                                                                  \
-	template <typename T>                                                                      \
-	DEVICE void layernorm_backward_##packs(const norm_backward_launch &a)                      \
-	{                                                                                          \
-		norm_backward_body<T, true, packs, rows>(a);                                       \
-	}                                                                                          \
-	template <typename T> DEVICE void rmsnorm_backward_##packs(const norm_backward_launch &a)  \
-	{                                                                                          \
-		norm_backward_body<T, false, packs, rows>(a);                                      \
-	}                                                                                          \
-	KERNEL_BOTH(layernorm_backward_##packs, layernorm_backward_##packs)                        \
-	KERNEL_BOTH(rmsnorm_backward_##packs, rmsnorm_backward_##packs)
+	KERNEL_BOTH(layernorm_backward_##packs, norm_backward_body, true, packs, rows)             \
+	KERNEL_BOTH(rmsnorm_backward_##packs, norm_backward_body, false, packs, rows)
 NORM_KERNELS(1, 2)
 NORM_KERNELS(2, 2)
 NORM_KERNELS(4, 1)
 #undef NORM_KERNELS
 
-#define NORM_KERNELS(packs)                                                                        \
-	template <typename T> DEVICE void layernorm_##packs(const norm_launch &a)                  \
-	{                                                                                          \
-		norm_body<T, true, packs>(a);                                                      \
-	}                                                                                          \
-	template <typename T> DEVICE void rmsnorm_##packs(const norm_launch &a)                    \
-	{                                                                                          \
-		norm_body<T, false, packs>(a);                                                     \
-	}                                                                                          \
-	KERNEL_BOTH(layernorm_##packs, layernorm_##packs)                                          \
-	KERNEL_BOTH(rmsnorm_##packs, rmsnorm_##packs)
-NORM_KERNELS(4)
-NORM_KERNELS(8)
-#undef NORM_KERNELS
+KERNEL_BOTH(layernorm_4, norm_body, true, 4)
+KERNEL_BOTH(layernorm_8, norm_body, true, 8)
+KERNEL_BOTH(rmsnorm_4, norm_body, false, 4)
+KERNEL_BOTH(rmsnorm_8, norm_body, false, 8)
 
 /* --- rows too long for registers --- */
 
@@ -351,17 +332,8 @@ template <typename T, bool CENTRED> DEVICE void norm_long(const norm_launch &a)
 	}
 }
 
-template <typename T> DEVICE void layernorm_long_body(const norm_launch &a)
-{
-	norm_long<T, true>(a);
-}
-KERNEL_BOTH(layernorm_long, layernorm_long_body)
-
-template <typename T> DEVICE void rmsnorm_long_body(const norm_launch &a)
-{
-	norm_long<T, false>(a);
-}
-KERNEL_BOTH(rmsnorm_long, rmsnorm_long_body)
+KERNEL_BOTH(layernorm_long, norm_long, true)
+KERNEL_BOTH(rmsnorm_long, norm_long, false)
 
 /* One row: with n = (x - mean) rstd and g = dy weight, dx = rstd (g - mean(g) - n mean(g n)), the
  * mean of g in layernorm only. Adds n dy and dy to the sums of the parameters; every column always
@@ -444,14 +416,5 @@ template <typename T, bool CENTRED> DEVICE void norm_backward_long(const norm_ba
 	}
 }
 
-template <typename T> DEVICE void layernorm_backward_long_body(const norm_backward_launch &a)
-{
-	norm_backward_long<T, true>(a);
-}
-KERNEL_BOTH(layernorm_backward_long, layernorm_backward_long_body)
-
-template <typename T> DEVICE void rmsnorm_backward_long_body(const norm_backward_launch &a)
-{
-	norm_backward_long<T, false>(a);
-}
-KERNEL_BOTH(rmsnorm_backward_long, rmsnorm_backward_long_body)
+KERNEL_BOTH(layernorm_backward_long, norm_backward_long, true)
+KERNEL_BOTH(rmsnorm_backward_long, norm_backward_long, false)
