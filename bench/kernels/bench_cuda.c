@@ -1,6 +1,6 @@
 /* Speed of every CUDA kernel beside what the GPU does at best: a copy for what moves memory, the
- * best of cuBLASLt's candidates for products, cuDNN's engines for attention's forward in bf16 (best of
- * the three that it proposes first; training uses them where a calibration chose so).
+ * best of cuBLASLt's candidates for products, cuDNN's engines for attention's forward in bf16 (best
+ * of the three that it proposes first; training uses them where a calibration chose so).
  *
  *     bench_cuda [--fp32] [--launches] [KERNEL ...]
  *                                          kernels whose names begin so; all without
