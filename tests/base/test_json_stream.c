@@ -85,7 +85,8 @@ static void depth_is_limited(void **state)
 	memset(deep, '[', sizeof(deep));
 	deep[sizeof(deep) - 1] = '\0';
 	assert_false(read_cut(deep, 3, &events, &error));
-	assert_non_null(strstr(error.message, "t:1:65: nested too deeply, expected at most 64 levels"));
+	assert_non_null(
+		strstr(error.message, "t:1:65: nested too deeply, expected at most 64 levels"));
 	text_finish(&events);
 }
 
