@@ -24,22 +24,6 @@ const char *const knob_group_names[] = {
 	[KNOB_GROUP_COMPUTE] = "Computation",
 };
 
-const char *const strategy_names[] = {
-#define X(suffix, name, shards, reshards, hybrid, stage) name,
-	STRATEGIES(X)
-#undef X
-		NULL};
-
-const char *const prefetch_names[] = {"none", "pre", "post", NULL};
-const char *const checkpointing_names[] = {"none", "selective", "full", NULL};
-const char *const loss_names[] = {
-	"native", "upcast", "float", "parallel", "fused", "fused-linear", NULL};
-const char *const allocator_names[] = {"segments", "expandable", NULL};
-const char *const gradient_sums_names[] = {"tree", "exact", NULL};
-const char *const gelu_place_names[] = {"kernel", "product", NULL};
-const char *const optimizer_names[] = {"adamw-fused", "adamw-foreach", "adamw", "sgd", NULL};
-const char *const offload_names[] = {"none", "optimizer", "parameters", "all", NULL};
-
 const struct knob knob_table[KNOB_COUNT] = {
 	[KNOB_STRATEGY] =
 		{

@@ -4,41 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-	const char *name;
-	bool shards, reshards, hybrid;
-	int stage;
-} strategies[] = {
-#define X(suffix, name, shards, reshards, hybrid, stage) {name, shards, reshards, hybrid, stage},
-	STRATEGIES(X)
-#undef X
-};
-
-bool strategy_shards(enum strategy strategy)
-{
-	return strategies[strategy].shards;
-}
-
-bool strategy_reshards(enum strategy strategy)
-{
-	return strategies[strategy].reshards;
-}
-
-bool strategy_is_hybrid(enum strategy strategy)
-{
-	return strategies[strategy].hybrid;
-}
-
-int strategy_stage(enum strategy strategy)
-{
-	return strategies[strategy].stage;
-}
-
-bool strategy_keeps_parameters(enum strategy strategy)
-{
-	return strategies[strategy].stage == 1 || strategies[strategy].stage == 2;
-}
-
 const struct field mesh_fields[] = {
 	FIELD_INT(struct mesh, replicate, "replicate", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_INT(struct mesh, shard, "shard", FIELD_REQUIRED | FIELD_POSITIVE),
@@ -226,6 +191,13 @@ struct activation_rules plan_activation_rules(const struct plan *plan)
 		.softmax_fp32 = eager && plan->param_dtype != DTYPE_FP32,
 		.alignment = runtime->tensor_alignment,
 	};
+}
+
+struct activation_rules plan_block_activation_rules(const struct plan *plan, int64_t block)
+{
+	struct activation_rules rules = plan_activation_rules(plan);
+	rules.drop_attention = plan_block_checkpointing(plan, block) == CHECKPOINTING_SELECTIVE;
+	return rules;
 }
 
 /* The keys of a plan but the mesh. */

@@ -43,13 +43,6 @@ bool plan_checkpoints(const struct plan *plan, enum checkpointing kind)
 	return runs_have(plan->activation_checkpointing, checkpointing_names[kind]);
 }
 
-struct activation_rules plan_block_activation_rules(const struct plan *plan, int64_t block)
-{
-	struct activation_rules rules = plan_activation_rules(plan);
-	rules.drop_attention = plan_block_checkpointing(plan, block) == CHECKPOINTING_SELECTIVE;
-	return rules;
-}
-
 const char *plan_checkpointing_text(struct arena *arena, const enum checkpointing *row, int64_t n)
 {
 	const char **words = ARENA_ARRAY(arena, const char *, n);
