@@ -2,8 +2,8 @@
 #ifndef PLANNER_PLANNER_H
 #define PLANNER_PLANNER_H
 
+#include "planner/answer/answer.h"
 #include "planner/diagnosis/diagnosis.h"
-#include "planner/question/question.h"
 
 /* EXIT_CODE_USAGE when the question contradicts itself. Nothing fitting is not an error. */
 bool planner_plan(const struct question *question, struct arena *arena, struct answer *answer,

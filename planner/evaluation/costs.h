@@ -2,7 +2,7 @@
 #ifndef PLANNER_EVALUATION_COSTS_H
 #define PLANNER_EVALUATION_COSTS_H
 
-#include "planner/question/question.h"
+#include "planner/answer/answer.h"
 
 /* Whole numbers so that no order depends on rounding. */
 enum cost_kind {

@@ -5,7 +5,7 @@
 #ifndef PLANNER_SPACE_AXES_H
 #define PLANNER_SPACE_AXES_H
 
-#include "planner/question/question.h"
+#include "planner/answer/answer.h"
 
 /* Outermost first: neighbours in enumeration order differ in the knobs that matter least. */
 extern const enum knob_id axes_in_order[];

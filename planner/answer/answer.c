@@ -1,4 +1,4 @@
-#include "planner/question/question.h"
+#include "planner/answer/answer.h"
 
 const char *const outcome_names[] = {"chosen", "slower", "does_not_fit", "impossible", NULL};
 const char *const find_names[] = {

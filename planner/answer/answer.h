@@ -1,6 +1,6 @@
 /* What is answered to a question. */
-#ifndef PLANNER_QUESTION_QUESTION_H
-#define PLANNER_QUESTION_QUESTION_H
+#ifndef PLANNER_ANSWER_ANSWER_H
+#define PLANNER_ANSWER_ANSWER_H
 
 #include "schedule/schedule.h"
 
