@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* The process exit codes (docs/exit-codes.md); an error carries the one that fits it. */
+/* The process exit codes (docs/commands.md#exit-codes); an error carries the one that fits it. */
 enum exit_code {
 	EXIT_CODE_OK = 0,
 	EXIT_CODE_NO = 1,            /* a well-formed "no": does not fit, outside tolerance */

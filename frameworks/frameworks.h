@@ -22,7 +22,7 @@ bool export_plan(const struct export_target *target, const struct plan_file *fil
 	const char *file_name, struct arena *arena, struct exported *exported, struct text *text,
 	struct error *error);
 
-/* `export --list`: a row a target; and docs/exports.md's table: a row a knob. */
+/* `export --list`: a row a target; `export --knobs`: a row a knob. */
 void export_list(struct text *text);
 void export_table(struct text *text);
 

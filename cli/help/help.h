@@ -25,9 +25,9 @@ extern const struct help_line help_exit_codes[], help_variables[]; /* ended by a
 /* `help completion SHELL`: "bash", "zsh" or "fish"; another name is EXIT_CODE_USAGE. */
 bool help_completion(const struct command *const commands[], const char *shell, struct arena *arena,
 	struct text *text, struct error *error);
-/* `help defaults`; also docs/defaults.md. */
+/* `help defaults`; also the table in docs/commands.md. */
 bool help_defaults(struct arena *arena, struct text *text, struct error *error);
-/* The manual page, for scdoc; also docs/shardplan.1.scd. */
+/* The manual page, for scdoc. */
 void help_man(const struct command *const commands[], struct arena *arena, struct text *text);
 
 /* `--version`: what this binary is and what was built into it. */

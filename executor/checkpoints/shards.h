@@ -39,7 +39,7 @@ enum { WEIGHTS_STRIP = 4096 };
 /* The resident buffer of that role; -1 where the rank has none. */
 int weights_buffer(const struct weights *weights, enum buffer_role role, int unit);
 
-/* N(0, 0.02), residual projections N(0, 0.02 / sqrt(2 layers)), ones and zeros (docs/defaults.md),
+/* N(0, 0.02), residual projections N(0, 0.02 / sqrt(2 layers)), ones and zeros (docs/commands.md),
  * keyed by (seed, parameter, element). Each rank fills its own shards, with that many threads;
  * moments are zero already. */
 void weights_init(const struct weights *weights, int64_t seed, int threads);

@@ -1,5 +1,5 @@
 /* What is known of one framework's configuration file, as data: a row a key, read and written by
- * the same row; what becomes of knobs that it cannot express; how it is started. docs/exports.md
+ * the same row; what becomes of knobs that it cannot express; how it is started. `export --knobs`
  * shows all targets as one table. */
 #ifndef FRAMEWORKS_COMMON_TARGET_H
 #define FRAMEWORKS_COMMON_TARGET_H

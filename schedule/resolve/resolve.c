@@ -3,7 +3,7 @@
 
 #include "schedule/resolve/resolve.h"
 
-/* --- defaults (docs/defaults.md) -----------------------------------------------------------------
+/* --- defaults (docs/commands.md) -----------------------------------------------------------------
  */
 
 /* The table's, and what the model or the machine say. */

@@ -5,7 +5,7 @@
 
 #include "schedule/plan/plan.h"
 
-/* Fills what was not given with the defaults of docs/defaults.md (`help defaults`),
+/* Fills what was not given with the defaults of docs/commands.md (`help defaults`),
  * does the batch arithmetic, lays out the mesh, and checks every knob against the runtime table.
  * Errors are EXIT_CODE_USAGE and name the option and the nearby values that would do. */
 bool plan_resolve(const struct question *question, struct arena *arena, struct plan *plan,
