@@ -28,7 +28,7 @@ struct training {
 	double beta1, beta2, epsilon, weight_decay;
 };
 
-/* The defaults of docs/defaults.md. */
+/* The defaults of docs/commands.md. */
 struct training training_defaults(void);
 
 /* Of step `step`, from 0. With s = step + 1 and w steps of warm-up out of n: rate * s / w in the
