@@ -16,6 +16,7 @@
 #include "base/escape.h"
 #include "base/fields.h"
 #include "base/hash.h"
+#include "base/json_stream.h"
 #include "base/runs.h"
 #include "base/sorted.h"
 #include "base/text.h"

@@ -18,7 +18,7 @@ struct field_ops {
 	double (*number)(const void *member);
 	void (*write)(const struct field *field, const void *member, struct writer *writer);
 	void (*print)(const struct field *field, const void *member, struct text *text);
-	bool (*equal)(const void *a, const void *b);
+	bool (*equal)(const void *a, const void *b); /* NULL: of equal bytes */
 	const char *expectation; /* NULL: the names of an enum, the unit's words */
 	enum unit_kind unit;     /* of quantities */
 };
@@ -49,11 +49,6 @@ static void bool_print(const struct field *field, const void *member, struct tex
 	text_add(text, BOOL_AT(member) ? "true" : "false");
 }
 
-static bool bool_equal(const void *a, const void *b)
-{
-	return BOOL_AT(a) == BOOL_AT(b);
-}
-
 static bool int_parse(
 	const struct field *field, const char *text, void *member, struct arena *arena)
 {
@@ -75,11 +70,6 @@ static void int_print(const struct field *field, const void *member, struct text
 {
 	(void)field;
 	text_int(text, INT_AT(member));
-}
-
-static bool int_equal(const void *a, const void *b)
-{
-	return INT_AT(a) == INT_AT(b);
 }
 
 static bool int32_parse(
@@ -108,11 +98,6 @@ static void int32_print(const struct field *field, const void *member, struct te
 {
 	(void)field;
 	text_int(text, INT32_AT(member));
-}
-
-static bool int32_equal(const void *a, const void *b)
-{
-	return INT32_AT(a) == INT32_AT(b);
 }
 
 static bool double_parse(
@@ -206,11 +191,6 @@ static void enum_print(const struct field *field, const void *member, struct tex
 	yaml_escape(text, enum_name(field, member));
 }
 
-static bool enum_equal(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(int)) == 0;
-}
-
 static bool is_name(const struct field *field, const struct value_run *run)
 {
 	for (int i = 0; field->names[i] != NULL; i++)
@@ -273,22 +253,22 @@ static void quantity_print(const struct field *field, const void *member, struct
 	.write = quantity_write, .print = quantity_print, .equal = double_equal
 
 static const struct field_ops ops[FIELD_TYPE_FLOPS + 1] = {
-	[FIELD_TYPE_BOOL] = {sizeof(bool), true, bool_parse, NULL, bool_write, bool_print,
-		bool_equal, "true, false, on or off"},
+	[FIELD_TYPE_BOOL] = {sizeof(bool), true, bool_parse, NULL, bool_write, bool_print, NULL,
+		"true, false, on or off"},
 	[FIELD_TYPE_INT] = {sizeof(int64_t), true, int_parse, int_number, int_write, int_print,
-		int_equal, "a whole number"},
+		NULL, "a whole number"},
 	[FIELD_TYPE_INT32] = {sizeof(int), true, int32_parse, int32_number, int32_write,
-		int32_print, int32_equal, "a whole number up to 2147483647"},
+		int32_print, NULL, "a whole number up to 2147483647"},
 	[FIELD_TYPE_DOUBLE] = {sizeof(double), true, double_parse, double_number, double_write,
 		double_print, double_equal, "a number"},
 	[FIELD_TYPE_STRING] = {sizeof(char *), false, string_parse, NULL, string_write,
 		string_print, string_equal, "a string"},
-	[FIELD_TYPE_ENUM] = {sizeof(int), false, enum_parse, NULL, enum_write, enum_print,
-		enum_equal, NULL},
+	[FIELD_TYPE_ENUM] = {sizeof(int), false, enum_parse, NULL, enum_write, enum_print, NULL,
+		NULL},
 	[FIELD_TYPE_RUNS] = {sizeof(char *), false, runs_parse, NULL, string_write, string_print,
 		string_equal, NULL},
 	[FIELD_TYPE_BYTES] = {sizeof(int64_t), false, bytes_parse, int_number, bytes_write,
-		bytes_print, int_equal, NULL, UNIT_BYTES},
+		bytes_print, NULL, NULL, UNIT_BYTES},
 	[FIELD_TYPE_BANDWIDTH] = {QUANTITY_OPS, .unit = UNIT_BANDWIDTH},
 	[FIELD_TYPE_TIME] = {QUANTITY_OPS, .unit = UNIT_TIME},
 	[FIELD_TYPE_FLOPS] = {QUANTITY_OPS, .unit = UNIT_FLOPS},
@@ -469,7 +449,10 @@ void fields_print_one(const struct field *field, const void *object, struct text
 
 bool fields_equal_one(const struct field *field, const void *a, const void *b)
 {
-	return ops[field->type].equal(const_member_of(field, a), const_member_of(field, b));
+	const struct field_ops *op = &ops[field->type];
+	const void *left = const_member_of(field, a), *right = const_member_of(field, b);
+
+	return op->equal != NULL ? op->equal(left, right) : memcmp(left, right, op->size) == 0;
 }
 
 bool fields_equal(const struct field *fields, const void *a, const void *b)

@@ -7,7 +7,7 @@
 /* In place, ascending; no NaN among them. */
 void sort_numbers(double *values, int64_t n);
 
-/* The share q (0 to 1) of sorted numbers lies at or below it: linear between the two nearest ranks
+/* The share q (0 to 1) of sorted numbers is at or below it: linear between the two nearest ranks
  * (Hyndman and Fan's definition 7, that of NumPy and R). 0 for none. */
 double quantile(const double *sorted, int64_t n, double q);
 

@@ -1,4 +1,4 @@
-/* Private to base: builds the tree of a document from a stream of values, whoever reads them
+/* Private to base: builds the tree of a document from a stream of values, from either reader
  * (yaml.c or json.c). Nothing here recurses, so depth costs no stack. */
 #ifndef BASE_TREE_H
 #define BASE_TREE_H

@@ -297,7 +297,7 @@ void unit_print(struct text *text, enum unit_kind kind, double value)
 		text_printf(text, "0%s", kinds[kind].printed);
 		return;
 	}
-	if (value < 0) /* does not read back; kept visible for whoever looks for the mistake */
+	if (value < 0) /* does not read back; kept visible, so that the mistake is found */
 		text_add_char(text, '-');
 	int n = shortest_digits(fabs(value), digits, &exponent);
 	int first = kinds[kind].first_exponent;

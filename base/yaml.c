@@ -150,7 +150,7 @@ static bool take_event(struct reader *reader, struct fy_event *event)
 	return true;
 }
 
-/* Whether a position that libfyaml reports lies behind the last character that is not blank. */
+/* Whether a position that libfyaml reports is behind the last character that is not blank. */
 static bool is_at_end(const struct reader *reader, int line, int column)
 {
 	const char *text = reader->text, *end = text + reader->length;

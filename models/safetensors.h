@@ -29,7 +29,7 @@ struct safetensors_entry {
 bool safetensors_header_length(
 	const char *name, const unsigned char first[8], int64_t *length, struct error *error);
 
-/* The N bytes. Offsets, shapes and dtypes must agree; whether the offsets lie in the file the
+/* The N bytes. Offsets, shapes and dtypes must agree; whether the offsets are inside the file the
  * caller knows. Entries live in the arena. */
 bool safetensors_read_header(struct arena *arena, const char *name, const char *text, size_t length,
 	struct safetensors_entry **entries, int *n, struct error *error);

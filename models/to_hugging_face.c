@@ -11,7 +11,7 @@ static void write_gpt2(const struct architecture *a, struct writer *writer)
 	writer_int(writer, "n_positions", a->context);
 	writer_number(writer, "layer_norm_epsilon", a->norm_epsilon);
 	writer_string(writer, "activation_function", a->gelu_tanh ? "gelu_new" : "gelu");
-	/* Those of the original lie outside of other vocabularies. */
+	/* The original tokens are outside of other vocabularies. */
 	writer_string(writer, "bos_token_id", NULL);
 	writer_string(writer, "eos_token_id", NULL);
 }

@@ -6,13 +6,13 @@
 #include "simulator/devices/devices.h"
 #include "simulator/results.h"
 
-/* 80 % of a normal distribution lie within so many standard deviations. */
+/* 80 % of a normal distribution are within so many standard deviations. */
 #define DEVIATIONS 1.2816
 
 enum cause { CAUSE_COMPUTE, CAUSE_COLLECTIVE, CAUSE_HOST, CAUSE_COUNT };
 
 /* Relative standard deviations; `rest` is what none of the causes explains (what a cluster's other
- * users do), `versions` what libraries do that nobody named. */
+ * users do), `versions` what unnamed versions of libraries do. */
 struct spreads {
 	double of[CAUSE_COUNT];
 	double rest, versions;
@@ -112,8 +112,8 @@ static double effect_of(const struct schedule *schedule, int class,
 	return log(engine_step_time(&engine) / step_time);
 }
 
-/* How much shorter the step is with torch.compile, as a factor, where nobody says whether it was
- * on.
+/* How much shorter the step is with torch.compile, as a factor, where the plan does not say whether
+ * it was on.
  */
 static double compiled(const struct schedule *schedule, int class,
 	const struct simulation_options *options, struct arena *scratch, double step_time)

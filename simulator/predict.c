@@ -166,7 +166,7 @@ static void fill_host_memory(const struct engine *engine, const struct memory_pe
 }
 
 /* Whether memory comes from PyTorch's allocator. On a GPU each buffer of ours has its place before
- * the first step, whoever is late then; on a CPU there is one heap. */
+ * the first step, whatever is late then; on a CPU there is one heap. */
 static bool has_pools(const struct engine *engine)
 {
 	return engine->topology->device.kind == DEVICE_GPU &&

@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "cli/terminal/terminal.h"
-#include "models/safetensors.h"
-#include "models/stored.h"
+#include "models/models.h"
 
 static bool read_header(
 	struct arena *arena, const char *path, struct stored *stored, struct error *error)

@@ -4,9 +4,9 @@
  * Between two neighbours it stands still for as long as what the second waits for takes after the
  * first: the first gather of a step, the last reduction (time.c). (2) Collectives of one
  * communicator run one after the other, none faster than alone, and between a step's last and the
- * next one's first lie the optimizer and whatever else those two wait for. While the host updates
- * what is offloaded, which begins when all is computed and reduced, it issues nothing: both stand
- * still. The optimizer closes a step and the next one's gathers wait for it, so steps do not
+ * next one's first there are the optimizer and all else that those two wait for. While the host
+ * updates what is offloaded, which begins when all is computed and reduced, it issues nothing: both
+ * stand still. The optimizer closes a step and the next one's gathers wait for it, so steps do not
  * overlap on either, and a step takes at least each sum. Where the training loop reads the loss
  * once a step, as all runtimes' loops do, nothing of a step is issued before the one before it has
  * ended, and it ends after the last of it was issued: then what the issuing thread spends is such a
@@ -19,8 +19,8 @@
  * arithmetic takes a = n / (n - c) times as long. An operation of w seconds alone, of which a share
  * f is arithmetic, then takes w (1 + (a - 1) f); of each second beside a collective it loses l(f) =
  * 1 - 1 / (1 + (a - 1) f). Let W be the sum of w, P the pauses of (1), C the collectives' time, X
- * what of it lies beside compute and x_i beside operation i, L what compute loses. Collectives that
- * do not lie beside compute lie in its pauses, so a step takes W + L + max(P, C - X). For any share
+ * what of it overlaps compute and x_i beside operation i, L what compute loses. Collectives that
+ * do not overlap compute fall into its pauses, so a step takes W + L + max(P, C - X). For any share
  * g, L = sum l(f_i) x_i >= l(g) X - sum (l(g) - l(f_i)) x_i over operations with f_i < g, and x_i
  * is at most the time that operation i takes: L >= l(g) (X - sum w_i (1 - f_i / g)). That grows
  * slower than X, so X = C - P is the least: W + P + l(g) (C - P - sum w_i (1 - f_i / g)), for every

@@ -92,7 +92,7 @@ void bound_add_copy(const struct op *op, const struct cost *cost, struct work *w
 }
 
 /* The host updates what has come out. What the device keeps of it goes back while other units are
- * updated; shards that lie on the host come in before. */
+ * updated; shards that are on the host come in before. */
 int bound_first_way_alone(const struct plan *plan)
 {
 	return plan_offloads(plan, OFFLOAD_OPTIMIZER) ? 1 : 0;

@@ -10,7 +10,7 @@
  *     sd(difference) = sigma sqrt(sum over kinds of (time of the one - time of the other)^2)
  *
  * The model tells two plans apart when the difference is above 1.2816 sd (80 % of a normal
- * distribution lie within) and above what runs of one plan differ by: one standard deviation of
+ * distribution are within) and above what runs of one plan differ by: one standard deviation of
  * repeats where the machine was measured, and 1 % of the step at least. */
 #include <math.h>
 

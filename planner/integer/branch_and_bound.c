@@ -21,7 +21,7 @@ struct branching {
 	/* Of the groups from g on: the least that the memory still grows by. */
 	int64_t least_bytes[PROGRAMME_MEMORIES_MAX][PROGRAMME_GROUPS_MAX + 1];
 	bool down[PROGRAMME_GROUPS_MAX];     /* the last choice takes less time than the first */
-	int *cuts[PROGRAMME_GROUPS_MAX + 1]; /* those that the choices so far lie in */
+	int *cuts[PROGRAMME_GROUPS_MAX + 1]; /* those that contain the choices so far */
 	int *counts;                         /* by choice of the last group */
 	int choice[PROGRAMME_GROUPS_MAX];
 	int64_t nodes;

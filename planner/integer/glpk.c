@@ -168,9 +168,9 @@ static void jump_back(void *place)
 }
 
 /* What GLPK has to say before it aborts. */
-static int say_nothing(void *nobody, const char *text)
+static int print_nothing(void *unused, const char *text)
 {
-	(void)nobody;
+	(void)unused;
 	(void)text;
 	return 1;
 }
@@ -183,7 +183,7 @@ static bool solve_guarded(
 	jmp_buf place;
 	if (setjmp(place) != 0)
 		return false;
-	glp_term_hook(say_nothing, NULL);
+	glp_term_hook(print_nothing, NULL);
 	glp_error_hook(jump_back, &place);
 	formulate(&f, programme, arena);
 	bool ok = solve(&f, solution);

@@ -11,7 +11,7 @@
  *
  * Of a subproblem's mixes those count that are *maximal*: they fit with room, and would not with
  * one block less checkpointed in full, one less checkpointed at all, one unit more kept, or one
- * more on the device. What lies below recomputes, gathers and copies more for no need. */
+ * more on the device. Mixes below recompute, gather and copy more for no need. */
 #ifndef PLANNER_MIXED_MIX_H
 #define PLANNER_MIXED_MIX_H
 
@@ -78,8 +78,8 @@ bool mix_is_wanted(const struct mix_search *mixing, int64_t bound);
 struct mix_working *subproblem_open(struct mix_search *mixing, const struct subproblem *subproblem,
 	int64_t bound, struct arena *arena);
 /* Adds maximal mixes to the ranking: so many proposals, or until none is wanted any more, or until
- * so much effort has been made over all subproblems. A mix that does not fit is taken to have no
- * larger neighbour that does. */
+ * so many blocks x micro-batches were simulated over all subproblems. A mix that does not fit is
+ * taken to have no larger neighbour that does. */
 bool subproblem_search(
 	struct mix_working *working, int rounds, int64_t effort, struct error *error);
 /* From now on without that. */

@@ -26,7 +26,7 @@ enum { EFFORT_NODES = 1500 };
 
 struct verdict_on {
 	bool fits;
-	bool in_bytes; /* what it surely needs would: where it lies, and when, is what decides */
+	bool in_bytes; /* what it surely needs would: its place and time decide */
 	bool host_overflows;
 	struct plan plan;
 	struct prediction prediction;
@@ -270,7 +270,7 @@ static bool find_leaner(struct mix_working *w, int *mix, bool *found, struct ver
 	return retreat(w, mix, MIX_STAYS, found, outcome, error);
 }
 
-/* `mix` does not fit: with no unit kept, then leaner. What fits may lie below a mix that was taken
+/* `mix` does not fit: with no unit kept, then leaner. What fits may be below a mix that was taken
  * before; it is needless then, however little memory it takes. */
 static bool look_around(struct mix_working *w, int *mix, struct error *error)
 {

@@ -58,7 +58,7 @@ static struct bound_edges most_edges(const struct load_sample *const *levels)
 	return most;
 }
 
-/* Nothing checkpointed; of what lies outside of blocks what says least over all levels. */
+/* Nothing checkpointed; of what is outside of blocks the least over all levels. */
 static void sum_rest(struct mix_load *load, int layers, const struct load_sample *const *levels)
 {
 	const struct load_row *none = levels[CHECKPOINTING_NONE]->rows;

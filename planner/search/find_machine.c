@@ -177,7 +177,7 @@ static bool network_is_free_to_vary(const struct topology *topology, struct erro
 	return true;
 }
 
-/* Rows for the speeds that are sold; the answer lies between two of them. */
+/* Rows for the speeds that are sold; the answer is between two of them. */
 bool find_network(struct finder *finder, double target, struct error *error)
 {
 	static const double sold[] = {1, 10, 25, 50, 100, 200, 400, 800, 1600, 3200};

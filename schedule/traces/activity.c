@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sorted.h"
+#include "base/base.h"
 
 const char *const activity_names[] = {
 #define X(suffix, name) [ACTIVITY_##suffix] = name,

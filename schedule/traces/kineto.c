@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sorted.h"
+#include "base/base.h"
 
 static void copy_text(char *to, size_t room, const char *from)
 {

@@ -5,7 +5,7 @@
 #ifndef SCHEDULE_KINETO_H
 #define SCHEDULE_KINETO_H
 
-#include "base/json_stream.h"
+#include "base/base.h"
 #include "schedule/traces/activity.h"
 
 struct kineto_event {

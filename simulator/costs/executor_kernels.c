@@ -22,7 +22,8 @@ bool own_kernels(const struct machine *machine, const struct schedule *schedule)
 	return false;
 }
 
-/* --- rates of shapes that nobody measured ----------------------------------------------------- */
+/* --- rates of shapes that were not measured -----------------------------------------------------
+ */
 
 /* Measured figures around a size: logarithms, in a straight line between two of them. */
 struct line {

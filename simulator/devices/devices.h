@@ -22,7 +22,7 @@ struct attention_rates {
 /* A shape, and its time over what the model says (product.c). */
 struct measured_product {
 	int64_t m, n, k;
-	double log_m, log_n, log_k;  /* where it lies among the others */
+	double log_m, log_n, log_k;  /* its place among the others */
 	double log_ratio, log_exact; /* as such shapes are; as this very one is */
 };
 

@@ -1,4 +1,4 @@
-/* What is expected of the arithmetic of a device that nobody measured: the figures of its
+/* What is expected of the arithmetic of a device that was not measured: the figures of its
  * generation, carried over to its own power limit and multiprocessors. Sources and laws:
  * docs/cost-model.md, Priors. */
 #ifndef SIMULATOR_DEVICES_PRIORS_H

@@ -161,7 +161,7 @@ void engine_init(struct engine *engine, const struct schedule *schedule, int cla
 
 /* --- starting and finishing ------------------------------------------------------------------- */
 
-/* The instance at the head of a queue; -1 when the queue is through. */
+/* The instance at the head of a queue; -1 when the queue is empty. */
 static int head_of(const struct engine *engine, const struct queue *queue)
 {
 	if (queue->step == SIMULATED_STEPS)

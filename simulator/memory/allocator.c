@@ -197,7 +197,7 @@ static void cut_behind(struct allocator *a, struct allocator_block block, int64_
 		list_put(a, rest);
 }
 
-/* The pages that lie wholly in a free block go back. Their addresses are used again only at the end
+/* The pages that are wholly in a free block go back. Their addresses are used again only at the end
  * of the segment; the real one fills holes first. */
 static void unmap(struct allocator *a, int index)
 {

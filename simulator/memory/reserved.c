@@ -286,7 +286,7 @@ static void replay(struct pools *pools)
 	const struct engine *engine = pools->engine;
 	int position = 0;
 	take_resident(pools);
-	/* What has finished is reusable for whoever is issued then. */
+	/* What has finished is reusable for operations issued then. */
 	for (int issued = 0; issued < engine->n_instances && !pools->allocator.failed; issued++) {
 		int done = next_finished(engine, &position);
 		while (done >= 0 && done < issued && engine->end[done] <= engine->issued[issued]) {

@@ -86,7 +86,7 @@ static const struct {
 };
 
 /* A channel of LL128 in a ring on Blackwell, as releases have it: [1, 2, more nodes]. Before, and
- * where nobody names a release, it is more than a graph has (73.4). */
+ * where no release is named, it is more than a graph has (73.4). */
 static const struct {
 	int version;
 	double of[3];

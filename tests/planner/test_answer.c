@@ -182,8 +182,8 @@ static bool fits_with_offload(struct fixture *f, const struct plan *chosen, cons
 	return prediction.fits == FITS_YES;
 }
 
-/* CPU offload is looked at when nothing fits without, for as few units as need it; whoever forbids
- * it has no plan. */
+/* CPU offload is looked at when nothing fits without, for as few units as need it; a user who
+ * forbids it has no plan. */
 static void test_offload_when_nothing_fits(void **state)
 {
 	(void)state;

@@ -40,7 +40,7 @@ static void test_shard_groups(void **state)
 	struct fixture f;
 	int64_t groups[SPACE_VALUES_MAX];
 	begin(&f, "gpt2-124m", "3xdgx-a100-80gb");
-	/* of 24 ranks: 2 4 8 lie in a node, 3 6 12 straddle nodes unevenly, 16 does not divide */
+	/* of 24 ranks: 2 4 8 fit in a node, 3 6 12 straddle nodes unevenly, 16 does not divide */
 	assert_int_equal(space_shard_groups(f.question.topology, groups), 3);
 	assert_int_equal(groups[0], 2);
 	assert_int_equal(groups[1], 4);

@@ -92,7 +92,7 @@ static void test_micro_batch(void **state)
 	struct answer answer = ask(&question, &arena);
 	const struct threshold *t = find_threshold(&answer, "micro-batch");
 	assert_non_null(t);
-	assert_null(t->becomes); /* one strategy: nobody takes over, it stops to fit */
+	assert_null(t->becomes); /* one strategy: no other takes over, it no longer fits */
 	struct plan plan = answer.chosen->plan;
 	for (int above = 0; above <= 1; above++) {
 		plan.micro_batch = (int64_t)t->at - 1 + above;

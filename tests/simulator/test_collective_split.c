@@ -9,7 +9,7 @@ static struct published row(const char *source, enum collective_kind kind, bool 
 }
 
 /* Sources take turns by name whatever stands where; the batch for itself, by kind; what else was
- * found later stays out, and moves nobody. */
+ * found later stays out, and moves no other. */
 static void test_sources_take_turns(void **state)
 {
 	struct published of[] = {

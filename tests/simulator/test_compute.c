@@ -79,7 +79,7 @@ static void test_measured_products(void **state)
 }
 
 /* The way that was chosen for a shape is used for that very shape; not for those that are as near
- * as it, of which nobody knows. */
+ * as it, of which nothing is known. */
 static void test_chosen_products(void **state)
 {
 	struct calibration_product measured = {DTYPE_BF16, 65536, 4096, 4096, 100e12, 120e12};

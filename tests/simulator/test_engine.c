@@ -106,7 +106,7 @@ static void test_links_are_shared(void **state)
 }
 
 /* A gather that needs a quarter of the memory beside a kernel that needs all of it: both at 1
- * / 1.25 until the gather is through. */
+ * / 1.25 until the gather has finished. */
 static void test_memory_is_shared(void **state)
 {
 	struct sketch s;

@@ -85,7 +85,7 @@ static void test_imported_curve(void **state)
 	arena_finish(&arena);
 }
 
-/* Between two rows the time lies between theirs. */
+/* Between two rows the time is between theirs. */
 static void test_between(void **state)
 {
 	struct arena arena = {0};

@@ -149,7 +149,7 @@ static void old_contexts_are_larger(void **state)
 	case_finish(&c);
 }
 
-/* What nobody says counts in the interval: versions on both sides, torch.compile on the lower. */
+/* What is not stated counts in the interval: versions on both sides, torch.compile on the lower. */
 static void unknown_versions_widen(void **state)
 {
 	struct case_ c;
