@@ -134,7 +134,7 @@ const struct field calibration_step_fields[] = {
 		FIELD_END,
 };
 
-/* The order without from_bytes: which curve a piece belongs to. */
+/* The order without from_bytes: which curve a segment belongs to. */
 static int compare_curve(
 	const struct calibration_collective *a, const struct calibration_collective *b)
 {
@@ -187,22 +187,23 @@ const struct calibration_collective *calibration_find(const struct calibration *
 {
 	const struct calibration_collective key = {
 		.collective = collective, .ranks = ranks, .nodes = nodes, .from_bytes = bytes};
-	const struct calibration_collective *pieces = calibration->collectives;
+	const struct calibration_collective *segments = calibration->collectives;
 	int low = 0, high = calibration->n_collectives;
 
-	/* The first piece that is after the key; the one before it is the one that fits. */
+	/* The first segment that is after the key; the one before it is the one that fits. */
 	while (low < high) {
 		int middle = low + (high - low) / 2;
 
-		if (calibration_compare(&pieces[middle], &key) > 0)
+		if (calibration_compare(&segments[middle], &key) > 0)
 			high = middle;
 		else
 			low = middle + 1;
 	}
-	if (low > 0 && compare_curve(&pieces[low - 1], &key) == 0)
-		return &pieces[low - 1];
-	/* Smaller than the smallest measured size: the first piece of the curve still fits best. */
-	if (low < calibration->n_collectives && compare_curve(&pieces[low], &key) == 0)
-		return &pieces[low];
+	if (low > 0 && compare_curve(&segments[low - 1], &key) == 0)
+		return &segments[low - 1];
+	/* Smaller than the smallest measured size: the first segment of the curve still fits best.
+	 */
+	if (low < calibration->n_collectives && compare_curve(&segments[low], &key) == 0)
+		return &segments[low];
 	return NULL;
 }

@@ -12,7 +12,7 @@ enum collective_kind { COLLECTIVE_ALL_GATHER, COLLECTIVE_REDUCE_SCATTER, COLLECT
 extern const char *const collective_kind_names[]; /* "all_gather", "reduce_scatter", "all_reduce" */
 
 /* Time of one collective over `ranks` ranks on `nodes` nodes: latency + bytes / bandwidth, where
- * bytes is the full (gathered) size, for sizes from `from_bytes` up to the next piece's. */
+ * bytes is the full (gathered) size, for sizes from `from_bytes` up to the next segment's. */
 struct calibration_collective {
 	enum collective_kind collective;
 	int64_t ranks;
@@ -153,7 +153,7 @@ bool calibration_add_step(struct calibration *calibration, const struct calibrat
 struct calibration_step calibration_step_least(const struct calibration_step *steps, int n);
 /* The best of several measurements was left alone when another one is so near, relatively. */
 extern const double calibration_settled;
-/* Whether the least factor of that work was met a second time; or nobody has any. */
+/* Whether the least factor of that work was met a second time; or there is none. */
 bool calibration_step_is_settled(const struct calibration_step *steps, int n, enum step_work work);
 
 /* What the model's seconds of that work are multiplied by. `all`: 0 for a rank of one thread, 1 for
@@ -171,7 +171,7 @@ bool calibration_is_empty(const struct calibration *calibration);
 int calibration_compare(
 	const struct calibration_collective *a, const struct calibration_collective *b);
 
-/* The piece that fits (below the smallest measured size, the first one), NULL when that
+/* The segment that fits (below the smallest measured size, the first one), NULL when that
  * (collective, ranks, nodes) was not measured. */
 const struct calibration_collective *calibration_find(const struct calibration *calibration,
 	enum collective_kind collective, int64_t ranks, int64_t nodes, int64_t bytes);

@@ -135,9 +135,9 @@ static bool check_calibration(const struct check *check)
 		return bad(check, "calibration", "collectives", "expected 0 or more, got %d",
 			calibration->n_collectives);
 	for (int i = 1; i < calibration->n_collectives; i++) {
-		const struct calibration_collective *piece = &calibration->collectives[i];
+		const struct calibration_collective *segment = &calibration->collectives[i];
 
-		if (calibration_compare(piece - 1, piece) < 0)
+		if (calibration_compare(segment - 1, segment) < 0)
 			continue;
 		return bad(check, "calibration", "collectives",
 			"expected pieces sorted by collective, ranks, nodes, "

@@ -112,7 +112,7 @@ struct provenance {
 
 struct topology {
 	const char *name;
-	const char *source; /* where the figures come from */
+	const char *source; /* where the numbers come from */
 	int64_t nodes;
 	int64_t devices_per_node;
 	struct device device;
@@ -160,7 +160,7 @@ struct placement {
 };
 
 /* All groups of this (size, stride) are alike on our equal nodes. Where they are not (a size that
- * straddles nodes unevenly), each figure is the largest over the groups and nodes. Requires size
+ * straddles nodes unevenly), each number is the largest over the groups and nodes. Requires size
  * and stride >= 1 and size * stride <= topology_devices(). */
 struct placement topology_place(const struct topology *topology, int64_t size, int64_t stride);
 

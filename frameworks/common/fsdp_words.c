@@ -1,4 +1,4 @@
-/* What several frameworks say in the same words: strategy, mesh and wrapping of FSDP. */
+/* What several frameworks have in the same words: strategy, mesh and wrapping of FSDP. */
 #include <string.h>
 #include <strings.h>
 

@@ -13,7 +13,7 @@ struct import_setting {
 	const struct node *node;    /* NULL: a default of the framework */
 };
 
-/* A model's size, where the file spells it out; 0: not said. */
+/* A model's size, where the file spells it out; 0: not given. */
 struct import_shape {
 	int64_t layers, hidden, heads, kv_heads, ffn;
 };

@@ -154,8 +154,8 @@ static void note_value(
 			(int)(dots - rule->words), rule->words, python, dots + 3);
 }
 
-/* Knobs that the new runtime has not; a runtime without the limiter says nothing about one that has
- * it: PyTorch's default counts. */
+/* Knobs that the new runtime has not; after a runtime without the limiter, one that has
+ * it takes PyTorch's default. */
 static void settle_runtime(enum runtime_kind before, struct plan *plan)
 {
 	if (!knob_honoured(KNOB_LIMIT_ALL_GATHERS, before, true))

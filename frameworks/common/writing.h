@@ -1,5 +1,5 @@
-/* Writing a plan as a target's file: the plan that the file can say, notes about the rest, and what
- * the writers of several targets share. */
+/* Writing a plan as a target's file: the plan that the file can express, notes about the rest, and
+ * what the writers of several targets share. */
 #ifndef FRAMEWORKS_COMMON_WRITING_H
 #define FRAMEWORKS_COMMON_WRITING_H
 
@@ -21,7 +21,7 @@ struct exported {
 struct exporting {
 	const struct export_target *target;
 	const struct plan_file *file;
-	const struct plan *plan; /* already what the target can say */
+	const struct plan *plan; /* already what the target can express */
 	const struct model *model;
 	const struct topology *topology;
 	struct exported *exported;
@@ -70,7 +70,7 @@ void export_settings(struct exporting *exporting, struct settings *settings);
 void export_add_settings(
 	struct exporting *exporting, const struct settings *settings, const char *prefix);
 
-/* Comment lines that say what the file is, how to start it and what it cannot say. */
+/* Comment lines: what the file is, how to start it and what it cannot express. */
 void export_header(struct exporting *exporting);
 
 /* --- questions about the plan ----------------------------------------------------------- */

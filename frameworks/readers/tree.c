@@ -23,8 +23,8 @@ static void flatten(
 	}
 }
 
-/* A reference to nothing in this file ("${oc.env:X}") stays as it is: whoever needs its value says
- * what it expected. */
+/* A reference to nothing in this file ("${oc.env:X}") stays as it is: the reader of its value
+ * reports what it expected. */
 static void resolve(struct arena *arena, const struct source *source, struct leaf *leaf)
 {
 	const struct node *node = leaf->node;

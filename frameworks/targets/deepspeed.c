@@ -2,7 +2,7 @@
  *
  * Keys: DeepSpeed 0.19 (deepspeed/runtime/config.py, constants.py, zero/config.py,
  * zero/offload_config.py; unknown keys below zero_optimization are errors there). Buckets are
- * counted in elements. JSON has no comments: what cannot be said goes to stderr.
+ * counted in elements. JSON has no comments: what cannot be expressed goes to stderr.
  *
  * HYBRID_SHARD is MiCS (mics_shard_size: every state in the small group); resharding to groups is
  * ZeRO++'s hpZ (zero_hpz_partition_size: a second copy of the parameters in the small group).
@@ -317,7 +317,7 @@ static bool set_dtypes(struct importing *importing, struct error *error)
 {
 	static const char *const paths[] = {"bf16.enabled", "bfloat16.enabled", "fp16.enabled"};
 	static const char *const dtypes[] = {"bf16", "bf16", "fp16"};
-	bool said = false;
+	bool given = false;
 
 	for (int i = 0; i < COUNT_OF(paths); i++) {
 		bool on;
@@ -328,10 +328,10 @@ static bool set_dtypes(struct importing *importing, struct error *error)
 		if (!on)
 			continue;
 		import_set(importing, KNOB_PARAM_DTYPE, dtypes[i], paths[i]);
-		said = true;
+		given = true;
 	}
-	bool automatic = import_find(importing, "bf16.enabled") != NULL && !said;
-	if (!said && !automatic)
+	bool automatic = import_find(importing, "bf16.enabled") != NULL && !given;
+	if (!given && !automatic)
 		import_set(importing, KNOB_PARAM_DTYPE, "fp32", NULL);
 	import_set(importing, KNOB_MASTER_DTYPE, "fp32", NULL);
 	return true;

@@ -2,7 +2,8 @@
  *
  * HfArgumentParser.parse_json_file and TrainingArguments(**json.load(file)) take it. Keys:
  * Transformers 5 (src/transformers/training_args.py: _process_fsdp_args). JSON has no comments and
- * TrainingArguments refuses keys that it does not know: what cannot be said goes to stderr alone.
+ * TrainingArguments refuses keys that it does not know: what cannot be expressed goes to stderr
+ * alone.
  */
 #include <string.h>
 #include <strings.h>
@@ -127,12 +128,12 @@ static bool finish_fsdp2(struct importing *importing, struct error *error)
 
 static bool finish_dtype(struct importing *importing, struct error *error)
 {
-	bool bf16, fp16, said = import_find(importing, "bf16") || import_find(importing, "fp16");
+	bool bf16, fp16, given = import_find(importing, "bf16") || import_find(importing, "fp16");
 
 	if (!import_switch(importing, "bf16", &bf16, false, error) ||
 		!import_switch(importing, "fp16", &fp16, false, error))
 		return false;
-	if (!said)
+	if (!given)
 		return true; /* fsdp_config alone: the precision is not in this file */
 	const char *dtype = bf16 ? "bf16" : fp16 ? "fp16" : "fp32";
 	import_set(importing, KNOB_PARAM_DTYPE, dtype, bf16 || !fp16 ? "bf16" : "fp16");
@@ -195,7 +196,7 @@ static int recognizes(const struct source *source)
 	return alone && !other ? 8 : 0;
 }
 
-/* Version 1 has a target of its own; version 2 is what is taken when the file does not say. */
+/* Version 1 has a target of its own; version 2 is what is taken when the file has no version. */
 static int recognizes_fsdp1(const struct source *source)
 {
 	static const char *const places[] = {

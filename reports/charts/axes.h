@@ -31,7 +31,7 @@ void axis_add_labels(const struct axis *axis, struct text *text);
 enum { CHART_WIDTH = 4000, CHART_HEIGHT = 1000 };
 
 /* The frame of a chart. Between begin and end, the caller draws SVG. `name` becomes the caption and
- * the accessible name; `description` is what the picture says, in words. */
+ * the accessible name; `description` is what the picture shows, in words. */
 struct chart {
 	struct axis x, y;
 	const char *name, *description;

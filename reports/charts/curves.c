@@ -84,7 +84,7 @@ static void study_range(const struct study *study, double *low, double *high)
 			*high = fmax(*high, point->tokens_per_s_per_gpu);
 		}
 	}
-	/* Small differences between large figures are what the chart is for. */
+	/* Small differences between large numbers are what the chart is for. */
 	double margin = (*high - *low) * 0.12;
 	*low = *low > 0.6 * *high ? *low - margin : 0;
 	*high += margin > 0 ? margin : 0.05 * *high;

@@ -29,7 +29,7 @@ static void add_area(const struct chart *chart, const struct memory_curve *curve
 	text_add(text, "Z\"/>\n");
 }
 
-/* An invisible column that tells the figures of its moment when pointed at. */
+/* An invisible column that shows the numbers of its moment when pointed at. */
 static void add_hover(const struct chart *chart, const struct memory_curve *curve, double end,
 	int i, struct text *text)
 {

@@ -25,8 +25,8 @@ void report_json(const struct report *reports, int n, struct text *text);
 void report_case_header(struct text *text);
 void report_case_row(const char *name, const struct prediction *prediction, const char *message,
 	struct text *text);
-/* As `predict --cases`: a row for each plan and alternative, `error` saying why it lost; rows of
- * measurements have "measured" in `error`. */
+/* As `predict --cases`: a row for each plan and alternative, `error` with the reason why it lost;
+ * rows of measurements have "measured" in `error`. */
 void report_csv(const struct report *reports, int n, struct text *text);
 
 /* --- traces --- */

@@ -88,7 +88,7 @@ struct event {
 	int order;
 };
 
-/* Where a buffer lies; BASE_ADDRESS is 0 here. */
+/* The offset of a buffer; BASE_ADDRESS is 0 here. */
 struct place {
 	int buffer;
 	int64_t start, end;

@@ -246,7 +246,7 @@ static void write_predicted(struct trace *trace, const struct explained *explain
 	arena_finish(&arena);
 }
 
-/* What the profiler says of the job. */
+/* What the profiler records of the job. */
 static void write_job(struct trace *trace)
 {
 	writer_begin_map(trace->writer, "distributedInfo");

@@ -21,7 +21,7 @@
 /* The reason stands early: on a narrow page the right end of a table is out of sight. */
 static const struct grid_column comparison_columns[] = {
 	{"strategy", GRID_LEFT}, {"why not", GRID_WRAP}, FIGURE_COLUMNS};
-/* A terminal shows reasons below: beside the figures the lines would be too wide. */
+/* A terminal shows reasons below: beside the numbers the lines would be too wide. */
 static const struct grid_column figure_columns[] = {{"strategy", GRID_LEFT}, FIGURE_COLUMNS};
 
 static void add_strategy(const struct plan *plan, const struct plan *chosen, struct grid *grid)

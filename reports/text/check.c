@@ -177,7 +177,7 @@ static void check_network(struct judge *judge, const struct schedule *schedule)
 const struct tolerance report_default_tolerance = {
 	.time = -1, .memory = 0.10, .memory_from = 200e6, .device = 0.03, .device_growth = 8 << 20};
 
-/* What the operating system says the ranks grew by. Without a measurement (0) nothing is judged.
+/* By how much the ranks grew for the operating system. Without a measurement (0) nothing is judged.
  * Processes that stand in for devices have other memory than those: which buffers are there at the
  * same time hangs on how late this machine is. */
 static void check_pss(struct judge *judge, const struct schedule *schedule)

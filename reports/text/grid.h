@@ -1,4 +1,4 @@
-/* A table, built once and written as text, Markdown or HTML: so that all three say the same. */
+/* A table, built once and written as text, Markdown or HTML: so that all three agree. */
 #ifndef REPORTS_TEXT_GRID_H
 #define REPORTS_TEXT_GRID_H
 

@@ -21,7 +21,7 @@ void add_subject_line(
 
 /* What a report is called beside others: its label, else the model. */
 const char *report_name(const struct report *report);
-/* One row a report: plan, figures, and the measured step time where there is one. */
+/* One row a report: plan, metrics, and the measured step time where there is one. */
 void reports_grid(const struct report *reports, int n, struct grid *grid);
 
 /* The chosen plan and its alternatives, one a row, with the reason why each lost. At most `limit`
@@ -45,7 +45,7 @@ void check_grid(const struct check *check, struct grid *grid);
 void measurement_grid(const struct measurement *measured, struct grid *grid);
 /* Every knob of the plan: name and value. */
 void plan_grid(const struct plan *plan, struct grid *grid);
-/* Where the figures come from: devices, links, calibration, bounds: name and value. */
+/* Where the numbers come from: devices, links, calibration, bounds: name and value. */
 void assumptions_grid(
 	const struct explained *explained, const struct topology *topology, struct grid *grid);
 

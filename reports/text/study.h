@@ -11,7 +11,7 @@ void candidate_name(const struct plan *plan, const struct plan *chosen, struct t
 
 /* One row a value, one column a plan: tokens/s/GPU, and what it is of the first value's. */
 void study_grid(const struct study *study, struct arena *arena, struct grid *grid);
-/* What the chart says, in words. */
+/* What the chart shows, in words. */
 void study_sentence(const struct study *study, struct text *text);
 
 /* Candidates by time and memory. */

@@ -1,4 +1,4 @@
-/* How a unit lies in memory and who owns what of it: for the view `layout`, as text and as a
+/* The layout of a unit in memory and who owns what of it: for the view `layout`, as text and as a
  * picture. All counts are elements. */
 #ifndef REPORTS_VIEWS_SLICES_H
 #define REPORTS_VIEWS_SLICES_H
@@ -25,7 +25,7 @@ struct cut cut_of(const struct parameter *parameter, int64_t ranks);
 /* Whether every rank has all of it (DDP, NO_SHARD). */
 bool layout_is_whole(const struct schedule *schedule);
 bool layout_is_per_parameter(const struct schedule *schedule);
-/* The first unit that lies as unit `u` does: blocks of a model lie alike. */
+/* The first unit with the layout of unit `u`: blocks of a model are laid out alike. */
 int layout_like(const struct schedule *schedule, int u);
 /* "weight": what a parameter's name ends with inside its unit. */
 const char *short_name(const struct schedule *schedule, const struct unit *unit, int slice);

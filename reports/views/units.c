@@ -1,4 +1,4 @@
-/* FSDP units: what is gathered and reduced together, how it lies, and who owns which elements. */
+/* FSDP units: what is gathered and reduced together, its layout, and who owns which elements. */
 #include "reports/views/each.h"
 #include "reports/views/slices.h"
 
@@ -54,7 +54,7 @@ static void add_owners(const struct schedule *schedule, const struct unit *unit,
 	}
 }
 
-/* The slice's own padding lies behind it, up to the next slice or the end of the unit. */
+/* The slice's own padding is behind it, up to the next slice or the end of the unit. */
 static void add_slice(
 	const struct schedule *schedule, const struct unit *unit, int s, struct grid *grid)
 {

@@ -1,4 +1,4 @@
-/* Views of a plan's schedule. Each answers one question; measured figures stand on the same line as
+/* Views of a plan's schedule. Each answers one question; measured values stand on the same line as
  * the predicted ones. */
 #include "reports/views/views.h"
 #include "reports/views/each.h"

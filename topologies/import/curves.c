@@ -1,5 +1,5 @@
-/* Logs as the pieces of a calibration: the time between two measured sizes lies on the line through
- * them, so that at every measured size the simulator says what the log says. */
+/* Logs as the segments of a calibration: the time between two measured sizes lies on the line
+ * through them, so that at every measured size the simulator predicts what the log has. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static bool check_ranks(const struct samples *log, struct error *error)
 		(long long)log->ranks_high);
 }
 
-/* The option when the log does not say; else what the bandwidths leave, if it is one number. */
+/* The option when the log does not tell; else what the bandwidths leave, if it is one number. */
 static bool find_ranks(struct topology_import *import, struct samples *log, struct error *error)
 {
 	if (log->ranks == 0)
@@ -143,45 +143,45 @@ static int clean_rows(struct sample *rows, int n)
 
 /* Through two measured points. A step that grows faster than the size (another protocol) has no
  * latency that could be positive: then the first point's rate holds until the second. */
-static struct calibration_collective piece_between(
+static struct calibration_collective segment_between(
 	const struct samples *curve, const struct sample *a, const struct sample *b)
 {
 	static const double no_slope = 1e18; /* B/s: as long at both ends */
-	struct calibration_collective piece = {curve->collective, curve->ranks, curve->nodes,
+	struct calibration_collective segment = {curve->collective, curve->ranks, curve->nodes,
 		a->bytes, 0, (double)a->bytes / a->seconds};
 
 	if (b == NULL)
-		return piece;
+		return segment;
 	double rate = b->seconds > a->seconds
 			      ? (double)(b->bytes - a->bytes) / (b->seconds - a->seconds)
 			      : no_slope;
 	double latency = a->seconds - (double)a->bytes / rate;
 	if (latency < 0)
-		return piece;
-	piece.latency = latency;
-	piece.bandwidth = rate;
-	return piece;
+		return segment;
+	segment.latency = latency;
+	segment.bandwidth = rate;
+	return segment;
 }
 
-static void add_piece(struct calibration *c, struct calibration_collective piece)
+static void add_segment(struct calibration *c, struct calibration_collective segment)
 {
 	int at = c->n_collectives++;
 
-	while (at > 0 && calibration_compare(&c->collectives[at - 1], &piece) > 0) {
+	while (at > 0 && calibration_compare(&c->collectives[at - 1], &segment) > 0) {
 		c->collectives[at] = c->collectives[at - 1];
 		at--;
 	}
-	c->collectives[at] = piece;
+	c->collectives[at] = segment;
 }
 
 /* Is every row between `a` and `b` near the line through the two? */
 static bool is_straight(const struct samples *curve, const struct sample *rows, int a, int b)
 {
 	static const double tolerance = 0.01;
-	struct calibration_collective piece = piece_between(curve, &rows[a], &rows[b]);
+	struct calibration_collective segment = segment_between(curve, &rows[a], &rows[b]);
 
 	for (int i = a + 1; i <= b; i++) {
-		double line = piece.latency + (double)rows[i].bytes / piece.bandwidth;
+		double line = segment.latency + (double)rows[i].bytes / segment.bandwidth;
 
 		if (fabs(line - rows[i].seconds) > tolerance * rows[i].seconds)
 			return false;
@@ -189,7 +189,7 @@ static bool is_straight(const struct samples *curve, const struct sample *rows, 
 	return true;
 }
 
-/* As few pieces as say every row within 1 %. The last one goes on beyond the largest size. */
+/* As few segments as give every row within 1 %. The last one goes on beyond the largest size. */
 static void add_curve(struct topology_import *import, int first, struct calibration *c)
 {
 	const struct samples *curve = &import->logs[first];
@@ -203,12 +203,12 @@ static void add_curve(struct topology_import *import, int first, struct calibrat
 
 		while (end + 1 < n && is_straight(curve, rows, at, end + 1))
 			end++;
-		add_piece(c, piece_between(curve, &rows[at], &rows[end]));
+		add_segment(c, segment_between(curve, &rows[at], &rows[end]));
 		exact = is_straight(curve, rows, at, end);
 		at = end;
 	}
 	if (!exact)
-		add_piece(c, piece_between(curve, &rows[n - 1], NULL));
+		add_segment(c, segment_between(curve, &rows[n - 1], NULL));
 }
 
 /* What `like` measured of the same curve gives way. */
@@ -224,7 +224,7 @@ static void keep_others(const struct topology_import *import, const struct calib
 				    import->logs[k].ranks == p->ranks &&
 				    import->logs[k].nodes == p->nodes;
 		if (!replaced)
-			add_piece(to, *p);
+			add_segment(to, *p);
 	}
 }
 

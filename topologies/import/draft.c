@@ -1,20 +1,20 @@
-/* The topology in the making: values with who said them, and notes. */
+/* The topology in the making: values with where they come from, and notes. */
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
 #include "topologies/import/draft.h"
 
-enum fact_kind { FACT_KIND_INT, FACT_KIND_DOUBLE, FACT_KIND_ENUM };
+enum property_kind { PROPERTY_KIND_INT, PROPERTY_KIND_DOUBLE, PROPERTY_KIND_ENUM };
 
 static const struct {
 	const char *key;
 	size_t offset;
-	enum fact_kind kind;
-} facts[] = {
+	enum property_kind kind;
+} properties[] = {
 #define X(suffix, key, member, kind)                                                               \
-	[FACT_##suffix] = {key, offsetof(struct topology, member), FACT_KIND_##kind},
-	FACTS(X)
+	[PROPERTY_##suffix] = {key, offsetof(struct topology, member), PROPERTY_KIND_##kind},
+	PROPERTIES(X)
 #undef X
 };
 
@@ -39,38 +39,38 @@ void draft_note(struct topology_import *import, const char *format, ...)
 	text_finish(&text);
 }
 
-const char *draft_fact_key(enum fact fact)
+const char *draft_key(enum property property)
 {
-	return facts[fact].key;
+	return properties[property].key;
 }
 
-double draft_fact(const struct topology *topology, enum fact fact)
+double draft_get(const struct topology *topology, enum property property)
 {
-	const char *member = (const char *)topology + facts[fact].offset;
+	const char *member = (const char *)topology + properties[property].offset;
 
-	switch (facts[fact].kind) {
-	case FACT_KIND_INT:
+	switch (properties[property].kind) {
+	case PROPERTY_KIND_INT:
 		return (double)*(const int64_t *)member;
-	case FACT_KIND_DOUBLE:
+	case PROPERTY_KIND_DOUBLE:
 		return *(const double *)member;
-	case FACT_KIND_ENUM:
+	case PROPERTY_KIND_ENUM:
 		return *(const int *)member;
 	}
 	return 0;
 }
 
-void draft_set_fact(struct topology *topology, enum fact fact, int64_t integer, double number)
+void draft_put(struct topology *topology, enum property property, int64_t integer, double number)
 {
-	char *member = (char *)topology + facts[fact].offset;
+	char *member = (char *)topology + properties[property].offset;
 
-	switch (facts[fact].kind) {
-	case FACT_KIND_INT:
+	switch (properties[property].kind) {
+	case PROPERTY_KIND_INT:
 		*(int64_t *)member = integer;
 		break;
-	case FACT_KIND_DOUBLE:
+	case PROPERTY_KIND_DOUBLE:
 		*(double *)member = number;
 		break;
-	case FACT_KIND_ENUM:
+	case PROPERTY_KIND_ENUM:
 		*(int *)member = (int)integer;
 		break;
 	}
@@ -82,33 +82,33 @@ static bool same_value(double a, double b)
 	return fabs(a - b) <= 0.005 * fmax(fabs(a), fabs(b));
 }
 
-static bool say(struct topology_import *import, enum fact fact, int64_t integer, double number,
-	const char *in, const char *by, struct error *error)
+static bool say(struct topology_import *import, enum property property, int64_t integer,
+	double number, const char *in, const char *by, struct error *error)
 {
-	double old = draft_fact(&import->topology, fact);
-	double new = facts[fact].kind == FACT_KIND_DOUBLE ? number : (double)integer;
+	double old = draft_get(&import->topology, property);
+	double new = properties[property].kind == PROPERTY_KIND_DOUBLE ? number : (double)integer;
 
-	if (import->said_by[fact] == NULL) {
-		draft_set_fact(&import->topology, fact, integer, number);
-		import->said_by[fact] = arena_strdup(import->arena, by);
-		import->said_in[fact] = in;
+	if (import->given_by[property] == NULL) {
+		draft_put(&import->topology, property, integer, number);
+		import->given_by[property] = arena_strdup(import->arena, by);
+		import->given_in[property] = in;
 		return true;
 	}
-	if (facts[fact].kind == FACT_KIND_DOUBLE ? same_value(old, new) : old == new)
+	if (properties[property].kind == PROPERTY_KIND_DOUBLE ? same_value(old, new) : old == new)
 		return true;
 	return error_set(error, EXIT_CODE_INPUT,
 		"%s: %s is %.10g here, but %.10g in %s; expected texts of one machine", in,
-		facts[fact].key, new, old, import->said_in[fact]);
+		properties[property].key, new, old, import->given_in[property]);
 }
 
-bool draft_say_int(struct topology_import *import, enum fact fact, int64_t value, const char *in,
-	const char *by, struct error *error)
+bool draft_set_int(struct topology_import *import, enum property property, int64_t value,
+	const char *in, const char *by, struct error *error)
 {
-	return say(import, fact, value, 0, in, by, error);
+	return say(import, property, value, 0, in, by, error);
 }
 
-bool draft_say_double(struct topology_import *import, enum fact fact, double value, const char *in,
-	const char *by, struct error *error)
+bool draft_set_double(struct topology_import *import, enum property property, double value,
+	const char *in, const char *by, struct error *error)
 {
-	return say(import, fact, 0, value, in, by, error);
+	return say(import, property, 0, value, in, by, error);
 }

@@ -4,8 +4,8 @@
 
 #include "topologies/import/import.h"
 
-/* X(suffix, key, member, kind): the values of a topology that texts can say. */
-#define FACTS(X)                                                                                   \
+/* X(suffix, key, member, kind): the values of a topology that texts can give. */
+#define PROPERTIES(X)                                                                              \
 	X(NODES, "nodes", nodes, INT)                                                              \
 	X(DEVICES_PER_NODE, "devices_per_node", devices_per_node, INT)                             \
 	X(FABRIC_KIND, "fabric.kind", fabric.kind, ENUM)                                           \
@@ -25,11 +25,11 @@
 	X(DEVICES_PER_ROOT, "host.devices_per_root", host.devices_per_root, INT)                   \
 	X(HOST_CPU, "host.cpu", host.cpu, ENUM)
 
-enum fact {
-#define X(suffix, key, member, kind) FACT_##suffix,
-	FACTS(X)
+enum property {
+#define X(suffix, key, member, kind) PROPERTY_##suffix,
+	PROPERTIES(X)
 #undef X
-		FACT_COUNT
+		PROPERTY_COUNT
 };
 
 /* One row of a log. A time of 0 is missing. */
@@ -53,13 +53,13 @@ enum { LOGS_MAX = 256, NOTES_MAX = 64, GPUS_MAX = 64 };
 struct topology_import {
 	struct arena *arena;
 	struct topology_import_options options;
-	struct topology topology;        /* what is known */
-	const char *said_by[FACT_COUNT]; /* NULL = nobody yet */
-	const char *said_in[FACT_COUNT];
+	struct topology topology;             /* what is known */
+	const char *given_by[PROPERTY_COUNT]; /* NULL = none yet */
+	const char *given_in[PROPERTY_COUNT];
 	const char *gpu; /* a device's name in the catalogue; NULL = not known */
-	const char *gpu_said_by;
+	const char *gpu_given_by;
 	const char *unknown_gpu;  /* what a text calls a device that the catalogue lacks */
-	int sm;                   /* compute capability x 10; 0 = not said */
+	int sm;                   /* compute capability x 10; 0 = not given */
 	struct node_links *links; /* of an XML or a matrix; judged when the GPU is known */
 	int n_logs;
 	struct samples logs[LOGS_MAX];
@@ -87,19 +87,19 @@ bool is_host_file(const char *text, size_t length);
 bool import_host_file(struct topology_import *import, const char *name, const char *text,
 	size_t length, struct error *error);
 
-/* Says a value. `by` is what stands in `provenance`, `in` the text for messages. Saying the same
+/* Sets a value. `by` is what stands in `provenance`, `in` the text for messages. The same value
  * again is fine; another value is an error. */
-bool draft_say_int(struct topology_import *import, enum fact fact, int64_t value, const char *in,
-	const char *by, struct error *error);
-bool draft_say_double(struct topology_import *import, enum fact fact, double value, const char *in,
-	const char *by, struct error *error);
-const char *draft_fact_key(enum fact fact); /* "fabric.bandwidth" */
-double draft_fact(const struct topology *topology, enum fact fact);
+bool draft_set_int(struct topology_import *import, enum property property, int64_t value,
+	const char *in, const char *by, struct error *error);
+bool draft_set_double(struct topology_import *import, enum property property, double value,
+	const char *in, const char *by, struct error *error);
+const char *draft_key(enum property property); /* "fabric.bandwidth" */
+double draft_get(const struct topology *topology, enum property property);
 /* `number` for a fraction, `integer` for all others. */
-void draft_set_fact(struct topology *topology, enum fact fact, int64_t integer, double number);
+void draft_put(struct topology *topology, enum property property, int64_t integer, double number);
 /* The GPU as a tool prints it ("NVIDIA A100-SXM4-40GB"), or a PCI device id; unknown ones are
  * remembered for the message that asks for --gpu-name. */
-bool draft_say_gpu(
+bool draft_set_gpu(
 	struct topology_import *import, const char *printed, const char *in, struct error *error);
 const char *gpu_of_pci_device(unsigned device); /* NULL = not known */
 int gpu_sm(const char *gpu);                    /* of a name in the catalogue; 0 = not known */
@@ -111,7 +111,7 @@ const char *draft_base_name(const char *path);
 
 /* A log is complete: checks it against the options and the others, and keeps it. */
 bool draft_log(struct topology_import *import, const struct samples *log, struct error *error);
-/* All logs as pieces of the topology's calibration. */
+/* All logs as segments of the topology's calibration. */
 bool draft_curves(struct topology_import *import, struct topology *topology, struct error *error);
 
 /* How two GPUs of a node reach each other, best first. */
@@ -120,12 +120,12 @@ extern const char *const path_names[]; /* "NV", "PIX", ... */
 
 struct node_links {
 	const char *name;
-	const char *by; /* what said it */
+	const char *by; /* what gave it */
 	int gpus;
 	bool nvswitch;
 	unsigned char nvlinks[GPUS_MAX][GPUS_MAX]; /* direct links; with nvswitch [i][i] = to it */
 	unsigned char paths[GPUS_MAX][GPUS_MAX];
-	double bandwidth[GPUS_MAX][GPUS_MAX]; /* of the PCIe path, B/s; 0 = not said */
+	double bandwidth[GPUS_MAX][GPUS_MAX]; /* of the PCIe path, B/s; 0 = not given */
 };
 
 /* fabric.kind and fabric.bandwidth from the links; needs the GPU for what one NVLink carries. */

@@ -61,7 +61,7 @@ static const char *find_printed(const char *printed)
 	return NULL;
 }
 
-bool draft_say_gpu(
+bool draft_set_gpu(
 	struct topology_import *import, const char *printed, const char *in, struct error *error)
 {
 	const char *gpu = find_printed(printed);
@@ -75,8 +75,8 @@ bool draft_say_gpu(
 			"%s: the GPU is %s here, but %s says %s; expected texts of one machine "
 			"with "
 			"equal GPUs",
-			in, gpu, import->gpu_said_by, import->gpu);
+			in, gpu, import->gpu_given_by, import->gpu);
 	import->gpu = gpu;
-	import->gpu_said_by = in;
+	import->gpu_given_by = in;
 	return true;
 }

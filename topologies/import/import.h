@@ -1,6 +1,6 @@
-/* Topologies out of what other tools print. Each text is read by itself and adds what it says; the
- * end joins them, takes what nobody said from a machine of the catalogue, and notes for every value
- * where it came from ("assumed: ..." when it was not said). */
+/* Topologies out of what other tools print. Each text is read by itself and adds what it has; the
+ * end joins them, takes what no text has from a machine of the catalogue, and notes for every value
+ * where it came from ("assumed: ..." when no text has it). */
 #ifndef TOPOLOGIES_IMPORT_IMPORT_H
 #define TOPOLOGIES_IMPORT_IMPORT_H
 
@@ -10,12 +10,12 @@ struct topology_import;
 
 struct topology_import_options {
 	const char *gpu;        /* a device of the catalogue, such as "A100-SXM4-80GB"; NULL */
-	const char *collective; /* of logs that do not say which; NULL */
+	const char *collective; /* of logs without a name of it; NULL */
 	const char *network;    /* "infiniband:8x200Gbit/s", "none"; NULL */
 	const struct topology
-		*like;   /* whose values stand for what nobody said; NULL: found by GPU */
-	int64_t nodes;   /* 0 = as the texts say */
-	int64_t devices; /* in all nodes; 0 = as the texts say */
+		*like;   /* whose values stand for what no text has; NULL: found by GPU */
+	int64_t nodes;   /* 0 = as in the texts */
+	int64_t devices; /* in all nodes; 0 = as in the texts */
 };
 
 struct topology_import *topology_import_new(
@@ -37,7 +37,7 @@ bool topology_import_environment(struct topology_import *import, const char *nam
 	size_t length, struct error *error);
 
 /* The topology, named `name`. What must be known and is not is EXIT_CODE_USAGE and names the option
- * that says it. */
+ * that has it. */
 bool topology_import_finish(struct topology_import *import, const char *name,
 	struct topology **topology, struct error *error);
 

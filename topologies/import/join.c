@@ -1,4 +1,4 @@
-/* Joining what texts say into one topology. */
+/* Joining what texts have into one topology. */
 #include "topologies/import/import.h"
 
 #include <math.h>
@@ -71,7 +71,7 @@ static bool read_network(struct topology_import *import, const char *typed, stru
 	while (network_kind_names[k] != NULL && strcmp(network_kind_names[k], kind) != 0)
 		k++;
 	if (k == NETWORK_NONE && colon == NULL)
-		return draft_say_int(import, FACT_NETWORK_KIND, k, "--network", by, error);
+		return draft_set_int(import, PROPERTY_NETWORK_KIND, k, "--network", by, error);
 	if (network_kind_names[k] == NULL || x == NULL ||
 		!parse_int(
 			arena_strndup(import->arena, colon + 1, (size_t)(x - colon - 1)), &nics) ||
@@ -80,52 +80,53 @@ static bool read_network(struct topology_import *import, const char *typed, stru
 			"--network %.100s: expected none, or KIND:NICSxBANDWIDTH such as "
 			"infiniband:8x200Gbit/s (infiniband, roce, efa, ethernet, tcpx)",
 			typed);
-	return draft_say_int(import, FACT_NETWORK_KIND, k, "--network", by, error) &&
-	       draft_say_int(import, FACT_NICS_PER_NODE, nics, "--network", by, error) &&
-	       draft_say_double(import, FACT_NIC_BANDWIDTH, bandwidth, "--network", by, error);
+	return draft_set_int(import, PROPERTY_NETWORK_KIND, k, "--network", by, error) &&
+	       draft_set_int(import, PROPERTY_NICS_PER_NODE, nics, "--network", by, error) &&
+	       draft_set_double(import, PROPERTY_NIC_BANDWIDTH, bandwidth, "--network", by, error);
 }
 
-/* --nodes and --gpus, which may also follow from each other and from what was said. */
+/* --nodes and --gpus, which may also follow from each other and from the texts. */
 static bool read_counts(struct topology_import *import, struct error *error)
 {
 	const struct topology_import_options *o = &import->options;
 	int64_t nodes = o->nodes, each = import->topology.devices_per_node;
 
-	if (nodes > 0 &&
-		!draft_say_int(import, FACT_NODES, nodes, "--nodes", "the option --nodes", error))
+	if (nodes > 0 && !draft_set_int(import, PROPERTY_NODES, nodes, "--nodes",
+				 "the option --nodes", error))
 		return false;
 	if (o->devices == 0)
 		return true;
-	if (nodes == 0 && import->said_by[FACT_NODES] != NULL)
+	if (nodes == 0 && import->given_by[PROPERTY_NODES] != NULL)
 		nodes = import->topology.nodes;
 	if (nodes == 0 && each > 0 && o->devices % each == 0)
-		return draft_say_int(import, FACT_NODES, o->devices / each, "--gpus",
+		return draft_set_int(import, PROPERTY_NODES, o->devices / each, "--gpus",
 			"the option --gpus", error);
 	if (nodes == 0 || o->devices % nodes != 0)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--gpus %lld: expected a multiple of the nodes; say how many with --nodes "
 			"N",
 			(long long)o->devices);
-	return draft_say_int(import, FACT_DEVICES_PER_NODE, o->devices / nodes, "--gpus",
+	return draft_set_int(import, PROPERTY_DEVICES_PER_NODE, o->devices / nodes, "--gpus",
 		"the option --gpus", error);
 }
 
-/* --- what nobody said ---------------------------------------------------------------------------
+/* --- what no text has ----------------------------------------------------------------------------
  */
 
-/* How much a machine of the catalogue has in common with what was said. */
+/* How much a machine of the catalogue has in common with the texts. */
 static int likeness(const struct topology_import *import, const struct topology *candidate)
 {
 	static const struct {
-		enum fact fact;
+		enum property property;
 		int weight;
-	} weights[] = {{FACT_DEVICES_PER_NODE, 4}, {FACT_NETWORK_KIND, 2}, {FACT_NICS_PER_NODE, 1}};
+	} weights[] = {{PROPERTY_DEVICES_PER_NODE, 4}, {PROPERTY_NETWORK_KIND, 2},
+		{PROPERTY_NICS_PER_NODE, 1}};
 	int total = 0;
 
 	for (int i = 0; i < COUNT_OF(weights); i++)
-		if (import->said_by[weights[i].fact] != NULL &&
-			draft_fact(&import->topology, weights[i].fact) ==
-				draft_fact(candidate, weights[i].fact))
+		if (import->given_by[weights[i].property] != NULL &&
+			draft_get(&import->topology, weights[i].property) ==
+				draft_get(candidate, weights[i].property))
 			total += weights[i].weight;
 	return total;
 }
@@ -203,10 +204,10 @@ static bool find_device(
 	*like = o->like;
 	if (o->gpu != NULL && import->gpu != NULL && strcmp(o->gpu, import->gpu) != 0)
 		return error_set(error, EXIT_CODE_INPUT, "--gpu-name %.60s, but %s says %s", o->gpu,
-			import->gpu_said_by, import->gpu);
+			import->gpu_given_by, import->gpu);
 	if (o->gpu != NULL) {
 		import->gpu = o->gpu;
-		import->gpu_said_by = "the option --gpu-name";
+		import->gpu_given_by = "the option --gpu-name";
 	}
 	if (*like == NULL && import->gpu != NULL)
 		*like = find_like(import, import->gpu);
@@ -214,7 +215,7 @@ static bool find_device(
 		return ask_for_gpu(import, error);
 	if (import->gpu == NULL) {
 		import->gpu = (*like)->device.name;
-		import->gpu_said_by = NULL;
+		import->gpu_given_by = NULL;
 	}
 	if (o->like == NULL && import->sm > 0 && gpu_sm(import->gpu) != import->sm)
 		return error_set(error, EXIT_CODE_INPUT,
@@ -236,12 +237,13 @@ static bool find_device(
 
 /* A fabric of another kind has another latency and number of channels. */
 static bool assumed_of(
-	const struct topology_import *import, const struct topology *like, enum fact fact)
+	const struct topology_import *import, const struct topology *like, enum property property)
 {
 	bool other = import->topology.fabric.kind != like->fabric.kind;
 
-	return !(other && (fact == FACT_FABRIC_CHANNELS || fact == FACT_FABRIC_LATENCY ||
-				  fact == FACT_FABRIC_BANDWIDTH));
+	return !(other &&
+		 (property == PROPERTY_FABRIC_CHANNELS || property == PROPERTY_FABRIC_LATENCY ||
+			 property == PROPERTY_FABRIC_BANDWIDTH));
 }
 
 /* NCCL's base and hop latencies of a ring inside a node (graph/tuning.cc), as the catalogue has
@@ -251,14 +253,14 @@ static double fabric_latency(enum fabric_kind kind)
 	return kind == FABRIC_PCIE ? 5.7e-6 : 3.4e-6;
 }
 
-/* PCIe where the machine that it is like has NVLink: nobody said how fast. */
+/* PCIe where the machine that it is like has NVLink: how fast is not known. */
 static void assume_pcie(struct topology_import *import)
 {
 	struct topology *t = &import->topology;
 	double share = t->host.cpu == CPU_INTEL ? 5.0 / 6 : 1;
 
 	t->fabric.bandwidth = t->host.pcie_bandwidth * share;
-	import->said_by[FACT_FABRIC_BANDWIDTH] =
+	import->given_by[PROPERTY_FABRIC_BANDWIDTH] =
 		"assumed: host.pcie_bandwidth through the CPU, as NCCL counts it";
 }
 
@@ -267,19 +269,19 @@ static void assume(struct topology_import *import, const struct topology *like)
 	struct topology *t = &import->topology;
 	const char *by = arena_printf(import->arena, "assumed: like %s", like->name);
 
-	for (int f = 0; f < FACT_COUNT; f++) {
-		double value = draft_fact(like, (enum fact)f);
+	for (int f = 0; f < PROPERTY_COUNT; f++) {
+		double value = draft_get(like, (enum property)f);
 
-		if (import->said_by[f] != NULL || !assumed_of(import, like, (enum fact)f))
+		if (import->given_by[f] != NULL || !assumed_of(import, like, (enum property)f))
 			continue;
-		draft_set_fact(t, (enum fact)f, (int64_t)value, value);
-		import->said_by[f] = by;
+		draft_put(t, (enum property)f, (int64_t)value, value);
+		import->given_by[f] = by;
 	}
-	if (import->said_by[FACT_FABRIC_BANDWIDTH] == NULL)
+	if (import->given_by[PROPERTY_FABRIC_BANDWIDTH] == NULL)
 		assume_pcie(import);
-	if (import->said_by[FACT_FABRIC_LATENCY] == NULL) {
+	if (import->given_by[PROPERTY_FABRIC_LATENCY] == NULL) {
 		t->fabric.latency = fabric_latency(t->fabric.kind);
-		import->said_by[FACT_FABRIC_LATENCY] = "assumed: NCCL's latency for this kind";
+		import->given_by[PROPERTY_FABRIC_LATENCY] = "assumed: NCCL's latency for this kind";
 	}
 }
 
@@ -293,15 +295,15 @@ static void count_from_logs(struct topology_import *import)
 		nodes = max_i64(nodes, import->logs[i].nodes);
 		each = max_i64(each, import->logs[i].ranks / import->logs[i].nodes);
 	}
-	if (nodes > 0 && import->said_by[FACT_NODES] == NULL)
-		draft_say_int(import, FACT_NODES, nodes, "", by, NULL);
-	if (each > 0 && import->said_by[FACT_DEVICES_PER_NODE] == NULL)
-		draft_say_int(import, FACT_DEVICES_PER_NODE, each, "", by, NULL);
+	if (nodes > 0 && import->given_by[PROPERTY_NODES] == NULL)
+		draft_set_int(import, PROPERTY_NODES, nodes, "", by, NULL);
+	if (each > 0 && import->given_by[PROPERTY_DEVICES_PER_NODE] == NULL)
+		draft_set_int(import, PROPERTY_DEVICES_PER_NODE, each, "", by, NULL);
 }
 
 static bool need_counts(struct topology_import *import, struct error *error)
 {
-	if (import->said_by[FACT_DEVICES_PER_NODE] == NULL && import->options.like == NULL)
+	if (import->given_by[PROPERTY_DEVICES_PER_NODE] == NULL && import->options.like == NULL)
 		return error_set(error, EXIT_CODE_USAGE,
 			"nothing says how many GPUs there are: add --gpus N and --nodes N (or an "
 			"NCCL "
@@ -320,21 +322,21 @@ static void add_provenance(struct topology *t, const char *key, const char *text
 static void write_provenance(
 	struct topology_import *import, struct topology *t, const struct topology *like)
 {
-	t->provenance = ARENA_ARRAY(import->arena, struct provenance, FACT_COUNT + 4);
+	t->provenance = ARENA_ARRAY(import->arena, struct provenance, PROPERTY_COUNT + 4);
 	add_provenance(t, "device",
-		import->gpu_said_by != NULL
+		import->gpu_given_by != NULL
 			? arena_printf(import->arena, "%s; its figures as in the catalogue",
-				  draft_base_name(import->gpu_said_by))
+				  draft_base_name(import->gpu_given_by))
 			: arena_printf(import->arena, "assumed: like %s", like->name));
-	for (int f = 0; f < FACT_COUNT; f++) {
-		bool networked = f < FACT_NICS_PER_NODE || f > FACT_CONGESTION ||
+	for (int f = 0; f < PROPERTY_COUNT; f++) {
+		bool networked = f < PROPERTY_NICS_PER_NODE || f > PROPERTY_CONGESTION ||
 				 t->network.kind != NETWORK_NONE;
 
-		bool none = draft_fact(t, (enum fact)f) == 0 &&
-			    (f == FACT_CONGESTION || f == FACT_DEVICES_PER_ROOT);
+		bool none = draft_get(t, (enum property)f) == 0 &&
+			    (f == PROPERTY_CONGESTION || f == PROPERTY_DEVICES_PER_ROOT);
 
-		if (import->said_by[f] != NULL && networked && !none)
-			add_provenance(t, draft_fact_key((enum fact)f), import->said_by[f]);
+		if (import->given_by[f] != NULL && networked && !none)
+			add_provenance(t, draft_key((enum property)f), import->given_by[f]);
 	}
 	if (!fields_equal(overheads_fields, &t->overheads, &(struct overheads){0}))
 		add_provenance(t, "overheads",
@@ -344,7 +346,7 @@ static void write_provenance(
 			arena_printf(import->arena, "assumed: like %s", like->name));
 }
 
-static void say_sources(struct topology_import *import, struct topology *t)
+static void set_sources(struct topology_import *import, struct topology *t)
 {
 	struct text text = {0};
 
@@ -374,8 +376,8 @@ bool topology_import_finish(struct topology_import *import, const char *name,
 	if (!find_device(import, &like, error) || !draft_links(import, error) ||
 		!need_counts(import, error))
 		return false;
-	if (import->said_by[FACT_NODES] == NULL && import->options.like == NULL)
-		draft_say_int(import, FACT_NODES, 1, name, "assumed: one node", NULL);
+	if (import->given_by[PROPERTY_NODES] == NULL && import->options.like == NULL)
+		draft_set_int(import, PROPERTY_NODES, 1, name, "assumed: one node", NULL);
 	assume(import, like);
 	*t = import->topology;
 	t->name = arena_strdup(import->arena, name);
@@ -393,7 +395,7 @@ bool topology_import_finish(struct topology_import *import, const char *name,
 	if (!draft_curves(import, t, error))
 		return false;
 	write_provenance(import, t, like);
-	say_sources(import, t);
+	set_sources(import, t);
 	*topology = t;
 	return topology_check(t, NULL, error);
 }

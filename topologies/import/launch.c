@@ -39,7 +39,7 @@ static const struct variable {
 	{"SLURM_NTASKS_PER_NODE", DEVICES_PER_NODE},
 	{"MV2_COMM_WORLD_SIZE", DEVICES},
 	{"SLURM_NTASKS", DEVICES},
-	/* What detection of this machine says (executor/nvml.c). */
+	/* What detection of this machine gives (executor/nvml.c). */
 	{"SHARDPLAN_GPUS", DEVICES_PER_NODE},
 	{"SHARDPLAN_GPU", GPU_NAME},
 	{"SHARDPLAN_HOST_CORES", HOST_CORES},
@@ -47,7 +47,7 @@ static const struct variable {
 	{"SHARDPLAN_HOST_CPU", HOST_CPU},
 };
 
-/* What the variables said, and which of them: the first of the table that is there counts. */
+/* What the variables give, and which of them: the first of the table that is there counts. */
 struct launch {
 	int64_t nodes, each, all;
 	const struct variable *nodes_by, *each_by, *all_by;
@@ -158,26 +158,27 @@ static void keep(const struct variable *v, int64_t value, struct launch *launch)
 }
 
 /* Of this machine; a maker of processors that we do not know is left out. */
-static bool say_machine(struct topology_import *import, const struct variable *v, const char *value,
+static bool set_machine(struct topology_import *import, const struct variable *v, const char *value,
 	const char *name, struct error *error)
 {
 	static const char by[] = "this machine";
 	int64_t n = 0;
 
 	if (v->meaning == GPU_NAME)
-		return draft_say_gpu(import, value, name, error);
+		return draft_set_gpu(import, value, name, error);
 	if (v->meaning == HOST_CPU) {
 		while (cpu_vendor_names[n] != NULL && strcmp(cpu_vendor_names[n], value) != 0)
 			n++;
 		return cpu_vendor_names[n] == NULL ||
-		       draft_say_int(import, FACT_HOST_CPU, n, name, by, error);
+		       draft_set_int(import, PROPERTY_HOST_CPU, n, name, by, error);
 	}
 	if (!parse_int(value, &n) || n < 1)
 		return error_set(error, EXIT_CODE_INPUT,
 			"%s: %s: expected a whole number from 1, got \"%.60s\"", name, v->name,
 			value);
-	return draft_say_int(import, v->meaning == HOST_CORES ? FACT_HOST_CORES : FACT_HOST_MEMORY,
-		n, name, by, error);
+	return draft_set_int(import,
+		v->meaning == HOST_CORES ? PROPERTY_HOST_CORES : PROPERTY_HOST_MEMORY, n, name, by,
+		error);
 }
 
 static bool read_variable(struct topology_import *import, const char *line, const char *name,
@@ -191,7 +192,7 @@ static bool read_variable(struct topology_import *import, const char *line, cons
 		return true;
 	value++;
 	if (v->meaning >= GPU_NAME)
-		return say_machine(import, v, value, name, error);
+		return set_machine(import, v, value, name, error);
 	if (v->meaning == NODE_LIST_SLURM)
 		n = count_node_list(value);
 	else if (!parse_int(value, &n))
@@ -234,14 +235,14 @@ static const char *origin(
 	return arena_printf(import->arena, "launch environment: %s", name);
 }
 
-static bool say_launch(
+static bool set_launch(
 	struct topology_import *import, const char *name, struct launch *l, struct error *error)
 {
 	if (!complete(name, l, error))
 		return false;
-	return (l->nodes == 0 || draft_say_int(import, FACT_NODES, l->nodes, name,
+	return (l->nodes == 0 || draft_set_int(import, PROPERTY_NODES, l->nodes, name,
 					 origin(import, l, l->nodes_by), error)) &&
-	       (l->each == 0 || draft_say_int(import, FACT_DEVICES_PER_NODE, l->each, name,
+	       (l->each == 0 || draft_set_int(import, PROPERTY_DEVICES_PER_NODE, l->each, name,
 					origin(import, l, l->each_by), error));
 }
 
@@ -258,7 +259,7 @@ bool import_environment(struct topology_import *import, const char *name, const 
 		if (!read_variable(import, start, name, lines.number, &launch, error))
 			return false;
 	}
-	return say_launch(import, name, &launch, error);
+	return set_launch(import, name, &launch, error);
 }
 
 /* --- host files ---------------------------------------------------------------------------------
@@ -324,6 +325,6 @@ bool import_host_file(struct topology_import *import, const char *name, const ch
 		each = slots;
 		nodes++;
 	}
-	return draft_say_int(import, FACT_NODES, nodes, name, "host file", error) &&
-	       draft_say_int(import, FACT_DEVICES_PER_NODE, each, name, "host file", error);
+	return draft_set_int(import, PROPERTY_NODES, nodes, name, "host file", error) &&
+	       draft_set_int(import, PROPERTY_DEVICES_PER_NODE, each, name, "host file", error);
 }

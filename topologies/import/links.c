@@ -120,37 +120,38 @@ static double ring_bandwidth(const struct node_links *links, enum path *worst)
 	return least;
 }
 
-static bool say_nvlink(
+static bool set_nvlink(
 	struct topology_import *import, int count, enum fabric_kind kind, struct error *error)
 {
 	const struct node_links *links = import->links;
 	int sm = import->sm > 0 ? import->sm : gpu_sm(import->topology.device.name);
 	double each = nvlink_bandwidth(sm);
 
-	if (!draft_say_int(import, FACT_FABRIC_KIND, kind, links->name, links->by, error))
+	if (!draft_set_int(import, PROPERTY_FABRIC_KIND, kind, links->name, links->by, error))
 		return false;
 	if (each == 0) {
 		draft_note(import, "%s: what one NVLink of this GPU carries is not known; assumed",
 			links->name);
 		return true;
 	}
-	return draft_say_double(import, FACT_FABRIC_BANDWIDTH, count * each, links->name,
+	return draft_set_double(import, PROPERTY_FABRIC_BANDWIDTH, count * each, links->name,
 		arena_printf(import->arena, "%s: %d NVLinks x %.4g GB/s (NCCL's for sm%d)",
 			links->by, count, each / 1e9, sm),
 		error);
 }
 
-static bool say_pcie(struct topology_import *import, struct error *error)
+static bool set_pcie(struct topology_import *import, struct error *error)
 {
 	const struct node_links *links = import->links;
 	enum path worst;
 	double bandwidth = ring_bandwidth(links, &worst);
 
-	if (!draft_say_int(import, FACT_FABRIC_KIND, FABRIC_PCIE, links->name, links->by, error))
+	if (!draft_set_int(
+		    import, PROPERTY_FABRIC_KIND, FABRIC_PCIE, links->name, links->by, error))
 		return false;
 	if (!(bandwidth > 0) || isinf(bandwidth))
 		return true;
-	return draft_say_double(import, FACT_FABRIC_BANDWIDTH, bandwidth, links->name,
+	return draft_set_double(import, PROPERTY_FABRIC_BANDWIDTH, bandwidth, links->name,
 		arena_printf(import->arena, "%s: the slowest step of a ring, %s, NCCL's arithmetic",
 			links->by, path_names[worst]),
 		error);
@@ -168,9 +169,9 @@ bool draft_links(struct topology_import *import, struct error *error)
 			links->nvlinks[i][i] = links->nvlinks[0][1];
 	}
 	if (links->nvswitch && fewest_links(links) > 0)
-		return say_nvlink(import, fewest_links(links), FABRIC_NVSWITCH, error);
+		return set_nvlink(import, fewest_links(links), FABRIC_NVSWITCH, error);
 	if (fewest_links(links) > 0 && is_mesh(links))
-		return say_nvlink(import, fewest_links(links),
+		return set_nvlink(import, fewest_links(links),
 			all_alike(links) ? FABRIC_NVLINK_MESH : FABRIC_NVLINK_CUBE_MESH, error);
-	return say_pcie(import, error);
+	return set_pcie(import, error);
 }

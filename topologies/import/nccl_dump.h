@@ -1,5 +1,5 @@
-/* Private to topologies/: an NCCL topology dump as it stands in the file. import_nccl_xml.c reads
- * it, import_nccl_node.c says what it means. */
+/* Private to topologies/: an NCCL topology dump as it stands in the file. nccl_xml.c reads
+ * it, nccl_node.c interprets it. */
 #ifndef TOPOLOGIES_IMPORT_NCCL_DUMP_H
 #define TOPOLOGIES_IMPORT_NCCL_DUMP_H
 
@@ -11,7 +11,7 @@ struct pci {
 	char busid[24];
 	unsigned class_, vendor, device;
 	double bandwidth; /* to its parent, B/s */
-	bool speed_said;
+	bool speed_given;
 	int parent, cpu; /* -1 = none */
 	int depth;
 	bool has_gpu, has_rank, has_net;
@@ -58,6 +58,6 @@ struct dump {
 enum network_kind nccl_net_kind(const struct pci *pci, const char *name, bool *sure);
 
 /* Says the GPUs, their links, the NICs and the CPU. */
-bool nccl_dump_say(struct dump *d, struct error *error);
+bool nccl_dump_read(struct dump *d, struct error *error);
 
 #endif

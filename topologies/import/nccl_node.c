@@ -175,7 +175,7 @@ enum network_kind nccl_net_kind(const struct pci *pci, const char *name, bool *s
 	return strncmp(name, "mlx", 3) == 0 ? NETWORK_INFINIBAND : NETWORK_ETHERNET;
 }
 
-/* --- what it says -------------------------------------------------------------------------------
+/* --- what it gives ------------------------------------------------------------------------------
  */
 
 static int root_of(const struct dump *d, int pci)
@@ -200,11 +200,11 @@ static int64_t sharing(const struct dump *d)
 	return most > 1 ? most : 0;
 }
 
-static bool say_gpus(struct dump *d, struct error *error)
+static bool set_gpus(struct dump *d, struct error *error)
 {
 	struct topology_import *import = d->import;
 	double narrowest = INFINITY;
-	bool said = true;
+	bool given = true;
 
 	if (d->n_gpus == 0) {
 		draft_note(import, "%s: names no GPU (a partial file, NCCL fills it at run time)",
@@ -216,22 +216,22 @@ static bool say_gpus(struct dump *d, struct error *error)
 		const char *gpu = gpu_of_pci_device(p->device);
 		int hops = 0;
 
-		if (gpu != NULL && !draft_say_gpu(import, gpu, d->name, error))
+		if (gpu != NULL && !draft_set_gpu(import, gpu, d->name, error))
 			return false;
 		if (gpu == NULL && p->device != 0)
 			import->unknown_gpu = arena_printf(
 				import->arena, "PCI device 0x%04x of %.60s", p->device, d->name);
 		import->sm = p->sm > 0 ? p->sm : import->sm;
 		narrowest = fmin(narrowest, upwards(d, d->gpus[i], -1, &hops));
-		said = said && p->speed_said;
+		given = given && p->speed_given;
 	}
-	return draft_say_int(import, FACT_DEVICES_PER_ROOT, sharing(d), d->name,
+	return draft_set_int(import, PROPERTY_DEVICES_PER_ROOT, sharing(d), d->name,
 		       "NCCL topology: GPUs below one root port", error) &&
-	       draft_say_int(
-		       import, FACT_DEVICES_PER_NODE, d->n_gpus, d->name, "NCCL topology", error) &&
-	       draft_say_double(import, FACT_PCIE_BANDWIDTH, narrowest, d->name,
-		       said ? "NCCL topology: the narrowest link up to the CPU"
-			    : "assumed: NCCL's 8 GT/s x16, because the dump has no link speed",
+	       draft_set_int(import, PROPERTY_DEVICES_PER_NODE, d->n_gpus, d->name, "NCCL topology",
+		       error) &&
+	       draft_set_double(import, PROPERTY_PCIE_BANDWIDTH, narrowest, d->name,
+		       given ? "NCCL topology: the narrowest link up to the CPU"
+			     : "assumed: NCCL's 8 GT/s x16, because the dump has no link speed",
 		       error);
 }
 
@@ -251,7 +251,7 @@ static bool limit_nets(struct dump *d)
 }
 
 /* The fastest adapters carry the traffic; slower ones are for other things. */
-static bool say_nets(struct dump *d, struct error *error)
+static bool set_nets(struct dump *d, struct error *error)
 {
 	const char *by = "NCCL topology";
 	double fastest = 0;
@@ -268,19 +268,19 @@ static bool say_nets(struct dump *d, struct error *error)
 		}
 	if (net == NULL || d->import->options.network != NULL)
 		return true;
-	return draft_say_int(d->import, FACT_NETWORK_KIND, net->kind, d->name,
+	return draft_set_int(d->import, PROPERTY_NETWORK_KIND, net->kind, d->name,
 		       net->kind_sure ? by
 				      : "assumed: from the adapter's name (a Mellanox one may also "
 					"run RoCE)",
 		       error) &&
-	       draft_say_int(d->import, FACT_NICS_PER_NODE, count, d->name, by, error) &&
-	       draft_say_double(d->import, FACT_NIC_BANDWIDTH, net->bandwidth, d->name,
+	       draft_set_int(d->import, PROPERTY_NICS_PER_NODE, count, d->name, by, error) &&
+	       draft_set_double(d->import, PROPERTY_NIC_BANDWIDTH, net->bandwidth, d->name,
 		       limited ? "NCCL topology: the adapter's PCIe link, which is slower" : by,
 		       error);
 }
 
-/* Without <net> elements: adapters by their PCI class; how fast they are is not said. */
-static bool say_adapters(struct dump *d, struct error *error)
+/* Without <net> elements: adapters by their PCI class; how fast they are is not given. */
+static bool set_adapters(struct dump *d, struct error *error)
 {
 	const struct pci *first = NULL;
 	int count = 0;
@@ -293,22 +293,23 @@ static bool say_adapters(struct dump *d, struct error *error)
 		}
 	if (first == NULL || d->import->options.network != NULL)
 		return true;
-	return draft_say_int(d->import, FACT_NETWORK_KIND, nccl_net_kind(first, "", &sure), d->name,
-		       "NCCL topology: PCI class and vendor of the adapters", error) &&
-	       draft_say_int(d->import, FACT_NICS_PER_NODE, count, d->name, "NCCL topology", error);
+	return draft_set_int(d->import, PROPERTY_NETWORK_KIND, nccl_net_kind(first, "", &sure),
+		       d->name, "NCCL topology: PCI class and vendor of the adapters", error) &&
+	       draft_set_int(
+		       d->import, PROPERTY_NICS_PER_NODE, count, d->name, "NCCL topology", error);
 }
 
-static bool say_cpu(struct dump *d, struct error *error)
+static bool set_cpu(struct dump *d, struct error *error)
 {
 	const struct cpu *c = &d->cpus[0];
 	enum cpu_vendor vendor = c->intel ? CPU_INTEL : c->amd ? CPU_AMD : CPU_ARM;
 
 	if (d->n_cpus == 0 || !(c->intel || c->amd || c->arm))
 		return true;
-	return draft_say_int(d->import, FACT_HOST_CPU, vendor, d->name, "NCCL topology", error);
+	return draft_set_int(d->import, PROPERTY_HOST_CPU, vendor, d->name, "NCCL topology", error);
 }
 
-bool nccl_dump_say(struct dump *d, struct error *error)
+bool nccl_dump_read(struct dump *d, struct error *error)
 {
 	if (!find_gpus(d, error))
 		return false;
@@ -319,6 +320,6 @@ bool nccl_dump_say(struct dump *d, struct error *error)
 		draft_note(d->import,
 			"%s: a partial file without <gpu> and <nvlink>; the fabric is assumed",
 			d->name);
-	return say_gpus(d, error) &&
-	       (d->n_nets > 0 ? say_nets(d, error) : say_adapters(d, error)) && say_cpu(d, error);
+	return set_gpus(d, error) &&
+	       (d->n_nets > 0 ? set_nets(d, error) : set_adapters(d, error)) && set_cpu(d, error);
 }

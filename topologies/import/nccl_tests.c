@@ -60,7 +60,7 @@ static bool set_collective(struct log *log, int line, const char *word, struct e
 /* --- rows ---------------------------------------------------------------------------------------
  */
 
-/* What the two printed bandwidths say about the number of ranks; the widest rows say most. */
+/* What the two printed bandwidths tell about the number of ranks; the widest rows tell most. */
 static void note_factor(struct log *log, double algbw, double busbw, double unit)
 {
 	double spread;
@@ -168,7 +168,7 @@ static bool read_device(struct log *log, const char *line, struct error *error)
 	log->highest_rank = max_i64(log->highest_rank, rank);
 	log->highest_device = max_i64(log->highest_device, number);
 	add_host(log, host);
-	return draft_say_gpu(log->import, gpu + 1 + strspn(gpu + 1, " "), log->name, error);
+	return draft_set_gpu(log->import, gpu + 1 + strspn(gpu + 1, " "), log->name, error);
 }
 
 static bool read_comment(struct log *log, const char *line, int number, struct error *error)
@@ -240,7 +240,7 @@ static void bound_ranks(struct log *log)
 
 	if (!(log->factor > 0))
 		return;
-	/* 1 / (1 - f); beyond a million ranks the figure says nothing. */
+	/* 1 / (1 - f); beyond a million ranks the ratio tells nothing. */
 	log->samples.ranks_low = (int64_t)ceil(1 / (1 - fmin(low, 0.999999)) - 1e-6);
 	log->samples.ranks_high = (int64_t)floor(1 / (1 - fmin(high, 0.999999)) + 1e-6);
 }
@@ -398,13 +398,13 @@ static bool read_devices(struct log *log, const struct node *devices, struct err
 		log->highest_device = max_i64(log->highest_device, n);
 		add_host(log, host->text);
 		if (gpu != NULL && gpu->kind == NODE_SCALAR &&
-			!draft_say_gpu(log->import, gpu->text, log->name, error))
+			!draft_set_gpu(log->import, gpu->text, log->name, error))
 			return false;
 	}
 	return true;
 }
 
-/* A list with one entry of several ranks says nothing about the others. */
+/* A list with one entry of several ranks tells nothing about the others. */
 static void count_json_ranks(struct log *log, const struct node *config)
 {
 	double threads = json_number(node_get(config, "nthreads"));

@@ -77,7 +77,7 @@ static void copy_busid(char to[24], const char *from)
 
 /* Of the link to the parent: width lanes at 100 Mbit/s x rate / 80; unknown speeds are 8 GT/s and a
  * width of 0 is 16, as in NCCL. */
-static double pci_bandwidth(struct dump *d, const char **attributes, bool *said)
+static double pci_bandwidth(struct dump *d, const char **attributes, bool *given)
 {
 	static const struct {
 		double transfers; /* GT/s */
@@ -87,12 +87,12 @@ static double pci_bandwidth(struct dump *d, const char **attributes, bool *said)
 	int64_t width = whole(d, attributes, "link_width", 0, 32, 0);
 	double transfers = 0, rate = 60;
 
-	*said = false;
+	*given = false;
 	if (text != NULL && sscanf(text, "%lf GT/s", &transfers) == 1)
 		for (int i = 0; i < COUNT_OF(speeds); i++)
 			if (fabs(speeds[i].transfers - transfers) < 0.05) {
 				rate = speeds[i].rate;
-				*said = true;
+				*given = true;
 			}
 	return (double)(width == 0 ? 16 : width) * rate / 80 * 1e9;
 }
@@ -143,7 +143,7 @@ static void start_pci(struct dump *d, const char **attributes)
 	pci->class_ = hexadecimal(attributes, "class");
 	pci->vendor = hexadecimal(attributes, "vendor");
 	pci->device = hexadecimal(attributes, "device");
-	pci->bandwidth = pci_bandwidth(d, attributes, &pci->speed_said);
+	pci->bandwidth = pci_bandwidth(d, attributes, &pci->speed_given);
 	d->open_pci[d->depth] = d->n_pcis++;
 }
 
@@ -282,7 +282,7 @@ bool import_nccl_xml(struct topology_import *import, const char *name, const cha
 	d->open_pci[0] = -1;
 	if (length > 1 << 26)
 		return error_at(error, EXIT_CODE_INPUT, name, 0, 0, "expected at most 64 MiB");
-	return parse(d, text, length, error) && nccl_dump_say(d, error);
+	return parse(d, text, length, error) && nccl_dump_read(d, error);
 }
 
 #else

@@ -125,14 +125,14 @@ static bool check_symmetric(const struct matrix *m, struct error *error)
 	return true;
 }
 
-static bool say_matrix(struct matrix *m, struct error *error)
+static bool set_matrix(struct matrix *m, struct error *error)
 {
 	struct topology_import *import = m->import;
 	const char *by = "nvidia-smi topo -m";
 
-	if (!draft_say_int(import, FACT_DEVICES_PER_NODE, m->gpus, m->name, by, error) ||
-		(m->nics > 0 &&
-			!draft_say_int(import, FACT_NICS_PER_NODE, m->nics, m->name, by, error)))
+	if (!draft_set_int(import, PROPERTY_DEVICES_PER_NODE, m->gpus, m->name, by, error) ||
+		(m->nics > 0 && !draft_set_int(import, PROPERTY_NICS_PER_NODE, m->nics, m->name, by,
+					error)))
 		return false;
 	if (m->nics > 0)
 		draft_note(import,
@@ -173,5 +173,5 @@ bool import_smi_matrix(struct topology_import *import, const char *name, const c
 	if (m.rows != m.gpus)
 		return error_at(error, EXIT_CODE_INPUT, name, lines.number, 1,
 			"expected %d rows of GPUs, got %d; is the matrix cut off?", m.gpus, m.rows);
-	return check_symmetric(&m, error) && say_matrix(&m, error);
+	return check_symmetric(&m, error) && set_matrix(&m, error);
 }
