@@ -1,8 +1,8 @@
 /* Plans as the configuration files of other frameworks, and back.
  *
- * Writing: what a file cannot express is a note, never silence; `plan` of struct exported is the plan
- * that the file stands for, and importing the file gives that plan back in every knob that
- * the file has.
+ * Writing: what a file cannot express is a note, never silence; `plan` of struct exported is the
+ * plan that the file stands for, and importing the file gives that plan back in every knob that the
+ * file has.
  *
  * Reading: a file of any syntax becomes a flat list of leaves; a target's rows tell what each leaf
  * means, its `finish` what takes two of them. Every leaf that no table knows, and every one that

@@ -9,10 +9,15 @@
  * proof}. */
 void report_answer_json(const struct question *question, const struct question_text *asked,
 	const struct answer *answer, struct text *text);
+/* `plan --find`: {schema: "shardplan/find/1", version, question, find, value, rows}. */
+void report_finding_json(
+	const struct question_text *asked, const struct finding *finding, struct text *text);
 void report_prediction_json(const struct question_text *asked, const struct plan *plan,
 	const struct prediction *prediction, struct text *text);
 void report_measurement_json(const struct question_text *asked, const struct plan *plan,
 	const struct measurement *measured, struct text *text);
+/* {schema: "shardplan/diagnose/1", version, bound, measured, predicted, causes}. */
+void report_diagnosis_json(const struct diagnosis *diagnosis, struct text *text);
 /* `explain --json`: {schema: "shardplan/explain/1", version, plan, prediction, operations, memory,
  * critical_path}. */
 void report_explain_json(const struct explained *explained, struct text *text);

@@ -15,12 +15,9 @@ void report_answer_text(const struct question *question, const struct answer *an
 /* `plan --compare`: the user's plan; its part of `plan --json`. */
 void report_comparison_text(
 	const struct comparison *comparison, const struct style *style, struct text *text);
-void comparison_write(const struct comparison *comparison, struct writer *writer);
 /* `plan --find`, and {schema: "shardplan/find/1", version, question, find, value, rows}. */
 void report_finding_text(const struct question *question, const struct finding *finding,
 	const struct style *style, struct text *text);
-void report_finding_json(
-	const struct question_text *asked, const struct finding *finding, struct text *text);
 void report_prediction_text(const struct plan *plan, const struct model *model,
 	const struct topology *topology, const struct prediction *prediction,
 	const struct style *style, struct text *text);
@@ -39,8 +36,6 @@ void report_check_text(const struct check *check, const struct style *style, str
 
 void report_diagnosis_text(
 	const struct diagnosis *diagnosis, const struct style *style, struct text *text);
-/* {schema: "shardplan/diagnose/1", version, bound, measured, predicted, causes}. */
-void report_diagnosis_json(const struct diagnosis *diagnosis, struct text *text);
 
 void report_measurement_text(
 	const struct measurement *measured, const struct style *style, struct text *text);

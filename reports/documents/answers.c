@@ -1,0 +1,288 @@
+/* JSON of answers: `plan`, `plan --find`, `report`. */
+#include "reports/documents/json.h"
+
+static void write_strategies(unsigned strategies, struct writer *writer)
+{
+	writer_begin_list(writer, "strategies");
+	for (int s = 0; s < STRATEGY_COUNT; s++) {
+		if (strategies >> s & 1)
+			writer_string(writer, NULL, strategy_names[s]);
+	}
+	writer_end_list(writer);
+}
+
+/* As typed, and what it was resolved to. */
+static void write_full_question(
+	const struct question *question, const struct question_text *asked, struct writer *writer)
+{
+	writer_begin_map(writer, "question");
+	if (asked != NULL)
+		json_asked(asked, writer);
+	if (question->model != NULL)
+		writer_int(writer, "parameters", question->model->parameter_count);
+	if (question->topology != NULL) {
+		const struct topology *topology = question->topology;
+		writer_int(writer, "nodes", topology->nodes);
+		writer_int(writer, "devices", topology_devices(topology));
+		writer_string(writer, "device", topology->device.name);
+	}
+	writer_int(writer, "memory_limit_bytes", question->memory_limit_bytes);
+	writer_string(writer, "objective", objective_names[question->objective]);
+	if (question->strategies != 0)
+		write_strategies(question->strategies, writer);
+	writer_end_map(writer);
+}
+
+static void write_candidate(
+	const struct candidate *candidate, const char *key, struct writer *writer)
+{
+	writer_begin_map(writer, key);
+	json_plan(&candidate->plan, writer);
+	if (candidate->outcome == OUTCOME_IMPOSSIBLE)
+		writer_string(writer, "prediction", NULL);
+	else
+		json_prediction(&candidate->prediction, writer);
+	if (candidate->outcome != OUTCOME_CHOSEN) {
+		writer_string(writer, "verdict", outcome_names[candidate->outcome]);
+		writer_string(writer, "why_not", or_empty(candidate->why_not));
+	}
+	writer_end_map(writer);
+}
+
+static void write_front(const struct candidate *candidate, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	json_plan(&candidate->plan, writer);
+	json_prediction(&candidate->prediction, writer);
+	writer_string(writer, "why_not", or_empty(candidate->why_not));
+	writer_end_map(writer);
+}
+
+static void write_sensitivity(const struct sensitivity *row, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "knob", row->knob);
+	writer_string(writer, "value", row->value);
+	if (row->step_time > 0)
+		writer_number(writer, "step_time_s", row->step_time);
+	else
+		writer_string(writer, "step_time_s", NULL);
+	writer_int(writer, "peak_memory_bytes", row->peak_memory_bytes);
+	writer_string(writer, "note", or_empty(row->note));
+	writer_end_map(writer);
+}
+
+static void write_threshold(const struct threshold *threshold, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "what", threshold->what);
+	writer_string(writer, "unit", threshold->unit);
+	writer_number(writer, "now", threshold->now);
+	if (threshold->at > 0) {
+		writer_number(writer, "at", threshold->at);
+		writer_string(writer, "becomes", threshold->becomes);
+	}
+	writer_string(writer, "sentence", threshold->sentence);
+	writer_end_map(writer);
+}
+
+static void write_proof(const struct answer *answer, struct writer *writer)
+{
+	writer_begin_map(writer, "proof");
+	writer_number(writer, "gap", answer->gap);
+	writer_number(writer, "bound_s", answer->bound);
+	writer_int(writer, "nodes", answer->evaluated);
+	writer_int(writer, "pruned", answer->pruned);
+	writer_end_map(writer);
+}
+
+/* Why, what else, what if, and how sure: into the open map. */
+static void write_defence(const struct answer *answer, bool pareto, struct writer *writer)
+{
+	writer_begin_list(writer, "reasons");
+	for (int i = 0; i < answer->n_reasons; i++)
+		writer_string(writer, NULL, answer->reasons[i]);
+	writer_end_list(writer);
+	writer_begin_list(writer, "alternatives");
+	for (int i = 0; i < answer->n_alternatives; i++)
+		write_candidate(&answer->alternatives[i], NULL, writer);
+	writer_end_list(writer);
+	if (pareto) {
+		writer_begin_list(writer, "pareto");
+		for (int i = 0; i < answer->n_front; i++)
+			write_front(&answer->front[i], writer);
+		writer_end_list(writer);
+	}
+	writer_begin_list(writer, "sensitivity");
+	for (int i = 0; i < answer->n_sensitivities; i++)
+		write_sensitivity(&answer->sensitivities[i], writer);
+	writer_end_list(writer);
+	writer_begin_list(writer, "thresholds");
+	for (int i = 0; i < answer->n_thresholds; i++)
+		write_threshold(&answer->thresholds[i], writer);
+	writer_end_list(writer);
+	write_proof(answer, writer);
+}
+
+static void write_change(const struct change *change, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "knob", change->knob);
+	writer_string(writer, "from", change->from);
+	writer_string(writer, "to", change->to);
+	if (change->built) {
+		json_prediction(&change->prediction, writer);
+	}
+	writer_string(writer, "note", or_empty(change->note));
+	writer_end_map(writer);
+}
+
+static void write_comparison(const struct comparison *comparison, struct writer *writer)
+{
+	writer_begin_map(writer, "comparison");
+	json_plan(&comparison->mine.plan, writer);
+	json_prediction(&comparison->mine.prediction, writer);
+	writer_string(writer, "statement", comparison->statement);
+	writer_begin_list(writer, "changes");
+	for (int i = 0; i < comparison->n; i++)
+		write_change(&comparison->changes[i], writer);
+	writer_end_list(writer);
+	writer_end_map(writer);
+}
+
+void report_answer_json(const struct question *question, const struct question_text *asked,
+	const struct answer *answer, struct text *text)
+{
+	struct writer writer;
+
+	json_begin(&writer, text, "shardplan/plan/1");
+	write_full_question(question, asked, &writer);
+	if (answer->chosen != NULL)
+		write_candidate(answer->chosen, "chosen", &writer);
+	else
+		writer_string(&writer, "chosen", NULL);
+	if (answer->compared != NULL)
+		write_comparison(answer->compared, &writer);
+	write_defence(answer, question->pareto, &writer);
+	writer_finish(&writer);
+}
+
+static void write_found(const struct found *row, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "tried", row->what);
+	writer_number(writer, "value", row->value);
+	writer_bool(writer, "answer", row->answer);
+	writer_int(writer, "devices", row->devices);
+	if (row->ratio > 0)
+		writer_number(writer, "efficiency", row->ratio);
+	if (row->has_plan) {
+		json_plan(&row->plan, writer);
+		json_prediction(&row->prediction, writer);
+	}
+	writer_string(writer, "note", or_empty(row->note));
+	writer_end_map(writer);
+}
+
+void report_finding_json(
+	const struct question_text *asked, const struct finding *finding, struct text *text)
+{
+	struct writer writer;
+
+	json_begin(&writer, text, "shardplan/find/1");
+	json_question(asked, &writer);
+	writer_string(&writer, "find", find_names[finding->find]);
+	if (finding->exists)
+		writer_number(&writer, "value", finding->value);
+	else
+		writer_string(&writer, "value", NULL);
+	writer_string(&writer, "unit", finding->unit);
+	writer_string(&writer, "statement", finding->statement);
+	writer_begin_list(&writer, "rows");
+	for (int i = 0; i < finding->n; i++)
+		write_found(&finding->rows[i], &writer);
+	writer_end_list(&writer);
+	writer_int(&writer, "evaluated", finding->evaluated);
+	writer_finish(&writer);
+}
+
+static void write_point(
+	const struct study *study, const struct study_point *point, int i, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_number(writer, "value", study->values[i]);
+	writer_string(writer, "fits", point->built ? fits_names[point->fits] : NULL);
+	if (point->built) {
+		writer_number(writer, "step_time_s", point->step_time);
+		writer_number(writer, "tokens_per_s_per_gpu", point->tokens_per_s_per_gpu);
+		writer_number(writer, "exposed_communication_s", point->exposed);
+		writer_int(writer, "peak_memory_bytes", point->peak_memory_bytes);
+	}
+	writer_end_map(writer);
+}
+
+static void write_study(const char *key, const struct study *study, struct writer *writer)
+{
+	if (study == NULL)
+		return;
+	writer_begin_map(writer, key);
+	writer_string(writer, "quantity", study->quantity);
+	writer_begin_list(writer, "lines");
+	for (int l = 0; l < study->n_lines; l++) {
+		writer_begin_map(writer, NULL);
+		writer_string(writer, "name", study->lines[l].name);
+		json_plan(&study->lines[l].plan, writer);
+		writer_begin_list(writer, "points");
+		for (int i = 0; i < study->n_points; i++)
+			write_point(study, &study->lines[l].points[i], i, writer);
+		writer_end_list(writer);
+		writer_end_map(writer);
+	}
+	writer_end_list(writer);
+	writer_end_map(writer);
+}
+
+static void write_measured(const struct report *report, struct writer *writer)
+{
+	if (report->check != NULL) {
+		writer_begin_map(writer, "check");
+		json_check(report->check, writer);
+		writer_end_map(writer);
+	}
+	if (report->explained.measured != NULL) {
+		writer_begin_map(writer, "measurement");
+		measurement_write(report->explained.measured, writer);
+		writer_end_map(writer);
+	}
+}
+
+static void write_one_report(const struct report *report, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "name", report_name(report));
+	json_question(&report->asked, writer);
+	json_plan(&report->explained.schedule->plan, writer);
+	json_prediction(report->explained.prediction, writer);
+	if (report->answer != NULL) {
+		writer_begin_map(writer, "defence");
+		writer_bool(writer, "chosen", report->answer->chosen != NULL);
+		write_defence(report->answer, true, writer);
+		writer_end_map(writer);
+	}
+	write_study("scaling", report->scaling, writer);
+	write_study("link", report->link, writer);
+	write_measured(report, writer);
+	writer_end_map(writer);
+}
+
+void report_json(const struct report *reports, int n, struct text *text)
+{
+	struct writer writer;
+
+	json_begin(&writer, text, "shardplan/report/1");
+	writer_begin_list(&writer, "reports");
+	for (int i = 0; i < n; i++)
+		write_one_report(&reports[i], &writer);
+	writer_end_list(&writer);
+	writer_finish(&writer);
+}
