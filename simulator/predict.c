@@ -287,18 +287,18 @@ static void fill_wire(const struct engine *engine, struct prediction *prediction
 	}
 }
 
-void predict(const struct engine *engine, double waited, const struct simulation_options *options,
-	const struct memory_peaks *peaks, const struct ledger *ledger, struct arena *scratch,
-	struct arena *arena, struct prediction *prediction)
+void predict(const struct finished *finished, const struct simulation_options *options,
+	struct arena *scratch, struct arena *arena, struct prediction *prediction)
 {
+	const struct engine *engine = finished->engine;
 	const struct schedule *schedule = engine->schedule;
 
 	*prediction = (struct prediction){0};
-	fill_time(engine, waited, prediction);
+	fill_time(engine, finished->waited, prediction);
 	fill_utilisation(engine, arena, prediction);
 	fill_states(schedule, prediction);
-	fill_ledger(ledger, prediction);
-	fill_memory(engine, options, peaks, scratch, arena, prediction);
+	fill_ledger(finished->ledger, prediction);
+	fill_memory(engine, options, finished->peaks, scratch, arena, prediction);
 	fill_wire(engine, prediction);
 	if (options->no_bounds)
 		return;

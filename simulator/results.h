@@ -8,11 +8,17 @@
 /* critical.c: of the last step, from its last operation backwards. */
 void critical_path(const struct engine *engine, struct arena *arena, struct critical_path *path);
 
+/* A finished run. */
+struct finished {
+	const struct engine *engine;
+	const struct memory_peaks *peaks;
+	const struct ledger *ledger;
+	double waited; /* s by which the step is longer for the data loader */
+};
+
 /* predict.c: everything but the digest of the schedule that is the caller's. */
-/* `waited`: s by which the step is longer for the data loader. */
-void predict(const struct engine *engine, double waited, const struct simulation_options *options,
-	const struct memory_peaks *peaks, const struct ledger *ledger, struct arena *scratch,
-	struct arena *arena, struct prediction *prediction);
+void predict(const struct finished *finished, const struct simulation_options *options,
+	struct arena *scratch, struct arena *arena, struct prediction *prediction);
 
 /* interval.c: how sure the step time is. */
 /* Fills step_time_low, step_time_high and uncertainty_source of a prediction that has its step time

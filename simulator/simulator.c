@@ -54,9 +54,22 @@ static struct simulation_options options_for(
 	return wanted;
 }
 
+/* What the classes have in common. `scratch` goes away afterwards, `arena` is the caller's. */
+struct run {
+	const struct schedule *schedule;
+	const struct simulation_options *options;
+	bool details;
+	struct arena *scratch, *arena;
+};
+
+static void open_engine(const struct run *run, int class, struct engine *engine)
+{
+	engine_init(engine, run->schedule, class, !run->options->no_contention,
+		run->options->host_runs_ahead, run->scratch);
+}
+
 /* What the step takes longer than it would if a batch were always ready. */
-static double waited_for_data(const struct engine *engine, int class,
-	const struct simulation_options *options, struct arena *scratch)
+static double waited_for_data(const struct run *run, int class, const struct engine *engine)
 {
 	enum { LAST = SIMULATED_STEPS - 1 };
 	struct engine ready;
@@ -64,8 +77,7 @@ static double waited_for_data(const struct engine *engine, int class,
 
 	if (engine->batch_interval <= 0)
 		return 0;
-	engine_init(&ready, engine->schedule, class, !options->no_contention,
-		options->host_runs_ahead, scratch);
+	open_engine(run, class, &ready);
 	ready.batch_interval = 0;
 	if (!engine_run(&ready, &error))
 		return 0;
@@ -74,32 +86,32 @@ static double waited_for_data(const struct engine *engine, int class,
 	return longer > 1e-9 * step ? longer : 0; /* less is rounding */
 }
 
-/* One class. `scratch` goes away afterwards, `arena` is the caller's. */
-static bool simulate_class(const struct schedule *schedule, int class,
-	const struct simulation_options *options, bool details, struct arena *scratch,
-	struct arena *arena, struct simulation *simulation, struct error *error)
+static bool simulate_class(
+	const struct run *run, int class, struct simulation *simulation, struct error *error)
 {
 	struct engine engine;
 	struct ledger ledger = {0};
 	struct memory_peaks peaks;
+	bool details = run->details;
 
-	engine_init(&engine, schedule, class, !options->no_contention, options->host_runs_ahead,
-		scratch);
+	open_engine(run, class, &engine);
 	if (!engine_run(&engine, error))
 		return false;
 	*simulation = (struct simulation){0};
-	const struct simulation_options wanted = options_for(options, &engine);
-	if (!options->no_bounds || details)
-		schedule_ledger(schedule, class, scratch, &ledger);
+	const struct simulation_options wanted = options_for(run->options, &engine);
+	if (!wanted.no_bounds || details)
+		schedule_ledger(run->schedule, class, run->scratch, &ledger);
 	if (wanted.memory != MEMORY_IGNORED)
-		memory_peaks(&engine, details ? arena : scratch, &peaks,
+		memory_peaks(&engine, details ? run->arena : run->scratch, &peaks,
 			details ? &simulation->memory : NULL);
-	predict(&engine, waited_for_data(&engine, class, options, scratch), &wanted, &peaks,
-		&ledger, scratch, arena, &simulation->prediction);
-	interval(schedule, class, options, scratch, arena, &simulation->prediction);
+	const struct finished finished = {
+		&engine, &peaks, &ledger, waited_for_data(run, class, &engine)};
+	predict(&finished, &wanted, run->scratch, run->arena, &simulation->prediction);
+	interval(run->schedule, class, run->options, run->scratch, run->arena,
+		&simulation->prediction);
 	if (details) {
-		fill_timeline(&engine, &ledger, arena, &simulation->timeline);
-		critical_path(&engine, arena, &simulation->critical);
+		fill_timeline(&engine, &ledger, run->arena, &simulation->timeline);
+		critical_path(&engine, run->arena, &simulation->critical);
 	}
 	return true;
 }
@@ -109,14 +121,13 @@ static bool simulate_class(const struct schedule *schedule, int class,
 bool simulate(const struct schedule *schedule, const struct simulation_options *options,
 	bool details, struct arena *arena, struct simulation *simulation, struct error *error)
 {
-	struct arena scratch;
+	struct arena scratch = {0};
+	const struct run run = {schedule, options, details, &scratch, arena};
 	struct simulation one;
 	bool ok = check(schedule, error);
 
-	arena_init(&scratch);
 	for (int class = 0; ok && class < schedule->n_classes; class ++) {
-		ok = simulate_class(
-			schedule, class, options, details, &scratch, arena, &one, error);
+		ok = simulate_class(&run, class, &one, error);
 		if (ok &&
 			(class == 0 || one.prediction.step_time > simulation->prediction.step_time))
 			*simulation = one;

@@ -88,8 +88,7 @@ int64_t bound_micro_batches(const struct plan *plan)
 }
 
 bool bound_sample(const struct question *question, struct arena *arena, const struct plan *plan,
-	int64_t micro_batch, int64_t grad_accum, struct schedule **schedule, struct cost **costs,
-	struct error *error)
+	int64_t micro_batch, int64_t grad_accum, struct sample *sample, struct error *error)
 {
 	struct plan small = *plan;
 	struct error mine = {0};
@@ -97,13 +96,14 @@ bool bound_sample(const struct question *question, struct arena *arena, const st
 	small.grad_accum = grad_accum;
 	small.global_batch = micro_batch * grad_accum * plan_data_parallel(plan);
 	arena_reset(arena);
-	*schedule = NULL;
-	if (!schedule_build(arena, &small, question->model, question->topology, schedule, &mine)) {
-		*schedule = NULL;
+	*sample = (struct sample){0};
+	if (!schedule_build(
+		    arena, &small, question->model, question->topology, &sample->schedule, &mine)) {
+		sample->schedule = NULL;
 		return error_is_refusal(&mine, error);
 	}
-	*costs = ARENA_ARRAY(arena, struct cost, (*schedule)->programs[0].n_ops);
-	cost_operations(*schedule, 0, *costs);
+	sample->costs = ARENA_ARRAY(arena, struct cost, sample->schedule->programs[0].n_ops);
+	cost_operations(sample->schedule, 0, sample->costs);
 	return true;
 }
 
@@ -115,12 +115,12 @@ struct plan bound_usual(const struct plan *plan)
 	return usual;
 }
 
-static bool sample(struct sampler *sampler, const struct plan *plan, int64_t micro_batch,
-	int64_t grad_accum, struct schedule **schedule, struct cost **costs, struct error *error)
+static bool take(struct sampler *sampler, const struct plan *plan, int64_t micro_batch,
+	int64_t grad_accum, struct sample *sample, struct error *error)
 {
 	sampler->samples++;
-	return bound_sample(sampler->question, &sampler->arena, plan, micro_batch, grad_accum,
-		schedule, costs, error);
+	return bound_sample(
+		sampler->question, &sampler->arena, plan, micro_batch, grad_accum, sample, error);
 }
 
 static bool is_shape(const struct buffer *buffer)
@@ -142,13 +142,14 @@ static int64_t most_at(const struct program *program, const int64_t *live, enum 
 static bool measure_load(
 	struct sampler *sampler, const struct plan *plan, struct load *load, struct error *error)
 {
-	struct schedule *schedule;
-	struct cost *costs;
+	struct sample sample;
 	*load = (struct load){.plan = plan};
-	if (!sample(sampler, plan, plan->micro_batch, 1, &schedule, &costs, error))
+	if (!take(sampler, plan, plan->micro_batch, 1, &sample, error))
 		return false;
-	if (schedule == NULL)
+	if (sample.schedule == NULL)
 		return true;
+	const struct schedule *schedule = sample.schedule;
+	const struct cost *costs = sample.costs;
 	const struct program *program = &schedule->programs[0];
 	const double *issue = bound_issue(schedule, costs, &sampler->arena);
 	for (int i = 0; i < program->n_ops; i++) {
@@ -218,14 +219,15 @@ int64_t bound_fixed_bytes(const struct schedule *schedule)
 static bool measure_shape(
 	struct sampler *sampler, const struct plan *plan, struct shape *shape, struct error *error)
 {
-	struct schedule *schedule;
-	struct cost *costs;
+	struct sample sample;
 	*shape = (struct shape){.plan = plan};
 	struct plan usual = bound_usual(plan);
-	if (!sample(sampler, &usual, 1, bound_micro_batches(plan), &schedule, &costs, error))
+	if (!take(sampler, &usual, 1, bound_micro_batches(plan), &sample, error))
 		return false;
-	if (schedule == NULL)
+	if (sample.schedule == NULL)
 		return true;
+	const struct schedule *schedule = sample.schedule;
+	const struct cost *costs = sample.costs;
 	const struct program *program = &schedule->programs[0];
 	struct bound_pauses pauses = bound_pauses(schedule, costs, &sampler->arena);
 	const double *issue = bound_issue(schedule, costs, &sampler->arena);

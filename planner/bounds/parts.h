@@ -38,11 +38,14 @@ int bound_first_way_alone(const struct plan *plan);
 /* Micro-batches of a sample: the first, one in the middle, the last. */
 int64_t bound_micro_batches(const struct plan *plan);
 
-/* The plan's schedule with another batch, and what its operations cost, in `arena` (which is
- * emptied). A plan that cannot be built bounds nothing: `*schedule` is NULL. */
+/* A plan's schedule with another batch, and what its operations cost. */
+struct sample {
+	struct schedule *schedule; /* NULL: it cannot be built and bounds nothing */
+	struct cost *costs;
+};
+/* In `arena`, which is emptied. */
 bool bound_sample(const struct question *question, struct arena *arena, const struct plan *plan,
-	int64_t micro_batch, int64_t grad_accum, struct schedule **schedule, struct cost **costs,
-	struct error *error);
+	int64_t micro_batch, int64_t grad_accum, struct sample *sample, struct error *error);
 
 /* The plan whose shape speaks for all ways to prefetch: nothing in it waits longer than in others.
  */

@@ -145,37 +145,38 @@ static struct simulation_options sketch(const struct evaluator *evaluator)
 		.no_bounds = true};
 }
 
-/* `details`: the whole simulation of a schedule that keeps the laws, else its figures: what is
- * shown was looked at in detail. */
-static bool run(struct evaluator *evaluator, const struct topology *topology,
-	const struct plan *plan, const struct simulation_options *options, bool details,
-	struct schedule **schedule, struct simulation *simulation, struct error *error)
-{
-	arena_reset(&evaluator->scratch);
-	evaluator->evaluated++;
-	evaluator->emitted++;
-	*schedule = schedule_emit(&evaluator->scratch, plan, evaluator->question->model, topology);
-	return (!details || schedule_validate(*schedule, error)) &&
-	       simulate(*schedule, options, details, &evaluator->scratch, simulation, error);
-}
-
-static bool run_on(struct evaluator *evaluator, const struct topology *topology,
-	const struct plan *plan, const struct simulation_options *options,
-	struct prediction *prediction, struct error *error)
-{
+/* One plan on one machine. `details`: the whole simulation of a schedule that keeps the laws, else
+ * its figures: what is shown was looked at in detail. */
+struct trial {
+	const struct topology *topology;
+	const struct plan *plan;
+	struct simulation_options options;
+	bool details;
 	struct schedule *schedule;
 	struct simulation simulation;
-	if (!run(evaluator, topology, plan, options, false, &schedule, &simulation, error))
-		return false;
-	*prediction = simulation.prediction;
-	return true;
+};
+
+static bool run(struct evaluator *evaluator, struct trial *trial, struct error *error)
+{
+	struct arena *scratch = &evaluator->scratch;
+	arena_reset(scratch);
+	evaluator->evaluated++;
+	evaluator->emitted++;
+	trial->schedule =
+		schedule_emit(scratch, trial->plan, evaluator->question->model, trial->topology);
+	return (!trial->details || schedule_validate(trial->schedule, error)) &&
+	       simulate(trial->schedule, &trial->options, trial->details, scratch,
+		       &trial->simulation, error);
 }
 
 bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, struct prediction *prediction, struct error *error)
 {
-	struct simulation_options options = sketch(evaluator);
-	return run_on(evaluator, topology, plan, &options, prediction, error);
+	struct trial trial = {topology, plan, sketch(evaluator)};
+	if (!run(evaluator, &trial, error))
+		return false;
+	*prediction = trial.simulation.prediction;
+	return true;
 }
 
 struct schedule *evaluator_emit(struct evaluator *evaluator, const struct plan *plan)
@@ -208,10 +209,13 @@ bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 bool evaluator_judge_on(struct evaluator *evaluator, const struct topology *topology,
 	const struct plan *plan, double slow, struct prediction *prediction, struct error *error)
 {
-	struct simulation_options options = sketch(evaluator);
-	options.memory = MEMORY_FITS;
-	options.slow = slow;
-	return run_on(evaluator, topology, plan, &options, prediction, error);
+	struct trial trial = {topology, plan, sketch(evaluator)};
+	trial.options.memory = MEMORY_FITS;
+	trial.options.slow = slow;
+	if (!run(evaluator, &trial, error))
+		return false;
+	*prediction = trial.simulation.prediction;
+	return true;
 }
 
 bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,
@@ -241,16 +245,15 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error)
 {
-	struct schedule *schedule;
-	struct simulation simulation;
-	const struct simulation_options options = {
-		.memory_limit_bytes = evaluator->question->memory_limit_bytes};
-	if (!run(evaluator, evaluator->question->topology, plan, &options, true, &schedule,
-		    &simulation, error))
+	struct trial trial = {.topology = evaluator->question->topology,
+		.plan = plan,
+		.options.memory_limit_bytes = evaluator->question->memory_limit_bytes,
+		.details = true};
+	if (!run(evaluator, &trial, error))
 		return false;
-	*prediction = simulation.prediction;
+	*prediction = trial.simulation.prediction;
 	keep_strings(prediction, arena);
-	find_exposure(schedule, &simulation, &evaluator->scratch, exposure);
+	find_exposure(trial.schedule, &trial.simulation, &evaluator->scratch, exposure);
 	return true;
 }
 

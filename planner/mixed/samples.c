@@ -43,20 +43,19 @@ static void add_load(const struct schedule *schedule, const struct cost *costs, 
 	}
 }
 
-static bool probe_load(struct samples *samples, const struct plan *plan, struct load_sample *sample,
-	struct error *error)
+static bool measure_load(struct samples *samples, const struct plan *plan,
+	struct load_sample *sample, struct error *error)
 {
 	int layers = (int)samples->question->model->architecture.layers;
-	struct schedule *schedule;
-	struct cost *costs;
+	struct sample taken;
 	sample->rows = ARENA_ARRAY(&samples->arena, struct load_row, layers + 1);
-	if (!bound_sample(samples->question, &samples->scratch, plan, plan->micro_batch, 1,
-		    &schedule, &costs, error))
+	if (!bound_sample(samples->question, &samples->scratch, plan, plan->micro_batch, 1, &taken,
+		    error))
 		return false;
-	if (schedule == NULL)
+	if (taken.schedule == NULL)
 		return true;
-	sample->edges = bound_edges(&schedule->programs[0], costs);
-	add_load(schedule, costs, &samples->scratch, layers, sample->rows);
+	sample->edges = bound_edges(&taken.schedule->programs[0], taken.costs);
+	add_load(taken.schedule, taken.costs, &samples->scratch, layers, sample->rows);
 	return true;
 }
 
@@ -208,16 +207,17 @@ static void place_units(struct shape_sample *sample, const struct schedule *sche
 	}
 }
 
-static bool probe_shape(struct samples *samples, const struct plan *plan,
+static bool measure_shape(struct samples *samples, const struct plan *plan,
 	struct shape_sample *sample, struct error *error)
 {
-	struct schedule *schedule;
-	struct cost *costs;
+	struct sample taken;
 	struct plan usual = bound_usual(plan);
 	if (!bound_sample(samples->question, &samples->scratch, &usual, 1,
-		    bound_micro_batches(plan), &schedule, &costs, error) ||
-		schedule == NULL)
+		    bound_micro_batches(plan), &taken, error) ||
+		taken.schedule == NULL)
 		return error->message[0] == '\0';
+	const struct schedule *schedule = taken.schedule;
+	const struct cost *costs = taken.costs;
 	const struct program *program = &schedule->programs[0];
 	sample->n = schedule->n_units;
 	sample->rows = ARENA_ARRAY(&samples->arena, struct shape_row, sample->n + 1);
@@ -251,7 +251,7 @@ bool sample_load(struct samples *samples, const struct plan *plan,
 	*sample = found = ARENA_NEW(&samples->arena, struct load_sample);
 	found->plan = *plan;
 	samples->loads[samples->n_loads++] = found;
-	return probe_load(samples, plan, found, error);
+	return measure_load(samples, plan, found, error);
 }
 
 bool sample_shape(struct samples *samples, const struct plan *plan,
@@ -268,7 +268,7 @@ bool sample_shape(struct samples *samples, const struct plan *plan,
 	*sample = found = ARENA_NEW(&samples->arena, struct shape_sample);
 	found->plan = *plan;
 	samples->shapes[samples->n_shapes++] = found;
-	return probe_shape(samples, plan, found, error);
+	return measure_shape(samples, plan, found, error);
 }
 
 void samples_init(struct samples *samples, const struct question *question)
