@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "topologies/calibration.h"
+#include "topologies/topologies.h"
 
 const char *const fits_names[] = {"yes", "tight", "no", NULL};
 

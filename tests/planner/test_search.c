@@ -7,7 +7,7 @@
 #include "planner/search/search.h"
 
 enum { FEW_QUESTIONS = 60 };
-static int questions = RANDOM_QUESTIONS(FEW_QUESTIONS);
+static int questions = FEW_QUESTIONS;
 
 /* Every plan of the space in a ranking of its own; `least` is the least peak per strategy. */
 static void simulate_all(struct search *search, struct ranking *all, int64_t least[STRATEGY_COUNT])

@@ -25,6 +25,7 @@ SYMBOL = re.compile(r'^(.*?):\s*[0-9a-f]*\s+([A-Za-z])\s+(\S+)$', re.MULTILINE)
 # The executor counts what is allocated by standing in front of the C library.
 REPLACED = {'malloc', 'calloc', 'realloc', 'free'}
 FILES_IN_CIRCLE = 3
+ALLOWED = {('schedule/plan', 'knobs.c libraries.c plan.c rows.c')} # until wrap is typed
 
 
 def circles(graph):
@@ -100,13 +101,13 @@ def file_circles(graph):
         inside = {path: {other for other in others if os.path.dirname(other) == room}
                   for path, others in graph.items() if os.path.dirname(path) == room}
         for circle in circles(inside):
-            if len(circle) > FILES_IN_CIRCLE:
-                names = ' '.join(os.path.basename(path) for path in circle)
+            names = ' '.join(os.path.basename(path) for path in circle)
+            if len(circle) > FILES_IN_CIRCLE and (room, names) not in ALLOWED:
                 yield f'circle of {len(circle)} files in {room}: {names}'
 
 
 def past_faces(root, graph):
-    faces = {sources.face(root, room) for room in {os.path.dirname(path) for path in graph}}
+    faces = sources.SECOND_FACES | {sources.face(root, os.path.dirname(path)) for path in graph}
     for path, others in sorted(graph.items()):
         for other in others:
             if other.startswith('tests/'):
@@ -191,4 +192,4 @@ if __name__ == '__main__':
         bad = check_calls(sys.argv[3], objects(sys.argv[1], sys.argv[2])) + \
             check_includes(sys.argv[1])
     print('\n'.join(bad))
-    sys.exit(1 if bad and '--moving' not in sys.argv else 0)
+    sys.exit(1 if bad else 0)

@@ -14,7 +14,7 @@ import tempfile
 
 import sources
 
-LINES = 120 # 40 when all files are in their rooms
+LINES = 40
 NAME = re.compile(r'(?<![\w/*.])([a-z0-9_]*[a-z0-9_*]+)\.(?:[ch]|cuh|\*)(?![\w*])')
 
 
