@@ -42,44 +42,31 @@ extern const struct family model_families[];
 extern const int n_model_families;
 
 /* The lists of readers that the rows name. */
-extern config_reader
-	*const read_llama[],
-		*const read_gpt2[],
-			*const read_mpt[],
-				*const read_qwen2[],
-					*const read_neox[],
-						*const read_falcon[],
-							*const read_bloom[],
-								*const read_gptj[],
-									*const read_opt[],
-										*const
-											read_phi
-												[],
-													*const
-														read_gemma
-															[],
-																*const
-																	read_stablelm
-																		[],
-																			*const
-																				read_starcoder2
-																					[],
-																						*const
-																							read_cohere
-																								[],
-																									*const
-																										read_bigcode
-																											[],
-																												*const
-																													read_t5
-																														[],
-																															*const read_mixtral[], *const read_qwen2_moe[], *const read_qwen3_moe[], *const read_deepseek[], *const read_gpt_oss[],
-																																												 *const read_llama4[],
-																																													 *const read_olmoe
-																																														 [],
-																																															 *const read_glm[],
-																																																 *const read_glm_moe
-																																																	 [];
+extern config_reader *const read_llama[];
+extern config_reader *const read_gpt2[];
+extern config_reader *const read_mpt[];
+extern config_reader *const read_qwen2[];
+extern config_reader *const read_neox[];
+extern config_reader *const read_falcon[];
+extern config_reader *const read_bloom[];
+extern config_reader *const read_gptj[];
+extern config_reader *const read_opt[];
+extern config_reader *const read_phi[];
+extern config_reader *const read_gemma[];
+extern config_reader *const read_stablelm[];
+extern config_reader *const read_starcoder2[];
+extern config_reader *const read_cohere[];
+extern config_reader *const read_bigcode[];
+extern config_reader *const read_t5[];
+extern config_reader *const read_mixtral[];
+extern config_reader *const read_qwen2_moe[];
+extern config_reader *const read_qwen3_moe[];
+extern config_reader *const read_deepseek[];
+extern config_reader *const read_gpt_oss[];
+extern config_reader *const read_llama4[];
+extern config_reader *const read_olmoe[];
+extern config_reader *const read_glm[];
+extern config_reader *const read_glm_moe[];
 
 /* Model types that are not read, and why: { "mamba", "a state-space model ..." }. */
 struct refused_type {

@@ -76,7 +76,7 @@ struct mesh {
 };
 
 extern const char *const strategy_names[];
-extern const char *const runtime_names[]; 
+extern const char *const runtime_names[];
 extern const char *const prefetch_names[];
 extern const char *const checkpointing_names[];
 extern const char *const loss_names[];
