@@ -8,6 +8,7 @@
 #include "executor/compute/compute.h"
 #include "executor/launch/launch.h"
 #include "executor/training/training.h"
+#include "schedule/memory/memory.h"
 
 /* Address space for the ranks' report; pages come when they are touched. */
 enum { REPORT_BYTES = 256 << 20 };

@@ -1,4 +1,5 @@
 /* schedule_build: the passes that make a schedule, in their order. */
+#include "schedule/laws/laws.h"
 #include "schedule/passes/passes.h"
 #include "schedule/schedule.h"
 

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "schedule/memory/memory.h"
 #include "simulator/costs/costs.h"
 #include "simulator/devices/devices.h"
 #include "simulator/results.h"

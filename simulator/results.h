@@ -2,6 +2,7 @@
 #ifndef SIMULATOR_RESULTS_H
 #define SIMULATOR_RESULTS_H
 
+#include "schedule/memory/memory.h"
 #include "simulator/memory/memory.h"
 #include "simulator/simulator.h"
 

@@ -1,6 +1,7 @@
 /* simulate: engine, memory, prediction, and on request the details. */
 #include "simulator/simulator.h"
 
+#include "schedule/memory/memory.h"
 #include "simulator/results.h"
 
 static bool check(const struct schedule *schedule, struct error *error)

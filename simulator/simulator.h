@@ -7,6 +7,7 @@
 #ifndef SIMULATOR_SIMULATOR_H
 #define SIMULATOR_SIMULATOR_H
 
+#include "schedule/documents/documents.h"
 #include "schedule/schedule.h"
 #include "simulator/costs/costs.h"
 

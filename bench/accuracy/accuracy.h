@@ -2,6 +2,7 @@
 #ifndef BENCH_ACCURACY_H
 #define BENCH_ACCURACY_H
 
+#include "schedule/documents/documents.h"
 #include "schedule/schedule.h"
 #include "simulator/simulator.h"
 

@@ -11,6 +11,7 @@
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
 #include "executor/executor.h"
+#include "schedule/resolve/resolve.h"
 
 /* What is trained; no preset is like them, so that a prediction of a preset is none of what was
  * measured here. Of a processor: of a size that fits no cache and takes milliseconds. Of a GPU:

@@ -6,6 +6,7 @@
 #include "cli/terminal/terminal.h"
 #include "executor/executor.h"
 #include "frameworks/frameworks.h"
+#include "schedule/resolve/resolve.h"
 
 /* -o FOLDER takes the target's own file name. */
 static const char *output_path(

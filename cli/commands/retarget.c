@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/question/question.h"
+#include "schedule/resolve/resolve.h"
 
 bool plan_runs_on_cpus(const struct plan_file *file, int64_t ranks, double clip)
 {

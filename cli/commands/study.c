@@ -1,6 +1,7 @@
 #include "cli/commands/study.h"
 
 #include "cli/question/question.h"
+#include "schedule/resolve/resolve.h"
 
 enum { MOST_POINTS = 12, MOST_LINES = 4 };
 

@@ -3,6 +3,7 @@
 
 #include "cli/help/help.h"
 #include "executor/executor.h"
+#include "schedule/resolve/resolve.h"
 #include "schedule/schedule.h"
 
 /* The defaults as they are filled in, on two GPU nodes and on a CPU machine. */

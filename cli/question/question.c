@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/terminal/terminal.h"
+#include "schedule/resolve/resolve.h"
 
 /* The options of a question that are no field of struct plan. */
 struct other_options {

@@ -8,6 +8,7 @@
 #include "executor/interpreter/interpreter.h"
 #include "executor/ranks/ranks.h"
 #include "kernels/kernels.h"
+#include "schedule/resolve/resolve.h"
 
 enum { ATTENTION_TOKENS = 512, ATTENTION_HEADS = 4, HEAD_DIM = 64 };
 enum { LOSS_TOKENS = 64, LOSS_VOCABULARY = 32768, NORM_FLOATS = 4 << 20 };

@@ -2,6 +2,7 @@
 #ifndef EXECUTOR_DEVICES_INTERFACE_H
 #define EXECUTOR_DEVICES_INTERFACE_H
 
+#include "schedule/documents/documents.h"
 #include "schedule/schedule.h"
 
 /* Of a device that works on its own while the walk goes on: the walk enqueues everything itself, in

@@ -5,6 +5,7 @@
 #include "executor/memory/memory.h"
 #include "executor/ranks/ranks.h"
 #include "executor/transports/transports.h"
+#include "schedule/documents/documents.h"
 #include "schedule/schedule.h"
 
 /* The first steps warm caches and allocators; figures are over the others. */

@@ -5,6 +5,7 @@
 #define EXECUTOR_JOB_H
 
 #include "executor/job/fault.h"
+#include "schedule/documents/documents.h"
 #include "schedule/schedule.h"
 
 /* What is held to predicted times: the device's operations, what moves bytes between ranks or

@@ -1,4 +1,5 @@
 #include "executor/memory/buffers.h"
+#include "schedule/memory/memory.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 #ifndef PLANNER_ANSWER_ANSWER_H
 #define PLANNER_ANSWER_ANSWER_H
 
+#include "schedule/documents/documents.h"
 #include "schedule/schedule.h"
 
 /* SLOWER: fits and lost, by whatever the objective counts. */

@@ -49,6 +49,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "schedule/memory/memory.h"
 #include "simulator/costs/costs.h"
 #include "simulator/simulator.h"
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "planner/defence/defence.h"
+#include "schedule/resolve/resolve.h"
 
 struct comparing {
 	struct evaluator evaluator;

@@ -1,5 +1,6 @@
 /* What would happen if one knob were different: the chosen plan's neighbours. */
 #include "planner/defence/sensitivity.h"
+#include "schedule/resolve/resolve.h"
 
 #include <string.h>
 

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "schedule/laws/laws.h"
 #include "simulator/simulator.h"
 
 /* --- costs ------------------------------------------------------------------------------------ */

@@ -1,5 +1,6 @@
 /* CPU offload where the devices alone do not suffice: a second search, then fewer units. */
 #include "planner/mixed/mixed.h"
+#include "schedule/resolve/resolve.h"
 
 /* Some plan of the question's runtime can have it. */
 static bool is_offered(const struct question *question, union knob_value value, struct arena *arena)

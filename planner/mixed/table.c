@@ -20,6 +20,7 @@
 #include <math.h>
 
 #include "schedule/plan/plan.h"
+#include "schedule/resolve/resolve.h"
 
 /* --- tables ----------------------------------------------------------------------------------- */
 

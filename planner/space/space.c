@@ -1,5 +1,6 @@
 /* Enumeration: the plans that the axes make. */
 #include "planner/space/space.h"
+#include "schedule/resolve/resolve.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "reports/text/text.h"
+#include "schedule/memory/memory.h"
 
 enum { MAX_LINES = 48 };
 

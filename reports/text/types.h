@@ -3,6 +3,7 @@
 #define REPORTS_TEXT_TYPES_H
 
 #include "planner/planner.h"
+#include "schedule/documents/documents.h"
 #include "schedule/schedule.h"
 
 /* How text for people is drawn. */

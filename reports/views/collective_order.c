@@ -1,4 +1,5 @@
 #include "reports/views/collective_order.h"
+#include "schedule/resolve/resolve.h"
 
 #include <stdlib.h>
 

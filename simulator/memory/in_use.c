@@ -3,6 +3,7 @@
  * streams overlap is what the list order of the ledger cannot know. */
 #include <string.h>
 
+#include "schedule/documents/documents.h"
 #include "simulator/memory/memory.h"
 
 struct meter {

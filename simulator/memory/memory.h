@@ -2,6 +2,7 @@
 #ifndef SIMULATOR_MEMORY_MEMORY_H
 #define SIMULATOR_MEMORY_MEMORY_H
 
+#include "schedule/documents/documents.h"
 #include "simulator/engine/engine.h"
 
 /* in_use.c: bytes in use at the same time on the device, over all steps: from the start of the

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "executor/compute/random.h"
+#include "schedule/memory/memory.h"
 
 const struct digest_model digest_models[] = {
 	{"gpt2", TINY_GPT2, 3},

@@ -6,6 +6,7 @@
 
 #include "executor/launch/tcp.h"
 #include "executor/memory/memory.h"
+#include "schedule/resolve/resolve.h"
 
 /* As many nodes like this machine as hold the ranks, over a link that is never measured. */
 static bool make_nodes(struct run *run, int64_t ranks, int64_t per_node)

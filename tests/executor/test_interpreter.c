@@ -1,5 +1,6 @@
 /* The measured ledger equals the schedule's, at every operation, for plans of all kinds; without
  * other ranks and without arithmetic, so that many plans are quick. */
+#include "schedule/memory/memory.h"
 #include "support.h"
 
 static const char *const models[] = {TINY_GPT2, TINY_LLAMA, TINY_QWEN};

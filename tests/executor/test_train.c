@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "executor/memory/sanitizer.h"
+#include "schedule/memory/memory.h"
 
 /* --- what is measured --- */
 

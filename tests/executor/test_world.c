@@ -1,6 +1,7 @@
 /* Exact sums of gradients: one digest whatever the number of ranks, micro-batch and accumulation,
  * also over a checkpoint that other ranks resume. */
 #include "digest_cases.h"
+#include "schedule/memory/memory.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -10,6 +10,7 @@
 
 #include "frameworks/frameworks.h"
 #include "planner/planner.h"
+#include "schedule/resolve/resolve.h"
 
 enum { DRAWS = 6000, PLANS_AT_LEAST = 150 };
 

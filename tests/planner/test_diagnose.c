@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "planner/planner.h"
+#include "schedule/resolve/resolve.h"
 #include "schedule/traces/traces.h"
 #include "simulator/simulator.h"
 

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "schedule/memory/memory.h"
+#include "schedule/resolve/resolve.h"
 #include "simulator/simulator.h"
 
 static int cases = 400;

@@ -1,4 +1,6 @@
 #include "fixture.h"
+#include "schedule/memory/memory.h"
+#include "schedule/resolve/resolve.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
+#include "schedule/memory/memory.h"
 
 static const struct tolerance no_time = {-1, 0.10, 0, 0.03, 8 << 20};
 

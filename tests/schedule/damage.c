@@ -1,6 +1,7 @@
 /* Schedules changed in place: copies, slices, places drawn at random. */
 #include "damage.h"
 
+#include "schedule/laws/laws.h"
 #include "support.h"
 
 bool is_accepted(const struct schedule *schedule)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "schedule/laws/laws.h"
 #include "tests/schedule/parse.h"
 
 enum { ITEMS_MAX = 1 << 24 };

@@ -1,4 +1,5 @@
 #include "support.h"
+#include "schedule/resolve/resolve.h"
 
 int64_t random_below(uint64_t *state, int64_t limit)
 {

@@ -1,4 +1,6 @@
 /* Large questions: every byte is exact, checked against 128-bit arithmetic that shares no code. */
+#include "schedule/laws/laws.h"
+#include "schedule/memory/memory.h"
 #include "support.h"
 
 #ifdef __SIZEOF_INT128__

@@ -1,6 +1,7 @@
 /* The ledger against live storage counted in PyTorch 2.6.0 (16 ranks, bf16, blocks of B parameters,
  * a root of the same size, half of it the head), model states against the published table, and laws
  * that hold for every plan. */
+#include "schedule/memory/memory.h"
 #include "support.h"
 
 /* --- traced peaks --------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
  * interpreters, and the bytes it moves: every operation of random schedules, all runtimes. */
 #include <regex.h>
 
+#include "schedule/memory/memory.h"
 #include "support.h"
 
 /* One letter a role, so that a list of operands is a word and a promise a regular expression. */

@@ -1,5 +1,6 @@
 /* Knobs that differ from block to block and from unit to unit: decoding, counting, normal forms,
  * wrapping the embedding and the head apart; and what a schedule makes of them. */
+#include "schedule/memory/memory.h"
 #include "support.h"
 
 static struct sample made(struct arena *arena, const char *model, const char *machine,

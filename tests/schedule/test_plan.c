@@ -1,5 +1,6 @@
 /* From choices to a plan: defaults, batch arithmetic, the mesh; plans written, read and summed up.
  */
+#include "schedule/resolve/resolve.h"
 #include "support.h"
 
 /* --- defaults ------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 /* plan.yaml: written and read it is the same; whatever is wrong in it is one line that says where.
  */
+#include "schedule/documents/documents.h"
 #include "support.h"
 
 static struct text print(const struct plan_file *file)

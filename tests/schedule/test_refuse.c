@@ -1,5 +1,6 @@
 /* What is refused, and what the messages say: values, what a runtime cannot honour, options that
  * would do nothing, plans from files. */
+#include "schedule/resolve/resolve.h"
 #include "support.h"
 
 /* --- messages ------------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
 /* The text form: what is printed is parsed back to the same text, and nothing else is accepted. */
+#include "schedule/laws/laws.h"
+#include "schedule/memory/memory.h"
 #include "support.h"
 #include "tests/schedule/parse.h"
 

@@ -3,6 +3,7 @@
  * Llama-2-7B on 2 x 8 GPUs. */
 #include <math.h>
 
+#include "schedule/memory/memory.h"
 #include "support.h"
 
 static const int64_t P = 6738415616;

@@ -1,4 +1,5 @@
 #include "toy.h"
+#include "schedule/resolve/resolve.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
