@@ -11,11 +11,11 @@
 enum { CHANGES_MAX = 64 };
 
 /* A knob may be several columns that go together; the first says what changed. */
-static const struct knob {
+static const struct ablation {
 	const char *name;
 	const char *columns[3];
 	bool by_size; /* a line for each number of GPUs */
-} knobs[] = {
+} ablations[] = {
 	{"activation checkpointing", {"activation_checkpointing"}},
 	{"micro-batch", {"micro_batch"}},
 	{"accumulation", {"grad_accum"}, true},
@@ -36,7 +36,7 @@ struct change {
 	int clear, right;
 };
 
-static bool has(const struct knob *knob, const char *column)
+static bool has(const struct ablation *knob, const char *column)
 {
 	for (int i = 0; i < COUNT_OF(knob->columns) && knob->columns[i] != NULL; i++) {
 		if (strcmp(knob->columns[i], column) == 0)
@@ -52,7 +52,7 @@ static bool compared(const char *column)
 }
 
 /* The same in all but the knob, and not in that. */
-static bool is_pair(const struct row *a, const struct row *b, const struct knob *knob)
+static bool is_pair(const struct row *a, const struct row *b, const struct ablation *knob)
 {
 	bool differs = false;
 
@@ -70,14 +70,14 @@ static bool is_pair(const struct row *a, const struct row *b, const struct knob 
 	return differs;
 }
 
-static const char *value_of(const struct row *row, const struct knob *knob)
+static const char *value_of(const struct row *row, const struct ablation *knob)
 {
 	const char *cell = row_cell(row, knob->columns[0]);
 	return cell[0] != '\0' ? cell : "all";
 }
 
 /* Which row's value comes first in the label: the larger number, else the earlier word. */
-static bool comes_first(const struct row *a, const struct row *b, const struct knob *knob)
+static bool comes_first(const struct row *a, const struct row *b, const struct ablation *knob)
 {
 	const char *of_a = value_of(a, knob), *of_b = value_of(b, knob);
 	double number_a = strtod(of_a, NULL), number_b = strtod(of_b, NULL);
@@ -86,7 +86,7 @@ static bool comes_first(const struct row *a, const struct row *b, const struct k
 }
 
 static const char *label_of(const struct row *first, const struct row *second,
-	const struct knob *knob, struct arena *arena)
+	const struct ablation *knob, struct arena *arena)
 {
 	const char *a = value_of(first, knob), *b = value_of(second, knob);
 	bool numbers = strtod(a, NULL) > 0 && strtod(b, NULL) > 0;
@@ -142,7 +142,7 @@ static void print_change(const struct change *change)
 		100 * s.p90);
 }
 
-static void report_knob(const struct rows *rows, const struct knob *knob, struct arena *arena)
+static void report_knob(const struct rows *rows, const struct ablation *knob, struct arena *arena)
 {
 	struct change changes[CHANGES_MAX];
 	int n = 0;
@@ -169,6 +169,6 @@ void report_ablations(const struct rows *rows, struct arena *arena)
 	       "logarithms). The sign counts where the measured change exceeds 3 %%.\n\n"
 	       "| knob | pairs | measured %% | predicted %% | right sign | median error of the "
 	       "change %% | p90 %% |\n|---|---:|---:|---:|---:|---:|---:|\n");
-	for (int i = 0; i < COUNT_OF(knobs); i++)
-		report_knob(rows, &knobs[i], arena);
+	for (int i = 0; i < COUNT_OF(ablations); i++)
+		report_knob(rows, &ablations[i], arena);
 }

@@ -1,5 +1,6 @@
 /* One row through the product: choices, plan, schedule, simulation. */
 #include "accuracy.h"
+#include "schedule/resolve/resolve.h"
 
 #include <string.h>
 

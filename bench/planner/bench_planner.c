@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "planner/planner.h"
 #include "planner/search/search.h"
 
 static const struct bench {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "schedule/resolve/resolve.h"
 #include "simulator/simulator.h"
 
 static const struct bench {
