@@ -1,8 +1,8 @@
 /* Leaves of a file through the keys of its target, to options. */
 #include <string.h>
-#include <strings.h>
 
 #include "frameworks/common/reading.h"
+#include "frameworks/common/words.h"
 
 static const struct config_key *find_row(const struct config_format *format, const char *path)
 {
@@ -16,21 +16,20 @@ static const struct config_key *find_row(const struct config_format *format, con
 const char *import_other_path(struct arena *arena, const struct config_format *format,
 	const char *path, bool from_alias, int n)
 {
-	const char *word = format->aliases;
+	const char *aliases = format->aliases;
+	struct word word;
 
-	for (int i = 0; word != NULL && *word != '\0'; i++) {
-		size_t length = strcspn(word, " "), left = strcspn(word, ">");
-		const char *from = from_alias ? word : word + left + 1;
-		size_t from_length = from_alias ? left : length - left - 1;
-		if (i == n && strncmp(path, from, from_length) == 0)
-			return arena_printf(arena, "%.*s%s",
-				(int)(from_alias ? length - left - 1 : left),
-				from_alias ? word + left + 1 : word, path + from_length);
-		if (i == n)
-			return "";
-		word += length + (word[length] == ' ');
+	for (int i = 0; i <= n; i++) {
+		if (!word_next(&aliases, &word))
+			return NULL;
 	}
-	return NULL;
+	const char *from = from_alias ? word.left : word.right;
+	size_t from_length = from_alias ? word.left_length : word.right_length;
+	if (strncmp(path, from, from_length) != 0)
+		return "";
+	return arena_printf(arena, "%.*s%s",
+		(int)(from_alias ? word.right_length : word.left_length),
+		from_alias ? word.right : word.left, path + from_length);
 }
 
 static const struct config_key *key_of(
@@ -47,15 +46,11 @@ static const struct config_key *key_of(
 }
 
 /* Paths between blanks. */
-static bool is_listed(struct arena *arena, const char *paths, const char *path)
+static bool is_listed(const char *paths, const char *path)
 {
-	while (paths != NULL && *paths != '\0') {
-		size_t length = strcspn(paths, " ");
-		if (source_path_matches(arena_strndup(arena, paths, length), path))
-			return true;
-		paths += length + (paths[length] == ' ');
-	}
-	return false;
+	struct word word;
+
+	return word_find(paths, path, &word);
 }
 
 /* --- typed values ---------------------------------------------------------------------------- */
@@ -64,17 +59,16 @@ static bool is_listed(struct arena *arena, const char *paths, const char *path)
 static const char *list_words(struct arena *arena, const char *words)
 {
 	const char *last = NULL, *list = "";
+	struct word word;
 
-	for (const char *next; *words != '\0'; words = next) {
-		size_t length = strcspn(words, " "), left = strcspn(words, ">");
-		next = words + length + (words[length] == ' ');
-		left = left < length ? left : length;
-		if (left == 1 && words[0] != '*')
+	while (word_next(&words, &word)) {
+		if (word.left_length == 1)
 			continue;
 		if (last != NULL)
 			list = arena_printf(
 				arena, "%s%s%s", list, list[0] != '\0' ? ", " : "", last);
-		last = arena_strndup(arena, words, left);
+		last = arena_printf(
+			arena, "%.*s%s", (int)word.left_length, word.left, word.rest ? "*" : "");
 	}
 	return list[0] != '\0' ? arena_printf(arena, "%s or %s", list, last) : last;
 }
@@ -82,25 +76,15 @@ static const char *list_words(struct arena *arena, const char *words)
 static bool set_word(struct importing *importing, const struct config_key *key,
 	const struct leaf *leaf, const char *text, struct error *error)
 {
-	int (*compare)(const char *, const char *, size_t) =
-		(key->when & EXACT_CASE) != 0 ? strncmp : strncasecmp;
+	const char *words = key->words;
+	struct word word;
 
-	for (const char *word = key->words; *word != '\0';) {
-		size_t length = strcspn(word, " "), left = strcspn(word, ">");
-		left = left < length ? left : length;
-		bool rest = left > 0 && word[left - 1] == '*';
-		bool same = rest ? compare(text, word, left - 1) == 0
-				 : strlen(text) == left && compare(text, word, left) == 0;
-		const char *right = left < length ? word + left + 1 : rest ? text : word;
-		size_t right_length = left < length ? length - left - 1
-				      : rest        ? strlen(text)
-						    : length;
-		if (same) {
-			import_set(importing, key->knob,
-				arena_strndup(importing->arena, right, right_length), leaf->path);
-			return true;
-		}
-		word += length + (word[length] == ' ');
+	while (word_next(&words, &word)) {
+		if (!word_matches(&word, text, (key->when & EXACT_CASE) != 0))
+			continue;
+		import_set(importing, key->knob, word_right(importing->arena, &word, text),
+			leaf->path);
+		return true;
 	}
 	return node_error(leaf->node, error, "expected %s, got \"%.60s\"",
 		list_words(importing->arena, key->words), text);
@@ -201,22 +185,21 @@ static const char *nearest_key(
 			names[n++] = key->path;
 	}
 	for (int i = 0; i < COUNT_OF(lists); i++) {
-		for (const char *at = lists[i]; at != NULL && *at != '\0' && n < 199;) {
-			size_t length = strcspn(at, " ");
-			names[n++] = arena_strndup(arena, at, length);
-			at += length + (at[length] == ' ');
-		}
+		const char *at = lists[i];
+		struct word word;
+		while (n < 199 && word_next(&at, &word))
+			names[n++] = arena_printf(arena, "%.*s%s", (int)word.left_length, word.left,
+				word.rest ? "*" : "");
 	}
 	return nearest_name(path, names);
 }
 
 /* What a leaf is whose path no row has. */
-static enum key_kind listed_kind(
-	struct arena *arena, const struct config_format *format, const char *path, bool *known)
+static enum key_kind listed_kind(const struct config_format *format, const char *path, bool *known)
 {
-	bool unpriced = is_listed(arena, format->unpriced, path);
+	bool unpriced = is_listed(format->unpriced, path);
 
-	*known = unpriced || is_listed(arena, format->plain, path);
+	*known = unpriced || is_listed(format->plain, path);
 	return unpriced ? KEY_UNPRICED : KEY_PLAIN;
 }
 
@@ -231,7 +214,7 @@ bool import_take_leaves(struct importing *importing, struct error *error)
 		struct config_key listed = {.knob = NO_KNOB};
 		bool known = true;
 		if (key == NULL) {
-			listed.kind = listed_kind(importing->arena, format, leaf->path, &known);
+			listed.kind = listed_kind(format, leaf->path, &known);
 			key = &listed;
 		}
 		if (!known) {

@@ -1,6 +1,7 @@
 /* What a target makes of a plan: rules are data, and every change is a note. */
 #include <string.h>
 
+#include "frameworks/common/words.h"
 #include "frameworks/common/writing.h"
 
 const char *export_knob(const struct plan *plan, enum knob_id knob, struct arena *arena)
@@ -39,40 +40,20 @@ bool target_expresses(
 
 /* --- one rule ------------------------------------------------------------------------------ */
 
-static bool matches(const char *value, const char *pattern, size_t length)
-{
-	if (length > 0 && pattern[length - 1] == '*')
-		return strncmp(value, pattern, length - 1) == 0;
-	return strlen(value) == length && strncmp(value, pattern, length) == 0;
-}
-
-static const char *right_side(
-	const struct exporting *exporting, const struct plan *plan, const char *word, size_t length)
-{
-	const char *copy = arena_strndup(exporting->arena, word, length);
-
-	if (strcmp(copy, "@node") == 0)
-		return arena_printf(
-			exporting->arena, "%lld", (long long)exporting->topology->devices_per_node);
-	return copy[0] == '@' ? export_knob(plan, knob_find(copy + 1), exporting->arena) : copy;
-}
-
 /* What the rule makes of a value. */
 static const char *ruled(const struct exporting *exporting, const struct plan *plan,
 	const struct export_rule *rule, const char *value)
 {
-	const char *word = rule->values != NULL ? rule->values : "";
+	struct arena *arena = exporting->arena;
+	struct word word;
 
-	while (*word != '\0') {
-		size_t length = strcspn(word, " "), left = strcspn(word, ">");
-		left = left < length ? left : length;
-		if (matches(value, word, left))
-			return left < length ? right_side(exporting, plan, word + left + 1,
-						       length - left - 1)
-					     : value;
-		word += length + (word[length] == ' ');
-	}
-	return value;
+	if (!word_find(rule->values, value, &word))
+		return value;
+	const char *becomes = word_right(arena, &word, value);
+	if (strcmp(becomes, "@node") == 0)
+		return arena_printf(
+			arena, "%lld", (long long)exporting->topology->devices_per_node);
+	return becomes[0] == '@' ? export_knob(plan, knob_find(becomes + 1), arena) : becomes;
 }
 
 /* Mesh and resharding follow the strategy. */
@@ -230,16 +211,11 @@ static void adapt_wrap(struct exporting *exporting, struct plan *plan)
 	const struct export_target *target = exporting->target;
 	size_t length = strcspn(plan->wrap, "+");
 	const char *base = arena_strndup(exporting->arena, plan->wrap, length);
-	bool known = false;
+	struct word word;
 
 	if (target->wraps == NULL || plan->strategy == STRATEGY_NO_SHARD)
 		return;
-	for (const char *word = target->wraps; *word != '\0' && !known;) {
-		size_t left = strcspn(word, " ");
-		known = matches(base, word, left);
-		word += left + (word[left] == ' ');
-	}
-	base = known ? base : "block";
+	base = word_find(target->wraps, base, &word) ? base : "block";
 	bool apart = target->wraps_apart && strcmp(base, "model") != 0 &&
 		     !exporting->model->architecture.tied_head;
 	export_change(exporting, plan, KNOB_WRAP,

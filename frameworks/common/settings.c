@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "frameworks/common/words.h"
 #include "frameworks/common/writing.h"
 
 /* --- values --------------------------------------------------------------------------------- */
@@ -13,17 +14,12 @@ static const char *word_of(struct arena *arena, const char *words, const char *v
 	const char *typed = strcmp(value, "true") == 0    ? "on"
 			    : strcmp(value, "false") == 0 ? "off"
 							  : value;
+	struct word word;
 
-	while (words != NULL && *words != '\0') {
-		size_t length = strcspn(words, " "), left = strcspn(words, ">");
-		left = left < length ? left : length;
-		const char *right = left < length ? words + left + 1 : words;
-		size_t right_length = left < length ? length - left - 1 : left;
-		if ((strlen(value) == right_length && strncmp(right, value, right_length) == 0) ||
-			(strlen(typed) == right_length && strncmp(right, typed, right_length) == 0))
-			return arena_strndup(
-				arena, words, left - (left > 0 && words[left - 1] == '*'));
-		words += length + (words[length] == ' ');
+	while (word_next(&words, &word)) {
+		const char *right = arena_strndup(arena, word.right, word.right_length);
+		if (strcmp(right, value) == 0 || strcmp(right, typed) == 0)
+			return word_left(arena, &word);
 	}
 	return value;
 }

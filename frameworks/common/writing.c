@@ -223,12 +223,3 @@ const char *export_block_class(const char *family)
 	}
 	return NULL;
 }
-
-const char *export_block_family(const char *block_class)
-{
-	for (int i = 0; i < COUNT_OF(block_classes); i++) {
-		if (strcmp(block_classes[i].block, block_class) == 0)
-			return block_classes[i].family;
-	}
-	return strcmp(block_class, "MPTBlock") == 0 ? "mpt" : NULL; /* llm-foundry's spelling */
-}

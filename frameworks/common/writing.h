@@ -95,7 +95,5 @@ bool export_has(const char *const *names, const char *name);
 /* The class of a transformer block in Hugging Face's Transformers ("LlamaDecoderLayer"); NULL for a
  * family that is not known. */
 const char *export_block_class(const char *family);
-/* The family whose block has that class; NULL. */
-const char *export_block_family(const char *block_class);
 
 #endif
