@@ -1,5 +1,5 @@
-/* A step takes longer than its kernels alone: operands lie in caches or not, kernels that nobody
- * measured wait beside those that somebody did. So real steps of small models are held against
+/* A step takes longer than its kernels alone: operands are in caches or not, kernels that were
+ * not measured run beside those that were. So real steps of small models are held against
  * their predictions, by kind of work. */
 #include "cli/commands/calibrate_steps.h"
 

@@ -119,7 +119,7 @@ static void add_group(
 			arena, "%lld", (long long)(topology_devices(topology) / replicas));
 }
 
-/* "--prefetch post: ..." of a value that the file gave: where it stands there. */
+/* "--prefetch post: ..." of a value that the file gave: where it is in the file. */
 static bool place_error(
 	const struct importation *importation, const struct error *why, struct error *error)
 {

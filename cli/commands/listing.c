@@ -1,9 +1,21 @@
 #include "cli/commands/listing.h"
 
+#include <string.h>
+
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
 
-/* Models and topologies stand in the same folders: what is not of the wanted kind is not listed. */
+static bool add(const struct listing *listing, const char *name, struct writer *writer,
+	struct text *text, struct error *error)
+{
+	struct arena arena = {0};
+	bool ok = listing->add(&arena, name, writer, text, error);
+
+	arena_finish(&arena);
+	return ok;
+}
+
+/* Models and topologies are in the same folders: what is not of the wanted kind is not listed. */
 static void add_found(const struct invocation *invocation, const struct listing *listing,
 	struct writer *writer, struct text *text)
 {
@@ -12,11 +24,11 @@ static void add_found(const struct invocation *invocation, const struct listing 
 
 	for (int i = 0; i < n; i++) {
 		struct error ignored = {0};
-		listing->add(found[i], writer, text, &ignored);
+		add(listing, found[i], writer, text, &ignored);
 	}
 }
 
-bool listing_write(const struct invocation *invocation, const struct listing *listing,
+static bool list(const struct invocation *invocation, const struct listing *listing,
 	struct text *text, struct error *error)
 {
 	bool json = argument_given(&invocation->arguments, "json");
@@ -29,7 +41,7 @@ bool listing_write(const struct invocation *invocation, const struct listing *li
 		text_add(text, listing->header);
 	}
 	for (int i = 0; i < listing->n_embedded; i++) {
-		if (!listing->add(listing->embedded[i].name, used, text, error))
+		if (!add(listing, listing->embedded[i].name, used, text, error))
 			return false;
 	}
 	add_found(invocation, listing, used, text);
@@ -40,4 +52,26 @@ bool listing_write(const struct invocation *invocation, const struct listing *li
 		text_add(text, listing->footer);
 	}
 	return true;
+}
+
+bool listing_run(struct invocation *invocation, const struct listing *listing, struct error *error)
+{
+	const struct arguments *arguments = &invocation->arguments;
+	int n = arguments->n_operands;
+	const char *what = n > 0 ? arguments->operands[0] : "list";
+	struct text text = {0};
+	bool ok;
+
+	if (strcmp(what, "list") == 0 && n <= 1)
+		ok = list(invocation, listing, &text, error);
+	else if (strcmp(what, "show") == 0 && n == 2)
+		ok = listing->show(invocation, &text, error);
+	else if (strcmp(what, "import") == 0 && n >= 2 && listing->import != NULL)
+		ok = listing->import(invocation, &text, error);
+	else
+		ok = error_set(error, EXIT_CODE_USAGE, "%s %.100s: expected %s", listing->key, what,
+			listing->expected);
+	ok = ok && output_text(&text, error);
+	text_finish(&text);
+	return ok;
 }

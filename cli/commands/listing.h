@@ -1,4 +1,4 @@
-/* `models` and `topologies` without a name: the embedded ones, then what SHARDPLAN_PATH adds. */
+/* `models` and `topologies`: list what is known by name, show one. */
 #ifndef CLI_LISTING_H
 #define CLI_LISTING_H
 
@@ -10,11 +10,15 @@ struct listing {
 	const struct embedded_file *embedded;
 	int n_embedded;
 	/* One entry into `writer`, or as a line into `text` when `writer` is NULL. */
-	bool (*add)(
-		const char *name, struct writer *writer, struct text *text, struct error *error);
+	bool (*add)(struct arena *arena, const char *name, struct writer *writer, struct text *text,
+		struct error *error);
+	bool (*show)(struct invocation *invocation, struct text *text, struct error *error);
+	bool (*import)(const struct invocation *invocation, struct text *text, struct error *error);
+	const char *expected; /* "`models list` or ..." */
 };
 
-bool listing_write(const struct invocation *invocation, const struct listing *listing,
-	struct text *text, struct error *error);
+/* `list`, `show NAME` or `import FILE...`, which may be NULL. Lists the embedded ones, then what
+ * SHARDPLAN_PATH adds. */
+bool listing_run(struct invocation *invocation, const struct listing *listing, struct error *error);
 
 #endif

@@ -1,6 +1,4 @@
 /* `models`: list the presets, show one. */
-#include <string.h>
-
 #include "cli/commands/commands.h"
 #include "cli/commands/listing.h"
 #include "cli/commands/model_folder.h"
@@ -35,35 +33,18 @@ static void write_line(const struct model *model, const char *name, struct write
 	writer_end_map(writer);
 }
 
-/* One model of the list into whichever of the two is wanted. */
-static bool list_model(
-	const char *name, struct writer *writer, struct text *text, struct error *error)
+static bool add(struct arena *arena, const char *name, struct writer *writer, struct text *text,
+	struct error *error)
 {
-	struct arena arena = {0};
 	struct model *model;
-	bool ok = input_model(&arena, name, &model, error);
 
-	if (ok && writer != NULL)
+	if (!input_model(arena, name, &model, error))
+		return false;
+	if (writer != NULL)
 		write_line(model, name, writer);
-	else if (ok)
+	else
 		add_line(model, name, text);
-	arena_finish(&arena);
-	return ok;
-}
-
-static bool list(const struct invocation *invocation, struct text *text, struct error *error)
-{
-	const struct listing listing = {
-		.schema = "shardplan/models/1",
-		.key = "models",
-		.header = "name                family    parameters  layers  hidden  heads  "
-			  "context\n",
-		.embedded = model_presets,
-		.n_embedded = n_model_presets,
-		.add = list_model,
-	};
-
-	return listing_write(invocation, &listing, text, error);
+	return true;
 }
 
 /* ", 12879925248 active (12.9 B)" of a mixture of experts, else "". */
@@ -142,21 +123,19 @@ static bool show(struct invocation *invocation, struct text *text, struct error 
 
 static bool run(struct invocation *invocation, struct error *error)
 {
-	const struct arguments *arguments = &invocation->arguments;
-	const char *what = arguments->n_operands > 0 ? arguments->operands[0] : "list";
-	struct text text = {0};
-	bool ok;
+	const struct listing listing = {
+		.schema = "shardplan/models/1",
+		.key = "models",
+		.header = "name                family    parameters  layers  hidden  heads  "
+			  "context\n",
+		.embedded = model_presets,
+		.n_embedded = n_model_presets,
+		.add = add,
+		.show = show,
+		.expected = "`models list` or `models show NAME`",
+	};
 
-	if (strcmp(what, "list") == 0 && arguments->n_operands <= 1)
-		ok = list(invocation, &text, error);
-	else if (strcmp(what, "show") == 0 && arguments->n_operands == 2)
-		ok = show(invocation, &text, error);
-	else
-		ok = error_set(error, EXIT_CODE_USAGE,
-			"models %.100s: expected `models list` or `models show NAME`", what);
-	ok = ok && output_text(&text, error);
-	text_finish(&text);
-	return ok;
+	return listing_run(invocation, &listing, error);
 }
 
 const struct command command_models = {

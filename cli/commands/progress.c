@@ -5,7 +5,7 @@
 
 #include "cli/terminal/terminal.h"
 
-/* Where nobody can watch a line change, a log should stay short. */
+/* A log, unlike a terminal, cannot rewrite a line: it should stay short. */
 enum { SECONDS_BETWEEN_LINES = 10 };
 #define SECONDS_BETWEEN_UPDATES 0.1
 
@@ -43,7 +43,7 @@ static void print_json_line(const struct progress *progress)
 	writer_number(&writer, "step_time_s", progress->step_time);
 	writer_number(&writer, "tokens_per_s", progress->tokens_per_s);
 	writer_finish(&writer);
-	/* Whoever reads the lines may have gone; training goes on to its measurement. */
+	/* The reader of the lines may have exited; training goes on to its measurement. */
 	output_text(&text, NULL);
 	text_finish(&text);
 }

@@ -17,7 +17,7 @@ enum format {
 static const char *const format_names[] = {
 	"html", "markdown", "trace", "json", "csv", "snapshot", NULL};
 
-/* What the command line stands for: every report with what it points into. */
+/* What the command line asks for: every report with what it points into. */
 struct entry {
 	struct opened *opened; /* of a plan file; NULL for a question */
 	struct asked *asked;
@@ -73,7 +73,7 @@ static bool starts_with(const struct node *root, const char *key, const char *st
 	       strncmp(value->text, start, strlen(start)) == 0;
 }
 
-/* By what a file says of itself; what cannot be read is judged by whoever needs it. */
+/* By what a file says of itself; what cannot be read is refused where it is needed. */
 static enum operand operand_of(const char *word)
 {
 	struct arena arena = {0};
@@ -191,7 +191,7 @@ static int plan_of(const struct entries *entries, int n_plans, const char *path)
 	return found;
 }
 
-/* The first measurement of a plan stands in its report, a further one in a report of its own. */
+/* The first measurement of a plan is in its report, a further one in a report of its own. */
 static bool add_measurement(
 	struct entries *entries, int n_plans, const char *path, struct error *error)
 {

@@ -128,7 +128,7 @@ static void note_changes(
 			&mesh_fields[i], &from->mesh, &to->mesh);
 }
 
-/* What GPUs stand in for is issued as they issue it: such a topology is not `emulated`. */
+/* GPUs issue operations as the devices that they emulate do: such a topology is not `emulated`. */
 static bool find_gpus(struct arena *arena, const struct adaptation_target *target,
 	struct topology **topology, struct error *error)
 {

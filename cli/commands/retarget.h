@@ -13,13 +13,13 @@ struct adaptation {
 	const char **changes;
 };
 
-/* Whether `train` can execute the plan as it stands on `ranks` ranks with that clipping. */
+/* Whether `train` can execute the plan unchanged on `ranks` ranks with that clipping. */
 bool plan_is_trainable(const struct plan_file *file, int64_t ranks, double clip);
 
 /* Whether it is for that many ranks of our runtime on CPUs, on however many nodes. */
 bool plan_runs_on_cpus(const struct plan_file *file, int64_t ranks, double clip);
 
-/* Whether GPUs can execute it as it stands: as many ranks of our runtime, wherever it was made for.
+/* Whether GPUs can execute it unchanged: as many ranks of our runtime, wherever it was made for.
  */
 bool plan_runs_on_gpus(const struct plan_file *file, int64_t ranks, double clip);
 
@@ -29,7 +29,7 @@ struct adaptation_target {
 	double clip;
 	bool gpus;           /* the plan's own topology and dtypes, with that many ranks */
 	bool exact_sums;     /* of gradients; false: as the plan has them */
-	const char *emulate; /* a topology that local ranks stand in for; NULL: this machine */
+	const char *emulate; /* a topology that local ranks emulate; NULL: this machine */
 };
 
 /* The same knobs wherever `shardplan` there has them. */

@@ -1,6 +1,4 @@
 /* `topologies`: list the catalogue, show one, import one. */
-#include <string.h>
-
 #include "cli/commands/commands.h"
 #include "cli/commands/import_topology.h"
 #include "cli/commands/listing.h"
@@ -38,38 +36,21 @@ static void write_line(const struct topology *topology, const char *name, struct
 	writer_end_map(writer);
 }
 
-static bool list_topology(
-	const char *name, struct writer *writer, struct text *text, struct error *error)
+static bool add(struct arena *arena, const char *name, struct writer *writer, struct text *text,
+	struct error *error)
 {
-	struct arena arena = {0};
 	struct topology *topology;
-	bool ok = input_topology(&arena, name, 0, &topology, error);
 
-	if (ok && writer != NULL)
+	if (!input_topology(arena, name, 0, &topology, error))
+		return false;
+	if (writer != NULL)
 		write_line(topology, name, writer);
-	else if (ok)
+	else
 		add_line(topology, name, text);
-	arena_finish(&arena);
-	return ok;
+	return true;
 }
 
-static bool list(const struct invocation *invocation, struct text *text, struct error *error)
-{
-	const struct listing listing = {
-		.schema = "shardplan/topologies/1",
-		.key = "topologies",
-		.header = "name                devices                           memory  "
-			  "in a node    network\n",
-		.footer = "\nNxNAME is N such nodes; `local` is this machine. ",
-		.embedded = topology_catalogue,
-		.n_embedded = n_topology_catalogue,
-		.add = list_topology,
-	};
-
-	return listing_write(invocation, &listing, text, error);
-}
-
-static bool show(const struct invocation *invocation, struct text *text, struct error *error)
+static bool show(struct invocation *invocation, struct text *text, struct error *error)
 {
 	struct topology *topology;
 	struct writer writer;
@@ -89,25 +70,22 @@ static bool show(const struct invocation *invocation, struct text *text, struct 
 
 static bool run(struct invocation *invocation, struct error *error)
 {
-	const struct arguments *arguments = &invocation->arguments;
-	const char *what = arguments->n_operands > 0 ? arguments->operands[0] : "list";
-	struct text text = {0};
-	bool ok;
+	const struct listing listing = {
+		.schema = "shardplan/topologies/1",
+		.key = "topologies",
+		.header = "name                devices                           memory  "
+			  "in a node    network\n",
+		.footer = "\nNxNAME is N such nodes; `local` is this machine. ",
+		.embedded = topology_catalogue,
+		.n_embedded = n_topology_catalogue,
+		.add = add,
+		.show = show,
+		.import = topologies_import,
+		.expected =
+			"`topologies list`, `topologies show NAME` or `topologies import FILE...`",
+	};
 
-	if (strcmp(what, "list") == 0 && arguments->n_operands <= 1)
-		ok = list(invocation, &text, error);
-	else if (strcmp(what, "show") == 0 && arguments->n_operands == 2)
-		ok = show(invocation, &text, error);
-	else if (strcmp(what, "import") == 0 && arguments->n_operands >= 2)
-		ok = topologies_import(invocation, &text, error);
-	else
-		ok = error_set(error, EXIT_CODE_USAGE,
-			"topologies %.100s: expected `topologies list`, `topologies show NAME` or "
-			"`topologies import FILE...`",
-			what);
-	ok = ok && output_text(&text, error);
-	text_finish(&text);
-	return ok;
+	return listing_run(invocation, &listing, error);
 }
 
 const struct command command_topologies = {

@@ -6,7 +6,7 @@
 #include "reports/reports.h"
 #include "schedule/schedule.h"
 
-/* --- what can stand where -----------------------------------------------------------------------
+/* --- what can be typed where ---------------------------------------------------------------------
  */
 
 enum value_kind { VALUE_NONE, VALUE_FILE, VALUE_WORDS, VALUE_ANY };

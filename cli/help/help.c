@@ -8,7 +8,7 @@
 
 enum { PAGE = 80, OPTION_COLUMN = 34 };
 
-/* Words broken at PAGE columns; the first line goes on where the text stands. */
+/* Words broken at PAGE columns; the first line continues the text. */
 static void add_wrapped(struct text *text, const char *words, int indent)
 {
 	int column = indent;

@@ -17,7 +17,7 @@ bool help_topic(const struct command *const commands[], const char *topic, const
 /* --- the topics --- */
 
 extern const char *const help_topics[]; /* besides commands; NULL-terminated */
-/* What an exit code means, and which variables are looked at, one a line: "0 ok". */
+/* What an exit code means, and which variables are read, one a line: "0 ok". */
 struct help_line {
 	const char *name, *words;
 };

@@ -66,7 +66,7 @@ struct arguments {
 };
 
 /* `arguments` after the command's name. Unknown, repeated, misplaced or incomplete options are
- * EXIT_CODE_USAGE. `help` becomes true when --help stands anywhere before "--". */
+ * EXIT_CODE_USAGE. `help` becomes true when --help is anywhere before "--". */
 bool arguments_parse(int argc, char **argv, enum command_index command, int most,
 	struct arguments *arguments, bool *help, struct arena *arena, struct error *error);
 
@@ -101,7 +101,7 @@ const char *question_print(const struct arguments *arguments, struct arena *aren
 bool question_scan(
 	const char *text, struct arguments *arguments, struct arena *arena, struct error *error);
 
-/* --- options that nobody typed --- */
+/* --- options that were not typed --- */
 
 /* They come from the environment (SHARDPLAN_SEQ_LEN) and from the file of settings
  * ($XDG_CONFIG_HOME/shardplan/config.yaml). What is typed wins over the environment, that over the

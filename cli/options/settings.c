@@ -11,7 +11,7 @@ static const char prefix[] = "SHARDPLAN_";
 
 /* One value per option; `where` says who set it. */
 struct settings {
-	const char *file; /* that was looked at; NULL: no home */
+	const char *file; /* that is read; NULL: no home folder */
 	bool found;
 	const char *values[OPTIONS_MOST], *where[OPTIONS_MOST];
 };

@@ -11,7 +11,7 @@ static bool has_ending(const char *name, const char *ending)
 	return length > wanted && strcmp(name + length - wanted, ending) == 0;
 }
 
-/* Nobody names a preset so. */
+/* No preset is named so. */
 static bool looks_like_path(const char *typed)
 {
 	return strchr(typed, '/') != NULL || strcmp(typed, "-") == 0 || strcmp(typed, ".") == 0 ||

@@ -56,7 +56,7 @@ bool plan_evaluate_point(struct arena *arena, const struct plan *plan, const str
 	struct error *error);
 
 /* A plan file read and compiled again. EXIT_CODE_INPUT when its digest is not that of the schedule
- * it compiles to: somebody edited the plan, or another version made it. */
+ * it compiles to: the plan was edited, or made by another version. */
 struct opened {
 	const char *path;
 	const char *text;
@@ -73,7 +73,7 @@ bool save_plan(struct arena *arena, const char *path, const struct question_text
 	struct model *model, struct topology *topology, const struct evaluation *evaluation,
 	struct error *error);
 
-/* --- what MODEL, TOPOLOGY and files stand for --- */
+/* --- what MODEL, TOPOLOGY and files mean --- */
 
 /* A preset, a name in SHARDPLAN_PATH, a config.json or model file, or the folder of a
  * config.json. */

@@ -22,7 +22,7 @@ bool file_read(
 bool file_read_part(struct arena *arena, const char *path, int64_t offset, int64_t length,
 	struct contents *contents, struct error *error);
 
-/* Replaces the file in one step: whoever reads it sees the old or the new text, never a part. "-"
+/* Replaces the file in one step: a reader sees the old or the new text, never a part. "-"
  * is stdout. What is no regular file is written to directly. EXIT_CODE_ENVIRONMENT when it cannot
  * be written. */
 bool file_write(
@@ -62,7 +62,7 @@ void document_begin(struct writer *writer, struct text *text, const char *schema
 
 /* --- work that takes long --- */
 
-/* A line on stderr where somebody watches: "planning, 3 s". It appears after a second, is written
+/* A line on stderr if that is a terminal: "planning, 3 s". It appears after a second, is written
  * over once a second, and is gone when the work is done. Nothing on a stderr that is no terminal.
  */
 

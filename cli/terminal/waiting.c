@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 static struct {
-	const char *what; /* NULL: nobody waits */
+	const char *what; /* NULL: nothing is shown */
 	volatile sig_atomic_t seconds;
 	struct sigaction before;
 } waiting;

@@ -11,7 +11,6 @@
 bool onednn_gemm(struct kernel_context *, const struct gemm *);
 void onednn_prepare(struct kernel_context *, const struct gemm *);
 void onednn_close(struct kernel_context *);
-const char *onednn_name(void); /* "oneDNN 2.6.3" */
 
 bool cblas_gemm(struct kernel_context *, const struct gemm *);
 

@@ -3,7 +3,6 @@
  * inside oneDNN (measured with 2.6.3: 6 to 8 calls and 264 bytes, 74 kB for an odd shape with
  * padded rows), which is why this is not the default. */
 #include <oneapi/dnnl/dnnl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,16 +30,6 @@ struct cache {
 	struct prepared *prepared;
 	int count, capacity;
 };
-
-const char *onednn_name(void)
-{
-	static char name[32];
-	const dnnl_version_t *version = dnnl_version();
-
-	snprintf(name, sizeof(name), "oneDNN %d.%d.%d", version->major, version->minor,
-		version->patch);
-	return name;
-}
 
 static struct cache *open_cache(struct kernel_context *context)
 {

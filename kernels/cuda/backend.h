@@ -20,7 +20,6 @@ struct cuda_backend {
 	void *cublaslt;                   /* handle; NULL until the first product */
 	struct cuda_product *products;
 	int n_products, room;
-	enum cuda_fp32 fp32;
 	int candidate; /* which of cuBLASLt's proposals is taken; 0, the first, but for benchmarks
 			*/
 	struct gemm_choice *choices; /* the caller's: used instead of the first heuristic result */

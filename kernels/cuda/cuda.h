@@ -9,13 +9,7 @@
 #include "kernels/common/common.h"
 #include "kernels/cuda/api.h"
 
-/* How fp32 matrices are multiplied: in fp32, or by tensor cores with 10 bits of mantissa. */
-enum cuda_fp32 { CUDA_FP32_EXACT, CUDA_FP32_TF32 };
-
 const struct kernels *kernels_cuda(void);
-
-/* The products of fp32 that follow; CUDA_FP32_EXACT until then. */
-void cuda_set_fp32(struct kernel_context *context, enum cuda_fp32 fp32);
 
 /* For benchmarks: forgets all products and takes the i-th best proposal for those that come, or the
  * last that there is. */

@@ -67,8 +67,8 @@ static int64_t least_alignment(const struct gemm *g, const struct gemm_epilogue 
 	return bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : 2;
 }
 
-static struct key key_of(const struct cuda_backend *b, const struct gemm *g,
-	const struct gemm_epilogue *epilogue, int64_t alignment)
+static struct key key_of(
+	const struct gemm *g, const struct gemm_epilogue *epilogue, int64_t alignment)
 {
 	return (struct key){.m = g->m,
 		.n = g->n,
@@ -79,7 +79,6 @@ static struct key key_of(const struct cuda_backend *b, const struct gemm *g,
 		.transpose_a = g->transpose_a,
 		.transpose_b = g->transpose_b,
 		.accumulate = g->accumulate || epilogue->addend,
-		.tf32 = g->dtype == DTYPE_FP32 && b->fp32 == CUDA_FP32_TF32,
 		.dtype = (int8_t)g->dtype,
 		.c_dtype = (int8_t)g->c_dtype,
 		.epilogue = epilogue_of(epilogue),
@@ -106,12 +105,13 @@ bool cuda_describe_product(struct kernel_context *context, struct cuda_product *
 	const struct cuda_api *api = cuda_backend(context)->api;
 	const struct key *key = &p->key;
 	int type = cuda_type((enum dtype)key->dtype), c_type = cuda_type((enum dtype)key->c_dtype);
-	int compute = key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 	int32_t ours_a = key->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
 	int32_t ours_b = key->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
 	uint32_t epilogue = (uint32_t)key->epilogue;
 
-	return check(context, api->cublasLtMatmulDescCreate(&p->description, compute, CUDA_R_32F),
+	return check(context,
+		       api->cublasLtMatmulDescCreate(
+			       &p->description, CUBLAS_COMPUTE_32F, CUDA_R_32F),
 		       "cublasLtMatmulDescCreate") &&
 	       set(context, p->description, MATMUL_DESC_TRANSA, &ours_b, sizeof(ours_b)) &&
 	       set(context, p->description, MATMUL_DESC_TRANSB, &ours_a, sizeof(ours_a)) &&
@@ -313,7 +313,7 @@ static bool multiply(
 	struct kernel_context *context, const struct gemm *g, const struct gemm_epilogue *e)
 {
 	struct cuda_backend *b = cuda_backend(context);
-	struct key key = key_of(b, g, e, least_alignment(g, e));
+	struct key key = key_of(g, e, least_alignment(g, e));
 	const struct cuda_product *p = product(context, &key, e);
 	float one = 1.0f, beta = key.accumulate ? 1.0f : 0.0f;
 
@@ -402,14 +402,14 @@ void cuda_gemm(struct kernel_context *context, const struct gemm *g)
 	}
 }
 
-bool cuda_key_of_shape(struct kernel_context *context, const struct gemm *g, struct key *key)
+bool cuda_key_of_shape(const struct gemm *g, struct key *key)
 {
 	static const struct gemm_epilogue none;
 	struct gemm without = *g, rest, bulk;
 
 	without.a = without.b = NULL;
 	without.c = NULL;
-	*key = key_of(cuda_backend(context), g, &none, least_alignment(&without, &none));
+	*key = key_of(g, &none, least_alignment(&without, &none));
 	return g->m > 0 && g->n > 0 && g->k > 0 && !cut(g, &rest, &bulk);
 }
 
@@ -423,7 +423,7 @@ void cuda_prepare_gemm(struct kernel_context *context, const struct gemm *g)
 	if (cut(g, &rest, &bulk)) {
 		cuda_prepare_gemm(context, &rest);
 		cuda_prepare_gemm(context, &bulk);
-	} else if (cuda_key_of_shape(context, g, &key)) {
+	} else if (cuda_key_of_shape(g, &key)) {
 		product(context, &key, &none);
 	}
 }
@@ -431,7 +431,7 @@ void cuda_prepare_gemm(struct kernel_context *context, const struct gemm *g)
 bool cuda_prepare_gemm_epilogue(
 	struct kernel_context *context, const struct gemm *g, const struct gemm_epilogue *e)
 {
-	const struct key key = key_of(cuda_backend(context), g, e, least_alignment(g, e));
+	const struct key key = key_of(g, e, least_alignment(g, e));
 	const struct cuda_product *p;
 
 	if (g->m <= 0 || g->n <= 0)

@@ -10,7 +10,6 @@ enum {
 	CUDA_R_32F = 0,
 	CUDA_R_16BF = 14,
 	CUBLAS_COMPUTE_32F = 68,
-	CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
 };
 
 enum { MOST_CANDIDATES = 16 };
@@ -19,8 +18,8 @@ enum { MOST_CANDIDATES = 16 };
 struct key {
 	int64_t m, n, k, lda, ldb, ldc;
 	int32_t epilogue;
-	int8_t transpose_a, transpose_b, accumulate, tf32;
-	int8_t dtype, c_dtype, alignment, unused[5];
+	int8_t transpose_a, transpose_b, accumulate;
+	int8_t dtype, c_dtype, alignment, unused[6];
 };
 
 struct cuda_product {
@@ -40,7 +39,7 @@ void cuda_forget_products(struct cuda_backend *b);
 bool cuda_open_cublaslt(struct kernel_context *);
 /* The GEMM of that shape with rows as they are and operands aligned to 16 bytes. False where it is
  * carried out in parts. */
-bool cuda_key_of_shape(struct kernel_context *, const struct gemm *, struct key *key);
+bool cuda_key_of_shape(const struct gemm *, struct key *key);
 int cuda_type(enum dtype dtype);
 
 /* gemm_algorithms.c. Takes the algorithm that was chosen for its shape, where there is one and

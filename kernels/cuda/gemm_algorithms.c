@@ -52,12 +52,11 @@ static bool put_together(struct kernel_context *context, struct cuda_product *p,
 	const struct cuda_backend *b = cuda_backend(context);
 	const struct key *key = &p->key;
 	int type = cuda_type((enum dtype)key->dtype), c_type = cuda_type((enum dtype)key->c_dtype);
-	int compute = key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 	struct cublaslt_algo algo = {0};
 	struct cublaslt_heuristic found = {0};
 
-	if (b->api->cublasLtMatmulAlgoInit(b->cublaslt, compute, CUDA_R_32F, type, type, c_type,
-		    c_type, algorithm->id, &algo) != 0)
+	if (b->api->cublasLtMatmulAlgoInit(b->cublaslt, CUBLAS_COMPUTE_32F, CUDA_R_32F, type, type,
+		    c_type, c_type, algorithm->id, &algo) != 0)
 		return false;
 	for (size_t i = 1; i < sizeof(attributes) / sizeof(attributes[0]); i++) {
 		const struct attribute *a = &attributes[i];
@@ -127,7 +126,7 @@ int cuda_gemm_algorithms(struct kernel_context *context, const struct gemm *g,
 	struct cuda_product p = {0};
 	int n = 0, status = 0, kept = 0;
 
-	if (context->error.message[0] != '\0' || !cuda_key_of_shape(context, g, &p.key) ||
+	if (context->error.message[0] != '\0' || !cuda_key_of_shape(g, &p.key) ||
 		!cuda_open_cublaslt(context))
 		return 0;
 	if (cuda_describe_product(context, &p) &&

@@ -110,11 +110,6 @@ static bool cuda_open(struct kernel_context *context, struct error *error)
 	return false;
 }
 
-void cuda_set_fp32(struct kernel_context *context, enum cuda_fp32 fp32)
-{
-	cuda_backend(context)->fp32 = fp32;
-}
-
 bool cuda_faults(struct kernel_context *context)
 {
 	struct cuda_backend *b = cuda_backend(context);
