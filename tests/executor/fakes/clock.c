@@ -205,7 +205,7 @@ void fake_clock_meet(struct fake_stream **streams, int n, int64_t bytes)
 		streams[i]->time = time + rates.link_latency + share((double)bytes, rates.link);
 }
 
-/* --- kernels/cuda/pace.cuh --- */
+/* --- kernels/cuda/device/pace.cuh --- */
 
 struct pace {
 	uint64_t *clock, nanoseconds;

@@ -1,5 +1,5 @@
-/* What kernels/cuda/intrinsics.cuh gives to nvcc, for a C++ compiler: the same kernels then run on
- * the CPU, thread by thread (machine.h), and the sanitizers see every access.
+/* What kernels/cuda/device/intrinsics.cuh gives to nvcc, for a C++ compiler: the same kernels then
+ * run on the CPU, thread by thread (machine.h), and the sanitizers see every access.
  *
  * What a warp does together (shuffles, matrices, tensor core products) is written once per lane:
  * each lane shows its operand, all lanes wait, each takes what it needs. Copies that do not wait
