@@ -27,7 +27,8 @@ def schemas():
     except ImportError:
         return None
     warnings.simplefilter('ignore', DeprecationWarning)  # RefResolver, in newer versions
-    folder = os.path.join(support.ROOT, 'docs', 'schema')
+    build = os.path.dirname(os.path.dirname(os.path.abspath(BINARY)))
+    folder = os.path.join(build, 'docs', 'schema')
     store, found = {}, {}
     for name in os.listdir(folder):
         if name.endswith('.json'):
@@ -127,10 +128,7 @@ class Streams(Case):
 
     def terminal(self, **env):
         """Output of a run whose stdout is a terminal."""
-        try:
-            master, slave = os.openpty()
-        except OSError as error:  # a chroot without /dev/pts
-            self.skipTest(f'no pseudo-terminal here: {error}')
+        master, slave = support.open_terminal()
         done = subprocess.Popen([self.box.binary, 'plan', *PREDICT[1:]], cwd=self.box.folder,
                                 stdin=subprocess.DEVNULL, stdout=slave, stderr=slave,
                                 env={'PATH': os.environ['PATH'], **env})

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -66,6 +67,14 @@ class Sandbox:
         return Result(subprocess.run([self.binary] + list(words), cwd=self.folder, text=text,
                                      env=env, input=stdin if text else stdin.encode(),
                                      stdout=stdout, stderr=subprocess.PIPE, timeout=limit))
+
+
+def open_terminal():
+    """(leader, follower) of a pseudo-terminal; where there is none, the test is skipped."""
+    try:
+        return os.openpty()
+    except OSError as error:
+        raise unittest.SkipTest(f'no pseudo-terminal here: {error}') from error
 
 
 class Expectations:

@@ -1,7 +1,6 @@
 """While something takes long, a terminal says so; nothing else ever does: waiting.py BINARY"""
 
 import os
-import pty
 import subprocess
 import sys
 import unittest
@@ -15,7 +14,7 @@ LONG = ['plan', 'llama-2-7b', '2xdgx-a100-80gb', '--global-batch', '256']
 
 def on_terminal(box, words):
     """(exit code, stdout, what a terminal on stderr got)"""
-    leader, follower = pty.openpty()
+    leader, follower = support.open_terminal()
     env = {'PATH': os.environ['PATH'], 'HOME': box.folder, 'TERM': 'xterm'}
     process = subprocess.Popen([box.binary] + words, cwd=box.folder, env=env, text=True,
                                stdout=subprocess.PIPE, stderr=follower)
