@@ -129,7 +129,7 @@ const char *const calibration_list_names[] = {
 	.describe = describe_##type
 
 static const struct list lists[LISTS] = {
-	[COLLECTIVES] = {LIST(collective, collectives), .plural = "measured pieces",
+	[COLLECTIVES] = {LIST(collective, collectives), .plural = "measured segments",
 		.map = "collective, ranks, nodes, latency and bandwidth",
 		.key = "collective, ranks, nodes, from", .compare = compare_collective},
 	[PRODUCTS] = {LIST(product, products), .plural = "measured products",

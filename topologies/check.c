@@ -140,7 +140,7 @@ static bool check_calibration(const struct check *check)
 		if (calibration_compare(segment - 1, segment) < 0)
 			continue;
 		return bad(check, "calibration", "collectives",
-			"expected pieces sorted by collective, ranks, nodes, "
+			"expected segments sorted by collective, ranks, nodes, "
 			"from_bytes and each once, got entry %d at or before entry %d",
 			i + 1, i);
 	}

@@ -1,4 +1,4 @@
-/* How long collectives take: the results of NCCL's model for A100 nodes, measured pieces, processes
+/* How long collectives take: the results of NCCL's model for A100 nodes, measured segments, processes
  * of one host, two levels. */
 #include "sketch.h"
 

@@ -1,4 +1,4 @@
-/* Looking up measured pieces, and reading them in any order but each once. */
+/* Looking up measured segments, and reading them in any order but each once. */
 #include <math.h>
 
 #include "tests/topologies/sample.h"
@@ -100,7 +100,7 @@ static void refuses(void **state)
 			"c.yaml:3:5: expected each (collective, ranks, nodes, from) once, got "
 			"all_gather over 2 ranks on 1 nodes from 0 bytes twice"},
 		{"collectives: 3\n",
-			"c.yaml:1:14: collectives: expected a list of measured pieces"},
+			"c.yaml:1:14: collectives: expected a list of measured segments"},
 		{"collectives: [3]\n", "c.yaml:1:15: expected a map with collective, ranks, nodes, "
 				       "latency and bandwidth"},
 		{"[1]\n", "c.yaml:1:1: expected a calibration (a map)"},

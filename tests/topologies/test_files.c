@@ -162,7 +162,7 @@ static void refuses(void **state)
 		{"host:", "overheads: 1GiB\nhost:",
 			"lab.yaml:19:12: overheads: expected a map of its properties"},
 		{"  cpu: amd\n", "  cpu: amd\ncalibration: {collectives: {}}\n",
-			"lab.yaml:25:28: collectives: expected a list of measured pieces"},
+			"lab.yaml:25:28: collectives: expected a list of measured segments"},
 		{good, "[]", "lab.yaml:1:1: expected a topology (a map), got something else"},
 		{good, "", "lab.yaml: the document is empty, expected YAML or JSON"},
 		{good, "shardplan: [topology/1",
@@ -352,7 +352,7 @@ static void checks_without_a_document(void **state)
 	error_clear(&error);
 	assert_false(topology_check(&local, NULL, &error));
 	assert_string_equal(error.message,
-		"topology \"local\": calibration.collectives: expected pieces sorted by "
+		"topology \"local\": calibration.collectives: expected segments sorted by "
 		"collective, ranks, "
 		"nodes, from_bytes and each once, got entry 2 at or before entry 1");
 }
