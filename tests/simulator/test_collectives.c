@@ -1,5 +1,5 @@
-/* How long collectives take: the results of NCCL's model for A100 nodes, measured segments, processes
- * of one host, two levels. */
+/* How long collectives take: the results of NCCL's model for A100 nodes, measured segments,
+ * processes of one host, two levels. */
 #include "sketch.h"
 
 #include <math.h>
