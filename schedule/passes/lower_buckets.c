@@ -6,7 +6,7 @@ static const struct unit *bucket_of(const struct lowering *l)
 	return &l->step->units[l->at->unit];
 }
 
-static bool is_ddp(const struct lowering *l)
+static bool is_copied_back(const struct lowering *l)
 {
 	return l->step->method.buckets == BUCKETS_COPIED_BACK;
 }
@@ -44,14 +44,15 @@ static void take_collector(struct lowering *l)
  * collected or the optimizer has read them; later micro-batches add to them. */
 void op_take_bucket_gradient(struct lowering *l)
 {
-	enum dtype dtype = is_ddp(l) ? l->step->plan->master_dtype : l->step->plan->param_dtype;
-	enum buffer_role role = is_ddp(l) ? BUFFER_GRADIENT_SHARD : BUFFER_GRADIENT;
+	enum dtype dtype =
+		is_copied_back(l) ? l->step->plan->master_dtype : l->step->plan->param_dtype;
+	enum buffer_role role = is_copied_back(l) ? BUFFER_GRADIENT_SHARD : BUFFER_GRADIENT;
 	int range = l->at->range, *gradient = &l->range_gradients[range];
 	int64_t elements = op_take_gradient_elements(l, range, dtype);
 	if (elements > 0 && *gradient < 0) {
 		*gradient = buffer_new(
 			l->step, role, STREAM_COMPUTE, -1, elements * dtype_bytes(dtype), dtype);
-		if (is_ddp(l))
+		if (is_copied_back(l))
 			l->step->buffers[*gradient].layer = l->step->ranges[range].layer;
 		else
 			buffer_set_range(l, *gradient, range);
@@ -153,8 +154,8 @@ void lower_REDUCE_BUCKET(struct lowering *l)
 {
 	const struct resident *resident = &l->step->resident[l->at->unit];
 	l->op.group = l->step->group_replicate;
-	l->op.dtype = is_ddp(l) ? l->step->plan->master_dtype : l->step->plan->reduce_dtype;
-	l->op.bytes = is_ddp(l) ? ddp_bytes(l) : reduced_bytes(l);
+	l->op.dtype = is_copied_back(l) ? l->step->plan->master_dtype : l->step->plan->reduce_dtype;
+	l->op.bytes = is_copied_back(l) ? ddp_bytes(l) : reduced_bytes(l);
 	switch (l->step->method.buckets) {
 	case BUCKETS_COPIED_BACK:
 		op_use(l, resident->reduce_input);

@@ -14,9 +14,6 @@ enum {
 	MIB = 1 << 20,
 };
 
-const char *const runtime_names[] = {"pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp", "shardplan",
-	"deepspeed", "nanotron", "internevo", NULL};
-
 /* A ring of 24 channels, each 10 MiB for what comes and 2 MiB for what goes: 9,633,792 B of buffers
  * (NCCL, init.cc) in pages of 2 MiB, as NCCL's log of an H100 shows them (NVIDIA/nccl issue 1685).
  */

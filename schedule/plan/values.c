@@ -42,6 +42,12 @@ const char *const strategy_names[] = {
 #undef X
 		NULL};
 
+const char *const runtime_names[] = {
+#define X(suffix, name) name,
+	RUNTIMES(X)
+#undef X
+		NULL};
+
 const char *const prefetch_names[] = {"none", "pre", "post", NULL};
 const char *const checkpointing_names[] = {"none", "selective", "full", NULL};
 const char *const loss_names[] = {

@@ -58,15 +58,21 @@ enum loss_kind {
 	LOSS_COUNT
 };
 
+/* X(suffix, name); runtimes.c says what each does. */
+#define RUNTIMES(X)                                                                                \
+	X(PYTORCH_FSDP1, "pytorch-fsdp1")                                                          \
+	X(PYTORCH_FSDP2, "pytorch-fsdp2")                                                          \
+	X(PYTORCH_DDP, "pytorch-ddp")                                                              \
+	X(SHARDPLAN, "shardplan")                                                                  \
+	X(DEEPSPEED, "deepspeed")                                                                  \
+	X(NANOTRON, "nanotron")                                                                    \
+	X(INTERNEVO, "internevo")
+
 enum runtime_kind {
-	RUNTIME_PYTORCH_FSDP1,
-	RUNTIME_PYTORCH_FSDP2,
-	RUNTIME_PYTORCH_DDP,
-	RUNTIME_SHARDPLAN,
-	RUNTIME_DEEPSPEED,
-	RUNTIME_NANOTRON,
-	RUNTIME_INTERNEVO,
-	RUNTIME_COUNT
+#define X(suffix, name) RUNTIME_##suffix,
+	RUNTIMES(X)
+#undef X
+		RUNTIME_COUNT
 };
 
 /* Named axes, innermost last; rank = replicate index * shard + shard index (row-major). The last
