@@ -1,5 +1,6 @@
 /* Why a measured step is not the predicted one: what bounds it, where it departs, and which knob to
- * turn. Measured and predicted steps are summed up by the same rules (schedule/activity.h). */
+ * turn. Measured and predicted steps are summed up by the same rules (schedule/traces/activity.h).
+ */
 #ifndef PLANNER_DIAGNOSIS_DIAGNOSIS_H
 #define PLANNER_DIAGNOSIS_DIAGNOSIS_H
 

@@ -31,8 +31,8 @@ struct program {
 struct schedule {
 	struct arena *arena; /* owner of everything below; not owned */
 	struct plan plan;
-	const struct model *model;       /* NULL after schedule_parse */
-	const struct topology *topology; /* NULL after schedule_parse */
+	const struct model *model;       /* NULL when read from text */
+	const struct topology *topology; /* NULL when read from text */
 	int n_units;
 	struct unit *units;
 	int n_groups;
