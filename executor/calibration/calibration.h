@@ -3,6 +3,7 @@
 #define EXECUTOR_CALIBRATION_H
 
 #include "executor/calibration/bench.h"
+#include "executor/calibration/kernel_case.h"
 
 /* GEMM, attention, memory bandwidth and collectives: of this machine, or of a cluster. */
 bool calibrate_host(const struct calibrate_options *options, struct arena *arena,

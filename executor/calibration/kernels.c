@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "executor/calibration/bench.h"
+#include "executor/calibration/kernel_case.h"
 #include "executor/compute/compute.h"
 #include "executor/interpreter/interpreter.h"
 #include "executor/ranks/ranks.h"
@@ -14,54 +15,13 @@ enum { ATTENTION_TOKENS = 512, ATTENTION_HEADS = 4, HEAD_DIM = 64 };
 enum { LOSS_TOKENS = 64, LOSS_VOCABULARY = 32768, NORM_FLOATS = 4 << 20 };
 enum { ACTIVATIONS = 256 * 1536 };
 
-/* --- attention --- */
-
-struct attention_case {
-	struct bench *bench;
-	struct attention_backward attention;
-};
-
-static void run_attention(void *data)
-{
-	struct attention_case *c = data;
-
-	c->bench->kernels->attention(&c->bench->context, &c->attention.forward);
-}
-
-static void run_attention_backward(void *data)
-{
-	struct attention_case *c = data;
-
-	c->bench->kernels->attention_backward(&c->bench->context, &c->attention);
-}
-
 static void calibrate_attention(struct bench *bench)
 {
 	int64_t width = ATTENTION_HEADS * HEAD_DIM, n = ATTENTION_TOKENS * width;
 	float *floats = bench_floats(8 * n + ATTENTION_TOKENS * ATTENTION_HEADS);
-	struct attention_case c = {bench, {.forward = {.sequences = 1,
-						   .length = ATTENTION_TOKENS,
-						   .heads = ATTENTION_HEADS,
-						   .kv_heads = ATTENTION_HEADS,
-						   .head_dim = HEAD_DIM,
-						   .scale = 0.125f,
-						   .q = floats,
-						   .k = floats + n,
-						   .v = floats + 2 * n,
-						   .q_stride = width,
-						   .k_stride = width,
-						   .v_stride = width,
-						   .out = floats + 3 * n,
-						   .out_stride = width,
-						   .lse = floats + 8 * n},
-						  .dout = floats + 4 * n,
-						  .dout_stride = width,
-						  .dq = floats + 5 * n,
-						  .dk = floats + 6 * n,
-						  .dv = floats + 7 * n,
-						  .dq_stride = width,
-						  .dk_stride = width,
-						  .dv_stride = width}};
+	struct kernel_case c = {.bench = bench,
+		.of.attention = attention_case(DTYPE_FP32, 1, ATTENTION_TOKENS, ATTENTION_HEADS,
+			HEAD_DIM, (char *)floats, n * (int64_t)sizeof(float))};
 	/* As executed: the causal half of 4 T s a d; backward multiplies 2.5 times as much. */
 	double flops = 2.0 * ATTENTION_TOKENS * ATTENTION_TOKENS * (double)width;
 
@@ -76,20 +36,15 @@ static void calibrate_attention(struct bench *bench)
 
 /* --- activations, the loss and the gradient norm --- */
 
-struct activation_case {
-	struct bench *bench;
-	enum dtype dtype;
-	void *y, *x, *dy;
-};
-
+/* There and back. */
 static void run_activation(void *data)
 {
-	struct activation_case *c = data;
-	struct kernel_context *context = &c->bench->context;
+	struct kernel_case there = *(const struct kernel_case *)data, back = there;
 
-	c->bench->kernels->gelu(context, c->dtype, GELU_TANH, c->y, c->x, ACTIVATIONS);
-	c->bench->kernels->gelu_backward(
-		context, c->dtype, GELU_TANH, c->y, c->dy, c->x, ACTIVATIONS);
+	back.arrays[1] = there.arrays[2];
+	back.arrays[2] = there.arrays[1];
+	run_gelu(&there);
+	run_gelu_backward(&back);
 }
 
 static void calibrate_activation(struct bench *bench)
@@ -99,29 +54,21 @@ static void calibrate_activation(struct bench *bench)
 
 	for (int i = 0; i < 3; i++)
 		floats[i] = bench_floats(ACTIVATIONS);
-	struct activation_case fp32 = {bench, DTYPE_FP32, floats[0], floats[1], floats[2]};
+	struct kernel_case fp32 = {.bench = bench,
+		.dtype = DTYPE_FP32,
+		.arrays = {floats[0], floats[1], floats[2]},
+		.n = ACTIVATIONS};
 	c->activation_rate = 2 * ACTIVATIONS / bench_time(bench, run_activation, &fp32);
 	for (int i = 1; i < 3; i++)
 		for (int j = 0; j < ACTIVATIONS; j++)
 			((uint16_t *)floats[i])[j] = bf16_from_float((float)(j % 17 - 8) / 16);
-	struct activation_case bf16 = {bench, DTYPE_BF16, floats[0], floats[1], floats[2]};
+	struct kernel_case bf16 = fp32;
+	bf16.dtype = DTYPE_BF16;
 	c->bf16_activation_rate = 2 * ACTIVATIONS / bench_time(bench, run_activation, &bf16);
 	for (int i = 0; i < 3; i++)
 		free(floats[i]);
 	bench_say(bench, "GELU: %.0f million elements a second, %.0f in bf16",
 		c->activation_rate / 1e6, c->bf16_activation_rate / 1e6);
-}
-
-struct loss_case {
-	struct bench *bench;
-	struct cross_entropy loss;
-};
-
-static void run_loss(void *data)
-{
-	struct loss_case *c = data;
-
-	c->bench->kernels->cross_entropy(&c->bench->context, &c->loss);
 }
 
 /* Logits per second. Gradients replace logits: from then on they are probabilities, which take as
@@ -130,16 +77,17 @@ static double loss_rate(struct bench *bench, enum dtype dtype, void *logits)
 {
 	static const int32_t targets[LOSS_TOKENS];
 	float losses[LOSS_TOKENS];
-	struct loss_case c = {bench, {.tokens = LOSS_TOKENS,
-					     .vocabulary = LOSS_VOCABULARY,
-					     .stride = LOSS_VOCABULARY,
-					     .logits = logits,
-					     .targets = targets,
-					     .losses = losses,
-					     .scale = 1.0f / LOSS_TOKENS,
-					     .dtype = dtype}};
+	struct kernel_case c = {.bench = bench,
+		.of.loss = {.tokens = LOSS_TOKENS,
+			.vocabulary = LOSS_VOCABULARY,
+			.stride = LOSS_VOCABULARY,
+			.logits = logits,
+			.targets = targets,
+			.losses = losses,
+			.scale = 1.0f / LOSS_TOKENS,
+			.dtype = dtype}};
 
-	return LOSS_TOKENS * (double)LOSS_VOCABULARY / bench_time(bench, run_loss, &c);
+	return LOSS_TOKENS * (double)LOSS_VOCABULARY / bench_time(bench, run_cross_entropy, &c);
 }
 
 static void calibrate_loss(struct bench *bench)
@@ -158,24 +106,20 @@ static void calibrate_loss(struct bench *bench)
 		c->bf16_loss_rate / 1e6);
 }
 
-struct norm_case {
-	struct bench *bench;
-	const float *gradients;
-	struct exact_sum sum;
-};
-
 static void run_norm(void *data)
 {
-	struct norm_case *c = data;
+	const struct kernel_case *c = data;
 
-	c->bench->kernels->sum_squares(&c->bench->context, &c->sum, c->gradients, NORM_FLOATS);
-	exact_sum_normalise(&c->sum);
+	run_sum_squares(data);
+	exact_sum_normalise(c->sum);
 }
 
 static void calibrate_norm(struct bench *bench)
 {
 	float *gradients = bench_floats(NORM_FLOATS);
-	struct norm_case c = {bench, gradients, {{0}}};
+	struct exact_sum sum = {{0}};
+	struct kernel_case c = {
+		.bench = bench, .arrays = {gradients}, .sum = &sum, .n = NORM_FLOATS};
 
 	bench->calibration->gradient_norm_rate = NORM_FLOATS / bench_time(bench, run_norm, &c);
 	free(gradients);

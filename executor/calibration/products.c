@@ -3,23 +3,12 @@
 #include <stdlib.h>
 
 #include "executor/calibration/bench.h"
+#include "executor/calibration/kernel_case.h"
 #include "kernels/kernels.h"
 
 /* Products are measured around a cube of this side; smaller sides show how the rate falls. */
 enum { SIDE = 512, SMALL_SIDES = 3 };
 static const int64_t small_sides[SMALL_SIDES] = {16, 48, 128};
-
-struct gemm_case {
-	struct bench *bench;
-	struct gemm gemm;
-};
-
-static void run_gemm(void *data)
-{
-	struct gemm_case *c = data;
-
-	c->bench->kernels->gemm(&c->bench->context, &c->gemm);
-}
 
 /* Of one dtype: operands, and the figures in the making. */
 struct products {
@@ -38,20 +27,21 @@ static double gemm_rate(const struct products *p, int64_t m, int64_t n, int64_t 
 
 	for (int form = 0; form < PRODUCT_FORMS; form++) {
 		bool a = form == PRODUCT_WEIGHT_GRADIENT, b = form == PRODUCT_FORWARD;
-		struct gemm_case c = {p->bench, {.m = m,
-							.n = n,
-							.k = k,
-							.a = p->a,
-							.b = p->b,
-							.c = p->c,
-							.lda = a ? m : k,
-							.ldb = b ? k : n,
-							.ldc = n,
-							.transpose_a = a,
-							.transpose_b = b,
-							.accumulate = a,
-							.dtype = p->dtype,
-							.c_dtype = a ? DTYPE_FP32 : p->dtype}};
+		struct kernel_case c = {.bench = p->bench,
+			.of.gemm = {.m = m,
+				.n = n,
+				.k = k,
+				.a = p->a,
+				.b = p->b,
+				.c = p->c,
+				.lda = a ? m : k,
+				.ldb = b ? k : n,
+				.ldc = n,
+				.transpose_a = a,
+				.transpose_b = b,
+				.accumulate = a,
+				.dtype = p->dtype,
+				.c_dtype = a ? DTYPE_FP32 : p->dtype}};
 
 		seconds += bench_time(p->bench, run_gemm, &c);
 	}

@@ -44,18 +44,6 @@ bool gpu_sums_agree(const float *ours, const float *theirs, int64_t n)
 
 /* --- one algorithm ---------------------------------------------------------------------------- */
 
-struct attention_case {
-	struct gpu_bench *gpu;
-	struct attention attention;
-};
-
-static void run(void *data)
-{
-	struct attention_case *c = data;
-
-	c->gpu->base.kernels->attention(&c->gpu->base.context, &c->attention);
-}
-
 static struct attention_choice choice_of(
 	const struct attention *a, const struct attention_algorithm *algorithm)
 {
@@ -65,9 +53,9 @@ static struct attention_choice choice_of(
 
 /* NULL: by our kernel. `what` says what is done with it. An algorithm that the library then
  * refuses, or does not have for this shape, is none: `refused`. */
-static bool by_algorithm(struct gpu_bench *g, struct attention_case *c,
+static bool by_algorithm(struct gpu_bench *g, struct kernel_case *c,
 	const struct attention_algorithm *algorithm,
-	bool (*what)(struct gpu_bench *, struct attention_case *, double *, struct error *),
+	bool (*what)(struct gpu_bench *, struct kernel_case *, double *, struct error *),
 	double *seconds, bool *refused, struct error *error)
 {
 	const struct device_kernels *device = g->base.kernels->device;
@@ -75,7 +63,7 @@ static bool by_algorithm(struct gpu_bench *g, struct attention_case *c,
 	struct error failure = {0};
 
 	if (algorithm != NULL)
-		choice = choice_of(&c->attention, algorithm);
+		choice = choice_of(&c->of.attention.forward, algorithm);
 	device->choose_attention(&g->base.context, &choice, algorithm != NULL);
 	bool ok = what(g, c, seconds, &failure);
 	device->choose_attention(&g->base.context, NULL, 0);
@@ -90,20 +78,20 @@ static bool by_algorithm(struct gpu_bench *g, struct attention_case *c,
 }
 
 static bool time_it(
-	struct gpu_bench *g, struct attention_case *c, double *seconds, struct error *error)
+	struct gpu_bench *g, struct kernel_case *c, double *seconds, struct error *error)
 {
-	return gpu_time(g, run, c, seconds, error);
+	return gpu_time(g, run_attention, c, seconds, error);
 }
 
 static bool run_once(
-	struct gpu_bench *g, struct attention_case *c, double *seconds, struct error *error)
+	struct gpu_bench *g, struct kernel_case *c, double *seconds, struct error *error)
 {
-	return gpu_sample(g, run, c, 1, seconds, error);
+	return gpu_sample(g, run_attention, c, 1, seconds, error);
 }
 
 /* What is timed, and its algorithms. */
 struct subject {
-	struct attention_case timed;
+	struct kernel_case timed;
 	struct attention_algorithm algorithms[ALGORITHMS];
 };
 
@@ -177,7 +165,7 @@ static bool compare(struct gpu_bench *g, enum compared how, const void *one, con
 	return true;
 }
 
-static bool run_all(struct gpu_bench *g, struct attention_case *c,
+static bool run_all(struct gpu_bench *g, struct kernel_case *c,
 	const struct attention_algorithm *algorithm, const struct outcome *outcomes, bool *refused,
 	struct error *error)
 {
@@ -185,8 +173,8 @@ static bool run_all(struct gpu_bench *g, struct attention_case *c,
 
 	*refused = false;
 	for (int i = 0; i < RUNS && !*refused; i++) {
-		c->attention.out = outcomes[i].out;
-		c->attention.lse = outcomes[i].lse;
+		c->of.attention.forward.out = outcomes[i].out;
+		c->of.attention.forward.lse = outcomes[i].lse;
 		if (!by_algorithm(
 			    g, c, i == OURS ? NULL : algorithm, run_once, &seconds, refused, error))
 			return false;
@@ -195,11 +183,11 @@ static bool run_all(struct gpu_bench *g, struct attention_case *c,
 }
 
 /* `why`: NULL where it is as right as ours. */
-static bool judge(struct gpu_bench *g, struct attention_case *c,
+static bool judge(struct gpu_bench *g, struct kernel_case *c,
 	const struct attention_algorithm *algorithm, const struct outcome *o, const char **why,
 	struct error *error)
 {
-	const struct attention *a = &c->attention;
+	const struct attention *a = &c->of.attention.forward;
 	int64_t heads = a->sequences * a->length * a->heads, d = a->head_dim;
 	bool refused, result = true, sums = true, bits = true;
 
@@ -251,14 +239,14 @@ static bool check(struct gpu_bench *g, const struct attention_backward *timed,
 	const struct attention other = packed(a);
 	bool fits = other.sequences * other.q_stride <= a->sequences * a->q_stride &&
 		    other.sequences * other.heads <= a->sequences * a->heads;
-	struct attention_case c = {g, *a};
+	struct kernel_case c = {.bench = &g->base, .of.attention.forward = *a};
 
 	*why = "was not compared: there is no room";
 	if (!fits)
 		return true;
 	if (!judge(g, &c, algorithm, outcomes, why, error) || *why != NULL)
 		return *why != NULL;
-	c.attention = other;
+	c.of.attention.forward = other;
 	return judge(g, &c, algorithm, outcomes, why, error);
 }
 
@@ -314,7 +302,7 @@ bool calibrate_gpu_attention(struct gpu_bench *g, const struct attention_backwar
 {
 	const struct device_kernels *device = g->base.kernels->device;
 	const struct attention *a = &timed->forward;
-	struct subject subject = {.timed = {g, *a}};
+	struct subject subject = {.timed = {.bench = &g->base, .of.attention.forward = *a}};
 	const struct gpu_contest contest = {g, &subject, time_algorithm};
 	const char *why = NULL;
 	double gain = 0;

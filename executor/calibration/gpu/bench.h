@@ -48,14 +48,9 @@ bool gpu_fill(struct gpu_bench *gpu, struct error *error);
 
 /* products.c: products. */
 bool calibrate_gpu_kernels(struct gpu_bench *gpu, struct error *error);
-struct gemm_case {
-	struct gpu_bench *gpu;
-	struct gemm gemm;
-};
-void gpu_run_gemm(void *gemm_case);
 /* Operands one after the other in the memory; false when they do not fit. */
 bool gpu_make_gemm(struct gpu_bench *gpu, enum dtype dtype, const struct product_shape *shape,
-	enum product_form form, struct gemm_case *c);
+	enum product_form form, struct kernel_case *c);
 /* sustained.c, behind the products. */
 bool calibrate_gpu_sustained(struct gpu_bench *gpu, struct error *error);
 /* contest.c: which of several algorithms is fastest. */
@@ -78,7 +73,7 @@ bool gpu_contest_gain(
 bool gpu_contest_is_won(double gain);
 /* choices.c: is there a faster algorithm than the library's first, which takes `first`
  * seconds? If so the calibration has it, and `chosen` is what it takes; else `first`. */
-bool calibrate_gpu_choice(struct gpu_bench *gpu, struct gemm_case *c, enum product_form form,
+bool calibrate_gpu_choice(struct gpu_bench *gpu, struct kernel_case *c, enum product_form form,
 	double first, double *chosen, struct error *error);
 /* attention.c: the same of attention's forward, which `timed` has been made ready
  * for, by cuDNN. Leaves results of its own where the backward writes. */

@@ -8,7 +8,7 @@ enum { ALGORITHMS = 8 };
 
 /* A GEMM, and its algorithms. */
 struct subject {
-	struct gemm_case *product;
+	struct kernel_case *product;
 	struct gemm_algorithm algorithms[ALGORITHMS];
 };
 
@@ -37,9 +37,9 @@ static bool time_algorithm(const struct gpu_contest *contest, int algorithm, dou
 	int chosen = algorithm != GPU_CONTEST_FIRST;
 
 	if (chosen)
-		choice = choice_of(&s->product->gemm, &s->algorithms[algorithm]);
+		choice = choice_of(&s->product->of.gemm, &s->algorithms[algorithm]);
 	device->choose_gemms(context, chosen ? &choice : NULL, chosen);
-	bool ok = gpu_time(g, gpu_run_gemm, s->product, seconds, &failure);
+	bool ok = gpu_time(g, run_gemm, s->product, seconds, &failure);
 	device->choose_gemms(context, NULL, 0);
 	*refused = !ok && chosen && context->error.message[0] != '\0';
 	if (*refused)
@@ -80,7 +80,7 @@ static void keep(struct gpu_bench *g, const struct gemm *gemm, enum product_form
 		(long long)gemm->k, algorithm->id, algorithm->tile, 100 * (gain - 1));
 }
 
-bool calibrate_gpu_choice(struct gpu_bench *g, struct gemm_case *c, enum product_form form,
+bool calibrate_gpu_choice(struct gpu_bench *g, struct kernel_case *c, enum product_form form,
 	double first, double *chosen, struct error *error)
 {
 	struct subject subject = {.product = c};
@@ -90,10 +90,10 @@ bool calibrate_gpu_choice(struct gpu_bench *g, struct gemm_case *c, enum product
 
 	*chosen = first;
 	/* In fp32 few train, and slowly. */
-	if (!g->base.options->choose || c->gemm.dtype != DTYPE_BF16)
+	if (!g->base.options->choose || c->of.gemm.dtype != DTYPE_BF16)
 		return true;
 	int n = g->base.kernels->device->gemm_algorithms(
-		&g->base.context, &c->gemm, subject.algorithms, ALGORITHMS);
+		&g->base.context, &c->of.gemm, subject.algorithms, ALGORITHMS);
 	if (!gpu_contest_fastest(&contest, n, &fastest, error))
 		return false;
 	if (fastest < 0)
@@ -102,7 +102,7 @@ bool calibrate_gpu_choice(struct gpu_bench *g, struct gemm_case *c, enum product
 		return false;
 	if (!gpu_contest_is_won(gain))
 		return true;
-	keep(g, &c->gemm, form, &subject.algorithms[fastest], gain);
+	keep(g, &c->of.gemm, form, &subject.algorithms[fastest], gain);
 	*chosen = first / gain;
 	return true;
 }

@@ -6,22 +6,17 @@
 
 enum { LAUNCHES = 200 };
 
-struct stream_case {
-	struct gpu_bench *gpu;
-	int64_t n; /* floats of each of three arrays */
-};
-
-static void run_add(void *data)
+/* Of three arrays of n floats. */
+static struct kernel_case adds(struct gpu_bench *g, int64_t n)
 {
-	struct stream_case *c = data;
-	struct bench *bench = &c->gpu->base;
-	float *y = (float *)c->gpu->memory;
+	float *y = (float *)g->memory;
 
-	bench->kernels->add(&bench->context, DTYPE_FP32, y, y + c->n, y + 2 * c->n, c->n);
+	return (struct kernel_case){
+		.bench = &g->base, .dtype = DTYPE_FP32, .arrays = {y, y + n, y + 2 * n}, .n = n};
 }
 
 /* With an event before and behind, as the executor issues an operation. */
-static bool issue(struct gpu_bench *g, struct stream_case *c, struct error *error)
+static bool issue(struct gpu_bench *g, struct kernel_case *c, struct error *error)
 {
 	return cuda_check(g->api, g->api->cuEventRecord(g->watch.start, g->watch.stream),
 		       "cuEventRecord", error) &&
@@ -32,7 +27,7 @@ static bool issue(struct gpu_bench *g, struct stream_case *c, struct error *erro
 static bool measure_launches(struct gpu_bench *g, struct error *error)
 {
 	struct calibration *c = g->base.calibration;
-	struct stream_case small = {g, 1};
+	struct kernel_case small = adds(g, 1);
 
 	if (!gpu_time(g, run_add, &small, &c->kernel_overhead, error))
 		return false;
@@ -49,7 +44,7 @@ static bool measure_launches(struct gpu_bench *g, struct error *error)
 static bool measure_stream(struct gpu_bench *g, struct error *error)
 {
 	struct calibration *c = g->base.calibration;
-	struct stream_case large = {g, g->memory_bytes / 3 / (int64_t)sizeof(float) / 64 * 64};
+	struct kernel_case large = adds(g, g->memory_bytes / 3 / (int64_t)sizeof(float) / 64 * 64);
 	double seconds;
 
 	if (!gpu_time(g, run_add, &large, &seconds, error))
@@ -97,9 +92,6 @@ static bool measure_host_link(struct gpu_bench *g, struct error *error)
 struct update_case {
 	struct gpu_bench *gpu;
 	struct adamw adamw;
-	const float *x;
-	struct exact_sum *sum;
-	int64_t n;
 };
 
 static void run_adamw(void *data)
@@ -138,19 +130,11 @@ static bool measure_optimizer(struct gpu_bench *g, struct error *error)
 	return true;
 }
 
-static void run_sum_squares(void *data)
-{
-	struct update_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->sum_squares(&b->context, c->sum, c->x, c->n);
-}
-
 static bool measure_gradient_norm(struct gpu_bench *g, struct error *error)
 {
 	int64_t n = g->memory_bytes / 2 / (int64_t)sizeof(float) / 64 * 64;
-	struct update_case c = {.gpu = g,
-		.x = (float *)g->memory,
+	struct kernel_case c = {.bench = &g->base,
+		.arrays = {g->memory},
 		.n = n,
 		.sum = (struct exact_sum *)(g->memory + n * (int64_t)sizeof(float))};
 	double seconds;

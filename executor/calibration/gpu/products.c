@@ -61,12 +61,12 @@ static bool measure_line(
 	if (!gpu_fill(g, error))
 		return false;
 	for (int i = 0; i < COUNT_OF(depths); i++) {
-		struct gemm_case c;
+		struct kernel_case c;
 
 		s = filling(g, depths[i]);
 		if (!gpu_make_gemm(g, dtype, &s, PRODUCT_FORWARD, &c))
 			break;
-		if (!gpu_time(g, gpu_run_gemm, &c, &t[n], error))
+		if (!gpu_time(g, run_gemm, &c, &t[n], error))
 			return false;
 		k[n] = (double)depths[i];
 		t[n] = fmax(t[n] - g->base.calibration->kernel_overhead, 0.1 * t[n]);
@@ -102,12 +102,12 @@ static bool measure_layer(
 	for (int form = 0; form < PRODUCT_FORMS; form++) {
 		const struct product_shape s = bench_layer_shape(
 			layer->tokens, layer->out, layer->in, (enum product_form)form);
-		struct gemm_case c;
+		struct kernel_case c;
 		double seconds, chosen;
 
 		if (!gpu_make_gemm(g, dtype, &s, (enum product_form)form, &c))
 			return true;
-		if (!gpu_time(g, gpu_run_gemm, &c, &seconds, error) ||
+		if (!gpu_time(g, run_gemm, &c, &seconds, error) ||
 			!calibrate_gpu_choice(
 				g, &c, (enum product_form)form, seconds, &chosen, error))
 			return false;

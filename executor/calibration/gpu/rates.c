@@ -11,19 +11,11 @@ enum { TABLE_SLOT = 4, TABLE_SLOTS = 4, LOGIT_SLOTS = 8, LAST_SLOT = SLOTS - 1 }
 enum { GPT2_VOCABULARY = 50257, LLAMA_VOCABULARY = 32000 };
 
 struct rate_case {
+	struct kernel_case kernel; /* its rows and width are what is asked for */
 	struct gpu_bench *gpu;
 	const struct rated *what;
-	int64_t slot; /* bytes */
-	int64_t rows, elements;
-	union {
-		struct attention_backward attention;
-		struct norm norm;
-		struct norm_backward norm_backward;
-		struct rope rope;
-		struct embedding embedding;
-		struct embedding_backward embedding_backward;
-		struct cross_entropy loss;
-	} of;
+	int64_t slot;     /* bytes */
+	int64_t elements; /* that are counted */
 };
 
 /* What is measured: how it is made ready (false: no room), and how it runs. */
@@ -46,22 +38,6 @@ static int64_t rows_of(const struct rate_case *c, int64_t width)
 
 /* --- attention --- */
 
-static void run_attention(void *data)
-{
-	struct rate_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->attention(&b->context, &c->of.attention.forward);
-}
-
-static void run_attention_backward(void *data)
-{
-	struct rate_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->attention_backward(&b->context, &c->of.attention);
-}
-
 /* `elements`: the operations that are executed, the causal half of 4 T s a d; backward counts as
  * 2.5 times as much. */
 static bool make_attention(struct rate_case *c)
@@ -70,30 +46,8 @@ static bool make_attention(struct rate_case *c)
 	int64_t sequences = rows_of(c, width) / length;
 	double flops = 2 * (double)(sequences * length) * (double)(length * width);
 
-	c->of.attention = (struct attention_backward){.forward = {.sequences = sequences,
-							      .length = length,
-							      .heads = HEADS,
-							      .kv_heads = HEADS,
-							      .head_dim = d,
-							      .dtype = DTYPE_BF16,
-							      .scale = 1 / sqrtf((float)d),
-							      .q = slot(c, 0),
-							      .k = slot(c, 1),
-							      .v = slot(c, 2),
-							      .q_stride = width,
-							      .k_stride = width,
-							      .v_stride = width,
-							      .out = slot(c, 3),
-							      .out_stride = width,
-							      .lse = (float *)slot(c, 8)},
-		.dout = slot(c, 4),
-		.dout_stride = width,
-		.dq = slot(c, 5),
-		.dk = slot(c, 6),
-		.dv = slot(c, 7),
-		.dq_stride = width,
-		.dk_stride = width,
-		.dv_stride = width};
+	c->kernel.of.attention =
+		attention_case(DTYPE_BF16, sequences, length, HEADS, d, slot(c, 0), c->slot);
 	c->elements = (int64_t)((c->what->kernel == KERNEL_ATTENTION_BACKWARD ? 2.5 : 1) * flops);
 	return sequences > 0;
 }
@@ -102,7 +56,7 @@ static bool make_attention(struct rate_case *c)
 
 static bool make_norm(struct rate_case *c)
 {
-	c->of.norm = (struct norm){.rows = c->rows,
+	c->kernel.of.norm = (struct norm){.rows = c->kernel.rows,
 		.width = c->what->width,
 		.epsilon = 1e-5f,
 		.x = slot(c, 0),
@@ -115,28 +69,12 @@ static bool make_norm(struct rate_case *c)
 	return true;
 }
 
-static void run_layernorm(void *data)
-{
-	struct rate_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->layernorm(&b->context, &c->of.norm);
-}
-
-static void run_rmsnorm(void *data)
-{
-	struct rate_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->rmsnorm(&b->context, &c->of.norm);
-}
-
 /* As a block has it: added to the gradient of the residual stream. */
 static bool make_norm_backward(struct rate_case *c)
 {
 	bool centred = c->what->kernel == KERNEL_LAYERNORM_BACKWARD;
 
-	c->of.norm_backward = (struct norm_backward){.rows = c->rows,
+	c->kernel.of.norm_backward = (struct norm_backward){.rows = c->kernel.rows,
 		.width = c->what->width,
 		.dy = slot(c, 0),
 		.x = slot(c, 1),
@@ -152,27 +90,11 @@ static bool make_norm_backward(struct rate_case *c)
 	return true;
 }
 
-static void run_layernorm_backward(void *data)
-{
-	struct rate_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->layernorm_backward(&b->context, &c->of.norm_backward);
-}
-
-static void run_rmsnorm_backward(void *data)
-{
-	struct rate_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->rmsnorm_backward(&b->context, &c->of.norm_backward);
-}
-
 /* --- element by element --- */
 
 static bool make_flat(struct rate_case *c)
 {
-	c->elements = rows_of(c, 1);
+	c->elements = c->kernel.n = rows_of(c, 1);
 	return true;
 }
 
@@ -180,75 +102,23 @@ static bool make_rope(struct rate_case *c)
 {
 	int64_t width = HEADS * c->what->width, length = 1024;
 
-	c->rows = rows_of(c, width) / length * length;
-	c->elements = c->rows * width;
-	c->of.rope = (struct rope){.x = slot(c, 0),
-		.tokens = c->rows,
+	c->kernel.rows = rows_of(c, width) / length * length;
+	c->elements = c->kernel.rows * width;
+	c->kernel.of.rope = (struct rope){.x = slot(c, 0),
+		.tokens = c->kernel.rows,
 		.length = length,
 		.heads = HEADS,
 		.head_dim = c->what->width,
 		.stride = width,
 		.theta = 10000,
 		.dtype = DTYPE_BF16};
-	return c->rows > 0;
-}
-
-static void run_rope(void *data)
-{
-	struct rate_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->rope(&b->context, &c->of.rope);
-}
-
-static void run_gelu(void *data)
-{
-	struct rate_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->gelu(&b->context, DTYPE_BF16, GELU_TANH, slot(c, 0), slot(c, 1), c->elements);
-}
-
-static void run_gelu_backward(void *data)
-{
-	struct rate_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->gelu_backward(&b->context, DTYPE_BF16, GELU_TANH, slot(c, 0), slot(c, 1),
-		slot(c, 2), c->elements);
-}
-
-static void run_swiglu(void *data)
-{
-	struct rate_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->swiglu(
-		&b->context, DTYPE_BF16, slot(c, 0), slot(c, 1), slot(c, 2), c->elements);
-}
-
-static void run_swiglu_backward(void *data)
-{
-	struct rate_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->swiglu_backward(&b->context, DTYPE_BF16, slot(c, 0), slot(c, 1), slot(c, 2),
-		slot(c, 3), slot(c, 4), c->elements);
+	return c->kernel.rows > 0;
 }
 
 static bool make_rows(struct rate_case *c)
 {
 	(void)c;
 	return true;
-}
-
-static void run_bias_backward(void *data)
-{
-	struct rate_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->bias_backward(&b->context, DTYPE_FP32, slot(c, 1), DTYPE_BF16, slot(c, 0),
-		c->rows, c->what->width, false);
 }
 
 /* --- what depends on tokens --- */
@@ -283,33 +153,25 @@ static bool make_embedding(struct rate_case *c)
 {
 	int64_t width = c->what->width;
 
-	c->of.embedding = (struct embedding){.tokens = c->rows,
+	c->kernel.of.embedding = (struct embedding){.tokens = c->kernel.rows,
 		.width = width,
-		.length = c->rows,
+		.length = c->kernel.rows,
 		.vocabulary = GPT2_VOCABULARY,
 		.ids = (int32_t *)slot(c, LAST_SLOT),
 		.table = slot(c, TABLE_SLOT),
 		.out = slot(c, 0),
 		.dtype = DTYPE_BF16};
 	return GPT2_VOCABULARY * width * 2 <= TABLE_SLOTS * c->slot &&
-	       put_tokens(c, c->rows, GPT2_VOCABULARY);
-}
-
-static void run_embedding(void *data)
-{
-	struct rate_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->embedding(&b->context, &c->of.embedding);
+	       put_tokens(c, c->kernel.rows, GPT2_VOCABULARY);
 }
 
 static bool make_embedding_backward(struct rate_case *c)
 {
 	int64_t width = c->what->width;
 
-	c->of.embedding_backward = (struct embedding_backward){.tokens = c->rows,
+	c->kernel.of.embedding_backward = (struct embedding_backward){.tokens = c->kernel.rows,
 		.width = width,
-		.length = c->rows,
+		.length = c->kernel.rows,
 		.vocabulary = GPT2_VOCABULARY,
 		.ids = (int32_t *)slot(c, LAST_SLOT),
 		.dout = slot(c, 0),
@@ -318,15 +180,7 @@ static bool make_embedding_backward(struct rate_case *c)
 		.dtype = DTYPE_BF16,
 		.gradient_dtype = DTYPE_FP32};
 	return GPT2_VOCABULARY * width * 4 <= TABLE_SLOTS * c->slot &&
-	       put_tokens(c, c->rows, GPT2_VOCABULARY);
-}
-
-static void run_embedding_backward(void *data)
-{
-	struct rate_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->embedding_backward(&b->context, &c->of.embedding_backward);
+	       put_tokens(c, c->kernel.rows, GPT2_VOCABULARY);
 }
 
 /* Rows as far apart as the executor lays them. */
@@ -334,25 +188,17 @@ static bool make_loss(struct rate_case *c)
 {
 	int64_t width = c->what->width, stride = gpu_row(width);
 
-	c->rows = LOGIT_SLOTS * c->slot / 2 / stride;
-	c->elements = c->rows * width;
-	c->of.loss = (struct cross_entropy){.tokens = c->rows,
+	c->kernel.rows = LOGIT_SLOTS * c->slot / 2 / stride;
+	c->elements = c->kernel.rows * width;
+	c->kernel.of.loss = (struct cross_entropy){.tokens = c->kernel.rows,
 		.vocabulary = width,
 		.stride = stride,
 		.logits = slot(c, 0),
 		.targets = (int32_t *)slot(c, LAST_SLOT),
 		.losses = (float *)slot(c, LOGIT_SLOTS),
-		.scale = 1 / (float)c->rows,
+		.scale = 1 / (float)c->kernel.rows,
 		.dtype = DTYPE_BF16};
-	return c->rows > 0 && put_tokens(c, c->rows, width);
-}
-
-static void run_loss(void *data)
-{
-	struct rate_case *c = data;
-	struct bench *b = &c->gpu->base;
-
-	b->kernels->cross_entropy(&b->context, &c->of.loss);
+	return c->kernel.rows > 0 && put_tokens(c, c->kernel.rows, width);
 }
 
 /* --- the list --- */
@@ -390,8 +236,8 @@ static const struct rated list[] = {
 	WIDTHS(KERNEL_BIAS_BACKWARD, make_rows, run_bias_backward),
 	WIDTHS(KERNEL_EMBEDDING, make_embedding, run_embedding),
 	WIDTHS(KERNEL_EMBEDDING_BACKWARD, make_embedding_backward, run_embedding_backward),
-	{KERNEL_CROSS_ENTROPY, LLAMA_VOCABULARY, 0, make_loss, run_loss},
-	{KERNEL_CROSS_ENTROPY, GPT2_VOCABULARY, 0, make_loss, run_loss},
+	{KERNEL_CROSS_ENTROPY, LLAMA_VOCABULARY, 0, make_loss, run_cross_entropy},
+	{KERNEL_CROSS_ENTROPY, GPT2_VOCABULARY, 0, make_loss, run_cross_entropy},
 };
 
 static void say(const struct gpu_bench *g, const struct calibration_kernel *k)
@@ -410,17 +256,24 @@ static void say(const struct gpu_bench *g, const struct calibration_kernel *k)
 
 static bool measure_rate(struct gpu_bench *g, const struct rated *what, struct error *error)
 {
-	struct rate_case c = {.gpu = g, .what = what, .slot = g->memory_bytes / SLOTS / 256 * 256};
+	struct rate_case c = {
+		.kernel = {.bench = &g->base, .dtype = DTYPE_BF16, .width = what->width},
+		.gpu = g,
+		.what = what,
+		.slot = g->memory_bytes / SLOTS / 256 * 256};
 	struct calibration *calibration = g->base.calibration;
 	double seconds;
 
-	c.rows = rows_of(&c, max_i64(what->width, 1));
-	c.elements = c.rows * max_i64(what->width, 1);
+	c.kernel.rows = rows_of(&c, max_i64(what->width, 1));
+	c.elements = c.kernel.rows * max_i64(what->width, 1);
+	for (int i = 0; i < COUNT_OF(c.kernel.arrays); i++)
+		c.kernel.arrays[i] = slot(&c, i);
 	if (!what->make(&c))
 		return true;
-	if (!gpu_time(g, what->run, &c, &seconds, error) ||
+	if (!gpu_time(g, what->run, &c.kernel, &seconds, error) ||
 		(what->kernel == KERNEL_ATTENTION &&
-			!calibrate_gpu_attention(g, &c.of.attention, seconds, &seconds, error)))
+			!calibrate_gpu_attention(
+				g, &c.kernel.of.attention, seconds, &seconds, error)))
 		return false;
 	const struct calibration_kernel kernel = {what->kernel, DTYPE_BF16, what->width,
 		what->length,

@@ -19,7 +19,7 @@ enum { CHUNKS = 256 };
 
 struct load {
 	struct gpu_bench *gpu;
-	struct gemm_case products[PRODUCT_FORMS];
+	struct kernel_case products[PRODUCT_FORMS];
 	double alone;             /* s of these, as in the table */
 	int64_t elements, copies; /* that are moved behind each product, and how often */
 	int repeats, done;
@@ -64,7 +64,7 @@ static bool make_products(struct gpu_bench *g, int64_t tokens, struct load *load
 		if (seconds <= 0 ||
 			!gpu_make_gemm(g, DTYPE_BF16, &s, (enum product_form)form,
 				&load->products[form]) ||
-			!fits(g, &load->products[form].gemm))
+			!fits(g, &load->products[form].of.gemm))
 			return false;
 		load->alone += seconds;
 	}
@@ -88,7 +88,7 @@ static void run_load(void *data)
 	struct load *load = data;
 
 	for (int form = 0; form < PRODUCT_FORMS; form++) {
-		gpu_run_gemm(&load->products[form]);
+		run_gemm(&load->products[form]);
 		for (int64_t i = 0; i < load->copies; i++)
 			run_copy(load);
 	}
