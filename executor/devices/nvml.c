@@ -1,13 +1,14 @@
 /* The GPUs of this machine, asked of NVIDIA's driver at run time: libnvidia-ml.so.1 comes with the
  * driver and not with this program. What it says is written as `nvidia-smi topo -m` prints it, so
  * that one importer reads both. */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "executor/devices/devices.h"
 #include "executor/ranks/ranks.h"
 #include "kernels/kernels.h"
+
+static const char nvml_file[] = "libnvidia-ml.so.1";
 
 enum { GPUS_MAX = 64, LINKS_MAX = 18, NVML_SUCCESS = 0 };
 
@@ -24,7 +25,6 @@ static const struct level {
 } levels[] = {{10, "PIX"}, {20, "PXB"}, {30, "PHB"}, {40, "NODE"}, {1000, "SYS"}};
 
 struct nvml {
-	void *library;
 	int (*init)(void);
 	int (*shutdown)(void);
 	int (*count)(unsigned *);
@@ -54,12 +54,12 @@ static const struct symbol symbols[] = {
 
 static bool load(struct nvml *nvml, struct error *error)
 {
-	nvml->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-	if (nvml->library == NULL)
+	const char *missing = library_open(nvml_file, symbols, COUNT_OF(symbols), nvml);
+
+	if (missing == nvml_file)
 		return error_set(error, EXIT_CODE_ENVIRONMENT,
 			"no NVIDIA driver here (libnvidia-ml.so.1): `local` imports machines with "
 			"GPUs; `topologies show local` describes the processors");
-	const char *missing = symbols_find(nvml->library, symbols, COUNT_OF(symbols), nvml);
 	return missing == NULL ||
 	       error_set(error, EXIT_CODE_ENVIRONMENT,
 		       "the NVIDIA driver lacks %s, expected version 450 or newer", missing);
@@ -171,17 +171,14 @@ bool nvml_describe(
 {
 	struct nvml *nvml = ARENA_NEW(arena, struct nvml);
 	struct topology *host;
-	bool ok = detect_local(0, arena, &host, error) && load(nvml, error);
 
-	if (ok && nvml->init() != NVML_SUCCESS)
-		ok = error_set(error, EXIT_CODE_ENVIRONMENT,
+	if (!detect_local(0, arena, &host, error) || !load(nvml, error))
+		return false;
+	if (nvml->init() != NVML_SUCCESS)
+		return error_set(error, EXIT_CODE_ENVIRONMENT,
 			"the NVIDIA driver does not start (nvidia-smi says why)");
-	else if (ok) {
-		ok = ask(nvml, host, arena, facts, matrix, error);
-		nvml->shutdown();
-	}
-	if (nvml->library != NULL)
-		dlclose(nvml->library);
+	bool ok = ask(nvml, host, arena, facts, matrix, error);
+	nvml->shutdown();
 	return ok;
 }
 
@@ -232,18 +229,14 @@ static void ask_facts(const struct facts_api *api, struct gpu_facts *facts)
 
 void gpu_facts_read(struct gpu_facts *facts)
 {
-	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
 	struct facts_api api;
 
 	*facts = (struct gpu_facts){0};
-	if (library == NULL)
+	if (library_open(nvml_file, facts_symbols, COUNT_OF(facts_symbols), &api) != NULL ||
+		api.init() != NVML_SUCCESS)
 		return;
-	if (symbols_find(library, facts_symbols, COUNT_OF(facts_symbols), &api) == NULL &&
-		api.init() == NVML_SUCCESS) {
-		ask_facts(&api, facts);
-		api.shutdown();
-	}
-	dlclose(library);
+	ask_facts(&api, facts);
+	api.shutdown();
 }
 
 /* As in nvml.h, version 2, whose `used` has nothing of what the driver reserves: as cuMemGetInfo.
@@ -269,20 +262,17 @@ static const struct symbol memory_symbols[] = {
 
 int64_t gpu_memory_in_use(const char *name)
 {
-	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL), *device = NULL;
 	struct nvml_memory memory = {.version = sizeof(memory) | 2u << 24};
 	struct memory_api api;
+	void *device = NULL;
 	int64_t used = -1;
 
-	if (library == NULL)
+	if (library_open(nvml_file, memory_symbols, COUNT_OF(memory_symbols), &api) != NULL ||
+		api.init() != NVML_SUCCESS)
 		return -1;
-	if (symbols_find(library, memory_symbols, COUNT_OF(memory_symbols), &api) == NULL &&
-		api.init() == NVML_SUCCESS) {
-		if (api.handle(name, &device) == NVML_SUCCESS &&
-			api.memory(device, &memory) == NVML_SUCCESS)
-			used = (int64_t)memory.used;
-		api.shutdown();
-	}
-	dlclose(library);
+	if (api.handle(name, &device) == NVML_SUCCESS &&
+		api.memory(device, &memory) == NVML_SUCCESS)
+		used = (int64_t)memory.used;
+	api.shutdown();
 	return used;
 }

@@ -59,7 +59,4 @@ void interpreter_close(struct interpreter *in);
  * between ranks. False with an error, or without one when the run was aborted. */
 bool interpret_step(struct interpreter *in, int64_t step, bool rehearsal, struct error *error);
 
-/* The largest sum over categories in the measured ledger and its first operation. */
-int interpreter_peak(const struct interpreter *in, int64_t *peak_bytes);
-
 #endif

@@ -429,20 +429,3 @@ void interpreter_close(struct interpreter *in)
 	arena_finish(&in->arena);
 }
 
-int interpreter_peak(const struct interpreter *in, int64_t *peak_bytes)
-{
-	int peak = 0;
-
-	*peak_bytes = 0;
-	for (int i = 0; i < in->program->n_ops; i++) {
-		int64_t total = 0;
-
-		for (int c = 0; c < CATEGORY_COUNT; c++)
-			total += in->timeline.live[i][c];
-		if (total > *peak_bytes) {
-			*peak_bytes = total;
-			peak = i;
-		}
-	}
-	return peak;
-}

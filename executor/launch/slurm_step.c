@@ -1,7 +1,6 @@
 #include "executor/launch/slurm_step.h"
 
 #include <arpa/inet.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,6 +8,8 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "kernels/kernels.h"
 
 /* How long the step's end may take; then this process leaves as if it had not tried, s. */
 enum { PATIENCE = 5 };
@@ -102,24 +103,25 @@ static void leave(int number)
 	_exit(exit_code);
 }
 
-static void end_step(void)
-{
-	void *library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
+struct pmix {
 	int (*init)(struct pmix_process *, void *, size_t);
 	int (*end)(int, const char *, struct pmix_process *, size_t);
-	struct pmix_process self;
+};
+static const struct symbol pmix_symbols[] = {
+	{"PMIx_Init", offsetof(struct pmix, init)}, {"PMIx_Abort", offsetof(struct pmix, end)}};
 
-	if (library == NULL)
-		return;
-	*(void **)&init = dlsym(library, "PMIx_Init");
-	*(void **)&end = dlsym(library, "PMIx_Abort");
-	if (init == NULL || end == NULL)
+static void end_step(void)
+{
+	struct pmix_process self;
+	struct pmix pmix;
+
+	if (library_open("libpmix.so.2", pmix_symbols, COUNT_OF(pmix_symbols), &pmix) != NULL)
 		return;
 	fflush(NULL);
 	signal(SIGALRM, leave);
 	alarm(PATIENCE);
-	if (init(&self, NULL, 0) == 0)
-		end(exit_code, "", NULL, 0);
+	if (pmix.init(&self, NULL, 0) == 0)
+		pmix.end(exit_code, "", NULL, 0);
 	alarm(0);
 }
 

@@ -134,23 +134,3 @@ void heap_give(struct heap *heap, int i)
 	if (is_hole(heap, block->previous))
 		merge_next(heap, block->previous);
 }
-
-bool heap_check(const struct heap *heap)
-{
-	int64_t end = 0, live = 0;
-	int previous = -1;
-
-	for (int i = 0; i >= 0; previous = i, i = heap->blocks[i].next) {
-		const struct heap_block *block = &heap->blocks[i];
-
-		if (block->offset != end || block->span <= 0 || block->previous != previous)
-			return false;
-		if (block->span % HEAP_ALIGNMENT != 0 || block->bytes > block->span)
-			return false;
-		if (is_hole(heap, i) && is_hole(heap, previous))
-			return false;
-		end += block->span;
-		live += block->bytes;
-	}
-	return end == heap->capacity && live == heap->live && live <= heap->live_peak;
-}

@@ -56,7 +56,4 @@ static inline bool heap_holds(const struct heap *heap, const void *address)
 	return byte >= heap->base && byte < heap->base + heap->capacity;
 }
 
-/* The invariants: blocks tile the range, no two free neighbours, sums agree. */
-bool heap_check(const struct heap *heap);
-
 #endif

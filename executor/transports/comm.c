@@ -97,23 +97,6 @@ void comm_close(struct comm *comm)
 	*comm = (struct comm){0};
 }
 
-/* Alone, input and output are the same data. */
-static bool self_run(struct comm *comm, const struct collective *c)
-{
-	(void)comm;
-	if (c->output != c->input)
-		memmove(c->output, c->input, (size_t)(c->count * comm_element_bytes(c->element)));
-	return true;
-}
-
-static const struct transport transport_self = {.name = "self", .run = self_run};
-
-void comm_open_self(struct comm *comm)
-{
-	*comm = (struct comm){
-		.transport = &transport_self, .ranks = 1, .fault = {.rank = -1, .step = -1}};
-}
-
 static bool null_run(struct comm *comm, const struct collective *c)
 {
 	(void)comm;

@@ -81,8 +81,6 @@ struct segment;
 /* Through a segment that the ranks share. The comm borrows segment, kernels and context. */
 bool comm_open_shm(struct comm *comm, struct segment *segment, const struct kernels *kernels,
 	struct kernel_context *context, struct error *error);
-/* One rank, alone: copies. */
-void comm_open_self(struct comm *comm);
 /* Moves nothing, for any number of ranks: the interpreter without peers. */
 void comm_open_null(struct comm *comm, int rank, int ranks);
 void comm_close(struct comm *comm);

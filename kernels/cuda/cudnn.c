@@ -1,8 +1,5 @@
 #include "kernels/cuda/cudnn.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
-
 #include "base/base.h"
 #include "kernels/common/common.h"
 
@@ -13,20 +10,19 @@ static const struct symbol symbols[] = {
 		{"cudnnGetVersion", offsetof(struct cudnn_api, cudnnGetVersion)},
 };
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct cudnn_api table;
-static const struct cudnn_api *found;
 
-static void load(void)
+static void load(struct error *error)
 {
-	void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+	const char *missing = library_open("libcudnn.so.9", symbols, COUNT_OF(symbols), &table);
 
-	if (library != NULL && symbols_find(library, symbols, COUNT_OF(symbols), &table) == NULL)
-		found = &table;
+	if (missing != NULL)
+		error_set(error, EXIT_CODE_ENVIRONMENT, "no cuDNN here (%s)", missing);
 }
+
+static struct shared_library library = LIBRARY(load, &table);
 
 const struct cudnn_api *cudnn_find(void)
 {
-	pthread_once(&once, load);
-	return found;
+	return library_table(&library, NULL);
 }

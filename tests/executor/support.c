@@ -133,6 +133,23 @@ static void open_contexts(struct solo *solo, const struct kernels *kernels)
 	assert_true(kernels->open(&solo->background, &error));
 }
 
+/* Alone, input and output are the same data. */
+static bool self_run(struct comm *comm, const struct collective *c)
+{
+	(void)comm;
+	if (c->output != c->input)
+		memmove(c->output, c->input, (size_t)(c->count * comm_element_bytes(c->element)));
+	return true;
+}
+
+static const struct transport transport_self = {.name = "self", .run = self_run};
+
+static void open_alone(struct comm *comm)
+{
+	*comm = (struct comm){
+		.transport = &transport_self, .ranks = 1, .fault = {.rank = -1, .step = -1}};
+}
+
 void solo_open(struct solo *solo, struct run *run, const struct kernels *kernels, bool peers,
 	struct training training)
 {
@@ -146,7 +163,7 @@ void solo_open(struct solo *solo, struct run *run, const struct kernels *kernels
 	if (peers)
 		comm_open_null(&solo->comm, 0, (int)plan_ranks(plan));
 	else
-		comm_open_self(&solo->comm);
+		open_alone(&solo->comm);
 	open_contexts(solo, kernels);
 	assert_true(data_open(&solo->data, getenv("TEST_TEXT"), plan->seq_len,
 		run->file.model->architecture.vocab, training.seed, &error));
@@ -209,4 +226,29 @@ void run_as_rank(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], EXECUTOR_RANK_ARGUMENT) == 0)
 		exit(executor_rank_main(argc, argv));
+}
+
+static bool is_hole(const struct heap *heap, int i)
+{
+	return i >= 0 && heap->blocks[i].bytes == 0;
+}
+
+bool heap_check(const struct heap *heap)
+{
+	int64_t end = 0, live = 0;
+	int previous = -1;
+
+	for (int i = 0; i >= 0; previous = i, i = heap->blocks[i].next) {
+		const struct heap_block *block = &heap->blocks[i];
+
+		if (block->offset != end || block->span <= 0 || block->previous != previous)
+			return false;
+		if (block->span % HEAP_ALIGNMENT != 0 || block->bytes > block->span)
+			return false;
+		if (is_hole(heap, i) && is_hole(heap, previous))
+			return false;
+		end += block->span;
+		live += block->bytes;
+	}
+	return end == heap->capacity && live == heap->live && live <= heap->live_peak;
 }

@@ -78,4 +78,7 @@ float *solo_shard(const struct solo *solo, int unit);
 /* To be called first in main(): a rank process of a test program never comes back. */
 void run_as_rank(int argc, char **argv);
 
+/* The invariants: blocks tile the range, no two free neighbours, sums agree. */
+bool heap_check(const struct heap *heap);
+
 #endif
