@@ -59,7 +59,7 @@ static bool start_member(struct member *member, struct segment *first, int rank)
 	/* Each has a mapping of its own, as it has in a process of its own. */
 	if (!segment_attach(&member->segment, dup(first->fd), rank, &error))
 		return segment_fault_error(first, &error);
-	member->segment.gang = first->gang;
+	member->segment.threads = first->threads;
 	if (pthread_create(&member->thread, NULL, run_member, member) != 0)
 		return segment_fault(
 			first, EXIT_CODE_ENVIRONMENT, "rank %d: no thread can be started", rank);
@@ -67,26 +67,26 @@ static bool start_member(struct member *member, struct segment *first, int rank)
 	return true;
 }
 
-static bool run_gang(struct segment *segment)
+static bool run_threads(struct segment *segment)
 {
 	struct arena arena = {0};
-	struct gang gang = {.ranks = segment->header->job.ranks};
-	struct member *members = ARENA_ARRAY(&arena, struct member, gang.ranks);
+	struct rank_threads threads = {.ranks = segment->header->job.ranks};
+	struct member *members = ARENA_ARRAY(&arena, struct member, threads.ranks);
 	bool ok = true;
 
-	gang.slots = arena_alloc(&arena, (size_t)gang.ranks, sizeof(gang.slots[0]));
-	stream_pool_open(&gang.streams, gang.ranks, &arena);
-	segment->gang = &gang;
-	for (int i = 0; i < gang.ranks && ok; i++)
+	threads.slots = arena_alloc(&arena, (size_t)threads.ranks, sizeof(threads.slots[0]));
+	stream_pool_open(&threads.streams, threads.ranks, &arena);
+	segment->threads = &threads;
+	for (int i = 0; i < threads.ranks && ok; i++)
 		ok = start_member(&members[i], segment, i);
-	for (int i = 0; i < gang.ranks; i++) {
+	for (int i = 0; i < threads.ranks; i++) {
 		if (members[i].started)
 			pthread_join(members[i].thread, NULL);
 		ok = ok && members[i].ok;
 		if (members[i].segment.base != NULL)
 			segment_finish(&members[i].segment);
 	}
-	stream_pool_close(&gang.streams);
+	stream_pool_close(&threads.streams);
 	arena_finish(&arena);
 	return ok;
 }
@@ -112,9 +112,9 @@ int executor_rank_main(int argc, char **argv)
 	signal(SIGINT, SIG_IGN);
 	/* A checkpoint beyond the limit of file sizes fails as one on a full disk does. */
 	signal(SIGXFSZ, SIG_IGN);
-	/* Without its launcher nobody would read what this rank computes. */
+	/* Without its launcher no process would read what this rank computes. */
 	bool ok = launch_follow_parent(&segment) &&
-		  (segment.header->job.one_process ? run_gang(&segment) : run_rank(&segment));
+		  (segment.header->job.one_process ? run_threads(&segment) : run_rank(&segment));
 	segment_finish(&segment);
 	return ok ? EXIT_CODE_OK : EXIT_CODE_FAULT;
 }

@@ -342,7 +342,7 @@ static bool read_report(struct run *run, struct measurement *measurement, struct
 	return node != NULL && measurement_read(run->arena, node, measurement, error);
 }
 
-/* True with nothing said when nobody asked for it. */
+/* True with nothing said when no signal asked for it. */
 static bool went_on(const struct run *run, struct error *error)
 {
 	const struct segment_header *header = run->segment.header;

@@ -32,7 +32,7 @@ static bool visit_kernels(struct bench *bench, struct error *error)
 	return ok;
 }
 
-/* All ranks together first: nobody waits while the first one measures its node. */
+/* All ranks together first: no rank waits while the first one measures its node. */
 static bool measure_cluster(struct bench *bench, struct error *error)
 {
 	return calibrate_collectives(bench, error) &&

@@ -37,7 +37,7 @@ static bool check(const struct gpu_timer *g, int result, const char *what, struc
 
 /* --- one row --- */
 
-/* Not cuEventSynchronize: a collective that somebody does not join never ends. */
+/* Not cuEventSynchronize: a collective that a rank does not join never ends. */
 static bool await(const struct timer *t, struct gpu_timer *g, struct error *error)
 {
 	double since = clock_now(), patience = t->segment->header->job.collective_timeout;

@@ -14,7 +14,7 @@
 #include "kernels/kernels.h"
 
 /* Where a parameter lies: element `offset` of its unit. */
-struct home {
+struct location {
 	int unit;
 	int64_t offset;
 };
@@ -65,7 +65,7 @@ struct compute {
 	const struct model *model;
 	enum dtype dtype, gradient_dtype; /* of parameters and activations; of gradients */
 	int64_t sequences, seq_len, tokens, logits_stride; /* of a micro-batch */
-	struct home *homes;                                /* [n_parameters] */
+	struct location *locations;                        /* [n_parameters] */
 	struct siblings *siblings;                         /* [layers + 1]; [0] = layer -1 */
 	struct saved_tensors *saved;                       /* [n_modules] */
 	/* [n_parameters]: the unit's gradient was taken, and this parameter's part of it holds

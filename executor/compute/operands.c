@@ -80,12 +80,12 @@ static void *address(const struct leaf *leaf, int buffer, const char *what)
 
 static void *in_unit(const struct leaf *leaf, int parameter, unsigned roles, const char *what)
 {
-	const struct home *home = &leaf->compute->homes[parameter];
+	const struct location *at = &leaf->compute->locations[parameter];
 	struct uses uses = uses_of(leaf, leaf->op->uses);
-	int buffer = find_role(&uses, roles, home->unit);
+	int buffer = find_role(&uses, roles, at->unit);
 	void *base = address(leaf, buffer, what);
 
-	return base != NULL ? element_at(uses.program->buffers[buffer].dtype, base, home->offset)
+	return base != NULL ? element_at(uses.program->buffers[buffer].dtype, base, at->offset)
 			    : NULL;
 }
 
@@ -287,12 +287,13 @@ static void find_homes(struct compute *compute)
 {
 	const struct schedule *schedule = compute->schedule;
 
-	compute->homes = ARENA_ARRAY(&compute->arena, struct home, compute->model->n_parameters);
+	compute->locations =
+		ARENA_ARRAY(&compute->arena, struct location, compute->model->n_parameters);
 	for (int u = 0; u < schedule->n_units; u++)
 		for (int i = 0; i < schedule->units[u].n_slices; i++) {
 			const struct unit_slice *slice = &schedule->units[u].slices[i];
 
-			compute->homes[slice->parameter] = (struct home){u, slice->offset};
+			compute->locations[slice->parameter] = (struct location){u, slice->offset};
 		}
 }
 

@@ -18,8 +18,8 @@ static enum buffer_role role_of(const struct compute *compute, int buffer)
 	return compute->program->buffers[buffer].role;
 }
 
-/* Where the sums of squares can be worked on by whoever carries out the operation: the host fetches
- * what lies on a device, when it has waited for what made it. */
+/* Where the sums of squares can be worked on by the processor that carries out the operation: the
+ * host fetches what lies on a device, when it has waited for what made it. */
 static struct exact_sum *squares_for(
 	struct compute *compute, const struct op *op, struct exact_sum *squares)
 {

@@ -16,7 +16,7 @@ void random_normal_fill(
  * n >= 1, 0 <= i < n. */
 int64_t random_permute(int64_t seed, int64_t round, int64_t n, int64_t i);
 
-/* For the elements of a tensor from `first` on, in step `step` (modulo 2^32): the same for whoever
+/* For the elements of a tensor from `first` on, in step `step` (modulo 2^32): the same on any rank
  * holds them, in any sharding, and after a resume. */
 struct rounding random_rounding(int64_t seed, int64_t tensor, int64_t step, int64_t first);
 

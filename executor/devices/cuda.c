@@ -223,7 +223,7 @@ static void *stream_of(void *device, enum stream stream)
 	return device_stream(device, stream);
 }
 
-const struct asynchronous device_cuda_asynchronous = {.begin_step = begin_step,
+const struct device_ops device_cuda_ops = {.begin_step = begin_step,
 	.begin = begin,
 	.end = end,
 	.wait = wait_for,

@@ -59,7 +59,7 @@ struct device_cuda {
 	/* There after device_cuda_open. */
 	const struct cuda_api *api;
 	const struct kernels *kernels;
-	struct places places;
+	struct addresses addresses;
 	char *memory, *pinned; /* the tiers */
 	struct device_scalars *scalars, *scalars_on_host;
 	void *workspace; /* of kernels off the compute stream, KERNELS_WORKSPACE_BYTES */
@@ -92,7 +92,7 @@ bool device_cuda_open(struct device_cuda *device, int64_t staging_bytes, struct 
 void device_cuda_close(struct device_cuda *device);
 
 /* For struct backend. */
-extern const struct asynchronous device_cuda_asynchronous;
+extern const struct device_ops device_cuda_ops;
 
 static inline bool device_check(
 	const struct device_cuda *device, int result, const char *what, struct error *error)
@@ -121,7 +121,7 @@ bool device_allocate(struct device_cuda *device, int64_t bytes, const char *what
 	struct error *error);
 void device_free(struct device_cuda *device, void *memory);
 
-/* Bytes of the GPU's memory in use, by whomever. */
+/* Bytes of the GPU's memory in use, by any process. */
 bool device_memory_used(const struct device_cuda *device, int64_t *bytes, struct error *error);
 
 /* --- cuda_streams.c --- */
@@ -131,7 +131,7 @@ void stream_pool_close(struct stream_pool *pool);
 bool device_streams_open(struct device_cuda *device, struct error *error);
 void device_streams_close(struct device_cuda *device);
 /* On the way through an operation on a stream that others have too: all have come this far. False
- * without an error: somebody gave up. */
+ * without an error: another rank gave up. */
 bool device_meet(struct device_cuda *device, int op, struct error *error);
 
 /* --- cuda_pacing.c: streams are held until modelled times have passed --- */

@@ -56,7 +56,7 @@ static bool pin(struct device_cuda *d, int64_t bytes, char **memory, struct erro
 /* In whole pages, as what is registered with NCCL is. */
 static bool make_arena(struct device_cuda *d, struct error *error)
 {
-	int64_t bytes = round_up(max_i64(d->places.device_bytes, 1), ARENA_PAGE);
+	int64_t bytes = round_up(max_i64(d->addresses.device_bytes, 1), ARENA_PAGE);
 	void *memory = NULL;
 
 	if (d->take_arena != NULL && d->take_arena(&memory, (size_t)bytes) == 0) {
@@ -66,7 +66,7 @@ static bool make_arena(struct device_cuda *d, struct error *error)
 		return true;
 	}
 	return device_allocate(
-		d, d->places.device_bytes, "the buffers of the plan", &d->memory, error);
+		d, d->addresses.device_bytes, "the buffers of the plan", &d->memory, error);
 }
 
 static void free_arena(struct device_cuda *d)
@@ -81,12 +81,12 @@ static bool make_memory(struct device_cuda *d, int64_t staging_bytes, struct err
 {
 	char *scalars, *on_host, *workspace;
 
-	places_make(d->program, &d->arena, &d->places);
+	addresses_make(d->program, &d->arena, &d->addresses);
 	if (!make_arena(d, error) ||
 		!device_allocate(
 			d, KERNELS_WORKSPACE_BYTES, "a kernel workspace", &workspace, error) ||
 		!device_allocate(d, sizeof(struct device_scalars), "scalars", &scalars, error) ||
-		!pin(d, d->places.host_bytes, &d->pinned, error) ||
+		!pin(d, d->addresses.host_bytes, &d->pinned, error) ||
 		!pin(d, staging_bytes, &d->staging, error) ||
 		!pin(d, sizeof(struct device_scalars), &on_host, error))
 		return false;
@@ -94,7 +94,7 @@ static bool make_memory(struct device_cuda *d, int64_t staging_bytes, struct err
 	d->scalars = (struct device_scalars *)scalars;
 	d->scalars_on_host = (struct device_scalars *)on_host;
 	d->staging_bytes = staging_bytes;
-	return device_zero(d, d->memory, d->places.device_bytes, STREAM_COMPUTE, error) &&
+	return device_zero(d, d->memory, d->addresses.device_bytes, STREAM_COMPUTE, error) &&
 	       device_zero(d, d->scalars, sizeof(*d->scalars), STREAM_COMPUTE, error) &&
 	       device_check(d, d->api->cuStreamSynchronize(d->streams[STREAM_COMPUTE]),
 		       "clearing the memory", error);
@@ -178,7 +178,8 @@ bool device_cuda_open(struct device_cuda *d, int64_t staging_bytes, struct error
 	       make_memory(d, staging_bytes, error);
 }
 
-/* After a fault the streams may hold a collective that nobody will join: nothing is waited for. */
+/* After a fault the streams may hold a collective that other ranks will not join: nothing is waited
+ * for. */
 void device_cuda_close(struct device_cuda *d)
 {
 	if (d->api != NULL && d->context != NULL) {

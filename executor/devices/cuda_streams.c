@@ -3,7 +3,7 @@
  * A GPU takes work from QUEUES queues. What lies in one is begun in order: where more streams than
  * that are in use, one that waits or is held holds up strangers. So ranks that share a GPU and are
  * held to modelled times have a compute stream each, and share the others, by kind: a stream
- * for so many neighbours that all find a queue. Whoever shares one goes in lockstep (device_meet):
+ * for so many neighbours that all find a queue. Ranks that share one go in lockstep (device_meet):
  * first all start the operation, then all are held, so that its time passes for all at once. */
 #include <pthread.h>
 

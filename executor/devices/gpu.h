@@ -19,20 +19,20 @@ struct gpu {
 	const char *graphs;               /* "on", or "off: " and why */
 	struct gpu_choices choices;       /* of products and attention */
 	const char *nccl_buffers;         /* what NCCL knows of (nccl_buffers.h); NULL without */
-	/* Bytes of the GPU in use: before this rank opened it (-1 = nobody says), when all was set
+	/* Bytes of the GPU in use: before this rank opened it (-1 = unknown), when all was set
 	 * up. */
 	int64_t before, used;
 };
 
 /* Ranks that are threads of one process, and what they show each other. */
-enum { GANG_SLOTS = 2 };
-struct gang_slot {
+enum { SHARED_SLOTS = 2 };
+struct shared_slot {
 	const void *address; /* that others read */
 	void *ready, *read;  /* events: it may be read; this rank has read the others' */
 };
-struct gang {
+struct rank_threads {
 	int ranks;
-	struct gang_slot (*slots)[GANG_SLOTS]; /* [ranks] */
+	struct shared_slot (*slots)[SHARED_SLOTS]; /* [ranks] */
 	struct stream_pool streams;
 };
 
@@ -43,7 +43,7 @@ struct gpu_facts {
 };
 void gpu_facts_read(struct gpu_facts *facts);
 
-/* Bytes in use on the GPU of that name ("GPU-..."), by whomever, as NVML counts; it asks without
+/* Bytes in use on the GPU of that name ("GPU-..."), by any process, as NVML counts; it asks without
  * opening the GPU. -1 where it does not say. */
 int64_t gpu_memory_in_use(const char *name);
 

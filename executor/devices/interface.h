@@ -9,7 +9,7 @@
  * list order, and calls these instead of waiting. False ends the step, with an error or (when the
  * run was aborted) without. A step ends when the device has done all of it, so nothing of one step
  * waits for the step before. */
-struct asynchronous {
+struct device_ops {
 	/* `walk` is set to whether the operations are to be issued: a device that can repeat a step
 	 * by itself carries it out in end_step. */
 	bool (*begin_step)(void *device, bool rehearsal, bool *walk, struct error *error);

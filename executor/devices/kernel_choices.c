@@ -48,7 +48,7 @@ static void use_products(struct gpu_choices *choices, const struct calibration *
 	device->choose_gemms(context, choices->choices, choices->n);
 }
 
-/* Nobody looks for the library where nothing of it was chosen. */
+/* The library is not looked for where nothing of it was chosen. */
 static void use_attention(struct gpu_choices *choices, const struct calibration *calibration,
 	const struct device_kernels *device, struct kernel_context *context, struct arena *arena)
 {

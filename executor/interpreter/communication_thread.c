@@ -4,48 +4,48 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENGINE_STOP = -1 };
+enum { NO_MORE = -1 };
 
-static void *engine_main(void *argument)
+static void *comm_thread_main(void *argument)
 {
-	struct engine *engine = argument;
+	struct comm_thread *thread = argument;
 
 	for (uint32_t taken = 0;; taken++) {
-		if (event_wait(&engine->tail, taken + 1, engine->patience) != EVENT_REACHED)
+		if (event_wait(&thread->tail, taken + 1, thread->patience) != EVENT_REACHED)
 			return NULL;
-		int op = engine->queue[taken % engine->capacity];
-		if (op == ENGINE_STOP || !engine->run(engine->data, op))
+		int op = thread->queue[taken % thread->capacity];
+		if (op == NO_MORE || !thread->run(thread->data, op))
 			return NULL;
 	}
 }
 
-bool engine_start(struct engine *engine, int capacity, struct error *error)
+bool comm_thread_start(struct comm_thread *thread, int capacity, struct error *error)
 {
-	engine->capacity = (uint32_t)capacity + 1; /* and the stop */
-	engine->queue = calloc(engine->capacity, sizeof(int));
-	if (engine->queue == NULL)
-		base_out_of_memory(engine->capacity * sizeof(int));
-	int failure = cores_start_thread(&engine->thread, engine_main, engine);
+	thread->capacity = (uint32_t)capacity + 1; /* and the stop */
+	thread->queue = calloc(thread->capacity, sizeof(int));
+	if (thread->queue == NULL)
+		base_out_of_memory(thread->capacity * sizeof(int));
+	int failure = cores_start_thread(&thread->id, comm_thread_main, thread);
 	if (failure != 0)
 		return error_set(error, EXIT_CODE_ENVIRONMENT, "communication thread: %s",
 			strerror(failure));
-	engine->started = true;
+	thread->started = true;
 	return true;
 }
 
-void engine_push(struct engine *engine, int op)
+void comm_thread_push(struct comm_thread *thread, int op)
 {
-	engine->queue[engine->pushed++ % engine->capacity] = op;
-	event_set(&engine->tail, engine->pushed);
+	thread->queue[thread->pushed++ % thread->capacity] = op;
+	event_set(&thread->tail, thread->pushed);
 }
 
-void engine_stop(struct engine *engine)
+void comm_thread_stop(struct comm_thread *thread)
 {
-	if (engine->started) {
-		engine_push(engine, ENGINE_STOP);
-		pthread_join(engine->thread, NULL);
+	if (thread->started) {
+		comm_thread_push(thread, NO_MORE);
+		pthread_join(thread->id, NULL);
 	}
-	free(engine->queue);
-	engine->queue = NULL;
-	engine->started = false;
+	free(thread->queue);
+	thread->queue = NULL;
+	thread->started = false;
 }

@@ -8,13 +8,13 @@
 #include "executor/ranks/ranks.h"
 #include "executor/transports/transports.h"
 
-struct engine {
+struct comm_thread {
 	/* Set before the start; `run` is called in the thread, false ends it. */
 	bool (*run)(void *data, int op);
 	void *data;
 	const struct patience *patience;
 	/* private */
-	pthread_t thread;
+	pthread_t id;
 	bool started;
 	int *queue; /* ring of `capacity` operations */
 	uint32_t capacity, pushed;
@@ -22,9 +22,9 @@ struct engine {
 };
 
 /* At most `capacity` operations are ever waiting. */
-bool engine_start(struct engine *engine, int capacity, struct error *error);
-void engine_push(struct engine *engine, int op);
+bool comm_thread_start(struct comm_thread *thread, int capacity, struct error *error);
+void comm_thread_push(struct comm_thread *thread, int op);
 /* Lets what was pushed finish, and joins. */
-void engine_stop(struct engine *engine);
+void comm_thread_stop(struct comm_thread *thread);
 
 #endif

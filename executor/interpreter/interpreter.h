@@ -1,8 +1,8 @@
 /* The second interpreter: walks the operations of a step with real memory and real collectives.
  *
  * It decides nothing. The walking thread issues in list order and computes; collectives, and what
- * follows them on their streams, go to the engine. Every operation is timed, every byte that a step
- * takes is counted. */
+ * follows them on their streams, go to the communication thread. Every operation is timed, every
+ * byte that a step takes is counted. */
 #ifndef EXECUTOR_INTERPRETER_H
 #define EXECUTOR_INTERPRETER_H
 
@@ -18,7 +18,7 @@ struct backend {
 	const char *name;
 	bool (*run)(void *data, int op, struct error *error);
 	void *data;
-	const struct asynchronous *asynchronous; /* NULL: `run` returns when the work is done */
+	const struct device_ops *asynchronous; /* NULL: `run` returns when the work is done */
 	void *device;
 };
 
@@ -34,20 +34,20 @@ struct interpreter {
 	struct fault fault;
 	/* Results of the last step. */
 	struct timeline timeline; /* spans from the start of the step, and the measured ledger */
-	struct pace_tally tally, engine_tally; /* since it was opened: of the two threads */
+	struct pace_tally tally, thread_tally; /* since it was opened: of the two threads */
 	/* private */
 	struct arena arena;
-	struct engine engine;
+	struct comm_thread thread;
 	struct event *finished;   /* [n_ops] the last pass in which it finished, from 1 */
-	_Atomic uint32_t stop;    /* the engine or the walk has failed */
+	_Atomic uint32_t stop;    /* the communication thread or the interpreting one has failed */
 	struct patience patience; /* of all waits inside the rank */
-	struct error engine_error;
+	struct error thread_error;
 	uint32_t pass;
 	int64_t step;
 	double start;
 	bool rehearsal;
 	int *pending, n_pending, first_pending; /* collectives whose gives are not reusable yet */
-	int last_in_engine;
+	int last_in_thread;
 	int leaked;                 /* block of a seeded fault; -1 */
 	struct comm_counters moved; /* by the last step that was walked */
 };

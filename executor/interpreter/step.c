@@ -22,7 +22,7 @@ static bool is_collective(const struct interpreter *in, int index)
 
 /* Collectives, what follows them on their streams (adding up what they have reduced), and copies
  * between the tiers. The host's own operations are the walking thread's. */
-static bool belongs_to_engine(const struct interpreter *in, int index)
+static bool belongs_to_thread(const struct interpreter *in, int index)
 {
 	enum stream stream = in->program->ops[index].stream;
 
@@ -143,11 +143,11 @@ static bool run_collective(struct interpreter *in, int index)
 	return in->rehearsal || comm_run(in->comm, &c);
 }
 
-/* The engine has no one to return an error to: it stops the whole rank. */
-static bool fail_in_engine(struct interpreter *in, const struct error *error)
+/* The communication thread has no caller to return an error to: it stops the whole rank. */
+static bool fail_in_thread(struct interpreter *in, const struct error *error)
 {
 	if (error->message[0] != '\0')
-		in->engine_error = *error;
+		in->thread_error = *error;
 	atomic_store(&in->stop, 1);
 	return false;
 }
@@ -164,14 +164,14 @@ static void hold(struct interpreter *in, int index, struct pace_tally *tally)
 	expectation_hold(in->expected, index, start, &in->stop, tally);
 }
 
-static bool run_in_engine(void *data, int index)
+static bool run_in_thread(void *data, int index)
 {
 	struct interpreter *in = data;
 	struct error error = {0};
 	bool ok;
 
 	if (!wait_all(in, in->program->ops[index].waits))
-		return fail_in_engine(in, &error);
+		return fail_in_thread(in, &error);
 	if (in->fault.kind == FAULT_DROP_WAIT)
 		nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
 	in->timeline.spans[index].start = now(in);
@@ -180,8 +180,8 @@ static bool run_in_engine(void *data, int index)
 	else
 		ok = in->backend.run(in->backend.data, index, &error);
 	if (!ok)
-		return fail_in_engine(in, &error);
-	hold(in, index, &in->engine_tally);
+		return fail_in_thread(in, &error);
+	hold(in, index, &in->thread_tally);
 	finish(in, index);
 	return true;
 }
@@ -206,7 +206,8 @@ static void release_all(struct interpreter *in, const struct op *op)
 		buffers_release(in->buffers, gives[i]);
 }
 
-/* What the engine's operations gave back becomes reusable when they have finished, in their order.
+/* What the communication thread's operations gave back becomes reusable when they have finished, in
+ * their order.
  */
 static void release_pending(struct interpreter *in)
 {
@@ -256,7 +257,7 @@ static void plug_leak(struct interpreter *in)
 static bool wait_host(struct interpreter *in, const struct op *op, struct error *error)
 {
 	const int *waits = slice_of(in->program, op->host_waits);
-	const struct asynchronous *device = in->backend.asynchronous;
+	const struct device_ops *device = in->backend.asynchronous;
 
 	for (int i = 0; i < op->host_waits.count; i++) {
 		if (device == NULL && !wait_finished(in, waits[i]))
@@ -289,10 +290,11 @@ static bool run_here(struct interpreter *in, int index, struct error *error)
 }
 
 /* Enqueued on the device. What the operation gives back can be used again at once: the device's
- * places give two buffers one place only where the schedule orders them (memory/placement.h). */
+ * placement gives two buffers one address only where the schedule orders them (memory/placement.h).
+ */
 static bool enqueue(struct interpreter *in, int index, struct error *error)
 {
-	const struct asynchronous *device = in->backend.asynchronous;
+	const struct device_ops *device = in->backend.asynchronous;
 	bool collective = is_collective(in, index);
 	double held = held_on_device(in, index);
 	void *data = in->backend.device;
@@ -329,10 +331,10 @@ static bool issue(struct interpreter *in, int index, struct error *error)
 	in->timeline.spans[index].issued = now(in);
 	if (in->backend.asynchronous != NULL)
 		return enqueue(in, index, error);
-	if (!belongs_to_engine(in, index))
+	if (!belongs_to_thread(in, index))
 		return run_here(in, index, error);
 	in->pending[in->n_pending++] = index;
-	engine_push(&in->engine, index);
+	comm_thread_push(&in->thread, index);
 	return true;
 }
 
@@ -347,12 +349,12 @@ static void count_late(struct interpreter *in)
 
 static bool drain(struct interpreter *in, struct error *error)
 {
-	const struct asynchronous *device = in->backend.asynchronous;
+	const struct device_ops *device = in->backend.asynchronous;
 
 	if (device != NULL && !device->end_step(in->backend.device, in->timeline.spans, error))
 		return false;
 	count_late(in);
-	if (in->last_in_engine >= 0 && !wait_finished(in, in->last_in_engine))
+	if (in->last_in_thread >= 0 && !wait_finished(in, in->last_in_thread))
 		return false;
 	release_pending(in);
 	plug_leak(in);
@@ -388,7 +390,7 @@ bool interpret_step(struct interpreter *in, int64_t step, bool rehearsal, struct
 	in->start = clock_now();
 	if (in->board_step != NULL)
 		atomic_store_explicit(in->board_step, (int32_t)step, memory_order_relaxed);
-	const struct asynchronous *device = in->backend.asynchronous;
+	const struct device_ops *device = in->backend.asynchronous;
 	const struct comm_counters before = in->comm->counters;
 	bool walk = true;
 	bool ok = device == NULL || device->begin_step(in->backend.device, rehearsal, &walk, error);
@@ -398,8 +400,8 @@ bool interpret_step(struct interpreter *in, int64_t step, bool rehearsal, struct
 		ok = issue(in, i, error);
 	count_collectives(in, &before, walk);
 	ok = ok && drain(in, error);
-	if (!ok && atomic_load(&in->stop) && in->engine_error.message[0] != '\0')
-		error_set(error, in->engine_error.code, "%s", in->engine_error.message);
+	if (!ok && atomic_load(&in->stop) && in->thread_error.message[0] != '\0')
+		error_set(error, in->thread_error.code, "%s", in->thread_error.message);
 	atomic_store(&in->stop, !ok);
 	return ok;
 }
@@ -411,21 +413,21 @@ bool interpreter_open(struct interpreter *in, struct error *error)
 	timeline_init(&in->timeline, n, &in->arena);
 	in->finished = ARENA_ARRAY(&in->arena, struct event, n);
 	in->pending = ARENA_ARRAY(&in->arena, int, n);
-	in->last_in_engine = in->leaked = -1;
+	in->last_in_thread = in->leaked = -1;
 	for (int i = 0; i < n; i++) {
 		if (is_collective(in, i) && !check_collective(in, i, error))
 			return false;
-		if (belongs_to_engine(in, i))
-			in->last_in_engine = i;
+		if (belongs_to_thread(in, i))
+			in->last_in_thread = i;
 	}
 	in->patience = (struct patience){.abort = &in->stop};
-	in->engine = (struct engine){.run = run_in_engine, .data = in, .patience = &in->patience};
-	return engine_start(&in->engine, n, error);
+	in->thread =
+		(struct comm_thread){.run = run_in_thread, .data = in, .patience = &in->patience};
+	return comm_thread_start(&in->thread, n, error);
 }
 
 void interpreter_close(struct interpreter *in)
 {
-	engine_stop(&in->engine);
+	comm_thread_stop(&in->thread);
 	arena_finish(&in->arena);
 }
-

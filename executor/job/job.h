@@ -52,7 +52,7 @@ struct checkpoint_info {
 	int64_t ranks, seq_len, global_batch, data_tokens;
 };
 
-/* Who started this process as one of many ranks; ranks = 1: nobody. */
+/* Who started this process as one of many ranks; ranks = 1: no launcher did. */
 struct launcher {
 	const char *name; /* "mpirun", "srun", "mpiexec", "torchrun" */
 	int rank, ranks;

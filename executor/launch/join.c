@@ -7,7 +7,7 @@
 #include "executor/launch/slurm_step.h"
 #include "executor/transports/nodes/nodes.h"
 
-/* How ranks that somebody else started find each other, and what then carries messages. */
+/* How ranks that a launcher started find each other, and what then carries messages. */
 struct world_kind {
 	bool (*start)(struct cluster *cluster, struct error *error);
 	bool (*share)(struct cluster *cluster, int *fd, struct error *error);
@@ -15,29 +15,30 @@ struct world_kind {
 	void (*stop)(struct cluster *cluster); /* when all come here; may be NULL */
 };
 
-/* How long a rank that lost its connection to a dead one waits for whoever saw it die, s. */
+/* How long a rank that lost its connection to a dead one waits for the launcher that saw it die, s.
+ */
 enum { LOSS_PAUSE = 3 };
 
-static struct segment *loser;
+static struct segment *sigpipe_control;
 
 /* MPI gives up at once when it cannot send to a rank that died, and mpirun then leaves with MPI's
  * code (255) instead of ours. So the thread that sends stays here: the launcher of the dead rank
- * tells, and all are ended; only if nobody does, this rank says what it knows. The signal comes
+ * tells, and all are ended; only if none does, this rank says what it knows. The signal comes
  * from the thread's own system call, so what is called here need not be safe in handlers. */
 static void on_broken_connection(int number)
 {
 	(void)number;
 	sleep(LOSS_PAUSE);
-	segment_fault(loser, EXIT_CODE_FAULT,
+	segment_fault(sigpipe_control, EXIT_CODE_FAULT,
 		"rank %d lost its connection to a rank of another node, which nobody has named",
-		loser->rank);
+		sigpipe_control->rank);
 	while (true)
 		pause(); /* until the launcher has told */
 }
 
 static bool start_mpi(struct cluster *cluster, struct error *error)
 {
-	loser = cluster->control;
+	sigpipe_control = cluster->control;
 	signal(SIGPIPE, on_broken_connection);
 	segment_begin_call(cluster->control, CALL_MPI_START);
 	bool ok = mpi_start(&cluster->layout, cluster->control->header->job.ranks, error);
@@ -200,7 +201,7 @@ void cluster_leave(struct cluster *cluster, bool sound)
 	if (cluster->world == NULL)
 		return;
 	/* Connections may close now. */
-	if (loser != NULL)
+	if (sigpipe_control != NULL)
 		signal(SIGPIPE, SIG_IGN);
 	/* MPI waits for all ranks at its end: after a fault some do not come. */
 	if (sound && cluster->world->stop != NULL)

@@ -36,8 +36,8 @@ bool launcher_find(struct launcher *launcher, struct error *error);
 enum meets launcher_meets(const struct launcher *launcher);
 double launcher_join_timeout(const struct launcher *launcher);
 
-/* Of many launchers one says why a run ended, and the others leave after it: whoever started them
- * may end all when the first has gone. */
+/* Of many launchers one says why a run ended, and the others leave after it: the process that
+ * started them may end all when the first has gone. */
 void launch_let_others_speak(void);
 
 /* In a rank process: dies with the launcher. False when the launcher is gone already. */

@@ -28,7 +28,7 @@ static const struct environment {
 		PLACE_SLURM},
 	{"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {NULL},
 		PLACE_MPI},
-	/* A script of somebody's own. */
+	/* A script of the user's own. */
 	{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
 		{"MASTER_ADDR", "MASTER_PORT"}, PLACE_MASTER},
 };
@@ -104,7 +104,8 @@ static void first_host(const char *list, char *host, size_t size)
 	host[n] = '\0';
 }
 
-/* Another one for each step of a node's jobs, below those that systems give to whoever asks. */
+/* Another one for each step of a node's jobs, below those that systems give to any process that
+ * asks. */
 static bool port_of_step(const struct environment *e, int *port, struct error *error)
 {
 	enum { FIRST_PORT = 20000, PORTS = 12000, STEPS = 101 };

@@ -19,7 +19,7 @@ static const char magic[8] = "shardpl";
 /* Who has connected says who it is at once; s. */
 #define INTRODUCTION 5.0
 
-/* What everybody says who connects. */
+/* What every process says that connects. */
 struct hello {
 	char magic[8];
 	uint64_t key; /* 0 to the first rank, who gives it */
@@ -116,7 +116,7 @@ static int receive_guest(struct party *p, struct hello *hello)
 	}
 }
 
-/* Also when it is a refusal: nobody waits for what will not come. */
+/* Also when it is a refusal: no process waits for what will not come. */
 static bool answer_one(struct party *p, int fd, enum exit_code code)
 {
 	struct answer answer = {

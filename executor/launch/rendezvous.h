@@ -2,7 +2,7 @@
  * address of the first one (as torchrun and others start them) find each other over TCP.
  *
  * All ranks come to the first one and say who they are and where they listen. When all are there it
- * sends each the list, with a key that nobody else knows; then every pair is connected, the higher
+ * sends each the list, with a secret key; then every pair is connected, the higher
  * rank calling the lower one. What the first rank refuses it tells itself: the others' error is "".
  */
 #ifndef EXECUTOR_LAUNCH_RENDEZVOUS_H
@@ -16,7 +16,7 @@ struct rendezvous {
 	int port;
 	int rank, ranks;
 	int local_rank;      /* 0 begins a node */
-	double timeout;      /* s until everybody must have come */
+	double timeout;      /* s until all must have come */
 	const char *machine; /* the same for processes that can share memory; NULL: asks the kernel
 			      */
 };
@@ -28,12 +28,12 @@ struct meeting {
 	double timeout;
 };
 
-/* EXIT_CODE_FAULT when somebody does not come in time; EXIT_CODE_USAGE when processes contradict
+/* EXIT_CODE_FAULT when a process does not come in time; EXIT_CODE_USAGE when processes contradict
  * each other; EXIT_CODE_ENVIRONMENT when an address or port cannot be used. */
 bool rendezvous_meet(const struct rendezvous *with, struct meeting *meeting, struct error *error);
 /* As mpi_share_descriptor. */
 bool rendezvous_share_descriptor(struct meeting *meeting, int *fd, struct error *error);
-/* Gives the sockets away: whoever took them closes them. */
+/* Gives the sockets away: the new owner closes them. */
 void meeting_forget_sockets(struct meeting *meeting);
 void meeting_finish(struct meeting *meeting);
 

@@ -13,10 +13,10 @@ enum { TCP_HOST_BYTES = 64 };
 /* Of all interfaces; `*port` 0 takes a free one and becomes its number. -1: EXIT_CODE_ENVIRONMENT
  * says why. */
 int tcp_listen(int *port, struct error *error);
-/* The next one who comes; -1 when nobody did. */
+/* The next one who comes; -1 when none came. */
 int tcp_accept(int listener, double deadline);
 /* Tries again until the deadline, since the other side may still start. -1: the error says why,
- * EXIT_CODE_ENVIRONMENT for a name that nobody knows, else EXIT_CODE_FAULT. */
+ * EXIT_CODE_ENVIRONMENT for an unknown name, else EXIT_CODE_FAULT. */
 int tcp_connect(const char *host, int port, double deadline, struct error *error);
 
 /* All of it; false when the connection broke or the deadline came. */

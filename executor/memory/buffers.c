@@ -105,7 +105,7 @@ static bool take_in_host(struct buffers *buffers, int buffer, struct error *erro
 
 static bool is_placed(const struct buffers *buffers)
 {
-	return buffers->places != NULL;
+	return buffers->addresses != NULL;
 }
 
 /* Its place was kept for it; it only has to count. */
@@ -120,7 +120,7 @@ static void *placed_address(const struct buffers *buffers, int buffer)
 {
 	char *base = in_host(buffers, buffer) ? buffers->host_base : buffers->device_base;
 
-	return base + buffers->places->offsets[buffer];
+	return base + buffers->addresses->offsets[buffer];
 }
 
 /* --- both tiers --- */
@@ -221,14 +221,14 @@ static int *no_blocks(int n)
 }
 
 void buffers_init_placed(struct buffers *buffers, const struct program *program,
-	const struct places *places, void *device_base, void *host_base)
+	const struct addresses *addresses, void *device_base, void *host_base)
 {
 	*buffers = (struct buffers){.program = program,
-		.places = places,
+		.addresses = addresses,
 		.device_base = device_base,
 		.host_base = host_base,
 		.blocks = no_blocks(program->n_buffers)};
-	buffers->heap.high_water = places->device_bytes;
+	buffers->heap.high_water = addresses->device_bytes;
 	for (int i = 0; i < program->n_buffers; i++)
 		if (program->buffers[i].resident)
 			take_placed(buffers, i);

@@ -18,7 +18,7 @@ struct buffers {
 	int64_t host_reserved;                 /* bytes of address space */
 	int64_t host_limit;                    /* bytes that may be live in it */
 	int64_t host_ledger, host_ledger_peak; /* list order */
-	const struct places *places; /* of a device; NULL: places are found in the heaps */
+	const struct addresses *addresses; /* of a device; NULL: addresses are found in the heaps */
 	char *device_base, *host_base;
 	const struct program *program;
 	int *blocks;                      /* [n_buffers] block in the heap; -1 = not there */
@@ -37,10 +37,10 @@ int64_t buffers_capacity(const struct schedule *schedule, int class);
  * host's tier is mapped here, and holds as much as the program ever has there, no byte more. */
 bool buffers_init(struct buffers *buffers, const struct program *program, void *base,
 	int64_t capacity, struct error *error);
-/* In memory of a device, which the host may be unable to touch, at the places given; all
+/* In memory of a device, which the host may be unable to touch, at the addresses given; all
  * borrowed. Nothing is written. Both accounts are then in list order. */
 void buffers_init_placed(struct buffers *buffers, const struct program *program,
-	const struct places *places, void *device_base, void *host_base);
+	const struct addresses *addresses, void *device_base, void *host_base);
 void buffers_finish(struct buffers *buffers);
 
 /* A buffer of the schedule is taken (both accounts); passed in the list (ledger); reusable. */

@@ -51,7 +51,7 @@ bool happens_before(const struct happens_before *order, int first, int then)
 	return first != then && order->clocks[then][stream] >= first;
 }
 
-/* --- places --- */
+/* --- addresses --- */
 
 struct lifetime {
 	int buffer;
@@ -75,7 +75,8 @@ static void find_lifetimes(const struct program *program, struct lifetime *all)
 		all[b] = (struct lifetime){.buffer = b,
 			.take = -1,
 			.give = -1,
-			.bytes = round_up(max_i64(program->buffers[b].bytes, 1), PLACES_ALIGNMENT),
+			.bytes = round_up(
+				max_i64(program->buffers[b].bytes, 1), PLACEMENT_ALIGNMENT),
 			.host = buffer_in_host(&program->buffers[b])};
 	for (int i = 0; i < program->n_ops; i++) {
 		const int *takes = slice_of(program, program->ops[i].takes);
@@ -108,7 +109,7 @@ static int by_size(const void *left, const void *right)
 	return a->buffer - b->buffer;
 }
 
-/* The lowest offset at which it meets nobody that it may not share with. */
+/* The lowest offset at which it overlaps no buffer that it may not share with. */
 static void place(struct placer *p, const struct lifetime *life)
 {
 	int64_t at = 0;
@@ -149,7 +150,7 @@ static int64_t place_tier(struct placer *p, bool host)
 	return end;
 }
 
-void places_make(const struct program *program, struct arena *arena, struct places *places)
+void addresses_make(const struct program *program, struct arena *arena, struct addresses *addresses)
 {
 	int n = program->n_buffers;
 	struct lifetime *of = ARENA_ARRAY(arena, struct lifetime, n + 1);
@@ -163,7 +164,7 @@ void places_make(const struct program *program, struct arena *arena, struct plac
 	find_lifetimes(program, of);
 	memcpy(p.all, of, (size_t)n * sizeof(*of));
 	qsort(p.all, (size_t)n, sizeof(*p.all), by_size);
-	places->device_bytes = place_tier(&p, false);
-	places->host_bytes = place_tier(&p, true);
-	places->offsets = p.offsets;
+	addresses->device_bytes = place_tier(&p, false);
+	addresses->host_bytes = place_tier(&p, true);
+	addresses->offsets = p.offsets;
 }

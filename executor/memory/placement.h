@@ -10,15 +10,16 @@
 
 #include "schedule/schedule.h"
 
-enum { PLACES_ALIGNMENT = 256 };
+enum { PLACEMENT_ALIGNMENT = 256 };
 
-struct places {
+struct addresses {
 	const int64_t *offsets;           /* [n_buffers], in the tier of the buffer */
 	int64_t device_bytes, host_bytes; /* of the tiers */
 };
 
 /* Arrays come from `arena`. Largest buffers first, each as low as it goes. */
-void places_make(const struct program *program, struct arena *arena, struct places *places);
+void addresses_make(
+	const struct program *program, struct arena *arena, struct addresses *addresses);
 
 /* What happens before what: by stream order, by the waits of the schedule, and by the issuing
  * thread, which blocks for host_waits and carries out the host's stream itself. */

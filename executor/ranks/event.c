@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A sleeper looks at its abort flag this often: whoever aborts need not know all sleepers. */
+/* A sleeper looks at its abort flag this often: a rank that aborts need not know all sleepers. */
 #define SLICE 0.1
 
 static double (*other_clock)(void);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Zeroed = value 0, nobody waits. */
+/* Zeroed = value 0, no thread waits. */
 struct event {
 	_Atomic uint32_t value;
 	_Atomic uint32_t waiters;
@@ -29,7 +29,7 @@ static inline bool event_reached(const struct event *event, uint32_t target)
 	return (int32_t)(value - target) >= 0;
 }
 
-/* Sets the value (release) and wakes whoever waits. */
+/* Sets the value (release) and wakes the threads that wait. */
 void event_set(struct event *event, uint32_t value);
 /* Until the value has reached `target` (acquire). */
 enum event_result event_wait(struct event *event, uint32_t target, const struct patience *patience);

@@ -9,7 +9,7 @@
 
 /* A sleeper looks at its stop flag this often. */
 #define SLICE 0.1
-/* Nobody notices less; s. */
+/* Less is not counted as late; s. */
 #define LATE 1e-3
 
 #define PATIENCE_LEAST  10.0

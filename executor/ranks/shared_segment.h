@@ -42,7 +42,7 @@ struct board {
 	struct post posts[BOARD_POSTS];
 } __attribute__((aligned(64)));
 
-/* Calls into MPI, which knows no deadline: whoever started the rank has one for each. */
+/* Calls into MPI, which knows no deadline: the process that started the rank has one for each. */
 enum rank_call { CALL_NONE, CALL_MPI_START, CALL_MPI_SHARE, CALL_MPI_MOVE, CALL_MPI_STOP };
 
 /* BOARD_GAVE_UP: because of another rank, which tells why. */
@@ -116,7 +116,7 @@ struct segment_header {
 		window_bytes;
 	_Atomic uint32_t abort;
 	_Atomic uint32_t stop; /* a signal's number: leave after a step, all after the same one */
-	_Atomic int64_t stopped_after; /* steps; 0 = nobody asked */
+	_Atomic int64_t stopped_after; /* steps; 0 = it was not asked for */
 	struct event steps_done;
 	struct fault_record fault;
 	int64_t report_length; /* text that rank 0 left at `report` */
@@ -130,7 +130,7 @@ struct segment {
 	struct segment_header *header; /* = base */
 	/* Over machines: the one of this machine's ranks, who then give up together; else NULL. */
 	struct segment *shared;
-	struct gang *gang; /* ranks that are threads of one process; else NULL */
+	struct rank_threads *threads; /* ranks that are threads of one process; else NULL */
 };
 
 /* `texts` may hold NULLs. window_bytes is only reserved: pages come when they are touched. */

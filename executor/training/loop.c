@@ -147,9 +147,9 @@ static bool write_measurement(
 		.slow_motion = trainer_job(t)->slow_motion,
 		.cpus = trainer_job(t)->cpus,
 		.paced = (struct pace_tally){
-			t->interpreter.tally.n_held + t->interpreter.engine_tally.n_held,
-			t->interpreter.tally.n_late + t->interpreter.engine_tally.n_late,
-			t->interpreter.tally.late + t->interpreter.engine_tally.late}};
+			t->interpreter.tally.n_held + t->interpreter.thread_tally.n_held,
+			t->interpreter.tally.n_late + t->interpreter.thread_tally.n_late,
+			t->interpreter.tally.late + t->interpreter.thread_tally.late}};
 	struct measurement measurement;
 	struct text text = {0};
 	struct writer writer;

@@ -85,8 +85,8 @@ bool gpu_open(struct gpu *gpu, struct segment *segment, const struct schedule *s
 	gpu->device.program = &schedule->programs[0];
 	if (gpu->transport->apart)
 		gpu->device.ordinal = gpu_of_rank(segment, cluster, gpus);
-	if (job->paced && !gpu->transport->apart && segment->gang != NULL)
-		gpu->device.pool = &segment->gang->streams;
+	if (job->paced && !gpu->transport->apart && segment->threads != NULL)
+		gpu->device.pool = &segment->threads->streams;
 	gpu->device.rank = segment->rank;
 	if (gpu->transport->prepare != NULL && !gpu->transport->prepare(&gpu->device, error))
 		return false;
@@ -113,7 +113,7 @@ void gpu_close(struct gpu *gpu)
 bool gpu_open_comm(struct gpu *gpu, struct segment *segment, const struct schedule *schedule,
 	struct comm *comm, struct error *error)
 {
-	if (!gpu->transport->apart && segment->gang == NULL)
+	if (!gpu->transport->apart && segment->threads == NULL)
 		return error_set(error, EXIT_CODE_USAGE,
 			"transport %s: ranks that share a GPU are threads of one process; "
 			"start them with --ranks and not by mpirun or srun",

@@ -7,7 +7,7 @@
 #include "executor/transports/transports.h"
 
 /* Whether that many ranks can train here, and how; `name` is "nccl", "device", or NULL: NCCL where
- * every rank has a GPU. `launched`: each rank is a process that somebody else has started, and may
+ * every rank has a GPU. `launched`: each rank is a process that a launcher has started, and may
  * see no other GPU than its own. EXIT_CODE_ENVIRONMENT or EXIT_CODE_USAGE says what is missing. */
 bool gpu_choose(const char *name, int ranks, bool launched, const struct gpu_transport **transport,
 	int *gpus, struct error *error);

@@ -58,7 +58,7 @@ static bool place_buffers(struct trainer *t, struct error *error)
 			&t->buffers, program, t->cluster.window, t->cluster.window_bytes, error);
 	if (!gpu_open(&t->gpu, t->segment, t->schedule, &t->cluster, error))
 		return false;
-	buffers_init_placed(&t->buffers, program, &t->gpu.device.places, t->gpu.device.memory,
+	buffers_init_placed(&t->buffers, program, &t->gpu.device.addresses, t->gpu.device.memory,
 		t->gpu.device.pinned);
 	t->gpu.device.careless = t->fault.kind == FAULT_DROP_WAIT;
 	t->states = &t->gpu.mirror;
@@ -173,7 +173,7 @@ static bool open_interpreter(struct trainer *t, struct error *error)
 						   : "host",
 			.run = compute_run,
 			.data = &t->compute,
-			.asynchronous = t->on_gpu ? &device_cuda_asynchronous : NULL,
+			.asynchronous = t->on_gpu ? &device_cuda_ops : NULL,
 			.device = &t->gpu.device},
 		.board_step = &board->step,
 		.board_op = &board->op,

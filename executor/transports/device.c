@@ -2,17 +2,17 @@
  *
  * Each rank has streams of its own. A collective is: show where the data lies and an event that
  * says when it may be read; when all have, let the stream wait for all those events and enqueue the
- * copies or the sum over everybody's memory; show an event that says when this is done; and let the
- * stream wait for those of the others too, because only then may the own memory change. The threads
- * meet on the host three times, the GPU is never waited for. Sums are made in the declared tree, so
- * bits are those of the other ordered transports. */
+ * copies or the sum over every rank's memory; show an event that says when this is done; and let
+ * the stream wait for those of the others too, because only then may the own memory change. The
+ * threads meet on the host three times, the GPU is never waited for. Sums are made in the declared
+ * tree, so bits are those of the other ordered transports. */
 #include "executor/transports/transports.h"
 #include <string.h>
 
 struct shared_gpu {
 	struct arena arena;
 	struct node_link link;
-	struct gang *gang;
+	struct rank_threads *threads;
 	struct device_cuda *device;
 	const struct kernels *kernels; /* of the device */
 	struct kernel_context *context;
@@ -21,9 +21,9 @@ struct shared_gpu {
 	char *digits; /* device: what an exact sum gathers, [ranks] of struct exact_sum */
 };
 
-static struct gang_slot *slot_of(const struct shared_gpu *s, int rank)
+static struct shared_slot *slot_of(const struct shared_gpu *s, int rank)
 {
-	return &s->gang->slots[rank][s->link.sequence % GANG_SLOTS];
+	return &s->threads->slots[rank][s->link.sequence % SHARED_SLOTS];
 }
 
 static const char *shown(const struct shared_gpu *s, const struct collective *c, int index)
@@ -53,7 +53,7 @@ static bool wait_for_others(
 	const struct cuda_api *api = s->device->api;
 
 	for (int i = 0; i < c->group.size; i++) {
-		const struct gang_slot *slot = slot_of(s, comm_group_rank(&c->group, i));
+		const struct shared_slot *slot = slot_of(s, comm_group_rank(&c->group, i));
 
 		if (i != c->group.index && !cuda_check(api,
 						   api->cuStreamWaitEvent(c->stream,
@@ -86,7 +86,7 @@ static bool note_arrival(struct comm *comm, const struct collective *c, struct e
 	return c->clock == NULL || device_stamp(s->device, c->clock, c->stream, error);
 }
 
-/* --- what a round does when everybody's data may be read --- */
+/* --- what a round does when every rank's data may be read --- */
 
 /* One kernel fetches what all members show: elements [offset, offset + count) of the output lie
  * `first` elements behind what is shown. */
@@ -218,8 +218,9 @@ static bool run_round(struct comm *comm, const struct collective *c,
 	struct shared_gpu *s = comm->state;
 	struct error error = {0};
 
-	/* Its place in the ring is free: everybody was done with the last round but one. */
-	struct gang_slot *mine = &s->gang->slots[comm->rank][(s->link.sequence + 1) % GANG_SLOTS];
+	/* Its place in the ring is free: all ranks were done with the last round but one. */
+	struct shared_slot *mine =
+		&s->threads->slots[comm->rank][(s->link.sequence + 1) % SHARED_SLOTS];
 	mine->address = c->kind == COLLECTIVE_ALL_REDUCE ? c->output : c->input;
 	if (!ok(comm, record(s, mine->ready, c->stream, &error), &error))
 		return false;
@@ -282,8 +283,8 @@ static void device_finish(struct comm *comm)
 	struct shared_gpu *s = comm->state;
 	struct arena arena = s->arena;
 
-	for (int i = 0; i < GANG_SLOTS; i++) {
-		const struct gang_slot *slot = &s->gang->slots[comm->rank][i];
+	for (int i = 0; i < SHARED_SLOTS; i++) {
+		const struct shared_slot *slot = &s->threads->slots[comm->rank][i];
 
 		if (slot->ready != NULL)
 			s->device->api->cuEventDestroy(slot->ready);
@@ -301,8 +302,8 @@ static bool make_events(struct shared_gpu *s, int rank, struct error *error)
 {
 	const struct cuda_api *api = s->device->api;
 
-	for (int i = 0; i < GANG_SLOTS; i++) {
-		struct gang_slot *slot = &s->gang->slots[rank][i];
+	for (int i = 0; i < SHARED_SLOTS; i++) {
+		struct shared_slot *slot = &s->threads->slots[rank][i];
 
 		if (!cuda_check(api, api->cuEventCreate(&slot->ready, CUDA_EVENT_DISABLE_TIMING),
 			    "cuEventCreate", error) ||
@@ -328,7 +329,7 @@ static bool open_shared(struct comm *comm, struct segment *segment, struct gpu *
 	*comm = host;
 
 	node_link_open(&s->link, segment, segment, segment->rank, ranks, 0, &arena);
-	s->gang = segment->gang;
+	s->threads = segment->threads;
 	s->device = device;
 	s->kernels = device->kernels;
 	s->context = &gpu->background;

@@ -15,7 +15,7 @@ void nccl_buffers_prepare(struct device_cuda *d, const struct nccl_api *api)
 
 static void cover(const struct device_cuda *d, int buffer, int64_t *first, int64_t *end)
 {
-	int64_t at = d->places.offsets[buffer], bytes = d->program->buffers[buffer].bytes;
+	int64_t at = d->addresses.offsets[buffer], bytes = d->program->buffers[buffer].bytes;
 
 	if (buffer_in_host(&d->program->buffers[buffer]))
 		return;

@@ -194,7 +194,7 @@ bool nccl_world_healthy(struct nccl_world *w, struct error *error)
 	return true;
 }
 
-/* Not `settle`: nobody is left to tell. */
+/* Not `settle`: no rank is left to tell. */
 static void leave(const struct nccl_world *w, void *comm)
 {
 	int result = w->api->ncclCommFinalize(comm);

@@ -91,7 +91,7 @@ static bool peer_hangs(
 	return false;
 }
 
-/* Ranks of one launcher are seen through by it; of others it may be that nobody else tells. */
+/* Ranks of one launcher are seen through by it; those of others may be seen by no other process. */
 static bool has_gone(const struct node_link *link, int peer)
 {
 	int pid = atomic_load(&board_of(link, peer)->pid);

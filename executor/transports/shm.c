@@ -1,7 +1,7 @@
 /* The shm transport: ranks are processes of one machine that read in each other's windows.
  *
  * A collective is: post what one is about to do; wait until all members have posted; compare; fetch
- * (reduce-scatter and all-reduce: reduce the own slice from everybody's memory); say done; wait
+ * (reduce-scatter and all-reduce: reduce the own slice from all members' memory); say done; wait
  * until all are done, because only then may the own memory change. No copy is made for sending. */
 #include "executor/transports/node.h"
 

@@ -34,7 +34,7 @@ struct checker {
 	const struct schedule *schedule;
 	const struct program *program;
 	struct arena arena;
-	struct places places;
+	struct addresses addresses;
 	struct rank ranks[MOST_RANKS];
 	int n_ranks, events_between; /* before those of graphs */
 	struct trace_counts *counts;
@@ -229,7 +229,7 @@ static bool mark_in(const struct checker *c, struct rank *r, struct slice slice,
 
 	for (int i = 0; i < slice.count; i++) {
 		const struct buffer *b = &c->program->buffers[list[i]];
-		int64_t start = c->places.offsets[list[i]];
+		int64_t start = c->addresses.offsets[list[i]];
 
 		if (buffer_in_host(b) == host && at >= start && at + bytes <= start + b->bytes)
 			found = r->touched[list[i]] = true;
@@ -243,7 +243,7 @@ static bool is_norm(const struct checker *c, const struct op *op, int64_t at, in
 	for (int i = 0; i < c->program->n_buffers && op->kind == OP_OPTIMIZER; i++) {
 		const struct buffer *b = &c->program->buffers[i];
 
-		if (b->role == BUFFER_NORM_SCALARS && at == c->places.offsets[i] &&
+		if (b->role == BUFFER_NORM_SCALARS && at == c->addresses.offsets[i] &&
 			bytes == b->bytes)
 			return true;
 	}
@@ -260,8 +260,8 @@ static bool check_touch(struct checker *c, struct rank *r, const struct trace_to
 		const struct {
 			uint64_t base;
 			int64_t bytes;
-		} tiers[] = {
-			{of->arena, c->places.device_bytes}, {of->pinned, c->places.host_bytes}};
+		} tiers[] = {{of->arena, c->addresses.device_bytes},
+			{of->pinned, c->addresses.host_bytes}};
 
 		for (int host = 0; host < 2; host++) {
 			int64_t at = (int64_t)(t->address - tiers[host].base);
@@ -476,7 +476,7 @@ bool trace_follows(const struct trace *trace, const struct schedule *schedule, b
 
 	*counts = (struct trace_counts){0};
 	said[0] = '\0';
-	places_make(c.program, &c.arena, &c.places);
+	addresses_make(c.program, &c.arena, &c.addresses);
 	for (int i = 0; i < trace->n && ok; i++) {
 		const struct trace_line *line = &trace->lines[i];
 		struct rank *r = rank_of(&c, line->thread);

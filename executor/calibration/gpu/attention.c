@@ -95,13 +95,13 @@ struct subject {
 	struct attention_algorithm algorithms[ALGORITHMS];
 };
 
-static bool time_algorithm(const struct gpu_contest *contest, int algorithm, double *seconds,
+static bool time_algorithm(const struct autotune *autotune, int algorithm, double *seconds,
 	bool *refused, struct error *error)
 {
-	struct subject *s = contest->subject;
+	struct subject *s = autotune->subject;
 
-	return by_algorithm(contest->gpu, &s->timed,
-		algorithm == GPU_CONTEST_FIRST ? NULL : &s->algorithms[algorithm], time_it, seconds,
+	return by_algorithm(autotune->gpu, &s->timed,
+		algorithm == AUTOTUNE_DEFAULT ? NULL : &s->algorithms[algorithm], time_it, seconds,
 		refused, error);
 }
 
@@ -282,7 +282,7 @@ static void keep(struct gpu_bench *g, const struct attention *a,
 static double conclude(struct gpu_bench *g, const struct attention *a,
 	const struct attention_algorithm *algorithm, double gain, const char *why)
 {
-	bool won = gpu_contest_is_won(gain);
+	bool won = autotune_is_faster(gain);
 	const char *speed = arena_printf(
 		g->base.arena, "engine %d has %.1f %% of our speed", algorithm->engine, 100 * gain);
 
@@ -303,7 +303,7 @@ bool calibrate_gpu_attention(struct gpu_bench *g, const struct attention_backwar
 	const struct device_kernels *device = g->base.kernels->device;
 	const struct attention *a = &timed->forward;
 	struct subject subject = {.timed = {.bench = &g->base, .of.attention.forward = *a}};
-	const struct gpu_contest contest = {g, &subject, time_algorithm};
+	const struct autotune autotune = {g, &subject, time_algorithm};
 	const char *why = NULL;
 	double gain = 0;
 	int fastest;
@@ -312,7 +312,7 @@ bool calibrate_gpu_attention(struct gpu_bench *g, const struct attention_backwar
 	if (!g->base.options->choose || device->attention_version(&g->base.context) == 0)
 		return true;
 	int n = device->attention_algorithms(&g->base.context, a, subject.algorithms, ALGORITHMS);
-	if (!gpu_contest_fastest(&contest, n, &fastest, error))
+	if (!autotune_fastest(&autotune, n, &fastest, error))
 		return false;
 	if (fastest < 0) {
 		say(g, a, "no way to do it here");
@@ -320,7 +320,7 @@ bool calibrate_gpu_attention(struct gpu_bench *g, const struct attention_backwar
 	}
 	const struct attention_algorithm *algorithm = &subject.algorithms[fastest];
 	bool ok = check(g, timed, algorithm, &why, error) &&
-		  gpu_contest_gain(&contest, fastest, &gain, error);
+		  autotune_gain(&autotune, fastest, &gain, error);
 	if (ok)
 		*chosen = first / conclude(g, a, algorithm, gain, why);
 	/* Results were copied there. */

@@ -53,24 +53,24 @@ bool gpu_make_gemm(struct gpu_bench *gpu, enum dtype dtype, const struct product
 	enum product_form form, struct kernel_case *c);
 /* sustained.c, behind the products. */
 bool calibrate_gpu_sustained(struct gpu_bench *gpu, struct error *error);
-/* contest.c: which of several algorithms is fastest. */
-enum { GPU_CONTEST_FIRST = -1 }; /* as it is done where nothing was chosen */
-struct gpu_contest {
+/* autotune.c: which of several algorithms is fastest. */
+enum { AUTOTUNE_DEFAULT = -1 }; /* as it is done where nothing was chosen */
+struct autotune {
 	struct gpu_bench *gpu;
 	void *subject; /* the time function's */
 	/* s that an algorithm takes. One that the library refuses, or lacks, is none: `refused`. */
-	bool (*time)(const struct gpu_contest *contest, int algorithm, double *seconds,
-		bool *refused, struct error *error);
+	bool (*time)(const struct autotune *autotune, int algorithm, double *seconds, bool *refused,
+		struct error *error);
 };
 /* Of 0 to algorithms - 1, by samples as short as they may be; -1: all are refused. */
-bool gpu_contest_fastest(
-	const struct gpu_contest *contest, int algorithms, int *fastest, struct error *error);
+bool autotune_fastest(
+	const struct autotune *autotune, int algorithms, int *fastest, struct error *error);
 /* The first's time over the algorithm's: the least of each, in turn, as a GPU's clock falls while
  * it is measured. 0: refused. */
-bool gpu_contest_gain(
-	const struct gpu_contest *contest, int algorithm, double *gain, struct error *error);
+bool autotune_gain(
+	const struct autotune *autotune, int algorithm, double *gain, struct error *error);
 /* Whether so much is more than chance. */
-bool gpu_contest_is_won(double gain);
+bool autotune_is_faster(double gain);
 /* choices.c: is there a faster algorithm than the library's first, which takes `first`
  * seconds? If so the calibration has it, and `chosen` is what it takes; else `first`. */
 bool calibrate_gpu_choice(struct gpu_bench *gpu, struct kernel_case *c, enum product_form form,

@@ -25,16 +25,16 @@ static struct gemm_choice choice_of(const struct gemm *g, const struct gemm_algo
 }
 
 /* Only the library's word is forgiven, not what an event says. */
-static bool time_algorithm(const struct gpu_contest *contest, int algorithm, double *seconds,
+static bool time_algorithm(const struct autotune *autotune, int algorithm, double *seconds,
 	bool *refused, struct error *error)
 {
-	struct gpu_bench *g = contest->gpu;
+	struct gpu_bench *g = autotune->gpu;
 	struct kernel_context *context = &g->base.context;
 	const struct device_kernels *device = g->base.kernels->device;
-	const struct subject *s = contest->subject;
+	const struct subject *s = autotune->subject;
 	struct gemm_choice choice;
 	struct error failure = {0};
-	int chosen = algorithm != GPU_CONTEST_FIRST;
+	int chosen = algorithm != AUTOTUNE_DEFAULT;
 
 	if (chosen)
 		choice = choice_of(&s->product->of.gemm, &s->algorithms[algorithm]);
@@ -84,7 +84,7 @@ bool calibrate_gpu_choice(struct gpu_bench *g, struct kernel_case *c, enum produ
 	double first, double *chosen, struct error *error)
 {
 	struct subject subject = {.product = c};
-	const struct gpu_contest contest = {g, &subject, time_algorithm};
+	const struct autotune autotune = {g, &subject, time_algorithm};
 	double gain;
 	int fastest;
 
@@ -94,13 +94,13 @@ bool calibrate_gpu_choice(struct gpu_bench *g, struct kernel_case *c, enum produ
 		return true;
 	int n = g->base.kernels->device->gemm_algorithms(
 		&g->base.context, &c->of.gemm, subject.algorithms, ALGORITHMS);
-	if (!gpu_contest_fastest(&contest, n, &fastest, error))
+	if (!autotune_fastest(&autotune, n, &fastest, error))
 		return false;
 	if (fastest < 0)
 		return true;
-	if (!gpu_contest_gain(&contest, fastest, &gain, error))
+	if (!autotune_gain(&autotune, fastest, &gain, error))
 		return false;
-	if (!gpu_contest_is_won(gain))
+	if (!autotune_is_faster(gain))
 		return true;
 	keep(g, &c->of.gemm, form, &subject.algorithms[fastest], gain);
 	*chosen = first / gain;

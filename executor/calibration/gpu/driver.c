@@ -26,7 +26,8 @@ static bool allocate(
 
 	if (result != 0)
 		return error_set(error, EXIT_CODE_ENVIRONMENT,
-			"calibrate: no room for %s on GPU 0 (%lld MiB): is somebody else using it?",
+			"calibrate: no room for %s on GPU 0 (%lld MiB): is another process using "
+			"it?",
 			what, (long long)(bytes >> 20));
 	*memory = (char *)(uintptr_t)address;
 	return true;
@@ -208,7 +209,7 @@ bool calibrate_gpus(const struct calibrate_options *options, struct arena *arena
 		return false;
 	g.api = cuda_api(error);
 	g.base.kernels = g.api->kernels != NULL ? g.api->kernels : kernels_by_name("cuda");
-	/* Together first: nobody waits while the first rank measures alone. */
+	/* Together first: no rank waits while the first rank measures alone. */
 	if (!calibrate_gpu_collectives(&g.base, g.gpus, error))
 		return false;
 	if (launcher->rank > 0)

@@ -20,8 +20,9 @@ struct layout {
 /* At the end of each window of the shared segment: for what is gathered into private memory. */
 #define NODES_BOUNCE_BYTES (INT64_C(1) << 20)
 
-/* `shared` is the segment of this machine's ranks, whose windows end in NODES_BOUNCE_BYTES that
- * nobody else uses; faults are told in `control`. Takes the wire over, borrows the rest. */
+/* `shared` is the segment of this machine's ranks, whose windows end in NODES_BOUNCE_BYTES which
+ * are used for nothing else; faults are told in `control`. Takes the wire over, borrows the rest.
+ */
 bool comm_open_nodes(struct comm *comm, const struct layout *layout, struct segment *shared,
 	struct segment *control, const struct wire *wire, const struct kernels *kernels,
 	struct kernel_context *context, struct error *error);

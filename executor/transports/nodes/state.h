@@ -26,7 +26,7 @@ struct members nodes_members(const struct nodes *nodes, const struct comm_group 
 int nodes_partner(
 	const struct nodes *nodes, const struct comm_group *group, int node, int position);
 
-/* The part of everybody's data that the member at that position sums up, or contributes. */
+/* The part of all members' data that the member at that position sums up, or contributes. */
 struct slice_range nodes_part(const struct collective *c, int position);
 
 /* --- ring.c --- */

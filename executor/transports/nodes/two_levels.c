@@ -75,7 +75,7 @@ static void use_up(struct nodes *nodes)
 			nodes->transfers[i].used++;
 }
 
-/* The own part of everybody's data, summed: to[0..count). */
+/* The own part of all members' data, summed: to[0..count). */
 static bool reduce_part(struct comm *comm, const struct collective *c, char *to)
 {
 	struct nodes *nodes = comm->state;

@@ -7,8 +7,7 @@
 
 enum { ROUNDS = 3 };
 
-bool gpu_contest_fastest(
-	const struct gpu_contest *c, int algorithms, int *fastest, struct error *error)
+bool autotune_fastest(const struct autotune *c, int algorithms, int *fastest, struct error *error)
 {
 	double budget = c->gpu->base.budget, least = 0;
 	bool ok = true;
@@ -29,7 +28,7 @@ bool gpu_contest_fastest(
 	return ok;
 }
 
-bool gpu_contest_gain(const struct gpu_contest *c, int algorithm, double *gain, struct error *error)
+bool autotune_gain(const struct autotune *c, int algorithm, double *gain, struct error *error)
 {
 	double first = INFINITY, other = INFINITY;
 
@@ -38,7 +37,7 @@ bool gpu_contest_gain(const struct gpu_contest *c, int algorithm, double *gain, 
 		double one = 0, two = 0;
 		bool refused;
 
-		if (!c->time(c, GPU_CONTEST_FIRST, &one, &refused, error) ||
+		if (!c->time(c, AUTOTUNE_DEFAULT, &one, &refused, error) ||
 			!c->time(c, algorithm, &two, &refused, error))
 			return false;
 		if (refused)
@@ -50,7 +49,7 @@ bool gpu_contest_gain(const struct gpu_contest *c, int algorithm, double *gain, 
 	return true;
 }
 
-bool gpu_contest_is_won(double gain)
+bool autotune_is_faster(double gain)
 {
 	/* What is faster by less may be so by chance. */
 	return gain >= 1.02;
