@@ -15,11 +15,6 @@ struct arena_block {
 	max_align_t data[]; /* max_align_t: what follows the header is aligned for any type */
 };
 
-void arena_init(struct arena *arena)
-{
-	arena->first = NULL;
-}
-
 static void free_blocks(struct arena_block *block)
 {
 	while (block != NULL) {

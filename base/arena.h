@@ -13,9 +13,7 @@ struct arena {
 	struct arena_block *first; /* newest block; NULL when empty */
 };
 
-/* A zeroed arena is a valid empty one; arena_init exists for clarity. */
-void arena_init(struct arena *arena);
-/* Frees everything; the arena is empty and usable again. Accepts a zeroed arena. */
+/* A zeroed arena is a valid empty one. Frees everything; the arena is usable again. */
 void arena_finish(struct arena *arena);
 /* Empties the arena but keeps its newest block, so that a loop does not call malloc each round. */
 void arena_reset(struct arena *arena);

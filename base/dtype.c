@@ -1,7 +1,6 @@
 #include "base/dtype.h"
 
 #include <stddef.h>
-#include <string.h>
 
 const char *const dtype_names[] = {
 #define X(suffix, name, bytes) name,
@@ -23,15 +22,4 @@ const char *dtype_name(enum dtype dtype)
 int dtype_bytes(enum dtype dtype)
 {
 	return dtype_sizes[dtype];
-}
-
-bool dtype_parse(const char *name, enum dtype *dtype)
-{
-	for (int i = 0; i < DTYPE_COUNT; i++) {
-		if (strcmp(dtype_names[i], name) == 0) {
-			*dtype = (enum dtype)i;
-			return true;
-		}
-	}
-	return false;
 }

@@ -23,8 +23,6 @@ enum dtype {
 
 const char *dtype_name(enum dtype dtype);
 int dtype_bytes(enum dtype dtype);
-/* False when no dtype has that name. */
-bool dtype_parse(const char *name, enum dtype *dtype);
 /* NULL-terminated list of the names, for messages. */
 extern const char *const dtype_names[];
 

@@ -39,10 +39,9 @@ static void test_alloc(void **state)
 /* After a reset the memory is handed out again, zeroed although it was used. */
 static void test_reset(void **state)
 {
-	struct arena arena;
+	struct arena arena = {0};
 
 	(void)state;
-	arena_init(&arena);
 	arena_reset(&arena);
 	for (int round = 0; round < 100; round++) {
 		char *bytes = arena_alloc(&arena, 100, 3);

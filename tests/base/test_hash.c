@@ -34,24 +34,19 @@ static void test_digest_sensitivity(void **state)
 static void test_dtypes(void **state)
 {
 	static const struct {
+		enum dtype dtype;
 		const char *name;
 		int bytes;
-	} known[] = {{"fp32", 4}, {"bf16", 2}, {"fp16", 2}, {"fp8", 1}, {"int8", 1}, {"int32", 4}};
-	enum dtype dtype = DTYPE_INT8;
+	} known[] = {{DTYPE_FP32, "fp32", 4}, {DTYPE_BF16, "bf16", 2}, {DTYPE_FP16, "fp16", 2},
+		{DTYPE_FP8, "fp8", 1}, {DTYPE_INT8, "int8", 1}, {DTYPE_INT32, "int32", 4}};
 
 	(void)state;
 	for (int i = 0; i < COUNT_OF(known); i++) {
-		assert_true(dtype_parse(known[i].name, &dtype));
-		assert_string_equal(dtype_name(dtype), known[i].name);
-		assert_int_equal(dtype_bytes(dtype), known[i].bytes);
-	}
-	for (int i = 0; i < DTYPE_COUNT; i++) {
-		assert_true(dtype_parse(dtype_names[i], &dtype));
-		assert_int_equal(dtype, i);
+		assert_string_equal(dtype_name(known[i].dtype), known[i].name);
+		assert_string_equal(dtype_names[known[i].dtype], known[i].name);
+		assert_int_equal(dtype_bytes(known[i].dtype), known[i].bytes);
 	}
 	assert_null(dtype_names[DTYPE_COUNT]);
-	assert_false(dtype_parse("BF16", &dtype));
-	assert_false(dtype_parse("", &dtype));
 }
 
 int main(void)

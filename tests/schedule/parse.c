@@ -146,8 +146,11 @@ static bool read_range(struct parser *p, int *first, int *end)
 static bool read_dtype(struct parser *p, enum dtype *dtype)
 {
 	char *start = p->cursor, *text = value_of(p, "dtype");
-	if (text != NULL && dtype_parse(text, dtype))
-		return true;
+	for (int i = 0; text != NULL && i < DTYPE_COUNT; i++) {
+		*dtype = (enum dtype)i;
+		if (strcmp(text, dtype_names[i]) == 0)
+			return true;
+	}
 	p->cursor = start;
 	return fail(p, "dtype");
 }
