@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/runs.h"
 #include "base/units.h"
 
 /* What a type of field can do. One row per enum field_type; everything below walks this table. */
@@ -191,26 +190,10 @@ static void enum_print(const struct field *field, const void *member, struct tex
 	yaml_escape(text, enum_name(field, member));
 }
 
-static bool is_name(const struct field *field, const struct value_run *run)
-{
-	for (int i = 0; field->names[i] != NULL; i++)
-		if (run_is(run, field->names[i]))
-			return true;
-	return false;
-}
-
-static bool runs_parse(
+static bool decoded_parse(
 	const struct field *field, const char *text, void *member, struct arena *arena)
 {
-	const char *cursor = text;
-	struct value_run run;
-
-	if (!runs_valid(text))
-		return false;
-	while (runs_next(&cursor, &run))
-		if (!is_name(field, &run))
-			return false;
-	return string_parse(field, text, member, arena);
+	return field->decoded->parse(field, text, member, arena);
 }
 
 static bool bytes_parse(
@@ -265,7 +248,7 @@ static const struct field_ops ops[FIELD_TYPE_FLOPS + 1] = {
 		string_print, string_equal, "a string"},
 	[FIELD_TYPE_ENUM] = {sizeof(int), false, enum_parse, NULL, enum_write, enum_print, NULL,
 		NULL},
-	[FIELD_TYPE_RUNS] = {sizeof(char *), false, runs_parse, NULL, string_write, string_print,
+	[FIELD_TYPE_DECODED] = {0, false, decoded_parse, NULL, string_write, string_print,
 		string_equal, NULL},
 	[FIELD_TYPE_BYTES] = {sizeof(int64_t), false, bytes_parse, int_number, bytes_write,
 		bytes_print, NULL, NULL, UNIT_BYTES},
@@ -273,6 +256,11 @@ static const struct field_ops ops[FIELD_TYPE_FLOPS + 1] = {
 	[FIELD_TYPE_TIME] = {QUANTITY_OPS, .unit = UNIT_TIME},
 	[FIELD_TYPE_FLOPS] = {QUANTITY_OPS, .unit = UNIT_FLOPS},
 };
+
+size_t fields_size(const struct field *field)
+{
+	return field->type == FIELD_TYPE_DECODED ? field->decoded->size : ops[field->type].size;
+}
 
 static void *member_of(const struct field *field, void *object)
 {
@@ -289,9 +277,11 @@ static void add_expectation(struct text *text, const struct field *field)
 	if (field->names != NULL) {
 		for (int i = 0; field->names[i] != NULL; i++)
 			text_printf(text, "%s%s", i == 0 ? "one of " : ", ", field->names[i]);
-		if (field->type == FIELD_TYPE_RUNS)
+		if (field->type == FIELD_TYPE_DECODED)
 			text_printf(text, ", or runs such as 2x%s+1x%s",
 				field->names[field->names[1] != NULL], field->names[0]);
+	} else if (field->type == FIELD_TYPE_DECODED) {
+		text_add(text, field->decoded->expectation);
 	} else if (ops[field->type].expectation != NULL) {
 		text_add(text, ops[field->type].expectation);
 	} else {
@@ -311,6 +301,7 @@ static bool store(const struct field *field, const char *value, void *object, st
 		int64_t i;
 		double d;
 		const char *s;
+		char decoded[64];
 	} scratch = {0};
 
 	if (!op->parse(field, value, &scratch, arena))
@@ -322,7 +313,7 @@ static bool store(const struct field *field, const char *value, void *object, st
 		if ((field->flags & FIELD_NOT_NEGATIVE) && !(number >= 0))
 			return false;
 	}
-	memcpy(member_of(field, object), &scratch, op->size);
+	memcpy(member_of(field, object), &scratch, fields_size(field));
 	return true;
 }
 
@@ -466,5 +457,5 @@ bool fields_equal(const struct field *fields, const void *a, const void *b)
 
 void fields_copy_one(const struct field *field, void *to, const void *from)
 {
-	memcpy(member_of(field, to), const_member_of(field, from), ops[field->type].size);
+	memcpy(member_of(field, to), const_member_of(field, from), fields_size(field));
 }

@@ -22,7 +22,7 @@ enum field_type {
 	FIELD_TYPE_DOUBLE,    /* double */
 	FIELD_TYPE_STRING,    /* const char *, copied into the arena; NULL is written as nothing */
 	FIELD_TYPE_ENUM,      /* int-sized enum; names[] in enum order, NULL-terminated */
-	FIELD_TYPE_RUNS,      /* const char *; runs of names[] (base/runs.h), "8xfull+24xnone" */
+	FIELD_TYPE_DECODED,   /* a struct that begins with its text; `decoded` fills it */
 	FIELD_TYPE_BYTES,     /* int64_t, "80GiB" */
 	FIELD_TYPE_BANDWIDTH, /* double, bytes per second, "200Gbit/s" */
 	FIELD_TYPE_TIME,      /* double, seconds, "5us" */
@@ -36,17 +36,28 @@ enum field_flags {
 	FIELD_OMIT_ZERO = 8, /* not written when zero, false or NULL */
 };
 
+/* Types that a folder brings along. What is written, printed and compared is the text that the
+ * member begins with (const char *). */
+struct field;
+struct field_decoded {
+	size_t size;             /* at most 64 */
+	const char *expectation; /* NULL: the names, or runs of them */
+	bool (*parse)(
+		const struct field *field, const char *text, void *member, struct arena *arena);
+};
+
 struct field {
 	const char *name;
 	enum field_type type;
 	size_t offset;
 	unsigned flags;
-	const char *const *names; /* FIELD_TYPE_ENUM and FIELD_TYPE_RUNS only */
+	const char *const *names; /* FIELD_TYPE_ENUM, and FIELD_TYPE_DECODED that has some */
+	const struct field_decoded *decoded;
 };
 
 #define FIELD_OF(type, strct, member, name, flags)                                                 \
 	{                                                                                          \
-		name, type, offsetof(strct, member), flags, NULL                                   \
+		name, type, offsetof(strct, member), flags, NULL, NULL                             \
 	}
 #define FIELD_BOOL(strct, member, name, flags) FIELD_OF(FIELD_TYPE_BOOL, strct, member, name, flags)
 #define FIELD_INT(strct, member, name, flags)  FIELD_OF(FIELD_TYPE_INT, strct, member, name, flags)
@@ -65,15 +76,15 @@ struct field {
 	FIELD_OF(FIELD_TYPE_FLOPS, strct, member, name, flags)
 #define FIELD_ENUM(strct, member, name, flags, names)                                              \
 	{                                                                                          \
-		name, FIELD_TYPE_ENUM, offsetof(strct, member), flags, names                       \
+		name, FIELD_TYPE_ENUM, offsetof(strct, member), flags, names, NULL                 \
 	}
-#define FIELD_RUNS(strct, member, name, flags, names)                                              \
+#define FIELD_DECODED(strct, member, name, flags, names, decoded)                                  \
 	{                                                                                          \
-		name, FIELD_TYPE_RUNS, offsetof(strct, member), flags, names                       \
+		name, FIELD_TYPE_DECODED, offsetof(strct, member), flags, names, decoded           \
 	}
 #define FIELD_END                                                                                  \
 	{                                                                                          \
-		NULL, FIELD_TYPE_END, 0, 0, NULL                                                   \
+		NULL, FIELD_TYPE_END, 0, 0, NULL, NULL                                             \
 	}
 
 /* Reads the fields of `map` into `object`. Keys that are neither in the table nor in the
@@ -95,6 +106,8 @@ void fields_write(const struct field *fields, const void *object, struct writer 
 /* Appends one field as text, as it would stand in YAML. */
 void fields_print_one(const struct field *field, const void *object, struct text *text);
 
+/* Bytes of the member. */
+size_t fields_size(const struct field *field);
 /* Field-wise equality (strings by content), of all fields or of one. */
 bool fields_equal(const struct field *fields, const void *a, const void *b);
 bool fields_equal_one(const struct field *field, const void *a, const void *b);

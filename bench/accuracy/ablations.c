@@ -142,7 +142,8 @@ static void print_change(const struct change *change)
 		100 * s.p90);
 }
 
-static void report_knob(const struct rows *rows, const struct ablation *knob, struct arena *arena)
+static void report_knob(
+	const struct row_list *rows, const struct ablation *knob, struct arena *arena)
 {
 	struct change changes[CHANGES_MAX];
 	int n = 0;
@@ -162,7 +163,7 @@ static void report_knob(const struct rows *rows, const struct ablation *knob, st
 		print_change(&changes[i]);
 }
 
-void report_ablations(const struct rows *rows, struct arena *arena)
+void report_ablations(const struct row_list *rows, struct arena *arena)
 {
 	printf("\n## One knob at a time\n\nPairs of rows of one source that differ in one knob: "
 	       "by how much seconds per token change, measured beside predicted (medians, in "

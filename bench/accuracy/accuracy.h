@@ -35,14 +35,15 @@ struct row {
 	double baseline_step; /* s: 6N FLOPs a token at half of the datasheet's peak */
 };
 
-struct rows {
+struct row_list {
 	int n, capacity;
 	struct row *of;
 };
 
 /* A file of measurements, appended. Columns that are none of the known ones are options of
  * `predict` with _ for -. */
-bool rows_read(struct arena *arena, const char *path, struct rows *rows, struct error *error);
+bool row_list_read(
+	struct arena *arena, const char *path, struct row_list *rows, struct error *error);
 /* Whether a column says how something was run. */
 bool column_is_option(const char *name);
 const char *row_cell(const struct row *row, const char *column);
@@ -50,7 +51,7 @@ const char *row_cell(const struct row *row, const char *column);
 /* Fills `part` of every row: within a source, models from small to large take turns, the second,
  * fourth, ... calibrate; so a source with one model is never calibrated on. The rule sees names
  * and sizes only. Rows that were found later are a part of their own. */
-void rows_split(struct rows *rows);
+void row_list_split(struct row_list *rows);
 
 /* Models and node types that only these rows need: FOLDER/models.csv, FOLDER/topologies/. */
 struct catalogue {
@@ -95,11 +96,12 @@ bool row_has_time(const struct row *row); /* predicted, and measured without dou
 bool row_has_peak(const struct row *row);
 
 /* The report, as Markdown on stdout. */
-void report_time(const struct rows *rows, struct arena *arena);
-void report_memory(const struct catalogue *catalogue, const struct rows *rows, struct arena *arena);
-void report_intervals(const struct rows *rows);
-void report_ablations(const struct rows *rows, struct arena *arena);
-void report_ratios(const struct catalogue *catalogue, const struct rows *rows);
-void report_rows(const struct rows *rows); /* one CSV line a row */
+void report_time(const struct row_list *rows, struct arena *arena);
+void report_memory(
+	const struct catalogue *catalogue, const struct row_list *rows, struct arena *arena);
+void report_intervals(const struct row_list *rows);
+void report_ablations(const struct row_list *rows, struct arena *arena);
+void report_ratios(const struct catalogue *catalogue, const struct row_list *rows);
+void report_rows(const struct row_list *rows); /* one CSV line a row */
 
 #endif

@@ -19,27 +19,28 @@ static void check(bool ok, const struct error *error)
 	exit(error->code);
 }
 
-static void read_files(const char *folder, struct arena *arena, struct rows *rows)
+static void read_files(const char *folder, struct arena *arena, struct row_list *rows)
 {
 	for (int i = 0; i < COUNT_OF(files); i++) {
 		struct error error = {0};
 		const char *path = arena_printf(arena, "%s/%s", folder, files[i].name);
 		int first = rows->n;
-		check(rows_read(arena, path, rows, &error), &error);
+		check(row_list_read(arena, path, rows, &error), &error);
 		for (int r = first; r < rows->n; r++)
 			rows->of[r].later = files[i].later;
 	}
 }
 
 /* Apart: they have no times. */
-static void read_ratios(const char *folder, struct arena *arena, struct rows *rows)
+static void read_ratios(const char *folder, struct arena *arena, struct row_list *rows)
 {
 	struct error error = {0};
 	const char *path = arena_printf(arena, "%s/ratios.csv", folder);
-	check(rows_read(arena, path, rows, &error), &error);
+	check(row_list_read(arena, path, rows, &error), &error);
 }
 
-static void predict_all(const struct catalogue *catalogue, struct rows *rows, struct arena *arena)
+static void predict_all(
+	const struct catalogue *catalogue, struct row_list *rows, struct arena *arena)
 {
 	struct arena scratch = {0};
 
@@ -48,10 +49,10 @@ static void predict_all(const struct catalogue *catalogue, struct rows *rows, st
 		arena_reset(&scratch);
 	}
 	arena_finish(&scratch);
-	rows_split(rows);
+	row_list_split(rows);
 }
 
-static void print_not_predicted(const struct rows *rows)
+static void print_not_predicted(const struct row_list *rows)
 {
 	int n = 0;
 
@@ -64,7 +65,7 @@ static void print_not_predicted(const struct rows *rows)
 	}
 }
 
-void report_rows(const struct rows *rows)
+void report_rows(const struct row_list *rows)
 {
 	printf("row,source,part,gpu,family,gpus,seq_len,micro_batch,checkpointing,status,"
 	       "measured_step_s,step_time_s,low_s,high_s,error_percent,compute_s,exposed_s,"
@@ -93,7 +94,7 @@ int main(int argc, char **argv)
 	const char *folder = argc > 1 + as_rows ? argv[1 + as_rows] : "bench/published";
 	struct arena arena = {0};
 	struct catalogue catalogue;
-	struct rows rows = {0}, ratios = {0};
+	struct row_list rows = {0}, ratios = {0};
 	struct error error = {0};
 
 	check(catalogue_read(&arena, folder, &catalogue, &error), &error);

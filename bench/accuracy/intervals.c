@@ -25,7 +25,7 @@ static void binomial_band(int n, int *least, int *most)
 		*most = n;
 }
 
-void report_intervals(const struct rows *rows)
+void report_intervals(const struct row_list *rows)
 {
 	printf("\n## Intervals\n\nHow often the measured step time lies in the predicted 80 %% "
 	       "interval; the band is where a fair interval lands 95 %% of the time.\n\n"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_peaks(const struct rows *rows, struct arena *arena)
+static void print_peaks(const struct row_list *rows, struct arena *arena)
 {
 	struct sample all = {0}, allocated = {0};
 
@@ -33,7 +33,7 @@ static void print_peaks(const struct rows *rows, struct arena *arena)
 }
 
 /* Rows that ran must fit, rows that ran out of memory must not. */
-static void print_fits(const struct rows *rows)
+static void print_fits(const struct row_list *rows)
 {
 	int ran = 0, ran_tight = 0, ran_not = 0, oom = 0, oom_fits = 0;
 
@@ -68,7 +68,7 @@ static void print_fits(const struct rows *rows)
 		ran, ran_not, ran_tight, oom, oom_fits);
 }
 
-static bool is_largest(const struct rows *rows, const struct row *row)
+static bool is_largest(const struct row_list *rows, const struct row *row)
 {
 	for (int i = 0; i < rows->n; i++) {
 		const struct row *other = &rows->of[i];
@@ -92,7 +92,7 @@ static bool predict_at(const struct catalogue *catalogue, const struct row *row,
 
 /* Twice the largest micro-batch that somebody ran: activations scale, states do not. */
 static void print_doubled(
-	const struct catalogue *catalogue, const struct rows *rows, struct arena *scratch)
+	const struct catalogue *catalogue, const struct row_list *rows, struct arena *scratch)
 {
 	printf("\n### Twice the largest published micro-batch\n\n| model | GPU | micro-batch | "
 	       "peak "
@@ -116,7 +116,8 @@ static void print_doubled(
 	}
 }
 
-void report_memory(const struct catalogue *catalogue, const struct rows *rows, struct arena *arena)
+void report_memory(
+	const struct catalogue *catalogue, const struct row_list *rows, struct arena *arena)
 {
 	struct arena scratch = {0};
 

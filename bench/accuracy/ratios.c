@@ -16,7 +16,7 @@ static double step_with(const struct catalogue *catalogue, const struct row *row
 	return prediction.step_time;
 }
 
-void report_ratios(const struct catalogue *catalogue, const struct rows *rows)
+void report_ratios(const struct catalogue *catalogue, const struct row_list *rows)
 {
 	struct arena scratch = {0};
 

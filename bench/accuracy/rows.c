@@ -58,7 +58,7 @@ static void fill(struct row *row)
 	row->measured_peak = number(row_cell(row, "measured_peak_gib"));
 }
 
-static struct row *append(struct rows *rows)
+static struct row *append(struct row_list *rows)
 {
 	if (rows->n == rows->capacity) {
 		rows->capacity = rows->capacity > 0 ? 2 * rows->capacity : 256;
@@ -70,7 +70,8 @@ static struct row *append(struct rows *rows)
 	return &rows->of[rows->n++];
 }
 
-bool rows_read(struct arena *arena, const char *path, struct rows *rows, struct error *error)
+bool row_list_read(
+	struct arena *arena, const char *path, struct row_list *rows, struct error *error)
 {
 	struct csv_table *table = ARENA_ARRAY(arena, struct csv_table, 1);
 	char *text;

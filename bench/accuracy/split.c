@@ -43,7 +43,7 @@ static int place_in_source(const struct member *members, int at)
 	return place;
 }
 
-void rows_split(struct rows *rows)
+void row_list_split(struct row_list *rows)
 {
 	struct member *members = calloc((size_t)rows->n + 1, sizeof(*members));
 	int n = 0;

@@ -118,7 +118,7 @@ static void print_group(const struct row_group *group)
 }
 
 static void print_grouping(
-	const struct rows *rows, const char *title, key_fn *key, struct arena *arena)
+	const struct row_list *rows, const char *title, key_fn *key, struct arena *arena)
 {
 	struct row_group *groups = ARENA_ARRAY(arena, struct row_group, rows->n + 1);
 	int n = 0;
@@ -163,7 +163,7 @@ static void print_worst(const struct row *row)
 		100 * (p->step_time - compute - exposed) / p->step_time, row->notes);
 }
 
-static void print_worst_rows(const struct rows *rows, enum part part, struct arena *arena)
+static void print_worst_rows(const struct row_list *rows, enum part part, struct arena *arena)
 {
 	const struct row **sorted = ARENA_ARRAY(arena, const struct row *, rows->n + 1);
 	int n = 0;
@@ -182,7 +182,7 @@ static void print_worst_rows(const struct rows *rows, enum part part, struct are
 }
 
 /* Rows whose source leaves out something that decides the time: shown, not judged. */
-static void print_incomplete(const struct rows *rows)
+static void print_incomplete(const struct row_list *rows)
 {
 	printf("\nNot judged, because the source leaves out what decides the time:\n\n"
 	       "| row | what | measured s | predicted s | error %% | predicted split | note |\n"
@@ -195,7 +195,7 @@ static void print_incomplete(const struct rows *rows)
 	}
 }
 
-void report_time(const struct rows *rows, struct arena *arena)
+void report_time(const struct row_list *rows, struct arena *arena)
 {
 	printf("\n## Step time\n\nErrors of the step time, predicted / measured - 1. The baseline "
 	       "is 6N FLOPs a token at 50 %% of the datasheet's dense peak.\n");

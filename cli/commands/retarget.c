@@ -39,20 +39,19 @@ static void take_runtime(struct plan *plan, bool keeps_dtypes)
  * gathered where the runtime cannot do otherwise. */
 static void take_reshard_groups(struct plan *plan, struct arena *arena)
 {
-	const char *cursor = plan->reshard_after_forward;
-	struct value_run run;
+	const struct rows *rows = &plan->reshard_after_forward;
+	int32_t n = rows->n > 0 ? rows->n : 1;
+	int64_t *groups = ARENA_ARRAY(arena, int64_t, n);
 
-	if (plan_reshards_root(plan) && !runtime_of(plan->runtime)->reshards_root)
-		plan->reshard_after_forward = "true";
-	while (runs_next(&cursor, &run)) {
-		const char *word = arena_strndup(arena, run.word, (size_t)run.length);
-		int64_t group = 0;
-
-		if (parse_int(word, &group) &&
-			(plan->mesh.shard % group != 0 || group >= plan->mesh.shard))
-			plan->reshard_after_forward =
-				runs_normalise(arena, plan->reshard_after_forward, word, "true");
+	if (plan_reshards_root(plan) && runtime_of(plan->runtime)->reshards_root)
+		return;
+	for (int32_t i = 0; i < n; i++) {
+		groups[i] = plan_reshard_group_at(plan, i);
+		if (groups[i] > 0 &&
+			(plan->mesh.shard % groups[i] != 0 || groups[i] >= plan->mesh.shard))
+			groups[i] = RESHARD_WHOLE;
 	}
+	plan->reshard_after_forward = rows_make_reshard(arena, groups, n);
 }
 
 /* A hybrid keeps its shard group where that divides the ranks, else takes their largest common

@@ -12,7 +12,11 @@ static const char *const type_names[] = {"end", "boolean", "integer", "integer",
 
 static void print_field(const char *table, const struct field *field)
 {
-	printf("%s %s %s %s %s %s", table, field->name, type_names[field->type],
+	const char *type = field->type == FIELD_TYPE_DECODED && field->names == NULL
+				   ? "string"
+				   : type_names[field->type];
+
+	printf("%s %s %s %s %s %s", table, field->name, type,
 		(field->flags & FIELD_REQUIRED) != 0 ? "required" : "-",
 		(field->flags & FIELD_POSITIVE) != 0       ? "positive"
 		: (field->flags & FIELD_NOT_NEGATIVE) != 0 ? "not_negative"

@@ -66,10 +66,8 @@ static void settle(struct plan *plan)
 	else if (!strategy_is_hybrid(plan->strategy))
 		plan->mesh.shard = ranks;
 	plan->mesh.replicate = ranks / plan->mesh.shard;
-	if (!strategy_reshards(plan->strategy))
-		plan->reshard_after_forward = "false";
-	else if (strcmp(plan->reshard_after_forward, "false") == 0)
-		plan->reshard_after_forward = "true";
+	if (!strategy_reshards(plan->strategy) || plan_reshard_group(plan) == 0)
+		plan->reshard_after_forward = rows_of_reshard(strategy_reshards(plan->strategy));
 }
 
 static bool set_knob(
@@ -209,8 +207,8 @@ static void simplify(struct exporting *exporting, struct plan *plan)
 static void adapt_wrap(struct exporting *exporting, struct plan *plan)
 {
 	const struct export_target *target = exporting->target;
-	size_t length = strcspn(plan->wrap, "+");
-	const char *base = arena_strndup(exporting->arena, plan->wrap, length);
+	size_t length = strcspn(plan->wrap.text, "+");
+	const char *base = arena_strndup(exporting->arena, plan->wrap.text, length);
 	struct word word;
 
 	if (target->wraps == NULL || plan->strategy == STRATEGY_NO_SHARD)

@@ -106,14 +106,6 @@ const char *export_class(struct exporting *exporting)
 	return name;
 }
 
-static struct wrap_policy wrap_of(const struct exporting *exporting)
-{
-	struct wrap_policy policy = {WRAP_BLOCK, 0, false, false};
-
-	plan_wrap(exporting->plan, &policy);
-	return policy;
-}
-
 int export_zero_stage(const struct plan *plan)
 {
 	int stage = strategy_stage(plan->strategy);
@@ -157,7 +149,7 @@ const char *value_fsdp_version(struct exporting *exporting)
 
 const char *value_wrap_policy(struct exporting *exporting)
 {
-	enum wrap_kind kind = wrap_of(exporting).kind;
+	enum wrap_kind kind = exporting->plan->wrap.kind;
 
 	return kind == WRAP_SIZE    ? "SIZE_BASED_WRAP"
 	       : kind == WRAP_BLOCK ? "TRANSFORMER_BASED_WRAP"
@@ -166,12 +158,12 @@ const char *value_wrap_policy(struct exporting *exporting)
 
 const char *value_wrap_class(struct exporting *exporting)
 {
-	return wrap_of(exporting).kind == WRAP_BLOCK ? export_class(exporting) : NULL;
+	return exporting->plan->wrap.kind == WRAP_BLOCK ? export_class(exporting) : NULL;
 }
 
 const char *value_wrap_least(struct exporting *exporting)
 {
-	struct wrap_policy policy = wrap_of(exporting);
+	struct wrap_policy policy = exporting->plan->wrap;
 
 	return policy.kind == WRAP_SIZE ? count(exporting, policy.argument) : NULL;
 }

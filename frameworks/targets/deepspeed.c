@@ -78,9 +78,7 @@ static void adapt_offload(struct exporting *exporting, struct plan *plan)
 /* One group size for all units; runs of several become plain resharding. */
 static bool is_hpz(const struct plan *plan)
 {
-	int64_t group;
-
-	return parse_int(plan->reshard_after_forward, &group);
+	return plan->reshard_after_forward.n == 0 && plan->reshard_after_forward.all > 0;
 }
 
 static void adapt(struct exporting *exporting, struct plan *plan)
@@ -132,7 +130,8 @@ static const char *hpz(struct exporting *exporting)
 {
 	const struct plan *plan = exporting->plan;
 
-	return is_hpz(plan) && plan_reshard_group(plan) > 0 ? plan->reshard_after_forward : NULL;
+	return is_hpz(plan) && plan_reshard_group(plan) > 0 ? plan->reshard_after_forward.text
+							    : NULL;
 }
 
 static const char *torch_adam(struct exporting *exporting)

@@ -40,8 +40,8 @@ static const char *reshard(struct exporting *exporting)
 
 	if (!is_fsdp2(exporting))
 		return NULL;
-	if (runs_total(plan->reshard_after_forward) > 0 || plan_reshards_root(plan))
-		return plan->reshard_after_forward;
+	if (plan->reshard_after_forward.n > 0 || plan_reshards_root(plan))
+		return plan->reshard_after_forward.text;
 	return group > 0   ? arena_printf(exporting->arena, "%lld", (long long)group)
 	       : group < 0 ? "true"
 			   : "false";

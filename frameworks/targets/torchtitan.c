@@ -90,7 +90,7 @@ static const char *clip(struct exporting *exporting)
 
 static const char *reshard(struct exporting *exporting)
 {
-	return strcmp(exporting->plan->reshard_after_forward, "false") == 0 &&
+	return strcmp(exporting->plan->reshard_after_forward.text, "false") == 0 &&
 			       export_is_sharded(exporting)
 		       ? "never"
 		       : "default";
@@ -124,7 +124,8 @@ static const char *toml_flavor(struct exporting *exporting)
 
 static const char *selective(struct exporting *exporting)
 {
-	return strcmp(exporting->plan->activation_checkpointing, "selective") == 0 ? "op" : NULL;
+	return strcmp(exporting->plan->activation_checkpointing.text, "selective") == 0 ? "op"
+											: NULL;
 }
 
 /* --- keys ----------------------------------------------------------------------------------- */

@@ -258,7 +258,7 @@ bool bound_same_load(
 	const struct bound_ignored *ignored, const struct plan *a, const struct plan *b)
 {
 	return knobs_alike_but(ignored->load, a, b) &&
-	       (!plan_checkpoints(a, CHECKPOINTING_FULL) || strcmp(a->wrap, b->wrap) == 0);
+	       (!plan_checkpoints(a, CHECKPOINTING_FULL) || wrap_equal(&a->wrap, &b->wrap));
 }
 
 bool bound_same_shape(

@@ -72,12 +72,12 @@ static bool add_question(const struct variation *v, const struct question *quest
 }
 
 /* Another wrap policy has other units to count: all are offloaded then. */
-static const char *offload_of_all(const struct plan *plan)
+static struct rows offload_of_all(const struct plan *plan)
 {
 	if (!plan_offloads_any(plan))
-		return offload_names[OFFLOAD_NONE];
-	return plan_offloads(plan, OFFLOAD_PARAMETERS) ? offload_names[OFFLOAD_PARAMETERS]
-						       : offload_names[OFFLOAD_OPTIMIZER];
+		return rows_of_offload(OFFLOAD_NONE);
+	return rows_of_offload(
+		plan_offloads(plan, OFFLOAD_PARAMETERS) ? OFFLOAD_PARAMETERS : OFFLOAD_OPTIMIZER);
 }
 
 static bool add_value(
@@ -162,7 +162,7 @@ static bool vary_wrap(const struct variation *v, struct error *error)
 		return true; /* DDP has buckets */
 	int n = space_wraps(v->plan, v->question->model, v->arena, wraps);
 	for (int i = 0; i < n; i++)
-		if (strcmp(wraps[i].text, v->plan->wrap) != 0 &&
+		if (strcmp(wraps[i].wrap.text, v->plan->wrap.text) != 0 &&
 			!add_value(v, KNOB_WRAP, wraps[i], error))
 			return false;
 	return true;

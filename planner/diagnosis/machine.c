@@ -127,7 +127,7 @@ static bool offload_left_on(const struct evidence *p, struct diagnosis_cause *ca
 
 	if (copied < 0.25 * shard)
 		return false;
-	offloaded.cpu_offload = "parameters";
+	offloaded.cpu_offload = rows_of_offload(OFFLOAD_PARAMETERS);
 	cause->title = "parameters or optimizer states are offloaded to the host";
 	cause->evidence = arena_printf(p->arena,
 		"%.2f GB are copied between host and device a step beyond the plan, its fp32 shard "
@@ -155,7 +155,7 @@ static bool more_compute(const struct evidence *p, struct diagnosis_cause *cause
 		p->measured->exposed[ACTIVITY_COMPUTE], p->expected->exposed[ACTIVITY_COMPUTE]);
 	cause->seconds = cause->gain = seconds;
 	if (!recomputes && times > 1.15 && times < 1.45) {
-		full.activation_checkpointing = "full";
+		full.activation_checkpointing = rows_of_checkpointing(CHECKPOINTING_FULL);
 		cause->title = "kernels run a third longer: activations may be recomputed";
 		cause->advice = "turn activation checkpointing off where the plan has none";
 		cause->gain = evidence_effect(p, &full);

@@ -25,7 +25,7 @@ static bool no_wrap(const struct evidence *p, struct diagnosis_cause *cause)
 	if (p->expected->count[g] < 4 || p->measured->count[g] <= 0 ||
 		p->measured->count[g] > p->expected->count[g] / 2 || mean < 2 * planned)
 		return false;
-	whole.wrap = "model";
+	whole.wrap = wrap_of_kind(WRAP_MODEL);
 	cause->title = "units are far larger than planned: no wrap policy took effect";
 	cause->evidence = arena_printf(p->arena,
 		"%.0f all-gathers of %.0f MB a step, planned %.0f of %.0f MB",
@@ -33,7 +33,7 @@ static bool no_wrap(const struct evidence *p, struct diagnosis_cause *cause)
 	cause->advice = arena_printf(p->arena,
 		"wrap every transformer block (wrap: %s): the class name of the block must be the "
 		"model's",
-		p->plan->wrap);
+		p->plan->wrap.text);
 	cause->seconds = evidence_lost_to_communication(p);
 	cause->gain = evidence_effect(p, &whole);
 	return true;
@@ -49,15 +49,16 @@ static bool small_units(const struct evidence *p, struct diagnosis_cause *cause)
 	if (p->measured->count[g] < 1.5 * p->expected->count[g] || mean > planned / 1.5 ||
 		!about(p->measured->bytes[g], p->expected->bytes[g], 0.35))
 		return false;
-	small.wrap = "size:1000000";
+	small.wrap = (struct wrap_policy){
+		.text = "size:1000000", .kind = WRAP_SIZE, .argument = 1000000};
 	cause->title = "units are far smaller than planned";
 	cause->evidence = arena_printf(p->arena,
 		"%.0f all-gathers of %.1f MB a step, planned %.0f of %.1f MB: each pays its "
 		"latency "
 		"and the host's hooks",
 		p->measured->count[g], mean / 1e6, p->expected->count[g], planned / 1e6);
-	cause->advice = arena_printf(
-		p->arena, "wrap whole blocks and nothing inside them (wrap: %s)", p->plan->wrap);
+	cause->advice = arena_printf(p->arena,
+		"wrap whole blocks and nothing inside them (wrap: %s)", p->plan->wrap.text);
 	cause->seconds = evidence_lost_to_communication(p) +
 			 fmax(0, p->measured->waiting_host - p->expected->waiting_host);
 	cause->gain = evidence_effect(p, &small);

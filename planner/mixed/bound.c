@@ -173,6 +173,8 @@ struct bound mix_bound(const struct topology *topology, const struct subproblem 
 struct plan mix_plan(
 	const struct subproblem *subproblem, const int mix[MIX_CHOICES], struct arena *arena)
 {
+	const struct rows stays = rows_of_offload(OFFLOAD_NONE);
+	const struct rows resharded_not = rows_of_reshard(false);
 	struct plan plan = subproblem->plan;
 	enum checkpointing *row = ARENA_ARRAY(arena, enum checkpointing, subproblem->blocks);
 	for (int b = 0; b < subproblem->blocks; b++)
@@ -181,14 +183,13 @@ struct plan mix_plan(
 					     : CHECKPOINTING_NONE;
 	if (subproblem->blocks > 0)
 		plan.activation_checkpointing =
-			plan_checkpointing_text(arena, row, subproblem->blocks);
+			rows_make_checkpointing(arena, row, subproblem->blocks);
 	if (mix[MIX_UNITS] > 0)
 		plan.reshard_after_forward =
-			arena_printf(arena, "%dx%s+%dxfalse", subproblem->units - mix[MIX_UNITS],
-				subproblem->plan.reshard_after_forward, mix[MIX_UNITS]);
+			rows_split(arena, &subproblem->plan.reshard_after_forward,
+				subproblem->units - mix[MIX_UNITS], &resharded_not, mix[MIX_UNITS]);
 	if (mix[MIX_STAYS] > 0)
-		plan.cpu_offload = arena_printf(arena, "%dx%s+%dx%s", mix[MIX_STAYS],
-			offload_names[OFFLOAD_NONE], subproblem->hosts - mix[MIX_STAYS],
-			subproblem->plan.cpu_offload);
+		plan.cpu_offload = rows_split(arena, &stays, mix[MIX_STAYS],
+			&subproblem->plan.cpu_offload, subproblem->hosts - mix[MIX_STAYS]);
 	return plan;
 }

@@ -26,7 +26,7 @@ static bool mixes_resharding(const struct search *search, const struct plan *pla
 	bool full = plan->strategy == STRATEGY_FULL_SHARD;
 	bool hybrid = plan->strategy == STRATEGY_HYBRID_SHARD;
 	return (full || hybrid) && runtime_of(plan->runtime)->reshards_per_unit &&
-	       plan_reshard_group(plan) != 0 && runs_total(plan->reshard_after_forward) == 0 &&
+	       plan_reshard_group(plan) != 0 && plan->reshard_after_forward.n == 0 &&
 	       question_is_open(search->question, KNOB_RESHARD_AFTER_FORWARD) &&
 	       search->space.allowed[full ? STRATEGY_SHARD_GRAD_OP : STRATEGY_HYBRID_SHARD_ZERO2];
 }
@@ -34,19 +34,18 @@ static bool mixes_resharding(const struct search *search, const struct plan *pla
 static bool mixes_offload(const struct search *search, const struct plan *plan)
 {
 	return offload_may_be_partial(search) && plan_offloads_any(plan) &&
-	       runs_total(plan->cpu_offload) == 0;
+	       plan->cpu_offload.n == 0;
 }
 
 bool mix_knobs(const struct search *search, const struct plan *plan, struct mix_knobs *knobs)
 {
 	const struct question *question = search->question;
-	const char *none = checkpointing_names[CHECKPOINTING_NONE];
 	knobs->full = has_checkpointing(question, plan, CHECKPOINTING_FULL);
 	knobs->selective =
 		knobs->full && has_checkpointing(question, plan, CHECKPOINTING_SELECTIVE);
 	knobs->reshards = mixes_resharding(search, plan);
 	knobs->offloads = mixes_offload(search, plan);
-	if (knobs->full && strcmp(plan->activation_checkpointing, none) != 0)
+	if (knobs->full && !plan_checkpoints(plan, CHECKPOINTING_NONE))
 		return false; /* it is in the subproblem of the plan that checkpoints nothing */
 	return knobs->full || knobs->reshards || knobs->offloads;
 }

@@ -65,8 +65,8 @@ static bool try_part(struct search *search, const struct plan *plan, int64_t kep
 {
 	struct error mine = {0};
 	part->plan = *plan;
-	part->plan.cpu_offload = arena_printf(arena, "%lldx%s+%lldx%s", (long long)kept,
-		offload_names[OFFLOAD_NONE], (long long)(units - kept), plan->cpu_offload);
+	const struct rows stays = rows_of_offload(OFFLOAD_NONE);
+	part->plan.cpu_offload = rows_split(arena, &stays, kept, &plan->cpu_offload, units - kept);
 	part->fits = false;
 	if (!evaluator_run(&search->evaluator, &part->plan, &part->prediction, &mine))
 		return error_is_refusal(&mine, error);
@@ -109,7 +109,7 @@ bool offload_fewer_units(struct search *search, struct arena *arena, struct erro
 		if (best == NULL)
 			continue;
 		const struct plan plan = search->space.plans[best->plan];
-		if (plan_offloads_any(&plan) && runs_total(plan.cpu_offload) == 0)
+		if (plan_offloads_any(&plan) && plan.cpu_offload.n == 0)
 			ok = keep_most(search, &plan, arena, error);
 	}
 	return ok;

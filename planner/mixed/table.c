@@ -91,7 +91,8 @@ static bool fill_loads(struct samples *samples, struct subproblem *subproblem, s
 	for (int c = 0; c < LEVELS; c++) {
 		levels[c] = levels[CHECKPOINTING_NONE];
 		if (c != CHECKPOINTING_NONE) /* there it is the plan's own */
-			plan.activation_checkpointing = checkpointing_names[c];
+			plan.activation_checkpointing =
+				rows_of_checkpointing((enum checkpointing)c);
 		if (has_level(subproblem, c) && !sample_load(samples, &plan, &levels[c], error))
 			return false;
 	}
@@ -184,17 +185,18 @@ static bool find_shape(struct samples *samples, const struct subproblem *subprob
 	struct plan plan = subproblem->plan;
 	if (keeps) {
 		plan.strategy = keeping(plan.strategy);
-		plan.reshard_after_forward = "false";
+		plan.reshard_after_forward = rows_of_reshard(false);
 	}
 	if (stays)
-		plan.cpu_offload = offload_names[OFFLOAD_NONE];
+		plan.cpu_offload = rows_of_offload(OFFLOAD_NONE);
 	for (int c = CHECKPOINTING_NONE; c < LEVELS; c++) {
 		const struct shape_sample *sample;
 		struct shape level;
 		if (!has_level(subproblem, c))
 			continue;
 		if (c != CHECKPOINTING_NONE)
-			plan.activation_checkpointing = checkpointing_names[c];
+			plan.activation_checkpointing =
+				rows_of_checkpointing((enum checkpointing)c);
 		if (!sample_shape(samples, &plan, &sample, error))
 			return false;
 		shape_of(&subproblem->plan, sample, arena, &level);

@@ -94,12 +94,13 @@ static struct combination *combination_of(
 {
 	for (int i = 0; i < *n; i++)
 		if (combinations[i].strategy == plan->strategy &&
-			strcmp(combinations[i].checkpointing, plan->activation_checkpointing) == 0)
+			strcmp(combinations[i].checkpointing,
+				plan->activation_checkpointing.text) == 0)
 			return &combinations[i];
 	if (*n == COMBINATIONS_MAX)
 		return NULL;
 	combinations[*n] =
-		(struct combination){plan->strategy, plan->activation_checkpointing, 0, plan};
+		(struct combination){plan->strategy, plan->activation_checkpointing.text, 0, plan};
 	return &combinations[(*n)++];
 }
 

@@ -154,11 +154,11 @@ static void add_reshards(struct filling *f)
 	if (!is_free(f, KNOB_RESHARD_AFTER_FORWARD) || !f->runtime->has_reshard_group ||
 		!strategy_reshards(f->plan->strategy) || f->question->topology->nodes == 1)
 		return;
-	axis_add(&f->axes->of[KNOB_RESHARD_AFTER_FORWARD], (union knob_value){.text = "true"});
+	axis_add(&f->axes->of[KNOB_RESHARD_AFTER_FORWARD],
+		(union knob_value){.rows = rows_of_reshard(true)});
 	if (node > 1 && (strategy_is_hybrid(f->plan->strategy) || shard % node == 0))
 		axis_add(&f->axes->of[KNOB_RESHARD_AFTER_FORWARD],
-			(union knob_value){
-				.text = arena_printf(f->arena, "%lld", (long long)node)});
+			(union knob_value){.rows = rows_make_reshard(f->arena, &node, 1)});
 }
 
 /* --- wrap ------------------------------------------------------------------------------------- */
@@ -173,8 +173,13 @@ int space_wraps(const struct plan *plan, const struct model *model, struct arena
 {
 	/* What people run: transformer blocks, and PyTorch's size_based_auto_wrap_policy as it
 	 * ships. Any other size can be asked for. */
-	static const char *const tried[] = {
-		"block", "blocks:2", "blocks:4", "model", "size:100000000"};
+	static const struct wrap_policy tried[] = {
+		{.text = "block", .kind = WRAP_BLOCK},
+		{.text = "blocks:2", .kind = WRAP_BLOCKS, .argument = 2},
+		{.text = "blocks:4", .kind = WRAP_BLOCKS, .argument = 4},
+		{.text = "model", .kind = WRAP_MODEL},
+		{.text = "size:100000000", .kind = WRAP_SIZE, .argument = 100000000},
+	};
 	struct wrapped *units[COUNT_OF(tried)];
 	int n_units[COUNT_OF(tried)], n = 0;
 	for (int i = 0; i < COUNT_OF(tried); i++) {
@@ -185,7 +190,7 @@ int space_wraps(const struct plan *plan, const struct model *model, struct arena
 		for (int j = 0; j < n && !seen; j++)
 			seen = same_units(units[j], n_units[j], units[n], n_units[n]);
 		if (!seen)
-			wraps[n++].text = tried[i];
+			wraps[n++].wrap = tried[i];
 	}
 	return n;
 }

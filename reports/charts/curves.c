@@ -206,8 +206,8 @@ static void describe_candidate(
 	text_clear(words);
 	candidate_name(&candidate->plan, chosen, words);
 	text_printf(words, "\ncheckpointing %s, %lld x %lld\n",
-		candidate->plan.activation_checkpointing, (long long)candidate->plan.micro_batch,
-		(long long)candidate->plan.grad_accum);
+		candidate->plan.activation_checkpointing.text,
+		(long long)candidate->plan.micro_batch, (long long)candidate->plan.grad_accum);
 	text_printf(words, "%s tokens/s/GPU",
 		format_tokens(buffer, candidate->prediction.tokens_per_s_per_gpu));
 	text_printf(words, ", peak %s",

@@ -161,7 +161,7 @@ static void add_name(const struct bar_row *row, const struct plan *chosen, struc
 		text_add(&name, ", ");
 	}
 	text_printf(&name, "%s, checkpointing %s, batch %lld x %lld", runtime_names[plan->runtime],
-		plan->activation_checkpointing, (long long)plan->micro_batch,
+		plan->activation_checkpointing.text, (long long)plan->micro_batch,
 		(long long)plan->grad_accum);
 	text_add(text, " <small>");
 	add_html(text, text_string(&name));

@@ -104,7 +104,7 @@ static void add_plan_row(const struct report *report, const struct plan *plan,
 	text_add(&name, report_name(report));
 	text_add(&name, ": ");
 	candidate_name(plan, NULL, &name);
-	text_printf(&name, ", checkpointing %s, %lld x %lld", plan->activation_checkpointing,
+	text_printf(&name, ", checkpointing %s, %lld x %lld", plan->activation_checkpointing.text,
 		(long long)plan->micro_batch, (long long)plan->grad_accum);
 	report_case_row(text_string(&name), prediction, why, text);
 	text_finish(&name);

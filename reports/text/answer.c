@@ -65,7 +65,7 @@ static void add_candidate(const struct candidate *candidate, const struct plan *
 		grid_add(grid, "%s",
 			candidate->outcome == OUTCOME_CHOSEN ? "chosen"
 							     : or_empty(candidate->why_not));
-	grid_add(grid, "%s", plan->activation_checkpointing);
+	grid_add(grid, "%s", plan->activation_checkpointing.text);
 	grid_add_value(grid, (double)plan->micro_batch, "%lld x %lld", (long long)plan->micro_batch,
 		(long long)plan->grad_accum);
 	if (candidate->outcome == OUTCOME_IMPOSSIBLE) {

@@ -28,9 +28,9 @@ void candidate_name(const struct plan *plan, const struct plan *chosen, struct t
 		text_printf(text, "/%lld", (long long)plan->mesh.shard);
 	if (chosen != NULL && plan->runtime != chosen->runtime)
 		text_printf(text, " (%s)", runtime_names[plan->runtime]);
-	if (strcmp(plan->reshard_after_forward, "true") != 0 &&
-		strcmp(plan->reshard_after_forward, "false") != 0)
-		text_printf(text, ", reshard after forward %s", plan->reshard_after_forward);
+	if (strcmp(plan->reshard_after_forward.text, "true") != 0 &&
+		strcmp(plan->reshard_after_forward.text, "false") != 0)
+		text_printf(text, ", reshard after forward %s", plan->reshard_after_forward.text);
 	if (chosen == NULL || plan == chosen || plan->runtime != chosen->runtime)
 		return;
 	/* The ones that have no column of their own. */
@@ -283,7 +283,7 @@ void pareto_grid(const struct front *front, const struct plan *chosen, struct gr
 		grid_row(
 			grid, point->candidate->outcome == OUTCOME_CHOSEN ? GRID_GOOD : GRID_PLAIN);
 		grid_add(grid, "%s", text_string(&name));
-		grid_add(grid, "%s", plan->activation_checkpointing);
+		grid_add(grid, "%s", plan->activation_checkpointing.text);
 		grid_add(grid, "%lld x %lld", (long long)plan->micro_batch,
 			(long long)plan->grad_accum);
 		grid_add_bytes(grid, (double)point->bytes);

@@ -14,7 +14,6 @@ static bool check_plan(const struct schedule *schedule, struct error *error)
 {
 	const struct plan *plan = &schedule->plan;
 	const struct mesh *mesh = &plan->mesh;
-	struct wrap_policy wrap;
 	int64_t ranks;
 	if (mesh->replicate < 1 || mesh->shard < 1 ||
 		!checked_mul(mesh->replicate, mesh->shard, &ranks))
@@ -23,8 +22,6 @@ static bool check_plan(const struct schedule *schedule, struct error *error)
 	if (plan->grad_accum < 1)
 		return law_broken(
 			error, "%lld micro-batches in a step", (long long)plan->grad_accum);
-	if (!plan_wrap(plan, &wrap))
-		return law_broken(error, "no such wrap policy: \"%.40s\"", plan->wrap);
 	return true;
 }
 

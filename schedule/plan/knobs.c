@@ -14,7 +14,8 @@
 #define COUNT(member)                FIELD_INT(struct plan, member, #member, COUNTED)
 #define RATE(member, flags)          FIELD_DOUBLE(struct plan, member, #member, flags)
 #define WORDS(member, flags)         FIELD_STRING(struct plan, member, #member, flags)
-#define ROWS(member, names)          FIELD_RUNS(struct plan, member, #member, REQUIRED, names)
+#define ROWS(member, names, decoded)                                                               \
+	FIELD_DECODED(struct plan, member, #member, REQUIRED, names, decoded)
 
 static const char dtypes[] = "fp32|bf16|fp16", on_off[] = "on|off";
 
@@ -40,7 +41,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_RESHARD_AFTER_FORWARD] =
 		{
-			WORDS(reshard_after_forward, REQUIRED),
+			ROWS(reshard_after_forward, NULL, &reshard_decoded),
 			.group = KNOB_GROUP_SHARDING,
 			.roles = KNOB_NO_LOAD | KNOB_COMPARED | KNOB_FOLLOWS,
 			.metavar = "true|false|N|all",
@@ -50,7 +51,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_WRAP] =
 		{
-			WORDS(wrap, REQUIRED),
+			ROWS(wrap, NULL, &wrap_decoded),
 			.group = KNOB_GROUP_SHARDING,
 			.roles = KNOB_NO_LOAD | KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
 			.metavar = "block|blocks:K|size:N|model",
@@ -101,7 +102,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_ACTIVATION_CHECKPOINTING] =
 		{
-			ROWS(activation_checkpointing, checkpointing_names),
+			ROWS(activation_checkpointing, checkpointing_names, &rows_decoded),
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_VARIED | KNOB_COMPARED,
 			.refusal = "use none or full",
@@ -203,7 +204,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_CPU_OFFLOAD] =
 		{
-			ROWS(cpu_offload, offload_names),
+			ROWS(cpu_offload, offload_names, &rows_decoded),
 			.group = KNOB_GROUP_SHARDING,
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
 			.help = "what lives in host memory; by unit: 10xoptimizer+23xnone",
@@ -434,18 +435,9 @@ static void *member_of(enum knob_id id, struct plan *plan)
 	return (char *)plan + knob_table[id].field.offset;
 }
 
-static const size_t sizes[] = {
-	[FIELD_TYPE_BOOL] = sizeof(bool),
-	[FIELD_TYPE_INT] = sizeof(int64_t),
-	[FIELD_TYPE_DOUBLE] = sizeof(double),
-	[FIELD_TYPE_STRING] = sizeof(char *),
-	[FIELD_TYPE_ENUM] = sizeof(int),
-	[FIELD_TYPE_RUNS] = sizeof(char *),
-};
-
 void knob_put(enum knob_id id, struct plan *plan, union knob_value value)
 {
-	memcpy(member_of(id, plan), &value, sizes[knob_table[id].field.type]);
+	memcpy(member_of(id, plan), &value, fields_size(&knob_table[id].field));
 }
 
 union knob_value knob_get(enum knob_id id, const struct plan *plan)
@@ -453,20 +445,18 @@ union knob_value knob_get(enum knob_id id, const struct plan *plan)
 	const char *member = (const char *)plan + knob_table[id].field.offset;
 	union knob_value value = {.number = 0};
 
-	memcpy(&value, member, sizes[knob_table[id].field.type]);
+	memcpy(&value, member, fields_size(&knob_table[id].field));
 	return value;
 }
 
 bool knob_value_equal(enum knob_id id, union knob_value a, union knob_value b)
 {
 	struct plan left = {0}, right = {0};
-	struct wrap_policy one, other;
 
 	knob_put(id, &left, a);
 	knob_put(id, &right, b);
-	if (id == KNOB_WRAP && plan_wrap(&left, &one) && plan_wrap(&right, &other))
-		return one.kind == other.kind && one.argument == other.argument &&
-		       one.embedding == other.embedding && one.head == other.head;
+	if (id == KNOB_WRAP)
+		return wrap_equal(&a.wrap, &b.wrap);
 	return knob_equal(id, &left, &right);
 }
 
@@ -486,8 +476,8 @@ union knob_value knob_value_of(enum knob_id id, int choice)
 		return (union knob_value){.on = choice};
 	if (field->type == FIELD_TYPE_ENUM)
 		return (union knob_value){.choice = choice};
-	if (field->type == FIELD_TYPE_RUNS)
-		return (union knob_value){.text = field->names[choice]};
+	if (field->type == FIELD_TYPE_DECODED && field->names != NULL)
+		return (union knob_value){.rows = rows_of_name(field->names, choice)};
 	return (union knob_value){.number = choice};
 }
 
@@ -566,7 +556,8 @@ const char *knob_typed(enum knob_id id, const struct plan *plan, struct arena *a
 
 	if (knob_table[id].field.type == FIELD_TYPE_BOOL)
 		return *(const bool *)member ? "on" : "off";
-	if (knob_table[id].field.type == FIELD_TYPE_STRING)
+	if (knob_table[id].field.type == FIELD_TYPE_STRING ||
+		knob_table[id].field.type == FIELD_TYPE_DECODED)
 		return *(const char *const *)member;
 	return knob_text(id, plan, arena);
 }

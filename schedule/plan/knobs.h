@@ -16,13 +16,13 @@ enum { PLAN_MAX_GRAD_ACCUM = 16384 };
 struct plan {
 	enum strategy strategy;
 	struct mesh mesh;
-	/* Three knobs may differ by block or unit: runs, decoded by rows.h. */
-	const char *reshard_after_forward; /* "true", "false", a group size; "20xtrue+12xfalse" */
-	const char *wrap;       /* "block", "blocks:K", "size:N", "model"; "+embedding", "+head" */
+	/* Three knobs may differ by block or unit (rows.h). */
+	struct rows reshard_after_forward; /* RESHARD_..., or a group size */
+	struct wrap_policy wrap;
 	enum prefetch prefetch; /* backward */
 	bool forward_prefetch;
 	bool limit_all_gathers;
-	const char *activation_checkpointing; /* "full", "8xfull+24xnone" */
+	struct rows activation_checkpointing; /* enum checkpointing */
 	enum attention_kind attention;
 	enum loss_kind loss;
 	bool compile;
@@ -32,7 +32,7 @@ struct plan {
 	enum gradient_sums gradient_sums;
 	enum gelu_place gelu; /* on GPUs; in a product it is rounded otherwise */
 	enum optimizer optimizer;
-	const char *cpu_offload; /* "none", "10xoptimizer+23xnone" */
+	struct rows cpu_offload; /* enum offload, never OFFLOAD_ALL */
 	enum runtime_kind runtime;
 	const char *libraries; /* "pytorch:2.1.0+cuda:12.1", or "unknown" (libraries.h) */
 	enum allocator_kind allocator;
@@ -140,7 +140,9 @@ union knob_value {
 	int choice;
 	int64_t number;
 	double real;
-	const char *text;
+	const char *text; /* of libraries */
+	struct rows rows;
+	struct wrap_policy wrap;
 };
 
 /* Value `choice` of a switch or of a knob with names, of which it has so many; else 0. */

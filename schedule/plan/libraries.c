@@ -166,17 +166,6 @@ enum attention_kind plan_attention(
 /* --- what they rule out --------------------------------------------------------------------------
  */
 
-static bool has_selective(const struct plan *plan)
-{
-	const char *cursor = plan->activation_checkpointing;
-	struct value_run run;
-
-	while (runs_next(&cursor, &run))
-		if (run_is(&run, checkpointing_names[CHECKPOINTING_SELECTIVE]))
-			return true;
-	return false;
-}
-
 /* The first PyTorch that has what the plan asks for, and what that is. */
 static int needed_pytorch(const struct plan *plan, const struct model *model, const char **what)
 {
@@ -193,7 +182,8 @@ static int needed_pytorch(const struct plan *plan, const struct model *model, co
 		{plan->runtime == RUNTIME_PYTORCH_FSDP2, LIBRARY_VERSION(2, 3), "FSDP2"},
 		{plan->allocator == ALLOCATOR_EXPANDABLE, LIBRARY_VERSION(2, 1),
 			"expandable segments"},
-		{has_selective(plan), LIBRARY_VERSION(2, 1), "selective checkpointing"},
+		{plan_checkpoints(plan, CHECKPOINTING_SELECTIVE), LIBRARY_VERSION(2, 1),
+			"selective checkpointing"},
 		{plan->compile, LIBRARY_VERSION(2, 0), "torch.compile"},
 		{flash, LIBRARY_VERSION(2, 0),
 			"flash attention (name flash-attn, or use --attention eager)"},

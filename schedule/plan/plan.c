@@ -50,75 +50,11 @@ double plan_loader_time(const struct plan *plan)
 	return plan->loader_rate > 0 ? tokens / plan->loader_rate : 0;
 }
 
-/* "2e7" and "100000000" alike. */
-static bool parse_count(const char *text, int64_t *count)
-{
-	double number;
-	if (parse_int(text, count))
-		return *count > 0;
-	if (!parse_number(text, &number) || number < 1 || number > 9e15)
-		return false;
-	*count = (int64_t)number;
-	return (double)*count == number;
-}
-
-/* "+embedding", "+head", in this order. */
-static bool parse_apart(const char *text, struct wrap_policy *policy)
-{
-	policy->embedding = strncmp(text, "+embedding", 10) == 0;
-	text += policy->embedding ? 10 : 0;
-	policy->head = strncmp(text, "+head", 5) == 0;
-	text += policy->head ? 5 : 0;
-	return *text == '\0';
-}
-
-/* "block", "model", or a word that ends in ':' and a count; what follows stands at *rest. */
-static bool parse_wrap_kind(const char *text, struct wrap_policy *policy, const char **rest)
-{
-	static const char *const words[] = {[WRAP_BLOCK] = "block",
-		[WRAP_BLOCKS] = "blocks:",
-		[WRAP_SIZE] = "size:",
-		[WRAP_MODEL] = "model"};
-	char count[32];
-	const char *apart = strstr(text, "+e");
-	apart = apart != NULL ? apart : strstr(text, "+h");
-	size_t length = apart != NULL ? (size_t)(apart - text) : strlen(text);
-	size_t word = strcspn(text, ":+");
-	word += text[word] == ':';
-	*rest = text + length;
-	for (int i = 0; i < COUNT_OF(words); i++) {
-		if (strlen(words[i]) != word || strncmp(words[i], text, word) != 0)
-			continue;
-		policy->kind = (enum wrap_kind)i;
-		if (words[i][word - 1] != ':')
-			return length == word;
-		if (length - word >= sizeof(count))
-			return false;
-		memcpy(count, text + word, length - word);
-		count[length - word] = '\0';
-		return parse_count(count, &policy->argument);
-	}
-	return false;
-}
-
-bool plan_wrap(const struct plan *plan, struct wrap_policy *policy)
-{
-	const char *rest;
-	*policy = (struct wrap_policy){.kind = WRAP_BLOCK};
-	if (!parse_wrap_kind(plan->wrap, policy, &rest) || !parse_apart(rest, policy))
-		return false;
-	return policy->kind != WRAP_MODEL || *rest == '\0';
-}
-
 int64_t plan_reshard_group(const struct plan *plan)
 {
-	const char *cursor = plan->reshard_after_forward;
-	struct value_run run;
-	int64_t place = 0, group = 0;
-	while (group == 0 && runs_next(&cursor, &run)) {
+	int64_t group = 0;
+	for (int64_t place = 0; group == 0 && place <= plan->reshard_after_forward.n; place++)
 		group = plan_reshard_group_at(plan, place);
-		place += run.count;
-	}
 	return group;
 }
 
@@ -238,13 +174,13 @@ void plan_summary(const struct plan *plan, struct text *text)
 	text_add(text, strategy_names[plan->strategy]);
 	if (strategy_is_hybrid(plan->strategy))
 		text_printf(text, " (groups of %lld)", (long long)plan->mesh.shard);
-	if (plan_reshard_group(plan) > 0 || runs_total(plan->reshard_after_forward) > 0)
-		text_printf(text, ", reshard to %s", plan->reshard_after_forward);
-	text_printf(text, ", wrap %s, prefetch %s%s", plan->wrap, prefetch_names[plan->prefetch],
-		plan->forward_prefetch ? " + forward" : "");
-	text_printf(text, ", checkpointing %s", plan->activation_checkpointing);
+	if (plan_reshard_group(plan) > 0 || plan->reshard_after_forward.n > 0)
+		text_printf(text, ", reshard to %s", plan->reshard_after_forward.text);
+	text_printf(text, ", wrap %s, prefetch %s%s", plan->wrap.text,
+		prefetch_names[plan->prefetch], plan->forward_prefetch ? " + forward" : "");
+	text_printf(text, ", checkpointing %s", plan->activation_checkpointing.text);
 	if (plan_offloads_any(plan))
-		text_printf(text, ", offload %s", plan->cpu_offload);
+		text_printf(text, ", offload %s", plan->cpu_offload.text);
 	if (plan->gradient_sums == SUMS_EXACT)
 		text_add(text, ", exact gradient sums");
 	if (plan->gelu == GELU_IN_PRODUCT)

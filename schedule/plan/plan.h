@@ -15,8 +15,6 @@ int64_t plan_data_parallel(const struct plan *plan); /* mesh.replicate * mesh.sh
 int64_t plan_ranks(const struct plan *plan);
 /* Seconds that the data loader takes for one step; 0: it has no rate. */
 double plan_loader_time(const struct plan *plan);
-/* Decodes plan->wrap. False when malformed. */
-bool plan_wrap(const struct plan *plan, struct wrap_policy *policy);
 /* Size of the group that parameters are resharded to after forward: 0 = not resharded, -1 = the
  * whole shard group, k = groups of k. Of the first unit that is resharded. */
 int64_t plan_reshard_group(const struct plan *plan);

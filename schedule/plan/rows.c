@@ -1,107 +1,279 @@
-/* Per-block and per-unit knobs: decoding, counting, normal forms. */
+/* Knobs of blocks and units, and the wrap policy: decoding, asking, normal forms. */
 
 #include "schedule/plan/plan.h"
 
 #include <string.h>
 
-/* The value that a row's text has at a place; `absent` behind its end. */
-static int value_at(const char *text, int64_t place, const char *const *names, int absent)
+/* No model has as many blocks or units. */
+enum { ROWS_MAX = 1 << 16 };
+
+/* --- decoding --------------------------------------------------------------------------------- */
+
+/* The value of a run's word; false when it is none. */
+typedef bool value_of_word(const struct field *field, const struct value_run *run, int32_t *value);
+
+static bool parse_rows(const struct field *field, const char *text, value_of_word *value_of,
+	struct rows *rows, struct arena *arena)
 {
+	const char *cursor = text;
 	struct value_run run;
-	if (!runs_at(text, place, &run))
-		return absent;
-	for (int i = 0; names[i] != NULL; i++)
-		if (run_is(&run, names[i]))
-			return i;
-	return absent;
+	int64_t n = runs_valid(text) ? runs_total(text) : ROWS_MAX + 1;
+	if (n > ROWS_MAX)
+		return false;
+	int32_t *of = ARENA_ARRAY(arena, int32_t, n > 0 ? n : 1), *next = of;
+	while (runs_next(&cursor, &run)) {
+		int32_t value;
+		if (!value_of(field, &run, &value))
+			return false;
+		for (int64_t i = 0; i < run.count || (run.count == 0 && i == 0); i++)
+			*next++ = value;
+	}
+	*rows = (struct rows){arena_strdup(arena, text), of[0], (int32_t)n, of};
+	return true;
 }
 
-/* --- blocks --------------------------------------------------------------------------------------
- */
+static bool name_of_word(const struct field *field, const struct value_run *run, int32_t *value)
+{
+	for (int i = 0; field->names[i] != NULL; i++) {
+		*value = i;
+		if (run_is(run, field->names[i])) {
+			if (field->names == offload_names && i == OFFLOAD_ALL)
+				*value = OFFLOAD_PARAMETERS;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool group_of_word(const struct field *field, const struct value_run *run, int32_t *value)
+{
+	char digits[12];
+	int64_t group;
+	(void)field;
+	*value = run_is(run, "true") ? RESHARD_WHOLE : RESHARD_NOT;
+	if (*value == RESHARD_WHOLE || run_is(run, "false"))
+		return true;
+	if (run_is(run, "all") && run->count == 0) {
+		*value = RESHARD_WHOLE_AND_ROOT;
+		return true;
+	}
+	if (run->length >= (int)sizeof(digits) || run->word[0] == '0')
+		return false;
+	memcpy(digits, run->word, (size_t)run->length);
+	digits[run->length] = '\0';
+	if (!parse_int(digits, &group) || group <= 0 || group > INT32_MAX)
+		return false;
+	*value = (int32_t)group;
+	return true;
+}
+
+static bool parse_names(
+	const struct field *field, const char *text, void *member, struct arena *arena)
+{
+	return parse_rows(field, text, name_of_word, member, arena);
+}
+
+static bool parse_groups(
+	const struct field *field, const char *text, void *member, struct arena *arena)
+{
+	return parse_rows(field, text, group_of_word, member, arena);
+}
+
+/* "2e7" and "100000000" alike. */
+static bool parse_count(const char *text, int64_t *count)
+{
+	double number;
+	if (parse_int(text, count))
+		return *count > 0;
+	if (!parse_number(text, &number) || number < 1 || number > 9e15)
+		return false;
+	*count = (int64_t)number;
+	return (double)*count == number;
+}
+
+/* "+embedding", "+head", in this order. */
+static bool parse_apart(const char *text, struct wrap_policy *policy)
+{
+	policy->embedding = strncmp(text, "+embedding", 10) == 0;
+	text += policy->embedding ? 10 : 0;
+	policy->head = strncmp(text, "+head", 5) == 0;
+	text += policy->head ? 5 : 0;
+	return *text == '\0';
+}
+
+/* "block", "model", or a word that ends in ':' and a count; what follows stands at *rest. */
+static bool parse_wrap_kind(const char *text, struct wrap_policy *policy, const char **rest)
+{
+	static const char *const words[] = {[WRAP_BLOCK] = "block",
+		[WRAP_BLOCKS] = "blocks:",
+		[WRAP_SIZE] = "size:",
+		[WRAP_MODEL] = "model"};
+	char count[32];
+	const char *apart = strstr(text, "+e");
+	apart = apart != NULL ? apart : strstr(text, "+h");
+	size_t length = apart != NULL ? (size_t)(apart - text) : strlen(text);
+	size_t word = strcspn(text, ":+");
+	word += text[word] == ':';
+	*rest = text + length;
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		if (strlen(words[i]) != word || strncmp(words[i], text, word) != 0)
+			continue;
+		policy->kind = (enum wrap_kind)i;
+		if (words[i][word - 1] != ':')
+			return length == word;
+		if (length - word >= sizeof(count))
+			return false;
+		memcpy(count, text + word, length - word);
+		count[length - word] = '\0';
+		return parse_count(count, &policy->argument);
+	}
+	return false;
+}
+
+static bool parse_wrap(
+	const struct field *field, const char *text, void *member, struct arena *arena)
+{
+	struct wrap_policy *policy = member;
+	const char *rest;
+	(void)field;
+	*policy = (struct wrap_policy){.text = arena_strdup(arena, text)};
+	if (!parse_wrap_kind(text, policy, &rest) || !parse_apart(rest, policy))
+		return false;
+	return policy->kind != WRAP_MODEL || *rest == '\0';
+}
+
+const struct field_decoded rows_decoded = {sizeof(struct rows), NULL, parse_names};
+const struct field_decoded reshard_decoded = {
+	sizeof(struct rows), "true, false or a group size", parse_groups};
+const struct field_decoded wrap_decoded = {sizeof(struct wrap_policy),
+	"block, blocks:K, size:N or model, and after the first three +embedding, +head or both",
+	parse_wrap};
+
+/* --- rows ------------------------------------------------------------------------------------- */
+
+int32_t rows_at(const struct rows *rows, int64_t place)
+{
+	if (rows->n == 0)
+		return rows->all;
+	return place >= 0 && place < rows->n ? rows->of[place] : 0;
+}
+
+bool rows_have(const struct rows *rows, int32_t value)
+{
+	for (int32_t i = 0; i < rows->n; i++)
+		if (rows->of[i] == value)
+			return true;
+	return rows->n == 0 && rows->all == value;
+}
+
+struct rows rows_of_name(const char *const *names, int value)
+{
+	return (struct rows){.text = names[value], .all = value};
+}
+
+struct rows rows_of_checkpointing(enum checkpointing kind)
+{
+	return rows_of_name(checkpointing_names, (int)kind);
+}
+
+struct rows rows_of_offload(enum offload kind)
+{
+	return rows_of_name(offload_names, (int)kind);
+}
+
+struct rows rows_of_reshard(bool reshards)
+{
+	return reshards ? (struct rows){.text = "true", .all = RESHARD_WHOLE}
+			: (struct rows){.text = "false", .all = RESHARD_NOT};
+}
+
+static struct rows make(struct arena *arena, const char *const *words, int32_t *of, int64_t n)
+{
+	const char *text = runs_print(arena, words, n);
+	bool alike = runs_total(text) == 0;
+	return (struct rows){text, n > 0 ? of[0] : 0, alike ? 0 : (int32_t)n, of};
+}
+
+struct rows rows_split(struct arena *arena, const struct rows *first, int64_t n,
+	const struct rows *second, int64_t m)
+{
+	int32_t *of = ARENA_ARRAY(arena, int32_t, n + m);
+	for (int64_t i = 0; i < n + m; i++)
+		of[i] = i < n ? first->all : second->all;
+	const char *text = arena_printf(
+		arena, "%lldx%s+%lldx%s", (long long)n, first->text, (long long)m, second->text);
+	return (struct rows){text, of[0], (int32_t)(n + m), of};
+}
+
+/* --- blocks ----------------------------------------------------------------------------------- */
 
 enum checkpointing plan_block_checkpointing(const struct plan *plan, int64_t block)
 {
-	if (block < 0)
-		return CHECKPOINTING_NONE;
-	return (enum checkpointing)value_at(
-		plan->activation_checkpointing, block, checkpointing_names, CHECKPOINTING_NONE);
+	return block < 0 ? CHECKPOINTING_NONE
+			 : (enum checkpointing)rows_at(&plan->activation_checkpointing, block);
 }
 
 int64_t plan_count_checkpointing(const struct plan *plan, enum checkpointing kind, int64_t blocks)
 {
-	const char *cursor = plan->activation_checkpointing;
-	struct value_run run;
+	const struct rows *rows = &plan->activation_checkpointing;
 	int64_t total = 0;
-	while (runs_next(&cursor, &run))
-		if (run_is(&run, checkpointing_names[kind]))
-			total += run.count > 0 ? run.count : blocks;
+	if (rows->n == 0)
+		return rows->all == (int32_t)kind ? blocks : 0;
+	for (int32_t i = 0; i < rows->n; i++)
+		total += rows->of[i] == (int32_t)kind;
 	return total;
 }
 
 bool plan_checkpoints(const struct plan *plan, enum checkpointing kind)
 {
-	return runs_have(plan->activation_checkpointing, checkpointing_names[kind]);
+	return rows_have(&plan->activation_checkpointing, (int32_t)kind);
 }
 
-const char *plan_checkpointing_text(struct arena *arena, const enum checkpointing *row, int64_t n)
+struct rows rows_make_checkpointing(struct arena *arena, const enum checkpointing *row, int64_t n)
 {
 	const char **words = ARENA_ARRAY(arena, const char *, n);
-	for (int64_t i = 0; i < n; i++)
+	int32_t *of = ARENA_ARRAY(arena, int32_t, n);
+	for (int64_t i = 0; i < n; i++) {
+		of[i] = (int32_t)row[i];
 		words[i] = checkpointing_names[row[i]];
-	return runs_print(arena, words, n);
+	}
+	return make(arena, words, of, n);
 }
 
-/* --- units ---------------------------------------------------------------------------------------
- */
-
-/* "true" of every unit and of the root too. */
-static const char with_root[] = "all";
-
-static int64_t group_of(const struct value_run *run)
-{
-	char digits[24];
-	int64_t group = 0;
-	if (run_is(run, "true") || run_is(run, with_root))
-		return -1;
-	if (run->length >= (int)sizeof(digits))
-		return 0;
-	memcpy(digits, run->word, (size_t)run->length);
-	digits[run->length] = '\0';
-	return parse_int(digits, &group) ? group : 0;
-}
+/* --- units ------------------------------------------------------------------------------------ */
 
 int64_t plan_reshard_group_at(const struct plan *plan, int64_t place)
 {
-	struct value_run run;
-	return runs_at(plan->reshard_after_forward, place, &run) ? group_of(&run) : 0;
+	int32_t group = rows_at(&plan->reshard_after_forward, place);
+	return group < 0 ? RESHARD_WHOLE : group;
 }
 
 bool plan_reshards_root(const struct plan *plan)
 {
-	return strcmp(plan->reshard_after_forward, with_root) == 0;
+	return rows_have(&plan->reshard_after_forward, RESHARD_WHOLE_AND_ROOT);
 }
 
-const char *plan_reshard_text(struct arena *arena, const int64_t *groups, int64_t n)
+struct rows rows_make_reshard(struct arena *arena, const int64_t *groups, int64_t n)
 {
 	const char **words = ARENA_ARRAY(arena, const char *, n);
-	for (int64_t i = 0; i < n; i++)
+	int32_t *of = ARENA_ARRAY(arena, int32_t, n);
+	for (int64_t i = 0; i < n; i++) {
+		of[i] = (int32_t)groups[i];
 		words[i] = groups[i] < 0    ? "true"
 			   : groups[i] == 0 ? "false"
 					    : arena_printf(arena, "%lld", (long long)groups[i]);
-	return runs_print(arena, words, n);
+	}
+	return make(arena, words, of, n);
 }
 
 enum offload plan_offload_at(const struct plan *plan, int64_t place)
 {
-	int offload = value_at(plan->cpu_offload, place, offload_names, OFFLOAD_NONE);
-	return offload == OFFLOAD_ALL ? OFFLOAD_PARAMETERS : (enum offload)offload;
+	return (enum offload)rows_at(&plan->cpu_offload, place);
 }
 
 bool plan_offloads(const struct plan *plan, enum offload kind)
 {
-	return runs_have(plan->cpu_offload, offload_names[kind]) ||
-	       (kind == OFFLOAD_PARAMETERS &&
-		       runs_have(plan->cpu_offload, offload_names[OFFLOAD_ALL]));
+	return rows_have(&plan->cpu_offload, (int32_t)kind);
 }
 
 bool plan_offloads_any(const struct plan *plan)
@@ -109,29 +281,46 @@ bool plan_offloads_any(const struct plan *plan)
 	return plan_offloads(plan, OFFLOAD_OPTIMIZER) || plan_offloads(plan, OFFLOAD_PARAMETERS);
 }
 
-const char *plan_offload_text(struct arena *arena, const enum offload *row, int64_t n)
+struct rows rows_make_offload(struct arena *arena, const enum offload *row, int64_t n)
 {
 	const char **words = ARENA_ARRAY(arena, const char *, n);
-	for (int64_t i = 0; i < n; i++)
-		words[i] = offload_names[row[i] == OFFLOAD_ALL ? OFFLOAD_PARAMETERS : row[i]];
-	return runs_print(arena, words, n);
+	int32_t *of = ARENA_ARRAY(arena, int32_t, n);
+	for (int64_t i = 0; i < n; i++) {
+		of[i] = (int32_t)(row[i] == OFFLOAD_ALL ? OFFLOAD_PARAMETERS : row[i]);
+		words[i] = offload_names[of[i]];
+	}
+	return make(arena, words, of, n);
 }
 
-/* --- normal form ----------------------------------------------------------------------
- */
+struct wrap_policy wrap_of_kind(enum wrap_kind kind)
+{
+	return (struct wrap_policy){.text = kind == WRAP_MODEL ? "model" : "block", .kind = kind};
+}
+
+bool wrap_equal(const struct wrap_policy *a, const struct wrap_policy *b)
+{
+	return a->kind == b->kind && a->argument == b->argument && a->embedding == b->embedding &&
+	       a->head == b->head;
+}
+
+/* --- normal form ------------------------------------------------------------------------------ */
+
+static void normalise(struct rows *rows, const char *from, const char *to, struct arena *arena)
+{
+	rows->text = runs_normalise(arena, rows->text, from, to);
+	if (runs_total(rows->text) == 0)
+		rows->n = 0;
+}
 
 void plan_normalise(struct plan *plan, struct arena *arena)
 {
-	plan->activation_checkpointing =
-		runs_normalise(arena, plan->activation_checkpointing, NULL, NULL);
-	plan->reshard_after_forward =
-		runs_normalise(arena, plan->reshard_after_forward, NULL, NULL);
-	plan->cpu_offload = runs_normalise(arena, plan->cpu_offload, offload_names[OFFLOAD_ALL],
-		offload_names[OFFLOAD_PARAMETERS]);
+	normalise(&plan->activation_checkpointing, NULL, NULL, arena);
+	normalise(&plan->reshard_after_forward, NULL, NULL, arena);
+	normalise(&plan->cpu_offload, offload_names[OFFLOAD_ALL], offload_names[OFFLOAD_PARAMETERS],
+		arena);
 }
 
-/* --- selective checkpointing -------
- */
+/* --- selective checkpointing ------------------------------------------------------------------ */
 
 static bool is_product(const struct model *model, int module)
 {

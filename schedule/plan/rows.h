@@ -1,9 +1,9 @@
-/* Knobs that differ from block to block or from unit to unit: who has which value. The plan keeps
- * them as text, one value for all or runs in forward order (base/runs.h, docs/schedule.md):
+/* Knobs that differ from block to block or from unit to unit: who has which value. One value for
+ * all, or runs in forward order (base/runs.h, docs/schedule.md):
  *
- *     activation_checkpointing   blocks of the model                    8xfull+24xnone
- *     reshard_after_forward      units but the root                     20xtrue+12xfalse,
- * 16x8+16xtrue cpu_offload                units, the root first 1xnone+32xparameters
+ *     activation_checkpointing   blocks of the model           8xfull+24xnone
+ *     reshard_after_forward      units but the root            20xtrue+12xfalse, 16x8+16xtrue
+ *     cpu_offload                units, the root first         1xnone+32xparameters
  *
  * Units count where they hold parameters, in the order of the schedule's unit table (preorder). The
  * root has no place in the runs of reshard_after_forward: it stays gathered from its forward to the
@@ -15,6 +15,23 @@
 #include "schedule/plan/values.h"
 
 struct plan;
+
+/* Values of reshard_after_forward beside group sizes; the last one is of all units alike. */
+enum { RESHARD_NOT = 0, RESHARD_WHOLE = -1, RESHARD_WHOLE_AND_ROOT = -2 };
+
+/* How these knobs are decoded: rows of a field's names, resharding, the wrap policy. */
+extern const struct field_decoded rows_decoded, reshard_decoded, wrap_decoded;
+
+/* The value at a place; 0 outside of the rows. */
+int32_t rows_at(const struct rows *rows, int64_t place);
+bool rows_have(const struct rows *rows, int32_t value);
+/* One value for all. */
+struct rows rows_of_name(const char *const *names, int value);
+struct rows rows_of_checkpointing(enum checkpointing kind);
+struct rows rows_of_offload(enum offload kind);
+struct rows rows_of_reshard(bool reshards);
+struct wrap_policy wrap_of_kind(enum wrap_kind kind); /* without argument */
+bool wrap_equal(const struct wrap_policy *a, const struct wrap_policy *b);
 
 /* Of block `block`, from 0; CHECKPOINTING_NONE outside of the model. */
 enum checkpointing plan_block_checkpointing(const struct plan *plan, int64_t block);
@@ -41,10 +58,14 @@ bool plan_checkpoints(const struct plan *plan, enum checkpointing kind);
 bool plan_offloads(const struct plan *plan, enum offload kind);
 bool plan_offloads_any(const struct plan *plan);
 
-/* The texts for rows of values: `n` blocks, units but the root, units (those with parameters). */
-const char *plan_checkpointing_text(struct arena *arena, const enum checkpointing *row, int64_t n);
-const char *plan_reshard_text(struct arena *arena, const int64_t *groups, int64_t n);
-const char *plan_offload_text(struct arena *arena, const enum offload *row, int64_t n);
+/* Rows from values: `n` blocks, units but the root, units (those with parameters). */
+struct rows rows_make_checkpointing(struct arena *arena, const enum checkpointing *row, int64_t n);
+struct rows rows_make_reshard(struct arena *arena, const int64_t *groups, int64_t n);
+struct rows rows_make_offload(struct arena *arena, const enum offload *row, int64_t n);
+
+/* The first `n` have the one value for all, the next `m` the other. */
+struct rows rows_split(struct arena *arena, const struct rows *first, int64_t n,
+	const struct rows *second, int64_t m);
 
 /* Rewrites the three texts in normal form, so that equal plans have equal texts: "32xfull" of 32
  * blocks is "full", "all" is "parameters". The plan must have passed plan_check. */

@@ -38,8 +38,9 @@ enum optimizer { OPTIMIZER_ADAMW_FUSED, OPTIMIZER_ADAMW_FOREACH, OPTIMIZER_ADAMW
 enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS, OFFLOAD_ALL };
 enum wrap_kind { WRAP_BLOCK, WRAP_BLOCKS, WRAP_SIZE, WRAP_MODEL };
 
-/* plan->wrap, decoded. */
+/* What becomes one unit: "block", "blocks:K", "size:N", "model"; "+embedding", "+head". */
 struct wrap_policy {
+	const char *text; /* as it was typed */
 	enum wrap_kind kind;
 	int64_t argument;     /* K or N, else 0 */
 	bool embedding, head; /* wrapped apart: the token embedding; final norm and head */
@@ -73,6 +74,14 @@ enum runtime_kind {
 	RUNTIMES(X)
 #undef X
 		RUNTIME_COUNT
+};
+
+/* One value for all blocks or units, or one each: "full", "8xfull+24xnone". */
+struct rows {
+	const char *text;  /* in normal form in a plan that plan_resolve made */
+	int32_t all;       /* where n is 0 */
+	int32_t n;         /* values in `of` */
+	const int32_t *of; /* by block or unit (rows.h) */
 };
 
 /* Named axes, innermost last; rank = replicate index * shard + shard index (row-major). The last

@@ -113,7 +113,7 @@ static void print_field(
 	const char *word, const struct field *field, const void *object, struct text *text)
 {
 	text_printf(text, "%s %s ", word, field->name);
-	if (field->type == FIELD_TYPE_STRING)
+	if (field->type == FIELD_TYPE_STRING || field->type == FIELD_TYPE_DECODED)
 		text_add(text, *(const char *const *)((const char *)object + field->offset));
 	else
 		fields_print_one(field, object, text);

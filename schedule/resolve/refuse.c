@@ -90,20 +90,11 @@ static bool check_dtypes(
 	return true;
 }
 
-/* One value of reshard_after_forward: "true", "false", or a size that divides the shard group. */
-static bool check_reshard_run(
-	const struct plan *plan, int64_t place, struct value_run run, struct error *error)
+/* Groups of so many ranks; 0 and less: none. */
+static bool check_reshard_group(const struct plan *plan, int64_t group, struct error *error)
 {
-	const char *value = plan->reshard_after_forward;
-	int64_t group = plan_reshard_group_at(plan, place), shard = plan->mesh.shard;
-	bool whole = run_is(&run, "true") || plan_reshards_root(plan);
-	if (group < -1 || (group == 0) != run_is(&run, "false") || (group < 0) != whole ||
-		(group > 0 && run.word[0] == '0'))
-		return error_set(error, EXIT_CODE_USAGE,
-			"--reshard-after-forward %.60s: expected true, false or a group size",
-			value);
-	if (plan_reshards_root(plan) && !runtime_of(plan->runtime)->reshards_root)
-		return refuse(plan, "reshard-after-forward", value, "use true", error);
+	const char *value = plan->reshard_after_forward.text;
+	int64_t shard = plan->mesh.shard;
 	if (group > 0 && !runtime_of(plan->runtime)->has_reshard_group)
 		return refuse(plan, "reshard-after-forward", value, "use true or false", error);
 	if (group > 0 && (!strategy_reshards(plan->strategy) || group == 1 || group >= shard ||
@@ -118,19 +109,14 @@ static bool check_reshard_run(
 
 static bool check_reshard(const struct plan *plan, struct error *error)
 {
-	const char *value = plan->reshard_after_forward, *cursor = value;
-	int64_t place = 0;
-	struct value_run run;
-	while (runs_valid(value) && runs_next(&cursor, &run)) {
-		if (!check_reshard_run(plan, place, run, error))
+	const struct rows *rows = &plan->reshard_after_forward;
+	const char *value = rows->text;
+	if (plan_reshards_root(plan) && !runtime_of(plan->runtime)->reshards_root)
+		return refuse(plan, "reshard-after-forward", value, "use true", error);
+	for (int32_t place = 0; place < rows->n || place == 0; place++)
+		if (!check_reshard_group(plan, plan_reshard_group_at(plan, place), error))
 			return false;
-		place += run.count;
-	}
-	if (!runs_valid(value))
-		return error_set(error, EXIT_CODE_USAGE,
-			"--reshard-after-forward %.60s: expected true, false or a group size",
-			value);
-	if (place > 0 && !runtime_of(plan->runtime)->reshards_per_unit)
+	if (rows->n > 0 && !runtime_of(plan->runtime)->reshards_per_unit)
 		return refuse(plan, "reshard-after-forward", value, "use one value", error);
 	if ((plan_reshard_group(plan) != 0) != strategy_reshards(plan->strategy))
 		return error_set(error, EXIT_CODE_USAGE,
@@ -172,22 +158,22 @@ static bool check_offload(
 	bool gpu = topology->device.kind == DEVICE_GPU;
 	for (int o = OFFLOAD_OPTIMIZER; o <= OFFLOAD_PARAMETERS; o++)
 		if (plan_offloads(plan, (enum offload)o) && !(offloads >> o & 1))
-			return refuse(plan, "cpu-offload", plan->cpu_offload,
+			return refuse(plan, "cpu-offload", plan->cpu_offload.text,
 				offloads == 1u << OFFLOAD_NONE      ? "use none"
 				: offloads >> OFFLOAD_OPTIMIZER & 1 ? "use optimizer or none"
 								    : "use parameters or none",
 				error);
 	if (plan_offloads_any(plan) && plan_layout(plan) == LAYOUT_PARTITIONED)
-		return refuse(plan, "cpu-offload", plan->cpu_offload,
+		return refuse(plan, "cpu-offload", plan->cpu_offload.text,
 			"with ZERO_3 it is not priced yet; use ZERO_1 or ZERO_2", error);
 	if (plan_offloads(plan, OFFLOAD_PARAMETERS) && !strategy_shards(plan->strategy))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--cpu-offload %.60s: NO_SHARD keeps whole parameters on the device; use "
 			"optimizer, or a strategy that shards",
-			plan->cpu_offload);
+			plan->cpu_offload.text);
 	if (plan_offloads_any(plan) && plan->grad_accum > 1 && plan->sync_each_micro_batch &&
 		!runtime->accumulates_on_host)
-		return refuse(plan, "cpu-offload", plan->cpu_offload,
+		return refuse(plan, "cpu-offload", plan->cpu_offload.text,
 			"it does not add gradients on the host; use --sync-each-micro-batch off",
 			error);
 	if (plan_offloads_any(plan) && gpu &&
@@ -195,7 +181,7 @@ static bool check_offload(
 		return error_set(error, EXIT_CODE_USAGE,
 			"--cpu-offload %.60s: %s does not say how fast its host is; add "
 			"host.pcie_bandwidth and host.memory_bandwidth",
-			plan->cpu_offload, topology->name);
+			plan->cpu_offload.text, topology->name);
 	return true;
 }
 
@@ -219,18 +205,13 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 /* Tied weights must be gathered together: neither end can be wrapped apart. */
 static bool check_wrap(const struct plan *plan, const struct model *model, struct error *error)
 {
-	struct wrap_policy wrap;
-	if (!plan_wrap(plan, &wrap))
-		return error_set(error, EXIT_CODE_USAGE,
-			"--wrap %.60s: expected block, blocks:K, size:N or model, and after the "
-			"first three +embedding, +head or both",
-			plan->wrap);
-	if ((wrap.embedding || wrap.head) && model->architecture.tied_head)
+	const struct wrap_policy *wrap = &plan->wrap;
+	if ((wrap->embedding || wrap->head) && model->architecture.tied_head)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--wrap %.60s: the head of %s is tied to its token embedding, both must "
 			"be in the root; use %.*s",
-			plan->wrap, model->architecture.name, (int)strcspn(plan->wrap, "+"),
-			plan->wrap);
+			wrap->text, model->architecture.name, (int)strcspn(wrap->text, "+"),
+			wrap->text);
 	return true;
 }
 
@@ -314,13 +295,13 @@ static bool is_idle(const char *option, const char *value, const struct plan *pl
 bool plan_honours(const struct question *question, const struct plan *plan, struct error *error)
 {
 	enum layout_kind layout = plan_layout(plan);
-	bool wraps = question_gives(question, KNOB_WRAP) && strcmp(plan->wrap, "block") != 0;
+	bool wraps = question_gives(question, KNOB_WRAP) && strcmp(plan->wrap.text, "block") != 0;
 	bool prefetches = question_gives(question, KNOB_PREFETCH) && plan->prefetch != PREFETCH_PRE;
 	if (layout == LAYOUT_WHOLE && wraps)
-		return is_idle(
-			"wrap", plan->wrap, plan, "has gradient buckets instead of units", error);
+		return is_idle("wrap", plan->wrap.text, plan,
+			"has gradient buckets instead of units", error);
 	if (layout == LAYOUT_PARTITIONED && wraps)
-		return is_idle("wrap", plan->wrap, plan,
+		return is_idle("wrap", plan->wrap.text, plan,
 			"makes every module with parameters a unit", error);
 	if (layout == LAYOUT_WHOLE && prefetches)
 		return is_idle("prefetch", prefetch_names[plan->prefetch], plan,

@@ -14,7 +14,7 @@ static struct plan plan_defaults(const struct model *model, const struct topolog
 	for (int id = 0; id < KNOB_IN_MESH; id++)
 		knob_set_default((enum knob_id)id, &plan, cpu);
 	plan.param_dtype = plan_default_dtype(topology);
-	plan.wrap = "block";
+	plan.wrap = wrap_of_kind(WRAP_BLOCK);
 	plan.libraries = libraries_unknown;
 	plan.seq_len = min_i64(model->architecture.context, 4096);
 	return plan;
@@ -90,7 +90,7 @@ static void adapt_to_runtime(struct plan *plan, const struct question *question)
 	if (!question_gives(question, KNOB_LOSS))
 		plan->loss = default_loss(plan->runtime, question->model);
 	if (!question_gives(question, KNOB_RESHARD_AFTER_FORWARD) || unsharded)
-		plan->reshard_after_forward = strategy_reshards(plan->strategy) ? "true" : "false";
+		plan->reshard_after_forward = rows_of_reshard(strategy_reshards(plan->strategy));
 }
 
 /* --- mesh ----------------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
  * some (`*root`); DDP: 0. */
 int64_t plan_units(const struct plan *plan, const struct model *model, bool *root);
 
-/* Are the three texts well-formed, and do their runs count what the model and the wrap policy
- * have? EXIT_CODE_USAGE with the number that was expected. */
+/* Do the runs of the three knobs count what the model and the wrap policy have? EXIT_CODE_USAGE
+ * with the number that was expected. */
 bool plan_check_rows(const struct plan *plan, const struct model *model, struct error *error);
 
 #endif

@@ -18,52 +18,31 @@ int64_t plan_units(const struct plan *plan, const struct model *model, bool *roo
 	return total;
 }
 
-static bool only_names(
-	const char *option, const char *text, const char *const *names, struct error *error)
+static bool check_total(const char *option, const struct rows *rows, int64_t expected,
+	const char *what, struct error *error)
 {
-	const char *cursor = text;
-	struct value_run run;
-	bool ok = runs_valid(text);
-	while (ok && runs_next(&cursor, &run)) {
-		int i = 0;
-		while (names[i] != NULL && !run_is(&run, names[i]))
-			i++;
-		ok = names[i] != NULL;
-	}
-	return ok ||
-	       error_set(error, EXIT_CODE_USAGE, "--%s %.60s: expected %s or %s, or runs of them",
-		       option, text, names[0], names[1]);
-}
-
-static bool check_total(const char *option, const char *text, int64_t expected, const char *what,
-	struct error *error)
-{
-	int64_t total = runs_total(text);
-	if (total == 0 || total == expected)
+	if (rows->n == 0 || rows->n == expected)
 		return true;
 	return error_set(error, EXIT_CODE_USAGE,
-		"--%s %.60s: its runs count %lld, expected the %lld %s", option, text,
-		(long long)total, (long long)expected, what);
+		"--%s %.60s: its runs count %lld, expected the %lld %s", option, rows->text,
+		(long long)rows->n, (long long)expected, what);
 }
 
 static bool check_units(const struct plan *plan, const struct model *model, struct error *error)
 {
 	bool root;
-	if (runs_total(plan->reshard_after_forward) == 0 && runs_total(plan->cpu_offload) == 0)
+	if (plan->reshard_after_forward.n == 0 && plan->cpu_offload.n == 0)
 		return true; /* nothing to count */
 	int64_t units = plan_units(plan, model, &root);
-	return check_total("reshard-after-forward", plan->reshard_after_forward, units - root,
+	return check_total("reshard-after-forward", &plan->reshard_after_forward, units - root,
 		       "units without the root", error) &&
-	       check_total("cpu-offload", plan->cpu_offload, units,
+	       check_total("cpu-offload", &plan->cpu_offload, units,
 		       root ? "units with the root" : "units", error);
 }
 
 bool plan_check_rows(const struct plan *plan, const struct model *model, struct error *error)
 {
-	return only_names("activation-checkpointing", plan->activation_checkpointing,
-		       checkpointing_names, error) &&
-	       only_names("cpu-offload", plan->cpu_offload, offload_names, error) &&
-	       check_total("activation-checkpointing", plan->activation_checkpointing,
+	return check_total("activation-checkpointing", &plan->activation_checkpointing,
 		       model->architecture.layers, "blocks of the model", error) &&
 	       check_units(plan, model, error);
 }

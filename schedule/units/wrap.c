@@ -124,7 +124,7 @@ int wrap_modules(const struct plan *plan, const struct model *model, struct aren
 	struct wrapped **wrapped)
 {
 	struct wrap wrap = {.model = model};
-	struct wrap_policy policy;
+	const struct wrap_policy *policy = &plan->wrap;
 	wrap.wrapped = ARENA_ARRAY(arena, struct wrapped, model->n_modules + 3);
 	wrap_add(&wrap, 0, model->n_modules);
 	if (plan_layout(plan) == LAYOUT_PARTITIONED) {
@@ -132,25 +132,24 @@ int wrap_modules(const struct plan *plan, const struct model *model, struct aren
 		*wrapped = wrap.wrapped;
 		return wrap.n;
 	}
-	plan_wrap(plan, &policy);
-	switch (policy.kind) {
+	switch (policy->kind) {
 	case WRAP_BLOCK:
 		wrap_blocks(&wrap, 1);
 		break;
 	case WRAP_BLOCKS:
-		wrap_blocks(&wrap, policy.argument);
+		wrap_blocks(&wrap, policy->argument);
 		break;
 	case WRAP_SIZE:
-		wrap.min_parameters = policy.argument;
+		wrap.min_parameters = policy->argument;
 		wrap_by_size(&wrap, 0);
 		break;
 	case WRAP_MODEL:
 		break;
 	}
-	if (policy.embedding)
+	if (policy->embedding)
 		wrap_embedding(&wrap);
-	if (policy.head)
-		wrap_head(&wrap, policy.kind == WRAP_SIZE);
+	if (policy->head)
+		wrap_head(&wrap, policy->kind == WRAP_SIZE);
 	sort_wrapped(wrap.wrapped, wrap.n);
 	*wrapped = wrap.wrapped;
 	return wrap.n;

@@ -163,11 +163,12 @@ static void add_settings(const struct trip *trip, struct question *question)
 /* As the caller of `import` does. */
 static void add_ends(const struct trip *trip, struct question *question)
 {
-	const char *wrap = question->asked.wrap;
+	const char *wrap = question->asked.wrap.text;
 
 	if (trip->imported.wraps_apart && !trip->file.model->architecture.tied_head &&
 		strcmp(wrap, "model") != 0)
-		question->asked.wrap = arena_printf(trip->arena, "%s+embedding+head", wrap);
+		assert_true(knob_set(KNOB_WRAP, &question->asked, "",
+			arena_printf(trip->arena, "%s+embedding+head", wrap), trip->arena, NULL));
 }
 
 /* The plan that the file's words stand for. */
@@ -242,7 +243,7 @@ static bool is_unpredicted(const struct trip *trip)
 {
 	const struct plan *plan = &trip->exported.plan;
 
-	return strcmp(plan->cpu_offload, "none") != 0 &&
+	return strcmp(plan->cpu_offload.text, "none") != 0 &&
 	       !plan_check(plan, trip->file.model, trip->file.topology, NULL);
 }
 

@@ -129,7 +129,7 @@ static void test_sensitivity(void **state)
 	struct prediction prediction;
 	struct error error = {0};
 	struct plan plan = answer.chosen->plan;
-	plan.wrap = "model";
+	plan.wrap = wrap_of_kind(WRAP_MODEL);
 	assert_true(evaluator_run(&evaluator, &plan, &prediction, &error));
 	assert_true(row->step_time == prediction.step_time);
 	assert_int_equal(row->peak_memory_bytes, prediction.peak_memory_bytes);
@@ -175,7 +175,7 @@ static bool fits_with_offload(struct fixture *f, const struct plan *chosen, cons
 	struct plan plan = *chosen;
 	struct prediction prediction;
 	struct error error = {0};
-	plan.cpu_offload = offload;
+	assert_true(knob_set(KNOB_CPU_OFFLOAD, &plan, "", offload, &f->arena, &error));
 	if (!evaluator_run(&evaluator, &plan, &prediction, &error))
 		fail_msg("%s", error.message);
 	evaluator_finish(&evaluator);
@@ -199,7 +199,7 @@ static void test_offload_when_nothing_fits(void **state)
 	struct answer answer = ask(&f.question, &f.arena);
 	assert_non_null(answer.chosen);
 	assert_true(has_reason(&answer, "Nothing fits without CPU offload"));
-	const char *offload = answer.chosen->plan.cpu_offload;
+	const char *offload = answer.chosen->plan.cpu_offload.text;
 	assert_int_equal(sscanf(offload, "%dxnone+%dxparameters", &kept, &moved), 2);
 	assert_int_equal(kept + moved, 33);
 	assert_true(kept > 0 && moved > 0);

@@ -29,8 +29,8 @@ static void test_changes_are_simulated(void **state)
 	struct question question = question_7b(&arena);
 	struct answer answer = ask(&question, &arena);
 	struct plan mine = answer.chosen->plan;
-	mine.wrap = "model";
-	mine.activation_checkpointing = "full";
+	mine.wrap = wrap_of_kind(WRAP_MODEL);
+	mine.activation_checkpointing = rows_of_checkpointing(CHECKPOINTING_FULL);
 	struct comparison c = compare(&question, &mine, &answer, &arena);
 	assert_int_equal(c.n, 2);
 	assert_true(c.mine.prediction.step_time > answer.chosen->prediction.step_time);
@@ -74,7 +74,7 @@ static void test_too_large(void **state)
 	struct plan mine = answer.chosen->plan;
 	mine.micro_batch = 4;
 	mine.grad_accum = 1;
-	mine.activation_checkpointing = "none";
+	mine.activation_checkpointing = rows_of_checkpointing(CHECKPOINTING_NONE);
 	struct comparison c = compare(&question, &mine, &answer, &arena);
 	assert_int_equal(c.mine.outcome, OUTCOME_DOES_NOT_FIT);
 	assert_non_null(strstr(c.statement, "does not fit"));

@@ -335,7 +335,7 @@ struct wins {
 
 static bool offloads_some(const struct plan *plan)
 {
-	return plan_offloads_any(plan) && runs_total(plan->cpu_offload) > 0;
+	return plan_offloads_any(plan) && plan->cpu_offload.n > 0;
 }
 
 static void compare(const struct question *question, struct arena *arena, struct wins *wins)

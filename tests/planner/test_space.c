@@ -62,11 +62,11 @@ static void test_wraps_differ(void **state)
 		begin(&f, models[i], "2xdgx-a100-80gb");
 		build(&f);
 		int n = space_wraps(&f.space.plans[0], f.question.model, &f.arena, wraps);
-		assert_string_equal(wraps[0].text, "block");
+		assert_string_equal(wraps[0].wrap.text, "block");
 		assert_in_range(n, 2, 7);
 		for (int j = 0; j < n; j++)
 			for (int k = j + 1; k < n; k++)
-				assert_string_not_equal(wraps[j].text, wraps[k].text);
+				assert_string_not_equal(wraps[j].wrap.text, wraps[k].wrap.text);
 		end(&f);
 	}
 }
@@ -106,8 +106,8 @@ static void test_fixed_stays_fixed(void **state)
 	assert_true(f.space.same_batch);
 	for (int i = 0; i < f.space.n; i++) {
 		const struct plan *plan = &f.space.plans[i];
-		assert_string_equal(plan->wrap, "blocks:3");
-		assert_string_equal(plan->activation_checkpointing, "full");
+		assert_string_equal(plan->wrap.text, "blocks:3");
+		assert_string_equal(plan->activation_checkpointing.text, "full");
 		assert_int_equal(plan->micro_batch, 2);
 		assert_int_equal(plan->grad_accum, 4);
 		assert_int_equal(plan->reduce_dtype, DTYPE_BF16);
@@ -163,13 +163,13 @@ static void test_lists(void **state)
 	build(&f);
 	for (int i = 0; i < f.space.n; i++) {
 		const struct plan *plan = &f.space.plans[i];
-		bool block = strcmp(plan->wrap, "block") == 0;
-		assert_true(block || strcmp(plan->wrap, "blocks:2") == 0);
+		bool block = strcmp(plan->wrap.text, "block") == 0;
+		assert_true(block || strcmp(plan->wrap.text, "blocks:2") == 0);
 		assert_true(plan->reduce_dtype == DTYPE_BF16 || plan->reduce_dtype == DTYPE_FP32);
 		seen[block][plan->reduce_dtype == DTYPE_BF16] = true;
 	}
 	assert_true(seen[0][0] && seen[0][1] && seen[1][0] && seen[1][1]);
-	assert_string_equal(f.space.plans[0].wrap, "blocks:2"); /* in the user's order */
+	assert_string_equal(f.space.plans[0].wrap.text, "blocks:2"); /* in the user's order */
 	end(&f);
 }
 
@@ -187,8 +187,8 @@ static void test_forbidden(void **state)
 	for (int i = 0; i < f.space.n; i++) {
 		const struct plan *plan = &f.space.plans[i];
 		bool ddp = plan->runtime == RUNTIME_PYTORCH_DDP;
-		assert_true(ddp || strcmp(plan->wrap, "block") != 0);
-		assert_true(ddp || strcmp(plan->wrap, "size:100000000") != 0);
+		assert_true(ddp || strcmp(plan->wrap.text, "block") != 0);
+		assert_true(ddp || strcmp(plan->wrap.text, "size:100000000") != 0);
 		assert_true(plan->reduce_dtype != DTYPE_FP32);
 		assert_false(plan->forward_prefetch);
 	}

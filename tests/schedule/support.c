@@ -227,11 +227,11 @@ static struct plan mixed(struct arena *arena, uint64_t *state, struct plan plan,
 		groups[i] = random_below(state, 2) ? plan_reshard_group_at(&plan, i) : 0;
 	}
 	if (random_below(state, 2))
-		with.activation_checkpointing = plan_checkpointing_text(arena, kinds, blocks);
+		with.activation_checkpointing = rows_make_checkpointing(arena, kinds, blocks);
 	if (random_below(state, 2) && units > 0)
-		with.cpu_offload = plan_offload_text(arena, offloads, units);
+		with.cpu_offload = rows_make_offload(arena, offloads, units);
 	if (random_below(state, 2) && units - root > 0)
-		with.reshard_after_forward = plan_reshard_text(arena, groups, units - root);
+		with.reshard_after_forward = rows_make_reshard(arena, groups, units - root);
 	return plan_check(&with, model, topology, &error) ? with : plan;
 }
 

@@ -90,14 +90,16 @@ static void test_round_trip(void **state)
 			groups[i] = (int64_t[]){-1, 0, 2, 16}[random_below(&seed, 4)];
 		}
 		struct plan plan = {
-			.activation_checkpointing = plan_checkpointing_text(&arena, blocks, n),
-			.reshard_after_forward = plan_reshard_text(&arena, groups, n),
-			.cpu_offload = plan_offload_text(&arena, units, n)};
+			.activation_checkpointing = rows_make_checkpointing(&arena, blocks, n),
+			.reshard_after_forward = rows_make_reshard(&arena, groups, n),
+			.cpu_offload = rows_make_offload(&arena, units, n)};
 		struct plan again = plan;
 		plan_normalise(&again, &arena);
-		assert_string_equal(plan.activation_checkpointing, again.activation_checkpointing);
-		assert_string_equal(plan.reshard_after_forward, again.reshard_after_forward);
-		assert_string_equal(plan.cpu_offload, again.cpu_offload);
+		assert_string_equal(
+			plan.activation_checkpointing.text, again.activation_checkpointing.text);
+		assert_string_equal(
+			plan.reshard_after_forward.text, again.reshard_after_forward.text);
+		assert_string_equal(plan.cpu_offload.text, again.cpu_offload.text);
 		for (int i = 0; i < n; i++) {
 			assert_int_equal(plan_block_checkpointing(&plan, i), blocks[i]);
 			assert_int_equal(plan_reshard_group_at(&plan, i), groups[i]);
@@ -153,7 +155,8 @@ static const struct {
 		"--reshard-after-forward 20xtrue+13xfalse: its runs count 33, expected the 32 "
 		"units without the root"},
 	{"llama-2-7b", "reshard_after_forward=20xtrue+12xmaybe",
-		"--reshard-after-forward 20xtrue+12xmaybe: expected true, false or a group size"},
+		"--reshard-after-forward: expected true, false or a group size, got "
+		"\"20xtrue+12xmaybe\""},
 	{"llama-2-7b", "reshard_after_forward=16x3+16xtrue",
 		"--reshard-after-forward 16x3+16xtrue: expected a proper divisor (not 1) of the "
 		"shard group of 16, with FULL_SHARD or HYBRID_SHARD"},
@@ -167,11 +170,11 @@ static const struct {
 	{"llama-2-7b", "wrap=block+embedding+head cpu_offload=33xnone",
 		"--cpu-offload 33xnone: its runs count 33, expected the 34 units"},
 	{"llama-2-7b", "wrap=model+head",
-		"--wrap model+head: expected block, blocks:K, size:N or model, and after the first "
-		"three +embedding, +head or both"},
+		"--wrap: expected block, blocks:K, size:N or model, and after the first "
+		"three +embedding, +head or both, got \"model+head\""},
 	{"llama-2-7b", "wrap=block+head+embedding",
-		"--wrap block+head+embedding: expected block, blocks:K, size:N or model, and after "
-		"the first three +embedding, +head or both"},
+		"--wrap: expected block, blocks:K, size:N or model, and after "
+		"the first three +embedding, +head or both, got \"block+head+embedding\""},
 	{"gpt2-124m", "wrap=blocks:2+embedding",
 		"--wrap blocks:2+embedding: the head of gpt2-124m is tied to its token embedding, "
 		"both must be in the root; use blocks:2"},

@@ -25,11 +25,11 @@ static void test_gpu_defaults(void **state)
 	assert_int_equal(plan.reduce_dtype, DTYPE_FP32);
 	assert_int_equal(plan.optimizer, OPTIMIZER_ADAMW_FOREACH);
 	assert_int_equal(plan.attention, ATTENTION_FLASH);
-	assert_string_equal(plan.wrap, "block");
-	assert_string_equal(plan.reshard_after_forward, "true");
+	assert_string_equal(plan.wrap.text, "block");
+	assert_string_equal(plan.reshard_after_forward.text, "true");
 	assert_int_equal(plan.prefetch, PREFETCH_PRE);
-	assert_string_equal(plan.activation_checkpointing, "none");
-	assert_string_equal(plan.cpu_offload, "none");
+	assert_string_equal(plan.activation_checkpointing.text, "none");
+	assert_string_equal(plan.cpu_offload.text, "none");
 	assert_true(plan.clip == 0 && plan.sync_each_micro_batch && !plan.compile);
 	assert_false(plan.limit_all_gathers); /* FSDP2 has none */
 	plan = plan_of_words(
@@ -69,13 +69,13 @@ static void test_adapted(void **state)
 	assert_int_equal(plan.runtime, RUNTIME_PYTORCH_DDP);
 	assert_int_equal(plan.mesh.replicate, 16);
 	assert_int_equal(plan.mesh.shard, 1);
-	assert_string_equal(plan.reshard_after_forward, "false");
+	assert_string_equal(plan.reshard_after_forward.text, "false");
 	plan = plan_of_words(&arena, model, topology, "runtime=pytorch-ddp");
 	assert_int_equal(plan.strategy, STRATEGY_NO_SHARD);
 	plan = plan_of_words(&arena, model, topology, "strategy=HYBRID_SHARD_ZERO2");
 	assert_int_equal(plan.mesh.shard, 8);
 	assert_int_equal(plan.mesh.replicate, 2);
-	assert_string_equal(plan.reshard_after_forward, "false");
+	assert_string_equal(plan.reshard_after_forward.text, "false");
 	plan = plan_of_words(&arena, model, topology, "runtime=shardplan");
 	assert_int_equal(plan.optimizer, OPTIMIZER_ADAMW_FUSED);
 	plan = plan_of_words(&arena, model, topology, "reshard_after_forward=4");
@@ -95,7 +95,7 @@ static void test_one_rank(void **state)
 		"runtime=pytorch-fsdp1 strategy=FULL_SHARD reshard_after_forward=true");
 	assert_int_equal(plan.strategy, STRATEGY_NO_SHARD);
 	assert_int_equal(plan.runtime, RUNTIME_PYTORCH_FSDP1);
-	assert_string_equal(plan.reshard_after_forward, "false");
+	assert_string_equal(plan.reshard_after_forward.text, "false");
 	plan = plan_of_words(&arena, model, topology, "runtime=pytorch-fsdp1");
 	assert_int_equal(plan.strategy, STRATEGY_NO_SHARD);
 	plan = plan_of_words(&arena, model, topology,

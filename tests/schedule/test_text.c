@@ -267,7 +267,7 @@ static const struct {
 	{"plan wrap block\n", "", "schedule: incomplete"},
 	{"plan wrap block\n", "plan wrap block\nplan wrap block\n", "sample:5:"},
 	{"plan wrap block\n", "plan warp block\n", "sample:4:6: schedule: no such field \"warp\""},
-	{"plan wrap block\n", "plan wrap  block\n", "no such wrap policy: \" block\""},
+	{"plan wrap block\n", "plan wrap  block\n", "wrap: expected block, blocks:K"},
 	{"plan compile false", "plan compile off", "exactly as it is printed"},
 	{"plan seq_len 3", "plan seq_len 03", "exactly as it is printed"},
 	{"plan clip 0\n", "plan clip -1\n", "clip: expected a number of 0 or more"},

@@ -2,6 +2,11 @@
  * against figures measured with PyTorch 2.6.0 (docs/runtimes.md). */
 #include "support.h"
 
+static void set_wrap(struct plan *plan, struct arena *arena, const char *text)
+{
+	assert_true(knob_set(KNOB_WRAP, plan, "wrap", text, arena, NULL));
+}
+
 static struct plan plan_for(
 	struct arena *arena, const struct model *model, int64_t ranks, const char *runtime)
 {
@@ -205,18 +210,18 @@ static void test_blocks_and_model(void **state)
 	struct unit *units;
 	struct model *model = preset_model(&arena, "llama-2-7b");
 	struct plan plan = plan_for(&arena, model, 8, "pytorch-fsdp1");
-	plan.wrap = "blocks:5";
+	set_wrap(&plan, &arena, "blocks:5");
 	assert_int_equal(units_build(&plan, model, &arena, &units), 1 + 7);
 	assert_string_equal(units[1].name, "model.layers.0..4");
 	assert_string_equal(units[7].name, "model.layers.30..31");
 	for (int u = 1; u <= 7; u++)
 		assert_int_equal(units[u].parameters, (u < 7 ? 5 : 2) * INT64_C(202383360));
-	plan.wrap = "blocks:32";
+	set_wrap(&plan, &arena, "blocks:32");
 	assert_int_equal(units_build(&plan, model, &arena, &units), 2);
-	plan.wrap = "blocks:1000";
+	set_wrap(&plan, &arena, "blocks:1000");
 	assert_int_equal(units_build(&plan, model, &arena, &units), 2);
 	assert_int_equal(units[1].parameters, 32 * INT64_C(202383360));
-	plan.wrap = "model";
+	set_wrap(&plan, &arena, "model");
 	assert_int_equal(units_build(&plan, model, &arena, &units), 1);
 	assert_int_equal(units[0].parameters, INT64_C(6738415616));
 	assert_string_equal(units[0].name, "root");
@@ -240,7 +245,7 @@ static void test_threshold(void **state)
 	struct model *model = toy_model(&arena, 1, false);
 	for (int i = 0; i < COUNT_OF(rows); i++) {
 		struct plan plan = plan_for(&arena, model, 1, "pytorch-fsdp1");
-		plan.wrap = rows[i].wrap;
+		set_wrap(&plan, &arena, rows[i].wrap);
 		int n = units_build(&plan, model, &arena, &units);
 		assert_int_equal(n, rows[i].n);
 		if (n > 1)
@@ -289,7 +294,8 @@ static void test_partition(void **state)
 		struct model *model = random_model(&arena, &seed);
 		struct plan plan = plan_for(&arena, model, 1 + random_below(&seed, 8),
 			round % 2 ? "pytorch-fsdp1" : "pytorch-fsdp2");
-		plan.wrap = arena_printf(&arena, "size:%d", 1 + (int)random_below(&seed, 2000));
+		set_wrap(&plan, &arena,
+			arena_printf(&arena, "size:%d", 1 + (int)random_below(&seed, 2000)));
 		int n = units_build(&plan, model, &arena, &units);
 		check_partition(model, units, n);
 		tied += model->architecture.tied_head;
@@ -307,7 +313,7 @@ static void test_tied_stays_in_root(void **state)
 	struct unit *units;
 	struct model *model = preset_model(&arena, "gpt2-124m");
 	struct plan plan = plan_for(&arena, model, 8, "pytorch-fsdp1");
-	plan.wrap = "size:2e7";
+	set_wrap(&plan, &arena, "size:2e7");
 	assert_true(model->architecture.tied_head);
 	assert_int_equal(units_build(&plan, model, &arena, &units), 1);
 	struct architecture untied = model->architecture;

@@ -13,7 +13,7 @@ static size_t size_of(const struct field *field)
 		[FIELD_TYPE_DOUBLE] = sizeof(double),
 		[FIELD_TYPE_STRING] = sizeof(char *),
 		[FIELD_TYPE_ENUM] = sizeof(enum device_kind),
-		[FIELD_TYPE_RUNS] = sizeof(char *),
+		[FIELD_TYPE_DECODED] = sizeof(char *),
 		[FIELD_TYPE_BYTES] = sizeof(int64_t),
 		[FIELD_TYPE_BANDWIDTH] = sizeof(double),
 		[FIELD_TYPE_TIME] = sizeof(double),
@@ -171,7 +171,7 @@ static void fill(const struct field *field, int place, void *object)
 		break;
 	case FIELD_TYPE_INT32:
 	case FIELD_TYPE_ENUM:
-	case FIELD_TYPE_RUNS:
+	case FIELD_TYPE_DECODED:
 	case FIELD_TYPE_END:
 		fail_msg("field %s: of a type that this test does not fill", field->name);
 	}
