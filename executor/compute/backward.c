@@ -1,6 +1,6 @@
 /* Leaves backward, last to first. Parameter gradients are added to the unit's gradient, or start
  * it; the gradient of the residual stream travels in D_RESIDUAL. */
-#include "executor/compute/compute.h"
+#include "executor/compute/leaf.h"
 
 static const struct architecture *architecture_of(const struct leaf *leaf)
 {

@@ -2,7 +2,7 @@
  * and terms are added as integers: no later rounding, so no order. (The idea of a fixed grid is
  * that of reproducible summation by pre-rounding; the grid is absolute, because gradients of a loss
  * of order one have a known scale.) */
-#include "executor/compute/compute.h"
+#include "executor/compute/leaf.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Leaves forward: one function per kind, behind one table. */
-#include "executor/compute/compute.h"
+#include "executor/compute/leaf.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* Finds the tensors of a leaf among the buffers that its operation uses. */
-#include "executor/compute/compute.h"
+#include "executor/compute/leaf.h"
 
 #include <string.h>
 

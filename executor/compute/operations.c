@@ -1,4 +1,4 @@
-#include "executor/compute/compute.h"
+#include "executor/compute/leaf.h"
 
 #include <math.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* The end of a step: gradient norm, clipping, the update of the local shards. */
-#include "executor/compute/compute.h"
+#include "executor/compute/leaf.h"
 
 #include <math.h>
 

@@ -1,0 +1,76 @@
+/* What the files of this room share: one leaf of an operation, its operands, and what carries
+ * operations out. */
+#ifndef EXECUTOR_COMPUTE_LEAF_H
+#define EXECUTOR_COMPUTE_LEAF_H
+
+#include "executor/compute/compute.h"
+
+/* One leaf of one operation. */
+struct leaf {
+	struct compute *compute;
+	const struct op *op;
+	int module;
+};
+
+/* Element i of tokens or activations; NULL stays NULL. */
+void *compute_at(const struct compute *compute, const void *activations, int64_t i);
+
+/* --- operands.c: addresses, or NULL with compute->error set --- */
+void *operand_parameter(const struct leaf *leaf, int parameter);
+void *operand_gradient(const struct leaf *leaf, int parameter);
+void *operand_saved(const struct leaf *leaf, int module, enum tensor_role role);
+void *operand_work(const struct leaf *leaf, enum tensor_role role);
+void *operand_residual_in(const struct leaf *leaf);
+void *operand_residual_out(const struct leaf *leaf);
+/* The one that is written, else the one that is read: for leaves that add to it. */
+void *operand_residual_stream(const struct leaf *leaf);
+void *operand_role(const struct leaf *leaf, enum buffer_role role);
+/* The i-th parameter of the leaf, or the tied one of a HEAD; -1 when there is none. */
+int leaf_parameter(const struct leaf *leaf, int i);
+const struct module *leaf_module(const struct leaf *leaf);
+const struct siblings *leaf_siblings(const struct leaf *leaf);
+/* What a norm or a projection reads. */
+void *operand_input(const struct leaf *leaf);
+void operands_init(struct compute *compute);
+
+/* Enqueued on the operation's stream where a device carries it out. */
+void compute_move(
+	struct compute *compute, const struct op *op, void *to, const void *from, int64_t bytes);
+static inline bool compute_on_device(const struct compute *compute, const struct op *op)
+{
+	return compute->device != NULL && op->stream != STREAM_HOST;
+}
+
+/* --- forward.c, backward.c: leaves [first_module, end_module) of the operation --- */
+void forward_leaves(struct compute *compute, const struct op *op);
+void backward_leaves(struct compute *compute, const struct op *op);
+struct attention leaf_attention(const struct leaf *leaf);
+int64_t leaf_stride(const struct leaf *leaf, int64_t out);
+void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, bool inverse);
+
+/* --- exact_sums.c: gradients as sums of 64-bit multiples of 2^-GRADIENT_QUANTUM_BITS ---
+ *
+ * What contracts over tokens is then computed sequence by sequence into a scratch, and added up in
+ * integers, whose order is free: the bits depend on neither micro-batch nor number of ranks. */
+bool compute_sums_exactly(const struct compute *compute);
+/* Pieces of the micro-batch that gradients are computed in: its sequences, or all in one. */
+int64_t gradient_parts(const struct compute *compute);
+/* Where this leaf's gradient of a parameter goes: the unit's, or a scratch. `more`: terms lie there
+ * already, to be added to; else what lies there means nothing. */
+void *gradient_begin(const struct leaf *leaf, int parameter, bool *more);
+/* Adds the scratch to the unit's gradient. */
+void gradient_end(const struct leaf *leaf, int parameter);
+/* Sums of this rank become fp32, in the front half of the buffer. */
+void gradient_round(struct compute *compute, int buffer);
+/* sum[0..n) += more. */
+void gradient_add(int64_t *sum, const int64_t *more, int64_t n);
+
+/* --- optimizer.c --- */
+bool compute_norm_is_finite(const struct compute *compute, struct error *error);
+void compute_norm(struct compute *compute, const struct op *op);
+void compute_clip(struct compute *compute, const struct op *op);
+void compute_update(struct compute *compute, const struct op *op);
+/* Of this step, for the device. */
+void compute_factors(const struct compute *compute, struct device_scalars *scalars);
+
+#endif
