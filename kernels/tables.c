@@ -66,9 +66,12 @@ static const struct level levels[] = {
 	LEVEL(v4bf16, has_v4bf16)
 #endif
 #if HAVE_X86_LEVELS
-		LEVEL(v4, has_v4) LEVEL(v3, has_v3)
+#if HAVE_V4
+		LEVEL(v4, has_v4)
 #endif
-			LEVEL(base, always)};
+			LEVEL(v3, has_v3)
+#endif
+				LEVEL(base, always)};
 
 enum { LEVEL_COUNT = sizeof(levels) / sizeof(levels[0]), MOST_TABLES = LEVEL_COUNT + 4 };
 

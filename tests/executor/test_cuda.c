@@ -11,7 +11,7 @@
 enum { STEPS = 3 };
 /* Of each group's variants every how many-th runs; sanitizers look for something else. */
 #ifdef __SANITIZE_ADDRESS__
-enum { EVERY = 39, LEAST_GRAPHS = 5 };
+enum { EVERY = 117, LEAST_GRAPHS = 2 };
 #else
 enum { EVERY = 13, LEAST_GRAPHS = 20 };
 #endif

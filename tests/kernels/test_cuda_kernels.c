@@ -81,6 +81,9 @@ static void check_other_order(
 {
 	struct problem second;
 
+#ifdef __SANITIZE_ADDRESS__
+	return; /* the same addresses in another order */
+#endif
 	cuda_backwards = true;
 	run(&second, kernel_case, dim, 0);
 	cuda_backwards = false;
