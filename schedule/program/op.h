@@ -1,5 +1,6 @@
-/* The operations of a schedule. One table, OP_KINDS, declares them; interpreters switch over the
- * kinds without default, so that the compiler names what they forgot. */
+/* The operations of a schedule, declared by one table, OP_KINDS. The simulator prices an operation
+ * by its class, the executor runs it by its row in compute/operations.c; collectives are those of
+ * transports/. */
 #ifndef SCHEDULE_OP_H
 #define SCHEDULE_OP_H
 
