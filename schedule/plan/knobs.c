@@ -307,7 +307,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			RATE(loader_rate, FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
 			.group = KNOB_GROUP_COMPUTE,
-			.roles = KNOB_WORK | KNOB_ONE_VALUE,
+			.roles = KNOB_WORK | KNOB_ONE_VALUE | KNOB_ZERO_UNSAID,
 			.metavar = "TOKENS",
 			.help = "a second that the data loader delivers to one GPU, all its "
 				"workers "

@@ -91,16 +91,17 @@ extern const char *const knob_group_names[];
 
 /* What a knob is to those who walk the table. */
 enum knob_role {
-	KNOB_ONE_VALUE = 1,  /* a question has one value of it, never a list to search */
-	KNOB_WORK = 2,       /* plans that differ in it do other work: nothing to compare */
-	KNOB_IN_TIME = 4,    /* moves work in time, adds and removes none */
-	KNOB_NO_LOAD = 8,    /* says nothing of what is computed (planner's bounds) */
-	KNOB_NO_SHAPE = 16,  /* says nothing of what is kept and moved (planner's bounds) */
-	KNOB_VARIED = 32,    /* stays where it is while others vary, as if it had been typed */
-	KNOB_COMPARED = 64,  /* changed alone beside the user's plan (`plan --compare`) */
-	KNOB_IN_STUDY = 128, /* named in a study's rows where it differs */
-	KNOB_FOLLOWS = 256,  /* other strategies have their own value of it */
-	KNOB_OF_TRAIN = 512, /* `train` takes it too */
+	KNOB_ONE_VALUE = 1,      /* a question has one value of it, never a list to search */
+	KNOB_WORK = 2,           /* plans that differ in it do other work: nothing to compare */
+	KNOB_IN_TIME = 4,        /* moves work in time, adds and removes none */
+	KNOB_NO_LOAD = 8,        /* says nothing of what is computed (planner's bounds) */
+	KNOB_NO_SHAPE = 16,      /* says nothing of what is kept and moved (planner's bounds) */
+	KNOB_VARIED = 32,        /* stays where it is while others vary, as if it had been typed */
+	KNOB_COMPARED = 64,      /* changed alone beside the user's plan (`plan --compare`) */
+	KNOB_IN_STUDY = 128,     /* named in a study's rows where it differs */
+	KNOB_FOLLOWS = 256,      /* other strategies have their own value of it */
+	KNOB_OF_TRAIN = 512,     /* `train` takes it too */
+	KNOB_ZERO_UNSAID = 1024, /* zero is left out of a schedule's text: digests stay */
 };
 
 struct knob {

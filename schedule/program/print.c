@@ -121,11 +121,14 @@ static void print_field(
 }
 
 /* What nobody said and no operation depends on is left out. */
-static bool is_said(const struct plan *plan, int id)
+static bool is_said(const struct plan *plan, enum knob_id id)
 {
+	static const union knob_value zero = {.number = 0};
+
 	if (id == KNOB_LIBRARIES)
 		return libraries_named(plan->libraries);
-	return id != KNOB_LOADER_RATE || plan->loader_rate > 0;
+	return !(knob_table[id].roles & KNOB_ZERO_UNSAID) ||
+	       !knob_value_equal(id, knob_get(id, plan), zero);
 }
 
 static void print_plan(const struct schedule *schedule, struct text *text)
@@ -134,7 +137,7 @@ static void print_plan(const struct schedule *schedule, struct text *text)
 
 	/* Versions change no operation; a text without them is one of unknown versions. */
 	for (int id = 0; id < KNOB_IN_MESH; id++)
-		if (is_said(plan, id))
+		if (is_said(plan, (enum knob_id)id))
 			print_field("plan", &knob_table[id].field, plan, text);
 	for (const struct field *field = mesh_fields; field->name != NULL; field++)
 		print_field("mesh", field, &plan->mesh, text);
