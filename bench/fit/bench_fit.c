@@ -8,11 +8,11 @@ static bool run(const char *folder, struct arena *arena, struct error *error)
 {
 	struct catalogue catalogue = {0};
 	struct kernels kernels;
-	struct rows rows = {0};
+	struct row_list rows = {0};
 
 	if (!catalogue_read(arena, folder, &catalogue, error) ||
 		!kernels_read(arena, folder, &kernels, error) ||
-		!rows_read(arena, arena_printf(arena, "%s/steps.csv", folder), &rows, error))
+		!row_list_read(arena, arena_printf(arena, "%s/steps.csv", folder), &rows, error))
 		return false;
 	printf("# Fit of the compute parameters\n\n");
 	if (!fit_kernels(&catalogue, &kernels, arena, error))
@@ -23,7 +23,7 @@ static bool run(const char *folder, struct arena *arena, struct error *error)
 		row_predict(&catalogue, &rows.of[i], arena, &scratch);
 		arena_finish(&scratch);
 	}
-	rows_split(&rows);
+	row_list_split(&rows);
 	return fit_steps(&catalogue, &rows, arena);
 }
 

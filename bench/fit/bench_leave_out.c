@@ -17,7 +17,7 @@ enum origin { SAME_GPU, SAME_GENERATION, PRIOR, FEW_ROWS, OTHER_GENERATION };
 
 struct bench {
 	struct catalogue catalogue;
-	struct rows rows;
+	struct row_list rows;
 	struct topology **topologies; /* of each row */
 	double *catalogue_errors;     /* of each row, nothing left out */
 	double *left_out_errors;      /* of each row, when its set was last left out */
@@ -288,7 +288,7 @@ static bool predict_all(struct bench *bench, struct error *error)
 		arena_finish(&scratch);
 		bench->catalogue_errors[i] = row_has_time(row) ? row_time_error(row) : 0;
 	}
-	rows_split(&bench->rows);
+	row_list_split(&bench->rows);
 	return true;
 }
 
@@ -297,7 +297,8 @@ static bool run(const char *folder, struct bench *bench, struct error *error)
 	struct arena *arena = bench->arena;
 
 	if (!catalogue_read(arena, folder, &bench->catalogue, error) ||
-		!rows_read(arena, arena_printf(arena, "%s/steps.csv", folder), &bench->rows, error))
+		!row_list_read(
+			arena, arena_printf(arena, "%s/steps.csv", folder), &bench->rows, error))
 		return false;
 	bench->topologies = ARENA_ARRAY(arena, struct topology *, bench->rows.n);
 	bench->left_out_errors = ARENA_ARRAY(arena, double, bench->rows.n);

@@ -32,7 +32,7 @@ double kernel_error(const struct kernel *kernel, const struct topology *topology
 /* Fits and prints, a section a GPU. */
 bool fit_kernels(const struct catalogue *catalogue, const struct kernels *kernels,
 	struct arena *arena, struct error *error);
-bool fit_steps(struct catalogue *catalogue, struct rows *rows, struct arena *arena);
+bool fit_steps(struct catalogue *catalogue, struct row_list *rows, struct arena *arena);
 
 /* Rows to which one sustained_clock is fitted. */
 struct step_fit {

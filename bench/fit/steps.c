@@ -59,7 +59,7 @@ bool row_shows_the_clock(const struct row *row)
 }
 
 static void collect(
-	struct rows *rows, const char *gpu, const char *source, int part, struct step_fit *fit)
+	struct row_list *rows, const char *gpu, const char *source, int part, struct step_fit *fit)
 {
 	fit->n = 0;
 	for (int i = 0; i < rows->n; i++) {
@@ -83,7 +83,7 @@ static void print_fit(struct step_fit *fit, const char *gpu, const char *what)
 	printf("| %s | %s | %d | %.3f | %.1f |\n", gpu, what, fit->n, clock, 100 * error);
 }
 
-static bool is_first(const struct rows *rows, int at, bool with_source)
+static bool is_first(const struct row_list *rows, int at, bool with_source)
 {
 	for (int i = 0; i < at; i++)
 		if (strcmp(rows->of[i].gpu, rows->of[at].gpu) == 0 &&
@@ -92,7 +92,7 @@ static bool is_first(const struct rows *rows, int at, bool with_source)
 	return true;
 }
 
-bool fit_steps(struct catalogue *catalogue, struct rows *rows, struct arena *arena)
+bool fit_steps(struct catalogue *catalogue, struct row_list *rows, struct arena *arena)
 {
 	struct step_fit fit = {.catalogue = catalogue,
 		.rows = ARENA_ARRAY(arena, struct row *, rows->n),
