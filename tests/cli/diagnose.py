@@ -67,7 +67,7 @@ def main(binary):
         save('cut.json.gz', gzip.compress(trace(200))[:2000])
         expect(box.run('diagnose', 'plan.yaml', 'cut.json.gz'), 3, 'cut.json.gz')
         save('cut.json', trace(200)[:5000])
-        expect(box.run('diagnose', 'plan.yaml', 'cut.json'), 3, 'cut.json:1:', 'middle')
+        expect(box.run('diagnose', 'plan.yaml', 'cut.json'), 3, 'cut.json:1:', 'without a closing quote')
         expect(box.run('diagnose', 'plan.yaml', 'none.json'), 3, 'none.json: cannot be read')
         # Without a gather it is no step of that plan.
         save('other.json', trace(0))
