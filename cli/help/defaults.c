@@ -92,9 +92,10 @@ bool help_defaults(struct arena *arena, struct text *text, struct error *error)
 
 	if (!resolve_both(arena, &gpu, &cpu, error))
 		return false;
-	text_add(text, "# Defaults\n\n"
-		       "What an option has that nobody gave. Every plan file stores all of them in "
-		       "full.\n\n");
+	text_add(text,
+		"# Defaults\n\n"
+		"The value of an option that was not given. Every plan file stores all of them in "
+		"full.\n\n");
 	add_knobs(&gpu, &cpu, arena, text);
 	add_training(text);
 	return true;

@@ -48,7 +48,7 @@ static const struct option others[] = {
 		ON(PLAN), 0},
 	{"find", goal, "WHAT",
 		"instead of the best plan: max-seq-len, max-micro-batch, min-gpus, network-for=90% "
-		"(of a network that costs nothing) or scaling (over nodes)",
+		"(of an infinitely fast network) or scaling (over nodes)",
 		ON(PLAN), 0},
 	{"cases", goal, "FILE.csv",
 		"one prediction per row; columns: case, model, topology and any option above, _ "
@@ -73,8 +73,8 @@ static const struct option others[] = {
 		"many ranks, or on any number of ranks (exact gradient sums); default: the plan's",
 		ON(TRAIN), 0},
 	{"device", training, "host|cuda|null",
-		"who computes, or is calibrated: processors, GPUs, "
-		"nobody",
+		"what computes, or is calibrated: CPUs, GPUs, or "
+		"nothing",
 		ON(TRAIN) | ON(CALIBRATE), 0},
 	{"transport", training, GPU_TRANSPORT_NAMES,
 		"between GPUs; device: ranks share one. As there are GPUs, unless given", ON(TRAIN),

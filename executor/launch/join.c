@@ -30,7 +30,7 @@ static void on_broken_connection(int number)
 	(void)number;
 	sleep(LOSS_PAUSE);
 	segment_fault(sigpipe_control, EXIT_CODE_FAULT,
-		"rank %d lost its connection to a rank of another node, which nobody has named",
+		"rank %d lost its connection to a rank of another node; which one is not known",
 		sigpipe_control->rank);
 	while (true)
 		pause(); /* until the launcher has told */

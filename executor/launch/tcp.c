@@ -176,7 +176,7 @@ int tcp_connect(const char *host, int port, double deadline, struct error *error
 		}
 		if (clock_now() >= deadline) {
 			error_set(error, EXIT_CODE_FAULT,
-				"nobody answered at %.100s, port %d, for %.3g s: %s", host, port,
+				"no answer at %.100s, port %d, for %.3g s: %s", host, port,
 				clock_now() - since,
 				unknown != 0 ? gai_strerror(unknown) : strerror(failure));
 			return -1;

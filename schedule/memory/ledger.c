@@ -88,7 +88,7 @@ static int64_t resident_parameters(const struct program *program)
 	return total;
 }
 
-/* ZeRO-1 holds gradients of all parameters until the last micro-batch is through. What lives for
+/* ZeRO-1 holds gradients of all parameters until the last micro-batch ends. What lives for
  * one operation only (a tied weight's second part) is not among them. */
 static int64_t whole_gradients(const struct schedule *schedule)
 {

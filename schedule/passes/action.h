@@ -95,7 +95,7 @@ enum action_flag {
 	LAST = 1 << 3,           /* likewise */
 	IS_PRESENT = 1 << 4,     /* LIMIT: the unit is gathered already */
 	READS_SHARD = 1 << 5,    /* the shard has to be there before this action */
-	DROPS = 1 << 6,          /* nobody uses what is made */
+	DROPS = 1 << 6,          /* nothing uses what is made */
 	FROM_PART = 1 << 7,      /* GATHER: over the smaller group that the unit was resharded to */
 	KEEPS_PART = 1 << 8,     /* RESHARD: to a smaller group */
 	RELEASES_INPUT = 1 << 9, /* RESHARD: of the reduction before */

@@ -195,7 +195,7 @@ void lower_KEEP_SLICE(struct lowering *l)
 /* --- the end of backward -------------------------------------------------------------------------
  */
 
-/* nanotron adds to the fp32 copy when backward is through. */
+/* nanotron adds to the fp32 copy when backward ends. */
 void lower_ADD_TO_COPIES(struct lowering *l)
 {
 	int64_t width = compute_bytes(l) + 2 * dtype_bytes(l->step->plan->reduce_dtype);

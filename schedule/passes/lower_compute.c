@@ -99,7 +99,7 @@ static void use_output(struct lowering *l)
 		take_residual(l, range->slot + 1);
 }
 
-/* What checkpointing drops lives until the block is through. */
+/* What checkpointing drops lives until the block ends. */
 static void give_dropped(struct lowering *l)
 {
 	int range = l->at->range;

@@ -178,7 +178,7 @@ static int input_of(const struct lowering *l)
 	return live->reducing >= 0 ? live->reducing : live->gradient;
 }
 
-/* Who lives on after it: FSDP1 and we give the input when it is through, FSDP2 when compute has
+/* Who lives on after it: FSDP1 and we give the input when it ends, FSDP2 when compute has
  * waited for it. */
 void lower_SCATTER(struct lowering *l)
 {

@@ -18,7 +18,7 @@ static struct action of_unit(const struct offloading *o, enum action_kind kind, 
 	return action;
 }
 
-/* FSDP1 copies the shard in even when the unit is gathered already; nobody reads it then. */
+/* FSDP1 copies the shard in even when the unit is gathered already; nothing reads it then. */
 static void stage_again(struct offloading *o)
 {
 	bool is_cast = unit_is_cast(o->step, o->at->unit);

@@ -86,7 +86,7 @@ static void range_done(struct reducing *r)
 			reduce(r, u);
 }
 
-/* When the last bucket is through, DDP's are copied back into the gradients. */
+/* When the last bucket is reduced, DDP's are copied back into the gradients. */
 static void copy_back(struct reducing *r)
 {
 	if (!(r->at->flags & SYNCHRONISES) || r->step->group_replicate < 0)

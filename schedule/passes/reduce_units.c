@@ -18,7 +18,7 @@ static struct action add(
 	return *action_add(r->step, action);
 }
 
-/* A single rank under NO_SHARD has nobody to reduce with. */
+/* A single rank under NO_SHARD has no other rank to reduce with. */
 static bool has_others(const struct step *step)
 {
 	return step->method.shards || step->group_replicate >= 0;

@@ -1,7 +1,7 @@
 /* The end of a step: gradient norm, clipping, the update, and what is gathered behind it. */
 #include "schedule/passes/step.h"
 
-/* Nothing at all is left to the device, whoever it is. */
+/* Nothing at all is left to any device. */
 static bool has_work(const struct step *step, enum stream stream)
 {
 	bool has[STREAM_COUNT] = {false};

@@ -1,5 +1,5 @@
 /* Versions of the libraries below a runtime, where somebody named them, and what follows from them
- * (docs/runtimes.md, Library versions). What nobody named is taken to be recent; the interval of a
+ * (docs/runtimes.md, Library versions). What is not named is taken to be recent; the interval of a
  * prediction is wider for it. */
 #ifndef SCHEDULE_LIBRARIES_H
 #define SCHEDULE_LIBRARIES_H
@@ -22,7 +22,7 @@ enum library {
 #define LIBRARY_VERSION(major, minor) ((major)*10000 + (minor)*100)
 
 struct libraries {
-	int version[LIBRARY_COUNT]; /* major * 10000 + minor * 100 + patch; 0: nobody named it */
+	int version[LIBRARY_COUNT]; /* major * 10000 + minor * 100 + patch; 0: not named */
 	bool compile_unknown;       /* nor whether torch.compile was on */
 };
 
