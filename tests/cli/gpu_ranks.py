@@ -167,7 +167,7 @@ def test_memory_of_others(box, nvml, expect):
         expect(done.code == 0, f'{more}: {done.err}')
         measured = json.loads(box.read('used.json'))['measurement']
         found.append((measured['device_used_bytes'], measured['device_ranks'], measured['device_account']))
-    expect(found[0] == found[1] and 'NVML says nothing' in found[0][2], f'{found}')
+    expect(found[0] == found[1] and 'NVML does not say' in found[0][2], f'{found}')
     expect(found[2] == (found[0][0] - 1000, 4, 'less 1000 bytes in use before the run'), f'{found}')
 
 
