@@ -18,6 +18,20 @@ struct group {
 	int engine; /* collectives of one engine (communicator) run one at a time, in issue order */
 };
 
+/* Operations [first, first + n) happen `times` times in a row, each time one layer further (a loop
+ * that is inside another) or one micro-batch further. */
+struct loop {
+	int first, n, times;
+	int outer; /* the loop around this one; -1 */
+};
+
+/* A position in the list as it is carried out: first + i * inner + j * outer in iteration i of the
+ * inner loop and j of the outer one round the operation that asks. Negative: of the step before, as
+ * in struct op. */
+struct place {
+	int first, inner, outer;
+};
+
 /* What all ranks of one class do in one step. */
 struct program {
 	int n_ops;
@@ -26,6 +40,13 @@ struct program {
 	struct buffer *buffers;
 	int n_indices;
 	int *indices; /* waits, host_waits, takes, gives, uses of all operations */
+	/* Folded programs only (fold/fold.h): loops in the order of `first`, an outer one before
+	 * those inside it; beside every index of a wait, its place; operations that are carried
+	 * out. */
+	int n_loops;
+	struct loop *loops;
+	struct place *places;
+	int n_carried_out;
 };
 
 struct schedule {

@@ -22,6 +22,7 @@ struct unit {
 	int64_t chunk;      /* elements of one rank's shard, padding included */
 	int64_t gathered;   /* group * chunk: what an all-gather delivers */
 	int64_t parameters; /* without any padding */
+	int times;          /* folded schedules: how many alike it stands for; else 1 */
 	/* The plan's choices for it (plan.h); the text form has them in its plan lines only. */
 	int64_t reshard_group; /* 0 = stays gathered after forward, -1 = resharded, k */
 	enum offload offload;
