@@ -19,70 +19,75 @@
 	X(GRADIENT_DONE) /* a unit's reduced gradient is where the optimizer expects it */         \
 	X(LIMIT)         /* the host may wait here for buffers to be freed */
 
-/* X(suffix, kind of operation, stream). Where passes choose the stream, the usual one. */
+/* X(suffix, kind of operation, stream, what it leaves behind, what it waits for...). Where passes
+ * choose the stream, the usual one. waits.c says what the last two mean: enum result, enum need. */
 #define ACTIONS(X)                                                                                 \
 	/* compute */                                                                              \
-	X(FORWARD, FORWARD, COMPUTE)                                                               \
-	X(LOSS, LOSS, COMPUTE)                                                                     \
-	X(RECOMPUTE, RECOMPUTE, COMPUTE)                                                           \
-	X(BACKWARD, BACKWARD, COMPUTE)                                                             \
-	/* parameters of units */                                                                  \
-	X(STAGE, COPY_H2D, GATHER_COPY_IN) /* offload: the shard comes in */                       \
-	X(CAST_SHARD, CAST_PARAMETERS, GATHER_COPY_IN)                                             \
-	X(COPY_WHOLE, CAST_PARAMETERS, GATHER_COPY_IN) /* NO_SHARD: a low-precision copy */        \
-	X(GATHER, ALL_GATHER, GATHER)                                                              \
-	X(COPY_OUT, COPY_OUT, COMPUTE) /* FSDP2 */                                                 \
-	X(RESHARD, RESHARD, COMPUTE)                                                               \
+	X(FORWARD, FORWARD, COMPUTE, NOTHING, WEIGHTS)                                             \
+	X(LOSS, LOSS, COMPUTE, NOTHING, NOTHING)                                                   \
+	X(RECOMPUTE, RECOMPUTE, COMPUTE, NOTHING, WEIGHTS)                                         \
+	X(BACKWARD, BACKWARD, COMPUTE, NOTHING, WEIGHTS)                                           \
+	/* parameters of units; offload: the shard comes in */                                     \
+	X(STAGE, COPY_H2D, GATHER_COPY_IN, PREPARED, BEGUN, RELEASED)                              \
+	X(CAST_SHARD, CAST_PARAMETERS, GATHER_COPY_IN, PREPARED, BEGUN, RELEASED, PREPARED,        \
+		COMPUTE_IF_KEPT)                                                                   \
+	/* NO_SHARD: a low-precision copy */                                                       \
+	X(COPY_WHOLE, CAST_PARAMETERS, GATHER_COPY_IN, READY, BEGUN, RELEASED)                     \
+	X(GATHER, ALL_GATHER, GATHER, READY, PREPARED_OR_BEGUN, RELEASED, RETURNED,                \
+		COMPUTE_IF_KEPT, PART)                                                             \
+	X(COPY_OUT, COPY_OUT, COMPUTE, COPIED_OUT, READY) /* FSDP2 */                              \
+	X(RESHARD, RESHARD, COMPUTE, RESHARDED, READY, INPUT_IN_FLIGHT)                            \
 	/* of ZeRO-3's leaves: one by itself, or several side by side */                           \
-	X(GATHER_LEAF, ALL_GATHER, GATHER)                                                         \
-	X(PACK_LEAVES, CAST_PARAMETERS, GATHER)                                                    \
-	X(GATHER_LEAVES, ALL_GATHER, GATHER)                                                       \
-	X(UNPACK_LEAF, COPY_OUT, GATHER)                                                           \
-	X(RELEASE_LEAF, RESHARD, COMPUTE)                                                          \
-	X(CAST_RANGE, CAST_PARAMETERS, COMPUTE) /* DDP's autocast */                               \
+	X(GATHER_LEAF, ALL_GATHER, GATHER, READY, BEGUN)                                           \
+	X(PACK_LEAVES, CAST_PARAMETERS, GATHER, NOTHING, BEGUN, UPDATED)                           \
+	X(GATHER_LEAVES, ALL_GATHER, GATHER, NOTHING, NOTHING)                                     \
+	X(UNPACK_LEAF, COPY_OUT, GATHER, READY, COMPUTE_IF_KEPT)                                   \
+	X(RELEASE_LEAF, RESHARD, COMPUTE, RESHARDED, READY)                                        \
+	X(CAST_RANGE, CAST_PARAMETERS, COMPUTE, NOTHING, NOTHING) /* DDP's autocast */             \
 	/* gradients of units */                                                                   \
-	X(FLATTEN, FLATTEN_GRADIENTS, COMPUTE)                                                     \
-	X(KEEP_UNSHARDED, ACCUMULATE_GRADIENTS, COMPUTE)                                           \
-	X(CAST_FLAT, CAST_GRADIENTS, REDUCE)                                                       \
-	X(COPY_IN, CAST_GRADIENTS, COMPUTE)                                                        \
-	X(SCATTER, REDUCE_SCATTER, REDUCE)                                                         \
-	X(REDUCE_REPLICAS, ALL_REDUCE, REDUCE)                                                     \
-	X(ACCUMULATE, ACCUMULATE_GRADIENTS, REDUCE)                                                \
-	X(END_BACKWARD, END_BACKWARD, COMPUTE)                                                     \
-	X(UNSTAGE, COPY_D2H, REDUCE) /* offload: the reduced gradient leaves */                    \
-	X(ADD_ON_HOST, ACCUMULATE_GRADIENTS, HOST)                                                 \
+	X(FLATTEN, FLATTEN_GRADIENTS, COMPUTE, NOTHING, NOTHING)                                   \
+	X(KEEP_UNSHARDED, ACCUMULATE_GRADIENTS, COMPUTE, NOTHING, NOTHING)                         \
+	X(CAST_FLAT, CAST_GRADIENTS, REDUCE, NOTHING, COMPUTE)                                     \
+	X(COPY_IN, CAST_GRADIENTS, COMPUTE, NOTHING, NOTHING)                                      \
+	X(SCATTER, REDUCE_SCATTER, REDUCE, SCATTERED, COMPUTE)                                     \
+	X(REDUCE_REPLICAS, ALL_REDUCE, REDUCE, REDUCED, COMPUTE, REDUCE)                           \
+	X(ACCUMULATE, ACCUMULATE_GRADIENTS, REDUCE, REDUCED, REDUCED)                              \
+	X(END_BACKWARD, END_BACKWARD, COMPUTE, NOTHING, REDUCTIONS)                                \
+	X(UNSTAGE, COPY_D2H, REDUCE, REDUCED, REDUCED) /* offload: the reduced gradient leaves */  \
+	X(ADD_ON_HOST, ACCUMULATE_GRADIENTS, HOST, REDUCED, REDUCED)                               \
 	/* of buckets */                                                                           \
-	X(FILL_BUCKET, CAST_GRADIENTS, COMPUTE)                                                    \
-	X(EMPTY_BUCKET, ACCUMULATE_GRADIENTS, COMPUTE)                                             \
-	X(COLLECT_RANGE, CAST_GRADIENTS, COMPUTE)                                                  \
-	X(FLATTEN_BUCKET, CAST_GRADIENTS, COMPUTE)                                                 \
-	X(ADD_IN_HOOK, CAST_GRADIENTS, COMPUTE)                                                    \
-	X(REDUCE_BUCKET, ALL_REDUCE, REDUCE)                                                       \
-	X(KEEP_SLICE, ACCUMULATE_GRADIENTS, COMPUTE)                                               \
-	X(ADD_TO_COPIES, ACCUMULATE_GRADIENTS, COMPUTE)                                            \
-	X(RELEASE_GRADIENTS, END_BACKWARD, COMPUTE)                                                \
+	X(FILL_BUCKET, CAST_GRADIENTS, COMPUTE, NOTHING, REDUCED)                                  \
+	X(EMPTY_BUCKET, ACCUMULATE_GRADIENTS, COMPUTE, REDUCED, REDUCED)                           \
+	X(COLLECT_RANGE, CAST_GRADIENTS, COMPUTE, NOTHING, NOTHING)                                \
+	X(FLATTEN_BUCKET, CAST_GRADIENTS, COMPUTE, NOTHING, REDUCE_IF_OVERLAPPED)                  \
+	X(ADD_IN_HOOK, CAST_GRADIENTS, COMPUTE, NOTHING, NOTHING)                                  \
+	X(REDUCE_BUCKET, ALL_REDUCE, REDUCE, REDUCED, COMPUTE)                                     \
+	X(KEEP_SLICE, ACCUMULATE_GRADIENTS, COMPUTE, REDUCED, REDUCED, COMPUTE)                    \
+	X(ADD_TO_COPIES, ACCUMULATE_GRADIENTS, COMPUTE, NOTHING, NOTHING)                          \
+	X(RELEASE_GRADIENTS, END_BACKWARD, COMPUTE, NOTHING, REDUCE)                               \
 	/* of ZeRO-3's leaves */                                                                   \
-	X(COLLECT_LEAF, CAST_GRADIENTS, REDUCE)                                                    \
-	X(CAST_COLLECTED, CAST_GRADIENTS, REDUCE)                                                  \
-	X(SCATTER_COLLECTED, REDUCE_SCATTER, REDUCE)                                               \
-	X(ADD_PARTITIONS, ACCUMULATE_GRADIENTS, REDUCE)                                            \
-	X(END_PARTITIONS, END_BACKWARD, COMPUTE)                                                   \
+	X(COLLECT_LEAF, CAST_GRADIENTS, REDUCE, NOTHING, COMPUTE)                                  \
+	X(CAST_COLLECTED, CAST_GRADIENTS, REDUCE, NOTHING, NOTHING)                                \
+	X(SCATTER_COLLECTED, REDUCE_SCATTER, REDUCE, NOTHING, NOTHING)                             \
+	X(ADD_PARTITIONS, ACCUMULATE_GRADIENTS, REDUCE, NOTHING, NOTHING)                          \
+	X(END_PARTITIONS, END_BACKWARD, COMPUTE, NOTHING, REDUCE)                                  \
 	/* the end of the step */                                                                  \
-	X(NORM, GRADIENT_NORM, COMPUTE)                                                            \
-	X(REDUCE_NORM, ALL_REDUCE, REDUCE)                                                         \
-	X(CLIP, CLIP_GRADIENTS, COMPUTE)                                                           \
-	X(UPDATE, OPTIMIZER, COMPUTE)                                                              \
-	X(RETURN_SHARD, COPY_H2D, GATHER_COPY_IN) /* offload: what the host has updated */         \
-	X(STAGE_MASTER, COPY_H2D, COMPUTE)                                                         \
-	X(CAST_WHOLE, CAST_PARAMETERS, COMPUTE)                                                    \
-	X(GATHER_WHOLE, ALL_GATHER, GATHER)                                                        \
-	X(CAST_LEAVES, CAST_PARAMETERS, COMPUTE)
+	X(NORM, GRADIENT_NORM, COMPUTE, NOTHING, REDUCTIONS, COMPUTE_IF_SECOND)                    \
+	X(REDUCE_NORM, ALL_REDUCE, REDUCE, NOTHING, COMPUTE, HOST)                                 \
+	X(CLIP, CLIP_GRADIENTS, COMPUTE, NOTHING, REDUCE, COMPUTE)                                 \
+	X(UPDATE, OPTIMIZER, COMPUTE, UPDATED, REDUCTIONS, COPIES)                                 \
+	/* offload: what the host has updated */                                                   \
+	X(RETURN_SHARD, COPY_H2D, GATHER_COPY_IN, RETURNED, HOST, GATHERS, COMPUTE)                \
+	X(STAGE_MASTER, COPY_H2D, COMPUTE, NOTHING, HOST)                                          \
+	X(CAST_WHOLE, CAST_PARAMETERS, COMPUTE, NOTHING, NOTHING)                                  \
+	X(GATHER_WHOLE, ALL_GATHER, GATHER, WHOLE, COMPUTE)                                        \
+	X(CAST_LEAVES, CAST_PARAMETERS, COMPUTE, UPDATED, NOTHING)
 
 enum action_kind {
 #define X(suffix) ACTION_##suffix,
 	MARKS(X)
 #undef X
-#define X(suffix, kind, stream) ACTION_##suffix,
+#define X(suffix, kind, stream, ...) ACTION_##suffix,
 		ACTIONS(X)
 #undef X
 			ACTION_KIND_COUNT

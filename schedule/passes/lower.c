@@ -8,7 +8,7 @@ static const struct {
 	enum op_kind kind;
 	void (*lower)(struct lowering *l); /* NULL: a mark, which is skipped */
 } lowerings[ACTION_KIND_COUNT] = {
-#define X(suffix, kind, stream) [ACTION_##suffix] = {OP_##kind, lower_##suffix},
+#define X(suffix, kind, stream, ...) [ACTION_##suffix] = {OP_##kind, lower_##suffix},
 	ACTIONS(X)
 #undef X
 };

@@ -76,7 +76,7 @@ void op_use_all_bucket_gradients(struct lowering *l);
 
 void lower_gradient_done(struct live *live);
 
-#define X(suffix, kind, stream) void lower_##suffix(struct lowering *l);
+#define X(suffix, kind, stream, ...) void lower_##suffix(struct lowering *l);
 ACTIONS(X)
 #undef X
 

@@ -83,7 +83,7 @@ bool range_has_head(const struct step *step, int range)
  */
 
 static const enum stream usual_streams[ACTION_KIND_COUNT] = {
-#define X(suffix, kind, stream) [ACTION_##suffix] = STREAM_##stream,
+#define X(suffix, kind, stream, ...) [ACTION_##suffix] = STREAM_##stream,
 	ACTIONS(X)
 #undef X
 };

@@ -1,6 +1,6 @@
-/* What the stream of an operation waits for. For every kind a row says which results it needs and
- * which it leaves behind; results are looked up by meaning in two walks over the same step: the
- * first knows only what a step leaves to the next one. */
+/* What the stream of an operation waits for. For every kind its row of ACTIONS says which results
+ * it needs and which it leaves behind; results are looked up by meaning in two walks over the same
+ * step: the first knows only what a step leaves to the next one. */
 #include "schedule/passes/step.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ struct ref {
 };
 
 enum need {
-	NO_NEED,
+	NOTHING,
 	/* all that was issued on a stream so far */
 	COMPUTE,
 	GATHERS,
@@ -39,7 +39,7 @@ enum need {
 };
 
 enum result {
-	NO_RESULT,
+	IS_NOTHING,
 	IS_READY,
 	IS_COPIED_OUT,
 	IS_RESHARDED,
@@ -55,43 +55,9 @@ static const struct {
 	enum need needs[5];
 	enum result result;
 } rules[ACTION_KIND_COUNT] = {
-	[ACTION_FORWARD] = {{WEIGHTS}},
-	[ACTION_RECOMPUTE] = {{WEIGHTS}},
-	[ACTION_BACKWARD] = {{WEIGHTS}},
-	[ACTION_STAGE] = {{BEGUN, RELEASED}, IS_PREPARED},
-	[ACTION_CAST_SHARD] = {{BEGUN, RELEASED, PREPARED, COMPUTE_IF_KEPT}, IS_PREPARED},
-	[ACTION_COPY_WHOLE] = {{BEGUN, RELEASED}, IS_READY},
-	[ACTION_GATHER] = {{PREPARED_OR_BEGUN, RELEASED, RETURNED, COMPUTE_IF_KEPT, PART},
-		IS_READY},
-	[ACTION_COPY_OUT] = {{READY}, IS_COPIED_OUT},
-	[ACTION_RESHARD] = {{READY, INPUT_IN_FLIGHT}, IS_RESHARDED},
-	[ACTION_GATHER_LEAF] = {{BEGUN}, IS_READY},
-	[ACTION_PACK_LEAVES] = {{BEGUN, UPDATED}},
-	[ACTION_UNPACK_LEAF] = {{COMPUTE_IF_KEPT}, IS_READY},
-	[ACTION_RELEASE_LEAF] = {{READY}, IS_RESHARDED},
-	[ACTION_CAST_FLAT] = {{COMPUTE}},
-	[ACTION_SCATTER] = {{COMPUTE}, IS_SCATTERED},
-	[ACTION_REDUCE_REPLICAS] = {{COMPUTE, REDUCE}, IS_REDUCED},
-	[ACTION_ACCUMULATE] = {{REDUCED}, IS_REDUCED},
-	[ACTION_END_BACKWARD] = {{REDUCTIONS}},
-	[ACTION_UNSTAGE] = {{REDUCED}, IS_REDUCED},
-	[ACTION_ADD_ON_HOST] = {{REDUCED}, IS_REDUCED},
-	[ACTION_FILL_BUCKET] = {{REDUCED}},
-	[ACTION_EMPTY_BUCKET] = {{REDUCED}, IS_REDUCED},
-	[ACTION_FLATTEN_BUCKET] = {{REDUCE_IF_OVERLAPPED}},
-	[ACTION_REDUCE_BUCKET] = {{COMPUTE}, IS_REDUCED},
-	[ACTION_KEEP_SLICE] = {{REDUCED, COMPUTE}, IS_REDUCED},
-	[ACTION_RELEASE_GRADIENTS] = {{REDUCE}},
-	[ACTION_COLLECT_LEAF] = {{COMPUTE}},
-	[ACTION_END_PARTITIONS] = {{REDUCE}},
-	[ACTION_NORM] = {{REDUCTIONS, COMPUTE_IF_SECOND}},
-	[ACTION_REDUCE_NORM] = {{COMPUTE, HOST}},
-	[ACTION_CLIP] = {{REDUCE, COMPUTE}},
-	[ACTION_UPDATE] = {{REDUCTIONS, COPIES}, IS_UPDATED},
-	[ACTION_RETURN_SHARD] = {{HOST, GATHERS, COMPUTE}, IS_RETURNED},
-	[ACTION_STAGE_MASTER] = {{HOST}},
-	[ACTION_GATHER_WHOLE] = {{COMPUTE}, IS_WHOLE},
-	[ACTION_CAST_LEAVES] = {{NO_NEED}, IS_UPDATED},
+#define X(suffix, kind, stream, leaves, ...) [ACTION_##suffix] = {{__VA_ARGS__}, IS_##leaves},
+	ACTIONS(X)
+#undef X
 };
 
 /* The last operation that left each result. */
@@ -197,7 +163,7 @@ static bool is_kept(const struct waiting *w)
 static void wait_for_need(struct waiting *w, enum need need)
 {
 	switch (need) {
-	case NO_NEED:
+	case NOTHING:
 		break;
 	case COMPUTE:
 		wait_for_stream(w, STREAM_COMPUTE);
@@ -286,7 +252,7 @@ static void leave_copied_out(struct waiting *w)
 static void leave_result(struct waiting *w, enum result result)
 {
 	switch (result) {
-	case NO_RESULT:
+	case IS_NOTHING:
 		break;
 	case IS_READY:
 		unit_of(w)->ready = w->here;
