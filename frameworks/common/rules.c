@@ -110,7 +110,8 @@ static bool is_default(int knob, const char *value)
 		return true;
 	if (knob == KNOB_LIBRARIES && !libraries_named(value))
 		return true;
-	if (knob == KNOB_ALLOCATOR && strcmp(value, allocator_names[ALLOCATOR_SEGMENTS]) == 0)
+	if (knob == KNOB_ALLOCATOR &&
+		strcmp(value, knob_name(KNOB_ALLOCATOR, ALLOCATOR_SEGMENTS)) == 0)
 		return true;
 	return export_has(nothing, value) && knob != KNOB_SYNC_EACH_MICRO_BATCH;
 }

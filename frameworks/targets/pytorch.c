@@ -49,7 +49,8 @@ static const char *reshard(struct exporting *exporting)
 
 static const char *prefetch(struct exporting *exporting)
 {
-	return is_fsdp2(exporting) ? NULL : prefetch_names[exporting->plan->prefetch];
+	return is_fsdp2(exporting) ? NULL
+				   : knob_name(KNOB_PREFETCH, (int)exporting->plan->prefetch);
 }
 
 static const char *limiter(struct exporting *exporting)

@@ -177,7 +177,8 @@ void plan_summary(const struct plan *plan, struct text *text)
 	if (plan_reshard_group(plan) > 0 || plan->reshard_after_forward.n > 0)
 		text_printf(text, ", reshard to %s", plan->reshard_after_forward.text);
 	text_printf(text, ", wrap %s, prefetch %s%s", plan->wrap.text,
-		prefetch_names[plan->prefetch], plan->forward_prefetch ? " + forward" : "");
+		knob_name(KNOB_PREFETCH, (int)plan->prefetch),
+		plan->forward_prefetch ? " + forward" : "");
 	text_printf(text, ", checkpointing %s", plan->activation_checkpointing.text);
 	if (plan_offloads_any(plan))
 		text_printf(text, ", offload %s", plan->cpu_offload.text);

@@ -2,11 +2,11 @@
 #ifndef SCHEDULE_PLAN_H
 #define SCHEDULE_PLAN_H
 
-#include "schedule/plan/knobs.h"
 #include "schedule/plan/libraries.h"
 #include "schedule/plan/question.h"
 #include "schedule/plan/rows.h"
 #include "schedule/plan/runtimes.h"
+#include "schedule/plan/table.h"
 #include "topologies/topologies.h"
 
 extern const struct field mesh_fields[];

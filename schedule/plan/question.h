@@ -3,7 +3,7 @@
 #ifndef SCHEDULE_QUESTION_H
 #define SCHEDULE_QUESTION_H
 
-#include "schedule/plan/knobs.h"
+#include "schedule/plan/table.h"
 
 struct topology;
 

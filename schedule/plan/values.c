@@ -1,4 +1,4 @@
-/* Names of the values of knobs, and what a strategy is. */
+/* What a strategy is, and the names of these values. */
 #include "schedule/plan/values.h"
 
 static const struct {
@@ -48,12 +48,5 @@ const char *const runtime_names[] = {
 #undef X
 		NULL};
 
-const char *const prefetch_names[] = {"none", "pre", "post", NULL};
 const char *const checkpointing_names[] = {"none", "selective", "full", NULL};
-const char *const loss_names[] = {
-	"native", "upcast", "float", "parallel", "fused", "fused-linear", NULL};
-const char *const allocator_names[] = {"segments", "expandable", NULL};
-const char *const gradient_sums_names[] = {"tree", "exact", NULL};
-const char *const gelu_place_names[] = {"kernel", "product", NULL};
-const char *const optimizer_names[] = {"adamw-fused", "adamw-foreach", "adamw", "sgd", NULL};
 const char *const offload_names[] = {"none", "optimizer", "parameters", "all", NULL};

@@ -1,4 +1,4 @@
-/* The values that the knobs of a plan can have, and their names. */
+/* Values that are more than a name: strategies, runtimes, rows, the wrap policy, the mesh. */
 #ifndef SCHEDULE_VALUES_H
 #define SCHEDULE_VALUES_H
 
@@ -23,18 +23,7 @@ enum strategy {
 		STRATEGY_COUNT
 };
 
-enum prefetch { PREFETCH_NONE, PREFETCH_PRE, PREFETCH_POST };
 enum checkpointing { CHECKPOINTING_NONE, CHECKPOINTING_SELECTIVE, CHECKPOINTING_FULL };
-/* PyTorch's caching allocator: segments as large as the request, or PYTORCH_CUDA_ALLOC_CONF's
- * expandable_segments:True. */
-enum allocator_kind { ALLOCATOR_SEGMENTS, ALLOCATOR_EXPANDABLE };
-/* How gradients are summed up over sequences, micro-batches and ranks: in fp32, in one declared
- * tree over the ranks; or exactly, as 64-bit multiples of 2^-GRADIENT_QUANTUM_BITS of each
- * sequence, so that bits depend on neither micro-batches nor ranks (docs/reproducible.md). */
-enum gradient_sums { SUMS_TREE, SUMS_EXACT };
-enum gelu_place { GELU_IN_KERNEL, GELU_IN_PRODUCT };
-enum { GRADIENT_QUANTUM_BITS = 52 };
-enum optimizer { OPTIMIZER_ADAMW_FUSED, OPTIMIZER_ADAMW_FOREACH, OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS, OFFLOAD_ALL };
 enum wrap_kind { WRAP_BLOCK, WRAP_BLOCKS, WRAP_SIZE, WRAP_MODEL };
 
@@ -44,19 +33,6 @@ struct wrap_policy {
 	enum wrap_kind kind;
 	int64_t argument;     /* K or N, else 0 */
 	bool embedding, head; /* wrapped apart: the token embedding; final norm and head */
-};
-
-/* How the training script computes the loss: in the logits' dtype; in fp32 inside of the loss; from
- * fp32 logits that the model returns; operation by operation over parts of the vocabulary, as
- * tensor parallel frameworks do; in one kernel; together with the head, piece by piece. */
-enum loss_kind {
-	LOSS_NATIVE,
-	LOSS_UPCAST,
-	LOSS_FLOAT,
-	LOSS_PARALLEL,
-	LOSS_FUSED,
-	LOSS_FUSED_LINEAR,
-	LOSS_COUNT
 };
 
 /* X(suffix, name); runtimes.c says what each does. */
@@ -92,13 +68,7 @@ struct mesh {
 
 extern const char *const strategy_names[];
 extern const char *const runtime_names[];
-extern const char *const prefetch_names[];
 extern const char *const checkpointing_names[];
-extern const char *const loss_names[];
-extern const char *const allocator_names[];
-extern const char *const gradient_sums_names[];
-extern const char *const gelu_place_names[];
-extern const char *const optimizer_names[];
 extern const char *const offload_names[];
 
 bool strategy_shards(enum strategy strategy);

@@ -74,7 +74,7 @@ static bool check_dtypes(
 	const struct device *device = &topology->device;
 	if (plan->allocator != ALLOCATOR_SEGMENTS &&
 		(device->kind != DEVICE_GPU || !knob_is_honoured(KNOB_ALLOCATOR, plan)))
-		return refuse(plan, "allocator", allocator_names[plan->allocator],
+		return refuse(plan, "allocator", knob_name(KNOB_ALLOCATOR, (int)plan->allocator),
 			knob_table[KNOB_ALLOCATOR].refusal, error);
 	if (!check_dtype("param-dtype", plan->param_dtype, plan, device, error) ||
 		!check_dtype("master-dtype", plan->master_dtype, plan, device, error) ||
@@ -304,7 +304,7 @@ bool plan_honours(const struct question *question, const struct plan *plan, stru
 		return is_idle("wrap", plan->wrap.text, plan,
 			"makes every module with parameters a unit", error);
 	if (layout == LAYOUT_WHOLE && prefetches)
-		return is_idle("prefetch", prefetch_names[plan->prefetch], plan,
+		return is_idle("prefetch", knob_name(KNOB_PREFETCH, (int)plan->prefetch), plan,
 			"gathers nothing in backward", error);
 	if (plan->strategy == STRATEGY_NO_SHARD && plan->forward_prefetch)
 		return is_idle("forward-prefetch", "on", plan, "gathers nothing", error);

@@ -106,7 +106,7 @@ def file_circles(graph):
 
 
 def past_faces(root, graph):
-    faces = sources.SECOND_FACES | {sources.face(root, os.path.dirname(path)) for path in graph}
+    faces = {sources.face(root, os.path.dirname(path)) for path in graph}
     for path, others in sorted(graph.items()):
         for other in others:
             if other.startswith('tests/'):

@@ -27,9 +27,6 @@ MAY_INCLUDE = {
 # Faces that are not named after their room, nor after one of what it holds.
 FACES = {'frameworks/readers': 'leaves.h'}
 
-# The table of knobs is for all who name a knob; the room's face is what a plan is.
-SECOND_FACES = {'schedule/plan/knobs.h'}
-
 SKIPPED = {'__pycache__', 'subprojects', 'node_modules'}
 
 

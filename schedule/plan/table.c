@@ -1,0 +1,210 @@
+/* Walking the table of knobs: finding, setting, comparing, printing. */
+#include <string.h>
+
+#include "schedule/plan/plan.h"
+
+enum knob_id knob_find(const char *name)
+{
+	int id = 0;
+
+	while (id < KNOB_COUNT && strcmp(knob_table[id].field.name, name) != 0)
+		id++;
+	return (enum knob_id)id;
+}
+
+const char *knob_off(const struct knob *knob)
+{
+	const char *const *names = knob->field.names;
+
+	if (knob->field.type == FIELD_TYPE_BOOL)
+		return "off";
+	return names != NULL && strcmp(names[0], "none") == 0 ? names[0] : NULL;
+}
+
+uint64_t knobs_of_role(enum knob_role role)
+{
+	uint64_t set = 0;
+
+	for (int id = 0; id < KNOB_COUNT; id++)
+		if (knob_table[id].roles & role)
+			set |= KNOB_BIT(id);
+	return set;
+}
+
+/* --- values ----------------------------------------------------------------------------------- */
+
+unsigned knob_values(enum knob_id id, enum runtime_kind runtime)
+{
+	unsigned has = knob_table[id].runtimes, values = runtime_of(runtime)->values[id];
+
+	if (has != 0 && !(has >> runtime & 1))
+		return 1u << 0;
+	return values != 0 ? values : ~0u;
+}
+
+bool knob_honoured(enum knob_id id, enum runtime_kind runtime, int value)
+{
+	return knob_values(id, runtime) >> value & 1;
+}
+
+/* The index of the plan's value; -1: it has no names. */
+static int choice_of(enum knob_id id, const struct plan *plan)
+{
+	int n = knob_n_values(id);
+
+	for (int i = 0; i < n; i++)
+		if (knob_value_equal(id, knob_value_of(id, i), knob_get(id, plan)))
+			return i;
+	return -1;
+}
+
+bool knob_is_honoured(enum knob_id id, const struct plan *plan)
+{
+	int choice = choice_of(id, plan);
+
+	return choice < 0 || knob_honoured(id, plan->runtime, choice);
+}
+
+void knob_take_honoured(enum knob_id id, struct plan *plan)
+{
+	if (!knob_is_honoured(id, plan))
+		knob_put(
+			id, plan, knob_value_of(id, __builtin_ctz(knob_values(id, plan->runtime))));
+}
+
+static void *member_of(enum knob_id id, struct plan *plan)
+{
+	return (char *)plan + knob_table[id].field.offset;
+}
+
+void knob_put(enum knob_id id, struct plan *plan, union knob_value value)
+{
+	memcpy(member_of(id, plan), &value, fields_size(&knob_table[id].field));
+}
+
+union knob_value knob_get(enum knob_id id, const struct plan *plan)
+{
+	const char *member = (const char *)plan + knob_table[id].field.offset;
+	union knob_value value = {.number = 0};
+
+	memcpy(&value, member, fields_size(&knob_table[id].field));
+	return value;
+}
+
+bool knob_value_equal(enum knob_id id, union knob_value a, union knob_value b)
+{
+	struct plan left = {0}, right = {0};
+
+	knob_put(id, &left, a);
+	knob_put(id, &right, b);
+	if (id == KNOB_WRAP)
+		return wrap_equal(&a.wrap, &b.wrap);
+	return knob_equal(id, &left, &right);
+}
+
+const char *knob_value_typed(enum knob_id id, union knob_value value, struct arena *arena)
+{
+	struct plan plan = {0};
+
+	knob_put(id, &plan, value);
+	return knob_typed(id, &plan, arena);
+}
+
+union knob_value knob_value_of(enum knob_id id, int choice)
+{
+	const struct field *field = &knob_table[id].field;
+
+	if (field->type == FIELD_TYPE_BOOL)
+		return (union knob_value){.on = choice};
+	if (field->type == FIELD_TYPE_ENUM)
+		return (union knob_value){.choice = choice};
+	if (field->type == FIELD_TYPE_DECODED && field->names != NULL)
+		return (union knob_value){.rows = rows_of_name(field->names, choice)};
+	return (union knob_value){.number = choice};
+}
+
+int knob_n_values(enum knob_id id)
+{
+	const struct field *field = &knob_table[id].field;
+	int n = 0;
+
+	if (field->type == FIELD_TYPE_BOOL)
+		return 2;
+	while (field->names != NULL && field->names[n] != NULL)
+		n++;
+	return n;
+}
+
+const char *knob_name(enum knob_id id, int choice)
+{
+	return knob_table[id].field.names[choice];
+}
+
+void knob_set_default(enum knob_id id, struct plan *plan, bool cpu)
+{
+	int usual = cpu ? knob_table[id].cpu : knob_table[id].gpu;
+
+	knob_put(id, plan, knob_value_of(id, usual));
+}
+
+const char *knob_option(enum knob_id id, struct arena *arena)
+{
+	char *option = arena_strdup(arena, knob_table[id].field.name);
+
+	for (char *c = option; *c != '\0'; c++)
+		*c = *c == '_' ? '-' : *c;
+	return option;
+}
+
+/* --- one knob of a plan ----------------------------------------------------------------------- */
+
+bool knob_set(enum knob_id id, struct plan *plan, const char *where, const char *text,
+	struct arena *arena, struct error *error)
+{
+	return fields_set(&knob_table[id].field, where, text, plan, arena, error);
+}
+
+void knob_take(enum knob_id id, struct plan *plan, const struct plan *from)
+{
+	fields_copy_one(&knob_table[id].field, plan, from);
+}
+
+bool knob_equal(enum knob_id id, const struct plan *a, const struct plan *b)
+{
+	return fields_equal_one(&knob_table[id].field, a, b);
+}
+
+bool knobs_alike_but(uint64_t ignored, const struct plan *a, const struct plan *b)
+{
+	for (int id = 0; id < KNOB_IN_MESH; id++)
+		if (!(ignored & KNOB_BIT(id)) && !knob_equal((enum knob_id)id, a, b))
+			return false;
+	return true;
+}
+
+void knob_print(enum knob_id id, const struct plan *plan, struct text *text)
+{
+	fields_print_one(&knob_table[id].field, plan, text);
+}
+
+const char *knob_text(enum knob_id id, const struct plan *plan, struct arena *arena)
+{
+	struct text text = {0};
+
+	knob_print(id, plan, &text);
+	const char *printed = arena_strdup(arena, text_string(&text));
+	text_finish(&text);
+	return printed;
+}
+
+const char *knob_typed(enum knob_id id, const struct plan *plan, struct arena *arena)
+{
+	const void *member = (const char *)plan + knob_table[id].field.offset;
+
+	if (knob_table[id].field.type == FIELD_TYPE_BOOL)
+		return *(const bool *)member ? "on" : "off";
+	if (knob_table[id].field.type == FIELD_TYPE_STRING ||
+		knob_table[id].field.type == FIELD_TYPE_DECODED)
+		return *(const char *const *)member;
+	return knob_text(id, plan, arena);
+}
