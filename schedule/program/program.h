@@ -28,7 +28,7 @@ struct loop {
 /* A position in the list as it is carried out: first + i * inner + j * outer in iteration i of the
  * inner loop and j of the outer one round the operation that asks. Negative: of the step before, as
  * in struct op. */
-struct place {
+struct position {
 	int first, inner, outer;
 };
 
@@ -45,7 +45,7 @@ struct program {
 	 * out. */
 	int n_loops;
 	struct loop *loops;
-	struct place *places;
+	struct position *places;
 	int n_carried_out;
 };
 
