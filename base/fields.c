@@ -13,7 +13,7 @@ struct field_ops {
 	bool bare; /* in a document it must stand without quotes */
 	bool (*parse)(
 		const struct field *field, const char *text, void *member, struct arena *arena);
-	/* As a number, for the checks of sign; NULL where there is none. */
+	/* As a number, for the checks of sign and the order; NULL where there is none. */
 	double (*number)(const void *member);
 	void (*write)(const struct field *field, const void *member, struct writer *writer);
 	void (*print)(const struct field *field, const void *member, struct text *text);
@@ -246,8 +246,8 @@ static const struct field_ops ops[FIELD_TYPE_FLOPS + 1] = {
 		double_print, double_equal, "a number"},
 	[FIELD_TYPE_STRING] = {sizeof(char *), false, string_parse, NULL, string_write,
 		string_print, string_equal, "a string"},
-	[FIELD_TYPE_ENUM] = {sizeof(int), false, enum_parse, NULL, enum_write, enum_print, NULL,
-		NULL},
+	[FIELD_TYPE_ENUM] = {sizeof(int), false, enum_parse, int32_number, enum_write, enum_print,
+		NULL, NULL},
 	[FIELD_TYPE_DECODED] = {0, false, decoded_parse, NULL, string_write, string_print,
 		string_equal, NULL},
 	[FIELD_TYPE_BYTES] = {sizeof(int64_t), false, bytes_parse, int_number, bytes_write,
@@ -453,6 +453,20 @@ bool fields_equal(const struct field *fields, const void *a, const void *b)
 			return false;
 	}
 	return true;
+}
+
+int fields_order(const struct field *fields, const void *a, const void *b)
+{
+	int order = 0;
+
+	for (const struct field *field = fields; field->name != NULL && order == 0; field++) {
+		if (!(field->flags & FIELD_KEY))
+			continue;
+		double left = ops[field->type].number(const_member_of(field, a));
+		double right = ops[field->type].number(const_member_of(field, b));
+		order = (left > right) - (left < right);
+	}
+	return order;
 }
 
 void fields_copy_one(const struct field *field, void *to, const void *from)

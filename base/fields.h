@@ -34,6 +34,7 @@ enum field_flags {
 	FIELD_POSITIVE = 2, /* must be > 0 */
 	FIELD_NOT_NEGATIVE = 4,
 	FIELD_OMIT_ZERO = 8, /* not written when zero, false or NULL */
+	FIELD_KEY = 16,      /* a number or an enum that tells two items of a list apart */
 };
 
 /* Types that a folder brings along. What is written, printed and compared is the text that the
@@ -111,6 +112,8 @@ size_t fields_size(const struct field *field);
 /* Field-wise equality (strings by content), of all fields or of one. */
 bool fields_equal(const struct field *fields, const void *a, const void *b);
 bool fields_equal_one(const struct field *field, const void *a, const void *b);
+/* The order of two objects by their key fields, in table order: < 0, 0, > 0. */
+int fields_order(const struct field *fields, const void *a, const void *b);
 /* Copies one field; what a string points to is shared. */
 void fields_copy_one(const struct field *field, void *to, const void *from);
 

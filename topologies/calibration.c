@@ -1,12 +1,18 @@
 /* Reading, writing and looking up what was measured of a machine. */
 #include "topologies/calibration.h"
 #include "topologies/calibration_lists.h"
-#include "topologies/sorted.h"
 
 const char *const collective_kind_names[] = {"all_gather", "reduce_scatter", "all_reduce", NULL};
 const char *const product_form_names[] = {"forward", "input_gradient", "weight_gradient", NULL};
+const char *const calibration_kernel_names[] = {
+#define X(suffix, name) [KERNEL_##suffix] = name,
+	CALIBRATION_KERNEL_KINDS(X)
+#undef X
+		NULL};
 
-#define OPTIONAL (FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO)
+#define OPTIONAL     (FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO)
+#define KEY          (FIELD_KEY | FIELD_REQUIRED)
+#define KEY_POSITIVE (KEY | FIELD_POSITIVE)
 
 const struct field calibration_fields[] = {
 	FIELD_BOOL(struct calibration, measured, "measured", FIELD_OMIT_ZERO),
@@ -50,11 +56,12 @@ const struct field calibration_fields[] = {
 };
 
 const struct field calibration_collective_fields[] = {
-	FIELD_ENUM(struct calibration_collective, collective, "collective", FIELD_REQUIRED,
+	FIELD_ENUM(struct calibration_collective, collective, "collective", KEY,
 		collective_kind_names),
-	FIELD_INT(struct calibration_collective, ranks, "ranks", FIELD_REQUIRED | FIELD_POSITIVE),
-	FIELD_INT(struct calibration_collective, nodes, "nodes", FIELD_REQUIRED | FIELD_POSITIVE),
-	FIELD_BYTES(struct calibration_collective, from_bytes, "from", FIELD_NOT_NEGATIVE),
+	FIELD_INT(struct calibration_collective, ranks, "ranks", KEY_POSITIVE),
+	FIELD_INT(struct calibration_collective, nodes, "nodes", KEY_POSITIVE),
+	FIELD_BYTES(
+		struct calibration_collective, from_bytes, "from", FIELD_KEY | FIELD_NOT_NEGATIVE),
 	FIELD_TIME(struct calibration_collective, latency, "latency",
 		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
 	FIELD_BANDWIDTH(struct calibration_collective, bandwidth, "bandwidth",
@@ -63,10 +70,10 @@ const struct field calibration_collective_fields[] = {
 };
 
 const struct field calibration_product_fields[] = {
-	FIELD_ENUM(struct calibration_product, dtype, "dtype", FIELD_REQUIRED, dtype_names),
-	FIELD_INT(struct calibration_product, m, "m", FIELD_REQUIRED | FIELD_POSITIVE),
-	FIELD_INT(struct calibration_product, n, "n", FIELD_REQUIRED | FIELD_POSITIVE),
-	FIELD_INT(struct calibration_product, k, "k", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_ENUM(struct calibration_product, dtype, "dtype", KEY, dtype_names),
+	FIELD_INT(struct calibration_product, m, "m", KEY_POSITIVE),
+	FIELD_INT(struct calibration_product, n, "n", KEY_POSITIVE),
+	FIELD_INT(struct calibration_product, k, "k", KEY_POSITIVE),
 	FIELD_FLOPS(struct calibration_product, flops, "flops", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_FLOPS(struct calibration_product, chosen_flops, "chosen_flops", OPTIONAL),
 	FIELD_END,
@@ -74,12 +81,12 @@ const struct field calibration_product_fields[] = {
 
 #define NUMBER(name) FIELD_INT32(struct calibration_choice, name, #name, OPTIONAL)
 const struct field calibration_choice_fields[] = {
-	FIELD_ENUM(struct calibration_choice, form, "form", FIELD_REQUIRED, product_form_names),
-	FIELD_ENUM(struct calibration_choice, dtype, "dtype", FIELD_REQUIRED, dtype_names),
-	FIELD_ENUM(struct calibration_choice, result, "result", FIELD_REQUIRED, dtype_names),
-	FIELD_INT(struct calibration_choice, m, "m", FIELD_REQUIRED | FIELD_POSITIVE),
-	FIELD_INT(struct calibration_choice, n, "n", FIELD_REQUIRED | FIELD_POSITIVE),
-	FIELD_INT(struct calibration_choice, k, "k", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_ENUM(struct calibration_choice, form, "form", KEY, product_form_names),
+	FIELD_ENUM(struct calibration_choice, dtype, "dtype", KEY, dtype_names),
+	FIELD_ENUM(struct calibration_choice, result, "result", KEY, dtype_names),
+	FIELD_INT(struct calibration_choice, m, "m", KEY_POSITIVE),
+	FIELD_INT(struct calibration_choice, n, "n", KEY_POSITIVE),
+	FIELD_INT(struct calibration_choice, k, "k", KEY_POSITIVE),
 	FIELD_DOUBLE(struct calibration_choice, gain, "gain", OPTIONAL),
 	FIELD_INT32(struct calibration_choice, algorithm, "algorithm",
 		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
@@ -97,9 +104,8 @@ const struct field calibration_choice_fields[] = {
 
 #define NUMBER(name) FIELD_INT32(struct calibration_attention, name, #name, OPTIONAL)
 const struct field calibration_attention_fields[] = {
-	FIELD_INT(struct calibration_attention, head_dim, "head_dim",
-		FIELD_REQUIRED | FIELD_POSITIVE),
-	FIELD_INT(struct calibration_attention, length, "length", FIELD_REQUIRED | FIELD_POSITIVE),
+	FIELD_INT(struct calibration_attention, head_dim, "head_dim", KEY_POSITIVE),
+	FIELD_INT(struct calibration_attention, length, "length", KEY_POSITIVE),
 	FIELD_DOUBLE(struct calibration_attention, gain, "gain", OPTIONAL),
 	FIELD_INT32(struct calibration_attention, engine, "engine",
 		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
@@ -113,19 +119,18 @@ const struct field calibration_attention_fields[] = {
 #undef NUMBER
 
 const struct field calibration_kernel_fields[] = {
-	FIELD_ENUM(struct calibration_kernel, kernel, "kernel", FIELD_REQUIRED,
-		calibration_kernel_names),
-	FIELD_ENUM(struct calibration_kernel, dtype, "dtype", FIELD_REQUIRED, dtype_names),
-	FIELD_INT(struct calibration_kernel, width, "width", OPTIONAL),
-	FIELD_INT(struct calibration_kernel, length, "length", OPTIONAL),
+	FIELD_ENUM(struct calibration_kernel, kernel, "kernel", KEY, calibration_kernel_names),
+	FIELD_ENUM(struct calibration_kernel, dtype, "dtype", KEY, dtype_names),
+	FIELD_INT(struct calibration_kernel, width, "width", FIELD_KEY | OPTIONAL),
+	FIELD_INT(struct calibration_kernel, length, "length", FIELD_KEY | OPTIONAL),
 	FIELD_DOUBLE(struct calibration_kernel, rate, "rate", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_END,
 };
 
 const struct field calibration_step_fields[] = {
-	FIELD_ENUM(struct calibration_step, mlp, "mlp", FIELD_REQUIRED, step_mlp_names),
-	FIELD_ENUM(struct calibration_step, dtype, "dtype", FIELD_REQUIRED, dtype_names),
-	FIELD_ENUM(struct calibration_step, threads, "threads", FIELD_REQUIRED, step_threads_names),
+	FIELD_ENUM(struct calibration_step, mlp, "mlp", KEY, step_mlp_names),
+	FIELD_ENUM(struct calibration_step, dtype, "dtype", KEY, dtype_names),
+	FIELD_ENUM(struct calibration_step, threads, "threads", KEY, step_threads_names),
 #define X(suffix, name)                                                                            \
 	FIELD_DOUBLE(struct calibration_step, factors[STEP_##suffix], name,                        \
 		FIELD_POSITIVE | FIELD_OMIT_ZERO),
@@ -133,6 +138,11 @@ const struct field calibration_step_fields[] = {
 #undef X
 		FIELD_END,
 };
+
+static int compare_i64(int64_t a, int64_t b)
+{
+	return (a > b) - (a < b);
+}
 
 /* The order without from_bytes: which curve a segment belongs to. */
 static int compare_curve(

@@ -141,8 +141,6 @@ bool calibration_add_product(
 /* The same of `kernel`. */
 bool calibration_add_kernel(
 	struct calibration *calibration, const struct calibration_kernel *kernel);
-/* The order of two struct calibration_kernel: < 0, 0, > 0. */
-int calibration_compare_kernel(const void *one, const void *other);
 
 /* Puts `step` where it belongs. False, and nothing done, when that (mlp, dtype, threads) is there
  * or there is no room. */

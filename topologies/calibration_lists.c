@@ -1,120 +1,17 @@
-/* Lists of measurements: one row of a table for each says what they hold, what tells two of them
- * apart, and what to say of one that is there twice. */
+/* Lists of measurements, in the order of their key fields and each once: one row of a table says
+ * what a list is called and where it is; the rest is in the fields of its items. */
 #include "topologies/calibration_lists.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "topologies/sorted.h"
-
-enum { DESCRIPTION = 128 };
-
 struct list {
-	const char *plural, *map; /* "measured products", "dtype, m, n, k and flops" */
-	const char *key;          /* what is there once: "dtype, m, n, k" */
+	const char *plural; /* "measured products" */
 	const struct field *fields;
 	size_t size;     /* of one */
 	int most;        /* 0: as many as there are */
 	size_t items, n; /* offsets in a calibration */
 	bool in_place;   /* `items` is the array, not where it is */
-	int (*compare)(const void *one, const void *other);
-	void (*describe)(const void *item, char text[DESCRIPTION]);
 };
-
-/* --- what tells two apart ----------------------------------------------------------------------
- */
-
-static int compare_collective(const void *one, const void *other)
-{
-	return calibration_compare(one, other);
-}
-
-static int compare_product(const void *one, const void *other)
-{
-	const struct calibration_product *a = one, *b = other;
-	int order = compare_i64(a->dtype, b->dtype);
-
-	order = order != 0 ? order : compare_i64(a->m, b->m);
-	order = order != 0 ? order : compare_i64(a->n, b->n);
-	return order != 0 ? order : compare_i64(a->k, b->k);
-}
-
-static int compare_choice(const void *one, const void *other)
-{
-	const struct calibration_choice *a = one, *b = other;
-	int order = compare_i64(a->form, b->form);
-
-	order = order != 0 ? order : compare_i64(a->dtype, b->dtype);
-	order = order != 0 ? order : compare_i64(a->result, b->result);
-	order = order != 0 ? order : compare_i64(a->m, b->m);
-	order = order != 0 ? order : compare_i64(a->n, b->n);
-	return order != 0 ? order : compare_i64(a->k, b->k);
-}
-
-static int compare_attention(const void *one, const void *other)
-{
-	const struct calibration_attention *a = one, *b = other;
-	int order = compare_i64(a->head_dim, b->head_dim);
-
-	return order != 0 ? order : compare_i64(a->length, b->length);
-}
-
-static int compare_step(const void *one, const void *other)
-{
-	const struct calibration_step *a = one, *b = other;
-	int order = compare_i64(a->mlp, b->mlp);
-
-	order = order != 0 ? order : compare_i64(a->dtype, b->dtype);
-	return order != 0 ? order : compare_i64(a->threads, b->threads);
-}
-
-static void describe_collective(const void *item, char text[DESCRIPTION])
-{
-	const struct calibration_collective *c = item;
-
-	snprintf(text, DESCRIPTION, "%s over %lld ranks on %lld nodes from %lld bytes",
-		collective_kind_names[c->collective], (long long)c->ranks, (long long)c->nodes,
-		(long long)c->from_bytes);
-}
-
-static void describe_product(const void *item, char text[DESCRIPTION])
-{
-	const struct calibration_product *p = item;
-
-	snprintf(text, DESCRIPTION, "%s %lld x %lld x %lld", dtype_name(p->dtype), (long long)p->m,
-		(long long)p->n, (long long)p->k);
-}
-
-static void describe_choice(const void *item, char text[DESCRIPTION])
-{
-	const struct calibration_choice *c = item;
-
-	snprintf(text, DESCRIPTION, "%s %s %lld x %lld x %lld", product_form_names[c->form],
-		dtype_name(c->dtype), (long long)c->m, (long long)c->n, (long long)c->k);
-}
-
-static void describe_attention(const void *item, char text[DESCRIPTION])
-{
-	const struct calibration_attention *a = item;
-
-	snprintf(text, DESCRIPTION, "%lld %lld", (long long)a->head_dim, (long long)a->length);
-}
-
-static void describe_kernel(const void *item, char text[DESCRIPTION])
-{
-	const struct calibration_kernel *k = item;
-
-	snprintf(text, DESCRIPTION, "%s %s %lld %lld", calibration_kernel_names[k->kernel],
-		dtype_name(k->dtype), (long long)k->width, (long long)k->length);
-}
-
-static void describe_step(const void *item, char text[DESCRIPTION])
-{
-	const struct calibration_step *s = item;
-
-	snprintf(text, DESCRIPTION, "%s %s %s", step_mlp_names[s->mlp], dtype_name(s->dtype),
-		step_threads_names[s->threads]);
-}
 
 /* --- the table ---------------------------------------------------------------------------------
  */
@@ -125,30 +22,19 @@ const char *const calibration_list_names[] = {
 
 #define LIST(type, name)                                                                           \
 	.fields = calibration_##type##_fields, .size = sizeof(struct calibration_##type),          \
-	.items = offsetof(struct calibration, name), .n = offsetof(struct calibration, n_##name),  \
-	.describe = describe_##type
+	.items = offsetof(struct calibration, name), .n = offsetof(struct calibration, n_##name)
 
 static const struct list lists[LISTS] = {
-	[COLLECTIVES] = {LIST(collective, collectives), .plural = "measured segments",
-		.map = "collective, ranks, nodes, latency and bandwidth",
-		.key = "collective, ranks, nodes, from", .compare = compare_collective},
+	[COLLECTIVES] = {LIST(collective, collectives), .plural = "measured segments"},
 	[PRODUCTS] = {LIST(product, products), .plural = "measured products",
-		.map = "dtype, m, n, k and flops", .key = "dtype, m, n, k",
-		.most = CALIBRATION_PRODUCTS, .compare = compare_product},
-	[CHOICES] = {LIST(choice, choices), .plural = "choices",
-		.map = "form, dtype, result, m, n, k and algorithm",
-		.key = "form, dtype, result, m, n, k", .most = CALIBRATION_CHOICES,
-		.compare = compare_choice},
+		.most = CALIBRATION_PRODUCTS},
+	[CHOICES] = {LIST(choice, choices), .plural = "choices", .most = CALIBRATION_CHOICES},
 	[ATTENTION] = {LIST(attention, attention), .plural = "ways of attention",
-		.map = "head_dim, length and engine", .key = "head_dim, length",
-		.most = CALIBRATION_ATTENTION, .compare = compare_attention},
+		.most = CALIBRATION_ATTENTION},
 	[KERNELS] = {LIST(kernel, kernels), .plural = "measured kernels",
-		.map = "kernel, dtype, width, length and rate",
-		.key = "kernel, dtype, width, length", .most = CALIBRATION_KERNELS,
-		.compare = calibration_compare_kernel},
-	[STEPS] = {LIST(step, steps), .plural = "steps", .map = "mlp, dtype, threads and factors",
-		.key = "mlp, dtype, threads", .most = CALIBRATION_STEPS, .in_place = true,
-		.compare = compare_step},
+		.most = CALIBRATION_KERNELS},
+	[STEPS] = {LIST(step, steps), .plural = "steps", .most = CALIBRATION_STEPS,
+		.in_place = true},
 };
 
 static int count_of(const struct calibration *calibration, const struct list *list)
@@ -170,16 +56,26 @@ static const char *items_of(const struct calibration *calibration, const struct 
 	return items;
 }
 
-/* False, and nothing done, when an equal one is there, or there is no room. */
+/* Puts the item where it belongs. False, and nothing done, when an equal one is there, or there is
+ * no room. */
 static bool add(struct calibration *calibration, const struct list *list, const void *item)
 {
-	int n = count_of(calibration, list);
+	int n = count_of(calibration, list), order = -1;
+	char *at = (char *)items_of(calibration, list) + (size_t)n * list->size;
+	size_t behind = 0;
 
 	if (list->most > 0 && n == list->most)
 		return false;
-	if (!sorted_insert(
-		    (char *)items_of(calibration, list), &n, list->size, item, list->compare))
+	for (int i = n; i > 0; i--, at -= list->size, behind += list->size) {
+		order = fields_order(list->fields, at - list->size, item);
+		if (order <= 0)
+			break;
+	}
+	if (n > 0 && order == 0)
 		return false;
+	memmove(at + list->size, at, behind);
+	memcpy(at, item, list->size);
+	n++;
 	memcpy((char *)calibration + list->n, &n, sizeof(n));
 	return true;
 }
@@ -225,20 +121,41 @@ static void make_room(
 		memcpy((char *)calibration + list->items, &items, sizeof(items));
 }
 
+/* "dtype, m, n", of the fields that have that flag. */
+static const char *names_of(const struct field *fields, unsigned flag, struct arena *arena)
+{
+	const char *names = "";
+
+	for (; fields->name != NULL; fields++)
+		if (fields->flags & flag)
+			names = arena_printf(
+				arena, "%s%s%s", names, names[0] != '\0' ? ", " : "", fields->name);
+	return names;
+}
+
 static bool read_item(struct arena *arena, const struct node *node, struct calibration *calibration,
 	const struct list *list, struct error *error)
 {
 	void *item = arena_alloc(arena, 1, list->size);
-	char text[DESCRIPTION];
+	struct text text = {0};
 
 	if (node->kind != NODE_MAP)
-		return node_error(node, error, "expected a map with %s", list->map);
+		return node_error(node, error, "expected a map with %s",
+			names_of(list->fields, FIELD_REQUIRED, arena));
 	if (!fields_read(list->fields, node, NULL, item, arena, error))
 		return false;
 	if (add(calibration, list, item))
 		return true;
-	list->describe(item, text);
-	return node_error(node, error, "expected each (%s) once, got %s twice", list->key, text);
+	for (const struct field *field = list->fields; field->name != NULL; field++) {
+		if (!(field->flags & FIELD_KEY))
+			continue;
+		text_add(&text, text.length > 0 ? " " : "");
+		fields_print_one(field, item, &text);
+	}
+	node_error(node, error, "expected each (%s) once, got %s twice",
+		names_of(list->fields, FIELD_KEY, arena), text_string(&text));
+	text_finish(&text);
+	return false;
 }
 
 static bool read_list(struct arena *arena, const struct node *node, struct calibration *calibration,

@@ -232,7 +232,7 @@ static double rate_of(enum calibration_kernel_kind kernel, int64_t width, int64_
 	const struct calibration_kernel key = {kernel, DTYPE_BF16, width, length, 0};
 
 	for (int i = 0; i < c->n_kernels; i++)
-		if (calibration_compare_kernel(&c->kernels[i], &key) == 0)
+		if (fields_order(calibration_kernel_fields, &c->kernels[i], &key) == 0)
 			return c->kernels[i].rate;
 	fail_msg("no %s of width %d", calibration_kernel_names[kernel], (int)width);
 	return 0;
