@@ -18,19 +18,13 @@
 			"Accelerator(gradient_accumulation_steps=...)"},                           \
 		{KNOB_SYNC_EACH_MICRO_BATCH, ELSEWHERE, NULL,                                      \
 			"GradientAccumulationPlugin(sync_each_batch=...)"},                        \
-	{                                                                                          \
-		KNOB_CLIP, ELSEWHERE, NULL, "accelerator.clip_grad_norm_(parameters, ...)"         \
-	}
+		ROW(KNOB_CLIP, ELSEWHERE, NULL, "accelerator.clip_grad_norm_(parameters, ...)")
 #define CHECKPOINTING                                                                              \
-	{                                                                                          \
-		KNOB_ACTIVATION_CHECKPOINTING, IN_FILE, "none full *>full",                        \
-			"accelerate checkpoints every block whole"                                 \
-	}
+	ROW(KNOB_ACTIVATION_CHECKPOINTING, IN_FILE, "none full *>full",                            \
+		"accelerate checkpoints every block whole")
 #define REDUCTION                                                                                  \
-	{                                                                                          \
-		KNOB_REDUCE_DTYPE, FIXED, "*>@param_dtype",                                        \
-			"mixed_precision sets the dtype of parameters and of the reduction alike"  \
-	}
+	ROW(KNOB_REDUCE_DTYPE, FIXED, "*>@param_dtype",                                            \
+		"mixed_precision sets the dtype of parameters and of the reduction alike")
 
 #define ACCELERATE_FSDP2                                                                           \
 	{KNOB_STRATEGY, IN_FILE, ZERO_AS_FSDP, "FSDP2 is the nearest"},                            \

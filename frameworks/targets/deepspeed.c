@@ -24,14 +24,10 @@
 			"DeepSpeed's bf16 and fp16 keep fp32 parameters"},                         \
 		{KNOB_SEQ_LEN, ELSEWHERE, NULL, "tokens in a sequence, of the data set"},          \
 		{KNOB_RUNTIME, IN_FILE}, {KNOB_WRAP, IN_FILE},                                     \
-	{                                                                                          \
-		KNOB_SYNC_EACH_MICRO_BATCH, FIXED                                                  \
-	}
+		ROW(KNOB_SYNC_EACH_MICRO_BATCH, FIXED)
 #define DEEPSPEED_OFFLOAD                                                                          \
-	{                                                                                          \
-		KNOB_CPU_OFFLOAD, IN_FILE, "none optimizer parameters *>parameters",               \
-			"DeepSpeed offloads all of a kind"                                         \
-	}
+	ROW(KNOB_CPU_OFFLOAD, IN_FILE, "none optimizer parameters *>parameters",                   \
+		"DeepSpeed offloads all of a kind")
 
 static const struct export_rule rules[] = {
 	DEEPSPEED_COMMON,

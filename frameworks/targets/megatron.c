@@ -19,19 +19,11 @@
 		{KNOB_CPU_OFFLOAD, FIXED, "*>none",                                                \
 			"Megatron-LM's offload has conditions of its own"},                        \
 		{KNOB_WRAP, IN_FILE}, {KNOB_GRAD_ACCUM, IN_FILE},                                  \
-	{                                                                                          \
-		KNOB_SYNC_EACH_MICRO_BATCH, FIXED                                                  \
-	}
+		ROW(KNOB_SYNC_EACH_MICRO_BATCH, FIXED)
 #define MEGATRON_ADAM                                                                              \
-	{                                                                                          \
-		KNOB_OPTIMIZER, IN_FILE, "adamw-fused sgd *>adamw-fused",                          \
-			"Megatron-LM's Adam is fused"                                              \
-	}
+	ROW(KNOB_OPTIMIZER, IN_FILE, "adamw-fused sgd *>adamw-fused", "Megatron-LM's Adam is fused")
 #define MEGATRON_RESHARD                                                                           \
-	{                                                                                          \
-		KNOB_RESHARD_AFTER_FORWARD, IN_FILE, "true false *>true",                          \
-			"there are no group sizes"                                                 \
-	}
+	ROW(KNOB_RESHARD_AFTER_FORWARD, IN_FILE, "true false *>true", "there are no group sizes")
 
 static const struct export_rule megatron_rules[] = {
 	{KNOB_STRATEGY, IN_FILE, ZERO_AS_FSDP,
@@ -226,9 +218,7 @@ static const char *keeps_parameters(struct exporting *exporting)
 		{"tensor-model-parallel-size", KEY_ONE, NO_KNOB, "1"},                             \
 		{"pipeline-model-parallel-size", KEY_ONE, NO_KNOB, "1"},                           \
 		{"context-parallel-size", KEY_ONE, NO_KNOB},                                       \
-	{                                                                                          \
-		"expert-model-parallel-size", KEY_ONE, NO_KNOB                                     \
-	}
+		ROW("expert-model-parallel-size", KEY_ONE, NO_KNOB)
 #define MASTER_DTYPES "fp32 bf16 fp16"
 
 static const struct config_key megatron_keys[] = {

@@ -4,6 +4,12 @@
 
 #include "frameworks/common/common.h"
 
+/* A row of a table, in a macro. */
+#define ROW(...)                                                                                   \
+	{                                                                                          \
+		__VA_ARGS__                                                                        \
+	}
+
 /* --- rules -------------------------------------------------------------------------------- */
 
 /* DeepSpeed's stages in FSDP's words. */
@@ -11,55 +17,33 @@
 #define GROUPS_AS_FLAT "HYBRID_SHARD>FULL_SHARD HYBRID_SHARD_ZERO2>SHARD_GRAD_OP " ZERO_AS_FSDP
 /* What FSDP2 does in every framework (torchtitan, docs/fsdp.md). */
 #define FSDP2_PREFETCH                                                                             \
-	{                                                                                          \
-		KNOB_PREFETCH, FIXED, "*>pre",                                                     \
-			"FSDP2 always gathers the next unit before it reduces this one"            \
-	}
+	ROW(KNOB_PREFETCH, FIXED, "*>pre",                                                         \
+		"FSDP2 always gathers the next unit before it reduces this one")
 #define FSDP2_FORWARD                                                                              \
-	{                                                                                          \
-		KNOB_FORWARD_PREFETCH, FIXED, "*>false",                                           \
-			"FSDP2 takes explicit forward prefetch from code alone"                    \
-	}
+	ROW(KNOB_FORWARD_PREFETCH, FIXED, "*>false",                                               \
+		"FSDP2 takes explicit forward prefetch from code alone")
 #define FSDP2_LIMITER                                                                              \
-	{                                                                                          \
-		KNOB_LIMIT_ALL_GATHERS, FIXED, "*>false",                                          \
-			"FSDP2 has no rate limiter and needs none"                                 \
-	}
+	ROW(KNOB_LIMIT_ALL_GATHERS, FIXED, "*>false", "FSDP2 has no rate limiter and needs none")
 #define FSDP1_RESHARD                                                                              \
-	{                                                                                          \
-		KNOB_RESHARD_AFTER_FORWARD, IN_FILE, "true false *>true",                          \
-			"FSDP1 knows no group sizes"                                               \
-	}
+	ROW(KNOB_RESHARD_AFTER_FORWARD, IN_FILE, "true false *>true", "FSDP1 knows no group sizes")
 #define FSDP_OFFLOAD                                                                               \
-	{                                                                                          \
-		KNOB_CPU_OFFLOAD, IN_FILE, "none parameters *>parameters",                         \
-			"FSDP moves parameters, gradients and optimizer state together"            \
-	}
+	ROW(KNOB_CPU_OFFLOAD, IN_FILE, "none parameters *>parameters",                             \
+		"FSDP moves parameters, gradients and optimizer state together")
 #define MASTER_FP32                                                                                \
-	{                                                                                          \
-		KNOB_MASTER_DTYPE, FIXED, "*>fp32",                                                \
-			"mixed precision keeps fp32 parameters and optimizer state"                \
-	}
+	ROW(KNOB_MASTER_DTYPE, FIXED, "*>fp32",                                                    \
+		"mixed precision keeps fp32 parameters and optimizer state")
 #define REDUCE_AS_PARAMETERS                                                                       \
-	{                                                                                          \
-		KNOB_REDUCE_DTYPE, FIXED, "*>@param_dtype",                                        \
-			"bf16 and fp16 set the dtype of parameters and of the reduction alike"     \
-	}
+	ROW(KNOB_REDUCE_DTYPE, FIXED, "*>@param_dtype",                                            \
+		"bf16 and fp16 set the dtype of parameters and of the reduction alike")
 #define TORCH_ADAMW                                                                                \
-	{                                                                                          \
-		KNOB_OPTIMIZER, IN_FILE, "adamw-fused adamw-foreach sgd *>adamw-foreach",          \
-			"adamw_torch is PyTorch's foreach implementation"                          \
-	}
+	ROW(KNOB_OPTIMIZER, IN_FILE, "adamw-fused adamw-foreach sgd *>adamw-foreach",              \
+		"adamw_torch is PyTorch's foreach implementation")
 #define ATTENTION_FLASH                                                                            \
-	{                                                                                          \
-		KNOB_ATTENTION, IN_FILE, "eager flash *>flash",                                    \
-			"which of its kernels is not the file's choice"                            \
-	}
+	ROW(KNOB_ATTENTION, IN_FILE, "eager flash *>flash",                                        \
+		"which of its kernels is not the file's choice")
 #define ATTENTION_IN_SCRIPT                                                                        \
-	{                                                                                          \
-		KNOB_ATTENTION, ELSEWHERE, NULL,                                                   \
-			"from_pretrained(attn_implementation=\"flash_attention_2\" or \"eager\")"  \
-	}
+	ROW(KNOB_ATTENTION, ELSEWHERE, NULL,                                                       \
+		"from_pretrained(attn_implementation=\"flash_attention_2\" or \"eager\")")
 /* What no configuration has; the end of every list. */
 #define OUTSIDE_OF_FILES                                                                           \
 	{KNOB_LOSS, ELSEWHERE, NULL, "the loss that the model or the script computes"},            \
@@ -67,10 +51,7 @@
 			"what the data loader delivers is measured, not set"},                     \
 		{KNOB_ALLOCATOR, ELSEWHERE, NULL,                                                  \
 			"the environment: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},      \
-		{KNOB_LIBRARIES, ELSEWHERE, NULL, "the versions that are installed"},              \
-	{                                                                                          \
-		NO_KNOB                                                                            \
-	}
+		{KNOB_LIBRARIES, ELSEWHERE, NULL, "the versions that are installed"}, ROW(NO_KNOB)
 
 /* --- words -------------------------------------------------------------------------------- */
 

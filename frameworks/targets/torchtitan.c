@@ -137,18 +137,14 @@ static const char *selective(struct exporting *exporting)
 	{"parallelism.data_parallel_replicate_degree", KEY_READ, NO_KNOB, NULL, 0,                 \
 		value_replicas},                                                                   \
 		{"parallelism.data_parallel_shard_degree", KEY_READ, KNOB_SHARD_GROUP},            \
-	{                                                                                          \
-		"parallelism.fsdp_reshard_after_forward", KEY_READ, KNOB_STRATEGY, NULL, 0,        \
-			reshard                                                                    \
-	}
+		ROW("parallelism.fsdp_reshard_after_forward", KEY_READ, KNOB_STRATEGY, NULL, 0,    \
+			reshard)
 #define DEGREES(one)                                                                               \
 	{"parallelism.tensor_parallel_degree", KEY_ONE, NO_KNOB, one},                             \
 		{"parallelism.pipeline_parallel_degree", KEY_ONE, NO_KNOB, one},                   \
 		{"parallelism.context_parallel_degree", KEY_ONE, NO_KNOB, one},                    \
 		{"parallelism.expert_parallel_degree", KEY_ONE, NO_KNOB},                          \
-	{                                                                                          \
-		"parallelism.expert_tensor_parallel_degree", KEY_ONE, NO_KNOB                      \
-	}
+		ROW("parallelism.expert_tensor_parallel_degree", KEY_ONE, NO_KNOB)
 #define PLAIN_DEGREES                                                                              \
 	{"parallelism.enable_fsdp_symm_mem", KEY_UNPRICED, NO_KNOB},                               \
 		{"parallelism.pipeline_*", KEY_PLAIN, NO_KNOB},                                    \
@@ -156,32 +152,24 @@ static const char *selective(struct exporting *exporting)
 		{"parallelism.num_pp_microbatches", KEY_PLAIN, NO_KNOB},                           \
 		{"parallelism.spmd_backend", KEY_PLAIN, NO_KNOB},                                  \
 		{"parallelism.enable_*", KEY_PLAIN, NO_KNOB},                                      \
-	{                                                                                          \
-		"parallelism.module_fqns_*", KEY_PLAIN, NO_KNOB                                    \
-	}
+		ROW("parallelism.module_fqns_*", KEY_PLAIN, NO_KNOB)
 /* Batches in tokens, and in sequences as before 2026-02-23. */
 #define TOKEN_KEYS(written)                                                                        \
 	{"training.num_tokens_per_microbatch_per_dp_rank", KEY_READ, NO_KNOB, NULL, written,       \
 		micro_tokens},                                                                     \
 		{"training.num_tokens_per_train_step", KEY_READ, NO_KNOB, NULL, written,           \
 			step_tokens},                                                              \
-	{                                                                                          \
-		"training.max_context_length", KEY_COUNT, KNOB_SEQ_LEN, NULL, written              \
-	}
+		ROW("training.max_context_length", KEY_COUNT, KNOB_SEQ_LEN, NULL, written)
 #define SEQUENCE_KEYS(written)                                                                     \
 	{"training.local_batch_size", KEY_COUNT, KNOB_MICRO_BATCH, NULL, written},                 \
 		{"training.global_batch_size", KEY_READ, KNOB_GLOBAL_BATCH, NULL, written},        \
-	{                                                                                          \
-		"training.seq_len", KEY_COUNT, KNOB_SEQ_LEN, NULL, written                         \
-	}
+		ROW("training.seq_len", KEY_COUNT, KNOB_SEQ_LEN, NULL, written)
 #define TRAINING_KEYS                                                                              \
 	{"training.max_norm", KEY_NUMBER, KNOB_CLIP, NULL, 0, clip},                               \
 		{"training.dtype", KEY_WORD, KNOB_MASTER_DTYPE, TITAN_DTYPES},                     \
 		{"training.mixed_precision_param", KEY_WORD, KNOB_PARAM_DTYPE, TITAN_DTYPES},      \
 		{"training.mixed_precision_reduce", KEY_WORD, KNOB_REDUCE_DTYPE, TITAN_DTYPES},    \
-	{                                                                                          \
-		"training.enable_cpu_offload", KEY_WORD, KNOB_CPU_OFFLOAD, PARAMETERS_OR_NONE      \
-	}
+		ROW("training.enable_cpu_offload", KEY_WORD, KNOB_CPU_OFFLOAD, PARAMETERS_OR_NONE)
 
 /* Of Python and of flags. */
 static const struct config_key keys[] = {
