@@ -25,6 +25,7 @@
 #include "kernels/common/arguments.h"
 #include "kernels/common/bf16.h"
 #include "kernels/common/device.h"
+#include "kernels/common/embedding_rows.h"
 #include "kernels/common/exact_sum.h"
 #include "kernels/common/rope_frequency.h"
 #include "kernels/common/symbols.h"

@@ -2,15 +2,6 @@
 #include "kernels/common/common.h"
 #include "kernels/cpu/cpu.h"
 
-static bool known(struct kernel_context *context, int64_t id, int64_t vocabulary)
-{
-	if (id >= 0 && id < vocabulary)
-		return true;
-	return error_set(&context->error, EXIT_CODE_INTERNAL,
-		"token id %lld is outside the vocabulary of %lld", (long long)id,
-		(long long)vocabulary);
-}
-
 /* y = a, or a + b. */
 INLINE void embed_row(const enum dtype dtype, void *y, const void *a, const void *b, int64_t width)
 {
@@ -30,7 +21,7 @@ void CPU(embedding)(struct kernel_context *context, const struct embedding *e)
 		int64_t id = e->ids[id_place(t, e->ids_stride > 0 ? e->length : 0, e->ids_stride)];
 		const void *row = NULL, *position = NULL;
 
-		if (known(context, id, e->vocabulary))
+		if (embedding_knows(id, e->vocabulary, &context->error))
 			row = element_of(e->dtype, e->table, id * e->width);
 		if (e->positions)
 			position = element_of(e->dtype, e->positions, t % e->length * e->width);
@@ -49,14 +40,6 @@ INLINE void add_row_2(
 	}
 }
 
-/* The row of its table that token t names, by its id or its position. */
-static int64_t row_of(const struct embedding_backward *e, bool by_id, int64_t t)
-{
-	if (by_id)
-		return e->ids[id_place(t, e->ids_stride > 0 ? e->length : 0, e->ids_stride)];
-	return t % e->length;
-}
-
 static void add_one(const struct embedding_backward *e, void *table, int64_t row, int64_t t)
 {
 	void *y = element_at(e->gradient_dtype, table, row * e->width);
@@ -69,47 +52,31 @@ static void add_one(const struct embedding_backward *e, void *table, int64_t row
 static void add_together(struct kernel_context *context, const struct embedding_backward *e,
 	void *table, bool by_id, int64_t first)
 {
-	int64_t row = row_of(e, by_id, first);
+	int64_t row = embedding_row(e, by_id, first);
 	float *sum = context->workspace;
 
 	memset(sum, 0, (size_t)e->width * sizeof(*sum));
 	for (int64_t t = first; t < e->tokens; t++)
-		if (row_of(e, by_id, t) == row)
+		if (embedding_row(e, by_id, t) == row)
 			BY_DTYPES(add_row, DTYPE_FP32, e->dtype, sum,
 				element_of(e->dtype, e->dout, t * e->width), e->width);
 	BY_DTYPES(add_row, DTYPE_BF16, DTYPE_FP32, element_at(DTYPE_BF16, table, row * e->width),
 		sum, e->width);
 }
 
-static bool seen(const struct embedding_backward *e, int64_t t)
-{
-	for (int64_t u = 0; u < t; u++)
-		if (row_of(e, true, u) == row_of(e, true, t))
-			return true;
-	return false;
-}
-
-static void zero_table(const struct embedding_backward *e, void *table, int64_t rows)
-{
-	memset(table, 0, (size_t)(rows * e->width * dtype_bytes(e->gradient_dtype)));
-}
-
 void CPU(embedding_backward)(struct kernel_context *context, const struct embedding_backward *e)
 {
 	const bool together = e->gradient_dtype == DTYPE_BF16;
 
-	if (e->dtable && !e->accumulate_table)
-		zero_table(e, e->dtable, e->vocabulary);
-	if (e->dpositions && !e->accumulate_positions)
-		zero_table(e, e->dpositions, e->position_rows);
+	embedding_begin(e);
 	for (int64_t t = 0; e->dtable && t < e->tokens; t++) {
-		int64_t id = row_of(e, true, t);
+		int64_t id = embedding_row(e, true, t);
 
-		if (!known(context, id, e->vocabulary))
+		if (!embedding_knows(id, e->vocabulary, &context->error))
 			continue;
 		if (!together)
 			add_one(e, e->dtable, id, t);
-		else if (!seen(e, t))
+		else if (!embedding_seen(e, t))
 			add_together(context, e, e->dtable, true, t);
 	}
 	for (int64_t t = 0; e->dpositions && t < e->tokens; t++) {
