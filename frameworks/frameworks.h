@@ -13,6 +13,11 @@
 #include "frameworks/common/common.h"
 #include "frameworks/targets/targets.h"
 
+/* For people, who add PyTorch scripts. */
+#define FRAMEWORK_NAMES                                                                            \
+	"accelerate, the Hugging Face Trainer, torchtitan, DeepSpeed, Megatron-LM, axolotl, "      \
+	"TRL, nanotron, llm-foundry"
+
 /* NULL with an EXIT_CODE_USAGE that suggests the nearest name. */
 const struct export_target *export_find(const char *name, struct error *error);
 

@@ -94,9 +94,8 @@ static const struct export_target *recognize(const struct source *source)
 static bool unrecognized(const struct source *source, struct error *error)
 {
 	return error_at(error, EXIT_CODE_INPUT, source->name, 1, 1,
-		"no configuration of a framework that is known here, expected one of accelerate, "
-		"Trainer, torchtitan, DeepSpeed, llm-foundry, axolotl, nanotron, Megatron-LM or a "
-		"PyTorch script; --from says which");
+		"no configuration of a framework that is known here, expected one "
+		"of " FRAMEWORK_NAMES " or a PyTorch script; --from says which");
 }
 
 static bool is_fsdp2(const struct imported *imported)

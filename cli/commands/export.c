@@ -169,9 +169,8 @@ const struct command command_export = {
 	.least = 0,
 	.most = 1,
 	.details =
-		"Writes one file for the framework that --to names: accelerate, the Hugging Face "
-		"Trainer, torchtitan, DeepSpeed, Megatron-LM, axolotl, TRL, nanotron, "
-		"llm-foundry, or a PyTorch script; --list shows them all. What the file cannot "
+		"Writes one file for the framework that --to names: " FRAMEWORK_NAMES
+		", or a PyTorch script; --list shows them all. What the file cannot "
 		"say is said in its comments and on stderr, with what the exported "
 		"configuration is predicted to cost where it differs from the plan. With -o "
 		"FOLDER the file gets the name that --list shows. A checkpoint of `train` goes "
