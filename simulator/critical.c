@@ -4,6 +4,11 @@
 
 #include "simulator/results.h"
 
+static const struct task *task_of(const struct engine *engine, int instance)
+{
+	return &engine->tasks[instance % engine->n_ops];
+}
+
 struct cause {
 	enum critical_reason reason;
 	int instance; /* -1: none, the step begins */
@@ -18,7 +23,7 @@ static int before(const struct engine *engine, int instance, bool same_communica
 		const struct task *other = task_of(engine, i);
 
 		if (same_communicator ? other->communicator == task->communicator
-				      : other->stream == task->stream)
+				      : other->queue == task->queue)
 			return i;
 	}
 	return -1;
@@ -27,17 +32,17 @@ static int before(const struct engine *engine, int instance, bool same_communica
 static void consider(const struct engine *engine, int candidate, enum critical_reason reason,
 	struct cause *cause)
 {
-	double known = cause->instance < 0 ? -INFINITY : engine->end[cause->instance];
+	double known = cause->instance < 0 ? -INFINITY : engine->record->end[cause->instance];
 
-	if (candidate >= 0 && engine->end[candidate] > known)
+	if (candidate >= 0 && engine->record->end[candidate] > known)
 		*cause = (struct cause){reason, candidate};
 }
 
-static void consider_waits(const struct engine *engine, const int *waits, int n, int base,
+static void consider_waits(const struct engine *engine, const struct wait *waits, int n, int base,
 	enum critical_reason reason, struct cause *cause)
 {
 	for (int i = 0; i < n; i++)
-		consider(engine, base + waits[i], reason, cause);
+		consider(engine, base + waits[i].place.first, reason, cause);
 }
 
 /* Why the host came to `instance` when it did: the operation that it last waited for. */
@@ -48,13 +53,13 @@ static int host_cause(const struct engine *engine, int instance)
 	for (int i = instance; i >= first; i--) {
 		const struct task *task = task_of(engine, i);
 		struct cause cause = {CRITICAL_HOST, -1};
-		double free = i == 0 ? 0 : engine->host_done[i - 1];
+		double free = i == 0 ? 0 : engine->record->host_done[i - 1];
 
 		consider_waits(engine, task->host_waits, task->n_host_waits, i - i % engine->n_ops,
 			CRITICAL_HOST, &cause);
 		if (i > 0 && task_of(engine, i - 1)->blocks_host)
 			consider(engine, i - 1, CRITICAL_HOST, &cause);
-		if (cause.instance >= 0 && engine->end[cause.instance] > free)
+		if (cause.instance >= 0 && engine->record->end[cause.instance] > free)
 			return cause.instance;
 	}
 	return -1;
@@ -70,19 +75,22 @@ static struct cause cause_of(const struct engine *engine, int instance)
 	consider(engine, before(engine, instance, false), CRITICAL_STREAM, &cause);
 	if (task->communicator >= 0)
 		consider(engine, before(engine, instance, true), CRITICAL_ENGINE, &cause);
-	if (cause.instance < 0 || engine->issued[instance] > engine->end[cause.instance])
+	if (cause.instance < 0 ||
+		engine->record->issued[instance] > engine->record->end[cause.instance])
 		cause = (struct cause){CRITICAL_HOST, host_cause(engine, instance)};
-	if (cause.instance < 0 && instance % engine->n_ops == 0)
+	if (cause.instance < 0 &&
+		(instance % engine->n_ops == 0 ||
+			engine->record->issued[instance] <= engine_step_begin(engine)))
 		cause.reason = CRITICAL_START;
 	return cause;
 }
 
 static int last_to_finish(const struct engine *engine)
 {
-	int first = instance_of(engine, SIMULATED_STEPS - 1, 0), last = first;
+	int first = (engine->n_steps - 1) * engine->n_ops, last = first;
 
-	for (int i = first; i < engine->n_instances; i++)
-		if (engine->end[i] >= engine->end[last])
+	for (int i = first; i < engine->n_steps * engine->n_ops; i++)
+		if (engine->record->end[i] >= engine->record->end[last])
 			last = i;
 	return last;
 }
@@ -102,7 +110,7 @@ static void reverse(struct critical_path *path)
 
 void critical_path(const struct engine *engine, struct arena *arena, struct critical_path *path)
 {
-	int first = instance_of(engine, SIMULATED_STEPS - 1, 0);
+	int first = (engine->n_steps - 1) * engine->n_ops;
 	int instance = engine->n_ops > 0 ? last_to_finish(engine) : -1;
 
 	*path = (struct critical_path){.ops = ARENA_ARRAY(arena, int, engine->n_ops),

@@ -11,16 +11,13 @@
 
 static void fill_time(const struct engine *engine, double waited, struct prediction *prediction)
 {
-	enum { LAST = SIMULATED_STEPS - 1 };
-	int first = instance_of(engine, LAST, 0);
-
 	prediction->step_time = engine_step_time(engine);
+	for (int kind = 0; kind < OP_KIND_COUNT; kind++)
+		time_split_add(&prediction->time, (enum op_kind)kind, engine->tally.by_kind[kind]);
+	prediction->time.exposed_communication = engine->tally.exposed;
 	for (int i = 0; i < engine->n_ops; i++)
-		time_split_add(&prediction->time, engine->program->ops[i].kind,
-			engine->end[first + i] - engine->start[first + i]);
-	prediction->time.exposed_communication = engine->exposed[LAST] - engine->exposed[LAST - 1];
-	for (int i = 0; i < engine->n_ops; i++)
-		prediction->time.unaligned_head += engine->tasks[i].cost.unaligned;
+		prediction->time.unaligned_head +=
+			engine->tasks[i].times * engine->tasks[i].cost.unaligned;
 	prediction->time.data_wait = waited;
 	prediction->time.data_loading =
 		waited + (double)engine->schedule->plan.grad_accum * engine->batch_cost;
@@ -37,10 +34,11 @@ static double recomputed_flops(const struct engine *engine)
 
 	for (int i = 0; i < engine->n_ops; i++) {
 		const struct op *op = &engine->program->ops[i];
+		double times = engine->tasks[i].times;
 
 		if (op->kind != OP_RECOMPUTE)
 			continue;
-		flops += engine->tasks[i].cost.flops;
+		flops += times * engine->tasks[i].cost.flops;
 		for (int m = op->first_module;
 			m < op->end_module && attention_is_flash(plan->attention); m++) {
 			struct module_work work;
@@ -49,7 +47,7 @@ static double recomputed_flops(const struct engine *engine)
 				continue;
 			model_module_work(model, m, PASS_FORWARD, plan->micro_batch, plan->seq_len,
 				1, plan->attention, &work);
-			flops += work.attention_flops; /* the masked half */
+			flops += times * work.attention_flops; /* the masked half */
 		}
 	}
 	return flops;
@@ -280,11 +278,13 @@ static void fill_wire(const struct engine *engine, struct prediction *prediction
 		if (!collective_kind_of(op->kind, &collective))
 			continue;
 		group = &schedule->groups[op->group];
-		prediction->collectives[collective]++;
+		int times = engine->tasks[i].times;
+		prediction->collectives[collective] += times;
 		prediction->wire_bytes_per_rank +=
-			collective_wire_bytes(op->kind, group->size, op->bytes);
-		prediction->wire_bytes_node_egress += collective_node_egress(
-			engine->topology, runtime, op->kind, group, op->bytes);
+			times * collective_wire_bytes(op->kind, group->size, op->bytes);
+		prediction->wire_bytes_node_egress +=
+			times * collective_node_egress(
+					engine->topology, runtime, op->kind, group, op->bytes);
 	}
 }
 

@@ -26,17 +26,18 @@ static double earlier(double a, double b)
 static void fill_timeline(const struct engine *engine, const struct ledger *ledger,
 	struct arena *arena, struct timeline *timeline)
 {
-	int first = instance_of(engine, SIMULATED_STEPS - 1, 0);
-	double origin = engine->finished[SIMULATED_STEPS - 2];
+	const struct record *record = engine->record;
+	int first = (engine->n_steps - 1) * engine->n_ops;
+	double origin = engine_step_begin(engine);
 
 	timeline_init(timeline, engine->n_ops, arena);
 	timeline->step_time = engine_step_time(engine);
 	for (int i = 0; i < engine->n_ops; i++) {
 		struct span *span = &timeline->spans[i];
 
-		span->start = engine->start[first + i] - origin;
-		span->end = engine->end[first + i] - origin;
-		span->issued = engine->issued[first + i] - origin;
+		span->start = record->start[first + i] - origin;
+		span->end = record->end[first + i] - origin;
+		span->issued = record->issued[first + i] - origin;
 		if (span->issued < 0)
 			span->issued = earlier(0, span->start);
 		for (int c = 0; c < CATEGORY_COUNT; c++)
@@ -72,7 +73,6 @@ static void open_engine(const struct run *run, int class, struct engine *engine)
 /* What the step takes longer than it would if a batch were always ready. */
 static double waited_for_data(const struct run *run, int class, const struct engine *engine)
 {
-	enum { LAST = SIMULATED_STEPS - 1 };
 	struct engine ready;
 	struct error error = {0};
 
@@ -83,7 +83,7 @@ static double waited_for_data(const struct run *run, int class, const struct eng
 	if (!engine_run(&ready, &error))
 		return 0;
 	double step = engine_step_time(engine);
-	double longer = step - (ready.finished[LAST] - ready.finished[LAST - 1]);
+	double longer = step - (ready.finished[ready.n_steps - 1] - engine_step_begin(&ready));
 	return longer > 1e-9 * step ? longer : 0; /* less is rounding */
 }
 
@@ -92,21 +92,25 @@ static bool simulate_class(
 {
 	struct engine engine;
 	struct ledger ledger = {0};
-	struct memory_peaks peaks;
-	bool details = run->details;
+	struct meter meter;
+	bool details = run->details, measures = run->options->memory != MEMORY_IGNORED;
 
+	*simulation = (struct simulation){0};
 	open_engine(run, class, &engine);
+	if (details || (measures && memory_defers_frees(run->schedule)))
+		engine_record(&engine);
+	if (measures)
+		meter_init(&meter, &engine, details ? &simulation->memory : NULL,
+			details ? run->arena : run->scratch);
 	if (!engine_run(&engine, error))
 		return false;
-	*simulation = (struct simulation){0};
+	if (measures)
+		meter_finish(&meter);
 	const struct simulation_options wanted = options_for(run->options, &engine);
 	if (!wanted.no_bounds || details)
 		schedule_ledger(run->schedule, class, run->scratch, &ledger);
-	if (wanted.memory != MEMORY_IGNORED)
-		memory_peaks(&engine, details ? run->arena : run->scratch, &peaks,
-			details ? &simulation->memory : NULL);
 	const struct finished finished = {
-		&engine, &peaks, &ledger, waited_for_data(run, class, &engine)};
+		&engine, &meter.peaks, &ledger, waited_for_data(run, class, &engine)};
 	predict(&finished, &wanted, run->scratch, run->arena, &simulation->prediction);
 	interval(run->schedule, class, run->options, run->scratch, run->arena,
 		&simulation->prediction);

@@ -2,8 +2,8 @@
  *
  * One representative rank of each class is simulated (all ranks of a class do the same at the same
  * time): a host thread that issues operations in list order, streams, communicators (engines) and
- * the device's allocator pools, over three steps. Times are of the third step, memory is the
- * maximum over all three (docs/schema). Deterministic: equal input, equal bits. */
+ * the device's allocator pools, in the steady state: one step, or three where the host runs ahead
+ * of the end of a step. Deterministic: equal input, equal bits. */
 #ifndef SIMULATOR_SIMULATOR_H
 #define SIMULATOR_SIMULATOR_H
 

@@ -126,17 +126,21 @@ void contention_rates(struct engine *engine)
 	engine->rates_stale = false;
 	if (!engine->contention)
 		return;
-	for (int i = 0; i < engine->n_queues; i++)
-		if (engine->queues[i].running >= 0)
-			add_demand(engine->topology, task_of(engine, engine->queues[i].running),
+	for (int i = 0; i < engine->n_queues; i++) {
+		const struct queue *queue = &engine->queues[i];
+
+		if (queue->running)
+			add_demand(engine->topology, task_at(engine, &queue->list, &queue->next),
 				&demand);
+	}
 	for (int i = 0; i < engine->n_queues; i++) {
 		struct queue *queue = &engine->queues[i];
 
-		if (queue->running >= 0)
-			queue->rate =
-				demand.threads > 1
-					? rate_of(engine, task_of(engine, queue->running), &demand)
-					: 1;
+		if (!queue->running)
+			continue;
+		queue->rate = 1;
+		if (demand.threads > 1)
+			queue->rate = rate_of(
+				engine, task_at(engine, &queue->list, &queue->next), &demand);
 	}
 }

@@ -4,82 +4,123 @@
 
 #include <math.h>
 
-#include "simulator/costs/costs.h"
+#include "simulator/engine/tasks.h"
 
-enum { SIMULATED_STEPS = 3 };
+enum { SIMULATED_STEPS_MAX = 3 };
 
-/* An operation, reduced to what the engine needs. */
-struct task {
-	struct cost cost;
-	const int *waits, *host_waits;
-	int n_waits, n_host_waits;
-	int stream;
-	int communicator;       /* -1: of no communicator */
-	int communicator_order; /* among the operations of its communicator in one step */
-	bool communicates, computes;
-	bool is_compute;  /* computes on the compute stream: communication beside it is hidden */
-	bool blocks_host; /* the issuing thread carries it out itself */
-	bool takes_batch; /* the first of a micro-batch */
+/* --- streams and the host ----------------------------------------------------------------------
+ */
+
+/* When the host launched an operation, and was done with it. */
+struct issued {
+	double at, done;
 };
 
-/* The operations of one stream in list order, and how far it has come. An "instance" is step *
- * n_ops + operation. */
+/* A stream: its operations run in list order. `next` is the one that runs, or the first to run. */
 struct queue {
-	const int *ops;
-	int n_ops;
-	int step, next; /* the head: operation `next` of `step` */
-	int running;    /* instance; -1 */
-	double left;    /* s of work alone that remain */
-	double rate;    /* work per second; 1 when alone */
-	int blocked_on; /* a wait of the head that has not finished; -1 */
-	/* Launched and not finished; the operation that will finish next: `oldest` of
-	 * `oldest_step`. */
-	double launched;
-	int oldest_step, oldest;
+	struct list list;
+	struct cursor next;
+	int64_t position; /* of `next` */
+	bool running;
+	double started, left; /* when it began; s of work alone that remain */
+	double rate;          /* work per second; 1 when alone */
+	double host_done;     /* when the host was done with the one that runs */
+	/* A wait of `next` that was not over: the queue (-1: none) and the position there. */
+	int blocked_on;
+	int64_t blocked_position;
+	double launched;     /* kernels issued and not finished */
+	double *last_issued; /* by place of the list: when it was issued the last time */
+	/* Issued and not started: a ring of `capacity`, a power of two. */
+	struct issued *ring;
+	int first, n_issued, capacity;
+};
+
+struct communicator {
+	struct list list;
+	struct cursor next;
+	int64_t position; /* of `next`, which alone may run */
 };
 
 struct issuer {
-	int next; /* instance */
+	struct list list;
+	struct cursor next;
 	double time;
-	int blocked_on; /* instance; -1 */
-	int batches;    /* taken from the data loader */
+	int blocked_on; /* a queue; -1: free */
+	int64_t blocked_position;
+	int batches; /* taken from the data loader */
 };
+
+/* --- what is read off --------------------------------------------------------------------------
+ */
+
+/* Sums over the last step. */
+struct tally {
+	double exposed; /* s in which a collective ran and nothing computed */
+	double by_kind[OP_KIND_COUNT];
+};
+
+/* Every instance: position + step * n_carried_out. */
+struct record {
+	double *issued, *host_done, *start, *end;
+	int *log, n_log; /* what happened, in order: instance i started (i) or finished (~i) */
+};
+
+/* Told of every start and end of an operation while the engine runs, and of periods that were
+ * found and are not simulated: what happened since `mark` happens `times` times more. */
+struct observer {
+	void *self;
+	void (*starts)(void *self, int op, const struct cursor *at);
+	void (*ends)(void *self, int op);
+	void (*mark)(void *self, int depth);
+	void (*repeat)(void *self, int depth, int times);
+};
+
+/* --- the engine --------------------------------------------------------------------------------
+ */
 
 struct engine {
 	const struct schedule *schedule;
 	const struct program *program;
 	const struct topology *topology;
+	struct arena *arena;
 	bool contention, runs_ahead;
 	double launch_queue; /* kernels of a stream that the host may be ahead by */
-	int n_ops, n_instances;
+	/* A host that waits for the end of a step finds every step as it found the first one: one
+	 * is simulated. Otherwise three, of which the last counts. */
+	int n_steps;
+	int n_ops, n_carried_out; /* of the list; as often as its loops say, in one step */
 	struct task *tasks;
 	int n_queues;
 	struct queue queues[STREAM_COUNT];
+	int compute; /* the queue of the compute stream; -1 */
+	int n_communicators;
+	struct communicator *communicators;
 	/* The data loader: s from one micro-batch's batch to the next, 0 = it has no rate; what the
 	 * issuing thread spends on a batch. */
 	double batch_interval, batch_cost;
-	int n_communicators;
-	int *communicator_done, *communicator_count; /* collectives finished; per step */
 	struct issuer host;
 	double now;
 	bool rates_stale;
-	int unfinished[SIMULATED_STEPS];
-	/* by instance */
-	double *issued, *host_done, *start, *end;
-	int n_completed;
-	/* What happened, in order: instance i started (i) or finished (~i). */
-	int *log, n_log;
-	/* at the end of each step */
-	double finished[SIMULATED_STEPS], exposed[SIMULATED_STEPS];
-	double exposed_now; /* s so far in which a collective ran and nothing computed */
+	int64_t n_issued, n_completed, unfinished[SIMULATED_STEPS_MAX];
+	double finished[SIMULATED_STEPS_MAX]; /* end of each step */
+	struct tally tally;
+	struct record *record;           /* NULL: not wanted */
+	const struct observer *observer; /* NULL: none */
+	struct steady *steady;           /* NULL: every iteration is simulated */
 };
 
 /* Arrays come from `arena`. `contention`: operations that run together slow one another;
  * `runs_ahead`: the host does not wait for the end of a step. */
 void engine_init(struct engine *engine, const struct schedule *schedule, int class, bool contention,
 	bool runs_ahead, struct arena *arena);
+/* Keeps every start and end. Before engine_run. */
+void engine_record(struct engine *engine);
 /* Runs all steps; a deadlock is EXIT_CODE_INTERNAL and names an operation. */
 bool engine_run(struct engine *engine, struct error *error);
+
+/* tasks.c: the operations; when their queues are known, what they wait for. */
+void engine_init_tasks(struct engine *engine, int class);
+void engine_init_waits(struct engine *engine);
 
 /* host.c: issues whatever the issuing thread reaches without waiting. */
 void host_run(struct engine *engine);
@@ -87,24 +128,49 @@ void host_run(struct engine *engine);
 /* contention.c: the rates of what runs now. */
 void contention_rates(struct engine *engine);
 
-static inline int instance_of(const struct engine *engine, int step, int op)
+/* steady.c: finds periods, and passes over them. */
+struct steady *steady_new(const struct engine *engine, struct arena *arena);
+/* Nothing more starts at this time, and an iteration of `loop` has begun. */
+void steady_pass(struct engine *engine, int loop);
+
+/* Where an operation, or what it waits for, stands among all that is carried out in all steps. */
+static inline int64_t position_of(const struct engine *engine, const struct task *task,
+	const struct position *place, const struct cursor *cursor)
 {
-	return step * engine->n_ops + op;
+	int64_t position = (int64_t)cursor->step * engine->n_carried_out + place->first;
+
+	if (task->depth == 0)
+		return position;
+	if (task->depth == 2)
+		return position + (int64_t)cursor->round[0] * place->outer +
+		       (int64_t)cursor->round[1] * place->inner;
+	return position + (int64_t)cursor->round[0] * (task->outer ? place->outer : place->inner);
+}
+
+/* The operation at a place of a list. */
+static inline const struct task *task_at(
+	const struct engine *engine, const struct list *list, const struct cursor *cursor)
+{
+	return &engine->tasks[list->ops[cursor->at]];
+}
+
+/* Every operation of the queue before this position has finished. */
+static inline bool has_finished(const struct engine *engine, int queue, int64_t position)
+{
+	return engine->queues[queue].position > position;
+}
+
+static inline double engine_step_begin(const struct engine *engine)
+{
+	return engine->n_steps > 1 ? engine->finished[engine->n_steps - 2] : 0;
 }
 
 /* Seconds of a step. Where the data loader is barely the slower one, more steps than are simulated
  * pass before it is waited for. */
 static inline double engine_step_time(const struct engine *engine)
 {
-	enum { LAST = SIMULATED_STEPS - 1 };
-
-	return fmax(engine->finished[LAST] - engine->finished[LAST - 1],
+	return fmax(engine->finished[engine->n_steps - 1] - engine_step_begin(engine),
 		plan_loader_time(&engine->schedule->plan));
-}
-
-static inline const struct task *task_of(const struct engine *engine, int instance)
-{
-	return &engine->tasks[instance % engine->n_ops];
 }
 
 #endif

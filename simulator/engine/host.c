@@ -1,34 +1,41 @@
 /* The issuing thread: list order, limiter waits, launch queues, launch costs (docs/schedule.md). */
 #include <math.h>
+#include <string.h>
 
 #include "simulator/engine/engine.h"
 
-/* A wait names an operation of this step, or (negative) one of the step before; before the first
- * step it is void. */
-static int first_unfinished(
-	const struct engine *engine, const int *waits, int n, int base, double *latest)
+static bool block_on(struct issuer *host, int queue, int64_t position)
 {
-	for (int i = 0; i < n; i++) {
-		int instance = base + waits[i];
-
-		if (instance < 0)
-			continue;
-		if (isinf(engine->end[instance]))
-			return instance;
-		*latest = fmax(*latest, engine->end[instance]);
-	}
-	return -1;
+	host->blocked_on = queue;
+	host->blocked_position = position;
+	return true;
 }
 
-/* The operation that must finish before the stream takes the launches of `task`; -1. An operation
- * with more kernels than the queue holds is launched into an empty one. */
-static int launch_queue_full(const struct engine *engine, const struct task *task)
+/* A wait names an operation of this step, or of the one before; before the first step it is void.
+ */
+static bool waits(struct engine *engine, const struct task *task)
 {
-	const struct queue *queue = &engine->queues[task->stream];
+	struct issuer *host = &engine->host;
+
+	for (int i = 0; i < task->n_host_waits; i++) {
+		const struct wait *wait = &task->host_waits[i];
+		int64_t position = position_of(engine, task, &wait->place, &host->next);
+
+		if (position >= 0 && !has_finished(engine, wait->queue, position))
+			return block_on(host, wait->queue, position);
+	}
+	return false;
+}
+
+/* Whether an operation must finish before the stream takes the launches of `task`. One with more
+ * kernels than the queue holds is launched into an empty one. */
+static bool launch_queue_is_full(struct engine *engine, const struct task *task)
+{
+	const struct queue *queue = &engine->queues[task->queue];
 
 	if (queue->launched <= 0 || queue->launched + task->cost.kernels <= engine->launch_queue)
-		return -1;
-	return instance_of(engine, queue->oldest_step, queue->ops[queue->oldest]);
+		return false;
+	return block_on(&engine->host, task->queue, queue->position);
 }
 
 /* Workers prepare one batch after the other, from the beginning on, and as many ahead as they like:
@@ -40,19 +47,51 @@ static void take_batch(struct engine *engine)
 	host->time = fmax(host->time, ++host->batches * engine->batch_interval);
 }
 
+static void grow(struct engine *engine, struct queue *queue)
+{
+	int capacity = queue->capacity > 0 ? 2 * queue->capacity : 64;
+	struct issued *ring = ARENA_ARRAY(engine->arena, struct issued, capacity);
+
+	for (int i = 0; i < queue->n_issued; i++)
+		ring[i] = queue->ring[(queue->first + i) & (queue->capacity - 1)];
+	queue->ring = ring;
+	queue->first = 0;
+	queue->capacity = capacity;
+}
+
+static void put(struct engine *engine, struct queue *queue, struct issued issued)
+{
+	if (queue->n_issued == queue->capacity)
+		grow(engine, queue);
+	queue->ring[(queue->first + queue->n_issued++) & (queue->capacity - 1)] = issued;
+}
+
+static void note(struct engine *engine, const struct task *task, struct issued issued)
+{
+	int64_t position = position_of(engine, task, &task->place, &engine->host.next);
+
+	engine->record->issued[position] = issued.at;
+	engine->record->host_done[position] = issued.done;
+}
+
 static void issue(struct engine *engine, const struct task *task)
 {
 	struct issuer *host = &engine->host;
-	int instance = host->next++;
+	struct queue *queue = &engine->queues[task->queue];
 
 	if (task->takes_batch)
 		take_batch(engine);
-	engine->queues[task->stream].launched += task->cost.kernels;
-	engine->issued[instance] = host->time + task->cost.host_before;
-	host->time += task->cost.host;
-	engine->host_done[instance] = host->time;
+	const struct issued issued = {
+		host->time + task->cost.host_before, host->time + task->cost.host};
+	queue->launched += task->cost.kernels;
+	host->time = issued.done;
+	put(engine, queue, issued);
+	if (engine->record != NULL)
+		note(engine, task, issued);
 	if (task->blocks_host)
-		host->blocked_on = instance;
+		block_on(host, task->queue, position_of(engine, task, &task->place, &host->next));
+	engine->n_issued++;
+	list_advance(&host->list, engine->program, &host->next);
 }
 
 /* Training loops read the loss once a step: the host waits for the device. */
@@ -60,35 +99,31 @@ static bool step_may_begin(struct engine *engine)
 {
 	struct issuer *host = &engine->host;
 
-	if (engine->runs_ahead || host->next % engine->n_ops != 0)
+	if (engine->runs_ahead || engine->n_issued % engine->n_carried_out != 0)
 		return true;
-	if (engine->n_completed < host->next)
+	if (engine->n_completed < engine->n_issued)
 		return false;
 	host->time = fmax(host->time, engine->now);
 	return true;
 }
 
+/* Called at every event: what the host waited for has just finished. */
 void host_run(struct engine *engine)
 {
 	struct issuer *host = &engine->host;
 
-	while (host->next < engine->n_instances) {
-		int op = host->next % engine->n_ops;
-		const struct task *task = &engine->tasks[op];
+	while (host->next.step < engine->n_steps) {
+		const struct task *task = task_at(engine, &host->list, &host->next);
 
 		if (host->blocked_on >= 0) {
-			if (isinf(engine->end[host->blocked_on]))
+			if (!has_finished(engine, host->blocked_on, host->blocked_position))
 				return;
-			host->time = fmax(host->time, engine->end[host->blocked_on]);
+			host->time = fmax(host->time, engine->now);
 			host->blocked_on = -1;
 		}
 		if (!step_may_begin(engine))
 			return;
-		host->blocked_on = first_unfinished(
-			engine, task->host_waits, task->n_host_waits, host->next - op, &host->time);
-		if (host->blocked_on < 0)
-			host->blocked_on = launch_queue_full(engine, task);
-		if (host->blocked_on < 0)
+		if (!waits(engine, task) && !launch_queue_is_full(engine, task))
 			issue(engine, task);
 	}
 }

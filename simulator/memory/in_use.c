@@ -1,127 +1,179 @@
-/* Memory in time order: a block is in use from the start of the operation that takes it to the end
- * of the one that gives it. Blocks of one stream follow one another as its operations do; how far
- * streams overlap is what the list order of the ledger cannot know. */
+/* Bytes in use at the same time: buffers live from the start of the operation that takes them to
+ * the end of the one that gives them back. How streams overlap is what the list order of the ledger
+ * cannot know. */
 #include <string.h>
 
-#include "schedule/documents/documents.h"
 #include "simulator/memory/memory.h"
 
-struct meter {
-	const struct engine *engine;
-	struct memory_peaks *peaks;
-	struct memory_curve *curve; /* NULL: not wanted */
-	double origin;              /* the curve's time 0 */
-	int *held;                  /* by buffer: takes minus gives */
-	int64_t live[CATEGORY_COUNT], total;
-	int64_t host; /* of the host's pool */
-};
-
-static void change(struct meter *meter, int index, int sign)
+static int64_t sum(const int64_t *live)
 {
-	const struct buffer *buffer = &meter->engine->program->buffers[index];
-	int64_t bytes = sign * buffer->bytes;
-
-	meter->held[index] += sign;
-	if (buffer_in_host(buffer)) {
-		meter->host += bytes;
-		meter->peaks->host_peak_bytes = max_i64(meter->peaks->host_peak_bytes, meter->host);
-		return;
-	}
-	meter->live[buffer_role_category(buffer->role)] += bytes;
-	meter->total += bytes;
-}
-
-static void add_resident(struct meter *meter)
-{
-	const struct program *program = meter->engine->program;
-
-	for (int i = 0; i < program->n_buffers; i++)
-		if (program->buffers[i].resident)
-			change(meter, i, 1);
-}
-
-static void note_peaks(struct meter *meter, int op)
-{
-	struct memory_peaks *peaks = meter->peaks;
+	int64_t total = 0;
 
 	for (int c = 0; c < CATEGORY_COUNT; c++)
-		peaks->category_peak[c] = max_i64(peaks->category_peak[c], meter->live[c]);
-	if (meter->total <= peaks->peak_bytes)
-		return;
-	peaks->peak_bytes = meter->total;
-	peaks->peak_op = op;
-	memcpy(peaks->at_peak, meter->live, sizeof(peaks->at_peak));
+		total += live[c];
+	return total;
 }
 
-/* Whatever happened before the step becomes its first point. */
+static void change(struct meter *meter, int index, int64_t times)
+{
+	const struct buffer *buffer = &meter->engine->program->buffers[index];
+	int64_t bytes = times * buffer->bytes;
+
+	if (buffer_in_host(buffer)) {
+		meter->live.host += bytes;
+		meter->peaks.host_peak_bytes =
+			max_i64(meter->peaks.host_peak_bytes, meter->live.host);
+		return;
+	}
+	meter->live.device[buffer_role_category(buffer->role)] += bytes;
+	meter->live.total += bytes;
+}
+
+/* Taken by the step before, and given back by this one. */
+static void find_carried(const struct program *program, bool *carried, struct arena *arena)
+{
+	bool *taken = ARENA_ARRAY(arena, bool, program->n_buffers);
+
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		const int *takes = slice_of(program, op->takes);
+		const int *gives = slice_of(program, op->gives);
+
+		for (int t = 0; t < op->takes.count; t++)
+			taken[takes[t]] = true;
+		for (int g = 0; g < op->gives.count; g++)
+			carried[gives[g]] = carried[gives[g]] || !taken[gives[g]];
+	}
+}
+
+static void add_what_is_there(struct meter *meter, struct arena *arena)
+{
+	const struct schedule *schedule = meter->engine->schedule;
+	const struct program *program = meter->engine->program;
+	bool *carried = ARENA_ARRAY(arena, bool, program->n_buffers);
+
+	find_carried(program, carried, arena);
+	for (int i = 0; i < program->n_buffers; i++)
+		if (program->buffers[i].resident || carried[i])
+			change(meter, i, buffer_times(schedule, &program->buffers[i]));
+}
+
+static void note_peaks(struct meter *meter, int op, const struct cursor *at)
+{
+	struct memory_peaks *peaks = &meter->peaks;
+
+	for (int c = 0; c < CATEGORY_COUNT; c++)
+		peaks->category_peak[c] = max_i64(peaks->category_peak[c], meter->live.device[c]);
+	if (meter->live.total <= peaks->peak_bytes)
+		return;
+	peaks->peak_bytes = meter->live.total;
+	peaks->peak_op = op;
+	peaks->peak_round = at != NULL ? at->round[0] : 0;
+	memcpy(peaks->at_peak, meter->live.device, sizeof(peaks->at_peak));
+}
+
+/* All that happens at the beginning becomes the first point. */
 static void plot(struct meter *meter, double time)
 {
 	struct memory_curve *curve = meter->curve;
 
 	if (curve == NULL)
 		return;
-	time = time > meter->origin ? time - meter->origin : 0;
 	if (time <= 0)
 		curve->n = 0;
 	curve->times[curve->n] = time;
-	memcpy(curve->bytes[curve->n++], meter->live, sizeof(meter->live));
+	memcpy(curve->bytes[curve->n++], meter->live.device, sizeof(meter->live.device));
 }
 
-static void on_start(struct meter *meter, int instance)
+static void on_start(void *self, int index, const struct cursor *at)
 {
+	struct meter *meter = self;
 	const struct program *program = meter->engine->program;
-	const struct op *op = &program->ops[instance % meter->engine->n_ops];
+	const struct op *op = &program->ops[index];
 	const int *takes = slice_of(program, op->takes);
 
 	if (op->takes.count == 0)
 		return;
 	for (int i = 0; i < op->takes.count; i++)
 		change(meter, takes[i], 1);
-	note_peaks(meter, instance % meter->engine->n_ops);
-	plot(meter, meter->engine->start[instance]);
+	note_peaks(meter, index, at);
+	plot(meter, meter->engine->now);
 }
 
-/* What the step before the first would have taken cannot be given. */
-static void on_finish(struct meter *meter, int instance)
+static void on_end(void *self, int index)
 {
+	struct meter *meter = self;
 	const struct program *program = meter->engine->program;
-	const struct op *op = &program->ops[instance % meter->engine->n_ops];
+	const struct op *op = &program->ops[index];
 	const int *gives = slice_of(program, op->gives);
 
 	if (op->gives.count == 0)
 		return;
 	for (int i = 0; i < op->gives.count; i++)
-		if (meter->held[gives[i]] > 0)
-			change(meter, gives[i], -1);
-	plot(meter, meter->engine->end[instance]);
+		change(meter, gives[i], -1);
+	plot(meter, meter->engine->now);
 }
 
-static void curve_init(struct meter *meter, struct arena *arena)
+static void on_mark(void *self, int depth)
 {
-	int points = 2 * meter->engine->n_instances + 1;
+	struct meter *meter = self;
+
+	meter->before[depth] = meter->marked[depth];
+	meter->marked[depth] = meter->live;
+}
+
+/* What is in use changes by as much in every period: it is most in the first or in the last one,
+ * and these are simulated. */
+static void on_repeat(void *self, int depth, int times)
+{
+	struct meter *meter = self;
+	const struct in_use *before = &meter->before[depth];
+
+	for (int c = 0; c < CATEGORY_COUNT; c++)
+		meter->live.device[c] += times * (meter->live.device[c] - before->device[c]);
+	meter->live.host += times * (meter->live.host - before->host);
+	meter->live.total = sum(meter->live.device);
+}
+
+static void init_curve(struct meter *meter, struct arena *arena)
+{
+	int points = 2 * meter->engine->n_steps * meter->engine->n_carried_out + 1;
 
 	*meter->curve = (struct memory_curve){0};
 	meter->curve->times = ARENA_ARRAY(arena, double, points);
 	meter->curve->bytes = arena_alloc(arena, (size_t)points, sizeof(*meter->curve->bytes));
 }
 
-void memory_peaks(const struct engine *engine, struct arena *arena, struct memory_peaks *peaks,
-	struct memory_curve *curve)
+void meter_init(
+	struct meter *meter, struct engine *engine, struct memory_curve *curve, struct arena *arena)
 {
-	struct meter meter = {.engine = engine, .peaks = peaks, .curve = curve};
-
-	*peaks = (struct memory_peaks){.peak_op = -1};
-	meter.origin = engine->finished[SIMULATED_STEPS - 2];
-	meter.held = ARENA_ARRAY(arena, int, engine->program->n_buffers);
+	*meter = (struct meter){.engine = engine,
+		.curve = curve,
+		.peaks.peak_op = -1,
+		.observer = {meter, on_start, on_end, on_mark, on_repeat}};
 	if (curve != NULL)
-		curve_init(&meter, arena);
-	add_resident(&meter);
-	note_peaks(&meter, 0);
-	plot(&meter, 0);
-	for (int i = 0; i < engine->n_log; i++) {
-		if (engine->log[i] >= 0)
-			on_start(&meter, engine->log[i]);
-		else
-			on_finish(&meter, ~engine->log[i]);
+		init_curve(meter, arena);
+	add_what_is_there(meter, arena);
+	note_peaks(meter, 0, NULL);
+	plot(meter, 0);
+	engine->observer = &meter->observer;
+}
+
+/* Whatever happened before the last step becomes its first point. */
+void meter_finish(struct meter *meter)
+{
+	struct memory_curve *curve = meter->curve;
+	double origin = engine_step_begin(meter->engine);
+	int n = 0;
+
+	for (int i = 0; curve != NULL && i < curve->n; i++) {
+		double time = curve->times[i] > origin ? curve->times[i] - origin : 0;
+
+		if (time <= 0)
+			n = 0;
+		curve->times[n] = time;
+		memmove(curve->bytes[n++], curve->bytes[i], sizeof(*curve->bytes));
 	}
+	if (curve != NULL)
+		curve->n = n;
 }

@@ -5,21 +5,34 @@
 #include "schedule/documents/documents.h"
 #include "simulator/engine/engine.h"
 
-/* in_use.c: bytes in use at the same time on the device, over all steps: from the start of the
- * taking operation to the end of the giving one. */
+/* in_use.c: bytes in use at the same time on the device, from the start of the taking operation to
+ * the end of the giving one. A meter watches the engine while it runs; what one step leaves to the
+ * next is there from the beginning. */
 struct memory_peaks {
 	int64_t peak_bytes;
 	int64_t at_peak[CATEGORY_COUNT], category_peak[CATEGORY_COUNT];
-	int peak_op;
+	int peak_op, peak_round; /* the operation, and the iteration of the loop round it */
 	int64_t host_peak_bytes; /* of one rank, in host memory (CPU offload) */
 };
-/* `curve` (of the last step) may be NULL. */
-void memory_peaks(const struct engine *engine, struct arena *arena, struct memory_peaks *peaks,
-	struct memory_curve *curve);
+struct in_use {
+	int64_t device[CATEGORY_COUNT], total; /* of the device */
+	int64_t host;
+};
+struct meter {
+	const struct engine *engine;
+	struct observer observer;
+	struct memory_peaks peaks;
+	struct memory_curve *curve; /* of the last step; NULL: not wanted */
+	struct in_use live, marked[LOOP_DEPTH], before[LOOP_DEPTH];
+};
+/* Before and after engine_run. `curve` may be NULL. */
+void meter_init(struct meter *meter, struct engine *engine, struct memory_curve *curve,
+	struct arena *arena);
+void meter_finish(struct meter *meter);
 
 /* reserved.c: what PyTorch's caching allocator reserves over all steps, at most `limit` bytes of
  * segments (0: any): the peak, how often it gave cached segments back to stay below, and whether
- * that sufficed. */
+ * that sufficed. The engine must have recorded, where frees are deferred. */
 struct reserved {
 	int64_t bytes;
 	int64_t active; /* peak of what is in blocks that are taken, or given and still waited for
@@ -27,6 +40,8 @@ struct reserved {
 	int retries;
 	bool fits;
 };
+/* Frees wait until other streams have passed: PyTorch's record_stream. */
+bool memory_defers_frees(const struct schedule *schedule);
 struct reserved memory_reserved(const struct engine *engine, int64_t limit, struct arena *arena);
 
 #endif

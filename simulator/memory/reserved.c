@@ -254,22 +254,15 @@ static void take_state(struct pools *pools, const struct op *op)
 			take(pools, uses[i]);
 }
 
-static void on_issue(struct pools *pools, int instance)
+static void on_issue(struct pools *pools, int index)
 {
 	const struct program *program = pools->engine->program;
-	const struct op *op = &program->ops[instance % pools->engine->n_ops];
+	const struct op *op = &program->ops[index];
 	const int *takes = slice_of(program, op->takes);
 	for (int i = 0; i < op->takes.count; i++)
 		take(pools, takes[i]);
 	take_state(pools, op);
 	give(pools, op, true);
-}
-
-static int next_finished(const struct engine *engine, int *position)
-{
-	while (*position < engine->n_log && engine->log[*position] >= 0)
-		++*position;
-	return *position < engine->n_log ? ~engine->log[*position] : -1;
 }
 
 static void take_resident(struct pools *pools)
@@ -281,21 +274,64 @@ static void take_resident(struct pools *pools)
 			take(pools, i);
 }
 
+/* The ends of operations in the order in which they happened, over all steps. */
+struct ends {
+	const struct engine *engine;
+	int step, at; /* of the log */
+};
+
+/* The instance that ends next; -1. A step that was simulated once is as it was. */
+static int next_end(struct ends *ends)
+{
+	const struct record *record = ends->engine->record;
+	if (record == NULL)
+		return -1;
+	while (ends->at < record->n_log && record->log[ends->at] >= 0)
+		ends->at++;
+	if (ends->at == record->n_log && ends->engine->n_steps == 1 &&
+		ends->step < SIMULATED_STEPS_MAX - 1) {
+		ends->step++;
+		ends->at = 0;
+		return next_end(ends);
+	}
+	if (ends->at == record->n_log)
+		return -1;
+	return ends->step * ends->engine->n_ops + ~record->log[ends->at];
+}
+
+/* Whether `end` has happened when the host issues `instance`, of the same step at least: with one
+ * step on record, the host has waited for all of the steps before. */
+static bool is_before(const struct engine *engine, int end, int instance)
+{
+	const struct record *record = engine->record;
+	int n = engine->n_ops;
+	if (end >= instance)
+		return false;
+	if (engine->n_steps > 1)
+		return record->end[end] <= record->issued[instance];
+	return end / n < instance / n || record->end[end % n] <= record->issued[instance % n];
+}
+
 static void replay(struct pools *pools)
 {
 	const struct engine *engine = pools->engine;
-	int position = 0;
+	int n = engine->n_ops;
+	struct ends ends = {.engine = engine};
 	take_resident(pools);
 	/* What has finished is reusable for operations issued then. */
-	for (int issued = 0; issued < engine->n_instances && !pools->allocator.failed; issued++) {
-		int done = next_finished(engine, &position);
-		while (done >= 0 && done < issued && engine->end[done] <= engine->issued[issued]) {
-			give(pools, &engine->program->ops[done % engine->n_ops], false);
-			position++;
-			done = next_finished(engine, &position);
+	for (int i = 0; i < SIMULATED_STEPS_MAX * n && !pools->allocator.failed; i++) {
+		for (int end = next_end(&ends); end >= 0 && is_before(engine, end, i);
+			end = next_end(&ends)) {
+			give(pools, &engine->program->ops[end % n], false);
+			ends.at++;
 		}
-		on_issue(pools, issued);
+		on_issue(pools, i % n);
 	}
+}
+
+bool memory_defers_frees(const struct schedule *schedule)
+{
+	return runtime_of(schedule->plan.runtime)->defers_frees;
 }
 
 struct reserved memory_reserved(const struct engine *engine, int64_t limit, struct arena *arena)
@@ -304,7 +340,7 @@ struct reserved memory_reserved(const struct engine *engine, int64_t limit, stru
 	struct activation_rules rules = plan_activation_rules(&engine->schedule->plan);
 	struct pools pools = {.engine = engine,
 		.rules = &rules,
-		.at_once = !runtime_of(engine->schedule->plan.runtime)->defers_frees,
+		.at_once = !memory_defers_frees(engine->schedule),
 		.held = ARENA_ARRAY(arena, bool, n),
 		.cuts = ARENA_ARRAY(arena, struct cut, n),
 		.arena = arena};

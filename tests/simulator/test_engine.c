@@ -370,7 +370,8 @@ static void test_a_thread_too_many_slows_the_team(void **state)
 			.n_ops = 2,
 			.tasks = tasks,
 			.n_queues = 2,
-			.queues = {{.running = 0}, {.running = cases[i].communicates ? 1 : -1}}};
+			.queues = {{.list.ops = (int[]){0}, .running = true},
+				{.list.ops = (int[]){1}, .running = cases[i].communicates}}};
 
 		s.topology.devices_per_node = cases[i].ranks;
 		s.topology.host.cores = cases[i].cores;
