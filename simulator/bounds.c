@@ -213,15 +213,16 @@ double plan_lower_bound(const struct schedule *schedule)
 	machine_init(&machine, topology, NULL, schedule->plan.param_dtype);
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
+		double times = program_times(program, i);
 
 		if (op_kind_class(op->kind) == OP_CLASS_COMPUTE)
-			flops += range_flops(schedule, op);
+			flops += times * range_flops(schedule, op);
 		if (op->kind == OP_OPTIMIZER && op->stream != STREAM_HOST)
-			optimizer += (double)op->bytes;
+			optimizer += times * (double)op->bytes;
 		if (op_kind_class(op->kind) == OP_CLASS_COPY)
-			copied[op->kind == OP_COPY_D2H] += (double)op->bytes;
+			copied[op->kind == OP_COPY_D2H] += times * (double)op->bytes;
 		if (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE)
-			egress += least_egress(schedule, op);
+			egress += times * least_egress(schedule, op);
 	}
 	bound = lower_bound(&schedule->plan, schedule->model, topology);
 	bound = fmax(bound, plan_loader_time(&schedule->plan));

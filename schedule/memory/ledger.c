@@ -8,12 +8,12 @@ struct live {
 	int64_t device[CATEGORY_COUNT], host;
 };
 
-static void count_buffer(const struct buffer *buffer, struct live *live, int sign)
+static void count_buffer(const struct buffer *buffer, struct live *live, int times)
 {
 	if (buffer_in_host(buffer))
-		live->host += sign * buffer->bytes;
+		live->host += times * buffer->bytes;
 	else
-		live->device[buffer_role_category(buffer->role)] += sign * buffer->bytes;
+		live->device[buffer_role_category(buffer->role)] += times * buffer->bytes;
 }
 
 static void count(const struct program *program, struct slice slice, struct live *live, int sign)
@@ -44,22 +44,60 @@ static void note_peaks(struct ledger *ledger, int op, const struct live *now)
 		ledger->category_peak_bytes[c] = max_i64(ledger->category_peak_bytes[c], live[c]);
 }
 
+struct walk {
+	const struct program *program;
+	struct ledger *ledger;
+	struct live live;
+};
+
+static void carry_out(struct walk *walk, int op)
+{
+	const struct program *program = walk->program;
+	count(program, program->ops[op].takes, &walk->live, 1);
+	memcpy(walk->ledger->live[op], walk->live.device, sizeof(walk->live.device));
+	note_peaks(walk->ledger, op, &walk->live);
+	count(program, program->ops[op].gives, &walk->live, -1);
+}
+
+static void skip(struct live *live, const struct live *before, int times)
+{
+	for (int c = 0; c < CATEGORY_COUNT; c++)
+		live->device[c] += times * (live->device[c] - before->device[c]);
+	live->host += times * (live->host - before->host);
+}
+
+/* What is live grows by as much in every iteration: it is most in the first or in the last. */
+static void carry_out_all(struct walk *walk, int first, int end, int outer)
+{
+	for (int i = first; i < end; i++) {
+		int l = program_loop(walk->program, i, outer);
+		if (l < 0) {
+			carry_out(walk, i);
+			continue;
+		}
+		const struct loop *loop = &walk->program->loops[l];
+		const struct live before = walk->live;
+		carry_out_all(walk, i, i + loop->n, l);
+		if (loop->times > 2)
+			skip(&walk->live, &before, loop->times - 2);
+		if (loop->times > 1)
+			carry_out_all(walk, i, i + loop->n, l);
+		i += loop->n - 1;
+	}
+}
+
 void schedule_ledger(
 	const struct schedule *schedule, int class, struct arena *arena, struct ledger *ledger)
 {
 	const struct program *program = &schedule->programs[class];
-	struct live live = {.host = 0};
+	struct walk walk = {.program = program, .ledger = ledger};
 	*ledger = (struct ledger){.peak_op = -1};
 	ledger->live = arena_alloc(arena, (size_t)program->n_ops, sizeof(*ledger->live));
 	for (int i = 0; i < program->n_buffers; i++)
 		if (program->buffers[i].resident)
-			count_buffer(&program->buffers[i], &live, 1);
-	for (int i = 0; i < program->n_ops; i++) {
-		count(program, program->ops[i].takes, &live, 1);
-		memcpy(ledger->live[i], live.device, sizeof(live.device));
-		note_peaks(ledger, i, &live);
-		count(program, program->ops[i].gives, &live, -1);
-	}
+			count_buffer(&program->buffers[i], &walk.live,
+				buffer_times(schedule, &program->buffers[i]));
+	carry_out_all(&walk, 0, program->n_ops, -1);
 }
 
 /* On the device, and to stay: an offloaded unit's gradient only passes through. */
@@ -72,19 +110,21 @@ static int64_t role_bytes(const struct schedule *schedule, enum buffer_role role
 		bool passes = !buffer->resident && buffer->unit >= 0 &&
 			      schedule->units[buffer->unit].offload != OFFLOAD_NONE;
 		if (buffer->role == role && !buffer_in_host(buffer) && !passes)
-			total += buffer->bytes;
+			total += buffer_times(schedule, buffer) * buffer->bytes;
 	}
 	return total;
 }
 
 /* Copies of the parameters that are there between steps. */
-static int64_t resident_parameters(const struct program *program)
+static int64_t resident_parameters(const struct schedule *schedule)
 {
+	const struct program *program = &schedule->programs[0];
 	int64_t total = 0;
 	for (int i = 0; i < program->n_buffers; i++)
 		if (program->buffers[i].resident && !buffer_in_host(&program->buffers[i]) &&
 			buffer_role_category(program->buffers[i].role) == CATEGORY_PARAMETERS)
-			total += program->buffers[i].bytes;
+			total += buffer_times(schedule, &program->buffers[i]) *
+				 program->buffers[i].bytes;
 	return total;
 }
 
@@ -107,18 +147,20 @@ static int64_t whole_gradients(const struct schedule *schedule)
 	return total;
 }
 
-static int64_t resident_gradients(const struct program *program)
+static int64_t resident_gradients(const struct schedule *schedule)
 {
+	const struct program *program = &schedule->programs[0];
 	int64_t total = 0;
 	for (int i = 0; i < program->n_buffers; i++)
 		if (program->buffers[i].resident && program->buffers[i].role == BUFFER_GRADIENT)
-			total += program->buffers[i].bytes;
+			total += buffer_times(schedule, &program->buffers[i]) *
+				 program->buffers[i].bytes;
 	return total;
 }
 
 static int64_t gradients(const struct schedule *schedule)
 {
-	int64_t resident = resident_gradients(&schedule->programs[0]);
+	int64_t resident = resident_gradients(schedule);
 	if (resident > 0)
 		return resident;
 	if (strategy_stage(schedule->plan.strategy) == 1 &&
@@ -129,9 +171,8 @@ static int64_t gradients(const struct schedule *schedule)
 
 struct model_states schedule_model_states(const struct schedule *schedule)
 {
-	const struct program *program = &schedule->programs[0];
 	return (struct model_states){
-		.parameters = resident_parameters(program),
+		.parameters = resident_parameters(schedule),
 		.gradients = gradients(schedule),
 		.optimizer_state = role_bytes(schedule, BUFFER_OPTIMIZER_STATE),
 	};

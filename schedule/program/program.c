@@ -3,6 +3,25 @@
 
 const char *const group_kind_names[] = {"shard", "replicate", "world", "reshard", NULL};
 
+int program_times(const struct program *program, int index)
+{
+	int times = 1;
+	for (int l = 0; l < program->n_loops; l++) {
+		const struct loop *loop = &program->loops[l];
+		if (index >= loop->first && index < loop->first + loop->n)
+			times *= loop->times;
+	}
+	return times;
+}
+
+int program_loop(const struct program *program, int index, int outer)
+{
+	for (int l = 0; l < program->n_loops; l++)
+		if (program->loops[l].first == index && program->loops[l].outer == outer)
+			return l;
+	return -1;
+}
+
 int op_buffer(const struct program *program, const struct op *op, enum buffer_role role)
 {
 	const int *uses = slice_of(program, op->uses);

@@ -77,6 +77,11 @@ static inline const int *slice_of(const struct program *program, struct slice sl
 	return program->indices + slice.first;
 }
 
+/* How often operation `index` is carried out in a step. */
+int program_times(const struct program *program, int index);
+/* The outermost loop inside `outer` (-1: of the list) that begins with operation `index`; -1. */
+int program_loop(const struct program *program, int index, int outer);
+
 /* The first buffer of that role among what `op` uses; -1 when there is none. */
 int op_buffer(const struct program *program, const struct op *op, enum buffer_role role);
 

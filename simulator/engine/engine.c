@@ -113,6 +113,7 @@ void engine_record(struct engine *engine)
 	record->host_done = times(engine->arena, n);
 	record->start = times(engine->arena, n);
 	record->end = times(engine->arena, n);
+	record->at = ARENA_ARRAY(engine->arena, struct cursor, n);
 	record->log = ARENA_ARRAY(engine->arena, int, 2 * n);
 	engine->record = record;
 	engine->steady = NULL; /* which leaves no trace of what it passes over */

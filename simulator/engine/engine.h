@@ -62,7 +62,8 @@ struct tally {
 /* Every instance: position + step * n_carried_out. */
 struct record {
 	double *issued, *host_done, *start, *end;
-	int *log, n_log; /* what happened, in order: instance i started (i) or finished (~i) */
+	struct cursor *at; /* of the host's list */
+	int *log, n_log;   /* what happened, in order: instance i started (i) or finished (~i) */
 };
 
 /* Told of every start and end of an operation while the engine runs, and of periods that were

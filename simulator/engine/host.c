@@ -72,6 +72,7 @@ static void note(struct engine *engine, const struct task *task, struct issued i
 
 	engine->record->issued[position] = issued.at;
 	engine->record->host_done[position] = issued.done;
+	engine->record->at[position] = engine->host.next;
 }
 
 static void issue(struct engine *engine, const struct task *task)

@@ -53,6 +53,7 @@ static int block_new(struct allocator *a, struct allocator_block block)
 static void block_drop(struct allocator *a, int index)
 {
 	a->blocks[index].next = a->unused;
+	a->blocks[index].bytes = 0;
 	a->blocks[index].is_free = false;
 	a->unused = index;
 }
@@ -431,4 +432,26 @@ void allocator_give(struct allocator *a, int index)
 		join(a, index, next, next);
 	else
 		list_put(a, index);
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+	hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+	return hash ^ (hash >> 29);
+}
+
+/* Blocks that are no more have no neighbour before them either: they are marked. */
+uint64_t allocator_layout(const struct allocator *a)
+{
+	uint64_t sum = mix(0, (uint64_t)a->retries);
+	for (int i = 0; i < a->n_blocks; i++) {
+		if (a->blocks[i].previous >= 0 || a->blocks[i].bytes == 0)
+			continue;
+		uint64_t hash = (uint64_t)(2 * a->blocks[i].stream + a->blocks[i].small);
+		for (int block = i; block >= 0; block = a->blocks[block].next)
+			hash = mix(hash,
+				(uint64_t)(2 * a->blocks[block].bytes) | a->blocks[block].is_free);
+		sum += hash;
+	}
+	return sum;
 }

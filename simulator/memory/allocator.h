@@ -50,4 +50,8 @@ void allocator_finish(struct allocator *allocator);
 int allocator_take(struct allocator *allocator, int stream, int64_t bytes);
 void allocator_give(struct allocator *allocator, int block);
 
+/* A hash of all segments, whatever their order: sizes of their blocks, and which are free. Equal
+ * ones go on alike. */
+uint64_t allocator_layout(const struct allocator *allocator);
+
 #endif

@@ -16,15 +16,25 @@ struct pieces {
 	int64_t bytes[PIECES_MAX];
 };
 
+/* The tensors of a buffer, and where the operation that takes it has their blocks. */
+struct cut {
+	int n, first;
+	int64_t *bytes; /* NULL before it was taken for the first time */
+};
+
+/* What an operation has taken and not given back, in one iteration: the blocks of all its buffers.
+ */
+struct taken {
+	int n, *blocks; /* NULL: nothing */
+};
+
 struct pools {
 	const struct engine *engine;
 	const struct activation_rules *rules;
-	bool at_once; /* gives to other streams need not wait for them */
-	bool *held;   /* by buffer */
-	struct cut {
-		int n, *blocks;
-		int64_t *bytes;      /* NULL before it was taken for the first time */
-	} * cuts;                    /* by buffer */
+	bool at_once;                /* gives to other streams need not wait for them */
+	struct taken *taken[2];      /* of even and odd steps, by position in the list */
+	int *takers;                 /* by buffer: the operation that takes it; -1 */
+	struct cut *cuts;            /* by buffer */
 	int last[BUFFER_ROLE_COUNT]; /* the buffer of each role that was cut last; -1 */
 	struct arena *arena;
 	struct allocator allocator;
@@ -194,84 +204,155 @@ static bool alike(const struct pools *pools, const struct buffer *a, const struc
 }
 
 /* Blocks repeat, so what was cut last for a role is likely to serve again. */
-static void keep_cut(struct pools *pools, int index, struct cut *c)
+static const struct cut *cut_of(struct pools *pools, int index)
 {
 	const struct buffer *buffers = pools->engine->program->buffers;
 	int *last = &pools->last[buffers[index].role];
+	struct cut *c = &pools->cuts[index];
+	if (c->bytes != NULL)
+		return c;
 	if (*last >= 0 && alike(pools, &buffers[*last], &buffers[index])) {
 		c->n = pools->cuts[*last].n;
 		c->bytes = pools->cuts[*last].bytes;
-	} else {
-		cut(pools, &buffers[index]);
-		c->n = pools->pieces.n;
-		c->bytes = ARENA_ARRAY(pools->arena, int64_t, c->n + 1);
-		memcpy(c->bytes, pools->pieces.bytes, (size_t)c->n * sizeof(*c->bytes));
-		*last = index;
+		return c;
 	}
-	c->blocks = ARENA_ARRAY(pools->arena, int, c->n + 1);
+	cut(pools, &buffers[index]);
+	c->n = pools->pieces.n;
+	c->bytes = ARENA_ARRAY(pools->arena, int64_t, c->n + 1);
+	memcpy(c->bytes, pools->pieces.bytes, (size_t)c->n * sizeof(*c->bytes));
+	*last = index;
+	return c;
 }
 
-static void take(struct pools *pools, int index)
+static bool is_pooled(const struct pools *pools, int buffer)
 {
-	const struct buffer *buffer = &pools->engine->program->buffers[index];
+	return pools->engine->program->buffers[buffer].pool != STREAM_HOST;
+}
+
+/* For good. */
+static void take_to_keep(struct pools *pools, int index)
+{
+	const struct cut *c = cut_of(pools, index);
+	for (int i = 0; i < c->n && is_pooled(pools, index); i++)
+		allocator_take(&pools->allocator, (int)pools->engine->program->buffers[index].pool,
+			c->bytes[i]);
+}
+
+static void take_one(struct pools *pools, int index, struct taken *taken)
+{
 	struct cut *c = &pools->cuts[index];
-	if (pools->held[index] || buffer->pool == STREAM_HOST)
-		return;
-	if (c->bytes == NULL)
-		keep_cut(pools, index, c);
+	int pool = (int)pools->engine->program->buffers[index].pool;
+	c->first = taken->n;
 	for (int i = 0; i < c->n; i++)
-		c->blocks[i] = allocator_take(&pools->allocator, (int)buffer->pool, c->bytes[i]);
-	pools->held[index] = true;
+		taken->blocks[taken->n++] =
+			is_pooled(pools, index)
+				? allocator_take(&pools->allocator, pool, c->bytes[i])
+				: -1;
 }
 
-static void release(struct pools *pools, int index)
+static void take(struct pools *pools, const struct op *op, struct taken *taken)
 {
-	if (!pools->held[index])
-		return;
-	for (int i = 0; i < pools->cuts[index].n; i++)
-		allocator_give(&pools->allocator, pools->cuts[index].blocks[i]);
-	pools->held[index] = false;
+	const int *takes = slice_of(pools->engine->program, op->takes);
+	int n = 0;
+	for (int t = 0; t < op->takes.count; t++)
+		n += cut_of(pools, takes[t])->n;
+	if (n > taken->n)
+		taken->blocks = ARENA_ARRAY(pools->arena, int, n);
+	taken->n = 0;
+	for (int t = 0; t < op->takes.count; t++)
+		take_one(pools, takes[t], taken);
 }
 
-/* The gives of `op` that become effective when it is issued, or when it has finished. */
-static void give(struct pools *pools, const struct op *op, bool issued)
+/* What the step before the first would have taken cannot be given. */
+static void release(struct pools *pools, int buffer, const struct taken *taken)
 {
-	const struct program *program = pools->engine->program;
-	const int *gives = slice_of(program, op->gives);
-	for (int i = 0; i < op->gives.count; i++) {
-		bool own = program->buffers[gives[i]].pool == op->stream || pools->at_once;
-		if (own == issued)
-			release(pools, gives[i]);
+	const struct cut *c = &pools->cuts[buffer];
+	for (int i = c->first; i < c->first + c->n && taken->n > 0; i++) {
+		allocator_give(&pools->allocator, taken->blocks[i]);
+		taken->blocks[i] = -1;
 	}
 }
 
-static void take_state(struct pools *pools, const struct op *op)
+/* What the operation took that a give gives back: in this step, or in the one before. */
+static const struct taken *taken_before(
+	const struct pools *pools, int op, const struct cursor *at, int index)
 {
-	const struct program *program = pools->engine->program;
-	const int *uses = slice_of(program, op->uses);
-	for (int i = 0; i < op->uses.count && op->kind == OP_OPTIMIZER; i++)
-		if (program->buffers[uses[i]].role == BUFFER_OPTIMIZER_STATE)
-			take(pools, uses[i]);
+	const struct engine *engine = pools->engine;
+	const struct program *program = engine->program;
+	int taker = pools->takers[program->indices[index]], step = at->step;
+	struct position place = {taker > op ? taker - program->n_ops : taker, 0, 0};
+	struct cursor here = *at;
+	if (program->n_loops > 0)
+		place = program->places[index];
+	here.step = 0;
+	int64_t position = position_of(engine, &engine->tasks[op], &place, &here);
+	if (position < 0) {
+		position += engine->n_carried_out;
+		step++; /* of the other kind */
+	}
+	return &pools->taken[step & 1][position];
 }
 
-static void on_issue(struct pools *pools, int index)
+/* The gives of an operation that become effective when it is issued, or when it has finished. */
+static void give(struct pools *pools, int op, const struct cursor *at, bool issued)
+{
+	const struct program *program = pools->engine->program;
+	const struct slice gives = program->ops[op].gives;
+	for (int i = gives.first; i < gives.first + gives.count; i++) {
+		int buffer = program->indices[i];
+		bool own =
+			program->buffers[buffer].pool == program->ops[op].stream || pools->at_once;
+		if (own == issued && pools->takers[buffer] >= 0)
+			release(pools, buffer, taken_before(pools, op, at, i));
+	}
+}
+
+/* Of a unit, or of all that are alike. */
+static void take_state(struct pools *pools, int index)
 {
 	const struct program *program = pools->engine->program;
 	const struct op *op = &program->ops[index];
-	const int *takes = slice_of(program, op->takes);
-	for (int i = 0; i < op->takes.count; i++)
-		take(pools, takes[i]);
-	take_state(pools, op);
-	give(pools, op, true);
+	const int *uses = slice_of(program, op->uses);
+	bool loops = pools->engine->tasks[index].depth > 0;
+	for (int i = 0; i < op->uses.count && op->kind == OP_OPTIMIZER; i++) {
+		const struct buffer *buffer = &program->buffers[uses[i]];
+		int times = loops ? 1 : buffer_times(pools->engine->schedule, buffer);
+		for (; times > 0 && buffer->role == BUFFER_OPTIMIZER_STATE; times--)
+			take_to_keep(pools, uses[i]);
+	}
 }
 
+static void on_issue(struct pools *pools, const struct cursor *at)
+{
+	const struct engine *engine = pools->engine;
+	const struct task *task = &engine->tasks[at->at];
+	struct cursor here = *at;
+	here.step = 0;
+	int64_t position = position_of(engine, task, &task->place, &here);
+	take(pools, &engine->program->ops[at->at], &pools->taken[at->step & 1][position]);
+	if (at->step == 0)
+		take_state(pools, at->at);
+	give(pools, at->at, at, true);
+}
+
+/* Units that are alike come one after the other. */
 static void take_resident(struct pools *pools)
 {
+	const struct schedule *schedule = pools->engine->schedule;
 	const struct program *program = pools->engine->program;
-	for (int i = 0; i < program->n_buffers; i++)
-		if (program->buffers[i].resident &&
-			program->buffers[i].role != BUFFER_OPTIMIZER_STATE)
-			take(pools, i);
+	int n = program->n_buffers;
+	for (int first = 0, end; first < n; first = end) {
+		const struct buffer *buffers = program->buffers;
+		end = first + 1;
+		while (end < n && buffers[end].resident && buffers[end].unit == buffers[first].unit)
+			end++;
+		if (!buffers[first].resident)
+			continue;
+		for (int k = buffer_times(schedule, &buffers[first]); k > 0; k--)
+			for (int i = first; i < end; i++)
+				if (buffers[i].role != BUFFER_OPTIMIZER_STATE)
+					take_to_keep(pools, i);
+	}
 }
 
 /* The ends of operations in the order in which they happened, over all steps. */
@@ -288,45 +369,98 @@ static int next_end(struct ends *ends)
 		return -1;
 	while (ends->at < record->n_log && record->log[ends->at] >= 0)
 		ends->at++;
-	if (ends->at == record->n_log && ends->engine->n_steps == 1 &&
-		ends->step < SIMULATED_STEPS_MAX - 1) {
-		ends->step++;
-		ends->at = 0;
-		return next_end(ends);
-	}
-	if (ends->at == record->n_log)
+	if (ends->at < record->n_log)
+		return ~record->log[ends->at];
+	if (ends->engine->n_steps > 1 || ends->step == SIMULATED_STEPS_MAX - 1)
 		return -1;
-	return ends->step * ends->engine->n_ops + ~record->log[ends->at];
+	ends->step++;
+	ends->at = 0;
+	return next_end(ends);
 }
 
-/* Whether `end` has happened when the host issues `instance`, of the same step at least: with one
- * step on record, the host has waited for all of the steps before. */
-static bool is_before(const struct engine *engine, int end, int instance)
+/* Whether `end` has happened when the host issues `instance` of `step`: with one step on record,
+ * the host has waited for all of the steps before. */
+static bool is_before(const struct ends *ends, int end, int instance, int step)
 {
-	const struct record *record = engine->record;
-	int n = engine->n_ops;
-	if (end >= instance)
+	const struct record *record = ends->engine->record;
+	if (ends->step < step && ends->engine->n_steps == 1)
+		return true;
+	return ends->step <= step && end < instance && record->end[end] <= record->issued[instance];
+}
+
+static void give_ended(struct pools *pools, struct ends *ends, int instance, int step)
+{
+	const struct engine *engine = pools->engine;
+	for (int end = next_end(ends); end >= 0 && is_before(ends, end, instance, step);
+		end = next_end(ends)) {
+		struct cursor at = engine->record->at[end];
+		if (engine->n_steps == 1)
+			at.step = ends->step;
+		give(pools, at.at, &at, false);
+		ends->at++;
+	}
+}
+
+/* Segments as they were when the step, or the micro-batch, before began: the rest goes on alike. */
+struct seen {
+	uint64_t of_step, of_iteration;
+	struct cursor at; /* the iteration */
+};
+
+static bool is_settled(struct pools *pools, struct seen *seen, const struct cursor *at)
+{
+	uint64_t before = seen->of_step;
+	if (at->at > 0 || at->round[0] > 0 || pools->engine->n_steps > 1)
 		return false;
-	if (engine->n_steps > 1)
-		return record->end[end] <= record->issued[instance];
-	return end / n < instance / n || record->end[end % n] <= record->issued[instance % n];
+	seen->of_step = allocator_layout(&pools->allocator);
+	return at->step > 1 && seen->of_step == before;
+}
+
+/* The last iteration is carried out. */
+static void pass_over(struct pools *pools, struct seen *seen, struct cursor *at)
+{
+	const struct program *program = pools->engine->program;
+	int loop = program_loop(program, at->at, -1);
+	if (loop < 0 || at->round[1] > 0 || !pools->at_once)
+		return;
+	bool follows = seen->at.step == at->step && seen->at.at == at->at &&
+		       seen->at.round[0] + 1 == at->round[0];
+	uint64_t layout = allocator_layout(&pools->allocator);
+	if (follows && layout == seen->of_iteration)
+		at->round[0] = program->loops[loop].times - 1;
+	seen->of_iteration = layout;
+	seen->at = *at;
 }
 
 static void replay(struct pools *pools)
 {
 	const struct engine *engine = pools->engine;
-	int n = engine->n_ops;
 	struct ends ends = {.engine = engine};
+	struct seen seen = {0};
+	struct cursor at = {0};
+	int instance = 0;
 	take_resident(pools);
 	/* What has finished is reusable for operations issued then. */
-	for (int i = 0; i < SIMULATED_STEPS_MAX * n && !pools->allocator.failed; i++) {
-		for (int end = next_end(&ends); end >= 0 && is_before(engine, end, i);
-			end = next_end(&ends)) {
-			give(pools, &engine->program->ops[end % n], false);
-			ends.at++;
-		}
-		on_issue(pools, i % n);
+	while (at.step < SIMULATED_STEPS_MAX && !pools->allocator.failed) {
+		give_ended(pools, &ends, instance, at.step);
+		if (is_settled(pools, &seen, &at))
+			break;
+		pass_over(pools, &seen, &at);
+		on_issue(pools, &at);
+		list_advance(&engine->host.list, engine->program, &at);
+		if (++instance == engine->n_steps * engine->n_carried_out)
+			instance = 0; /* with one step on record, the next one is the same */
 	}
+}
+
+static void find_takers(struct pools *pools)
+{
+	const struct program *program = pools->engine->program;
+	for (int i = 0; i < program->n_buffers; i++)
+		pools->takers[i] = -1;
+	for (int i = 0; i < program->n_ops; i++)
+		for (int t = 0; t < program->ops[i].takes.count; t++)
+			pools->takers[slice_of(program, program->ops[i].takes)[t]] = i;
 }
 
 bool memory_defers_frees(const struct schedule *schedule)
@@ -341,11 +475,14 @@ struct reserved memory_reserved(const struct engine *engine, int64_t limit, stru
 	struct pools pools = {.engine = engine,
 		.rules = &rules,
 		.at_once = !memory_defers_frees(engine->schedule),
-		.held = ARENA_ARRAY(arena, bool, n),
+		.takers = ARENA_ARRAY(arena, int, n),
 		.cuts = ARENA_ARRAY(arena, struct cut, n),
 		.arena = arena};
+	for (int step = 0; step < 2; step++)
+		pools.taken[step] = ARENA_ARRAY(arena, struct taken, engine->n_carried_out);
 	for (int role = 0; role < BUFFER_ROLE_COUNT; role++)
 		pools.last[role] = -1;
+	find_takers(&pools);
 	allocator_init(
 		&pools.allocator, limit, engine->schedule->plan.allocator == ALLOCATOR_EXPANDABLE);
 	replay(&pools);
