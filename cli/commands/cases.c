@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/commands/cases.h"
+#include "cli/cores/cores.h"
 #include "cli/terminal/terminal.h"
 
 /* The columns that are no option. */
@@ -12,6 +13,16 @@ struct cases {
 	struct csv_table table;
 	int *columns; /* by position: the index of an option, or one of the above */
 	int n_bad;
+	int workers;
+	struct arena *arenas; /* by worker */
+	int first;            /* of the rows that are predicted together */
+	struct result *results;
+};
+
+/* What one row gives. */
+struct result {
+	struct text line, notes;
+	bool bad;
 };
 
 static int column_of(const char *name, struct arena *arena)
@@ -99,8 +110,8 @@ static bool read_row(const struct cases *cases, const struct csv_row *row,
 	return true;
 }
 
-static void predict_row(
-	struct cases *cases, const struct csv_row *row, struct arena *arena, struct text *text)
+static void predict_row(const struct cases *cases, const struct csv_row *row, struct arena *arena,
+	struct result *result)
 {
 	struct arguments arguments;
 	struct asked asked;
@@ -116,41 +127,93 @@ static void predict_row(
 	const char *name = words[0] != NULL
 				   ? words[0]
 				   : arena_printf(arena, "%d", (int)(row - cases->table.rows) + 1);
-	report_case_row(
-		name, ok ? &evaluation.simulation.prediction : NULL, ok ? "" : error.message, text);
-	cases->n_bad += !ok;
+	report_case_row(name, ok ? &evaluation.simulation.prediction : NULL,
+		ok ? "" : error.message, &result->line);
+	result->bad = !ok;
 }
+
+/* On any core. */
+static void predict_piece(void *data, int index, int worker)
+{
+	const struct cases *cases = data;
+	struct result *result = &cases->results[index];
+	struct arena *arena = &cases->arenas[worker];
+
+	output_keep_notes(&result->notes);
+	predict_row(cases, &cases->table.rows[cases->first + index], arena, result);
+	output_keep_notes(NULL);
+	arena_reset(arena);
+}
+
+static bool print_result(struct cases *cases, struct result *result, struct error *error)
+{
+	output_kept_notes(&result->notes);
+	cases->n_bad += result->bad;
+	bool ok = output_text(&result->line, error);
+	text_clear(&result->line);
+	text_clear(&result->notes);
+	return ok;
+}
+
+/* So many at a time that lines still come while the rest is predicted. */
+enum { ROWS_PER_WORKER = 64 };
 
 static bool predict_rows(struct cases *cases, struct error *error)
 {
 	struct arena arena = {0};
-	struct text text = {0};
-	bool ok = true;
+	struct text header = {0};
+	int most = cases->workers > 1 ? ROWS_PER_WORKER * cases->workers : 1;
 
-	report_case_header(&text);
-	for (int i = 0; ok && i < cases->table.n_rows; i++) {
-		predict_row(cases, &cases->table.rows[i], &arena, &text);
-		ok = output_text(&text, error);
-		text_clear(&text);
-		arena_reset(&arena);
+	cases->arenas = ARENA_ARRAY(&arena, struct arena, cases->workers);
+	cases->results = ARENA_ARRAY(&arena, struct result, most);
+	report_case_header(&header);
+	bool ok = output_text(&header, error);
+	for (cases->first = 0; ok && cases->first < cases->table.n_rows; cases->first += most) {
+		int n = cases->table.n_rows - cases->first;
+		n = n < most ? n : most;
+		cores_each(cases->workers, n, predict_piece, cases);
+		for (int i = 0; ok && i < n; i++)
+			ok = print_result(cases, &cases->results[i], error);
 	}
-	if (cases->table.n_rows == 0)
-		ok = output_text(&text, error);
-	text_finish(&text);
+	for (int i = 0; i < most; i++) {
+		text_finish(&cases->results[i].line);
+		text_finish(&cases->results[i].notes);
+	}
+	for (int i = 0; i < cases->workers; i++)
+		arena_finish(&cases->arenas[i]);
+	text_finish(&header);
 	arena_finish(&arena);
 	return ok;
 }
 
-bool predict_cases(struct invocation *invocation, const char *path, struct error *error)
+/* Standard input is read by the first row that asks for it. */
+static bool reads_input(const struct cases *cases)
 {
-	struct cases cases = {.base = &invocation->arguments};
+	bool reads = false;
+
+	for (int i = 0; i < 2; i++)
+		reads = reads || (cases->base->operands[i] != NULL &&
+					 strcmp(cases->base->operands[i], "-") == 0);
+	for (int i = 0; i < cases->table.n_rows; i++)
+		for (int j = 0; j < cases->table.rows[i].n_cells; j++)
+			reads = reads || strcmp(cases->table.rows[i].cells[j], "-") == 0;
+	return reads;
+}
+
+bool predict_cases(
+	struct invocation *invocation, const char *path, int threads, struct error *error)
+{
+	struct cases cases = {.base = &invocation->arguments, .workers = threads};
 	struct contents contents;
 
 	if (!file_read(invocation->arena, path, &contents, error) ||
 		!csv_read(invocation->arena, contents.name, contents.text, contents.length,
 			&cases.table, error) ||
-		!read_header(&cases, contents.name, invocation->arena, error) ||
-		!predict_rows(&cases, error))
+		!read_header(&cases, contents.name, invocation->arena, error))
+		return false;
+	if (reads_input(&cases))
+		cases.workers = 1;
+	if (!predict_rows(&cases, error))
 		return false;
 	if (cases.n_bad > 0)
 		return error_set(error, EXIT_CODE_INPUT,

@@ -7,6 +7,7 @@
 
 /* One CSV row out per row in. Options and operands of the command line hold for every row that does
  * not say otherwise. EXIT_CODE_INPUT when a row was bad. */
-bool predict_cases(struct invocation *invocation, const char *path, struct error *error);
+bool predict_cases(
+	struct invocation *invocation, const char *path, int threads, struct error *error);
 
 #endif

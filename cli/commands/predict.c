@@ -53,13 +53,16 @@ static bool run(struct invocation *invocation, struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
 	const char *cases = argument(arguments, "cases");
+	int threads;
 
+	if (!ask_threads(arguments, &threads, error))
+		return false;
 	if (cases == NULL)
 		return predict_one(invocation, error);
 	if (argument_given(arguments, "json") || argument_given(arguments, "output"))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--cases: prints CSV on stdout and goes neither with --json nor with -o");
-	return predict_cases(invocation, cases, error);
+	return predict_cases(invocation, cases, threads, error);
 }
 
 const struct command command_predict = {

@@ -54,6 +54,8 @@ static const struct option others[] = {
 		"one prediction per row; columns: case, model, topology and any option above, _ "
 		"for -",
 		ON(PREDICT), 0},
+	{"threads", goal, "N", "cores to use; default: all that the process may run on",
+		ON(PLAN) | ON(PREDICT) | ON(REPORT), 0},
 	{"data", training, "FILE", "text (tokens are bytes) or a .bin token file", ON(TRAIN), 0},
 	{"steps", training, "N", "optimizer steps", ON(TRAIN), 0},
 	{"seed", training, "N", "of weights and data order", ON(TRAIN), 0},

@@ -33,13 +33,9 @@ static bool is_same_machine(const struct topology *cached, const struct topology
 /* One note is enough, however many cases ask for `local`. */
 static void note_once(const char *text, const char *path)
 {
-	static bool noted;
-
-	if (!noted)
-		output_note("%s%s%s: times of `local` are a prior; `shardplan calibrate local` "
-			    "measures it",
-			text, path[0] != '\0' ? " " : "", path);
-	noted = true;
+	output_note_once("%s%s%s: times of `local` are a prior; `shardplan calibrate local` "
+			 "measures it",
+		text, path[0] != '\0' ? " " : "", path);
 }
 
 static bool add_calibration(struct arena *arena, struct topology *here, struct error *error)

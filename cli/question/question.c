@@ -2,8 +2,11 @@
 
 #include <string.h>
 
+#include "cli/cores/cores.h"
 #include "cli/terminal/terminal.h"
 #include "schedule/resolve/resolve.h"
+
+enum { THREADS_MOST = 1024 };
 
 /* The options of a question that are no field of struct plan. */
 struct other_options {
@@ -23,6 +26,22 @@ static bool read_others(const struct arguments *arguments, struct other_options 
 
 	*others = (struct other_options){0};
 	return arguments_set(arguments, fields, others, arena, error);
+}
+
+bool ask_threads(const struct arguments *arguments, int *threads, struct error *error)
+{
+	struct arena arena = {0};
+	int64_t asked = 0;
+	const struct field fields[] = {
+		{"threads", FIELD_TYPE_INT, 0, FIELD_POSITIVE, NULL}, FIELD_END};
+	bool ok = arguments_set(arguments, fields, &asked, &arena, error);
+
+	if (ok && asked > THREADS_MOST)
+		ok = error_set(error, EXIT_CODE_USAGE, "--threads %lld: expected 1 to %d",
+			(long long)asked, THREADS_MOST);
+	*threads = asked > 0 ? (int)asked : cores_available();
+	arena_finish(&arena);
+	return ok;
 }
 
 /* "FULL_SHARD,HYBRID_SHARD" -> bits. */

@@ -27,6 +27,9 @@ bool ask_plan(struct arena *arena, const char *model, const char *topology,
 	const struct arguments *arguments, struct asked *asked, struct plan *plan,
 	struct error *error);
 
+/* --threads, else the cores of the process. */
+bool ask_threads(const struct arguments *arguments, int *threads, struct error *error);
+
 /* planner_plan and planner_find, with a line on stderr when they take long (waiting.h). */
 bool plan_question(const struct question *question, struct arena *arena, struct answer *answer,
 	struct error *error);

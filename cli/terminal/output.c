@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 bool output_text(const struct text *text, struct error *error)
 {
@@ -15,26 +16,72 @@ bool output_aside(const struct text *text)
 }
 
 static bool quiet;
+static _Thread_local struct text *kept; /* NULL: notes are printed */
+static bool noted_once;
+
+/* Before a kept note that is for once. */
+enum { ONCE = '\1' };
 
 void output_be_quiet(void)
 {
 	quiet = true;
 }
 
-void output_note(const char *format, ...)
+static void note(bool once, const char *format, va_list args)
 {
 	/* error_set makes quoted names harmless for a terminal. */
 	struct error message = {0};
 	char line[600];
+
+	if (quiet || (once && noted_once && kept == NULL))
+		return;
+	vsnprintf(line, sizeof(line), format, args);
+	error_set(&message, EXIT_CODE_INTERNAL, "%s", line);
+	if (kept != NULL) {
+		if (once)
+			text_add_char(kept, ONCE);
+		text_printf(kept, "%s\n", message.message);
+		return;
+	}
+	noted_once = noted_once || once;
+	fprintf(stderr, "note: %s\n", message.message);
+}
+
+void output_note(const char *format, ...)
+{
 	va_list args;
 
-	if (quiet)
-		return;
 	va_start(args, format);
-	vsnprintf(line, sizeof(line), format, args);
+	note(false, format, args);
 	va_end(args);
-	error_set(&message, EXIT_CODE_INTERNAL, "%s", line);
-	fprintf(stderr, "note: %s\n", message.message);
+}
+
+void output_note_once(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	note(true, format, args);
+	va_end(args);
+}
+
+void output_keep_notes(struct text *notes)
+{
+	kept = notes;
+}
+
+void output_kept_notes(const struct text *notes)
+{
+	const char *line = text_string(notes);
+
+	while (*line != '\0') {
+		bool once = *line == ONCE;
+		int length = (int)strcspn(line + once, "\n");
+		if (!once || !noted_once)
+			fprintf(stderr, "note: %.*s\n", length, line + once);
+		noted_once = noted_once || once;
+		line += once + length + 1;
+	}
 }
 
 void text_column(struct text *text, int column)

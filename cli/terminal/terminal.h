@@ -50,6 +50,13 @@ bool output_aside(const struct text *text);
 /* "note: ..." on stderr. */
 void output_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* The same, but the first of them is the last. */
+void output_note_once(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Notes of this thread are added to `notes` from here on, to be printed in their order; NULL: they
+ * are printed at once again. */
+void output_keep_notes(struct text *notes);
+void output_kept_notes(const struct text *notes);
+
 /* No notes from here on: another process of the same run prints them. */
 void output_be_quiet(void);
 
