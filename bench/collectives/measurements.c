@@ -190,8 +190,8 @@ static bool predict_row(const struct catalogue *catalogue, struct arena *arena,
 	struct libraries libraries;
 
 	if (!catalogue_topology(catalogue, arena, name, &topology, error) ||
-		!libraries_read(
-			row->libraries[0] != '\0' ? row->libraries : NULL, &libraries, error))
+		!libraries_read(row->libraries[0] != '\0' ? row->libraries : libraries_unknown.text,
+			&libraries))
 		return false;
 	topology->nodes = row->nodes;
 	row->device = topology->device.name;

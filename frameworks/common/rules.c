@@ -104,11 +104,9 @@ static bool is_moot(const struct plan *plan, int knob)
 /* What a script does by default. Transformers and most scripts compute the loss in fp32. */
 static bool is_default(int knob, const char *value)
 {
-	static const char *const nothing[] = {"0", "none", "false", "", NULL};
+	static const char *const nothing[] = {"0", "none", "false", "unknown", "", NULL};
 
 	if (knob == KNOB_LOSS && strcmp(value, "upcast") == 0)
-		return true;
-	if (knob == KNOB_LIBRARIES && !libraries_named(value))
 		return true;
 	if (knob == KNOB_ALLOCATOR &&
 		strcmp(value, knob_name(KNOB_ALLOCATOR, ALLOCATOR_SEGMENTS)) == 0)

@@ -11,9 +11,8 @@
 #define SWITCH(member)               FIELD_BOOL(struct plan, member, #member, REQUIRED)
 #define COUNT(member)                FIELD_INT(struct plan, member, #member, COUNTED)
 #define RATE(member, flags)          FIELD_DOUBLE(struct plan, member, #member, flags)
-#define WORDS(member, flags)         FIELD_STRING(struct plan, member, #member, flags)
-#define ROWS(member, names, decoded)                                                               \
-	FIELD_DECODED(struct plan, member, #member, REQUIRED, names, decoded)
+#define DECODED(member, flags, names, decoded)                                                     \
+	FIELD_DECODED(struct plan, member, #member, flags, names, decoded)
 
 static const char dtypes[] = "fp32|bf16|fp16", on_off[] = "on|off";
 
@@ -39,7 +38,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_RESHARD_AFTER_FORWARD] =
 		{
-			ROWS(reshard_after_forward, NULL, &reshard_decoded),
+			DECODED(reshard_after_forward, REQUIRED, NULL, &reshard_decoded),
 			.group = KNOB_GROUP_SHARDING,
 			.roles = KNOB_NO_LOAD | KNOB_COMPARED | KNOB_FOLLOWS,
 			.metavar = "true|false|N|all",
@@ -49,7 +48,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_WRAP] =
 		{
-			ROWS(wrap, NULL, &wrap_decoded),
+			DECODED(wrap, REQUIRED, NULL, &wrap_decoded),
 			.group = KNOB_GROUP_SHARDING,
 			.roles = KNOB_NO_LOAD | KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
 			.metavar = "block|blocks:K|size:N|model",
@@ -100,7 +99,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_ACTIVATION_CHECKPOINTING] =
 		{
-			ROWS(activation_checkpointing, checkpointing_names, &rows_decoded),
+			DECODED(activation_checkpointing, REQUIRED, checkpointing_names,
+				&rows_decoded),
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_VARIED | KNOB_COMPARED,
 			.refusal = "use none or full",
@@ -202,7 +202,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_CPU_OFFLOAD] =
 		{
-			ROWS(cpu_offload, offload_names, &rows_decoded),
+			DECODED(cpu_offload, REQUIRED, offload_names, &rows_decoded),
 			.group = KNOB_GROUP_SHARDING,
 			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
 			.help = "what lives in host memory; by unit: 10xoptimizer+23xnone",
@@ -221,7 +221,7 @@ const struct knob knob_table[KNOB_COUNT] = {
 		},
 	[KNOB_LIBRARIES] =
 		{
-			WORDS(libraries, 0),
+			DECODED(libraries, 0, NULL, &libraries_decoded),
 			.group = KNOB_GROUP_COMPUTE,
 			.roles = KNOB_WORK,
 			.metavar = "NAME:VERSION+...",

@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "models/models.h"
+#include "schedule/plan/libraries.h"
 #include "schedule/plan/values.h"
 
 /* --- the values ------------------------------------------------------------------------------- */
@@ -79,7 +80,7 @@ struct plan {
 	enum optimizer optimizer;
 	struct rows cpu_offload; /* enum offload, never OFFLOAD_ALL */
 	enum runtime_kind runtime;
-	const char *libraries; /* "pytorch:2.1.0+cuda:12.1", or "unknown" (libraries.h) */
+	struct libraries libraries;
 	enum allocator_kind allocator;
 	int64_t seq_len;
 	int64_t micro_batch;        /* sequences per rank and forward pass */

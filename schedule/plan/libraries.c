@@ -7,7 +7,7 @@
 
 #include "schedule/plan/plan.h"
 
-const char libraries_unknown[] = "unknown";
+const struct libraries libraries_unknown = {.text = "unknown"};
 
 static const char *const library_names[] = {
 #define X(suffix, name) name,
@@ -59,31 +59,36 @@ static bool read_one(const char *text, size_t length, struct libraries *librarie
 	return false;
 }
 
-bool libraries_named(const char *text)
+bool libraries_read(const char *text, struct libraries *libraries)
 {
-	return text != NULL && strcmp(text, libraries_unknown) != 0;
-}
-
-bool libraries_read(const char *text, struct libraries *libraries, struct error *error)
-{
-	*libraries = (struct libraries){0};
-	if (!libraries_named(text))
+	*libraries = (struct libraries){.text = text};
+	if (strcmp(text, libraries_unknown.text) == 0)
 		return true;
-	for (const char *cursor = text;;) {
+	for (const char *cursor = text;; cursor++) {
 		size_t length = strcspn(cursor, "+");
 
 		if (!read_one(cursor, length, libraries))
-			return error_set(error, EXIT_CODE_USAGE,
-				"--libraries %.80s: expected versions such as "
-				"pytorch:2.1.0+cuda:12.1, "
-				"each once, of pytorch, cuda, nccl or flash-attn, or "
-				"compile:unknown; "
-				"got \"%.*s\"",
-				text, (int)(length < 40 ? length : 40), cursor);
-		if (cursor[length] == '\0')
+			return false;
+		cursor += length;
+		if (*cursor == '\0')
 			return true;
-		cursor += length + 1;
 	}
+}
+
+static bool parse(const struct field *field, const char *text, void *member, struct arena *arena)
+{
+	(void)field;
+	return libraries_read(arena_strdup(arena, text), member);
+}
+
+const struct field_decoded libraries_decoded = {sizeof(struct libraries),
+	"versions such as pytorch:2.1.0+cuda:12.1, each once, of pytorch, cuda, nccl or "
+	"flash-attn, or compile:unknown",
+	parse};
+
+bool libraries_named(const struct libraries *libraries)
+{
+	return libraries->text != NULL && strcmp(libraries->text, libraries_unknown.text) != 0;
 }
 
 bool library_before(const struct libraries *libraries, enum library library, int version)
@@ -110,12 +115,9 @@ static const struct {
 
 struct libraries plan_libraries(const struct plan *plan)
 {
-	struct libraries libraries;
-	struct error error = {0};
-	int pytorch;
+	struct libraries libraries = plan->libraries;
+	int pytorch = libraries.version[LIBRARY_PYTORCH];
 
-	libraries_read(plan->libraries, &libraries, &error);
-	pytorch = libraries.version[LIBRARY_PYTORCH];
 	/* Of later wheels nothing is known: recent, as without a name. */
 	if (libraries.version[LIBRARY_NCCL] > 0 || pytorch >= LIBRARY_VERSION(2, 10))
 		return libraries;
@@ -198,13 +200,13 @@ static int needed_pytorch(const struct plan *plan, const struct model *model, co
 	return 0;
 }
 
-static bool refuse_version(const struct plan *plan, const struct libraries *libraries,
-	enum library library, int first, const char *what, struct error *error)
+static bool refuse_version(const struct libraries *libraries, enum library library, int first,
+	const char *what, struct error *error)
 {
 	int version = libraries->version[library];
 
 	return error_set(error, EXIT_CODE_USAGE,
-		"--libraries %.80s: %s %d.%d has no %s; that came with %d.%d", plan->libraries,
+		"--libraries %.80s: %s %d.%d has no %s; that came with %d.%d", libraries->text,
 		library_names[library], version / 10000, version / 100 % 100, what, first / 10000,
 		first / 100 % 100);
 }
@@ -224,8 +226,8 @@ static int needed_cuda(enum device_generation generation)
 	return first[generation];
 }
 
-static bool check_device(const struct plan *plan, const struct libraries *libraries,
-	const struct device *device, struct error *error)
+static bool check_device(
+	const struct libraries *libraries, const struct device *device, struct error *error)
 {
 	bool named = libraries->version[LIBRARY_CUDA] > 0 || libraries->version[LIBRARY_NCCL] > 0 ||
 		     libraries->version[LIBRARY_FLASH_ATTN] > 0;
@@ -234,44 +236,40 @@ static bool check_device(const struct plan *plan, const struct libraries *librar
 	if (device->kind == DEVICE_CPU && named)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--libraries %.80s: %s has no GPU to run them; leave them out",
-			plan->libraries, device->name);
+			libraries->text, device->name);
 	if (library_before(libraries, LIBRARY_CUDA, cuda))
-		return refuse_version(
-			plan, libraries, LIBRARY_CUDA, cuda, "kernels for this GPU", error);
+		return refuse_version(libraries, LIBRARY_CUDA, cuda, "kernels for this GPU", error);
 	if (device->generation < GENERATION_AMPERE && device->kind == DEVICE_GPU &&
 		libraries->version[LIBRARY_FLASH_ATTN] >= LIBRARY_VERSION(2, 0))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--libraries %.80s: flash-attn has no kernels for Volta and Turing from "
 			"2.0 on; leave it out",
-			plan->libraries);
+			libraries->text);
 	return true;
 }
 
 bool libraries_check(const struct plan *plan, const struct model *model,
 	const struct topology *topology, struct error *error)
 {
-	struct libraries libraries;
+	const struct libraries *libraries = &plan->libraries;
 	const char *what;
-	int pytorch;
+	int pytorch = needed_pytorch(plan, model, &what);
 
-	if (!libraries_read(plan->libraries, &libraries, error))
-		return false;
 	if (plan->runtime == RUNTIME_SHARDPLAN &&
-		(libraries.version[LIBRARY_PYTORCH] > 0 ||
-			libraries.version[LIBRARY_FLASH_ATTN] > 0 || libraries.compile_unknown))
+		(libraries->version[LIBRARY_PYTORCH] > 0 ||
+			libraries->version[LIBRARY_FLASH_ATTN] > 0 || libraries->compile_unknown))
 		return error_set(error, EXIT_CODE_USAGE,
 			"--libraries %.80s: runtime shardplan has no PyTorch in it; name cuda and "
 			"nccl "
 			"alone",
-			plan->libraries);
-	if (libraries.compile_unknown && plan->compile)
+			libraries->text);
+	if (libraries->compile_unknown && plan->compile)
 		return error_set(error, EXIT_CODE_USAGE,
 			"--libraries %.80s: --compile on says what is unknown here; leave one of "
 			"them "
 			"out",
-			plan->libraries);
-	pytorch = needed_pytorch(plan, model, &what);
-	if (library_before(&libraries, LIBRARY_PYTORCH, pytorch))
-		return refuse_version(plan, &libraries, LIBRARY_PYTORCH, pytorch, what, error);
-	return check_device(plan, &libraries, &topology->device, error);
+			libraries->text);
+	if (library_before(libraries, LIBRARY_PYTORCH, pytorch))
+		return refuse_version(libraries, LIBRARY_PYTORCH, pytorch, what, error);
+	return check_device(libraries, &topology->device, error);
 }

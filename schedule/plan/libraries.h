@@ -22,6 +22,8 @@ enum library {
 #define LIBRARY_VERSION(major, minor) ((major)*10000 + (minor)*100)
 
 struct libraries {
+	const char
+		*text; /* "pytorch:2.1.0+cuda:12.1"; also "compile:unknown", and "unknown" alone */
 	int version[LIBRARY_COUNT]; /* major * 10000 + minor * 100 + patch; 0: not named */
 	bool compile_unknown;       /* nor whether torch.compile was on */
 };
@@ -29,15 +31,16 @@ struct libraries {
 struct plan;
 
 /* What plan->libraries holds when nobody named any. */
-extern const char libraries_unknown[];
+extern const struct libraries libraries_unknown;
 
-/* "pytorch:2.1.0+cuda:12.1"; also "compile:unknown", and "unknown" alone. */
-bool libraries_read(const char *text, struct libraries *libraries, struct error *error);
+/* How the knob is decoded; and the same of a text that stays where it is. */
+extern const struct field_decoded libraries_decoded;
+bool libraries_read(const char *text, struct libraries *libraries);
 
 /* Anything else than `libraries_unknown`. */
-bool libraries_named(const char *text);
+bool libraries_named(const struct libraries *libraries);
 
-/* Of a plan that plan_check has passed; NCCL as PyTorch's wheel brings it, unless named. */
+/* NCCL as PyTorch's wheel brings it, unless named. */
 struct libraries plan_libraries(const struct plan *plan);
 
 /* Named, and older than the version. What nobody named is not older than anything. */

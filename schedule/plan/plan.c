@@ -191,6 +191,6 @@ void plan_summary(const struct plan *plan, struct text *text)
 	if (plan->grad_accum > 1)
 		text_add(text, plan->sync_each_micro_batch ? " (sync each)" : " (sync last)");
 	text_printf(text, ", %s", runtime_names[plan->runtime]);
-	if (libraries_named(plan->libraries))
-		text_printf(text, " (%s)", plan->libraries);
+	if (libraries_named(&plan->libraries))
+		text_printf(text, " (%s)", plan->libraries.text);
 }

@@ -203,8 +203,7 @@ const char *knob_typed(enum knob_id id, const struct plan *plan, struct arena *a
 
 	if (knob_table[id].field.type == FIELD_TYPE_BOOL)
 		return *(const bool *)member ? "on" : "off";
-	if (knob_table[id].field.type == FIELD_TYPE_STRING ||
-		knob_table[id].field.type == FIELD_TYPE_DECODED)
+	if (knob_table[id].field.type == FIELD_TYPE_DECODED)
 		return *(const char *const *)member;
 	return knob_text(id, plan, arena);
 }

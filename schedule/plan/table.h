@@ -65,9 +65,9 @@ union knob_value {
 	int choice;
 	int64_t number;
 	double real;
-	const char *text; /* of libraries */
 	struct rows rows;
 	struct wrap_policy wrap;
+	struct libraries libraries;
 };
 
 /* Value `choice` of a switch or of a knob with names, of which it has so many; else 0. */

@@ -126,7 +126,7 @@ static bool is_said(const struct plan *plan, enum knob_id id)
 	static const union knob_value zero = {.number = 0};
 
 	if (id == KNOB_LIBRARIES)
-		return libraries_named(plan->libraries);
+		return libraries_named(&plan->libraries);
 	return !(knob_table[id].roles & KNOB_ZERO_UNSAID) ||
 	       !knob_value_equal(id, knob_get(id, plan), zero);
 }

@@ -422,7 +422,7 @@ static void *keep(struct parser *p, const void *items, int n, size_t size)
 static bool finish(struct parser *p)
 {
 	struct schedule *schedule = p->schedule;
-	if (schedule->plan.libraries == NULL) {
+	if (schedule->plan.libraries.text == NULL) {
 		schedule->plan.libraries = libraries_unknown;
 		p->plan_seen |= KNOB_BIT(KNOB_LIBRARIES);
 	}

@@ -80,9 +80,8 @@ static struct nccl_choice all_reduce(
 {
 	struct placement placement = topology_place(topology, ranks, 1);
 	struct libraries versions;
-	struct error error = {0};
 
-	assert_true(libraries_read(libraries, &versions, &error));
+	assert_true(libraries_read(libraries, &versions));
 	return nccl_choose(
 		topology, &versions, &placement, COLLECTIVE_ALL_REDUCE, INT64_C(1) << 30);
 }
