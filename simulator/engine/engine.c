@@ -116,7 +116,6 @@ void engine_record(struct engine *engine)
 	record->at = ARENA_ARRAY(engine->arena, struct cursor, n);
 	record->log = ARENA_ARRAY(engine->arena, int, 2 * n);
 	engine->record = record;
-	engine->steady = NULL; /* which leaves no trace of what it passes over */
 }
 
 /* --- starting and finishing ------------------------------------------------------------------- */

@@ -22,6 +22,7 @@ struct queue_state {
 
 struct snapshot {
 	bool valid;
+	int n_log;
 	struct cursor compute;
 	double now;
 	struct queue_state queues[STREAM_COUNT];
@@ -110,6 +111,7 @@ static void take_snapshot(const struct engine *engine, struct snapshot *snapshot
 	snapshot->host_time = engine->host.time;
 	snapshot->host_blocked_on = engine->host.blocked_on;
 	snapshot->tally = engine->tally;
+	snapshot->n_log = engine->record != NULL ? engine->record->n_log : 0;
 }
 
 /* --- comparing -------------------------------------------------------------------------------- */
@@ -292,6 +294,14 @@ static bool is_periodic(struct turn *turn)
 	return turn->times > 0;
 }
 
+static int64_t standing(
+	const struct engine *engine, const struct list *list, const struct cursor *cursor)
+{
+	const struct task *task = task_at(engine, list, cursor);
+
+	return position_of(engine, task, &task->place, cursor);
+}
+
 /* --- passing over ----------------------------------------------------------------------------- */
 
 static void shift(struct turn *turn, const struct list *list, struct cursor *cursor)
@@ -330,8 +340,7 @@ static void move_queue(struct turn *turn, int q)
 		is_same(&queue->next, &turn->before->queues[q].next))
 		return;
 	shift(turn, &queue->list, &queue->next);
-	queue->position = position_of(engine, task_at(engine, &queue->list, &queue->next),
-		&task_at(engine, &queue->list, &queue->next)->place, &queue->next);
+	queue->position = standing(engine, &queue->list, &queue->next);
 	engine->n_completed += n;
 	engine->unfinished[turn->before->compute.step] -= n;
 	queue->started += turn->times * turn->period;
@@ -351,8 +360,7 @@ static void move_communicator(struct turn *turn, struct communicator *communicat
 	if (communicator->list.n == 0)
 		return;
 	shift(turn, &communicator->list, &communicator->next);
-	const struct task *task = task_at(engine, &communicator->list, &communicator->next);
-	communicator->position = position_of(engine, task, &task->place, &communicator->next);
+	communicator->position = standing(engine, &communicator->list, &communicator->next);
 }
 
 /* One that does not repeat has gone on meanwhile as far as it could: it catches up, and nothing
@@ -390,12 +398,82 @@ static void add_tally(struct turn *turn)
 			turn->times * (tally->by_kind[kind] - before->by_kind[kind]);
 }
 
+/* --- what is kept of it ----------------------------------------------------------------------- */
+
+/* As one iteration before, a period later. */
+static void repeat(const struct turn *turn, double *times, int64_t position)
+{
+	times[position] =
+		times[position - turn->engine->steady->lengths[turn->loop]] + turn->period;
+}
+
+static void record_queue(const struct turn *turn, int q)
+{
+	const struct engine *engine = turn->engine;
+	const struct queue *queue = &engine->queues[q];
+	struct record *record = engine->record;
+	struct cursor cursor = queue->next;
+
+	if (!is_inside(turn, &queue->list, &cursor) ||
+		is_same(&cursor, &turn->before->queues[q].next))
+		return;
+	for (int i = turn->times * engine->steady->operations[q][turn->loop]; i > 0; i--) {
+		int64_t position = standing(engine, &queue->list, &cursor);
+
+		if (isinf(record->start[position]))
+			repeat(turn, record->start, position);
+		repeat(turn, record->end, position);
+		list_advance(&queue->list, engine->program, &cursor);
+	}
+	if (queue->running)
+		repeat(turn, record->start, standing(engine, &queue->list, &cursor));
+}
+
+static void record_host(const struct turn *turn)
+{
+	const struct engine *engine = turn->engine;
+	const struct list *list = &engine->host.list;
+	struct cursor cursor = engine->host.next;
+
+	for (int i = turn->times * engine->steady->lengths[turn->loop]; i > 0 && turn->host_repeats;
+		i--) {
+		int64_t position = standing(engine, list, &cursor);
+
+		repeat(turn, engine->record->issued, position);
+		repeat(turn, engine->record->host_done, position);
+		engine->record->at[position] = cursor;
+		list_advance(list, engine->program, &cursor);
+	}
+}
+
+static void record_log(const struct turn *turn)
+{
+	struct record *record = turn->engine->record;
+	int length = turn->engine->steady->lengths[turn->loop], end = record->n_log;
+
+	for (int k = 1; k <= turn->times; k++)
+		for (int i = turn->before->n_log; i < end; i++)
+			record->log[record->n_log++] = record->log[i] < 0
+							       ? record->log[i] - k * length
+							       : record->log[i] + k * length;
+}
+
+static void record_all(const struct turn *turn)
+{
+	for (int q = 0; q < turn->engine->n_queues; q++)
+		record_queue(turn, q);
+	record_host(turn);
+	record_log(turn);
+}
+
 static void pass_over(struct turn *turn)
 {
 	struct engine *engine = turn->engine;
 	double begun = engine->now;
 
 	add_tally(turn);
+	if (engine->record != NULL)
+		record_all(turn);
 	if (engine->observer != NULL)
 		engine->observer->repeat(engine->observer->self, turn->depth, turn->times);
 	engine->now += turn->times * turn->period;
