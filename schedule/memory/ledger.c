@@ -16,11 +16,14 @@ static void count_buffer(const struct buffer *buffer, struct live *live, int tim
 		live->device[buffer_role_category(buffer->role)] += times * buffer->bytes;
 }
 
-static void count(const struct program *program, struct slice slice, struct live *live, int sign)
+static void count(const struct schedule *schedule, const struct op *op, struct slice slice,
+	struct live *live, int sign)
 {
+	const struct program *program = &schedule->programs[0];
 	const int *buffers = slice_of(program, slice);
 	for (int i = 0; i < slice.count; i++)
-		count_buffer(&program->buffers[buffers[i]], live, sign);
+		count_buffer(&program->buffers[buffers[i]], live,
+			sign * buffers_at_once(schedule, op, buffers[i]));
 }
 
 static int64_t sum(const int64_t *live)
@@ -45,6 +48,7 @@ static void note_peaks(struct ledger *ledger, int op, const struct live *now)
 }
 
 struct walk {
+	const struct schedule *schedule;
 	const struct program *program;
 	struct ledger *ledger;
 	struct live live;
@@ -52,11 +56,11 @@ struct walk {
 
 static void carry_out(struct walk *walk, int op)
 {
-	const struct program *program = walk->program;
-	count(program, program->ops[op].takes, &walk->live, 1);
+	const struct op *here = &walk->program->ops[op];
+	count(walk->schedule, here, here->takes, &walk->live, 1);
 	memcpy(walk->ledger->live[op], walk->live.device, sizeof(walk->live.device));
 	note_peaks(walk->ledger, op, &walk->live);
-	count(program, program->ops[op].gives, &walk->live, -1);
+	count(walk->schedule, here, here->gives, &walk->live, -1);
 }
 
 static void skip(struct live *live, const struct live *before, int times)
@@ -90,7 +94,7 @@ void schedule_ledger(
 	const struct schedule *schedule, int class, struct arena *arena, struct ledger *ledger)
 {
 	const struct program *program = &schedule->programs[class];
-	struct walk walk = {.program = program, .ledger = ledger};
+	struct walk walk = {.schedule = schedule, .program = program, .ledger = ledger};
 	*ledger = (struct ledger){.peak_op = -1};
 	ledger->live = arena_alloc(arena, (size_t)program->n_ops, sizeof(*ledger->live));
 	for (int i = 0; i < program->n_buffers; i++)

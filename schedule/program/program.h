@@ -82,6 +82,10 @@ int program_times(const struct program *program, int index);
 /* The outermost loop inside `outer` (-1: of the list) that begins with operation `index`; -1. */
 int program_loop(const struct program *program, int index, int outer);
 
+/* How many alike buffers an operation takes or gives where it names `buffer`: one that belongs to
+ * no block does so for all blocks at once. */
+int buffers_at_once(const struct schedule *schedule, const struct op *op, int buffer);
+
 /* The first buffer of that role among what `op` uses; -1 when there is none. */
 int op_buffer(const struct program *program, const struct op *op, enum buffer_role role);
 

@@ -273,37 +273,46 @@ static void release(struct pools *pools, int buffer, const struct taken *taken)
 	}
 }
 
-/* What the operation took that a give gives back: in this step, or in the one before. */
-static const struct taken *taken_before(
-	const struct pools *pools, int op, const struct cursor *at, int index)
+/* What the operation at a position took: of this step, or, below 0, of the one before. */
+static const struct taken *taken_at(const struct pools *pools, int step, int64_t position)
+{
+	if (position >= 0)
+		return &pools->taken[step & 1][position];
+	return &pools->taken[(step + 1) & 1][position + pools->engine->n_carried_out];
+}
+
+/* Where what the i-th index names was taken. */
+static int64_t taker_position(const struct pools *pools, int op, const struct cursor *at, int i)
 {
 	const struct engine *engine = pools->engine;
 	const struct program *program = engine->program;
-	int taker = pools->takers[program->indices[index]], step = at->step;
+	int taker = pools->takers[program->indices[i]];
 	struct position place = {taker > op ? taker - program->n_ops : taker, 0, 0};
 	struct cursor here = *at;
 	if (program->n_loops > 0)
-		place = program->places[index];
+		place = program->places[i];
 	here.step = 0;
-	int64_t position = position_of(engine, &engine->tasks[op], &place, &here);
-	if (position < 0) {
-		position += engine->n_carried_out;
-		step++; /* of the other kind */
-	}
-	return &pools->taken[step & 1][position];
+	return position_of(engine, &engine->tasks[op], &place, &here);
 }
 
 /* The gives of an operation that become effective when it is issued, or when it has finished. */
 static void give(struct pools *pools, int op, const struct cursor *at, bool issued)
 {
-	const struct program *program = pools->engine->program;
+	const struct engine *engine = pools->engine;
+	const struct program *program = engine->program;
 	const struct slice gives = program->ops[op].gives;
 	for (int i = gives.first; i < gives.first + gives.count; i++) {
-		int buffer = program->indices[i];
+		int buffer = program->indices[i], taker = pools->takers[buffer];
 		bool own =
 			program->buffers[buffer].pool == program->ops[op].stream || pools->at_once;
-		if (own == issued && pools->takers[buffer] >= 0)
-			release(pools, buffer, taken_before(pools, op, at, i));
+		if (own != issued || taker < 0)
+			continue;
+		int64_t position = taker_position(pools, op, at, i);
+		int n = buffers_at_once(engine->schedule, &program->ops[op], buffer);
+		for (int k = 0; k < n; k++)
+			release(pools, buffer,
+				taken_at(pools, at->step,
+					position + k * engine->tasks[taker].place.inner));
 	}
 }
 
@@ -313,11 +322,9 @@ static void take_state(struct pools *pools, int index)
 	const struct program *program = pools->engine->program;
 	const struct op *op = &program->ops[index];
 	const int *uses = slice_of(program, op->uses);
-	bool loops = pools->engine->tasks[index].depth > 0;
 	for (int i = 0; i < op->uses.count && op->kind == OP_OPTIMIZER; i++) {
-		const struct buffer *buffer = &program->buffers[uses[i]];
-		int times = loops ? 1 : buffer_times(pools->engine->schedule, buffer);
-		for (; times > 0 && buffer->role == BUFFER_OPTIMIZER_STATE; times--)
+		int n = buffers_at_once(pools->engine->schedule, op, uses[i]);
+		for (; n > 0 && program->buffers[uses[i]].role == BUFFER_OPTIMIZER_STATE; n--)
 			take_to_keep(pools, uses[i]);
 	}
 }
