@@ -177,12 +177,14 @@ static bool train_and_compare(struct stepping *s, int64_t length, struct error *
 {
 	struct topology topology = part_of_machine(s);
 	struct model model = *s->model;
+	const struct question question = {.model = s->model, .topology = &topology};
 	struct plan_file file = {.question = {"", "", ""}, .model = &model, .topology = &topology};
 	struct evaluation evaluation;
 	struct measurement measurement;
 
 	if (!resolve(s, &topology, length, &file.plan, error) ||
-		!plan_evaluate(s->arena, &file.plan, s->model, &topology, 0, &evaluation, error))
+		!plan_evaluate(
+			&question, &file.plan, EVALUATION_WHOLE, s->arena, &evaluation, error))
 		return false;
 	file.prediction = evaluation.simulation.prediction;
 	file.schedule_digest = evaluation.digest;

@@ -120,10 +120,10 @@ static void predict_row(const struct cases *cases, const struct csv_row *row, st
 	struct error error = {0};
 	const char *words[3] = {NULL};
 
-	bool ok = read_row(cases, row, &arguments, words, &error) &&
-		  ask_plan(arena, words[1], words[2], &arguments, &asked, &plan, &error) &&
-		  plan_evaluate_briefly(arena, &plan, asked.model, asked.topology,
-			  asked.question.memory_limit_bytes, &evaluation, &error);
+	bool ok =
+		read_row(cases, row, &arguments, words, &error) &&
+		ask_plan(arena, words[1], words[2], &arguments, &asked, &plan, &error) &&
+		plan_evaluate(&asked.question, &plan, EVALUATION_BRIEF, arena, &evaluation, &error);
 	const char *name = words[0] != NULL
 				   ? words[0]
 				   : arena_printf(arena, "%d", (int)(row - cases->table.rows) + 1);

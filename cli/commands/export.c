@@ -46,14 +46,16 @@ static void compare(struct arena *arena, const struct opened *opened, const stru
 {
 	const struct plan_file *file = &opened->file;
 	char before[2][32], after[2][32];
+	const struct question question = {.model = file->model,
+		.topology = file->topology,
+		.memory_limit_bytes = file->prediction.memory_limit_bytes};
 	struct evaluation evaluation;
 
 	if (knobs_alike_but(0, plan, &file->plan) &&
 		fields_equal(mesh_fields, &plan->mesh, &file->plan.mesh))
 		return;
 	if (!plan_check(plan, file->model, file->topology, NULL) ||
-		!plan_evaluate_briefly(arena, plan, file->model, file->topology,
-			file->prediction.memory_limit_bytes, &evaluation, NULL)) {
+		!plan_evaluate(&question, plan, EVALUATION_BRIEF, arena, &evaluation, NULL)) {
 		output_note("as exported it is not predicted");
 		return;
 	}

@@ -108,8 +108,8 @@ static bool save_chosen(const struct invocation *invocation, struct asked *asked
 
 	if (path == NULL)
 		return true;
-	if (!plan_evaluate(invocation->arena, &chosen->plan, asked->model, asked->topology,
-		    asked->question.memory_limit_bytes, &evaluation, error) ||
+	if (!plan_evaluate(&asked->question, &chosen->plan, EVALUATION_WHOLE, invocation->arena,
+		    &evaluation, error) ||
 		!save_plan(invocation->arena, path, &asked->text, asked->model, asked->topology,
 			&evaluation, error))
 		return false;

@@ -39,8 +39,8 @@ static bool predict_one(struct invocation *invocation, struct error *error)
 			"predicts shows `shardplan explain PLAN.yaml`");
 	if (!ask_plan(invocation->arena, arguments->operands[0], arguments->operands[1], arguments,
 		    &asked, &plan, error) ||
-		!plan_evaluate(invocation->arena, &plan, asked.model, asked.topology,
-			asked.question.memory_limit_bytes, &evaluation, error) ||
+		!plan_evaluate(&asked.question, &plan, EVALUATION_WHOLE, invocation->arena,
+			&evaluation, error) ||
 		!print(arguments, &asked, &evaluation, error))
 		return false;
 	if (evaluation.simulation.prediction.fits == FITS_NO)

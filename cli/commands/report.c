@@ -269,8 +269,8 @@ static bool add_question(
 			topology,
 			answer->n_alternatives > 0 ? answer->alternatives[0].why_not
 						   : "the question allows none");
-	if (!plan_evaluate(arena, &candidate->plan, asked->model, asked->topology,
-		    asked->question.memory_limit_bytes, evaluation, error))
+	if (!plan_evaluate(
+		    &asked->question, &candidate->plan, EVALUATION_WHOLE, arena, evaluation, error))
 		return false;
 	const struct simulation *simulation = &evaluation->simulation;
 	*entry = (struct entry){.asked = asked, .label = topology};

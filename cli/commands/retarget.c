@@ -219,8 +219,10 @@ bool adapt_slow_motion(struct arena *arena, const struct evaluation *emulated,
 	struct topology *local;
 	struct evaluation here;
 
-	if (!input_local(arena, plan_ranks(&emulated->plan), &local, error) ||
-		!plan_evaluate_briefly(arena, &emulated->plan, model, local, 0, &here, error))
+	if (!input_local(arena, plan_ranks(&emulated->plan), &local, error))
+		return false;
+	const struct question question = {.model = model, .topology = local};
+	if (!plan_evaluate(&question, &emulated->plan, EVALUATION_BRIEF, arena, &here, error))
 		return false;
 	const struct time_split *time = &here.simulation.prediction.time;
 	*factor = ratio(communication(time), communication(there));

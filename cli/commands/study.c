@@ -73,8 +73,10 @@ static bool add_point(const struct question *question, const struct topology *to
 	bool ok = true;
 
 	if (move_plan(&arena, &line->plan, question->model, topology, &plan)) {
-		point->built = plan_evaluate_point(&arena, &plan, question->model, topology,
-			question->memory_limit_bytes, &evaluation, &why);
+		struct question there = *question;
+		there.topology = topology;
+		point->built =
+			plan_evaluate(&there, &plan, EVALUATION_POINT, &arena, &evaluation, &why);
 		if (!point->built && why.code == EXIT_CODE_INTERNAL)
 			ok = error_set(error, why.code, "%s", why.message);
 	}

@@ -215,9 +215,10 @@ static bool adapt(struct arena *arena, const struct training_options *options, c
 	struct contents contents;
 
 	if ((on_gpus(options) && !executor_has_gpus(error)) ||
-		!adapt_plan(arena, &opened->file, &target, &adaptation, error) ||
-		!plan_evaluate(arena, &adaptation.plan, opened->file.model, adaptation.topology, 0,
-			&evaluation, error))
+		!adapt_plan(arena, &opened->file, &target, &adaptation, error))
+		return false;
+	const struct question here = {.model = opened->file.model, .topology = adaptation.topology};
+	if (!plan_evaluate(&here, &adaptation.plan, EVALUATION_WHOLE, arena, &evaluation, error))
 		return false;
 	output_note("%s is recompiled for runtime shardplan on %s:", opened->path,
 		options->emulate != NULL ? options->emulate : "this machine");

@@ -8,26 +8,6 @@
 
 enum { THREADS_MOST = 1024 };
 
-/* The options of a question that are no field of struct plan. */
-struct other_options {
-	int64_t gpus, memory_limit;
-	enum objective objective;
-};
-
-static bool read_others(const struct arguments *arguments, struct other_options *others,
-	struct arena *arena, struct error *error)
-{
-	const struct field fields[] = {
-		FIELD_INT(struct other_options, gpus, "gpus", FIELD_POSITIVE),
-		FIELD_BYTES(struct other_options, memory_limit, "memory_limit", FIELD_POSITIVE),
-		FIELD_ENUM(struct other_options, objective, "objective", 0, objective_names),
-		FIELD_END,
-	};
-
-	*others = (struct other_options){0};
-	return arguments_set(arguments, fields, others, arena, error);
-}
-
 bool ask_threads(const struct arguments *arguments, int *threads, struct error *error)
 {
 	struct arena arena = {0};
@@ -51,8 +31,8 @@ static bool read_strategies(const char *where, const char *list, unsigned *strat
 	while (true) {
 		size_t length = strcspn(list, ",");
 		struct plan one = {0};
-		if (!knob_set(KNOB_STRATEGY, &one, where, arena_strndup(arena, list, length), arena,
-			    error))
+		if (!fields_set(&knob_table[KNOB_STRATEGY].field, where,
+			    arena_strndup(arena, list, length), &one, arena, error))
 			return false;
 		*strategies |= 1u << one.strategy;
 		if (list[length] == '\0')
@@ -83,6 +63,8 @@ static bool read_list(enum knob_id id, const char *where, const char *list, stru
 	struct question *question, struct error *error)
 {
 	const char *value;
+	if (id == KNOB_STRATEGY)
+		return read_strategies(where, list, &question->strategies, arena, error);
 	if (!is_searched(id))
 		return error_set(error, EXIT_CODE_USAGE, "%s: takes one value, got a list", where);
 	while ((value = next_value(&list, arena)) != NULL)
@@ -133,17 +115,6 @@ static bool read_forbidden(const char *where, const char *rules, struct arena *a
 	return true;
 }
 
-/* One value is fixed, several are a narrower search. */
-static bool set_knob(enum knob_id id, const char *where, const char *value, struct arena *arena,
-	struct question *question, struct error *error)
-{
-	if (strchr(value, ',') == NULL)
-		return question_set(question, id, where, value, arena, error);
-	if (id == KNOB_STRATEGY)
-		return read_strategies(where, value, &question->strategies, arena, error);
-	return read_list(id, where, value, arena, question, error);
-}
-
 /* `predict` and its like have one plan: `where` had a list. */
 static bool refuse_list(const char *where, struct error *error)
 {
@@ -154,12 +125,16 @@ static bool refuse_list(const char *where, struct error *error)
 bool ask_options(struct arena *arena, const struct arguments *arguments, bool only_one,
 	struct question *question, struct error *error)
 {
-	struct other_options others;
+	static const struct field others[] = {
+		FIELD_INT(struct question, gpus, "gpus", FIELD_POSITIVE),
+		FIELD_BYTES(struct question, memory_limit_bytes, "memory_limit", FIELD_POSITIVE),
+		FIELD_ENUM(struct question, objective, "objective", 0, objective_names),
+		FIELD_END,
+	};
 
-	if (!read_others(arguments, &others, arena, error))
+	question->memory_limit_bytes = 0;
+	if (!arguments_set(arguments, others, question, arena, error))
 		return false;
-	question->memory_limit_bytes = others.memory_limit;
-	question->objective = others.objective;
 	for (int i = 0; i < n_options; i++) {
 		const struct option *option = &all_options[i];
 		const char *value = arguments->values[i];
@@ -167,9 +142,12 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 			continue;
 		enum knob_id id = (enum knob_id)(option->knob - knob_table);
 		const char *where = argument_where(arguments, option, arena);
-		if (!set_knob(id, where, value, arena, question, error))
+		bool is_list = strchr(value, ',') != NULL;
+		/* One value is fixed, several are a narrower search. */
+		if (is_list ? !read_list(id, where, value, arena, question, error)
+			    : !question_set(question, id, where, value, arena, error))
 			return false;
-		if (only_one && !question_gives(question, id))
+		if (is_list && only_one)
 			return refuse_list(where, error);
 	}
 	const char *forbidden = argument(arguments, "forbid");
@@ -195,13 +173,10 @@ static void extend_context(const struct question *question, struct model *model)
 bool ask(struct arena *arena, const char *model, const char *topology,
 	const struct arguments *arguments, bool only_one, struct asked *asked, struct error *error)
 {
-	struct other_options others;
-
 	*asked = (struct asked){.text = {model, topology, question_print(arguments, arena)}};
 	if (!ask_options(arena, arguments, only_one, &asked->question, error) ||
-		!read_others(arguments, &others, arena, error) ||
 		!input_model(arena, model, &asked->model, error) ||
-		!input_topology(arena, topology, others.gpus, &asked->topology, error))
+		!input_topology(arena, topology, asked->question.gpus, &asked->topology, error))
 		return false;
 	extend_context(&asked->question, asked->model);
 	asked->question.model = asked->model;
@@ -237,50 +212,24 @@ bool find_question(const struct question *question, enum find find, double targe
 	return ok;
 }
 
-static bool compile_and_simulate(struct arena *arena, const struct plan *plan,
-	const struct model *model, const struct topology *topology,
-	const struct simulation_options *options, bool details, struct evaluation *evaluation,
-	struct error *error)
-{
-	evaluation->plan = *plan;
-	return schedule_build(arena, plan, model, topology, &evaluation->schedule, error) &&
-	       simulate(evaluation->schedule, options, details, arena, &evaluation->simulation,
-		       error);
-}
-
-bool plan_evaluate(struct arena *arena, const struct plan *plan, const struct model *model,
-	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
-	struct error *error)
-{
-	const struct simulation_options options = {.memory_limit_bytes = memory_limit};
-
-	if (!compile_and_simulate(arena, plan, model, topology, &options, true, evaluation, error))
-		return false;
-	evaluation->digest = evaluation->simulation.prediction.schedule_digest;
-	return true;
-}
-
-bool plan_evaluate_briefly(struct arena *arena, const struct plan *plan, const struct model *model,
-	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
-	struct error *error)
-{
-	const struct simulation_options options = {.memory_limit_bytes = memory_limit};
-
-	evaluation->digest = NULL;
-	return compile_and_simulate(
-		arena, plan, model, topology, &options, false, evaluation, error);
-}
-
-bool plan_evaluate_point(struct arena *arena, const struct plan *plan, const struct model *model,
-	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
+bool plan_evaluate(const struct question *question, const struct plan *plan,
+	enum evaluation_detail detail, struct arena *arena, struct evaluation *evaluation,
 	struct error *error)
 {
 	const struct simulation_options options = {
-		.memory_limit_bytes = memory_limit, .quick_interval = true, .no_bounds = true};
+		.memory_limit_bytes = question->memory_limit_bytes,
+		.quick_interval = detail == EVALUATION_POINT,
+		.no_bounds = detail == EVALUATION_POINT,
+	};
 
-	evaluation->digest = NULL;
-	return compile_and_simulate(
-		arena, plan, model, topology, &options, false, evaluation, error);
+	evaluation->plan = *plan;
+	if (!schedule_build(arena, plan, question->model, question->topology, &evaluation->schedule,
+		    error) ||
+		!simulate(evaluation->schedule, &options, detail == EVALUATION_WHOLE, arena,
+			&evaluation->simulation, error))
+		return false;
+	evaluation->digest = evaluation->simulation.prediction.schedule_digest;
+	return true;
 }
 
 bool open_plan(struct arena *arena, const char *path, struct opened *opened, struct error *error)
@@ -288,9 +237,13 @@ bool open_plan(struct arena *arena, const char *path, struct opened *opened, str
 	struct plan_file *file = &opened->file;
 
 	opened->path = path;
-	if (!input_plan_file(arena, path, file, &opened->text, error) ||
-		!plan_evaluate(arena, &file->plan, file->model, file->topology,
-			file->prediction.memory_limit_bytes, &opened->evaluation, error))
+	if (!input_plan_file(arena, path, file, &opened->text, error))
+		return false;
+	const struct question question = {.model = file->model,
+		.topology = file->topology,
+		.memory_limit_bytes = file->prediction.memory_limit_bytes};
+	if (!plan_evaluate(
+		    &question, &file->plan, EVALUATION_WHOLE, arena, &opened->evaluation, error))
 		return false;
 	if (strcmp(file->schedule_digest, opened->evaluation.digest) != 0)
 		return error_set(error, EXIT_CODE_INPUT,

@@ -44,18 +44,16 @@ struct evaluation {
 	struct simulation simulation; /* .prediction.schedule_digest == digest */
 };
 
-/* memory_limit: bytes of one device, 0 = its memory. */
-bool plan_evaluate(struct arena *arena, const struct plan *plan, const struct model *model,
-	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
-	struct error *error);
-/* The prediction alone: no digest, no timelines. For many cases. */
-bool plan_evaluate_briefly(struct arena *arena, const struct plan *plan, const struct model *model,
-	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
-	struct error *error);
+/* What is asked of an evaluation beside step time and memory. */
+enum evaluation_detail {
+	EVALUATION_WHOLE, /* all of it */
+	EVALUATION_BRIEF, /* no digest, no timelines: for many cases */
+	EVALUATION_POINT, /* nor bounds, nor an interval worth showing: for the points of a curve */
+};
 
-/* Step time and memory alone, for the points of a curve: no bounds, no interval worth showing. */
-bool plan_evaluate_point(struct arena *arena, const struct plan *plan, const struct model *model,
-	const struct topology *topology, int64_t memory_limit, struct evaluation *evaluation,
+/* Of the question: model, topology and the limit of memory. */
+bool plan_evaluate(const struct question *question, const struct plan *plan,
+	enum evaluation_detail detail, struct arena *arena, struct evaluation *evaluation,
 	struct error *error);
 
 /* A plan file read and compiled again. EXIT_CODE_INPUT when its digest is not that of the schedule

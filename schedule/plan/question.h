@@ -20,6 +20,7 @@ enum { KNOB_LIST_MAX = 64 };
 struct question {
 	const struct model *model;
 	const struct topology *topology;
+	int64_t gpus; /* that the topology was cut to; 0 = none was asked for */
 	/* What was fixed: the knobs of `given` (KNOB_BIT), of which `asked` has the values. The
 	 * rest takes its default, or is searched. */
 	struct plan asked;
