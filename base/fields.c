@@ -190,12 +190,6 @@ static void enum_print(const struct field *field, const void *member, struct tex
 	yaml_escape(text, enum_name(field, member));
 }
 
-static bool decoded_parse(
-	const struct field *field, const char *text, void *member, struct arena *arena)
-{
-	return field->decoded->parse(field, text, member, arena);
-}
-
 static bool bytes_parse(
 	const struct field *field, const char *text, void *member, struct arena *arena)
 {
@@ -248,8 +242,8 @@ static const struct field_ops ops[FIELD_TYPE_FLOPS + 1] = {
 		string_print, string_equal, "a string"},
 	[FIELD_TYPE_ENUM] = {sizeof(int), false, enum_parse, int32_number, enum_write, enum_print,
 		NULL, NULL},
-	[FIELD_TYPE_DECODED] = {0, false, decoded_parse, NULL, string_write, string_print,
-		string_equal, NULL},
+	[FIELD_TYPE_DECODED] = {0, false, NULL, NULL, string_write, string_print, string_equal,
+		NULL},
 	[FIELD_TYPE_BYTES] = {sizeof(int64_t), false, bytes_parse, int_number, bytes_write,
 		bytes_print, NULL, NULL, UNIT_BYTES},
 	[FIELD_TYPE_BANDWIDTH] = {QUANTITY_OPS, .unit = UNIT_BANDWIDTH},
@@ -304,7 +298,8 @@ static bool store(const struct field *field, const char *value, void *object, st
 		char decoded[64];
 	} scratch = {0};
 
-	if (!op->parse(field, value, &scratch, arena))
+	if (!(field->decoded != NULL ? field->decoded->parse : op->parse)(
+		    field, value, &scratch, arena))
 		return false;
 	if (op->number != NULL) {
 		double number = op->number(&scratch);
@@ -467,9 +462,4 @@ int fields_order(const struct field *fields, const void *a, const void *b)
 		order = (left > right) - (left < right);
 	}
 	return order;
-}
-
-void fields_copy_one(const struct field *field, void *to, const void *from)
-{
-	memcpy(member_of(field, to), const_member_of(field, from), fields_size(field));
 }

@@ -114,7 +114,5 @@ bool fields_equal(const struct field *fields, const void *a, const void *b);
 bool fields_equal_one(const struct field *field, const void *a, const void *b);
 /* The order of two objects by their key fields, in table order: < 0, 0, > 0. */
 int fields_order(const struct field *fields, const void *a, const void *b);
-/* Copies one field; what a string points to is shared. */
-void fields_copy_one(const struct field *field, void *to, const void *from);
 
 #endif

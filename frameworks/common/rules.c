@@ -76,8 +76,8 @@ static bool set_knob(
 	int64_t shard, ranks = plan_data_parallel(plan);
 
 	if (knob != KNOB_SHARD_GROUP)
-		return knob_set(
-			knob, plan, knob_table[knob].field.name, value, exporting->arena, NULL);
+		return fields_set(&knob_table[knob].field, knob_table[knob].field.name, value, plan,
+			exporting->arena, NULL);
 	if (!parse_int(value, &shard) || shard <= 0 || ranks % shard != 0)
 		return false;
 	plan->mesh.shard = shard;

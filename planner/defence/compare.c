@@ -29,7 +29,7 @@ static struct plan with_knob(enum knob_id id, const struct plan *plan, const str
 	struct plan with = *plan;
 	for (int k = 0; k < KNOB_IN_MESH; k++)
 		if (taken & KNOB_BIT(k))
-			knob_take((enum knob_id)k, &with, chosen);
+			knob_put((enum knob_id)k, &with, knob_get((enum knob_id)k, chosen));
 	if (id == KNOB_STRATEGY)
 		with.mesh = chosen->mesh;
 	return with;

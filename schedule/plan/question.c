@@ -43,7 +43,7 @@ void question_open(struct question *question, enum knob_id id)
 bool question_set(struct question *question, enum knob_id id, const char *where, const char *text,
 	struct arena *arena, struct error *error)
 {
-	if (!knob_set(id, &question->asked, where, text, arena, error))
+	if (!fields_set(&knob_table[id].field, where, text, &question->asked, arena, error))
 		return false;
 	question->given |= KNOB_BIT(id);
 	return true;
@@ -71,7 +71,7 @@ bool question_restrict(struct question *question, enum knob_id id, bool forbidde
 	struct knob_list *list = forbidden ? &question->forbidden[id] : &question->only[id];
 	struct plan scratch = {0};
 
-	if (!knob_set(id, &scratch, where, text, arena, error))
+	if (!fields_set(&knob_table[id].field, where, text, &scratch, arena, error))
 		return false;
 	union knob_value value = knob_get(id, &scratch);
 	for (int i = 0; i < list->n; i++)

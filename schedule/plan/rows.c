@@ -79,67 +79,42 @@ static bool parse_groups(
 	return parse_rows(field, text, group_of_word, member, arena);
 }
 
-/* "2e7" and "100000000" alike. */
-static bool parse_count(const char *text, int64_t *count)
+/* Cuts it off where the text ends so. */
+static bool take_ending(char *text, const char *ending)
 {
-	double number;
-	if (parse_int(text, count))
-		return *count > 0;
-	if (!parse_number(text, &number) || number < 1 || number > 9e15)
-		return false;
-	*count = (int64_t)number;
-	return (double)*count == number;
+	size_t length = strlen(text), wanted = strlen(ending);
+	bool ends = length > wanted && strcmp(text + length - wanted, ending) == 0;
+	if (ends)
+		text[length - wanted] = '\0';
+	return ends;
 }
 
-/* "+embedding", "+head", in this order. */
-static bool parse_apart(const char *text, struct wrap_policy *policy)
-{
-	policy->embedding = strncmp(text, "+embedding", 10) == 0;
-	text += policy->embedding ? 10 : 0;
-	policy->head = strncmp(text, "+head", 5) == 0;
-	text += policy->head ? 5 : 0;
-	return *text == '\0';
-}
-
-/* "block", "model", or a word that ends in ':' and a count; what follows stands at *rest. */
-static bool parse_wrap_kind(const char *text, struct wrap_policy *policy, const char **rest)
+/* A word, where it ends in ':' a count ("2e7" and "20000000" alike), and what is wrapped apart. */
+static bool parse_wrap(
+	const struct field *field, const char *text, void *member, struct arena *arena)
 {
 	static const char *const words[] = {[WRAP_BLOCK] = "block",
 		[WRAP_BLOCKS] = "blocks:",
 		[WRAP_SIZE] = "size:",
 		[WRAP_MODEL] = "model"};
-	char count[32];
-	const char *apart = strstr(text, "+e");
-	apart = apart != NULL ? apart : strstr(text, "+h");
-	size_t length = apart != NULL ? (size_t)(apart - text) : strlen(text);
-	size_t word = strcspn(text, ":+");
-	word += text[word] == ':';
-	*rest = text + length;
-	for (int i = 0; i < COUNT_OF(words); i++) {
-		if (strlen(words[i]) != word || strncmp(words[i], text, word) != 0)
-			continue;
-		policy->kind = (enum wrap_kind)i;
-		if (words[i][word - 1] != ':')
-			return length == word;
-		if (length - word >= sizeof(count))
-			return false;
-		memcpy(count, text + word, length - word);
-		count[length - word] = '\0';
-		return parse_count(count, &policy->argument);
-	}
-	return false;
-}
-
-static bool parse_wrap(
-	const struct field *field, const char *text, void *member, struct arena *arena)
-{
 	struct wrap_policy *policy = member;
-	const char *rest;
+	char *typed = arena_strdup(arena, text);
 	(void)field;
 	*policy = (struct wrap_policy){.text = arena_strdup(arena, text)};
-	if (!parse_wrap_kind(text, policy, &rest) || !parse_apart(rest, policy))
-		return false;
-	return policy->kind != WRAP_MODEL || *rest == '\0';
+	policy->head = take_ending(typed, "+head");
+	policy->embedding = take_ending(typed, "+embedding");
+	size_t word = strcspn(typed, ":");
+	word += typed[word] == ':';
+	for (int i = 0; i < COUNT_OF(words); i++) {
+		if (strlen(words[i]) != word || strncmp(words[i], typed, word) != 0)
+			continue;
+		policy->kind = (enum wrap_kind)i;
+		if (words[i][word - 1] == ':')
+			return parse_whole_number(typed + word, &policy->argument) &&
+			       policy->argument > 0;
+		return i != WRAP_MODEL || (!policy->embedding && !policy->head);
+	}
+	return false;
 }
 
 const struct field_decoded rows_decoded = {sizeof(struct rows), NULL, parse_names};

@@ -158,17 +158,6 @@ const char *knob_option(enum knob_id id, struct arena *arena)
 
 /* --- one knob of a plan ----------------------------------------------------------------------- */
 
-bool knob_set(enum knob_id id, struct plan *plan, const char *where, const char *text,
-	struct arena *arena, struct error *error)
-{
-	return fields_set(&knob_table[id].field, where, text, plan, arena, error);
-}
-
-void knob_take(enum knob_id id, struct plan *plan, const struct plan *from)
-{
-	fields_copy_one(&knob_table[id].field, plan, from);
-}
-
 bool knob_equal(enum knob_id id, const struct plan *a, const struct plan *b)
 {
 	return fields_equal_one(&knob_table[id].field, a, b);

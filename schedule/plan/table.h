@@ -85,11 +85,7 @@ void knob_set_default(enum knob_id id, struct plan *plan, bool cpu);
 /* "seq-len" */
 const char *knob_option(enum knob_id id, struct arena *arena);
 
-/* One knob of a plan: set from text (`where` starts the message), taken from another plan,
- * compared, printed as it would stand in YAML. */
-bool knob_set(enum knob_id id, struct plan *plan, const char *where, const char *text,
-	struct arena *arena, struct error *error);
-void knob_take(enum knob_id id, struct plan *plan, const struct plan *from);
+/* One knob of a plan: compared, printed as it would stand in YAML. */
 bool knob_equal(enum knob_id id, const struct plan *a, const struct plan *b);
 /* Are all keys of the plans alike but those of the set? The mesh is not looked at. */
 bool knobs_alike_but(uint64_t ignored, const struct plan *a, const struct plan *b);

@@ -20,14 +20,6 @@ static struct plan plan_defaults(const struct model *model, const struct topolog
 	return plan;
 }
 
-/* Copies what was given over the defaults. */
-static void overlay(struct plan *plan, const struct question *question)
-{
-	for (int id = 0; id < KNOB_COUNT; id++)
-		if (question->given & KNOB_BIT(id))
-			knob_take((enum knob_id)id, plan, &question->asked);
-}
-
 /* fp32 inside of the loss, as scripts of PyTorch do; a runtime's own where it has one. MPT models
  * are trained by llm-foundry, whose default is flash-attn's fused loss. */
 static enum loss_kind default_loss(enum runtime_kind kind, const struct model *model)
@@ -212,8 +204,12 @@ static bool batch_arithmetic(
 bool plan_resolve(const struct question *question, struct arena *arena, struct plan *plan,
 	struct error *error)
 {
-	*plan = plan_defaults(question->model, question->topology);
-	overlay(plan, question);
+	const struct plan defaults = plan_defaults(question->model, question->topology);
+	*plan = question->asked;
+	plan->mesh = defaults.mesh;
+	for (int id = 0; id < KNOB_IN_MESH; id++)
+		if (!question_gives(question, (enum knob_id)id))
+			knob_put((enum knob_id)id, plan, knob_get((enum knob_id)id, &defaults));
 	adapt_to_runtime(plan, question);
 	if (!lay_out_mesh(plan, question, error) || !batch_arithmetic(plan, question, error) ||
 		!plan_check(plan, question->model, question->topology, error))

@@ -167,7 +167,7 @@ static void add_ends(const struct trip *trip, struct question *question)
 
 	if (trip->imported.wraps_apart && !trip->file.model->architecture.tied_head &&
 		strcmp(wrap, "model") != 0)
-		assert_true(knob_set(KNOB_WRAP, &question->asked, "",
+		assert_true(question_set(question, KNOB_WRAP, "",
 			arena_printf(trip->arena, "%s+embedding+head", wrap), trip->arena, NULL));
 }
 

@@ -175,7 +175,8 @@ static bool fits_with_offload(struct fixture *f, const struct plan *chosen, cons
 	struct plan plan = *chosen;
 	struct prediction prediction;
 	struct error error = {0};
-	assert_true(knob_set(KNOB_CPU_OFFLOAD, &plan, "", offload, &f->arena, &error));
+	assert_true(fields_set(
+		&knob_table[KNOB_CPU_OFFLOAD].field, "", offload, &plan, &f->arena, &error));
 	if (!evaluator_run(&evaluator, &plan, &prediction, &error))
 		fail_msg("%s", error.message);
 	evaluator_finish(&evaluator);

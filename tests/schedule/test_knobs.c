@@ -33,7 +33,7 @@ static void test_one_knob(void **state)
 			const char *text = knob_text(id, &a.plan, &arena);
 			bool equal = strcmp(text, knob_text(id, &b.plan, &arena)) == 0;
 			assert_int_equal(knob_equal(id, &a.plan, &b.plan), equal);
-			knob_take(id, &b.plan, &a.plan);
+			knob_put(id, &b.plan, knob_get(id, &a.plan));
 			assert_true(knob_equal(id, &a.plan, &b.plan));
 			assert_string_equal(knob_text(id, &b.plan, &arena), text);
 		}

@@ -4,7 +4,7 @@
 
 static void set_wrap(struct plan *plan, struct arena *arena, const char *text)
 {
-	assert_true(knob_set(KNOB_WRAP, plan, "wrap", text, arena, NULL));
+	assert_true(fields_set(&knob_table[KNOB_WRAP].field, "wrap", text, plan, arena, NULL));
 }
 
 static struct plan plan_for(
