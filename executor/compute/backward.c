@@ -110,10 +110,24 @@ static struct qkv_gradients qkv_gradients(const struct leaf *leaf)
 		.kv_stride = a->fused_qkv ? q + 2 * kv : kv};
 }
 
-static void backward_head(const struct leaf *leaf)
+static void *output_gradient(const struct leaf *leaf, enum module_kind kind)
 {
+	if (kind == MODULE_HEAD)
+		return operand_role(leaf, BUFFER_LOGITS);
+	if (kind == MODULE_UP || kind == MODULE_GATE)
+		return operand_work(leaf, kind == MODULE_UP ? TENSOR_D_UP : TENSOR_D_GATE);
+	struct qkv_gradients d = qkv_gradients(leaf);
+	return kind == MODULE_KEY ? d.k : kind == MODULE_VALUE ? d.v : d.q;
+}
+
+/* Of what reads a norm: the last of a block to read it is the first to write its gradient. */
+static void backward_projection(const struct leaf *leaf)
+{
+	enum module_kind kind = leaf_module(leaf)->kind;
+	bool more = kind == MODULE_GATE || kind == MODULE_KEY || kind == MODULE_QUERY;
+
 	project_backward(
-		leaf, operand_role(leaf, BUFFER_LOGITS), operand_work(leaf, TENSOR_D_NORM), false);
+		leaf, output_gradient(leaf, kind), operand_work(leaf, TENSOR_D_NORM), more);
 }
 
 /* On the way out of the projection behind it the activation's gradient may be computed, where any
@@ -169,19 +183,6 @@ static void backward_activation(const struct leaf *leaf)
 	else
 		c->kernels->gelu_backward(c->context, c->dtype, a->gelu_tanh ? GELU_TANH : GELU_ERF,
 			dup, dproduct, up, n);
-}
-
-/* The last of a block to read the norm is the first to write the norm's gradient. */
-static void backward_up(const struct leaf *leaf)
-{
-	project_backward(
-		leaf, operand_work(leaf, TENSOR_D_UP), operand_work(leaf, TENSOR_D_NORM), false);
-}
-
-static void backward_gate(const struct leaf *leaf)
-{
-	project_backward(
-		leaf, operand_work(leaf, TENSOR_D_GATE), operand_work(leaf, TENSOR_D_NORM), true);
 }
 
 static void backward_attention_output(const struct leaf *leaf)
@@ -254,26 +255,6 @@ static void backward_key_norm(const struct leaf *leaf)
 		architecture_of(leaf)->kv_heads);
 }
 
-static void backward_qkv(const struct leaf *leaf)
-{
-	project_backward(leaf, qkv_gradients(leaf).q, operand_work(leaf, TENSOR_D_NORM), false);
-}
-
-static void backward_value(const struct leaf *leaf)
-{
-	project_backward(leaf, qkv_gradients(leaf).v, operand_work(leaf, TENSOR_D_NORM), false);
-}
-
-static void backward_key(const struct leaf *leaf)
-{
-	project_backward(leaf, qkv_gradients(leaf).k, operand_work(leaf, TENSOR_D_NORM), true);
-}
-
-static void backward_query(const struct leaf *leaf)
-{
-	project_backward(leaf, qkv_gradients(leaf).q, operand_work(leaf, TENSOR_D_NORM), true);
-}
-
 /* Rows of one part of the micro-batch. */
 static void norm_part(const struct leaf *leaf, const struct norm_backward *whole, int64_t rows,
 	int64_t first, int weight, int bias)
@@ -335,78 +316,67 @@ static int64_t embedding_parts(const struct compute *c)
 	return c->device != NULL ? gradient_parts(c) : c->sequences;
 }
 
-static void backward_position_embedding(const struct leaf *leaf)
+/* `of` has what differs between the tables; ids, if any, are those of the first sequence. */
+static void table_gradient(const struct leaf *leaf, struct embedding_backward of)
 {
 	const struct compute *c = leaf->compute;
-	int64_t width = architecture_of(leaf)->hidden;
+	int parameter = leaf_parameter(leaf, 0);
 	int64_t parts = embedding_parts(c), rows = c->tokens / parts;
 	const void *dresidual = operand_work(leaf, TENSOR_D_RESIDUAL);
-	int positions = leaf_parameter(leaf, 0);
 
+	of.tokens = rows;
+	of.width = architecture_of(leaf)->hidden;
+	of.length = c->seq_len;
+	of.dtype = c->dtype;
+	of.gradient_dtype = c->gradient_dtype;
 	for (int64_t i = 0; i < parts && dresidual != NULL; i++) {
 		bool more;
-		void *dpositions = gradient_begin(leaf, positions, &more);
+		void *gradient = gradient_begin(leaf, parameter, &more);
 
-		c->kernels->embedding_backward(c->context,
-			&(struct embedding_backward){.tokens = rows,
-				.width = width,
-				.length = c->seq_len,
-				.position_rows = c->model->parameters[positions].elements / width,
-				.dout = compute_at(c, dresidual, i * rows * width),
-				.dpositions = dpositions,
-				.accumulate_positions = more,
-				.dtype = c->dtype,
-				.gradient_dtype = c->gradient_dtype});
-		gradient_end(leaf, positions);
+		of.dout = compute_at(c, dresidual, i * rows * of.width);
+		of.accumulate_table = of.accumulate_positions = more;
+		*(of.ids != NULL ? &of.dtable : &of.dpositions) = gradient;
+		c->kernels->embedding_backward(c->context, &of);
+		if (of.ids != NULL)
+			of.ids += of.ids_stride;
+		gradient_end(leaf, parameter);
 	}
+}
+
+static void backward_position_embedding(const struct leaf *leaf)
+{
+	const struct parameter *positions =
+		&leaf->compute->model->parameters[leaf_parameter(leaf, 0)];
+
+	table_gradient(leaf,
+		(struct embedding_backward){
+			.position_rows = positions->elements / architecture_of(leaf)->hidden});
 }
 
 static void backward_embedding(const struct leaf *leaf)
 {
-	const struct compute *c = leaf->compute;
-	const struct architecture *a = architecture_of(leaf);
-	const int32_t *tokens = (const int32_t *)operand_role(leaf, BUFFER_TOKENS);
-	const void *dresidual = operand_work(leaf, TENSOR_D_RESIDUAL);
-	int table = leaf_parameter(leaf, 0);
-	int64_t parts = embedding_parts(c), rows = c->tokens / parts;
-
-	for (int64_t i = 0; i < parts && dresidual != NULL; i++) {
-		bool more;
-		void *dtable = gradient_begin(leaf, table, &more);
-
-		c->kernels->embedding_backward(
-			c->context, &(struct embedding_backward){.tokens = rows,
-					    .width = a->hidden,
-					    .length = c->seq_len,
-					    .vocabulary = a->vocab,
-					    .ids_stride = c->seq_len + 1,
-					    .ids = tokens + i * (c->seq_len + 1),
-					    .dout = compute_at(c, dresidual, i * rows * a->hidden),
-					    .dtable = dtable,
-					    .accumulate_table = more,
-					    .dtype = c->dtype,
-					    .gradient_dtype = c->gradient_dtype});
-		gradient_end(leaf, table);
-	}
+	table_gradient(leaf, (struct embedding_backward){.vocabulary = architecture_of(leaf)->vocab,
+				     .ids_stride = leaf->compute->seq_len + 1,
+				     .ids = (const int32_t *)operand_role(leaf, BUFFER_TOKENS)});
 }
 
 static void (*const backward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {
 	[MODULE_EMBEDDING] = backward_embedding,
 	[MODULE_POSITION_EMBEDDING] = backward_position_embedding,
 	[MODULE_NORM] = backward_norm,
-	[MODULE_QKV] = backward_qkv,
-	[MODULE_QUERY] = backward_query,
-	[MODULE_KEY] = backward_key,
-	[MODULE_VALUE] = backward_value,
+	[MODULE_QKV] = backward_projection,
+	[MODULE_QUERY] = backward_projection,
+	[MODULE_KEY] = backward_projection,
+	[MODULE_VALUE] = backward_projection,
 	[MODULE_QUERY_NORM] = backward_query_norm,
 	[MODULE_KEY_NORM] = backward_key_norm,
 	[MODULE_ATTENTION_CORE] = backward_attention_core,
 	[MODULE_ATTENTION_OUTPUT] = backward_attention_output,
-	[MODULE_GATE] = backward_gate,
-	[MODULE_UP] = backward_up,
+	[MODULE_GATE] = backward_projection,
+	[MODULE_UP] = backward_projection,
 	[MODULE_ACTIVATION] = backward_activation,
 	[MODULE_DOWN] = backward_down,
-	[MODULE_HEAD] = backward_head,
+	[MODULE_HEAD] = backward_projection,
 };
 
 void backward_leaves(struct compute *compute, const struct op *op)

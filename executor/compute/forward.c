@@ -167,32 +167,24 @@ static void forward_head_norm(const struct leaf *leaf)
 	turn_again(leaf, normalised, heads);
 }
 
-static void forward_qkv(const struct leaf *leaf)
+/* Where a projection with a tensor of its own writes. */
+static const enum tensor_role projected[MODULE_KIND_COUNT] = {
+	[MODULE_QKV] = TENSOR_QKV,
+	[MODULE_QUERY] = TENSOR_QUERY,
+	[MODULE_KEY] = TENSOR_KEY,
+	[MODULE_VALUE] = TENSOR_VALUE,
+	[MODULE_GATE] = TENSOR_GATE,
+};
+
+static void forward_projection(const struct leaf *leaf)
 {
-	project(leaf, operand_saved(leaf, leaf->module, TENSOR_QKV));
-}
+	const struct architecture *a = architecture_of(leaf);
+	enum module_kind kind = leaf_module(leaf)->kind;
+	void *y = operand_saved(leaf, leaf->module, projected[kind]);
 
-static void forward_query(const struct leaf *leaf)
-{
-	void *query = operand_saved(leaf, leaf->module, TENSOR_QUERY);
-
-	project(leaf, query);
-	if (!architecture_of(leaf)->qk_norm)
-		turn_again(leaf, query, architecture_of(leaf)->heads);
-}
-
-static void forward_key(const struct leaf *leaf)
-{
-	void *key = operand_saved(leaf, leaf->module, TENSOR_KEY);
-
-	project(leaf, key);
-	if (!architecture_of(leaf)->qk_norm)
-		turn_again(leaf, key, architecture_of(leaf)->kv_heads);
-}
-
-static void forward_value(const struct leaf *leaf)
-{
-	project(leaf, operand_saved(leaf, leaf->module, TENSOR_VALUE));
+	project(leaf, y);
+	if ((kind == MODULE_QUERY || kind == MODULE_KEY) && !a->qk_norm)
+		turn_again(leaf, y, kind == MODULE_QUERY ? a->heads : a->kv_heads);
 }
 
 static void forward_attention_core(const struct leaf *leaf)
@@ -209,11 +201,6 @@ static void forward_attention_output(const struct leaf *leaf)
 {
 	project_onto(leaf, operand_saved(leaf, leaf->module, TENSOR_RESIDUAL_MIDDLE),
 		operand_residual_in(leaf));
-}
-
-static void forward_gate(const struct leaf *leaf)
-{
-	project(leaf, operand_saved(leaf, leaf->module, TENSOR_GATE));
 }
 
 /* The activation that this projection may compute on its way out; -1 = none. Where it is computed
@@ -288,15 +275,15 @@ static void (*const forward_leaf[MODULE_KIND_COUNT])(const struct leaf *) = {
 	[MODULE_EMBEDDING] = forward_embedding,
 	[MODULE_POSITION_EMBEDDING] = forward_position_embedding,
 	[MODULE_NORM] = forward_norm,
-	[MODULE_QKV] = forward_qkv,
-	[MODULE_QUERY] = forward_query,
-	[MODULE_KEY] = forward_key,
-	[MODULE_VALUE] = forward_value,
+	[MODULE_QKV] = forward_projection,
+	[MODULE_QUERY] = forward_projection,
+	[MODULE_KEY] = forward_projection,
+	[MODULE_VALUE] = forward_projection,
 	[MODULE_QUERY_NORM] = forward_head_norm,
 	[MODULE_KEY_NORM] = forward_head_norm,
 	[MODULE_ATTENTION_CORE] = forward_attention_core,
 	[MODULE_ATTENTION_OUTPUT] = forward_attention_output,
-	[MODULE_GATE] = forward_gate,
+	[MODULE_GATE] = forward_projection,
 	[MODULE_UP] = forward_up,
 	[MODULE_ACTIVATION] = forward_activation,
 	[MODULE_DOWN] = forward_down,
