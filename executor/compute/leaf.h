@@ -33,9 +33,6 @@ const struct siblings *leaf_siblings(const struct leaf *leaf);
 void *operand_input(const struct leaf *leaf);
 void operands_init(struct compute *compute);
 
-/* Enqueued on the operation's stream where a device carries it out. */
-void compute_move(
-	struct compute *compute, const struct op *op, void *to, const void *from, int64_t bytes);
 static inline bool compute_on_device(const struct compute *compute, const struct op *op)
 {
 	return compute->device != NULL && op->stream != STREAM_HOST;

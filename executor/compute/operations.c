@@ -35,7 +35,8 @@ static void fault_end(const struct compute *c, const struct op *op)
 
 /* --- operations --- */
 
-void compute_move(struct compute *c, const struct op *op, void *to, const void *from, int64_t bytes)
+/* Enqueued on the operation's stream where a device carries it out. */
+static void move(struct compute *c, const struct op *op, void *to, const void *from, int64_t bytes)
 {
 	if (compute_on_device(c, op))
 		device_copy(c->device, to, from, bytes, op->stream, &c->error);
@@ -77,7 +78,7 @@ static bool fill_tokens(
 	if (!load_tokens(c, op->micro_batch, (int32_t *)staged, error))
 		return false;
 	if (c->device != NULL)
-		compute_move(c, op, address, staged, bytes);
+		move(c, op, address, staged, bytes);
 	return true;
 }
 
@@ -174,7 +175,7 @@ static void run_loss(struct compute *c, const struct op *op)
 	c->kernels->sum(c->context, c->device != NULL ? &c->device->scalars->loss : &c->loss,
 		losses, c->tokens);
 	if (fault_hits(&c->fault, FAULT_NAN, c->rank, c->step))
-		compute_move(c, op, logits, &not_a_number, dtype_bytes(c->dtype));
+		move(c, op, logits, &not_a_number, dtype_bytes(c->dtype));
 }
 
 /* What the communication thread runs has a context of its own. */
@@ -249,8 +250,8 @@ static void run_copy(struct compute *c, const struct op *op)
 	if (c->rehearsal || (c->step > 0 && op->kind == OP_COPY_H2D &&
 				    fault_hits(&c->fault, FAULT_STALE_COPY, c->rank, c->step)))
 		return;
-	compute_move(c, op, buffers_address(c->buffers, uses[1]),
-		buffers_address(c->buffers, uses[0]), op->bytes);
+	move(c, op, buffers_address(c->buffers, uses[1]), buffers_address(c->buffers, uses[0]),
+		op->bytes);
 }
 
 /* With a smaller group each rank keeps its part of the unit. */
@@ -264,8 +265,7 @@ static void run_reshard(struct compute *c, const struct op *op)
 	int64_t bytes = c->program->buffers[part].bytes;
 	int64_t ranks = c->program->buffers[uses[0]].bytes / bytes;
 	const char *whole = buffers_address(c->buffers, uses[0]);
-	compute_move(
-		c, op, buffers_address(c->buffers, part), whole + c->rank % ranks * bytes, bytes);
+	move(c, op, buffers_address(c->buffers, part), whole + c->rank % ranks * bytes, bytes);
 }
 
 static void run_nothing(struct compute *c, const struct op *op)

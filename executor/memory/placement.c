@@ -5,6 +5,13 @@
 
 /* --- order --- */
 
+/* What happens before what: by stream order, by the waits of the schedule, and by the issuing
+ * thread, which blocks for host_waits and carries out the host's stream itself. */
+struct happens_before {
+	const struct program *program;
+	int32_t (*clocks)[STREAM_COUNT]; /* [n_ops]: the last operation of each stream; -1 = none */
+};
+
 static void join(int32_t *into, const int32_t *from)
 {
 	for (int s = 0; s < STREAM_COUNT; s++)
@@ -20,7 +27,7 @@ static void join_waits(const struct happens_before *order, const struct slice wa
 			join(clock, order->clocks[list[i]]);
 }
 
-void happens_before_make(
+static void happens_before_make(
 	const struct program *program, struct arena *arena, struct happens_before *order)
 {
 	int32_t host[STREAM_COUNT], streams[STREAM_COUNT][STREAM_COUNT];
@@ -44,7 +51,8 @@ void happens_before_make(
 	}
 }
 
-bool happens_before(const struct happens_before *order, int first, int then)
+/* `first` has finished when `then` starts. */
+static bool happens_before(const struct happens_before *order, int first, int then)
 {
 	enum stream stream = order->program->ops[first].stream;
 

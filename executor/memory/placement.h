@@ -21,15 +21,4 @@ struct addresses {
 void addresses_make(
 	const struct program *program, struct arena *arena, struct addresses *addresses);
 
-/* What happens before what: by stream order, by the waits of the schedule, and by the issuing
- * thread, which blocks for host_waits and carries out the host's stream itself. */
-struct happens_before {
-	const struct program *program;
-	int32_t (*clocks)[STREAM_COUNT]; /* [n_ops]: the last operation of each stream; -1 = none */
-};
-void happens_before_make(
-	const struct program *program, struct arena *arena, struct happens_before *order);
-/* `first` has finished when `then` starts. */
-bool happens_before(const struct happens_before *order, int first, int then);
-
 #endif

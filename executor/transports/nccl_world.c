@@ -165,7 +165,7 @@ bool nccl_world_run(const struct nccl_world *w, const struct collective *c, stru
 
 /* --- failure, and the end --- */
 
-void nccl_world_abort(struct nccl_world *w)
+static void abort_all(struct nccl_world *w)
 {
 	if (w->aborted)
 		return;
@@ -187,7 +187,7 @@ bool nccl_world_healthy(struct nccl_world *w, struct error *error)
 			continue;
 		if (result != 0 && result != NCCL_IN_PROGRESS) {
 			fail(w, comm, result, "a collective failed", error);
-			nccl_world_abort(w);
+			abort_all(w);
 			return false;
 		}
 	}
@@ -212,7 +212,7 @@ void nccl_world_close(struct nccl_world *w)
 	if (w->api == NULL)
 		return;
 	if (segment_aborted(w->segment))
-		nccl_world_abort(w);
+		abort_all(w);
 	for (int i = 0; i < w->n_groups && !w->aborted; i++)
 		if (w->comms[i] != NULL)
 			leave(w, w->comms[i]);

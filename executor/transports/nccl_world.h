@@ -39,6 +39,5 @@ bool nccl_world_settle(const struct nccl_world *world, void *comm, int result, c
 	struct error *error);
 /* Asks all for asynchronous errors; one aborts all. */
 bool nccl_world_healthy(struct nccl_world *world, struct error *error);
-void nccl_world_abort(struct nccl_world *world);
 
 #endif

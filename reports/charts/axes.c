@@ -43,7 +43,7 @@ struct axis axis_make(enum axis_kind kind, double low, double high, int wanted)
 	return axis;
 }
 
-void axis_label(const struct axis *axis, double value, struct text *text)
+static void axis_label(const struct axis *axis, double value, struct text *text)
 {
 	text_printf(text, "%.*f", axis->decimals, value / axis->unit);
 	if (axis->unit_name[0] != '\0')

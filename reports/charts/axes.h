@@ -21,7 +21,6 @@ enum axis_kind { AXIS_SECONDS, AXIS_BYTES, AXIS_NUMBER };
 
 /* About `wanted` ticks. low < high, else high is moved. */
 struct axis axis_make(enum axis_kind kind, double low, double high, int wanted);
-void axis_label(const struct axis *axis, double value, struct text *text);
 /* `n` names, equally far apart: name i stands at i. */
 struct axis axis_of_names(const char *const *names, int n);
 /* The labels of a horizontal axis. */
@@ -45,12 +44,7 @@ void chart_end(const struct chart *chart, struct text *text);
 int chart_x(const struct chart *chart, double value);
 int chart_y(const struct chart *chart, double value);
 
-/* A mark: shape and colour of its series (0..SERIES_STYLES - 1), at a place of the chart. `open`:
- * hollow, for what does not fit. `words` are shown when it is pointed at. */
+/* Series differ in shape and colour of their marks. */
 enum { SERIES_STYLES = 8 };
-void chart_mark(const struct chart *chart, int style, double x, double y, bool open,
-	const char *words, struct text *text);
-/* One entry of a legend, with the mark. */
-void legend_mark(int style, const char *name, struct text *text);
 
 #endif

@@ -40,7 +40,9 @@ static void add_lines(const char *words, struct text *text)
 	text_finish(&line);
 }
 
-void chart_mark(const struct chart *chart, int style, double x, double y, bool open,
+/* A mark: shape and colour of its series, at a place of the chart. `open`: hollow, for what does
+ * not fit. `words` are shown when it is pointed at. */
+static void chart_mark(const struct chart *chart, int style, double x, double y, bool open,
 	const char *words, struct text *text)
 {
 	int shape = style % SERIES_STYLES;
@@ -55,7 +57,8 @@ void chart_mark(const struct chart *chart, int style, double x, double y, bool o
 	text_add(text, "</title></path></svg>\n");
 }
 
-void legend_mark(int style, const char *name, struct text *text)
+/* One entry of a legend, with the mark. */
+static void legend_mark(int style, const char *name, struct text *text)
 {
 	int shape = style % SERIES_STYLES;
 

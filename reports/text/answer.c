@@ -93,7 +93,7 @@ void comparison_grid(const struct answer *answer, bool reasons, int limit, struc
 		add_candidate(&answer->alternatives[i], chosen, reasons, grid);
 }
 
-void front_grid(const struct answer *answer, struct grid *grid)
+static void front_grid(const struct answer *answer, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"plan", GRID_LEFT}, {"step time", GRID_RIGHT},
 		{"tokens/s/GPU", GRID_RIGHT}, {"peak memory", GRID_RIGHT},

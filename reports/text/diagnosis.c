@@ -26,7 +26,8 @@ static int places(const struct diagnosis *d, struct place places[ACTIVITY_KIND_C
 	return n;
 }
 
-void diagnosis_grid(const struct diagnosis *d, struct grid *grid)
+/* Where the step goes, measured beside predicted. */
+static void diagnosis_grid(const struct diagnosis *d, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"of each moment, first that runs", GRID_LEFT},
 		{"measured", GRID_RIGHT}, {"of step", GRID_RIGHT}, {"predicted", GRID_RIGHT},

@@ -27,7 +27,6 @@ void reports_grid(const struct report *reports, int n, struct grid *grid);
 /* The chosen plan and its alternatives, one a row, with the reason why each lost. At most `limit`
  * rows; 0 = all. */
 void comparison_grid(const struct answer *answer, bool reasons, int limit, struct grid *grid);
-void front_grid(const struct answer *answer, struct grid *grid);
 void sensitivity_grid(const struct answer *answer, struct grid *grid);
 /* "1.23 s per step, 3412 tokens/s/GPU, ..." */
 void add_answer_figures(const struct prediction *prediction, struct text *text);
@@ -38,8 +37,6 @@ void add_proof(const struct answer *answer, struct text *text);
 
 /* Time by kind of operation, measured beside predicted where there is a measurement. */
 void kinds_grid(const struct explained *explained, struct grid *grid);
-/* Where the step goes, measured beside predicted. */
-void diagnosis_grid(const struct diagnosis *diagnosis, struct grid *grid);
 void check_grid(const struct check *check, struct grid *grid);
 /* Ranks, steps, step time, loss, digests: name and value. */
 void measurement_grid(const struct measurement *measured, struct grid *grid);

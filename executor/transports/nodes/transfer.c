@@ -1,6 +1,6 @@
 #include "executor/transports/nodes/transfer.h"
 
-int64_t transfer_pieces(const struct transfer *t)
+static int64_t pieces_of(const struct transfer *t)
 {
 	return ceil_div(t->n, TRANSFER_PIECE);
 }
@@ -44,7 +44,7 @@ bool transfer_may_start(const struct transfer *t)
 {
 	int64_t free_from = t->sends ? t->done : min_i64(t->done, t->used);
 
-	return t->started < transfer_pieces(t) && t->started < free_from + TRANSFER_DEPTH;
+	return t->started < pieces_of(t) && t->started < free_from + TRANSFER_DEPTH;
 }
 
 void transfer_start(struct transfer *t, struct wire *wire)
@@ -69,5 +69,5 @@ void transfer_reap(struct transfer *t)
 
 bool transfer_finished(const struct transfer *t)
 {
-	return t->header.done && t->done == transfer_pieces(t) && (t->sends || t->verified);
+	return t->header.done && t->done == pieces_of(t) && (t->sends || t->verified);
 }

@@ -33,7 +33,6 @@ struct transfer {
 	struct wire_message header, messages[TRANSFER_DEPTH];
 };
 
-int64_t transfer_pieces(const struct transfer *t);
 int64_t transfer_piece_elements(const struct transfer *t, int64_t piece);
 int64_t transfer_piece_bytes(const struct transfer *t, int64_t piece);
 char *transfer_piece_data(const struct transfer *t, int64_t piece);
