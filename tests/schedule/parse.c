@@ -426,7 +426,7 @@ static bool finish(struct parser *p)
 		schedule->plan.libraries = libraries_unknown;
 		p->plan_seen |= KNOB_BIT(KNOB_LIBRARIES);
 	}
-	p->plan_seen |= KNOB_BIT(KNOB_LOADER_RATE); /* left out: 0 */
+	p->plan_seen |= knobs_of_role(KNOB_ZERO_UNSAID); /* left out: 0 */
 	if (p->plan_seen != KNOBS_OF_FILES || p->program == NULL)
 		return error_at(p->error, EXIT_CODE_INPUT, p->name, p->line, 1,
 			"schedule: incomplete, a plan field or the class is missing");
