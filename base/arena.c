@@ -30,12 +30,31 @@ void arena_finish(struct arena *arena)
 	arena->first = NULL;
 }
 
+static void put_block(struct arena *arena, size_t size)
+{
+	if (size > SIZE_MAX - sizeof(struct arena_block))
+		base_out_of_memory(size);
+
+	struct arena_block *block = malloc(sizeof(*block) + size);
+	if (block == NULL)
+		base_out_of_memory(size);
+	*block = (struct arena_block){.older = arena->first, .size = size};
+	arena->first = block;
+}
+
+/* As much in one block, so that the next round calls neither malloc nor free. */
 void arena_reset(struct arena *arena)
 {
+	size_t size = 0;
+
 	if (arena->first == NULL)
 		return;
-	free_blocks(arena->first->older);
-	arena->first->older = NULL;
+	if (arena->first->older != NULL) {
+		for (struct arena_block *block = arena->first; block != NULL; block = block->older)
+			size += block->size;
+		arena_finish(arena);
+		put_block(arena, size);
+	}
 	arena->first->used = 0;
 }
 
@@ -51,14 +70,7 @@ static void add_block(struct arena *arena, size_t bytes)
 		size = LARGEST_BLOCK_BYTES;
 	if (size < bytes)
 		size = bytes;
-	if (size > SIZE_MAX - sizeof(struct arena_block))
-		base_out_of_memory(bytes);
-
-	struct arena_block *block = malloc(sizeof(*block) + size);
-	if (block == NULL)
-		base_out_of_memory(size);
-	*block = (struct arena_block){.older = arena->first, .size = size};
-	arena->first = block;
+	put_block(arena, size);
 }
 
 void *arena_alloc(struct arena *arena, size_t count, size_t size)

@@ -15,7 +15,7 @@ struct arena {
 
 /* A zeroed arena is a valid empty one. Frees everything; the arena is usable again. */
 void arena_finish(struct arena *arena);
-/* Empties the arena but keeps its newest block, so that a loop does not call malloc each round. */
+/* Empties the arena but keeps its memory, so that a loop does not call malloc each round. */
 void arena_reset(struct arena *arena);
 
 /* `count` x `size` zeroed bytes, aligned for any type. Never NULL (see base_out_of_memory), also
