@@ -20,8 +20,11 @@ struct limiting {
 /* At most one free is waited for, and only when two or more are pending. */
 static void wait_for_free(struct limiting *l)
 {
-	if (l->queue.n - l->first < FREES_PENDING)
+	int pending = l->queue.n - l->first;
+	if (pending < FREES_PENDING)
 		return;
+	if (pending > l->step->frees_pending)
+		l->step->frees_pending = pending;
 	int free = l->queue.items[l->first++] - l->walk * l->step->n_ops;
 	if (free >= -l->step->n_ops)
 		number_add(&l->pending, free);

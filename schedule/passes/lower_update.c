@@ -11,7 +11,7 @@ static int64_t local_elements(const struct lowering *l)
 	int64_t total = 0;
 	for (int u = 0; u < l->step->n_units; u++)
 		if (is_of_stream(l, u))
-			total += l->step->units[u].chunk;
+			total += l->step->units[u].times * l->step->units[u].chunk;
 	return total;
 }
 

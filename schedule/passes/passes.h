@@ -1,4 +1,4 @@
-/* How a step is built: passes over one structure, in the order that build.c lists. A pass reads
+/* How a step is built: passes over one structure, in the order that run.c lists. A pass reads
  * what the passes before it have written, and calls none of them. */
 #ifndef SCHEDULE_PASSES_H
 #define SCHEDULE_PASSES_H
@@ -9,6 +9,14 @@ struct step;
 
 struct step *step_begin(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology);
+/* The model is shorter than the one that was asked for: layer l stands for times[l] alike ones.
+ * The caller keeps `times` until step_end. */
+void step_repeat(struct step *step, const int *times);
+/* All passes, in their order. */
+void step_run(struct step *step);
+/* Does the host wait for what has just been freed? Where more is freed than waited for, what it
+ * waits for depends on how many blocks and micro-batches there are. */
+bool step_is_steady(const struct step *step);
 /* Frees what the step needed beside its product, which is returned. */
 struct schedule *step_end(struct step *step);
 

@@ -22,6 +22,16 @@ struct step *step_begin(struct arena *arena, const struct plan *plan, const stru
 	return step;
 }
 
+void step_repeat(struct step *step, const int *times)
+{
+	step->times = times;
+}
+
+bool step_is_steady(const struct step *step)
+{
+	return step->frees_pending <= 2;
+}
+
 struct schedule *step_end(struct step *step)
 {
 	free(step->actions.items);

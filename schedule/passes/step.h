@@ -58,6 +58,7 @@ struct step {
 	struct method method;
 	struct activation_rules rules;
 	enum checkpointing *checkpointing; /* per block */
+	const int *times; /* per block: how many alike ones it stands for; NULL: itself */
 
 	/* units, ranges */
 	const struct unit *units;
@@ -96,6 +97,9 @@ struct step {
 	int n_buffers, buffer_capacity;
 	struct numbers indices;
 	int *of_action;
+
+	/* limit: most that were pending when the host waited for one */
+	int frees_pending;
 };
 
 /* --- questions that several passes have

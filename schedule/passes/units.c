@@ -1,6 +1,13 @@
 /* What is gathered and reduced together: units, or buckets where nothing is gathered. */
 #include "schedule/passes/step.h"
 
+/* A unit inside of a block is repeated with it. */
+static int times_of(const struct step *step, const struct unit *unit)
+{
+	int layer = step->model->modules[unit->module].layer;
+	return step->times != NULL && layer >= 0 ? step->times[layer] : 1;
+}
+
 void pass_units(struct step *step)
 {
 	struct schedule *schedule = step->schedule;
@@ -10,4 +17,6 @@ void pass_units(struct step *step)
 			: units_build(step->plan, step->model, step->arena, &schedule->units);
 	schedule->n_units = step->n_units;
 	step->units = schedule->units;
+	for (int u = 0; u < step->n_units; u++)
+		schedule->units[u].times = times_of(step, &schedule->units[u]);
 }

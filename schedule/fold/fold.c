@@ -1,0 +1,129 @@
+/* A schedule that says once what a step repeats: the passes build the list of a shorter question,
+ * and what is left of it is numbered as the one that was asked. */
+#include "schedule/fold/folding.h"
+#include "schedule/passes/passes.h"
+
+static struct schedule *build_whole(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology)
+{
+	struct step *step = step_begin(arena, plan, model, topology);
+	step_run(step);
+	return step_end(step);
+}
+
+/* False: it is not steady. */
+static bool build_short(struct arena *arena, const struct shorter *shorter,
+	const struct topology *topology, struct schedule **schedule)
+{
+	struct step *step = step_begin(arena, &shorter->plan, &shorter->model, topology);
+	step_repeat(step, shorter->times);
+	step_run(step);
+	bool steady = step_is_steady(step);
+	*schedule = step_end(step);
+	return steady;
+}
+
+/* --- numbers of what was asked -------------------------------------------------------------------
+ */
+
+static int end_of_modules(const struct shorter *shorter, int end)
+{
+	return end > 0 ? shorter_module(shorter, end - 1) + 1 : 0;
+}
+
+static void number_units(const struct folding *f)
+{
+	const struct shorter *shorter = f->shorter;
+	for (int u = 0; u < f->schedule->n_units; u++) {
+		struct unit *unit = &f->schedule->units[u];
+		unit->module = shorter_module(shorter, unit->module);
+		unit->end_module = end_of_modules(shorter, unit->end_module);
+		for (int i = 0; i < unit->n_slices; i++)
+			unit->slices[i].parameter =
+				shorter_parameter(shorter, unit->slices[i].parameter);
+	}
+}
+
+static void number_buffers(const struct folding *f)
+{
+	const struct shorter *shorter = f->shorter;
+	for (int b = 0; b < f->program->n_buffers; b++) {
+		struct buffer *buffer = &f->program->buffers[b];
+		if (buffer->layer >= 0)
+			buffer->layer = shorter_layer(shorter, buffer->layer);
+		if (buffer->end_module > 0)
+			buffer->first_module = shorter_module(shorter, buffer->first_module);
+		buffer->end_module = end_of_modules(shorter, buffer->end_module);
+	}
+}
+
+static void number_ops(const struct folding *f)
+{
+	const struct shorter *shorter = f->shorter;
+	for (int x = 0; x < f->program->n_ops; x++) {
+		struct op *op = &f->program->ops[x];
+		if (op->layer >= 0)
+			op->layer = shorter_layer(shorter, op->layer);
+		if (op->end_module > 0)
+			op->first_module = shorter_module(shorter, op->first_module);
+		op->end_module = end_of_modules(shorter, op->end_module);
+		if (shorter->first_micro_batch >= 0 && op->micro_batch > shorter->first_micro_batch)
+			op->micro_batch += shorter->micro_batch_times - 1;
+	}
+}
+
+static void keep_loops(const struct folding *f)
+{
+	struct program *program = f->program;
+	int outer = -1;
+	bool is_added = f->body_n == 0;
+	program->loops = ARENA_ARRAY(f->arena, struct loop, f->n_laps + 1);
+	for (int i = 0; i <= f->n_laps; i++) {
+		const struct lap *lap = i < f->n_laps ? &f->laps[i] : NULL;
+		if (!is_added && (lap == NULL || lap->first >= f->body_first)) {
+			outer = program->n_loops;
+			program->loops[program->n_loops++] = (struct loop){
+				f->body_first, f->body_n, f->shorter->micro_batch_times, -1};
+			is_added = true;
+		}
+		if (lap == NULL)
+			continue;
+		bool inside = outer >= 0 && lap->first < f->body_first + f->body_n;
+		program->loops[program->n_loops++] =
+			(struct loop){lap->first, lap->n, lap->times, inside ? outer : -1};
+	}
+}
+
+/* False: it does not repeat exactly. */
+static bool fold(struct arena *arena, const struct shorter *shorter,
+	const struct topology *topology, struct schedule **schedule)
+{
+	if (!build_short(arena, shorter, topology, schedule))
+		return false;
+	struct folding f = {.arena = arena,
+		.shorter = shorter,
+		.schedule = *schedule,
+		.program = (*schedule)->programs};
+	if (!fold_find_loops(&f))
+		return false;
+	keep_loops(&f);
+	if (!fold_find_places(&f))
+		return false;
+	number_units(&f);
+	number_buffers(&f);
+	number_ops(&f);
+	return true;
+}
+
+struct schedule *schedule_fold(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology)
+{
+	struct shorter shorter;
+	struct schedule *schedule;
+	if (!shorter_make(&shorter, arena, plan, model) ||
+		!fold(arena, &shorter, topology, &schedule))
+		return build_whole(arena, plan, model, topology);
+	schedule->plan = *plan;
+	schedule->model = model;
+	return schedule;
+}

@@ -1,0 +1,19 @@
+/* The face of fold/: a schedule that says once what a step repeats. */
+#ifndef SCHEDULE_FOLD_H
+#define SCHEDULE_FOLD_H
+
+#include "schedule/program/program.h"
+
+/* As schedule_emit, for whoever only simulates: runs of alike blocks and of alike micro-batches are
+ * loops of the program (program.h), and a unit stands for `times` alike ones. The operations that
+ * are carried out are those of schedule_emit. It is not for printing, hashing, checking or
+ * training. Where nothing repeats, or not exactly, it is what schedule_emit returns (no loops).
+ *
+ * Layers and modules are those of the model, of what is repeated those of the first layer; units
+ * and buffers are numbered by themselves. The unit of an operation, or of a buffer that is taken
+ * and given back, is one that is alike: a gather may be of the block behind. Gives have places too:
+ * where the buffer was taken; for an operation of no block the first of all. */
+struct schedule *schedule_fold(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology);
+
+#endif

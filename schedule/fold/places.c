@@ -1,0 +1,251 @@
+/* What operations wait for, in positions of the list that is carried out: by meaning, as the index
+ * of the shorter list says it only for one iteration. */
+#include "schedule/fold/folding.h"
+
+static const struct lap *lap_of(const struct folding *f, int op)
+{
+	return f->laps_of[op] >= 0 ? &f->laps[f->laps_of[op]] : NULL;
+}
+
+/* --- blocks --------------------------------------------------------------------------------------
+ */
+
+/* One of an operation's indices: an operation that it waits for, or where what it gives back was
+ * taken. */
+enum list { WAITS, HOST_WAITS, GIVES };
+struct asking {
+	int op;
+	enum list list;
+	int i;
+};
+
+static struct slice slice_asked(const struct folding *f, struct asking asking)
+{
+	const struct op *op = &f->program->ops[asking.op];
+	return asking.list == WAITS        ? op->waits
+	       : asking.list == HOST_WAITS ? op->host_waits
+					   : op->gives;
+}
+
+static int index_asked(const struct folding *f, struct asking asking)
+{
+	return slice_asked(f, asking).first + asking.i;
+}
+
+/* Negative: of the step before. */
+static int target_of(const struct folding *f, struct asking asking)
+{
+	int item = f->program->indices[index_asked(f, asking)];
+	if (asking.list != GIVES)
+		return item;
+	int taker = f->takers[item];
+	return taker > asking.op ? taker - f->program->n_ops : taker;
+}
+
+/* The same of the next block waits for the same. */
+static bool is_fixed(const struct folding *f, struct asking asking, int repeated)
+{
+	const struct region *region = &f->regions[asking.op];
+	const int *start = f->sweeps[region->sweep].start;
+	int by = region->group < repeated ? 1 : -1;
+	struct asking other = asking;
+	if (start[region->group] < 0 || start[region->group + by] < 0)
+		return true;
+	other.op += start[region->group + by] - start[region->group];
+	return other.op < f->program->n_ops &&
+	       f->program->ops[other.op].kind == f->program->ops[asking.op].kind &&
+	       slice_asked(f, other).count > asking.i &&
+	       target_of(f, other) == target_of(f, asking);
+}
+
+/* The repeated group between two groups, or the second itself; -1. */
+static int repeated_between(const struct folding *f, int from, int to)
+{
+	for (int g = to; g != from; g += to < from ? 1 : -1)
+		if (f->run_of[g] >= 0)
+			return g;
+	return -1;
+}
+
+static int position_of_last(const struct folding *f, int target)
+{
+	const struct lap *lap = lap_of(f, target);
+	return f->bases[target] + (lap != NULL ? (lap->times - 1) * lap->n : 0);
+}
+
+/* Both are groups of blocks: of what is left out the target is as far as the list says. */
+static int position_across(const struct folding *f, struct asking asking, int target)
+{
+	int from = f->regions[asking.op].group, to = f->regions[target].group;
+	int repeated = repeated_between(f, from, to);
+	if (repeated < 0 || is_fixed(f, asking, repeated))
+		return position_of_last(f, target);
+	int at = f->lap_at[f->regions[target].sweep * RUNS_MAX + f->run_of[repeated]];
+	if (at < 0)
+		return f->bases[target];
+	const struct lap *lap = &f->laps[at];
+	const struct sweep *sweep = &f->sweeps[lap->sweep];
+	int sign = sweep->is_down ? -1 : 1, d = sign * (to - repeated);
+	if (sweep->start[to] - lap->first != d * lap->n)
+		return f->bases[target];
+	int iteration = (from > repeated) != sweep->is_down ? lap->times - 1 : 0;
+	return f->bases[lap->first] + (iteration + d) * lap->n + target - sweep->start[to];
+}
+
+/* For an operation outside of laps: what is repeated was carried out last. */
+static int position_from_outside(const struct folding *f, struct asking asking, int target)
+{
+	if (f->regions[asking.op].group >= 0 && f->regions[target].group >= 0)
+		return position_across(f, asking, target);
+	return position_of_last(f, target);
+}
+
+/* The target is `d` groups from the one that waits, in each iteration. */
+static bool law_of_moving(
+	const struct folding *f, const struct lap *lap, int target, int next, struct law *law)
+{
+	const struct region *region = &f->regions[target];
+	if (region->group < 0 || region->sweep != f->regions[next].sweep)
+		return false;
+	const struct sweep *sweep = &f->sweeps[region->sweep];
+	int there = f->lap_at[region->sweep * RUNS_MAX + lap->run];
+	int by = (lap->neighbour > 0) != f->sweeps[lap->sweep].is_down ? 1 : -1;
+	int d = region->group - lap->group, sign = sweep->is_down ? -1 : 1;
+	int start = sweep->start[region->group],
+	    start_of_next = sweep->start[f->regions[next].group];
+	if (there < 0 || f->regions[next].group != region->group + by ||
+		next - start_of_next != target - start)
+		return false;
+	const struct lap *other = &f->laps[there];
+	if (start - other->first != sign * d * other->n)
+		return false;
+	bool same_way = sweep->is_down == f->sweeps[lap->sweep].is_down;
+	int iteration = (same_way ? 0 : other->times - 1) + sign * d;
+	law->first = f->bases[other->first] + iteration * other->n + target - start;
+	law->inner = same_way ? other->n : -other->n;
+	return true;
+}
+
+/* An operation of no block gives back for all of them: from the first on. */
+static int position_of_taken(const struct folding *f, struct asking asking, int target)
+{
+	int buffer = f->program->indices[index_asked(f, asking)];
+	bool for_all = asking.list == GIVES && lap_of(f, target) != NULL &&
+		       buffers_at_once(f->schedule, &f->program->ops[asking.op], buffer) > 1;
+	return for_all ? f->bases[target] : position_from_outside(f, asking, target);
+}
+
+static bool find_law(const struct folding *f, struct asking asking)
+{
+	int n_ops = f->program->n_ops, target = target_of(f, asking);
+	struct law *law = &f->laws[index_asked(f, asking)];
+	const struct lap *lap = lap_of(f, asking.op);
+	law->is_before = target < 0;
+	target += law->is_before ? n_ops : 0;
+	law->inner = 0;
+	if (lap == NULL) {
+		law->first = position_of_taken(f, asking, target);
+		return true;
+	}
+	int next = target_of(f, (struct asking){asking.op + lap->neighbour, asking.list, asking.i});
+	if ((next < 0) != law->is_before)
+		return false;
+	next += next < 0 ? n_ops : 0;
+	if (next != target)
+		return law_of_moving(f, lap, target, next, law);
+	const struct lap *other = lap_of(f, target);
+	law->first = position_of_last(f, target);
+	return other == NULL || other->run != lap->run;
+}
+
+static bool find_laws(const struct folding *f)
+{
+	for (int x = 0; x < f->program->n_ops; x++)
+		for (enum list list = WAITS; list <= GIVES; list++) {
+			struct asking asking = {x, list, 0};
+			int n = slice_asked(f, asking).count;
+			for (asking.i = 0; asking.i < n; asking.i++)
+				if (!find_law(f, asking))
+					return false;
+		}
+	return true;
+}
+
+/* --- micro-batches -------------------------------------------------------------------------------
+ */
+
+static int micro_batches_behind(const struct folding *f)
+{
+	return (f->shorter->micro_batch_times - 1) * f->micro_n;
+}
+
+/* Seen from outside of the repeated micro-batch, or from the next step: the last of them. */
+static int position_of(const struct folding *f, int base)
+{
+	return base >= f->micro_first && f->micro_n > 0 ? base + micro_batches_behind(f) : base;
+}
+
+static bool is_in_body(const struct folding *f, int op)
+{
+	return op >= f->body_first && op < f->body_first + f->body_n;
+}
+
+/* Both ends of an inner law lie on the same side. */
+static bool place_from_outside(
+	const struct folding *f, const struct law *law, int times, struct position *place)
+{
+	int first = position_of(f, law->first), last = law->first + (times - 1) * law->inner;
+	*place = (struct position){first, law->inner, 0};
+	return position_of(f, last) - first == last - law->first;
+}
+
+static bool find_place(const struct folding *f, int op, int index, int index_in_next)
+{
+	const struct law *law = &f->laws[index], *next = &f->laws[index_in_next];
+	struct position *place = &f->program->places[index];
+	int times = f->laps_of[op] >= 0 ? f->laps[f->laps_of[op]].times : 1;
+	if (!is_in_body(f, op))
+		return place_from_outside(f, law, times, place);
+	if (law->inner != next->inner || law->is_before != next->is_before)
+		return false;
+	*place = (struct position){law->first, law->inner, 0};
+	if (next->first == law->first)
+		return place_from_outside(f, law, times, place) &&
+		       (law->is_before || law->first < f->micro_first);
+	place->outer = f->micro_n;
+	return !law->is_before && next->first == law->first + f->micro_n;
+}
+
+static bool find_places_of(
+	const struct folding *f, int op, struct slice slice, struct slice in_next)
+{
+	for (int i = 0; i < slice.count; i++) {
+		int index = slice.first + i;
+		if (!find_place(f, op, index, in_next.first + i))
+			return false;
+		if (f->laws[index].is_before)
+			f->program->places[index].first -= f->program->n_carried_out;
+	}
+	return true;
+}
+
+static bool find_places(const struct folding *f)
+{
+	for (int x = 0; x < f->program->n_ops; x++) {
+		const struct op *op = &f->program->ops[x];
+		const struct op *next = op + (is_in_body(f, x) ? f->body_n : 0);
+		if (!find_places_of(f, x, op->waits, next->waits) ||
+			!find_places_of(f, x, op->host_waits, next->host_waits) ||
+			!find_places_of(f, x, op->gives, next->gives))
+			return false;
+	}
+	return true;
+}
+
+bool fold_find_places(struct folding *f)
+{
+	f->laws = ARENA_ARRAY(f->arena, struct law, f->program->n_indices);
+	f->program->places = ARENA_ARRAY(f->arena, struct position, f->program->n_indices);
+	f->program->n_carried_out = f->n_bases + micro_batches_behind(f);
+	return find_laws(f) && find_places(f);
+}

@@ -1,0 +1,267 @@
+/* The shorter question: alike blocks and micro-batches are left out. */
+#include "schedule/fold/folding.h"
+
+/* --- which blocks are alike ----------------------------------------------------------------------
+ */
+
+struct blocks {
+	const struct plan *plan;
+	const struct model *model;
+	int *modules; /* per block */
+	int n;
+};
+
+static struct blocks blocks_of(
+	struct arena *arena, const struct plan *plan, const struct model *model)
+{
+	struct blocks blocks = {.plan = plan, .model = model};
+	blocks.modules = ARENA_ARRAY(arena, int, model->architecture.layers);
+	for (int m = 0; m < model->n_modules; m++) {
+		if (model->modules[m].kind != MODULE_BLOCK)
+			continue;
+		blocks.modules[blocks.n++] = m;
+		m = model->modules[m].end - 1;
+	}
+	return blocks;
+}
+
+static int end_of(const struct blocks *blocks, int block)
+{
+	return blocks->model->modules[blocks->modules[block]].end;
+}
+
+static bool modules_are_alike(const struct model *model, int one, int two, int n)
+{
+	const struct module *a = &model->modules[one], *b = &model->modules[two];
+	for (int i = 0; i < n; i++)
+		if (a[i].kind != b[i].kind || a[i].n_parameters != b[i].n_parameters)
+			return false;
+	int parameters = a[n - 1].first_parameter + a[n - 1].n_parameters - a[0].first_parameter;
+	const struct parameter *p = &model->parameters[a->first_parameter];
+	const struct parameter *q = &model->parameters[b->first_parameter];
+	for (int i = 0; i < parameters; i++)
+		if (p[i].elements != q[i].elements || p[i].shape[0] != q[i].shape[0])
+			return false;
+	return true;
+}
+
+/* And nothing between them but blocks. */
+static bool are_alike(const struct blocks *blocks, int one, int two)
+{
+	int first = blocks->modules[one], second = blocks->modules[two];
+	int n = end_of(blocks, one) - first;
+	for (int b = one; b < two; b++)
+		if (end_of(blocks, b) != blocks->modules[b + 1])
+			return false;
+	return end_of(blocks, two) - second == n &&
+	       plan_block_checkpointing(blocks->plan, one) ==
+		       plan_block_checkpointing(blocks->plan, two) &&
+	       modules_are_alike(blocks->model, first, second, n);
+}
+
+/* --- what is taken out ---------------------------------------------------------------------------
+ */
+
+/* Blocks [first, end) repeat: those behind the repeated one, but for the last. */
+static void cut_run(struct shorter *shorter, const struct blocks *blocks, int first, int end)
+{
+	const struct model *model = blocks->model;
+	int period = shorter->period, n = (end - first) / period, out = n - HEAD - 1 - TAIL;
+	if (out <= 0 || shorter->n_cuts == RUNS_MAX)
+		return;
+	struct cut cut = {
+		.layer = first + (HEAD + 1) * period, .n_layers = out * period, .times = out + 1};
+	int behind = cut.layer + cut.n_layers;
+	cut.module = blocks->modules[cut.layer];
+	cut.n_modules = blocks->modules[behind] - cut.module;
+	cut.parameter = model->modules[cut.module].first_parameter;
+	cut.n_parameters = model->modules[blocks->modules[behind]].first_parameter - cut.parameter;
+	shorter->cuts[shorter->n_cuts++] = cut;
+}
+
+static void find_cuts(struct shorter *shorter, const struct blocks *blocks)
+{
+	int period = shorter->period, end;
+	for (int first = 0; first + period < blocks->n; first = end) {
+		for (end = first + period; end < blocks->n && are_alike(blocks, end - period, end);)
+			end++;
+		cut_run(shorter, blocks, (int)round_up(first, period), end);
+		if (end == first + period)
+			end = first + 1;
+	}
+}
+
+static int period_of(const struct plan *plan, const struct model *model)
+{
+	int64_t wrapped = plan->wrap.kind == WRAP_BLOCKS ? plan->wrap.argument : 1;
+	int64_t experts = max_i64(1, model->architecture.moe_every);
+	if (wrapped > model->architecture.layers)
+		return (int)model->architecture.layers;
+	return (int)(wrapped % experts == 0 ? wrapped : wrapped * experts);
+}
+
+/* Units that hold blocks whole, each with the same choices. */
+static bool may_cut(const struct plan *plan)
+{
+	enum layout_kind layout = plan_layout(plan);
+	return layout != LAYOUT_WHOLE && layout != LAYOUT_PARTITIONED &&
+	       (plan->wrap.kind == WRAP_BLOCK || plan->wrap.kind == WRAP_BLOCKS) &&
+	       plan->cpu_offload.n == 0 && plan->reshard_after_forward.n == 0;
+}
+
+/* --- the model -----------------------------------------------------------------------------------
+ */
+
+static int without(const struct shorter *shorter, int module)
+{
+	int out = 0;
+	for (int c = 0; c < shorter->n_cuts; c++)
+		if (module >= shorter->cuts[c].module + shorter->cuts[c].n_modules)
+			out += shorter->cuts[c].n_modules;
+	return module - out;
+}
+
+static int parameter_without(const struct shorter *shorter, int parameter)
+{
+	int out = 0;
+	for (int c = 0; c < shorter->n_cuts; c++)
+		if (parameter >= shorter->cuts[c].parameter + shorter->cuts[c].n_parameters)
+			out += shorter->cuts[c].n_parameters;
+	return parameter - out;
+}
+
+static int layer_without(const struct shorter *shorter, int layer)
+{
+	int out = 0;
+	for (int c = 0; c < shorter->n_cuts; c++)
+		if (layer >= shorter->cuts[c].layer + shorter->cuts[c].n_layers)
+			out += shorter->cuts[c].n_layers;
+	return layer - out;
+}
+
+static struct module module_without(const struct shorter *shorter, struct module module)
+{
+	if (module.parent >= 0)
+		module.parent = without(shorter, module.parent);
+	if (module.layer >= 0)
+		module.layer = layer_without(shorter, module.layer);
+	if (module.tied_parameter >= 0)
+		module.tied_parameter = parameter_without(shorter, module.tied_parameter);
+	module.end = without(shorter, module.end);
+	module.first_parameter = parameter_without(shorter, module.first_parameter);
+	return module;
+}
+
+static void make_model(struct shorter *shorter, struct arena *arena, const struct model *model)
+{
+	struct model *short_one = &shorter->model;
+	*short_one = *model;
+	if (shorter->n_cuts == 0)
+		return;
+	const struct cut *last = &shorter->cuts[shorter->n_cuts - 1];
+	const struct cut *cut = shorter->cuts;
+	short_one->n_modules = without(shorter, model->n_modules);
+	short_one->n_parameters = parameter_without(shorter, model->n_parameters);
+	short_one->modules = ARENA_ARRAY(arena, struct module, short_one->n_modules);
+	short_one->parameters = ARENA_ARRAY(arena, struct parameter, short_one->n_parameters);
+	for (int m = 0, n = 0; m < model->n_modules; m++) {
+		if (cut <= last && m == cut->module) {
+			m += cut->n_modules;
+			cut++;
+		}
+		short_one->modules[n++] = module_without(shorter, model->modules[m]);
+	}
+	cut = shorter->cuts;
+	for (int p = 0, n = 0; p < model->n_parameters; p++) {
+		if (cut <= last && p == cut->parameter) {
+			p += cut->n_parameters;
+			cut++;
+		}
+		short_one->parameters[n] = model->parameters[p];
+		short_one->parameters[n].module = without(shorter, model->parameters[p].module);
+		n++;
+	}
+	for (int c = 0; c < shorter->n_cuts; c++) {
+		if (shorter->cuts[c].layer < model->architecture.encoder_layers)
+			short_one->architecture.encoder_layers -= shorter->cuts[c].n_layers;
+		short_one->architecture.layers -= shorter->cuts[c].n_layers;
+	}
+}
+
+static void make_times(struct shorter *shorter, struct arena *arena)
+{
+	int n = (int)shorter->model.architecture.layers;
+	shorter->times = ARENA_ARRAY(arena, int, n);
+	for (int l = 0; l < n; l++)
+		shorter->times[l] = 1;
+	for (int c = 0; c < shorter->n_cuts; c++) {
+		int behind =
+			layer_without(shorter, shorter->cuts[c].layer + shorter->cuts[c].n_layers);
+		for (int i = 1; i <= shorter->period; i++)
+			shorter->times[behind - i] = shorter->cuts[c].times;
+	}
+}
+
+/* --- the plan ------------------------------------------------------------------------------------
+ */
+
+static void make_plan(struct shorter *shorter, struct arena *arena, const struct plan *plan)
+{
+	int64_t kept = FIRST_MICRO_BATCHES + 1 + LAST_MICRO_BATCHES;
+	struct rows *rows = &shorter->plan.activation_checkpointing;
+	shorter->plan = *plan;
+	shorter->first_micro_batch = -1;
+	shorter->micro_batch_times = 1;
+	if (plan->grad_accum > kept) {
+		shorter->first_micro_batch = FIRST_MICRO_BATCHES;
+		shorter->micro_batch_times = (int)(plan->grad_accum - kept + 1);
+		shorter->plan.grad_accum = kept;
+	}
+	if (rows->n == 0 || shorter->n_cuts == 0)
+		return;
+	int32_t n = (int32_t)shorter->model.architecture.layers;
+	int32_t *of = ARENA_ARRAY(arena, int32_t, n);
+	for (int l = 0; l < n; l++)
+		of[l] = (int32_t)plan_block_checkpointing(plan, shorter_layer(shorter, l));
+	*rows = (struct rows){rows->text, rows->all, n, of};
+}
+
+bool shorter_make(struct shorter *shorter, struct arena *arena, const struct plan *plan,
+	const struct model *model)
+{
+	struct blocks blocks = blocks_of(arena, plan, model);
+	*shorter = (struct shorter){.period = period_of(plan, model)};
+	if (may_cut(plan))
+		find_cuts(shorter, &blocks);
+	make_model(shorter, arena, model);
+	make_times(shorter, arena);
+	make_plan(shorter, arena, plan);
+	return shorter->n_cuts > 0 || shorter->first_micro_batch >= 0;
+}
+
+/* --- back ----------------------------------------------------------------------------------------
+ */
+
+int shorter_layer(const struct shorter *shorter, int layer)
+{
+	for (int c = 0; c < shorter->n_cuts; c++)
+		if (layer >= shorter->cuts[c].layer)
+			layer += shorter->cuts[c].n_layers;
+	return layer;
+}
+
+int shorter_module(const struct shorter *shorter, int module)
+{
+	for (int c = 0; c < shorter->n_cuts; c++)
+		if (module >= shorter->cuts[c].module)
+			module += shorter->cuts[c].n_modules;
+	return module;
+}
+
+int shorter_parameter(const struct shorter *shorter, int parameter)
+{
+	for (int c = 0; c < shorter->n_cuts; c++)
+		if (parameter >= shorter->cuts[c].parameter)
+			parameter += shorter->cuts[c].n_parameters;
+	return parameter;
+}

@@ -1,0 +1,318 @@
+/* A folded schedule, carried out, is the list of schedule_emit: every operation, byte and wait. */
+#include "schedule/fold/fold.h"
+#include "schedule/resolve/resolve.h"
+#include "support.h"
+
+/* Where a folded list is carried out: iteration i of the inner loop, j of the outer one. */
+struct carrying {
+	const struct schedule *folded, *full;
+	int *inner, *outer;            /* per folded operation: the loop round it, -1 */
+	int *taken_by, *taken_in_full; /* per buffer: the operation that takes it, -1 */
+	int n, period;                 /* operations so far */
+	const char *wrong;
+	int wrong_op;
+};
+
+static const struct loop *loop_at(const struct carrying *c, int loop)
+{
+	return loop >= 0 ? &c->folded->programs->loops[loop] : NULL;
+}
+
+static int64_t bytes_of(const struct program *program, struct slice slice)
+{
+	int64_t total = 0;
+	for (int i = 0; i < slice.count; i++)
+		total += program->buffers[slice_of(program, slice)[i]].bytes;
+	return total;
+}
+
+static int compare_ints(const void *a, const void *b)
+{
+	int x = *(const int *)a, y = *(const int *)b;
+	return (x > y) - (x < y);
+}
+
+/* Where what operation `op`, the n-th of the full list, gives back was taken. */
+static int *taken_in_full(const struct carrying *c, int op)
+{
+	const struct program *program = c->full->programs;
+	struct slice gives = program->ops[op].gives;
+	int *places = calloc((size_t)gives.count + 1, sizeof(int));
+	for (int i = 0; i < gives.count; i++) {
+		int taker = c->taken_in_full[slice_of(program, gives)[i]];
+		places[i] = taker > op ? taker - program->n_ops : taker;
+	}
+	qsort(places, (size_t)gives.count, sizeof(int), compare_ints);
+	return places;
+}
+
+/* The same of a folded operation: one of no block gives back for all of them. */
+static bool gives_the_same(const struct carrying *c, int op, int i, int j)
+{
+	const struct program *program = c->folded->programs;
+	struct slice gives = program->ops[op].gives;
+	int most = c->full->programs->ops[c->n].gives.count, n = 0;
+	int64_t bytes = 0;
+	int *places = calloc((size_t)most + 1, sizeof(int)), *full = taken_in_full(c, c->n);
+	for (int k = gives.first; k < gives.first + gives.count; k++) {
+		const struct position *place = &program->places[k];
+		int buffer = program->indices[k], taker = c->taken_by[buffer];
+		int times = buffers_at_once(c->folded, &program->ops[op], buffer);
+		const struct loop *loop = loop_at(c, c->inner[taker]);
+		bytes += times * program->buffers[buffer].bytes;
+		for (int t = 0; t < times && n < most; t++)
+			places[n++] = place->first + i * place->inner + j * place->outer +
+				      t * (loop != NULL ? loop->n : 0);
+	}
+	qsort(places, (size_t)n, sizeof(int), compare_ints);
+	bool same = n == most && memcmp(places, full, (size_t)n * sizeof(int)) == 0 &&
+		    bytes == bytes_of(c->full->programs, c->full->programs->ops[c->n].gives);
+	free(places);
+	free(full);
+	return same;
+}
+
+static bool is_same_layer(
+	const struct carrying *c, const struct op *op, const struct op *full, int i, int times)
+{
+	const struct module *modules = c->full->model->modules;
+	int by = full->layer - op->layer;
+	if (op->layer < 0)
+		return full->layer < 0 && op->first_module == full->first_module &&
+		       op->end_module == full->end_module;
+	if (by != i * c->period && by != (times - 1 - i) * c->period)
+		return false;
+	if (op->end_module - op->first_module != full->end_module - full->first_module)
+		return false;
+	return modules[op->first_module].kind == modules[full->first_module].kind &&
+	       modules[full->first_module].layer == full->layer &&
+	       (by != 0 || op->first_module == full->first_module);
+}
+
+static bool are_same_waits(
+	const struct carrying *c, struct slice folded, struct slice full, int i, int j)
+{
+	const struct position *places = c->folded->programs->places + folded.first;
+	const int *waits = slice_of(c->full->programs, full);
+	if (folded.count != full.count)
+		return false;
+	for (int w = 0; w < folded.count; w++)
+		if (places[w].first + i * places[w].inner + j * places[w].outer != waits[w])
+			return false;
+	return true;
+}
+
+/* The unit of the step's list that the folded one's stands for, or one that is alike: a gather may
+ * be of the block behind. */
+static bool is_same_unit(const struct carrying *c, int folded, int full)
+{
+	if (folded < 0 || full < 0)
+		return folded == full;
+	const struct unit *a = &c->folded->units[folded], *b = &c->full->units[full];
+	return a->chunk == b->chunk && a->gathered == b->gathered &&
+	       a->parameters == b->parameters &&
+	       a->end_module - a->module == b->end_module - b->module && a->offload == b->offload &&
+	       a->reshard_group == b->reshard_group;
+}
+
+static const char *difference(const struct carrying *c, int x, int i, int j)
+{
+	const struct op *op = &c->folded->programs->ops[x];
+	if (c->n >= c->full->programs->n_ops)
+		return "too long";
+	const struct op *full = &c->full->programs->ops[c->n];
+	const struct loop *inner = loop_at(c, c->inner[x]);
+	if (op->kind != full->kind || op->stream != full->stream || op->group != full->group)
+		return "operation";
+	if (op->bytes != full->bytes || op->dtype != full->dtype)
+		return "bytes";
+	if (op->micro_batch + j != full->micro_batch)
+		return "micro-batch";
+	if (!is_same_layer(c, op, full, i, inner != NULL ? inner->times : 1))
+		return "layer";
+	if (!is_same_unit(c, op->unit, full->unit) || !is_same_unit(c, op->cause, full->cause))
+		return "unit";
+	if (!are_same_waits(c, op->waits, full->waits, i, j))
+		return "waits";
+	if (!are_same_waits(c, op->host_waits, full->host_waits, i, j))
+		return "waits of the host";
+	if (bytes_of(c->folded->programs, op->takes) != bytes_of(c->full->programs, full->takes))
+		return "bytes taken";
+	if (!gives_the_same(c, x, i, j))
+		return "what is given back";
+	return NULL;
+}
+
+static void carry_out_op(struct carrying *c, int x, int i, int j)
+{
+	if (c->wrong != NULL)
+		return;
+	c->wrong = difference(c, x, i, j);
+	c->wrong_op = x;
+	c->n += c->wrong == NULL;
+}
+
+/* [first, end), of which loops from `loop` on are inside. */
+static void carry_out_blocks(struct carrying *c, int first, int end, int j)
+{
+	for (int x = first; x < end && c->wrong == NULL;) {
+		const struct loop *inner = loop_at(c, c->inner[x]);
+		int n = inner != NULL ? inner->n : 1, times = inner != NULL ? inner->times : 1;
+		for (int i = 0; i < times; i++)
+			for (int k = 0; k < n; k++)
+				carry_out_op(c, x + k, i, j);
+		x += n;
+	}
+}
+
+static int *takers_of(struct arena *arena, const struct program *program)
+{
+	int *takers = ARENA_ARRAY(arena, int, program->n_buffers);
+	for (int b = 0; b < program->n_buffers; b++)
+		takers[b] = -1;
+	for (int x = 0; x < program->n_ops; x++)
+		for (int t = 0; t < program->ops[x].takes.count; t++)
+			takers[slice_of(program, program->ops[x].takes)[t]] = x;
+	return takers;
+}
+
+static void find_loops(struct carrying *c, struct arena *arena)
+{
+	const struct program *program = c->folded->programs;
+	c->inner = ARENA_ARRAY(arena, int, program->n_ops);
+	c->outer = ARENA_ARRAY(arena, int, program->n_ops);
+	c->taken_by = takers_of(arena, program);
+	c->taken_in_full = takers_of(arena, c->full->programs);
+	for (int x = 0; x < program->n_ops; x++)
+		c->inner[x] = c->outer[x] = -1;
+	for (int l = 0; l < program->n_loops; l++) {
+		const struct loop *loop = &program->loops[l];
+		bool is_outer = false; /* a micro-batch has a loss */
+		for (int x = loop->first; x < loop->first + loop->n; x++)
+			is_outer = is_outer || program->ops[x].kind == OP_LOSS;
+		for (int x = loop->first; x < loop->first + loop->n; x++)
+			(is_outer ? c->outer : c->inner)[x] = l;
+	}
+}
+
+static const char *carry_out(struct carrying *c, struct arena *arena)
+{
+	const struct program *program = c->folded->programs;
+	find_loops(c, arena);
+	for (int x = 0; x < program->n_ops && c->wrong == NULL;) {
+		const struct loop *outer = loop_at(c, c->outer[x]);
+		int n = outer != NULL ? outer->n : 1;
+		if (outer == NULL && c->inner[x] >= 0)
+			n = loop_at(c, c->inner[x])->n;
+		for (int j = 0; j < (outer != NULL ? outer->times : 1); j++)
+			carry_out_blocks(c, x, x + n, j);
+		x += n;
+	}
+	if (c->wrong == NULL && c->n != c->full->programs->n_ops)
+		c->wrong = "too short";
+	if (c->wrong == NULL && c->n != program->n_carried_out)
+		c->wrong = "length";
+	return c->wrong;
+}
+
+/* --- memory between steps ------------------------------------------------------------------------
+ */
+
+static int64_t resident_bytes(const struct schedule *schedule, enum buffer_role role)
+{
+	int64_t total = 0;
+	for (int b = 0; b < schedule->programs->n_buffers; b++) {
+		const struct buffer *buffer = &schedule->programs->buffers[b];
+		if (buffer->resident && buffer->role == role)
+			total += buffer->bytes * buffer_times(schedule, buffer);
+	}
+	return total;
+}
+
+/* --- random plans --------------------------------------------------------------------------------
+ */
+
+static struct model *deep_model(struct arena *arena, uint64_t *state)
+{
+	static const char *const presets[] = {"gpt2-124m", "llama-2-7b", "llama-3-70b"};
+	struct error error = {0};
+	struct model *model;
+	if (random_below(state, 4) == 0)
+		return preset_model(arena, presets[random_below(state, COUNT_OF(presets))]);
+	struct architecture architecture = random_model(arena, state)->architecture;
+	architecture.layers = 1 + random_below(state, 40);
+	if (random_below(state, 4) == 0) {
+		architecture.experts = 4;
+		architecture.experts_per_token = 2;
+		architecture.expert_ffn = 16;
+		architecture.dense_layers = random_below(state, 3);
+		architecture.moe_every = random_below(state, 3);
+	}
+	assert_true(model_build(arena, &architecture, &model, &error));
+	return model;
+}
+
+static struct plan deep_plan(struct arena *arena, uint64_t *state, const struct model *model,
+	const struct topology *topology)
+{
+	struct plan plan = random_plan(arena, state, model, topology), with = plan;
+	struct error error = {0};
+	with.grad_accum = 1 + random_below(state, random_below(state, 2) ? 33 : 5);
+	return plan_check(&with, model, topology, &error) ? with : plan;
+}
+
+/* Returns whether it folded. */
+static bool check(const struct plan *plan, const struct model *model,
+	const struct topology *topology, uint64_t seed)
+{
+	struct arena arena = {0};
+	struct carrying c = {.folded = schedule_fold(&arena, plan, model, topology),
+		.full = schedule_emit(&arena, plan, model, topology),
+		.period = 1};
+	bool folds = c.folded->programs->n_loops > 0;
+	if (plan->wrap.kind == WRAP_BLOCKS)
+		c.period = (int)plan->wrap.argument;
+	if (model->architecture.moe_every > 0 && c.period % model->architecture.moe_every != 0)
+		c.period *= (int)model->architecture.moe_every;
+	const char *wrong = folds ? carry_out(&c, &arena) : NULL;
+	for (int role = 0; role < BUFFER_ROLE_COUNT && wrong == NULL; role++)
+		if (resident_bytes(c.folded, role) != resident_bytes(c.full, role))
+			wrong = "memory between steps";
+	if (wrong != NULL) {
+		struct text text = {0};
+		plan_summary(plan, &text);
+		fail_msg("seed %" PRIu64 ": %s at %d (%s), %d layers, %d micro-batches, %s: %s",
+			seed, wrong, c.wrong_op,
+			op_kind_name(c.folded->programs->ops[c.wrong_op].kind),
+			(int)model->architecture.layers, (int)plan->grad_accum,
+			runtime_names[plan->runtime], text_string(&text));
+	}
+	arena_finish(&arena);
+	return folds;
+}
+
+static void test_random(void **state)
+{
+	const char *rounds = getenv("FOLD_ROUNDS");
+	int n = rounds != NULL ? atoi(rounds) : 200;
+	int folded[RUNTIME_COUNT] = {0}, all[RUNTIME_COUNT] = {0};
+	(void)state;
+	for (int i = 0; i < n; i++) {
+		struct arena arena = {0};
+		uint64_t seed = 88172645463325252ull + (uint64_t)i * 7919;
+		struct model *model = deep_model(&arena, &seed);
+		struct topology *topology = random_topology(&arena, &seed);
+		struct plan plan = deep_plan(&arena, &seed, model, topology);
+		all[plan.runtime]++;
+		folded[plan.runtime] += check(&plan, model, topology, (uint64_t)i);
+		arena_finish(&arena);
+	}
+	for (int r = 0; r < RUNTIME_COUNT; r++)
+		print_message("%-14s %4d of %4d fold\n", runtime_names[r], folded[r], all[r]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_random)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
