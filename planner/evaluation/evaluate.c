@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "schedule/fold/fold.h"
 #include "schedule/laws/laws.h"
 #include "simulator/simulator.h"
 
@@ -163,8 +164,8 @@ static bool run(struct evaluator *evaluator, struct trial *trial, struct error *
 	arena_reset(scratch);
 	evaluator->evaluated++;
 	evaluator->emitted++;
-	trial->schedule =
-		schedule_emit(scratch, trial->plan, evaluator->question->model, trial->topology);
+	trial->schedule = (trial->details ? schedule_emit : schedule_fold)(
+		scratch, trial->plan, evaluator->question->model, trial->topology);
 	return (!trial->details || schedule_validate(trial->schedule, error)) &&
 	       simulate(trial->schedule, &trial->options, trial->details, scratch,
 		       &trial->simulation, error);

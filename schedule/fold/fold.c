@@ -83,14 +83,14 @@ static void keep_loops(const struct folding *f)
 		if (!is_added && (lap == NULL || lap->first >= f->body_first)) {
 			outer = program->n_loops;
 			program->loops[program->n_loops++] = (struct loop){
-				f->body_first, f->body_n, f->shorter->micro_batch_times, -1};
+				f->body_first, f->body_n, f->shorter->micro_batch_times, -1, true};
 			is_added = true;
 		}
 		if (lap == NULL)
 			continue;
 		bool inside = outer >= 0 && lap->first < f->body_first + f->body_n;
 		program->loops[program->n_loops++] =
-			(struct loop){lap->first, lap->n, lap->times, inside ? outer : -1};
+			(struct loop){lap->first, lap->n, lap->times, inside ? outer : -1, false};
 	}
 }
 

@@ -22,7 +22,8 @@ struct group {
  * that is inside another) or one micro-batch further. */
 struct loop {
 	int first, n, times;
-	int outer; /* the loop around this one; -1 */
+	int outer;             /* the loop around this one; -1 */
+	bool of_micro_batches; /* else of layers */
 };
 
 /* A position in the list as it is carried out: first + i * inner + j * outer in iteration i of the

@@ -37,14 +37,6 @@ static int iteration_length(const struct program *program, int loop)
 	return length;
 }
 
-static bool is_of_micro_batches(const struct program *program, int loop)
-{
-	for (int l = 0; l < program->n_loops; l++)
-		if (program->loops[l].outer == loop)
-			return true;
-	return false;
-}
-
 static void init_loops(struct engine *engine, int index)
 {
 	const struct program *program = engine->program;
@@ -56,7 +48,7 @@ static void init_loops(struct engine *engine, int index)
 	task->depth = (round.inner >= 0) + (round.outer >= 0);
 	if (task->depth == 0)
 		return;
-	task->outer = task->depth == 1 && is_of_micro_batches(program, round.inner);
+	task->outer = task->depth == 1 && program->loops[round.inner].of_micro_batches;
 	task->times = program->loops[round.inner].times;
 	if (task->outer)
 		task->place.outer = iteration_length(program, round.inner);

@@ -1,0 +1,134 @@
+/* A folded schedule gives the prediction of the whole one: times to 1e-9, bytes exactly. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "schedule/fold/fold.h"
+#include "schedule/resolve/resolve.h"
+#include "simulator/simulator.h"
+#include "tests/schedule/support.h"
+
+struct figure {
+	const char *name;
+	double whole, folded;
+};
+
+static bool differs(const struct figure *figure)
+{
+	return fabs(figure->whole - figure->folded) > 1e-9 * fabs(figure->whole);
+}
+
+/* The first figure that differs; NULL. */
+static const char *compare(
+	const struct prediction *a, const struct prediction *b, struct figure *found)
+{
+#define FIGURE(field)                                                                              \
+	{                                                                                          \
+#field, (double)a->field, (double)b->field                                         \
+	}
+	const struct figure figures[] = {FIGURE(step_time), FIGURE(step_time_low),
+		FIGURE(step_time_high), FIGURE(mfu), FIGURE(hfu), FIGURE(time.compute),
+		FIGURE(time.all_gather), FIGURE(time.reduce_scatter), FIGURE(time.all_reduce),
+		FIGURE(time.copy), FIGURE(time.optimizer), FIGURE(time.exposed_communication),
+		FIGURE(time.data_loading), FIGURE(time.unaligned_head), FIGURE(wire_bytes_per_rank),
+		FIGURE(wire_bytes_node_egress), FIGURE(collectives[0]), FIGURE(collectives[1]),
+		FIGURE(collectives[2]), FIGURE(peak_allocated_bytes), FIGURE(peak_active_bytes),
+		FIGURE(peak_reserved_bytes), FIGURE(peak_memory_bytes), FIGURE(memory_at_peak[0]),
+		FIGURE(memory_at_peak[1]), FIGURE(memory_at_peak[3]),
+		FIGURE(memory_category_peak[3]), FIGURE(memory_category_peak[4]),
+		FIGURE(host_memory_bytes), FIGURE(fits), FIGURE(ledger_peak_bytes),
+		FIGURE(ledger_host_peak_bytes), FIGURE(model_states_parameters),
+		FIGURE(model_states_gradients), FIGURE(model_states_optimizer_state),
+		FIGURE(plan_lower_bound)};
+#undef FIGURE
+	for (int i = 0; i < COUNT_OF(figures); i++)
+		if (differs(&figures[i])) {
+			*found = figures[i];
+			return found->name;
+		}
+	return NULL;
+}
+
+static void predict(
+	struct arena *arena, const struct schedule *schedule, struct prediction *prediction)
+{
+	const struct simulation_options options = {.quick_interval = true};
+	struct simulation simulation;
+	struct error error = {0};
+	if (!simulate(schedule, &options, false, arena, &simulation, &error))
+		fail_msg("%s", error.message);
+	*prediction = simulation.prediction;
+}
+
+static struct model *deep_model(struct arena *arena, uint64_t *state)
+{
+	struct architecture architecture = random_model(arena, state)->architecture;
+	struct error error = {0};
+	struct model *model;
+	architecture.layers = 6 + random_below(state, 40);
+	assert_true(model_build(arena, &architecture, &model, &error));
+	return model;
+}
+
+static struct plan deep_plan(struct arena *arena, uint64_t *state, const struct model *model,
+	const struct topology *topology)
+{
+	struct plan plan = random_plan(arena, state, model, topology), with = plan;
+	struct error error = {0};
+	with.grad_accum = 1 + random_below(state, random_below(state, 2) ? 33 : 5);
+	return plan_check(&with, model, topology, &error) ? with : plan;
+}
+
+/* Whether it folds; counts what is wrong. */
+static bool check(const struct plan *plan, const struct model *model,
+	const struct topology *topology, int round, int *wrong)
+{
+	struct arena arena = {0};
+	struct schedule *folded = schedule_fold(&arena, plan, model, topology);
+	bool folds = folded->programs->n_loops > 0;
+	struct prediction a, b;
+	struct figure figure;
+	if (folds) {
+		predict(&arena, schedule_emit(&arena, plan, model, topology), &a);
+		predict(&arena, folded, &b);
+		if (compare(&a, &b, &figure) != NULL) {
+			struct text text = {0};
+			plan_summary(plan, &text);
+			print_error("round %d: %s is %.12g, folded %.12g: %d layers, %d "
+				    "micro-batches, %s %s, %s\n",
+				round, figure.name, figure.whole, figure.folded,
+				(int)model->architecture.layers, (int)plan->grad_accum,
+				device_kind_names[topology->device.kind],
+				runtime_names[plan->runtime], text_string(&text));
+			text_finish(&text);
+			++*wrong;
+		}
+	}
+	arena_finish(&arena);
+	return folds;
+}
+
+static void test_random(void **state)
+{
+	const char *rounds = getenv("FOLD_ROUNDS");
+	int n = rounds != NULL ? atoi(rounds) : 200, folds = 0, wrong = 0;
+	(void)state;
+	for (int i = 0; i < n; i++) {
+		struct arena arena = {0};
+		uint64_t seed = 362436069ull + (uint64_t)i * 7919;
+		struct model *model = deep_model(&arena, &seed);
+		struct topology *topology = random_topology(&arena, &seed);
+		struct plan plan = deep_plan(&arena, &seed, model, topology);
+		folds += check(&plan, model, topology, i, &wrong);
+		arena_finish(&arena);
+	}
+	print_message("%d of %d fold\n", folds, n);
+	assert_int_equal(wrong, 0);
+	assert_true(6 * folds > n);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_random)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
