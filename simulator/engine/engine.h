@@ -47,7 +47,8 @@ struct issuer {
 	double time;
 	int blocked_on; /* a queue; -1: free */
 	int64_t blocked_position;
-	int batches; /* taken from the data loader */
+	bool queue_is_full; /* it is blocked by the launch queue there */
+	int batches;        /* taken from the data loader */
 };
 
 /* --- what is read off --------------------------------------------------------------------------

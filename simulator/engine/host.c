@@ -8,6 +8,7 @@ static bool block_on(struct issuer *host, int queue, int64_t position)
 {
 	host->blocked_on = queue;
 	host->blocked_position = position;
+	host->queue_is_full = false;
 	return true;
 }
 
@@ -35,7 +36,8 @@ static bool launch_queue_is_full(struct engine *engine, const struct task *task)
 
 	if (queue->launched <= 0 || queue->launched + task->cost.kernels <= engine->launch_queue)
 		return false;
-	return block_on(&engine->host, task->queue, queue->position);
+	block_on(&engine->host, task->queue, queue->position);
+	return engine->host.queue_is_full = true;
 }
 
 /* Workers prepare one batch after the other, from the beginning on, and as many ahead as they like:

@@ -233,6 +233,34 @@ static bool launches_repeat(struct turn *turn, int q)
 	return regular_launches(turn, queue, per_iteration) == queue->n_issued;
 }
 
+static bool moves(const struct turn *turn, int q)
+{
+	const struct queue *queue = &turn->engine->queues[q];
+
+	return is_inside(turn, &queue->list, &queue->next) &&
+	       !is_same(&queue->next, &turn->before->queues[q].next);
+}
+
+/* What is waited for must not be passed over. */
+static void stay_before(struct turn *turn, int q, int64_t position)
+{
+	int64_t ahead = position - turn->engine->queues[q].position;
+
+	if (moves(turn, q))
+		at_most(turn, (int)(ahead / turn->engine->steady->lengths[turn->loop]));
+}
+
+/* One that stands still with something to do waits for an operation, and goes on waiting. */
+static bool stays_blocked(struct turn *turn, const struct queue *queue)
+{
+	if (queue->n_issued == 0)
+		return true;
+	if (queue->blocked_on < 0)
+		return false;
+	stay_before(turn, queue->blocked_on, queue->blocked_position);
+	return true;
+}
+
 static bool queue_repeats(struct turn *turn, int q)
 {
 	const struct queue *queue = &turn->engine->queues[q];
@@ -241,7 +269,7 @@ static bool queue_repeats(struct turn *turn, int q)
 	if (queue->running != before->running)
 		return false;
 	if (stands_still(turn, &queue->list, &before->next, &queue->next))
-		return !queue->running;
+		return !queue->running && stays_blocked(turn, queue);
 	if (!repeats(turn, &queue->list, &before->next, &queue->next))
 		return false;
 	if (queue->running && (!near(turn, queue->left, before->left) ||
@@ -277,6 +305,75 @@ static bool host_repeats(struct turn *turn)
 	return true;
 }
 
+/* After the periods that are passed over. */
+static bool will_have_finished(const struct turn *turn, int q, int64_t position)
+{
+	int64_t passed = moves(turn, q)
+				 ? (int64_t)turn->times * turn->engine->steady->lengths[turn->loop]
+				 : 0;
+
+	return has_finished(turn->engine, q, position - passed);
+}
+
+static bool must_wait(const struct turn *turn, const struct task *task, const struct wait *waits,
+	int n, const struct cursor *at)
+{
+	for (int i = 0; i < n; i++) {
+		int64_t position = position_of(turn->engine, task, &waits[i].place, at);
+
+		if (position >= 0 && !will_have_finished(turn, waits[i].queue, position))
+			return true;
+	}
+	return false;
+}
+
+/* A host that was held up by a full launch queue goes on issuing. Nothing of it may start at once:
+ * it would have started earlier. */
+static bool host_stays_ahead(const struct turn *turn)
+{
+	const struct engine *engine = turn->engine;
+	struct cursor at = engine->host.next;
+	double room[STREAM_COUNT];
+	bool asked[STREAM_COUNT] = {false};
+
+	for (int q = 0; q < engine->n_queues; q++) {
+		room[q] = engine->launch_queue - engine->queues[q].launched;
+		if (moves(turn, q))
+			room[q] += turn->times * engine->steady->kernels[q][turn->loop];
+		asked[q] = moves(turn, q) || engine->queues[q].n_issued > 0;
+	}
+	while (at.step < engine->n_steps) {
+		const struct task *task = task_at(engine, &engine->host.list, &at);
+		int q = task->queue;
+
+		if (room[q] < task->cost.kernels ||
+			must_wait(turn, task, task->host_waits, task->n_host_waits, &at))
+			return true;
+		if (!asked[q] && !must_wait(turn, task, task->waits, task->n_waits, &at))
+			return false;
+		if (task->blocks_host)
+			return true;
+		asked[q] = true;
+		room[q] -= task->cost.kernels;
+		list_advance(&engine->host.list, engine->program, &at);
+		if (at.at == 0 && !engine->runs_ahead)
+			return true;
+	}
+	return true;
+}
+
+/* The host goes its own way. */
+static bool host_is_ahead(struct turn *turn)
+{
+	const struct issuer *host = &turn->engine->host;
+
+	if (host->blocked_on < 0)
+		return true;
+	if (!host->queue_is_full)
+		stay_before(turn, host->blocked_on, host->blocked_position);
+	return turn->times > 0 && (!host->queue_is_full || host_stays_ahead(turn));
+}
+
 static bool is_periodic(struct turn *turn)
 {
 	struct engine *engine = turn->engine;
@@ -291,7 +388,7 @@ static bool is_periodic(struct turn *turn)
 	for (int c = 0; c < engine->n_communicators; c++)
 		if (engine->communicators[c].list.n > 0 && !communicator_repeats(turn, c))
 			return false;
-	return turn->times > 0;
+	return turn->times > 0 && (turn->host_repeats || host_is_ahead(turn));
 }
 
 static int64_t standing(
@@ -336,8 +433,7 @@ static void move_queue(struct turn *turn, int q)
 	int n = turn->times * engine->steady->operations[q][turn->loop];
 
 	queue->blocked_on = -1;
-	if (!is_inside(turn, &queue->list, &queue->next) ||
-		is_same(&queue->next, &turn->before->queues[q].next))
+	if (!moves(turn, q))
 		return;
 	shift(turn, &queue->list, &queue->next);
 	queue->position = standing(engine, &queue->list, &queue->next);
@@ -414,8 +510,7 @@ static void record_queue(const struct turn *turn, int q)
 	struct record *record = engine->record;
 	struct cursor cursor = queue->next;
 
-	if (!is_inside(turn, &queue->list, &cursor) ||
-		is_same(&cursor, &turn->before->queues[q].next))
+	if (!moves(turn, q))
 		return;
 	for (int i = turn->times * engine->steady->operations[q][turn->loop]; i > 0; i--) {
 		int64_t position = standing(engine, &queue->list, &cursor);
