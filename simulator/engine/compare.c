@@ -1,0 +1,288 @@
+/* Whether an iteration begins as the one before it began. */
+#include "simulator/engine/steady.h"
+
+/* A state repeats when its times differ by less than this share of the period. */
+static const double precision = 1e-10;
+
+static bool is_same(const struct cursor *a, const struct cursor *b)
+{
+	return a->step == b->step && a->at == b->at && a->round[0] == b->round[0] &&
+	       a->round[1] == b->round[1];
+}
+
+/* One iteration further. */
+bool turn_is_next(const struct turn *turn, const struct cursor *a, const struct cursor *b)
+{
+	struct cursor next = *a;
+
+	next.round[turn->depth]++;
+	return is_same(&next, b);
+}
+
+bool turn_is_inside(const struct turn *turn, const struct list *list, const struct cursor *cursor)
+{
+	int first = list->opens[turn->loop];
+
+	return first >= 0 && cursor->at >= first && cursor->at < first + list->lengths[turn->loop];
+}
+
+static bool repeats(const struct turn *turn, const struct list *list, const struct cursor *a,
+	const struct cursor *b)
+{
+	return turn_is_inside(turn, list, b) && turn_is_next(turn, a, b);
+}
+
+/* Something that has no part in the loop, or is past it, stands still. */
+static bool stands_still(const struct turn *turn, const struct list *list, const struct cursor *a,
+	const struct cursor *b)
+{
+	int first = list->opens[turn->loop];
+	bool past = first >= 0 && (b->at >= first + list->lengths[turn->loop] ||
+					  b->step > turn->before->compute.step);
+
+	return is_same(a, b) && (first < 0 || past);
+}
+
+static bool near(const struct turn *turn, double a, double b)
+{
+	return fabs(a - b) <= precision * turn->period;
+}
+
+/* Both are over, or come as much later as the period is long. */
+static bool comes_again(const struct turn *turn, double before, double now)
+{
+	return (now <= turn->engine->now && before <= turn->before->now) ||
+	       near(turn, now - turn->engine->now, before - turn->before->now);
+}
+
+static void at_most(struct turn *turn, int times)
+{
+	if (times < turn->times)
+		turn->times = times;
+}
+
+/* The last iteration is simulated. */
+static void stay_inside(struct turn *turn, const struct cursor *cursor)
+{
+	at_most(turn,
+		turn->engine->program->loops[turn->loop].times - 1 - cursor->round[turn->depth]);
+}
+
+const struct issued *turn_launch(const struct queue *queue, int i)
+{
+	return &queue->ring[(queue->first + i) & (queue->capacity - 1)];
+}
+
+/* How long before this launch the same one of the iteration before came. */
+static double since_last(const struct queue *queue, int i, int per_iteration, int place)
+{
+	double last = i < per_iteration ? queue->last_issued[place]
+					: turn_launch(queue, i - per_iteration)->at;
+
+	return turn_launch(queue, i)->at - last;
+}
+
+/* Launches that are there already, up to the first that may be waited for and comes at another time
+ * of its iteration. What is there before its iteration begins, nothing waits for. */
+static int regular_launches(const struct turn *turn, const struct queue *queue, int per_iteration)
+{
+	const struct engine *engine = turn->engine;
+	struct cursor cursor = queue->next;
+	int i = 0;
+
+	if (queue->running)
+		list_advance(&queue->list, engine->program, &cursor);
+	for (; i < queue->n_issued; i++) {
+		double begins = engine->now + i / per_iteration * turn->period;
+
+		if (turn_launch(queue, i)->done > begins &&
+			!near(turn, since_last(queue, i, per_iteration, cursor.at), turn->period))
+			break;
+		list_advance(&queue->list, engine->program, &cursor);
+	}
+	return i;
+}
+
+/* The host does not repeat: what it has issued bounds how far a queue can go. */
+static void stay_behind_host(struct turn *turn, int q)
+{
+	const struct queue *queue = &turn->engine->queues[q];
+	int per_iteration = turn->engine->steady->operations[q][turn->loop];
+	int launches = regular_launches(turn, queue, per_iteration);
+
+	at_most(turn, queue->running ? launches / per_iteration : (launches - 1) / per_iteration);
+}
+
+static bool launches_repeat(struct turn *turn, int q)
+{
+	const struct queue *queue = &turn->engine->queues[q];
+	int per_iteration = turn->engine->steady->operations[q][turn->loop];
+
+	return regular_launches(turn, queue, per_iteration) == queue->n_issued;
+}
+
+bool turn_moves(const struct turn *turn, int q)
+{
+	const struct queue *queue = &turn->engine->queues[q];
+
+	return turn_is_inside(turn, &queue->list, &queue->next) &&
+	       !is_same(&queue->next, &turn->before->queues[q].next);
+}
+
+/* What is waited for must not be passed over. */
+static void stay_before(struct turn *turn, int q, int64_t position)
+{
+	int64_t ahead = position - turn->engine->queues[q].position;
+
+	if (turn_moves(turn, q))
+		at_most(turn, (int)(ahead / turn->engine->steady->lengths[turn->loop]));
+}
+
+/* One that stands still with something to do waits for an operation, and goes on waiting. */
+static bool stays_blocked(struct turn *turn, const struct queue *queue)
+{
+	if (queue->n_issued == 0)
+		return true;
+	if (queue->blocked_on < 0)
+		return false;
+	stay_before(turn, queue->blocked_on, queue->blocked_position);
+	return true;
+}
+
+static bool queue_repeats(struct turn *turn, int q)
+{
+	const struct queue *queue = &turn->engine->queues[q];
+	const struct queue_state *before = &turn->before->queues[q];
+
+	if (queue->running != before->running)
+		return false;
+	if (stands_still(turn, &queue->list, &before->next, &queue->next))
+		return !queue->running && stays_blocked(turn, queue);
+	if (!repeats(turn, &queue->list, &before->next, &queue->next))
+		return false;
+	if (queue->running && (!near(turn, queue->left, before->left) ||
+				      !comes_again(turn, before->host_done, queue->host_done)))
+		return false;
+	stay_inside(turn, &queue->next);
+	if (turn->host_repeats)
+		return launches_repeat(turn, q);
+	stay_behind_host(turn, q);
+	return true;
+}
+
+static bool communicator_repeats(struct turn *turn, int c)
+{
+	const struct communicator *communicator = &turn->engine->communicators[c];
+	const struct cursor *before = &turn->before->communicators[c];
+
+	if (stands_still(turn, &communicator->list, before, &communicator->next))
+		return true;
+	stay_inside(turn, &communicator->next);
+	return repeats(turn, &communicator->list, before, &communicator->next);
+}
+
+static bool host_repeats(struct turn *turn)
+{
+	const struct issuer *host = &turn->engine->host;
+
+	if (!repeats(turn, &host->list, &turn->before->host, &host->next) ||
+		host->blocked_on != turn->before->host_blocked_on ||
+		!comes_again(turn, turn->before->host_time, host->time))
+		return false;
+	stay_inside(turn, &host->next);
+	return true;
+}
+
+/* After the periods that are passed over. */
+static bool will_have_finished(const struct turn *turn, int q, int64_t position)
+{
+	int64_t passed = turn_moves(turn, q)
+				 ? (int64_t)turn->times * turn->engine->steady->lengths[turn->loop]
+				 : 0;
+
+	return has_finished(turn->engine, q, position - passed);
+}
+
+static bool must_wait(const struct turn *turn, const struct task *task, const struct wait *waits,
+	int n, const struct cursor *at)
+{
+	for (int i = 0; i < n; i++) {
+		int64_t position = position_of(turn->engine, task, &waits[i].place, at);
+
+		if (position >= 0 && !will_have_finished(turn, waits[i].queue, position))
+			return true;
+	}
+	return false;
+}
+
+/* A host that was held up by a full launch queue goes on issuing. Nothing of it may start at once:
+ * it would have started earlier. */
+static bool host_stays_ahead(const struct turn *turn)
+{
+	const struct engine *engine = turn->engine;
+	struct cursor at = engine->host.next;
+	double room[STREAM_COUNT];
+	bool asked[STREAM_COUNT] = {false};
+
+	for (int q = 0; q < engine->n_queues; q++) {
+		room[q] = engine->launch_queue - engine->queues[q].launched;
+		if (turn_moves(turn, q))
+			room[q] += turn->times * engine->steady->kernels[q][turn->loop];
+		asked[q] = turn_moves(turn, q) || engine->queues[q].n_issued > 0;
+	}
+	while (at.step < engine->n_steps) {
+		const struct task *task = task_at(engine, &engine->host.list, &at);
+		int q = task->queue;
+
+		if (room[q] < task->cost.kernels ||
+			must_wait(turn, task, task->host_waits, task->n_host_waits, &at))
+			return true;
+		if (!asked[q] && !must_wait(turn, task, task->waits, task->n_waits, &at))
+			return false;
+		if (task->blocks_host)
+			return true;
+		asked[q] = true;
+		room[q] -= task->cost.kernels;
+		list_advance(&engine->host.list, engine->program, &at);
+		if (at.at == 0 && !engine->runs_ahead)
+			return true;
+	}
+	return true;
+}
+
+/* The host goes its own way. */
+static bool host_is_ahead(struct turn *turn)
+{
+	const struct issuer *host = &turn->engine->host;
+
+	if (host->blocked_on < 0)
+		return true;
+	if (!host->queue_is_full)
+		stay_before(turn, host->blocked_on, host->blocked_position);
+	return turn->times > 0 && (!host->queue_is_full || host_stays_ahead(turn));
+}
+
+bool turn_is_periodic(struct turn *turn)
+{
+	struct engine *engine = turn->engine;
+
+	turn->times = engine->program->loops[turn->loop].times;
+	turn->host_repeats = host_repeats(turn);
+	if (!turn->host_repeats && engine->steady->limited)
+		return false;
+	for (int q = 0; q < engine->n_queues; q++)
+		if (!queue_repeats(turn, q))
+			return false;
+	for (int c = 0; c < engine->n_communicators; c++)
+		if (engine->communicators[c].list.n > 0 && !communicator_repeats(turn, c))
+			return false;
+	return turn->times > 0 && (turn->host_repeats || host_is_ahead(turn));
+}
+
+int64_t turn_position(
+	const struct engine *engine, const struct list *list, const struct cursor *cursor)
+{
+	const struct task *task = task_at(engine, list, cursor);
+
+	return position_of(engine, task, &task->place, cursor);
+}
