@@ -58,6 +58,23 @@ void arena_reset(struct arena *arena)
 	arena->first->used = 0;
 }
 
+void arena_join(struct arena *arena, struct arena *other)
+{
+	struct arena_block *last = other->first;
+
+	if (last == NULL)
+		return;
+	while (last->older != NULL)
+		last = last->older;
+	if (arena->first == NULL) {
+		arena->first = other->first;
+	} else {
+		last->older = arena->first->older;
+		arena->first->older = other->first;
+	}
+	other->first = NULL;
+}
+
 /* Blocks double, so that an arena of n bytes costs O(log n) mallocs; a request larger than the
  * block that is due gets a block of its own size. */
 static void add_block(struct arena *arena, size_t bytes)

@@ -18,6 +18,9 @@ void arena_finish(struct arena *arena);
 /* Empties the arena but keeps its memory, so that a loop does not call malloc each round. */
 void arena_reset(struct arena *arena);
 
+/* What `other` holds lives as long as `arena` from now on; `other` is empty then. */
+void arena_join(struct arena *arena, struct arena *other);
+
 /* `count` x `size` zeroed bytes, aligned for any type. Never NULL (see base_out_of_memory), also
  * for zero bytes. */
 void *arena_alloc(struct arena *arena, size_t count, size_t size);

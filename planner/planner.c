@@ -211,7 +211,7 @@ static bool runner_up(struct making *making, struct candidate *candidate, struct
 /* Chosen, and the best of every other strategy. */
 static bool find_thresholds(struct making *making, struct error *error)
 {
-	struct rivals rivals = {.evaluator = &making->search->evaluator, .arena = making->arena};
+	struct rivals rivals = {.question = making->search->question, .arena = making->arena};
 	bool seen[STRATEGY_COUNT] = {false};
 	for (int i = 0; i < making->n; i++) {
 		const struct candidate *candidate = &making->candidates[i];
@@ -261,7 +261,7 @@ static bool defend(struct making *making, struct error *error)
 		.search = making->search};
 	if (centre >= 0) {
 		struct contender contender = contender_of(making, centre);
-		if (!variants_evaluate(&making->search->evaluator, contender.plan,
+		if (!variants_evaluate(making->search->question, contender.plan,
 			    answer->chosen == NULL, making->arena, variants, error))
 			return false;
 		answer->n_sensitivities = variants_sensitivities(variants, contender.plan,

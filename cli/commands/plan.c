@@ -80,7 +80,8 @@ static bool print_finding(const struct arguments *arguments, const struct asked 
 	return ok;
 }
 
-static bool run_find(struct invocation *invocation, const struct asked *asked, struct error *error)
+static bool run_find(
+	struct invocation *invocation, const struct asked *asked, int threads, struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
 	enum find find;
@@ -91,8 +92,8 @@ static bool run_find(struct invocation *invocation, const struct asked *asked, s
 		return error_set(error, EXIT_CODE_USAGE,
 			"--find: answers about many plans; drop -o and --pareto");
 	if (!read_find(invocation->arena, argument(arguments, "find"), &find, &target, error) ||
-		!find_question(
-			&asked->question, find, target, invocation->arena, &finding, error) ||
+		!find_question(&asked->question, threads, find, target, invocation->arena, &finding,
+			error) ||
 		!print_finding(arguments, asked, &finding, error))
 		return false;
 	if (!finding.exists)
@@ -176,19 +177,22 @@ static bool run(struct invocation *invocation, struct error *error)
 	struct plan_file file;
 	struct comparison comparison;
 	bool compares = argument_given(arguments, "compare");
+	int threads;
 
 	if (arguments->n_operands != 2 && !(compares && arguments->n_operands == 0))
 		return error_set(error, EXIT_CODE_USAGE, "plan: expected MODEL TOPOLOGY, got %d %s",
 			arguments->n_operands, arguments->n_operands == 1 ? "word" : "words");
+	if (!ask_threads(arguments, &threads, error))
+		return false;
 	if (compares ? !ask_compared(invocation, &asked, &file, error)
 		     : !ask(invocation->arena, arguments->operands[0], arguments->operands[1],
 			       arguments, false, &asked, error))
 		return false;
 	if (argument_given(arguments, "find"))
-		return run_find(invocation, &asked, error);
+		return run_find(invocation, &asked, threads, error);
 	asked.question.mixes = asked.question.objective == OBJECTIVE_TIME;
 	asked.question.pareto = argument_given(arguments, "pareto");
-	if (!plan_question(&asked.question, invocation->arena, &answer, error) ||
+	if (!plan_question(&asked.question, threads, invocation->arena, &answer, error) ||
 		(compares && !planner_compare(&asked.question, &file.plan, &answer,
 				     invocation->arena, &comparison, error)))
 		return false;

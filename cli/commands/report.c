@@ -29,6 +29,7 @@ struct entries {
 	struct arena *arena;
 	const struct arguments *arguments;
 	bool alone; /* --no-alternatives */
+	int threads;
 	int n;
 	struct entry all[OPERANDS_MOST];
 };
@@ -261,7 +262,7 @@ static bool add_question(
 	if (!ask(arena, model, topology, entries->arguments, false, asked, error))
 		return false;
 	complete_question(&asked->question);
-	if (!plan_question(&asked->question, arena, answer, error))
+	if (!plan_question(&asked->question, entries->threads, arena, answer, error))
 		return false;
 	const struct candidate *candidate = shown(answer);
 	if (candidate == NULL)
@@ -309,7 +310,7 @@ static bool complete(struct entries *entries, struct report *report, struct erro
 	if (entries->alone)
 		return true;
 	if (report->answer == NULL) {
-		if (!plan_question(report->question, arena, answer, error))
+		if (!plan_question(report->question, entries->threads, arena, answer, error))
 			return false;
 		report->answer = answer;
 	}
@@ -317,9 +318,10 @@ static bool complete(struct entries *entries, struct report *report, struct erro
 	if (entries->n > 1)
 		return true;
 	waiting_begin("more nodes, other links");
-	bool ok = study_scaling(
-			  arena, report->question, plan, report->answer, &report->scaling, error) &&
-		  study_link(arena, report->question, plan, report->answer, &report->link, error);
+	bool ok = study_scaling(arena, report->question, entries->threads, plan, report->answer,
+			  &report->scaling, error) &&
+		  study_link(arena, report->question, entries->threads, plan, report->answer,
+			  &report->link, error);
 	waiting_end();
 	return ok;
 }
@@ -380,7 +382,8 @@ static bool run(struct invocation *invocation, struct error *error)
 	enum format format = FORMAT_HTML;
 
 	entries.alone = argument_given(entries.arguments, "no-alternatives");
-	if (!read_format(entries.arguments, &format, error))
+	if (!read_format(entries.arguments, &format, error) ||
+		!ask_threads(entries.arguments, &entries.threads, error))
 		return false;
 	bool ok = is_question(entries.arguments) ? read_question(&entries, error)
 						 : read_files(&entries, error);

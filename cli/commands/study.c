@@ -1,5 +1,6 @@
 #include "cli/commands/study.h"
 
+#include "cli/cores/cores.h"
 #include "cli/question/question.h"
 #include "schedule/resolve/resolve.h"
 
@@ -92,14 +93,41 @@ static bool add_point(const struct question *question, const struct topology *to
 	return ok;
 }
 
-static bool add_points(const struct question *question, const struct topology *topology,
-	struct study *study, int i, struct error *error)
+/* All points of all lines, on several cores. */
+struct points {
+	const struct question *question;
+	const struct topology *topologies; /* by point */
+	const bool *exist;                 /* the machines; NULL: all do */
+	struct study *study;
+	struct error *errors; /* by piece */
+};
+
+static void add_piece(void *data, int index, int worker)
 {
-	for (int l = 0; l < study->n_lines; l++) {
-		if (!add_point(question, topology, &study->lines[l], i, error))
-			return false;
+	struct points *points = data;
+	int i = index / points->study->n_lines, l = index % points->study->n_lines;
+
+	(void)worker;
+	if (points->exist == NULL || points->exist[i])
+		add_point(points->question, &points->topologies[i], &points->study->lines[l], i,
+			&points->errors[index]);
+}
+
+static bool add_points(struct points *points, int threads, struct error *error)
+{
+	int n = points->study->n_points * points->study->n_lines;
+	struct arena arena = {0};
+	bool ok = true;
+
+	points->errors = ARENA_ARRAY(&arena, struct error, n);
+	cores_each(threads, n, add_piece, points);
+	for (int i = 0; ok && i < n; i++) {
+		ok = points->errors[i].code == EXIT_CODE_OK;
+		if (!ok)
+			*error = points->errors[i];
 	}
-	return true;
+	arena_finish(&arena);
+	return ok;
 }
 
 /* --- sizes --------------------------------------------------------------------------------------
@@ -135,8 +163,9 @@ static bool resize(
 	return true;
 }
 
-bool study_scaling(struct arena *arena, const struct question *question, const struct plan *plan,
-	const struct answer *answer, const struct study **study, struct error *error)
+bool study_scaling(struct arena *arena, const struct question *question, int threads,
+	const struct plan *plan, const struct answer *answer, const struct study **study,
+	struct error *error)
 {
 	const struct topology *topology = question->topology;
 	bool nodes = topology->network.kind != NETWORK_NONE;
@@ -145,7 +174,9 @@ bool study_scaling(struct arena *arena, const struct question *question, const s
 	double *sizes = ARENA_ARRAY(arena, double, MOST_POINTS);
 	const char **names = ARENA_ARRAY(arena, const char *, MOST_POINTS);
 	struct study *mine = study_new(arena, plan, answer);
-	struct topology other;
+	struct topology *topologies = ARENA_ARRAY(arena, struct topology, MOST_POINTS);
+	bool *exist = ARENA_ARRAY(arena, bool, MOST_POINTS);
+	struct points points = {question, topologies, exist, mine, NULL};
 
 	*study = NULL;
 	if (most * topology->devices_per_node > TOPOLOGY_MAX_DEVICES)
@@ -156,10 +187,10 @@ bool study_scaling(struct arena *arena, const struct question *question, const s
 		names[i] = arena_printf(arena, "%.0f", sizes[i]);
 		if (sizes[i] == (double)here)
 			mine->here = i;
-		if (resize(topology, nodes, (int64_t)sizes[i], &other) &&
-			!add_points(question, &other, mine, i, error))
-			return false;
+		exist[i] = resize(topology, nodes, (int64_t)sizes[i], &topologies[i]);
 	}
+	if (!add_points(&points, threads, error))
+		return false;
 	mine->quantity = mine->unit = nodes ? "nodes" : "devices";
 	mine->values = sizes;
 	mine->names = names;
@@ -170,8 +201,9 @@ bool study_scaling(struct arena *arena, const struct question *question, const s
 /* --- links --------------------------------------------------------------------------------------
  */
 
-bool study_link(struct arena *arena, const struct question *question, const struct plan *plan,
-	const struct answer *answer, const struct study **study, struct error *error)
+bool study_link(struct arena *arena, const struct question *question, int threads,
+	const struct plan *plan, const struct answer *answer, const struct study **study,
+	struct error *error)
 {
 	static const double factors[] = {0.125, 0.25, 0.5, 1, 2, 4};
 	const struct topology *topology = question->topology;
@@ -185,18 +217,18 @@ bool study_link(struct arena *arena, const struct question *question, const stru
 		(!network && topology->fabric.kind == FABRIC_SHARED_MEMORY))
 		return true;
 	struct study *mine = study_new(arena, plan, answer);
+	struct topology topologies[COUNT_OF(factors)];
 	for (int i = 0; i < COUNT_OF(factors); i++) {
-		struct topology other = *topology;
 		char name[32];
-		double *link = network ? &other.network.nic_bandwidth : &other.fabric.bandwidth;
-		*link *= factors[i];
+		topologies[i] = *topology;
+		*(network ? &topologies[i].network.nic_bandwidth
+			  : &topologies[i].fabric.bandwidth) *= factors[i];
 		values[i] = now * factors[i];
 		names[i] = arena_strdup(arena, format_bandwidth(name, values[i]));
-		if (!add_points(question, &other, mine, i, error))
-			return false;
 	}
 	*mine = (struct study){network ? "bandwidth out of a node" : "bandwidth of a device's port",
 		"", COUNT_OF(factors), values, names, 3, mine->n_lines, mine->lines};
+	struct points points = {question, topologies, NULL, mine, NULL};
 	*study = mine;
-	return true;
+	return add_points(&points, threads, error);
 }

@@ -7,12 +7,14 @@
 
 /* `plan` and the best plan of every other strategy of `answer` (may be NULL), over the number of
  * nodes, or of devices where there is no network. NULL when there is nothing to vary. */
-bool study_scaling(struct arena *arena, const struct question *question, const struct plan *plan,
-	const struct answer *answer, const struct study **study, struct error *error);
+bool study_scaling(struct arena *arena, const struct question *question, int threads,
+	const struct plan *plan, const struct answer *answer, const struct study **study,
+	struct error *error);
 
 /* The same over the bandwidth out of a node, or of a device's port on one node. NULL where
  * collectives were measured: those do not follow a bandwidth. */
-bool study_link(struct arena *arena, const struct question *question, const struct plan *plan,
-	const struct answer *answer, const struct study **study, struct error *error);
+bool study_link(struct arena *arena, const struct question *question, int threads,
+	const struct plan *plan, const struct answer *answer, const struct study **study,
+	struct error *error);
 
 #endif

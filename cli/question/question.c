@@ -194,20 +194,36 @@ bool ask_plan(struct arena *arena, const char *model, const char *topology,
 	       plan_resolve(question, arena, plan, error) && plan_honours(question, plan, error);
 }
 
-bool plan_question(const struct question *question, struct arena *arena, struct answer *answer,
-	struct error *error)
+static void each_on_cores(
+	void *context, int n, void (*piece)(void *data, int index, int worker), void *data)
 {
+	const int *threads = context;
+
+	cores_each(*threads, n, piece, data);
+}
+
+bool plan_question(const struct question *question, int threads, struct arena *arena,
+	struct answer *answer, struct error *error)
+{
+	const struct lent lent = {&threads, threads, each_on_cores};
+	struct question mine = *question;
+
+	mine.lent = &lent;
 	waiting_begin("planning");
-	bool ok = planner_plan(question, arena, answer, error);
+	bool ok = planner_plan(&mine, arena, answer, error);
 	waiting_end();
 	return ok;
 }
 
-bool find_question(const struct question *question, enum find find, double target,
+bool find_question(const struct question *question, int threads, enum find find, double target,
 	struct arena *arena, struct finding *finding, struct error *error)
 {
+	const struct lent lent = {&threads, threads, each_on_cores};
+	struct question mine = *question;
+
+	mine.lent = &lent;
 	waiting_begin("searching");
-	bool ok = planner_find(question, find, target, arena, finding, error);
+	bool ok = planner_find(&mine, find, target, arena, finding, error);
 	waiting_end();
 	return ok;
 }

@@ -31,9 +31,9 @@ bool ask_plan(struct arena *arena, const char *model, const char *topology,
 bool ask_threads(const struct arguments *arguments, int *threads, struct error *error);
 
 /* planner_plan and planner_find, with a line on stderr when they take long (waiting.h). */
-bool plan_question(const struct question *question, struct arena *arena, struct answer *answer,
-	struct error *error);
-bool find_question(const struct question *question, enum find find, double target,
+bool plan_question(const struct question *question, int threads, struct arena *arena,
+	struct answer *answer, struct error *error);
+bool find_question(const struct question *question, int threads, enum find find, double target,
 	struct arena *arena, struct finding *finding, struct error *error);
 
 /* A plan with its schedule and what the simulator says of it. */

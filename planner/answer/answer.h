@@ -113,6 +113,19 @@ struct finding {
 	int64_t evaluated; /* plans simulated */
 };
 
+/* --- what the caller lends
+ * ------------------------------------------------------------------------ */
+
+/* The planner has no threads of its own. The answer does not depend on what is lent. */
+struct lent {
+	void *context;
+	int workers; /* 1 or more */
+	/* piece(data, i, worker) once for every i of 0 .. n-1, `worker` being one of 0 ..
+	 * workers-1; pieces of one worker never overlap. NULL: one piece after another. */
+	void (*each)(
+		void *context, int n, void (*piece)(void *data, int index, int worker), void *data);
+};
+
 /* --- what the rooms share --------------------------------------------------------------------- */
 
 /* Tokens of one step. */

@@ -5,11 +5,13 @@
 #include <string.h>
 
 struct variation {
-	struct evaluator *evaluator;
 	const struct question *question;
 	const struct plan *plan; /* that is varied */
 	struct arena *arena;
 	struct variants *variants;
+	const struct topology *topologies[VARIANTS_MAX]; /* of each; NULL: it is not simulated */
+	struct error errors[VARIANTS_MAX];
+	struct evaluators evaluators;
 };
 
 /* --- one variant ------------------------------------------------------------------------------ */
@@ -30,22 +32,7 @@ static struct question question_of(const struct question *question, const struct
 	return varied;
 }
 
-static bool simulate_variant(const struct variation *v, struct variant *variant,
-	const struct topology *topology, struct error *error)
-{
-	struct error mine = {0};
-	if (!evaluator_run_on(
-		    v->evaluator, topology, &variant->plan, &variant->prediction, &mine)) {
-		variant->refused = arena_strdup(v->arena, mine.message);
-		return error_is_refusal(&mine, error);
-	}
-	variant->built = true;
-	variant->step_time =
-		variant->prediction.step_time * plan_tokens(v->plan) / plan_tokens(&variant->plan);
-	return true;
-}
-
-static struct variant *variant_new(const struct variation *v, const char *knob, const char *value)
+static struct variant *variant_new(struct variation *v, const char *knob, const char *value)
 {
 	struct variant *variant = &v->variants->items[v->variants->n];
 	if (v->variants->n == VARIANTS_MAX)
@@ -55,20 +42,28 @@ static struct variant *variant_new(const struct variation *v, const char *knob, 
 	return variant;
 }
 
+/* To be simulated. */
+static void list(
+	struct variation *v, const struct variant *variant, const struct topology *topology)
+{
+	v->topologies[variant - v->variants->items] = topology;
+}
+
 /* Adds the plan of the question; one that cannot be is listed only if `keep_refused`. */
-static bool add_question(const struct variation *v, const struct question *question,
-	const char *knob, const char *value, bool keep_refused, struct error *error)
+static void add_question(struct variation *v, const struct question *question, const char *knob,
+	const char *value, bool keep_refused)
 {
 	struct variant *variant = variant_new(v, knob, value);
 	struct error mine = {0};
 	if (variant == NULL)
-		return true;
-	if (plan_resolve(question, v->arena, &variant->plan, &mine))
-		return simulate_variant(v, variant, question->topology, error);
+		return;
+	if (plan_resolve(question, v->arena, &variant->plan, &mine)) {
+		list(v, variant, question->topology);
+		return;
+	}
 	variant->refused = arena_strdup(v->arena, mine.message);
 	if (!keep_refused)
 		v->variants->n--;
-	return true;
 }
 
 /* Another wrap policy has other units to count: all are offloaded then. */
@@ -80,15 +75,14 @@ static struct rows offload_of_all(const struct plan *plan)
 		plan_offloads(plan, OFFLOAD_PARAMETERS) ? OFFLOAD_PARAMETERS : OFFLOAD_OPTIMIZER);
 }
 
-static bool add_value(
-	const struct variation *v, enum knob_id id, union knob_value value, struct error *error)
+static void add_value(struct variation *v, enum knob_id id, union knob_value value)
 {
 	struct question question = question_of(v->question, v->plan);
 	if (id == KNOB_WRAP)
 		question.asked.cpu_offload = offload_of_all(v->plan);
 	question_put(&question, id, value);
-	return add_question(v, &question, knob_table[id].field.name,
-		knob_value_typed(id, value, v->arena), false, error);
+	add_question(v, &question, knob_table[id].field.name, knob_value_typed(id, value, v->arena),
+		false);
 }
 
 /* --- knobs ------------------------------------------------------------------------------------ */
@@ -105,14 +99,14 @@ static int64_t natural_group(const struct topology *topology)
 }
 
 /* Another strategy may come with another runtime (DDP for NO_SHARD), which lacks some knobs. */
-static bool vary_strategy(const struct variation *v, enum strategy strategy, struct error *error)
+static void vary_strategy(struct variation *v, enum strategy strategy)
 {
 	struct question question = question_of(v->question, v->plan);
 	int64_t group = natural_group(v->question->topology);
 	if (strategy_is_hybrid(strategy) && strategy_is_hybrid(v->plan->strategy))
 		group = v->plan->mesh.shard;
 	if (strategy_is_hybrid(strategy) && group == 0)
-		return true;
+		return;
 	question.asked.strategy = strategy;
 	question_open(&question, KNOB_SHARD_GROUP);
 	if (strategy_is_hybrid(strategy))
@@ -123,120 +117,118 @@ static bool vary_strategy(const struct variation *v, enum strategy strategy, str
 		question_open(&question, KNOB_FORWARD_PREFETCH);
 		question_open(&question, KNOB_LIMIT_ALL_GATHERS);
 	}
-	return add_question(v, &question, "strategy", strategy_names[strategy], true, error);
+	add_question(v, &question, "strategy", strategy_names[strategy], true);
 }
 
 /* The stages of ZeRO belong to their runtimes; elsewhere they are looked at when asked for. */
-static bool is_usual(const struct variation *v, int strategy)
+static bool is_usual(struct variation *v, int strategy)
 {
 	return runtime_of(v->plan->runtime)->zero != NULL
 		       ? knob_honoured(KNOB_STRATEGY, v->plan->runtime, strategy)
 		       : strategy_stage((enum strategy)strategy) == 0;
 }
 
-static bool vary_strategies(const struct variation *v, struct error *error)
+static void vary_strategies(struct variation *v)
 {
 	for (int s = 0; s < STRATEGY_COUNT; s++)
-		if (s != (int)v->plan->strategy && is_usual(v, s) &&
-			!vary_strategy(v, (enum strategy)s, error))
-			return false;
-	return true;
+		if (s != (int)v->plan->strategy && is_usual(v, s))
+			vary_strategy(v, (enum strategy)s);
 }
 
-static bool vary_shard_group(const struct variation *v, struct error *error)
+static void vary_shard_group(struct variation *v)
 {
 	int64_t groups[SPACE_VALUES_MAX];
 	int n = space_shard_groups(v->question->topology, groups);
 	for (int i = 0; strategy_is_hybrid(v->plan->strategy) && i < n; i++)
-		if (groups[i] != v->plan->mesh.shard &&
-			!add_value(v, KNOB_SHARD_GROUP, (union knob_value){.number = groups[i]},
-				error))
-			return false;
-	return true;
+		if (groups[i] != v->plan->mesh.shard)
+			add_value(v, KNOB_SHARD_GROUP, (union knob_value){.number = groups[i]});
 }
 
-static bool vary_wrap(const struct variation *v, struct error *error)
+static void vary_wrap(struct variation *v)
 {
 	union knob_value wraps[SPACE_VALUES_MAX];
 	if (plan_layout(v->plan) == LAYOUT_WHOLE)
-		return true; /* DDP has buckets */
+		return; /* DDP has buckets */
 	int n = space_wraps(v->plan, v->question->model, v->arena, wraps);
 	for (int i = 0; i < n; i++)
-		if (strcmp(wraps[i].wrap.text, v->plan->wrap.text) != 0 &&
-			!add_value(v, KNOB_WRAP, wraps[i], error))
-			return false;
-	return true;
+		if (strcmp(wraps[i].wrap.text, v->plan->wrap.text) != 0)
+			add_value(v, KNOB_WRAP, wraps[i]);
 }
 
 /* All other values that the runtime honours. */
-static bool vary_choice(const struct variation *v, enum knob_id id, struct error *error)
+static void vary_choice(struct variation *v, enum knob_id id)
 {
 	union knob_value now = knob_get(id, v->plan);
 	for (int i = 0; i < knob_n_values(id); i++) {
 		union knob_value value = knob_value_of(id, i);
-		if (knob_honoured(id, v->plan->runtime, i) && !knob_value_equal(id, value, now) &&
-			!add_value(v, id, value, error))
-			return false;
+		if (knob_honoured(id, v->plan->runtime, i) && !knob_value_equal(id, value, now))
+			add_value(v, id, value);
 	}
-	return true;
 }
 
-static bool vary_prefetch(const struct variation *v, struct error *error)
+static void vary_prefetch(struct variation *v)
 {
 	if (plan_layout(v->plan) == LAYOUT_WHOLE)
-		return true;
-	return vary_choice(v, KNOB_PREFETCH, error) &&
-	       vary_choice(v, KNOB_FORWARD_PREFETCH, error) &&
-	       vary_choice(v, KNOB_LIMIT_ALL_GATHERS, error);
+		return;
+	vary_choice(v, KNOB_PREFETCH);
+	vary_choice(v, KNOB_FORWARD_PREFETCH);
+	vary_choice(v, KNOB_LIMIT_ALL_GATHERS);
 }
 
 /* The global batch stays where the accumulation can make up for it. */
-static bool vary_micro_batch(const struct variation *v, int64_t micro_batch, struct error *error)
+static void vary_micro_batch(struct variation *v, int64_t micro_batch)
 {
 	struct question question = question_of(v->question, v->plan);
 	int64_t per_rank = v->plan->micro_batch * v->plan->grad_accum;
 	bool divides = per_rank % micro_batch == 0;
 	if (!divides && question_gives(v->question, KNOB_GLOBAL_BATCH))
-		return true;
+		return;
 	question.asked.micro_batch = micro_batch;
 	question.asked.grad_accum = divides ? per_rank / micro_batch : v->plan->grad_accum;
-	return add_question(v, &question, "micro_batch",
+	add_question(v, &question, "micro_batch",
 		arena_printf(v->arena, "%lld x %lld", (long long)micro_batch,
 			(long long)question.asked.grad_accum),
-		false, error);
+		false);
 }
 
-static bool vary_batch(const struct variation *v, struct error *error)
+static void vary_batch(struct variation *v)
 {
 	int64_t now = v->plan->micro_batch;
-	if (now % 2 == 0 && !vary_micro_batch(v, now / 2, error))
-		return false;
-	return vary_micro_batch(v, 2 * now, error) &&
-	       (v->plan->grad_accum <= 1 || vary_choice(v, KNOB_SYNC_EACH_MICRO_BATCH, error));
+	if (now % 2 == 0)
+		vary_micro_batch(v, now / 2);
+	vary_micro_batch(v, 2 * now);
+	if (v->plan->grad_accum > 1)
+		vary_choice(v, KNOB_SYNC_EACH_MICRO_BATCH);
 }
 
-static bool vary_dtype(const struct variation *v, struct error *error)
+static void vary_dtype(struct variation *v)
 {
 	enum dtype other = v->plan->reduce_dtype == DTYPE_FP32 ? v->plan->param_dtype : DTYPE_FP32;
-	if (v->question->topology->device.kind != DEVICE_GPU)
-		return true;
-	return add_value(v, KNOB_REDUCE_DTYPE, (union knob_value){.choice = (int)other}, error);
+	if (v->question->topology->device.kind == DEVICE_GPU)
+		add_value(v, KNOB_REDUCE_DTYPE, (union knob_value){.choice = (int)other});
 }
 
 /* --- links ------------------------------------------------------------------------------------ */
 
-static bool vary_link(const struct variation *v, const char *knob, const char *value,
-	const struct topology *topology, struct error *error)
+static struct topology *another_topology(struct variation *v)
+{
+	struct topology *other = ARENA_NEW(v->arena, struct topology);
+	*other = *v->question->topology;
+	return other;
+}
+
+static void vary_link(
+	struct variation *v, const char *knob, const char *value, const struct topology *topology)
 {
 	struct variant *variant = variant_new(v, knob, value);
 	if (variant == NULL)
-		return true;
+		return;
 	variant->plan = *v->plan;
-	return simulate_variant(v, variant, topology, error);
+	list(v, variant, topology);
 }
 
 /* Measured collectives do not follow the datasheet's bandwidth. */
-static bool vary_links(const struct variation *v, struct error *error)
+static void vary_links(struct variation *v)
 {
 	static const struct {
 		const char *value;
@@ -244,52 +236,94 @@ static bool vary_links(const struct variation *v, struct error *error)
 	} factors[] = {{"x 1/2", 0.5}, {"x 2", 2}};
 	const struct topology *now = v->question->topology;
 	for (int i = 0; i < 2 && now->calibration.n_collectives == 0; i++) {
-		struct topology other = *now;
-		other.network.nic_bandwidth *= factors[i].factor;
-		if (now->nodes > 1 &&
-			!vary_link(v, "network bandwidth", factors[i].value, &other, error))
-			return false;
-		other = *now;
-		other.fabric.bandwidth *= factors[i].factor;
-		if (now->devices_per_node > 1 && now->fabric.kind != FABRIC_SHARED_MEMORY &&
-			!vary_link(v, "fabric bandwidth", factors[i].value, &other, error))
+		struct topology *other = another_topology(v);
+		other->network.nic_bandwidth *= factors[i].factor;
+		if (now->nodes > 1)
+			vary_link(v, "network bandwidth", factors[i].value, other);
+		other = another_topology(v);
+		other->fabric.bandwidth *= factors[i].factor;
+		if (now->devices_per_node > 1 && now->fabric.kind != FABRIC_SHARED_MEMORY)
+			vary_link(v, "fabric bandwidth", factors[i].value, other);
+	}
+}
+
+/* --- another question ------------------------------------------------------------------------- */
+
+static void vary_nodes(struct variation *v)
+{
+	struct topology *other = another_topology(v);
+	struct question question = question_of(v->question, v->plan);
+	if (other->network.kind == NETWORK_NONE || other->nodes > TOPOLOGY_MAX_DEVICES / 2)
+		return;
+	other->nodes *= 2;
+	question.topology = other;
+	add_question(v, &question, "nodes", arena_printf(v->arena, "%lld", (long long)other->nodes),
+		false);
+}
+
+static void vary_question(struct variation *v)
+{
+	if (v->plan->seq_len > 1)
+		add_value(v, KNOB_SEQ_LEN, (union knob_value){.number = v->plan->seq_len / 2});
+	vary_nodes(v);
+}
+
+/* --- all of them ------------------------------------------------------------------------------ */
+
+static void simulate_variant(void *data, int index, int worker)
+{
+	struct variation *v = data;
+	struct variant *variant = &v->variants->items[index];
+	if (v->topologies[index] == NULL)
+		return;
+	variant->built = evaluator_run_on(&v->evaluators.of[worker], v->topologies[index],
+		&variant->plan, &variant->prediction, &v->errors[index]);
+	variant->step_time =
+		variant->prediction.step_time * plan_tokens(v->plan) / plan_tokens(&variant->plan);
+}
+
+static bool take_results(struct variation *v, struct error *error)
+{
+	for (int i = 0; i < v->variants->n; i++) {
+		struct variant *variant = &v->variants->items[i];
+		if (v->topologies[i] == NULL || variant->built)
+			continue;
+		variant->refused = arena_strdup(v->arena, v->errors[i].message);
+		if (!error_is_refusal(&v->errors[i], error))
 			return false;
 	}
 	return true;
 }
 
-/* --- another question ------------------------------------------------------------------------- */
-
-static bool vary_nodes(const struct variation *v, struct error *error)
+static void list_all(struct variation *v, bool question)
 {
-	struct topology other = *v->question->topology;
-	struct question question = question_of(v->question, v->plan);
-	if (other.network.kind == NETWORK_NONE || other.nodes > TOPOLOGY_MAX_DEVICES / 2)
-		return true;
-	other.nodes *= 2;
-	question.topology = &other;
-	return add_question(v, &question, "nodes",
-		arena_printf(v->arena, "%lld", (long long)other.nodes), false, error);
+	vary_strategies(v);
+	vary_shard_group(v);
+	vary_wrap(v);
+	vary_prefetch(v);
+	vary_choice(v, KNOB_ACTIVATION_CHECKPOINTING);
+	vary_batch(v);
+	vary_dtype(v);
+	vary_links(v);
+	if (question)
+		vary_question(v);
 }
 
-static bool vary_question(const struct variation *v, struct error *error)
-{
-	if (v->plan->seq_len > 1 &&
-		!add_value(
-			v, KNOB_SEQ_LEN, (union knob_value){.number = v->plan->seq_len / 2}, error))
-		return false;
-	return vary_nodes(v, error);
-}
-
-bool variants_evaluate(struct evaluator *evaluator, const struct plan *plan, bool question,
+bool variants_evaluate(const struct question *question, const struct plan *plan, bool others,
 	struct arena *arena, struct variants *variants, struct error *error)
 {
-	struct variation v = {evaluator, evaluator->question, plan, arena, variants};
+	struct arena mine = {0};
+	struct variation *v = ARENA_NEW(&mine, struct variation);
+	*v = (struct variation){
+		.question = question, .plan = plan, .arena = arena, .variants = variants};
 	variants->n = 0;
-	return vary_strategies(&v, error) && vary_shard_group(&v, error) && vary_wrap(&v, error) &&
-	       vary_prefetch(&v, error) && vary_choice(&v, KNOB_ACTIVATION_CHECKPOINTING, error) &&
-	       vary_batch(&v, error) && vary_dtype(&v, error) && vary_links(&v, error) &&
-	       (!question || vary_question(&v, error));
+	list_all(v, others);
+	evaluators_init(&v->evaluators, question);
+	lent_each(question, variants->n, simulate_variant, v);
+	evaluators_finish(&v->evaluators);
+	bool ok = take_results(v, error);
+	arena_finish(&mine);
+	return ok;
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */

@@ -21,9 +21,9 @@ struct variants {
 };
 
 /* Simulates `plan` with each knob changed alone, also those that the user fixed; batch and dtypes
- * stay, except where they are the knob. `question`: also with half the sequence and with twice the
+ * stay, except where they are the knob. `others`: also with half the sequence and with twice the
  * nodes, which is another question. False only for errors that are ours. */
-bool variants_evaluate(struct evaluator *evaluator, const struct plan *plan, bool question,
+bool variants_evaluate(const struct question *question, const struct plan *plan, bool others,
 	struct arena *arena, struct variants *variants, struct error *error);
 
 /* Rows for the answer. */

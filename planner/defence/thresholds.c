@@ -121,7 +121,7 @@ static void add_property(
 /* Measured collectives do not follow the datasheet's bandwidth. */
 static int find_properties(const struct rivals *rivals, struct property properties[PROPERTIES_MAX])
 {
-	const struct topology *topology = rivals->evaluator->question->topology;
+	const struct topology *topology = rivals->question->topology;
 	const struct plan *plan = rivals->plans[0];
 	bool measured = topology->calibration.n_collectives > 0;
 	int n = 0;
@@ -194,7 +194,7 @@ struct rival_schedules {
 static bool time_over_links(const struct rivals *rivals, const struct topology *topology, int i,
 	bool less, const struct plan *plan, double *seconds, struct error *error)
 {
-	const struct question *question = rivals->evaluator->question;
+	const struct question *question = rivals->question;
 	struct schedule **schedule = &rivals->schedules->of[i][less];
 	struct error mine = {0};
 	if (*schedule == NULL && !schedule_build(&rivals->schedules->arena, plan, question->model,
@@ -273,8 +273,7 @@ static bool step_time(const struct rivals *rivals, const struct place *place, do
 static bool cost_at(const struct rivals *rivals, const struct property *property, int i, double x,
 	double most, double *cost, struct error *error)
 {
-	struct place place = {
-		property, i, *rivals->evaluator->question->topology, *rivals->plans[i], most};
+	struct place place = {property, i, *rivals->question->topology, *rivals->plans[i], most};
 	double seconds;
 	*cost = INFINITY;
 	if ((!property->moves_memory && rivals->predictions[i]->fits == FITS_NO) ||
@@ -480,47 +479,83 @@ static void find_memory(const struct rivals *rivals, struct answer *answer)
 			format_bytes(bytes, (double)need), name_of(rivals, more), limit));
 }
 
-static bool find_crossings(const struct scan *scan, struct answer *answer, struct error *error)
+/* Both ways of every property, up first. */
+struct scans {
+	const struct rivals *rivals; /* by worker */
+	double margin;
+	int n; /* properties */
+	struct property properties[PROPERTIES_MAX];
+	struct crossing crossings[2 * PROPERTIES_MAX];
+	struct error errors[2 * PROPERTIES_MAX];
+};
+
+static void scan_one_way(void *data, int index, int worker)
 {
+	struct scans *scans = data;
+	const struct property *property = &scans->properties[index / 2];
+	const struct scan scan = {&scans->rivals[worker], property, scans->margin};
+	bool up = index % 2 == 0;
+	if (up || !property->up_only)
+		find_crossing(&scan, up, &scans->crossings[index], &scans->errors[index]);
+}
+
+static bool add_crossings(struct scans *scans, int i, struct answer *answer, struct error *error)
+{
+	const struct property *property = &scans->properties[i];
 	bool any = false;
-	for (int up = 1; up >= (scan->property->up_only ? 1 : 0); up--) {
-		struct crossing crossing;
-		if (!find_crossing(scan, up, &crossing, error))
+	for (int way = 2 * i; way < 2 * i + 2; way++) {
+		if (scans->errors[way].code != EXIT_CODE_OK) {
+			*error = scans->errors[way];
 			return false;
-		if (crossing.exists)
-			add_crossing(scan->rivals, scan->property, &crossing, answer);
-		any = any || crossing.exists;
+		}
+		if (scans->crossings[way].exists)
+			add_crossing(scans->rivals, property, &scans->crossings[way], answer);
+		any = any || scans->crossings[way].exists;
 	}
 	if (!any)
-		add_stable(scan->rivals, scan->property, answer);
+		add_stable(scans->rivals, property, answer);
 	return true;
 }
 
-static bool find(const struct rivals *rivals, struct answer *answer, struct error *error)
+static bool find(struct scans *scans, struct answer *answer, struct error *error)
 {
-	struct property properties[PROPERTIES_MAX];
-	int n = find_properties(rivals, properties), winner;
-	struct scan scan = {rivals, &properties[0], 1};
+	const struct rivals *rivals = scans->rivals;
+	int winner;
+	scans->n = find_properties(rivals, scans->properties);
+	scans->margin = 1;
 	answer->thresholds = ARENA_ARRAY(rivals->arena, struct threshold, 2 * PROPERTIES_MAX);
-	if (n == 0 || !winner_at(&scan, properties[0].now, &winner, error))
-		return n == 0;
+	if (scans->n == 0)
+		return true;
+	const struct scan first = {rivals, &scans->properties[0], 1};
+	if (!winner_at(&first, scans->properties[0].now, &winner, error))
+		return false;
 	if (winner != 0)
-		scan.margin = RANKING_FUZZ;
-	for (int i = 0; i < n; i++) {
-		scan.property = &properties[i];
-		if (!find_crossings(&scan, answer, error))
+		scans->margin = RANKING_FUZZ;
+	lent_each(rivals->question, 2 * scans->n, scan_one_way, scans);
+	for (int i = 0; i < scans->n; i++)
+		if (!add_crossings(scans, i, answer, error))
 			return false;
-	}
 	find_memory(rivals, answer);
 	return true;
 }
 
 bool thresholds_find(const struct rivals *rivals, struct answer *answer, struct error *error)
 {
-	struct rival_schedules schedules = {0};
-	struct rivals mine = *rivals;
-	mine.schedules = &schedules;
-	bool ok = find(&mine, answer, error);
-	arena_finish(&schedules.arena);
+	struct arena arena = {0};
+	struct evaluators evaluators;
+	struct scans *scans = ARENA_NEW(&arena, struct scans);
+	evaluators_init(&evaluators, rivals->question);
+	struct rivals *mine = ARENA_ARRAY(&arena, struct rivals, evaluators.n);
+	for (int i = 0; i < evaluators.n; i++) {
+		mine[i] = *rivals;
+		mine[i].evaluator = &evaluators.of[i];
+		mine[i].schedules = ARENA_NEW(&arena, struct rival_schedules);
+	}
+	scans->rivals = mine;
+	bool ok = find(scans, answer, error);
+	for (int i = 0; i < evaluators.n; i++)
+		arena_finish(&mine[i].schedules->arena);
+	evaluators_finish(&evaluators);
+	arena_finish(&arena);
 	return ok;
 }

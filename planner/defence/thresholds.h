@@ -8,12 +8,14 @@ enum { RIVALS_MAX = 1 + STRATEGY_COUNT };
 
 /* The chosen plan first, then the best of every other strategy, whether it fits or not. */
 struct rivals {
-	struct evaluator *evaluator;
+	const struct question *question;
 	struct arena *arena;
 	int n;
 	const struct plan *plans[RIVALS_MAX];
 	const struct prediction *predictions[RIVALS_MAX];
-	struct rival_schedules *schedules; /* thresholds_find's own */
+	/* thresholds_find's own, of one worker: */
+	struct evaluator *evaluator;
+	struct rival_schedules *schedules;
 };
 
 /* For each property of machine and question, the value nearest to the present one at which another

@@ -50,6 +50,27 @@ bool evaluator_time(struct evaluator *evaluator, const struct schedule *schedule
 	const struct topology *topology, double *step_time, struct error *error);
 void evaluator_finish(struct evaluator *evaluator);
 
+/* --- several at once ---------------------------------------------------------------------------
+ */
+
+/* How many pieces of work the caller of the planner can do at once, and lent.each (answer.h); one
+ * after another where nothing is lent. */
+int lent_workers(const struct question *question);
+void lent_each(const struct question *question, int n,
+	void (*piece)(void *data, int index, int worker), void *data);
+/* The question of a piece of work: its own pieces are done one after another. */
+struct question lent_alone(const struct question *question);
+
+/* One for each worker. */
+struct evaluators {
+	int n;
+	struct evaluator *of; /* malloc'ed */
+};
+
+void evaluators_init(struct evaluators *evaluators, const struct question *question);
+int64_t evaluators_evaluated(const struct evaluators *evaluators);
+void evaluators_finish(struct evaluators *evaluators);
+
 /* --- what a search knows so far --------------------------------------------------------------- */
 
 struct known {

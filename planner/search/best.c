@@ -35,35 +35,88 @@ static int best_of(const struct search *search)
 	return closest;
 }
 
-static bool fill_row(struct finder *finder, struct search *search, int plan, struct found *row,
+static bool fill_row(struct search *search, int plan, struct arena *arena, struct found *row,
 	struct error *error)
 {
 	struct exposure exposure;
 	row->plan = search->space.plans[plan];
 	row->has_plan = true;
-	if (!evaluator_run_closely(&search->evaluator, &row->plan, finder->arena, &row->prediction,
-		    &exposure, error))
+	if (!evaluator_run_closely(
+		    &search->evaluator, &row->plan, arena, &row->prediction, &exposure, error))
 		return false;
 	if (row->prediction.fits == FITS_NO)
-		row->note = excess_note(&row->prediction, finder->arena);
+		row->note = excess_note(&row->prediction, arena);
 	return true;
+}
+
+/* `evaluated`: plans. */
+static bool search_row(const struct question *question, struct arena *arena, struct found *row,
+	int64_t *evaluated, struct error *error)
+{
+	struct search search;
+	struct error mine = {0};
+	row->devices = topology_devices(question->topology);
+	bool ok = search_run(question, arena, &search, &mine);
+	int plan = ok ? best_of(&search) : -1;
+	if (plan >= 0)
+		ok = fill_row(&search, plan, arena, row, &mine);
+	*evaluated = search.evaluator.evaluated;
+	search_finish(&search);
+	if (ok)
+		return true;
+	row->note = arena_strdup(arena, mine.message);
+	return error_is_refusal(&mine, error);
 }
 
 bool find_best(struct finder *finder, const struct question *question, const char *what,
 	double value, struct found **row, struct error *error)
 {
-	struct search search;
-	struct error mine = {0};
+	int64_t evaluated;
 	*row = find_row(finder, what, value);
-	(*row)->devices = topology_devices(question->topology);
-	bool ok = search_run(question, finder->arena, &search, &mine);
-	int plan = ok ? best_of(&search) : -1;
-	if (plan >= 0)
-		ok = fill_row(finder, &search, plan, *row, &mine);
-	finder->finding->evaluated += search.evaluator.evaluated;
-	search_finish(&search);
-	if (ok)
-		return true;
-	(*row)->note = arena_strdup(finder->arena, mine.message);
-	return error_is_refusal(&mine, error);
+	bool ok = search_row(question, finder->arena, *row, &evaluated, error);
+	finder->finding->evaluated += evaluated;
+	return ok;
+}
+
+/* --- several questions ------------------------------------------------------------------------ */
+
+struct several {
+	const struct another *questions;
+	struct found *rows;
+	struct result {
+		struct arena arena;
+		int64_t evaluated;
+		struct error error;
+	} * results;
+};
+
+static void search_one(void *data, int index, int worker)
+{
+	struct several *several = data;
+	struct result *result = &several->results[index];
+	const struct question question = lent_alone(&several->questions[index].question);
+	(void)worker;
+	search_row(&question, &result->arena, &several->rows[index], &result->evaluated,
+		&result->error);
+}
+
+bool find_all(struct finder *finder, const struct another *questions, int n, struct error *error)
+{
+	int first = finder->finding->n;
+	struct several several = {questions, NULL, ARENA_ARRAY(finder->arena, struct result, n)};
+	for (int i = 0; i < n; i++)
+		find_row(finder, questions[i].what, questions[i].value);
+	several.rows = &finder->finding->rows[first];
+	lent_each(finder->question, n, search_one, &several);
+	bool ok = true;
+	for (int i = 0; i < n; i++) {
+		struct result *result = &several.results[i];
+		arena_join(finder->arena, &result->arena);
+		finder->finding->evaluated += result->evaluated;
+		if (ok && result->error.code != EXIT_CODE_OK) {
+			*error = result->error;
+			ok = false;
+		}
+	}
+	return ok;
 }

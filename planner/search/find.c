@@ -14,7 +14,8 @@ enum { LENGTH_STEP = 128 };
 
 struct limit {
 	struct finder *finder;
-	struct evaluator evaluator;
+	const struct question *question;
+	struct evaluators evaluators;
 	bool length;        /* of the sequence; else of the micro-batch */
 	int64_t step, most; /* values are multiples of `step` up to `most` */
 };
@@ -33,8 +34,8 @@ static struct plan with_value(const struct limit *limit, const struct plan *plan
 }
 
 /* Fits with room: a plan that leans on the allocator's retries is no answer to "how much fits". */
-static bool fits_at(struct limit *limit, const struct plan *plan, int64_t value, bool *fits,
-	struct error *error)
+static bool fits_at(const struct limit *limit, struct evaluator *evaluator, const struct plan *plan,
+	int64_t value, bool *fits, struct error *error)
 {
 	struct plan with = with_value(limit, plan, value);
 	struct prediction prediction;
@@ -42,7 +43,7 @@ static bool fits_at(struct limit *limit, const struct plan *plan, int64_t value,
 	*fits = false;
 	if (value > limit->most / limit->step)
 		return true;
-	if (!evaluator_run(&limit->evaluator, &with, &prediction, &mine))
+	if (!evaluator_run(evaluator, &with, &prediction, &mine))
 		return error_is_refusal(&mine, error);
 	*fits = prediction.fits == FITS_YES;
 	return true;
@@ -50,24 +51,24 @@ static bool fits_at(struct limit *limit, const struct plan *plan, int64_t value,
 
 /* Raises `*best` to the plan's own largest value, when that is larger: a plan's need grows with the
  * value, so one look just above the best so far tells whether it is worth a bisection. */
-static bool raise(struct limit *limit, const struct plan *plan, int64_t *best, bool *raised,
-	struct error *error)
+static bool raise(const struct limit *limit, struct evaluator *evaluator, const struct plan *plan,
+	int64_t *best, bool *raised, struct error *error)
 {
 	int64_t low = *best, high = *best + 1;
 	bool fits;
 	*raised = false;
-	if (!fits_at(limit, plan, high, &fits, error))
+	if (!fits_at(limit, evaluator, plan, high, &fits, error))
 		return false;
 	while (fits) {
 		*raised = true;
 		low = high;
 		high *= 2;
-		if (!fits_at(limit, plan, high, &fits, error))
+		if (!fits_at(limit, evaluator, plan, high, &fits, error))
 			return false;
 	}
 	while (high - low > 1) {
 		int64_t middle = low + (high - low) / 2;
-		if (!fits_at(limit, plan, middle, &fits, error))
+		if (!fits_at(limit, evaluator, plan, middle, &fits, error))
 			return false;
 		if (fits)
 			low = middle;
@@ -85,37 +86,65 @@ struct combination {
 	const char *checkpointing;
 	int64_t best;
 	const struct plan *plan; /* that reaches it */
+	struct error error;
 };
 
 enum { COMBINATIONS_MAX = 64 };
 
-static struct combination *combination_of(
-	struct combination combinations[COMBINATIONS_MAX], int *n, const struct plan *plan)
+struct combinations {
+	const struct limit *limit;
+	const struct space *space;
+	int *of; /* by plan; -1: none */
+	int n;
+	struct combination items[COMBINATIONS_MAX];
+};
+
+static int combination_of(struct combinations *combinations, const struct plan *plan)
 {
-	for (int i = 0; i < *n; i++)
-		if (combinations[i].strategy == plan->strategy &&
-			strcmp(combinations[i].checkpointing,
+	for (int i = 0; i < combinations->n; i++)
+		if (combinations->items[i].strategy == plan->strategy &&
+			strcmp(combinations->items[i].checkpointing,
 				plan->activation_checkpointing.text) == 0)
-			return &combinations[i];
-	if (*n == COMBINATIONS_MAX)
-		return NULL;
-	combinations[*n] =
-		(struct combination){plan->strategy, plan->activation_checkpointing.text, 0, plan};
-	return &combinations[(*n)++];
+			return i;
+	if (combinations->n == COMBINATIONS_MAX)
+		return -1;
+	combinations->items[combinations->n] = (struct combination){
+		plan->strategy, plan->activation_checkpointing.text, 0, plan, {0}};
+	return combinations->n++;
 }
 
-static bool fill_combinations(struct limit *limit, const struct space *space,
-	struct combination combinations[COMBINATIONS_MAX], int *n, struct error *error)
+/* Its plans in their order: each is looked at just above the best before it. */
+static void fill_combination(void *data, int index, int worker)
 {
-	for (int i = 0; i < space->n; i++) {
-		struct combination *combination = combination_of(combinations, n, &space->plans[i]);
+	struct combinations *all = data;
+	struct combination *mine = &all->items[index];
+	struct evaluator *evaluator = &all->limit->evaluators.of[worker];
+	for (int i = 0; i < all->space->n; i++) {
+		const struct plan *plan = &all->space->plans[i];
 		bool raised;
-		if (combination == NULL)
+		if (all->of[i] != index)
 			continue;
-		if (!raise(limit, &space->plans[i], &combination->best, &raised, error))
-			return false;
+		if (!raise(all->limit, evaluator, plan, &mine->best, &raised, &mine->error))
+			return;
 		if (raised)
-			combination->plan = &space->plans[i];
+			mine->plan = plan;
+	}
+}
+
+static bool fill_combinations(const struct limit *limit, const struct space *space,
+	struct combinations *all, struct error *error)
+{
+	*all = (struct combinations){.limit = limit,
+		.space = space,
+		.of = ARENA_ARRAY(limit->finder->arena, int, space->n)};
+	for (int i = 0; i < space->n; i++)
+		all->of[i] = combination_of(all, &space->plans[i]);
+	lent_each(limit->question, all->n, fill_combination, all);
+	for (int i = 0; i < all->n; i++) {
+		if (all->items[i].error.code != EXIT_CODE_OK) {
+			*error = all->items[i].error;
+			return false;
+		}
 	}
 	return true;
 }
@@ -144,8 +173,8 @@ static bool add_combination(
 	row->devices = topology_devices(finder->question->topology);
 	row->plan = with_value(limit, combination->plan, value);
 	row->has_plan = true;
-	if (!evaluator_run_closely(&limit->evaluator, &row->plan, finder->arena, &row->prediction,
-		    &exposure, error))
+	if (!evaluator_run_closely(&limit->evaluators.of[0], &row->plan, finder->arena,
+		    &row->prediction, &exposure, error))
 		return false;
 	if (combination->best == 0)
 		row->note = arena_printf(finder->arena, "not even %lld: over by %s",
@@ -173,17 +202,17 @@ static bool find_limit(struct limit *limit, const struct question *question, str
 {
 	struct finder *finder = limit->finder;
 	struct space space;
-	struct combination combinations[COMBINATIONS_MAX];
-	int n = 0;
-	limit->evaluator.question = question;
+	struct combinations *all = ARENA_NEW(finder->arena, struct combinations);
+	limit->question = question;
+	evaluators_init(&limit->evaluators, question);
 	bool ok = space_build(question, finder->arena, &space, error) &&
-		  fill_combinations(limit, &space, combinations, &n, error);
-	for (int i = 0; i < n && ok; i++)
-		ok = add_combination(limit, &combinations[i], error);
-	finder->finding->evaluated = limit->evaluator.evaluated;
+		  fill_combinations(limit, &space, all, error);
+	for (int i = 0; i < all->n && ok; i++)
+		ok = add_combination(limit, &all->items[i], error);
+	finder->finding->evaluated = evaluators_evaluated(&limit->evaluators);
 	mark_answer(finder->finding);
 	space_finish(&space);
-	evaluator_finish(&limit->evaluator);
+	evaluators_finish(&limit->evaluators);
 	return ok;
 }
 

@@ -19,6 +19,15 @@ struct found *find_row(struct finder *finder, const char *what, double value);
 bool find_best(struct finder *finder, const struct question *question, const char *what,
 	double value, struct found **row, struct error *error);
 
+/* The same for several questions, which may be searched at once: rows in their order. */
+struct another {
+	struct topology topology; /* for `question` */
+	struct question question;
+	const char *what;
+	double value;
+};
+bool find_all(struct finder *finder, const struct another *questions, int n, struct error *error);
+
 /* find_machine.c */
 bool find_devices(struct finder *finder, struct error *error);
 bool find_network(struct finder *finder, double target, struct error *error);

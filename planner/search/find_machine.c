@@ -44,6 +44,13 @@ static bool search_on(struct finder *finder, const struct topology *topology, co
 	return find_best(finder, &question, what, value, row, error);
 }
 
+static void another_on(struct finder *finder, const struct topology *topology, const char *what,
+	double value, struct another *another)
+{
+	*another = (struct another){*topology, *finder->question, what, value};
+	another->question.topology = &another->topology;
+}
+
 /* --- fewest devices --------------------------------------------------------------------------- */
 
 static bool try_devices(
@@ -127,6 +134,11 @@ bool find_devices(struct finder *finder, struct error *error)
 #define GBIT                (1e9 / 8)
 #define BANDWIDTH_PRECISION 1.01
 
+static const char *gbit_name(struct finder *finder, double gbit)
+{
+	return arena_printf(finder->arena, "%.4g Gbit/s per NIC", gbit);
+}
+
 static bool try_bandwidth(struct finder *finder, double bandwidth, const char *what,
 	struct found **row, struct error *error)
 {
@@ -135,13 +147,17 @@ static bool try_bandwidth(struct finder *finder, double bandwidth, const char *w
 	return search_on(finder, &topology, what, bandwidth, row, error);
 }
 
+static double ratio_of(const struct found *row, double free_time)
+{
+	return row_fits(row) ? free_time / time_per_token(row) : 0;
+}
+
 static bool try_gbit(struct finder *finder, double gbit, double free_time, struct found **row,
 	struct error *error)
 {
-	if (!try_bandwidth(finder, gbit * GBIT,
-		    arena_printf(finder->arena, "%.4g Gbit/s per NIC", gbit), row, error))
+	if (!try_bandwidth(finder, gbit * GBIT, gbit_name(finder, gbit), row, error))
 		return false;
-	(*row)->ratio = row_fits(*row) ? free_time / time_per_token(*row) : 0;
+	(*row)->ratio = ratio_of(*row, free_time);
 	return true;
 }
 
@@ -177,7 +193,32 @@ static bool network_is_free_to_vary(const struct topology *topology, struct erro
 	return true;
 }
 
-/* Rows for the speeds that are sold; the answer is between two of them. */
+/* Rows for the speeds that are sold. `*low`, `*high`: the last that does not reach the target and
+ * the first that does; 0: there is none. */
+static bool try_sold(struct finder *finder, const double *sold, int n, double target,
+	double free_time, double *low, double *high, struct error *error)
+{
+	struct another *others = ARENA_ARRAY(finder->arena, struct another, n);
+	int first = finder->finding->n;
+	for (int i = 0; i < n; i++) {
+		struct topology topology = *finder->question->topology;
+		topology.network.nic_bandwidth = sold[i] * GBIT;
+		another_on(
+			finder, &topology, gbit_name(finder, sold[i]), sold[i] * GBIT, &others[i]);
+	}
+	if (!find_all(finder, others, n, error))
+		return false;
+	for (int i = 0; i < n; i++) {
+		struct found *row = &finder->finding->rows[first + i];
+		row->ratio = ratio_of(row, free_time);
+		if (*high == 0 && row->ratio >= target)
+			*high = sold[i];
+		*low = *high == 0 ? sold[i] : *low;
+	}
+	return true;
+}
+
+/* The answer is between two speeds that are sold. */
 bool find_network(struct finder *finder, double target, struct error *error)
 {
 	static const double sold[] = {1, 10, 25, 50, 100, 200, 400, 800, 1600, 3200};
@@ -195,13 +236,8 @@ bool find_network(struct finder *finder, double target, struct error *error)
 		finding->statement = "No plan fits, whatever the network";
 		return true;
 	}
-	for (int i = 0; i < COUNT_OF(sold); i++) {
-		if (!try_gbit(finder, sold[i], free_time, &row, error))
-			return false;
-		if (high == 0 && row->ratio >= target)
-			high = sold[i];
-		low = high == 0 ? sold[i] : low;
-	}
+	if (!try_sold(finder, sold, COUNT_OF(sold), target, free_time, &low, &high, error))
+		return false;
 	if (high == 0) {
 		finding->statement = arena_printf(finder->arena,
 			"%.0f Gbit/s per NIC do not reach %.0f %% of an infinitely fast network: "
@@ -238,13 +274,13 @@ static void add_efficiencies(struct finding *finding)
 	}
 }
 
-static bool try_nodes(struct finder *finder, int64_t nodes, struct error *error)
+static void another_of_nodes(struct finder *finder, int64_t nodes, struct another *another)
 {
-	struct topology topology = with_nodes(finder->question->topology, nodes);
-	struct found *row;
-	return search_on(
-		finder, &topology, count(finder->arena, nodes, "node"), (double)nodes, &row, error);
+	const struct topology topology = with_nodes(finder->question->topology, nodes);
+	another_on(finder, &topology, count(finder->arena, nodes, "node"), (double)nodes, another);
 }
+
+enum { SIZES_MOST = 64 }; /* powers of two, and the size itself */
 
 bool find_scaling(struct finder *finder, struct error *error)
 {
@@ -252,11 +288,13 @@ bool find_scaling(struct finder *finder, struct error *error)
 	struct finding *finding = finder->finding;
 	/* A single node asks about growing; a cluster about itself. */
 	int64_t most = topology->nodes > 1 ? topology->nodes : can_grow(topology) ? 8 : 1;
+	struct another *others = ARENA_ARRAY(finder->arena, struct another, SIZES_MOST);
+	int n_others = 0;
 	finding->unit = "nodes";
 	for (int64_t n = 1; n < most; n *= 2)
-		if (!try_nodes(finder, n, error))
-			return false;
-	if (!try_nodes(finder, most, error))
+		another_of_nodes(finder, n, &others[n_others++]);
+	another_of_nodes(finder, most, &others[n_others++]);
+	if (!find_all(finder, others, n_others, error))
 		return false;
 	add_efficiencies(finding);
 	const struct found *last = &finding->rows[finding->n - 1];

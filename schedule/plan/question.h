@@ -17,6 +17,8 @@ struct knob_list {
 };
 enum { KNOB_LIST_MAX = 64 };
 
+struct lent;
+
 struct question {
 	const struct model *model;
 	const struct topology *topology;
@@ -34,7 +36,8 @@ struct question {
 	/* Blocks may differ in checkpointing, units in resharding and offload (only under the
 	 * objective time, where those knobs were left open). */
 	bool mixes;
-	bool pareto; /* the Pareto front is wanted too */
+	bool pareto;             /* the Pareto front is wanted too */
+	const struct lent *lent; /* what the planner may use of its caller's; NULL: nothing */
 };
 
 /* Was a value of the knob given? Is it neither given nor restricted? */

@@ -15,11 +15,24 @@ def cases():
     return 'model,topology,grad_accum,strategy,seq_len\n' + ''.join(f'{row},8192\n' for row in rows)
 
 
+PLAN = ['plan', 'gpt2-124m', '2xdgx-a100-80gb']
+QUESTIONS = [
+    ['predict', '--cases', 'cases.csv'],
+    PLAN,
+    PLAN + ['--json', '--pareto'],
+    PLAN + ['--find', 'scaling'],
+    PLAN + ['--find', 'network-for=90%'],
+    PLAN + ['--find', 'max-seq-len', '--json'],
+    ['plan', 'llama-2-7b', 'dgx-a100-80gb', '--memory-limit', '1GiB'],
+    ['report', 'gpt2-124m', '2xdgx-a100-80gb', '-o', '-', '--format', 'json'],
+]
+
+
 def main(binary):
     expect = support.Expectations()
     with support.Sandbox(binary) as box:
         box.write('cases.csv', cases())
-        for words in [['predict', '--cases', 'cases.csv']]:
+        for words in QUESTIONS:
             alone = box.run(*words, '--threads', '1')
             expect(alone.out.count('\n') > 1, f'{words}: {alone.out} {alone.err}')
             for threads in ['2', '3', '8']:
