@@ -11,16 +11,14 @@ static struct schedule *build_whole(struct arena *arena, const struct plan *plan
 	return step_end(step);
 }
 
-/* False: it is not steady. */
-static bool build_short(struct arena *arena, const struct shorter *shorter,
-	const struct topology *topology, struct schedule **schedule)
+static struct schedule *build_short(struct arena *arena, const struct shorter *shorter,
+	const struct topology *topology, const int **frees_pending)
 {
 	struct step *step = step_begin(arena, &shorter->plan, &shorter->model, topology);
 	step_repeat(step, shorter->times);
 	step_run(step);
-	bool steady = step_is_steady(step);
-	*schedule = step_end(step);
-	return steady;
+	*frees_pending = step_frees_pending(step);
+	return step_end(step);
 }
 
 /* --- numbers of what was asked -------------------------------------------------------------------
@@ -94,36 +92,55 @@ static void keep_loops(const struct folding *f)
 	}
 }
 
-/* False: it does not repeat exactly. */
-static bool fold(struct arena *arena, const struct shorter *shorter,
-	const struct topology *topology, struct schedule **schedule)
+/* NULL: it does not repeat exactly. */
+static struct schedule *fold(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology, struct kept kept)
 {
-	if (!build_short(arena, shorter, topology, schedule))
-		return false;
-	struct folding f = {.arena = arena,
-		.shorter = shorter,
-		.schedule = *schedule,
-		.program = (*schedule)->programs};
+	struct shorter shorter;
+	if (!shorter_make(&shorter, arena, plan, model, kept))
+		return NULL;
+	struct folding f = {.arena = arena, .shorter = &shorter};
+	f.schedule = build_short(arena, &shorter, topology, &f.frees_pending);
+	f.program = f.schedule->programs;
 	if (!fold_find_loops(&f))
-		return false;
+		return NULL;
 	keep_loops(&f);
 	if (!fold_find_places(&f))
-		return false;
+		return NULL;
 	number_units(&f);
 	number_buffers(&f);
 	number_ops(&f);
-	return true;
+	f.schedule->plan = *plan;
+	f.schedule->model = model;
+	return f.schedule;
+}
+
+/* As few as are different at the ends, by what hooks reach over: the host waits for what was freed
+ * two blocks ago, prefetching gathers for the next one. One more shows that neighbours are alike.
+ */
+static struct kept kept_by(const struct plan *plan)
+{
+	const struct runtime *runtime = runtime_of(plan->runtime);
+	bool reshards = strategy_reshards(plan->strategy);
+	if (strategy_keeps_parameters(plan->strategy))
+		return (struct kept){1, 1};
+	if (runtime->copies_out)
+		return (struct kept){2, plan->grad_accum > 1 ? 2 : 1};
+	if (runtime->delays_post_backward && plan->forward_prefetch)
+		return (struct kept){3, 3};
+	if (!plan->limit_all_gathers)
+		return (struct kept){2, 1};
+	return (struct kept){reshards && plan->prefetch == PREFETCH_PRE ? 3 : 2, 2};
 }
 
 struct schedule *schedule_fold(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology)
 {
-	struct shorter shorter;
-	struct schedule *schedule;
-	if (!shorter_make(&shorter, arena, plan, model) ||
-		!fold(arena, &shorter, topology, &schedule))
-		return build_whole(arena, plan, model, topology);
-	schedule->plan = *plan;
-	schedule->model = model;
-	return schedule;
+	const struct kept tries[] = {kept_by(plan), {3, 3}, {0, 0}};
+	for (int i = 0; i < COUNT_OF(tries); i++) {
+		struct schedule *schedule = fold(arena, plan, model, topology, tries[i]);
+		if (schedule != NULL)
+			return schedule;
+	}
+	return build_whole(arena, plan, model, topology);
 }

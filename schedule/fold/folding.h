@@ -4,9 +4,7 @@
 
 #include "schedule/fold/fold.h"
 
-/* Blocks and micro-batches that stay before and behind the one that is repeated: those of the
- * start and the end of a step differ, and one beside it shows that neighbours are alike. */
-enum { HEAD = 2, TAIL = 2, FIRST_MICRO_BATCHES = 1, LAST_MICRO_BATCHES = 2, RUNS_MAX = 8 };
+enum { RUNS_MAX = 8 };
 
 /* Alike blocks that were taken out of the model, behind the block that is repeated. */
 struct cut {
@@ -56,6 +54,9 @@ struct folding {
 	const struct shorter *shorter;
 	struct schedule *schedule;
 	struct program *program;
+	/* Per operation: how many frees the host had still to wait for. Where that grows with every
+	 * block, what it waits for depends on how many there are. */
+	const int *frees_pending;
 	/* Groups of as many blocks as repeat together; those outside of runs stand alone. */
 	int n_groups;
 	int *group_of; /* per block of the shorter model */
@@ -75,11 +76,16 @@ struct folding {
 	/* The repeated micro-batch in those positions; n 0: none. */
 	int micro_first, micro_n;
 	int body_first, body_n; /* the same in operations of the list */
+	int *micro_batches;     /* per micro-batch: its first operation */
 };
 
-/* False: nothing to take out. */
+/* Of blocks as many stay before and behind the repeated one as `kept` says, in periods. False:
+ * nothing to take out. */
+struct kept {
+	int head, tail;
+};
 bool shorter_make(struct shorter *shorter, struct arena *arena, const struct plan *plan,
-	const struct model *model);
+	const struct model *model, struct kept kept);
 int shorter_layer(const struct shorter *shorter, int layer);   /* in the model that was asked for */
 int shorter_module(const struct shorter *shorter, int module); /* likewise */
 int shorter_parameter(const struct shorter *shorter, int parameter);

@@ -51,13 +51,12 @@ static bool is_backward(const struct op *op)
 	return op->kind == OP_BACKWARD || op->kind == OP_RECOMPUTE;
 }
 
-/* The group that an operation begins or goes on with; -1: it says nothing. */
-static int group_of_op(const struct folding *f, const struct op *op, bool is_down)
+/* The group that an operation belongs to by the block that it computes, or whose hook issued it. */
+static int group_of_op(const struct folding *f, const struct op *op)
 {
-	if (op->micro_batch < 0)
-		return group_of_unit(f, op->unit);
-	bool computes = is_down ? is_backward(op) : op->kind == OP_FORWARD;
-	return computes && op->layer >= 0 ? f->group_of[op->layer] : -1;
+	if (op->layer >= 0)
+		return f->group_of[op->layer];
+	return group_of_unit(f, op->cause >= 0 ? op->cause : op->unit);
 }
 
 /* What follows the last group of the last sweep belongs to no block: a group is as long as the one
@@ -82,7 +81,7 @@ static void find_sweeps(struct folding *f)
 		const struct op *op = &f->program->ops[x];
 		bool turns = op->micro_batch != micro_batch;
 		bool goes_down = !turns && (is_down || (micro_batch >= 0 && is_backward(op)));
-		int here = group_of_op(f, op, goes_down);
+		int here = group_of_op(f, op);
 		if (turns || goes_down != is_down ||
 			(micro_batch < 0 && here >= 0 && here < group)) {
 			if (f->n_sweeps > 0)
@@ -93,10 +92,9 @@ static void find_sweeps(struct folding *f)
 		micro_batch = op->micro_batch;
 		is_down = goes_down;
 		struct sweep *sweep = &f->sweeps[f->n_sweeps - 1];
-		if (here >= 0 && here != group) {
+		if (here >= 0 && (group < 0 || (is_down ? here < group : here > group))) {
 			group = here;
-			if (sweep->start[group] < 0)
-				sweep->start[group] = x;
+			sweep->start[group] = x;
 		}
 		f->regions[x] = (struct region){f->n_sweeps - 1, group};
 	}
@@ -188,6 +186,8 @@ static bool add_lap(struct folding *f, int s, int group)
 		lap.neighbour = -lap.n;
 	else
 		return false;
+	if (f->frees_pending[next] != f->frees_pending[first])
+		return false;
 	f->lap_at[s * RUNS_MAX + run] = f->n_laps;
 	for (int x = first; x < next; x++)
 		f->laps_of[x] = f->n_laps;
@@ -222,12 +222,13 @@ static void find_bases(struct folding *f)
 /* --- micro-batches -------------------------------------------------------------------------------
  */
 
-static int first_of_micro_batch(const struct folding *f, int micro_batch)
+static void find_first_of_micro_batches(struct folding *f)
 {
-	int x = 0;
-	while (f->program->ops[x].micro_batch >= 0 && f->program->ops[x].micro_batch < micro_batch)
-		x++;
-	return x;
+	int n = 0;
+	f->micro_batches = ARENA_ARRAY(f->arena, int, f->shorter->plan.grad_accum + 1);
+	for (int x = 0; x < f->program->n_ops; x++)
+		if (f->program->ops[x].micro_batch == n)
+			f->micro_batches[n++] = x;
 }
 
 static bool micro_batches_are_alike(const struct folding *f, int one, int two, int n)
@@ -248,8 +249,9 @@ static bool find_micro_batch(struct folding *f)
 	int m = f->shorter->first_micro_batch;
 	if (m < 0)
 		return true;
-	int first = first_of_micro_batch(f, m), next = first_of_micro_batch(f, m + 1);
-	int behind = first_of_micro_batch(f, m + 2);
+	find_first_of_micro_batches(f);
+	int first = f->micro_batches[m], next = f->micro_batches[m + 1];
+	int behind = f->micro_batches[m + 2];
 	f->body_first = first;
 	f->body_n = next - first;
 	f->micro_first = f->bases[first];

@@ -42,20 +42,22 @@ static int target_of(const struct folding *f, struct asking asking)
 	return taker > asking.op ? taker - f->program->n_ops : taker;
 }
 
-/* The same of the next block waits for the same. */
-static bool is_fixed(const struct folding *f, struct asking asking, int repeated)
+/* The same of the block beside it waits for the same of another block, as far away. */
+static bool is_moving(const struct folding *f, struct asking asking, int target, int repeated)
 {
-	const struct region *region = &f->regions[asking.op];
-	const int *start = f->sweeps[region->sweep].start;
+	const struct region *region = &f->regions[asking.op], *at = &f->regions[target];
+	const int *start = f->sweeps[region->sweep].start, *there = f->sweeps[at->sweep].start;
 	int by = region->group < repeated ? 1 : -1;
 	struct asking other = asking;
-	if (start[region->group] < 0 || start[region->group + by] < 0)
-		return true;
+	if (start[region->group + by] < 0 || at->group + by < 0 || at->group + by >= f->n_groups)
+		return false;
 	other.op += start[region->group + by] - start[region->group];
-	return other.op < f->program->n_ops &&
-	       f->program->ops[other.op].kind == f->program->ops[asking.op].kind &&
-	       slice_asked(f, other).count > asking.i &&
-	       target_of(f, other) == target_of(f, asking);
+	if (other.op >= f->program->n_ops || slice_asked(f, other).count <= asking.i)
+		return false;
+	int next = target_of(f, other);
+	next += next < 0 ? f->program->n_ops : 0;
+	return f->regions[next].sweep == at->sweep && f->regions[next].group == at->group + by &&
+	       next - there[at->group + by] == target - there[at->group];
 }
 
 /* The repeated group between two groups, or the second itself; -1. */
@@ -78,7 +80,7 @@ static int position_across(const struct folding *f, struct asking asking, int ta
 {
 	int from = f->regions[asking.op].group, to = f->regions[target].group;
 	int repeated = repeated_between(f, from, to);
-	if (repeated < 0 || is_fixed(f, asking, repeated))
+	if (repeated < 0 || !is_moving(f, asking, target, repeated))
 		return position_of_last(f, target);
 	int at = f->lap_at[f->regions[target].sweep * RUNS_MAX + f->run_of[repeated]];
 	if (at < 0)
@@ -158,19 +160,6 @@ static bool find_law(const struct folding *f, struct asking asking)
 	return other == NULL || other->run != lap->run;
 }
 
-static bool find_laws(const struct folding *f)
-{
-	for (int x = 0; x < f->program->n_ops; x++)
-		for (enum list list = WAITS; list <= GIVES; list++) {
-			struct asking asking = {x, list, 0};
-			int n = slice_asked(f, asking).count;
-			for (asking.i = 0; asking.i < n; asking.i++)
-				if (!find_law(f, asking))
-					return false;
-		}
-	return true;
-}
-
 /* --- micro-batches -------------------------------------------------------------------------------
  */
 
@@ -199,13 +188,43 @@ static bool place_from_outside(
 	return position_of(f, last) - first == last - law->first;
 }
 
-static bool find_place(const struct folding *f, int op, int index, int index_in_next)
+/* The same of the micro-batch before; op < 0: there is none. */
+static struct asking of_micro_batch_before(const struct folding *f, struct asking asking)
 {
-	const struct law *law = &f->laws[index], *next = &f->laws[index_in_next];
+	const struct op *ops = f->program->ops;
+	int m = ops[asking.op].micro_batch;
+	struct asking before = asking;
+	before.op = -1;
+	if (m <= 0)
+		return before;
+	before.op = asking.op - f->micro_batches[m] + f->micro_batches[m - 1];
+	bool same = ops[before.op].kind == ops[asking.op].kind &&
+		    ops[before.op].unit == ops[asking.op].unit &&
+		    slice_asked(f, before).count > asking.i;
+	before.op = same ? before.op : -1;
+	return before;
+}
+
+/* An operation behind the repeated micro-batch that waits for one before it: for the same one as in
+ * the micro-batch before, or for one as far back. */
+static bool find_place_far_back(const struct folding *f, struct asking asking)
+{
+	int index = index_asked(f, asking);
+	struct asking before = of_micro_batch_before(f, asking);
+	if (before.op < 0)
+		return false;
+	int distance = f->laws[index].first - f->laws[index_asked(f, before)].first;
+	if (distance == f->micro_n)
+		f->program->places[index].first += micro_batches_behind(f);
+	return distance == 0 || distance == f->micro_n;
+}
+
+static bool find_place_in_body(const struct folding *f, struct asking asking, int times)
+{
+	struct asking behind = {asking.op + f->body_n, asking.list, asking.i};
+	int index = index_asked(f, asking);
+	const struct law *law = &f->laws[index], *next = &f->laws[index_asked(f, behind)];
 	struct position *place = &f->program->places[index];
-	int times = f->laps_of[op] >= 0 ? f->laps[f->laps_of[op]].times : 1;
-	if (!is_in_body(f, op))
-		return place_from_outside(f, law, times, place);
 	if (law->inner != next->inner || law->is_before != next->is_before)
 		return false;
 	*place = (struct position){law->first, law->inner, 0};
@@ -216,29 +235,35 @@ static bool find_place(const struct folding *f, int op, int index, int index_in_
 	return !law->is_before && next->first == law->first + f->micro_n;
 }
 
-static bool find_places_of(
-	const struct folding *f, int op, struct slice slice, struct slice in_next)
+static bool find_place(const struct folding *f, struct asking asking)
 {
-	for (int i = 0; i < slice.count; i++) {
-		int index = slice.first + i;
-		if (!find_place(f, op, index, in_next.first + i))
-			return false;
-		if (f->laws[index].is_before)
-			f->program->places[index].first -= f->program->n_carried_out;
-	}
+	int index = index_asked(f, asking);
+	const struct law *law = &f->laws[index];
+	struct position *place = &f->program->places[index];
+	int times = f->laps_of[asking.op] >= 0 ? f->laps[f->laps_of[asking.op]].times : 1;
+	bool is_far_back = asking.op >= f->body_first + f->body_n && f->body_n > 0 &&
+			   law->first < f->micro_first && !law->is_before && asking.list != GIVES;
+	if (is_in_body(f, asking.op) ? !find_place_in_body(f, asking, times)
+				     : !place_from_outside(f, law, times, place))
+		return false;
+	if (is_far_back && !find_place_far_back(f, asking))
+		return false;
+	if (law->is_before)
+		place->first -= f->program->n_carried_out;
 	return true;
 }
 
-static bool find_places(const struct folding *f)
+/* What is asked, for all that operations wait for and give back. */
+static bool find_all(const struct folding *f, bool (*find)(const struct folding *f, struct asking))
 {
-	for (int x = 0; x < f->program->n_ops; x++) {
-		const struct op *op = &f->program->ops[x];
-		const struct op *next = op + (is_in_body(f, x) ? f->body_n : 0);
-		if (!find_places_of(f, x, op->waits, next->waits) ||
-			!find_places_of(f, x, op->host_waits, next->host_waits) ||
-			!find_places_of(f, x, op->gives, next->gives))
-			return false;
-	}
+	for (int x = 0; x < f->program->n_ops; x++)
+		for (enum list list = WAITS; list <= GIVES; list++) {
+			struct asking asking = {x, list, 0};
+			int n = slice_asked(f, asking).count;
+			for (asking.i = 0; asking.i < n; asking.i++)
+				if (!find(f, asking))
+					return false;
+		}
 	return true;
 }
 
@@ -247,5 +272,5 @@ bool fold_find_places(struct folding *f)
 	f->laws = ARENA_ARRAY(f->arena, struct law, f->program->n_indices);
 	f->program->places = ARENA_ARRAY(f->arena, struct position, f->program->n_indices);
 	f->program->n_carried_out = f->n_bases + micro_batches_behind(f);
-	return find_laws(f) && find_places(f);
+	return find_all(f, find_law) && find_all(f, find_place);
 }

@@ -63,14 +63,17 @@ static bool are_alike(const struct blocks *blocks, int one, int two)
  */
 
 /* Blocks [first, end) repeat: those behind the repeated one, but for the last. */
-static void cut_run(struct shorter *shorter, const struct blocks *blocks, int first, int end)
+static void cut_run(
+	struct shorter *shorter, const struct blocks *blocks, struct kept kept, int first, int end)
 {
 	const struct model *model = blocks->model;
-	int period = shorter->period, n = (end - first) / period, out = n - HEAD - 1 - TAIL;
+	int period = shorter->period, n = (end - first) / period,
+	    out = n - kept.head - 1 - kept.tail;
 	if (out <= 0 || shorter->n_cuts == RUNS_MAX)
 		return;
-	struct cut cut = {
-		.layer = first + (HEAD + 1) * period, .n_layers = out * period, .times = out + 1};
+	struct cut cut = {.layer = first + (kept.head + 1) * period,
+		.n_layers = out * period,
+		.times = out + 1};
 	int behind = cut.layer + cut.n_layers;
 	cut.module = blocks->modules[cut.layer];
 	cut.n_modules = blocks->modules[behind] - cut.module;
@@ -79,13 +82,13 @@ static void cut_run(struct shorter *shorter, const struct blocks *blocks, int fi
 	shorter->cuts[shorter->n_cuts++] = cut;
 }
 
-static void find_cuts(struct shorter *shorter, const struct blocks *blocks)
+static void find_cuts(struct shorter *shorter, const struct blocks *blocks, struct kept kept)
 {
 	int period = shorter->period, end;
 	for (int first = 0; first + period < blocks->n; first = end) {
 		for (end = first + period; end < blocks->n && are_alike(blocks, end - period, end);)
 			end++;
-		cut_run(shorter, blocks, (int)round_up(first, period), end);
+		cut_run(shorter, blocks, kept, (int)round_up(first, period), end);
 		if (end == first + period)
 			end = first + 1;
 	}
@@ -205,15 +208,18 @@ static void make_times(struct shorter *shorter, struct arena *arena)
 /* --- the plan ------------------------------------------------------------------------------------
  */
 
+/* The first micro-batch leaves gradients, to which later ones are added: where each reduces them,
+ * that takes more operations, and what the second one waits for is not as far back. */
 static void make_plan(struct shorter *shorter, struct arena *arena, const struct plan *plan)
 {
-	int64_t kept = FIRST_MICRO_BATCHES + 1 + LAST_MICRO_BATCHES;
+	int first = plan->sync_each_micro_batch ? 2 : 1;
+	int64_t kept = first + 1 + 2;
 	struct rows *rows = &shorter->plan.activation_checkpointing;
 	shorter->plan = *plan;
 	shorter->first_micro_batch = -1;
 	shorter->micro_batch_times = 1;
 	if (plan->grad_accum > kept) {
-		shorter->first_micro_batch = FIRST_MICRO_BATCHES;
+		shorter->first_micro_batch = first;
 		shorter->micro_batch_times = (int)(plan->grad_accum - kept + 1);
 		shorter->plan.grad_accum = kept;
 	}
@@ -227,12 +233,13 @@ static void make_plan(struct shorter *shorter, struct arena *arena, const struct
 }
 
 bool shorter_make(struct shorter *shorter, struct arena *arena, const struct plan *plan,
-	const struct model *model)
+	const struct model *model, struct kept kept)
 {
-	struct blocks blocks = blocks_of(arena, plan, model);
 	*shorter = (struct shorter){.period = period_of(plan, model)};
-	if (may_cut(plan))
-		find_cuts(shorter, &blocks);
+	if (kept.head > 0 && may_cut(plan)) {
+		struct blocks blocks = blocks_of(arena, plan, model);
+		find_cuts(shorter, &blocks, kept);
+	}
 	make_model(shorter, arena, model);
 	make_times(shorter, arena);
 	make_plan(shorter, arena, plan);

@@ -20,11 +20,8 @@ struct limiting {
 /* At most one free is waited for, and only when two or more are pending. */
 static void wait_for_free(struct limiting *l)
 {
-	int pending = l->queue.n - l->first;
-	if (pending < FREES_PENDING)
+	if (l->queue.n - l->first < FREES_PENDING)
 		return;
-	if (pending > l->step->frees_pending)
-		l->step->frees_pending = pending;
 	int free = l->queue.items[l->first++] - l->walk * l->step->n_ops;
 	if (free >= -l->step->n_ops)
 		number_add(&l->pending, free);
@@ -72,8 +69,10 @@ static void visit(struct limiting *l, const struct action *action, int op)
 		number_add(&l->pending, last_on(l->step, STREAM_REDUCE, op));
 		l->reductions.n = 0;
 	}
-	if (op >= 0)
+	if (op >= 0) {
+		l->step->frees_pending[op] = l->queue.n - l->first;
 		keep_waits(l, op);
+	}
 	if (action->kind == ACTION_RESHARD && has_limiter && l->step->method.shards)
 		free_later(l, op);
 	if (action->kind == ACTION_SCATTER_COLLECTED)
@@ -83,6 +82,7 @@ static void visit(struct limiting *l, const struct action *action, int op)
 void pass_limit(struct step *step)
 {
 	struct limiting l = {.step = step};
+	step->frees_pending = ARENA_ARRAY(step->arena, int, step->n_ops);
 	for (l.walk = 0; l.walk < WALKS; l.walk++)
 		for (int i = 0; i < step->actions.n; i++)
 			visit(&l, &step->actions.items[i], step->of_action[i]);

@@ -14,9 +14,8 @@ struct step *step_begin(struct arena *arena, const struct plan *plan, const stru
 void step_repeat(struct step *step, const int *times);
 /* All passes, in their order. */
 void step_run(struct step *step);
-/* Does the host wait for what has just been freed? Where more is freed than waited for, what it
- * waits for depends on how many blocks and micro-batches there are. */
-bool step_is_steady(const struct step *step);
+/* Per operation, how many frees the host had not waited for when it was issued. In the arena. */
+const int *step_frees_pending(const struct step *step);
 /* Frees what the step needed beside its product, which is returned. */
 struct schedule *step_end(struct step *step);
 

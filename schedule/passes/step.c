@@ -27,9 +27,9 @@ void step_repeat(struct step *step, const int *times)
 	step->times = times;
 }
 
-bool step_is_steady(const struct step *step)
+const int *step_frees_pending(const struct step *step)
 {
-	return step->frees_pending <= 2;
+	return step->frees_pending;
 }
 
 struct schedule *step_end(struct step *step)

@@ -98,8 +98,8 @@ struct step {
 	struct numbers indices;
 	int *of_action;
 
-	/* limit: most that were pending when the host waited for one */
-	int frees_pending;
+	/* limit: per operation, frees that the host has not waited for */
+	int *frees_pending;
 };
 
 /* --- questions that several passes have

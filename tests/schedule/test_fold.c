@@ -258,6 +258,7 @@ static struct plan deep_plan(struct arena *arena, uint64_t *state, const struct 
 	struct plan plan = random_plan(arena, state, model, topology), with = plan;
 	struct error error = {0};
 	with.grad_accum = 1 + random_below(state, random_below(state, 2) ? 33 : 5);
+	with.global_batch = with.micro_batch * with.grad_accum * plan_data_parallel(&with);
 	return plan_check(&with, model, topology, &error) ? with : plan;
 }
 
