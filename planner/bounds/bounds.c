@@ -29,6 +29,17 @@
  * the sum of l(g) (C - P) over communicators counts, and before the last sum the l(g) of all
  * together.
  *
+ * (4) Collectives that run at once share the network, and a device's port of the fabric, in equal
+ * parts: what fills a link of its own for s seconds takes s seconds of it beside others too. So a
+ * step takes at least the sum of what its collectives take of a link, and the pause of (2) between
+ * the last of them and the next step's first, whichever communicators these are of.
+ *
+ * (5) A gradient exists after the loss. All that the compute stream does up to the last loss runs
+ * before the last micro-batch's reductions begin; those of a communicator run one after the other;
+ * the next step's first computation waits for the optimizer, which waits for the last of them. So a
+ * step takes at least the sum of the three; those of all communicators together take as long as
+ * they take of the network.
+ *
  * Sums over a step of n micro-batches: the first, n - 2 alike in the middle, the last, and what the
  * step does once; three micro-batches show them all.
  *
@@ -58,6 +69,7 @@ enum { PROBED_MICRO_BATCHES = 3 };
 struct load {
 	const struct plan *plan;              /* the first that has it */
 	double compute, issue, cover[SHARES]; /* s per micro-batch */
+	double before;                        /* s of compute up to the loss */
 	struct bound_edges edges;
 	int64_t saved; /* bytes at the loss */
 };
@@ -153,10 +165,12 @@ static bool measure_load(
 	const struct cost *costs = sample.costs;
 	const struct program *program = &schedule->programs[0];
 	const double *issue = bound_issue(schedule, costs, &sampler->arena);
+	int loss = bound_last_loss(program);
 	for (int i = 0; i < program->n_ops; i++) {
 		if (op_kind_class(program->ops[i].kind) != OP_CLASS_COMPUTE)
 			continue;
 		load->compute += costs[i].device;
+		load->before += i <= loss ? costs[i].device : 0;
 		load->issue += bound_issue_of_load(schedule, &program->ops[i], issue[i]);
 		bound_add_cover(&costs[i], load->cover);
 	}
@@ -178,16 +192,17 @@ static double wire(const struct schedule *schedule, const struct op *op)
 	return collective_wire_bytes(op->kind, group->size, op->bytes);
 }
 
-static void add_collective(struct shape *shape, const struct schedule *schedule,
-	const struct op *op, const struct cost *cost, struct work *work)
+static void add_collective(struct shape *shape, const struct schedule *schedule, int index,
+	const struct cost *cost, const struct bound_pauses *pauses, struct work *work)
 {
+	const struct op *op = &schedule->programs[0].ops[index];
 	int communicator = schedule->groups[op->group].engine;
 	work->wire += wire(schedule, op);
 	if (communicator >= COMMUNICATORS_MAX || cost->device <= 0)
 		return;
 	shape->communication.multiprocessors[communicator] =
 		fmin(shape->communication.multiprocessors[communicator], cost->multiprocessors);
-	work->communicators[communicator] += cost->device;
+	bound_add_collective(schedule, index, cost, pauses, work);
 }
 
 static void add_operation(struct shape *shape, const struct schedule *schedule, int index,
@@ -204,7 +219,7 @@ static void add_operation(struct shape *shape, const struct schedule *schedule, 
 	work->issue += issue;
 	bound_add_copy(op, cost, work);
 	if (class == OP_CLASS_COLLECTIVE)
-		add_collective(shape, schedule, op, cost, work);
+		add_collective(shape, schedule, index, cost, pauses, work);
 	if (class == OP_CLASS_COLLECTIVE || op->stream != STREAM_COMPUTE)
 		return;
 	work->compute += cost->device;
@@ -312,6 +327,20 @@ static struct work work_of_step(const struct plan *plan, const struct shape *sha
 	return work;
 }
 
+/* (4) and (5) */
+static double links_bound(const struct plan *plan, const struct load *load,
+	const struct shape *shape, const struct work *work)
+{
+	const struct bound_communication *c = &shape->communication;
+	double before = ((double)plan->grad_accum - 1) * load->compute + load->before;
+	double time = before + work->late_network + c->late_network;
+	for (int l = 0; l < LINKS; l++)
+		time = fmax(time, work->links[l] + c->links[l]);
+	for (int e = 0; e < COMMUNICATORS_MAX; e++)
+		time = fmax(time, before + work->late[e] + c->late[e]);
+	return time;
+}
+
 /* (2) */
 static double queues_bound(const struct plan *plan, const struct load *load,
 	const struct shape *shape, const struct work *work)
@@ -322,7 +351,7 @@ static double queues_bound(const struct plan *plan, const struct load *load,
 		time = fmax(time, work->copies[way] + (way >= alone ? work->alone : 0));
 	for (int e = 0; e < COMMUNICATORS_MAX; e++)
 		time = fmax(time, work->communicators[e] + shape->communication.idle[e]);
-	return fmax(time, plan_loader_time(plan));
+	return fmax(time, fmax(plan_loader_time(plan), links_bound(plan, load, shape, work)));
 }
 
 static double time_bound(const struct topology *topology, const struct plan *plan,

@@ -8,11 +8,17 @@
 
 enum { COMMUNICATORS_MAX = 4, SHARES = 14 };
 
+/* What collectives of several communicators share. */
+enum bound_link { LINK_NETWORK, LINK_FABRIC, LINKS };
+
 struct work {
 	double compute;                          /* s on the compute stream, without the load */
 	double cover;                            /* of these, s beside which a collective may run */
 	double stalls;                           /* s for which the compute stream waits */
 	double communicators[COMMUNICATORS_MAX]; /* s of collectives */
+	double links[LINKS];                     /* s for which collectives fill a link */
+	double late[COMMUNICATORS_MAX];          /* s of reductions that wait for the last loss */
+	double late_network;                     /* s for which these fill the network */
 	double alone;                            /* s of updates beside which no collective runs */
 	double issue;                            /* s of the issuing thread, without the load */
 	double copies[2];                        /* s of copies to the device, and to the host */
@@ -112,6 +118,11 @@ struct bound_communication {
 	/* s per step: compute stands still from the step before to the first block, and from the
 	 * last to the optimizer; what is computed outside of blocks meanwhile comes off. */
 	double front, back;
+	double links[LINKS]; /* s per step: the same as `idle`, of all collectives on a link */
+	/* s per step: from the last loss to a communicator's first late reduction, and from its
+	 * last one to the next step's first computation; -INFINITY: there is none. Of the
+	 * network's late reductions. */
+	double late[COMMUNICATORS_MAX], late_network;
 	double multiprocessors[COMMUNICATORS_MAX]; /* that each collective takes at least; INFINITY:
 						there is none */
 };
@@ -126,7 +137,8 @@ struct bound_pauses {
 	double *host;   /* s by operation of the host: its own, when nothing else runs; there too */
 	struct bound_communication communication; /* front and back: beyond `stalls`;
 						     multiprocessors: INFINITY */
-	bool updates_alone; /* no collective runs beside the device's optimizer */
+	bool updates_alone;          /* no collective runs beside the device's optimizer */
+	int late[COMMUNICATORS_MAX]; /* the first late reduction; n_ops: there is none */
 };
 struct bound_pauses bound_pauses(
 	const struct schedule *schedule, const struct cost *costs, struct arena *arena);
@@ -139,6 +151,12 @@ double bound_edge_stalls(
 	const struct bound_edges *edges, const struct bound_communication *communication);
 /* The end of a step: gradient norm, clipping, the update. */
 bool bound_is_update(enum op_kind kind);
+/* What a collective takes of its communicator, of links, and after the last loss. Nothing of
+ * communicators beyond the first few. */
+void bound_add_collective(const struct schedule *schedule, int index, const struct cost *cost,
+	const struct bound_pauses *pauses, struct work *work);
+/* The last OP_LOSS; -1: there is none. */
+int bound_last_loss(const struct program *program);
 /* May a collective run beside this operation of the compute stream? */
 bool bound_hides(const struct bound_pauses *pauses, const struct op *op);
 

@@ -266,12 +266,16 @@ double bound_edge_stalls(
 struct bound_communication bound_less_communication(
 	const struct bound_communication *a, const struct bound_communication *b)
 {
-	struct bound_communication less = {
-		.front = fmin(a->front, b->front), .back = fmin(a->back, b->back)};
+	struct bound_communication less = {.front = fmin(a->front, b->front),
+		.back = fmin(a->back, b->back),
+		.late_network = fmin(a->late_network, b->late_network)};
 	for (int e = 0; e < COMMUNICATORS_MAX; e++) {
 		less.idle[e] = fmin(a->idle[e], b->idle[e]);
 		less.multiprocessors[e] = fmin(a->multiprocessors[e], b->multiprocessors[e]);
+		less.late[e] = fmin(a->late[e], b->late[e]);
 	}
+	for (int l = 0; l < LINKS; l++)
+		less.links[l] = fmin(a->links[l], b->links[l]);
 	return less;
 }
 
@@ -319,6 +323,130 @@ static void find_idle(const struct schedule *schedule, const struct cost *costs,
 	}
 }
 
+/* --- late reductions, and links --------------------------------------------------------------- */
+
+int bound_last_loss(const struct program *program)
+{
+	int loss = program->n_ops - 1;
+	while (loss >= 0 && program->ops[loss].kind != OP_LOSS)
+		loss--;
+	return loss;
+}
+
+static bool reduces(const struct op *op)
+{
+	return op_kind_class(op->kind) == OP_CLASS_COLLECTIVE && op->kind != OP_ALL_GATHER;
+}
+
+/* On GPUs; threads of a host share its network in another way. */
+static double link_load(
+	const struct schedule *schedule, const struct cost *cost, enum bound_link link)
+{
+	if (schedule->topology->device.kind != DEVICE_GPU)
+		return 0;
+	return link == LINK_NETWORK ? cost->network_load : cost->fabric_load;
+}
+
+/* The reductions of a communicator from the first that waits for the last loss on; behind them the
+ * next step's first computation waits for the last. */
+static void find_late(const struct schedule *schedule, const struct cost *costs, int communicator,
+	int first_compute, struct arena *arena, struct bound_pauses *pauses)
+{
+	const struct program *program = &schedule->programs[0];
+	int n = program->n_ops, loss = bound_last_loss(program), first = n, last = -1;
+	double before = -INFINITY;
+	bool on_network = false;
+	for (int i = loss + 1; i < n && loss >= 0; i++) {
+		if (!reduces(&program->ops[i]) ||
+			communicator_of(schedule, &program->ops[i]) != communicator)
+			continue;
+		if (first == n)
+			before = path(schedule, costs, pauses->host, loss, i, arena);
+		if (isinf(before))
+			continue;
+		first = first < i ? first : i;
+		last = i;
+		on_network = on_network || link_load(schedule, &costs[i], LINK_NETWORK) > 0;
+	}
+	if (last < 0)
+		return;
+	double after = path(schedule, costs, pauses->host, last, n + first_compute, arena);
+	pauses->communication.late[communicator] = before + after;
+	pauses->late[communicator] = first;
+	if (on_network)
+		pauses->communication.late_network =
+			isinf(pauses->communication.late_network)
+				? after
+				: fmin(pauses->communication.late_network, after);
+}
+
+static void find_all_late(const struct schedule *schedule, const struct cost *costs,
+	struct arena *arena, struct bound_pauses *pauses)
+{
+	const struct program *program = &schedule->programs[0];
+	int first = 0;
+	while (first < program->n_ops && program->ops[first].stream != STREAM_COMPUTE)
+		first++;
+	pauses->communication.late_network = -INFINITY;
+	for (int e = 0; e < COMMUNICATORS_MAX; e++) {
+		pauses->communication.late[e] = -INFINITY;
+		pauses->late[e] = program->n_ops;
+		if (first < program->n_ops)
+			find_late(schedule, costs, e, first, arena, pauses);
+	}
+}
+
+static bool uses_link(const struct schedule *schedule, const struct cost *costs, int communicator,
+	enum bound_link link)
+{
+	const struct program *program = &schedule->programs[0];
+	for (int i = 0; i < program->n_ops; i++)
+		if (communicator_of(schedule, &program->ops[i]) == communicator &&
+			link_load(schedule, &costs[i], link) > 0)
+			return true;
+	return false;
+}
+
+/* The last collective on a link and the next step's first are the last and the first of some
+ * communicators. */
+static void find_links(const struct schedule *schedule, const struct cost *costs,
+	struct arena *arena, struct bound_pauses *pauses)
+{
+	int n = schedule->programs[0].n_ops;
+	for (int l = 0; l < LINKS; l++) {
+		bool uses[COMMUNICATORS_MAX];
+		double least = INFINITY;
+		for (int e = 0; e < COMMUNICATORS_MAX; e++)
+			uses[e] = uses_link(schedule, costs, e, (enum bound_link)l);
+		for (int e = 0; e < COMMUNICATORS_MAX; e++)
+			for (int f = 0; f < COMMUNICATORS_MAX; f++)
+				if (uses[e] && uses[f] && least > 0)
+					least = fmin(least,
+						path(schedule, costs, pauses->host,
+							ends_of(schedule, e, OP_KIND_COUNT).last,
+							n + ends_of(schedule, f, OP_KIND_COUNT)
+									.first,
+							arena));
+		pauses->communication.links[l] = isinf(least) ? 0 : fmax(0, least);
+	}
+}
+
+void bound_add_collective(const struct schedule *schedule, int index, const struct cost *cost,
+	const struct bound_pauses *pauses, struct work *work)
+{
+	const struct op *op = &schedule->programs[0].ops[index];
+	int e = communicator_of(schedule, op);
+	if (e < 0 || cost->device <= 0)
+		return;
+	work->communicators[e] += cost->device;
+	for (int l = 0; l < LINKS; l++)
+		work->links[l] += cost->device * link_load(schedule, cost, (enum bound_link)l);
+	if (index < pauses->late[e] || !reduces(op))
+		return;
+	work->late[e] += cost->device;
+	work->late_network += cost->device * link_load(schedule, cost, LINK_NETWORK);
+}
+
 struct bound_pauses bound_pauses(
 	const struct schedule *schedule, const struct cost *costs, struct arena *arena)
 {
@@ -331,6 +459,8 @@ struct bound_pauses bound_pauses(
 	find_stalls(schedule, costs, arena, &pauses);
 	find_edges(schedule, costs, arena, &pauses);
 	find_idle(schedule, costs, arena, &pauses);
+	find_all_late(schedule, costs, arena, &pauses);
+	find_links(schedule, costs, arena, &pauses);
 	return pauses;
 }
 

@@ -18,6 +18,11 @@ void work_add(struct work *sum, const struct work *work, double times)
 		sum->copies[way] += times * work->copies[way];
 	for (int e = 0; e < COMMUNICATORS_MAX; e++)
 		sum->communicators[e] += times * work->communicators[e];
+	for (int e = 0; e < COMMUNICATORS_MAX; e++)
+		sum->late[e] += times * work->late[e];
+	for (int l = 0; l < LINKS; l++)
+		sum->links[l] += times * work->links[l];
+	sum->late_network += times * work->late_network;
 }
 
 struct work work_least(const struct work *a, const struct work *b)
@@ -27,11 +32,16 @@ struct work work_least(const struct work *a, const struct work *b)
 		.stalls = fmin(a->stalls, b->stalls),
 		.alone = fmin(a->alone, b->alone),
 		.issue = fmin(a->issue, b->issue),
-		.wire = fmin(a->wire, b->wire)};
+		.wire = fmin(a->wire, b->wire),
+		.late_network = fmin(a->late_network, b->late_network)};
 	for (int way = 0; way < 2; way++)
 		least.copies[way] = fmin(a->copies[way], b->copies[way]);
 	for (int e = 0; e < COMMUNICATORS_MAX; e++)
 		least.communicators[e] = fmin(a->communicators[e], b->communicators[e]);
+	for (int e = 0; e < COMMUNICATORS_MAX; e++)
+		least.late[e] = fmin(a->late[e], b->late[e]);
+	for (int l = 0; l < LINKS; l++)
+		least.links[l] = fmin(a->links[l], b->links[l]);
 	return least;
 }
 

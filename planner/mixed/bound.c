@@ -15,6 +15,7 @@ enum { AT_LOSS, AT_END, MEMORIES };
 /* A row of the programme is the sum of what a step has of these, each times its weight. */
 struct weights {
 	double compute, stalls, cover, alone, issue, copies[2], communicators[COMMUNICATORS_MAX];
+	double links[LINKS], until_loss, late[COMMUNICATORS_MAX], late_network;
 	int share; /* of cover */
 };
 
@@ -26,8 +27,11 @@ static double work_sum(const struct weights *weights, const struct work *work)
 	for (int way = 0; way < 2; way++)
 		sum += weights->copies[way] * work->copies[way];
 	for (int e = 0; e < COMMUNICATORS_MAX; e++)
-		sum += weights->communicators[e] * work->communicators[e];
-	return sum;
+		sum += weights->communicators[e] * work->communicators[e] +
+		       weights->late[e] * work->late[e];
+	for (int l = 0; l < LINKS; l++)
+		sum += weights->links[l] * work->links[l];
+	return sum + weights->late_network * work->late_network;
 }
 
 static void add_row(const struct subproblem *subproblem, const struct weights *weights,
@@ -42,7 +46,9 @@ static void add_row(const struct subproblem *subproblem, const struct weights *w
 		for (int k = 0; k < p->sizes[c]; k++)
 			term[k] = n * (weights->compute * load->compute[k] +
 					      weights->issue * load->issue[k] +
-					      weights->cover * load->cover[k][weights->share]);
+					      weights->cover * load->cover[k][weights->share]) +
+				  weights->until_loss *
+					  ((n - 1) * load->compute[k] + load->before[k]);
 		row->term[c] = term;
 	}
 	for (int c = MIX_UNITS; c <= MIX_STAYS; c++) {
@@ -109,7 +115,49 @@ static void add_queues(
 	}
 }
 
-/* (1) to (3) of bound.c. */
+/* Some choice makes the last row more than the least that compute takes. */
+static void drop_if_idle(struct programme *p)
+{
+	const struct programme_row *compute = &p->rows[0], *row = &p->rows[p->n_rows - 1];
+	double least = compute->constant, most = row->constant;
+	for (int c = 0; c < MIX_CHOICES; c++) {
+		double low = INFINITY, high = -INFINITY;
+		for (int k = 0; k < p->sizes[c]; k++) {
+			low = fmin(low, compute->term[c][k]);
+			high = fmax(high, row->term[c][k]);
+		}
+		least += low;
+		most += high;
+	}
+	p->n_rows -= most <= least;
+}
+
+/* (4) and (5) of bounds.c. */
+static void add_links(const struct subproblem *subproblem, struct arena *arena, struct programme *p)
+{
+	const struct bound_communication *c = &subproblem->communication;
+	for (int l = 0; l < LINKS; l++) {
+		struct weights link = {0};
+		link.links[l] = 1;
+		add_row(subproblem, &link, c->links[l], arena, p);
+		drop_if_idle(p);
+	}
+	for (int e = 0; e < COMMUNICATORS_MAX; e++) {
+		struct weights late = {.until_loss = 1};
+		late.late[e] = 1;
+		if (isinf(c->late[e]))
+			continue;
+		add_row(subproblem, &late, c->late[e], arena, p);
+		drop_if_idle(p);
+	}
+	if (isinf(c->late_network))
+		return;
+	add_row(subproblem, &(struct weights){.until_loss = 1, .late_network = 1}, c->late_network,
+		arena, p);
+	drop_if_idle(p);
+}
+
+/* (1) to (5) of bounds.c. */
 static void fill_rows(const struct topology *topology, const struct subproblem *subproblem,
 	struct arena *arena, struct programme *p)
 {
@@ -134,6 +182,7 @@ static void fill_rows(const struct topology *topology, const struct subproblem *
 	}
 	if (all & (all - 1))
 		add_contention(subproblem, losses, all, edges, arena, p);
+	add_links(subproblem, arena, p);
 }
 
 void mix_programme(const struct topology *topology, const struct subproblem *subproblem,

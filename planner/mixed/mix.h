@@ -30,6 +30,7 @@ struct mix_knobs {
 /* What a number of blocks adds, checkpointed in full or at all. */
 struct mix_load {
 	double *compute, *issue; /* s per micro-batch */
+	double *before;          /* s of compute up to the loss */
 	double (*cover)[SHARES]; /* s of it beside which a collective costs nothing */
 	int64_t *saved;          /* bytes at the loss */
 };

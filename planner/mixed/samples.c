@@ -11,27 +11,19 @@ static struct load_row *row_of(struct load_row *rows, int blocks, int layer)
 	return &rows[layer >= 0 && layer < blocks ? layer : blocks];
 }
 
-static int last_loss(const struct program *program)
-{
-	int loss = -1;
-	for (int i = 0; i < program->n_ops; i++)
-		if (program->ops[i].kind == OP_LOSS)
-			loss = i;
-	return loss;
-}
-
 static void add_load(const struct schedule *schedule, const struct cost *costs, struct arena *arena,
 	int blocks, struct load_row *rows)
 {
 	const struct program *program = &schedule->programs[0];
 	struct touches *touches = bound_touches(program, arena);
 	const double *issue = bound_issue(schedule, costs, arena);
-	int loss = last_loss(program);
+	int loss = bound_last_loss(program);
 	for (int i = 0; i < program->n_ops; i++) {
 		struct load_row *row = row_of(rows, blocks, program->ops[i].layer);
 		if (op_kind_class(program->ops[i].kind) != OP_CLASS_COMPUTE)
 			continue;
 		row->compute += costs[i].device;
+		row->before += i <= loss ? costs[i].device : 0;
 		row->issue += bound_issue_of_load(schedule, &program->ops[i], issue[i]);
 		bound_add_cover(&costs[i], row->cover);
 	}
@@ -109,7 +101,7 @@ static void add_shape_operation(struct shape_sample *sample, const struct schedu
 			return;
 		sample->communication.multiprocessors[communicator] = fmin(
 			sample->communication.multiprocessors[communicator], cost->multiprocessors);
-		work.communicators[communicator] = cost->device;
+		bound_add_collective(schedule, index, cost, pauses, &work);
 	} else if (class != OP_CLASS_COMPUTE && op->stream == STREAM_COMPUTE) {
 		work.compute = cost->device;
 		if (bound_hides(pauses, op))
@@ -175,7 +167,7 @@ static void add_shape_memory(
 	struct touches *touches = bound_touches(program, arena);
 	bool pools = bound_has_pools(schedule->topology, &schedule->plan);
 	int64_t kept[STREAM_COUNT] = {0};
-	int loss = last_loss(program), end = first_update(program);
+	int loss = bound_last_loss(program), end = first_update(program);
 	for (int i = 0; i < program->n_buffers; i++) {
 		const struct buffer *b = &program->buffers[i];
 		struct shape_row *row = &sample->rows[b->unit >= 0 ? b->unit : sample->n];
@@ -184,7 +176,10 @@ static void add_shape_memory(
 		bool there =
 			bound_is_kept(b) && touches[i].first <= loss && loss <= touches[i].last;
 		bool ends = touches[i].first <= end && end <= touches[i].last;
-		if (there && pools && b->pool != STREAM_COMPUTE)
+		bool apart = pools && b->pool != STREAM_COMPUTE;
+		if (there && apart && !is_of_reductions(b->pool))
+			row->pooled += b->bytes;
+		if (there && apart)
 			kept[b->pool] += b->bytes;
 		else if (there)
 			row->kept += b->bytes;

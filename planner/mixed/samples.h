@@ -9,6 +9,7 @@
 
 struct load_row {
 	double compute, issue, cover[SHARES]; /* s per micro-batch */
+	double before;                        /* s of compute up to the loss */
 	int64_t saved;                        /* bytes at the loss */
 };
 
@@ -22,6 +23,7 @@ struct load_sample {
 struct shape_row {
 	struct work middle, rest; /* of a micro-batch in the middle; of everything else */
 	int64_t kept;             /* bytes at the loss, of the pool that compute takes from */
+	int64_t pooled;           /* the same of other pools, but those of reductions */
 	int64_t held;   /* bytes of reduced gradients that the optimizer finds in another */
 	int64_t at_end; /* bytes at the optimizer */
 };

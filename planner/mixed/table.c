@@ -33,6 +33,7 @@ static void sum_blocks(
 	for (int k = 0; k < n; k++) {
 		load->compute[k + 1] = load->compute[k] + to[k].compute - from[k].compute;
 		load->issue[k + 1] = load->issue[k] + to[k].issue - from[k].issue;
+		load->before[k + 1] = load->before[k] + to[k].before - from[k].before;
 		for (int s = 0; s < SHARES; s++)
 			load->cover[k + 1][s] =
 				load->cover[k][s] + to[k].cover[s] - from[k].cover[s];
@@ -44,6 +45,7 @@ static void add_block(struct mix_load *load, const struct load_row *row)
 {
 	load->compute[0] += row->compute;
 	load->issue[0] += row->issue;
+	load->before[0] += row->before;
 	load->saved[0] += row->saved;
 	for (int s = 0; s < SHARES; s++)
 		load->cover[0][s] += row->cover[s];
@@ -68,6 +70,7 @@ static void sum_rest(struct mix_load *load, int layers, const struct load_sample
 		const struct load_row *rest = &levels[c]->rows[layers];
 		least.compute = fmin(least.compute, rest->compute);
 		least.issue = fmin(least.issue, rest->issue);
+		least.before = fmin(least.before, rest->before);
 		least.saved = min_i64(least.saved, rest->saved);
 		for (int s = 0; s < SHARES; s++)
 			least.cover[s] = fmax(least.cover[s], rest->cover[s]);
@@ -119,7 +122,7 @@ struct shape {
 	const int *places, *host_places;
 	struct unit_work {
 		struct work work; /* s per step */
-		int64_t kept, held, at_end;
+		int64_t kept, pooled, held, at_end;
 	} * units; /* NULL: there is none */
 	int64_t apart, reduced, fixed;
 	struct bound_communication communication;
@@ -141,14 +144,15 @@ static void shape_of(const struct plan *plan, const struct shape_sample *sample,
 	for (int u = 0; u <= sample->n; u++) {
 		const struct shape_row *row = &sample->rows[u];
 		shape->units[u] = (struct unit_work){
-			work_of_step(plan, row), row->kept, row->held, row->at_end};
+			work_of_step(plan, row), row->kept, row->pooled, row->held, row->at_end};
 	}
 }
 
 static struct unit_work least_unit(const struct unit_work *a, const struct unit_work *b)
 {
 	return (struct unit_work){work_least(&a->work, &b->work), min_i64(a->kept, b->kept),
-		max_i64(a->held, b->held), min_i64(a->at_end, b->at_end)};
+		min_i64(a->pooled, b->pooled), max_i64(a->held, b->held),
+		min_i64(a->at_end, b->at_end)};
 }
 
 /* What is not of a unit. */
@@ -329,6 +333,43 @@ static void fill_hosted(struct subproblem *subproblem, const struct shapes *shap
 	}
 }
 
+/* On the device or not. */
+static int64_t pooled_of(const struct shapes *shapes, int unit, int keeps)
+{
+	return min_i64(
+		shapes->of[keeps][0]->units[unit].pooled, shapes->of[keeps][1]->units[unit].pooled);
+}
+
+/* Units that keep their parameters hold them in the pool of gathers: what these take beyond what is
+ * counted of such pools for all mixes. */
+static void fill_pooled(struct subproblem *subproblem, const struct shapes *shapes, int64_t counted)
+{
+	const struct shape *first = shapes->of[0][0];
+	int64_t pooled = 0;
+	int u = first->n - 1;
+	for (int i = 0; i <= first->n; i++)
+		pooled += min_i64(pooled_of(shapes, i, 0), pooled_of(shapes, i, 1));
+	subproblem->kept[0] += max_i64(0, pooled - counted);
+	for (int m = 1; m < subproblem->sizes[MIX_UNITS]; m++, u--) {
+		while (first->places[u] < 0)
+			u--;
+		pooled += max_i64(0, pooled_of(shapes, u, 1) - pooled_of(shapes, u, 0));
+		subproblem->kept[m] += max_i64(0, pooled - counted);
+	}
+}
+
+/* What updates take is counted unit by unit where some are of the host. */
+static void forget_updates(struct bound_communication *communication)
+{
+	for (int e = 0; e < COMMUNICATORS_MAX; e++) {
+		communication->idle[e] = 0;
+		communication->late[e] = fmin(communication->late[e], 0);
+	}
+	for (int l = 0; l < LINKS; l++)
+		communication->links[l] = 0;
+	communication->late_network = fmin(communication->late_network, 0);
+}
+
 static void fill_rest(struct subproblem *subproblem, const struct shapes *shapes)
 {
 	struct shape rest = *shapes->of[0][0];
@@ -336,11 +377,11 @@ static void fill_rest(struct subproblem *subproblem, const struct shapes *shapes
 		merge_rest(&rest, shapes->of[i / 2][i % 2]);
 	subproblem->apart =
 		rest.apart + min_i64(shapes->of[0][0]->reduced, shapes->of[1][0]->reduced);
+	fill_pooled(subproblem, shapes, rest.apart);
 	subproblem->fixed = rest.fixed;
 	subproblem->communication = rest.communication;
-	for (int e = 0; e < COMMUNICATORS_MAX && subproblem->hosts > 0; e++)
-		subproblem->communication.idle[e] =
-			0; /* what updates take is counted unit by unit */
+	if (subproblem->hosts > 0)
+		forget_updates(&subproblem->communication);
 }
 
 static bool are_alike(const struct shape *a, const struct shape *b)
@@ -396,6 +437,7 @@ static struct mix_load new_load(struct arena *arena, int n)
 {
 	return (struct mix_load){.compute = ARENA_ARRAY(arena, double, n),
 		.issue = ARENA_ARRAY(arena, double, n),
+		.before = ARENA_ARRAY(arena, double, n),
 		.cover = arena_alloc(arena, (size_t)n, sizeof(double[SHARES])),
 		.saved = ARENA_ARRAY(arena, int64_t, n)};
 }
