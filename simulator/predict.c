@@ -105,13 +105,65 @@ static int64_t limit_of(const struct topology *topology, const struct simulation
 	return limit;
 }
 
-static const char *module_name(const struct schedule *schedule, const struct op *op)
+/* Loops name the first of the layers, and the first of the micro-batches, that they go over. */
+struct named {
+	int modules, micro_batches; /* further on */
+};
+
+static int modules_of_layers(const struct model *model, int module, int layers)
+{
+	int first = module, end;
+
+	while (first > 0 && model->modules[first].kind != MODULE_BLOCK)
+		first = model->modules[first].parent;
+	end = model->modules[first].end;
+	return layers * (end - first);
+}
+
+static struct named named_at(const struct engine *engine, int index, const struct cursor *at)
+{
+	const struct program *program = engine->program;
+	const struct op *op = &program->ops[index];
+	struct named named = {0, 0};
+	int depth = 0, module = op->first_module;
+
+	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE && op->unit >= 0)
+		module = engine->schedule->units[op->unit].module;
+	for (int l = 0; l < program->n_loops; l++) {
+		const struct loop *loop = &program->loops[l];
+		if (index < loop->first || index >= loop->first + loop->n)
+			continue;
+		int round = at->round[depth++];
+		if (loop->layers == 0)
+			named.micro_batches = round;
+		else
+			named.modules = modules_of_layers(engine->schedule->model, module,
+				loop->layers > 0 ? round * loop->layers
+						 : (round + 1 - loop->times) * loop->layers);
+	}
+	return named;
+}
+
+static const char *unit_name_at(
+	const struct schedule *schedule, int index, int further, struct arena *arena)
+{
+	if (index < 0)
+		return "";
+	const struct unit *unit = &schedule->units[index];
+	const struct wrapped wrapped = {unit->module + further, unit->end_module + further};
+
+	return schedule->programs->n_loops > 0 ? unit_name(schedule->model, wrapped, arena)
+					       : unit->name;
+}
+
+static const char *module_name(
+	const struct schedule *schedule, const struct op *op, int further, struct arena *arena)
 {
 	const struct model *model = schedule->model;
-	int module = op->end_module - 1;
+	int module = op->end_module - 1 + further;
 
 	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE)
-		return op->unit >= 0 ? schedule->units[op->unit].name : "";
+		return unit_name_at(schedule, op->unit, further, arena);
 	if (op->kind == OP_LOSS)
 		return "";
 	while (op->layer >= 0 && module > 0 && model->modules[module].kind != MODULE_BLOCK)
@@ -119,15 +171,27 @@ static const char *module_name(const struct schedule *schedule, const struct op 
 	return model->modules[module].name;
 }
 
-static const char *describe(const struct engine *engine, int index, struct arena *arena)
+static const char *describe(
+	const struct engine *engine, int index, const struct cursor *at, struct arena *arena)
 {
 	const struct op *op = &engine->program->ops[index];
-	const char *kind = op_kind_name(op->kind), *name = module_name(engine->schedule, op);
+	const struct named named = named_at(engine, index, at);
+	const char *kind = op_kind_name(op->kind);
+	const char *name = module_name(engine->schedule, op, named.modules, arena);
 	const char *blank = name[0] != '\0' ? " " : "";
 
 	if (op->micro_batch < 0)
 		return arena_printf(arena, "%s%s%s", kind, blank, name);
-	return arena_printf(arena, "%s%s%s, micro-batch %d", kind, blank, name, op->micro_batch);
+	return arena_printf(arena, "%s%s%s, micro-batch %d", kind, blank, name,
+		op->micro_batch + named.micro_batches);
+}
+
+static int standing(const struct engine *engine, int index, const struct cursor *at)
+{
+	struct cursor here = *at;
+
+	here.step = 0;
+	return (int)position_of(engine, &engine->tasks[index], &engine->tasks[index].place, &here);
 }
 
 static void fill_ledger(const struct ledger *ledger, struct prediction *prediction)
@@ -226,8 +290,11 @@ static void fill_peaks(const struct engine *engine, const struct memory_peaks *p
 		fixed + prediction->peak_reserved_bytes - prediction->peak_allocated_bytes;
 
 	prediction->peak_memory_bytes = peaks->peak_bytes + overhead;
-	prediction->peak_op = peaks->peak_op;
-	prediction->peak_at = peaks->peak_op < 0 ? "" : describe(engine, peaks->peak_op, arena);
+	prediction->peak_at = "";
+	if (peaks->peak_op >= 0) {
+		prediction->peak_op = standing(engine, peaks->peak_op, &peaks->peak_at);
+		prediction->peak_at = describe(engine, peaks->peak_op, &peaks->peak_at, arena);
+	}
 	memcpy(prediction->memory_at_peak, peaks->at_peak, sizeof(peaks->at_peak));
 	memcpy(prediction->memory_category_peak, peaks->category_peak,
 		sizeof(peaks->category_peak));

@@ -4,6 +4,7 @@
 
 #include "cli/cores/cores.h"
 #include "cli/terminal/terminal.h"
+#include "schedule/fold/fold.h"
 #include "schedule/resolve/resolve.h"
 
 enum { THREADS_MOST = 1024 };
@@ -239,10 +240,15 @@ bool plan_evaluate(const struct question *question, const struct plan *plan,
 	};
 
 	evaluation->plan = *plan;
-	if (!schedule_build(arena, plan, question->model, question->topology, &evaluation->schedule,
-		    error) ||
-		!simulate(evaluation->schedule, &options, detail == EVALUATION_WHOLE, arena,
-			&evaluation->simulation, error))
+	evaluation->schedule = NULL;
+	if (detail != EVALUATION_WHOLE)
+		evaluation->schedule =
+			schedule_fold(arena, plan, question->model, question->topology);
+	else if (!schedule_build(arena, plan, question->model, question->topology,
+			 &evaluation->schedule, error))
+		return false;
+	if (!simulate(evaluation->schedule, &options, detail == EVALUATION_WHOLE, arena,
+		    &evaluation->simulation, error))
 		return false;
 	evaluation->digest = evaluation->simulation.prediction.schedule_digest;
 	return true;

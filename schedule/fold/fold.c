@@ -81,14 +81,15 @@ static void keep_loops(const struct folding *f)
 		if (!is_added && (lap == NULL || lap->first >= f->body_first)) {
 			outer = program->n_loops;
 			program->loops[program->n_loops++] = (struct loop){
-				f->body_first, f->body_n, f->shorter->micro_batch_times, -1, true};
+				f->body_first, f->body_n, f->shorter->micro_batch_times, -1, 0};
 			is_added = true;
 		}
 		if (lap == NULL)
 			continue;
 		bool inside = outer >= 0 && lap->first < f->body_first + f->body_n;
-		program->loops[program->n_loops++] =
-			(struct loop){lap->first, lap->n, lap->times, inside ? outer : -1, false};
+		int by = f->sweeps[lap->sweep].is_down ? -1 : 1;
+		program->loops[program->n_loops++] = (struct loop){lap->first, lap->n, lap->times,
+			inside ? outer : -1, by * f->shorter->period};
 	}
 }
 

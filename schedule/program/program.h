@@ -22,8 +22,8 @@ struct group {
  * that is inside another) or one micro-batch further. */
 struct loop {
 	int first, n, times;
-	int outer;             /* the loop around this one; -1 */
-	bool of_micro_batches; /* else of layers */
+	int outer;  /* the loop around this one; -1 */
+	int layers; /* that an iteration goes on by, below 0 downwards; 0: the next micro-batch */
 };
 
 /* A position in the list as it is carried out: first + i * inner + j * outer in iteration i of the

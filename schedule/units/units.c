@@ -23,7 +23,7 @@ static int innermost_unit(const struct unit *units, int n, int module, struct op
 	return open->stack[open->depth - 1];
 }
 
-static const char *unit_name(const struct model *model, struct wrapped wrapped, struct arena *arena)
+const char *unit_name(const struct model *model, struct wrapped wrapped, struct arena *arena)
 {
 	const struct module *first = &model->modules[wrapped.module];
 	if (wrapped.module == 0)

@@ -39,6 +39,9 @@ struct wrapped {
 int wrap_modules(const struct plan *plan, const struct model *model, struct arena *arena,
 	struct wrapped **wrapped);
 
+/* "model.layers.0", or "model.layers.0..1" for several. */
+const char *unit_name(const struct model *model, struct wrapped wrapped, struct arena *arena);
+
 /* The units of a plan; units[0] is the root, possibly without parameters. Every parameter belongs
  * to the innermost unit that contains it. */
 int units_build(const struct plan *plan, const struct model *model, struct arena *arena,

@@ -48,7 +48,7 @@ static void init_loops(struct engine *engine, int index)
 	task->depth = (round.inner >= 0) + (round.outer >= 0);
 	if (task->depth == 0)
 		return;
-	task->outer = task->depth == 1 && program->loops[round.inner].of_micro_batches;
+	task->outer = task->depth == 1 && program->loops[round.inner].layers == 0;
 	task->times = program->loops[round.inner].times;
 	if (task->outer)
 		task->place.outer = iteration_length(program, round.inner);

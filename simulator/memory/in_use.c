@@ -68,7 +68,7 @@ static void note_peaks(struct meter *meter, int op, const struct cursor *at)
 		return;
 	peaks->peak_bytes = meter->live.total;
 	peaks->peak_op = op;
-	peaks->peak_round = at != NULL ? at->round[0] : 0;
+	peaks->peak_at = at != NULL ? *at : (struct cursor){0};
 	memcpy(peaks->at_peak, meter->live.device, sizeof(peaks->at_peak));
 }
 

@@ -11,7 +11,8 @@
 struct memory_peaks {
 	int64_t peak_bytes;
 	int64_t at_peak[CATEGORY_COUNT], category_peak[CATEGORY_COUNT];
-	int peak_op, peak_round; /* the operation, and the iteration of the loop round it */
+	int peak_op;             /* -1: none */
+	struct cursor peak_at;   /* iterations of the loops round it */
 	int64_t host_peak_bytes; /* of one rank, in host memory (CPU offload) */
 };
 struct in_use {

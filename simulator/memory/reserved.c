@@ -428,8 +428,7 @@ static void pass_over(struct pools *pools, struct seen *seen, struct cursor *at)
 {
 	const struct program *program = pools->engine->program;
 	int loop = program_loop(program, at->at, -1);
-	if (loop < 0 || !program->loops[loop].of_micro_batches || at->round[1] > 0 ||
-		!pools->at_once)
+	if (loop < 0 || program->loops[loop].layers != 0 || at->round[1] > 0 || !pools->at_once)
 		return;
 	bool follows = seen->at.step == at->step && seen->at.at == at->at &&
 		       seen->at.round[0] + 1 == at->round[0];
