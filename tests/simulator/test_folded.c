@@ -47,6 +47,8 @@ static const char *compare(
 			*found = figures[i];
 			return found->name;
 		}
+	if (strcmp(a->peak_at, b->peak_at) != 0)
+		print_error("%s, folded %s\n", a->peak_at, b->peak_at);
 	*found = (struct figure){"peak_at", 0, 1};
 	return strcmp(a->peak_at, b->peak_at) != 0 ? found->name : NULL;
 }
@@ -126,7 +128,7 @@ static void test_random(void **state)
 	}
 	print_message("%d of %d fold\n", folds, n);
 	assert_int_equal(wrong, 0);
-	assert_true(6 * folds > n);
+	assert_true(2 * folds > n);
 }
 
 int main(void)
