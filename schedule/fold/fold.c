@@ -15,7 +15,7 @@ static struct schedule *build_short(struct arena *arena, const struct shorter *s
 	const struct topology *topology, const int **frees_pending)
 {
 	struct step *step = step_begin(arena, &shorter->plan, &shorter->model, topology);
-	step_repeat(step, shorter->times);
+	step_repeat(step, shorter->times, shorter->units, shorter->n_units);
 	step_run(step);
 	*frees_pending = step_frees_pending(step);
 	return step_end(step);
@@ -36,7 +36,7 @@ static void number_units(const struct folding *f)
 		struct unit *unit = &f->schedule->units[u];
 		unit->module = shorter_module(shorter, unit->module);
 		unit->end_module = end_of_modules(shorter, unit->end_module);
-		for (int i = 0; i < unit->n_slices; i++)
+		for (int i = 0; i < unit->n_slices && shorter->units == NULL; i++)
 			unit->slices[i].parameter =
 				shorter_parameter(shorter, unit->slices[i].parameter);
 	}

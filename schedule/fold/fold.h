@@ -10,8 +10,8 @@
  * training. Where nothing repeats, or not exactly, it is what schedule_emit returns (no loops).
  *
  * Layers and modules are those of the model, of what is repeated those of the first layer; units
- * and buffers are numbered by themselves. The unit of an operation, or of a buffer that is taken
- * and given back, is one that is alike: a gather may be of the block behind. Gives have places too:
+ * and buffers are numbered by themselves. The unit of an operation or of a buffer is one that is
+ * alike: a gather may be of the block behind. Gives have places too:
  * where the buffer was taken; for an operation of no block the first of all. */
 struct schedule *schedule_fold(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology);

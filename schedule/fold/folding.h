@@ -20,7 +20,9 @@ struct shorter {
 	struct plan plan;
 	int period, n_cuts;
 	struct cut cuts[RUNS_MAX];
-	int *times;            /* per block */
+	int *times;         /* per block */
+	struct unit *units; /* NULL: the passes build them */
+	int n_units;
 	int micro_batch_times; /* how many the repeated one stands for */
 	int first_micro_batch; /* the repeated one; -1 */
 };
@@ -67,11 +69,10 @@ struct folding {
 	int n_laps, lap_capacity;
 	int *lap_at; /* per sweep and run; -1 */
 	struct region *regions;
-	int *laps_of;     /* per operation: its lap; -1 */
-	int *first_units; /* per group: its first unit, -1 */
-	int *bases;  /* per operation: where it is carried out first, micro-batches not repeated */
-	int n_bases; /* and how many there are */
-	int *takers; /* per buffer: the operation that takes it, -1 */
+	int *laps_of; /* per operation: its lap; -1 */
+	int *bases;   /* per operation: where it is carried out first, micro-batches not repeated */
+	int n_bases;  /* and how many there are */
+	int *takers;  /* per buffer: the operation that takes it, -1 */
 	struct law *laws; /* per index of a wait or a give */
 	/* The repeated micro-batch in those positions; n 0: none. */
 	int micro_first, micro_n;

@@ -273,32 +273,17 @@ static void find_takers(struct folding *f)
 			f->takers[slice_of(program, program->ops[x].takes)[i]] = x;
 }
 
-static void find_first_units(struct folding *f)
-{
-	f->first_units = ARENA_ARRAY(f->arena, int, f->n_groups);
-	memset(f->first_units, -1, (size_t)f->n_groups * sizeof(int));
-	for (int u = f->schedule->n_units - 1; u >= 0; u--)
-		if (group_of_unit(f, u) >= 0)
-			f->first_units[group_of_unit(f, u)] = u;
-}
-
-/* What a loop takes is of the unit that stands for as many, also where the hook of one block takes
- * it for the next: else what all blocks have taken would be given back too often or not enough. */
-static bool move_to_units_of_takers(struct folding *f)
+/* What lives between steps is there for every unit, what a loop takes for every iteration. */
+static void find_times(struct folding *f)
 {
 	for (int b = 0; b < f->program->n_buffers; b++) {
 		struct buffer *buffer = &f->program->buffers[b];
-		int taker = f->takers[b], group = group_of_unit(f, buffer->unit);
-		int here = taker >= 0 ? f->regions[taker].group : -1;
-		if (group < 0 || here < 0 || here == group ||
-			(f->run_of[here] < 0 && f->run_of[group] < 0))
-			continue;
-		const struct unit *old = &f->schedule->units[buffer->unit];
-		buffer->unit += f->first_units[here] - f->first_units[group];
-		if (f->schedule->units[buffer->unit].gathered != old->gathered)
-			return false;
+		int taker = f->takers[b];
+		if (buffer->resident && buffer->unit >= 0)
+			buffer->times = f->schedule->units[buffer->unit].times;
+		else if (taker >= 0 && f->laps_of[taker] >= 0)
+			buffer->times = f->laps[f->laps_of[taker]].times;
 	}
-	return true;
 }
 
 bool fold_find_loops(struct folding *f)
@@ -320,6 +305,6 @@ bool fold_find_loops(struct folding *f)
 		return false;
 	find_bases(f);
 	find_takers(f);
-	find_first_units(f);
-	return move_to_units_of_takers(f) && find_micro_batch(f);
+	find_times(f);
+	return find_micro_batch(f);
 }

@@ -9,21 +9,10 @@ struct blocks {
 	const struct model *model;
 	int *modules; /* per block */
 	int n;
+	const struct unit *units; /* NULL: every block has the same */
+	int n_units;
+	int *first_units; /* per block, and behind the last one: its first unit */
 };
-
-static struct blocks blocks_of(
-	struct arena *arena, const struct plan *plan, const struct model *model)
-{
-	struct blocks blocks = {.plan = plan, .model = model};
-	blocks.modules = ARENA_ARRAY(arena, int, model->architecture.layers);
-	for (int m = 0; m < model->n_modules; m++) {
-		if (model->modules[m].kind != MODULE_BLOCK)
-			continue;
-		blocks.modules[blocks.n++] = m;
-		m = model->modules[m].end - 1;
-	}
-	return blocks;
-}
 
 static int end_of(const struct blocks *blocks, int block)
 {
@@ -45,6 +34,24 @@ static bool modules_are_alike(const struct model *model, int one, int two, int n
 	return true;
 }
 
+/* With the same choices, as far from the beginning of the block. */
+static bool units_are_alike(const struct blocks *blocks, int one, int two)
+{
+	int n = blocks->first_units[one + 1] - blocks->first_units[one];
+	const struct unit *a = &blocks->units[blocks->first_units[one]];
+	const struct unit *b = &blocks->units[blocks->first_units[two]];
+	int distance = blocks->modules[two] - blocks->modules[one];
+	if (blocks->first_units[two + 1] - blocks->first_units[two] != n)
+		return false;
+	for (int u = 0; u < n; u++)
+		if (b[u].module - a[u].module != distance ||
+			b[u].end_module - a[u].end_module != distance ||
+			a[u].gathered != b[u].gathered || a[u].parameters != b[u].parameters ||
+			a[u].reshard_group != b[u].reshard_group || a[u].offload != b[u].offload)
+			return false;
+	return true;
+}
+
 /* And nothing between them but blocks. */
 static bool are_alike(const struct blocks *blocks, int one, int two)
 {
@@ -56,7 +63,58 @@ static bool are_alike(const struct blocks *blocks, int one, int two)
 	return end_of(blocks, two) - second == n &&
 	       plan_block_checkpointing(blocks->plan, one) ==
 		       plan_block_checkpointing(blocks->plan, two) &&
+	       (blocks->units == NULL || units_are_alike(blocks, one, two)) &&
 	       modules_are_alike(blocks->model, first, second, n);
+}
+
+/* Units are in preorder. */
+static void find_first_units(struct blocks *blocks, struct arena *arena)
+{
+	int u = 0;
+	blocks->first_units = ARENA_ARRAY(arena, int, blocks->n + 1);
+	for (int b = 0; b < blocks->n; b++) {
+		while (u < blocks->n_units && blocks->units[u].module < blocks->modules[b])
+			u++;
+		blocks->first_units[b] = u;
+	}
+	while (u < blocks->n_units && blocks->n > 0 &&
+		blocks->units[u].module < end_of(blocks, blocks->n - 1))
+		u++;
+	blocks->first_units[blocks->n] = u;
+}
+
+/* Buckets and traces cut blocks differently. */
+static bool may_cut(const struct plan *plan)
+{
+	enum layout_kind layout = plan_layout(plan);
+	return layout != LAYOUT_WHOLE && layout != LAYOUT_PARTITIONED;
+}
+
+/* Every unit holds blocks whole, and all of them have the same choices. */
+static bool has_plain_units(const struct plan *plan)
+{
+	return (plan->wrap.kind == WRAP_BLOCK || plan->wrap.kind == WRAP_BLOCKS) &&
+	       plan->cpu_offload.n == 0 && plan->reshard_after_forward.n == 0;
+}
+
+static struct blocks blocks_of(
+	struct arena *arena, const struct plan *plan, const struct model *model)
+{
+	struct blocks blocks = {.plan = plan, .model = model};
+	blocks.modules = ARENA_ARRAY(arena, int, model->architecture.layers);
+	for (int m = 0; m < model->n_modules; m++) {
+		if (model->modules[m].kind != MODULE_BLOCK)
+			continue;
+		blocks.modules[blocks.n++] = m;
+		m = model->modules[m].end - 1;
+	}
+	if (!has_plain_units(plan)) {
+		struct unit *units;
+		blocks.n_units = units_build(plan, model, arena, &units);
+		blocks.units = units;
+		find_first_units(&blocks, arena);
+	}
+	return blocks;
 }
 
 /* --- what is taken out ---------------------------------------------------------------------------
@@ -101,15 +159,6 @@ static int period_of(const struct plan *plan, const struct model *model)
 	if (wrapped > model->architecture.layers)
 		return (int)model->architecture.layers;
 	return (int)(wrapped % experts == 0 ? wrapped : wrapped * experts);
-}
-
-/* Units that hold blocks whole, each with the same choices. */
-static bool may_cut(const struct plan *plan)
-{
-	enum layout_kind layout = plan_layout(plan);
-	return layout != LAYOUT_WHOLE && layout != LAYOUT_PARTITIONED &&
-	       (plan->wrap.kind == WRAP_BLOCK || plan->wrap.kind == WRAP_BLOCKS) &&
-	       plan->cpu_offload.n == 0 && plan->reshard_after_forward.n == 0;
 }
 
 /* --- the model -----------------------------------------------------------------------------------
@@ -191,6 +240,26 @@ static void make_model(struct shorter *shorter, struct arena *arena, const struc
 	}
 }
 
+/* Without those inside of what was taken out. */
+static void make_units(struct shorter *shorter, struct arena *arena, const struct blocks *blocks)
+{
+	const struct cut *cut = shorter->cuts, *end = cut + shorter->n_cuts;
+	if (blocks->units == NULL || shorter->n_cuts == 0)
+		return;
+	shorter->units = ARENA_ARRAY(arena, struct unit, blocks->n_units);
+	for (int u = 0; u < blocks->n_units; u++) {
+		const struct unit *unit = &blocks->units[u];
+		while (cut < end && unit->module >= cut->module + cut->n_modules)
+			cut++;
+		if (cut < end && unit->module >= cut->module)
+			continue;
+		struct unit *kept = &shorter->units[shorter->n_units++];
+		*kept = *unit;
+		kept->module = without(shorter, unit->module);
+		kept->end_module = without(shorter, unit->end_module);
+	}
+}
+
 static void make_times(struct shorter *shorter, struct arena *arena)
 {
 	int n = (int)shorter->model.architecture.layers;
@@ -236,9 +305,11 @@ bool shorter_make(struct shorter *shorter, struct arena *arena, const struct pla
 	const struct model *model, struct kept kept)
 {
 	*shorter = (struct shorter){.period = period_of(plan, model)};
+	struct blocks blocks = {0};
 	if (kept.head > 0 && may_cut(plan)) {
-		struct blocks blocks = blocks_of(arena, plan, model);
+		blocks = blocks_of(arena, plan, model);
 		find_cuts(shorter, &blocks, kept);
+		make_units(shorter, arena, &blocks);
 	}
 	make_model(shorter, arena, model);
 	make_times(shorter, arena);

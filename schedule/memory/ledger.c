@@ -100,7 +100,7 @@ void schedule_ledger(
 	for (int i = 0; i < program->n_buffers; i++)
 		if (program->buffers[i].resident)
 			count_buffer(&program->buffers[i], &walk.live,
-				buffer_times(schedule, &program->buffers[i]));
+				buffer_times(&program->buffers[i]));
 	carry_out_all(&walk, 0, program->n_ops, -1);
 }
 
@@ -114,7 +114,7 @@ static int64_t role_bytes(const struct schedule *schedule, enum buffer_role role
 		bool passes = !buffer->resident && buffer->unit >= 0 &&
 			      schedule->units[buffer->unit].offload != OFFLOAD_NONE;
 		if (buffer->role == role && !buffer_in_host(buffer) && !passes)
-			total += buffer_times(schedule, buffer) * buffer->bytes;
+			total += buffer_times(buffer) * buffer->bytes;
 	}
 	return total;
 }
@@ -127,8 +127,7 @@ static int64_t resident_parameters(const struct schedule *schedule)
 	for (int i = 0; i < program->n_buffers; i++)
 		if (program->buffers[i].resident && !buffer_in_host(&program->buffers[i]) &&
 			buffer_role_category(program->buffers[i].role) == CATEGORY_PARAMETERS)
-			total += buffer_times(schedule, &program->buffers[i]) *
-				 program->buffers[i].bytes;
+			total += buffer_times(&program->buffers[i]) * program->buffers[i].bytes;
 	return total;
 }
 
@@ -157,8 +156,7 @@ static int64_t resident_gradients(const struct schedule *schedule)
 	int64_t total = 0;
 	for (int i = 0; i < program->n_buffers; i++)
 		if (program->buffers[i].resident && program->buffers[i].role == BUFFER_GRADIENT)
-			total += buffer_times(schedule, &program->buffers[i]) *
-				 program->buffers[i].bytes;
+			total += buffer_times(&program->buffers[i]) * program->buffers[i].bytes;
 	return total;
 }
 

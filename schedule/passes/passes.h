@@ -10,8 +10,9 @@ struct step;
 struct step *step_begin(struct arena *arena, const struct plan *plan, const struct model *model,
 	const struct topology *topology);
 /* The model is shorter than the one that was asked for: layer l stands for times[l] alike ones.
+ * Units, where given, are not built: those outside of blocks hold what all blocks leave to them.
  * The caller keeps `times` until step_end. */
-void step_repeat(struct step *step, const int *times);
+void step_repeat(struct step *step, const int *times, struct unit *units, int n_units);
 /* All passes, in their order. */
 void step_run(struct step *step);
 /* Per operation, how many frees the host had not waited for when it was issued. In the arena. */

@@ -22,9 +22,11 @@ struct step *step_begin(struct arena *arena, const struct plan *plan, const stru
 	return step;
 }
 
-void step_repeat(struct step *step, const int *times)
+void step_repeat(struct step *step, const int *times, struct unit *units, int n_units)
 {
 	step->times = times;
+	step->schedule->units = units;
+	step->n_units = n_units;
 }
 
 const int *step_frees_pending(const struct step *step)

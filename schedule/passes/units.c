@@ -8,13 +8,19 @@ static int times_of(const struct step *step, const struct unit *unit)
 	return step->times != NULL && layer >= 0 ? step->times[layer] : 1;
 }
 
+static int build(struct step *step)
+{
+	struct unit **units = &step->schedule->units;
+	return step->method.reduces == REDUCES_BUCKETS
+		       ? buckets_build(step->plan, step->model, step->arena, units)
+		       : units_build(step->plan, step->model, step->arena, units);
+}
+
 void pass_units(struct step *step)
 {
 	struct schedule *schedule = step->schedule;
-	step->n_units =
-		step->method.reduces == REDUCES_BUCKETS
-			? buckets_build(step->plan, step->model, step->arena, &schedule->units)
-			: units_build(step->plan, step->model, step->arena, &schedule->units);
+	if (schedule->units == NULL)
+		step->n_units = build(step);
 	schedule->n_units = step->n_units;
 	step->units = schedule->units;
 	for (int u = 0; u < step->n_units; u++)

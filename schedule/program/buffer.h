@@ -77,6 +77,7 @@ struct buffer {
 	enum dtype dtype;
 	int64_t bytes;
 	bool resident; /* lives between steps: never taken, never given */
+	int times;     /* folded schedules: how many alike ones it stands for; 0: itself */
 };
 
 /* The second tier: CPU offload's buffers. */

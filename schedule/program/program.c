@@ -34,7 +34,7 @@ int buffers_at_once(const struct schedule *schedule, const struct op *op, int bu
 	const struct program *program = &schedule->programs[0];
 	if (program->n_loops == 0 || is_of_block(schedule, op))
 		return 1;
-	return buffer_times(schedule, &program->buffers[buffer]);
+	return buffer_times(&program->buffers[buffer]);
 }
 
 int op_buffer(const struct program *program, const struct op *op, enum buffer_role role)

@@ -65,12 +65,10 @@ struct schedule {
 	struct program *programs;
 };
 
-/* How many alike buffers between steps it stands for. */
-static inline int buffer_times(const struct schedule *schedule, const struct buffer *buffer)
+/* How many alike buffers it stands for. */
+static inline int buffer_times(const struct buffer *buffer)
 {
-	return buffer->unit >= 0 && schedule->units[buffer->unit].times > 1
-		       ? schedule->units[buffer->unit].times
-		       : 1;
+	return buffer->times > 1 ? buffer->times : 1;
 }
 
 static inline const int *slice_of(const struct program *program, struct slice slice)

@@ -48,14 +48,13 @@ static void find_carried(const struct program *program, bool *carried, struct ar
 
 static void add_what_is_there(struct meter *meter, struct arena *arena)
 {
-	const struct schedule *schedule = meter->engine->schedule;
 	const struct program *program = meter->engine->program;
 	bool *carried = ARENA_ARRAY(arena, bool, program->n_buffers);
 
 	find_carried(program, carried, arena);
 	for (int i = 0; i < program->n_buffers; i++)
 		if (program->buffers[i].resident || carried[i])
-			change(meter, i, buffer_times(schedule, &program->buffers[i]));
+			change(meter, i, buffer_times(&program->buffers[i]));
 }
 
 static void note_peaks(struct meter *meter, int op, const struct cursor *at)

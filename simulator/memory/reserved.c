@@ -345,7 +345,6 @@ static void on_issue(struct pools *pools, const struct cursor *at)
 /* Units that are alike come one after the other. */
 static void take_resident(struct pools *pools)
 {
-	const struct schedule *schedule = pools->engine->schedule;
 	const struct program *program = pools->engine->program;
 	int n = program->n_buffers;
 	for (int first = 0, end; first < n; first = end) {
@@ -355,7 +354,7 @@ static void take_resident(struct pools *pools)
 			end++;
 		if (!buffers[first].resident)
 			continue;
-		for (int k = buffer_times(schedule, &buffers[first]); k > 0; k--)
+		for (int k = buffer_times(&buffers[first]); k > 0; k--)
 			for (int i = first; i < end; i++)
 				if (buffers[i].role != BUFFER_OPTIMIZER_STATE)
 					take_to_keep(pools, i);

@@ -224,7 +224,7 @@ static int64_t resident_bytes(const struct schedule *schedule, enum buffer_role 
 	for (int b = 0; b < schedule->programs->n_buffers; b++) {
 		const struct buffer *buffer = &schedule->programs->buffers[b];
 		if (buffer->resident && buffer->role == role)
-			total += buffer->bytes * buffer_times(schedule, buffer);
+			total += buffer->bytes * buffer_times(buffer);
 	}
 	return total;
 }
@@ -252,6 +252,34 @@ static struct model *deep_model(struct arena *arena, uint64_t *state)
 	return model;
 }
 
+/* One value for the first blocks or units, another one for the rest, as planners mix them. */
+static struct plan split(struct arena *arena, uint64_t *state, struct plan plan,
+	const struct model *model, const struct topology *topology)
+{
+	struct plan with = plan;
+	struct error error = {0};
+	bool root;
+	int64_t units = plan_units(&plan, model, &root), blocks = model->architecture.layers;
+	int64_t at = random_below(state, blocks + 1);
+	enum checkpointing *kinds = ARENA_ARRAY(arena, enum checkpointing, blocks);
+	enum offload *offloads = ARENA_ARRAY(arena, enum offload, units);
+	int64_t *groups = ARENA_ARRAY(arena, int64_t, units);
+	enum checkpointing first = random_below(state, 3), second = random_below(state, 3);
+	for (int64_t i = 0; i < blocks; i++)
+		kinds[i] = i < at ? first : second;
+	for (int64_t i = 0; i < units; i++) {
+		offloads[i] = i < at ? plan_offload_at(&plan, i) : OFFLOAD_NONE;
+		groups[i] = i < at ? plan_reshard_group_at(&plan, i) : 0;
+	}
+	if (random_below(state, 2))
+		with.activation_checkpointing = rows_make_checkpointing(arena, kinds, blocks);
+	if (random_below(state, 2) && units > 0)
+		with.cpu_offload = rows_make_offload(arena, offloads, units);
+	if (random_below(state, 2) && units - root > 0)
+		with.reshard_after_forward = rows_make_reshard(arena, groups, units - root);
+	return plan_check(&with, model, topology, &error) ? with : plan;
+}
+
 static struct plan deep_plan(struct arena *arena, uint64_t *state, const struct model *model,
 	const struct topology *topology)
 {
@@ -259,7 +287,8 @@ static struct plan deep_plan(struct arena *arena, uint64_t *state, const struct 
 	struct error error = {0};
 	with.grad_accum = 1 + random_below(state, random_below(state, 2) ? 33 : 5);
 	with.global_batch = with.micro_batch * with.grad_accum * plan_data_parallel(&with);
-	return plan_check(&with, model, topology, &error) ? with : plan;
+	with = plan_check(&with, model, topology, &error) ? with : plan;
+	return random_below(state, 4) ? with : split(arena, state, with, model, topology);
 }
 
 /* Returns whether it folded. */
