@@ -333,9 +333,11 @@ bool engine_run(struct engine *engine, struct error *error)
 			started |= start(engine, &engine->queues[i], &next, &begins);
 		if (started)
 			continue;
-		if (begins >= 0 && engine->steady != NULL)
+		if (begins >= 0 && engine->steady != NULL) {
 			steady_pass(engine, begins);
-		begins = -1;
+			begins = -1;
+			continue; /* the host may go on at once */
+		}
 		if (engine->rates_stale)
 			contention_rates(engine);
 		next = next_event(engine, next);
