@@ -7,14 +7,15 @@
 /* The process exit codes (docs/commands.md#exit-codes); an error carries the one that fits it. */
 enum exit_code {
 	EXIT_CODE_OK = 0,
-	EXIT_CODE_NO = 1,            /* a well-formed "no": does not fit, outside tolerance */
-	EXIT_CODE_USAGE = 2,         /* bad command line or a question that contradicts itself */
-	EXIT_CODE_INPUT = 3,         /* bad input file */
-	EXIT_CODE_ENVIRONMENT = 4,   /* something missing on this machine */
-	EXIT_CODE_INTERNAL = 5,      /* a bug, or out of memory */
-	EXIT_CODE_FAULT = 6,         /* training stopped by a fault */
-	EXIT_CODE_INTERRUPTED = 130, /* 128 + SIGINT: training stopped after a step, and kept */
-	EXIT_CODE_TERMINATED = 143,  /* 128 + SIGTERM: training stopped after a step */
+	EXIT_CODE_NO = 1,          /* a well-formed "no": does not fit, outside tolerance */
+	EXIT_CODE_USAGE = 2,       /* bad command line or a question that contradicts itself */
+	EXIT_CODE_INPUT = 3,       /* bad input file */
+	EXIT_CODE_ENVIRONMENT = 4, /* something missing on this machine */
+	EXIT_CODE_INTERNAL = 5,    /* a bug, or out of memory */
+	EXIT_CODE_FAULT = 6,       /* training stopped by a fault */
+	EXIT_CODE_INTERRUPTED =
+		130, /* 128 + SIGINT: a search, or training after a step, stopped early */
+	EXIT_CODE_TERMINATED = 143, /* 128 + SIGTERM: training stopped after a step */
 };
 
 /* One line: "file:line:col: what, expected X, got Y, fix". Long names are cut, never overflowed. */

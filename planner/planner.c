@@ -101,7 +101,8 @@ static void add_impossible(struct making *making)
 	const struct space *space = &making->search->space;
 	for (int s = 0; s < STRATEGY_COUNT; s++) {
 		const char *why = space->impossible[s];
-		if (!space->allowed[s] || making->search->closest[s] >= 0 ||
+		bool unknown = why == NULL && making->search->stopped;
+		if (!space->allowed[s] || unknown || making->search->closest[s] >= 0 ||
 			ranking_best(&making->search->ranking, s) != NULL)
 			continue;
 		struct candidate *candidate = &making->candidates[making->n];
@@ -225,6 +226,13 @@ static bool find_thresholds(struct making *making, struct error *error)
 	       thresholds_find(&rivals, making->answer, error);
 }
 
+static bool goes_on(struct making *making)
+{
+	struct search *search = making->search;
+	search->least_left = INT64_MAX;
+	return search_goes_on(search, search->evaluator.evaluated + search->pruned, 0);
+}
+
 static bool defend_chosen(struct making *making, struct defence *defence,
 	const struct variants *variants, struct error *error)
 {
@@ -240,6 +248,8 @@ static bool defend_chosen(struct making *making, struct defence *defence,
 		other = contender_of(making, 1);
 	defend_winner(defence, &chosen);
 	defend_margin(defence, &chosen, exists ? &second : NULL, has_other ? &other : NULL);
+	if (!goes_on(making))
+		return true;
 	defend_knobs(defence, &chosen, variants);
 	return find_thresholds(making, error);
 }
@@ -261,8 +271,9 @@ static bool defend(struct making *making, struct error *error)
 		.search = making->search};
 	if (centre >= 0) {
 		struct contender contender = contender_of(making, centre);
-		if (!variants_evaluate(making->search->question, contender.plan,
-			    answer->chosen == NULL, making->arena, variants, error))
+		if (goes_on(making) &&
+			!variants_evaluate(making->search->question, contender.plan,
+				answer->chosen == NULL, making->arena, variants, error))
 			return false;
 		answer->n_sensitivities = variants_sensitivities(variants, contender.plan,
 			contender.prediction, making->arena, &answer->sensitivities);
@@ -301,6 +312,9 @@ static bool make_answer(struct making *making, struct error *error)
 {
 	struct answer *answer = making->answer;
 	int64_t evaluated = making->search->evaluator.evaluated;
+	if (making->search->stopped && making->search->ranking.n == 0)
+		return error_set(error, EXIT_CODE_INTERRUPTED,
+			"interrupted before a plan that fits was found");
 	if (!add_candidates(making, error))
 		return false;
 	bool fits = making->n > 0 && making->candidates[0].outcome == OUTCOME_CHOSEN;
@@ -310,7 +324,9 @@ static bool make_answer(struct making *making, struct error *error)
 	answer->evaluated = evaluated;
 	explain_candidates(making);
 	prove(making);
-	return make_front(making, error) && defend(making, error);
+	bool ok = make_front(making, error) && defend(making, error);
+	answer->interrupted = making->search->stopped;
+	return ok;
 }
 
 bool planner_plan(const struct question *question, struct arena *arena, struct answer *answer,

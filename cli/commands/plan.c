@@ -199,10 +199,12 @@ static bool run(struct invocation *invocation, struct error *error)
 	answer.compared = compares ? &comparison : NULL;
 	if (!print_answer(arguments, &asked, &answer, error))
 		return false;
-	if (answer.chosen == NULL) {
+	if (answer.chosen == NULL)
 		invocation->verdict = EXIT_CODE_NO;
+	if (answer.interrupted)
+		invocation->verdict = EXIT_CODE_INTERRUPTED;
+	if (answer.chosen == NULL)
 		return true;
-	}
 	return save_chosen(invocation, &asked, answer.chosen, error);
 }
 
@@ -216,7 +218,8 @@ const struct command command_plan = {
 		"Searches what no option fixes: strategy, wrapping, prefetch, checkpointing and "
 		"micro-batch. A knob may also take a list (--wrap block,blocks:2), and --no-NAME "
 		"turns one off. Prints the answer, how every other strategy compares, and why it "
-		"lost. Nothing is written without -o. Exit code 1: nothing fits.",
+		"lost. Nothing is written without -o. Exit code 1: nothing fits. Ctrl-C: the best "
+		"so far, and exit code 130; once more ends at once.",
 	.examples = {"shardplan plan llama-2-7b 2xdgx-a100-80gb",
 		"shardplan plan llama-3-70b 8xdgx-h100 --global-batch 1024 --seq-len 8192",
 		"shardplan plan gpt2-124m local --gpus 4 -o plan.yaml"},

@@ -250,6 +250,15 @@ static const struct candidate *shown(const struct answer *answer)
 	return NULL;
 }
 
+/* A report is of a whole search. */
+static bool plan_whole(const struct question *question, int threads, struct arena *arena,
+	struct answer *answer, struct error *error)
+{
+	if (!plan_question(question, threads, arena, answer, error))
+		return false;
+	return !answer->interrupted || error_set(error, EXIT_CODE_INTERRUPTED, "interrupted");
+}
+
 static bool add_question(
 	struct entries *entries, const char *model, const char *topology, struct error *error)
 {
@@ -262,7 +271,7 @@ static bool add_question(
 	if (!ask(arena, model, topology, entries->arguments, false, asked, error))
 		return false;
 	complete_question(&asked->question);
-	if (!plan_question(&asked->question, entries->threads, arena, answer, error))
+	if (!plan_whole(&asked->question, entries->threads, arena, answer, error))
 		return false;
 	const struct candidate *candidate = shown(answer);
 	if (candidate == NULL)
@@ -310,7 +319,7 @@ static bool complete(struct entries *entries, struct report *report, struct erro
 	if (entries->alone)
 		return true;
 	if (report->answer == NULL) {
-		if (!plan_question(report->question, entries->threads, arena, answer, error))
+		if (!plan_whole(report->question, entries->threads, arena, answer, error))
 			return false;
 		report->answer = answer;
 	}

@@ -1,5 +1,7 @@
 #include "cli/question/question.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/cores/cores.h"
@@ -195,6 +197,9 @@ bool ask_plan(struct arena *arena, const char *model, const char *topology,
 	       plan_resolve(question, arena, plan, error) && plan_honours(question, plan, error);
 }
 
+/* --- the planner, with what it lacks ------------------------------------------------------------
+ */
+
 static void each_on_cores(
 	void *context, int n, void (*piece)(void *data, int index, int worker), void *data)
 {
@@ -203,15 +208,50 @@ static void each_on_cores(
 	cores_each(*threads, n, piece, data);
 }
 
+/* 1204 -> "1,204" */
+static const char *grouped(char buffer[32], int64_t number)
+{
+	char digits[24];
+	int n = snprintf(digits, sizeof(digits), "%lld", (long long)number), length = 0;
+
+	for (int i = 0; i < n; i++) {
+		buffer[length++] = digits[i];
+		if ((n - i) % 3 == 1 && i + 1 < n)
+			buffer[length++] = ',';
+	}
+	buffer[length] = '\0';
+	return buffer;
+}
+
+/* "72 of 1,204 plans looked at, best 2.34 s, gap at most 4 %" */
+static bool show_looked(void *context, const struct looked *looked)
+{
+	char plans[32], of[40] = "", all[32], best[48] = "", gap[40] = "", time[32], line[160];
+
+	(void)context;
+	if (looked->of > 0)
+		snprintf(of, sizeof(of), " of %s", grouped(all, looked->of));
+	if (looked->step_time > 0)
+		snprintf(best, sizeof(best), ", best %s", format_seconds(time, looked->step_time));
+	if (looked->step_time > 0 && looked->gap >= 0)
+		snprintf(gap, sizeof(gap), ", gap at most %.0f %%", ceil(looked->gap * 100));
+	snprintf(line, sizeof(line), "%s%s plans looked at%s%s", grouped(plans, looked->plans), of,
+		best, gap);
+	waiting_say(interrupt_came() ? "interrupted; once more ends at once" : line);
+	return !interrupt_came();
+}
+
 bool plan_question(const struct question *question, int threads, struct arena *arena,
 	struct answer *answer, struct error *error)
 {
-	const struct lent lent = {&threads, threads, each_on_cores};
+	const struct lent lent = {&threads, threads, each_on_cores, show_looked};
 	struct question mine = *question;
 
 	mine.lent = &lent;
 	waiting_begin("planning");
+	interrupt_begin();
 	bool ok = planner_plan(&mine, arena, answer, error);
+	interrupt_end();
 	waiting_end();
 	return ok;
 }
@@ -219,7 +259,7 @@ bool plan_question(const struct question *question, int threads, struct arena *a
 bool find_question(const struct question *question, int threads, enum find find, double target,
 	struct arena *arena, struct finding *finding, struct error *error)
 {
-	const struct lent lent = {&threads, threads, each_on_cores};
+	const struct lent lent = {&threads, threads, each_on_cores, NULL};
 	struct question mine = *question;
 
 	mine.lent = &lent;

@@ -30,7 +30,9 @@ bool ask_plan(struct arena *arena, const char *model, const char *topology,
 /* --threads, else the cores of the process. */
 bool ask_threads(const struct arguments *arguments, int *threads, struct error *error);
 
-/* planner_plan and planner_find, with a line on stderr when they take long (waiting.h). */
+/* planner_plan and planner_find, with a line on stderr when they take long (terminal.h). Ctrl-C
+ * ends the first with the best so far (answer.interrupted), or EXIT_CODE_INTERRUPTED without one.
+ */
 bool plan_question(const struct question *question, int threads, struct arena *arena,
 	struct answer *answer, struct error *error);
 bool find_question(const struct question *question, int threads, enum find find, double target,

@@ -76,5 +76,13 @@ void document_begin(struct writer *writer, struct text *text, const char *schema
 /* `what` must outlive the work. Calls may not be nested. */
 void waiting_begin(const char *what);
 void waiting_end(void);
+/* What is done so far, behind the time: "planning, 3 s: 72 of 1,204 plans looked at". */
+void waiting_say(const char *done);
+
+/* The first Ctrl-C is noted, the second ends the process, as the first does where none is waited
+ * for. */
+void interrupt_begin(void);
+bool interrupt_came(void);
+void interrupt_end(void);
 
 #endif

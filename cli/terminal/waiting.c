@@ -1,6 +1,7 @@
 #include "cli/terminal/terminal.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -9,6 +10,9 @@ static struct {
 	const char *what; /* NULL: nothing is shown */
 	volatile sig_atomic_t seconds;
 	struct sigaction before;
+	/* What is done, twice: one is written while the other may be shown. */
+	char done[2][120];
+	volatile sig_atomic_t shown;
 } waiting;
 
 static void put(const char *string)
@@ -33,6 +37,10 @@ static void tick(int signal)
 	put(", ");
 	put(digits + i);
 	put(" s");
+	if (waiting.done[waiting.shown][0] != '\0') {
+		put(": ");
+		put(waiting.done[waiting.shown]);
+	}
 }
 
 static void set_timer(time_t seconds)
@@ -50,9 +58,20 @@ void waiting_begin(const char *what)
 		return;
 	waiting.what = what;
 	waiting.seconds = 0;
+	waiting.done[waiting.shown][0] = '\0';
 	sigemptyset(&action.sa_mask);
 	sigaction(SIGALRM, &action, &waiting.before);
 	set_timer(1);
+}
+
+void waiting_say(const char *done)
+{
+	int other = 1 - waiting.shown;
+
+	if (waiting.what == NULL)
+		return;
+	snprintf(waiting.done[other], sizeof(waiting.done[other]), "%s", done);
+	waiting.shown = other;
 }
 
 void waiting_end(void)

@@ -58,7 +58,8 @@ struct answer {
 	double gap;        /* of the objective; 0 = optimal within the space and the model */
 	bool uniform; /* no plan whose blocks and units are alike was skipped that could be better:
 			 a gap is one of mixed plans */
-	double bound; /* s: least bound of what was not simulated; the chosen time if nothing */
+	bool interrupted; /* lent.go_on stopped it: parts of the defence may be missing too */
+	double bound;     /* s: least bound of what was not simulated; the chosen time if nothing */
 };
 
 /* --- a plan that the user brings: `plan --compare` -------------------------------------------- */
@@ -116,7 +117,15 @@ struct finding {
 /* --- what the caller lends
  * ------------------------------------------------------------------------ */
 
-/* The planner has no threads of its own. The answer does not depend on what is lent. */
+/* How far a search is. */
+struct looked {
+	int64_t plans, of; /* looked at; of how many, 0: that is not known */
+	double step_time;  /* s: of the best so far; 0: none fits yet */
+	double gap;        /* of that one; < 0: not known */
+};
+
+/* The planner has no threads, clock or terminal of its own. The answer depends on none of this, but
+ * for a search that is stopped. */
 struct lent {
 	void *context;
 	int workers; /* 1 or more */
@@ -124,6 +133,9 @@ struct lent {
 	 * workers-1; pieces of one worker never overlap. NULL: one piece after another. */
 	void (*each)(
 		void *context, int n, void (*piece)(void *data, int index, int worker), void *data);
+	/* Asked before every plan, by the thread that called the planner; false: no further plan is
+	 * looked at, the answer is the best so far. NULL: all are. */
+	bool (*go_on)(void *context, const struct looked *looked);
 };
 
 /* --- what the rooms share --------------------------------------------------------------------- */

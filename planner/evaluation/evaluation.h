@@ -90,6 +90,8 @@ struct search {
 	struct known *known; /* malloc'ed; by plan */
 	int64_t limit;       /* bytes of one device; INT64_MAX until a prediction told it */
 	int64_t pruned;
+	bool stopped;          /* the caller wants no more (lent.go_on) */
+	int64_t least_left;    /* what is still to be looked at costs at least; -1: not known */
 	bool offloads;         /* nothing fits without CPU offload, which this search is of */
 	int64_t least_without; /* then: bytes that the closest plan without it needs */
 	/* Per strategy without a plan that fits: the one that misses by least; else -1. */
@@ -98,5 +100,8 @@ struct search {
 	int64_t least_skipped;
 	int64_t least_uniform; /* the same before mixed plans were looked at */
 };
+
+/* Asks lent.go_on; false from the first no on. `plans`, `of`: as in struct looked. */
+bool search_goes_on(struct search *search, int64_t plans, int64_t of);
 
 #endif

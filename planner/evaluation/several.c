@@ -51,3 +51,31 @@ void evaluators_finish(struct evaluators *evaluators)
 		evaluator_finish(&evaluators->of[i]);
 	free(evaluators->of);
 }
+
+/* --- the caller is told, and asked -------------------------------------------------------------
+ */
+
+static double gap_of(const struct search *search, int64_t first)
+{
+	int64_t least = min_i64(search->least_left, search->least_skipped);
+	if (search->least_left < 0 || first <= 0)
+		return -1;
+	return least >= first ? 0 : (double)(first - least) / (double)first;
+}
+
+bool search_goes_on(struct search *search, int64_t plans, int64_t of)
+{
+	const struct lent *lent = search->question->lent;
+	const struct ranked *best;
+	struct looked looked = {.plans = plans, .of = of, .gap = -1};
+	if (search->stopped || lent == NULL || lent->go_on == NULL)
+		return !search->stopped;
+	best = ranking_first(&search->ranking);
+	if (best != NULL) {
+		looked.step_time = (double)best->costs.of[COST_TIME] * 1e-15 *
+				   plan_tokens(&search->space.plans[best->plan]);
+		looked.gap = gap_of(search, best->costs.of[search->ranking.objective]);
+	}
+	search->stopped = !lent->go_on(lent->context, &looked);
+	return !search->stopped;
+}

@@ -101,7 +101,8 @@ static bool add_subproblem(struct mixing *mixing, int place, struct error *error
 	int64_t least = costs_time(plan, search->bounds.of[place].compute);
 	if (!mix_knobs(search, plan, &knobs))
 		return true;
-	if (!mix_is_wanted(&mixing->of, least)) {
+	if (!search_goes_on(search, search->evaluator.evaluated + search->pruned, 0) ||
+		!mix_is_wanted(&mixing->of, least)) {
 		skip(mixing, least);
 		return true;
 	}
@@ -146,12 +147,25 @@ static void open_entries(struct mixing *mixing)
 	}
 }
 
+/* For the caller: what subproblems cost at least that are still open. */
+static void note_least(const struct mixing *mixing)
+{
+	int64_t *least = &mixing->of.search->least_left;
+	*least = INT64_MAX;
+	for (int i = 0; i < mixing->n; i++)
+		if (subproblem_is_open(mixing->entries[i].working))
+			*least = min_i64(*least, mixing->entries[i].bound);
+}
+
 /* Every subproblem gets its turn, a short one first: what one subproblem finds closes others. */
 static bool take_turns(struct mixing *mixing, int64_t effort, struct error *error)
 {
 	bool open = true;
-	for (int rounds = FIRST_ROUNDS; open && mixing->of.effort < effort; rounds *= 2) {
+	const struct search *search = mixing->of.search;
+	for (int rounds = FIRST_ROUNDS; open && !search->stopped && mixing->of.effort < effort;
+		rounds *= 2) {
 		open = false;
+		note_least(mixing);
 		for (int i = 0; i < mixing->n; i++) {
 			struct mix_working *working = mixing->entries[i].working;
 			if (!subproblem_search(working, rounds, effort, error))

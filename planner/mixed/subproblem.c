@@ -346,7 +346,10 @@ struct mix_working *subproblem_open(struct mix_search *mixing, const struct subp
 
 bool subproblem_search(struct mix_working *w, int rounds, int64_t effort, struct error *error)
 {
-	for (int i = 0; i < rounds && w->open && w->mixing->effort < effort; i++)
+	struct search *search = w->mixing->search;
+	for (int i = 0; i < rounds && w->open && w->mixing->effort < effort &&
+			search_goes_on(search, search->evaluator.evaluated + search->pruned, 0);
+		i++)
 		if (!search_once(w, error))
 			return false;
 	return true;

@@ -128,8 +128,15 @@ static bool search_plans(struct search *search, struct error *error)
 	struct ticket *tickets = queue(search, 0, search->space.n, search->ranking.objective);
 	bool ok = true;
 	search->least_skipped = INT64_MAX;
-	for (int i = 0; i < search->space.n && ok; i++)
+	for (int i = 0; i < search->space.n && ok; i++) {
+		search->least_left = tickets[i].bound;
+		if (!search_goes_on(search, i, search->space.n)) {
+			search->least_skipped = min_i64(search->least_skipped, tickets[i].bound);
+			break;
+		}
 		ok = consider(search, &tickets[i], error);
+	}
+	search->least_left = -1;
 	free(tickets);
 	return ok;
 }
@@ -214,12 +221,18 @@ static bool find_closest(struct search *search, enum strategy strategy, struct e
 	return ok;
 }
 
+static int64_t looked_at(const struct search *search)
+{
+	return search->evaluator.evaluated + search->pruned;
+}
+
 static bool find_all_closest(struct search *search, struct error *error)
 {
 	bool ok = true;
 	for (int s = 0; s < STRATEGY_COUNT && ok; s++) {
 		search->closest[s] = -1;
-		if (search->space.allowed[s] && search->space.impossible[s] == NULL &&
+		if (search_goes_on(search, looked_at(search), 0) && search->space.allowed[s] &&
+			search->space.impossible[s] == NULL &&
 			ranking_best(&search->ranking, s) == NULL)
 			ok = find_closest(search, (enum strategy)s, error);
 	}
@@ -293,9 +306,9 @@ static bool search_front(struct search *search, struct error *error)
 	struct front front = {.entries = -1};
 	int64_t before = -1;
 	bool ok = true;
-	while (ok && search->evaluator.evaluated > before) {
+	while (ok && !search->stopped && search->evaluator.evaluated > before) {
 		before = search->evaluator.evaluated;
-		for (int i = 0; i < n && ok; i++)
+		for (int i = 0; i < n && ok && search_goes_on(search, looked_at(search), 0); i++)
 			ok = consider_for_front(search, &front, tickets[i].plan, error);
 	}
 	free(tickets);
@@ -331,7 +344,7 @@ static bool search_once(const struct question *question, bool offloads, struct a
 	search->least_uniform = search->least_skipped;
 	if (question->mixes)
 		ok = ok && mix_search(search, arena, error);
-	if (question->mixes)
+	if (question->mixes && !search->stopped)
 		ok = ok && offload_fewer_units(search, arena, error);
 	ok = ok && find_all_closest(search, error);
 	return ok && (!question->pareto || search_front(search, error));
@@ -344,10 +357,12 @@ bool search_run(const struct question *question, struct arena *arena, struct sea
 	struct search second;
 	if (!search_once(question, false, arena, search, error))
 		return false;
-	if (search->ranking.n > 0 || !question->mixes || !offload_question(question, arena, other))
+	if (search->ranking.n > 0 || search->stopped || !question->mixes ||
+		!offload_question(question, arena, other))
 		return true;
 	bool ok = search_once(other, true, arena, &second, error);
 	bool fits = ok && second.ranking.n > 0;
+	search->stopped = second.stopped;
 	if (fits)
 		second.least_without = least_peak(search);
 	search_finish(fits ? search : &second);

@@ -93,6 +93,8 @@ static void write_proof(const struct answer *answer, struct writer *writer)
 	writer_number(writer, "bound_s", answer->bound);
 	writer_int(writer, "nodes", answer->evaluated);
 	writer_int(writer, "pruned", answer->pruned);
+	if (answer->interrupted)
+		writer_bool(writer, "interrupted", true);
 	writer_end_map(writer);
 }
 

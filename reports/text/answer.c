@@ -222,7 +222,8 @@ void add_proof(const struct answer *answer, struct text *text)
 {
 	char buffer[32];
 
-	text_printf(text, "%lld plans simulated, %lld dropped by a bound",
+	text_printf(text, "%s%lld plans simulated, %lld dropped by a bound",
+		answer->interrupted ? "Interrupted, this is the best so far: " : "",
 		(long long)answer->evaluated, (long long)answer->pruned);
 	if (answer->chosen == NULL)
 		return;

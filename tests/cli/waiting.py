@@ -1,6 +1,7 @@
 """While something takes long, a terminal says so; nothing else ever does: waiting.py BINARY"""
 
 import os
+import signal
 import subprocess
 import sys
 import unittest
@@ -10,10 +11,11 @@ import support
 BINARY = sys.argv.pop(1)
 # A second or two of planning.
 LONG = ['plan', 'llama-2-7b', '2xdgx-a100-80gb', '--global-batch', '256']
+LONGER = ['plan', 'llama-3-405b', '64xdgx-h100']
 
 
-def on_terminal(box, words):
-    """(exit code, stdout, what a terminal on stderr got)"""
+def on_terminal(box, words, interrupts=False):
+    """(exit code, stdout, what a terminal on stderr got); Ctrl-C when something shows"""
     leader, follower = support.open_terminal()
     env = {'PATH': os.environ['PATH'], 'HOME': box.folder, 'TERM': 'xterm'}
     process = subprocess.Popen([box.binary] + words, cwd=box.folder, env=env, text=True,
@@ -28,6 +30,9 @@ def on_terminal(box, words):
         if not got:
             break
         shown += got
+        if interrupts:
+            process.send_signal(signal.SIGINT)
+            interrupts = False
     out = process.stdout.read()
     process.stdout.close()
     os.close(leader)
@@ -45,9 +50,21 @@ class Waiting(unittest.TestCase):
         self.assertIn('Use ', out)
         if not shown:
             self.skipTest('planned within a second')
-        self.assertRegex(shown, r'^\r\x1b\[Kplanning, 1 s')
+        self.assertRegex(shown, r'^\r\x1b\[Kplanning, 1 s(: [0-9,]+ (of [0-9,]+ )?plans looked at)?')
         # The line is gone when the answer comes.
         self.assertTrue(shown.endswith('\r\x1b[K'), repr(shown[-40:]))
+
+    def test_interrupted(self):
+        code, out, shown = on_terminal(self.box, LONGER + ['-o', 'best.yaml'], interrupts=True)
+        if code == 0:  # it was ready before
+            self.assertNotIn('Interrupted', out)
+            return
+        self.assertEqual(code, 130, shown)
+        if out:
+            self.assertIn('Interrupted, this is the best so far: ', out)
+            self.assertEqual(self.box.run('explain', 'best.yaml').code, 0)
+        else:
+            self.assertIn('interrupted before a plan that fits was found', shown)
 
     def test_elsewhere(self):
         result = self.box.run(*LONG)

@@ -1,0 +1,151 @@
+/* What the caller lends: pieces of work that are done in any order, and a search that is watched
+ * and stopped. */
+#include "support.h"
+
+enum { WORKERS = 3 };
+
+/* --- several at once ----------------------------------------------------------------------------
+ */
+
+/* From the last to the first, over all workers. */
+static void backwards(
+	void *context, int n, void (*piece)(void *data, int index, int worker), void *data)
+{
+	int *calls = context;
+	for (int i = n - 1; i >= 0; i--)
+		piece(data, i, i % WORKERS);
+	(*calls)++;
+}
+
+static void test_any_order(void **state)
+{
+	(void)state;
+	uint64_t seed = 5;
+	int calls = 0;
+	const struct lent lent = {&calls, WORKERS, backwards, NULL};
+	for (int i = 0; i < RANDOM_QUESTIONS(20); i++) {
+		struct arena arena = {0};
+		struct text alone = {0}, several = {0};
+		struct question question = random_small_question(&seed, &arena);
+		struct answer answer;
+		struct error error = {0};
+		/* Some contradict themselves. */
+		if (planner_plan(&question, &arena, &answer, &error)) {
+			print_answer(&answer, &alone);
+			question.lent = &lent;
+			answer = ask(&question, &arena);
+			print_answer(&answer, &several);
+			assert_string_equal(text_string(&several), text_string(&alone));
+		}
+		text_finish(&alone);
+		text_finish(&several);
+		arena_finish(&arena);
+	}
+	assert_true(calls > RANDOM_QUESTIONS(20));
+}
+
+static void test_finding(void **state)
+{
+	(void)state;
+	int calls = 0;
+	const struct lent lent = {&calls, WORKERS, backwards, NULL};
+	for (enum find find = FIND_MAX_SEQ_LEN; find <= FIND_SCALING; find++) {
+		struct arena arena = {0};
+		struct question question = {.model = load_model(&arena, "gpt2-124m"),
+			.topology = load_topology(&arena, "2xdgx-a100-80gb")};
+		struct finding alone, several;
+		struct error error = {0};
+		set_choice(&question, &arena, "strategy", "FULL_SHARD");
+		assert_true(planner_find(&question, find, 0.9, &arena, &alone, &error));
+		question.lent = &lent;
+		assert_true(planner_find(&question, find, 0.9, &arena, &several, &error));
+		assert_string_equal(several.statement, alone.statement);
+		assert_int_equal(several.n, alone.n);
+		assert_int_equal(several.evaluated, alone.evaluated);
+		for (int i = 0; i < alone.n; i++) {
+			assert_string_equal(several.rows[i].what, alone.rows[i].what);
+			assert_true(several.rows[i].value == alone.rows[i].value &&
+				    several.rows[i].prediction.step_time ==
+					    alone.rows[i].prediction.step_time);
+		}
+		arena_finish(&arena);
+	}
+	assert_true(calls > 0);
+}
+
+/* --- watched and stopped ------------------------------------------------------------------------
+ */
+
+struct watch {
+	int64_t asked, most; /* so often the answer is yes */
+	double step_time, gap;
+	bool wrong;
+};
+
+static bool look(void *context, const struct looked *looked)
+{
+	struct watch *watch = context;
+	bool worse = watch->step_time > 0 && looked->step_time > watch->step_time * 1.11;
+	watch->wrong = watch->wrong || worse || (looked->of > 0 && looked->plans >= looked->of) ||
+		       looked->gap > 1 || watch->asked > watch->most;
+	watch->step_time = looked->step_time;
+	watch->gap = looked->gap;
+	return watch->asked++ < watch->most;
+}
+
+/* Its answer is worse than that of the whole search by no more than its gap says. */
+static void stop_after(struct question *question, int64_t most, const struct answer *whole)
+{
+	struct arena arena = {0};
+	struct answer answer;
+	struct error error = {0};
+	struct watch watch = {.most = most};
+	const struct lent lent = {.context = &watch, .go_on = look};
+	question->lent = &lent;
+	if (!planner_plan(question, &arena, &answer, &error)) {
+		assert_int_equal(error.code, EXIT_CODE_INTERRUPTED);
+	} else {
+		assert_true(answer.interrupted);
+		assert_non_null(answer.chosen);
+		/* A close call goes to the leaner plan: 1 %. */
+		double best = whole->chosen->prediction.step_time;
+		assert_true(answer.bound <= best * 1.0001);
+		assert_true(
+			answer.chosen->prediction.step_time * (1 - answer.gap) <= best * 1.0101);
+	}
+	assert_false(watch.wrong);
+	question->lent = NULL;
+	arena_finish(&arena);
+}
+
+static void test_stopped(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = {.model = load_model(&arena, "llama-2-7b"),
+		.topology = load_topology(&arena, "dgx-a100-80gb"),
+		.mixes = true};
+	struct watch watch = {.most = INT64_MAX};
+	const struct lent lent = {.context = &watch, .go_on = look};
+	set_choice(&question, &arena, "global_batch", "64");
+	question.lent = &lent;
+	struct answer whole = ask(&question, &arena);
+	assert_false(whole.interrupted);
+	assert_false(watch.wrong);
+	assert_true(watch.step_time > 0 && watch.gap == 0);
+	assert_non_null(whole.chosen);
+	for (int64_t most = 0; most < watch.asked; most += 1 + watch.asked / 6)
+		stop_after(&question, most, &whole);
+	stop_after(&question, watch.asked - 1, &whole);
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_any_order),
+		cmocka_unit_test(test_finding),
+		cmocka_unit_test(test_stopped),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
