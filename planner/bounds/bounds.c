@@ -40,6 +40,11 @@
  * step takes at least the sum of the three; those of all communicators together take as long as
  * they take of the network.
  *
+ * (6) Between a loss and the next micro-batch's first computation there are collectives of a
+ * communicator of which the first waits for that loss, and for the last of which that computation
+ * waits. So forward and these take turns, and a step takes at least the sum of both; so do backward
+ * and the collectives between its end and the next loss.
+ *
  * Sums over a step of n micro-batches: the first, n - 2 alike in the middle, the last, and what the
  * step does once; three micro-batches show them all.
  *
@@ -327,7 +332,7 @@ static struct work work_of_step(const struct plan *plan, const struct shape *sha
 	return work;
 }
 
-/* (4) and (5) */
+/* (4) to (6) */
 static double links_bound(const struct plan *plan, const struct load *load,
 	const struct shape *shape, const struct work *work)
 {
@@ -338,6 +343,12 @@ static double links_bound(const struct plan *plan, const struct load *load,
 		time = fmax(time, work->links[l] + c->links[l]);
 	for (int e = 0; e < COMMUNICATORS_MAX; e++)
 		time = fmax(time, before + work->late[e] + c->late[e]);
+	for (int e = 0; e < COMMUNICATORS_MAX; e++) {
+		time = fmax(time, (double)plan->grad_accum * load->before +
+					  work->halves[e][BESIDE_FORWARD_NOT]);
+		time = fmax(time, (double)plan->grad_accum * (load->compute - load->before) +
+					  work->halves[e][BESIDE_BACKWARD_NOT]);
+	}
 	return time;
 }
 

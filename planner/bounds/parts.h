@@ -11,6 +11,11 @@ enum { COMMUNICATORS_MAX = 4, SHARES = 14 };
 /* What collectives of several communicators share. */
 enum bound_link { LINK_NETWORK, LINK_FABRIC, LINKS };
 
+/* Collectives beside which one half of a micro-batch's computation cannot run: forward with its
+ * loss (those between this loss and the next forward), or backward (those between backward and the
+ * next loss). */
+enum bound_half { BESIDE_FORWARD_NOT, BESIDE_BACKWARD_NOT, HALVES };
+
 struct work {
 	double compute;                          /* s on the compute stream, without the load */
 	double cover;                            /* of these, s beside which a collective may run */
@@ -19,9 +24,10 @@ struct work {
 	double links[LINKS];                     /* s for which collectives fill a link */
 	double late[COMMUNICATORS_MAX];          /* s of reductions that wait for the last loss */
 	double late_network;                     /* s for which these fill the network */
-	double alone;                            /* s of updates beside which no collective runs */
-	double issue;                            /* s of the issuing thread, without the load */
-	double copies[2];                        /* s of copies to the device, and to the host */
+	double halves[COMMUNICATORS_MAX][HALVES]; /* s of collectives */
+	double alone;                             /* s of updates beside which no collective runs */
+	double issue;                             /* s of the issuing thread, without the load */
+	double copies[2];                         /* s of copies to the device, and to the host */
 	double wire; /* bytes that leave the network's end (struct bound) */
 };
 
@@ -139,6 +145,7 @@ struct bound_pauses {
 						     multiprocessors: INFINITY */
 	bool updates_alone;          /* no collective runs beside the device's optimizer */
 	int late[COMMUNICATORS_MAX]; /* the first late reduction; n_ops: there is none */
+	bool *halves[HALVES];        /* by operation; in the caller's arena */
 };
 struct bound_pauses bound_pauses(
 	const struct schedule *schedule, const struct cost *costs, struct arena *arena);

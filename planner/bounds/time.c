@@ -106,14 +106,15 @@ static void set_end(struct walk *walk, int number, double end)
  * what waits for one another. What a load decides takes none, nor does what `apart` counts.
  * -INFINITY: neither waits. */
 static double path(const struct schedule *schedule, const struct cost *costs, const double *apart,
-	int from, int to, struct arena *arena)
+	int from, int to)
 {
+	struct arena arena = {0};
 	struct walk walk = {.schedule = schedule,
 		.program = &schedule->programs[0],
 		.from = from,
 		.issued = -INFINITY,
 		.apart = apart,
-		.ends = ARENA_ARRAY(arena, double, to - from + 1)};
+		.ends = ARENA_ARRAY(&arena, double, to - from + 1)};
 	int n = walk.program->n_ops;
 	for (int s = 0; s < STREAM_COUNT; s++)
 		walk.streams[s] = -INFINITY;
@@ -125,7 +126,9 @@ static double path(const struct schedule *schedule, const struct cost *costs, co
 		bool none = op_kind_class(op->kind) == OP_CLASS_COMPUTE || apart[i % n] > 0;
 		set_end(&walk, i, start_of(&walk, i) + (none ? 0 : costs[i % n].device));
 	}
-	return start_of(&walk, to);
+	double start = start_of(&walk, to);
+	arena_finish(&arena);
+	return start;
 }
 
 /* --- pauses ----------------------------------------------------------------------------------- */
@@ -165,8 +168,8 @@ static void find_host(
 
 /* Prefetching moves gathers inside forward and backward; the first of a step and what the end of
  * backward waits for stay where they are. */
-static void find_stalls(const struct schedule *schedule, const struct cost *costs,
-	struct arena *arena, struct bound_pauses *pauses)
+static void find_stalls(
+	const struct schedule *schedule, const struct cost *costs, struct bound_pauses *pauses)
 {
 	const struct program *program = &schedule->programs[0];
 	int first = -1, last = -1;
@@ -174,14 +177,13 @@ static void find_stalls(const struct schedule *schedule, const struct cost *cost
 		if (program->ops[i].stream != STREAM_COMPUTE)
 			continue;
 		if (last >= 0 && closes(program->ops[i].kind))
-			pauses->stalls[i] =
-				fmax(0, path(schedule, costs, pauses->host, last, i, arena));
+			pauses->stalls[i] = fmax(0, path(schedule, costs, pauses->host, last, i));
 		first = first < 0 ? i : first;
 		last = i;
 	}
 	if (first >= 0)
-		pauses->stalls[first] = fmax(0,
-			path(schedule, costs, pauses->host, last, program->n_ops + first, arena));
+		pauses->stalls[first] =
+			fmax(0, path(schedule, costs, pauses->host, last, program->n_ops + first));
 }
 
 /* Of the compute stream between two operations, without both and without loads. */
@@ -222,8 +224,8 @@ static int last_of_compute(const struct program *program)
 
 /* The first block waits for the gathers of its own unit and of the embedding's, and the optimizer
  * for both reductions: more than what the embedding computes meanwhile. */
-static void find_edges(const struct schedule *schedule, const struct cost *costs,
-	struct arena *arena, struct bound_pauses *pauses)
+static void find_edges(
+	const struct schedule *schedule, const struct cost *costs, struct bound_pauses *pauses)
 {
 	const struct program *program = &schedule->programs[0];
 	int first, last, end = last_of_compute(program), update = end;
@@ -236,9 +238,9 @@ static void find_edges(const struct schedule *schedule, const struct cost *costs
 	while (update < end && program->ops[update].kind != OP_OPTIMIZER)
 		update++;
 	pauses->communication.front =
-		path(schedule, costs, pauses->host, end, program->n_ops + first, arena) -
+		path(schedule, costs, pauses->host, end, program->n_ops + first) -
 		busy_between(schedule, costs, pauses, -1, first);
-	pauses->communication.back = path(schedule, costs, pauses->host, last, update, arena) -
+	pauses->communication.back = path(schedule, costs, pauses->host, last, update) -
 				     busy_between(schedule, costs, pauses, last, update);
 }
 
@@ -299,8 +301,8 @@ static struct ends ends_of(const struct schedule *schedule, int communicator, en
 	return ends;
 }
 
-static void find_idle(const struct schedule *schedule, const struct cost *costs,
-	struct arena *arena, struct bound_pauses *pauses)
+static void find_idle(
+	const struct schedule *schedule, const struct cost *costs, struct bound_pauses *pauses)
 {
 	int n = schedule->programs[0].n_ops;
 	struct ends update = ends_of(schedule, -1, OP_OPTIMIZER);
@@ -312,14 +314,12 @@ static void find_idle(const struct schedule *schedule, const struct cost *costs,
 		struct ends ends = ends_of(schedule, e, OP_KIND_COUNT);
 		if (ends.first < 0)
 			continue;
-		pauses->communication.idle[e] =
-			host + fmax(0, path(schedule, costs, pauses->host, ends.last,
-					       n + ends.first, arena));
-		pauses->updates_alone = pauses->updates_alone && ends.last < update.first &&
-					isfinite(path(schedule, costs, pauses->host, ends.last,
-						update.first, arena)) &&
-					isfinite(path(schedule, costs, pauses->host, update.last,
-						n + ends.first, arena));
+		pauses->communication.idle[e] = host + fmax(0, path(schedule, costs, pauses->host,
+								       ends.last, n + ends.first));
+		pauses->updates_alone =
+			pauses->updates_alone && ends.last < update.first &&
+			isfinite(path(schedule, costs, pauses->host, ends.last, update.first)) &&
+			isfinite(path(schedule, costs, pauses->host, update.last, n + ends.first));
 	}
 }
 
@@ -350,7 +350,7 @@ static double link_load(
 /* The reductions of a communicator from the first that waits for the last loss on; behind them the
  * next step's first computation waits for the last. */
 static void find_late(const struct schedule *schedule, const struct cost *costs, int communicator,
-	int first_compute, struct arena *arena, struct bound_pauses *pauses)
+	int first_compute, struct bound_pauses *pauses)
 {
 	const struct program *program = &schedule->programs[0];
 	int n = program->n_ops, loss = bound_last_loss(program), first = n, last = -1;
@@ -361,7 +361,7 @@ static void find_late(const struct schedule *schedule, const struct cost *costs,
 			communicator_of(schedule, &program->ops[i]) != communicator)
 			continue;
 		if (first == n)
-			before = path(schedule, costs, pauses->host, loss, i, arena);
+			before = path(schedule, costs, pauses->host, loss, i);
 		if (isinf(before))
 			continue;
 		first = first < i ? first : i;
@@ -370,7 +370,7 @@ static void find_late(const struct schedule *schedule, const struct cost *costs,
 	}
 	if (last < 0)
 		return;
-	double after = path(schedule, costs, pauses->host, last, n + first_compute, arena);
+	double after = path(schedule, costs, pauses->host, last, n + first_compute);
 	pauses->communication.late[communicator] = before + after;
 	pauses->late[communicator] = first;
 	if (on_network)
@@ -380,8 +380,8 @@ static void find_late(const struct schedule *schedule, const struct cost *costs,
 				: fmin(pauses->communication.late_network, after);
 }
 
-static void find_all_late(const struct schedule *schedule, const struct cost *costs,
-	struct arena *arena, struct bound_pauses *pauses)
+static void find_all_late(
+	const struct schedule *schedule, const struct cost *costs, struct bound_pauses *pauses)
 {
 	const struct program *program = &schedule->programs[0];
 	int first = 0;
@@ -392,7 +392,75 @@ static void find_all_late(const struct schedule *schedule, const struct cost *co
 		pauses->communication.late[e] = -INFINITY;
 		pauses->late[e] = program->n_ops;
 		if (first < program->n_ops)
-			find_late(schedule, costs, e, first, arena, pauses);
+			find_late(schedule, costs, e, first, pauses);
+	}
+}
+
+/* --- halves of micro-batches ------------------------------------------------------------------ */
+
+/* Of one step and the next, by number: from the end of `from` to the start of `to` nothing else
+ * decides than what waits for one another. */
+struct stretch {
+	int from, to;
+	enum bound_half half;
+};
+
+/* The communicator's collectives that wait for the beginning of the stretch and that its end waits
+ * for. */
+static void find_half(const struct schedule *schedule, const struct cost *costs, int communicator,
+	const struct stretch *stretch, struct bound_pauses *pauses)
+{
+	const struct program *program = &schedule->programs[0];
+	int n = program->n_ops, first = stretch->from + 1, last = stretch->to - 1;
+	while (first < stretch->to &&
+		(communicator_of(schedule, &program->ops[first % n]) != communicator ||
+			isinf(path(schedule, costs, pauses->host, stretch->from, first))))
+		first++;
+	while (last >= first &&
+		(communicator_of(schedule, &program->ops[last % n]) != communicator ||
+			isinf(path(schedule, costs, pauses->host, last, stretch->to))))
+		last--;
+	for (int i = first; i <= last; i++)
+		if (communicator_of(schedule, &program->ops[i % n]) == communicator)
+			pauses->halves[stretch->half][i % n] = true;
+}
+
+/* What a micro-batch computes: its first operation, its loss, its last one; -1: none. */
+struct computed {
+	int first, loss, last;
+};
+
+static struct computed computed_of(const struct program *program, int micro_batch)
+{
+	struct computed computed = {-1, -1, -1};
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		if (op_kind_class(op->kind) != OP_CLASS_COMPUTE || op->micro_batch != micro_batch)
+			continue;
+		computed.first = computed.first < 0 ? i : computed.first;
+		computed.loss = op->kind == OP_LOSS ? i : computed.loss;
+		computed.last = i;
+	}
+	return computed;
+}
+
+static void find_halves(
+	const struct schedule *schedule, const struct cost *costs, struct bound_pauses *pauses)
+{
+	const struct program *program = &schedule->programs[0];
+	int n = program->n_ops, batches = (int)schedule->plan.grad_accum;
+	for (int m = 0; m < batches; m++) {
+		struct computed this = computed_of(program, m);
+		struct computed next = computed_of(program, (m + 1) % batches);
+		int step = m + 1 < batches ? 0 : n;
+		struct stretch stretches[] = {{this.loss, step + next.first, BESIDE_FORWARD_NOT},
+			{this.last, step + next.loss, BESIDE_BACKWARD_NOT}};
+		for (int e = 0; e < COMMUNICATORS_MAX && this.loss >= 0 && next.loss >= 0; e++) {
+			if (ends_of(schedule, e, OP_KIND_COUNT).first < 0)
+				continue;
+			for (int h = 0; h < HALVES; h++)
+				find_half(schedule, costs, e, &stretches[h], pauses);
+		}
 	}
 }
 
@@ -409,8 +477,8 @@ static bool uses_link(const struct schedule *schedule, const struct cost *costs,
 
 /* The last collective on a link and the next step's first are the last and the first of some
  * communicators. */
-static void find_links(const struct schedule *schedule, const struct cost *costs,
-	struct arena *arena, struct bound_pauses *pauses)
+static void find_links(
+	const struct schedule *schedule, const struct cost *costs, struct bound_pauses *pauses)
 {
 	int n = schedule->programs[0].n_ops;
 	for (int l = 0; l < LINKS; l++) {
@@ -425,8 +493,7 @@ static void find_links(const struct schedule *schedule, const struct cost *costs
 						path(schedule, costs, pauses->host,
 							ends_of(schedule, e, OP_KIND_COUNT).last,
 							n + ends_of(schedule, f, OP_KIND_COUNT)
-									.first,
-							arena));
+									.first));
 		pauses->communication.links[l] = isinf(least) ? 0 : fmax(0, least);
 	}
 }
@@ -441,6 +508,8 @@ void bound_add_collective(const struct schedule *schedule, int index, const stru
 	work->communicators[e] += cost->device;
 	for (int l = 0; l < LINKS; l++)
 		work->links[l] += cost->device * link_load(schedule, cost, (enum bound_link)l);
+	for (int h = 0; h < HALVES; h++)
+		work->halves[e][h] += pauses->halves[h][index] ? cost->device : 0;
 	if (index < pauses->late[e] || !reduces(op))
 		return;
 	work->late[e] += cost->device;
@@ -456,11 +525,14 @@ struct bound_pauses bound_pauses(
 	find_host(schedule, costs, &pauses);
 	for (int e = 0; e < COMMUNICATORS_MAX; e++)
 		pauses.communication.multiprocessors[e] = INFINITY;
-	find_stalls(schedule, costs, arena, &pauses);
-	find_edges(schedule, costs, arena, &pauses);
-	find_idle(schedule, costs, arena, &pauses);
-	find_all_late(schedule, costs, arena, &pauses);
-	find_links(schedule, costs, arena, &pauses);
+	find_stalls(schedule, costs, &pauses);
+	find_edges(schedule, costs, &pauses);
+	find_idle(schedule, costs, &pauses);
+	find_all_late(schedule, costs, &pauses);
+	find_links(schedule, costs, &pauses);
+	for (int h = 0; h < HALVES; h++)
+		pauses.halves[h] = ARENA_ARRAY(arena, bool, schedule->programs[0].n_ops);
+	find_halves(schedule, costs, &pauses);
 	return pauses;
 }
 

@@ -18,8 +18,11 @@ void work_add(struct work *sum, const struct work *work, double times)
 		sum->copies[way] += times * work->copies[way];
 	for (int e = 0; e < COMMUNICATORS_MAX; e++)
 		sum->communicators[e] += times * work->communicators[e];
-	for (int e = 0; e < COMMUNICATORS_MAX; e++)
+	for (int e = 0; e < COMMUNICATORS_MAX; e++) {
 		sum->late[e] += times * work->late[e];
+		for (int h = 0; h < HALVES; h++)
+			sum->halves[e][h] += times * work->halves[e][h];
+	}
 	for (int l = 0; l < LINKS; l++)
 		sum->links[l] += times * work->links[l];
 	sum->late_network += times * work->late_network;
@@ -38,8 +41,11 @@ struct work work_least(const struct work *a, const struct work *b)
 		least.copies[way] = fmin(a->copies[way], b->copies[way]);
 	for (int e = 0; e < COMMUNICATORS_MAX; e++)
 		least.communicators[e] = fmin(a->communicators[e], b->communicators[e]);
-	for (int e = 0; e < COMMUNICATORS_MAX; e++)
+	for (int e = 0; e < COMMUNICATORS_MAX; e++) {
 		least.late[e] = fmin(a->late[e], b->late[e]);
+		for (int h = 0; h < HALVES; h++)
+			least.halves[e][h] = fmin(a->halves[e][h], b->halves[e][h]);
+	}
 	for (int l = 0; l < LINKS; l++)
 		least.links[l] = fmin(a->links[l], b->links[l]);
 	return least;

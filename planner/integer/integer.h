@@ -14,7 +14,7 @@
 
 #include "base/base.h"
 
-enum { PROGRAMME_GROUPS_MAX = 4, PROGRAMME_ROWS_MAX = 20, PROGRAMME_MEMORIES_MAX = 2 };
+enum { PROGRAMME_GROUPS_MAX = 4, PROGRAMME_ROWS_MAX = 28, PROGRAMME_MEMORIES_MAX = 2 };
 
 struct programme_row {
 	double constant;

@@ -16,6 +16,7 @@ enum { AT_LOSS, AT_END, MEMORIES };
 struct weights {
 	double compute, stalls, cover, alone, issue, copies[2], communicators[COMMUNICATORS_MAX];
 	double links[LINKS], until_loss, late[COMMUNICATORS_MAX], late_network;
+	double forward, backward, halves[COMMUNICATORS_MAX][HALVES];
 	int share; /* of cover */
 };
 
@@ -29,6 +30,9 @@ static double work_sum(const struct weights *weights, const struct work *work)
 	for (int e = 0; e < COMMUNICATORS_MAX; e++)
 		sum += weights->communicators[e] * work->communicators[e] +
 		       weights->late[e] * work->late[e];
+	for (int e = 0; e < COMMUNICATORS_MAX; e++)
+		for (int h = 0; h < HALVES; h++)
+			sum += weights->halves[e][h] * work->halves[e][h];
 	for (int l = 0; l < LINKS; l++)
 		sum += weights->links[l] * work->links[l];
 	return sum + weights->late_network * work->late_network;
@@ -46,7 +50,10 @@ static void add_row(const struct subproblem *subproblem, const struct weights *w
 		for (int k = 0; k < p->sizes[c]; k++)
 			term[k] = n * (weights->compute * load->compute[k] +
 					      weights->issue * load->issue[k] +
-					      weights->cover * load->cover[k][weights->share]) +
+					      weights->cover * load->cover[k][weights->share] +
+					      weights->forward * load->before[k] +
+					      weights->backward *
+						      (load->compute[k] - load->before[k])) +
 				  weights->until_loss *
 					  ((n - 1) * load->compute[k] + load->before[k]);
 		row->term[c] = term;
@@ -132,7 +139,7 @@ static void drop_if_idle(struct programme *p)
 	p->n_rows -= most <= least;
 }
 
-/* (4) and (5) of bounds.c. */
+/* (4) to (6) of bounds.c. */
 static void add_links(const struct subproblem *subproblem, struct arena *arena, struct programme *p)
 {
 	const struct bound_communication *c = &subproblem->communication;
@@ -150,6 +157,14 @@ static void add_links(const struct subproblem *subproblem, struct arena *arena, 
 		add_row(subproblem, &late, c->late[e], arena, p);
 		drop_if_idle(p);
 	}
+	for (int e = 0; e < COMMUNICATORS_MAX; e++)
+		for (int h = 0; h < HALVES; h++) {
+			struct weights half = {.forward = h == BESIDE_FORWARD_NOT,
+				.backward = h == BESIDE_BACKWARD_NOT};
+			half.halves[e][h] = 1;
+			add_row(subproblem, &half, 0, arena, p);
+			drop_if_idle(p);
+		}
 	if (isinf(c->late_network))
 		return;
 	add_row(subproblem, &(struct weights){.until_loss = 1, .late_network = 1}, c->late_network,
@@ -157,7 +172,7 @@ static void add_links(const struct subproblem *subproblem, struct arena *arena, 
 	drop_if_idle(p);
 }
 
-/* (1) to (5) of bounds.c. */
+/* (1) to (6) of bounds.c. */
 static void fill_rows(const struct topology *topology, const struct subproblem *subproblem,
 	struct arena *arena, struct programme *p)
 {
