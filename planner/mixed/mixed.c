@@ -9,6 +9,10 @@
  * and until all is given up: what is left then shows in the gap. */
 enum { EFFORT_FIRST = 12000, EFFORT_MAX = 30000, FIRST_ROUNDS = 4 };
 
+/* Where more than LARGE_GAP would be left, each of the two goes on until here. */
+enum { EFFORT_FIRST_LARGE_GAP = 40000, EFFORT_LARGE_GAP = 100000 };
+#define LARGE_GAP 0.03
+
 /* Where trying every mix would take no more than this (some seconds), nothing is given up. */
 enum { EFFORT_WHOLE = 2000000 };
 
@@ -190,16 +194,34 @@ static double whole_effort(const struct mixing *mixing)
 	return whole;
 }
 
+static bool leaves_large_gap(const struct mixing *mixing)
+{
+	const struct ranking *ranking = &mixing->of.search->ranking;
+	const struct ranked *first = ranking_first(ranking);
+	for (int i = 0; i < mixing->n && first != NULL; i++) {
+		struct mix_working *working = mixing->entries[i].working;
+		if (subproblem_is_open(working) &&
+			(double)subproblem_bound(working) <
+				(1 - LARGE_GAP) * (double)first->costs.of[ranking->objective])
+			return true;
+	}
+	return false;
+}
+
 /* First for what is best, then for what was missed. */
 static bool search_entries(struct mixing *mixing, struct error *error)
 {
 	open_entries(mixing);
 	if (!take_turns(mixing, EFFORT_FIRST, error))
 		return false;
+	if (leaves_large_gap(mixing) && !take_turns(mixing, EFFORT_FIRST_LARGE_GAP, error))
+		return false;
 	for (int i = 0; i < mixing->n; i++)
 		subproblem_doubt(mixing->entries[i].working);
 	int64_t most = whole_effort(mixing) <= EFFORT_WHOLE ? INT64_MAX : EFFORT_MAX;
 	if (!take_turns(mixing, most, error))
+		return false;
+	if (leaves_large_gap(mixing) && !take_turns(mixing, EFFORT_LARGE_GAP, error))
 		return false;
 	for (int i = 0; i < mixing->n; i++)
 		skip(mixing, subproblem_bound(mixing->entries[i].working));

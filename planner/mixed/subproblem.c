@@ -24,6 +24,9 @@ struct mix_working {
 /* Nodes of branch and bound that take as long as a block of a micro-batch, about. */
 enum { EFFORT_NODES = 1500 };
 
+/* Most micro-batches of a step repeat the one before: a simulation passes over them. */
+enum { SIMULATED_MICRO_BATCHES = 4 };
+
 struct verdict_on {
 	bool fits;
 	bool in_bytes; /* what it surely needs would: its place and time decide */
@@ -100,8 +103,8 @@ static bool judge_mix(struct mix_working *w, struct verdict_on *outcome, struct 
 {
 	struct search *search = w->mixing->search;
 	struct error mine = {0};
-	w->mixing->effort +=
-		search->question->model->architecture.layers * w->subproblem->plan.grad_accum;
+	w->mixing->effort += search->question->model->architecture.layers *
+			     min_i64(w->subproblem->plan.grad_accum, SIMULATED_MICRO_BATCHES);
 	if (evaluator_judge(&search->evaluator, &outcome->plan, &outcome->prediction, &mine)) {
 		outcome->fits = outcome->prediction.fits == FITS_YES;
 		outcome->in_bytes = true;
