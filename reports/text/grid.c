@@ -1,6 +1,7 @@
 #include "reports/text/text.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -87,8 +88,10 @@ void grid_add_percent(struct grid *grid, double ratio)
 		grid_add_value(grid, ratio, "%.1f %%", ratio * 100);
 }
 
+/* Less than what rounding leaves is no change. */
 void grid_add_change(struct grid *grid, double ratio, double most)
 {
+	ratio = fabs(ratio) < 1e-9 ? 0 : ratio;
 	grid_add_value(grid, ratio, "%+.1f %%", ratio * 100);
 	struct grid_row *row = &grid->rows[grid->n_rows - 1];
 	double bar = most > 0 ? ratio / most : 0;

@@ -268,7 +268,8 @@ bool turn_is_periodic(struct turn *turn)
 
 	turn->times = engine->program->loops[turn->loop].times;
 	turn->host_repeats = host_repeats(turn);
-	if (!turn->host_repeats && engine->steady->limited)
+	/* When the host issued what it was ahead with is not known exactly. */
+	if (!turn->host_repeats && (engine->steady->limited || engine->record != NULL))
 		return false;
 	for (int q = 0; q < engine->n_queues; q++)
 		if (!queue_repeats(turn, q))

@@ -295,37 +295,64 @@ static int64_t taker_position(const struct pools *pools, int op, const struct cu
 	return position_of(engine, &engine->tasks[op], &place, &here);
 }
 
-/* The gives of an operation that become effective when it is issued, or when it has finished. */
-static void give(struct pools *pools, int op, const struct cursor *at, bool issued)
+/* Of the buffers from `first` on, those of one block: they stand for as many. */
+static int end_of_block(const struct pools *pools, const struct op *op, int first, int end)
+{
+	const struct schedule *schedule = pools->engine->schedule;
+	const int *buffers = pools->engine->program->indices;
+	int n = buffers_at_once(schedule, op, buffers[first]), i = first + 1;
+	while (i < end && buffers_at_once(schedule, op, buffers[i]) == n)
+		i++;
+	return i;
+}
+
+static void give_one(
+	struct pools *pools, int op, const struct cursor *at, bool issued, int index, int block)
 {
 	const struct engine *engine = pools->engine;
-	const struct program *program = engine->program;
-	const struct slice gives = program->ops[op].gives;
-	for (int i = gives.first; i < gives.first + gives.count; i++) {
-		int buffer = program->indices[i], taker = pools->takers[buffer];
-		bool own =
-			program->buffers[buffer].pool == program->ops[op].stream || pools->at_once;
-		if (own != issued || taker < 0)
-			continue;
-		int64_t position = taker_position(pools, op, at, i);
-		int n = buffers_at_once(engine->schedule, &program->ops[op], buffer);
-		for (int k = 0; k < n; k++)
-			release(pools, buffer,
-				taken_at(pools, at->step,
-					position + k * engine->tasks[taker].place.inner));
+	int buffer = engine->program->indices[index], taker = pools->takers[buffer];
+	bool own = engine->program->buffers[buffer].pool == engine->program->ops[op].stream ||
+		   pools->at_once;
+	if (own != issued || taker < 0)
+		return;
+	int64_t position =
+		taker_position(pools, op, at, index) + block * engine->tasks[taker].place.inner;
+	release(pools, buffer, taken_at(pools, at->step, position));
+}
+
+/* The gives of an operation that become effective when it is issued, or when it has finished: block
+ * by block. */
+static void give(struct pools *pools, int index, const struct cursor *at, bool issued)
+{
+	const struct schedule *schedule = pools->engine->schedule;
+	const struct program *program = pools->engine->program;
+	const struct op *op = &program->ops[index];
+	int end = op->gives.first + op->gives.count;
+	for (int first = op->gives.first, next; first < end; first = next) {
+		int n = buffers_at_once(schedule, op, program->indices[first]);
+		next = end_of_block(pools, op, first, end);
+		for (int block = 0; block < n; block++)
+			for (int i = first; i < next; i++)
+				give_one(pools, index, at, issued, i, block);
 	}
 }
 
-/* Of a unit, or of all that are alike. */
+/* Of a unit, or of all, block by block. */
 static void take_state(struct pools *pools, int index)
 {
+	const struct schedule *schedule = pools->engine->schedule;
 	const struct program *program = pools->engine->program;
 	const struct op *op = &program->ops[index];
-	const int *uses = slice_of(program, op->uses);
-	for (int i = 0; i < op->uses.count && op->kind == OP_OPTIMIZER; i++) {
-		int n = buffers_at_once(pools->engine->schedule, op, uses[i]);
-		for (; n > 0 && program->buffers[uses[i]].role == BUFFER_OPTIMIZER_STATE; n--)
-			take_to_keep(pools, uses[i]);
+	int end = op->uses.first + op->uses.count;
+	for (int first = op->uses.first, next; first < end && op->kind == OP_OPTIMIZER;
+		first = next) {
+		int n = buffers_at_once(schedule, op, program->indices[first]);
+		next = end_of_block(pools, op, first, end);
+		for (int block = 0; block < n; block++)
+			for (int i = first; i < next; i++)
+				if (program->buffers[program->indices[i]].role ==
+					BUFFER_OPTIMIZER_STATE)
+					take_to_keep(pools, program->indices[i]);
 	}
 }
 
@@ -342,19 +369,17 @@ static void on_issue(struct pools *pools, const struct cursor *at)
 	give(pools, at->at, at, true);
 }
 
-/* Units that are alike come one after the other. */
+/* Block by block. */
 static void take_resident(struct pools *pools)
 {
-	const struct program *program = pools->engine->program;
-	int n = program->n_buffers;
+	const struct buffer *buffers = pools->engine->program->buffers;
+	int n = pools->engine->program->n_buffers;
 	for (int first = 0, end; first < n; first = end) {
-		const struct buffer *buffers = program->buffers;
+		int times = buffer_times(&buffers[first]);
 		end = first + 1;
-		while (end < n && buffers[end].resident && buffers[end].unit == buffers[first].unit)
+		while (end < n && buffers[end].resident && buffer_times(&buffers[end]) == times)
 			end++;
-		if (!buffers[first].resident)
-			continue;
-		for (int k = buffer_times(&buffers[first]); k > 0; k--)
+		for (int block = 0; block < times && buffers[first].resident; block++)
 			for (int i = first; i < end; i++)
 				if (buffers[i].role != BUFFER_OPTIMIZER_STATE)
 					take_to_keep(pools, i);
