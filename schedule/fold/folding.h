@@ -37,6 +37,7 @@ struct sweep {
 struct lap {
 	int first, n, times;
 	int sweep, group, run;
+	bool frees;    /* something that the host may wait for */
 	int neighbour; /* where its copy is that it was compared with: n or -n */
 };
 

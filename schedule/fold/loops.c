@@ -189,8 +189,10 @@ static bool add_lap(struct folding *f, int s, int group)
 	if (f->frees_pending[next] != f->frees_pending[first])
 		return false;
 	f->lap_at[s * RUNS_MAX + run] = f->n_laps;
-	for (int x = first; x < next; x++)
+	for (int x = first; x < next; x++) {
 		f->laps_of[x] = f->n_laps;
+		lap.frees = lap.frees || f->program->ops[x].kind == OP_RESHARD;
+	}
 	f->laps[f->n_laps++] = lap;
 	return true;
 }

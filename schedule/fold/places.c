@@ -102,6 +102,39 @@ static int position_from_outside(const struct folding *f, struct asking asking, 
 	return position_of_last(f, target);
 }
 
+/* The last lap between a target and the operation that asks, in which anything is freed; NULL. */
+static const struct lap *lap_between(const struct folding *f, int op, int target, bool is_before)
+{
+	const struct lap *before = NULL;
+	for (int l = f->n_laps - 1; l >= 0; l--) {
+		const struct lap *lap = &f->laps[l];
+		if (!lap->frees)
+			continue;
+		if (lap->first < op && (is_before || lap->first > target))
+			return lap;
+		if (is_before && lap->first > target && before == NULL)
+			before = lap;
+	}
+	return before;
+}
+
+/* The host waits for what was freed so many frees ago: behind a lap, for what the lap freed. False:
+ * the list does not say which. */
+static bool find_freed(const struct folding *f, struct asking asking, int target, struct law *law)
+{
+	const struct lap *lap = lap_between(f, asking.op, target, law->is_before);
+	const struct region *region = &f->regions[target];
+	law->first = position_of_last(f, target);
+	if (lap == NULL)
+		return true;
+	int start = region->group >= 0 ? f->sweeps[region->sweep].start[region->group] : -1;
+	int d = (region->group - lap->group) * (f->sweeps[lap->sweep].is_down ? -1 : 1);
+	law->first = f->bases[target] + (lap->times - 1) * lap->n;
+	return region->group >= 0 && region->sweep == lap->sweep && -d < lap->times &&
+	       start - lap->first == d * lap->n &&
+	       f->program->ops[lap->first + target - start].kind == f->program->ops[target].kind;
+}
+
 /* The target is `d` groups from the one that waits, in each iteration. */
 static bool law_of_moving(
 	const struct folding *f, const struct lap *lap, int target, int next, struct law *law)
@@ -145,6 +178,8 @@ static bool find_law(const struct folding *f, struct asking asking)
 	law->is_before = target < 0;
 	target += law->is_before ? n_ops : 0;
 	law->inner = 0;
+	if (lap == NULL && asking.list == HOST_WAITS && f->n_laps > 0)
+		return find_freed(f, asking, target, law);
 	if (lap == NULL) {
 		law->first = position_of_taken(f, asking, target);
 		return true;
@@ -247,6 +282,8 @@ static bool find_place(const struct folding *f, struct asking asking)
 				     : !place_from_outside(f, law, times, place))
 		return false;
 	if (is_far_back && !find_place_far_back(f, asking))
+		return false;
+	if (law->is_before && asking.list == HOST_WAITS && law->first < f->micro_first)
 		return false;
 	if (law->is_before)
 		place->first -= f->program->n_carried_out;

@@ -8,7 +8,7 @@ struct carrying {
 	const struct schedule *folded, *full;
 	int *inner, *outer;            /* per folded operation: the loop round it, -1 */
 	int *taken_by, *taken_in_full; /* per buffer: the operation that takes it, -1 */
-	int n, period;                 /* operations so far */
+	int n;                         /* operations so far */
 	const char *wrong;
 	int wrong_op;
 };
@@ -72,17 +72,19 @@ static bool gives_the_same(const struct carrying *c, int op, int i, int j)
 	return same;
 }
 
-static bool is_same_layer(
-	const struct carrying *c, const struct op *op, const struct op *full, int i, int times)
+/* The operation has the layer of the first of those that the loop goes over. */
+static bool is_same_layer(const struct carrying *c, const struct op *op, const struct op *full,
+	int i, const struct loop *loop)
 {
 	const struct module *modules = c->full->model->modules;
-	int by = full->layer - op->layer;
+	int by = full->layer - op->layer, layers = 0;
 	if (op->layer < 0)
 		return full->layer < 0 && op->first_module == full->first_module &&
 		       op->end_module == full->end_module;
-	if (by != i * c->period && by != (times - 1 - i) * c->period)
-		return false;
-	if (op->end_module - op->first_module != full->end_module - full->first_module)
+	if (loop != NULL)
+		layers = loop->layers > 0 ? i * loop->layers : (i + 1 - loop->times) * loop->layers;
+	if (by != layers ||
+		op->end_module - op->first_module != full->end_module - full->first_module)
 		return false;
 	return modules[op->first_module].kind == modules[full->first_module].kind &&
 	       modules[full->first_module].layer == full->layer &&
@@ -128,7 +130,7 @@ static const char *difference(const struct carrying *c, int x, int i, int j)
 		return "bytes";
 	if (op->micro_batch + j != full->micro_batch)
 		return "micro-batch";
-	if (!is_same_layer(c, op, full, i, inner != NULL ? inner->times : 1))
+	if (!is_same_layer(c, op, full, i, inner))
 		return "layer";
 	if (!is_same_unit(c, op->unit, full->unit) || !is_same_unit(c, op->cause, full->cause))
 		return "unit";
@@ -187,9 +189,7 @@ static void find_loops(struct carrying *c, struct arena *arena)
 		c->inner[x] = c->outer[x] = -1;
 	for (int l = 0; l < program->n_loops; l++) {
 		const struct loop *loop = &program->loops[l];
-		bool is_outer = false; /* a micro-batch has a loss */
-		for (int x = loop->first; x < loop->first + loop->n; x++)
-			is_outer = is_outer || program->ops[x].kind == OP_LOSS;
+		bool is_outer = loop->layers == 0;
 		for (int x = loop->first; x < loop->first + loop->n; x++)
 			(is_outer ? c->outer : c->inner)[x] = l;
 	}
@@ -232,23 +232,43 @@ static int64_t resident_bytes(const struct schedule *schedule, enum buffer_role 
 /* --- random plans --------------------------------------------------------------------------------
  */
 
+/* Blocks with and without experts in turn, some dense ones first. */
+static void add_experts(struct architecture *architecture, uint64_t *state)
+{
+	architecture->experts = 4;
+	architecture->experts_per_token = 2;
+	architecture->expert_ffn = 16;
+	architecture->dense_layers = random_below(state, 1 + (architecture->layers > 2));
+	architecture->moe_every = random_below(state, 4);
+}
+
+/* As T5: two stacks, the first block of each with a table of relative positions. */
+static void add_encoder(struct architecture *architecture, uint64_t *state)
+{
+	architecture->family = FAMILY_T5;
+	architecture->block = BLOCK_PRE_NORM;
+	architecture->positions = POSITIONS_RELATIVE;
+	architecture->relative_buckets = 32;
+	architecture->layers += 2;
+	architecture->encoder_layers = 1 + random_below(state, architecture->layers - 1);
+}
+
 static struct model *deep_model(struct arena *arena, uint64_t *state)
 {
-	static const char *const presets[] = {"gpt2-124m", "llama-2-7b", "llama-3-70b"};
+	static const char *const presets[] = {"gpt2-124m", "llama-2-7b", "llama-3-70b", "mpt-7b"};
 	struct error error = {0};
 	struct model *model;
 	if (random_below(state, 4) == 0)
 		return preset_model(arena, presets[random_below(state, COUNT_OF(presets))]);
 	struct architecture architecture = random_model(arena, state)->architecture;
 	architecture.layers = 1 + random_below(state, 40);
-	if (random_below(state, 4) == 0) {
-		architecture.experts = 4;
-		architecture.experts_per_token = 2;
-		architecture.expert_ffn = 16;
-		architecture.dense_layers = random_below(state, 3);
-		architecture.moe_every = random_below(state, 3);
-	}
-	assert_true(model_build(arena, &architecture, &model, &error));
+	if (random_below(state, 4) == 0)
+		add_experts(&architecture, state);
+	else if (random_below(state, 6) == 0)
+		add_encoder(&architecture, state);
+	if (!architecture_check(&architecture, NULL, &error) ||
+		!model_build(arena, &architecture, &model, &error))
+		fail_msg("%s", error.message);
 	return model;
 }
 
@@ -291,58 +311,183 @@ static struct plan deep_plan(struct arena *arena, uint64_t *state, const struct 
 	return random_below(state, 4) ? with : split(arena, state, with, model, topology);
 }
 
-/* Returns whether it folded. */
-static bool check(const struct plan *plan, const struct model *model,
-	const struct topology *topology, uint64_t seed)
+static const char *compare(struct carrying *c, struct arena *arena)
+{
+	const char *wrong = c->folded->programs->n_loops > 0 ? carry_out(c, arena) : NULL;
+	for (int role = 0; role < BUFFER_ROLE_COUNT && wrong == NULL; role++)
+		if (resident_bytes(c->folded, role) != resident_bytes(c->full, role))
+			wrong = "memory between steps";
+	return wrong;
+}
+
+static struct carrying both(struct arena *arena, const struct plan *plan, const struct model *model,
+	const struct topology *topology)
+{
+	return (struct carrying){.folded = schedule_fold(arena, plan, model, topology),
+		.full = schedule_emit(arena, plan, model, topology)};
+}
+
+/* How many plans there were, and how many of them have loops over blocks and over micro-batches. */
+struct counts {
+	int plans, blocks, micro_batches;
+};
+
+static void count(struct counts *counts, const struct schedule *folded)
+{
+	bool blocks = false, micro_batches = false;
+	for (int l = 0; l < folded->programs->n_loops; l++) {
+		bool outer = folded->programs->loops[l].layers == 0;
+		blocks = blocks || !outer;
+		micro_batches = micro_batches || outer;
+	}
+	counts->plans++;
+	counts->blocks += blocks;
+	counts->micro_batches += micro_batches;
+}
+
+static void check(const struct plan *plan, const struct model *model,
+	const struct topology *topology, int seed, struct counts *counts)
 {
 	struct arena arena = {0};
-	struct carrying c = {.folded = schedule_fold(&arena, plan, model, topology),
-		.full = schedule_emit(&arena, plan, model, topology),
-		.period = 1};
-	bool folds = c.folded->programs->n_loops > 0;
-	if (plan->wrap.kind == WRAP_BLOCKS)
-		c.period = (int)plan->wrap.argument;
-	if (model->architecture.moe_every > 0 && c.period % model->architecture.moe_every != 0)
-		c.period *= (int)model->architecture.moe_every;
-	const char *wrong = folds ? carry_out(&c, &arena) : NULL;
-	for (int role = 0; role < BUFFER_ROLE_COUNT && wrong == NULL; role++)
-		if (resident_bytes(c.folded, role) != resident_bytes(c.full, role))
-			wrong = "memory between steps";
+	struct carrying c = both(&arena, plan, model, topology);
+	const char *wrong = compare(&c, &arena);
 	if (wrong != NULL) {
 		struct text text = {0};
 		plan_summary(plan, &text);
-		fail_msg("seed %" PRIu64 ": %s at %d (%s), %d layers, %d micro-batches, %s: %s",
-			seed, wrong, c.wrong_op,
-			op_kind_name(c.folded->programs->ops[c.wrong_op].kind),
+		fail_msg("plan %d: %s at %d (%s), %d layers, %d micro-batches, %s: %s", seed, wrong,
+			c.wrong_op, op_kind_name(c.folded->programs->ops[c.wrong_op].kind),
 			(int)model->architecture.layers, (int)plan->grad_accum,
 			runtime_names[plan->runtime], text_string(&text));
 	}
+	count(counts, c.folded);
 	arena_finish(&arena);
-	return folds;
 }
+
+/* Per cent of the plans that must have loops over blocks, and over micro-batches: half of them are
+ * of one or two micro-batches, a quarter of fewer blocks than stay. Buckets and traces cut blocks
+ * differently. */
+static const struct {
+	int blocks, micro_batches;
+} floors[RUNTIME_COUNT] = {
+	[RUNTIME_PYTORCH_FSDP1] = {60, 25},
+	[RUNTIME_PYTORCH_FSDP2] = {65, 35},
+	[RUNTIME_PYTORCH_DDP] = {0, 30},
+	[RUNTIME_SHARDPLAN] = {60, 30},
+	[RUNTIME_DEEPSPEED] = {0, 25},
+	[RUNTIME_NANOTRON] = {0, 35},
+	[RUNTIME_INTERNEVO] = {0, 35},
+};
+
+enum { ENOUGH = 20 }; /* plans of a runtime for a share */
+
+static int n_plans = 200;
 
 static void test_random(void **state)
 {
-	const char *rounds = getenv("FOLD_ROUNDS");
-	int n = rounds != NULL ? atoi(rounds) : 200;
-	int folded[RUNTIME_COUNT] = {0}, all[RUNTIME_COUNT] = {0};
+	struct counts counts[RUNTIME_COUNT] = {{0}};
 	(void)state;
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < n_plans; i++) {
 		struct arena arena = {0};
 		uint64_t seed = 88172645463325252ull + (uint64_t)i * 7919;
 		struct model *model = deep_model(&arena, &seed);
 		struct topology *topology = random_topology(&arena, &seed);
 		struct plan plan = deep_plan(&arena, &seed, model, topology);
-		all[plan.runtime]++;
-		folded[plan.runtime] += check(&plan, model, topology, (uint64_t)i);
+		check(&plan, model, topology, i, &counts[plan.runtime]);
 		arena_finish(&arena);
 	}
-	for (int r = 0; r < RUNTIME_COUNT; r++)
-		print_message("%-14s %4d of %4d fold\n", runtime_names[r], folded[r], all[r]);
+	for (int r = 0; r < RUNTIME_COUNT; r++) {
+		const struct counts *of = &counts[r];
+		print_message("%-14s %4d plans, %4d fold blocks, %4d micro-batches\n",
+			runtime_names[r], of->plans, of->blocks, of->micro_batches);
+	}
+	for (int r = 0; r < RUNTIME_COUNT; r++) {
+		const struct counts *of = &counts[r];
+		if (of->plans < ENOUGH)
+			continue;
+		assert_true(100 * of->blocks >= floors[r].blocks * of->plans);
+		assert_true(100 * of->micro_batches >= floors[r].micro_batches * of->plans);
+	}
 }
 
-int main(void)
+/* --- damage --------------------------------------------------------------------------------------
+ */
+
+static struct plan plan_of_7b(
+	struct arena *arena, const struct model *model, const struct topology *topology)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_random)};
+	return plan_of_words(arena, model, topology, "runtime=pytorch-fsdp1 grad_accum=9");
+}
+
+/* What is spoiled is noticed: a place, a wait too few, bytes, how often a loop is carried out. */
+static void test_damage(void **state)
+{
+	struct arena arena = {0};
+	const struct model *model = preset_model(&arena, "llama-2-7b");
+	const struct topology *topology = cluster(&arena, "2xdgx-h100");
+	struct plan plan = plan_of_7b(&arena, model, topology);
+	(void)state;
+	for (int damage = 0; damage < 6; damage++) {
+		struct carrying c = both(&arena, &plan, model, topology);
+		struct program *program = c.folded->programs;
+		struct op *op = &program->ops[program->loops[program->n_loops - 1].first];
+		while (op->waits.count == 0)
+			op++;
+		switch (damage) {
+		case 1:
+			program->places[op->waits.first].first++;
+			break;
+		case 2:
+			program->places[op->waits.first].inner--;
+			break;
+		case 3:
+			op->waits.count--;
+			break;
+		case 4:
+			op->bytes++;
+			break;
+		case 5:
+			program->loops[0].times--;
+			break;
+		}
+		assert_int_equal(compare(&c, &arena) == NULL, damage == 0);
+	}
+	arena_finish(&arena);
+}
+
+/* What the simulation of large models gains by: how many operations are left of them. */
+static void test_lengths(void **state)
+{
+	static const struct {
+		const char *words;
+		int most;
+	} cases[] = {
+		{"runtime=pytorch-fsdp2", 61},
+		{"runtime=pytorch-fsdp1", 85},
+		{"runtime=shardplan", 72},
+		{"runtime=shardplan strategy=ZERO_2", 29},
+		{"runtime=pytorch-fsdp2 grad_accum=32", 385},
+		{"runtime=pytorch-fsdp1 grad_accum=32", 421},
+		{"runtime=pytorch-fsdp2 wrap=model", 21},
+	};
+	struct arena arena = {0};
+	const struct model *model = preset_model(&arena, "llama-3-405b");
+	const struct topology *topology = cluster(&arena, "2xdgx-h100");
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct plan plan = plan_of_words(&arena, model, topology, cases[i].words);
+		struct schedule *folded = schedule_fold(&arena, &plan, model, topology);
+		print_message("%-36s %6d operations folded to %d\n", cases[i].words,
+			folded->programs->n_carried_out, folded->programs->n_ops);
+		assert_in_range(folded->programs->n_ops, 1, cases[i].most);
+	}
+	arena_finish(&arena);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
+		cmocka_unit_test(test_damage), cmocka_unit_test(test_lengths)};
+	if (argc > 2)
+		n_plans = atoi(argv[2]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
