@@ -417,20 +417,20 @@ static bool find_shapes(struct samples *samples, struct subproblem *subproblem, 
 	return true;
 }
 
-static bool fill_shapes(struct samples *samples, struct subproblem *subproblem, struct arena *arena,
-	struct error *error)
+static bool fill_shapes(struct samples *samples, struct subproblem *subproblem, struct error *error)
 {
+	struct arena scratch = {0};
 	struct shapes shapes;
-	if (!find_shapes(samples, subproblem, arena, &shapes, error))
-		return false;
+	bool ok = find_shapes(samples, subproblem, &scratch, &shapes, error);
 	subproblem->sizes[MIX_UNITS] = (int)max_i64(subproblem->units, 1);
 	subproblem->sizes[MIX_STAYS] = (int)max_i64(subproblem->hosts, 1);
-	if (shapes.of[0][0]->units == NULL)
-		return true;
-	fill_moved(subproblem, &shapes);
-	fill_hosted(subproblem, &shapes);
-	fill_rest(subproblem, &shapes);
-	return true;
+	if (ok && shapes.of[0][0]->units != NULL) {
+		fill_moved(subproblem, &shapes);
+		fill_hosted(subproblem, &shapes);
+		fill_rest(subproblem, &shapes);
+	}
+	arena_finish(&scratch);
+	return ok;
 }
 
 static struct mix_load new_load(struct arena *arena, int n)
@@ -471,6 +471,6 @@ bool subproblem_build(struct samples *samples, const struct plan *plan,
 	subproblem->sizes[MIX_SOME] = knobs->selective ? layers + 1 : 1;
 	make_tables(subproblem, arena);
 	return (fill_loads(samples, subproblem, &mine) &&
-		       fill_shapes(samples, subproblem, arena, &mine)) ||
+		       fill_shapes(samples, subproblem, &mine)) ||
 	       error_set(error, mine.code, "%s", mine.message);
 }
