@@ -247,7 +247,7 @@ static bool find_place_far_back(const struct folding *f, struct asking asking)
 	int index = index_asked(f, asking);
 	struct asking before = of_micro_batch_before(f, asking);
 	if (before.op < 0)
-		return false;
+		return asking.list == WAITS; /* what was gathered once and stays */
 	int distance = f->laws[index].first - f->laws[index_asked(f, before)].first;
 	if (distance == f->micro_n)
 		f->program->places[index].first += micro_batches_behind(f);

@@ -278,10 +278,11 @@ static void make_times(struct shorter *shorter, struct arena *arena)
  */
 
 /* The first micro-batch leaves gradients, to which later ones are added: where each reduces them,
- * that takes more operations, and what the second one waits for is not as far back. */
+ * that takes more operations, and what the second one waits for is not as far back. With a single
+ * unit what is waited for is a micro-batch further back. */
 static void make_plan(struct shorter *shorter, struct arena *arena, const struct plan *plan)
 {
-	int first = plan->sync_each_micro_batch ? 2 : 1;
+	int first = 1 + plan->sync_each_micro_batch + (plan->wrap.kind == WRAP_MODEL);
 	int64_t kept = first + 1 + 2;
 	struct rows *rows = &shorter->plan.activation_checkpointing;
 	shorter->plan = *plan;
