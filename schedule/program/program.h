@@ -42,8 +42,8 @@ struct program {
 	int n_indices;
 	int *indices; /* waits, host_waits, takes, gives, uses of all operations */
 	/* Folded programs only (fold/fold.h): loops in the order of `first`, an outer one before
-	 * those inside it; beside every index of a wait, its place; operations that are carried
-	 * out. */
+	 * those inside it; beside every index of a wait or a give, its place; operations that
+	 * are carried out. */
 	int n_loops;
 	struct loop *loops;
 	struct position *places;
