@@ -163,7 +163,7 @@ static bool run(struct evaluator *evaluator, struct trial *trial, struct error *
 	struct arena *scratch = &evaluator->scratch;
 	arena_reset(scratch);
 	evaluator->evaluated++;
-	evaluator->emitted++;
+	evaluator->emitted += trial->details;
 	trial->schedule = (trial->details ? schedule_emit : schedule_fold)(
 		scratch, trial->plan, evaluator->question->model, trial->topology);
 	return (!trial->details || schedule_validate(trial->schedule, error)) &&
@@ -189,16 +189,15 @@ struct schedule *evaluator_emit(struct evaluator *evaluator, const struct plan *
 	return schedule_emit(&evaluator->scratch, plan, question->model, question->topology);
 }
 
-bool evaluator_run_emitted(struct evaluator *evaluator, const struct schedule *schedule,
-	double slow, struct prediction *prediction, struct error *error)
+bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *plan, double slow,
+	struct prediction *prediction, struct error *error)
 {
-	struct simulation_options options = sketch(evaluator);
-	struct simulation simulation;
-	options.slow = slow;
-	if (!simulate(schedule, &options, false, &evaluator->scratch, &simulation, error))
+	struct trial trial = {evaluator->question->topology, plan, sketch(evaluator)};
+	trial.options.slow = slow;
+	if (!run(evaluator, &trial, error))
 		return false;
-	*prediction = simulation.prediction;
-	evaluator->evaluated += slow <= 0 || prediction->step_time <= slow;
+	*prediction = trial.simulation.prediction;
+	evaluator->evaluated -= slow > 0 && prediction->step_time > slow;
 	return true;
 }
 

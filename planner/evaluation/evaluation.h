@@ -10,7 +10,7 @@
 struct evaluator {
 	const struct question *question;
 	struct arena scratch;
-	int64_t evaluated, emitted; /* plans; schedules, which plans and their bounds share */
+	int64_t evaluated, emitted; /* plans; schedules that were built whole */
 };
 
 /* What communication costs one step, seconds. */
@@ -23,11 +23,11 @@ struct exposure {
 
 /* The plan's schedule, in `scratch`: until the next call. */
 struct schedule *evaluator_emit(struct evaluator *evaluator, const struct plan *plan);
-/* Simulates it. A step that takes longer than `slow` seconds (0: none) has a step time and nothing
- * else, and does not count as evaluated. */
-bool evaluator_run_emitted(struct evaluator *evaluator, const struct schedule *schedule,
-	double slow, struct prediction *prediction, struct error *error);
-/* Both. EXIT_CODE_USAGE when this plan cannot be built. The prediction has
+/* Simulates a plan. A step that takes longer than `slow` seconds (0: none) has a step time and
+ * nothing else, and does not count as evaluated. */
+bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *plan, double slow,
+	struct prediction *prediction, struct error *error);
+/* Simulates a plan. EXIT_CODE_USAGE when it cannot be built. The prediction has
  * no lower bounds and no ledger; its strings live in `scratch` until the next call. */
 bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);

@@ -47,20 +47,16 @@ static struct ticket *queue(const struct search *search, int first, int end, enu
 
 /* --- simulating ------------------------------------------------------------------------------- */
 
-/* A plan that the builder refuses is no plan; any other error ends the search. `schedule`: the
- * plan's, NULL when it is not at hand. What takes longer than `slow` seconds (0: none) is not
- * looked at any further: its time is known from then on. */
-static bool simulate_plan(struct search *search, int index, const struct schedule *schedule,
-	double slow, struct error *error)
+/* A plan that the builder refuses is no plan; any other error ends the search. What takes longer
+ * than `slow` seconds (0: none) is not looked at any further: its time is known from then on. */
+static bool simulate_plan(struct search *search, int index, double slow, struct error *error)
 {
 	const struct plan *plan = &search->space.plans[index];
 	struct known *known = &search->known[index];
 	struct bound *bound = &search->bounds.of[index];
 	struct prediction prediction;
 	struct error mine = {0};
-	if (schedule == NULL)
-		schedule = evaluator_emit(&search->evaluator, plan);
-	if (!evaluator_run_emitted(&search->evaluator, schedule, slow, &prediction, &mine)) {
+	if (!evaluator_run_unless_slow(&search->evaluator, plan, slow, &prediction, &mine)) {
 		known->simulated = known->refused = true;
 		return error_is_refusal(&mine, error);
 	}
@@ -91,24 +87,21 @@ static bool is_needed(const struct search *search, const struct ticket *ticket)
 		&search->ranking, search->space.plans[ticket->plan].strategy, ticket->bound);
 }
 
-/* A plan's own schedule tells more than what it shares with others. Returns it when it was made and
- * is whole, for simulate_plan. */
-static const struct schedule *tighten(struct search *search, int index)
+/* A plan's own schedule tells more than what it shares with others. */
+static void tighten(struct search *search, int index)
 {
 	const struct plan *plan = &search->space.plans[index], small = bounds_small(plan);
 	const struct schedule *schedule;
 	if (search->known[index].tightened)
-		return NULL;
+		return;
 	search->known[index].tightened = true;
 	schedule = evaluator_emit(&search->evaluator, &small);
 	bounds_tighten(schedule, &search->evaluator.scratch, &search->bounds.of[index]);
-	return small.grad_accum == plan->grad_accum ? schedule : NULL;
 }
 
 static bool consider(struct search *search, const struct ticket *ticket, struct error *error)
 {
 	int plan = ticket->plan;
-	const struct schedule *schedule = NULL;
 	bool large = too_large(search, plan);
 	if (!large && !is_needed(search, ticket)) {
 		search->least_skipped = min_i64(search->least_skipped, ticket->bound);
@@ -116,9 +109,9 @@ static bool consider(struct search *search, const struct ticket *ticket, struct 
 		return true;
 	}
 	if (!large)
-		schedule = tighten(search, plan);
+		tighten(search, plan);
 	if (!too_large(search, plan))
-		return simulate_plan(search, plan, schedule, 0, error);
+		return simulate_plan(search, plan, 0, error);
 	search->pruned++;
 	return true;
 }
@@ -212,7 +205,7 @@ static bool find_closest(struct search *search, enum strategy strategy, struct e
 		if (!known->simulated) {
 			search->pruned--; /* now it is simulated after all */
 			tries++;
-			ok = simulate_plan(search, plan, NULL, 0, error);
+			ok = simulate_plan(search, plan, 0, error);
 		}
 		if (ok && !known->refused && closer(search, plan, *closest))
 			*closest = plan;
@@ -285,14 +278,13 @@ static double too_slow(const struct search *search, const struct front *front, i
 static bool consider_for_front(
 	struct search *search, struct front *front, int plan, struct error *error)
 {
-	const struct schedule *schedule;
 	if (!may_be_on_front(search, front, plan))
 		return true;
-	schedule = tighten(search, plan);
+	tighten(search, plan);
 	if (!may_be_on_front(search, front, plan))
 		return true;
 	double slow = too_slow(search, front, plan);
-	bool ok = simulate_plan(search, plan, schedule, slow, error);
+	bool ok = simulate_plan(search, plan, slow, error);
 	search->pruned -= search->known[plan].simulated; /* it is now after all */
 	return ok;
 }
