@@ -1,20 +1,25 @@
-/* How many plans a second can be judged: simulations of a schedule that is there, and schedules
- * built and simulated. Llama-2-7B on two nodes of eight A100. */
+/* How many plans a second can be judged on one core: built and simulated, whole and folded; folded
+ * also without memory. A fixed loop beside them says how fast the machine is. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "schedule/fold/fold.h"
 #include "schedule/resolve/resolve.h"
 #include "simulator/simulator.h"
 
 static const struct bench {
-	const char *runtime, *strategy, *checkpointing;
+	const char *model, *topology, *runtime, *grad_accum;
 } benches[] = {
-	{"pytorch-fsdp1", "FULL_SHARD", "none"},
-	{"pytorch-fsdp1", "HYBRID_SHARD", "full"},
-	{"pytorch-fsdp2", "FULL_SHARD", "full"},
-	{"pytorch-ddp", "NO_SHARD", "none"},
-	{"shardplan", "FULL_SHARD", "full"},
+	{"llama-2-7b", "2xdgx-a100-80gb", "pytorch-fsdp1", "1"},
+	{"llama-2-7b", "2xdgx-a100-80gb", "pytorch-fsdp2", "1"},
+	{"llama-2-7b", "2xdgx-a100-80gb", "pytorch-fsdp2", "8"},
+	{"llama-2-7b", "2xdgx-a100-80gb", "pytorch-fsdp2", "128"},
+	{"llama-2-7b", "2xdgx-a100-80gb", "shardplan", "8"},
+	{"llama-2-7b", "2xdgx-a100-80gb", "pytorch-ddp", "1"},
+	{"llama-3-70b", "16xdgx-h100", "pytorch-fsdp2", "1"},
+	{"llama-3-405b", "128xdgx-h100", "pytorch-fsdp2", "1"},
+	{"llama-3-405b", "128xdgx-h100", "pytorch-fsdp2", "32"},
 };
 
 static const double seconds_each = 0.5;
@@ -45,13 +50,13 @@ struct benched {
 
 static void resolve(struct benched *question, const struct bench *bench)
 {
-	const char *const options[][2] = {{"runtime", bench->runtime},
-		{"strategy", bench->strategy}, {"activation_checkpointing", bench->checkpointing}};
+	const char *const options[][2] = {
+		{"runtime", bench->runtime}, {"grad_accum", bench->grad_accum}};
 	struct question asked = {0};
 	struct error error = {0};
 
-	check(model_load_preset(&question->arena, "llama-2-7b", &question->model, &error), &error);
-	check(topology_load_name(&question->arena, "2xdgx-a100-80gb", &question->topology, &error),
+	check(model_load_preset(&question->arena, bench->model, &question->model, &error), &error);
+	check(topology_load_name(&question->arena, bench->topology, &question->topology, &error),
 		&error);
 	asked.model = question->model;
 	asked.topology = question->topology;
@@ -62,32 +67,20 @@ static void resolve(struct benched *question, const struct bench *bench)
 	check(plan_resolve(&asked, &question->arena, &question->plan, &error), &error);
 }
 
-static struct schedule *build(struct benched *question, struct arena *arena)
+/* Plans per second, as the planner's inner loop judges them. */
+static double rate(struct benched *question, bool folded, enum memory_detail memory)
 {
-	struct schedule *schedule;
-	struct error error = {0};
-
-	check(schedule_build(arena, &question->plan, question->model, question->topology, &schedule,
-		      &error),
-		&error);
-	return schedule;
-}
-
-/* Rounds per second of simulating, or of building and simulating. */
-static double rate(struct benched *question, bool builds)
-{
-	/* As the planner's inner loop does. */
-	const struct simulation_options options = {.quick_interval = true};
+	const struct simulation_options options = {
+		.quick_interval = true, .no_bounds = true, .memory = memory};
 	struct simulation simulation;
 	struct error error = {0};
 	struct arena arena = {0};
-	struct schedule *schedule = build(question, &question->arena);
 	double start = now(), elapsed = 0;
 	int rounds = 0;
 
 	for (; elapsed < seconds_each; elapsed = now() - start, rounds++) {
-		if (builds)
-			schedule = build(question, &arena);
+		const struct schedule *schedule = (folded ? schedule_fold : schedule_emit)(
+			&arena, &question->plan, question->model, question->topology);
 		check(simulate(schedule, &options, false, &arena, &simulation, &error), &error);
 		arena_reset(&arena);
 	}
@@ -95,20 +88,40 @@ static double rate(struct benched *question, bool builds)
 	return rounds / elapsed;
 }
 
+static int operations(struct benched *question, bool folded)
+{
+	return (folded ? schedule_fold : schedule_emit)(
+		&question->arena, &question->plan, question->model, question->topology)
+		->programs[0]
+		.n_ops;
+}
+
+/* Seconds of 10^8 dependent multiplications. */
+static double yardstick(void)
+{
+	volatile double product = 1;
+	double start = now();
+
+	for (int i = 0; i < 100000000; i++)
+		product *= 1.0000000001;
+	return now() - start;
+}
+
 int main(void)
 {
-	printf("%-14s %-14s %-6s %10s %14s %16s\n", "runtime", "strategy", "checkp", "operations",
-		"simulations/s", "with building/s");
+	printf("10^8 dependent multiplications: %.2f s\n\n", yardstick());
+	printf("%-13s %-14s %7s %8s %7s %9s %9s %16s\n", "model", "runtime", "batches", "whole",
+		"folded", "whole/s", "folded/s", "without memory/s");
 	for (int i = 0; i < COUNT_OF(benches); i++) {
+		const struct bench *bench = &benches[i];
 		struct benched question = {0};
-		double alone, built;
 
-		resolve(&question, &benches[i]);
-		alone = rate(&question, false);
-		built = rate(&question, true);
-		printf("%-14s %-14s %-6s %10d %14.0f %16.0f\n", benches[i].runtime,
-			benches[i].strategy, benches[i].checkpointing,
-			build(&question, &question.arena)->programs[0].n_ops, alone, built);
+		resolve(&question, bench);
+		printf("%-13s %-14s %7s %8d %7d %9.0f %9.0f %16.0f\n", bench->model, bench->runtime,
+			bench->grad_accum, operations(&question, false),
+			operations(&question, true), rate(&question, false, MEMORY_FIGURES),
+			rate(&question, true, MEMORY_FIGURES),
+			rate(&question, true, MEMORY_IGNORED));
 		arena_finish(&question.arena);
 	}
 	return 0;
