@@ -187,10 +187,14 @@ static void test_against_reference(void **state)
 	for_each_shape(is_any, check_against_reference);
 }
 
-/* Again, and at other alignments. */
+/* Again, and at other alignments; sanitizers look for something else. */
 static void check_bits(const struct pair *pair)
 {
+#ifdef __SANITIZE_ADDRESS__
+	static const int64_t offsets[] = {1};
+#else
 	static const int64_t offsets[] = {0, 1, 7};
+#endif
 	struct problem first, other;
 
 	problem_init(&first, pair->kernel_case, pair->shape, pair->kernels, pair->context, 0);
