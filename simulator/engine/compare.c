@@ -83,21 +83,26 @@ static double since_last(const struct queue *queue, int i, int per_iteration, in
 }
 
 /* Launches that are there already, up to the first that may be waited for and comes at another time
- * of its iteration. What is there before its iteration begins, nothing waits for. */
+ * of its iteration. Nothing waits for one that is done before its iteration begins, or before all
+ * that is ahead of it in the queue can have ended. */
 static int regular_launches(const struct turn *turn, const struct queue *queue, int per_iteration)
 {
 	const struct engine *engine = turn->engine;
 	struct cursor cursor = queue->next;
+	double ended = engine->now;
 	int i = 0;
 
-	if (queue->running)
+	if (queue->running) {
+		ended += queue->left;
 		list_advance(&queue->list, engine->program, &cursor);
+	}
 	for (; i < queue->n_issued; i++) {
 		double begins = engine->now + i / per_iteration * turn->period;
 
-		if (turn_launch(queue, i)->done > begins &&
+		if (turn_launch(queue, i)->done > fmax(begins, ended) &&
 			!near(turn, since_last(queue, i, per_iteration, cursor.at), turn->period))
 			break;
+		ended += task_at(engine, &queue->list, &cursor)->cost.device;
 		list_advance(&queue->list, engine->program, &cursor);
 	}
 	return i;
@@ -113,12 +118,23 @@ static void stay_behind_host(struct turn *turn, int q)
 	at_most(turn, queue->running ? launches / per_iteration : (launches - 1) / per_iteration);
 }
 
+/* Micro-batches: as one iteration before. Inside of them the same launch has come many times since.
+ */
 static bool launches_repeat(struct turn *turn, int q)
 {
 	const struct queue *queue = &turn->engine->queues[q];
-	int per_iteration = turn->engine->steady->operations[q][turn->loop];
+	const struct queue_state *before = &turn->before->queues[q];
 
-	return regular_launches(turn, queue, per_iteration) == queue->n_issued;
+	if (turn->engine->program->loops[turn->loop].layers != 0)
+		return regular_launches(turn, queue,
+			       turn->engine->steady->operations[q][turn->loop]) == queue->n_issued;
+	if (before->n_launches != queue->n_issued)
+		return false;
+	for (int i = 0; i < queue->n_issued; i++)
+		if (!comes_again(turn, before->launches[i].at, turn_launch(queue, i)->at) ||
+			!comes_again(turn, before->launches[i].done, turn_launch(queue, i)->done))
+			return false;
+	return true;
 }
 
 bool turn_moves(const struct turn *turn, int q)

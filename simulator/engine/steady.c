@@ -51,7 +51,18 @@ struct steady *steady_new(const struct engine *engine, struct arena *arena)
 	return steady;
 }
 
-static void take_snapshot(const struct engine *engine, struct snapshot *snapshot)
+static void keep_launches(struct arena *arena, const struct queue *queue, struct queue_state *state)
+{
+	if (queue->n_issued > state->capacity) {
+		state->capacity = queue->capacity;
+		state->launches = ARENA_ARRAY(arena, struct issued, state->capacity);
+	}
+	state->n_launches = queue->n_issued;
+	for (int i = 0; i < queue->n_issued; i++)
+		state->launches[i] = *turn_launch(queue, i);
+}
+
+static void take_snapshot(const struct engine *engine, int loop, struct snapshot *snapshot)
 {
 	snapshot->valid = true;
 	snapshot->compute = engine->queues[engine->compute].next;
@@ -59,8 +70,14 @@ static void take_snapshot(const struct engine *engine, struct snapshot *snapshot
 	for (int q = 0; q < engine->n_queues; q++) {
 		const struct queue *queue = &engine->queues[q];
 
-		snapshot->queues[q] = (struct queue_state){
-			queue->next, queue->running, queue->left, queue->host_done};
+		struct queue_state *state = &snapshot->queues[q];
+
+		state->next = queue->next;
+		state->running = queue->running;
+		state->left = queue->left;
+		state->host_done = queue->host_done;
+		if (engine->program->loops[loop].layers == 0)
+			keep_launches(engine->arena, queue, state);
 	}
 	for (int c = 0; c < engine->n_communicators; c++)
 		snapshot->communicators[c] = engine->communicators[c].next;
@@ -269,5 +286,5 @@ void steady_pass(struct engine *engine, int loop)
 		steady->before[LOOP_DEPTH - 1].valid = false;
 		return;
 	}
-	take_snapshot(engine, before);
+	take_snapshot(engine, loop, before);
 }
