@@ -9,7 +9,7 @@
 #include "simulator/devices/devices.h"
 
 /* foreach AdamW: nine passes (docs/cost-model.md), each over all tensors at once. */
-enum { OPTIMIZER_KERNELS = 9, MEMORY_SIZE = 32 };
+enum { OPTIMIZER_KERNELS = 9, MEMORY_SIZE = 128 };
 
 /* Latency of one copy over the host link, s. */
 static const double copy_latency = 10e-6;
