@@ -209,30 +209,52 @@ static void draw_knob(int knob, struct question *question, struct arena *arena, 
 		fail_msg("%s", error.message);
 }
 
-/* Gives blocks and units values of their own; a plan that does not allow it stays as it is. */
-static struct plan mixed(struct arena *arena, uint64_t *state, struct plan plan,
+struct mix mix_of(
+	struct arena *arena, const struct plan *plan, int64_t blocks, int64_t units, bool root)
+{
+	struct mix mix = {.blocks = blocks, .units = units, .root = root};
+	mix.checkpointing = ARENA_ARRAY(arena, enum checkpointing, blocks);
+	mix.offload = ARENA_ARRAY(arena, enum offload, units);
+	mix.reshard = ARENA_ARRAY(arena, int64_t, units);
+	for (int64_t i = 0; i < units; i++) {
+		mix.offload[i] = plan_offload_at(plan, i);
+		mix.reshard[i] = plan_reshard_group_at(plan, i);
+	}
+	return mix;
+}
+
+struct plan mix_plan(struct arena *arena, uint64_t *state, const struct mix *mix, struct plan plan,
 	const struct model *model, const struct topology *topology)
 {
 	struct error error = {0};
 	struct plan with = plan;
+	if (random_below(state, 2))
+		with.activation_checkpointing =
+			rows_make_checkpointing(arena, mix->checkpointing, mix->blocks);
+	if (random_below(state, 2) && mix->units > 0)
+		with.cpu_offload = rows_make_offload(arena, mix->offload, mix->units);
+	if (random_below(state, 2) && mix->units - mix->root > 0)
+		with.reshard_after_forward =
+			rows_make_reshard(arena, mix->reshard, mix->units - mix->root);
+	return plan_check(&with, model, topology, &error) ? with : plan;
+}
+
+/* Gives blocks and units values of their own. */
+static struct plan mixed(struct arena *arena, uint64_t *state, struct plan plan,
+	const struct model *model, const struct topology *topology)
+{
 	bool root;
 	int64_t units = plan_units(&plan, model, &root), blocks = model->architecture.layers;
-	enum checkpointing *kinds = ARENA_ARRAY(arena, enum checkpointing, blocks);
-	enum offload *offloads = ARENA_ARRAY(arena, enum offload, units);
-	int64_t *groups = ARENA_ARRAY(arena, int64_t, units);
+	struct mix mix = mix_of(arena, &plan, blocks, units, root);
 	for (int64_t i = 0; i < blocks; i++)
-		kinds[i] = (enum checkpointing)random_below(state, 3);
+		mix.checkpointing[i] = (enum checkpointing)random_below(state, 3);
 	for (int64_t i = 0; i < units; i++) {
-		offloads[i] = random_below(state, 2) ? plan_offload_at(&plan, i) : OFFLOAD_NONE;
-		groups[i] = random_below(state, 2) ? plan_reshard_group_at(&plan, i) : 0;
+		if (!random_below(state, 2))
+			mix.offload[i] = OFFLOAD_NONE;
+		if (!random_below(state, 2))
+			mix.reshard[i] = 0;
 	}
-	if (random_below(state, 2))
-		with.activation_checkpointing = rows_make_checkpointing(arena, kinds, blocks);
-	if (random_below(state, 2) && units > 0)
-		with.cpu_offload = rows_make_offload(arena, offloads, units);
-	if (random_below(state, 2) && units - root > 0)
-		with.reshard_after_forward = rows_make_reshard(arena, groups, units - root);
-	return plan_check(&with, model, topology, &error) ? with : plan;
+	return mix_plan(arena, state, &mix, plan, model, topology);
 }
 
 struct plan random_plan(struct arena *arena, uint64_t *state, const struct model *model,

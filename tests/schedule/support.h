@@ -38,6 +38,27 @@ struct topology *random_topology(struct arena *arena, uint64_t *state);
 struct plan random_plan(struct arena *arena, uint64_t *state, const struct model *model,
 	const struct topology *topology);
 
+/* deep.c: models of up to 47 blocks, with experts, encoders or presets among them; plans of up to
+ * 33 micro-batches, a quarter of them with one choice for the first blocks and another for the
+ * rest. */
+struct model *deep_model(struct arena *arena, uint64_t *state);
+struct plan deep_plan(struct arena *arena, uint64_t *state, const struct model *model,
+	const struct topology *topology);
+
+/* What every block and unit has: offload and reshard group at first as in the plan. */
+struct mix {
+	int64_t blocks, units;
+	bool root; /* unit 0 is the root, which has no reshard group */
+	enum checkpointing *checkpointing;
+	enum offload *offload;
+	int64_t *reshard;
+};
+struct mix mix_of(
+	struct arena *arena, const struct plan *plan, int64_t blocks, int64_t units, bool root);
+/* The plan with some of that; where it does not allow it, as it is. */
+struct plan mix_plan(struct arena *arena, uint64_t *state, const struct mix *mix, struct plan plan,
+	const struct model *model, const struct topology *topology);
+
 /* A model, a topology, a plan and its schedule. */
 struct sample {
 	struct model *model;

@@ -64,25 +64,6 @@ static void predict(
 	*prediction = simulation.prediction;
 }
 
-static struct model *deep_model(struct arena *arena, uint64_t *state)
-{
-	struct architecture architecture = random_model(arena, state)->architecture;
-	struct error error = {0};
-	struct model *model;
-	architecture.layers = 6 + random_below(state, 40);
-	assert_true(model_build(arena, &architecture, &model, &error));
-	return model;
-}
-
-static struct plan deep_plan(struct arena *arena, uint64_t *state, const struct model *model,
-	const struct topology *topology)
-{
-	struct plan plan = random_plan(arena, state, model, topology), with = plan;
-	struct error error = {0};
-	with.grad_accum = 1 + random_below(state, random_below(state, 2) ? 33 : 5);
-	return plan_check(&with, model, topology, &error) ? with : plan;
-}
-
 /* Whether it folds; counts what is wrong. */
 static bool check(const struct plan *plan, const struct model *model,
 	const struct topology *topology, int round, int *wrong)
