@@ -191,8 +191,11 @@ static const char *unit_name_at(
 	int further = modules_of_layers(schedule->model, unit->module, layers);
 	const struct wrapped wrapped = {unit->module + further, unit->end_module + further};
 
-	return schedule->programs->n_loops > 0 ? unit_name(schedule->model, wrapped, arena)
-					       : unit->name;
+	/* Buckets are not folded, and named by their number. */
+	bool is_bucket = plan_layout(&schedule->plan) == LAYOUT_WHOLE;
+	return schedule->programs->n_loops > 0 && !is_bucket
+		       ? unit_name(schedule->model, wrapped, arena)
+		       : unit->name;
 }
 
 static const char *module_name(
