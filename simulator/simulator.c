@@ -126,8 +126,9 @@ static bool simulate_class(
 bool simulate(const struct schedule *schedule, const struct simulation_options *options,
 	bool details, struct arena *arena, struct simulation *simulation, struct error *error)
 {
-	struct arena scratch = {0};
-	const struct run run = {schedule, options, details, &scratch, arena};
+	struct arena own = {0};
+	struct arena *scratch = options->scratch != NULL ? options->scratch : &own;
+	const struct run run = {schedule, options, details, scratch, arena};
 	struct simulation one;
 	bool ok = check(schedule, error);
 
@@ -137,7 +138,8 @@ bool simulate(const struct schedule *schedule, const struct simulation_options *
 			(class == 0 || one.prediction.step_time > simulation->prediction.step_time))
 			*simulation = one;
 	}
-	arena_finish(&scratch);
+	arena_reset(scratch);
+	arena_finish(&own);
 	if (ok && details)
 		simulation->prediction.schedule_digest =
 			arena_strdup(arena, schedule_digest(schedule).hex);

@@ -78,7 +78,7 @@ struct folding {
 	/* The repeated micro-batch in those positions; n 0: none. */
 	int micro_first, micro_n;
 	int body_first, body_n; /* the same in operations of the list */
-	int *micro_batches;     /* per micro-batch: its first operation */
+	int *micro_batches;     /* per micro-batch, and behind them: its first operation */
 };
 
 /* Of blocks as many stay before and behind the repeated one as `kept` says, in periods. False:

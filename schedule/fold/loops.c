@@ -218,19 +218,22 @@ static void find_bases(struct folding *f)
 		if (lap >= 0 && x == f->laps[lap].first + f->laps[lap].n - 1)
 			base += (f->laps[lap].times - 1) * f->laps[lap].n;
 	}
-	f->n_bases = base;
+	f->bases[f->program->n_ops] = f->n_bases = base;
 }
 
 /* --- micro-batches -------------------------------------------------------------------------------
  */
 
+/* And what follows the last of them. */
 static void find_first_of_micro_batches(struct folding *f)
 {
-	int n = 0;
-	f->micro_batches = ARENA_ARRAY(f->arena, int, f->shorter->plan.grad_accum + 1);
-	for (int x = 0; x < f->program->n_ops; x++)
-		if (f->program->ops[x].micro_batch == n)
+	int n = 0, end = (int)f->shorter->plan.grad_accum;
+	f->micro_batches = ARENA_ARRAY(f->arena, int, end + 1);
+	for (int x = 0; x < f->program->n_ops && n <= end; x++)
+		if (f->program->ops[x].micro_batch == (n < end ? n : -1))
 			f->micro_batches[n++] = x;
+	if (n == end)
+		f->micro_batches[n] = f->program->n_ops;
 }
 
 static bool micro_batches_are_alike(const struct folding *f, int one, int two, int n)
@@ -301,7 +304,7 @@ bool fold_find_loops(struct folding *f)
 	f->regions = ARENA_ARRAY(f->arena, struct region, n_ops);
 	f->laps_of = ARENA_ARRAY(f->arena, int, n_ops);
 	memset(f->laps_of, -1, (size_t)n_ops * sizeof(int));
-	f->bases = ARENA_ARRAY(f->arena, int, n_ops);
+	f->bases = ARENA_ARRAY(f->arena, int, n_ops + 1);
 	find_sweeps(f);
 	if (f->n_sweeps == f->sweep_capacity || !find_laps(f))
 		return false;

@@ -279,11 +279,12 @@ static void make_times(struct shorter *shorter, struct arena *arena)
 
 /* The first micro-batch leaves gradients, to which later ones are added: where each reduces them,
  * that takes more operations, and what the second one waits for is not as far back. With a single
- * unit what is waited for is a micro-batch further back. */
+ * unit what is waited for is a micro-batch further back. Behind the repeated one stays the last,
+ * and where only that one reduces, one more that shows that neighbours are alike. */
 static void make_plan(struct shorter *shorter, struct arena *arena, const struct plan *plan)
 {
 	int first = 1 + plan->sync_each_micro_batch + (plan->wrap.kind == WRAP_MODEL);
-	int64_t kept = first + 1 + 2;
+	int64_t kept = first + 1 + (plan->sync_each_micro_batch ? 1 : 2);
 	struct rows *rows = &shorter->plan.activation_checkpointing;
 	shorter->plan = *plan;
 	shorter->first_micro_batch = -1;

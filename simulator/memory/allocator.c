@@ -1,6 +1,6 @@
 #include "simulator/memory/allocator.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 enum {
 	MIB = 1 << 20,
@@ -13,39 +13,52 @@ enum {
 };
 
 struct allocator_block {
-	int64_t bytes, offset;        /* offset: in an expandable segment */
+	int64_t bytes, offset;        /* offset: in its segment */
+	int segment;                  /* its number; 0 in an expandable one */
 	int previous, next;           /* in the segment; -1 */
 	int free_previous, free_next; /* of its size in the free list; -1 */
-	int stream;
+	int16_t stream;
 	bool small, is_free; /* in its free list */
 };
 
-void allocator_init(struct allocator *allocator, int64_t limit, bool expandable)
+enum { FIRST_SIZES = 16, FIRST_BLOCKS = 512 };
+
+void allocator_init(
+	struct allocator *allocator, int64_t limit, bool expandable, struct arena *arena)
 {
-	*allocator = (struct allocator){.limit = limit, .expandable = expandable, .unused = -1};
+	*allocator = (struct allocator){
+		.limit = limit, .expandable = expandable, .arena = arena, .unused = -1};
 	for (int s = 0; s < ALLOCATOR_STREAMS; s++)
 		allocator->growing[s][0].tail = allocator->growing[s][1].tail = -1;
 }
 
-void allocator_finish(struct allocator *allocator)
+static void *grow(struct arena *arena, const void *old, int n, int capacity, size_t size)
 {
-	for (int s = 0; s < ALLOCATOR_STREAMS; s++) {
-		free(allocator->free[s][0].classes);
-		free(allocator->free[s][1].classes);
-	}
-	free(allocator->blocks);
+	void *array = arena_alloc(arena, (size_t)capacity, size);
+	if (n > 0)
+		memcpy(array, old, (size_t)n * size);
+	return array;
 }
 
-static int block_new(struct allocator *a, struct allocator_block block)
+/* Of any content. */
+static int block_take(struct allocator *a)
 {
 	int index = a->unused;
 	if (index >= 0) {
 		a->unused = a->blocks[index].next;
-	} else {
-		a->blocks = array_grow(
-			a->blocks, &a->block_capacity, a->n_blocks + 1, sizeof(*a->blocks));
-		index = a->n_blocks++;
+		return index;
 	}
+	if (a->n_blocks == a->block_capacity) {
+		a->block_capacity = a->n_blocks > 0 ? 2 * a->n_blocks : FIRST_BLOCKS;
+		a->blocks = grow(
+			a->arena, a->blocks, a->n_blocks, a->block_capacity, sizeof(*a->blocks));
+	}
+	return a->n_blocks++;
+}
+
+static int block_new(struct allocator *a, struct allocator_block block)
+{
+	int index = block_take(a);
 	a->blocks[index] = block;
 	return index;
 }
@@ -63,85 +76,113 @@ static struct free_list *list_of(struct allocator *a, const struct allocator_blo
 	return &a->free[block->stream][block->small];
 }
 
-/* The first class of the list that is not smaller. */
-static int lower_bound(const struct free_list *list, int64_t bytes)
+/* --- free blocks --------------------------------------------------------------------------------
+ */
+
+/* The first size that is not smaller. */
+static inline int place_of(const struct free_list *list, int64_t bytes)
 {
-	int low = 0, high = list->n;
-	while (low < high) {
-		int middle = (low + high) / 2;
-		if (list->classes[middle].bytes < bytes)
-			low = middle + 1;
-		else
-			high = middle;
+	const int64_t *sizes = list->sizes;
+	int left = list->n;
+	while (left > 1) {
+		int half = left / 2;
+		sizes += sizes[half - 1] < bytes ? half : 0;
+		left -= half;
 	}
-	return low;
+	return (int)(sizes - list->sizes) + (left == 1 && *sizes < bytes);
 }
 
-/* There are about ten classes: a loop is faster than memmove. */
-static void class_new(struct free_list *list, int place, int64_t bytes)
+static bool has_size(const struct free_list *list, int place, int64_t bytes)
 {
-	if (list->n == list->capacity)
-		list->classes = array_grow(
-			list->classes, &list->capacity, list->n + 1, sizeof(*list->classes));
-	for (int i = list->n++; i > place; i--)
-		list->classes[i] = list->classes[i - 1];
-	list->classes[place] = (struct size_class){bytes, -1};
+	return place < list->n && list->sizes[place] == bytes;
 }
 
-static void class_drop(struct free_list *list, int place)
+static void make_room(struct allocator *a, struct free_list *list)
+{
+	if (list->n < list->capacity)
+		return;
+	list->capacity = list->n > 0 ? 2 * list->n : FIRST_SIZES;
+	list->sizes = grow(a->arena, list->sizes, list->n, list->capacity, sizeof(int64_t));
+	list->first = grow(a->arena, list->first, list->n, list->capacity, sizeof(int));
+}
+
+/* There are about ten sizes: a loop is faster than memmove. */
+static void size_new(struct allocator *a, struct free_list *list, int place, int64_t bytes)
+{
+	make_room(a, list);
+	for (int i = list->n++; i > place; i--) {
+		list->sizes[i] = list->sizes[i - 1];
+		list->first[i] = list->first[i - 1];
+	}
+	list->sizes[place] = bytes;
+	list->first[place] = -1;
+}
+
+static void size_drop(struct free_list *list, int place)
 {
 	list->n--;
-	for (int i = place; i < list->n; i++)
-		list->classes[i] = list->classes[i + 1];
+	for (int i = place; i < list->n; i++) {
+		list->sizes[i] = list->sizes[i + 1];
+		list->first[i] = list->first[i + 1];
+	}
 }
 
 static void list_put(struct allocator *a, int index)
 {
 	struct allocator_block *block = &a->blocks[index];
 	struct free_list *list = list_of(a, block);
-	int place = lower_bound(list, block->bytes);
-	if (place == list->n || list->classes[place].bytes != block->bytes)
-		class_new(list, place, block->bytes);
-	struct size_class *class = &list->classes[place];
+	int place = place_of(list, block->bytes);
+	if (!has_size(list, place, block->bytes))
+		size_new(a, list, place, block->bytes);
+	int first = list->first[place];
 	block->free_previous = -1;
-	block->free_next = class->first;
-	if (class->first >= 0)
-		a->blocks[class->first].free_previous = index;
-	class->first = index;
+	block->free_next = first;
+	if (first >= 0)
+		a->blocks[first].free_previous = index;
+	list->first[place] = index;
 	block->is_free = true;
+}
+
+/* The first of its size. */
+static void list_cut_first(struct allocator *a, struct free_list *list, int place)
+{
+	struct allocator_block *block = &a->blocks[list->first[place]];
+	block->is_free = false;
+	list->first[place] = block->free_next;
+	if (block->free_next >= 0)
+		a->blocks[block->free_next].free_previous = -1;
+	else
+		size_drop(list, place);
 }
 
 static void list_cut(struct allocator *a, int index)
 {
 	struct allocator_block *block = &a->blocks[index];
-	block->is_free = false;
-	if (block->free_next >= 0)
-		a->blocks[block->free_next].free_previous = block->free_previous;
-	if (block->free_previous >= 0) {
-		a->blocks[block->free_previous].free_next = block->free_next;
+	struct free_list *list = list_of(a, block);
+	if (block->free_previous < 0) {
+		list_cut_first(a, list, place_of(list, block->bytes));
 		return;
 	}
-	struct free_list *list = list_of(a, block);
-	int place = lower_bound(list, block->bytes);
-	list->classes[place].first = block->free_next;
-	if (block->free_next < 0)
-		class_drop(list, place);
+	block->is_free = false;
+	a->blocks[block->free_previous].free_next = block->free_next;
+	if (block->free_next >= 0)
+		a->blocks[block->free_next].free_previous = block->free_previous;
 }
 
-/* Whether the block at the head of a class could have another size without changing places. */
+/* Whether the block at the head of a size could have another one without changing places. */
 static bool stays(const struct allocator *a, const struct free_list *list, int place, int64_t bytes)
 {
-	const struct size_class *class = &list->classes[place];
-	return a->blocks[class->first].free_next < 0 && (place == 0 || class[-1].bytes < bytes) &&
-	       (place + 1 == list->n || class[1].bytes > bytes);
+	return a->blocks[list->first[place]].free_next < 0 &&
+	       (place == 0 || list->sizes[place - 1] < bytes) &&
+	       (place + 1 == list->n || list->sizes[place + 1] > bytes);
 }
 
-/* `index` instead of the only block of a class. */
-static void class_replace(struct allocator *a, struct free_list *list, int place, int index)
+/* `index` instead of the only block of a size. */
+static void size_replace(struct allocator *a, struct free_list *list, int place, int index)
 {
-	struct size_class *class = &list->classes[place];
-	a->blocks[class->first].is_free = false;
-	*class = (struct size_class){a->blocks[index].bytes, index};
+	a->blocks[list->first[place]].is_free = false;
+	list->sizes[place] = a->blocks[index].bytes;
+	list->first[place] = index;
 	a->blocks[index].free_previous = a->blocks[index].free_next = -1;
 	a->blocks[index].is_free = true;
 }
@@ -160,9 +201,9 @@ static bool is_segment(const struct allocator_block *block)
 
 static void release_list(struct allocator *a, const struct free_list *list)
 {
-	/* Blocks of a class go one by one, and the class with the last of them. */
+	/* Blocks of a size go one by one, and the size with the last of them. */
 	for (int i = list->n - 1; i >= 0; i--) {
-		for (int block = list->classes[i].first, next; block >= 0; block = next) {
+		for (int block = list->first[i], next; block >= 0; block = next) {
 			next = a->blocks[block].free_next;
 			if (!is_segment(&a->blocks[block]))
 				continue;
@@ -265,6 +306,7 @@ static int segment_new(struct allocator *a, int stream, int64_t bytes)
 	return block_new(a, (struct allocator_block){.bytes = segment,
 				    .previous = -1,
 				    .next = -1,
+				    .segment = a->n_segments++,
 				    .stream = stream,
 				    .small = bytes <= SMALL_REQUEST});
 }
@@ -322,39 +364,43 @@ static int64_t left_over(
 /* Makes the last `left` bytes of a block a block of their own, which is in no list. */
 static int split(struct allocator *a, int index, int64_t left)
 {
-	struct allocator_block rest = a->blocks[index];
-	rest.offset += rest.bytes - left;
-	rest.bytes = left;
-	rest.is_free = false;
-	rest.previous = index;
-	int second = block_new(a, rest);
-	if (rest.next >= 0)
-		a->blocks[rest.next].previous = second;
-	else if (a->expandable && growing_of(a, &rest)->tail == index)
-		growing_of(a, &rest)->tail = second;
-	a->blocks[index].next = second;
-	a->blocks[index].bytes -= left;
+	int second = block_take(a);
+	struct allocator_block *block = &a->blocks[index], *rest = &a->blocks[second];
+	block->bytes -= left;
+	rest->bytes = left;
+	rest->offset = block->offset + block->bytes;
+	rest->segment = block->segment;
+	rest->previous = index;
+	rest->next = block->next;
+	rest->stream = block->stream;
+	rest->small = block->small;
+	rest->is_free = false;
+	block->next = second;
+	if (rest->next >= 0)
+		a->blocks[rest->next].previous = second;
+	else if (a->expandable && growing_of(a, rest)->tail == index)
+		growing_of(a, rest)->tail = second;
 	return second;
 }
 
 /* The smallest free block that is large enough, of equal ones the one freed last; -1. */
 static int take_cached(struct allocator *a, struct free_list *list, int64_t bytes)
 {
-	int place = lower_bound(list, bytes);
+	int place = place_of(list, bytes);
 	if (place == list->n)
 		return -1;
-	int index = list->classes[place].first;
+	int index = list->first[place];
 	int64_t left = left_over(a, &a->blocks[index], bytes);
 	if (left == 0) {
-		list_cut(a, index);
+		list_cut_first(a, list, place);
 		return index;
 	}
 	bool in_place = stays(a, list, place, left);
 	if (!in_place)
-		list_cut(a, index);
+		list_cut_first(a, list, place);
 	int rest = split(a, index, left);
 	if (in_place)
-		class_replace(a, list, place, rest);
+		size_replace(a, list, place, rest);
 	else
 		list_put(a, rest);
 	return index;
@@ -403,14 +449,14 @@ static bool is_free(const struct allocator *a, int index)
 static void join(struct allocator *a, int first, int second, int listed)
 {
 	struct free_list *list = list_of(a, &a->blocks[listed]);
-	int place = lower_bound(list, a->blocks[listed].bytes);
-	bool in_place = list->classes[place].first == listed &&
+	int place = place_of(list, a->blocks[listed].bytes);
+	bool in_place = list->first[place] == listed &&
 			stays(a, list, place, a->blocks[first].bytes + a->blocks[second].bytes);
 	if (!in_place)
 		list_cut(a, listed);
 	merge(a, first, second);
 	if (in_place)
-		class_replace(a, list, place, first);
+		size_replace(a, list, place, first);
 	else
 		list_put(a, first);
 }
@@ -438,6 +484,22 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 {
 	hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
 	return hash ^ (hash >> 29);
+}
+
+/* Segments that are wholly free can stand for one another. */
+uint64_t allocator_state(const struct allocator *a, int stream, bool small)
+{
+	const struct free_list *list = &a->free[stream][small];
+	uint64_t hash = mix(0, (uint64_t)a->growing[stream][small].end);
+	for (int i = 0; i < list->n; i++) {
+		hash = mix(hash, (uint64_t)list->sizes[i]);
+		for (int b = list->first[i]; b >= 0; b = a->blocks[b].free_next) {
+			const struct allocator_block *block = &a->blocks[b];
+			uint64_t place = ((uint64_t)block->segment << 40) + (uint64_t)block->offset;
+			hash = mix(hash, is_segment(block) ? 1 : place);
+		}
+	}
+	return hash;
 }
 
 /* Blocks that are no more have no neighbour before them either: they are marked. */

@@ -15,14 +15,11 @@
 
 enum { ALLOCATOR_STREAMS = 16 };
 
-/* Free blocks of one size, the one freed last first. */
-struct size_class {
-	int64_t bytes;
-	int first;
-};
+/* Free blocks by size, ascending: of each size the one freed last. */
 struct free_list {
-	struct size_class *classes; /* ascending; none is empty */
 	int n, capacity;
+	int64_t *sizes;
+	int *first;
 };
 
 /* An expandable segment: its last block (-1: none) and its end, a multiple of the page. */
@@ -38,20 +35,33 @@ struct allocator {
 	int64_t active, peak_active; /* of them in blocks that are taken */
 	int retries;
 	bool failed; /* a request did not fit even after a retry */
+	struct arena *arena;
 	struct allocator_block *blocks;
+	int n_segments;                       /* that were taken so far, none of them expandable */
 	int n_blocks, block_capacity, unused; /* `unused`: list of blocks that are no more, -1 */
 	struct free_list free[ALLOCATOR_STREAMS][2]; /* [1]: of small requests */
 	struct growing growing[ALLOCATOR_STREAMS][2];
 };
 
-void allocator_init(struct allocator *allocator, int64_t limit, bool expandable);
-void allocator_finish(struct allocator *allocator);
+/* What it needs comes from `arena`. */
+void allocator_init(
+	struct allocator *allocator, int64_t limit, bool expandable, struct arena *arena);
 /* A block; -1 after a failure. */
 int allocator_take(struct allocator *allocator, int stream, int64_t bytes);
 void allocator_give(struct allocator *allocator, int block);
 
+/* Whether a request is kept apart from larger ones. Of one stream, small and large requests touch
+ * one another only by way of the limit. */
+static inline bool allocator_is_small(int64_t bytes)
+{
+	return bytes <= (INT64_C(1) << 20);
+}
+
 /* A hash of all segments, whatever their order: sizes of their blocks, and which are free. Equal
  * ones go on alike. */
 uint64_t allocator_layout(const struct allocator *allocator);
+/* A hash of the free blocks of a lane: where they are, and which comes first. If those that are
+ * taken are the same, what follows goes on alike. */
+uint64_t allocator_state(const struct allocator *allocator, int stream, bool small);
 
 #endif

@@ -44,5 +44,8 @@ struct reserved {
 /* Frees wait until other streams have passed: PyTorch's record_stream. */
 bool memory_defers_frees(const struct schedule *schedule);
 struct reserved memory_reserved(const struct engine *engine, int64_t limit, struct arena *arena);
+/* The same, request by request: what memory_reserved does where lanes do not suffice, and what it
+ * is held against. */
+struct reserved memory_replay(const struct engine *engine, int64_t limit, struct arena *arena);
 
 #endif

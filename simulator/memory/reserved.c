@@ -6,21 +6,9 @@
  * optimizer's state comes into being at the end of the first step, in the holes of that step. */
 #include <string.h>
 
-#include "simulator/memory/allocator.h"
+#include "simulator/memory/lanes.h"
 #include "simulator/memory/memory.h"
-
-enum { PIECES_MAX = 1 << 12 };
-
-struct pieces {
-	int n;
-	int64_t bytes[PIECES_MAX];
-};
-
-/* The tensors of a buffer, and where the operation that takes it has their blocks. */
-struct cut {
-	int n, first;
-	int64_t *bytes; /* NULL before it was taken for the first time */
-};
+#include "simulator/memory/pieces.h"
 
 /* What an operation has taken and not given back, in one iteration: the blocks of all its buffers.
  */
@@ -30,199 +18,15 @@ struct taken {
 
 struct pools {
 	const struct engine *engine;
-	const struct activation_rules *rules;
-	bool at_once;                /* gives to other streams need not wait for them */
-	struct taken *taken[2];      /* of even and odd steps, by position in the list */
-	int *takers;                 /* by buffer: the operation that takes it; -1 */
-	struct cut *cuts;            /* by buffer */
-	int last[BUFFER_ROLE_COUNT]; /* the buffer of each role that was cut last; -1 */
+	struct cutter cutter;
+	bool at_once;           /* gives to other streams need not wait for them */
+	struct taken *taken[2]; /* of even and odd steps, by position in the list */
+	int *first;             /* by buffer: where the operation that takes it has its blocks */
 	struct arena *arena;
 	struct allocator allocator;
-	struct pieces pieces;
 };
 
-/* --- the tensors of a buffer ------------------------------------------------------------------ */
-
-static void add(struct pieces *pieces, int64_t bytes)
-{
-	if (bytes <= 0)
-		return;
-	if (pieces->n < PIECES_MAX)
-		pieces->bytes[pieces->n++] = bytes;
-	else
-		pieces->bytes[PIECES_MAX - 1] += bytes;
-}
-
-static int64_t sum(const struct pieces *pieces)
-{
-	int64_t total = 0;
-	for (int i = 0; i < pieces->n; i++)
-		total += pieces->bytes[i];
-	return total;
-}
-
-static void add_saved(struct pools *pools, const struct buffer *buffer)
-{
-	const struct schedule *schedule = pools->engine->schedule;
-	struct tensor tensors[MODULE_TENSORS_MAX];
-	int64_t bytes;
-	for (int m = buffer->first_module; m < buffer->end_module; m++) {
-		int n = model_saved_tensors(schedule->model, m, pools->rules,
-			schedule->plan.micro_batch, schedule->plan.seq_len, tensors, &bytes);
-		for (int i = 0; i < n; i++)
-			add(&pools->pieces, tensors[i].bytes);
-	}
-}
-
-static void add_gradients(struct pools *pools, const struct buffer *buffer)
-{
-	const struct model *model = pools->engine->schedule->model;
-	for (int m = buffer->first_module; m < buffer->end_module; m++)
-		for (int p = 0; p < model->modules[m].n_parameters; p++)
-			add(&pools->pieces,
-				model->parameters[model->modules[m].first_parameter + p].elements *
-					dtype_bytes(buffer->dtype));
-}
-
-/* FSDP2's parameters are tensors of their own, sharded and gathered. */
-static void add_parameters(struct pools *pools, const struct buffer *buffer, int times)
-{
-	const struct unit *unit = &pools->engine->schedule->units[buffer->unit];
-	int64_t whole = unit->gathered;
-	for (int i = 0; i < unit->n_slices && whole > 0; i++)
-		for (int k = 0; k < times; k++)
-			add(&pools->pieces,
-				buffer->bytes / whole / times * unit->slices[i].padded_elements);
-}
-
-/* In as many pieces as tensors of the residual stream would fill it. */
-static void add_even(struct pools *pools, int64_t bytes, int64_t piece)
-{
-	for (; bytes > 0; bytes -= piece)
-		add(&pools->pieces, min_i64(bytes, piece));
-}
-
-static void add_shards(struct pools *pools, const struct buffer *buffer, int times)
-{
-	const struct unit *unit = &pools->engine->schedule->units[buffer->unit];
-	bool apart =
-		runtime_of(pools->engine->schedule->plan.runtime)->layout == LAYOUT_PER_PARAMETER;
-	int64_t chunk = unit->chunk > 0 ? buffer->bytes / unit->chunk / times : 0;
-	for (int k = 0; k < times; k++) {
-		if (!apart)
-			add(&pools->pieces, buffer->bytes / times);
-		for (int i = 0; i < unit->n_slices && apart && unit->gathered > 0; i++)
-			add(&pools->pieces, chunk * (unit->slices[i].padded_elements /
-							    (unit->gathered / unit->chunk)));
-	}
-}
-
-static void cut_activations(struct pools *pools, const struct buffer *buffer)
-{
-	const struct plan *plan = &pools->engine->schedule->plan;
-	int64_t residual = model_residual_bytes(
-		pools->engine->schedule->model, pools->rules, plan->micro_batch, plan->seq_len);
-	if (buffer->end_module > buffer->first_module)
-		add_saved(pools, buffer);
-	if (sum(&pools->pieces) == buffer->bytes)
-		return;
-	pools->pieces.n = 0;
-	add_even(pools, buffer->bytes, max_i64(residual, buffer->bytes / 64));
-}
-
-static void cut_loss(struct pools *pools, const struct buffer *buffer)
-{
-	const struct schedule *schedule = pools->engine->schedule;
-	int64_t logits = schedule->plan.micro_batch * schedule->plan.seq_len *
-			 schedule->model->architecture.vocab;
-	add_even(pools, buffer->bytes, max_i64(4 * logits, buffer->bytes / 8));
-}
-
-/* Buffers without a model, and whatever else there is, are one tensor. */
-static void cut(struct pools *pools, const struct buffer *buffer)
-{
-	const struct schedule *schedule = pools->engine->schedule;
-	bool flat = runtime_of(schedule->plan.runtime)->layout != LAYOUT_PER_PARAMETER;
-	pools->pieces.n = 0;
-	if (schedule->model == NULL) {
-		add(&pools->pieces, buffer->bytes);
-		return;
-	}
-	switch ((int)buffer->role) {
-	case BUFFER_ACTIVATIONS:
-	case BUFFER_FORWARD_WORK:
-	case BUFFER_RECOMPUTED:
-	case BUFFER_BACKWARD_WORK:
-		cut_activations(pools, buffer);
-		break;
-	case BUFFER_LOSS_WORK:
-		cut_loss(pools, buffer);
-		break;
-	case BUFFER_GRADIENT:
-		add_gradients(pools, buffer);
-		break;
-	case BUFFER_PARAMETER_SHARD:
-	case BUFFER_OPTIMIZER_STATE:
-		if (buffer->unit >= 0)
-			add_shards(pools, buffer, buffer->role == BUFFER_OPTIMIZER_STATE ? 2 : 1);
-		break;
-	case BUFFER_UNSHARDED:
-		if (buffer->unit >= 0 && !flat)
-			add_parameters(pools, buffer, 1);
-		break;
-	}
-	int64_t left = buffer->bytes - sum(&pools->pieces);
-	if (left < 0)
-		pools->pieces.n = 0;
-	add(&pools->pieces, left < 0 ? buffer->bytes : left);
-}
-
 /* --- takes and gives -------------------------------------------------------------------------- */
-
-/* Whether two buffers are cut alike: the same tensors of blocks that are alike, of units that are
- * alike. */
-static bool alike(const struct pools *pools, const struct buffer *a, const struct buffer *b)
-{
-	const struct schedule *schedule = pools->engine->schedule;
-	const struct model *model = schedule->model;
-	if (a->role != b->role || a->bytes != b->bytes || a->dtype != b->dtype ||
-		a->end_module - a->first_module != b->end_module - b->first_module ||
-		(a->unit < 0) != (b->unit < 0))
-		return false;
-	for (int m = 0; model != NULL && m < a->end_module - a->first_module; m++) {
-		const struct module *left = &model->modules[a->first_module + m];
-		const struct module *right = &model->modules[b->first_module + m];
-		if (left->kind != right->kind || left->n_parameters != right->n_parameters)
-			return false;
-	}
-	if (a->unit < 0 || a->unit == b->unit)
-		return true;
-	const struct unit *left = &schedule->units[a->unit], *right = &schedule->units[b->unit];
-	return left->n_slices == right->n_slices && left->gathered == right->gathered &&
-	       left->chunk == right->chunk && left->elements == right->elements &&
-	       left->parameters == right->parameters;
-}
-
-/* Blocks repeat, so what was cut last for a role is likely to serve again. */
-static const struct cut *cut_of(struct pools *pools, int index)
-{
-	const struct buffer *buffers = pools->engine->program->buffers;
-	int *last = &pools->last[buffers[index].role];
-	struct cut *c = &pools->cuts[index];
-	if (c->bytes != NULL)
-		return c;
-	if (*last >= 0 && alike(pools, &buffers[*last], &buffers[index])) {
-		c->n = pools->cuts[*last].n;
-		c->bytes = pools->cuts[*last].bytes;
-		return c;
-	}
-	cut(pools, &buffers[index]);
-	c->n = pools->pieces.n;
-	c->bytes = ARENA_ARRAY(pools->arena, int64_t, c->n + 1);
-	memcpy(c->bytes, pools->pieces.bytes, (size_t)c->n * sizeof(*c->bytes));
-	*last = index;
-	return c;
-}
 
 static bool is_pooled(const struct pools *pools, int buffer)
 {
@@ -232,7 +36,7 @@ static bool is_pooled(const struct pools *pools, int buffer)
 /* For good. */
 static void take_to_keep(struct pools *pools, int index)
 {
-	const struct cut *c = cut_of(pools, index);
+	const struct cut *c = cutter_cut(&pools->cutter, index);
 	for (int i = 0; i < c->n && is_pooled(pools, index); i++)
 		allocator_take(&pools->allocator, (int)pools->engine->program->buffers[index].pool,
 			c->bytes[i]);
@@ -240,9 +44,9 @@ static void take_to_keep(struct pools *pools, int index)
 
 static void take_one(struct pools *pools, int index, struct taken *taken)
 {
-	struct cut *c = &pools->cuts[index];
+	const struct cut *c = cutter_cut(&pools->cutter, index);
 	int pool = (int)pools->engine->program->buffers[index].pool;
-	c->first = taken->n;
+	pools->first[index] = taken->n;
 	for (int i = 0; i < c->n; i++)
 		taken->blocks[taken->n++] =
 			is_pooled(pools, index)
@@ -255,7 +59,7 @@ static void take(struct pools *pools, const struct op *op, struct taken *taken)
 	const int *takes = slice_of(pools->engine->program, op->takes);
 	int n = 0;
 	for (int t = 0; t < op->takes.count; t++)
-		n += cut_of(pools, takes[t])->n;
+		n += cutter_cut(&pools->cutter, takes[t])->n;
 	if (n > taken->n)
 		taken->blocks = ARENA_ARRAY(pools->arena, int, n);
 	taken->n = 0;
@@ -266,8 +70,9 @@ static void take(struct pools *pools, const struct op *op, struct taken *taken)
 /* What the step before the first would have taken cannot be given. */
 static void release(struct pools *pools, int buffer, const struct taken *taken)
 {
-	const struct cut *c = &pools->cuts[buffer];
-	for (int i = c->first; i < c->first + c->n && taken->n > 0; i++) {
+	const struct cut *c = &pools->cutter.cuts[buffer];
+	int first = pools->first[buffer];
+	for (int i = first; i < first + c->n && taken->n > 0; i++) {
 		allocator_give(&pools->allocator, taken->blocks[i]);
 		taken->blocks[i] = -1;
 	}
@@ -281,42 +86,16 @@ static const struct taken *taken_at(const struct pools *pools, int step, int64_t
 	return &pools->taken[(step + 1) & 1][position + pools->engine->n_carried_out];
 }
 
-/* Where what the i-th index names was taken. */
-static int64_t taker_position(const struct pools *pools, int op, const struct cursor *at, int i)
-{
-	const struct engine *engine = pools->engine;
-	const struct program *program = engine->program;
-	int taker = pools->takers[program->indices[i]];
-	struct position place = {taker > op ? taker - program->n_ops : taker, 0, 0};
-	struct cursor here = *at;
-	if (program->n_loops > 0)
-		place = program->places[i];
-	here.step = 0;
-	return position_of(engine, &engine->tasks[op], &place, &here);
-}
-
-/* Of the buffers from `first` on, those of one block: they stand for as many. */
-static int end_of_block(const struct pools *pools, const struct op *op, int first, int end)
-{
-	const struct schedule *schedule = pools->engine->schedule;
-	const int *buffers = pools->engine->program->indices;
-	int n = buffers_at_once(schedule, op, buffers[first]), i = first + 1;
-	while (i < end && buffers_at_once(schedule, op, buffers[i]) == n)
-		i++;
-	return i;
-}
-
 static void give_one(
 	struct pools *pools, int op, const struct cursor *at, bool issued, int index, int block)
 {
 	const struct engine *engine = pools->engine;
-	int buffer = engine->program->indices[index], taker = pools->takers[buffer];
+	int buffer = engine->program->indices[index], taker = pools->cutter.takers[buffer];
 	bool own = engine->program->buffers[buffer].pool == engine->program->ops[op].stream ||
 		   pools->at_once;
 	if (own != issued || taker < 0)
 		return;
-	int64_t position =
-		taker_position(pools, op, at, index) + block * engine->tasks[taker].place.inner;
+	int64_t position = cutter_taken_at(&pools->cutter, op, at, index, block);
 	release(pools, buffer, taken_at(pools, at->step, position));
 }
 
@@ -330,7 +109,7 @@ static void give(struct pools *pools, int index, const struct cursor *at, bool i
 	int end = op->gives.first + op->gives.count;
 	for (int first = op->gives.first, next; first < end; first = next) {
 		int n = buffers_at_once(schedule, op, program->indices[first]);
-		next = end_of_block(pools, op, first, end);
+		next = cutter_end_of_block(&pools->cutter, op, first, end);
 		for (int block = 0; block < n; block++)
 			for (int i = first; i < next; i++)
 				give_one(pools, index, at, issued, i, block);
@@ -347,7 +126,7 @@ static void take_state(struct pools *pools, int index)
 	for (int first = op->uses.first, next; first < end && op->kind == OP_OPTIMIZER;
 		first = next) {
 		int n = buffers_at_once(schedule, op, program->indices[first]);
-		next = end_of_block(pools, op, first, end);
+		next = cutter_end_of_block(&pools->cutter, op, first, end);
 		for (int block = 0; block < n; block++)
 			for (int i = first; i < next; i++)
 				if (program->buffers[program->indices[i]].role ==
@@ -484,43 +263,37 @@ static void replay(struct pools *pools)
 	}
 }
 
-static void find_takers(struct pools *pools)
-{
-	const struct program *program = pools->engine->program;
-	for (int i = 0; i < program->n_buffers; i++)
-		pools->takers[i] = -1;
-	for (int i = 0; i < program->n_ops; i++)
-		for (int t = 0; t < program->ops[i].takes.count; t++)
-			pools->takers[slice_of(program, program->ops[i].takes)[t]] = i;
-}
-
 bool memory_defers_frees(const struct schedule *schedule)
 {
 	return runtime_of(schedule->plan.runtime)->defers_frees;
 }
 
-struct reserved memory_reserved(const struct engine *engine, int64_t limit, struct arena *arena)
+struct reserved memory_replay(const struct engine *engine, int64_t limit, struct arena *arena)
 {
 	int n = engine->program->n_buffers;
-	struct activation_rules rules = plan_activation_rules(&engine->schedule->plan);
 	struct pools pools = {.engine = engine,
-		.rules = &rules,
 		.at_once = !memory_defers_frees(engine->schedule),
-		.takers = ARENA_ARRAY(arena, int, n),
-		.cuts = ARENA_ARRAY(arena, struct cut, n),
+		.first = ARENA_ARRAY(arena, int, n),
 		.arena = arena};
 	for (int step = 0; step < 2; step++)
 		pools.taken[step] = ARENA_ARRAY(arena, struct taken, engine->n_carried_out);
-	for (int role = 0; role < BUFFER_ROLE_COUNT; role++)
-		pools.last[role] = -1;
-	find_takers(&pools);
-	allocator_init(
-		&pools.allocator, limit, engine->schedule->plan.allocator == ALLOCATOR_EXPANDABLE);
+	cutter_init(&pools.cutter, engine, arena);
+	allocator_init(&pools.allocator, limit,
+		engine->schedule->plan.allocator == ALLOCATOR_EXPANDABLE, arena);
 	replay(&pools);
 	struct reserved reserved = {.bytes = pools.allocator.peak_reserved,
 		.active = pools.allocator.peak_active,
 		.retries = pools.allocator.retries,
 		.fits = !pools.allocator.failed};
-	allocator_finish(&pools.allocator);
 	return reserved;
+}
+
+struct reserved memory_reserved(const struct engine *engine, int64_t limit, struct arena *arena)
+{
+	bool at_once = !memory_defers_frees(engine->schedule);
+	struct reserved reserved = {0};
+	if (at_once && lanes_reserved(engine, arena, &reserved) &&
+		(limit == 0 || reserved.bytes <= limit))
+		return reserved;
+	return memory_replay(engine, limit, arena);
 }

@@ -21,11 +21,12 @@ static void test_segments(void **state)
 		{10 * MIB - 512, 20 * MIB}, {10 * MIB, 10 * MIB}, {10 * MIB + 1, 12 * MIB},
 		{21 * MIB, 22 * MIB}, {1000 * MIB, 1000 * MIB}};
 	for (int c = 0; c < COUNT_OF(cases); c++) {
+		struct arena arena = {0};
 		struct allocator a;
-		allocator_init(&a, 0, false);
+		allocator_init(&a, 0, false, &arena);
 		assert_true(allocator_take(&a, 0, cases[c].bytes) >= 0);
 		assert_int_equal(a.reserved, cases[c].reserved);
-		allocator_finish(&a);
+		arena_finish(&arena);
 	}
 }
 
@@ -34,35 +35,37 @@ static void test_segments(void **state)
 static void test_split(void **state)
 {
 	(void)state;
+	struct arena arena = {0};
 	struct allocator a;
-	allocator_init(&a, 0, false);
+	allocator_init(&a, 0, false, &arena);
 	for (int i = 0; i < 4; i++)
 		allocator_take(&a, 0, 512 * KIB);
 	assert_int_equal(a.reserved, 2 * MIB);
 	allocator_take(&a, 0, 1);
 	assert_int_equal(a.reserved, 4 * MIB);
-	allocator_finish(&a);
-	allocator_init(&a, 0, false);
+	arena_finish(&arena);
+	allocator_init(&a, 0, false, &arena);
 	int block = allocator_take(&a, 0, 100 * MIB);
 	allocator_give(&a, block);
 	allocator_take(&a, 0, 99 * MIB); /* 1 MiB is left: not split, so nothing is free */
 	assert_int_equal(a.free[0][0].n, 0);
-	allocator_finish(&a);
-	allocator_init(&a, 0, false);
+	arena_finish(&arena);
+	allocator_init(&a, 0, false, &arena);
 	allocator_give(&a, allocator_take(&a, 0, 100 * MIB));
 	allocator_take(&a, 0, 98 * MIB);
 	assert_int_equal(a.free[0][0].n, 1);
 	allocator_take(&a, 0, 2 * MIB);
 	assert_int_equal(a.reserved, 100 * MIB);
-	allocator_finish(&a);
+	arena_finish(&arena);
 }
 
 /* The smallest that is large enough, never another stream's, small and large apart. */
 static void test_best_fit(void **state)
 {
 	(void)state;
+	struct arena arena = {0};
 	struct allocator a;
-	allocator_init(&a, 0, false);
+	allocator_init(&a, 0, false, &arena);
 	int big = allocator_take(&a, 0, 64 * MIB), small = allocator_take(&a, 0, 32 * MIB);
 	allocator_give(&a, big);
 	allocator_give(&a, small);
@@ -72,7 +75,7 @@ static void test_best_fit(void **state)
 	assert_int_equal(a.reserved, 126 * MIB);
 	allocator_take(&a, 0, 512);
 	assert_int_equal(a.reserved, 128 * MIB);
-	allocator_finish(&a);
+	arena_finish(&arena);
 }
 
 /* Free neighbours become one block again, in any order of giving. */
@@ -82,9 +85,10 @@ static void test_merge(void **state)
 	static const int orders[6][3] = {
 		{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 	for (int o = 0; o < 6; o++) {
+		struct arena arena = {0};
 		struct allocator a;
 		int blocks[3];
-		allocator_init(&a, 0, false);
+		allocator_init(&a, 0, false, &arena);
 		allocator_give(&a, allocator_take(&a, 0, 90 * MIB));
 		for (int i = 0; i < 3; i++)
 			blocks[i] = allocator_take(&a, 0, 30 * MIB);
@@ -94,7 +98,7 @@ static void test_merge(void **state)
 		assert_int_equal(a.free[0][0].n, 1);
 		allocator_take(&a, 0, 90 * MIB);
 		assert_int_equal(a.reserved, 90 * MIB);
-		allocator_finish(&a);
+		arena_finish(&arena);
 	}
 }
 
@@ -102,23 +106,25 @@ static void test_merge(void **state)
 static void test_fragmentation(void **state)
 {
 	(void)state;
+	struct arena arena = {0};
 	struct allocator a;
-	allocator_init(&a, 0, false);
+	allocator_init(&a, 0, false, &arena);
 	int first = allocator_take(&a, 0, 100 * MIB);
 	allocator_give(&a, first);
 	allocator_take(&a, 0, 20 * MIB);
 	allocator_take(&a, 0, 100 * MIB);
 	assert_int_equal(a.reserved, 200 * MIB);
 	assert_int_equal(a.retries, 0);
-	allocator_finish(&a);
+	arena_finish(&arena);
 }
 
 /* At the limit wholly free segments go back once; what is split stays. */
 static void test_retry(void **state)
 {
 	(void)state;
+	struct arena arena = {0};
 	struct allocator a;
-	allocator_init(&a, 100 * MIB, false);
+	allocator_init(&a, 100 * MIB, false, &arena);
 	int block = allocator_take(&a, 0, 60 * MIB);
 	allocator_give(&a, block);
 	assert_true(allocator_take(&a, 1, 60 * MIB) >= 0);
@@ -128,20 +134,21 @@ static void test_retry(void **state)
 	assert_false(a.failed);
 	assert_int_equal(allocator_take(&a, 0, 60 * MIB), -1);
 	assert_true(a.failed);
-	allocator_finish(&a);
-	allocator_init(&a, 100 * MIB, false);
+	arena_finish(&arena);
+	allocator_init(&a, 100 * MIB, false, &arena);
 	allocator_give(&a, allocator_take(&a, 0, 60 * MIB));
 	allocator_take(&a, 0, 2 * MIB); /* a part of it */
 	assert_int_equal(allocator_take(&a, 1, 60 * MIB), -1);
-	allocator_finish(&a);
+	arena_finish(&arena);
 }
 
 /* One segment that grows: no holes that are too small, and every rest is split off. */
 static void test_expandable(void **state)
 {
 	(void)state;
+	struct arena arena = {0};
 	struct allocator a;
-	allocator_init(&a, 0, true);
+	allocator_init(&a, 0, true, &arena);
 	int first = allocator_take(&a, 0, 100 * MIB);
 	allocator_give(&a, first);
 	allocator_take(&a, 0, 20 * MIB);
@@ -161,15 +168,16 @@ static void test_expandable(void **state)
 	allocator_take(&a, 0, 50 * MIB);
 	assert_int_equal(a.reserved, 182 * MIB);
 	assert_int_equal(a.retries, 0);
-	allocator_finish(&a);
+	arena_finish(&arena);
 }
 
 /* At the limit all free pages go back, also those of a segment in use. */
 static void test_expandable_retry(void **state)
 {
 	(void)state;
+	struct arena arena = {0};
 	struct allocator a;
-	allocator_init(&a, 100 * MIB, true);
+	allocator_init(&a, 100 * MIB, true, &arena);
 	int first = allocator_take(&a, 0, 30 * MIB);
 	int second = allocator_take(&a, 0, 30 * MIB);
 	int third = allocator_take(&a, 0, 10 * MIB);
@@ -187,7 +195,7 @@ static void test_expandable_retry(void **state)
 	allocator_give(&a, first);
 	assert_int_equal(allocator_take(&a, 1, 60 * MIB), -1);
 	assert_true(a.failed);
-	allocator_finish(&a);
+	arena_finish(&arena);
 }
 
 int main(void)

@@ -1,0 +1,80 @@
+/* Private to memory/: what the allocator does without a limit, lane by lane. A lane is the small or
+ * the large requests of one stream: no block of it is ever of another one. Nothing is given back to
+ * the device, so that what is reserved is most at the end. */
+#ifndef SIMULATOR_MEMORY_LANES_H
+#define SIMULATOR_MEMORY_LANES_H
+
+#include "simulator/memory/allocator.h"
+#include "simulator/memory/memory.h"
+#include "simulator/memory/pieces.h"
+
+enum { LANES_MAX = 2 * STREAM_COUNT };
+
+/* A request, bytes > 0, of which `slot` keeps the block (-1: for good, in the first step only);
+ * what this stretch has taken, 0, or what another one has, -1 (`slot` is of its references), is
+ * given back. `at`: when, in operations since the stretch began. */
+struct event {
+	int64_t bytes;
+	int slot, at;
+};
+
+/* What is given back of another stretch: where it was taken, and how much later in the list a
+ * micro-batch further on; its buffer and piece. */
+struct reference {
+	int64_t position, outer;
+	int buffer, piece;
+};
+
+/* What a stretch does to a lane. One that is closed gives back all that it takes, and nothing else:
+ * afterwards all is free that was free before, and what it has added. */
+struct tape {
+	int n, n_slots, n_references;
+	struct event *events;
+	struct reference *references;
+	int *slots;           /* by operation of the stretch: its first */
+	int capacity, length; /* room for events, and for operations of the stretch */
+	bool open, keeps;
+	int base;       /* where its slots are */
+	bool is_steady; /* it left the lane as it found it: in this state */
+	uint64_t state;
+	int64_t *change; /* of bytes that are taken, by operation, when it was played last */
+};
+
+/* Operations [first, first + n) of one micro-batch, or of none: `length` when they are carried out,
+ * `times` in a row, from `position` on. Stretches that follow
+ * one another and do the same to a lane share its tape. */
+struct stretch {
+	int first, n, times, length;
+	int64_t position;
+	struct tape **tapes; /* by lane */
+	int64_t active;      /* of all lanes, when it began the last time */
+};
+
+struct lane {
+	int stream;
+	bool small;
+	uint64_t state;
+	int n_slots, *slots[2]; /* blocks, of even and odd steps; -1 */
+};
+
+struct lanes {
+	const struct engine *engine;
+	struct cutter cutter;
+	struct arena *arena;
+	int n, of[STREAM_COUNT][2]; /* by stream and size; -1 */
+	struct lane lanes[LANES_MAX];
+	struct tape *spare[LANES_MAX]; /* that are being recorded */
+	int (*offsets)[2]; /* by buffer and size: slots of its operation before its own */
+	int n_stretches;
+	struct stretch *stretches;
+	struct allocator allocator;
+	int64_t peak_active, *change;
+};
+
+/* tapes.c: all stretches, and what they do. False: micro-batches are not in a row. */
+bool lanes_record(struct lanes *lanes);
+
+/* False: it cannot be told this way. */
+bool lanes_reserved(const struct engine *engine, struct arena *arena, struct reserved *reserved);
+
+#endif

@@ -1,0 +1,130 @@
+/* What lanes say of the caching allocator is what a replay of the whole list says, request by
+ * request: bytes exactly, without a limit and with limits round what is reserved. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "schedule/fold/fold.h"
+#include "schedule/resolve/resolve.h"
+#include "simulator/memory/memory.h"
+#include "tests/schedule/support.h"
+
+/* `engine` has run. */
+static void run(struct arena *arena, const struct schedule *schedule, struct engine *engine)
+{
+	struct error error = {0};
+	engine_init(engine, schedule, 0, true, false, arena);
+	if (memory_defers_frees(schedule))
+		engine_record(engine);
+	if (!engine_run(engine, &error))
+		fail_msg("%s", error.message);
+}
+
+/* With retries only whether it fits is asked. */
+static bool differ(struct reserved a, struct reserved b)
+{
+	if (a.fits != b.fits || (a.retries > 0) != (b.retries > 0))
+		return true;
+	return b.retries == 0 && (a.bytes != b.bytes || a.active != b.active);
+}
+
+static void report(
+	const struct plan *plan, int round, int64_t limit, struct reserved a, struct reserved b)
+{
+	struct text text = {0};
+	plan_summary(plan, &text);
+	print_error("round %d, limit %" PRId64 ": %" PRId64 " bytes, %" PRId64
+		    " active, %d retries; "
+		    "replayed %" PRId64 ", %" PRId64 ", %d: %s\n",
+		round, limit, a.bytes, a.active, a.retries, b.bytes, b.active, b.retries,
+		text_string(&text));
+	text_finish(&text);
+}
+
+/* Of the folded and of the whole list, against a replay of the whole one. */
+static int check(const struct plan *plan, const struct model *model,
+	const struct topology *topology, int round)
+{
+	struct arena arena = {0};
+	struct engine whole, folded;
+	int wrong = 0;
+	run(&arena, schedule_emit(&arena, plan, model, topology), &whole);
+	run(&arena, schedule_fold(&arena, plan, model, topology), &folded);
+	struct reserved all = memory_replay(&whole, 0, &arena);
+	const int64_t limits[] = {0, all.bytes, all.bytes - 1, all.bytes - all.bytes / 20,
+		(all.active + all.bytes) / 2};
+	for (int i = 0; i < COUNT_OF(limits); i++) {
+		struct reserved expected = memory_replay(&whole, limits[i], &arena);
+		struct reserved one = memory_reserved(&folded, limits[i], &arena);
+		struct reserved two = memory_reserved(&whole, limits[i], &arena);
+		if (differ(one, expected))
+			report(plan, round, limits[i], one, expected);
+		if (differ(two, expected))
+			report(plan, round, limits[i], two, expected);
+		wrong += differ(one, expected) + differ(two, expected);
+	}
+	arena_finish(&arena);
+	return wrong;
+}
+
+static void test_random(void **state)
+{
+	const char *rounds = getenv("FOLD_ROUNDS");
+	int n = rounds != NULL ? atoi(rounds) : 200, wrong = 0;
+	(void)state;
+	for (int i = 0; i < n; i++) {
+		struct arena arena = {0};
+		uint64_t seed = 521288629ull + (uint64_t)i * 7919;
+		struct model *model = deep_model(&arena, &seed);
+		struct topology *topology = random_topology(&arena, &seed);
+		struct plan plan = deep_plan(&arena, &seed, model, topology);
+		wrong += check(&plan, model, topology, i);
+		arena_finish(&arena);
+	}
+	assert_int_equal(wrong, 0);
+}
+
+/* Of real models: requests of megabytes, which are split and joined. */
+static void test_presets(void **state)
+{
+	static const char *const models[] = {"llama-2-7b", "llama-3-8b", "gpt2-1.5b"};
+	static const char *const runtimes[] = {"pytorch-fsdp2", "pytorch-ddp", "deepspeed"};
+	static const struct {
+		const char *knob, *value;
+	} knobs[] = {{"micro_batch", "3"}, {"grad_accum", "7"}, {"seq_len", "3000"},
+		{"activation_checkpointing", "full"}, {"activation_checkpointing", "selective"},
+		{"strategy", "SHARD_GRAD_OP"}, {"allocator", "expandable"}};
+	int n = 0, wrong = 0;
+	(void)state;
+	for (int i = 0; i < COUNT_OF(models) * COUNT_OF(runtimes) * COUNT_OF(knobs); i++) {
+		int knob = i % COUNT_OF(knobs), model = i / COUNT_OF(knobs) % COUNT_OF(models);
+		struct question asked = {0};
+		struct arena arena = {0};
+		struct error error = {0};
+		struct model *m;
+		struct topology *t;
+		struct plan plan;
+		assert_true(model_load_preset(&arena, models[model], &m, &error));
+		assert_true(topology_load_name(&arena, "2xdgx-a100-80gb", &t, &error));
+		asked.model = m;
+		asked.topology = t;
+		assert_true(question_set_by_name(&asked, "runtime", "runtime",
+			runtimes[i / COUNT_OF(knobs) / COUNT_OF(models)], &arena, &error));
+		if (question_set_by_name(&asked, knobs[knob].knob, knobs[knob].knob,
+			    knobs[knob].value, &arena, &error) &&
+			plan_resolve(&asked, &arena, &plan, &error)) {
+			n++;
+			wrong += check(&plan, m, t, -i);
+		}
+		arena_finish(&arena);
+	}
+	print_message("%d plans\n", n);
+	assert_int_equal(wrong, 0);
+	assert_true(n > 30);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_random), cmocka_unit_test(test_presets)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
