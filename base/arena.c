@@ -1,6 +1,7 @@
 #include "base/arena.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@ enum { FIRST_BLOCK_BYTES = 4 << 10, LARGEST_BLOCK_BYTES = 1 << 20 };
 struct arena_block {
 	struct arena_block *older;
 	size_t size, used;
+	bool is_zero;       /* what was not handed out yet */
 	max_align_t data[]; /* max_align_t: what follows the header is aligned for any type */
 };
 
@@ -35,10 +37,13 @@ static void put_block(struct arena *arena, size_t size)
 	if (size > SIZE_MAX - sizeof(struct arena_block))
 		base_out_of_memory(size);
 
-	struct arena_block *block = malloc(sizeof(*block) + size);
+	/* Pages of a large block that nobody writes to need no memory. */
+	bool is_zero = size > LARGEST_BLOCK_BYTES;
+	struct arena_block *block =
+		is_zero ? calloc(1, sizeof(*block) + size) : malloc(sizeof(*block) + size);
 	if (block == NULL)
 		base_out_of_memory(size);
-	*block = (struct arena_block){.older = arena->first, .size = size};
+	*block = (struct arena_block){.older = arena->first, .size = size, .is_zero = is_zero};
 	arena->first = block;
 }
 
@@ -55,6 +60,7 @@ void arena_reset(struct arena *arena)
 		arena_finish(arena);
 		put_block(arena, size);
 	}
+	arena->first->is_zero = arena->first->is_zero && arena->first->used == 0;
 	arena->first->used = 0;
 }
 
@@ -104,7 +110,8 @@ void *arena_alloc(struct arena *arena, size_t count, size_t size)
 	struct arena_block *block = arena->first;
 	void *result = (char *)block->data + block->used;
 	block->used += bytes;
-	memset(result, 0, bytes);
+	if (!block->is_zero)
+		memset(result, 0, bytes);
 	return result;
 }
 

@@ -26,8 +26,7 @@ const char *text_string(const struct text *text)
 	return text->data != NULL ? text->data : "";
 }
 
-/* Room for `more` bytes and the NUL. */
-static void reserve(struct text *text, size_t more)
+void text_reserve(struct text *text, size_t more)
 {
 	size_t needed;
 
@@ -45,25 +44,6 @@ static void reserve(struct text *text, size_t more)
 	text->capacity = capacity;
 }
 
-void text_add_bytes(struct text *text, const char *bytes, size_t length)
-{
-	reserve(text, length);
-	if (length > 0)
-		memcpy(text->data + text->length, bytes, length);
-	text->length += length;
-	text->data[text->length] = '\0';
-}
-
-void text_add(struct text *text, const char *string)
-{
-	text_add_bytes(text, string, strlen(string));
-}
-
-void text_add_char(struct text *text, char c)
-{
-	text_add_bytes(text, &c, 1);
-}
-
 /* Most of what is printed fits into a short buffer, so that it is formatted once. */
 void text_vprintf(struct text *text, const char *format, va_list args)
 {
@@ -77,7 +57,7 @@ void text_vprintf(struct text *text, const char *format, va_list args)
 	if ((size_t)length < sizeof(buffer)) {
 		text_add_bytes(text, buffer, (size_t)length);
 	} else {
-		reserve(text, (size_t)length);
+		text_reserve(text, (size_t)length);
 		vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
 		text->length += (size_t)length;
 	}
@@ -97,7 +77,7 @@ void text_repeat(struct text *text, char c, int count)
 {
 	if (count <= 0)
 		return;
-	reserve(text, (size_t)count);
+	text_reserve(text, (size_t)count);
 	memset(text->data + text->length, c, (size_t)count);
 	text->length += (size_t)count;
 	text->data[text->length] = '\0';
@@ -121,14 +101,22 @@ void text_number(struct text *text, double value)
 	text_add(text, buffer);
 }
 
+static const char two_digits[] =
+	"00010203040506070809101112131415161718192021222324252627282930313233"
+	"34353637383940414243444546474849505152535455565758596061626364656667"
+	"6869707172737475767778798081828384858687888990919293949596979899";
+
 void text_int(struct text *text, int64_t value)
 {
 	char digits[24], *end = digits + sizeof(digits), *first = end;
 	uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
 
-	do
-		*--first = (char)('0' + rest % 10);
-	while ((rest /= 10) > 0);
+	for (; rest >= 100; rest /= 100)
+		memcpy(first -= 2, two_digits + 2 * (rest % 100), 2);
+	if (rest >= 10)
+		memcpy(first -= 2, two_digits + 2 * rest, 2);
+	else
+		*--first = (char)('0' + rest);
 	if (value < 0)
 		*--first = '-';
 	text_add_bytes(text, first, (size_t)(end - first));

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct text {
 	char *data; /* NUL-terminated once anything was added; NULL when empty */
@@ -19,9 +20,30 @@ void text_clear(struct text *text);
 /* The C string, "" when empty. Valid until the text changes. */
 const char *text_string(const struct text *text);
 
-void text_add(struct text *text, const char *string);
-void text_add_bytes(struct text *text, const char *bytes, size_t length);
-void text_add_char(struct text *text, char c);
+/* Room for `more` bytes and the NUL. */
+void text_reserve(struct text *text, size_t more);
+
+/* Inline, as schedules are printed in pieces of a few bytes. */
+static inline void text_add_bytes(struct text *text, const char *bytes, size_t length)
+{
+	if (length >= text->capacity - text->length)
+		text_reserve(text, length);
+	if (length > 0)
+		memcpy(text->data + text->length, bytes, length);
+	text->length += length;
+	text->data[text->length] = '\0';
+}
+
+static inline void text_add(struct text *text, const char *string)
+{
+	text_add_bytes(text, string, strlen(string));
+}
+
+static inline void text_add_char(struct text *text, char c)
+{
+	text_add_bytes(text, &c, 1);
+}
+
 void text_printf(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_vprintf(struct text *text, const char *format, va_list args);
 /* `count` copies of c. */

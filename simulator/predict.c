@@ -105,127 +105,59 @@ static int64_t limit_of(const struct topology *topology, const struct simulation
 	return limit;
 }
 
-/* A loop names the first of the layers, and of the micro-batches, that it goes over. */
-struct named {
-	int layers, micro_batches; /* further on */
-};
-
-/* A unit that stands for several, itself or a neighbour; -1. */
-static int repeated_near(const struct schedule *schedule, int unit)
+/* In which iterations of the loops round it. */
+static struct op op_at(const struct program *program, int index, const struct cursor *at)
 {
-	for (int d = 0; d <= schedule->n_units; d++) {
-		if (unit - d >= 0 && schedule->units[unit - d].times > 1)
-			return unit - d;
-		if (unit + d < schedule->n_units && schedule->units[unit + d].times > 1)
-			return unit + d;
-	}
-	return -1;
-}
-
-/* In a loop: what is behind the repeated layers is numbered as behind the last of them. */
-static int layers_in_loop(
-	const struct schedule *schedule, const struct op *op, const struct loop *loop, int round)
-{
-	int step = loop->layers > 0 ? loop->layers : -loop->layers;
-	int layers = step * (loop->layers > 0 ? round : loop->times - 1 - round);
-
-	if (op_kind_class(op->kind) == OP_CLASS_COMPUTE || op->unit < 0)
-		return layers;
-	int repeated = repeated_near(schedule, op->unit);
-	return repeated >= 0 && op->unit > repeated ? layers - step * (loop->times - 1) : layers;
-}
-
-/* Outside of loops: of repeated layers, the one next to it. Before a sweep downwards, and behind
- * one upwards, that is the last. */
-static int layers_beside_loops(const struct engine *engine, int index)
-{
-	const struct program *program = engine->program;
-	const struct op *op = &program->ops[index];
-	const struct loop *beside = NULL;
-
-	if (op_kind_class(op->kind) == OP_CLASS_COMPUTE || op->unit < 0 ||
-		engine->schedule->units[op->unit].times <= 1)
-		return 0;
-	for (int l = program->n_loops - 1; l >= 0; l--)
-		if (program->loops[l].layers != 0 &&
-			(beside == NULL || program->loops[l].first > index))
-			beside = &program->loops[l];
-	if (beside == NULL || (beside->layers < 0) != (beside->first > index))
-		return 0;
-	return (beside->times - 1) * (beside->layers > 0 ? beside->layers : -beside->layers);
-}
-
-static struct named named_at(const struct engine *engine, int index, const struct cursor *at)
-{
-	const struct program *program = engine->program;
-	struct named named = {layers_beside_loops(engine, index), 0};
-	int depth = 0;
+	int i = 0, j = 0, depth = 0;
 
 	for (int l = 0; l < program->n_loops; l++) {
 		const struct loop *loop = &program->loops[l];
 
-		if (index < loop->first || index >= loop->first + loop->n)
-			continue;
-		if (loop->layers == 0)
-			named.micro_batches = at->round[depth++];
-		else
-			named.layers = layers_in_loop(
-				engine->schedule, &program->ops[index], loop, at->round[depth++]);
+		if (index >= loop->first && index < loop->first + loop->n)
+			*(loop->layers != 0 ? &i : &j) = at->round[depth++];
 	}
-	return named;
+	return program->unfolding != NULL ? program_unfolded(program, index, i, j)
+					  : program->ops[index];
 }
 
-static int modules_of_layers(const struct model *model, int module, int layers)
+static const char *unit_name_of(const struct schedule *schedule, int unit)
 {
-	while (module > 0 && model->modules[module].kind != MODULE_BLOCK)
-		module = model->modules[module].parent;
-	return layers * (model->modules[module].end - module);
-}
+	const struct unfolding *unfolding = schedule->programs[0].unfolding;
 
-static const char *unit_name_at(
-	const struct schedule *schedule, int index, int layers, struct arena *arena)
-{
-	if (index < 0)
+	if (unit < 0)
 		return "";
-	const struct unit *unit = &schedule->units[index];
-	int further = modules_of_layers(schedule->model, unit->module, layers);
-	const struct wrapped wrapped = {unit->module + further, unit->end_module + further};
-
-	/* Buckets are not folded, and named by their number. */
-	bool is_bucket = plan_layout(&schedule->plan) == LAYOUT_WHOLE;
-	return schedule->programs->n_loops > 0 && !is_bucket
-		       ? unit_name(schedule->model, wrapped, arena)
-		       : unit->name;
+	return unfolding != NULL ? unfolding->units[unit].name : schedule->units[unit].name;
 }
 
-static const char *module_name(
-	const struct schedule *schedule, const struct op *op, int layers, struct arena *arena)
+static const char *module_name(const struct schedule *schedule, const struct op *op)
 {
 	const struct model *model = schedule->model;
 	int module = op->end_module - 1;
 
 	if (op_kind_class(op->kind) != OP_CLASS_COMPUTE)
-		return unit_name_at(schedule, op->unit, layers, arena);
+		return unit_name_of(schedule, op->unit);
 	if (op->kind == OP_LOSS)
 		return "";
 	while (op->layer >= 0 && module > 0 && model->modules[module].kind != MODULE_BLOCK)
 		module = model->modules[module].parent;
-	return model->modules[module + modules_of_layers(model, module, layers)].name;
+	return model->modules[module].name;
 }
 
+/* A program that is folded, and not for printing, has no names. */
 static const char *describe(
 	const struct engine *engine, int index, const struct cursor *at, struct arena *arena)
 {
-	const struct op *op = &engine->program->ops[index];
-	const struct named named = named_at(engine, index, at);
-	const char *kind = op_kind_name(op->kind);
-	const char *name = module_name(engine->schedule, op, named.layers, arena);
+	const struct program *program = engine->program;
+
+	if (program->n_loops > 0 && program->unfolding == NULL)
+		return "";
+	const struct op op = op_at(program, index, at);
+	const char *kind = op_kind_name(op.kind), *name = module_name(engine->schedule, &op);
 	const char *blank = name[0] != '\0' ? " " : "";
 
-	if (op->micro_batch < 0)
+	if (op.micro_batch < 0)
 		return arena_printf(arena, "%s%s%s", kind, blank, name);
-	return arena_printf(arena, "%s%s%s, micro-batch %d", kind, blank, name,
-		op->micro_batch + named.micro_batches);
+	return arena_printf(arena, "%s%s%s, micro-batch %d", kind, blank, name, op.micro_batch);
 }
 
 static int standing(const struct engine *engine, int index, const struct cursor *at)

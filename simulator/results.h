@@ -9,6 +9,23 @@
 /* critical.c: of the last step, from its last operation backwards. */
 void critical_path(const struct engine *engine, struct arena *arena, struct critical_path *path);
 
+/* exposure.c: before and after engine_run, behind meter_init. */
+struct exposure_mark {
+	struct exposed exposed;
+	double at;
+};
+struct exposure_meter {
+	const struct engine *engine;
+	const struct observer *other; /* who watched before; NULL */
+	struct observer observer;
+	struct exposed exposed;
+	double at;                 /* the last event */
+	int running[STREAM_COUNT]; /* the operation, from 1 on; 0: none */
+	struct exposure_mark marked[LOOP_DEPTH], before[LOOP_DEPTH];
+};
+void exposure_init(struct exposure_meter *meter, struct engine *engine);
+struct exposed exposure_finish(struct exposure_meter *meter);
+
 /* A finished run. */
 struct finished {
 	const struct engine *engine;

@@ -93,6 +93,7 @@ static bool simulate_class(
 	struct engine engine;
 	struct ledger ledger = {0};
 	struct meter meter;
+	struct exposure_meter exposure;
 	bool details = run->details, measures = run->options->memory != MEMORY_IGNORED;
 
 	*simulation = (struct simulation){0};
@@ -102,10 +103,14 @@ static bool simulate_class(
 	if (measures)
 		meter_init(&meter, &engine, details ? &simulation->memory : NULL,
 			details ? run->arena : run->scratch);
+	if (run->options->exposure)
+		exposure_init(&exposure, &engine);
 	if (!engine_run(&engine, error))
 		return false;
 	if (measures)
 		meter_finish(&meter);
+	if (run->options->exposure)
+		simulation->exposed = exposure_finish(&exposure);
 	const struct simulation_options wanted = options_for(run->options, &engine);
 	if (!wanted.no_bounds || details)
 		schedule_ledger(run->schedule, class, run->scratch, &ledger);

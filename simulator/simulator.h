@@ -28,6 +28,7 @@ struct simulation_options {
 	/* The interval by shares of the step, not by simulating each cause: for inner loops. */
 	bool quick_interval;
 	bool no_bounds; /* the two lower bounds and the ledger's figures stay 0: for inner loops */
+	bool exposure;  /* `exposed` is wanted */
 	enum memory_detail memory;
 	/* What does not outlive a call comes from here, and is reset when the call ends: the caller's,
 	 * one per thread, so that inner loops call neither malloc nor free. NULL: of the call. */
@@ -35,15 +36,25 @@ struct simulation_options {
 	double slow; /* s: MEMORY_IGNORED for steps that take longer; 0: for none */
 };
 
+/* Seconds of a step. */
+struct exposed {
+	/* Of collectives that the compute stream does nothing beside, and those of them whose group
+	 * spans nodes. */
+	double seconds[3], over_network[3]; /* by enum collective_kind */
+	double computing;                   /* of the compute stream, */
+	double slowed;                      /* and what of it comes of other streams and the host */
+};
+
 struct simulation {
 	struct prediction prediction;
+	struct exposed exposed; /* where options->exposure */
 	struct timeline timeline;
 	struct memory_curve memory; /* in use, third step; points may share a time */
 	struct critical_path critical;
 };
 
 /* `details` false skips timeline, memory curve, critical path and the schedule digest (left empty):
- * the planner's inner loop. Strings and arrays come from `arena`. A schedule that cannot proceed,
+ * a folded schedule has none. Strings and arrays come from `arena`. A schedule that cannot proceed,
  * or that was parsed from text (no model, no topology), is EXIT_CODE_INTERNAL. */
 bool simulate(const struct schedule *schedule, const struct simulation_options *options,
 	bool details, struct arena *arena, struct simulation *simulation, struct error *error);

@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "schedule/fold/fold.h"
-#include "schedule/laws/laws.h"
 #include "simulator/simulator.h"
 
 /* --- costs ------------------------------------------------------------------------------------ */
@@ -44,84 +43,18 @@ struct costs costs_of(const struct question *question, const struct plan *plan,
 
 /* --- exposure --------------------------------------------------------------------------------- */
 
-static enum collective_kind collective_of(enum op_kind kind)
+static struct exposure exposure_of(const struct simulation *simulation)
 {
-	return kind == OP_ALL_GATHER       ? COLLECTIVE_ALL_GATHER
-	       : kind == OP_REDUCE_SCATTER ? COLLECTIVE_REDUCE_SCATTER
-					   : COLLECTIVE_ALL_REDUCE;
-}
-
-static bool computes(const struct op *op)
-{
-	enum op_class class = op_kind_class(op->kind);
-	return op->stream == STREAM_COMPUTE &&
-	       (class == OP_CLASS_COMPUTE || class == OP_CLASS_TRAFFIC);
-}
-
-/* The stream is serial: its spans come in order and do not overlap. */
-static int compute_spans(const struct schedule *schedule, const struct timeline *timeline,
-	struct arena *arena, struct span **spans, double *slowed)
-{
-	const struct program *program = &schedule->programs[0];
-	struct cost *costs = ARENA_ARRAY(arena, struct cost, program->n_ops);
-	int n = 0;
-	*spans = ARENA_ARRAY(arena, struct span, program->n_ops);
-	cost_operations(schedule, 0, costs);
-	for (int i = 0; i < program->n_ops; i++) {
-		const struct span *span = &timeline->spans[i];
-		if (!computes(&program->ops[i]))
-			continue;
-		(*spans)[n++] = *span;
-		*slowed += fmax(0, span->end - span->start - costs[i].device);
+	const struct exposed *exposed = &simulation->exposed;
+	struct exposure exposure = {.slowed = exposed->slowed,
+		.idle = simulation->prediction.step_time - exposed->computing};
+	for (int k = 0; k < COUNT_OF(exposure.seconds); k++) {
+		exposure.seconds[k] = exposed->seconds[k];
+		exposure.over_network[k] = exposed->over_network[k] > exposed->seconds[k] / 2;
+		exposure.idle -= exposed->seconds[k];
 	}
-	return n;
-}
-
-static double overlap(struct span a, struct span b)
-{
-	return fmax(0, fmin(a.end, b.end) - fmax(a.start, b.start));
-}
-
-/* Seconds of `span` in which no span of `busy` runs. `from`: spans before it are over. */
-static double uncovered(struct span span, const struct span *busy, int n, int from)
-{
-	double left = span.end - span.start;
-	for (int i = from; i < n && busy[i].start < span.end; i++)
-		left -= overlap(span, busy[i]);
-	return left;
-}
-
-static bool spans_nodes(const struct schedule *schedule, const struct op *op)
-{
-	const struct group *group = &schedule->groups[op->group];
-	return topology_place(schedule->topology, group->size, group->stride).nodes > 1;
-}
-
-static void find_exposure(const struct schedule *schedule, const struct simulation *simulation,
-	struct arena *arena, struct exposure *exposure)
-{
-	const struct program *program = &schedule->programs[0];
-	const struct timeline *timeline = &simulation->timeline;
-	double network[3] = {0}, busy_time = 0, exposed = 0;
-	struct span *busy;
-	*exposure = (struct exposure){0};
-	int n = compute_spans(schedule, timeline, arena, &busy, &exposure->slowed);
-	for (int i = 0; i < program->n_ops; i++) {
-		const struct op *op = &program->ops[i];
-		if (op_kind_class(op->kind) != OP_CLASS_COLLECTIVE)
-			continue;
-		enum collective_kind kind = collective_of(op->kind);
-		double seconds = uncovered(timeline->spans[i], busy, n, 0);
-		exposure->seconds[kind] += seconds;
-		network[kind] += spans_nodes(schedule, op) ? seconds : 0;
-	}
-	for (int i = 0; i < n; i++)
-		busy_time += busy[i].end - busy[i].start;
-	for (int k = 0; k < 3; k++) {
-		exposure->over_network[k] = network[k] > exposure->seconds[k] / 2;
-		exposed += exposure->seconds[k];
-	}
-	exposure->idle = fmax(0, timeline->step_time - busy_time - exposed);
+	exposure.idle = fmax(0, exposure.idle);
+	return exposure;
 }
 
 /* --- evaluation ------------------------------------------------------------------------------- */
@@ -148,13 +81,12 @@ static struct simulation_options sketch(struct evaluator *evaluator)
 		.scratch = &evaluator->simulating};
 }
 
-/* One plan on one machine. `details`: the whole simulation of a schedule that keeps the laws, else
- * its figures: what is shown was looked at in detail. */
+/* One plan on one machine. `closely`: with the digest of its schedule, for what is shown. */
 struct trial {
 	const struct topology *topology;
 	const struct plan *plan;
 	struct simulation_options options;
-	bool details;
+	bool closely;
 	struct schedule *schedule;
 	struct simulation simulation;
 };
@@ -164,12 +96,10 @@ static bool run(struct evaluator *evaluator, struct trial *trial, struct error *
 	struct arena *scratch = &evaluator->scratch;
 	arena_reset(scratch);
 	evaluator->evaluated++;
-	evaluator->emitted += trial->details;
-	trial->schedule = (trial->details ? schedule_emit : schedule_fold)(
+	trial->schedule = (trial->closely ? schedule_fold_printable : schedule_fold)(
 		scratch, trial->plan, evaluator->question->model, trial->topology);
-	return (!trial->details || schedule_validate(trial->schedule, error)) &&
-	       simulate(trial->schedule, &trial->options, trial->details, scratch,
-		       &trial->simulation, error);
+	return simulate(
+		trial->schedule, &trial->options, false, scratch, &trial->simulation, error);
 }
 
 bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topology,
@@ -249,13 +179,16 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 {
 	struct trial trial = {.topology = evaluator->question->topology,
 		.plan = plan,
-		.options.memory_limit_bytes = evaluator->question->memory_limit_bytes,
-		.details = true};
+		.options = {.memory_limit_bytes = evaluator->question->memory_limit_bytes,
+			.exposure = true},
+		.closely = true};
 	if (!run(evaluator, &trial, error))
 		return false;
+	const struct digest digest = schedule_digest(trial.schedule);
 	*prediction = trial.simulation.prediction;
+	prediction->schedule_digest = digest.hex;
 	keep_strings(prediction, arena);
-	find_exposure(trial.schedule, &trial.simulation, &evaluator->scratch, exposure);
+	*exposure = exposure_of(&trial.simulation);
 	return true;
 }
 

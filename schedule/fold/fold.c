@@ -95,7 +95,7 @@ static void keep_loops(const struct folding *f)
 
 /* NULL: it does not repeat exactly. */
 static struct schedule *fold(struct arena *arena, const struct plan *plan,
-	const struct model *model, const struct topology *topology, struct kept kept)
+	const struct model *model, const struct topology *topology, struct kept kept, bool lists)
 {
 	struct shorter shorter;
 	if (!shorter_make(&shorter, arena, plan, model, kept))
@@ -106,7 +106,7 @@ static struct schedule *fold(struct arena *arena, const struct plan *plan,
 	if (!fold_find_loops(&f))
 		return NULL;
 	keep_loops(&f);
-	if (!fold_find_places(&f))
+	if (!fold_find_places(&f) || (lists && !fold_list_all(&f, model, plan)))
 		return NULL;
 	number_units(&f);
 	number_buffers(&f);
@@ -134,14 +134,26 @@ static struct kept kept_by(const struct plan *plan)
 	return (struct kept){reshards && plan->prefetch == PREFETCH_PRE ? 3 : 2, 2};
 }
 
-struct schedule *schedule_fold(struct arena *arena, const struct plan *plan,
-	const struct model *model, const struct topology *topology)
+static struct schedule *fold_or_build(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology, bool lists)
 {
 	const struct kept tries[] = {kept_by(plan), {3, 3}, {0, 0}};
 	for (int i = 0; i < COUNT_OF(tries); i++) {
-		struct schedule *schedule = fold(arena, plan, model, topology, tries[i]);
+		struct schedule *schedule = fold(arena, plan, model, topology, tries[i], lists);
 		if (schedule != NULL)
 			return schedule;
 	}
 	return build_whole(arena, plan, model, topology);
+}
+
+struct schedule *schedule_fold(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology)
+{
+	return fold_or_build(arena, plan, model, topology, false);
+}
+
+struct schedule *schedule_fold_printable(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology)
+{
+	return fold_or_build(arena, plan, model, topology, true);
 }

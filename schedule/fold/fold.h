@@ -16,4 +16,10 @@
 struct schedule *schedule_fold(struct arena *arena, const struct plan *plan,
 	const struct model *model, const struct topology *topology);
 
+/* The same with an unfolding, for who shows figures of it: schedule_print and schedule_digest are
+ * those of the whole list, and the simulator says where its memory peaks. It is not for checking or
+ * training. */
+struct schedule *schedule_fold_printable(struct arena *arena, const struct plan *plan,
+	const struct model *model, const struct topology *topology);
+
 #endif

@@ -96,4 +96,15 @@ int shorter_parameter(const struct shorter *shorter, int parameter);
 bool fold_find_loops(struct folding *folding);
 bool fold_find_places(struct folding *folding);
 
+/* The indices of an operation that have places. */
+enum fold_list { WAITS, HOST_WAITS, GIVES, USES };
+struct slice fold_slice(const struct folding *folding, int op, enum fold_list list);
+/* Places of what operations use, too: where it was taken. */
+bool fold_find_uses(const struct folding *folding);
+
+/* Behind the others, before what is folded gets its numbers: the unfolding (program.h). False: not
+ * everything goes on with the loops. */
+bool fold_list_all(
+	const struct folding *folding, const struct model *model, const struct plan *plan);
+
 #endif

@@ -10,21 +10,29 @@ static const struct lap *lap_of(const struct folding *f, int op)
 /* --- blocks --------------------------------------------------------------------------------------
  */
 
-/* One of an operation's indices: an operation that it waits for, or where what it gives back was
- * taken. */
-enum list { WAITS, HOST_WAITS, GIVES };
+/* One of an operation's indices: an operation that it waits for, or where what it gives back or
+ * uses was taken. */
 struct asking {
 	int op;
-	enum list list;
+	enum fold_list list;
 	int i;
 };
 
+struct slice fold_slice(const struct folding *f, int op, enum fold_list list)
+{
+	const struct op *o = &f->program->ops[op];
+	const struct slice slices[] = {o->waits, o->host_waits, o->gives, o->uses};
+	return slices[list];
+}
+
 static struct slice slice_asked(const struct folding *f, struct asking asking)
 {
-	const struct op *op = &f->program->ops[asking.op];
-	return asking.list == WAITS        ? op->waits
-	       : asking.list == HOST_WAITS ? op->host_waits
-					   : op->gives;
+	return fold_slice(f, asking.op, asking.list);
+}
+
+static bool is_of_buffer(struct asking asking)
+{
+	return asking.list == GIVES || asking.list == USES;
 }
 
 static int index_asked(const struct folding *f, struct asking asking)
@@ -36,7 +44,7 @@ static int index_asked(const struct folding *f, struct asking asking)
 static int target_of(const struct folding *f, struct asking asking)
 {
 	int item = f->program->indices[index_asked(f, asking)];
-	if (asking.list != GIVES)
+	if (!is_of_buffer(asking))
 		return item;
 	int taker = f->takers[item];
 	return taker > asking.op ? taker - f->program->n_ops : taker;
@@ -165,9 +173,17 @@ static bool law_of_moving(
 static int position_of_taken(const struct folding *f, struct asking asking, int target)
 {
 	int buffer = f->program->indices[index_asked(f, asking)];
-	bool for_all = asking.list == GIVES && lap_of(f, target) != NULL &&
+	bool for_all = is_of_buffer(asking) && lap_of(f, target) != NULL &&
 		       buffers_at_once(f->schedule, &f->program->ops[asking.op], buffer) > 1;
 	return for_all ? f->bases[target] : position_from_outside(f, asking, target);
+}
+
+/* What lives between steps is taken by nobody. */
+static bool is_asked(const struct folding *f, struct asking asking)
+{
+	if (asking.i >= slice_asked(f, asking).count)
+		return false;
+	return !is_of_buffer(asking) || f->takers[f->program->indices[index_asked(f, asking)]] >= 0;
 }
 
 static bool find_law(const struct folding *f, struct asking asking)
@@ -184,7 +200,10 @@ static bool find_law(const struct folding *f, struct asking asking)
 		law->first = position_of_taken(f, asking, target);
 		return true;
 	}
-	int next = target_of(f, (struct asking){asking.op + lap->neighbour, asking.list, asking.i});
+	const struct asking beside = {asking.op + lap->neighbour, asking.list, asking.i};
+	if (!is_asked(f, beside))
+		return false;
+	int next = target_of(f, beside);
 	if ((next < 0) != law->is_before)
 		return false;
 	next += next < 0 ? n_ops : 0;
@@ -258,6 +277,8 @@ static bool find_place_in_body(const struct folding *f, struct asking asking, in
 {
 	struct asking behind = {asking.op + f->body_n, asking.list, asking.i};
 	int index = index_asked(f, asking);
+	if (!is_asked(f, behind))
+		return false;
 	const struct law *law = &f->laws[index], *next = &f->laws[index_asked(f, behind)];
 	struct position *place = &f->program->places[index];
 	if (law->inner != next->inner || law->is_before != next->is_before)
@@ -277,7 +298,7 @@ static bool find_place(const struct folding *f, struct asking asking)
 	struct position *place = &f->program->places[index];
 	int times = f->laps_of[asking.op] >= 0 ? f->laps[f->laps_of[asking.op]].times : 1;
 	bool is_far_back = asking.op >= f->body_first + f->body_n && f->body_n > 0 &&
-			   law->first < f->micro_first && !law->is_before && asking.list != GIVES;
+			   law->first < f->micro_first && !law->is_before && !is_of_buffer(asking);
 	if (is_in_body(f, asking.op) ? !find_place_in_body(f, asking, times)
 				     : !place_from_outside(f, law, times, place))
 		return false;
@@ -290,15 +311,16 @@ static bool find_place(const struct folding *f, struct asking asking)
 	return true;
 }
 
-/* What is asked, for all that operations wait for and give back. */
-static bool find_all(const struct folding *f, bool (*find)(const struct folding *f, struct asking))
+/* What is asked, for all that operations have in the lists from `first` to `last`. */
+static bool find_all(const struct folding *f, enum fold_list first, enum fold_list last,
+	bool (*find)(const struct folding *f, struct asking))
 {
 	for (int x = 0; x < f->program->n_ops; x++)
-		for (enum list list = WAITS; list <= GIVES; list++) {
+		for (enum fold_list list = first; list <= last; list++) {
 			struct asking asking = {x, list, 0};
 			int n = slice_asked(f, asking).count;
 			for (asking.i = 0; asking.i < n; asking.i++)
-				if (!find(f, asking))
+				if (is_asked(f, asking) && !find(f, asking))
 					return false;
 		}
 	return true;
@@ -309,5 +331,10 @@ bool fold_find_places(struct folding *f)
 	f->laws = ARENA_ARRAY(f->arena, struct law, f->program->n_indices);
 	f->program->places = ARENA_ARRAY(f->arena, struct position, f->program->n_indices);
 	f->program->n_carried_out = f->n_bases + micro_batches_behind(f);
-	return find_all(f, find_law) && find_all(f, find_place);
+	return find_all(f, WAITS, GIVES, find_law) && find_all(f, WAITS, GIVES, find_place);
+}
+
+bool fold_find_uses(const struct folding *f)
+{
+	return find_all(f, USES, USES, find_law) && find_all(f, USES, USES, find_place);
 }

@@ -1,25 +1,39 @@
 /* The text form of a schedule: one line per plan, group, unit, buffer and operation. parse.c is its
  * inverse; its hash is the schedule digest, so every byte matters. Thousands of lines, so without
  * printf. */
-#include <string.h>
+#include "schedule/program/print.h"
 
-#include "schedule/program/program.h"
+enum { FLUSH_BYTES = 1 << 16 };
 
-static void print_word(struct text *text, const char *name, const char *value)
+void printer_flush(struct printer *printer)
 {
-	text_add_char(text, ' ');
-	text_add(text, name);
-	text_add_char(text, '=');
-	text_add(text, value);
+	if (printer->hashing == NULL)
+		return;
+	hashing_add(printer->hashing, text_string(printer->text), printer->text->length);
+	text_clear(printer->text);
 }
 
-static void print_number(struct text *text, const char *name, int64_t value)
+static void end_line(struct printer *printer)
 {
-	print_word(text, name, "");
+	text_add_char(printer->text, '\n');
+	if (printer->text->length >= FLUSH_BYTES)
+		printer_flush(printer);
+}
+
+/* `name` with its blank and its sign: " unit=". */
+static inline void print_number(struct text *text, const char *name, int64_t value)
+{
+	text_add(text, name);
 	text_int(text, value);
 }
 
-static void print_nonnegative(struct text *text, const char *name, int value)
+static inline void print_word(struct text *text, const char *name, const char *value)
+{
+	text_add(text, name);
+	text_add(text, value);
+}
+
+static inline void print_nonnegative(struct text *text, const char *name, int value)
 {
 	if (value >= 0)
 		print_number(text, name, value);
@@ -29,67 +43,58 @@ static void print_modules(struct text *text, int first, int end)
 {
 	if (end <= first)
 		return;
-	print_number(text, "modules", first);
-	text_add(text, "..");
-	text_int(text, end);
+	print_number(text, " modules=", first);
+	print_number(text, "..", end);
 }
 
 static void print_indices(
-	const struct program *program, struct slice slice, const char *name, struct text *text)
+	const int *indices, struct slice slice, const char *name, struct text *text)
 {
-	if (slice.count == 0)
-		return;
-	print_word(text, name, "");
-	for (int i = 0; i < slice.count; i++) {
-		if (i > 0)
-			text_add_char(text, ',');
-		text_int(text, slice_of(program, slice)[i]);
-	}
+	for (int i = 0; i < slice.count; i++)
+		print_number(text, i > 0 ? "," : name, indices[slice.first + i]);
 }
 
 /* The line of operation or buffer `index`, which is a `kind`, begins. */
-static void print_kind(struct text *text, const char *what, int index, const char *kind)
+static inline void print_kind(struct text *text, const char *what, int index, const char *kind)
 {
-	text_add(text, what);
-	text_add_char(text, ' ');
-	text_int(text, index);
-	text_add_char(text, ' ');
-	text_add(text, kind);
+	print_number(text, what, index);
+	print_word(text, " ", kind);
 }
 
-static void print_op(const struct program *program, int index, struct text *text)
+void print_op(struct printer *printer, const struct op *op, const int *indices, int index)
 {
-	const struct op *op = &program->ops[index];
-	print_kind(text, "op", index, op_kind_name(op->kind));
-	print_word(text, "stream", stream_name(op->stream));
-	print_nonnegative(text, "unit", op->unit);
-	print_nonnegative(text, "micro_batch", op->micro_batch);
-	print_nonnegative(text, "group", op->group);
-	print_nonnegative(text, "layer", op->layer);
-	print_nonnegative(text, "cause", op->cause);
+	struct text *text = printer->text;
+	print_kind(text, "op ", index, op_kind_name(op->kind));
+	print_word(text, " stream=", stream_name(op->stream));
+	print_nonnegative(text, " unit=", op->unit);
+	print_nonnegative(text, " micro_batch=", op->micro_batch);
+	print_nonnegative(text, " group=", op->group);
+	print_nonnegative(text, " layer=", op->layer);
+	print_nonnegative(text, " cause=", op->cause);
 	print_modules(text, op->first_module, op->end_module);
-	print_word(text, "dtype", dtype_name(op->dtype));
+	print_word(text, " dtype=", dtype_name(op->dtype));
 	if (op->bytes > 0)
-		print_number(text, "bytes", op->bytes);
-	print_indices(program, op->waits, "waits", text);
-	print_indices(program, op->host_waits, "host_waits", text);
-	print_indices(program, op->takes, "takes", text);
-	print_indices(program, op->gives, "gives", text);
-	print_indices(program, op->uses, "uses", text);
-	text_add_char(text, '\n');
+		print_number(text, " bytes=", op->bytes);
+	print_indices(indices, op->waits, " waits=", text);
+	print_indices(indices, op->host_waits, " host_waits=", text);
+	print_indices(indices, op->takes, " takes=", text);
+	print_indices(indices, op->gives, " gives=", text);
+	print_indices(indices, op->uses, " uses=", text);
+	end_line(printer);
 }
 
-static void print_buffer(const struct program *program, int index, struct text *text)
+void print_buffer(struct printer *printer, const struct buffer *buffer, int index)
 {
-	const struct buffer *buffer = &program->buffers[index];
-	print_kind(text, "buffer", index, buffer_role_name(buffer->role));
-	print_word(text, "pool", stream_name(buffer->pool));
-	print_nonnegative(text, "unit", buffer->unit);
-	print_nonnegative(text, "layer", buffer->layer);
+	struct text *text = printer->text;
+	print_kind(text, "buffer ", index, buffer_role_name(buffer->role));
+	print_word(text, " pool=", stream_name(buffer->pool));
+	print_nonnegative(text, " unit=", buffer->unit);
+	print_nonnegative(text, " layer=", buffer->layer);
 	print_modules(text, buffer->first_module, buffer->end_module);
-	print_word(text, "dtype", dtype_name(buffer->dtype));
-	print_number(text, "bytes", buffer->bytes);
-	text_add(text, buffer->resident ? " resident\n" : "\n");
+	print_word(text, " dtype=", dtype_name(buffer->dtype));
+	print_number(text, " bytes=", buffer->bytes);
+	text_add(text, buffer->resident ? " resident" : "");
+	end_line(printer);
 }
 
 static void print_unit(const struct unit *unit, int index, struct text *text)
@@ -143,34 +148,58 @@ static void print_plan(const struct schedule *schedule, struct text *text)
 		print_field("mesh", field, &plan->mesh, text);
 }
 
-void schedule_print(const struct schedule *schedule, struct text *text)
+static void print_groups(const struct schedule *schedule, struct text *text)
 {
-	text_add(text, "schedule 1\n");
-	print_plan(schedule, text);
 	for (int i = 0; i < schedule->n_groups; i++) {
 		const struct group *group = &schedule->groups[i];
 		text_printf(text, "group %d %s size=%lld stride=%lld engine=%d\n", i,
 			group_kind_names[group->kind], (long long)group->size,
 			(long long)group->stride, group->engine);
 	}
-	for (int i = 0; i < schedule->n_units; i++)
-		print_unit(&schedule->units[i], i, text);
-	for (int c = 0; c < schedule->n_classes; c++) {
-		const struct program *program = &schedule->programs[c];
-		text_printf(text, "class %d\n", c);
-		for (int i = 0; i < program->n_buffers; i++)
-			print_buffer(program, i, text);
-		for (int i = 0; i < program->n_ops; i++)
-			print_op(program, i, text);
+}
+
+static void print_program(struct printer *printer, const struct program *program)
+{
+	if (program->unfolding != NULL) {
+		print_carried_out(printer, program);
+		return;
 	}
-	text_add(text, "end\n");
+	for (int i = 0; i < program->n_buffers; i++)
+		print_buffer(printer, &program->buffers[i], i);
+	for (int i = 0; i < program->n_ops; i++)
+		print_op(printer, &program->ops[i], program->indices, i);
+}
+
+static void print(const struct schedule *schedule, struct printer *printer)
+{
+	const struct unfolding *unfolding = schedule->programs[0].unfolding;
+	const struct unit *units = unfolding != NULL ? unfolding->units : schedule->units;
+	int n_units = unfolding != NULL ? unfolding->n_units : schedule->n_units;
+
+	text_add(printer->text, "schedule 1\n");
+	print_plan(schedule, printer->text);
+	print_groups(schedule, printer->text);
+	for (int i = 0; i < n_units; i++)
+		print_unit(&units[i], i, printer->text);
+	for (int c = 0; c < schedule->n_classes; c++) {
+		text_printf(printer->text, "class %d\n", c);
+		print_program(printer, &schedule->programs[c]);
+	}
+	text_add(printer->text, "end\n");
+}
+
+void schedule_print(const struct schedule *schedule, struct text *text)
+{
+	struct printer printer = {text, NULL};
+	print(schedule, &printer);
 }
 
 struct digest schedule_digest(const struct schedule *schedule)
 {
 	struct text text = {0};
-	schedule_print(schedule, &text);
-	struct digest digest = digest_of(text.data, text.length);
+	struct printer printer = {&text, hashing_begin()};
+	print(schedule, &printer);
+	printer_flush(&printer);
 	text_finish(&text);
-	return digest;
+	return hashing_end(printer.hashing);
 }

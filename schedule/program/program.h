@@ -33,6 +33,32 @@ struct position {
 	int first, inner, outer;
 };
 
+/* first + i * by in iteration i of the inner loop; first < 0: none. */
+struct going {
+	int first, by;
+};
+
+/* Of an operation or a buffer: its unit, layer and first module. */
+struct listed_names {
+	struct going unit, layer, module;
+};
+
+/* An operation: its names, and runs of the numbers of the buffers that it takes, gives and uses. */
+struct listed {
+	struct listed_names names;
+	struct going cause;
+	struct slice takes, gives, uses;
+};
+
+/* What the list that is carried out would have for numbers: the text form of a folded program. */
+struct unfolding {
+	int n_units;
+	struct unit *units;
+	struct listed *ops;           /* per operation */
+	struct listed_names *buffers; /* per buffer; in the loops round the one that takes it */
+	struct position *numbers;
+};
+
 /* What all ranks of one class do in one step. */
 struct program {
 	int n_ops;
@@ -48,6 +74,7 @@ struct program {
 	struct loop *loops;
 	struct position *places;
 	int n_carried_out;
+	struct unfolding *unfolding; /* NULL: it is not for printing */
 };
 
 struct schedule {
@@ -85,6 +112,11 @@ int program_loop(const struct program *program, int index, int outer);
  * no block does so for all blocks at once. */
 int buffers_at_once(const struct schedule *schedule, const struct op *op, int buffer);
 
+/* Of a program with an unfolding: operation `index` with the unit, cause, layer, modules and
+ * micro-batch that it has in iteration i of the inner loop round it, j of the outer one. Its slices
+ * are those of the folded list. */
+struct op program_unfolded(const struct program *program, int index, int i, int j);
+
 /* The first buffer of that role among what `op` uses; -1 when there is none. */
 int op_buffer(const struct program *program, const struct op *op, enum buffer_role role);
 
@@ -93,9 +125,10 @@ int op_buffer(const struct program *program, const struct op *op, enum buffer_ro
  */
 double collective_wire_bytes(enum op_kind kind, int64_t ranks, int64_t bytes);
 
-/* The text form: one line per plan, group, unit, buffer and operation. */
+/* The text form: one line per plan, group, unit, buffer and operation. Of a folded schedule that
+ * has an unfolding, that of the whole list. */
 void schedule_print(const struct schedule *schedule, struct text *text);
-/* Of the text form. */
+/* Of the text form, which is never held as a whole. */
 struct digest schedule_digest(const struct schedule *schedule);
 
 #endif

@@ -165,6 +165,16 @@ static bool stays_blocked(struct turn *turn, const struct queue *queue)
 	return true;
 }
 
+/* What runs has as much left, and began as long ago: how long it takes is booked when it ends. */
+static bool same_runs(
+	const struct turn *turn, const struct queue *queue, const struct queue_state *before)
+{
+	return near(turn, queue->left, before->left) &&
+	       near(turn, turn->engine->now - queue->started,
+		       turn->before->now - before->started) &&
+	       comes_again(turn, before->host_done, queue->host_done);
+}
+
 static bool queue_repeats(struct turn *turn, int q)
 {
 	const struct queue *queue = &turn->engine->queues[q];
@@ -176,8 +186,7 @@ static bool queue_repeats(struct turn *turn, int q)
 		return !queue->running && stays_blocked(turn, queue);
 	if (!repeats(turn, &queue->list, &before->next, &queue->next))
 		return false;
-	if (queue->running && (!near(turn, queue->left, before->left) ||
-				      !comes_again(turn, before->host_done, queue->host_done)))
+	if (queue->running && !same_runs(turn, queue, before))
 		return false;
 	stay_inside(turn, &queue->next);
 	if (turn->host_repeats)

@@ -74,6 +74,7 @@ static void take_snapshot(const struct engine *engine, int loop, struct snapshot
 
 		state->next = queue->next;
 		state->running = queue->running;
+		state->started = queue->started;
 		state->left = queue->left;
 		state->host_done = queue->host_done;
 		if (engine->program->loops[loop].layers == 0)

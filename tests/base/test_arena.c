@@ -51,6 +51,12 @@ static void test_reset(void **state)
 			arena_alloc(&arena, 1, 10000);
 		arena_reset(&arena);
 	}
+	char *large = arena_alloc(&arena, 1, 3 << 20);
+	assert_true(is_zero(large, 3 << 20));
+	memset(large, 0x5a, 3 << 20);
+	arena_reset(&arena);
+	assert_true(is_zero(arena_alloc(&arena, 1, 3 << 20), 3 << 20));
+	arena_reset(&arena);
 	char *first = arena_alloc(&arena, 1, 64);
 	arena_reset(&arena);
 	assert_ptr_equal(arena_alloc(&arena, 1, 64), first);

@@ -31,6 +31,26 @@ static void test_digest_sensitivity(void **state)
 	}
 }
 
+/* What comes in pieces has the digest of the whole, wherever it is cut. */
+static void test_digest_of_pieces(void **state)
+{
+	static const size_t pieces[] = {1, 7, 64, 255, 1024, 4000};
+	char block[10000];
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(block); i++)
+		block[i] = (char)(i * i % 251);
+	for (int p = 0; p < COUNT_OF(pieces); p++) {
+		struct hashing *hashing = hashing_begin();
+		for (size_t at = 0; at < sizeof(block); at += pieces[p])
+			hashing_add(hashing, block + at,
+				(size_t)min_i64((int64_t)pieces[p], (int64_t)(sizeof(block) - at)));
+		assert_string_equal(hashing_end(hashing).hex, digest_of(block, sizeof(block)).hex);
+	}
+	struct hashing *nothing = hashing_begin();
+	assert_string_equal(hashing_end(nothing).hex, digest_of("", 0).hex);
+}
+
 static void test_dtypes(void **state)
 {
 	static const struct {
@@ -54,6 +74,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_digest),
 		cmocka_unit_test(test_digest_sensitivity),
+		cmocka_unit_test(test_digest_of_pieces),
 		cmocka_unit_test(test_dtypes),
 	};
 

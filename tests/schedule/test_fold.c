@@ -1,4 +1,5 @@
-/* A folded schedule, carried out, is the list of schedule_emit: every operation, byte and wait. */
+/* A folded schedule, carried out, is the list of schedule_emit: every operation, byte and wait; and
+ * printed it has its text. */
 #include "schedule/fold/fold.h"
 #include "schedule/resolve/resolve.h"
 #include "support.h"
@@ -248,12 +249,14 @@ static struct carrying both(struct arena *arena, const struct plan *plan, const 
 		.full = schedule_emit(arena, plan, model, topology)};
 }
 
-/* How many plans there were, and how many of them have loops over blocks and over micro-batches. */
+/* How many plans there were, how many of them have loops over blocks and over micro-batches, and
+ * how many of those with loops can be printed. */
 struct counts {
-	int plans, blocks, micro_batches;
+	int plans, blocks, micro_batches, loops, printed;
 };
 
-static void count(struct counts *counts, const struct schedule *folded)
+static void count(
+	struct counts *counts, const struct schedule *folded, const struct schedule *printable)
 {
 	bool blocks = false, micro_batches = false;
 	for (int l = 0; l < folded->programs->n_loops; l++) {
@@ -264,6 +267,44 @@ static void count(struct counts *counts, const struct schedule *folded)
 	counts->plans++;
 	counts->blocks += blocks;
 	counts->micro_batches += micro_batches;
+	counts->loops += blocks || micro_batches;
+	counts->printed += printable->programs->n_loops > 0;
+}
+
+static void fail_plan(const struct carrying *c, const char *wrong, int seed)
+{
+	const struct plan *plan = &c->full->plan;
+	struct text text = {0};
+	plan_summary(plan, &text);
+	fail_msg("plan %d: %s at %d (%s), %d layers, %d micro-batches, %s: %s", seed, wrong,
+		c->wrong_op, op_kind_name(c->folded->programs->ops[c->wrong_op].kind),
+		(int)c->full->model->architecture.layers, (int)plan->grad_accum,
+		runtime_names[plan->runtime], text_string(&text));
+}
+
+/* Where two texts part: the line of the first. */
+static const char *parting(const struct text *one, const struct text *two, struct text *line)
+{
+	const char *a = text_string(one), *b = text_string(two);
+	size_t at = 0, first = 0;
+	while (a[at] != '\0' && a[at] == b[at])
+		if (a[at++] == '\n')
+			first = at;
+	text_printf(line, "text: %.*s, expected %.*s", (int)strcspn(a + first, "\n"), a + first,
+		(int)strcspn(b + first, "\n"), b + first);
+	return text_string(line);
+}
+
+static void check_text(const struct carrying *c, const struct schedule *printable, int seed)
+{
+	struct text folded = {0}, full = {0}, line = {0};
+	schedule_print(printable, &folded);
+	schedule_print(c->full, &full);
+	if (strcmp(text_string(&folded), text_string(&full)) != 0)
+		fail_plan(c, parting(&folded, &full, &line), seed);
+	assert_string_equal(schedule_digest(printable).hex, digest_of(full.data, full.length).hex);
+	text_finish(&folded);
+	text_finish(&full);
 }
 
 static void check(const struct plan *plan, const struct model *model,
@@ -272,15 +313,11 @@ static void check(const struct plan *plan, const struct model *model,
 	struct arena arena = {0};
 	struct carrying c = both(&arena, plan, model, topology);
 	const char *wrong = compare(&c, &arena);
-	if (wrong != NULL) {
-		struct text text = {0};
-		plan_summary(plan, &text);
-		fail_msg("plan %d: %s at %d (%s), %d layers, %d micro-batches, %s: %s", seed, wrong,
-			c.wrong_op, op_kind_name(c.folded->programs->ops[c.wrong_op].kind),
-			(int)model->architecture.layers, (int)plan->grad_accum,
-			runtime_names[plan->runtime], text_string(&text));
-	}
-	count(counts, c.folded);
+	if (wrong != NULL)
+		fail_plan(&c, wrong, seed);
+	struct schedule *printable = schedule_fold_printable(&arena, plan, model, topology);
+	check_text(&c, printable, seed);
+	count(counts, c.folded, printable);
 	arena_finish(&arena);
 }
 
@@ -318,8 +355,10 @@ static void test_random(void **state)
 	}
 	for (int r = 0; r < RUNTIME_COUNT; r++) {
 		const struct counts *of = &counts[r];
-		print_message("%-14s %4d plans, %4d fold blocks, %4d micro-batches\n",
-			runtime_names[r], of->plans, of->blocks, of->micro_batches);
+		print_message("%-14s %4d plans, %4d fold blocks, %4d micro-batches; %4d of %4d "
+			      "are printed folded\n",
+			runtime_names[r], of->plans, of->blocks, of->micro_batches, of->printed,
+			of->loops);
 	}
 	for (int r = 0; r < RUNTIME_COUNT; r++) {
 		const struct counts *of = &counts[r];
@@ -327,6 +366,7 @@ static void test_random(void **state)
 			continue;
 		assert_true(100 * of->blocks >= floors[r].blocks * of->plans);
 		assert_true(100 * of->micro_batches >= floors[r].micro_batches * of->plans);
+		assert_true(100 * of->printed >= 99 * of->loops);
 	}
 }
 
@@ -375,6 +415,38 @@ static void test_damage(void **state)
 	arena_finish(&arena);
 }
 
+/* Every law of the unfolding counts: one that is spoiled changes the digest. */
+static void test_damaged_unfolding(void **state)
+{
+	struct arena arena = {0};
+	const struct model *model = preset_model(&arena, "llama-2-7b");
+	const struct topology *topology = cluster(&arena, "2xdgx-h100");
+	struct plan plan = plan_of_7b(&arena, model, topology);
+	struct schedule *schedule = schedule_fold_printable(&arena, &plan, model, topology);
+	struct program *program = schedule->programs;
+	struct unfolding *unfolding = program->unfolding;
+	const struct loop *loop = program->loops;
+	while (loop->outer < 0)
+		loop++;
+	struct listed *listed = &unfolding->ops[loop->first];
+	const struct digest whole = schedule_digest(schedule);
+	(void)state;
+	while (listed->uses.count == 0 || listed->names.layer.first < 0)
+		listed++;
+	assert_in_range(listed - unfolding->ops, loop->first, loop->first + loop->n - 1);
+	struct position *used = &unfolding->numbers[listed->uses.first];
+	int *const spoiled[] = {&listed->names.unit.by, &listed->names.layer.first,
+		&listed->names.module.by, &used->first, &used->inner, &used->outer,
+		&unfolding->buffers[0].unit.first, &program->loops[0].times};
+	for (int i = 0; i < COUNT_OF(spoiled); i++) {
+		++*spoiled[i];
+		assert_string_not_equal(schedule_digest(schedule).hex, whole.hex);
+		--*spoiled[i];
+	}
+	assert_string_equal(schedule_digest(schedule).hex, whole.hex);
+	arena_finish(&arena);
+}
+
 /* What the simulation of large models gains by: how many operations are left of them. */
 static void test_lengths(void **state)
 {
@@ -407,7 +479,8 @@ static void test_lengths(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
-		cmocka_unit_test(test_damage), cmocka_unit_test(test_lengths)};
+		cmocka_unit_test(test_damage), cmocka_unit_test(test_damaged_unfolding),
+		cmocka_unit_test(test_lengths)};
 	if (argc > 2)
 		n_plans = atoi(argv[2]);
 	return cmocka_run_group_tests(tests, NULL, NULL);

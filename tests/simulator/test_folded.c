@@ -53,15 +53,82 @@ static const char *compare(
 	return strcmp(a->peak_at, b->peak_at) != 0 ? found->name : NULL;
 }
 
-static void predict(
-	struct arena *arena, const struct schedule *schedule, struct prediction *prediction)
+/* --- exposure ------------------------------------------------------------------------------------
+ */
+
+static double covered(struct span a, struct span b)
 {
-	const struct simulation_options options = {.quick_interval = true};
-	struct simulation simulation;
+	return fmax(0, fmin(a.end, b.end) - fmax(a.start, b.start));
+}
+
+static bool computes(const struct op *op)
+{
+	enum op_class class = op_kind_class(op->kind);
+	return op->stream == STREAM_COMPUTE &&
+	       (class == OP_CLASS_COMPUTE || class == OP_CLASS_TRAFFIC);
+}
+
+static bool spans_nodes(const struct schedule *schedule, const struct op *op)
+{
+	const struct group *group = &schedule->groups[op->group];
+	return topology_place(schedule->topology, group->size, group->stride).nodes > 1;
+}
+
+/* Off the timeline: of each collective, what no span of the compute stream covers. */
+static struct exposed exposed_of(
+	const struct schedule *schedule, const struct timeline *timeline, struct arena *arena)
+{
+	const struct program *program = schedule->programs;
+	struct cost *costs = ARENA_ARRAY(arena, struct cost, program->n_ops);
+	struct exposed exposed = {0};
+	cost_operations(schedule, 0, costs);
+	for (int i = 0; i < program->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		double left = timeline->spans[i].end - timeline->spans[i].start;
+		enum collective_kind kind;
+		if (computes(op)) {
+			exposed.computing += left;
+			exposed.slowed += left - costs[i].device;
+		}
+		if (!collective_kind_of(op->kind, &kind))
+			continue;
+		for (int c = 0; c < program->n_ops; c++)
+			if (computes(&program->ops[c]))
+				left -= covered(timeline->spans[i], timeline->spans[c]);
+		exposed.seconds[kind] += left;
+		exposed.over_network[kind] += spans_nodes(schedule, op) ? left : 0;
+	}
+	return exposed;
+}
+
+static bool is_near(double a, double b, double step)
+{
+	return fabs(a - b) <= 1e-9 * step;
+}
+
+static const char *compare_exposed(
+	const struct exposed *a, const struct exposed *b, double step, struct figure *found)
+{
+	const double *one = (const double *)a, *two = (const double *)b;
+	for (size_t i = 0; i < sizeof(*a) / sizeof(double); i++)
+		if (!is_near(one[i], two[i], step)) {
+			*found = (struct figure){"exposed", one[i], two[i]};
+			return found->name;
+		}
+	return NULL;
+}
+
+/* --- both ways -----------------------------------------------------------------------------------
+ */
+
+static void run(struct arena *arena, const struct schedule *schedule, bool details,
+	struct simulation *simulation)
+{
+	const struct simulation_options options = {.quick_interval = !details, .exposure = true};
 	struct error error = {0};
-	if (!simulate(schedule, &options, false, arena, &simulation, &error))
+	if (!simulate(schedule, &options, details && schedule->programs->n_loops == 0, arena,
+		    simulation, &error))
 		fail_msg("%s", error.message);
-	*prediction = simulation.prediction;
 }
 
 /* Whether it folds; counts what is wrong. */
@@ -69,14 +136,21 @@ static bool check(const struct plan *plan, const struct model *model,
 	const struct topology *topology, int round, int *wrong)
 {
 	struct arena arena = {0};
-	struct schedule *folded = schedule_fold(&arena, plan, model, topology);
+	struct schedule *folded = schedule_fold_printable(&arena, plan, model, topology);
 	bool folds = folded->programs->n_loops > 0;
-	struct prediction a, b;
+	struct simulation a, b;
 	struct figure figure;
 	if (folds) {
-		predict(&arena, schedule_emit(&arena, plan, model, topology), &a);
-		predict(&arena, folded, &b);
-		if (compare(&a, &b, &figure) != NULL) {
+		struct schedule *whole = schedule_emit(&arena, plan, model, topology);
+		/* Whole simulations, and their intervals, take long: of short lists. */
+		bool details = whole->programs->n_ops < 4000;
+		run(&arena, whole, details, &a);
+		run(&arena, folded, details, &b);
+		if (details)
+			a.exposed = exposed_of(whole, &a.timeline, &arena);
+		if (compare(&a.prediction, &b.prediction, &figure) != NULL ||
+			compare_exposed(&a.exposed, &b.exposed, a.prediction.step_time, &figure) !=
+				NULL) {
 			struct text text = {0};
 			plan_summary(plan, &text);
 			print_error("round %d: %s is %.12g, folded %.12g: %d layers, %d "
