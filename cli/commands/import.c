@@ -248,8 +248,8 @@ static bool predict(struct invocation *invocation, struct importation *importati
 	if (!make_plan(invocation->arena, importation, &asked, &plan, error))
 		return false;
 	note_defaults(invocation->arena, importation, &plan);
-	if (!plan_evaluate(&asked.question, &plan, EVALUATION_WHOLE, invocation->arena, &evaluation,
-		    error) ||
+	if (!plan_evaluate(&asked.question, &plan, EVALUATION_FIGURES, invocation->arena,
+		    &evaluation, error) ||
 		!print_prediction(invocation, &asked, &evaluation, text, error))
 		return false;
 	if (evaluation.simulation.prediction.fits == FITS_NO)

@@ -109,7 +109,7 @@ static bool save_chosen(const struct invocation *invocation, struct asked *asked
 
 	if (path == NULL)
 		return true;
-	if (!plan_evaluate(&asked->question, &chosen->plan, EVALUATION_WHOLE, invocation->arena,
+	if (!plan_evaluate(&asked->question, &chosen->plan, EVALUATION_FIGURES, invocation->arena,
 		    &evaluation, error) ||
 		!save_plan(invocation->arena, path, &asked->text, asked->model, asked->topology,
 			&evaluation, error))

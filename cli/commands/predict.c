@@ -39,7 +39,7 @@ static bool predict_one(struct invocation *invocation, struct error *error)
 			"predicts shows `shardplan explain PLAN.yaml`");
 	if (!ask_plan(invocation->arena, arguments->operands[0], arguments->operands[1], arguments,
 		    &asked, &plan, error) ||
-		!plan_evaluate(&asked.question, &plan, EVALUATION_WHOLE, invocation->arena,
+		!plan_evaluate(&asked.question, &plan, EVALUATION_FIGURES, invocation->arena,
 			&evaluation, error) ||
 		!print(arguments, &asked, &evaluation, error))
 		return false;

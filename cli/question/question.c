@@ -269,6 +269,20 @@ bool find_question(const struct question *question, int threads, enum find find,
 	return ok;
 }
 
+/* What is only simulated is a schedule that tests have compared with the whole one, which keeps the
+ * laws: it is not checked again. */
+static bool build(const struct question *question, const struct plan *plan,
+	enum evaluation_detail detail, struct arena *arena, struct schedule **schedule,
+	struct error *error)
+{
+	if (detail == EVALUATION_WHOLE)
+		return schedule_build(
+			arena, plan, question->model, question->topology, schedule, error);
+	*schedule = (detail == EVALUATION_FIGURES ? schedule_fold_printable : schedule_fold)(
+		arena, plan, question->model, question->topology);
+	return true;
+}
+
 bool plan_evaluate(const struct question *question, const struct plan *plan,
 	enum evaluation_detail detail, struct arena *arena, struct evaluation *evaluation,
 	struct error *error)
@@ -281,16 +295,15 @@ bool plan_evaluate(const struct question *question, const struct plan *plan,
 
 	evaluation->plan = *plan;
 	evaluation->schedule = NULL;
-	if (detail != EVALUATION_WHOLE)
-		evaluation->schedule =
-			schedule_fold(arena, plan, question->model, question->topology);
-	else if (!schedule_build(arena, plan, question->model, question->topology,
-			 &evaluation->schedule, error))
+	if (!build(question, plan, detail, arena, &evaluation->schedule, error) ||
+		!simulate(evaluation->schedule, &options, detail == EVALUATION_WHOLE, arena,
+			&evaluation->simulation, error))
 		return false;
-	if (!simulate(evaluation->schedule, &options, detail == EVALUATION_WHOLE, arena,
-		    &evaluation->simulation, error))
-		return false;
-	evaluation->digest = evaluation->simulation.prediction.schedule_digest;
+	struct prediction *prediction = &evaluation->simulation.prediction;
+	if (detail == EVALUATION_FIGURES)
+		prediction->schedule_digest =
+			arena_strdup(arena, schedule_digest(evaluation->schedule).hex);
+	evaluation->digest = prediction->schedule_digest;
 	return true;
 }
 

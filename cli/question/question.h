@@ -48,8 +48,9 @@ struct evaluation {
 
 /* What is asked of an evaluation beside step time and memory. */
 enum evaluation_detail {
-	EVALUATION_WHOLE, /* all of it */
-	EVALUATION_BRIEF, /* no digest, no timelines: for many cases */
+	EVALUATION_WHOLE,   /* all of it */
+	EVALUATION_FIGURES, /* no timelines, and the schedule is folded: nobody lists operations */
+	EVALUATION_BRIEF,   /* nor a digest: for many cases */
 	EVALUATION_POINT, /* nor bounds, nor an interval worth showing: for the points of a curve */
 };
 
