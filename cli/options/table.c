@@ -84,7 +84,6 @@ static const struct option others[] = {
 	{"cuda-graphs", training, "auto|on|off",
 		"a step of a GPU is one launch, from the second on; default: where the plan allows",
 		ON(TRAIN), 0},
-	{"kernels", training, "cpu|reference", "who computes", ON(TRAIN), 0},
 	{"fault", training, "NAME[=RANK][@step=N]", "seeded fault, for tests", ON(TRAIN),
 		OPTION_HIDDEN},
 	{"checkpoint", training, "DIR", "write checkpoints to DIR/step-N, one at the end",
@@ -104,9 +103,6 @@ static const struct option others[] = {
 		"local ranks stand in for its devices: operations last as long as they would "
 		"there, in slow motion where this machine is slower",
 		ON(TRAIN), 0},
-	{"collectives", training, "tree|ring",
-		"over machines: sums in the declared order (the default), or flat rings", ON(TRAIN),
-		0},
 	{"pace", training, "none|compute|collectives|all",
 		"hold these operations to their predicted times; default: all with --emulate",
 		ON(TRAIN), 0},
