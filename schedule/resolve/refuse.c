@@ -90,6 +90,27 @@ static bool check_dtypes(
 	return true;
 }
 
+/* Kernels of flash-attn and cuDNN exist from a generation on (NVIDIA's; flash2 is AMD's too). */
+static bool check_attention(
+	const struct plan *plan, const struct device *device, struct error *error)
+{
+	static const struct {
+		enum device_generation first;
+		const char *name;
+	} from[] = {
+		[ATTENTION_FLASH1] = {GENERATION_TURING, "Turing"},
+		[ATTENTION_FLASH2] = {GENERATION_AMPERE, "Ampere"},
+		[ATTENTION_FLASH3] = {GENERATION_HOPPER, "Hopper"},
+	};
+	enum attention_kind kind = plan->attention;
+	if (kind >= COUNT_OF(from) || device->generation >= from[kind].first)
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--attention %s: its kernels need a GPU of %s or later, which %s is not; use flash "
+		"or eager",
+		attention_kind_names[kind], from[kind].name, device->name);
+}
+
 /* Groups of so many ranks; 0 and less: none. */
 static bool check_reshard_group(const struct plan *plan, int64_t group, struct error *error)
 {
@@ -276,7 +297,8 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 	struct error *error)
 {
 	return check_mesh(plan, topology, error) && check_batch(plan, model, error) &&
-	       check_dtypes(plan, topology, error) && check_wrap(plan, model, error) &&
+	       check_dtypes(plan, topology, error) &&
+	       check_attention(plan, &topology->device, error) && check_wrap(plan, model, error) &&
 	       check_knobs(plan, error) && check_offload(plan, topology, error) &&
 	       libraries_check(plan, model, topology, error) && plan_check_rows(plan, model, error);
 }
