@@ -217,6 +217,12 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 			knob_table[KNOB_GRADIENT_SUMS].refusal, error);
 	if (plan->gelu == GELU_IN_PRODUCT && plan->gradient_sums == SUMS_EXACT)
 		return refuse(plan, "gelu", "product", knob_table[KNOB_GELU].refusal, error);
+	if (plan->late_all_reduce &&
+		(!strategy_is_hybrid(plan->strategy) || plan->mesh.replicate == 1 ||
+			plan->grad_accum == 1 || !plan->sync_each_micro_batch))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--late-all-reduce on: expected a hybrid strategy with replicas, several "
+			"micro-batches and --sync-each-micro-batch on; leave it out");
 	return check_reshard(plan, error);
 }
 

@@ -135,6 +135,9 @@ static const struct {
 	{VOLTA, "attention=flash2",
 		"--attention flash2: its kernels need a GPU of Ampere or later, which "
 		"V100-SXM2-32GB is not; use flash or eager"},
+	{GPU, "late_all_reduce=on grad_accum=2",
+		"--late-all-reduce on: expected a hybrid strategy with replicas, several "
+		"micro-batches and --sync-each-micro-batch on; leave it out"},
 	{GPU, "clip=-1", "--clip: expected a number of 0 or more, got \"-1\""},
 	{GPU, "clip=nan", "--clip: expected a number of 0 or more, got \"nan\""},
 	{GPU, "optimizer=adam",
