@@ -35,6 +35,10 @@ static const struct option others[] = {
 	{"forbid", goal, "KNOB=VALUE,...",
 		"values that the search may not use: strategy=NO_SHARD,wrap=model", ON(PLAN),
 		QUESTION},
+	{"for", goal, "TARGET",
+		"plan what the configuration of this framework can say, and nothing else; `export "
+		"--list` has the names",
+		ON(PLAN), QUESTION},
 	{"memory-limit", goal, "SIZE", "of one device, such as 70GiB", ASKING, QUESTION},
 	{"objective", goal, "time|memory|network", "what the best plan has least of",
 		ON(PLAN) | ON(REPORT), QUESTION},

@@ -19,6 +19,15 @@ enum { KNOB_LIST_MAX = 64 };
 
 struct lent;
 
+/* A configuration file in which plans have to be said (`plan --for`). */
+struct wording {
+	const char *name; /* "torchtitan" */
+	const void *context;
+	/* Turns a plan for this model and topology into the nearest one that the file can say. */
+	void (*settle)(const void *context, const struct model *model,
+		const struct topology *topology, struct arena *arena, struct plan *plan);
+};
+
 struct question {
 	const struct model *model;
 	const struct topology *topology;
@@ -36,8 +45,9 @@ struct question {
 	/* Blocks may differ in checkpointing, units in resharding and offload (only under the
 	 * objective time, where those knobs were left open). */
 	bool mixes;
-	bool pareto;             /* the Pareto front is wanted too */
-	const struct lent *lent; /* what the planner may use of its caller's; NULL: nothing */
+	bool pareto;                   /* the Pareto front is wanted too */
+	const struct wording *wording; /* NULL: whatever the runtime can do */
+	const struct lent *lent;       /* what the planner may use of its caller's; NULL: nothing */
 };
 
 /* Was a value of the knob given? Is it neither given nor restricted? */
