@@ -9,19 +9,18 @@ static void settle(const void *context, const struct model *model, const struct 
 	export_settle(context, model, topology, arena, plan);
 }
 
-/* Whose behaviour is predicted: the framework's, unless the user says otherwise. */
+/* Whose behaviour is predicted: the framework's. */
 static bool take_runtime(struct question *question, struct arena *arena, struct error *error)
 {
 	struct question usual = *question;
 	struct plan plan;
 
-	if (question_gives(question, KNOB_RUNTIME))
-		return true;
 	question_open(&usual, KNOB_GLOBAL_BATCH);
-	if (!plan_resolve(&usual, arena, &plan, error))
+	if (!plan_resolve(&usual, arena, &plan, error) ||
+		!question_is_said(question, &plan, arena, error))
 		return false;
-	settle(question->wording->context, question->model, question->topology, arena, &plan);
-	question_take(question, KNOB_RUNTIME, &plan);
+	const struct plan said = question_settle(question, &plan, arena);
+	question_take(question, KNOB_RUNTIME, &said);
 	return true;
 }
 

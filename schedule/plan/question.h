@@ -50,6 +50,16 @@ struct question {
 	const struct lent *lent;       /* what the planner may use of its caller's; NULL: nothing */
 };
 
+/* The nearest plan that the question's wording can say; `plan` where there is none. */
+struct plan question_settle(
+	const struct question *question, const struct plan *plan, struct arena *arena);
+/* May a wording have a value of its own? The batch and the mesh are the user's and the planner's.
+ */
+bool wording_may_change(enum knob_id id);
+/* Whether it says the values that were given, of a plan of the question; else EXIT_CODE_USAGE. */
+bool question_is_said(const struct question *question, const struct plan *plan, struct arena *arena,
+	struct error *error);
+
 /* Was a value of the knob given? Is it neither given nor restricted? */
 bool question_gives(const struct question *question, enum knob_id id);
 bool question_is_open(const struct question *question, enum knob_id id);
