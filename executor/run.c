@@ -37,8 +37,7 @@ static bool check_names(const struct executor_job *job, struct error *error)
 		return error_set(error, EXIT_CODE_USAGE, "device %s: expected host, cuda or null",
 			job->device);
 	if (executor_kernels(job->kernels) == NULL)
-		return error_set(error, EXIT_CODE_USAGE, "no such kernels: %s (cpu, reference)",
-			job->kernels);
+		return error_set(error, EXIT_CODE_USAGE, "no such kernels: %s", job->kernels);
 	if (job->training.steps < 1)
 		return error_set(error, EXIT_CODE_USAGE, "steps: expected at least 1, got %lld",
 			(long long)job->training.steps);
@@ -260,7 +259,6 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		.port = job->launcher.port,
 		.local_rank = job->launcher.local_rank,
 		.join_timeout = launcher_join_timeout(&job->launcher),
-		.ring = job->ring,
 		.any_rounding = job->any_rounding,
 		.paced = job->pace != PACE_NONE,
 		.cuda_graphs = job->cuda_graphs,

@@ -27,6 +27,11 @@ bool export_plan(const struct export_target *target, const struct plan_file *fil
 	const char *file_name, struct arena *arena, struct exported *exported, struct text *text,
 	struct error *error);
 
+/* The nearest plan that the target's file can say, with nothing written: `plan` itself when it says
+ * all of it. Strings come from `arena`. */
+void export_settle(const struct export_target *target, const struct model *model,
+	const struct topology *topology, struct arena *arena, struct plan *plan);
+
 /* `export --list`: a row a target; `export --knobs`: a row a knob. */
 void export_list(struct text *text);
 void export_table(struct text *text);

@@ -86,6 +86,24 @@ bool export_plan(const struct export_target *target, const struct plan_file *fil
 	return true;
 }
 
+void export_settle(const struct export_target *target, const struct model *model,
+	const struct topology *topology, struct arena *arena, struct plan *plan)
+{
+	const struct plan_file file = {.plan = *plan};
+	struct exported exported = {0};
+	struct exporting exporting = {
+		.target = target,
+		.file = &file,
+		.plan = plan,
+		.model = model,
+		.topology = topology,
+		.exported = &exported,
+		.arena = arena,
+	};
+
+	export_adapt(&exporting, plan);
+}
+
 /* --- lists --------------------------------------------------------------------------------- */
 
 void export_list(struct text *text)

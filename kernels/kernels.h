@@ -12,11 +12,13 @@
 
 #include "kernels/common/common.h"
 
-const struct kernels *kernels_reference(void); /* plain loops, obviously right */
-const struct kernels *kernels_cpu(void);       /* the fastest that was built in */
+const struct kernels *kernels_cpu(void); /* the fastest that was built in */
 /* Every table of the CPU that was built in, NULL-terminated; and the one of that name, or NULL.
  * "cuda" is known by name only: it works on device memory (kernels/cuda/cuda.h). */
 const struct kernels *const *kernels_all(void);
 const struct kernels *kernels_by_name(const char *name);
+/* One table more, found by its name and listed last: tests bring their oracle. Before any rank or
+ * thread starts. */
+void kernels_add(const struct kernels *table);
 
 #endif

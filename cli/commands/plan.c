@@ -164,6 +164,8 @@ static bool ask_compared(struct invocation *invocation, struct asked *asked, str
 			return false;
 		asked->question.model = file->model;
 		asked->question.topology = file->topology;
+		if (!ask_wording(arguments, invocation->arena, &asked->question, error))
+			return false;
 	}
 	fix_work(&file->plan, &asked->question);
 	return true;

@@ -18,7 +18,7 @@ struct training_options {
 	int64_t every, keep;
 	bool background;
 	struct checkpoint_info resumed; /* folder NULL: from the start */
-	int reproducible, device, transport, kernels, collectives, cuda_graphs;
+	int reproducible, device, transport, cuda_graphs;
 	int pace;           /* enum pace; -1 = all of an emulated run, else nothing */
 	double slow_motion; /* 0 = as it needs */
 	double join_timeout;
@@ -39,8 +39,6 @@ static bool on_gpus(const struct training_options *options)
 	return strcmp(devices[options->device], "cuda") == 0;
 }
 static const char *const paces[] = {"none", "compute", "collectives", "all", NULL};
-static const char *const collectives[] = {"tree", "ring", NULL};
-static const char *const kernel_tables[] = {"cpu", "reference", NULL};
 
 static bool read_numbers(const struct arguments *arguments, struct training_options *options,
 	struct arena *arena, struct error *error)
@@ -82,13 +80,10 @@ static bool read_options(const struct arguments *arguments, struct training_opti
 		!argument_choice(
 			arguments, "reproducible", levels, &options->reproducible, error) ||
 		!argument_choice(arguments, "device", devices, &options->device, error) ||
-		!argument_choice(
-			arguments, "collectives", collectives, &options->collectives, error) ||
 		!argument_choice(arguments, "transport", transports, &options->transport, error) ||
 		!argument_choice(
 			arguments, "cuda-graphs", graph_wishes, &options->cuda_graphs, error) ||
-		!argument_choice(arguments, "pace", paces, &options->pace, error) ||
-		!argument_choice(arguments, "kernels", kernel_tables, &options->kernels, error))
+		!argument_choice(arguments, "pace", paces, &options->pace, error))
 		return false;
 	options->emulate = argument(arguments, "emulate");
 	if (options->transport >= 0 && !on_gpus(options))
@@ -283,14 +278,6 @@ static bool check_level(
 	const struct mesh *mesh = &opened->file.plan.mesh;
 	bool subtrees = mesh->replicate == 1 || (mesh->shard & (mesh->shard - 1)) == 0;
 
-	if (options->collectives == 1 && options->launcher.ranks <= 1)
-		return error_set(error, EXIT_CODE_USAGE,
-			"--collectives ring: goes over machines, and no launcher started this; "
-			"use mpirun, srun or torchrun");
-	if (options->collectives == 1 && options->reproducible == LEVEL_PLAN)
-		return error_set(error, EXIT_CODE_USAGE,
-			"--collectives ring: sums in another order than --reproducible plan "
-			"promises; leave out one of the two");
 	if (subtrees || options->reproducible != LEVEL_PLAN ||
 		opened->file.plan.gradient_sums == SUMS_EXACT)
 		return true;
@@ -327,7 +314,6 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.device = devices[options->device],
 		.transport = options->transport >= 0 ? transports[options->transport] : NULL,
 		.cuda_graphs = (enum graph_wish)options->cuda_graphs,
-		.kernels = kernel_tables[options->kernels],
 		.checkpoint = argument(arguments, "checkpoint"),
 		.checkpoint_every = options->every,
 		.checkpoint_keep = options->keep,
@@ -336,7 +322,6 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.resume = options->resumed.folder,
 		.fault = argument(arguments, "fault"),
 		.launcher = options->launcher,
-		.ring = options->collectives == 1,
 		.all_plans = options->reproducible == LEVEL_PLAN,
 		.any_rounding = options->reproducible == LEVEL_RUN ||
 				opened->file.plan.gelu == GELU_IN_PRODUCT,

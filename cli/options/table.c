@@ -35,6 +35,10 @@ static const struct option others[] = {
 	{"forbid", goal, "KNOB=VALUE,...",
 		"values that the search may not use: strategy=NO_SHARD,wrap=model", ON(PLAN),
 		QUESTION},
+	{"for", goal, "TARGET",
+		"plan what the configuration of this framework can say, and nothing else; `export "
+		"--list` has the names",
+		ON(PLAN), QUESTION},
 	{"memory-limit", goal, "SIZE", "of one device, such as 70GiB", ASKING, QUESTION},
 	{"objective", goal, "time|memory|network", "what the best plan has least of",
 		ON(PLAN) | ON(REPORT), QUESTION},
@@ -84,7 +88,6 @@ static const struct option others[] = {
 	{"cuda-graphs", training, "auto|on|off",
 		"a step of a GPU is one launch, from the second on; default: where the plan allows",
 		ON(TRAIN), 0},
-	{"kernels", training, "cpu|reference", "who computes", ON(TRAIN), 0},
 	{"fault", training, "NAME[=RANK][@step=N]", "seeded fault, for tests", ON(TRAIN),
 		OPTION_HIDDEN},
 	{"checkpoint", training, "DIR", "write checkpoints to DIR/step-N, one at the end",
@@ -104,9 +107,6 @@ static const struct option others[] = {
 		"local ranks stand in for its devices: operations last as long as they would "
 		"there, in slow motion where this machine is slower",
 		ON(TRAIN), 0},
-	{"collectives", training, "tree|ring",
-		"over machines: sums in the declared order (the default), or flat rings", ON(TRAIN),
-		0},
 	{"pace", training, "none|compute|collectives|all",
 		"hold these operations to their predicted times; default: all with --emulate",
 		ON(TRAIN), 0},

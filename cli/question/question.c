@@ -184,7 +184,7 @@ bool ask(struct arena *arena, const char *model, const char *topology,
 	extend_context(&asked->question, asked->model);
 	asked->question.model = asked->model;
 	asked->question.topology = asked->topology;
-	return true;
+	return ask_wording(arguments, arena, &asked->question, error);
 }
 
 bool ask_plan(struct arena *arena, const char *model, const char *topology,

@@ -22,6 +22,9 @@ bool ask(struct arena *arena, const char *model, const char *topology,
 /* The options alone, for a model and a topology that are known already. */
 bool ask_options(struct arena *arena, const struct arguments *arguments, bool only_one,
 	struct question *question, struct error *error);
+/* --for: the question has model and topology already. */
+bool ask_wording(const struct arguments *arguments, struct arena *arena, struct question *question,
+	struct error *error);
 /* One plan: what was asked, with defaults filled in. */
 bool ask_plan(struct arena *arena, const char *model, const char *topology,
 	const struct arguments *arguments, struct asked *asked, struct plan *plan,

@@ -74,7 +74,7 @@ struct executor_job {
 				* every rank has a GPU */
 	enum graph_wish cuda_graphs;
 	int threads;         /* of each rank on CPUs; 0 = those that its part of the CPUs allows */
-	const char *kernels; /* "cpu" or "reference"; NULL = cpu */
+	const char *kernels; /* name of a table; NULL = cpu */
 	const char *program; /* of the rank processes; NULL = this executable */
 	const char *checkpoint; /* folder for checkpoints; NULL = none. One is written at the end */
 	int64_t checkpoint_every;   /* steps; 0 = only at the end */
@@ -90,10 +90,9 @@ struct executor_job {
 	unsigned pace;      /* PACE_*: which operations last as long as predicted, at least */
 	double slow_motion; /* >= 1, 0 = 1: that many times as long, while measured times are
 			     * divided by it */
-	bool ring; /* over machines: collectives as flat rings, whose sums are in another order */
-	bool all_plans;    /* level "plan" was asked for, which NCCL's sums cannot keep */
-	bool any_rounding; /* bits need only repeat for this plan (level "run"): a GPU may then
-			    * round where other plans would not */
+	bool all_plans;     /* level "plan" was asked for, which NCCL's sums cannot keep */
+	bool any_rounding;  /* bits need only repeat for this plan (level "run"): a GPU may then
+			     * round where other plans would not */
 	struct launcher launcher; /* ranks > 1: this process is for one rank of them, and only the
 				   * first one's is told and measured. Zeroed: starts all ranks */
 	void (*report)(

@@ -87,7 +87,6 @@ struct job {
 	enum meets meets;     /* not here: a launcher started them, on several machines */
 	int port, local_rank; /* MEETS_OVER_TCP: of the first rank; on this machine */
 	double join_timeout;  /* s until all must have come */
-	bool ring;            /* flat rings instead of collectives in two levels */
 	enum graph_wish cuda_graphs;
 	bool any_rounding;         /* bits need not be those of other plans */
 	int threads;               /* of the kernels, per rank */

@@ -115,7 +115,7 @@ static bool only_repeats(const struct trainer *t)
 {
 	bool nccl = t->on_gpu && !t->gpu.transport->ordered && t->comm.ranks > 1;
 
-	return trainer_job(t)->ring || nccl || (t->on_gpu && trainer_job(t)->any_rounding);
+	return nccl || (t->on_gpu && trainer_job(t)->any_rounding);
 }
 
 /* That share one, and its context. */

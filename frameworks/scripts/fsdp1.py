@@ -34,7 +34,7 @@ def shard(model, blocks):
                 device_id=torch.cuda.current_device() if DEVICE == "cuda" else torch.device("cpu"))
 
 
-def synchronise(model, on):
+def synchronise(model, on, last):
     return contextlib.nullcontext() if on else model.no_sync()
 
 

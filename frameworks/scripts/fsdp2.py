@@ -90,10 +90,11 @@ def shard(model, blocks):
     return materialise(model, buffers)
 
 
-def synchronise(model, on):
+def synchronise(model, on, last):
     if STRATEGY == "NO_SHARD":
         return contextlib.nullcontext() if on else model.no_sync()
     model.set_requires_gradient_sync(on)
+    model.set_requires_all_reduce(last or not LATE_ALL_REDUCE)
     return contextlib.nullcontext()
 
 

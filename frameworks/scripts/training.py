@@ -21,7 +21,8 @@ def step(model, optimizer, data):
     total = 0.0
     for micro in range(GRAD_ACCUM):
         tokens = next(data).to(DEVICE)
-        with synchronise(model, SYNC_EACH_MICRO_BATCH or micro == GRAD_ACCUM - 1):
+        last = micro == GRAD_ACCUM - 1
+        with synchronise(model, SYNC_EACH_MICRO_BATCH or last, last):
             loss = model(input_ids=tokens, labels=tokens).loss / GRAD_ACCUM
             loss.backward()
         total += loss.item()

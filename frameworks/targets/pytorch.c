@@ -58,6 +58,11 @@ static const char *limiter(struct exporting *exporting)
 	return is_fsdp2(exporting) ? NULL : exporting->plan->limit_all_gathers ? "true" : "false";
 }
 
+static const char *late_all_reduce(struct exporting *exporting)
+{
+	return !is_fsdp2(exporting) ? NULL : exporting->plan->late_all_reduce ? "true" : "false";
+}
+
 static const char *device(struct exporting *exporting)
 {
 	return exporting->topology->device.kind == DEVICE_CPU ? "cpu" : "cuda";
@@ -81,6 +86,7 @@ static const struct config_key keys[] = {
 	{"MICRO_BATCH", KEY_COUNT, KNOB_MICRO_BATCH},
 	{"GRAD_ACCUM", KEY_COUNT, KNOB_GRAD_ACCUM},
 	{"SYNC_EACH_MICRO_BATCH", KEY_SWITCH, KNOB_SYNC_EACH_MICRO_BATCH},
+	{"LATE_ALL_REDUCE", KEY_SWITCH, KNOB_LATE_ALL_REDUCE, NULL, 0, late_all_reduce},
 	{"DEVICE", KEY_PLAIN, NO_KNOB, NULL, 0, device},
 	{"ACTIVATION_CHECKPOINTING", KEY_WORD, KNOB_ACTIVATION_CHECKPOINTING, "*"},
 	{"ATTENTION", KEY_WORD, KNOB_ATTENTION, "flash_attention_2>flash sdpa>flash eager"},

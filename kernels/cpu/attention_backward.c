@@ -1,6 +1,6 @@
 /* Causal attention, backward. A tile of keys gathers its dk and dv from all later queries; dq grows
  * by one tile of keys after the other, in order (bf16: and is rounded with each). Formulas:
- * kernels/reference/attention.c. Compiled with -ffp-contract=fast. */
+ * tests/kernels/reference/attention.c. Compiled with -ffp-contract=fast. */
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/threads.h"

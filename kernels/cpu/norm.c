@@ -1,5 +1,5 @@
 /* layernorm and rmsnorm. A row's sums run over LANES partial sums in order, then over the lanes by
- * halving: one fixed order per width. Formulas: kernels/reference/norm.c. */
+ * halving: one fixed order per width. Formulas: tests/kernels/reference/norm.c. */
 #include "kernels/common/common.h"
 #include "kernels/cpu/cpu.h"
 

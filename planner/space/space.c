@@ -1,5 +1,6 @@
 /* Enumeration: the plans that the axes make. */
 #include "planner/space/space.h"
+#include "planner/space/wording.h"
 #include "schedule/resolve/resolve.h"
 
 #include <stdlib.h>
@@ -64,6 +65,9 @@ static bool add_point(struct enumeration *e, const struct question *point, struc
 		return false;
 	if (repeats(e, &plan))
 		return true;
+	if (!wording_says(e->question, &plan, e->arena))
+		return error_set(error, EXIT_CODE_USAGE, "--for %s: it cannot say this plan",
+			e->question->wording->name);
 	space->n = space_add(space, &plan) + 1;
 	return true;
 }
@@ -126,6 +130,8 @@ static bool add_strategy(
 			"%lld ranks have no shard group that is smaller: it is %s",
 			(long long)topology_devices(e->question->topology),
 			strategy == STRATEGY_HYBRID_SHARD ? "FULL_SHARD" : "SHARD_GRAD_OP");
+	if (!wording_narrow(e->question, &plan, e->arena, &e->axes, &e->strategy, error))
+		return false;
 	e->space->same_batch = e->space->same_batch && e->axes.same_batch;
 	return add_points(e, 0, &e->strategy, error);
 }

@@ -329,7 +329,8 @@ enum { STAGE_ON_HOST = 7 }; /* accumulation there */
 static bool note_reduction(const struct schedule *schedule, const struct op *op, int unit,
 	struct progress *progress, struct error *error)
 {
-	int64_t ranks = plan_data_parallel(&schedule->plan);
+	const struct plan *plan = &schedule->plan;
+	int64_t ranks = plan->late_all_reduce ? plan->mesh.shard : plan_data_parallel(plan);
 	if (op->micro_batch != progress->reduced_in) {
 		if (progress->reduced_in >= 0 && progress->covered != ranks)
 			return law_broken(error,
@@ -351,6 +352,9 @@ static bool note_stage(const struct schedule *schedule, const struct program *pr
 	const struct op *op = &program->ops[index];
 	int stage = op->stream == STREAM_HOST && stages[op->kind] > 0 ? STAGE_ON_HOST
 								      : stages[op->kind];
+	/* Partial sums are added before the replicas are reduced, and after. */
+	if (schedule->plan.late_all_reduce && stage == stages[OP_ACCUMULATE_GRADIENTS])
+		return true;
 	if (stage == 0 || op->unit < 0)
 		return true;
 	if (op->micro_batch < progress->micro_batch ||

@@ -50,6 +50,9 @@
 	X(CAST_FLAT, CAST_GRADIENTS, REDUCE, NOTHING, COMPUTE)                                     \
 	X(COPY_IN, CAST_GRADIENTS, COMPUTE, NOTHING, NOTHING)                                      \
 	X(SCATTER, REDUCE_SCATTER, REDUCE, SCATTERED, COMPUTE)                                     \
+	/* FSDP2's partial_reduce_output */                                                        \
+	X(KEEP_PARTIAL, ACCUMULATE_GRADIENTS, REDUCE, NOTHING, NOTHING)                            \
+	X(ADD_PARTIAL, ACCUMULATE_GRADIENTS, REDUCE, NOTHING, NOTHING)                             \
 	X(REDUCE_REPLICAS, ALL_REDUCE, REDUCE, REDUCED, COMPUTE, REDUCE)                           \
 	X(ACCUMULATE, ACCUMULATE_GRADIENTS, REDUCE, REDUCED, REDUCED)                              \
 	X(END_BACKWARD, END_BACKWARD, COMPUTE, NOTHING, REDUCTIONS)                                \
@@ -106,6 +109,7 @@ enum action_flag {
 	RELEASES_INPUT = 1 << 9, /* RESHARD: of the reduction before */
 	IN_PLACE = 1 << 10,      /* the reduced gradient is the shard already */
 	REDUCED_HERE = 1 << 11, /* with no other rank: compute has written what was to be reduced */
+	IS_PARTIAL = 1 << 12,   /* SCATTER: its result waits for those of later micro-batches */
 };
 
 struct action {

@@ -84,6 +84,7 @@ static void begin(struct lowering *l, struct step *step)
 			.resharded = -1,
 			.gradient = -1,
 			.reducing = -1,
+			.partial = -1,
 			.gradient_shard = step->resident[u].gradient_shard,
 			.host_gradient = -1};
 	l->flights = ARENA_ARRAY(arena, struct flight, step->n_flights);

@@ -17,6 +17,7 @@ struct live {
 	int resharded;     /* the part of a smaller group */
 	int gradient;      /* of the whole unit: ours, FSDP1's flat one, FSDP2's accumulator */
 	int reducing;      /* what is on its way through a reduction */
+	int partial;       /* what earlier micro-batches have reduced over the shard group */
 	int gradient_shard, host_gradient;
 	struct numbers range_gradients; /* per-parameter gradients, one buffer a range */
 };

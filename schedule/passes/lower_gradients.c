@@ -183,7 +183,7 @@ static int input_of(const struct lowering *l)
 void lower_SCATTER(struct lowering *l)
 {
 	struct live *live = live_of(l);
-	bool direct = is_direct(l);
+	bool direct = is_direct(l) && !(l->at->flags & IS_PARTIAL);
 	int input = input_of(l);
 	l->op.dtype = gradient_dtype(l);
 	l->op.bytes = unit_of(l)->gathered * reduce_bytes(l);
@@ -196,6 +196,10 @@ void lower_SCATTER(struct lowering *l)
 	op_use(l, input);
 	op_use(l, output);
 	live->reducing = output;
+	if ((l->at->flags & IS_PARTIAL) && live->partial < 0) {
+		live->partial = output;
+		live->reducing = -1;
+	}
 	if (l->step->method.copies_out) {
 		l->input_in_flight = input;
 		return;
@@ -204,6 +208,28 @@ void lower_SCATTER(struct lowering *l)
 		live->gradient = -1;
 	op_give(l, &input);
 	op_give(l, &live->gradient);
+}
+
+/* The sum over micro-batches of what was reduced over the shard group, in the reduce dtype. */
+static void add_to(struct lowering *l, int sum, int *more)
+{
+	l->op.dtype = gradient_dtype(l);
+	l->op.bytes = 3 * unit_of(l)->chunk * reduce_bytes(l);
+	op_use(l, *more);
+	op_use(l, sum);
+	op_give(l, more);
+}
+
+void lower_KEEP_PARTIAL(struct lowering *l)
+{
+	struct live *live = live_of(l);
+	add_to(l, live->partial, &live->reducing);
+}
+
+void lower_ADD_PARTIAL(struct lowering *l)
+{
+	struct live *live = live_of(l);
+	add_to(l, live->reducing, &live->partial);
 }
 
 void lower_REDUCE_REPLICAS(struct lowering *l)

@@ -38,7 +38,8 @@ static void reduce(struct reducing *r, int bucket)
 {
 	switch (r->step->method.buckets) {
 	case BUCKETS_COPIED_BACK:
-		add(r, ACTION_FILL_BUCKET, STREAM_COMPUTE, bucket, -1);
+		if (r->step->group_replicate >= 0)
+			add(r, ACTION_FILL_BUCKET, STREAM_COMPUTE, bucket, -1);
 		add_reduction(r, bucket);
 		break;
 	case BUCKETS_ADDED_UP:

@@ -6,6 +6,7 @@ struct reducing {
 	struct step *step;
 	const struct action *at;
 	bool *has_shard;   /* per unit: an earlier micro-batch has left its gradient */
+	bool *has_partial; /* ... reduced over the shard group only */
 	bool is_in_flight; /* FSDP2: a reduction's input waits to be released */
 };
 
@@ -50,6 +51,22 @@ static void accumulate(struct reducing *r, enum stream stream)
 	add(r, ACTION_GRADIENT_DONE, stream, here);
 }
 
+/* Replicas are summed over in the last micro-batch; what comes before stays with its shard. */
+static bool is_partial(const struct reducing *r)
+{
+	const struct plan *plan = r->step->plan;
+	return plan->late_all_reduce && r->at->micro_batch < plan->grad_accum - 1;
+}
+
+/* The first one is kept as it is. */
+static void keep_partial(struct reducing *r)
+{
+	bool *has_partial = &r->has_partial[r->at->unit];
+	if (*has_partial)
+		add(r, ACTION_KEEP_PARTIAL, STREAM_REDUCE, 0);
+	*has_partial = true;
+}
+
 static void reduce(struct reducing *r)
 {
 	const struct method *method = &r->step->method;
@@ -64,8 +81,15 @@ static void reduce(struct reducing *r)
 	else if (method->flattens)
 		add(r, ACTION_CAST_FLAT, STREAM_REDUCE, 0);
 	if (method->shards)
-		add(r, ACTION_SCATTER, STREAM_REDUCE, 0);
+		add(r, ACTION_SCATTER, STREAM_REDUCE, is_partial(r) ? IS_PARTIAL : 0);
 	r->is_in_flight = method->shards && method->copies_out;
+	if (is_partial(r)) {
+		keep_partial(r);
+		return;
+	}
+	if (r->has_partial[r->at->unit])
+		add(r, ACTION_ADD_PARTIAL, STREAM_REDUCE, 0);
+	r->has_partial[r->at->unit] = false;
 	if (r->step->group_replicate >= 0) {
 		stream = method->shards ? STREAM_REPLICATE : STREAM_REDUCE;
 		add(r, ACTION_REDUCE_REPLICAS, stream, 0);
@@ -114,6 +138,7 @@ void pass_reduce_units(struct step *step)
 		return;
 	struct action_list old = actions_begin(step);
 	r.has_shard = ARENA_ARRAY(step->arena, bool, step->n_units);
+	r.has_partial = ARENA_ARRAY(step->arena, bool, step->n_units);
 	for (int i = 0; i < old.n; i++) {
 		r.at = &old.items[i];
 		replace(&r);

@@ -86,7 +86,8 @@ static void add_unit(struct step *step, int unit)
 	if (step->method.keeps_units)
 		resident->kept = buffer_new_resident(
 			step, BUFFER_UNSHARDED, unit, u->gathered * dtype_bytes(compute), compute);
-	if (step->method.weights == WEIGHTS_OF_BUCKETS)
+	/* One rank is not wrapped: there is nothing to reduce. */
+	if (step->method.weights == WEIGHTS_OF_BUCKETS && plan_data_parallel(step->plan) > 1)
 		resident->reduce_input = buffer_new_resident(
 			step, BUFFER_REDUCE_INPUT, unit, u->elements * dtype_bytes(master), master);
 }

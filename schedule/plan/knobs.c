@@ -312,6 +312,19 @@ const struct knob knob_table[KNOB_COUNT] = {
 				"together; 0: it is never waited for",
 			.remark = "the data loader is never waited for",
 		},
+	[KNOB_LATE_ALL_REDUCE] =
+		{
+			FIELD_BOOL(
+				struct plan, late_all_reduce, "late_all_reduce", FIELD_OMIT_ZERO),
+			.group = KNOB_GROUP_BATCH,
+			.roles = KNOB_NO_LOAD | KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY |
+				 KNOB_FOLLOWS | KNOB_ZERO_UNSAID,
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_SHARDPLAN),
+			.refusal = "it reduces over all ranks at once; use off",
+			.metavar = on_off,
+			.help = "hybrid strategies: reduce-scatter after every micro-batch, "
+				"all-reduce only after the last (FSDP2's set_requires_all_reduce)",
+		},
 	[KNOB_SHARD_GROUP] =
 		{
 			FIELD_INT(struct plan, mesh.shard, "shard_group", FIELD_POSITIVE),
@@ -332,6 +345,7 @@ const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	KNOB_GLOBAL_BATCH,
 	KNOB_GRAD_ACCUM,
 	KNOB_SYNC_EACH_MICRO_BATCH,
+	KNOB_LATE_ALL_REDUCE,
 	/* Sharding */
 	KNOB_STRATEGY,
 	KNOB_SHARD_GROUP,

@@ -87,6 +87,7 @@ struct plan {
 	int64_t grad_accum;         /* micro-batches per step */
 	int64_t global_batch;       /* sequences per step, of all data-parallel ranks */
 	bool sync_each_micro_batch; /* reduce gradients after every micro-batch */
+	bool late_all_reduce;       /* hybrid: over the replicas only after the last one */
 	double clip;                /* gradient norm; 0 = no clipping */
 	double loader_rate; /* tokens/s of a rank's data loader; 0 = it is never waited for */
 };
@@ -122,6 +123,7 @@ enum knob_id {
 	KNOB_SYNC_EACH_MICRO_BATCH,
 	KNOB_CLIP,
 	KNOB_LOADER_RATE,
+	KNOB_LATE_ALL_REDUCE,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_COUNT

@@ -189,7 +189,9 @@ void plan_summary(const struct plan *plan, struct text *text)
 	text_printf(text, ", micro-batch %lld x %lld", (long long)plan->micro_batch,
 		(long long)plan->grad_accum);
 	if (plan->grad_accum > 1)
-		text_add(text, plan->sync_each_micro_batch ? " (sync each)" : " (sync last)");
+		text_add(text, plan->late_all_reduce         ? " (scatter each, all-reduce last)"
+			       : plan->sync_each_micro_batch ? " (sync each)"
+							     : " (sync last)");
 	text_printf(text, ", %s", runtime_names[plan->runtime]);
 	if (libraries_named(&plan->libraries))
 		text_printf(text, " (%s)", plan->libraries.text);

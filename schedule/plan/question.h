@@ -19,6 +19,15 @@ enum { KNOB_LIST_MAX = 64 };
 
 struct lent;
 
+/* A configuration file in which plans have to be said (`plan --for`). */
+struct wording {
+	const char *name; /* "torchtitan" */
+	const void *context;
+	/* Turns a plan for this model and topology into the nearest one that the file can say. */
+	void (*settle)(const void *context, const struct model *model,
+		const struct topology *topology, struct arena *arena, struct plan *plan);
+};
+
 struct question {
 	const struct model *model;
 	const struct topology *topology;
@@ -36,9 +45,20 @@ struct question {
 	/* Blocks may differ in checkpointing, units in resharding and offload (only under the
 	 * objective time, where those knobs were left open). */
 	bool mixes;
-	bool pareto;             /* the Pareto front is wanted too */
-	const struct lent *lent; /* what the planner may use of its caller's; NULL: nothing */
+	bool pareto;                   /* the Pareto front is wanted too */
+	const struct wording *wording; /* NULL: whatever the runtime can do */
+	const struct lent *lent;       /* what the planner may use of its caller's; NULL: nothing */
 };
+
+/* The nearest plan that the question's wording can say; `plan` where there is none. */
+struct plan question_settle(
+	const struct question *question, const struct plan *plan, struct arena *arena);
+/* May a wording have a value of its own? The batch and the mesh are the user's and the planner's.
+ */
+bool wording_may_change(enum knob_id id);
+/* Whether it says the values that were given, of a plan of the question; else EXIT_CODE_USAGE. */
+bool question_is_said(const struct question *question, const struct plan *plan, struct arena *arena,
+	struct error *error);
 
 /* Was a value of the knob given? Is it neither given nor restricted? */
 bool question_gives(const struct question *question, enum knob_id id);

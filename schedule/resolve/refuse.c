@@ -90,6 +90,27 @@ static bool check_dtypes(
 	return true;
 }
 
+/* Kernels of flash-attn and cuDNN exist from a generation on (NVIDIA's; flash2 is AMD's too). */
+static bool check_attention(
+	const struct plan *plan, const struct device *device, struct error *error)
+{
+	static const struct {
+		enum device_generation first;
+		const char *name;
+	} from[] = {
+		[ATTENTION_FLASH1] = {GENERATION_TURING, "Turing"},
+		[ATTENTION_FLASH2] = {GENERATION_AMPERE, "Ampere"},
+		[ATTENTION_FLASH3] = {GENERATION_HOPPER, "Hopper"},
+	};
+	enum attention_kind kind = plan->attention;
+	if (kind >= COUNT_OF(from) || device->generation >= from[kind].first)
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--attention %s: its kernels need a GPU of %s or later, which %s is not; use flash "
+		"or eager",
+		attention_kind_names[kind], from[kind].name, device->name);
+}
+
 /* Groups of so many ranks; 0 and less: none. */
 static bool check_reshard_group(const struct plan *plan, int64_t group, struct error *error)
 {
@@ -196,6 +217,12 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 			knob_table[KNOB_GRADIENT_SUMS].refusal, error);
 	if (plan->gelu == GELU_IN_PRODUCT && plan->gradient_sums == SUMS_EXACT)
 		return refuse(plan, "gelu", "product", knob_table[KNOB_GELU].refusal, error);
+	if (plan->late_all_reduce &&
+		(!strategy_is_hybrid(plan->strategy) || plan->mesh.replicate == 1 ||
+			plan->grad_accum == 1 || !plan->sync_each_micro_batch))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--late-all-reduce on: expected a hybrid strategy with replicas, several "
+			"micro-batches and --sync-each-micro-batch on; leave it out");
 	return check_reshard(plan, error);
 }
 
@@ -276,7 +303,8 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 	struct error *error)
 {
 	return check_mesh(plan, topology, error) && check_batch(plan, model, error) &&
-	       check_dtypes(plan, topology, error) && check_wrap(plan, model, error) &&
+	       check_dtypes(plan, topology, error) &&
+	       check_attention(plan, &topology->device, error) && check_wrap(plan, model, error) &&
 	       check_knobs(plan, error) && check_offload(plan, topology, error) &&
 	       libraries_check(plan, model, topology, error) && plan_check_rows(plan, model, error);
 }

@@ -7,6 +7,7 @@
 #include "executor/launch/tcp.h"
 #include "executor/memory/memory.h"
 #include "schedule/resolve/resolve.h"
+#include "tests/kernels/reference/reference.h"
 
 /* As many nodes like this machine as hold the ranks, over a link that is never measured. */
 static bool make_nodes(struct run *run, int64_t ranks, int64_t per_node)
@@ -224,6 +225,7 @@ float *solo_shard(const struct solo *solo, int unit)
 
 void run_as_rank(int argc, char **argv)
 {
+	kernels_add(kernels_reference());
 	if (argc > 1 && strcmp(argv[1], EXECUTOR_RANK_ARGUMENT) == 0)
 		exit(executor_rank_main(argc, argv));
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "executor/compute/random.h"
+#include "tests/kernels/reference/reference.h"
 
 /* What one step of one plan hands to the optimizer, by parameter. */
 struct gradients {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "executor/compute/random.h"
+#include "tests/kernels/reference/reference.h"
 
 /* Of one parameter of a model on one rank. */
 struct probe {

@@ -2,6 +2,7 @@
  * other ranks and without arithmetic, so that many plans are quick. */
 #include "schedule/memory/memory.h"
 #include "support.h"
+#include "tests/kernels/reference/reference.h"
 
 static const char *const models[] = {TINY_GPT2, TINY_LLAMA, TINY_QWEN};
 static const char *const strategies[] = {"NO_SHARD", "SHARD_GRAD_OP", "FULL_SHARD",

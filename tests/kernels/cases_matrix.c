@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/problem.h"
+#include "tests/kernels/reference/reference.h"
 
 /* dims: m n k, flags (1 transpose a, 2 transpose b, 4 accumulate, 8 padded rows, 16 rows
  * of 64) */

@@ -15,6 +15,7 @@
 #include "tests/kernels/cuda_on_cpu/api.h"
 #include "tests/kernels/fake_cudnn.h"
 #include "tests/kernels/problem.h"
+#include "tests/kernels/reference/reference.h"
 
 enum { SEQUENCES = 2, LENGTH = 21, HEADS = 6, KV_HEADS = 2, DIM = 16, ALGORITHMS = 8 };
 enum { ROWS = SEQUENCES * LENGTH, ROW = (HEADS + 2 * KV_HEADS) * DIM, WIDTH = HEADS * DIM };

@@ -16,6 +16,7 @@
 #include "tests/kernels/cuda_on_cpu/api.h"
 #include "tests/kernels/cuda_on_cpu/machine.h"
 #include "tests/kernels/problem.h"
+#include "tests/kernels/reference/reference.h"
 
 static struct kernel_context context, reference_context;
 static int failures;

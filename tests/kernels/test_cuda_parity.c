@@ -12,6 +12,7 @@
 #include "tests/kernels/cuda_on_cpu/api.h"
 #include "tests/kernels/fake_cudnn.h"
 #include "tests/kernels/gpu.h"
+#include "tests/kernels/reference/reference.h"
 
 static struct gpu gpu;
 static struct kernel_context reference_context;

@@ -10,6 +10,7 @@
 
 #include "tests/kernels/gradients.h"
 #include "tests/kernels/problem.h"
+#include "tests/kernels/reference/reference.h"
 
 static const double STEP = 0.02;
 /* Of |gradient| + its root mean square. The differences err by STEP^4 and by fp32 rounding / STEP,

@@ -12,6 +12,7 @@
 
 #include "kernels/common/bf16.h"
 #include "problem.h"
+#include "tests/kernels/reference/reference.h"
 
 enum { N = 203, MANY = 4096, STEPS = 1600 };
 

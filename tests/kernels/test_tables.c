@@ -16,6 +16,7 @@
 #include "kernels/common/bf16.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/problem.h"
+#include "tests/kernels/reference/reference.h"
 
 struct pair {
 	const struct kernel_case *kernel_case;
@@ -86,9 +87,9 @@ static struct kernel_context reference_context;
 
 static int open_tables(void **state)
 {
-	const struct kernels *const *tables = kernels_all();
-
 	(void)state;
+	kernels_add(kernels_reference());
+	const struct kernels *const *tables = kernels_all();
 	context_init(&reference_context, kernels_reference());
 	for (int i = 0; tables[i]; i++) {
 		assert_true(i < MOST_TABLES);

@@ -68,5 +68,9 @@ struct plan deep_plan(struct arena *arena, uint64_t *state, const struct model *
 	with.grad_accum = 1 + random_below(state, random_below(state, 2) ? 33 : 5);
 	with.global_batch = with.micro_batch * with.grad_accum * plan_data_parallel(&with);
 	with = plan_check(&with, model, topology, &error) ? with : plan;
+	plan = with;
+	if (strategy_is_hybrid(plan.strategy) && plan.mesh.replicate > 1)
+		with.late_all_reduce = random_below(state, 2);
+	with = plan_check(&with, model, topology, &error) ? with : plan;
 	return random_below(state, 4) ? with : split(arena, state, with, model, topology);
 }

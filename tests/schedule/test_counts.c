@@ -359,6 +359,31 @@ static void test_ddp(void **state)
 	arena_finish(&arena);
 }
 
+/* FSDP2's set_requires_all_reduce(False) but in the last micro-batch: every unit is scattered each
+ * time and all-reduced once; partial sums are added in the reduce dtype. */
+static void test_late_all_reduce(void **state)
+{
+	(void)state;
+	static const char *const either[] = {"pytorch-fsdp2", "shardplan"};
+	for (int r = 0; r < COUNT_OF(either); r++) {
+		struct arena arena = {0};
+		struct model *model = equal_model(&arena, 4);
+		struct topology *topology = gpu_cluster(&arena, 2, 4);
+		struct sample late = build(&arena, model, topology, either[r], "HYBRID_SHARD",
+			"grad_accum=3", "late_all_reduce=on", NULL);
+		struct sample each = build(&arena, model, topology, either[r], "HYBRID_SHARD",
+			"grad_accum=3", NULL, NULL);
+		int n = count_group(late.schedule, OP_ALL_REDUCE, GROUP_REPLICATE);
+		assert_int_equal(n, 5);
+		assert_int_equal(count_group(each.schedule, OP_ALL_REDUCE, GROUP_REPLICATE), 15);
+		assert_int_equal(count_ops(late.schedule, OP_REDUCE_SCATTER, -1), 15);
+		/* Both add twice: to the partial sum, or to the gradient. */
+		assert_int_equal(count_ops(late.schedule, OP_ACCUMULATE_GRADIENTS, -1),
+			count_ops(each.schedule, OP_ACCUMULATE_GRADIENTS, -1));
+		arena_finish(&arena);
+	}
+}
+
 /* Clipping: one 4-byte all-reduce on the shard group, also in hybrid; none under NO_SHARD. */
 static void test_norm(void **state)
 {
@@ -459,6 +484,7 @@ int main(void)
 		cmocka_unit_test(test_hybrid_of_one_group),
 		cmocka_unit_test(test_shard_group_of_one),
 		cmocka_unit_test(test_ddp),
+		cmocka_unit_test(test_late_all_reduce),
 		cmocka_unit_test(test_norm),
 		cmocka_unit_test(test_wire_bytes),
 		cmocka_unit_test(test_wire_formula),

@@ -248,6 +248,30 @@ static void test_tied_states(void **state)
 		}
 }
 
+/* A model on one GPU is not wrapped in DDP: no buckets, nothing filled or copied back. */
+static void test_one_rank_has_no_buckets(void **state)
+{
+	(void)state;
+	for (int ranks = 1; ranks <= 2; ranks++) {
+		struct arena arena = {0};
+		struct model *model = preset_model(&arena, "gpt2-124m");
+		struct topology *topology = gpu_cluster(&arena, 1, ranks);
+		struct plan plan = toy_plan(
+			&arena, model, topology, "runtime=pytorch-ddp", "strategy=NO_SHARD", NULL);
+		const struct program *program =
+			&toy_schedule(&arena, &plan, model, topology)->programs[0];
+		int64_t buckets = 0, copies = 0;
+		for (int i = 0; i < program->n_buffers; i++)
+			if (program->buffers[i].role == BUFFER_REDUCE_INPUT)
+				buckets += program->buffers[i].bytes;
+		for (int i = 0; i < program->n_ops; i++)
+			copies += program->ops[i].kind == OP_CAST_GRADIENTS;
+		assert_true(ranks == 1 ? buckets == 0 : buckets >= 4 * model->parameter_count);
+		assert_true((copies == 0) == (ranks == 1));
+		arena_finish(&arena);
+	}
+}
+
 static void test_sgd_has_no_state(void **state)
 {
 	(void)state;
@@ -424,6 +448,7 @@ int main(void)
 		cmocka_unit_test(test_fsdp2),
 		cmocka_unit_test(test_model_states),
 		cmocka_unit_test(test_tied_states),
+		cmocka_unit_test(test_one_rank_has_no_buckets),
 		cmocka_unit_test(test_sgd_has_no_state),
 		cmocka_unit_test(test_states_shrink),
 		cmocka_unit_test(test_ledger_laws),

@@ -129,6 +129,15 @@ static const struct {
 		"use fp32, or --param-dtype bf16"},
 	{CPU, "master_dtype=fp16",
 		"--master-dtype fp16: our CPU kernels compute in fp32 and bf16; use one of these"},
+	{GPU, "attention=flash3",
+		"--attention flash3: its kernels need a GPU of Hopper or later, which "
+		"A100-SXM4-80GB is not; use flash or eager"},
+	{VOLTA, "attention=flash2",
+		"--attention flash2: its kernels need a GPU of Ampere or later, which "
+		"V100-SXM2-32GB is not; use flash or eager"},
+	{GPU, "late_all_reduce=on grad_accum=2",
+		"--late-all-reduce on: expected a hybrid strategy with replicas, several "
+		"micro-batches and --sync-each-micro-batch on; leave it out"},
 	{GPU, "clip=-1", "--clip: expected a number of 0 or more, got \"-1\""},
 	{GPU, "clip=nan", "--clip: expected a number of 0 or more, got \"nan\""},
 	{GPU, "optimizer=adam",

@@ -17,7 +17,7 @@ CODE = ('.c', '.h', '.cu', '.cuh', '.cpp', '.inc', '.py')
 QUOTED = re.compile(r"'([^'\n]+)'")
 
 # Variants of one table of kernels: they are reached through that table, not through a face.
-WITHOUT_FACE = {'cli', 'kernels/cpu', 'kernels/reference'}
+WITHOUT_FACE = {'cli', 'kernels/cpu'}
 
 
 def too_full(root):

@@ -15,7 +15,6 @@ struct nodes {
 	char *slots, *next_slot; /* memory for pieces, and for this machine's sums */
 	int64_t slots_bytes;
 	char *bounce;
-	char *ring; /* room for two sums; NULL: collectives go in two levels */
 };
 
 int nodes_of_rank(const struct nodes *nodes, int rank);
@@ -28,10 +27,6 @@ int nodes_partner(
 
 /* The part of all members' data that the member at that position sums up, or contributes. */
 struct slice_range nodes_part(const struct collective *c, int position);
-
-/* --- ring.c --- */
-
-bool comm_run_ring(struct comm *comm, const struct collective *c);
 
 /* --- tree_sum.c --- */
 

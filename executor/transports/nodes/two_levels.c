@@ -249,9 +249,6 @@ static bool nodes_run(struct comm *comm, const struct collective *c)
 	struct members own = own_members(comm, c);
 	int64_t bytes = c->group.size * c->count * comm_element_bytes(c->element);
 
-	/* Of the schedule; what is exchanged between steps needs no comparison. */
-	if (nodes->ring != NULL && c->op >= 0 && c->group.size > 1)
-		return comm_run_ring(comm, c);
 	if (own.end - own.first == c->group.size)
 		return comm_run_in_node(comm, &nodes->link, c);
 	if (c->kind == COLLECTIVE_ALL_GATHER && !node_reaches(&nodes->link, c->output, bytes))
@@ -266,8 +263,6 @@ static void nodes_finish(struct comm *comm)
 
 	wire_finish(&nodes->wire);
 	munmap(nodes->slots, (size_t)nodes->slots_bytes);
-	if (nodes->ring != NULL)
-		munmap(nodes->ring, (size_t)(2 * nodes->link.window_bytes));
 	arena_finish(&arena);
 }
 
@@ -314,8 +309,6 @@ bool comm_open_nodes(struct comm *comm, const struct layout *layout, struct segm
 	nodes->wire = *wire;
 	nodes->slots_bytes = bytes_of_slots(layout);
 	nodes->slots = reserve(nodes->slots_bytes, error);
-	if (control->header->job.ring)
-		nodes->ring = reserve(2 * nodes->link.window_bytes, error);
 	nodes->arena = arena;
 	*comm = (struct comm){.transport = &transport_nodes,
 		.rank = layout->rank,
@@ -324,5 +317,5 @@ bool comm_open_nodes(struct comm *comm, const struct layout *layout, struct segm
 		.context = context,
 		.fault = {.rank = -1, .step = -1},
 		.state = nodes};
-	return nodes->slots != NULL && (nodes->ring != NULL || !control->header->job.ring);
+	return nodes->slots != NULL;
 }

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/reference/reference.h"
 #include "tests/executor/fakes/cuda_private.h"
+#include "tests/kernels/reference/reference.h"
 
 struct touches {
 	struct fake_touch list[FAKE_TOUCHES];

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/executor/fakes/cuda_private.h"
+#include "tests/kernels/reference/reference.h"
 
 /* What computes has a workspace of its own: the schedule's is the GPU's. */
 struct kernel_context *fake_worker(void)

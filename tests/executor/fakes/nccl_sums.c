@@ -5,6 +5,7 @@
 #include "executor/transports/comm.h"
 #include "executor/transports/nccl_api.h"
 #include "tests/executor/fakes/nccl.h"
+#include "tests/kernels/reference/reference.h"
 
 size_t fake_element_bytes(int type)
 {

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "kernels/common/common.h"
-#include "kernels/reference/reference.h"
+#include "tests/kernels/reference/reference.h"
 
 static double row_mean(enum dtype dtype, const void *x, int64_t width)
 {

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "kernels/common/common.h"
-#include "kernels/reference/reference.h"
+#include "tests/kernels/reference/reference.h"
 
 void reference_add(struct kernel_context *context, enum dtype dtype, void *y, const void *a,
 	const void *b, int64_t n)

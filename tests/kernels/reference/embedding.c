@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "kernels/common/common.h"
-#include "kernels/reference/reference.h"
+#include "tests/kernels/reference/reference.h"
 
 void reference_embedding(struct kernel_context *context, const struct embedding *e)
 {

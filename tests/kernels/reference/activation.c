@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "kernels/common/common.h"
-#include "kernels/reference/reference.h"
+#include "tests/kernels/reference/reference.h"
 
 static const double SQRT_2_OVER_PI = 0.79788456080286535588;
 static const double SQRT_1_OVER_2 = 0.70710678118654752440;

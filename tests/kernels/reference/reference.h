@@ -1,7 +1,7 @@
 /* The reference kernels: loops that follow the formulas, sums in double, no tiling. The judge of
  * every other table. */
-#ifndef KERNELS_REFERENCE_REFERENCE_H
-#define KERNELS_REFERENCE_REFERENCE_H
+#ifndef TESTS_KERNELS_REFERENCE_REFERENCE_H
+#define TESTS_KERNELS_REFERENCE_REFERENCE_H
 
 #include "kernels/common/common.h"
 

@@ -1,6 +1,6 @@
 #include <stddef.h>
 
-#include "kernels/reference/reference.h"
+#include "tests/kernels/reference/reference.h"
 
 static bool reference_open(struct kernel_context *context, struct error *error)
 {

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "kernels/common/common.h"
-#include "kernels/reference/reference.h"
+#include "tests/kernels/reference/reference.h"
 
 static const void *head_row(
 	const struct attention *a, const void *x, int64_t stride, int64_t row, int64_t head)

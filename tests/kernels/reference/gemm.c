@@ -1,6 +1,6 @@
 /* Matrix product and bias. */
 #include "kernels/common/common.h"
-#include "kernels/reference/reference.h"
+#include "tests/kernels/reference/reference.h"
 
 static double dot(const struct gemm *g, int64_t i, int64_t j)
 {

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "kernels/common/common.h"
-#include "kernels/reference/reference.h"
+#include "tests/kernels/reference/reference.h"
 
 static void rotate(void *x, const struct rope *r, double position)
 {

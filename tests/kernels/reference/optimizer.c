@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "kernels/common/common.h"
-#include "kernels/reference/reference.h"
+#include "tests/kernels/reference/reference.h"
 
 /* The random words of element i. */
 static void draw(const struct rounding *r, int64_t i, uint32_t words[2])
