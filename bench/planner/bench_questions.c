@@ -21,7 +21,9 @@ enum { ANSWER_MAX = 400, LINE_MAX = 1024 };
 
 struct figures {
 	bool asked;
-	char answer[ANSWER_MAX];    /* the plan in a line; "-": nothing fits */
+	char answer[ANSWER_MAX]; /* the plan in a line; "-": nothing fits */
+	char option[ANSWER_MAX]; /* the fastest mixed plan; "": none */
+	double option_gain;
 	double step_s, token_s;     /* of it; 0: nothing fits */
 	double gap, seconds, yards; /* yards: of the fixed loop */
 	long long simulated, dropped;
@@ -119,6 +121,12 @@ static void ask(const struct asked *asked, struct figures *figures)
 	snprintf(figures->answer, sizeof(figures->answer), "%s", text_string(&text));
 	figures->step_s = answer.chosen->prediction.step_time;
 	figures->token_s = figures->step_s / (double)plan->global_batch / (double)plan->seq_len;
+	if (answer.n_options == 0)
+		return;
+	struct text option = {0};
+	plan_summary(&answer.options[0].plan, &option);
+	snprintf(figures->option, sizeof(figures->option), "%s", text_string(&option));
+	figures->option_gain = answer.options[0].gain;
 }
 
 /* In a process of its own. */
@@ -214,7 +222,7 @@ static void print_summary(const struct figures *figures, int n_figures)
 
 static const char header[] =
 	"question,model,where,answer,step_s,token_s,gap,simulated,dropped,cpu_s,loop_s,"
-	"resident_bytes\n";
+	"resident_bytes,option,option_gain\n";
 
 static void write_csv(const char *path, const struct figures *figures)
 {
@@ -227,10 +235,11 @@ static void write_csv(const char *path, const struct figures *figures)
 		const struct figures *f = &figures[i];
 		if (f->asked)
 			fprintf(file,
-				"%d,%s,\"%s\",\"%s\",%.9g,%.9g,%.5f,%lld,%lld,%.3f,%.3f,%.0f\n",
+				"%d,%s,\"%s\",\"%s\",%.9g,%.9g,%.5f,%lld,%lld,%.3f,%.3f,%.0f,"
+				"\"%s\",%.5f\n",
 				i + 1, asked->model, where(asked, &arena), f->answer, f->step_s,
 				f->token_s, f->gap, f->simulated, f->dropped, f->seconds, f->yards,
-				f->resident);
+				f->resident, f->option, f->option_gain);
 	}
 	check(fclose(file) == 0, "the file cannot be written");
 	arena_finish(&arena);
