@@ -9,8 +9,11 @@ const enum knob_id axes_in_order[] = {
 	KNOB_MASTER_DTYPE,
 	KNOB_REDUCE_DTYPE,
 	KNOB_OPTIMIZER,
+	KNOB_LIBRARIES,
 	KNOB_ATTENTION,
+	KNOB_LOSS,
 	KNOB_COMPILE,
+	KNOB_ALLOCATOR,
 	KNOB_CPU_OFFLOAD,
 	KNOB_RESHARD_AFTER_FORWARD,
 	KNOB_WRAP,
@@ -18,6 +21,7 @@ const enum knob_id axes_in_order[] = {
 	KNOB_GRAD_ACCUM,
 	KNOB_MICRO_BATCH,
 	KNOB_SYNC_EACH_MICRO_BATCH,
+	KNOB_LATE_ALL_REDUCE,
 	KNOB_PREFETCH,
 	KNOB_FORWARD_PREFETCH,
 	KNOB_LIMIT_ALL_GATHERS,
@@ -295,6 +299,8 @@ bool axes_fill(const struct question *question, const struct plan *plan, bool by
 	add_checkpointings(&f);
 	add_batches(&f);
 	add_switch(&f, KNOB_SYNC_EACH_MICRO_BATCH, true);
+	if (strategy_is_hybrid(plan->strategy))
+		add_switch(&f, KNOB_LATE_ALL_REDUCE, false);
 	add_prefetches(&f);
 	for (int a = 0; a < n_axes; a++)
 		restrict_axis(&f, axes_in_order[a]);

@@ -288,6 +288,56 @@ static void test_contradictions(void **state)
 	end(&f);
 }
 
+/* A knob that takes a list is searched: none is left at its first value in silence. */
+static void test_every_list_is_an_axis(void **state)
+{
+	(void)state;
+	for (int id = 0; id < KNOB_COUNT; id++) {
+		bool is_axis = id == KNOB_STRATEGY;
+		for (int a = 0; a < n_axes; a++)
+			is_axis = is_axis || axes_in_order[a] == (enum knob_id)id;
+		if (is_axis == (knob_table[id].roles & KNOB_ONE_VALUE))
+			fail_msg("%s", knob_table[id].field.name);
+	}
+}
+
+/* A file that knows blocks only, reduces in bf16, and has no word for hybrids. */
+static void settle(const void *context, const struct model *model, const struct topology *topology,
+	struct arena *arena, struct plan *plan)
+{
+	(void)context, (void)model, (void)topology, (void)arena;
+	plan->wrap = (struct wrap_policy){.text = "block", .kind = WRAP_BLOCK};
+	plan->reduce_dtype = DTYPE_BF16;
+	if (strategy_is_hybrid(plan->strategy))
+		plan->strategy = STRATEGY_FULL_SHARD;
+}
+
+static void test_wording(void **state)
+{
+	(void)state;
+	const struct wording wording = {"toy", NULL, settle};
+	struct fixture f;
+	struct error error = {0};
+	begin(&f, "llama-2-7b", "2xdgx-a100-80gb");
+	f.question.wording = &wording;
+	build(&f);
+	assert_true(f.space.n > 10);
+	for (int i = 0; i < f.space.n; i++) {
+		assert_int_equal(f.space.plans[i].reduce_dtype, DTYPE_BF16);
+		assert_false(strategy_is_hybrid(f.space.plans[i].strategy));
+		if (strategy_shards(f.space.plans[i].strategy))
+			assert_string_equal(f.space.plans[i].wrap.text, "block");
+	}
+	assert_non_null(strstr(f.space.impossible[STRATEGY_HYBRID_SHARD], "no word for HYBRID"));
+	space_finish(&f.space);
+	fix(&f, "wrap", "model");
+	fix(&f, "strategy", "FULL_SHARD");
+	assert_false(space_build(&f.question, &f.arena, &f.space, &error));
+	assert_string_equal(
+		error.message, "--wrap model: toy cannot say that; use block, or leave out --for");
+	end(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -303,6 +353,8 @@ int main(void)
 		cmocka_unit_test(test_free_batch),
 		cmocka_unit_test(test_strategies_that_cannot_be),
 		cmocka_unit_test(test_contradictions),
+		cmocka_unit_test(test_every_list_is_an_axis),
+		cmocka_unit_test(test_wording),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
