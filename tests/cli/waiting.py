@@ -11,11 +11,11 @@ import support
 BINARY = sys.argv.pop(1)
 # A second or two of planning.
 LONG = ['plan', 'llama-2-7b', '2xdgx-a100-80gb', '--global-batch', '256']
-LONGER = ['plan', 'llama-3-405b', '64xdgx-h100']
+LONGER = ['plan', 'llama-3-405b', '64xdgx-h100', '--global-batch', '2048']
 
 
 def on_terminal(box, words, interrupts=False):
-    """(exit code, stdout, what a terminal on stderr got); Ctrl-C when something shows"""
+    """(exit code, stdout, what a terminal on stderr got); Ctrl-C when it says that it plans"""
     leader, follower = support.open_terminal()
     env = {'PATH': os.environ['PATH'], 'HOME': box.folder, 'TERM': 'xterm'}
     process = subprocess.Popen([box.binary] + words, cwd=box.folder, env=env, text=True,
@@ -30,7 +30,7 @@ def on_terminal(box, words, interrupts=False):
         if not got:
             break
         shown += got
-        if interrupts:
+        if interrupts and b'planning' in shown:
             process.send_signal(signal.SIGINT)
             interrupts = False
     out = process.stdout.read()
