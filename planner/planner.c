@@ -2,7 +2,9 @@
 #include "planner/planner.h"
 
 #include "planner/defence/defence.h"
+#include "planner/mixed/mixed.h"
 #include "planner/search/search.h"
+#include "schedule/resolve/resolve.h"
 
 enum { CANDIDATES_MAX = 1 + STRATEGY_COUNT + 1 + RANKING_RUNNERS_UP };
 
@@ -101,7 +103,7 @@ static void add_impossible(struct making *making)
 	const struct space *space = &making->search->space;
 	for (int s = 0; s < STRATEGY_COUNT; s++) {
 		const char *why = space->impossible[s];
-		bool unknown = why == NULL && making->search->stopped;
+		bool unknown = why == NULL && (making->search->stopped || making->search->given_up);
 		if (!space->allowed[s] || unknown || making->search->closest[s] >= 0 ||
 			ranking_best(&making->search->ranking, s) != NULL)
 			continue;
@@ -190,6 +192,68 @@ static bool make_front(struct making *making, struct error *error)
 	return true;
 }
 
+/* --- options ---------------------------------------------------------------------------------- */
+
+/* The batch that was asked for gives the accumulation; else micro-batch and accumulation give it.
+ */
+static bool follows(const struct question *question, enum knob_id id)
+{
+	return id == KNOB_GLOBAL_BATCH ||
+	       (id == KNOB_GRAD_ACCUM && question_gives(question, KNOB_GLOBAL_BATCH));
+}
+
+/* What is not as it would be without a word. */
+static const char *typed_of(
+	const struct question *question, const struct plan *plan, struct arena *arena)
+{
+	struct question silent = *question;
+	struct plan usual;
+	struct error error = {0};
+	struct text text = {0};
+	question_take(&silent, KNOB_STRATEGY, plan);
+	if (strategy_is_hybrid(plan->strategy))
+		question_take(&silent, KNOB_SHARD_GROUP, plan);
+	bool known = plan_resolve(&silent, arena, &usual, &error);
+	for (int i = 0; i < KNOB_COUNT; i++) {
+		enum knob_id id = knobs_in_help[i];
+		bool named = id == KNOB_STRATEGY ||
+			     (id == KNOB_SHARD_GROUP && strategy_is_hybrid(plan->strategy));
+		if (question_gives(question, id) || follows(question, id) ||
+			(!named && known && knob_equal(id, &usual, plan)))
+			continue;
+		text_printf(&text, "%s--%s %s", text.length > 0 ? " " : "", knob_option(id, arena),
+			knob_typed(id, plan, arena));
+	}
+	const char *typed = arena_strdup(arena, text_string(&text));
+	text_finish(&text);
+	return typed;
+}
+
+static bool make_options(struct making *making, struct error *error)
+{
+	struct search *search = making->search;
+	struct answer *answer = making->answer;
+	struct mix mixes[MIXES_MAX];
+	int n;
+	if (!search->question->mixes || answer->chosen == NULL || search->stopped)
+		return true;
+	if (!mixes_find(search, making->plans[0], making->arena, mixes, &n, error))
+		return false;
+	answer->options = ARENA_ARRAY(making->arena, struct plan_option, n);
+	for (int i = 0; i < n; i++) {
+		struct plan_option *option = &answer->options[answer->n_options++];
+		int64_t cost = search->known[making->plans[0]].costs.of[COST_TIME];
+		struct exposure exposure;
+		*option = (struct plan_option){.plan = mixes[i].plan,
+			.gain = 1 - (double)mixes[i].cost / (double)cost,
+			.typed = typed_of(search->question, &mixes[i].plan, making->arena)};
+		if (!evaluator_run_closely(&search->evaluator, &option->plan, making->arena,
+			    &option->prediction, &exposure, error))
+			return false;
+	}
+	return true;
+}
+
 /* --- the defence ------------------------------------------------------------------------------ */
 
 /* The first in order but the chosen one, within the window in which all were looked at. */
@@ -230,7 +294,7 @@ static bool goes_on(struct making *making)
 {
 	struct search *search = making->search;
 	search->least_left = INT64_MAX;
-	return search_goes_on(search, search->evaluator.evaluated + search->pruned, 0);
+	return search_goes_on(search, search->evaluated + search->pruned, 0);
 }
 
 static bool defend_chosen(struct making *making, struct defence *defence,
@@ -301,7 +365,6 @@ static void prove(struct making *making)
 		return;
 	int64_t first = ranking_first(&search->ranking)->costs.of[search->ranking.objective];
 	int64_t least = min_i64(first, search->least_skipped);
-	answer->uniform = search->least_uniform >= first;
 	answer->gap = first > 0 ? (double)(first - least) / (double)first : 0;
 	answer->bound = answer->chosen->prediction.step_time;
 	if (search->ranking.objective == COST_TIME)
@@ -311,7 +374,7 @@ static void prove(struct making *making)
 static bool make_answer(struct making *making, struct error *error)
 {
 	struct answer *answer = making->answer;
-	int64_t evaluated = making->search->evaluator.evaluated;
+	int64_t evaluated = making->search->evaluated;
 	if (making->search->stopped && making->search->ranking.n == 0)
 		return error_set(error, EXIT_CODE_INTERRUPTED,
 			"interrupted before a plan that fits was found");
@@ -324,7 +387,7 @@ static bool make_answer(struct making *making, struct error *error)
 	answer->evaluated = evaluated;
 	explain_candidates(making);
 	prove(making);
-	bool ok = make_front(making, error) && defend(making, error);
+	bool ok = make_front(making, error) && make_options(making, error) && defend(making, error);
 	answer->interrupted = making->search->stopped;
 	return ok;
 }

@@ -188,6 +188,7 @@ static bool run(struct invocation *invocation, struct error *error)
 		     : !ask(invocation->arena, arguments->operands[0], arguments->operands[1],
 			       arguments, false, &asked, error))
 		return false;
+	asked.question.effort = argument_given(arguments, "thorough") ? INT64_MAX : 0;
 	if (argument_given(arguments, "find"))
 		return run_find(invocation, &asked, threads, error);
 	asked.question.mixes = asked.question.objective == OBJECTIVE_TIME;

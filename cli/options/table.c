@@ -42,6 +42,8 @@ static const struct option others[] = {
 		"also every plan that no other beats in step time, memory, host memory and network "
 		"at once",
 		ON(PLAN), OPTION_SWITCH},
+	{"thorough", goal, "", "the search never gives up, however long it takes", ON(PLAN),
+		OPTION_SWITCH},
 	{"compare", goal, "PLAN.yaml",
 		"your plan beside the best one for the same work: what it costs, why, and which "
 		"knob to turn",

@@ -33,6 +33,15 @@ struct threshold {
 	const char *sentence;
 };
 
+/* A plan that is faster than the chosen one, but not what one would run first: blocks or units
+ * differ in it. */
+struct plan_option {
+	struct plan plan;
+	struct prediction prediction;
+	double gain;       /* share of the time of a token that it saves */
+	const char *typed; /* the options that give it, of `predict` and `plan` */
+};
+
 struct comparison;
 
 struct answer {
@@ -46,6 +55,8 @@ struct answer {
 	 * the objective. */
 	int n_front;
 	struct candidate *front;
+	int n_options; /* under the objective time; the fastest first */
+	struct plan_option *options;
 	int n_reasons;
 	const char **reasons; /* the defence, sentence by sentence */
 	int n_sensitivities;
@@ -56,10 +67,8 @@ struct answer {
 	int64_t evaluated; /* candidates simulated */
 	int64_t pruned;    /* candidates dropped by a bound */
 	double gap;        /* of the objective; 0 = optimal within the space and the model */
-	bool uniform; /* no plan whose blocks and units are alike was skipped that could be better:
-			 a gap is one of mixed plans */
-	bool interrupted; /* lent.go_on stopped it: parts of the defence may be missing too */
-	double bound;     /* s: least bound of what was not simulated; the chosen time if nothing */
+	bool interrupted;  /* lent.go_on stopped it: parts of the defence may be missing too */
+	double bound; /* s: least bound of what was not simulated; the chosen time if nothing */
 };
 
 /* --- a plan that the user brings: `plan --compare` -------------------------------------------- */

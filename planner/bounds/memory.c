@@ -1,6 +1,6 @@
-/* Parts of the memory bound: which buffers are there, and what an allocator holds for them. The
- * proof that uses them is in bound.c. */
-#include "planner/bounds/bounds.h"
+/* Parts of the memory bound: which buffers are there. The proof that uses them is in bounds.c. */
+#include "schedule/memory/memory.h"
+#include "planner/bounds/parts.h"
 
 /* --- roles ------------------------------------------------------------------------------------ */
 
@@ -26,98 +26,105 @@ bool bound_is_kept(const struct buffer *buffer)
 	return buffer->resident || kept[buffer->role];
 }
 
-/* --- touches ---------------------------------------------------------------------------------- */
+/* --- what stands ------------------------------------------------------------------------------ */
 
-static void touch(
-	struct touches *touches, const struct program *program, struct slice slice, int op)
+/* Operations of the compute stream that touch a buffer (first > last: none), and how many alike
+ * ones of it there are when the repeated blocks between are done: as many as were taken, and as
+ * many as are given back at once or block by block. Where the block behind gives it back, that is
+ * one. */
+struct stand {
+	int first, last, times;
+};
+
+/* How often blocks repeat an operation. */
+static int block_times(const struct program *program, int index)
+{
+	int times = 1;
+	for (int l = 0; l < program->n_loops; l++) {
+		const struct loop *loop = &program->loops[l];
+		if (loop->layers != 0 && index >= loop->first && index < loop->first + loop->n)
+			times *= loop->times;
+	}
+	return times;
+}
+
+static void touch(const struct program *program, struct slice slice, int op, struct stand *stands)
 {
 	const int *buffers = slice_of(program, slice);
 	for (int i = 0; i < slice.count; i++) {
-		struct touches *t = &touches[buffers[i]];
-		t->first = t->first < op ? t->first : op;
-		t->last = t->last > op ? t->last : op;
+		struct stand *stand = &stands[buffers[i]];
+		stand->first = stand->first < op ? stand->first : op;
+		stand->last = stand->last > op ? stand->last : op;
 	}
 }
 
-struct touches *bound_touches(const struct program *program, struct arena *arena)
+static void count(const struct schedule *schedule, int index, struct slice slice, int repeated,
+	struct stand *stands)
 {
-	struct touches *touches = ARENA_ARRAY(arena, struct touches, program->n_buffers);
+	const struct program *program = &schedule->programs[0];
+	const int *buffers = slice_of(program, slice);
+	for (int i = 0; i < slice.count; i++) {
+		struct stand *stand = &stands[buffers[i]];
+		int times = repeated > 1
+				    ? repeated
+				    : buffers_at_once(schedule, &program->ops[index], buffers[i]);
+		stand->times = stand->times < times ? stand->times : times;
+	}
+}
+
+static struct stand *find_stands(
+	const struct schedule *schedule, const int *repeated, struct arena *arena)
+{
+	const struct program *program = &schedule->programs[0];
+	struct stand *stands = ARENA_ARRAY(arena, struct stand, program->n_buffers);
 	for (int i = 0; i < program->n_buffers; i++) {
 		bool resident = program->buffers[i].resident;
-		touches[i] = (struct touches){
-			resident ? 0 : program->n_ops, resident ? program->n_ops - 1 : -1};
+		stands[i] = (struct stand){resident ? 0 : program->n_ops,
+			resident ? program->n_ops - 1 : -1, buffer_times(&program->buffers[i])};
 	}
 	for (int i = 0; i < program->n_ops; i++) {
 		const struct op *op = &program->ops[i];
+		count(schedule, i, op->takes, repeated[i], stands);
+		count(schedule, i, op->gives, repeated[i], stands);
 		if (op->stream != STREAM_COMPUTE)
 			continue;
-		touch(touches, program, op->takes, i);
-		touch(touches, program, op->uses, i);
-		touch(touches, program, op->gives, i);
+		touch(program, op->takes, i, stands);
+		touch(program, op->uses, i, stands);
+		touch(program, op->gives, i, stands);
 	}
-	return touches;
+	return stands;
 }
 
-int64_t *bound_surely_live(const struct program *program,
-	bool (*filter)(const struct buffer *buffer), struct arena *arena)
+int64_t bound_standing(const struct schedule *schedule, bool (*filter)(const struct buffer *buffer),
+	enum op_kind kind, struct arena *arena)
 {
-	struct touches *touches = bound_touches(program, arena);
-	int64_t *live = ARENA_ARRAY(arena, int64_t, program->n_ops + 1);
+	const struct program *program = &schedule->programs[0];
+	int64_t *live = ARENA_ARRAY(arena, int64_t, program->n_ops + 1), most = 0;
+	int *repeated = ARENA_ARRAY(arena, int, program->n_ops);
+	for (int i = 0; i < program->n_ops; i++)
+		repeated[i] = block_times(program, i);
+	const struct stand *stands = find_stands(schedule, repeated, arena);
 	for (int i = 0; i < program->n_buffers; i++) {
 		const struct buffer *buffer = &program->buffers[i];
-		if (touches[i].first > touches[i].last || buffer_in_host(buffer) ||
+		int64_t bytes = stands[i].times * buffer->bytes;
+		if (stands[i].first > stands[i].last || buffer_in_host(buffer) ||
 			(filter != NULL && !filter(buffer)))
 			continue;
-		live[touches[i].first] += buffer->bytes;
-		live[touches[i].last + 1] -= buffer->bytes;
+		live[stands[i].first] += bytes;
+		live[stands[i].last + 1] -= bytes;
 	}
-	for (int i = 0; i < program->n_ops; i++)
-		live[i + 1] += live[i];
-	return live;
-}
-
-/* --- pools ------------------------------------------------------------------------------------ */
-
-static void change(const struct program *program, struct slice slice, int sign,
-	struct bound_pools *pools, int64_t live[STREAM_COUNT])
-{
-	const int *buffers = slice_of(program, slice);
-	for (int i = 0; i < slice.count; i++) {
-		const struct buffer *buffer = &program->buffers[buffers[i]];
-		live[buffer->pool] += sign * buffer->bytes;
-		pools->peaks[buffer->pool] =
-			max_i64(pools->peaks[buffer->pool], live[buffer->pool]);
-	}
-}
-
-struct bound_pools bound_pools(const struct program *program)
-{
-	struct bound_pools pools = {{0}, {0}};
-	int64_t live[STREAM_COUNT] = {0};
-	for (int i = 0; i < program->n_buffers; i++) {
-		const struct buffer *buffer = &program->buffers[i];
-		pools.largest[buffer->pool] = max_i64(pools.largest[buffer->pool], buffer->bytes);
-		if (buffer->resident)
-			live[buffer->pool] += buffer->bytes;
-	}
-	for (int s = 0; s < STREAM_COUNT; s++)
-		pools.peaks[s] = live[s];
 	for (int i = 0; i < program->n_ops; i++) {
-		change(program, program->ops[i].takes, 1, &pools, live);
-		change(program, program->ops[i].gives, -1, &pools, live);
+		const struct op *op = &program->ops[i];
+		bool is_asked = kind == OP_KIND_COUNT || op->kind == kind;
+		if (is_asked && repeated[i] == 1 && op->stream == STREAM_COMPUTE)
+			most = max_i64(most, live[i]);
+		live[i + 1] += live[i];
 	}
-	return pools;
+	return most;
 }
 
-int64_t bound_pools_total(const struct bound_pools *pools)
+int64_t bound_fixed_bytes(const struct schedule *schedule)
 {
-	int64_t total = 0;
-	for (int s = 0; s < STREAM_COUNT; s++)
-		total += s == STREAM_HOST ? 0 : pools->peaks[s];
-	return total;
-}
-
-bool bound_has_pools(const struct topology *topology, const struct plan *plan)
-{
-	return topology->device.kind == DEVICE_GPU && runtime_of(plan->runtime)->caching_allocator;
+	struct fixed_memory fixed = schedule_fixed_memory(schedule);
+	return fixed.context + fixed.communicators;
 }

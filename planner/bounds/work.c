@@ -1,6 +1,6 @@
 /* Sums of a step's work, and what the issuing thread and the copies to and from the host take of
- * it. The proof that uses them is in bound.c. */
-#include "planner/bounds/bounds.h"
+ * it. The proof that uses them is in bounds.c. */
+#include "planner/bounds/parts.h"
 
 #include <math.h>
 
@@ -10,7 +10,6 @@ void work_add(struct work *sum, const struct work *work, double times)
 {
 	sum->compute += times * work->compute;
 	sum->cover += times * work->cover;
-	sum->stalls += times * work->stalls;
 	sum->alone += times * work->alone;
 	sum->issue += times * work->issue;
 	sum->wire += times * work->wire;
@@ -18,37 +17,22 @@ void work_add(struct work *sum, const struct work *work, double times)
 		sum->copies[way] += times * work->copies[way];
 	for (int e = 0; e < COMMUNICATORS_MAX; e++)
 		sum->communicators[e] += times * work->communicators[e];
-	for (int e = 0; e < COMMUNICATORS_MAX; e++) {
-		sum->late[e] += times * work->late[e];
-		for (int h = 0; h < HALVES; h++)
-			sum->halves[e][h] += times * work->halves[e][h];
-	}
 	for (int l = 0; l < LINKS; l++)
 		sum->links[l] += times * work->links[l];
-	sum->late_network += times * work->late_network;
 }
 
-struct work work_least(const struct work *a, const struct work *b)
+bool bound_is_update(enum op_kind kind)
 {
-	struct work least = {.compute = fmin(a->compute, b->compute),
-		.cover = fmax(a->cover, b->cover),
-		.stalls = fmin(a->stalls, b->stalls),
-		.alone = fmin(a->alone, b->alone),
-		.issue = fmin(a->issue, b->issue),
-		.wire = fmin(a->wire, b->wire),
-		.late_network = fmin(a->late_network, b->late_network)};
-	for (int way = 0; way < 2; way++)
-		least.copies[way] = fmin(a->copies[way], b->copies[way]);
-	for (int e = 0; e < COMMUNICATORS_MAX; e++)
-		least.communicators[e] = fmin(a->communicators[e], b->communicators[e]);
-	for (int e = 0; e < COMMUNICATORS_MAX; e++) {
-		least.late[e] = fmin(a->late[e], b->late[e]);
-		for (int h = 0; h < HALVES; h++)
-			least.halves[e][h] = fmin(a->halves[e][h], b->halves[e][h]);
-	}
-	for (int l = 0; l < LINKS; l++)
-		least.links[l] = fmin(a->links[l], b->links[l]);
-	return least;
+	return kind == OP_GRADIENT_NORM || kind == OP_CLIP_GRADIENTS || kind == OP_OPTIMIZER;
+}
+
+/* On GPUs; threads of a host share its network in another way. */
+double bound_link_load(
+	const struct schedule *schedule, const struct cost *cost, enum bound_link link)
+{
+	if (schedule->topology->device.kind != DEVICE_GPU)
+		return 0;
+	return link == LINK_NETWORK ? cost->network_load : cost->fabric_load;
 }
 
 /* --- the issuing thread ----------------------------------------------------------------------- */
@@ -101,10 +85,10 @@ double bound_issue_of_load(const struct schedule *schedule, const struct op *op,
 
 /* --- copies ----------------------------------------------------------------------------------- */
 
-void bound_add_copy(const struct op *op, const struct cost *cost, struct work *work)
+void bound_add_copy(const struct op *op, const struct cost *cost, double times, struct work *work)
 {
 	if (op_kind_class(op->kind) == OP_CLASS_COPY && op->stream != STREAM_COMPUTE)
-		work->copies[op->kind == OP_COPY_D2H] += cost->device;
+		work->copies[op->kind == OP_COPY_D2H] += times * cost->device;
 }
 
 /* The host updates what has come out. What the device keeps of it goes back while other units are

@@ -5,6 +5,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "schedule/fold/fold.h"
+
 enum { PROPERTIES_MAX = 16, SIMULATED_MICRO_BATCHES = 3 };
 #define PRECISION 1.02 /* of thresholds that are no whole numbers */
 static const double factors[] = {2, 8, 32};
@@ -190,18 +192,14 @@ struct rival_schedules {
 	struct schedule *of[RIVALS_MAX][2];
 };
 
-/* `seconds` stays when the plan cannot be built. */
 static bool time_over_links(const struct rivals *rivals, const struct topology *topology, int i,
 	bool less, const struct plan *plan, double *seconds, struct error *error)
 {
 	const struct question *question = rivals->question;
 	struct schedule **schedule = &rivals->schedules->of[i][less];
-	struct error mine = {0};
-	if (*schedule == NULL && !schedule_build(&rivals->schedules->arena, plan, question->model,
-					 question->topology, schedule, &mine)) {
-		*schedule = NULL;
-		return error_is_refusal(&mine, error);
-	}
+	if (*schedule == NULL)
+		*schedule = schedule_fold(
+			&rivals->schedules->arena, plan, question->model, question->topology);
 	return evaluator_time(rivals->evaluator, *schedule, topology, seconds, error);
 }
 

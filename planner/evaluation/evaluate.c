@@ -111,12 +111,13 @@ bool evaluator_run_on(struct evaluator *evaluator, const struct topology *topolo
 	return true;
 }
 
-struct schedule *evaluator_emit(struct evaluator *evaluator, const struct plan *plan)
+int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *plan)
 {
 	const struct question *question = evaluator->question;
 	arena_reset(&evaluator->scratch);
-	evaluator->emitted++;
-	return schedule_emit(&evaluator->scratch, plan, question->model, question->topology);
+	return bounds_memory(
+		schedule_fold(&evaluator->scratch, plan, question->model, question->topology),
+		&evaluator->scratch);
 }
 
 bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *plan, double slow,
@@ -128,6 +129,19 @@ bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *p
 		return false;
 	*prediction = trial.simulation.prediction;
 	evaluator->evaluated -= slow > 0 && prediction->step_time > slow;
+	return true;
+}
+
+bool evaluator_run_time(struct evaluator *evaluator, const struct plan *plan, double *step_time,
+	int64_t *memory, struct error *error)
+{
+	struct trial trial = {evaluator->question->topology, plan, sketch(evaluator)};
+	trial.options.memory = MEMORY_IGNORED;
+	if (!run(evaluator, &trial, error))
+		return false;
+	*step_time = trial.simulation.prediction.step_time;
+	*memory = bounds_memory(trial.schedule, &evaluator->scratch);
+	evaluator->evaluated--;
 	return true;
 }
 

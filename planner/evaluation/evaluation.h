@@ -10,7 +10,7 @@
 struct evaluator {
 	const struct question *question;
 	struct arena scratch;
-	int64_t evaluated, emitted; /* plans; schedules that were built whole */
+	int64_t evaluated; /* plans */
 };
 
 /* What communication costs one step, seconds. */
@@ -21,17 +21,21 @@ struct exposure {
 	double idle;          /* neither compute nor communication runs */
 };
 
-/* The plan's schedule, in `scratch`: until the next call. */
-struct schedule *evaluator_emit(struct evaluator *evaluator, const struct plan *plan);
+/* The plan's own bound of memory (bounds.h). */
+int64_t evaluator_bound_memory(struct evaluator *evaluator, const struct plan *plan);
 /* Simulates a plan. A step that takes longer than `slow` seconds (0: none) has a step time and
  * nothing else, and does not count as evaluated. */
 bool evaluator_run_unless_slow(struct evaluator *evaluator, const struct plan *plan, double slow,
 	struct prediction *prediction, struct error *error);
+/* The step time alone, for a tenth of the effort, and the plan's own bound of memory; does not
+ * count as evaluated. */
+bool evaluator_run_time(struct evaluator *evaluator, const struct plan *plan, double *step_time,
+	int64_t *memory, struct error *error);
 /* Simulates a plan. EXIT_CODE_USAGE when it cannot be built. The prediction has
  * no lower bounds and no ledger; its strings live in `scratch` until the next call. */
 bool evaluator_run(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);
-/* All of it, with the step's timeline, and with strings in `arena`. */
+/* All of it, with the digest of its schedule and what is exposed, and with strings in `arena`. */
 bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error);
@@ -75,10 +79,13 @@ void evaluators_finish(struct evaluators *evaluators);
 
 struct known {
 	bool tightened; /* its bound of memory is of its own schedule */
-	bool simulated;
-	bool refused; /* the builder could not honour it */
+	bool timed;     /* its bound of time is its step time */
+	bool ready;     /* `fits` and `costs` are known, ahead of its turn or since */
+	bool simulated; /* it had its turn */
+	bool refused;   /* the builder could not honour it */
 	enum fits fits;
 	struct costs costs;
+	int64_t limit; /* bytes of one device */
 };
 
 struct search {
@@ -86,9 +93,13 @@ struct search {
 	struct space space;
 	struct bounds bounds;
 	struct evaluator evaluator;
+	struct evaluators workers; /* for what is simulated ahead of its turn */
 	struct ranking ranking;
 	struct known *known; /* malloc'ed; by plan */
+	int64_t effort;      /* blocks x micro-batches simulated since the first plan that fits */
+	bool given_up;       /* the effort was spent before all was looked at */
 	int64_t limit;       /* bytes of one device; INT64_MAX until a prediction told it */
+	int64_t evaluated;   /* plans that had their turn, refused ones too */
 	int64_t pruned;
 	bool stopped;          /* the caller wants no more (lent.go_on) */
 	int64_t least_left;    /* what is still to be looked at costs at least; -1: not known */
@@ -98,7 +109,6 @@ struct search {
 	int closest[STRATEGY_COUNT];
 	/* The least objective among plans that no simulation saw; INT64_MAX when all were seen. */
 	int64_t least_skipped;
-	int64_t least_uniform; /* the same before mixed plans were looked at */
 };
 
 /* Asks lent.go_on; false from the first no on. `plans`, `of`: as in struct looked. */

@@ -20,9 +20,7 @@ struct branching {
 	struct order orders[PROGRAMME_MEMORIES_MAX][PROGRAMME_GROUPS_MAX];
 	/* Of the groups from g on: the least that the memory still grows by. */
 	int64_t least_bytes[PROGRAMME_MEMORIES_MAX][PROGRAMME_GROUPS_MAX + 1];
-	bool down[PROGRAMME_GROUPS_MAX];     /* the last choice takes less time than the first */
-	int *cuts[PROGRAMME_GROUPS_MAX + 1]; /* those that contain the choices so far */
-	int *counts;                         /* by choice of the last group */
+	bool down[PROGRAMME_GROUPS_MAX]; /* the last choice takes less time than the first */
 	int choice[PROGRAMME_GROUPS_MAX];
 	int64_t nodes;
 	double limit; /* what is above is of no use */
@@ -31,7 +29,6 @@ struct branching {
 
 /* What is chosen up to a group. */
 struct prefix {
-	int n_cuts;
 	double sums[PROGRAMME_ROWS_MAX];
 	int64_t bytes[PROGRAMME_MEMORIES_MAX];
 };
@@ -145,31 +142,6 @@ static bool is_hopeless(const struct branching *b, int group, const struct prefi
 	return bound > b->limit;
 }
 
-/* No choice of the groups behind it leaves the cut. */
-static bool covers_rest(const struct programme *p, const struct programme_cut *cut, int group)
-{
-	for (int g = group + 1; g < p->n_groups; g++)
-		if (cut->low[g] > 0 || cut->high[g] < p->sizes[g] - 1)
-			return false;
-	return true;
-}
-
-/* The cuts that the group's choice does not leave; false: they take all that is below. */
-static bool keep_cuts(struct branching *b, int group, int choice, int n_cuts, int *kept)
-{
-	const struct programme *p = b->programme;
-	*kept = 0;
-	for (int c = 0; c < n_cuts; c++) {
-		const struct programme_cut *cut = &p->cuts[b->cuts[group][c]];
-		if (choice < cut->low[group] || choice > cut->high[group])
-			continue;
-		if (covers_rest(p, cut, group))
-			return false;
-		b->cuts[group + 1][(*kept)++] = b->cuts[group][c];
-	}
-	return true;
-}
-
 static void add_choice(const struct branching *b, int group, int choice,
 	const struct prefix *prefix, struct prefix *with)
 {
@@ -181,27 +153,9 @@ static void add_choice(const struct branching *b, int group, int choice,
 		with->bytes[q] += p->memories[q].bytes[group][choice];
 }
 
-/* How often each choice of the last group is cut. */
-static void count_cuts(struct branching *b, int group, int n_cuts)
-{
-	int n = b->programme->sizes[group];
-	memset(b->counts, 0, (size_t)(n + 1) * sizeof(*b->counts));
-	for (int c = 0; c < n_cuts; c++) {
-		const struct programme_cut *cut = &b->programme->cuts[b->cuts[group][c]];
-		if (cut->low[group] >= n || cut->high[group] < cut->low[group])
-			continue;
-		b->counts[cut->low[group]]++;
-		if (cut->high[group] < n)
-			b->counts[cut->high[group] + 1]--;
-	}
-	for (int i = 0; i < n; i++)
-		b->counts[i + 1] += b->counts[i];
-}
-
 static void branch(struct branching *b, int group, const struct prefix *prefix)
 {
 	const struct programme *p = b->programme;
-	bool last = group == p->n_groups - 1;
 	b->nodes++;
 	if (is_hopeless(b, group, prefix))
 		return;
@@ -209,17 +163,11 @@ static void branch(struct branching *b, int group, const struct prefix *prefix)
 		accept(b);
 		return;
 	}
-	if (last)
-		count_cuts(b, group, prefix->n_cuts);
 	int first = p->ordered && group == 1 ? b->choice[0] : 0, n = p->sizes[group];
 	for (int i = first; i < n; i++) {
 		int choice = b->down[group] ? first + n - 1 - i : i;
 		struct prefix with;
-		if (last && b->counts[choice] > 0)
-			continue;
 		add_choice(b, group, choice, prefix, &with);
-		if (!last && !keep_cuts(b, group, choice, prefix->n_cuts, &with.n_cuts))
-			continue;
 		b->choice[group] = choice;
 		branch(b, group + 1, &with);
 	}
@@ -227,17 +175,10 @@ static void branch(struct branching *b, int group, const struct prefix *prefix)
 
 void programme_solve_bounding(const struct programme *programme, struct solution *solution)
 {
-	struct branching b = {.programme = programme,
-		.limit = programme->cutoff > 0 ? programme->cutoff : INFINITY,
-		.best = solution};
+	struct branching b = {.programme = programme, .limit = INFINITY, .best = solution};
 	struct arena arena = {0};
-	struct prefix root = {.n_cuts = programme->n_cuts};
+	struct prefix root = {{0}, {0}};
 	*solution = (struct solution){0};
-	for (int g = 0; g <= programme->n_groups; g++)
-		b.cuts[g] = ARENA_ARRAY(&arena, int, programme->n_cuts + 1);
-	for (int c = 0; c < programme->n_cuts; c++)
-		b.cuts[0][c] = c;
-	b.counts = ARENA_ARRAY(&arena, int, programme->sizes[programme->n_groups - 1] + 2);
 	for (int r = 0; r < programme->n_rows; r++)
 		root.sums[r] = programme->rows[r].constant;
 	make_orders(&b, &arena);

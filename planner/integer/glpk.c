@@ -94,17 +94,6 @@ static void add_order_row(struct formulation *f)
 	add_row(f, GLP_UP, 0, 0, n);
 }
 
-/* Not all choices inside the box. */
-static void add_cut_row(struct formulation *f, const struct programme_cut *cut)
-{
-	const struct programme *p = f->programme;
-	int n = 0;
-	for (int g = 0; g < p->n_groups; g++)
-		for (int i = cut->low[g]; i <= cut->high[g] && i < p->sizes[g]; i++)
-			n = put(f, n, f->first[g] + i, 1);
-	add_row(f, GLP_UP, 0, p->n_groups - 1, n);
-}
-
 static void formulate(struct formulation *f, const struct programme *programme, struct arena *arena)
 {
 	*f = (struct formulation){.programme = programme, .n_columns = 1};
@@ -122,8 +111,6 @@ static void formulate(struct formulation *f, const struct programme *programme, 
 		add_memory_row(f, &programme->memories[q]);
 	if (programme->ordered)
 		add_order_row(f);
-	for (int c = 0; c < programme->n_cuts; c++)
-		add_cut_row(f, &programme->cuts[c]);
 }
 
 static void read_choices(const struct formulation *f, struct solution *solution)
@@ -159,7 +146,7 @@ static bool solve(const struct formulation *f, struct solution *solution)
 	solution->feasible = true;
 	read_choices(f, solution);
 	return programme_has_room(f->programme, solution->choice) &&
-	       !programme_is_cut(f->programme, solution->choice);
+	       programme_is_ordered(f->programme, solution->choice);
 }
 
 static void jump_back(void *place)

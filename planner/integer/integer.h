@@ -1,14 +1,14 @@
 /* Integer programmes over choices. From every group exactly one choice is
  * made; the objective is the largest of several sums, one term from each group; capacities limit
- * other sums; boxes of choices can be cut away.
+ * other sums.
  *
  *     minimise  max over rows r of (constant_r + sum over groups g of term_r[g][choice_g])
  *     such that, for every memory q, sum over g of bytes_q[g][choice_g] <= capacity_q
- *     and no cut holds all choices between its low and high
  *     and choice_0 <= choice_1, if they are ordered
  *
- * GLPK solves it where it is built in (0/1 variables, one for each choice), a branch and bound of
- * our own elsewhere; both give an optimum, not always the same one. */
+ * A branch and bound of our own solves it on any thread; GLPK does where it is built in, one
+ * programme at a time (0/1 variables, one for each choice). Both give an optimum, not always the
+ * same one. */
 #ifndef PLANNER_INTEGER_INTEGER_H
 #define PLANNER_INTEGER_INTEGER_H
 
@@ -26,12 +26,6 @@ struct programme_memory {
 	const int64_t *bytes[PROGRAMME_GROUPS_MAX];
 };
 
-struct programme_cut {
-	int low[PROGRAMME_GROUPS_MAX], high[PROGRAMME_GROUPS_MAX];
-	bool doubtful; /* only one choice in it is sure: */
-	int seen[PROGRAMME_GROUPS_MAX];
-};
-
 struct programme {
 	int n_groups;
 	int sizes[PROGRAMME_GROUPS_MAX];
@@ -40,9 +34,6 @@ struct programme {
 	int n_memories; /* at least one */
 	struct programme_memory memories[PROGRAMME_MEMORIES_MAX];
 	bool ordered;
-	double cutoff; /* branch and bound looks for nothing above it; 0: for everything */
-	int n_cuts, cut_capacity;
-	struct programme_cut *cuts; /* malloc'ed */
 };
 
 struct solution {
@@ -53,19 +44,11 @@ struct solution {
 	int64_t nodes;    /* of branch and bound */
 };
 
-/* One that is sure takes the place of those inside it. */
-void programme_cut(struct programme *programme, const struct programme_cut *cut);
-/* Each doubtful cut becomes its one sure choice. */
-void programme_shrink_doubtful(struct programme *programme);
-void programme_finish(struct programme *programme);
 double programme_objective(const struct programme *programme, const int *choice);
 int64_t programme_bytes(const struct programme *programme, int memory, const int *choice);
 /* In every memory. */
 bool programme_has_room(const struct programme *programme, const int *choice);
-/* By a cut, or out of order. */
-bool programme_is_cut(const struct programme *programme, const int *choice);
-/* By a cut that is not doubtful. */
-bool programme_is_surely_cut(const struct programme *programme, const int *choice);
+bool programme_is_ordered(const struct programme *programme, const int *choice);
 
 void programme_solve_bounding(const struct programme *programme, struct solution *solution);
 /* False when GLPK is not built in, gave up or ran into an error: then nothing is known. */

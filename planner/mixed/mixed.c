@@ -1,22 +1,19 @@
-/* The search over mixed plans: which subproblems there are, and in what order they are searched. */
+/* Which families are worth solving, and the best mixes of them. */
 #include "planner/mixed/mixed.h"
-#include "planner/mixed/mix.h"
 
+#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* Simulated blocks x micro-batches, over all subproblems, until what fits is taken to be monotone,
- * and until all is given up: what is left then shows in the gap. */
-enum { EFFORT_FIRST = 12000, EFFORT_MAX = 30000, FIRST_ROUNDS = 4 };
+#include "planner/mixed/counts.h"
 
-/* Where more than LARGE_GAP would be left, each of the two goes on until here. */
-enum { EFFORT_FIRST_LARGE_GAP = 40000, EFFORT_LARGE_GAP = 100000 };
-#define LARGE_GAP 0.03
+enum { FAMILIES_LOOKED = 24, FAMILIES_SOLVED = 4 };
 
-/* Where trying every mix would take no more than this (some seconds), nothing is given up. */
-enum { EFFORT_WHOLE = 2000000 };
+/* Units that keep their parameters, or stay on the device, save time too, which an estimate does
+ * not see: it is of none. About as much as that is, at most. */
+#define KEPT_SAVE    0.03
+#define STAYING_SAVE 0.10
 
-/* --- which subproblems ------------------------------------------------------------------------ */
+/* --- what is mixed ---------------------------------------------------------------------------- */
 
 static bool has_checkpointing(
 	const struct question *question, const struct plan *plan, enum checkpointing kind)
@@ -35,217 +32,281 @@ static bool mixes_resharding(const struct search *search, const struct plan *pla
 	       search->space.allowed[full ? STRATEGY_SHARD_GRAD_OP : STRATEGY_HYBRID_SHARD_ZERO2];
 }
 
+static bool has_none(const struct knob_list *list)
+{
+	union knob_value none = knob_value_of(KNOB_CPU_OFFLOAD, OFFLOAD_NONE);
+	for (int i = 0; i < list->n; i++)
+		if (knob_value_equal(KNOB_CPU_OFFLOAD, list->values[i], none))
+			return true;
+	return false;
+}
+
+/* Units stay on the device unless the user's list leaves out `none`. */
 static bool mixes_offload(const struct search *search, const struct plan *plan)
 {
-	return offload_may_be_partial(search) && plan_offloads_any(plan) &&
-	       plan->cpu_offload.n == 0;
-}
-
-bool mix_knobs(const struct search *search, const struct plan *plan, struct mix_knobs *knobs)
-{
 	const struct question *question = search->question;
-	knobs->full = has_checkpointing(question, plan, CHECKPOINTING_FULL);
-	knobs->selective =
-		knobs->full && has_checkpointing(question, plan, CHECKPOINTING_SELECTIVE);
-	knobs->reshards = mixes_resharding(search, plan);
-	knobs->offloads = mixes_offload(search, plan);
-	if (knobs->full && !plan_checkpoints(plan, CHECKPOINTING_NONE))
-		return false; /* it is in the subproblem of the plan that checkpoints nothing */
-	return knobs->full || knobs->reshards || knobs->offloads;
+	const struct knob_list *only = &question->only[KNOB_CPU_OFFLOAD];
+	const struct knob_list *forbidden = &question->forbidden[KNOB_CPU_OFFLOAD];
+	bool allowed = only->n > 0 ? has_none(only) : forbidden->n > 0 && !has_none(forbidden);
+	return (search->offloads || allowed) && plan_offloads_any(plan) && plan->cpu_offload.n == 0;
 }
 
-struct mixing {
-	struct mix_search of;
-	struct arena tables; /* of all subproblems */
-	struct samples samples;
-	int n, capacity;
-	struct entry {
-		struct subproblem *subproblem;
-		struct mix_working *working; /* NULL: not searched */
-		int place;                   /* in the space */
-		int64_t bound;               /* the objective's, of the subproblem's fastest mix */
-	} * entries;
+/* False: it has no mixes, or it is in another's family. */
+static bool family_of(const struct search *search, const struct plan *plan, struct family *family)
+{
+	*family = (struct family){.plan = *plan,
+		.full = has_checkpointing(search->question, plan, CHECKPOINTING_FULL),
+		.reshards = mixes_resharding(search, plan),
+		.offloads = mixes_offload(search, plan)};
+	family->selective =
+		family->full && has_checkpointing(search->question, plan, CHECKPOINTING_SELECTIVE);
+	if (family->full && !plan_checkpoints(plan, CHECKPOINTING_NONE))
+		return false;
+	return family->full || family->reshards || family->offloads;
+}
+
+/* --- which are worth it ----------------------------------------------------------------------- */
+
+/* The plan of the space that checkpoints like this, everything else alike; it comes soon after one
+ * that checkpoints nothing. -1: none. */
+static int find_sibling(const struct search *search, int plan, enum checkpointing kind)
+{
+	const struct plan *of = &search->space.plans[plan];
+	uint64_t knob = KNOB_BIT(KNOB_ACTIVATION_CHECKPOINTING);
+	for (int i = plan + 1; i < search->space.first[of->strategy + 1]; i++) {
+		const struct plan *other = &search->space.plans[i];
+		if (other->mesh.shard != of->mesh.shard || !wrap_equal(&other->wrap, &of->wrap))
+			break;
+		if (other->micro_batch == of->micro_batch && plan_checkpoints(other, kind) &&
+			knobs_alike_but(knob, other, of))
+			return i;
+	}
+	return -1;
+}
+
+/* Of the blocks, how many of this kind make the plan fit by the bounds of memory; INFINITY: all do
+ * not suffice. */
+static double share_of(const struct search *search, int plan, int sibling)
+{
+	const struct bound *none = &search->bounds.of[plan], *all = &search->bounds.of[sibling];
+	if (none->memory <= search->limit)
+		return 0;
+	if (all->memory > search->limit)
+		return INFINITY;
+	return (double)(none->memory - search->limit) / (double)(none->memory - all->memory);
+}
+
+struct task {
+	struct family family;
+	int place;         /* in the space */
+	int full;          /* the plan that checkpoints all in full; -1: that is not mixed */
+	int guess[COUNTS]; /* by the bounds of memory */
+	int64_t estimate;  /* time per token of the guess */
+	struct mix mix;
+	bool exists, is_mix; /* a plan of the family fits; it is none of the space */
+	struct arena arena;
+	struct error error;
 };
 
-/* Prefetching and the limiter move work in time, they add and remove none: mixes have the first of
- * their values. */
-static bool differ_in_prefetch(const struct plan *a, const struct plan *b)
+/* With as many blocks checkpointed, of the kind that costs less, as the bounds say. */
+static double estimate(const struct search *search, struct task *task)
+{
+	double least = INFINITY, none = search->bounds.of[task->place].time;
+	int blocks = (int)search->question->model->architecture.layers;
+	if (!task->family.full)
+		return search->bounds.of[task->place].memory <= search->limit ? none : INFINITY;
+	for (int k = task->family.selective ? COUNT_SOME : COUNT_FULL; k >= COUNT_FULL; k--) {
+		int sibling = find_sibling(search, task->place,
+			k == COUNT_FULL ? CHECKPOINTING_FULL : CHECKPOINTING_SELECTIVE);
+		double share = sibling >= 0 ? share_of(search, task->place, sibling) : INFINITY;
+		task->full = sibling;
+		if (isinf(share))
+			continue;
+		double time = none + share * (search->bounds.of[sibling].time - none);
+		if (time >= least)
+			continue;
+		least = time;
+		task->guess[COUNT_SOME] = task->family.selective ? (int)ceil(share * blocks) : 0;
+		task->guess[COUNT_FULL] = k == COUNT_FULL ? (int)ceil(share * blocks) : 0;
+	}
+	return least;
+}
+
+static double saving(const struct family *family, double seconds)
+{
+	return seconds * (1 - (family->reshards ? KEPT_SAVE : 0)) *
+	       (1 - (family->offloads ? STAYING_SAVE : 0));
+}
+
+struct tasks {
+	const struct search *search;
+	int n, first; /* the first that is not solved */
+	struct task of[FAMILIES_LOOKED];
+	struct evaluators evaluators;
+};
+
+static void sort_tasks(struct tasks *tasks)
+{
+	for (int i = 1; i < tasks->n; i++)
+		for (int j = i; j > 0 && tasks->of[j - 1].estimate > tasks->of[j].estimate; j--) {
+			struct task swap = tasks->of[j];
+			tasks->of[j] = tasks->of[j - 1];
+			tasks->of[j - 1] = swap;
+		}
+}
+
+/* Prefetching moves work in time, it adds and removes none. */
+static bool differ_in_time(const struct plan *a, const struct plan *b)
 {
 	return a->mesh.shard == b->mesh.shard && knobs_alike_but(knobs_of_role(KNOB_IN_TIME), a, b);
 }
 
-static int64_t fastest(const struct mixing *mixing, const struct subproblem *subproblem)
+/* Keeps the best of those that differ in more than prefetching, in order. */
+static void add_task(struct tasks *tasks, const struct task *task)
 {
-	int mix[MIX_CHOICES] = {[MIX_UNITS] = subproblem->sizes[MIX_UNITS] - 1,
-		[MIX_STAYS] = subproblem->sizes[MIX_STAYS] - 1};
-	struct bound bound = mix_bound(mixing->of.search->question->topology, subproblem, mix);
-	return costs_time(&subproblem->plan, bound.time);
+	int at = tasks->n;
+	for (int i = 0; i < tasks->n; i++)
+		if (differ_in_time(&tasks->of[i].family.plan, &task->family.plan))
+			at = i;
+	if (at == FAMILIES_LOOKED)
+		at--;
+	if (at < tasks->n && tasks->of[at].estimate <= task->estimate)
+		return;
+	tasks->of[at] = *task;
+	tasks->n = at == tasks->n ? at + 1 : tasks->n;
+	sort_tasks(tasks);
 }
 
-static void skip(struct mixing *mixing, int64_t bound)
+static void find_tasks(const struct search *search, int64_t cost, struct tasks *tasks)
 {
-	struct search *search = mixing->of.search;
-	search->least_skipped = min_i64(search->least_skipped, bound);
-}
-
-/* Where no unit is left to reshard it is the other strategy's plan. */
-static bool is_repeated(const struct subproblem *subproblem)
-{
-	return subproblem->knobs.reshards && subproblem->units == 0;
-}
-
-static bool add_subproblem(struct mixing *mixing, int place, struct error *error)
-{
-	struct search *search = mixing->of.search;
-	const struct plan *plan = &search->space.plans[place];
-	struct entry *last = mixing->n > 0 ? &mixing->entries[mixing->n - 1] : NULL;
-	struct entry entry = {.place = place};
-	struct mix_knobs knobs;
-	/* Mixes recompute more and gather less: none is faster than the compute of this plan. */
-	int64_t least = costs_time(plan, search->bounds.of[place].compute);
-	if (!mix_knobs(search, plan, &knobs))
-		return true;
-	if (!search_goes_on(search, search->evaluator.evaluated + search->pruned, 0) ||
-		!mix_is_wanted(&mixing->of, least)) {
-		skip(mixing, least);
-		return true;
+	for (int i = 0; i < search->space.n; i++) {
+		const struct plan *plan = &search->space.plans[i];
+		struct task task = {.place = i, .full = -1};
+		if (search->known[i].refused || !family_of(search, plan, &task.family))
+			continue;
+		double seconds = estimate(search, &task);
+		bool too_large = task.full >= 0 && search->known[task.full].simulated &&
+				 search->known[task.full].fits != FITS_YES;
+		if (isinf(seconds) || too_large)
+			continue;
+		task.estimate = costs_time(plan, saving(&task.family, seconds));
+		if (task.estimate < cost)
+			add_task(tasks, &task);
 	}
-	if (last != NULL && differ_in_prefetch(&last->subproblem->plan, plan))
-		return true;
-	entry.subproblem = ARENA_NEW(&mixing->tables, struct subproblem);
-	if (!subproblem_build(
-		    &mixing->samples, plan, &knobs, &mixing->tables, entry.subproblem, error))
-		return false;
-	if (is_repeated(entry.subproblem))
-		return true;
-	entry.bound = fastest(mixing, entry.subproblem);
-	mixing->entries = array_grow(
-		mixing->entries, &mixing->capacity, mixing->n + 1, sizeof(*mixing->entries));
-	mixing->entries[mixing->n++] = entry;
-	return true;
 }
 
-static bool add_subproblems(struct mixing *mixing, struct error *error)
+/* --- which are the best ----------------------------------------------------------------------- */
+
+/* The guess by the simulator. */
+static void time_guess(void *data, int index, int worker)
 {
-	int n = mixing->of.search->space.n;
-	for (int i = 0; i < n; i++)
-		if (!add_subproblem(mixing, i, error))
-			return false;
-	return true;
+	struct tasks *tasks = data;
+	struct task *task = &tasks->of[index];
+	double step_time;
+	int64_t memory;
+	family_measure(&task->family, tasks->search->question->model);
+	struct plan plan = family_plan(&task->family, task->guess, &task->arena);
+	task->estimate = INT64_MAX;
+	if (evaluator_run_time(
+		    &tasks->evaluators.of[worker], &plan, &step_time, &memory, &task->error))
+		task->estimate = costs_time(&plan, saving(&task->family, step_time));
 }
 
-static int by_bound(const void *left, const void *right)
+/* Of these one is looked at. */
+static bool is_near(const struct plan *a, const struct plan *b)
 {
-	const struct entry *a = left, *b = right;
-	if (a->bound != b->bound)
-		return a->bound < b->bound ? -1 : 1;
+	return a->strategy == b->strategy && a->mesh.shard == b->mesh.shard &&
+	       a->micro_batch == b->micro_batch && a->grad_accum == b->grad_accum &&
+	       knob_equal(KNOB_CPU_OFFLOAD, a, b) && knob_equal(KNOB_RESHARD_AFTER_FORWARD, a, b);
+}
+
+/* In order, at most one of those that are near one another. */
+static void keep_different(struct tasks *tasks, int64_t cost)
+{
+	int n = 0;
+	sort_tasks(tasks);
+	for (int i = 0; i < tasks->n; i++) {
+		bool near = tasks->of[i].estimate >= cost;
+		for (int j = 0; j < n; j++)
+			near = near ||
+			       is_near(&tasks->of[i].family.plan, &tasks->of[j].family.plan);
+		if (near)
+			arena_finish(&tasks->of[i].arena);
+		else
+			tasks->of[n++] = tasks->of[i];
+	}
+	tasks->n = n;
+}
+
+/* --- solving them ----------------------------------------------------------------------------- */
+
+static void solve_task(void *data, int index, int worker)
+{
+	struct tasks *tasks = data;
+	struct task *task = &tasks->of[tasks->first + index];
+	int counts[COUNTS] = {0};
+	double step_time = 0;
+	if (!family_solve(&task->family, &tasks->evaluators.of[worker], &task->arena, counts,
+		    &step_time, &task->exists, &task->error))
+		return;
+	bool uniform = true;
+	for (int c = 0; c < COUNTS; c++)
+		uniform = uniform && (counts[c] == 0 || counts[c] == task->family.most[c]);
+	task->is_mix = task->exists && !uniform;
+	task->mix.plan = family_plan(&task->family, counts, &task->arena);
+	plan_normalise(&task->mix.plan, &task->arena);
+	task->mix.cost = costs_time(&task->mix.plan, step_time);
+}
+
+/* In order, so many at a time, until as many have a plan that fits. */
+static void solve_best(struct tasks *tasks)
+{
+	int solved = 0;
+	for (; tasks->first < tasks->n && solved < FAMILIES_SOLVED;) {
+		int n = (int)min_i64(FAMILIES_SOLVED - solved, tasks->n - tasks->first);
+		lent_each(tasks->search->question, n, solve_task, tasks);
+		for (int i = 0; i < n; i++)
+			solved += tasks->of[tasks->first++].exists;
+	}
+}
+
+static int by_cost(const void *left, const void *right)
+{
+	const struct task *a = left, *b = right;
+	if (a->mix.cost != b->mix.cost)
+		return a->mix.cost < b->mix.cost ? -1 : 1;
 	return (a->place > b->place) - (a->place < b->place);
 }
 
-static void open_entries(struct mixing *mixing)
+static bool take_results(struct tasks *tasks, int64_t cost, struct arena *arena,
+	struct mix mixes[MIXES_MAX], int *n, struct error *error)
 {
-	for (int i = 0; i < mixing->n; i++) {
-		struct entry *entry = &mixing->entries[i];
-		entry->working = subproblem_open(
-			&mixing->of, entry->subproblem, entry->bound, &mixing->tables);
+	bool ok = true;
+	qsort(tasks->of, (size_t)tasks->n, sizeof(*tasks->of), by_cost);
+	for (int i = 0; i < tasks->n; i++) {
+		struct task *task = &tasks->of[i];
+		double most = (1 - MIX_LEAST_GAIN) * (double)cost;
+		arena_join(arena, &task->arena);
+		if (task->error.code != EXIT_CODE_OK)
+			ok = ok && error_is_refusal(&task->error, error);
+		else if (task->is_mix && (double)task->mix.cost <= most && *n < MIXES_MAX)
+			mixes[(*n)++] = task->mix;
 	}
+	return ok;
 }
 
-/* For the caller: what subproblems cost at least that are still open. */
-static void note_least(const struct mixing *mixing)
+bool mixes_find(struct search *search, int chosen, struct arena *arena, struct mix mixes[MIXES_MAX],
+	int *n, struct error *error)
 {
-	int64_t *least = &mixing->of.search->least_left;
-	*least = INT64_MAX;
-	for (int i = 0; i < mixing->n; i++)
-		if (subproblem_is_open(mixing->entries[i].working))
-			*least = min_i64(*least, mixing->entries[i].bound);
-}
-
-/* Every subproblem gets its turn, a short one first: what one subproblem finds closes others. */
-static bool take_turns(struct mixing *mixing, int64_t effort, struct error *error)
-{
-	bool open = true;
-	const struct search *search = mixing->of.search;
-	for (int rounds = FIRST_ROUNDS; open && !search->stopped && mixing->of.effort < effort;
-		rounds *= 2) {
-		open = false;
-		note_least(mixing);
-		for (int i = 0; i < mixing->n; i++) {
-			struct mix_working *working = mixing->entries[i].working;
-			if (!subproblem_search(working, rounds, effort, error))
-				return false;
-			open = open || subproblem_is_open(working);
-		}
-	}
-	return true;
-}
-
-static double whole_effort(const struct mixing *mixing)
-{
-	double whole = 0;
-	for (int i = 0; i < mixing->n; i++) {
-		const struct subproblem *subproblem = mixing->entries[i].subproblem;
-		double layers = (double)mixing->of.search->question->model->architecture.layers;
-		double mixes = 1;
-		for (int c = 0; c < MIX_CHOICES; c++)
-			mixes *= subproblem->sizes[c];
-		whole += mixes * layers * (double)subproblem->plan.grad_accum;
-	}
-	return whole;
-}
-
-static bool leaves_large_gap(const struct mixing *mixing)
-{
-	const struct ranking *ranking = &mixing->of.search->ranking;
-	const struct ranked *first = ranking_first(ranking);
-	for (int i = 0; i < mixing->n && first != NULL; i++) {
-		struct mix_working *working = mixing->entries[i].working;
-		if (subproblem_is_open(working) &&
-			(double)subproblem_bound(working) <
-				(1 - LARGE_GAP) * (double)first->costs.of[ranking->objective])
-			return true;
-	}
-	return false;
-}
-
-/* First for what is best, then for what was missed. */
-static bool search_entries(struct mixing *mixing, struct error *error)
-{
-	open_entries(mixing);
-	if (!take_turns(mixing, EFFORT_FIRST, error))
-		return false;
-	if (leaves_large_gap(mixing) && !take_turns(mixing, EFFORT_FIRST_LARGE_GAP, error))
-		return false;
-	for (int i = 0; i < mixing->n; i++)
-		subproblem_doubt(mixing->entries[i].working);
-	int64_t most = whole_effort(mixing) <= EFFORT_WHOLE ? INT64_MAX : EFFORT_MAX;
-	if (!take_turns(mixing, most, error))
-		return false;
-	if (leaves_large_gap(mixing) && !take_turns(mixing, EFFORT_LARGE_GAP, error))
-		return false;
-	for (int i = 0; i < mixing->n; i++)
-		skip(mixing, subproblem_bound(mixing->entries[i].working));
-	return true;
-}
-
-static void finish(struct mixing *mixing)
-{
-	for (int i = 0; i < mixing->n; i++)
-		if (mixing->entries[i].working != NULL)
-			subproblem_close(mixing->entries[i].working);
-	free(mixing->entries);
-	arena_finish(&mixing->tables);
-}
-
-bool mix_search(struct search *search, struct arena *arena, struct error *error)
-{
-	struct mixing mixing = {.of = {.search = search, .arena = arena}};
-	samples_init(&mixing.samples, search->question);
-	bool ok = add_subproblems(&mixing, error);
-	samples_finish(&mixing.samples);
-	if (mixing.n > 0)
-		qsort(mixing.entries, (size_t)mixing.n, sizeof(*mixing.entries), by_bound);
-	ok = ok && search_entries(&mixing, error);
-	finish(&mixing);
+	struct tasks tasks = {.search = search};
+	int64_t cost = search->known[chosen].costs.of[COST_TIME];
+	*n = 0;
+	find_tasks(search, cost, &tasks);
+	evaluators_init(&tasks.evaluators, search->question);
+	lent_each(search->question, tasks.n, time_guess, &tasks);
+	keep_different(&tasks, cost);
+	solve_best(&tasks);
+	bool ok = take_results(&tasks, cost, arena, mixes, n, error);
+	evaluators_finish(&tasks.evaluators);
 	return ok;
 }

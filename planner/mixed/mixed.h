@@ -1,26 +1,28 @@
-/* Plans whose blocks or units differ, and CPU offload where the devices alone
- * do not suffice. */
+/* Plans whose blocks or units differ, as options beside an answer, and CPU offload where the
+ * devices alone do not suffice. */
 #ifndef PLANNER_MIXED_MIXED_H
 #define PLANNER_MIXED_MIXED_H
 
 #include "planner/evaluation/evaluation.h"
 
-/* After the search over uniform plans: adds maximal mixes to the ranking until no subproblem's
- * bound is low enough. */
-bool mix_search(struct search *search, struct arena *arena, struct error *error);
+enum { MIXES_MAX = 3 };
 
-/* --- CPU offload ------------------------------------------------------------------------------ */
+/* A mix saves at least this much of the time of a token, or it is none worth writing down. */
+#define MIX_LEAST_GAIN 0.002
+
+struct mix {
+	struct plan plan;
+	int64_t cost; /* time per token (costs.h) */
+};
+
+/* Mixes that fit with room and are faster than a plan of the space, the fastest first; in `arena`.
+ * A plan that fits is looked for around the few best that would if some of their blocks were
+ * checkpointed: not all are looked at. Returns their number. */
+bool mixes_find(struct search *search, int chosen, struct arena *arena, struct mix mixes[MIXES_MAX],
+	int *n, struct error *error);
 
 /* The question with every kind of CPU offload that its runtime has, and no plan without. False: the
  * user decided about it, or there is none. */
 bool offload_question(const struct question *question, struct arena *arena, struct question *other);
-
-/* May units of a plan that offloads stay on the device? Not when the user's list leaves out `none`.
- */
-bool offload_may_be_partial(const struct search *search);
-
-/* Of each strategy's best plan, when it offloads every unit: the same with the most units kept on
- * the device that fit, if any, enters the ranking. Only where plans without offload are allowed. */
-bool offload_fewer_units(struct search *search, struct arena *arena, struct error *error);
 
 #endif

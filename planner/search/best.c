@@ -60,7 +60,7 @@ static bool search_row(const struct question *question, struct arena *arena, str
 	int plan = ok ? best_of(&search) : -1;
 	if (plan >= 0)
 		ok = fill_row(&search, plan, arena, row, &mine);
-	*evaluated = search.evaluator.evaluated;
+	*evaluated = search.evaluated;
 	search_finish(&search);
 	if (ok)
 		return true;

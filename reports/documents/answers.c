@@ -58,6 +58,16 @@ static void write_front(const struct candidate *candidate, struct writer *writer
 	writer_end_map(writer);
 }
 
+static void write_option(const struct plan_option *option, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	json_plan(&option->plan, writer);
+	json_prediction(&option->prediction, writer);
+	writer_number(writer, "gain", option->gain);
+	writer_string(writer, "typed", option->typed);
+	writer_end_map(writer);
+}
+
 static void write_sensitivity(const struct sensitivity *row, struct writer *writer)
 {
 	writer_begin_map(writer, NULL);
@@ -115,6 +125,10 @@ static void write_defence(const struct answer *answer, bool pareto, struct write
 			write_front(&answer->front[i], writer);
 		writer_end_list(writer);
 	}
+	writer_begin_list(writer, "options");
+	for (int i = 0; i < answer->n_options; i++)
+		write_option(&answer->options[i], writer);
+	writer_end_list(writer);
 	writer_begin_list(writer, "sensitivity");
 	for (int i = 0; i < answer->n_sensitivities; i++)
 		write_sensitivity(&answer->sensitivities[i], writer);

@@ -33,10 +33,11 @@ struct question {
 	unsigned strategies;        /* bit s: strategy s is allowed; 0 = all that the runtime has */
 	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
 	enum objective objective;
-	/* Blocks may differ in checkpointing, units in resharding and offload (only under the
-	 * objective time, where those knobs were left open). */
+	/* Plans whose blocks or units differ are wanted as options, and CPU offload where nothing
+	 * fits without (only under the objective time, where those knobs were left open). */
 	bool mixes;
-	bool pareto;             /* the Pareto front is wanted too */
+	bool pareto;    /* the Pareto front is wanted too */
+	int64_t effort; /* after which a search gives up; 0: the usual one, INT64_MAX: never */
 	const struct lent *lent; /* what the planner may use of its caller's; NULL: nothing */
 };
 

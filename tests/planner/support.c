@@ -250,6 +250,11 @@ void print_answer(const struct answer *answer, struct text *text)
 		print_candidate(answer->chosen, text);
 	for (int i = 0; i < answer->n_alternatives; i++)
 		print_candidate(&answer->alternatives[i], text);
+	for (int i = 0; i < answer->n_options; i++) {
+		text_printf(text, "%s ", answer->options[i].typed);
+		text_number(text, answer->options[i].prediction.step_time);
+		text_printf(text, " %.6f\n", answer->options[i].gain);
+	}
 	for (int i = 0; i < answer->n_reasons; i++)
 		text_printf(text, "%s\n", answer->reasons[i]);
 	for (int i = 0; i < answer->n_sensitivities; i++) {

@@ -7,14 +7,42 @@ enum { WORKERS = 3 };
 /* --- several at once ----------------------------------------------------------------------------
  */
 
+struct workers {
+	int n, calls;
+};
+
 /* From the last to the first, over all workers. */
 static void backwards(
 	void *context, int n, void (*piece)(void *data, int index, int worker), void *data)
 {
-	int *calls = context;
+	struct workers *workers = context;
 	for (int i = n - 1; i >= 0; i--)
-		piece(data, i, i % WORKERS);
-	(*calls)++;
+		piece(data, i, i % workers->n);
+	workers->calls++;
+}
+
+/* The same answer for any number of workers, whatever is simulated ahead of its turn. */
+static void compare_workers(struct question question, struct arena *arena, int *calls)
+{
+	static const int numbers[] = {2, 3, 8};
+	struct text alone = {0};
+	struct answer answer;
+	struct error error = {0};
+	if (!planner_plan(&question, arena, &answer, &error))
+		return; /* it contradicts itself */
+	print_answer(&answer, &alone);
+	for (int i = 0; i < COUNT_OF(numbers); i++) {
+		struct text several = {0};
+		struct workers workers = {numbers[i], 0};
+		const struct lent lent = {&workers, workers.n, backwards, NULL};
+		question.lent = &lent;
+		answer = ask(&question, arena);
+		print_answer(&answer, &several);
+		assert_string_equal(text_string(&several), text_string(&alone));
+		text_finish(&several);
+		*calls += workers.calls;
+	}
+	text_finish(&alone);
 }
 
 static void test_any_order(void **state)
@@ -22,33 +50,35 @@ static void test_any_order(void **state)
 	(void)state;
 	uint64_t seed = 5;
 	int calls = 0;
-	const struct lent lent = {&calls, WORKERS, backwards, NULL};
 	for (int i = 0; i < RANDOM_QUESTIONS(20); i++) {
 		struct arena arena = {0};
-		struct text alone = {0}, several = {0};
 		struct question question = random_small_question(&seed, &arena);
-		struct answer answer;
-		struct error error = {0};
-		/* Some contradict themselves. */
-		if (planner_plan(&question, &arena, &answer, &error)) {
-			print_answer(&answer, &alone);
-			question.lent = &lent;
-			answer = ask(&question, &arena);
-			print_answer(&answer, &several);
-			assert_string_equal(text_string(&several), text_string(&alone));
-		}
-		text_finish(&alone);
-		text_finish(&several);
+		question.mixes = i % 2;
+		compare_workers(question, &arena, &calls);
 		arena_finish(&arena);
 	}
 	assert_true(calls > RANDOM_QUESTIONS(20));
 }
 
+static void test_options_in_any_order(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = {.model = load_model(&arena, "llama-2-7b"),
+		.topology = load_topology(&arena, "dgx-v100"),
+		.mixes = true};
+	int calls = 0;
+	assert_true(ask(&question, &arena).n_options > 0);
+	compare_workers(question, &arena, &calls);
+	assert_true(calls > 30);
+	arena_finish(&arena);
+}
+
 static void test_finding(void **state)
 {
 	(void)state;
-	int calls = 0;
-	const struct lent lent = {&calls, WORKERS, backwards, NULL};
+	struct workers workers = {WORKERS, 0};
+	const struct lent lent = {&workers, WORKERS, backwards, NULL};
 	for (enum find find = FIND_MAX_SEQ_LEN; find <= FIND_SCALING; find++) {
 		struct arena arena = {0};
 		struct question question = {.model = load_model(&arena, "gpt2-124m"),
@@ -70,7 +100,7 @@ static void test_finding(void **state)
 		}
 		arena_finish(&arena);
 	}
-	assert_true(calls > 0);
+	assert_true(workers.calls > 0);
 }
 
 /* --- watched and stopped ------------------------------------------------------------------------
@@ -144,6 +174,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_any_order),
+		cmocka_unit_test(test_options_in_any_order),
 		cmocka_unit_test(test_finding),
 		cmocka_unit_test(test_stopped),
 	};

@@ -117,7 +117,9 @@ static const struct {
 	const char *knob, *value;
 } options[] = {{"wrap", "block"}, {"wrap", "model"}, {"activation_checkpointing", "none"},
 	{"activation_checkpointing", "full"}, {"sync_each_micro_batch", "false"},
-	{"strategy", "FULL_SHARD"}, {"strategy", "SHARD_GRAD_OP"}, {"strategy", "NO_SHARD"}};
+	{"strategy", "FULL_SHARD"}, {"strategy", "SHARD_GRAD_OP"}, {"strategy", "NO_SHARD"},
+	{"prefetch", "post"}, {"prefetch", "none"}, {"forward_prefetch", "true"},
+	{"forward_prefetch", "false"}, {"limit_all_gathers", "false"}};
 
 static bool uses(const struct plan *plan, const char *knob, const char *value)
 {
@@ -193,6 +195,39 @@ static void test_more_options(void **state)
 	assert_true(tally.judged > questions / 2);
 }
 
+/* --- lists ---------------------------------------------------------------------------------------
+ */
+
+/* The order of a list decides about ties, and nothing else. */
+static void test_order_of_lists(void **state)
+{
+	static const struct {
+		enum knob_id knob;
+		const char *one[2], *other[2];
+	} lists[] = {{KNOB_FORWARD_PREFETCH, {"true", "false"}, {"false", "true"}},
+		{KNOB_WRAP, {"block", "model"}, {"model", "block"}},
+		{KNOB_PREFETCH, {"pre", "post"}, {"post", "pre"}}};
+	uint64_t seed = UINT64_C(0x510e527fade682d1);
+	int judged = 0;
+	(void)state;
+	for (int i = 0; i < questions; i++) {
+		struct arena arena = {0};
+		struct question question = random_question(&seed, &arena), other = question;
+		int l = i % COUNT_OF(lists);
+		if (question_is_open(&question, lists[l].knob)) {
+			restrict_to(&question, &arena, lists[l].knob, 2, lists[l].one);
+			restrict_to(&other, &arena, lists[l].knob, 2, lists[l].other);
+			struct optimum a = optimum_of(&question, &arena);
+			struct optimum b = optimum_of(&other, &arena);
+			assert_true(a.exists == b.exists && a.refused == b.refused);
+			assert_memory_equal(&a.costs, &b.costs, sizeof(a.costs));
+			judged += a.exists;
+		}
+		arena_finish(&arena);
+	}
+	assert_true(judged > questions / 6);
+}
+
 /* Less memory and fewer options do make it worse, and the judge notices. */
 static void test_negative_control(void **state)
 {
@@ -206,6 +241,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_more_memory),
 		cmocka_unit_test(test_more_options),
+		cmocka_unit_test(test_order_of_lists),
 		cmocka_unit_test(test_negative_control),
 	};
 	if (argc > 1)

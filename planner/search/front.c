@@ -1,0 +1,78 @@
+/* The Pareto front: plans that no other beats in everything. */
+#include "planner/search/turns.h"
+
+#include <stdlib.h>
+
+struct front {
+	int entries; /* of the ranking that it is of */
+	int n;
+	const struct ranked *of[RANKING_PARETO_MAX];
+};
+
+/* On CPUs the device's memory is the host's. */
+static struct costs least_costs(const struct search *search, int plan)
+{
+	const struct topology *topology = search->question->topology;
+	struct costs costs = {{0}};
+	for (int c = 0; c <= COST_NETWORK; c++)
+		costs.of[c] = bound_cost(search, plan, (enum cost_kind)c);
+	if (topology->device.kind != DEVICE_GPU)
+		costs.of[COST_HOST] = topology->devices_per_node * costs.of[COST_MEMORY];
+	return costs;
+}
+
+static bool may_be_on_front(const struct search *search, struct front *front, int plan)
+{
+	const struct costs least = least_costs(search, plan);
+	if (search->known[plan].simulated || too_large(search, plan))
+		return false;
+	if (front->entries != search->ranking.n) {
+		front->n = ranking_pareto(&search->ranking, front->of, RANKING_PARETO_MAX);
+		front->entries = search->ranking.n;
+	}
+	return !ranking_excludes(&search->ranking, front->of, front->n, plan, &least);
+}
+
+/* Seconds of a step from which on the plan is not on the front, whatever memory it needs; 0: none.
+ */
+static double too_slow(const struct search *search, const struct front *front, int plan)
+{
+	const struct costs least = least_costs(search, plan);
+	int64_t time = ranking_excludes_above(&search->ranking, front->of, front->n, &least);
+	if (search->ranking.objective != COST_TIME || time == INT64_MAX)
+		return 0;
+	return costs_step_above(&search->space.plans[plan], time);
+}
+
+static bool consider_for_front(
+	struct search *search, struct front *front, int plan, struct error *error)
+{
+	if (!may_be_on_front(search, front, plan))
+		return true;
+	if (!search->known[plan].timed && !time_plan(search, &search->evaluator, plan, error))
+		return false;
+	if (!may_be_on_front(search, front, plan))
+		return true;
+	double slow = too_slow(search, front, plan);
+	bool ok = simulate_plan(search, plan, slow, error);
+	search->pruned -= search->known[plan].simulated; /* it is now after all */
+	return ok;
+}
+
+/* What is simulated may take the place of the plan for which others were left out: they are looked
+ * at again until nothing more is simulated. */
+bool search_front(struct search *search, struct error *error)
+{
+	int n = search->space.n;
+	struct ticket *tickets = tickets_of(search, search->ranking.objective);
+	struct front front = {.entries = -1};
+	int64_t before = -1;
+	bool ok = true;
+	while (ok && !search->stopped && search->evaluated > before) {
+		before = search->evaluated;
+		for (int i = 0; i < n && ok && search_goes_on(search, looked_at(search), 0); i++)
+			ok = consider_for_front(search, &front, tickets[i].plan, error);
+	}
+	free(tickets);
+	return ok;
+}

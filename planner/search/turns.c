@@ -1,0 +1,188 @@
+/* A plan's turn: what is simulated of it, and when. */
+#include "planner/search/turns.h"
+
+#include <stdlib.h>
+
+/* Most micro-batches of a step repeat the one before: a simulation passes over them. */
+enum { SIMULATED_MICRO_BATCHES = 4 };
+
+int tickets_compare(const void *left, const void *right)
+{
+	const struct ticket *a = left, *b = right;
+	if (a->bound != b->bound)
+		return a->bound < b->bound ? -1 : 1;
+	if (a->time != b->time)
+		return a->time < b->time ? -1 : 1;
+	return (a->plan > b->plan) - (a->plan < b->plan);
+}
+
+int64_t bound_cost(const struct search *search, int plan, enum cost_kind kind)
+{
+	const struct bound *bound = &search->bounds.of[plan];
+	if (kind == COST_MEMORY)
+		return bound->memory;
+	if (kind == COST_NETWORK)
+		return costs_network(&search->space.plans[plan], bound->network);
+	return costs_time(&search->space.plans[plan], bound->time);
+}
+
+struct ticket *tickets_of(const struct search *search, enum cost_kind kind)
+{
+	int n = search->space.n;
+	struct ticket *tickets = array_grow(NULL, &(int){0}, n, sizeof(*tickets));
+	for (int i = 0; i < n; i++)
+		tickets[i] = (struct ticket){
+			bound_cost(search, i, kind), bound_cost(search, i, COST_TIME), i};
+	qsort(tickets, (size_t)n, sizeof(*tickets), tickets_compare);
+	return tickets;
+}
+
+static int64_t effort_of(const struct search *search, const struct plan *plan)
+{
+	return search->question->model->architecture.layers *
+	       min_i64(plan->grad_accum, SIMULATED_MICRO_BATCHES);
+}
+
+/* --- simulating ------------------------------------------------------------------------------- */
+
+/* What a plan costs and whether it fits; a plan that the builder refuses is no plan. What takes
+ * longer than `slow` seconds (0: none) is not looked at any further: its time is known from then
+ * on.
+ */
+static bool look_at_plan(struct search *search, struct evaluator *evaluator, int index, double slow,
+	struct error *error)
+{
+	const struct plan *plan = &search->space.plans[index];
+	struct known *known = &search->known[index];
+	struct prediction prediction;
+	struct error mine = {0};
+	if (!evaluator_run_unless_slow(evaluator, plan, slow, &prediction, &mine)) {
+		known->ready = known->refused = true;
+		return error_is_refusal(&mine, error);
+	}
+	search->bounds.of[index].time = prediction.step_time;
+	known->timed = true;
+	if (slow > 0 && prediction.step_time > slow)
+		return true;
+	known->ready = true;
+	known->limit = prediction.memory_limit_bytes;
+	known->fits = prediction.fits;
+	known->costs = costs_of(search->question, plan, &prediction);
+	return true;
+}
+
+bool time_plan(struct search *search, struct evaluator *evaluator, int index, struct error *error)
+{
+	struct known *known = &search->known[index];
+	struct bound *bound = &search->bounds.of[index];
+	int64_t memory;
+	struct error mine = {0};
+	known->timed = true;
+	if (!evaluator_run_time(
+		    evaluator, &search->space.plans[index], &bound->time, &memory, &mine)) {
+		known->ready = known->refused = true;
+		return error_is_refusal(&mine, error);
+	}
+	bound->memory = max_i64(bound->memory, memory);
+	known->tightened = true;
+	return true;
+}
+
+/* A plan that is ready has its turn: of what was simulated ahead, only what had its turn counts. */
+void take_turn(struct search *search, int index)
+{
+	const struct plan *plan = &search->space.plans[index];
+	struct known *known = &search->known[index];
+	known->simulated = true;
+	search->evaluated++;
+	search->effort += search->ranking.n > 0 ? effort_of(search, plan) : 0;
+	if (known->refused)
+		return;
+	search->limit = known->limit;
+	if (known->fits != FITS_NO)
+		ranking_add(&search->ranking, &(struct ranked){.plan = index,
+						      .strategy = plan->strategy,
+						      .tight = known->fits == FITS_TIGHT,
+						      .costs = known->costs});
+}
+
+bool simulate_plan(struct search *search, int index, double slow, struct error *error)
+{
+	if (!search->known[index].ready &&
+		!look_at_plan(search, &search->evaluator, index, slow, error))
+		return false;
+	if (search->known[index].ready)
+		take_turn(search, index);
+	return true;
+}
+
+int64_t looked_at(const struct search *search)
+{
+	return search->evaluated + search->pruned;
+}
+
+bool too_large(const struct search *search, int plan)
+{
+	return search->bounds.of[plan].memory > search->limit;
+}
+
+bool is_needed(const struct search *search, const struct ticket *ticket)
+{
+	return ranking_needs(
+		&search->ranking, search->space.plans[ticket->plan].strategy, ticket->bound);
+}
+
+void tighten(struct search *search, int index)
+{
+	struct known *known = &search->known[index];
+	struct bound *bound = &search->bounds.of[index];
+	if (!known->tightened)
+		bound->memory = max_i64(bound->memory,
+			evaluator_bound_memory(&search->evaluator, &search->space.plans[index]));
+	known->tightened = true;
+}
+
+/* --- ahead of their turn -------------------------------------------------------------------------
+ * The next plans in order are simulated at once, as many as there are cores. What is done with them
+ * happens in their order and only when it is their turn, so the answer does not depend on how many
+ * those are. */
+
+enum { AHEAD_MAX = 64 };
+
+struct ahead {
+	struct search *search;
+	bool time; /* the step time alone */
+	int n, plans[AHEAD_MAX];
+	struct error errors[AHEAD_MAX];
+};
+
+static void look_ahead(void *data, int index, int worker)
+{
+	struct ahead *ahead = data;
+	struct evaluator *evaluator = &ahead->search->workers.of[worker];
+	int plan = ahead->plans[index];
+	if (ahead->time)
+		time_plan(ahead->search, evaluator, plan, &ahead->errors[index]);
+	else
+		look_at_plan(ahead->search, evaluator, plan, 0, &ahead->errors[index]);
+}
+
+bool make_ready(struct search *search, bool time, const struct ticket *ticket,
+	const struct ticket *behind, int n, struct error *error)
+{
+	struct ahead ahead = {.search = search, .time = time, .n = 1, .plans = {ticket->plan}};
+	int most = search->workers.n < AHEAD_MAX ? search->workers.n : AHEAD_MAX;
+	for (int i = 0; i < n && ahead.n < most; i++) {
+		const struct known *known = &search->known[behind[i].plan];
+		if (!known->ready && !(time && known->timed) &&
+			!too_large(search, behind[i].plan) && is_needed(search, &behind[i]))
+			ahead.plans[ahead.n++] = behind[i].plan;
+	}
+	lent_each(search->question, ahead.n, look_ahead, &ahead);
+	for (int i = 0; i < ahead.n; i++)
+		if (ahead.errors[i].code != EXIT_CODE_OK) {
+			*error = ahead.errors[i];
+			return false;
+		}
+	return true;
+}
