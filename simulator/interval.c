@@ -97,6 +97,7 @@ static double effect_of(const struct schedule *schedule, int class,
 	struct engine engine;
 	struct error error = {0};
 
+	arena_reset(scratch);
 	engine_init(&engine, schedule, class, !options->no_contention, options->host_runs_ahead,
 		scratch);
 	for (int i = 0; i < engine.n_ops; i++) {
@@ -125,6 +126,7 @@ static double compiled(const struct schedule *schedule, int class,
 	if (!plan_libraries(&schedule->plan).compile_unknown)
 		return 1;
 	other.plan.compile = true;
+	arena_reset(scratch);
 	engine_init(
 		&engine, &other, class, !options->no_contention, options->host_runs_ahead, scratch);
 	if (!engine_run(&engine, &error))
@@ -143,10 +145,11 @@ static double guess(const struct prediction *p, const struct spreads *spreads, e
 }
 
 void interval(const struct schedule *schedule, int class, const struct simulation_options *options,
-	struct arena *scratch, struct arena *arena, struct prediction *p)
+	struct arena *arena, struct prediction *p)
 {
 	const struct spreads spreads = spreads_of(schedule->topology, &schedule->plan);
 	double effects[CAUSE_COUNT], sum = spreads.rest * spreads.rest;
+	struct arena scratch = {0}; /* emptied before each simulation */
 
 	if (p->step_time <= 0)
 		return;
@@ -154,13 +157,14 @@ void interval(const struct schedule *schedule, int class, const struct simulatio
 		effects[cause] = options->quick_interval
 					 ? guess(p, &spreads, cause)
 					 : effect_of(schedule, class, options, &spreads, cause,
-						   scratch, p->step_time);
+						   &scratch, p->step_time);
 		sum += effects[cause] * effects[cause];
 	}
 	double factor = exp(DEVIATIONS * sqrt(sum));
 	double shorter = options->quick_interval
 				 ? 1
-				 : compiled(schedule, class, options, scratch, p->step_time);
+				 : compiled(schedule, class, options, &scratch, p->step_time);
+	arena_finish(&scratch);
 	p->step_time_low =
 		fmin(p->step_time, fmax(p->plan_lower_bound, p->step_time * shorter / factor));
 	p->step_time_high = p->step_time * factor;

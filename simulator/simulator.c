@@ -117,8 +117,7 @@ static bool simulate_class(
 	const struct finished finished = {
 		&engine, &meter.peaks, &ledger, waited_for_data(run, class, &engine)};
 	predict(&finished, &wanted, run->scratch, run->arena, &simulation->prediction);
-	interval(run->schedule, class, run->options, run->scratch, run->arena,
-		&simulation->prediction);
+	interval(run->schedule, class, run->options, run->arena, &simulation->prediction);
 	if (details) {
 		fill_timeline(&engine, &ledger, run->arena, &simulation->timeline);
 		critical_path(&engine, run->arena, &simulation->critical);

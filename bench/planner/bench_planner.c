@@ -97,8 +97,7 @@ static void run(const struct bench *bench, bool exhaustive)
 	double front_s = front_seconds(question);
 	printf("%-14s %-18s %-14s %6d %9lld %9.3f %9.3f %9.3f %9.2f", bench->model, bench->topology,
 		bench->option != NULL ? bench->value : "", search.space.n,
-		(long long)search.evaluator.evaluated, search_s, answer_s, front_s,
-		front_s / answer_s);
+		(long long)search.evaluated, search_s, answer_s, front_s, front_s / answer_s);
 	if (exhaustive) {
 		double all_s = exhaustive_seconds(&search);
 		printf(" %9.3f %8.0f", all_s, (double)search.space.n / all_s);

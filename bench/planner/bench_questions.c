@@ -3,8 +3,9 @@
  * own; a loop that always does the same runs before each, since machines differ and others work on
  * them. Judges nothing.
  *
- * Run: bench_questions [--only N,N,...] [--csv FILE] [--compare FILE]
- * --csv writes what was answered; --compare lists the answers that differ from a file's. */
+ * Run: bench_questions [--only N,N,...] [--csv FILE] [--compare FILE] [--exhaustive]
+ * --csv writes what was answered; --compare lists the answers that differ from a file's;
+ * --exhaustive simulates every plan of the space instead, and compares with the search. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "planner/planner.h"
+#include "planner/search/search.h"
 #include "questions.h"
 #include "schedule/plan/plan.h"
 
@@ -151,6 +153,39 @@ static struct figures ask_apart(const struct asked *asked)
 		"a question failed");
 	figures.resident = (double)usage.ru_maxrss * 1024;
 	return figures;
+}
+
+/* --- every plan of the space ---------------------------------------------------------------------
+ */
+
+/* The fastest that fits, with room or not: by the search and by looking at all. */
+static void try_all(int number, const struct asked *asked)
+{
+	struct arena arena = {0};
+	struct error error = {0};
+	struct search search;
+	struct question question = make_question(asked, &arena);
+	int64_t best = INT64_MAX, fitting = 0;
+	double start = now();
+	check(search_run(&question, &arena, &search, &error), error.message);
+	double seconds = now() - start;
+	start = now();
+	for (int i = 0; i < search.space.n; i++) {
+		const struct plan *plan = &search.space.plans[i];
+		struct prediction p;
+		if (!evaluator_run(&search.evaluator, plan, &p, &error) || p.fits == FITS_NO)
+			continue;
+		fitting++;
+		best = min_i64(best, costs_of(search.question, plan, &p).of[COST_TIME]);
+	}
+	int64_t found =
+		search.ranking.n > 0 ? search.ranking.entries[0].costs.of[COST_TIME] : INT64_MAX;
+	printf("%2d %-14s %6d plans, %6lld fit; search %.3f s, all %.3f s; %s\n", number,
+		asked->model, search.space.n, (long long)fitting, seconds, now() - start,
+		found == best ? "the same optimum" : "ANOTHER OPTIMUM");
+	fflush(stdout);
+	search_finish(&search);
+	arena_finish(&arena);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
@@ -321,12 +356,25 @@ static bool is_listed(const char *list, int number)
 	return false;
 }
 
+static bool given(int argc, char **argv, const char *name)
+{
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], name) == 0)
+			return true;
+	return false;
+}
+
 int main(int argc, char **argv)
 {
 	const char *only = option(argc, argv, "--only"), *csv = option(argc, argv, "--csv"),
 		   *other = option(argc, argv, "--compare");
 	struct figures *figures = calloc((size_t)n_asked_questions, sizeof(*figures));
 	check(figures != NULL, "no memory");
+	for (int i = 0; i < n_asked_questions && given(argc, argv, "--exhaustive"); i++)
+		if (is_listed(only, i + 1))
+			try_all(i + 1, &asked_questions[i]);
+	if (given(argc, argv, "--exhaustive"))
+		return 0;
 	printf("%2s %-14s %-60s %8s %6s %7s %6s %5s  %11s  %s\n", "", "model", "where", "CPU s",
 		"loops", "plans", "gap %", "MiB", "step", "answer");
 	for (int i = 0; i < n_asked_questions; i++) {

@@ -7,8 +7,9 @@
 #include "planner/mixed/mixed.h"
 #include "planner/search/turns.h"
 
-/* Blocks x micro-batches simulated until the search gives up: some seconds. What is left then shows
- * in the gap. */
+/* Blocks x micro-batches simulated after the first plan that fits until the search gives up: some
+ * seconds. What is left then shows in the gap; strategies that were not looked at are not listed.
+ */
 enum { EFFORT_MAX = 100000 };
 
 /* What is next: of plans by their bounds, and of those whose step time is known by that. */

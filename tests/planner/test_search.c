@@ -219,6 +219,34 @@ static void test_front_is_cheap(void **state)
 	arena_finish(&arena);
 }
 
+/* A search that gives up has found the best, and says nothing of strategies that it did not look
+ * at. */
+static void test_gives_up(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = {.model = load_model(&arena, "llama-2-7b"),
+		.topology = load_topology(&arena, "dgx-v100")};
+	struct search search;
+	struct error error = {0};
+	question.effort = INT64_MAX;
+	struct answer whole = ask(&question, &arena);
+	question.effort = 1;
+	assert_true(search_run(&question, &arena, &search, &error));
+	assert_true(search.given_up);
+	search_finish(&search);
+	struct answer less = ask(&question, &arena);
+	double best = whole.chosen->prediction.step_time / plan_tokens(&whole.chosen->plan);
+	assert_true(whole.gap == 0 && less.evaluated < whole.evaluated);
+	assert_true(!less.interrupted && less.n_alternatives < whole.n_alternatives);
+	assert_true(less.bound / plan_tokens(&less.chosen->plan) <= best * (1 + 1e-6));
+	assert_true(less.chosen->prediction.step_time * (1 - less.gap) <=
+		    best * plan_tokens(&less.chosen->plan) * 1.0101); /* the leaner plan */
+	for (int i = 0; i < less.n_alternatives; i++)
+		assert_int_not_equal(less.alternatives[i].outcome, OUTCOME_DOES_NOT_FIT);
+	arena_finish(&arena);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -226,6 +254,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_negative_control),
 		cmocka_unit_test(test_prunes),
 		cmocka_unit_test(test_front_is_cheap),
+		cmocka_unit_test(test_gives_up),
 	};
 	if (argc > 1)
 		questions = atoi(argv[1]);
