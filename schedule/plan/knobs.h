@@ -89,6 +89,7 @@ struct plan {
 	bool sync_each_micro_batch; /* reduce gradients after every micro-batch */
 	double clip;                /* gradient norm; 0 = no clipping */
 	double loader_rate; /* tokens/s of a rank's data loader; 0 = it is never waited for */
+	struct trainable trainable; /* of the model, which was built for it */
 };
 
 /* --- the knobs -------------------------------------------------------------------------------- */
@@ -122,6 +123,7 @@ enum knob_id {
 	KNOB_SYNC_EACH_MICRO_BATCH,
 	KNOB_CLIP,
 	KNOB_LOADER_RATE,
+	KNOB_TRAINABLE,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_COUNT

@@ -74,13 +74,19 @@ static void add_saved(struct pools *pools, const struct buffer *buffer)
 	}
 }
 
+static int64_t trained_elements(const struct model *model, int parameter)
+{
+	const struct parameter *p = &model->parameters[parameter];
+	return p->trainable ? p->elements : 0;
+}
+
 static void add_gradients(struct pools *pools, const struct buffer *buffer)
 {
 	const struct model *model = pools->engine->schedule->model;
 	for (int m = buffer->first_module; m < buffer->end_module; m++)
 		for (int p = 0; p < model->modules[m].n_parameters; p++)
 			add(&pools->pieces,
-				model->parameters[model->modules[m].first_parameter + p].elements *
+				trained_elements(model, model->modules[m].first_parameter + p) *
 					dtype_bytes(buffer->dtype));
 }
 
@@ -102,17 +108,28 @@ static void add_even(struct pools *pools, int64_t bytes, int64_t piece)
 		add(&pools->pieces, min_i64(bytes, piece));
 }
 
+/* Bytes of an element: frozen ones are in the compute dtype and have no states. */
+static int64_t shard_width(
+	const struct pools *pools, const struct buffer *buffer, const struct unit_slice *slice)
+{
+	const struct schedule *schedule = pools->engine->schedule;
+	const struct plan *plan = &schedule->plan;
+	if (schedule->model->parameters[slice->parameter].trainable)
+		return dtype_bytes(plan->master_dtype);
+	return buffer->role == BUFFER_PARAMETER_SHARD ? dtype_bytes(plan->param_dtype) : 0;
+}
+
 static void add_shards(struct pools *pools, const struct buffer *buffer, int times)
 {
 	const struct unit *unit = &pools->engine->schedule->units[buffer->unit];
 	bool apart =
 		runtime_of(pools->engine->schedule->plan.runtime)->layout == LAYOUT_PER_PARAMETER;
-	int64_t chunk = unit->chunk > 0 ? buffer->bytes / unit->chunk / times : 0;
 	for (int k = 0; k < times; k++) {
 		if (!apart)
 			add(&pools->pieces, buffer->bytes / times);
 		for (int i = 0; i < unit->n_slices && apart && unit->gathered > 0; i++)
-			add(&pools->pieces, chunk * (unit->slices[i].padded_elements /
+			add(&pools->pieces, shard_width(pools, buffer, &unit->slices[i]) *
+						    (unit->slices[i].padded_elements /
 							    (unit->gathered / unit->chunk)));
 	}
 }
@@ -190,9 +207,9 @@ static bool alike(const struct pools *pools, const struct buffer *a, const struc
 		(a->unit < 0) != (b->unit < 0))
 		return false;
 	for (int m = 0; model != NULL && m < a->end_module - a->first_module; m++) {
-		const struct module *left = &model->modules[a->first_module + m];
-		const struct module *right = &model->modules[b->first_module + m];
-		if (left->kind != right->kind || left->n_parameters != right->n_parameters)
+		int left = a->first_module + m, right = b->first_module + m;
+		if (!model_leaves_are_alike(model, left, right) ||
+			model_trained_elements(model, left) != model_trained_elements(model, right))
 			return false;
 	}
 	if (a->unit < 0 || a->unit == b->unit)
@@ -200,7 +217,8 @@ static bool alike(const struct pools *pools, const struct buffer *a, const struc
 	const struct unit *left = &schedule->units[a->unit], *right = &schedule->units[b->unit];
 	return left->n_slices == right->n_slices && left->gathered == right->gathered &&
 	       left->chunk == right->chunk && left->elements == right->elements &&
-	       left->parameters == right->parameters;
+	       left->parameters == right->parameters &&
+	       left->trained_parameters == right->trained_parameters;
 }
 
 /* Blocks repeat, so what was cut last for a role is likely to serve again. */

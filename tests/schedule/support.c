@@ -64,7 +64,8 @@ static int open_module(struct model *model, enum module_kind kind, const char *n
 		.layer = parent >= 0 ? model->modules[parent].layer : -1,
 		.end = index + 1,
 		.first_parameter = model->n_parameters,
-		.tied_parameter = -1};
+		.tied_parameter = -1,
+		.adapter = -1};
 	for (int i = parent; i >= 0; i = model->modules[i].parent)
 		model->modules[i].end = index + 1;
 	return index;
@@ -80,6 +81,7 @@ static void add_square(struct model *model, const char *name, int module, int64_
 		.trainable = true};
 	model->modules[module].n_parameters++;
 	model->parameter_count += width * width;
+	model->trained_count = model->parameter_count;
 }
 
 struct model *equal_model(struct arena *arena, int blocks)
