@@ -193,9 +193,11 @@ static const char *unit_name_at(
 
 	/* Buckets are not folded, and named by their number. */
 	bool is_bucket = plan_layout(&schedule->plan) == LAYOUT_WHOLE;
-	return schedule->programs->n_loops > 0 && !is_bucket
-		       ? unit_name(schedule->model, wrapped, arena)
-		       : unit->name;
+	if (schedule->programs->n_loops == 0 || is_bucket)
+		return unit->name;
+	const char *name = unit_name(schedule->model, wrapped, arena);
+	bool is_twin = index > 0 && units_are_twins(&schedule->units[index - 1], unit);
+	return is_twin ? unit_twin_name(name, arena) : name;
 }
 
 static const char *module_name(

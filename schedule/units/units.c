@@ -69,6 +69,11 @@ int64_t unit_shard_bytes(const struct unit *unit, const struct plan *plan)
 /* --- frozen and trained ------------------------------------------------------------------------
  */
 
+const char *unit_twin_name(const char *name, struct arena *arena)
+{
+	return arena_printf(arena, "%s:trained", name);
+}
+
 /* Which kinds of parameters the wrapped modules own: bit 0 frozen, bit 1 trained. */
 static unsigned *kinds_owned(
 	const struct model *model, const int *owner, int n, struct arena *arena)
@@ -94,7 +99,7 @@ static int split_units(
 			continue;
 		split++;
 		of[first[u] + 1] = (*units)[u];
-		of[first[u] + 1].name = arena_printf(arena, "%s:trained", (*units)[u].name);
+		of[first[u] + 1].name = unit_twin_name((*units)[u].name, arena);
 	}
 	for (int p = 0; p < model->n_parameters; p++)
 		owner[p] =

@@ -159,6 +159,21 @@ struct model *random_model(struct arena *arena, uint64_t *state)
 	return model;
 }
 
+struct model *partly_trained(struct arena *arena, uint64_t *state, struct model *model)
+{
+	static const char *const texts[] = {"lora:2", "lora:3:all-linear:alpha=5", "*norm*,*ln_*",
+		"*bias*", "*.2.*,*.3.*", "lm_head*,*ln_f*", "*.mlp.*"};
+	struct model *trained;
+	struct error error = {0};
+	if (random_below(state, 2))
+		return model;
+	const char *text = texts[random_below(state, COUNT_OF(texts))];
+	struct plan plan = {0};
+	if (!fields_set(&knob_table[KNOB_TRAINABLE].field, "trainable", text, &plan, arena, &error))
+		fail_msg("%s", error.message);
+	return model_train(arena, model, &plan.trainable, &trained, &error) ? trained : model;
+}
+
 struct topology *random_topology(struct arena *arena, uint64_t *state)
 {
 	int64_t devices = 1 + random_below(state, 8);
