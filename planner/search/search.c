@@ -334,9 +334,11 @@ static bool search_once(const struct question *question, bool offloads, struct a
 		base_out_of_memory((size_t)search->space.n * sizeof(*search->known));
 	bool ok = search_plans(search, error);
 	search->least_uniform = search->least_skipped;
-	if (question->mixes)
+	/* Blocks of which one is trained and another is not are no kinds to mix. */
+	bool mixes = question->mixes && trainable_is_all(&question->model->architecture.trainable);
+	if (mixes)
 		ok = ok && mix_search(search, arena, error);
-	if (question->mixes && !search->stopped)
+	if (mixes && !search->stopped)
 		ok = ok && offload_fewer_units(search, arena, error);
 	ok = ok && find_all_closest(search, error);
 	return ok && (!question->pareto || search_front(search, error));
