@@ -143,11 +143,12 @@ static void string_write(const struct field *field, const void *member, struct w
 
 static void string_print(const struct field *field, const void *member, struct text *text)
 {
-	(void)field;
+	const char *zero = field->decoded != NULL ? field->decoded->zero : NULL;
+
 	if (STRING_AT(member) != NULL)
 		yaml_escape(text, STRING_AT(member));
 	else
-		text_add(text, "null");
+		text_add(text, zero != NULL ? zero : "null");
 }
 
 static bool string_equal(const void *a, const void *b)
@@ -415,8 +416,9 @@ const struct field *fields_find(const struct field *fields, const char *name)
 static bool is_zero(const struct field *field, const void *member)
 {
 	static const char zeros[sizeof(int64_t)];
+	bool has_text = field->type == FIELD_TYPE_DECODED;
 
-	return memcmp(member, zeros, ops[field->type].size) == 0;
+	return memcmp(member, zeros, has_text ? sizeof(char *) : ops[field->type].size) == 0;
 }
 
 void fields_write(const struct field *fields, const void *object, struct writer *writer)

@@ -45,6 +45,7 @@ struct field_decoded {
 	const char *expectation; /* NULL: the names, or runs of them */
 	bool (*parse)(
 		const struct field *field, const char *text, void *member, struct arena *arena);
+	const char *zero; /* what a member of zeros is called; NULL: nothing */
 };
 
 struct field {

@@ -45,6 +45,11 @@ static bool gated(const struct request *r)
 	return architecture_is_gated(r->architecture);
 }
 
+static bool has_adapters(const struct request *r)
+{
+	return r->architecture->trainable.rank > 0;
+}
+
 static bool has_experts(const struct request *r)
 {
 	return r->architecture->experts > 0;
@@ -143,6 +148,7 @@ static const struct backward {
 } backward[] = {
 	{PART_SHARED, TENSOR_D_RESIDUAL, WIDTH_HIDDEN, NULL},
 	{PART_SHARED, TENSOR_D_NORM, WIDTH_HIDDEN, NULL},
+	{PART_SHARED, TENSOR_D_ADAPTER, WIDTH_ADAPTER, has_adapters},
 	{PART_ATTENTION, TENSOR_D_ATTENTION_OUT, WIDTH_ATTENTION, NULL},
 	{PART_ATTENTION, TENSOR_D_QKV, WIDTH_QKV, NULL},
 	{PART_MLP, TENSOR_D_PRODUCT, WIDTH_WIDEST_FFN, NULL},
@@ -200,21 +206,36 @@ static void place(const struct request *r, enum tensor_role role, int64_t bytes,
 	*end = saturated_add(*end, round_up(bytes, alignment));
 }
 
+/* The input of a projection, saved for the gradient of its weight alone. Flash attention reads its
+ * own result too. */
+static bool is_dropped(const struct request *r, const struct module *module, enum tensor_role role)
+{
+	if (!r->rules->drops_unread || !module->unread)
+		return false;
+	return role == TENSOR_NORM_OUT || role == TENSOR_PRODUCT ||
+	       (role == TENSOR_ATTENTION_OUT && !flash(r));
+}
+
 int model_saved_tensors(const struct model *model, int module, const struct activation_rules *rules,
 	int64_t sequences, int64_t seq_len, struct tensor tensors[MODULE_TENSORS_MAX],
 	int64_t *bytes)
 {
 	struct request r = make_request(model, rules, sequences, seq_len);
+	const struct module *m = &model->modules[module];
 	int n = 0;
 
 	*bytes = 0;
 	for (int i = 0; i < COUNT_OF(saved); i++) {
 		const struct saved *s = &saved[i];
 
-		if (s->kind != model->modules[module].kind || (s->when != NULL && !s->when(&r)))
+		if (s->kind != m->kind || (s->when != NULL && !s->when(&r)) ||
+			is_dropped(&r, m, s->role))
 			continue;
 		place(&r, s->role, tensor_bytes(&r, s->width, s->element), &tensors[n++], bytes);
 	}
+	if (m->adapter >= 0)
+		place(&r, TENSOR_ADAPTER, tensor_bytes(&r, WIDTH_ADAPTER, ELEMENT_COMPUTE),
+			&tensors[n++], bytes);
 	return n;
 }
 

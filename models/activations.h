@@ -47,7 +47,10 @@
 	X(D_PRODUCT, "d_product")             /* T*f */                                            \
 	X(D_GATE, "d_gate")                   /* T*f (SwiGLU) */                                   \
 	X(D_UP, "d_up")                       /* T*f */                                            \
-	X(D_DISPATCHED, "d_dispatched")       /* T*k*h */
+	X(D_DISPATCHED, "d_dispatched")       /* T*k*h */                                          \
+	/* LoRA: x A^T, T*r, and its gradient. */                                                  \
+	X(ADAPTER, "adapter")                                                                      \
+	X(D_ADAPTER, "d_adapter")
 
 enum tensor_role {
 #define X(suffix, name) TENSOR_##suffix,
@@ -66,6 +69,7 @@ struct activation_rules {
 	bool keeps_activated_gate; /* unfused SwiGLU keeps silu(gate) */
 	bool softmax_fp32;   /* eager: 6 bytes instead of 2 per probability with bf16 compute */
 	bool drop_attention; /* selective checkpointing: probabilities are recomputed */
+	bool drops_unread;   /* what only the gradient of a frozen weight would need is not kept */
 	int alignment;       /* every tensor starts at a multiple of it; 1 = packed */
 };
 
@@ -75,7 +79,7 @@ struct tensor {
 	int64_t bytes;
 };
 
-enum { MODULE_TENSORS_MAX = 4, BACKWARD_TENSORS_MAX = 8 };
+enum { MODULE_TENSORS_MAX = 4, BACKWARD_TENSORS_MAX = 9 };
 
 /* What one leaf saves, packed from offset 0 in the order they are produced; returns the number of
  * tensors, `*bytes` their total (a multiple of the alignment). Leaves that only write the residual

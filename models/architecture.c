@@ -91,6 +91,8 @@ const struct field architecture_fields[] = {
 	RARE_BOOL(router_scores),
 	RARE_INT(dense_layers),
 	RARE_INT(moe_every),
+	FIELD_DECODED(struct architecture, trainable, "trainable", FIELD_OMIT_ZERO, NULL,
+		&trainable_decoded),
 	FIELD_END,
 };
 

@@ -2,7 +2,7 @@
 #ifndef MODELS_ARCHITECTURE_H
 #define MODELS_ARCHITECTURE_H
 
-#include "base/base.h"
+#include "models/trainable.h"
 
 /* X(suffix, name): one row each in families.c. The first six are what kernels/ can train. */
 #define MODEL_FAMILIES(X)                                                                          \
@@ -120,6 +120,9 @@ struct architecture {
 	bool router_scores;   /* a correction per expert (DeepSeek-V3) */
 	int64_t dense_layers; /* blocks at the start without experts */
 	int64_t moe_every;    /* 0 = 1 */
+	/* Not of the file: what of it is trained. The model has adapters and frozen parameters
+	 * accordingly. */
+	struct trainable trainable;
 };
 
 /* For reading and writing; every member in the order above. */

@@ -22,6 +22,10 @@ extern const struct module_names llama_names, gpt2_names, mpt_names, neox_names,
 	glm4_names, t5_names;
 const char *module_name_of(const struct module_names *names, enum module_kind kind);
 
+/* Marks what the architecture's `trainable` says is trained. `refused`: a projection that cannot
+ * have an adapter; NULL. */
+bool model_choose_trained(struct model *model, const char *refused, struct error *error);
+
 /* Is read after the sizes, with the row's defaults in place. */
 typedef bool config_reader(
 	const struct node *config, struct architecture *architecture, struct error *error);

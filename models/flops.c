@@ -126,27 +126,58 @@ static void add_gemm(struct module_work *work, int64_t m, int64_t n, int64_t k, 
 	work->eager_kernels++;
 }
 
+/* What backward makes at a leaf: the gradient of its input, unless it is the last that backward
+ * comes to, and of its weight, unless that is frozen. */
+struct wanted {
+	bool input, weight;
+};
+
 /* Y[T,out] = X[T,in] W^T; backward dX = dY W and dW = dY^T X. `count` of them. */
-static void add_linear(struct module_work *work, enum pass pass, int64_t tokens, int64_t out,
-	int64_t in, int64_t count)
+static void add_linear(struct module_work *work, enum pass pass, struct wanted wanted,
+	int64_t tokens, int64_t out, int64_t in, int64_t count)
 {
 	if (pass == PASS_FORWARD) {
 		add_gemm(work, tokens, out, in, count);
-	} else {
-		add_gemm(work, tokens, in, out, count);
-		add_gemm(work, out, in, tokens, count);
+		return;
 	}
+	if (wanted.input)
+		add_gemm(work, tokens, in, out, count);
+	if (wanted.weight)
+		add_gemm(work, out, in, tokens, count);
+}
+
+/* Y += s U B^T with U = X A^T; backward dU = s dY B, dB = s dY^T U, dA = dU^T X, dX += dU A. peft
+ * multiplies by s and adds: five passes over Y, and three over dY and dX each. */
+static void add_adapter(struct module_work *work, enum pass pass, struct wanted wanted,
+	int64_t tokens, int64_t out, int64_t in, int64_t rank, int element_bytes)
+{
+	double width = (double)tokens * element_bytes;
+
+	if (pass == PASS_FORWARD) {
+		add_gemm(work, tokens, rank, in, 1);
+		add_gemm(work, tokens, out, rank, 1);
+		work->eager_bytes += 5 * (double)out * width;
+		work->eager_kernels += 2;
+		return;
+	}
+	add_gemm(work, tokens, rank, out, 1);
+	add_gemm(work, out, rank, tokens, 1);
+	add_gemm(work, rank, in, tokens, 1);
+	if (wanted.input)
+		add_gemm(work, tokens, in, rank, 1);
+	work->eager_bytes += (2 * (double)out + 3 * (double)in) * width;
+	work->eager_kernels += 2;
 }
 
 /* Every token goes to k experts, spread evenly: one product per expert that has tokens, in one
  * launch. Rounded up to whole tokens. */
 static void add_experts(struct module_work *work, const struct architecture *a, enum pass pass,
-	int64_t tokens, int64_t out, int64_t in)
+	struct wanted wanted, int64_t tokens, int64_t out, int64_t in)
 {
 	int64_t routed = saturated_mul(tokens, a->experts_per_token);
 	int64_t busy = min_i64(a->experts, routed);
 
-	add_linear(work, pass, (routed + busy - 1) / max_i64(busy, 1), out, in, busy);
+	add_linear(work, pass, wanted, (routed + busy - 1) / max_i64(busy, 1), out, in, busy);
 }
 
 /* `share`: of the square of positions that flash computes; causal attention needs a half. */
@@ -198,15 +229,18 @@ static void add_products(struct module_work *work, const struct model *model,
 	const struct module *m, enum pass pass, int64_t tokens, int element_bytes)
 {
 	const struct architecture *a = &model->architecture;
+	const struct wanted wanted = {m - model->modules > model->first_trained, !m->weight_frozen};
 	int64_t out, in;
 
 	if (!module_linear_shape(a, m->kind, &out, &in))
 		return;
 	if (module_kind_is_of_experts(m->kind))
-		add_experts(work, a, pass, tokens, out, in);
+		add_experts(work, a, pass, wanted, tokens, out, in);
 	else
-		add_linear(work, pass, tokens, out, in, 1);
-	if (pass == PASS_BACKWARD && m->n_parameters == 2)
+		add_linear(work, pass, wanted, tokens, out, in, 1);
+	if (m->adapter >= 0)
+		add_adapter(work, pass, wanted, tokens, out, in, a->trainable.rank, element_bytes);
+	if (pass == PASS_BACKWARD && module_trains_bias(model, m))
 		add_bias_gradient(work, (double)tokens * (double)out * element_bytes);
 }
 
@@ -218,6 +252,8 @@ void model_module_work(const struct model *model, int module, enum pass pass, in
 	int64_t tokens = saturated_mul(sequences, seq_len);
 
 	*work = (struct module_work){0};
+	if (pass == PASS_BACKWARD && !model_goes_back(model, module))
+		return;
 	if (m->kind == MODULE_ATTENTION_CORE)
 		add_core(work, a, pass, (double)tokens, (double)seq_len, element_bytes, attention,
 			module_sees_all(model, module) ? 1 : 0.5);
@@ -242,9 +278,37 @@ static double attention_per_token(const struct model *model, int64_t seq_len, do
 	       (double)seq_len;
 }
 
+int64_t model_trained_elements(const struct model *model, int module)
+{
+	const struct module *m = &model->modules[module];
+	int64_t total = 0;
+
+	for (int p = m->first_parameter; p < m->first_parameter + m->n_parameters; p++)
+		total += model->parameters[p].trainable ? model->parameters[p].elements : 0;
+	if (m->tied_parameter >= 0 && model->parameters[m->tied_parameter].trainable)
+		total += model->parameters[m->tied_parameter].elements;
+	return total;
+}
+
+/* Of all parameters, those that are not in frozen leaves before the first trained one. */
+static double reached_share(const struct model *model)
+{
+	int64_t reached = 0;
+
+	for (int p = 0; p < model->n_parameters; p++)
+		if (model->parameters[p].module >= model->first_trained)
+			reached += model->parameters[p].elements;
+	return (double)reached / (double)model->parameter_count;
+}
+
 double model_flops_6n(const struct model *model)
 {
-	return 6.0 * (double)model->active_parameter_count;
+	double active = (double)model->active_parameter_count;
+	double trained = (double)model->trained_count / (double)model->parameter_count;
+
+	if (trainable_is_all(&model->architecture.trainable))
+		return 6.0 * active;
+	return 2.0 * active * (1 + reached_share(model) + trained);
 }
 
 double model_flops_per_token(const struct model *model, int64_t seq_len)

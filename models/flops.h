@@ -28,12 +28,13 @@ struct gemm_shape {
 	int64_t m, n, k, count;
 };
 
-enum { MODULE_GEMMS_MAX = 2 };
+enum { MODULE_GEMMS_MAX = 6 };
 
 /* What one leaf does in one pass over T = sequences * seq_len tokens. */
 struct module_work {
-	int n_gemms; /* linear leaves: forward 1; backward 2 (input and weight gradient). EXPERTS
-			leaves: `count` = experts that have tokens, each its even share of them */
+	int n_gemms; /* linear leaves: forward 1; backward 2 (input and weight gradient), 1 with a
+			frozen weight; an adapter: 2 and 4 more. EXPERTS leaves: `count` = experts
+			that have tokens, each its even share of them */
 	struct gemm_shape gemms[MODULE_GEMMS_MAX];
 	double attention_flops; /* ATTENTION_CORE: flash forward 4*T*s*a*d/2 (causal; all of it
 				   where module_sees_all), backward x2.5; eager the full square,
@@ -49,8 +50,12 @@ void model_module_work(const struct model *model, int module, enum pass pass, in
 	int64_t seq_len, int element_bytes, enum attention_kind attention,
 	struct module_work *work);
 
+/* Elements of a leaf's own and tied parameters whose gradients its backward makes. */
+int64_t model_trained_elements(const struct model *model, int module);
+
 /* FLOPs per token, forward + backward, no recomputation, N = active parameters: 6N; 6N + 12*L*a*d*s
- * (the MFU of PaLM and torchtitan); 6N + 6*L*a*d*s (causal attention counted as executed). */
+ * (the MFU of PaLM and torchtitan); 6N + 6*L*a*d*s (causal attention counted as executed). Of what
+ * is frozen no gradient is made: 4N, and 2 N of what backward does not reach. */
 double model_flops_6n(const struct model *model);
 double model_flops_per_token(const struct model *model, int64_t seq_len);
 double model_flops_causal(const struct model *model, int64_t seq_len);

@@ -94,3 +94,33 @@ int64_t model_subtree_parameters(const struct model *model, int module)
 	}
 	return total;
 }
+
+/* A frozen table ends the pass: nothing lies behind it. */
+bool model_goes_back(const struct model *model, int module)
+{
+	const struct module *m = &model->modules[module];
+	bool is_table = m->kind == MODULE_EMBEDDING || m->kind == MODULE_POSITION_EMBEDDING;
+
+	return module >= model->first_trained && !(is_table && m->frozen);
+}
+
+bool module_has_bias(const struct module *module)
+{
+	return module->n_parameters - (module->adapter >= 0 ? 2 : 0) == 2;
+}
+
+bool module_trains_bias(const struct model *model, const struct module *module)
+{
+	return module_has_bias(module) && model->parameters[module->first_parameter + 1].trainable;
+}
+
+bool model_leaves_are_alike(const struct model *model, int one, int two)
+{
+	const struct module *a = &model->modules[one], *b = &model->modules[two];
+
+	return a->kind == b->kind && a->n_parameters == b->n_parameters &&
+	       (a->adapter < 0) == (b->adapter < 0) && a->frozen == b->frozen &&
+	       a->weight_frozen == b->weight_frozen && a->unread == b->unread &&
+	       model_goes_back(model, one) == model_goes_back(model, two) &&
+	       (one == model->first_trained) == (two == model->first_trained);
+}

@@ -65,7 +65,13 @@ const char *module_kind_name(enum module_kind kind);
 bool module_kind_is_leaf(enum module_kind kind);
 
 /* How a parameter starts (N(0, 0.02); residual projections 0.02 / sqrt(2L)). */
-enum parameter_init { INIT_NORMAL, INIT_RESIDUAL, INIT_ONE, INIT_ZERO };
+enum parameter_init {
+	INIT_NORMAL,
+	INIT_RESIDUAL,
+	INIT_ONE,
+	INIT_ZERO,
+	INIT_ADAPTER, /* N(0, 1 / (3 in)): the variance of peft's kaiming_uniform_(a = sqrt(5)) */
+};
 
 struct parameter {
 	const char *name; /* fully qualified, Hugging Face's:
@@ -74,6 +80,8 @@ struct parameter {
 	int n_dims;       /* 1 or 2 */
 	int64_t shape[2]; /* linear weights are [out, in], experts' [experts * out, in] */
 	int64_t elements;
+	int number; /* of its random numbers: adapters come behind what the model has without them
+		     */
 	bool trainable;
 	bool decay; /* weight decay applies: matrices only */
 	enum parameter_init init;
@@ -88,8 +96,15 @@ struct module {
 	 * decoder's first one has the number of the neighbour that it belongs to. */
 	int layer;
 	int first_parameter;
-	int n_parameters;   /* its own, without descendants' */
+	int n_parameters;   /* its own, without descendants', with an adapter's */
 	int tied_parameter; /* HEAD with a tied weight: index of the embedding's; else -1 */
+	/* LoRA: y = x W^T + alpha/r (x A^T) B^T. The index of A's parameter [r, in], the one of B
+	 * [out, r] follows; -1: no adapter. */
+	int adapter;
+	/* A leaf: of its own and its tied parameters, without an adapter's, nothing is trained; not
+	 * its weight. */
+	bool frozen, weight_frozen;
+	bool unread; /* a leaf: no gradient of a parameter needs its result */
 };
 
 struct model {
@@ -101,12 +116,40 @@ struct model {
 	struct parameter *parameters;   /* in module order */
 	int64_t parameter_count;        /* tied ones once */
 	int64_t active_parameter_count; /* with experts_per_token experts instead of all */
-	const char *part;               /* what of the file this is, when not all; NULL */
+	int64_t trained_count;          /* of parameter_count */
+	int first_trained; /* the first leaf with a trained parameter: backward ends with it */
+	const char *part;  /* what of the file this is, when not all; NULL */
 };
 
-/* Builds the tree. The architecture must have passed architecture_check; overflow is an error. */
+/* Builds the tree. The architecture must have passed architecture_check; overflow is an error, and
+ * so is what cannot be trained as its `trainable` says. */
 bool model_build(struct arena *arena, const struct architecture *architecture, struct model **model,
 	struct error *error);
+
+/* The same model, of which something else is trained. EXIT_CODE_USAGE: there is no such parameter,
+ * or no such projection. */
+bool model_train(struct arena *arena, const struct model *model, const struct trainable *trainable,
+	struct model **trained, struct error *error);
+
+/* One of the two matrices of an adapter? */
+bool parameter_is_adapter(const struct model *model, int parameter);
+
+/* Does backward need the input of a linear leaf, for the gradient of its weight or of its adapter?
+ */
+static inline bool module_reads_input(const struct module *module)
+{
+	return !module->weight_frozen || module->adapter >= 0;
+}
+
+/* Do two modules own alike parameters, trained alike, and keep and compute alike? Of their shapes
+ * nothing is said. */
+bool model_leaves_are_alike(const struct model *model, int one, int two);
+
+/* Does the backward pass come to this leaf? Has it a bias (beside weight and adapter)? A trained
+ * one? */
+bool model_goes_back(const struct model *model, int module);
+bool module_has_bias(const struct module *module);
+bool module_trains_bias(const struct model *model, const struct module *module);
 
 /* Whether leaves of this kind are linear: those that module_linear_shape has a shape for. */
 bool module_is_linear(enum module_kind kind);

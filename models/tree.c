@@ -22,6 +22,8 @@ struct builder {
 	int parent; /* the open container */
 	int layer;
 	bool overflow;
+	int n_adapters;
+	const char *refused; /* a projection that cannot have an adapter; NULL: none */
 };
 
 static const char *name_of(const struct builder *b, enum module_kind kind)
@@ -48,6 +50,7 @@ static void open_module(struct builder *b, enum module_kind kind, const char *na
 		.layer = b->layer,
 		.first_parameter = model->n_parameters,
 		.tied_parameter = -1,
+		.adapter = -1,
 	};
 	b->parent = index;
 }
@@ -74,6 +77,7 @@ static void add_parameter(struct builder *b, const char *name, int64_t rows, int
 		.module = b->parent,
 		.n_dims = matrix ? 2 : 1,
 		.shape = {matrix ? rows : columns, matrix ? columns : 0},
+		.number = model->n_parameters - 1 - 2 * b->n_adapters,
 		.trainable = true,
 		.decay = matrix,
 		.init = init,
@@ -90,6 +94,32 @@ static void add_leaf(struct builder *b, enum module_kind kind)
 	close_module(b);
 }
 
+/* What peft adapts unless told (TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING): the queries
+ * and values, or the projection that makes them together with the keys; of Phi its MLP too. */
+static bool is_adapted_usually(const struct architecture *a, enum module_kind kind)
+{
+	return kind == MODULE_QKV || kind == MODULE_QUERY || kind == MODULE_VALUE ||
+	       (a->family == FAMILY_PHI && (kind == MODULE_UP || kind == MODULE_DOWN));
+}
+
+/* A [r, in] and B [out, r] beside the open projection of a block. */
+static void add_adapter(struct builder *b, enum module_kind kind, int64_t out, int64_t in)
+{
+	const struct architecture *a = &b->model->architecture;
+	struct module *module = &b->model->modules[b->parent];
+	const struct trainable *t = &a->trainable;
+
+	if (t->rank == 0 || b->layer < 0 ||
+		!trainable_adapts(t, module->name, is_adapted_usually(a, kind)))
+		return;
+	if (module_kind_is_of_experts(kind) || kind == MODULE_ROUTER)
+		b->refused = module->name;
+	module->adapter = b->model->n_parameters;
+	add_parameter(b, "lora_A.weight", t->rank, in, INIT_ADAPTER);
+	add_parameter(b, "lora_B.weight", out, t->rank, INIT_ZERO);
+	b->n_adapters++;
+}
+
 /* The caller closes it. All experts' matrices stand below one another: [experts * out, in]. */
 static void open_linear(
 	struct builder *b, enum module_kind kind, bool bias, enum parameter_init init)
@@ -104,6 +134,7 @@ static void open_linear(
 	add_parameter(b, "weight", rows, in, init);
 	if (bias)
 		add_parameter(b, "bias", 0, rows, INIT_ZERO);
+	add_adapter(b, kind, out, in);
 }
 
 static void add_linear(
@@ -454,5 +485,17 @@ bool model_build(struct arena *arena, const struct architecture *architecture, s
 			architecture->name, INT64_MAX);
 	m->active_parameter_count = active_parameters(m);
 	*model = m;
+	return model_choose_trained(m, builder.refused, error);
+}
+
+bool model_train(struct arena *arena, const struct model *model, const struct trainable *trainable,
+	struct model **trained, struct error *error)
+{
+	struct architecture architecture = model->architecture;
+
+	architecture.trainable = *trainable;
+	if (!model_build(arena, &architecture, trained, error))
+		return false;
+	(*trained)->part = model->part;
 	return true;
 }

@@ -88,6 +88,8 @@ int64_t architecture_width(const struct architecture *a, enum width width)
 		return widest_ffn(a);
 	case WIDTH_WIDEST_ROUTED:
 		return a->experts_per_token * a->hidden;
+	case WIDTH_ADAPTER:
+		return a->trainable.rank;
 	case WIDTH_NONE:
 	case WIDTH_COUNT:
 		break;

@@ -36,6 +36,7 @@ enum width {
 	WIDTH_SHARED_FFN,
 	WIDTH_WIDEST_FFN,    /* of any block: f, or k*m + shared */
 	WIDTH_WIDEST_ROUTED, /* k*h with experts, else 0 */
+	WIDTH_ADAPTER,       /* r */
 	WIDTH_COUNT
 };
 

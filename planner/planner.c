@@ -235,7 +235,10 @@ static bool make_options(struct making *making, struct error *error)
 	struct answer *answer = making->answer;
 	struct mix mixes[MIXES_MAX];
 	int n;
-	if (!search->question->mixes || answer->chosen == NULL || search->stopped)
+	/* Blocks of which one is trained and another is not are no kinds to mix. */
+	bool may_mix = search->question->mixes &&
+		       trainable_is_all(&search->question->model->architecture.trainable);
+	if (!may_mix || answer->chosen == NULL || search->stopped)
 		return true;
 	if (!mixes_find(search, making->plans[0], making->arena, mixes, &n, error))
 		return false;

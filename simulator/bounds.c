@@ -67,22 +67,38 @@ static double most_wire(const struct topology *topology, int64_t nodes, double d
 
 /* --- what every plan must do ------------------------------------------------------------------ */
 
-/* Forward and backward once, attention's causal half, nothing recomputed. */
-static double least_flops(const struct model *model, int64_t sequences, int64_t seq_len)
+static double product_flops(const struct module_work *work)
 {
 	double flops = 0;
 
+	for (int g = 0; g < work->n_gemms; g++)
+		flops += 2.0 * (double)work->gemms[g].m * (double)work->gemms[g].n *
+			 (double)work->gemms[g].k * (double)work->gemms[g].count;
+	return flops;
+}
+
+/* Forward and backward once, attention's causal half, nothing recomputed. Backward is twice forward
+ * where everything is trained. */
+static double least_flops(const struct model *model, int64_t sequences, int64_t seq_len)
+{
+	bool all = trainable_is_all(&model->architecture.trainable);
+	double flops = 0;
+
 	for (int i = 0; i < model->n_modules; i++) {
-		struct module_work work;
+		struct module_work work, back;
 
 		if (!module_kind_is_leaf(model->modules[i].kind))
 			continue;
 		model_module_work(
 			model, i, PASS_FORWARD, sequences, seq_len, 1, ATTENTION_FLASH, &work);
-		for (int g = 0; g < work.n_gemms; g++)
-			flops += 3 * 2.0 * (double)work.gemms[g].m * (double)work.gemms[g].n *
-				 (double)work.gemms[g].k * (double)work.gemms[g].count;
-		flops += 3 * work.attention_flops;
+		if (all) {
+			flops += 3 * (product_flops(&work) + work.attention_flops);
+			continue;
+		}
+		model_module_work(
+			model, i, PASS_BACKWARD, sequences, seq_len, 1, ATTENTION_FLASH, &back);
+		flops += product_flops(&work) + product_flops(&back) +
+			 work.attention_flops * (model_goes_back(model, i) ? 3 : 1);
 	}
 	return flops;
 }
@@ -119,7 +135,7 @@ static double most_update_bandwidth(const struct plan *plan, const struct topolo
 static double optimizer_bound(
 	const struct plan *plan, const struct model *model, const struct topology *topology)
 {
-	double bytes = least_optimizer_bytes(plan) * (double)model->parameter_count;
+	double bytes = least_optimizer_bytes(plan) * (double)model->trained_count;
 
 	return quotient(
 		bytes, (double)plan_data_parallel(plan) * most_update_bandwidth(plan, topology));
@@ -143,7 +159,7 @@ static double exchange_bound(double parts, double parameters, const struct plan 
 static double network_bound(
 	const struct plan *plan, const struct model *model, const struct topology *topology)
 {
-	double parameters = (double)model->parameter_count;
+	double parameters = (double)model->trained_count;
 	double ranks = (double)plan_data_parallel(plan);
 	double nodes = fmin((double)topology->nodes, ranks);
 	bool adds = topology->fabric.kind == FABRIC_NVSWITCH &&
@@ -195,10 +211,7 @@ static double range_flops(const struct schedule *schedule, const struct op *op)
 			continue;
 		model_module_work(schedule->model, i, pass, plan->micro_batch, plan->seq_len, 1,
 			plan->attention, &work);
-		for (int g = 0; g < work.n_gemms; g++)
-			flops += 2.0 * (double)work.gemms[g].m * (double)work.gemms[g].n *
-				 (double)work.gemms[g].k * (double)work.gemms[g].count;
-		flops += work.attention_flops;
+		flops += product_flops(&work) + work.attention_flops;
 	}
 	return flops;
 }

@@ -145,7 +145,8 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 			continue;
 		enum knob_id id = (enum knob_id)(option->knob - knob_table);
 		const char *where = argument_where(arguments, option, arena);
-		bool is_list = strchr(value, ',') != NULL;
+		bool is_list =
+			strchr(value, ',') != NULL && !(knob_table[id].roles & KNOB_HAS_COMMAS);
 		/* One value is fixed, several are a narrower search. */
 		if (is_list ? !read_list(id, where, value, arena, question, error)
 			    : !question_set(question, id, where, value, arena, error))
@@ -182,6 +183,10 @@ bool ask(struct arena *arena, const char *model, const char *topology,
 		!input_topology(arena, topology, asked->question.gpus, &asked->topology, error))
 		return false;
 	extend_context(&asked->question, asked->model);
+	if (question_gives(&asked->question, KNOB_TRAINABLE) &&
+		!model_train(arena, asked->model, &asked->question.asked.trainable, &asked->model,
+			error))
+		return false;
 	asked->question.model = asked->model;
 	asked->question.topology = asked->topology;
 	return ask_wording(arguments, arena, &asked->question, error);

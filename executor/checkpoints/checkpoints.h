@@ -16,13 +16,20 @@
 #include "executor/job/job.h"
 #include "executor/transports/transports.h"
 
-/* Elements [begin, end) of a parameter: `arrays` runs of fp32 in a file, one after the other. */
+/* Elements [begin, end) of a parameter: as many runs of fp32 as it has arrays in a file, one after
+ * the other. */
 struct checkpoint_piece {
 	int parameter; /* index in the model */
 	int64_t begin, end;
 	int file;
 	int64_t offset; /* bytes, of the first run */
 };
+
+/* Of what is frozen there are weights only. */
+static inline int parameter_arrays(const struct parameter *parameter, int arrays)
+{
+	return parameter->trainable ? arrays : 1;
+}
 
 struct checkpoint_file {
 	const char *name;

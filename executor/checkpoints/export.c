@@ -22,6 +22,20 @@ static bool io_error(const struct exporter *e, struct error *error)
 	return error_set(error, EXIT_CODE_ENVIRONMENT, "%s: cannot be written", e->path);
 }
 
+/* Of a model with adapters these alone, as peft's adapter_model.safetensors calls them. */
+static bool is_exported(const struct exporter *e, int parameter)
+{
+	return e->model->architecture.trainable.rank == 0 ||
+	       parameter_is_adapter(e->model, parameter);
+}
+
+static const char *name_of(struct exporter *e, const struct parameter *parameter)
+{
+	if (e->model->architecture.trainable.rank == 0)
+		return parameter->name;
+	return arena_printf(&e->arena, "base_model.model.%s", parameter->name);
+}
+
 /* The header: tensors in model order; padded so that data starts at a multiple of 8. */
 static bool write_header(struct exporter *e, struct error *error)
 {
@@ -36,7 +50,9 @@ static bool write_header(struct exporter *e, struct error *error)
 	for (int p = 0; p < e->model->n_parameters; p++) {
 		const struct parameter *parameter = &e->model->parameters[p];
 		bool transposed = safetensors_is_transposed(e->model, p);
-		writer_begin_map(&writer, parameter->name);
+		if (!is_exported(e, p))
+			continue;
+		writer_begin_map(&writer, name_of(e, parameter));
 		writer_string(&writer, "dtype", "F32");
 		writer_begin_list(&writer, "shape");
 		for (int d = 0; d < parameter->n_dims; d++)
@@ -120,7 +136,7 @@ static bool write_all(struct exporter *e, struct error *error)
 	}
 	ok = ok && write_header(e, error);
 	for (int p = 0; ok && p < e->model->n_parameters; p++)
-		ok = write_parameter(e, p, error);
+		ok = !is_exported(e, p) || write_parameter(e, p, error);
 	for (int i = 0; i < m->n_files; i++) {
 		if (e->fds[i] >= 0)
 			close(e->fds[i]);

@@ -21,14 +21,19 @@ static void fill(
 {
 	const struct parameter *parameter = &model->parameters[index];
 	double deviation = 0.02;
+	int64_t number = parameter->number;
 
 	switch (parameter->init) {
 	case INIT_RESIDUAL:
 		deviation /= sqrt(2 * (double)model->architecture.layers);
-		random_normal_fill(seed, index, first, n, deviation, out);
+		random_normal_fill(seed, number, first, n, deviation, out);
 		break;
 	case INIT_NORMAL:
-		random_normal_fill(seed, index, first, n, deviation, out);
+		random_normal_fill(seed, number, first, n, deviation, out);
+		break;
+	case INIT_ADAPTER:
+		deviation = 1 / sqrt(3 * (double)parameter->shape[1]);
+		random_normal_fill(seed, number, first, n, deviation, out);
 		break;
 	case INIT_ONE:
 		for (int64_t i = 0; i < n; i++)

@@ -205,7 +205,8 @@ static bool read_pieces(const struct node *list, const struct parameter *paramet
 				(long long)covered, (long long)piece->begin, (long long)piece->end,
 				(long long)parameter->elements);
 		covered = piece->end;
-		int64_t bytes = (piece->end - piece->begin) * manifest->arrays * 4;
+		int64_t bytes = (piece->end - piece->begin) *
+				parameter_arrays(parameter, manifest->arrays) * 4;
 		if (piece->file >= manifest->n_files ||
 			piece->offset > manifest->files[piece->file].bytes - bytes)
 			return node_error(

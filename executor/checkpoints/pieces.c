@@ -91,7 +91,8 @@ static int unit_pieces(const struct unit *unit, int64_t first, int arrays, int f
 		if (pieces != NULL)
 			pieces[n] = (struct checkpoint_piece){slice->parameter,
 				begin - slice->offset, end - slice->offset, file, *bytes};
-		*bytes += (end - begin) * arrays * (int64_t)sizeof(float);
+		*bytes += (end - begin) * (unit_is_frozen(unit) ? 1 : arrays) *
+			  (int64_t)sizeof(float);
 		n++;
 	}
 	return n;

@@ -168,6 +168,7 @@ bool safetensors_is_transposed(const struct model *model, int index)
 	enum module_kind kind = model->modules[parameter->module].kind;
 
 	return model->architecture.family == FAMILY_GPT2 && parameter->n_dims == 2 &&
+	       !parameter_is_adapter(model, index) &&
 	       (kind == MODULE_QKV || kind == MODULE_ATTENTION_OUTPUT || kind == MODULE_UP ||
 		       kind == MODULE_DOWN);
 }
@@ -215,10 +216,13 @@ static bool match(struct arena *arena, const char *path, const struct model *mod
 		const struct parameter *parameter = &model->parameters[p];
 		int at =
 			weights->n > 0 ? find_tensor(weights, p % weights->n, parameter->name) : -1;
+		weights->of_parameter[p] = at;
+		/* The weights of the model that adapters are added to. */
+		if (at < 0 && parameter_is_adapter(model, p))
+			continue;
 		if (at < 0)
 			return error_set(error, EXIT_CODE_INPUT, "%s: %s is missing, %s needs it",
 				path, parameter->name, model->architecture.name);
-		weights->of_parameter[p] = at;
 		weights->transposed[p] = safetensors_is_transposed(model, p);
 		used[at] = true;
 		if (!check_shape(parameter, &weights->tensors[at], weights->transposed[p], error))
@@ -326,7 +330,8 @@ void safetensors_load(const struct safetensors *weights, const struct weights *t
 			int64_t begin = max_i64(slice->offset, shard.first);
 			int64_t end =
 				min_i64(slice->offset + slice->elements, shard.first + unit->chunk);
-			load_run(weights, schedule->model, slice, begin, end, &shard);
+			if (weights->of_parameter[slice->parameter] >= 0)
+				load_run(weights, schedule->model, slice, begin, end, &shard);
 		}
 	}
 }

@@ -39,11 +39,12 @@ bool weights_shard(const struct weights *weights, int index, struct weights_shar
 {
 	const struct unit *unit = &weights->schedule->units[index];
 	void *moments = resident(weights, BUFFER_OPTIMIZER_STATE, index);
+	const struct plan *plan = &weights->schedule->plan;
 
 	*shard = (struct weights_shard){.arrays = {master(weights, index)},
-		.dtype = weights->schedule->plan.master_dtype,
+		.dtype = unit_is_frozen(unit) ? plan->param_dtype : plan->master_dtype,
 		.n_arrays = 1,
-		.first = weights->rank % weights->schedule->plan.mesh.shard * unit->chunk};
+		.first = weights->rank % plan->mesh.shard * unit->chunk};
 	if (moments != NULL) {
 		shard->arrays[1] = moments;
 		shard->arrays[2] = element_at(shard->dtype, moments, unit->chunk);
@@ -60,7 +61,7 @@ void weights_put(
 }
 
 static const void *find_element(
-	const struct weights *weights, int parameter, int64_t element, int array)
+	const struct weights *weights, int parameter, int64_t element, int array, enum dtype *dtype)
 {
 	const struct schedule *schedule = weights->schedule;
 	struct weights_shard shard;
@@ -68,10 +69,12 @@ static const void *find_element(
 	for (int u = 0; u < schedule->n_units; u++) {
 		const struct unit *unit = &schedule->units[u];
 		for (int i = 0; i < unit->n_slices; i++) {
-			if (unit->slices[i].parameter == parameter &&
-				weights_shard(weights, u, &shard) && array < shard.n_arrays)
-				return element_of(shard.dtype, shard.arrays[array],
-					unit->slices[i].offset + element - shard.first);
+			if (unit->slices[i].parameter != parameter ||
+				!weights_shard(weights, u, &shard) || array >= shard.n_arrays)
+				continue;
+			*dtype = shard.dtype;
+			return element_of(shard.dtype, shard.arrays[array],
+				unit->slices[i].offset + element - shard.first);
 		}
 	}
 	return NULL;
@@ -80,18 +83,20 @@ static const void *find_element(
 const float *weights_element(
 	const struct weights *weights, int parameter, int64_t element, int array)
 {
-	return weights->schedule->plan.master_dtype == DTYPE_FP32
-		       ? find_element(weights, parameter, element, array)
-		       : NULL;
+	enum dtype dtype;
+	const void *found = find_element(weights, parameter, element, array, &dtype);
+
+	return found != NULL && dtype == DTYPE_FP32 ? found : NULL;
 }
 
 void weights_get(const struct weights *weights, int parameter, int64_t element, int array,
 	int64_t n, float *to)
 {
-	const void *from = find_element(weights, parameter, element, array);
+	enum dtype dtype = DTYPE_FP32;
+	const void *from = find_element(weights, parameter, element, array, &dtype);
 
 	for (int64_t i = 0; i < n; i++)
-		to[i] = element_get(weights->schedule->plan.master_dtype, from, i);
+		to[i] = element_get(dtype, from, i);
 }
 
 /* What one rank has of a unit, or of its moments. */
@@ -146,7 +151,9 @@ static bool spread_unit(
 	int64_t chunk = weights->schedule->units[index].chunk;
 	enum dtype dtype = weights->schedule->plan.param_dtype;
 	void *kept = resident(weights, BUFFER_UNSHARDED, index);
-	struct part updated = {weights->schedule->plan.master_dtype, master(weights, index)};
+	bool frozen = unit_is_frozen(&weights->schedule->units[index]);
+	struct part updated = {
+		frozen ? dtype : weights->schedule->plan.master_dtype, master(weights, index)};
 
 	if (resident(weights, BUFFER_MASTER_SHARD, index) != NULL &&
 		resident(weights, BUFFER_PARAMETER_SHARD, index) != NULL)
@@ -250,7 +257,9 @@ static bool add_unit_in_heap(struct digester *d, int index, struct error *error)
 
 	if (unit->n_slices == 0)
 		return true;
-	int64_t bytes = unit->gathered * dtype_bytes(d->weights->schedule->plan.master_dtype);
+	const struct plan *plan = &d->weights->schedule->plan;
+	int64_t bytes = unit->gathered *
+			dtype_bytes(unit_is_frozen(unit) ? plan->param_dtype : plan->master_dtype);
 	int block = heap_take(heap, bytes, error);
 	if (block < 0)
 		return false;

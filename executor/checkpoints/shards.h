@@ -17,7 +17,7 @@ struct weights {
  * moments. */
 struct weights_shard {
 	void *arrays[3];
-	enum dtype dtype; /* fp32 or bf16, of all of them */
+	enum dtype dtype; /* fp32 or bf16, of all of them; the compute dtype of what is frozen */
 	int n_arrays;
 	int64_t first;
 };
@@ -40,8 +40,8 @@ enum { WEIGHTS_STRIP = 4096 };
 int weights_buffer(const struct weights *weights, enum buffer_role role, int unit);
 
 /* N(0, 0.02), residual projections N(0, 0.02 / sqrt(2 layers)), ones and zeros (docs/commands.md),
- * keyed by (seed, parameter, element). Each rank fills its own shards, with that many threads;
- * moments are zero already. */
+ * keyed by (seed, parameter, element); A of adapters N(0, 1 / (3 in)), B zero. Each rank fills its
+ * own shards, with that many threads; moments are zero already. */
 void weights_init(const struct weights *weights, int64_t seed, int threads);
 
 /* After the shards have changed: what every rank keeps whole (ZeRO-1 and -2) is gathered from them,

@@ -62,6 +62,13 @@ static bool write_widened(struct checkpoint_worker *worker, int fd,
 	return ok;
 }
 
+static int arrays_of(const struct checkpointer *cp, const struct checkpoint_piece *piece)
+{
+	const struct model *model = cp->weights.schedule->model;
+
+	return parameter_arrays(&model->parameters[piece->parameter], cp->manifest.arrays);
+}
+
 static bool write_pieces(struct checkpoint_worker *worker, int fd, struct error *error)
 {
 	const struct checkpointer *cp = worker->checkpointer;
@@ -70,7 +77,7 @@ static bool write_pieces(struct checkpoint_worker *worker, int fd, struct error 
 	for (int i = 0; i < cp->n_mine; i++) {
 		const struct checkpoint_piece *piece = &cp->mine[i];
 
-		for (int a = 0; a < cp->manifest.arrays && ok; a++) {
+		for (int a = 0; a < arrays_of(cp, piece) && ok; a++) {
 			const float *data = piece_data(cp, piece, a);
 
 			ok = data != NULL
@@ -296,7 +303,7 @@ static void copy_pieces(struct checkpointer *cp)
 		const struct checkpoint_piece *piece = &cp->mine[i];
 		int64_t run = piece->end - piece->begin;
 		float *to = cp->copy + piece->offset / (int64_t)sizeof(float);
-		for (int a = 0; a < cp->manifest.arrays; a++)
+		for (int a = 0; a < arrays_of(cp, piece); a++)
 			weights_get(
 				&cp->weights, piece->parameter, piece->begin, a, run, to + a * run);
 	}

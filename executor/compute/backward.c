@@ -7,29 +7,53 @@ static const struct architecture *architecture_of(const struct leaf *leaf)
 	return &leaf->compute->model->architecture;
 }
 
+/* dbias (= | +=) column sums of dy, for the rows of `product`. */
+static void bias_gradient(const struct leaf *leaf, int bias, const struct gemm *product)
+{
+	const struct compute *c = leaf->compute;
+	bool more;
+	void *dbias = gradient_begin(leaf, bias, &more);
+
+	c->kernels->bias_backward(c->context, c->gradient_dtype, dbias, c->dtype, product->a,
+		product->k, product->m, more);
+	gradient_end(leaf, bias);
+}
+
+/* Weight and bias at once, on the way out of the product. An epilogue writes the sums, so they must
+ * be the first. */
+static bool gradients_in_one(const struct leaf *leaf, int weight, int bias, struct gemm product)
+{
+	const struct compute *c = leaf->compute;
+	const struct device_kernels *device = c->kernels->device;
+
+	if (device == NULL || compute_sums_exactly(c) || !c->fresh[bias])
+		return false;
+	const struct gemm_epilogue epilogue = {.dbias = operand_gradient(leaf, bias)};
+	product.c = operand_gradient(leaf, weight);
+	product.accumulate = !c->fresh[weight];
+	if (!device->gemm_epilogue(c->context, &product, &epilogue))
+		return false;
+	c->fresh[weight] = c->fresh[bias] = false;
+	return true;
+}
+
 /* dW (= | +=) dy^T x and dbias (= | +=) column sums of dy for some rows of the micro-batch. */
 static void weight_gradients(const struct leaf *leaf, const struct gemm *gemm)
 {
 	const struct compute *c = leaf->compute;
-	const struct device_kernels *device = c->kernels->device;
 	int weight = leaf_parameter(leaf, 0), bias = leaf_parameter(leaf, 1);
+	bool trains_weight = leaf_trains(leaf, weight), trains_bias = leaf_trains(leaf, bias);
 	struct gemm product = *gemm;
-	bool more = true;
 
-	product.c = gradient_begin(leaf, weight, &product.accumulate);
-	void *dbias = bias >= 0 ? gradient_begin(leaf, bias, &more) : NULL;
-	/* An epilogue writes the sums, so they must be the first. */
-	if (device != NULL && !more &&
-		device->gemm_epilogue(
-			c->context, &product, &(struct gemm_epilogue){.dbias = dbias}))
+	if (trains_weight && trains_bias && gradients_in_one(leaf, weight, bias, product))
 		return;
-	c->kernels->gemm(c->context, &product);
-	gradient_end(leaf, weight);
-	if (bias < 0)
-		return;
-	c->kernels->bias_backward(c->context, c->gradient_dtype, dbias, c->dtype, product.a,
-		product.k, product.m, more);
-	gradient_end(leaf, bias);
+	if (trains_weight) {
+		product.c = gradient_begin(leaf, weight, &product.accumulate);
+		c->kernels->gemm(c->context, &product);
+		gradient_end(leaf, weight);
+	}
+	if (trains_bias)
+		bias_gradient(leaf, bias, &product);
 }
 
 /* Of a projection, part by part of the micro-batch. */
@@ -38,6 +62,8 @@ static void parameter_gradients(const struct leaf *leaf, const void *dy)
 	const struct compute *c = leaf->compute;
 	int64_t out, in;
 
+	if (leaf_module(leaf)->frozen)
+		return;
 	module_linear_shape(architecture_of(leaf), leaf_module(leaf)->kind, &out, &in);
 	const void *x = operand_input(leaf);
 	int64_t parts = gradient_parts(c), rows = c->tokens / parts;
@@ -54,6 +80,61 @@ static void parameter_gradients(const struct leaf *leaf, const void *dy)
 					       .ldc = in,
 					       .dtype = c->dtype,
 					       .c_dtype = c->gradient_dtype});
+}
+
+/* --- adapters --- */
+
+/* d (= | +=) a^T b of a parameter [m, n], part by part of the micro-batch. */
+static void adapter_gradient(
+	const struct leaf *leaf, int parameter, const void *a, int64_t lda, const void *b)
+{
+	const struct compute *c = leaf->compute;
+	const struct parameter *p = &c->model->parameters[parameter];
+	int64_t parts = gradient_parts(c), rows = c->tokens / parts, n = p->shape[1];
+
+	for (int64_t i = 0; i < parts && a != NULL && b != NULL; i++) {
+		struct gemm gemm = {.m = p->shape[0],
+			.n = n,
+			.k = rows,
+			.a = compute_at(c, a, i * rows * lda),
+			.lda = lda,
+			.transpose_a = true,
+			.b = compute_at(c, b, i * rows * n),
+			.ldb = n,
+			.ldc = n,
+			.dtype = c->dtype,
+			.c_dtype = c->gradient_dtype};
+
+		gemm.c = gradient_begin(leaf, parameter, &gemm.accumulate);
+		c->kernels->gemm(c->context, &gemm);
+		gradient_end(leaf, parameter);
+	}
+}
+
+/* With u = alpha/r x A^T, which forward kept: dB = dy^T u, du = alpha/r dy B, dA = du^T x and
+ * dx += du A. `to_input`: the product dx = dy W, which came before. */
+static void adapter_backward(const struct leaf *leaf, const struct gemm *to_input)
+{
+	const struct compute *c = leaf->compute;
+	int64_t rank = architecture_of(leaf)->trainable.rank;
+	int adapter = leaf_module(leaf)->adapter;
+	struct gemm up = *to_input, down = *to_input;
+
+	if (adapter < 0)
+		return;
+	up.n = up.ldb = up.ldc = down.k = down.lda = rank;
+	up.b = operand_parameter(leaf, adapter + 1);
+	up.c = operand_work(leaf, TENSOR_D_ADAPTER);
+	up.accumulate = false;
+	down.a = up.c;
+	down.b = operand_parameter(leaf, adapter);
+	down.accumulate = true;
+	adapter_gradient(leaf, adapter + 1, to_input->a, to_input->lda,
+		operand_saved(leaf, leaf->module, TENSOR_ADAPTER));
+	c->kernels->gemm(c->context, &up);
+	leaf_scale_adapter(leaf, up.c, up.m * rank);
+	adapter_gradient(leaf, adapter, up.c, rank, operand_input(leaf));
+	c->kernels->gemm(c->context, &down);
 }
 
 /* dx = dy W */
@@ -85,6 +166,7 @@ static void project_backward(const struct leaf *leaf, const void *dy, void *dx, 
 	gemm.accumulate = accumulate;
 	parameter_gradients(leaf, dy);
 	c->kernels->gemm(c->context, &gemm);
+	adapter_backward(leaf, &gemm);
 }
 
 /* Gradients of q, k, v. A fused projection has them as columns of one matrix, as q, k, v are; three
@@ -141,8 +223,9 @@ static bool backward_of_both(const struct leaf *leaf)
 	int activation = s->of[MODULE_ACTIVATION];
 	const void *up = operand_saved(leaf, s->of[MODULE_UP], TENSOR_UP);
 
-	if (device == NULL || !c->any_rounding || activation < leaf->op->first_module ||
-		a->mlp == MLP_SWIGLU || !a->gelu_tanh || up == NULL)
+	if (device == NULL || !c->any_rounding || leaf_module(leaf)->adapter >= 0 ||
+		activation < leaf->op->first_module || a->mlp == MLP_SWIGLU || !a->gelu_tanh ||
+		up == NULL)
 		return false;
 	const struct gemm gemm = input_gradient(
 		leaf, operand_work(leaf, TENSOR_D_RESIDUAL), operand_work(leaf, TENSOR_D_UP));
@@ -211,6 +294,21 @@ static void backward_attention_core(const struct leaf *leaf)
 	leaf_rope(leaf, d.k, forward.kv_heads, d.kv_stride, true);
 }
 
+/* Where kernels write the gradient of a norm that is frozen: what no operand needs any more. */
+static void *gradient_or_scratch(const struct leaf *leaf, int parameter, bool *more)
+{
+	if (leaf_trains(leaf, parameter))
+		return gradient_begin(leaf, parameter, more);
+	*more = false;
+	return operand_work(leaf, TENSOR_D_ATTENTION_OUT);
+}
+
+static void end_gradient(const struct leaf *leaf, int parameter)
+{
+	if (leaf_trains(leaf, parameter))
+		gradient_end(leaf, parameter);
+}
+
 static void head_norm_backward(const struct leaf *leaf, void *d, enum module_kind kind,
 	enum tensor_role role, int64_t heads)
 {
@@ -225,7 +323,7 @@ static void head_norm_backward(const struct leaf *leaf, void *d, enum module_kin
 	for (int64_t i = 0; i < parts && d != NULL && x != NULL && rstd != NULL; i++) {
 		void *part = compute_at(c, d, i * rows * width);
 		bool more;
-		void *dweight = gradient_begin(leaf, weight, &more);
+		void *dweight = gradient_or_scratch(leaf, weight, &more);
 
 		c->kernels->rmsnorm_backward(
 			c->context, &(struct norm_backward){.rows = rows,
@@ -239,7 +337,7 @@ static void head_norm_backward(const struct leaf *leaf, void *d, enum module_kin
 					    .accumulate_parameters = more,
 					    .dtype = c->dtype,
 					    .gradient_dtype = c->gradient_dtype});
-		gradient_end(leaf, weight);
+		end_gradient(leaf, weight);
 	}
 }
 
@@ -268,16 +366,16 @@ static void norm_part(const struct leaf *leaf, const struct norm_backward *whole
 	norm.dx = compute_at(c, norm.dx, first * norm.width);
 	norm.rstd += first;
 	/* Weight and bias get their terms together. */
-	norm.dweight = gradient_begin(leaf, weight, &norm.accumulate_parameters);
+	norm.dweight = gradient_or_scratch(leaf, weight, &norm.accumulate_parameters);
 	if (norm.mean == NULL) {
 		c->kernels->rmsnorm_backward(c->context, &norm);
 	} else {
 		norm.mean += first;
-		if (bias >= 0)
+		if (leaf_trains(leaf, bias))
 			norm.dbias = gradient_begin(leaf, bias, &norm.accumulate_parameters);
 		c->kernels->layernorm_backward(c->context, &norm);
 	}
-	gradient_end(leaf, weight);
+	end_gradient(leaf, weight);
 	if (norm.dbias != NULL)
 		gradient_end(leaf, bias);
 }
@@ -384,7 +482,7 @@ void backward_leaves(struct compute *compute, const struct op *op)
 	for (int m = op->end_module - 1; m >= op->first_module; m--) {
 		enum module_kind kind = compute->model->modules[m].kind;
 
-		if (backward_leaf[kind] != NULL)
+		if (backward_leaf[kind] != NULL && model_goes_back(compute->model, m))
 			backward_leaf[kind](
 				&(struct leaf){.compute = compute, .op = op, .module = m});
 	}

@@ -17,18 +17,20 @@ int64_t gradient_parts(const struct compute *compute)
 	return compute_sums_exactly(compute) ? compute->sequences : 1;
 }
 
-/* Behind the tensors that backward works with; the second parameter of a leaf behind the first. */
+/* Behind the tensors that backward works with; those of a leaf one behind the other. */
 static float *scratch(const struct leaf *leaf, int parameter)
 {
 	const struct compute *c = leaf->compute;
 	const struct model *model = c->model;
 	char *work = (char *)operand_role(leaf, BUFFER_BACKWARD_WORK);
-	int first = leaf_parameter(leaf, 0);
-
 	if (work == NULL)
 		return NULL;
-	float *start = (float *)(work + c->work_bytes);
-	return parameter == first ? start : start + model->parameters[first].elements;
+	float *at = (float *)(work + c->work_bytes);
+	/* A tied one is alone there. */
+	for (int p = leaf_module(leaf)->first_parameter;
+		p < parameter && leaf_module(leaf)->tied_parameter < 0; p++)
+		at += model->parameters[p].trainable ? model->parameters[p].elements : 0;
+	return at;
 }
 
 void *gradient_begin(const struct leaf *leaf, int parameter, bool *more)

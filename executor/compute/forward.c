@@ -51,8 +51,53 @@ static const void *bias_of(const struct leaf *leaf)
 	return bias >= 0 ? operand_parameter(leaf, bias) : NULL;
 }
 
+void leaf_scale_adapter(const struct leaf *leaf, void *y, int64_t n)
+{
+	const struct compute *c = leaf->compute;
+	const struct trainable *t = &architecture_of(leaf)->trainable;
+	double factor = t->alpha / (double)t->rank;
+
+	if (c->dtype == DTYPE_FP32 && factor != 1)
+		c->kernels->scale(c->context, y, (float)factor, n);
+	/* compute_open has seen to it that it is a power of two. */
+	for (; c->dtype != DTYPE_FP32 && factor > 1; factor /= 2)
+		c->kernels->add(c->context, c->dtype, y, y, y, n);
+}
+
+/* u = alpha/r x A^T, which is kept. */
+static void *compress(const struct leaf *leaf, const struct gemm *base)
+{
+	const struct compute *c = leaf->compute;
+	int64_t rank = architecture_of(leaf)->trainable.rank;
+	struct gemm down = *base;
+
+	down.n = down.ldc = rank;
+	down.b = operand_parameter(leaf, leaf_module(leaf)->adapter);
+	down.c = operand_saved(leaf, leaf->module, TENSOR_ADAPTER);
+	down.accumulate = false;
+	c->kernels->gemm(c->context, &down);
+	leaf_scale_adapter(leaf, down.c, down.m * rank);
+	return down.c;
+}
+
+/* y += u B^T */
+static void adapt(const struct leaf *leaf, const struct gemm *base)
+{
+	const struct compute *c = leaf->compute;
+	int adapter = leaf_module(leaf)->adapter;
+	struct gemm up = *base;
+
+	if (adapter < 0)
+		return;
+	up.k = up.lda = up.ldb = architecture_of(leaf)->trainable.rank;
+	up.a = compress(leaf, base);
+	up.b = operand_parameter(leaf, adapter + 1);
+	up.accumulate = true;
+	c->kernels->gemm(c->context, &up);
+}
+
 /* y = [residual +] x W^T [+ bias]. */
-static void project_onto(const struct leaf *leaf, void *y, const void *residual)
+static void project_base(const struct leaf *leaf, void *y, const void *residual)
 {
 	const struct compute *c = leaf->compute;
 	struct gemm gemm = projection(leaf, y);
@@ -66,6 +111,14 @@ static void project_onto(const struct leaf *leaf, void *y, const void *residual)
 	c->kernels->gemm(c->context, &gemm);
 	if (epilogue.bias != NULL)
 		c->kernels->bias_add(c->context, c->dtype, y, epilogue.bias, gemm.m, gemm.n);
+}
+
+static void project_onto(const struct leaf *leaf, void *y, const void *residual)
+{
+	const struct gemm base = projection(leaf, y);
+
+	project_base(leaf, y, residual);
+	adapt(leaf, &base);
 }
 
 static void project(const struct leaf *leaf, void *y)
@@ -212,8 +265,8 @@ static int activation_to_fuse(const struct leaf *leaf)
 	int activation = leaf_siblings(leaf)->of[MODULE_ACTIVATION];
 	bool here = activation > leaf->module && activation < leaf->op->end_module;
 
-	return c->any_rounding && here && a->mlp != MLP_SWIGLU && a->gelu_tanh &&
-			       !c->saved[activation].split
+	return c->any_rounding && here && leaf_module(leaf)->adapter < 0 && a->mlp != MLP_SWIGLU &&
+			       a->gelu_tanh && !c->saved[activation].split
 		       ? activation
 		       : -1;
 }
@@ -257,10 +310,17 @@ static void forward_activation(const struct leaf *leaf)
 			c->context, c->dtype, a->gelu_tanh ? GELU_TANH : GELU_ERF, product, up, n);
 }
 
+/* Again only for what its adapter keeps. */
 static void forward_down(const struct leaf *leaf)
 {
 	const struct siblings *s = leaf_siblings(leaf);
 
+	if (leaf->op->kind == OP_RECOMPUTE) {
+		const struct gemm base = projection(leaf, NULL);
+
+		compress(leaf, &base);
+		return;
+	}
 	project_onto(leaf, operand_residual_out(leaf),
 		operand_saved(leaf, s->of[MODULE_ATTENTION_OUTPUT], TENSOR_RESIDUAL_MIDDLE));
 }

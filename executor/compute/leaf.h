@@ -25,12 +25,15 @@ void *operand_residual_out(const struct leaf *leaf);
 /* The one that is written, else the one that is read: for leaves that add to it. */
 void *operand_residual_stream(const struct leaf *leaf);
 void *operand_role(const struct leaf *leaf, enum buffer_role role);
-/* The i-th parameter of the leaf, or the tied one of a HEAD; -1 when there is none. */
+/* The i-th parameter of the leaf but its adapter's, or the tied one of a HEAD; -1 when there is
+ * none.
+ */
 int leaf_parameter(const struct leaf *leaf, int i);
 const struct module *leaf_module(const struct leaf *leaf);
 const struct siblings *leaf_siblings(const struct leaf *leaf);
 /* What a norm or a projection reads. */
 void *operand_input(const struct leaf *leaf);
+bool leaf_trains(const struct leaf *leaf, int parameter); /* false for -1 */
 void operands_init(struct compute *compute);
 
 static inline bool compute_on_device(const struct compute *compute, const struct op *op)
@@ -41,6 +44,8 @@ static inline bool compute_on_device(const struct compute *compute, const struct
 /* --- forward.c, backward.c: leaves [first_module, end_module) of the operation --- */
 void forward_leaves(struct compute *compute, const struct op *op);
 void backward_leaves(struct compute *compute, const struct op *op);
+/* y *= alpha / r of the adapters, in place. */
+void leaf_scale_adapter(const struct leaf *leaf, void *y, int64_t n);
 struct attention leaf_attention(const struct leaf *leaf);
 int64_t leaf_stride(const struct leaf *leaf, int64_t out);
 void leaf_rope(const struct leaf *leaf, void *x, int64_t heads, int64_t stride, bool inverse);

@@ -32,7 +32,14 @@ int leaf_parameter(const struct leaf *leaf, int i)
 
 	if (i == 0 && module->tied_parameter >= 0)
 		return module->tied_parameter;
+	if (module->adapter >= 0 && module->first_parameter + i >= module->adapter)
+		return -1;
 	return i < module->n_parameters ? module->first_parameter + i : -1;
+}
+
+bool leaf_trains(const struct leaf *leaf, int parameter)
+{
+	return parameter >= 0 && leaf->compute->model->parameters[parameter].trainable;
 }
 
 /* A slice of an operation's buffers, walked by index. */

@@ -410,6 +410,26 @@ static bool refuse(struct error *error, const char *what, const char *instead)
 		error, EXIT_CODE_USAGE, "the executor cannot train with %s; %s", what, instead);
 }
 
+/* Adapters in bf16 are scaled by adding them to themselves; a frozen norm's gradient, which nobody
+ * reads, is written where the gradient of attention's output was. */
+static bool check_frozen(const struct compute *c, struct error *error)
+{
+	const struct plan *plan = &c->schedule->plan;
+	const struct architecture *a = &c->model->architecture;
+	const struct trainable *t = &a->trainable;
+	double factor = t->rank > 0 ? t->alpha / (double)t->rank : 1;
+	int exponent;
+
+	if (c->dtype != DTYPE_FP32 && (factor < 1 || frexp(factor, &exponent) != 0.5))
+		return refuse(error, "adapters in bf16 that count alpha / r times",
+			"let alpha / r be 1, 2, 4 or more, or use --param-dtype fp32");
+	if (!trainable_is_all(t) &&
+		plan->micro_batch * plan->seq_len * a->heads * a->head_dim * dtype_bytes(c->dtype) <
+			a->hidden * dtype_bytes(DTYPE_FP32))
+		return refuse(error, "so few tokens and frozen norms", "use a longer --seq-len");
+	return true;
+}
+
 static bool check_plan(const struct compute *c, struct error *error)
 {
 	const struct plan *plan = &c->schedule->plan;
@@ -428,7 +448,7 @@ static bool check_plan(const struct compute *c, struct error *error)
 		return refuse(error, "these dtypes",
 			"use fp32 or bf16 for parameters, fp32 or the same for the reduction, and "
 			"fp32 or bf16 for the master weights");
-	return true;
+	return check_frozen(c, error);
 }
 
 bool compute_open(struct compute *c, struct error *error)

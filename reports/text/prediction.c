@@ -201,8 +201,12 @@ void add_subject_line(const struct model *model, const struct topology *topology
 
 	if (model != NULL) {
 		add_terminal(text, or_empty(model->architecture.name));
-		text_printf(text, " (%s parameters)",
+		text_printf(text, " (%s parameters",
 			format_count(count, (double)model->parameter_count));
+		if (!trainable_is_all(&model->architecture.trainable))
+			text_printf(text, ", %s of them trained",
+				format_count(count, (double)model->trained_count));
+		text_add_char(text, ')');
 	}
 	if (model != NULL && topology != NULL)
 		text_add(text, " on ");

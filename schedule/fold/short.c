@@ -23,13 +23,14 @@ static bool modules_are_alike(const struct model *model, int one, int two, int n
 {
 	const struct module *a = &model->modules[one], *b = &model->modules[two];
 	for (int i = 0; i < n; i++)
-		if (a[i].kind != b[i].kind || a[i].n_parameters != b[i].n_parameters)
+		if (!model_leaves_are_alike(model, one + i, two + i))
 			return false;
 	int parameters = a[n - 1].first_parameter + a[n - 1].n_parameters - a[0].first_parameter;
 	const struct parameter *p = &model->parameters[a->first_parameter];
 	const struct parameter *q = &model->parameters[b->first_parameter];
 	for (int i = 0; i < parameters; i++)
-		if (p[i].elements != q[i].elements || p[i].shape[0] != q[i].shape[0])
+		if (p[i].elements != q[i].elements || p[i].shape[0] != q[i].shape[0] ||
+			p[i].trainable != q[i].trainable)
 			return false;
 	return true;
 }
@@ -47,6 +48,7 @@ static bool units_are_alike(const struct blocks *blocks, int one, int two)
 		if (b[u].module - a[u].module != distance ||
 			b[u].end_module - a[u].end_module != distance ||
 			a[u].gathered != b[u].gathered || a[u].parameters != b[u].parameters ||
+			a[u].trained_parameters != b[u].trained_parameters ||
 			a[u].reshard_group != b[u].reshard_group || a[u].offload != b[u].offload)
 			return false;
 	return true;
@@ -199,6 +201,8 @@ static struct module module_without(const struct shorter *shorter, struct module
 		module.layer = layer_without(shorter, module.layer);
 	if (module.tied_parameter >= 0)
 		module.tied_parameter = parameter_without(shorter, module.tied_parameter);
+	if (module.adapter >= 0)
+		module.adapter = parameter_without(shorter, module.adapter);
 	module.end = without(shorter, module.end);
 	module.first_parameter = parameter_without(shorter, module.first_parameter);
 	return module;
@@ -213,6 +217,7 @@ static void make_model(struct shorter *shorter, struct arena *arena, const struc
 	const struct cut *last = &shorter->cuts[shorter->n_cuts - 1];
 	const struct cut *cut = shorter->cuts;
 	short_one->n_modules = without(shorter, model->n_modules);
+	short_one->first_trained = without(shorter, model->first_trained);
 	short_one->n_parameters = parameter_without(shorter, model->n_parameters);
 	short_one->modules = ARENA_ARRAY(arena, struct module, short_one->n_modules);
 	short_one->parameters = ARENA_ARRAY(arena, struct parameter, short_one->n_parameters);

@@ -126,8 +126,8 @@ static const struct {
 	[BUFFER_REDUCE_INPUT] = {BIT(OP_CAST_GRADIENTS), 0},
 	[BUFFER_REDUCE_OUTPUT] = {BIT(OP_REDUCE_SCATTER) | BIT(OP_COPY_D2H),
 		BIT(OP_ACCUMULATE_GRADIENTS)},
-	[BUFFER_RESIDUAL] = {BIT(OP_FORWARD), BIT(OP_BACKWARD)},
-	[BUFFER_ACTIVATIONS] = {BIT(OP_FORWARD), BIT(OP_BACKWARD)},
+	[BUFFER_RESIDUAL] = {BIT(OP_FORWARD), BIT(OP_FORWARD) | BIT(OP_BACKWARD)},
+	[BUFFER_ACTIVATIONS] = {BIT(OP_FORWARD), BIT(OP_FORWARD) | BIT(OP_BACKWARD)},
 	[BUFFER_RECOMPUTED] = {BIT(OP_RECOMPUTE), BIT(OP_BACKWARD)},
 	[BUFFER_FORWARD_WORK] = {BIT(OP_FORWARD), BIT(OP_FORWARD)},
 	[BUFFER_BACKWARD_WORK] = {BIT(OP_BACKWARD), BIT(OP_BACKWARD)},
@@ -403,6 +403,9 @@ static bool check_progress(
 	int64_t reductions = plan->sync_each_micro_batch ? plan->grad_accum : 1;
 	if (schedule->units[unit].parameters == 0)
 		return true;
+	if (unit_is_frozen(&schedule->units[unit]))
+		return (p->updates == 0 && p->reductions == 0) ||
+		       law_broken(error, "unit %d: is frozen, and reduced or updated", unit);
 	if (p->updates != 1)
 		return law_broken(error, "unit %d: updated by %d optimizers", unit, p->updates);
 	if (schedule->units[unit].offload != OFFLOAD_NONE && p->landed_in != plan->grad_accum - 1)

@@ -28,22 +28,35 @@ static void add_forward(struct step *step, const struct action *at)
 	add(step, at, ACTION_LOSS, -1, -1);
 }
 
+/* What stayed gathered after forward is resharded though backward did not come to it. */
+static void add_unit_done(struct step *step, const struct action *at, int unit)
+{
+	bool is_trained = unit_is_trained(step, unit) || !unit_has_parameters(step, unit);
+	if (is_trained)
+		add(step, at, ACTION_UNIT_DONE, unit, -1);
+	add(step, at, ACTION_POST_BACKWARD, unit, -1);
+	if (is_trained)
+		add(step, at, ACTION_REDUCE, unit, -1);
+}
+
+/* It ends where nothing before is trained. */
 static void add_backward(struct step *step, const struct action *at)
 {
 	for (int i = step->n_visits - 1; i >= 0; i--) {
 		const struct visit *visit = &step->visits[i];
 		switch (visit->kind) {
 		case VISIT_EXIT:
-			add(step, at, ACTION_PRE_BACKWARD, visit->unit, -1);
+			if (unit_goes_back(step, visit->unit))
+				add(step, at, ACTION_PRE_BACKWARD, visit->unit, -1);
 			break;
 		case VISIT_RANGE:
+			if (!range_goes_back(step, visit->range))
+				break;
 			add(step, at, ACTION_BACKWARD, visit->unit, visit->range);
 			add(step, at, ACTION_RANGE_DONE, visit->unit, visit->range);
 			break;
 		case VISIT_ENTER:
-			add(step, at, ACTION_UNIT_DONE, visit->unit, -1);
-			add(step, at, ACTION_POST_BACKWARD, visit->unit, -1);
-			add(step, at, ACTION_REDUCE, visit->unit, -1);
+			add_unit_done(step, at, visit->unit);
 			break;
 		}
 	}

@@ -35,7 +35,8 @@ static struct action of_unit(const struct hooks *hooks, enum action_kind kind, i
 static void copy_whole(struct hooks *hooks, int unit, int cause)
 {
 	struct gathered *state = &hooks->units[unit];
-	if (!hooks->step->method.casts || state->is_whole || unit_is_offloaded(hooks->step, unit))
+	if (!hooks->step->method.casts || state->is_whole || unit_is_offloaded(hooks->step, unit) ||
+		!unit_is_trained(hooks->step, unit))
 		return;
 	action_add(hooks->step, of_unit(hooks, ACTION_COPY_WHOLE, unit, cause));
 	state->is_whole = true;
@@ -106,8 +107,8 @@ static void reshard_after_forward(struct hooks *hooks, int unit)
 static void reshard_after_backward(struct hooks *hooks, int unit)
 {
 	const struct step *step = hooks->step;
-	bool reshards = unit == 0 ? strategy_reshards(step->plan->strategy)
-				  : step->units[unit].reshard_group != 0;
+	bool reshards = step->units[unit].module == 0 ? strategy_reshards(step->plan->strategy)
+						      : step->units[unit].reshard_group != 0;
 	if (reshards || step->method.reshards_always || (hooks->at->flags & SYNCHRONISES))
 		reshard(hooks, unit, false);
 }
@@ -143,10 +144,9 @@ static void prefetch_forward(struct hooks *hooks, int unit)
 static void prefetch_backward(struct hooks *hooks, int unit, enum prefetch when)
 {
 	const struct step *step = hooks->step;
-	if (step->plan->prefetch == when)
-		prefetch(hooks,
-			neighbour(step->post_order, step->n_order, step->post_place[unit], -1),
-			unit);
+	int next = neighbour(step->post_order, step->n_order, step->post_place[unit], -1);
+	if (step->plan->prefetch == when && next >= 0 && unit_goes_back(step, next))
+		prefetch(hooks, next, unit);
 }
 
 /* --- hooks ---------------------------------------------------------------------------------------

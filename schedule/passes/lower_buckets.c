@@ -14,15 +14,18 @@ static bool is_copied_back(const struct lowering *l)
 /* --- compute -------------------------------------------------------------------------------------
  */
 
-/* Parameters are read from all buckets of the range, or from its cached copy. */
+/* Parameters are read from all buckets of the range, or from its cached copy; frozen ones from
+ * where they are. */
 void op_use_bucket_weights(struct lowering *l, int range, int copy)
 {
 	const struct step *step = l->step;
 	const struct range *r = &step->ranges[range];
 	int tied = step->model->modules[r->end_module - 1].tied_parameter;
 	op_use(l, copy);
-	for (int u = 0; u < step->n_units && copy < 0; u++)
+	for (int u = 0; u < step->n_units; u++)
 		for (int i = 0; i < step->units[u].n_slices; i++) {
+			if (copy >= 0 && unit_is_trained(step, u))
+				break;
 			int parameter = step->units[u].slices[i].parameter;
 			int module = step->model->parameters[parameter].module;
 			if (parameter == tied ||

@@ -6,15 +6,21 @@ static const struct range *range_of(const struct lowering *l)
 	return &l->step->ranges[l->at->range];
 }
 
+static void use_unit(struct lowering *l, int unit)
+{
+	if (unit_has_parameters(l->step, unit))
+		op_use(l, l->units[unit].unsharded >= 0 ? l->units[unit].unsharded
+							: l->step->resident[unit].parameter_shard);
+}
+
 static void use_weights(struct lowering *l)
 {
 	int unit = l->at->unit, range = l->at->range;
 	switch (l->step->method.weights) {
 	case WEIGHTS_OF_UNIT:
-		if (unit_has_parameters(l->step, unit))
-			op_use(l, l->units[unit].unsharded >= 0
-					  ? l->units[unit].unsharded
-					  : l->step->resident[unit].parameter_shard);
+		use_unit(l, unit);
+		if (unit_twin(l->step, unit) >= 0)
+			use_unit(l, unit_twin(l->step, unit));
 		break;
 	case WEIGHTS_OF_BUCKETS:
 		op_use_bucket_weights(l, range, flight_of(l)->copies[range]);
@@ -70,8 +76,10 @@ static void save_tensors(struct lowering *l)
 	struct flight *flight = flight_of(l);
 	int range = l->at->range;
 	enum checkpointing checkpointing = range_checkpointing(l->step, range);
-	enum buffer_role role =
-		checkpointing != CHECKPOINTING_NONE ? BUFFER_FORWARD_WORK : BUFFER_ACTIVATIONS;
+	bool goes_back = range_goes_back(l->step, range);
+	enum buffer_role role = checkpointing != CHECKPOINTING_NONE || !goes_back
+					? BUFFER_FORWARD_WORK
+					: BUFFER_ACTIVATIONS;
 	flight->saved[range] = new_tensors(l, role, range_of(l)->saved_bytes);
 	op_take(l, flight->saved[range]);
 	if (checkpointing == CHECKPOINTING_SELECTIVE)
@@ -99,14 +107,23 @@ static void use_output(struct lowering *l)
 		take_residual(l, range->slot + 1);
 }
 
-/* What checkpointing drops lives until the block ends. */
+/* What checkpointing drops lives until the block ends; where backward does not come, so does all.
+ */
 static void give_dropped(struct lowering *l)
 {
-	int range = l->at->range;
-	if (range_checkpointing(l->step, range) == CHECKPOINTING_NONE || !range_of(l)->last_of_slot)
+	int range = l->at->range, slot = range_of(l)->slot;
+	struct flight *flight = flight_of(l);
+	bool goes_back = range_goes_back(l->step, range);
+	bool drops = range_checkpointing(l->step, range) != CHECKPOINTING_NONE || !goes_back;
+	if (!drops || !range_of(l)->last_of_slot)
 		return;
-	for (int r = slot_begin(l->step, range); r <= range; r++)
-		op_give(l, &flight_of(l)->saved[r]);
+	for (int r = slot_begin(l->step, range); r <= range; r++) {
+		op_give(l, &flight->saved[r]);
+		if (!goes_back)
+			op_give(l, &flight->results[r]);
+	}
+	if (!goes_back && slot >= 0)
+		op_give(l, &flight->residuals[slot]);
 }
 
 void lower_FORWARD(struct lowering *l)
@@ -190,7 +207,7 @@ static void give_tensors(struct lowering *l)
 		op_give(l, &flight->residuals[range->slot]);
 	if (range_has_head(l->step, l->at->range))
 		op_give(l, &flight->logits);
-	if (range->slot < 0 && range->first_of_slot) {
+	if (l->at->range == l->step->first_back) {
 		op_give(l, &flight->tokens);
 		op_give(l, &flight->backward_work);
 	}

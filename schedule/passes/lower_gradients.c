@@ -65,14 +65,14 @@ static void take_whole_gradient(struct lowering *l)
 		return;
 	}
 	live->gradient = op_take_new(l, is_shard ? BUFFER_GRADIENT_SHARD : BUFFER_GRADIENT,
-		l->at->unit, unit_of(l)->gathered * reduce_bytes(l), gradient_dtype(l));
+		l->at->unit, unit_of(l)->trained_gathered * reduce_bytes(l), gradient_dtype(l));
 	if (is_shard)
 		live->gradient_shard = live->gradient;
 }
 
 void op_take_unit_gradient(struct lowering *l)
 {
-	if (!unit_has_parameters(l->step, l->at->unit))
+	if (!unit_is_trained(l->step, l->at->unit))
 		return;
 	if (l->step->method.gradients == GRADIENT_OF_RANGE)
 		take_range_gradient(l);
@@ -95,7 +95,7 @@ static void give_range_gradients(struct lowering *l)
 void lower_FLATTEN(struct lowering *l)
 {
 	struct live *live = live_of(l);
-	int64_t bytes = unit_of(l)->elements * compute_bytes(l);
+	int64_t bytes = unit_of(l)->trained_elements * compute_bytes(l);
 	l->op.bytes = 2 * bytes;
 	give_range_gradients(l);
 	int flat = op_take_new(
@@ -116,7 +116,7 @@ void lower_FLATTEN(struct lowering *l)
 void lower_KEEP_UNSHARDED(struct lowering *l)
 {
 	struct live *live = live_of(l);
-	int64_t elements = unit_of(l)->parameters;
+	int64_t elements = unit_of(l)->trained_parameters;
 	l->op.bytes = elements * (compute_bytes(l) + reduce_bytes(l));
 	give_range_gradients(l);
 	if (live->gradient < 0)
@@ -131,7 +131,7 @@ void lower_KEEP_UNSHARDED(struct lowering *l)
 void lower_CAST_FLAT(struct lowering *l)
 {
 	struct live *live = live_of(l);
-	int64_t n = unit_of(l)->elements;
+	int64_t n = unit_of(l)->trained_elements;
 	bool has_others = l->step->method.shards || l->step->group_replicate >= 0;
 	bool is_shard = !l->step->method.shards && is_direct(l);
 	l->op.dtype = gradient_dtype(l);
@@ -154,7 +154,7 @@ void lower_CAST_FLAT(struct lowering *l)
 void lower_COPY_IN(struct lowering *l)
 {
 	struct live *live = live_of(l);
-	int64_t gathered = unit_of(l)->gathered;
+	int64_t gathered = unit_of(l)->trained_gathered;
 	l->op.dtype = gradient_dtype(l);
 	l->op.bytes = gathered * (compute_bytes(l) + reduce_bytes(l));
 	if (live->gradient >= 0)
@@ -186,10 +186,11 @@ void lower_SCATTER(struct lowering *l)
 	bool direct = is_direct(l) && !(l->at->flags & IS_PARTIAL);
 	int input = input_of(l);
 	l->op.dtype = gradient_dtype(l);
-	l->op.bytes = unit_of(l)->gathered * reduce_bytes(l);
+	l->op.bytes = unit_of(l)->trained_gathered * reduce_bytes(l);
 	l->op.group = l->step->group_reduce;
 	int output = buffer_new(l->step, direct ? BUFFER_GRADIENT_SHARD : BUFFER_REDUCE_OUTPUT,
-		STREAM_REDUCE, l->at->unit, unit_of(l)->chunk * reduce_bytes(l), l->op.dtype);
+		STREAM_REDUCE, l->at->unit, unit_of(l)->trained_chunk * reduce_bytes(l),
+		l->op.dtype);
 	if (direct)
 		live->gradient_shard = output;
 	op_take(l, output);
@@ -237,7 +238,7 @@ void lower_REDUCE_REPLICAS(struct lowering *l)
 	struct live *live = live_of(l);
 	int buffer = input_of(l);
 	l->op.dtype = gradient_dtype(l);
-	l->op.bytes = unit_of(l)->chunk * reduce_bytes(l);
+	l->op.bytes = unit_of(l)->trained_chunk * reduce_bytes(l);
 	l->op.group = l->step->group_replicate;
 	op_use(l, buffer);
 	/* NO_SHARD, FSDP1: the flat gradient in the compute dtype has been cast */
@@ -249,7 +250,7 @@ void lower_REDUCE_REPLICAS(struct lowering *l)
 void lower_ACCUMULATE(struct lowering *l)
 {
 	struct live *live = live_of(l);
-	int64_t chunk = unit_of(l)->chunk;
+	int64_t chunk = unit_of(l)->trained_chunk;
 	int reduced = input_of(l);
 	l->op.dtype = shard_dtype(l);
 	op_use(l, reduced);

@@ -33,8 +33,9 @@ void lower_STAGE(struct lowering *l)
 void lower_CAST_SHARD(struct lowering *l)
 {
 	struct live *live = live_of(l);
-	int64_t chunk = unit_of(l)->chunk;
-	l->op.bytes = (master_bytes(l) + compute_bytes(l)) * chunk;
+	int64_t chunk = unit_of(l)->chunk, frozen = chunk - unit_of(l)->trained_chunk;
+	l->op.bytes = (master_bytes(l) + compute_bytes(l)) * unit_of(l)->trained_chunk +
+		      2 * compute_bytes(l) * frozen;
 	op_use(l, live->staged >= 0 ? live->staged : resident_of(l)->parameter_shard);
 	op_give(l, &live->staged);
 	live->low_precision = op_take_on(l, BUFFER_LOW_PRECISION_SHARD, l->op.stream, l->at->unit,

@@ -11,7 +11,7 @@ static int64_t local_elements(const struct lowering *l)
 	int64_t total = 0;
 	for (int u = 0; u < l->step->n_units; u++)
 		if (is_of_stream(l, u))
-			total += l->step->units[u].times * l->step->units[u].chunk;
+			total += l->step->units[u].times * l->step->units[u].trained_chunk;
 	return total;
 }
 
@@ -152,11 +152,11 @@ static int64_t update_bytes(const struct lowering *l, int64_t elements)
 void lower_UPDATE(struct lowering *l)
 {
 	int unit = l->at->unit;
-	int64_t elements = unit >= 0 ? l->step->units[unit].chunk : local_elements(l);
+	int64_t elements = unit >= 0 ? l->step->units[unit].trained_chunk : local_elements(l);
 	l->op.dtype = l->step->plan->master_dtype;
 	l->op.bytes = update_bytes(l, elements);
 	for (int u = 0; u < l->step->n_units; u++)
-		if (u == unit || (unit < 0 && is_of_stream(l, u)))
+		if (u == unit || (unit < 0 && is_of_stream(l, u) && unit_is_trained(l->step, u)))
 			use_states(l, u);
 	if (l->step->method.weights == WEIGHTS_OF_BUCKETS)
 		op_give_all_bucket_gradients(l);

@@ -77,6 +77,15 @@ static void add_leaf(struct walk *walk, int module)
 	step->ranges[step->n_ranges - 1].end_module = module + 1;
 }
 
+/* The slot with the first trained parameter: it is computed again and released as a whole. */
+static int find_first_back(const struct step *step)
+{
+	int range = 0;
+	while (step->ranges[range].end_module <= step->model->first_trained)
+		range++;
+	return slot_begin(step, range);
+}
+
 /* --- buckets -------------------------------------------------------------------------------------
  */
 
@@ -102,7 +111,7 @@ static void find_ends_of_buckets(struct step *step)
 {
 	step->bucket_done = ARENA_ARRAY(step->arena, int, step->n_units);
 	for (int u = 0; u < step->n_units; u++) {
-		step->bucket_done[u] = step->n_ranges;
+		step->bucket_done[u] = unit_is_trained(step, u) ? step->n_ranges : -1;
 		for (int i = 0; i < step->units[u].n_slices; i++) {
 			int range = step->owners[step->units[u].slices[i].parameter];
 			if (range < step->bucket_done[u])
@@ -129,6 +138,7 @@ void pass_ranges(struct step *step)
 			add_leaf(&walk, m);
 	}
 	exit_units(&walk, model->n_modules);
+	step->first_back = find_first_back(step);
 	for (int r = 0; r < step->n_ranges; r++)
 		step->ranges[r].saved_bytes = range_saved_bytes(step, r);
 	if (step->method.reduces != REDUCES_BUCKETS)

@@ -14,14 +14,20 @@ static void add_part(
 	action_add(step, action);
 }
 
+/* The block's output is not needed again, but what an adapter of DOWN keeps is. */
+static bool needs_result(const struct step *step, int module)
+{
+	const struct module *m = &step->model->modules[module];
+	return m->kind != MODULE_DOWN || m->adapter >= 0;
+}
+
 /* Selective checkpointing as torchtitan's per-operator policy has it: of the matrix products of a
  * block every second one's result is kept, and flash attention's; everything else is computed
  * again. A projection with a bias is another operator (addmm) that the policy does not keep
  * (docs/runtimes.md). */
 static bool is_again(const struct step *step, int module)
 {
-	return step->model->modules[module].kind != MODULE_DOWN &&
-	       !plan_selective_keeps(step->plan, step->model, module);
+	return needs_result(step, module) && !plan_selective_keeps(step->plan, step->model, module);
 }
 
 /* Leaves that follow one another are one operation. */
@@ -43,7 +49,7 @@ static void add_selective(struct step *step, const struct action *at, int index)
 	}
 }
 
-/* Our own recomputation stops at the last saved tensor: the block's output is not needed again. */
+/* Our own recomputation stops at the last saved tensor. */
 static void add_range(struct step *step, const struct action *at, int index)
 {
 	const struct range *range = &step->ranges[index];
@@ -53,7 +59,7 @@ static void add_range(struct step *step, const struct action *at, int index)
 		add_selective(step, at, index);
 		return;
 	}
-	if (needed_only && step->model->modules[end - 1].kind == MODULE_DOWN)
+	if (needed_only && !needs_result(step, end - 1))
 		end--;
 	if (end > range->first_module && !(needed_only && range->saved_bytes == 0))
 		add_part(step, at, index, range->first_module, end, true);
@@ -84,8 +90,12 @@ static void add_block(struct step *step, const struct action *at, int last)
 		add_by_unit(step, at, first, last);
 		return;
 	}
-	for (int r = first; r <= last && step->method.weights == WEIGHTS_OF_UNIT; r++)
-		action_add(step, action_at(at, ACTION_PRE_RECOMPUTE, step->ranges[r].unit));
+	for (int r = first; r <= last && step->method.weights == WEIGHTS_OF_UNIT; r++) {
+		int unit = step->ranges[r].unit, twin = unit_twin(step, unit);
+		if (twin >= 0)
+			action_add(step, action_at(at, ACTION_PRE_RECOMPUTE, twin));
+		action_add(step, action_at(at, ACTION_PRE_RECOMPUTE, unit));
+	}
 	for (int r = first; r <= last; r++)
 		add_range(step, at, r);
 }

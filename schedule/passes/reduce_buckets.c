@@ -93,7 +93,8 @@ static void copy_back(struct reducing *r)
 	if (!(r->at->flags & SYNCHRONISES) || r->step->group_replicate < 0)
 		return;
 	for (int u = 0; u < r->step->n_units; u++)
-		add(r, ACTION_EMPTY_BUCKET, STREAM_COMPUTE, u, -1);
+		if (unit_is_trained(r->step, u))
+			add(r, ACTION_EMPTY_BUCKET, STREAM_COMPUTE, u, -1);
 }
 
 static void backward_done(struct reducing *r)

@@ -118,7 +118,7 @@ static void end_backward(struct reducing *r)
 
 static void replace(struct reducing *r)
 {
-	bool has_parameters = r->at->unit >= 0 && unit_has_parameters(r->step, r->at->unit);
+	bool has_parameters = r->at->unit >= 0 && unit_is_trained(r->step, r->at->unit);
 	if (r->at->kind == ACTION_RESHARD)
 		reshard(r);
 	else if (r->at->kind == ACTION_BACKWARD_DONE)

@@ -27,10 +27,12 @@ static void add_states(struct step *step, int unit)
 {
 	struct resident *resident = &step->resident[unit];
 	enum dtype master = step->plan->master_dtype;
-	int64_t chunk = step->units[unit].chunk, state_bytes = optimizer_state_bytes(step);
-	resident->parameter_shard = buffer_new_resident(
-		step, BUFFER_PARAMETER_SHARD, unit, chunk * dtype_bytes(master), master);
-	if (state_bytes > 0)
+	const struct unit *u = &step->units[unit];
+	int64_t chunk = u->trained_chunk, state_bytes = optimizer_state_bytes(step);
+	resident->parameter_shard = buffer_new_resident(step, BUFFER_PARAMETER_SHARD, unit,
+		unit_shard_bytes(u, step->plan),
+		unit_is_frozen(u) ? step->plan->param_dtype : master);
+	if (state_bytes > 0 && chunk > 0)
 		resident->optimizer_state = buffer_new_resident(
 			step, BUFFER_OPTIMIZER_STATE, unit, chunk * state_bytes, master);
 }
@@ -87,7 +89,8 @@ static void add_unit(struct step *step, int unit)
 		resident->kept = buffer_new_resident(
 			step, BUFFER_UNSHARDED, unit, u->gathered * dtype_bytes(compute), compute);
 	/* One rank is not wrapped: there is nothing to reduce. */
-	if (step->method.weights == WEIGHTS_OF_BUCKETS && plan_data_parallel(step->plan) > 1)
+	if (step->method.weights == WEIGHTS_OF_BUCKETS && plan_data_parallel(step->plan) > 1 &&
+		!unit_is_frozen(u))
 		resident->reduce_input = buffer_new_resident(
 			step, BUFFER_REDUCE_INPUT, unit, u->elements * dtype_bytes(master), master);
 }

@@ -34,15 +34,13 @@ static int64_t dropped_bytes(const struct step *step, const struct range *range)
 static bool saves_alike(const struct step *step, int range, int other)
 {
 	const struct range *one = &step->ranges[range], *two = &step->ranges[other];
-	const struct module *first = &step->model->modules[one->first_module];
-	const struct module *second = &step->model->modules[two->first_module];
 	int n = one->end_module - one->first_module;
 	if (two->end_module - two->first_module != n ||
 		range_checkpointing(step, range) != range_checkpointing(step, other))
 		return false;
 	for (int i = 0; i < n; i++)
-		if (first[i].kind != second[i].kind ||
-			first[i].n_parameters != second[i].n_parameters)
+		if (!model_leaves_are_alike(
+			    step->model, one->first_module + i, two->first_module + i))
 			return false;
 	return true;
 }
@@ -118,13 +116,8 @@ int64_t loss_work_bytes(const struct step *step)
 int64_t range_parameters(const struct step *step, int range)
 {
 	int64_t total = 0;
-	for (int m = step->ranges[range].first_module; m < step->ranges[range].end_module; m++) {
-		const struct module *module = &step->model->modules[m];
-		for (int p = 0; p < module->n_parameters; p++)
-			total += step->model->parameters[module->first_parameter + p].elements;
-		if (module->tied_parameter >= 0)
-			total += step->model->parameters[module->tied_parameter].elements;
-	}
+	for (int m = step->ranges[range].first_module; m < step->ranges[range].end_module; m++)
+		total += model_trained_elements(step->model, m);
 	return total;
 }
 
@@ -135,7 +128,8 @@ int64_t range_tied_parameters(const struct step *step, int range)
 	if (head->tied_parameter < 0)
 		return 0;
 	const struct parameter *tied = &step->model->parameters[head->tied_parameter];
-	bool inside = tied->module >= r->first_module && tied->module < r->end_module;
+	bool inside =
+		tied->trainable && tied->module >= r->first_module && tied->module < r->end_module;
 	return inside && step->model->n_modules > r->end_module ? tied->elements : 0;
 }
 
@@ -144,15 +138,8 @@ int64_t range_tied_parameters(const struct step *step, int range)
 static int64_t gradient_scratch_bytes(const struct model *model)
 {
 	int64_t most = 0;
-	for (int m = 0; m < model->n_modules; m++) {
-		const struct module *module = &model->modules[m];
-		int64_t elements = 0;
-		for (int p = 0; p < module->n_parameters; p++)
-			elements += model->parameters[module->first_parameter + p].elements;
-		if (module->tied_parameter >= 0)
-			elements = model->parameters[module->tied_parameter].elements;
-		most = max_i64(most, elements);
-	}
+	for (int m = 0; m < model->n_modules; m++)
+		most = max_i64(most, model_trained_elements(model, m));
 	return most * dtype_bytes(DTYPE_FP32);
 }
 

@@ -51,6 +51,27 @@ bool unit_has_parameters(const struct step *step, int unit)
 	return step->units[unit].parameters > 0;
 }
 
+bool unit_is_trained(const struct step *step, int unit)
+{
+	return !unit_is_frozen(&step->units[unit]);
+}
+
+int unit_twin(const struct step *step, int unit)
+{
+	const struct unit *units = step->units;
+	return unit > 0 && units_are_twins(&units[unit - 1], &units[unit]) ? unit - 1 : -1;
+}
+
+bool range_goes_back(const struct step *step, int range)
+{
+	return range >= step->first_back;
+}
+
+bool unit_goes_back(const struct step *step, int unit)
+{
+	return step->units[unit].end_module > step->ranges[step->first_back].first_module;
+}
+
 bool unit_is_offloaded(const struct step *step, int unit)
 {
 	return step->units[unit].offload != OFFLOAD_NONE;
@@ -64,7 +85,7 @@ bool unit_parameters_are_offloaded(const struct step *step, int unit)
 /* Optimizer offload keeps the shard in the compute dtype already. */
 bool unit_is_cast(const struct step *step, int unit)
 {
-	return step->method.casts_shard && step->method.casts &&
+	return step->method.casts_shard && step->method.casts && unit_is_trained(step, unit) &&
 	       (unit_parameters_are_offloaded(step, unit) || !unit_is_offloaded(step, unit));
 }
 

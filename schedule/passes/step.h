@@ -72,7 +72,8 @@ struct step {
 	int n_order;
 	int *owners;      /* buckets: the range whose backward completes a parameter, */
 	int *holders;     /* and the one whose gradients hold its own */
-	int *bucket_done; /* the range whose backward completes a bucket */
+	int *bucket_done; /* the range whose backward completes a bucket; -1: it is frozen */
+	int first_back;   /* the least range that backward comes to: the beginning of a slot */
 
 	/* groups; -1: none */
 	int group_gather, group_reduce, group_replicate;
@@ -107,6 +108,13 @@ struct step {
  */
 
 bool unit_has_parameters(const struct step *step, int unit);
+/* Some of it is trained. */
+bool unit_is_trained(const struct step *step, int unit);
+/* The unit with the frozen parameters of the same modules; -1. */
+int unit_twin(const struct step *step, int unit);
+/* Does backward come to a range, or to any of a unit? */
+bool range_goes_back(const struct step *step, int range);
+bool unit_goes_back(const struct step *step, int unit);
 bool unit_is_offloaded(const struct step *step, int unit);
 bool unit_parameters_are_offloaded(const struct step *step, int unit);
 /* Is a copy of the shard made in the compute dtype, before it is gathered? */

@@ -6,7 +6,7 @@ static bool has_work(const struct step *step, enum stream stream)
 {
 	bool has[STREAM_COUNT] = {false};
 	for (int u = 0; u < step->n_units; u++)
-		if (step->units[u].chunk > 0)
+		if (step->units[u].trained_chunk > 0)
 			has[unit_updater(step, u)] = true;
 	return has[stream] || (stream == STREAM_COMPUTE && !has[STREAM_HOST]);
 }
@@ -39,12 +39,11 @@ static void add_clip(struct step *step, bool on_device, bool on_host)
 		add(step, ACTION_CLIP, STREAM_HOST, -1, 0);
 }
 
-/* The last unit with parameters that the stream updates; -1. */
+/* The last unit with trained parameters that the stream updates; -1. */
 static int last_unit(const struct step *step, enum stream stream)
 {
 	int last = step->n_units - 1;
-	while (last >= 0 &&
-		(!unit_has_parameters(step, last) || unit_updater(step, last) != stream))
+	while (last >= 0 && (!unit_is_trained(step, last) || unit_updater(step, last) != stream))
 		last--;
 	return last;
 }
@@ -59,7 +58,7 @@ static void add_updates(struct step *step, enum stream stream, unsigned last)
 		return;
 	}
 	for (int u = 0; u <= end; u++) {
-		if (!unit_has_parameters(step, u) || unit_updater(step, u) != stream)
+		if (!unit_is_trained(step, u) || unit_updater(step, u) != stream)
 			continue;
 		add(step, ACTION_UPDATE, stream, u, u == end ? last : 0);
 		if (step->method.keeps_units)

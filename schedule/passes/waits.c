@@ -144,6 +144,8 @@ static void wait_for_weights(struct waiting *w)
 	if (method->weights != WEIGHTS_OF_UNIT || !unit_has_parameters(w->step, w->at->unit))
 		return;
 	wait_for(w, unit_of(w)->ready);
+	if (unit_twin(w->step, w->at->unit) >= 0)
+		wait_for(w, w->units[unit_twin(w->step, w->at->unit)].ready);
 	if (!method->shards)
 		wait_for(w, unit_of(w)->returned);
 }

@@ -325,6 +325,22 @@ const struct knob knob_table[KNOB_COUNT] = {
 			.help = "hybrid strategies: reduce-scatter after every micro-batch, "
 				"all-reduce only after the last (FSDP2's set_requires_all_reduce)",
 		},
+	[KNOB_TRAINABLE] =
+		{
+			DECODED(trainable, FIELD_OMIT_ZERO, NULL, &trainable_decoded),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_WORK | KNOB_ONE_VALUE | KNOB_ZERO_UNSAID | KNOB_HAS_COMMAS,
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_PYTORCH_DDP) |
+				    BIT(RUNTIME_SHARDPLAN),
+			.refusal = "frozen parameters of it are not modelled; use pytorch-fsdp2, "
+				   "pytorch-ddp or shardplan, or all",
+			.metavar = "all|lora:RANK[:MODULES][:alpha=A]|NAMES",
+			.help = "what is trained: everything; adapters (LoRA) beside projections "
+				"(q_proj,v_proj; all-linear); parameters by name, with * and ?; "
+				"the "
+				"rest is frozen",
+			.shown = "all",
+		},
 	[KNOB_SHARD_GROUP] =
 		{
 			FIELD_INT(struct plan, mesh.shard, "shard_group", FIELD_POSITIVE),
@@ -369,6 +385,7 @@ const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	KNOB_ALLOCATOR,
 	KNOB_CLIP,
 	KNOB_LOADER_RATE,
+	KNOB_TRAINABLE,
 	KNOB_RUNTIME,
 	KNOB_LIBRARIES,
 };

@@ -90,6 +90,7 @@ struct plan {
 	bool late_all_reduce;       /* hybrid: over the replicas only after the last one */
 	double clip;                /* gradient norm; 0 = no clipping */
 	double loader_rate; /* tokens/s of a rank's data loader; 0 = it is never waited for */
+	struct trainable trainable; /* of the model, which was built for it */
 };
 
 /* --- the knobs -------------------------------------------------------------------------------- */
@@ -124,6 +125,7 @@ enum knob_id {
 	KNOB_CLIP,
 	KNOB_LOADER_RATE,
 	KNOB_LATE_ALL_REDUCE,
+	KNOB_TRAINABLE,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_COUNT

@@ -125,6 +125,7 @@ struct activation_rules plan_activation_rules(const struct plan *plan)
 		.norm_unfused = runtime->norm_unfused && !plan->compile,
 		.keeps_activated_gate = runtime->keeps_activated_gate && !plan->compile,
 		.softmax_fp32 = eager && plan->param_dtype != DTYPE_FP32,
+		.drops_unread = !runtime->keeps_unread,
 		.alignment = runtime->tensor_alignment,
 	};
 }
@@ -182,6 +183,8 @@ void plan_summary(const struct plan *plan, struct text *text)
 	text_printf(text, ", checkpointing %s", plan->activation_checkpointing.text);
 	if (plan_offloads_any(plan))
 		text_printf(text, ", offload %s", plan->cpu_offload.text);
+	if (!trainable_is_all(&plan->trainable))
+		text_printf(text, ", trains %s", plan->trainable.text);
 	if (plan->gradient_sums == SUMS_EXACT)
 		text_add(text, ", exact gradient sums");
 	if (plan->gelu == GELU_IN_PRODUCT)

@@ -299,8 +299,10 @@ void plan_normalise(struct plan *plan, struct arena *arena)
 
 static bool is_product(const struct model *model, int module)
 {
-	return model->modules[module].n_parameters == 1 &&
-	       module_is_linear(model->modules[module].kind);
+	const struct module *m = &model->modules[module];
+	int adapter = m->adapter >= 0 ? 2 : 0;
+
+	return m->n_parameters - adapter == 1 && module_is_linear(m->kind);
 }
 
 bool plan_selective_keeps(const struct plan *plan, const struct model *model, int module)

@@ -113,6 +113,7 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.exact_norm = true,
 			.two_communicators = true,
 			.needed_tensors_only = true,
+			.keeps_unread = true,
 			.keeps_backward_work = true,
 			.keeps_losses = true,
 			.synchronises_step = true,

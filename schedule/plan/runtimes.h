@@ -75,6 +75,9 @@ struct runtime {
 	/* Nothing is saved or computed again that backward does not read: neither the result of
 	 * DOWN nor what comes after the last saved tensor of a block. */
 	bool needed_tensors_only;
+	/* The input of a projection is kept though nothing but its frozen weight would read it:
+	 * forward computes there. */
+	bool keeps_unread;
 	bool keeps_backward_work; /* gradients of a block's tensors lie side by side until it ends
 				   */
 	bool keeps_losses;        /* one a token */

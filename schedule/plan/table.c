@@ -186,6 +186,13 @@ const char *knob_text(enum knob_id id, const struct plan *plan, struct arena *ar
 	return printed;
 }
 
+static const char *typed_text(const struct field *field, const void *member)
+{
+	const char *text = *(const char *const *)member;
+
+	return text != NULL ? text : field->decoded->zero;
+}
+
 const char *knob_typed(enum knob_id id, const struct plan *plan, struct arena *arena)
 {
 	const void *member = (const char *)plan + knob_table[id].field.offset;
@@ -193,6 +200,6 @@ const char *knob_typed(enum knob_id id, const struct plan *plan, struct arena *a
 	if (knob_table[id].field.type == FIELD_TYPE_BOOL)
 		return *(const bool *)member ? "on" : "off";
 	if (knob_table[id].field.type == FIELD_TYPE_DECODED)
-		return *(const char *const *)member;
+		return typed_text(&knob_table[id].field, member);
 	return knob_text(id, plan, arena);
 }

@@ -26,6 +26,7 @@ enum knob_role {
 	KNOB_FOLLOWS = 256,      /* other strategies have their own value of it */
 	KNOB_OF_TRAIN = 512,     /* `train` takes it too */
 	KNOB_ZERO_UNSAID = 1024, /* zero is left out of a schedule's text: digests stay */
+	KNOB_HAS_COMMAS = 2048,  /* a value may hold commas: none of them is a list */
 };
 
 struct knob {
@@ -68,6 +69,7 @@ union knob_value {
 	struct rows rows;
 	struct wrap_policy wrap;
 	struct libraries libraries;
+	struct trainable trainable;
 };
 
 /* Value `choice` of a switch or of a knob with names, of which it has so many; else 0. */

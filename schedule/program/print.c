@@ -110,6 +110,9 @@ static void print_unit(const struct unit *unit, int index, struct text *text)
 			(long long)slice->offset, (long long)slice->elements,
 			(long long)slice->padded_elements);
 	}
+	if (unit->trained_parameters != unit->parameters)
+		text_printf(text, " trained=%lld/%lld", (long long)unit->trained_parameters,
+			(long long)unit->trained_gathered);
 	text_add_char(text, '\n');
 }
 

@@ -1,5 +1,6 @@
 /* Which plans are refused: what a runtime cannot honour, what does not go with the machine or the
  * model, and options that would do nothing. */
+#include <stdio.h>
 #include <string.h>
 
 #include "schedule/resolve/resolve.h"
@@ -226,6 +227,31 @@ static bool check_knobs(const struct plan *plan, struct error *error)
 	return check_reshard(plan, error);
 }
 
+/* The model has the adapters and the frozen parameters of the plan. */
+static bool check_trainable(const struct plan *plan, const struct model *model, struct error *error)
+{
+	const struct trainable *trainable = &plan->trainable;
+	const struct knob *knob = &knob_table[KNOB_TRAINABLE];
+	const char *value = trainable->text != NULL ? trainable->text : knob->field.decoded->zero;
+	char typed[61];
+	snprintf(typed, sizeof(typed), "%.60s", value);
+	if (!trainable_equal(trainable, &model->architecture.trainable))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--trainable %s: the model was built for another one; give both the same",
+			typed);
+	if (trainable_is_all(trainable))
+		return true;
+	if (!(knob->runtimes >> plan->runtime & 1))
+		return refuse(plan, "trainable", typed, knob->refusal, error);
+	if (plan_offloads_any(plan))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--trainable %s: offload of a model with frozen parameters is not "
+			"modelled; "
+			"use --cpu-offload none",
+			typed);
+	return true;
+}
+
 /* --- model and machine ---------------------------------------------------------------------------
  */
 
@@ -306,7 +332,8 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 	       check_dtypes(plan, topology, error) &&
 	       check_attention(plan, &topology->device, error) && check_wrap(plan, model, error) &&
 	       check_knobs(plan, error) && check_offload(plan, topology, error) &&
-	       libraries_check(plan, model, topology, error) && plan_check_rows(plan, model, error);
+	       libraries_check(plan, model, topology, error) &&
+	       check_trainable(plan, model, error) && plan_check_rows(plan, model, error);
 }
 
 /* --- options that would do nothing ---------------------------------------------------------------

@@ -16,6 +16,7 @@ static struct plan plan_defaults(const struct model *model, const struct topolog
 	plan.param_dtype = plan_default_dtype(topology);
 	plan.wrap = wrap_of_kind(WRAP_BLOCK);
 	plan.libraries = libraries_unknown;
+	plan.trainable = model->architecture.trainable;
 	plan.seq_len = min_i64(model->architecture.context, 4096);
 	return plan;
 }

@@ -12,7 +12,8 @@ int64_t plan_units(const struct plan *plan, const struct model *model, bool *roo
 		return 0;
 	int n = units_build(plan, model, &arena, &units);
 	for (int u = 0; u < n; u++)
-		total += units[u].parameters > 0;
+		total += units[u].parameters > 0 &&
+			 !(u > 0 && units_are_twins(&units[u - 1], &units[u]));
 	*root = n > 0 && units[0].parameters > 0;
 	arena_finish(&arena);
 	return total;

@@ -11,44 +11,70 @@ static int64_t bucket_limit(const struct plan *plan, int bucket)
 	return (bucket == 0 && zero == NULL ? 1 : 25) * MIB / bytes;
 }
 
-/* Does the bucket close behind parameter p, the next one in backward's order being p - 1? */
+/* The trained parameter before p; -1. */
+static int trained_before(const struct model *model, int p)
+{
+	do
+		p--;
+	while (p >= 0 && !model->parameters[p].trainable);
+	return p;
+}
+
+/* Does the bucket close before parameter p, the next one in backward's order; -1: it was the last?
+ */
 static bool closes(
 	const struct plan *plan, const struct model *model, int bucket, int p, int64_t elements)
 {
 	const struct zero_rules *zero = runtime_of(plan->runtime)->zero;
-	if (p == 0)
+	if (p < 0)
 		return true;
 	if (zero == NULL || plan->strategy == STRATEGY_NO_SHARD)
 		return elements >= bucket_limit(plan, bucket);
 	return zero->bucket_elements > 0 &&
-	       elements + model->parameters[p - 1].elements > zero->bucket_elements;
+	       elements + model->parameters[p].elements > zero->bucket_elements;
+}
+
+static void begin_unit(
+	struct unit *unit, const struct model *model, const char *name, struct unit_slice *slices)
+{
+	unit->slices = slices;
+	unit->name = name;
+	unit->end_module = model->n_modules;
+}
+
+/* What no bucket holds. */
+static int add_frozen(const struct plan *plan, const struct model *model, struct unit *unit,
+	struct unit_slice *slices)
+{
+	begin_unit(unit, model, "frozen", slices);
+	for (int p = 0; p < model->n_parameters; p++)
+		if (!model->parameters[p].trainable)
+			unit_add_slice(unit, model, p);
+	unit_lay_out_flat(unit, model, 1, plan->mesh.shard);
+	return unit->n_slices > 0;
 }
 
 int buckets_build(const struct plan *plan, const struct model *model, struct arena *arena,
 	struct unit **units)
 {
 	int n = 0, used = 0;
-	struct text name = {0};
 	struct unit_slice *slices = ARENA_ARRAY(arena, struct unit_slice, model->n_parameters);
-	*units = ARENA_ARRAY(arena, struct unit, model->n_parameters);
-	for (int p = model->n_parameters - 1; p >= 0; p--) {
+	*units = ARENA_ARRAY(arena, struct unit, model->n_parameters + 1);
+	for (int p = trained_before(model, model->n_parameters); p >= 0;) {
 		struct unit *bucket = &(*units)[n];
-		if (bucket->slices == NULL) {
-			bucket->slices = slices + used;
-			text_clear(&name);
-			text_add(&name, "bucket");
-			text_int(&name, n);
-			bucket->name = arena_strdup(arena, text_string(&name));
-			bucket->end_module = model->n_modules;
-		}
+		int next = trained_before(model, p);
+		if (bucket->slices == NULL)
+			begin_unit(
+				bucket, model, arena_printf(arena, "bucket%d", n), slices + used);
 		unit_add_slice(bucket, model, p);
 		used++;
+		p = next;
 		if (!closes(plan, model, n, p, bucket->parameters))
 			continue;
-		unit_lay_out_flat(bucket, 1, plan->mesh.shard);
+		unit_lay_out_flat(bucket, model, 1, plan->mesh.shard);
 		n++;
 	}
-	text_finish(&name);
+	n += add_frozen(plan, model, &(*units)[n], slices + used);
 	units_choose(plan, *units, n);
 	return n;
 }

@@ -6,9 +6,13 @@ void unit_add_slice(struct unit *unit, const struct model *model, int parameter)
 	unit->slices[unit->n_slices++] = (struct unit_slice){
 		.parameter = parameter, .elements = model->parameters[parameter].elements};
 	unit->parameters += model->parameters[parameter].elements;
+	if (model->parameters[parameter].trainable)
+		unit->trained_parameters += model->parameters[parameter].elements;
 }
 
-void unit_lay_out_flat(struct unit *unit, int64_t alignment, int64_t group)
+/* All of it is trained, or nothing. */
+void unit_lay_out_flat(
+	struct unit *unit, const struct model *model, int64_t alignment, int64_t group)
 {
 	int64_t offset = 0;
 	for (int i = 0; i < unit->n_slices; i++) {
@@ -21,6 +25,11 @@ void unit_lay_out_flat(struct unit *unit, int64_t alignment, int64_t group)
 	unit->elements = round_up(offset, group);
 	unit->chunk = unit->elements / group;
 	unit->gathered = unit->chunk * group;
+	if (unit->n_slices == 0 || !model->parameters[unit->slices[0].parameter].trainable)
+		return;
+	unit->trained_elements = unit->elements;
+	unit->trained_chunk = unit->chunk;
+	unit->trained_gathered = unit->gathered;
 }
 
 void unit_lay_out_per_parameter(struct unit *unit, const struct model *model, int64_t group)
@@ -33,7 +42,11 @@ void unit_lay_out_per_parameter(struct unit *unit, const struct model *model, in
 		slice->offset = offset;
 		slice->padded_elements = rows * (slice->elements / parameter->shape[0]);
 		offset += slice->padded_elements;
+		if (parameter->trainable)
+			unit->trained_gathered += slice->padded_elements;
 	}
+	unit->trained_elements = unit->trained_gathered;
+	unit->trained_chunk = unit->trained_gathered / group;
 	unit->elements = offset;
 	unit->chunk = offset / group;
 	unit->gathered = offset;

@@ -8,7 +8,8 @@
 void unit_add_slice(struct unit *unit, const struct model *model, int parameter);
 /* One vector: every parameter begins at a multiple of `alignment` elements, the whole is cut in
  * `group` equal chunks. */
-void unit_lay_out_flat(struct unit *unit, int64_t alignment, int64_t group);
+void unit_lay_out_flat(
+	struct unit *unit, const struct model *model, int64_t alignment, int64_t group);
 /* Every parameter is cut along dimension 0, its rows padded to a multiple of `group`. */
 void unit_lay_out_per_parameter(struct unit *unit, const struct model *model, int64_t group);
 

@@ -47,12 +47,65 @@ void units_choose(const struct plan *plan, struct unit *units, int n)
 		units[u].offload = OFFLOAD_NONE;
 		if (units[u].parameters == 0)
 			continue;
+		if (u > 0 && units_are_twins(&units[u - 1], &units[u])) {
+			units[u].reshard_group = units[u - 1].reshard_group;
+			units[u].offload = units[u - 1].offload;
+			continue;
+		}
 		units[u].offload = plan_offload_at(plan, place++);
-		if (u > 0)
+		if (units[u].module > 0)
 			units[u].reshard_group = plan_reshard_group_at(plan, behind_root++);
 		else if (plan_reshards_root(plan))
 			units[u].reshard_group = -1;
 	}
+}
+
+int64_t unit_shard_bytes(const struct unit *unit, const struct plan *plan)
+{
+	return unit->trained_chunk * dtype_bytes(plan->master_dtype) +
+	       (unit->chunk - unit->trained_chunk) * dtype_bytes(plan->param_dtype);
+}
+
+/* --- frozen and trained ------------------------------------------------------------------------
+ */
+
+const char *unit_twin_name(const char *name, struct arena *arena)
+{
+	return arena_printf(arena, "%s:trained", name);
+}
+
+/* Which kinds of parameters the wrapped modules own: bit 0 frozen, bit 1 trained. */
+static unsigned *kinds_owned(
+	const struct model *model, const int *owner, int n, struct arena *arena)
+{
+	unsigned *kinds = ARENA_ARRAY(arena, unsigned, n);
+	for (int p = 0; p < model->n_parameters; p++)
+		kinds[owner[p]] |= 1u << model->parameters[p].trainable;
+	return kinds;
+}
+
+/* A flat unit that holds both becomes two: the frozen parameters first, in the outer one. Owners
+ * are then numbers of the new list. Returns its length. */
+static int split_units(
+	const struct model *model, struct arena *arena, struct unit **units, int n, int *owner)
+{
+	const unsigned *kinds = kinds_owned(model, owner, n, arena);
+	int *first = ARENA_ARRAY(arena, int, n), split = 0;
+	struct unit *of = ARENA_ARRAY(arena, struct unit, 2 * n);
+	for (int u = 0; u < n; u++) {
+		first[u] = u + split;
+		of[first[u]] = (*units)[u];
+		if (kinds[u] != 3)
+			continue;
+		split++;
+		of[first[u] + 1] = (*units)[u];
+		of[first[u] + 1].name = unit_twin_name((*units)[u].name, arena);
+	}
+	for (int p = 0; p < model->n_parameters; p++)
+		owner[p] =
+			first[owner[p]] + (kinds[owner[p]] == 3 && model->parameters[p].trainable);
+	*units = of;
+	return n + split;
 }
 
 int units_build(const struct plan *plan, const struct model *model, struct arena *arena,
@@ -64,16 +117,18 @@ int units_build(const struct plan *plan, const struct model *model, struct arena
 	int n = wrap_modules(plan, model, arena, &wrapped);
 	*units = ARENA_ARRAY(arena, struct unit, n);
 	int *owner = ARENA_ARRAY(arena, int, model->n_parameters);
-	int *counts = ARENA_ARRAY(arena, int, n);
 	for (int u = 0; u < n; u++) {
 		(*units)[u].name = unit_name(model, wrapped[u], arena);
 		(*units)[u].module = wrapped[u].module;
 		(*units)[u].end_module = wrapped[u].end_module;
 	}
-	for (int p = 0; p < model->n_parameters; p++) {
+	for (int p = 0; p < model->n_parameters; p++)
 		owner[p] = innermost_unit(*units, n, model->parameters[p].module, &open);
+	if (plan_layout(plan) != LAYOUT_PER_PARAMETER)
+		n = split_units(model, arena, units, n, owner);
+	int *counts = ARENA_ARRAY(arena, int, n);
+	for (int p = 0; p < model->n_parameters; p++)
 		counts[owner[p]]++;
-	}
 	for (int u = 0; u < n; u++)
 		(*units)[u].slices = ARENA_ARRAY(arena, struct unit_slice, counts[u]);
 	for (int p = 0; p < model->n_parameters; p++)
@@ -81,11 +136,11 @@ int units_build(const struct plan *plan, const struct model *model, struct arena
 	int64_t alignment = max_i64(1, runtime->alignment_bytes / dtype_bytes(plan->param_dtype));
 	for (int u = 0; u < n; u++) {
 		if (plan_layout(plan) == LAYOUT_PARTITIONED)
-			unit_lay_out_flat(&(*units)[u], plan->mesh.shard, plan->mesh.shard);
+			unit_lay_out_flat(&(*units)[u], model, plan->mesh.shard, plan->mesh.shard);
 		else if (plan_layout(plan) == LAYOUT_PER_PARAMETER)
 			unit_lay_out_per_parameter(&(*units)[u], model, plan->mesh.shard);
 		else
-			unit_lay_out_flat(&(*units)[u], alignment, plan->mesh.shard);
+			unit_lay_out_flat(&(*units)[u], model, alignment, plan->mesh.shard);
 	}
 	units_choose(plan, *units, n);
 	return n;

@@ -22,7 +22,11 @@ struct unit {
 	int64_t chunk;      /* elements of one rank's shard, padding included */
 	int64_t gathered;   /* group * chunk: what an all-gather delivers */
 	int64_t parameters; /* without any padding */
-	int times;          /* folded schedules: how many alike it stands for; else 1 */
+	/* The same of those that are trained: what has gradients and optimizer states. FSDP2's
+	 * units hold both kinds; a flat one holds one kind, and the trained parameters of a module
+	 * are a unit of their own inside of the frozen one's. */
+	int64_t trained_elements, trained_chunk, trained_gathered, trained_parameters;
+	int times; /* folded schedules: how many alike it stands for; else 1 */
 	/* The plan's choices for it (plan.h); the text form has them in its plan lines only. */
 	int64_t reshard_group; /* 0 = stays gathered after forward, -1 = resharded, k */
 	enum offload offload;
@@ -39,8 +43,25 @@ struct wrapped {
 int wrap_modules(const struct plan *plan, const struct model *model, struct arena *arena,
 	struct wrapped **wrapped);
 
+/* Nothing of it is trained: it has no gradient, and is kept in the compute dtype. */
+static inline bool unit_is_frozen(const struct unit *unit)
+{
+	return unit->trained_parameters == 0;
+}
+/* Of the same modules as the unit before it, which holds the frozen parameters of them. */
+static inline bool units_are_twins(const struct unit *frozen, const struct unit *trained)
+{
+	return frozen->module == trained->module && frozen->end_module == trained->end_module;
+}
+/* The shard in bytes: what is frozen in the compute dtype, the rest in the master's. */
+int64_t unit_shard_bytes(const struct unit *unit, const struct plan *plan);
+
 /* "model.layers.0", or "model.layers.0..1" for several. */
 const char *unit_name(const struct model *model, struct wrapped wrapped, struct arena *arena);
+
+/* Of the unit with the trained parameters, where another one has the frozen ones: "NAME:trained".
+ */
+const char *unit_twin_name(const char *name, struct arena *arena);
 
 /* The units of a plan; units[0] is the root, possibly without parameters. Every parameter belongs
  * to the innermost unit that contains it. */
@@ -50,8 +71,8 @@ int units_build(const struct plan *plan, const struct model *model, struct arena
 /* Fills reshard_group and offload. */
 void units_choose(const struct plan *plan, struct unit *units, int n);
 
-/* DDP's buckets (docs/runtimes.md): parameters in reverse order, closed when 25 MiB (first: 1 MiB)
- * are reached. */
+/* DDP's buckets (docs/runtimes.md): trained parameters in reverse order, closed when 25 MiB (first:
+ * 1 MiB) are reached. The frozen ones are one more unit, the last. */
 int buckets_build(const struct plan *plan, const struct model *model, struct arena *arena,
 	struct unit **units);
 

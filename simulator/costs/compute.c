@@ -149,7 +149,9 @@ static double add_own_leaf(const struct machine *machine, const struct schedule 
 /* The last leaf of a block: what recomputation may leave out. */
 static bool is_left_out(const struct schedule *schedule, const struct op *op, int module)
 {
-	return op->kind == OP_RECOMPUTE && schedule->model->modules[module].kind == MODULE_DOWN &&
+	const struct module *m = &schedule->model->modules[module];
+
+	return op->kind == OP_RECOMPUTE && m->kind == MODULE_DOWN && m->adapter < 0 &&
 	       runtime_of(schedule->plan.runtime)->recompute_stops_early;
 }
 
@@ -158,14 +160,8 @@ static double gradient_elements(const struct model *model, const struct op *op)
 {
 	double elements = 0;
 
-	for (int m = op->first_module; m < op->end_module; m++) {
-		const struct module *module = &model->modules[m];
-
-		for (int p = 0; p < module->n_parameters; p++)
-			elements += (double)model->parameters[module->first_parameter + p].elements;
-		if (module->tied_parameter >= 0)
-			elements += (double)model->parameters[module->tied_parameter].elements;
-	}
+	for (int m = op->first_module; m < op->end_module; m++)
+		elements += (double)model_trained_elements(model, m);
 	return elements;
 }
 

@@ -256,10 +256,12 @@ struct own_work own_leaf(
 	struct own_work work = {0};
 	int64_t out, in;
 
+	if (!place.forward && !model_goes_back(model, module))
+		return work;
 	if (leaves[kind] != NULL)
 		leaves[kind](&place, &work);
 	/* A bias is added by its product; its gradient is a sum of its own. */
-	if (!place.forward && place.module->n_parameters == 2 &&
+	if (!place.forward && module_trains_bias(model, place.module) &&
 		module_linear_shape(place.a, kind, &out, &in)) {
 		add_kernel(
 			machine, KERNEL_BIAS_BACKWARD, place.tokens * (double)out, out, 1, &work);

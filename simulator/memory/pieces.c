@@ -43,13 +43,19 @@ static void add_saved(struct cutter *cutter, const struct buffer *buffer)
 	}
 }
 
+static int64_t trained_elements(const struct model *model, int parameter)
+{
+	const struct parameter *p = &model->parameters[parameter];
+	return p->trainable ? p->elements : 0;
+}
+
 static void add_gradients(struct cutter *cutter, const struct buffer *buffer)
 {
 	const struct model *model = cutter->schedule->model;
 	for (int m = buffer->first_module; m < buffer->end_module; m++)
 		for (int p = 0; p < model->modules[m].n_parameters; p++)
 			add(cutter->pieces,
-				model->parameters[model->modules[m].first_parameter + p].elements *
+				trained_elements(model, model->modules[m].first_parameter + p) *
 					dtype_bytes(buffer->dtype));
 }
 
@@ -71,16 +77,26 @@ static void add_even(struct cutter *cutter, int64_t bytes, int64_t piece)
 		add(cutter->pieces, min_i64(bytes, piece));
 }
 
+/* Bytes of an element: frozen ones are in the compute dtype and have no states. */
+static int64_t shard_width(
+	const struct cutter *cutter, const struct buffer *buffer, const struct unit_slice *slice)
+{
+	const struct plan *plan = &cutter->schedule->plan;
+	if (cutter->schedule->model->parameters[slice->parameter].trainable)
+		return dtype_bytes(plan->master_dtype);
+	return buffer->role == BUFFER_PARAMETER_SHARD ? dtype_bytes(plan->param_dtype) : 0;
+}
+
 static void add_shards(struct cutter *cutter, const struct buffer *buffer, int times)
 {
 	const struct unit *unit = &cutter->schedule->units[buffer->unit];
 	bool apart = runtime_of(cutter->schedule->plan.runtime)->layout == LAYOUT_PER_PARAMETER;
-	int64_t chunk = unit->chunk > 0 ? buffer->bytes / unit->chunk / times : 0;
 	for (int k = 0; k < times; k++) {
 		if (!apart)
 			add(cutter->pieces, buffer->bytes / times);
 		for (int i = 0; i < unit->n_slices && apart && unit->gathered > 0; i++)
-			add(cutter->pieces, chunk * (unit->slices[i].padded_elements /
+			add(cutter->pieces, shard_width(cutter, buffer, &unit->slices[i]) *
+						    (unit->slices[i].padded_elements /
 							    (unit->gathered / unit->chunk)));
 	}
 }
@@ -156,9 +172,9 @@ static bool alike(const struct cutter *cutter, const struct buffer *a, const str
 		(a->unit < 0) != (b->unit < 0))
 		return false;
 	for (int m = 0; model != NULL && m < a->end_module - a->first_module; m++) {
-		const struct module *left = &model->modules[a->first_module + m];
-		const struct module *right = &model->modules[b->first_module + m];
-		if (left->kind != right->kind || left->n_parameters != right->n_parameters)
+		int left = a->first_module + m, right = b->first_module + m;
+		if (!model_leaves_are_alike(model, left, right) ||
+			model_trained_elements(model, left) != model_trained_elements(model, right))
 			return false;
 	}
 	if (a->unit < 0 || a->unit == b->unit)
@@ -166,7 +182,8 @@ static bool alike(const struct cutter *cutter, const struct buffer *a, const str
 	const struct unit *left = &schedule->units[a->unit], *right = &schedule->units[b->unit];
 	return left->n_slices == right->n_slices && left->gathered == right->gathered &&
 	       left->chunk == right->chunk && left->elements == right->elements &&
-	       left->parameters == right->parameters;
+	       left->parameters == right->parameters &&
+	       left->trained_parameters == right->trained_parameters;
 }
 
 static void keep(struct cutter *cutter, struct cut *c)

@@ -8,6 +8,7 @@ With an interpreter that has torch ($TORCH_PYTHON, or this one) they are compute
 --update then writes the file."""
 
 import array
+import fnmatch
 import json
 import math
 import os
@@ -34,6 +35,13 @@ MODELS = {
                                             '--activation-checkpointing', 'full']),
     'qwen3': ('family: qwen3\ntied_head: true\nqkv_bias: true\n' + GROUPED, ['--strategy', 'NO_SHARD', '--micro-batch', '2']),
 }
+# Name: whose weights, and what of it is trained.
+PARTS = {
+    'gpt2-lora': ('gpt2', 'lora:3:all-linear', ['--strategy', 'FULL_SHARD', '--activation-checkpointing', 'full']),
+    'llama-lora': ('llama', 'lora:3:all-linear', ['--strategy', 'NO_SHARD', '--activation-checkpointing', 'selective']),
+    'gpt2-part': ('gpt2', '*.h.1.*,*ln_f.bias', ['--strategy', 'SHARD_GRAD_OP']),
+    'llama-part': ('llama', '*up_proj*,*.1.input_layernorm*', ['--strategy', 'FULL_SHARD', '--wrap', 'size:100']),
+}
 
 
 def read(path):
@@ -41,7 +49,7 @@ def read(path):
     with open(path, 'rb') as stream:
         length = struct.unpack('<Q', stream.read(8))[0]
         header, data = json.loads(stream.read(length)), stream.read()
-    header.pop('__metadata__')
+    header.pop('__metadata__', None)
     return {name: (entry['shape'], array.array('f', data[slice(*entry['data_offsets'])]))
             for name, entry in header.items()}
 
@@ -90,6 +98,20 @@ def gradients(box):
                   for name, (shape, values) in start.items()}
 
 
+def part_gradients(box, base):
+    """Of what is trained alone; the rest stays as it was. Adapters come beside the weights of `base`."""
+    start = dict(base)
+    found, _ = step(box)
+    prefix = 'base_model.model.'
+    adapters = {name.removeprefix(prefix): tensor for name, tensor in found.items() if name.startswith(prefix)}
+    start.update(enlarge(adapters))
+    write(box.path('start/model.safetensors'), start)
+    end, loss = step(box, '--weights', 'start')
+    end = {name.removeprefix(prefix): tensor for name, tensor in end.items()}
+    return loss, {name: [(a - b) / RATE - DECAY * a * (len(shape) == 2) for a, b in zip(start[name][1], values)]
+                  for name, (shape, values) in end.items() if start[name][1] != values}
+
+
 def reference(box, python):
     done = subprocess.run([python, os.path.join(HERE, 'torch_gradients.py'), box.path('hf/config.json'),
                            box.path('start/model.safetensors'), box.path('text.txt'), str(SEQ_LEN)],
@@ -125,10 +147,12 @@ def find_torch():
     return None
 
 
-def check(expect, box, model, python, kept):
+def check(expect, box, model, python, kept, base=None):
     """What PyTorch has computed now; None without it."""
-    loss, ours = gradients(box)
+    loss, ours = gradients(box) if base is None else part_gradients(box, base)
     theirs = reference(box, python) if python else None
+    if theirs and base is not None:
+        theirs['gradients'] = {name: values for name, values in theirs['gradients'].items() if is_trained(name, model)}
     if theirs:
         expect(sorted(ours) == sorted(theirs['gradients']), f'{model}: other tensors')
         expect(abs(loss - theirs['loss']) < 1e-5, f'{model}: loss {loss}, PyTorch {theirs["loss"]}')
@@ -148,6 +172,25 @@ def check(expect, box, model, python, kept):
     return None
 
 
+def is_trained(name, part):
+    """Of PARTS, as fnmatch and peft have it."""
+    what = PARTS[part][1]
+    return 'lora_' in name if what.startswith('lora') else any(fnmatch.fnmatchcase(name, one) for one in what.split(','))
+
+
+def check_parts(expect, box, base, start, python, kept):
+    """The models of PARTS that begin with the weights of `base`."""
+    computed = {}
+    for part, (model, what, options) in PARTS.items():
+        if model != base:
+            continue
+        done = box.run('plan', 'model.yaml', 'local', '--gpus', '2', '--seq-len', str(SEQ_LEN), '--global-batch', str(BATCH),
+                       '--optimizer', 'sgd', '--trainable', what, '-o', 'p.yaml', *options)
+        expect(done.code == 0, done.err)
+        computed[part] = check(expect, box, part, python, kept.get(part), start)
+    return computed
+
+
 def main(binary, update=False):
     expect, python, computed = support.Expectations(), find_torch(), {}
     with open(KEPT, encoding='utf-8') if os.path.exists(KEPT) else open(os.devnull, encoding='utf-8') as stream:
@@ -160,6 +203,7 @@ def main(binary, update=False):
                            '--optimizer', 'sgd', '-o', 'p.yaml', *options)
             expect(done.code == 0, done.err)
             computed[model] = check(expect, box, model, python, kept.get(model))
+            computed |= check_parts(expect, box, model, read(box.path('start/model.safetensors')), python, kept)
     if update and python:
         with open(KEPT, 'w', encoding='utf-8') as stream:
             json.dump(computed, stream, indent=1)

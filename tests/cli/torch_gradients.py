@@ -14,6 +14,9 @@ import torch
 from torch.nn import functional
 
 
+SCALE = 2  # alpha / r
+
+
 def load(path):
     with open(path, 'rb') as stream:
         length = struct.unpack('<Q', stream.read(8))[0]
@@ -40,12 +43,18 @@ def heads(x, n):
     return x.unflatten(-1, (n, -1)).transpose(1, 2)
 
 
+def adapted(w, x, name, y):
+    """peft's LoRA: y + alpha/r (x A^T) B^T where the projection has an adapter."""
+    a, b = w.get(name + '.lora_A.weight'), w.get(name + '.lora_B.weight')
+    return y if a is None else y + SCALE * (x @ a.T) @ b.T
+
+
 def gpt2(w, config, ids):
     def norm(x, name):
         return functional.layer_norm(x, x.shape[-1:], w[name + '.weight'], w[name + '.bias'], config['layer_norm_epsilon'])
 
     def linear(x, name):  # stored [in, out]
-        return x @ w[name + '.weight'] + w[name + '.bias']
+        return adapted(w, x, name, x @ w[name + '.weight'] + w[name + '.bias'])
 
     x = w['transformer.wte.weight'][ids] + w['transformer.wpe.weight'][:ids.shape[1]]
     for i in range(config['n_layer']):
@@ -63,7 +72,7 @@ def llama(w, config, ids):
         return x * (x.pow(2).mean(-1, keepdim=True) + config['rms_norm_eps']).rsqrt() * w[name + '.weight']
 
     def linear(x, name):
-        return functional.linear(x, w[name + '.weight'], w.get(name + '.bias'))
+        return adapted(w, x, name, functional.linear(x, w[name + '.weight'], w.get(name + '.bias')))
 
     def turn(x):
         half = x.shape[-1] // 2

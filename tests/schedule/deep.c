@@ -29,7 +29,8 @@ struct model *deep_model(struct arena *arena, uint64_t *state)
 	struct error error = {0};
 	struct model *model;
 	if (random_below(state, 4) == 0)
-		return preset_model(arena, presets[random_below(state, COUNT_OF(presets))]);
+		return partly_trained(arena, state,
+			preset_model(arena, presets[random_below(state, COUNT_OF(presets))]));
 	struct architecture architecture = random_model(arena, state)->architecture;
 	architecture.layers = 1 + random_below(state, 40);
 	if (random_below(state, 4) == 0)
@@ -39,7 +40,7 @@ struct model *deep_model(struct arena *arena, uint64_t *state)
 	if (!architecture_check(&architecture, NULL, &error) ||
 		!model_build(arena, &architecture, &model, &error))
 		fail_msg("%s", error.message);
-	return model;
+	return partly_trained(arena, state, model);
 }
 
 /* One value for the first blocks or units, another one for the rest, as planners mix them. */

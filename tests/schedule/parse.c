@@ -274,6 +274,27 @@ static bool read_unit_slices(struct parser *p, struct unit *unit)
 	return true;
 }
 
+/* Left out where all is trained. */
+static bool read_trained(struct parser *p, struct unit *unit)
+{
+	unit->trained_parameters = unit->parameters;
+	unit->trained_elements = unit->elements;
+	unit->trained_chunk = unit->chunk;
+	unit->trained_gathered = unit->gathered;
+	if (strncmp(p->cursor, "trained=", 8) != 0)
+		return true;
+	char *text = value_of(p, "trained"), *over = text != NULL ? strchr(text, '/') : NULL;
+	if (over == NULL || unit->chunk <= 0)
+		return fail(p, "trained=PARAMETERS/GATHERED");
+	*over = '\0';
+	if (!parse_int(text, &unit->trained_parameters) ||
+		!parse_int(over + 1, &unit->trained_gathered))
+		return fail(p, "trained=PARAMETERS/GATHERED");
+	unit->trained_elements = unit->trained_gathered;
+	unit->trained_chunk = unit->trained_gathered / (unit->gathered / unit->chunk);
+	return true;
+}
+
 static bool read_unit(struct parser *p)
 {
 	int n = p->schedule->n_units;
@@ -288,7 +309,7 @@ static bool read_unit(struct parser *p)
 	       read_int(p, "elements", &unit->elements) && read_int(p, "chunk", &unit->chunk) &&
 	       read_int(p, "gathered", &unit->gathered) &&
 	       read_int(p, "parameters", &unit->parameters) && read_unit_slices(p, unit) &&
-	       at_end(p);
+	       read_trained(p, unit) && at_end(p);
 }
 
 static bool read_buffer(struct parser *p)

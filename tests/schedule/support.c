@@ -64,7 +64,8 @@ static int open_module(struct model *model, enum module_kind kind, const char *n
 		.layer = parent >= 0 ? model->modules[parent].layer : -1,
 		.end = index + 1,
 		.first_parameter = model->n_parameters,
-		.tied_parameter = -1};
+		.tied_parameter = -1,
+		.adapter = -1};
 	for (int i = parent; i >= 0; i = model->modules[i].parent)
 		model->modules[i].end = index + 1;
 	return index;
@@ -80,6 +81,7 @@ static void add_square(struct model *model, const char *name, int module, int64_
 		.trainable = true};
 	model->modules[module].n_parameters++;
 	model->parameter_count += width * width;
+	model->trained_count = model->parameter_count;
 }
 
 struct model *equal_model(struct arena *arena, int blocks)
@@ -155,6 +157,21 @@ struct model *random_model(struct arena *arena, uint64_t *state)
 		!model_build(arena, &architecture, &model, &error))
 		fail_msg("%s", error.message);
 	return model;
+}
+
+struct model *partly_trained(struct arena *arena, uint64_t *state, struct model *model)
+{
+	static const char *const texts[] = {"lora:2", "lora:3:all-linear:alpha=5", "*norm*,*ln_*",
+		"*bias*", "*.2.*,*.3.*", "lm_head*,*ln_f*", "*.mlp.*"};
+	struct model *trained;
+	struct error error = {0};
+	if (random_below(state, 2))
+		return model;
+	const char *text = texts[random_below(state, COUNT_OF(texts))];
+	struct plan plan = {0};
+	if (!fields_set(&knob_table[KNOB_TRAINABLE].field, "trainable", text, &plan, arena, &error))
+		fail_msg("%s", error.message);
+	return model_train(arena, model, &plan.trainable, &trained, &error) ? trained : model;
 }
 
 struct topology *random_topology(struct arena *arena, uint64_t *state)

@@ -33,6 +33,8 @@ struct model *equal_model(struct arena *arena, int blocks);
 
 /* A random architecture of 1..4 layers, every family feature drawn. */
 struct model *random_model(struct arena *arena, uint64_t *state);
+/* Often the model itself, else one of which only a part is trained. */
+struct model *partly_trained(struct arena *arena, uint64_t *state, struct model *model);
 struct topology *random_topology(struct arena *arena, uint64_t *state);
 /* Draws knobs until plan_resolve accepts them; every runtime and strategy comes up. */
 struct plan random_plan(struct arena *arena, uint64_t *state, const struct model *model,

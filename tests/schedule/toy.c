@@ -16,7 +16,8 @@ static void add_module(struct model *model, enum module_kind kind, const char *n
 		.parent = parent,
 		.layer = parent > 0 && kind != MODULE_LAYERS ? model->modules[parent].layer : -1,
 		.first_parameter = model->n_parameters,
-		.tied_parameter = -1};
+		.tied_parameter = -1,
+		.adapter = -1};
 }
 
 static void add_parameter(struct model *model, const char *name, int64_t rows, int64_t columns)
@@ -30,6 +31,7 @@ static void add_parameter(struct model *model, const char *name, int64_t rows, i
 		.trainable = true};
 	model->modules[module].n_parameters++;
 	model->parameter_count += rows * (columns > 0 ? columns : 1);
+	model->trained_count = model->parameter_count;
 }
 
 static void add_block(struct model *model, struct arena *arena, int layer)
