@@ -206,6 +206,34 @@ static bool check_offload(
 	return true;
 }
 
+/* Activation offload needs something to move, and a link whose speed is known. What selective
+ * checkpointing keeps is in its own cache, which saved-tensor hooks do not see. */
+static bool check_activations(
+	const struct plan *plan, const struct topology *topology, struct error *error)
+{
+	const char *value = knob_name(KNOB_ACTIVATION_OFFLOAD, (int)plan->activation_offload);
+	bool all = plan->activation_offload == ACTIVATIONS_ALL;
+	if (plan->activation_offload == ACTIVATIONS_STAY)
+		return true;
+	if (!all && !plan_checkpoints(plan, CHECKPOINTING_FULL) &&
+		!plan_checkpoints(plan, CHECKPOINTING_SELECTIVE))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--activation-offload %s: no block is checkpointed; use all, or "
+			"--activation-checkpointing full",
+			value);
+	if (all && plan_checkpoints(plan, CHECKPOINTING_SELECTIVE))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--activation-offload %s: what selective checkpointing keeps stays on the "
+			"device; use checkpoints",
+			value);
+	if (topology->device.kind == DEVICE_GPU && topology->host.pcie_bandwidth <= 0)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--activation-offload %s: %s does not say how fast its host is; add "
+			"host.pcie_bandwidth",
+			value, topology->name);
+	return true;
+}
+
 /* What a runtime honours only together with other knobs. */
 static bool check_knobs(const struct plan *plan, struct error *error)
 {
@@ -306,6 +334,7 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 	       check_dtypes(plan, topology, error) &&
 	       check_attention(plan, &topology->device, error) && check_wrap(plan, model, error) &&
 	       check_knobs(plan, error) && check_offload(plan, topology, error) &&
+	       check_activations(plan, topology, error) &&
 	       libraries_check(plan, model, topology, error) && plan_check_rows(plan, model, error);
 }
 

@@ -39,6 +39,9 @@ const struct digest_world digest_worlds[] = {
 	{4, "strategy=HYBRID_SHARD shard_group=2 micro_batch=3 grad_accum=2"},
 	{4, "strategy=HYBRID_SHARD shard_group=2 micro_batch=2 grad_accum=3 late_all_reduce=on"},
 	{4, "strategy=ZERO_2 micro_batch=6"},
+	{2, "strategy=FULL_SHARD micro_batch=4 grad_accum=3 activation_offload=all"},
+	{3, "strategy=NO_SHARD micro_batch=8 activation_checkpointing=full "
+	    "activation_offload=checkpoints"},
 	{6, "strategy=HYBRID_SHARD_ZERO2 shard_group=3 micro_batch=4 wrap=model"},
 	{6, "strategy=ZERO_1 micro_batch=1 grad_accum=4"},
 	{8, "strategy=FULL_SHARD micro_batch=3 cpu_offload=parameters"},

@@ -138,6 +138,18 @@ static const struct {
 	{GPU, "late_all_reduce=on grad_accum=2",
 		"--late-all-reduce on: expected a hybrid strategy with replicas, several "
 		"micro-batches and --sync-each-micro-batch on; leave it out"},
+	{GPU, "activation_offload=checkpoints",
+		"--activation-offload checkpoints: no block is checkpointed; use all, or "
+		"--activation-checkpointing full"},
+	{GPU, "activation_offload=all activation_checkpointing=selective",
+		"--activation-offload all: what selective checkpointing keeps stays on the device; "
+		"use checkpoints"},
+	{GPU, "activation_offload=all runtime=nanotron strategy=ZERO_1",
+		"--activation-offload all: runtime nanotron cannot do that; use none (deepspeed: "
+		"or checkpoints)"},
+	{GPU, "activation_offload=all runtime=deepspeed strategy=ZERO_1",
+		"--activation-offload all: runtime deepspeed cannot do that; use none (deepspeed: "
+		"or checkpoints)"},
 	{GPU, "clip=-1", "--clip: expected a number of 0 or more, got \"-1\""},
 	{GPU, "clip=nan", "--clip: expected a number of 0 or more, got \"nan\""},
 	{GPU, "optimizer=adam",
