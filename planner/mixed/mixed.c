@@ -51,6 +51,8 @@ bool mix_knobs(const struct search *search, const struct plan *plan, struct mix_
 	knobs->offloads = mixes_offload(search, plan);
 	if (knobs->full && !plan_checkpoints(plan, CHECKPOINTING_NONE))
 		return false; /* it is in the subproblem of the plan that checkpoints nothing */
+	if (plan->activation_offload != ACTIVATIONS_STAY)
+		return false; /* what a block's checkpointing saves is then not on the device */
 	return knobs->full || knobs->reshards || knobs->offloads;
 }
 

@@ -206,32 +206,17 @@ static bool check_offload(
 	return true;
 }
 
-/* Activation offload needs something to move, and a link whose speed is known. What selective
- * checkpointing keeps is in its own cache, which saved-tensor hooks do not see. */
+/* So does activation offload. */
 static bool check_activations(
 	const struct plan *plan, const struct topology *topology, struct error *error)
 {
-	const char *value = knob_name(KNOB_ACTIVATION_OFFLOAD, (int)plan->activation_offload);
-	bool all = plan->activation_offload == ACTIVATIONS_ALL;
-	if (plan->activation_offload == ACTIVATIONS_STAY)
+	if (plan->activation_offload == ACTIVATIONS_STAY || topology->device.kind != DEVICE_GPU ||
+		topology->host.pcie_bandwidth > 0)
 		return true;
-	if (!all && !plan_checkpoints(plan, CHECKPOINTING_FULL) &&
-		!plan_checkpoints(plan, CHECKPOINTING_SELECTIVE))
-		return error_set(error, EXIT_CODE_USAGE,
-			"--activation-offload %s: no block is checkpointed; use all, or "
-			"--activation-checkpointing full",
-			value);
-	if (all && plan_checkpoints(plan, CHECKPOINTING_SELECTIVE))
-		return error_set(error, EXIT_CODE_USAGE,
-			"--activation-offload %s: what selective checkpointing keeps stays on the "
-			"device; use checkpoints",
-			value);
-	if (topology->device.kind == DEVICE_GPU && topology->host.pcie_bandwidth <= 0)
-		return error_set(error, EXIT_CODE_USAGE,
-			"--activation-offload %s: %s does not say how fast its host is; add "
-			"host.pcie_bandwidth",
-			value, topology->name);
-	return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--activation-offload %s: %s does not say how fast its host is; add "
+		"host.pcie_bandwidth",
+		knob_name(KNOB_ACTIVATION_OFFLOAD, (int)plan->activation_offload), topology->name);
 }
 
 /* What a runtime honours only together with other knobs. */
@@ -365,5 +350,11 @@ bool plan_honours(const struct question *question, const struct plan *plan, stru
 			"gathers nothing in backward", error);
 	if (plan->strategy == STRATEGY_NO_SHARD && plan->forward_prefetch)
 		return is_idle("forward-prefetch", "on", plan, "gathers nothing", error);
+	if (plan->activation_offload == ACTIVATIONS_CHECKPOINTS &&
+		!plan_checkpoints(plan, CHECKPOINTING_FULL) &&
+		!plan_checkpoints(plan, CHECKPOINTING_SELECTIVE))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--activation-offload checkpoints: no block is checkpointed; use all, or "
+			"--activation-checkpointing full");
 	return true;
 }

@@ -257,9 +257,8 @@ static void check_operands(struct arena *arena, const struct sample *s, int *see
 				check_saved(s, p, op);
 			check_tied(s, p, op);
 		} else {
-			bool beside = op->kind == OP_CAST_PARAMETERS ||
-				      op->kind == OP_COPY_H2D || op->kind == OP_COPY_D2H ||
-				      op->kind == OP_END_COPIES;
+			bool beside = op->kind == OP_CAST_PARAMETERS || op->kind == OP_COPY_H2D ||
+				      op->kind == OP_COPY_D2H || op->kind == OP_END_COPIES;
 			assert_int_equal(op->layer, beside && op->unit < 0 ? op->layer : -1);
 		}
 		word_of(p, op, &word);

@@ -138,12 +138,6 @@ static const struct {
 	{GPU, "late_all_reduce=on grad_accum=2",
 		"--late-all-reduce on: expected a hybrid strategy with replicas, several "
 		"micro-batches and --sync-each-micro-batch on; leave it out"},
-	{GPU, "activation_offload=checkpoints",
-		"--activation-offload checkpoints: no block is checkpointed; use all, or "
-		"--activation-checkpointing full"},
-	{GPU, "activation_offload=all activation_checkpointing=selective",
-		"--activation-offload all: what selective checkpointing keeps stays on the device; "
-		"use checkpoints"},
 	{GPU, "activation_offload=all runtime=nanotron strategy=ZERO_1",
 		"--activation-offload all: runtime nanotron cannot do that; use none (deepspeed: "
 		"or checkpoints)"},
@@ -296,6 +290,9 @@ static void test_idle_options(void **state)
 		{"pytorch-fsdp1", "FULL_SHARD", "forward_prefetch=on", NULL},
 		{"pytorch-fsdp2", "FULL_SHARD", "wrap=model", NULL},
 		{"shardplan", "ZERO_1", "wrap=model", NULL},
+		{"shardplan", "ZERO_1", "activation_offload=all", NULL},
+		{"shardplan", "ZERO_1", "activation_offload=checkpoints",
+			"no block is checkpointed; use all"},
 	};
 	struct arena arena = {0};
 	struct model *model = preset_model(&arena, "llama-2-7b");
