@@ -184,6 +184,12 @@ int digest_unit_variants(
 		{{"HYBRID_SHARD shard_group=4 reshard_after_forward=2 cpu_offload=parameters",
 			 "HYBRID_SHARD shard_group=4 reshard_after_forward=2"},
 			"block", "pre", {"none", "none"}, 4},
+		{{"FULL_SHARD activation_offload=all cpu_offload=optimizer",
+			 "FULL_SHARD activation_offload=all"},
+			"size:1500", "pre", {"1xfull+2xnone", "none"}, 1},
+		{{"NO_SHARD activation_offload=checkpoints",
+			 "ZERO_1 activation_offload=checkpoints"},
+			"block", "post", {"1xselective+2xfull", "full"}, 1},
 	};
 	int n = 0, which = layers == 3 ? 0 : 1;
 
