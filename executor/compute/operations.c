@@ -289,6 +289,7 @@ static void (*const runs[OP_KIND_COUNT])(struct compute *c, const struct op *op)
 	[OP_RESHARD] = run_reshard,
 	[OP_COPY_H2D] = run_copy,
 	[OP_COPY_D2H] = run_copy,
+	[OP_END_COPIES] = run_nothing,
 };
 
 static bool carry_out(struct compute *c, const struct op *op, struct error *error)

@@ -182,6 +182,13 @@ void import_set(struct importing *importing, int knob, const char *value, const 
 	imported->has_ranks = imported->has_ranks || knob == KEY_GPUS;
 }
 
+void import_activation_offload(struct importing *importing, const char *path, bool checkpoints)
+{
+	if (import_is(importing, path, "true"))
+		import_set(importing, KNOB_ACTIVATION_OFFLOAD, checkpoints ? "checkpoints" : "all",
+			path);
+}
+
 void import_set_count(struct importing *importing, int knob, int64_t value, const char *path)
 {
 	import_set(importing, knob, arena_printf(importing->arena, "%lld", (long long)value), path);

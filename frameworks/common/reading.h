@@ -72,6 +72,8 @@ bool import_key(
 /* `path` names the leaf that it follows from; NULL: a default of the framework. A later setting of
  * a knob (or KEY_GPUS) replaces the earlier one. */
 void import_set(struct importing *importing, int knob, const char *value, const char *path);
+/* A switch that moves checkpoints to host memory, or all that is saved where there are none. */
+void import_activation_offload(struct importing *importing, const char *path, bool checkpoints);
 void import_set_count(struct importing *importing, int knob, int64_t value, const char *path);
 /* Only what no key has set. */
 void import_set_default(struct importing *importing, int knob, const char *value);

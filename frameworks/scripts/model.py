@@ -54,13 +54,19 @@ def checkpoint(block, mode):
     return checkpoint_wrapper(block, context_fn=contexts)
 
 
+def offload(block, mode):
+    """save_on_cpu(pin_memory=True): what the block saves, or its input where it is checkpointed."""
+    leaves = ACTIVATION_OFFLOAD == "all" or (ACTIVATION_OFFLOAD == "checkpoints" and mode != "none")
+    return offload_wrapper(block) if leaves else block
+
+
 def checkpoint_blocks(model):
     """Puts the wrappers in and returns the blocks, in order."""
     places = [(parent, name) for parent in model.modules()
               for name, child in parent.named_children() if is_block(child)]
     blocks = []
     for (parent, name), mode in zip(places, modes(len(places))):
-        block = checkpoint(getattr(parent, name), mode)
+        block = offload(checkpoint(getattr(parent, name), mode), mode)
         if COMPILE:
             block.compile()
         setattr(parent, name, block)

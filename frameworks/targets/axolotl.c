@@ -62,6 +62,7 @@ static const struct config_key keys[] = {
 	{"dp_shard_size", KEY_READ, KNOB_SHARD_GROUP, NULL, IF_SHARDED},
 	{"gradient_checkpointing", KEY_READ, KNOB_ACTIVATION_CHECKPOINTING, FULL_OR_NONE,
 		IF_REPLICATED},
+	{"activation_offloading", KEY_READ, NO_KNOB, NULL, ONLY_READ},
 	{"tensor_parallel_size", KEY_ONE, NO_KNOB},
 	{"context_parallel_size", KEY_ONE, NO_KNOB},
 	{"expert_parallel_size", KEY_ONE, NO_KNOB},
@@ -132,6 +133,11 @@ static bool finish(struct importing *importing, struct error *error)
 		importing, "fsdp_version", import_text(importing, "fsdp_config.fsdp_version", "1"));
 
 	importing->imported->model = import_text(importing, "base_model", NULL);
+	import_activation_offload(importing, "activation_offloading",
+		import_is(importing, "gradient_checkpointing", "true") ||
+			import_is(importing, FSDP("activation_checkpointing"), "true"));
+	if (import_is(importing, "activation_offloading", "disk"))
+		import_note(importing, "activation_offloading", "to a disk is not predicted");
 	finish_dtype(importing);
 	if (source_has(importing->source, "load_in_*"))
 		import_note(importing, "load_in_*", "quantized weights are not predicted");

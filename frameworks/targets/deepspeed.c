@@ -32,6 +32,8 @@
 static const struct export_rule rules[] = {
 	DEEPSPEED_COMMON,
 	{KNOB_RESHARD_AFTER_FORWARD, IN_FILE},
+	{KNOB_ACTIVATION_OFFLOAD, IN_FILE, "none *>checkpoints",
+		"cpu_checkpointing moves checkpoints alone"},
 	{KNOB_OPTIMIZER, IN_FILE, "adamw-fused adamw-foreach sgd *>adamw-foreach",
 		"AdamW is DeepSpeed's fused one, or PyTorch's with torch_adam"},
 	DEEPSPEED_OFFLOAD,
@@ -135,6 +137,12 @@ static const char *torch_adam(struct exporting *exporting)
 	return exporting->plan->optimizer == OPTIMIZER_ADAMW_FOREACH ? "true" : NULL;
 }
 
+/* Of deepspeed.checkpointing.checkpoint(), which the model must call. */
+static const char *cpu_checkpointing(struct exporting *exporting)
+{
+	return exporting->plan->activation_offload != ACTIVATIONS_STAY ? "true" : NULL;
+}
+
 #define ZERO(name)        "zero_optimization." name
 #define OPTIMIZER_DEVICE  "cpu>optimizer cpu>parameters none"
 #define PARAMETERS_DEVICE "none>optimizer cpu>parameters none"
@@ -182,6 +190,8 @@ static const struct config_key keys[] = {
 	{ZERO("offload_param.device"), KEY_READ, KNOB_CPU_OFFLOAD, PARAMETERS_DEVICE,
 		IF_PARAMETERS_OFFLOADED},
 	{ZERO("offload_param.pin_memory"), KEY_PLAIN, NO_KNOB, "true", IF_PARAMETERS_OFFLOADED},
+	{"activation_checkpointing.cpu_checkpointing", KEY_WORD, KNOB_ACTIVATION_OFFLOAD,
+		"true>checkpoints false>none", 0, cpu_checkpointing},
 	{NULL},
 };
 static const char unpriced[] = "zero_optimization.zenflow* activation_checkpointing.*";

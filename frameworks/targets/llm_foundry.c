@@ -153,8 +153,8 @@ static bool finish(struct importing *importing, struct error *error)
 	if (offload)
 		return import_fail(importing, FSDP("cpu_offload"), error,
 			"Composer refuses CPU offload, expected false");
-	if (import_is(importing, FSDP("activation_cpu_offload"), "true"))
-		import_note(importing, FSDP("activation_cpu_offload"), "is not predicted");
+	import_activation_offload(importing, FSDP("activation_cpu_offload"),
+		import_is(importing, FSDP("activation_checkpointing"), "true"));
 	import_set(importing, KNOB_RUNTIME, "pytorch-fsdp1", NULL);
 	import_set(importing, KNOB_WRAP, "block", NULL);
 	if (!import_key(importing, FSDP("activation_checkpointing"), "none", error))

@@ -106,6 +106,7 @@ static const struct appearance appearances[OP_KIND_COUNT] = {
 	[OP_OPTIMIZER] = {'O', "k-optimizer", "optimizer, norm"},
 	[OP_COPY_H2D] = PREPARE('h'),
 	[OP_COPY_D2H] = PREPARE('d'),
+	[OP_END_COPIES] = PREPARE('|'),
 };
 
 /* A kind that was added since is drawn like a preparation until it has a row here. */

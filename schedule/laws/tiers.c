@@ -22,6 +22,25 @@ static const struct copy_law {
 		BIT(BUFFER_GRADIENT_SHARD) | BIT(BUFFER_REDUCE_OUTPUT), false},
 };
 
+/* What activation offload moves: of no unit's operation, and two buffers alike. */
+static bool is_saved(const struct buffer *buffer)
+{
+	return buffer->role == BUFFER_RESIDUAL || buffer->role == BUFFER_ACTIVATIONS;
+}
+
+static bool moves_saved(const struct program *program, const struct op *op)
+{
+	const int *uses = slice_of(program, op->uses);
+	if (op->uses.count != 2 || op->unit >= 0)
+		return false;
+	const struct buffer *from = &program->buffers[uses[0]], *to = &program->buffers[uses[1]];
+	return is_saved(from) && to->role == from->role && to->unit == from->unit &&
+	       to->layer == from->layer && to->first_module == from->first_module &&
+	       to->bytes == from->bytes && from->bytes == op->bytes &&
+	       buffer_in_host(from) == (op->kind == OP_COPY_H2D) &&
+	       buffer_in_host(to) == (op->kind == OP_COPY_D2H);
+}
+
 static bool copy_end(
 	const struct program *program, const struct op *op, int index, unsigned roles, bool in_host)
 {
@@ -34,6 +53,8 @@ static bool check_copy(const struct program *program, int i, struct error *error
 {
 	const struct op *op = &program->ops[i];
 	const struct copy_law *law = &copies[op->kind == OP_COPY_D2H];
+	if (moves_saved(program, op))
+		return true;
 	if (op->uses.count == 2 && copy_end(program, op, 0, law->from, law->from_host) &&
 		copy_end(program, op, 1, law->to, !law->from_host))
 		return true;
@@ -85,6 +106,9 @@ bool schedule_check_home(
 	const struct schedule *schedule, const struct program *program, int i, struct error *error)
 {
 	const struct buffer *buffer = &program->buffers[i];
+	if (is_saved(buffer) && buffer_in_host(buffer) &&
+		schedule->plan.activation_offload != ACTIVATIONS_STAY)
+		return true;
 	if (buffer->unit < 0)
 		return !buffer_in_host(buffer) ||
 		       law_broken(error, "buffer %d (%s): of no unit, in host memory", i,

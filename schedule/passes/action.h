@@ -27,6 +27,10 @@
 	X(LOSS, LOSS, COMPUTE, NOTHING, NOTHING)                                                   \
 	X(RECOMPUTE, RECOMPUTE, COMPUTE, NOTHING, WEIGHTS)                                         \
 	X(BACKWARD, BACKWARD, COMPUTE, NOTHING, WEIGHTS)                                           \
+	/* activations: saved tensors leave and come back */                                       \
+	X(SAVE, COPY_D2H, COPY_OUT, MOVED, COMPUTE)                                                \
+	X(FETCH, COPY_H2D, COPY_IN, MOVED, COMPUTE)                                                \
+	X(END_COPIES, END_COPIES, COMPUTE, NOTHING, MOVED)                                         \
 	/* parameters of units; offload: the shard comes in */                                     \
 	X(STAGE, COPY_H2D, GATHER_COPY_IN, PREPARED, BEGUN, RELEASED)                              \
 	X(CAST_SHARD, CAST_PARAMETERS, GATHER_COPY_IN, PREPARED, BEGUN, RELEASED, PREPARED,        \
@@ -110,6 +114,7 @@ enum action_flag {
 	IN_PLACE = 1 << 10,      /* the reduced gradient is the shard already */
 	REDUCED_HERE = 1 << 11, /* with no other rank: compute has written what was to be reduced */
 	IS_PARTIAL = 1 << 12,   /* SCATTER: its result waits for those of later micro-batches */
+	OF_INPUT = 1 << 13,     /* SAVE, FETCH: the block's input, not what its ranges save */
 };
 
 struct action {

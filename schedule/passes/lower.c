@@ -108,6 +108,7 @@ void pass_lower(struct step *step)
 		step->of_action[i] = lower(&l, &step->actions.items[i]);
 	for (int u = 0; u < step->n_units; u++)
 		free(l.units[u].range_gradients.items);
+	free(l.leaving.items);
 	free(l.takes.items);
 	free(l.gives.items);
 	free(l.uses.items);

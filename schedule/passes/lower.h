@@ -1,6 +1,6 @@
 /* Private to passes: one action becomes one operation. For every kind there is a function that
  * names its buffers: in lower_compute.c, lower_parameters.c, lower_gradients.c, lower_buckets.c,
- * lower_leaves.c and lower_update.c. */
+ * lower_leaves.c, lower_activations.c and lower_update.c. */
 #ifndef SCHEDULE_LOWER_H
 #define SCHEDULE_LOWER_H
 
@@ -40,11 +40,12 @@ struct lowering {
 	struct live *units;
 	struct flight *flights;
 	struct backward_work work;
-	int *range_gradients;  /* buckets, per range */
-	int collector;         /* ZeRO with whole parameters */
-	int implicit_gathered; /* FSDP2: what the next copy-out releases */
-	int input_in_flight;   /* FSDP2: of the last reduction */
-	int scalars;           /* of the gradient norm */
+	int *range_gradients;   /* buckets, per range */
+	int collector;          /* ZeRO with whole parameters */
+	int implicit_gathered;  /* FSDP2: what the next copy-out releases */
+	int input_in_flight;    /* FSDP2: of the last reduction */
+	int scalars;            /* of the gradient norm */
+	struct numbers leaving; /* activations that are being copied out */
 };
 
 void op_use(struct lowering *l, int buffer); /* nothing for -1, and once only */

@@ -27,18 +27,19 @@ void pass_groups(struct step *step);   /* communicators */
 void pass_resident(struct step *step); /* buffers that live between steps */
 
 /* The list of actions: marks first, which the later passes replace. */
-void pass_order(struct step *step);             /* forward and backward of micro-batches */
-void pass_compute(struct step *step);           /* FORWARD, LOSS, BACKWARD, and the marks */
-void pass_recompute(struct step *step);         /* what checkpointing computes again */
-void pass_delay(struct step *step);             /* FSDP1: hooks that run one range late */
-void pass_gather_by_hook(struct step *step);    /* FSDP: gathers, prefetch, resharding */
-void pass_gather_by_trace(struct step *step);   /* DeepSpeed's ZeRO-3: the same */
-void pass_cast_by_range(struct step *step);     /* DDP under autocast: low-precision weights */
-void pass_reduce_units(struct step *step);      /* gradients of FSDP's units */
-void pass_reduce_buckets(struct step *step);    /* of buckets: DDP, ZeRO with whole parameters */
-void pass_reduce_partitions(struct step *step); /* of DeepSpeed's ZeRO-3 */
-void pass_update(struct step *step);            /* norm, clipping, the optimizer */
-void pass_offload(struct step *step);           /* copies from and to the host */
+void pass_order(struct step *step);               /* forward and backward of micro-batches */
+void pass_compute(struct step *step);             /* FORWARD, LOSS, BACKWARD, and the marks */
+void pass_recompute(struct step *step);           /* what checkpointing computes again */
+void pass_delay(struct step *step);               /* FSDP1: hooks that run one range late */
+void pass_gather_by_hook(struct step *step);      /* FSDP: gathers, prefetch, resharding */
+void pass_gather_by_trace(struct step *step);     /* DeepSpeed's ZeRO-3: the same */
+void pass_cast_by_range(struct step *step);       /* DDP under autocast: low-precision weights */
+void pass_reduce_units(struct step *step);        /* gradients of FSDP's units */
+void pass_reduce_buckets(struct step *step);      /* of buckets: DDP, ZeRO with whole parameters */
+void pass_reduce_partitions(struct step *step);   /* of DeepSpeed's ZeRO-3 */
+void pass_update(struct step *step);              /* norm, clipping, the optimizer */
+void pass_offload(struct step *step);             /* copies from and to the host */
+void pass_offload_activations(struct step *step); /* what waits there for backward */
 
 /* From actions to operations. */
 void pass_lower(struct step *step);  /* operations and their buffers */

@@ -20,6 +20,7 @@ static void (*const passes[])(struct step *step) = {
 	pass_reduce_partitions,
 	pass_update,
 	pass_offload,
+	pass_offload_activations,
 	/* the operations */
 	pass_lower,
 	pass_waits,

@@ -36,6 +36,7 @@ enum need {
 	RELEASED, /* FSDP2: gathers come after the copy-out that released a buffer, so that they
 		   * never run further ahead than the buffers (docs/runtimes.md) */
 	INPUT_IN_FLIGHT, /* FSDP2: the reduction whose input is released */
+	MOVED,           /* activations: the last copy */
 };
 
 enum result {
@@ -49,6 +50,7 @@ enum result {
 	IS_RETURNED,
 	IS_WHOLE,
 	IS_UPDATED,
+	IS_MOVED,
 };
 
 static const struct {
@@ -76,6 +78,7 @@ struct waiting {
 	struct ref optimizer, whole;
 	struct ref copied_out, released; /* the last copy-out, and the one that gathers wait for */
 	struct ref in_flight;
+	struct ref moved;
 };
 
 static const struct ref none = {0, -1};
@@ -236,6 +239,9 @@ static void wait_for_need(struct waiting *w, enum need need)
 		if (w->at->flags & RELEASES_INPUT)
 			wait_for(w, w->in_flight);
 		break;
+	case MOVED:
+		wait_for(w, w->moved);
+		break;
 	}
 }
 
@@ -286,6 +292,9 @@ static void leave_result(struct waiting *w, enum result result)
 		if (w->op->stream == STREAM_COMPUTE)
 			w->optimizer = w->here;
 		break;
+	case IS_MOVED:
+		w->moved = w->here;
+		break;
 	}
 }
 
@@ -295,7 +304,7 @@ static void leave_result(struct waiting *w, enum result result)
 static void begin(struct waiting *w, int step)
 {
 	w->here.step = step;
-	w->copied_out = w->released = w->in_flight = none;
+	w->copied_out = w->released = w->in_flight = w->moved = none;
 	for (int u = 0; u < w->step->n_units; u++) {
 		w->units[u].reduced = w->units[u].prepared = none;
 		if (w->step->resident[u].kept < 0)

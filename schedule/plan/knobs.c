@@ -341,6 +341,19 @@ const struct knob knob_table[KNOB_COUNT] = {
 				"rest is frozen",
 			.shown = "all",
 		},
+	[KNOB_ACTIVATION_OFFLOAD] =
+		{
+			CHOICE(activation_offload, FIELD_OMIT_ZERO,
+				NAMES(ACTIVATION_OFFLOAD_VALUES)),
+			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.runtimes = BIT(RUNTIME_PYTORCH_FSDP1) | BIT(RUNTIME_PYTORCH_FSDP2) |
+				    BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_SHARDPLAN) |
+				    BIT(RUNTIME_DEEPSPEED),
+			.refusal = "use none (deepspeed: or checkpoints)",
+			.help = "what waits for backward in host memory: the inputs of "
+				"checkpointed blocks, or all that blocks save",
+		},
 	[KNOB_SHARD_GROUP] =
 		{
 			FIELD_INT(struct plan, mesh.shard, "shard_group", FIELD_POSITIVE),
@@ -373,6 +386,7 @@ const enum knob_id knobs_in_help[KNOB_COUNT] = {
 	KNOB_CPU_OFFLOAD,
 	/* Computation */
 	KNOB_ACTIVATION_CHECKPOINTING,
+	KNOB_ACTIVATION_OFFLOAD,
 	KNOB_ATTENTION,
 	KNOB_LOSS,
 	KNOB_COMPILE,

@@ -45,6 +45,13 @@ enum { GRADIENT_QUANTUM_BITS = 52 };
 	X(ALLOCATOR_SEGMENTS, "segments")                                                          \
 	X(ALLOCATOR_EXPANDABLE, "expandable")
 
+/* What of a block's saved tensors waits for backward in host memory: the inputs of checkpointed
+ * blocks; or all that autograd has saved (torch.autograd.graph.save_on_cpu). */
+#define ACTIVATION_OFFLOAD_VALUES(X)                                                               \
+	X(ACTIVATIONS_STAY, "none")                                                                \
+	X(ACTIVATIONS_CHECKPOINTS, "checkpoints")                                                  \
+	X(ACTIVATIONS_ALL, "all")
+
 #define ENUMERATOR(enumerator, name) enumerator,
 enum prefetch { PREFETCH_VALUES(ENUMERATOR) };
 enum loss_kind { LOSS_VALUES(ENUMERATOR) LOSS_COUNT };
@@ -52,6 +59,7 @@ enum gradient_sums { GRADIENT_SUMS_VALUES(ENUMERATOR) };
 enum gelu_place { GELU_VALUES(ENUMERATOR) };
 enum optimizer { OPTIMIZER_VALUES(ENUMERATOR) };
 enum allocator_kind { ALLOCATOR_VALUES(ENUMERATOR) };
+enum activation_offload { ACTIVATION_OFFLOAD_VALUES(ENUMERATOR) };
 #undef ENUMERATOR
 
 /* --- the plan --------------------------------------------------------------------------------- */
@@ -88,7 +96,8 @@ struct plan {
 	int64_t global_batch;       /* sequences per step, of all data-parallel ranks */
 	bool sync_each_micro_batch; /* reduce gradients after every micro-batch */
 	bool late_all_reduce;       /* hybrid: over the replicas only after the last one */
-	double clip;                /* gradient norm; 0 = no clipping */
+	enum activation_offload activation_offload;
+	double clip;        /* gradient norm; 0 = no clipping */
 	double loader_rate; /* tokens/s of a rank's data loader; 0 = it is never waited for */
 	struct trainable trainable; /* of the model, which was built for it */
 };
@@ -126,6 +135,7 @@ enum knob_id {
 	KNOB_LOADER_RATE,
 	KNOB_LATE_ALL_REDUCE,
 	KNOB_TRAINABLE,
+	KNOB_ACTIVATION_OFFLOAD,
 	KNOB_IN_MESH,
 	KNOB_SHARD_GROUP = KNOB_IN_MESH,
 	KNOB_COUNT

@@ -181,6 +181,9 @@ void plan_summary(const struct plan *plan, struct text *text)
 		knob_name(KNOB_PREFETCH, (int)plan->prefetch),
 		plan->forward_prefetch ? " + forward" : "");
 	text_printf(text, ", checkpointing %s", plan->activation_checkpointing.text);
+	if (plan->activation_offload != ACTIVATIONS_STAY)
+		text_printf(text, " (%s on the host)",
+			knob_name(KNOB_ACTIVATION_OFFLOAD, (int)plan->activation_offload));
 	if (plan_offloads_any(plan))
 		text_printf(text, ", offload %s", plan->cpu_offload.text);
 	if (!trainable_is_all(&plan->trainable))

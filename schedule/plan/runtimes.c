@@ -155,6 +155,8 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.measures_norm = true,
 			.zero = &deepspeed_rules,
 			.values[KNOB_CPU_OFFLOAD] = BIT(OFFLOAD_NONE) | BIT(OFFLOAD_OPTIMIZER),
+			.values[KNOB_ACTIVATION_OFFLOAD] =
+				BIT(ACTIVATIONS_STAY) | BIT(ACTIVATIONS_CHECKPOINTS),
 			.accumulates_on_host = true,
 			.host_per_hook = 60e-6,
 		},

@@ -56,7 +56,8 @@ enum op_class {
 	X(CLIP_GRADIENTS, "clip_gradients", TRAFFIC)                                               \
 	X(OPTIMIZER, "optimizer", TRAFFIC)                                                         \
 	X(COPY_H2D, "copy_h2d", COPY)                                                              \
-	X(COPY_D2H, "copy_d2h", COPY)
+	X(COPY_D2H, "copy_d2h", COPY)                                                              \
+	X(END_COPIES, "end_copies", MARK) /* compute has waited for copies of activations */
 
 enum op_kind {
 #define X(suffix, name, class) OP_##suffix,
@@ -80,7 +81,7 @@ struct op {
 	int unit;                     /* -1: none or all */
 	int micro_batch;              /* -1: belongs to the step */
 	int group;                    /* collectives; else -1 */
-	int layer;                    /* compute inside a block; else -1 */
+	int layer;                    /* compute inside a block, copies beside it; else -1 */
 	int first_module, end_module; /* compute: leaves in [first, end) of model->modules */
 	int cause;                    /* unit whose hook issued this gather early; -1: its own */
 	enum dtype dtype;             /* of the payload */

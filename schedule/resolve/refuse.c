@@ -207,6 +207,26 @@ static bool check_offload(
 	return true;
 }
 
+/* So does activation offload. */
+static bool check_activations(
+	const struct plan *plan, const struct topology *topology, struct error *error)
+{
+	const char *name = knob_name(KNOB_ACTIVATION_OFFLOAD, (int)plan->activation_offload);
+	if (plan->activation_offload == ACTIVATIONS_STAY)
+		return true;
+	if (!trainable_is_all(&plan->trainable))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--activation-offload %s: with frozen parameters it is not modelled; use "
+			"none, or --trainable all",
+			name);
+	if (topology->device.kind != DEVICE_GPU || topology->host.pcie_bandwidth > 0)
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"--activation-offload %s: %s does not say how fast its host is; add "
+		"host.pcie_bandwidth",
+		name, topology->name);
+}
+
 /* What a runtime honours only together with other knobs. */
 static bool check_knobs(const struct plan *plan, struct error *error)
 {
@@ -332,6 +352,7 @@ bool plan_check(const struct plan *plan, const struct model *model, const struct
 	       check_dtypes(plan, topology, error) &&
 	       check_attention(plan, &topology->device, error) && check_wrap(plan, model, error) &&
 	       check_knobs(plan, error) && check_offload(plan, topology, error) &&
+	       check_activations(plan, topology, error) &&
 	       libraries_check(plan, model, topology, error) &&
 	       check_trainable(plan, model, error) && plan_check_rows(plan, model, error);
 }
@@ -363,5 +384,11 @@ bool plan_honours(const struct question *question, const struct plan *plan, stru
 			"gathers nothing in backward", error);
 	if (plan->strategy == STRATEGY_NO_SHARD && plan->forward_prefetch)
 		return is_idle("forward-prefetch", "on", plan, "gathers nothing", error);
+	if (plan->activation_offload == ACTIVATIONS_CHECKPOINTS &&
+		!plan_checkpoints(plan, CHECKPOINTING_FULL) &&
+		!plan_checkpoints(plan, CHECKPOINTING_SELECTIVE))
+		return error_set(error, EXIT_CODE_USAGE,
+			"--activation-offload checkpoints: no block is checkpointed; use all, or "
+			"--activation-checkpointing full");
 	return true;
 }

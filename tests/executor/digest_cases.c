@@ -39,6 +39,9 @@ const struct digest_world digest_worlds[] = {
 	{4, "strategy=HYBRID_SHARD shard_group=2 micro_batch=3 grad_accum=2"},
 	{4, "strategy=HYBRID_SHARD shard_group=2 micro_batch=2 grad_accum=3 late_all_reduce=on"},
 	{4, "strategy=ZERO_2 micro_batch=6"},
+	{2, "strategy=FULL_SHARD micro_batch=4 grad_accum=3 activation_offload=all"},
+	{3, "strategy=NO_SHARD micro_batch=8 activation_checkpointing=full "
+	    "activation_offload=checkpoints"},
 	{6, "strategy=HYBRID_SHARD_ZERO2 shard_group=3 micro_batch=4 wrap=model"},
 	{6, "strategy=ZERO_1 micro_batch=1 grad_accum=4"},
 	{8, "strategy=FULL_SHARD micro_batch=3 cpu_offload=parameters"},
@@ -181,6 +184,12 @@ int digest_unit_variants(
 		{{"HYBRID_SHARD shard_group=4 reshard_after_forward=2 cpu_offload=parameters",
 			 "HYBRID_SHARD shard_group=4 reshard_after_forward=2"},
 			"block", "pre", {"none", "none"}, 4},
+		{{"FULL_SHARD activation_offload=all cpu_offload=optimizer",
+			 "FULL_SHARD activation_offload=all"},
+			"size:1500", "pre", {"1xfull+2xnone", "none"}, 1},
+		{{"NO_SHARD activation_offload=checkpoints",
+			 "ZERO_1 activation_offload=checkpoints"},
+			"block", "post", {"1xselective+2xfull", "full"}, 1},
 	};
 	int n = 0, which = layers == 3 ? 0 : 1;
 

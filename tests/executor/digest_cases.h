@@ -52,7 +52,7 @@ int digest_zero_variants(
 /* Offload to the host's tier, and choices per block and per unit; `layers` of the model. At
  * most 12.
  */
-enum { DIGEST_UNIT_VARIANTS = 13 };
+enum { DIGEST_UNIT_VARIANTS = 15 };
 int digest_unit_variants(
 	int64_t ranks, int layers, struct digest_variant variants[DIGEST_UNIT_VARIANTS]);
 

@@ -151,6 +151,9 @@ static void fix_knobs(struct question *question, uint64_t *state, struct arena *
 			set_choice(question, arena, knobs[i].name, knobs[i].value);
 	if (*state % 7 == 0) /* draws nothing: the questions stay the same */
 		set_choice(question, arena, "loader_rate", *state % 2 == 0 ? "20000" : "1000000");
+	if (*state % 5 == 1)
+		set_choice(question, arena, "activation_offload",
+			*state % 2 == 0 ? "checkpoints" : "all");
 	static const char *offloads[] = {"none", "parameters"};
 	if (random_below(state, 4) == 0)
 		question->strategies = 1 + (unsigned)random_below(state, 31);

@@ -274,6 +274,16 @@ static struct plan mixed(struct arena *arena, uint64_t *state, struct plan plan,
 	return mix_plan(arena, state, &mix, plan, model, topology);
 }
 
+/* Where the plan allows it. */
+static struct plan with_activations(uint64_t *state, struct plan plan, const struct model *model,
+	const struct topology *topology)
+{
+	struct error error = {0};
+	struct plan with = plan;
+	with.activation_offload = (enum activation_offload)random_below(state, 3);
+	return plan_check(&with, model, topology, &error) ? with : plan;
+}
+
 struct plan random_plan(struct arena *arena, uint64_t *state, const struct model *model,
 	const struct topology *topology)
 {
@@ -284,9 +294,11 @@ struct plan random_plan(struct arena *arena, uint64_t *state, const struct model
 		for (int k = 0; k < COUNT_OF(knobs); k++)
 			if (k < 2 || random_below(state, 2))
 				draw_knob(k, &question, arena, state);
-		if (plan_resolve(&question, arena, &plan, &error))
-			return random_below(state, 4) ? plan
+		if (plan_resolve(&question, arena, &plan, &error)) {
+			plan = random_below(state, 4) ? plan
 						      : mixed(arena, state, plan, model, topology);
+			return with_activations(state, plan, model, topology);
+		}
 		assert_int_equal(error.code, EXIT_CODE_USAGE);
 	}
 	fail_msg("no plan in a million draws");

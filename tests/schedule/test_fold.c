@@ -84,6 +84,8 @@ static bool is_same_layer(const struct carrying *c, const struct op *op, const s
 		       op->end_module == full->end_module;
 	if (loop != NULL)
 		layers = loop->layers > 0 ? i * loop->layers : (i + 1 - loop->times) * loop->layers;
+	if (op->end_module == 0 && full->end_module == 0)
+		return by == layers; /* copies beside the block */
 	if (by != layers ||
 		op->end_module - op->first_module != full->end_module - full->first_module)
 		return false;

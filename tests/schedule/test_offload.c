@@ -266,6 +266,91 @@ static void test_sides(void **state)
 /* --- negative controls ---------------------------------------------------------------------------
  */
 
+/* --- activations ---------------------------------------------------------------------------------
+ */
+
+/* All blocks of Llama-2-7B but the last: a residual stream of 4096 x 4096 in bf16 each. */
+static void test_activations(void **state)
+{
+	(void)state;
+	static const char *const runtimes[] = {"runtime=pytorch-fsdp1", "runtime=pytorch-fsdp2",
+		"runtime=pytorch-ddp strategy=NO_SHARD", "runtime=shardplan",
+		"runtime=deepspeed strategy=ZERO_2", "runtime=deepspeed strategy=ZERO_3"};
+	const int64_t residual = 2 * 4096 * 4096;
+	for (int r = 0; r < COUNT_OF(runtimes); r++) {
+		struct arena arena = {0};
+		const char *full = arena_printf(&arena,
+			"%s activation_checkpointing=full grad_accum=2 seq_len=4096", runtimes[r]);
+		struct sample kept = made(&arena, full);
+		struct sample moved = made(
+			&arena, arena_printf(&arena, "%s activation_offload=checkpoints", full));
+		assert_int_equal(count_ops(moved.schedule, OP_COPY_D2H, -1), 2 * 31);
+		assert_int_equal(count_ops(moved.schedule, OP_COPY_H2D, -1), 2 * 31);
+		assert_int_equal(copied(&moved, OP_COPY_D2H), 2 * 31 * residual);
+		assert_int_equal(ledger_of(&moved, &arena).host_peak_bytes, 31 * residual);
+		/* Of 31 inputs two are there at a time: one in use, the one before it on its way.
+		 */
+		assert_int_equal(
+			ledger_of(&kept, &arena).category_peak_bytes[CATEGORY_ACTIVATIONS] -
+				ledger_of(&moved, &arena).category_peak_bytes[CATEGORY_ACTIVATIONS],
+			30 * residual);
+		arena_finish(&arena);
+	}
+}
+
+/* The copy in of each buffer, and the first operation that reads it then. */
+static void check_return(const struct program *p, int out)
+{
+	int host = slice_of(p, p->ops[out].uses)[1], back = -1, in = -1, reader = -1;
+	for (int i = out + 1; i < p->n_ops; i++)
+		for (int k = 0; k < p->ops[i].uses.count; k++) {
+			int buffer = slice_of(p, p->ops[i].uses)[k];
+			if (buffer == host) {
+				assert_true(in < 0 && p->ops[i].kind == OP_COPY_H2D);
+				in = i;
+				back = slice_of(p, p->ops[i].uses)[1];
+			} else if (buffer == back && i != in && reader < 0) {
+				reader = i;
+			}
+		}
+	assert_in_range(in, out + 1, p->n_ops);
+	assert_in_range(reader, in + 1, p->n_ops);
+	assert_true(p->ops[reader].kind == OP_RECOMPUTE || p->ops[reader].kind == OP_BACKWARD);
+	assert_int_equal(p->ops[reader].micro_batch, p->ops[out].micro_batch);
+	/* one block ahead */
+	assert_int_equal(p->ops[in].layer, p->ops[reader].layer + 1);
+}
+
+/* Plans of all kinds: what leaves comes back before its backward, and the device never holds more
+ * than without. */
+static void test_any_activations(void **state)
+{
+	(void)state;
+	uint64_t seed = 4711;
+	int n = 0;
+	while (n < 200) {
+		struct arena arena = {0};
+		struct error error = {0};
+		struct sample s = random_sample(&arena, &seed), kept = s;
+		if (s.plan.activation_offload == ACTIVATIONS_STAY || plan_offloads_any(&s.plan)) {
+			arena_finish(&arena);
+			continue;
+		}
+		kept.plan.activation_offload = ACTIVATIONS_STAY;
+		assert_true(schedule_build(
+			&arena, &kept.plan, kept.model, kept.topology, &kept.schedule, &error));
+		struct ledger with = ledger_of(&s, &arena), without = ledger_of(&kept, &arena);
+		const struct program *p = program_of(&s);
+		for (int i = 0; i < p->n_ops; i++)
+			if (p->ops[i].kind == OP_COPY_D2H)
+				check_return(p, i);
+		assert_true(with.peak_bytes <= without.peak_bytes);
+		assert_int_equal(with.host_peak_bytes * s.plan.grad_accum, copied(&s, OP_COPY_D2H));
+		n++;
+		arena_finish(&arena);
+	}
+}
+
 static int find_op(const struct program *p, enum op_kind kind, int side)
 {
 	for (int i = 0; i < p->n_ops; i++)
@@ -349,6 +434,39 @@ static void test_laws(void **state)
 	}
 }
 
+static void test_activation_laws(void **state)
+{
+	(void)state;
+	for (int damage = 0; damage < 4; damage++) {
+		struct arena arena = {0};
+		struct sample s = made(&arena, "activation_offload=all");
+		struct program *p = &s.schedule->programs[0];
+		int out = find_op(p, OP_COPY_D2H, -1), in = find_op(p, OP_COPY_H2D, -1), i;
+		int end = find_op(p, OP_END_COPIES, -1);
+		switch (damage) {
+		case 0: /* half a copy */
+			p->ops[out].bytes /= 2;
+			refused(s.schedule, "does not fit its buffers");
+			break;
+		case 1: /* to the device itself */
+			p->buffers[slice_of(p, p->ops[out].uses)[1]].pool = STREAM_COMPUTE;
+			refused(s.schedule, "does not fit its buffers");
+			break;
+		case 2: /* given before it has left */
+			p->ops[end].waits.count = 0;
+			refused(s.schedule, "unordered");
+			break;
+		default: /* read before it has come */
+			for (i = in; p->ops[i].kind != OP_END_COPIES; i++)
+				;
+			p->ops[i].waits.count = 0;
+			refused(s.schedule, "unordered");
+			break;
+		}
+		arena_finish(&arena);
+	}
+}
+
 /* Without the wait for the copy the host would update with a gradient that is not there yet. */
 static void test_waits(void **state)
 {
@@ -377,6 +495,9 @@ int main(void)
 		cmocka_unit_test(test_traffic),
 		cmocka_unit_test(test_accumulation),
 		cmocka_unit_test(test_sides),
+		cmocka_unit_test(test_activations),
+		cmocka_unit_test(test_any_activations),
+		cmocka_unit_test(test_activation_laws),
 		cmocka_unit_test(test_laws),
 		cmocka_unit_test(test_waits),
 	};

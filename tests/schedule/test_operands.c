@@ -77,8 +77,9 @@ static const struct {
 	{OP_GRADIENT_NORM, "^(S+|g+)n$"},
 	{OP_CLIP_GRADIENTS, "^n(S+|g+)$"},
 	{OP_OPTIMIZER, "^(PO?[Sg]|MO?SL?)+Z?n?$|^(PO?)+S+Z?n?$"},
-	{OP_COPY_H2D, "^(PH|MP|MH|LP)$"},
-	{OP_COPY_D2H, "^S[So]$"},
+	{OP_COPY_H2D, "^(PH|MP|MH|LP|rr|AA)$"},
+	{OP_COPY_D2H, "^(S[So]|rr|AA)$"},
+	{OP_END_COPIES, "^$"},
 };
 
 /* --- compute -------------------------------------------------------------------------------------
@@ -256,8 +257,9 @@ static void check_operands(struct arena *arena, const struct sample *s, int *see
 				check_saved(s, p, op);
 			check_tied(s, p, op);
 		} else {
-			assert_int_equal(op->layer,
-				op->kind == OP_CAST_PARAMETERS && op->unit < 0 ? op->layer : -1);
+			bool beside = op->kind == OP_CAST_PARAMETERS || op->kind == OP_COPY_H2D ||
+				      op->kind == OP_COPY_D2H || op->kind == OP_END_COPIES;
+			assert_int_equal(op->layer, beside && op->unit < 0 ? op->layer : -1);
 		}
 		word_of(p, op, &word);
 		if (!matches(pattern, text_string(&word)))

@@ -138,6 +138,12 @@ static const struct {
 	{GPU, "late_all_reduce=on grad_accum=2",
 		"--late-all-reduce on: expected a hybrid strategy with replicas, several "
 		"micro-batches and --sync-each-micro-batch on; leave it out"},
+	{GPU, "activation_offload=all runtime=nanotron strategy=ZERO_1",
+		"--activation-offload all: runtime nanotron cannot do that; use none (deepspeed: "
+		"or checkpoints)"},
+	{GPU, "activation_offload=all runtime=deepspeed strategy=ZERO_1",
+		"--activation-offload all: runtime deepspeed cannot do that; use none (deepspeed: "
+		"or checkpoints)"},
 	{GPU, "clip=-1", "--clip: expected a number of 0 or more, got \"-1\""},
 	{GPU, "clip=nan", "--clip: expected a number of 0 or more, got \"nan\""},
 	{GPU, "optimizer=adam",
@@ -284,6 +290,9 @@ static void test_idle_options(void **state)
 		{"pytorch-fsdp1", "FULL_SHARD", "forward_prefetch=on", NULL},
 		{"pytorch-fsdp2", "FULL_SHARD", "wrap=model", NULL},
 		{"shardplan", "ZERO_1", "wrap=model", NULL},
+		{"shardplan", "ZERO_1", "activation_offload=all", NULL},
+		{"shardplan", "ZERO_1", "activation_offload=checkpoints",
+			"no block is checkpointed; use all"},
 	};
 	struct arena arena = {0};
 	struct model *model = preset_model(&arena, "llama-2-7b");

@@ -127,6 +127,39 @@ static void test_small_host(void **state)
 	case_finish(&c);
 }
 
+/* Activations: never faster than without, never slower over a faster link, less on the device. A
+ * Llama's copies, 31 inputs of 4096 x 4096 in bf16, go both ways at 24 GB/s shared by two. */
+static void test_activations(void **state)
+{
+	(void)state;
+	static const char *const plans[] = {"activation_checkpointing=full seq_len=4096",
+		"runtime=pytorch-fsdp1 activation_checkpointing=full seq_len=4096",
+		"runtime=shardplan seq_len=4096"};
+	for (int i = 0; i < 3; i++) {
+		struct case_ c;
+		double slower = 1e30;
+		case_load(&c, "llama-2-7b", "2xdgx-a100-80gb");
+		const char *choices = arena_printf(&c.arena, "%s activation_offload=%s", plans[i],
+			i < 2 ? "checkpoints" : "all");
+		for (double faster = 1; faster < 20; faster *= 2) {
+			struct prediction without = predicted(&c, plans[i]);
+			struct prediction with = predicted(&c, choices);
+			assert_true(with.step_time >= without.step_time * (1 - 1e-9));
+			assert_true(with.step_time <= slower * (1 + 1e-9));
+			assert_true(with.step_time >= with.plan_lower_bound);
+			assert_true(with.peak_memory_bytes < without.peak_memory_bytes);
+			assert_int_equal(with.host_memory_bytes, 8 * with.ledger_host_peak_bytes);
+			double copies = 2 * 31 * (2.0 * 4096 * 4096 / 12e9 + 10e-6);
+			assert_true(i == 2 || faster > 1 ||
+				    (with.time.copy > 0.999 * copies &&
+					    with.time.copy < 1.001 * copies));
+			slower = with.step_time;
+			c.topology->host.pcie_bandwidth *= 2;
+		}
+		case_finish(&c);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -134,6 +167,7 @@ int main(void)
 		cmocka_unit_test(test_links),
 		cmocka_unit_test(test_host_update),
 		cmocka_unit_test(test_small_host),
+		cmocka_unit_test(test_activations),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

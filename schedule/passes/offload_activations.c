@@ -1,0 +1,98 @@
+/* Activation offload (docs/runtimes.md) edits the list: what a block saves leaves for host memory
+ * when its forward has ended, and comes back while the block behind it is in backward. The last
+ * block, whose backward comes at once, keeps its own. */
+#include "schedule/passes/step.h"
+
+struct offloading {
+	struct step *step;
+	const struct action *at;
+	int *first_ranges; /* per block */
+	int slot;          /* the last one that backward has come to */
+	bool is_copying;   /* forward: the block before has not left the device yet */
+};
+
+static enum activation_offload kind_of(const struct offloading *o)
+{
+	return o->step->plan->activation_offload;
+}
+
+static bool block_leaves(const struct offloading *o, int block)
+{
+	if (block < 0 || block + 1 >= o->step->model->architecture.layers)
+		return false;
+	return kind_of(o) == ACTIVATIONS_ALL || o->step->checkpointing[block] != CHECKPOINTING_NONE;
+}
+
+static void add(struct offloading *o, enum action_kind kind, int range, unsigned flags)
+{
+	struct action action = action_at(o->at, kind, -1);
+	action.range = range;
+	action.flags |= flags;
+	action_add(o->step, action);
+}
+
+/* The block's input, and what its ranges save where they are not computed again. */
+static void copy_block(struct offloading *o, enum action_kind kind, int block)
+{
+	const struct step *step = o->step;
+	int first = o->first_ranges[block];
+	add(o, kind, first, OF_INPUT);
+	if (step->checkpointing[block] != CHECKPOINTING_NONE)
+		return;
+	for (int r = first; r < step->n_ranges && step->ranges[r].slot == block; r++)
+		if (step->ranges[r].saved_bytes > 0)
+			add(o, kind, r, 0);
+}
+
+/* Compute waits for one copy before the next begins: two blocks are on the device at most. */
+static void end_forward(struct offloading *o)
+{
+	const struct range *range = &o->step->ranges[o->at->range];
+	if (range->layer < 0 || !range->last_of_slot)
+		return;
+	if (o->is_copying)
+		add(o, ACTION_END_COPIES, o->at->range, 0);
+	o->is_copying = block_leaves(o, range->slot);
+	if (o->is_copying)
+		copy_block(o, ACTION_SAVE, range->slot);
+}
+
+/* What comes back for a block was asked for when the one behind it began. */
+static void begin_backward(struct offloading *o)
+{
+	int slot = o->step->ranges[o->at->range].slot;
+	if (slot == o->slot)
+		return;
+	o->slot = slot;
+	if (block_leaves(o, slot))
+		add(o, ACTION_END_COPIES, o->at->range, 0);
+	if (block_leaves(o, slot - 1))
+		copy_block(o, ACTION_FETCH, slot - 1);
+}
+
+static void find_first_ranges(struct offloading *o)
+{
+	const struct step *step = o->step;
+	o->first_ranges = ARENA_ARRAY(step->arena, int, step->model->architecture.layers);
+	for (int r = 0; r < step->n_ranges; r++)
+		if (step->ranges[r].layer >= 0 && step->ranges[r].first_of_slot)
+			o->first_ranges[step->ranges[r].slot] = r;
+}
+
+void pass_offload_activations(struct step *step)
+{
+	struct offloading o = {.step = step, .slot = -1};
+	if (kind_of(&o) == ACTIVATIONS_STAY)
+		return;
+	struct action_list old = actions_begin(step);
+	find_first_ranges(&o);
+	for (int i = 0; i < old.n; i++) {
+		o.at = &old.items[i];
+		if (o.at->kind == ACTION_RECOMPUTE || o.at->kind == ACTION_BACKWARD)
+			begin_backward(&o);
+		action_add(step, *o.at);
+		if (o.at->kind == ACTION_FORWARD)
+			end_forward(&o);
+	}
+	actions_end(&old);
+}
