@@ -139,12 +139,13 @@ static void keep_strings(struct prediction *prediction, struct arena *arena)
 	prediction->uncertainty_source = copy(arena, prediction->uncertainty_source);
 }
 
-static struct simulation_options sketch(const struct evaluator *evaluator)
+static struct simulation_options sketch(struct evaluator *evaluator)
 {
 	return (struct simulation_options){
 		.memory_limit_bytes = evaluator->question->memory_limit_bytes,
 		.quick_interval = true,
-		.no_bounds = true};
+		.no_bounds = true,
+		.scratch = &evaluator->simulating};
 }
 
 /* One plan on one machine. `details`: the whole simulation of a schedule that keeps the laws, else
@@ -261,4 +262,5 @@ bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 void evaluator_finish(struct evaluator *evaluator)
 {
 	arena_finish(&evaluator->scratch);
+	arena_finish(&evaluator->simulating);
 }

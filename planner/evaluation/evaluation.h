@@ -10,6 +10,7 @@
 struct evaluator {
 	const struct question *question;
 	struct arena scratch;
+	struct arena simulating;    /* what a simulation needs while it runs */
 	int64_t evaluated, emitted; /* plans; schedules that were built whole */
 };
 
