@@ -29,8 +29,9 @@ struct simulation_options {
 	bool quick_interval;
 	bool no_bounds; /* the two lower bounds and the ledger's figures stay 0: for inner loops */
 	enum memory_detail memory;
-	/* What does not outlive a call comes from here, and is reset when the call ends: the caller's,
-	 * one per thread, so that inner loops call neither malloc nor free. NULL: of the call. */
+	/* What does not outlive a call comes from here, and is reset when the call ends: the
+	 * caller's, one per thread, so that inner loops call neither malloc nor free. NULL: of the
+	 * call. */
 	struct arena *scratch;
 	double slow; /* s: MEMORY_IGNORED for steps that take longer; 0: for none */
 };
