@@ -1,5 +1,7 @@
 /* How many plans a second can be judged on one core: built and simulated, whole and folded; folded
- * also without memory. A fixed loop beside them says how fast the machine is. */
+ * also without memory. What one of them takes of memory, whole and folded. A fixed loop beside them
+ * says how fast the machine is. */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -67,25 +69,55 @@ static void resolve(struct benched *question, const struct bench *bench)
 	check(plan_resolve(&asked, &question->arena, &question->plan, &error), &error);
 }
 
+static void predict(struct benched *question, bool folded, const struct simulation_options *options,
+	struct arena *arena)
+{
+	struct simulation simulation;
+	struct error error = {0};
+	const struct schedule *schedule = (folded ? schedule_fold : schedule_emit)(
+		arena, &question->plan, question->model, question->topology);
+
+	check(simulate(schedule, options, false, arena, &simulation, &error), &error);
+}
+
 /* Plans per second, as the planner's inner loop judges them. */
 static double rate(struct benched *question, bool folded, enum memory_detail memory)
 {
+	struct arena arena = {0}, scratch = {0};
 	const struct simulation_options options = {
-		.quick_interval = true, .no_bounds = true, .memory = memory};
-	struct simulation simulation;
-	struct error error = {0};
-	struct arena arena = {0};
+		.quick_interval = true, .no_bounds = true, .memory = memory, .scratch = &scratch};
 	double start = now(), elapsed = 0;
 	int rounds = 0;
 
 	for (; elapsed < seconds_each; elapsed = now() - start, rounds++) {
-		const struct schedule *schedule = (folded ? schedule_fold : schedule_emit)(
-			&arena, &question->plan, question->model, question->topology);
-		check(simulate(schedule, &options, false, &arena, &simulation, &error), &error);
+		predict(question, folded, &options, &arena);
 		arena_reset(&arena);
 	}
 	arena_finish(&arena);
+	arena_finish(&scratch);
 	return rounds / elapsed;
+}
+
+static size_t allocated(void)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+}
+
+/* Megabytes that one prediction allocates, all of which it holds until its end. */
+static double megabytes(struct benched *question, bool folded)
+{
+	struct arena arena = {0}, scratch = {0};
+	const struct simulation_options options = {
+		.quick_interval = true, .no_bounds = true, .scratch = &scratch};
+	size_t before = allocated();
+
+	predict(question, folded, &options, &arena);
+	double bytes = (double)(allocated() - before);
+	arena_finish(&arena);
+	arena_finish(&scratch);
+	return bytes / 1e6;
 }
 
 static int operations(struct benched *question, bool folded)
@@ -110,18 +142,20 @@ static double yardstick(void)
 int main(void)
 {
 	printf("10^8 dependent multiplications: %.2f s\n\n", yardstick());
-	printf("%-13s %-14s %7s %8s %7s %9s %9s %16s\n", "model", "runtime", "batches", "whole",
-		"folded", "whole/s", "folded/s", "without memory/s");
+	printf("%-13s %-14s %7s %8s %7s %9s %9s %16s %9s %9s\n", "model", "runtime", "batches",
+		"whole", "folded", "whole/s", "folded/s", "without memory/s", "whole MB",
+		"folded MB");
 	for (int i = 0; i < COUNT_OF(benches); i++) {
 		const struct bench *bench = &benches[i];
 		struct benched question = {0};
 
 		resolve(&question, bench);
-		printf("%-13s %-14s %7s %8d %7d %9.0f %9.0f %16.0f\n", bench->model, bench->runtime,
-			bench->grad_accum, operations(&question, false),
+		printf("%-13s %-14s %7s %8d %7d %9.0f %9.0f %16.0f %9.1f %9.1f\n", bench->model,
+			bench->runtime, bench->grad_accum, operations(&question, false),
 			operations(&question, true), rate(&question, false, MEMORY_FIGURES),
 			rate(&question, true, MEMORY_FIGURES),
-			rate(&question, true, MEMORY_IGNORED));
+			rate(&question, true, MEMORY_IGNORED), megabytes(&question, false),
+			megabytes(&question, true));
 		arena_finish(&question.arena);
 	}
 	return 0;

@@ -325,7 +325,7 @@ static void record(struct lanes *lanes, const struct stretch *s)
 static bool are_alike(const struct tape *a, const struct tape *b)
 {
 	return !a->open && !b->open && !a->keeps && !b->keeps && a->n == b->n &&
-	       memcmp(a->events, b->events, (size_t)a->n * sizeof(*a->events)) == 0;
+	       (a->n == 0 || memcmp(a->events, b->events, (size_t)a->n * sizeof(*a->events)) == 0);
 }
 
 /* What is not given back in its own stretch has slots of its own. */

@@ -69,7 +69,7 @@ static int check(const struct plan *plan, const struct model *model,
 static void test_random(void **state)
 {
 	const char *rounds = getenv("FOLD_ROUNDS");
-	int n = rounds != NULL ? atoi(rounds) : 200, wrong = 0;
+	int n = rounds != NULL ? atoi(rounds) : 60, wrong = 0;
 	(void)state;
 	for (int i = 0; i < n; i++) {
 		struct arena arena = {0};
