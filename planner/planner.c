@@ -388,6 +388,8 @@ static bool make_answer(struct making *making, struct error *error)
 	answer->n_alternatives = making->n - fits;
 	answer->alternatives = making->candidates + fits;
 	answer->evaluated = evaluated;
+	answer->tight = fits && !has_room(making->search->question, &answer->chosen->plan,
+					&answer->chosen->prediction);
 	explain_candidates(making);
 	prove(making);
 	bool ok = make_front(making, error) && make_options(making, error) && defend(making, error);

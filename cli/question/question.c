@@ -125,6 +125,30 @@ static bool refuse_list(const char *where, struct error *error)
 		"%s: expected one value, got a list; `plan` compares several", where);
 }
 
+/* "4GiB", "5%" */
+static bool read_headroom(
+	const struct arguments *arguments, struct headroom *headroom, struct error *error)
+{
+	const char *typed = argument(arguments, "headroom");
+	struct arena arena = {0};
+	size_t length = typed != NULL ? strlen(typed) : 0;
+	bool is_share = length > 1 && typed[length - 1] == '%';
+
+	*headroom = (struct headroom){.given = typed != NULL};
+	if (typed == NULL)
+		return true;
+	bool ok = is_share ? parse_number(
+				     arena_strndup(&arena, typed, length - 1), &headroom->share) &&
+				     headroom->share >= 0 && headroom->share < 100
+			   : unit_parse_bytes(typed, &headroom->bytes) && headroom->bytes >= 0;
+	headroom->share /= 100;
+	arena_finish(&arena);
+	return ok || error_set(error, EXIT_CODE_USAGE,
+			     "--headroom: expected a size such as 4GiB, or a share of the device "
+			     "such as 5%%, got \"%.40s\"",
+			     typed);
+}
+
 bool ask_options(struct arena *arena, const struct arguments *arguments, bool only_one,
 	struct question *question, struct error *error)
 {
@@ -136,7 +160,8 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 	};
 
 	question->memory_limit_bytes = 0;
-	if (!arguments_set(arguments, others, question, arena, error))
+	if (!arguments_set(arguments, others, question, arena, error) ||
+		!read_headroom(arguments, &question->headroom, error))
 		return false;
 	for (int i = 0; i < n_options; i++) {
 		const struct option *option = &all_options[i];

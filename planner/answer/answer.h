@@ -67,8 +67,9 @@ struct answer {
 	int64_t evaluated; /* candidates simulated */
 	int64_t pruned;    /* candidates dropped by a bound */
 	double gap;        /* of the objective; 0 = optimal within the space and the model */
-	bool interrupted;  /* lent.go_on stopped it: parts of the defence may be missing too */
-	double bound; /* s: least bound of what was not simulated; the chosen time if nothing */
+	bool tight; /* the chosen plan leaves less than the headroom, as no other plan has it */
+	bool interrupted; /* lent.go_on stopped it: parts of the defence may be missing too */
+	double bound;     /* s: least bound of what was not simulated; the chosen time if nothing */
 };
 
 /* --- a plan that the user brings: `plan --compare` -------------------------------------------- */
@@ -105,6 +106,7 @@ struct found {
 	double value;     /* of what was varied, in finding.unit; 0: none does */
 	bool answer;      /* this row is the answer */
 	bool has_plan;    /* false: nothing could be made; plan and prediction are zeroed */
+	bool has_room;    /* it fits, with the headroom left free */
 	double ratio;     /* efficiency; 0 where it means nothing */
 	int64_t devices;
 	struct plan plan;

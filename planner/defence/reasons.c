@@ -89,6 +89,8 @@ static void add_time_difference(struct text *text, const struct question *questi
 	}
 	if (other->prediction->fits == FITS_TIGHT)
 		text_add(text, "; tight: the allocator would have to free cached blocks and retry");
+	else if (!has_room(question, other->plan, other->prediction))
+		text_add(text, "; leaves too little memory free");
 }
 
 static double wire(const struct question *question, const struct contender *contender)
@@ -263,9 +265,9 @@ static void add_preference(struct defence *defence, const struct contender *chos
 	if (ranking->objective != COST_TIME || mine <= best)
 		return;
 	text_printf(&text, "The fastest plan is %.2f %% faster, ", (1 - best / mine) * 100);
-	if (first->tight && chosen->prediction->fits != FITS_TIGHT) {
+	if (first->tight) {
 		text_add(&text,
-			"but tight: its allocator would have to free cached blocks and retry.");
+			"but leaves too little memory free, or needs its allocator to retry.");
 	} else {
 		text_add(&text, "which is less than two runs of one plan differ by, and needs ");
 		add_bytes(&text, less);
@@ -431,7 +433,10 @@ static void add_help(struct text *text, const struct variant *most, int64_t peak
 	}
 	text_printf(text, "What would help most is %s %s: peak ", most->knob, most->value);
 	add_bytes(text, (double)most->prediction.peak_memory_bytes);
-	text_add(text, variant_fits(most) ? ", which fits." : ", which is not enough.");
+	text_add(text, !variant_fits(most)                 ? ", which is not enough."
+		       : most->prediction.fits == FITS_YES ? ", which fits."
+							   : ", which fits if the allocator "
+							     "frees what it caches.");
 }
 
 /* `closest` and `variants` are NULL when no plan could be made. */

@@ -208,6 +208,36 @@ static void vary_dtype(struct variation *v)
 		add_value(v, KNOB_REDUCE_DTYPE, (union knob_value){.choice = (int)other});
 }
 
+/* What one line of the training script, or of its environment, would change. */
+static void vary_script(struct variation *v)
+{
+	static const struct {
+		enum knob_id id;
+		int choice;
+	} levers[] = {
+		{KNOB_LOSS, LOSS_FUSED},
+		{KNOB_LOSS, LOSS_FUSED_LINEAR},
+		{KNOB_COMPILE, true},
+		{KNOB_ATTENTION, ATTENTION_FLASH3},
+		{KNOB_OPTIMIZER, OPTIMIZER_ADAMW_FUSED},
+		{KNOB_ALLOCATOR, ALLOCATOR_EXPANDABLE},
+		{KNOB_ACTIVATION_OFFLOAD, ACTIVATIONS_CHECKPOINTS},
+		{KNOB_LATE_ALL_REDUCE, true},
+	};
+	union knob_value now;
+	for (int i = 0; i < COUNT_OF(levers); i++) {
+		enum knob_id id = levers[i].id;
+		union knob_value value = knob_value_of(id, levers[i].choice);
+		bool idle = id == KNOB_ACTIVATION_OFFLOAD &&
+			    !plan_checkpoints(v->plan, CHECKPOINTING_FULL);
+		now = knob_get(id, v->plan);
+		if (v->question->topology->device.kind == DEVICE_GPU &&
+			knob_honoured(id, v->plan->runtime, levers[i].choice) && !idle &&
+			!knob_value_equal(id, value, now))
+			add_value(v, id, value);
+	}
+}
+
 /* --- links ------------------------------------------------------------------------------------ */
 
 static struct topology *another_topology(struct variation *v)
@@ -304,6 +334,7 @@ static void list_all(struct variation *v, bool question)
 	vary_choice(v, KNOB_ACTIVATION_CHECKPOINTING);
 	vary_batch(v);
 	vary_dtype(v);
+	vary_script(v);
 	vary_links(v);
 	if (question)
 		vary_question(v);

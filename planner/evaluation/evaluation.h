@@ -55,6 +55,16 @@ bool evaluator_time(struct evaluator *evaluator, const struct schedule *schedule
 	const struct topology *topology, double *step_time, struct error *error);
 void evaluator_finish(struct evaluator *evaluator);
 
+/* --- room.c ------------------------------------------------------------------------------------
+ */
+
+/* Does it fit, with the question's headroom left free? */
+bool has_room(const struct question *question, const struct plan *plan,
+	const struct prediction *prediction);
+/* It needs at least so many bytes, and has none with a device of `limit`. */
+bool surely_lacks_room(
+	const struct question *question, const struct plan *plan, int64_t least, int64_t limit);
+
 /* --- several at once ---------------------------------------------------------------------------
  */
 
@@ -85,6 +95,7 @@ struct known {
 	bool simulated; /* it had its turn */
 	bool refused;   /* the builder could not honour it */
 	enum fits fits;
+	bool has_room;
 	struct costs costs;
 	int64_t limit; /* bytes of one device */
 };

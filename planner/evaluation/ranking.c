@@ -76,7 +76,7 @@ static bool within(int64_t cost, int64_t reference, double factor)
 	return (double)cost <= (double)reference * factor;
 }
 
-/* The first that fits with room, when it costs at most the margin more than the first of all. */
+/* The first that fits with room; the first of all where none does. */
 static const struct ranked *first_with_room(const struct ranking *ranking, int strategy)
 {
 	const struct ranked *first = NULL;
@@ -86,8 +86,6 @@ static const struct ranked *first_with_room(const struct ranking *ranking, int s
 			continue;
 		if (first == NULL)
 			first = entry;
-		if (!within(cost_of(ranking, entry), cost_of(ranking, first), RANKING_TIGHT_MARGIN))
-			break;
 		if (!entry->tight)
 			return entry;
 	}
@@ -143,24 +141,21 @@ int64_t ranking_most_wanted(const struct ranking *ranking)
 	const struct ranked *first = ranking_first(ranking);
 	if (first == NULL)
 		return INT64_MAX;
-	double cost = (double)cost_of(ranking, first);
-	return first->tight ? (int64_t)(cost * RANKING_TIGHT_MARGIN) + 1 : cost_of(ranking, first);
+	return first->tight ? INT64_MAX : cost_of(ranking, first);
 }
 
-/* Could `bound` beat or replace the winner among `strategy`? A winner that is tight is replaced by
- * one with room within the margin, and any by a leaner one within the fuzz, so neither closes its
- * margin. */
 /* Could a candidate whose objective costs at least `bound` be the winner of one strategy, or of all
- * (STRATEGY_COUNT)? */
-static bool may_win(const struct ranking *ranking, int strategy, int64_t bound)
+ * (STRATEGY_COUNT)? A winner that is tight gives way to any with room, and any to a leaner one
+ * within the fuzz, so that one does not close its margin. */
+static bool may_win(const struct ranking *ranking, int strategy, int64_t bound, bool tight)
 {
 	const struct ranked *best = first_with_room(ranking, strategy);
 	if (best == NULL || bound <= cost_of(ranking, best))
-		return true;
-	if (ranking->objective == COST_TIME && within(bound, cost_of(ranking, best), RANKING_FUZZ))
-		return true;
-	return best->tight &&
-	       within(bound, cost_of(ranking, best), RANKING_TIGHT_MARGIN * RANKING_FUZZ);
+		return best == NULL || best->tight || !tight;
+	if (tight != best->tight)
+		return best->tight;
+	return ranking->objective == COST_TIME &&
+	       within(bound, cost_of(ranking, best), RANKING_FUZZ);
 }
 
 /* --- the front -------------------------------------------------------------------------------- */
@@ -256,8 +251,8 @@ static bool may_enter_front(const struct ranking *ranking, int64_t bound)
 	return n == 0 || within(bound, cost_of(ranking, &ranking->entries[0]), RANKING_WINDOW);
 }
 
-bool ranking_needs(const struct ranking *ranking, enum strategy strategy, int64_t bound)
+bool ranking_needs(const struct ranking *ranking, enum strategy strategy, int64_t bound, bool tight)
 {
-	return may_win(ranking, STRATEGY_COUNT, bound) || may_win(ranking, (int)strategy, bound) ||
-	       may_enter_front(ranking, bound);
+	return may_win(ranking, STRATEGY_COUNT, bound, tight) ||
+	       may_win(ranking, (int)strategy, bound, tight) || may_enter_front(ranking, bound);
 }

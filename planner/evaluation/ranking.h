@@ -3,19 +3,18 @@
  * Order: the objective's cost; then time, memory, network, host memory (the objective's own
  * skipped); then enumeration order. Costs are whole numbers, so there is always one first.
  *
- * A candidate whose memory is tight (allocator retries expected) gives way to the best one that
- * fits with room, when that costs at most 10 % more. Under the objective time a plan gives way to
- * the next one that needs at least 5 % less memory, among those that cost at most 1 % more than the
- * first: less than what runs of one plan differ by. */
+ * A candidate whose memory is tight (allocator retries expected) gives way to any that fits with
+ * room. Under the objective time a plan gives way to the next one that needs at least 5 % less
+ * memory, among those that cost at most 1 % more than the first: less than what runs of one plan
+ * differ by. */
 #ifndef PLANNER_EVALUATION_RANKING_H
 #define PLANNER_EVALUATION_RANKING_H
 
 #include "planner/evaluation/costs.h"
 
-#define RANKING_TIGHT_MARGIN 1.10 /* what room in memory may cost: retries stall the device */
-#define RANKING_FUZZ         1.01 /* costs that are this close are no advantage */
-#define RANKING_LEAN         0.95 /* of the memory: what is worth such a close call */
-#define RANKING_WINDOW       1.10 /* runners-up cost at most this much more than the first */
+#define RANKING_FUZZ   1.01 /* costs that are this close are no advantage */
+#define RANKING_LEAN   0.95 /* of the memory: what is worth such a close call */
+#define RANKING_WINDOW 1.10 /* runners-up cost at most this much more than the first */
 enum { RANKING_RUNNERS_UP = 5 };
 
 struct ranked {
@@ -43,8 +42,7 @@ void ranking_add(struct ranking *ranking, const struct ranked *candidate);
 /* The winner of one strategy, or of all (STRATEGY_COUNT); NULL when none fits. */
 const struct ranked *ranking_best(const struct ranking *ranking, int strategy);
 
-/* The first in order; if it is tight, the first with room within the margin. NULL when none fits.
- */
+/* The first in order that fits with room; the first of all where none does. NULL when none fits. */
 const struct ranked *ranking_first(const struct ranking *ranking);
 /* Could a candidate with room whose objective costs at least `bound` be that? */
 bool ranking_may_be_first(const struct ranking *ranking, int64_t bound);
@@ -72,6 +70,7 @@ int64_t ranking_excludes_above(const struct ranking *ranking, const struct ranke
 
 /* Could a candidate whose objective costs at least `bound` still change the winner of its strategy,
  * the winner of all, or the front? */
-bool ranking_needs(const struct ranking *ranking, enum strategy strategy, int64_t bound);
+bool ranking_needs(
+	const struct ranking *ranking, enum strategy strategy, int64_t bound, bool tight);
 
 #endif

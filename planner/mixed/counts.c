@@ -74,7 +74,8 @@ static bool judge(struct solving *solving, const int *counts, double slow, doubl
 	if (!evaluator_judge_on(solving->evaluator, solving->evaluator->question->topology, &plan,
 		    slow, &prediction, error))
 		return false;
-	*fits = prediction.fits == FITS_YES && (slow <= 0 || prediction.step_time < slow);
+	*fits = has_room(solving->evaluator->question, &plan, &prediction) &&
+		(slow <= 0 || prediction.step_time < slow);
 	if (*fits)
 		*step_time = prediction.step_time;
 	return true;
@@ -161,7 +162,8 @@ static bool propose(struct solving *solving, const struct slopes *slopes, struct
 		if (!look(solving, counts, &prediction, error))
 			return false;
 		int64_t over = prediction.peak_memory_bytes - prediction.memory_limit_bytes;
-		*exists = prediction.fits == FITS_YES;
+		*exists =
+			has_room(solving->evaluator->question, &solving->family->plan, &prediction);
 		*step_time = prediction.step_time;
 		programme.memories[0].capacity -= max_i64(over, slopes->limit / 1000);
 	}

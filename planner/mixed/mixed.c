@@ -188,7 +188,7 @@ static void find_tasks(const struct search *search, int64_t cost, struct tasks *
 			continue;
 		double seconds = estimate(search, &task);
 		bool too_large = task.full >= 0 && search->known[task.full].simulated &&
-				 search->known[task.full].fits != FITS_YES;
+				 !search->known[task.full].has_room;
 		if (isinf(seconds) || too_large)
 			continue;
 		task.estimate = costs_time(plan, saving(&task.family, seconds));

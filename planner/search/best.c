@@ -44,6 +44,7 @@ static bool fill_row(struct search *search, int plan, struct arena *arena, struc
 	if (!evaluator_run_closely(
 		    &search->evaluator, &row->plan, arena, &row->prediction, &exposure, error))
 		return false;
+	row->has_room = has_room(search->question, &row->plan, &row->prediction);
 	if (row->prediction.fits == FITS_NO)
 		row->note = excess_note(&row->prediction, arena);
 	return true;

@@ -45,7 +45,7 @@ static bool fits_at(const struct limit *limit, struct evaluator *evaluator, cons
 		return true;
 	if (!evaluator_run(evaluator, &with, &prediction, &mine))
 		return error_is_refusal(&mine, error);
-	*fits = prediction.fits == FITS_YES;
+	*fits = has_room(limit->question, &with, &prediction);
 	return true;
 }
 

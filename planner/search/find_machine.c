@@ -13,7 +13,7 @@ static double time_per_token(const struct found *row)
 
 static bool row_fits(const struct found *row)
 {
-	return row->has_plan && row->prediction.fits != FITS_NO;
+	return row->has_room;
 }
 
 static const char *count(struct arena *arena, int64_t n, const char *what)

@@ -10,7 +10,7 @@
 /* Blocks x micro-batches simulated after the first plan that fits until the search gives up: some
  * seconds. What is left then shows in the gap; strategies that were not looked at are not listed.
  */
-enum { EFFORT_MAX = 100000 };
+enum { EFFORT_MAX = 50000 };
 
 /* What is next: of plans by their bounds, and of those whose step time is known by that. */
 struct queue {
@@ -38,9 +38,12 @@ static void queue_timed(struct queue *queue, const struct ticket *ticket)
 	queue->timed[at] = *ticket;
 }
 
+/* What lacks room is no better plan, however fast it is. */
 static void drop(struct search *search, const struct ticket *ticket)
 {
-	search->least_skipped = min_i64(search->least_skipped, ticket->bound);
+	if (!surely_lacks_room(search->question, &search->space.plans[ticket->plan],
+		    search->bounds.of[ticket->plan].memory, search->limit))
+		search->least_skipped = min_i64(search->least_skipped, ticket->bound);
 	search->pruned++;
 }
 

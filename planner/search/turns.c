@@ -67,6 +67,7 @@ static bool look_at_plan(struct search *search, struct evaluator *evaluator, int
 	known->ready = true;
 	known->limit = prediction.memory_limit_bytes;
 	known->fits = prediction.fits;
+	known->has_room = has_room(search->question, plan, &prediction);
 	known->costs = costs_of(search->question, plan, &prediction);
 	return true;
 }
@@ -102,7 +103,7 @@ void take_turn(struct search *search, int index)
 	if (known->fits != FITS_NO)
 		ranking_add(&search->ranking, &(struct ranked){.plan = index,
 						      .strategy = plan->strategy,
-						      .tight = known->fits == FITS_TIGHT,
+						      .tight = !known->has_room,
 						      .costs = known->costs});
 }
 
@@ -128,8 +129,10 @@ bool too_large(const struct search *search, int plan)
 
 bool is_needed(const struct search *search, const struct ticket *ticket)
 {
-	return ranking_needs(
-		&search->ranking, search->space.plans[ticket->plan].strategy, ticket->bound);
+	const struct plan *plan = &search->space.plans[ticket->plan];
+	bool tight = surely_lacks_room(
+		search->question, plan, search->bounds.of[ticket->plan].memory, search->limit);
+	return ranking_needs(&search->ranking, plan->strategy, ticket->bound, tight);
 }
 
 void tighten(struct search *search, int index)

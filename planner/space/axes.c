@@ -300,8 +300,6 @@ bool axes_fill(const struct question *question, const struct plan *plan, bool by
 	add_checkpointings(&f);
 	add_batches(&f);
 	add_switch(&f, KNOB_SYNC_EACH_MICRO_BATCH, true);
-	if (strategy_is_hybrid(plan->strategy))
-		add_switch(&f, KNOB_LATE_ALL_REDUCE, false);
 	add_prefetches(&f);
 	for (int a = 0; a < n_axes; a++)
 		restrict_axis(&f, axes_in_order[a]);

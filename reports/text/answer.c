@@ -192,6 +192,11 @@ void add_answer_figures(const struct prediction *prediction, struct text *text)
 	if (prediction->memory_limit_bytes > 0)
 		text_printf(text, " of %s",
 			format_bytes(limit, (double)prediction->memory_limit_bytes));
+	/* Free blocks of the allocator count in what is reserved, and serve whatever else comes. */
+	double cached =
+		(double)(prediction->peak_reserved_bytes - prediction->peak_allocated_bytes);
+	if (cached > 0.02 * (double)prediction->memory_limit_bytes)
+		text_printf(text, " (%s of it cached)", format_bytes(buffer, cached));
 	text_printf(text, ", %s of communication exposed",
 		format_seconds(buffer, prediction->time.exposed_communication));
 }
@@ -335,7 +340,8 @@ void report_answer_text(const struct question *question, const struct answer *an
 	text_add(text, style->color ? "\n\n\033[1m" : "\n\n");
 	if (answer->chosen != NULL) {
 		plan_summary(&answer->chosen->plan, &summary);
-		text_add(text, "Use ");
+		text_add(text, answer->tight ? "Tight, for no plan leaves enough memory free: use "
+					     : "Use ");
 		add_terminal(text, text_string(&summary));
 	} else {
 		add_no_answer(answer, text);

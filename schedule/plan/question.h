@@ -28,6 +28,13 @@ struct wording {
 		const struct topology *topology, struct arena *arena, struct plan *plan);
 };
 
+/* What has to stay free of a device's memory; not given: the doubt of the prediction. */
+struct headroom {
+	bool given;
+	double share; /* of the device's memory */
+	int64_t bytes;
+};
+
 struct question {
 	const struct model *model;
 	const struct topology *topology;
@@ -41,6 +48,7 @@ struct question {
 	struct knob_list only[KNOB_COUNT], forbidden[KNOB_COUNT];
 	unsigned strategies;        /* bit s: strategy s is allowed; 0 = all that the runtime has */
 	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
+	struct headroom headroom;
 	enum objective objective;
 	/* Plans whose blocks or units differ are wanted as options, and CPU offload where nothing
 	 * fits without (only under the objective time, where those knobs were left open). */

@@ -180,7 +180,7 @@ static bool fits_with_offload(struct fixture *f, const struct plan *chosen, cons
 	if (!evaluator_run(&evaluator, &plan, &prediction, &error))
 		fail_msg("%s", error.message);
 	evaluator_finish(&evaluator);
-	return prediction.fits == FITS_YES;
+	return has_room(&f->question, &plan, &prediction);
 }
 
 /* CPU offload is looked at when nothing fits without, of all units; for as few as need it is an
@@ -212,7 +212,7 @@ static void test_offload_when_nothing_fits(void **state)
 		arena_printf(&f.arena, "%dxnone+%dxparameters", kept + 1, moved - 1)));
 	assert_non_null(find_row(&answer, "wrap", "blocks:2"));
 	const struct prediction *p = &option->prediction;
-	assert_true(p->peak_memory_bytes > p->memory_limit_bytes * 94 / 100);
+	assert_true(p->peak_memory_bytes > p->memory_limit_bytes * 90 / 100);
 	set_choice(&f.question, &f.arena, "cpu_offload", "none");
 	assert_null(ask(&f.question, &f.arena).chosen);
 	end(&f);
@@ -281,7 +281,8 @@ static void test_more_memory_is_never_worse(void **state)
 			int64_t now = objective_of(&question, &answer);
 			assert_true(no_worse(now, before));
 			changed += now != before;
-			before = now;
+			/* a tight plan gives way to a slower one with room */
+			before = answer.tight ? INT64_MAX : now;
 		}
 		arena_finish(&arena);
 	}
@@ -308,7 +309,7 @@ static void test_more_options_are_never_worse(void **state)
 			assert_true(ask_quietly(&question, &arena, &wide));
 			int64_t less = objective_of(&question, &wide);
 			int64_t more = objective_of(&question, &narrow);
-			assert_true(no_worse(less, more));
+			assert_true(narrow.tight || no_worse(less, more));
 			better += less < more;
 		}
 		arena_finish(&arena);

@@ -45,7 +45,7 @@ static bool any_fits(
 	for (int i = 0; i < space.n && !any; i++) {
 		struct prediction prediction;
 		any = evaluator_run(&evaluator, &space.plans[i], &prediction, &error) &&
-		      prediction.fits == FITS_YES;
+		      has_room(&fixed, &space.plans[i], &prediction);
 	}
 	space_finish(&space);
 	evaluator_finish(&evaluator);
@@ -133,7 +133,8 @@ static void test_fewest_devices(void **state)
 		answer.chosen->prediction.step_time, answer_of(&finding)->prediction.step_time));
 	if (nodes > 1) {
 		topology.nodes = nodes - 1;
-		assert_null(ask(&question, &arena).chosen);
+		answer = ask(&question, &arena);
+		assert_true(answer.chosen == NULL || answer.tight);
 	}
 	arena_finish(&arena);
 }

@@ -66,6 +66,7 @@ static void test_options_in_any_order(void **state)
 	struct arena arena = {0};
 	struct question question = {.model = load_model(&arena, "llama-2-7b"),
 		.topology = load_topology(&arena, "dgx-v100"),
+		.headroom.given = true, /* none */
 		.mixes = true};
 	int calls = 0;
 	assert_true(ask(&question, &arena).n_options > 0);

@@ -65,7 +65,8 @@ static void test_options(void **state)
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		struct arena arena = {0};
 		struct question question = {.model = load_model(&arena, cases[i].model),
-			.topology = load_topology(&arena, cases[i].topology)};
+			.topology = load_topology(&arena, cases[i].topology),
+			.headroom.given = true}; /* none */
 		set_choice(&question, &arena, cases[i].knob, cases[i].value);
 		assert_int_equal(ask(&question, &arena).n_options, 0); /* not asked for */
 		question.mixes = true;
@@ -115,7 +116,7 @@ static bool judge(struct evaluator *evaluator, const struct family *family, cons
 	if (!evaluator_judge(evaluator, &plan, &prediction, &error))
 		fail_msg("%s", error.message);
 	*step_time = prediction.step_time;
-	return prediction.fits == FITS_YES;
+	return has_room(evaluator->question, &plan, &prediction);
 }
 
 /* INFINITY: none fits. */

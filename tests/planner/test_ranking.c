@@ -54,19 +54,18 @@ static void test_winners_by_strategy(void **state)
 	ranking_finish(&ranking);
 }
 
-/* A tight winner gives way within 10 %, not beyond. */
+/* A tight winner gives way to any with room. */
 static void test_tight(void **state)
 {
 	(void)state;
 	struct ranking ranking;
 	ranking_init(&ranking, OBJECTIVE_TIME);
 	add(&ranking, make(0, STRATEGY_FULL_SHARD, 1000, 80, 10, true));
-	add(&ranking, make(1, STRATEGY_FULL_SHARD, 1101, 40, 10, false));
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 0);
-	add(&ranking, make(2, STRATEGY_FULL_SHARD, 1100, 40, 10, false));
-	assert_int_equal(best(&ranking, STRATEGY_COUNT), 2);
-	add(&ranking, make(3, STRATEGY_FULL_SHARD, 1001, 70, 10, true));
-	assert_int_equal(best(&ranking, STRATEGY_COUNT), 2);
+	add(&ranking, make(1, STRATEGY_FULL_SHARD, 5000, 40, 10, false));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 1);
+	add(&ranking, make(2, STRATEGY_FULL_SHARD, 1001, 70, 10, true));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 1);
 	ranking_finish(&ranking);
 }
 
@@ -133,29 +132,31 @@ static void test_pareto(void **state)
 	ranking_finish(&ranking);
 }
 
-/* While the winner is tight, 10 % more must still be looked at. */
+/* While the winner is tight, whatever may have room must still be looked at. */
 static void test_needs(void **state)
 {
 	(void)state;
 	struct ranking ranking;
 	ranking_init(&ranking, OBJECTIVE_TIME);
-	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, INT64_MAX));
+	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, INT64_MAX, false));
 	for (int i = 0; i < 7; i++) /* a full front close to the winner */
 		add(&ranking, make(i, STRATEGY_FULL_SHARD, 1000 + i, 10, 800 - 100 * i, i == 0));
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 1);
 	/* what is as fast for all that the model can tell might be leaner */
-	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1011));
-	assert_false(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1012));
+	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1011, false));
+	assert_false(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1012, false));
 	/* nothing of that strategy yet */
-	assert_true(ranking_needs(&ranking, STRATEGY_NO_SHARD, 5000));
+	assert_true(ranking_needs(&ranking, STRATEGY_NO_SHARD, 5000, false));
 	ranking_finish(&ranking);
 
 	ranking_init(&ranking, OBJECTIVE_TIME);
 	add(&ranking, make(0, STRATEGY_FULL_SHARD, 1000, 800, 10, true));
-	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1010));
-	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1100)); /* the window */
-	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1111)); /* leaner than with room */
-	assert_false(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1112));
+	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1100, true)); /* the window */
+	assert_false(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1112, true));
+	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 9000, false));
+	add(&ranking, make(1, STRATEGY_FULL_SHARD, 2000, 700, 10, false));
+	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1999, false));
+	assert_false(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1999, true));
 	ranking_finish(&ranking);
 }
 

@@ -24,7 +24,7 @@ static void simulate_all(struct search *search, struct ranking *all, int64_t lea
 			fail_msg("%s", error.message);
 		struct ranked ranked = {.plan = i,
 			.strategy = plan->strategy,
-			.tight = prediction.fits == FITS_TIGHT,
+			.tight = !has_room(search->question, plan, &prediction),
 			.costs = costs_of(search->question, plan, &prediction)};
 		least[plan->strategy] =
 			min_i64(least[plan->strategy], ranked.costs.of[COST_MEMORY]);
@@ -162,8 +162,8 @@ static void test_negative_control(void **state)
 	const struct ranked *best = ranking_best(&search.ranking, STRATEGY_COUNT);
 	assert_non_null(best);
 	int64_t cost = best->costs.of[COST_TIME];
-	assert_true(ranking_needs(&search.ranking, best->strategy, cost));
-	assert_false(ranking_needs(&search.ranking, best->strategy, 2 * cost));
+	assert_true(ranking_needs(&search.ranking, best->strategy, cost, false));
+	assert_false(ranking_needs(&search.ranking, best->strategy, 2 * cost, false));
 	simulate_all(&search, &all, least);
 	assert_true(same_front(&search.ranking, &all));
 	/* The search was not asked for a Pareto front and does not have one. */
