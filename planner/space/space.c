@@ -63,11 +63,11 @@ static bool add_point(struct enumeration *e, const struct question *point, struc
 	struct plan plan;
 	if (!plan_resolve(point, e->arena, &plan, error))
 		return false;
-	if (repeats(e, &plan))
-		return true;
 	if (!wording_says(e->question, &plan, e->arena))
 		return error_set(error, EXIT_CODE_USAGE, "--for %s: it cannot say this plan",
 			e->question->wording->name);
+	if (repeats(e, &plan))
+		return true;
 	space->n = space_add(space, &plan) + 1;
 	return true;
 }
