@@ -206,26 +206,6 @@ static void add_memory(struct defence *defence, const struct contender *chosen)
 	defence_add(defence, &text);
 }
 
-/* Predicted peaks of reserved memory are off by up to 6 % in seven of eight published rows
- * (docs/cost-model.md). */
-#define MEMORY_ERROR 0.06
-
-static void add_headroom(struct defence *defence, const struct contender *chosen)
-{
-	const struct prediction *p = chosen->prediction;
-	double limit = (double)p->memory_limit_bytes, safe = limit * (1 - MEMORY_ERROR);
-	struct text text = {0};
-	if (defence->question->topology->device.kind != DEVICE_GPU ||
-		(double)p->peak_memory_bytes <= safe)
-		return;
-	text_printf(&text,
-		"It fills %.1f %% of the device, and predicted peaks can be off by %.0f %%: "
-		"`--memory-limit %.0fGiB` plans with that much room.",
-		(double)p->peak_memory_bytes / limit * 100, MEMORY_ERROR * 100,
-		floor(safe / (1 << 30)));
-	defence_add(defence, &text);
-}
-
 static void add_floor(struct defence *defence, const struct contender *chosen)
 {
 	const struct prediction *p = chosen->prediction;
@@ -300,7 +280,6 @@ void defend_winner(struct defence *defence, const struct contender *chosen)
 	add_offload(defence, chosen);
 	add_budget(defence, chosen);
 	add_memory(defence, chosen);
-	add_headroom(defence, chosen);
 	add_floor(defence, chosen);
 	add_preference(defence, chosen);
 	add_batch_rule(defence);

@@ -129,29 +129,13 @@ static void play_steps(struct lanes *lanes)
 	}
 }
 
-static void take_buffer(struct lanes *lanes, int buffer)
+static void take_resident(void *self, int buffer)
 {
+	struct lanes *lanes = self;
 	const struct cut *c = cutter_cut(&lanes->cutter, buffer);
 	const struct buffer *b = &lanes->cutter.program->buffers[buffer];
 	for (int i = 0; i < c->n && !buffer_in_host(b); i++)
 		allocator_take(&lanes->allocator, (int)b->pool, c->bytes[i]);
-}
-
-/* Block by block. */
-static void take_resident(struct lanes *lanes)
-{
-	const struct buffer *buffers = lanes->cutter.program->buffers;
-	int n = lanes->cutter.program->n_buffers;
-	for (int first = 0, end; first < n; first = end) {
-		int times = buffer_times(&buffers[first]);
-		end = first + 1;
-		while (end < n && buffers[end].resident && buffer_times(&buffers[end]) == times)
-			end++;
-		for (int block = 0; block < times && buffers[first].resident; block++)
-			for (int i = first; i < end; i++)
-				if (buffers[i].role != BUFFER_OPTIMIZER_STATE)
-					take_buffer(lanes, i);
-	}
 }
 
 static void make_slots(struct lanes *lanes)
@@ -179,7 +163,7 @@ bool lanes_reserved(const struct engine *engine, struct arena *arena, struct res
 		return false;
 	allocator_init(&lanes.allocator, 0,
 		engine->schedule->plan.allocator == ALLOCATOR_EXPANDABLE, arena);
-	take_resident(&lanes);
+	cutter_each_resident(&lanes.cutter, take_resident, &lanes);
 	lanes.peak_active = lanes.allocator.active;
 	make_slots(&lanes);
 	play_steps(&lanes);

@@ -236,6 +236,23 @@ int cutter_end_of_block(const struct cutter *cutter, const struct op *op, int fi
 	return i;
 }
 
+void cutter_each_resident(
+	const struct cutter *cutter, void (*take)(void *self, int buffer), void *self)
+{
+	const struct buffer *buffers = cutter->program->buffers;
+	int n = cutter->program->n_buffers;
+	for (int first = 0, end; first < n; first = end) {
+		int times = buffer_times(&buffers[first]);
+		end = first + 1;
+		while (end < n && buffers[end].resident && buffer_times(&buffers[end]) == times)
+			end++;
+		for (int block = 0; block < times && buffers[first].resident; block++)
+			for (int i = first; i < end; i++)
+				if (buffers[i].role != BUFFER_OPTIMIZER_STATE)
+					take(self, i);
+	}
+}
+
 static void find_takers(struct cutter *cutter)
 {
 	const struct program *program = cutter->program;

@@ -26,6 +26,11 @@ struct cutter {
 void cutter_init(struct cutter *cutter, const struct engine *engine, struct arena *arena);
 const struct cut *cutter_cut(struct cutter *cutter, int buffer);
 
+/* Calls `take` for every buffer that is there before the first step, block by block. The
+ * optimizer's state is not. */
+void cutter_each_resident(
+	const struct cutter *cutter, void (*take)(void *self, int buffer), void *self);
+
 /* Where what the i-th index names was taken, for the operation at a cursor, and in the block that
  * many further on: a position in this step, below 0 in the one before. */
 int64_t cutter_taken_at(

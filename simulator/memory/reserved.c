@@ -148,21 +148,9 @@ static void on_issue(struct pools *pools, const struct cursor *at)
 	give(pools, at->at, at, true);
 }
 
-/* Block by block. */
-static void take_resident(struct pools *pools)
+static void take_resident(void *self, int buffer)
 {
-	const struct buffer *buffers = pools->engine->program->buffers;
-	int n = pools->engine->program->n_buffers;
-	for (int first = 0, end; first < n; first = end) {
-		int times = buffer_times(&buffers[first]);
-		end = first + 1;
-		while (end < n && buffers[end].resident && buffer_times(&buffers[end]) == times)
-			end++;
-		for (int block = 0; block < times && buffers[first].resident; block++)
-			for (int i = first; i < end; i++)
-				if (buffers[i].role != BUFFER_OPTIMIZER_STATE)
-					take_to_keep(pools, i);
-	}
+	take_to_keep(self, buffer);
 }
 
 /* The ends of operations in the order in which they happened, over all steps. */
@@ -249,7 +237,7 @@ static void replay(struct pools *pools)
 	struct seen seen = {0};
 	struct cursor at = {0};
 	int instance = 0;
-	take_resident(pools);
+	cutter_each_resident(&pools->cutter, take_resident, pools);
 	/* What has finished is reusable for operations issued then. */
 	while (at.step < SIMULATED_STEPS_MAX && !pools->allocator.failed) {
 		give_ended(pools, &ends, instance, at.step);

@@ -317,6 +317,43 @@ static void test_more_options_are_never_worse(void **state)
 	assert_true(better > QUESTIONS / 6);
 }
 
+/* 4 % of what a plan needs stays free, without what its allocator has cached; or what was asked
+ * for. */
+static void test_room(void **state)
+{
+	static const struct {
+		int64_t peak, allocated, reserved;
+		enum fits fits;
+		struct headroom headroom;
+		bool room;
+	} cases[] = {
+		{960, 900, 900, FITS_YES, {0}, true},  /* 960 + 38.4 */
+		{963, 900, 900, FITS_YES, {0}, false}, /* 963 + 38.5 */
+		{999, 900, 936, FITS_YES, {0}, false}, /* needs 963 */
+		{999, 900, 940, FITS_YES, {0}, true},  /* needs 959 */
+		{999, 900, 940, FITS_TIGHT, {0}, false},
+		{999, 900, 900, FITS_YES, {.given = true}, true},
+		{951, 900, 900, FITS_YES, {.given = true, .share = 0.05}, false},
+		{949, 900, 900, FITS_YES, {.given = true, .share = 0.05}, true},
+		{949, 900, 900, FITS_YES, {.given = true, .bytes = 60}, false},
+	};
+	struct fixture f;
+	struct plan plan = {.runtime = RUNTIME_PYTORCH_FSDP2};
+	(void)state;
+	begin(&f, "llama-2-7b", "dgx-a100-80gb");
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		const struct prediction prediction = {.peak_memory_bytes = cases[i].peak,
+			.peak_allocated_bytes = cases[i].allocated,
+			.peak_reserved_bytes = cases[i].reserved,
+			.memory_limit_bytes = 1000,
+			.fits = cases[i].fits};
+		f.question.headroom = cases[i].headroom;
+		if (has_room(&f.question, &plan, &prediction) != cases[i].room)
+			fail_msg("case %d", i);
+	}
+	end(&f);
+}
+
 static void test_deterministic(void **state)
 {
 	(void)state;
@@ -403,6 +440,7 @@ int main(void)
 		cmocka_unit_test(test_what_would_help),
 		cmocka_unit_test(test_more_memory_is_never_worse),
 		cmocka_unit_test(test_more_options_are_never_worse),
+		cmocka_unit_test(test_room),
 		cmocka_unit_test(test_deterministic),
 		cmocka_unit_test(test_objectives),
 		cmocka_unit_test(test_contradiction),
