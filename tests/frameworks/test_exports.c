@@ -11,8 +11,9 @@
 #include "frameworks/frameworks.h"
 #include "planner/planner.h"
 #include "schedule/resolve/resolve.h"
+#include "tests/sampled.h"
 
-enum { DRAWS = 6000, PLANS_AT_LEAST = 150 };
+enum { DRAWS = SAMPLED(6000), PLANS_AT_LEAST = SAMPLED(150) };
 
 /* --- random plans --------------------------------------------------------------------------- */
 

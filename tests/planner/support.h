@@ -12,14 +12,7 @@
 #include <cmocka.h>
 
 #include "planner/planner.h"
-
-/* Random questions of a test: a quarter of them under the sanitizers, which take six times as long
- * and look for something else, and on 32 bits, where only sizes could differ. */
-#if defined(__SANITIZE_ADDRESS__) || !defined(__LP64__)
-#define RANDOM_QUESTIONS(n) ((n) / 4)
-#else
-#define RANDOM_QUESTIONS(n) (n)
-#endif
+#include "tests/sampled.h"
 
 /* The same numbers on every machine (xorshift64). */
 int64_t random_below(uint64_t *state, int64_t limit);

@@ -265,7 +265,7 @@ static bool ask_quietly(const struct question *question, struct arena *arena, st
 static void test_more_memory_is_never_worse(void **state)
 {
 	(void)state;
-	enum { QUESTIONS = RANDOM_QUESTIONS(16), STEPS = 4 };
+	enum { QUESTIONS = SAMPLED(16), STEPS = 4 };
 	uint64_t seed = UINT64_C(0x853c49e6748fea9b);
 	int changed = 0;
 	for (int i = 0; i < QUESTIONS; i++) {
@@ -293,7 +293,7 @@ static void test_more_memory_is_never_worse(void **state)
 static void test_more_options_are_never_worse(void **state)
 {
 	(void)state;
-	enum { QUESTIONS = RANDOM_QUESTIONS(32) };
+	enum { QUESTIONS = SAMPLED(32) };
 	uint64_t seed = UINT64_C(0xda942042e4dd58b5);
 	int better = 0;
 	for (int i = 0; i < QUESTIONS; i++) {
@@ -358,7 +358,7 @@ static void test_deterministic(void **state)
 {
 	(void)state;
 	uint64_t seed = UINT64_C(0x106689d45497fdb5);
-	for (int i = 0; i < RANDOM_QUESTIONS(16); i++) {
+	for (int i = 0; i < SAMPLED(16); i++) {
 		struct arena arena = {0};
 		struct answer first, second;
 		struct text a = {0}, b = {0};

@@ -10,7 +10,7 @@
 #include "planner/search/search.h"
 #include "schedule/resolve/resolve.h"
 
-static int compared = RANDOM_QUESTIONS(40);
+static int compared = SAMPLED(40);
 
 /* --- what is printed --------------------------------------------------------------------------
  */

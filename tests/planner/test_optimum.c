@@ -7,7 +7,7 @@
 
 #include "planner/search/search.h"
 
-static int questions = RANDOM_QUESTIONS(25);
+static int questions = SAMPLED(25);
 
 /* The first plan in order, of all that fit. */
 struct optimum {

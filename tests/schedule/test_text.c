@@ -2,6 +2,7 @@
 #include "schedule/laws/laws.h"
 #include "schedule/memory/memory.h"
 #include "support.h"
+#include "tests/sampled.h"
 #include "tests/schedule/parse.h"
 
 static struct text print(const struct schedule *schedule)
@@ -128,7 +129,7 @@ static void test_round_trip(void **state)
 {
 	(void)state;
 	uint64_t seed = 1;
-	for (int round = 0; round < 1500; round++) {
+	for (int round = 0; round < SAMPLED(1500); round++) {
 		struct arena arena = {0};
 		struct sample sample = random_sample(&arena, &seed);
 		struct text text = print(sample.schedule);

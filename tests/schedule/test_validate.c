@@ -3,6 +3,7 @@
 #include "damage.h"
 #include "oracle.h"
 #include "support.h"
+#include "tests/sampled.h"
 
 /* --- order: the validator agrees with the oracle -------------------------------------------------
  */
@@ -40,7 +41,7 @@ static void test_dropped_waits(void **state)
 	uint64_t seed = 99;
 	struct tally tally = {0};
 	struct oracle whole = {0}, part = {0};
-	for (int round = 0; round < 400; round++) {
+	for (int round = 0; round < SAMPLED(400); round++) {
 		struct arena arena = {0};
 		struct sample sample = random_sample(&arena, &seed);
 		struct schedule *s = schedule_copy(&arena, sample.schedule);
@@ -54,7 +55,7 @@ static void test_dropped_waits(void **state)
 	}
 	oracle_finish(&whole);
 	oracle_finish(&part);
-	assert_in_range(tally.waits, 5000, 100000);
+	assert_in_range(tally.waits, SAMPLED(5000), SAMPLED(100000));
 	assert_int_equal(tally.refused, tally.needed);
 	assert_true(tally.needed > (tally.waits - tally.redundant) * 9 / 10);
 	assert_true(tally.redundant > 0);
@@ -88,7 +89,7 @@ static void test_other_orders(void **state)
 	uint64_t seed = 5;
 	int verdicts[2] = {0};
 	struct oracle oracle = {0};
-	for (int round = 0; round < 3000; round++) {
+	for (int round = 0; round < SAMPLED(3000); round++) {
 		struct arena arena = {0};
 		struct sample sample = random_sample(&arena, &seed);
 		struct schedule *s = schedule_copy(&arena, sample.schedule);
@@ -101,8 +102,8 @@ static void test_other_orders(void **state)
 		arena_finish(&arena);
 	}
 	oracle_finish(&oracle);
-	assert_in_range(verdicts[0], 500, 3000);
-	assert_in_range(verdicts[1], 500, 3000);
+	assert_in_range(verdicts[0], SAMPLED(500), SAMPLED(3000));
+	assert_in_range(verdicts[1], SAMPLED(500), SAMPLED(3000));
 }
 
 /* --- whatever is planned is valid ----------------------------------------------------------------
@@ -126,7 +127,7 @@ static void test_random_plans(void **state)
 	(void)state;
 	uint64_t seed = 123456789;
 	int seen[RUNTIME_COUNT][STRATEGY_COUNT] = {0};
-	for (int round = 0; round < 6000; round++) {
+	for (int round = 0; round < SAMPLED(6000); round++) {
 		struct arena arena = {0};
 		struct sample sample = random_sample(&arena, &seed);
 		const struct program *p = &sample.schedule->programs[0];
@@ -142,7 +143,7 @@ static void test_random_plans(void **state)
 	for (int r = 0; r < RUNTIME_COUNT; r++)
 		for (int s = 0; s < STRATEGY_COUNT; s++)
 			if (knob_honoured(KNOB_STRATEGY, (enum runtime_kind)r, s))
-				assert_in_range(seen[r][s], 50, 6000);
+				assert_in_range(seen[r][s], SAMPLED(50), SAMPLED(6000));
 			else
 				assert_int_equal(seen[r][s], 0);
 }

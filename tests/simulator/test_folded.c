@@ -7,6 +7,7 @@
 #include "schedule/fold/fold.h"
 #include "schedule/resolve/resolve.h"
 #include "simulator/simulator.h"
+#include "tests/sampled.h"
 #include "tests/schedule/support.h"
 
 struct figure {
@@ -170,7 +171,7 @@ static bool check(const struct plan *plan, const struct model *model,
 static void test_random(void **state)
 {
 	const char *rounds = getenv("FOLD_ROUNDS");
-	int n = rounds != NULL ? atoi(rounds) : 200, folds = 0, wrong = 0;
+	int n = rounds != NULL ? atoi(rounds) : SAMPLED(200), folds = 0, wrong = 0;
 	(void)state;
 	for (int i = 0; i < n; i++) {
 		struct arena arena = {0};

@@ -6,6 +6,7 @@
 #include "schedule/fold/fold.h"
 #include "schedule/resolve/resolve.h"
 #include "simulator/memory/memory.h"
+#include "tests/sampled.h"
 #include "tests/schedule/support.h"
 
 /* `engine` has run. */
@@ -69,7 +70,7 @@ static int check(const struct plan *plan, const struct model *model,
 static void test_random(void **state)
 {
 	const char *rounds = getenv("FOLD_ROUNDS");
-	int n = rounds != NULL ? atoi(rounds) : 60, wrong = 0;
+	int n = rounds != NULL ? atoi(rounds) : SAMPLED(60), wrong = 0;
 	(void)state;
 	for (int i = 0; i < n; i++) {
 		struct arena arena = {0};
