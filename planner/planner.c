@@ -229,32 +229,64 @@ static const char *typed_of(
 	return typed;
 }
 
+static bool add_option(
+	struct making *making, const struct plan *plan, int64_t cost, struct error *error)
+{
+	struct search *search = making->search;
+	struct plan_option *option = &making->answer->options[making->answer->n_options++];
+	int64_t chosen = search->known[making->plans[0]].costs.of[COST_TIME];
+	struct exposure exposure;
+	*option = (struct plan_option){.plan = *plan,
+		.gain = 1 - (double)cost / (double)chosen,
+		.typed = typed_of(search->question, plan, making->arena)};
+	return evaluator_run_closely(&search->evaluator, &option->plan, making->arena,
+		&option->prediction, &exposure, error);
+}
+
+/* The fastest is within `simplicity` of the chosen plan, which is nearer to its framework's
+ * defaults. */
+static bool add_fastest(struct making *making, struct error *error)
+{
+	const struct search *search = making->search;
+	const struct ranked *first = ranking_first(&search->ranking);
+	const struct plan *plan = &search->space.plans[first->plan];
+	double cost = (double)first->costs.of[COST_TIME];
+	double chosen = (double)search->known[making->plans[0]].costs.of[COST_TIME];
+	return cost > chosen * (1 - MIX_LEAST_GAIN) ||
+	       add_option(making, plan, first->costs.of[COST_TIME], error);
+}
+
+static void swap_options(struct plan_option *a, struct plan_option *b)
+{
+	struct plan_option other = *a;
+	*a = *b;
+	*b = other;
+}
+
 static bool make_options(struct making *making, struct error *error)
 {
 	struct search *search = making->search;
-	struct answer *answer = making->answer;
+	const struct question *question = search->question;
 	struct mix mixes[MIXES_MAX];
-	int n;
+	int n = 0;
 	/* Blocks of which one is trained and another is not are no kinds to mix. */
-	bool may_mix = search->question->mixes &&
-		       trainable_is_all(&search->question->model->architecture.trainable);
-	if (!may_mix || answer->chosen == NULL || search->stopped)
+	bool may_mix =
+		question->mixes && trainable_is_all(&question->model->architecture.trainable);
+	if (question->objective != OBJECTIVE_TIME || making->answer->chosen == NULL ||
+		search->stopped)
 		return true;
-	if (!mixes_find(search, making->plans[0], making->arena, mixes, &n, error))
+	if (may_mix && !mixes_find(search, making->plans[0], making->arena, mixes, &n, error))
 		return false;
-	answer->options = ARENA_ARRAY(making->arena, struct plan_option, n);
-	for (int i = 0; i < n; i++) {
-		struct plan_option *option = &answer->options[answer->n_options++];
-		int64_t cost = search->known[making->plans[0]].costs.of[COST_TIME];
-		struct exposure exposure;
-		*option = (struct plan_option){.plan = mixes[i].plan,
-			.gain = 1 - (double)mixes[i].cost / (double)cost,
-			.typed = typed_of(search->question, &mixes[i].plan, making->arena)};
-		if (!evaluator_run_closely(&search->evaluator, &option->plan, making->arena,
-			    &option->prediction, &exposure, error))
-			return false;
-	}
-	return true;
+	making->answer->options = ARENA_ARRAY(making->arena, struct plan_option, 1 + n);
+	bool ok = true;
+	for (int i = 0; ok && i < n; i++)
+		ok = add_option(making, &mixes[i].plan, mixes[i].cost, error);
+	ok = ok && add_fastest(making, error);
+	struct plan_option *options = making->answer->options;
+	for (int i = making->answer->n_options - 1; i > 0 && options[i].gain > options[i - 1].gain;
+		i--)
+		swap_options(&options[i], &options[i - 1]);
+	return ok;
 }
 
 /* --- the defence ------------------------------------------------------------------------------ */

@@ -43,6 +43,10 @@ static const struct option others[] = {
 	{"headroom", goal, "SIZE|P%",
 		"of the device's memory that stays free; default: the doubt of the prediction",
 		ON(PLAN) | ON(REPORT), QUESTION},
+	{"simplicity", goal, "P%",
+		"how much slower the plan may be that is nearest to its framework's defaults; "
+		"default: 1%",
+		ON(PLAN) | ON(REPORT), QUESTION},
 	{"objective", goal, "time|memory|network", "what the best plan has least of",
 		ON(PLAN) | ON(REPORT), QUESTION},
 	{"pareto", goal, "",

@@ -125,28 +125,49 @@ static bool refuse_list(const char *where, struct error *error)
 		"%s: expected one value, got a list; `plan` compares several", where);
 }
 
+/* "5%", as a share */
+static bool read_share(const char *typed, double *share)
+{
+	struct arena arena = {0};
+	size_t length = strlen(typed);
+	bool ok = length > 1 && typed[length - 1] == '%' &&
+		  parse_number(arena_strndup(&arena, typed, length - 1), share) && *share >= 0 &&
+		  *share < 100;
+	*share /= 100;
+	arena_finish(&arena);
+	return ok;
+}
+
 /* "4GiB", "5%" */
 static bool read_headroom(
 	const struct arguments *arguments, struct headroom *headroom, struct error *error)
 {
 	const char *typed = argument(arguments, "headroom");
-	struct arena arena = {0};
-	size_t length = typed != NULL ? strlen(typed) : 0;
-	bool is_share = length > 1 && typed[length - 1] == '%';
 
 	*headroom = (struct headroom){.given = typed != NULL};
-	if (typed == NULL)
+	if (typed == NULL || read_share(typed, &headroom->share))
 		return true;
-	bool ok = is_share ? parse_number(
-				     arena_strndup(&arena, typed, length - 1), &headroom->share) &&
-				     headroom->share >= 0 && headroom->share < 100
-			   : unit_parse_bytes(typed, &headroom->bytes) && headroom->bytes >= 0;
-	headroom->share /= 100;
-	arena_finish(&arena);
-	return ok || error_set(error, EXIT_CODE_USAGE,
-			     "--headroom: expected a size such as 4GiB, or a share of the device "
-			     "such as 5%%, got \"%.40s\"",
-			     typed);
+	headroom->share = 0;
+	return (unit_parse_bytes(typed, &headroom->bytes) && headroom->bytes >= 0) ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--headroom: expected a size such as 4GiB, or a share of the device such as "
+		       "5%%, got \"%.40s\"",
+		       typed);
+}
+
+/* What two runs of one plan differ by. */
+#define SIMPLICITY_USUAL 0.01
+
+static bool read_simplicity(
+	const struct arguments *arguments, double *simplicity, struct error *error)
+{
+	const char *typed = argument(arguments, "simplicity");
+
+	*simplicity = SIMPLICITY_USUAL;
+	return typed == NULL || read_share(typed, simplicity) ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--simplicity: expected a share of the step such as 1%%, got \"%.40s\"",
+		       typed);
 }
 
 bool ask_options(struct arena *arena, const struct arguments *arguments, bool only_one,
@@ -161,7 +182,8 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 
 	question->memory_limit_bytes = 0;
 	if (!arguments_set(arguments, others, question, arena, error) ||
-		!read_headroom(arguments, &question->headroom, error))
+		!read_headroom(arguments, &question->headroom, error) ||
+		!read_simplicity(arguments, &question->simplicity, error))
 		return false;
 	for (int i = 0; i < n_options; i++) {
 		const struct option *option = &all_options[i];

@@ -231,7 +231,7 @@ static void add_batch_rule(struct defence *defence)
 	defence_add(defence, &text);
 }
 
-/* The fastest is not always chosen: of two that are as good the leaner one is, and a tight one
+/* The fastest is not always chosen: of two that are as good the simpler one is, and a tight one
  * gives way. */
 static void add_preference(struct defence *defence, const struct contender *chosen)
 {
@@ -239,20 +239,18 @@ static void add_preference(struct defence *defence, const struct contender *chos
 	const struct ranked *first = &ranking->entries[0];
 	double best = (double)first->costs.of[COST_TIME];
 	double mine = (double)costs_time(chosen->plan, chosen->prediction->step_time);
-	double less = (double)first->costs.of[COST_MEMORY] -
-		      (double)chosen->prediction->peak_memory_bytes;
 	struct text text = {0};
 	if (ranking->objective != COST_TIME || mine <= best)
 		return;
 	text_printf(&text, "The fastest plan is %.2f %% faster, ", (1 - best / mine) * 100);
-	if (first->tight) {
+	if (first->tight)
 		text_add(&text,
 			"but leaves too little memory free, or needs its allocator to retry.");
-	} else {
-		text_add(&text, "which is less than two runs of one plan differ by, and needs ");
-		add_bytes(&text, less);
-		text_add(&text, " more: the plan that needs less memory is preferred.");
-	}
+	else
+		text_printf(&text,
+			"but further from its framework's defaults: within %g %% the simpler plan "
+			"is chosen (--simplicity).",
+			defence->search->question->simplicity * 100);
 	defence_add(defence, &text);
 }
 

@@ -87,22 +87,11 @@ static void add_value(struct variation *v, enum knob_id id, union knob_value val
 
 /* --- knobs ------------------------------------------------------------------------------------ */
 
-/* The group that fills a node, else the largest proper one; 0 when there is none. */
-static int64_t natural_group(const struct topology *topology)
-{
-	int64_t groups[SPACE_VALUES_MAX], best = 0;
-	int n = space_shard_groups(topology, groups);
-	for (int i = 0; i < n; i++)
-		if (groups[i] <= topology->devices_per_node)
-			best = groups[i];
-	return best;
-}
-
 /* Another strategy may come with another runtime (DDP for NO_SHARD), which lacks some knobs. */
 static void vary_strategy(struct variation *v, enum strategy strategy)
 {
 	struct question question = question_of(v->question, v->plan);
-	int64_t group = natural_group(v->question->topology);
+	int64_t group = axes_natural_group(v->question->topology);
 	if (strategy_is_hybrid(strategy) && strategy_is_hybrid(v->plan->strategy))
 		group = v->plan->mesh.shard;
 	if (strategy_is_hybrid(strategy) && group == 0)

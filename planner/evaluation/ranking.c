@@ -23,9 +23,10 @@ int ranked_compare(enum cost_kind objective, const struct ranked *a, const struc
 	return (a->plan > b->plan) - (a->plan < b->plan);
 }
 
-void ranking_init(struct ranking *ranking, enum objective objective)
+void ranking_init(struct ranking *ranking, enum objective objective, double simplicity)
 {
-	*ranking = (struct ranking){.objective = objective_cost(objective)};
+	*ranking =
+		(struct ranking){.objective = objective_cost(objective), .close = 1 + simplicity};
 }
 
 void ranking_finish(struct ranking *ranking)
@@ -92,38 +93,27 @@ static const struct ranked *first_with_room(const struct ranking *ranking, int s
 	return first;
 }
 
-static bool is_leaner(const struct ranked *entry, const struct ranked *best)
+/* Of those that are as good as the first, the one with the fewest departures. */
+static const struct ranked *simplest(
+	const struct ranking *ranking, int strategy, const struct ranked *first)
 {
-	return !entry->mixed &&
-	       within(entry->costs.of[COST_MEMORY], best->costs.of[COST_MEMORY], RANKING_LEAN) &&
-	       entry->costs.of[COST_HOST] <= best->costs.of[COST_HOST] &&
-	       (!entry->tight || best->tight);
-}
-
-/* Of those that are as good for all that the model can tell each gives way to the next one, in
- * order, that is a saving worth having. */
-static const struct ranked *leanest(
-	const struct ranking *ranking, int strategy, const struct ranked *best)
-{
-	const struct ranked *lean = best;
+	const struct ranked *best = first;
 	for (int i = 0; i < ranking->n; i++) {
 		const struct ranked *entry = &ranking->entries[i];
-		if (!is_of(entry, strategy))
+		if (!is_of(entry, strategy) || entry->tight != first->tight)
 			continue;
-		if (!within(cost_of(ranking, entry), cost_of(ranking, best), RANKING_FUZZ))
+		if (!within(cost_of(ranking, entry), cost_of(ranking, first), ranking->close))
 			break;
-		if (is_leaner(entry, lean))
-			lean = entry;
+		if (entry->departures < best->departures)
+			best = entry;
 	}
-	return lean;
+	return best;
 }
 
 const struct ranked *ranking_best(const struct ranking *ranking, int strategy)
 {
-	const struct ranked *best = first_with_room(ranking, strategy);
-	if (best == NULL || ranking->objective != COST_TIME)
-		return best;
-	return leanest(ranking, strategy, best);
+	const struct ranked *first = first_with_room(ranking, strategy);
+	return first != NULL ? simplest(ranking, strategy, first) : NULL;
 }
 
 const struct ranked *ranking_first(const struct ranking *ranking)
@@ -144,18 +134,18 @@ int64_t ranking_most_wanted(const struct ranking *ranking)
 	return first->tight ? INT64_MAX : cost_of(ranking, first);
 }
 
-/* Could a candidate whose objective costs at least `bound` be the winner of one strategy, or of all
- * (STRATEGY_COUNT)? A winner that is tight gives way to any with room, and any to a leaner one
- * within the fuzz, so that one does not close its margin. */
-static bool may_win(const struct ranking *ranking, int strategy, int64_t bound, bool tight)
+/* Could a candidate whose objective costs at least that be the winner of one strategy, or of all
+ * (STRATEGY_COUNT)? A winner that is tight gives way to any with room. */
+static bool may_win(const struct ranking *ranking, int strategy, const struct ranked *candidate)
 {
-	const struct ranked *best = first_with_room(ranking, strategy);
-	if (best == NULL || bound <= cost_of(ranking, best))
-		return best == NULL || best->tight || !tight;
-	if (tight != best->tight)
-		return best->tight;
-	return ranking->objective == COST_TIME &&
-	       within(bound, cost_of(ranking, best), RANKING_FUZZ);
+	const struct ranked *first = first_with_room(ranking, strategy);
+	int64_t bound = cost_of(ranking, candidate);
+	if (first == NULL || bound <= cost_of(ranking, first))
+		return first == NULL || first->tight || !candidate->tight;
+	if (candidate->tight != first->tight)
+		return first->tight;
+	return within(bound, cost_of(ranking, first), ranking->close) &&
+	       candidate->departures < simplest(ranking, strategy, first)->departures;
 }
 
 /* --- the front -------------------------------------------------------------------------------- */
@@ -251,8 +241,9 @@ static bool may_enter_front(const struct ranking *ranking, int64_t bound)
 	return n == 0 || within(bound, cost_of(ranking, &ranking->entries[0]), RANKING_WINDOW);
 }
 
-bool ranking_needs(const struct ranking *ranking, enum strategy strategy, int64_t bound, bool tight)
+bool ranking_needs(const struct ranking *ranking, const struct ranked *candidate)
 {
-	return may_win(ranking, STRATEGY_COUNT, bound, tight) ||
-	       may_win(ranking, (int)strategy, bound, tight) || may_enter_front(ranking, bound);
+	return may_win(ranking, STRATEGY_COUNT, candidate) ||
+	       may_win(ranking, (int)candidate->strategy, candidate) ||
+	       may_enter_front(ranking, cost_of(ranking, candidate));
 }

@@ -4,16 +4,14 @@
  * skipped); then enumeration order. Costs are whole numbers, so there is always one first.
  *
  * A candidate whose memory is tight (allocator retries expected) gives way to any that fits with
- * room. Under the objective time a plan gives way to the next one that needs at least 5 % less
- * memory, among those that cost at most 1 % more than the first: less than what runs of one plan
- * differ by. */
+ * room. Of those that cost little more than the first (the question's `simplicity`), the one that
+ * departs in the fewest knobs from what its framework does without a word wins. */
 #ifndef PLANNER_EVALUATION_RANKING_H
 #define PLANNER_EVALUATION_RANKING_H
 
 #include "planner/evaluation/costs.h"
 
 #define RANKING_FUZZ   1.01 /* costs that are this close are no advantage */
-#define RANKING_LEAN   0.95 /* of the memory: what is worth such a close call */
 #define RANKING_WINDOW 1.10 /* runners-up cost at most this much more than the first */
 enum { RANKING_RUNNERS_UP = 5 };
 
@@ -21,12 +19,13 @@ struct ranked {
 	int plan; /* index in the space */
 	enum strategy strategy;
 	bool tight;
+	int departures;
 	struct costs costs;
-	bool mixed; /* fills the memory by construction: never the leaner plan */
 };
 
 struct ranking {
 	enum cost_kind objective;
+	double close; /* costs of so many times the first are as good */
 	int n, capacity;
 	struct ranked *entries; /* malloc'ed; in order */
 };
@@ -34,7 +33,8 @@ struct ranking {
 /* < 0: a before b. */
 int ranked_compare(enum cost_kind objective, const struct ranked *a, const struct ranked *b);
 
-void ranking_init(struct ranking *ranking, enum objective objective);
+/* `simplicity`: a share of the cost (question.h). */
+void ranking_init(struct ranking *ranking, enum objective objective, double simplicity);
 void ranking_finish(struct ranking *ranking);
 /* Takes a candidate that fits. */
 void ranking_add(struct ranking *ranking, const struct ranked *candidate);
@@ -68,9 +68,8 @@ bool ranking_excludes(const struct ranking *ranking, const struct ranked *const 
 int64_t ranking_excludes_above(const struct ranking *ranking, const struct ranked *const *front,
 	int n, const struct costs *bounds);
 
-/* Could a candidate whose objective costs at least `bound` still change the winner of its strategy,
- * the winner of all, or the front? */
-bool ranking_needs(
-	const struct ranking *ranking, enum strategy strategy, int64_t bound, bool tight);
+/* Could a candidate whose objective costs at least costs.of[objective], and whose other costs are
+ * not known, still change the winner of its strategy, the winner of all, or the front? */
+bool ranking_needs(const struct ranking *ranking, const struct ranked *candidate);
 
 #endif

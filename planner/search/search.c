@@ -140,7 +140,7 @@ static bool search_once(const struct question *question, bool offloads, struct a
 	*search = (struct search){.question = question, .limit = INT64_MAX, .offloads = offloads};
 	search->evaluator.question = question;
 	evaluators_init(&search->workers, question);
-	ranking_init(&search->ranking, question->objective);
+	ranking_init(&search->ranking, question->objective, question->simplicity);
 	if (!space_build(question, arena, &search->space, error))
 		return false;
 	bounds_build(question, &search->space, &search->bounds);

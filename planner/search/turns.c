@@ -104,6 +104,7 @@ void take_turn(struct search *search, int index)
 		ranking_add(&search->ranking, &(struct ranked){.plan = index,
 						      .strategy = plan->strategy,
 						      .tight = !known->has_room,
+						      .departures = search->space.departures[index],
 						      .costs = known->costs});
 }
 
@@ -130,9 +131,13 @@ bool too_large(const struct search *search, int plan)
 bool is_needed(const struct search *search, const struct ticket *ticket)
 {
 	const struct plan *plan = &search->space.plans[ticket->plan];
-	bool tight = surely_lacks_room(
-		search->question, plan, search->bounds.of[ticket->plan].memory, search->limit);
-	return ranking_needs(&search->ranking, plan->strategy, ticket->bound, tight);
+	struct ranked candidate = {.plan = ticket->plan,
+		.strategy = plan->strategy,
+		.tight = surely_lacks_room(search->question, plan,
+			search->bounds.of[ticket->plan].memory, search->limit),
+		.departures = search->space.departures[ticket->plan]};
+	candidate.costs.of[search->ranking.objective] = ticket->bound;
+	return ranking_needs(&search->ranking, &candidate);
 }
 
 void tighten(struct search *search, int index)

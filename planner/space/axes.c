@@ -151,6 +151,16 @@ int64_t axes_first_group(
 	return groups->n > 0 ? groups->values[0].number : 0;
 }
 
+int64_t axes_natural_group(const struct topology *topology)
+{
+	int64_t groups[SPACE_VALUES_MAX], best = 0;
+	int n = space_shard_groups(topology, groups);
+	for (int i = 0; i < n; i++)
+		if (groups[i] <= topology->devices_per_node)
+			best = groups[i];
+	return best;
+}
+
 /* Parameters kept over the devices of a node cost no network in backward. Other groups can be asked
  * for. */
 static void add_reshards(struct filling *f)

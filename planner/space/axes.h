@@ -43,6 +43,9 @@ int space_wraps(const struct plan *plan, const struct model *model, struct arena
  * equal part of each, ascending. */
 int space_shard_groups(const struct topology *topology, int64_t groups[SPACE_VALUES_MAX]);
 
+/* The shard group that fills a node, else the largest; 0 when there is none. */
+int64_t axes_natural_group(const struct topology *topology);
+
 /* Without any batch option: tokens of one step that micro-batches may grow to (the batch of
  * Llama-2, Touvron et al. 2023, section 2). */
 #define SPACE_FREE_BATCH_TOKENS INT64_C(4194304)

@@ -1,5 +1,6 @@
 /* Enumeration: the plans that the axes make. */
 #include "planner/space/space.h"
+#include "planner/space/departures.h"
 #include "planner/space/wording.h"
 #include "schedule/resolve/resolve.h"
 
@@ -11,7 +12,9 @@ struct enumeration {
 	struct arena *arena;
 	struct space *space;
 	struct question strategy; /* the question of one strategy */
+	struct usual usual;       /* and its plan without a word */
 	struct axes axes;
+	int capacity; /* of the space's departures */
 	/* By knob: which values of its list are in a plan, and why the others are not. */
 	uint64_t used[KNOB_COUNT];
 	struct error unused[KNOB_COUNT];
@@ -68,6 +71,9 @@ static bool add_point(struct enumeration *e, const struct question *point, struc
 			e->question->wording->name);
 	if (repeats(e, &plan))
 		return true;
+	space->departures = array_grow(
+		space->departures, &e->capacity, space->n + 1, sizeof(*space->departures));
+	space->departures[space->n] = departures_from(&e->usual, &plan);
 	space->n = space_add(space, &plan) + 1;
 	return true;
 }
@@ -132,6 +138,8 @@ static bool add_strategy(
 			strategy == STRATEGY_HYBRID_SHARD ? "FULL_SHARD" : "SHARD_GRAD_OP");
 	if (!wording_narrow(e->question, &plan, e->arena, &e->axes, &e->strategy, error))
 		return false;
+	if (!usual_of(e->question, strategy, e->arena, &e->usual, error))
+		return false;
 	e->space->same_batch = e->space->same_batch && e->axes.same_batch;
 	return add_points(e, 0, &e->strategy, error);
 }
@@ -194,5 +202,6 @@ int space_add(struct space *space, const struct plan *plan)
 void space_finish(struct space *space)
 {
 	free(space->plans);
+	free(space->departures);
 	*space = (struct space){0};
 }

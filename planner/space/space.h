@@ -9,6 +9,7 @@ struct space {
 	int n;                         /* enumerated */
 	int n_all, capacity;           /* and with those that were added */
 	struct plan *plans;            /* malloc'ed; in enumeration order, strategy by strategy */
+	int *departures;               /* malloc'ed; of each enumerated plan (departures.h) */
 	int first[STRATEGY_COUNT + 1]; /* strategy s has plans[first[s] .. first[s + 1]) */
 	bool allowed[STRATEGY_COUNT];
 	/* Allowed, but no plan of it could be made: why, in one sentence. Else NULL. */

@@ -49,6 +49,8 @@ struct question {
 	unsigned strategies;        /* bit s: strategy s is allowed; 0 = all that the runtime has */
 	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
 	struct headroom headroom;
+	/* How much more a plan may cost, as a share, that is nearer to its framework's defaults. */
+	double simplicity;
 	enum objective objective;
 	/* Plans whose blocks or units differ are wanted as options, and CPU offload where nothing
 	 * fits without (only under the objective time, where those knobs were left open). */

@@ -182,6 +182,7 @@ static struct question question_with(uint64_t *state, int64_t layers, struct are
 	fix_knobs(&question, state, arena);
 	if (random_below(state, 3) > 0)
 		question.memory_limit_bytes = random_limit(&question, state);
+	question.simplicity = random_below(state, 2) > 0 ? 0.01 : 0;
 	return question;
 }
 

@@ -138,11 +138,10 @@ static void stop_after(struct question *question, int64_t most, const struct ans
 	} else {
 		assert_true(answer.interrupted);
 		assert_non_null(answer.chosen);
-		/* A close call goes to the leaner plan: 1 %. */
 		double best = whole->chosen->prediction.step_time;
 		assert_true(answer.bound <= best * 1.0001);
 		assert_true(
-			answer.chosen->prediction.step_time * (1 - answer.gap) <= best * 1.0101);
+			answer.chosen->prediction.step_time * (1 - answer.gap) <= best * 1.0001);
 	}
 	assert_false(watch.wrong);
 	question->lent = NULL;

@@ -6,7 +6,30 @@
 static struct ranked make(
 	int plan, enum strategy strategy, int64_t time, int64_t memory, int64_t network, bool tight)
 {
-	return (struct ranked){plan, strategy, tight, {{time, memory, network, 0}}};
+	return (struct ranked){.plan = plan,
+		.strategy = strategy,
+		.tight = tight,
+		.costs = {{time, memory, network, 0}}};
+}
+
+/* Under the objective time, with nothing else known. */
+static struct ranked make_simple(int plan, int64_t time, int departures)
+{
+	struct ranked ranked = make(plan, STRATEGY_FULL_SHARD, time, 10, 10, false);
+	ranked.departures = departures;
+	return ranked;
+}
+
+static bool needs(const struct ranking *ranking, enum strategy strategy, int64_t bound, bool tight)
+{
+	struct ranked candidate = make(99, strategy, bound, 0, 0, tight);
+	return ranking_needs(ranking, &candidate);
+}
+
+static bool needs_simple(const struct ranking *ranking, int64_t bound, int departures)
+{
+	struct ranked candidate = make_simple(99, bound, departures);
+	return ranking_needs(ranking, &candidate);
 }
 
 static void add(struct ranking *ranking, struct ranked candidate)
@@ -43,7 +66,7 @@ static void test_winners_by_strategy(void **state)
 {
 	(void)state;
 	struct ranking ranking;
-	ranking_init(&ranking, OBJECTIVE_TIME);
+	ranking_init(&ranking, OBJECTIVE_TIME, 0.01);
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), -1);
 	add(&ranking, make(0, STRATEGY_FULL_SHARD, 120, 10, 10, false));
 	add(&ranking, make(1, STRATEGY_NO_SHARD, 110, 10, 10, false));
@@ -59,7 +82,7 @@ static void test_tight(void **state)
 {
 	(void)state;
 	struct ranking ranking;
-	ranking_init(&ranking, OBJECTIVE_TIME);
+	ranking_init(&ranking, OBJECTIVE_TIME, 0.01);
 	add(&ranking, make(0, STRATEGY_FULL_SHARD, 1000, 80, 10, true));
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 0);
 	add(&ranking, make(1, STRATEGY_FULL_SHARD, 5000, 40, 10, false));
@@ -69,32 +92,37 @@ static void test_tight(void **state)
 	ranking_finish(&ranking);
 }
 
-/* A call within 1 % goes to the plan that needs at least 5 % less memory. */
-static void test_lean(void **state)
+/* A call within 1 % goes to the plan with the fewest departures. */
+static void test_simple(void **state)
 {
 	(void)state;
 	struct ranking ranking;
-	ranking_init(&ranking, OBJECTIVE_TIME);
-	add(&ranking, make(0, STRATEGY_FULL_SHARD, 1000, 1000, 10, false));
-	add(&ranking, make(1, STRATEGY_FULL_SHARD, 1001, 951, 10, false));
+	ranking_init(&ranking, OBJECTIVE_TIME, 0.01);
+	add(&ranking, make_simple(0, 1000, 3));
+	add(&ranking, make_simple(1, 1001, 3)); /* as far: the faster one */
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 0);
-	add(&ranking, make(2, STRATEGY_FULL_SHARD, 1011, 500, 10, false));
+	add(&ranking, make_simple(2, 1011, 0)); /* too slow */
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 0);
-	add(&ranking, make(3, STRATEGY_FULL_SHARD, 1010, 950, 10, false));
+	add(&ranking, make_simple(3, 1010, 2));
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 3);
-	add(&ranking, make(4, STRATEGY_FULL_SHARD, 1009, 900, 10, true)); /* tight: no */
-	assert_int_equal(best(&ranking, STRATEGY_COUNT), 3);
-	/* less memory still, but not by so much, is not worth being slower */
-	add(&ranking, make(5, STRATEGY_FULL_SHARD, 1010, 949, 10, false));
-	assert_int_equal(best(&ranking, STRATEGY_COUNT), 5);
-	add(&ranking, make(6, STRATEGY_FULL_SHARD, 1005, 940, 10, false));
-	assert_int_equal(best(&ranking, STRATEGY_COUNT), 6);
+	add(&ranking, make_simple(4, 1009, 1));
+	ranking.entries[3].tight = true; /* it lies behind 0, 1 and 4: 3 itself */
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 4);
+	assert_int_equal(ranking_first(&ranking)->plan, 0);
+	/* what could be simpler still is looked at, and nothing else beyond the front */
+	for (int i = 0; i < 5; i++)
+		add(&ranking, make(10 + i, STRATEGY_FULL_SHARD, 1000 + i, 9 - i, 10, true));
+	assert_true(needs_simple(&ranking, 1010, 0));
+	assert_false(needs_simple(&ranking, 1010, 1));
+	assert_false(needs_simple(&ranking, 1011, 0));
 	ranking_finish(&ranking);
-	/* under another objective the order alone counts */
-	ranking_init(&ranking, OBJECTIVE_NETWORK);
-	add(&ranking, make(0, STRATEGY_FULL_SHARD, 1000, 1000, 1000, false));
-	add(&ranking, make(1, STRATEGY_FULL_SHARD, 1000, 100, 1001, false));
+	/* `--simplicity 0%` */
+	ranking_init(&ranking, OBJECTIVE_TIME, 0);
+	add(&ranking, make_simple(0, 1000, 3));
+	add(&ranking, make_simple(1, 1001, 0));
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 0);
+	add(&ranking, make_simple(2, 1000, 2));
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 2);
 	ranking_finish(&ranking);
 }
 
@@ -105,7 +133,7 @@ static void test_pareto(void **state)
 	const struct ranked *front[8];
 	struct costs bounds = {{1100, 1000, 1000, 0}};
 	struct ranking ranking;
-	ranking_init(&ranking, OBJECTIVE_TIME);
+	ranking_init(&ranking, OBJECTIVE_TIME, 0.01);
 	add(&ranking, make(3, STRATEGY_FULL_SHARD, 1000, 1000, 1000, false));
 	add(&ranking, make(4, STRATEGY_FULL_SHARD, 9000, 1000, 980, false));
 	add(&ranking, make(5, STRATEGY_FULL_SHARD, 9000, 995, 995, false)); /* within fuzz */
@@ -137,26 +165,26 @@ static void test_needs(void **state)
 {
 	(void)state;
 	struct ranking ranking;
-	ranking_init(&ranking, OBJECTIVE_TIME);
-	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, INT64_MAX, false));
+	ranking_init(&ranking, OBJECTIVE_TIME, 0.01);
+	assert_true(needs(&ranking, STRATEGY_FULL_SHARD, INT64_MAX, false));
 	for (int i = 0; i < 7; i++) /* a full front close to the winner */
 		add(&ranking, make(i, STRATEGY_FULL_SHARD, 1000 + i, 10, 800 - 100 * i, i == 0));
 	assert_int_equal(best(&ranking, STRATEGY_COUNT), 1);
-	/* what is as fast for all that the model can tell might be leaner */
-	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1011, false));
-	assert_false(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1012, false));
+	/* of the same departures: only what may be faster, or enter the front */
+	assert_true(needs(&ranking, STRATEGY_FULL_SHARD, 1001, false));
+	assert_false(needs(&ranking, STRATEGY_FULL_SHARD, 1012, false));
 	/* nothing of that strategy yet */
-	assert_true(ranking_needs(&ranking, STRATEGY_NO_SHARD, 5000, false));
+	assert_true(needs(&ranking, STRATEGY_NO_SHARD, 5000, false));
 	ranking_finish(&ranking);
 
-	ranking_init(&ranking, OBJECTIVE_TIME);
+	ranking_init(&ranking, OBJECTIVE_TIME, 0.01);
 	add(&ranking, make(0, STRATEGY_FULL_SHARD, 1000, 800, 10, true));
-	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1100, true)); /* the window */
-	assert_false(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1112, true));
-	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 9000, false));
+	assert_true(needs(&ranking, STRATEGY_FULL_SHARD, 1100, true)); /* the window */
+	assert_false(needs(&ranking, STRATEGY_FULL_SHARD, 1112, true));
+	assert_true(needs(&ranking, STRATEGY_FULL_SHARD, 9000, false));
 	add(&ranking, make(1, STRATEGY_FULL_SHARD, 2000, 700, 10, false));
-	assert_true(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1999, false));
-	assert_false(ranking_needs(&ranking, STRATEGY_FULL_SHARD, 1999, true));
+	assert_true(needs(&ranking, STRATEGY_FULL_SHARD, 1999, false));
+	assert_false(needs(&ranking, STRATEGY_FULL_SHARD, 1999, true));
 	ranking_finish(&ranking);
 }
 
@@ -166,7 +194,7 @@ static void test_front(void **state)
 	(void)state;
 	const struct ranked *front[1 + RANKING_RUNNERS_UP];
 	struct ranking ranking;
-	ranking_init(&ranking, OBJECTIVE_TIME);
+	ranking_init(&ranking, OBJECTIVE_TIME, 0.01);
 	assert_int_equal(ranking_front(&ranking, front), 0);
 	add(&ranking, make(0, STRATEGY_FULL_SHARD, 1000, 1000, 1000, false));
 	add(&ranking, make(1, STRATEGY_FULL_SHARD, 1001, 1000, 1000, false)); /* no better */
@@ -181,7 +209,7 @@ static void test_front(void **state)
 	assert_int_equal(front[2]->plan, 4);
 	for (int i = 0; i < 20; i++)
 		add(&ranking, make(10 + i, STRATEGY_NO_SHARD, 1010 + i, 800 - 30 * i, 1, false));
-	assert_int_equal(best(&ranking, STRATEGY_COUNT), 10);
+	assert_int_equal(best(&ranking, STRATEGY_COUNT), 0);
 	assert_int_equal(ranking_front(&ranking, front), 1 + RANKING_RUNNERS_UP);
 	ranking_finish(&ranking);
 }
@@ -196,12 +224,14 @@ static void test_any_order_of_arrival(void **state)
 		const struct ranked *first[1 + RANKING_RUNNERS_UP], *second[1 + RANKING_RUNNERS_UP];
 		struct ranking forward, backward;
 		struct ranked candidates[N];
-		ranking_init(&forward, OBJECTIVE_TIME);
-		ranking_init(&backward, OBJECTIVE_TIME);
+		ranking_init(&forward, OBJECTIVE_TIME, 0.01);
+		ranking_init(&backward, OBJECTIVE_TIME, 0.01);
 		for (int i = 0; i < N; i++)
 			candidates[i] = make(i, (enum strategy)random_below(&seed, STRATEGY_COUNT),
 				1000 + random_below(&seed, 60), 500 + random_below(&seed, 500),
 				random_below(&seed, 3), random_below(&seed, 2));
+		for (int i = 0; i < N; i++)
+			candidates[i].departures = (int)random_below(&seed, 4);
 		for (int i = 0; i < N; i++) {
 			add(&forward, candidates[i]);
 			add(&backward, candidates[N - 1 - i]);
@@ -223,7 +253,7 @@ int main(void)
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_winners_by_strategy),
 		cmocka_unit_test(test_tight),
-		cmocka_unit_test(test_lean),
+		cmocka_unit_test(test_simple),
 		cmocka_unit_test(test_pareto),
 		cmocka_unit_test(test_needs),
 		cmocka_unit_test(test_front),

@@ -1,0 +1,33 @@
+/* The knobs in which a plan is not as its framework would have it. */
+#include "planner/space/departures.h"
+#include "planner/space/axes.h"
+#include "schedule/resolve/resolve.h"
+
+bool usual_of(const struct question *question, enum strategy strategy, struct arena *arena,
+	struct usual *usual, struct error *error)
+{
+	struct question silent = *question;
+	struct plan plan;
+	question_put(&silent, KNOB_STRATEGY, (union knob_value){.choice = (int)strategy});
+	if (strategy_is_hybrid(strategy) && !question_gives(question, KNOB_SHARD_GROUP))
+		question_put(&silent, KNOB_SHARD_GROUP,
+			(union knob_value){.number = axes_natural_group(question->topology)});
+	if (!plan_resolve(&silent, arena, &usual->plan, error))
+		return false;
+	silent = *question;
+	question_take(&silent, KNOB_RUNTIME, &usual->plan);
+	question_open(&silent, KNOB_STRATEGY);
+	usual->strategy = plan_resolve(&silent, arena, &plan, NULL) ? plan.strategy : strategy;
+	return true;
+}
+
+int departures_from(const struct usual *usual, const struct plan *plan)
+{
+	int n = plan->strategy != usual->strategy;
+	for (int a = 0; a < n_axes; a++) {
+		enum knob_id knob = axes_in_order[a];
+		if (knob != KNOB_MICRO_BATCH && knob != KNOB_GRAD_ACCUM)
+			n += !knob_equal(knob, &usual->plan, plan);
+	}
+	return n;
+}
