@@ -90,10 +90,12 @@ void evaluators_finish(struct evaluators *evaluators);
 
 struct known {
 	bool tightened; /* its bound of memory is of its own schedule */
-	bool timed;     /* its bound of time is its step time */
-	bool ready;     /* `fits` and `costs` are known, ahead of its turn or since */
+	bool timed; /* `bound` is its step time and its own bound of memory, perhaps ahead of its
+		       turn */
+	bool ready; /* `fits` and `costs` are known, ahead of its turn or since */
 	bool simulated; /* it had its turn */
 	bool refused;   /* the builder could not honour it */
+	struct bound bound;
 	enum fits fits;
 	bool has_room;
 	struct costs costs;

@@ -51,6 +51,7 @@ static bool consider_for_front(
 		return true;
 	if (!search->known[plan].timed && !time_plan(search, &search->evaluator, plan, error))
 		return false;
+	take_time(search, plan);
 	if (!may_be_on_front(search, front, plan))
 		return true;
 	double slow = too_slow(search, front, plan);

@@ -58,6 +58,7 @@ static bool consider_time(struct search *search, const struct ticket *ticket, st
 		!make_ready(search, true, ticket, &queue->tickets[queue->next],
 			queue->n - queue->next, error))
 		return false;
+	take_time(search, plan);
 	int64_t cost = bound_cost(search, plan, COST_TIME);
 	if (search->known[plan].refused)
 		take_turn(search, plan);

@@ -60,7 +60,7 @@ static bool look_at_plan(struct search *search, struct evaluator *evaluator, int
 		known->ready = known->refused = true;
 		return error_is_refusal(&mine, error);
 	}
-	search->bounds.of[index].time = prediction.step_time;
+	search->bounds.of[index].time = known->bound.time = prediction.step_time;
 	known->timed = true;
 	if (slow > 0 && prediction.step_time > slow)
 		return true;
@@ -75,18 +75,24 @@ static bool look_at_plan(struct search *search, struct evaluator *evaluator, int
 bool time_plan(struct search *search, struct evaluator *evaluator, int index, struct error *error)
 {
 	struct known *known = &search->known[index];
-	struct bound *bound = &search->bounds.of[index];
-	int64_t memory;
 	struct error mine = {0};
 	known->timed = true;
-	if (!evaluator_run_time(
-		    evaluator, &search->space.plans[index], &bound->time, &memory, &mine)) {
-		known->ready = known->refused = true;
-		return error_is_refusal(&mine, error);
-	}
-	bound->memory = max_i64(bound->memory, memory);
+	if (evaluator_run_time(evaluator, &search->space.plans[index], &known->bound.time,
+		    &known->bound.memory, &mine))
+		return true;
+	known->ready = known->refused = true;
+	return error_is_refusal(&mine, error);
+}
+
+void take_time(struct search *search, int index)
+{
+	struct known *known = &search->known[index];
+	struct bound *bound = &search->bounds.of[index];
+	if (known->refused)
+		return;
+	bound->time = known->bound.time;
+	bound->memory = max_i64(bound->memory, known->bound.memory);
 	known->tightened = true;
-	return true;
 }
 
 /* A plan that is ready has its turn: of what was simulated ahead, only what had its turn counts. */

@@ -26,6 +26,9 @@ void tighten(struct search *search, int index);
 /* The step time is known for a tenth of what the memory takes, and says whether that is asked for.
  * A plan that the builder refuses is ready. */
 bool time_plan(struct search *search, struct evaluator *evaluator, int index, struct error *error);
+/* From its turn on that is its bound: before, the order of plans would depend on how many cores
+ * there are. */
+void take_time(struct search *search, int index);
 /* A plan that is ready enters the ranking if it fits. */
 void take_turn(struct search *search, int index);
 /* Makes it ready, unless it takes longer than `slow` seconds (0: none), and takes its turn. */
