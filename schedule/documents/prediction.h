@@ -64,6 +64,8 @@ struct prediction {
 	double lower_bound, plan_lower_bound; /* s */
 };
 
+/* Of the peak: what the allocator has cached beside it is free for whatever else comes. */
+int64_t prediction_needed_bytes(const struct prediction *prediction);
 /* Host memory is what does not suffice. */
 bool prediction_overflows_host(const struct prediction *prediction);
 /* Bytes by which the plan does not fit: of a device, or of a node's host memory. */
