@@ -61,7 +61,7 @@ class Waiting(unittest.TestCase):
             return
         self.assertEqual(code, 130, shown)
         if out:
-            self.assertIn('Interrupted, this is the best so far: ', out)
+            self.assertIn('Interrupted: this is the best plan so far', out)
             self.assertEqual(self.box.run('explain', 'best.yaml').code, 0)
         else:
             self.assertIn('interrupted before a plan that fits was found', shown)
