@@ -91,7 +91,7 @@ static void add_time_difference(struct text *text, const struct question *questi
 		text_printf(text, "%s tight: the allocator would have to free its cache", but);
 	else if (!has_room(question, other->plan, other->prediction))
 		text_printf(text, "%s leaves too little memory free", but);
-	else if (is < 0.9995 * was)
+	else if (is < 0.9995 * was && question->objective == OBJECTIVE_TIME)
 		text_add(text, ", as much as two runs differ by");
 }
 
@@ -139,10 +139,8 @@ const char *defend_too_large(const struct prediction *prediction, struct arena *
 		add_bytes(&text, (double)prediction->host_memory_limit_bytes);
 		return finish(&text, arena);
 	}
-	/* Without the allocator's cache, beside which others run: what is too much of it. */
-	int64_t needed = prediction_needed_bytes(prediction);
 	text_add(&text, "does not fit: needs ");
-	add_bytes(&text, (double)(needed > limit ? needed : prediction->peak_memory_bytes));
+	add_bytes(&text, (double)prediction_missing_bytes(prediction));
 	text_add(&text, " of ");
 	add_bytes(&text, (double)limit);
 	if (prediction->peak_at != NULL && prediction->peak_at[0] != '\0')

@@ -251,14 +251,14 @@ void add_no_answer(const struct answer *answer, struct text *text)
 		const struct candidate *candidate = &answer->alternatives[i];
 		if (candidate->outcome == OUTCOME_IMPOSSIBLE)
 			continue;
-		if (least == NULL ||
-			candidate->prediction.peak_memory_bytes < least->peak_memory_bytes)
+		if (least == NULL || prediction_missing_bytes(&candidate->prediction) <
+					     prediction_missing_bytes(least))
 			least = &candidate->prediction;
 	}
 	text_add(text, "No plan fits");
 	if (least != NULL)
 		text_printf(text, ": the closest that was found needs %s of %s per device",
-			format_bytes(need, (double)least->peak_memory_bytes),
+			format_bytes(need, (double)prediction_missing_bytes(least)),
 			format_bytes(limit, (double)least->memory_limit_bytes));
 }
 

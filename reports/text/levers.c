@@ -40,28 +40,28 @@ static bool lever_fits(const struct lever *lever)
 	return lever->row->step_time > 0;
 }
 
-static bool is_better(const struct lever *a, const struct lever *b, bool chosen)
+static bool is_better(const struct lever *a, const struct lever *b, bool time_first)
 {
 	if (lever_fits(a) != lever_fits(b))
 		return lever_fits(a);
-	if (chosen && (a->faster >= LEAST_TIME || b->faster >= LEAST_TIME))
+	if (time_first && (a->faster >= LEAST_TIME || b->faster >= LEAST_TIME))
 		return a->faster > b->faster;
 	return a->saved > b->saved;
 }
 
 /* A knob has one line: that of its best value. */
-static int place(struct lever levers[LEVERS_MAX], int n, const struct lever *lever, bool chosen)
+static int place(struct lever levers[LEVERS_MAX], int n, const struct lever *lever, bool time_first)
 {
 	for (int i = 0; i < n; i++) {
 		if (strcmp(levers[i].row->knob, lever->row->knob) != 0)
 			continue;
-		if (!is_better(lever, &levers[i], chosen))
+		if (!is_better(lever, &levers[i], time_first))
 			return n;
 		memmove(&levers[i], &levers[i + 1], (size_t)(n - i - 1) * sizeof(*levers));
 		n--;
 	}
 	int at = n;
-	while (at > 0 && is_better(lever, &levers[at - 1], chosen))
+	while (at > 0 && is_better(lever, &levers[at - 1], time_first))
 		at--;
 	if (at == LEVERS_MAX)
 		return n;
@@ -96,6 +96,8 @@ int find_levers(const struct answer *answer, struct lever levers[LEVERS_MAX])
 {
 	bool chosen = answer->chosen != NULL;
 	const struct prediction *now = centre_of(answer);
+	/* A plan that has too little memory is made faster by more of it. */
+	bool time_first = chosen && !answer->tight && !plan_offloads_any(&answer->chosen->plan);
 	int n = 0;
 
 	for (int i = 0; now != NULL && i < answer->n_sensitivities; i++) {
@@ -105,7 +107,7 @@ int find_levers(const struct answer *answer, struct lever levers[LEVERS_MAX])
 			.saved = (double)(now->peak_memory_bytes - row->peak_memory_bytes)};
 		name_lever(&lever);
 		if (helps(&lever, now, chosen))
-			n = place(levers, n, &lever, chosen);
+			n = place(levers, n, &lever, time_first);
 	}
 	return n;
 }

@@ -174,11 +174,11 @@ void add_missing_memory(
 	for (int c = 1; c < CATEGORY_COUNT; c++)
 		if (p->memory_at_peak[c] > p->memory_at_peak[most])
 			most = c;
-	text_printf(text, "%s peak of %s per %s", format_bytes(peak, (double)p->peak_memory_bytes),
+	text_printf(text, "needs %s of %s per %s",
+		format_bytes(peak, (double)prediction_missing_bytes(p)),
 		format_bytes(limit, (double)p->memory_limit_bytes), device_noun(question));
 	if (or_empty(p->peak_at)[0] != '\0')
-		text_printf(text, ", at %s", p->peak_at);
-	text_printf(
-		text, "; most of it: %s in ", format_bytes(bytes, (double)p->memory_at_peak[most]));
+		text_printf(text, ", most at %s", p->peak_at);
+	text_printf(text, "; %s of it ", format_bytes(bytes, (double)p->memory_at_peak[most]));
 	category_label((enum category)most, text);
 }

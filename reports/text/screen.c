@@ -151,16 +151,23 @@ static void add_shares(const struct prediction *p, struct text *text)
 
 static void add_certainty(const struct screen *screen, struct text *text)
 {
-	static const char *const best[] = {[OBJECTIVE_TIME] = "the fastest",
-		[OBJECTIVE_MEMORY] = "the least memory",
-		[OBJECTIVE_NETWORK] = "the least traffic"};
 	const struct answer *answer = screen->answer;
+	bool same_batch = question_gives(screen->question, KNOB_GLOBAL_BATCH);
 
-	text_printf(text, "%s%s%s, within %.1f %%; %lld of %lld plans needed simulation",
-		best[screen->question->objective],
-		question_gives(screen->question, KNOB_GLOBAL_BATCH) ? "" : " per token",
-		answer->tight ? "" : " with room in memory", 100 * fmax(answer->gap, LEAN),
-		(long long)answer->evaluated, (long long)(answer->evaluated + answer->pruned));
+	switch (screen->question->objective) {
+	case OBJECTIVE_TIME:
+		text_printf(text, "the fastest%s%s, within %.1f %%", same_batch ? "" : " per token",
+			answer->tight ? "" : " with room in memory", 100 * fmax(answer->gap, LEAN));
+		break;
+	case OBJECTIVE_MEMORY:
+		text_add(text, "the one with the least memory");
+		break;
+	case OBJECTIVE_NETWORK:
+		text_add(text, "the one with the least traffic");
+		break;
+	}
+	text_printf(text, "; %lld of %lld plans needed simulation", (long long)answer->evaluated,
+		(long long)(answer->evaluated + answer->pruned));
 }
 
 static void put_why(struct screen *screen)

@@ -63,6 +63,12 @@ int64_t prediction_needed_bytes(const struct prediction *prediction)
 	       prediction->peak_allocated_bytes;
 }
 
+int64_t prediction_missing_bytes(const struct prediction *prediction)
+{
+	int64_t needed = prediction_needed_bytes(prediction);
+	return needed > prediction->memory_limit_bytes ? needed : prediction->peak_memory_bytes;
+}
+
 bool prediction_overflows_host(const struct prediction *prediction)
 {
 	return prediction->host_memory_limit_bytes > 0 &&
