@@ -153,46 +153,8 @@ static void explain_candidates(struct making *making)
 	}
 }
 
-/* --- the Pareto front ------------------------------------------------------------------------- */
-
-/* One of the front, from the candidates when it is one of them. */
-static bool add_to_front(struct making *making, int plan, struct error *error)
-{
-	struct search *search = making->search;
-	struct answer *answer = making->answer;
-	struct candidate *candidate = &answer->front[answer->n_front++];
-	struct contender chosen = contender_of(making, 0);
-	struct exposure exposure;
-	struct contender other = {&candidate->plan, &candidate->prediction, &exposure};
-	int known = find_candidate(making, plan);
-	if (known >= 0) {
-		*candidate = making->candidates[known];
-		return true;
-	}
-	*candidate =
-		(struct candidate){.plan = search->space.plans[plan], .outcome = OUTCOME_SLOWER};
-	if (!evaluator_run_closely(&search->evaluator, &candidate->plan, making->arena,
-		    &candidate->prediction, &exposure, error))
-		return false;
-	candidate->why_not = defend_slower(search->question, &chosen, &other, making->arena);
-	return true;
-}
-
-static bool make_front(struct making *making, struct error *error)
-{
-	const struct search *search = making->search;
-	const struct ranked *front[RANKING_PARETO_MAX];
-	if (!search->question->pareto || making->answer->chosen == NULL)
-		return true;
-	int n = ranking_pareto(&search->ranking, front, RANKING_PARETO_MAX);
-	making->answer->front = ARENA_ARRAY(making->arena, struct candidate, n);
-	for (int i = 0; i < n; i++)
-		if (!add_to_front(making, front[i]->plan, error))
-			return false;
-	return true;
-}
-
-/* --- options ---------------------------------------------------------------------------------- */
+/* --- as one would type it ----------------------------------------------------------------------
+ */
 
 /* The batch that was asked for gives the accumulation; else micro-batch and accumulation give it.
  */
@@ -228,6 +190,56 @@ static const char *typed_of(
 	text_finish(&text);
 	return typed;
 }
+
+static void word_candidates(struct making *making)
+{
+	for (int i = 0; i < making->n; i++)
+		if (making->plans[i] >= 0)
+			making->candidates[i].typed = typed_of(making->search->question,
+				&making->candidates[i].plan, making->arena);
+}
+
+/* --- the Pareto front ------------------------------------------------------------------------- */
+
+/* One of the front, from the candidates when it is one of them. */
+static bool add_to_front(struct making *making, int plan, struct error *error)
+{
+	struct search *search = making->search;
+	struct answer *answer = making->answer;
+	struct candidate *candidate = &answer->front[answer->n_front++];
+	struct contender chosen = contender_of(making, 0);
+	struct exposure exposure;
+	struct contender other = {&candidate->plan, &candidate->prediction, &exposure};
+	int known = find_candidate(making, plan);
+	if (known >= 0) {
+		*candidate = making->candidates[known];
+		return true;
+	}
+	*candidate =
+		(struct candidate){.plan = search->space.plans[plan], .outcome = OUTCOME_SLOWER};
+	if (!evaluator_run_closely(&search->evaluator, &candidate->plan, making->arena,
+		    &candidate->prediction, &exposure, error))
+		return false;
+	candidate->why_not = defend_slower(search->question, &chosen, &other, making->arena);
+	candidate->typed = typed_of(search->question, &candidate->plan, making->arena);
+	return true;
+}
+
+static bool make_front(struct making *making, struct error *error)
+{
+	const struct search *search = making->search;
+	const struct ranked *front[RANKING_PARETO_MAX];
+	if (!search->question->pareto || making->answer->chosen == NULL)
+		return true;
+	int n = ranking_pareto(&search->ranking, front, RANKING_PARETO_MAX);
+	making->answer->front = ARENA_ARRAY(making->arena, struct candidate, n);
+	for (int i = 0; i < n; i++)
+		if (!add_to_front(making, front[i]->plan, error))
+			return false;
+	return true;
+}
+
+/* --- options ---------------------------------------------------------------------------------- */
 
 static bool add_option(
 	struct making *making, const struct plan *plan, int64_t cost, struct error *error)
@@ -422,7 +434,11 @@ static bool make_answer(struct making *making, struct error *error)
 	answer->evaluated = evaluated;
 	answer->tight = fits && !has_room(making->search->question, &answer->chosen->plan,
 					&answer->chosen->prediction);
+	if (fits)
+		answer->headroom_bytes = headroom_bytes(making->search->question,
+			&answer->chosen->plan, &answer->chosen->prediction);
 	explain_candidates(making);
+	word_candidates(making);
 	prove(making);
 	bool ok = make_front(making, error) && make_options(making, error) && defend(making, error);
 	answer->interrupted = making->search->stopped;

@@ -5,6 +5,9 @@
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
 
+/* Into a file or a pipe: sentences are broken as on a usual terminal. */
+enum { PIPE_COLUMNS = 100 };
+
 static bool print_answer(const struct arguments *arguments, const struct asked *asked,
 	const struct answer *answer, struct error *error)
 {
@@ -14,14 +17,18 @@ static bool print_answer(const struct arguments *arguments, const struct asked *
 
 	if (!output_style(arguments, &style, error))
 		return false;
+	if (style.width == 0)
+		style.width = PIPE_COLUMNS;
 	if (answer->compared != NULL && !argument_given(arguments, "json")) {
 		report_comparison_text(answer->compared, &style, &text);
 		text_add_char(&text, '\n');
 	}
 	if (argument_given(arguments, "json"))
 		report_answer_json(&asked->question, &asked->text, answer, &text);
-	else
+	else if (argument_given(arguments, "explain"))
 		report_answer_text(&asked->question, answer, &style, &text);
+	else
+		report_screen_text(&asked->question, answer, &style, &text);
 	/* With -o - stdout is the plan file's. */
 	bool aside = file != NULL && strcmp(file, "-") == 0 && answer->chosen != NULL;
 	bool ok = aside ? output_aside(&text) : output_text(&text, error);
@@ -220,11 +227,13 @@ const struct command command_plan = {
 	.details =
 		"Searches what no option fixes: strategy, wrapping, prefetch, checkpointing and "
 		"micro-batch. A knob may also take a list (--wrap block,blocks:2), and --no-NAME "
-		"turns one off. Prints the answer, how every other strategy compares, and why it "
-		"lost. Nothing is written without -o. Exit code 1: nothing fits. Ctrl-C: the best "
+		"turns one off. Prints one screen: the answer, why every other strategy lost, and "
+		"what one line of your script would gain. Nothing is written without -o. Exit code "
+		"1: nothing fits. Ctrl-C: the best "
 		"so far, and exit code 130; once more ends at once.",
 	.examples = {"shardplan plan llama-2-7b 2xdgx-a100-80gb",
 		"shardplan plan llama-3-70b 8xdgx-h100 --global-batch 1024 --seq-len 8192",
+		"shardplan plan llama-3-8b dgx-h100 --for torchtitan --explain",
 		"shardplan plan gpt2-124m local --gpus 4 -o plan.yaml"},
 	.run = run,
 };

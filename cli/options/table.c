@@ -145,6 +145,11 @@ static const struct option others[] = {
 		OPTION_SWITCH},
 	{"output", output, "FILE", "write the plan, topology or report to FILE (- is stdout)",
 		ASKING | ON(CALIBRATE) | ON(EXPORT) | ON(TOPOLOGIES), 0, 'o'},
+	{"explain", output, "",
+		"instead of one screen: every strategy with its figures, why, what would change "
+		"the "
+		"decision, what if",
+		ON(PLAN), OPTION_SWITCH, 'v'},
 	{"json", output, "", "one JSON document", PRINTING, OPTION_SWITCH},
 	{"json-lines", output, "", "one JSON line per step", ON(TRAIN), OPTION_SWITCH},
 	{"color", output, "auto|always|never", "auto: on a terminal, unless NO_COLOR is set", ALL,

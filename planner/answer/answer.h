@@ -15,6 +15,7 @@ struct candidate {
 	enum outcome outcome;
 	const char *why_not; /* one sentence with numbers; "" for the chosen one. IMPOSSIBLE: why
 				no plan could be made; the prediction is zeroed then */
+	const char *typed;   /* the options that give it, of `predict`; IMPOSSIBLE: NULL */
 };
 
 /* One row of a sensitivity table: what would happen if one knob of the chosen plan changed. */
@@ -68,8 +69,10 @@ struct answer {
 	int64_t pruned;    /* candidates dropped by a bound */
 	double gap;        /* of the objective; 0 = optimal within the space and the model */
 	bool tight; /* the chosen plan leaves less than the headroom, as no other plan has it */
-	bool interrupted; /* lent.go_on stopped it: parts of the defence may be missing too */
-	double bound;     /* s: least bound of what was not simulated; the chosen time if nothing */
+	int64_t headroom_bytes; /* that the chosen plan had to leave free: asked for, or the doubt
+				   of its prediction */
+	bool interrupted;       /* lent.go_on stopped it: parts of the defence may be missing too */
+	double bound; /* s: least bound of what was not simulated; the chosen time if nothing */
 };
 
 /* --- a plan that the user brings: `plan --compare` -------------------------------------------- */

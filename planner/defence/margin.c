@@ -131,7 +131,10 @@ static void add_margin(struct defence *defence, const char *name, const struct c
 	else
 		text_printf(&text, ") is %.2f %% %s", fabs(gap.is / gap.was - 1) * 100,
 			gap.is > gap.was ? "slower" : "faster");
-	add_certainty(&text, &gap);
+	if (gap.is < gap.was && !has_room(defence->question, other->plan, other->prediction))
+		text_add(&text, " but leaves too little memory free.");
+	else
+		add_certainty(&text, &gap);
 	defence_add(defence, &text);
 }
 

@@ -76,21 +76,23 @@ static void add_time_difference(struct text *text, const struct question *questi
 	double was = chosen->prediction->step_time, is = other->prediction->step_time * scale;
 	struct cause causes[CAUSE_COUNT];
 	bool same = other->plan->global_batch == chosen->plan->global_batch;
-	if (fabs(is - was) < 1e-6 * was) {
+	if (fabs(is - was) < 5e-4 * was) {
 		text_add(text, "as fast");
 	} else if (is < was) {
-		text_printf(text, "%.2f %% faster", (1 - is / was) * 100);
+		text_printf(text, "%.1f %% faster", (1 - is / was) * 100);
 	} else {
-		add_seconds(text, is - was);
-		text_printf(text, " slower%s (%+.1f %%)", same ? "" : " over the same tokens",
-			(is / was - 1) * 100);
+		text_printf(
+			text, "%.1f %% slower%s", (is / was - 1) * 100, same ? "" : " per token");
 		causes_find(question, chosen, other, arena, causes);
 		add_causes(text, causes, is - was);
 	}
+	const char *but = is < was ? " but" : ";";
 	if (other->prediction->fits == FITS_TIGHT)
-		text_add(text, "; tight: the allocator would have to free cached blocks and retry");
+		text_printf(text, "%s tight: the allocator would have to free its cache", but);
 	else if (!has_room(question, other->plan, other->prediction))
-		text_add(text, "; leaves too little memory free");
+		text_printf(text, "%s leaves too little memory free", but);
+	else if (is < 0.9995 * was && question->objective == OBJECTIVE_TIME)
+		text_add(text, ", as much as two runs differ by");
 }
 
 static double wire(const struct question *question, const struct contender *contender)
@@ -133,19 +135,16 @@ const char *defend_too_large(const struct prediction *prediction, struct arena *
 	if (prediction_overflows_host(prediction)) {
 		text_add(&text, "does not fit: offload takes ");
 		add_bytes(&text, (double)prediction->host_memory_bytes);
-		text_add(&text, " of the ");
+		text_add(&text, " of a host's ");
 		add_bytes(&text, (double)prediction->host_memory_limit_bytes);
-		text_add(&text, " of host memory of a node");
 		return finish(&text, arena);
 	}
-	text_add(&text, "does not fit: peak ");
-	add_bytes(&text, (double)prediction->peak_memory_bytes);
+	text_add(&text, "does not fit: needs ");
+	add_bytes(&text, (double)prediction_missing_bytes(prediction));
 	text_add(&text, " of ");
 	add_bytes(&text, (double)limit);
-	text_add(&text, ", over by ");
-	add_bytes(&text, (double)(prediction->peak_memory_bytes - limit));
 	if (prediction->peak_at != NULL && prediction->peak_at[0] != '\0')
-		text_printf(&text, " at %s", prediction->peak_at);
+		text_printf(&text, ", most at %s", prediction->peak_at);
 	return finish(&text, arena);
 }
 
@@ -203,19 +202,6 @@ static void add_memory(struct defence *defence, const struct contender *chosen)
 	text_printf(&text, ", at %s; most of it is %s (", p->peak_at, category_names[most]);
 	add_bytes(&text, (double)p->memory_at_peak[most]);
 	text_add(&text, ").");
-	defence_add(defence, &text);
-}
-
-static void add_floor(struct defence *defence, const struct contender *chosen)
-{
-	const struct prediction *p = chosen->prediction;
-	struct text text = {0};
-	if (p->lower_bound <= 0)
-		return;
-	text_add(&text, "No plan for this batch can take less than ");
-	add_seconds(&text, p->lower_bound);
-	text_printf(&text, " on this hardware: the step takes %.2f times that.",
-		p->step_time / p->lower_bound);
 	defence_add(defence, &text);
 }
 
@@ -278,7 +264,6 @@ void defend_winner(struct defence *defence, const struct contender *chosen)
 	add_offload(defence, chosen);
 	add_budget(defence, chosen);
 	add_memory(defence, chosen);
-	add_floor(defence, chosen);
 	add_preference(defence, chosen);
 	add_batch_rule(defence);
 }

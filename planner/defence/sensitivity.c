@@ -352,6 +352,7 @@ static const char *note_of(const struct variant *variant, const struct plan *pla
 	const struct prediction *prediction, struct arena *arena)
 {
 	const struct prediction *other = &variant->prediction;
+	char bytes[32];
 	if (!variant->built)
 		return variant->refused;
 	if (other->fits == FITS_NO)
@@ -360,7 +361,10 @@ static const char *note_of(const struct variant *variant, const struct plan *pla
 		return arena_printf(arena, "global batch %lld: %+.1f %% per token",
 			(long long)variant->plan.global_batch,
 			(variant->step_time / prediction->step_time - 1) * 100);
-	return other->fits == FITS_TIGHT ? "tight: allocator retries" : "";
+	if (other->fits == FITS_TIGHT)
+		return arena_printf(arena, "tight: %s without what its allocator caches",
+			format_bytes(bytes, (double)prediction_needed_bytes(other)));
+	return "";
 }
 
 int variants_sensitivities(const struct variants *variants, const struct plan *plan,

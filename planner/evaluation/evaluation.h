@@ -61,6 +61,9 @@ void evaluator_finish(struct evaluator *evaluator);
 /* Does it fit, with the question's headroom left free? */
 bool has_room(const struct question *question, const struct plan *plan,
 	const struct prediction *prediction);
+/* Bytes that have to stay free beside what the plan needs. */
+int64_t headroom_bytes(const struct question *question, const struct plan *plan,
+	const struct prediction *prediction);
 /* It needs at least so many bytes, and has none with a device of `limit`. */
 bool surely_lacks_room(
 	const struct question *question, const struct plan *plan, int64_t least, int64_t limit);

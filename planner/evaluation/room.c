@@ -17,12 +17,17 @@ static double headroom(
 bool has_room(const struct question *question, const struct plan *plan,
 	const struct prediction *prediction)
 {
-	/* What the allocator has cached beside it is free for whatever else comes. */
-	double needed = (double)(prediction->peak_memory_bytes - prediction->peak_reserved_bytes +
-				 prediction->peak_allocated_bytes);
+	double needed = (double)prediction_needed_bytes(prediction);
 	double limit = (double)prediction->memory_limit_bytes;
 	return prediction->fits == FITS_YES &&
 	       needed + headroom(question, plan, needed, limit) <= limit;
+}
+
+int64_t headroom_bytes(const struct question *question, const struct plan *plan,
+	const struct prediction *prediction)
+{
+	double needed = (double)prediction_needed_bytes(prediction);
+	return (int64_t)headroom(question, plan, needed, (double)prediction->memory_limit_bytes);
 }
 
 bool surely_lacks_room(

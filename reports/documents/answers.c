@@ -42,6 +42,8 @@ static void write_candidate(
 		writer_string(writer, "prediction", NULL);
 	else
 		json_prediction(&candidate->prediction, writer);
+	if (candidate->typed != NULL)
+		writer_string(writer, "typed", candidate->typed);
 	if (candidate->outcome != OUTCOME_CHOSEN) {
 		writer_string(writer, "verdict", outcome_names[candidate->outcome]);
 		writer_string(writer, "why_not", or_empty(candidate->why_not));
@@ -140,6 +142,17 @@ static void write_defence(const struct answer *answer, bool pareto, struct write
 	write_proof(answer, writer);
 }
 
+/* Memory that the chosen plan had to leave free, and whether it does. */
+static void write_room(
+	const struct question *question, const struct answer *answer, struct writer *writer)
+{
+	writer_bool(writer, "tight", answer->tight);
+	writer_begin_map(writer, "headroom");
+	writer_bool(writer, "asked", question->headroom.given);
+	writer_int(writer, "bytes", answer->headroom_bytes);
+	writer_end_map(writer);
+}
+
 static void write_change(const struct change *change, struct writer *writer)
 {
 	writer_begin_map(writer, NULL);
@@ -177,6 +190,8 @@ void report_answer_json(const struct question *question, const struct question_t
 		write_candidate(answer->chosen, "chosen", &writer);
 	else
 		writer_string(&writer, "chosen", NULL);
+	if (answer->chosen != NULL)
+		write_room(question, answer, &writer);
 	if (answer->compared != NULL)
 		write_comparison(answer->compared, &writer);
 	write_defence(answer, question->pareto, &writer);

@@ -256,7 +256,7 @@ static void add_comparison(const struct page *page, const struct answer *answer)
 	if (answer->n_sensitivities == 0)
 		return;
 	section(page, "what-if", "What if");
-	sensitivity_grid(answer, &grid);
+	sensitivity_grid(answer, false, &grid);
 	put_html(&grid,
 		"The chosen plan with one thing changed: a bar to the left is faster, to the right "
 		"slower",

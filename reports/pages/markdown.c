@@ -50,7 +50,7 @@ static void add_answer(const struct answer *answer, struct text *text)
 	if (answer->n_sensitivities == 0)
 		return;
 	text_add(text, "## What if\n\n");
-	sensitivity_grid(answer, &grid);
+	sensitivity_grid(answer, false, &grid);
 	put_markdown(&grid, text);
 }
 

@@ -21,7 +21,6 @@
 /* The reason stands early: on a narrow page the right end of a table is out of sight. */
 static const struct grid_column comparison_columns[] = {
 	{"strategy", GRID_LEFT}, {"why not", GRID_WRAP}, FIGURE_COLUMNS};
-/* A terminal shows reasons below: beside the numbers the lines would be too wide. */
 static const struct grid_column figure_columns[] = {{"strategy", GRID_LEFT}, FIGURE_COLUMNS};
 
 static void add_strategy(const struct plan *plan, const struct plan *chosen, struct grid *grid)
@@ -50,13 +49,14 @@ static void add_figures(const struct prediction *prediction, struct grid *grid)
 	grid_add(grid, "%s", fits_names[prediction->fits]);
 }
 
+static const enum grid_mark marks[] = {[OUTCOME_CHOSEN] = GRID_GOOD,
+	[OUTCOME_DOES_NOT_FIT] = GRID_BAD,
+	[OUTCOME_IMPOSSIBLE] = GRID_BAD,
+	[OUTCOME_SLOWER] = GRID_PLAIN};
+
 static void add_candidate(const struct candidate *candidate, const struct plan *chosen,
 	bool reasons, struct grid *grid)
 {
-	static const enum grid_mark marks[] = {[OUTCOME_CHOSEN] = GRID_GOOD,
-		[OUTCOME_DOES_NOT_FIT] = GRID_BAD,
-		[OUTCOME_IMPOSSIBLE] = GRID_BAD,
-		[OUTCOME_SLOWER] = GRID_PLAIN};
 	const struct plan *plan = &candidate->plan;
 
 	grid_row(grid, marks[candidate->outcome]);
@@ -93,12 +93,41 @@ void comparison_grid(const struct answer *answer, bool reasons, int limit, struc
 		add_candidate(&answer->alternatives[i], chosen, reasons, grid);
 }
 
+/* A terminal is narrower, and shows reasons below, by number. */
+static void figures_grid(const struct answer *answer, int limit, struct grid *grid)
+{
+	static const struct grid_column columns[] = {{"#", GRID_RIGHT}, {"strategy", GRID_WRAP},
+		{"checkpointing", GRID_LEFT}, {"batch", GRID_LEFT}, {"step time", GRID_RIGHT},
+		{"tokens/s/GPU", GRID_RIGHT}, {"peak memory", GRID_RIGHT}, {"fits", GRID_LEFT}};
+	const struct plan *chosen = answer->chosen != NULL ? &answer->chosen->plan : NULL;
+	int from = answer->chosen != NULL ? -1 : 0;
+
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int i = from; i < answer->n_alternatives && i < limit; i++) {
+		const struct candidate *candidate =
+			i < 0 ? answer->chosen : &answer->alternatives[i];
+		const struct prediction *p = &candidate->prediction;
+		char tokens[32];
+		grid_row(grid, marks[candidate->outcome]);
+		grid_add(grid, "%d", i - from + 1);
+		add_strategy(&candidate->plan, chosen, grid);
+		if (candidate->outcome == OUTCOME_IMPOSSIBLE)
+			continue;
+		grid_add(grid, "%s", candidate->plan.activation_checkpointing.text);
+		grid_add(grid, "%lld x %lld", (long long)candidate->plan.micro_batch,
+			(long long)candidate->plan.grad_accum);
+		grid_add_seconds(grid, p->step_time);
+		grid_add(grid, "%s", format_tokens(tokens, p->tokens_per_s_per_gpu));
+		grid_add_bytes(grid, (double)p->peak_memory_bytes);
+		grid_add(grid, "%s", fits_names[p->fits]);
+	}
+}
+
 static void front_grid(const struct answer *answer, struct grid *grid)
 {
-	static const struct grid_column columns[] = {{"plan", GRID_LEFT}, {"step time", GRID_RIGHT},
+	static const struct grid_column columns[] = {{"plan", GRID_WRAP}, {"step time", GRID_RIGHT},
 		{"tokens/s/GPU", GRID_RIGHT}, {"peak memory", GRID_RIGHT},
-		{"host memory", GRID_RIGHT}, {"leaves a node", GRID_RIGHT},
-		{"sent/rank", GRID_RIGHT}, {"fits", GRID_LEFT}};
+		{"host memory", GRID_RIGHT}, {"sent/rank", GRID_RIGHT}, {"fits", GRID_LEFT}};
 
 	grid_init(grid, columns, COUNT_OF(columns));
 	for (int i = 0; i < answer->n_front; i++) {
@@ -115,25 +144,29 @@ static void front_grid(const struct answer *answer, struct grid *grid)
 			format_tokens(tokens, p->tokens_per_s_per_gpu));
 		grid_add_bytes(grid, (double)p->peak_memory_bytes);
 		grid_add_bytes(grid, (double)p->host_memory_bytes);
-		grid_add_bytes(grid, p->wire_bytes_node_egress);
 		grid_add_bytes(grid, p->wire_bytes_per_rank);
 		grid_add(grid, "%s", fits_names[p->fits]);
 	}
 }
 
-static void reasons_grid(const struct answer *answer, int limit, struct grid *grid)
+static void add_reasons(
+	const struct answer *answer, int limit, const struct style *style, struct text *text)
 {
-	static const struct grid_column columns[] = {
-		{"strategy", GRID_LEFT}, {"why not", GRID_WRAP}};
-	const struct plan *chosen = answer->chosen != NULL ? &answer->chosen->plan : NULL;
+	int first = answer->chosen != NULL ? 2 : 1;
+	struct text label = {0}, reason = {0};
 
-	grid_init(grid, columns, COUNT_OF(columns));
 	for (int i = 0; i < answer->n_alternatives && i < limit; i++) {
 		const struct candidate *candidate = &answer->alternatives[i];
-		grid_row(grid, GRID_PLAIN);
-		add_strategy(&candidate->plan, chosen, grid);
-		grid_add(grid, "%s", or_empty(candidate->why_not));
+		text_printf(&label, " %2d ", i + first);
+		text_printf(&reason, "%s: ", strategy_names[candidate->plan.strategy]);
+		add_terminal(&reason, or_empty(candidate->why_not));
+		put_line(text_string(&label), 4, text_string(&reason), style->width, text);
+		text_clear(&label);
+		text_clear(&reason);
 	}
+	text_finish(&label);
+	text_finish(&reason);
+	text_add_char(text, '\n');
 }
 
 /* Beyond 100 % the bars are cut, so that one bad idea does not flatten the others. */
@@ -149,20 +182,26 @@ static double largest_change(const struct answer *answer, double now)
 	return most < 1 ? most : 1;
 }
 
-void sensitivity_grid(const struct answer *answer, struct grid *grid)
+void sensitivity_grid(const struct answer *answer, bool narrow, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"if", GRID_LEFT}, {"were", GRID_LEFT},
 		{"step time", GRID_RIGHT}, {"change", GRID_RIGHT}, {"peak memory", GRID_RIGHT},
 		{"note", GRID_WRAP}};
+	static const struct grid_column fewer[] = {{"if", GRID_LEFT}, {"step time", GRID_RIGHT},
+		{"change", GRID_RIGHT}, {"peak memory", GRID_RIGHT}, {"note", GRID_WRAP}};
 	double now = answer->chosen != NULL ? answer->chosen->prediction.step_time : 0;
 
 	double most = largest_change(answer, now);
-	grid_init(grid, columns, COUNT_OF(columns));
+	grid_init(grid, narrow ? fewer : columns, COUNT_OF(columns) - narrow);
 	for (int i = 0; i < answer->n_sensitivities; i++) {
 		const struct sensitivity *row = &answer->sensitivities[i];
 		grid_row(grid, GRID_PLAIN);
-		grid_add(grid, "%s", or_empty(row->knob));
-		grid_add(grid, "%s", or_empty(row->value));
+		if (narrow) {
+			grid_add(grid, "%s %s", or_empty(row->knob), or_empty(row->value));
+		} else {
+			grid_add(grid, "%s", or_empty(row->knob));
+			grid_add(grid, "%s", or_empty(row->value));
+		}
 		if (row->step_time > 0)
 			grid_add_seconds(grid, row->step_time);
 		else
@@ -212,14 +251,14 @@ void add_no_answer(const struct answer *answer, struct text *text)
 		const struct candidate *candidate = &answer->alternatives[i];
 		if (candidate->outcome == OUTCOME_IMPOSSIBLE)
 			continue;
-		if (least == NULL ||
-			candidate->prediction.peak_memory_bytes < least->peak_memory_bytes)
+		if (least == NULL || prediction_missing_bytes(&candidate->prediction) <
+					     prediction_missing_bytes(least))
 			least = &candidate->prediction;
 	}
 	text_add(text, "No plan fits");
 	if (least != NULL)
 		text_printf(text, ": the closest that was found needs %s of %s per device",
-			format_bytes(need, (double)least->peak_memory_bytes),
+			format_bytes(need, (double)prediction_missing_bytes(least)),
 			format_bytes(limit, (double)least->memory_limit_bytes));
 }
 
@@ -252,15 +291,14 @@ static void add_comparison(
 	struct grid grid;
 
 	text_add(text, "\nStrategies, the best plan of each first\n");
-	comparison_grid(answer, false, SHOWN_CANDIDATES + 1, &grid);
+	figures_grid(answer, SHOWN_CANDIDATES, &grid);
 	put_text(&grid, style, text);
 	if (more > 0)
 		text_printf(text, "%d more: --json lists them\n\n", more);
 	if (answer->n_alternatives == 0)
 		return;
 	text_add(text, "Why not the others\n");
-	reasons_grid(answer, SHOWN_CANDIDATES, &grid);
-	put_text(&grid, style, text);
+	add_reasons(answer, SHOWN_CANDIDATES, style, text);
 }
 
 static void add_front(const struct answer *answer, const struct style *style, struct text *text)
@@ -275,85 +313,111 @@ static void add_front(const struct answer *answer, const struct style *style, st
 	put_text(&grid, style, text);
 }
 
+/* Takes the text. */
+static void put_item(struct text *item, const struct style *style, struct text *text)
+{
+	put_line(" - ", 3, text_string(item), style->width, text);
+	text_finish(item);
+}
+
 /* Below the answer: faster, and more to write down. */
-static void add_options(const struct answer *answer, struct text *text)
+static void add_options(const struct answer *answer, const struct style *style, struct text *text)
 {
 	char time[32], peak[32];
 
 	if (answer->n_options == 0)
 		return;
-	text_add(text, "Faster, with blocks or units that differ\n");
+	text_add(text, "Faster, further from the defaults\n");
 	for (int i = 0; i < answer->n_options; i++) {
 		const struct plan_option *option = &answer->options[i];
-		text_printf(text,
-			" - %.1f %% less time a token (%s a step, peak %s): ", 100 * option->gain,
+		struct text item = {0};
+		text_printf(&item,
+			"%.1f %% less time a token (%s a step, peak %s): ", 100 * option->gain,
 			format_seconds(time, option->prediction.step_time),
 			format_bytes(peak, (double)option->prediction.peak_memory_bytes));
-		add_terminal(text, option->typed);
-		text_add_char(text, '\n');
+		add_terminal(&item, option->typed);
+		put_item(&item, style, text);
 	}
 	text_add_char(text, '\n');
 }
 
-static void add_thresholds(const struct answer *answer, struct text *text)
+static void add_thresholds(
+	const struct answer *answer, const struct style *style, struct text *text)
 {
 	if (answer->n_thresholds == 0)
 		return;
 	text_add(text, "What would change the decision (the best plan of each strategy, compared "
 		       "again)\n");
 	for (int i = 0; i < answer->n_thresholds; i++) {
-		text_add(text, " - ");
-		add_terminal(text, answer->thresholds[i].sentence);
-		text_add_char(text, '\n');
+		struct text item = {0};
+		add_terminal(&item, answer->thresholds[i].sentence);
+		put_item(&item, style, text);
 	}
 	text_add_char(text, '\n');
 }
 
 static void add_defence(const struct answer *answer, const struct style *style, struct text *text)
 {
+	struct text proof = {0};
 	struct grid grid;
 
 	if (answer->n_reasons > 0)
 		text_add(text, answer->chosen != NULL ? "Why this one\n" : "Why none\n");
 	for (int i = 0; i < answer->n_reasons; i++) {
-		text_add(text, " - ");
-		add_terminal(text, answer->reasons[i]);
-		text_add_char(text, '\n');
+		struct text item = {0};
+		add_terminal(&item, answer->reasons[i]);
+		put_item(&item, style, text);
 	}
 	text_add(text, answer->n_reasons > 0 ? "\n" : "");
-	add_thresholds(answer, text);
+	add_thresholds(answer, style, text);
 	if (answer->n_sensitivities > 0) {
 		text_add(text, "What if\n");
-		sensitivity_grid(answer, &grid);
+		sensitivity_grid(answer, true, &grid);
 		put_text(&grid, style, text);
 	}
-	add_proof(answer, text);
-	text_add(text, ".\n");
+	add_proof(answer, &proof);
+	text_add_char(&proof, '.');
+	put_line("", 0, text_string(&proof), style->width, text);
+	text_finish(&proof);
+}
+
+/* "Use ...", or that nothing fits. */
+static void add_verdict(const struct answer *answer, const struct style *style, struct text *text)
+{
+	struct text line = {0};
+
+	text_add(text, style->color ? "\n\033[1m" : "\n");
+	if (answer->chosen != NULL) {
+		text_add(&line, answer->tight ? "Tight, for no plan leaves enough memory free: use "
+					      : "Use ");
+		struct text summary = {0};
+		plan_summary(&answer->chosen->plan, &summary);
+		add_terminal(&line, text_string(&summary));
+		text_finish(&summary);
+	} else {
+		add_no_answer(answer, &line);
+	}
+	put_line("", 0, text_string(&line), style->width, text);
+	text_add(text, style->color ? "\033[0m" : "");
+	text_clear(&line);
+	if (answer->chosen != NULL) {
+		add_answer_figures(&answer->chosen->prediction, &line);
+		put_line("", 0, text_string(&line), style->width, text);
+	}
+	text_finish(&line);
 }
 
 void report_answer_text(const struct question *question, const struct answer *answer,
 	const struct style *style, struct text *text)
 {
-	struct text summary = {0};
+	struct text subject = {0};
 
-	add_subject_line(question->model, question->topology, text);
-	text_add(text, style->color ? "\n\n\033[1m" : "\n\n");
-	if (answer->chosen != NULL) {
-		plan_summary(&answer->chosen->plan, &summary);
-		text_add(text, answer->tight ? "Tight, for no plan leaves enough memory free: use "
-					     : "Use ");
-		add_terminal(text, text_string(&summary));
-	} else {
-		add_no_answer(answer, text);
-	}
-	text_add(text, style->color ? "\033[0m\n" : "\n");
-	if (answer->chosen != NULL) {
-		add_answer_figures(&answer->chosen->prediction, text);
-		text_add_char(text, '\n');
-	}
-	text_finish(&summary);
+	add_subject_line(question->model, question->topology, &subject);
+	put_line("", 0, text_string(&subject), style->width, text);
+	text_finish(&subject);
+	add_verdict(answer, style, text);
 	add_comparison(answer, style, text);
 	add_front(answer, style, text);
-	add_options(answer, text);
+	add_options(answer, style, text);
 	add_defence(answer, style, text);
 }

@@ -204,7 +204,7 @@ void add_subject_line(const struct model *model, const struct topology *topology
 		text_printf(text, " (%s parameters",
 			format_count(count, (double)model->parameter_count));
 		if (!trainable_is_all(&model->architecture.trainable))
-			text_printf(text, ", %s of them trained",
+			text_printf(text, ", %s trained",
 				format_count(count, (double)model->trained_count));
 		text_add_char(text, ')');
 	}

@@ -27,7 +27,8 @@ void reports_grid(const struct report *reports, int n, struct grid *grid);
 /* The chosen plan and its alternatives, one a row, with the reason why each lost. At most `limit`
  * rows; 0 = all. */
 void comparison_grid(const struct answer *answer, bool reasons, int limit, struct grid *grid);
-void sensitivity_grid(const struct answer *answer, struct grid *grid);
+/* `narrow`: knob and value in one column, for a terminal. */
+void sensitivity_grid(const struct answer *answer, bool narrow, struct grid *grid);
 /* "1.23 s per step, 3412 tokens/s/GPU, ..." */
 void add_answer_figures(const struct prediction *prediction, struct text *text);
 /* Why nothing fits: the smallest need and the limit. Empty when something was chosen. */
@@ -45,6 +46,12 @@ void plan_grid(const struct plan *plan, struct grid *grid);
 /* Where the numbers come from: devices, links, calibration, bounds: name and value. */
 void assumptions_grid(
 	const struct explained *explained, const struct topology *topology, struct grid *grid);
+
+/* A sentence behind a label, broken at blanks at `width` columns (0: nowhere); further lines, and
+ * the first behind its label, begin at column `indent`. How many lines it takes. */
+int put_line(const char *label, int indent, const char *sentence, int width, struct text *text);
+/* Its first clauses (", " and "; " end one) that `columns` hold, and at least one. */
+void add_clauses(const char *sentence, int columns, struct text *text);
 
 /* Writes a grid and finishes it. */
 void put_text(struct grid *grid, const struct style *style, struct text *text);

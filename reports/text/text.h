@@ -9,7 +9,10 @@
 #include "reports/text/types.h"
 
 /* --- plan, predict ------------------------------------------------------------------------- */
-/* The defended answer: the winner, the comparison of strategies, reasons, sensitivities. */
+/* The answer on one screen: 24 lines of 100 columns, folded where the terminal is narrower. */
+void report_screen_text(const struct question *question, const struct answer *answer,
+	const struct style *style, struct text *text);
+/* All of it: the winner, the comparison of strategies, reasons, sensitivities. */
 void report_answer_text(const struct question *question, const struct answer *answer,
 	const struct style *style, struct text *text);
 /* `plan --compare`: the user's plan; its part of `plan --json`. */

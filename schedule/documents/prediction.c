@@ -57,6 +57,18 @@ static const struct field host_usage_fields[] = {COUNT(host_memory_bytes, "host_
 		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
 	FIELD_END};
 
+int64_t prediction_needed_bytes(const struct prediction *prediction)
+{
+	return prediction->peak_memory_bytes - prediction->peak_reserved_bytes +
+	       prediction->peak_allocated_bytes;
+}
+
+int64_t prediction_missing_bytes(const struct prediction *prediction)
+{
+	int64_t needed = prediction_needed_bytes(prediction);
+	return needed > prediction->memory_limit_bytes ? needed : prediction->peak_memory_bytes;
+}
+
 bool prediction_overflows_host(const struct prediction *prediction)
 {
 	return prediction->host_memory_limit_bytes > 0 &&

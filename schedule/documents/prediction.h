@@ -64,6 +64,10 @@ struct prediction {
 	double lower_bound, plan_lower_bound; /* s */
 };
 
+/* Of the peak: what the allocator has cached beside it is free for whatever else comes. */
+int64_t prediction_needed_bytes(const struct prediction *prediction);
+/* Of one that does not fit: what it needs; where that would fit, the peak with the cache. */
+int64_t prediction_missing_bytes(const struct prediction *prediction);
 /* Host memory is what does not suffice. */
 bool prediction_overflows_host(const struct prediction *prediction);
 /* Bytes by which the plan does not fit: of a device, or of a node's host memory. */

@@ -47,7 +47,7 @@ class Waiting(unittest.TestCase):
     def test_terminal(self):
         code, out, shown = on_terminal(self.box, LONG)
         self.assertEqual(code, 0, shown)
-        self.assertIn('Use ', out)
+        self.assertIn('\nUse ', out.replace('\r', ''))
         if not shown:
             self.skipTest('planned within a second')
         self.assertRegex(shown, r'^\r\x1b\[Kplanning, 1 s(: [0-9,]+ (of [0-9,]+ )?plans looked at)?')
@@ -61,7 +61,7 @@ class Waiting(unittest.TestCase):
             return
         self.assertEqual(code, 130, shown)
         if out:
-            self.assertIn('Interrupted, this is the best so far: ', out)
+            self.assertIn('Interrupted: this is the best plan so far', out)
             self.assertEqual(self.box.run('explain', 'best.yaml').code, 0)
         else:
             self.assertIn('interrupted before a plan that fits was found', shown)

@@ -191,7 +191,7 @@ static void test_answer(void **state)
 	const char *answer = text_string(&text);
 	assert_non_null(strstr(answer, "gpt2-nano (10.8 M parameters) on 2xdgx-a100-80gb: 16 x "
 				       "A100-SXM4-80GB, 80.0 GiB each\n\nUse FULL_SHARD"));
-	assert_non_null(strstr(answer, "NO_SHARD               needs 98.3 GiB"));
+	assert_non_null(strstr(answer, "NO_SHARD: needs 98.3 GiB"));
 	assert_non_null(strstr(answer, "HYBRID_SHARD_ZERO2/16"));
 	assert_non_null(strstr(answer, "What if"));
 	assert_non_null(strstr(answer, "212 plans simulated, 540 dropped by a bound"));
@@ -202,6 +202,55 @@ static void test_answer(void **state)
 	assert_non_null(
 		strstr(text_string(&text), "No plan fits: the closest that was found needs "));
 	assert_null(strstr(text_string(&text), "Use "));
+	text_finish(&text);
+}
+
+static void test_lines(void **state)
+{
+	struct text text = {0};
+
+	(void)state;
+	assert_int_equal(put_line("Why", 5, "one two three", 12, &text), 2);
+	expect(&text, "Why  one two\n     three\n");
+	assert_int_equal(put_line("a long label", 3, "one", 5, &text), 1);
+	expect(&text, "a long labelone\n");
+	/* A word is never cut; characters are counted, not bytes. */
+	assert_int_equal(put_line("", 0, "\xe6\xa8\xa1\xe6\xa8\xa1 longword", 4, &text), 2);
+	expect(&text, "\xe6\xa8\xa1\xe6\xa8\xa1\nlongword\n");
+	add_clauses("one, two; three", 8, &text);
+	expect(&text, "one, two");
+	add_clauses("one, two; three", 15, &text);
+	expect(&text, "one, two; three");
+	add_clauses("one (two, three), four", 12, &text);
+	expect(&text, "one (two, three)");
+	add_clauses("1,5 is long", 3, &text);
+	expect(&text, "1,5 is long");
+}
+
+static void test_screen(void **state)
+{
+	struct fixture *fixture = *state;
+	struct text text = {0};
+
+	report_screen_text(&fixture->question, &fixture->answer, &plain, &text);
+	const char *screen = text_string(&text);
+	assert_non_null(strstr(screen, "gpt2-nano (10.8 M parameters) on 2xdgx-a100-80gb"));
+	assert_non_null(strstr(screen, "\nUse      FULL_SHARD (pytorch-fsdp2): parameters, "
+				       "gradients, optimizer state sharded over 16 GPUs\n"));
+	assert_non_null(strstr(screen, "\nTime     "));
+	assert_non_null(strstr(screen, "  needs 98.3 GiB"));
+	assert_null(strstr(screen, "Warning"));
+	text_clear(&text);
+	struct answer other = fixture->answer;
+	other.tight = other.interrupted = true;
+	report_screen_text(&fixture->question, &other, &plain, &text);
+	assert_non_null(strstr(text_string(&text), "\nUse      tight, for no plan leaves"));
+	assert_non_null(strstr(text_string(&text), "\nWarning  Interrupted"));
+	text_clear(&text);
+	other.chosen = NULL;
+	report_screen_text(&fixture->question, &other, &plain, &text);
+	assert_non_null(strstr(text_string(&text), "\nNo plan fits.\n"));
+	assert_null(strstr(text_string(&text), "\nUse "));
 	text_finish(&text);
 }
 
@@ -339,6 +388,8 @@ int main(void)
 		cmocka_unit_test(test_case_row),
 		cmocka_unit_test(test_case_cells),
 		cmocka_unit_test(test_answer),
+		cmocka_unit_test(test_screen),
+		cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_prediction),
 		cmocka_unit_test(test_views),
 		cmocka_unit_test(test_operations),

@@ -1,0 +1,184 @@
+/* A plan and its figures in the words of the field, for the first screen. */
+#include <stdio.h>
+#include <string.h>
+
+#include "reports/text/screen.h"
+
+/* What every rank holds a part of. */
+static const char *const sharded[STRATEGY_COUNT] = {
+	[STRATEGY_SHARD_GRAD_OP] = "gradients, optimizer state sharded",
+	[STRATEGY_FULL_SHARD] = "parameters, gradients, optimizer state sharded",
+	[STRATEGY_HYBRID_SHARD] = "FULL_SHARD",
+	[STRATEGY_HYBRID_SHARD_ZERO2] = "SHARD_GRAD_OP",
+	[STRATEGY_ZERO_1] = "optimizer state sharded",
+	[STRATEGY_ZERO_2] = "gradients, optimizer state sharded",
+	[STRATEGY_ZERO_3] = "parameters, gradients, optimizer state sharded",
+};
+
+static void add_sharded(const struct plan *plan, const char *devices, struct text *text)
+{
+	long long shard = (long long)plan->mesh.shard, copies = (long long)plan->mesh.replicate;
+
+	if (shard * copies == 1)
+		text_printf(text, "the whole model on one %.*s", (int)strlen(devices) - 1, devices);
+	else if (sharded[plan->strategy] == NULL || shard == 1)
+		text_printf(text, "the whole model on each of %lld %s", shard * copies, devices);
+	else if (copies > 1)
+		text_printf(text, "%s in groups of %lld %s, %lld copies", sharded[plan->strategy],
+			shard, devices, copies);
+	else
+		text_printf(text, "%s over %lld %s", sharded[plan->strategy], shard, devices);
+}
+
+static void add_strategy(const struct plan *plan, const char *devices, struct text *text)
+{
+	text_add(text, strategy_names[plan->strategy]);
+	if (strategy_is_hybrid(plan->strategy))
+		text_printf(text, "/%lld", (long long)plan->mesh.shard);
+	text_printf(text, " (%s", runtime_names[plan->runtime]);
+	if (libraries_named(&plan->libraries))
+		text_printf(text, ", %s", plan->libraries.text);
+	text_add(text, "): ");
+	add_sharded(plan, devices, text);
+}
+
+static void add_units(const struct plan *plan, struct text *text)
+{
+	if (plan_layout(plan) == LAYOUT_WHOLE)
+		return;
+	text_printf(text, "wrap %s, ", plan->wrap.text);
+	if (plan_reshard_group(plan) > 0 || plan->reshard_after_forward.n > 0)
+		text_printf(text, "reshard to %s, ", plan->reshard_after_forward.text);
+	text_printf(text, "prefetch %s%s, ", knob_name(KNOB_PREFETCH, (int)plan->prefetch),
+		plan->forward_prefetch ? " + forward" : "");
+}
+
+static void add_kept(const struct plan *plan, struct text *text)
+{
+	const char *checkpointing = plan->activation_checkpointing.text;
+
+	if (strcmp(checkpointing, "none") == 0)
+		text_add(text, "no checkpointing");
+	else
+		text_printf(text, "%s checkpointing", checkpointing);
+	if (plan->activation_offload != ACTIVATIONS_STAY)
+		text_printf(text, " (%s on the host)",
+			knob_name(KNOB_ACTIVATION_OFFLOAD, (int)plan->activation_offload));
+	if (plan_offloads_any(plan))
+		text_printf(text, ", CPU offload: %s", plan->cpu_offload.text);
+	if (!trainable_is_all(&plan->trainable))
+		text_printf(text, ", trains %s", plan->trainable.text);
+	if (plan->gradient_sums == SUMS_EXACT)
+		text_add(text, ", exact gradient sums");
+}
+
+static void add_batch(const struct plan *plan, struct text *text)
+{
+	text_printf(text, ", micro-batch %lld", (long long)plan->micro_batch);
+	if (plan->grad_accum == 1)
+		return;
+	text_printf(text, " x %lld (%s)", (long long)plan->grad_accum,
+		plan->late_all_reduce         ? "scattered each, all-reduced last"
+		: plan->sync_each_micro_batch ? "reduced each"
+					      : "reduced last");
+}
+
+const char *device_noun(const struct question *question)
+{
+	return question->topology->device.kind == DEVICE_GPU ? "GPU" : "rank";
+}
+
+void add_plan_words(const struct question *question, const struct plan *plan, struct text *strategy,
+	struct text *settings)
+{
+	char devices[8];
+
+	snprintf(devices, sizeof(devices), "%ss", device_noun(question));
+	add_strategy(plan, devices, strategy);
+	add_units(plan, settings);
+	add_kept(plan, settings);
+	add_batch(plan, settings);
+}
+
+/* What a step does, and what of the user's script the prediction takes for granted. */
+void add_work(const struct plan *plan, struct text *text)
+{
+	char tokens[32];
+
+	text_printf(text, "%lld %s of %lld tokens a step (%s), %s, %s attention, %s loss, %s%s",
+		(long long)plan->global_batch, plan->global_batch == 1 ? "sequence" : "sequences",
+		(long long)plan->seq_len,
+		format_count(tokens, (double)plan->global_batch * (double)plan->seq_len),
+		knob_name(KNOB_PARAM_DTYPE, (int)plan->param_dtype),
+		knob_name(KNOB_ATTENTION, (int)plan->attention),
+		knob_name(KNOB_LOSS, (int)plan->loss),
+		knob_name(KNOB_OPTIMIZER, (int)plan->optimizer),
+		plan->compile ? ", torch.compile" : "");
+}
+
+/* --- figures ---------------------------------------------------------------------------------- */
+
+void add_time_figure(const struct prediction *p, struct text *text)
+{
+	char time[32], low[32], high[32];
+
+	text_printf(text, "%s a step", format_seconds(time, p->step_time));
+	if (p->step_time_high > p->step_time_low)
+		text_printf(text, " (80 %% sure: %s to %s)", format_seconds(low, p->step_time_low),
+			format_seconds(high, p->step_time_high));
+}
+
+void add_speed_figure(const struct prediction *p, struct text *text)
+{
+	char tokens[32], low[32], high[32], mfu[32];
+	double work = p->tokens_per_s_per_gpu * p->step_time;
+
+	text_printf(text, "%s tokens/s/GPU", format_tokens(tokens, p->tokens_per_s_per_gpu));
+	if (p->step_time_high > p->step_time_low)
+		text_printf(text, " (%s to %s)", format_tokens(low, work / p->step_time_high),
+			format_tokens(high, work / p->step_time_low));
+	if (p->mfu > 0)
+		text_printf(text, ", MFU %s", format_percent(mfu, p->mfu));
+}
+
+void add_memory_figure(
+	const struct question *question, const struct answer *answer, struct text *text)
+{
+	const struct prediction *p = &answer->chosen->prediction;
+	char peak[32], limit[32], bytes[32];
+	double cache = (double)(p->peak_memory_bytes - prediction_needed_bytes(p));
+	double room = (double)answer->headroom_bytes;
+
+	text_printf(text, "%s peak of %s per %s", format_bytes(peak, (double)p->peak_memory_bytes),
+		format_bytes(limit, (double)p->memory_limit_bytes), device_noun(question));
+	if (p->fits == FITS_TIGHT) {
+		text_printf(text, ": %s in use, the allocator must free the rest",
+			format_bytes(bytes, (double)prediction_needed_bytes(p)));
+		return;
+	}
+	if (room > 0 && question->headroom.given)
+		text_printf(text, " (%s asked to stay free)", format_bytes(bytes, room));
+	else if (room > 0)
+		text_printf(text, " (80 %% sure: up to %s)",
+			format_bytes(bytes, (double)p->peak_memory_bytes + room));
+	if (cache > 0.02 * (double)p->memory_limit_bytes)
+		text_printf(text, ", %s of it cache", format_bytes(bytes, cache));
+}
+
+void add_missing_memory(
+	const struct question *question, const struct prediction *p, struct text *text)
+{
+	char peak[32], limit[32], bytes[32];
+	int most = 0;
+
+	for (int c = 1; c < CATEGORY_COUNT; c++)
+		if (p->memory_at_peak[c] > p->memory_at_peak[most])
+			most = c;
+	text_printf(text, "needs %s of %s per %s",
+		format_bytes(peak, (double)prediction_missing_bytes(p)),
+		format_bytes(limit, (double)p->memory_limit_bytes), device_noun(question));
+	if (or_empty(p->peak_at)[0] != '\0')
+		text_printf(text, ", most at %s", p->peak_at);
+	text_printf(text, "; %s of it ", format_bytes(bytes, (double)p->memory_at_peak[most]));
+	category_label((enum category)most, text);
+}

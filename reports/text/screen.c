@@ -1,0 +1,384 @@
+/* The first screen of an answer: 24 lines of 100 columns. What does not fit there is in
+ * `--explain`, in the report and in JSON. */
+#include <math.h>
+#include <string.h>
+
+#include "reports/text/screen.h"
+
+enum {
+	OTHERS_MAX = 5,
+	LEVERS_SHOWN = 3,
+};
+
+/* Of the time of a token; less is not worth a line. */
+#define LEAST_GAIN 0.005
+/* As much slower as a plan may be and still be called the fastest. */
+#define NO_SLOWER 0.0005
+
+struct screen {
+	const struct question *question;
+	const struct answer *answer;
+	const struct style *style;
+	struct text *text;
+	int left; /* of SCREEN_LINES, were the terminal SCREEN_COLUMNS wide */
+};
+
+/* --- lines ------------------------------------------------------------------------------------ */
+
+static int width_of(const struct screen *screen)
+{
+	int width = screen->style->width;
+	return width > 0 && width < SCREEN_COLUMNS ? width : SCREEN_COLUMNS;
+}
+
+static void put_blank(struct screen *screen)
+{
+	text_add_char(screen->text, '\n');
+	screen->left--;
+}
+
+/* Takes the text. */
+static void put_labelled(struct screen *screen, const char *label, struct text *sentence)
+{
+	struct text counted = {0};
+
+	screen->left -=
+		put_line(label, SCREEN_INDENT, text_string(sentence), SCREEN_COLUMNS, &counted);
+	put_line(label, SCREEN_INDENT, text_string(sentence), width_of(screen), screen->text);
+	text_finish(&counted);
+	text_finish(sentence);
+}
+
+/* Its whole clauses that one line holds. */
+static void put_clauses(struct screen *screen, const char *label, struct text *sentence)
+{
+	struct text cut = {0};
+
+	add_clauses(text_string(sentence), SCREEN_COLUMNS - SCREEN_INDENT, &cut);
+	text_finish(sentence);
+	put_labelled(screen, label, &cut);
+}
+
+/* --- the answer ------------------------------------------------------------------------------- */
+
+static void put_question(struct screen *screen)
+{
+	const struct answer *answer = screen->answer;
+	const struct plan *plan = answer->chosen != NULL       ? &answer->chosen->plan
+				  : answer->n_alternatives > 0 ? &answer->alternatives[0].plan
+							       : NULL;
+	struct text line = {0};
+
+	add_subject_line(screen->question->model, screen->question->topology, &line);
+	screen->left -= put_line("", 0, text_string(&line), width_of(screen), screen->text);
+	text_clear(&line);
+	if (plan != NULL) {
+		add_work(plan, &line);
+		screen->left -= put_line("", 0, text_string(&line), width_of(screen), screen->text);
+	}
+	text_finish(&line);
+	put_blank(screen);
+}
+
+static void put_bold(struct screen *screen, bool on)
+{
+	if (screen->style->color)
+		text_add(screen->text, on ? "\033[1m" : "\033[0m");
+}
+
+static void put_words(struct screen *screen, const char *label, const struct plan *plan)
+{
+	struct text strategy = {0}, settings = {0};
+
+	if (screen->answer->tight)
+		text_add(&strategy, "tight, for no plan leaves more memory free: ");
+	add_plan_words(screen->question, plan, &strategy, &settings);
+	put_bold(screen, true);
+	put_labelled(screen, label, &strategy);
+	put_bold(screen, false);
+	put_labelled(screen, "", &settings);
+}
+
+static void put_plan(struct screen *screen)
+{
+	const struct candidate *chosen = screen->answer->chosen;
+	struct text figure = {0};
+
+	put_words(screen, "Use", &chosen->plan);
+	add_time_figure(&chosen->prediction, &figure);
+	put_labelled(screen, "Time", &figure);
+	add_speed_figure(&chosen->prediction, &figure);
+	put_labelled(screen, "Speed", &figure);
+	add_memory_figure(screen->question, screen->answer, &figure);
+	put_labelled(screen, "Memory", &figure);
+}
+
+/* The plan that misses by least. */
+static void put_nothing(struct screen *screen)
+{
+	const struct answer *answer = screen->answer;
+	struct text line = {0};
+
+	text_add(&line, "No plan fits.");
+	if (answer->n_alternatives == 0 || answer->alternatives[0].outcome == OUTCOME_IMPOSSIBLE) {
+		put_labelled(screen, "", &line);
+		return;
+	}
+	put_bold(screen, true);
+	screen->left -= put_line("", 0, text_string(&line), width_of(screen), screen->text);
+	put_bold(screen, false);
+	text_clear(&line);
+	put_words(screen, "Closest", &answer->alternatives[0].plan);
+	add_missing_memory(screen->question, &answer->alternatives[0].prediction, &line);
+	put_clauses(screen, "Memory", &line);
+}
+
+/* --- why -------------------------------------------------------------------------------------- */
+
+static void add_shares(const struct prediction *p, struct text *text)
+{
+	char exposed[32], optimizer[32];
+
+	if (p->time.exposed_communication > 0)
+		text_printf(text, "%s (%.1f %%) of a step is exposed communication",
+			format_seconds(exposed, p->time.exposed_communication),
+			100 * p->time.exposed_communication / p->step_time);
+	else
+		text_add(text, "no communication is exposed");
+	text_printf(text, ", %s the optimizer, the rest compute",
+		format_seconds(optimizer, p->time.optimizer));
+}
+
+static void add_certainty(const struct screen *screen, struct text *text)
+{
+	const struct answer *answer = screen->answer;
+	bool same_batch = question_gives(screen->question, KNOB_GLOBAL_BATCH);
+	double slower = 1 - answer->bound / answer->chosen->prediction.step_time;
+
+	switch (screen->question->objective) {
+	case OBJECTIVE_TIME:
+		if (slower > NO_SLOWER)
+			text_printf(text, "within %.1f %% of ", 100 * slower);
+		text_printf(text, "the fastest%s%s", same_batch ? "" : " per token",
+			answer->tight ? "" : " with room in memory");
+		if (slower > NO_SLOWER && answer->gap < slower)
+			text_add(text, ", and nearer to the defaults");
+		break;
+	case OBJECTIVE_MEMORY:
+		text_add(text, "the one with the least memory");
+		break;
+	case OBJECTIVE_NETWORK:
+		text_add(text, "the one with the least traffic");
+		break;
+	}
+	text_printf(text, "; %lld of %lld plans needed simulation", (long long)answer->evaluated,
+		(long long)(answer->evaluated + answer->pruned));
+}
+
+static void put_why(struct screen *screen)
+{
+	const struct candidate *chosen = screen->answer->chosen;
+	struct text line = {0};
+	char host[32];
+
+	if (chosen == NULL)
+		return;
+	add_certainty(screen, &line);
+	put_clauses(screen, "Why", &line);
+	if (plan_offloads_any(&chosen->plan) &&
+		!question_gives(screen->question, KNOB_CPU_OFFLOAD)) {
+		text_printf(&line, "nothing fits without CPU offload: %s of each host's memory",
+			format_bytes(host, (double)chosen->prediction.host_memory_bytes));
+		put_labelled(screen, "", &line);
+	}
+	add_shares(&chosen->prediction, &line);
+	put_clauses(screen, "", &line);
+}
+
+/* --- the others ------------------------------------------------------------------------------- */
+
+static void name_strategy(const struct screen *screen, const struct plan *plan, struct text *name)
+{
+	const struct candidate *chosen = screen->answer->chosen;
+
+	text_add(name, strategy_names[plan->strategy]);
+	if (strategy_is_hybrid(plan->strategy) && plan->mesh.shard > 1)
+		text_printf(name, "/%lld", (long long)plan->mesh.shard);
+	if (chosen != NULL && plan->runtime != chosen->plan.runtime)
+		text_printf(name, " (%s)", runtime_names[plan->runtime]);
+}
+
+/* The first of every other strategy. */
+static int find_others(
+	const struct answer *answer, bool asked, const struct candidate *others[OTHERS_MAX])
+{
+	bool seen[STRATEGY_COUNT] = {false};
+	int n = 0;
+
+	if (answer->chosen == NULL && answer->n_alternatives > 0)
+		seen[answer->alternatives[0].plan.strategy] = true;
+	if (answer->chosen != NULL)
+		seen[answer->chosen->plan.strategy] = true;
+	/* What cannot be is news only to who asked for it. */
+	for (int i = answer->chosen == NULL; i < answer->n_alternatives && n < OTHERS_MAX; i++) {
+		const struct candidate *candidate = &answer->alternatives[i];
+		bool silent = candidate->outcome == OUTCOME_IMPOSSIBLE && !asked;
+		if (!seen[candidate->plan.strategy] && !silent)
+			others[n++] = candidate;
+		seen[candidate->plan.strategy] = true;
+	}
+	return n;
+}
+
+static void put_others(struct screen *screen)
+{
+	const struct candidate *others[OTHERS_MAX];
+	struct text names[OTHERS_MAX] = {0}, line = {0};
+	int n = find_others(screen->answer, screen->question->strategies != 0, others);
+	int width = 0;
+
+	for (int i = 0; i < n; i++) {
+		name_strategy(screen, &others[i]->plan, &names[i]);
+		width = (int)names[i].length > width ? (int)names[i].length : width;
+	}
+	for (int i = 0; i < n; i++) {
+		struct text label = {0};
+		text_printf(&label, "%-*s%s", SCREEN_INDENT, i == 0 ? "Others" : "",
+			text_string(&names[i]));
+		int indent = SCREEN_INDENT + width + 2;
+		add_clauses(or_empty(others[i]->why_not), SCREEN_COLUMNS - indent, &line);
+		put_line(text_string(&label), indent, text_string(&line), width_of(screen),
+			screen->text);
+		screen->left--;
+		text_clear(&line);
+		text_finish(&label);
+		text_finish(&names[i]);
+	}
+	text_finish(&line);
+}
+
+/* --- what else one could do ------------------------------------------------------------------- */
+
+static void put_levers(struct screen *screen, int most)
+{
+	struct lever levers[LEVERS_MAX];
+	bool chosen = screen->answer->chosen != NULL;
+	int n = find_levers(screen->answer, levers), width = 0;
+
+	n = n < most ? n : most;
+	if (n == 0 && !chosen && screen->answer->n_reasons > 0) {
+		struct text line = {0};
+		add_terminal(&line, screen->answer->reasons[screen->answer->n_reasons - 1]);
+		put_labelled(screen, "Way out", &line);
+	}
+	for (int i = 0; i < n; i++)
+		width = (int)strlen(levers[i].words) > width ? (int)strlen(levers[i].words) : width;
+	for (int i = 0; i < n; i++) {
+		struct text line = {0};
+		text_printf(&line, "%s:", levers[i].words);
+		text_add_char(&line, ' ');
+		add_lever_gain(&levers[i], &line);
+		if (!chosen)
+			text_add(&line, levers[i].row->step_time > 0 ? ": it fits then"
+								     : ", not enough alone");
+		put_labelled(screen, i > 0 ? "" : chosen ? "Levers" : "Way out", &line);
+	}
+}
+
+/* Time of a token, beside the chosen plan's. */
+static double gain_of(const struct candidate *chosen, const struct candidate *other)
+{
+	return 1 - chosen->prediction.tokens_per_s_per_gpu / other->prediction.tokens_per_s_per_gpu;
+}
+
+/* The fastest that was not chosen, for it leaves no room. */
+static const struct candidate *fastest_tight(const struct answer *answer)
+{
+	const struct candidate *fastest = NULL;
+
+	for (int i = 0; i < answer->n_alternatives; i++) {
+		const struct candidate *other = &answer->alternatives[i];
+		if (other->outcome == OUTCOME_SLOWER && other->typed != NULL &&
+			other->prediction.fits == FITS_TIGHT &&
+			(fastest == NULL || gain_of(fastest, other) > 0))
+			fastest = other;
+	}
+	return fastest;
+}
+
+/* One line: the fastest plan that departs further from what one would run first. */
+static void put_option(struct screen *screen)
+{
+	const struct answer *answer = screen->answer;
+	const struct candidate *tight = fastest_tight(answer);
+	double mixed = answer->n_options > 0 ? answer->options[0].gain : 0;
+	struct text line = {0};
+	char peak[32];
+
+	if (tight != NULL && gain_of(answer->chosen, tight) > fmax(mixed, LEAST_GAIN)) {
+		text_printf(&line,
+			"%.1f %% less time but tight at %s: ", 100 * gain_of(answer->chosen, tight),
+			format_bytes(peak, (double)tight->prediction.peak_memory_bytes));
+		add_terminal(&line, tight->typed);
+	} else if (mixed > LEAST_GAIN) {
+		text_printf(&line, "%.1f %% less time: ", 100 * mixed);
+		add_terminal(&line, answer->options[0].typed);
+	}
+	if (line.length > 0)
+		put_labelled(screen, "Option", &line);
+	text_finish(&line);
+}
+
+/* --- warnings, and further -------------------------------------------------------------------- */
+
+/* One line each; nothing where there is none. */
+static void put_warnings(struct screen *screen)
+{
+	struct text line = {0};
+
+	if (screen->answer->interrupted) {
+		text_add(&line, "Interrupted: this is the best plan so far");
+		put_labelled(screen, "Warning", &line);
+	}
+}
+
+static void put_further(struct screen *screen)
+{
+	struct text line = {0};
+
+	if (screen->answer->chosen == NULL)
+		text_add(&line, "--explain: every table; --find min-gpus; --find max-seq-len");
+	else
+		text_printf(&line,
+			"--explain: every table; -o plan.yaml, then explain, train, export "
+			"--to %s; report",
+			screen->question->wording != NULL ? screen->question->wording->name
+							  : "TARGET");
+	put_labelled(screen, "More", &line);
+}
+
+void report_screen_text(const struct question *question, const struct answer *answer,
+	const struct style *style, struct text *text)
+{
+	struct text rest = {0};
+	struct screen screen = {question, answer, style, text, SCREEN_LINES};
+
+	put_question(&screen);
+	if (answer->chosen != NULL)
+		put_plan(&screen);
+	else
+		put_nothing(&screen);
+	put_blank(&screen);
+	put_why(&screen);
+	put_others(&screen);
+	/* What stands below the levers is made first: they take the lines that it leaves. */
+	struct screen below = screen;
+	below.text = &rest;
+	if (answer->chosen != NULL)
+		put_option(&below);
+	put_warnings(&below);
+	put_further(&below);
+	put_levers(&screen, below.left < LEVERS_SHOWN ? below.left : LEVERS_SHOWN);
+	text_add(text, text_string(&rest));
+	text_finish(&rest);
+}

@@ -1,0 +1,92 @@
+"""The first screen of `plan`: 24 lines of 100 columns, for a dozen questions as they are asked, compared
+with golden/screens.txt.
+
+    screens.py BINARY           compares
+    screens.py BINARY --update  writes the golden file anew (read the difference!)
+"""
+
+import fcntl
+import os
+import struct
+import subprocess
+import sys
+import termios
+
+import support
+
+GOLDEN = os.path.join(support.HERE, 'golden', 'screens.txt')
+LINES, COLUMNS = 24, 100
+NARROW = 64
+
+QUESTIONS = [
+    'gpt2-124m dgx-a100-80gb --gpus 1',
+    'gpt2-nano local --gpus 2 --global-batch 8',
+    'llama-2-7b 2xdgx-a100-80gb',
+    'llama-3.1-8b 2xdgx-h100 --seq-len 8192 --global-batch 128',
+    'llama-2-7b 2xdgx-a100-80gb --for deepspeed',
+    'llama-2-7b rtx4090-8x --global-batch 32',
+    'llama-3-8b dgx-h100 --trainable lora:16',
+    'llama-2-13b 4xdgx-a100-40gb --strategy HYBRID_SHARD --headroom 4GiB',
+    'llama-2-70b 2xdgx-a100-80gb',
+    'llama-3-70b dgx-a100-40gb',
+    'llama-3-405b 64xdgx-h100',
+    'llama-3-405b 256xdgx-h100 --seq-len 8192 --global-batch 2048',
+]
+
+
+def too_large(screen, lines=LINES, columns=COLUMNS):
+    """What a screen of this size does not hold."""
+    rows = screen.rstrip('\n').split('\n')
+    wide = [f'{len(row)} columns: {row}' for row in rows if len(row) > columns]
+    return wide + ([f'{len(rows)} lines'] if len(rows) > lines else [])
+
+
+def on_terminal(box, columns, *words):
+    """What is printed on a terminal of that width."""
+    leader, follower = support.open_terminal()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
+    with subprocess.Popen([box.binary, *words], stdout=follower, stderr=subprocess.DEVNULL,
+                          stdin=subprocess.DEVNULL, cwd=box.folder,
+                          env={'HOME': box.folder, 'LC_ALL': 'C', 'NO_COLOR': '1'}) as process:
+        os.close(follower)
+        out = b''
+        try:
+            while part := os.read(leader, 65536):
+                out += part
+        except OSError:
+            pass
+        process.wait()
+    os.close(leader)
+    return out.decode().replace('\r\n', '\n')
+
+
+def main(binary, update):
+    expect = support.Expectations()
+    expect(too_large('x' * (COLUMNS + 1)) and too_large('x\n' * (LINES + 1)) and
+           not too_large(('x' * COLUMNS + '\n') * LINES), 'too_large sees what is too large')
+    found = ''
+    with support.Sandbox(binary) as box:
+        for question in QUESTIONS:
+            done = box.run('plan', *question.split())
+            expect(done.code in (0, 1), f'{question}: exit code {done.code}: {done.err}')
+            for problem in too_large(done.out):
+                expect(False, f'{question}: {problem}')
+            found += f'$ shardplan plan {question}\n{done.out}\n'
+        wide = box.run('plan', *QUESTIONS[2].split(), '--explain').out
+        narrow = on_terminal(box, NARROW, 'plan', *QUESTIONS[2].split())
+        expect(narrow.split() == box.run('plan', *QUESTIONS[2].split()).out.split(),
+               f'a narrow terminal shows the same words, got:\n{narrow}')
+        for what, screen, columns in (('--explain', wide, COLUMNS), ('narrow', narrow, NARROW)):
+            for problem in too_large(screen, 1000, columns):
+                expect(False, f'{what}: {problem}')
+    if update:
+        with open(GOLDEN, 'w', encoding='utf-8') as stream:
+            stream.write(found)
+    else:
+        expect(found == support.content(GOLDEN),
+               'differs from golden/screens.txt; tests/cli/screens.py BINARY --update')
+    return expect.exit_code()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1], '--update' in sys.argv))
