@@ -350,6 +350,8 @@ void report_answer_text(const struct question *question, const struct answer *an
 	if (answer->chosen != NULL) {
 		add_answer_figures(&answer->chosen->prediction, text);
 		text_add_char(text, '\n');
+		put_warnings(answer, text);
+		put_said_by(answer->n_said_by, answer->said_by, text);
 	}
 	text_finish(&summary);
 	add_comparison(answer, style, text);
