@@ -96,7 +96,11 @@ static bool write_config(
 	struct text config = {0};
 	bool ok = true;
 
-	if (model_write_hugging_face(model, &config))
+	if (model->architecture.trainable.rank > 0) {
+		model_write_adapter_config(model, &config);
+		ok = file_write(arena, arena_printf(arena, "%s/adapter_config.json", folder),
+			&config, error);
+	} else if (model_write_hugging_face(model, &config))
 		ok = file_write(
 			arena, arena_printf(arena, "%s/config.json", folder), &config, error);
 	else
@@ -105,7 +109,8 @@ static bool write_config(
 	return ok;
 }
 
-/* A checkpoint's weights. In a folder they get the names that transformers looks for. */
+/* A checkpoint's weights. In a folder they get the names that transformers looks for; adapters
+ * those that peft does. */
 static bool export_weights(const struct invocation *invocation, struct error *error)
 {
 	const char *checkpoint = invocation->arguments.operands[0];
@@ -122,7 +127,8 @@ static bool export_weights(const struct invocation *invocation, struct error *er
 	const char *folder = path[length - 1] == '/' ? arena_strndup(arena, path, length - 1)
 						     : (file_is_folder(path) ? path : NULL);
 	if (folder != NULL) {
-		path = arena_printf(arena, "%s/model.safetensors", folder);
+		path = arena_printf(arena, "%s/%s.safetensors", folder,
+			info.model->architecture.trainable.rank > 0 ? "adapter_model" : "model");
 		if (!file_make_folders(arena, path, error) ||
 			!write_config(arena, folder, info.model, error))
 			return false;
