@@ -49,7 +49,7 @@ static bool batch_is_beyond_what_is_known(const struct subject *subject, struct 
 
 /* The largest model of the paper about FSDP, trained by it alone on 128 to 512 GPUs: GPT-175B
  * (arXiv:2304.11277, section 5.4). Above, published runs split the model too: Nemotron-4 340B by
- * tensor 8 and pipeline 12 (arXiv:2406.11704, table 2), Llama 3 405B by tensor 8 and pipeline 16
+ * tensor 8 and pipeline 12 (arXiv:2406.11704), Llama 3 405B by tensor 8 and pipeline 16
  * (arXiv:2407.21783, table 4). */
 #define LARGEST_BY_FSDP 175e9
 
@@ -65,8 +65,8 @@ static bool model_is_beyond_data_parallelism(const struct subject *subject, stru
 	return true;
 }
 
-/* Of a step. Runs that are published as scaling well expose less: Llama 3 8B by FSDP alone keeps
- * its tokens a second within 5 % from 8 to 128 GPUs (torchtitan, arXiv:2410.06511, table 1). */
+/* Of a step: a judgement, for papers publish what scales. Beyond a quarter, what tensor, pipeline
+ * or context parallelism does not send is worth more than what it costs. */
 #define MUCH_EXPOSED 0.25
 
 static bool communication_rules(const struct subject *subject, struct text *sentence)
@@ -110,9 +110,9 @@ static bool has_measured_network(const struct topology *topology)
 	return false;
 }
 
-/* 92 to 95 % of the NICs is what the cost model takes of a network by TCP (simulator/nccl/time.c),
- * which was fitted to networks of hosts that do nothing else; one TCP stream of NCCL's sockets
- * often gets less (NCCL_SOCKET_NTHREADS, NCCL_NSOCKS_PERTHREAD of its manual are for that). */
+/* 92 to 95 % of the NICs is what the cost model takes of a network by TCP (simulator/nccl/time.c).
+ * One thread and socket of NCCL often get less; NCCL_SOCKET_NTHREADS and NCCL_NSOCKS_PERTHREAD are
+ * its manual's answer. */
 static bool tcp_is_taken_at_its_word(const struct subject *subject, struct text *sentence)
 {
 	const struct topology *topology = subject->topology;
