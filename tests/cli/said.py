@@ -56,6 +56,13 @@ def draw(rng):
     return words
 
 
+def plain(words):
+    """The question without what the target may have no word for."""
+    pairs = zip(words[2::2], words[3::2])
+    return words[:2] + [word for pair in pairs for word in pair
+                        if pair[0] in ('--seq-len', '--global-batch')]
+
+
 class Plan:
     def __init__(self, text):
         body = text.split('\nplan:\n')[1].split('\nprediction:')[0]
@@ -120,7 +127,7 @@ class Said(contract.Case):
         return Plan(self.box.read('back.yaml'))
 
     def check_for(self, words, target):
-        plan = self.plan(words, '--for', target)
+        plan = self.plan(words, '--for', target) or self.plan(plain(words), '--for', target)
         if plan is None:
             return False
         changed, beside, notes = self.export(target)
@@ -165,7 +172,7 @@ class Said(contract.Case):
                 with self.subTest(number=number, words=words, exported=target):
                     self.check_export(words, target, plan)
         print(f'{len(QUESTIONS)} questions, {asked} with --for, {said} of them with a plan')
-        self.assertGreater(said, asked / 3)
+        self.assertGreater(said, asked / 2)
 
 
 if __name__ == '__main__':
