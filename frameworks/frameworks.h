@@ -32,6 +32,10 @@ bool export_plan(const struct export_target *target, const struct plan_file *fil
 void export_settle(const struct export_target *target, const struct model *model,
 	const struct topology *topology, struct arena *arena, struct plan *plan);
 
+/* The targets that say the plan unchanged; their names are left in `names`, in `arena`. */
+int export_sayers(const struct model *model, const struct topology *topology,
+	const struct plan *plan, struct arena *arena, const char *const **names);
+
 /* `export --list`: a row a target; `export --knobs`: a row a knob. */
 void export_list(struct text *text);
 void export_table(struct text *text);

@@ -104,6 +104,30 @@ void export_settle(const struct export_target *target, const struct model *model
 	export_adapt(&exporting, plan);
 }
 
+static bool says(const struct export_target *target, const struct model *model,
+	const struct topology *topology, struct arena *arena, const struct plan *plan)
+{
+	struct plan said = *plan;
+
+	export_settle(target, model, topology, arena, &said);
+	return knobs_alike_but(0, plan, &said) &&
+	       fields_equal(mesh_fields, &plan->mesh, &said.mesh);
+}
+
+int export_sayers(const struct model *model, const struct topology *topology,
+	const struct plan *plan, struct arena *arena, const char *const **names)
+{
+	const char **found = ARENA_ARRAY(arena, const char *, n_export_targets);
+	int n = 0;
+
+	for (int i = 0; i < n_export_targets; i++) {
+		if (says(export_targets[i], model, topology, arena, plan))
+			found[n++] = export_targets[i]->name;
+	}
+	*names = found;
+	return n;
+}
+
 /* --- lists --------------------------------------------------------------------------------- */
 
 void export_list(struct text *text)

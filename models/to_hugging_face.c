@@ -68,3 +68,80 @@ bool model_write_hugging_face(const struct model *model, struct text *text)
 	}
 	return false;
 }
+
+/* --- adapters ----------------------------------------------------------------------------------
+ */
+
+/* "q_proj" of "model.layers.0.self_attn.q_proj.lora_A.weight"; false for other parameters. */
+static bool adapted_module(const char *parameter, const char **name, size_t *length)
+{
+	const char *end = strstr(parameter, ".lora_A.");
+
+	if (end == NULL)
+		return false;
+	*name = end;
+	while (*name > parameter && (*name)[-1] != '.')
+		(*name)--;
+	*length = (size_t)(end - *name);
+	return true;
+}
+
+static bool is_first_of_its_name(const struct model *model, int parameter)
+{
+	const char *name, *other;
+	size_t length, other_length;
+
+	if (!adapted_module(model->parameters[parameter].name, &name, &length))
+		return false;
+	for (int p = 0; p < parameter; p++) {
+		if (adapted_module(model->parameters[p].name, &other, &other_length) &&
+			length == other_length && strncmp(name, other, length) == 0)
+			return false;
+	}
+	return true;
+}
+
+/* As they were typed, which may be more than the last part of a name; else what has an adapter. */
+static void write_target_modules(const struct model *model, struct writer *writer)
+{
+	const char *typed = model->architecture.trainable.modules;
+	struct arena arena = {0};
+	const char *name;
+	size_t length;
+
+	writer_begin_list(writer, "target_modules");
+	if (typed != NULL && strcmp(typed, "all-linear") != 0) {
+		for (; *typed != '\0'; typed += typed[length] != '\0' ? length + 1 : length) {
+			length = strcspn(typed, ",");
+			writer_string(writer, NULL, arena_strndup(&arena, typed, length));
+		}
+	} else {
+		for (int p = 0; p < model->n_parameters; p++) {
+			if (is_first_of_its_name(model, p) &&
+				adapted_module(model->parameters[p].name, &name, &length))
+				writer_string(writer, NULL, arena_strndup(&arena, name, length));
+		}
+	}
+	writer_end_list(writer);
+	arena_finish(&arena);
+}
+
+void model_write_adapter_config(const struct model *model, struct text *text)
+{
+	const struct architecture *a = &model->architecture;
+	struct writer writer;
+
+	writer_init(&writer, text, WRITER_JSON);
+	writer_string(&writer, "peft_type", "LORA");
+	writer_string(&writer, "task_type", "CAUSAL_LM");
+	writer_string(&writer, "base_model_name_or_path", a->name);
+	writer_int(&writer, "r", a->trainable.rank);
+	writer_number(&writer, "lora_alpha", a->trainable.alpha);
+	writer_number(&writer, "lora_dropout", 0);
+	writer_string(&writer, "bias", "none");
+	/* GPT-2's projections are Conv1D, which lie transposed. */
+	writer_bool(&writer, "fan_in_fan_out", a->family == FAMILY_GPT2);
+	write_target_modules(model, &writer);
+	writer_bool(&writer, "inference_mode", true);
+	writer_finish(&writer);
+}

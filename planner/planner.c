@@ -442,6 +442,8 @@ static bool make_answer(struct making *making, struct error *error)
 	prove(making);
 	bool ok = make_front(making, error) && make_options(making, error) && defend(making, error);
 	answer->interrupted = making->search->stopped;
+	if (ok)
+		warnings_find(making->search->question, making->arena, answer);
 	return ok;
 }
 

@@ -4,6 +4,7 @@
 #include "cli/commands/commands.h"
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
+#include "frameworks/frameworks.h"
 
 static bool unknown_view(const char *name, struct arena *arena, struct error *error)
 {
@@ -69,8 +70,10 @@ static bool run(struct invocation *invocation, struct error *error)
 		(measured_path != NULL && !input_measurement(invocation->arena, measured_path,
 						  &opened.file, &measured, error)))
 		return false;
-	const struct explained explained =
+	struct explained explained =
 		opened_explained(&opened, measured_path != NULL ? &measured : NULL);
+	explained.n_said_by = export_sayers(opened.file.model, opened.file.topology,
+		&opened.file.plan, invocation->arena, &explained.said_by);
 	bool ok = write_view(invocation, &explained, &text, error) && output_text(&text, error);
 	text_finish(&text);
 	return ok;

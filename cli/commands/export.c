@@ -42,7 +42,8 @@ static void print_notes(const struct exported *exported)
 }
 
 /* What the file's own words will cost, when they are not the plan's. */
-static void compare(struct arena *arena, const struct opened *opened, const struct plan *plan)
+static void compare(struct arena *arena, const struct opened *opened,
+	const struct export_target *target, const struct plan *plan)
 {
 	const struct plan_file *file = &opened->file;
 	char before[2][32], after[2][32];
@@ -64,8 +65,9 @@ static void compare(struct arena *arena, const struct opened *opened, const stru
 	format_bytes(before[1], (double)file->prediction.peak_memory_bytes);
 	format_seconds(after[0], now->step_time);
 	format_bytes(after[1], (double)now->peak_memory_bytes);
-	output_note("as exported: %s a step, %s; the plan: %s, %s", after[0], after[1], before[0],
-		before[1]);
+	output_note(
+		"as exported: %s a step, %s; the plan: %s, %s; `plan --for %s` keeps to its words",
+		after[0], after[1], before[0], before[1], target->name);
 }
 
 static bool print_list(void (*list)(struct text *text), struct error *error)
@@ -94,7 +96,11 @@ static bool write_config(
 	struct text config = {0};
 	bool ok = true;
 
-	if (model_write_hugging_face(model, &config))
+	if (model->architecture.trainable.rank > 0) {
+		model_write_adapter_config(model, &config);
+		ok = file_write(arena, arena_printf(arena, "%s/adapter_config.json", folder),
+			&config, error);
+	} else if (model_write_hugging_face(model, &config))
 		ok = file_write(
 			arena, arena_printf(arena, "%s/config.json", folder), &config, error);
 	else
@@ -103,7 +109,8 @@ static bool write_config(
 	return ok;
 }
 
-/* A checkpoint's weights. In a folder they get the names that transformers looks for. */
+/* A checkpoint's weights. In a folder they get the names that transformers looks for; adapters
+ * those that peft does. */
 static bool export_weights(const struct invocation *invocation, struct error *error)
 {
 	const char *checkpoint = invocation->arguments.operands[0];
@@ -120,7 +127,8 @@ static bool export_weights(const struct invocation *invocation, struct error *er
 	const char *folder = path[length - 1] == '/' ? arena_strndup(arena, path, length - 1)
 						     : (file_is_folder(path) ? path : NULL);
 	if (folder != NULL) {
-		path = arena_printf(arena, "%s/model.safetensors", folder);
+		path = arena_printf(arena, "%s/%s.safetensors", folder,
+			info.model->architecture.trainable.rank > 0 ? "adapter_model" : "model");
 		if (!file_make_folders(arena, path, error) ||
 			!write_config(arena, folder, info.model, error))
 			return false;
@@ -158,7 +166,7 @@ static bool run(struct invocation *invocation, struct error *error)
 	if (!ok)
 		return false;
 	print_notes(&exported);
-	compare(invocation->arena, &opened, &exported.plan);
+	compare(invocation->arena, &opened, target, &exported.plan);
 	if (!to_stdout)
 		output_note("%s is in %s; start: %s", target->title, path, exported.launch);
 	return true;

@@ -4,6 +4,7 @@
 #include "cli/commands/commands.h"
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
+#include "frameworks/frameworks.h"
 
 /* Into a file or a pipe: sentences are broken as on a usual terminal. */
 enum { PIPE_COLUMNS = 100 };
@@ -207,6 +208,9 @@ static bool run(struct invocation *invocation, struct error *error)
 				     invocation->arena, &comparison, error)))
 		return false;
 	answer.compared = compares ? &comparison : NULL;
+	if (answer.chosen != NULL)
+		answer.n_said_by = export_sayers(asked.model, asked.topology, &answer.chosen->plan,
+			invocation->arena, &answer.said_by);
 	if (!print_answer(arguments, &asked, &answer, error))
 		return false;
 	if (answer.chosen == NULL)

@@ -105,12 +105,16 @@ static bool is_moot(const struct plan *plan, int knob)
 static bool is_default(int knob, const char *value)
 {
 	static const char *const nothing[] = {"0", "none", "false", "unknown", "", NULL};
+	static const struct {
+		int knob;
+		const char *value;
+	} usual[] = {{KNOB_LOSS, "upcast"}, {KNOB_ALLOCATOR, "segments"},
+		{KNOB_GRADIENT_SUMS, "tree"}, {KNOB_GELU, "kernel"}, {KNOB_TRAINABLE, "all"}};
 
-	if (knob == KNOB_LOSS && strcmp(value, "upcast") == 0)
-		return true;
-	if (knob == KNOB_ALLOCATOR &&
-		strcmp(value, knob_name(KNOB_ALLOCATOR, ALLOCATOR_SEGMENTS)) == 0)
-		return true;
+	for (int i = 0; i < COUNT_OF(usual); i++) {
+		if (usual[i].knob == knob && strcmp(usual[i].value, value) == 0)
+			return true;
+	}
 	return export_has(nothing, value) && knob != KNOB_SYNC_EACH_MICRO_BATCH;
 }
 

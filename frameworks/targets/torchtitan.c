@@ -32,6 +32,14 @@ static const struct export_rule rules[] = {
 	OUTSIDE_OF_FILES,
 };
 
+/* It has no float16, and some devices have no units for bfloat16. */
+static void adapt(struct exporting *exporting, struct plan *plan)
+{
+	if (plan->param_dtype == DTYPE_FP16 && exporting->topology->device.bf16_flops <= 0)
+		export_change(exporting, plan, KNOB_PARAM_DTYPE, "fp32",
+			"mixed_precision_param has no float16, the device has no bf16 units");
+}
+
 /* Configurations that torchtitan ships, by the shape of their model; our name of it. */
 static const struct {
 	const char *module, *config, *flavor, *family, *model;
@@ -441,6 +449,7 @@ const struct export_target export_torchtitan = {
 	.syntax = SYNTAX_PYTHON,
 	.wraps = "block",
 	.wraps_apart = true,
+	.adapt = adapt,
 	.rules = rules,
 	.launch =
 		"NGPU=%g MODULE=shardplan_config CONFIG=plan ./run_train.sh (on each of %n nodes; "
@@ -457,6 +466,7 @@ const struct export_target export_torchtitan_flags = {
 	.syntax = SYNTAX_ARGUMENTS,
 	.wraps = "block",
 	.wraps_apart = true,
+	.adapt = adapt,
 	.rules = rules,
 	.launch = "NGPU=%g MODULE=llama3 CONFIG=llama3_8b ./run_train.sh $(grep -v '^#' %f)",
 	.write = write_flags,
@@ -471,6 +481,7 @@ const struct export_target export_torchtitan_toml = {
 	.syntax = SYNTAX_TOML,
 	.wraps = "block",
 	.wraps_apart = true,
+	.adapt = adapt,
 	.rules = rules,
 	.launch = "CONFIG_FILE=%f NGPU=%g ./run_train.sh",
 	.write = write_toml,

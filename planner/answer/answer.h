@@ -43,6 +43,12 @@ struct plan_option {
 	const char *typed; /* the options that give it, of `predict` and `plan` */
 };
 
+/* What an expert would say beside the answer: one line, without a full stop. */
+struct warning {
+	const char *id; /* "batch-beyond-known" */
+	const char *sentence;
+};
+
 struct comparison;
 
 struct answer {
@@ -65,6 +71,12 @@ struct answer {
 	const struct comparison *compared; /* set by the caller after planner_compare; else NULL */
 	int n_thresholds;                  /* of the objective time */
 	struct threshold *thresholds;
+	int n_warnings; /* the most important first */
+	struct warning *warnings;
+	/* Set by the caller: names of the configuration files that can say the chosen plan
+	 * unchanged. NULL: it is not known. */
+	int n_said_by;
+	const char *const *said_by;
 	int64_t evaluated; /* candidates simulated */
 	int64_t pruned;    /* candidates dropped by a bound */
 	double gap;        /* of the objective; 0 = optimal within the space and the model */

@@ -4,6 +4,7 @@
 
 #include "planner/defence/sensitivity.h"
 #include "planner/defence/thresholds.h"
+#include "planner/defence/warnings.h"
 
 /* A plan that the answer names, with what explains its time. */
 struct contender {

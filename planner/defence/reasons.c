@@ -92,7 +92,7 @@ static void add_time_difference(struct text *text, const struct question *questi
 	else if (!has_room(question, other->plan, other->prediction))
 		text_printf(text, "%s leaves too little memory free", but);
 	else if (is < 0.9995 * was && question->objective == OBJECTIVE_TIME)
-		text_add(text, ", as much as two runs differ by");
+		text_add(text, " but further from the defaults");
 }
 
 static double wire(const struct question *question, const struct contender *contender)

@@ -98,6 +98,18 @@ static void write_threshold(const struct threshold *threshold, struct writer *wr
 	writer_end_map(writer);
 }
 
+static void write_warnings(const struct answer *answer, struct writer *writer)
+{
+	writer_begin_list(writer, "warnings");
+	for (int i = 0; i < answer->n_warnings; i++) {
+		writer_begin_map(writer, NULL);
+		writer_string(writer, "id", answer->warnings[i].id);
+		writer_string(writer, "sentence", answer->warnings[i].sentence);
+		writer_end_map(writer);
+	}
+	writer_end_list(writer);
+}
+
 static void write_proof(const struct answer *answer, struct writer *writer)
 {
 	writer_begin_map(writer, "proof");
@@ -113,6 +125,7 @@ static void write_proof(const struct answer *answer, struct writer *writer)
 /* Why, what else, what if, and how sure: into the open map. */
 static void write_defence(const struct answer *answer, bool pareto, struct writer *writer)
 {
+	write_warnings(answer, writer);
 	writer_begin_list(writer, "reasons");
 	for (int i = 0; i < answer->n_reasons; i++)
 		writer_string(writer, NULL, answer->reasons[i]);
@@ -192,6 +205,7 @@ void report_answer_json(const struct question *question, const struct question_t
 		writer_string(&writer, "chosen", NULL);
 	if (answer->chosen != NULL)
 		write_room(question, answer, &writer);
+	json_said_by(answer->n_said_by, answer->said_by, &writer);
 	if (answer->compared != NULL)
 		write_comparison(answer->compared, &writer);
 	write_defence(answer, question->pareto, &writer);

@@ -210,6 +210,16 @@ static void write_critical(const struct critical_path *critical, struct writer *
 	writer_end_list(writer);
 }
 
+void json_said_by(int n, const char *const *names, struct writer *writer)
+{
+	if (names == NULL)
+		return;
+	writer_begin_list(writer, "said_by");
+	for (int i = 0; i < n; i++)
+		writer_string(writer, NULL, names[i]);
+	writer_end_list(writer);
+}
+
 void report_explain_json(const struct explained *explained, struct text *text)
 {
 	const struct schedule *schedule = explained->schedule;
@@ -219,6 +229,7 @@ void report_explain_json(const struct explained *explained, struct text *text)
 	json_plan(&schedule->plan, &writer);
 	if (explained->prediction != NULL)
 		json_prediction(explained->prediction, &writer);
+	json_said_by(explained->n_said_by, explained->said_by, &writer);
 	writer_begin_list(&writer, "operations");
 	for (int i = 0; i < schedule->programs[0].n_ops; i++)
 		write_operation(explained, i, &writer);

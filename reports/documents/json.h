@@ -11,6 +11,8 @@ void json_asked(const struct question_text *asked, struct writer *writer);
 void json_question(const struct question_text *asked, struct writer *writer);
 void json_plan(const struct plan *plan, struct writer *writer);
 void json_prediction(const struct prediction *prediction, struct writer *writer);
+/* "said_by": the list of targets; nothing where `names` is NULL. */
+void json_said_by(int n, const char *const *names, struct writer *writer);
 void json_check(const struct check *check, struct writer *writer);
 
 #endif

@@ -172,6 +172,15 @@ static void add_winner(const struct report *report, struct text *text)
 	text_add(text, "</p>\n");
 }
 
+static void add_warnings(const struct answer *answer, struct text *text)
+{
+	for (int i = 0; answer != NULL && i < answer->n_warnings; i++) {
+		text_add(text, "<p class=\"note\"><strong>Warning</strong>: ");
+		add_html(text, answer->warnings[i].sentence);
+		text_add(text, ".</p>\n");
+	}
+}
+
 static void add_answer(const struct report *report, struct text *text)
 {
 	const struct schedule *schedule = report->explained.schedule;
@@ -186,7 +195,9 @@ static void add_answer(const struct report *report, struct text *text)
 	text_add(text, "</p>\n<dl class=\"tiles\">\n");
 	time_tiles(report->explained.prediction, text);
 	other_tiles(report->explained.prediction, text);
-	text_add(text, "</dl>\n</section>\n");
+	text_add(text, "</dl>\n");
+	add_warnings(report->answer, text);
+	text_add(text, "</section>\n");
 }
 
 static void add_reasons(const struct page *page, const struct answer *answer)

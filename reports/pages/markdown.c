@@ -29,6 +29,11 @@ static void add_answer(const struct answer *answer, struct text *text)
 	struct text proof = {0};
 	struct grid grid;
 
+	for (int i = 0; i < answer->n_warnings; i++) {
+		text_add(text, "**Warning**: ");
+		add_markdown(text, answer->warnings[i].sentence);
+		text_add(text, ".\n\n");
+	}
 	for (int i = 0; i < answer->n_reasons; i++) {
 		text_add(text, "- ");
 		add_markdown(text, answer->reasons[i]);

@@ -416,6 +416,10 @@ void report_answer_text(const struct question *question, const struct answer *an
 	put_line("", 0, text_string(&subject), style->width, text);
 	text_finish(&subject);
 	add_verdict(answer, style, text);
+	if (answer->chosen != NULL) {
+		put_warnings(answer, text);
+		put_said_by(answer->n_said_by, answer->said_by, text);
+	}
 	add_comparison(answer, style, text);
 	add_front(answer, style, text);
 	add_options(answer, style, text);

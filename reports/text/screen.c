@@ -8,6 +8,7 @@
 enum {
 	OTHERS_MAX = 5,
 	LEVERS_SHOWN = 3,
+	WARNINGS_SHOWN = 3,
 };
 
 /* Of the time of a token; less is not worth a line. */
@@ -332,14 +333,35 @@ static void put_option(struct screen *screen)
 /* --- warnings, and further -------------------------------------------------------------------- */
 
 /* One line each; nothing where there is none. */
-static void put_warnings(struct screen *screen)
+static void put_cautions(struct screen *screen)
 {
+	const struct answer *answer = screen->answer;
 	struct text line = {0};
 
-	if (screen->answer->interrupted) {
+	if (answer->interrupted) {
 		text_add(&line, "Interrupted: this is the best plan so far");
 		put_labelled(screen, "Warning", &line);
 	}
+	for (int i = 0; i < answer->n_warnings && i < WARNINGS_SHOWN; i++) {
+		add_terminal(&line, answer->warnings[i].sentence);
+		put_labelled(screen, i > 0 ? "" : "Warning", &line);
+	}
+}
+
+/* Which files say the plan as it is. */
+static void put_exports(struct screen *screen)
+{
+	const struct answer *answer = screen->answer;
+	struct text line = {0};
+
+	if (answer->said_by == NULL)
+		return;
+	for (int i = 0; i < answer->n_said_by; i++)
+		text_printf(&line, "%s%s", i > 0 ? ", " : "", answer->said_by[i]);
+	if (answer->n_said_by > 0)
+		text_printf(&line, " say%s it unchanged; ", answer->n_said_by > 1 ? "" : "s");
+	text_add(&line, "`--for TARGET` plans within what another can say");
+	put_labelled(screen, "Exports", &line);
 }
 
 static void put_further(struct screen *screen)
@@ -376,7 +398,8 @@ void report_screen_text(const struct question *question, const struct answer *an
 	below.text = &rest;
 	if (answer->chosen != NULL)
 		put_option(&below);
-	put_warnings(&below);
+	put_cautions(&below);
+	put_exports(&below);
 	put_further(&below);
 	put_levers(&screen, below.left < LEVERS_SHOWN ? below.left : LEVERS_SHOWN);
 	text_add(text, text_string(&rest));

@@ -15,6 +15,9 @@ void report_screen_text(const struct question *question, const struct answer *an
 /* All of it: the winner, the comparison of strategies, reasons, sensitivities. */
 void report_answer_text(const struct question *question, const struct answer *answer,
 	const struct style *style, struct text *text);
+/* One line each, at most three; and one line: which export targets say the chosen plan. */
+void put_warnings(const struct answer *answer, struct text *text);
+void put_said_by(int n, const char *const *names, struct text *text);
 /* `plan --compare`: the user's plan; its part of `plan --json`. */
 void report_comparison_text(
 	const struct comparison *comparison, const struct style *style, struct text *text);

@@ -20,6 +20,9 @@ struct explained {
 	const struct memory_curve *memory;
 	const struct critical_path *critical;
 	const struct measurement *measured; /* NULL without --analyze */
+	/* Configuration files that say the plan unchanged; NULL: it is not known. */
+	int n_said_by;
+	const char *const *said_by;
 };
 
 /* --- check --- */

@@ -71,6 +71,7 @@ void view_summary(const struct explained *explained, const struct style *style, 
 	text_printf(text, "\n%d operations a step, %d units\n\n", schedule->programs[0].n_ops,
 		schedule->n_units);
 	add_prediction_lines(explained->prediction, text);
+	put_said_by(explained->n_said_by, explained->said_by, text);
 	text_add_char(text, '\n');
 	kinds_grid(explained, &grid);
 	put_text(&grid, style, text);

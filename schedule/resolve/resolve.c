@@ -140,12 +140,19 @@ static bool lay_out_mesh(struct plan *plan, const struct question *question, str
 /* --- batch ---------------------------------------------------------------------------------------
  */
 
-static bool batch_remainder(int64_t global, const char *what, int64_t product, struct error *error)
+static bool batch_remainder(
+	const struct plan *plan, const char *what, int64_t product, struct error *error)
 {
+	int64_t global = plan->global_batch, ranks = plan_data_parallel(plan);
 	int64_t below = global / product * product;
 	if (below > INT64_MAX - product)
 		return error_set(error, EXIT_CODE_USAGE, "--global-batch %lld: is too large",
 			(long long)global);
+	if (global < ranks)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--global-batch %lld: each of %lld data-parallel ranks needs a sequence; "
+			"use %lld, or fewer devices",
+			(long long)global, (long long)ranks, (long long)product);
 	return error_set(error, EXIT_CODE_USAGE,
 		"--global-batch %lld: not a multiple of %s = %lld; %lld or %lld would be",
 		(long long)global, what, (long long)product,
@@ -171,8 +178,8 @@ static bool batch_arithmetic(
 				"--grad-accum %lld: the batch is too large",
 				(long long)plan->grad_accum);
 		if (plan->global_batch % product != 0)
-			return batch_remainder(plan->global_batch,
-				"data-parallel ranks x --grad-accum", product, error);
+			return batch_remainder(
+				plan, "data-parallel ranks x --grad-accum", product, error);
 		plan->micro_batch = plan->global_batch / product;
 	} else if (global && !accum) {
 		if (!checked_mul(ranks, plan->micro_batch, &product))
@@ -180,8 +187,8 @@ static bool batch_arithmetic(
 				"--micro-batch %lld: the batch is too large",
 				(long long)plan->micro_batch);
 		if (plan->global_batch % product != 0)
-			return batch_remainder(plan->global_batch,
-				"data-parallel ranks x --micro-batch", product, error);
+			return batch_remainder(
+				plan, "data-parallel ranks x --micro-batch", product, error);
 		plan->grad_accum = plan->global_batch / product;
 	}
 	if (!checked_mul(plan->micro_batch, plan->grad_accum, &product) ||

@@ -216,18 +216,6 @@ class Exports(contract.Case):
         self.assertIn("--param-dtype fp32 stands for the file's bf16", result.err)
         self.assertEqual(json.loads(result.out)['plan']['param_dtype'], 'fp32')
 
-    def test_a_plan_for_a_target_exports_unchanged(self):
-        for target in TARGETS:
-            for question in (['gpt2-124m', 'dgx-a100-80gb', '--global-batch', '64'],
-                             ['llama-2-7b', '2xdgx-h100']):
-                with self.subTest(target=target, question=question):
-                    planned = self.box.run('plan', *question, '--for', target, '-o', 'for.yaml')
-                    self.assertEqual(planned.code, 0, planned.err)
-                    exported = self.box.run('export', 'for.yaml', '--to', target)
-                    self.assertEqual(exported.code, 0, exported.err)
-                    self.assertNotIn('changed:', exported.err)
-                    self.assertNotIn('as exported', exported.err)
-
     def test_a_value_that_a_target_cannot_say_is_refused(self):
         result = self.box.run('plan', 'llama-2-7b', '2xdgx-h100', '--for', 'torchtitan',
                               '--wrap', 'model')

@@ -254,6 +254,43 @@ static void test_screen(void **state)
 	text_finish(&text);
 }
 
+/* Three on a screen, all in JSON, and in both documents for people. */
+static void test_warnings(void **state)
+{
+	struct fixture *fixture = *state;
+	struct warning warnings[] = {
+		{"a", "first"}, {"b", "second"}, {"c", "third"}, {"d", "four < five"}};
+	static const char *const names[] = {"torchtitan", "pytorch"};
+	struct answer answer = fixture->answer;
+	struct report report = fixture->report;
+	struct text text = {0};
+
+	answer.n_warnings = COUNT_OF(warnings);
+	answer.warnings = warnings;
+	report.answer = &answer;
+	put_warnings(&answer, &text);
+	assert_string_equal(text_string(&text),
+		"Warning: first.\nWarning: second.\nWarning: third.\n1 more in --json.\n");
+	text_clear(&text);
+	report_answer_json(&fixture->question, &report.asked, &answer, &text);
+	assert_non_null(strstr(text_string(&text), "\"id\": \"d\""));
+	assert_null(strstr(text_string(&text), "said_by"));
+	text_clear(&text);
+	report_html(&report, 1, &text);
+	assert_non_null(strstr(text_string(&text), "four &#60; five"));
+	text_clear(&text);
+	report_markdown(&report, 1, &text);
+	assert_non_null(strstr(text_string(&text), "**Warning**: second."));
+	text_clear(&text);
+	put_said_by(0, NULL, &text);
+	put_said_by(0, names, &text);
+	put_said_by(2, names, &text);
+	assert_string_equal(text_string(&text),
+		"No export says it unchanged; --for TARGET keeps to what one can say.\n"
+		"Says it unchanged: torchtitan, pytorch.\n");
+	text_finish(&text);
+}
+
 static void test_prediction(void **state)
 {
 	struct fixture *fixture = *state;
@@ -390,6 +427,7 @@ int main(void)
 		cmocka_unit_test(test_answer),
 		cmocka_unit_test(test_screen),
 		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_warnings),
 		cmocka_unit_test(test_prediction),
 		cmocka_unit_test(test_views),
 		cmocka_unit_test(test_operations),

@@ -178,7 +178,7 @@ static void test_batch_remainders(void **state)
 	struct model *model = preset_model(&arena, "llama-2-7b");
 	struct topology *topology = cluster(&arena, "2xdgx-a100-80gb");
 	for (int round = 0; round < 1000; round++) {
-		int64_t global = 1 + random_below(&seed, 2000), micro = 1 + random_below(&seed, 9);
+		int64_t global = 16 + random_below(&seed, 2000), micro = 1 + random_below(&seed, 9);
 		struct plan plan;
 		struct error error;
 		const char *words = arena_printf(

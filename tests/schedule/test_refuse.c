@@ -32,8 +32,8 @@ static const struct {
 		"--global-batch 100: not a multiple of data-parallel ranks x --micro-batch = 16; "
 		"96 or 112 would be"},
 	{GPU, "global_batch=8",
-		"--global-batch 8: not a multiple of data-parallel ranks x --micro-batch = 16; 16 "
-		"or 32 would be"},
+		"--global-batch 8: each of 16 data-parallel ranks needs a sequence; use 16, or "
+		"fewer devices"},
 	{GPU, "global_batch=100 grad_accum=2",
 		"--global-batch 100: not a multiple of data-parallel ranks x --grad-accum = 32; 96 "
 		"or 128 would be"},
