@@ -28,8 +28,10 @@ struct sensitivity {
 /* What would have to change for another plan to win, or for none to fit. */
 struct threshold {
 	const char *what, *unit; /* "node link, per NIC", "B/s" */
-	double now, at;          /* in `unit`; at 0: no value within 32 times changes anything */
-	const char *becomes;     /* the fastest strategy there; NULL: none fits */
+	double now, at;          /* in `unit`; at 0: the ends that were searched change nothing */
+	const char *becomes;     /* the strategy chosen beyond it; NULL: none fits with room */
+	bool near_tie;           /* at `at` today's strategy and `becomes` are within 1 % */
+	double low, high;        /* at 0: the ends that were searched; 0: none was */
 	const char *sentence;
 };
 
@@ -62,7 +64,7 @@ struct answer {
 	int n_sensitivities;
 	struct sensitivity *sensitivities;
 	const struct comparison *compared; /* set by the caller after planner_compare; else NULL */
-	int n_thresholds;                  /* of the objective time */
+	int n_thresholds;                  /* question->thresholds, of the objective time */
 	struct threshold *thresholds;
 	int64_t evaluated; /* candidates simulated */
 	int64_t pruned;    /* candidates dropped by a bound */

@@ -299,8 +299,7 @@ static void add_thresholds(const struct answer *answer, struct text *text)
 {
 	if (answer->n_thresholds == 0)
 		return;
-	text_add(text, "What would change the decision (the best plan of each strategy, compared "
-		       "again)\n");
+	text_add(text, "What would change the decision (planned again on both sides)\n");
 	for (int i = 0; i < answer->n_thresholds; i++) {
 		text_add(text, " - ");
 		add_terminal(text, answer->thresholds[i].sentence);
