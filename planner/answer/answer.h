@@ -122,9 +122,10 @@ struct finding {
 	double value;          /* in `unit` */
 	const char *unit;      /* "tokens", "sequences", "devices", "B/s", "nodes" */
 	const char *statement; /* the answer in one sentence */
+	const char *held;      /* what was not searched: "--wrap block, no CPU offload" */
 	int n;
-	struct found *rows;
-	int64_t evaluated; /* plans simulated */
+	struct found *rows; /* the largest limit first; the smallest machine first */
+	int64_t evaluated;  /* plans simulated */
 };
 
 /* --- what the caller lends

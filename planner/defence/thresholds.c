@@ -9,7 +9,7 @@
 
 #include "planner/search/search.h"
 
-enum { PROPERTIES_MAX = 8, TRIALS_MAX = 10, BISECTED_FROM = 4 };
+enum { PROPERTIES_MAX = 8, TRIALS_MAX = 10, BISECTED_FROM = 4, LENGTH_MAX = 1 << 20 };
 #define REACH 32.0 /* a property is moved to so many times its value, and such a part of it */
 #define SIDE  0.03 /* of a value: where it is searched again */
 #define GBIT  (1e9 / 8)
@@ -18,6 +18,7 @@ enum { PROPERTIES_MAX = 8, TRIALS_MAX = 10, BISECTED_FROM = 4 };
 /* A question with one property moved. */
 struct moved {
 	struct question question;
+	struct model model;
 	struct topology topology;
 };
 
@@ -57,6 +58,8 @@ static void set_nodes(double value, struct moved *moved)
 
 static void set_length(double value, struct moved *moved)
 {
+	struct architecture *architecture = &moved->model.architecture;
+	architecture->context = max_i64(architecture->context, (int64_t)value);
 	question_put(&moved->question, KNOB_SEQ_LEN, (union knob_value){.number = (int64_t)value});
 }
 
@@ -117,7 +120,8 @@ static int find_properties(const struct question *question, const struct candida
 		      topology->fabric.kind != FABRIC_SHARED_MEMORY;
 	bool grows = topology->network.kind != NETWORK_NONE && question->gpus == 0;
 	bool batch = !question_gives(question, KNOB_GLOBAL_BATCH);
-	double longest = (double)question->model->architecture.context;
+	bool learned = question->model->architecture.positions == POSITIONS_LEARNED;
+	double longest = learned ? (double)question->model->architecture.context : LENGTH_MAX;
 	double accumulated = (double)plan->grad_accum, sequences = (double)plan->micro_batch;
 	const struct property all[] = {
 		{"node link, per NIC", "B/s", " per NIC", " per NIC", false,
@@ -233,6 +237,8 @@ static bool look_at(const struct scan *scan, double at, struct look *look, struc
 	moved->question = lent_alone(scan->question);
 	moved->topology = *scan->question->topology;
 	moved->question.topology = &moved->topology;
+	moved->model = *scan->question->model;
+	moved->question.model = &moved->model;
 	moved->question.pareto = false;
 	scan->property->apply(at, moved);
 	bool ok = search_run(&moved->question, &arena, &search, &mine);

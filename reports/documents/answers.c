@@ -219,6 +219,7 @@ void report_finding_json(
 		writer_string(&writer, "value", NULL);
 	writer_string(&writer, "unit", finding->unit);
 	writer_string(&writer, "statement", finding->statement);
+	writer_string(&writer, "held_fixed", finding->held);
 	writer_begin_list(&writer, "rows");
 	for (int i = 0; i < finding->n; i++)
 		write_found(&finding->rows[i], &writer);

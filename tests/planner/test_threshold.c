@@ -13,6 +13,17 @@ static void set_number(struct question *question, struct arena *arena, const cha
 	set_choice(question, arena, knob, arena_printf(arena, "%.0f", at));
 }
 
+/* Positions that are computed are extended, as the command line does. */
+static void set_length(struct question *question, struct arena *arena, double at)
+{
+	struct model *model = ARENA_NEW(arena, struct model);
+	*model = *question->model;
+	if (model->architecture.positions != POSITIONS_LEARNED && model->architecture.context < at)
+		model->architecture.context = (int64_t)at + 1;
+	question->model = model;
+	set_number(question, arena, "seq_len", at);
+}
+
 /* By the name that a threshold bears. */
 static void move(struct question *question, struct arena *arena, const char *what, double at)
 {
@@ -28,7 +39,7 @@ static void move(struct question *question, struct arena *arena, const char *wha
 	else if (strcmp(what, "number of nodes") == 0)
 		topology->nodes = (int64_t)at;
 	else if (strcmp(what, "sequence length") == 0)
-		set_number(question, arena, "seq_len", at);
+		set_length(question, arena, at);
 	else if (strcmp(what, "micro-batch") == 0)
 		set_number(question, arena, "micro_batch", at);
 	else if (strcmp(what, "gradient accumulation") == 0)
