@@ -163,6 +163,20 @@ static bool scale_exactly(int64_t *value, int base, int exponent)
 	return true;
 }
 
+/* Sizes as they are printed: "27.7GiB" is no whole number of bytes, but means one. Of small units a
+ * fraction of a byte is a mistake. */
+static bool round_down(const struct quantity *quantity, int64_t *bytes)
+{
+	char number[sizeof(quantity->digits) + 16];
+
+	snprintf(number, sizeof(number), "%se%d", quantity->digits, quantity->exponent10);
+	double value = ldexp(strtod(number, NULL), quantity->exponent2);
+	if (quantity->exponent2 < 20 || value < 0 || value >= 0x1p53)
+		return false;
+	*bytes = (int64_t)value;
+	return true;
+}
+
 /* Divisions go first, so that nothing overflows on the way to a result that fits. 10 is split into
  * its primes because "1.5GiB" is 15 * 10^-1 * 2^30: divisible by 5 only after nothing, by 2 only
  * together with the binary prefix. */
@@ -185,7 +199,7 @@ bool unit_parse_bytes(const char *string, int64_t *bytes)
 			      : scale_exactly(&value, 2, twos) && scale_exactly(&value, 5, fives);
 	if (fits)
 		*bytes = value;
-	return fits;
+	return fits || round_down(&quantity, bytes);
 }
 
 bool unit_parse(enum unit_kind kind, const char *string, double *value)

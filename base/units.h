@@ -13,14 +13,14 @@
 #include "base/text.h"
 
 enum unit_kind {
-	UNIT_BYTES,     /* int64_t, integral after scaling */
+	UNIT_BYTES,     /* int64_t; of MiB and larger rounded down, else integral after scaling */
 	UNIT_BANDWIDTH, /* double, bytes per second */
 	UNIT_TIME,      /* double, seconds */
 	UNIT_FLOPS,     /* double, FLOP per second */
 };
 
-/* False when the text is not such a quantity, is negative, is not finite, or (bytes) is not
- * integral or overflows int64_t. */
+/* False when the text is not such a quantity, is negative, is not finite, or (bytes) is no
+ * whole number although its unit is below MiB, or overflows int64_t. */
 bool unit_parse_bytes(const char *string, int64_t *bytes);
 bool unit_parse(enum unit_kind kind, const char *string, double *value);
 

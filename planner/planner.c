@@ -320,23 +320,6 @@ static bool runner_up(struct making *making, struct candidate *candidate, struct
 		&candidate->prediction, exposure, error);
 }
 
-/* Chosen, and the best of every other strategy. */
-static bool find_thresholds(struct making *making, struct error *error)
-{
-	struct rivals rivals = {.question = making->search->question, .arena = making->arena};
-	bool seen[STRATEGY_COUNT] = {false};
-	for (int i = 0; i < making->n; i++) {
-		const struct candidate *candidate = &making->candidates[i];
-		if (seen[candidate->plan.strategy] || candidate->outcome == OUTCOME_IMPOSSIBLE)
-			continue;
-		seen[candidate->plan.strategy] = true;
-		rivals.plans[rivals.n] = &candidate->plan;
-		rivals.predictions[rivals.n++] = &candidate->prediction;
-	}
-	return making->search->question->objective != OBJECTIVE_TIME ||
-	       thresholds_find(&rivals, making->answer, error);
-}
-
 static bool goes_on(struct making *making)
 {
 	struct search *search = making->search;
@@ -362,7 +345,7 @@ static bool defend_chosen(struct making *making, struct defence *defence,
 	if (!goes_on(making))
 		return true;
 	defend_knobs(defence, &chosen, variants);
-	return find_thresholds(making, error);
+	return true;
 }
 
 /* What the sensitivity table is around: the chosen plan, or the one that misses by least. */
@@ -455,7 +438,9 @@ bool planner_plan(const struct question *question, struct arena *arena, struct a
 	*answer = (struct answer){0};
 	bool ok = search_run(question, arena, &search, error) && make_answer(&making, error);
 	search_finish(&search);
-	return ok;
+	bool bounded = question->thresholds && question->objective == OBJECTIVE_TIME &&
+		       answer->chosen != NULL && !answer->interrupted;
+	return ok && (!bounded || thresholds_find(question, arena, answer, error));
 }
 
 bool planner_compare(const struct question *question, const struct plan *mine,

@@ -203,6 +203,8 @@ static bool run(struct invocation *invocation, struct error *error)
 		return run_find(invocation, &asked, threads, error);
 	asked.question.mixes = asked.question.objective == OBJECTIVE_TIME;
 	asked.question.pareto = argument_given(arguments, "pareto");
+	asked.question.thresholds =
+		argument_given(arguments, "json") || argument_given(arguments, "explain");
 	if (!plan_question(&asked.question, threads, invocation->arena, &answer, error) ||
 		(compares && !planner_compare(&asked.question, &file.plan, &answer,
 				     invocation->arena, &comparison, error)))

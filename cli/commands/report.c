@@ -134,6 +134,7 @@ static void complete_question(struct question *question)
 {
 	question->mixes = question->objective == OBJECTIVE_TIME;
 	question->pareto = true;
+	question->thresholds = true;
 }
 
 /* The question that the plan answered, from its file: the other strategies are planned again. */

@@ -29,8 +29,10 @@ struct sensitivity {
 /* What would have to change for another plan to win, or for none to fit. */
 struct threshold {
 	const char *what, *unit; /* "node link, per NIC", "B/s" */
-	double now, at;          /* in `unit`; at 0: no value within 32 times changes anything */
-	const char *becomes;     /* the fastest strategy there; NULL: none fits */
+	double now, at;          /* in `unit`; at 0: the ends that were searched change nothing */
+	const char *becomes;     /* the strategy chosen beyond it; NULL: none fits with room */
+	bool near_tie;           /* at `at` today's strategy and `becomes` are within 1 % */
+	double low, high;        /* at 0: the ends that were searched; 0: none was */
 	const char *sentence;
 };
 
@@ -69,7 +71,7 @@ struct answer {
 	int n_sensitivities;
 	struct sensitivity *sensitivities;
 	const struct comparison *compared; /* set by the caller after planner_compare; else NULL */
-	int n_thresholds;                  /* of the objective time */
+	int n_thresholds;                  /* question->thresholds, of the objective time */
 	struct threshold *thresholds;
 	int n_warnings; /* the most important first */
 	struct warning *warnings;
@@ -135,9 +137,10 @@ struct finding {
 	double value;          /* in `unit` */
 	const char *unit;      /* "tokens", "sequences", "devices", "B/s", "nodes" */
 	const char *statement; /* the answer in one sentence */
+	const char *held;      /* what was not searched: "--wrap block, no CPU offload" */
 	int n;
-	struct found *rows;
-	int64_t evaluated; /* plans simulated */
+	struct found *rows; /* the largest limit first; the smallest machine first */
+	int64_t evaluated;  /* plans simulated */
 };
 
 /* --- what the caller lends

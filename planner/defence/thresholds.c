@@ -1,99 +1,88 @@
-/* Thresholds: a property is set to 2, 8 and 32 times its value, and to as small a share of it,
- * until another plan is faster; then the value is bisected. */
+/* Thresholds: the question is searched again with one property at the end of its range. Where the
+ * decision differs there, the value at which it changes is closed in by more searches, until one
+ * search on either side of it gives the two decisions that the sentence names. */
 #include "planner/defence/thresholds.h"
 
-#include <float.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
-#include "schedule/fold/fold.h"
+#include "planner/search/search.h"
 
-enum { PROPERTIES_MAX = 16, SIMULATED_MICRO_BATCHES = 3 };
-#define PRECISION 1.02 /* of thresholds that are no whole numbers */
-static const double factors[] = {2, 8, 32};
+enum { PROPERTIES_MAX = 8, TRIALS_MAX = 10, BISECTED_FROM = 4, LENGTH_MAX = 1 << 20 };
+#define REACH 32.0 /* a property is moved to so many times its value, and such a part of it */
+#define SIDE  0.03 /* of a value: where it is searched again */
+#define GBIT  (1e9 / 8)
+#define GIB   ((double)(INT64_C(1) << 30))
 
-/* A property of the machine or of the question. `apply` sets it in copies of both; false: there is
- * no such plan. */
+/* A question with one property moved. */
+struct moved {
+	struct question question;
+	struct model model;
+	struct topology topology;
+};
+
 struct property {
 	const char *name, *unit;
-	const char *of;   /* what follows a value: "104 Gbit/s" " per NIC"; %s: of a plural */
-	const char *noun; /* "bandwidth per NIC" */
-	bool whole;       /* values are whole numbers */
-	bool up_only;
-	bool moves_memory; /* what fits depends on it */
-	double now;
-	bool (*apply)(double value, struct topology *topology, struct plan *plan);
+	const char *of;   /* what follows a value: "104 Gbit/s" " per NIC" */
+	const char *one;  /* the same after 1 */
+	bool whole;       /* a count: a value and the one before it are told apart */
+	double now;       /* 0: the question has no such property */
+	double low, high; /* what the model admits, and machines have */
+	double step;      /* values have three digits of it */
+	void (*apply)(double value, struct moved *moved);
 	void (*print)(struct text *text, double value);
 };
 
 /* --- properties ------------------------------------------------------------------------------- */
 
-static bool set_nic(double value, struct topology *topology, struct plan *plan)
+static void set_nic(double value, struct moved *moved)
 {
-	(void)plan;
-	topology->network.nic_bandwidth = value;
-	return true;
+	moved->topology.network.nic_bandwidth = value;
 }
 
-static bool set_network_latency(double value, struct topology *topology, struct plan *plan)
+static void set_network_latency(double value, struct moved *moved)
 {
-	(void)plan;
-	topology->network.latency = value;
-	return true;
+	moved->topology.network.latency = value;
 }
 
-static bool set_fabric(double value, struct topology *topology, struct plan *plan)
+static void set_fabric(double value, struct moved *moved)
 {
-	(void)plan;
-	topology->fabric.bandwidth = value;
-	return true;
+	moved->topology.fabric.bandwidth = value;
 }
 
-static void set_ranks(struct plan *plan, int64_t ranks)
+static void set_nodes(double value, struct moved *moved)
 {
-	int64_t shard = plan->strategy == STRATEGY_NO_SHARD  ? 1
-			: strategy_is_hybrid(plan->strategy) ? plan->mesh.shard
-							     : ranks;
-	plan->mesh.shard = shard;
-	plan->mesh.replicate = ranks / shard;
-	plan->global_batch = plan->micro_batch * plan->grad_accum * ranks;
+	moved->topology.nodes = (int64_t)value;
 }
 
-static bool set_nodes(double value, struct topology *topology, struct plan *plan)
+static void set_length(double value, struct moved *moved)
 {
-	topology->nodes = (int64_t)value;
-	int64_t ranks = topology_devices(topology);
-	if (strategy_is_hybrid(plan->strategy) && ranks % plan->mesh.shard != 0)
-		return false;
-	set_ranks(plan, ranks);
-	return true;
+	struct architecture *architecture = &moved->model.architecture;
+	architecture->context = max_i64(architecture->context, (int64_t)value);
+	question_put(&moved->question, KNOB_SEQ_LEN, (union knob_value){.number = (int64_t)value});
 }
 
-static bool set_length(double value, struct topology *topology, struct plan *plan)
+static void set_micro_batch(double value, struct moved *moved)
 {
-	(void)topology;
-	plan->seq_len = (int64_t)value;
-	return true;
+	question_put(
+		&moved->question, KNOB_MICRO_BATCH, (union knob_value){.number = (int64_t)value});
 }
 
-static bool set_micro_batch(double value, struct topology *topology, struct plan *plan)
+static void set_accumulation(double value, struct moved *moved)
 {
-	(void)topology;
-	plan->micro_batch = (int64_t)value;
-	set_ranks(plan, plan_data_parallel(plan));
-	return true;
+	question_put(
+		&moved->question, KNOB_GRAD_ACCUM, (union knob_value){.number = (int64_t)value});
 }
 
-static bool set_accumulation(double value, struct topology *topology, struct plan *plan)
+static void set_memory(double value, struct moved *moved)
 {
-	(void)topology;
-	plan->grad_accum = (int64_t)value;
-	set_ranks(plan, plan_data_parallel(plan));
-	return true;
+	moved->question.memory_limit_bytes = (int64_t)value;
 }
 
 static void print_gbit(struct text *text, double value)
 {
-	text_printf(text, "%.3g Gbit/s", value * 8e-9);
+	text_printf(text, value < 1000 * GBIT ? "%.3g Gbit/s" : "%.0f Gbit/s", value / GBIT);
 }
 
 static void print_bandwidth(struct text *text, double value)
@@ -108,452 +97,420 @@ static void print_time(struct text *text, double value)
 	text_add(text, format_seconds(buffer, value));
 }
 
+static void print_bytes(struct text *text, double value)
+{
+	char buffer[32];
+	text_add(text, format_bytes(buffer, value));
+}
+
 static void print_count(struct text *text, double value)
 {
 	text_printf(text, "%.0f", value);
 }
 
-static void add_property(
-	struct property properties[PROPERTIES_MAX], int *n, struct property property)
-{
-	if (*n < PROPERTIES_MAX && property.now > 0)
-		properties[(*n)++] = property;
-}
-
 /* Measured collectives do not follow the datasheet's bandwidth. */
-static int find_properties(const struct rivals *rivals, struct property properties[PROPERTIES_MAX])
+static int find_properties(const struct question *question, const struct candidate *chosen,
+	struct property properties[PROPERTIES_MAX])
 {
-	const struct topology *topology = rivals->question->topology;
-	const struct plan *plan = rivals->plans[0];
-	bool measured = topology->calibration.n_collectives > 0;
+	const struct topology *topology = question->topology;
+	const struct plan *plan = &chosen->plan;
+	bool modelled = topology->calibration.n_collectives == 0;
+	bool network = modelled && topology->nodes > 1;
+	bool fabric = modelled && topology->devices_per_node > 1 &&
+		      topology->fabric.kind != FABRIC_SHARED_MEMORY;
+	bool grows = topology->network.kind != NETWORK_NONE && question->gpus == 0;
+	bool batch = !question_gives(question, KNOB_GLOBAL_BATCH);
+	bool learned = question->model->architecture.positions == POSITIONS_LEARNED;
+	double longest = learned ? (double)question->model->architecture.context : LENGTH_MAX;
+	double accumulated = (double)plan->grad_accum, sequences = (double)plan->micro_batch;
+	const struct property all[] = {
+		{"node link, per NIC", "B/s", " per NIC", " per NIC", false,
+			network ? topology->network.nic_bandwidth : 0, GBIT, 1600 * GBIT, GBIT,
+			set_nic, print_gbit},
+		{"network latency", "s", " of network latency", " of network latency", false,
+			network ? topology->network.latency : 0, 1e-7, 1e-2, 1, set_network_latency,
+			print_time},
+		{"link inside a node", "B/s", " inside a node", " inside a node", false,
+			fabric ? topology->fabric.bandwidth : 0, 1e9, 1e12, 1, set_fabric,
+			print_bandwidth},
+		{"number of nodes", "nodes", " nodes", " node", true,
+			grows ? (double)topology->nodes : 0, 1, 65536, 1, set_nodes, print_count},
+		{"sequence length", "tokens", " tokens per sequence", " token per sequence", false,
+			(double)plan->seq_len, 128, longest, 1, set_length, print_count},
+		{"micro-batch", "sequences", " sequences per micro-batch",
+			" sequence per micro-batch", true, batch ? sequences : 0, sequences,
+			PLAN_MAX_GRAD_ACCUM, 1, set_micro_batch, print_count},
+		{"gradient accumulation", "micro-batches", " micro-batches per step",
+			" micro-batch per step", true, batch ? accumulated : 0, accumulated,
+			PLAN_MAX_GRAD_ACCUM, 1, set_accumulation, print_count},
+		{"device memory", "bytes", " of device memory", " of device memory", false,
+			(double)chosen->prediction.memory_limit_bytes, GIB, 512 * GIB, GIB,
+			set_memory, print_bytes},
+	};
 	int n = 0;
-	if (topology->nodes > 1 && !measured) {
-		add_property(properties, &n,
-			(struct property){"node link, per NIC", "B/s", " per NIC",
-				"bandwidth per NIC", false, false, false,
-				topology->network.nic_bandwidth, set_nic, print_gbit});
-		add_property(properties, &n,
-			(struct property){"network latency", "s", " of network latency",
-				"network latency", false, false, false, topology->network.latency,
-				set_network_latency, print_time});
-	}
-	if (topology->devices_per_node > 1 && !measured &&
-		topology->fabric.kind != FABRIC_SHARED_MEMORY)
-		add_property(properties, &n,
-			(struct property){"link inside a node", "B/s", " inside a node",
-				"bandwidth inside a node", false, false, false,
-				topology->fabric.bandwidth, set_fabric, print_bandwidth});
-	if (topology->network.kind != NETWORK_NONE)
-		add_property(properties, &n,
-			(struct property){"number of nodes", "nodes", " node%s", "number of nodes",
-				true, false, true, (double)topology->nodes, set_nodes,
-				print_count});
-	add_property(properties, &n,
-		(struct property){"sequence length", "tokens", " token%s per sequence",
-			"sequence length", true, false, true, (double)plan->seq_len, set_length,
-			print_count});
-	add_property(properties, &n,
-		(struct property){"micro-batch", "sequences", " sequence%s per micro-batch",
-			"micro-batch", true, true, true, (double)plan->micro_batch, set_micro_batch,
-			print_count});
-	if (plan->grad_accum <= PLAN_MAX_GRAD_ACCUM / 32)
-		add_property(properties, &n,
-			(struct property){"gradient accumulation", "micro-batches",
-				" micro-batch%s per step", "gradient accumulation", true, true,
-				true, (double)plan->grad_accum, set_accumulation, print_count});
+	for (int i = 0; i < COUNT_OF(all); i++)
+		if (all[i].now > 0)
+			properties[n++] = all[i];
 	return n;
 }
 
-/* --- rivals ----------------------------------------------------------------------------------- */
+/* --- decisions -------------------------------------------------------------------------------- */
 
-enum { NONE_FITS = -1 };
-
-static double per_token(const struct plan *plan, double step_time, double devices)
-{
-	return step_time * devices / plan_tokens(plan);
-}
-
-/* Whole micro-batches of the others move along in proportion, at least one. */
-static double value_for(
-	const struct rivals *rivals, const struct property *property, int i, double x)
-{
-	const struct plan *plan = rivals->plans[i], *chosen = rivals->plans[0];
-	if (property->apply == set_micro_batch && plan->micro_batch != chosen->micro_batch)
-		return fmax(1, floor(x * (double)plan->micro_batch / (double)chosen->micro_batch));
-	if (property->apply == set_accumulation && plan->grad_accum != chosen->grad_accum)
-		return fmax(1, floor(x * (double)plan->grad_accum / (double)chosen->grad_accum));
-	return x;
-}
-
-/* Of at most so many micro-batches, and of one less. Links change what operations cost, not what is
- * done, so while one moves these stay. */
-struct rival_schedules {
-	struct arena arena;
-	struct schedule *of[RIVALS_MAX][2];
+/* What a search chose; NOTHING: no plan fits with room. */
+struct decision {
+	enum { CHOSEN, NOTHING, REFUSED } kind;
+	enum strategy strategy;
+	int64_t group; /* of hybrid strategies; else 0 */
 };
 
-static bool time_over_links(const struct rivals *rivals, const struct topology *topology, int i,
-	bool less, const struct plan *plan, double *seconds, struct error *error)
+static struct decision decision_of(const struct plan *plan)
 {
-	const struct question *question = rivals->question;
-	struct schedule **schedule = &rivals->schedules->of[i][less];
-	if (*schedule == NULL)
-		*schedule = schedule_fold(
-			&rivals->schedules->arena, plan, question->model, question->topology);
-	return evaluator_time(rivals->evaluator, *schedule, topology, seconds, error);
+	return (struct decision){
+		CHOSEN, plan->strategy, strategy_is_hybrid(plan->strategy) ? plan->mesh.shard : 0};
 }
 
-static bool time_anew(const struct rivals *rivals, const struct topology *topology,
-	const struct plan *plan, double slow, double *seconds, struct error *error)
+static bool same(const struct decision *a, const struct decision *b)
 {
-	struct error mine = {0};
-	struct prediction prediction;
-	if (!evaluator_judge_on(rivals->evaluator, topology, plan, slow, &prediction, &mine))
-		return error_is_refusal(&mine, error);
-	if (prediction.fits != FITS_NO)
-		*seconds = prediction.step_time;
-	return true;
+	return a->kind == b->kind &&
+	       (a->kind != CHOSEN || (a->strategy == b->strategy && a->group == b->group));
 }
 
-/* One rival at one value. */
-struct place {
-	const struct property *property;
-	int rival;
-	struct topology topology;
-	struct plan plan;
-	double most; /* cost from which on it cannot win, fit or not */
-};
-
-static double per_token_there(const struct place *place, double step_time)
+static const char *name_of(const struct decision *decision, struct arena *arena)
 {
-	return per_token(&place->plan, step_time, (double)topology_devices(&place->topology));
+	const char *name = strategy_names[decision->strategy];
+	return decision->group > 0
+		       ? arena_printf(arena, "%s/%lld", name, (long long)decision->group)
+		       : name;
 }
 
-static bool time_of(const struct rivals *rivals, const struct place *place, const struct plan *plan,
-	bool less, double *seconds, struct error *error)
-{
-	bool all = plan->grad_accum == place->plan.grad_accum && isfinite(place->most);
-	double slow = all ? place->most / per_token_there(place, 1) * (1 + 1e-9) : 0;
-	if (less)
-		slow = DBL_MIN; /* one more was judged already */
-	*seconds = INFINITY;
-	if (!place->property->moves_memory)
-		return time_over_links(
-			rivals, &place->topology, place->rival, less, plan, seconds, error);
-	return time_anew(rivals, &place->topology, plan, slow, seconds, error);
-}
-
-/* The step time of a long accumulation: its micro-batches in the middle are alike, so two and three
- * tell how long one more takes. */
-static bool step_time(const struct rivals *rivals, const struct place *place, double *seconds,
-	struct error *error)
-{
-	const struct plan *plan = &place->plan;
-	struct plan few = *plan;
-	double three, two;
-	few.grad_accum = min_i64(plan->grad_accum, SIMULATED_MICRO_BATCHES);
-	set_ranks(&few, plan_data_parallel(plan));
-	if (!time_of(rivals, place, &few, false, &three, error))
-		return false;
-	*seconds = three;
-	if (plan->grad_accum <= SIMULATED_MICRO_BATCHES || isinf(three))
-		return true;
-	few.grad_accum--;
-	set_ranks(&few, plan_data_parallel(plan));
-	if (!time_of(rivals, place, &few, true, &two, error))
-		return false;
-	*seconds += (double)(plan->grad_accum - SIMULATED_MICRO_BATCHES) * (three - two);
-	return true;
-}
-
-/* Seconds per token and device; infinite when it does not fit or cannot be. Above `most` it may be
- * finite all the same. */
-static bool cost_at(const struct rivals *rivals, const struct property *property, int i, double x,
-	double most, double *cost, struct error *error)
-{
-	struct place place = {property, i, *rivals->question->topology, *rivals->plans[i], most};
-	double seconds;
-	*cost = INFINITY;
-	if ((!property->moves_memory && rivals->predictions[i]->fits == FITS_NO) ||
-		!property->apply(value_for(rivals, property, i, x), &place.topology, &place.plan))
-		return true;
-	if (!step_time(rivals, &place, &seconds, error))
-		return false;
-	*cost = per_token_there(&place, seconds);
-	return true;
-}
-
-/* A property that is moved. The chosen plan stays as long as none is faster by more than `margin`,
- * a factor: it may have been preferred for its memory. */
-struct scan {
-	const struct rivals *rivals;
-	const struct property *property;
-	double margin;
-};
-
-/* The value at which another plan takes over, or none fits. */
-struct crossing {
-	bool exists;
-	bool up; /* above the present value */
+/* A search of the question at one value. */
+struct look {
 	double at;
-	int winner;
+	struct decision decision;
+	/* Log of the time of a token, best of other strategies over best of today's: above 0
+	 * today's is faster. NAN: one of them does not fit. */
+	double lead;
+	struct decision other; /* that best one */
 };
 
-static bool winner_at(const struct scan *scan, double x, int *winner, struct error *error)
+/* The search is as the user's would be, so that it comes out as that one. */
+struct scan {
+	const struct question *question;
+	const struct property *property; /* NULL: none is moved */
+	struct decision today;
+	bool up;
+	double end; /* of the range, this way */
+	/* What comes out: */
+	enum { NO_CHANGE_KNOWN, SAME_AT_END, CHANGES, NEAR_TIE } outcome;
+	double at;
+	struct decision becomes;
+	struct error error;
+};
+
+static void find_lead(const struct scan *scan, const struct search *search, struct look *look)
 {
-	double least = INFINITY, cost;
-	*winner = NONE_FITS;
-	for (int i = 0; i < scan->rivals->n; i++) {
-		if (!cost_at(
-			    scan->rivals, scan->property, i, x, least / scan->margin, &cost, error))
-			return false;
-		cost *= i == 0 ? 1 : scan->margin;
-		if (cost >= least)
+	const struct ranking *ranking = &search->ranking;
+	int64_t mine = 0, others = 0;
+	for (int s = 0; s < STRATEGY_COUNT; s++) {
+		const struct ranked *best = ranking_best(ranking, s);
+		if (best == NULL || best->tight)
 			continue;
-		least = cost;
-		*winner = i;
-	}
-	return true;
-}
-
-/* Between `same`, where the chosen plan stays, and the crossing so far. */
-static bool bisect(
-	const struct scan *scan, double same, struct crossing *crossing, struct error *error)
-{
-	bool whole = scan->property->whole;
-	while (whole ? fabs(crossing->at - same) > 1
-		     : fmax(crossing->at / same, same / crossing->at) > PRECISION) {
-		double middle =
-			whole ? floor((same + crossing->at) / 2) : sqrt(same * crossing->at);
-		int there;
-		if (!winner_at(scan, middle, &there, error))
-			return false;
-		if (there == 0) {
-			same = middle;
-		} else {
-			crossing->at = middle;
-			crossing->winner = there;
+		struct decision decision = decision_of(&search->space.plans[best->plan]);
+		int64_t cost = best->costs.of[ranking->objective];
+		if (same(&decision, &scan->today)) {
+			mine = cost;
+		} else if (others == 0 || cost < others) {
+			others = cost;
+			look->other = decision;
 		}
 	}
+	look->lead = mine > 0 && others > 0 ? log((double)others / (double)mine) : NAN;
+}
+
+static bool look_at(const struct scan *scan, double at, struct look *look, struct error *error)
+{
+	struct arena arena = {0};
+	struct search search;
+	struct error mine = {0};
+	struct moved *moved = ARENA_NEW(&arena, struct moved);
+	*look = (struct look){.at = at, .decision = {.kind = REFUSED}, .lead = NAN};
+	moved->question = lent_alone(scan->question);
+	moved->topology = *scan->question->topology;
+	moved->question.topology = &moved->topology;
+	moved->model = *scan->question->model;
+	moved->question.model = &moved->model;
+	moved->question.pareto = false;
+	scan->property->apply(at, moved);
+	bool ok = search_run(&moved->question, &arena, &search, &mine);
+	if (ok) {
+		const struct ranked *best = ranking_best(&search.ranking, STRATEGY_COUNT);
+		look->decision.kind = NOTHING;
+		if (best != NULL && !best->tight)
+			look->decision = decision_of(&search.space.plans[best->plan]);
+		find_lead(scan, &search, look);
+	}
+	search_finish(&search);
+	arena_finish(&arena);
+	return ok || error_is_refusal(&mine, error);
+}
+
+/* --- one way ---------------------------------------------------------------------------------- */
+
+static double rounded(const struct property *property, double value)
+{
+	double step = pow(10, floor(log10(value / property->step)) - 2) * property->step;
+	if (property->whole)
+		return fmax(1, round(value));
+	return round(value / step) * step;
+}
+
+/* The value on today's side of `at`, and on the other one. */
+static double side_of(const struct scan *scan, double at, bool today)
+{
+	bool below = scan->up == today;
+	if (scan->property->whole)
+		return !today ? at : scan->up ? at - 1 : at + 1;
+	double side = below ? at * (1 - SIDE) : at * (1 + SIDE);
+	return scan->property->step == 1 && side > 100 ? round(side) : side;
+}
+
+/* Between a value of today's decision and one of another: where the times of both meet, if both are
+ * known; later trials halve. */
+static double guess(
+	const struct scan *scan, const struct look *stays, const struct look *leaves, int trial)
+{
+	double part = 0.5;
+	if (trial < BISECTED_FROM && stays->lead > 0 && leaves->lead < 0)
+		part = fmin(0.9, fmax(0.1, stays->lead / (stays->lead - leaves->lead)));
+	double value = stays->at * pow(leaves->at / stays->at, part);
+	if (scan->property->whole) {
+		value = scan->up ? floor(value) + 1 : ceil(value) - 1;
+		value = scan->up ? fmin(value, leaves->at) : fmax(value, leaves->at);
+	}
+	return rounded(scan->property, value);
+}
+
+static bool is_close(const struct look *look)
+{
+	return fabs(look->lead) <= log(RANKING_FUZZ);
+}
+
+/* No value parts two decisions, or not by more than the fuzz. */
+static bool look_for_tie(struct scan *scan, double at, struct error *error)
+{
+	struct look look;
+	if (!look_at(scan, at, &look, error))
+		return false;
+	if (!is_close(&look) || look.other.strategy == scan->today.strategy)
+		return true;
+	scan->outcome = NEAR_TIE;
+	scan->at = at;
+	scan->becomes = look.other;
 	return true;
 }
 
-static bool find_crossing(
-	const struct scan *scan, bool up, struct crossing *crossing, struct error *error)
+static bool closed(const struct scan *scan, const struct look *stays, const struct look *leaves)
 {
-	const struct property *property = scan->property;
-	double same = property->now;
-	*crossing = (struct crossing){.up = up};
-	for (int i = 0; i < COUNT_OF(factors); i++) {
-		double x = up ? property->now * factors[i] : property->now / factors[i];
-		if (property->whole)
-			x = floor(x);
-		if (x < 1 && property->whole)
+	return scan->property->whole ? fabs(stays->at - leaves->at) < 1
+				     : fabs(log(stays->at / leaves->at)) < SIDE / 2;
+}
+
+static bool close_in(struct scan *scan, struct look stays, struct look leaves, struct error *error)
+{
+	double at = leaves.at;
+	for (int trial = 0; trial < TRIALS_MAX && !closed(scan, &stays, &leaves); trial++) {
+		struct look look, before;
+		at = guess(scan, &stays, &leaves, trial);
+		if (!look_at(scan, side_of(scan, at, true), &before, error))
+			return false;
+		if (before.decision.kind == REFUSED)
 			return true;
-		crossing->at = x;
-		if (!winner_at(scan, x, &crossing->winner, error))
-			return false;
-		if (crossing->winner != 0) {
-			crossing->exists = true;
-			return bisect(scan, same, crossing, error);
+		if (!same(&before.decision, &scan->today)) {
+			leaves = before;
+			continue;
 		}
-		same = x;
+		stays = before;
+		if (!look_at(scan, side_of(scan, at, false), &look, error))
+			return false;
+		if (look.decision.kind == REFUSED)
+			return true;
+		if (same(&look.decision, &scan->today)) {
+			stays = look;
+			continue;
+		}
+		if (is_close(&before) && is_close(&look))
+			break;
+		scan->outcome = CHANGES;
+		scan->at = at;
+		scan->becomes = look.decision;
+		return true;
+	}
+	return look_for_tie(scan, at, error);
+}
+
+/* The farthest value, in halves of the way, of which there is a question. */
+static bool look_at_end(struct scan *scan, struct look *end, struct error *error)
+{
+	double at = scan->end;
+	end->decision.kind = REFUSED;
+	while (end->decision.kind == REFUSED &&
+		(scan->up ? at > scan->property->now * 1.5 : at < scan->property->now / 1.5)) {
+		if (!look_at(scan, at, end, error))
+			return false;
+		at = scan->property->whole ? floor(scan->up ? at / 2 : at * 2)
+					   : (scan->up ? at / 2 : at * 2);
 	}
 	return true;
+}
+
+static void scan_way(void *data, int index, int worker)
+{
+	struct scan *scan = &((struct scan *)data)[index];
+	struct look now = {.at = scan->property->now, .decision = scan->today, .lead = NAN}, end;
+	(void)worker;
+	if (!look_at_end(scan, &end, &scan->error) || end.decision.kind == REFUSED)
+		return;
+	scan->at = end.at;
+	if (same(&end.decision, &scan->today))
+		scan->outcome = SAME_AT_END;
+	else
+		close_in(scan, now, end, &scan->error);
 }
 
 /* --- sentences -------------------------------------------------------------------------------- */
 
-static const char *name_of(const struct rivals *rivals, int winner)
-{
-	const struct plan *plan = rivals->plans[winner];
-	if (strategy_is_hybrid(plan->strategy))
-		return arena_printf(rivals->arena, "%s/%lld", strategy_names[plan->strategy],
-			(long long)plan->mesh.shard);
-	return strategy_names[plan->strategy];
-}
-
 static void add_value(struct text *text, const struct property *property, double value)
 {
 	property->print(text, value);
-	text_printf(text, property->of, value == 1 ? "" : "s");
+	text_add(text, value == 1 ? property->one : property->of);
+}
+
+static void add_today(struct text *text, const struct property *property)
+{
+	text_add(text, " (today ");
+	property->print(text, property->now);
+	text_add(text, ").");
 }
 
 /* "Below 104 Gbit/s per NIC, FULL_SHARD is faster (today 200 Gbit/s)." */
-static const char *sentence(const struct rivals *rivals, const struct property *property,
-	const struct crossing *crossing)
+static void add_change(const struct scan *scan, struct arena *arena, struct text *text)
 {
-	struct text text = {0};
-	bool up = crossing->up, whole = property->whole;
-	text_add(&text, up ? (whole ? "From " : "Above ") : (whole ? "Up to " : "Below "));
-	add_value(&text, property, crossing->at);
-	text_add(&text, up && whole ? " on, " : ", ");
-	if (crossing->winner == NONE_FITS)
-		text_add(&text, "none of these plans fits (today ");
+	bool up = scan->up, whole = scan->property->whole;
+	bool memory = scan->property->apply == set_memory && !up;
+	text_add(text, up ? (whole ? "From " : "Above ") : (whole ? "Up to " : "Below "));
+	add_value(text, scan->property, scan->at);
+	text_add(text, up && whole ? " on, " : ", ");
+	if (scan->becomes.kind == NOTHING)
+		text_add(text, "no plan fits with room");
 	else
-		text_printf(&text, "%s is faster (today ", name_of(rivals, crossing->winner));
-	property->print(&text, property->now);
-	text_add(&text, ").");
-	const char *result = arena_strdup(rivals->arena, text_string(&text));
-	text_finish(&text);
-	return result;
+		text_printf(text, "%s is %s", name_of(&scan->becomes, arena),
+			memory ? "the fastest that fits" : "faster");
 }
 
-static struct threshold *threshold_new(
-	struct answer *answer, const char *what, const char *unit, double now)
+static void add_tie(const struct scan *scan, struct arena *arena, struct text *text)
+{
+	text_add(text, "A near-tie around ");
+	add_value(text, scan->property, scan->at);
+	text_printf(text, ": %s and ", name_of(&scan->today, arena));
+	text_printf(text, "%s are within 1 %%", name_of(&scan->becomes, arena));
+}
+
+static struct threshold *threshold_new(struct answer *answer, const struct property *property)
 {
 	struct threshold *threshold = &answer->thresholds[answer->n_thresholds++];
-	*threshold = (struct threshold){.what = what, .unit = unit, .now = now};
+	*threshold = (struct threshold){
+		.what = property->name, .unit = property->unit, .now = property->now};
 	return threshold;
 }
 
-static void add_crossing(const struct rivals *rivals, const struct property *property,
-	const struct crossing *crossing, struct answer *answer)
+static void add_threshold(const struct scan *scan, struct arena *arena, struct answer *answer)
 {
-	struct threshold *threshold =
-		threshold_new(answer, property->name, property->unit, property->now);
-	threshold->at = crossing->at;
-	if (crossing->winner != NONE_FITS)
-		threshold->becomes = name_of(rivals, crossing->winner);
-	threshold->sentence = sentence(rivals, property, crossing);
+	struct threshold *threshold = threshold_new(answer, scan->property);
+	struct text text = {0};
+	threshold->at = scan->at;
+	threshold->near_tie = scan->outcome == NEAR_TIE;
+	if (scan->becomes.kind == CHOSEN)
+		threshold->becomes = name_of(&scan->becomes, arena);
+	if (threshold->near_tie)
+		add_tie(scan, arena, &text);
+	else
+		add_change(scan, arena, &text);
+	add_today(&text, scan->property);
+	threshold->sentence = arena_strdup(arena, text_string(&text));
+	text_finish(&text);
 }
 
-/* Nothing changes within 32 times either way: that is an answer too. */
-static void add_stable(
-	const struct rivals *rivals, const struct property *property, struct answer *answer)
+/* Nothing changes at the ends: that is an answer too. */
+static void add_same(
+	const struct scan *up, const struct scan *down, struct arena *arena, struct answer *answer)
 {
-	threshold_new(answer, property->name, property->unit, property->now)->sentence =
-		arena_printf(rivals->arena, "%s to 32 times today's %s the decision is the same.",
-			property->up_only ? "Up" : "From 1/32", property->noun);
+	struct threshold *threshold = threshold_new(answer, up->property);
+	struct text text = {0};
+	threshold->low = down->outcome == SAME_AT_END ? down->at : 0;
+	threshold->high = up->outcome == SAME_AT_END ? up->at : 0;
+	text_add(&text, "The decision is the same at ");
+	if (threshold->low > 0)
+		up->property->print(&text, threshold->low);
+	text_add(&text, threshold->low > 0 && threshold->high > 0 ? " and at " : "");
+	if (threshold->high > 0)
+		up->property->print(&text, threshold->high);
+	double last = fmax(threshold->low, threshold->high);
+	text_add(&text, last == 1 ? up->property->one : up->property->of);
+	add_today(&text, up->property);
+	threshold->sentence = arena_strdup(arena, text_string(&text));
+	text_finish(&text);
 }
 
-/* --- memory ----------------------------------------------------------------------------------- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
-static void add_memory(const struct rivals *rivals, struct answer *answer, double at, int winner,
-	const char *sentence_of)
+static struct scan scan_new(const struct question *question, const struct property *property,
+	const struct plan *chosen, bool up)
 {
-	struct threshold *threshold = threshold_new(answer, "device memory", "bytes",
-		(double)rivals->predictions[0]->memory_limit_bytes);
-	threshold->at = at;
-	if (winner != NONE_FITS)
-		threshold->becomes = name_of(rivals, winner);
-	threshold->sentence = sentence_of;
+	double end = up ? fmin(property->high, property->now * REACH)
+			: fmax(property->low, property->now / REACH);
+	return (struct scan){.question = question,
+		.property = property,
+		.today = decision_of(chosen),
+		.up = up,
+		.end = property->whole ? ceil(end) : rounded(property, end)};
 }
 
-/* Peaks do not depend on the limit: no simulation. */
-static void find_memory(const struct rivals *rivals, struct answer *answer)
+static void add_scans(
+	const struct scan *up, const struct scan *down, struct arena *arena, struct answer *answer)
 {
-	const struct prediction *chosen = rivals->predictions[0];
-	double fastest = per_token(rivals->plans[0], chosen->step_time, 1);
-	int64_t least = chosen->peak_memory_bytes;
-	char bytes[32], limit[32];
-	int next = NONE_FITS, more = NONE_FITS;
-	for (int i = 1; i < rivals->n; i++) {
-		const struct prediction *p = rivals->predictions[i];
-		double cost = per_token(rivals->plans[i], p->step_time, 1);
-		bool fits = p->fits != FITS_NO;
-		if (fits && p->peak_memory_bytes < least && next == NONE_FITS)
-			next = i; /* rivals come in order */
-		if (!fits && cost < fastest &&
-			(more == NONE_FITS || p->peak_memory_bytes <
-						      rivals->predictions[more]->peak_memory_bytes))
-			more = i;
+	const struct scan *ways[] = {up, down};
+	int changes = 0;
+	for (int i = 0; i < COUNT_OF(ways); i++) {
+		if (ways[i]->outcome != CHANGES && ways[i]->outcome != NEAR_TIE)
+			continue;
+		add_threshold(ways[i], arena, answer);
+		changes++;
 	}
-	format_bytes(bytes, (double)least);
-	format_bytes(limit, (double)chosen->memory_limit_bytes);
-	add_memory(rivals, answer, (double)least, next,
-		arena_printf(rivals->arena, "Below %s of device memory, %s (today %s).", bytes,
-			next == NONE_FITS
-				? "none of these plans fits"
-				: arena_printf(rivals->arena, "%s is the fastest that fits",
-					  name_of(rivals, next)),
-			limit));
-	if (more == NONE_FITS)
-		return;
-	int64_t need = rivals->predictions[more]->peak_memory_bytes;
-	add_memory(rivals, answer, (double)need, more,
-		arena_printf(rivals->arena,
-			"With %s of device memory, %s fits and is faster (today %s).",
-			format_bytes(bytes, (double)need), name_of(rivals, more), limit));
+	if (changes == 0 && (up->outcome == SAME_AT_END || down->outcome == SAME_AT_END))
+		add_same(up, down, arena, answer);
 }
 
-/* Both ways of every property, up first. */
-struct scans {
-	const struct rivals *rivals; /* by worker */
-	double margin;
-	int n; /* properties */
+bool thresholds_find(const struct question *question, struct arena *arena, struct answer *answer,
+	struct error *error)
+{
 	struct property properties[PROPERTIES_MAX];
-	struct crossing crossings[2 * PROPERTIES_MAX];
-	struct error errors[2 * PROPERTIES_MAX];
-};
-
-static void scan_one_way(void *data, int index, int worker)
-{
-	struct scans *scans = data;
-	const struct property *property = &scans->properties[index / 2];
-	const struct scan scan = {&scans->rivals[worker], property, scans->margin};
-	bool up = index % 2 == 0;
-	if (up || !property->up_only)
-		find_crossing(&scan, up, &scans->crossings[index], &scans->errors[index]);
-}
-
-static bool add_crossings(struct scans *scans, int i, struct answer *answer, struct error *error)
-{
-	const struct property *property = &scans->properties[i];
-	bool any = false;
-	for (int way = 2 * i; way < 2 * i + 2; way++) {
-		if (scans->errors[way].code != EXIT_CODE_OK) {
-			*error = scans->errors[way];
+	struct scan scans[2 * PROPERTIES_MAX];
+	int n = find_properties(question, answer->chosen, properties);
+	for (int i = 0; i < 2 * n; i++) {
+		scans[i] =
+			scan_new(question, &properties[i / 2], &answer->chosen->plan, i % 2 == 0);
+		if (answer->tight)
+			scans[i].today.kind = NOTHING;
+	}
+	lent_each(question, 2 * n, scan_way, scans);
+	answer->thresholds = ARENA_ARRAY(arena, struct threshold, 2 * PROPERTIES_MAX);
+	for (int i = 0; i < 2 * n; i++) {
+		if (scans[i].error.code != EXIT_CODE_OK) {
+			*error = scans[i].error;
 			return false;
 		}
-		if (scans->crossings[way].exists)
-			add_crossing(scans->rivals, property, &scans->crossings[way], answer);
-		any = any || scans->crossings[way].exists;
 	}
-	if (!any)
-		add_stable(scans->rivals, property, answer);
+	for (int i = 0; i < n; i++)
+		add_scans(&scans[2 * i], &scans[2 * i + 1], arena, answer);
 	return true;
-}
-
-static bool find(struct scans *scans, struct answer *answer, struct error *error)
-{
-	const struct rivals *rivals = scans->rivals;
-	int winner;
-	scans->n = find_properties(rivals, scans->properties);
-	scans->margin = 1;
-	answer->thresholds = ARENA_ARRAY(rivals->arena, struct threshold, 2 * PROPERTIES_MAX);
-	if (scans->n == 0)
-		return true;
-	const struct scan first = {rivals, &scans->properties[0], 1};
-	if (!winner_at(&first, scans->properties[0].now, &winner, error))
-		return false;
-	if (winner != 0)
-		scans->margin = RANKING_FUZZ;
-	lent_each(rivals->question, 2 * scans->n, scan_one_way, scans);
-	for (int i = 0; i < scans->n; i++)
-		if (!add_crossings(scans, i, answer, error))
-			return false;
-	find_memory(rivals, answer);
-	return true;
-}
-
-bool thresholds_find(const struct rivals *rivals, struct answer *answer, struct error *error)
-{
-	struct arena arena = {0};
-	struct evaluators evaluators;
-	struct scans *scans = ARENA_NEW(&arena, struct scans);
-	evaluators_init(&evaluators, rivals->question);
-	struct rivals *mine = ARENA_ARRAY(&arena, struct rivals, evaluators.n);
-	for (int i = 0; i < evaluators.n; i++) {
-		mine[i] = *rivals;
-		mine[i].evaluator = &evaluators.of[i];
-		mine[i].schedules = ARENA_NEW(&arena, struct rival_schedules);
-	}
-	scans->rivals = mine;
-	bool ok = find(scans, answer, error);
-	for (int i = 0; i < evaluators.n; i++)
-		arena_finish(&mine[i].schedules->arena);
-	evaluators_finish(&evaluators);
-	arena_finish(&arena);
-	return ok;
 }

@@ -171,22 +171,6 @@ bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,
 		evaluator, evaluator->question->topology, plan, 0, prediction, error);
 }
 
-bool evaluator_time(struct evaluator *evaluator, const struct schedule *schedule,
-	const struct topology *topology, double *step_time, struct error *error)
-{
-	struct simulation_options options = sketch(evaluator);
-	struct schedule moved = *schedule;
-	struct simulation simulation;
-	options.memory = MEMORY_IGNORED;
-	moved.topology = topology;
-	arena_reset(&evaluator->scratch);
-	evaluator->evaluated++;
-	if (!simulate(&moved, &options, false, &evaluator->scratch, &simulation, error))
-		return false;
-	*step_time = simulation.prediction.step_time;
-	return true;
-}
-
 bool evaluator_run_closely(struct evaluator *evaluator, const struct plan *plan,
 	struct arena *arena, struct prediction *prediction, struct exposure *exposure,
 	struct error *error)

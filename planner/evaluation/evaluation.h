@@ -49,10 +49,6 @@ bool evaluator_judge_on(struct evaluator *evaluator, const struct topology *topo
 	const struct plan *plan, double slow, struct prediction *prediction, struct error *error);
 bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);
-/* The step of a schedule on a topology that differs from its own in links only: what is done does
- * not depend on them. */
-bool evaluator_time(struct evaluator *evaluator, const struct schedule *schedule,
-	const struct topology *topology, double *step_time, struct error *error);
 void evaluator_finish(struct evaluator *evaluator);
 
 /* --- room.c ------------------------------------------------------------------------------------

@@ -157,29 +157,45 @@ static const char *combination_name(
 		strategy_names[combination->strategy], combination->checkpointing);
 	if (combination->best == 0)
 		return name;
-	return arena_printf(arena, "%s: %lld %s", name,
-		(long long)(combination->best * limit->step), limit->finder->finding->unit);
+	return arena_printf(arena, "%s: %lld %s%s", name,
+		(long long)(combination->best * limit->step), limit->length ? "token" : "sequence",
+		combination->best * limit->step == 1 ? "" : "s");
 }
 
-static bool add_combination(
-	struct limit *limit, const struct combination *combination, struct error *error)
+/* The best plan of a combination at its largest value. */
+static void another_of(
+	const struct limit *limit, const struct combination *combination, struct another *another)
+{
+	const struct plan with =
+		with_value(limit, combination->plan, max_i64(combination->best, 1));
+	*another = (struct another){*limit->question->topology, *limit->question,
+		combination_name(limit, combination), (double)(combination->best * limit->step)};
+	another->question.topology = &another->topology;
+	question_take(&another->question, KNOB_STRATEGY, &with);
+	question_take(&another->question, KNOB_ACTIVATION_CHECKPOINTING, &with);
+	question_take(&another->question, limit->length ? KNOB_SEQ_LEN : KNOB_MICRO_BATCH, &with);
+}
+
+static bool add_combinations(
+	struct limit *limit, const struct combinations *all, struct error *error)
 {
 	struct finder *finder = limit->finder;
-	struct exposure exposure;
-	int64_t value = combination->best > 0 ? combination->best : 1;
-	struct found *row = find_row(finder, combination_name(limit, combination),
-		(double)(combination->best * limit->step));
-	char bytes[32];
-	row->devices = topology_devices(finder->question->topology);
-	row->plan = with_value(limit, combination->plan, value);
-	row->has_plan = true;
-	if (!evaluator_run_closely(&limit->evaluators.of[0], &row->plan, finder->arena,
-		    &row->prediction, &exposure, error))
+	struct another *others = ARENA_ARRAY(finder->arena, struct another, all->n);
+	for (int i = 0; i < all->n; i++)
+		another_of(limit, &all->items[i], &others[i]);
+	if (!find_all(finder, others, all->n, error))
 		return false;
-	if (combination->best == 0)
-		row->note = arena_printf(finder->arena, "not even %lld: over by %s",
-			(long long)limit->step,
-			format_bytes(bytes, (double)prediction_excess_bytes(&row->prediction)));
+	for (int i = 0; i < all->n; i++) {
+		struct found *row = &finder->finding->rows[i];
+		char bytes[32];
+		if (row->value > 0 || !row->has_plan)
+			continue;
+		format_bytes(bytes, (double)prediction_excess_bytes(&row->prediction));
+		row->note = arena_printf(finder->arena,
+			row->prediction.fits == FITS_NO ? "not even %lld: over by %s"
+							: "not even %lld: too little room left",
+			(long long)limit->step, bytes);
+	}
 	return true;
 }
 
@@ -207,9 +223,8 @@ static bool find_limit(struct limit *limit, const struct question *question, str
 	evaluators_init(&limit->evaluators, question);
 	bool ok = space_build(question, finder->arena, &space, error) &&
 		  fill_combinations(limit, &space, all, error);
-	for (int i = 0; i < all->n && ok; i++)
-		ok = add_combination(limit, &all->items[i], error);
 	finder->finding->evaluated = evaluators_evaluated(&limit->evaluators);
+	ok = ok && add_combinations(limit, all, error);
 	mark_answer(finder->finding);
 	space_finish(&space);
 	evaluators_finish(&limit->evaluators);
@@ -279,22 +294,93 @@ static bool find_micro_batch(struct finder *finder, struct error *error)
 	return true;
 }
 
+/* --- the whole -------------------------------------------------------------------------------- */
+
+static bool find_any(struct finder *finder, enum find find, double target, struct error *error)
+{
+	switch (find) {
+	case FIND_MAX_SEQ_LEN:
+		return find_length(finder, error);
+	case FIND_MAX_MICRO_BATCH:
+		return find_micro_batch(finder, error);
+	case FIND_MIN_GPUS:
+		return find_devices(finder, error);
+	case FIND_NETWORK:
+		return find_network(finder, target, error);
+	case FIND_SCALING:
+		return find_scaling(finder, error);
+	}
+	return error_set(error, EXIT_CODE_INTERNAL, "no such question");
+}
+
+/* No value made a plan, so it is not the value: what was asked contradicts itself. */
+static bool some_was_built(const struct finder *finder, struct error *error)
+{
+	const struct finding *finding = finder->finding;
+	const struct found *own = &finding->rows[finding->n - 1];
+	for (int i = finding->n - 1; i >= 0; i--) {
+		if (finding->rows[i].has_plan)
+			return true;
+		if (finding->rows[i].devices == topology_devices(finder->question->topology))
+			own = &finding->rows[i];
+	}
+	return error_set(error, EXIT_CODE_USAGE, "%s", own->note);
+}
+
+/* Limits from the largest on, machines from the smallest on; equal rows stay as they came. */
+static void sort_rows(struct finding *finding)
+{
+	bool largest = finding->find == FIND_MAX_SEQ_LEN || finding->find == FIND_MAX_MICRO_BATCH;
+	for (int i = 1; i < finding->n; i++) {
+		struct found row = finding->rows[i];
+		int at = i;
+		for (; at > 0; at--) {
+			double before = finding->rows[at - 1].value;
+			if (largest ? before >= row.value : before <= row.value)
+				break;
+			finding->rows[at] = finding->rows[at - 1];
+		}
+		finding->rows[at] = row;
+	}
+}
+
+static const char *held_fixed(const struct finder *finder)
+{
+	const struct question *question = finder->question;
+	const struct finding *finding = finder->finding;
+	bool length = finding->find == FIND_MAX_SEQ_LEN;
+	struct text text = {0};
+	for (int i = 0; i < KNOB_COUNT; i++) {
+		enum knob_id id = knobs_in_help[i];
+		if (question_gives(question, id))
+			text_printf(&text, "--%s %s, ", knob_option(id, finder->arena),
+				knob_typed(id, &question->asked, finder->arena));
+	}
+	if (length && !question_gives(question, KNOB_MICRO_BATCH))
+		text_add(&text, "micro-batch 1, ");
+	for (int i = 0; i < finding->n && !length && !question_gives(question, KNOB_SEQ_LEN); i++) {
+		if (!finding->rows[i].has_plan)
+			continue;
+		text_printf(
+			&text, "sequence length %lld, ", (long long)finding->rows[i].plan.seq_len);
+		break;
+	}
+	if (question_is_open(question, KNOB_CPU_OFFLOAD))
+		text_add(&text, "no CPU offload, ");
+	text_add(&text, question->headroom.given ? "the headroom asked for" : "the usual headroom");
+	const char *held = arena_strdup(finder->arena, text_string(&text));
+	text_finish(&text);
+	return held;
+}
+
 bool find_answer(const struct question *question, enum find find, double target,
 	struct arena *arena, struct finding *finding, struct error *error)
 {
 	struct finder finder = {.question = question, .arena = arena, .finding = finding};
 	*finding = (struct finding){.find = find, .unit = ""};
-	switch (find) {
-	case FIND_MAX_SEQ_LEN:
-		return find_length(&finder, error);
-	case FIND_MAX_MICRO_BATCH:
-		return find_micro_batch(&finder, error);
-	case FIND_MIN_GPUS:
-		return find_devices(&finder, error);
-	case FIND_NETWORK:
-		return find_network(&finder, target, error);
-	case FIND_SCALING:
-		return find_scaling(&finder, error);
-	}
-	return error_set(error, EXIT_CODE_INTERNAL, "no such question");
+	if (!find_any(&finder, find, target, error) || !some_was_built(&finder, error))
+		return false;
+	sort_rows(finding);
+	finding->held = held_fixed(&finder);
+	return true;
 }

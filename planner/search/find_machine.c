@@ -70,15 +70,35 @@ static bool try_devices(
 		(double)devices, row, error);
 }
 
-/* Doubles until a plan fits; 0 when none does. `*last`: the most that did not. */
-static bool double_devices(
-	struct finder *finder, int64_t *last, int64_t *first, struct error *error)
+static int64_t batch_of(const struct question *question)
 {
-	const struct topology *topology = finder->question->topology;
-	int64_t node = topology->devices_per_node;
-	int64_t most = can_grow(topology) ? DEVICES_MOST : node;
+	return question_gives(question, KNOB_GLOBAL_BATCH) ? question->asked.global_batch : 0;
+}
+
+/* More devices than `n`: twice as many, or the next nodes of which the batch is a multiple; beyond
+ * `most` when there are none. */
+static int64_t more_devices(const struct question *question, int64_t n, int64_t most)
+{
+	int64_t node = question->topology->devices_per_node, batch = batch_of(question);
+	if (n < node)
+		return min_i64(2 * n, node);
+	if (batch == 0)
+		return 2 * n;
+	for (n += node; n <= most && batch % n != 0;)
+		n += node;
+	return n;
+}
+
+/* Until a plan fits; 0 when none does. `*last`: the most that did not. */
+static bool grow_devices(struct finder *finder, int64_t *last, int64_t *first, struct error *error)
+{
+	const struct question *question = finder->question;
+	int64_t node = question->topology->devices_per_node, batch = batch_of(question);
+	int64_t most = can_grow(question->topology) ? DEVICES_MOST : node;
+	if (batch > 0)
+		most = min_i64(most, batch);
 	*last = *first = 0;
-	for (int64_t n = 1; n <= most && *first == 0;) {
+	for (int64_t n = 1; n <= most && *first == 0; n = more_devices(question, n, most)) {
 		struct found *row;
 		if (!try_devices(finder, n, &row, error))
 			return false;
@@ -86,28 +106,49 @@ static bool double_devices(
 			*first = n;
 		else
 			*last = n;
-		n = n < node ? min_i64(2 * n, node) : 2 * n;
 	}
 	return true;
 }
 
-/* Between two numbers of whole nodes. */
+/* Between two numbers of whole nodes. A number of which no plan can be made says nothing about its
+ * neighbours: the next one is asked. */
 static bool bisect_nodes(struct finder *finder, int64_t last, int64_t *first, struct error *error)
 {
 	int64_t node = finder->question->topology->devices_per_node;
 	int64_t low = last / node, high = *first / node;
 	while (last >= node && high - low > 1) {
-		int64_t middle = low + (high - low) / 2;
+		int64_t middle = low + (high - low) / 2, tried = middle;
 		struct found *row;
-		if (!try_devices(finder, middle * node, &row, error))
-			return false;
-		if (row_fits(row))
+		do {
+			if (!try_devices(finder, tried * node, &row, error))
+				return false;
+		} while (!row->has_plan && ++tried < high);
+		if (row_fits(row)) {
+			*first = tried * node;
 			high = middle;
-		else
-			low = middle;
+		} else if (row->has_plan) {
+			low = tried;
+		} else {
+			high = middle;
+		}
 	}
-	*first = last >= node ? high * node : *first;
 	return true;
+}
+
+/* Up to the most of which a plan was made. */
+static const char *none_fits(struct finder *finder)
+{
+	const struct finding *finding = finder->finding;
+	int64_t most = 0, batch = batch_of(finder->question);
+	for (int i = 0; i < finding->n; i++)
+		if (finding->rows[i].has_plan)
+			most = max_i64(most, finding->rows[i].devices);
+	return arena_printf(finder->arena, "It fits on none of up to %s%s",
+		count(finder->arena, most, "device"),
+		batch == 0 ? ""
+			   : arena_printf(finder->arena,
+				     ", the most that may share --global-batch %lld",
+				     (long long)batch));
 }
 
 bool find_devices(struct finder *finder, struct error *error)
@@ -115,17 +156,21 @@ bool find_devices(struct finder *finder, struct error *error)
 	struct finding *finding = finder->finding;
 	int64_t last, first;
 	finding->unit = "devices";
-	if (!double_devices(finder, &last, &first, error) ||
-		(first > 0 && !bisect_nodes(finder, last, &first, error)))
+	if (finder->question->gpus > 0)
+		return error_set(error, EXIT_CODE_USAGE, "--gpus: it is what is looked for");
+	if (!grow_devices(finder, &last, &first, error))
+		return false;
+	bool all = first == 0 || batch_of(finder->question) > 0;
+	if (!all && !bisect_nodes(finder, last, &first, error))
 		return false;
 	for (int i = 0; i < finding->n; i++)
 		finding->rows[i].answer = first > 0 && finding->rows[i].devices == first;
 	finding->exists = first > 0;
 	finding->value = (double)first;
-	finding->statement = first > 0 ? arena_printf(finder->arena, "It fits from %s on",
-						 count(finder->arena, first, "device"))
-				       : arena_printf(finder->arena, "It fits on none of up to %s",
-						 count(finder->arena, last, "device"));
+	finding->statement =
+		first > 0 ? arena_printf(finder->arena, "The fewest on which it fits: %s",
+				    count(finder->arena, first, "device"))
+			  : none_fits(finder);
 	return true;
 }
 

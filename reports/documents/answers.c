@@ -93,7 +93,12 @@ static void write_threshold(const struct threshold *threshold, struct writer *wr
 	if (threshold->at > 0) {
 		writer_number(writer, "at", threshold->at);
 		writer_string(writer, "becomes", threshold->becomes);
+		writer_bool(writer, "near_tie", threshold->near_tie);
 	}
+	if (threshold->low > 0)
+		writer_number(writer, "same_at_low", threshold->low);
+	if (threshold->high > 0)
+		writer_number(writer, "same_at_high", threshold->high);
 	writer_string(writer, "sentence", threshold->sentence);
 	writer_end_map(writer);
 }
@@ -243,6 +248,7 @@ void report_finding_json(
 		writer_string(&writer, "value", NULL);
 	writer_string(&writer, "unit", finding->unit);
 	writer_string(&writer, "statement", finding->statement);
+	writer_string(&writer, "held_fixed", finding->held);
 	writer_begin_list(&writer, "rows");
 	for (int i = 0; i < finding->n; i++)
 		write_found(&finding->rows[i], &writer);

@@ -346,8 +346,7 @@ static void add_thresholds(
 {
 	if (answer->n_thresholds == 0)
 		return;
-	text_add(text, "What would change the decision (the best plan of each strategy, compared "
-		       "again)\n");
+	text_add(text, "What would change the decision (planned again on both sides)\n");
 	for (int i = 0; i < answer->n_thresholds; i++) {
 		struct text item = {0};
 		add_terminal(&item, answer->thresholds[i].sentence);

@@ -25,10 +25,9 @@ static void add_row(const struct found *row, struct grid *grid)
 		format_tokens(tokens, p->tokens_per_s_per_gpu));
 	grid_add_value(grid, p->tokens_per_s_per_gpu * (double)row->devices, "%s",
 		format_tokens(tokens, p->tokens_per_s_per_gpu * (double)row->devices));
+	grid_add_percent(grid, p->mfu);
 	grid_add_percent(grid, row->ratio);
 	grid_add_bytes(grid, (double)p->peak_memory_bytes);
-	grid_add_bytes(grid, (double)(p->model_states_parameters + p->model_states_gradients +
-				      p->model_states_optimizer_state));
 	grid_add(grid, "%s", fits_names[p->fits]);
 	grid_add(grid, "%s%s%s", text_string(&summary), or_empty(row->note)[0] != '\0' ? "; " : "",
 		or_empty(row->note));
@@ -40,8 +39,8 @@ static void finding_grid(const struct finding *finding, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"tried", GRID_LEFT},
 		{"step time", GRID_RIGHT}, {"tokens/s/GPU", GRID_RIGHT}, {"tokens/s", GRID_RIGHT},
-		{"efficiency", GRID_RIGHT}, {"peak memory", GRID_RIGHT},
-		{"model states", GRID_RIGHT}, {"fits", GRID_LEFT}, {"best plan", GRID_WRAP}};
+		{"MFU", GRID_RIGHT}, {"efficiency", GRID_RIGHT}, {"peak memory", GRID_RIGHT},
+		{"fits", GRID_LEFT}, {"best plan", GRID_WRAP}};
 
 	grid_init(grid, columns, COUNT_OF(columns));
 	for (int i = 0; i < finding->n; i++)
@@ -56,7 +55,9 @@ void report_finding_text(const struct question *question, const struct finding *
 	add_subject_line(question->model, question->topology, text);
 	text_add(text, style->color ? "\n\n\033[1m" : "\n\n");
 	text_printf(text, "%s.", finding->statement);
-	text_add(text, style->color ? "\033[0m\n\n" : "\n\n");
+	text_add(text, style->color ? "\033[0m\n" : "\n");
+	text_printf(
+		text, "Held fixed: %s; the rest is searched as `plan` does.\n\n", finding->held);
 	finding_grid(finding, &grid);
 	put_text(&grid, style, text);
 	text_printf(text, "%lld plans simulated.\n", (long long)finding->evaluated);

@@ -261,6 +261,8 @@ void print_answer(const struct answer *answer, struct text *text)
 	}
 	for (int i = 0; i < answer->n_reasons; i++)
 		text_printf(text, "%s\n", answer->reasons[i]);
+	for (int i = 0; i < answer->n_thresholds; i++)
+		text_printf(text, "%s\n", answer->thresholds[i].sentence);
 	for (int i = 0; i < answer->n_sensitivities; i++) {
 		const struct sensitivity *row = &answer->sensitivities[i];
 		text_printf(text, "%s %s %s ", row->knob, row->value, row->note);

@@ -52,6 +52,27 @@ static bool any_fits(
 	return any;
 }
 
+/* The planner itself, asked again. */
+static bool plan_fits(
+	const struct question *question, const char *knob, int64_t value, struct arena *arena)
+{
+	struct question fixed = *question;
+	struct answer answer;
+	set_choice(&fixed, arena, knob, arena_printf(arena, "%lld", (long long)value));
+	if (strcmp(knob, "seq_len") == 0)
+		set_choice(&fixed, arena, "micro_batch", "1");
+	answer = ask(&fixed, arena);
+	return answer.chosen != NULL && !answer.tight;
+}
+
+static void check_order(const struct finding *finding, bool largest_first)
+{
+	assert_non_null(finding->held);
+	for (int i = 1; i < finding->n; i++)
+		assert_true(largest_first ? finding->rows[i - 1].value >= finding->rows[i].value
+					  : finding->rows[i - 1].value <= finding->rows[i].value);
+}
+
 static struct question small_question(struct arena *arena, int64_t limit_mib)
 {
 	struct question question = {.model = load_model(arena, "llama-nano"),
@@ -80,6 +101,9 @@ static void test_longest_sequence(void **state)
 			assert_int_equal(answer_of(&finding)->prediction.fits, FITS_YES);
 			assert_true(any_fits(&question, "seq_len", longest, &arena));
 			assert_false(any_fits(&question, "seq_len", longest + 128, &arena));
+			assert_true(plan_fits(&question, "seq_len", longest, &arena));
+			assert_false(plan_fits(&question, "seq_len", longest + 128, &arena));
+			check_order(&finding, true);
 			above++;
 		}
 		arena_finish(&arena);
@@ -101,6 +125,9 @@ static void test_largest_micro_batch(void **state)
 		assert_int_equal(answer_of(&finding)->plan.micro_batch, largest);
 		assert_true(any_fits(&question, "micro_batch", largest, &arena));
 		assert_false(any_fits(&question, "micro_batch", largest + 1, &arena));
+		assert_true(plan_fits(&question, "micro_batch", largest, &arena));
+		assert_false(plan_fits(&question, "micro_batch", largest + 1, &arena));
+		check_order(&finding, true);
 		last = largest;
 		arena_finish(&arena);
 	}
@@ -139,6 +166,55 @@ static void test_fewest_devices(void **state)
 	arena_finish(&arena);
 }
 
+/* 70B on nodes of eight: 16 devices are too few, and of 48 sequences 32 devices get no equal share;
+ * on 24 it fits. Of 8 sequences more than 8 devices get none. */
+static void test_devices_of_a_batch(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = {.model = load_model(&arena, "llama-3-70b"),
+		.topology = load_topology(&arena, "dgx-h100")};
+	set_choice(&question, &arena, "wrap", "block");
+	set_choice(&question, &arena, "global_batch", "48");
+	struct finding finding = find(&question, FIND_MIN_GPUS, 0, &arena);
+	assert_true(finding.exists);
+	assert_true(finding.value == 24);
+	check_order(&finding, false);
+	struct topology topology = *question.topology;
+	struct question again = question;
+	again.topology = &topology;
+	topology.nodes = 3;
+	struct answer answer = ask(&again, &arena);
+	assert_true(answer.chosen != NULL && !answer.tight);
+	topology.nodes = 2;
+	answer = ask(&again, &arena);
+	assert_true(answer.chosen == NULL || answer.tight);
+	set_choice(&question, &arena, "global_batch", "8");
+	finding = find(&question, FIND_MIN_GPUS, 0, &arena);
+	assert_false(finding.exists);
+	assert_non_null(strstr(finding.statement, "none of up to 8 devices"));
+	arena_finish(&arena);
+}
+
+/* A question that contradicts itself on any machine is an error, not "fits on none". */
+static void test_contradictions(void **state)
+{
+	(void)state;
+	static const enum find all[] = {FIND_MAX_SEQ_LEN, FIND_MIN_GPUS, FIND_SCALING};
+	for (int i = 0; i < COUNT_OF(all); i++) {
+		struct arena arena = {0};
+		struct finding finding;
+		struct error error = {0};
+		struct question question = {.model = load_model(&arena, "llama-nano"),
+			.topology = load_topology(&arena, "2xdgx-a100-80gb")};
+		set_choice(&question, &arena, "attention", "flash3"); /* of Hopper and later */
+		assert_false(planner_find(&question, all[i], 0, &arena, &finding, &error));
+		assert_int_equal(error.code, EXIT_CODE_USAGE);
+		assert_non_null(strstr(error.message, "Hopper"));
+		arena_finish(&arena);
+	}
+}
+
 static void test_network(void **state)
 {
 	(void)state;
@@ -152,7 +228,7 @@ static void test_network(void **state)
 	const struct found *answer = answer_of(&finding);
 	assert_true(finding.exists);
 	assert_true(answer->ratio >= 0.8);
-	double wanted = finding.rows[0].prediction.tokens_per_s_per_gpu * 0.8;
+	double wanted = finding.rows[finding.n - 1].prediction.tokens_per_s_per_gpu * 0.8;
 	struct topology topology = *question.topology;
 	question.topology = &topology;
 	topology.network.nic_bandwidth = finding.value / 1.05;
@@ -194,6 +270,8 @@ int main(void)
 		cmocka_unit_test(test_longest_sequence),
 		cmocka_unit_test(test_largest_micro_batch),
 		cmocka_unit_test(test_fewest_devices),
+		cmocka_unit_test(test_devices_of_a_batch),
+		cmocka_unit_test(test_contradictions),
 		cmocka_unit_test(test_network),
 		cmocka_unit_test(test_scaling),
 	};
