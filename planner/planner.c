@@ -425,8 +425,6 @@ static bool make_answer(struct making *making, struct error *error)
 	prove(making);
 	bool ok = make_front(making, error) && make_options(making, error) && defend(making, error);
 	answer->interrupted = making->search->stopped;
-	if (ok)
-		warnings_find(making->search->question, making->arena, answer);
 	return ok;
 }
 
@@ -440,7 +438,10 @@ bool planner_plan(const struct question *question, struct arena *arena, struct a
 	search_finish(&search);
 	bool bounded = question->thresholds && question->objective == OBJECTIVE_TIME &&
 		       answer->chosen != NULL && !answer->interrupted;
-	return ok && (!bounded || thresholds_find(question, arena, answer, error));
+	ok = ok && (!bounded || thresholds_find(question, arena, answer, error));
+	if (ok)
+		warnings_find(question, arena, answer);
+	return ok;
 }
 
 bool planner_compare(const struct question *question, const struct plan *mine,

@@ -185,8 +185,8 @@ static const struct {
 static bool is_near(const struct subject *subject, const struct threshold *threshold)
 {
 	bool tokens = strcmp(threshold->unit, "tokens") == 0;
-	if (threshold->becomes == NULL || threshold->at < threshold->now / NEAR ||
-		threshold->at > NEAR * threshold->now)
+	if (threshold->becomes == NULL || threshold->near_tie ||
+		threshold->at < threshold->now / NEAR || threshold->at > NEAR * threshold->now)
 		return false;
 	return !tokens || threshold->at <= (double)subject->architecture->context;
 }

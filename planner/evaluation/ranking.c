@@ -245,5 +245,5 @@ bool ranking_needs(const struct ranking *ranking, const struct ranked *candidate
 {
 	return may_win(ranking, STRATEGY_COUNT, candidate) ||
 	       may_win(ranking, (int)candidate->strategy, candidate) ||
-	       may_enter_front(ranking, cost_of(ranking, candidate));
+	       (!ranking->winners_only && may_enter_front(ranking, cost_of(ranking, candidate)));
 }

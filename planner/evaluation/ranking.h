@@ -25,7 +25,8 @@ struct ranked {
 
 struct ranking {
 	enum cost_kind objective;
-	double close; /* costs of so many times the first are as good */
+	double close;      /* costs of so many times the first are as good */
+	bool winners_only; /* no front is wanted */
 	int n, capacity;
 	struct ranked *entries; /* malloc'ed; in order */
 };

@@ -88,8 +88,9 @@ bool find_all_closest(struct search *search, struct error *error)
 	bool ok = true;
 	for (int s = 0; s < STRATEGY_COUNT && ok; s++) {
 		search->closest[s] = -1;
-		if (!search->given_up && search_goes_on(search, looked_at(search), 0) &&
-			search->space.allowed[s] && search->space.impossible[s] == NULL &&
+		if (!search->question->winners_only && !search->given_up &&
+			search_goes_on(search, looked_at(search), 0) && search->space.allowed[s] &&
+			search->space.impossible[s] == NULL &&
 			ranking_best(&search->ranking, s) == NULL)
 			ok = find_closest(search, (enum strategy)s, error);
 	}

@@ -142,6 +142,7 @@ static bool search_once(const struct question *question, bool offloads, struct a
 	search->evaluator.question = question;
 	evaluators_init(&search->workers, question);
 	ranking_init(&search->ranking, question->objective, question->simplicity);
+	search->ranking.winners_only = question->winners_only;
 	if (!space_build(question, arena, &search->space, error))
 		return false;
 	bounds_build(question, &search->space, &search->bounds);

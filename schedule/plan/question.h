@@ -55,9 +55,10 @@ struct question {
 	/* Plans whose blocks or units differ are wanted as options, and CPU offload where nothing
 	 * fits without (only under the objective time, where those knobs were left open). */
 	bool mixes;
-	bool pareto;     /* the Pareto front is wanted too */
-	bool thresholds; /* and where the decision changes: some fifty searches */
-	int64_t effort;  /* after which a search gives up; 0: the usual one, INT64_MAX: never */
+	bool pareto;       /* the Pareto front is wanted too */
+	bool winners_only; /* no runners-up, and nothing of strategies that do not fit */
+	bool thresholds;   /* and where the decision changes: some fifty searches */
+	int64_t effort;    /* after which a search gives up; 0: the usual one, INT64_MAX: never */
 	const struct wording *wording; /* NULL: whatever the runtime can do */
 	const struct lent *lent;       /* what the planner may use of its caller's; NULL: nothing */
 };
