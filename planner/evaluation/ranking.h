@@ -14,7 +14,7 @@
 
 #define RANKING_FUZZ   1.01 /* costs that are this close are no advantage */
 #define RANKING_LEAN   0.95 /* of the memory: what is worth such a close call */
-#define RANKING_WINDOW 1.10 /* runners-up cost at most this much more than the first */
+#define RANKING_WINDOW 1.10 /* runners-up cost at most this much more than the first, usually */
 enum { RANKING_RUNNERS_UP = 5 };
 
 struct ranked {
@@ -27,6 +27,7 @@ struct ranked {
 
 struct ranking {
 	enum cost_kind objective;
+	double window; /* of runners-up */
 	int n, capacity;
 	struct ranked *entries; /* malloc'ed; in order */
 };
