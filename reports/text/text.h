@@ -12,6 +12,9 @@
 /* The defended answer: the winner, the comparison of strategies, reasons, sensitivities. */
 void report_answer_text(const struct question *question, const struct answer *answer,
 	const struct style *style, struct text *text);
+/* Its parts: lines of the script that would be faster; what would make something fit. */
+void report_levers_text(const struct answer *answer, struct text *text);
+void report_way_out_text(const struct answer *answer, struct text *text);
 /* `plan --compare`: the user's plan; its part of `plan --json`. */
 void report_comparison_text(
 	const struct comparison *comparison, const struct style *style, struct text *text);

@@ -1,0 +1,72 @@
+/* What lines of the script would give beside the answer. */
+#include <math.h>
+
+#include "reports/text/text.h"
+
+/* Rows that a screen holds. */
+enum { SHOWN_LEVERS = 6, MIB = 1 << 20 };
+
+static void add_change(const struct lever *lever, const struct answer *answer, struct text *text)
+{
+	char bytes[32];
+	double peak = (double)lever->peak_memory_bytes -
+		      (double)answer->chosen->prediction.peak_memory_bytes;
+
+	text_printf(text, "%+.1f %% time", -100 * lever->gain);
+	if (fabs(peak) < MIB)
+		return;
+	text_printf(text, ", %s%s of memory", peak < 0 ? "-" : "+",
+		format_bytes(bytes, peak < 0 ? -peak : peak));
+}
+
+void lever_sentence(const struct answer *answer, struct text *text)
+{
+	const struct plan_option *option = answer->free;
+	char time[32], tokens[32], peak[32];
+
+	if (option == NULL)
+		return;
+	text_printf(text,
+		"With the levers free: %s per step, %s tokens/s/GPU (%.1f %% less time), "
+		"peak %s: ",
+		format_seconds(time, option->prediction.step_time),
+		format_tokens(tokens, option->prediction.tokens_per_s_per_gpu), 100 * option->gain,
+		format_bytes(peak, (double)option->prediction.peak_memory_bytes));
+	text_add(text, option->typed);
+}
+
+void lever_grid(const struct answer *answer, struct grid *grid)
+{
+	static const struct grid_column columns[] = {{"one line of the script", GRID_LEFT},
+		{"step time", GRID_RIGHT}, {"change", GRID_RIGHT}, {"peak memory", GRID_RIGHT}};
+
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < answer->n_levers; i++) {
+		const struct lever *lever = &answer->levers[i];
+		grid_row(grid, GRID_PLAIN);
+		grid_add(grid, "%s", lever->typed);
+		grid_add_seconds(grid, lever->step_time);
+		grid_add_change(grid, -lever->gain, 1);
+		grid_add_bytes(grid, (double)lever->peak_memory_bytes);
+	}
+}
+
+void report_levers_text(const struct answer *answer, struct text *text)
+{
+	struct text raw = {0};
+
+	if (answer->n_levers == 0)
+		return;
+	text_add(text, "Levers: one line of your script each, alone\n");
+	for (int i = 0; i < answer->n_levers && i < SHOWN_LEVERS; i++) {
+		text_add(text, " - ");
+		add_terminal(text, answer->levers[i].typed);
+		text_add(text, ": ");
+		add_change(&answer->levers[i], answer, text);
+		text_add_char(text, '\n');
+	}
+	lever_sentence(answer, &raw);
+	add_terminal(text, text_string(&raw));
+	text_add(text, answer->free != NULL ? "\n\n" : "\n");
+	text_finish(&raw);
+}
