@@ -20,8 +20,8 @@ static bool free_one(
 	enum knob_id id = knob_find(swap_dashes(name, '-', '_', arena));
 
 	if (id == KNOB_COUNT || !(knob_table[id].roles & KNOB_LEVER))
-		return error_set(error, EXIT_CODE_USAGE, "--free %.40s: expected of %s", name,
-			lever_names(arena));
+		return error_set(error, EXIT_CODE_USAGE, "--free %.40s: no such lever; use %s",
+			name, lever_names(arena));
 	if (question_gives(question, id) || question->only[id].n > 0)
 		return error_set(
 			error, EXIT_CODE_USAGE, "--free %s: --%s fixes it; drop one", name, name);
