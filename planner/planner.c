@@ -2,6 +2,7 @@
 #include "planner/planner.h"
 
 #include "planner/defence/defence.h"
+#include "planner/levers/levers.h"
 #include "planner/mixed/mixed.h"
 #include "planner/search/search.h"
 #include "schedule/resolve/resolve.h"
@@ -10,6 +11,7 @@ enum { CANDIDATES_MAX = 1 + STRATEGY_COUNT + 1 + RANKING_RUNNERS_UP };
 
 /* The answer in the making. candidates[0] is the chosen one, when there is one. */
 struct making {
+	const struct question *question; /* search->question may be that of CPU offload */
 	struct search *search;
 	struct arena *arena;
 	struct answer *answer;
@@ -312,7 +314,7 @@ static bool runner_up(struct making *making, struct candidate *candidate, struct
 	const struct ranked *entry = &ranking->entries[0];
 	entry += entry->plan == making->plans[0];
 	*exists = entry < ranking->entries + ranking->n &&
-		  (double)entry->costs.of[ranking->objective] <= (double)first * RANKING_WINDOW;
+		  (double)entry->costs.of[ranking->objective] <= (double)first * ranking->window;
 	if (!*exists)
 		return true;
 	candidate->plan = making->search->space.plans[entry->plan];
@@ -348,6 +350,34 @@ static bool defend_chosen(struct making *making, struct defence *defence,
 	return true;
 }
 
+/* --- levers ----------------------------------------------------------------------------------- */
+
+/* A plan that frees levers has those only that it needs. */
+static bool let_go(struct making *making, struct error *error)
+{
+	struct search *search = making->search;
+	const struct ranked *best = ranking_best(&search->ranking, STRATEGY_COUNT);
+	return best == NULL || search->question->freed == 0 ||
+	       levers_let_go(&search->evaluator, &search->space.plans[best->plan], error);
+}
+
+/* Beside the chosen plan, or instead of it. */
+static bool pull_levers(struct making *making, const struct contender *centre,
+	const struct variants *variants, struct error *error)
+{
+	const struct question *question = making->question;
+	struct answer *answer = making->answer;
+	if (!goes_on(making))
+		return true;
+	if (answer->chosen == NULL)
+		return way_out_find(question, centre->plan, variants, making->arena, answer, error);
+	if (!levers_find(question, answer->chosen, variants, making->arena, answer, error))
+		return false;
+	if (answer->free != NULL)
+		answer->free->typed = typed_of(question, &answer->free->plan, making->arena);
+	return true;
+}
+
 /* What the sensitivity table is around: the chosen plan, or the one that misses by least. */
 static int centre_of(const struct making *making)
 {
@@ -375,6 +405,8 @@ static bool defend(struct making *making, struct error *error)
 			defend_nothing(defence, &contender, variants);
 		else if (!defend_chosen(making, defence, variants, error))
 			return false;
+		if (!pull_levers(making, &contender, variants, error))
+			return false;
 	}
 	answer->n_reasons = defence->n;
 	answer->reasons = defence->reasons;
@@ -398,7 +430,8 @@ static void prove(struct making *making)
 	answer->gap = first > 0 ? (double)(first - least) / (double)first : 0;
 	answer->bound = answer->chosen->prediction.step_time;
 	if (search->ranking.objective == COST_TIME)
-		answer->bound *= (double)least / (double)best->costs.of[COST_TIME];
+		answer->bound *=
+			(double)least / (double)costs_time(&answer->chosen->plan, answer->bound);
 }
 
 static bool make_answer(struct making *making, struct error *error)
@@ -408,7 +441,7 @@ static bool make_answer(struct making *making, struct error *error)
 	if (making->search->stopped && making->search->ranking.n == 0)
 		return error_set(error, EXIT_CODE_INTERRUPTED,
 			"interrupted before a plan that fits was found");
-	if (!add_candidates(making, error))
+	if (!let_go(making, error) || !add_candidates(making, error))
 		return false;
 	bool fits = making->n > 0 && making->candidates[0].outcome == OUTCOME_CHOSEN;
 	answer->chosen = fits ? &making->candidates[0] : NULL;
@@ -432,7 +465,8 @@ bool planner_plan(const struct question *question, struct arena *arena, struct a
 	struct error *error)
 {
 	struct search search;
-	struct making making = {.search = &search, .arena = arena, .answer = answer};
+	struct making making = {
+		.question = question, .search = &search, .arena = arena, .answer = answer};
 	*answer = (struct answer){0};
 	bool ok = search_run(question, arena, &search, error) && make_answer(&making, error);
 	search_finish(&search);

@@ -39,6 +39,10 @@ static const struct option others[] = {
 		"plan what the configuration of this framework can say, and nothing else; `export "
 		"--list` has the names",
 		ON(PLAN), QUESTION},
+	{"free", goal, "LIST|all",
+		"levers that the search may pull besides: lines of the script that leave the "
+		"mathematics as it is, such as loss,compile",
+		ON(PLAN) | ON(REPORT), QUESTION},
 	{"memory-limit", goal, "SIZE", "of one device, such as 70GiB", ASKING, QUESTION},
 	{"headroom", goal, "SIZE|P%",
 		"of the device's memory that stays free; default: the doubt of the prediction",

@@ -202,6 +202,8 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 			return refuse_list(where, error);
 	}
 	const char *forbidden = argument(arguments, "forbid");
+	if (!ask_levers(arguments, arena, question, error))
+		return false;
 	return forbidden == NULL || read_forbidden("--forbid", forbidden, arena, question, error);
 }
 

@@ -25,6 +25,9 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 /* --for: the question has model and topology already. */
 bool ask_wording(const struct arguments *arguments, struct arena *arena, struct question *question,
 	struct error *error);
+/* --free. */
+bool ask_levers(const struct arguments *arguments, struct arena *arena, struct question *question,
+	struct error *error);
 /* One plan: what was asked, with defaults filled in. */
 bool ask_plan(struct arena *arena, const char *model, const char *topology,
 	const struct arguments *arguments, struct asked *asked, struct plan *plan,

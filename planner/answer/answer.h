@@ -2,6 +2,7 @@
 #ifndef PLANNER_ANSWER_ANSWER_H
 #define PLANNER_ANSWER_ANSWER_H
 
+#include "planner/answer/levers.h"
 #include "schedule/documents/documents.h"
 #include "schedule/schedule.h"
 
@@ -66,6 +67,12 @@ struct answer {
 	struct candidate *front;
 	int n_options; /* under the objective time; the fastest first */
 	struct plan_option *options;
+	int n_levers;             /* under the objective time */
+	struct lever *levers;     /* that gain something, the most first */
+	struct plan_option *free; /* the best plan with all of them free; NULL: none better */
+	int n_ways_out;           /* when nothing fits */
+	struct way_out *ways_out; /* levers, a shorter sequence, more devices */
+	int64_t useless_devices;  /* so many do not help either; 0: they do, or are not had */
 	int n_reasons;
 	const char **reasons; /* the defence, sentence by sentence */
 	int n_sensitivities;

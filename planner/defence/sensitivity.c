@@ -37,7 +37,7 @@ static struct variant *variant_new(struct variation *v, const char *knob, const 
 	struct variant *variant = &v->variants->items[v->variants->n];
 	if (v->variants->n == VARIANTS_MAX)
 		return NULL;
-	*variant = (struct variant){.knob = knob, .value = value, .refused = ""};
+	*variant = (struct variant){.id = KNOB_COUNT, .knob = knob, .value = value, .refused = ""};
 	v->variants->n++;
 	return variant;
 }
@@ -81,8 +81,11 @@ static void add_value(struct variation *v, enum knob_id id, union knob_value val
 	if (id == KNOB_WRAP)
 		question.asked.cpu_offload = offload_of_all(v->plan);
 	question_put(&question, id, value);
+	int n = v->variants->n;
 	add_question(v, &question, knob_table[id].field.name, knob_value_typed(id, value, v->arena),
 		false);
+	if (v->variants->n > n)
+		v->variants->items[n].id = id;
 }
 
 /* --- knobs ------------------------------------------------------------------------------------ */
@@ -138,7 +141,7 @@ static void vary_wrap(struct variation *v)
 	union knob_value wraps[SPACE_VALUES_MAX];
 	if (plan_layout(v->plan) == LAYOUT_WHOLE)
 		return; /* DDP has buckets */
-	int n = space_wraps(v->plan, v->question->model, v->arena, wraps);
+	int n = space_wraps(v->plan, v->question->model, true, v->arena, wraps);
 	for (int i = 0; i < n; i++)
 		if (strcmp(wraps[i].wrap.text, v->plan->wrap.text) != 0)
 			add_value(v, KNOB_WRAP, wraps[i]);
@@ -200,30 +203,20 @@ static void vary_dtype(struct variation *v)
 /* What one line of the training script, or of its environment, would change. */
 static void vary_script(struct variation *v)
 {
-	static const struct {
-		enum knob_id id;
-		int choice;
-	} levers[] = {
-		{KNOB_LOSS, LOSS_FUSED},
-		{KNOB_LOSS, LOSS_FUSED_LINEAR},
-		{KNOB_COMPILE, true},
-		{KNOB_ATTENTION, ATTENTION_FLASH3},
-		{KNOB_OPTIMIZER, OPTIMIZER_ADAMW_FUSED},
-		{KNOB_ALLOCATOR, ALLOCATOR_EXPANDABLE},
-		{KNOB_ACTIVATION_OFFLOAD, ACTIVATIONS_CHECKPOINTS},
-		{KNOB_LATE_ALL_REDUCE, true},
-	};
-	union knob_value now;
-	for (int i = 0; i < COUNT_OF(levers); i++) {
-		enum knob_id id = levers[i].id;
-		union knob_value value = knob_value_of(id, levers[i].choice);
-		bool idle = id == KNOB_ACTIVATION_OFFLOAD &&
-			    !plan_checkpoints(v->plan, CHECKPOINTING_FULL);
-		now = knob_get(id, v->plan);
-		if (v->question->topology->device.kind == DEVICE_GPU &&
-			knob_honoured(id, v->plan->runtime, levers[i].choice) && !idle &&
-			!knob_value_equal(id, value, now))
-			add_value(v, id, value);
+	union knob_value values[SPACE_VALUES_MAX];
+	struct error error = {0};
+	for (int i = 0; i < KNOB_COUNT; i++) {
+		enum knob_id id = (enum knob_id)i;
+		if (id == KNOB_FORWARD_PREFETCH || v->question->topology->device.kind != DEVICE_GPU)
+			continue; /* its group shows it */
+		int n = space_levers(v->question, v->plan, id, values, &error);
+		for (int j = 0; j < n; j++) {
+			bool idle = id == KNOB_ACTIVATION_OFFLOAD &&
+				    values[j].choice == ACTIVATIONS_CHECKPOINTS &&
+				    !plan_checkpoints(v->plan, CHECKPOINTING_FULL);
+			if (!idle)
+				add_value(v, id, values[j]);
+		}
 	}
 }
 

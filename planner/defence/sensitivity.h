@@ -5,6 +5,7 @@
 #include "planner/evaluation/evaluation.h"
 
 struct variant {
+	enum knob_id id; /* KNOB_COUNT: no knob alone */
 	const char *knob, *value;
 	bool built;
 	const char *refused; /* why it was not built; "" when it was */

@@ -25,8 +25,9 @@ int ranked_compare(enum cost_kind objective, const struct ranked *a, const struc
 
 void ranking_init(struct ranking *ranking, enum objective objective, double simplicity)
 {
-	*ranking =
-		(struct ranking){.objective = objective_cost(objective), .close = 1 + simplicity};
+	*ranking = (struct ranking){.objective = objective_cost(objective),
+		.close = 1 + simplicity,
+		.window = RANKING_WINDOW};
 }
 
 void ranking_finish(struct ranking *ranking)
@@ -224,7 +225,7 @@ int ranking_front(const struct ranking *ranking, const struct ranked *front[1 + 
 	int64_t first = cost_of(ranking, &ranking->entries[0]);
 	for (int i = 0; i < ranking->n && n < 1 + RANKING_RUNNERS_UP; i++) {
 		const struct ranked *entry = &ranking->entries[i];
-		if (!within(cost_of(ranking, entry), first, RANKING_WINDOW))
+		if (!within(cost_of(ranking, entry), first, ranking->window))
 			break;
 		if (!is_dominated(entry, front, n))
 			front[n++] = entry;
@@ -238,7 +239,7 @@ static bool may_enter_front(const struct ranking *ranking, int64_t bound)
 	int n = ranking_front(ranking, front);
 	if (n == 1 + RANKING_RUNNERS_UP)
 		return bound <= cost_of(ranking, front[n - 1]);
-	return n == 0 || within(bound, cost_of(ranking, &ranking->entries[0]), RANKING_WINDOW);
+	return n == 0 || within(bound, cost_of(ranking, &ranking->entries[0]), ranking->window);
 }
 
 bool ranking_needs(const struct ranking *ranking, const struct ranked *candidate)

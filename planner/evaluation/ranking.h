@@ -27,6 +27,7 @@ struct ranking {
 	enum cost_kind objective;
 	double close;      /* costs of so many times the first are as good */
 	bool winners_only; /* no front is wanted */
+	double window;     /* of runners-up */
 	int n, capacity;
 	struct ranked *entries; /* malloc'ed; in order */
 };

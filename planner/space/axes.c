@@ -1,5 +1,6 @@
 /* The values of every axis: defaults, then what the user listed or forbade. */
 #include "planner/space/axes.h"
+#include "schedule/resolve/resolve.h"
 
 #include <string.h>
 
@@ -183,8 +184,8 @@ static bool same_units(const struct wrapped *a, int n_a, const struct wrapped *b
 	return n_a == n_b && memcmp(a, b, (size_t)n_a * sizeof(*a)) == 0;
 }
 
-int space_wraps(const struct plan *plan, const struct model *model, struct arena *arena,
-	union knob_value wraps[SPACE_VALUES_MAX])
+int space_wraps(const struct plan *plan, const struct model *model, bool with_ends,
+	struct arena *arena, union knob_value wraps[SPACE_VALUES_MAX])
 {
 	/* What people run: transformer blocks, and PyTorch's size_based_auto_wrap_policy as it
 	 * ships. Any other size can be asked for. */
@@ -195,17 +196,27 @@ int space_wraps(const struct plan *plan, const struct model *model, struct arena
 		{.text = "model", .kind = WRAP_MODEL},
 		{.text = "size:100000000", .kind = WRAP_SIZE, .argument = 100000000},
 	};
-	struct wrapped *units[COUNT_OF(tried)];
-	int n_units[COUNT_OF(tried)], n = 0;
-	for (int i = 0; i < COUNT_OF(tried); i++) {
+	/* As torchtitan wraps; tied ends must stay in the root. */
+	static const struct wrap_policy ends[] = {
+		{.text = "block+head", .kind = WRAP_BLOCK, .head = true},
+		{.text = "block+embedding+head",
+			.kind = WRAP_BLOCK,
+			.embedding = true,
+			.head = true},
+	};
+	enum { TRIED = COUNT_OF(tried), ALL = COUNT_OF(tried) + COUNT_OF(ends) };
+	struct wrapped *units[ALL];
+	int n_units[ALL], n = 0;
+	int n_tried = with_ends && !model->architecture.tied_head ? ALL : TRIED;
+	for (int i = 0; i < n_tried; i++) {
 		struct plan with = *plan;
 		bool seen = false;
-		with.wrap = tried[i];
+		with.wrap = i < TRIED ? tried[i] : ends[i - TRIED];
 		n_units[n] = wrap_modules(&with, model, arena, &units[n]);
 		for (int j = 0; j < n && !seen; j++)
 			seen = same_units(units[j], n_units[j], units[n], n_units[n]);
 		if (!seen)
-			wraps[n++].wrap = tried[i];
+			wraps[n++].wrap = with.wrap;
 	}
 	return n;
 }
@@ -214,7 +225,8 @@ static void add_wraps(struct filling *f)
 {
 	struct axis *axis = &f->axes->of[KNOB_WRAP];
 	if (is_free(f, KNOB_WRAP) && has_axis(f, KNOB_WRAP))
-		axis->n = space_wraps(f->plan, f->question->model, f->arena, axis->values);
+		axis->n = space_wraps(f->plan, f->question->model,
+			f->question->freed & KNOB_BIT(KNOB_WRAP), f->arena, axis->values);
 }
 
 /* --- prefetch --------------------------------------------------------------------------------- */
@@ -249,6 +261,51 @@ static void add_checkpointings(struct filling *f)
 	for (int c = CHECKPOINTING_NONE; c <= CHECKPOINTING_FULL; c++)
 		if (knob_honoured(KNOB_ACTIVATION_CHECKPOINTING, f->plan->runtime, c))
 			add_choice(f, KNOB_ACTIVATION_CHECKPOINTING, c);
+}
+
+/* --- levers ----------------------------------------------------------------------------------- */
+
+/* Only together with other knobs: whether a plan can have it is seen when it is made. */
+static bool asks_for_others(enum knob_id id)
+{
+	return id == KNOB_LATE_ALL_REDUCE;
+}
+
+int space_levers(const struct question *question, const struct plan *plan, enum knob_id id,
+	union knob_value values[SPACE_VALUES_MAX], struct error *error)
+{
+	int n = 0;
+	for (int i = 0; i < knob_n_values(id); i++) {
+		union knob_value value = knob_value_of(id, i);
+		struct plan with = *plan;
+		knob_put(id, &with, value);
+		if (!(knob_table[id].levers >> i & 1) || knob_equal(id, plan, &with))
+			continue;
+		if (asks_for_others(id)
+				? knob_honoured(id, plan->runtime, i)
+				: plan_check(&with, question->model, question->topology, error))
+			values[n++] = value;
+	}
+	return n;
+}
+
+/* What never costs anything is always pulled: who asked for the simplest plan lets go again. */
+static void add_levers(struct filling *f)
+{
+	for (int i = 0; i < KNOB_COUNT; i++) {
+		enum knob_id id = (enum knob_id)i;
+		struct axis *axis = &f->axes->of[id];
+		union knob_value values[SPACE_VALUES_MAX], now = knob_get(id, f->plan);
+		struct error error = {0};
+		if (!(f->question->freed & KNOB_BIT(id)) || !is_free(f, id) || axis->n > 0)
+			continue;
+		int n = space_levers(f->question, f->plan, id, values, &error);
+		bool usual = knob_table[id].levers >> now.choice & 1;
+		if (n > 0 && (usual || !(knob_table[id].roles & KNOB_NEVER_WORSE)))
+			axis_add(axis, now);
+		for (int v = 0; v < n; v++)
+			axis_add(axis, values[v]);
+	}
 }
 
 /* --- batch ------------------------------------------------------------------------------------ */
@@ -311,6 +368,7 @@ bool axes_fill(const struct question *question, const struct plan *plan, bool by
 	add_batches(&f);
 	add_switch(&f, KNOB_SYNC_EACH_MICRO_BATCH, true);
 	add_prefetches(&f);
+	add_levers(&f);
 	for (int a = 0; a < n_axes; a++)
 		restrict_axis(&f, axes_in_order[a]);
 	compare_batches(&f);

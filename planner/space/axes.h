@@ -35,9 +35,13 @@ int64_t axes_first_group(
 	const struct question *question, enum strategy strategy, struct arena *arena);
 
 /* The wrap policies worth trying, simplest first; policies that make the same units as an earlier
- * one are left out. */
-int space_wraps(const struct plan *plan, const struct model *model, struct arena *arena,
-	union knob_value wraps[SPACE_VALUES_MAX]);
+ * one are left out. `with_ends`: also with head and embedding apart. */
+int space_wraps(const struct plan *plan, const struct model *model, bool with_ends,
+	struct arena *arena, union knob_value wraps[SPACE_VALUES_MAX]);
+
+/* What a lever may become of what it is in `plan`; `error`: why something else may not. */
+int space_levers(const struct question *question, const struct plan *plan, enum knob_id id,
+	union knob_value values[SPACE_VALUES_MAX], struct error *error);
 
 /* Shard groups of the hybrid strategies: proper divisors of the ranks that fill whole nodes or an
  * equal part of each, ascending. */

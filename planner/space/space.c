@@ -51,13 +51,48 @@ static bool all_used(const struct enumeration *e, struct error *error)
 	return true;
 }
 
+/* --- levers ----------------------------------------------------------------------------------- */
+
+bool space_pulls(enum knob_id id, const struct plan *plan)
+{
+	union knob_value value = knob_get(id, plan);
+	if (id == KNOB_WRAP)
+		return value.wrap.embedding || value.wrap.head;
+	return knob_table[id].levers >> value.choice & 1;
+}
+
+/* So was a lever that no plan can pull. */
+static bool all_pulled(const struct enumeration *e, struct error *error)
+{
+	for (int k = 0; k < KNOB_COUNT; k++) {
+		enum knob_id id = (enum knob_id)k;
+		union knob_value values[SPACE_VALUES_MAX];
+		struct error why = {0};
+		bool any = !(e->question->freed_by_name & KNOB_BIT(id));
+		for (int i = 0; i < e->space->n && !any; i++)
+			any = space_pulls(id, &e->space->plans[i]);
+		if (any)
+			continue;
+		space_levers(e->question, &e->space->plans[0], id, values, &why);
+		return error_set(error, EXIT_CODE_USAGE,
+			"--free %s: no plan of this question can have another value%s%s",
+			knob_option(id, e->arena), why.message[0] != '\0' ? ": " : "", why.message);
+	}
+	return true;
+}
+
 /* --- points ----------------------------------------------------------------------------------- */
 
-/* With a single micro-batch there is one synchronisation, whatever the knob says. */
+/* With a single micro-batch there is one synchronisation, whatever the knob says; blocks that are
+ * not checkpointed have no inputs to move. */
 static bool repeats(const struct enumeration *e, const struct plan *plan)
 {
-	return e->axes.of[KNOB_SYNC_EACH_MICRO_BATCH].n > 1 && plan->grad_accum == 1 &&
-	       !plan->sync_each_micro_batch;
+	bool moves_nothing = plan->activation_offload == ACTIVATIONS_CHECKPOINTS &&
+			     !plan_checkpoints(plan, CHECKPOINTING_FULL) &&
+			     !plan_checkpoints(plan, CHECKPOINTING_SELECTIVE);
+	return (e->axes.of[KNOB_SYNC_EACH_MICRO_BATCH].n > 1 && plan->grad_accum == 1 &&
+		       !plan->sync_each_micro_batch) ||
+	       (e->axes.of[KNOB_ACTIVATION_OFFLOAD].n > 1 && moves_nothing);
 }
 
 static bool add_point(struct enumeration *e, const struct question *point, struct error *error)
@@ -185,7 +220,7 @@ bool space_build(const struct question *question, struct arena *arena, struct sp
 	space->first[STRATEGY_COUNT] = space->n;
 	if (space->n == 0)
 		return error_set(error, first.code, "%s", first.message);
-	if (all_used(&e, error))
+	if (all_used(&e, error) && all_pulled(&e, error))
 		return true;
 	space_finish(space);
 	return false;

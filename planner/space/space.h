@@ -21,6 +21,8 @@ struct space {
  * be made: the first strategy's reason; also when a value that the user listed is in no plan. */
 bool space_build(const struct question *question, struct arena *arena, struct space *space,
 	struct error *error);
+/* Does the plan have one of a lever's values? */
+bool space_pulls(enum knob_id id, const struct plan *plan);
 /* Appends a plan that no axis makes; returns its index. May move `plans`. */
 int space_add(struct space *space, const struct plan *plan);
 void space_finish(struct space *space);

@@ -60,14 +60,57 @@ static void write_front(const struct candidate *candidate, struct writer *writer
 	writer_end_map(writer);
 }
 
-static void write_option(const struct plan_option *option, struct writer *writer)
+static void write_option(const struct plan_option *option, const char *key, struct writer *writer)
 {
-	writer_begin_map(writer, NULL);
+	writer_begin_map(writer, key);
 	json_plan(&option->plan, writer);
 	json_prediction(&option->prediction, writer);
 	writer_number(writer, "gain", option->gain);
 	writer_string(writer, "typed", option->typed);
 	writer_end_map(writer);
+}
+
+static void write_lever(const struct lever *lever, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "typed", lever->typed);
+	writer_number(writer, "gain", lever->gain);
+	writer_number(writer, "step_time_s", lever->step_time);
+	writer_int(writer, "peak_memory_bytes", lever->peak_memory_bytes);
+	writer_end_map(writer);
+}
+
+static void write_levers(const struct answer *answer, struct writer *writer)
+{
+	writer_begin_list(writer, "levers");
+	for (int i = 0; i < answer->n_levers; i++)
+		write_lever(&answer->levers[i], writer);
+	writer_end_list(writer);
+	if (answer->free != NULL)
+		write_option(answer->free, "free", writer);
+}
+
+static void write_way_out(const struct way_out *way, struct writer *writer)
+{
+	writer_begin_map(writer, NULL);
+	writer_string(writer, "typed", way->typed);
+	writer_string(writer, "topology", way->topology);
+	writer_int(writer, "devices", way->devices);
+	writer_string(writer, "note", way->note);
+	json_plan(&way->plan, writer);
+	json_prediction(&way->prediction, writer);
+	writer_end_map(writer);
+}
+
+static void write_ways_out(const struct answer *answer, struct writer *writer)
+{
+	if (answer->chosen != NULL)
+		return;
+	writer_begin_list(writer, "ways_out");
+	for (int i = 0; i < answer->n_ways_out; i++)
+		write_way_out(&answer->ways_out[i], writer);
+	writer_end_list(writer);
+	writer_int(writer, "useless_devices", answer->useless_devices);
 }
 
 static void write_sensitivity(const struct sensitivity *row, struct writer *writer)
@@ -147,8 +190,10 @@ static void write_defence(const struct answer *answer, bool pareto, struct write
 	}
 	writer_begin_list(writer, "options");
 	for (int i = 0; i < answer->n_options; i++)
-		write_option(&answer->options[i], writer);
+		write_option(&answer->options[i], NULL, writer);
 	writer_end_list(writer);
+	write_levers(answer, writer);
+	write_ways_out(answer, writer);
 	writer_begin_list(writer, "sensitivity");
 	for (int i = 0; i < answer->n_sensitivities; i++)
 		write_sensitivity(&answer->sensitivities[i], writer);

@@ -231,6 +231,42 @@ static void add_thresholds(const struct page *page, const struct answer *answer)
 	text_add(text, "</ul>\n</section>\n");
 }
 
+static void add_levers(const struct page *page, const struct answer *answer)
+{
+	struct text *text = page->text, raw = {0};
+	struct grid grid;
+
+	if (answer->n_levers == 0)
+		return;
+	section(page, "levers", "Levers");
+	lever_grid(answer, &grid);
+	put_html(&grid, "What one line of the training script gives, alone", true, text);
+	text_add(text, "<p class=\"note\">");
+	lever_sentence(answer, &raw);
+	add_raw(&raw, text);
+	text_add(text, "</p>\n</section>\n");
+}
+
+static void add_way_out(const struct page *page, const struct answer *answer)
+{
+	struct text *text = page->text, raw = {0};
+
+	if (answer->n_ways_out == 0 && answer->useless_devices == 0)
+		return;
+	section(page, "way-out", "The way out");
+	text_add(text, "<p>What to type, each planned again.</p>\n<ul class=\"reasons\">\n");
+	for (int i = 0; i < answer->n_ways_out; i++) {
+		text_add(text, "<li>");
+		way_out_sentence(&answer->ways_out[i], &raw);
+		add_raw(&raw, text);
+		text_add(text, "</li>\n");
+	}
+	text_add(text, "</ul>\n<p class=\"note\">");
+	useless_devices_sentence(answer, &raw);
+	add_raw(&raw, text);
+	text_add(text, "</p>\n</section>\n");
+}
+
 static void add_front(const struct answer *answer, struct text *text)
 {
 	struct arena arena = {0};
@@ -263,6 +299,8 @@ static void add_comparison(const struct page *page, const struct answer *answer)
 	chart_pareto(answer, text);
 	add_front(answer, text);
 	text_add(text, "</section>\n");
+	add_levers(page, answer);
+	add_way_out(page, answer);
 	add_thresholds(page, answer);
 	if (answer->n_sensitivities == 0)
 		return;

@@ -24,6 +24,40 @@ static void add_title(const struct report *report, struct text *text)
 	text_add(text, ".\n\n");
 }
 
+static void add_levers(const struct answer *answer, struct text *text)
+{
+	struct text words = {0};
+	struct grid grid;
+
+	if (answer->n_levers == 0)
+		return;
+	text_add(text, "## Levers\n\n");
+	lever_grid(answer, &grid);
+	put_markdown(&grid, text);
+	lever_sentence(answer, &words);
+	add_escaped(&words, text);
+	text_add(text, answer->free != NULL ? "\n\n" : "");
+}
+
+static void add_way_out(const struct answer *answer, struct text *text)
+{
+	struct text words = {0};
+
+	if (answer->n_ways_out == 0 && answer->useless_devices == 0)
+		return;
+	text_add(text, "## The way out\n\n");
+	for (int i = 0; i < answer->n_ways_out; i++) {
+		text_add(text, "- ");
+		way_out_sentence(&answer->ways_out[i], &words);
+		add_escaped(&words, text);
+		text_add_char(text, '\n');
+	}
+	useless_devices_sentence(answer, &words);
+	text_add(text, answer->useless_devices > 0 ? "- " : "");
+	add_escaped(&words, text);
+	text_add(text, "\n\n");
+}
+
 static void add_answer(const struct answer *answer, struct text *text)
 {
 	struct text proof = {0};
@@ -45,6 +79,8 @@ static void add_answer(const struct answer *answer, struct text *text)
 	add_proof(answer, &proof);
 	add_escaped(&proof, text);
 	text_add(text, ".\n\n");
+	add_levers(answer, text);
+	add_way_out(answer, text);
 	if (answer->n_thresholds > 0)
 		text_add(text, "## What would change the decision\n\n");
 	for (int i = 0; i < answer->n_thresholds; i++) {

@@ -422,5 +422,7 @@ void report_answer_text(const struct question *question, const struct answer *an
 	add_comparison(answer, style, text);
 	add_front(answer, style, text);
 	add_options(answer, style, text);
+	report_levers_text(answer, text);
+	report_way_out_text(answer, text);
 	add_defence(answer, style, text);
 }

@@ -7,7 +7,7 @@
 
 enum {
 	OTHERS_MAX = 5,
-	LEVERS_SHOWN = 3,
+	LEVERS_SHOWN = 4,
 	WARNINGS_SHOWN = 3,
 };
 
@@ -260,30 +260,45 @@ static void put_others(struct screen *screen)
 
 /* --- what else one could do ------------------------------------------------------------------- */
 
+/* One line of the script each, and all together. */
 static void put_levers(struct screen *screen, int most)
 {
-	struct lever levers[LEVERS_MAX];
-	bool chosen = screen->answer->chosen != NULL;
-	int n = find_levers(screen->answer, levers), width = 0;
+	const struct answer *answer = screen->answer;
+	const struct plan_option *all = answer->free;
+	bool alone = all == NULL || answer->n_levers < 2;
+	int n = answer->n_levers;
+	struct text line = {0};
 
-	n = n < most ? n : most;
-	if (n == 0 && !chosen && screen->answer->n_reasons > 0) {
-		struct text line = {0};
-		add_terminal(&line, screen->answer->reasons[screen->answer->n_reasons - 1]);
-		put_labelled(screen, "Way out", &line);
+	most -= !alone;
+	for (int i = 0; i < n && i < most; i++) {
+		const struct lever *lever = &answer->levers[i];
+		text_printf(&line, "%s: ", lever->typed);
+		add_lever_gain(answer, lever->gain, lever->peak_memory_bytes, &line);
+		put_labelled(screen, i > 0 ? "" : "Levers", &line);
 	}
-	for (int i = 0; i < n; i++)
-		width = (int)strlen(levers[i].words) > width ? (int)strlen(levers[i].words) : width;
-	for (int i = 0; i < n; i++) {
-		struct text line = {0};
-		text_printf(&line, "%s:", levers[i].words);
-		text_add_char(&line, ' ');
-		add_lever_gain(&levers[i], &line);
-		if (!chosen)
-			text_add(&line, levers[i].row->step_time > 0 ? ": it fits then"
-								     : ", not enough alone");
-		put_labelled(screen, i > 0 ? "" : chosen ? "Levers" : "Way out", &line);
+	if (alone || most < 1)
+		return;
+	text_add(&line, "together ");
+	add_lever_gain(answer, all->gain, all->prediction.peak_memory_bytes, &line);
+	text_add(&line, ": ");
+	add_terminal(&line, all->typed);
+	put_labelled(screen, "", &line);
+}
+
+/* What to type so that something fits. */
+static void put_ways_out(struct screen *screen)
+{
+	const struct answer *answer = screen->answer;
+	struct text line = {0};
+
+	for (int i = 0; i < answer->n_ways_out; i++) {
+		way_out_sentence(&answer->ways_out[i], &line);
+		put_labelled(screen, i > 0 ? "" : "Way out", &line);
 	}
+	useless_devices_sentence(answer, &line);
+	if (line.length > 0)
+		put_labelled(screen, answer->n_ways_out > 0 ? "" : "Way out", &line);
+	text_finish(&line);
 }
 
 /* Time of a token, beside the chosen plan's. */
@@ -401,7 +416,10 @@ void report_screen_text(const struct question *question, const struct answer *an
 	put_cautions(&below);
 	put_exports(&below);
 	put_further(&below);
-	put_levers(&screen, below.left < LEVERS_SHOWN ? below.left : LEVERS_SHOWN);
+	if (answer->chosen != NULL)
+		put_levers(&screen, below.left < LEVERS_SHOWN ? below.left : LEVERS_SHOWN);
+	else
+		put_ways_out(&screen);
 	text_add(text, text_string(&rest));
 	text_finish(&rest);
 }

@@ -23,17 +23,7 @@ void add_missing_memory(
 	const struct question *question, const struct prediction *prediction, struct text *text);
 
 /* --- levers.c --- */
-enum { LEVERS_MAX = 5 };
-struct lever {
-	char words[96]; /* "--compile on" */
-	const struct sensitivity *row;
-	double faster; /* share of the step time that it saves */
-	double saved;  /* bytes of the peak */
-};
-/* The best first. Beside a chosen plan: one line of the user's script or of its launch, with the
- * same mathematics; where nothing fits: whatever lowers the peak, what then fits first. */
-int find_levers(const struct answer *answer, struct lever levers[LEVERS_MAX]);
-/* "10.5 % less time, 7.00 GiB less memory" */
-void add_lever_gain(const struct lever *lever, struct text *text);
+/* "11.4 % less time, 10.9 GiB less memory" */
+void add_lever_gain(const struct answer *answer, double gain, int64_t peak, struct text *text);
 
 #endif

@@ -29,6 +29,12 @@ void reports_grid(const struct report *reports, int n, struct grid *grid);
 void comparison_grid(const struct answer *answer, bool reasons, int limit, struct grid *grid);
 /* `narrow`: knob and value in one column, for a terminal. */
 void sensitivity_grid(const struct answer *answer, bool narrow, struct grid *grid);
+/* What lines of the script give alone; "With the levers free: ...", empty without one. */
+void lever_grid(const struct answer *answer, struct grid *grid);
+void lever_sentence(const struct answer *answer, struct text *text);
+/* What to type so that something fits, what comes of it; that more devices do not help, or "". */
+void way_out_sentence(const struct way_out *way, struct text *text);
+void useless_devices_sentence(const struct answer *answer, struct text *text);
 /* "1.23 s per step, 3412 tokens/s/GPU, ..." */
 void add_answer_figures(const struct prediction *prediction, struct text *text);
 /* Why nothing fits: the smallest need and the limit. Empty when something was chosen. */

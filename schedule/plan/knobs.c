@@ -50,7 +50,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			DECODED(wrap, REQUIRED, NULL, &wrap_decoded),
 			.group = KNOB_GROUP_SHARDING,
-			.roles = KNOB_NO_LOAD | KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY,
+			.roles = KNOB_LEVER | KNOB_NO_LOAD | KNOB_VARIED | KNOB_COMPARED |
+				 KNOB_IN_STUDY,
 			.metavar = "block|blocks:K|size:N|model",
 			.help = "what becomes one unit: every transformer block, K blocks, at "
 				"least "
@@ -75,8 +76,9 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			SWITCH(forward_prefetch),
 			.group = KNOB_GROUP_SHARDING,
-			.roles = KNOB_IN_TIME | KNOB_NO_LOAD | KNOB_NO_SHAPE | KNOB_VARIED |
-				 KNOB_COMPARED | KNOB_IN_STUDY | KNOB_FOLLOWS,
+			.roles = KNOB_LEVER | KNOB_IN_TIME | KNOB_NO_LOAD | KNOB_NO_SHAPE |
+				 KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_FOLLOWS,
+			.levers = BIT(true),
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP1) | BIT(RUNTIME_PYTORCH_FSDP2) |
 				    BIT(RUNTIME_SHARDPLAN),
 			.refusal = "it has no such knob; use off",
@@ -111,7 +113,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			CHOICE(attention, REQUIRED, attention_kind_names),
 			.group = KNOB_GROUP_COMPUTE,
-			.roles = KNOB_WORK,
+			.roles = KNOB_WORK | KNOB_LEVER | KNOB_NEVER_WORSE,
+			.levers = BIT(ATTENTION_FLASH3),
 			.gpu = ATTENTION_FLASH,
 			.cpu = ATTENTION_FLASH,
 			.refusal = "its attention is blocked; use flash",
@@ -121,6 +124,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			CHOICE(loss, REQUIRED, NAMES(LOSS_VALUES)),
 			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_LEVER | KNOB_NEVER_WORSE,
+			.levers = BIT(LOSS_FUSED) | BIT(LOSS_FUSED_LINEAR),
 			.gpu = LOSS_UPCAST,
 			.cpu = LOSS_UPCAST,
 			.refusal = "it has one kernel; use fused",
@@ -133,7 +138,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			SWITCH(compile),
 			.group = KNOB_GROUP_COMPUTE,
-			.roles = KNOB_WORK,
+			.roles = KNOB_WORK | KNOB_LEVER | KNOB_NEVER_WORSE,
+			.levers = BIT(true),
 			.runtimes = (BIT(RUNTIME_COUNT) - 1) & ~BIT(RUNTIME_SHARDPLAN),
 			.refusal = "there is nothing to compile; use off",
 			.metavar = on_off,
@@ -193,7 +199,9 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			CHOICE(optimizer, REQUIRED, NAMES(OPTIMIZER_VALUES)),
 			.group = KNOB_GROUP_COMPUTE,
-			.roles = KNOB_WORK | KNOB_IN_STUDY | KNOB_FOLLOWS,
+			.roles = KNOB_LEVER | KNOB_NEVER_WORSE | KNOB_WORK | KNOB_IN_STUDY |
+				 KNOB_FOLLOWS,
+			.levers = BIT(OPTIMIZER_ADAMW_FUSED),
 			.gpu = OPTIMIZER_ADAMW_FOREACH,
 			.cpu = OPTIMIZER_ADAMW_FUSED,
 			.refusal = "use adamw-fused or sgd",
@@ -233,6 +241,8 @@ const struct knob knob_table[KNOB_COUNT] = {
 		{
 			CHOICE(allocator, 0, NAMES(ALLOCATOR_VALUES)),
 			.group = KNOB_GROUP_COMPUTE,
+			.roles = KNOB_LEVER | KNOB_NEVER_WORSE,
+			.levers = BIT(ALLOCATOR_EXPANDABLE),
 			.runtimes = (BIT(RUNTIME_COUNT) - 1) & ~BIT(RUNTIME_SHARDPLAN),
 			.refusal = "only PyTorch on GPUs has it; use segments",
 			.help = "PyTorch's caching allocator as it is, or with "
@@ -317,8 +327,9 @@ const struct knob knob_table[KNOB_COUNT] = {
 			FIELD_BOOL(
 				struct plan, late_all_reduce, "late_all_reduce", FIELD_OMIT_ZERO),
 			.group = KNOB_GROUP_BATCH,
-			.roles = KNOB_NO_LOAD | KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY |
-				 KNOB_FOLLOWS | KNOB_ZERO_UNSAID,
+			.roles = KNOB_LEVER | KNOB_NO_LOAD | KNOB_VARIED | KNOB_COMPARED |
+				 KNOB_IN_STUDY | KNOB_FOLLOWS | KNOB_ZERO_UNSAID,
+			.levers = BIT(true),
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP2) | BIT(RUNTIME_SHARDPLAN),
 			.refusal = "it reduces over all ranks at once; use off",
 			.metavar = on_off,
@@ -346,7 +357,9 @@ const struct knob knob_table[KNOB_COUNT] = {
 			CHOICE(activation_offload, FIELD_OMIT_ZERO,
 				NAMES(ACTIVATION_OFFLOAD_VALUES)),
 			.group = KNOB_GROUP_COMPUTE,
-			.roles = KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY | KNOB_ZERO_UNSAID,
+			.roles = KNOB_LEVER | KNOB_VARIED | KNOB_COMPARED | KNOB_IN_STUDY |
+				 KNOB_ZERO_UNSAID,
+			.levers = BIT(ACTIVATIONS_CHECKPOINTS) | BIT(ACTIVATIONS_ALL),
 			.runtimes = BIT(RUNTIME_PYTORCH_FSDP1) | BIT(RUNTIME_PYTORCH_FSDP2) |
 				    BIT(RUNTIME_PYTORCH_DDP) | BIT(RUNTIME_SHARDPLAN) |
 				    BIT(RUNTIME_DEEPSPEED),

@@ -46,6 +46,9 @@ struct question {
 	/* Of other knobs: the only values that a search may choose from, and those that it may not;
 	 * nothing where n is 0. Values stand once. */
 	struct knob_list only[KNOB_COUNT], forbidden[KNOB_COUNT];
+	/* Levers (KNOB_LEVER) that the search may pull where they are open (KNOB_BIT), and those of
+	 * them that some plan has to have. */
+	uint64_t freed, freed_by_name;
 	unsigned strategies;        /* bit s: strategy s is allowed; 0 = all that the runtime has */
 	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
 	struct headroom headroom;

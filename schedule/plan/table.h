@@ -27,6 +27,10 @@ enum knob_role {
 	KNOB_OF_TRAIN = 512,     /* `train` takes it too */
 	KNOB_ZERO_UNSAID = 1024, /* zero is left out of a schedule's text: digests stay */
 	KNOB_HAS_COMMAS = 2048,  /* a value may hold commas: none of them is a list */
+	/* A lever: one line of the training script, or of its environment, changes it and leaves
+	 * the mathematics as it is (`plan --free`); it may have a value of `levers`. */
+	KNOB_LEVER = 4096,
+	KNOB_NEVER_WORSE = 8192, /* and its values of `levers` cost neither time nor memory */
 };
 
 struct knob {
@@ -35,6 +39,7 @@ struct knob {
 	unsigned roles;      /* enum knob_role */
 	unsigned runtimes;   /* bit r: has the knob; others only its first value. 0: all have it;
 				which values: struct runtime */
+	unsigned levers;     /* bit v: value v may be freed; wrapping has its own (space_wraps) */
 	int gpu, cpu;        /* default: value, or index in names */
 	const char *refusal; /* what to do where the runtime does not honour a value */
 	const char *metavar; /* of the option; NULL: the names of the values */

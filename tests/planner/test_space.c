@@ -61,7 +61,7 @@ static void test_wraps_differ(void **state)
 		union knob_value wraps[SPACE_VALUES_MAX];
 		begin(&f, models[i], "2xdgx-a100-80gb");
 		build(&f);
-		int n = space_wraps(&f.space.plans[0], f.question.model, &f.arena, wraps);
+		int n = space_wraps(&f.space.plans[0], f.question.model, false, &f.arena, wraps);
 		assert_string_equal(wraps[0].wrap.text, "block");
 		assert_in_range(n, 2, 7);
 		for (int j = 0; j < n; j++)

@@ -1,0 +1,264 @@
+/* The levers of a plan: which of them it needs, what each gives, and the best plan with all. */
+#include "planner/levers/levers.h"
+#include "schedule/resolve/resolve.h"
+
+#include <stdlib.h>
+
+/* Gains that are worth a row: of the time; of the memory of a device, where time is not lost. */
+#define WORTH_TIME   0.002
+#define WORTH_MEMORY 0.01
+
+static bool is_open(const struct question *question, enum knob_id id)
+{
+	return knob_table[id].roles & KNOB_LEVER && question_is_open(question, id);
+}
+
+const char *lever_typed(enum knob_id id, const struct plan *plan, struct arena *arena)
+{
+	return arena_printf(arena, "--%s %s", knob_option(id, arena), knob_typed(id, plan, arena));
+}
+
+struct question lever_question(const struct question *question, struct lent *quiet)
+{
+	struct question beside = *question;
+	if (question->lent != NULL) {
+		*quiet = *question->lent;
+		quiet->go_on = NULL;
+		beside.lent = quiet;
+	}
+	return beside;
+}
+
+/* --- which a plan can do without -------------------------------------------------------------- */
+
+struct departure {
+	enum knob_id id;
+	struct plan without;
+	int64_t cost; /* of the objective; INT64_MAX: it cannot be without */
+};
+
+struct letting_go {
+	struct evaluator *evaluator;
+	enum cost_kind objective;
+	int64_t most;  /* that may be paid */
+	bool has_room; /* and has to stay */
+	struct error *error;
+};
+
+static bool cost_without(struct letting_go *l, const struct plan *plan, int64_t *cost, bool *room)
+{
+	const struct question *question = l->evaluator->question;
+	struct prediction prediction;
+	struct error mine = {0};
+	*cost = INT64_MAX;
+	*room = false;
+	if (!plan_check(plan, question->model, question->topology, &mine) ||
+		!evaluator_run(l->evaluator, plan, &prediction, &mine))
+		return error_is_refusal(&mine, l->error);
+	if (prediction.fits == FITS_NO)
+		return true;
+	*room = has_room(question, plan, &prediction);
+	*cost = costs_of(question, plan, &prediction).of[l->objective];
+	return true;
+}
+
+/* As it is without a word. */
+static void let_go(enum knob_id id, const struct plan *usual, struct plan *plan)
+{
+	if (id == KNOB_WRAP)
+		plan->wrap = wrap_of_kind(WRAP_BLOCK);
+	else
+		knob_put(id, plan, knob_get(id, usual));
+}
+
+static int by_cost(const void *a, const void *b)
+{
+	const struct departure *x = a, *y = b;
+	return x->cost != y->cost ? (x->cost < y->cost ? -1 : 1) : (int)x->id - (int)y->id;
+}
+
+static bool find_departures(struct letting_go *l, const struct plan *plan, const struct plan *usual,
+	struct departure departures[KNOB_COUNT], int *n)
+{
+	const struct question *question = l->evaluator->question;
+	*n = 0;
+	for (int i = 0; i < KNOB_COUNT; i++) {
+		enum knob_id id = (enum knob_id)i;
+		struct departure *departure = &departures[*n];
+		bool room;
+		if (!(question->freed & KNOB_BIT(id)) || !is_open(question, id) ||
+			!space_pulls(id, plan) || (id != KNOB_WRAP && knob_equal(id, plan, usual)))
+			continue;
+		*departure = (struct departure){.id = id, .without = *plan};
+		let_go(id, usual, &departure->without);
+		if (!cost_without(l, &departure->without, &departure->cost, &room))
+			return false;
+		if (departure->cost <= l->most && room == l->has_room)
+			(*n)++;
+	}
+	qsort(departures, (size_t)*n, sizeof(*departures), by_cost);
+	return true;
+}
+
+/* The plan of its strategy and runtime when nobody says anything. */
+static bool usual_plan(const struct question *question, const struct plan *plan,
+	struct arena *arena, struct plan *usual)
+{
+	struct question silent = *question;
+	struct error error = {0};
+	question_take(&silent, KNOB_STRATEGY, plan);
+	if (strategy_is_hybrid(plan->strategy))
+		question_take(&silent, KNOB_SHARD_GROUP, plan);
+	return plan_resolve(&silent, arena, usual, &error);
+}
+
+bool levers_let_go(struct evaluator *evaluator, struct plan *plan, struct error *error)
+{
+	static const enum cost_kind kinds[] = {[OBJECTIVE_TIME] = COST_TIME,
+		[OBJECTIVE_MEMORY] = COST_MEMORY,
+		[OBJECTIVE_NETWORK] = COST_NETWORK};
+	const struct question *question = evaluator->question;
+	struct letting_go l = {
+		.evaluator = evaluator, .objective = kinds[question->objective], .error = error};
+	struct departure departures[KNOB_COUNT];
+	struct arena arena = {0};
+	struct plan usual;
+	int64_t cost;
+	int n = 0;
+	bool ok = true, room;
+	if (question->freed != 0 && usual_plan(question, plan, &arena, &usual)) {
+		ok = cost_without(&l, plan, &cost, &l.has_room);
+		l.most =
+			cost < INT64_MAX ? (int64_t)((double)cost * (1 + question->simplicity)) : 0;
+		ok = ok && find_departures(&l, plan, &usual, departures, &n);
+	}
+	for (int i = 0; i < n && ok; i++) {
+		struct plan without = *plan;
+		let_go(departures[i].id, &usual, &without);
+		ok = cost_without(&l, &without, &cost, &room);
+		if (ok && cost <= l.most && room == l.has_room)
+			*plan = without;
+	}
+	arena_finish(&arena);
+	return ok;
+}
+
+/* --- what each gives -------------------------------------------------------------------------- */
+
+static int by_gain(const void *a, const void *b)
+{
+	const struct lever *x = a, *y = b;
+	if (x->gain != y->gain)
+		return x->gain > y->gain ? -1 : 1;
+	return (x->peak_memory_bytes > y->peak_memory_bytes) -
+	       (x->peak_memory_bytes < y->peak_memory_bytes);
+}
+
+static bool is_worth_a_row(const struct lever *lever, const struct prediction *chosen)
+{
+	double saved = (double)(chosen->peak_memory_bytes - lever->peak_memory_bytes);
+	return lever->gain >= WORTH_TIME ||
+	       (lever->gain > -WORTH_TIME &&
+		       saved >= WORTH_MEMORY * (double)chosen->memory_limit_bytes);
+}
+
+/* Of each the value that gives most. */
+static void take_best(struct answer *answer, const struct lever *lever)
+{
+	int i = 0;
+	while (i < answer->n_levers && answer->levers[i].id != lever->id)
+		i++;
+	if (i == answer->n_levers)
+		answer->levers[answer->n_levers++] = *lever;
+	else if (by_gain(lever, &answer->levers[i]) < 0)
+		answer->levers[i] = *lever;
+}
+
+static void list_levers(const struct question *question, const struct candidate *chosen,
+	const struct variants *variants, struct arena *arena, struct answer *answer)
+{
+	answer->levers = ARENA_ARRAY(arena, struct lever, variants->n);
+	for (int i = 0; i < variants->n; i++) {
+		const struct variant *variant = &variants->items[i];
+		struct lever lever = {.gain = 1 - variant->step_time / chosen->prediction.step_time,
+			.id = variant->id,
+			.step_time = variant->step_time,
+			.peak_memory_bytes = variant->prediction.peak_memory_bytes};
+		if (!variant->built || variant->id == KNOB_COUNT ||
+			!is_open(question, variant->id) ||
+			!space_pulls(variant->id, &variant->plan) ||
+			!has_room(question, &variant->plan, &variant->prediction) ||
+			!is_worth_a_row(&lever, &chosen->prediction))
+			continue;
+		lever.typed = lever_typed(variant->id, &variant->plan, arena);
+		take_best(answer, &lever);
+	}
+	qsort(answer->levers, (size_t)answer->n_levers, sizeof(*answer->levers), by_gain);
+}
+
+/* --- all of them ------------------------------------------------------------------------------ */
+
+/* What moves communication stays: it gains about as much elsewhere. Checkpointing, offload and the
+ * batch are open, since levers make room. Of the levers that may cost something only activation
+ * offload is looked at, where memory is short: the others give little. */
+static struct question free_question(const struct question *question, const struct plan *chosen)
+{
+	static const enum knob_id stay[] = {KNOB_STRATEGY, KNOB_SHARD_GROUP,
+		KNOB_RESHARD_AFTER_FORWARD, KNOB_WRAP, KNOB_PREFETCH, KNOB_FORWARD_PREFETCH,
+		KNOB_LIMIT_ALL_GATHERS};
+	struct question all = *question;
+	bool short_of_memory =
+		!plan_checkpoints(chosen, CHECKPOINTING_NONE) || plan_offloads_any(chosen);
+	for (int i = 0; i < KNOB_COUNT; i++)
+		if (is_open(question, (enum knob_id)i) &&
+			(knob_table[i].roles & KNOB_NEVER_WORSE ||
+				(i == KNOB_ACTIVATION_OFFLOAD && short_of_memory)))
+			all.freed |= KNOB_BIT(i);
+	all.freed_by_name = 0;
+	all.pareto = false;
+	for (int i = 0; i < COUNT_OF(stay); i++)
+		if (stay[i] != KNOB_SHARD_GROUP || strategy_is_hybrid(chosen->strategy))
+			question_take(&all, stay[i], chosen);
+	return all;
+}
+
+static bool search_free(const struct question *question, const struct candidate *chosen,
+	struct arena *arena, struct plan_option *option, struct error *error)
+{
+	struct search search;
+	struct exposure exposure;
+	struct error mine = {0};
+	bool ok = search_run(question, arena, &search, &mine);
+	const struct ranked *best = ok ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
+	if (best != NULL) {
+		option->plan = search.space.plans[best->plan];
+		ok = levers_let_go(&search.evaluator, &option->plan, &mine) &&
+		     evaluator_run_closely(&search.evaluator, &option->plan, arena,
+			     &option->prediction, &exposure, &mine);
+		option->gain =
+			1 - option->prediction.step_time / plan_tokens(&option->plan) /
+				    (chosen->prediction.step_time / plan_tokens(&chosen->plan));
+	}
+	search_finish(&search);
+	return ok || error_is_refusal(&mine, error);
+}
+
+bool levers_find(const struct question *question, const struct candidate *chosen,
+	const struct variants *variants, struct arena *arena, struct answer *answer,
+	struct error *error)
+{
+	struct lent quiet;
+	const struct question beside = lever_question(question, &quiet);
+	const struct question all = free_question(&beside, &chosen->plan);
+	struct plan_option *option = ARENA_NEW(arena, struct plan_option);
+	if (question->objective != OBJECTIVE_TIME || question->topology->device.kind != DEVICE_GPU)
+		return true;
+	list_levers(question, chosen, variants, arena, answer);
+	if (answer->n_levers == 0 || all.freed == question->freed)
+		return true;
+	*option = (struct plan_option){.typed = ""};
+	if (!search_free(&all, chosen, arena, option, error))
+		return false;
+	answer->free = option->gain > 0 ? option : NULL;
+	return true;
+}

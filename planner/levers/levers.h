@@ -1,0 +1,30 @@
+/* The face of levers/: lines of the script that would make a plan faster, or fit. */
+#ifndef PLANNER_LEVERS_LEVERS_H
+#define PLANNER_LEVERS_LEVERS_H
+
+#include "planner/defence/defence.h"
+#include "planner/search/search.h"
+
+/* "--loss fused": the plan's value, in `arena`. */
+const char *lever_typed(enum knob_id id, const struct plan *plan, struct arena *arena);
+
+/* The question of a search beside the answer's: `quiet` is what it may use of the caller's, who is
+ * told of the answer's search alone. */
+struct question lever_question(const struct question *question, struct lent *quiet);
+
+/* Of the levers that the question frees, those that the plan can do without: at their defaults it
+ * costs little more (`simplicity`), and has room as before. Changes `plan`. */
+bool levers_let_go(struct evaluator *evaluator, struct plan *plan, struct error *error);
+
+/* What every open lever gives alone beside the chosen plan (of `variants`), the largest gain first;
+ * and the best plan of the chosen strategy with all of them free. Objective time. */
+bool levers_find(const struct question *question, const struct candidate *chosen,
+	const struct variants *variants, struct arena *arena, struct answer *answer,
+	struct error *error);
+
+/* Nothing fits: what would, each planned by a search of its own. `closest`: misses by least. */
+bool way_out_find(const struct question *question, const struct plan *closest,
+	const struct variants *variants, struct arena *arena, struct answer *answer,
+	struct error *error);
+
+#endif

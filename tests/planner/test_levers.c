@@ -1,0 +1,298 @@
+/* Levers: freeing them equals listing their values, never makes an answer worse, and what is
+ * printed is true when it is typed. */
+#include "support.h"
+
+#include <stdlib.h>
+
+#include "planner/levers/levers.h"
+#include "schedule/resolve/resolve.h"
+
+struct fixture {
+	struct arena arena;
+	struct question question;
+};
+
+static void begin(struct fixture *f, const char *model, const char *topology, int n,
+	const char *const *options)
+{
+	*f = (struct fixture){{0}};
+	struct model *loaded = load_model(&f->arena, model);
+	f->question.model = loaded;
+	f->question.topology = load_topology(&f->arena, topology);
+	f->question.mixes = true;
+	for (int i = 0; i < n; i += 2)
+		set_choice(&f->question, &f->arena, options[i], options[i + 1]);
+	/* As the command line does. */
+	if (question_gives(&f->question, KNOB_SEQ_LEN))
+		loaded->architecture.context =
+			max_i64(loaded->architecture.context, f->question.asked.seq_len);
+}
+#define BEGIN(f, model, topology, ...)                                                             \
+	begin(f, model, topology,                                                                  \
+		(int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)),                \
+		(const char *const[]){__VA_ARGS__})
+
+/* "--loss fused --seq-len 128" as `plan` would read it. */
+static void type(struct question *question, struct arena *arena, const char *typed)
+{
+	char *rest = arena_strdup(arena, typed), *save = NULL;
+	for (char *word = strtok_r(rest, " ", &save); word != NULL;
+		word = strtok_r(NULL, " ", &save)) {
+		char *name = arena_strdup(arena, word + 2);
+		for (char *c = name; *c != '\0'; c++)
+			*c = *c == '-' ? '_' : *c;
+		set_choice(question, arena, name, strtok_r(NULL, " ", &save));
+	}
+}
+
+static double token_time(const struct candidate *candidate)
+{
+	return candidate->prediction.step_time / plan_tokens(&candidate->plan);
+}
+
+/* --- --free ----------------------------------------------------------------------------------- */
+
+/* Every lever as a list of all that it may be, as one would type it. */
+static void list_levers(struct question *question, struct arena *arena)
+{
+	struct plan plan;
+	struct error error = {0};
+	assert_true(plan_resolve(question, arena, &plan, &error));
+	for (int i = 0; i < KNOB_COUNT; i++) {
+		enum knob_id id = (enum knob_id)i;
+		union knob_value values[SPACE_VALUES_MAX];
+		if (!(knob_table[id].roles & KNOB_LEVER) || !question_is_open(question, id))
+			continue;
+		if (id == KNOB_FORWARD_PREFETCH || id == KNOB_LATE_ALL_REDUCE || id == KNOB_WRAP)
+			continue;
+		int n = space_levers(question, &plan, id, values, &error);
+		const char *texts[SPACE_VALUES_MAX + 1] = {knob_typed(id, &plan, arena)};
+		for (int v = 0; v < n; v++)
+			texts[v + 1] = knob_value_typed(id, values[v], arena);
+		if (n > 0)
+			restrict_to(question, arena, id, n + 1, texts);
+	}
+}
+
+static void check_free(const char *model, const char *topology, const char *const options[6])
+{
+	struct fixture f;
+	begin(&f, model, topology, 6, options);
+	struct answer plain = ask(&f.question, &f.arena);
+	struct question freed = f.question, listed = f.question;
+	freed.freed = knobs_of_role(KNOB_LEVER);
+	list_levers(&listed, &f.arena);
+	assert_true(question_restricts(&listed));
+	struct answer free_answer = ask(&freed, &f.arena), list_answer = ask(&listed, &f.arena);
+	assert_non_null(free_answer.chosen);
+	assert_non_null(list_answer.chosen);
+	/* What is let go, and the leaner of close calls, cost 1 % each at most. */
+	double ratio = token_time(free_answer.chosen) / token_time(list_answer.chosen);
+	assert_true(ratio < 1.02 && ratio > 0.98);
+	if (plain.chosen != NULL)
+		assert_true(token_time(free_answer.chosen) <= 1.01 * token_time(plain.chosen));
+	assert_true(plain.chosen == NULL ||
+		    token_time(free_answer.chosen) < 0.995 * token_time(plain.chosen));
+	arena_finish(&f.arena);
+}
+
+static void test_free_equals_lists(void **state)
+{
+	(void)state;
+	check_free("gpt2-124m", "dgx-a100-80gb",
+		(const char *const[]){"seq_len", "1024", "micro_batch", "8", "grad_accum", "1"});
+	check_free("gpt2-355m", "rtx4090-8x",
+		(const char *const[]){"seq_len", "1024", "micro_batch", "4", "prefetch", "pre"});
+	check_free("mistral-7b", "dgx-h100",
+		(const char *const[]){
+			"seq_len", "8192", "micro_batch", "1", "strategy", "FULL_SHARD"});
+	check_free("llama-3.1-8b", "dgx-h100",
+		(const char *const[]){
+			"seq_len", "65536", "micro_batch", "1", "strategy", "FULL_SHARD"});
+}
+
+static void test_free_keeps_what_is_fixed(void **state)
+{
+	(void)state;
+	struct fixture f;
+	BEGIN(&f, "gpt2-124m", "dgx-h100", "loss", "upcast", "compile", "off", "attention",
+		"flash");
+	f.question.freed = knobs_of_role(KNOB_LEVER);
+	struct answer answer = ask(&f.question, &f.arena);
+	assert_int_equal(answer.chosen->plan.loss, LOSS_UPCAST);
+	assert_false(answer.chosen->plan.compile);
+	assert_int_equal(answer.chosen->plan.attention, ATTENTION_FLASH);
+	arena_finish(&f.arena);
+}
+
+/* FlashAttention-3 needs Hopper; named, that is said; with all levers it is left out. */
+static void test_free_what_cannot_be(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct answer answer;
+	struct error error = {0};
+	BEGIN(&f, "gpt2-124m", "dgx-a100-80gb", "micro_batch", "1");
+	f.question.freed = f.question.freed_by_name = KNOB_BIT(KNOB_ATTENTION);
+	assert_false(planner_plan(&f.question, &f.arena, &answer, &error));
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	assert_non_null(strstr(error.message, "--free attention"));
+	assert_non_null(strstr(error.message, "Hopper"));
+	f.question.freed = knobs_of_role(KNOB_LEVER);
+	f.question.freed_by_name = KNOB_BIT(KNOB_LOSS);
+	answer = ask(&f.question, &f.arena);
+	assert_int_equal(answer.chosen->plan.attention, ATTENTION_FLASH);
+	arena_finish(&f.arena);
+}
+
+/* --- KNOB_NEVER_WORSE ------------------------------------------------------------------------- */
+
+static int look_at_lever(struct evaluator *evaluator, const struct plan *plan, enum knob_id id)
+{
+	union knob_value values[SPACE_VALUES_MAX];
+	struct prediction before, after;
+	struct error error = {0};
+	int n = space_levers(evaluator->question, plan, id, values, &error);
+	for (int v = 0; v < n; v++) {
+		struct plan with = *plan;
+		knob_put(id, &with, values[v]);
+		assert_true(evaluator_run(evaluator, plan, &before, &error));
+		assert_true(evaluator_run(evaluator, &with, &after, &error));
+		if (after.step_time > before.step_time * 1.002 ||
+			after.peak_allocated_bytes > before.peak_allocated_bytes * 1.01)
+			fail_msg("%s: %.6g s, %.4g B with it, %.6g s, %.4g B without",
+				knob_table[id].field.name, after.step_time,
+				(double)after.peak_allocated_bytes, before.step_time,
+				(double)before.peak_allocated_bytes);
+	}
+	return n;
+}
+
+static void test_never_worse(void **state)
+{
+	(void)state;
+	static const char *const models[] = {"gpt2-124m", "llama-3.1-8b"};
+	static const char *const machines[] = {"dgx-a100-80gb", "2xdgx-h100", "rtx4090-8x"};
+	int looked = 0;
+	for (int i = 0; i < 2 * COUNT_OF(machines); i++) {
+		struct fixture f;
+		struct space space;
+		struct error error = {0};
+		BEGIN(&f, models[i % 2], machines[i / 2], "seq_len", "1024");
+		struct evaluator evaluator = {.question = &f.question};
+		assert_true(space_build(&f.question, &f.arena, &space, &error));
+		for (int p = i; p < space.n; p += space.n / 7 + 1)
+			for (int k = 0; k < KNOB_COUNT; k++)
+				if (knob_table[k].roles & KNOB_NEVER_WORSE)
+					looked += look_at_lever(
+						&evaluator, &space.plans[p], (enum knob_id)k);
+		space_finish(&space);
+		evaluator_finish(&evaluator);
+		arena_finish(&f.arena);
+	}
+	assert_true(looked > 100);
+}
+
+/* --- what each gives -------------------------------------------------------------------------- */
+
+static void test_levers_are_true(void **state)
+{
+	(void)state;
+	struct fixture f;
+	BEGIN(&f, "gpt2-355m", "dgx-h100", "global_batch", "64");
+	struct answer answer = ask(&f.question, &f.arena);
+	struct error error = {0};
+	struct plan plan;
+	assert_true(answer.n_levers >= 2);
+	for (int i = 0; i < answer.n_levers; i++) {
+		const struct lever *lever = &answer.levers[i];
+		assert_int_equal(knob_table[lever->id].roles & KNOB_LEVER, KNOB_LEVER);
+		assert_true(i == 0 || lever->gain <= lever[-1].gain);
+		assert_true(lever->gain > -0.01 && lever->gain < 0.9);
+	}
+	assert_non_null(answer.free);
+	assert_true(answer.free->gain >= answer.levers[0].gain - 0.01);
+	struct question again = f.question;
+	type(&again, &f.arena, answer.free->typed);
+	struct answer typed = ask(&again, &f.arena);
+	assert_non_null(typed.chosen);
+	assert_true(token_time(typed.chosen) * plan_tokens(&answer.free->plan) <=
+		    1.01 * answer.free->prediction.step_time);
+	assert_true(plan_resolve(&again, &f.arena, &plan, &error));
+	arena_finish(&f.arena);
+}
+
+/* --- the way out ------------------------------------------------------------------------------ */
+
+static void check_way(const struct fixture *f, const struct way_out *way, struct arena *arena)
+{
+	struct question again = f->question;
+	if (way->topology != NULL)
+		again.topology = load_topology(arena, way->topology);
+	type(&again, arena, way->typed);
+	struct answer answer = ask(&again, arena);
+	assert_non_null(answer.chosen);
+	assert_false(answer.tight);
+	assert_true(answer.chosen->prediction.step_time == way->prediction.step_time);
+	assert_int_equal(
+		answer.chosen->prediction.peak_memory_bytes, way->prediction.peak_memory_bytes);
+}
+
+/* One node fewer does not do. */
+static void check_fewest(const struct fixture *f, const struct way_out *way, struct arena *arena)
+{
+	struct question fewer = f->question;
+	struct topology *topology = load_topology(arena, way->topology);
+	topology->nodes--;
+	fewer.topology = topology;
+	struct answer answer = ask(&fewer, arena);
+	assert_true(answer.chosen == NULL || answer.tight);
+}
+
+static struct answer check_way_out(struct fixture *f, int least)
+{
+	struct answer answer = ask(&f->question, &f->arena);
+	assert_null(answer.chosen);
+	assert_true(answer.n_ways_out >= least);
+	for (int i = 0; i < answer.n_ways_out; i++) {
+		check_way(f, &answer.ways_out[i], &f->arena);
+		if (answer.ways_out[i].topology != NULL)
+			check_fewest(f, &answer.ways_out[i], &f->arena);
+	}
+	return answer;
+}
+
+static void test_way_out_is_true(void **state)
+{
+	(void)state;
+	struct fixture f;
+	BEGIN(&f, "llama-3.1-8b", "dgx-h100", "seq_len", "131072");
+	struct answer answer = check_way_out(&f, 2);
+	assert_non_null(strstr(answer.ways_out[0].typed, "--loss fused-linear"));
+	assert_true(answer.useless_devices > 64); /* logits are of one device */
+	arena_finish(&f.arena);
+	BEGIN(&f, "llama-3-70b", "dgx-a100-40gb", "cpu_offload", "none");
+	answer = check_way_out(&f, 1);
+	assert_int_equal(answer.useless_devices, 0);
+	arena_finish(&f.arena);
+	BEGIN(&f, "gpt2-1.5b", "rtx4090-8x", "micro_batch", "64");
+	check_way_out(&f, 1);
+	arena_finish(&f.arena);
+	BEGIN(&f, "llama-3-8b", "2xdgx-h100", "seq_len", "32768", "cpu_offload", "none",
+		"micro_batch", "2");
+	check_way_out(&f, 1);
+	arena_finish(&f.arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_free_equals_lists),
+		cmocka_unit_test(test_free_keeps_what_is_fixed),
+		cmocka_unit_test(test_free_what_cannot_be),
+		cmocka_unit_test(test_never_worse),
+		cmocka_unit_test(test_levers_are_true),
+		cmocka_unit_test(test_way_out_is_true),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
