@@ -76,7 +76,8 @@ static void begin(struct lowering *l, struct step *step)
 		.input_in_flight = -1,
 		.scalars = -1};
 	l->units = ARENA_ARRAY(arena, struct live, step->n_units);
-	for (int u = 0; u < step->n_units; u++)
+	l->reaches = ARENA_ARRAY(arena, struct reach, step->n_units);
+	for (int u = 0; u < step->n_units; u++) {
 		l->units[u] = (struct live){.unsharded = step->resident[u].kept,
 			.gathered = -1,
 			.staged = -1,
@@ -87,6 +88,8 @@ static void begin(struct lowering *l, struct step *step)
 			.partial = -1,
 			.gradient_shard = step->resident[u].gradient_shard,
 			.host_gradient = -1};
+		l->has_frozen = l->has_frozen || !unit_is_trained(step, u);
+	}
 	l->flights = ARENA_ARRAY(arena, struct flight, step->n_flights);
 	for (int f = 0; f < step->n_flights; f++)
 		l->flights[f] = (struct flight){.saved = none(arena, step->n_ranges),

@@ -8,6 +8,12 @@
 
 enum { NORM_SCALAR_BYTES_EXACT = 576, NORM_SCALAR_BYTES = 4 };
 
+/* The modules that a unit's parameters are in. */
+struct reach {
+	int first_module, end_module; /* 0, 0: not looked at so far */
+	bool in_order;                /* of its slices */
+};
+
 /* Buffers of a unit that are alive; -1: none. */
 struct live {
 	int unsharded;     /* what compute reads parameters from */
@@ -38,6 +44,8 @@ struct lowering {
 	struct numbers takes, gives, uses;
 
 	struct live *units;
+	struct reach *reaches; /* by unit */
+	bool has_frozen;       /* units */
 	struct flight *flights;
 	struct backward_work work;
 	int *range_gradients;   /* buckets, per range */

@@ -14,6 +14,62 @@ static bool is_copied_back(const struct lowering *l)
 /* --- compute -------------------------------------------------------------------------------------
  */
 
+static int module_of(const struct step *step, const struct unit_slice *slice)
+{
+	return step->model->parameters[slice->parameter].module;
+}
+
+static struct reach reach_of(const struct step *step, int unit)
+{
+	const struct unit *u = &step->units[unit];
+	struct reach reach = {.in_order = true};
+	for (int i = 0, before = -1; i < u->n_slices; i++) {
+		int module = module_of(step, &u->slices[i]);
+		if (i == 0 || module < reach.first_module)
+			reach.first_module = module;
+		if (i == 0 || module >= reach.end_module)
+			reach.end_module = module + 1;
+		reach.in_order = reach.in_order && module >= before;
+		before = module;
+	}
+	return reach;
+}
+
+/* The first slice that may be of the range. */
+static int first_slice(const struct lowering *l, int unit, const struct range *r)
+{
+	const struct unit *u = &l->step->units[unit];
+	int first = 0, end = u->n_slices;
+	while (l->reaches[unit].in_order && first < end) {
+		int middle = first + (end - first) / 2;
+		if (module_of(l->step, &u->slices[middle]) < r->first_module)
+			first = middle + 1;
+		else
+			end = middle;
+	}
+	return first;
+}
+
+static bool holds(const struct lowering *l, int unit, const struct range *r)
+{
+	const struct unit *u = &l->step->units[unit];
+	for (int i = first_slice(l, unit, r); i < u->n_slices; i++) {
+		int module = module_of(l->step, &u->slices[i]);
+		if (module >= r->first_module && module < r->end_module)
+			return true;
+	}
+	return false;
+}
+
+static bool holds_parameter(const struct step *step, int unit, int parameter)
+{
+	const struct unit *u = &step->units[unit];
+	for (int i = 0; i < u->n_slices && parameter >= 0; i++)
+		if (u->slices[i].parameter == parameter)
+			return true;
+	return false;
+}
+
 /* Parameters are read from all buckets of the range, or from its cached copy; frozen ones from
  * where they are. */
 void op_use_bucket_weights(struct lowering *l, int range, int copy)
@@ -22,16 +78,17 @@ void op_use_bucket_weights(struct lowering *l, int range, int copy)
 	const struct range *r = &step->ranges[range];
 	int tied = step->model->modules[r->end_module - 1].tied_parameter;
 	op_use(l, copy);
-	for (int u = 0; u < step->n_units; u++)
-		for (int i = 0; i < step->units[u].n_slices; i++) {
-			if (copy >= 0 && unit_is_trained(step, u))
-				break;
-			int parameter = step->units[u].slices[i].parameter;
-			int module = step->model->parameters[parameter].module;
-			if (parameter == tied ||
-				(module >= r->first_module && module < r->end_module))
-				op_use(l, step->resident[u].parameter_shard);
-		}
+	for (int u = 0; u < step->n_units && (copy < 0 || l->has_frozen); u++) {
+		struct reach *reach = &l->reaches[u];
+		if (copy >= 0 && unit_is_trained(step, u))
+			continue;
+		if (reach->end_module == 0)
+			*reach = reach_of(step, u);
+		bool meets =
+			reach->first_module < r->end_module && reach->end_module > r->first_module;
+		if ((meets && holds(l, u, r)) || holds_parameter(step, u, tied))
+			op_use(l, step->resident[u].parameter_shard);
+	}
 }
 
 /* DeepSpeed collects gradients in one buffer, taken when backward makes the first one. */

@@ -50,6 +50,8 @@ static void play(struct lanes *lanes, const struct stretch *s, int l, int step, 
 	int *slots = lane->slots[step & 1] + tape->base + (tape->open ? round * tape->n_slots : 0);
 	memset(tape->change, 0, (size_t)(s->length + 1) * sizeof(*tape->change));
 	for (const struct event *e = tape->events; e < tape->events + tape->n; e++) {
+		if (a->reserved > lanes->limit)
+			return;
 		int64_t before = a->active;
 		if (e->bytes == 0) {
 			give(lanes, &slots[e->slot]);
@@ -114,15 +116,20 @@ static bool is_settled(struct lanes *lanes, uint64_t *before)
 	return is_same;
 }
 
+static bool has_passed(const struct lanes *lanes)
+{
+	return lanes->allocator.reserved > lanes->limit;
+}
+
 static void play_steps(struct lanes *lanes)
 {
 	uint64_t before = 0;
-	for (int step = 0; step < SIMULATED_STEPS_MAX; step++) {
+	for (int step = 0; step < SIMULATED_STEPS_MAX && !has_passed(lanes); step++) {
 		if (is_settled(lanes, &before) && step > 1)
 			break;
 		for (int i = 0; i < lanes->n_stretches; i++) {
 			struct stretch *s = &lanes->stretches[i];
-			for (int round = 0; round < s->times; round++)
+			for (int round = 0; round < s->times && !has_passed(lanes); round++)
 				if (!play_once(lanes, s, step, round))
 					break;
 		}
@@ -155,9 +162,11 @@ static void make_slots(struct lanes *lanes)
 	lanes->change = ARENA_ARRAY(lanes->arena, int64_t, longest + 1);
 }
 
-bool lanes_reserved(const struct engine *engine, struct arena *arena, struct reserved *reserved)
+bool lanes_reserved(
+	const struct engine *engine, int64_t limit, struct arena *arena, struct reserved *reserved)
 {
-	struct lanes lanes = {.engine = engine, .arena = arena};
+	struct lanes lanes = {
+		.engine = engine, .arena = arena, .limit = limit > 0 ? limit : INT64_MAX};
 	cutter_init(&lanes.cutter, engine, arena);
 	if (!lanes_record(&lanes))
 		return false;

@@ -68,13 +68,15 @@ struct lanes {
 	int n_stretches;
 	struct stretch *stretches;
 	struct allocator allocator;
+	int64_t limit; /* of interest, not the allocator's */
 	int64_t peak_active, *change;
 };
 
 /* tapes.c: all stretches, and what they do. False: micro-batches are not in a row. */
 bool lanes_record(struct lanes *lanes);
 
-/* False: it cannot be told this way. */
-bool lanes_reserved(const struct engine *engine, struct arena *arena, struct reserved *reserved);
+/* False: it cannot be told this way. Of what passes `limit` (0: none) no more is told. */
+bool lanes_reserved(
+	const struct engine *engine, int64_t limit, struct arena *arena, struct reserved *reserved);
 
 #endif

@@ -280,7 +280,7 @@ struct reserved memory_reserved(const struct engine *engine, int64_t limit, stru
 {
 	bool at_once = !memory_defers_frees(engine->schedule);
 	struct reserved reserved = {0};
-	if (at_once && lanes_reserved(engine, arena, &reserved) &&
+	if (at_once && lanes_reserved(engine, limit, arena, &reserved) &&
 		(limit == 0 || reserved.bytes <= limit))
 		return reserved;
 	return memory_replay(engine, limit, arena);
