@@ -10,8 +10,8 @@ void way_out_sentence(const struct way_out *way, struct text *text)
 	text_add(text, way->typed);
 	if (way->note[0] != '\0')
 		text_printf(text, ", %s", way->note);
-	text_printf(text, ": peak %s, %s tokens/s/GPU",
-		format_bytes(peak, (double)way->prediction.peak_memory_bytes),
+	text_printf(text, ": needs %s, %s tokens/s/GPU",
+		format_bytes(peak, (double)prediction_needed_bytes(&way->prediction)),
 		format_tokens(tokens, way->prediction.tokens_per_s_per_gpu));
 }
 

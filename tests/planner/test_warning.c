@@ -14,6 +14,7 @@ struct asking {
 	const char *model; /* "mixtral": of above */
 	const char *topology;
 	const char *knobs[8]; /* name, value, ... */
+	bool thresholds;
 };
 
 static struct answer answer_to(const struct asking *asking, struct arena *arena)
@@ -28,6 +29,7 @@ static struct answer answer_to(const struct asking *asking, struct arena *arena)
 	question.model = model;
 	for (int i = 0; i < COUNT_OF(asking->knobs) && asking->knobs[i] != NULL; i += 2)
 		set_choice(&question, arena, asking->knobs[i], asking->knobs[i + 1]);
+	question.thresholds = asking->thresholds;
 	return ask(&question, arena);
 }
 
@@ -65,8 +67,8 @@ static const struct {
 	{"machine-not-measured", "RTX-4090-24GB", {"gpt2-124m", "rtx4090-8x", {"seq_len", "1024"}},
 		{"gpt2-124m", "dgx-a100-80gb", {"seq_len", "1024"}}},
 	{"assumption-decides", "sequences of 4096 tokens are assumed; from ",
-		{"llama-3.1-8b", "dgx-h100", {NULL}},
-		{"llama-3.1-8b", "dgx-h100", {"seq_len", "4096"}}},
+		{"llama-3-8b", "4xdgx-h100", {NULL}, true},
+		{"llama-3-8b", "4xdgx-h100", {"seq_len", "4096"}, true}},
 };
 
 static void test_each_is_shown_and_not(void **state)
