@@ -2,11 +2,12 @@
 #include "planner/levers/levers.h"
 #include "schedule/resolve/resolve.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Gains that are worth a row: of the time; of the memory of a device, where time is not lost. */
 #define WORTH_TIME   0.002
-#define WORTH_MEMORY 0.01
+#define WORTH_MEMORY 0.03
 
 static bool is_open(const struct question *question, enum knob_id id)
 {
@@ -259,6 +260,7 @@ bool levers_find(const struct question *question, const struct candidate *chosen
 	*option = (struct plan_option){.typed = ""};
 	if (!search_free(&all, chosen, arena, option, error))
 		return false;
-	answer->free = option->gain > 0 ? option : NULL;
+	/* The search is without CPU offload where the chosen plan has it, and may be worth less. */
+	answer->free = option->gain > fmax(0, answer->levers[0].gain) ? option : NULL;
 	return true;
 }

@@ -182,6 +182,15 @@ static double largest_change(const struct answer *answer, double now)
 	return most < 1 ? most : 1;
 }
 
+/* Beside "-" as its step time. */
+static const char *short_note(const struct sensitivity *row)
+{
+	static const char known[] = "does not fit: ";
+	const char *note = or_empty(row->note);
+
+	return strncmp(note, known, strlen(known)) == 0 ? note + strlen(known) : note;
+}
+
 void sensitivity_grid(const struct answer *answer, bool narrow, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"if", GRID_LEFT}, {"were", GRID_LEFT},
@@ -214,7 +223,7 @@ void sensitivity_grid(const struct answer *answer, bool narrow, struct grid *gri
 			grid_add_bytes(grid, (double)row->peak_memory_bytes);
 		else
 			grid_add(grid, "-");
-		grid_add(grid, "%s", or_empty(row->note));
+		grid_add(grid, "%s", narrow ? short_note(row) : or_empty(row->note));
 	}
 }
 
@@ -422,7 +431,7 @@ void report_answer_text(const struct question *question, const struct answer *an
 	add_comparison(answer, style, text);
 	add_front(answer, style, text);
 	add_options(answer, style, text);
-	report_levers_text(answer, text);
-	report_way_out_text(answer, text);
+	report_levers_text(answer, style, text);
+	report_way_out_text(answer, style, text);
 	add_defence(answer, style, text);
 }

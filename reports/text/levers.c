@@ -54,23 +54,26 @@ void lever_grid(const struct answer *answer, struct grid *grid)
 	}
 }
 
-void report_levers_text(const struct answer *answer, struct text *text)
+void report_levers_text(const struct answer *answer, const struct style *style, struct text *text)
 {
-	struct text raw = {0};
+	struct text raw = {0}, line = {0};
 
 	if (answer->n_levers == 0)
 		return;
 	text_add(text, "Levers: one line of your script each, alone\n");
 	for (int i = 0; i < answer->n_levers && i < SHOWN_LEVERS; i++) {
-		text_add(text, " - ");
-		add_terminal(text, answer->levers[i].typed);
-		text_add(text, ": ");
+		add_terminal(&line, answer->levers[i].typed);
+		text_add(&line, ": ");
 		add_lever_gain(
-			answer, answer->levers[i].gain, answer->levers[i].peak_memory_bytes, text);
-		text_add_char(text, '\n');
+			answer, answer->levers[i].gain, answer->levers[i].peak_memory_bytes, &line);
+		put_line(" - ", 3, text_string(&line), style->width, text);
+		text_clear(&line);
 	}
 	lever_sentence(answer, &raw);
-	add_terminal(text, text_string(&raw));
-	text_add(text, answer->free != NULL ? "\n\n" : "\n");
+	add_terminal(&line, text_string(&raw));
+	if (line.length > 0)
+		put_line("", 0, text_string(&line), style->width, text);
+	text_add_char(text, '\n');
 	text_finish(&raw);
+	text_finish(&line);
 }

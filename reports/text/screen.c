@@ -280,8 +280,7 @@ static void put_levers(struct screen *screen, int most)
 		return;
 	text_add(&line, "together ");
 	add_lever_gain(answer, all->gain, all->prediction.peak_memory_bytes, &line);
-	text_add(&line, ": ");
-	add_terminal(&line, all->typed);
+	text_add(&line, ": `--free all` plans with them");
 	put_labelled(screen, "", &line);
 }
 

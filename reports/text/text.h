@@ -19,8 +19,8 @@ void report_answer_text(const struct question *question, const struct answer *an
 void put_warnings(const struct answer *answer, struct text *text);
 void put_said_by(int n, const char *const *names, struct text *text);
 /* Its parts: lines of the script that would be faster; what would make something fit. */
-void report_levers_text(const struct answer *answer, struct text *text);
-void report_way_out_text(const struct answer *answer, struct text *text);
+void report_levers_text(const struct answer *answer, const struct style *style, struct text *text);
+void report_way_out_text(const struct answer *answer, const struct style *style, struct text *text);
 /* `plan --compare`: the user's plan; its part of `plan --json`. */
 void report_comparison_text(
 	const struct comparison *comparison, const struct style *style, struct text *text);

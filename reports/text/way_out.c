@@ -22,7 +22,17 @@ void useless_devices_sentence(const struct answer *answer, struct text *text)
 			(long long)answer->useless_devices);
 }
 
-void report_way_out_text(const struct answer *answer, struct text *text)
+static void put_way(struct text *raw, const struct style *style, struct text *text)
+{
+	struct text line = {0};
+
+	add_terminal(&line, text_string(raw));
+	put_line(" - ", 3, text_string(&line), style->width, text);
+	text_finish(&line);
+	text_clear(raw);
+}
+
+void report_way_out_text(const struct answer *answer, const struct style *style, struct text *text)
 {
 	struct text raw = {0};
 
@@ -30,15 +40,12 @@ void report_way_out_text(const struct answer *answer, struct text *text)
 		return;
 	text_add(text, "The way out: what to type, each planned again\n");
 	for (int i = 0; i < answer->n_ways_out; i++) {
-		text_clear(&raw);
 		way_out_sentence(&answer->ways_out[i], &raw);
-		text_add(text, " - ");
-		add_terminal(text, text_string(&raw));
-		text_add_char(text, '\n');
+		put_way(&raw, style, text);
 	}
-	text_clear(&raw);
 	useless_devices_sentence(answer, &raw);
-	text_printf(text, "%s%s%s\n", raw.length > 0 ? " - " : "", text_string(&raw),
-		raw.length > 0 ? "\n" : "");
+	if (raw.length > 0)
+		put_way(&raw, style, text);
+	text_add_char(text, '\n');
 	text_finish(&raw);
 }

@@ -56,7 +56,7 @@ static const struct {
 	{"model-beyond-data-parallelism", "406 B parameters",
 		{"llama-3-405b", "256xdgx-h100", {"seq_len", "4096", "strategy", "HYBRID_SHARD"}},
 		{"gpt3-175b", "16xdgx-h100", {"seq_len", "2048", "strategy", "FULL_SHARD"}}},
-	{"communication-rules", "33 % of a step waits",
+	{"communication-rules", " % of a step waits for communication",
 		{"llama-2-7b", "16xp3dn.24xlarge", {"seq_len", "4096", "global_batch", "128"}},
 		{"llama-2-7b", "16xp3dn.24xlarge", {"seq_len", "4096", "global_batch", "1024"}}},
 	{"experts-gathered", "8 experts are gathered for 2 a token",
