@@ -30,6 +30,7 @@ static struct answer answer_to(const struct asking *asking, struct arena *arena)
 	for (int i = 0; i < COUNT_OF(asking->knobs) && asking->knobs[i] != NULL; i += 2)
 		set_choice(&question, arena, asking->knobs[i], asking->knobs[i + 1]);
 	question.thresholds = asking->thresholds;
+	question.simplicity = 0.01;
 	return ask(&question, arena);
 }
 
