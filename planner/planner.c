@@ -450,9 +450,11 @@ static bool make_answer(struct making *making, struct error *error)
 	answer->evaluated = evaluated;
 	answer->tight = fits && !has_room(making->search->question, &answer->chosen->plan,
 					&answer->chosen->prediction);
-	if (fits)
+	if (fits) {
+		answer->departures = making->search->space.departures[making->plans[0]];
 		answer->headroom_bytes = headroom_bytes(making->search->question,
 			&answer->chosen->plan, &answer->chosen->prediction);
+	}
 	explain_candidates(making);
 	word_candidates(making);
 	prove(making);

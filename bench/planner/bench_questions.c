@@ -26,6 +26,10 @@ struct figures {
 	char answer[ANSWER_MAX]; /* the plan in a line; "-": nothing fits */
 	char option[ANSWER_MAX]; /* the fastest mixed plan; "": none */
 	double option_gain;
+	double memory;              /* that the plan needs, as a share of the device's */
+	int departures;             /* from its framework's defaults */
+	int levers;                 /* worth a line */
+	double free_gain;           /* with all of them; 0: no more than the best alone */
 	double step_s, token_s;     /* of it; 0: nothing fits */
 	double gap, seconds, yards; /* yards: of the fixed loop */
 	long long simulated, dropped;
@@ -72,7 +76,7 @@ static void set_network(const struct asked *asked, struct topology *topology)
 
 static struct question make_question(const struct asked *asked, struct arena *arena)
 {
-	struct question question = {.mixes = true}; /* as the command does */
+	struct question question = {.mixes = true, .simplicity = 0.01}; /* as the command does */
 	struct model *model;
 	struct topology *topology;
 	struct error error = {0};
@@ -122,6 +126,11 @@ static void ask(const struct asked *asked, struct figures *figures)
 	plan_summary(plan, &text);
 	snprintf(figures->answer, sizeof(figures->answer), "%s", text_string(&text));
 	figures->step_s = answer.chosen->prediction.step_time;
+	figures->memory = (double)prediction_needed_bytes(&answer.chosen->prediction) /
+			  (double)answer.chosen->prediction.memory_limit_bytes;
+	figures->departures = answer.departures;
+	figures->levers = answer.n_levers;
+	figures->free_gain = answer.free != NULL ? answer.free->gain : 0;
 	figures->token_s = figures->step_s / (double)plan->global_batch / (double)plan->seq_len;
 	if (answer.n_options == 0)
 		return;
@@ -257,7 +266,7 @@ static void print_summary(const struct figures *figures, int n_figures)
 
 static const char header[] =
 	"question,model,where,answer,step_s,token_s,gap,simulated,dropped,cpu_s,loop_s,"
-	"resident_bytes,option,option_gain\n";
+	"resident_bytes,option,option_gain,memory_share,departures,levers,levers_gain\n";
 
 static void write_csv(const char *path, const struct figures *figures)
 {
@@ -271,10 +280,11 @@ static void write_csv(const char *path, const struct figures *figures)
 		if (f->asked)
 			fprintf(file,
 				"%d,%s,\"%s\",\"%s\",%.9g,%.9g,%.5f,%lld,%lld,%.3f,%.3f,%.0f,"
-				"\"%s\",%.5f\n",
+				"\"%s\",%.5f,%.4f,%d,%d,%.5f\n",
 				i + 1, asked->model, where(asked, &arena), f->answer, f->step_s,
 				f->token_s, f->gap, f->simulated, f->dropped, f->seconds, f->yards,
-				f->resident, f->option, f->option_gain);
+				f->resident, f->option, f->option_gain, f->memory, f->departures,
+				f->levers, f->free_gain);
 	}
 	check(fclose(file) == 0, "the file cannot be written");
 	arena_finish(&arena);

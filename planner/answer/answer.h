@@ -90,7 +90,8 @@ struct answer {
 	int64_t evaluated; /* candidates simulated */
 	int64_t pruned;    /* candidates dropped by a bound */
 	double gap;        /* of the objective; 0 = optimal within the space and the model */
-	bool tight; /* the chosen plan leaves less than the headroom, as no other plan has it */
+	int departures; /* knobs in which the chosen plan is not as its framework would have it */
+	bool tight;     /* the chosen plan leaves less than the headroom, as no other plan has it */
 	int64_t headroom_bytes; /* that the chosen plan had to leave free: asked for, or the doubt
 				   of its prediction */
 	bool interrupted;       /* lent.go_on stopped it: parts of the defence may be missing too */

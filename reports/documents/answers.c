@@ -209,6 +209,7 @@ static void write_defence(const struct answer *answer, bool pareto, struct write
 static void write_room(
 	const struct question *question, const struct answer *answer, struct writer *writer)
 {
+	writer_int(writer, "departures", answer->departures);
 	writer_bool(writer, "tight", answer->tight);
 	writer_begin_map(writer, "headroom");
 	writer_bool(writer, "asked", question->headroom.given);

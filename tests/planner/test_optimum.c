@@ -1,6 +1,6 @@
-/* Laws of the optimum, on random questions: more memory and more options never make it worse, and
- * what it does not use can be taken away. With a number as argument: on so many random questions
- * (suite `slow`). */
+/* Laws of the optimum, on random questions: more memory, more options and faster links never make
+ * it worse, and what it does not use can be taken away. With a number as argument: on so many
+ * random questions (suite `slow`). */
 #include "support.h"
 
 #include <stdlib.h>
@@ -195,6 +195,45 @@ static void test_more_options(void **state)
 	assert_true(tally.judged > questions / 2);
 }
 
+/* --- more bandwidth ------------------------------------------------------------------------------
+ */
+
+/* Contention may cost a plan some of what faster links give; the optimum loses nothing by more than
+ * the choice rule's 1 %. `swapped`: the control. */
+static struct tally judge_bandwidths(uint64_t seed, int n, bool swapped)
+{
+	struct tally tally = {.quiet = swapped};
+	for (int i = 0; i < n; i++) {
+		struct arena arena = {0};
+		struct question question = random_question(&seed, &arena);
+		struct topology faster = *question.topology;
+		double factor = 1.5 + 0.5 * (double)random_below(&seed, 6);
+		faster.network.nic_bandwidth *= factor;
+		faster.fabric.bandwidth *= factor;
+		question.objective = OBJECTIVE_TIME;
+		struct optimum slow = optimum_of(&question, &arena);
+		question.topology = &faster;
+		struct optimum fast = optimum_of(&question, &arena);
+		int64_t now = swapped ? slow.cost : fast.cost,
+			before = swapped ? fast.cost : slow.cost;
+		if (slow.exists)
+			judge(&tally, &question,
+				fast.exists && (double)now <= 1.01 * (double)before, now < before);
+		arena_finish(&arena);
+	}
+	return tally;
+}
+
+static void test_more_bandwidth(void **state)
+{
+	(void)state;
+	struct tally tally = judge_bandwidths(UINT64_C(0xa54ff53a5f1d36f1), questions, false);
+	print_message("%lld times, %lld of them it helps\n", (long long)tally.judged,
+		(long long)tally.strict);
+	assert_int_equal(tally.broken, 0);
+	assert_true(tally.strict > questions / 4);
+}
+
 /* --- lists ---------------------------------------------------------------------------------------
  */
 
@@ -234,6 +273,7 @@ static void test_negative_control(void **state)
 	(void)state;
 	assert_true(judge_memories(7, 12, true).broken > 0);
 	assert_true(judge_options(8, 12, true).broken > 0);
+	assert_true(judge_bandwidths(9, 12, true).broken > 0);
 }
 
 int main(int argc, char **argv)
@@ -241,6 +281,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_more_memory),
 		cmocka_unit_test(test_more_options),
+		cmocka_unit_test(test_more_bandwidth),
 		cmocka_unit_test(test_order_of_lists),
 		cmocka_unit_test(test_negative_control),
 	};
