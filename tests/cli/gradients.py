@@ -85,7 +85,9 @@ def step(box, *words):
     out = box.run('export', 'run', '--to', 'safetensors', '-o', 'hf/')
     if done.code != 0 or out.code != 0:
         raise RuntimeError(done.err + out.err)
-    return read(box.path('hf/model.safetensors')), json.loads(done.out)['measurement']['loss'][0]
+    adapters = box.path('hf/adapter_model.safetensors')
+    file = adapters if os.path.exists(adapters) else box.path('hf/model.safetensors')
+    return read(file), json.loads(done.out)['measurement']['loss'][0]
 
 
 def gradients(box):
