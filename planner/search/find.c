@@ -263,7 +263,10 @@ static bool find_length(struct finder *finder, struct error *error)
 	if (!find_limit(&limit, &question, error))
 		return false;
 	finding->statement = arena_printf(finder->arena,
-		!finding->exists ? "Not even %.0f tokens fit"
+		!finding->exists
+			? question_is_open(finder->question, KNOB_CPU_OFFLOAD)
+				  ? "Without CPU offload (--cpu-offload) not even %.0f tokens fit"
+				  : "Not even %.0f tokens fit"
 		: finding->value < (double)trained
 			? "The longest sequence that fits has %.0f tokens"
 			: "The longest sequence that fits has %.0f tokens (the model was trained "

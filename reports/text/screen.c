@@ -374,7 +374,9 @@ static void put_exports(struct screen *screen)
 		text_printf(&line, "%s%s", i > 0 ? ", " : "", answer->said_by[i]);
 	if (answer->n_said_by > 0)
 		text_printf(&line, " say%s it unchanged; ", answer->n_said_by > 1 ? "" : "s");
-	text_add(&line, "`--for TARGET` plans within what another can say");
+	else
+		text_add(&line, "none says it unchanged; ");
+	text_add(&line, "`--for TARGET` plans within what one can say");
 	put_labelled(screen, "Exports", &line);
 }
 
