@@ -147,7 +147,29 @@ bool import_config(struct arena *arena, const char *name, const char *text, size
 	if (!import_take_leaves(&importing, error) || !target->format->finish(&importing, error))
 		return false;
 	imported->wraps_apart = target->wraps_apart && is_fsdp2(imported);
+	imported->tail_stays =
+		is_fsdp2(imported) && (imported->tail_stays || target->tail == TAIL_STAYS);
 	return true;
+}
+
+static void set(enum knob_id knob, const char *value, struct arena *arena, struct plan *plan)
+{
+	const struct field *field = &knob_table[knob].field;
+
+	if (value != NULL)
+		fields_set(field, field->name, value, plan, arena, NULL);
+}
+
+void import_settle(const struct imported *imported, const struct model *model, bool reshards,
+	struct arena *arena, struct plan *plan)
+{
+	const char *wrap = plan->wrap.text;
+
+	if (imported->wraps_apart && strchr(wrap, '+') == NULL)
+		set(KNOB_WRAP, ends_wrap(arena, model, wrap), arena, plan);
+	if (imported->tail_stays && !reshards && plan->reshard_after_forward.n == 0 &&
+		plan_reshard_group(plan) < 0)
+		set(KNOB_RESHARD_AFTER_FORWARD, ends_reshard(arena, model, plan), arena, plan);
 }
 
 void import_print(const struct imported *imported, struct text *text)

@@ -6,6 +6,7 @@
 #include "cli/terminal/terminal.h"
 #include "frameworks/frameworks.h"
 #include "reports/reports.h"
+#include "schedule/resolve/resolve.h"
 
 /* What is being imported, and for what. */
 struct importation {
@@ -94,19 +95,6 @@ static void take_settings(struct importation *importation)
 	}
 }
 
-/* Embedding and head apart, unless they share a weight or the user said what to wrap. */
-static void add_ends(
-	struct arena *arena, struct importation *importation, const struct model *model)
-{
-	struct arguments *arguments = &importation->arguments;
-	const char **wrap = &arguments->values[option_of_knob(KNOB_WRAP) - all_options];
-
-	if (!importation->imported.wraps_apart || model->architecture.tied_head || *wrap == NULL ||
-		strcmp(*wrap, "model") == 0 || strchr(*wrap, '+') != NULL)
-		return;
-	*wrap = arena_printf(arena, "%s+embedding+head", *wrap);
-}
-
 static void add_group(
 	struct arena *arena, struct importation *importation, const struct topology *topology)
 {
@@ -152,25 +140,35 @@ static bool read_gpus(const struct arguments *arguments, int64_t *gpus, struct e
 		error, EXIT_CODE_USAGE, "--gpus: expected a whole number above 0, got %s", text);
 }
 
+/* What the file leaves to the model and to the number of ranks, too. */
+static bool ask_for(struct arena *arena, const struct importation *importation, struct asked *asked,
+	struct plan *plan, struct error *error)
+{
+	const struct arguments *arguments = &importation->arguments;
+	bool reshards = argument_of_knob(arguments, KNOB_RESHARD_AFTER_FORWARD) != NULL;
+
+	if (!ask_plan(arena, importation->model, importation->topology, arguments, asked, plan,
+		    error))
+		return false;
+	import_settle(&importation->imported, asked->model, reshards, arena, plan);
+	return plan_check(plan, asked->model, asked->topology, error);
+}
+
 static bool make_plan(struct arena *arena, struct importation *importation, struct asked *asked,
 	struct plan *plan, struct error *error)
 {
 	struct topology *topology;
-	struct model *model;
 	struct error why = {0};
 	int64_t gpus;
 
-	if (!input_model(arena, importation->model, &model, error) ||
-		!read_gpus(&importation->arguments, &gpus, error))
+	if (!read_gpus(&importation->arguments, &gpus, error))
 		return false;
 	if (!input_topology(arena, importation->topology, gpus, &topology, &why))
 		return importation->imported.has_ranks
 			       ? place_error(importation, &why, error)
 			       : error_set(error, why.code, "%s", why.message);
-	add_ends(arena, importation, model);
 	add_group(arena, importation, topology);
-	return ask_plan(arena, importation->model, importation->topology, &importation->arguments,
-		       asked, plan, &why) ||
+	return ask_for(arena, importation, asked, plan, &why) ||
 	       place_error(importation, &why, error);
 }
 

@@ -28,9 +28,9 @@ struct imported {
 	const char *block_class;
 	struct import_shape shape;
 	bool has_ranks; /* `gpus` is among the settings */
-	/* Embedding and head are units of their own, unless they share a weight: the caller knows.
+	/* Embedding and head are units of their own, and the tail is not resharded: import_settle.
 	 */
-	bool wraps_apart;
+	bool wraps_apart, tail_stays;
 	int64_t replicas; /* groups of a hybrid whose size the file leaves to the number of ranks; 0
 			   */
 };

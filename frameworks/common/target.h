@@ -4,6 +4,7 @@
 #ifndef FRAMEWORKS_COMMON_TARGET_H
 #define FRAMEWORKS_COMMON_TARGET_H
 
+#include "frameworks/common/ends.h"
 #include "frameworks/readers/leaves.h"
 #include "schedule/documents/documents.h"
 #include "schedule/plan/plan.h"
@@ -116,6 +117,7 @@ struct export_target {
 	const char *wraps;
 	/* The framework wraps embedding and head apart, whatever the plan asks for. */
 	bool wraps_apart;
+	enum tail tail;   /* with FSDP2 */
 	bool has_own_ddp; /* NO_SHARD is the framework's own, not PyTorch's DDP */
 	/* What words cannot tell; before the rules. NULL: nothing. */
 	void (*adapt)(struct exporting *exporting, struct plan *plan);

@@ -3,8 +3,8 @@
  *
  * Keys: torchtitan (torchtitan/config/configs.py, components/optimizer, distributed/
  * activation_checkpoint.py), and config/job_config.py as of the commit before 9810191bb. Batches
- * are counted in tokens now. "default" reshards every block but the last; "never" none. Gradients
- * are reduced in fp32 after every micro-batch. */
+ * are counted in tokens now. "always" reshards every unit, "default" all but the tail, "never"
+ * none. Gradients are reduced in fp32 after every micro-batch. */
 #include <string.h>
 
 #include "frameworks/targets/shared.h"
@@ -98,10 +98,15 @@ static const char *clip(struct exporting *exporting)
 
 static const char *reshard(struct exporting *exporting)
 {
-	return strcmp(exporting->plan->reshard_after_forward.text, "false") == 0 &&
-			       export_is_sharded(exporting)
-		       ? "never"
-		       : "default";
+	const struct plan *plan = exporting->plan;
+	bool chosen = ends_reshard(exporting->arena, exporting->model, plan) != NULL;
+
+	if (!export_is_sharded(exporting) ||
+		(chosen && ends_tail_stays(exporting->arena, exporting->model, plan)))
+		return "default";
+	return strcmp(plan->reshard_after_forward.text, "false") == 0 ? "never"
+	       : chosen                                               ? "always"
+								      : "default";
 }
 
 static const char *tokens(struct exporting *exporting, int64_t sequences)
@@ -288,6 +293,7 @@ static bool finish_mesh(struct importing *importing, struct error *error)
 	}
 	if (!import_mesh(importing, replicate, shard, shards, &hybrid, error))
 		return false;
+	importing->imported->tail_stays = strcmp(policy, "default") == 0;
 	import_fsdp2_strategy(importing, strcmp(policy, "never") != 0, hybrid,
 		import_find(importing, path) != NULL ? path : shards);
 	return true;
@@ -449,6 +455,7 @@ const struct export_target export_torchtitan = {
 	.syntax = SYNTAX_PYTHON,
 	.wraps = "block",
 	.wraps_apart = true,
+	.tail = TAIL_CHOSEN,
 	.adapt = adapt,
 	.rules = rules,
 	.launch =
@@ -466,6 +473,7 @@ const struct export_target export_torchtitan_flags = {
 	.syntax = SYNTAX_ARGUMENTS,
 	.wraps = "block",
 	.wraps_apart = true,
+	.tail = TAIL_CHOSEN,
 	.adapt = adapt,
 	.rules = rules,
 	.launch = "NGPU=%g MODULE=llama3 CONFIG=llama3_8b ./run_train.sh $(grep -v '^#' %f)",
@@ -481,6 +489,7 @@ const struct export_target export_torchtitan_toml = {
 	.syntax = SYNTAX_TOML,
 	.wraps = "block",
 	.wraps_apart = true,
+	.tail = TAIL_CHOSEN,
 	.adapt = adapt,
 	.rules = rules,
 	.launch = "CONFIG_FILE=%f NGPU=%g ./run_train.sh",

@@ -161,17 +161,6 @@ static void add_settings(const struct trip *trip, struct question *question)
 	}
 }
 
-/* As the caller of `import` does. */
-static void add_ends(const struct trip *trip, struct question *question)
-{
-	const char *wrap = question->asked.wrap.text;
-
-	if (trip->imported.wraps_apart && !trip->file.model->architecture.tied_head &&
-		strcmp(wrap, "model") != 0)
-		assert_true(question_set(question, KNOB_WRAP, "",
-			arena_printf(trip->arena, "%s+embedding+head", wrap), trip->arena, NULL));
-}
-
 /* The plan that the file's words stand for. */
 static void read_back(struct trip *trip, struct plan *plan)
 {
@@ -181,15 +170,15 @@ static void read_back(struct trip *trip, struct plan *plan)
 	if (!import_config(trip->arena, trip->target->file, text_string(&trip->text),
 		    trip->text.length, trip->target, &trip->imported, &error))
 		fail_msg("%s: %s\n%s", trip->target->name, error.message, text_string(&trip->text));
-	add_beside(trip, &question);
 	add_settings(trip, &question);
-	add_ends(trip, &question);
+	add_beside(trip, &question);
 	if (trip->imported.replicas > 0)
 		question_put(&question, KNOB_SHARD_GROUP,
 			(union knob_value){.number = topology_devices(trip->file.topology) /
 						     trip->imported.replicas});
 	if (!plan_resolve(&question, trip->arena, plan, &error))
 		fail_msg("%s: %s\n%s", trip->target->name, error.message, text_string(&trip->text));
+	import_settle(&trip->imported, trip->file.model, false, trip->arena, plan);
 }
 
 static void compare(struct trip *trip, const struct plan *back)
