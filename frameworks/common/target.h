@@ -79,6 +79,7 @@ struct config_format {
 	bool (*finish)(struct importing *importing, struct error *error);
 	/* Keys of this section may leave out this prefix: "fsdp_config.", "fsdp_"; or NULL. */
 	const char *section, *prefix;
+	bool has_functions; /* each function of a file is a configuration */
 	/* Where else keys may stand: "ParallelismConfig.>parallelism. ..."; or NULL. */
 	const char *aliases;
 };

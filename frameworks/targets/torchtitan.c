@@ -357,6 +357,14 @@ static void finish_model(struct importing *importing)
 	}
 }
 
+/* As of torchtitan 0.3: ActivationCheckpointConfig(mode="selective"). */
+static const char *checkpointing_mode(const struct importing *importing, const char *text)
+{
+	return strncmp(text, "ActivationCheckpointConfig", 26) != 0
+		       ? text
+		       : import_text(importing, "ActivationCheckpointConfig.mode", "selective");
+}
+
 static void set_checkpointing(struct importing *importing, const char *text, const char *path)
 {
 	static const struct {
@@ -400,7 +408,7 @@ static bool finish_python(struct importing *importing, struct error *error)
 	const char *path, *text = python_checkpointing(importing, &path);
 
 	if (text != NULL)
-		set_checkpointing(importing, text, path);
+		set_checkpointing(importing, checkpointing_mode(importing, text), path);
 	return finish(importing, error);
 }
 
@@ -439,7 +447,7 @@ static int recognizes_flat(const struct source *source)
 }
 
 static const struct config_format format = {recognizes_python, keys, "*", "parallelism.*",
-	finish_python,
+	finish_python, .has_functions = true,
 	.aliases = "ParallelismConfig.>parallelism. TrainingConfig.>training. "
 		   "CompileConfig.>compile."};
 static const struct config_format flag_format = {

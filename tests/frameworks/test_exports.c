@@ -168,7 +168,7 @@ static void read_back(struct trip *trip, struct plan *plan)
 	struct error error = {0};
 
 	if (!import_config(trip->arena, trip->target->file, text_string(&trip->text),
-		    trip->text.length, trip->target, &trip->imported, &error))
+		    trip->text.length, trip->target, NULL, &trip->imported, &error))
 		fail_msg("%s: %s\n%s", trip->target->name, error.message, text_string(&trip->text));
 	add_settings(trip, &question);
 	add_beside(trip, &question);
@@ -225,7 +225,7 @@ static void check_notes(const struct trip *trip)
 				after, field->name);
 	}
 	for (int i = 0; i < trip->imported.n_notes; i++)
-		assert_null(strstr(trip->imported.notes[i], "unknown key"));
+		assert_null(strstr(trip->imported.notes[i].text, "unknown key"));
 }
 
 /* DeepSpeed offloads what its runtime does not predict: the file keeps it. */
@@ -309,7 +309,7 @@ static void recognizes(void **state)
 		assert_true(export_plan(
 			trip.target, &trip.file, "x", &arena, &trip.exported, &trip.text, NULL));
 		assert_true(import_config(&arena, "x", text_string(&trip.text), trip.text.length,
-			NULL, &imported, NULL));
+			NULL, NULL, &imported, NULL));
 		/* TRL takes accelerate's file. */
 		const char *want =
 			strcmp(trip.target->name, "trl") == 0 ? "accelerate" : trip.target->name;
@@ -483,7 +483,7 @@ static void check_note(const struct foreign *file, const struct imported *import
 	bool found = file->note == NULL;
 
 	for (int i = 0; i < imported->n_notes; i++)
-		found = found || strstr(imported->notes[i], file->note) != NULL;
+		found = found || strstr(imported->notes[i].text, file->note) != NULL;
 	if (!found)
 		fail_msg("no note \"%s\" for\n%s", file->note, file->text);
 }
@@ -497,7 +497,7 @@ static void foreign_files(void **state)
 		struct error error = {0};
 		struct imported imported;
 		bool ok = import_config(
-			&arena, "x", file->text, strlen(file->text), NULL, &imported, &error);
+			&arena, "x", file->text, strlen(file->text), NULL, NULL, &imported, &error);
 		if (file->target == NULL) {
 			assert_false(ok);
 			assert_int_equal(error.code, EXIT_CODE_INPUT);
@@ -543,7 +543,7 @@ static void mutations(void **state)
 					copy[random_below((int)length)] =
 						letters[random_below(COUNT_OF(letters) - 1)];
 			bool ok = import_config(
-				&scratch, "x", copy, length, trip.target, &imported, &error);
+				&scratch, "x", copy, length, trip.target, NULL, &imported, &error);
 			assert_true(ok || error.code == EXIT_CODE_INPUT);
 			arena_finish(&scratch);
 		}
