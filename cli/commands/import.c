@@ -227,16 +227,6 @@ static bool follows(const struct arguments *arguments, enum knob_id id, const st
 	       (knob_table[id].group == KNOB_GROUP_SHARDING && plan->strategy == STRATEGY_NO_SHARD);
 }
 
-/* "on" of "true", as an option has it. */
-static const char *typed_value(enum knob_id id, const struct plan *plan, struct arena *arena)
-{
-	const char *value = knob_text(id, plan, arena);
-
-	if (knob_table[id].field.type != FIELD_TYPE_BOOL)
-		return value;
-	return strcmp(value, "true") == 0 ? "on" : "off";
-}
-
 /* What neither the file nor an option says, and its framework does not settle, takes our default;
  * all of it is said. */
 static void note_defaults(
@@ -249,7 +239,7 @@ static void note_defaults(
 		enum knob_id id = (enum knob_id)i;
 		if (!follows(arguments, id, plan) && argument_of_knob(arguments, id) == NULL)
 			list = arena_printf(arena, "%s --%s %s", list, option_of_knob(id)->name,
-				typed_value(id, plan, arena));
+				knob_typed(id, plan, arena));
 	}
 	if (list[0] != '\0')
 		output_note("neither in the file nor the framework's choice, so taken "

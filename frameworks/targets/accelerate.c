@@ -262,6 +262,7 @@ static bool finish(struct importing *importing, struct error *error)
 
 	/* GradientAccumulationPlugin(sync_each_batch=False): accumulate() is no_sync(). */
 	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off", NULL);
+	import_set_default(importing, KNOB_COMPILE, "off");
 	finish_dtypes(importing);
 	if (strcmp(type, "FSDP") == 0)
 		return finish_sharded(importing, error);

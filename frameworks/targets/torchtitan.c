@@ -336,6 +336,8 @@ static bool finish_batch(struct importing *importing, struct error *error)
 	if (global > 0)
 		import_set_count(importing, KNOB_GLOBAL_BATCH, global, global_path);
 	import_set_default(importing, KNOB_CLIP, "1");
+	import_set_default(importing, KNOB_COMPILE, "off");
+	import_set_default(importing, KNOB_CPU_OFFLOAD, "none");
 	import_set_default(importing, KNOB_OPTIMIZER, "adamw-fused");
 	import_set_default(importing, KNOB_PARAM_DTYPE, "bf16");
 	import_set_default(importing, KNOB_MASTER_DTYPE, "fp32");
