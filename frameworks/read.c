@@ -123,8 +123,21 @@ static void complete_keys(
 	}
 }
 
+static bool choose_function(struct arena *arena, struct source *source,
+	const struct export_target *target, const char *function, struct error *error)
+{
+	if (!target->format->has_functions)
+		return function == NULL ||
+		       error_set(error, EXIT_CODE_USAGE,
+			       "--config: a file of %s is one configuration", target->name);
+	source->n_leaves = 0;
+	return source_choose_function(arena, source, function, error) &&
+	       read_source(arena, source, error);
+}
+
 bool import_config(struct arena *arena, const char *name, const char *text, size_t length,
-	const struct export_target *target, struct imported *imported, struct error *error)
+	const struct export_target *target, const char *function, struct imported *imported,
+	struct error *error)
 {
 	struct source source = {.name = name, .text = text, .length = length};
 	struct importing importing = {arena, &source, imported};
@@ -143,16 +156,41 @@ bool import_config(struct arena *arena, const char *name, const char *text, size
 	if (target == NULL)
 		return unrecognized(&source, error);
 	imported->target = target;
+	if (!choose_function(arena, &source, target, function, error))
+		return false;
 	complete_keys(arena, &source, target->format);
 	if (!import_take_leaves(&importing, error) || !target->format->finish(&importing, error))
 		return false;
 	imported->wraps_apart = target->wraps_apart && is_fsdp2(imported);
+	imported->tail_stays =
+		is_fsdp2(imported) && (imported->tail_stays || target->tail == TAIL_STAYS);
 	return true;
+}
+
+static void set(enum knob_id knob, const char *value, struct arena *arena, struct plan *plan)
+{
+	const struct field *field = &knob_table[knob].field;
+
+	if (value != NULL)
+		fields_set(field, field->name, value, plan, arena, NULL);
+}
+
+void import_settle(const struct imported *imported, const struct model *model, bool reshards,
+	struct arena *arena, struct plan *plan)
+{
+	const char *wrap = plan->wrap.text;
+
+	if (imported->wraps_apart && strchr(wrap, '+') == NULL)
+		set(KNOB_WRAP, ends_wrap(arena, model, wrap), arena, plan);
+	if (imported->tail_stays && !reshards && plan->reshard_after_forward.n == 0 &&
+		plan_reshard_group(plan) < 0)
+		set(KNOB_RESHARD_AFTER_FORWARD, ends_reshard(arena, model, plan), arena, plan);
 }
 
 void import_print(const struct imported *imported, struct text *text)
 {
-	text_printf(text, "%s\n", imported->target->title);
+	text_printf(text, "%s; what the file leaves out is as in %s\n", imported->target->title,
+		imported->target->source);
 	for (int i = 0; i < imported->n_settings; i++) {
 		const struct import_setting *setting = &imported->settings[i];
 		text_printf(text, "  --%-26s ", setting->option);

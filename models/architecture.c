@@ -88,7 +88,6 @@ const struct field architecture_fields[] = {
 	RARE_INT(shared_ffn),
 	RARE_BOOL(shared_gate),
 	RARE_BOOL(router_bias),
-	RARE_BOOL(router_scores),
 	RARE_INT(dense_layers),
 	RARE_INT(moe_every),
 	FIELD_DECODED(struct architecture, trainable, "trainable", FIELD_OMIT_ZERO, NULL,

@@ -12,25 +12,36 @@
 	X(MISTRAL, "mistral")                                                                      \
 	X(QWEN2, "qwen2")                                                                          \
 	X(QWEN3, "qwen3")                                                                          \
+	X(ARCEE, "arcee")                                                                          \
 	X(BLOOM, "bloom")                                                                          \
+	X(CODEGEN, "codegen")                                                                      \
 	X(COHERE, "cohere")                                                                        \
 	X(COHERE2, "cohere2")                                                                      \
+	X(DBRX, "dbrx")                                                                            \
 	X(DEEPSEEK_V2, "deepseek_v2")                                                              \
 	X(DEEPSEEK_V3, "deepseek_v3")                                                              \
+	X(ERNIE4_5, "ernie4_5")                                                                    \
+	X(EXAONE4, "exaone4")                                                                      \
 	X(FALCON, "falcon")                                                                        \
 	X(GEMMA, "gemma")                                                                          \
 	X(GEMMA2, "gemma2")                                                                        \
 	X(GEMMA3, "gemma3_text")                                                                   \
+	X(GLM, "glm")                                                                              \
 	X(GLM4, "glm4")                                                                            \
 	X(GLM4_MOE, "glm4_moe")                                                                    \
 	X(GPT_BIGCODE, "gpt_bigcode")                                                              \
+	X(GPT_NEO, "gpt_neo")                                                                      \
 	X(GPT_NEOX, "gpt_neox")                                                                    \
 	X(GPT_OSS, "gpt_oss")                                                                      \
 	X(GPTJ, "gptj")                                                                            \
 	X(GRANITE, "granite")                                                                      \
 	X(GRANITE_MOE, "granitemoe")                                                               \
+	X(HELIUM, "helium")                                                                        \
+	X(HUNYUAN_DENSE, "hunyuan_v1_dense")                                                       \
+	X(HUNYUAN_MOE, "hunyuan_v1_moe")                                                           \
 	X(LLAMA4, "llama4_text")                                                                   \
 	X(MIXTRAL, "mixtral")                                                                      \
+	X(NEMOTRON, "nemotron")                                                                    \
 	X(OLMO, "olmo")                                                                            \
 	X(OLMO2, "olmo2")                                                                          \
 	X(OLMOE, "olmoe")                                                                          \
@@ -40,6 +51,7 @@
 	X(PHIMOE, "phimoe")                                                                        \
 	X(QWEN2_MOE, "qwen2_moe")                                                                  \
 	X(QWEN3_MOE, "qwen3_moe")                                                                  \
+	X(SEED_OSS, "seed_oss")                                                                    \
 	X(SMOLLM3, "smollm3")                                                                      \
 	X(STABLELM, "stablelm")                                                                    \
 	X(STARCODER2, "starcoder2")                                                                \
@@ -117,7 +129,6 @@ struct architecture {
 	int64_t shared_ffn;   /* f of the expert that sees every token; 0 = none */
 	bool shared_gate;     /* its output is gated by a scalar (Qwen2-MoE) */
 	bool router_bias;     /* gpt-oss */
-	bool router_scores;   /* a correction per expert (DeepSeek-V3) */
 	int64_t dense_layers; /* blocks at the start without experts */
 	int64_t moe_every;    /* 0 = 1 */
 	/* Not of the file: what of it is trained. The model has adapters and frozen parameters

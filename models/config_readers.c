@@ -1,6 +1,5 @@
 /* What each family's config.json says beyond its sizes: small readers, and the lists of them that
  * the rows in families.c name. */
-#include <math.h>
 #include <string.h>
 
 #include "models/config.h"
@@ -23,8 +22,9 @@ static bool rope(const struct node *config, struct architecture *a, struct error
 
 static bool epsilon(const struct node *config, struct architecture *a, struct error *error)
 {
-	const struct node *node = config_first(config,
-		KEYS("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"));
+	const struct node *node =
+		config_first(config, KEYS("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon",
+					     "norm_epsilon", "norm_eps"));
 
 	return node == NULL || node_double(node, &a->norm_epsilon, error);
 }
@@ -44,13 +44,14 @@ static bool ffn_4h(const struct node *config, struct architecture *a, struct err
 }
 
 /* The activation between two or three matrices: what it costs, and whether backward needs its
- * input, does not depend on which smooth function it is. */
+ * input, does not depend on which smooth function it is. relu2 keeps two tensors as they do: its
+ * square needs the relu's result, the matrix behind it the square. */
 static bool activation(const struct node *config, struct architecture *a, struct error *error)
 {
 	static const char *const gated[] = {
 		"silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", NULL};
 	static const char *const plain[] = {
-		"gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu", "relu", NULL};
+		"gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu", "relu", "relu2", NULL};
 	static const char *const keys[] = {
 		"hidden_activation", "hidden_act", "activation_function", NULL};
 	bool gate = architecture_is_gated(a);
@@ -65,7 +66,7 @@ static bool activation(const struct node *config, struct architecture *a, struct
 	if (gate)
 		a->mlp = name[0] == 's' ? MLP_SWIGLU : MLP_GEGLU;
 	else
-		a->mlp = name[0] == 'r' ? MLP_RELU : MLP_GELU;
+		a->mlp = strcmp(name, "relu") == 0 ? MLP_RELU : MLP_GELU;
 	return true;
 }
 
@@ -88,6 +89,14 @@ static bool biases(const struct node *config, struct architecture *a, struct err
 		return false;
 	a->qkv_bias = a->output_bias = attention;
 	return true;
+}
+
+/* GLM, Helium, Seed-OSS: attention_bias is of q, k and v, the output has its own key. */
+static bool separate_biases(const struct node *config, struct architecture *a, struct error *error)
+{
+	return config_bool(config, "attention_bias", &a->qkv_bias, error) &&
+	       config_bool(config, "attention_out_bias", &a->output_bias, error) &&
+	       config_bool(config, "mlp_bias", &a->mlp_bias, error);
 }
 
 /* --- mixtures of experts ---------------------------------------------------------------------- */
@@ -267,6 +276,35 @@ static bool glm_rest(const struct node *config, struct architecture *a, struct e
 	       config_bool(config, "use_qk_norm", &a->qk_norm, error);
 }
 
+static bool ernie_rest(const struct node *config, struct architecture *a, struct error *error)
+{
+	return all_biases(config, "use_bias", false, a, error);
+}
+
+/* Of GLM-4.5, whose files may leave it out: it rounds down there. */
+static bool head_dim_floor(const struct node *config, struct architecture *a, struct error *error)
+{
+	(void)config;
+	(void)error;
+	if (a->head_dim == 0 && a->heads > 0)
+		a->head_dim = a->hidden / a->heads;
+	return true;
+}
+
+/* Routed experts and a shared one, all as wide as the file's MLP; one number or one a block. */
+static bool hunyuan_experts(const struct node *config, struct architecture *a, struct error *error)
+{
+	const struct node *chosen = config_get(config, "moe_topk");
+
+	if (chosen == NULL)
+		return config_missing(config, "moe_topk", error);
+	if (chosen->kind == NODE_LIST && chosen->n_children > 0)
+		chosen = chosen->children[0];
+	a->expert_ffn = a->shared_ffn = a->ffn;
+	return node_int(chosen, &a->experts_per_token, error) &&
+	       config_int(config, KEYS("num_experts"), true, &a->experts, error);
+}
+
 static bool gpt_oss_rest(const struct node *config, struct architecture *a, struct error *error)
 {
 	bool bias = true;
@@ -352,84 +390,6 @@ static bool t5_rest(const struct node *config, struct architecture *a, struct er
 	return true;
 }
 
-/* --- MPT -------------------------------------------------------------------------------------- */
-
-static bool read_mpt_ffn(const struct node *config, struct architecture *a, struct error *error)
-{
-	const struct node *node = config_get(config, "expansion_ratio");
-	double ratio = 4, ffn;
-
-	if (!config_double(config, "expansion_ratio", &ratio, error))
-		return false;
-	/* An impossible d_model is reported as such later. */
-	ffn = ratio * (double)min_i64(a->hidden, SATURATED_SIZE);
-	if (!(ratio > 0 && ratio <= 1024 && ffn == floor(ffn)))
-		return node_error(node, error,
-			"expected a ratio up to 1024 that gives a whole number of columns, got %s",
-			node->text);
-	a->ffn = (int64_t)fmin(ffn, (double)SATURATED_SIZE);
-	return true;
-}
-
-static bool read_mpt_heads(
-	const struct node *attention, struct architecture *a, struct error *error)
-{
-	static const char *const types[] = {
-		"multihead_attention", "grouped_query_attention", "multiquery_attention", NULL};
-	const char *type = types[0];
-	const struct node *kv = config_get(attention, "kv_n_heads");
-
-	if (!config_string(attention, "attn_type", types, &type, error))
-		return false;
-	if (strcmp(type, types[2]) == 0)
-		a->kv_heads = 1;
-	if (strcmp(type, types[1]) == 0) {
-		if (kv == NULL)
-			return config_missing(attention, "kv_n_heads", error);
-		return node_int(kv, &a->kv_heads, error);
-	}
-	return true;
-}
-
-/* ALiBi wins over RoPE and both over the learned table, as in MPT's own code. */
-static bool read_mpt_positions(const struct node *config, const struct node *attention,
-	struct architecture *a, struct error *error)
-{
-	bool alibi = true, rope = false, learned = true;
-
-	if (!config_bool(attention, "alibi", &alibi, error) ||
-		!config_bool(attention, "rope", &rope, error) ||
-		!config_double(attention, "rope_theta", &a->rope_theta, error) ||
-		!config_bool(config, "learned_pos_emb", &learned, error))
-		return false;
-	if (!alibi && !rope && !learned)
-		return node_error(attention, error,
-			"no positions: expected one of alibi, rope, learned_pos_emb to be true");
-	a->positions = alibi ? POSITIONS_ALIBI : rope ? POSITIONS_ROPE : POSITIONS_LEARNED;
-	return true;
-}
-
-static bool mpt_rest(const struct node *config, struct architecture *a, struct error *error)
-{
-	static const char *const norms[] = {"low_precision_layernorm", "layernorm", NULL};
-	static const char *const ffns[] = {"mptmlp", NULL};
-	const struct node *attention = config_get(config, "attn_config");
-	const char *ignored = NULL;
-	bool no_bias = true;
-
-	if (!config_string(config, "norm_type", norms, &ignored, error) ||
-		!config_string(
-			config_get(config, "ffn_config"), "ffn_type", ffns, &ignored, error) ||
-		!config_refuse_true(attention, "qk_ln", error) ||
-		!config_refuse_true(attention, "qk_gn", error) ||
-		!config_bool(config, "no_bias", &no_bias, error) ||
-		!read_mpt_ffn(config, a, error) || !read_mpt_heads(attention, a, error) ||
-		!read_mpt_positions(config, attention, a, error))
-		return false;
-	a->norm_bias = a->qkv_bias = a->output_bias = a->mlp_bias = !no_bias;
-	return true;
-}
-
 /* --- the lists -------------------------------------------------------------------------------- */
 
 #define READERS(name, ...) config_reader *const read_##name[] = {__VA_ARGS__, NULL}
@@ -442,6 +402,9 @@ READERS(gemma, LLAMA, ffn_required, biases);
 READERS(stablelm, LLAMA, ffn_required, stablelm_rest);
 READERS(cohere, LLAMA, ffn_required, cohere_rest);
 READERS(glm, LLAMA, ffn_required, glm_rest);
+READERS(separate, LLAMA, ffn_required, separate_biases);
+READERS(ernie, LLAMA, ffn_required, ernie_rest);
+READERS(gpt_neo, epsilon, activation, ffn_4h);
 READERS(gpt2, epsilon, activation, ffn_4h, gpt2_rest);
 READERS(bigcode, epsilon, activation, ffn_4h, bigcode_rest);
 READERS(bloom, epsilon, ffn_4h);
@@ -451,13 +414,15 @@ READERS(falcon, rope, epsilon, activation, ffn_4h, falcon_rest);
 READERS(opt, activation, ffn_4h, opt_rest);
 READERS(phi, LLAMA, ffn_4h, phi_rest);
 READERS(starcoder2, LLAMA, ffn_required, starcoder2_rest);
-READERS(mpt, epsilon, mpt_rest);
+READERS(mpt, epsilon, read_mpt_rest);
 READERS(t5, epsilon, t5_ffn, t5_rest);
 READERS(mixtral, LLAMA, ffn_required, biases, experts, phimoe_bias);
 READERS(olmoe, LLAMA, ffn_required, biases, experts);
 READERS(qwen2_moe, LLAMA, ffn_required, experts, dense_list, shared_expert);
 READERS(qwen3_moe, LLAMA, ffn_required, biases, experts, dense_list);
 READERS(deepseek, LLAMA, ffn_required, biases, latent, experts, first_dense);
-READERS(glm_moe, LLAMA, ffn_required, glm_rest, experts, first_dense);
+READERS(hunyuan_moe, LLAMA, ffn_required, biases, hunyuan_experts);
+READERS(dbrx, read_dbrx_rest);
+READERS(glm_moe, LLAMA, ffn_required, head_dim_floor, glm_rest, experts, first_dense);
 READERS(gpt_oss, LLAMA, ffn_required, gpt_oss_rest, experts);
 READERS(llama4, LLAMA, ffn_required, biases, llama4_rest);

@@ -19,7 +19,7 @@ struct module_names {
 extern const struct module_names llama_names, gpt2_names, mpt_names, neox_names, falcon_names,
 	bloom_names, gptj_names, opt_names, phi_names, mixtral_names, granite_moe_names,
 	qwen2_moe_names, llama4_names, gpt_oss_names, starcoder2_names, olmo2_names, gemma2_names,
-	glm4_names, t5_names;
+	glm4_names, codegen_names, dbrx_names, gpt_neo_names, hunyuan_names, t5_names;
 const char *module_name_of(const struct module_names *names, enum module_kind kind);
 
 /* Marks what the architecture's `trainable` says is trained. `refused`: a projection that cannot
@@ -44,6 +44,8 @@ struct family {
 /* Indexed by enum model_family. */
 extern const struct family model_families[];
 extern const int n_model_families;
+
+config_reader read_mpt_rest, read_dbrx_rest; /* config_mpt.c */
 
 /* The lists of readers that the rows name. */
 extern config_reader *const read_llama[];
@@ -70,6 +72,11 @@ extern config_reader *const read_gpt_oss[];
 extern config_reader *const read_llama4[];
 extern config_reader *const read_olmoe[];
 extern config_reader *const read_glm[];
+extern config_reader *const read_separate[];
+extern config_reader *const read_ernie[];
+extern config_reader *const read_gpt_neo[];
+extern config_reader *const read_hunyuan_moe[];
+extern config_reader *const read_dbrx[];
 extern config_reader *const read_glm_moe[];
 
 /* Model types that are not read, and why: { "mamba", "a state-space model ..." }. */

@@ -80,6 +80,37 @@ const struct module_names gptj_names = {
 	.final_norm = "ln_f",
 };
 
+const struct module_names codegen_names = {
+	.of = {N(MODEL, "transformer"), N(EMBEDDING, "wte"), N(LAYERS, "h"), N(NORM, "ln_1"),
+		N(ATTENTION, "attn"), N(ATTENTION_OUTPUT, "out_proj"), N(UP, "fc_in"),
+		N(DOWN, "fc_out")},
+	.final_norm = "ln_f",
+};
+
+const struct module_names dbrx_names = {
+	.of = {N(MODEL, "transformer"), N(EMBEDDING, "wte"), N(LAYERS, "blocks"),
+		N(NORM, "norm_attn_norm.norm_1"), N(ATTENTION, "norm_attn_norm.attn"),
+		N(QKV, "Wqkv"), N(ATTENTION_OUTPUT, "out_proj"), N(MLP, "ffn"),
+		N(ROUTER, "router.layer"), N(EXPERTS, "experts.mlp"), N(EXPERTS_GATE, "w1"),
+		N(EXPERTS_UP, "v1"), N(EXPERTS_DOWN, "w2")},
+	.second_norm = "norm_attn_norm.norm_2",
+	.final_norm = "norm_f",
+};
+
+const struct module_names gpt_neo_names = {
+	.of = {N(MODEL, "transformer"), N(EMBEDDING, "wte"), N(POSITION_EMBEDDING, "wpe"),
+		N(LAYERS, "h"), N(NORM, "ln_1"), N(ATTENTION, "attn.attention"),
+		N(ATTENTION_OUTPUT, "out_proj"), N(UP, "c_fc"), N(DOWN, "c_proj")},
+	.second_norm = "ln_2",
+	.final_norm = "ln_f",
+};
+
+const struct module_names hunyuan_names = {
+	.of = {N(QUERY_NORM, "query_layernorm"), N(KEY_NORM, "key_layernorm"), N(ROUTER, "gate.wg"),
+		N(SHARED_EXPERT, "shared_mlp")},
+	LLAMA_NORMS,
+};
+
 const struct module_names opt_names = {
 	.of = {N(MODEL, "model.decoder"), N(NORM, "self_attn_layer_norm"),
 		N(ATTENTION_OUTPUT, "out_proj"), N(UP, "fc1"), N(DOWN, "fc2")},

@@ -92,7 +92,7 @@ static bool is_other(const char *name)
 		"multi_modal_projector", "audio_tower", "mtp.", "image_newline"};
 	static const char *const buffers[] = {".rotary_emb.inv_freq", ".attn.bias",
 		".attn.masked_bias", ".attention.bias", ".attention.masked_bias",
-		".num_batches_tracked"};
+		".e_score_correction_bias", ".num_batches_tracked"};
 	const char *start = without_prefix(name);
 
 	for (int i = 0; i < COUNT_OF(parts); i++)

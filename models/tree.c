@@ -275,10 +275,7 @@ static void add_experts(struct builder *b)
 {
 	const struct architecture *a = &b->model->architecture;
 
-	open_linear(b, MODULE_ROUTER, a->router_bias, INIT_NORMAL);
-	if (a->router_scores)
-		add_parameter(b, "e_score_correction_bias", 0, a->experts, INIT_ZERO);
-	close_module(b);
+	add_linear(b, MODULE_ROUTER, a->router_bias, INIT_NORMAL);
 	if (a->shared_ffn > 0)
 		add_shared_expert(b);
 	open_module(b, MODULE_EXPERTS, name_of(b, MODULE_EXPERTS));

@@ -6,6 +6,7 @@
 #include "cli/terminal/terminal.h"
 #include "frameworks/frameworks.h"
 #include "reports/reports.h"
+#include "schedule/resolve/resolve.h"
 
 /* What is being imported, and for what. */
 struct importation {
@@ -64,7 +65,8 @@ static const char *find_model(struct arena *arena, const struct imported *import
 		if (imported->model != NULL && names_preset(imported->model, preset))
 			return preset;
 	}
-	if (imported->model != NULL && file_is_folder(imported->model))
+	if (imported->model != NULL &&
+		(imported->model[0] == '{' || file_is_folder(imported->model)))
 		return imported->model;
 	for (int i = 0; i < n_model_presets; i++) {
 		if (has_shape(arena, model_presets[i].name, &imported->shape))
@@ -92,19 +94,6 @@ static void take_settings(struct importation *importation)
 		else
 			*value = setting->value;
 	}
-}
-
-/* Embedding and head apart, unless they share a weight or the user said what to wrap. */
-static void add_ends(
-	struct arena *arena, struct importation *importation, const struct model *model)
-{
-	struct arguments *arguments = &importation->arguments;
-	const char **wrap = &arguments->values[option_of_knob(KNOB_WRAP) - all_options];
-
-	if (!importation->imported.wraps_apart || model->architecture.tied_head || *wrap == NULL ||
-		strcmp(*wrap, "model") == 0 || strchr(*wrap, '+') != NULL)
-		return;
-	*wrap = arena_printf(arena, "%s+embedding+head", *wrap);
 }
 
 static void add_group(
@@ -152,25 +141,35 @@ static bool read_gpus(const struct arguments *arguments, int64_t *gpus, struct e
 		error, EXIT_CODE_USAGE, "--gpus: expected a whole number above 0, got %s", text);
 }
 
+/* What the file leaves to the model and to the number of ranks, too. */
+static bool ask_for(struct arena *arena, const struct importation *importation, struct asked *asked,
+	struct plan *plan, struct error *error)
+{
+	const struct arguments *arguments = &importation->arguments;
+	bool reshards = argument_of_knob(arguments, KNOB_RESHARD_AFTER_FORWARD) != NULL;
+
+	if (!ask_plan(arena, importation->model, importation->topology, arguments, asked, plan,
+		    error))
+		return false;
+	import_settle(&importation->imported, asked->model, reshards, arena, plan);
+	return plan_check(plan, asked->model, asked->topology, error);
+}
+
 static bool make_plan(struct arena *arena, struct importation *importation, struct asked *asked,
 	struct plan *plan, struct error *error)
 {
 	struct topology *topology;
-	struct model *model;
 	struct error why = {0};
 	int64_t gpus;
 
-	if (!input_model(arena, importation->model, &model, error) ||
-		!read_gpus(&importation->arguments, &gpus, error))
+	if (!read_gpus(&importation->arguments, &gpus, error))
 		return false;
 	if (!input_topology(arena, importation->topology, gpus, &topology, &why))
 		return importation->imported.has_ranks
 			       ? place_error(importation, &why, error)
 			       : error_set(error, why.code, "%s", why.message);
-	add_ends(arena, importation, model);
 	add_group(arena, importation, topology);
-	return ask_plan(arena, importation->model, importation->topology, &importation->arguments,
-		       asked, plan, &why) ||
+	return ask_for(arena, importation, asked, plan, &why) ||
 	       place_error(importation, &why, error);
 }
 
@@ -216,25 +215,36 @@ static bool print_prediction(const struct invocation *invocation, const struct a
 	return true;
 }
 
-/* What neither the file nor an option says takes its default; which ones is said. */
+/* It follows from others, means nothing for this plan, or is ours alone. */
+static bool follows(const struct arguments *arguments, enum knob_id id, const struct plan *plan)
+{
+	if (id == KNOB_MICRO_BATCH || id == KNOB_GRAD_ACCUM)
+		return argument_of_knob(arguments, KNOB_GLOBAL_BATCH) != NULL;
+	if (id == KNOB_SYNC_EACH_MICRO_BATCH)
+		return plan->grad_accum == 1;
+	return id == KNOB_GLOBAL_BATCH || id == KNOB_GRADIENT_SUMS || id == KNOB_GELU ||
+	       id >= KNOB_IN_MESH || (knob_table[id].roles & KNOB_FOLLOWS) != 0 ||
+	       (knob_table[id].group == KNOB_GROUP_SHARDING && plan->strategy == STRATEGY_NO_SHARD);
+}
+
+/* What neither the file nor an option says, and its framework does not settle, takes our default;
+ * all of it is said. */
 static void note_defaults(
 	struct arena *arena, const struct importation *importation, const struct plan *plan)
 {
-	static const enum knob_id told[] = {KNOB_SEQ_LEN, KNOB_MICRO_BATCH, KNOB_GRAD_ACCUM,
-		KNOB_PARAM_DTYPE, KNOB_OPTIMIZER, KNOB_ATTENTION, KNOB_ACTIVATION_CHECKPOINTING};
 	const struct arguments *arguments = &importation->arguments;
 	const char *list = "";
 
-	for (int i = 0; i < COUNT_OF(told); i++) {
-		enum knob_id id = told[i];
-		bool follows = (id == KNOB_MICRO_BATCH || id == KNOB_GRAD_ACCUM) &&
-			       argument_of_knob(arguments, KNOB_GLOBAL_BATCH) != NULL;
-		if (!follows && argument_of_knob(arguments, id) == NULL)
+	for (int i = 0; i < KNOB_COUNT; i++) {
+		enum knob_id id = (enum knob_id)i;
+		if (!follows(arguments, id, plan) && argument_of_knob(arguments, id) == NULL)
 			list = arena_printf(arena, "%s --%s %s", list, option_of_knob(id)->name,
-				knob_text(id, plan, arena));
+				knob_typed(id, plan, arena));
 	}
 	if (list[0] != '\0')
-		output_note("not in the file, so taken:%s", list);
+		output_note("neither in the file nor the framework's choice, so taken "
+			    "(`shardplan help defaults`):%s",
+			list);
 }
 
 static bool predict(struct invocation *invocation, struct importation *importation,
@@ -280,6 +290,19 @@ static bool lacks(const struct importation *importation, const struct arguments 
 	return true;
 }
 
+/* "config_registry.py:llama3_8b", unless that is a file. */
+static const char *split_name(struct arena *arena, const char *file, const char **function)
+{
+	const char *colon = strrchr(file, ':');
+	const char *front =
+		colon != NULL ? arena_strndup(arena, file, (size_t)(colon - file)) : NULL;
+
+	if (colon == NULL || file_exists(file) || !file_exists(front))
+		return file;
+	*function = colon + 1;
+	return front;
+}
+
 static bool read_file(
 	struct invocation *invocation, struct importation *importation, struct error *error)
 {
@@ -288,20 +311,27 @@ static bool read_file(
 	const struct export_target *target = from != NULL ? export_find(from, error) : NULL;
 	struct contents *contents = &importation->contents;
 
+	const char *file = arguments->operands[0], *function = argument(arguments, "config");
+
+	if (function == NULL)
+		file = split_name(invocation->arena, file, &function);
 	if ((from != NULL && target == NULL) ||
-		!file_read(invocation->arena, arguments->operands[0], contents, error) ||
+		!file_read(invocation->arena, file, contents, error) ||
 		!import_config(invocation->arena, contents->name, contents->text, contents->length,
-			target, &importation->imported, error))
+			target, function, &importation->imported, error))
 		return false;
 	for (int i = 0; i < importation->imported.n_notes; i++)
-		output_note("%s", importation->imported.notes[i]);
+		output_note("%s", importation->imported.notes[i].text);
 	importation->arguments = *arguments;
 	importation->model = operand(arguments, 1, "model");
 	importation->topology = operand(arguments, 2, "topology");
 	if (importation->model == NULL) {
 		importation->model = find_model(invocation->arena, &importation->imported);
 		if (importation->model != NULL)
-			output_note("the model is taken for %s", importation->model);
+			output_note("the model is %s%s",
+				importation->model[0] == '{' ? "what the file spells out"
+							     : "taken for ",
+				importation->model[0] == '{' ? "" : importation->model);
 	}
 	take_settings(importation);
 	return true;

@@ -131,7 +131,8 @@ static bool save_chosen(const struct invocation *invocation, struct asked *asked
  * ------------------------------------------------------------------
  */
 
-/* The same work: sequence length, batch, data types and optimizer are the plan's, unless given. */
+/* The same work: sequence length, batch, data types and optimizer are the plan's, unless given, and
+ * so is the runtime. DDP is what the default one does without sharding. */
 static void fix_work(const struct plan *plan, struct question *question)
 {
 	bool batch = question_gives(question, KNOB_MICRO_BATCH) &&
@@ -143,6 +144,8 @@ static void fix_work(const struct plan *plan, struct question *question)
 			!(batch && id == KNOB_GLOBAL_BATCH))
 			question_take(question, id, plan);
 	}
+	if (!question_gives(question, KNOB_RUNTIME) && plan->runtime != RUNTIME_PYTORCH_DDP)
+		question_take(question, KNOB_RUNTIME, plan);
 }
 
 /* Without MODEL and TOPOLOGY: the file's. */

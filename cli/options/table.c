@@ -141,6 +141,8 @@ static const struct option others[] = {
 	{"no-alternatives", output, "", "do not plan again what was not chosen", ON(REPORT),
 		OPTION_SWITCH},
 	{"from", output, "TARGET", "the framework, where the content does not tell", ON(IMPORT), 0},
+	{"config", output, "NAME", "the function, of a torchtitan file with several; or FILE:NAME",
+		ON(IMPORT), 0},
 	{"model", output, "MODEL", "in the place of the operand", ON(IMPORT), 0},
 	{"topology", output, "TOPOLOGY", "in the place of the operand", ON(IMPORT), 0},
 	{"to", output, "TARGET", "the framework; --list shows them", ON(EXPORT), 0},

@@ -76,6 +76,8 @@ bool input_model(struct arena *arena, const char *typed, struct model **model, s
 {
 	const char *path = looks_like_path(typed) ? typed : NULL;
 
+	if (typed[0] == '{')
+		return model_parse(arena, "MODEL", typed, strlen(typed), model, error);
 	if (path == NULL && is_preset(typed))
 		return model_load_preset(arena, typed, model, error);
 	if (path == NULL)

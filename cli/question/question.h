@@ -85,8 +85,8 @@ bool save_plan(struct arena *arena, const char *path, const struct question_text
 
 /* --- what MODEL, TOPOLOGY and files mean --- */
 
-/* A preset, a name in SHARDPLAN_PATH, a config.json or model file, or the folder of a
- * config.json. */
+/* A preset, a name in SHARDPLAN_PATH, a config.json or model file, the folder of a config.json, or
+ * the text of one: "{...". */
 bool input_model(struct arena *arena, const char *typed, struct model **model, struct error *error);
 
 /* `local`, a catalogue name, NxNODE, a name in SHARDPLAN_PATH (also NxNAME), or a file; of it

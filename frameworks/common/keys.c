@@ -1,5 +1,6 @@
 /* Leaves of a file through the keys of its target, to options. */
 #include <string.h>
+#include <strings.h>
 
 #include "frameworks/common/reading.h"
 #include "frameworks/common/words.h"
@@ -140,6 +141,18 @@ bool import_key(
 
 /* --- all leaves ------------------------------------------------------------------------------ */
 
+/* What is off has no consequence. */
+static bool is_off(const struct node *node)
+{
+	static const char *const off[] = {"false", "no", "off", "none", "null", "0", "", NULL};
+
+	for (int i = 0; off[i] != NULL; i++) {
+		if (strcasecmp(node->text, off[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
 static bool take_leaf(struct importing *importing, const struct config_key *key,
 	const struct leaf *leaf, struct error *error)
 {
@@ -164,7 +177,9 @@ static bool take_leaf(struct importing *importing, const struct config_key *key,
 	case KEY_ONE:
 		return must_be_one(leaf, error);
 	case KEY_UNPRICED:
-		import_note(importing, leaf->path, "%.60s: is not predicted", leaf->node->text);
+		if (!is_off(leaf->node))
+			import_note(
+				importing, leaf->path, "%.60s: is not predicted", leaf->node->text);
 		return true;
 	case KEY_READ:
 	case KEY_PLAIN:

@@ -1,5 +1,6 @@
 /* What readers of every target share: typed values, settings, notes and errors with their places.
  */
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,21 +51,26 @@ bool import_is(const struct importing *importing, const char *path, const char *
 	return text != NULL && strcasecmp(text, value) == 0;
 }
 
-static void add_note(struct importing *importing, const char *line)
+/* Behind the notes of earlier lines. */
+static void add_note(struct importing *importing, int line, const char *words)
 {
 	struct imported *imported = importing->imported;
 	struct text safe = {0};
+	int at = imported->n_notes++;
 
-	if (imported->n_notes == imported->notes_room) {
+	if (at == imported->notes_room) {
 		int room = 2 * imported->notes_room + 16;
-		const char **grown = ARENA_ARRAY(importing->arena, const char *, room);
-		for (int i = 0; i < imported->n_notes; i++)
+		struct import_note *grown = ARENA_ARRAY(importing->arena, struct import_note, room);
+		for (int i = 0; i < at; i++)
 			grown[i] = imported->notes[i];
 		imported->notes = grown;
 		imported->notes_room = room;
 	}
-	add_ascii(&safe, line);
-	imported->notes[imported->n_notes++] = arena_strdup(importing->arena, text_string(&safe));
+	for (; at > 0 && imported->notes[at - 1].line > line; at--)
+		imported->notes[at] = imported->notes[at - 1];
+	add_ascii(&safe, words);
+	imported->notes[at] =
+		(struct import_note){line, arena_strdup(importing->arena, text_string(&safe))};
 	text_finish(&safe);
 }
 
@@ -82,7 +88,7 @@ void import_note(struct importing *importing, const char *path, const char *form
 	va_start(args, format);
 	text_vprintf(&line, format, args);
 	va_end(args);
-	add_note(importing, text_string(&line));
+	add_note(importing, node != NULL ? node->line : INT_MAX, text_string(&line));
 	text_finish(&line);
 }
 

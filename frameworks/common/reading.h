@@ -18,19 +18,26 @@ struct import_shape {
 	int64_t layers, hidden, heads, kv_heads, ffn;
 };
 
+struct import_note {
+	int line;         /* INT_MAX: of none */
+	const char *text; /* "file:3: fsdp_config.x: ..." */
+};
+
 struct imported {
 	const struct export_target *target;
 	int n_settings;
 	struct import_setting settings[KEY_GPUS + 1];
 	int n_notes, notes_room;
-	const char **notes; /* "file:3: fsdp_config.x: ..." */
-	const char *model;  /* as the file names it; NULL */
+	struct import_note *notes; /* in the order of the file's lines */
+	/* As the file names it, or a config.json in one line that says what the file spells out;
+	 * NULL */
+	const char *model;
 	const char *block_class;
 	struct import_shape shape;
 	bool has_ranks; /* `gpus` is among the settings */
-	/* Embedding and head are units of their own, unless they share a weight: the caller knows.
+	/* Embedding and head are units of their own, and the tail is not resharded: import_settle.
 	 */
-	bool wraps_apart;
+	bool wraps_apart, tail_stays;
 	int64_t replicas; /* groups of a hybrid whose size the file leaves to the number of ranks; 0
 			   */
 };

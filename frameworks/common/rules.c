@@ -167,7 +167,9 @@ static void apply(struct exporting *exporting, const struct export_rule *rule, s
 	enum knob_id knob = (enum knob_id)rule->knob;
 	const char *value = export_knob(plan, knob, exporting->arena);
 
-	if (is_moot(plan, rule->knob))
+	if (is_moot(plan, rule->knob) ||
+		(knob == KNOB_RESHARD_AFTER_FORWARD && exporting->target->tail != TAIL_AS_PLANNED &&
+			ends_tail_stays(exporting->arena, exporting->model, plan)))
 		return;
 	if (rule->expressed != ELSEWHERE)
 		export_change(
@@ -205,8 +207,6 @@ static void simplify(struct exporting *exporting, struct plan *plan)
 			"groups of one rank are replicas");
 }
 
-/* Accelerate 1.15 and torchtitan give embedding and head units of their own, but not when they
- * share a weight. */
 static void adapt_wrap(struct exporting *exporting, struct plan *plan)
 {
 	const struct export_target *target = exporting->target;
@@ -214,16 +214,35 @@ static void adapt_wrap(struct exporting *exporting, struct plan *plan)
 	const char *base = arena_strndup(exporting->arena, plan->wrap.text, length);
 	struct word word;
 
-	if (target->wraps == NULL || plan->strategy == STRATEGY_NO_SHARD)
+	if (target->wraps == NULL)
 		return;
 	base = word_find(target->wraps, base, &word) ? base : "block";
-	bool apart = target->wraps_apart && strcmp(base, "model") != 0 &&
-		     !exporting->model->architecture.tied_head;
-	export_change(exporting, plan, KNOB_WRAP,
-		arena_printf(exporting->arena, "%s%s", base, apart ? "+embedding+head" : ""),
-		apart ? "embedding and head are always units of their own there"
+	const char *wrap =
+		target->wraps_apart ? ends_wrap(exporting->arena, exporting->model, base) : base;
+	export_change(exporting, plan, KNOB_WRAP, wrap,
+		wrap != base ? "embedding and head are always units of their own there"
 		: strcmp(target->wraps, "block") == 0 ? "its units are the blocks"
 						      : "it wraps by class or by size");
+}
+
+/* The units around the blocks. */
+static void adapt_ends(struct exporting *exporting, struct plan *plan)
+{
+	enum tail tail = exporting->target->tail;
+	bool stays = tail != TAIL_AS_PLANNED &&
+		     ends_tail_stays(exporting->arena, exporting->model, plan);
+
+	if (plan->strategy == STRATEGY_NO_SHARD)
+		return;
+	adapt_wrap(exporting, plan);
+	if (tail != TAIL_STAYS && !stays)
+		return;
+	const char *reshard = ends_reshard(exporting->arena, exporting->model, plan);
+	export_change(exporting, plan, KNOB_RESHARD_AFTER_FORWARD,
+		reshard != NULL                     ? reshard
+		: strategy_reshards(plan->strategy) ? "true"
+						    : "false",
+		"the head stays gathered there until backward begins");
 }
 
 void export_adapt(struct exporting *exporting, struct plan *plan)
@@ -239,6 +258,6 @@ void export_adapt(struct exporting *exporting, struct plan *plan)
 	for (const struct export_rule *rule = exporting->target->rules; rule->knob != NO_KNOB;
 		rule++)
 		apply(exporting, rule, plan);
-	adapt_wrap(exporting, plan);
+	adapt_ends(exporting, plan);
 	note_others(exporting, plan);
 }

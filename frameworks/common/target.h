@@ -4,6 +4,7 @@
 #ifndef FRAMEWORKS_COMMON_TARGET_H
 #define FRAMEWORKS_COMMON_TARGET_H
 
+#include "frameworks/common/ends.h"
 #include "frameworks/readers/leaves.h"
 #include "schedule/documents/documents.h"
 #include "schedule/plan/plan.h"
@@ -78,6 +79,7 @@ struct config_format {
 	bool (*finish)(struct importing *importing, struct error *error);
 	/* Keys of this section may leave out this prefix: "fsdp_config.", "fsdp_"; or NULL. */
 	const char *section, *prefix;
+	bool has_functions; /* each function of a file is a configuration */
 	/* Where else keys may stand: "ParallelismConfig.>parallelism. ..."; or NULL. */
 	const char *aliases;
 };
@@ -116,6 +118,7 @@ struct export_target {
 	const char *wraps;
 	/* The framework wraps embedding and head apart, whatever the plan asks for. */
 	bool wraps_apart;
+	enum tail tail;   /* with FSDP2 */
 	bool has_own_ddp; /* NO_SHARD is the framework's own, not PyTorch's DDP */
 	/* What words cannot tell; before the rules. NULL: nothing. */
 	void (*adapt)(struct exporting *exporting, struct plan *plan);

@@ -132,6 +132,11 @@ const char *value_nodes(struct exporting *exporting)
 	return count(exporting, exporting->topology->nodes);
 }
 
+const char *value_reshards(struct exporting *exporting)
+{
+	return strategy_reshards(exporting->plan->strategy) ? "true" : "false";
+}
+
 const char *value_replicas(struct exporting *exporting)
 {
 	return count(exporting, exporting->plan->mesh.replicate);

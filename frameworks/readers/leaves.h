@@ -31,6 +31,10 @@ bool source_read_tree(struct arena *arena, struct source *source, struct error *
 bool source_read_toml(struct arena *arena, struct source *source, struct error *error);
 bool source_read_python(struct arena *arena, struct source *source, struct error *error);
 bool source_read_arguments(struct arena *arena, struct source *source, struct error *error);
+/* Before reading: of the functions of a Python file only `name` stays, with those that it calls;
+ * lines stay where they are. NULL: a file of several is an error that names them. */
+bool source_choose_function(
+	struct arena *arena, struct source *source, const char *name, struct error *error);
 /* One leaf more, from the text of its value or from a node. */
 void source_add(struct arena *arena, struct source *source, const char *path, const char *value,
 	bool quoted, int line, int column);

@@ -120,7 +120,7 @@ static const struct config_key keys[] = {
 	{"dynamo_backend", KEY_WORD, KNOB_COMPILE, "no>off *>on", ONLY_READ},
 	{KEY("version"), KEY_READ, NO_KNOB, NULL, IF_SHARDED, value_fsdp_version},
 	{KEY("reshard_after_forward"), KEY_READ, KNOB_RESHARD_AFTER_FORWARD, NULL,
-		IF_SHARDED | IF_FSDP2},
+		IF_SHARDED | IF_FSDP2, value_reshards},
 	{KEY("reshard_after_forward"), KEY_READ, KNOB_STRATEGY, NULL, IF_SHARDED | IF_FSDP1},
 	{KEY("backward_prefetch*"), KEY_READ, KNOB_PREFETCH,
 		"BACKWARD_PRE>pre BACKWARD_POST>post NO_PREFETCH>none 1>pre 2>post",
@@ -260,6 +260,9 @@ static bool finish(struct importing *importing, struct error *error)
 {
 	const char *type = import_text(importing, "distributed_type", "FSDP");
 
+	/* GradientAccumulationPlugin(sync_each_batch=False): accumulate() is no_sync(). */
+	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off", NULL);
+	import_set_default(importing, KNOB_COMPILE, "off");
 	finish_dtypes(importing);
 	if (strcmp(type, "FSDP") == 0)
 		return finish_sharded(importing, error);
@@ -289,6 +292,7 @@ const struct export_target export_accelerate_fsdp2 = {
 	.adapt = adapt,
 	.wraps = "block model size:*",
 	.wraps_apart = true,
+	.tail = TAIL_STAYS,
 	.rules = fsdp2_rules,
 	.launch = "accelerate launch --config_file %f train.py",
 	.write = write_file,
@@ -318,6 +322,7 @@ const struct export_target export_trl = {
 	.adapt = adapt,
 	.wraps = "block model size:*",
 	.wraps_apart = true,
+	.tail = TAIL_STAYS,
 	.rules = trl_rules,
 	.launch = "trl sft --accelerate_config %f --per_device_train_batch_size %b "
 		  "--gradient_accumulation_steps %a --max_length %s",

@@ -139,6 +139,7 @@ static bool finish(struct importing *importing, struct error *error)
 	if (import_is(importing, "activation_offloading", "disk"))
 		import_note(importing, "activation_offloading", "to a disk is not predicted");
 	finish_dtype(importing);
+	import_set_default(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off"); /* the Trainer's */
 	if (source_has(importing->source, "load_in_*"))
 		import_note(importing, "load_in_*", "quantized weights are not predicted");
 	if (!source_has(importing->source, "fsdp_config.*")) {

@@ -97,6 +97,10 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 		export_change(exporting, plan, KNOB_RUNTIME, "pytorch-fsdp2", mics);
 		export_change(exporting, plan, KNOB_RESHARD_AFTER_FORWARD, "true",
 			"MiCS has no groups within its groups");
+	} else if (plan_offloads(plan, OFFLOAD_PARAMETERS) && export_zero_stage(plan) == 3) {
+		export_change(exporting, plan, KNOB_STRATEGY, "FULL_SHARD", "stage 3");
+		export_change(exporting, plan, KNOB_RUNTIME, "pytorch-fsdp2",
+			"its parameter offload is predicted as FSDP2's");
 	} else if (is_hpz(plan)) {
 		export_change(exporting, plan, KNOB_RUNTIME, "pytorch-fsdp2",
 			"hpZ is predicted as FSDP2's resharding to groups");
@@ -260,6 +264,22 @@ static void set_stage(struct importing *importing, const char *path, int stage)
 	import_set(importing, KNOB_SYNC_EACH_MICRO_BATCH, stage < 2 ? "off" : "on", NULL);
 }
 
+/* Only stage 3 partitions parameters, and its offload stands for FSDP2's. */
+static void set_parameter_offload(struct importing *importing, const char *path)
+{
+	bool sharded = strcmp(import_value(importing, KNOB_STRATEGY), "ZERO_3") == 0;
+
+	if (!sharded && strcmp(import_value(importing, KNOB_RUNTIME), "pytorch-fsdp2") != 0) {
+		import_note(importing, path, "only stage 3 offloads parameters: ignored");
+		return;
+	}
+	if (sharded)
+		import_set(importing, KNOB_STRATEGY, "FULL_SHARD", path);
+	import_set(importing, KNOB_RUNTIME, "pytorch-fsdp2", path);
+	import_set(importing, KNOB_CPU_OFFLOAD, "parameters", path);
+	import_note(importing, path, "is predicted as the CPU offload of FSDP2");
+}
+
 /* MiCS and hpZ stand for FSDP2's groups. */
 static bool set_groups(struct importing *importing, struct error *error)
 {
@@ -307,14 +327,10 @@ static bool set_offload(struct importing *importing, const char *optimizer_path,
 		!is_cpu(importing, parameters_path, &parameters, error))
 		return false;
 	optimizer = optimizer || import_is(importing, ZERO("cpu_offload"), "true");
-	import_set(importing, KNOB_CPU_OFFLOAD,
-		optimizer && parameters ? "parameters"
-		: optimizer             ? "optimizer"
-		: parameters            ? "parameters"
-					: "none",
-		optimizer    ? optimizer_path
-		: parameters ? parameters_path
-			     : NULL);
+	import_set(importing, KNOB_CPU_OFFLOAD, optimizer ? "optimizer" : "none",
+		optimizer ? optimizer_path : NULL);
+	if (parameters)
+		set_parameter_offload(importing, parameters_path);
 	return true;
 }
 
@@ -385,6 +401,17 @@ static void set_ranks(struct importing *importing)
 		import_set_count(importing, KEY_GPUS, numbers[0] / product, "train_batch_size");
 }
 
+/* The block says how, and the script whether. */
+static void note_checkpointing(struct importing *importing)
+{
+	static const char path[] = "activation_checkpointing*";
+
+	if (source_has(importing->source, path))
+		import_note(importing, path,
+			"does not switch checkpointing on, the script does: add "
+			"--activation-checkpointing full if yours does");
+}
+
 /* What the runtime's prediction takes as DeepSpeed ships it. */
 static void note_sizes(struct importing *importing)
 {
@@ -404,7 +431,7 @@ static void note_sizes(struct importing *importing)
 		const char *text = import_text(importing, defaults[i].path, NULL);
 		if (text != NULL && (!parse_number(text, &number) || number != defaults[i].value))
 			import_note(importing, defaults[i].path,
-				"%.40s: predicted with DeepSpeed's default of %g elements", text,
+				"%.40s: predicted with DeepSpeed's default of %.0f elements", text,
 				defaults[i].value);
 	}
 	if (import_is(importing, ZERO("zero_quantized_weights"), "true") ||
@@ -434,6 +461,7 @@ static bool finish(struct importing *importing, struct error *error)
 	set_reduction(importing);
 	set_optimizer(importing);
 	set_ranks(importing);
+	note_checkpointing(importing);
 	note_sizes(importing);
 	return true;
 }

@@ -1,10 +1,10 @@
 /* llm-foundry and Composer: the YAML of scripts/train/train.py, with FSDP1.
  *
  * Keys: Composer (composer/utils/parallelism.py: FSDPConfig) and llm-foundry
- * (llmfoundry/utils/config_utils.py: TrainConfig). Composer takes misspelt fsdp_config keys in
- * silence. mixed_precision: DEFAULT reduces in fp32, PURE in the compute dtype, FULL is fp32
- * (composer/distributed/mosaic_parallelism.py). FSDP reduces after every micro-batch there, and
- * refuses CPU offload. */
+ * (llmfoundry/utils/config_utils.py: TrainConfig, models/mpt/configuration_mpt.py: MPTConfig).
+ * Composer takes misspelt fsdp_config keys in silence. mixed_precision: DEFAULT reduces in fp32,
+ * PURE in the compute dtype, FULL is fp32 (composer/distributed/mosaic_parallelism.py). FSDP
+ * reduces after every micro-batch there, and refuses CPU offload. */
 #include <string.h>
 
 #include "frameworks/targets/shared.h"
@@ -132,23 +132,60 @@ static bool finish_mesh(struct importing *importing, struct error *error)
 		importing, replicate, shard, FSDP("data_parallel_shard_degree"), &hybrid, error);
 }
 
+/* "alibi": true ... */
+static const char *switch_of(struct importing *importing, const char *path)
+{
+	return import_is(importing, path, "true") ? "true" : "false";
+}
+
+/* llm-foundry's own model, with the defaults of its MPTConfig where they differ from Hugging
+ * Face's: learned positions, biases. */
+static bool spell_model(struct importing *importing, struct error *error)
+{
+	static const char *const kinds[] = {"grouped_query_attention", "multiquery_attention"};
+	int64_t layers, hidden, heads, vocab, context, ratio, kv;
+	const char *kind = "multihead_attention";
+
+	for (int i = 0; i < COUNT_OF(kinds); i++)
+		kind = import_is(importing, "model.attn_config.attn_type", kinds[i]) ? kinds[i]
+										     : kind;
+	if (!import_count(importing, "model.n_layers", &layers, 24, error) ||
+		!import_count(importing, "model.d_model", &hidden, 2048, error) ||
+		!import_count(importing, "model.n_heads", &heads, 16, error) ||
+		!import_count(importing, "model.vocab_size", &vocab, 50368, error) ||
+		!import_count(importing, "model.max_seq_len", &context, 2048, error) ||
+		!import_count(importing, "model.expansion_ratio", &ratio, 4, error) ||
+		!import_count(importing, "model.attn_config.kv_n_heads", &kv, heads, error))
+		return false;
+	importing->imported->model = arena_printf(importing->arena,
+		"{\"model_type\": \"mpt\", \"_name_or_path\": \"mpt_causal_lm\", \"n_layers\": "
+		"%lld, "
+		"\"d_model\": %lld, \"n_heads\": %lld, \"vocab_size\": %lld, \"max_seq_len\": "
+		"%lld, "
+		"\"expansion_ratio\": %lld, \"no_bias\": %s, \"attn_config\": {\"alibi\": %s, "
+		"\"rope\": %s, \"attn_type\": \"%s\", \"kv_n_heads\": %lld}}",
+		(long long)layers, (long long)hidden, (long long)heads, (long long)vocab,
+		(long long)context, (long long)ratio, switch_of(importing, "model.no_bias"),
+		switch_of(importing, "model.attn_config.alibi"),
+		switch_of(importing, "model.attn_config.rope"), kind, (long long)kv);
+	return true;
+}
+
 static bool finish(struct importing *importing, struct error *error)
 {
-	struct import_shape *shape = &importing->imported->shape;
 	bool offload;
 
 	importing->imported->model =
 		import_text(importing, "model.pretrained_model_name_or_path", NULL);
+	if (import_is(importing, "model.name", "mpt_causal_lm") && !spell_model(importing, error))
+		return false;
 	if (!import_fsdp1_strategy(importing, FSDP("sharding_strategy"), "FULL_SHARD", error) ||
 		!finish_mesh(importing, error) ||
 		!import_key(importing, FSDP("backward_prefetch"), "post", error) ||
 		!import_key(importing, FSDP("forward_prefetch"), "off", error) ||
 		!import_key(importing, FSDP("limit_all_gathers"), "on", error) ||
 		!finish_dtypes(importing, error) ||
-		!import_switch(importing, FSDP("cpu_offload"), &offload, false, error) ||
-		!import_count(importing, "model.n_layers", &shape->layers, 0, error) ||
-		!import_count(importing, "model.d_model", &shape->hidden, 0, error) ||
-		!import_count(importing, "model.n_heads", &shape->heads, 0, error))
+		!import_switch(importing, FSDP("cpu_offload"), &offload, false, error))
 		return false;
 	if (offload)
 		return import_fail(importing, FSDP("cpu_offload"), error,
@@ -156,6 +193,7 @@ static bool finish(struct importing *importing, struct error *error)
 	import_activation_offload(importing, FSDP("activation_cpu_offload"),
 		import_is(importing, FSDP("activation_checkpointing"), "true"));
 	import_set(importing, KNOB_RUNTIME, "pytorch-fsdp1", NULL);
+	import_set(importing, KNOB_CPU_OFFLOAD, "none", NULL);
 	import_set(importing, KNOB_WRAP, "block", NULL);
 	if (!import_key(importing, FSDP("activation_checkpointing"), "none", error))
 		return false;

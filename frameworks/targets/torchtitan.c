@@ -3,8 +3,8 @@
  *
  * Keys: torchtitan (torchtitan/config/configs.py, components/optimizer, distributed/
  * activation_checkpoint.py), and config/job_config.py as of the commit before 9810191bb. Batches
- * are counted in tokens now. "default" reshards every block but the last; "never" none. Gradients
- * are reduced in fp32 after every micro-batch. */
+ * are counted in tokens now. "always" reshards every unit, "default" all but the tail, "never"
+ * none. Gradients are reduced in fp32 after every micro-batch. */
 #include <string.h>
 
 #include "frameworks/targets/shared.h"
@@ -98,10 +98,15 @@ static const char *clip(struct exporting *exporting)
 
 static const char *reshard(struct exporting *exporting)
 {
-	return strcmp(exporting->plan->reshard_after_forward.text, "false") == 0 &&
-			       export_is_sharded(exporting)
-		       ? "never"
-		       : "default";
+	const struct plan *plan = exporting->plan;
+	bool chosen = ends_reshard(exporting->arena, exporting->model, plan) != NULL;
+
+	if (!export_is_sharded(exporting) ||
+		(chosen && ends_tail_stays(exporting->arena, exporting->model, plan)))
+		return "default";
+	return strcmp(plan->reshard_after_forward.text, "false") == 0 ? "never"
+	       : chosen                                               ? "always"
+								      : "default";
 }
 
 static const char *tokens(struct exporting *exporting, int64_t sequences)
@@ -288,6 +293,7 @@ static bool finish_mesh(struct importing *importing, struct error *error)
 	}
 	if (!import_mesh(importing, replicate, shard, shards, &hybrid, error))
 		return false;
+	importing->imported->tail_stays = strcmp(policy, "default") == 0;
 	import_fsdp2_strategy(importing, strcmp(policy, "never") != 0, hybrid,
 		import_find(importing, path) != NULL ? path : shards);
 	return true;
@@ -330,6 +336,8 @@ static bool finish_batch(struct importing *importing, struct error *error)
 	if (global > 0)
 		import_set_count(importing, KNOB_GLOBAL_BATCH, global, global_path);
 	import_set_default(importing, KNOB_CLIP, "1");
+	import_set_default(importing, KNOB_COMPILE, "off");
+	import_set_default(importing, KNOB_CPU_OFFLOAD, "none");
 	import_set_default(importing, KNOB_OPTIMIZER, "adamw-fused");
 	import_set_default(importing, KNOB_PARAM_DTYPE, "bf16");
 	import_set_default(importing, KNOB_MASTER_DTYPE, "fp32");
@@ -349,6 +357,14 @@ static void finish_model(struct importing *importing)
 							   flavors[i].config)) != NULL)
 			importing->imported->model = flavors[i].model;
 	}
+}
+
+/* As of torchtitan 0.3: ActivationCheckpointConfig(mode="selective"). */
+static const char *checkpointing_mode(const struct importing *importing, const char *text)
+{
+	return strncmp(text, "ActivationCheckpointConfig", 26) != 0
+		       ? text
+		       : import_text(importing, "ActivationCheckpointConfig.mode", "selective");
 }
 
 static void set_checkpointing(struct importing *importing, const char *text, const char *path)
@@ -394,7 +410,7 @@ static bool finish_python(struct importing *importing, struct error *error)
 	const char *path, *text = python_checkpointing(importing, &path);
 
 	if (text != NULL)
-		set_checkpointing(importing, text, path);
+		set_checkpointing(importing, checkpointing_mode(importing, text), path);
 	return finish(importing, error);
 }
 
@@ -433,7 +449,7 @@ static int recognizes_flat(const struct source *source)
 }
 
 static const struct config_format format = {recognizes_python, keys, "*", "parallelism.*",
-	finish_python,
+	finish_python, .has_functions = true,
 	.aliases = "ParallelismConfig.>parallelism. TrainingConfig.>training. "
 		   "CompileConfig.>compile."};
 static const struct config_format flag_format = {
@@ -449,6 +465,7 @@ const struct export_target export_torchtitan = {
 	.syntax = SYNTAX_PYTHON,
 	.wraps = "block",
 	.wraps_apart = true,
+	.tail = TAIL_CHOSEN,
 	.adapt = adapt,
 	.rules = rules,
 	.launch =
@@ -466,6 +483,7 @@ const struct export_target export_torchtitan_flags = {
 	.syntax = SYNTAX_ARGUMENTS,
 	.wraps = "block",
 	.wraps_apart = true,
+	.tail = TAIL_CHOSEN,
 	.adapt = adapt,
 	.rules = rules,
 	.launch = "NGPU=%g MODULE=llama3 CONFIG=llama3_8b ./run_train.sh $(grep -v '^#' %f)",
@@ -481,6 +499,7 @@ const struct export_target export_torchtitan_toml = {
 	.syntax = SYNTAX_TOML,
 	.wraps = "block",
 	.wraps_apart = true,
+	.tail = TAIL_CHOSEN,
 	.adapt = adapt,
 	.rules = rules,
 	.launch = "CONFIG_FILE=%f NGPU=%g ./run_train.sh",

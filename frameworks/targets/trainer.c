@@ -73,7 +73,7 @@ static const struct config_key keys[] = {
 	{"fsdp", KEY_READ, NO_KNOB, NULL, 0, is_fsdp},
 	{FSDP("version"), KEY_READ, NO_KNOB, NULL, IF_SHARDED, value_fsdp_version},
 	{FSDP("reshard_after_forward"), KEY_READ, KNOB_RESHARD_AFTER_FORWARD, NULL,
-		IF_SHARDED | IF_FSDP2},
+		IF_SHARDED | IF_FSDP2, value_reshards},
 	{"fsdp_config.reshard_after_forward", KEY_READ, KNOB_STRATEGY, NULL, IF_SHARDED | IF_FSDP1,
 		strategy},
 	{FSDP("backward_prefetch"), KEY_READ, KNOB_PREFETCH,
@@ -173,6 +173,7 @@ static bool finish(struct importing *importing, struct error *error)
 
 	if (!finish_dtype(importing, error))
 		return false;
+	import_set_default(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off"); /* accelerate's no_sync */
 	if (strcmp(fsdp, "false") != 0 && fsdp[0] != '\0')
 		return finish_sharded(importing, error);
 	import_set(importing, KNOB_RUNTIME, "pytorch-ddp", NULL);
@@ -226,6 +227,7 @@ const struct export_target export_trainer_fsdp2 = {
 	.syntax = SYNTAX_JSON,
 	.wraps = "block model size:*",
 	.wraps_apart = true,
+	.tail = TAIL_STAYS,
 	.rules = fsdp2_rules,
 	.launch = "torchrun --nnodes %n --nproc-per-node %g train.py %f",
 	.format = &fsdp2_format,

@@ -10,6 +10,7 @@ struct comparing {
 	struct evaluator evaluator;
 	struct arena *arena;
 	const struct plan *mine, *chosen;
+	struct plan base; /* mine, on the runtime of the chosen one */
 	struct comparison *comparison;
 };
 
@@ -47,37 +48,77 @@ static const char *value_of(enum knob_id id, const struct plan *plan, struct are
 
 /* --- changes ---------------------------------------------------------------------------------- */
 
-static bool try_change(
-	struct comparing *c, struct change *change, const struct plan *plan, struct error *error)
+/* `with`: what else changed; "". */
+static bool try_change(struct comparing *c, struct change *change, const struct plan *plan,
+	const char *with, struct error *error)
 {
 	const struct question *question = c->evaluator.question;
 	struct error mine = {0};
-	change->note = "";
 	if (plan_check(plan, question->model, question->topology, &mine) &&
 		evaluator_run(&c->evaluator, plan, &change->prediction, &mine)) {
 		change->built = true;
-		if (change->prediction.fits == FITS_NO)
-			change->note = excess_note(&change->prediction, c->arena);
+		change->note = change->prediction.fits == FITS_NO
+				       ? excess_note(&change->prediction, c->arena)
+				       : with;
 		return true;
 	}
 	change->note = arena_strdup(c->arena, mine.message);
 	return error_is_refusal(&mine, error);
 }
 
+/* Alone, or where that is no plan, together with the strategy. */
+static bool try_knob(
+	struct comparing *c, enum knob_id id, struct change *change, struct error *error)
+{
+	bool moved = c->base.runtime != c->mine->runtime;
+	struct plan plan = with_knob(id, &c->base, c->chosen);
+	if (!try_change(c, change, &plan, moved ? "with the runtime" : "", error))
+		return false;
+	if (change->built || c->base.strategy == c->chosen->strategy)
+		return true;
+	plan = with_knob(KNOB_STRATEGY, &plan, c->chosen);
+	return try_change(c, change, &plan, "with the strategy", error);
+}
+
 static bool add_change(struct comparing *c, enum knob_id id, struct error *error)
 {
 	struct comparison *comparison = c->comparison;
-	struct plan plan = with_knob(id, c->mine, c->chosen);
 	struct change *change = &comparison->changes[comparison->n];
-	const char *from = value_of(id, c->mine, c->arena);
+	const char *from = value_of(id, &c->base, c->arena);
 	const char *to = value_of(id, c->chosen, c->arena);
-	/* With another strategy come its own resharding. */
+	/* With another strategy come its own resharding; one micro-batch is always reduced. */
 	if (strcmp(from, to) == 0 ||
-		(id == KNOB_RESHARD_AFTER_FORWARD && c->mine->strategy != c->chosen->strategy))
+		(id == KNOB_RESHARD_AFTER_FORWARD && c->base.strategy != c->chosen->strategy) ||
+		(id == KNOB_SYNC_EACH_MICRO_BATCH && c->chosen->grad_accum == 1))
 		return true;
 	*change = (struct change){.knob = knob_table[id].field.name, .from = from, .to = to};
 	comparison->n++;
-	return try_change(c, change, &plan, error);
+	return try_knob(c, id, change, error);
+}
+
+/* One row for all that only one of the two runtimes has. Strategies that the other has not come
+ * with it. */
+static bool add_runtime(struct comparing *c, struct error *error)
+{
+	struct comparison *comparison = c->comparison;
+	struct change *change = &comparison->changes[comparison->n];
+	struct plan *base = &c->base;
+	*base = *c->mine;
+	if (base->runtime == c->chosen->runtime)
+		return true;
+	base->runtime = c->chosen->runtime;
+	for (int id = KNOB_PREFETCH; id <= KNOB_LIMIT_ALL_GATHERS; id++)
+		knob_take_honoured((enum knob_id)id, base);
+	*change = (struct change){.knob = knob_table[KNOB_RUNTIME].field.name,
+		.from = runtime_names[c->mine->runtime],
+		.to = runtime_names[c->chosen->runtime]};
+	comparison->n++;
+	if (!try_change(c, change, base, "", error))
+		return false;
+	if (change->built)
+		return true;
+	*base = with_knob(KNOB_STRATEGY, base, c->chosen);
+	return try_change(c, change, base, "with the strategy", error);
 }
 
 static double worth(const struct change *change)
@@ -96,24 +137,55 @@ static int by_worth(const void *left, const void *right)
 
 static bool find_changes(struct comparing *c, struct error *error)
 {
-	c->comparison->changes = ARENA_ARRAY(c->arena, struct change, KNOB_COUNT);
+	struct comparison *comparison = c->comparison;
+	comparison->changes = ARENA_ARRAY(c->arena, struct change, KNOB_COUNT + 1);
+	if (!add_runtime(c, error))
+		return false;
+	int first = comparison->n;
 	for (int id = 0; id < KNOB_COUNT; id++)
 		if (knob_table[id].roles & KNOB_COMPARED && !add_change(c, (enum knob_id)id, error))
 			return false;
-	qsort(c->comparison->changes, (size_t)c->comparison->n, sizeof(struct change), by_worth);
+	qsort(comparison->changes + first, (size_t)(comparison->n - first), sizeof(struct change),
+		by_worth);
 	return true;
 }
 
 /* --- the statement ---------------------------------------------------------------------------- */
 
+/* Of the same runtime and strategy, where the chosen one is not; NULL: there is none that fits. */
+static const struct candidate *best_alike(const struct comparing *c, const struct answer *answer)
+{
+	if (c->mine->strategy == answer->chosen->plan.strategy)
+		return NULL;
+	for (int i = 0; i < answer->n_alternatives; i++) {
+		const struct candidate *other = &answer->alternatives[i];
+		if (other->plan.strategy == c->mine->strategy &&
+			other->plan.runtime == c->mine->runtime && other->outcome == OUTCOME_SLOWER)
+			return other;
+	}
+	return NULL;
+}
+
+/* Why mine lost against a plan. */
+static bool against(struct comparing *c, const struct candidate *best, struct exposure *exposure,
+	const char **why, struct error *error)
+{
+	struct candidate *mine = &c->comparison->mine;
+	struct contender other = {&mine->plan, &mine->prediction, exposure}, winner;
+	struct exposure exposed;
+	struct prediction again;
+	if (!evaluator_run_closely(&c->evaluator, &best->plan, c->arena, &again, &exposed, error))
+		return false;
+	winner = (struct contender){&best->plan, &best->prediction, &exposed};
+	*why = defend_slower(c->evaluator.question, &winner, &other, c->arena);
+	return true;
+}
+
 static bool judge(struct comparing *c, const struct answer *answer, struct exposure *exposure,
 	struct error *error)
 {
-	const struct question *question = c->evaluator.question;
 	struct candidate *mine = &c->comparison->mine;
-	struct contender other = {&mine->plan, &mine->prediction, exposure}, chosen;
-	struct exposure best;
-	struct prediction again;
+	const char *why;
 	if (mine->prediction.fits == FITS_NO)
 		mine->why_not = defend_too_large(&mine->prediction, c->arena);
 	if (answer->chosen == NULL || mine->prediction.fits == FITS_NO) {
@@ -121,13 +193,18 @@ static bool judge(struct comparing *c, const struct answer *answer, struct expos
 			mine->prediction.fits == FITS_NO ? mine->why_not : "fits");
 		return true;
 	}
-	if (!evaluator_run_closely(
-		    &c->evaluator, &answer->chosen->plan, c->arena, &again, &best, error))
+	if (!against(c, answer->chosen, exposure, &mine->why_not, error))
 		return false;
-	chosen = (struct contender){&answer->chosen->plan, &answer->chosen->prediction, &best};
-	mine->why_not = defend_slower(question, &chosen, &other, c->arena);
 	c->comparison->statement =
 		arena_printf(c->arena, "Against the best plan, yours is %s", mine->why_not);
+	const struct candidate *alike = best_alike(c, answer);
+	if (alike == NULL)
+		return true;
+	if (!against(c, alike, exposure, &why, error))
+		return false;
+	c->comparison->statement =
+		arena_printf(c->arena, "Against the best %s plan, yours is %s. %s",
+			strategy_names[c->mine->strategy], why, c->comparison->statement);
 	return true;
 }
 

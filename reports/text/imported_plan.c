@@ -15,39 +15,30 @@ static void add_figures(struct text *text, const char *who, const struct predict
 						 : "");
 }
 
-static void add_difference(
-	struct text *text, const char *knob, const char *before, const char *after)
+/* It comes with the strategy, prefetches what nobody gathers, or is of one micro-batch. */
+static bool is_moot(enum knob_id id, const struct plan *from, const struct plan *to)
 {
-	bool quotes = before[0] == '"', quoted = after[0] == '"';
-
-	if (strcmp(before, after) != 0)
-		text_printf(text, "  --%s %.*s  (the file: %.*s)\n", knob,
-			(int)strlen(after) - 2 * quoted, after + quoted,
-			(int)strlen(before) - 2 * quotes, before + quotes);
+	return (id == KNOB_RESHARD_AFTER_FORWARD && from->strategy != to->strategy) ||
+	       (id == KNOB_PREFETCH && !strategy_reshards(to->strategy)) ||
+	       (id == KNOB_SYNC_EACH_MICRO_BATCH && to->grad_accum == 1);
 }
 
 static void add_differences(const struct plan *from, const struct plan *to, struct text *text)
 {
-	struct text before = {0}, after = {0};
+	struct arena arena = {0};
 
-	for (int id = 0; id < KNOB_IN_MESH; id++) {
-		const struct field *field = &knob_table[id].field;
-		char knob[64];
-		size_t n = 0;
-		for (; field->name[n] != '\0' && n + 1 < sizeof(knob); n++)
-			knob[n] = (char)(field->name[n] == '_' ? '-' : field->name[n]);
-		knob[n] = '\0';
-		text_clear(&before);
-		text_clear(&after);
-		fields_print_one(field, from, &before);
-		fields_print_one(field, to, &after);
-		add_difference(text, knob, text_string(&before), text_string(&after));
+	for (int i = 0; i < KNOB_IN_MESH; i++) {
+		enum knob_id id = (enum knob_id)i;
+		const char *before = knob_typed(id, from, &arena);
+		const char *after = knob_typed(id, to, &arena);
+		if (strcmp(before, after) != 0 && !is_moot(id, from, to))
+			text_printf(text, "  --%s %s  (the file: %s)\n", knob_option(id, &arena),
+				after, before);
 	}
 	if (from->mesh.shard != to->mesh.shard)
 		text_printf(text, "  --shard-group %lld  (the file: %lld)\n",
 			(long long)to->mesh.shard, (long long)from->mesh.shard);
-	text_finish(&before);
-	text_finish(&after);
+	arena_finish(&arena);
 }
 
 void report_better_text(const struct plan *plan, const struct prediction *prediction,

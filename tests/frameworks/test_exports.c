@@ -161,17 +161,6 @@ static void add_settings(const struct trip *trip, struct question *question)
 	}
 }
 
-/* As the caller of `import` does. */
-static void add_ends(const struct trip *trip, struct question *question)
-{
-	const char *wrap = question->asked.wrap.text;
-
-	if (trip->imported.wraps_apart && !trip->file.model->architecture.tied_head &&
-		strcmp(wrap, "model") != 0)
-		assert_true(question_set(question, KNOB_WRAP, "",
-			arena_printf(trip->arena, "%s+embedding+head", wrap), trip->arena, NULL));
-}
-
 /* The plan that the file's words stand for. */
 static void read_back(struct trip *trip, struct plan *plan)
 {
@@ -179,17 +168,17 @@ static void read_back(struct trip *trip, struct plan *plan)
 	struct error error = {0};
 
 	if (!import_config(trip->arena, trip->target->file, text_string(&trip->text),
-		    trip->text.length, trip->target, &trip->imported, &error))
+		    trip->text.length, trip->target, NULL, &trip->imported, &error))
 		fail_msg("%s: %s\n%s", trip->target->name, error.message, text_string(&trip->text));
-	add_beside(trip, &question);
 	add_settings(trip, &question);
-	add_ends(trip, &question);
+	add_beside(trip, &question);
 	if (trip->imported.replicas > 0)
 		question_put(&question, KNOB_SHARD_GROUP,
 			(union knob_value){.number = topology_devices(trip->file.topology) /
 						     trip->imported.replicas});
 	if (!plan_resolve(&question, trip->arena, plan, &error))
 		fail_msg("%s: %s\n%s", trip->target->name, error.message, text_string(&trip->text));
+	import_settle(&trip->imported, trip->file.model, false, trip->arena, plan);
 }
 
 static void compare(struct trip *trip, const struct plan *back)
@@ -236,7 +225,7 @@ static void check_notes(const struct trip *trip)
 				after, field->name);
 	}
 	for (int i = 0; i < trip->imported.n_notes; i++)
-		assert_null(strstr(trip->imported.notes[i], "unknown key"));
+		assert_null(strstr(trip->imported.notes[i].text, "unknown key"));
 }
 
 /* DeepSpeed offloads what its runtime does not predict: the file keeps it. */
@@ -320,7 +309,7 @@ static void recognizes(void **state)
 		assert_true(export_plan(
 			trip.target, &trip.file, "x", &arena, &trip.exported, &trip.text, NULL));
 		assert_true(import_config(&arena, "x", text_string(&trip.text), trip.text.length,
-			NULL, &imported, NULL));
+			NULL, NULL, &imported, NULL));
 		/* TRL takes accelerate's file. */
 		const char *want =
 			strcmp(trip.target->name, "trl") == 0 ? "accelerate" : trip.target->name;
@@ -382,7 +371,8 @@ static const struct foreign files[] = {
 		"fsdp_config.fsdp_offload_params?"},
 	{"distributed_type: FSDP\nfsdp_config: {version: 2, offload_params: false, "
 	 "reshard_after_forward: false}\n",
-		"accelerate", "strategy=SHARD_GRAD_OP cpu-offload=none", NULL},
+		"accelerate", "strategy=SHARD_GRAD_OP cpu-offload=none sync-each-micro-batch=off",
+		NULL},
 	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD\n",
 		"accelerate-fsdp1",
 		"strategy=HYBRID_SHARD prefetch=none wrap=model param-dtype=fp32",
@@ -404,8 +394,18 @@ static const struct foreign files[] = {
 	{"{\"train_batch_size\": 128, \"train_micro_batch_size_per_gpu\": 2, "
 	 "\"gradient_accumulation_steps\": 4, \"zero_optimization\": {\"stage\": 3, "
 	 "\"reduce_bucket_size\": 1e6, \"offload_param\": {\"device\": \"nvme\"}}}",
-		"deepspeed", "gpus=16 micro-batch=2 cpu-offload=parameters param-dtype=fp32",
-		"reduce_bucket_size: 1e6: predicted with DeepSpeed's default"},
+		"deepspeed",
+		"gpus=16 micro-batch=2 cpu-offload=parameters strategy=FULL_SHARD "
+		"runtime=pytorch-fsdp2 param-dtype=fp32",
+		"reduce_bucket_size: 1e6: predicted with DeepSpeed's default of 500000000 "
+		"elements"},
+	/* The block has no switch for checkpointing itself. */
+	{"{\"zero_optimization\": {\"stage\": 2}, \"activation_checkpointing\": "
+	 "{\"partition_activations\": false}}",
+		"deepspeed", "strategy=ZERO_2", "does not switch checkpointing on"},
+	{"{\"zero_optimization\": {\"stage\": 2}, \"activation_checkpointing\": "
+	 "{\"partition_activations\": true}}",
+		"deepspeed", "strategy=ZERO_2", "true: is not predicted"},
 	{"{\"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 8}, \"bf16\": "
 	 "{\"enabled\": true}}",
 		"deepspeed", "strategy=HYBRID_SHARD shard-group=8 reduce-dtype=bf16",
@@ -416,7 +416,9 @@ static const struct foreign files[] = {
 	{"{\"fsdp\": \"shard_grad_op auto_wrap\", \"fsdp_config\": {\"version\": 2, "
 	 "\"fsdp_auto_wrap_policy\": \"SIZE_BASED_WRAP\", \"min_num_params\": 5000}, \"bf16\": "
 	 "\"true\"}",
-		"hf-trainer", "strategy=SHARD_GRAD_OP wrap=size:5000 param-dtype=bf16", NULL},
+		"hf-trainer",
+		"strategy=SHARD_GRAD_OP wrap=size:5000 param-dtype=bf16 sync-each-micro-batch=off",
+		NULL},
 	{"base_model: Qwen/Qwen3-8B\nsequence_len: 8192\nmicro_batch_size: 1\nbf16: auto\n"
 	 "fsdp_version: 2\ndp_shard_size: 8\ndp_replicate_size: 2\n"
 	 "fsdp_config: {reshard_after_forward: false}\n",
@@ -444,6 +446,10 @@ static const struct foreign files[] = {
 	 "    cfg.activation_checkpoint = SelectiveAC.Config()\n    return cfg\n",
 		"torchtitan",
 		"gpus=16 shard-group=8 micro-batch=2 activation-checkpointing=selective", NULL},
+	/* Several, and nobody says which. */
+	{"from torchtitan.trainer import Trainer\ndef a():\n    return Trainer.Config()\n"
+	 "def b() -> Trainer.Config:\n    return a()\n",
+		NULL, "2 configurations, expected one; add --config with a or b", NULL},
 	{"#!/bin/bash\nMBS=4\nSTRATEGY=${S:-\"optim_grads_params\"}\n"
 	 "torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py \\\n"
 	 "  --micro-batch-size $MBS --seq-length ${LEN:-2048} --bf16 --use-megatron-fsdp \\\n"
@@ -494,7 +500,7 @@ static void check_note(const struct foreign *file, const struct imported *import
 	bool found = file->note == NULL;
 
 	for (int i = 0; i < imported->n_notes; i++)
-		found = found || strstr(imported->notes[i], file->note) != NULL;
+		found = found || strstr(imported->notes[i].text, file->note) != NULL;
 	if (!found)
 		fail_msg("no note \"%s\" for\n%s", file->note, file->text);
 }
@@ -508,7 +514,7 @@ static void foreign_files(void **state)
 		struct error error = {0};
 		struct imported imported;
 		bool ok = import_config(
-			&arena, "x", file->text, strlen(file->text), NULL, &imported, &error);
+			&arena, "x", file->text, strlen(file->text), NULL, NULL, &imported, &error);
 		if (file->target == NULL) {
 			assert_false(ok);
 			assert_int_equal(error.code, EXIT_CODE_INPUT);
@@ -523,6 +529,106 @@ static void foreign_files(void **state)
 		}
 		arena_finish(&arena);
 	}
+}
+
+static struct imported read_function(struct arena *arena, const char *function)
+{
+	static const char text[] =
+		"from torchtitan.trainer import Trainer\n\n"
+		"def small() -> Trainer.Config:\n"
+		"    return Trainer.Config(training=TrainingConfig(local_batch_size=2, "
+		"seq_len=512))\n\n"
+		"def large() -> Trainer.Config:\n"
+		"    config = small()\n    config.training.seq_len = 8192\n    return config\n\n"
+		"def tensor() -> Trainer.Config:\n"
+		"    return Trainer.Config(parallelism=ParallelismConfig("
+		"tensor_parallel_degree=8))\n";
+	struct imported imported;
+	struct error error = {0};
+
+	if (!import_config(arena, "x", text, strlen(text), NULL, function, &imported, &error))
+		fail_msg("%s: %s", function, error.message);
+	return imported;
+}
+
+/* One function, and those that it calls; another's tensor parallelism is not in the way. */
+static void one_function_of_a_file(void **state)
+{
+	struct arena arena = {0};
+	struct imported small = read_function(&arena, "small");
+	struct imported large = read_function(&arena, "large");
+
+	(void)state;
+	assert_true(has_setting(&small, "seq-len=512", 11));
+	assert_true(has_setting(&large, "seq-len=8192", 12));
+	assert_true(has_setting(&large, "micro-batch=2", 13));
+	arena_finish(&arena);
+}
+
+/* Notes come in the order of the file's lines, whatever is read first. */
+static void notes_in_order(void **state)
+{
+	static const char text[] = "{\"zero_optimization\": {\"stage\": 3,\n"
+				   "\"offload_param\": {\"device\": \"nvme\"},\n"
+				   "\"reduce_bucket_size\": 1e6},\n\"gradient_clipping\": "
+				   "\"auto\",\n\"unknown\": 1}";
+	struct arena arena = {0};
+	struct imported imported;
+
+	(void)state;
+	assert_true(import_config(&arena, "x", text, strlen(text), NULL, NULL, &imported, NULL));
+	assert_int_equal(imported.n_notes, 5);
+	for (int i = 1; i < imported.n_notes; i++)
+		assert_true(imported.notes[i - 1].line <= imported.notes[i].line);
+	arena_finish(&arena);
+}
+
+/* accelerate 1.15 on Llama-2-7B: the head's unit is the one that stays gathered. */
+static void tail_stays(void **state)
+{
+	static const char text[] = "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2, "
+				   "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP}\n";
+	static const struct {
+		const char *model, *wrap, *reshard;
+	} rows[] = {{"llama-2-7b", "block+embedding+head", "33xtrue+1xfalse"},
+		{"gpt2-124m", "block", "true"}}; /* one weight, in the root */
+	struct arena arena = {0};
+	struct imported imported;
+
+	(void)state;
+	assert_true(import_config(&arena, "x", text, strlen(text), NULL, NULL, &imported, NULL));
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct plan_file file;
+		load(&arena, rows[i].model, "2xdgx-a100-80gb", &file);
+		struct question question = {.model = file.model, .topology = file.topology};
+		assert_true(plan_resolve(&question, &arena, &file.plan, NULL));
+		import_settle(&imported, file.model, false, &arena, &file.plan);
+		assert_string_equal(file.plan.wrap.text, rows[i].wrap);
+		assert_string_equal(file.plan.reshard_after_forward.text, rows[i].reshard);
+		assert_true(plan_check(&file.plan, file.model, file.topology, NULL));
+	}
+	arena_finish(&arena);
+}
+
+/* llm-foundry's mpt-7b.yaml is as wide and deep as Llama-2-7B and is none. Its MPTConfig has biases
+ * and learned positions; the count is of these, by hand: V*h + s*h + L*(12h^2 + 13h) + 2h. */
+static void model_is_spelled_out(void **state)
+{
+	static const char text[] = "max_seq_len: 2048\nglobal_train_batch_size: 64\nmodel:\n"
+				   "  name: mpt_causal_lm\n  d_model: 4096\n  n_heads: 32\n"
+				   "  n_layers: 32\n  vocab_size: 50368\n";
+	const int64_t h = 4096;
+	struct arena arena = {0};
+	struct imported imported;
+	struct model *model;
+
+	(void)state;
+	assert_true(import_config(&arena, "x", text, strlen(text), NULL, NULL, &imported, NULL));
+	assert_true(model_parse(&arena, "x", imported.model, strlen(imported.model), &model, NULL));
+	assert_int_equal(model->architecture.family, FAMILY_MPT);
+	assert_int_equal(
+		model->parameter_count, 50368 * h + 2048 * h + 32 * (12 * h * h + 13 * h) + 2 * h);
+	arena_finish(&arena);
 }
 
 /* Every prefix and many mutations of every export: an answer or a message, never a crash. */
@@ -554,7 +660,7 @@ static void mutations(void **state)
 					copy[random_below((int)length)] =
 						letters[random_below(COUNT_OF(letters) - 1)];
 			bool ok = import_config(
-				&scratch, "x", copy, length, trip.target, &imported, &error);
+				&scratch, "x", copy, length, trip.target, NULL, &imported, &error);
 			assert_true(ok || error.code == EXIT_CODE_INPUT);
 			arena_finish(&scratch);
 		}
@@ -570,6 +676,10 @@ int main(void)
 		cmocka_unit_test(recognizes),
 		cmocka_unit_test(names_are_inert),
 		cmocka_unit_test(foreign_files),
+		cmocka_unit_test(one_function_of_a_file),
+		cmocka_unit_test(notes_in_order),
+		cmocka_unit_test(tail_stays),
+		cmocka_unit_test(model_is_spelled_out),
 		cmocka_unit_test(mutations),
 	};
 

@@ -7,11 +7,14 @@
 	"\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"num_attention_heads\": 4,\n"       \
 	"\"intermediate_size\": 128, \"vocab_size\": 10, \"max_position_embeddings\": 16"
 #define FAMILIES                                                                                   \
-	"gpt2, mpt, llama, mistral, qwen2, qwen3, bloom, cohere, cohere2, "                        \
-	"deepseek_v2, deepseek_v3, falcon, gemma, gemma2, gemma3_text, glm4, "                     \
-	"glm4_moe, gpt_bigcode, gpt_neox, gpt_oss, gptj, granite, granitemoe, "                    \
-	"llama4_text, mixtral, olmo, olmo2, olmoe, opt, phi, phi3, phimoe, "                       \
-	"qwen2_moe, qwen3_moe, smollm3, stablelm, starcoder2, t5"
+	"gpt2, mpt, llama, mistral, qwen2, qwen3, arcee, bloom, codegen, "                         \
+	"cohere, cohere2, dbrx, deepseek_v2, deepseek_v3, ernie4_5, "                              \
+	"exaone4, falcon, gemma, gemma2, gemma3_text, glm, glm4, glm4_moe, "                       \
+	"gpt_bigcode, gpt_neo, gpt_neox, gpt_oss, gptj, granite, "                                 \
+	"granitemoe, helium, hunyuan_v1_dense, hunyuan_v1_moe, "                                   \
+	"llama4_text, mixtral, nemotron, olmo, olmo2, olmoe, opt, phi, "                           \
+	"phi3, phimoe, qwen2_moe, qwen3_moe, seed_oss, smollm3, stablelm, "                        \
+	"starcoder2, t5"
 #define GPT2                                                                                       \
 	"\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_head\": 4, \"n_embd\": 64,\n"               \
 	"\"vocab_size\": 10, \"n_positions\": 16"
@@ -90,6 +93,23 @@ static const struct {
 	{"{\"hidden_size\": 4000000000000, " CONFIG "}",
 		"f:1:17: hidden_size: expected a whole number from 1 to 1000000000, got "
 		"4000000000000"},
+	{"{\"model_type\": \"persimmon\", \"hidden_size\": 64}",
+		"f:1:16: model_type: expected a transformer that can be planned, got "
+		"\"persimmon\": "
+		"its norms of queries and keys have biases, which are not modelled"},
+	{"{\"model_type\": \"xglm\", \"hidden_size\": 64}",
+		"f:1:16: model_type: expected a transformer that can be planned, got \"xglm\": "
+		"its sinusoidal positions are not modelled"},
+	{"{\"model_type\": \"diffllama\", \"hidden_size\": 64}",
+		"f:1:16: model_type: expected a transformer that can be planned, got "
+		"\"diffllama\": "
+		"its differential attention is not modelled"},
+	{"{\"model_type\": \"apertus\", \"hidden_size\": 64}",
+		"f:1:16: model_type: expected a transformer that can be planned, got \"apertus\": "
+		"its activation (xIELU) has weights, which are not modelled"},
+	{"{\"model_type\": \"bitnet\", \"hidden_size\": 64}",
+		"f:1:16: model_type: expected a transformer that can be planned, got \"bitnet\": "
+		"its norms inside attention and MLP and its ternary products are not modelled"},
 	{"{\"model_type\": \"mamba\", \"hidden_size\": 64}",
 		"f:1:16: model_type: expected a transformer that can be planned, got \"mamba\": a "
 		"state-space model has no attention and its scan is not modelled; plan a "

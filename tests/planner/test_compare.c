@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include "planner/evaluation/evaluation.h"
+#include "schedule/resolve/resolve.h"
 
 static struct comparison compare(const struct question *question, const struct plan *mine,
 	const struct answer *answer, struct arena *arena)
@@ -81,6 +82,61 @@ static void test_too_large(void **state)
 	arena_finish(&arena);
 }
 
+static const struct change *find_change(const struct comparison *c, const char *knob)
+{
+	for (int i = 0; i < c->n; i++)
+		if (strcmp(c->changes[i].knob, knob) == 0)
+			return &c->changes[i];
+	return NULL;
+}
+
+/* FSDP1's limiter is no row against FSDP2, which has none: the runtime is one, the first, and every
+ * row is a plan. */
+static void test_another_runtime(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = question_7b(&arena);
+	struct answer answer = ask(&question, &arena);
+	struct question other = question_7b(&arena);
+	struct plan mine;
+	struct error error = {0};
+	set_choice(&other, &arena, "runtime", "pytorch-fsdp1");
+	set_choice(&other, &arena, "strategy", "HYBRID_SHARD");
+	set_choice(&other, &arena, "activation_checkpointing", "full");
+	assert_true(plan_resolve(&other, &arena, &mine, &error));
+	assert_int_equal(answer.chosen->plan.runtime, RUNTIME_PYTORCH_FSDP2);
+	struct comparison c = compare(&question, &mine, &answer, &arena);
+	assert_string_equal(c.changes[0].knob, "runtime");
+	assert_string_equal(c.changes[0].from, "pytorch-fsdp1");
+	assert_null(find_change(&c, "limit_all_gathers"));
+	assert_non_null(find_change(&c, "strategy"));
+	for (int i = 0; i < c.n; i++)
+		assert_true(c.changes[i].built);
+	arena_finish(&arena);
+}
+
+/* The best of the user's own strategy is compared first. */
+static void test_own_strategy(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = question_7b(&arena);
+	struct answer answer = ask(&question, &arena);
+	struct question other = question_7b(&arena);
+	struct plan mine;
+	struct error error = {0};
+	assert_int_not_equal(answer.chosen->plan.strategy, STRATEGY_HYBRID_SHARD);
+	set_choice(&other, &arena, "strategy", "HYBRID_SHARD");
+	set_choice(&other, &arena, "activation_checkpointing", "full");
+	assert_true(plan_resolve(&other, &arena, &mine, &error));
+	struct comparison c = compare(&question, &mine, &answer, &arena);
+	const char *own = strstr(c.statement, "Against the best HYBRID_SHARD plan");
+	const char *best = strstr(c.statement, "Against the best plan");
+	assert_true(own != NULL && best != NULL && own < best);
+	arena_finish(&arena);
+}
+
 /* A plan for another number of ranks is no plan for this question. */
 static void test_of_another_machine(void **state)
 {
@@ -104,6 +160,8 @@ int main(void)
 		cmocka_unit_test(test_changes_are_simulated),
 		cmocka_unit_test(test_best_against_itself),
 		cmocka_unit_test(test_too_large),
+		cmocka_unit_test(test_another_runtime),
+		cmocka_unit_test(test_own_strategy),
 		cmocka_unit_test(test_of_another_machine),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
