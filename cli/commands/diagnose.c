@@ -1,5 +1,6 @@
 /* `diagnose`: why a step is as slow as it is. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/commands/commands.h"
@@ -87,6 +88,21 @@ static double spread_of(const struct measurement *measured)
 	return mean > 0 ? sqrt(measured->step_time_variance) / mean : NAN;
 }
 
+/* By the line that `train` writes of its hardware; a rank is two threads. NAN: it does not say. */
+static double other_load(const struct measurement *measured)
+{
+	const char *hardware = measured->hardware != NULL ? measured->hardware : "";
+	const char *cpus = strstr(hardware, " CPUs"), *load = strstr(hardware, "load average ");
+	double count, average;
+
+	while (cpus != NULL && cpus > hardware && cpus[-1] != ' ')
+		cpus--;
+	if (cpus == NULL || load == NULL || sscanf(cpus, "%lf", &count) != 1 ||
+		sscanf(load, "load average %lf", &average) != 1 || count < 1)
+		return NAN;
+	return (average - 2 * (double)measured->ranks) / count;
+}
+
 /* Its operations are those of its own schedule: of another one only the step time compares. */
 static bool answer_measurement(const struct asking *asking, const char *path, struct error *error)
 {
@@ -112,6 +128,7 @@ static bool answer_measurement(const struct asking *asking, const char *path, st
 	diagnosed.facts.data_wait = measured.values.time.data_wait;
 	diagnosed.facts.counted_steps = counted;
 	diagnosed.facts.step_spread = spread_of(&measured);
+	diagnosed.facts.other_load = other_load(&measured);
 	bool ok = answer(asking, &diagnosed, error);
 	activities_finish(&activities);
 	return ok;

@@ -146,13 +146,19 @@ static bool offload_left_on(const struct evidence *p, struct diagnosis_cause *ca
 
 /* Steps of equal work last as long as one another where nothing else runs. */
 #define BUSY_SPREAD 0.1
+#define BUSY_LOAD   0.25
 enum { BUSY_STEPS = 5 };
+
+static bool steps_differ(const struct trace_facts *facts)
+{
+	return facts->counted_steps >= BUSY_STEPS && facts->step_spread > BUSY_SPREAD;
+}
 
 static bool is_busy(const struct evidence *p)
 {
 	const struct trace_facts *facts = &p->what->facts;
 
-	return facts->counted_steps >= BUSY_STEPS && facts->step_spread > BUSY_SPREAD &&
+	return (steps_differ(facts) || facts->other_load > BUSY_LOAD) &&
 	       evidence_noticeable(p, evidence_more_exposed(p, ACTIVITY_COMPUTE));
 }
 
@@ -163,12 +169,14 @@ static bool busy_machine(const struct evidence *p, struct diagnosis_cause *cause
 	if (!is_busy(p))
 		return false;
 	cause->title = "something else runs on this machine";
-	cause->evidence = arena_printf(p->arena,
-		"the standard deviation of %d steps of equal work is %.0f %% of their mean; "
-		"kernels take %.2f times as long as predicted",
-		facts->counted_steps, 100 * facts->step_spread,
-		evidence_ratio(p->measured->exposed[ACTIVITY_COMPUTE],
-			p->expected->exposed[ACTIVITY_COMPUTE]));
+	cause->evidence =
+		steps_differ(facts)
+			? arena_printf(p->arena,
+				  "the standard deviation of %d steps of equal work is "
+				  "%.0f %% of their mean",
+				  facts->counted_steps, 100 * facts->step_spread)
+			: arena_printf(p->arena, "%.1f processes beside the ranks wanted each core",
+				  facts->other_load);
 	cause->advice = p->what->file->topology->device.kind == DEVICE_CPU
 				? "look at top and the load, give the ranks cores of their own "
 				  "(taskset), measure again"

@@ -39,7 +39,7 @@ static void diagnosis_grid(const struct diagnosis *d, struct grid *grid)
 	for (int i = 0; i < n; i++) {
 		char percent[32];
 		double more = all[i].measured - all[i].expected;
-		if (all[i].measured <= 0 && all[i].expected <= 0)
+		if (fmax(all[i].measured, all[i].expected) < 1e-6 * d->measured.step_time)
 			continue;
 		grid_row(grid, more > 0.03 * d->measured.step_time ? GRID_WARNING : GRID_PLAIN);
 		grid_add(grid, "%s", all[i].name);

@@ -16,6 +16,7 @@ const struct trace_facts trace_facts_unknown = {.fp32_reduced = NAN,
 	.fp32_gathered = NAN,
 	.fp32_products = NAN,
 	.softmax_kernels = NAN,
+	.other_load = NAN,
 	.step_spread = NAN};
 
 void trace_facts_of_steps(struct trace_facts *facts, const double *times, int n)

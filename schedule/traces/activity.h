@@ -58,7 +58,8 @@ struct trace_facts {
 	double softmax_kernels;             /* of attention that is not fused, per step */
 	double data_wait;                   /* s per step that the host waited for a batch */
 	int counted_steps;                  /* of the same work, with times of their own */
-	double step_spread;                 /* their standard deviation over their mean */
+	double other_load;  /* processes that wanted a core beside the run's, per core */
+	double step_spread; /* their standard deviation over their mean */
 };
 extern const struct trace_facts trace_facts_unknown;
 /* counted_steps and step_spread of so many step times, s. */

@@ -474,6 +474,33 @@ static void a_slow_loader_of_train_is_named(void **state)
 	}
 }
 
+/* Whatever the steps do: others wanted the cores. Kernels that are as fast as planned are not
+ * slowed by them. */
+static void a_loaded_machine_is_named(void **state)
+{
+	(void)state;
+	for (int loaded = 0; loaded < 2; loaded++) {
+		for (int slow = 0; slow < 2; slow++) {
+			struct scene s;
+			struct activities step = {0};
+			struct diagnosis d;
+			struct error error = {0};
+			load(&s, 1);
+			choose(&s, BASE NARROW, s.file.topology, &s.file.plan);
+			simulate_step(&s, &s.file.plan, s.file.topology, &step);
+			if (slow)
+				slow_kernels(&step);
+			struct diagnosed diagnosed = {&s.file, &step, trace_facts_unknown};
+			diagnosed.facts.other_load = loaded ? 1.5 : 0;
+			assert_true(diagnose(&diagnosed, &s.arena, &d, &error));
+			assert_int_equal(names(&d, "busy-machine"), loaded && slow);
+			assert_int_equal(names(&d, "more-compute"), !loaded && slow);
+			activities_finish(&step);
+			arena_finish(&s.arena);
+		}
+	}
+}
+
 /* --- figures without a trace --- */
 
 static const struct figure_candidate *candidate(const struct figures_diagnosis *d, const char *id)
@@ -712,6 +739,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(causes_are_not_named_elsewhere),
 		cmocka_unit_test(the_head_names_the_largest_loss),
 		cmocka_unit_test(a_slow_loader_of_train_is_named),
+		cmocka_unit_test(a_loaded_machine_is_named),
 		cmocka_unit_test(figures_name_what_explains_them),
 		cmocka_unit_test(figures_of_a_good_run_explain_nothing),
 		cmocka_unit_test(an_mfu_is_told_by_its_convention),
