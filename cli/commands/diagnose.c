@@ -251,14 +251,12 @@ const struct command command_diagnose = {
 	.least = 1,
 	.most = 2,
 	.details =
-		"The plan says what was meant to run. MEASURED is a trace of the PyTorch profiler "
-		"(Chrome trace JSON of one rank, also gzipped, of any size), a folder of them, a "
-		"measurement of `train`, or a log with step times, tokens/s or MFU; without it "
-		"--step-time, --mfu or both. A trace and a measurement are summed up by the same "
-		"rules as the prediction: where the step departs from it, the likely causes with "
-		"the costliest first, and what to turn with the predicted gain. From a log or a "
-		"figure alone: what the MFU counts, and which one thing would make the step that "
-		"long. To record a trace of three steps:",
+		"MEASURED is a trace of the PyTorch profiler (of one rank, also gzipped), a folder "
+		"of them, a measurement of `train`, or a log with step times, tokens/s or MFU; "
+		"without it --step-time, --mfu or both. Says where the step departs from the "
+		"prediction, the likely causes with the costliest first, and what to turn with the "
+		"predicted gain; of a log or a figure, what the MFU counts and what alone would "
+		"make the step that long. To record a trace of three steps:",
 	.lines = kineto_recipe,
 	.examples = {"shardplan diagnose plan.yaml --step-time 2.9s --mfu 31",
 		"shardplan diagnose plan.yaml train.log",

@@ -13,14 +13,20 @@ import support
 US = 1e6
 
 
-def trace(gathers, steps=3, step_s=2.0):
-    """A profiler's trace: kernels back to back, with `gathers` all-gathers of 404 MB exposed."""
+def trace(gathers, steps=3, step_s=2.0, kernel='ampere_bf16_gemm', wait=0, beside=0):
+    """A profiler's trace: kernels back to back, with `gathers` all-gathers of 404 MB exposed.
+
+    A step begins with `wait` s in the data loader; each kernel also runs `beside` s of the step long."""
     events = []
     for step in range(steps):
         start = 1.7e15 + step * step_s * US
         events.append({'ph': 'X', 'cat': 'user_annotation', 'name': f'ProfilerStep#{step}',
                        'pid': 1, 'tid': 1, 'ts': start, 'dur': step_s * US})
-        each = step_s * US / (gathers + 33)
+        if wait:
+            events.append({'ph': 'X', 'cat': 'user_annotation', 'pid': 1, 'tid': 1, 'ts': start, 'dur': wait * US,
+                           'name': 'enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__'})
+            start += wait * US
+        each = (step_s - wait) * US / (gathers + 33)
         for i in range(gathers + 33):
             gather = i < gathers
             args = {'stream': 7, 'correlation': step * 1000 + i}
@@ -30,8 +36,9 @@ def trace(gathers, steps=3, step_s=2.0):
             events.append({'ph': 'X', 'cat': 'kernel', 'pid': 0, 'tid': 7,
                            'name': 'ncclDevKernel_AllGather_RING_LL' if gather else
                                    'ncclDevKernel_ReduceScatter_Sum_f32_RING_LL' if i % 2 else
-                                   'ampere_bf16_gemm',
-                           'ts': start + i * each, 'dur': each * 0.99, 'args': args})
+                                   kernel,
+                           'ts': start + i * each, 'dur': each * 0.99 + (0 if gather else beside * US),
+                           'args': args})
     return json.dumps({'schemaVersion': 1, 'distributedInfo': {'rank': 0, 'world_size': 16},
                        'traceEvents': events}).encode()
 
@@ -65,6 +72,18 @@ def main(binary):
         found = json.loads(box.run('diagnose', 'plan.yaml', 'trace.json', '--json').out)
         if found['measured']['activities'][1]['count'] != 200:
             problems.append(f'200 gathers counted as {found["measured"]["activities"][1]}')
+        # Planted, each with the plain trace as its control.
+        for cause, planted in {
+                'fp32-parameters': trace(65, kernel='ampere_sgemm_128x64_tn'),
+                'eager-attention': trace(65, kernel='void softmax_warp_forward<c10::BFloat16, 10, false, true>()'),
+                'data-bound': trace(65, wait=0.5),
+                'no-overlap': trace(65)}.items():
+            save('planted.json', planted)
+            expect(box.run('diagnose', 'plan.yaml', 'planted.json'), 0, f'[{cause}]')
+            save('control.json', trace(65, beside=0.2))
+            control = box.run('diagnose', 'plan.yaml', 'control.json')
+            if control.code != 0 or f'[{cause}]' in control.out:
+                problems.append(f'{cause} without a reason: {control.out}')
         save('cut.json.gz', gzip.compress(trace(200))[:2000])
         expect(box.run('diagnose', 'plan.yaml', 'cut.json.gz'), 3, 'cut.json.gz')
         save('cut.json', trace(200)[:5000])
