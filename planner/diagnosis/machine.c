@@ -74,14 +74,23 @@ static bool host_bound(const struct evidence *p, struct diagnosis_cause *cause)
 
 	if (!evidence_noticeable(p, seconds) || p->what->file->topology->device.kind == DEVICE_CPU)
 		return false;
+	cause->seconds = cause->gain = seconds;
+	if (p->measured->longest_wait > 0.5 * p->measured->waiting_host) {
+		cause->title = "the device stands still once a step";
+		cause->evidence = arena_printf(p->arena,
+			"%.3f s in one piece, of %.3f s a step in which the next kernel has not "
+			"been launched",
+			p->measured->longest_wait, p->measured->waiting_host);
+		cause->advice = "see what the host does there: a loader that is no DataLoader, "
+				"logging, evaluation, a checkpoint, .item() at the end of the step";
+		return true;
+	}
 	cause->title = "the device waits for the host to launch work";
 	cause->evidence = arena_printf(p->arena,
 		"%.1f %% of the step nothing runs and the next kernel has not been launched yet",
 		100 * p->measured->waiting_host / p->measured->step_time);
 	cause->advice = "larger micro-batches or units, torch.compile, fewer Python hooks; remove "
 			".item(), print and other synchronisation from the step";
-	cause->seconds = seconds;
-	cause->gain = seconds;
 	return true;
 }
 

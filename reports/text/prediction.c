@@ -29,10 +29,11 @@ static void overhead_rows(const struct prediction *prediction, struct grid *grid
 	const struct {
 		const char *name;
 		double bytes;
-	} rows[] = {{nccl > 0 ? "  CUDA context, libraries" : "  context, libraries, NCCL",
-			    outside - nccl},
-		{"  buffers of NCCL", nccl}, {"  reserved by the allocator, unused", cached},
-		{"  workspace of kernels", workspace}};
+	} rows[] = {
+		{nccl > 0 ? "  of it CUDA context, libraries" : "  of it context, libraries, NCCL",
+			outside - nccl},
+		{"  of it buffers of NCCL", nccl}, {"  of it reserved, unused", cached},
+		{"  of it workspace of kernels", workspace}};
 
 	if (cached <= 0 && workspace <= 0 && nccl <= 0)
 		return;

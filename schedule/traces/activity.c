@@ -137,6 +137,7 @@ static void count_gap(const struct activities *a, double start, double end,
 	s->waiting_data += data;
 	s->waiting_allocator += allocator;
 	s->waiting_host += host;
+	s->longest_wait = fmax(s->longest_wait, host);
 	s->waiting_other += left - host;
 }
 

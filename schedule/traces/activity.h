@@ -80,6 +80,7 @@ struct activity_summary {
 	double typical[ACTIVITY_KIND_COUNT]; /* median duration */
 	double least[ACTIVITY_KIND_COUNT]; /* 10th percentile of duration over that of like size */
 	double waiting_host;               /* the next kernel had not been launched */
+	double longest_wait;               /* of it in one piece; not per step */
 	double waiting_data;               /* the host was fetching a batch */
 	double waiting_allocator;          /* the host was in cudaMalloc or cudaFree */
 	double waiting_other;

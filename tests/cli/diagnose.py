@@ -16,7 +16,7 @@ US = 1e6
 def trace(gathers, steps=3, step_s=2.0, kernel='ampere_bf16_gemm', wait=0, beside=0):
     """A profiler's trace: kernels back to back, with `gathers` all-gathers of 404 MB exposed.
 
-    A step begins with `wait` s in the data loader; each kernel also runs `beside` s of the step long."""
+    A step begins with `wait` s in the data loader; each kernel runs `beside` s longer."""
     events = []
     for step in range(steps):
         start = 1.7e15 + step * step_s * US
@@ -72,7 +72,7 @@ def main(binary):
         found = json.loads(box.run('diagnose', 'plan.yaml', 'trace.json', '--json').out)
         if found['measured']['activities'][1]['count'] != 200:
             problems.append(f'200 gathers counted as {found["measured"]["activities"][1]}')
-        # Planted, each with the plain trace as its control.
+        # Planted, each beside the same control: one kernel overlaps, nothing waits, nothing is in fp32.
         for cause, planted in {
                 'fp32-parameters': trace(65, kernel='ampere_sgemm_128x64_tn'),
                 'eager-attention': trace(65, kernel='void softmax_warp_forward<c10::BFloat16, 10, false, true>()'),

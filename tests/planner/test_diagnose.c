@@ -390,6 +390,9 @@ static void seeded_causes_are_named_first(void **state)
 				d.measured.step_time, d.expected.step_time, seeds[i].ran);
 		if (seeds[i].id != NULL)
 			assert_true(d.causes[0].seconds > 0 || d.causes[0].gain > 0);
+		if (seeds[i].spoil == launch_late)
+			assert_string_equal(
+				d.causes[0].title, "the device waits for the host to launch work");
 		arena_finish(&scene.arena);
 	}
 }
@@ -469,6 +472,10 @@ static void a_slow_loader_of_train_is_named(void **state)
 		assert_true(diagnose(&diagnosed, &s.arena, &d, &error));
 		assert_int_equal(names(&d, "data-bound"), slow);
 		assert_int_equal(names(&d, "host-bound"), !slow);
+		/* One gap, not one before every kernel. */
+		if (!slow)
+			assert_string_equal(
+				d.causes[0].title, "the device stands still once a step");
 		activities_finish(&step);
 		arena_finish(&s.arena);
 	}
