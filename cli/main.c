@@ -85,6 +85,8 @@ static enum exit_code report_failure(const struct invocation *invocation, const 
 	if (error->message[0] == '\0')
 		return error->code;
 	fprintf(stderr, "%s\n", error->message);
+	if (invocation->lines != NULL)
+		fprintf(stderr, "%s\n", invocation->lines);
 	if (error->code == EXIT_CODE_USAGE && invocation->command != NULL)
 		fprintf(stderr, "see: shardplan help %s\n", invocation->command->name);
 	else if (error->code == EXIT_CODE_USAGE)

@@ -283,6 +283,7 @@ static void fill_memory(const struct engine *engine, const struct simulation_opt
 	struct fixed_memory outside = schedule_fixed_memory(engine->schedule);
 	int64_t fixed = outside.context + outside.communicators, room;
 
+	prediction->communicator_bytes = outside.communicators;
 	prediction->peak_op = -1;
 	prediction->peak_at = "";
 	prediction->memory_limit_bytes = limit_of(engine->topology, options);

@@ -2,45 +2,73 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "cli/commands/commands.h"
+#include "cli/commands/measured_file.h"
 #include "cli/question/question.h"
 #include "cli/terminal/terminal.h"
-#include "schedule/traces/traces.h"
 
-enum { PIECE = 1 << 20 };
+/* What was asked, and how the answer is written. */
+struct asking {
+	const struct opened *opened;
+	struct arena *arena;
+	struct style style;
+	bool json;
+	struct diagnosed_figures figures; /* of the options */
+	struct text *answer;
+	bool *nothing_measured; /* the file is readable, and tells nothing */
+};
 
-/* zlib reads plain files too, so .json and .json.gz are one thing. */
-static bool feed_file(
-	const char *path, struct kineto *kineto, struct arena *arena, struct error *error)
+static bool answer(
+	const struct asking *asking, const struct diagnosed *diagnosed, struct error *error)
 {
-	gzFile file = strcmp(path, "-") == 0 ? gzdopen(0, "rb") : gzopen(path, "rb");
-	char *piece = arena_alloc(arena, PIECE, 1);
-	bool ok = true;
-	int n = 0;
+	struct diagnosis diagnosis;
 
-	if (file == NULL)
-		return error_set(error, EXIT_CODE_INPUT, "%s: cannot be read", path);
-	while (ok && (n = gzread(file, piece, PIECE)) > 0)
-		ok = kineto_feed(kineto, piece, (size_t)n, error);
-	/* A gzip file that is cut short ends without an error of gzread. */
-	bool whole = gzclose_r(file) == Z_OK && n >= 0;
-	if (ok && !whole)
-		return error_set(error, EXIT_CODE_INPUT, "%s: damaged or cut short", path);
-	return ok;
+	if (!diagnose(diagnosed, asking->arena, &diagnosis, error))
+		return false;
+	if (asking->json)
+		report_diagnosis_json(&diagnosis, asking->answer);
+	else
+		report_diagnosis_text(&diagnosis, &asking->style, asking->answer);
+	return true;
 }
 
-static bool diagnose_trace(const char *path, const struct plan_file *file, struct arena *arena,
-	struct diagnosis *diagnosis, struct error *error)
+static bool answer_figures(
+	const struct asking *asking, const struct diagnosed_figures *figures, struct error *error)
 {
+	struct figures_diagnosis diagnosis;
+
+	if (!diagnose_figures(figures, asking->arena, &diagnosis, error))
+		return false;
+	if (asking->json)
+		report_figures_json(&diagnosis, asking->answer);
+	else
+		report_figures_text(&diagnosis, &asking->style, asking->answer);
+	return true;
+}
+
+/* A trace has its own step time; a log's may be overruled. */
+static bool refuse_figures(const struct asking *asking, const char *path, struct error *error)
+{
+	return (asking->figures.step_time <= 0 && asking->figures.mfu <= 0) ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "diagnose: %s tells its own step time; leave out %s", path,
+		       asking->figures.step_time > 0 ? "--step-time" : "--mfu");
+}
+
+static bool answer_trace(const struct asking *asking, const char *path, struct error *error)
+{
+	const struct plan_file *file = &asking->opened->file;
 	struct kineto kineto;
 
 	kineto_init(&kineto, path);
-	bool ok = feed_file(path, &kineto, arena, error) && kineto_end(&kineto, error);
+	bool ok = refuse_figures(asking, path, error) &&
+		  measured_feed(path, &kineto, asking->arena, error);
+	*asking->nothing_measured = ok && kineto.activities.n == 0;
+	ok = ok && kineto_end(&kineto, error);
 	if (ok) {
-		const struct diagnosed diagnosed = {file, &kineto.activities,
-			kineto.reduced > 0 ? kineto.fp32_reduced / kineto.reduced : NAN};
+		struct diagnosed diagnosed = {.file = file, .activities = &kineto.activities};
+		kineto_facts(&kineto, &diagnosed.facts);
 		if (kineto.world_size > 0 && kineto.world_size != plan_ranks(&file->plan))
 			output_note("the trace is of %lld ranks, the plan is for %lld",
 				(long long)kineto.world_size, (long long)plan_ranks(&file->plan));
@@ -48,65 +76,170 @@ static bool diagnose_trace(const char *path, const struct plan_file *file, struc
 			output_note("%s has no ProfilerStep annotations: all of it counts as one "
 				    "step; call profiler.step() in the loop",
 				path);
-		ok = diagnose(&diagnosed, arena, diagnosis, error);
+		ok = answer(asking, &diagnosed, error);
 	}
 	kineto_finish(&kineto);
 	return ok;
 }
 
-static bool diagnose_measurement(const char *path, const struct opened *opened, struct arena *arena,
-	struct diagnosis *diagnosis, struct error *error)
+static double spread_of(const struct measurement *measured)
 {
+	double mean = measured->values.step_time;
+	return mean > 0 ? sqrt(measured->step_time_variance) / mean : NAN;
+}
+
+/* By the line that `train` writes of its hardware; a rank is two threads. NAN: it does not say. */
+static double other_load(const struct measurement *measured)
+{
+	const char *hardware = measured->hardware != NULL ? measured->hardware : "";
+	const char *cpus = strstr(hardware, " CPUs"), *load = strstr(hardware, "load average ");
+	double count, average;
+
+	while (cpus != NULL && cpus > hardware && cpus[-1] != ' ')
+		cpus--;
+	if (cpus == NULL || load == NULL || sscanf(cpus, "%lf", &count) != 1 ||
+		sscanf(load, "load average %lf", &average) != 1 || count < 1)
+		return NAN;
+	return (average - 2 * (double)measured->ranks) / count;
+}
+
+/* Its operations are those of its own schedule: of another one only the step time compares. */
+static bool answer_measurement(const struct asking *asking, const char *path, struct error *error)
+{
+	const struct opened *opened = asking->opened;
 	struct measurement measured;
 	struct activities activities = {0};
+	bool same;
 
-	if (!input_measurement(arena, path, &opened->file, &measured, error))
+	if (!refuse_figures(asking, path, error) ||
+		!input_any_measurement(asking->arena, path, &opened->file, &measured, &same, error))
 		return false;
+	int counted = (int)(measured.steps - measured.warm_up_steps);
+	if (!same) {
+		const struct diagnosed_figures figures = {
+			&opened->file, measured.values.step_time, 0, counted, spread_of(&measured)};
+		output_note("%s is of another schedule than %s: its step time is explained, not "
+			    "its operations",
+			path, opened->path);
+		return answer_figures(asking, &figures, error);
+	}
 	activities_of_timeline(opened->evaluation.schedule, &measured.timeline, &activities);
-	const struct diagnosed diagnosed = {&opened->file, &activities, NAN};
-	bool ok = diagnose(&diagnosed, arena, diagnosis, error);
+	struct diagnosed diagnosed = {&opened->file, &activities, trace_facts_unknown};
+	diagnosed.facts.data_wait = measured.values.time.data_wait;
+	diagnosed.facts.counted_steps = counted;
+	diagnosed.facts.step_spread = spread_of(&measured);
+	diagnosed.facts.other_load = other_load(&measured);
+	bool ok = answer(asking, &diagnosed, error);
 	activities_finish(&activities);
 	return ok;
 }
 
-/* Our own measurements say their schema in the first lines; a profiler's trace may be of any size.
- */
-static bool is_measurement(const char *path)
+static bool answer_log(const struct asking *asking, const char *path, struct error *error)
 {
-	char start[512] = "";
-	gzFile file = strcmp(path, "-") != 0 ? gzopen(path, "rb") : NULL;
+	const struct plan *plan = &asking->opened->file.plan;
+	struct diagnosed_figures figures = asking->figures;
+	struct log_figures log;
 
-	if (file == NULL)
+	if (!measured_log(path, &log, error)) {
+		*asking->nothing_measured = true;
 		return false;
-	int n = gzread(file, start, sizeof(start) - 1);
-	start[n > 0 ? n : 0] = '\0';
-	gzclose_r(file);
-	return strstr(start, "shardplan/measurement/") != NULL;
+	}
+	double tokens = (double)(plan->micro_batch * plan->grad_accum * plan->seq_len);
+	double step = log.step_time > 0              ? log.step_time
+		      : log.tokens_per_s_per_gpu > 0 ? tokens / log.tokens_per_s_per_gpu
+						     : 0;
+	figures.step_time = figures.step_time > 0 ? figures.step_time : step;
+	figures.mfu = figures.mfu > 0 ? figures.mfu : log.mfu;
+	figures.n_steps = log.n_steps;
+	figures.spread = log.spread;
+	if (log.n_steps > 1)
+		output_note("%s: a log of %d steps; medians, the first tenth left out", path,
+			log.n_steps);
+	return answer_figures(asking, &figures, error);
+}
+
+static bool answer_file(const struct asking *asking, const char *path, struct error *error)
+{
+	static bool (*const readers[])(const struct asking *, const char *, struct error *) = {
+		[MEASURED_BY_TRAIN] = answer_measurement,
+		[MEASURED_TRACE] = answer_trace,
+		[MEASURED_LOG] = answer_log,
+	};
+	enum measured_kind kind;
+
+	if (file_is_folder(path)) {
+		int count;
+		if (!measured_of_folder(asking->arena, path, &path, &count, error)) {
+			*asking->nothing_measured = true;
+			return false;
+		}
+		if (count > 1)
+			output_note("%s, the first of %d traces", path, count);
+	}
+	return measured_kind(path, &kind, error) && readers[kind](asking, path, error);
+}
+
+/* "31", "31%", "0.31" */
+static bool read_mfu(const char *typed, double *mfu, struct error *error)
+{
+	struct arena arena = {0};
+	size_t length = strlen(typed);
+	bool percent = length > 0 && typed[length - 1] == '%';
+	bool ok = parse_number(arena_strndup(&arena, typed, length - percent), mfu);
+
+	arena_finish(&arena);
+	if (ok && (percent || *mfu > 1.5))
+		*mfu /= 100;
+	return (ok && *mfu > 0 && *mfu <= 1.5) ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--mfu: expected percent such as 31, or a share such as 0.31, got \"%.40s\"",
+		       typed);
+}
+
+static bool read_step_time(const char *typed, double *seconds, struct error *error)
+{
+	bool ok = parse_number(typed, seconds) || unit_parse(UNIT_TIME, typed, seconds);
+
+	return (ok && *seconds > 0) ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "--step-time: expected a time such as 2.9s or 850ms, got \"%.40s\"", typed);
+}
+
+static bool read_figures(
+	const struct arguments *arguments, struct diagnosed_figures *figures, struct error *error)
+{
+	const char *mfu = argument(arguments, "mfu"), *step = argument(arguments, "step-time");
+
+	if (mfu == NULL && step == NULL && arguments->n_operands < 2)
+		return error_set(error, EXIT_CODE_USAGE,
+			"diagnose: expected what was measured: a trace, a measurement, a log, "
+			"--step-time or --mfu");
+	return (mfu == NULL || read_mfu(mfu, &figures->mfu, error)) &&
+	       (step == NULL || read_step_time(step, &figures->step_time, error));
 }
 
 static bool run(struct invocation *invocation, struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
-	struct arena *arena = invocation->arena;
-	const char *path = arguments->operands[1];
 	struct opened opened;
-	struct diagnosis diagnosis;
-	struct style style;
 	struct text text = {0};
+	bool nothing_measured = false;
+	struct asking asking = {.opened = &opened,
+		.arena = invocation->arena,
+		.json = argument_given(arguments, "json"),
+		.figures = {.file = &opened.file, .spread = NAN},
+		.answer = &text,
+		.nothing_measured = &nothing_measured};
 
-	if (!output_style(arguments, &style, error) ||
-		!open_plan(arena, arguments->operands[0], &opened, error))
+	if (!output_style(arguments, &asking.style, error) ||
+		!read_figures(arguments, &asking.figures, error) ||
+		!open_plan(invocation->arena, arguments->operands[0], &opened, error))
 		return false;
-	bool ok = is_measurement(path)
-			  ? diagnose_measurement(path, &opened, arena, &diagnosis, error)
-			  : diagnose_trace(path, &opened.file, arena, &diagnosis, error);
-	if (!ok)
-		return false;
-	if (argument_given(arguments, "json"))
-		report_diagnosis_json(&diagnosis, &text);
-	else
-		report_diagnosis_text(&diagnosis, &style, &text);
-	ok = output_text(&text, error);
+	bool ok = arguments->n_operands < 2 ? answer_figures(&asking, &asking.figures, error)
+					    : answer_file(&asking, arguments->operands[1], error);
+	if (nothing_measured)
+		invocation->lines = kineto_recipe;
+	ok = ok && output_text(&text, error);
 	text_finish(&text);
 	return ok;
 }
@@ -114,17 +247,20 @@ static bool run(struct invocation *invocation, struct error *error)
 const struct command command_diagnose = {
 	.name = "diagnose",
 	.summary = "say why a measured step is slower than its plan",
-	.operands = "PLAN.yaml MEASURED.json|TRACE.json[.gz]",
-	.least = 2,
+	.operands = "PLAN.yaml [MEASURED]",
+	.least = 1,
 	.most = 2,
 	.details =
-		"The second file is a measurement of `train` or a trace of the PyTorch profiler "
-		"(Chrome trace JSON of one rank, also gzipped, of any size). The plan says what "
-		"was meant to run; the step is predicted anew and both are summed up by the same "
-		"rules. Says what bounds the step, where it departs from the prediction, the "
-		"likely causes with the costliest first, and what to turn with the predicted "
-		"gain.",
-	.examples = {"shardplan diagnose plan.yaml trace.json.gz",
+		"MEASURED is a trace of the PyTorch profiler (of one rank, also gzipped), a folder "
+		"of them, a measurement of `train`, or a log with step times, tokens/s or MFU; "
+		"without it --step-time, --mfu or both. Says where the step departs from the "
+		"prediction, the likely causes with the costliest first, and what to turn with the "
+		"predicted gain; of a log or a figure, what the MFU counts and what alone would "
+		"make the step that long. To record a trace of three steps:",
+	.lines = kineto_recipe,
+	.examples = {"shardplan diagnose plan.yaml --step-time 2.9s --mfu 31",
+		"shardplan diagnose plan.yaml train.log",
+		"shardplan diagnose plan.yaml trace.json.gz",
 		"shardplan diagnose plan.yaml measured.json --json"},
 	.run = run,
 };

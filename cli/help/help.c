@@ -88,6 +88,8 @@ void help_command(
 	text_printf(text, "usage: shardplan %s%s%s [OPTIONS]\n\n", command->name,
 		command->operands[0] != '\0' ? " " : "", command->operands);
 	add_wrapped(text, command->details, 0);
+	if (command->lines != NULL)
+		text_printf(text, "\n%s\n", command->lines);
 	add_options(index, text);
 	if (index == COMMAND_EXPLAIN)
 		add_views(text);

@@ -128,6 +128,7 @@ struct invocation {
 	/* What a command that succeeded ends with: EXIT_CODE_OK, or EXIT_CODE_NO for a
 	 * well-formed "no". */
 	enum exit_code verdict;
+	const char *lines; /* of a command that failed: shown below the message; or NULL */
 };
 
 struct command {
@@ -136,6 +137,7 @@ struct command {
 	const char *operands; /* "MODEL TOPOLOGY"; "" when it takes none */
 	int least, most;      /* number of operands */
 	const char *details;  /* for `help NAME`; paragraphs, each one line of any length */
+	const char *lines;    /* behind the details in the help, as they are; or NULL */
 	const char *examples[5];
 	bool (*run)(struct invocation *invocation, struct error *error);
 };

@@ -134,6 +134,8 @@ static const struct option others[] = {
 	{"svg", output, "", "the view as a picture: communication, layout", ON(EXPLAIN),
 		OPTION_SWITCH},
 	{"analyze", output, "FILE", "measured.json of `train`, on the same lines", ON(EXPLAIN), 0},
+	{"step-time", output, "TIME", "measured, such as 2.9s", ON(DIAGNOSE), 0},
+	{"mfu", output, "PERCENT", "measured, by whatever convention", ON(DIAGNOSE), 0},
 	{"tolerance-time", output, "PERCENT", "judge the step time too", ON(CHECK), 0},
 	{"quick", output, "", "seconds instead of a minute", ON(CALIBRATE), OPTION_SWITCH},
 	{"format", output, "html|markdown|json|csv|trace|snapshot",

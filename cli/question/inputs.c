@@ -187,25 +187,48 @@ static bool check_schema(const struct node *root, struct error *error)
 	return true;
 }
 
-bool input_measurement(struct arena *arena, const char *path, const struct plan_file *file,
-	struct measurement *measurement, struct error *error)
+/* The measurement's map in the document; NULL on an error. */
+static const struct node *read_measurement(
+	struct arena *arena, const char *path, struct measurement *measurement, struct error *error)
 {
 	struct contents contents;
 
 	if (!file_read(arena, path, &contents, error))
-		return false;
+		return NULL;
 	const struct node *root =
 		document_parse(arena, contents.name, contents.text, contents.length, 0, error);
 	if (root == NULL || !check_schema(root, error))
-		return false;
+		return NULL;
 	const struct node *map = node_get(root, "measurement");
-	if (!measurement_read(arena, map, measurement, error))
+	return measurement_read(arena, map, measurement, error) ? map : NULL;
+}
+
+static bool is_of(const struct measurement *measurement, const struct plan_file *file)
+{
+	const char *digest = measurement->values.schedule_digest;
+	return digest != NULL && strcmp(digest, file->schedule_digest) == 0;
+}
+
+bool input_any_measurement(struct arena *arena, const char *path, const struct plan_file *file,
+	struct measurement *measurement, bool *same, struct error *error)
+{
+	if (read_measurement(arena, path, measurement, error) == NULL)
+		return false;
+	*same = is_of(measurement, file);
+	return true;
+}
+
+bool input_measurement(struct arena *arena, const char *path, const struct plan_file *file,
+	struct measurement *measurement, struct error *error)
+{
+	const struct node *map = read_measurement(arena, path, measurement, error);
+
+	if (map == NULL)
 		return false;
 	const struct node *digest = node_get(map, "schedule_digest");
 	const char *measured = measurement->values.schedule_digest;
-	if (measured == NULL || strcmp(measured, file->schedule_digest) != 0)
-		return node_error(digest != NULL ? digest : map, error,
-			"a measurement of another schedule, expected the plan's %s, got %s",
-			file->schedule_digest, measured != NULL ? measured : "none");
-	return true;
+	return is_of(measurement, file) ||
+	       node_error(digest != NULL ? digest : map, error,
+		       "a measurement of another schedule, expected the plan's %s, got %s",
+		       file->schedule_digest, measured != NULL ? measured : "none");
 }

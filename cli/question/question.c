@@ -379,6 +379,9 @@ bool open_plan(struct arena *arena, const char *path, struct opened *opened, str
 			"%s: the plan compiles to schedule %s, expected its schedule_digest %s: "
 			"it was edited, or made by another version; plan again",
 			path, opened->evaluation.digest, file->schedule_digest);
+	/* A plan file has the sum only. */
+	file->prediction.communicator_bytes =
+		opened->evaluation.simulation.prediction.communicator_bytes;
 	return true;
 }
 

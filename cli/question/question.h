@@ -112,6 +112,9 @@ bool input_plan_file(struct arena *arena, const char *path, struct plan_file *fi
 /* A measurement of `file`'s schedule: another digest is EXIT_CODE_INPUT, at its place. */
 bool input_measurement(struct arena *arena, const char *path, const struct plan_file *file,
 	struct measurement *measurement, struct error *error);
+/* The same, where it may be of another schedule: `*same` says. */
+bool input_any_measurement(struct arena *arena, const char *path, const struct plan_file *file,
+	struct measurement *measurement, bool *same, struct error *error);
 
 /* A name to the path of a file or a config.json's folder in one of the folders of SHARDPLAN_PATH
  * (separated by colons): FOLDER/NAME.yaml, .json, or FOLDER/NAME/config.json. NULL when there is

@@ -312,21 +312,20 @@ static double effect_size(const struct effect *effect, enum objective objective)
 	return fabs(objective == OBJECTIVE_MEMORY ? effect->bytes : effect->seconds);
 }
 
+/* "wrap=model +645 ms, +49.8 GiB (does not fit)" */
 static void add_effect(struct text *text, const struct effect *effect, const struct plan *plan)
 {
-	text_add(text, effect->name);
 	if (effect->most == NULL) {
-		text_printf(text, " (%s has no other)", runtime_names[plan->runtime]);
+		text_printf(
+			text, "%s: %s has no other", effect->name, runtime_names[plan->runtime]);
 		return;
 	}
-	text_add(text, " (");
-	if (strcmp(effect->most->knob, effect->name) != 0)
-		text_printf(text, "%s ", effect->most->knob);
-	text_printf(text, "%s: ", effect->most->value);
+	text_printf(text, "%s=%s ", effect->most->knob, effect->most->value);
 	add_signed(text, effect->seconds, add_seconds);
 	text_add(text, ", ");
 	add_signed(text, effect->bytes, add_bytes);
-	text_add(text, effect->most->prediction.fits == FITS_NO ? ", does not fit)" : ")");
+	if (effect->most->prediction.fits == FITS_NO)
+		text_add(text, " (does not fit)");
 }
 
 void defend_knobs(
@@ -348,9 +347,9 @@ void defend_knobs(
 			effects[j] = effects[j - 1];
 		effects[j] = effect;
 	}
-	text_add(&text, "Knobs by their largest effect here, each changed alone: ");
+	text_add(&text, "What matters most, one change at a time: ");
 	for (int i = 0; i < 3; i++) {
-		text_add(&text, i == 0 ? "" : i == 1 ? ", then " : ", then ");
+		text_add(&text, i == 0 ? "" : "; ");
 		add_effect(&text, &effects[i], chosen->plan);
 	}
 	text_add(&text, ".");

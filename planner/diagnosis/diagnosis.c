@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What the cause costs: as measured, or as simulated where that says more. */
 static double weight(const struct diagnosis_cause *cause)
@@ -15,33 +16,63 @@ static int by_weight(const void *left, const void *right)
 	return (a < b) - (a > b);
 }
 
-static void find_bound(struct diagnosis *d, struct arena *arena)
+static double communication(const struct activity_summary *s)
 {
-	const struct activity_summary *m = &d->measured;
-	const struct {
-		const char *name;
-		double seconds;
-	} waits[] = {{"the host", m->waiting_host}, {"data", m->waiting_data},
-		{"the allocator", m->waiting_allocator}, {"waiting", m->waiting_other}};
+	double seconds = 0;
 
-	for (int kind = 0; kind < ACTIVITY_KIND_COUNT; kind++) {
-		if (m->exposed[kind] <= d->bound_seconds)
-			continue;
-		d->bound_seconds = m->exposed[kind];
-		d->bound = kind == ACTIVITY_COMPUTE
-				   ? activity_names[kind]
-				   : arena_printf(arena, "exposed %s", activity_names[kind]);
-	}
-	for (int i = 0; i < COUNT_OF(waits); i++) {
-		if (waits[i].seconds > d->bound_seconds) {
-			d->bound_seconds = waits[i].seconds;
-			d->bound = waits[i].name;
+	for (int kind = ACTIVITY_ALL_GATHER; kind <= ACTIVITY_OTHER_COLLECTIVE; kind++)
+		seconds += s->exposed[kind];
+	return seconds;
+}
+
+static double copies(const struct activity_summary *s)
+{
+	return s->exposed[ACTIVITY_COPY_IN] + s->exposed[ACTIVITY_COPY_OUT];
+}
+
+static int by_length(const void *left, const void *right)
+{
+	const struct diagnosis_part *a = left, *b = right;
+	return (a->measured < b->measured) - (a->measured > b->measured);
+}
+
+static void take_apart(struct diagnosis *d)
+{
+	const struct activity_summary *m = &d->measured, *e = &d->expected;
+	const struct diagnosis_part parts[DIAGNOSIS_PARTS] = {
+		{"compute", m->exposed[ACTIVITY_COMPUTE], e->exposed[ACTIVITY_COMPUTE]},
+		{"exposed communication", communication(m), communication(e)},
+		{"exposed copies", copies(m), copies(e)},
+		{"waiting for the host", m->waiting_host, e->waiting_host},
+		{"waiting for data", m->waiting_data, e->waiting_data},
+		{"waiting for the allocator", m->waiting_allocator, e->waiting_allocator},
+		{"waiting otherwise", m->waiting_other, e->waiting_other}};
+	double most = 0;
+
+	memcpy(d->parts, parts, sizeof(parts));
+	qsort(d->parts, DIAGNOSIS_PARTS, sizeof(d->parts[0]), by_length);
+	for (int i = 0; i < DIAGNOSIS_PARTS; i++) {
+		double more = d->parts[i].measured - d->parts[i].expected;
+		if (more > most) {
+			most = more;
+			d->loss = &d->parts[i];
 		}
 	}
 }
 
+/* Gaps have no name in a measurement of our own, which says how long the loader was waited for. */
+static void name_data_wait(double seconds, struct activity_summary *m)
+{
+	double host = fmin(seconds, m->waiting_host);
+	double other = fmin(seconds - host, m->waiting_other);
+
+	m->waiting_host -= host;
+	m->waiting_other -= other;
+	m->waiting_data += host + other;
+}
+
 static bool expect(const struct diagnosed *diagnosed, struct arena *arena,
-	struct activity_summary *expected, double *step_time, struct error *error)
+	struct diagnosis *diagnosis, double *step_time, struct error *error)
 {
 	struct activities activities = {0};
 	struct schedule *schedule;
@@ -51,9 +82,12 @@ static bool expect(const struct diagnosed *diagnosed, struct arena *arena,
 		    &simulation, error))
 		return false;
 	activities_of_timeline(schedule, &simulation.timeline, &activities);
-	activities_summarise(&activities, expected);
+	activities_summarise(&activities, &diagnosis->expected);
 	activities_finish(&activities);
+	name_data_wait(simulation.prediction.time.data_wait, &diagnosis->expected);
 	*step_time = simulation.prediction.step_time;
+	diagnosis->expected_mfu = simulation.prediction.mfu;
+	diagnosis->peak_name = simulation.prediction.peak_name;
 	return true;
 }
 
@@ -76,11 +110,14 @@ bool diagnose(const struct diagnosed *diagnosed, struct arena *arena, struct dia
 		.measured = &diagnosis->measured,
 		.arena = arena};
 
-	*diagnosis = (struct diagnosis){.bound = "nothing"};
-	if (!expect(diagnosed, arena, &diagnosis->expected, &evidence.planned_time, error))
+	*diagnosis = (struct diagnosis){0};
+	if (!expect(diagnosed, arena, diagnosis, &evidence.planned_time, error))
 		return false;
 	activities_summarise(diagnosed->activities, &diagnosis->measured);
-	find_bound(diagnosis, arena);
+	name_data_wait(diagnosed->facts.data_wait, &diagnosis->measured);
+	diagnosis->mfu = diagnosis->expected_mfu * diagnosis->expected.step_time /
+			 diagnosis->measured.step_time;
+	take_apart(diagnosis);
 	apply(diagnosis_plan_rules, &evidence, diagnosis);
 	apply(diagnosis_machine_rules, &evidence, diagnosis);
 	qsort(diagnosis->causes, (size_t)diagnosis->n_causes, sizeof(diagnosis->causes[0]),

@@ -59,3 +59,59 @@ bool evidence_noticeable(const struct evidence *p, double seconds)
 {
 	return seconds > NOTICEABLE * p->measured->step_time;
 }
+
+double evidence_total_communication(const struct activity_summary *s)
+{
+	double seconds = 0;
+
+	for (int kind = ACTIVITY_ALL_GATHER; kind <= ACTIVITY_OTHER_COLLECTIVE; kind++)
+		seconds += s->seconds[kind];
+	return seconds;
+}
+
+double evidence_hidden_communication(const struct activity_summary *s)
+{
+	double seconds = 0;
+
+	for (int kind = ACTIVITY_ALL_GATHER; kind <= ACTIVITY_OTHER_COLLECTIVE; kind++)
+		seconds += fmax(0, s->seconds[kind] - s->exposed[kind]);
+	return seconds;
+}
+
+/* By kernels and messages where the trace names them, else by the number of bytes. */
+bool evidence_has_fp32_parameters(const struct evidence *p)
+{
+	const enum activity_kind g = ACTIVITY_ALL_GATHER;
+	const struct trace_facts *facts = &p->what->facts;
+
+	if (p->plan->param_dtype == DTYPE_FP32)
+		return false;
+	if (!isnan(facts->fp32_products))
+		return facts->fp32_products > 0.5;
+	if (!isnan(facts->fp32_gathered))
+		return facts->fp32_gathered > 0.5;
+	return p->expected->count[g] > 0 &&
+	       evidence_ratio(p->measured->bytes[g], p->expected->bytes[g]) > 1.6 &&
+	       evidence_ratio(p->measured->count[g], p->expected->count[g]) < 1.2;
+}
+
+/* A softmax in every block, and nothing fused. */
+bool evidence_has_eager_attention(const struct evidence *p)
+{
+	double blocks = (double)(p->what->file->model->architecture.layers * p->plan->grad_accum);
+
+	return attention_is_flash(p->plan->attention) &&
+	       p->what->facts.softmax_kernels >= blocks / 2 && blocks > 0;
+}
+
+/* The plan hides much of its communication, the run next to nothing; one large unit would have
+ * nothing to hide it behind. */
+bool evidence_is_serial(const struct evidence *p)
+{
+	const enum activity_kind g = ACTIVITY_ALL_GATHER;
+	double planned = evidence_hidden_communication(p->expected);
+
+	return evidence_noticeable(p, planned) &&
+	       evidence_hidden_communication(p->measured) < 0.15 * planned &&
+	       p->measured->count[g] > p->expected->count[g] / 2;
+}

@@ -74,14 +74,23 @@ static bool host_bound(const struct evidence *p, struct diagnosis_cause *cause)
 
 	if (!evidence_noticeable(p, seconds) || p->what->file->topology->device.kind == DEVICE_CPU)
 		return false;
+	cause->seconds = cause->gain = seconds;
+	if (p->measured->longest_wait > 0.5 * p->measured->waiting_host) {
+		cause->title = "the device stands still once a step";
+		cause->evidence = arena_printf(p->arena,
+			"%.3f s in one piece, of %.3f s a step in which the next kernel has not "
+			"been launched",
+			p->measured->longest_wait, p->measured->waiting_host);
+		cause->advice = "see what the host does there: a loader that is no DataLoader, "
+				"logging, evaluation, a checkpoint, .item() at the end of the step";
+		return true;
+	}
 	cause->title = "the device waits for the host to launch work";
 	cause->evidence = arena_printf(p->arena,
 		"%.1f %% of the step nothing runs and the next kernel has not been launched yet",
 		100 * p->measured->waiting_host / p->measured->step_time);
 	cause->advice = "larger micro-batches or units, torch.compile, fewer Python hooks; remove "
 			".item(), print and other synchronisation from the step";
-	cause->seconds = seconds;
-	cause->gain = seconds;
 	return true;
 }
 
@@ -128,7 +137,10 @@ static bool offload_left_on(const struct evidence *p, struct diagnosis_cause *ca
 	if (copied < 0.25 * shard)
 		return false;
 	offloaded.cpu_offload = rows_of_offload(OFFLOAD_PARAMETERS);
-	cause->title = "parameters or optimizer states are offloaded to the host";
+	/* Parameters come for forward and again for backward, updated ones once. */
+	cause->title = p->measured->bytes[ACTIVITY_COPY_IN] > 1.5 * shard
+			       ? "parameters are offloaded to the host"
+			       : "gradients or optimizer states are offloaded to the host";
 	cause->evidence = arena_printf(p->arena,
 		"%.2f GB are copied between host and device a step beyond the plan, its fp32 shard "
 		"is %.2f GB",
@@ -141,6 +153,48 @@ static bool offload_left_on(const struct evidence *p, struct diagnosis_cause *ca
 	return true;
 }
 
+/* Steps of equal work last as long as one another where nothing else runs. */
+#define BUSY_SPREAD 0.1
+#define BUSY_LOAD   0.25
+enum { BUSY_STEPS = 5 };
+
+static bool steps_differ(const struct trace_facts *facts)
+{
+	return facts->counted_steps >= BUSY_STEPS && facts->step_spread > BUSY_SPREAD;
+}
+
+static bool is_busy(const struct evidence *p)
+{
+	const struct trace_facts *facts = &p->what->facts;
+
+	return (steps_differ(facts) || facts->other_load > BUSY_LOAD) &&
+	       evidence_noticeable(p, evidence_more_exposed(p, ACTIVITY_COMPUTE));
+}
+
+static bool busy_machine(const struct evidence *p, struct diagnosis_cause *cause)
+{
+	const struct trace_facts *facts = &p->what->facts;
+
+	if (!is_busy(p))
+		return false;
+	cause->title = "something else runs on this machine";
+	cause->evidence =
+		steps_differ(facts)
+			? arena_printf(p->arena,
+				  "the standard deviation of %d steps of equal work is "
+				  "%.0f %% of their mean",
+				  facts->counted_steps, 100 * facts->step_spread)
+			: arena_printf(p->arena, "%.1f processes beside the ranks wanted each core",
+				  facts->other_load);
+	cause->advice = p->what->file->topology->device.kind == DEVICE_CPU
+				? "look at top and the load, give the ranks cores of their own "
+				  "(taskset), measure again"
+				: "look at nvidia-smi: other processes, clocks that change; "
+				  "measure again";
+	cause->seconds = cause->gain = evidence_more_exposed(p, ACTIVITY_COMPUTE);
+	return true;
+}
+
 static bool more_compute(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	double seconds = evidence_more_exposed(p, ACTIVITY_COMPUTE);
@@ -149,7 +203,8 @@ static bool more_compute(const struct evidence *p, struct diagnosis_cause *cause
 	bool recomputes = plan_checkpoints(p->plan, CHECKPOINTING_FULL);
 	struct plan full = *p->plan;
 
-	if (!evidence_noticeable(p, seconds))
+	if (!evidence_noticeable(p, seconds) || is_busy(p) || evidence_has_fp32_parameters(p) ||
+		evidence_has_eager_attention(p))
 		return false;
 	cause->evidence = arena_printf(p->arena, "%.3f s of kernels a step, predicted %.3f s",
 		p->measured->exposed[ACTIVITY_COMPUTE], p->expected->exposed[ACTIVITY_COMPUTE]);
@@ -162,9 +217,12 @@ static bool more_compute(const struct evidence *p, struct diagnosis_cause *cause
 		return true;
 	}
 	cause->title = "kernels take longer than predicted";
-	cause->advice = "compare clocks and power (nvidia-smi -q -d PERFORMANCE), the attention "
-			"kernel, torch.compile, and shapes that are no multiple of 64; calibrate "
-			"the topology";
+	cause->advice = p->what->file->topology->device.kind == DEVICE_CPU
+				? "see that nothing else runs on these cores (top), then "
+				  "calibrate this machine: shardplan calibrate"
+				: "compare clocks and power (nvidia-smi -q -d PERFORMANCE), the "
+				  "attention kernel, torch.compile, and shapes that are no "
+				  "multiple of 64; calibrate the topology";
 	return true;
 }
 
@@ -175,6 +233,7 @@ const struct diagnosis_rule diagnosis_machine_rules[] = {
 	{"data-bound", data_bound},
 	{"allocator", allocator_retries},
 	{"offload", offload_left_on},
+	{"busy-machine", busy_machine},
 	{"more-compute", more_compute},
 	{NULL, NULL},
 };

@@ -118,11 +118,11 @@ static bool reduced_too_often(const struct evidence *p, struct diagnosis_cause *
 static bool wide_reduction(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	enum activity_kind r = reduction(p);
-	bool is_wide =
-		p->plan->reduce_dtype != DTYPE_FP32 &&
-		(p->what->fp32_reduced > 0.5 ||
-			(isnan(p->what->fp32_reduced) && evidence_ratio(p->measured->bytes[r],
-								 p->expected->bytes[r]) > 1.6));
+	bool is_wide = p->plan->reduce_dtype != DTYPE_FP32 &&
+		       (p->what->facts.fp32_reduced > 0.5 ||
+			       (isnan(p->what->facts.fp32_reduced) &&
+				       evidence_ratio(p->measured->bytes[r],
+					       p->expected->bytes[r]) > 1.6));
 	struct plan wide = *p->plan;
 
 	if (!is_wide || p->measured->count[r] <= 0)
@@ -135,6 +135,71 @@ static bool wide_reduction(const struct evidence *p, struct diagnosis_cause *cau
 		dtype_name(p->plan->reduce_dtype));
 	cause->seconds = evidence_more_exposed(p, r);
 	cause->gain = evidence_effect(p, &wide);
+	return true;
+}
+
+static bool fp32_parameters(const struct evidence *p, struct diagnosis_cause *cause)
+{
+	struct plan wide = *p->plan;
+
+	if (!evidence_has_fp32_parameters(p))
+		return false;
+	wide.param_dtype = DTYPE_FP32;
+	cause->title = "parameters are gathered and multiplied in fp32";
+	cause->evidence =
+		isnan(p->what->facts.fp32_products)
+			? arena_printf(p->arena, "%.2f GB gathered a step, planned %.2f GB in %s",
+				  p->measured->bytes[ACTIVITY_ALL_GATHER] / 1e9,
+				  p->expected->bytes[ACTIVITY_ALL_GATHER] / 1e9,
+				  dtype_name(p->plan->param_dtype))
+			: arena_printf(p->arena,
+				  "%.0f %% of the time of matrix products is in fp32 "
+				  "kernels, planned %s",
+				  100 * p->what->facts.fp32_products,
+				  dtype_name(p->plan->param_dtype));
+	cause->advice = arena_printf(p->arena,
+		"MixedPrecisionPolicy(param_dtype=%s) (FSDP2), MixedPrecision (FSDP1), autocast "
+		"(DDP)",
+		dtype_name(p->plan->param_dtype));
+	cause->seconds = evidence_more_exposed(p, ACTIVITY_COMPUTE) +
+			 evidence_more_exposed(p, ACTIVITY_ALL_GATHER);
+	cause->gain = evidence_effect(p, &wide);
+	return true;
+}
+
+static bool eager_attention(const struct evidence *p, struct diagnosis_cause *cause)
+{
+	struct plan eager = *p->plan;
+
+	if (!evidence_has_eager_attention(p))
+		return false;
+	eager.attention = ATTENTION_EAGER;
+	cause->title = "attention is not fused: scores are written to memory";
+	cause->evidence = arena_printf(p->arena,
+		"%.0f softmax kernels a step and no fused attention, planned %s",
+		p->what->facts.softmax_kernels, attention_kind_names[p->plan->attention]);
+	cause->advice = "attn_implementation=\"sdpa\" or \"flash_attention_2\"; no mask that the "
+			"fused kernel refuses (causal by is_causal=True)";
+	cause->seconds = evidence_more_exposed(p, ACTIVITY_COMPUTE);
+	cause->gain = evidence_effect(p, &eager);
+	return true;
+}
+
+static bool no_overlap(const struct evidence *p, struct diagnosis_cause *cause)
+{
+	double planned = evidence_total_communication(p->expected);
+	double hidden = evidence_hidden_communication(p->expected);
+	double total = evidence_total_communication(p->measured);
+
+	if (!evidence_is_serial(p))
+		return false;
+	cause->title = "communication does not overlap with compute";
+	cause->evidence = arena_printf(p->arena, "%.1f %% of it is beside compute, planned %.1f %%",
+		100 * evidence_hidden_communication(p->measured) / total, 100 * hidden / planned);
+	cause->advice = "unset CUDA_DEVICE_MAX_CONNECTIONS=1, CUDA_LAUNCH_BLOCKING and "
+			"TORCH_NCCL_BLOCKING_WAIT; no torch.cuda.synchronize() between units";
+	cause->seconds = fmin(total * hidden / planned, p->measured->exposed[ACTIVITY_COMPUTE]);
+	cause->gain = fmin(cause->seconds, hidden);
 	return true;
 }
 
@@ -154,7 +219,8 @@ static bool narrow_would_help(const struct evidence *p, struct diagnosis_cause *
 	cause->advice =
 		arena_printf(p->arena, "reduce_dtype %s halves their bytes, if the model bears it",
 			dtype_name(p->plan->param_dtype));
-	cause->seconds = p->measured->exposed[r];
+	/* Of what is exposed now, half of the bytes are half of the time. */
+	cause->seconds = fmin(p->measured->exposed[r], p->measured->seconds[r] / 2);
 	cause->gain = -evidence_effect(p, &narrow);
 	return cause->gain > 0;
 }
@@ -167,7 +233,7 @@ static bool no_prefetch(const struct evidence *p, struct diagnosis_cause *cause)
 	struct plan without = *p->plan;
 
 	/* Gathers also come late when longer reductions are in their way. */
-	if (!evidence_noticeable(p, seconds) ||
+	if (!evidence_noticeable(p, seconds) || evidence_is_serial(p) ||
 		p->measured->seconds[r] > 1.3 * p->expected->seconds[r] ||
 		!about(p->measured->count[g], p->expected->count[g], 0.2) ||
 		!about(evidence_mean_bytes(p->measured, g), evidence_mean_bytes(p->expected, g),
@@ -195,8 +261,11 @@ const struct diagnosis_rule diagnosis_plan_rules[] = {
 	{"small-units", small_units},
 	{"gathered-again", gathered_again},
 	{"reduced-each-micro-batch", reduced_too_often},
+	{"fp32-parameters", fp32_parameters},
 	{"fp32-reduction", wide_reduction},
+	{"eager-attention", eager_attention},
 	{"narrower-reduction", narrow_would_help},
 	{"no-prefetch", no_prefetch},
+	{"no-overlap", no_overlap},
 	{NULL, NULL},
 };

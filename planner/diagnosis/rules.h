@@ -36,6 +36,12 @@ double evidence_mean_bytes(const struct activity_summary *s, enum activity_kind 
 double evidence_ratio(double measured, double expected);
 double evidence_more_exposed(const struct evidence *p, enum activity_kind kind);
 double evidence_lost_to_communication(const struct evidence *p);
+double evidence_total_communication(const struct activity_summary *s);
+double evidence_hidden_communication(const struct activity_summary *s);
+/* What several rules ask. */
+bool evidence_has_fp32_parameters(const struct evidence *p);
+bool evidence_has_eager_attention(const struct evidence *p);
+bool evidence_is_serial(const struct evidence *p);
 /* Not less than what says nothing. */
 bool evidence_noticeable(const struct evidence *p, double seconds);
 

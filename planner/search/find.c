@@ -241,6 +241,36 @@ static void ask_one_sequence(struct question *question)
 		question_put(question, KNOB_MICRO_BATCH, (union knob_value){.number = 1});
 }
 
+/* The largest value with parameters on the host; 0: none, or offload is not for this search to
+ * choose. Costs a second search, for which there is time where the first ended at once. */
+static double limit_offloaded(const struct limit *limit)
+{
+	struct finding finding = {.find = limit->finder->finding->find};
+	struct finder finder = {.arena = limit->finder->arena, .finding = &finding};
+	struct question question = *limit->question;
+	struct limit other = *limit;
+	struct error error = {0};
+	if (!question_is_open(&question, KNOB_CPU_OFFLOAD))
+		return 0;
+	question_put(&question, KNOB_CPU_OFFLOAD,
+		(union knob_value){.rows = rows_of_offload(OFFLOAD_PARAMETERS)});
+	finder.question = &question;
+	other.finder = &finder;
+	return find_limit(&other, &question, &error) ? finding.value : 0;
+}
+
+/* "Not even 128 tokens fit without CPU offload; with --cpu-offload parameters: 22784" */
+static const char *nothing_fits(const struct limit *limit, const char *least)
+{
+	double offloaded = limit_offloaded(limit);
+	struct arena *arena = limit->finder->arena;
+	if (offloaded > 0)
+		return arena_printf(arena,
+			"Not even %s without CPU offload; with --cpu-offload parameters: %.0f",
+			least, offloaded);
+	return arena_printf(arena, "Not even %s", least);
+}
+
 static bool find_length(struct finder *finder, struct error *error)
 {
 	struct question question = *finder->question;
@@ -262,16 +292,17 @@ static bool find_length(struct finder *finder, struct error *error)
 		(union knob_value){.number = min_i64(trained, LENGTH_STEP)});
 	if (!find_limit(&limit, &question, error))
 		return false;
+	if (!finding->exists) {
+		finding->statement = nothing_fits(
+			&limit, arena_printf(finder->arena, "%d tokens fit", LENGTH_STEP));
+		return true;
+	}
 	finding->statement = arena_printf(finder->arena,
-		!finding->exists
-			? question_is_open(finder->question, KNOB_CPU_OFFLOAD)
-				  ? "Without CPU offload (--cpu-offload) not even %.0f tokens fit"
-				  : "Not even %.0f tokens fit"
-		: finding->value < (double)trained
+		finding->value < (double)trained
 			? "The longest sequence that fits has %.0f tokens"
 			: "The longest sequence that fits has %.0f tokens (the model was trained "
 			  "with %lld)",
-		finding->exists ? finding->value : (double)LENGTH_STEP, (long long)trained);
+		finding->value, (long long)trained);
 	return true;
 }
 
@@ -293,7 +324,7 @@ static bool find_micro_batch(struct finder *finder, struct error *error)
 						       "The largest micro-batch that fits has %.0f "
 						       "sequences per device",
 						       finding->value)
-					     : "Not even one sequence per device fits";
+					     : nothing_fits(&limit, "one sequence per device fits");
 	return true;
 }
 

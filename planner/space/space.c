@@ -33,20 +33,44 @@ static void note_value(struct enumeration *e, enum knob_id axis, union knob_valu
 		e->unused[axis] = *error;
 }
 
+/* "none, parameters"; empty where none is. */
+static void add_used(const struct enumeration *e, enum knob_id axis, struct text *text)
+{
+	const struct knob_list *list = &e->question->only[axis];
+	for (int v = 0; v < list->n; v++)
+		if (e->used[axis] >> v & 1)
+			text_printf(text, "%s%s", text->length > 0 ? "," : "",
+				knob_value_typed(axis, list->values[v], e->arena));
+}
+
+static bool refuse_value(
+	const struct enumeration *e, enum knob_id axis, union knob_value value, struct error *error)
+{
+	const char *why = e->unused[axis].message;
+	struct text used = {0};
+	add_used(e, axis, &used);
+	const char *option = knob_option(axis, e->arena);
+	const char *typed = knob_value_typed(axis, value, e->arena);
+	if (used.length > 0)
+		error_set(error, EXIT_CODE_USAGE,
+			"--%s %s: nothing in this search can have it; ask for --%s %s", option,
+			typed, option, text_string(&used));
+	else
+		error_set(error, EXIT_CODE_USAGE, "--%s %s: nothing in this search can have it%s%s",
+			option, typed, why[0] != '\0' ? ": " : "", why);
+	text_finish(&used);
+	return false;
+}
+
 /* A value that no plan has was asked for in vain. */
 static bool all_used(const struct enumeration *e, struct error *error)
 {
 	for (int a = 0; a < n_axes; a++) {
 		enum knob_id axis = axes_in_order[a];
 		const struct knob_list *list = &e->question->only[axis];
-		const char *why = e->unused[axis].message;
 		for (int v = 0; v < list->n; v++)
 			if (!(e->used[axis] >> v & 1))
-				return error_set(error, EXIT_CODE_USAGE,
-					"%s %s: no plan of this question can have it%s%s",
-					knob_table[axis].field.name,
-					knob_value_typed(axis, list->values[v], e->arena),
-					why[0] != '\0' ? ": " : "", why);
+				return refuse_value(e, axis, list->values[v], error);
 	}
 	return true;
 }

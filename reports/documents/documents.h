@@ -18,6 +18,8 @@ void report_measurement_json(const struct question_text *asked, const struct pla
 	const struct measurement *measured, struct text *text);
 /* {schema: "shardplan/diagnose/1", version, bound, measured, predicted, causes}. */
 void report_diagnosis_json(const struct diagnosis *diagnosis, struct text *text);
+/* Of a step time or an MFU: shardplan/figures/1. */
+void report_figures_json(const struct figures_diagnosis *diagnosis, struct text *text);
 /* `explain --json`: {schema: "shardplan/explain/1", version, plan, prediction, operations, memory,
  * critical_path}. */
 void report_explain_json(const struct explained *explained, struct text *text);

@@ -137,16 +137,73 @@ static const struct field cause_fields[] = {
 	FIELD_END,
 };
 
+static const struct field part_fields[] = {
+	FIELD_STRING(struct diagnosis_part, name, "name", 0),
+	FIELD_DOUBLE(struct diagnosis_part, measured, "measured_s", 0),
+	FIELD_DOUBLE(struct diagnosis_part, expected, "predicted_s", 0),
+	FIELD_END,
+};
+
 void report_diagnosis_json(const struct diagnosis *d, struct text *text)
 {
 	struct writer writer;
 
 	json_begin(&writer, text, "shardplan/diagnose/1");
-	writer_string(&writer, "bound", d->bound);
-	writer_number(&writer, "bound_s", d->bound_seconds);
+	if (d->mfu > 0) {
+		writer_number(&writer, "mfu", d->mfu);
+		writer_number(&writer, "predicted_mfu", d->expected_mfu);
+	}
+	write_rows("parts", part_fields, d->parts, DIAGNOSIS_PARTS, sizeof(d->parts[0]), &writer);
+	if (d->loss != NULL)
+		writer_string(&writer, "largest_loss", d->loss->name);
 	write_summary("measured", &d->measured, &writer);
 	write_summary("predicted", &d->expected, &writer);
 	write_rows("causes", cause_fields, d->causes, d->n_causes, sizeof(d->causes[0]), &writer);
+	writer_finish(&writer);
+}
+
+static const struct field convention_fields[] = {
+	FIELD_STRING(struct mfu_convention, name, "name", 0),
+	FIELD_DOUBLE(struct mfu_convention, predicted, "predicted", 0),
+	FIELD_DOUBLE(struct mfu_convention, measured, "measured", 0),
+	FIELD_END,
+};
+
+static const struct field candidate_fields[] = {
+	FIELD_STRING(struct figure_candidate, id, "id", 0),
+	FIELD_STRING(struct figure_candidate, title, "title", 0),
+	FIELD_STRING(struct figure_candidate, look, "look_at", 0),
+	FIELD_DOUBLE(struct figure_candidate, step_time, "step_time_s", 0),
+	FIELD_DOUBLE(struct figure_candidate, effect, "effect_s", 0),
+	FIELD_BOOL(struct figure_candidate, fits, "fits", 0),
+	FIELD_END,
+};
+
+static const struct field condition_fields[] = {
+	FIELD_STRING(struct figure_condition, id, "id", 0),
+	FIELD_STRING(struct figure_condition, text, "text", 0),
+	FIELD_END,
+};
+
+void report_figures_json(const struct figures_diagnosis *d, struct text *text)
+{
+	struct writer writer;
+
+	json_begin(&writer, text, "shardplan/figures/1");
+	writer_number(&writer, "step_time_s", d->step_time);
+	writer_number(&writer, "predicted_step_time_s", d->prediction->step_time);
+	if (d->mfu > 0)
+		writer_number(&writer, "given_mfu", d->mfu);
+	if (d->convention != NULL)
+		writer_string(&writer, "given_mfu_counts", d->convention->name);
+	if (d->n_steps > 0)
+		writer_int(&writer, "steps", d->n_steps);
+	write_rows("mfu", convention_fields, d->conventions, d->n_conventions,
+		sizeof(d->conventions[0]), &writer);
+	write_rows("candidates", candidate_fields, d->candidates, d->n_candidates,
+		sizeof(d->candidates[0]), &writer);
+	write_rows("conditions", condition_fields, d->conditions, d->n_conditions,
+		sizeof(d->conditions[0]), &writer);
 	writer_finish(&writer);
 }
 

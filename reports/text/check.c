@@ -285,6 +285,10 @@ void report_check_text(const struct check *check, const struct style *style, str
 
 	check_grid(check, &grid);
 	put_text(&grid, style, text);
+	text_add(text,
+		" Ledger: bytes of the schedule's buffers, operation by operation. PSS: memory "
+		"of a process, shared pages by their parts.\n Kinds of time overlap and do not "
+		"add up.\n\n");
 	for (int i = 0; i < check->n_lines; i++) {
 		judged += check->lines[i].judged;
 		bad += check->lines[i].judged && !check->lines[i].ok;

@@ -29,9 +29,9 @@ static int places(const struct diagnosis *d, struct place places[ACTIVITY_KIND_C
 /* Where the step goes, measured beside predicted. */
 static void diagnosis_grid(const struct diagnosis *d, struct grid *grid)
 {
-	static const struct grid_column columns[] = {{"of each moment, first that runs", GRID_LEFT},
+	static const struct grid_column columns[] = {{"what the device did", GRID_LEFT},
 		{"measured", GRID_RIGHT}, {"of step", GRID_RIGHT}, {"predicted", GRID_RIGHT},
-		{"difference", GRID_RIGHT}, {"number", GRID_RIGHT}, {"predicted", GRID_RIGHT}};
+		{"difference", GRID_RIGHT}, {"number", GRID_RIGHT}, {"planned", GRID_RIGHT}};
 	struct place all[ACTIVITY_KIND_COUNT + 4];
 	int n = places(d, all);
 
@@ -39,7 +39,7 @@ static void diagnosis_grid(const struct diagnosis *d, struct grid *grid)
 	for (int i = 0; i < n; i++) {
 		char percent[32];
 		double more = all[i].measured - all[i].expected;
-		if (all[i].measured <= 0 && all[i].expected <= 0)
+		if (fmax(all[i].measured, all[i].expected) < 1e-6 * d->measured.step_time)
 			continue;
 		grid_row(grid, more > 0.03 * d->measured.step_time ? GRID_WARNING : GRID_PLAIN);
 		grid_add(grid, "%s", all[i].name);
@@ -51,6 +51,17 @@ static void diagnosis_grid(const struct diagnosis *d, struct grid *grid)
 		grid_add(grid, all[i].count > 0 ? "%.0f" : "", all[i].count);
 		grid_add(grid, all[i].expected_count > 0 ? "%.0f" : "", all[i].expected_count);
 	}
+}
+
+/* Gains are of the step as planned, costs of the one that ran. */
+static const char *gain_differs(const struct diagnosis_cause *cause)
+{
+	if (cause->seconds <= 0 || cause->gain > 2 * cause->seconds)
+		return ", by simulation; as measured much of it is not exposed, or counted above";
+	if (cause->gain < 0.5 * cause->seconds)
+		return ": the step as planned loses no more by it; the rest of the cost comes with "
+		       "the other causes";
+	return "";
 }
 
 static void add_cause(const struct diagnosis *d, const struct diagnosis_cause *cause, int number,
@@ -65,9 +76,9 @@ static void add_cause(const struct diagnosis *d, const struct diagnosis_cause *c
 			format_seconds(seconds, cause->seconds),
 			100 * cause->seconds / d->measured.step_time);
 	if (!isnan(cause->gain) && cause->gain > 0)
-		text_printf(text, "   Predicted gain: %s a step (%.1f %%).\n",
+		text_printf(text, "   Predicted gain: %s a step (%.1f %%)%s.\n",
 			format_seconds(seconds, cause->gain),
-			100 * cause->gain / d->measured.step_time);
+			100 * cause->gain / d->measured.step_time, gain_differs(cause));
 }
 
 /* Far shorter than predicted, or without the collectives that the plan lives by. */
@@ -82,19 +93,64 @@ static bool is_another(const struct diagnosis *d)
 	       (d->expected.count[ACTIVITY_REDUCE_SCATTER] > 0 && reductions <= 0);
 }
 
+static void add_mfu(const struct diagnosis *d, struct text *text)
+{
+	char measured[32], expected[32];
+
+	if (d->mfu <= 0)
+		return;
+	text_printf(text, "; MFU %s, predicted %s of ", format_percent(measured, d->mfu),
+		format_percent(expected, d->expected_mfu));
+	add_terminal(text, or_empty(d->peak_name));
+	text_add(text, " (attention counted in full)");
+}
+
+/* "Of the step 63 % is exposed communication (3.07 s), 37 % compute (1.83 s)." */
+static void add_parts(const struct diagnosis *d, struct text *text)
+{
+	const char *before = "Of the step ";
+	char seconds[32];
+
+	for (int i = 0; i < DIAGNOSIS_PARTS; i++) {
+		const struct diagnosis_part *part = &d->parts[i];
+		double percent = 100 * part->measured / d->measured.step_time;
+		if (percent < 1)
+			break;
+		text_printf(text, i == 0 ? "%s%.0f %% is %s (%s)" : "%s%.0f %% %s (%s)", before,
+			percent, part->name, format_seconds(seconds, part->measured));
+		before = ", ";
+	}
+	text_add(text, ".\n");
+}
+
+static void add_loss(const struct diagnosis *d, struct text *text)
+{
+	char more[32];
+
+	if (d->loss == NULL || d->loss->measured - d->loss->expected < 0.01 * d->measured.step_time)
+		return;
+	text_printf(text, "The largest loss: %s, %s more than predicted. ", d->loss->name,
+		format_seconds(more, d->loss->measured - d->loss->expected));
+}
+
 void report_diagnosis_text(const struct diagnosis *d, const struct style *style, struct text *text)
 {
 	struct grid grid;
-	char measured[32], expected[32], bound[32];
+	char measured[32], expected[32];
 	double change = d->measured.step_time / d->expected.step_time - 1;
 
-	text_printf(text, "%s a step, predicted %s (%+.1f %%). Most of it is %s: %s (%.0f %%).\n\n",
+	text_printf(text, "%s a step, predicted %s (%+.1f %%)",
 		format_seconds(measured, d->measured.step_time),
-		format_seconds(expected, d->expected.step_time), 100 * change, d->bound,
-		format_seconds(bound, d->bound_seconds),
-		100 * d->bound_seconds / d->measured.step_time);
+		format_seconds(expected, d->expected.step_time), 100 * change);
+	add_mfu(d, text);
+	text_add(text, ".\n");
+	add_loss(d, text);
+	add_parts(d, text);
+	text_add_char(text, '\n');
 	diagnosis_grid(d, &grid);
 	put_text(&grid, style, text);
+	text_add(text, " Every moment counts once: as compute while a kernel computes, else as the "
+		       "first kind that runs.\n");
 	if (is_another(d))
 		text_add(text, "\nThis does not look like a step of this plan: is it the right "
 			       "trace, and the right plan?\n");

@@ -53,19 +53,33 @@ static void fact_seconds(struct grid *grid, const char *name, double seconds)
 		fact(grid, name, "%s", format_seconds(buffer, seconds));
 }
 
+/* Below so many steps a figure says nothing. */
+enum { STEPS_FOR_DEVIATION = 5, STEPS_FOR_PERCENTILE = 20 };
+
 static void step_time_facts(const struct measurement *measured, struct grid *grid)
 {
-	char mean[32], p50[32], p95[32], deviation[32];
+	char mean[32], other[32];
+	struct text text = {0};
+	long long n = (long long)(measured->steps - measured->warm_up_steps);
 
-	fact(grid, "step time", "mean %s, median %s, 95th percentile %s, standard deviation %s",
-		format_seconds(mean, measured->values.step_time),
-		format_seconds(p50, measured->step_time_p50),
-		format_seconds(p95, measured->step_time_p95),
-		format_seconds(deviation, sqrt(measured->step_time_variance)));
+	text_printf(
+		&text, n > 1 ? "mean %s" : "%s", format_seconds(mean, measured->values.step_time));
+	if (n > 2)
+		text_printf(&text, ", median %s", format_seconds(other, measured->step_time_p50));
+	if (n >= STEPS_FOR_PERCENTILE)
+		text_printf(&text, ", 95th percentile %s",
+			format_seconds(other, measured->step_time_p95));
+	if (n >= STEPS_FOR_DEVIATION)
+		text_printf(&text, ", standard deviation %s",
+			format_seconds(other, sqrt(measured->step_time_variance)));
+	text_printf(&text, ", of %lld %s", n, n == 1 ? "step" : "steps");
+	fact(grid, "step time", "%s", text_string(&text));
+	text_finish(&text);
 	fact(grid, "throughput", "%s tokens/s per rank",
 		format_tokens(mean, measured->values.tokens_per_s_per_gpu));
 	if (measured->values.mfu > 0)
-		fact(grid, "MFU", "%s of %s", format_percent(mean, measured->values.mfu),
+		fact(grid, "MFU", "%s of %s, attention counted in full",
+			format_percent(mean, measured->values.mfu),
 			or_empty(measured->values.peak_name));
 }
 
@@ -89,9 +103,9 @@ void measurement_grid(const struct measurement *measured, struct grid *grid)
 	fact(grid, "steps", "%lld, the first %lld not counted", (long long)measured->steps,
 		(long long)measured->warm_up_steps);
 	step_time_facts(measured, grid);
-	fact_bytes(grid, "ledger peak", measured->values.ledger_peak_bytes);
-	fact_bytes(grid, "PSS growth, largest rank", measured->pss_growth_bytes);
-	fact_bytes(grid, "PSS growth, mean of ranks", measured->pss_growth_mean_bytes);
+	fact_bytes(grid, "peak of the schedule's buffers", measured->values.ledger_peak_bytes);
+	fact_bytes(grid, "memory growth of the largest process (PSS)", measured->pss_growth_bytes);
+	fact_bytes(grid, "memory growth, mean of processes (PSS)", measured->pss_growth_mean_bytes);
 	fact_bytes(grid, "allocated outside of the schedule", measured->undeclared_bytes);
 	if (measured->device_ranks > 0) {
 		fact_bytes(grid, "in use on the GPU", measured->device_used_bytes);
@@ -162,6 +176,7 @@ void assumptions_grid(
 	const struct explained *explained, const struct topology *topology, struct grid *grid)
 {
 	const struct prediction *prediction = explained->prediction;
+	char causal[32];
 
 	grid_init(grid, fact_columns, COUNT_OF(fact_columns));
 	if (topology != NULL) {
@@ -170,9 +185,15 @@ void assumptions_grid(
 	}
 	if (prediction != NULL) {
 		fact_string(grid, "MFU is relative to", prediction->peak_name);
+		if (prediction->mfu_causal > 0)
+			fact(grid, "MFU counts",
+				"6N + 12 L d s: all of attention; of its causal "
+				"half it would be %s",
+				format_percent(causal, prediction->mfu_causal));
 		fact_string(grid, "interval of the step time (80 %) from",
 			prediction->uncertainty_source);
-		fact_seconds(grid, "no plan can beat", prediction->lower_bound);
+		fact_seconds(grid, "no plan can beat, counting attention's causal half",
+			prediction->lower_bound);
 		fact_seconds(grid, "this plan cannot beat", prediction->plan_lower_bound);
 		fact_string(grid, "schedule digest", prediction->schedule_digest);
 	}

@@ -8,6 +8,40 @@ void category_label(enum category category, struct text *text)
 		text_add_char(text, *c == '_' ? ' ' : *c);
 }
 
+static void memory_row(struct grid *grid, const char *name, double bytes, double total)
+{
+	grid_row(grid, GRID_PLAIN);
+	grid_add(grid, "%s", name);
+	grid_add_bytes(grid, bytes);
+	grid_add_percent(grid, total > 0 ? bytes / total : 0);
+}
+
+/* What no tensor of the model accounts for. */
+static void overhead_rows(const struct prediction *prediction, struct grid *grid)
+{
+	double total = (double)prediction->peak_memory_bytes;
+	double outside = (double)(prediction->peak_memory_bytes - prediction->peak_reserved_bytes);
+	double cached =
+		(double)(prediction->peak_reserved_bytes - prediction->peak_allocated_bytes);
+	double workspace =
+		(double)prediction->memory_at_peak[CATEGORY_RUNTIME_OVERHEAD] - outside - cached;
+	double nccl = (double)prediction->communicator_bytes;
+	const struct {
+		const char *name;
+		double bytes;
+	} rows[] = {
+		{nccl > 0 ? "  of it CUDA context, libraries" : "  of it context, libraries, NCCL",
+			outside - nccl},
+		{"  of it buffers of NCCL", nccl}, {"  of it reserved, unused", cached},
+		{"  of it workspace of kernels", workspace}};
+
+	if (cached <= 0 && workspace <= 0 && nccl <= 0)
+		return;
+	for (int i = 0; i < COUNT_OF(rows); i++)
+		if (rows[i].bytes > 0)
+			memory_row(grid, rows[i].name, rows[i].bytes, total);
+}
+
 void memory_grid(const struct prediction *prediction, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"memory", GRID_LEFT},
@@ -17,43 +51,44 @@ void memory_grid(const struct prediction *prediction, struct grid *grid)
 
 	grid_init(grid, columns, COUNT_OF(columns));
 	for (int c = 0; c < CATEGORY_COUNT; c++) {
-		double bytes = (double)prediction->memory_at_peak[c];
 		text_clear(&label);
 		category_label((enum category)c, &label);
-		grid_row(grid, GRID_PLAIN);
-		grid_add(grid, "%s", text_string(&label));
-		grid_add_bytes(grid, bytes);
-		grid_add_percent(grid, total > 0 ? bytes / total : 0);
+		memory_row(grid, text_string(&label), (double)prediction->memory_at_peak[c], total);
 		grid_add_bytes(grid, (double)prediction->memory_category_peak[c]);
 	}
 	text_finish(&label);
-	grid_row(grid, GRID_PLAIN);
-	grid_add(grid, "total");
-	grid_add_bytes(grid, total);
-	grid_add_percent(grid, total > 0 ? 1 : 0);
+	overhead_rows(prediction, grid);
+	memory_row(grid, "total", total, total);
 }
 
+/* The step first, every moment once; then durations, which overlap and have no share of it. */
 void time_grid(const struct prediction *prediction, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"time of a step", GRID_LEFT},
 		{"seconds", GRID_RIGHT}, {"of the step", GRID_RIGHT}};
 	const struct time_split *time = &prediction->time;
+	double computing = prediction->step_time - time->exposed_communication - time->data_wait;
 	const struct {
 		const char *name;
 		double seconds;
-	} rows[] = {{"compute", time->compute}, {"all-gather", time->all_gather},
-		{"reduce-scatter", time->reduce_scatter}, {"all-reduce", time->all_reduce},
-		{"copies", time->copy}, {"optimizer", time->optimizer},
-		{"exposed communication", time->exposed_communication},
-		{"data loading", time->data_loading}};
+		bool shares; /* no other row has this moment */
+	} rows[] = {{"computing, gaps included", computing, true},
+		{"exposed communication", time->exposed_communication, true},
+		{"waiting for data", time->data_wait, true}, {"all kernels", time->compute, false},
+		{"all-gather", time->all_gather, false},
+		{"reduce-scatter", time->reduce_scatter, false},
+		{"all-reduce", time->all_reduce, false}, {"copies", time->copy, false},
+		{"optimizer", time->optimizer, false}, {"data loading", time->data_loading, false}};
 
 	grid_init(grid, columns, COUNT_OF(columns));
 	for (int i = 0; i < COUNT_OF(rows); i++) {
+		if (rows[i].seconds <= 0)
+			continue;
 		grid_row(grid, GRID_PLAIN);
 		grid_add(grid, "%s", rows[i].name);
 		grid_add_seconds(grid, rows[i].seconds);
-		grid_add_percent(grid,
-			prediction->step_time > 0 ? rows[i].seconds / prediction->step_time : 0);
+		if (rows[i].shares && prediction->step_time > 0)
+			grid_add_percent(grid, rows[i].seconds / prediction->step_time);
 	}
 }
 
@@ -110,7 +145,7 @@ static void add_bounds(const struct prediction *prediction, struct text *text)
 		text_printf(text, ", %s for this plan",
 			format_seconds(buffer, prediction->plan_lower_bound));
 	if (prediction->lower_bound > 0)
-		text_add_char(text, '\n');
+		text_add(text, " (attention's causal half)\n");
 }
 
 static void add_throughput(const struct prediction *prediction, struct text *text)
@@ -123,6 +158,9 @@ static void add_throughput(const struct prediction *prediction, struct text *tex
 		text_printf(text, ", MFU %s, HFU %s of ", format_percent(mfu, prediction->mfu),
 			format_percent(hfu, prediction->hfu));
 		add_terminal(text, or_empty(prediction->peak_name));
+		if (prediction->mfu_causal > 0)
+			text_printf(text, " (all of attention; its causal half: MFU %s)",
+				format_percent(mfu, prediction->mfu_causal));
 	}
 	text_add_char(text, '\n');
 }
@@ -260,4 +298,6 @@ void report_prediction_text(const struct plan *plan, const struct model *model,
 	time_grid(prediction, &grid);
 	grid_text(&grid, style, text);
 	grid_finish(&grid);
+	text_add(text, " Shares are of moments and add up; durations of kernels and collectives "
+		       "overlap, on several streams.\n");
 }

@@ -45,6 +45,8 @@ void report_check_text(const struct check *check, const struct style *style, str
 
 void report_diagnosis_text(
 	const struct diagnosis *diagnosis, const struct style *style, struct text *text);
+void report_figures_text(
+	const struct figures_diagnosis *diagnosis, const struct style *style, struct text *text);
 
 void report_measurement_text(
 	const struct measurement *measured, const struct style *style, struct text *text);

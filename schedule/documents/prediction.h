@@ -46,6 +46,8 @@ struct prediction {
 				       * issues: taken, or given and still waited for */
 	int64_t peak_reserved_bytes;
 	int64_t peak_memory_bytes;      /* peak_allocated_bytes + runtime_overhead at the peak */
+	int64_t communicator_bytes;     /* of runtime_overhead, NCCL's; 0 in a prediction that was
+					 * read from a file, which does not say */
 	int64_t ledger_peak_bytes;      /* list order: what a measurement must equal exactly */
 	int64_t ledger_host_peak_bytes; /* the same of the host's pool: what CPU offload keeps there
 					 */

@@ -12,6 +12,25 @@ const char *const activity_names[] = {
 #undef X
 		NULL};
 
+const struct trace_facts trace_facts_unknown = {.fp32_reduced = NAN,
+	.fp32_gathered = NAN,
+	.fp32_products = NAN,
+	.softmax_kernels = NAN,
+	.other_load = NAN,
+	.step_spread = NAN};
+
+void trace_facts_of_steps(struct trace_facts *facts, const double *times, int n)
+{
+	double sum = 0, squares = 0;
+
+	facts->counted_steps = n;
+	for (int i = 0; i < n; i++)
+		sum += times[i];
+	for (int i = 0; i < n; i++)
+		squares += (times[i] - sum / n) * (times[i] - sum / n);
+	facts->step_spread = n > 1 && sum > 0 ? sqrt(squares / (n - 1)) / (sum / n) : NAN;
+}
+
 void activities_add(struct activities *a, const struct activity *activity)
 {
 	a->of = array_grow(a->of, &a->capacity, a->n + 1, sizeof(*a->of));
@@ -118,6 +137,7 @@ static void count_gap(const struct activities *a, double start, double end,
 	s->waiting_data += data;
 	s->waiting_allocator += allocator;
 	s->waiting_host += host;
+	s->longest_wait = fmax(s->longest_wait, host);
 	s->waiting_other += left - host;
 }
 

@@ -51,6 +51,20 @@ void activities_add(struct activities *activities, const struct activity *activi
 void activities_add_host(struct activities *activities, const struct host_activity *activity);
 void activities_finish(struct activities *activities);
 
+/* What a trace tells beside times; NAN = not known. */
+struct trace_facts {
+	double fp32_reduced, fp32_gathered; /* shares of the bytes of reductions and gathers */
+	double fp32_products;               /* share of the time of matrix products */
+	double softmax_kernels;             /* of attention that is not fused, per step */
+	double data_wait;                   /* s per step that the host waited for a batch */
+	int counted_steps;                  /* of the same work, with times of their own */
+	double other_load;  /* processes that wanted a core beside the run's, per core */
+	double step_spread; /* their standard deviation over their mean */
+};
+extern const struct trace_facts trace_facts_unknown;
+/* counted_steps and step_spread of so many step times, s. */
+void trace_facts_of_steps(struct trace_facts *facts, const double *times, int n);
+
 /* One step of a schedule, as a timeline has it. */
 void activities_of_timeline(const struct schedule *schedule, const struct timeline *timeline,
 	struct activities *activities);
@@ -66,6 +80,7 @@ struct activity_summary {
 	double typical[ACTIVITY_KIND_COUNT]; /* median duration */
 	double least[ACTIVITY_KIND_COUNT]; /* 10th percentile of duration over that of like size */
 	double waiting_host;               /* the next kernel had not been launched */
+	double longest_wait;               /* of it in one piece; not per step */
 	double waiting_data;               /* the host was fetching a batch */
 	double waiting_allocator;          /* the host was in cudaMalloc or cudaFree */
 	double waiting_other;

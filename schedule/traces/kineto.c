@@ -7,6 +7,16 @@
 
 #include "base/base.h"
 
+const char kineto_recipe[] =
+	"    from torch.profiler import profile, schedule, ProfilerActivity\n"
+	"    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],\n"
+	"                 schedule=schedule(wait=5, warmup=2, active=3)) as profiler:\n"
+	"        for step, batch in enumerate(loader):\n"
+	"            train_step(batch)      # one optimizer step\n"
+	"            profiler.step()        # once per optimizer step\n"
+	"            if step == 10: break\n"
+	"    profiler.export_chrome_trace(\"trace.json.gz\")";
+
 static void copy_text(char *to, size_t room, const char *from)
 {
 	snprintf(to, room, "%s", from);
@@ -148,6 +158,50 @@ static int64_t bytes_of(const struct kineto_event *e, enum activity_kind kind)
 	return (int64_t)(fmax(e->in_elements, e->out_elements) * e->element_bytes);
 }
 
+static bool has_any(const char *name, const char *const *parts)
+{
+	while (*parts != NULL && !has(name, *parts))
+		parts++;
+	return *parts != NULL;
+}
+
+/* Libraries write into a kernel's name what it computes and in which type: "ampere_sgemm_...",
+ * "cutlass_80_tensorop_s1688gemm_..." (TF32; the one with f16 is Turing's), "sm90_xmma_gemm_f32f32_
+ * tf32f32_f32_...". Of the loss is the softmax that takes logarithms. */
+static void note_kernel(struct kineto *k)
+{
+	static const char *const product[] = {"gemm", "nvjet", NULL};
+	static const char *const fp32[] = {
+		"sgemm", "tensorop_s1688gemm", "f32f32_f32f32_f32", "tf32f32", NULL};
+	static const char *const fused[] = {"flash", "fmha", "fused_attention", "_sdpa_", NULL};
+	static const char *const softmax[] = {"softmax", "SoftMax", "Softmax", NULL};
+	static const char *const loss[] = {"LogSoft", "log_softmax", "nll", "cross_entropy", NULL};
+	const struct kineto_event *e = &k->event;
+
+	if (has_any(e->name, fused)) {
+		k->n_fused_attention++;
+	} else if (has_any(e->name, product)) {
+		bool is_half = has(e->name, "f16");
+		k->products += e->duration;
+		k->fp32_products += has_any(e->name, fp32) && !is_half ? e->duration : 0;
+	} else if (has_any(e->name, softmax) && !has_any(e->name, loss)) {
+		k->n_softmax++;
+	}
+}
+
+static void note_collective(struct kineto *k, enum activity_kind kind, double bytes)
+{
+	double fp32 = k->event.is_float ? bytes : 0;
+
+	if (kind == ACTIVITY_ALL_GATHER) {
+		k->gathered += bytes;
+		k->fp32_gathered += fp32;
+	} else if (kind == ACTIVITY_REDUCE_SCATTER || kind == ACTIVITY_ALL_REDUCE) {
+		k->reduced += bytes;
+		k->fp32_reduced += fp32;
+	}
+}
+
 static void add_device_event(struct kineto *k, enum activity_kind kind)
 {
 	const struct kineto_event *e = &k->event;
@@ -161,10 +215,10 @@ static void add_device_event(struct kineto *k, enum activity_kind kind)
 		sizeof(*k->correlations));
 	k->correlations[k->activities.n] = e->correlation;
 	activities_add(&k->activities, &activity);
-	if (kind == ACTIVITY_REDUCE_SCATTER || kind == ACTIVITY_ALL_REDUCE) {
-		k->reduced += (double)activity.bytes;
-		k->fp32_reduced += e->is_float ? (double)activity.bytes : 0;
-	}
+	if (kind == ACTIVITY_COMPUTE)
+		note_kernel(k);
+	else
+		note_collective(k, kind, (double)activity.bytes);
 }
 
 static void add_step(struct kineto *k)
@@ -369,11 +423,36 @@ bool kineto_end(struct kineto *kineto, struct error *error)
 		return false;
 	if (kineto->activities.n == 0)
 		return error_set(error, EXIT_CODE_INPUT,
-			"%s: no kernel of a device is in this trace; expected one of "
-			"torch.profiler with ProfilerActivity.CUDA",
+			"%s: a trace without a kernel of a device; record one with "
+			"ProfilerActivity.CUDA:",
 			kineto->stream.name);
 	join_launches(kineto);
 	choose_window(kineto);
 	to_seconds(&kineto->activities);
 	return true;
+}
+
+/* Between starts of steps; the first step warms up. */
+static void step_times(const struct kineto *k, struct trace_facts *facts)
+{
+	double times[COUNT_OF(k->step_starts)];
+	int n = 0;
+
+	if (k->n_steps > COUNT_OF(k->step_starts) || k->n_steps < 3)
+		return;
+	for (int i = 1; i + 1 < k->n_steps; i++)
+		times[n++] = 1e-6 * (k->step_starts[i + 1] - k->step_starts[i]);
+	trace_facts_of_steps(facts, times, n);
+}
+
+void kineto_facts(const struct kineto *k, struct trace_facts *facts)
+{
+	double steps = k->n_steps > 0 ? k->n_steps : 1;
+
+	*facts = trace_facts_unknown;
+	facts->fp32_reduced = k->reduced > 0 ? k->fp32_reduced / k->reduced : NAN;
+	facts->fp32_gathered = k->gathered > 0 ? k->fp32_gathered / k->gathered : NAN;
+	facts->fp32_products = k->products > 0 ? k->fp32_products / k->products : NAN;
+	facts->softmax_kernels = k->n_fused_attention > 0 ? 0 : k->n_softmax / steps;
+	step_times(k, facts);
 }

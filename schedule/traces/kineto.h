@@ -31,12 +31,17 @@ struct kineto {
 	struct activities activities;
 	int64_t *correlations; /* of activities; from malloc */
 	int correlation_capacity, n_launches, launch_capacity, n_steps;
-	struct kineto_launch *launches; /* from malloc */
-	double first_step, last_step;   /* of ProfilerStep annotations */
-	double step_starts[256];        /* the first of them */
-	double fp32_reduced, reduced;   /* bytes */
-	int64_t world_size;             /* 0 = not said */
+	struct kineto_launch *launches;                        /* from malloc */
+	double first_step, last_step;                          /* of ProfilerStep annotations */
+	double step_starts[256];                               /* the first of them */
+	double fp32_reduced, reduced, fp32_gathered, gathered; /* bytes */
+	double fp32_products, products;                        /* us of matrix products */
+	int n_softmax, n_fused_attention;                      /* kernels */
+	int64_t world_size;                                    /* 0 = not said */
 };
+
+/* The lines of Python that record one, for help and messages. */
+extern const char kineto_recipe[];
 
 void kineto_init(struct kineto *kineto, const char *name);
 bool kineto_feed(struct kineto *kineto, const char *bytes, size_t length, struct error *error);
@@ -45,6 +50,8 @@ bool kineto_feed(struct kineto *kineto, const char *bytes, size_t length, struct
  * ProfilerStep annotations the whole trace counts as one step). EXIT_CODE_INPUT when no device
  * worked in it. */
 bool kineto_end(struct kineto *kineto, struct error *error);
+/* After kineto_end. */
+void kineto_facts(const struct kineto *kineto, struct trace_facts *facts);
 void kineto_finish(struct kineto *kineto);
 
 #endif

@@ -78,7 +78,7 @@ static void test_every_other_has_a_reason(void **state)
 	}
 	assert_true(has_reason(&answer, "per step: "));
 	assert_true(has_reason(&answer, "The runner-up ("));
-	assert_true(has_reason(&answer, "Knobs by their largest effect here"));
+	assert_true(has_reason(&answer, "What matters most, one change at a time: "));
 	assert_true(has_reason(&answer, "No global batch was given"));
 	end(&f);
 }

@@ -27,6 +27,7 @@ struct seed {
 	const char *planned, *ran; /* choices */
 	double network;            /* bandwidth that there is, of what the plan assumes */
 	spoil_fn *spoil;
+	bool busy; /* steps of the same work differ */
 };
 
 struct scene {
@@ -155,6 +156,33 @@ static void wait_for_others(struct activities *a)
 	}
 }
 
+/* One after the other, whatever ran beside it. */
+static void serialise(struct activities *a)
+{
+	struct activity_summary ignored;
+	double now = 0;
+
+	activities_summarise(a, &ignored); /* sorts */
+	for (int i = 0; i < a->n; i++) {
+		double length = a->of[i].end - a->of[i].start;
+		a->of[i].start = fmax(now, a->of[i].start);
+		a->of[i].end = now = a->of[i].start + length;
+		a->of[i].launched = a->of[i].start - 1e-3;
+	}
+	a->end = fmax(now, a->end);
+}
+
+static void slow_kernels(struct activities *a)
+{
+	for (int i = 0; i < a->n; i++) {
+		double longer = 0.7 * (a->of[i].end - a->of[i].start);
+		if (a->of[i].kind != ACTIVITY_COMPUTE)
+			continue;
+		delay(a, a->of[i].end, longer);
+		a->of[i].end += longer;
+	}
+}
+
 #define BASE    "runtime=pytorch-fsdp1 strategy=FULL_SHARD micro_batch=1 "
 #define NARROW  "reduce_dtype=bf16 "
 #define OF_FOUR "micro_batch=1 grad_accum=4 "
@@ -178,6 +206,11 @@ static const struct seed seeds[] = {
 	{"stragglers", BASE NARROW, BASE NARROW, 1, wait_for_others},
 	{"slow-link", BASE NARROW, BASE NARROW, 0.4, NULL},
 	{"more-compute", BASE NARROW, BASE NARROW "activation_checkpointing=full", 1, NULL},
+	{"more-compute", BASE NARROW, BASE NARROW, 1, slow_kernels},
+	{"busy-machine", BASE NARROW, BASE NARROW, 1, slow_kernels, true},
+	{"fp32-parameters", BASE, BASE "param_dtype=fp32", 1, NULL},
+	{"eager-attention", BASE NARROW, BASE NARROW "attention=eager", 1, NULL},
+	{"no-overlap", BASE NARROW, BASE NARROW, 1, serialise},
 };
 
 /* --- the trace --- */
@@ -204,12 +237,30 @@ static void write_event(struct text *text, const char *category, const char *nam
 		category, name, origin + 1e6 * start, 1e6 * (end - start), arguments);
 }
 
-static void write_activity(
-	struct text *text, const struct activity *a, double shift, bool wide, int64_t id)
+/* What the trace of a plan tells beside times. */
+struct words {
+	bool wide_gathers, wide_reductions, eager;
+};
+
+static const char *kernel_name(const struct activity *a, const struct words *words, int64_t id)
+{
+	if (a->kind != ACTIVITY_COMPUTE)
+		return kernel_names[a->kind];
+	if (id % 16 == 1)
+		return "void cunn_SoftMaxForward<8, float, float, LogSoftMaxForwardEpilogue>(...)";
+	if (id % 2 == 0)
+		return words->wide_gathers ? "ampere_sgemm_128x64_tn"
+					   : kernel_names[ACTIVITY_COMPUTE];
+	return words->eager ? "void softmax_warp_forward<c10::BFloat16, 10, false, true>(...)"
+			    : "void pytorch_flash::flash_fwd_kernel<...>(...)";
+}
+
+static void write_activity(struct text *text, const struct activity *a, double shift,
+	const struct words *words, int64_t id)
 {
 	bool collective = a->kind >= ACTIVITY_ALL_GATHER && a->kind <= ACTIVITY_OTHER_COLLECTIVE;
 	bool reduces = a->kind == ACTIVITY_REDUCE_SCATTER || a->kind == ACTIVITY_ALL_REDUCE;
-	int size = reduces && wide ? 4 : 2;
+	int size = (reduces ? words->wide_reductions : words->wide_gathers) ? 4 : 2;
 	char arguments[256] = "";
 	int length = snprintf(arguments, sizeof(arguments),
 		"\"device\": 0, \"stream\": 7, \"correlation\": %lld", (long long)id);
@@ -226,14 +277,16 @@ static void write_activity(
 	write_event(text,
 		a->kind == ACTIVITY_COPY_IN || a->kind == ACTIVITY_COPY_OUT ? "gpu_memcpy"
 									    : "kernel",
-		kernel_names[a->kind], a->start + shift, a->end + shift, arguments);
+		kernel_name(a, words, id), a->start + shift, a->end + shift, arguments);
 	snprintf(arguments, sizeof(arguments), "\"correlation\": %lld", (long long)id);
 	write_event(text, "cuda_runtime", "cudaLaunchKernel", a->launched + shift - 4e-6,
 		a->launched + shift, arguments);
 }
 
-static void write_trace(const struct activities *a, bool wide, struct text *text)
+static void write_trace(const struct activities *a, const struct plan *ran, struct text *text)
 {
+	const struct words words = {ran->param_dtype == DTYPE_FP32, ran->reduce_dtype == DTYPE_FP32,
+		!attention_is_flash(ran->attention)};
 	int64_t id = 1;
 
 	text_add(text, "{\"schemaVersion\": 1, \"deviceProperties\": [{\"id\": 0, \"name\": "
@@ -247,7 +300,7 @@ static void write_trace(const struct activities *a, bool wide, struct text *text
 		snprintf(name, sizeof(name), "ProfilerStep#%d", step + 10);
 		write_event(text, "user_annotation", name, shift, shift + a->end, "");
 		for (int i = 0; i < a->n; i++)
-			write_activity(text, &a->of[i], shift, wide, id++);
+			write_activity(text, &a->of[i], shift, &words, id++);
 		for (int i = 0; i < a->n_host; i++)
 			write_event(text,
 				a->host[i].kind == HOST_DATA ? "user_annotation" : "cuda_runtime",
@@ -306,10 +359,13 @@ static void diagnose_seed(const struct seed *seed, struct scene *s, struct diagn
 	simulate_step(s, &ran, s->slower, &step);
 	if (seed->spoil != NULL)
 		seed->spoil(&step);
-	write_trace(&step, ran.reduce_dtype == DTYPE_FP32, &text);
+	write_trace(&step, &ran, &text);
 	read_trace(&text, &kineto);
-	const struct diagnosed diagnosed = {&s->file, &kineto.activities,
-		kineto.reduced > 0 ? kineto.fp32_reduced / kineto.reduced : NAN};
+	struct diagnosed diagnosed = {.file = &s->file, .activities = &kineto.activities};
+	kineto_facts(&kineto, &diagnosed.facts);
+	if (seed->busy)
+		trace_facts_of_steps(
+			&diagnosed.facts, (const double[]){1, 1.4, 1.1, 1.6, 1, 1.3}, 6);
 	if (!diagnose(&diagnosed, &s->arena, diagnosis, &error))
 		fail_msg("%s", error.message);
 	kineto_finish(&kineto);
@@ -334,7 +390,259 @@ static void seeded_causes_are_named_first(void **state)
 				d.measured.step_time, d.expected.step_time, seeds[i].ran);
 		if (seeds[i].id != NULL)
 			assert_true(d.causes[0].seconds > 0 || d.causes[0].gain > 0);
+		if (seeds[i].spoil == launch_late)
+			assert_string_equal(
+				d.causes[0].title, "the device waits for the host to launch work");
 		arena_finish(&scene.arena);
+	}
+}
+
+static bool names(const struct diagnosis *d, const char *id)
+{
+	for (int i = 0; i < d->n_causes; i++)
+		if (strcmp(d->causes[i].id, id) == 0)
+			return true;
+	return false;
+}
+
+/* The other seeds are the controls. */
+static void causes_are_not_named_elsewhere(void **state)
+{
+	static const char *const ids[] = {"fp32-parameters", "eager-attention", "no-overlap",
+		"offload", "data-bound", "busy-machine"};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(seeds); i++) {
+		struct scene scene;
+		struct diagnosis d;
+		diagnose_seed(&seeds[i], &scene, &d);
+		for (int j = 0; j < COUNT_OF(ids); j++) {
+			bool seeded = seeds[i].id != NULL && strcmp(seeds[i].id, ids[j]) == 0;
+			if (!seeded && names(&d, ids[j]))
+				fail_msg("%s is named in %s", ids[j],
+					seeds[i].id != NULL ? seeds[i].id : "a step as planned");
+		}
+		arena_finish(&scene.arena);
+	}
+}
+
+/* Parts are the step, the longest first; the loss is the part that grew most. */
+static void the_head_names_the_largest_loss(void **state)
+{
+	static const char *const losses[][2] = {{"slow-link", "exposed communication"},
+		{"data-bound", "waiting for data"}, {"host-bound", "waiting for the host"},
+		{"busy-machine", "compute"}};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(seeds); i++) {
+		struct scene scene;
+		struct diagnosis d;
+		double sum = 0;
+		diagnose_seed(&seeds[i], &scene, &d);
+		for (int j = 0; j < DIAGNOSIS_PARTS; j++)
+			sum += d.parts[j].measured;
+		assert_float_equal(sum, d.measured.step_time, 1e-6 * sum);
+		assert_true(d.parts[0].measured >= d.parts[1].measured);
+		assert_float_equal(
+			d.mfu * d.measured.step_time, d.expected_mfu * d.expected.step_time, 1e-9);
+		for (int j = 0; j < COUNT_OF(losses); j++)
+			if (seeds[i].id != NULL && strcmp(seeds[i].id, losses[j][0]) == 0)
+				assert_string_equal(d.loss->name, losses[j][1]);
+		arena_finish(&scene.arena);
+	}
+}
+
+/* A wait of our own data loader has no name in the gaps of a timeline. */
+static void a_slow_loader_of_train_is_named(void **state)
+{
+	(void)state;
+	for (int slow = 0; slow < 2; slow++) {
+		struct scene s;
+		struct activities step = {0};
+		struct diagnosis d;
+		struct error error = {0};
+		load(&s, 1);
+		choose(&s, BASE NARROW, s.file.topology, &s.file.plan);
+		simulate_step(&s, &s.file.plan, s.file.topology, &step);
+		delay(&step, 0, 0.3);
+		for (int i = 0; i < step.n; i++)
+			step.of[i].launched = step.of[i].start;
+		struct diagnosed diagnosed = {&s.file, &step, trace_facts_unknown};
+		diagnosed.facts.data_wait = slow ? 0.3 : 0;
+		assert_true(diagnose(&diagnosed, &s.arena, &d, &error));
+		assert_int_equal(names(&d, "data-bound"), slow);
+		assert_int_equal(names(&d, "host-bound"), !slow);
+		/* One gap, not one before every kernel. */
+		if (!slow)
+			assert_string_equal(
+				d.causes[0].title, "the device stands still once a step");
+		activities_finish(&step);
+		arena_finish(&s.arena);
+	}
+}
+
+/* Whatever the steps do: others wanted the cores. Kernels that are as fast as planned are not
+ * slowed by them. */
+static void a_loaded_machine_is_named(void **state)
+{
+	(void)state;
+	for (int loaded = 0; loaded < 2; loaded++) {
+		for (int slow = 0; slow < 2; slow++) {
+			struct scene s;
+			struct activities step = {0};
+			struct diagnosis d;
+			struct error error = {0};
+			load(&s, 1);
+			choose(&s, BASE NARROW, s.file.topology, &s.file.plan);
+			simulate_step(&s, &s.file.plan, s.file.topology, &step);
+			if (slow)
+				slow_kernels(&step);
+			struct diagnosed diagnosed = {&s.file, &step, trace_facts_unknown};
+			diagnosed.facts.other_load = loaded ? 1.5 : 0;
+			assert_true(diagnose(&diagnosed, &s.arena, &d, &error));
+			assert_int_equal(names(&d, "busy-machine"), loaded && slow);
+			assert_int_equal(names(&d, "more-compute"), !loaded && slow);
+			activities_finish(&step);
+			arena_finish(&s.arena);
+		}
+	}
+}
+
+/* --- figures without a trace --- */
+
+static const struct figure_candidate *candidate(const struct figures_diagnosis *d, const char *id)
+{
+	for (int i = 0; i < d->n_candidates; i++)
+		if (strcmp(d->candidates[i].id, id) == 0)
+			return &d->candidates[i];
+	return NULL;
+}
+
+static double step_of(struct scene *s, const char *choices)
+{
+	struct activities step = {0};
+	struct plan ran;
+
+	choose(s, choices, s->file.topology, &ran);
+	simulate_step(s, &ran, s->file.topology, &step);
+	double seconds = step.end;
+	activities_finish(&step);
+	return seconds;
+}
+
+/* A step time as of a run with one fault: that fault alone explains it, to the percent. */
+static void figures_name_what_explains_them(void **state)
+{
+	static const char *const faults[][2] = {{"eager-attention", "attention=eager"},
+		{"fp32-parameters", "param_dtype=fp32"}, {"offload", "cpu_offload=parameters"},
+		{"more-compute", "activation_checkpointing=full"}, {"no-wrap", "wrap=model"},
+		{"no-prefetch", "prefetch=none"}};
+	struct scene s;
+
+	(void)state;
+	load(&s, 1);
+	choose(&s, BASE NARROW, s.file.topology, &s.file.plan);
+	for (int i = 0; i < COUNT_OF(faults); i++) {
+		struct figures_diagnosis d;
+		struct error error = {0};
+		char choices[256];
+		snprintf(choices, sizeof(choices), "%s%s", BASE NARROW, faults[i][1]);
+		const struct diagnosed_figures figures = {
+			.file = &s.file, .step_time = step_of(&s, choices), .spread = NAN};
+		assert_true(diagnose_figures(&figures, &s.arena, &d, &error));
+		const struct figure_candidate *found = candidate(&d, faults[i][0]);
+		assert_non_null(found);
+		assert_float_equal(
+			found->effect, d.step_time - d.prediction->step_time, 0.01 * d.step_time);
+		for (int j = 1; j < d.n_candidates; j++)
+			assert_true(!d.candidates[j].fits || d.candidates[j - 1].fits);
+	}
+	arena_finish(&s.arena);
+}
+
+/* What the plan has already is no candidate, and a step as predicted has nothing to explain. */
+static void figures_of_a_good_run_explain_nothing(void **state)
+{
+	struct scene s;
+	struct figures_diagnosis d;
+	struct error error = {0};
+
+	(void)state;
+	load(&s, 1);
+	choose(&s, BASE NARROW "attention=eager activation_checkpointing=full", s.file.topology,
+		&s.file.plan);
+	const struct diagnosed_figures figures = {.file = &s.file,
+		.step_time =
+			step_of(&s, BASE NARROW "attention=eager activation_checkpointing=full"),
+		.spread = NAN};
+	assert_true(diagnose_figures(&figures, &s.arena, &d, &error));
+	assert_null(candidate(&d, "eager-attention"));
+	assert_null(candidate(&d, "more-compute"));
+	assert_float_equal(d.step_time, d.prediction->step_time, 0.01 * d.step_time);
+	arena_finish(&s.arena);
+}
+
+/* The MFU of a log is one of four; a step time follows from it alone. */
+static void an_mfu_is_told_by_its_convention(void **state)
+{
+	struct scene s;
+	struct figures_diagnosis d;
+	struct error error = {0};
+
+	(void)state;
+	load(&s, 1);
+	choose(&s, BASE NARROW, s.file.topology, &s.file.plan);
+	struct diagnosed_figures figures = {.file = &s.file, .mfu = 0.31, .spread = NAN};
+	assert_true(diagnose_figures(&figures, &s.arena, &d, &error));
+	assert_float_equal(d.step_time * 0.31, d.prediction->step_time * d.prediction->mfu, 1e-9);
+	assert_ptr_equal(d.convention, &d.conventions[0]);
+	figures.step_time = d.step_time;
+	figures.mfu = d.conventions[2].measured;
+	assert_true(diagnose_figures(&figures, &s.arena, &d, &error));
+	assert_ptr_equal(d.convention, &d.conventions[2]);
+	figures.mfu = 2 * d.conventions[0].measured;
+	assert_true(diagnose_figures(&figures, &s.arena, &d, &error));
+	assert_null(d.convention);
+	arena_finish(&s.arena);
+}
+
+static void logs_are_read(void **state)
+{
+	static const struct {
+		const char *text;
+		int n;
+		double step_time, mfu, tokens;
+	} logs[] = {
+		{"step: 10  loss: 8.1  memory: 61.2GiB(77%)  \x1b[34mtps: 2,345  \x1b[36mtflops: "
+		 "126.10  \x1b[35mmfu: 31.86%\x1b[39m\n",
+			1, 0, 0.3186, 2345},
+		{" iteration       10/  50000 | consumed samples:       640 | elapsed time per "
+		 "iteration (ms): 13105.3 | throughput per GPU (TFLOP/s/GPU): 80.2 |\n",
+			1, 13.1053, 0, 0},
+		{"{'train_runtime': 290.1, 'train_steps_per_second': 0.345}", 1, 1 / 0.345, 0, 0},
+		{" 12%|##   | 12/100 [00:34<04:15,  2.90s/it]\r 13%| | 13/100 [1:0, 2.50it/s]", 2,
+			1.65, 0, 0},
+		{"{\"step_time\": 2.9, \"mfu\": 0.31}", 1, 2.9, 0.31, 0},
+		{"step time 850ms\nstep_time_s=9e-1\nstep_time: 0.9", 3, 0.9, 0, 0},
+		{"step_time=50\nstep_time=1\nstep_time=1\nstep_time=2", 4, 1, 0, 0},
+	};
+	static const char *const none[] = {"", "{}", "loss: 3.1", "timestep times 4", "mfu",
+		"step_time: fast", "step_time: 0"};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(logs); i++) {
+		struct log_figures f;
+		if (!log_read(logs[i].text, &f))
+			fail_msg("%s", logs[i].text);
+		assert_int_equal(f.n_steps, logs[i].n);
+		assert_float_equal(f.step_time, logs[i].step_time, 1e-6);
+		assert_float_equal(f.mfu, logs[i].mfu, 1e-6);
+		assert_float_equal(f.tokens_per_s_per_gpu, logs[i].tokens, 1e-6);
+	}
+	for (int i = 0; i < COUNT_OF(none); i++) {
+		struct log_figures f;
+		if (log_read(none[i], &f))
+			fail_msg("%s", none[i]);
 	}
 }
 
@@ -398,7 +706,7 @@ static void bad_traces_are_refused(void **state)
 	deep[sizeof(deep) - 1] = '\0';
 	expect_refusal("", "expected a JSON value, got the end of the text");
 	expect_refusal("3", "expected a profiler trace");
-	expect_refusal("{}", "no kernel of a device");
+	expect_refusal("{}", "without a kernel of a device");
 	expect_refusal("{\"traceEvents\": [", "got the end of the text");
 	expect_refusal("{\"traceEvents\": [{]", "trace.json:1:19:");
 	expect_refusal("{\"traceEvents\":\n [{\"ph\" \"X\"}]}", "trace.json:2:9: expected ':'");
@@ -424,7 +732,7 @@ static int print_trace(const char *id)
 		simulate_step(&s, &ran, s.slower, &step);
 		if (seeds[i].spoil != NULL)
 			seeds[i].spoil(&step);
-		write_trace(&step, ran.reduce_dtype == DTYPE_FP32, &text);
+		write_trace(&step, &ran, &text);
 		fputs(text_string(&text), stdout);
 		return 0;
 	}
@@ -435,6 +743,14 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(seeded_causes_are_named_first),
+		cmocka_unit_test(causes_are_not_named_elsewhere),
+		cmocka_unit_test(the_head_names_the_largest_loss),
+		cmocka_unit_test(a_slow_loader_of_train_is_named),
+		cmocka_unit_test(a_loaded_machine_is_named),
+		cmocka_unit_test(figures_name_what_explains_them),
+		cmocka_unit_test(figures_of_a_good_run_explain_nothing),
+		cmocka_unit_test(an_mfu_is_told_by_its_convention),
+		cmocka_unit_test(logs_are_read),
 		cmocka_unit_test(a_trace_tells_what_the_timeline_tells),
 		cmocka_unit_test(moments_add_up),
 		cmocka_unit_test(bad_traces_are_refused),

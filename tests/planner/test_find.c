@@ -215,6 +215,31 @@ static void test_contradictions(void **state)
 	}
 }
 
+/* Nothing fits without CPU offload, which is not for --find to choose: it says what there would be
+ * with it, and offers nothing that was forbidden. */
+static void test_nothing_without_offload(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = {.model = load_model(&arena, "llama-3-70b"),
+		.topology = load_topology(&arena, "2xdgx-h100")};
+	struct finding without = find(&question, FIND_MAX_SEQ_LEN, 0, &arena);
+	assert_false(without.exists);
+	struct question offloaded = question;
+	set_choice(&offloaded, &arena, "cpu_offload", "parameters");
+	struct finding with = find(&offloaded, FIND_MAX_SEQ_LEN, 0, &arena);
+	assert_true(with.exists);
+	assert_string_equal(without.statement,
+		arena_printf(&arena,
+			"Not even 128 tokens fit without CPU offload; with --cpu-offload "
+			"parameters: %.0f",
+			with.value));
+	set_choice(&question, &arena, "cpu_offload", "none");
+	without = find(&question, FIND_MAX_SEQ_LEN, 0, &arena);
+	assert_string_equal(without.statement, "Not even 128 tokens fit");
+	arena_finish(&arena);
+}
+
 static void test_network(void **state)
 {
 	(void)state;
@@ -272,6 +297,7 @@ int main(void)
 		cmocka_unit_test(test_fewest_devices),
 		cmocka_unit_test(test_devices_of_a_batch),
 		cmocka_unit_test(test_contradictions),
+		cmocka_unit_test(test_nothing_without_offload),
 		cmocka_unit_test(test_network),
 		cmocka_unit_test(test_scaling),
 	};
