@@ -46,6 +46,8 @@ void add_proof(const struct answer *answer, struct text *text);
 /* Time by kind of operation, measured beside predicted where there is a measurement. */
 void kinds_grid(const struct explained *explained, struct grid *grid);
 void check_grid(const struct check *check, struct grid *grid);
+/* Were enough steps measured for percentiles of their times? */
+bool has_percentiles(const struct measurement *measured);
 /* Ranks, steps, step time, loss, digests: name and value. */
 void measurement_grid(const struct measurement *measured, struct grid *grid);
 /* Every knob of the plan: name and value. */
