@@ -89,9 +89,11 @@ void progress_report(const struct progress *progress, void *data)
 
 	if (output->json_lines)
 		print_json_line(progress);
+	/* As long as it took here: in slow motion the step says what it would take elsewhere. */
+	double took = seconds_since(&output->step);
 	output->step = now();
 	bool last = progress->step == progress->steps;
-	if (is_silent(output) || (!is_due(output, progress->step_time) && !last))
+	if (is_silent(output) || (!is_due(output, took) && !last))
 		return;
 	begin_line(output);
 	fprintf(stderr, "step %lld/%lld  loss %.4f  norm %.3g  %s/step  %.0f tokens/s",
