@@ -183,7 +183,7 @@ class Page(unittest.TestCase):
                 for points in zip(*(line['points'] for line in study['lines'])):
                     fit = [(p['tokens_per_s_per_gpu'], line['name'])
                            for p, line in zip(points, study['lines'])
-                           if p.get('fits', 'no') != 'no']
+                           if 'step_time_s' in p and p['fits'] != 'no']
                     # Of equals, which a plan is beside itself on one node, the first.
                     best.append(max(fit, key=lambda pair: pair[0])[1] if fit else None)
                 named = re.findall(r'(\S+) is the fastest', said)
