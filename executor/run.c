@@ -321,6 +321,8 @@ static void report_steps(int64_t done, void *data)
 		if (job->report != NULL)
 			job->report(&progress, job->report_data);
 	}
+	if (job->alive != NULL)
+		job->alive(done, job->training.steps, job->report_data);
 }
 
 static void say_stopping(void *data)

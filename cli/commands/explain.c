@@ -41,6 +41,8 @@ static bool write_view(const struct invocation *invocation, const struct explain
 	}
 	bool svg = argument_given(arguments, "svg");
 	if (name != NULL && strcmp(name, "schedule") == 0 && !svg) {
+		output_note("this view is for machines, it is what the digest is of; "
+			    "--view operations is for people");
 		schedule_print(explained->schedule, text);
 		return true;
 	}

@@ -5,29 +5,63 @@
 
 #include "cli/terminal/terminal.h"
 
-/* A log, unlike a terminal, cannot rewrite a line: it should stay short. */
+/* A log, unlike a terminal, cannot rewrite a line: it should stay short, and not silent. */
 enum { SECONDS_BETWEEN_LINES = 10 };
 #define SECONDS_BETWEEN_UPDATES 0.1
 
-struct progress_output progress_output_start(bool json_lines)
+static struct timespec now(void)
 {
-	return (struct progress_output){
-		.json_lines = json_lines, .terminal = isatty(STDERR_FILENO)};
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time;
 }
 
-static bool is_due(struct progress_output *output)
+static double seconds_since(const struct timespec *then)
 {
-	struct timespec now;
+	const struct timespec time = now();
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	double passed = (double)(now.tv_sec - output->last.tv_sec) +
-			1e-9 * (double)(now.tv_nsec - output->last.tv_nsec);
-	double pause = output->terminal ? SECONDS_BETWEEN_UPDATES : SECONDS_BETWEEN_LINES;
-	if (output->shown && passed < pause)
-		return false;
+	return (double)(time.tv_sec - then->tv_sec) + 1e-9 * (double)(time.tv_nsec - then->tv_nsec);
+}
+
+struct progress_output progress_output_start(bool json_lines)
+{
+	const struct timespec time = now();
+
+	return (struct progress_output){.json_lines = json_lines,
+		.terminal = isatty(STDERR_FILENO),
+		.last = time,
+		.step = time};
+}
+
+/* Is it time for a line? Also when it would be too late for one after the next step. */
+static bool is_due(struct progress_output *output, double step_time)
+{
+	double passed = seconds_since(&output->last);
+
+	if (!output->shown)
+		return true;
+	return output->terminal ? passed >= SECONDS_BETWEEN_UPDATES
+				: passed + step_time > SECONDS_BETWEEN_LINES;
+}
+
+static bool is_silent(const struct progress_output *output)
+{
+	return output->json_lines && !output->terminal;
+}
+
+static void begin_line(struct progress_output *output)
+{
+	fputs(output->terminal ? "\r\033[K" : "", stderr);
+}
+
+static void end_line(struct progress_output *output)
+{
+	fputs(output->terminal ? "" : "\n", stderr);
+	fflush(stderr);
+	output->open = output->terminal;
 	output->shown = true;
-	output->last = now;
-	return true;
+	output->last = now();
 }
 
 static void print_json_line(const struct progress *progress)
@@ -55,16 +89,31 @@ void progress_report(const struct progress *progress, void *data)
 
 	if (output->json_lines)
 		print_json_line(progress);
+	/* As long as it took here: in slow motion the step says what it would take elsewhere. */
+	double took = seconds_since(&output->step);
+	output->step = now();
 	bool last = progress->step == progress->steps;
-	if ((output->json_lines && !output->terminal) || (!is_due(output) && !last))
+	if (is_silent(output) || (!is_due(output, took) && !last))
 		return;
-	fprintf(stderr, "%sstep %lld/%lld  loss %.4f  norm %.3g  %s/step  %.0f tokens/s%s",
-		output->terminal ? "\r\033[K" : "", (long long)progress->step,
-		(long long)progress->steps, progress->loss, progress->gradient_norm,
-		format_seconds(time, progress->step_time), progress->tokens_per_s,
-		output->terminal ? "" : "\n");
-	fflush(stderr);
-	output->open = output->terminal;
+	begin_line(output);
+	fprintf(stderr, "step %lld/%lld  loss %.4f  norm %.3g  %s/step  %.0f tokens/s",
+		(long long)progress->step, (long long)progress->steps, progress->loss,
+		progress->gradient_norm, format_seconds(time, progress->step_time),
+		progress->tokens_per_s);
+	end_line(output);
+}
+
+void progress_alive(int64_t done, int64_t steps, void *data)
+{
+	struct progress_output *output = data;
+
+	if (is_silent(output) || done >= steps ||
+		seconds_since(&output->last) < SECONDS_BETWEEN_LINES)
+		return;
+	begin_line(output);
+	fprintf(stderr, "step %lld/%lld  has been running for %.0f s", (long long)done + 1,
+		(long long)steps, seconds_since(&output->step));
+	end_line(output);
 }
 
 void progress_stopping(void *data)

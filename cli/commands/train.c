@@ -329,6 +329,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.pace = (unsigned)options->pace,
 		.slow_motion = options->slow_motion,
 		.report = progress_report,
+		.alive = progress_alive,
 		.stopping = progress_stopping,
 		.report_data = &progress,
 	};

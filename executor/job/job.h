@@ -97,6 +97,8 @@ struct executor_job {
 				   * first one's is told and measured. Zeroed: starts all ranks */
 	void (*report)(
 		const struct progress *progress, void *data); /* rank 0, per step; may be NULL */
+	/* Called several times a second while `done` steps are done; may be NULL. */
+	void (*alive)(int64_t done, int64_t steps, void *report_data);
 	/* Called when a signal asks for an end after this step; may be NULL. */
 	void (*stopping)(void *report_data);
 	void *report_data;

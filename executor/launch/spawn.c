@@ -293,7 +293,7 @@ static void see_through(struct crew *crew)
 
 		event_wait(&header->steps_done, seen + 1, &tick);
 		uint32_t done = atomic_load(&header->steps_done.value);
-		if (done != seen && launch->progress != NULL)
+		if (launch->progress != NULL)
 			launch->progress(done, launch->data);
 		seen = done;
 		reap(crew);

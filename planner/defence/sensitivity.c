@@ -112,9 +112,12 @@ static void vary_strategy(struct variation *v, enum strategy strategy)
 	add_question(v, &question, "strategy", strategy_names[strategy], true);
 }
 
-/* The stages of ZeRO belong to their runtimes; elsewhere they are looked at when asked for. */
+/* What a list of strategies leaves out was not asked about. The stages of ZeRO belong to their
+ * runtimes; elsewhere they are looked at when asked for. */
 static bool is_usual(struct variation *v, int strategy)
 {
+	if (v->question->strategies != 0 && !(v->question->strategies >> strategy & 1))
+		return false;
 	return runtime_of(v->plan->runtime)->zero != NULL
 		       ? knob_honoured(KNOB_STRATEGY, v->plan->runtime, strategy)
 		       : strategy_stage((enum strategy)strategy) == 0;

@@ -40,13 +40,13 @@ static void add_spread(const struct report *report, struct text *text)
 
 	if (predicted->step_time_high > 0)
 		text_printf(text,
-			"<rect class=\"c5\" opacity=\".45\" x=\"%.2f%%\" width=\"%.2f%%\" "
+			"<rect class=\"range\" x=\"%.2f%%\" width=\"%.2f%%\" "
 			"y=\"25%%\" "
 			"height=\"50%%\"/>",
 			place(predicted->step_time_low / predicted->step_time),
 			place(predicted->step_time_high / predicted->step_time) -
 				place(predicted->step_time_low / predicted->step_time));
-	if (measured != NULL && measured->step_time_p95 > 0)
+	if (measured != NULL && has_percentiles(measured) && measured->step_time_p95 > 0)
 		text_printf(text,
 			"<line class=\"whisker\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"50%%\" "
 			"y2=\"50%%\"/>",

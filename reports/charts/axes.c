@@ -152,6 +152,12 @@ void chart_end(const struct chart *chart, struct text *text)
 	if (chart->x_name != NULL) {
 		text_add(text, "<div class=\"xname\">");
 		add_html(text, chart->x_name);
+		/* Else a difference of 1 % looks like a cliff. */
+		if (chart->y.low > 0) {
+			text_add(text, "<b class=\"cut\">the upward axis is cut: it begins at ");
+			axis_label(&chart->y, chart->y.low, text);
+			text_add(text, ", not at 0</b>");
+		}
 		text_add(text, "</div>");
 	}
 	text_add(text, "</div>\n");

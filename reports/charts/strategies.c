@@ -1,5 +1,5 @@
-/* Time and peak memory as bars side by side: of every candidate of an answer, or of several
- * reports. */
+/* Time and peak memory as bars side by side: of the best plan of each strategy, or of several
+ * reports. Bars of time are of equal work. */
 #include "reports/charts/axes.h"
 #include "reports/charts/charts.h"
 
@@ -19,7 +19,8 @@ struct bars {
 	int n;
 	struct bar_row rows[MAX_ROWS];
 	double most_time, most_bytes;
-	double limit;
+	double limit; /* the largest */
+	bool one_limit;
 };
 
 static void add_bar_row(
@@ -49,6 +50,11 @@ static void find_most(struct bars *bars)
 		if ((double)prediction->memory_limit_bytes > bars->limit)
 			bars->limit = (double)prediction->memory_limit_bytes;
 	}
+	bars->one_limit = true;
+	for (int i = 0; i < bars->n; i++)
+		bars->one_limit =
+			bars->one_limit &&
+			(double)bars->rows[i].prediction->memory_limit_bytes == bars->limit;
 	/* A model of 1 TB on 80 GB devices would hide every other bar. */
 	if (bars->limit > 0 && bars->most_bytes > 3 * bars->limit)
 		bars->most_bytes = 3 * bars->limit;
@@ -63,12 +69,12 @@ static int width_of(double value, double most)
 	return width > CHART_WIDTH ? CHART_WIDTH : width < 0 ? 0 : (int)(width + 0.5);
 }
 
-static void begin_svg(const char *what, const char *value, struct text *text)
+static void begin_svg(const char *what, const char *value, bool fits, struct text *text)
 {
 	text_printf(text,
-		"<svg role=\"img\" viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" "
+		"<svg role=\"img\"%s viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" "
 		"aria-label=\"%s %s\">",
-		CHART_WIDTH, BAR_HEIGHT, what, value);
+		fits ? "" : " class=\"pale\"", CHART_WIDTH, BAR_HEIGHT, what, value);
 }
 
 static void add_rectangle(
@@ -93,24 +99,25 @@ static void add_seconds_rectangle(
 static void add_time(const struct bar_row *row, const struct bars *bars, struct text *text)
 {
 	const struct prediction *prediction = row->prediction;
-	double exposed = prediction->time.exposed_communication;
-	double hidden = row->time * (1 - exposed / prediction->step_time);
-	int end = width_of(row->time, bars->most_time), busy = width_of(hidden, bars->most_time);
+	double scale = row->time / prediction->step_time;
+	double exposed = prediction->time.exposed_communication * scale;
+	int end = width_of(row->time, bars->most_time);
+	int busy = width_of(row->time - exposed, bars->most_time);
 	char buffer[32];
 
 	text_add(text, "<div class=\"cell\">");
-	begin_svg("step time", format_seconds(buffer, prediction->step_time), text);
-	add_seconds_rectangle(row->fits ? "b-busy" : "b-out", 0, busy, "computing or hidden",
-		prediction->step_time - exposed, text);
+	begin_svg("time", format_seconds(buffer, row->time), row->fits, text);
+	add_seconds_rectangle("k-work", 0, busy, "computing or hidden", row->time - exposed, text);
 	if (exposed > 0)
-		add_seconds_rectangle(row->fits ? "k-exposed" : "b-out-exposed", busy, end,
-			"exposed communication", exposed, text);
-	text_printf(text, "</svg><span>%s", format_seconds(buffer, prediction->step_time));
-	if (row->tokens != bars->rows[0].tokens)
-		text_printf(text, " <small>= %s for as many tokens</small>",
-			format_seconds(buffer, row->time));
+		add_seconds_rectangle(
+			"k-exposed", busy, end, "exposed communication", exposed, text);
+	text_printf(text, "</svg><span>%s", format_seconds(buffer, row->time));
 	if (exposed > 0)
 		text_printf(text, " <small>%s exposed</small>", format_seconds(buffer, exposed));
+	if (row->tokens != bars->rows[0].tokens)
+		text_printf(text, " <small>in %.3g steps of %s</small>",
+			bars->rows[0].tokens / row->tokens,
+			format_seconds(buffer, prediction->step_time));
 	text_add(text, "</span></div>");
 }
 
@@ -122,7 +129,7 @@ static void add_memory(const struct bar_row *row, const struct bars *bars, struc
 	struct text label = {0};
 
 	text_add(text, "<div class=\"cell\">");
-	begin_svg("peak memory", format_bytes(buffer, total), text);
+	begin_svg("peak memory", format_bytes(buffer, total), row->fits, text);
 	for (int c = 0; c < CATEGORY_COUNT; c++) {
 		int from = width_of(sum, bars->most_bytes);
 		sum += (double)bytes[c];
@@ -141,6 +148,8 @@ static void add_memory(const struct bar_row *row, const struct bars *bars, struc
 	text_printf(text, "</svg><span>%s", format_bytes(buffer, total));
 	if (!row->fits)
 		text_add(text, " <small>does not fit</small>");
+	if (total > bars->most_bytes)
+		text_add(text, " <small>(bar is cut)</small>");
 	text_add(text, "</span></div>");
 }
 
@@ -187,9 +196,10 @@ static void add_legend(const struct bars *bars, struct text *text)
 {
 	char buffer[32];
 
-	text_add(text, "<ul class=\"legend\"><li><i class=\"b-busy\"></i>computing, or hidden</li>"
-		       "<li><i class=\"k-exposed\"></i>exposed communication</li>"
-		       "<li><i class=\"b-out\"></i>does not fit</li></ul><ul class=\"legend\">");
+	text_add(text, "<ul class=\"legend\"><li><b>Time</b></li>"
+		       "<li><i class=\"k-work\"></i>computing, or hidden</li>"
+		       "<li><i class=\"k-exposed\"></i>exposed communication</li></ul>"
+		       "<ul class=\"legend\"><li><b>Memory</b></li>");
 	for (int c = 0; c < CATEGORY_COUNT; c++) {
 		text_printf(text, "<li><i class=\"c%d\"></i>", c);
 		category_label((enum category)c, text);
@@ -197,7 +207,13 @@ static void add_legend(const struct bars *bars, struct text *text)
 	}
 	if (bars->limit > 0 && bars->limit <= bars->most_bytes)
 		text_printf(text, "<li><i class=\"l-limit\"></i>limit %s</li>",
-			format_bytes(buffer, bars->limit));
+			bars->one_limit ? format_bytes(buffer, bars->limit) : "of each");
+	for (int i = 0; i < bars->n; i++) {
+		if (bars->rows[i].fits)
+			continue;
+		text_add(text, "<li>pale: does not fit</li>");
+		break;
+	}
 	text_add(text, "</ul></figure>\n");
 }
 
@@ -205,8 +221,9 @@ static void draw(const char *name, struct bars *bars, struct text *text)
 {
 	find_most(bars);
 	text_printf(text,
-		"<figure class=\"chart\"><figcaption>%s</figcaption>\n<div class=\"bars\">\n",
-		name);
+		"<figure class=\"chart\"><figcaption>%s<small>Time is for %.0f tokens a "
+		"device in every row.</small></figcaption>\n<div class=\"bars\">\n",
+		name, bars->rows[0].tokens);
 	for (int i = 0; i < bars->n; i++)
 		add_row(&bars->rows[i], bars, text);
 	text_add(text, "</div>\n");
@@ -234,10 +251,13 @@ void chart_strategies(const struct answer *answer, struct text *text)
 
 	if (answer->chosen != NULL)
 		add_candidate(answer->chosen, &bars);
-	for (int i = 0; i < answer->n_alternatives; i++)
-		add_candidate(&answer->alternatives[i], &bars);
+	for (int i = 0; i < answer->n_alternatives; i++) {
+		if (is_best_of_its_strategy(answer, i))
+			add_candidate(&answer->alternatives[i], &bars);
+	}
 	if (bars.n > 0)
-		draw("Time and peak memory of every strategy, and why it lost", &bars, text);
+		draw("Time and peak memory: the best plan of each strategy, and why it lost", &bars,
+			text);
 }
 
 void chart_reports(const struct report *reports, int n, struct text *text)

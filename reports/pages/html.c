@@ -2,6 +2,7 @@
 #include "reports/pages/style_and_script.h"
 
 #include "reports/charts/charts.h"
+#include "reports/pages/card.h"
 #include "reports/pages/pages.h"
 #include "reports/views/views.h"
 
@@ -9,13 +10,6 @@ struct page {
 	struct text *text;
 	bool several; /* reports */
 };
-
-/* What a helper wrote as raw text, escaped. */
-static void add_raw(struct text *raw, struct text *text)
-{
-	add_html(text, text_string(raw));
-	text_finish(raw);
-}
 
 /* Nothing may be loaded, sent or framed, and only this style and this script may act. */
 static void add_policy(struct text *text)
@@ -66,6 +60,11 @@ static void add_contents(const struct report *report, struct text *text)
 	text_add(text, "<nav aria-label=\"contents\"><ul>");
 	add_link("why", "Why", answered && report->answer->n_reasons > 0, text);
 	add_link("strategies", "Strategies", answered, text);
+	add_link("options", "Options", answered && report->answer->n_options > 0, text);
+	add_link("levers", "Levers", answered && report->answer->n_levers > 0, text);
+	add_link("way-out", "The way out",
+		answered && (report->answer->n_ways_out > 0 || report->answer->useless_devices > 0),
+		text);
 	add_link("thresholds", "Thresholds", answered && report->answer->n_thresholds > 0, text);
 	add_link("what-if", "What if", answered && report->answer->n_sensitivities > 0, text);
 	add_link("measured", "Measured", report->explained.measured != NULL, text);
@@ -78,128 +77,6 @@ static void add_contents(const struct report *report, struct text *text)
 	text_add(text, "</ul></nav>\n");
 }
 
-static void begin_tile(const char *name, struct text *text)
-{
-	text_printf(text, "<div><dt>%s</dt><dd>", name);
-}
-
-static void end_tile(struct text *text)
-{
-	text_add(text, "</dd></div>\n");
-}
-
-/* A unit stays on the line of its number. */
-static void add_unbroken(const char *string, struct text *text)
-{
-	for (; *string != '\0'; string++)
-		text_add_bytes(text, *string == ' ' ? "\xc2\xa0" : string, *string == ' ' ? 2 : 1);
-}
-
-static void time_tiles(const struct prediction *prediction, struct text *text)
-{
-	char buffer[32];
-	double exposed = prediction->time.exposed_communication;
-
-	begin_tile("Step time", text);
-	text_add(text, format_seconds(buffer, prediction->step_time));
-	if (prediction->step_time_high > 0) {
-		text_add(text, "<small>80 %: ");
-		add_unbroken(format_seconds(buffer, prediction->step_time_low), text);
-		text_add(text, " to ");
-		add_unbroken(format_seconds(buffer, prediction->step_time_high), text);
-		text_add(text, "</small>");
-	}
-	end_tile(text);
-	begin_tile("Throughput", text);
-	text_printf(text, "%s<small>tokens/s per device</small>",
-		format_tokens(buffer, prediction->tokens_per_s_per_gpu));
-	end_tile(text);
-	begin_tile("Exposed communication", text);
-	text_add(text, format_seconds(buffer, exposed));
-	if (prediction->step_time > 0)
-		text_printf(text, "<small>%.1f %% of the step</small>",
-			exposed / prediction->step_time * 100);
-	end_tile(text);
-}
-
-static void other_tiles(const struct prediction *prediction, struct text *text)
-{
-	char buffer[32], limit[32];
-
-	if (prediction->mfu > 0) {
-		begin_tile("MFU", text);
-		text_printf(text, "%s<small>of ", format_percent(buffer, prediction->mfu));
-		add_html(text, prediction->peak_name);
-		text_add(text, "</small>");
-		end_tile(text);
-	}
-	begin_tile("Peak memory", text);
-	text_add(text, format_bytes(buffer, (double)prediction->peak_memory_bytes));
-	if (prediction->memory_limit_bytes > 0)
-		text_printf(text, "<small>%.0f %% of %s</small>",
-			(double)prediction->peak_memory_bytes /
-				(double)prediction->memory_limit_bytes * 100,
-			format_bytes(limit, (double)prediction->memory_limit_bytes));
-	end_tile(text);
-	begin_tile("Sent by each rank", text);
-	text_printf(text, "%s<small>per step</small>",
-		format_bytes(buffer, prediction->wire_bytes_per_rank));
-	end_tile(text);
-}
-
-static bool nothing_fits(const struct report *report)
-{
-	return report->answer != NULL && report->answer->chosen == NULL;
-}
-
-/* The strategy in large letters, the rest of the plan below it. */
-static void add_winner(const struct report *report, struct text *text)
-{
-	const struct plan *plan = &report->explained.schedule->plan;
-	struct text raw = {0};
-
-	if (nothing_fits(report)) {
-		text_add(text, "<p class=\"winner\">");
-		add_no_answer(report->answer, &raw);
-		add_raw(&raw, text);
-		text_add(text, "</p>\n");
-		return;
-	}
-	text_printf(text, "<p class=\"winner\">%s%s</p>\n<p class=\"how\">",
-		report->answer != NULL ? "Use " : "", strategy_names[plan->strategy]);
-	plan_summary(plan, &raw);
-	add_raw(&raw, text);
-	text_add(text, "</p>\n");
-}
-
-static void add_warnings(const struct answer *answer, struct text *text)
-{
-	for (int i = 0; answer != NULL && i < answer->n_warnings; i++) {
-		text_add(text, "<p class=\"note\"><strong>Warning</strong>: ");
-		add_html(text, answer->warnings[i].sentence);
-		text_add(text, ".</p>\n");
-	}
-}
-
-static void add_answer(const struct report *report, struct text *text)
-{
-	const struct schedule *schedule = report->explained.schedule;
-	struct text raw = {0};
-
-	text_printf(text, "<section class=\"answer%s\" aria-label=\"the answer\">\n",
-		nothing_fits(report) ? " none" : "");
-	add_winner(report, text);
-	text_add(text, "<p class=\"lead\">");
-	add_subject_line(schedule->model, schedule->topology, &raw);
-	add_raw(&raw, text);
-	text_add(text, "</p>\n<dl class=\"tiles\">\n");
-	time_tiles(report->explained.prediction, text);
-	other_tiles(report->explained.prediction, text);
-	text_add(text, "</dl>\n");
-	add_warnings(report->answer, text);
-	text_add(text, "</section>\n");
-}
-
 static void add_reasons(const struct page *page, const struct answer *answer)
 {
 	struct text *text = page->text;
@@ -209,7 +86,7 @@ static void add_reasons(const struct page *page, const struct answer *answer)
 	text_add(text, "<ul class=\"reasons\">\n");
 	for (int i = 0; i < answer->n_reasons; i++) {
 		text_add(text, "<li>");
-		add_html(text, answer->reasons[i]);
+		add_sentence(answer->reasons[i], text);
 		text_add(text, "</li>\n");
 	}
 	text_add(text, "</ul>\n</section>\n");
@@ -231,6 +108,26 @@ static void add_thresholds(const struct page *page, const struct answer *answer)
 	text_add(text, "</ul>\n</section>\n");
 }
 
+static void add_options(const struct page *page, const struct answer *answer)
+{
+	struct text *text = page->text;
+	char time[32], peak[32];
+
+	if (answer->n_options == 0)
+		return;
+	section(page, "options", "Faster, further from the defaults");
+	text_add(text, "<ul class=\"reasons\">\n");
+	for (int i = 0; i < answer->n_options; i++) {
+		const struct plan_option *option = &answer->options[i];
+		text_printf(text, "<li>%.1f %% less time a token (%s a step, peak %s): <code>",
+			100 * option->gain, format_seconds(time, option->prediction.step_time),
+			format_bytes(peak, (double)option->prediction.peak_memory_bytes));
+		add_html(text, option->typed);
+		text_add(text, "</code></li>\n");
+	}
+	text_add(text, "</ul>\n</section>\n");
+}
+
 static void add_levers(const struct page *page, const struct answer *answer)
 {
 	struct text *text = page->text, raw = {0};
@@ -241,10 +138,13 @@ static void add_levers(const struct page *page, const struct answer *answer)
 	section(page, "levers", "Levers");
 	lever_grid(answer, &grid);
 	put_html(&grid, "What one line of the training script gives, alone", true, text);
-	text_add(text, "<p class=\"note\">");
-	lever_sentence(answer, &raw);
-	add_raw(&raw, text);
-	text_add(text, "</p>\n</section>\n");
+	if (answer->free != NULL) {
+		text_add(text, "<p class=\"note\">");
+		lever_sentence(answer, &raw);
+		add_raw(&raw, text);
+		text_add(text, "</p>\n");
+	}
+	text_add(text, "</section>\n");
 }
 
 static void add_way_out(const struct page *page, const struct answer *answer)
@@ -261,10 +161,14 @@ static void add_way_out(const struct page *page, const struct answer *answer)
 		add_raw(&raw, text);
 		text_add(text, "</li>\n");
 	}
-	text_add(text, "</ul>\n<p class=\"note\">");
-	useless_devices_sentence(answer, &raw);
-	add_raw(&raw, text);
-	text_add(text, "</p>\n</section>\n");
+	text_add(text, "</ul>\n");
+	if (answer->useless_devices > 0) {
+		text_add(text, "<p class=\"note\">");
+		useless_devices_sentence(answer, &raw);
+		add_raw(&raw, text);
+		text_add(text, "</p>\n");
+	}
+	text_add(text, "</section>\n");
 }
 
 static void add_front(const struct answer *answer, struct text *text)
@@ -276,7 +180,9 @@ static void add_front(const struct answer *answer, struct text *text)
 	front_of(answer, &arena, &front);
 	if (front.n > 1) {
 		pareto_grid(&front, answer->chosen != NULL ? &answer->chosen->plan : NULL, &grid);
-		put_html(&grid, "The plans on the line", true, text);
+		text_add(text, "<details><summary>The plans on the line</summary>\n");
+		put_html(&grid, "Nothing here beats these in both", true, text);
+		text_add(text, "</details>\n");
 	}
 	arena_finish(&arena);
 }
@@ -289,8 +195,10 @@ static void add_comparison(const struct page *page, const struct answer *answer)
 
 	section(page, "strategies", "Strategies compared");
 	chart_strategies(answer, text);
-	comparison_grid(answer, false, 0, &grid);
-	put_html(&grid, "Every strategy with its best plan; select a column's name to sort by it",
+	comparison_grid(answer, false, &grid);
+	put_html(&grid,
+		"The best plan of each strategy; a column's name sorts by it, the step time by "
+		"what a token takes",
 		true, text);
 	text_add(text, "<p class=\"note\">");
 	add_proof(answer, &raw);
@@ -299,6 +207,7 @@ static void add_comparison(const struct page *page, const struct answer *answer)
 	chart_pareto(answer, text);
 	add_front(answer, text);
 	text_add(text, "</section>\n");
+	add_options(page, answer);
 	add_levers(page, answer);
 	add_way_out(page, answer);
 	add_thresholds(page, answer);
@@ -467,7 +376,6 @@ static void add_pictures(const struct page *page, const struct explained *explai
 		return;
 	section(page, "pictures", "How it works");
 	add_picture("communication", "Who communicates what, and when", explained, page->text);
-	add_picture("layout", "Who owns which elements", explained, page->text);
 	text_add(page->text, "</section>\n");
 }
 
@@ -496,7 +404,7 @@ static void add_one(const struct page *page, const struct report *report)
 	text_add(text, " on ");
 	add_html(text, report->asked.topology);
 	text_add(text, "?</h1></header>\n");
-	add_answer(report, text);
+	add_card(report, text);
 	add_contents(report, text);
 	add_details(page, report);
 }
@@ -517,7 +425,7 @@ static void add_several(const struct page *page, const struct report *reports, i
 		text_add(text, "<section>\n<h2>");
 		add_html(text, report_name(report));
 		text_add(text, "</h2>\n");
-		add_answer(report, text);
+		add_card(report, text);
 		text_add(text, "</section>\n");
 		if (report->answer != NULL)
 			add_reasons(page, report->answer);

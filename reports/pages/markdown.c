@@ -74,7 +74,7 @@ static void add_answer(const struct answer *answer, struct text *text)
 		text_add_char(text, '\n');
 	}
 	text_add(text, "\n## Strategies\n\n");
-	comparison_grid(answer, true, 0, &grid);
+	comparison_grid(answer, true, &grid);
 	put_markdown(&grid, text);
 	add_proof(answer, &proof);
 	add_escaped(&proof, text);

@@ -24,6 +24,18 @@
 		});
 	});
 
+	function hint() {
+		each(document.querySelectorAll('.scroll'), function (box) {
+			box.classList.remove('more');
+			box.classList.toggle('more', box.scrollWidth > box.clientWidth + 1);
+		});
+	}
+	hint();
+	window.addEventListener('resize', hint);
+	each(document.querySelectorAll('details'), function (d) {
+		d.addEventListener('toggle', hint);
+	});
+
 	/* The browser's own tips are slow and know no keyboard: the words move into an attribute. */
 	var tip = document.createElement('div'), at = null, keyed = false;
 	tip.className = 'tip';

@@ -34,11 +34,15 @@ static void add_strategy(const struct plan *plan, const struct plan *chosen, str
 
 static void add_figures(const struct prediction *prediction, struct grid *grid)
 {
-	char tokens[32];
+	char tokens[32], time[32];
 	double peak = (double)prediction->peak_memory_bytes;
 	double limit = (double)prediction->memory_limit_bytes;
 
-	grid_add_seconds(grid, prediction->step_time);
+	/* Steps of unlike batches are put in order by the time of a token. */
+	grid_add_value(grid,
+		prediction->tokens_per_s_per_gpu > 0 ? 1 / prediction->tokens_per_s_per_gpu
+						     : prediction->step_time,
+		"%s", format_seconds(time, prediction->step_time));
 	grid_add_value(grid, prediction->tokens_per_s_per_gpu, "%s",
 		format_tokens(tokens, prediction->tokens_per_s_per_gpu));
 	grid_add_percent(grid, prediction->mfu);
@@ -76,21 +80,38 @@ static void add_candidate(const struct candidate *candidate, const struct plan *
 	}
 }
 
-void comparison_grid(const struct answer *answer, bool reasons, int limit, struct grid *grid)
+static bool are_of_one_strategy(const struct candidate *a, const struct candidate *b)
+{
+	return a->plan.strategy == b->plan.strategy && a->plan.runtime == b->plan.runtime;
+}
+
+bool is_best_of_its_strategy(const struct answer *answer, int i)
+{
+	const struct candidate *candidate = &answer->alternatives[i];
+
+	if (answer->chosen != NULL && are_of_one_strategy(answer->chosen, candidate))
+		return false;
+	for (int k = 0; k < i; k++) {
+		if (are_of_one_strategy(&answer->alternatives[k], candidate))
+			return false;
+	}
+	return true;
+}
+
+void comparison_grid(const struct answer *answer, bool reasons, struct grid *grid)
 {
 	const struct plan *chosen = answer->chosen != NULL ? &answer->chosen->plan : NULL;
-	int left = limit > 0 ? limit : answer->n_alternatives + 1;
 
 	if (reasons)
 		grid_init(grid, comparison_columns, COUNT_OF(comparison_columns));
 	else
 		grid_init(grid, figure_columns, COUNT_OF(figure_columns));
-	if (answer->chosen != NULL) {
+	if (answer->chosen != NULL)
 		add_candidate(answer->chosen, chosen, reasons, grid);
-		left--;
+	for (int i = 0; i < answer->n_alternatives; i++) {
+		if (is_best_of_its_strategy(answer, i))
+			add_candidate(&answer->alternatives[i], chosen, reasons, grid);
 	}
-	for (int i = 0; i < answer->n_alternatives && left > 0; i++, left--)
-		add_candidate(&answer->alternatives[i], chosen, reasons, grid);
 }
 
 /* A terminal is narrower, and shows reasons below, by number. */
@@ -271,6 +292,22 @@ void add_no_answer(const struct answer *answer, struct text *text)
 			format_bytes(limit, (double)least->memory_limit_bytes));
 }
 
+/* By how much the fastest plan beside the answer, which fits and was passed over, is faster. */
+static double passed_over(const struct answer *answer)
+{
+	double now = answer->chosen->prediction.tokens_per_s_per_gpu, gain = 0;
+
+	for (int i = 0; i < answer->n_options; i++)
+		gain = fmax(gain, answer->options[i].gain);
+	for (int i = 0; i < answer->n_alternatives; i++) {
+		const struct candidate *candidate = &answer->alternatives[i];
+		if (candidate->outcome == OUTCOME_SLOWER &&
+			candidate->prediction.tokens_per_s_per_gpu > now)
+			gain = fmax(gain, 1 - now / candidate->prediction.tokens_per_s_per_gpu);
+	}
+	return gain;
+}
+
 void add_proof(const struct answer *answer, struct text *text)
 {
 	char buffer[32];
@@ -288,6 +325,12 @@ void add_proof(const struct answer *answer, struct text *text)
 	else
 		text_printf(text, "; what was not simulated cannot be faster than %s (gap %.1f %%)",
 			format_seconds(buffer, answer->bound), answer->gap * 100);
+	double gain = passed_over(answer);
+	if (gain > 0)
+		text_printf(text,
+			", but for what is listed as faster (by up to %.2g %%) and was "
+			"passed over",
+			gain * 100);
 }
 
 /* Rows that a screen holds; --json and the report have all. */

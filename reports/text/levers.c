@@ -44,12 +44,15 @@ void lever_grid(const struct answer *answer, struct grid *grid)
 		{"step time", GRID_RIGHT}, {"change", GRID_RIGHT}, {"peak memory", GRID_RIGHT}};
 
 	grid_init(grid, columns, COUNT_OF(columns));
+	double most = 0;
+	for (int i = 0; i < answer->n_levers; i++)
+		most = fmax(most, fabs(answer->levers[i].gain));
 	for (int i = 0; i < answer->n_levers; i++) {
 		const struct lever *lever = &answer->levers[i];
 		grid_row(grid, GRID_PLAIN);
 		grid_add(grid, "%s", lever->typed);
 		grid_add_seconds(grid, lever->step_time);
-		grid_add_change(grid, -lever->gain, 1);
+		grid_add_change(grid, -lever->gain, most);
 		grid_add_bytes(grid, (double)lever->peak_memory_bytes);
 	}
 }

@@ -1,5 +1,7 @@
 /* What `train` measured, and the tables of names and values around it. */
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "reports/text/text.h"
 
@@ -53,34 +55,77 @@ static void fact_seconds(struct grid *grid, const char *name, double seconds)
 		fact(grid, name, "%s", format_seconds(buffer, seconds));
 }
 
-/* Below so many steps a figure says nothing. */
-enum { STEPS_FOR_DEVIATION = 5, STEPS_FOR_PERCENTILE = 20 };
+/* Steps from which a statistic is told: of fewer it says nothing. */
+enum { LEAST_FOR_DEVIATION = 5, LEAST_FOR_PERCENTILES = 20 };
+
+static int64_t counted_steps(const struct measurement *measured)
+{
+	return measured->steps - measured->warm_up_steps;
+}
+
+bool has_percentiles(const struct measurement *measured)
+{
+	return counted_steps(measured) >= LEAST_FOR_PERCENTILES;
+}
+
+static void step_time_fact(const struct measurement *measured, struct grid *grid)
+{
+	char mean[32], p50[32], p95[32], deviation[32];
+	long long n = (long long)counted_steps(measured);
+	struct text text = {0};
+
+	format_seconds(mean, measured->values.step_time);
+	format_seconds(deviation, sqrt(measured->step_time_variance));
+	format_seconds(p50, measured->step_time_p50);
+	format_seconds(p95, measured->step_time_p95);
+	if (n <= 1)
+		text_printf(&text, "%s (one step: it says nothing of the spread)", mean);
+	else
+		text_printf(&text, "mean %s, median %s", mean, p50);
+	if (n >= LEAST_FOR_PERCENTILES)
+		text_printf(&text, ", 95th percentile %s", p95);
+	if (n >= LEAST_FOR_DEVIATION)
+		text_printf(&text, ", standard deviation %s", deviation);
+	if (n > 1)
+		text_printf(&text, " of %lld steps%s", n,
+			n < LEAST_FOR_DEVIATION ? ", too few for their spread" : "");
+	fact(grid, "step time", "%s", text_string(&text));
+	text_finish(&text);
+}
+
+/* That others ran too, by the line that says the hardware; nothing where it does not. */
+static void add_load(const char *hardware, struct text *text)
+{
+	const char *cpus = strstr(or_empty(hardware), " CPUs, ");
+	const char *load = strstr(or_empty(hardware), "load average ");
+
+	if (cpus == NULL || load == NULL)
+		return;
+	while (cpus > hardware && cpus[-1] >= '0' && cpus[-1] <= '9')
+		cpus--;
+	load += strlen("load average ");
+	long n_cpus = strtol(cpus, NULL, 10), n_running = strtol(load, NULL, 10);
+	if (n_cpus > 0 && n_running > n_cpus)
+		text_printf(text,
+			"; the machine was shared or overbooked (load average %.*s on %ld CPUs), "
+			"alone it is higher",
+			(int)strspn(load, "0123456789."), load, n_cpus);
+}
 
 static void step_time_facts(const struct measurement *measured, struct grid *grid)
 {
-	char mean[32], other[32];
-	struct text text = {0};
-	long long n = (long long)(measured->steps - measured->warm_up_steps);
+	char tokens[32], mfu[32];
+	struct text load = {0};
 
-	text_printf(
-		&text, n > 1 ? "mean %s" : "%s", format_seconds(mean, measured->values.step_time));
-	if (n > 2)
-		text_printf(&text, ", median %s", format_seconds(other, measured->step_time_p50));
-	if (n >= STEPS_FOR_PERCENTILE)
-		text_printf(&text, ", 95th percentile %s",
-			format_seconds(other, measured->step_time_p95));
-	if (n >= STEPS_FOR_DEVIATION)
-		text_printf(&text, ", standard deviation %s",
-			format_seconds(other, sqrt(measured->step_time_variance)));
-	text_printf(&text, ", of %lld %s", n, n == 1 ? "step" : "steps");
-	fact(grid, "step time", "%s", text_string(&text));
-	text_finish(&text);
+	step_time_fact(measured, grid);
 	fact(grid, "throughput", "%s tokens/s per rank",
-		format_tokens(mean, measured->values.tokens_per_s_per_gpu));
+		format_tokens(tokens, measured->values.tokens_per_s_per_gpu));
+	add_load(measured->hardware, &load);
 	if (measured->values.mfu > 0)
-		fact(grid, "MFU", "%s of %s, attention counted in full",
-			format_percent(mean, measured->values.mfu),
-			or_empty(measured->values.peak_name));
+		fact(grid, "MFU", "%s of %s, attention counted in full%s",
+			format_percent(mfu, measured->values.mfu),
+			or_empty(measured->values.peak_name), text_string(&load));
+	text_finish(&load);
 }
 
 static void loss_facts(const struct measurement *measured, struct grid *grid)
@@ -104,8 +149,12 @@ void measurement_grid(const struct measurement *measured, struct grid *grid)
 		(long long)measured->warm_up_steps);
 	step_time_facts(measured, grid);
 	fact_bytes(grid, "peak of the schedule's buffers", measured->values.ledger_peak_bytes);
-	fact_bytes(grid, "memory growth of the largest process (PSS)", measured->pss_growth_bytes);
-	fact_bytes(grid, "memory growth, mean of processes (PSS)", measured->pss_growth_mean_bytes);
+	fact_bytes(grid, "memory taken, fullest rank", measured->pss_growth_bytes);
+	fact_bytes(grid, "memory taken, mean of ranks", measured->pss_growth_mean_bytes);
+	if (measured->pss_growth_bytes != 0)
+		fact(grid, "memory taken is", "%s",
+			"what the kernel counts for a rank (PSS), from its start to the peak; "
+			"of pages that ranks share, each counts its part");
 	fact_bytes(grid, "allocated outside of the schedule", measured->undeclared_bytes);
 	if (measured->device_ranks > 0) {
 		fact_bytes(grid, "in use on the GPU", measured->device_used_bytes);

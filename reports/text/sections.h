@@ -24,9 +24,10 @@ const char *report_name(const struct report *report);
 /* One row a report: plan, metrics, and the measured step time where there is one. */
 void reports_grid(const struct report *reports, int n, struct grid *grid);
 
-/* The chosen plan and its alternatives, one a row, with the reason why each lost. At most `limit`
- * rows; 0 = all. */
-void comparison_grid(const struct answer *answer, bool reasons, int limit, struct grid *grid);
+/* Is alternative `i` the first of its strategy (and runtime), and not of the chosen one's? */
+bool is_best_of_its_strategy(const struct answer *answer, int i);
+/* The best plan of each strategy, the chosen one first; with the reason why each lost. */
+void comparison_grid(const struct answer *answer, bool reasons, struct grid *grid);
 /* `narrow`: knob and value in one column, for a terminal. */
 void sensitivity_grid(const struct answer *answer, bool narrow, struct grid *grid);
 /* What lines of the script give alone; "With the levers free: ...", empty without one. */
@@ -45,6 +46,8 @@ void add_proof(const struct answer *answer, struct text *text);
 /* Time by kind of operation, measured beside predicted where there is a measurement. */
 void kinds_grid(const struct explained *explained, struct grid *grid);
 void check_grid(const struct check *check, struct grid *grid);
+/* Were enough steps measured for percentiles of their times? */
+bool has_percentiles(const struct measurement *measured);
 /* Ranks, steps, step time, loss, digests: name and value. */
 void measurement_grid(const struct measurement *measured, struct grid *grid);
 /* Every knob of the plan: name and value. */

@@ -105,10 +105,11 @@ static void add_flat(const struct schedule *schedule, const struct unit *unit,
 }
 
 static void add_cut(const struct schedule *schedule, const struct unit *unit, int s, int64_t ranks,
-	int width, struct grid *grid)
+	bool bars, struct grid *grid)
 {
 	const struct parameter *parameter = &schedule->model->parameters[unit->slices[s].parameter];
 	struct cut cut = cut_of(parameter, ranks);
+	const int width = 32;
 	char bar[200];
 	int full = (int)((double)parameter->shape[0] / (double)(cut.rows * ranks) * width + 0.5);
 
@@ -129,7 +130,20 @@ static void add_cut(const struct schedule *schedule, const struct unit *unit, in
 	else
 		grid_add(grid, "%lld", (long long)cut.whole);
 	grid_add_count(grid, cut.padding);
-	grid_add(grid, "%s", bar);
+	if (bars)
+		grid_add(grid, "%s", bar);
+}
+
+/* Is a parameter not cut into equal parts? Else there is nothing to draw. */
+static bool is_uneven(const struct schedule *schedule, const struct unit *unit, int64_t ranks)
+{
+	const struct parameter *parameters = schedule->model->parameters;
+
+	for (int s = 0; s < unit->n_slices; s++) {
+		if (cut_of(&parameters[unit->slices[s].parameter], ranks).whole < ranks)
+			return true;
+	}
+	return false;
 }
 
 static void add_per_parameter(const struct schedule *schedule, const struct unit *unit,
@@ -139,6 +153,7 @@ static void add_per_parameter(const struct schedule *schedule, const struct unit
 		{"rows/rank", GRID_RIGHT}, {"full ranks", GRID_LEFT}, {"padding", GRID_RIGHT},
 		{"rank of each row (# padding)", GRID_LEFT}};
 	int64_t ranks = unit->chunk > 0 ? unit->gathered / unit->chunk : 1;
+	bool uneven = is_uneven(schedule, unit, ranks);
 	struct grid grid;
 
 	text_printf(text,
@@ -146,9 +161,9 @@ static void add_per_parameter(const struct schedule *schedule, const struct unit
 		"padding %lld\n\n",
 		(long long)ranks, (long long)unit->chunk,
 		(long long)(unit->gathered - unit->parameters));
-	grid_init(&grid, columns, COUNT_OF(columns));
+	grid_init(&grid, columns, COUNT_OF(columns) - !uneven);
 	for (int s = 0; s < unit->n_slices; s++)
-		add_cut(schedule, unit, s, ranks, 32, &grid);
+		add_cut(schedule, unit, s, ranks, uneven, &grid);
 	put_text(&grid, style, text);
 }
 
@@ -209,6 +224,24 @@ static void add_unit(
 	add_names(schedule, unit, style, text);
 }
 
+static void add_legend(const struct schedule *schedule, struct text *text)
+{
+	static const char ranks[] = "0 to 9, then a to z: rank 0 to 35, then from 0 again";
+
+	if (layout_is_per_parameter(schedule))
+		text_printf(text,
+			"full ranks: that hold all their rows; `all`: equal parts, rank by rank.\n"
+			"Where a parameter is uneven, bars: %s.\n\n",
+			ranks);
+	else if (layout_is_whole(schedule))
+		text_add(text, "Letters are the parameters named below, #: padding.\n\n");
+	else
+		text_printf(text,
+			"In `parameters` letters are the parameters named below, #: padding.\n"
+			"In `rank` %s.\n\n",
+			ranks);
+}
+
 void view_layout(const struct explained *explained, const struct style *style, struct text *text)
 {
 	const struct schedule *schedule = explained->schedule;
@@ -217,6 +250,7 @@ void view_layout(const struct explained *explained, const struct style *style, s
 		runtime_names[schedule->plan.runtime], strategy_names[schedule->plan.strategy]);
 	if (schedule->model == NULL)
 		return;
+	add_legend(schedule, text);
 	for (int u = 0; u < schedule->n_units; u++) {
 		if (layout_like(schedule, u) == u && schedule->units[u].n_slices > 0)
 			add_unit(schedule, u, style, text);

@@ -5,26 +5,48 @@
 
 enum { NAME_WIDTH = 16, DEFAULT_WIDTH = 100, MAX_BUCKETS = 400 };
 
-/* Seconds of `span` in bucket `b` of `width` seconds. */
-static double overlap(const struct interval *span, int b, double width)
+/* What is drawn of a step, in `n` columns of `width` seconds. */
+struct window {
+	double start, width;
+	int n;
+};
+
+static double window_end(const struct window *window)
 {
-	double start = span->start > b * width ? span->start : b * width;
-	double end = span->end < (b + 1) * width ? span->end : (b + 1) * width;
+	return window->start + window->width * window->n;
+}
+
+static double seconds_between(const struct interval *span, double from, double to)
+{
+	double start = span->start > from ? span->start : from;
+	double end = span->end < to ? span->end : to;
 
 	return end > start ? end - start : 0;
 }
 
-static int bucket_of(double time, double width, int n)
+/* Seconds of `span` in column `b`. */
+static double overlap(const struct interval *span, int b, const struct window *window)
 {
-	int bucket = width > 0 ? (int)(time / width) : 0;
+	double from = window->start + b * window->width;
 
-	return bucket < 0 ? 0 : bucket >= n ? n - 1 : bucket;
+	return seconds_between(span, from, from + window->width);
 }
 
-/* Each bucket shows the kind that fills most of it; '.' where more than half is idle. */
-static void draw_stream(const struct schedule *schedule, const struct timeline *timeline,
-	enum stream stream, double width, int n, char *row)
+static int bucket_of(double time, const struct window *window)
 {
+	int bucket = window->width > 0 ? (int)((time - window->start) / window->width) : 0;
+
+	return bucket < 0 ? 0 : bucket >= window->n ? window->n - 1 : bucket;
+}
+
+/* Each column shows the kind that fills most of it; '-' or '.' where more than half is idle.
+ * Seconds in which the stream is busy. */
+static double draw_stream(const struct schedule *schedule, const struct timeline *timeline,
+	enum stream stream, const struct window *window, char *row)
+{
+	double sum = 0, width = window->width;
+	int n = window->n;
+
 	const struct program *program = &schedule->programs[0];
 	double busy[MAX_BUCKETS] = {0}, most[MAX_BUCKETS] = {0};
 
@@ -34,10 +56,11 @@ static void draw_stream(const struct schedule *schedule, const struct timeline *
 		struct interval span = {timeline->spans[i].start, timeline->spans[i].end};
 		if (program->ops[i].stream != stream || !(span.end > span.start))
 			continue;
-		int last = bucket_of(span.end, width, n);
-		for (int b = bucket_of(span.start, width, n); b <= last; b++) {
-			double seconds = overlap(&span, b, width);
+		int last = bucket_of(span.end, window);
+		for (int b = bucket_of(span.start, window); b <= last; b++) {
+			double seconds = overlap(&span, b, window);
 			busy[b] += seconds;
+			sum += seconds;
 			if (seconds > most[b]) {
 				most[b] = seconds;
 				row[b] = kind_appearance(program->ops[i].kind).letter;
@@ -48,21 +71,24 @@ static void draw_stream(const struct schedule *schedule, const struct timeline *
 		if (busy[b] < width / 2)
 			row[b] = busy[b] < width / 20 ? '.' : '-';
 	}
+	return sum;
 }
 
 static double draw_exposed(const struct schedule *schedule, const struct timeline *timeline,
-	double width, int n, char *row)
+	const struct window *window, char *row)
 {
+	double width = window->width;
+	int n = window->n;
 	struct arena arena = {0};
 	struct interval *intervals;
 	int n_intervals = exposed_intervals(schedule, timeline, &arena, &intervals);
 	double exposed[MAX_BUCKETS] = {0}, sum = 0;
 
 	for (int i = 0; i < n_intervals; i++) {
-		int last = bucket_of(intervals[i].end, width, n);
-		sum += intervals[i].end - intervals[i].start;
-		for (int b = bucket_of(intervals[i].start, width, n); b <= last; b++)
-			exposed[b] += overlap(&intervals[i], b, width);
+		int last = bucket_of(intervals[i].end, window);
+		sum += seconds_between(&intervals[i], window->start, window_end(window));
+		for (int b = bucket_of(intervals[i].start, window); b <= last; b++)
+			exposed[b] += overlap(&intervals[i], b, window);
 	}
 	for (int b = 0; b < n; b++)
 		row[b] = exposed[b] >= width / 2 ? '!' : exposed[b] > width / 20 ? '\'' : ' ';
@@ -80,42 +106,103 @@ static void add_row(
 	text_printf(text, " (%.0f %%)\n", end > 0 ? seconds / end * 100 : 0);
 }
 
-static void draw_timeline(const struct schedule *schedule, const struct timeline *timeline,
-	const struct style *style, struct text *text)
+static void draw_window(const struct schedule *schedule, const struct timeline *timeline,
+	const struct window *window, struct text *text)
 {
-	int n = (style->width > 0 ? style->width : DEFAULT_WIDTH) - NAME_WIDTH - 20;
-	double end = timeline_end(timeline);
-	char row[MAX_BUCKETS + 1];
+	double takes = window->width * window->n;
+	char row[MAX_BUCKETS + 1], from[32], to[32];
 	bool used[STREAM_COUNT];
 
-	n = n < 20 ? 20 : n > MAX_BUCKETS ? MAX_BUCKETS : n;
 	streams_used(schedule, used);
 	for (int s = 0; s < STREAM_COUNT; s++) {
 		if (!used[s])
 			continue;
-		draw_stream(schedule, timeline, (enum stream)s, end / n, n, row);
-		add_row(stream_name((enum stream)s), row,
-			stream_busy(schedule, timeline, (enum stream)s), end, text);
+		double busy = draw_stream(schedule, timeline, (enum stream)s, window, row);
+		add_row(stream_name((enum stream)s), row, busy, takes, text);
 	}
-	double exposed = draw_exposed(schedule, timeline, end / n, n, row);
-	add_row("exposed", row, exposed, end, text);
-	char buffer[32];
-	text_printf(text, " %-*s0%*s\n\n", NAME_WIDTH, "", n - 1, format_seconds(buffer, end));
+	double exposed = draw_exposed(schedule, timeline, window, row);
+	add_row("exposed", row, exposed, takes, text);
+	format_seconds(from, window->start);
+	text_printf(text, " %-*s%s%*s\n\n", NAME_WIDTH, "", from, window->n - (int)strlen(from),
+		format_seconds(to, window_end(window)));
+}
+
+/* The block in the middle of the model; -1: there are not two. */
+static int middle_block(const struct program *program)
+{
+	int last = -1;
+
+	for (int i = 0; i < program->n_ops; i++) {
+		if (program->ops[i].kind == OP_FORWARD && program->ops[i].layer > last)
+			last = program->ops[i].layer;
+	}
+	return last < 1 ? -1 : (last - 1) / 2;
+}
+
+/* When blocks `block` and the next compute in the first micro-batch; nothing where they do not. */
+static struct interval two_blocks(const struct program *program, const struct timeline *timeline,
+	int block, enum op_kind kind)
+{
+	struct interval interval = {0};
+	bool found = false;
+
+	for (int i = 0; i < program->n_ops && i < timeline->n_ops; i++) {
+		const struct op *op = &program->ops[i];
+		const struct span *span = &timeline->spans[i];
+		if (op->kind != kind || op->micro_batch > 0 || op->layer < block ||
+			op->layer > block + 1)
+			continue;
+		if (!found || span->start < interval.start)
+			interval.start = span->start;
+		if (!found || span->end > interval.end)
+			interval.end = span->end;
+		found = true;
+	}
+	return interval;
+}
+
+/* Over a whole step the gathers of single blocks cannot be seen. */
+static void draw_blocks(const char *name, const struct schedule *schedule,
+	const struct timeline *timeline, int n, enum op_kind kind, struct text *text)
+{
+	const struct program *program = &schedule->programs[0];
+	int block = middle_block(program);
+
+	if (block < 0)
+		return;
+	const struct interval interval = two_blocks(program, timeline, block, kind);
+	if (!(interval.end > interval.start))
+		return;
+	text_printf(text, "%s, %s of blocks %d and %d, zoomed\n", name,
+		kind == OP_FORWARD ? "forward" : "backward", kind == OP_FORWARD ? block : block + 1,
+		kind == OP_FORWARD ? block + 1 : block);
+	draw_window(schedule, timeline,
+		&(struct window){interval.start, (interval.end - interval.start) / n, n}, text);
+}
+
+static void draw_timeline(const char *name, const struct schedule *schedule,
+	const struct timeline *timeline, const struct style *style, struct text *text)
+{
+	int n = (style->width > 0 ? style->width : DEFAULT_WIDTH) - NAME_WIDTH - 20;
+
+	n = n < 20 ? 20 : n > MAX_BUCKETS ? MAX_BUCKETS : n;
+	text_printf(text, "%s, the whole step\n", name);
+	draw_window(schedule, timeline, &(struct window){0, timeline_end(timeline) / n, n}, text);
+	draw_blocks(name, schedule, timeline, n, OP_FORWARD, text);
+	draw_blocks(name, schedule, timeline, n, OP_BACKWARD, text);
 }
 
 void view_streams(const struct explained *explained, const struct style *style, struct text *text)
 {
 	const struct measurement *measured = explained->measured;
 
-	text_add(text, "Predicted\n");
-	draw_timeline(explained->schedule, explained->predicted, style, text);
-	if (measured != NULL && measured->timeline.n_ops > 0) {
-		text_add(text, "Measured\n");
-		draw_timeline(explained->schedule, &measured->timeline, style, text);
-	}
+	draw_timeline("Predicted", explained->schedule, explained->predicted, style, text);
+	if (measured != NULL && measured->timeline.n_ops > 0)
+		draw_timeline("Measured", explained->schedule, &measured->timeline, style, text);
 	text_add(text, "F forward  B backward  r recompute  L loss  O optimizer  G all-gather\n"
 		       "S reduce-scatter  A all-reduce  c cast or copy  n norm  h d host copies\n"
-		       ". idle  - mostly idle  ! exposed communication\n");
+		       "- busy for less than half of the column  . idle\n"
+		       "! exposed communication  ' exposed for less than half of the column\n");
 }
 
 static bool is_preparation(const char *css)

@@ -2,12 +2,19 @@
 #include "reports/views/each.h"
 #include "reports/views/slices.h"
 
-static void add_unit(const struct unit *unit, struct grid *grid)
+/* Units that follow one another and are laid out alike are one row. */
+static void add_units(const struct schedule *schedule, int first, int n, struct grid *grid)
 {
+	const struct unit *unit = &schedule->units[first];
 	int64_t padding = unit->gathered - unit->parameters;
 
 	grid_row(grid, GRID_PLAIN);
-	grid_add(grid, "%s", or_empty(unit->name));
+	if (n > 1)
+		grid_add(grid, "%s to %s", or_empty(unit->name),
+			or_empty(schedule->units[first + n - 1].name));
+	else
+		grid_add(grid, "%s", or_empty(unit->name));
+	grid_add_count(grid, n);
 	grid_add_count(grid, unit->n_slices);
 	grid_add_count(grid, unit->parameters);
 	grid_add_count(grid, padding);
@@ -17,13 +24,18 @@ static void add_unit(const struct unit *unit, struct grid *grid)
 
 static void units_grid(const struct schedule *schedule, struct grid *grid)
 {
-	static const struct grid_column columns[] = {{"unit", GRID_LEFT}, {"tensors", GRID_RIGHT},
-		{"parameters", GRID_RIGHT}, {"padding", GRID_RIGHT}, {"gathered", GRID_RIGHT},
-		{"per rank", GRID_RIGHT}};
+	static const struct grid_column columns[] = {{"unit", GRID_LEFT}, {"units", GRID_RIGHT},
+		{"tensors", GRID_RIGHT}, {"parameters", GRID_RIGHT}, {"padding", GRID_RIGHT},
+		{"gathered", GRID_RIGHT}, {"per rank", GRID_RIGHT}};
 
 	grid_init(grid, columns, COUNT_OF(columns));
-	for (int u = 0; u < schedule->n_units; u++)
-		add_unit(&schedule->units[u], grid);
+	for (int u = 0, n; u < schedule->n_units; u += n) {
+		n = 1;
+		while (u + n < schedule->n_units &&
+			layout_like(schedule, u + n) == layout_like(schedule, u))
+			n++;
+		add_units(schedule, u, n, grid);
+	}
 }
 
 static const char *parameter_name(const struct schedule *schedule, int parameter)
@@ -63,7 +75,8 @@ static void add_slice(
 
 	grid_row(grid, GRID_PLAIN);
 	grid_add(grid, "%s", parameter_name(schedule, slice->parameter));
-	grid_add_count(grid, slice->offset);
+	if (!layout_is_per_parameter(schedule))
+		grid_add_count(grid, slice->offset);
 	grid_add_count(grid, slice->elements);
 	grid_add_count(grid, end - slice->offset - slice->elements);
 	add_owners(schedule, unit, slice, grid);
@@ -75,10 +88,16 @@ static void add_layout(
 	static const struct grid_column columns[] = {{"parameter", GRID_LEFT},
 		{"offset", GRID_RIGHT}, {"elements", GRID_RIGHT}, {"padding", GRID_RIGHT},
 		{"owned by", GRID_LEFT}};
+	/* FSDP2 cuts each parameter for itself: it has no place in a whole. */
+	static const struct grid_column apart[] = {{"parameter", GRID_LEFT},
+		{"elements", GRID_RIGHT}, {"padding", GRID_RIGHT}, {"owned by", GRID_LEFT}};
 	const struct unit *unit = &schedule->units[u];
 	struct grid grid;
 
-	grid_init(&grid, columns, COUNT_OF(columns));
+	if (layout_is_per_parameter(schedule))
+		grid_init(&grid, apart, COUNT_OF(apart));
+	else
+		grid_init(&grid, columns, COUNT_OF(columns));
 	for (int s = 0; s < unit->n_slices; s++)
 		add_slice(schedule, unit, s, &grid);
 	put_text(&grid, style, text);

@@ -75,81 +75,11 @@ void view_summary(const struct explained *explained, const struct style *style, 
 	text_add_char(text, '\n');
 	kinds_grid(explained, &grid);
 	put_text(&grid, style, text);
-	memory_grid(explained->prediction, &grid);
-	put_text(&grid, style, text);
+	text_add(text, "Memory by category: --view memory\n\n");
 	if (explained->measured == NULL)
 		return;
 	text_add(text, "Measured\n");
 	measurement_grid(explained->measured, &grid);
-	put_text(&grid, style, text);
-}
-
-static void add_waits(const struct program *program, const struct op *op, struct grid *grid)
-{
-	struct text waits = {0};
-
-	for (int i = 0; i < op->waits.count; i++)
-		text_printf(&waits, "%s%d", i > 0 ? " " : "", slice_of(program, op->waits)[i]);
-	for (int i = 0; i < op->host_waits.count; i++)
-		text_printf(&waits, "%shost:%d", waits.length > 0 ? " " : "",
-			slice_of(program, op->host_waits)[i]);
-	grid_add(grid, "%s", text_string(&waits));
-	text_finish(&waits);
-}
-
-/* Start and duration; "never executed" of an operation that did not run. */
-static double add_span(const struct timeline *timeline, int op, struct grid *grid)
-{
-	if (timeline == NULL || op >= timeline->n_ops) {
-		grid_add(grid, "-");
-		grid_add(grid, "never executed");
-		return 0;
-	}
-	const struct span *span = &timeline->spans[op];
-	grid_add_seconds(grid, span->start);
-	grid_add_seconds(grid, span->end - span->start);
-	return span->end - span->start;
-}
-
-static void add_operation(const struct explained *explained, int i, struct grid *grid)
-{
-	const struct schedule *schedule = explained->schedule;
-	const struct op *op = &schedule->programs[0].ops[i];
-	struct text label = {0};
-	char ratio[32];
-
-	operation_label(schedule, op, &label);
-	grid_row(grid, GRID_PLAIN);
-	grid_add(grid, "%d", i);
-	grid_add(grid, "%s", stream_name(op->stream));
-	grid_add(grid, "%s", text_string(&label));
-	text_finish(&label);
-	if (op->bytes > 0)
-		grid_add_bytes(grid, (double)op->bytes);
-	else
-		grid_add(grid, "-");
-	add_waits(&schedule->programs[0], op, grid);
-	double predicted = add_span(explained->predicted, i, grid);
-	if (!is_measured(explained))
-		return;
-	double measured = add_span(&explained->measured->timeline, i, grid);
-	grid_add(grid, "%s", format_ratio(ratio, predicted, measured));
-}
-
-void view_operations(
-	const struct explained *explained, const struct style *style, struct text *text)
-{
-	static const struct grid_column columns[] = {{"op", GRID_RIGHT}, {"stream", GRID_LEFT},
-		{"operation", GRID_LEFT}, {"bytes", GRID_RIGHT}, {"waits for", GRID_LEFT},
-		{"starts", GRID_RIGHT}, {"takes", GRID_RIGHT}, {"measured start", GRID_RIGHT},
-		{"measured", GRID_RIGHT}, {"measured / predicted", GRID_RIGHT}};
-	const struct program *program = &explained->schedule->programs[0];
-	bool measured = is_measured(explained);
-	struct grid grid;
-
-	grid_init(&grid, columns, measured ? COUNT_OF(columns) : COUNT_OF(columns) - 3);
-	for (int i = 0; i < program->n_ops; i++)
-		add_operation(explained, i, &grid);
 	put_text(&grid, style, text);
 }
 
