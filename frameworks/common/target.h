@@ -46,9 +46,9 @@ enum key_when {
 	IF_ADAM = 1 << 14,
 	IF_BF16 = 1 << 15, /* of the parameters, as below */
 	IF_FP16 = 1 << 16,
-	IF_NODES = 1 << 17, /* more than one */
-	AS_STRING = 1 << 18,
-	EXACT_CASE = 1 << 19,
+	AS_STRING = 1 << 17,
+	EXACT_CASE = 1 << 18,
+	EVEN_IF_LEFT = 1 << 19, /* the clip, where the file must have it */
 };
 
 struct config_key {
@@ -116,11 +116,13 @@ struct export_target {
 	const char *wraps;
 	/* The framework wraps embedding and head apart, whatever the plan asks for. */
 	bool wraps_apart;
+	bool gpus_only;   /* on CPUs the framework would not shard */
+	bool clips;       /* gradients to 1, unless the file says otherwise */
 	bool has_own_ddp; /* NO_SHARD is the framework's own, not PyTorch's DDP */
 	/* What words cannot tell; before the rules. NULL: nothing. */
 	void (*adapt)(struct exporting *exporting, struct plan *plan);
 	const struct export_rule *rules;
-	/* How it is started: %f the file, %n nodes, %g devices a node, %w all of them. */
+	/* How it is started, with placeholders (write.c): %f the file, %n nodes, ... */
 	const char *launch;
 	void (*write)(struct exporting *exporting); /* NULL: the keys, in the order of their rows */
 	const struct config_format *format;

@@ -15,6 +15,7 @@ struct exported {
 	struct plan plan; /* what the file stands for */
 	int n_notes, notes_room;
 	struct export_note *notes; /* from the arena */
+	bool leaves_clip;          /* clipping is left to the framework's default */
 	const char *launch;        /* "accelerate launch --config_file plan.yaml train.py" */
 };
 
@@ -31,6 +32,8 @@ struct exporting {
 
 /* Applies the target's rules to a copy of the plan; every change becomes a note. */
 void export_adapt(struct exporting *exporting, struct plan *plan);
+/* Of the file alone: other plans that the target can say have it on or off. */
+void export_adapt_clip(struct exporting *exporting, struct plan *plan);
 /* Sets one knob, mesh and resharding with it, and notes the change; nothing when it is so already,
  * or when this version has no such value. */
 void export_change(struct exporting *exporting, struct plan *plan, enum knob_id knob,

@@ -458,6 +458,7 @@ static bool finish_accelerate(struct importing *importing, struct error *error)
 	set_stage(importing, SHORT("zero_stage"), stage);
 	import_set_default(importing, KNOB_PARAM_DTYPE, "fp32");
 	import_set(importing, KNOB_MASTER_DTYPE, "fp32", NULL);
+	import_set_default(importing, KNOB_CLIP, "1"); /* accelerator.py's _prepare_deepspeed */
 	set_reduction(importing);
 	return set_offload(
 		importing, SHORT("offload_optimizer_device"), SHORT("offload_param_device"), error);
@@ -482,7 +483,8 @@ const struct export_target export_deepspeed = {
 	.has_own_ddp = true,
 	.wraps = "block",
 	.rules = rules,
-	.launch = "deepspeed --num_nodes %n --num_gpus %g train.py --deepspeed_config %f",
+	.launch = "deepspeed %[--hostfile hostfile %]--num_nodes %n --num_gpus %g train.py "
+		  "--deepspeed_config %f",
 	.format = &format,
 };
 
@@ -495,7 +497,8 @@ const struct export_target export_accelerate_deepspeed = {
 	.adapt = adapt_accelerate,
 	.has_own_ddp = true,
 	.wraps = "block",
+	.clips = true,
 	.rules = accelerate_rules,
-	.launch = "accelerate launch --config_file %f train.py",
+	.launch = "accelerate launch --config_file %f " ACCELERATE_NODES "train.py",
 	.format = &accelerate_format,
 };

@@ -185,6 +185,8 @@ const struct export_target export_llm_foundry = {
 	.has_own_ddp = true,
 	.wraps = "block",
 	.rules = rules,
-	.launch = "composer --world_size %w train.py %f",
+	.launch = "composer --world_size %w "
+		  "%[--node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port 29500 %]"
+		  "train.py %f",
 	.format = &format,
 };

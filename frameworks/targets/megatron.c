@@ -377,8 +377,9 @@ const struct export_target export_megatron_fsdp = {
 	.syntax = SYNTAX_ARGUMENTS,
 	.adapt = adapt,
 	.wraps = "block",
+	.clips = true,
 	.rules = megatron_rules,
-	.launch = "torchrun --nnodes %n --nproc-per-node %g pretrain_gpt.py $(grep -v '^#' %f)",
+	.launch = TORCHRUN "pretrain_gpt.py $(grep -v '^#' %f)",
 	.write = write_megatron,
 	.format = &megatron_format,
 };
@@ -392,8 +393,9 @@ const struct export_target export_megatron_torch_fsdp2 = {
 	.adapt = adapt_torch,
 	.wraps = "block",
 	.wraps_apart = true,
+	.clips = true,
 	.rules = torch_rules,
-	.launch = "torchrun --nnodes %n --nproc-per-node %g pretrain_gpt.py $(grep -v '^#' %f)",
+	.launch = TORCHRUN "pretrain_gpt.py $(grep -v '^#' %f)",
 	.write = write_torch,
 	.format = &torch_format,
 };

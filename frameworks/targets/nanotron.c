@@ -58,7 +58,7 @@ static const struct config_key keys[] = {
 	{"model.dtype", KEY_WORD, KNOB_PARAM_DTYPE, TORCH_DTYPES},
 	{"optimizer.zero_stage", KEY_READ, KNOB_STRATEGY, NULL, 0, value_zero_stage},
 	{"optimizer.accumulate_grad_in_fp32", KEY_READ, NO_KNOB, "true"},
-	{"optimizer.clip_grad", KEY_NUMBER, KNOB_CLIP, NULL, 0, clip},
+	{"optimizer.clip_grad", KEY_NUMBER, KNOB_CLIP, NULL, EVEN_IF_LEFT, clip},
 	{"optimizer.optimizer_factory.name", KEY_PLAIN, NO_KNOB, "adamW"},
 	{"optimizer.optimizer_factory.torch_adam_is_fused", KEY_WORD, KNOB_OPTIMIZER,
 		"true>adamw-fused false>adamw-foreach"},
@@ -127,6 +127,6 @@ const struct export_target export_nanotron = {
 	.has_own_ddp = true,
 	.wraps = "block",
 	.rules = rules,
-	.launch = "torchrun --nnodes %n --nproc-per-node %g run_train.py --config-file %f",
+	.launch = TORCHRUN "run_train.py --config-file %f",
 	.format = &format,
 };

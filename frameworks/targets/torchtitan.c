@@ -450,10 +450,9 @@ const struct export_target export_torchtitan = {
 	.wraps = "block",
 	.wraps_apart = true,
 	.adapt = adapt,
+	.clips = true,
 	.rules = rules,
-	.launch =
-		"NGPU=%g MODULE=shardplan_config CONFIG=plan ./run_train.sh (on each of %n nodes; "
-		"COMM_MODE=fake_backend tries it without GPUs)",
+	.launch = TORCHRUN "-m torchtitan.train --module %m --config plan",
 	.write = write_python,
 	.format = &format,
 };
@@ -467,8 +466,10 @@ const struct export_target export_torchtitan_flags = {
 	.wraps = "block",
 	.wraps_apart = true,
 	.adapt = adapt,
+	.clips = true,
 	.rules = rules,
-	.launch = "NGPU=%g MODULE=llama3 CONFIG=llama3_8b ./run_train.sh $(grep -v '^#' %f)",
+	.launch = TORCHRUN
+	"-m torchtitan.train --module llama3 --config llama3_8b $(grep -v '^#' %f)",
 	.write = write_flags,
 	.format = &flag_format,
 };
@@ -482,8 +483,9 @@ const struct export_target export_torchtitan_toml = {
 	.wraps = "block",
 	.wraps_apart = true,
 	.adapt = adapt,
+	.clips = true,
 	.rules = rules,
-	.launch = "CONFIG_FILE=%f NGPU=%g ./run_train.sh",
+	.launch = TORCHRUN "-m torchtitan.train --job.config_file %f",
 	.write = write_toml,
 	.format = &toml_format,
 };

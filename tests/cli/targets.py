@@ -10,8 +10,9 @@ DTYPE = ('bfloat16', 'float32')
 # accelerate 1.15: commands/config/config_args.py (BaseConfig, ClusterConfig), commands/launch.py
 FSDP = {
     'fsdp_version': int,
-    'fsdp_reshard_after_forward': (bool, 'FULL_SHARD', 'SHARD_GRAD_OP', 'NO_SHARD', 'HYBRID_SHARD',
-                                   'HYBRID_SHARD_ZERO2'),
+    'fsdp_reshard_after_forward': bool,
+    'fsdp_sharding_strategy': ('FULL_SHARD', 'SHARD_GRAD_OP', 'NO_SHARD', 'HYBRID_SHARD',
+                               'HYBRID_SHARD_ZERO2'),
     'fsdp_auto_wrap_policy': ('TRANSFORMER_BASED_WRAP', 'SIZE_BASED_WRAP', 'NO_WRAP'),
     'fsdp_transformer_layer_cls_to_wrap': str,
     'fsdp_min_num_params': int,

@@ -330,6 +330,128 @@ static void recognizes(void **state)
 	arena_finish(&arena);
 }
 
+/* --- clipping, nodes, CPUs, shared weights ---------------------------------------------------- */
+
+static const struct export_target *target_of(const char *name)
+{
+	const struct export_target *target = export_find(name, NULL);
+
+	assert_non_null(target);
+	return target;
+}
+
+static void write_as(struct trip *trip, const char *target, const char *asked)
+{
+	struct question question = {.model = trip->file.model, .topology = trip->file.topology};
+
+	trip->target = target_of(target);
+	question_set_by_name(&question, "strategy", "strategy", asked, trip->arena, NULL);
+	assert_true(plan_resolve(&question, trip->arena, &trip->file.plan, NULL));
+	text_clear(&trip->text);
+	assert_true(export_plan(trip->target, &trip->file, trip->target->file, trip->arena,
+		&trip->exported, &trip->text, NULL));
+}
+
+/* Nobody asked for a clip: the framework's default stays, and is said where it clips. */
+static void clipping_is_left_alone(void **state)
+{
+	static const struct {
+		const char *target, *key;
+		bool clips;
+	} cases[] = {{"torchtitan", "max_norm", true}, {"torchtitan-toml", "max_norm", true},
+		{"hf-trainer", "max_grad_norm", true}, {"axolotl", "max_grad_norm", true},
+		{"megatron-fsdp", "clip-grad", true},
+		{"accelerate-deepspeed", "gradient_clipping", true},
+		{"deepspeed", "gradient_clipping", false}};
+	struct arena arena = {0};
+	struct trip trip = {.arena = &arena};
+
+	(void)state;
+	load(&arena, "llama-2-7b", "2xdgx-a100-80gb", &trip.file);
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		trip.file.question.options = "--strategy FULL_SHARD";
+		write_as(&trip, cases[i].target, "FULL_SHARD");
+		assert_null(strstr(text_string(&trip.text), cases[i].key));
+		assert_int_equal(has_note(&trip, "clip"), cases[i].clips);
+		assert_true(trip.exported.plan.clip == (cases[i].clips ? 1 : 0));
+		trip.file.question.options = "--clip 0";
+		write_as(&trip, cases[i].target, "FULL_SHARD");
+		assert_non_null(strstr(text_string(&trip.text), cases[i].key));
+		assert_false(has_note(&trip, "clip"));
+	}
+	text_finish(&trip.text);
+	arena_finish(&arena);
+}
+
+/* Every start line has the address of the first node, or a hostfile; on one node none has. */
+static void starts_on_nodes(void **state)
+{
+	static const char *const topologies[] = {"2xdgx-a100-80gb", "dgx-h100"};
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct trip trip = {.arena = &arena};
+		load(&arena, "llama-2-7b", topologies[i], &trip.file);
+		for (int t = 0; t < n_export_targets; t++) {
+			write_as(&trip, export_targets[t]->name, "FULL_SHARD");
+			const char *line = trip.exported.launch;
+			bool placed = strstr(line, "$MASTER_ADDR") || strstr(line, "--hostfile ");
+			assert_int_equal(placed, i == 0);
+			assert_null(strchr(line, '%'));
+			assert_null(strchr(line, '['));
+		}
+		text_finish(&trip.text);
+	}
+	arena_finish(&arena);
+}
+
+/* accelerate shards on accelerators alone; FSDP1 takes its strategy from one key. */
+static void accelerate_shards(void **state)
+{
+	struct arena arena = {0};
+	struct trip trip = {.arena = &arena};
+	struct error error = {0};
+
+	(void)state;
+	load(&arena, "llama-2-7b", "2xdgx-a100-80gb", &trip.file);
+	write_as(&trip, "accelerate-fsdp1", "SHARD_GRAD_OP");
+	assert_non_null(strstr(text_string(&trip.text), "fsdp_sharding_strategy: SHARD_GRAD_OP\n"));
+	write_as(&trip, "hf-trainer-fsdp1", "SHARD_GRAD_OP");
+	assert_non_null(strstr(trip.exported.launch, "FSDP_SHARDING_STRATEGY=SHARD_GRAD_OP "));
+	trip.file.topology->device.kind = DEVICE_CPU;
+	assert_false(export_plan(target_of("accelerate"), &trip.file, "x", &arena, &trip.exported,
+		&trip.text, &error));
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	text_finish(&trip.text);
+	arena_finish(&arena);
+}
+
+/* size_based_auto_wrap_policy would put one end of a shared weight into a unit of its own. */
+static void fsdp1_keeps_shared_weights_together(void **state)
+{
+	static const struct {
+		const char *model, *wrap;
+	} cases[] = {{"gpt2-124m", "block"}, {"llama-2-7b", "size:20000000"}};
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct trip trip = {.arena = &arena};
+		load(&arena, cases[i].model, "dgx-h100", &trip.file);
+		struct question question = {
+			.model = trip.file.model, .topology = trip.file.topology};
+		assert_true(question_set_by_name(
+			&question, "wrap", "wrap", "size:20000000", &arena, NULL));
+		assert_true(plan_resolve(&question, &arena, &trip.file.plan, NULL));
+		assert_true(export_plan(target_of("pytorch-fsdp1"), &trip.file, "x", &arena,
+			&trip.exported, &trip.text, NULL));
+		assert_string_equal(trip.exported.plan.wrap.text, cases[i].wrap);
+		text_finish(&trip.text);
+	}
+	arena_finish(&arena);
+}
+
 /* --- names are inert ------------------------------------------------------------------------ */
 
 static void names_are_inert(void **state)
@@ -568,6 +690,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(round_trips),
 		cmocka_unit_test(recognizes),
+		cmocka_unit_test(clipping_is_left_alone),
+		cmocka_unit_test(starts_on_nodes),
+		cmocka_unit_test(accelerate_shards),
+		cmocka_unit_test(fsdp1_keeps_shared_weights_together),
 		cmocka_unit_test(names_are_inert),
 		cmocka_unit_test(foreign_files),
 		cmocka_unit_test(mutations),
