@@ -35,7 +35,7 @@ static bool holds(const struct exporting *exporting, unsigned when)
 		stage > 0, stage == 1 || stage == 2, stage == 3, plan_offloads_any(plan),
 		plan_offloads(plan, OFFLOAD_PARAMETERS), plan->compile, plan->grad_accum > 1,
 		plan->clip > 0, plan->optimizer != OPTIMIZER_SGD, plan->param_dtype == DTYPE_BF16,
-		plan->param_dtype == DTYPE_FP16};
+		plan->param_dtype == DTYPE_FP16, exporting->version == 0, exporting->version > 0};
 
 	for (int i = 0; i < COUNT_OF(properties); i++) {
 		if ((when >> i & 1) != 0 && !properties[i])

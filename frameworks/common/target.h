@@ -46,9 +46,11 @@ enum key_when {
 	IF_ADAM = 1 << 14,
 	IF_BF16 = 1 << 15, /* of the parameters, as below */
 	IF_FP16 = 1 << 16,
-	AS_STRING = 1 << 17,
-	EXACT_CASE = 1 << 18,
-	EVEN_IF_LEFT = 1 << 19, /* the clip, where the file must have it */
+	IF_NEWEST = 1 << 17, /* of the target's versions the first */
+	IF_OTHER = 1 << 18,  /* another one */
+	AS_STRING = 1 << 19,
+	EXACT_CASE = 1 << 20,
+	EVEN_IF_LEFT = 1 << 21, /* the clip, where the file must have it */
 };
 
 struct config_key {
@@ -106,10 +108,12 @@ struct export_rule {
 /* --- the row of a target -------------------------------------------------------------------- */
 
 struct export_target {
-	const char *name;   /* of --to and --from */
-	const char *title;  /* for people */
-	const char *file;   /* the name in a folder */
-	const char *source; /* whose field list it was checked against, and when */
+	const char *name;  /* of --to and --from */
+	const char *title; /* for people */
+	const char *file;  /* the name in a folder */
+	/* The program that reads the file, and the versions of it that are known, separated by
+	 * blanks: the newest release, then others whose files differ. */
+	const char *program, *versions;
 	enum config_syntax syntax;
 	/* Wrap policies without their "+embedding+head" that a file can express, separated by
 	 * blanks; NULL: all, with it. Others become "block". */

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "frameworks/common/words.h"
 #include "frameworks/common/writing.h"
 
 void export_add_note(
@@ -65,14 +66,27 @@ static void add_notes(const struct exporting *exporting, bool elsewhere, const c
 	}
 }
 
+const char *export_version(const struct export_target *target, int version, struct arena *arena)
+{
+	const char *at = target->versions;
+	struct word word;
+
+	for (int i = 0; i <= version; i++)
+		word_next(&at, &word);
+	return arena_printf(arena, "%s %s", target->program, word_left(arena, &word));
+}
+
 void export_header(struct exporting *exporting)
 {
 	struct arena *arena = exporting->arena;
 	struct text summary = {0};
 
 	plan_summary(exporting->plan, &summary);
-	add_comment(exporting->text, arena_printf(arena, "%s, written by shardplan export --to %s.",
-					     exporting->target->title, exporting->target->name));
+	add_comment(exporting->text,
+		arena_printf(arena, "%s, for %s, written by shardplan export --to %s.",
+			exporting->target->title,
+			export_version(exporting->target, exporting->version, arena),
+			exporting->target->name));
 	add_comment(exporting->text,
 		arena_printf(arena, "%s on %lld x %lld %s, sequences of %lld tokens.",
 			exporting->model->architecture.name, (long long)exporting->topology->nodes,

@@ -21,6 +21,7 @@ struct exported {
 
 struct exporting {
 	const struct export_target *target;
+	int version; /* place in the target's versions */
 	const struct plan_file *file;
 	const struct plan *plan; /* already what the target can express */
 	const struct model *model;
@@ -75,6 +76,9 @@ void export_add_settings(
 
 /* Comment lines: what the file is, how to start it and what it cannot express. */
 void export_header(struct exporting *exporting);
+
+/* "accelerate 1.15.0" */
+const char *export_version(const struct export_target *target, int version, struct arena *arena);
 
 /* --- questions about the plan ----------------------------------------------------------- */
 bool export_is_hybrid(const struct exporting *exporting);

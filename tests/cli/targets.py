@@ -195,14 +195,14 @@ NANOTRON = {
                'sequence_length': int},
 }
 
-# torchtitan of 2026-08-21: config/configs.py, components/optimizer; flags are the same names
+# torchtitan 0.3.0: config/configs.py, components/optimizer; flags are the same names
 TITAN = {
     'parallelism.data_parallel_replicate_degree': int,
     'parallelism.data_parallel_shard_degree': int,
     'parallelism.fsdp_reshard_after_forward': ('default', 'always', 'never'),
-    'training.num_tokens_per_microbatch_per_dp_rank': int,
-    'training.num_tokens_per_train_step': int,
-    'training.max_context_length': int,
+    'training.local_batch_size': int,
+    'training.global_batch_size': int,
+    'training.seq_len': int,
     'training.max_norm': float,
     'training.dtype': DTYPE,
     'training.mixed_precision_param': DTYPE,
