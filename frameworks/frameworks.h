@@ -21,10 +21,6 @@
 /* NULL with an EXIT_CODE_USAGE that suggests the nearest name. */
 const struct export_target *export_find(const char *name, struct error *error);
 
-/* The version of the target's program that `name` is, or begins: "0.3" is 0.3.0. Its place in
- * `versions`, or -1 with an EXIT_CODE_USAGE that names those that are known. */
-int export_find_version(const struct export_target *target, const char *name, struct error *error);
-
 /* Appends the file to `text`, for a version by its place. `file_name` is only for the launch line.
  * EXIT_CODE_USAGE when the target has no word for the plan's kind of parallelism. */
 bool export_plan(const struct export_target *target, int version, const struct plan_file *file,

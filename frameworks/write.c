@@ -4,8 +4,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "frameworks/common/words.h"
-
 enum { TARGETS_MOST = 64 };
 
 const struct export_target *export_find(const char *name, struct error *error)
@@ -68,28 +66,6 @@ static const char *launch_line(const struct exporting *exporting, const char *fi
 	const char *copy = arena_strdup(exporting->arena, text_string(&line));
 	text_finish(&line);
 	return copy;
-}
-
-int export_find_version(const struct export_target *target, const char *name, struct error *error)
-{
-	const char *at = target->versions;
-	size_t length = strlen(name);
-	struct word word;
-
-	for (int version = 0; word_next(&at, &word); version++) {
-		if (length > 0 && length <= word.left_length &&
-			strncmp(word.left, name, length) == 0 &&
-			(length == word.left_length || word.left[length] == '.'))
-			return version;
-	}
-	struct text known = {0};
-	for (at = target->versions; word_next(&at, &word);)
-		text_printf(&known, "%s%.*s", known.length > 0 ? ", " : "", (int)word.left_length,
-			word.left);
-	error_set(error, EXIT_CODE_USAGE, "--for-version %.40s: of %s these are known: %s", name,
-		target->program, text_string(&known));
-	text_finish(&known);
-	return -1;
 }
 
 bool export_plan(const struct export_target *target, int version, const struct plan_file *file,

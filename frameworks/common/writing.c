@@ -76,6 +76,28 @@ const char *export_version(const struct export_target *target, int version, stru
 	return arena_printf(arena, "%s %s", target->program, word_left(arena, &word));
 }
 
+int export_find_version(const struct export_target *target, const char *name, struct error *error)
+{
+	const char *at = target->versions;
+	size_t length = strlen(name);
+	struct word word;
+
+	for (int version = 0; word_next(&at, &word); version++) {
+		if (length > 0 && length <= word.left_length &&
+			strncmp(word.left, name, length) == 0 &&
+			(length == word.left_length || word.left[length] == '.'))
+			return version;
+	}
+	struct text known = {0};
+	for (at = target->versions; word_next(&at, &word);)
+		text_printf(&known, "%s%.*s", known.length > 0 ? ", " : "", (int)word.left_length,
+			word.left);
+	error_set(error, EXIT_CODE_USAGE, "--for-version %.40s: of %s these are known: %s", name,
+		target->program, text_string(&known));
+	text_finish(&known);
+	return -1;
+}
+
 void export_header(struct exporting *exporting)
 {
 	struct arena *arena = exporting->arena;

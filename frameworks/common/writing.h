@@ -77,6 +77,9 @@ void export_add_settings(
 /* Comment lines: what the file is, how to start it and what it cannot express. */
 void export_header(struct exporting *exporting);
 
+/* The version of the target's program that `name` is, or begins: "0.3" is 0.3.0. Its place in
+ * `versions`, or -1 with an EXIT_CODE_USAGE that names those that are known. */
+int export_find_version(const struct export_target *target, const char *name, struct error *error);
 /* "accelerate 1.15.0" */
 const char *export_version(const struct export_target *target, int version, struct arena *arena);
 
