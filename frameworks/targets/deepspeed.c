@@ -439,6 +439,7 @@ static bool finish(struct importing *importing, struct error *error)
 			ZERO("offload_param.device"), error) ||
 		!set_dtypes(importing, error))
 		return false;
+	import_set_default(importing, KNOB_CLIP, "1"); /* constants.py */
 	set_reduction(importing);
 	set_optimizer(importing);
 	set_ranks(importing);
@@ -491,6 +492,7 @@ const struct export_target export_deepspeed = {
 	.adapt = adapt,
 	.has_own_ddp = true,
 	.wraps = "block",
+	.clips = true,
 	.rules = rules,
 	.launch = "deepspeed %[--hostfile hostfile %]--num_nodes %n --num_gpus %g train.py "
 		  "--deepspeed_config %f",

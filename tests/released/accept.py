@@ -96,7 +96,7 @@ def main():
         os.environ.update(before)
         try:
             print('understood', json.dumps(PARSERS[target](path, int(ranks)), default=str))
-        except Exception as error:  # whatever the parser raises
+        except (Exception, SystemExit) as error:  # whatever the parser raises
             print('refused', type(error).__name__, str(error).replace('\n', ' ')[:200])
 
 

@@ -1,10 +1,14 @@
-"""What an exported script makes of its plan: torchrun ... observe.py SCRIPT OUTPUT
+"""What exported scripts make of their plans: observe.py JOBS.json
 
-Counts the collectives of the second step by hooks, and looks at units and parameters."""
+A job is {"script", "output", "ranks"}. Its ranks are forked from one process, which has imported
+what takes longest. Counts the collectives of the second step by hooks, and looks at units and
+parameters."""
 
 import json
+import os
 import runpy
 import sys
+import traceback
 
 import torch
 import torch.distributed as dist
@@ -69,8 +73,7 @@ def look(model):
     return found
 
 
-def main():
-    script, output = sys.argv[1:]
+def be_rank(script, output):
     for name in ('all_gather_into_tensor', 'all_gather_single'):
         spy(name, 'all_gather', 0, ('output_tensor', 'output'))
     for name in ('reduce_scatter_tensor', 'reduce_scatter_single'):
@@ -97,6 +100,35 @@ def main():
     if rank == [0]:
         with open(output, 'w') as file:
             json.dump(found, file)
+
+
+
+def start(job, rank, port):
+    child = os.fork()
+    if child != 0:
+        return child
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(job['ranks']),
+                      MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port))
+    status = 1
+    try:
+        be_rank(job['script'], job['output'])
+        status = 0
+    except Exception:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def main():
+    import transformers.models.gpt2.modeling_gpt2  # noqa: F401
+    import transformers.models.llama.modeling_llama  # noqa: F401
+
+    with open(sys.argv[1]) as file:
+        jobs = json.load(file)
+    for number, job in enumerate(jobs):
+        for child in [start(job, rank, 29520 + number) for rank in range(job['ranks'])]:
+            os.waitpid(child, 0)
 
 
 main()

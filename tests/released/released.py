@@ -98,7 +98,22 @@ def exported(bench, name):
         paths.append(str(folder / f'plan{number}.{ending}'))
         bench.go('export', f'{number}.yaml', '--to', target, '-o', paths[-1],
                  *(['--for-version', version] if version else []))
-    return paths
+    planted = folder / f'planted.{ending}'
+    planted.write_text('{\n')
+    return [*paths, str(planted)]
+
+
+def misunderstood(options, line):
+    """What the framework took otherwise than the plan; a plan without a clip leaves it."""
+    found, wrong = json.loads(line.partition(' ')[2]), []
+    given = dict(zip(options[::2], options[1::2]))
+    clip = float(given.get('--clip', 1)) or float('inf')
+    if found.get('clip') is not None and (found['clip'] or float('inf')) != clip:
+        wrong.append(f'clip {found["clip"]}')
+    strategy = given.get('--strategy', 'FULL_SHARD')
+    if found.get('strategy', strategy).lstrip('_') != strategy:
+        wrong.append(f'strategy {found["strategy"]}')
+    return wrong
 
 
 def accept(bench):
@@ -109,8 +124,12 @@ def accept(bench):
         result = bench.python(words, package)
         lines = [line for line in result.stdout.split('\n')
                  if line.startswith(('understood ', 'refused '))]
-        accepted = sum(line.startswith('understood') for line in lines)
-        bench.judge(accepted == len(PLANS), f'{name}: {accepted} of {len(PLANS)} accepted')
+        accepted = [line for line in lines[:len(PLANS)] if line.startswith('understood')]
+        wrong = [word for options, line in zip(PLANS, lines) if line in accepted
+                 for word in misunderstood(options, line)]
+        planted = lines[len(PLANS):] and lines[-1].startswith('refused')
+        bench.judge(len(accepted) == len(PLANS) and not wrong and planted,
+                    f'{name}: {len(accepted)} of {len(PLANS)} accepted', *wrong)
         for options, line in zip(PLANS, lines or [last(result.stderr)] * len(PLANS)):
             print('   ', ' '.join(options) or '(defaults)', '|', line, flush=True)
 
@@ -133,28 +152,34 @@ def planned(bench):
     return wanted
 
 
+def prepared(bench, number):
+    """Plan and script of a run; its title, its job and what must be seen."""
+    model, ranks, options = RUNS[number]
+    target = 'pytorch-fsdp1' if 'pytorch-fsdp1' in options else 'pytorch'
+    if 'NO_SHARD' in options:
+        options = ['--strategy', 'NO_SHARD', '--runtime', 'pytorch-ddp']
+    elif '--runtime' not in options:
+        options = ['--runtime', 'pytorch-fsdp2', *options]
+    bench.go('predict', SMALL[model], 'local', '--gpus', str(ranks), '--seq-len', '16', *options,
+             '-o', 'plan.yaml')
+    script, output = (str(pathlib.Path(bench.folder) / f'run{number}.{end}')
+                      for end in ('py', 'json'))
+    bench.go('export', 'plan.yaml', '--to', target, '-o', script)
+    return (f'{SMALL[model]}, {ranks} ranks, {target}: {" ".join(options)}',
+            {'script': script, 'output': output, 'ranks': ranks}, planned(bench))
+
+
 def run(bench):
-    for model, ranks, options in RUNS:
-        if '--runtime' not in options:
-            options = ['--runtime', 'pytorch-fsdp2', *options]
-        if 'NO_SHARD' in options:
-            target = 'pytorch-fsdp1' if 'pytorch-fsdp1' in options else 'pytorch'
-            options = ['--strategy', 'NO_SHARD', '--runtime', 'pytorch-ddp']
-        else:
-            target = 'pytorch-fsdp1' if 'pytorch-fsdp1' in options else 'pytorch'
-        words = [SMALL[model], 'local', '--gpus', str(ranks), '--seq-len', '16', *options]
-        bench.go('predict', *words, '-o', 'plan.yaml')
-        bench.go('export', 'plan.yaml', '--to', target, '-o', 'script.py')
-        output = pathlib.Path(bench.folder) / 'seen.json'
-        output.unlink(missing_ok=True)
-        result = bench.python(['-m', 'torch.distributed.run', '--nproc-per-node', str(ranks),
-                               '--master-port', '29512', str(HERE / 'observe.py'), 'script.py',
-                               str(output)])
-        title = f'{SMALL[model]} {ranks} ranks {target} {" ".join(options)}'
+    runs = [prepared(bench, number) for number in range(len(RUNS))]
+    jobs = pathlib.Path(bench.folder) / 'jobs.json'
+    jobs.write_text(json.dumps([job for _, job, _ in runs]))
+    result = bench.python([str(HERE / 'observe.py'), str(jobs)], limit=1500)
+    for title, job, wanted in runs:
+        output = pathlib.Path(job['output'])
         if not output.exists():
             bench.judge(False, title, last(result.stderr))
             continue
-        seen, wanted = json.loads(output.read_text()), planned(bench)
+        seen = json.loads(output.read_text())
         wrong = [f'{key}: {difference(seen.get(key), value)}' for key, value in wanted.items()
                  if seen.get(key) != value]
         bench.judge(not wrong, title, *wrong)
