@@ -21,9 +21,9 @@
 /* NULL with an EXIT_CODE_USAGE that suggests the nearest name. */
 const struct export_target *export_find(const char *name, struct error *error);
 
-/* Appends the file to `text`. `file_name` is only for the launch line. EXIT_CODE_USAGE when the
- * target has no word for the plan's kind of parallelism. */
-bool export_plan(const struct export_target *target, const struct plan_file *file,
+/* Appends the file to `text`, for a version by its place. `file_name` is only for the launch line.
+ * EXIT_CODE_USAGE when the target has no word for the plan's kind of parallelism. */
+bool export_plan(const struct export_target *target, int version, const struct plan_file *file,
 	const char *file_name, struct arena *arena, struct exported *exported, struct text *text,
 	struct error *error);
 

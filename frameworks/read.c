@@ -189,8 +189,11 @@ void import_settle(const struct imported *imported, const struct model *model, b
 
 void import_print(const struct imported *imported, struct text *text)
 {
+	struct arena scratch = {0};
+
 	text_printf(text, "%s; what the file leaves out is as in %s\n", imported->target->title,
-		imported->target->source);
+		export_version(imported->target, 0, &scratch));
+	arena_finish(&scratch);
 	for (int i = 0; i < imported->n_settings; i++) {
 		const struct import_setting *setting = &imported->settings[i];
 		text_printf(text, "  --%-26s ", setting->option);

@@ -24,7 +24,8 @@ const struct export_target *export_find(const char *name, struct error *error)
 }
 
 /* "%f": the file, "%n" nodes, "%g" devices a node, "%w" all, "%b" micro-batch, "%a" micro-batches,
- * "%s" tokens. */
+ * "%s" tokens, "%m" the file as a module, "%S" the strategy; "%[" and "%]" are not for one node
+ * what they enclose. */
 static void add_placeholder(
 	const struct exporting *exporting, char letter, const char *file_name, struct text *line)
 {
@@ -39,6 +40,11 @@ static void add_placeholder(
 
 	if (letter == 'f')
 		add_ascii(line, file_name);
+	if (letter == 'm') /* as a module */
+		add_ascii(
+			line, arena_strndup(exporting->arena, file_name, strcspn(file_name, ".")));
+	if (letter == 'S')
+		text_add(line, strategy_names[plan->strategy]);
 	for (int i = 0; i < COUNT_OF(numbers); i++) {
 		if (numbers[i].letter == letter)
 			text_int(line, numbers[i].value);
@@ -52,20 +58,23 @@ static const char *launch_line(const struct exporting *exporting, const char *fi
 	for (const char *c = exporting->target->launch; *c != '\0'; c++) {
 		if (*c != '%')
 			text_add_char(&line, *c);
+		else if (*++c == '[' && exporting->topology->nodes == 1)
+			c = strchr(c, ']');
 		else
-			add_placeholder(exporting, *++c, file_name, &line);
+			add_placeholder(exporting, *c, file_name, &line);
 	}
 	const char *copy = arena_strdup(exporting->arena, text_string(&line));
 	text_finish(&line);
 	return copy;
 }
 
-bool export_plan(const struct export_target *target, const struct plan_file *file,
+bool export_plan(const struct export_target *target, int version, const struct plan_file *file,
 	const char *file_name, struct arena *arena, struct exported *exported, struct text *text,
 	struct error *error)
 {
 	struct exporting exporting = {
 		.target = target,
+		.version = version,
 		.file = file,
 		.plan = &exported->plan,
 		.model = file->model,
@@ -80,7 +89,11 @@ bool export_plan(const struct export_target *target, const struct plan_file *fil
 	if (mesh->tensor * mesh->pipeline * mesh->context * mesh->expert != 1)
 		return error_set(error, EXIT_CODE_USAGE,
 			"export: expected a plan of data parallelism alone");
+	if (target->gpus_only && file->topology->device.kind == DEVICE_CPU)
+		return error_set(error, EXIT_CODE_USAGE,
+			"export: %s shards nothing on CPUs; use --to pytorch", target->title);
 	export_adapt(&exporting, &exported->plan);
+	export_adapt_clip(&exporting, &exported->plan);
 	exported->launch = launch_line(&exporting, file_name);
 	(target->write != NULL ? target->write : export_write)(&exporting);
 	return true;
@@ -109,6 +122,8 @@ static bool says(const struct export_target *target, const struct model *model,
 {
 	struct plan said = *plan;
 
+	if (target->gpus_only && topology->device.kind == DEVICE_CPU)
+		return false;
 	export_settle(target, model, topology, arena, &said);
 	return knobs_alike_but(0, plan, &said) &&
 	       fields_equal(mesh_fields, &plan->mesh, &said.mesh);

@@ -157,10 +157,15 @@ static bool run(struct invocation *invocation, struct error *error)
 	const struct export_target *target = export_find(argument(arguments, "to"), error);
 	if (target == NULL || !open_plan(invocation->arena, arguments->operands[0], &opened, error))
 		return false;
+	const char *asked = argument(arguments, "for-version");
+	int version = asked != NULL ? export_find_version(target, asked, error) : 0;
+	if (version < 0)
+		return false;
 	const char *path = output_path(invocation, target);
 	bool to_stdout = path == NULL || strcmp(path, "-") == 0;
-	bool ok = export_plan(target, &opened.file, to_stdout ? target->file : base_name(path),
-			  invocation->arena, &exported, &text, error) &&
+	bool ok = export_plan(target, version, &opened.file,
+			  to_stdout ? target->file : base_name(path), invocation->arena, &exported,
+			  &text, error) &&
 		  file_write(invocation->arena, to_stdout ? "-" : path, &text, error);
 	text_finish(&text);
 	if (!ok)
@@ -168,7 +173,8 @@ static bool run(struct invocation *invocation, struct error *error)
 	print_notes(&exported);
 	compare(invocation->arena, &opened, target, &exported.plan);
 	if (!to_stdout)
-		output_note("%s is in %s; start: %s", target->title, path, exported.launch);
+		output_note("%s, for %s, is in %s; start: %s", target->title,
+			export_version(target, version, invocation->arena), path, exported.launch);
 	return true;
 }
 

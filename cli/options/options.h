@@ -48,7 +48,7 @@ struct option {
 	const struct knob *knob; /* of a plan; NULL: none */
 };
 
-enum { OPTIONS_MOST = 96, OPERANDS_MOST = 16 };
+enum { OPTIONS_MOST = 128, OPERANDS_MOST = 16 };
 
 /* Filled by options_make, which main calls before all else. */
 extern const struct option *const all_options;

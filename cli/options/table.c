@@ -148,6 +148,8 @@ static const struct option others[] = {
 	{"model", output, "MODEL", "in the place of the operand", ON(IMPORT), 0},
 	{"topology", output, "TOPOLOGY", "in the place of the operand", ON(IMPORT), 0},
 	{"to", output, "TARGET", "the framework; --list shows them", ON(EXPORT), 0},
+	{"for-version", output, "VERSION",
+		"of the framework, where files differ; else its newest release", ON(EXPORT), 0},
 	{"list", output, "", "the targets, with their files", ON(EXPORT), OPTION_SWITCH},
 	{"knobs", output, "", "what each target can say, as a Markdown table", ON(EXPORT),
 		OPTION_SWITCH},

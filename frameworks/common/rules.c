@@ -94,6 +94,8 @@ static bool is_moot(const struct plan *plan, int knob)
 
 	if (knob == KNOB_GLOBAL_BATCH) /* follows from the other three */
 		return true;
+	if (knob_table[knob].runtimes == 1u << RUNTIME_SHARDPLAN) /* only ours has it */
+		return true;
 	if (knob == KNOB_SHARD_GROUP)
 		return !strategy_is_hybrid(plan->strategy);
 	if (knob == KNOB_SYNC_EACH_MICRO_BATCH)
@@ -108,8 +110,7 @@ static bool is_default(int knob, const char *value)
 	static const struct {
 		int knob;
 		const char *value;
-	} usual[] = {{KNOB_LOSS, "upcast"}, {KNOB_ALLOCATOR, "segments"},
-		{KNOB_GRADIENT_SUMS, "tree"}, {KNOB_GELU, "kernel"}, {KNOB_TRAINABLE, "all"}};
+	} usual[] = {{KNOB_LOSS, "upcast"}, {KNOB_ALLOCATOR, "segments"}, {KNOB_TRAINABLE, "all"}};
 
 	for (int i = 0; i < COUNT_OF(usual); i++) {
 		if (usual[i].knob == knob && strcmp(usual[i].value, value) == 0)
@@ -216,11 +217,14 @@ static void adapt_wrap(struct exporting *exporting, struct plan *plan)
 
 	if (target->wraps == NULL)
 		return;
-	base = word_find(target->wraps, base, &word) ? base : "block";
+	bool splits = exporting->model->architecture.tied_head &&
+		      plan->runtime == RUNTIME_PYTORCH_FSDP1 && plan->wrap.kind == WRAP_SIZE;
+	base = word_find(target->wraps, base, &word) && !splits ? base : "block";
 	const char *wrap =
 		target->wraps_apart ? ends_wrap(exporting->arena, exporting->model, base) : base;
 	export_change(exporting, plan, KNOB_WRAP, wrap,
 		wrap != base ? "embedding and head are always units of their own there"
+		: splits ? "FSDP1 cannot wrap one end of the weight that embedding and head share"
 		: strcmp(target->wraps, "block") == 0 ? "its units are the blocks"
 						      : "it wraps by class or by size");
 }
@@ -243,6 +247,20 @@ static void adapt_ends(struct exporting *exporting, struct plan *plan)
 		: strategy_reshards(plan->strategy) ? "true"
 						    : "false",
 		"the head stays gathered there until backward begins");
+}
+
+/* A plan without a clip asked for none and refused none, unless --clip 0 was typed. */
+void export_adapt_clip(struct exporting *exporting, struct plan *plan)
+{
+	const char *options = exporting->file->question.options;
+
+	if (plan->clip > 0 || (options != NULL && strstr(options, "--clip ") != NULL))
+		return;
+	exporting->exported->leaves_clip = true;
+	if (exporting->target->clips)
+		export_change(exporting, plan, KNOB_CLIP, "1",
+			"the framework's default, which the file leaves; `plan --clip 0` says "
+			"none");
 }
 
 void export_adapt(struct exporting *exporting, struct plan *plan)

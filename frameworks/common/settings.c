@@ -35,7 +35,7 @@ static bool holds(const struct exporting *exporting, unsigned when)
 		stage > 0, stage == 1 || stage == 2, stage == 3, plan_offloads_any(plan),
 		plan_offloads(plan, OFFLOAD_PARAMETERS), plan->compile, plan->grad_accum > 1,
 		plan->clip > 0, plan->optimizer != OPTIMIZER_SGD, plan->param_dtype == DTYPE_BF16,
-		plan->param_dtype == DTYPE_FP16, exporting->topology->nodes > 1};
+		plan->param_dtype == DTYPE_FP16, exporting->version == 0, exporting->version > 0};
 
 	for (int i = 0; i < COUNT_OF(properties); i++) {
 		if ((when >> i & 1) != 0 && !properties[i])
@@ -48,6 +48,9 @@ static bool holds(const struct exporting *exporting, unsigned when)
 static const char *text_of(struct exporting *exporting, const struct config_key *key)
 {
 	if (!holds(exporting, key->when) || key->kind == KEY_UNPRICED)
+		return NULL;
+	if (key->knob == KNOB_CLIP && exporting->exported->leaves_clip &&
+		(key->when & EVEN_IF_LEFT) == 0)
 		return NULL;
 	if (key->value != NULL)
 		return key->value(exporting);

@@ -47,9 +47,11 @@ enum key_when {
 	IF_ADAM = 1 << 14,
 	IF_BF16 = 1 << 15, /* of the parameters, as below */
 	IF_FP16 = 1 << 16,
-	IF_NODES = 1 << 17, /* more than one */
-	AS_STRING = 1 << 18,
-	EXACT_CASE = 1 << 19,
+	IF_NEWEST = 1 << 17, /* of the target's versions the first */
+	IF_OTHER = 1 << 18,  /* another one */
+	AS_STRING = 1 << 19,
+	EXACT_CASE = 1 << 20,
+	EVEN_IF_LEFT = 1 << 21, /* the clip, where the file must have it */
 };
 
 struct config_key {
@@ -108,10 +110,12 @@ struct export_rule {
 /* --- the row of a target -------------------------------------------------------------------- */
 
 struct export_target {
-	const char *name;   /* of --to and --from */
-	const char *title;  /* for people */
-	const char *file;   /* the name in a folder */
-	const char *source; /* whose field list it was checked against, and when */
+	const char *name;  /* of --to and --from */
+	const char *title; /* for people */
+	const char *file;  /* the name in a folder */
+	/* The program that reads the file, and the versions of it that are known, separated by
+	 * blanks: the newest release, then others whose files differ. */
+	const char *program, *versions;
 	enum config_syntax syntax;
 	/* Wrap policies without their "+embedding+head" that a file can express, separated by
 	 * blanks; NULL: all, with it. Others become "block". */
@@ -119,11 +123,13 @@ struct export_target {
 	/* The framework wraps embedding and head apart, whatever the plan asks for. */
 	bool wraps_apart;
 	enum tail tail;   /* with FSDP2 */
+	bool gpus_only;   /* on CPUs the framework would not shard */
+	bool clips;       /* gradients to 1, unless the file says otherwise */
 	bool has_own_ddp; /* NO_SHARD is the framework's own, not PyTorch's DDP */
 	/* What words cannot tell; before the rules. NULL: nothing. */
 	void (*adapt)(struct exporting *exporting, struct plan *plan);
 	const struct export_rule *rules;
-	/* How it is started: %f the file, %n nodes, %g devices a node, %w all of them. */
+	/* How it is started, with placeholders (write.c): %f the file, %n nodes, ... */
 	const char *launch;
 	void (*write)(struct exporting *exporting); /* NULL: the keys, in the order of their rows */
 	const struct config_format *format;

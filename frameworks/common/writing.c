@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "frameworks/common/words.h"
 #include "frameworks/common/writing.h"
 
 void export_add_note(
@@ -65,14 +66,49 @@ static void add_notes(const struct exporting *exporting, bool elsewhere, const c
 	}
 }
 
+const char *export_version(const struct export_target *target, int version, struct arena *arena)
+{
+	const char *at = target->versions;
+	struct word word;
+
+	for (int i = 0; i <= version; i++)
+		word_next(&at, &word);
+	return arena_printf(arena, "%s %s", target->program, word_left(arena, &word));
+}
+
+int export_find_version(const struct export_target *target, const char *name, struct error *error)
+{
+	const char *at = target->versions;
+	size_t length = strlen(name);
+	struct word word;
+
+	for (int version = 0; word_next(&at, &word); version++) {
+		if (length > 0 && length <= word.left_length &&
+			strncmp(word.left, name, length) == 0 &&
+			(length == word.left_length || word.left[length] == '.'))
+			return version;
+	}
+	struct text known = {0};
+	for (at = target->versions; word_next(&at, &word);)
+		text_printf(&known, "%s%.*s", known.length > 0 ? ", " : "", (int)word.left_length,
+			word.left);
+	error_set(error, EXIT_CODE_USAGE, "--for-version %.40s: of %s these are known: %s", name,
+		target->program, text_string(&known));
+	text_finish(&known);
+	return -1;
+}
+
 void export_header(struct exporting *exporting)
 {
 	struct arena *arena = exporting->arena;
 	struct text summary = {0};
 
 	plan_summary(exporting->plan, &summary);
-	add_comment(exporting->text, arena_printf(arena, "%s, written by shardplan export --to %s.",
-					     exporting->target->title, exporting->target->name));
+	add_comment(exporting->text,
+		arena_printf(arena, "%s, for %s, written by shardplan export --to %s.",
+			exporting->target->title,
+			export_version(exporting->target, exporting->version, arena),
+			exporting->target->name));
 	add_comment(exporting->text,
 		arena_printf(arena, "%s on %lld x %lld %s, sequences of %lld tokens.",
 			exporting->model->architecture.name, (long long)exporting->topology->nodes,

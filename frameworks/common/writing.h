@@ -15,11 +15,13 @@ struct exported {
 	struct plan plan; /* what the file stands for */
 	int n_notes, notes_room;
 	struct export_note *notes; /* from the arena */
+	bool leaves_clip;          /* clipping is left to the framework's default */
 	const char *launch;        /* "accelerate launch --config_file plan.yaml train.py" */
 };
 
 struct exporting {
 	const struct export_target *target;
+	int version; /* place in the target's versions */
 	const struct plan_file *file;
 	const struct plan *plan; /* already what the target can express */
 	const struct model *model;
@@ -31,6 +33,8 @@ struct exporting {
 
 /* Applies the target's rules to a copy of the plan; every change becomes a note. */
 void export_adapt(struct exporting *exporting, struct plan *plan);
+/* Of the file alone: other plans that the target can say have it on or off. */
+void export_adapt_clip(struct exporting *exporting, struct plan *plan);
 /* Sets one knob, mesh and resharding with it, and notes the change; nothing when it is so already,
  * or when this version has no such value. */
 void export_change(struct exporting *exporting, struct plan *plan, enum knob_id knob,
@@ -72,6 +76,12 @@ void export_add_settings(
 
 /* Comment lines: what the file is, how to start it and what it cannot express. */
 void export_header(struct exporting *exporting);
+
+/* The version of the target's program that `name` is, or begins: "0.3" is 0.3.0. Its place in
+ * `versions`, or -1 with an EXIT_CODE_USAGE that names those that are known. */
+int export_find_version(const struct export_target *target, const char *name, struct error *error);
+/* "accelerate 1.15.0" */
+const char *export_version(const struct export_target *target, int version, struct arena *arena);
 
 /* --- questions about the plan ----------------------------------------------------------- */
 bool export_is_hybrid(const struct exporting *exporting);

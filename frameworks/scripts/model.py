@@ -85,6 +85,7 @@ def initialise(model):
 def materialise(model, buffers):
     """Memory for the parameters of this rank; buffers as they were built."""
     model.to_empty(device="cpu" if CPU_OFFLOAD else DEVICE)
+    model.tie_weights()  # to_empty makes two of what embedding and head share
     for name, module in model.named_modules():
         for key in module._buffers:
             value = buffers.get(f"{name}.{key}" if name else key)

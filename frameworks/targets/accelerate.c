@@ -4,7 +4,9 @@
  * Keys: accelerate 1.15 (src/accelerate/commands/config/config_args.py and commands/launch.py);
  * what they do: FullyShardedDataParallelPlugin in utils/dataclasses.py. num_processes counts all
  * nodes. Mixed precision reduces in its own dtype (set_mixed_precision). FSDP2's embedding and
- * head are units of their own there. */
+ * head are units of their own there. FSDP1's strategy is fsdp_sharding_strategy: the launcher sets
+ * its variable in any case, and reshard_after_forward counts only without it. FSDP is for
+ * accelerators alone (state.py): on CPUs every rank would keep the whole model. */
 #include <string.h>
 
 #include "frameworks/targets/shared.h"
@@ -88,14 +90,7 @@ static void write_file(struct exporting *exporting)
 
 static const char *distributed_type(struct exporting *exporting)
 {
-	return export_is_sharded(exporting)                     ? "FSDP"
-	       : exporting->topology->device.kind == DEVICE_CPU ? "MULTI_CPU"
-								: "MULTI_GPU";
-}
-
-static const char *use_cpu(struct exporting *exporting)
-{
-	return exporting->topology->device.kind == DEVICE_CPU ? "true" : "false";
+	return export_is_sharded(exporting) ? "FSDP" : "MULTI_GPU";
 }
 
 #define KEY(name)  "fsdp_config.fsdp_" name
@@ -107,21 +102,18 @@ static const struct config_key keys[] = {
 	{"mixed_precision", KEY_WORD, KNOB_PARAM_DTYPE, "no>fp32 fp32 bf16 fp16 fp8>bf16"},
 	{"num_machines", KEY_PLAIN, NO_KNOB, NULL, 0, value_nodes},
 	{"num_processes", KEY_COUNT, KEY_GPUS},
-	{"#", KEY_PLAIN, NO_KNOB, "On every machine its own number and the address of the first."},
 	{"machine_rank", KEY_PLAIN, NO_KNOB, "0"},
-	{"main_process_ip", KEY_PLAIN, NO_KNOB, "127.0.0.1", IF_NODES},
-	{"main_process_port", KEY_PLAIN, NO_KNOB, "29500", IF_NODES},
 	{"rdzv_backend", KEY_PLAIN, NO_KNOB, "static"},
 	{"same_network", KEY_PLAIN, NO_KNOB, "true"},
 	{"main_training_function", KEY_PLAIN, NO_KNOB, "main"},
-	{"use_cpu", KEY_PLAIN, NO_KNOB, NULL, 0, use_cpu},
+	{"use_cpu", KEY_PLAIN, NO_KNOB, "false"},
 	{"dynamo_config.dynamo_backend", KEY_WORD, KNOB_COMPILE, "INDUCTOR>on no>off *>on",
 		IF_COMPILED},
 	{"dynamo_backend", KEY_WORD, KNOB_COMPILE, "no>off *>on", ONLY_READ},
 	{KEY("version"), KEY_READ, NO_KNOB, NULL, IF_SHARDED, value_fsdp_version},
 	{KEY("reshard_after_forward"), KEY_READ, KNOB_RESHARD_AFTER_FORWARD, NULL,
 		IF_SHARDED | IF_FSDP2, value_reshards},
-	{KEY("reshard_after_forward"), KEY_READ, KNOB_STRATEGY, NULL, IF_SHARDED | IF_FSDP1},
+	{KEY("sharding_strategy"), KEY_READ, KNOB_STRATEGY, NULL, IF_SHARDED | IF_FSDP1},
 	{KEY("backward_prefetch*"), KEY_READ, KNOB_PREFETCH,
 		"BACKWARD_PRE>pre BACKWARD_POST>post NO_PREFETCH>none 1>pre 2>post",
 		IF_SHARDED | IF_FSDP1 | EXACT_CASE},
@@ -145,7 +137,7 @@ static const struct config_key keys[] = {
 	{NULL},
 };
 static const char unpriced[] = KEY("ignored_modules") " fp8_config.*";
-static const char plain[] = KEY("sharding_strategy") " " MESH("cp_*") " " MESH(
+static const char plain[] = MESH("cp_*") " " MESH(
 	"sp_*") " "
 		"dynamo_config.* main_process_* gpu_ids debug downcast_bf16 enable_cpu_affinity "
 		"tpu_* "
@@ -287,14 +279,16 @@ const struct export_target export_accelerate_fsdp2 = {
 	.name = "accelerate",
 	.title = "Hugging Face accelerate with FSDP2",
 	.file = "accelerate.yaml",
-	.source = "accelerate 1.15 (16cb6eb8, 2026-07-24)",
+	.program = "accelerate",
+	.versions = "1.15.0",
 	.syntax = SYNTAX_YAML,
 	.adapt = adapt,
+	.gpus_only = true,
 	.wraps = "block model size:*",
 	.wraps_apart = true,
 	.tail = TAIL_STAYS,
 	.rules = fsdp2_rules,
-	.launch = "accelerate launch --config_file %f train.py",
+	.launch = "accelerate launch --config_file %f " ACCELERATE_NODES "train.py",
 	.write = write_file,
 	.format = &fsdp2_format,
 };
@@ -303,12 +297,14 @@ const struct export_target export_accelerate_fsdp1 = {
 	.name = "accelerate-fsdp1",
 	.title = "Hugging Face accelerate with FSDP1",
 	.file = "accelerate-fsdp1.yaml",
-	.source = "accelerate 1.15 (16cb6eb8, 2026-07-24)",
+	.program = "accelerate",
+	.versions = "1.15.0",
 	.syntax = SYNTAX_YAML,
 	.adapt = adapt,
+	.gpus_only = true,
 	.wraps = "block model size:*",
 	.rules = fsdp1_rules,
-	.launch = "accelerate launch --config_file %f train.py",
+	.launch = "accelerate launch --config_file %f " ACCELERATE_NODES "train.py",
 	.write = write_file,
 	.format = &fsdp1_format,
 };
@@ -317,14 +313,18 @@ const struct export_target export_trl = {
 	.name = "trl",
 	.title = "TRL: its command line with an accelerate FSDP2 file",
 	.file = "trl-accelerate.yaml",
-	.source = "accelerate 1.15 (16cb6eb8, 2026-07-24)",
+	.program = "accelerate",
+	.versions = "1.15.0",
 	.syntax = SYNTAX_YAML,
 	.adapt = adapt,
+	.gpus_only = true,
 	.wraps = "block model size:*",
 	.wraps_apart = true,
 	.tail = TAIL_STAYS,
+	.clips = true,
 	.rules = trl_rules,
-	.launch = "trl sft --accelerate_config %f --per_device_train_batch_size %b "
+	.launch = "trl sft --accelerate_config %f " ACCELERATE_NODES
+		  "--per_device_train_batch_size %b "
 		  "--gradient_accumulation_steps %a --max_length %s",
 	.write = write_file,
 	.format = &trl_format,

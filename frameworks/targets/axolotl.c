@@ -140,6 +140,7 @@ static bool finish(struct importing *importing, struct error *error)
 		import_note(importing, "activation_offloading", "to a disk is not predicted");
 	finish_dtype(importing);
 	import_set_default(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off"); /* the Trainer's */
+	import_set_default(importing, KNOB_CLIP, "1");
 	if (source_has(importing->source, "load_in_*"))
 		import_note(importing, "load_in_*", "quantized weights are not predicted");
 	if (!source_has(importing->source, "fsdp_config.*")) {
@@ -171,11 +172,15 @@ const struct export_target export_axolotl = {
 	.name = "axolotl",
 	.title = "axolotl with FSDP2",
 	.file = "axolotl.yaml",
-	.source = "axolotl (067b021c, 2026-07-24)",
+	.program = "axolotl",
+	.versions = "0.19.0",
 	.syntax = SYNTAX_YAML,
+	.gpus_only = true,
 	.wraps = "block size:*",
 	.wraps_apart = true,
+	.clips = true,
 	.rules = rules,
-	.launch = "axolotl train %f --launcher torchrun -- --nnodes=%n --nproc-per-node=%g",
+	.launch = "axolotl train %f --launcher torchrun -- --nnodes=%n --nproc-per-node=%g"
+		  "%[ --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:29500%]",
 	.format = &format,
 };

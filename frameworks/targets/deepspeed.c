@@ -1,10 +1,11 @@
 /* DeepSpeed: ds_config.json, and the short form within accelerate's YAML.
  *
- * Keys: DeepSpeed 0.19 (deepspeed/runtime/config.py, constants.py, zero/config.py,
+ * Keys: DeepSpeed 0.19.8 and 0.19.4 (deepspeed/runtime/config.py, constants.py, zero/config.py,
  * zero/offload_config.py; unknown keys below zero_optimization are errors there). Buckets are
  * counted in elements. JSON has no comments: what cannot be expressed goes to stderr.
  *
- * HYBRID_SHARD is MiCS (mics_shard_size: every state in the small group); resharding to groups is
+ * HYBRID_SHARD is MiCS (mics_shard_size: every state in the small group; 0.19.8 refuses it, 0.19.4
+ * has it); resharding to groups is
  * ZeRO++'s hpZ (zero_hpz_partition_size: a second copy of the parameters in the small group).
  * Neither is in the deepspeed runtime: both stand for FSDP2's nearest. */
 #include <string.h>
@@ -79,11 +80,21 @@ static bool is_hpz(const struct plan *plan)
 	return plan->reshard_after_forward.n == 0 && plan->reshard_after_forward.all > 0;
 }
 
+static void flatten(struct exporting *exporting, struct plan *plan, const char *why)
+{
+	if (strategy_is_hybrid(plan->strategy))
+		export_change(exporting, plan, KNOB_STRATEGY,
+			plan->strategy == STRATEGY_HYBRID_SHARD ? "FULL_SHARD" : "SHARD_GRAD_OP",
+			why);
+}
+
 static void adapt(struct exporting *exporting, struct plan *plan)
 {
 	static const char *const stages[] = {"NO_SHARD", "ZERO_1", "ZERO_2", "ZERO_3"};
 	static const char mics[] = "MiCS is predicted as FSDP2's hybrid";
 
+	if (exporting->version == 0)
+		flatten(exporting, plan, "DeepSpeed has dropped MiCS; --for-version 0.19.4 has it");
 	if (strategy_reshards(plan->strategy) && !is_hpz(plan))
 		export_change(exporting, plan, KNOB_RESHARD_AFTER_FORWARD, "true",
 			"DeepSpeed has no choice per unit");
@@ -116,10 +127,7 @@ static void adapt(struct exporting *exporting, struct plan *plan)
 /* The short form has neither MiCS nor hpZ. */
 static void adapt_accelerate(struct exporting *exporting, struct plan *plan)
 {
-	if (strategy_is_hybrid(plan->strategy))
-		export_change(exporting, plan, KNOB_STRATEGY,
-			plan->strategy == STRATEGY_HYBRID_SHARD ? "FULL_SHARD" : "SHARD_GRAD_OP",
-			"MiCS needs a file of its own: --to deepspeed");
+	flatten(exporting, plan, "DeepSpeed's groups need a file of its own");
 	if (plan_reshard_group(plan) > 0)
 		export_change(exporting, plan, KNOB_RESHARD_AFTER_FORWARD, "true",
 			"hpZ needs a file of its own: --to deepspeed");
@@ -458,6 +466,7 @@ static bool finish(struct importing *importing, struct error *error)
 			ZERO("offload_param.device"), error) ||
 		!set_dtypes(importing, error))
 		return false;
+	import_set_default(importing, KNOB_CLIP, "1"); /* constants.py */
 	set_reduction(importing);
 	set_optimizer(importing);
 	set_ranks(importing);
@@ -486,6 +495,7 @@ static bool finish_accelerate(struct importing *importing, struct error *error)
 	set_stage(importing, SHORT("zero_stage"), stage);
 	import_set_default(importing, KNOB_PARAM_DTYPE, "fp32");
 	import_set(importing, KNOB_MASTER_DTYPE, "fp32", NULL);
+	import_set_default(importing, KNOB_CLIP, "1"); /* accelerator.py's _prepare_deepspeed */
 	set_reduction(importing);
 	return set_offload(
 		importing, SHORT("offload_optimizer_device"), SHORT("offload_param_device"), error);
@@ -504,13 +514,16 @@ const struct export_target export_deepspeed = {
 	.name = "deepspeed",
 	.title = "DeepSpeed ZeRO",
 	.file = "ds_config.json",
-	.source = "DeepSpeed 0.19 (edaa7221, 2026-08-22)",
+	.program = "DeepSpeed",
+	.versions = "0.19.8 0.19.4",
 	.syntax = SYNTAX_JSON,
 	.adapt = adapt,
 	.has_own_ddp = true,
 	.wraps = "block",
+	.clips = true,
 	.rules = rules,
-	.launch = "deepspeed --num_nodes %n --num_gpus %g train.py --deepspeed_config %f",
+	.launch = "deepspeed %[--hostfile hostfile %]--num_nodes %n --num_gpus %g train.py "
+		  "--deepspeed_config %f",
 	.format = &format,
 };
 
@@ -518,12 +531,14 @@ const struct export_target export_accelerate_deepspeed = {
 	.name = "accelerate-deepspeed",
 	.title = "Hugging Face accelerate with DeepSpeed ZeRO",
 	.file = "accelerate-deepspeed.yaml",
-	.source = "accelerate 1.15 (16cb6eb8, 2026-07-24)",
+	.program = "accelerate",
+	.versions = "1.15.0",
 	.syntax = SYNTAX_YAML,
 	.adapt = adapt_accelerate,
 	.has_own_ddp = true,
 	.wraps = "block",
+	.clips = true,
 	.rules = accelerate_rules,
-	.launch = "accelerate launch --config_file %f train.py",
+	.launch = "accelerate launch --config_file %f " ACCELERATE_NODES "train.py",
 	.format = &accelerate_format,
 };

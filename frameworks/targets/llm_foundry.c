@@ -218,11 +218,14 @@ const struct export_target export_llm_foundry = {
 	.name = "llm-foundry",
 	.title = "llm-foundry and Composer with FSDP1",
 	.file = "llm-foundry.yaml",
-	.source = "Composer (64051888, 2026-04-29)",
+	.program = "Composer",
+	.versions = "main",
 	.syntax = SYNTAX_YAML,
 	.has_own_ddp = true,
 	.wraps = "block",
 	.rules = rules,
-	.launch = "composer --world_size %w train.py %f",
+	.launch = "composer --world_size %w "
+		  "%[--node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port 29500 %]"
+		  "train.py %f",
 	.format = &format,
 };

@@ -96,7 +96,7 @@ static const struct config_key keys[] = {
 	{"MASTER_DTYPE", KEY_WORD, KNOB_MASTER_DTYPE, TORCH_TYPES},
 	{"REDUCE_DTYPE", KEY_WORD, KNOB_REDUCE_DTYPE, TORCH_TYPES},
 	{"OPTIMIZER", KEY_WORD, KNOB_OPTIMIZER, "adamw-fused adamw-foreach adamw sgd"},
-	{"CLIP", KEY_NUMBER, KNOB_CLIP},
+	{"CLIP", KEY_NUMBER, KNOB_CLIP, NULL, EVEN_IF_LEFT},
 	{NULL},
 };
 
@@ -433,10 +433,11 @@ const struct export_target export_pytorch_fsdp2 = {
 	.name = "pytorch",
 	.title = "a PyTorch script with FSDP2",
 	.file = "train_fsdp2.py",
-	.source = "PyTorch 2.6 and later (torch.distributed.fsdp)",
+	.program = "PyTorch",
+	.versions = "2.15.0",
 	.syntax = SYNTAX_PYTHON,
 	.rules = fsdp2_rules,
-	.launch = "torchrun --nnodes %n --nproc-per-node %g %f --steps 100",
+	.launch = TORCHRUN "%f --steps 100",
 	.write = write_fsdp2,
 	.format = &fsdp2_format,
 };
@@ -445,11 +446,12 @@ const struct export_target export_pytorch_fsdp1 = {
 	.name = "pytorch-fsdp1",
 	.title = "a PyTorch script with FSDP1",
 	.file = "train_fsdp1.py",
-	.source = "PyTorch 2.6 and later (torch.distributed.fsdp)",
+	.program = "PyTorch",
+	.versions = "2.15.0",
 	.syntax = SYNTAX_PYTHON,
 	.wraps = "block model size:*",
 	.rules = fsdp1_rules,
-	.launch = "torchrun --nnodes %n --nproc-per-node %g %f --steps 100",
+	.launch = TORCHRUN "%f --steps 100",
 	.write = write_fsdp1,
 	.format = &fsdp1_format,
 };

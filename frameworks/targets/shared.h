@@ -53,6 +53,15 @@
 			"the environment: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},      \
 		{KNOB_LIBRARIES, ELSEWHERE, NULL, "the versions that are installed"}, ROW(NO_KNOB)
 
+/* --- how it is started ----------------------------------------------------------------------- */
+
+/* Of a launcher that takes the address of the first node; %[ %] on several nodes only. */
+#define TORCHRUN                                                                                   \
+	"torchrun --nnodes %n --nproc-per-node %g "                                                \
+	"%[--rdzv_backend c10d --rdzv_endpoint $MASTER_ADDR:29500 %]"
+#define ACCELERATE_NODES                                                                           \
+	"%[--machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR --main_process_port 29500 %]"
+
 /* --- words -------------------------------------------------------------------------------- */
 
 #define FULL_OR_NONE       "true>full false>none"

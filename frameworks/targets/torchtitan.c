@@ -1,10 +1,10 @@
-/* torchtitan, three ways: the Python function that returns a Trainer.Config (since 2026-02-23), the
- * frozen command-line flags, and the TOML file of before.
+/* torchtitan, three ways: the Python function that returns a Trainer.Config (since 0.3), the frozen
+ * command-line flags, and the TOML file of before.
  *
- * Keys: torchtitan (torchtitan/config/configs.py, components/optimizer, distributed/
- * activation_checkpoint.py), and config/job_config.py as of the commit before 9810191bb. Batches
- * are counted in tokens now. "always" reshards every unit, "default" all but the tail, "never"
- * none. Gradients are reduced in fp32 after every micro-batch. */
+ * Keys: torchtitan 0.3.0 and main b5bcd76c (torchtitan/config/configs.py, components/optimizer,
+ * distributed/activation_checkpoint.py), 0.2.2 (config/job_config.py). main counts batches in
+ * tokens. "default" reshards all but the last unit, final norm and head; "always" that too, "never"
+ * none (distributed/fsdp.py). Gradients are reduced in fp32 after every micro-batch. */
 #include <string.h>
 
 #include "frameworks/targets/shared.h"
@@ -166,7 +166,7 @@ static const char *selective(struct exporting *exporting)
 		{"parallelism.spmd_backend", KEY_PLAIN, NO_KNOB},                                  \
 		{"parallelism.enable_*", KEY_PLAIN, NO_KNOB},                                      \
 		ROW("parallelism.module_fqns_*", KEY_PLAIN, NO_KNOB)
-/* Batches in tokens, and in sequences as before 2026-02-23. */
+/* Batches in tokens, as on main, and in sequences. */
 #define TOKEN_KEYS(written)                                                                        \
 	{"training.num_tokens_per_microbatch_per_dp_rank", KEY_READ, NO_KNOB, NULL, written,       \
 		micro_tokens},                                                                     \
@@ -189,8 +189,8 @@ static const struct config_key keys[] = {
 	MESH_KEYS,
 	DEGREES(NULL),
 	PLAIN_DEGREES,
-	TOKEN_KEYS(0),
-	SEQUENCE_KEYS(ONLY_READ),
+	SEQUENCE_KEYS(IF_NEWEST),
+	TOKEN_KEYS(IF_OTHER),
 	TRAINING_KEYS,
 	{"optimizer.implementation", KEY_WORD, KNOB_OPTIMIZER, OPTIMIZERS},
 	{"compile.enable", KEY_SWITCH, KNOB_COMPILE},
@@ -461,16 +461,16 @@ const struct export_target export_torchtitan = {
 	.name = "torchtitan",
 	.title = "torchtitan: a function that returns a Trainer.Config",
 	.file = "shardplan_config.py",
-	.source = "torchtitan (b5bcd76c, 2026-08-21)",
+	.program = "torchtitan",
+	.versions = "0.3.0 main",
 	.syntax = SYNTAX_PYTHON,
 	.wraps = "block",
 	.wraps_apart = true,
 	.tail = TAIL_CHOSEN,
 	.adapt = adapt,
+	.clips = true,
 	.rules = rules,
-	.launch =
-		"NGPU=%g MODULE=shardplan_config CONFIG=plan ./run_train.sh (on each of %n nodes; "
-		"COMM_MODE=fake_backend tries it without GPUs)",
+	.launch = TORCHRUN "-m torchtitan.train --module %m --config plan",
 	.write = write_python,
 	.format = &format,
 };
@@ -479,30 +479,35 @@ const struct export_target export_torchtitan_flags = {
 	.name = "torchtitan-flags",
 	.title = "torchtitan: its frozen command-line flags",
 	.file = "torchtitan.args",
-	.source = "torchtitan (b5bcd76c, 2026-08-21)",
+	.program = "torchtitan",
+	.versions = "0.3.0 main",
 	.syntax = SYNTAX_ARGUMENTS,
 	.wraps = "block",
 	.wraps_apart = true,
 	.tail = TAIL_CHOSEN,
 	.adapt = adapt,
+	.clips = true,
 	.rules = rules,
-	.launch = "NGPU=%g MODULE=llama3 CONFIG=llama3_8b ./run_train.sh $(grep -v '^#' %f)",
+	.launch = TORCHRUN
+	"-m torchtitan.train --module llama3 --config llama3_8b $(grep -v '^#' %f)",
 	.write = write_flags,
 	.format = &flag_format,
 };
 
 const struct export_target export_torchtitan_toml = {
 	.name = "torchtitan-toml",
-	.title = "torchtitan before 2026-02-23: TOML",
+	.title = "torchtitan up to 0.2: TOML",
 	.file = "torchtitan.toml",
-	.source = "torchtitan (9810191b^, 2026-02-23)",
+	.program = "torchtitan",
+	.versions = "0.2.2",
 	.syntax = SYNTAX_TOML,
 	.wraps = "block",
 	.wraps_apart = true,
 	.tail = TAIL_CHOSEN,
 	.adapt = adapt,
+	.clips = true,
 	.rules = rules,
-	.launch = "CONFIG_FILE=%f NGPU=%g ./run_train.sh",
+	.launch = TORCHRUN "-m torchtitan.train --job.config_file %f",
 	.write = write_toml,
 	.format = &toml_format,
 };

@@ -3,8 +3,8 @@
  * HfArgumentParser.parse_json_file and TrainingArguments(**json.load(file)) take it. Keys:
  * Transformers 5 (src/transformers/training_args.py: _process_fsdp_args). JSON has no comments and
  * TrainingArguments refuses keys that it does not know: what cannot be expressed goes to stderr
- * alone.
- */
+ * alone. FSDP1's strategy is a variable of the environment: accelerate takes FULL_SHARD without it,
+ * whatever reshard_after_forward of the file says. */
 #include <string.h>
 #include <strings.h>
 
@@ -174,6 +174,8 @@ static bool finish(struct importing *importing, struct error *error)
 	if (!finish_dtype(importing, error))
 		return false;
 	import_set_default(importing, KNOB_SYNC_EACH_MICRO_BATCH, "off"); /* accelerate's no_sync */
+	if (import_find(importing, "bf16") != NULL || import_find(importing, "fp16") != NULL)
+		import_set_default(importing, KNOB_CLIP, "1"); /* all arguments, not fsdp_config */
 	if (strcmp(fsdp, "false") != 0 && fsdp[0] != '\0')
 		return finish_sharded(importing, error);
 	import_set(importing, KNOB_RUNTIME, "pytorch-ddp", NULL);
@@ -223,13 +225,16 @@ const struct export_target export_trainer_fsdp2 = {
 	.name = "hf-trainer",
 	.title = "Hugging Face Trainer: TrainingArguments with FSDP2",
 	.file = "training_args.json",
-	.source = "Transformers 5 (training_args.py, 2026-08)",
+	.program = "Transformers",
+	.versions = "5.23.0",
 	.syntax = SYNTAX_JSON,
+	.gpus_only = true,
 	.wraps = "block model size:*",
 	.wraps_apart = true,
 	.tail = TAIL_STAYS,
+	.clips = true,
 	.rules = fsdp2_rules,
-	.launch = "torchrun --nnodes %n --nproc-per-node %g train.py %f",
+	.launch = TORCHRUN "train.py %f",
 	.format = &fsdp2_format,
 };
 
@@ -237,10 +242,13 @@ const struct export_target export_trainer_fsdp1 = {
 	.name = "hf-trainer-fsdp1",
 	.title = "Hugging Face Trainer: TrainingArguments with FSDP1",
 	.file = "training_args-fsdp1.json",
-	.source = "Transformers 5 (training_args.py, 2026-08)",
+	.program = "Transformers",
+	.versions = "5.23.0",
 	.syntax = SYNTAX_JSON,
+	.gpus_only = true,
 	.wraps = "block model size:*",
+	.clips = true,
 	.rules = fsdp1_rules,
-	.launch = "torchrun --nnodes %n --nproc-per-node %g train.py %f",
+	.launch = "FSDP_SHARDING_STRATEGY=%S " TORCHRUN "train.py %f",
 	.format = &fsdp1_format,
 };

@@ -168,6 +168,17 @@ class Exports(contract.Case):
                     self.assertEqual(list(wrong(parse(target, text), table)), [],
                                      (target, words))
 
+    def test_versions(self):
+        self.plan()
+        old = self.go('export', 'plan.yaml', '--to', 'torchtitan', '--for-version', 'main').out
+        self.assertIn('num_tokens_per_train_step', old)
+        self.assertIn('for torchtitan main', old.split('\n')[0])
+        self.assertIn('for torchtitan 0.3.0',
+                      self.go('export', 'plan.yaml', '--to', 'torchtitan').out.split('\n')[0])
+        result = self.box.run('export', 'plan.yaml', '--to', 'torchtitan', '--for-version', '7')
+        self.assertEqual(result.code, 2)
+        self.assertIn('of torchtitan these are known: 0.3.0, main', result.err)
+
     def test_the_judge_judges(self):
         """Negative control: a key of another target, a wrong type, a wrong choice."""
         self.assertEqual(len(list(wrong({'bf16': 1, 'dp_shard_size': 8, 'optim': 'adam'},

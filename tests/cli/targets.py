@@ -10,8 +10,9 @@ DTYPE = ('bfloat16', 'float32')
 # accelerate 1.15: commands/config/config_args.py (BaseConfig, ClusterConfig), commands/launch.py
 FSDP = {
     'fsdp_version': int,
-    'fsdp_reshard_after_forward': (bool, 'FULL_SHARD', 'SHARD_GRAD_OP', 'NO_SHARD', 'HYBRID_SHARD',
-                                   'HYBRID_SHARD_ZERO2'),
+    'fsdp_reshard_after_forward': bool,
+    'fsdp_sharding_strategy': ('FULL_SHARD', 'SHARD_GRAD_OP', 'NO_SHARD', 'HYBRID_SHARD',
+                               'HYBRID_SHARD_ZERO2'),
     'fsdp_auto_wrap_policy': ('TRANSFORMER_BASED_WRAP', 'SIZE_BASED_WRAP', 'NO_WRAP'),
     'fsdp_transformer_layer_cls_to_wrap': str,
     'fsdp_min_num_params': int,
@@ -194,14 +195,14 @@ NANOTRON = {
                'sequence_length': int},
 }
 
-# torchtitan of 2026-08-21: config/configs.py, components/optimizer; flags are the same names
+# torchtitan 0.3.0: config/configs.py, components/optimizer; flags are the same names
 TITAN = {
     'parallelism.data_parallel_replicate_degree': int,
     'parallelism.data_parallel_shard_degree': int,
     'parallelism.fsdp_reshard_after_forward': ('default', 'always', 'never'),
-    'training.num_tokens_per_microbatch_per_dp_rank': int,
-    'training.num_tokens_per_train_step': int,
-    'training.max_context_length': int,
+    'training.local_batch_size': int,
+    'training.global_batch_size': int,
+    'training.seq_len': int,
     'training.max_norm': float,
     'training.dtype': DTYPE,
     'training.mixed_precision_param': DTYPE,

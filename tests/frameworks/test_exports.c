@@ -79,6 +79,7 @@ struct trip {
 	struct arena *arena;
 	struct plan_file file;
 	const struct export_target *target;
+	int version;
 	struct exported exported;
 	struct imported imported;
 	struct text text;
@@ -242,7 +243,7 @@ static void go(struct trip *trip)
 	struct plan back;
 	struct error error = {0};
 
-	if (!export_plan(trip->target, &trip->file, trip->target->file, trip->arena,
+	if (!export_plan(trip->target, trip->version, &trip->file, trip->target->file, trip->arena,
 		    &trip->exported, &trip->text, &error))
 		fail_msg("%s: %s", trip->target->name, error.message);
 	if (is_unpredicted(trip)) {
@@ -264,6 +265,15 @@ static void load(
 	file->question = (struct question_text){model, topology, ""};
 }
 
+static int count_versions(const struct export_target *target)
+{
+	int n = 1;
+
+	for (const char *c = target->versions; *c != '\0'; c++)
+		n += *c == ' ';
+	return n;
+}
+
 static void round_trips(void **state)
 {
 	static const char *const models[] = {"gpt2-124m", "llama-2-7b", "mistral-7b", "mpt-7b"};
@@ -280,8 +290,11 @@ static void round_trips(void **state)
 		refused += !is_plan;
 		for (int t = 0; is_plan && t < n_export_targets; t++, trips++) {
 			trip.target = export_targets[t];
-			text_clear(&trip.text);
-			go(&trip);
+			for (trip.version = 0; trip.version < count_versions(trip.target);
+				trip.version++) {
+				text_clear(&trip.text);
+				go(&trip);
+			}
 		}
 		text_finish(&trip.text);
 		arena_finish(&arena);
@@ -306,8 +319,8 @@ static void recognizes(void **state)
 		struct imported imported;
 		trip.target = export_targets[t];
 		text_clear(&trip.text);
-		assert_true(export_plan(
-			trip.target, &trip.file, "x", &arena, &trip.exported, &trip.text, NULL));
+		assert_true(export_plan(trip.target, trip.version, &trip.file, "x", &arena,
+			&trip.exported, &trip.text, NULL));
 		assert_true(import_config(&arena, "x", text_string(&trip.text), trip.text.length,
 			NULL, NULL, &imported, NULL));
 		/* TRL takes accelerate's file. */
@@ -315,6 +328,160 @@ static void recognizes(void **state)
 			strcmp(trip.target->name, "trl") == 0 ? "accelerate" : trip.target->name;
 		assert_string_equal(imported.target->name, want);
 	}
+	text_finish(&trip.text);
+	arena_finish(&arena);
+}
+
+/* --- clipping, nodes, CPUs, shared weights ---------------------------------------------------- */
+
+static const struct export_target *target_of(const char *name)
+{
+	const struct export_target *target = export_find(name, NULL);
+
+	assert_non_null(target);
+	return target;
+}
+
+static void write_as(struct trip *trip, const char *target, const char *asked)
+{
+	struct question question = {.model = trip->file.model, .topology = trip->file.topology};
+
+	trip->target = target_of(target);
+	question_set_by_name(&question, "strategy", "strategy", asked, trip->arena, NULL);
+	assert_true(plan_resolve(&question, trip->arena, &trip->file.plan, NULL));
+	text_clear(&trip->text);
+	assert_true(export_plan(trip->target, trip->version, &trip->file, trip->target->file,
+		trip->arena, &trip->exported, &trip->text, NULL));
+}
+
+/* Nobody asked for a clip: the framework's default stays, and is said where it clips. */
+static void clipping_is_left_alone(void **state)
+{
+	static const struct {
+		const char *target, *key;
+	} cases[] = {{"torchtitan", "max_norm"}, {"torchtitan-toml", "max_norm"},
+		{"hf-trainer", "max_grad_norm"}, {"axolotl", "max_grad_norm"},
+		{"megatron-fsdp", "clip-grad"}, {"accelerate-deepspeed", "gradient_clipping"},
+		{"deepspeed", "gradient_clipping"}};
+	struct arena arena = {0};
+	struct trip trip = {.arena = &arena};
+
+	(void)state;
+	load(&arena, "llama-2-7b", "2xdgx-a100-80gb", &trip.file);
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		trip.file.question.options = "--strategy FULL_SHARD";
+		write_as(&trip, cases[i].target, "FULL_SHARD");
+		assert_null(strstr(text_string(&trip.text), cases[i].key));
+		assert_true(has_note(&trip, "clip"));
+		assert_true(trip.exported.plan.clip == 1);
+		trip.file.question.options = "--clip 0";
+		write_as(&trip, cases[i].target, "FULL_SHARD");
+		assert_non_null(strstr(text_string(&trip.text), cases[i].key));
+		assert_false(has_note(&trip, "clip"));
+	}
+	text_finish(&trip.text);
+	arena_finish(&arena);
+}
+
+/* Every start line has the address of the first node, or a hostfile; on one node none has. */
+static void starts_on_nodes(void **state)
+{
+	static const char *const topologies[] = {"2xdgx-a100-80gb", "dgx-h100"};
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct trip trip = {.arena = &arena};
+		load(&arena, "llama-2-7b", topologies[i], &trip.file);
+		for (int t = 0; t < n_export_targets; t++) {
+			write_as(&trip, export_targets[t]->name, "FULL_SHARD");
+			const char *line = trip.exported.launch;
+			bool placed = strstr(line, "$MASTER_ADDR") || strstr(line, "--hostfile ");
+			assert_int_equal(placed, i == 0);
+			assert_null(strchr(line, '%'));
+			assert_null(strchr(line, '['));
+		}
+		text_finish(&trip.text);
+	}
+	arena_finish(&arena);
+}
+
+/* accelerate shards on accelerators alone; FSDP1 takes its strategy from one key. */
+static void accelerate_shards(void **state)
+{
+	struct arena arena = {0};
+	struct trip trip = {.arena = &arena};
+	struct error error = {0};
+
+	(void)state;
+	load(&arena, "llama-2-7b", "2xdgx-a100-80gb", &trip.file);
+	write_as(&trip, "accelerate-fsdp1", "SHARD_GRAD_OP");
+	assert_non_null(strstr(text_string(&trip.text), "fsdp_sharding_strategy: SHARD_GRAD_OP\n"));
+	write_as(&trip, "hf-trainer-fsdp1", "SHARD_GRAD_OP");
+	assert_non_null(strstr(trip.exported.launch, "FSDP_SHARDING_STRATEGY=SHARD_GRAD_OP "));
+	trip.file.topology->device.kind = DEVICE_CPU;
+	assert_false(export_plan(target_of("accelerate"), 0, &trip.file, "x", &arena,
+		&trip.exported, &trip.text, &error));
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	text_finish(&trip.text);
+	arena_finish(&arena);
+}
+
+/* size_based_auto_wrap_policy would put one end of a shared weight into a unit of its own. */
+static void fsdp1_keeps_shared_weights_together(void **state)
+{
+	static const struct {
+		const char *model, *wrap;
+	} cases[] = {{"gpt2-124m", "block"}, {"llama-2-7b", "size:20000000"}};
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct trip trip = {.arena = &arena};
+		load(&arena, cases[i].model, "dgx-h100", &trip.file);
+		struct question question = {
+			.model = trip.file.model, .topology = trip.file.topology};
+		assert_true(question_set_by_name(
+			&question, "wrap", "wrap", "size:20000000", &arena, NULL));
+		assert_true(plan_resolve(&question, &arena, &trip.file.plan, NULL));
+		assert_true(export_plan(target_of("pytorch-fsdp1"), 0, &trip.file, "x", &arena,
+			&trip.exported, &trip.text, NULL));
+		assert_string_equal(trip.exported.plan.wrap.text, cases[i].wrap);
+		text_finish(&trip.text);
+	}
+	arena_finish(&arena);
+}
+
+/* Each version gets the file that it takes; others are refused with those that are known. */
+static void versions(void **state)
+{
+	static const struct {
+		const char *target, *version, *has, *lacks;
+	} cases[] = {{"torchtitan", "0.3", "training.local_batch_size", "num_tokens"},
+		{"torchtitan", "main", "num_tokens_per_train_step", "local_batch_size"},
+		{"deepspeed", "0.19.8", "\"stage\": 3", "mics"},
+		{"deepspeed", "0.19.4", "mics_shard_size", "zero_hpz"}};
+	struct arena arena = {0};
+	struct trip trip = {.arena = &arena};
+	struct error error = {0};
+
+	(void)state;
+	load(&arena, "llama-2-7b", "2xdgx-a100-80gb", &trip.file);
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		trip.version =
+			export_find_version(target_of(cases[i].target), cases[i].version, NULL);
+		write_as(&trip, cases[i].target, "HYBRID_SHARD");
+		assert_non_null(strstr(text_string(&trip.text), cases[i].has));
+		assert_null(strstr(text_string(&trip.text), cases[i].lacks));
+	}
+	assert_int_equal(export_find_version(target_of("torchtitan"), "0.3.0", NULL), 0);
+	assert_int_equal(export_find_version(target_of("torchtitan"), "0", NULL), 0);
+	static const char *const unknown[] = {"0.2", "0.3.00", "", "0.3.0 main", "."};
+	for (int i = 0; i < COUNT_OF(unknown); i++)
+		assert_int_equal(
+			export_find_version(target_of("torchtitan"), unknown[i], &error), -1);
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	assert_non_null(strstr(error.message, "known: 0.3.0, main"));
 	text_finish(&trip.text);
 	arena_finish(&arena);
 }
@@ -645,8 +812,8 @@ static void mutations(void **state)
 	for (int t = 0; t < n_export_targets; t++) {
 		trip.target = export_targets[t];
 		text_clear(&trip.text);
-		assert_true(export_plan(
-			trip.target, &trip.file, "x", &arena, &trip.exported, &trip.text, NULL));
+		assert_true(export_plan(trip.target, trip.version, &trip.file, "x", &arena,
+			&trip.exported, &trip.text, NULL));
 		for (int i = 0; i < 200; i++) {
 			struct arena scratch = {0};
 			struct imported imported;
@@ -674,6 +841,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(round_trips),
 		cmocka_unit_test(recognizes),
+		cmocka_unit_test(versions),
+		cmocka_unit_test(clipping_is_left_alone),
+		cmocka_unit_test(starts_on_nodes),
+		cmocka_unit_test(accelerate_shards),
+		cmocka_unit_test(fsdp1_keeps_shared_weights_together),
 		cmocka_unit_test(names_are_inert),
 		cmocka_unit_test(foreign_files),
 		cmocka_unit_test(one_function_of_a_file),
