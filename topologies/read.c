@@ -47,6 +47,26 @@ static bool read_provenance(
 	return true;
 }
 
+/* Words for networks that are no kind of them; what is nearest in letters would be another one. */
+static bool check_network_kind(const struct node *map, struct error *error)
+{
+	static const struct {
+		const char *typed, *kind;
+	} words[] = {{"tcp", "ethernet"}, {"socket", "ethernet"}, {"sockets", "ethernet"},
+		{"eth", "ethernet"}, {"ip", "ethernet"}, {"ib", "infiniband"},
+		{"hdr", "infiniband"}, {"ndr", "infiniband"}, {"rdma", "infiniband or roce"}};
+	const struct node *kind = node_get(node_get(map, "network"), "kind");
+
+	for (int i = 0; kind != NULL && kind->kind == NODE_SCALAR && i < COUNT_OF(words); i++)
+		if (same_name(kind->text, words[i].typed))
+			return node_error(kind, error, "%s is called %s here%s", kind->text,
+				words[i].kind,
+				strcmp(words[i].kind, "ethernet") == 0
+					? " (tcpx is GPUDirect-TCPX, of Google's a3-highgpu)"
+					: "");
+	return true;
+}
+
 static bool read_sections(
 	struct arena *arena, const struct node *map, struct topology *topology, struct error *error)
 {
@@ -55,6 +75,7 @@ static bool read_sections(
 	if (!read_section(map, "device", true, device_fields, &topology->device, arena, error) ||
 		!read_section(map, "fabric", topology->devices_per_node > 1, fabric_fields,
 			&topology->fabric, arena, error) ||
+		!check_network_kind(map, error) ||
 		!read_section(
 			map, "network", false, network_fields, &topology->network, arena, error) ||
 		!read_section(map, "host", true, host_fields, &topology->host, arena, error) ||
