@@ -47,24 +47,13 @@ static bool read_provenance(
 	return true;
 }
 
-/* Words for networks that are no kind of them; what is nearest in letters would be another one. */
 static bool check_network_kind(const struct node *map, struct error *error)
 {
-	static const struct {
-		const char *typed, *kind;
-	} words[] = {{"tcp", "ethernet"}, {"socket", "ethernet"}, {"sockets", "ethernet"},
-		{"eth", "ethernet"}, {"ip", "ethernet"}, {"ib", "infiniband"},
-		{"hdr", "infiniband"}, {"ndr", "infiniband"}, {"rdma", "infiniband or roce"}};
 	const struct node *kind = node_get(node_get(map, "network"), "kind");
+	const char *meant =
+		kind != NULL && kind->kind == NODE_SCALAR ? network_kind_meant(kind->text) : NULL;
 
-	for (int i = 0; kind != NULL && kind->kind == NODE_SCALAR && i < COUNT_OF(words); i++)
-		if (same_name(kind->text, words[i].typed))
-			return node_error(kind, error, "%s is called %s here%s", kind->text,
-				words[i].kind,
-				strcmp(words[i].kind, "ethernet") == 0
-					? " (tcpx is GPUDirect-TCPX, of Google's a3-highgpu)"
-					: "");
-	return true;
+	return meant == NULL || node_error(kind, error, "%s is called %s here", kind->text, meant);
 }
 
 static bool read_sections(

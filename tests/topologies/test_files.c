@@ -90,8 +90,7 @@ static void refuses(void **state)
 			"lab.yaml:11:9: bf16: 312FLOPS is not plausible, expected about 70TFLOPS "
 			"to 2.5PFLOPS; write 312TFLOPS"},
 		{"kind: infiniband", "kind: TCP",
-			"lab.yaml:16:9: kind: TCP is called ethernet here (tcpx is GPUDirect-TCPX, "
-			"of Google's a3-highgpu)"},
+			"lab.yaml:16:9: kind: TCP is called ethernet here"},
 		{"nodes: 2", "nodes: 0",
 			"lab.yaml:3:8: nodes: expected a whole number greater than 0, got \"0\""},
 		{"nodes: 2", "nodes: 2.5",
