@@ -196,7 +196,7 @@ class Files(Case):
         self.run_ok(*LOCAL, '-o', 'plan.yaml')
         train = ['train', 'plan.yaml', '--data', 'text.txt', '--steps', '2', '--measured']
         before = sorted(os.listdir(self.box.folder))
-        for path in ('none/m.json', '.'):
+        for path in ('tiny.yaml/m.json', '.'):
             for words in ([*train, path], ['calibrate', 'local', '-o', path]):
                 result = self.run_ok(*words, code=4)
                 self.assertIn(f'{path}: cannot be written: ', result.err)
