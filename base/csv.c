@@ -111,6 +111,30 @@ static bool check_text(const char *name, const char *text, size_t length, struct
 	return true;
 }
 
+/* Where the first row has no comma, semicolons (Excel in half of Europe) or tabs (a pasted table)
+ * are what separates its cells. */
+static char find_delimiter(const char *text, size_t length)
+{
+	char found = ',';
+	bool quoted = false, comment = false, content = false;
+
+	for (size_t i = 0; i < length; i++) {
+		if (i == 0 || text[i - 1] == '\n')
+			comment = text[i] == '#';
+		quoted ^= text[i] == '"' && !comment;
+		if (quoted || comment)
+			continue;
+		if (text[i] == ',')
+			return ',';
+		if (text[i] == ';' || text[i] == '\t')
+			found = text[i];
+		if (text[i] == '\n' && content)
+			return found;
+		content = content || strchr(" \r\n", text[i]) == NULL;
+	}
+	return found;
+}
+
 bool csv_read(struct arena *arena, const char *name, const char *text, size_t length,
 	struct csv_table *table, struct error *error)
 {
@@ -126,6 +150,8 @@ bool csv_read(struct arena *arena, const char *name, const char *text, size_t le
 	}
 	if (csv_init(&parser, CSV_STRICT | CSV_STRICT_FINI) != 0)
 		base_out_of_memory(sizeof(parser));
+	table->delimiter = find_delimiter(text, length);
+	csv_set_delim(&parser, (unsigned char)table->delimiter);
 	bool ok = feed(&reader, &parser, name, text, length, error);
 	if (ok && reader.n_rows == 0)
 		ok = error_at(error, EXIT_CODE_INPUT, name, 1, 1,

@@ -18,6 +18,7 @@ struct csv_table {
 	struct csv_row header;
 	int n_rows;
 	struct csv_row *rows; /* without the header */
+	char delimiter;       /* a comma; where the header has none, a semicolon or a tab */
 };
 
 /* The first row is the header. Rows may be shorter or longer than it; the caller judges. Blank

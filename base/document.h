@@ -22,6 +22,7 @@ struct node {
 	const char *text; /* of a scalar, NUL-terminated; embedded NULs are refused */
 	bool quoted;      /* "12" in quotes is a string, not a number */
 	int line, column; /* of the value, from 1 */
+	int key_line, key_column;
 	int n_children;
 	struct node **children;
 	const char *name; /* of the document, for messages */
@@ -43,6 +44,10 @@ const struct node *node_get(const struct node *map, const char *key);
 bool node_error(const struct node *node, struct error *error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* The same at the node's key: what is wrong is the name. */
+bool node_key_error(const struct node *node, struct error *error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
 /* Typed values of a scalar; false with an error at the node ("expected a whole number, got ...").
  */
 bool node_int(const struct node *node, int64_t *value, struct error *error);
@@ -56,7 +61,7 @@ bool parse_whole_number(const char *string, int64_t *value);
 bool parse_bool(const char *string, bool *value);
 
 /* Every key of `map` must be in the NULL-terminated list; the first unknown one is an error that
- * suggests the nearest known key. */
+ * suggests the nearest known key, or names them all. */
 bool node_only_keys(const struct node *map, const char *const *keys, struct error *error);
 
 #endif

@@ -122,6 +122,32 @@ static int edit_distance(const char *a, const char *b)
 	return above[b_length];
 }
 
+bool same_name(const char *a, const char *b)
+{
+	while (*a != '\0' && fold(*a) == fold(*b))
+		a++, b++;
+	return *a == '\0' && *b == '\0';
+}
+
+/* "nics" of "nics_per_node": a name that is a whole first word of one other, and of one only. */
+static const char *begun_name(const char *word, const char *const *names)
+{
+	const char *found = NULL;
+	size_t length = strlen(word);
+
+	for (; length > 2 && *names != NULL; names++) {
+		size_t same = 0;
+		while (same < length && fold(word[same]) == fold((*names)[same]))
+			same++;
+		if (same < length || (*names)[length] == '\0' || fold((*names)[length]) != '-')
+			continue;
+		if (found != NULL)
+			return NULL;
+		found = *names;
+	}
+	return found;
+}
+
 const char *nearest_name(const char *word, const char *const *names)
 {
 	const char *nearest = NULL;
@@ -131,6 +157,7 @@ const char *nearest_name(const char *word, const char *const *names)
 
 	if (length > LONGEST_NAME || names == NULL)
 		return NULL;
+	const char *const *all = names;
 	if (best > length)
 		best = length;
 	for (; *names != NULL; names++) {
@@ -142,5 +169,5 @@ const char *nearest_name(const char *word, const char *const *names)
 			nearest = *names;
 		}
 	}
-	return nearest;
+	return nearest != NULL ? nearest : begun_name(word, all);
 }

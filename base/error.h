@@ -33,8 +33,12 @@ bool error_at(struct error *error, enum exit_code code, const char *name, int li
 	const char *format, ...) __attribute__((format(printf, 6, 7)));
 void error_clear(struct error *error);
 
-/* The element of a NULL-terminated list nearest to `word` by edit distance, for "did you mean";
- * NULL when nothing is near (more than a third of the letters differ, but at least 2 may). */
+/* Whether two names differ at most in capitals, and in _ for -. */
+bool same_name(const char *a, const char *b);
+
+/* The element of a NULL-terminated list nearest to `word` by edit distance, for "did you mean",
+ * else the one that begins with it ("nics" of "nics_per_node"). NULL when nothing is near (more
+ * than a third of the letters differ, but at least 2 may). */
 const char *nearest_name(const char *word, const char *const *names);
 
 #endif

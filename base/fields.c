@@ -1,6 +1,7 @@
 #include "base/fields.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,7 +166,7 @@ static bool enum_parse(
 {
 	(void)arena;
 	for (int i = 0; field->names[i] != NULL; i++) {
-		if (strcmp(field->names[i], text) == 0) {
+		if (same_name(field->names[i], text)) {
 			memcpy(member, &i, sizeof(i));
 			return true;
 		}
@@ -313,6 +314,26 @@ static bool store(const struct field *field, const char *value, void *object, st
 	return true;
 }
 
+static bool reads_as(enum unit_kind unit, const char *got, const char *ending)
+{
+	char whole[64];
+	double value;
+
+	return snprintf(whole, sizeof(whole), "%s%s", got, ending) < (int)sizeof(whole) &&
+	       unit_parse(unit, whole, &value);
+}
+
+/* "400G" of a link may be bits or bytes; "1TB" lacks its second. */
+static void add_rates(struct text *text, const char *got)
+{
+	if (reads_as(UNIT_BANDWIDTH, got, ""))
+		return;
+	if (reads_as(UNIT_BANDWIDTH, got, "bit/s"))
+		text_printf(text, "; write %sbit/s or %sB/s", got, got);
+	else if (reads_as(UNIT_BANDWIDTH, got, "/s"))
+		text_printf(text, "; write %s/s", got);
+}
+
 /* "expected ..., got ...[, did you mean ...?]" */
 static void explain(
 	struct text *text, const struct field *field, const char *quote, const char *got)
@@ -320,6 +341,8 @@ static void explain(
 	text_add(text, "expected ");
 	add_expectation(text, field);
 	text_printf(text, ", got %s%.60s%s%s", quote, got, strlen(got) > 60 ? "..." : "", quote);
+	if (field->type == FIELD_TYPE_BANDWIDTH)
+		add_rates(text, got);
 	if (field->names == NULL || quote[0] == '\0')
 		return;
 	const char *near = nearest_name(got, field->names);

@@ -16,14 +16,14 @@
 
 enum field_type {
 	FIELD_TYPE_END = 0,
-	FIELD_TYPE_BOOL,      /* bool; true false on off */
-	FIELD_TYPE_INT,       /* int64_t */
-	FIELD_TYPE_INT32,     /* int; range-checked */
-	FIELD_TYPE_DOUBLE,    /* double */
-	FIELD_TYPE_STRING,    /* const char *, copied into the arena; NULL is written as nothing */
-	FIELD_TYPE_ENUM,      /* int-sized enum; names[] in enum order, NULL-terminated */
-	FIELD_TYPE_DECODED,   /* a struct that begins with its text; `decoded` fills it */
-	FIELD_TYPE_BYTES,     /* int64_t, "80GiB" */
+	FIELD_TYPE_BOOL,    /* bool; true false on off */
+	FIELD_TYPE_INT,     /* int64_t */
+	FIELD_TYPE_INT32,   /* int; range-checked */
+	FIELD_TYPE_DOUBLE,  /* double */
+	FIELD_TYPE_STRING,  /* const char *, copied into the arena; NULL is written as nothing */
+	FIELD_TYPE_ENUM,    /* int-sized enum; names[] in enum order, NULL-terminated; same_name */
+	FIELD_TYPE_DECODED, /* a struct that begins with its text; `decoded` fills it */
+	FIELD_TYPE_BYTES,   /* int64_t, "80GiB" */
 	FIELD_TYPE_BANDWIDTH, /* double, bytes per second, "200Gbit/s" */
 	FIELD_TYPE_TIME,      /* double, seconds, "5us" */
 	FIELD_TYPE_FLOPS,     /* double, FLOP/s, "312TFLOPS" */

@@ -118,7 +118,9 @@ static bool begin_value(struct json_stream *s, const char *c)
 	if (c != NULL && *c == '"')
 		return begin_string(s, false);
 	if (c == NULL || !is_word_character(*c))
-		return unexpected(s, c, "a JSON value");
+		return unexpected(s, c,
+			s->depth == 0 && c != NULL ? "JSON (this begins like another format)"
+						   : "a JSON value");
 	s->quoted = s->in_key = false;
 	text_clear(&s->value);
 	s->state = IN_WORD;
@@ -139,14 +141,24 @@ static bool is_word(const struct json_stream *s, const char *word)
 	return false;
 }
 
+/* The whole document is a word, or begins with one. */
+static bool not_json(struct json_stream *s, const char *word)
+{
+	return error_at(s->error, EXIT_CODE_INPUT, s->name, s->value_at.line, s->value_at.column,
+		"this is no JSON, expected { or [, got %.40s; is it YAML?", word);
+}
+
 static bool end_word(struct json_stream *s)
 {
 	const char *word = text_string(&s->value);
 
 	if (!is_json_number(word) && !is_word(s, word))
-		return error_at(s->error, EXIT_CODE_INPUT, s->name, s->value_at.line,
-			s->value_at.column,
-			"expected a JSON value, got %.40s; text needs double quotes", word);
+		return s->depth == 0 ? not_json(s, word)
+				     : error_at(s->error, EXIT_CODE_INPUT, s->name,
+					       s->value_at.line, s->value_at.column,
+					       "expected a JSON value, got %.40s; text needs "
+					       "double quotes",
+					       word);
 	return tell(s, JSON_SCALAR);
 }
 
@@ -256,8 +268,10 @@ static bool before_next(struct json_stream *s, const char *c, bool first)
 
 	if (c != NULL && *c == (map ? '}' : ']'))
 		return first ? close_value(s)
-			     : unexpected(s, c,
-				       map ? "another key after ','" : "another value after ','");
+			     : error_at(s->error, EXIT_CODE_INPUT, s->name, s->at.line,
+				       s->at.column,
+				       "expected another %s after ',', got '%c'; remove the comma",
+				       map ? "key" : "value", *c);
 	if (!map)
 		return begin_value(s, c);
 	if (c == NULL || *c != '"')

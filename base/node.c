@@ -18,23 +18,40 @@ const struct node *node_get(const struct node *map, const char *key)
 	return NULL;
 }
 
+/* "key: message" where the node has a key: the position alone says little to a person. */
+static bool error_in(const struct node *node, int line, int column, struct error *error,
+	const char *format, va_list args)
+{
+	char message[512] = "";
+	int length = 0;
+
+	if (node != NULL && node->key != NULL)
+		length = snprintf(message, sizeof(message), "%.60s: ", node->key);
+	vsnprintf(message + length, sizeof(message) - (size_t)length, format, args);
+	if (node == NULL)
+		return error_set(error, EXIT_CODE_INPUT, "%s", message);
+	return error_at(error, EXIT_CODE_INPUT, node->name, line, column, "%s", message);
+}
+
 bool node_error(const struct node *node, struct error *error, const char *format, ...)
 {
 	va_list args;
-	char message[512];
-	int length = 0;
 
-	/* "key: message" where the node has a key: the position alone says little to a person. */
-	message[0] = '\0';
-	if (node != NULL && node->key != NULL)
-		length = snprintf(message, sizeof(message), "%.60s: ", node->key);
 	va_start(args, format);
-	vsnprintf(message + length, sizeof(message) - (size_t)length, format, args);
+	error_in(node, node != NULL ? node->line : 0, node != NULL ? node->column : 0, error,
+		format, args);
 	va_end(args);
-	if (node == NULL)
-		return error_set(error, EXIT_CODE_INPUT, "%s", message);
-	return error_at(
-		error, EXIT_CODE_INPUT, node->name, node->line, node->column, "%s", message);
+	return false;
+}
+
+bool node_key_error(const struct node *node, struct error *error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	error_in(node, node->key_line, node->key_column, error, format, args);
+	va_end(args);
+	return false;
 }
 
 /* "expected X, got ..." with what stands there, cut to a readable length. */
@@ -118,6 +135,23 @@ bool node_string(const struct node *node, const char **value, struct error *erro
 	return true;
 }
 
+enum { MOST_NAMED = 20 };
+
+static bool unknown_key(const struct node *child, const char *const *keys, struct error *error)
+{
+	const char *near = nearest_name(child->key, keys);
+	struct text known = {0};
+
+	if (near != NULL)
+		return node_key_error(child, error, "unknown key, did you mean \"%s\"?", near);
+	for (int i = 0; keys[i] != NULL && i < MOST_NAMED; i++)
+		text_printf(
+			&known, "%s%s", i > 0 ? ", " : "", i + 1 < MOST_NAMED ? keys[i] : "...");
+	node_key_error(child, error, "unknown key; known here: %s", text_string(&known));
+	text_finish(&known);
+	return false;
+}
+
 bool node_only_keys(const struct node *map, const char *const *keys, struct error *error)
 {
 	if (map == NULL || map->kind != NODE_MAP)
@@ -127,12 +161,8 @@ bool node_only_keys(const struct node *map, const char *const *keys, struct erro
 		bool known = false;
 		for (int k = 0; keys[k] != NULL && !known; k++)
 			known = strcmp(keys[k], child->key) == 0;
-		if (known)
-			continue;
-		const char *near = nearest_name(child->key, keys);
-		if (near != NULL)
-			return node_error(child, error, "unknown key, did you mean \"%s\"?", near);
-		return node_error(child, error, "unknown key, remove it");
+		if (!known)
+			return unknown_key(child, keys, error);
 	}
 	return true;
 }

@@ -55,6 +55,8 @@ static void add_value(struct tree *tree, struct node *node)
 		return;
 	}
 	node->key = top->key;
+	node->key_line = top->key_line;
+	node->key_column = top->key_column;
 	top->key = NULL;
 	tree->finished = array_grow(tree->finished, &tree->finished_capacity, tree->n_finished + 1,
 		sizeof(struct node *));
@@ -121,8 +123,8 @@ static bool check_duplicates(struct tree *tree, struct node *map)
 	free(sorted);
 	if (later == NULL || (tree->flags & DOCUMENT_FOREIGN))
 		return true;
-	return node_error(later, tree->error,
-		"duplicate key, already given in line %d; remove one of them", earlier->line);
+	return node_key_error(later, tree->error,
+		"duplicate key, already given in line %d; remove one of them", earlier->key_line);
 }
 
 bool tree_end(struct tree *tree)

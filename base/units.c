@@ -115,12 +115,11 @@ static bool read_prefix(
 	return false;
 }
 
-static bool read_unit(enum unit_kind kind, const char *unit, struct quantity *quantity)
+/* A unit as the tables have it. */
+static bool read_exact(enum unit_kind kind, const char *unit, struct quantity *quantity)
 {
 	size_t length = strlen(unit);
 
-	if (length == 0)
-		return true;
 	if (kind == UNIT_TIME && (strcmp(unit, "min") == 0 || strcmp(unit, "h") == 0)) {
 		quantity->factor = unit[0] == 'h' ? 3600 : 60;
 		return true;
@@ -129,10 +128,60 @@ static bool read_unit(enum unit_kind kind, const char *unit, struct quantity *qu
 		size_t tail = strlen(base->name);
 		if (tail > length || strcmp(unit + length - tail, base->name) != 0)
 			continue;
+		if (!read_prefix(kinds[kind].prefixes, unit, length - tail, quantity))
+			return false;
 		quantity->exponent2 += base->exponent2;
-		return read_prefix(kinds[kind].prefixes, unit, length - tail, quantity);
+		return true;
 	}
 	return false;
+}
+
+/* What people write for it, behind the letter of the prefix. Sizes without their B are binary, as
+ * schedulers and containers have it. Not here: what could mean bits as well as bytes ("gb/s", "Gb"
+ * of memory, "400G" of a link). */
+static const struct spelling {
+	enum unit_kind kind;
+	const char *tail, *means;
+	bool lower; /* only behind a small letter */
+} spellings[] = {
+	{UNIT_BYTES, "", "iB", false},
+	{UNIT_BYTES, "i", "iB", false},
+	{UNIT_BYTES, "ib", "iB", false},
+	{UNIT_BYTES, "b", "B", true},
+	{UNIT_BANDWIDTH, "bit", "bit/s", false},
+	{UNIT_BANDWIDTH, "bit/s", "bit/s", false},
+	{UNIT_BANDWIDTH, "bits/s", "bit/s", false},
+	{UNIT_BANDWIDTH, "bps", "bit/s", true},
+	{UNIT_BANDWIDTH, "bE", "bit/s", false},
+	{UNIT_BANDWIDTH, "B/s", "B/s", true},
+	{UNIT_FLOPS, "", "FLOPS", false},
+	{UNIT_FLOPS, "FLOP", "FLOPS", false},
+	{UNIT_FLOPS, "FLOPs", "FLOPS", false},
+	{UNIT_FLOPS, "flops", "FLOPS", false},
+	{UNIT_FLOPS, "flop/s", "FLOPS", false},
+};
+
+static bool read_spelling(enum unit_kind kind, const char *unit, struct quantity *quantity)
+{
+	char prefix = (char)toupper((unsigned char)unit[0]), exact[16];
+
+	if (strchr("KMGTP", prefix) == NULL)
+		return false;
+	for (int i = 0; i < COUNT_OF(spellings); i++) {
+		const struct spelling *spelling = &spellings[i];
+		if (spelling->kind != kind || strcmp(unit + 1, spelling->tail) != 0 ||
+			(spelling->lower && unit[0] == prefix))
+			continue;
+		snprintf(exact, sizeof(exact), "%c%s", prefix, spelling->means);
+		return read_exact(kind, exact, quantity);
+	}
+	return false;
+}
+
+static bool read_unit(enum unit_kind kind, const char *unit, struct quantity *quantity)
+{
+	return unit[0] == '\0' || read_exact(kind, unit, quantity) ||
+	       read_spelling(kind, unit, quantity);
 }
 
 static bool read_quantity(enum unit_kind kind, const char *string, struct quantity *quantity)

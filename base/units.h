@@ -2,8 +2,9 @@
  *
  * A bare number means the base unit (bytes, bytes per second, seconds, FLOP/s). Decimal prefixes
  * are powers of 1000 (kB MB GB TB PB), binary ones of 1024 (KiB MiB GiB TiB PiB); "bit" is an
- * eighth of "B". Blanks between number and unit are allowed. Printing gives text that reads back as
- * the same value, bit for bit. */
+ * eighth of "B". Also read: "80G" = "80Gi" = "80GiB", "80gb" = "80GB", "400gbps" = "400Gbit" =
+ * "400GbE" = "400Gbit/s", "312T" = "312tflops" = "312TFLOPS". Blanks between number and unit are
+ * allowed. Printing gives text that reads back as the same value, bit for bit. */
 #ifndef BASE_UNITS_H
 #define BASE_UNITS_H
 

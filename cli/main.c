@@ -79,7 +79,7 @@ static bool answer_without_command(int argc, char **argv, enum exit_code *code)
 	return true;
 }
 
-static enum exit_code report_failure(const struct invocation *invocation, const struct error *error)
+static enum exit_code report_failure(const struct error *error)
 {
 	/* Of many processes that train together one says why. */
 	if (error->message[0] == '\0')
@@ -87,11 +87,7 @@ static enum exit_code report_failure(const struct invocation *invocation, const 
 	fprintf(stderr, "%s\n", error->message);
 	if (invocation->lines != NULL)
 		fprintf(stderr, "%s\n", invocation->lines);
-	if (error->code == EXIT_CODE_USAGE && invocation->command != NULL)
-		fprintf(stderr, "see: shardplan help %s\n", invocation->command->name);
-	else if (error->code == EXIT_CODE_USAGE)
-		fprintf(stderr, "see: shardplan help\n");
-	else if (error->code == EXIT_CODE_INTERNAL)
+	if (error->code == EXIT_CODE_INTERNAL)
 		fprintf(stderr, "this is a bug in shardplan %s, please report it\n",
 			SHARDPLAN_VERSION);
 	return error->code;
@@ -113,7 +109,7 @@ int main(int argc, char **argv)
 	invocation.command = command_find(commands, argv[1], &error);
 	bool ok =
 		invocation.command != NULL && run_command(&invocation, argc - 2, argv + 2, &error);
-	code = ok ? invocation.verdict : report_failure(&invocation, &error);
+	code = ok ? invocation.verdict : report_failure(&error);
 	arena_finish(&arena);
 	return (int)code;
 }

@@ -22,6 +22,10 @@ extern const int n_model_presets;
 bool model_load_preset(
 	struct arena *arena, const char *name, struct model **model, struct error *error);
 
+/* The preset that a name of Hugging Face or of people means: "meta-llama/Llama-3.1-8B",
+ * "llama2-7b", "gpt2-xl". NULL: none. */
+const char *model_preset_name(const char *typed);
+
 /* Text of a file that describes a model: our own YAML (has the key `shardplan: model/1`) or a
  * Hugging Face config.json (has `model_type`). `name` is the file's name for messages; the model is
  * named after the file's own `name` / `_name_or_path`, else after `name`. */

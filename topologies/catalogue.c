@@ -1,12 +1,13 @@
 /* Topologies by name: the files embedded from catalogue/, and NxNODE. */
 #include <string.h>
+#include <strings.h>
 
 #include "topologies/topologies.h"
 
 static const struct embedded_file *find_file(const char *name)
 {
 	for (int i = 0; i < n_topology_catalogue; i++)
-		if (strcmp(topology_catalogue[i].name, name) == 0)
+		if (same_name(topology_catalogue[i].name, name))
 			return &topology_catalogue[i];
 	return NULL;
 }
@@ -16,7 +17,82 @@ static const char *after_count(const char *name)
 {
 	size_t digits = strspn(name, "0123456789");
 
-	return name[digits] == 'x' ? name + digits + 1 : NULL;
+	return name[digits] == 'x' || name[digits] == 'X' ? name + digits + 1 : NULL;
+}
+
+static bool load_file(struct arena *arena, const struct embedded_file *file,
+	struct topology **topology, struct error *error)
+{
+	const char *name = arena_printf(arena, "%s.yaml", file->name);
+
+	return topology_parse(arena, name, file->text, file->length, topology, error);
+}
+
+/* "h100" and "a100-80gb" of the device "A100-SXM4-80GB": every part of the word is in the name. */
+static bool is_device(const char *word, const char *name)
+{
+	while (*word != '\0') {
+		size_t length = strcspn(word, "-_");
+		bool found = false;
+		for (const char *at = name; length > 1 && *at != '\0' && !found; at++)
+			found = strncasecmp(at, word, length) == 0;
+		if (!found)
+			return false;
+		word += length + (word[length] != '\0');
+	}
+	return true;
+}
+
+/* So many devices, in the words to type. */
+static const char *devices_of(
+	struct arena *arena, const char *node, int64_t in_node, int64_t wanted)
+{
+	int64_t nodes = wanted / in_node;
+
+	if (wanted == 0 || wanted == in_node)
+		return node;
+	if (wanted > in_node && wanted % in_node != 0)
+		return arena_printf(arena, "%lldx%s or %lldx%s (nodes are whole)", (long long)nodes,
+			node, (long long)nodes + 1, node);
+	if (wanted % in_node == 0)
+		return arena_printf(arena, "%lldx%s", (long long)nodes, node);
+	return arena_printf(arena, "%s --gpus %lld", node, (long long)wanted);
+}
+
+/* "16xh100": the name of a device where one of a node is expected. A DGX comes first. False when it
+ * is no device either. */
+static bool suggest_nodes(
+	struct arena *arena, const char *name, const char *word, struct error *error)
+{
+	int64_t wanted = 0, in_node = 0;
+	const char *first = NULL, *others = "";
+	int n_others = 0;
+
+	if (word != name &&
+		!parse_int(arena_strndup(arena, name, (size_t)(word - name) - 1), &wanted))
+		return false;
+	for (int i = 0; word[0] != '\0' && i < n_topology_catalogue; i++) {
+		const char *node = topology_catalogue[i].name;
+		struct topology *topology;
+		if (!load_file(arena, &topology_catalogue[i], &topology, NULL) ||
+			!is_device(word, topology->device.name))
+			continue;
+		bool is_dgx = strncmp(node, "dgx-", 4) == 0;
+		const char *other =
+			first != NULL && is_dgx && strncmp(first, "dgx-", 4) != 0 ? first : node;
+		if (first == NULL || other == first) {
+			first = node;
+			in_node = topology->devices_per_node;
+		}
+		if (other != first && n_others++ < 4)
+			others = arena_printf(
+				arena, "%s%s%s", others, n_others > 1 ? ", " : "", other);
+	}
+	return first != NULL && !error_set(error, EXIT_CODE_INPUT,
+					"topology \"%.100s\": %.60s is a device, expected a node "
+					"of several; type %s%s%s",
+					name, word, devices_of(arena, first, in_node, wanted),
+					others[0] != '\0' ? "; other nodes with it: " : "", others);
 }
 
 /* "; did you mean A or B?": every name that starts like this, else the nearest one. */
@@ -39,6 +115,8 @@ static const char *suggest(struct arena *arena, const char *word)
 
 static bool unknown(struct arena *arena, const char *name, const char *word, struct error *error)
 {
+	if (suggest_nodes(arena, name, word, error))
+		return false;
 	return error_set(error, EXIT_CODE_INPUT,
 		"topology \"%.100s\": unknown name, expected one of the catalogue, NxNODE "
 		"(2xdgx-h100), "
@@ -68,14 +146,6 @@ static bool read_count(const char *name, const char *node_name, int64_t *nodes, 
 		length, name);
 }
 
-static bool load_file(struct arena *arena, const struct embedded_file *file,
-	struct topology **topology, struct error *error)
-{
-	const char *name = arena_printf(arena, "%s.yaml", file->name);
-
-	return topology_parse(arena, name, file->text, file->length, topology, error);
-}
-
 bool topology_load_name(
 	struct arena *arena, const char *name, struct topology **topology, struct error *error)
 {
@@ -94,7 +164,7 @@ bool topology_load_name(
 		return false;
 	loaded->nodes = nodes;
 	if (nodes > 1)
-		loaded->name = arena_strdup(arena, name);
+		loaded->name = arena_printf(arena, "%lldx%s", (long long)nodes, file->name);
 	if (!topology_check(loaded, NULL, error))
 		return false;
 	*topology = loaded;

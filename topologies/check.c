@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "topologies/plausible.h"
 #include "topologies/topologies.h"
 
 struct check {
@@ -174,6 +175,22 @@ static bool check_overheads(const struct check *check)
 	return true;
 }
 
+/* Of a file. What was detected or computed may be as it is. */
+static bool check_plausible(const struct check *check)
+{
+	for (int i = 0; check->where != NULL && i < n_topology_plausible; i++) {
+		const struct plausible *row = &topology_plausible[i];
+		struct text why = {0};
+
+		if (plausible_refuses(row, check->topology, &why)) {
+			bad(check, row->section, row->key, "%s", text_string(&why));
+			text_finish(&why);
+			return false;
+		}
+	}
+	return true;
+}
+
 bool topology_check(const struct topology *topology, const struct node *where, struct error *error)
 {
 	const struct device *device = &topology->device;
@@ -200,5 +217,5 @@ bool topology_check(const struct topology *topology, const struct node *where, s
 
 	return check_counts(&check) && check_device(&check) && check_network(&check) &&
 	       check_quantities(&check, quantities, COUNT_OF(quantities)) &&
-	       check_overheads(&check) && check_calibration(&check);
+	       check_overheads(&check) && check_calibration(&check) && check_plausible(&check);
 }

@@ -47,6 +47,15 @@ static bool read_provenance(
 	return true;
 }
 
+static bool check_network_kind(const struct node *map, struct error *error)
+{
+	const struct node *kind = node_get(node_get(map, "network"), "kind");
+	const char *meant =
+		kind != NULL && kind->kind == NODE_SCALAR ? network_kind_meant(kind->text) : NULL;
+
+	return meant == NULL || node_error(kind, error, "%s is called %s here", kind->text, meant);
+}
+
 static bool read_sections(
 	struct arena *arena, const struct node *map, struct topology *topology, struct error *error)
 {
@@ -55,6 +64,7 @@ static bool read_sections(
 	if (!read_section(map, "device", true, device_fields, &topology->device, arena, error) ||
 		!read_section(map, "fabric", topology->devices_per_node > 1, fabric_fields,
 			&topology->fabric, arena, error) ||
+		!check_network_kind(map, error) ||
 		!read_section(
 			map, "network", false, network_fields, &topology->network, arena, error) ||
 		!read_section(map, "host", true, host_fields, &topology->host, arena, error) ||

@@ -11,7 +11,8 @@ extern const struct embedded_file topology_catalogue[];
 extern const int n_topology_catalogue;
 
 /* A catalogue name ("dgx-h100" = one node) or NxNODE ("2xdgx-a100-80gb"). Unknown names suggest the
- * nearest. `local` is not known here: it is detected at the edge. */
+ * nearest, those of a device ("16xh100") what to type. `local` is not known here: it is detected at
+ * the edge. */
 bool topology_load_name(
 	struct arena *arena, const char *name, struct topology **topology, struct error *error);
 
@@ -31,8 +32,16 @@ void topology_print(const struct topology *topology, enum writer_format format, 
  * numbers named. Changes `topology`. */
 bool topology_use_devices(struct topology *topology, int64_t devices, struct error *error);
 
+/* What is called otherwise here: "tcp" and "sockets" are "ethernet", not "tcpx". NULL: nothing is
+ * known of that word. */
+const char *network_kind_meant(const char *word);
+
 /* Invariants: counts positive, bandwidths positive, network present when nodes > 1, ... `where` is
  * the map it was read from, for positions; NULL for a topology that was detected or changed. */
 bool topology_check(const struct topology *topology, const struct node *where, struct error *error);
+
+/* What a file may well mean otherwise, a line each: far from all of the catalogue, or not what the
+ * catalogue says of a device of that name. */
+void topology_doubts(const struct topology *topology, struct arena *arena, struct text *lines);
 
 #endif

@@ -14,6 +14,21 @@ const char *const network_kind_names[] = {
 const char *const network_protocols_names[] = {"all", "simple", "simple-ll128", NULL};
 const char *const cpu_vendor_names[] = {"amd", "intel", "arm", "other", NULL};
 
+/* Words for networks that are no kind of them; what is nearest in letters would be another one. */
+static const struct {
+	const char *word, *kind;
+} network_words[] = {{"tcp", "ethernet"}, {"tcp/ip", "ethernet"}, {"socket", "ethernet"},
+	{"sockets", "ethernet"}, {"eth", "ethernet"}, {"ip", "ethernet"}, {"ib", "infiniband"},
+	{"hdr", "infiniband"}, {"ndr", "infiniband"}, {"rdma", "infiniband or roce"}};
+
+const char *network_kind_meant(const char *word)
+{
+	for (int i = 0; i < COUNT_OF(network_words); i++)
+		if (same_name(network_words[i].word, word))
+			return network_words[i].kind;
+	return NULL;
+}
+
 #define REQUIRED_POSITIVE (FIELD_REQUIRED | FIELD_POSITIVE)
 #define OPTIONAL          (FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO)
 #define GIVEN_POSITIVE    (FIELD_POSITIVE | FIELD_OMIT_ZERO)

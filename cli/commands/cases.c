@@ -8,10 +8,20 @@
 /* The columns that are no option. */
 enum { COLUMN_CASE = -1, COLUMN_MODEL = -2, COLUMN_TOPOLOGY = -3, COLUMN_UNKNOWN = -4 };
 
+/* One that is repeated behind the figures. */
+struct input {
+	const char *name;
+	int column; /* as `columns` has it */
+	int cell;   /* of COLUMN_UNKNOWN: its place in a row */
+};
+
 struct cases {
 	const struct arguments *base; /* of the command line, for every row */
 	struct csv_table table;
 	int *columns; /* by position: the index of an option, or one of the above */
+	int n_inputs;
+	struct input *inputs;
+	const char **input_names; /* NULL-terminated */
 	int n_bad;
 	int workers;
 	struct arena *arenas; /* by worker */
@@ -25,19 +35,25 @@ struct result {
 	bool bad;
 };
 
-static int column_of(const char *name, struct arena *arena)
+static bool is_column(const struct option *option)
+{
+	return option->flags & OPTION_QUESTION && option->commands >> COMMAND_PREDICT & 1;
+}
+
+/* Headings are free in capitals, and in blanks and dashes for _. */
+static int column_of(const char *heading, struct arena *arena)
 {
 	static const char *const named[] = {"case", "model", "topology"};
-	const struct option *option = option_find(swap_dashes(name, '_', '-', arena));
+	const char *name = swap_dashes(heading, ' ', '-', arena), *prefix = "";
 
 	for (int i = 0; i < COUNT_OF(named); i++) {
-		if (strcmp(name, named[i]) == 0)
+		if (same_name(name, named[i]))
 			return -1 - i;
 	}
-	if (option == NULL || strchr(name, '-') != NULL || !(option->flags & OPTION_QUESTION) ||
-		!(option->commands >> COMMAND_PREDICT & 1))
-		return COLUMN_UNKNOWN;
-	return (int)(option - all_options);
+	const struct option *option = option_spelled(name, COMMAND_PREDICT, &prefix, NULL);
+	return option != NULL && is_column(option) && prefix[0] == '\0'
+		       ? (int)(option - all_options)
+		       : COLUMN_UNKNOWN;
 }
 
 static const char *nearest_column(const char *name, struct arena *arena)
@@ -54,25 +70,47 @@ static const char *nearest_column(const char *name, struct arena *arena)
 	return nearest_name(name, all);
 }
 
+/* Short words ("name", "cost") are near to everything, and are nobody's mistake. */
+enum { SHORTEST_MISTAKE = 5 };
+
+/* What is neither a column nor a mistake for one is repeated in the output. */
+static bool check_unknown(const char *heading, const char *name, int line, int position,
+	struct arena *arena, struct error *error)
+{
+	const char *near =
+		strlen(heading) < SHORTEST_MISTAKE ? NULL : nearest_column(heading, arena);
+	const char *words = swap_dashes(heading, ' ', '-', arena), *prefix;
+	struct error refused = {0};
+
+	if (near != NULL)
+		return error_at(error, EXIT_CODE_INPUT, name, line, position,
+			"unknown column \"%.60s\", did you mean %s?", heading, near);
+	if (option_spelled(words, COMMAND_PREDICT, &prefix, &refused) == NULL &&
+		refused.code != EXIT_CODE_OK)
+		return error_at(error, EXIT_CODE_INPUT, name, line, position, "%s",
+			refused.message + strlen("--"));
+	output_note("%s: column \"%.60s\" is no option of predict; it is repeated in the output",
+		name, heading);
+	return true;
+}
+
 static bool read_header(
 	struct cases *cases, const char *name, struct arena *arena, struct error *error)
 {
 	const struct csv_row *header = &cases->table.header;
 
+	if (cases->table.delimiter != ',')
+		output_note("%s: cells are separated by %s", name,
+			cases->table.delimiter == ';' ? "semicolons" : "tabs");
 	cases->columns = ARENA_ARRAY(arena, int, header->n_cells);
 	for (int i = 0; i < header->n_cells; i++) {
 		const char *cell = header->cells[i];
-		cases->columns[i] = column_of(cell, arena);
-		if (cases->columns[i] == COLUMN_UNKNOWN) {
-			const char *near = nearest_column(cell, arena);
-			return error_at(error, EXIT_CODE_INPUT, name, header->line, i + 1,
-				"unknown column \"%.60s\"%s%s%s; expected case, model, topology or "
-				"an option of predict with _ for -",
-				cell, near != NULL ? ", did you mean " : "",
-				near != NULL ? near : "", near != NULL ? "?" : "");
-		}
-		for (int j = 0; j < i; j++) {
-			if (cases->columns[j] == cases->columns[i])
+		int column = cases->columns[i] = column_of(cell, arena);
+		if (column == COLUMN_UNKNOWN &&
+			!check_unknown(cell, name, header->line, i + 1, arena, error))
+			return false;
+		for (int j = 0; j < i && column != COLUMN_UNKNOWN; j++) {
+			if (cases->columns[j] == column)
 				return error_at(error, EXIT_CODE_INPUT, name, header->line, i + 1,
 					"column \"%s\" stands twice", cell);
 		}
@@ -80,9 +118,84 @@ static bool read_header(
 	return true;
 }
 
+/* --- what is repeated in the output --------------------------------------------------------------
+ */
+
+/* Always, as they were settled; an empty cell stood for one of them. */
+static const char *const always[] = {
+	"gpus", "strategy", "seq-len", "micro-batch", "grad-accum", "global-batch", "runtime"};
+
+static bool is_always(const struct option *option)
+{
+	for (int i = 0; i < COUNT_OF(always); i++)
+		if (strcmp(always[i], option->name) == 0)
+			return true;
+	return false;
+}
+
+/* The columns behind the figures: model, topology, what is always said, then the file's others. */
+static void choose_inputs(struct cases *cases, struct arena *arena)
+{
+	const struct csv_row *header = &cases->table.header;
+	int most = COUNT_OF(always) + header->n_cells + 3, n = 0;
+
+	cases->inputs = ARENA_ARRAY(arena, struct input, most);
+	cases->input_names = ARENA_ARRAY(arena, const char *, most);
+	cases->inputs[n++] = (struct input){"model", COLUMN_MODEL, -1};
+	cases->inputs[n++] = (struct input){"topology", COLUMN_TOPOLOGY, -1};
+	for (int i = 0; i < COUNT_OF(always); i++)
+		cases->inputs[n++] = (struct input){swap_dashes(always[i], '-', '_', arena),
+			(int)(option_find(always[i]) - all_options), -1};
+	for (int i = 0; i < header->n_cells; i++) {
+		int column = cases->columns[i];
+		const char *heading = header->cells[i];
+		if (column == COLUMN_UNKNOWN && report_has_case_column(heading))
+			heading = arena_printf(arena, "input_%s", heading);
+		else if (column >= 0 && !is_always(&all_options[column]))
+			heading = swap_dashes(all_options[column].name, '-', '_', arena);
+		else if (column != COLUMN_UNKNOWN)
+			continue;
+		cases->inputs[n++] = (struct input){heading, column, i};
+	}
+	for (int i = 0; i < n; i++)
+		cases->input_names[i] = cases->inputs[i].name;
+	cases->n_inputs = n;
+}
+
+/* Of a row that was refused (`plan` is NULL) what stands there. */
+static const char *input_value(const struct input *input, const struct csv_row *row,
+	const struct arguments *arguments, const struct plan *plan, struct arena *arena)
+{
+	if (input->column == COLUMN_UNKNOWN)
+		return input->cell < row->n_cells ? row->cells[input->cell] : "";
+	const struct option *option = &all_options[input->column];
+	if (plan != NULL && option->knob != NULL)
+		return knob_typed((enum knob_id)(option->knob - knob_table), plan, arena);
+	if (plan != NULL && strcmp(option->name, "gpus") == 0)
+		return arena_printf(arena, "%lld", (long long)plan_ranks(plan));
+	const char *value = arguments->values[input->column];
+	return value != NULL ? value : "";
+}
+
+static const char **row_inputs(const struct cases *cases, const struct csv_row *row,
+	const char *const words[3], const struct arguments *arguments, const struct plan *plan,
+	struct arena *arena)
+{
+	const char **values = ARENA_ARRAY(arena, const char *, cases->n_inputs + 1);
+
+	for (int i = 0; i < cases->n_inputs; i++) {
+		const struct input *input = &cases->inputs[i];
+		bool is_word = input->column == COLUMN_MODEL || input->column == COLUMN_TOPOLOGY;
+		const char *word = is_word ? words[-1 - input->column] : NULL;
+		values[i] = is_word ? (word != NULL ? word : "")
+				    : input_value(input, row, arguments, plan, arena);
+	}
+	return values;
+}
+
 /* The command line's arguments under the row's cells; an empty cell says nothing. */
 static bool read_row(const struct cases *cases, const struct csv_row *row,
-	struct arguments *arguments, const char *words[3], struct error *error)
+	struct arguments *arguments, const char *words[3], struct arena *arena, struct error *error)
 {
 	*arguments = *cases->base;
 	arguments->cells = true;
@@ -97,10 +210,12 @@ static bool read_row(const struct cases *cases, const struct csv_row *row,
 		if (row->cells[i][0] == '\0')
 			continue;
 		if (column >= 0) {
-			arguments->values[column] = row->cells[i];
+			arguments->values[column] =
+				option_value_spelled(&all_options[column], row->cells[i], arena);
 			arguments->origins[column] = NULL;
-		} else
+		} else if (column != COLUMN_UNKNOWN) {
 			words[-1 - column] = row->cells[i];
+		}
 	}
 	for (int i = 1; i < 3; i++) {
 		if (words[i] == NULL)
@@ -121,14 +236,15 @@ static void predict_row(const struct cases *cases, const struct csv_row *row, st
 	const char *words[3] = {NULL};
 
 	bool ok =
-		read_row(cases, row, &arguments, words, &error) &&
+		read_row(cases, row, &arguments, words, arena, &error) &&
 		ask_plan(arena, words[1], words[2], &arguments, &asked, &plan, &error) &&
 		plan_evaluate(&asked.question, &plan, EVALUATION_BRIEF, arena, &evaluation, &error);
 	const char *name = words[0] != NULL
 				   ? words[0]
 				   : arena_printf(arena, "%d", (int)(row - cases->table.rows) + 1);
 	report_case_row(name, ok ? &evaluation.simulation.prediction : NULL,
-		ok ? "" : error.message, &result->line);
+		ok ? "" : error.message,
+		row_inputs(cases, row, words, &arguments, ok ? &plan : NULL, arena), &result->line);
 	result->bad = !ok;
 }
 
@@ -166,7 +282,7 @@ static bool predict_rows(struct cases *cases, struct error *error)
 
 	cases->arenas = ARENA_ARRAY(&arena, struct arena, cases->workers);
 	cases->results = ARENA_ARRAY(&arena, struct result, most);
-	report_case_header(&header);
+	report_case_header(cases->input_names, &header);
 	bool ok = output_text(&header, error);
 	for (cases->first = 0; ok && cases->first < cases->table.n_rows; cases->first += most) {
 		int n = cases->table.n_rows - cases->first;
@@ -211,6 +327,7 @@ bool predict_cases(
 			&cases.table, error) ||
 		!read_header(&cases, contents.name, invocation->arena, error))
 		return false;
+	choose_inputs(&cases, invocation->arena);
 	if (reads_input(&cases))
 		cases.workers = 1;
 	if (!predict_rows(&cases, error))

@@ -435,6 +435,12 @@ static bool settle_plan(struct arena *arena, struct training_options *options, c
 	       choose_slow_motion(arena, options, opened, error);
 }
 
+static bool make_checkpoint_folder(struct arena *arena, const char *folder, struct error *error)
+{
+	return folder == NULL ||
+	       file_make_folders(arena, arena_printf(arena, "%s/", folder), error);
+}
+
 static bool run(struct invocation *invocation, struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
@@ -461,6 +467,7 @@ static bool run(struct invocation *invocation, struct error *error)
 		note_differences(&options, &opened.file.plan, plan_ranks(&opened.file.plan));
 	if (!check_level(&opened, &options, error) || !check_fits(&opened, error) ||
 		(options.launcher.rank == 0 && !file_check_writable(arena, path, error)) ||
+		!make_checkpoint_folder(arena, argument(arguments, "checkpoint"), error) ||
 		!execute(invocation, &options, &opened, &measured, error))
 		return false;
 	/* The first rank has measured. */

@@ -16,7 +16,8 @@ static bool unknown_command(
 	for (int i = 0; i < COMMAND_COUNT; i++)
 		names[i] = commands[i]->name;
 	const char *near = nearest_name(name, names);
-	return error_set(error, EXIT_CODE_USAGE, "%.100s: unknown command%s%s%s", name,
+	return error_set(error, EXIT_CODE_USAGE,
+		"%.100s: unknown command%s%s%s; `shardplan help` lists them", name,
 		near != NULL ? ", did you mean " : "", near != NULL ? near : "",
 		near != NULL ? "?" : "");
 }

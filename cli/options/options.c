@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "cli/terminal/terminal.h"
 #include "schedule/schedule.h"
 
 const struct option *option_find(const char *name)
@@ -82,11 +83,19 @@ static const struct option *find_letter(char letter)
 static bool unknown_option(
 	const char *name, enum command_index command, struct arena *arena, struct error *error)
 {
+	static const char *const names[] = {
+#define X(suffix, name) #name,
+		COMMANDS(X)
+#undef X
+	};
 	const char *near = nearest_name(name, option_names(command, false, arena));
 
-	return error_set(error, EXIT_CODE_USAGE, "%s: unknown option%s%s%s", name,
-		near != NULL ? ", did you mean " : "", near != NULL ? near : "",
-		near != NULL ? "?" : "");
+	if (near != NULL)
+		return error_set(
+			error, EXIT_CODE_USAGE, "%s: unknown option, did you mean %s?", name, near);
+	return error_set(error, EXIT_CODE_USAGE,
+		"%s: unknown option; `shardplan help %s` lists those there are", name,
+		names[command]);
 }
 
 static bool misplaced_option(const struct option *option, struct arena *arena, struct error *error)
@@ -130,6 +139,35 @@ static const struct option *find_negated(const char *name, const char **off)
 	return *off != NULL ? option : NULL;
 }
 
+/* In the words of another tool, where this command has no such option. */
+static bool find_spelled(const char *name, enum command_index command, const struct option **option,
+	const char **prefix, struct error *error)
+{
+	struct error refused = {0};
+
+	if (name[1] != '-' || (*option != NULL && (*option)->commands >> command & 1))
+		return true;
+	const struct option *spelled = option_spelled(name + 2, command, prefix, &refused);
+	if (spelled != NULL)
+		*option = spelled;
+	if (refused.code != EXIT_CODE_OK)
+		*error = refused;
+	return refused.code == EXIT_CODE_OK;
+}
+
+/* The value; a note says what was read where it is not what was typed, but for capitals. */
+static const char *understood(const struct option *option, const char *name, const char *prefix,
+	const char *value, struct arena *arena)
+{
+	const char *read =
+		option_value_spelled(option, arena_printf(arena, "%s%s", prefix, value), arena);
+	bool renamed = name[1] == '-' && !same_name(name + 2, option->name);
+
+	if (renamed || !same_name(read, value))
+		output_note("%s %s is read as --%s %s", name, value, option->name, read);
+	return read;
+}
+
 /* One option that starts at argv[*i]; moves *i to its last word. */
 static bool take_option(int argc, char **argv, int *i, struct arguments *arguments,
 	struct arena *arena, struct error *error)
@@ -141,10 +179,12 @@ static bool take_option(int argc, char **argv, int *i, struct arguments *argumen
 	const struct option *option = name[1] == '-'    ? option_find(name + 2)
 				      : name[2] == '\0' ? find_letter(name[1])
 							: NULL;
-	const char *off = NULL;
+	const char *off = NULL, *prefix = "";
 
 	if (option == NULL)
 		option = find_negated(name, &off);
+	if (!find_spelled(name, arguments->command, &option, &prefix, error))
+		return false;
 	if (option == NULL)
 		return unknown_option(name, arguments->command, arena, error);
 	if (!check_option(option, arguments, arena, error))
@@ -164,7 +204,7 @@ static bool take_option(int argc, char **argv, int *i, struct arguments *argumen
 				option_value(option, arena));
 		value = argv[++*i];
 	}
-	arguments->values[option - all_options] = value;
+	arguments->values[option - all_options] = understood(option, name, prefix, value, arena);
 	return true;
 }
 

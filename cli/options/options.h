@@ -70,6 +70,16 @@ struct arguments {
 bool arguments_parse(int argc, char **argv, enum command_index command, int most,
 	struct arguments *arguments, bool *help, struct arena *arena, struct error *error);
 
+/* What another tool calls an option of ours: "gbs", "seq_len". `prefix` goes before its value: of
+ * "zero-stage" it is "zero". NULL when there is none, with EXIT_CODE_USAGE where we know what to
+ * type. */
+const struct option *option_spelled(
+	const char *typed, enum command_index command, const char **prefix, struct error *error);
+/* A value as our tables have it: "full_shard", "8k", "bfloat16". As typed where nothing is known.
+ */
+const char *option_value_spelled(
+	const struct option *option, const char *typed, struct arena *arena);
+
 /* The value of an option of the table; NULL when not given. */
 const char *argument(const struct arguments *arguments, const char *name);
 const char *argument_of_knob(const struct arguments *arguments, enum knob_id id);

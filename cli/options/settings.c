@@ -194,7 +194,8 @@ bool settings_apply(struct arguments *arguments, struct arena *arena, struct err
 		bool applies = all_options[i].commands >> arguments->command & 1;
 		if (!applies || arguments->values[i] != NULL || settings.values[i] == NULL)
 			continue;
-		arguments->values[i] = settings.values[i];
+		arguments->values[i] =
+			option_value_spelled(&all_options[i], settings.values[i], arena);
 		arguments->origins[i] = settings.where[i];
 	}
 	return true;

@@ -32,6 +32,19 @@ static bool is_preset(const char *name)
 	return false;
 }
 
+static bool names_topology(struct arena *arena, const char *typed)
+{
+	struct topology *found;
+
+	return strcmp(typed, "local") == 0 || topology_load_name(arena, typed, &found, NULL);
+}
+
+bool input_swapped(struct arena *arena, const char *model, const char *topology)
+{
+	return !is_preset(model) && names_topology(arena, model) &&
+	       model_preset_name(topology) != NULL && !names_topology(arena, topology);
+}
+
 static bool read_model(
 	struct arena *arena, const char *path, struct model **model, struct error *error)
 {
@@ -65,6 +78,11 @@ static bool no_such_model(struct arena *arena, const char *typed, struct error *
 	int count;
 	const char *near = nearest_name(typed, search_path_names(arena, &count));
 
+	if (names_topology(arena, typed))
+		return error_set(error, EXIT_CODE_INPUT,
+			"%.100s: this is a topology, expected a model; `shardplan topologies show "
+			"%.100s` shows it",
+			typed, typed);
 	if (near == NULL)
 		return model_load_preset(arena, typed, &none, error);
 	return error_set(error, EXIT_CODE_INPUT,
@@ -72,17 +90,53 @@ static bool no_such_model(struct arena *arena, const char *typed, struct error *
 		near);
 }
 
+/* "organisation/name": what Hugging Face calls a model, and no file here. */
+static bool looks_like_id(const char *typed)
+{
+	const char *slash = strchr(typed, '/');
+
+	return slash != NULL && slash != typed && slash[1] != '\0' && typed[0] != '.' &&
+	       strchr(slash + 1, '/') == NULL && !has_ending(typed, ".json") &&
+	       !has_ending(typed, ".yaml") && !has_ending(typed, ".yml") &&
+	       !has_ending(typed, ".safetensors");
+}
+
+static bool no_such_id(struct arena *arena, const char *typed, struct error *error)
+{
+	const char **names = ARENA_ARRAY(arena, const char *, n_model_presets + 1);
+	char *name = arena_strdup(arena, strchr(typed, '/') + 1);
+
+	for (int i = 0; i < n_model_presets; i++)
+		names[i] = model_presets[i].name;
+	for (char *c = name; *c != '\0'; c++)
+		*c = *c >= 'A' && *c <= 'Z' ? (char)(*c + 32) : *c;
+	const char *near = nearest_name(name, names);
+	return error_set(error, EXIT_CODE_INPUT,
+		"%.100s: no such folder, and no preset is that model%s%s%s; else download its "
+		"config.json and give that file",
+		typed, near != NULL ? "; for " : "", near != NULL ? near : "",
+		near != NULL ? " type that" : "");
+}
+
 bool input_model(struct arena *arena, const char *typed, struct model **model, struct error *error)
 {
-	const char *path = looks_like_path(typed) ? typed : NULL;
+	const char *path = NULL, *preset = model_preset_name(typed);
 
 	if (typed[0] == '{')
 		return model_parse(arena, "MODEL", typed, strlen(typed), model, error);
-	if (path == NULL && is_preset(typed))
+	if (is_preset(typed))
 		return model_load_preset(arena, typed, model, error);
-	if (path == NULL)
+	if (!looks_like_path(typed))
 		path = search_path_find(arena, typed);
-	if (path == NULL && file_exists(typed))
+	if (path == NULL && (strcmp(typed, "-") == 0 || file_exists(typed)))
+		path = typed;
+	if (path == NULL && preset != NULL) {
+		output_note("%s is read as the preset %s", typed, preset);
+		return model_load_preset(arena, preset, model, error);
+	}
+	if (path == NULL && looks_like_id(typed))
+		return no_such_id(arena, typed, error);
+	if (path == NULL && looks_like_path(typed))
 		path = typed;
 	return path != NULL ? read_model(arena, path, model, error)
 			    : no_such_model(arena, typed, error);
@@ -91,14 +145,30 @@ bool input_model(struct arena *arena, const char *typed, struct model **model, s
 /* --- topologies ---------------------------------------------------------------------------------
  */
 
+static void note_doubts(struct arena *arena, const char *name, const struct topology *topology)
+{
+	struct text lines = {0};
+
+	topology_doubts(topology, arena, &lines);
+	for (const char *line = text_string(&lines); *line != '\0';) {
+		int length = (int)strcspn(line, "\n");
+		output_note("%s: %.*s", name, length, line);
+		line += length + 1;
+	}
+	text_finish(&lines);
+}
+
 static bool read_topology(
 	struct arena *arena, const char *path, struct topology **topology, struct error *error)
 {
 	struct contents contents;
 
-	return file_read(arena, path, &contents, error) &&
-	       topology_parse(
-		       arena, contents.name, contents.text, contents.length, topology, error);
+	if (!file_read(arena, path, &contents, error) ||
+		!topology_parse(
+			arena, contents.name, contents.text, contents.length, topology, error))
+		return false;
+	note_doubts(arena, contents.name, *topology);
+	return true;
 }
 
 /* "4xmynode" with mynode.yaml, one node, in SHARDPLAN_PATH. False without an error when it is not
@@ -142,6 +212,11 @@ static bool load_topology(
 	struct error found = {0};
 	if (find_nodes(arena, typed, topology, &found))
 		return true;
+	if (found.code == EXIT_CODE_OK && model_preset_name(typed) != NULL)
+		return error_set(error, EXIT_CODE_INPUT,
+			"%.100s: this is a model, expected a topology such as 2xdgx-h100; "
+			"`shardplan topologies` lists them",
+			typed);
 	*error = found.code != EXIT_CODE_OK ? found : unknown;
 	return false;
 }

@@ -170,6 +170,52 @@ static bool read_simplicity(
 		       typed);
 }
 
+/* Without its unit a size would be bytes, which nobody means below this. */
+enum { SMALLEST_BARE_SIZE = 1 << 20 };
+
+/* A size that is typed. What was read is said where it is not what stands there: GB and a bare G.
+ */
+static bool check_size(
+	const char *where, const char *typed, bool share, bool notes, struct error *error)
+{
+	size_t digits = strspn(typed, "0123456789.");
+	int64_t bytes;
+	struct text exact = {0};
+
+	if (digits == 0 || !unit_parse_bytes(typed, &bytes))
+		return true; /* refused where it is read */
+	if (typed[digits] == '\0' && bytes > 0 && bytes < SMALLEST_BARE_SIZE)
+		return error_set(error, EXIT_CODE_USAGE, "%s: %s is %s bytes; write %sGiB%s%s%s",
+			where, typed, typed, typed, share ? " or " : "", share ? typed : "",
+			share ? "%" : "");
+	char shown[32];
+	if (!notes)
+		return true;
+	unit_print_bytes(&exact, bytes);
+	if (typed[digits] != '\0' && strchr(typed, 'B') == NULL)
+		output_note("%s %s is read as %s", where, typed, text_string(&exact));
+	else if (typed[digits] != '\0' && strchr(typed, 'i') == NULL && bytes >= 1000000000)
+		output_note("%s %s is %s (GB is 10^9 bytes, GiB is 2^30)", where, typed,
+			format_bytes(shown, (double)bytes));
+	text_finish(&exact);
+	return true;
+}
+
+/* Of the options and cells that are sizes. */
+static bool check_sizes(const struct arguments *arguments, struct arena *arena, struct error *error)
+{
+	static const char *const sizes[] = {"memory-limit", "headroom"};
+
+	for (int i = 0; i < COUNT_OF(sizes); i++) {
+		const char *typed = argument(arguments, sizes[i]);
+		if (typed != NULL &&
+			!check_size(argument_where(arguments, option_find(sizes[i]), arena), typed,
+				i == 1, !arguments->cells, error))
+			return false;
+	}
+	return true;
+}
+
 bool ask_options(struct arena *arena, const struct arguments *arguments, bool only_one,
 	struct question *question, struct error *error)
 {
@@ -181,7 +227,8 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 	};
 
 	question->memory_limit_bytes = 0;
-	if (!arguments_set(arguments, others, question, arena, error) ||
+	if (!check_sizes(arguments, arena, error) ||
+		!arguments_set(arguments, others, question, arena, error) ||
 		!read_headroom(arguments, &question->headroom, error) ||
 		!read_simplicity(arguments, &question->simplicity, error))
 		return false;
@@ -226,6 +273,9 @@ static void extend_context(const struct question *question, struct model *model)
 bool ask(struct arena *arena, const char *model, const char *topology,
 	const struct arguments *arguments, bool only_one, struct asked *asked, struct error *error)
 {
+	if (input_swapped(arena, model, topology))
+		return error_set(error, EXIT_CODE_USAGE,
+			"the model comes first, then the topology; type %s %s", topology, model);
 	*asked = (struct asked){.text = {model, topology, question_print(arguments, arena)}};
 	if (!ask_options(arena, arguments, only_one, &asked->question, error) ||
 		!input_model(arena, model, &asked->model, error) ||

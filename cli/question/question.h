@@ -85,14 +85,17 @@ bool save_plan(struct arena *arena, const char *path, const struct question_text
 
 /* --- what MODEL, TOPOLOGY and files mean --- */
 
-/* A preset, a name in SHARDPLAN_PATH, a config.json or model file, the folder of a config.json, or
- * the text of one: "{...". */
+/* A preset, also by its name on Hugging Face, a name in SHARDPLAN_PATH, a config.json or model
+ * file, the folder of a config.json, or the text of one: "{...". */
 bool input_model(struct arena *arena, const char *typed, struct model **model, struct error *error);
 
 /* `local`, a catalogue name, NxNODE, a name in SHARDPLAN_PATH (also NxNAME), or a file; of it
  * `gpus` devices (0 = all). */
 bool input_topology(struct arena *arena, const char *typed, int64_t gpus,
 	struct topology **topology, struct error *error);
+
+/* Whether the two were typed in the wrong order. */
+bool input_swapped(struct arena *arena, const char *model, const char *topology);
 
 /* This machine with `ranks` CPU devices (0 = one per core) and the calibration that `calibrate`
  * cached. Without one, or with one of another machine, a note on stderr says so and the topology

@@ -144,11 +144,14 @@ static bool write_direct(const char *path, const struct text *text, struct error
 	return ok;
 }
 
-/* A file beside `path`, to take its name when it is whole. -1: errno says why. */
+/* A file beside `path`, to take its name when it is whole; folders on the way to it are made. -1:
+ * errno says why. */
 static int open_beside(struct arena *arena, const char *path, const char **temporary)
 {
 	const char *base = strrchr(path, '/');
 
+	if (!file_make_folders(arena, path, NULL))
+		return -1;
 	*temporary = file_beside(arena, path,
 		arena_printf(arena, ".%s.%ld", base != NULL ? base + 1 : path, (long)getpid()));
 	return open(*temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

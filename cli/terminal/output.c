@@ -18,6 +18,7 @@ bool output_aside(const struct text *text)
 static bool quiet;
 static _Thread_local struct text *kept; /* NULL: notes are printed */
 static bool noted_once;
+static char last_note[600];
 
 /* Before a kept note that is for once. */
 enum { ONCE = '\1' };
@@ -25,6 +26,15 @@ enum { ONCE = '\1' };
 void output_be_quiet(void)
 {
 	quiet = true;
+}
+
+/* Rows of a table may all have the same to say. */
+static void print_note(const char *text, int length)
+{
+	if (strncmp(last_note, text, (size_t)length) == 0 && last_note[length] == '\0')
+		return;
+	snprintf(last_note, sizeof(last_note), "%.*s", length, text);
+	fprintf(stderr, "note: %.*s\n", length, text);
 }
 
 static void note(bool once, const char *format, va_list args)
@@ -44,7 +54,7 @@ static void note(bool once, const char *format, va_list args)
 		return;
 	}
 	noted_once = noted_once || once;
-	fprintf(stderr, "note: %s\n", message.message);
+	print_note(message.message, (int)strlen(message.message));
 }
 
 void output_note(const char *format, ...)
@@ -78,7 +88,7 @@ void output_kept_notes(const struct text *notes)
 		bool once = *line == ONCE;
 		int length = (int)strcspn(line + once, "\n");
 		if (!once || !noted_once)
-			fprintf(stderr, "note: %.*s\n", length, line + once);
+			print_note(line + once, length);
 		noted_once = noted_once || once;
 		line += once + length + 1;
 	}

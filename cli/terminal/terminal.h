@@ -22,13 +22,14 @@ bool file_read(
 bool file_read_part(struct arena *arena, const char *path, int64_t offset, int64_t length,
 	struct contents *contents, struct error *error);
 
-/* Replaces the file in one step: a reader sees the old or the new text, never a part. "-"
- * is stdout. What is no regular file is written to directly. EXIT_CODE_ENVIRONMENT when it cannot
- * be written. */
+/* Replaces the file in one step: a reader sees the old or the new text, never a part. Folders on
+ * the way are made. "-" is stdout. What is no regular file is written to directly.
+ * EXIT_CODE_ENVIRONMENT when it cannot be written. */
 bool file_write(
 	struct arena *arena, const char *path, const struct text *text, struct error *error);
 
-/* Before long work: whether file_write could, as far as one can tell without writing. */
+/* Before long work: whether file_write could, as far as one can tell without writing, but for
+ * folders, which are made. */
 bool file_check_writable(struct arena *arena, const char *path, struct error *error);
 
 /* Folders on the way to `path`, as mkdir -p. */

@@ -1,4 +1,7 @@
-/* `predict --cases`: one row a case. Machines read it, so numbers are plain and complete. */
+/* `predict --cases`: one row a case. Machines read it, so numbers are plain, of six
+ * digits. */
+#include <string.h>
+
 #include "reports/documents/documents.h"
 
 enum cell_unit {
@@ -47,12 +50,28 @@ static const struct case_column columns[] = {
 	{"step_time_high_s", CELL_SECONDS, FIGURE(step_time_high)},
 };
 
-void report_case_header(struct text *text)
+bool report_has_case_column(const char *name)
+{
+	for (int i = 0; i < COUNT_OF(columns); i++)
+		if (strcmp(columns[i].name, name) == 0)
+			return true;
+	return strcmp(name, "fits") == 0 || strcmp(name, "error") == 0;
+}
+
+static void add_inputs(const char *const *inputs, struct text *text)
+{
+	for (; inputs != NULL && *inputs != NULL; inputs++)
+		csv_add_cell(text, *inputs, false);
+	text_add_char(text, '\n');
+}
+
+void report_case_header(const char *const *inputs, struct text *text)
 {
 	text_add(text, "case,fits");
 	for (int i = 0; i < COUNT_OF(columns); i++)
 		text_printf(text, ",%s", columns[i].name);
-	text_add(text, ",error\n");
+	text_add(text, ",error");
+	add_inputs(inputs, text);
 }
 
 static double column_value(const struct case_column *column, const struct prediction *prediction)
@@ -76,11 +95,11 @@ static void add_value(
 		value /= 0x1p30;
 	if (column->unit == CELL_PERCENT)
 		value *= 100;
-	text_number(text, value);
+	text_printf(text, "%.6g", value);
 }
 
 void report_case_row(const char *name, const struct prediction *prediction, const char *message,
-	struct text *text)
+	const char *const *inputs, struct text *text)
 {
 	csv_add_cell(text, name, true);
 	text_add_char(text, ',');
@@ -93,7 +112,7 @@ void report_case_row(const char *name, const struct prediction *prediction, cons
 			text_add_char(text, ',');
 	}
 	csv_add_cell(text, or_empty(message), false);
-	text_add_char(text, '\n');
+	add_inputs(inputs, text);
 }
 
 static void add_plan_row(const struct report *report, const struct plan *plan,
@@ -106,13 +125,13 @@ static void add_plan_row(const struct report *report, const struct plan *plan,
 	candidate_name(plan, NULL, &name);
 	text_printf(&name, ", checkpointing %s, %lld x %lld", plan->activation_checkpointing.text,
 		(long long)plan->micro_batch, (long long)plan->grad_accum);
-	report_case_row(text_string(&name), prediction, why, text);
+	report_case_row(text_string(&name), prediction, why, NULL, text);
 	text_finish(&name);
 }
 
 void report_csv(const struct report *reports, int n, struct text *text)
 {
-	report_case_header(text);
+	report_case_header(NULL, text);
 	for (int r = 0; r < n; r++) {
 		const struct report *report = &reports[r];
 		const struct plan *plan = &report->explained.schedule->plan;

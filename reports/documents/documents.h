@@ -28,10 +28,13 @@ void report_check_json(const struct check *check, struct text *text);
 void report_json(const struct report *reports, int n, struct text *text);
 
 /* --- CSV --- */
-/* `predict --cases`: the header, and one row; a NULL prediction with `message` is a bad row. */
-void report_case_header(struct text *text);
+/* `predict --cases`: the header, and one row; a NULL prediction with `message` is a bad row. What
+ * was asked stands behind: `inputs`, NULL-terminated or NULL, are cells. */
+void report_case_header(const char *const *inputs, struct text *text);
 void report_case_row(const char *name, const struct prediction *prediction, const char *message,
-	struct text *text);
+	const char *const *inputs, struct text *text);
+/* Whether a column between `case` and the inputs has this name. */
+bool report_has_case_column(const char *name);
 /* As `predict --cases`: a row for each plan and alternative, `error` with the reason why it lost;
  * rows of measurements have "measured" in `error`. */
 void report_csv(const struct report *reports, int n, struct text *text);

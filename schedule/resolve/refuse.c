@@ -17,7 +17,13 @@ static bool refuse(const struct plan *plan, const char *option, const char *valu
 
 static const char *advice_on_strategy(enum strategy strategy)
 {
-	return strategy_stage(strategy) > 0    ? "use --runtime deepspeed"
+	/* Under FSDP the same states are sharded by other names. */
+	static const char *const stages[] = {[1] = "use --runtime deepspeed",
+		[2] = "use --runtime deepspeed, or SHARD_GRAD_OP of this one",
+		[3] = "use --runtime deepspeed, or FULL_SHARD of this one"};
+	int stage = strategy_stage(strategy);
+
+	return stage > 0                       ? stages[stage]
 	       : strategy == STRATEGY_NO_SHARD ? "use --runtime pytorch-ddp"
 					       : "use --runtime pytorch-fsdp2";
 }

@@ -67,6 +67,30 @@ static void test_header_only(void **state)
 	arena_finish(&arena);
 }
 
+/* Where the header has no comma. */
+static void test_delimiters(void **state)
+{
+	static const struct {
+		const char *text, *second;
+		char delimiter;
+	} cases[] = {{"a;b\n1;2,5\n", "2,5", ';'}, {"# x,y\na\tb\n1\t2\n", "2", '\t'},
+		{"a,b;c\n1,2;3\n", "2;3", ','}, {"\"a,x\";b\n1;2\n", "2", ';'},
+		{"a\n1;2\n", NULL, ','}};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct arena arena = {0};
+		struct error error = {0};
+		struct csv_table table;
+		assert_true(read_text(&arena, cases[i].text, &table, &error));
+		assert_int_equal(table.delimiter, cases[i].delimiter);
+		assert_int_equal(table.rows[0].n_cells, cases[i].second != NULL ? 2 : 1);
+		if (cases[i].second != NULL)
+			assert_string_equal(table.rows[0].cells[1], cases[i].second);
+		arena_finish(&arena);
+	}
+}
+
 static void test_refused(void **state)
 {
 	static const struct {
@@ -219,6 +243,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_read),
 		cmocka_unit_test(test_header_only),
+		cmocka_unit_test(test_delimiters),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_nul),
 		cmocka_unit_test(test_other_encodings),

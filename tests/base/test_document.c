@@ -142,9 +142,9 @@ static void test_duplicates_refused(void **state)
 
 	(void)state;
 	check_refused(yaml, strlen(yaml),
-		"t:3:4: a: duplicate key, already given in line 1; remove one of them");
+		"t:3:1: a: duplicate key, already given in line 1; remove one of them");
 	check_refused(json, strlen(json),
-		"t:3:6: a: duplicate key, already given in line 1; remove one of them");
+		"t:3:1: a: duplicate key, already given in line 1; remove one of them");
 }
 
 /* In a foreign file the last one wins and stands where it stood. */

@@ -78,6 +78,12 @@ static void test_nearest(void **state)
 	assert_null(nearest_name("topology", names));
 	assert_null(nearest_name("xy", names)); /* both letters differ */
 	assert_null(nearest_name("", names));
+	assert_string_equal(nearest_name("global", names), "global-batch"); /* begins it */
+	assert_string_equal(nearest_name("Micro", names), "micro-batch");
+	assert_null(nearest_name("se", names));
+	assert_true(same_name("Seq_Len", "seq-len"));
+	assert_false(same_name("seq-le", "seq-len"));
+	assert_false(same_name("seq-len2", "seq-len"));
 	assert_null(nearest_name("lr", none));
 	assert_null(nearest_name("lr", NULL));
 	memset(word, 'a', sizeof(word) - 1);

@@ -166,10 +166,11 @@ static void test_only_keys(void **state)
 	(void)state;
 	assert_true(node_only_keys(root, all, &error));
 	assert_false(node_only_keys(root, near, &error));
-	assert_input_error(&error, "t:5:9: quoted: unknown key, did you mean \"quotes\"?");
+	assert_input_error(&error, "t:5:1: quoted: unknown key, did you mean \"quotes\"?");
 	error_clear(&error);
 	assert_false(node_only_keys(root, far, &error));
-	assert_input_error(&error, "t:5:9: quoted: unknown key, remove it");
+	assert_input_error(
+		&error, "t:5:1: quoted: unknown key; known here: text, int, whole, half");
 	error_clear(&error);
 	assert_false(node_only_keys(node_get(root, "list"), all, &error));
 	assert_input_error(&error, "t:9:7: list: expected a map, got a list");

@@ -196,7 +196,7 @@ class Files(Case):
         self.run_ok(*LOCAL, '-o', 'plan.yaml')
         train = ['train', 'plan.yaml', '--data', 'text.txt', '--steps', '2', '--measured']
         before = sorted(os.listdir(self.box.folder))
-        for path in ('none/m.json', '.'):
+        for path in ('tiny.yaml/m.json', '.'):
             for words in ([*train, path], ['calibrate', 'local', '-o', path]):
                 result = self.run_ok(*words, code=4)
                 self.assertIn(f'{path}: cannot be written: ', result.err)
@@ -370,7 +370,7 @@ class Cases(Case):
 
     def rows(self, *words, code=0):
         out = self.run_ok('predict', *words, code=code).out
-        self.assertEqual(out.split('\n')[0], self.COLUMNS)
+        self.assertTrue(out.startswith(self.COLUMNS + ',model,topology,'), out[:400])
         return list(csv.DictReader(io.StringIO(out)))
 
     def test_a_bad_row_does_not_stop_the_rest(self):
@@ -388,9 +388,9 @@ class Cases(Case):
         one = json.loads(self.run_ok(
             'predict', 'gpt2-124m', 'dgx-a100-80gb', '--gpus', '8', '--strategy', 'FULL_SHARD',
             '--micro-batch', '4', '--activation-checkpointing', 'none', '--json').out)
-        self.assertEqual(float(row['step_time_s']), one['prediction']['step_time_s'])
-        self.assertEqual(float(row['peak_memory_gib']) * 2 ** 30,
-                         one['prediction']['peak_memory_bytes'])
+        self.assertEqual(row['step_time_s'], f"{one['prediction']['step_time_s']:.6g}")
+        self.assertEqual(row['peak_memory_gib'],
+                         f"{one['prediction']['peak_memory_bytes'] / 2 ** 30:.6g}")
 
     def test_every_option_of_the_question_is_a_column(self):
         page = self.run_ok('help', 'predict').out

@@ -37,8 +37,6 @@ class RoundTrip(contract.Case):
             contract.SCHEMAS[document['schema']].validate(document)
 
     def test_from_the_question_to_the_checked_answer(self):
-        self.run_ok('plan', *LOCAL, '-o', 'out/plan.yaml', code=4)
-        self.box.write('out/keep', '')
         self.run_ok('plan', *LOCAL, '-o', 'out/plan.yaml')
         trained = self.train('out/plan.yaml')
         self.assertIn('weights digest', trained.out)

@@ -21,9 +21,8 @@ class Result:
         self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
 
     def messages(self):
-        """Of stderr, without notes and the line that points to the help."""
-        return [line for line in self.err.split('\n')
-                if line and not line.startswith(('note: ', 'see: '))]
+        """Of stderr, without notes."""
+        return [line for line in self.err.split('\n') if line and not line.startswith('note: ')]
 
 
 class Sandbox:

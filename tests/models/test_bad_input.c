@@ -33,10 +33,13 @@ static const struct {
 	{"shardplan: plan/1\n" SIZES,
 		"f:1:12: shardplan: expected a model file (model/1), got \"plan/1\""},
 	{"shardplan: [1]\n" SIZES, "f:1:12: shardplan: expected a string, got a list"},
-	{OWN SIZES "bogus: 1\n", "f:9:8: bogus: unknown key, remove it"},
-	{OWN SIZES "kv_head: 2\n", "f:9:10: kv_head: unknown key, did you mean \"kv_heads\"?"},
+	{OWN SIZES "bogus: 1\n",
+		"f:9:1: bogus: unknown key; known here: name, family, layers, hidden, heads, "
+		"kv_heads, head_dim, ffn, vocab, context, positions, norm, norm_bias, mlp, "
+		"gelu_tanh, qkv_bias, output_bias, mlp_bias, fused_qkv, ..."},
+	{OWN SIZES "kv_head: 2\n", "f:9:1: kv_head: unknown key, did you mean \"kv_heads\"?"},
 	{OWN SIZES "layers: 3\n",
-		"f:9:9: layers: duplicate key, already given in line 3; remove one of them"},
+		"f:9:1: layers: duplicate key, already given in line 3; remove one of them"},
 	{OWN "family: llama\nlayers: 2\n",
 		"f:1:1: missing key \"hidden\", expected a whole number greater than 0"},
 	{OWN "family: lama\nlayers: 2\n", "f:2:9: family: expected one of " FAMILIES ", got "

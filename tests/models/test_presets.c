@@ -108,6 +108,28 @@ static void test_dimensions(void **state)
 	arena_finish(&arena);
 }
 
+/* Ids of Hugging Face, and what people make of them. */
+static void test_other_names(void **state)
+{
+	static const char *const cases[][2] = {{"meta-llama/Llama-3.1-8B", "llama-3.1-8b"},
+		{"meta-llama/Meta-Llama-3.1-405B", "llama-3.1-405b"},
+		{"meta-llama/Meta-Llama-3-70B-Instruct", "llama-3-70b"},
+		{"meta-llama/Llama-2-7b-chat-hf", "llama-2-7b"}, {"Llama2_13B", "llama-2-13b"},
+		{"mistralai/Mistral-7B-v0.1", "mistral-7b"}, {"mosaicml/mpt-7b", "mpt-7b"},
+		{"openai-community/gpt2-medium", "gpt2-355m"}, {"gpt2", "gpt2-124m"},
+		{"llama-2-7b", "llama-2-7b"}, {"meta-llama/Llama-3.2-1B", NULL},
+		{"mistralai/Mistral-7B-v0.3", NULL}, {"llama-7b", NULL}, {"meta-llama/", NULL},
+		{"", NULL}, {"-hf", NULL}};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		const char *found = model_preset_name(cases[i][0]);
+		if ((found == NULL) != (cases[i][1] == NULL) ||
+			(found != NULL && strcmp(found, cases[i][1]) != 0))
+			fail_msg("%s is read as %s", cases[i][0], found != NULL ? found : "none");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -115,6 +137,7 @@ int main(void)
 		cmocka_unit_test(test_list_is_complete),
 		cmocka_unit_test(test_unknown),
 		cmocka_unit_test(test_dimensions),
+		cmocka_unit_test(test_other_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

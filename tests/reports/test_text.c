@@ -117,7 +117,7 @@ static void test_case_header(void **state)
 	struct text text = {0};
 
 	(void)state;
-	report_case_header(&text);
+	report_case_header(NULL, &text);
 	expect(&text, "case,fits,step_time_s,tokens_per_s_per_gpu,mfu_percent,hfu_percent,"
 		      "peak_memory_gib,peak_allocated_gib,peak_reserved_gib,parameters_gib,"
 		      "gradients_gib,optimizer_state_gib,activations_gib,temporary_buffers_gib,"
@@ -148,14 +148,14 @@ static void test_case_row(void **state)
 	struct text text = {0};
 
 	(void)state;
-	report_case_row("a", &prediction, NULL, &text);
+	report_case_row("a", &prediction, NULL, NULL, &text);
 	expect(&text, "a,tight,1.25,3276.5,50,62.5,28,27,1.5,1,2,3,4,5,6,7,1,2,3,4,5,1.125,1.5,\n");
 	prediction.mfu = 0;
-	report_case_row("=HYPERLINK(\"x\")", &prediction, NULL, &text);
+	report_case_row("=HYPERLINK(\"x\")", &prediction, NULL, NULL, &text);
 	assert_non_null(
 		strstr(text_string(&text), "\"'=HYPERLINK(\"\"x\"\")\",tight,1.25,3276.5,,"));
 	text_finish(&text);
-	report_case_row("b,c", NULL, "line 3: \"no\", and no", &text);
+	report_case_row("b,c", NULL, "line 3: \"no\", and no", NULL, &text);
 	expect(&text, "\"b,c\",,,,,,,,,,,,,,,,,,,,,,,\"line 3: \"\"no\"\", and no\"\n");
 }
 
@@ -169,9 +169,9 @@ static void test_case_cells(void **state)
 	struct text text = {0};
 
 	(void)state;
-	report_case_header(&text);
-	report_case_row("a", &prediction, NULL, &text);
-	report_case_row("b", NULL, "bad", &text);
+	report_case_header(NULL, &text);
+	report_case_row("a", &prediction, NULL, NULL, &text);
+	report_case_row("b", NULL, "bad", NULL, &text);
 	assert_true(csv_read(&arena, "cases", text.data, text.length, &table, &error));
 	assert_int_equal(table.n_rows, 2);
 	assert_int_equal(table.header.n_cells, 24);

@@ -298,7 +298,7 @@ static void test_errors(void **state)
 	expect_error("schedule_digest: a\nfits: maybe\n",
 		"sample:2:7: fits: expected one of yes, tight, no, got \"maybe\"");
 	expect_error(GOOD "step_tim_s: 1\n",
-		"sample:10:13: step_tim_s: unknown key, did you mean \"step_time_s\"?");
+		"sample:10:1: step_tim_s: unknown key, did you mean \"step_time_s\"?");
 	expect_error(GOOD "time_s: {compute: -1}\n",
 		"sample:10:19: compute: expected a number of 0 or more, got \"-1\"");
 	expect_error(GOOD "loss: 3\n", "sample:10:7: loss: expected a list of numbers, one a step");

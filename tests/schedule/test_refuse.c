@@ -12,9 +12,9 @@ static const struct {
 	enum where where;
 	const char *words, *message;
 } bad[] = {
-	{GPU, "strategy=full_shard",
+	{GPU, "strategy=full_shrad",
 		"--strategy: expected one of NO_SHARD, SHARD_GRAD_OP, FULL_SHARD, HYBRID_SHARD, "
-		"HYBRID_SHARD_ZERO2, ZERO_1, ZERO_2, ZERO_3, got \"full_shard\", did you mean "
+		"HYBRID_SHARD_ZERO2, ZERO_1, ZERO_2, ZERO_3, got \"full_shrad\", did you mean "
 		"\"FULL_SHARD\"?"},
 	{GPU, "strategie=FULL_SHARD", "--strategie: no such option, did you mean \"strategy\"?"},
 	{GPU, "colour=blue", "--colour: no such option"},

@@ -148,9 +148,9 @@ static void refuses(void **state)
 		{"steps:\n  - {mlp: gated, dtype: bf16, threads: two}\n",
 			"c.yaml:2:40: threads: expected one of one, all, got \"two\""},
 		{"steps:\n  - {mlp: gated, dtype: bf16, threads: one, optimiser: 1}\n",
-			"c.yaml:2:56: optimiser: unknown key, did you mean \"optimizer\"?"},
+			"c.yaml:2:45: optimiser: unknown key, did you mean \"optimizer\"?"},
 		{"gemm_flop: 1TFLOPS\n",
-			"c.yaml:1:12: gemm_flop: unknown key, did you mean \"gemm_flops\"?"},
+			"c.yaml:1:1: gemm_flop: unknown key, did you mean \"gemm_flops\"?"},
 		{"collectives:\n  - {collective: all_to_all, ranks: 2, nodes: 1}\n",
 			"c.yaml:2:18: collective: expected one of all_gather, reduce_scatter, "
 			"all_reduce, got \"all_to_all\""},

@@ -1,6 +1,10 @@
 /* Every catalogue file, names and NxNODE. */
 #include "tests/topologies/sample.h"
 
+#include <math.h>
+
+#include "topologies/plausible.h"
+
 static void assert_round_trip(
 	struct arena *arena, const struct topology *topology, enum writer_format format)
 {
@@ -144,6 +148,68 @@ static void node_counts(void **state)
 	arena_finish(&arena);
 }
 
+/* The bounds of what is plausible are the catalogue's smallest and largest values. */
+static void plausible_bounds(void **state)
+{
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < n_topology_plausible; i++) {
+		const struct plausible *row = &topology_plausible[i];
+		double least = INFINITY, most = 0;
+		for (int j = 0; j < n_topology_catalogue; j++) {
+			struct topology *topology = NULL;
+			struct error error = {0};
+			assert_true(topology_load_name(
+				&arena, topology_catalogue[j].name, &topology, &error));
+			double value = plausible_value(row, topology);
+			least = value > 0 ? fmin(least, value) : least;
+			most = fmax(most, value);
+		}
+		if (fabs(least / row->least - 1) > 1e-9 || fabs(most / row->most - 1) > 1e-9)
+			fail_msg("%s.%s: the catalogue has %.6g to %.6g", row->section, row->key,
+				least, most);
+	}
+	arena_finish(&arena);
+}
+
+static void nothing_of_the_catalogue_is_doubted(void **state)
+{
+	struct arena arena = {0};
+	struct topology *topology = NULL;
+	struct error error = {0};
+	struct text lines = {0};
+
+	(void)state;
+	for (int i = 0; i < n_topology_catalogue; i++) {
+		assert_true(
+			topology_load_name(&arena, topology_catalogue[i].name, &topology, &error));
+		topology_doubts(topology, &arena, &lines);
+	}
+	assert_string_equal(text_string(&lines), "");
+	topology->device.memory_bytes /= 2;
+	topology_doubts(topology, &arena, &lines);
+	assert_non_null(strstr(text_string(&lines), "device.memory is 15.9 GiB, but the"));
+	text_finish(&lines);
+	arena_finish(&arena);
+}
+
+/* Capitals are no other name. */
+static void free_names(void **state)
+{
+	static const char *const names[] = {"2Xdgx-h100", "2xDGX-H100", "02xdgx_h100"};
+	struct arena arena = {0};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(names); i++) {
+		struct topology *topology = NULL;
+		struct error error = {0};
+		assert_true(topology_load_name(&arena, names[i], &topology, &error));
+		assert_string_equal(topology->name, "2xdgx-h100");
+	}
+	arena_finish(&arena);
+}
+
 static void refused_names(void **state)
 {
 	static const struct {
@@ -178,9 +244,9 @@ static void refused_names(void **state)
 		{"-2xdgx-h100",
 			"topology \"-2xdgx-h100\": unknown name, expected one of the catalogue, "
 			"NxNODE (2xdgx-h100), local or a file; did you mean dgx-h100?"},
-		{"2Xdgx-h100",
-			"topology \"2Xdgx-h100\": unknown name, expected one of the catalogue, "
-			"NxNODE (2xdgx-h100), local or a file; did you mean dgx-h100?"},
+		{"16xh100", "topology \"16xh100\": h100 is a device, expected a node of several; "
+			    "type 2xdgx-h100; other nodes with it: a3-megagpu-8g, a3-highgpu-8g, "
+			    "h100-pcie-8x, nd96isr-h100-v5"},
 		{"2xrtx4090-8x", "topology \"2xrtx4090-8x\": network.kind: 2 nodes need a network, "
 				 "expected a kind, nics_per_node and nic_bandwidth, got none"},
 	};
@@ -205,6 +271,9 @@ int main(void)
 		cmocka_unit_test(every_file),
 		cmocka_unit_test(published_figures),
 		cmocka_unit_test(node_counts),
+		cmocka_unit_test(plausible_bounds),
+		cmocka_unit_test(nothing_of_the_catalogue_is_doubted),
+		cmocka_unit_test(free_names),
 		cmocka_unit_test(refused_names),
 	};
 

@@ -71,21 +71,26 @@ static void refuses(void **state)
 	static const struct {
 		const char *from, *to, *message;
 	} cases[] = {
-		{"80Gbit/s", "80Gbit",
+		{"80Gbit/s", "80G",
 			"lab.yaml:18:18: nic_bandwidth: expected a bandwidth such as 200Gbit/s or "
-			"25GB/s of 0 or more, got \"80Gbit\""},
+			"25GB/s of 0 or more, got \"80G\"; write 80Gbit/s or 80GB/s"},
+		{"80Gbit/s", "80",
+			"lab.yaml:18:18: nic_bandwidth: 80B/s is not plausible, "
+			"expected about 100Gbit/s to 400Gbit/s; write 80Gbit/s"},
 		{"80Gbit/s", "-80Gbit/s",
 			"lab.yaml:18:18: nic_bandwidth: expected a bandwidth such as 200Gbit/s or "
 			"25GB/s of 0 or more, got \"-80Gbit/s\""},
 		{"80Gbit/s", "0",
 			"lab.yaml:18:18: nic_bandwidth: expected more than 0 (a network was "
 			"named), got 0"},
-		{"40GiB", "40Gi",
+		{"40GiB", "40Gb",
 			"lab.yaml:9:11: memory: expected a size such as 80GiB greater than 0, got "
-			"\"40Gi\""},
-		{"312TFLOPS", "312T",
-			"lab.yaml:11:9: bf16: expected a rate such as 312TFLOPS of 0 or more, got "
-			"\"312T\""},
+			"\"40Gb\""},
+		{"312TFLOPS", "312",
+			"lab.yaml:11:9: bf16: 312FLOPS is not plausible, expected about 70TFLOPS "
+			"to 2.5PFLOPS; write 312TFLOPS"},
+		{"kind: infiniband", "kind: TCP",
+			"lab.yaml:16:9: kind: TCP is called ethernet here"},
 		{"nodes: 2", "nodes: 0",
 			"lab.yaml:3:8: nodes: expected a whole number greater than 0, got \"0\""},
 		{"nodes: 2", "nodes: 2.5",
@@ -119,9 +124,9 @@ static void refuses(void **state)
 			"lab.yaml:17:21: oversubscription: expected 1 (full bisection) or more, "
 			"got 0.5"},
 		{"cores: 64", "coers: 64",
-			"lab.yaml:22:10: coers: unknown key, did you mean \"cores\"?"},
+			"lab.yaml:22:3: coers: unknown key, did you mean \"cores\"?"},
 		{"name: lab", "nmae: lab",
-			"lab.yaml:2:7: nmae: unknown key, did you mean \"name\"?"},
+			"lab.yaml:2:1: nmae: unknown key, did you mean \"name\"?"},
 		{"fabric:\n  kind: nvswitch\n  bandwidth: 240GB/s\n", "",
 			"lab.yaml:1:1: missing key \"fabric\", expected a map of its properties"},
 		{"  bandwidth: 240GB/s\n", "",
@@ -130,7 +135,7 @@ static void refuses(void **state)
 		{"fabric:\n  kind: nvswitch\n  bandwidth: 240GB/s\n", "fabric: fast\n",
 			"lab.yaml:12:9: fabric: expected a map of its properties"},
 		{"host:", "device: {}\nhost:",
-			"lab.yaml:19:9: device: duplicate key, already given in line 6; remove one "
+			"lab.yaml:19:1: device: duplicate key, already given in line 5; remove one "
 			"of them"},
 		{"generation: ampere", "generation: cpu",
 			"lab.yaml:8:15: generation: expected a GPU generation for a device of kind "
@@ -158,7 +163,8 @@ static void refuses(void **state)
 			"lab.yaml:19:27: communicator: expected at most device.memory, 42949672960 "
 			"bytes, got 44023414784"},
 		{"host:", "overheads: {kernels: 1MiB}\nhost:",
-			"lab.yaml:19:22: kernels: unknown key, remove it"},
+			"lab.yaml:19:13: kernels: unknown key; known here: context, communicator, "
+			"workspace"},
 		{"host:", "overheads: 1GiB\nhost:",
 			"lab.yaml:19:12: overheads: expected a map of its properties"},
 		{"  cpu: amd\n", "  cpu: amd\ncalibration: {collectives: {}}\n",

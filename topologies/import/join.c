@@ -68,10 +68,14 @@ static bool read_network(struct topology_import *import, const char *typed, stru
 	int64_t nics = 0;
 	int k = 0;
 
-	while (network_kind_names[k] != NULL && strcmp(network_kind_names[k], kind) != 0)
+	while (network_kind_names[k] != NULL && !same_name(network_kind_names[k], kind))
 		k++;
 	if (k == NETWORK_NONE && colon == NULL)
 		return draft_set_int(import, PROPERTY_NETWORK_KIND, k, "--network", by, error);
+	const char *meant = network_kind_meant(kind);
+	if (meant != NULL)
+		return error_set(error, EXIT_CODE_USAGE, "--network %.100s: %s is called %s here",
+			typed, kind, meant);
 	if (network_kind_names[k] == NULL || x == NULL ||
 		!parse_int(
 			arena_strndup(import->arena, colon + 1, (size_t)(x - colon - 1)), &nics) ||
@@ -80,6 +84,11 @@ static bool read_network(struct topology_import *import, const char *typed, stru
 			"--network %.100s: expected none, or KIND:NICSxBANDWIDTH such as "
 			"infiniband:8x200Gbit/s (infiniband, roce, efa, ethernet, tcpx)",
 			typed);
+	/* No unit was typed. */
+	if (bandwidth < 1e6)
+		return error_set(error, EXIT_CODE_USAGE,
+			"--network %.100s: that is %g bytes per second; write %.100sGbit/s", typed,
+			bandwidth, typed);
 	return draft_set_int(import, PROPERTY_NETWORK_KIND, k, "--network", by, error) &&
 	       draft_set_int(import, PROPERTY_NICS_PER_NODE, nics, "--network", by, error) &&
 	       draft_set_double(import, PROPERTY_NIC_BANDWIDTH, bandwidth, "--network", by, error);
@@ -152,7 +161,7 @@ static const struct topology *find_like(struct topology_import *import, const ch
 
 		if (!topology_load_name(
 			    import->arena, topology_catalogue[i].name, &candidate, NULL) ||
-			strcmp(candidate->device.name, gpu) != 0)
+			!same_name(candidate->device.name, gpu))
 			continue;
 		if (found == NULL || is_better(import, candidate, found))
 			found = candidate;

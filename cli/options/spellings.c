@@ -1,0 +1,332 @@
+/* What people type who come from other tools: their names of our options, and their words for our
+ * values. Where one thing can be meant it is taken, and a note says what was read; else the refusal
+ * says what to type. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/options/options.h"
+#include "cli/terminal/terminal.h"
+
+/* --- names of options --------------------------------------------------------------------------
+ */
+
+#define TAKES(typed, option)                                                                       \
+	{                                                                                          \
+		typed, option, NULL, NULL                                                          \
+	}
+#define STAGE(typed, option, prefix)                                                               \
+	{                                                                                          \
+		typed, option, prefix, NULL                                                        \
+	}
+#define SAYS(typed, words)                                                                         \
+	{                                                                                          \
+		typed, NULL, NULL, words                                                           \
+	}
+
+#define BATCHES                                                                                    \
+	"two are possible, type --micro-batch N (sequences a GPU takes at once) or "               \
+	"--global-batch N (sequences a step, all GPUs together)"
+#define NO_AXIS                                                                                    \
+	"only data parallel sharding is planned (FSDP, ZeRO, DDP), so a model is never split "     \
+	"this way; drop it"
+#define IN_TOPOLOGY "nodes and GPUs are the second word: 2xdgx-h100 is two nodes; or type --gpus N"
+
+static const struct synonym {
+	const char *typed, *option;
+	const char *prefix; /* before the value */
+	const char *words;  /* of a refusal */
+} synonyms[] = {
+	TAKES("mbs", "micro-batch"),
+	TAKES("micro-batch-size", "micro-batch"),
+	TAKES("local-batch-size", "micro-batch"),
+	TAKES("per-device-train-batch-size", "micro-batch"),
+	TAKES("train-micro-batch-size-per-gpu", "micro-batch"),
+	TAKES("gbs", "global-batch"),
+	TAKES("global-batch-size", "global-batch"),
+	TAKES("train-batch-size", "global-batch"),
+	SAYS("batch-size", BATCHES),
+	SAYS("batch", BATCHES),
+	SAYS("bs", BATCHES),
+	TAKES("gas", "grad-accum"),
+	TAKES("gradient-accumulation", "grad-accum"),
+	TAKES("gradient-accumulation-steps", "grad-accum"),
+	TAKES("accumulate-grad-batches", "grad-accum"),
+	TAKES("seq", "seq-len"),
+	TAKES("seq-length", "seq-len"),
+	TAKES("sequence-length", "seq-len"),
+	TAKES("max-seq-len", "seq-len"),
+	TAKES("max-seq-length", "seq-len"),
+	TAKES("max-length", "seq-len"),
+	TAKES("context-length", "seq-len"),
+	TAKES("gpu", "gpus"),
+	TAKES("num-gpus", "gpus"),
+	TAKES("n-gpus", "gpus"),
+	TAKES("ngpus", "gpus"),
+	TAKES("world-size", "gpus"),
+	TAKES("num-processes", "gpus"),
+	SAYS("nodes", IN_TOPOLOGY),
+	SAYS("nnodes", IN_TOPOLOGY),
+	SAYS("num-nodes", IN_TOPOLOGY),
+	SAYS("gpu-name", IN_TOPOLOGY),
+	SAYS("gpu-type", IN_TOPOLOGY),
+	SAYS("nproc-per-node", IN_TOPOLOGY),
+	SAYS("model", "MODEL is the first word, without a dash: llama-3.1-8b 2xdgx-h100"),
+	SAYS("topology", "TOPOLOGY is the second word, without a dash: llama-3.1-8b 2xdgx-h100"),
+	TAKES("sharding", "strategy"),
+	TAKES("sharding-strategy", "strategy"),
+	TAKES("fsdp-sharding-strategy", "strategy"),
+	STAGE("zero", "strategy", "zero"),
+	STAGE("zero-stage", "strategy", "zero"),
+	SAYS("fsdp", "type --strategy FULL_SHARD"),
+	SAYS("hsdp", "type --strategy HYBRID_SHARD"),
+	SAYS("ddp", "type --strategy NO_SHARD"),
+	TAKES("backward-prefetch", "prefetch"),
+	TAKES("auto-wrap-policy", "wrap"),
+	TAKES("offload", "cpu-offload"),
+	TAKES("precision", "param-dtype"),
+	TAKES("mixed-precision", "param-dtype"),
+	TAKES("dtype", "param-dtype"),
+	TAKES("torch-dtype", "param-dtype"),
+	SAYS("bf16", "type --param-dtype bf16 (masters stay fp32)"),
+	SAYS("fp16", "type --param-dtype fp16 (masters stay fp32)"),
+	SAYS("fp8", "computing in fp8 is not predicted; type --param-dtype bf16"),
+	TAKES("ac", "activation-checkpointing"),
+	TAKES("checkpointing", "activation-checkpointing"),
+	TAKES("recompute", "activation-checkpointing"),
+	TAKES("recompute-granularity", "activation-checkpointing"),
+	SAYS("gradient-checkpointing", "type --activation-checkpointing full"),
+	SAYS("grad-checkpointing", "type --activation-checkpointing full"),
+	TAKES("attn", "attention"),
+	TAKES("attn-implementation", "attention"),
+	SAYS("flash-attn", "type --attention flash"),
+	SAYS("flash-attention", "type --attention flash"),
+	SAYS("torch-compile", "type --compile on"),
+	TAKES("optim", "optimizer"),
+	TAKES("max-grad-norm", "clip"),
+	TAKES("clip-grad", "clip"),
+	TAKES("gradient-clipping", "clip"),
+	SAYS("lora", "type --trainable lora:16 (16: the rank)"),
+	TAKES("max-memory", "memory-limit"),
+	TAKES("gpu-memory", "memory-limit"),
+	TAKES("vram", "memory-limit"),
+	TAKES("framework", "for"),
+	TAKES("target", "for"),
+	TAKES("backend", "runtime"),
+	SAYS("tensor", NO_AXIS),
+	SAYS("tensor-parallel", NO_AXIS),
+	SAYS("tensor-parallel-size", NO_AXIS),
+	SAYS("tensor-model-parallel-size", NO_AXIS),
+	SAYS("tp", NO_AXIS),
+	SAYS("pipeline", NO_AXIS),
+	SAYS("pipeline-parallel", NO_AXIS),
+	SAYS("pipeline-parallel-size", NO_AXIS),
+	SAYS("pipeline-model-parallel-size", NO_AXIS),
+	SAYS("pp", NO_AXIS),
+	SAYS("context", NO_AXIS),
+	SAYS("context-parallel", NO_AXIS),
+	SAYS("context-parallel-size", NO_AXIS),
+	SAYS("cp", NO_AXIS),
+	SAYS("sequence-parallel", NO_AXIS),
+	SAYS("expert", NO_AXIS),
+	SAYS("expert-parallel", NO_AXIS),
+	SAYS("ep", NO_AXIS),
+	TAKES("learning-rate", "lr"),
+	TAKES("warmup-steps", "warmup"),
+	TAKES("max-steps", "steps"),
+	TAKES("num-steps", "steps"),
+	TAKES("train-iters", "steps"),
+	TAKES("save-steps", "every"),
+	TAKES("save-interval", "every"),
+	TAKES("checkpoint-dir", "checkpoint"),
+	TAKES("out", "output"),
+	TAKES("output-dir", "output"),
+};
+
+static const struct synonym *find_synonym(const char *typed)
+{
+	for (int i = 0; i < COUNT_OF(synonyms); i++)
+		if (same_name(synonyms[i].typed, typed))
+			return &synonyms[i];
+	return NULL;
+}
+
+const struct option *option_spelled(
+	const char *typed, enum command_index command, const char **prefix, struct error *error)
+{
+	const struct synonym *synonym = find_synonym(typed);
+
+	*prefix = "";
+	for (int i = 0; i < n_options; i++)
+		if (same_name(all_options[i].name, typed) && all_options[i].commands >> command & 1)
+			return &all_options[i];
+	if (synonym == NULL)
+		return NULL;
+	if (synonym->option == NULL) {
+		error_set(error, EXIT_CODE_USAGE, "--%s: %s", typed, synonym->words);
+		return NULL;
+	}
+	const struct option *option = option_find(synonym->option);
+	*prefix = synonym->prefix != NULL ? synonym->prefix : "";
+	return option->commands >> command & 1 ? option : NULL;
+}
+
+/* --- values ------------------------------------------------------------------------------------
+ */
+
+static const struct word {
+	const char *option, *typed, *means;
+} words[] = {
+	{"strategy", "zero0", "NO_SHARD"},
+	{"strategy", "zero1", "ZERO_1"},
+	{"strategy", "zero2", "ZERO_2"},
+	{"strategy", "zero3", "ZERO_3"},
+	{"strategy", "stage1", "ZERO_1"},
+	{"strategy", "stage2", "ZERO_2"},
+	{"strategy", "stage3", "ZERO_3"},
+	{"strategy", "ddp", "NO_SHARD"},
+	{"strategy", "fsdp", "FULL_SHARD"},
+	{"strategy", "fsdp2", "FULL_SHARD"},
+	{"strategy", "hsdp", "HYBRID_SHARD"},
+	{"runtime", "fsdp", "pytorch-fsdp2"},
+	{"runtime", "fsdp1", "pytorch-fsdp1"},
+	{"runtime", "fsdp2", "pytorch-fsdp2"},
+	{"runtime", "ddp", "pytorch-ddp"},
+	{"runtime", "torchtitan", "pytorch-fsdp2"},
+	{"for", "titan", "torchtitan"},
+	{"prefetch", "backwardpre", "pre"},
+	{"prefetch", "backwardpost", "post"},
+	{"prefetch", "noprefetch", "none"},
+	{"wrap", "transformerbasedwrap", "block"},
+	{"activation-checkpointing", "true", "full"},
+	{"activation-checkpointing", "on", "full"},
+	{"activation-checkpointing", "yes", "full"},
+	{"activation-checkpointing", "false", "none"},
+	{"activation-checkpointing", "off", "none"},
+	{"activation-checkpointing", "no", "none"},
+	{"attention", "sdpa", "flash"},
+	{"attention", "flashattention", "flash"},
+	{"attention", "flashattention2", "flash"},
+	{"attention", "flashattention3", "flash3"},
+	{"attention", "flash2", "flash"},
+	{"optimizer", "adam", "adamw"},
+	{"optimizer", "adamwtorch", "adamw-foreach"},
+	{"optimizer", "adamwtorchfused", "adamw-fused"},
+};
+
+static const struct word dtypes[] = {
+	{NULL, "bfloat16", "bf16"},
+	{NULL, "bf16mixed", "bf16"},
+	{NULL, "float16", "fp16"},
+	{NULL, "half", "fp16"},
+	{NULL, "16mixed", "fp16"},
+	{NULL, "float32", "fp32"},
+	{NULL, "float", "fp32"},
+	{NULL, "no", "fp32"},
+};
+
+/* Letters and digits are equal but for capitals. */
+static bool same_letters(const char *a, const char *b)
+{
+	for (;; a++, b++) {
+		while (*a == '-' || *a == '_' || *a == ' ')
+			a++;
+		while (*b == '-' || *b == '_' || *b == ' ')
+			b++;
+		if (*a == '\0' || tolower((unsigned char)*a) != tolower((unsigned char)*b))
+			return *a == *b;
+	}
+}
+
+static const char *named(const struct option *option, const char *typed)
+{
+	const struct field *field = &option->knob->field;
+
+	for (int i = 0; field->names != NULL && field->names[i] != NULL; i++)
+		if (same_letters(field->names[i], typed))
+			return field->names[i];
+	return NULL;
+}
+
+static const char *one_word(const struct option *option, const char *typed)
+{
+	const char *name = option->knob != NULL ? named(option, typed) : NULL;
+
+	for (int i = 0; name == NULL && i < COUNT_OF(words); i++)
+		if (strcmp(words[i].option, option->name) == 0 &&
+			same_letters(words[i].typed, typed))
+			name = words[i].means;
+	for (int i = 0; name == NULL && option->knob != NULL &&
+			option->knob->field.names == dtype_names && i < COUNT_OF(dtypes);
+		i++)
+		if (same_letters(dtypes[i].typed, typed))
+			name = dtypes[i].means;
+	if (name == NULL && option->knob != NULL && option->knob->field.type == FIELD_TYPE_BOOL)
+		name = same_name(typed, "yes") || strcmp(typed, "1") == 0  ? "on"
+		       : same_name(typed, "no") || strcmp(typed, "0") == 0 ? "off"
+									   : NULL;
+	return name != NULL ? name : typed;
+}
+
+/* What a thousand is behind a count: "8k" tokens are 8192, "2k" steps 2000. 0: it is no count. */
+static int64_t thousand_of(const struct option *option)
+{
+	static const char *const binary[] = {
+		"seq-len", "micro-batch", "global-batch", "grad-accum", "gpus"};
+	static const char *const decimal[] = {"steps", "warmup", "every"};
+
+	for (int i = 0; i < COUNT_OF(binary); i++)
+		if (strcmp(option->name, binary[i]) == 0)
+			return 1024;
+	for (int i = 0; i < COUNT_OF(decimal); i++)
+		if (strcmp(option->name, decimal[i]) == 0)
+			return 1000;
+	return 0;
+}
+
+/* NULL when no thousands are counted. */
+static const char *thousands(const struct option *option, const char *typed, struct arena *arena)
+{
+	size_t digits = strspn(typed, "0123456789");
+	int64_t step = thousand_of(option), number;
+	bool million = typed[digits] == 'm' || typed[digits] == 'M';
+
+	if (step == 0 || digits == 0 || digits > 9 || (!million && tolower(typed[digits]) != 'k') ||
+		typed[digits + 1] != '\0' ||
+		!parse_int(arena_strndup(arena, typed, digits), &number))
+		return NULL;
+	return arena_printf(arena, "%lld", (long long)(number * (million ? step * step : step)));
+}
+
+/* "4,096" is one number where no list can be meant. NULL: it is not of that form. */
+static const char *grouped(const struct option *option, const char *typed, struct arena *arena)
+{
+	size_t digits = strspn(typed, "0123456789");
+	bool searched = option->knob != NULL && !(option->knob->roles & KNOB_ONE_VALUE);
+
+	if (searched || thousand_of(option) == 0 || digits == 0 || digits > 3 ||
+		typed[digits] != ',' || strspn(typed + digits + 1, "0123456789") != 3 ||
+		typed[digits + 4] != '\0')
+		return NULL;
+	return arena_printf(arena, "%.*s%s", (int)digits, typed, typed + digits + 1);
+}
+
+const char *option_value_spelled(
+	const struct option *option, const char *typed, struct arena *arena)
+{
+	const char *number = grouped(option, typed, arena), *value = "";
+
+	if (number != NULL)
+		return number;
+	while (true) {
+		size_t length = strcspn(typed, ",");
+		const char *word = arena_strndup(arena, typed, length);
+		const char *count = thousands(option, word, arena);
+		value = arena_printf(
+			arena, "%s%s", value, count != NULL ? count : one_word(option, word));
+		if (typed[length] == '\0')
+			return value;
+		value = arena_printf(arena, "%s,", value);
+		typed += length + 1;
+	}
+}
