@@ -79,7 +79,7 @@ static bool answer_without_command(int argc, char **argv, enum exit_code *code)
 	return true;
 }
 
-static enum exit_code report_failure(const struct error *error)
+static enum exit_code report_failure(const struct invocation *invocation, const struct error *error)
 {
 	/* Of many processes that train together one says why. */
 	if (error->message[0] == '\0')
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
 	invocation.command = command_find(commands, argv[1], &error);
 	bool ok =
 		invocation.command != NULL && run_command(&invocation, argc - 2, argv + 2, &error);
-	code = ok ? invocation.verdict : report_failure(&error);
+	code = ok ? invocation.verdict : report_failure(&invocation, &error);
 	arena_finish(&arena);
 	return (int)code;
 }
