@@ -169,8 +169,7 @@ static void note_end(struct engine *engine, const struct queue *queue, const str
 	int op = (int)(task - engine->tasks), step = queue->next.step;
 
 	if (step == engine->n_steps - 1)
-		engine->tally.by_kind[engine->program->ops[op].kind] +=
-			engine->now - queue->started;
+		engine->tally.by_kind[engine->program->ops[op].kind] += queue->ran;
 	if (engine->observer != NULL)
 		engine->observer->ends(engine->observer->self, op);
 	if (engine->record != NULL) {
@@ -228,7 +227,7 @@ static bool start(struct engine *engine, struct queue *queue, double *next, int 
 	queue->host_done = issued.done;
 	queue->last_issued[queue->next.at] = issued.at;
 	queue->running = true;
-	queue->started = engine->now;
+	queue->ran = 0;
 	queue->left = task->cost.device;
 	queue->rate = 1;
 	engine->rates_stale = true;
@@ -248,11 +247,21 @@ static double end_of(const struct engine *engine, const struct queue *queue)
 	return fmax(engine->now + queue->left / queue->rate, queue->host_done);
 }
 
-static double next_event(const struct engine *engine, double next)
+/* The next one that ends, if before `next`; `*elapsed` becomes the time until then. Work says
+ * itself how long it takes: the difference of two times late in a long step has lost the digits of
+ * what is short. */
+static double next_event(const struct engine *engine, double next, double *elapsed)
 {
-	for (int i = 0; i < engine->n_queues; i++)
-		if (engine->queues[i].running)
-			next = fmin(next, end_of(engine, &engine->queues[i]));
+	*elapsed = next - engine->now;
+	for (int i = 0; i < engine->n_queues; i++) {
+		const struct queue *queue = &engine->queues[i];
+		double end;
+
+		if (!queue->running || (end = end_of(engine, queue)) > next)
+			continue;
+		next = end;
+		*elapsed = end > queue->host_done ? queue->left / queue->rate : end - engine->now;
+	}
 	return next;
 }
 
@@ -274,10 +283,8 @@ static bool is_exposed(const struct engine *engine)
 	return communicates;
 }
 
-static void advance(struct engine *engine, double to)
+static void advance(struct engine *engine, double to, double elapsed)
 {
-	double elapsed = to - engine->now;
-
 	if (is_exposed(engine))
 		engine->tally.exposed += elapsed;
 	for (int i = 0; i < engine->n_queues; i++) {
@@ -285,6 +292,7 @@ static void advance(struct engine *engine, double to)
 
 		if (!queue->running)
 			continue;
+		queue->ran += elapsed;
 		/* Decided by time, not by what rounding leaves of the work. */
 		if (end_of(engine, queue) <= to) {
 			queue->left = -1;
@@ -325,7 +333,7 @@ bool engine_run(struct engine *engine, struct error *error)
 	int begins = -1;
 
 	while (engine->n_completed < n) {
-		double next = INFINITY;
+		double next = INFINITY, elapsed;
 		bool started = false;
 
 		host_run(engine);
@@ -340,10 +348,10 @@ bool engine_run(struct engine *engine, struct error *error)
 		}
 		if (engine->rates_stale)
 			contention_rates(engine);
-		next = next_event(engine, next);
+		next = next_event(engine, next, &elapsed);
 		if (isinf(next))
 			return stuck(engine, error);
-		advance(engine, next);
+		advance(engine, next, elapsed);
 	}
 	return true;
 }

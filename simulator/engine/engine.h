@@ -22,9 +22,9 @@ struct queue {
 	struct cursor next;
 	int64_t position; /* of `next` */
 	bool running;
-	double started, left; /* when it began; s of work alone that remain */
-	double rate;          /* work per second; 1 when alone */
-	double host_done;     /* when the host was done with the one that runs */
+	double ran, left; /* s since it began; s of work alone that remain */
+	double rate;      /* work per second; 1 when alone */
+	double host_done; /* when the host was done with the one that runs */
 	/* A wait of `next` that was not over: the queue (-1: none) and the position there. */
 	int blocked_on;
 	int64_t blocked_position;

@@ -74,7 +74,7 @@ static void take_snapshot(const struct engine *engine, int loop, struct snapshot
 
 		state->next = queue->next;
 		state->running = queue->running;
-		state->started = queue->started;
+		state->ran = queue->ran;
 		state->left = queue->left;
 		state->host_done = queue->host_done;
 		if (engine->program->loops[loop].layers == 0)
@@ -129,7 +129,6 @@ static void move_queue(struct turn *turn, int q)
 	queue->position = turn_position(engine, &queue->list, &queue->next);
 	engine->n_completed += n;
 	engine->unfinished[turn->before->compute.step] -= n;
-	queue->started += turn->times * turn->period;
 	if (turn->host_repeats) {
 		queue->host_done += turn->times * turn->period;
 		move_launches(turn, queue);
