@@ -104,18 +104,36 @@ static double *times(struct arena *arena, int n)
 	return array;
 }
 
-void engine_record(struct engine *engine)
+void engine_record(struct engine *engine, bool details)
 {
 	int n = engine->n_steps * engine->n_carried_out;
 	struct record *record = ARENA_NEW(engine->arena, struct record);
 
 	record->issued = times(engine->arena, n);
-	record->host_done = times(engine->arena, n);
-	record->start = times(engine->arena, n);
 	record->end = times(engine->arena, n);
-	record->at = ARENA_ARRAY(engine->arena, struct cursor, n);
-	record->log = ARENA_ARRAY(engine->arena, int, 2 * n);
+	if (details) {
+		record->host_done = times(engine->arena, n);
+		record->start = times(engine->arena, n);
+	}
+	record->ops = ARENA_ARRAY(engine->arena, int, n);
+	record->ended = ARENA_ARRAY(engine->arena, int, n);
 	engine->record = record;
+}
+
+struct cursor engine_instance(const struct engine *engine, int instance)
+{
+	const struct task *task = &engine->tasks[engine->record->ops[instance]];
+	struct cursor at = {
+		.step = instance / engine->n_carried_out, .at = engine->record->ops[instance]};
+	int64_t left = instance % engine->n_carried_out - task->place.first;
+
+	if (task->depth == 2 || task->outer) {
+		at.round[0] = (int)(left / task->place.outer);
+		left %= task->place.outer;
+	}
+	if (task->depth > 0 && !task->outer)
+		at.round[task->depth - 1] = (int)(left / task->place.inner);
+	return at;
 }
 
 /* --- starting and finishing ------------------------------------------------------------------- */
@@ -174,7 +192,7 @@ static void note_end(struct engine *engine, const struct queue *queue, const str
 		engine->observer->ends(engine->observer->self, op);
 	if (engine->record != NULL) {
 		engine->record->end[queue->position] = engine->now;
-		engine->record->log[engine->record->n_log++] = ~(int)queue->position;
+		engine->record->ended[engine->record->n_ended++] = (int)queue->position;
 	}
 }
 
@@ -201,10 +219,8 @@ static void note_start(struct engine *engine, struct queue *queue, const struct 
 	if (engine->observer != NULL)
 		engine->observer->starts(
 			engine->observer->self, (int)(task - engine->tasks), &queue->next);
-	if (engine->record == NULL)
-		return;
-	engine->record->start[queue->position] = engine->now;
-	engine->record->log[engine->record->n_log++] = (int)queue->position;
+	if (engine->record != NULL && engine->record->start != NULL)
+		engine->record->start[queue->position] = engine->now;
 }
 
 /* Starts the next operation if everything it needs is there. `*next` becomes the time at which an

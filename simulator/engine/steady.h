@@ -15,7 +15,7 @@ struct queue_state {
 
 struct snapshot {
 	bool valid;
-	int n_log;
+	int n_ended;
 	struct cursor compute;
 	double now;
 	struct queue_state queues[STREAM_COUNT];
