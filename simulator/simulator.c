@@ -99,7 +99,7 @@ static bool simulate_class(
 	*simulation = (struct simulation){0};
 	open_engine(run, class, &engine);
 	if (details || (measures && memory_defers_frees(run->schedule)))
-		engine_record(&engine);
+		engine_record(&engine, details);
 	if (measures)
 		meter_init(&meter, &engine, details ? &simulation->memory : NULL,
 			details ? run->arena : run->scratch);

@@ -169,9 +169,7 @@ static bool stays_blocked(struct turn *turn, const struct queue *queue)
 static bool same_runs(
 	const struct turn *turn, const struct queue *queue, const struct queue_state *before)
 {
-	return near(turn, queue->left, before->left) &&
-	       near(turn, turn->engine->now - queue->started,
-		       turn->before->now - before->started) &&
+	return near(turn, queue->left, before->left) && near(turn, queue->ran, before->ran) &&
 	       comes_again(turn, before->host_done, queue->host_done);
 }
 

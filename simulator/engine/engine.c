@@ -104,18 +104,36 @@ static double *times(struct arena *arena, int n)
 	return array;
 }
 
-void engine_record(struct engine *engine)
+void engine_record(struct engine *engine, bool details)
 {
 	int n = engine->n_steps * engine->n_carried_out;
 	struct record *record = ARENA_NEW(engine->arena, struct record);
 
 	record->issued = times(engine->arena, n);
-	record->host_done = times(engine->arena, n);
-	record->start = times(engine->arena, n);
 	record->end = times(engine->arena, n);
-	record->at = ARENA_ARRAY(engine->arena, struct cursor, n);
-	record->log = ARENA_ARRAY(engine->arena, int, 2 * n);
+	if (details) {
+		record->host_done = times(engine->arena, n);
+		record->start = times(engine->arena, n);
+	}
+	record->ops = ARENA_ARRAY(engine->arena, int, n);
+	record->ended = ARENA_ARRAY(engine->arena, int, n);
 	engine->record = record;
+}
+
+struct cursor engine_instance(const struct engine *engine, int instance)
+{
+	const struct task *task = &engine->tasks[engine->record->ops[instance]];
+	struct cursor at = {
+		.step = instance / engine->n_carried_out, .at = engine->record->ops[instance]};
+	int64_t left = instance % engine->n_carried_out - task->place.first;
+
+	if (task->depth == 2 || task->outer) {
+		at.round[0] = (int)(left / task->place.outer);
+		left %= task->place.outer;
+	}
+	if (task->depth > 0 && !task->outer)
+		at.round[task->depth - 1] = (int)(left / task->place.inner);
+	return at;
 }
 
 /* --- starting and finishing ------------------------------------------------------------------- */
@@ -169,13 +187,12 @@ static void note_end(struct engine *engine, const struct queue *queue, const str
 	int op = (int)(task - engine->tasks), step = queue->next.step;
 
 	if (step == engine->n_steps - 1)
-		engine->tally.by_kind[engine->program->ops[op].kind] +=
-			engine->now - queue->started;
+		engine->tally.by_kind[engine->program->ops[op].kind] += queue->ran;
 	if (engine->observer != NULL)
 		engine->observer->ends(engine->observer->self, op);
 	if (engine->record != NULL) {
 		engine->record->end[queue->position] = engine->now;
-		engine->record->log[engine->record->n_log++] = ~(int)queue->position;
+		engine->record->ended[engine->record->n_ended++] = (int)queue->position;
 	}
 }
 
@@ -202,10 +219,8 @@ static void note_start(struct engine *engine, struct queue *queue, const struct 
 	if (engine->observer != NULL)
 		engine->observer->starts(
 			engine->observer->self, (int)(task - engine->tasks), &queue->next);
-	if (engine->record == NULL)
-		return;
-	engine->record->start[queue->position] = engine->now;
-	engine->record->log[engine->record->n_log++] = (int)queue->position;
+	if (engine->record != NULL && engine->record->start != NULL)
+		engine->record->start[queue->position] = engine->now;
 }
 
 /* Starts the next operation if everything it needs is there. `*next` becomes the time at which an
@@ -228,7 +243,7 @@ static bool start(struct engine *engine, struct queue *queue, double *next, int 
 	queue->host_done = issued.done;
 	queue->last_issued[queue->next.at] = issued.at;
 	queue->running = true;
-	queue->started = engine->now;
+	queue->ran = 0;
 	queue->left = task->cost.device;
 	queue->rate = 1;
 	engine->rates_stale = true;
@@ -248,11 +263,21 @@ static double end_of(const struct engine *engine, const struct queue *queue)
 	return fmax(engine->now + queue->left / queue->rate, queue->host_done);
 }
 
-static double next_event(const struct engine *engine, double next)
+/* The next one that ends, if before `next`; `*elapsed` becomes the time until then. Work says
+ * itself how long it takes: the difference of two times late in a long step has lost the digits of
+ * what is short. */
+static double next_event(const struct engine *engine, double next, double *elapsed)
 {
-	for (int i = 0; i < engine->n_queues; i++)
-		if (engine->queues[i].running)
-			next = fmin(next, end_of(engine, &engine->queues[i]));
+	*elapsed = next - engine->now;
+	for (int i = 0; i < engine->n_queues; i++) {
+		const struct queue *queue = &engine->queues[i];
+		double end;
+
+		if (!queue->running || (end = end_of(engine, queue)) > next)
+			continue;
+		next = end;
+		*elapsed = end > queue->host_done ? queue->left / queue->rate : end - engine->now;
+	}
 	return next;
 }
 
@@ -274,10 +299,8 @@ static bool is_exposed(const struct engine *engine)
 	return communicates;
 }
 
-static void advance(struct engine *engine, double to)
+static void advance(struct engine *engine, double to, double elapsed)
 {
-	double elapsed = to - engine->now;
-
 	if (is_exposed(engine))
 		engine->tally.exposed += elapsed;
 	for (int i = 0; i < engine->n_queues; i++) {
@@ -285,6 +308,7 @@ static void advance(struct engine *engine, double to)
 
 		if (!queue->running)
 			continue;
+		queue->ran += elapsed;
 		/* Decided by time, not by what rounding leaves of the work. */
 		if (end_of(engine, queue) <= to) {
 			queue->left = -1;
@@ -325,7 +349,7 @@ bool engine_run(struct engine *engine, struct error *error)
 	int begins = -1;
 
 	while (engine->n_completed < n) {
-		double next = INFINITY;
+		double next = INFINITY, elapsed;
 		bool started = false;
 
 		host_run(engine);
@@ -340,10 +364,10 @@ bool engine_run(struct engine *engine, struct error *error)
 		}
 		if (engine->rates_stale)
 			contention_rates(engine);
-		next = next_event(engine, next);
+		next = next_event(engine, next, &elapsed);
 		if (isinf(next))
 			return stuck(engine, error);
-		advance(engine, next);
+		advance(engine, next, elapsed);
 	}
 	return true;
 }

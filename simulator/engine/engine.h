@@ -8,8 +8,7 @@
 
 enum { SIMULATED_STEPS_MAX = 3 };
 
-/* --- streams and the host ----------------------------------------------------------------------
- */
+/* --- streams and the host ------------------------------------------------------------------ */
 
 /* When the host launched an operation, and was done with it. */
 struct issued {
@@ -22,9 +21,9 @@ struct queue {
 	struct cursor next;
 	int64_t position; /* of `next` */
 	bool running;
-	double started, left; /* when it began; s of work alone that remain */
-	double rate;          /* work per second; 1 when alone */
-	double host_done;     /* when the host was done with the one that runs */
+	double ran, left; /* s since it began; s of work alone that remain */
+	double rate;      /* work per second; 1 when alone */
+	double host_done; /* when the host was done with the one that runs */
 	/* A wait of `next` that was not over: the queue (-1: none) and the position there. */
 	int blocked_on;
 	int64_t blocked_position;
@@ -51,8 +50,7 @@ struct issuer {
 	int batches;        /* taken from the data loader */
 };
 
-/* --- what is read off --------------------------------------------------------------------------
- */
+/* --- what is read off ---------------------------------------------------------------------- */
 
 /* Sums over the last step. */
 struct tally {
@@ -62,9 +60,10 @@ struct tally {
 
 /* Every instance: position + step * n_carried_out. */
 struct record {
-	double *issued, *host_done, *start, *end;
-	struct cursor *at; /* of the host's list */
-	int *log, n_log;   /* what happened, in order: instance i started (i) or finished (~i) */
+	double *issued, *end;
+	double *host_done, *start; /* NULL: not wanted */
+	int *ops;
+	int *ended, n_ended; /* instances in the order in which they finished */
 };
 
 /* Told of every start and end of an operation while the engine runs, and of periods that were
@@ -77,8 +76,7 @@ struct observer {
 	void (*repeat)(void *self, int depth, int times);
 };
 
-/* --- the engine --------------------------------------------------------------------------------
- */
+/* --- the engine ---------------------------------------------------------------------------- */
 
 struct engine {
 	const struct schedule *schedule;
@@ -115,8 +113,11 @@ struct engine {
  * `runs_ahead`: the host does not wait for the end of a step. */
 void engine_init(struct engine *engine, const struct schedule *schedule, int class, bool contention,
 	bool runs_ahead, struct arena *arena);
-/* Keeps every start and end. Before engine_run. */
-void engine_record(struct engine *engine);
+/* Keeps when everything was issued and ended; `details`: also when it started, and when the host
+ * was done with it. Before engine_run. */
+void engine_record(struct engine *engine, bool details);
+/* Where the operation of an instance on record stands in the host's list. */
+struct cursor engine_instance(const struct engine *engine, int instance);
 /* Runs all steps; a deadlock is EXIT_CODE_INTERNAL and names an operation. */
 bool engine_run(struct engine *engine, struct error *error);
 

@@ -73,8 +73,9 @@ static void note(struct engine *engine, const struct task *task, struct issued i
 	int64_t position = position_of(engine, task, &task->place, &engine->host.next);
 
 	engine->record->issued[position] = issued.at;
-	engine->record->host_done[position] = issued.done;
-	engine->record->at[position] = engine->host.next;
+	engine->record->ops[position] = (int)(task - engine->tasks);
+	if (engine->record->host_done != NULL)
+		engine->record->host_done[position] = issued.done;
 }
 
 static void issue(struct engine *engine, const struct task *task)

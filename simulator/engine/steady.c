@@ -74,7 +74,7 @@ static void take_snapshot(const struct engine *engine, int loop, struct snapshot
 
 		state->next = queue->next;
 		state->running = queue->running;
-		state->started = queue->started;
+		state->ran = queue->ran;
 		state->left = queue->left;
 		state->host_done = queue->host_done;
 		if (engine->program->loops[loop].layers == 0)
@@ -86,7 +86,7 @@ static void take_snapshot(const struct engine *engine, int loop, struct snapshot
 	snapshot->host_time = engine->host.time;
 	snapshot->host_blocked_on = engine->host.blocked_on;
 	snapshot->tally = engine->tally;
-	snapshot->n_log = engine->record != NULL ? engine->record->n_log : 0;
+	snapshot->n_ended = engine->record != NULL ? engine->record->n_ended : 0;
 }
 
 /* --- passing over ----------------------------------------------------------------------------- */
@@ -129,7 +129,6 @@ static void move_queue(struct turn *turn, int q)
 	queue->position = turn_position(engine, &queue->list, &queue->next);
 	engine->n_completed += n;
 	engine->unfinished[turn->before->compute.step] -= n;
-	queue->started += turn->times * turn->period;
 	if (turn->host_repeats) {
 		queue->host_done += turn->times * turn->period;
 		move_launches(turn, queue);
@@ -189,6 +188,8 @@ static void add_tally(struct turn *turn)
 /* As one iteration before, a period later. */
 static void repeat(const struct turn *turn, double *times, int64_t position)
 {
+	if (times == NULL)
+		return;
 	times[position] =
 		times[position - turn->engine->steady->lengths[turn->loop]] + turn->period;
 }
@@ -205,7 +206,7 @@ static void record_queue(const struct turn *turn, int q)
 	for (int i = turn->times * engine->steady->operations[q][turn->loop]; i > 0; i--) {
 		int64_t position = turn_position(engine, &queue->list, &cursor);
 
-		if (isinf(record->start[position]))
+		if (record->start != NULL && isinf(record->start[position]))
 			repeat(turn, record->start, position);
 		repeat(turn, record->end, position);
 		list_advance(&queue->list, engine->program, &cursor);
@@ -226,21 +227,19 @@ static void record_host(const struct turn *turn)
 
 		repeat(turn, engine->record->issued, position);
 		repeat(turn, engine->record->host_done, position);
-		engine->record->at[position] = cursor;
+		engine->record->ops[position] = list->ops[cursor.at];
 		list_advance(list, engine->program, &cursor);
 	}
 }
 
-static void record_log(const struct turn *turn)
+static void record_ended(const struct turn *turn)
 {
 	struct record *record = turn->engine->record;
-	int length = turn->engine->steady->lengths[turn->loop], end = record->n_log;
+	int length = turn->engine->steady->lengths[turn->loop], end = record->n_ended;
 
 	for (int k = 1; k <= turn->times; k++)
-		for (int i = turn->before->n_log; i < end; i++)
-			record->log[record->n_log++] = record->log[i] < 0
-							       ? record->log[i] - k * length
-							       : record->log[i] + k * length;
+		for (int i = turn->before->n_ended; i < end; i++)
+			record->ended[record->n_ended++] = record->ended[i] + k * length;
 }
 
 static void record_all(const struct turn *turn)
@@ -248,7 +247,7 @@ static void record_all(const struct turn *turn)
 	for (int q = 0; q < turn->engine->n_queues; q++)
 		record_queue(turn, q);
 	record_host(turn);
-	record_log(turn);
+	record_ended(turn);
 }
 
 static void pass_over(struct turn *turn)

@@ -7,7 +7,7 @@
 struct queue_state {
 	struct cursor next;
 	bool running;
-	double started, left, host_done;
+	double ran, left, host_done;
 	/* Of the beginning of a micro-batch: launches that have not started. */
 	struct issued *launches;
 	int n_launches, capacity;
@@ -15,7 +15,7 @@ struct queue_state {
 
 struct snapshot {
 	bool valid;
-	int n_log;
+	int n_ended;
 	struct cursor compute;
 	double now;
 	struct queue_state queues[STREAM_COUNT];

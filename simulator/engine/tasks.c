@@ -196,7 +196,8 @@ static void init_batches(struct engine *engine)
 
 void engine_init_tasks(struct engine *engine, int class)
 {
-	struct cost *costs = ARENA_ARRAY(engine->arena, struct cost, engine->n_ops);
+	struct arena scratch = {0};
+	struct cost *costs = ARENA_ARRAY(&scratch, struct cost, engine->n_ops);
 
 	cost_operations(engine->schedule, class, costs);
 	engine->tasks = ARENA_ARRAY(engine->arena, struct task, engine->n_ops);
@@ -204,6 +205,7 @@ void engine_init_tasks(struct engine *engine, int class)
 		engine->tasks[i].cost = costs[i];
 		init_task(engine, i);
 	}
+	arena_finish(&scratch);
 	init_places(engine);
 }
 

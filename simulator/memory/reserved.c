@@ -13,15 +13,20 @@
 /* What an operation has taken and not given back, in one iteration: the blocks of all its buffers.
  */
 struct taken {
-	int n, *blocks; /* NULL: nothing */
+	int *blocks, capacity;
+	int left; /* of them, to be given back; 0: it serves another operation */
+	int next; /* of those that serve again */
 };
 
 struct pools {
 	const struct engine *engine;
 	struct cutter cutter;
-	bool at_once;           /* gives to other streams need not wait for them */
-	struct taken *taken[2]; /* of even and odd steps, by position in the list */
-	int *first;             /* by buffer: where the operation that takes it has its blocks */
+	bool at_once; /* gives to other streams need not wait for them */
+	/* Of even and odd steps, by position in the list: which of `all`; [0] is nothing. */
+	int *taken[2];
+	struct taken *all;
+	int n, capacity, unused;
+	int *first; /* by buffer: where the operation that takes it has its blocks */
 	struct arena *arena;
 	struct allocator allocator;
 };
@@ -46,40 +51,79 @@ static void take_one(struct pools *pools, int index, struct taken *taken)
 {
 	const struct cut *c = cutter_cut(&pools->cutter, index);
 	int pool = (int)pools->engine->program->buffers[index].pool;
-	pools->first[index] = taken->n;
+	pools->first[index] = taken->left;
 	for (int i = 0; i < c->n; i++)
-		taken->blocks[taken->n++] =
-			is_pooled(pools, index)
-				? allocator_take(&pools->allocator, pool, c->bytes[i])
-				: -1;
+		taken->blocks[taken->left++] = allocator_take(&pools->allocator, pool, c->bytes[i]);
 }
 
-static void take(struct pools *pools, const struct op *op, struct taken *taken)
+static int new_taken(struct pools *pools)
+{
+	int index = pools->unused;
+	if (index > 0) {
+		pools->unused = pools->all[index].next;
+		return index;
+	}
+	if (pools->n == pools->capacity) {
+		const struct taken *old = pools->all;
+		pools->capacity = pools->n > 0 ? 2 * pools->n : 64;
+		pools->all = ARENA_ARRAY(pools->arena, struct taken, pools->capacity);
+		for (int i = 0; i < pools->n; i++)
+			pools->all[i] = old[i];
+		pools->n += pools->n == 0;
+	}
+	return pools->n++;
+}
+
+static void make_room(struct pools *pools, struct taken *taken, int n)
+{
+	if (n <= taken->capacity)
+		return;
+	taken->capacity = n;
+	taken->blocks = ARENA_ARRAY(pools->arena, int, n);
+}
+
+/* Which of all it has; 0: it takes nothing that is given back. */
+static int take(struct pools *pools, const struct op *op)
 {
 	const int *takes = slice_of(pools->engine->program, op->takes);
 	int n = 0;
 	for (int t = 0; t < op->takes.count; t++)
-		n += cutter_cut(&pools->cutter, takes[t])->n;
-	if (n > taken->n)
-		taken->blocks = ARENA_ARRAY(pools->arena, int, n);
-	taken->n = 0;
+		if (is_pooled(pools, takes[t]))
+			n += cutter_cut(&pools->cutter, takes[t])->n;
+	if (n == 0)
+		return 0;
+	int index = new_taken(pools);
+	struct taken *taken = &pools->all[index];
+	make_room(pools, taken, n);
+	taken->left = 0;
 	for (int t = 0; t < op->takes.count; t++)
-		take_one(pools, takes[t], taken);
+		if (is_pooled(pools, takes[t]))
+			take_one(pools, takes[t], taken);
+	return index;
 }
 
 /* What the step before the first would have taken cannot be given. */
-static void release(struct pools *pools, int buffer, const struct taken *taken)
+static void release(struct pools *pools, int buffer, int *index)
 {
 	const struct cut *c = &pools->cutter.cuts[buffer];
 	int first = pools->first[buffer];
-	for (int i = first; i < first + c->n && taken->n > 0; i++) {
+	if (*index == 0 || !is_pooled(pools, buffer))
+		return;
+	struct taken *taken = &pools->all[*index];
+	for (int i = first; i < first + c->n; i++) {
+		taken->left -= taken->blocks[i] >= 0;
 		allocator_give(&pools->allocator, taken->blocks[i]);
 		taken->blocks[i] = -1;
 	}
+	if (taken->left > 0)
+		return;
+	taken->next = pools->unused;
+	pools->unused = *index;
+	*index = 0;
 }
 
 /* What the operation at a position took: of this step, or, below 0, of the one before. */
-static const struct taken *taken_at(const struct pools *pools, int step, int64_t position)
+static int *taken_at(const struct pools *pools, int step, int64_t position)
 {
 	if (position >= 0)
 		return &pools->taken[step & 1][position];
@@ -142,7 +186,7 @@ static void on_issue(struct pools *pools, const struct cursor *at)
 	struct cursor here = *at;
 	here.step = 0;
 	int64_t position = position_of(engine, task, &task->place, &here);
-	take(pools, &engine->program->ops[at->at], &pools->taken[at->step & 1][position]);
+	pools->taken[at->step & 1][position] = take(pools, &engine->program->ops[at->at]);
 	if (at->step == 0)
 		take_state(pools, at->at);
 	give(pools, at->at, at, true);
@@ -156,7 +200,7 @@ static void take_resident(void *self, int buffer)
 /* The ends of operations in the order in which they happened, over all steps. */
 struct ends {
 	const struct engine *engine;
-	int step, at; /* of the log */
+	int step, at; /* of the record */
 };
 
 /* The instance that ends next; -1. A step that was simulated once is as it was. */
@@ -165,10 +209,8 @@ static int next_end(struct ends *ends)
 	const struct record *record = ends->engine->record;
 	if (record == NULL)
 		return -1;
-	while (ends->at < record->n_log && record->log[ends->at] >= 0)
-		ends->at++;
-	if (ends->at < record->n_log)
-		return ~record->log[ends->at];
+	if (ends->at < record->n_ended)
+		return record->ended[ends->at];
 	if (ends->engine->n_steps > 1 || ends->step == SIMULATED_STEPS_MAX - 1)
 		return -1;
 	ends->step++;
@@ -191,7 +233,7 @@ static void give_ended(struct pools *pools, struct ends *ends, int instance, int
 	const struct engine *engine = pools->engine;
 	for (int end = next_end(ends); end >= 0 && is_before(ends, end, instance, step);
 		end = next_end(ends)) {
-		struct cursor at = engine->record->at[end];
+		struct cursor at = engine_instance(engine, end);
 		if (engine->n_steps == 1)
 			at.step = ends->step;
 		give(pools, at.at, &at, false);
@@ -264,7 +306,7 @@ struct reserved memory_replay(const struct engine *engine, int64_t limit, struct
 		.first = ARENA_ARRAY(arena, int, n),
 		.arena = arena};
 	for (int step = 0; step < 2; step++)
-		pools.taken[step] = ARENA_ARRAY(arena, struct taken, engine->n_carried_out);
+		pools.taken[step] = ARENA_ARRAY(arena, int, engine->n_carried_out);
 	cutter_init(&pools.cutter, engine, arena);
 	allocator_init(&pools.allocator, limit,
 		engine->schedule->plan.allocator == ALLOCATOR_EXPANDABLE, arena);

@@ -15,7 +15,7 @@ static void run(struct arena *arena, const struct schedule *schedule, struct eng
 	struct error error = {0};
 	engine_init(engine, schedule, 0, true, false, arena);
 	if (memory_defers_frees(schedule))
-		engine_record(engine);
+		engine_record(engine, false);
 	if (!engine_run(engine, &error))
 		fail_msg("%s", error.message);
 }
