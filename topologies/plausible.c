@@ -1,5 +1,5 @@
-/* What hardware there is bounds what can be meant: a value a hundred times beyond all of the
- * catalogue is a unit that was left out. */
+/* What hardware there is bounds what can be meant: a value a hundred thousand times beyond all of
+ * the catalogue is a unit that was left out. Emulated machines are slow, but not that slow. */
 #include "topologies/plausible.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "topologies/topologies.h"
 
 /* How far beyond the catalogue a value is refused, and is not usual any more. */
-#define REFUSED 100
+#define REFUSED 1e5
 #define USUAL   4
 /* Of a CPU only the unit that is missing shows. */
 #define REFUSED_OF_CPU 1e6

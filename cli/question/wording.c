@@ -37,5 +37,8 @@ bool ask_wording(const struct arguments *arguments, struct arena *arena, struct 
 	struct wording *wording = ARENA_NEW(arena, struct wording);
 	*wording = (struct wording){target->name, target, settle};
 	question->wording = wording;
+	/* What the framework does unless it is told otherwise. */
+	if (target->clips && !question_gives(question, KNOB_CLIP))
+		question_put(question, KNOB_CLIP, (union knob_value){.real = 1});
 	return take_runtime(question, arena, error);
 }

@@ -356,7 +356,7 @@ TYPED = [
 # Every reader of a file must name the place. These are about something else than one place in it.
 WITHOUT_PLACE = ('no checkpoint', 'no such', 'no place', 'edited', 'a folder', 'of another version of the question',
                  'no nodes', 'too many nodes', 'no network', 'bad rows', 'empty', 'as a model',
-                 'as a topology', 'an id', 'xh100', 'xa100', 'a GPU')
+                 'as a topology', 'an id', 'where JSON is meant', 'xh100', 'xa100', 'a GPU')
 
 
 def prepare(box):
@@ -372,7 +372,8 @@ def judge(code, name, words, result, problems):
     """What no golden file may excuse."""
     if result.code != code:
         problems.append(f'{name}: exit code {result.code}, expected {code}: {result.err}')
-    messages = result.messages()
+    # The lines that record a trace are no second message.
+    messages = [line for line in result.messages() if not line.startswith('    ')]
     if code in (2, 3) and name != 'no command' and len(messages) != 1:
         problems.append(f'{name}: {len(messages)} lines, expected one: {result.err}')
     elif len(messages) == 1 and code == 3 and not any(part in name for part in WITHOUT_PLACE) and \

@@ -198,7 +198,7 @@ class Exports(contract.Case):
     def test_there_and_back(self):
         self.plan('--strategy', 'HYBRID_SHARD', '--micro-batch', '2')
         for target in TARGETS:
-            self.run_ok('export', 'plan.yaml', '--to', target, '-o', 'none/', code=4)
+            self.run_ok('export', 'plan.yaml', '--to', target, '-o', 'plan.yaml/', code=4)
             self.box.write('there/here', '')
             self.go('export', 'plan.yaml', '--to', target, '-o', 'there/')
             result = self.box.run('import', 'there/' + self.file_of(target), 'tiny.yaml',

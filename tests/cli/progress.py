@@ -32,8 +32,9 @@ class Progress(unittest.TestCase):
         self.assertEqual((long.returncode, short.returncode), (0, 0), said + lines)
         # A step that takes longer than ten seconds says so before it ends.
         self.assertLess(said.index('step 1/1  has been running for 1'), said.index('step 1/1  loss'))
-        # After the third step of four seconds the line after the next would be too late.
-        self.assertIn('step 3/4  loss', lines)
+        # After the third step of four seconds the line after the next would be too late; after the
+        # second where a busy machine makes them longer.
+        self.assertRegex(lines, r'step [23]/4  loss')
         # One step, and two that count, have no deviation and no percentile.
         self.assertRegex(out, r'step time +\S+ \S+ \(one step')
         self.assertRegex(more, r'step time +mean .* of 2 steps, too few')

@@ -158,8 +158,7 @@ static struct text sample_text(struct arena *arena, uint64_t seed)
 	return print(&file);
 }
 
-/* A key that nobody knows is refused where its value stands, also a known one with a letter more.
- */
+/* A key that nobody knows is refused where it stands, also a known one with a letter more. */
 static void test_unknown_keys(void **state)
 {
 	(void)state;
@@ -172,8 +171,7 @@ static void test_unknown_keys(void **state)
 		number++;
 		if (number == 1)
 			continue;
-		assert_int_equal(try_splice(&arena, text.data, line.text + line.colon, 0, "x"),
-			line.scalar ? number : number + 1);
+		assert_int_equal(try_splice(&arena, text.data, line.text + line.colon, 0, "x"), number);
 		char *key = arena_printf(&arena, "%*sextra: 1\n", line.indent, "");
 		int at = try_splice(&arena, text.data, line.text, 0, key);
 		assert_int_equal(at, number);
