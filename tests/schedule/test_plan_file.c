@@ -171,7 +171,8 @@ static void test_unknown_keys(void **state)
 		number++;
 		if (number == 1)
 			continue;
-		assert_int_equal(try_splice(&arena, text.data, line.text + line.colon, 0, "x"), number);
+		assert_int_equal(
+			try_splice(&arena, text.data, line.text + line.colon, 0, "x"), number);
 		char *key = arena_printf(&arena, "%*sextra: 1\n", line.indent, "");
 		int at = try_splice(&arena, text.data, line.text, 0, key);
 		assert_int_equal(at, number);
