@@ -9,8 +9,9 @@
 #include "topologies/topologies.h"
 
 /* How far beyond the catalogue a value is refused, and is not usual any more. */
-#define REFUSED 1e5
-#define USUAL   4
+#define REFUSED         1e5
+#define REFUSED_LATENCY 100
+#define USUAL           4
 /* Of a CPU only the unit that is missing shows. */
 #define REFUSED_OF_CPU 1e6
 
@@ -87,9 +88,10 @@ bool plausible_refuses(
 	double value = plausible_value(row, topology);
 	bool is_gpu = topology->device.kind == DEVICE_GPU && !topology->emulated;
 	double least = row->least / (is_gpu ? REFUSED : REFUSED_OF_CPU);
+	double most = row->most * (row->unit == UNIT_TIME ? REFUSED_LATENCY : REFUSED);
 
-	if (value == 0 || ((value >= least || row->unit == UNIT_TIME) &&
-				  (value <= row->most * REFUSED || !is_gpu)))
+	if (value == 0 ||
+		((value >= least || row->unit == UNIT_TIME) && (value <= most || !is_gpu)))
 		return false;
 	unit_print(why, row->unit, value);
 	text_add(why, " is not plausible, expected about ");

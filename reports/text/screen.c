@@ -372,11 +372,10 @@ static void put_exports(struct screen *screen)
 		return;
 	for (int i = 0; i < answer->n_said_by; i++)
 		text_printf(&line, "%s%s", i > 0 ? ", " : "", answer->said_by[i]);
-	if (answer->n_said_by > 0)
-		text_printf(&line, " say%s it unchanged; ", answer->n_said_by > 1 ? "" : "s");
-	else
-		text_add(&line, "none says it unchanged; ");
-	text_add(&line, "`--for TARGET` plans within what one can say");
+	text_printf(&line, "%s say%s it unchanged", answer->n_said_by > 0 ? "" : "none",
+		answer->n_said_by > 1 ? "" : "s");
+	if (answer->n_said_by < 2)
+		text_add(&line, "; `--for TARGET` plans within what one can say");
 	put_labelled(screen, "Exports", &line);
 }
 
