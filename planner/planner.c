@@ -5,7 +5,6 @@
 #include "planner/levers/levers.h"
 #include "planner/mixed/mixed.h"
 #include "planner/search/search.h"
-#include "schedule/resolve/resolve.h"
 
 enum { CANDIDATES_MAX = 1 + STRATEGY_COUNT + 1 + RANKING_RUNNERS_UP };
 
@@ -170,14 +169,9 @@ static bool follows(const struct question *question, enum knob_id id)
 static const char *typed_of(
 	const struct question *question, const struct plan *plan, struct arena *arena)
 {
-	struct question silent = *question;
 	struct plan usual;
-	struct error error = {0};
 	struct text text = {0};
-	question_take(&silent, KNOB_STRATEGY, plan);
-	if (strategy_is_hybrid(plan->strategy))
-		question_take(&silent, KNOB_SHARD_GROUP, plan);
-	bool known = plan_resolve(&silent, arena, &usual, &error);
+	bool known = usual_plan(question, plan, arena, &usual);
 	for (int i = 0; i < KNOB_COUNT; i++) {
 		enum knob_id id = knobs_in_help[i];
 		bool named = id == KNOB_STRATEGY ||

@@ -101,18 +101,6 @@ static bool find_departures(struct letting_go *l, const struct plan *plan, const
 	return true;
 }
 
-/* The plan of its strategy and runtime when nobody says anything. */
-static bool usual_plan(const struct question *question, const struct plan *plan,
-	struct arena *arena, struct plan *usual)
-{
-	struct question silent = *question;
-	struct error error = {0};
-	question_take(&silent, KNOB_STRATEGY, plan);
-	if (strategy_is_hybrid(plan->strategy))
-		question_take(&silent, KNOB_SHARD_GROUP, plan);
-	return plan_resolve(&silent, arena, usual, &error);
-}
-
 bool levers_let_go(struct evaluator *evaluator, struct plan *plan, struct error *error)
 {
 	static const enum cost_kind kinds[] = {[OBJECTIVE_TIME] = COST_TIME,

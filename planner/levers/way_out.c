@@ -219,7 +219,7 @@ static bool try_nodes(struct leaving *l, int64_t nodes, struct way_out *way, boo
 	*way = (struct way_out){.typed = "",
 		.topology = arena_printf(
 			l->arena, "%lldx%s", (long long)nodes, node_name(topology.name)),
-		.note = "the fewest devices of this kind"};
+		.note = "enough devices of this kind"};
 	return plan_again(l, &question, way, fits);
 }
 

@@ -1,6 +1,6 @@
 /* The knobs in which a plan is not as its framework would have it. */
 #include "planner/space/departures.h"
-#include "planner/space/axes.h"
+#include "planner/space/space.h"
 #include "schedule/resolve/resolve.h"
 
 bool usual_of(const struct question *question, enum strategy strategy, struct arena *arena,
@@ -19,6 +19,16 @@ bool usual_of(const struct question *question, enum strategy strategy, struct ar
 	question_open(&silent, KNOB_STRATEGY);
 	usual->strategy = plan_resolve(&silent, arena, &plan, NULL) ? plan.strategy : strategy;
 	return true;
+}
+
+bool usual_plan(const struct question *question, const struct plan *plan, struct arena *arena,
+	struct plan *usual)
+{
+	struct question silent = *question;
+	question_take(&silent, KNOB_STRATEGY, plan);
+	if (strategy_is_hybrid(plan->strategy))
+		question_take(&silent, KNOB_SHARD_GROUP, plan);
+	return plan_resolve(&silent, arena, usual, NULL);
 }
 
 int departures_from(const struct usual *usual, const struct plan *plan)

@@ -27,4 +27,9 @@ bool space_pulls(enum knob_id id, const struct plan *plan);
 int space_add(struct space *space, const struct plan *plan);
 void space_finish(struct space *space);
 
+/* `plan` with everything that the question leaves open at its default, in its strategy and shard
+ * group. False: there is none. */
+bool usual_plan(const struct question *question, const struct plan *plan, struct arena *arena,
+	struct plan *usual);
+
 #endif
