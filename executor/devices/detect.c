@@ -1,6 +1,7 @@
 /* This machine as a topology. What detection cannot know (peaks, bandwidths) is a prior, and the
  * topology's source says so, until a calibration is added. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -51,6 +52,8 @@ static int64_t count_cores(void)
 	hwloc_topology_t topology;
 	int cores = 0;
 
+	/* Plugins know GPUs and displays, and bring OpenCL, X11 and libxml2: none counts cores. */
+	setenv("HWLOC_PLUGINS_PATH", "", 0);
 	if (hwloc_topology_init(&topology) != 0)
 		return 0;
 	if (hwloc_topology_load(topology) == 0)

@@ -15,16 +15,15 @@ def cases():
     return 'model,topology,grad_accum,strategy,seq_len\n' + ''.join(f'{row},8192\n' for row in rows)
 
 
-PLAN = ['plan', 'gpt2-124m', '2xdgx-a100-80gb']
+PLAN = ['plan', 'gpt2-nano', '2xdgx-a100-80gb']
 QUESTIONS = [
     ['predict', '--cases', 'cases.csv'],
-    PLAN,
-    PLAN + ['--json', '--pareto'],
+    PLAN + ['--json', '--pareto', '--global-batch', '64'],
     PLAN + ['--find', 'scaling'],
     PLAN + ['--find', 'network-for=90%'],
     PLAN + ['--find', 'max-seq-len', '--json'],
-    ['plan', 'llama-2-7b', 'dgx-a100-80gb', '--memory-limit', '1GiB'],
-    ['report', 'gpt2-124m', '2xdgx-a100-80gb', '-o', '-', '--format', 'json'],
+    ['plan', 'gpt2-nano', 'dgx-a100-80gb', '--memory-limit', '10MiB'],
+    ['report', 'gpt2-nano', 'dgx-a100-80gb', '-o', '-', '--format', 'json'],
 ]
 
 

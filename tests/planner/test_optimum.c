@@ -272,8 +272,8 @@ static void test_negative_control(void **state)
 {
 	(void)state;
 	assert_true(judge_memories(7, 12, true).broken > 0);
-	assert_true(judge_options(8, 12, true).broken > 0);
-	assert_true(judge_bandwidths(9, 12, true).broken > 0);
+	assert_true(judge_options(8, 6, true).broken > 0);
+	assert_true(judge_bandwidths(9, 6, true).broken > 0);
 }
 
 int main(int argc, char **argv)

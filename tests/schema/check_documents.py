@@ -37,19 +37,17 @@ WRITTEN = [
 
 # Arguments, the schema of what is printed.
 PRINTED = [
-    (['plan', 'gpt2-124m', 'dgx-a100-80gb', '--json', '--global-batch', '64', '-o', 'plan.yaml'],
-     'plan.json'),
+    (['plan', 'gpt2-nano', 'dgx-a100-80gb', '--json', '--global-batch', '64', '--pareto', '-o',
+      'plan.yaml'], 'plan.json'),
     (['plan', 'llama-3-405b', 'dgx-a100-40gb', '--json', '--gpus', '1', '--strategy',
       'FULL_SHARD'], 'plan.json'),
-    (['plan', 'gpt2-124m', 'dgx-a100-80gb', '--json', '--global-batch', '64', '--pareto'],
-     'plan.json'),
     (['plan', '--compare', 'plan.yaml', '--json'], 'plan.json'),
     (['plan', 'gpt2-124m', 'dgx-a100-80gb', '--json', '--find', 'min-gpus'], 'find.json'),
     (['predict', 'llama-2-7b', '2xdgx-a100-80gb', '--json'], 'predict.json'),
     (['predict', 'gpt2-124m', 'local', '--json', '--gpus', '2'], 'predict.json'),
     (['explain', 'plan.yaml', '--json'], 'explain.json'),
     (['report', 'plan.yaml', '--json'], 'report.json'),
-    (['report', 'llama-2-7b', 'dgx-h100', '2xdgx-a100-80gb', '--json'], 'report.json'),
+    (['report', 'gpt2-nano', 'dgx-h100', '2xdgx-a100-80gb', '--json'], 'report.json'),
     (['models', '--json'], 'models.json'),
     (['models', 'show', 'llama-3-8b', '--json'], 'model.json'),
     (['models', 'show', 'gpt2-124m'], 'model-file.json'),

@@ -1,8 +1,11 @@
 /* What lies where in the fake machine, and who has touched it: races are seen here. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tests/executor/fakes/cuda_private.h"
+
+enum { LARGE_PAGE = 2 << 20 };
 
 /* --- accesses --- */
 
@@ -109,11 +112,13 @@ char *fake_add_allocation(size_t bytes, bool pinned)
 	if (fake_thread.capture != NULL)
 		fake_cuda_fault("memory is allocated while a step is captured");
 	*a = (struct allocation){.bytes = (int64_t)bytes, .pinned = pinned};
-	/* Whole pages begin at one, as NCCL's do. */
-	size_t unit = bytes % 4096 == 0 ? 4096 : 256;
+	/* Whole pages begin at one, as NCCL's do. Large pages are filled with fewer faults. */
+	size_t unit = bytes >= LARGE_PAGE ? LARGE_PAGE : bytes % 4096 == 0 ? 4096 : 256;
 	a->memory = aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
 	if (a->memory == NULL)
 		abort();
+	if (unit == LARGE_PAGE)
+		(void)madvise(a->memory, bytes, MADV_HUGEPAGE);
 	/* As found: NaN in every format. Where nothing is computed nothing is touched. */
 	if (!fake_clock_is_dry() || pinned)
 		memset(a->memory, 0xff, bytes);
