@@ -544,6 +544,19 @@ static const struct foreign files[] = {
 		"accelerate-fsdp1",
 		"strategy=HYBRID_SHARD prefetch=none wrap=model param-dtype=fp32",
 		"nothing is wrapped"},
+	/* accelerate 1.15, commands/launch.py: --fsdp_sharding_strategy, default "FULL_SHARD". */
+	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 1\n"
+	 "  fsdp_reshard_after_forward: SHARD_GRAD_OP\n",
+		"accelerate-fsdp1", "strategy=FULL_SHARD",
+		"x:4: fsdp_config.fsdp_reshard_after_forward: SHARD_GRAD_OP: accelerate runs "
+		"FULL_SHARD"},
+	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_reshard_after_forward: true\n"
+	 "  fsdp_sharding_strategy: SHARD_GRAD_OP\n",
+		"accelerate-fsdp1", "strategy=SHARD_GRAD_OP", NULL},
+	{"{\"per_device_train_batch_size\": 1, \"fsdp\": true,\n\"fsdp_config\": "
+	 "{\"version\": 1, \"reshard_after_forward\": \"shard_grad_op\"}}\n",
+		"hf-trainer-fsdp1", "strategy=SHARD_GRAD_OP",
+		"FULL_SHARD unless FSDP_SHARDING_STRATEGY=SHARD_GRAD_OP is set"},
 	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n"
 	 "  fsdp_forward_prefetch: true\n",
 		NULL, "x:4:26: fsdp_forward_prefetch: FSDP2 refuses it in accelerate", NULL},
