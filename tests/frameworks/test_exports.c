@@ -406,6 +406,38 @@ static void starts_on_nodes(void **state)
 	arena_finish(&arena);
 }
 
+/* torchtitan 0.3.0: models/llama3/config_registry.py; its larger two have tensor_parallel_degree 8.
+ */
+static void torchtitan_configurations(void **state)
+{
+	static const struct {
+		const char *model, *words, *note;
+	} rows[] = {
+		{"llama-3.1-8b", "--module llama3 --config llama3_8b ", NULL},
+		{"llama-3.1-70b", "--module llama3 --config llama3_70b ", NULL},
+		{"llama-3-405b", "--module llama3 --config llama3_405b ", "float8"},
+		{"llama-2-7b", "--module llama3 --config llama3_8b ",
+			"torchtitan ships no configuration of this shape"},
+	};
+	struct arena arena = {0};
+	struct trip trip = {.arena = &arena};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		load(&arena, rows[i].model, "2xdgx-h100", &trip.file);
+		write_as(&trip, "torchtitan-flags", "FULL_SHARD");
+		const char *text = text_string(&trip.text);
+		assert_non_null(strstr(trip.exported.launch, rows[i].words));
+		assert_non_null(strstr(text, "--parallelism.tensor_parallel_degree 1\n"));
+		assert_int_equal(
+			strstr(text, "#   model ") != NULL || strstr(text, "float8") != NULL,
+			rows[i].note != NULL);
+		assert_true(rows[i].note == NULL || strstr(text, rows[i].note) != NULL);
+	}
+	text_finish(&trip.text);
+	arena_finish(&arena);
+}
+
 /* accelerate shards on accelerators alone; FSDP1 takes its strategy from one key. */
 static void accelerate_shards(void **state)
 {
@@ -858,6 +890,7 @@ int main(void)
 		cmocka_unit_test(clipping_is_left_alone),
 		cmocka_unit_test(starts_on_nodes),
 		cmocka_unit_test(accelerate_shards),
+		cmocka_unit_test(torchtitan_configurations),
 		cmocka_unit_test(fsdp1_keeps_shared_weights_together),
 		cmocka_unit_test(names_are_inert),
 		cmocka_unit_test(foreign_files),
