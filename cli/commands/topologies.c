@@ -106,7 +106,6 @@ const struct command command_topologies = {
 		"assumed.",
 	.examples = {"shardplan topologies", "shardplan topologies show 2xdgx-h100 > mine.yaml",
 		"shardplan topologies import topo.xml gather.log -o cluster.yaml",
-		"shardplan topologies import --gpu-name A100-SXM4-40GB --nodes 2 --gpus 16 "
-		"--network ethernet:1x100Gbit/s"},
+		"shardplan topologies import --gpu-name A100-SXM4-40GB --nodes 4 --gpus 32"},
 	.run = run,
 };
