@@ -21,6 +21,10 @@
 /* NULL with an EXIT_CODE_USAGE that suggests the nearest name. */
 const struct export_target *export_find(const char *name, struct error *error);
 
+/* Does the framework shard there? EXIT_CODE_USAGE. */
+bool export_runs_on(
+	const struct export_target *target, const struct topology *topology, struct error *error);
+
 /* Appends the file to `text`, for a version by its place. `file_name` is only for the launch line.
  * EXIT_CODE_USAGE when the target has no word for the plan's kind of parallelism. */
 bool export_plan(const struct export_target *target, int version, const struct plan_file *file,

@@ -24,10 +24,10 @@ const struct export_target *export_find(const char *name, struct error *error)
 }
 
 /* "%f": the file, "%n" nodes, "%g" devices a node, "%w" all, "%b" micro-batch, "%a" micro-batches,
- * "%s" tokens, "%m" the file as a module, "%S" the strategy; "%[" and "%]" are not for one node
- * what they enclose. */
+ * "%s" tokens, "%m" the file as a module, "%S" the strategy, "%x" the target's own words; "%[" and
+ * "%]" are not for one node what they enclose. */
 static void add_placeholder(
-	const struct exporting *exporting, char letter, const char *file_name, struct text *line)
+	struct exporting *exporting, char letter, const char *file_name, struct text *line)
 {
 	const struct topology *topology = exporting->topology;
 	const struct plan *plan = exporting->plan;
@@ -43,6 +43,8 @@ static void add_placeholder(
 	if (letter == 'm') /* as a module */
 		add_ascii(
 			line, arena_strndup(exporting->arena, file_name, strcspn(file_name, ".")));
+	if (letter == 'x')
+		text_add(line, exporting->target->started_with(exporting));
 	if (letter == 'S')
 		text_add(line, strategy_names[plan->strategy]);
 	for (int i = 0; i < COUNT_OF(numbers); i++) {
@@ -51,7 +53,7 @@ static void add_placeholder(
 	}
 }
 
-static const char *launch_line(const struct exporting *exporting, const char *file_name)
+static const char *launch_line(struct exporting *exporting, const char *file_name)
 {
 	struct text line = {0};
 
@@ -66,6 +68,15 @@ static const char *launch_line(const struct exporting *exporting, const char *fi
 	const char *copy = arena_strdup(exporting->arena, text_string(&line));
 	text_finish(&line);
 	return copy;
+}
+
+bool export_runs_on(
+	const struct export_target *target, const struct topology *topology, struct error *error)
+{
+	if (!target->gpus_only || topology->device.kind != DEVICE_CPU)
+		return true;
+	return error_set(error, EXIT_CODE_USAGE, "%s: %s shards nothing on CPUs; use pytorch",
+		target->name, target->title);
 }
 
 bool export_plan(const struct export_target *target, int version, const struct plan_file *file,
@@ -89,9 +100,8 @@ bool export_plan(const struct export_target *target, int version, const struct p
 	if (mesh->tensor * mesh->pipeline * mesh->context * mesh->expert != 1)
 		return error_set(error, EXIT_CODE_USAGE,
 			"export: expected a plan of data parallelism alone");
-	if (target->gpus_only && file->topology->device.kind == DEVICE_CPU)
-		return error_set(error, EXIT_CODE_USAGE,
-			"export: %s shards nothing on CPUs; use --to pytorch", target->title);
+	if (!export_runs_on(target, file->topology, error))
+		return false;
 	export_adapt(&exporting, &exported->plan);
 	export_adapt_clip(&exporting, &exported->plan);
 	exported->launch = launch_line(&exporting, file_name);
@@ -122,7 +132,7 @@ static bool says(const struct export_target *target, const struct model *model,
 {
 	struct plan said = *plan;
 
-	if (target->gpus_only && topology->device.kind == DEVICE_CPU)
+	if (!export_runs_on(target, topology, NULL))
 		return false;
 	export_settle(target, model, topology, arena, &said);
 	return knobs_alike_but(0, plan, &said) &&

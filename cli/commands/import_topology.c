@@ -43,13 +43,15 @@ static bool read_options(const struct invocation *invocation,
 	return true;
 }
 
-/* "out/cluster.yaml" -> "cluster"; without -o the first file's name says it. */
+/* "out/cluster.yaml" -> "cluster"; without -o the first file's name says it, or the device's. */
 static const char *name_of(const struct invocation *invocation)
 {
-	const char *output = argument(&invocation->arguments, "output");
-	const char *path = output != NULL && strcmp(output, "-") != 0
-				   ? output
-				   : invocation->arguments.operands[1];
+	const struct arguments *arguments = &invocation->arguments;
+	const char *output = argument(arguments, "output");
+	const char *path = output != NULL && strcmp(output, "-") != 0 ? output
+			   : arguments->n_operands > 1                ? arguments->operands[1]
+			   : argument_given(arguments, "gpu-name") ? argument(arguments, "gpu-name")
+								   : "";
 	const char *slash = strrchr(path, '/');
 	const char *base = slash != NULL ? slash + 1 : path;
 	size_t length = strcspn(base, ".");
@@ -126,6 +128,10 @@ bool topologies_import(const struct invocation *invocation, struct text *text, s
 
 	if (!read_options(invocation, &options, error))
 		return false;
+	if (arguments->n_operands == 1 && options.gpu == NULL && options.like == NULL)
+		return error_set(error, EXIT_CODE_USAGE,
+			"topologies import: expected FILE..., or --gpu-name NAME --nodes N "
+			"--gpus N, or --like TOPOLOGY");
 	import = topology_import_new(invocation->arena, &options);
 	for (int i = 1; i < arguments->n_operands; i++)
 		if (!add_file(invocation, arguments->operands[i], import, error))

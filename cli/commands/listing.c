@@ -66,7 +66,7 @@ bool listing_run(struct invocation *invocation, const struct listing *listing, s
 		ok = list(invocation, listing, &text, error);
 	else if (strcmp(what, "show") == 0 && n == 2)
 		ok = listing->show(invocation, &text, error);
-	else if (strcmp(what, "import") == 0 && n >= 2 && listing->import != NULL)
+	else if (strcmp(what, "import") == 0 && listing->import != NULL)
 		ok = listing->import(invocation, &text, error);
 	else
 		ok = error_set(error, EXIT_CODE_USAGE, "%s %.100s: expected %s", listing->key, what,

@@ -17,7 +17,7 @@ struct listing {
 	const char *expected; /* "`models list` or ..." */
 };
 
-/* `list`, `show NAME` or `import FILE...`, which may be NULL. Lists the embedded ones, then what
+/* `list`, `show NAME` or `import [FILE...]`, which may be NULL. Lists the embedded ones, then what
  * SHARDPLAN_PATH adds. */
 bool listing_run(struct invocation *invocation, const struct listing *listing, struct error *error);
 

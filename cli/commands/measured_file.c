@@ -133,6 +133,8 @@ bool measured_log(const char *path, struct log_figures *figures, struct error *e
 	bool ok = read_text(path, &text, error);
 	/* Plans hold step times too. */
 	bool is_plan = strncmp(text_string(&text), "shardplan: ", 11) == 0;
+	if (ok && text.length == 0)
+		ok = error_set(error, EXIT_CODE_INPUT, "%s: is empty", path);
 	if (ok && (is_plan || !log_read(text_string(&text), figures))) {
 		beginning(text_string(&text), shown);
 		ok = error_set(error, EXIT_CODE_INPUT,

@@ -81,8 +81,8 @@ static bool run(struct invocation *invocation, struct error *error)
 		.add = add,
 		.show = show,
 		.import = topologies_import,
-		.expected =
-			"`topologies list`, `topologies show NAME` or `topologies import FILE...`",
+		.expected = "`topologies list`, `topologies show NAME` or `topologies import "
+			    "[FILE...]`",
 	};
 
 	return listing_run(invocation, &listing, error);
@@ -91,7 +91,7 @@ static bool run(struct invocation *invocation, struct error *error)
 const struct command command_topologies = {
 	.name = "topologies",
 	.summary = "list machines that are known by name, show or import one",
-	.operands = "[list | show TOPOLOGY | import FILE...]",
+	.operands = "[list | show TOPOLOGY | import [FILE...]]",
 	.least = 0,
 	.most = OPERANDS_MOST,
 	.details =
@@ -100,12 +100,12 @@ const struct command command_topologies = {
 		"`import` makes a topology file of what other tools print: NCCL topology dumps "
 		"(NCCL_TOPO_DUMP_FILE), `nvidia-smi topo -m`, nccl-tests output (text or -J; each "
 		"becomes a measured curve), host files, the environment of a job (`env`), and of "
-		"this machine with its NVIDIA driver (the word `local`). What "
-		"they do not say comes from --gpu-name, --network, --nodes, --gpus, or from a "
-		"machine "
-		"of the catalogue that is alike (--like NAME), and is marked as assumed.",
+		"this machine with its NVIDIA driver (the word `local`). What they do not say "
+		"comes from --gpu-name, --network, --nodes, --gpus, which do without files too, "
+		"or from a machine of the catalogue that is alike (--like NAME), and is marked as "
+		"assumed.",
 	.examples = {"shardplan topologies", "shardplan topologies show 2xdgx-h100 > mine.yaml",
 		"shardplan topologies import topo.xml gather.log -o cluster.yaml",
-		"shardplan topologies import smi.txt hosts --gpu-name H100-SXM5-80GB"},
+		"shardplan topologies import --gpu-name A100-SXM4-40GB --nodes 4 --gpus 32"},
 	.run = run,
 };

@@ -238,6 +238,11 @@ bool input_plan_file(struct arena *arena, const char *path, struct plan_file *fi
 {
 	struct contents contents;
 
+	if (!file_exists(path) && model_preset_name(path) != NULL)
+		return error_set(error, EXIT_CODE_USAGE,
+			"%s is a model, expected PLAN.yaml; `shardplan predict %s TOPOLOGY -o "
+			"plan.yaml` writes one, or `plan`",
+			path, path);
 	if (!file_read(arena, path, &contents, error) ||
 		!plan_file_parse(arena, contents.name, contents.text, contents.length, file, error))
 		return false;

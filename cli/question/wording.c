@@ -32,7 +32,7 @@ bool ask_wording(const struct arguments *arguments, struct arena *arena, struct 
 	if (name == NULL)
 		return true;
 	const struct export_target *target = export_find(name, error);
-	if (target == NULL)
+	if (target == NULL || !export_runs_on(target, question->topology, error))
 		return false;
 	struct wording *wording = ARENA_NEW(arena, struct wording);
 	*wording = (struct wording){target->name, target, settle};

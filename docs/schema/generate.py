@@ -24,6 +24,7 @@ import subprocess
 import sys
 
 LEAF = re.compile(r'([a-z|]+)(?: (>=|>) (\S+))?(?: ~ (.*))?$')
+ANY_CASE = 'Printed like this; a file may have it in any case.'
 LIST = re.compile(r'list(?: of (\d+)\.\.(\d*))?$')
 
 
@@ -69,7 +70,7 @@ class Generator:
         if kind == 'quantity':
             return self.reference('quantity')
         if kind == 'enum':
-            return {'enum': names}
+            return {'enum': names, 'description': ANY_CASE}
         if kind == 'runs':
             one = '|'.join(names)
             run = f'[1-9][0-9]*x({one})'

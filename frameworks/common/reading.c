@@ -81,10 +81,12 @@ void import_note(struct importing *importing, const char *path, const char *form
 	struct text line = {0};
 	va_list args;
 
-	if (node == NULL)
+	if (node == NULL) {
 		text_printf(&line, "%s: ", name);
-	else
-		text_printf(&line, "%s:%d: %s: ", name, node->line, path_in_file(importing, path));
+	} else {
+		const char *key = path_in_file(importing, path);
+		text_printf(&line, "%s:%d: %.*s: ", name, node->line, (int)strcspn(key, "*"), key);
+	}
 	va_start(args, format);
 	text_vprintf(&line, format, args);
 	va_end(args);

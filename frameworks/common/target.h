@@ -131,6 +131,8 @@ struct export_target {
 	const struct export_rule *rules;
 	/* How it is started, with placeholders (write.c): %f the file, %n nodes, ... */
 	const char *launch;
+	/* "%x" of that line; NULL where it has none. */
+	const char *(*started_with)(struct exporting *exporting);
 	void (*write)(struct exporting *exporting); /* NULL: the keys, in the order of their rows */
 	const struct config_format *format;
 };

@@ -183,14 +183,26 @@ static void finish_dtypes(struct importing *importing)
 	import_set(importing, KNOB_MASTER_DTYPE, "fp32", NULL);
 }
 
+/* `accelerate config` writes FSDP1's choice where `accelerate launch` does not look. */
+static void note_reshard(struct importing *importing)
+{
+	static const char path[] = KEY("reshard_after_forward");
+
+	if (import_find(importing, path) == NULL ||
+		import_find(importing, KEY("sharding_strategy")) != NULL ||
+		import_is(importing, path, "FULL_SHARD") || import_is(importing, path, "1"))
+		return;
+	import_note(importing, path,
+		"%.40s: accelerate runs FULL_SHARD; FSDP1 takes its strategy from "
+		"fsdp_sharding_strategy alone",
+		import_text(importing, path, "unset"));
+}
+
 static bool finish_fsdp1(struct importing *importing, struct error *error)
 {
-	const char *strategy = import_find(importing, KEY("sharding_strategy")) != NULL
-				       ? KEY("sharding_strategy")
-				       : KEY("reshard_after_forward");
-
-	if (!import_fsdp1_strategy(importing, strategy, "FULL_SHARD", error))
+	if (!import_fsdp1_strategy(importing, KEY("sharding_strategy"), "FULL_SHARD", error))
 		return false;
+	note_reshard(importing);
 	import_set(importing, KNOB_RUNTIME, "pytorch-fsdp1", NULL);
 	if (!import_key(importing, KEY("backward_prefetch*"), "none", error) ||
 		!import_key(importing, KEY("forward_prefetch"), "off", error))

@@ -52,6 +52,10 @@ static const struct {
 	{"qwen3", "qwen3_1_7b", "1.7B", "qwen3", "qwen3-1.7b", 28, 2048, 151936},
 	{"qwen3", "qwen3_14b", "14B", "qwen3", "qwen3-14b", 40, 5120, 151936},
 	{"qwen3", "qwen3_32b", "32B", "qwen3", "qwen3-32b", 64, 5120, 151936},
+	{"qwen3", "qwen3_30b_a3b", "30B-A3B", "qwen3_moe", "qwen3-30b-a3b", 48, 2048, 151936},
+	{"gpt_oss", "gpt_oss_20b", "20b", "gpt_oss", "gpt-oss-20b", 24, 2880, 201088},
+	{"gpt_oss", "gpt_oss_120b", "120b", "gpt_oss", "gpt-oss-120b", 36, 2880, 201088},
+	{"deepseek_v3", "deepseek_v3_671b", "671B", "deepseek_v3", "deepseek-v3", 61, 7168, 129280},
 };
 
 /* -1: torchtitan has no such model. */
@@ -78,11 +82,29 @@ static int flavor_of(const struct exporting *exporting)
 
 static void note_flavor(struct exporting *exporting)
 {
+	const char *config = flavors[flavor_of(exporting)].config;
+
 	if (find_flavor(exporting) < 0)
 		export_note_elsewhere(exporting, "model",
-			"torchtitan ships no configuration of this shape: put your model in the "
-			"place of %s",
-			flavors[0].config);
+			"%s: torchtitan ships no configuration of this shape, put it in the place "
+			"of %s",
+			value_model(exporting), config);
+	if (strcmp(config, "llama3_405b") != 0)
+		return;
+	export_note_elsewhere(exporting, "param_dtype",
+		"%s: %s multiplies in float8 unless its model_spec is model_registry(\"405B\")",
+		export_knob(exporting->plan, KNOB_PARAM_DTYPE, exporting->arena), config);
+	if (!exporting->plan->compile && exporting->target->syntax == SYNTAX_ARGUMENTS)
+		export_note_elsewhere(exporting, "compile",
+			"off: %s compiles unless --compile.no-enable says not to", config);
+}
+
+static const char *started_with(struct exporting *exporting)
+{
+	int flavor = flavor_of(exporting);
+
+	return arena_printf(exporting->arena, "--module %s --config %s", flavors[flavor].module,
+		flavors[flavor].config);
 }
 
 /* --- values --------------------------------------------------------------------------------- */
@@ -152,11 +174,12 @@ static const char *selective(struct exporting *exporting)
 		{"parallelism.data_parallel_shard_degree", KEY_READ, KNOB_SHARD_GROUP},            \
 		ROW("parallelism.fsdp_reshard_after_forward", KEY_READ, KNOB_STRATEGY, NULL, 0,    \
 			reshard)
-#define DEGREES(one)                                                                               \
-	{"parallelism.tensor_parallel_degree", KEY_ONE, NO_KNOB, one},                             \
-		{"parallelism.pipeline_parallel_degree", KEY_ONE, NO_KNOB, one},                   \
-		{"parallelism.context_parallel_degree", KEY_ONE, NO_KNOB, one},                    \
-		{"parallelism.expert_parallel_degree", KEY_ONE, NO_KNOB},                          \
+/* Some of the shipped configurations split their model. */
+#define DEGREES                                                                                    \
+	{"parallelism.tensor_parallel_degree", KEY_ONE, NO_KNOB, "1"},                             \
+		{"parallelism.pipeline_parallel_degree", KEY_ONE, NO_KNOB, "1"},                   \
+		{"parallelism.context_parallel_degree", KEY_ONE, NO_KNOB, "1"},                    \
+		{"parallelism.expert_parallel_degree", KEY_ONE, NO_KNOB, "1"},                     \
 		ROW("parallelism.expert_tensor_parallel_degree", KEY_ONE, NO_KNOB)
 #define PLAIN_DEGREES                                                                              \
 	{"parallelism.enable_fsdp_symm_mem", KEY_UNPRICED, NO_KNOB},                               \
@@ -187,7 +210,7 @@ static const char *selective(struct exporting *exporting)
 /* Of Python and of flags. */
 static const struct config_key keys[] = {
 	MESH_KEYS,
-	DEGREES(NULL),
+	DEGREES,
 	PLAIN_DEGREES,
 	SEQUENCE_KEYS(IF_NEWEST),
 	TOKEN_KEYS(IF_OTHER),
@@ -206,7 +229,7 @@ static const struct config_key toml_keys[] = {
 	{"optimizer.name", KEY_PLAIN, NO_KNOB, "AdamW"},
 	{"optimizer.implementation", KEY_WORD, KNOB_OPTIMIZER, OPTIMIZERS},
 	MESH_KEYS,
-	DEGREES("1"),
+	DEGREES,
 	PLAIN_DEGREES,
 	{"activation_checkpoint.mode", KEY_READ, KNOB_ACTIVATION_CHECKPOINTING},
 	{"activation_checkpoint.selective_ac_option", KEY_READ, NO_KNOB, NULL, 0, selective},
@@ -488,8 +511,8 @@ const struct export_target export_torchtitan_flags = {
 	.adapt = adapt,
 	.clips = true,
 	.rules = rules,
-	.launch = TORCHRUN
-	"-m torchtitan.train --module llama3 --config llama3_8b $(grep -v '^#' %f)",
+	.launch = TORCHRUN "-m torchtitan.train %x $(grep -v '^#' %f)",
+	.started_with = started_with,
 	.write = write_flags,
 	.format = &flag_format,
 };

@@ -105,12 +105,20 @@ static const char plain[] =
 
 static bool finish_fsdp1(struct importing *importing, struct error *error)
 {
+	const char *path = FSDP("reshard_after_forward");
+
 	import_set(importing, KNOB_RUNTIME, "pytorch-fsdp1", NULL);
-	return import_key(importing, FSDP("backward_prefetch"), "none", error) &&
-	       import_fsdp1_strategy(importing, FSDP("reshard_after_forward"),
-		       import_text(importing, "fsdp", "FULL_SHARD"), error) &&
-	       import_key(importing, FSDP("forward_prefetch"), "off", error) &&
-	       import_key(importing, FSDP("limit_all_gathers"), "on", error);
+	if (!import_key(importing, FSDP("backward_prefetch"), "none", error) ||
+		!import_fsdp1_strategy(
+			importing, path, import_text(importing, "fsdp", "FULL_SHARD"), error) ||
+		!import_key(importing, FSDP("forward_prefetch"), "off", error) ||
+		!import_key(importing, FSDP("limit_all_gathers"), "on", error))
+		return false;
+	if (strcmp(import_value(importing, KNOB_STRATEGY), "FULL_SHARD") != 0)
+		import_note(importing, import_find(importing, path) != NULL ? path : "fsdp",
+			"accelerate runs FULL_SHARD unless FSDP_SHARDING_STRATEGY=%s is set",
+			import_value(importing, KNOB_STRATEGY));
+	return true;
 }
 
 static bool finish_fsdp2(struct importing *importing, struct error *error)

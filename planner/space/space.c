@@ -230,6 +230,7 @@ bool space_build(const struct question *question, struct arena *arena, struct sp
 	unsigned allowed = allowed_strategies(question);
 	bool by_name = question->strategies != 0 || question_gives(question, KNOB_STRATEGY);
 	struct error first = {0};
+	int blamed = STRATEGY_COUNT;
 	*space = (struct space){.same_batch = true};
 	for (int s = 0; s < STRATEGY_COUNT; s++) {
 		struct error mine = {0};
@@ -238,8 +239,11 @@ bool space_build(const struct question *question, struct arena *arena, struct sp
 		if (!space->allowed[s] || add_strategy(&e, (enum strategy)s, by_name, &mine))
 			continue;
 		space->impossible[s] = arena_strdup(arena, mine.message);
-		if (first.message[0] == '\0')
+		/* Rather of the runtime than of DDP, which nobody named. */
+		if (first.message[0] == '\0' || blamed == STRATEGY_NO_SHARD) {
 			first = mine;
+			blamed = s;
+		}
 	}
 	space->first[STRATEGY_COUNT] = space->n;
 	if (space->n == 0)

@@ -3,21 +3,25 @@
 
 #include "reports/text/text.h"
 
-static void add_head(const struct figures_diagnosis *d, struct text *text)
+static void add_head(
+	const struct figures_diagnosis *d, const struct style *style, struct text *text)
 {
 	const struct prediction *p = d->prediction;
 	char step[32], predicted[32], gap[32], mfu[32], expected[32];
+	struct text line = {0};
 
-	text_printf(text, "%s a step, predicted %s (%+.1f %%)", format_seconds(step, d->step_time),
+	text_printf(&line, "%s a step, predicted %s (%+.1f %%)", format_seconds(step, d->step_time),
 		format_seconds(predicted, p->step_time), 100 * (d->step_time / p->step_time - 1));
 	if (p->mfu > 0) {
-		text_printf(text, "; MFU %s, predicted %s of ",
+		text_printf(&line, "; MFU %s, predicted %s of ",
 			format_percent(mfu, p->mfu * p->step_time / d->step_time),
 			format_percent(expected, p->mfu));
-		add_terminal(text, or_empty(p->peak_name));
-		text_add(text, " (attention counted in full)");
+		add_terminal(&line, or_empty(p->peak_name));
+		text_add(&line, " (attention counted in full)");
 	}
-	text_add(text, ".\n");
+	text_add_char(&line, '.');
+	put_line("", 0, text_string(&line), style->width, text);
+	text_finish(&line);
 	if (d->step_time > 1.03 * p->step_time)
 		text_printf(text, "To explain: %s a step.\n",
 			format_seconds(gap, d->step_time - p->step_time));
@@ -53,8 +57,8 @@ static void add_conventions(
 			d->convention->name);
 	else
 		text_printf(text,
-			" An MFU of %s is none of these: it takes a peak, a batch or a number of "
-			"devices %.2f times the plan's.\n",
+			" An MFU of %s is none of these: its peak, batch or number of devices is "
+			"%.2f times the plan's.\n",
 			given, d->conventions[0].measured / d->mfu);
 }
 
@@ -72,13 +76,14 @@ static void add_candidates(
 	for (int i = 0; i < d->n_candidates; i++) {
 		const struct figure_candidate *c = &d->candidates[i];
 		grid_row(&grid, GRID_PLAIN);
-		grid_add(&grid, "%s  [%s]", c->title, c->id);
+		grid_add(&grid, "%s", c->title);
 		grid_add_seconds(&grid, c->step_time);
 		if (c->effect > 2 * gap)
 			grid_add(&grid, "too much");
 		else
 			grid_add(&grid, "%.0f %%", 100 * c->effect / gap);
-		grid_add(&grid, "%s", c->fits ? c->look : "ruled out: it would not fit in memory");
+		grid_add(&grid, "[%s] %s", c->id,
+			c->fits ? c->look : "ruled out: it would not fit in memory");
 	}
 	put_text(&grid, style, text);
 	text_add(text,
@@ -86,11 +91,16 @@ static void add_candidates(
 		"difference.\n");
 }
 
-static void add_conditions(const struct figures_diagnosis *d, struct text *text)
+static void add_conditions(
+	const struct figures_diagnosis *d, const struct style *style, struct text *text)
 {
 	text_add(text, "\nOr, were it one of these alone:\n");
-	for (int i = 0; i < d->n_conditions; i++)
-		text_printf(text, " - %s  [%s]\n", d->conditions[i].text, d->conditions[i].id);
+	for (int i = 0; i < d->n_conditions; i++) {
+		struct text line = {0};
+		text_printf(&line, "%s  [%s]", d->conditions[i].text, d->conditions[i].id);
+		put_line(" - ", 3, text_string(&line), style->width, text);
+		text_finish(&line);
+	}
 	if (d->n_steps >= 5 && d->spread > 0.1)
 		text_printf(text,
 			" - something else runs on these machines: %d steps of equal work differ "
@@ -104,11 +114,11 @@ static void add_conditions(const struct figures_diagnosis *d, struct text *text)
 void report_figures_text(
 	const struct figures_diagnosis *d, const struct style *style, struct text *text)
 {
-	add_head(d, text);
+	add_head(d, style, text);
 	add_conventions(d, style, text);
 	if (d->step_time <= 1.03 * d->prediction->step_time)
 		return;
 	if (d->n_candidates > 0)
 		add_candidates(d, style, text);
-	add_conditions(d, text);
+	add_conditions(d, style, text);
 }

@@ -3,9 +3,20 @@
 
 #include "reports/text/text.h"
 
-static void add_row(const struct found *row, struct grid *grid)
+/* Machines of several sizes, compared: in all, and by a device of the first. */
+static bool has_efficiency(const struct finding *finding)
+{
+	for (int i = 0; i < finding->n; i++) {
+		if (finding->rows[i].ratio > 0)
+			return true;
+	}
+	return false;
+}
+
+static void add_row(const struct found *row, bool efficiency, struct grid *grid)
 {
 	const struct prediction *p = &row->prediction;
+	double tokens_per_s = p->tokens_per_s_per_gpu * (double)row->devices;
 	struct text summary = {0};
 	char tokens[32];
 
@@ -14,7 +25,7 @@ static void add_row(const struct found *row, struct grid *grid)
 							      : GRID_PLAIN);
 	grid_add_value(grid, row->value, "%s", row->what);
 	if (!row->has_plan) {
-		for (int i = 0; i < 7; i++)
+		for (int i = 2; i < grid->n_columns; i++)
 			grid_add_value(grid, INFINITY, "-");
 		grid_add(grid, "%s", or_empty(row->note));
 		return;
@@ -23,10 +34,11 @@ static void add_row(const struct found *row, struct grid *grid)
 	grid_add_seconds(grid, p->step_time);
 	grid_add_value(grid, p->tokens_per_s_per_gpu, "%s",
 		format_tokens(tokens, p->tokens_per_s_per_gpu));
-	grid_add_value(grid, p->tokens_per_s_per_gpu * (double)row->devices, "%s",
-		format_tokens(tokens, p->tokens_per_s_per_gpu * (double)row->devices));
+	if (efficiency)
+		grid_add_value(grid, tokens_per_s, "%s", format_tokens(tokens, tokens_per_s));
 	grid_add_percent(grid, p->mfu);
-	grid_add_percent(grid, row->ratio);
+	if (efficiency)
+		grid_add_percent(grid, row->ratio);
 	grid_add_bytes(grid, (double)p->peak_memory_bytes);
 	grid_add(grid, "%s", fits_names[p->fits]);
 	grid_add(grid, "%s%s%s", text_string(&summary), or_empty(row->note)[0] != '\0' ? "; " : "",
@@ -38,13 +50,18 @@ static void add_row(const struct found *row, struct grid *grid)
 static void finding_grid(const struct finding *finding, struct grid *grid)
 {
 	static const struct grid_column columns[] = {{"tried", GRID_LEFT},
-		{"step time", GRID_RIGHT}, {"tokens/s/GPU", GRID_RIGHT}, {"tokens/s", GRID_RIGHT},
-		{"MFU", GRID_RIGHT}, {"efficiency", GRID_RIGHT}, {"peak memory", GRID_RIGHT},
-		{"fits", GRID_LEFT}, {"best plan", GRID_WRAP}};
+		{"step time", GRID_RIGHT}, {"tokens/s/GPU", GRID_RIGHT}, {"MFU", GRID_RIGHT},
+		{"peak memory", GRID_RIGHT}, {"fits", GRID_LEFT}, {"best plan", GRID_WRAP}};
+	static const struct grid_column more[] = {{"tried", GRID_LEFT}, {"step time", GRID_RIGHT},
+		{"tokens/s/GPU", GRID_RIGHT}, {"tokens/s", GRID_RIGHT}, {"MFU", GRID_RIGHT},
+		{"efficiency", GRID_RIGHT}, {"peak memory", GRID_RIGHT}, {"fits", GRID_LEFT},
+		{"best plan", GRID_WRAP}};
+	bool efficiency = has_efficiency(finding);
 
-	grid_init(grid, columns, COUNT_OF(columns));
+	grid_init(
+		grid, efficiency ? more : columns, efficiency ? COUNT_OF(more) : COUNT_OF(columns));
 	for (int i = 0; i < finding->n; i++)
-		add_row(&finding->rows[i], grid);
+		add_row(&finding->rows[i], efficiency, grid);
 }
 
 void report_finding_text(const struct question *question, const struct finding *finding,
@@ -56,8 +73,11 @@ void report_finding_text(const struct question *question, const struct finding *
 	text_add(text, style->color ? "\n\n\033[1m" : "\n\n");
 	text_printf(text, "%s.", finding->statement);
 	text_add(text, style->color ? "\033[0m\n" : "\n");
-	text_printf(
-		text, "Held fixed: %s; the rest is searched as `plan` does.\n\n", finding->held);
+	struct text held = {0};
+	text_printf(&held, "%s; the rest is searched as `plan` does.", finding->held);
+	put_line("Held fixed:", 12, text_string(&held), style->width, text);
+	text_finish(&held);
+	text_add_char(text, '\n');
 	finding_grid(finding, &grid);
 	put_text(&grid, style, text);
 	text_printf(text, "%lld plans simulated.\n", (long long)finding->evaluated);

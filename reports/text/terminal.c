@@ -60,7 +60,7 @@ static int wrap_width(const struct grid *grid, const struct style *style)
 		if (grid->columns[c].align != GRID_WRAP)
 			width -= column_width(grid, c) + 2;
 	}
-	return width > 30 ? width : 30;
+	return width > 24 ? width : 24;
 }
 
 /* Turns the last blank before each `width` into a line end. */

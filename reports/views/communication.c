@@ -177,9 +177,10 @@ void view_communication(
 	const struct mesh *mesh = &schedule->plan.mesh;
 
 	text_printf(text,
-		"Communication of a step under %s: %lld ranks, %lld replicas of %lld shards\n\n",
+		"Communication of a step under %s: %lld ranks, %lld replica%s of %lld shards\n\n",
 		strategy_names[schedule->plan.strategy], (long long)plan_ranks(&schedule->plan),
-		(long long)mesh->replicate, (long long)mesh->shard);
+		(long long)mesh->replicate, mesh->replicate == 1 ? "" : "s",
+		(long long)mesh->shard);
 	add_patterns(schedule, style, text);
 	text_add(text, legend);
 	if (schedule->model != NULL && schedule->topology != NULL) {

@@ -160,7 +160,7 @@ class Topologies(Case):
         self.fails(2, 'infiniband:8x200Gbit/s', *words, '--gpu-name', 'A100-SXM4-80GB',
                    '--network', 'fast')
         self.fails(3, 'cannot be opened', 'topologies', 'import', 'nothing.xml')
-        self.fails(2, 'expected `topologies list`', 'topologies', 'import')
+        self.fails(2, 'expected FILE..., or --gpu-name NAME', 'topologies', 'import')
 
     def test_secrets_of_an_environment_are_not_kept(self):
         self.box.write('job.env', 'WORLD_SIZE=4\nLOCAL_WORLD_SIZE=2\nTOKEN=hunter2\n')

@@ -406,6 +406,38 @@ static void starts_on_nodes(void **state)
 	arena_finish(&arena);
 }
 
+/* torchtitan 0.3.0: models/llama3/config_registry.py; its larger two have tensor_parallel_degree 8.
+ */
+static void torchtitan_configurations(void **state)
+{
+	static const struct {
+		const char *model, *words, *note;
+	} rows[] = {
+		{"llama-3.1-8b", "--module llama3 --config llama3_8b ", NULL},
+		{"llama-3.1-70b", "--module llama3 --config llama3_70b ", NULL},
+		{"llama-3-405b", "--module llama3 --config llama3_405b ", "float8"},
+		{"llama-2-7b", "--module llama3 --config llama3_8b ",
+			"torchtitan ships no configuration of this shape"},
+	};
+	struct arena arena = {0};
+	struct trip trip = {.arena = &arena};
+
+	(void)state;
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		load(&arena, rows[i].model, "2xdgx-h100", &trip.file);
+		write_as(&trip, "torchtitan-flags", "FULL_SHARD");
+		const char *text = text_string(&trip.text);
+		assert_non_null(strstr(trip.exported.launch, rows[i].words));
+		assert_non_null(strstr(text, "--parallelism.tensor_parallel_degree 1\n"));
+		assert_int_equal(
+			strstr(text, "#   model ") != NULL || strstr(text, "float8") != NULL,
+			rows[i].note != NULL);
+		assert_true(rows[i].note == NULL || strstr(text, rows[i].note) != NULL);
+	}
+	text_finish(&trip.text);
+	arena_finish(&arena);
+}
+
 /* accelerate shards on accelerators alone; FSDP1 takes its strategy from one key. */
 static void accelerate_shards(void **state)
 {
@@ -544,6 +576,19 @@ static const struct foreign files[] = {
 		"accelerate-fsdp1",
 		"strategy=HYBRID_SHARD prefetch=none wrap=model param-dtype=fp32",
 		"nothing is wrapped"},
+	/* accelerate 1.15, commands/launch.py: --fsdp_sharding_strategy, default "FULL_SHARD". */
+	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 1\n"
+	 "  fsdp_reshard_after_forward: SHARD_GRAD_OP\n",
+		"accelerate-fsdp1", "strategy=FULL_SHARD",
+		"x:4: fsdp_config.fsdp_reshard_after_forward: SHARD_GRAD_OP: accelerate runs "
+		"FULL_SHARD"},
+	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_reshard_after_forward: true\n"
+	 "  fsdp_sharding_strategy: SHARD_GRAD_OP\n",
+		"accelerate-fsdp1", "strategy=SHARD_GRAD_OP", NULL},
+	{"{\"per_device_train_batch_size\": 1, \"fsdp\": true,\n\"fsdp_config\": "
+	 "{\"version\": 1, \"reshard_after_forward\": \"shard_grad_op\"}}\n",
+		"hf-trainer-fsdp1", "strategy=SHARD_GRAD_OP",
+		"FULL_SHARD unless FSDP_SHARDING_STRATEGY=SHARD_GRAD_OP is set"},
 	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n"
 	 "  fsdp_forward_prefetch: true\n",
 		NULL, "x:4:26: fsdp_forward_prefetch: FSDP2 refuses it in accelerate", NULL},
@@ -845,6 +890,7 @@ int main(void)
 		cmocka_unit_test(clipping_is_left_alone),
 		cmocka_unit_test(starts_on_nodes),
 		cmocka_unit_test(accelerate_shards),
+		cmocka_unit_test(torchtitan_configurations),
 		cmocka_unit_test(fsdp1_keeps_shared_weights_together),
 		cmocka_unit_test(names_are_inert),
 		cmocka_unit_test(foreign_files),

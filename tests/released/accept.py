@@ -62,7 +62,10 @@ def titan(words):
 
     config = ConfigManager().parse_args(words)
     return {'clip': config.training.max_norm, 'batch': config.training.local_batch_size,
-            'reshard': config.parallelism.fsdp_reshard_after_forward}
+            'reshard': config.parallelism.fsdp_reshard_after_forward,
+            'ranks': config.parallelism.data_parallel_replicate_degree *
+                     config.parallelism.data_parallel_shard_degree *
+                     config.parallelism.tensor_parallel_degree}
 
 
 def torchtitan(path, _):
@@ -72,8 +75,11 @@ def torchtitan(path, _):
 
 def torchtitan_flags(path, _):
     with open(path) as file:
-        words = [word for line in file if line[0] != '#' for word in line.split()]
-    return titan(['--module', 'llama3', '--config', 'llama3_8b', *words])
+        lines = file.readlines()
+    start = next((line for line in lines if line.startswith('# Start:')), '')
+    chosen = start.partition('torchtitan.train ')[2].partition(' $(')[0]  # --module and --config
+    words = [word for line in lines if line[0] != '#' for word in line.split()]
+    return titan([*chosen.split(), *words])
 
 
 def torchtitan_toml(path, _):

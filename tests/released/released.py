@@ -24,6 +24,8 @@ PLANS = [
     ['--param-dtype', 'fp32', '--optimizer', 'adamw-fused', '--activation-checkpointing',
      'selective', '--reshard-after-forward', '8'],
 ]
+RANKS = 16
+MODELS = ['llama-3.1-8b', 'llama-3.1-70b']  # torchtitan splits its own larger one by tensors
 TARGETS = {  # with the folder of its package, where that is none of the environment's own
     'accelerate': '', 'accelerate-fsdp1': '', 'trl': '', 'accelerate-deepspeed': 'deepspeed-0.19.8',
     'hf-trainer': '', 'hf-trainer-fsdp1': '', 'axolotl': '',
@@ -110,6 +112,8 @@ def misunderstood(options, line):
     clip = float(given.get('--clip', 1)) or float('inf')
     if found.get('clip') is not None and (found['clip'] or float('inf')) != clip:
         wrong.append(f'clip {found["clip"]}')
+    if found.get('ranks', RANKS) != RANKS:
+        wrong.append(f'{found["ranks"]} ranks')
     strategy = given.get('--strategy', 'FULL_SHARD')
     if found.get('strategy', strategy).lstrip('_') != strategy:
         wrong.append(f'strategy {found["strategy"]}')
@@ -118,9 +122,10 @@ def misunderstood(options, line):
 
 def accept(bench):
     for number, options in enumerate(PLANS):
-        bench.go('predict', 'llama-3.1-8b', '2xdgx-h100', *options, '-o', f'{number}.yaml')
+        model = MODELS[number % len(MODELS)]
+        bench.go('predict', model, '2xdgx-h100', *options, '-o', f'{number}.yaml')
     for name, package in TARGETS.items():
-        words = [str(HERE / 'accept.py'), name.partition('@')[0], '16', *exported(bench, name)]
+        words = [str(HERE / 'accept.py'), name.partition('@')[0], str(RANKS), *exported(bench, name)]
         result = bench.python(words, package)
         lines = [line for line in result.stdout.split('\n')
                  if line.startswith(('understood ', 'refused '))]

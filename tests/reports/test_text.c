@@ -69,8 +69,9 @@ static void test_grid_text(void **state)
 		      " long|er\\u001b       3 B\n\n");
 	grid_text(&grid, &narrow, &text);
 	expect(&text, " name               size  note\n"
-		      " a              1.50 KiB  words that need more than one\n"
-		      "                          short line of text\n"
+		      " a              1.50 KiB  words that need more\n"
+		      "                          than one short line of\n"
+		      "                          text\n"
 		      " long|er\\u001b       3 B\n\n");
 	grid_finish(&grid);
 }

@@ -145,10 +145,31 @@ def judge_cli(schemas, program):
     return found
 
 
+def judge_case(schemas, program):
+    """The names of values in a file, in another case: read, as the schemas say."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        shown = subprocess.run([program, 'topologies', 'show', 'dgx-h100'], check=True, text=True,
+                               capture_output=True).stdout
+        for name, text in (('as it is', shown), ('other', shown.replace('infiniband', 'InfiniBand')),
+                           ('unknown', shown.replace('infiniband', 'infiniban'))):
+            with open(os.path.join(folder, 'box.yaml'), 'w', encoding='utf-8') as stream:
+                stream.write(text)
+            done = subprocess.run([program, 'topologies', 'show', 'box.yaml'], cwd=folder, text=True,
+                                  capture_output=True)
+            if (done.stdout == shown) == (name == 'unknown'):
+                found.append(f'{name} case of a network: {done.stdout}{done.stderr}')
+    network = schemas.all['common.json']['definitions']['topology']['properties']['network']
+    if 'any case' not in network['properties']['kind'].get('description', ''):
+        found.append('common.json: the kind of a network does not say that any case is read')
+    return found
+
+
 if __name__ == '__main__':
     loaded = Schemas(sys.argv[1])
     if sys.argv[2] == '--cli':
-        bad = judge_cli(loaded, os.path.abspath(sys.argv[3]))
+        bad = judge_cli(loaded, os.path.abspath(sys.argv[3])) + \
+            judge_case(loaded, os.path.abspath(sys.argv[3]))
     else:
         bad = judge_written(loaded, sys.argv[2])
     print('\n'.join(bad))
