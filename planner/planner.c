@@ -469,6 +469,7 @@ bool planner_plan(const struct question *question, struct arena *arena, struct a
 	bool bounded = question->thresholds && question->objective == OBJECTIVE_TIME &&
 		       answer->chosen != NULL && !answer->interrupted;
 	ok = ok && (!bounded || thresholds_find(question, arena, answer, error));
+	answer->interrupted = answer->interrupted || lent_stopped(question);
 	if (ok)
 		warnings_find(question, arena, answer);
 	return ok;

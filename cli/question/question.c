@@ -345,10 +345,16 @@ static bool show_looked(void *context, const struct looked *looked)
 	return !interrupt_came();
 }
 
+static bool is_stopped(void *context)
+{
+	(void)context;
+	return interrupt_came();
+}
+
 bool plan_question(const struct question *question, int threads, struct arena *arena,
 	struct answer *answer, struct error *error)
 {
-	const struct lent lent = {&threads, threads, each_on_cores, show_looked};
+	const struct lent lent = {&threads, threads, each_on_cores, show_looked, is_stopped};
 	struct question mine = *question;
 
 	mine.lent = &lent;
@@ -363,7 +369,7 @@ bool plan_question(const struct question *question, int threads, struct arena *a
 bool find_question(const struct question *question, int threads, enum find find, double target,
 	struct arena *arena, struct finding *finding, struct error *error)
 {
-	const struct lent lent = {&threads, threads, each_on_cores, NULL};
+	const struct lent lent = {&threads, threads, each_on_cores, NULL, NULL};
 	struct question mine = *question;
 
 	mine.lent = &lent;

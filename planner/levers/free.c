@@ -19,17 +19,6 @@ const char *lever_typed(enum knob_id id, const struct plan *plan, struct arena *
 	return arena_printf(arena, "--%s %s", knob_option(id, arena), knob_typed(id, plan, arena));
 }
 
-struct question lever_question(const struct question *question, struct lent *quiet)
-{
-	struct question beside = *question;
-	if (question->lent != NULL) {
-		*quiet = *question->lent;
-		quiet->go_on = NULL;
-		beside.lent = quiet;
-	}
-	return beside;
-}
-
 /* --- which a plan can do without -------------------------------------------------------------- */
 
 struct departure {
@@ -218,7 +207,8 @@ static bool search_free(const struct question *question, const struct candidate 
 	struct exposure exposure;
 	struct error mine = {0};
 	bool ok = search_run(question, arena, &search, &mine);
-	const struct ranked *best = ok ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
+	const struct ranked *best =
+		ok && !search.stopped ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
 	if (best != NULL) {
 		option->plan = search.space.plans[best->plan];
 		ok = levers_let_go(&search.evaluator, &option->plan, &mine) &&
@@ -237,8 +227,8 @@ bool levers_find(const struct question *question, const struct candidate *chosen
 	struct error *error)
 {
 	struct lent quiet;
-	const struct question beside = lever_question(question, &quiet);
-	const struct question all = free_question(&beside, &chosen->plan);
+	const struct question beside = lent_quietly(question, false, &quiet);
+	struct question all = free_question(&beside, &chosen->plan);
 	struct plan_option *option = ARENA_NEW(arena, struct plan_option);
 	if (question->objective != OBJECTIVE_TIME || question->topology->device.kind != DEVICE_GPU)
 		return true;

@@ -249,6 +249,18 @@ static void check_fewest(const struct fixture *f, const struct way_out *way, str
 	assert_true(answer.chosen == NULL || answer.tight);
 }
 
+/* The next length does not do, where it is said to be the longest. */
+static void check_longest(const struct fixture *f, const struct way_out *way, struct arena *arena)
+{
+	struct question longer = f->question;
+	if (strcmp(way->note, "the longest sequence") != 0)
+		return;
+	set_choice(&longer, arena, "seq_len",
+		arena_printf(arena, "%lld", (long long)way->plan.seq_len + 128));
+	struct answer answer = ask(&longer, arena);
+	assert_true(answer.chosen == NULL || answer.tight);
+}
+
 static struct answer check_way_out(struct fixture *f, int least)
 {
 	struct answer answer = ask(&f->question, &f->arena);
@@ -256,6 +268,7 @@ static struct answer check_way_out(struct fixture *f, int least)
 	assert_true(answer.n_ways_out >= least);
 	for (int i = 0; i < answer.n_ways_out; i++) {
 		check_way(f, &answer.ways_out[i], &f->arena);
+		check_longest(f, &answer.ways_out[i], &f->arena);
 		if (answer.ways_out[i].topology != NULL)
 			check_fewest(f, &answer.ways_out[i], &f->arena);
 	}
