@@ -368,7 +368,9 @@ static bool pull_levers(struct making *making, const struct contender *centre,
 	if (!levers_find(question, answer->chosen, variants, making->arena, answer, error))
 		return false;
 	if (answer->free != NULL)
-		answer->free->typed = typed_of(question, &answer->free->plan, making->arena);
+		answer->free->typed = arena_printf(making->arena, "%s%s",
+			typed_of(question, &answer->free->plan, making->arena),
+			answer->free->typed);
 	return true;
 }
 

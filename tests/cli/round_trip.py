@@ -131,6 +131,20 @@ class RoundTrip(contract.Case):
                                             'measured.json').out)
         self.assertEqual(len(digests), 1)
 
+    def test_a_padded_vocabulary_is_planned_trained_and_exported(self):
+        """The plan's model has the rows: what follows needs no option."""
+        self.run_ok('plan', *LOCAL, '--vocab', '320', '-o', 'padded.yaml')
+        self.assertRegex(self.box.read('padded.yaml'), r'(?m)^  vocab: 320$')
+        self.train('padded.yaml', '--measured', 'padded.json')
+        self.check('padded.yaml', 'padded.json')
+        script = self.run_ok('export', 'padded.yaml', '--to', 'pytorch').out
+        self.assertIn('vocab_size=320,', script)
+        self.run_ok('import', '-', 'tiny.yaml', 'local', '--gpus', '2', '--from', 'pytorch', '--vocab',
+                    '320', '-o', 'back.yaml', stdin=script)
+        self.assertRegex(self.box.read('back.yaml'), r'(?m)^  vocab: 320$')
+        fewer = self.run_ok('predict', *LOCAL, '--vocab', '8', code=2)
+        self.assertIn('it can only be padded', fewer.err)
+
     def test_a_gpu_plan_with_offload_is_recompiled(self):
         self.run_ok('predict', 'tiny.yaml', 'box.yaml', '--gpus', '4', '--seq-len', '16',
                     '--cpu-offload', 'all', '--reshard-after-forward', '2', '-o', 'gpu.yaml')
