@@ -450,6 +450,10 @@ static bool make_answer(struct making *making, struct error *error)
 		answer->departures = making->search->space.departures[making->plans[0]];
 		answer->headroom_bytes = headroom_bytes(making->search->question,
 			&answer->chosen->plan, &answer->chosen->prediction);
+		if (!making->question->headroom.given)
+			answer->n_doubts = memory_doubts(making->question, &answer->chosen->plan,
+				(double)prediction_needed_bytes(&answer->chosen->prediction),
+				answer->doubts);
 	}
 	explain_candidates(making);
 	word_candidates(making);

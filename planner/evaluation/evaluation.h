@@ -51,6 +51,15 @@ bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);
 void evaluator_finish(struct evaluator *evaluator);
 
+/* --- doubt.c -----------------------------------------------------------------------------------
+ */
+
+/* Bytes by which a plan may need more than it is predicted to (80 %); nothing on CPUs. */
+double memory_doubt(const struct question *question, const struct plan *plan, double needed);
+/* What it is made of, each alone. Returns their number. */
+int memory_doubts(const struct question *question, const struct plan *plan, double needed,
+	struct doubt doubts[DOUBTS_MAX]);
+
 /* --- room.c ------------------------------------------------------------------------------------
  */
 
