@@ -131,6 +131,14 @@ bool model_build(struct arena *arena, const struct architecture *architecture, s
 bool model_train(struct arena *arena, const struct model *model, const struct trainable *trainable,
 	struct model **trained, struct error *error);
 
+/* The same model with more words than its tokenizer has: rows of the embedding and of the head that
+ * no token names. EXIT_CODE_USAGE: fewer words. */
+bool model_pad(struct arena *arena, const struct model *model, int64_t vocab, struct model **padded,
+	struct error *error);
+/* The next multiple of 64, as training scripts pad to (nanoGPT, commit 77e7e04: 50257 to 50304):
+ * rows of logits are then whole cache lines of 128 bytes in 2-byte dtypes. */
+int64_t vocab_padded(int64_t vocab);
+
 /* One of the two matrices of an adapter? */
 bool parameter_is_adapter(const struct model *model, int parameter);
 

@@ -41,8 +41,11 @@ void model_write(const struct model *model, struct writer *writer);
  * families other than gpt2, llama, mistral, qwen2 and qwen3. */
 bool model_write_hugging_face(const struct model *model, struct text *text);
 
-/* peft's adapter_config.json of a model with adapters (LoraConfig of peft 0.21), appended. */
+/* peft's adapter_config.json of a model with adapters (LoraConfig of peft 0.21), appended; and its
+ * target_modules: as they were typed, which may be more than the last part of a name, else what has
+ * an adapter. */
 void model_write_adapter_config(const struct model *model, struct text *text);
+const char **model_adapted_modules(const struct model *model, struct arena *arena, int *n);
 
 /* `models show --json`: everything with modules and parameters. */
 void model_write_details(const struct model *model, struct writer *writer);

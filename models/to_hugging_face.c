@@ -101,27 +101,37 @@ static bool is_first_of_its_name(const struct model *model, int parameter)
 	return true;
 }
 
-/* As they were typed, which may be more than the last part of a name; else what has an adapter. */
-static void write_target_modules(const struct model *model, struct writer *writer)
+const char **model_adapted_modules(const struct model *model, struct arena *arena, int *n)
 {
 	const char *typed = model->architecture.trainable.modules;
-	struct arena arena = {0};
+	const char **names = ARENA_ARRAY(arena, const char *, model->n_parameters);
 	const char *name;
 	size_t length;
 
-	writer_begin_list(writer, "target_modules");
+	*n = 0;
 	if (typed != NULL && strcmp(typed, "all-linear") != 0) {
 		for (; *typed != '\0'; typed += typed[length] != '\0' ? length + 1 : length) {
 			length = strcspn(typed, ",");
-			writer_string(writer, NULL, arena_strndup(&arena, typed, length));
+			names[(*n)++] = arena_strndup(arena, typed, length);
 		}
-	} else {
-		for (int p = 0; p < model->n_parameters; p++) {
-			if (is_first_of_its_name(model, p) &&
-				adapted_module(model->parameters[p].name, &name, &length))
-				writer_string(writer, NULL, arena_strndup(&arena, name, length));
-		}
+		return names;
 	}
+	for (int p = 0; p < model->n_parameters; p++)
+		if (is_first_of_its_name(model, p) &&
+			adapted_module(model->parameters[p].name, &name, &length))
+			names[(*n)++] = arena_strndup(arena, name, length);
+	return names;
+}
+
+static void write_target_modules(const struct model *model, struct writer *writer)
+{
+	struct arena arena = {0};
+	int n;
+	const char **names = model_adapted_modules(model, &arena, &n);
+
+	writer_begin_list(writer, "target_modules");
+	for (int i = 0; i < n; i++)
+		writer_string(writer, NULL, names[i]);
 	writer_end_list(writer);
 	arena_finish(&arena);
 }

@@ -484,15 +484,3 @@ bool model_build(struct arena *arena, const struct architecture *architecture, s
 	*model = m;
 	return model_choose_trained(m, builder.refused, error);
 }
-
-bool model_train(struct arena *arena, const struct model *model, const struct trainable *trainable,
-	struct model **trained, struct error *error)
-{
-	struct architecture architecture = model->architecture;
-
-	architecture.trainable = *trainable;
-	if (!model_build(arena, &architecture, trained, error))
-		return false;
-	(*trained)->part = model->part;
-	return true;
-}

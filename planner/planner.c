@@ -368,7 +368,9 @@ static bool pull_levers(struct making *making, const struct contender *centre,
 	if (!levers_find(question, answer->chosen, variants, making->arena, answer, error))
 		return false;
 	if (answer->free != NULL)
-		answer->free->typed = typed_of(question, &answer->free->plan, making->arena);
+		answer->free->typed = arena_printf(making->arena, "%s%s",
+			typed_of(question, &answer->free->plan, making->arena),
+			answer->free->typed);
 	return true;
 }
 
@@ -448,6 +450,10 @@ static bool make_answer(struct making *making, struct error *error)
 		answer->departures = making->search->space.departures[making->plans[0]];
 		answer->headroom_bytes = headroom_bytes(making->search->question,
 			&answer->chosen->plan, &answer->chosen->prediction);
+		if (!making->question->headroom.given)
+			answer->n_doubts = memory_doubts(making->question, &answer->chosen->plan,
+				(double)prediction_needed_bytes(&answer->chosen->prediction),
+				answer->doubts);
 	}
 	explain_candidates(making);
 	word_candidates(making);
@@ -469,6 +475,7 @@ bool planner_plan(const struct question *question, struct arena *arena, struct a
 	bool bounded = question->thresholds && question->objective == OBJECTIVE_TIME &&
 		       answer->chosen != NULL && !answer->interrupted;
 	ok = ok && (!bounded || thresholds_find(question, arena, answer, error));
+	answer->interrupted = answer->interrupted || lent_stopped(question);
 	if (ok)
 		warnings_find(question, arena, answer);
 	return ok;

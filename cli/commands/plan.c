@@ -171,6 +171,9 @@ static bool ask_compared(struct invocation *invocation, struct asked *asked, str
 		if (argument_given(arguments, "gpus"))
 			return error_set(error, EXIT_CODE_USAGE,
 				"--gpus: the plan says on how many; name MODEL and TOPOLOGY too");
+		if (argument_given(arguments, "vocab"))
+			return error_set(error, EXIT_CODE_USAGE,
+				"--vocab: the plan says which model; name MODEL and TOPOLOGY too");
 		if (!ask_options(invocation->arena, arguments, false, &asked->question, error))
 			return false;
 		asked->question.model = file->model;

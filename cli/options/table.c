@@ -21,6 +21,8 @@ static const char batch[] = "Machine and batch", goal[] = "Limits and goal",
 static const struct option machine[] = {
 	{"gpus", batch, "N", "devices: a part of one node, or whole nodes; on `local` ranks",
 		ASKING | ON(TOPOLOGIES), QUESTION},
+	{"vocab", batch, "N", "pads the vocabulary to so many words, such as 50304", ASKING,
+		QUESTION},
 	{"nodes", batch, "N", "nodes, when the files do not say", ON(TOPOLOGIES), 0},
 	{"gpu-name", batch, "NAME", "the device, as the catalogue calls it", ON(TOPOLOGIES), 0},
 	{"network", batch, "KIND:NxRATE", "NICs of a node, such as infiniband:8x200Gbit/s; or none",

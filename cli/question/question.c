@@ -221,6 +221,7 @@ bool ask_options(struct arena *arena, const struct arguments *arguments, bool on
 {
 	static const struct field others[] = {
 		FIELD_INT(struct question, gpus, "gpus", FIELD_POSITIVE),
+		FIELD_INT(struct question, vocab, "vocab", FIELD_POSITIVE),
 		FIELD_BYTES(struct question, memory_limit_bytes, "memory_limit", FIELD_POSITIVE),
 		FIELD_ENUM(struct question, objective, "objective", 0, objective_names),
 		FIELD_END,
@@ -282,6 +283,9 @@ bool ask(struct arena *arena, const char *model, const char *topology,
 		!input_topology(arena, topology, asked->question.gpus, &asked->topology, error))
 		return false;
 	extend_context(&asked->question, asked->model);
+	if (asked->question.vocab > 0 &&
+		!model_pad(arena, asked->model, asked->question.vocab, &asked->model, error))
+		return false;
 	if (question_gives(&asked->question, KNOB_TRAINABLE) &&
 		!model_train(arena, asked->model, &asked->question.asked.trainable, &asked->model,
 			error))
@@ -345,10 +349,16 @@ static bool show_looked(void *context, const struct looked *looked)
 	return !interrupt_came();
 }
 
+static bool is_stopped(void *context)
+{
+	(void)context;
+	return interrupt_came();
+}
+
 bool plan_question(const struct question *question, int threads, struct arena *arena,
 	struct answer *answer, struct error *error)
 {
-	const struct lent lent = {&threads, threads, each_on_cores, show_looked};
+	const struct lent lent = {&threads, threads, each_on_cores, show_looked, is_stopped};
 	struct question mine = *question;
 
 	mine.lent = &lent;
@@ -363,7 +373,7 @@ bool plan_question(const struct question *question, int threads, struct arena *a
 bool find_question(const struct question *question, int threads, enum find find, double target,
 	struct arena *arena, struct finding *finding, struct error *error)
 {
-	const struct lent lent = {&threads, threads, each_on_cores, NULL};
+	const struct lent lent = {&threads, threads, each_on_cores, NULL, NULL};
 	struct question mine = *question;
 
 	mine.lent = &lent;

@@ -63,6 +63,11 @@ static const char *late_all_reduce(struct exporting *exporting)
 	return !is_fsdp2(exporting) ? NULL : exporting->plan->late_all_reduce ? "true" : "false";
 }
 
+static const char *trainable(struct exporting *exporting)
+{
+	return exporting->plan->trainable.text;
+}
+
 static const char *device(struct exporting *exporting)
 {
 	return exporting->topology->device.kind == DEVICE_CPU ? "cpu" : "cuda";
@@ -97,6 +102,7 @@ static const struct config_key keys[] = {
 	{"REDUCE_DTYPE", KEY_WORD, KNOB_REDUCE_DTYPE, TORCH_TYPES},
 	{"OPTIMIZER", KEY_WORD, KNOB_OPTIMIZER, "adamw-fused adamw-foreach adamw sgd"},
 	{"CLIP", KEY_NUMBER, KNOB_CLIP, NULL, EVEN_IF_LEFT},
+	{"TRAINABLE", KEY_WORD, KNOB_TRAINABLE, "*", EXACT_CASE, trainable},
 	{NULL},
 };
 
@@ -179,6 +185,27 @@ static void write_model(struct exporting *exporting)
 		"CONFIG = None  # MODEL is loaded by name: a Hugging Face name or folder\n\n\n");
 }
 
+/* Adapters or a pattern; false: all of it is trained. */
+static bool write_trained(struct exporting *exporting)
+{
+	const struct trainable *trainable = &exporting->plan->trainable;
+	struct text *text = exporting->text;
+	int n = 0;
+
+	if (trainable_is_all(trainable))
+		return false;
+	const char **names = trainable->rank > 0
+				     ? model_adapted_modules(exporting->model, exporting->arena, &n)
+				     : NULL;
+	text_printf(text, "RANK = %lld\nALPHA = ", (long long)trainable->rank);
+	text_number(text, trainable->alpha);
+	text_add(text, "\nADAPTED = [");
+	for (int i = 0; i < n; i++)
+		text_printf(text, "%s\"%s\"", i > 0 ? ", " : "", names[i]);
+	text_add(text, "]\n\n\n");
+	return true;
+}
+
 extern const struct embedded_file export_scripts[];
 extern const int n_export_scripts;
 
@@ -205,7 +232,10 @@ static void write_script(struct exporting *exporting, bool fsdp2)
 	export_add_settings(exporting, &settings, "");
 	text_add_char(text, '\n');
 	write_model(exporting);
+	bool trains_part = write_trained(exporting);
 	add_code(text, "model");
+	if (trains_part)
+		add_code(text, "trainable");
 	add_code(text, fsdp2 ? "fsdp2" : "fsdp1");
 	add_code(text, "training");
 }

@@ -53,6 +53,14 @@ struct warning {
 	const char *sentence;
 };
 
+/* Something that is not known of the memory that the chosen plan needs. */
+struct doubt {
+	const char *what;   /* "the version of NCCL" */
+	int64_t bytes;      /* by which more may be needed, for this alone (80 %) */
+	const char *source; /* of the figure */
+};
+enum { DOUBTS_MAX = 6 };
+
 struct comparison;
 
 struct answer {
@@ -94,8 +102,10 @@ struct answer {
 	bool tight;     /* the chosen plan leaves less than the headroom, as no other plan has it */
 	int64_t headroom_bytes; /* that the chosen plan had to leave free: asked for, or the doubt
 				   of its prediction */
-	bool interrupted;       /* lent.go_on stopped it: parts of the defence may be missing too */
-	double bound; /* s: least bound of what was not simulated; the chosen time if nothing */
+	int n_doubts;           /* what makes the doubt; none where a headroom was asked for */
+	struct doubt doubts[DOUBTS_MAX];
+	bool interrupted; /* lent.go_on stopped it: parts of the defence may be missing too */
+	double bound;     /* s: least bound of what was not simulated; the chosen time if nothing */
 };
 
 /* --- a plan that the user brings: `plan --compare` -------------------------------------------- */

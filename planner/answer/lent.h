@@ -24,6 +24,10 @@ struct lent {
 	/* Asked before every plan, by the thread that called the planner; false: no further plan is
 	 * looked at, the answer is the best so far. NULL: all are. */
 	bool (*go_on)(void *context, const struct looked *looked);
+	/* The same of the searches beside the answer's (thresholds, levers, ways out), which nobody
+	 * is told of: asked by any thread; true: no further plan is looked at, and what such a
+	 * search would have said is left out. NULL: never. */
+	bool (*stopped)(void *context);
 };
 
 #endif

@@ -5,9 +5,9 @@
 #include "schedule/documents/documents.h"
 #include "schedule/schedule.h"
 
-/* One line of the script that the question leaves open, changed alone in the chosen plan. */
+/* One line of the script, changed alone in the chosen plan. */
 struct lever {
-	enum knob_id id;
+	enum knob_id id;   /* KNOB_COUNT: of the model */
 	const char *typed; /* "--loss fused" */
 	double gain;       /* share of the step time that it saves; < 0: it costs */
 	double step_time;  /* s */

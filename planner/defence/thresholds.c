@@ -232,9 +232,10 @@ static bool look_at(const struct scan *scan, double at, struct look *look, struc
 	struct arena arena = {0};
 	struct search search;
 	struct error mine = {0};
+	struct lent quiet;
 	struct moved *moved = ARENA_NEW(&arena, struct moved);
 	*look = (struct look){.at = at, .decision = {.kind = REFUSED}, .lead = NAN};
-	moved->question = lent_alone(scan->question);
+	moved->question = lent_quietly(scan->question, true, &quiet);
 	moved->topology = *scan->question->topology;
 	moved->question.topology = &moved->topology;
 	moved->model = *scan->question->model;
@@ -243,7 +244,7 @@ static bool look_at(const struct scan *scan, double at, struct look *look, struc
 	moved->question.winners_only = true;
 	scan->property->apply(at, moved);
 	bool ok = search_run(&moved->question, &arena, &search, &mine);
-	if (ok) {
+	if (ok && !search.stopped) {
 		const struct ranked *best = ranking_best(&search.ranking, STRATEGY_COUNT);
 		look->decision.kind = NOTHING;
 		if (best != NULL && !best->tight)

@@ -51,6 +51,15 @@ bool evaluator_judge(struct evaluator *evaluator, const struct plan *plan,
 	struct prediction *prediction, struct error *error);
 void evaluator_finish(struct evaluator *evaluator);
 
+/* --- doubt.c -----------------------------------------------------------------------------------
+ */
+
+/* Bytes by which a plan may need more than it is predicted to (80 %); nothing on CPUs. */
+double memory_doubt(const struct question *question, const struct plan *plan, double needed);
+/* What it is made of, each alone. Returns their number. */
+int memory_doubts(const struct question *question, const struct plan *plan, double needed,
+	struct doubt doubts[DOUBTS_MAX]);
+
 /* --- room.c ------------------------------------------------------------------------------------
  */
 
@@ -72,8 +81,11 @@ bool surely_lacks_room(
 int lent_workers(const struct question *question);
 void lent_each(const struct question *question, int n,
 	void (*piece)(void *data, int index, int worker), void *data);
-/* The question of a piece of work: its own pieces are done one after another. */
-struct question lent_alone(const struct question *question);
+/* The question of a search beside the answer's: `quiet` is what it may use of the caller's, who is
+ * not told of it. `alone`: a piece of work, whose own pieces are done one after another. */
+struct question lent_quietly(const struct question *question, bool alone, struct lent *quiet);
+/* Does the caller want no more of such searches? */
+bool lent_stopped(const struct question *question);
 
 /* One for each worker. */
 struct evaluators {

@@ -6,12 +6,9 @@ static double headroom(
 	const struct question *question, const struct plan *plan, double needed, double limit)
 {
 	const struct headroom *asked = &question->headroom;
-	double doubt = question->topology->device.kind == DEVICE_GPU
-			       ? runtime_of(plan->runtime)->memory_doubt
-			       : 0;
 	if (asked->given)
 		return (double)asked->bytes + asked->share * limit;
-	return doubt * needed;
+	return memory_doubt(question, plan, needed);
 }
 
 bool has_room(const struct question *question, const struct plan *plan,

@@ -20,11 +20,22 @@ void lent_each(const struct question *question, int n,
 		piece(data, i, 0);
 }
 
-struct question lent_alone(const struct question *question)
+struct question lent_quietly(const struct question *question, bool alone, struct lent *quiet)
 {
-	struct question alone = *question;
-	alone.lent = NULL;
-	return alone;
+	struct question beside = *question;
+	if (question->lent == NULL)
+		return beside;
+	*quiet = *question->lent;
+	quiet->go_on = NULL;
+	quiet->each = alone ? NULL : quiet->each;
+	beside.lent = quiet;
+	return beside;
+}
+
+bool lent_stopped(const struct question *question)
+{
+	const struct lent *lent = question->lent;
+	return lent != NULL && lent->stopped != NULL && lent->stopped(lent->context);
 }
 
 void evaluators_init(struct evaluators *evaluators, const struct question *question)
@@ -68,8 +79,12 @@ bool search_goes_on(struct search *search, int64_t plans, int64_t of)
 	const struct lent *lent = search->question->lent;
 	const struct ranked *best;
 	struct looked looked = {.plans = plans, .of = of, .gap = -1};
-	if (search->stopped || lent == NULL || lent->go_on == NULL)
+	if (search->stopped || lent == NULL)
 		return !search->stopped;
+	if (lent->go_on == NULL) {
+		search->stopped = lent_stopped(search->question);
+		return !search->stopped;
+	}
 	best = ranking_first(&search->ranking);
 	if (best != NULL) {
 		looked.step_time = (double)best->costs.of[COST_TIME] * 1e-15 *

@@ -1,5 +1,5 @@
 /* The levers of a plan: which of them it needs, what each gives, and the best plan with all. */
-#include "planner/levers/levers.h"
+#include "planner/levers/beside.h"
 #include "schedule/resolve/resolve.h"
 
 #include <math.h>
@@ -17,17 +17,6 @@ static bool is_open(const struct question *question, enum knob_id id)
 const char *lever_typed(enum knob_id id, const struct plan *plan, struct arena *arena)
 {
 	return arena_printf(arena, "--%s %s", knob_option(id, arena), knob_typed(id, plan, arena));
-}
-
-struct question lever_question(const struct question *question, struct lent *quiet)
-{
-	struct question beside = *question;
-	if (question->lent != NULL) {
-		*quiet = *question->lent;
-		quiet->go_on = NULL;
-		beside.lent = quiet;
-	}
-	return beside;
 }
 
 /* --- which a plan can do without -------------------------------------------------------------- */
@@ -163,10 +152,9 @@ static void take_best(struct answer *answer, const struct lever *lever)
 		answer->levers[i] = *lever;
 }
 
-static void list_levers(const struct question *question, const struct candidate *chosen,
+static void list_knobs(const struct question *question, const struct candidate *chosen,
 	const struct variants *variants, struct arena *arena, struct answer *answer)
 {
-	answer->levers = ARENA_ARRAY(arena, struct lever, variants->n);
 	for (int i = 0; i < variants->n; i++) {
 		const struct variant *variant = &variants->items[i];
 		struct lever lever = {.gain = 1 - variant->step_time / chosen->prediction.step_time,
@@ -182,7 +170,23 @@ static void list_levers(const struct question *question, const struct candidate 
 		lever.typed = lever_typed(variant->id, &variant->plan, arena);
 		take_best(answer, &lever);
 	}
+}
+
+static bool list_levers(const struct question *question, const struct candidate *chosen,
+	const struct variants *variants, struct arena *arena, struct answer *answer,
+	struct error *error)
+{
+	struct lever beside[BESIDE_MOST];
+	int n;
+	answer->levers = ARENA_ARRAY(arena, struct lever, variants->n + BESIDE_MOST);
+	list_knobs(question, chosen, variants, arena, answer);
+	if (!beside_find(question, chosen, arena, beside, &n, error))
+		return false;
+	for (int i = 0; i < n; i++)
+		if (is_worth_a_row(&beside[i], &chosen->prediction))
+			take_best(answer, &beside[i]);
 	qsort(answer->levers, (size_t)answer->n_levers, sizeof(*answer->levers), by_gain);
+	return true;
 }
 
 /* --- all of them ------------------------------------------------------------------------------ */
@@ -218,7 +222,8 @@ static bool search_free(const struct question *question, const struct candidate 
 	struct exposure exposure;
 	struct error mine = {0};
 	bool ok = search_run(question, arena, &search, &mine);
-	const struct ranked *best = ok ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
+	const struct ranked *best =
+		ok && !search.stopped ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
 	if (best != NULL) {
 		option->plan = search.space.plans[best->plan];
 		ok = levers_let_go(&search.evaluator, &option->plan, &mine) &&
@@ -237,15 +242,16 @@ bool levers_find(const struct question *question, const struct candidate *chosen
 	struct error *error)
 {
 	struct lent quiet;
-	const struct question beside = lever_question(question, &quiet);
-	const struct question all = free_question(&beside, &chosen->plan);
+	const struct question beside = lent_quietly(question, false, &quiet);
+	struct question all = free_question(&beside, &chosen->plan);
 	struct plan_option *option = ARENA_NEW(arena, struct plan_option);
 	if (question->objective != OBJECTIVE_TIME || question->topology->device.kind != DEVICE_GPU)
 		return true;
-	list_levers(question, chosen, variants, arena, answer);
+	if (!list_levers(question, chosen, variants, arena, answer, error))
+		return false;
 	if (answer->n_levers == 0 || all.freed == question->freed)
 		return true;
-	*option = (struct plan_option){.typed = ""};
+	*option = (struct plan_option){.typed = beside_pull(answer, arena, &all)};
 	if (!search_free(&all, chosen, arena, option, error))
 		return false;
 	/* The search is without CPU offload where the chosen plan has it, and may be worth less. */

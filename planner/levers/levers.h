@@ -8,10 +8,6 @@
 /* "--loss fused": the plan's value, in `arena`. */
 const char *lever_typed(enum knob_id id, const struct plan *plan, struct arena *arena);
 
-/* The question of a search beside the answer's: `quiet` is what it may use of the caller's, who is
- * told of the answer's search alone. */
-struct question lever_question(const struct question *question, struct lent *quiet);
-
 /* Of the levers that the question frees, those that the plan can do without: at their defaults it
  * costs little more (`simplicity`), and has room as before. Changes `plan`. */
 bool levers_let_go(struct evaluator *evaluator, struct plan *plan, struct error *error);

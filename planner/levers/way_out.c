@@ -18,7 +18,8 @@ struct leaving {
 	struct error *error;
 };
 
-/* The whole search of another question. False only for errors that are ours. */
+/* The whole search of another question; one that was stopped found nothing. False only for errors
+ * that are ours. */
 static bool plan_again(
 	struct leaving *l, const struct question *question, struct way_out *way, bool *fits)
 {
@@ -26,7 +27,8 @@ static bool plan_again(
 	struct exposure exposure;
 	struct error mine = {0};
 	bool ok = search_run(question, l->arena, &search, &mine);
-	const struct ranked *best = ok ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
+	const struct ranked *best =
+		ok && !search.stopped ? ranking_best(&search.ranking, STRATEGY_COUNT) : NULL;
 	*fits = best != NULL;
 	if (*fits) {
 		way->devices = topology_devices(question->topology);
@@ -160,6 +162,28 @@ static bool try_several(struct leaving *l, const struct savers *savers)
 
 /* --- a shorter sequence ----------------------------------------------------------------------- */
 
+static bool plan_length(struct leaving *l, int64_t length, struct way_out *way, bool *fits)
+{
+	struct question question = *l->question;
+	question_put(&question, KNOB_SEQ_LEN, (union knob_value){.number = length});
+	*way = (struct way_out){
+		.typed = arena_printf(l->arena, "--seq-len %lld", (long long)length)};
+	return plan_again(l, &question, way, fits);
+}
+
+/* The next length does not fit, or does: other plans than --find's may have longer ones. */
+static bool note_length(struct leaving *l, int64_t length, struct way_out *way)
+{
+	struct way_out longer;
+	bool fits = false;
+	if (length + LENGTH_STEP < l->closest->seq_len &&
+		!plan_length(l, length + LENGTH_STEP, &longer, &fits))
+		return false;
+	way->note =
+		fits || lent_stopped(l->question) ? "a shorter sequence" : "the longest sequence";
+	return true;
+}
+
 static bool try_length(struct leaving *l)
 {
 	struct question question = *l->question;
@@ -169,15 +193,17 @@ static bool try_length(struct leaving *l)
 	if (!find_answer(&question, FIND_MAX_SEQ_LEN, 0, l->arena, &finding, &mine))
 		return error_is_refusal(&mine, l->error);
 	int64_t length = min_i64((int64_t)finding.value, l->closest->seq_len - 1);
-	for (int i = 0; i < LENGTH_TRIES && finding.exists && length >= LENGTH_STEP; i++) {
-		struct way_out way = {.note = "the longest sequence"};
+	for (int i = 0; i < LENGTH_TRIES && finding.exists && length >= LENGTH_STEP &&
+			!lent_stopped(l->question);
+		i++) {
+		struct way_out way;
 		bool fits;
 		length -= length % LENGTH_STEP;
-		question_put(&question, KNOB_SEQ_LEN, (union knob_value){.number = length});
-		way.typed = arena_printf(l->arena, "--seq-len %lld", (long long)length);
-		if (!plan_again(l, &question, &way, &fits))
+		if (!plan_length(l, length, &way, &fits))
 			return false;
 		if (fits) {
+			if (!note_length(l, length, &way))
+				return false;
 			add_way(l, &way);
 			return true;
 		}
@@ -219,7 +245,7 @@ static bool try_nodes(struct leaving *l, int64_t nodes, struct way_out *way, boo
 	*way = (struct way_out){.typed = "",
 		.topology = arena_printf(
 			l->arena, "%lldx%s", (long long)nodes, node_name(topology.name)),
-		.note = "enough devices of this kind"};
+		.note = "one node fewer does not do"};
 	return plan_again(l, &question, way, fits);
 }
 
@@ -233,6 +259,8 @@ static bool try_devices(struct leaving *l)
 		return true;
 	if (!try_nodes(l, most, &best, &fits))
 		return false;
+	if (lent_stopped(l->question))
+		return true;
 	if (!fits) {
 		l->answer->useless_devices = most * l->question->topology->devices_per_node;
 		return true;
@@ -245,7 +273,8 @@ static bool try_devices(struct leaving *l)
 		high = fits ? nodes : high;
 		low = fits ? low : nodes;
 	}
-	add_way(l, &best);
+	if (!lent_stopped(l->question)) /* else fewer may do */
+		add_way(l, &best);
 	return true;
 }
 
@@ -254,7 +283,7 @@ bool way_out_find(const struct question *question, const struct plan *closest,
 	struct error *error)
 {
 	struct lent quiet;
-	const struct question beside = lever_question(question, &quiet);
+	const struct question beside = lent_quietly(question, false, &quiet);
 	struct leaving l = {&beside, closest, arena, answer, error};
 	struct savers *savers = ARENA_NEW(arena, struct savers);
 	answer->ways_out = ARENA_ARRAY(arena, struct way_out, WAYS_MOST);

@@ -95,7 +95,9 @@ static void search_one(void *data, int index, int worker)
 {
 	struct several *several = data;
 	struct result *result = &several->results[index];
-	const struct question question = lent_alone(&several->questions[index].question);
+	struct lent quiet;
+	const struct question question =
+		lent_quietly(&several->questions[index].question, true, &quiet);
 	(void)worker;
 	search_row(&question, &result->arena, &several->rows[index], &result->evaluated,
 		&result->error);

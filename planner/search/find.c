@@ -122,7 +122,7 @@ static void fill_combination(void *data, int index, int worker)
 	for (int i = 0; i < all->space->n; i++) {
 		const struct plan *plan = &all->space->plans[i];
 		bool raised;
-		if (all->of[i] != index)
+		if (all->of[i] != index || lent_stopped(all->limit->question))
 			continue;
 		if (!raise(all->limit, evaluator, plan, &mine->best, &raised, &mine->error))
 			return;

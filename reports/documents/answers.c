@@ -214,6 +214,15 @@ static void write_room(
 	writer_begin_map(writer, "headroom");
 	writer_bool(writer, "asked", question->headroom.given);
 	writer_int(writer, "bytes", answer->headroom_bytes);
+	writer_begin_list(writer, "doubts");
+	for (int i = 0; i < answer->n_doubts; i++) {
+		writer_begin_map(writer, NULL);
+		writer_string(writer, "what", answer->doubts[i].what);
+		writer_int(writer, "bytes", answer->doubts[i].bytes);
+		writer_string(writer, "source", answer->doubts[i].source);
+		writer_end_map(writer);
+	}
+	writer_end_list(writer);
 	writer_end_map(writer);
 }
 

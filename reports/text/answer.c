@@ -407,6 +407,25 @@ static void add_thresholds(
 	text_add_char(text, '\n');
 }
 
+/* What the doubt of the memory is made of. */
+static void add_doubts(const struct answer *answer, const struct style *style, struct text *text)
+{
+	struct text item = {0};
+	char bytes[32];
+
+	if (answer->n_doubts == 0)
+		return;
+	text_printf(text, "What may be needed beside the peak (80 %% sure: %s; squares add up)\n",
+		format_bytes(bytes, (double)answer->headroom_bytes));
+	for (int i = 0; i < answer->n_doubts; i++) {
+		const struct doubt *doubt = &answer->doubts[i];
+		text_printf(&item, "%s: %s (%s).", doubt->what,
+			format_bytes(bytes, (double)doubt->bytes), doubt->source);
+		put_item(&item, style, text);
+	}
+	text_add_char(text, '\n');
+}
+
 static void add_defence(const struct answer *answer, const struct style *style, struct text *text)
 {
 	struct text proof = {0};
@@ -420,6 +439,7 @@ static void add_defence(const struct answer *answer, const struct style *style, 
 		put_item(&item, style, text);
 	}
 	text_add(text, answer->n_reasons > 0 ? "\n" : "");
+	add_doubts(answer, style, text);
 	add_thresholds(answer, style, text);
 	if (answer->n_sensitivities > 0) {
 		text_add(text, "What if\n");

@@ -260,7 +260,6 @@ void add_subject_line(const struct model *model, const struct topology *topology
 static void add_vocabulary(
 	const struct model *model, const struct prediction *prediction, struct text *text)
 {
-	enum { GOOD = 64 };
 	long long vocab = (long long)model->architecture.vocab;
 	char buffer[32];
 
@@ -268,9 +267,9 @@ static void add_vocabulary(
 		return;
 	text_printf(text,
 		"\na vocabulary of %lld words is no multiple of 8: products of the head take %s a "
-		"step longer; pad it to %lld, or --compile on",
+		"step longer; --vocab %lld pads it, or --compile on",
 		vocab, format_seconds(buffer, prediction->time.unaligned_head),
-		(vocab + GOOD - 1) / GOOD * GOOD);
+		(long long)vocab_padded(vocab));
 }
 
 void report_prediction_text(const struct plan *plan, const struct model *model,

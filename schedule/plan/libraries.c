@@ -127,6 +127,53 @@ struct libraries plan_libraries(const struct plan *plan)
 	return libraries;
 }
 
+/* The last versions that changed what is predicted (docs/runtimes.md); of flash-attn the last of
+ * its second generation. */
+static int newest_version(enum library library, enum device_generation generation)
+{
+	static const int newest[LIBRARY_COUNT] = {
+		[LIBRARY_PYTORCH] = LIBRARY_VERSION(2, 11),
+		[LIBRARY_CUDA] = LIBRARY_VERSION(12, 8),
+		[LIBRARY_NCCL] = LIBRARY_VERSION(2, 28),
+		[LIBRARY_FLASH_ATTN] = LIBRARY_VERSION(2, 8),
+	};
+
+	return library == LIBRARY_FLASH_ATTN && generation < GENERATION_AMPERE ? 0
+									       : newest[library];
+}
+
+static void print_version(struct text *text, enum library library, int version)
+{
+	text_printf(text, "%s%s:%d.%d", text->length > 0 ? "+" : "", library_names[library],
+		version / 10000, version / 100 % 100);
+	if (version % 100 > 0)
+		text_printf(text, ".%d", version % 100);
+}
+
+bool libraries_newest(const struct libraries *libraries, enum device_generation generation,
+	struct arena *arena, struct libraries *newest)
+{
+	struct text text = {0};
+	bool older = false;
+
+	*newest = *libraries;
+	for (int i = 0; i < LIBRARY_COUNT; i++) {
+		int last = newest_version(i, generation);
+
+		if (library_before(libraries, i, last)) {
+			newest->version[i] = last;
+			older = true;
+		}
+		if (newest->version[i] > 0)
+			print_version(&text, i, newest->version[i]);
+	}
+	if (libraries->compile_unknown)
+		text_printf(&text, "%scompile:unknown", text.length > 0 ? "+" : "");
+	newest->text = older ? arena_strdup(arena, text_string(&text)) : libraries->text;
+	text_finish(&text);
+	return older;
+}
+
 /* Models of these are trained with attention kernels of their own repository. */
 static bool calls_pytorch_attention(const struct plan *plan, const struct model *model)
 {

@@ -46,6 +46,11 @@ struct libraries plan_libraries(const struct plan *plan);
 /* Named, and older than the version. What nobody named is not older than anything. */
 bool library_before(const struct libraries *libraries, enum library library, int version);
 
+/* The same libraries, each as new as the versions go that change a prediction on GPUs of that
+ * generation, in `arena`. False: none of them is older. */
+bool libraries_newest(const struct libraries *libraries, enum device_generation generation,
+	struct arena *arena, struct libraries *newest);
+
 /* The kernel that `flash` stands for: the named flash-attn, or what PyTorch's
  * scaled_dot_product_attention took then on GPUs of that generation; ATTENTION_FLASH when neither
  * decides. */

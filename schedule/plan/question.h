@@ -38,7 +38,8 @@ struct headroom {
 struct question {
 	const struct model *model;
 	const struct topology *topology;
-	int64_t gpus; /* that the topology was cut to; 0 = none was asked for */
+	int64_t gpus;  /* that the topology was cut to; 0 = none was asked for */
+	int64_t vocab; /* words that the model was padded to; 0 = as it is */
 	/* What was fixed: the knobs of `given` (KNOB_BIT), of which `asked` has the values. The
 	 * rest takes its default, or is searched. */
 	struct plan asked;

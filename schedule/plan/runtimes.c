@@ -24,8 +24,7 @@ enum {
 	.synchronises_step = true, .recompute_stops_early = true, .keeps_activated_gate = true,    \
 	.tensor_alignment = 1, .caching_allocator = true, .host_per_kernel = 6e-6,                 \
 	.host_per_micro_batch = 500e-6, .context_bytes = 500 * MIB,                                \
-	.memory_doubt = 0.04,            /* of 31 published peaks */                               \
-		.batch_token_bytes = 16, /* int64 ids and labels */                                \
+	.batch_token_bytes = 16, /* int64 ids and labels */                                        \
 		.communicator_bytes = NCCL_COMMUNICATOR
 
 /* deepspeed/runtime/zero/config.py; overlap_comm is on for stage 3 only. */
@@ -136,7 +135,6 @@ static const struct runtime runtimes[RUNTIME_COUNT] = {
 			.loss_in_place = true,
 			.logits_row = 64,
 			.batch_token_bytes = 4,
-			.memory_doubt = 0.01, /* six plans on an H100 */
 			.host_per_kernel = 1e-6,
 			.host_per_hook = 1e-6,
 			.host_per_micro_batch = 5e-6,

@@ -96,8 +96,6 @@ struct runtime {
 	 */
 	int batch_token_bytes;
 	bool waits_for_batch;
-	double memory_doubt; /* on GPUs: share by which published peaks exceed predicted ones (80 %)
-			      */
 	/* Host cost, seconds: per operation issued, per unit hook, per micro-batch. Priors [U]
 	 * until calibrated. */
 	double host_per_kernel, host_per_hook, host_per_micro_batch;

@@ -1,5 +1,6 @@
 """plan -> train -> check -> explain -> report, with real ranks: round_trip.py BINARY"""
 
+import ast
 import json
 import re
 import sys
@@ -130,6 +131,40 @@ class RoundTrip(contract.Case):
                 self.assertTrue(self.run_ok('explain', 'plan.yaml', '--view', view, '--analyze',
                                             'measured.json').out)
         self.assertEqual(len(digests), 1)
+
+    def test_a_padded_vocabulary_is_planned_trained_and_exported(self):
+        """The plan's model has the rows: what follows needs no option."""
+        self.run_ok('plan', *LOCAL, '--vocab', '320', '-o', 'padded.yaml')
+        self.assertRegex(self.box.read('padded.yaml'), r'(?m)^  vocab: 320$')
+        self.train('padded.yaml', '--measured', 'padded.json')
+        self.check('padded.yaml', 'padded.json')
+        script = self.run_ok('export', 'padded.yaml', '--to', 'pytorch').out
+        self.assertIn('vocab_size=320,', script)
+        self.run_ok('import', '-', 'tiny.yaml', 'local', '--gpus', '2', '--from', 'pytorch', '--vocab',
+                    '320', '-o', 'back.yaml', stdin=script)
+        self.assertRegex(self.box.read('back.yaml'), r'(?m)^  vocab: 320$')
+        fewer = self.run_ok('predict', *LOCAL, '--vocab', '8', code=2)
+        self.assertIn('it can only be padded', fewer.err)
+
+    def test_what_is_trained_is_exported_as_plain_modules(self):
+        """torch is not here to run it: the file is Python, names what is trained, and reads back."""
+        for trained, words in (('lora:2', ['RANK = 2', 'ALPHA = 4', 'ADAPTED = ["c_attn"]']),
+                               ('*h.1.*', ['RANK = 0', 'ADAPTED = []'])):
+            self.run_ok('plan', *LOCAL, '--runtime', 'pytorch-fsdp2', '--strategy', 'FULL_SHARD',
+                        '--trainable', trained, '-o', 'part.yaml')
+            result = self.run_ok('export', 'part.yaml', '--to', 'pytorch')
+            self.assertNotIn('trainable', result.err)
+            names = {node.name for node in ast.parse(result.out).body
+                     if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+            self.assertTrue({'Adapted', 'is_trained', 'build_model', 'shard'} <= names, names)
+            for word in [f'TRAINABLE = "{trained}"'] + words:
+                self.assertIn(word, result.out)
+            self.run_ok('import', '-', 'tiny.yaml', 'local', '--gpus', '2', '--from', 'pytorch', '-o',
+                        'back.yaml', stdin=result.out)
+            self.assertIn(f'trainable: {trained}' if trained[0] != '*' else f'trainable: "{trained}"',
+                          self.box.read('back.yaml'))
+        self.run_ok('plan', *LOCAL, '--runtime', 'pytorch-fsdp2', '-o', 'whole.yaml')
+        self.assertNotIn('RANK =', self.run_ok('export', 'whole.yaml', '--to', 'pytorch').out)
 
     def test_a_gpu_plan_with_offload_is_recompiled(self):
         self.run_ok('predict', 'tiny.yaml', 'box.yaml', '--gpus', '4', '--seq-len', '16',

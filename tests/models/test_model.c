@@ -307,6 +307,27 @@ static void test_details(void **state)
 	arena_finish(&arena);
 }
 
+/* nanoGPT: 50257 words become 50304 (commit 77e7e04). By hand: 47 rows of 768 more in GPT-2's tied
+ * table. */
+static void test_padded(void **state)
+{
+	struct arena arena = {0};
+	struct model *model = load_preset(&arena, "gpt2-124m"), *padded, *none;
+	struct error error = {0};
+
+	(void)state;
+	assert_int_equal(vocab_padded(50257), 50304);
+	assert_int_equal(vocab_padded(32000), 32000);
+	assert_true(model_pad(&arena, model, 50304, &padded, &error));
+	assert_int_equal(padded->architecture.vocab, 50304);
+	assert_int_equal(padded->parameter_count - model->parameter_count, 47 * 768);
+	assert_int_equal(padded->n_modules, model->n_modules);
+	assert_int_equal(model->architecture.vocab, 50257);
+	assert_false(model_pad(&arena, model, 50000, &none, &error));
+	assert_int_equal(error.code, EXIT_CODE_USAGE);
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -318,6 +339,7 @@ int main(void)
 		cmocka_unit_test(test_huge),
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_details),
+		cmocka_unit_test(test_padded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

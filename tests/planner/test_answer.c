@@ -1,9 +1,11 @@
 /* The answer: what the product says about the question that it exists for, and its laws. */
 #include "support.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "planner/evaluation/evaluation.h"
+#include "schedule/resolve/resolve.h"
 
 struct fixture {
 	struct arena arena;
@@ -341,6 +343,7 @@ static void test_room(void **state)
 	struct plan plan = {.runtime = RUNTIME_PYTORCH_FSDP2};
 	(void)state;
 	begin(&f, "llama-2-7b", "dgx-a100-80gb");
+	assert_true(libraries_read("pytorch:2.7.0", &plan.libraries));
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		const struct prediction prediction = {.peak_memory_bytes = cases[i].peak,
 			.peak_allocated_bytes = cases[i].allocated,
@@ -352,6 +355,60 @@ static void test_room(void **state)
 			fail_msg("case %d", i);
 	}
 	end(&f);
+}
+
+/* Of a plan that needs 10,000 MiB; by hand: squares add up. */
+static void test_doubts(void **state)
+{
+	static const struct {
+		const char *topology, *knobs[4];
+		bool experts;
+		int n;
+		double mib;
+	} cases[] = {
+		{"dgx-a100-80gb", {"libraries", "pytorch:2.7.0"}, false, 1, 400},
+		/* One communicator, of 688 MiB instead of 288. */
+		{"dgx-a100-80gb", {NULL}, false, 2, 565.685},
+		/* Two: of the shards, and of the replicas. */
+		{"2xdgx-a100-80gb", {"strategy", "HYBRID_SHARD"}, false, 2, 894.427},
+		/* One device alone: none at all. */
+		{"1", {NULL}, false, 1, 400},
+		{"dgx-a100-80gb", {"libraries", "pytorch:2.7.0", "runtime", "deepspeed"}, false, 2,
+			500},
+		{"dgx-a100-80gb", {"libraries", "pytorch:2.7.0"}, true, 2, 500},
+		{"dgx-v100", {"libraries", "pytorch:2.7.0"}, false, 2, 565.685},
+		{"dgx-v100", {"runtime", "deepspeed"}, true, 5, 812.404},
+		{"dgx-h100", {"runtime", "shardplan"}, false, 1, 100},
+	};
+	(void)state;
+	for (int i = 0; i < COUNT_OF(cases); i++) {
+		struct fixture f;
+		struct plan plan;
+		struct error error = {0};
+		struct doubt doubts[DOUBTS_MAX];
+		bool alone = strcmp(cases[i].topology, "1") == 0;
+		begin(&f, "llama-2-7b", alone ? "dgx-a100-80gb" : cases[i].topology);
+		struct topology topology = *f.question.topology;
+		if (alone)
+			assert_true(topology_use_devices(&topology, 1, &error));
+		f.question.topology = &topology;
+		struct model model = *f.question.model;
+		for (int k = 0; k < 4 && cases[i].knobs[k] != NULL; k += 2)
+			set_choice(&f.question, &f.arena, cases[i].knobs[k], cases[i].knobs[k + 1]);
+		if (!plan_resolve(&f.question, &f.arena, &plan, &error))
+			fail_msg("%s", error.message);
+		model.architecture.experts = cases[i].experts ? 8 : 0;
+		f.question.model = &model;
+		double needed = 10000 * 0x1p20, sum = 0;
+		double doubt = memory_doubt(&f.question, &plan, needed) / 0x1p20;
+		int n = memory_doubts(&f.question, &plan, needed, doubts);
+		for (int k = 0; k < n; k++)
+			sum += pow((double)doubts[k].bytes / 0x1p20, 2);
+		if (fabs(doubt - cases[i].mib) > 0.001 || n != cases[i].n ||
+			fabs(sqrt(sum) - doubt) > 0.001)
+			fail_msg("case %d: %g MiB of %d", i, doubt, n);
+		end(&f);
+	}
 }
 
 static void test_deterministic(void **state)
@@ -441,6 +498,7 @@ int main(void)
 		cmocka_unit_test(test_more_memory_is_never_worse),
 		cmocka_unit_test(test_more_options_are_never_worse),
 		cmocka_unit_test(test_room),
+		cmocka_unit_test(test_doubts),
 		cmocka_unit_test(test_deterministic),
 		cmocka_unit_test(test_objectives),
 		cmocka_unit_test(test_contradiction),

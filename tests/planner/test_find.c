@@ -86,7 +86,7 @@ static void test_longest_sequence(void **state)
 {
 	(void)state;
 	int above = 0;
-	for (int64_t mib = 900; mib <= 1500; mib += 100) {
+	for (int64_t mib = 1300; mib <= 1900; mib += 100) {
 		struct arena arena = {0};
 		struct question question = small_question(&arena, mib);
 		struct model model = *question.model;
@@ -115,7 +115,7 @@ static void test_largest_micro_batch(void **state)
 {
 	(void)state;
 	int64_t last = 0;
-	for (int64_t mib = 1000; mib <= 1600; mib += 200) {
+	for (int64_t mib = 1400; mib <= 2000; mib += 200) {
 		struct arena arena = {0};
 		struct question question = small_question(&arena, mib);
 		struct finding finding = find(&question, FIND_MAX_MICRO_BATCH, 0, &arena);

@@ -171,6 +171,90 @@ static void test_stopped(void **state)
 	arena_finish(&arena);
 }
 
+/* --- searches beside the answer's ------------------------------------------------------------- */
+
+static bool whatever_comes(void *context, const struct looked *looked)
+{
+	(void)context;
+	(void)looked;
+	return true;
+}
+
+static bool had_enough(void *context)
+{
+	struct watch *watch = context;
+	return watch->asked++ >= watch->most;
+}
+
+static bool has_threshold(const struct answer *answer, const char *sentence)
+{
+	for (int i = 0; i < answer->n_thresholds; i++)
+		if (strcmp(answer->thresholds[i].sentence, sentence) == 0)
+			return true;
+	return false;
+}
+
+/* What stands there stands in the whole answer too. A threshold that nothing changes names both
+ * ends, of which one may be known by then. */
+static void check_part(const struct answer *part, const struct answer *whole)
+{
+	assert_true(part->interrupted);
+	assert_int_equal(part->chosen != NULL, whole->chosen != NULL);
+	if (part->chosen != NULL)
+		assert_string_equal(part->chosen->prediction.schedule_digest,
+			whole->chosen->prediction.schedule_digest);
+	assert_true(part->n_thresholds <= whole->n_thresholds);
+	for (int i = 0; i < part->n_thresholds; i++)
+		assert_true(part->thresholds[i].at == 0 ||
+			    has_threshold(whole, part->thresholds[i].sentence));
+	assert_true(part->n_ways_out <= whole->n_ways_out);
+	assert_true(part->useless_devices == 0 || whole->useless_devices > 0);
+	for (int i = 0; i < part->n_ways_out; i++)
+		assert_true(part->ways_out[i].prediction.fits == FITS_YES);
+}
+
+/* `found`: so many thresholds and ways out in all. */
+static void stop_beside(struct question *question, int found)
+{
+	struct arena arena = {0};
+	struct watch watch = {.most = INT64_MAX};
+	const struct lent lent = {
+		.context = &watch, .go_on = whatever_comes, .stopped = had_enough};
+	question->lent = &lent;
+	struct answer whole = ask(question, &arena);
+	int64_t all = watch.asked;
+	assert_false(whole.interrupted);
+	assert_true(whole.n_thresholds + whole.n_ways_out >= found);
+	for (int quarter = 0; quarter < 4; quarter++) {
+		watch = (struct watch){.most = all * quarter / 4};
+		struct answer part = ask(question, &arena);
+		check_part(&part, &whole);
+		/* Soon: each search that was to come asks once or twice. */
+		assert_true(watch.asked < watch.most + all / 4 + 200);
+		if (quarter == 0)
+			assert_int_equal(part.n_thresholds + part.n_ways_out, 0);
+	}
+	question->lent = NULL;
+	arena_finish(&arena);
+}
+
+static void test_stopped_beside(void **state)
+{
+	(void)state;
+	struct arena arena = {0};
+	struct question question = {.model = load_model(&arena, "gpt2-124m"),
+		.topology = load_topology(&arena, "2xdgx-a100-80gb"),
+		.thresholds = true};
+	set_choice(&question, &arena, "micro_batch", "1");
+	stop_beside(&question, 1);
+	question = (struct question){.model = load_model(&arena, "gpt2-1.5b"),
+		.topology = load_topology(&arena, "rtx4090-8x"),
+		.mixes = true};
+	set_choice(&question, &arena, "micro_batch", "64");
+	stop_beside(&question, 1);
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -178,6 +262,7 @@ int main(void)
 		cmocka_unit_test(test_options_in_any_order),
 		cmocka_unit_test(test_finding),
 		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_stopped_beside),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

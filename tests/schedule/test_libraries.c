@@ -195,10 +195,41 @@ static void test_text_and_digest(void **state)
 	arena_finish(&arena);
 }
 
+static void check_newest(struct arena *arena, const char *text, enum device_generation generation,
+	const char *expected)
+{
+	struct libraries some = read_libraries(text), newest, again;
+	bool older = libraries_newest(&some, generation, arena, &newest);
+
+	assert_int_equal(older, strcmp(text, expected) != 0);
+	assert_string_equal(newest.text, expected);
+	again = read_libraries(newest.text);
+	assert_memory_equal(again.version, newest.version, sizeof(again.version));
+	assert_int_equal(again.compile_unknown, some.compile_unknown);
+}
+
+/* Each that is named, and no other; what is newer stays. Volta has no second flash-attn. */
+static void test_newest(void **state)
+{
+	struct arena arena = {0};
+
+	(void)state;
+	check_newest(
+		&arena, "pytorch:2.1.0+cuda:12.1", GENERATION_HOPPER, "pytorch:2.11+cuda:12.8");
+	check_newest(&arena, "nccl:2.18.1+pytorch:2.12.1+compile:unknown", GENERATION_HOPPER,
+		"pytorch:2.12.1+nccl:2.28+compile:unknown");
+	check_newest(&arena, "flash-attn:1.0.5", GENERATION_AMPERE, "flash-attn:2.8");
+	check_newest(&arena, "flash-attn:1.0.5", GENERATION_VOLTA, "flash-attn:1.0.5");
+	check_newest(&arena, "pytorch:2.11", GENERATION_HOPPER, "pytorch:2.11");
+	check_newest(&arena, "unknown", GENERATION_HOPPER, "unknown");
+	arena_finish(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_reading),
+		cmocka_unit_test(test_newest),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_attention_kernel),
 		cmocka_unit_test(test_nccl_of_the_wheel),

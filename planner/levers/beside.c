@@ -1,0 +1,89 @@
+/* Levers that are no knob left open: words of the model, and versions that the question names. */
+#include "planner/levers/beside.h"
+#include "schedule/resolve/resolve.h"
+
+/* What is typed where the plan would be another with it; NULL: it would not. Changes `plan`. */
+typedef const char *pull(const struct question *question, const struct candidate *chosen,
+	struct arena *arena, struct question *with, struct plan *plan);
+
+/* Rows of logits of an odd length slow the products of the head down (docs/cost-model.md). */
+static const char *pad_vocabulary(const struct question *question, const struct candidate *chosen,
+	struct arena *arena, struct question *with, struct plan *plan)
+{
+	int64_t vocab = vocab_padded(question->model->architecture.vocab);
+	struct model *padded;
+	(void)plan;
+	if (chosen->prediction.time.unaligned_head <= 0 ||
+		!model_pad(arena, question->model, vocab, &padded, NULL))
+		return NULL;
+	with->model = padded;
+	return arena_printf(arena, "--vocab %lld", (long long)vocab);
+}
+
+static const char *renew_libraries(const struct question *question, const struct candidate *chosen,
+	struct arena *arena, struct question *with, struct plan *plan)
+{
+	enum device_generation generation = question->topology->device.generation;
+	(void)chosen;
+	if (!question_gives(question, KNOB_LIBRARIES) ||
+		!libraries_newest(&plan->libraries, generation, arena, &plan->libraries))
+		return NULL;
+	question_take(with, KNOB_LIBRARIES, plan);
+	return lever_typed(KNOB_LIBRARIES, plan, arena);
+}
+
+static const struct {
+	enum knob_id id;
+	pull *pull;
+} levers[] = {{KNOB_COUNT, pad_vocabulary}, {KNOB_LIBRARIES, renew_libraries}};
+
+bool beside_find(const struct question *question, const struct candidate *chosen,
+	struct arena *arena, struct lever found[BESIDE_MOST], int *n, struct error *error)
+{
+	_Static_assert(COUNT_OF(levers) == BESIDE_MOST, "one row each");
+	*n = 0;
+	for (int i = 0; i < COUNT_OF(levers); i++) {
+		struct question with = *question;
+		struct evaluator evaluator = {.question = &with};
+		struct plan plan = chosen->plan;
+		struct prediction prediction;
+		struct error mine = {0};
+		const char *typed = levers[i].pull(question, chosen, arena, &with, &plan);
+		if (typed == NULL || !plan_check(&plan, with.model, with.topology, &mine))
+			continue;
+		bool ok = evaluator_run(&evaluator, &plan, &prediction, &mine);
+		if (ok && has_room(&with, &plan, &prediction))
+			found[(*n)++] = (struct lever){.id = levers[i].id,
+				.typed = typed,
+				.gain = 1 - prediction.step_time / chosen->prediction.step_time,
+				.step_time = prediction.step_time,
+				.peak_memory_bytes = prediction.peak_memory_bytes};
+		evaluator_finish(&evaluator);
+		if (!ok && !error_is_refusal(&mine, error))
+			return false;
+	}
+	return true;
+}
+
+/* torch.compile pads the products itself. */
+static bool is_of_use(const struct question *question, enum knob_id id)
+{
+	return id != KNOB_COUNT || !(question->freed & KNOB_BIT(KNOB_COMPILE));
+}
+
+const char *beside_pull(const struct answer *answer, struct arena *arena, struct question *question)
+{
+	const char *typed = "";
+	for (int i = 0; i < COUNT_OF(levers); i++) {
+		bool listed = false;
+		for (int k = 0; k < answer->n_levers; k++)
+			listed = listed || answer->levers[k].id == levers[i].id;
+		struct plan plan = answer->chosen->plan;
+		if (!listed || !is_of_use(question, levers[i].id))
+			continue;
+		const struct question asked = *question;
+		typed = arena_printf(arena, "%s %s", typed,
+			levers[i].pull(&asked, answer->chosen, arena, question, &plan));
+	}
+	return typed;
+}

@@ -1,0 +1,18 @@
+/* Private to levers/: levers that are no knob left open. */
+#ifndef PLANNER_LEVERS_BESIDE_H
+#define PLANNER_LEVERS_BESIDE_H
+
+#include "planner/levers/levers.h"
+
+enum { BESIDE_MOST = 2 };
+
+/* What each gives alone beside the chosen plan, where it has room. */
+bool beside_find(const struct question *question, const struct candidate *chosen,
+	struct arena *arena, struct lever found[BESIDE_MOST], int *n, struct error *error);
+
+/* The question with those of the answer's levers; what is typed for them, a space before each. Not
+ * what another lever of the question does already. */
+const char *beside_pull(
+	const struct answer *answer, struct arena *arena, struct question *question);
+
+#endif
