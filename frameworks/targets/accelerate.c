@@ -86,6 +86,16 @@ static void write_file(struct exporting *exporting)
 	export_write(exporting);
 }
 
+/* Of TRL's command line; without the words it clips to 1. */
+static const char *started_with(struct exporting *exporting)
+{
+	const struct plan *plan = exporting->plan;
+
+	return plan->clip == 1 ? ""
+			       : arena_printf(exporting->arena, " --max_grad_norm %s",
+					 export_knob(plan, KNOB_CLIP, exporting->arena));
+}
+
 /* --- keys ----------------------------------------------------------------------------------- */
 
 static const char *distributed_type(struct exporting *exporting)
@@ -337,7 +347,8 @@ const struct export_target export_trl = {
 	.rules = trl_rules,
 	.launch = "trl sft --accelerate_config %f " ACCELERATE_NODES
 		  "--per_device_train_batch_size %b "
-		  "--gradient_accumulation_steps %a --max_length %s",
+		  "--gradient_accumulation_steps %a --max_length %s%x",
+	.started_with = started_with,
 	.write = write_file,
 	.format = &trl_format,
 };

@@ -451,6 +451,12 @@ static void accelerate_shards(void **state)
 	assert_non_null(strstr(text_string(&trip.text), "fsdp_sharding_strategy: SHARD_GRAD_OP\n"));
 	write_as(&trip, "hf-trainer-fsdp1", "SHARD_GRAD_OP");
 	assert_non_null(strstr(trip.exported.launch, "FSDP_SHARDING_STRATEGY=SHARD_GRAD_OP "));
+	for (int clip = 0; clip < 2; clip++) {
+		trip.file.question.options = clip == 0 ? "--clip 0" : NULL;
+		write_as(&trip, "trl", "FULL_SHARD");
+		assert_int_equal(
+			strstr(trip.exported.launch, " --max_grad_norm 0") != NULL, clip == 0);
+	}
 	trip.file.topology->device.kind = DEVICE_CPU;
 	assert_false(export_plan(target_of("accelerate"), 0, &trip.file, "x", &arena,
 		&trip.exported, &trip.text, &error));

@@ -8,14 +8,13 @@ import os
 import sys
 
 
-def accelerate(path, _):
+def launched(words):
     import torch
     from accelerate.commands.launch import _validate_launch_command, launch_command_parser
     from accelerate.utils import FullyShardedDataParallelPlugin, dataclasses
     from accelerate.utils.launch import prepare_multi_gpu_env
 
-    words = ['--config_file', path, '--main_process_port', '29511', 'train.py']
-    args, _, _ = _validate_launch_command(launch_command_parser().parse_args(words))
+    args, _, _ = _validate_launch_command(launch_command_parser().parse_args([*words, 'train.py']))
     if args.use_deepspeed:
         return {'zero_stage': args.zero_stage, 'clip': args.gradient_clipping}
     os.environ.update(prepare_multi_gpu_env(args))
@@ -26,6 +25,28 @@ def accelerate(path, _):
     plugin = FullyShardedDataParallelPlugin()
     return {'reshard': plugin.reshard_after_forward} if plugin.fsdp_version == 2 else {
         'strategy': plugin.sharding_strategy.name}
+
+
+def accelerate(path, _):
+    return launched(['--config_file', path, '--main_process_port', '29511'])
+
+
+def started(path):
+    """The words of the file's start line, on the first of its nodes."""
+    with open(path) as file:
+        line = next(line for line in file if line.startswith('# Start: '))
+    return line.replace('$NODE_RANK', '0').replace('$MASTER_ADDR', '127.0.0.1').split()[2:]
+
+
+def trl(path, _):
+    from trl import SFTConfig, TrlParser
+    from trl.cli.accelerate_config import resolve_accelerate_config_argument
+
+    words = [path if word == os.path.basename(path) else word for word in started(path)]
+    config, rest = TrlParser((SFTConfig,)).parse_args_and_config(
+        [*words[2:], '--output_dir', 'trained', '--bf16', 'false'], return_remaining_strings=True)
+    return {**launched(resolve_accelerate_config_argument(rest)), 'clip': config.max_grad_norm,
+            'length': config.max_length, 'batch': config.per_device_train_batch_size}
 
 
 def trainer(path, _):
@@ -74,11 +95,10 @@ def torchtitan(path, _):
 
 
 def torchtitan_flags(path, _):
-    with open(path) as file:
-        lines = file.readlines()
-    start = next((line for line in lines if line.startswith('# Start:')), '')
+    start = ' '.join(started(path))
     chosen = start.partition('torchtitan.train ')[2].partition(' $(')[0]  # --module and --config
-    words = [word for line in lines if line[0] != '#' for word in line.split()]
+    with open(path) as file:
+        words = [word for line in file if line[0] != '#' for word in line.split()]
     return titan([*chosen.split(), *words])
 
 
@@ -87,7 +107,7 @@ def torchtitan_toml(path, _):
 
 
 PARSERS = {
-    'accelerate': accelerate, 'accelerate-fsdp1': accelerate, 'trl': accelerate,
+    'accelerate': accelerate, 'accelerate-fsdp1': accelerate, 'trl': trl,
     'accelerate-deepspeed': accelerate, 'hf-trainer': trainer, 'hf-trainer-fsdp1': trainer,
     'deepspeed': deepspeed, 'axolotl': axolotl, 'torchtitan': torchtitan,
     'torchtitan-flags': torchtitan_flags, 'torchtitan-toml': torchtitan_toml,
