@@ -1,6 +1,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -98,20 +99,55 @@ static bool parse_arguments(int argc, char **argv, int64_t *fd, int64_t *rank)
 	       *rank >= 0 && *rank <= INT32_MAX;
 }
 
+/* --- a rank process --- */
+
+static struct segment_header *asked_header;
+
+/* As if the launcher had been asked: all ranks leave after the same step. The next one is the usual
+ * death (SA_RESETHAND). */
+static void on_request(int number)
+{
+	uint32_t none = 0;
+
+	atomic_compare_exchange_strong(&asked_header->stop, &none, (uint32_t)number);
+}
+
+/* What is calibrated keeps nothing, and ends at once. */
+static void take_requests(struct segment *segment)
+{
+	const struct sigaction action = {
+		.sa_handler = on_request, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+
+	asked_header = segment->header;
+	if (segment->header->job.kind == JOB_TRAIN)
+		sigaction(SIGTERM, &action, NULL);
+	/* Ctrl-C is for the launcher, which decides whether anything is to be kept. */
+	signal(SIGINT, SIG_IGN);
+	/* A checkpoint beyond the limit of file sizes fails as one on a full disk does. */
+	signal(SIGXFSZ, SIG_IGN);
+}
+
+/* Why a rank has no segment: by its first page, if that can be had, else to whoever started it. */
+static int leave_without_segment(int64_t fd, int64_t rank, const struct error *error)
+{
+	if (!segment_leave_fault((int)fd, (int)rank, error))
+		fprintf(stderr, "shardplan: %s\n", error->message);
+	return EXIT_CODE_USAGE;
+}
+
 int executor_rank_main(int argc, char **argv)
 {
 	struct segment segment;
 	struct error error = {0};
-	int64_t fd, rank;
+	int64_t fd = -1, rank = -1;
 
-	if (!parse_arguments(argc, argv, &fd, &rank) ||
-		!segment_attach(&segment, (int)fd, (int)rank, &error))
-		return EXIT_CODE_USAGE;
-	/* The launcher decides: it is asked too when a whole process group is. */
-	signal(SIGTERM, SIG_IGN);
-	signal(SIGINT, SIG_IGN);
-	/* A checkpoint beyond the limit of file sizes fails as one on a full disk does. */
-	signal(SIGXFSZ, SIG_IGN);
+	if (!parse_arguments(argc, argv, &fd, &rank))
+		error_set(&error, EXIT_CODE_USAGE,
+			"%s is for rank processes that shardplan starts itself",
+			EXECUTOR_RANK_ARGUMENT);
+	if (error.code != EXIT_CODE_OK || !segment_attach(&segment, (int)fd, (int)rank, &error))
+		return leave_without_segment(fd, rank, &error);
+	take_requests(&segment);
 	/* Without its launcher no process would read what this rank computes. */
 	bool ok = launch_follow_parent(&segment) &&
 		  (segment.header->job.one_process ? run_threads(&segment) : run_rank(&segment));

@@ -23,6 +23,9 @@ const struct help_line help_exit_codes[] = {
 const struct help_line help_variables[] = {
 	{"SHARDPLAN_PATH", "folders, separated by colons, with models and topologies of one's own: "
 			   "NAME.yaml, NAME.json or NAME/config.json there is called NAME"},
+	{"SHARDPLAN_SECRET",
+		"what only the ranks of one job know, over TCP; or SHARDPLAN_SECRET_FILE, a file "
+		"that holds it"},
 	{"SHARDPLAN_OPTION",
 		"an option that is not typed, such as SHARDPLAN_SEQ_LEN=2048 for --seq-len "
 		"(`shardplan help settings` lists them)"},

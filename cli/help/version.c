@@ -23,6 +23,8 @@ void version_print(struct text *text)
 	add_part(text, "hwloc", HAVE_HWLOC,
 		"not built in: `local` is described by the kernel's files");
 	add_part(text, "GLPK", HAVE_GLPK, "not built in: branch and bound plans alone");
+	add_part(text, "libsodium", HAVE_SODIUM,
+		"not built in: ranks cannot prove that they know SHARDPLAN_SECRET");
 	add_part(text, "transport shm", true, "");
 	add_part(text, "transport tcp", true, ""); /* started by torchrun */
 	add_part(

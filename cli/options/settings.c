@@ -9,6 +9,9 @@
 
 static const char prefix[] = "SHARDPLAN_";
 
+/* Variables that are no options: cli/question/search_path.c, executor/launch/secret.c. */
+static const char *const no_options[] = {"path", "secret", "secret-file"};
+
 /* One value per option; `where` says who set it. */
 struct settings {
 	const char *file; /* that is read; NULL: no home folder */
@@ -148,8 +151,9 @@ static bool set_from_variable(
 	const char *name = option_of_variable(variable, length, arena);
 	const struct option *option = option_find(name);
 
-	if (strcmp(name, "path") == 0) /* SHARDPLAN_PATH: folders (cli/question/search_path.c) */
-		return true;
+	for (int i = 0; i < COUNT_OF(no_options); i++)
+		if (strcmp(name, no_options[i]) == 0)
+			return true;
 	if (option == NULL || !can_be_set(option)) {
 		const char *near = nearest_name(name, setting_names('-', arena));
 		return error_set(error, EXIT_CODE_USAGE,

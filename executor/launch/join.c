@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "executor/launch/slurm_step.h"
+#include "executor/launch/tcp.h"
 #include "executor/transports/nodes/nodes.h"
 
 /* How ranks that a launcher started find each other, and what then carries messages. */
@@ -36,12 +38,32 @@ static void on_broken_connection(int number)
 		pause(); /* until the launcher has told */
 }
 
+/* All find the same difference, and the first rank tells it. */
+static bool agree_over_mpi(struct cluster *cluster, struct error *error)
+{
+	const char *name = segment_text(cluster->control, TEXT_LAUNCHER);
+	int ranks = cluster->layout.ranks;
+	struct arena arena = {0};
+	struct agreement own, *all = ARENA_ARRAY(&arena, struct agreement, ranks);
+	struct error difference = {0};
+	bool ok = true;
+
+	agreement_of(cluster->control, &own);
+	mpi_exchange(&own, all, sizeof(own));
+	for (int r = 1; r < ranks && ok; r++)
+		ok = agreement_check(name, 0, &all[0], r, &all[r], &difference);
+	arena_finish(&arena);
+	return ok || error_set(error, difference.code, "%s",
+			     cluster->layout.rank == 0 ? difference.message : "");
+}
+
 static bool start_mpi(struct cluster *cluster, struct error *error)
 {
 	sigpipe_control = cluster->control;
 	signal(SIGPIPE, on_broken_connection);
 	segment_begin_call(cluster->control, CALL_MPI_START);
-	bool ok = mpi_start(&cluster->layout, cluster->control->header->job.ranks, error);
+	bool ok = mpi_start(&cluster->layout, cluster->control->header->job.ranks, error) &&
+		  agree_over_mpi(cluster, error);
 	segment_end_call(cluster->control);
 
 	if (slurm_step_has_pmix(cluster->control))
@@ -69,17 +91,34 @@ static bool open_mpi(struct cluster *cluster, struct wire *wire, struct error *e
 	return wire_open_mpi(wire, cluster->layout.ranks, error);
 }
 
+/* On one node it is this machine's users who are believed. */
+static void note_open_port(const struct rendezvous *with)
+{
+	if (with->rank == 0 && !with->secret.known && !tcp_is_loopback(with->host))
+		fprintf(stderr,
+			"note: no SHARDPLAN_SECRET: who reaches port %d of %s can join this job "
+			"(docs/train.md)\n",
+			with->port, with->host);
+}
+
 static bool start_tcp(struct cluster *cluster, struct error *error)
 {
 	const struct segment *control = cluster->control;
 	const struct job *job = &control->header->job;
-	const struct rendezvous with = {.name = segment_text(control, TEXT_LAUNCHER),
+	struct agreement agreement;
+	struct rendezvous with = {.name = segment_text(control, TEXT_LAUNCHER),
+		.agreement = &agreement,
 		.host = segment_text(control, TEXT_HOST),
 		.port = job->port,
 		.rank = control->rank,
 		.ranks = job->ranks,
 		.local_rank = job->local_rank,
 		.timeout = job->join_timeout};
+
+	if (!secret_find(&with.secret, error))
+		return false;
+	note_open_port(&with);
+	agreement_of(control, &agreement);
 	bool ok = rendezvous_meet(&with, &cluster->meeting, error);
 
 	cluster->layout = cluster->meeting.layout;

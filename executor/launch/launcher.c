@@ -147,14 +147,28 @@ static bool mpi_can_ask(void)
 	       (getenv("PMIX_NAMESPACE") != NULL || (getenv("PMI_FD") != NULL && !open_mpi));
 }
 
+static bool is_one_node(const struct launcher *launcher)
+{
+	const char *nodes = getenv("SLURM_STEP_NUM_NODES");
+	bool by_slurm = strcmp(launcher->name, "srun") == 0;
+
+	return launcher->local_ranks >= launcher->ranks ||
+	       (by_slurm && nodes != NULL && strcmp(nodes, "1") == 0);
+}
+
 static bool find_meeting_place(
 	const struct environment *e, struct launcher *launcher, struct error *error)
 {
 	launcher->starts_mpi = e->place == PLACE_MPI || (e->place == PLACE_SLURM && mpi_can_ask());
 	if (launcher->starts_mpi || launcher->ranks == 1)
 		return true;
-	return e->place == PLACE_SLURM ? meet_on_first_node(e, launcher, error)
-				       : meet_at_master(e, launcher, error);
+	bool ok = e->place == PLACE_SLURM ? meet_on_first_node(e, launcher, error)
+					  : meet_at_master(e, launcher, error);
+
+	/* No other machine has a rank. */
+	if (ok && is_one_node(launcher))
+		launcher->host = "localhost";
+	return ok;
 }
 
 static bool read_environment(

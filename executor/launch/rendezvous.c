@@ -8,30 +8,21 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "executor/launch/tcp.h"
+#include "executor/launch/reception.h"
 
-/* Of messages between processes of one version on machines of one kind. */
-enum { PROTOCOL = 1, MACHINE_BYTES = 96, MOST_NAMED = 8 };
-static const char magic[8] = "shardpl";
+enum { MOST_NAMED = 8 };
 
 /* The first rank knows more: the others let it speak. s. */
 #define LAST_WORD 5.0
-/* Who has connected says who it is at once; s. */
-#define INTRODUCTION 5.0
+/* Between two calls to a listener that has hung up: strangers may have filled it. s. */
+#define CALL_AGAIN 0.1
 
-/* What every process says that connects. */
-struct hello {
-	char magic[8];
-	uint64_t key; /* 0 to the first rank, who gives it */
-	int32_t protocol, rank, ranks, local_rank, port;
-	char machine[MACHINE_BYTES];
-};
-
-/* The first rank's answer; where all listen follows when code is EXIT_CODE_OK. */
+/* The called one's answer to a hello, proved; of the first rank, where all listen comes with it
+ * when code is EXIT_CODE_OK. */
 struct answer {
-	char magic[8];
 	uint64_t key;
 	int32_t code, per_node;
+	struct proof proof; /* over all before it, and the places */
 };
 
 /* Host "": on the first rank's machine. */
@@ -44,10 +35,11 @@ struct party {
 	const struct rendezvous *with;
 	struct meeting *meeting;
 	double deadline;
-	int listener, port;
+	struct tcp_listener listener;
+	struct reception reception;
 	struct hello own;
 	struct place *places; /* [ranks] */
-	struct hello *hellos; /* [ranks], of the first rank */
+	struct guest *guests; /* [ranks], of the first rank */
 	uint64_t key;
 };
 
@@ -74,12 +66,11 @@ static void introduce(struct party *p)
 {
 	const struct rendezvous *with = p->with;
 
-	p->own = (struct hello){.protocol = PROTOCOL,
-		.rank = with->rank,
+	p->own = (struct hello){.rank = with->rank,
 		.ranks = with->ranks,
 		.local_rank = with->local_rank,
-		.port = p->port};
-	memcpy(p->own.magic, magic, sizeof(magic));
+		.port = p->listener.port,
+		.agreement = *with->agreement};
 	if (with->machine != NULL)
 		snprintf(p->own.machine, MACHINE_BYTES, "%s", with->machine);
 	else
@@ -97,59 +88,68 @@ static void allow_descriptors(int ranks)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* --- the first rank --- */
-
-/* The next one who says hello in our words; others are sent away. -1 at the deadline. */
-static int receive_guest(struct party *p, struct hello *hello)
+static bool listen_at(struct party *p, const char *host, int port, struct error *error)
 {
-	for (;;) {
-		int fd = tcp_accept(p->listener, p->deadline);
-		double until = clock_now() + INTRODUCTION;
+	const struct rendezvous *with = p->with;
+	struct error why = {0};
 
-		if (fd < 0)
-			return -1;
-		if (tcp_receive(
-			    fd, hello, sizeof(*hello), until < p->deadline ? until : p->deadline) &&
-			memcmp(hello->magic, magic, sizeof(magic)) == 0 && hello->key == p->key)
-			return fd;
-		close(fd);
-	}
+	if (!tcp_listen(&p->listener, host, port, &why))
+		return error_set(error, why.code, "%s: rank %d %s%s", with->name, with->rank,
+			why.message, with->rank == 0 ? " (MASTER_PORT)" : "");
+	reception_open(&p->reception, &p->listener, &with->secret, &p->meeting->arena);
+	introduce(p);
+	return true;
+}
+
+/* --- answers --- */
+
+static size_t place_bytes(const struct party *p)
+{
+	return (size_t)p->with->ranks * sizeof(*p->places);
+}
+
+/* `n` places follow. */
+static struct proof answer_prove(const struct party *p, const struct opening *caller,
+	const struct opening *called, const struct answer *answer, int n)
+{
+	struct text said = {0};
+
+	text_add_bytes(&said, (const char *)answer, offsetof(struct answer, proof));
+	text_add_bytes(&said, (const char *)p->places, (size_t)n * sizeof(*p->places));
+	struct proof proof = secret_prove(&p->with->secret, "answer", &caller->nonce,
+		&called->nonce, text_string(&said), said.length);
+	text_finish(&said);
+	return proof;
 }
 
 /* Also when it is a refusal: no process waits for what will not come. */
-static bool answer_one(struct party *p, int fd, enum exit_code code)
+static bool answer_one(struct party *p, const struct guest *guest, enum exit_code code)
 {
 	struct answer answer = {
 		.code = (int32_t)code, .key = p->key, .per_node = p->meeting->layout.per_node};
+	int places = p->with->rank == 0 && code == EXIT_CODE_OK ? p->with->ranks : 0;
 	double deadline = clock_now() + LAST_WORD;
 
-	memcpy(answer.magic, magic, sizeof(magic));
-	return tcp_send(fd, &answer, sizeof(answer), deadline) &&
-	       (code != EXIT_CODE_OK ||
-		       tcp_send(fd, p->places, (size_t)p->with->ranks * sizeof(*p->places),
-			       deadline));
+	answer.proof = answer_prove(p, &guest->caller, &guest->called, &answer, places);
+	return tcp_send(guest->fd, &answer, sizeof(answer), deadline) &&
+	       (places == 0 || tcp_send(guest->fd, p->places, place_bytes(p), deadline));
 }
 
-static bool answer_all(struct party *p, enum exit_code code)
-{
-	bool ok = true;
+/* --- the first rank --- */
 
+static bool answer_all(struct party *p, enum exit_code code, int *silent)
+{
+	*silent = 0;
 	for (int r = 1; r < p->with->ranks; r++)
-		if (p->meeting->fds[r] >= 0)
-			ok = answer_one(p, p->meeting->fds[r], code) && ok;
-	return ok;
+		if (p->meeting->fds[r] >= 0 && !answer_one(p, &p->guests[r], code))
+			*silent = r;
+	return *silent == 0;
 }
 
 static bool check_guest(const struct party *p, const struct hello *hello, struct error *error)
 {
 	const struct rendezvous *with = p->with;
 
-	if (hello->protocol != PROTOCOL)
-		return error_set(error, EXIT_CODE_USAGE,
-			"%s: processes of different versions of shardplan have come; use one on "
-			"all "
-			"nodes",
-			with->name);
 	if (hello->ranks != with->ranks)
 		return error_set(error, EXIT_CODE_USAGE,
 			"%s: WORLD_SIZE is %d for rank %d and %d for the first one; expected one "
@@ -174,32 +174,72 @@ static bool report_missing(const struct party *p, int came, struct error *error)
 			text_printf(&names, "%s%d", named++ > 0 ? ", " : "", r);
 	error_set(error, EXIT_CODE_FAULT,
 		"%s: %d of %d ranks came to %s, port %d, within %.3g s; missing: %s%s. Are they "
-		"started, and can they reach this machine?",
+		"started, and can they reach this machine%s?",
 		with->name, came, with->ranks, with->host, with->port, with->timeout,
-		text_string(&names), missing > named ? ", ..." : "");
+		text_string(&names), missing > named ? ", ..." : "",
+		with->secret.known ? " and know its secret" : "");
 	text_finish(&names);
 	return false;
 }
 
+static void seat(struct party *p, const struct guest *guest)
+{
+	int rank = guest->hello.rank;
+
+	p->meeting->fds[rank] = guest->fd;
+	p->guests[rank] = *guest;
+	p->places[rank].port = guest->hello.port;
+	tcp_peer(guest->fd, p->places[rank].host);
+}
+
+/* A rank of ours that dies ends the start; without a secret it may have been anybody. */
+static bool clear_seat(struct party *p, int rank, struct error *error)
+{
+	if (p->with->secret.known)
+		return error_set(error, EXIT_CODE_FAULT,
+			"%s: rank %d came and went again before all were there", p->with->name,
+			rank);
+	close(p->meeting->fds[rank]);
+	p->meeting->fds[rank] = -1;
+	return true;
+}
+
 static bool receive_guests(struct party *p, struct error *error)
 {
-	struct hello hello;
+	struct guest guest;
+	int came = 1, gone;
 
-	for (int came = 1; came < p->with->ranks; came++) {
-		int fd = receive_guest(p, &hello);
+	while (came < p->with->ranks) {
+		bool found = reception_next(
+			&p->reception, p->meeting->fds, p->with->ranks, p->deadline, &guest, &gone);
 
-		if (fd < 0)
-			return report_missing(p, came, error);
-		if (!check_guest(p, &hello, error)) {
-			answer_one(p, fd, EXIT_CODE_USAGE);
-			close(fd);
+		if (gone >= 0 && !clear_seat(p, gone, error)) {
+			if (found)
+				close(guest.fd);
 			return false;
 		}
-		p->meeting->fds[hello.rank] = fd;
-		p->hellos[hello.rank] = hello;
-		p->places[hello.rank].port = hello.port;
-		tcp_peer(fd, p->places[hello.rank].host);
+		came -= gone >= 0;
+		if (!found && gone < 0)
+			return report_missing(p, came, error);
+		if (!found)
+			continue;
+		if (!check_guest(p, &guest.hello, error)) {
+			answer_one(p, &guest, EXIT_CODE_USAGE);
+			close(guest.fd);
+			return false;
+		}
+		seat(p, &guest);
+		came++;
 	}
+	return true;
+}
+
+static bool all_agree(const struct party *p, struct error *error)
+{
+	for (int r = 1; r < p->with->ranks; r++)
+		if (!agreement_check(p->with->name, 0, p->with->agreement, r,
+			    &p->guests[r].hello.agreement, error))
+			return false;
 	return true;
 }
 
@@ -209,10 +249,11 @@ static bool find_layout(struct party *p, struct error *error)
 	struct layout *layout = &p->meeting->layout;
 	int ranks = p->with->ranks, per_node = 1;
 
-	while (per_node < ranks && p->hellos[per_node].local_rank != 0)
+	while (per_node < ranks && p->guests[per_node].hello.local_rank != 0)
 		per_node++;
 	for (int r = 0; r < ranks; r++) {
-		const struct hello *hello = &p->hellos[r], *first = &p->hellos[r - r % per_node];
+		const struct hello *hello = &p->guests[r].hello;
+		const struct hello *first = &p->guests[r - r % per_node].hello;
 
 		if (hello->local_rank != r % per_node || ranks % per_node != 0)
 			return error_set(error, EXIT_CODE_USAGE,
@@ -233,90 +274,210 @@ static bool find_layout(struct party *p, struct error *error)
 static bool receive_all(struct party *p, struct error *error)
 {
 	struct error refusal = {0};
+	struct nonce key;
+	int silent;
 
-	p->hellos = ARENA_ARRAY(&p->meeting->arena, struct hello, p->with->ranks);
-	p->hellos[0] = p->own;
-	if (!receive_guests(p, &refusal) || !find_layout(p, &refusal)) {
-		answer_all(p, refusal.code);
+	if (!listen_at(p, p->with->host, p->with->port, error))
+		return false;
+	p->guests = ARENA_ARRAY(&p->meeting->arena, struct guest, p->with->ranks);
+	p->guests[0].hello = p->own;
+	if (!receive_guests(p, &refusal) || !all_agree(p, &refusal) || !find_layout(p, &refusal) ||
+		!nonce_draw(&key, &refusal)) {
+		answer_all(p, refusal.code, &silent);
 		return error_set(error, refusal.code, "%s", refusal.message);
 	}
-	if (getrandom(&p->key, sizeof(p->key), 0) != (ssize_t)sizeof(p->key))
-		p->key = (uint64_t)(1e9 * clock_now());
-	return answer_all(p, EXIT_CODE_OK) ||
+	memcpy(&p->key, key.bytes, sizeof(p->key));
+	return answer_all(p, EXIT_CODE_OK, &silent) ||
 	       error_set(error, EXIT_CODE_FAULT,
-		       "%s: a rank came and went again before all were "
-		       "there",
-		       p->with->name);
+		       "%s: rank %d came and went again before all were there", p->with->name,
+		       silent);
 }
 
-/* --- the others --- */
+/* --- who calls --- */
+
+enum called { CALLED_OURS, CALLED_HUNG_UP, CALLED_OTHER };
+
+/* Both sides' openings. A listener that hangs up at once may have had too many strangers. */
+static enum called open_talk(struct guest *self, double until)
+{
+	int fd = self->fd;
+	char first;
+
+	if (!tcp_send(fd, &self->caller, sizeof(self->caller), until) ||
+		!tcp_receive(fd, &first, 1, until))
+		return clock_now() < until ? CALLED_HUNG_UP : CALLED_OTHER;
+	self->called.magic[0] = first;
+	if (!tcp_receive(fd, self->called.magic + 1, sizeof(self->called) - 1, until))
+		return CALLED_OTHER;
+	return opening_is_ours(&self->called) ? CALLED_OURS : CALLED_OTHER;
+}
+
+/* Hello, proved. */
+static bool introduce_oneself(struct party *p, struct guest *self, double until)
+{
+	self->hello = p->own;
+	self->hello.key = p->key;
+	self->hello.proof =
+		hello_prove(&p->with->secret, &self->caller, &self->called, &self->hello);
+	return tcp_send(self->fd, &self->hello, sizeof(self->hello), until);
+}
+
+static bool check_called(
+	const struct party *p, const struct guest *self, const char *whom, struct error *error)
+{
+	const struct rendezvous *with = p->with;
+
+	if (self->called.protocol != PROTOCOL)
+		return error_set(error, EXIT_CODE_USAGE,
+			"%s: rank %d and %s are of different versions of shardplan; use one on all "
+			"nodes",
+			with->name, with->rank, whom);
+	if (self->called.has_secret == with->secret.known)
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"%s: rank %d has %s SHARDPLAN_SECRET and %s has %s; give all ranks the same",
+		with->name, with->rank, with->secret.known ? "a" : "no", whom,
+		with->secret.known ? "none" : "one");
+}
+
+/* To where a rank listens: connects, and both say their openings; again while it hangs up. */
+static bool call(struct party *p, const char *host, int port, struct guest *self, const char *whom,
+	struct error *error)
+{
+	double until = p->deadline + LAST_WORD;
+	struct error why = {0};
+	enum called called;
+
+	do {
+		if (!opening_fill(&self->caller, &p->with->secret, error))
+			return false;
+		self->fd = tcp_connect(host, port, p->deadline, &why);
+		if (self->fd < 0)
+			return error_set(error, why.code, "%s: rank %d does not reach %s: %s",
+				p->with->name, p->with->rank, whom, why.message);
+		called = open_talk(self, until);
+		if (called == CALLED_OURS)
+			return check_called(p, self, whom, error);
+		close(self->fd);
+		self->fd = -1;
+		if (called == CALLED_HUNG_UP)
+			usleep((useconds_t)(1e6 * CALL_AGAIN));
+	} while (called == CALLED_HUNG_UP && clock_now() < p->deadline);
+	return error_set(error, EXIT_CODE_FAULT,
+		"%s: rank %d was connected to %s, port %d, and got no answer of %s; is something "
+		"else listening there?",
+		p->with->name, p->with->rank, host, port, whom);
+}
+
+static bool receive_answer(
+	struct party *p, const struct guest *self, int places, struct answer *answer, double until)
+{
+	if (!tcp_receive(self->fd, answer, sizeof(*answer), until))
+		return false;
+	places = answer->code == EXIT_CODE_OK ? places : 0;
+	if (places > 0 && !tcp_receive(self->fd, p->places, place_bytes(p), until))
+		return false;
+	struct proof proof = answer_prove(p, &self->caller, &self->called, answer, places);
+	return proof_equal(&proof, &answer->proof);
+}
+
+static void end_texts(struct party *p)
+{
+	for (int r = 0; r < p->with->ranks; r++)
+		p->places[r].host[TCP_HOST_BYTES - 1] = '\0';
+}
+
+/* Where this rank can be reached: by the way that it reached the first one. */
+static bool listen_beside(struct party *p, int fd, struct error *error)
+{
+	char own[TCP_HOST_BYTES];
+
+	tcp_own(fd, own);
+	bool astray = tcp_is_loopback(own) && !tcp_is_loopback(p->with->host);
+	return listen_at(p, astray || own[0] == '\0' ? NULL : own, 0, error);
+}
 
 static bool ask_first(struct party *p, struct error *error)
 {
 	const struct rendezvous *with = p->with;
+	struct guest self = {.fd = -1};
 	struct answer answer = {0};
-	struct error why = {0};
-	size_t bytes = (size_t)with->ranks * sizeof(*p->places);
-	int fd = tcp_connect(with->host, with->port, p->deadline, &why);
+	double until = p->deadline + with->timeout + LAST_WORD;
+	bool reached = call(p, with->host, with->port, &self,
+		"the first rank (MASTER_ADDR, MASTER_PORT)", error);
 
-	if (fd < 0)
-		return error_set(error, why.code,
-			"%s: rank %d does not reach the first rank (MASTER_ADDR, MASTER_PORT): %s",
-			with->name, with->rank, why.message);
-	p->meeting->fds[0] = fd;
-	double until = clock_now() + with->timeout + LAST_WORD;
-	if (!tcp_send(fd, &p->own, sizeof(p->own), until) ||
-		!tcp_receive(fd, &answer, sizeof(answer), until) ||
-		memcmp(answer.magic, magic, sizeof(magic)) != 0)
+	p->meeting->fds[0] = self.fd;
+	if (!reached || !listen_beside(p, self.fd, error))
+		return false;
+	if (!introduce_oneself(p, &self, until) ||
+		!receive_answer(p, &self, with->ranks, &answer, until))
 		return error_set(error, EXIT_CODE_FAULT,
-			"%s: rank %d was connected to %s, port %d, and got no answer of the first "
-			"rank; is something else listening there?",
-			with->name, with->rank, with->host, with->port);
+			"%s: rank %d was sent away by %s, port %d%s", with->name, with->rank,
+			with->host, with->port,
+			with->secret.known ? "; has the first rank the same SHARDPLAN_SECRET?"
+					   : ": the first rank went away");
 	if (answer.code != EXIT_CODE_OK)
 		return error_set(error, (enum exit_code)answer.code, "%s", "");
+	end_texts(p);
 	p->key = answer.key;
 	p->meeting->layout.per_node = answer.per_node;
-	return tcp_receive(fd, p->places, bytes, until) ||
-	       error_set(error, EXIT_CODE_FAULT, "%s: the first rank went away", with->name);
+	return (answer.per_node > 0 && with->ranks % answer.per_node == 0) ||
+	       error_set(
+		       error, EXIT_CODE_FAULT, "%s: the first rank has sent nonsense", with->name);
 }
 
-static bool call(struct party *p, int rank, struct error *error)
+/* --- pairs --- */
+
+static bool call_rank(struct party *p, int rank, struct error *error)
 {
 	const struct place *place = &p->places[rank];
-	struct error why = {0};
-	int fd = tcp_connect(place->host[0] != '\0' ? place->host : p->with->host, place->port,
-		p->deadline, &why);
+	const char *host = place->host[0] != '\0' ? place->host : p->with->host;
+	struct guest self = {.fd = -1};
+	struct answer answer;
+	char whom[32];
 
-	p->own.key = p->key;
-	p->meeting->fds[rank] = fd;
-	if (fd >= 0 && tcp_send(fd, &p->own, sizeof(p->own), p->deadline))
-		return true;
-	return error_set(error, EXIT_CODE_FAULT, "%s: rank %d does not reach rank %d: %s",
-		p->with->name, p->with->rank, rank, fd < 0 ? why.message : "it went away");
+	snprintf(whom, sizeof(whom), "rank %d", rank);
+	bool ok = call(p, host, place->port, &self, whom, error) &&
+		  introduce_oneself(p, &self, p->deadline) &&
+		  receive_answer(p, &self, 0, &answer, p->deadline);
+	p->meeting->fds[rank] = self.fd;
+	return ok || error_set(error, EXIT_CODE_FAULT,
+			     "%s: rank %d does not reach rank %d: it "
+			     "went away",
+			     p->with->name, p->with->rank, rank);
+}
+
+/* False when it is no guest to be seated. */
+static bool seat_caller(struct party *p, const struct guest *guest)
+{
+	int rank = guest->hello.rank;
+
+	if (rank <= p->with->rank || rank >= p->with->ranks || p->meeting->fds[rank] >= 0 ||
+		!answer_one(p, guest, EXIT_CODE_OK)) {
+		close(guest->fd);
+		return false;
+	}
+	p->meeting->fds[rank] = guest->fd;
+	return true;
 }
 
 /* The lower ranks are called, the higher ones call. */
 static bool connect_pairs(struct party *p, struct error *error)
 {
-	struct hello hello;
+	struct guest guest;
+	int left = p->with->ranks - p->with->rank - 1, gone;
 
 	p->deadline = clock_now() + p->with->timeout;
+	p->reception.key = p->key;
 	for (int r = 1; r < p->with->rank; r++)
-		if (!call(p, r, error))
+		if (!call_rank(p, r, error))
 			return false;
-	for (int r = p->with->rank + 1; r < p->with->ranks; r++) {
-		int fd = receive_guest(p, &hello);
-
-		if (fd < 0)
+	while (left > 0) {
+		if (!reception_next(&p->reception, NULL, 0, p->deadline, &guest, &gone))
 			return error_set(error, EXIT_CODE_FAULT,
 				"%s: %d of %d ranks did not connect to rank %d", p->with->name,
-				p->with->ranks - r, p->with->ranks, p->with->rank);
-		if (hello.rank <= p->with->rank || hello.rank >= p->with->ranks ||
-			p->meeting->fds[hello.rank] >= 0) {
-			close(fd);
-			return error_set(error, EXIT_CODE_INTERNAL, "a rank called twice");
-		}
-		p->meeting->fds[hello.rank] = fd;
+				left, p->with->ranks, p->with->rank);
+		left -= seat_caller(p, &guest);
 	}
 	return true;
 }
@@ -324,27 +485,20 @@ static bool connect_pairs(struct party *p, struct error *error)
 bool rendezvous_meet(const struct rendezvous *with, struct meeting *meeting, struct error *error)
 {
 	bool first = with->rank == 0;
-	struct error why = {0};
 
 	*meeting =
 		(struct meeting){.layout = {with->rank, with->ranks, 1}, .timeout = with->timeout};
-	struct party p = {.with = with,
-		.meeting = meeting,
-		.deadline = clock_now() + with->timeout,
-		.port = first ? with->port : 0};
+	struct party p = {
+		.with = with, .meeting = meeting, .deadline = clock_now() + with->timeout};
 	allow_descriptors(with->ranks);
 	meeting->fds = ARENA_ARRAY(&meeting->arena, int, with->ranks);
 	for (int r = 0; r < with->ranks; r++)
 		meeting->fds[r] = -1;
 	p.places = ARENA_ARRAY(&meeting->arena, struct place, with->ranks);
-	p.listener = tcp_listen(&p.port, &why);
-	if (p.listener < 0)
-		return error_set(error, why.code, "%s: rank %d %s%s", with->name, with->rank,
-			why.message, first ? " (MASTER_PORT)" : "");
-	introduce(&p);
 	/* The first rank has all its connections when all have come. */
 	bool ok = first ? receive_all(&p, error) : ask_first(&p, error) && connect_pairs(&p, error);
-	close(p.listener);
+	reception_close(&p.reception);
+	tcp_stop_listening(&p.listener);
 	return ok;
 }
 

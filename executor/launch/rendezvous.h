@@ -1,13 +1,17 @@
 /* Private to the executor: how processes that know only RANK, WORLD_SIZE, LOCAL_RANK and the
  * address of the first one (as torchrun and others start them) find each other over TCP.
  *
- * All ranks come to the first one and say who they are and where they listen. When all are there it
- * sends each the list, with a secret key; then every pair is connected, the higher
- * rank calling the lower one. What the first rank refuses it tells itself: the others' error is "".
- */
+ * All ranks come to the first one and say who they are, where they listen, and with what they were
+ * started. When all are there and agree it sends each the list, with a key of this meeting; then
+ * every pair is connected, the higher rank calling the lower one. On each connection both sides
+ * draw a number and, where the job has a secret, prove over both numbers that they know it: first
+ * who calls, then who is called. Who cannot is a stranger. What the first rank refuses it tells
+ * itself: the others' error is "". */
 #ifndef EXECUTOR_LAUNCH_RENDEZVOUS_H
 #define EXECUTOR_LAUNCH_RENDEZVOUS_H
 
+#include "executor/launch/agreement.h"
+#include "executor/launch/secret.h"
 #include "executor/transports/nodes/nodes.h"
 
 struct rendezvous {
@@ -15,8 +19,10 @@ struct rendezvous {
 	const char *host; /* where the first rank is, and listens */
 	int port;
 	int rank, ranks;
-	int local_rank;      /* 0 begins a node */
-	double timeout;      /* s until all must have come */
+	int local_rank; /* 0 begins a node */
+	double timeout; /* s until all must have come */
+	struct secret secret;
+	const struct agreement *agreement;
 	const char *machine; /* the same for processes that can share memory; NULL: asks the kernel
 			      */
 };

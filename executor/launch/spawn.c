@@ -17,8 +17,7 @@ extern char **environ;
 /* How often to look for dead children. */
 #define TICK 0.05
 
-/* A launcher may have left descriptors of its own, at low numbers. */
-enum { RANK_FD = 100, MAX_SETTINGS = 8 };
+enum { MAX_SETTINGS = 8 };
 
 /* How long a process that only follows others waits, so that those speak first. */
 enum { FOLLOWER_PAUSE = 2 };
@@ -64,6 +63,7 @@ static void leave_requests(const struct sigaction *before)
 struct child {
 	pid_t pid; /* 0 = not running */
 	int rank;
+	double stopped_since; /* s; 0 = it runs */
 };
 
 struct crew {
@@ -71,7 +71,8 @@ struct crew {
 	struct arena arena;
 	struct child *children; /* [count] */
 	int first, count, running;
-	int hold; /* for the rank's connection to Slurm; -1 = none */
+	int hold;  /* for the rank's connection to Slurm; -1 = none */
+	bool told; /* that a signal has asked for an end */
 };
 
 /* The cores of the rank's threads, NULL: the kernel's choice. Who has another launcher, or says
@@ -137,10 +138,11 @@ static bool spawn_one(struct crew *crew, int rank, const char *program, struct e
 	child->rank = rank;
 
 	snprintf(number, sizeof(number), "%d", rank);
-	snprintf(fd, sizeof(fd), "%d", RANK_FD);
+	snprintf(fd, sizeof(fd), "%d", crew->launch->segment->fd);
 	posix_spawn_file_actions_init(&actions);
-	/* Also when it is that number already: dup2 then clears close-on-exec. */
-	posix_spawn_file_actions_adddup2(&actions, crew->launch->segment->fd, RANK_FD);
+	/* To the number that it has: that clears close-on-exec, and is within any limit. */
+	posix_spawn_file_actions_adddup2(
+		&actions, crew->launch->segment->fd, crew->launch->segment->fd);
 	if (crew->hold >= 0)
 		posix_spawn_file_actions_adddup2(&actions, crew->hold, SLURM_STEP_RANK_FD);
 	int failure = posix_spawn(
@@ -208,8 +210,13 @@ static void reap(struct crew *crew)
 		struct child *child = &crew->children[i];
 		int status;
 
-		if (child->pid == 0 || waitpid(child->pid, &status, WNOHANG) != child->pid)
+		if (child->pid == 0 || waitpid(child->pid, &status,
+					       WNOHANG | WUNTRACED | WCONTINUED) != child->pid)
 			continue;
+		if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+			child->stopped_since = WIFSTOPPED(status) ? clock_now() : 0;
+			continue;
+		}
 		child->pid = 0;
 		crew->running--;
 		int state = atomic_load(&segment_board(segment, child->rank)->state);
@@ -258,6 +265,25 @@ static void watch_calls(struct crew *crew)
 			launch_watch_call(crew->launch->segment, crew->children[i].rank);
 }
 
+/* Ranks of other launchers give one up that is stopped, and end; it would stay for ever, and its
+ * launcher with it. They name it first. Ranks of one launcher see to each other. */
+static void watch_stopped(struct crew *crew)
+{
+	const struct job *job = &crew->launch->segment->header->job;
+
+	for (int i = 0; i < crew->count && job->meets != MEETS_HERE; i++) {
+		const struct child *child = &crew->children[i];
+		double most = job->collective_timeout + FOLLOWER_PAUSE + job->grace;
+
+		if (child->pid == 0 || child->stopped_since == 0 || job->collective_timeout <= 0 ||
+			clock_now() - child->stopped_since < most)
+			continue;
+		segment_fault(crew->launch->segment, EXIT_CODE_FAULT,
+			"rank %d (process %d) was stopped by a signal and did not go on for %.3g s",
+			child->rank, (int)child->pid, most);
+	}
+}
+
 static void kill_rest(struct crew *crew)
 {
 	for (int i = 0; i < crew->count; i++) {
@@ -273,10 +299,18 @@ static void kill_rest(struct crew *crew)
 	}
 }
 
-static void pass_request(const struct launch *launch)
+/* A rank may have been asked instead. */
+static void pass_request(struct crew *crew)
 {
-	if (asked == 0 || atomic_exchange(&launch->segment->header->stop, (uint32_t)asked) != 0)
+	const struct launch *launch = crew->launch;
+	_Atomic uint32_t *stop = &launch->segment->header->stop;
+	uint32_t none = 0;
+
+	if (asked != 0)
+		atomic_compare_exchange_strong(stop, &none, (uint32_t)asked);
+	if (atomic_load(stop) == 0 || crew->told)
 		return;
+	crew->told = true;
 	if (launch->stopping != NULL)
 		launch->stopping(launch->data);
 }
@@ -298,7 +332,8 @@ static void see_through(struct crew *crew)
 		seen = done;
 		reap(crew);
 		watch_calls(crew);
-		pass_request(launch);
+		watch_stopped(crew);
+		pass_request(crew);
 		if (!segment_aborted(launch->segment))
 			continue;
 		if (aborted_at == 0)

@@ -55,21 +55,17 @@ static int prepared(int fd)
 
 /* --- listening --- */
 
-static int bind_any(int family, int port)
+static int listen_at(const struct sockaddr *address, socklen_t bytes)
 {
-	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
-	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	bool is_six = family == AF_INET6;
-	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1, off = 0;
+	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int on = 1, off = 0;
 
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (is_six)
+	if (address->sa_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-	if (bind(fd, is_six ? (struct sockaddr *)&six : (struct sockaddr *)&four,
-		    is_six ? sizeof(six) : sizeof(four)) == 0 &&
-		listen(fd, MOST_AT_THE_DOOR) == 0)
+	if (bind(fd, address, bytes) == 0 && listen(fd, MOST_AT_THE_DOOR) == 0)
 		return fd;
 	int failure = errno;
 	close(fd);
@@ -88,32 +84,95 @@ static int port_of(int fd)
 	return ntohs(((struct sockaddr_in *)&address)->sin_port);
 }
 
-int tcp_listen(int *port, struct error *error)
+static bool add_listener(struct tcp_listener *listener, int fd)
 {
-	int fd = bind_any(AF_INET6, *port);
-
-	/* A kernel without IPv6. */
-	if (fd < 0 && errno != EADDRINUSE && errno != EACCES)
-		fd = bind_any(AF_INET, *port);
-	if (fd >= 0)
-		*port = port_of(fd);
-	else
-		error_set(error, EXIT_CODE_ENVIRONMENT, "cannot listen on port %d: %s", *port,
-			strerror(errno));
-	return fd;
+	if (fd < 0)
+		return false;
+	listener->port = port_of(fd);
+	listener->fds[listener->n++] = fd;
+	return true;
 }
 
-int tcp_accept(int listener, double deadline)
+static bool listen_any(struct tcp_listener *listener)
 {
-	while (ready(listener, POLLIN, deadline)) {
-		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	const struct sockaddr_in6 six = {
+		.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)listener->port)};
+	const struct sockaddr_in four = {
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)listener->port)};
 
-		if (fd >= 0)
-			return prepared(fd);
-		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-			return -1;
+	if (add_listener(listener, listen_at((const struct sockaddr *)&six, sizeof(six))))
+		return true;
+	/* A kernel without IPv6. */
+	return errno != EADDRINUSE && errno != EACCES &&
+	       add_listener(listener, listen_at((const struct sockaddr *)&four, sizeof(four)));
+}
+
+static bool address_is_loopback(const struct sockaddr *address)
+{
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
+	const struct sockaddr_in *four = (const struct sockaddr_in *)address;
+
+	if (address->sa_family == AF_INET6)
+		return IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
+	return ntohl(four->sin_addr.s_addr) >> 24 == 127;
+}
+
+/* One that is taken is a failure, one that is not ours is not. */
+static bool listen_at_all(
+	struct tcp_listener *listener, const struct addrinfo *addresses, bool loopback)
+{
+	for (const struct addrinfo *a = addresses; a != NULL; a = a->ai_next) {
+		if (listener->n == TCP_LISTENERS || address_is_loopback(a->ai_addr) != loopback)
+			continue;
+		if (!add_listener(listener, listen_at(a->ai_addr, a->ai_addrlen)) &&
+			(errno == EADDRINUSE || errno == EACCES))
+			return false;
 	}
-	return -1;
+	return listener->n > 0 || (!loopback && listen_any(listener));
+}
+
+static bool listen_at_host(struct tcp_listener *listener, const char *host)
+{
+	const struct addrinfo wanted = {
+		.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+	struct addrinfo *addresses = NULL;
+	char service[16];
+
+	if (host == NULL)
+		return listen_any(listener);
+	snprintf(service, sizeof(service), "%d", listener->port);
+	if (getaddrinfo(host, service, &wanted, &addresses) != 0)
+		return listen_any(listener);
+	bool ok = listen_at_all(listener, addresses, tcp_is_loopback(host));
+	int failure = errno;
+	freeaddrinfo(addresses);
+	errno = failure;
+	return ok;
+}
+
+bool tcp_listen(struct tcp_listener *listener, const char *host, int port, struct error *error)
+{
+	*listener = (struct tcp_listener){.port = port};
+	if (listen_at_host(listener, host))
+		return true;
+	error_set(error, EXIT_CODE_ENVIRONMENT, "cannot listen on port %d: %s", port,
+		strerror(errno));
+	tcp_stop_listening(listener);
+	return false;
+}
+
+void tcp_stop_listening(struct tcp_listener *listener)
+{
+	for (int i = 0; i < listener->n; i++)
+		close(listener->fds[i]);
+	listener->n = 0;
+}
+
+int tcp_accept(int fd)
+{
+	int guest = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	return guest >= 0 ? prepared(guest) : -1;
 }
 
 /* --- connecting --- */
@@ -215,25 +274,45 @@ bool tcp_receive(int fd, void *data, size_t bytes, double deadline)
 	return move(fd, data, bytes, false, deadline);
 }
 
-static bool is_loopback(const char *host)
+bool tcp_is_loopback(const char *host)
 {
-	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
+	return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
+	       strcmp(host, "localhost") == 0;
+}
+
+static void print_address(
+	const struct sockaddr_storage *address, socklen_t bytes, char host[TCP_HOST_BYTES])
+{
+	char text[TCP_HOST_BYTES];
+	const char *plain = text;
+
+	host[0] = '\0';
+	if (getnameinfo((const struct sockaddr *)address, bytes, text, sizeof(text), NULL, 0,
+		    NI_NUMERICHOST) != 0)
+		return;
+	if (strncmp(text, mapped, sizeof(mapped) - 1) == 0)
+		plain += sizeof(mapped) - 1;
+	snprintf(host, TCP_HOST_BYTES, "%s", plain);
 }
 
 void tcp_peer(int fd, char host[TCP_HOST_BYTES])
 {
 	struct sockaddr_storage address = {0};
 	socklen_t bytes = sizeof(address);
-	char text[TCP_HOST_BYTES];
-	const char *plain = text;
 
 	host[0] = '\0';
-	if (getpeername(fd, (struct sockaddr *)&address, &bytes) != 0 ||
-		getnameinfo((struct sockaddr *)&address, bytes, text, sizeof(text), NULL, 0,
-			NI_NUMERICHOST) != 0)
-		return;
-	if (strncmp(text, mapped, sizeof(mapped) - 1) == 0)
-		plain += sizeof(mapped) - 1;
-	if (!is_loopback(plain))
-		snprintf(host, TCP_HOST_BYTES, "%s", plain);
+	if (getpeername(fd, (struct sockaddr *)&address, &bytes) == 0)
+		print_address(&address, bytes, host);
+	if (tcp_is_loopback(host))
+		host[0] = '\0';
+}
+
+void tcp_own(int fd, char host[TCP_HOST_BYTES])
+{
+	struct sockaddr_storage address = {0};
+	socklen_t bytes = sizeof(address);
+
+	host[0] = '\0';
+	if (getsockname(fd, (struct sockaddr *)&address, &bytes) == 0)
+		print_address(&address, bytes, host);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "executor/memory/memory.h"
@@ -68,7 +69,8 @@ bool segment_create(struct segment *segment, const struct job *job, const char *
 	*segment = (struct segment){.fd = memfd_create("shardplan", MFD_CLOEXEC), .rank = -1};
 	if (segment->fd < 0)
 		return system_error(error, "shared memory (memfd_create)", header.bytes);
-	if (ftruncate(segment->fd, header.bytes) != 0) {
+	/* It has no name; and who finds it under /proc must be this user. */
+	if (fchmod(segment->fd, 0600) != 0 || ftruncate(segment->fd, header.bytes) != 0) {
 		system_error(error, "shared memory (ftruncate)", header.bytes);
 		segment_finish(segment);
 		return false;
@@ -112,6 +114,23 @@ bool segment_attach(struct segment *segment, int fd, int rank, struct error *err
 		return false;
 	return protect(segment, segment->base, header.windows, error) &&
 	       protect(segment, segment_window(segment, rank), header.window_bytes, error);
+}
+
+bool segment_leave_fault(int fd, int rank, const struct error *error)
+{
+	struct segment_header header;
+	struct error ignored = {0};
+	struct segment segment = {.fd = -1, .rank = rank};
+
+	if (!read_header(fd, rank, &header, &ignored))
+		return false;
+	void *base = mmap(NULL, sizeof(header), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (base == MAP_FAILED)
+		return false;
+	segment.header = base;
+	segment_fault(&segment, error->code, "rank %d: %s", rank, error->message);
+	munmap(base, sizeof(header));
+	return true;
 }
 
 void segment_finish(struct segment *segment)

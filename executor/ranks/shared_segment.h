@@ -136,6 +136,9 @@ struct segment {
 bool segment_create(struct segment *segment, const struct job *job, const char *const *texts,
 	int64_t n_results, int64_t report_bytes, int64_t window_bytes, struct error *error);
 bool segment_attach(struct segment *segment, int fd, int rank, struct error *error);
+/* For a rank that cannot attach: leaves why, prefixed with its number, as the run's fault. False
+ * when not even the header can be had. */
+bool segment_leave_fault(int fd, int rank, const struct error *error);
 void segment_finish(struct segment *segment);
 
 struct board *segment_board(const struct segment *segment, int rank);

@@ -32,6 +32,26 @@ def stop_early(box, binary, words, number=signal.SIGTERM):
     return process.returncode, err
 
 
+def ask_a_rank(box, binary, expect):
+    """SIGTERM to a rank alone ends the job as one to the launcher does."""
+    process = subprocess.Popen([binary, 'train', 'p.yaml', *TRAIN, '--steps', '5000',
+                                '--checkpoint', 'asked'], cwd=box.path('.'), text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while 'step 1/' not in (line := process.stderr.readline()) and line != '':
+        pass
+    with open(f'/proc/{process.pid}/task/{process.pid}/children', encoding='ascii') as file:
+        os.kill(int(file.read().split()[1]), signal.SIGTERM)
+    try:
+        _, err = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        _, err = process.communicate()
+    found = re.search(r'stopped by SIGTERM after step (\d+) of 5000; --resume asked', err)
+    expect(process.returncode == 143 and found, f'a rank is asked: {process.returncode}: {err}')
+    expect(not found or os.listdir(box.path('asked')) == [f'step-{int(found.group(1)):08d}'],
+           f'a rank is asked: {os.listdir(box.path("asked"))}')
+
+
 def main(binary):
     expect = support.Expectations()
     with support.Sandbox(binary) as box:
@@ -56,6 +76,7 @@ def main(binary):
         expect(len(os.listdir(box.path('more'))) == 1, f'Ctrl-C: {os.listdir(box.path("more"))}')
         code, err = stop_early(box, binary, [], signal.SIGINT)
         expect(code == -signal.SIGINT, f'Ctrl-C without a folder: {code}: {err}')
+        ask_a_rank(box, binary, expect)
         code, err = stop_early(box, binary, [])
         expect(code == 143 and 'nothing is kept' in err, f'without a folder: {code}: {err}')
     return expect.exit_code()

@@ -1,12 +1,14 @@
 """Ranks that torchrun's environment tells who they are train as local ranks do, without MPI.
 
     torchrun.py BINARY
+    torchrun.py BINARY faults   what takes as long as a hang does
 """
 
 import json
 import os
 import random
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -143,6 +145,89 @@ def test_environment(box, binary, expect):
     expect(code == 0, f'RANK alone: {err}')
 
 
+def plan_for_two(box, expect):
+    plan = box.run('plan', 'tiny.yaml', 'local', '--gpus', '2', '--seq-len', '16',
+                   '--global-batch', '2', '--strategy', 'FULL_SHARD', '-o', 'p.yaml')
+    expect(plan.code == 0, f'plan: {plan.err}')
+
+
+def start_both(box, binary, first, second, more=None, **environment):
+    """Two ranks, each with words of its own after TRAIN."""
+    port = free_port()
+    words = [[*(() if '--steps' in own else TRAIN[-2:]), *(() if '--data' in own else TRAIN[2:4]),
+              *own] for own in (first, second)]
+    return [start(box, binary, [*TRAIN[:2], '--join-timeout', '20', *own], r, 2, 2, port,
+                  **environment, **(more or {}).get(r, {}))
+            for r, own in enumerate(words)]
+
+
+def test_differences(box, binary, expect):
+    """What rank 1 was started with otherwise ends the start with both values in one line."""
+    plan_for_two(box, expect)
+    box.write('other.txt', box.read('text.txt')[:-1] + '!')
+    for seed in '1', '2':
+        done = box.run(*TRAIN[:-1], '1', '--seed', seed, '--checkpoint', f'run{seed}')
+        expect(done.code == 0, f'checkpoint: {done.err}')
+    cases = [
+        ([], ['--lr', '0.1'], '--lr 0.1, rank 0 has 0.0003'),
+        ([], ['--seed', '7'], '--seed 7, rank 0 has 0'),
+        ([], ['--warmup', '2'], '--warmup 2, rank 0 has 0'),
+        ([], ['--lr-schedule', 'cosine'], '--lr-schedule cosine, rank 0 has constant'),
+        ([], ['--min-lr', '0.0001'], '--min-lr 0.0001, rank 0 has 0'),
+        ([], ['--steps', '4'], '--steps 4, rank 0 has 3'),
+        ([], ['--reproducible', 'run'], '--reproducible run, rank 0 has plan or world'),
+        ([], ['--data', 'other.txt'], '--data '),
+        ([], ['--checkpoint', 'run3'], '--checkpoint given, rank 0 has not given'),
+        (['--resume', 'run1', '--seed', '1'], ['--resume', 'run2', '--seed', '1'],
+         '--resume (manifest) '),
+    ]
+    # Who lets the first rank speak waits: all at once.
+    started = [start_both(box, binary, first, second) for first, second, _ in cases]
+    for (first, second, words), processes in zip(cases, started):
+        done = finish(processes)
+        said = done[0][2].strip()
+        expect([code for code, _, _ in done] == [2, 2], f'{second}: {done}')
+        expect(f'rank 1 has {words}' in said and
+               said.endswith('start all ranks with the same options'), f'{second}: {said}')
+        expect('\n' not in said.replace('note: ', '') or first, f'{second}: {said}')
+        expect(done[1][2].strip() == '' or first, f'{second}: rank 1 speaks too: {done[1][2]}')
+
+
+def test_secret(box, binary, expect):
+    """From the environment and from a file; a wrong one is refused before anything starts."""
+    secret = 'a secret of this test'
+    box.write('secret', secret + '\n')
+    os.chmod(box.path('secret'), 0o600)
+    probe = finish(start_both(box, binary, [], [], {
+        1: {'SHARDPLAN_SECRET_FILE': box.path('secret')}, 0: {'SHARDPLAN_SECRET': secret}}))
+    if any('libsodium' in err for _, _, err in probe):
+        return
+    expect([code for code, _, _ in probe] == [0, 0], f'one secret: {probe}')
+    os.chmod(box.path('secret'), 0o644)
+    done = finish(start_both(box, binary, [], [], SHARDPLAN_SECRET_FILE=box.path('secret')))
+    expect(all(code == 3 for code, _, _ in done) and 'others can read it' in done[0][2],
+           f'a secret for all: {done}')
+    # Not on one node: who reaches the port is believed, and that is said.
+    for more, words in ({}, True), ({'SHARDPLAN_SECRET': secret}, False):
+        done = finish([start(box, binary, [*TRAIN, '--join-timeout', '0.2'], 0, 2, 1, free_port(),
+                             MASTER_ADDR='0.0.0.0', **more)])
+        expect(('no SHARDPLAN_SECRET' in done[0][2]) == words, f'{more}: {done}')
+
+
+def stop_a_rank(box, binary, expect):
+    """Of the job's processes none stays when a rank is stopped, not even that rank."""
+    plan_for_two(box, expect)
+    processes = start_both(box, binary, *[['--steps', '1000000', '--json-lines']] * 2)
+    processes[0].stdout.readline()
+    with open(f'/proc/{processes[1].pid}/task/{processes[1].pid}/children', encoding='ascii') as f:
+        rank = int(f.read().split()[0])
+    os.kill(rank, signal.SIGSTOP)
+    done = finish(processes, 120)
+    expect([code for code, _, _ in done] == [6, 6], f'a stopped rank: {done}')
+    expect('rank 1' in done[0][2], f'a stopped rank is not named: {done[0][2]}')
+    expect(not os.path.exists(f'/proc/{rank}'), 'a stopped rank stays')
+
+
 def test_death(box, binary, expect):
     """One of two nodes goes away, or one rank of it: the others say so, and do not hang."""
     for victims in (2, 3), (3,):
@@ -159,16 +244,21 @@ def test_death(box, binary, expect):
                f'{victims} die, nobody is named: {done}')
 
 
-def main(binary):
+TESTS = test_bits, test_missing_peer, test_environment, test_death, test_differences, test_secret
+
+
+def main(binary, tests=TESTS):
     binary = os.path.abspath(binary)
     expect = support.Expectations()
     with support.Sandbox(binary) as box:
         box.write_text('text.txt')
         two_nodes(box)
-        for test in test_bits, test_missing_peer, test_environment, test_death:
+        for test in tests:
             test(box, binary, expect)
     return expect.exit_code()
 
 
 if __name__ == '__main__':
+    if sys.argv[2:] == ['faults']:
+        sys.exit(main(sys.argv[1], [stop_a_rank]))
     sys.exit(main(sys.argv[1]))

@@ -92,11 +92,11 @@ bool run_train(struct run *run, struct executor_job *job)
 int free_port(void)
 {
 	struct error error = {0};
-	int port = 0, fd = tcp_listen(&port, &error);
+	struct tcp_listener listener;
 
-	assert_true(fd >= 0);
-	close(fd);
-	return port;
+	assert_true(tcp_listen(&listener, NULL, 0, &error));
+	tcp_stop_listening(&listener);
+	return listener.port;
 }
 
 void run_finish(struct run *run)

@@ -106,6 +106,11 @@ void mpi_stop(void)
 	MPI_Finalize();
 }
 
+void mpi_exchange(const void *own, void *all, int64_t bytes)
+{
+	MPI_Allgather(own, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, mpi.world);
+}
+
 bool mpi_share_descriptor(int *fd, struct error *error)
 {
 	int where[2] = {(int)getpid(), *fd}, local;

@@ -18,6 +18,11 @@ void mpi_stop(void)
 {
 }
 
+void mpi_exchange(const void *own, void *all, int64_t bytes)
+{
+	(void)own, (void)all, (void)bytes;
+}
+
 bool mpi_share_descriptor(int *fd, struct error *error)
 {
 	(void)fd;

@@ -36,6 +36,8 @@ bool comm_open_nodes(struct comm *comm, const struct layout *layout, struct segm
 bool mpi_start(struct layout *layout, int expected, struct error *error);
 /* All ranks. */
 void mpi_stop(void);
+/* All ranks: `bytes` of each, in the order of ranks. */
+void mpi_exchange(const void *own, void *all, int64_t bytes);
 /* All ranks of this machine: the descriptor that the first of them has, -1 = it has none. Gives
  * each of the others one of its own. */
 bool mpi_share_descriptor(int *fd, struct error *error);

@@ -1,0 +1,21 @@
+/* What all ranks of a job must have been started with alike, as texts to compare: from the options,
+ * and digests of the files. */
+#ifndef EXECUTOR_LAUNCH_AGREEMENT_H
+#define EXECUTOR_LAUNCH_AGREEMENT_H
+
+#include "executor/ranks/ranks.h"
+
+enum { AGREEMENT_SETTINGS = 26, AGREEMENT_BYTES = 48 };
+
+struct agreement {
+	char values[AGREEMENT_SETTINGS][AGREEMENT_BYTES];
+};
+
+/* Files are read where this process sees them. */
+void agreement_of(const struct segment *segment, struct agreement *agreement);
+/* EXIT_CODE_USAGE with the first difference between two ranks, both values named. `name`: of the
+ * launcher. */
+bool agreement_check(const char *name, int first, const struct agreement *a, int second,
+	const struct agreement *b, struct error *error);
+
+#endif
