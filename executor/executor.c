@@ -8,9 +8,10 @@
 #include "executor/launch/launch.h"
 
 bool executor_find_checkpoint(struct arena *arena, const char *path, const struct model *model,
-	struct checkpoint_info *info, struct error *error)
+	bool verify, struct checkpoint_info *info, struct error *error)
 {
-	return checkpoint_find(arena, path, model, info, error);
+	return checkpoint_find(
+		arena, path, model, verify ? CHECKPOINT_VERIFY : CHECKPOINT_LOOK, info, error);
 }
 
 bool executor_export_safetensors(const char *checkpoint, const char *path, struct error *error)

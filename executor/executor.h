@@ -8,12 +8,14 @@
 
 #include "executor/job/job.h"
 
-/* `path` is a checkpoint, or a folder of checkpoints, of which the newest is taken. EXIT_CODE_INPUT
- * when there is none, or it is damaged or of another model (NULL: any). Strings live in `arena`. */
+/* `path` is a checkpoint, or a folder of checkpoints, of which the newest whole one is taken. What
+ * is in its files is looked at too where `verify` (training does so itself). EXIT_CODE_INPUT when
+ * there is none, or it is damaged or of another model (NULL: any). Strings live in `arena`. */
 bool executor_find_checkpoint(struct arena *arena, const char *path, const struct model *model,
-	struct checkpoint_info *info, struct error *error);
+	bool verify, struct checkpoint_info *info, struct error *error);
 
-/* The weights of a checkpoint as one safetensors file (fp32, Hugging Face's names and layouts). */
+/* The weights of a checkpoint, which was verified, as one safetensors file (fp32, Hugging Face's
+ * names and layouts). */
 bool executor_export_safetensors(const char *checkpoint, const char *path, struct error *error);
 
 /* From the environment, whose strings stay there. EXIT_CODE_USAGE when that contradicts itself. */

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "executor/checkpoints/checkpoints.h"
 #include "executor/compute/compute.h"
@@ -19,8 +20,13 @@ struct run {
 	struct arena *arena;
 	struct schedule *schedule;
 	struct segment segment;
-	int64_t reported;   /* steps that were told to job->report, or done before */
-	const char *resume; /* folder of the checkpoint to go on from */
+	int64_t done_before;            /* steps, as it was asked for */
+	int64_t reported;               /* that this run has done and told to job->report */
+	uint32_t noted;                 /* bytes of the ranks' notes that were told */
+	struct checkpoint_info resumed; /* folder NULL: from the start */
+	bool resume_or_older;
+	int lock;             /* of the folder of checkpoints; -1 = none */
+	char id[RUN_ID_SIZE]; /* that its checkpoints get */
 };
 
 static bool on_gpu(const struct executor_job *job)
@@ -165,30 +171,91 @@ static bool check_memory(const struct run *run, struct error *error)
 		       format_bytes(have, free_bytes));
 }
 
-/* The step to go on from; and no checkpoint may be in the way of those to come. */
-static bool check_checkpoints(struct run *run, struct error *error)
+/* Each line of the text. */
+static void note_lines(const struct run *run, const char *lines, size_t length)
+{
+	const char *end = lines + length, *stop;
+
+	for (; lines < end && (stop = memchr(lines, '\n', (size_t)(end - lines))) != NULL;
+		lines = stop + 1)
+		if (run->job->note != NULL)
+			run->job->note(arena_strndup(run->arena, lines, (size_t)(stop - lines)),
+				run->job->report_data);
+}
+
+/* The step to go on from. */
+static bool find_resumed(struct run *run, struct error *error)
 {
 	const struct executor_job *job = run->job;
-	struct checkpoint_info info;
-	int64_t *steps;
+	struct checkpoint_info *info = &run->resumed;
 
-	if (job->resume != NULL) {
-		if (!checkpoint_find(run->arena, job->resume, job->plan->model, &info, error))
-			return false;
-		if (info.step >= job->training.steps)
-			return error_set(error, EXIT_CODE_USAGE,
-				"steps: %s has done %lld, expected more than that in all, got %lld",
-				info.folder, (long long)info.step, (long long)job->training.steps);
-		run->reported = info.step;
-		run->resume = info.folder;
-	}
-	int n = job->checkpoint != NULL ? checkpoint_list(run->arena, job->checkpoint, &steps) : 0;
-	if (n > 0 && steps[n - 1] > run->reported)
+	if (job->resume == NULL)
+		return true;
+	if (!checkpoint_find(
+		    run->arena, job->resume, job->plan->model, CHECKPOINT_LOOK, info, error))
+		return false;
+	run->done_before = info->step;
+	run->resume_or_older = job->resume_or_older || info->newest;
+	return info->step < job->training.steps ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "steps: %s has done %lld, expected more than that in all, got %lld",
+		       info->folder, (long long)info->step, (long long)job->training.steps);
+}
+
+static bool same_folder(const char *a, const char *b)
+{
+	struct stat left, right;
+
+	return stat(a, &left) == 0 && stat(b, &right) == 0 && left.st_dev == right.st_dev &&
+	       left.st_ino == right.st_ino;
+}
+
+/* No checkpoint may be in the way of those to come, but what was passed over as damaged; and none
+ * of another run beside them. */
+static bool check_way(struct run *run, bool goes_on, struct error *error)
+{
+	const char *folder = run->job->checkpoint;
+	int64_t *steps;
+	int n = checkpoint_list(run->arena, folder, &steps);
+
+	if (n > 0 && steps[n - 1] > run->done_before && !(goes_on && run->resume_or_older))
 		return error_set(error, EXIT_CODE_USAGE,
 			"%s holds a checkpoint of step %lld already and this run starts at step "
 			"%lld: resume from it, or give another folder",
-			job->checkpoint, (long long)steps[n - 1], (long long)run->reported);
-	return true;
+			folder, (long long)steps[n - 1], (long long)run->done_before);
+	return n == 0 || goes_on ||
+	       error_set(error, EXIT_CODE_USAGE,
+		       "%s holds checkpoints of another run than %s: give another folder", folder,
+		       run->resumed.folder);
+}
+
+/* The first rank takes the folder for the job. A run that goes on in its folder keeps its id. */
+static bool take_folder(struct run *run, struct error *error)
+{
+	struct arena *arena = run->arena;
+	const char *folder = run->job->checkpoint, *from = run->resumed.folder;
+
+	if (folder == NULL)
+		return true;
+	bool first = run->job->launcher.rank == 0;
+	bool goes_on = from != NULL && same_folder(checkpoint_parent(arena, from), folder);
+	if (first && !run_folder_lock(folder, &run->lock, error))
+		return false;
+	if (first && run->lock < 0 && run->job->note != NULL)
+		run->job->note(arena_printf(arena,
+				       "%s: its file system has no locks; another job that writes "
+				       "there would not be noticed",
+				       folder),
+			run->job->report_data);
+	if (!check_way(run, goes_on, error))
+		return false;
+	if (!first)
+		return true;
+	if (goes_on && run->resumed.run != NULL)
+		memcpy(run->id, run->resumed.run, RUN_ID_SIZE);
+	else
+		run_folder_new_id(run->id);
+	return run_folder_write(folder, run->id, error);
 }
 
 /* Read here too, so that a file of another model is told before anything starts. */
@@ -268,7 +335,8 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		.grace = on_gpu(job) ? LAUNCH_GRACE_GPU : LAUNCH_GRACE,
 		.slow_motion = slow_motion(job),
 		.training = job->training,
-		.first_step = run->reported,
+		.first_step = run->done_before,
+		.resume_or_older = run->resume_or_older,
 		.one_process = on_gpu(job) && !is_launched(job),
 		.checkpoint_every = job->checkpoint_every,
 		.checkpoint_keep = job->checkpoint_keep,
@@ -279,7 +347,7 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 		[TEXT_KERNELS] = job->kernels,
 		[TEXT_FAULT] = job->fault,
 		[TEXT_CHECKPOINT] = job->checkpoint,
-		[TEXT_RESUME] = run->resume,
+		[TEXT_RESUME] = run->resumed.folder,
 		[TEXT_WEIGHTS] = job->weights,
 		[TEXT_TRANSPORT] = transport_of(job),
 		[TEXT_LAUNCHER] = job->launcher.name,
@@ -290,6 +358,10 @@ static bool create_segment(struct run *run, const char *plan_text, struct error 
 	bool ok = segment_create(&run->segment, &what, texts, job->training.steps, REPORT_BYTES,
 		is_launched(job) ? 0 : buffers_capacity(run->schedule, 0), error);
 	text_finish(&expected);
+	if (ok) {
+		atomic_store(&run->segment.header->resumed, run->done_before);
+		memcpy(run->segment.header->job.run_id, run->id, RUN_ID_SIZE);
+	}
 	return ok;
 }
 
@@ -302,15 +374,27 @@ static void describe(struct text *text, int op, void *data)
 		o->unit >= 0 ? run->schedule->units[o->unit].name : "all units");
 }
 
+static void tell_notes(struct run *run)
+{
+	const struct segment_header *header = run->segment.header;
+	uint32_t length = atomic_load(&header->notes_length);
+
+	note_lines(run, header->notes + run->noted, length - run->noted);
+	run->noted = length;
+}
+
 static void report_steps(int64_t done, void *data)
 {
 	struct run *run = data;
 	const struct executor_job *job = run->job;
 	const struct plan *plan = &job->plan->plan;
+	int64_t before = atomic_load(&run->segment.header->resumed);
 
-	for (; run->reported < done; run->reported++) {
-		const struct step_result *result = &segment_results(&run->segment)[run->reported];
-		const struct progress progress = {.step = run->reported + 1,
+	tell_notes(run);
+	for (; before + run->reported < done; run->reported++) {
+		int64_t step = before + run->reported;
+		const struct step_result *result = &segment_results(&run->segment)[step];
+		const struct progress progress = {.step = step + 1,
 			.steps = job->training.steps,
 			.loss = result->loss,
 			.gradient_norm = result->gradient_norm,
@@ -394,7 +478,7 @@ static bool run_ranks(struct run *run, const char *plan_text, struct measurement
 bool executor_train(const struct executor_job *job, struct arena *arena,
 	struct measurement *measurement, struct error *error)
 {
-	struct run run = {.job = job, .arena = arena};
+	struct run run = {.job = job, .arena = arena, .lock = -1};
 	struct text written = {0};
 	const char *plan_text = job->plan_text;
 
@@ -403,14 +487,15 @@ bool executor_train(const struct executor_job *job, struct arena *arena,
 		!schedule_build(arena, &job->plan->plan, job->plan->model, job->plan->topology,
 			&run.schedule, error))
 		return false;
-	if (!check_pace(&run, error) || !check_memory(&run, error) ||
-		!check_checkpoints(&run, error) || !check_weights(&run, error))
+	if (!check_pace(&run, error) || !check_memory(&run, error) || !find_resumed(&run, error) ||
+		!check_weights(&run, error))
 		return false;
 	if (plan_text == NULL) {
 		plan_file_write(job->plan, &written);
 		plan_text = text_string(&written);
 	}
-	bool ok = run_ranks(&run, plan_text, measurement, error);
+	bool ok = take_folder(&run, error) && run_ranks(&run, plan_text, measurement, error);
+	run_folder_unlock(run.lock);
 	text_finish(&written);
 	return ok;
 }

@@ -121,8 +121,9 @@ static bool export_weights(const struct invocation *invocation, struct error *er
 	if (path == NULL || path[0] == '\0' || strcmp(path, "-") == 0)
 		return error_set(error, EXIT_CODE_USAGE,
 			"export --to safetensors: expected -o FILE.safetensors or -o FOLDER");
-	if (!executor_find_checkpoint(arena, checkpoint, NULL, &info, error))
+	if (!executor_find_checkpoint(arena, checkpoint, NULL, true, &info, error))
 		return false;
+	output_note_lines(info.notes);
 	size_t length = strlen(path);
 	const char *folder = path[length - 1] == '/' ? arena_strndup(arena, path, length - 1)
 						     : (file_is_folder(path) ? path : NULL);
@@ -133,7 +134,7 @@ static bool export_weights(const struct invocation *invocation, struct error *er
 			!write_config(arena, folder, info.model, error))
 			return false;
 	}
-	if (!executor_export_safetensors(checkpoint, path, error))
+	if (!executor_export_safetensors(info.folder, path, error))
 		return false;
 	output_note("the weights of step %lld are in %s", (long long)info.step, path);
 	return true;

@@ -164,8 +164,9 @@ static bool find_checkpoint(const struct arguments *arguments, struct arena *are
 
 	if (path == NULL)
 		return true;
-	if (!executor_find_checkpoint(arena, path, model, &options->resumed, error))
+	if (!executor_find_checkpoint(arena, path, model, false, &options->resumed, error))
 		return false;
+	output_note_lines(options->resumed.notes);
 	take_over(arguments, options);
 	return true;
 }
@@ -299,6 +300,12 @@ static bool check_fits(const struct opened *opened, struct error *error)
 		format_bytes(have, (double)prediction->memory_limit_bytes));
 }
 
+static void note_line(const char *line, void *data)
+{
+	(void)data;
+	output_note("%s", line);
+}
+
 /* Runs it; what was measured, and what of the request could not be kept. */
 static bool execute(const struct invocation *invocation, const struct training_options *options,
 	const struct opened *opened, struct measurement *measured, struct error *error)
@@ -320,6 +327,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.checkpoint_background = options->background,
 		.weights = argument(arguments, "weights"),
 		.resume = options->resumed.folder,
+		.resume_or_older = options->resumed.newest,
 		.fault = argument(arguments, "fault"),
 		.launcher = options->launcher,
 		.all_plans = options->reproducible == LEVEL_PLAN,
@@ -331,6 +339,7 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.report = progress_report,
 		.alive = progress_alive,
 		.stopping = progress_stopping,
+		.note = note_line,
 		.report_data = &progress,
 	};
 	bool ok = executor_train(&job, invocation->arena, measured, error);

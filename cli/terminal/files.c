@@ -1,10 +1,13 @@
 #include "cli/terminal/terminal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -144,17 +147,56 @@ static bool write_direct(const char *path, const struct text *text, struct error
 	return ok;
 }
 
+/* Whoever made it has died: there is no such process here, and none elsewhere holds its lock. */
+static bool is_left_over(const char *temporary, const char *pid)
+{
+	int64_t number;
+
+	if (!parse_int(pid, &number) || number < 1 || number > INT32_MAX ||
+		kill((pid_t)number, 0) == 0 || errno != ESRCH)
+		return false;
+	int file = open(temporary, O_RDWR | O_CLOEXEC);
+	bool unlocked = file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0;
+	if (file >= 0)
+		close(file);
+	return unlocked;
+}
+
+/* ".NAME.PID" of writers that were killed. */
+static void remove_left_over(struct arena *arena, const char *path, const char *prefix)
+{
+	DIR *folder = opendir(file_beside(arena, path, "."));
+	const struct dirent *entry;
+	size_t length = strlen(prefix);
+
+	while (folder != NULL && (entry = readdir(folder)) != NULL) {
+		const char *temporary;
+
+		if (strncmp(entry->d_name, prefix, length) != 0)
+			continue;
+		temporary = file_beside(arena, path, entry->d_name);
+		if (is_left_over(temporary, entry->d_name + length))
+			unlink(temporary);
+	}
+	if (folder != NULL)
+		closedir(folder);
+}
+
 /* A file beside `path`, to take its name when it is whole; folders on the way to it are made. -1:
  * errno says why. */
 static int open_beside(struct arena *arena, const char *path, const char **temporary)
 {
 	const char *base = strrchr(path, '/');
+	const char *prefix = arena_printf(arena, ".%s.", base != NULL ? base + 1 : path);
 
 	if (!file_make_folders(arena, path, NULL))
 		return -1;
-	*temporary = file_beside(arena, path,
-		arena_printf(arena, ".%s.%ld", base != NULL ? base + 1 : path, (long)getpid()));
-	return open(*temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	remove_left_over(arena, path, prefix);
+	*temporary = file_beside(arena, path, arena_printf(arena, "%s%ld", prefix, (long)getpid()));
+	int file = open(*temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (file >= 0)
+		(void)flock(file, LOCK_EX | LOCK_NB);
+	return file;
 }
 
 static bool write_replacing(

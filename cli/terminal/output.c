@@ -66,6 +66,12 @@ void output_note(const char *format, ...)
 	va_end(args);
 }
 
+void output_note_lines(const char *lines)
+{
+	for (const char *stop; (stop = strchr(lines, '\n')) != NULL; lines = stop + 1)
+		output_note("%.*s", (int)(stop - lines), lines);
+}
+
 void output_note_once(const char *format, ...)
 {
 	va_list args;

@@ -51,6 +51,9 @@ bool output_aside(const struct text *text);
 /* "note: ..." on stderr. */
 void output_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* One for each line. */
+void output_note_lines(const char *lines);
+
 /* The same, but the first of them is the last. */
 void output_note_once(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Notes of this thread are added to `notes` from here on, to be printed in their order; NULL: they

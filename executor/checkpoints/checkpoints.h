@@ -2,7 +2,9 @@
  * hold it and written by all of them at once.
  *
  *     FOLDER/step-00000100/manifest.json     what lies where, with a checksum for each file
- *     FOLDER/step-00000100/rank-00003.bin    pieces: weights, first, second moments; little-endian
+ *     FOLDER/step-00000100/rank-00003.bin    pieces: weights, first, second moments; little-endian;
+ *                                            then the checksum of each of its ranges
+ *     FOLDER/run.json                        which run it is the folder of (run_folder.h)
  *
  * A checkpoint is written under a name that no reader looks for, flushed, and renamed: it is there
  * as a whole or not at all, and never overwritten. It says nothing of the strategy, so it can be
@@ -11,6 +13,7 @@
 #define EXECUTOR_CHECKPOINTS_H
 
 #include "executor/checkpoints/folders.h"
+#include "executor/checkpoints/run_folder.h"
 #include "executor/checkpoints/safetensors.h"
 #include "executor/checkpoints/shards.h"
 #include "executor/job/job.h"
@@ -35,10 +38,16 @@ struct checkpoint_file {
 	const char *name;
 	int64_t bytes;
 	const char *digest; /* xxh3-128 of all of it, 32 hexadecimal digits */
+	/* It ends with the xxh3-128 (canonical, 16 bytes) of each range of what comes before; 0: as
+	 * 0.1.0 wrote it, without. */
+	int64_t range_bytes, ranges;
 };
+enum { CHECKPOINT_SUM = 16 };
 
 struct manifest {
 	const char *folder; /* of the checkpoint */
+	const char *run;    /* id; NULL: 0.1.0 gave none */
+	bool sealed;        /* it has a checksum of its own, which is right */
 	int64_t step;       /* so many are done */
 	struct training training;
 	struct model *model;      /* as the manifest has it */
@@ -56,22 +65,40 @@ struct digest checkpoint_model_digest(const struct model *model);
 
 void manifest_write(const struct manifest *manifest, const struct model *model, struct text *text);
 /* With `model` NULL everything but files and pieces is read, which need one. EXIT_CODE_INPUT, at
- * its place: not of this model, pieces that overlap or leave gaps, files that
- * are too short. `folder` is the checkpoint's. */
+ * its place: a wrong checksum, a folder named after another step or of another run, not of this
+ * model, pieces that overlap or leave gaps, files of another size. `folder` is the checkpoint's. */
 bool manifest_read(struct arena *arena, const char *folder, const struct model *model,
 	struct manifest *manifest, struct error *error);
+bool manifest_parse(struct arena *arena, const char *folder, const char *text, size_t length,
+	const struct model *model, struct manifest *manifest, struct error *error);
+/* Whether a run that was to go on from `newer` can do so from `older` without being told more. */
+bool manifest_continues(
+	const struct manifest *older, const struct manifest *newer, struct error *error);
+
+/* The checksums of some of its files: `first`, and every `apart`-th after it. EXIT_CODE_INPUT, with
+ * the damaged range and both sums. */
+bool checkpoint_verify(const struct manifest *manifest, int first, int apart, struct error *error);
 
 /* Names inside a folder of checkpoints. */
 const char *checkpoint_folder(struct arena *arena, const char *folder, int64_t step);
 const char *checkpoint_partial_folder(struct arena *arena, const char *folder, int64_t step);
-/* Steps of the complete checkpoints, ascending; their number. */
+/* "step-00000100" -> 100; -1 for any other name. */
+int64_t checkpoint_step_of(const char *name);
+/* Last part of a path, and what comes before it. */
+const char *checkpoint_name(struct arena *arena, const char *path);
+const char *checkpoint_parent(struct arena *arena, const char *path);
+/* Steps that there are folders of, ascending; their number. */
 int checkpoint_list(struct arena *arena, const char *folder, int64_t **steps);
 
-/* `path` is a checkpoint, or a folder of checkpoints, of which the newest is taken. EXIT_CODE_INPUT
- * when there is none, or it is damaged or of another model (NULL: any). Strings live in `arena`. */
+/* What of a checkpoint is looked at: all but the contents of its files, or these too. */
+enum checkpoint_depth { CHECKPOINT_LOOK, CHECKPOINT_VERIFY };
+/* `path` is a checkpoint, or a folder of them: then the newest that is whole is taken, and
+ * info->notes names the others. EXIT_CODE_INPUT when there is none, or it is damaged or of
+ * another model (NULL: any). Strings live in `arena`. */
 bool checkpoint_find(struct arena *arena, const char *path, const struct model *model,
-	struct checkpoint_info *info, struct error *error);
-/* The weights of a checkpoint as one safetensors file (fp32, Hugging Face's names and layouts). */
+	enum checkpoint_depth depth, struct checkpoint_info *info, struct error *error);
+/* The weights of a checkpoint that was verified, as one safetensors file (fp32, Hugging Face's
+ * names and layouts). */
 bool checkpoint_export(const char *checkpoint, const char *path, struct error *error);
 
 /* What one rank has written of a checkpoint. */
@@ -80,7 +107,7 @@ struct checkpoint_part {
 	int64_t bytes; /* 0: this rank holds nothing that another does not write */
 	char digest[33];
 	bool failed;
-	char message[256];
+	char message[512];
 };
 
 /* One rank's side of writing. Everything is allocated when it is opened. */
@@ -107,12 +134,15 @@ struct checkpoint_options {
 	const char *folder;
 	int64_t every, keep;
 	bool background;
+	const char *run;    /* id; of the first rank */
+	int64_t first_step; /* so many are done; later checkpoints are damaged ones */
 	struct training training;
 	int64_t data_tokens;
 	struct fault fault;
 };
 
-/* Makes the folder and removes what an interrupted run left half-written. */
+/* Makes the folder and removes what an interrupted run left half-written. EXIT_CODE_FAULT also when
+ * there is no room for a checkpoint. */
 bool checkpointer_open(struct checkpointer *checkpointer, const struct checkpoint_options *options,
 	const struct weights *weights, struct comm *comm, void *scratch, struct error *error);
 /* After `step` steps are done; all ranks call it after every step. EXIT_CODE_FAULT on all ranks
@@ -123,7 +153,13 @@ bool checkpointer_step(
 bool checkpointer_due(const struct checkpointer *checkpointer, int64_t step, bool last);
 void checkpointer_close(struct checkpointer *checkpointer);
 
-/* Fills the shards of this rank. All ranks take part: each file is verified by one of them. */
+/* Which checkpoint to go on from: `folder`, once each of its files is verified by one of the ranks.
+ * Where it is damaged and `or_older`, the newest one before it in the same run's folder that is
+ * whole. All ranks take part and get the same; rank 0 has a line for each that is damaged. */
+bool checkpoint_choose(struct arena *arena, const char *folder, bool or_older,
+	const struct model *model, struct comm *comm, void *scratch, struct manifest *manifest,
+	struct text *notes, struct error *error);
+/* Fills the shards of this rank from a checkpoint that was chosen. All ranks take part. */
 bool checkpoint_load(const struct manifest *manifest, const struct weights *weights,
 	struct comm *comm, void *scratch, struct error *error);
 

@@ -151,7 +151,7 @@ bool checkpoint_export(const char *checkpoint, const char *path, struct error *e
 	struct exporter e = {.manifest = &manifest};
 	const char *partial = arena_printf(&e.arena, "%s.partial", path);
 
-	bool ok = checkpoint_find(&e.arena, checkpoint, NULL, &info, error) &&
+	bool ok = checkpoint_find(&e.arena, checkpoint, NULL, CHECKPOINT_LOOK, &info, error) &&
 		  manifest_read(&e.arena, info.folder, info.model, &manifest, error);
 	if (ok) {
 		e.model = info.model;

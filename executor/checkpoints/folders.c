@@ -7,12 +7,20 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static bool failed(struct error *error, const char *what, const char *path)
 {
 	return error_set(
 		error, EXIT_CODE_FAULT, "checkpoint: %s %s: %s", what, path, strerror(errno));
+}
+
+/* From the fault's operation on. */
+static bool is_full(const struct store *store, int64_t operation)
+{
+	return fault_hits(&store->fault, FAULT_CHECKPOINT_FULL, store->rank,
+		min_i64(operation, store->fault.step));
 }
 
 /* Whether this operation is to fail; errno is set then. */
@@ -27,7 +35,9 @@ static bool struck(struct store *store, enum fault_kind *kind)
 		*kind = FAULT_CHECKPOINT_ERROR;
 	else if (fault_hits(&store->fault, FAULT_CHECKPOINT_SHORT, store->rank, operation))
 		*kind = FAULT_CHECKPOINT_SHORT;
-	errno = *kind == FAULT_CHECKPOINT_SHORT ? ENOSPC : EIO;
+	else if (is_full(store, operation))
+		*kind = FAULT_CHECKPOINT_FULL;
+	errno = *kind == FAULT_CHECKPOINT_ERROR ? EIO : ENOSPC;
 	return *kind != FAULT_NONE;
 }
 
@@ -97,6 +107,17 @@ bool store_close(struct store *store, int fd, const char *path, struct error *er
 	return ok;
 }
 
+bool store_write_file(
+	struct store *store, const char *path, const struct text *text, struct error *error)
+{
+	int fd = store_create(store, path, error);
+
+	if (fd < 0)
+		return false;
+	bool ok = store_write(store, fd, path, text_string(text), text->length, error);
+	return store_close(store, fd, path, error) && ok;
+}
+
 bool store_sync_folder(struct store *store, const char *path, struct error *error)
 {
 	int fd = simply_struck(store) ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -131,12 +152,54 @@ static bool remove_files(DIR *folder, const char *path, struct error *error)
 
 bool store_remove_folder(struct store *store, const char *path, struct error *error)
 {
-	if (simply_struck(store))
+	enum fault_kind kind;
+
+	/* A full disk lets go of what it holds. */
+	if (struck(store, &kind) && kind != FAULT_CHECKPOINT_FULL)
 		return failed(error, "cannot remove", path);
 	DIR *folder = opendir(path);
 	if (folder == NULL)
 		return errno == ENOENT || failed(error, "cannot remove", path);
-	bool ok = remove_files(folder, path, error);
+	bool ok, again = true;
+	/* Another rank that has not heard of it yet may just begin its file. */
+	for (int i = 0; i < 10 && again; i++) {
+		rewinddir(folder);
+		ok = remove_files(folder, path, error);
+		again = ok && rmdir(path) != 0;
+	}
 	closedir(folder);
-	return ok && (rmdir(path) == 0 || failed(error, "cannot remove", path));
+	return ok && (!again || failed(error, "cannot remove", path));
+}
+
+bool store_room(const char *folder, int64_t bytes, struct error *error)
+{
+	struct statvfs disk;
+	char need[32], have[32];
+
+	if (statvfs(folder, &disk) != 0 || disk.f_blocks == 0)
+		return true;
+	int64_t there = (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
+	return bytes <= there ||
+	       error_set(error, EXIT_CODE_FAULT,
+		       "checkpoint: cannot write to %s: needs %lld bytes (%s), %lld are free (%s)",
+		       folder, (long long)bytes, format_bytes(need, (double)bytes),
+		       (long long)there, format_bytes(have, (double)there));
+}
+
+bool store_read(
+	struct arena *arena, const char *path, char **text, size_t *length, struct error *error)
+{
+	FILE *file = fopen(path, "rbe");
+	struct stat info;
+	bool ok = file != NULL && fstat(fileno(file), &info) == 0 && S_ISREG(info.st_mode);
+
+	if (ok) {
+		*length = (size_t)info.st_size;
+		*text = arena_alloc(arena, *length + 1, 1);
+		ok = fread(*text, 1, *length, file) == *length;
+	}
+	const char *why = errno == ENOENT && file == NULL ? "missing" : "cannot be read";
+	if (file != NULL)
+		fclose(file);
+	return ok || error_set(error, EXIT_CODE_INPUT, "%s: %s", path, why);
 }

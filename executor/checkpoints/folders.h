@@ -8,8 +8,7 @@
 #include "executor/job/job.h"
 
 struct store {
-	struct fault
-		fault; /* checkpoint_error, checkpoint_short, checkpoint_kill: of one operation */
+	struct fault fault; /* checkpoint_*: of one operation, or from one on */
 	int64_t rank;
 	int64_t operations; /* so far */
 };
@@ -22,10 +21,18 @@ bool store_write(struct store *store, int fd, const char *path, const void *data
 	struct error *error);
 /* Flushes to the disk and closes, also when flushing fails. */
 bool store_close(struct store *store, int fd, const char *path, struct error *error);
+/* All of these: a new file, as a text says it. */
+bool store_write_file(
+	struct store *store, const char *path, const struct text *text, struct error *error);
 /* Makes the names in a folder durable. */
 bool store_sync_folder(struct store *store, const char *path, struct error *error);
 bool store_rename(struct store *store, const char *from, const char *to, struct error *error);
 /* A folder of plain files and all in it; not there is fine. */
 bool store_remove_folder(struct store *store, const char *path, struct error *error);
+/* Whether so many bytes are free; true where that is not known. */
+bool store_room(const char *folder, int64_t bytes, struct error *error);
+/* A whole file, for which `arena` has a NUL more. EXIT_CODE_INPUT when it cannot be read. */
+bool store_read(
+	struct arena *arena, const char *path, char **text, size_t *length, struct error *error);
 
 #endif

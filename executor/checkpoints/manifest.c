@@ -5,10 +5,13 @@
 #include <sys/stat.h>
 
 #include "executor/checkpoints/checkpoints.h"
+#include "executor/checkpoints/seal.h"
 
-static const char schema[] = "shardplan/checkpoint/1";
+/* What 0.1.0 wrote, /1, has neither run nor checksums of ranges and ends without one of its own. */
+static const char schema[] = "shardplan/checkpoint/2", old_schema[] = "shardplan/checkpoint/1";
 
 static const struct field manifest_fields[] = {
+	FIELD_STRING(struct manifest, run, "run", 0),
 	FIELD_INT(struct manifest, step, "step", FIELD_REQUIRED | FIELD_POSITIVE),
 	FIELD_STRING(struct manifest, model_digest, "model_digest", FIELD_REQUIRED),
 	FIELD_STRING(struct manifest, plan, "plan", 0),
@@ -37,6 +40,8 @@ static const struct field file_fields[] = {
 	FIELD_STRING(struct checkpoint_file, name, "name", FIELD_REQUIRED),
 	FIELD_INT(struct checkpoint_file, bytes, "bytes", FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
 	FIELD_STRING(struct checkpoint_file, digest, "xxh3_128", FIELD_REQUIRED),
+	FIELD_INT(struct checkpoint_file, range_bytes, "range_bytes", FIELD_NOT_NEGATIVE),
+	FIELD_INT(struct checkpoint_file, ranges, "ranges", FIELD_NOT_NEGATIVE),
 	FIELD_END,
 };
 
@@ -105,27 +110,10 @@ void manifest_write(const struct manifest *manifest, const struct model *model, 
 	writer_end_list(&writer);
 	write_tensors(manifest, model, &writer);
 	writer_finish(&writer);
+	seal_add(text);
 }
 
 /* --- in --- */
-
-static bool read_text(
-	struct arena *arena, const char *path, char **text, size_t *length, struct error *error)
-{
-	FILE *file = fopen(path, "rbe");
-	struct stat info;
-
-	if (file == NULL || fstat(fileno(file), &info) != 0) {
-		if (file != NULL)
-			fclose(file);
-		return error_set(error, EXIT_CODE_INPUT, "%s: cannot be read", path);
-	}
-	*length = (size_t)info.st_size;
-	*text = arena_alloc(arena, *length + 1, 1);
-	bool ok = fread(*text, 1, *length, file) == *length;
-	fclose(file);
-	return ok || error_set(error, EXIT_CODE_INPUT, "%s: cannot be read", path);
-}
 
 static const struct node *child(
 	const struct node *map, const char *key, enum node_kind kind, struct error *error)
@@ -152,8 +140,11 @@ static bool check_file(struct arena *arena, const char *folder, const struct che
 		return error_set(
 			error, EXIT_CODE_INPUT, "%s: missing, the checkpoint needs it", path);
 	return info.st_size == file->bytes ||
-	       error_set(error, EXIT_CODE_INPUT, "%s: expected %lld bytes, got %lld", path,
-		       (long long)file->bytes, (long long)info.st_size);
+	       error_set(error, EXIT_CODE_INPUT,
+		       "%s: damaged: bytes %lld to %lld: expected %lld bytes, got %lld", path,
+		       (long long)min_i64(info.st_size, file->bytes),
+		       (long long)max_i64(info.st_size, file->bytes), (long long)file->bytes,
+		       (long long)info.st_size);
 }
 
 static bool read_files(struct arena *arena, const struct node *root, struct manifest *manifest,
@@ -260,29 +251,67 @@ static bool read_tensors(struct arena *arena, const struct node *root, const str
 	return true;
 }
 
-bool manifest_read(struct arena *arena, const char *folder, const struct model *model,
-	struct manifest *manifest, struct error *error)
+/* A checkpoint of 0.1.0 is believed; what claims to be one only after damage is not. */
+static bool check_schema(
+	const struct node *root, enum seal seal, struct manifest *manifest, struct error *error)
+{
+	const struct node *name = node_get(root, "schema");
+	bool known = name != NULL && name->kind == NODE_SCALAR;
+
+	manifest->sealed = known && strcmp(name->text, schema) == 0;
+	if (!manifest->sealed && !(known && strcmp(name->text, old_schema) == 0))
+		return node_error(name != NULL ? name : root, error, "expected schema %s", schema);
+	if (manifest->sealed != (seal == SEAL_WHOLE) || manifest->sealed != (manifest->run != NULL))
+		return node_error(root, error, "damaged: expected a run and a checksum at the end");
+	return true;
+}
+
+/* Its own name, and the run that its neighbours are of. */
+static bool check_place(struct arena *arena, const struct manifest *manifest, struct error *error)
+{
+	const char *name = checkpoint_name(arena, manifest->folder);
+	int64_t step = checkpoint_step_of(name);
+	char run[RUN_ID_SIZE];
+
+	if (step >= 0 && step != manifest->step)
+		return error_set(error, EXIT_CODE_INPUT,
+			"%s: holds the checkpoint of step %lld, expected that of step %lld",
+			manifest->folder, (long long)manifest->step, (long long)step);
+	const char *around = checkpoint_parent(arena, manifest->folder);
+	if (step < 0 || manifest->run == NULL || !run_folder_read(arena, around, run))
+		return true;
+	return strcmp(run, manifest->run) == 0 ||
+	       error_set(error, EXIT_CODE_INPUT,
+		       "%s: a checkpoint of run %s, expected one of run %s as %s/run.json says",
+		       manifest->folder, manifest->run, run, around);
+}
+
+static bool read_settings(const struct node *root, struct arena *arena, struct manifest *manifest,
+	struct error *error)
 {
 	static const char *const others[] = {
-		"schema", "training", "model", "files", "tensors", NULL};
+		"schema", "training", "model", "files", "tensors", "xxh3_128", NULL};
 	static const char *const none[] = {NULL};
+	const struct node *training = child(root, "training", NODE_MAP, error);
+
+	return training != NULL &&
+	       fields_read(manifest_fields, root, others, manifest, arena, error) &&
+	       fields_read(training_fields, training, none, &manifest->training, arena, error);
+}
+
+bool manifest_parse(struct arena *arena, const char *folder, const char *text, size_t length,
+	const struct model *model, struct manifest *manifest, struct error *error)
+{
 	const char *path = arena_printf(arena, "%s/manifest.json", folder);
-	char *text = NULL;
-	size_t length = 0;
+	enum seal seal = seal_look(path, text, length, error);
 
 	*manifest = (struct manifest){.folder = folder};
-	if (!read_text(arena, path, &text, &length, error))
+	if (seal == SEAL_BROKEN)
 		return false;
 	const struct node *root = document_parse(arena, path, text, length, 0, error);
-	const struct node *training =
-		root != NULL ? child(root, "training", NODE_MAP, error) : NULL;
-	if (training == NULL ||
-		!fields_read(manifest_fields, root, others, manifest, arena, error) ||
-		!fields_read(training_fields, training, none, &manifest->training, arena, error))
+	if (root == NULL || !read_settings(root, arena, manifest, error) ||
+		!check_schema(root, seal, manifest, error) || !check_place(arena, manifest, error))
 		return false;
-	const struct node *name = node_get(root, "schema");
-	if (name == NULL || name->kind != NODE_SCALAR || strcmp(name->text, schema) != 0)
-		return node_error(name != NULL ? name : root, error, "expected schema %s", schema);
 	const struct node *map = child(root, "model", NODE_MAP, error);
 	if (map == NULL || !model_read(arena, map, &manifest->model, error))
 		return false;
@@ -293,4 +322,27 @@ bool manifest_read(struct arena *arena, const char *folder, const struct model *
 			"the checkpoint is of another model than %s", model->architecture.name);
 	return read_files(arena, root, manifest, error) &&
 	       read_tensors(arena, root, model, manifest, error);
+}
+
+bool manifest_read(struct arena *arena, const char *folder, const struct model *model,
+	struct manifest *manifest, struct error *error)
+{
+	const char *path = arena_printf(arena, "%s/manifest.json", folder);
+	char *text;
+	size_t length;
+
+	return store_read(arena, path, &text, &length, error) &&
+	       manifest_parse(arena, folder, text, length, model, manifest, error);
+}
+
+bool manifest_continues(
+	const struct manifest *older, const struct manifest *newer, struct error *error)
+{
+	bool same = fields_equal(training_fields, &older->training, &newer->training) &&
+		    older->arrays == newer->arrays;
+
+	return same || error_set(error, EXIT_CODE_INPUT,
+			       "%s: trained with other settings than %s; resume from it by its "
+			       "name",
+			       older->folder, newer->folder);
 }

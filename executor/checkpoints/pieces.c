@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 const char *checkpoint_folder(struct arena *arena, const char *folder, int64_t step)
 {
@@ -17,14 +16,42 @@ const char *checkpoint_partial_folder(struct arena *arena, const char *folder, i
 	return arena_printf(arena, "%s/.step-%08lld.partial", folder, (long long)step);
 }
 
+/* Without slashes at the end. */
+static size_t path_length(const char *path)
+{
+	size_t length = strlen(path);
+
+	while (length > 1 && path[length - 1] == '/')
+		length--;
+	return length;
+}
+
+/* As it was given, not where a link leads. */
+const char *checkpoint_name(struct arena *arena, const char *path)
+{
+	const char *whole = arena_strndup(arena, path, path_length(path));
+	const char *slash = strrchr(whole, '/');
+
+	return slash != NULL ? slash + 1 : whole;
+}
+
+const char *checkpoint_parent(struct arena *arena, const char *path)
+{
+	const char *whole = arena_strndup(arena, path, path_length(path));
+	const char *slash = strrchr(whole, '/');
+
+	if (slash == NULL)
+		return ".";
+	return slash == whole ? "/" : arena_strndup(arena, whole, (size_t)(slash - whole));
+}
+
 static int compare_steps(const void *left, const void *right)
 {
 	int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
 	return (a > b) - (a < b);
 }
 
-/* "step-00000100" -> 100; -1 for any other name. */
-static int64_t step_of(const char *name)
+int64_t checkpoint_step_of(const char *name)
 {
 	int64_t step;
 
@@ -45,10 +72,8 @@ int checkpoint_list(struct arena *arena, const char *folder, int64_t **steps)
 	if (entries == NULL)
 		return 0;
 	while ((entry = readdir(entries)) != NULL) {
-		int64_t step = step_of(entry->d_name);
-		if (step < 0 ||
-			access(arena_printf(arena, "%s/%s/manifest.json", folder, entry->d_name),
-				R_OK) != 0)
+		int64_t step = checkpoint_step_of(entry->d_name);
+		if (step < 0)
 			continue;
 		found = array_grow(found, &capacity, n + 1, sizeof(*found));
 		found[n++] = step;
@@ -114,31 +139,4 @@ int checkpoint_pieces(const struct schedule *schedule, int rank, int arrays,
 				pieces != NULL ? pieces + n : NULL, bytes);
 	}
 	return n;
-}
-
-bool checkpoint_find(struct arena *arena, const char *path, const struct model *model,
-	struct checkpoint_info *info, struct error *error)
-{
-	struct manifest m;
-	int64_t *steps;
-	int n = checkpoint_list(arena, path, &steps);
-	const char *folder =
-		n > 0 ? checkpoint_folder(arena, path, steps[n - 1]) : arena_strdup(arena, path);
-
-	if (n == 0 && access(arena_printf(arena, "%s/manifest.json", folder), R_OK) != 0)
-		return error_set(error, EXIT_CODE_INPUT,
-			"%s: no checkpoint, expected a folder with manifest.json or with step-*",
-			path);
-	if (!manifest_read(arena, folder, model, &m, error))
-		return false;
-	*info = (struct checkpoint_info){.folder = folder,
-		.step = m.step,
-		.model = m.model,
-		.training = m.training,
-		.plan = m.plan != NULL ? m.plan : "",
-		.ranks = m.ranks,
-		.seq_len = m.seq_len,
-		.global_batch = m.global_batch,
-		.data_tokens = m.data_tokens};
-	return true;
 }

@@ -2,17 +2,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "executor/checkpoints/checkpoints.h"
 #include "executor/ranks/ranks.h"
-
-enum { CHUNK = 1 << 20 };
 
 struct loader {
 	const struct manifest *manifest;
@@ -64,36 +58,6 @@ static bool read_at(const struct loader *loader, int file, int64_t offset, void 
 		bytes -= n;
 	}
 	return true;
-}
-
-/* The checksum of one file. */
-static bool verify(const struct loader *loader, int file, struct error *error)
-{
-	const struct checkpoint_file *f = &loader->manifest->files[file];
-	XXH3_state_t *state = XXH3_createState();
-	char *piece = malloc(CHUNK);
-	bool ok = true;
-
-	if (state == NULL || piece == NULL)
-		base_out_of_memory(CHUNK);
-	XXH3_128bits_reset(state);
-	for (int64_t at = 0; ok && at < f->bytes; at += CHUNK) {
-		int64_t bytes = min_i64(CHUNK, f->bytes - at);
-		ok = read_at(loader, file, at, piece, bytes, error);
-		if (ok)
-			XXH3_128bits_update(state, piece, (size_t)bytes);
-	}
-	XXH128_hash_t hash = XXH3_128bits_digest(state);
-	char hex[33];
-	snprintf(hex, sizeof(hex), "%016llx%016llx", (unsigned long long)hash.high64,
-		(unsigned long long)hash.low64);
-	XXH3_freeState(state);
-	free(piece);
-	if (ok && strcmp(hex, f->digest) != 0)
-		ok = error_set(error, EXIT_CODE_INPUT,
-			"%s/%s: damaged: expected checksum %s, got %s; resume from an earlier step",
-			loader->manifest->folder, f->name, f->digest, hex);
-	return ok;
 }
 
 /* The first piece of a parameter that ends after `element`. */
@@ -175,12 +139,10 @@ static bool load_unit(const struct loader *loader, int index, struct error *erro
 	return true;
 }
 
-static bool load(struct loader *loader, int rank, int ranks, struct error *error)
+static bool load(struct loader *loader, struct error *error)
 {
 	bool ok = open_files(loader, error);
 
-	for (int f = rank; ok && f < loader->manifest->n_files; f += ranks)
-		ok = verify(loader, f, error);
 	for (int u = 0; ok && u < loader->weights->schedule->n_units; u++)
 		ok = load_unit(loader, u, error);
 	close_files(loader);
@@ -196,8 +158,8 @@ bool checkpoint_load(const struct manifest *manifest, const struct weights *weig
 	struct checkpoint_part mine = {0};
 	struct error own = {0};
 
-	mine.failed = !load(&loader, weights->rank, comm->ranks, &own);
-	snprintf(mine.message, sizeof(mine.message), "%.255s", own.message);
+	mine.failed = !load(&loader, &own);
+	snprintf(mine.message, sizeof(mine.message), "%.511s", own.message);
 	memcpy(scratch, &mine, sizeof(mine));
 	bool ok = comm_exchange_within(comm, scratch, parts, sizeof(mine), PATIENCE_UNKNOWN);
 	for (int r = 0; ok && r < comm->ranks; r++) {

@@ -1,5 +1,4 @@
 /* Writing: each rank its file, then the first rank the manifest and the name. */
-#include <dirent.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +20,66 @@ struct checkpoint_worker {
 	struct checkpointer *checkpointer;
 	struct checkpoint_part part; /* of what was written last */
 	char path[4096];
-	XXH3_state_t *state;
+	XXH3_state_t *state, *range; /* of all of the file, of the range that is being written */
+	int64_t in_range;            /* bytes */
+	int n_sums;
+	XXH128_canonical_t *sums; /* of the ranges */
 };
+_Static_assert(sizeof(XXH128_canonical_t) == CHECKPOINT_SUM, "as the file has it");
+
+/* --- the ranges of a file --- */
+
+/* At most so many, of at least a MiB. */
+enum { RANGES = 1024, LEAST_RANGE = 1 << 20 };
+
+static int64_t range_bytes(int64_t data)
+{
+	int64_t bytes = LEAST_RANGE;
+
+	while (data > bytes * RANGES)
+		bytes *= 2;
+	return bytes;
+}
+
+static struct checkpoint_file file_of_rank(const char *name, int64_t data)
+{
+	int64_t range = range_bytes(data), ranges = (data + range - 1) / range;
+
+	return (struct checkpoint_file){.name = name,
+		.bytes = data + ranges * CHECKPOINT_SUM,
+		.range_bytes = range,
+		.ranges = ranges};
+}
+
+static int64_t data_bytes(const struct checkpoint_file *file)
+{
+	return file->bytes - file->ranges * CHECKPOINT_SUM;
+}
+
+static void end_range(struct checkpoint_worker *worker)
+{
+	XXH128_canonicalFromHash(
+		&worker->sums[worker->n_sums++], XXH3_128bits_digest(worker->range));
+	XXH3_128bits_reset(worker->range);
+	worker->in_range = 0;
+}
+
+static void sum_ranges(struct checkpoint_worker *worker, const char *data, int64_t bytes)
+{
+	const struct checkpointer *cp = worker->checkpointer;
+	int64_t range = cp->manifest.files[cp->weights.rank].range_bytes;
+
+	while (bytes > 0) {
+		int64_t n = min_i64(bytes, range - worker->in_range);
+
+		XXH3_128bits_update(worker->range, data, (size_t)n);
+		worker->in_range += n;
+		data += n;
+		bytes -= n;
+		if (worker->in_range == range)
+			end_range(worker);
+	}
+}
 
 /* --- one rank's file --- */
 
@@ -43,6 +100,7 @@ static bool write_run(
 	size_t bytes = (size_t)n * sizeof(float);
 
 	XXH3_128bits_update(worker->state, data, bytes);
+	sum_ranges(worker, (const char *)data, (int64_t)bytes);
 	return store_write(&worker->checkpointer->store, fd, worker->path, data, bytes, error);
 }
 
@@ -88,6 +146,16 @@ static bool write_pieces(struct checkpoint_worker *worker, int fd, struct error 
 	return ok;
 }
 
+static bool write_sums(struct checkpoint_worker *worker, int fd, struct error *error)
+{
+	if (worker->in_range > 0)
+		end_range(worker);
+	size_t bytes = (size_t)worker->n_sums * sizeof(*worker->sums);
+	XXH3_128bits_update(worker->state, worker->sums, bytes);
+	return store_write(
+		&worker->checkpointer->store, fd, worker->path, worker->sums, bytes, error);
+}
+
 static void write_file(struct checkpoint_worker *worker, int64_t step)
 {
 	struct checkpointer *cp = worker->checkpointer;
@@ -96,8 +164,11 @@ static void write_file(struct checkpoint_worker *worker, int64_t step)
 	bool ok = fd >= 0;
 
 	XXH3_128bits_reset(worker->state);
+	XXH3_128bits_reset(worker->range);
+	worker->n_sums = 0;
+	worker->in_range = 0;
 	if (ok) {
-		ok = write_pieces(worker, fd, &error);
+		ok = write_pieces(worker, fd, &error) && write_sums(worker, fd, &error);
 		ok = store_close(&cp->store, fd, worker->path, &error) && ok;
 	}
 	XXH128_hash_t hash = XXH3_128bits_digest(worker->state);
@@ -107,7 +178,7 @@ static void write_file(struct checkpoint_worker *worker, int64_t step)
 	part->failed = !ok;
 	snprintf(part->digest, sizeof(part->digest), "%016llx%016llx",
 		(unsigned long long)hash.high64, (unsigned long long)hash.low64);
-	snprintf(part->message, sizeof(part->message), "%.255s", error.message);
+	snprintf(part->message, sizeof(part->message), "%.511s", error.message);
 }
 
 static void *work(void *data)
@@ -159,8 +230,7 @@ static void lay_out(struct checkpointer *cp)
 		struct checkpoint_piece *first = m->pieces + m->n_pieces;
 		int count = checkpoint_pieces(schedule, r, m->arrays, first, &bytes);
 		m->n_pieces += count;
-		m->files[r].name = arena_printf(&cp->arena, "rank-%05d.bin", r);
-		m->files[r].bytes = bytes;
+		m->files[r] = file_of_rank(arena_printf(&cp->arena, "rank-%05d.bin", r), bytes);
 		if (r != cp->weights.rank)
 			continue;
 		cp->mine = ARENA_ARRAY(&cp->arena, struct checkpoint_piece, count + 1);
@@ -177,7 +247,8 @@ static void describe(struct checkpointer *cp, const struct checkpoint_options *o
 	struct text summary = {0};
 
 	plan_summary(plan, &summary);
-	cp->manifest = (struct manifest){.training = options->training,
+	cp->manifest = (struct manifest){.run = options->run,
+		.training = options->training,
 		.model_digest =
 			arena_strdup(&cp->arena, checkpoint_model_digest(schedule->model).hex),
 		.plan = arena_strdup(&cp->arena, text_string(&summary)),
@@ -187,25 +258,6 @@ static void describe(struct checkpointer *cp, const struct checkpoint_options *o
 		.data_tokens = options->data_tokens,
 		.arrays = plan->optimizer == OPTIMIZER_SGD ? 1 : 3};
 	text_finish(&summary);
-}
-
-/* What a run that was killed left behind. */
-static bool sweep(struct checkpointer *cp, struct error *error)
-{
-	DIR *entries = opendir(cp->folder);
-	const struct dirent *entry;
-	bool ok = true;
-
-	if (entries == NULL)
-		return true;
-	while (ok && (entry = readdir(entries)) != NULL) {
-		if (strncmp(entry->d_name, ".step-", 6) == 0)
-			ok = store_remove_folder(&cp->store,
-				arena_printf(&cp->arena, "%s/%s", cp->folder, entry->d_name),
-				error);
-	}
-	closedir(entries);
-	return ok;
 }
 
 /* All ranks learn whether all went well; the error of the first that failed. */
@@ -227,19 +279,22 @@ static bool agree_on(struct checkpointer *cp, bool ok, const struct error *own, 
 {
 	struct checkpoint_part part = {.failed = !ok};
 
-	snprintf(part.message, sizeof(part.message), "%.255s", own->message);
+	snprintf(part.message, sizeof(part.message), "%.511s", own->message);
 	return agree(cp, &part, error);
 }
 
 static void open_worker(struct checkpointer *cp)
 {
 	struct checkpoint_worker *worker = ARENA_NEW(&cp->arena, struct checkpoint_worker);
-	int64_t bytes = cp->manifest.files[cp->weights.rank].bytes;
+	const struct checkpoint_file *file = &cp->manifest.files[cp->weights.rank];
+	int64_t bytes = data_bytes(file);
 
 	cp->worker = worker;
 	worker->checkpointer = cp;
 	worker->state = XXH3_createState();
-	if (worker->state == NULL)
+	worker->range = XXH3_createState();
+	worker->sums = ARENA_ARRAY(&cp->arena, XXH128_canonical_t, file->ranges + 1);
+	if (worker->state == NULL || worker->range == NULL)
 		base_out_of_memory(sizeof(*worker->state));
 	if (!cp->background)
 		return;
@@ -250,6 +305,17 @@ static void open_worker(struct checkpointer *cp)
 	pthread_cond_init(&worker->changed, NULL);
 	if (cores_start_thread(&worker->thread, work, worker) != 0)
 		base_out_of_memory(0);
+}
+
+/* Said before the disk is full. */
+static bool has_room(const struct checkpointer *cp, struct error *error)
+{
+	enum { PIECE_BYTES = 256, ROOM_FOR_THE_REST = 1 << 16 }; /* at most, in a manifest */
+	int64_t bytes = (int64_t)cp->manifest.n_pieces * PIECE_BYTES + ROOM_FOR_THE_REST;
+
+	for (int r = 0; r < cp->manifest.n_files; r++)
+		bytes += cp->manifest.files[r].bytes;
+	return store_room(cp->folder, bytes, error);
 }
 
 bool checkpointer_open(struct checkpointer *cp, const struct checkpoint_options *options,
@@ -273,7 +339,10 @@ bool checkpointer_open(struct checkpointer *cp, const struct checkpoint_options 
 	lay_out(cp);
 	open_worker(cp);
 	if (weights->rank == 0)
-		ok = store_make_folder(&cp->store, cp->folder, &own) && sweep(cp, &own);
+		ok = store_make_folder(&cp->store, cp->folder, &own) &&
+		     run_folder_tidy(
+			     &cp->store, &cp->arena, cp->folder, options->first_step, &own) &&
+		     has_room(cp, &own);
 	return agree_on(cp, ok, &own, error);
 }
 
@@ -290,8 +359,14 @@ void checkpointer_close(struct checkpointer *cp)
 		pthread_cond_destroy(&worker->changed);
 		pthread_mutex_destroy(&worker->mutex);
 	}
-	if (worker != NULL)
+	if (worker != NULL) {
 		XXH3_freeState(worker->state);
+		XXH3_freeState(worker->range);
+	}
+	/* Of a checkpoint that did not come to be nothing stays, which a full disk needs. */
+	if (cp->pending != 0 && cp->weights.rank == 0)
+		(void)store_remove_folder(&cp->store,
+			checkpoint_partial_folder(&cp->arena, cp->folder, cp->pending), NULL);
 	arena_finish(&cp->arena);
 }
 
@@ -315,7 +390,8 @@ static bool start(struct checkpointer *cp, int64_t step, struct error *error)
 	struct checkpoint_worker *worker = cp->worker;
 	const char *folder = checkpoint_partial_folder(&arena, cp->folder, step);
 	struct error own = {0};
-	bool ok = store_make_folder(&cp->store, folder, &own);
+	bool ok = (cp->weights.rank != 0 || has_room(cp, &own)) &&
+		  store_make_folder(&cp->store, folder, &own);
 
 	snprintf(worker->path, sizeof(worker->path), "%s/%s", folder,
 		cp->manifest.files[cp->weights.rank].name);
@@ -361,12 +437,7 @@ static bool write_manifest(struct checkpointer *cp, const char *folder, struct e
 	for (int r = 0; r < cp->comm->ranks; r++)
 		cp->manifest.files[r].digest = cp->parts[r].digest;
 	manifest_write(&cp->manifest, cp->weights.schedule->model, &text);
-	int fd = store_create(&cp->store, path, error);
-	bool ok = fd >= 0;
-	if (ok) {
-		ok = store_write(&cp->store, fd, path, text_string(&text), text.length, error);
-		ok = store_close(&cp->store, fd, path, error) && ok;
-	}
+	bool ok = store_write_file(&cp->store, path, &text, error);
 	text_finish(&text);
 	return ok;
 }
@@ -442,7 +513,8 @@ static bool settle(struct checkpointer *cp, bool wait, struct error *error)
 	}
 	if (cp->weights.rank == 0)
 		ok = commit(cp, &own);
-	cp->pending = 0;
+	if (ok)
+		cp->pending = 0;
 	return agree_on(cp, ok, &own, error);
 }
 

@@ -40,6 +40,7 @@
 	X(MISMATCH, "mismatch_rank")                                                               \
 	X(CHECKPOINT_ERROR, "checkpoint_error")                                                    \
 	X(CHECKPOINT_SHORT, "checkpoint_short")                                                    \
+	X(CHECKPOINT_FULL, "checkpoint_full")                                                      \
 	X(CHECKPOINT_KILL, "checkpoint_kill")
 
 enum fault_kind {

@@ -50,6 +50,9 @@ struct checkpoint_info {
 	struct training training;
 	const char *plan; /* in a line */
 	int64_t ranks, seq_len, global_batch, data_tokens;
+	const char *run;   /* id of the run; NULL: 0.1.0 gave none */
+	bool newest;       /* found as the newest of a run's folder */
+	const char *notes; /* lines for people: what was newer and damaged; written by 0.1.0 */
 };
 
 /* Who started this process as one of many ranks; ranks = 1: no launcher did. */
@@ -81,10 +84,12 @@ struct executor_job {
 	int64_t checkpoint_keep;    /* the newest so many stay; 0 = all */
 	bool checkpoint_background; /* a thread writes a copy of the state (12 bytes a parameter
 				     * and shard group) while training goes on */
-	const char *weights; /* .safetensors file or its folder to start from; NULL = by seed */
-	const char *resume;  /* a checkpoint or a folder of them; NULL = from the start. steps
-			      * counts from the start of the first run */
-	const char *fault;   /* seeded faults for tests, docs/faults.md; NULL = none */
+	const char *weights;  /* .safetensors file or its folder to start from; NULL = by seed */
+	const char *resume;   /* a checkpoint or a folder of them; NULL = from the start. steps
+			       * counts from the start of the first run */
+	bool resume_or_older; /* `resume` was the newest of its folder: where its files turn out
+			       * damaged, an older one is taken. A folder of them always means so */
+	const char *fault;    /* seeded faults for tests, docs/faults.md; NULL = none */
 	/* Predicted; for watchdog deadlines and pacing. May be NULL without `pace`. */
 	const struct timeline *expected;
 	unsigned pace;      /* PACE_*: which operations last as long as predicted, at least */
@@ -101,6 +106,9 @@ struct executor_job {
 	void (*alive)(int64_t done, int64_t steps, void *report_data);
 	/* Called when a signal asks for an end after this step; may be NULL. */
 	void (*stopping)(void *report_data);
+	/* Called with a line that people should see, such as what the ranks found damaged; may be
+	 * NULL. What executor_find_checkpoint has noted is not said again. */
+	void (*note)(const char *line, void *report_data);
 	void *report_data;
 };
 

@@ -169,6 +169,17 @@ char *segment_report(const struct segment *segment)
 	return segment->base + segment->header->report;
 }
 
+void segment_leave_notes(struct segment *segment, const struct text *lines)
+{
+	struct segment_header *header = segment->header;
+	uint32_t length = atomic_load(&header->notes_length);
+	size_t room = sizeof(header->notes) - length;
+	size_t n = lines->length < room ? lines->length : room;
+
+	memcpy(header->notes + length, text_string(lines), n);
+	atomic_store(&header->notes_length, length + (uint32_t)n);
+}
+
 void segment_begin_call(struct segment *segment, enum rank_call call)
 {
 	struct board *board = segment_board(segment, segment->rank);

@@ -95,7 +95,9 @@ struct job {
 	double grace;              /* s that ranks may take to leave after a fault */
 	double slow_motion;        /* measured times are divided by it; >= 1 */
 	struct training training;
-	int64_t first_step; /* > 0: resumed */
+	int64_t first_step;   /* > 0: resumed; a damaged checkpoint may make it less */
+	bool resume_or_older; /* so that it may */
+	char run_id[sizeof(((struct digest *)NULL)->hex)]; /* of the checkpoints; first rank's */
 	int64_t checkpoint_every, checkpoint_keep;
 	bool checkpoint_background;
 	bool one_process; /* ranks are threads, not processes: they share a GPU, or a driver */
@@ -116,6 +118,10 @@ struct segment_header {
 	_Atomic uint32_t abort;
 	_Atomic uint32_t stop; /* a signal's number: leave after a step, all after the same one */
 	_Atomic int64_t stopped_after; /* steps; 0 = it was not asked for */
+	_Atomic int64_t resumed;       /* steps that were done before */
+	/* Lines for people, from rank 0; the length grows when they are there. */
+	_Atomic uint32_t notes_length;
+	char notes[4096];
 	struct event steps_done;
 	struct fault_record fault;
 	int64_t report_length; /* text that rank 0 left at `report` */
@@ -150,6 +156,9 @@ char *segment_report(const struct segment *segment);
 
 /* Leaves a document for the launcher. False when it is longer than the room in the segment. */
 bool segment_leave_report(struct segment *segment, const struct text *text, struct error *error);
+
+/* Leaves lines for people; what has no room is cut. */
+void segment_leave_notes(struct segment *segment, const struct text *lines);
 
 /* What this rank does from now on; `segment` is the one that its launcher reads. */
 void segment_begin_call(struct segment *segment, enum rank_call call);

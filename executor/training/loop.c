@@ -58,7 +58,7 @@ static void publish(struct trainer *t, int64_t step, double loss, double step_ti
  * libraries make what they need at first use. */
 static bool interpret_watched(struct trainer *t, int64_t step, struct error *error)
 {
-	if (step == trainer_job(t)->first_step || t->on_gpu)
+	if (step == t->first_step || t->on_gpu)
 		return interpret_step(&t->interpreter, step, false, error);
 	allocations_watch();
 	bool ok = interpret_step(&t->interpreter, step, false, error);
@@ -84,7 +84,7 @@ static bool run_step(struct trainer *t, int64_t step, struct error *error)
 static bool run_steps(struct trainer *t, struct error *error)
 {
 	const int64_t steps = trainer_job(t)->training.steps;
-	int64_t step = trainer_job(t)->first_step;
+	int64_t step = t->first_step;
 
 	for (; step < steps && !t->stopping; step++)
 		if (!run_step(t, step, error))

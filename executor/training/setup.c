@@ -210,13 +210,32 @@ struct weights trainer_weights(struct trainer *t)
 		.rank = t->segment->rank};
 }
 
+/* A damaged checkpoint may give way to an older one; all ranks go on from the same. */
+static bool choose_checkpoint(struct trainer *t, struct error *error)
+{
+	const char *resume = segment_text(t->segment, TEXT_RESUME);
+	struct text notes = {0};
+
+	t->first_step = trainer_job(t)->first_step;
+	if (resume == NULL || t->null_device)
+		return true;
+	bool ok = checkpoint_choose(&t->arena, resume, trainer_job(t)->resume_or_older,
+		t->file.model, &t->comm, t->scratch, &t->resumed, &notes, error);
+	if (ok)
+		t->first_step = t->resumed.step;
+	if (t->segment->rank == 0) {
+		atomic_store(&t->segment->header->resumed, t->first_step);
+		segment_leave_notes(t->segment, &notes);
+	}
+	text_finish(&notes);
+	return ok;
+}
+
 /* Initial weights, those of a file, or those of a checkpoint. */
 static bool fill_weights(struct trainer *t, struct error *error)
 {
-	const char *resume = segment_text(t->segment, TEXT_RESUME);
 	const char *given = segment_text(t->segment, TEXT_WEIGHTS);
 	struct weights weights = trainer_weights(t);
-	struct manifest manifest;
 	struct safetensors start;
 
 	if (t->null_device)
@@ -229,10 +248,9 @@ static bool fill_weights(struct trainer *t, struct error *error)
 		safetensors_close(&start);
 		return weights_spread(&weights, &t->comm, error);
 	}
-	if (resume == NULL)
+	if (t->resumed.folder == NULL)
 		return true;
-	return manifest_read(&t->arena, resume, t->file.model, &manifest, error) &&
-	       checkpoint_load(&manifest, &weights, &t->comm, t->scratch, error) &&
+	return checkpoint_load(&t->resumed, &weights, &t->comm, t->scratch, error) &&
 	       weights_spread(&weights, &t->comm, error);
 }
 
@@ -244,6 +262,8 @@ static bool open_checkpointer(struct trainer *t, struct error *error)
 		.every = trainer_job(t)->checkpoint_every,
 		.keep = trainer_job(t)->checkpoint_keep,
 		.background = trainer_job(t)->checkpoint_background,
+		.run = trainer_job(t)->run_id,
+		.first_step = t->first_step,
 		.training = trainer_job(t)->training,
 		.data_tokens = t->data.n_tokens,
 		.fault = t->fault};
@@ -255,7 +275,8 @@ bool trainer_open(struct trainer *t, struct error *error)
 {
 	if (!read_plan(t, error) || !join(t, error) || !choose_kernels(t, error) ||
 		!make_buffers(t, error) || !open_contexts(t, error) || !open_compute(t, error) ||
-		!open_interpreter(t, error) || !rehearse(t, error) || !open_checkpointer(t, error))
+		!open_interpreter(t, error) || !rehearse(t, error) ||
+		!choose_checkpoint(t, error) || !open_checkpointer(t, error))
 		return false;
 	recorder_open(&t->recorder, trainer_job(t)->training.steps, t->schedule->programs[0].n_ops,
 		&t->arena);

@@ -36,6 +36,8 @@ struct trainer {
 	struct interpreter interpreter;
 	struct recorder recorder;
 	struct checkpointer checkpointer;
+	struct manifest resumed; /* folder NULL: from the start */
+	int64_t first_step;
 	void *scratch;                   /* in the heap */
 	struct step_exchange *exchanged; /* [ranks] */
 	int64_t undeclared, pss_before, device_used;

@@ -73,7 +73,8 @@ def main(binary):
         code, err = stop_early(box, binary, ['--checkpoint', 'more'], signal.SIGINT)
         expect(code == 130 and re.search(r'stopped by Ctrl-C after step (\d+) of 5000; --resume more', err),
                f'Ctrl-C: {code}: {err}')
-        expect(len(os.listdir(box.path('more'))) == 1, f'Ctrl-C: {os.listdir(box.path("more"))}')
+        there = [name for name in os.listdir(box.path('more')) if 'step-' in name]
+        expect(len(there) == 1, f'Ctrl-C: {there}')
         code, err = stop_early(box, binary, [], signal.SIGINT)
         expect(code == -signal.SIGINT, f'Ctrl-C without a folder: {code}: {err}')
         ask_a_rank(box, binary, expect)

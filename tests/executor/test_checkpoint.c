@@ -1,107 +1,19 @@
 /* Checkpoints: what is resumed ends in the bits of an undisturbed run, whatever shards it was
  * written in, and nothing that happens while one is written loses more than the interval.
- * With "slow": a fault at every single file operation, and a hundred kills; a pattern after it
- * chooses tests by name. */
-#include "support.h"
+ * With "faults": a fault at every single file operation, and a thousand kills, or FAULTS_PERCENT of
+ * that; a pattern after it chooses tests by name. */
+#include "checkpoint_runs.h"
 #include "tests/sampled.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-#include "executor/checkpoints/checkpoints.h"
-
-enum { STEPS = 6, EVERY = 2, RANKS = 4 };
 
 /* Faults are that many file operations apart; and ranks that are killed. */
 enum { APART = SAMPLED_EACH > 1 ? 47 : 23, KILLS = SAMPLED_EACH > 1 ? 3 : 6 };
 
-static bool slow;
-
-/* --- folders --- */
-
-static void make_folder(char folder[64])
-{
-	snprintf(folder, 64, "/tmp/shardplan-checkpoint-XXXXXX");
-	assert_non_null(mkdtemp(folder));
-}
-
-static void remove_folder(const char *folder)
-{
-	char command[128];
-
-	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-	assert_int_equal(system(command), 0);
-}
-
-static int64_t newest(const char *folder)
-{
-	struct arena arena = {0};
-	int64_t *steps;
-	int n = checkpoint_list(&arena, folder, &steps);
-	int64_t step = n > 0 ? steps[n - 1] : 0;
-
-	arena_finish(&arena);
-	return step;
-}
-
-/* --- runs --- */
-
-struct case_ {
-	int64_t ranks;
-	const char *options;
-};
-
-/* Trains and returns the digest, "" when the run failed; the message then is in `error`. */
-static struct digest train(
-	const struct case_ *c, int64_t steps, struct executor_job job, struct error *error)
-{
-	struct run run;
-	struct digest digest = {0};
-
-	run_plan(&run, TINY_GPT2, c->ranks, c->options);
-	job.training.steps = steps;
-	*error = (struct error){0};
-	if (run_train(&run, &job))
-		snprintf(digest.hex, sizeof(digest.hex), "%s", run.measurement.weights_digest);
-	else
-		*error = run.error;
-	run_finish(&run);
-	return digest;
-}
-
-static struct digest train_whole(const struct case_ *c, int64_t steps, struct executor_job job)
-{
-	struct error error;
-	struct digest digest = train(c, steps, job, &error);
-
-	if (digest.hex[0] == '\0')
-		fail_msg("%s: %s", c->options, error.message);
-	return digest;
-}
-
-static struct executor_job saving_job(const char *folder, bool background)
-{
-	struct executor_job job = run_job(STEPS);
-
-	job.checkpoint = folder;
-	job.checkpoint_every = EVERY;
-	job.checkpoint_background = background;
-	return job;
-}
-
-static const struct case_ cases[] = {
-	{RANKS, "strategy=FULL_SHARD micro_batch=1 seq_len=8"},
-	{RANKS, "strategy=NO_SHARD micro_batch=1 seq_len=8"},
-	{RANKS, "strategy=SHARD_GRAD_OP micro_batch=1 seq_len=8 wrap=model cpu_offload=parameters"},
-	{RANKS, "strategy=HYBRID_SHARD micro_batch=1 seq_len=8 shard_group=2 wrap=blocks:2"},
-	{RANKS, "strategy=ZERO_1 micro_batch=1 seq_len=8"},
-	{RANKS, "strategy=ZERO_2 micro_batch=1 seq_len=8 shard_group=2 wrap=model "
-		"cpu_offload=optimizer"},
-};
+static bool all;
 
 /* Written by each strategy, resumed by each other; states on the device or on the host. Sampled,
  * each strategy writes and each reads. */
@@ -218,54 +130,6 @@ static void only_the_newest_are_kept(void **state)
 	remove_folder(folder);
 }
 
-/* --- refusals --- */
-
-static void expect_refusal(const struct case_ *c, struct executor_job job, const char *message)
-{
-	struct error error;
-
-	train(c, STEPS, job, &error);
-	if (strstr(error.message, message) == NULL)
-		fail_msg("expected \"%s\", got \"%s\"", message, error.message);
-}
-
-static void flip_a_byte(const char *path, long at)
-{
-	FILE *file = fopen(path, "r+b");
-	int byte;
-
-	assert_non_null(file);
-	assert_int_equal(fseek(file, at, SEEK_SET), 0);
-	byte = fgetc(file);
-	assert_int_equal(fseek(file, at, SEEK_SET), 0);
-	fputc(byte ^ 1, file);
-	fclose(file);
-}
-
-static void damage_is_noticed(void **state)
-{
-	struct executor_job job = run_job(STEPS);
-	char folder[64], path[128];
-
-	(void)state;
-	make_folder(folder);
-	train_whole(&cases[0], EVERY, saving_job(folder, false));
-	job.resume = folder;
-	snprintf(path, sizeof(path), "%s/step-%08d/rank-00002.bin", folder, EVERY);
-	flip_a_byte(path, 1000);
-	expect_refusal(&cases[0], job, "rank-00002.bin: damaged: expected checksum");
-	assert_int_equal(truncate(path, 100), 0);
-	expect_refusal(&cases[0], job, "rank-00002.bin: expected ");
-	assert_int_equal(unlink(path), 0);
-	expect_refusal(&cases[0], job, "rank-00002.bin: missing");
-	snprintf(path, sizeof(path), "%s/step-%08d/manifest.json", folder, EVERY);
-	assert_int_equal(truncate(path, 300), 0);
-	expect_refusal(&cases[0], job, "manifest.json:");
-	job.resume = "/nonexistent";
-	expect_refusal(&cases[0], job, "no checkpoint");
-	remove_folder(folder);
-}
-
 static void nothing_is_overwritten(void **state)
 {
 	char folder[64];
@@ -315,25 +179,34 @@ static bool strike(const char *fault, const char *whole, bool background, int64_
 	if (struck) {
 		assert_int_equal(error.code, EXIT_CODE_FAULT);
 		*kept = newest(folder);
+		/* Who was killed leaves it to the next run, who was not leaves nothing. */
+		if (strstr(fault, "kill") == NULL)
+			assert_int_equal(count_names(folder, ".step-"), 0);
 		expect_recovery(c, folder, whole, fault);
 	}
 	remove_folder(folder);
 	return struck;
 }
 
+/* Every operation of a hundred percent. */
+static int64_t tries_apart(void)
+{
+	return 100 / tries(100);
+}
+
 static void a_fault_at_any_file_operation_loses_the_interval_at_most(void **state)
 {
 	static const char *const kinds[] = {
-		"checkpoint_error", "checkpoint_short", "checkpoint_kill"};
+		"checkpoint_error", "checkpoint_short", "checkpoint_full", "checkpoint_kill"};
 	struct digest whole = train_whole(&cases[0], STEPS, run_job(STEPS));
 
 	(void)state;
 	for (int k = 0; k < COUNT_OF(kinds); k++) {
 		for (int rank = 0; rank < 2; rank++) {
 			int64_t kept = 0, last = 0;
-			int operation = slow ? 0 : k;
+			int apart = all ? (int)tries_apart() : APART, operation = all ? 0 : k;
 			char fault[64];
-			for (;; operation += slow ? 1 : APART) {
+			for (;; operation += apart) {
 				snprintf(fault, sizeof(fault), "%s=%d@step=%d", kinds[k], rank,
 					operation);
 				if (!strike(fault, whole.hex, operation % 2 == 1, &kept))
@@ -420,15 +293,15 @@ static bool kill_at(unsigned delay_us, bool background, const char *whole)
 static void a_kill_at_any_instant_loses_the_interval_at_most(void **state)
 {
 	struct digest whole = train_whole(&cases[0], STEPS, run_job(STEPS));
-	int kills = slow ? 100 : KILLS, struck = 0, tries = 0;
+	int kills = all ? (int)tries(1000) : KILLS, struck = 0, tried = 0;
 	unsigned random = 12345;
 
 	(void)state;
-	for (; struck < kills && tries < 20 * kills; tries++) {
+	for (; struck < kills && tried < 20 * kills; tried++) {
 		random = random * 1103515245u + 12345u;
-		struck += kill_at(2000 + random / 7 % 120000, tries % 2 == 1, whole.hex);
+		struck += kill_at(2000 + random / 7 % 120000, tried % 2 == 1, whole.hex);
 	}
-	print_message("%d of %d kills struck a running rank\n", struck, tries);
+	print_message("%d of %d kills struck a running rank\n", struck, tried);
 	assert_int_equal(struck, kills);
 }
 
@@ -439,14 +312,13 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_decaying_rate_is_resumed),
 		cmocka_unit_test(any_number_of_ranks_reads_the_same),
 		cmocka_unit_test(only_the_newest_are_kept),
-		cmocka_unit_test(damage_is_noticed),
 		cmocka_unit_test(nothing_is_overwritten),
 		cmocka_unit_test(a_fault_at_any_file_operation_loses_the_interval_at_most),
 		cmocka_unit_test(a_kill_at_any_instant_loses_the_interval_at_most),
 	};
 
 	run_as_rank(argc, argv);
-	slow = argc > 1 && strcmp(argv[1], "slow") == 0;
+	all = argc > 1 && strcmp(argv[1], "faults") == 0;
 	if (argc > 2)
 		cmocka_set_test_filter(argv[2]);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,135 @@
+/* Checksums of a checkpoint's files; where one is wrong, of its ranges, to say where. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "executor/checkpoints/checkpoints.h"
+
+enum { CHUNK = 1 << 20 };
+
+struct check {
+	const struct checkpoint_file *file;
+	const char *path;
+	int fd;
+	char *chunk;
+};
+
+static void print_sum(XXH128_hash_t hash, char hex[33])
+{
+	snprintf(hex, 33, "%016llx%016llx", (unsigned long long)hash.high64,
+		(unsigned long long)hash.low64);
+}
+
+static bool read_at(const struct check *check, int64_t offset, int64_t bytes, struct error *error)
+{
+	char *to = check->chunk;
+
+	while (bytes > 0) {
+		ssize_t n = pread(check->fd, to, (size_t)bytes, (off_t)offset);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return error_set(error, EXIT_CODE_INPUT, "%s: %s", check->path,
+				n < 0 ? strerror(errno) : "ends too early");
+		to += n;
+		offset += n;
+		bytes -= n;
+	}
+	return true;
+}
+
+static bool sum(const struct check *check, int64_t begin, int64_t end, XXH128_hash_t *hash,
+	struct error *error)
+{
+	XXH3_state_t *state = XXH3_createState();
+	bool ok = true;
+
+	if (state == NULL)
+		base_out_of_memory(sizeof(*state));
+	XXH3_128bits_reset(state);
+	for (int64_t at = begin; ok && at < end; at += CHUNK) {
+		int64_t bytes = min_i64(CHUNK, end - at);
+
+		ok = read_at(check, at, bytes, error);
+		if (ok)
+			XXH3_128bits_update(state, check->chunk, (size_t)bytes);
+	}
+	*hash = XXH3_128bits_digest(state);
+	XXH3_freeState(state);
+	return ok;
+}
+
+static bool damaged(const struct check *check, int64_t begin, int64_t end, const char *expected,
+	XXH128_hash_t found, struct error *error)
+{
+	char hex[33];
+
+	print_sum(found, hex);
+	return error_set(error, EXIT_CODE_INPUT,
+		"%s: damaged: bytes %lld to %lld: expected checksum %s, got %s", check->path,
+		(long long)begin, (long long)end, expected, hex);
+}
+
+/* Its sums of ranges may be damaged too, or all of it be another file: then that is said of all. */
+static bool locate(const struct check *check, XXH128_hash_t whole, struct error *error)
+{
+	const struct checkpoint_file *file = check->file;
+	int64_t data = file->bytes - file->ranges * CHECKPOINT_SUM;
+	char expected[33];
+	XXH128_hash_t right, found;
+
+	for (int64_t r = 0; r < file->ranges && file->range_bytes > 0; r++) {
+		int64_t begin = r * file->range_bytes,
+			end = min_i64(begin + file->range_bytes, data);
+
+		if (!read_at(check, data + r * CHECKPOINT_SUM, CHECKPOINT_SUM, error))
+			return false;
+		right = XXH128_hashFromCanonical((const XXH128_canonical_t *)check->chunk);
+		if (!sum(check, begin, end, &found, error))
+			return false;
+		print_sum(right, expected);
+		if (!XXH128_isEqual(right, found))
+			return damaged(check, begin, end, expected, found, error);
+	}
+	return damaged(check, 0, file->bytes, file->digest, whole, error);
+}
+
+static bool verify(struct check *check, struct error *error)
+{
+	XXH128_hash_t whole;
+	char hex[33];
+
+	check->fd = open(check->path, O_RDONLY | O_CLOEXEC);
+	if (check->fd < 0)
+		return error_set(error, EXIT_CODE_INPUT, "%s: %s", check->path, strerror(errno));
+	bool ok = sum(check, 0, check->file->bytes, &whole, error);
+	print_sum(whole, hex);
+	if (ok && strcmp(hex, check->file->digest) != 0)
+		ok = locate(check, whole, error);
+	close(check->fd);
+	return ok;
+}
+
+bool checkpoint_verify(const struct manifest *manifest, int first, int apart, struct error *error)
+{
+	struct check check = {.chunk = malloc(CHUNK)};
+	struct arena arena = {0};
+	bool ok = true;
+
+	if (check.chunk == NULL)
+		base_out_of_memory(CHUNK);
+	for (int f = first; ok && f < manifest->n_files; f += apart) {
+		check.file = &manifest->files[f];
+		check.path = arena_printf(&arena, "%s/%s", manifest->folder, check.file->name);
+		ok = verify(&check, error);
+	}
+	free(check.chunk);
+	arena_finish(&arena);
+	return ok;
+}

@@ -1,0 +1,138 @@
+"""Checkpoints as a user sees them: what is damaged is named in one line, one job has a folder, nothing is left behind.
+
+    checkpoints.py BINARY [faults]
+
+With "faults": forty pairs of jobs in one folder each, or FAULTS_PERCENT of that.
+"""
+
+import glob
+import os
+import random
+import re
+import socket
+import subprocess
+import sys
+import time
+
+import support
+
+MODEL = 'shardplan: model/1\nname: tiny\nfamily: gpt2\nlayers: 2\nhidden: 18\nheads: 3\nffn: 37\nvocab: 259\ncontext: 16\n'
+TRAIN = ['train', 'p.yaml', '--data', 'text.txt', '--warmup', '1']
+
+
+def start(box, binary, *words):
+    return subprocess.Popen([binary, *TRAIN, *words], cwd=box.folder, text=True, stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE)
+
+
+def wait_for_a_checkpoint(folder, process):
+    end = time.monotonic() + 60
+    while not glob.glob(f'{folder}/step-*') and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def damaged_ones_are_named(box, expect):
+    done = box.run(*TRAIN, '--steps', '4', '--checkpoint', 'run', '--every', '2')
+    expect(done.code == 0, done.err)
+    manifest = box.read('run/step-00000004/manifest.json')
+    box.write('run/step-00000004/manifest.json', manifest.replace('"learning_rate": 0.0003', '"learning_rate": 0.8003'))
+    done = box.run(*TRAIN, '--steps', '5', '--resume', 'run')
+    line = r'run/step-00000004/manifest\.json: damaged: bytes 0 to \d+: expected checksum [0-9a-f]{32}, got [0-9a-f]{32}'
+    expect(done.code == 0 and len(re.findall(f'^note: {line}; going back to step 2$', done.err, re.M)) == 1, done.err)
+    expect('resuming at step 2 from run/step-00000002' in done.err, done.err)
+    for words in [*TRAIN, '--steps', '5', '--resume', 'run/step-00000004'], ['export', 'run/step-00000004', '--to',
+                                                                            'safetensors', '-o', 'w.safetensors']:
+        done = box.run(*words)
+        expect(done.code == 3 and re.fullmatch(line, '\n'.join(done.messages())), f'{words}: {done.code} {done.err}')
+    box.write('run/step-00000004/manifest.json', manifest)
+    file = box.path('run/step-00000004/rank-00001.bin')
+    with open(file, 'r+b') as stream:
+        stream.seek(100)
+        stream.write(b'damage')
+    line = r'run/step-00000004/rank-00001\.bin: damaged: bytes 0 to \d+: expected checksum \w{32}, got \w{32}'
+    for words in [*TRAIN, '--steps', '5', '--resume', 'run'], ['export', 'run', '--to', 'safetensors', '-o',
+                                                              'w.safetensors']:
+        done = box.run(*words)
+        expect(done.code == 0 and len(re.findall(f'^note: {line}; going back to step 2$', done.err, re.M)) == 1,
+               f'{words}: {done.code} {done.err}')
+
+
+def a_second_job_is_sent_away(box, binary, expect):
+    first = start(box, binary, '--steps', '100000', '--checkpoint', 'busy', '--every', '1', '--keep', '1')
+    wait_for_a_checkpoint(box.path('busy'), first)
+    done = box.run(*TRAIN, '--steps', '2', '--seed', '2', '--checkpoint', 'busy')
+    expect(done.code == 4 and done.messages() == [
+        f'busy: process {first.pid} on {socket.gethostname()} writes its checkpoints there; wait for it, or give '
+        'another folder'], f'second job: {done.code} {done.err}')
+    # Whatever of it goes first, the folder is free when all of it is gone.
+    first.kill()
+    first.communicate()
+    end = time.monotonic() + 60
+    while (done := box.run(*TRAIN, '--steps', '100000', '--checkpoint', 'busy', '--resume', 'busy', '--fault',
+                           'exit_rank=0')).code == 4 and time.monotonic() < end:
+        time.sleep(0.1)
+    expect(done.code == 6, f'after its death: {done.code} {done.err}')
+    left = glob.glob(box.path('busy/.step-*'))
+    expect(not left, f'left behind: {left}')
+
+
+def nothing_is_left_behind(box, expect):
+    dead = subprocess.Popen(['true'])
+    dead.wait()
+    names = [f'.q.yaml.{dead.pid}', f'.q.yaml.{os.getpid()}', '.q.yaml.old', f'.other.yaml.{dead.pid}']
+    for name in names:
+        box.write(name, 'half')
+    done = box.run('plan', 'model.yaml', 'local', '--gpus', '1', '-o', 'q.yaml')
+    expect(done.code == 0, done.err)
+    left = [name for name in names if os.path.exists(box.path(name))]
+    expect(left == names[1:], f'temporary files: {left}')
+
+
+def one_run_in(box, folder, expect):
+    """All that is there can be read, and is of one run."""
+    runs = set()
+    for path in glob.glob(box.path(f'{folder}/step-*')):
+        done = box.run('export', path, '--to', 'safetensors', '-o', 'w.safetensors')
+        expect(done.code == 0, f'{path}: {done.err}')
+        with open(os.path.join(path, 'manifest.json'), encoding='utf-8') as file:
+            runs.add(re.search(r'"run": "(\w+)"', file.read()).group(1))
+    expect(len(runs) == 1, f'{folder}: {len(runs)} runs')
+
+
+def pairs(box, binary, expect, count):
+    """Which of the two comes first is left to chance."""
+    chance, won = random.Random(1), 0
+    for i in range(count):
+        words = ['--steps', '40', '--checkpoint', f'pair{i}', '--every', '1']
+        jobs = [start(box, binary, *words, '--seed', '1')]
+        time.sleep(chance.random() * 0.3)
+        jobs.append(start(box, binary, *words, '--seed', '2'))
+        ends = [(job.communicate()[1], job.returncode) for job in jobs]
+        codes = sorted(code for _, code in ends)
+        # The second one may also come when the first is done.
+        expect(codes in ([0, 4], [0, 2]), f'pair {i}: {ends}')
+        won += codes == [0, 4]
+        one_run_in(box, f'pair{i}', expect)
+    print(f'{count} pairs of jobs, {won} of them at one time')
+    expect(won > 0, 'no two jobs met')
+
+
+def main(binary, faults):
+    expect = support.Expectations()
+    with support.Sandbox(binary) as box:
+        box.write_text('text.txt')
+        box.write('model.yaml', MODEL)
+        done = box.run('plan', 'model.yaml', 'local', '--gpus', '2', '--seq-len', '16', '--global-batch', '2',
+                       '--strategy', 'FULL_SHARD', '-o', 'p.yaml')
+        expect(done.code == 0, done.err)
+        if faults:
+            pairs(box, binary, expect, max(1, 40 * int(os.environ.get('FAULTS_PERCENT', '100')) // 100))
+        else:
+            damaged_ones_are_named(box, expect)
+            a_second_job_is_sent_away(box, binary, expect)
+            nothing_is_left_behind(box, expect)
+    return expect.exit_code()
+
+
+if __name__ == '__main__':
+    sys.exit(main(os.path.abspath(sys.argv[1]), 'faults' in sys.argv[2:]))
