@@ -48,8 +48,8 @@ def ask_a_rank(box, binary, expect):
         _, err = process.communicate()
     found = re.search(r'stopped by SIGTERM after step (\d+) of 5000; --resume asked', err)
     expect(process.returncode == 143 and found, f'a rank is asked: {process.returncode}: {err}')
-    expect(not found or os.listdir(box.path('asked')) == [f'step-{int(found.group(1)):08d}'],
-           f'a rank is asked: {os.listdir(box.path("asked"))}')
+    there = [name for name in os.listdir(box.path('asked')) if 'step-' in name]
+    expect(not found or there == [f'step-{int(found.group(1)):08d}'], f'a rank is asked: {there}')
 
 
 def main(binary):
