@@ -74,6 +74,15 @@ static void add_note(struct importing *importing, int line, const char *words)
 	text_finish(&safe);
 }
 
+/* A key may be as long as its file: the note is what should be read. */
+static void add_place(struct text *line, const char *name, int number, const char *path)
+{
+	enum { MOST = 160 };
+
+	text_printf(line, "%s:%d: %.*s%s: ", name, number, MOST, path,
+		strlen(path) > MOST ? "..." : "");
+}
+
 void import_note(struct importing *importing, const char *path, const char *format, ...)
 {
 	const struct node *node = path != NULL ? import_find(importing, path) : NULL;
@@ -84,7 +93,7 @@ void import_note(struct importing *importing, const char *path, const char *form
 	if (node == NULL)
 		text_printf(&line, "%s: ", name);
 	else
-		text_printf(&line, "%s:%d: %s: ", name, node->line, path_in_file(importing, path));
+		add_place(&line, name, node->line, path_in_file(importing, path));
 	va_start(args, format);
 	text_vprintf(&line, format, args);
 	va_end(args);
