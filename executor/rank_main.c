@@ -110,8 +110,6 @@ int executor_rank_main(int argc, char **argv)
 	/* The launcher decides: it is asked too when a whole process group is. */
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
-	/* A checkpoint beyond the limit of file sizes fails as one on a full disk does. */
-	signal(SIGXFSZ, SIG_IGN);
 	/* Without its launcher no process would read what this rank computes. */
 	bool ok = launch_follow_parent(&segment) &&
 		  (segment.header->job.one_process ? run_threads(&segment) : run_rank(&segment));

@@ -299,13 +299,14 @@ static bool check_fits(const struct opened *opened, struct error *error)
 		format_bytes(have, (double)prediction->memory_limit_bytes));
 }
 
-/* Runs it; what was measured, and what of the request could not be kept. */
+/* Runs it; what was measured, and what of its lines could not be written. */
 static bool execute(const struct invocation *invocation, const struct training_options *options,
-	const struct opened *opened, struct measurement *measured, struct error *error)
+	const struct opened *opened, struct progress_output *progress, struct measurement *measured,
+	struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
-	struct progress_output progress =
-		progress_output_start(argument_given(arguments, "json-lines"));
+
+	*progress = progress_output_start(argument_given(arguments, "json-lines"));
 	const struct executor_job job = {
 		.plan = &opened->file,
 		.plan_text = opened->text,
@@ -331,11 +332,11 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.report = progress_report,
 		.alive = progress_alive,
 		.stopping = progress_stopping,
-		.report_data = &progress,
+		.report_data = progress,
 	};
 	bool ok = executor_train(&job, invocation->arena, measured, error);
 
-	progress_output_end(&progress);
+	progress_output_end(progress);
 	return ok;
 }
 
@@ -446,6 +447,7 @@ static bool run(struct invocation *invocation, struct error *error)
 	const struct arguments *arguments = &invocation->arguments;
 	struct arena *arena = invocation->arena;
 	const char *path = argument(arguments, "measured");
+	struct progress_output progress;
 	struct training_options options;
 	struct opened opened;
 	struct measurement measured;
@@ -468,7 +470,7 @@ static bool run(struct invocation *invocation, struct error *error)
 	if (!check_level(&opened, &options, error) || !check_fits(&opened, error) ||
 		(options.launcher.rank == 0 && !file_check_writable(arena, path, error)) ||
 		!make_checkpoint_folder(arena, argument(arguments, "checkpoint"), error) ||
-		!execute(invocation, &options, &opened, &measured, error))
+		!execute(invocation, &options, &opened, &progress, &measured, error))
 		return false;
 	/* The first rank has measured. */
 	if (options.launcher.rank > 0)
@@ -478,7 +480,8 @@ static bool run(struct invocation *invocation, struct error *error)
 	if (strcmp(opened.path, arguments->operands[0]) != 0)
 		output_note("its plan and prediction are in %s: shardplan check %s %s", opened.path,
 			opened.path, path);
-	return true;
+	return progress.lost.code == EXIT_CODE_OK ||
+	       error_set(error, progress.lost.code, "%s", progress.lost.message);
 }
 
 static bool run_as_one_of_many(struct invocation *invocation, struct error *error)
