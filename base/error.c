@@ -5,28 +5,36 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 enum { LONGEST_NAME = 63 };
 
-/* Messages quote input files, so bytes that could break the one-line rule or steer a terminal are
- * replaced, and a message that was cut ends in "..." at a whole UTF-8 character. */
-static void tidy_message(struct error *error, bool cut)
+/* Messages quote input files, so bytes that could break the one-line rule, steer a terminal or are
+ * no UTF-8 are replaced. */
+static void tidy_message(char *message)
 {
-	char *message = error->message;
-	size_t length = strlen(message);
+	size_t left = strlen(message);
 
-	for (size_t i = 0; i < length; i++) {
-		unsigned char c = (unsigned char)message[i];
-		if (c < 0x20 || c == 0x7f)
-			message[i] = '?';
-		else if (c == 0xc2 && (unsigned char)message[i + 1] < 0xa0)
-			message[i] = message[i + 1] = '?';
+	while (left > 0) {
+		uint32_t point;
+		int length = utf8_decode(message, left, &point);
+		bool harmless = length > 0 && point >= 0x20 && (point < 0x7f || point >= 0xa0);
+		length = length > 0 ? length : 1;
+		if (!harmless)
+			memset(message, '?', (size_t)length);
+		message += length;
+		left -= (size_t)length;
 	}
-	if (!cut)
-		return;
-	length = sizeof(error->message) - 4;
-	while (length > 0 && ((unsigned char)message[length] & 0xc0) == 0x80)
+}
+
+/* At a whole character. */
+static void end_in_dots(struct error *error)
+{
+	size_t length = sizeof(error->message) - 4;
+
+	while (length > 0 && ((unsigned char)error->message[length] & 0xc0) == 0x80)
 		length--;
-	strcpy(message + length, "...");
+	strcpy(error->message + length, "...");
 }
 
 static void append(struct error *error, size_t start, const char *format, va_list args)
@@ -34,7 +42,9 @@ static void append(struct error *error, size_t start, const char *format, va_lis
 	size_t room = sizeof(error->message) - start;
 	int length = vsnprintf(error->message + start, room, format, args);
 
-	tidy_message(error, length < 0 || (size_t)length >= room);
+	if (length < 0 || (size_t)length >= room)
+		end_in_dots(error);
+	tidy_message(error->message);
 }
 
 bool error_set(struct error *error, enum exit_code code, const char *format, ...)

@@ -18,7 +18,8 @@ enum exit_code {
 	EXIT_CODE_TERMINATED = 143, /* 128 + SIGTERM: training stopped after a step */
 };
 
-/* One line: "file:line:col: what, expected X, got Y, fix". Long names are cut, never overflowed. */
+/* One line of UTF-8: "file:line:col: what, expected X, got Y, fix". Long names are cut, never
+ * overflowed; bytes that would steer a terminal or are no UTF-8 stand as "?". */
 struct error {
 	enum exit_code code;
 	char message[768];

@@ -1,6 +1,8 @@
 /* shardplan: the table of commands, and the edge where errors become exit codes. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cli/commands/commands.h"
@@ -23,6 +25,19 @@ static _Noreturn void out_of_memory(size_t bytes)
 
 	(void)ignored, (void)bytes;
 	_exit(EXIT_CODE_INTERNAL);
+}
+
+/* Threads too get the limit as their stack, and what is beyond it ends a process without a word. */
+static bool check_stack(struct error *error)
+{
+	static const rlim_t least = 512 << 10;
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= least)
+		return true;
+	return error_set(error, EXIT_CODE_ENVIRONMENT,
+		"stack: limited to %lld KiB, expected %lld KiB or more; raise it with ulimit -s",
+		(long long)(limit.rlim_cur >> 10), (long long)(least >> 10));
 }
 
 static bool check_operands(const struct invocation *invocation, struct error *error)
@@ -101,12 +116,16 @@ int main(int argc, char **argv)
 	enum exit_code code;
 
 	base_set_out_of_memory_handler(out_of_memory);
+	/* Writing beyond the limit of file sizes fails as it does on a full disk. Ranks inherit it.
+	 */
+	signal(SIGXFSZ, SIG_IGN);
 	if (argc > 1 && strcmp(argv[1], EXECUTOR_RANK_ARGUMENT) == 0)
 		return executor_rank_main(argc, argv);
 	options_make();
 	if (answer_without_command(argc, argv, &code))
 		return (int)code;
-	invocation.command = command_find(commands, argv[1], &error);
+	if (check_stack(&error))
+		invocation.command = command_find(commands, argv[1], &error);
 	bool ok =
 		invocation.command != NULL && run_command(&invocation, argc - 2, argv + 2, &error);
 	code = ok ? invocation.verdict : report_failure(&invocation, &error);

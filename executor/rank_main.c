@@ -123,8 +123,6 @@ static void take_requests(struct segment *segment)
 		sigaction(SIGTERM, &action, NULL);
 	/* Ctrl-C is for the launcher, which decides whether anything is to be kept. */
 	signal(SIGINT, SIG_IGN);
-	/* A checkpoint beyond the limit of file sizes fails as one on a full disk does. */
-	signal(SIGXFSZ, SIG_IGN);
 }
 
 /* Why a rank has no segment: by its first page, if that can be had, else to whoever started it. */

@@ -127,11 +127,47 @@ static bool check_network(const struct check *check)
 	return true;
 }
 
+/* A machine that does less in a second would never end a step: the figure is damaged. */
+static bool check_measured_rates(const struct check *check)
+{
+	const struct calibration *c = &check->topology->calibration;
+	const struct {
+		const char *key;
+		double value, least;
+	} rates[] = {
+		{"gemm_flops", c->gemm_flops, 1e3},
+		{"bf16_gemm_flops", c->bf16_gemm_flops, 1e3},
+		{"sustained_clock", c->sustained_clock, 1e-3},
+		{"attention_forward_flops", c->attention_forward_flops, 1e3},
+		{"attention_backward_flops", c->attention_backward_flops, 1e3},
+		{"memory_bandwidth", c->memory_bandwidth, 1e3},
+		{"memory_bandwidth_shared", c->memory_bandwidth_shared, 1e3},
+		{"optimizer_bandwidth", c->optimizer_bandwidth, 1e3},
+		{"optimizer_bandwidth_shared", c->optimizer_bandwidth_shared, 1e3},
+		{"activation_rate", c->activation_rate, 1e3},
+		{"bf16_activation_rate", c->bf16_activation_rate, 1e3},
+		{"loss_rate", c->loss_rate, 1e3},
+		{"bf16_loss_rate", c->bf16_loss_rate, 1e3},
+		{"gradient_norm_rate", c->gradient_norm_rate, 1e3},
+	};
+
+	for (int i = 0; i < COUNT_OF(rates); i++) {
+		if (rates[i].value == 0 || rates[i].value >= rates[i].least)
+			continue;
+		return bad(check, "calibration", rates[i].key,
+			"%g is not plausible, expected %g or more; leave it out, or calibrate anew",
+			rates[i].value, rates[i].least);
+	}
+	return true;
+}
+
 static bool check_calibration(const struct check *check)
 {
 	const struct topology *topology = check->topology;
 	const struct calibration *calibration = &topology->calibration;
 
+	if (!check_measured_rates(check))
+		return false;
 	if (calibration->n_collectives < 0)
 		return bad(check, "calibration", "collectives", "expected 0 or more, got %d",
 			calibration->n_collectives);

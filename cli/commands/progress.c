@@ -64,7 +64,7 @@ static void end_line(struct progress_output *output)
 	output->last = now();
 }
 
-static void print_json_line(const struct progress *progress)
+static void print_json_line(const struct progress *progress, struct error *lost)
 {
 	struct writer writer;
 	struct text text = {0};
@@ -77,8 +77,8 @@ static void print_json_line(const struct progress *progress)
 	writer_number(&writer, "step_time_s", progress->step_time);
 	writer_number(&writer, "tokens_per_s", progress->tokens_per_s);
 	writer_finish(&writer);
-	/* The reader of the lines may have exited; training goes on to its measurement. */
-	output_text(&text, NULL);
+	/* Training goes on to its measurement, and ends with the error. */
+	output_text(&text, lost);
 	text_finish(&text);
 }
 
@@ -88,7 +88,7 @@ void progress_report(const struct progress *progress, void *data)
 	char time[32];
 
 	if (output->json_lines)
-		print_json_line(progress);
+		print_json_line(progress, &output->lost);
 	/* As long as it took here: in slow motion the step says what it would take elsewhere. */
 	double took = seconds_since(&output->step);
 	output->step = now();

@@ -14,6 +14,7 @@ struct progress_output {
 	bool shown;
 	struct timespec last; /* line */
 	struct timespec step; /* its beginning */
+	struct error lost;    /* why a JSON line could not be written */
 };
 
 struct progress_output progress_output_start(bool json_lines);

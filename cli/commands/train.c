@@ -306,13 +306,14 @@ static void note_line(const char *line, void *data)
 	output_note("%s", line);
 }
 
-/* Runs it; what was measured, and what of the request could not be kept. */
+/* Runs it; what was measured, and what of its lines could not be written. */
 static bool execute(const struct invocation *invocation, const struct training_options *options,
-	const struct opened *opened, struct measurement *measured, struct error *error)
+	const struct opened *opened, struct progress_output *progress, struct measurement *measured,
+	struct error *error)
 {
 	const struct arguments *arguments = &invocation->arguments;
-	struct progress_output progress =
-		progress_output_start(argument_given(arguments, "json-lines"));
+
+	*progress = progress_output_start(argument_given(arguments, "json-lines"));
 	const struct executor_job job = {
 		.plan = &opened->file,
 		.plan_text = opened->text,
@@ -340,11 +341,11 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.alive = progress_alive,
 		.stopping = progress_stopping,
 		.note = note_line,
-		.report_data = &progress,
+		.report_data = progress,
 	};
 	bool ok = executor_train(&job, invocation->arena, measured, error);
 
-	progress_output_end(&progress);
+	progress_output_end(progress);
 	return ok;
 }
 
@@ -455,6 +456,7 @@ static bool run(struct invocation *invocation, struct error *error)
 	const struct arguments *arguments = &invocation->arguments;
 	struct arena *arena = invocation->arena;
 	const char *path = argument(arguments, "measured");
+	struct progress_output progress;
 	struct training_options options;
 	struct opened opened;
 	struct measurement measured;
@@ -477,7 +479,7 @@ static bool run(struct invocation *invocation, struct error *error)
 	if (!check_level(&opened, &options, error) || !check_fits(&opened, error) ||
 		(options.launcher.rank == 0 && !file_check_writable(arena, path, error)) ||
 		!make_checkpoint_folder(arena, argument(arguments, "checkpoint"), error) ||
-		!execute(invocation, &options, &opened, &measured, error))
+		!execute(invocation, &options, &opened, &progress, &measured, error))
 		return false;
 	/* The first rank has measured. */
 	if (options.launcher.rank > 0)
@@ -487,7 +489,8 @@ static bool run(struct invocation *invocation, struct error *error)
 	if (strcmp(opened.path, arguments->operands[0]) != 0)
 		output_note("its plan and prediction are in %s: shardplan check %s %s", opened.path,
 			opened.path, path);
-	return true;
+	return progress.lost.code == EXIT_CODE_OK ||
+	       error_set(error, progress.lost.code, "%s", progress.lost.message);
 }
 
 static bool run_as_one_of_many(struct invocation *invocation, struct error *error)

@@ -18,7 +18,7 @@ bool output_aside(const struct text *text)
 static bool quiet;
 static _Thread_local struct text *kept; /* NULL: notes are printed */
 static bool noted_once;
-static char last_note[600];
+static char last_note[sizeof(((struct error *)NULL)->message)];
 
 /* Before a kept note that is for once. */
 enum { ONCE = '\1' };
@@ -39,14 +39,15 @@ static void print_note(const char *text, int length)
 
 static void note(bool once, const char *format, va_list args)
 {
-	/* error_set makes quoted names harmless for a terminal. */
+	/* error_set makes quoted names harmless for a terminal, and shortens them. */
 	struct error message = {0};
-	char line[600];
+	struct text line = {0};
 
 	if (quiet || (once && noted_once && kept == NULL))
 		return;
-	vsnprintf(line, sizeof(line), format, args);
-	error_set(&message, EXIT_CODE_INTERNAL, "%s", line);
+	text_vprintf(&line, format, args);
+	error_set(&message, EXIT_CODE_INTERNAL, "%s", text_string(&line));
+	text_finish(&line);
 	if (kept != NULL) {
 		if (once)
 			text_add_char(kept, ONCE);

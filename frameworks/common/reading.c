@@ -74,6 +74,17 @@ static void add_note(struct importing *importing, int line, const char *words)
 	text_finish(&safe);
 }
 
+/* A key may be as long as its file: the note is what should be read. Of one that stands for several
+ * the part before the "*". */
+static void add_place(struct text *line, const char *name, int number, const char *path)
+{
+	enum { MOST = 160 };
+	size_t length = strcspn(path, "*");
+
+	text_printf(line, "%s:%d: %.*s%s: ", name, number, length > MOST ? MOST : (int)length, path,
+		length > MOST ? "..." : "");
+}
+
 void import_note(struct importing *importing, const char *path, const char *format, ...)
 {
 	const struct node *node = path != NULL ? import_find(importing, path) : NULL;
@@ -81,12 +92,10 @@ void import_note(struct importing *importing, const char *path, const char *form
 	struct text line = {0};
 	va_list args;
 
-	if (node == NULL) {
+	if (node == NULL)
 		text_printf(&line, "%s: ", name);
-	} else {
-		const char *key = path_in_file(importing, path);
-		text_printf(&line, "%s:%d: %.*s: ", name, node->line, (int)strcspn(key, "*"), key);
-	}
+	else
+		add_place(&line, name, node->line, path_in_file(importing, path));
 	va_start(args, format);
 	text_vprintf(&line, format, args);
 	va_end(args);

@@ -24,6 +24,12 @@ static void copy_text(char *to, size_t room, const char *from)
 
 /* --- fields of an event --- */
 
+/* What is no count of anything (negative, not finite, beyond the type) counts as not known. */
+static int64_t to_count(double number)
+{
+	return number > 0 && number < 0x1p63 ? (int64_t)number : 0;
+}
+
 static double to_number(const char *value)
 {
 	double number;
@@ -52,7 +58,7 @@ static void set_duration(struct kineto_event *e, const char *value)
 }
 static void set_correlation(struct kineto_event *e, const char *value)
 {
-	e->correlation = (int64_t)to_number(value);
+	e->correlation = to_count(to_number(value));
 }
 static void set_collective(struct kineto_event *e, const char *value)
 {
@@ -154,8 +160,8 @@ static bool device_kind(const struct kineto_event *e, enum activity_kind *kind)
 static int64_t bytes_of(const struct kineto_event *e, enum activity_kind kind)
 {
 	if (kind == ACTIVITY_COPY_IN || kind == ACTIVITY_COPY_OUT)
-		return (int64_t)e->bytes;
-	return (int64_t)(fmax(e->in_elements, e->out_elements) * e->element_bytes);
+		return to_count(e->bytes);
+	return to_count(fmax(e->in_elements, e->out_elements) * e->element_bytes);
 }
 
 static bool has_any(const char *name, const char *const *parts)
@@ -289,7 +295,7 @@ static void set_field(struct kineto *k, const char *key, const char *value)
 static void set_metadata(struct kineto *k, const char *key, const char *value)
 {
 	if (k->in_distributed && strcmp(key, "world_size") == 0)
-		k->world_size = (int64_t)to_number(value);
+		k->world_size = to_count(to_number(value));
 }
 
 static bool begins(struct kineto *k, enum json_event kind, int depth, const char *key)

@@ -31,6 +31,17 @@ static void test_at(void **state)
 	assert_input_error(&error, "a.yaml: is empty");
 }
 
+/* A file in another encoding is quoted too, and "%.60s" may halve a character. */
+static void test_utf8(void **state)
+{
+	struct error error = {0};
+
+	(void)state;
+	error_at(&error, EXIT_CODE_INPUT, "\xff.toml", 1, 1, "got \"%s%.1s\"",
+		"\x80 \xc3( \xed\xa0\x80 \xf5\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9");
+	assert_input_error(&error, "?.toml:1:1: got \"? ?( ??? ?\xe2\x82\xac\xf0\x9f\x98\x80?\"");
+}
+
 /* What comes from a file may not break the line or steer the terminal. */
 static void test_one_line(void **state)
 {
@@ -108,6 +119,7 @@ int main(void)
 		cmocka_unit_test(test_set),
 		cmocka_unit_test(test_at),
 		cmocka_unit_test(test_one_line),
+		cmocka_unit_test(test_utf8),
 		cmocka_unit_test(test_long),
 		cmocka_unit_test(test_nearest),
 		cmocka_unit_test(test_nearest_bound),

@@ -717,6 +717,27 @@ static void bad_traces_are_refused(void **state)
 	expect_refusal(deep, "nested too deeply");
 }
 
+/* What no count of bytes can hold is not known. */
+static void a_count_beyond_all_bytes_is_not_known(void **state)
+{
+	struct text text = {0};
+	struct kineto kineto;
+
+	(void)state;
+	text_add(&text, "{\"traceEvents\": [{\"ph\": \"M\"}");
+	write_event(&text, "kernel", "ncclDevKernel_AllGather_RING_LL", 1, 2,
+		"\"dtype\": \"Float\", \"In msg nelems\": 1, "
+		"\"Out msg nelems\": 18446744073709551616");
+	write_event(&text, "gpu_memcpy", "Memcpy HtoD", 3, 4, "\"bytes\": 1e300");
+	text_add(&text, "]}");
+	read_trace(&text, &kineto);
+	assert_int_equal(kineto.activities.n, 2);
+	assert_int_equal(kineto.activities.of[0].bytes, 0);
+	assert_int_equal(kineto.activities.of[1].bytes, 0);
+	kineto_finish(&kineto);
+	text_finish(&text);
+}
+
 /* The trace of a seed on stdout, for docs/diagnose.md. */
 static int print_trace(const char *id)
 {
@@ -754,6 +775,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_trace_tells_what_the_timeline_tells),
 		cmocka_unit_test(moments_add_up),
 		cmocka_unit_test(bad_traces_are_refused),
+		cmocka_unit_test(a_count_beyond_all_bytes_is_not_known),
 	};
 
 	if (argc > 1)

@@ -89,6 +89,9 @@ static void refuses(void **state)
 		{"312TFLOPS", "312",
 			"lab.yaml:11:9: bf16: 312FLOPS is not plausible, expected about 70TFLOPS "
 			"to 2.5PFLOPS; write 312TFLOPS"},
+		{"312TFLOPS", "312TFLOPS\ncalibration:\n  memory_bandwidth: 1e-320TB/s",
+			"lab.yaml:13:21: memory_bandwidth: 1e-308 is not plausible, expected 1000 "
+			"or more; leave it out, or calibrate anew"},
 		{"kind: infiniband", "kind: TCP",
 			"lab.yaml:16:9: kind: TCP is called ethernet here"},
 		{"nodes: 2", "nodes: 0",
