@@ -5,21 +5,24 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 enum { LONGEST_NAME = 63 };
 
-/* Messages quote input files, so bytes that could break the one-line rule or steer a terminal are
- * replaced, and a message that was cut ends in "..." at a whole UTF-8 character. */
+/* Messages quote input files, so bytes that are not UTF-8, or could break the one-line rule or
+ * steer a terminal, are replaced, and a message that was cut ends in "..." at a whole character. */
 static void tidy_message(struct error *error, bool cut)
 {
 	char *message = error->message;
 	size_t length = strlen(message);
+	uint32_t point;
 
-	for (size_t i = 0; i < length; i++) {
-		unsigned char c = (unsigned char)message[i];
-		if (c < 0x20 || c == 0x7f)
-			message[i] = '?';
-		else if (c == 0xc2 && (unsigned char)message[i + 1] < 0xa0)
-			message[i] = message[i + 1] = '?';
+	for (size_t i = 0, bytes; i < length; i += bytes) {
+		bytes = (size_t)utf8_decode(message + i, length - i, &point);
+		bool shown = bytes > 0 && point >= 0x20 && (point < 0x7f || point >= 0xa0);
+		bytes = bytes > 0 ? bytes : 1;
+		if (!shown)
+			memset(message + i, '?', bytes);
 	}
 	if (!cut)
 		return;
