@@ -183,7 +183,12 @@ static bool needs_quotes(const char *cell, bool first)
 		return first;
 	if (strchr(" \t", cell[0]) != NULL || strchr(" \t", cell[length - 1]) != NULL)
 		return true;
-	return (first && cell[0] == '#') || strpbrk(cell, ",\"\r\n") != NULL;
+	/* Of a file with one column, the header must not show another delimiter, nor its start a
+	 * mark of byte order. */
+	if (first && (cell[0] == '#' || strncmp(cell, "\xef\xbb\xbf", 3) == 0 ||
+			     strpbrk(cell, ";\t") != NULL))
+		return true;
+	return strpbrk(cell, ",\"\r\n") != NULL;
 }
 
 void csv_add_cell(struct text *text, const char *cell, bool first)

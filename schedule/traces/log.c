@@ -180,13 +180,13 @@ static void read_line(const char *line, const char *end, struct series series[FI
 /* The median of all but the first tenth; 0 without any. */
 static double settled(struct series *series, double *spread)
 {
-	int warm_up = (series->n + 9) / 10;
 	struct trace_facts facts = trace_facts_unknown;
-	double *steady = series->values + (series->n > 2 ? warm_up : 0);
-	int n = series->n > 2 ? series->n - warm_up : series->n;
 
-	if (n == 0)
+	if (series->n == 0)
 		return 0;
+	int warm_up = series->n > 2 ? (series->n + 9) / 10 : 0;
+	double *steady = series->values + warm_up;
+	int n = series->n - warm_up;
 	trace_facts_of_steps(&facts, steady, n);
 	*spread = facts.step_spread;
 	sort_numbers(steady, n);

@@ -53,6 +53,17 @@ static void test_one_line(void **state)
 	assert_input_error(&error, "got \"a?b?[2J?c???\xc2\xa0\xc3\xa9\"");
 }
 
+/* A file that is not UTF-8, and a word that "%.3s" cut in two. */
+static void test_utf8(void **state)
+{
+	struct error error = {0};
+
+	(void)state;
+	error_set(&error, EXIT_CODE_INPUT, "got \"%s\" and \"%.3s\"", "\xff \xed\xa0\x80 \xc0\xaf",
+		"\xc3\xa9\xc3\xa9");
+	assert_input_error(&error, "got \"? ??? ??\" and \"\xc3\xa9?\"");
+}
+
 static void test_long(void **state)
 {
 	struct error error = {0};

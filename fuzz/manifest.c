@@ -1,0 +1,126 @@
+#include "fuzz/manifest.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "executor/checkpoints/checkpoints.h"
+
+/* Of the model in tests/cli/data/tiny.yaml, all of it and its moments. */
+#define DATA_FILE "rank-00000.bin"
+
+static char folder[] = "/tmp/fuzz-manifest-XXXXXX";
+static int64_t data_bytes;
+
+static void remove_folder(void)
+{
+	char path[sizeof(folder) + 32];
+
+	snprintf(path, sizeof(path), "%s/manifest.json", folder);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/" DATA_FILE, folder);
+	unlink(path);
+	rmdir(folder);
+}
+
+/* A file of that many bytes, none of them written. */
+static void make_folder(void)
+{
+	char path[sizeof(folder) + 32];
+
+	if (mkdtemp(folder) == NULL) {
+		perror(folder);
+		exit(EXIT_CODE_ENVIRONMENT);
+	}
+	atexit(remove_folder);
+	snprintf(path, sizeof(path), "%s/" DATA_FILE, folder);
+	int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	if (fd < 0 || ftruncate(fd, data_bytes) != 0) {
+		perror(path);
+		exit(EXIT_CODE_ENVIRONMENT);
+	}
+	close(fd);
+}
+
+static struct model *parse_model(struct arena *arena, const struct seeds *seeds)
+{
+	struct model *model;
+	struct error error = {0};
+
+	if (!model_parse(arena, "tiny", seeds->of[0].text, seeds->of[0].length, &model, &error)) {
+		fprintf(stderr, "%s\n", error.message);
+		exit(EXIT_CODE_INPUT);
+	}
+	return model;
+}
+
+void manifest_seeds(struct seeds *seeds)
+{
+	static const struct target tiny = {.name = "tiny", .paths = "tests/cli/data/tiny.yaml"};
+	struct seeds models = {.root = seeds->root};
+	struct arena arena = {0};
+
+	if (!target_seeds(&tiny, &models))
+		exit(EXIT_CODE_INPUT);
+	struct model *model = parse_model(&arena, &models);
+	struct digest digest = checkpoint_model_digest(model);
+	struct checkpoint_file file = {.name = DATA_FILE, .digest = digest.hex};
+	struct manifest manifest = {.folder = folder,
+		.step = 3,
+		.training = training_defaults(),
+		.model_digest = digest.hex,
+		.plan = "FULL_SHARD",
+		.ranks = 1,
+		.seq_len = 16,
+		.global_batch = 2,
+		.data_tokens = 100,
+		.arrays = 3,
+		.n_files = 1,
+		.n_pieces = model->n_parameters,
+		.files = &file,
+		.pieces = ARENA_ARRAY(&arena, struct checkpoint_piece, model->n_parameters)};
+	for (int i = 0; i < model->n_parameters; i++) {
+		manifest.pieces[i] = (struct checkpoint_piece){
+			i, 0, model->parameters[i].elements, 0, file.bytes};
+		file.bytes += model->parameters[i].elements * 3 * 4;
+	}
+	struct text text = {0};
+	manifest_write(&manifest, model, &text);
+	seeds_add(seeds, text.data, text.length);
+	if (data_bytes == 0) {
+		data_bytes = file.bytes;
+		make_folder();
+	}
+	text_finish(&text);
+	seeds_finish(&models);
+	arena_finish(&arena);
+}
+
+static void write_file(const char *text, size_t length)
+{
+	char path[sizeof(folder) + 32];
+
+	snprintf(path, sizeof(path), "%s/manifest.json", folder);
+	int fd = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0 || write(fd, text, length) != (ssize_t)length) {
+		perror(path);
+		exit(EXIT_CODE_ENVIRONMENT);
+	}
+	close(fd);
+}
+
+bool manifest_file_read(struct arena *arena, const char *text, size_t length, struct text *printed,
+	struct error *error)
+{
+	struct manifest manifest;
+
+	write_file(text, length);
+	if (!manifest_read(arena, folder, NULL, &manifest, error))
+		return false;
+	struct model *model = manifest.model;
+	if (!manifest_read(arena, folder, model, &manifest, error))
+		return false;
+	manifest_write(&manifest, model, printed);
+	return true;
+}
