@@ -1,6 +1,6 @@
-"""Writes the JSON Schema of every document: generate.py documents.json TABLES_PROGRAM FOLDER
+"""Writes the JSON Schema of every document: generate.py documents.json TABLES FOLDER
 
-documents.json says what each document holds, in a short form; TABLES_PROGRAM prints the tables that
+documents.json says what each document holds, in a short form; TABLES holds the tables that
 the program itself reads and writes with, which stand for most of the keys.
 
     "key": "TYPE"                 a value: string, boolean, integer, number, or several: number|null
@@ -20,17 +20,17 @@ the program itself reads and writes with, which stand for most of the keys.
 import json
 import os
 import re
-import subprocess
 import sys
 
 LEAF = re.compile(r'([a-z|]+)(?: (>=|>) (\S+))?(?: ~ (.*))?$')
 LIST = re.compile(r'list(?: of (\d+)\.\.(\d*))?$')
 
 
-def read_tables(program):
+def read_tables(path):
     tables = {}
-    for line in subprocess.run([program], check=True, text=True,
-                               capture_output=True).stdout.splitlines():
+    with open(path, encoding='utf-8') as stream:
+        lines = stream.read().splitlines()
+    for line in lines:
         table, name, kind, required, sign, omits, *names = line.split(' ')
         tables.setdefault(table, []).append((name, kind, required, sign, omits, names))
     return tables

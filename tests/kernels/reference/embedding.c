@@ -51,7 +51,15 @@ void reference_embedding_backward(
 		add_rows(e, e->dpositions, false, t, t);
 }
 
-static double log_sum_exp(enum dtype dtype, const void *x, int64_t n)
+/* GCC 12 ends with an internal error (vect_transform_reduction) when it makes vectors of the
+ * maximum for aarch64. The oracle need not be fast. */
+#if defined(__aarch64__) && defined(__GNUC__) && !defined(__clang__)
+#define NO_VECTORS __attribute__((optimize("no-tree-vectorize")))
+#else
+#define NO_VECTORS
+#endif
+
+static NO_VECTORS double log_sum_exp(enum dtype dtype, const void *x, int64_t n)
 {
 	double top = -INFINITY, sum = 0.0;
 
