@@ -26,6 +26,15 @@ static int places(const struct diagnosis *d, struct place places[ACTIVITY_KIND_C
 	return n;
 }
 
+/* An empty cell where there is none. */
+static void add_count(struct grid *grid, double count)
+{
+	if (count > 0)
+		grid_add(grid, "%.0f", count);
+	else
+		grid_add(grid, "%s", "");
+}
+
 /* Where the step goes, measured beside predicted. */
 static void diagnosis_grid(const struct diagnosis *d, struct grid *grid)
 {
@@ -48,8 +57,8 @@ static void diagnosis_grid(const struct diagnosis *d, struct grid *grid)
 			format_percent(percent, all[i].measured / d->measured.step_time));
 		grid_add_seconds(grid, all[i].expected);
 		grid_add_seconds(grid, more);
-		grid_add(grid, all[i].count > 0 ? "%.0f" : "", all[i].count);
-		grid_add(grid, all[i].expected_count > 0 ? "%.0f" : "", all[i].expected_count);
+		add_count(grid, all[i].count);
+		add_count(grid, all[i].expected_count);
 	}
 }
 
