@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -426,6 +427,7 @@ static void one_job_owns_a_folder(void **state)
 	assert_int_equal(pipe(ready), 0);
 	pid_t other = fork();
 	if (other == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		bool ok = run_folder_lock(folder, &fd, NULL);
 		(void)!write(ready[1], &ok, 1);
 		pause();
