@@ -89,7 +89,7 @@ struct executor_job {
 			       * counts from the start of the first run */
 	bool resume_or_older; /* `resume` was the newest of its folder: where its files turn out
 			       * damaged, an older one is taken. A folder of them always means so */
-	const char *fault;    /* seeded faults for tests, docs/faults.md; NULL = none */
+	const char *fault;    /* seeded faults for tests, docs/reliability.md; NULL = none */
 	/* Predicted; for watchdog deadlines and pacing. May be NULL without `pace`. */
 	const struct timeline *expected;
 	unsigned pace;      /* PACE_*: which operations last as long as predicted, at least */
