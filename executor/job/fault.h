@@ -1,4 +1,4 @@
-/* Seeded faults: the negative controls of the tests. docs/reliability.md says what each one breaks and
+/* Seeded faults: the negative controls of the tests. docs/reliability.md says what each breaks and
  * who must notice. */
 #ifndef EXECUTOR_JOB_FAULT_H
 #define EXECUTOR_JOB_FAULT_H
