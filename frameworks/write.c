@@ -79,6 +79,19 @@ bool export_runs_on(
 		target->name, target->title);
 }
 
+/* FSDP1 overwrites what it has reduced into host memory. */
+static bool adds_gradients(
+	const struct export_target *target, const struct plan *plan, struct error *error)
+{
+	if (!plan_offloads_any(plan) || plan->grad_accum == 1 || !plan->sync_each_micro_batch ||
+		runtime_of(plan->runtime)->accumulates_on_host)
+		return true;
+	return error_set(error, EXIT_CODE_USAGE,
+		"%s: %s adds no reduced gradients on the host, so %lld micro-batches would train "
+		"as one; plan with --sync-each-micro-batch off",
+		target->name, target->title, (long long)plan->grad_accum);
+}
+
 bool export_plan(const struct export_target *target, int version, const struct plan_file *file,
 	const char *file_name, struct arena *arena, struct exported *exported, struct text *text,
 	struct error *error)
@@ -104,6 +117,8 @@ bool export_plan(const struct export_target *target, int version, const struct p
 		return false;
 	export_adapt(&exporting, &exported->plan);
 	export_adapt_clip(&exporting, &exported->plan);
+	if (!adds_gradients(target, &exported->plan, error))
+		return false;
 	exported->launch = launch_line(&exporting, file_name);
 	(target->write != NULL ? target->write : export_write)(&exporting);
 	return true;

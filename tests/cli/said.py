@@ -110,8 +110,12 @@ class Said(contract.Case):
         return plan
 
     def export(self, target):
+        """None: the framework cannot do what the plan does."""
         self.box.write('out/here', '')
-        result = self.run_ok('export', 'plan.yaml', '--to', target, '-o', 'out/')
+        result = self.box.run('export', 'plan.yaml', '--to', target, '-o', 'out/')
+        if result.code == 2 and 'adds no reduced gradients' in result.err:
+            return None
+        self.assertEqual(result.code, 0, result.err)
         return (re.findall(r'^note: changed: (\w+)', result.err, re.M),
                 re.findall(r'^note: not in the file: (\w+)', result.err, re.M), result.err)
 
@@ -147,7 +151,11 @@ class Said(contract.Case):
         return True
 
     def check_export(self, words, target, plan):
-        changed, beside, notes = self.export(target)
+        exported = self.export(target)
+        if exported is None:
+            self.assertNotIn(target, plan.said_by)
+            return
+        changed, beside, notes = exported
         # A plan without a clip leaves clipping to the framework.
         self.assertEqual(target in plan.said_by, not set(changed) - {'clip'}, notes)
         back = self.back(words, target, plan, beside)
