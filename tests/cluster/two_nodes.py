@@ -120,7 +120,8 @@ class Training:
         said = re.findall(r'stopped by SIGTERM after step (\d+) of 100000; --resume', messages)
         self.assertEqual(len(said), 1, messages)
         last = int(said[0])
-        self.assertEqual(os.listdir(folder), [f'step-{last:08}'])
+        there = [name for name in os.listdir(folder) if 'step-' in name]
+        self.assertEqual(there, [f'step-{last:08}'])
         resumed = self.bench.train_here('--steps', str(last + 1), '--resume', folder)
         undisturbed = self.bench.train_here('--steps', str(last + 1))
         self.assertEqual(resumed['weights_digest'], undisturbed['weights_digest'])
