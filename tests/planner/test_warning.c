@@ -68,8 +68,9 @@ static const struct {
 	{"machine-not-measured", "RTX-4090-24GB", {"gpt2-124m", "rtx4090-8x", {"seq_len", "1024"}},
 		{"gpt2-124m", "dgx-a100-80gb", {"seq_len", "1024"}}},
 	{"assumption-decides", "sequences of 4096 tokens are assumed; from ",
-		{"llama-3-8b", "4xdgx-h100", {NULL}, true},
-		{"llama-3-8b", "4xdgx-h100", {"seq_len", "4096"}, true}},
+		{"llama-3-8b", "4xdgx-h100", {"wrap", "block", "micro_batch", "1"}, true},
+		{"llama-3-8b", "4xdgx-h100",
+			{"wrap", "block", "micro_batch", "1", "seq_len", "4096"}, true}},
 };
 
 static void test_each_is_shown_and_not(void **state)
@@ -120,7 +121,7 @@ static void test_an_ordinary_question_has_none(void **state)
 		{"llama-2-7b", "2xdgx-h100", {"seq_len", "4096"}},
 		{"llama-2-7b", "2xdgx-a100-80gb", {NULL}},
 		{"llama-3.1-8b", "dgx-h100", {"seq_len", "8192", "global_batch", "64"}},
-		{"llama-3-70b", "8xdgx-h100", {"seq_len", "8192", "global_batch", "1024"}},
+		{"llama-3-70b", "8xdgx-h100", {"seq_len", "8192", "global_batch", "256"}},
 	};
 	for (int i = 0; i < COUNT_OF(ordinary); i++) {
 		struct arena arena = {0};
