@@ -1,0 +1,36 @@
+/* A plan on its way through a target, shared by the tests of frameworks/. */
+#ifndef TESTS_FRAMEWORKS_SUPPORT_H
+#define TESTS_FRAMEWORKS_SUPPORT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "frameworks/frameworks.h"
+#include "schedule/resolve/resolve.h"
+
+struct trip {
+	struct arena *arena;
+	struct plan_file file;
+	const struct export_target *target;
+	int version;
+	struct exported exported;
+	struct imported imported;
+	struct text text;
+};
+
+/* Presets; the plan is not made yet. */
+void load(struct arena *arena, const char *model, const char *topology, struct plan_file *file);
+/* The plan of nobody's choices. */
+void resolve(struct plan_file *file, struct arena *arena);
+/* By its name; the test fails when there is none. */
+const struct export_target *target_of(const char *name);
+/* Whether the export has said something of the knob. */
+bool has_note(const struct trip *trip, const char *knob);
+
+#endif

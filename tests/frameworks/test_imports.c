@@ -1,0 +1,303 @@
+/* Files that others wrote, as their framework understands them. */
+#include "support.h"
+
+struct foreign {
+	const char *text;
+	const char *target;   /* NULL: refused */
+	const char *settings; /* "option=value option=value", or what the message says */
+	const char *note;     /* part of one, NULL: none */
+};
+
+static const struct foreign files[] = {
+	{"distributed_type: FSDP\nnum_processes: 8\nmixed_precision: bf16\nfsdp_config:\n"
+	 "  fsdp_version: 2\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+	 "  fsdp_ofload_params: true\n",
+		"accelerate", "gpus=8 strategy=FULL_SHARD param-dtype=bf16 wrap=block",
+		"x:7: fsdp_config.fsdp_ofload_params: unknown key, ignored; did you mean "
+		"fsdp_config.fsdp_offload_params?"},
+	{"distributed_type: FSDP\nfsdp_config: {version: 2, offload_params: false, "
+	 "reshard_after_forward: false}\n",
+		"accelerate", "strategy=SHARD_GRAD_OP cpu-offload=none sync-each-micro-batch=off",
+		NULL},
+	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD\n",
+		"accelerate-fsdp1",
+		"strategy=HYBRID_SHARD prefetch=none wrap=model param-dtype=fp32",
+		"nothing is wrapped"},
+	/* accelerate 1.15, commands/launch.py: --fsdp_sharding_strategy, default "FULL_SHARD". */
+	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 1\n"
+	 "  fsdp_reshard_after_forward: SHARD_GRAD_OP\n",
+		"accelerate-fsdp1", "strategy=FULL_SHARD",
+		"x:4: fsdp_config.fsdp_reshard_after_forward: SHARD_GRAD_OP: accelerate runs "
+		"FULL_SHARD"},
+	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_reshard_after_forward: true\n"
+	 "  fsdp_sharding_strategy: SHARD_GRAD_OP\n",
+		"accelerate-fsdp1", "strategy=SHARD_GRAD_OP", NULL},
+	{"{\"per_device_train_batch_size\": 1, \"fsdp\": true,\n\"fsdp_config\": "
+	 "{\"version\": 1, \"reshard_after_forward\": \"shard_grad_op\"}}\n",
+		"hf-trainer-fsdp1", "strategy=SHARD_GRAD_OP",
+		"FULL_SHARD unless FSDP_SHARDING_STRATEGY=SHARD_GRAD_OP is set"},
+	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n"
+	 "  fsdp_forward_prefetch: true\n",
+		NULL, "x:4:26: fsdp_forward_prefetch: FSDP2 refuses it in accelerate", NULL},
+	{"distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n"
+	 "  fsdp_reshard_after_forward: maybe\n",
+		NULL, "x:4:31: fsdp_reshard_after_forward: expected true or false, got \"maybe\"",
+		NULL},
+	{"distributed_type: FSDP\nnum_processes: 0\nfsdp_config: {fsdp_version: 2}\n", NULL,
+		"x:2:16: num_processes: expected a whole number above 0, got \"0\"", NULL},
+	{"distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {fsdp_version: 2}\n"
+	 "parallelism_config: {parallelism_config_cp_size: 2}\n",
+		NULL, "only data parallelism is predicted", NULL},
+	{"distributed_type: MULTI_GPU\nnum_processes: 4\nnum_processes: 8\n", "accelerate",
+		"strategy=NO_SHARD runtime=pytorch-ddp gpus=8", NULL},
+	{"{\"train_batch_size\": 128, \"train_micro_batch_size_per_gpu\": 2, "
+	 "\"gradient_accumulation_steps\": 4, \"zero_optimization\": {\"stage\": 3, "
+	 "\"reduce_bucket_size\": 1e6, \"offload_param\": {\"device\": \"nvme\"}}}",
+		"deepspeed",
+		"gpus=16 micro-batch=2 cpu-offload=parameters strategy=FULL_SHARD "
+		"runtime=pytorch-fsdp2 param-dtype=fp32",
+		"reduce_bucket_size: 1e6: predicted with DeepSpeed's default of 500000000 "
+		"elements"},
+	/* The block has no switch for checkpointing itself. */
+	{"{\"zero_optimization\": {\"stage\": 2}, \"activation_checkpointing\": "
+	 "{\"partition_activations\": false}}",
+		"deepspeed", "strategy=ZERO_2", "does not switch checkpointing on"},
+	{"{\"zero_optimization\": {\"stage\": 2}, \"activation_checkpointing\": "
+	 "{\"partition_activations\": true}}",
+		"deepspeed", "strategy=ZERO_2", "true: is not predicted"},
+	{"{\"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 8}, \"bf16\": "
+	 "{\"enabled\": true}}",
+		"deepspeed", "strategy=HYBRID_SHARD shard-group=8 reduce-dtype=bf16",
+		"MiCS is predicted as"},
+	{"{\"zero_optimization\": {\"stage\": 5}}", NULL, "expected 0, 1, 2 or 3, got \"5\"", NULL},
+	{"{\"train_micro_batch_size_per_gpu\": \"auto\", \"zero_optimization\": {\"stage\": 2}}",
+		"deepspeed", "sync-each-micro-batch=on", "auto: add --micro-batch"},
+	{"{\"fsdp\": \"shard_grad_op auto_wrap\", \"fsdp_config\": {\"version\": 2, "
+	 "\"fsdp_auto_wrap_policy\": \"SIZE_BASED_WRAP\", \"min_num_params\": 5000}, \"bf16\": "
+	 "\"true\"}",
+		"hf-trainer",
+		"strategy=SHARD_GRAD_OP wrap=size:5000 param-dtype=bf16 sync-each-micro-batch=off",
+		NULL},
+	{"base_model: Qwen/Qwen3-8B\nsequence_len: 8192\nmicro_batch_size: 1\nbf16: auto\n"
+	 "fsdp_version: 2\ndp_shard_size: 8\ndp_replicate_size: 2\n"
+	 "fsdp_config: {reshard_after_forward: false}\n",
+		"axolotl", "gpus=16 shard-group=8 strategy=HYBRID_SHARD_ZERO2 seq-len=8192", NULL},
+	{"variables: {n: 2048}\nmax_seq_len: ${variables.n}\nglobal_train_batch_size: 64\n"
+	 "device_train_microbatch_size: auto\nprecision: amp_bf16\n"
+	 "fsdp_config: {sharding_strategy: FULL_SHARD, mixed_precision: PURE}\n",
+		"llm-foundry", "seq-len=2048 reduce-dtype=bf16 prefetch=post global-batch=64",
+		"auto: add --micro-batch"},
+	{"parallelism: {dp: 4, tp: 2, pp: 1}\noptimizer: {zero_stage: 1}\n", NULL,
+		"x:1:26: tp: 2: only data parallelism is predicted in this version", NULL},
+	{"[training]\nlocal_batch_size = 2\nseq_len = 4_096\nmax_norm = inf\n\n[parallelism]\n"
+	 "data_parallel_shard_degree = -1 # the rest\n[activation_checkpoint]\nmode = 'full'\n",
+		"torchtitan-toml",
+		"micro-batch=2 seq-len=4096 clip=0 strategy=FULL_SHARD "
+		"activation-checkpointing=full",
+		NULL},
+	{"[training]\nseq_len = \n", NULL, "x:2:11: expected a value", NULL},
+	{"[training]\nname = llama\n", NULL, "strings are quoted", NULL},
+	{"from torchtitan.models.llama3.config_registry import llama3_8b\n\n"
+	 "def mine():\n    cfg = llama3_8b()\n    cfg.parallelism = ParallelismConfig("
+	 "data_parallel_replicate_degree=2, data_parallel_shard_degree=8)\n"
+	 "    cfg.training.max_context_length = 4096\n"
+	 "    cfg.training.num_tokens_per_microbatch_per_dp_rank = 2 * 4096\n"
+	 "    cfg.activation_checkpoint = SelectiveAC.Config()\n    return cfg\n",
+		"torchtitan",
+		"gpus=16 shard-group=8 micro-batch=2 activation-checkpointing=selective", NULL},
+	/* Several, and nobody says which. */
+	{"from torchtitan.trainer import Trainer\ndef a():\n    return Trainer.Config()\n"
+	 "def b() -> Trainer.Config:\n    return a()\n",
+		NULL, "2 configurations, expected one; add --config with a or b", NULL},
+	{"#!/bin/bash\nMBS=4\nSTRATEGY=${S:-\"optim_grads_params\"}\n"
+	 "torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py \\\n"
+	 "  --micro-batch-size $MBS --seq-length ${LEN:-2048} --bf16 --use-megatron-fsdp \\\n"
+	 "  --data-parallel-sharding-strategy ${STRATEGY}\n",
+		"megatron-fsdp", "gpus=16 micro-batch=4 seq-len=2048 strategy=FULL_SHARD",
+		"predicted as FSDP2"},
+	{"import torch\nmesh = init_device_mesh('cuda', (2, 8))\nmodel = FSDP(model, "
+	 "sharding_strategy=ShardingStrategy._HYBRID_SHARD_ZERO2,\n  limit_all_gathers=False, "
+	 "auto_wrap_policy=policy, mixed_precision=MixedPrecision(param_dtype=torch.bfloat16))\n",
+		"pytorch-fsdp1",
+		"strategy=HYBRID_SHARD_ZERO2 shard-group=8 limit-all-gathers=off "
+		"param-dtype=bf16 wrap=block",
+		NULL},
+	{"import torch\nfor b in blocks:\n    fully_shard(b, mesh=mesh, "
+	 "reshard_after_forward=4)\n",
+		"pytorch", "strategy=FULL_SHARD reshard-after-forward=4", NULL},
+	{"answer: 42\n", NULL, "no configuration of a framework that is known here", NULL},
+	{"distributed_type: [\n", NULL, "x:", NULL},
+};
+
+static bool has_setting(const struct imported *imported, const char *pair, size_t length)
+{
+	const char *equals = memchr(pair, '=', length);
+	size_t name = (size_t)(equals - pair);
+
+	for (int i = 0; i < imported->n_settings; i++) {
+		const struct import_setting *setting = &imported->settings[i];
+		if (strlen(setting->option) == name && strncmp(setting->option, pair, name) == 0)
+			return strlen(setting->value) == length - name - 1 &&
+			       strncmp(setting->value, equals + 1, length - name - 1) == 0;
+	}
+	return false;
+}
+
+static void check_settings(const struct foreign *file, const struct imported *imported)
+{
+	assert_string_equal(imported->target->name, file->target);
+	for (const char *pair = file->settings; *pair != '\0';) {
+		size_t length = strcspn(pair, " ");
+		if (!has_setting(imported, pair, length))
+			fail_msg("no %.*s in\n%s", (int)length, pair, file->text);
+		pair += length + (pair[length] == ' ');
+	}
+}
+
+static void check_note(const struct foreign *file, const struct imported *imported)
+{
+	bool found = file->note == NULL;
+
+	for (int i = 0; i < imported->n_notes; i++)
+		found = found || strstr(imported->notes[i].text, file->note) != NULL;
+	if (!found)
+		fail_msg("no note \"%s\" for\n%s", file->note, file->text);
+}
+
+static void foreign_files(void **state)
+{
+	(void)state;
+	for (int i = 0; i < COUNT_OF(files); i++) {
+		const struct foreign *file = &files[i];
+		struct arena arena = {0};
+		struct error error = {0};
+		struct imported imported;
+		bool ok = import_config(
+			&arena, "x", file->text, strlen(file->text), NULL, NULL, &imported, &error);
+		if (file->target == NULL) {
+			assert_false(ok);
+			assert_int_equal(error.code, EXIT_CODE_INPUT);
+			if (strstr(error.message, file->settings) == NULL)
+				fail_msg("got \"%s\", expected \"%s\"", error.message,
+					file->settings);
+		} else {
+			if (!ok)
+				fail_msg("%s\n%s", error.message, file->text);
+			check_settings(file, &imported);
+			check_note(file, &imported);
+		}
+		arena_finish(&arena);
+	}
+}
+
+static struct imported read_function(struct arena *arena, const char *function)
+{
+	static const char text[] =
+		"from torchtitan.trainer import Trainer\n\n"
+		"def small() -> Trainer.Config:\n"
+		"    return Trainer.Config(training=TrainingConfig(local_batch_size=2, "
+		"seq_len=512))\n\n"
+		"def large() -> Trainer.Config:\n"
+		"    config = small()\n    config.training.seq_len = 8192\n    return config\n\n"
+		"def tensor() -> Trainer.Config:\n"
+		"    return Trainer.Config(parallelism=ParallelismConfig("
+		"tensor_parallel_degree=8))\n";
+	struct imported imported;
+	struct error error = {0};
+
+	if (!import_config(arena, "x", text, strlen(text), NULL, function, &imported, &error))
+		fail_msg("%s: %s", function, error.message);
+	return imported;
+}
+
+/* One function, and those that it calls; another's tensor parallelism is not in the way. */
+static void one_function_of_a_file(void **state)
+{
+	struct arena arena = {0};
+	struct imported small = read_function(&arena, "small");
+	struct imported large = read_function(&arena, "large");
+
+	(void)state;
+	assert_true(has_setting(&small, "seq-len=512", 11));
+	assert_true(has_setting(&large, "seq-len=8192", 12));
+	assert_true(has_setting(&large, "micro-batch=2", 13));
+	arena_finish(&arena);
+}
+
+/* Notes come in the order of the file's lines, whatever is read first. */
+static void notes_in_order(void **state)
+{
+	static const char text[] = "{\"zero_optimization\": {\"stage\": 3,\n"
+				   "\"offload_param\": {\"device\": \"nvme\"},\n"
+				   "\"reduce_bucket_size\": 1e6},\n\"gradient_clipping\": "
+				   "\"auto\",\n\"unknown\": 1}";
+	struct arena arena = {0};
+	struct imported imported;
+
+	(void)state;
+	assert_true(import_config(&arena, "x", text, strlen(text), NULL, NULL, &imported, NULL));
+	assert_int_equal(imported.n_notes, 5);
+	for (int i = 1; i < imported.n_notes; i++)
+		assert_true(imported.notes[i - 1].line <= imported.notes[i].line);
+	arena_finish(&arena);
+}
+
+/* accelerate 1.15 on Llama-2-7B: the head's unit is the one that stays gathered. */
+static void tail_stays(void **state)
+{
+	static const char text[] = "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2, "
+				   "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP}\n";
+	static const struct {
+		const char *model, *wrap, *reshard;
+	} rows[] = {{"llama-2-7b", "block+embedding+head", "33xtrue+1xfalse"},
+		{"gpt2-124m", "block", "true"}}; /* one weight, in the root */
+	struct arena arena = {0};
+	struct imported imported;
+
+	(void)state;
+	assert_true(import_config(&arena, "x", text, strlen(text), NULL, NULL, &imported, NULL));
+	for (int i = 0; i < COUNT_OF(rows); i++) {
+		struct plan_file file;
+		load(&arena, rows[i].model, "2xdgx-a100-80gb", &file);
+		resolve(&file, &arena);
+		import_settle(&imported, file.model, false, &arena, &file.plan);
+		assert_string_equal(file.plan.wrap.text, rows[i].wrap);
+		assert_string_equal(file.plan.reshard_after_forward.text, rows[i].reshard);
+		assert_true(plan_check(&file.plan, file.model, file.topology, NULL));
+	}
+	arena_finish(&arena);
+}
+
+/* llm-foundry's mpt-7b.yaml is as wide and deep as Llama-2-7B and is none. Its MPTConfig has biases
+ * and learned positions; the count is of these, by hand: V*h + s*h + L*(12h^2 + 13h) + 2h. */
+static void model_is_spelled_out(void **state)
+{
+	static const char text[] = "max_seq_len: 2048\nglobal_train_batch_size: 64\nmodel:\n"
+				   "  name: mpt_causal_lm\n  d_model: 4096\n  n_heads: 32\n"
+				   "  n_layers: 32\n  vocab_size: 50368\n";
+	const int64_t h = 4096;
+	struct arena arena = {0};
+	struct imported imported;
+	struct model *model;
+
+	(void)state;
+	assert_true(import_config(&arena, "x", text, strlen(text), NULL, NULL, &imported, NULL));
+	assert_true(model_parse(&arena, "x", imported.model, strlen(imported.model), &model, NULL));
+	assert_int_equal(model->architecture.family, FAMILY_MPT);
+	assert_int_equal(
+		model->parameter_count, 50368 * h + 2048 * h + 32 * (12 * h * h + 13 * h) + 2 * h);
+	arena_finish(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(foreign_files),
+		cmocka_unit_test(one_function_of_a_file),
+		cmocka_unit_test(notes_in_order),
+		cmocka_unit_test(tail_stays),
+		cmocka_unit_test(model_is_spelled_out),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
