@@ -96,8 +96,8 @@ static void note_open_port(const struct rendezvous *with)
 {
 	if (with->rank == 0 && !with->secret.known && !tcp_is_loopback(with->host))
 		fprintf(stderr,
-			"note: no SHARDPLAN_SECRET: who reaches port %d of %s can join this job "
-			"(docs/train.md)\n",
+			"note: SHARDPLAN_SECRET is not set: whoever reaches port %d of %s can join "
+			"this job (docs/train.md)\n",
 			with->port, with->host);
 }
 

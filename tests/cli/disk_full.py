@@ -41,10 +41,7 @@ def steps_in(folder):
 class Test:
     def __init__(self, binary, box):
         self.binary, self.box, self.problems = binary, box, []
-        with open(os.path.join(support.ROOT, 'data', 'paradise-lost.txt'), 'rb') as stream:
-            box.write('text.txt', stream.read(40000))
-        box.run('plan', 'gpt2-nano', 'local', '--gpus', '2', '--seq-len', '16', '--global-batch', '2',
-                '--strategy', 'FULL_SHARD', '-o', 'p.yaml')
+        box.plan_small()
 
     def expect(self, condition, what):
         if not condition:

@@ -25,9 +25,7 @@ def run(box, binary, what, most):
 def main(binary):
     expect = support.Expectations()
     with support.Sandbox(binary) as box:
-        box.write_text('text.txt')
-        box.run('plan', 'gpt2-nano', 'local', '--gpus', '2', '--seq-len', '16', '--global-batch',
-                '2', '--strategy', 'FULL_SHARD', '-o', 'p.yaml')
+        box.plan_small()
         for most in 32, 100, 101:
             code, err = run(box, binary, resource.RLIMIT_NOFILE, most)
             expect(code == 0, f'{most} descriptors: {code}: {err}')

@@ -53,6 +53,12 @@ class Sandbox:
         with open(self.path(name), mode) as stream:
             stream.write(content)
 
+    def plan_small(self):
+        """A text, and p.yaml: a plan of two ranks that train a tiny model on it."""
+        self.write_text('text.txt')
+        self.run('plan', 'gpt2-nano', 'local', '--gpus', '2', '--seq-len', '16', '--global-batch', '2',
+                 '--strategy', 'FULL_SHARD', '-o', 'p.yaml')
+
     def write_text(self, name, length=40000):
         """The beginning of the text that ships with the repository, to train on."""
         with open(os.path.join(ROOT, 'data', 'paradise-lost.txt'), 'rb') as stream:

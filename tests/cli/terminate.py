@@ -55,9 +55,7 @@ def ask_a_rank(box, binary, expect):
 def main(binary):
     expect = support.Expectations()
     with support.Sandbox(binary) as box:
-        box.write_text('text.txt')
-        box.run('plan', 'gpt2-nano', 'local', '--gpus', '2', '--seq-len', '16', '--global-batch',
-                '2', '--strategy', 'FULL_SHARD', '-o', 'p.yaml')
+        box.plan_small()
         code, err = stop_early(box, binary, ['--checkpoint', 'runs'])
         found = re.search(r'after step (\d+) of 5000; --resume runs', err)
         expect(code == 143 and found, f'{code}: {err}')
