@@ -36,5 +36,5 @@ int64_t vocab_padded(int64_t vocab)
 {
 	enum { MULTIPLE = 64 };
 
-	return (vocab + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+	return round_up(vocab, MULTIPLE);
 }

@@ -126,8 +126,9 @@ bool checkpoint_choose(struct arena *arena, const char *folder, bool or_older,
 		struct error own = {0}, theirs = {0};
 		struct checkpoint_part mine = {.step = or_older ? before(arena, folder) : 0};
 
+		bool is_read = manifest_read(arena, folder, model, manifest, &own);
 		mine.failed = !(
-			manifest_read(arena, folder, model, manifest, &own) &&
+			is_read &&
 			(newest.folder == NULL || manifest_continues(manifest, &newest, &own)) &&
 			checkpoint_verify(manifest, comm->rank, comm->ranks, &own));
 		snprintf(mine.message, sizeof(mine.message), "%.511s", own.message);
@@ -138,7 +139,7 @@ bool checkpoint_choose(struct arena *arena, const char *folder, bool or_older,
 		if (parts[0].step == 0)
 			return error_set(error, theirs.code, "%s", theirs.message);
 		say_skipped(&theirs, parts[0].step, notes);
-		if (newest.folder == NULL)
+		if (newest.folder == NULL && is_read)
 			newest = *manifest;
 		folder = checkpoint_folder(arena, parent, parts[0].step);
 	}

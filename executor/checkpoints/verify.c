@@ -6,9 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "executor/checkpoints/checkpoints.h"
 
 enum { CHUNK = 1 << 20 };
@@ -19,12 +16,6 @@ struct check {
 	int fd;
 	char *chunk;
 };
-
-static void print_sum(XXH128_hash_t hash, char hex[33])
-{
-	snprintf(hex, 33, "%016llx%016llx", (unsigned long long)hash.high64,
-		(unsigned long long)hash.low64);
-}
 
 static bool read_at(const struct check *check, int64_t offset, int64_t bytes, struct error *error)
 {
@@ -44,74 +35,73 @@ static bool read_at(const struct check *check, int64_t offset, int64_t bytes, st
 	return true;
 }
 
-static bool sum(const struct check *check, int64_t begin, int64_t end, XXH128_hash_t *hash,
+static bool sum(const struct check *check, int64_t begin, int64_t end, struct digest *digest,
 	struct error *error)
 {
-	XXH3_state_t *state = XXH3_createState();
+	struct hashing *hashing = hashing_begin();
 	bool ok = true;
 
-	if (state == NULL)
-		base_out_of_memory(sizeof(*state));
-	XXH3_128bits_reset(state);
 	for (int64_t at = begin; ok && at < end; at += CHUNK) {
 		int64_t bytes = min_i64(CHUNK, end - at);
 
 		ok = read_at(check, at, bytes, error);
 		if (ok)
-			XXH3_128bits_update(state, check->chunk, (size_t)bytes);
+			hashing_add(hashing, check->chunk, (size_t)bytes);
 	}
-	*hash = XXH3_128bits_digest(state);
-	XXH3_freeState(state);
+	*digest = hashing_end(hashing);
 	return ok;
 }
 
-static bool damaged(const struct check *check, int64_t begin, int64_t end, const char *expected,
-	XXH128_hash_t found, struct error *error)
+/* As the file has it, in the order of its digits. */
+static struct digest written(const char bytes[CHECKPOINT_SUM])
 {
-	char hex[33];
+	struct digest digest;
 
-	print_sum(found, hex);
+	for (int i = 0; i < CHECKPOINT_SUM; i++)
+		snprintf(digest.hex + 2 * i, 3, "%02x", (unsigned char)bytes[i]);
+	return digest;
+}
+
+static bool damaged(const struct check *check, int64_t begin, int64_t end, const char *expected,
+	const struct digest *found, struct error *error)
+{
 	return error_set(error, EXIT_CODE_INPUT,
 		"%s: damaged: bytes %lld to %lld: expected checksum %s, got %s", check->path,
-		(long long)begin, (long long)end, expected, hex);
+		(long long)begin, (long long)end, expected, found->hex);
 }
 
 /* Its sums of ranges may be damaged too, or all of it be another file: then that is said of all. */
-static bool locate(const struct check *check, XXH128_hash_t whole, struct error *error)
+static bool locate(const struct check *check, const struct digest *whole, struct error *error)
 {
 	const struct checkpoint_file *file = check->file;
 	int64_t data = file->bytes - file->ranges * CHECKPOINT_SUM;
-	char expected[33];
-	XXH128_hash_t right, found;
 
 	for (int64_t r = 0; r < file->ranges && file->range_bytes > 0; r++) {
 		int64_t begin = r * file->range_bytes,
 			end = min_i64(begin + file->range_bytes, data);
+		struct digest found;
 
 		if (!read_at(check, data + r * CHECKPOINT_SUM, CHECKPOINT_SUM, error))
 			return false;
-		right = XXH128_hashFromCanonical((const XXH128_canonical_t *)check->chunk);
+		struct digest expected = written(check->chunk);
 		if (!sum(check, begin, end, &found, error))
 			return false;
-		print_sum(right, expected);
-		if (!XXH128_isEqual(right, found))
-			return damaged(check, begin, end, expected, found, error);
+		if (strcmp(expected.hex, found.hex) != 0)
+			return damaged(check, begin, end, expected.hex, &found, error);
 	}
 	return damaged(check, 0, file->bytes, file->digest, whole, error);
 }
 
 static bool verify(struct check *check, struct error *error)
 {
-	XXH128_hash_t whole;
-	char hex[33];
+	struct digest whole;
 
 	check->fd = open(check->path, O_RDONLY | O_CLOEXEC);
 	if (check->fd < 0)
 		return error_set(error, EXIT_CODE_INPUT, "%s: %s", check->path, strerror(errno));
 	bool ok = sum(check, 0, check->file->bytes, &whole, error);
-	print_sum(whole, hex);
-	if (ok && strcmp(hex, check->file->digest) != 0)
-		ok = locate(check, whole, error);
+	if (ok && strcmp(whole.hex, check->file->digest) != 0)
+		ok = locate(check, &whole, error);
 	close(check->fd);
 	return ok;
 }

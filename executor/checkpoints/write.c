@@ -43,7 +43,7 @@ static int64_t range_bytes(int64_t data)
 
 static struct checkpoint_file file_of_rank(const char *name, int64_t data)
 {
-	int64_t range = range_bytes(data), ranges = (data + range - 1) / range;
+	int64_t range = range_bytes(data), ranges = ceil_div(data, range);
 
 	return (struct checkpoint_file){.name = name,
 		.bytes = data + ranges * CHECKPOINT_SUM,
