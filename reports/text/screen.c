@@ -321,6 +321,18 @@ static const struct candidate *fastest_tight(const struct answer *answer)
 	return fastest;
 }
 
+/* What speaks against it: above the memory of the device the allocator frees what it has cached. */
+static void add_tightness(const struct prediction *p, struct text *line)
+{
+	bool beyond = p->peak_memory_bytes > p->memory_limit_bytes;
+	char peak[32], limit[32];
+
+	text_printf(line,
+		"%s (%s of %s): ", beyond ? ", but expect allocator retries" : " but tight",
+		format_bytes(peak, (double)p->peak_memory_bytes),
+		format_bytes(limit, (double)p->memory_limit_bytes));
+}
+
 /* One line: the fastest plan that departs further from what one would run first. */
 static void put_option(struct screen *screen)
 {
@@ -328,12 +340,10 @@ static void put_option(struct screen *screen)
 	const struct candidate *tight = fastest_tight(answer);
 	double mixed = answer->n_options > 0 ? answer->options[0].gain : 0;
 	struct text line = {0};
-	char peak[32];
 
 	if (tight != NULL && gain_of(answer->chosen, tight) > fmax(mixed, LEAST_GAIN)) {
-		text_printf(&line,
-			"%.1f %% less time but tight at %s: ", 100 * gain_of(answer->chosen, tight),
-			format_bytes(peak, (double)tight->prediction.peak_memory_bytes));
+		text_printf(&line, "%.1f %% less time", 100 * gain_of(answer->chosen, tight));
+		add_tightness(&tight->prediction, &line);
 		add_terminal(&line, tight->typed);
 	} else if (mixed > LEAST_GAIN) {
 		text_printf(&line, "%.1f %% less time: ", 100 * mixed);
