@@ -94,12 +94,12 @@ static double effect_of(const struct schedule *schedule, int class,
 	const struct simulation_options *options, const struct spreads *spreads, enum cause cause,
 	struct arena *scratch, double step_time)
 {
+	const struct engine_options engine_options = engine_options_of(options);
 	struct engine engine;
 	struct error error = {0};
 
 	arena_reset(scratch);
-	engine_init(&engine, schedule, class, !options->no_contention, options->host_runs_ahead,
-		scratch);
+	engine_init(&engine, schedule, class, &engine_options, scratch);
 	for (int i = 0; i < engine.n_ops; i++) {
 		struct task *task = &engine.tasks[i];
 		bool own = cause == CAUSE_COLLECTIVE && spreads->by_collective;
@@ -119,6 +119,7 @@ static double effect_of(const struct schedule *schedule, int class,
 static double compiled(const struct schedule *schedule, int class,
 	const struct simulation_options *options, struct arena *scratch, double step_time)
 {
+	const struct engine_options engine_options = engine_options_of(options);
 	struct schedule other = *schedule;
 	struct engine engine;
 	struct error error = {0};
@@ -127,8 +128,7 @@ static double compiled(const struct schedule *schedule, int class,
 		return 1;
 	other.plan.compile = true;
 	arena_reset(scratch);
-	engine_init(
-		&engine, &other, class, !options->no_contention, options->host_runs_ahead, scratch);
+	engine_init(&engine, &other, class, &engine_options, scratch);
 	if (!engine_run(&engine, &error))
 		return 1;
 	return fmin(1, engine_step_time(&engine) / step_time);

@@ -6,6 +6,12 @@
 #include "simulator/memory/memory.h"
 #include "simulator/simulator.h"
 
+static inline struct engine_options engine_options_of(const struct simulation_options *options)
+{
+	return (struct engine_options){
+		options->no_contention, options->host_runs_ahead, options->without};
+}
+
 /* critical.c: of the last step, from its last operation backwards. */
 void critical_path(const struct engine *engine, struct arena *arena, struct critical_path *path);
 

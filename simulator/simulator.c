@@ -66,8 +66,9 @@ struct run {
 
 static void open_engine(const struct run *run, int class, struct engine *engine)
 {
-	engine_init(engine, run->schedule, class, !run->options->no_contention,
-		run->options->host_runs_ahead, run->scratch);
+	const struct engine_options options = engine_options_of(run->options);
+
+	engine_init(engine, run->schedule, class, &options, run->scratch);
 }
 
 /* What the step takes longer than it would if a batch were always ready. */

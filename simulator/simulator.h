@@ -22,6 +22,8 @@ enum memory_detail {
 struct simulation_options {
 	int64_t memory_limit_bytes; /* of one device; 0 = the device's memory */
 	bool no_contention;         /* operations on different streams do not slow one another */
+	unsigned without; /* parts of the cost model that are off (1 << enum cost_part): benches ask
+			     what each explains */
 	/* The host goes on to the next step without waiting for this one. Otherwise it reads the
 	 * loss after every step, as training loops do. */
 	bool host_runs_ahead;

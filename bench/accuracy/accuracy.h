@@ -29,7 +29,7 @@ struct row {
 	const char *metric;     /* of the peak: allocated, active, reserved, nvidia-smi */
 
 	const char *error; /* why it is not predicted; NULL = it is */
-	int64_t gpus, micro_batch, seq_len, parameters;
+	int64_t gpus, nodes, micro_batch, seq_len, parameters;
 	struct prediction prediction;
 	double measured_step; /* s, 0 = not measured */
 	double baseline_step; /* s: 6N FLOPs a token at half of the datasheet's peak */
@@ -57,6 +57,7 @@ void row_list_split(struct row_list *rows);
 struct catalogue {
 	const char *folder;
 	struct csv_table models;
+	unsigned without; /* parts of the cost model that are off (enum cost_part) */
 	/* What a caller changes about every topology; NULL: nothing. */
 	void (*adjust)(struct topology *topology, const void *adjusting);
 	const void *adjusting;
@@ -91,6 +92,9 @@ struct summary {
 };
 struct summary sample_summary(const struct sample *sample);
 double row_time_error(const struct row *row);
+double row_exposed_share(const struct row *row); /* of the predicted step: communication alone */
+bool row_inside(const struct row *row);          /* measured in the 80 % interval */
+double row_half_width(const struct row *row);    /* of the interval, of the step */
 double row_peak_error(const struct row *row);
 bool row_has_time(const struct row *row); /* predicted, and measured without doubt */
 bool row_has_peak(const struct row *row);
@@ -100,6 +104,11 @@ void report_time(const struct row_list *rows, struct arena *arena);
 void report_memory(
 	const struct catalogue *catalogue, const struct row_list *rows, struct arena *arena);
 void report_intervals(const struct row_list *rows);
+void report_regimes(const struct row_list *rows, struct arena *arena);
+void report_families(const struct row_list *rows);
+/* Predicts all rows again, each time with a part of the cost model switched off. */
+void report_parts(
+	const struct catalogue *catalogue, const struct row_list *rows, struct arena *arena);
 void report_ablations(const struct row_list *rows, struct arena *arena);
 void report_ratios(const struct catalogue *catalogue, const struct row_list *rows);
 void report_rows(const struct row_list *rows); /* one CSV line a row */

@@ -107,6 +107,9 @@ int main(int argc, char **argv)
 		printf("# Accuracy against published measurements\n\n");
 		print_not_predicted(&rows);
 		report_time(&rows, &arena);
+		report_regimes(&rows, &arena);
+		report_families(&rows);
+		report_parts(&catalogue, &rows, &arena);
 		report_intervals(&rows);
 		report_ablations(&rows, &arena);
 		report_ratios(&catalogue, &ratios);

@@ -36,13 +36,11 @@ void report_intervals(const struct row_list *rows)
 		double width = 0;
 		for (int i = 0; i < rows->n; i++) {
 			const struct row *row = &rows->of[i];
-			const struct prediction *p = &row->prediction;
 			if (!row_has_time(row) || rows->of[i].part != (enum part)part)
 				continue;
 			n++;
-			inside += row->measured_step >= p->step_time_low &&
-				  row->measured_step <= p->step_time_high;
-			width += (p->step_time_high - p->step_time_low) / (2 * p->step_time);
+			inside += row_inside(row);
+			width += row_half_width(row);
 		}
 		if (n == 0)
 			continue;

@@ -29,7 +29,7 @@ static bool resolve(const struct row *row, struct change change, const struct mo
 static bool simulate_row(const struct catalogue *catalogue, struct row *row, struct change change,
 	struct arena *arena, struct simulation *simulation, struct error *error)
 {
-	const struct simulation_options options = {0};
+	const struct simulation_options options = {.without = catalogue->without};
 	const char *seq_len = row_cell(row, "seq_len");
 	struct model *model;
 	struct topology *topology;
@@ -48,6 +48,7 @@ static bool simulate_row(const struct catalogue *catalogue, struct row *row, str
 	double tokens = (double)plan.micro_batch * (double)plan.grad_accum * (double)plan.seq_len;
 	double peak = device_peak_flops(&topology->device, plan.param_dtype);
 	row->gpus = plan_ranks(&plan);
+	row->nodes = ceil_div(row->gpus, topology->devices_per_node);
 	row->micro_batch = plan.micro_batch;
 	row->seq_len = plan.seq_len;
 	row->parameters = model->parameter_count;

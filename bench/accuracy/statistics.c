@@ -22,6 +22,24 @@ double row_time_error(const struct row *row)
 	return row->prediction.step_time / row->measured_step - 1;
 }
 
+double row_exposed_share(const struct row *row)
+{
+	return row->prediction.time.exposed_communication / row->prediction.step_time;
+}
+
+bool row_inside(const struct row *row)
+{
+	return row->measured_step >= row->prediction.step_time_low &&
+	       row->measured_step <= row->prediction.step_time_high;
+}
+
+double row_half_width(const struct row *row)
+{
+	const struct prediction *p = &row->prediction;
+
+	return (p->step_time_high - p->step_time_low) / (2 * p->step_time);
+}
+
 /* Which of the predicted peaks a source's figure is. PyTorch counts a tensor as allocated from the
  * host's call that makes it to the one that frees it, so in the order in which operations are
  * issued, whatever the device has reached: that is the ledger's. */

@@ -21,6 +21,7 @@ struct cost {
 	double unaligned; /* of `device`, s: what products take longer for rows of odd lengths */
 	double idle;      /* CPUs: share 0..1 of `device` in which no core is needed */
 	double spread;    /* of a collective: relative standard deviation; 0 = not known */
+	double late;      /* of `device`, s: what the slowest of many devices adds */
 	/* Taken from others while it runs: multiprocessors (GPU), and shares 0..1 of what memory,
 	 * the device's port of the fabric, the node's NICs and the host link can deliver, either
 	 * way. */
@@ -29,6 +30,26 @@ struct cost {
 
 /* Fills costs[0 .. n_ops) for one class. The schedule must know its model and topology. */
 void cost_operations(const struct schedule *schedule, int class, struct cost *costs);
+
+/* Parts of the model that can be switched off, so that a bench can say what each explains.
+ * X(suffix, name) */
+#define COST_PARTS(X)                                                                              \
+	X(MULTIPROCESSORS, "the multiprocessors that collectives take")                            \
+	X(MEMORY, "the memory bandwidth that collectives take")                                    \
+	X(HOST, "the issuing thread's time")                                                       \
+	X(DEVICES, "the slowest of many devices")
+
+enum cost_part {
+#define X(suffix, name) COST_PART_##suffix,
+	COST_PARTS(X)
+#undef X
+		COST_PART_COUNT
+};
+
+extern const char *const cost_part_names[];
+
+/* The cost without these parts (bits, 1 << enum cost_part). */
+void cost_leave_out(struct cost *cost, bool communicates, unsigned without);
 
 /* What the issuing thread spends on one batch before the micro-batch begins, seconds: taking it
  * from the loader, and a GPU's copy of it. */

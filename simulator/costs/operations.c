@@ -106,13 +106,22 @@ static void copy_cost(const struct machine *machine, const struct op *op, struct
 		cost->device += (double)op->bytes / machine->link_bandwidth;
 }
 
-/* The slowest of many devices sets the pace; and real steps take what they take. */
 static void slow_down(struct cost *cost, double slowdown)
 {
 	cost->device *= slowdown;
+	cost->late *= slowdown;
 	cost->arithmetic *= slowdown;
 	cost->memory *= slowdown;
 	cost->unaligned *= slowdown;
+}
+
+/* The slowest of many devices sets the pace. */
+static void wait_for_slowest(const struct costing *costing, struct cost *cost)
+{
+	double alone = cost->device;
+
+	slow_down(cost, costing->slowdown);
+	cost->late = cost->device - alone;
 }
 
 /* B/s of what the operation reads and writes. */
@@ -198,12 +207,12 @@ static struct cost cost_of(const struct costing *costing, const struct op *op)
 	switch (op_kind_class(op->kind)) {
 	case OP_CLASS_COMPUTE:
 		kernels = compute_cost(costing, op, &cost);
-		slow_down(&cost, costing->slowdown);
+		wait_for_slowest(costing, &cost);
 		break;
 	case OP_CLASS_TRAFFIC:
 		kernels = traffic(costing, op, &cost);
 		if (op->stream != STREAM_HOST)
-			slow_down(&cost, costing->slowdown);
+			wait_for_slowest(costing, &cost);
 		break;
 	case OP_CLASS_COLLECTIVE:
 		collective_cost(machine, costing->runtime, op->kind,

@@ -68,20 +68,21 @@ static void init_begins(struct engine *engine)
 	}
 }
 
-void engine_init(struct engine *engine, const struct schedule *schedule, int class, bool contention,
-	bool runs_ahead, struct arena *arena)
+void engine_init(struct engine *engine, const struct schedule *schedule, int class,
+	const struct engine_options *options, struct arena *arena)
 {
 	*engine = (struct engine){.schedule = schedule,
 		.program = &schedule->programs[class],
 		.topology = schedule->topology,
 		.arena = arena,
-		.contention = contention,
-		.runs_ahead = runs_ahead || !runtime_of(schedule->plan.runtime)->synchronises_step,
+		.contention = !options->no_contention,
+		.runs_ahead = options->runs_ahead ||
+			      !runtime_of(schedule->plan.runtime)->synchronises_step,
 		.launch_queue =
 			schedule->topology->device.kind == DEVICE_GPU ? gpu_launch_queue : INFINITY,
 		.host.blocked_on = -1};
 	engine->n_ops = engine->program->n_ops;
-	engine_init_tasks(engine, class);
+	engine_init_tasks(engine, class, options->without);
 	init_queues(engine);
 	init_communicators(engine);
 	engine_init_waits(engine);

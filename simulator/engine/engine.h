@@ -109,10 +109,9 @@ struct engine {
 	struct steady *steady;           /* NULL: every iteration is simulated */
 };
 
-/* Arrays come from `arena`. `contention`: operations that run together slow one another;
- * `runs_ahead`: the host does not wait for the end of a step. */
-void engine_init(struct engine *engine, const struct schedule *schedule, int class, bool contention,
-	bool runs_ahead, struct arena *arena);
+/* Arrays come from `arena`. */
+void engine_init(struct engine *engine, const struct schedule *schedule, int class,
+	const struct engine_options *options, struct arena *arena);
 /* Keeps when everything was issued and ended; `details`: also when it started, and when the host
  * was done with it. Before engine_run. */
 void engine_record(struct engine *engine, bool details);
@@ -122,7 +121,7 @@ struct cursor engine_instance(const struct engine *engine, int instance);
 bool engine_run(struct engine *engine, struct error *error);
 
 /* tasks.c: the operations; when their queues are known, what they wait for. */
-void engine_init_tasks(struct engine *engine, int class);
+void engine_init_tasks(struct engine *engine, int class, unsigned without);
 void engine_init_waits(struct engine *engine);
 
 /* host.c: issues whatever the issuing thread reaches without waiting. */

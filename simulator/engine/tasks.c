@@ -96,7 +96,7 @@ static int communicator_of(const struct engine *engine, const struct op *op, boo
 	return inline_host && runtime->one_engine && !is_inline(op) ? 0 : -1;
 }
 
-static void init_task(struct engine *engine, int index)
+static void init_task(struct engine *engine, int index, unsigned without)
 {
 	const struct op *op = &engine->program->ops[index];
 	const struct runtime *runtime = runtime_of(engine->schedule->plan.runtime);
@@ -105,6 +105,7 @@ static void init_task(struct engine *engine, int index)
 	enum op_class class = op_kind_class(op->kind);
 
 	task->communicates = class == OP_CLASS_COLLECTIVE;
+	cost_leave_out(&task->cost, task->communicates, without);
 	/* What the host does beside a GPU takes none of its units. */
 	task->computes = (class == OP_CLASS_COMPUTE || class == OP_CLASS_TRAFFIC) &&
 			 (inline_host || op->stream != STREAM_HOST);
@@ -194,7 +195,7 @@ static void init_batches(struct engine *engine)
 /* --- all of it ---------------------------------------------------------------------------------
  */
 
-void engine_init_tasks(struct engine *engine, int class)
+void engine_init_tasks(struct engine *engine, int class, unsigned without)
 {
 	struct arena scratch = {0};
 	struct cost *costs = ARENA_ARRAY(&scratch, struct cost, engine->n_ops);
@@ -203,7 +204,7 @@ void engine_init_tasks(struct engine *engine, int class)
 	engine->tasks = ARENA_ARRAY(engine->arena, struct task, engine->n_ops);
 	for (int i = 0; i < engine->n_ops; i++) {
 		engine->tasks[i].cost = costs[i];
-		init_task(engine, i);
+		init_task(engine, i, without);
 	}
 	arena_finish(&scratch);
 	init_places(engine);

@@ -3,6 +3,12 @@
 #define SIMULATOR_ENGINE_TASKS_H
 
 #include "simulator/costs/costs.h"
+
+/* What is carried out, as in struct simulation_options. */
+struct engine_options {
+	bool no_contention, runs_ahead;
+	unsigned without;
+};
 #include "simulator/engine/lists.h"
 
 /* A wait: the operation and the queue that carries it out. */

@@ -13,7 +13,9 @@
 static void run(struct arena *arena, const struct schedule *schedule, struct engine *engine)
 {
 	struct error error = {0};
-	engine_init(engine, schedule, 0, true, false, arena);
+	const struct engine_options options = {0};
+
+	engine_init(engine, schedule, 0, &options, arena);
 	if (memory_defers_frees(schedule))
 		engine_record(engine, false);
 	if (!engine_run(engine, &error))

@@ -68,12 +68,43 @@ static void test_compute_of_a_step(void **state)
 	assert_true(fabs(compute[1] / compute[0] / (slowdown[1] / slowdown[0]) - 1) < 0.01);
 }
 
+/* Parts of the model can be left out: no device is slower than another, nothing is taken by
+ * collectives, the issuing thread costs nothing. */
+static double without(const char *topology, unsigned parts)
+{
+	struct simulation_options options = {.without = parts};
+	struct case_ c;
+	double step;
+
+	case_load(&c, "gpt2-124m", topology);
+	case_plan(&c, "runtime=pytorch-fsdp1 strategy=FULL_SHARD micro_batch=8");
+	step = case_simulate(&c, &options, false)->step_time;
+	case_finish(&c);
+	return step;
+}
+
+static void test_parts(void **state)
+{
+	const char *many = "16xdgx-a100-80gb";
+	double all = without(many, 0);
+	(void)state;
+	for (int part = 0; part < COST_PART_COUNT; part++)
+		if (!(without(many, 1u << part) <= all))
+			fail_msg("a step is longer without %s", cost_part_names[part]);
+	assert_true(without(many, 1u << COST_PART_DEVICES) < 0.99 * all);
+	assert_true(without(many, 1u << COST_PART_MULTIPROCESSORS) < 0.99 * all);
+	assert_true(without(many, 1u << COST_PART_HOST) < all);
+	assert_true(without("1xdgx-a100-80gb", 1u << COST_PART_DEVICES) ==
+		    without("1xdgx-a100-80gb", 0));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_expected_maximum),
 		cmocka_unit_test(test_slowdown),
 		cmocka_unit_test(test_compute_of_a_step),
+		cmocka_unit_test(test_parts),
 	};
 	return cmocka_run_group_tests_name("simulator stragglers", tests, NULL, NULL);
 }
