@@ -301,6 +301,22 @@ static double running_channels(
 	return copied ? CHANNELS_MAX : fmin(CHANNELS_MAX, 2 * graph);
 }
 
+/* Measured times have it in them. */
+static void wait_for_links(const struct machine *machine, const struct runtime *runtime,
+	const struct placement *placement, enum op_kind kind, int64_t bytes, struct cost *cost)
+{
+	const struct topology *topology = machine->topology;
+	enum collective_kind collective;
+
+	collective_kind_of(kind, &collective);
+	if (measured_time(machine, placement, collective, bytes) >= 0)
+		return;
+	double wire =
+		placed_egress(runtime, placement, kind, bytes) / topology_node_bandwidth(topology);
+	cost->late = network_late(topology->network.kind, placement->nodes, cost->device, wire);
+	cost->device += cost->late;
+}
+
 static void gpu_loads(const struct machine *machine, const struct runtime *runtime,
 	const struct placement *placement, enum op_kind kind, int64_t bytes, struct cost *cost)
 {
@@ -310,7 +326,8 @@ static void gpu_loads(const struct machine *machine, const struct runtime *runti
 	enum collective_kind collective;
 
 	collective_kind_of(kind, &collective);
-	cost->spread = collective_spread(placement, collective, bytes);
+	cost->spread = hypot(collective_spread(placement, collective, bytes),
+		network_spread(topology->network.kind, placement->nodes));
 	cost->multiprocessors = running_channels(machine, placement,
 		nccl_choose(topology, &machine->libraries, placement, collective, bytes).channels);
 	cost->fabric_load = load(wire * (placement->nodes > 1 ? (local - 1) / local : 1),
@@ -343,6 +360,8 @@ void collective_cost(const struct machine *machine, const struct runtime *runtim
 	if (placement.ranks <= 1 || !collective_kind_of(kind, &collective))
 		return;
 	cost->device = placed_time(machine, runtime, &placement, collective, bytes);
+	if (machine->gpu && placement.nodes > 1)
+		wait_for_links(machine, runtime, &placement, kind, bytes, cost);
 	if (machine->gpu)
 		gpu_loads(machine, runtime, &placement, kind, bytes, cost);
 	else

@@ -9,4 +9,17 @@
 void collective_cost(const struct machine *machine, const struct runtime *runtime,
 	enum op_kind kind, const struct group *group, int64_t bytes, struct cost *cost);
 
+/* --- network.c: what an idle network does not show -------------------------------------------- */
+
+/* Seconds that a collective over GPUs of `nodes` takes longer in a step, where `seconds` are what
+ * it takes alone and `wire` what its bytes take on the node's NICs. */
+double network_late(enum network_kind kind, int64_t nodes, double seconds, double wire);
+
+/* The relative standard deviation of that between runs: a hash gives each its own collisions, from
+ * hardly any to twice the mean. */
+double network_spread(enum network_kind kind, int64_t nodes);
+
+/* The relative standard deviation of one operation's time from step to step. */
+double network_deviation(enum network_kind kind, int64_t nodes);
+
 #endif

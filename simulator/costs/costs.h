@@ -21,7 +21,7 @@ struct cost {
 	double unaligned; /* of `device`, s: what products take longer for rows of odd lengths */
 	double idle;      /* CPUs: share 0..1 of `device` in which no core is needed */
 	double spread;    /* of a collective: relative standard deviation; 0 = not known */
-	double late;      /* of `device`, s: what the slowest of many devices adds */
+	double late;      /* of `device`, s: what the slowest of many devices or links adds */
 	/* Taken from others while it runs: multiprocessors (GPU), and shares 0..1 of what memory,
 	 * the device's port of the fabric, the node's NICs and the host link can deliver, either
 	 * way. */
@@ -37,7 +37,8 @@ void cost_operations(const struct schedule *schedule, int class, struct cost *co
 	X(MULTIPROCESSORS, "the multiprocessors that collectives take")                            \
 	X(MEMORY, "the memory bandwidth that collectives take")                                    \
 	X(HOST, "the issuing thread's time")                                                       \
-	X(DEVICES, "the slowest of many devices")
+	X(DEVICES, "the slowest of many devices")                                                  \
+	X(LINKS, "the slowest of many links")
 
 enum cost_part {
 #define X(suffix, name) COST_PART_##suffix,

@@ -20,7 +20,9 @@ static void be_on_time(struct cost *cost)
 
 void cost_leave_out(struct cost *cost, bool communicates, unsigned without)
 {
-	if (without & 1u << COST_PART_DEVICES)
+	enum cost_part late = communicates ? COST_PART_LINKS : COST_PART_DEVICES;
+
+	if (without & 1u << late)
 		be_on_time(cost);
 	if (communicates && without & 1u << COST_PART_MULTIPROCESSORS)
 		cost->multiprocessors = 0;

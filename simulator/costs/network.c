@@ -1,0 +1,71 @@
+/* What collectives between nodes take longer in a step than when they run alone on an idle network,
+ * as tables of collectives show them: others use the fabric too, and flows meet in it. A ring or
+ * tree is as slow as the slowest of its links, so all of this grows with the nodes. */
+#include <math.h>
+
+#include "simulator/costs/collectives.h"
+
+static const struct {
+	/* Shared with other tenants: the relative standard deviation of one operation's time for
+	 * each doubling of nodes. Published 5th and 95th percentiles over 2, 8 and 32 nodes of a
+	 * shared EFA cluster (hf-ultrascale-comm in bench/published/collectives.csv) are 0.12, 0.43
+	 * and 0.58; one node 0.03. Other clouds [U]. */
+	double shared;
+	/* Flows that a hash puts on equal paths collide (ECMP): how much longer the wire takes over
+	 * many nodes. Baidu sees 70 of 100 Gbit/s; Meta gains up to 40 % for all-reduces by more
+	 * queue pairs (SIGCOMM 2024); Tolly report 225112 has 10 to 23 % between eight nodes.
+	 * InfiniBand routes adaptively. */
+	double collisions;
+	double steady; /* what is left from step to step without either, as of one node */
+} networks[] = {
+	[NETWORK_NONE] = {0, 0, 0.03},
+	[NETWORK_INFINIBAND] = {0, 0, 0.03},
+	[NETWORK_ROCE] = {0, 1 / 0.7 - 1, 0.03},
+	[NETWORK_EFA] = {0.12, 0, 0.03},
+	[NETWORK_ETHERNET] = {0.12, 0, 0.03},
+	[NETWORK_TCPX] = {0.12, 0, 0.03},
+};
+
+/* Measured up to so many nodes; beyond them nothing grows. Two nodes have one path each way. */
+enum { DOUBLINGS_MEASURED = 5, DOUBLINGS_OF_PAIR = 1 };
+
+static double doublings(int64_t nodes)
+{
+	return fmin(DOUBLINGS_MEASURED, log2((double)nodes));
+}
+
+double network_deviation(enum network_kind kind, int64_t nodes)
+{
+	return nodes > 1 ? fmax(networks[kind].steady, networks[kind].shared * doublings(nodes))
+			 : networks[kind].steady;
+}
+
+/* A step waits for the sum of its collectives, so for the mean of each, and tables show medians:
+ * for a log-normal time the mean is exp(deviation^2 / 2) of the median. */
+static double mean_of_shared(enum network_kind kind, int64_t nodes)
+{
+	double deviation = networks[kind].shared * doublings(nodes);
+
+	return exp(deviation * deviation / 2);
+}
+
+/* How far flows meet: not at all between two nodes, fully between 32. */
+static double meeting(int64_t nodes)
+{
+	return nodes > 2 ? (doublings(nodes) - DOUBLINGS_OF_PAIR) /
+				   (DOUBLINGS_MEASURED - DOUBLINGS_OF_PAIR)
+			 : 0;
+}
+
+double network_late(enum network_kind kind, int64_t nodes, double seconds, double wire)
+{
+	if (nodes <= 1)
+		return 0;
+	return seconds * (mean_of_shared(kind, nodes) - 1) +
+	       fmin(wire, seconds) * networks[kind].collisions * meeting(nodes);
+}
+
+double network_spread(enum network_kind kind, int64_t nodes)
+{
+	return networks[kind].collisions * meeting(nodes) / 2;
+}
