@@ -45,8 +45,9 @@ void predict(const struct finished *finished, const struct simulation_options *o
 	struct arena *scratch, struct arena *arena, struct prediction *prediction);
 
 /* interval.c: how sure the step time is. */
-/* Fills step_time_low, step_time_high and uncertainty_source of a prediction that has its step time
- * and bounds. Simulates once more for each cause, unless options->quick_interval. */
+/* Fills step_time_low, step_time_high, step_time_p95 (of GPUs) and uncertainty_source of a
+ * prediction that has its step time and bounds. Simulates once more for each cause, unless
+ * options->quick_interval. */
 void interval(const struct schedule *schedule, int class, const struct simulation_options *options,
 	struct arena *arena, struct prediction *prediction);
 

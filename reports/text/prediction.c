@@ -116,6 +116,15 @@ static void add_fits(const struct prediction *prediction, struct text *text)
 	text_add_char(text, '\n');
 }
 
+static void add_slow_steps(const struct prediction *prediction, struct text *text)
+{
+	char slow[32];
+
+	if (prediction->step_time_p95 > 0)
+		text_printf(text, "slow steps   one in twenty takes %s or more\n",
+			format_seconds(slow, prediction->step_time_p95));
+}
+
 static void add_step_time(const struct prediction *prediction, struct text *text)
 {
 	char buffer[32], low[32], high[32];
@@ -225,6 +234,7 @@ static void add_states(const struct prediction *prediction, struct text *text)
 void add_prediction_lines(const struct prediction *prediction, struct text *text)
 {
 	add_step_time(prediction, text);
+	add_slow_steps(prediction, text);
 	add_throughput(prediction, text);
 	add_data_loader(prediction, text);
 	add_fits(prediction, text);

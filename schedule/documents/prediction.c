@@ -99,7 +99,7 @@ static const struct field collective_fields[] = {
 	COUNT(collectives[COLLECTIVE_ALL_REDUCE], "all_reduce"), FIELD_END};
 
 static const struct field uncertainty_fields[] = {NUMBER(step_time_low, "step_time_low_s"),
-	NUMBER(step_time_high, "step_time_high_s"),
+	NUMBER(step_time_high, "step_time_high_s"), IF_KNOWN(step_time_p95, "step_time_p95_s"),
 	FIELD_STRING(struct prediction, uncertainty_source, "source", 0), FIELD_END};
 
 static const struct field bound_fields[] = {IF_KNOWN(lower_bound, "lower_bound_s"),

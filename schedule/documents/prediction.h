@@ -62,6 +62,7 @@ struct prediction {
 	double wire_bytes_per_rank, wire_bytes_node_egress;
 	int64_t collectives[3];               /* number per step, by enum collective_kind */
 	double step_time_low, step_time_high; /* 80 % interval */
+	double step_time_p95;                 /* of a run's steps, one in twenty; 0 = not known */
 	const char *uncertainty_source;
 	double lower_bound, plan_lower_bound; /* s */
 };

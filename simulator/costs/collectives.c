@@ -328,6 +328,7 @@ static void gpu_loads(const struct machine *machine, const struct runtime *runti
 	collective_kind_of(kind, &collective);
 	cost->spread = hypot(collective_spread(placement, collective, bytes),
 		network_spread(topology->network.kind, placement->nodes));
+	cost->jitter = network_jitter(topology->network.kind, placement->nodes);
 	cost->multiprocessors = running_channels(machine, placement,
 		nccl_choose(topology, &machine->libraries, placement, collective, bytes).channels);
 	cost->fabric_load = load(wire * (placement->nodes > 1 ? (local - 1) / local : 1),

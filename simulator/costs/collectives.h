@@ -20,6 +20,6 @@ double network_late(enum network_kind kind, int64_t nodes, double seconds, doubl
 double network_spread(enum network_kind kind, int64_t nodes);
 
 /* The relative standard deviation of one operation's time from step to step. */
-double network_deviation(enum network_kind kind, int64_t nodes);
+double network_jitter(enum network_kind kind, int64_t nodes);
 
 #endif

@@ -21,6 +21,7 @@ struct cost {
 	double unaligned; /* of `device`, s: what products take longer for rows of odd lengths */
 	double idle;      /* CPUs: share 0..1 of `device` in which no core is needed */
 	double spread;    /* of a collective: relative standard deviation; 0 = not known */
+	double jitter;    /* of a collective: the same from one step to the next */
 	double late;      /* of `device`, s: what the slowest of many devices or links adds */
 	/* Taken from others while it runs: multiprocessors (GPU), and shares 0..1 of what memory,
 	 * the device's port of the fabric, the node's NICs and the host link can deliver, either

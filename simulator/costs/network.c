@@ -34,19 +34,25 @@ static double doublings(int64_t nodes)
 	return fmin(DOUBLINGS_MEASURED, log2((double)nodes));
 }
 
-double network_deviation(enum network_kind kind, int64_t nodes)
+static double deviation(enum network_kind kind, int64_t nodes)
 {
-	return nodes > 1 ? fmax(networks[kind].steady, networks[kind].shared * doublings(nodes))
-			 : networks[kind].steady;
+	return networks[kind].shared * doublings(nodes);
+}
+
+/* The percentiles are of runs at many times and places: half of the variance is taken to be from
+ * one step to the next, half between runs [U]. */
+double network_jitter(enum network_kind kind, int64_t nodes)
+{
+	return fmax(networks[kind].steady, deviation(kind, nodes) / sqrt(2));
 }
 
 /* A step waits for the sum of its collectives, so for the mean of each, and tables show medians:
  * for a log-normal time the mean is exp(deviation^2 / 2) of the median. */
 static double mean_of_shared(enum network_kind kind, int64_t nodes)
 {
-	double deviation = networks[kind].shared * doublings(nodes);
+	double d = deviation(kind, nodes);
 
-	return exp(deviation * deviation / 2);
+	return exp(d * d / 2);
 }
 
 /* How far flows meet: not at all between two nodes, fully between 32. */

@@ -33,6 +33,7 @@ static struct prediction random_prediction(uint64_t *seed)
 		.wire_bytes_per_rank = some(seed),
 		.step_time_low = some(seed),
 		.step_time_high = some(seed),
+		.step_time_p95 = some(seed),
 		.uncertainty_source = "prior: \"not measured\"",
 		.lower_bound = some(seed)};
 	fill(p.memory_at_peak, CATEGORY_COUNT, seed);

@@ -46,6 +46,7 @@ static struct prediction sample(void)
 		.collectives = {31, 32, 33},
 		.step_time_low = 0.3,
 		.step_time_high = 0.4,
+		.step_time_p95 = 0.35,
 		.uncertainty_source = "no",
 		.lower_bound = 0.1,
 		.plan_lower_bound = 0.2,
@@ -120,6 +121,7 @@ static void assert_same_prediction(const struct prediction *a, const struct pred
 	SAME(collectives);
 	SAME(step_time_low);
 	SAME(step_time_high);
+	SAME(step_time_p95);
 	SAME(lower_bound);
 	SAME(plan_lower_bound);
 #undef SAME

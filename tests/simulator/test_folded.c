@@ -32,10 +32,11 @@ static const char *compare(
 #field, (double)a->field, (double)b->field                                         \
 	}
 	const struct figure figures[] = {FIGURE(step_time), FIGURE(step_time_low),
-		FIGURE(step_time_high), FIGURE(mfu), FIGURE(hfu), FIGURE(time.compute),
-		FIGURE(time.all_gather), FIGURE(time.reduce_scatter), FIGURE(time.all_reduce),
-		FIGURE(time.copy), FIGURE(time.optimizer), FIGURE(time.exposed_communication),
-		FIGURE(time.data_loading), FIGURE(time.unaligned_head), FIGURE(wire_bytes_per_rank),
+		FIGURE(step_time_high), FIGURE(step_time_p95), FIGURE(mfu), FIGURE(hfu),
+		FIGURE(time.compute), FIGURE(time.all_gather), FIGURE(time.reduce_scatter),
+		FIGURE(time.all_reduce), FIGURE(time.copy), FIGURE(time.optimizer),
+		FIGURE(time.exposed_communication), FIGURE(time.data_loading),
+		FIGURE(time.unaligned_head), FIGURE(wire_bytes_per_rank),
 		FIGURE(wire_bytes_node_egress), FIGURE(collectives[0]), FIGURE(collectives[1]),
 		FIGURE(collectives[2]), FIGURE(peak_allocated_bytes), FIGURE(peak_active_bytes),
 		FIGURE(peak_reserved_bytes), FIGURE(peak_memory_bytes), FIGURE(memory_at_peak[0]),

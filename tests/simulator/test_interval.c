@@ -179,12 +179,47 @@ static void the_less_is_known_the_wider(void **state)
 	case_finish(&c);
 }
 
+/* One step in twenty: a warm hour where collectives hide; where they do not, the network's bad
+ * moments too, more over more nodes. Unknown on CPUs, where nothing of it is published. */
+static double slow_over_median(const char *topology, const char *plan)
+{
+	const struct simulation_options options = {0};
+	const struct prediction *p;
+	struct case_ c;
+	double ratio;
+
+	case_load(&c, "llama-2-7b", topology);
+	case_plan(&c, plan);
+	p = case_simulate(&c, &options, false);
+	ratio = p->step_time_p95 / p->step_time;
+	case_finish(&c);
+	return ratio;
+}
+
+static void slow_steps_grow_with_exposed_nodes(void **state)
+{
+	const char *hidden = "strategy=FULL_SHARD micro_batch=4 activation_checkpointing=full";
+	const char *exposed = "strategy=FULL_SHARD micro_batch=1 seq_len=512";
+	double alone = slow_over_median("dgx-a100-80gb", hidden);
+	double few, many;
+
+	(void)state;
+	if (!(alone > 1.005 && alone < 1.02))
+		fail_msg("a node by itself: %g", alone);
+	few = slow_over_median("2xp4d.24xlarge", exposed);
+	many = slow_over_median("16xp4d.24xlarge", exposed);
+	/* exp(1.645 * 0.085) = 1.15 and exp(1.645 * 0.34) = 1.75 of what is exposed */
+	if (!(few > 1.03 && few < 1.16 && many > few && many < 1.76))
+		fail_msg("2 nodes %g, 16 nodes %g", few, many);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(hidden_causes_count_for_little),
 		cmocka_unit_test(published_steps_say_how_far_a_step_is_off),
 		cmocka_unit_test(exposed_collectives_count),
+		cmocka_unit_test(slow_steps_grow_with_exposed_nodes),
 		cmocka_unit_test(collectives_have_their_own_spread),
 		cmocka_unit_test(an_nvlink_domain_is_less_certain_than_a_host),
 		cmocka_unit_test(the_quick_interval_is_near),
