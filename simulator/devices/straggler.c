@@ -7,7 +7,8 @@
 
 /* Fitted on the calibrating part of bench/accuracy: llm-foundry's steps over 8 to 128 A100, sigma
  * 0.036 with a constant of its own for each model and sequence length (n = 48, exposed
- * communication below 5 % of the step; docs/cost-model.md). */
+ * communication below 5 % of the step; docs/cost-model.md). Over 64 thousand GPUs it says 10 %;
+ * PRISM (arXiv 2510.15596) observed 9 % there. */
 static const double device_spread = 0.035;
 
 enum { REFERENCE_DEVICES = 8 };
