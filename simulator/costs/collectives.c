@@ -301,7 +301,7 @@ static double running_channels(
 	return copied ? CHANNELS_MAX : fmin(CHANNELS_MAX, 2 * graph);
 }
 
-/* Measured times have it in them. */
+/* Measured times have it in them, and a stated congestion what flows do to each other. */
 static void wait_for_links(const struct machine *machine, const struct runtime *runtime,
 	const struct placement *placement, enum op_kind kind, int64_t bytes, struct cost *cost)
 {

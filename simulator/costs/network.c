@@ -9,7 +9,7 @@ static const struct {
 	/* Shared with other tenants: the relative standard deviation of one operation's time for
 	 * each doubling of nodes. Published 5th and 95th percentiles over 2, 8 and 32 nodes of a
 	 * shared EFA cluster (hf-ultrascale-comm in bench/published/collectives.csv) are 0.12, 0.43
-	 * and 0.58; one node 0.03. Other clouds [U]. */
+	 * and 0.58; one node 0.03. Of other clouds nothing is published, and none is assumed. */
 	double shared;
 	/* Flows that a hash puts on equal paths collide (ECMP): how much longer the wire takes over
 	 * many nodes. Baidu sees 70 of 100 Gbit/s; Meta gains up to 40 % for all-reduces by more
@@ -22,8 +22,8 @@ static const struct {
 	[NETWORK_INFINIBAND] = {0, 0, 0.03},
 	[NETWORK_ROCE] = {0, 1 / 0.7 - 1, 0.03},
 	[NETWORK_EFA] = {0.12, 0, 0.03},
-	[NETWORK_ETHERNET] = {0.12, 0, 0.03},
-	[NETWORK_TCPX] = {0.12, 0, 0.03},
+	[NETWORK_ETHERNET] = {0, 0, 0.03},
+	[NETWORK_TCPX] = {0, 0, 0.03},
 };
 
 /* Measured up to so many nodes; beyond them nothing grows. Two nodes have one path each way. */
