@@ -62,6 +62,14 @@ static struct spreads prior_spreads(const struct topology *topology)
 	return generation_has_steps(topology->device.generation) ? datasheet_prior : unknown_prior;
 }
 
+struct time_doubt time_doubt(const struct topology *topology)
+{
+	const struct spreads spreads = prior_spreads(topology);
+
+	return (struct time_doubt){spreads.of[CAUSE_COMPUTE], spreads.of[CAUSE_COLLECTIVE],
+		spreads.of[CAUSE_HOST], spreads.rest};
+}
+
 static struct spreads spreads_of(const struct topology *topology, const struct plan *plan)
 {
 	const struct calibration *c = &topology->calibration;
@@ -98,8 +106,7 @@ static double effect_of(const struct schedule *schedule, int class,
 	struct error error = {0};
 
 	arena_reset(scratch);
-	engine_init(&engine, schedule, class, !options->no_contention, options->host_runs_ahead,
-		scratch);
+	open_engine(schedule, class, options, scratch, &engine);
 	for (int i = 0; i < engine.n_ops; i++) {
 		struct task *task = &engine.tasks[i];
 		bool own = cause == CAUSE_COLLECTIVE && spreads->by_collective;
@@ -127,8 +134,7 @@ static double compiled(const struct schedule *schedule, int class,
 		return 1;
 	other.plan.compile = true;
 	arena_reset(scratch);
-	engine_init(
-		&engine, &other, class, !options->no_contention, options->host_runs_ahead, scratch);
+	open_engine(&other, class, options, scratch, &engine);
 	if (!engine_run(&engine, &error))
 		return 1;
 	return fmin(1, engine_step_time(&engine) / step_time);

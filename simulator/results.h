@@ -6,6 +6,10 @@
 #include "simulator/memory/memory.h"
 #include "simulator/simulator.h"
 
+/* simulator.c: as the options say, with the calibration's host_factor. */
+void open_engine(const struct schedule *schedule, int class,
+	const struct simulation_options *options, struct arena *arena, struct engine *engine);
+
 /* critical.c: of the last step, from its last operation backwards. */
 void critical_path(const struct engine *engine, struct arena *arena, struct critical_path *path);
 

@@ -2,6 +2,7 @@
 #include "simulator/simulator.h"
 
 #include "schedule/memory/memory.h"
+#include "simulator/devices/devices.h"
 #include "simulator/results.h"
 
 static bool check(const struct schedule *schedule, struct error *error)
@@ -64,10 +65,17 @@ struct run {
 	struct arena *scratch, *arena;
 };
 
-static void open_engine(const struct run *run, int class, struct engine *engine)
+void open_engine(const struct schedule *schedule, int class,
+	const struct simulation_options *options, struct arena *arena, struct engine *engine)
 {
-	engine_init(engine, run->schedule, class, !run->options->no_contention,
-		run->options->host_runs_ahead, run->scratch);
+	double factor = schedule->topology->calibration.host_factor;
+
+	engine_init(
+		engine, schedule, class, !options->no_contention, options->host_runs_ahead, arena);
+	for (int i = 0; i < engine->n_ops && factor > 0; i++) {
+		engine->tasks[i].cost.host *= factor;
+		engine->tasks[i].cost.host_before *= factor;
+	}
 }
 
 /* What the step takes longer than it would if a batch were always ready. */
@@ -78,7 +86,7 @@ static double waited_for_data(const struct run *run, int class, const struct eng
 
 	if (engine->batch_interval <= 0)
 		return 0;
-	open_engine(run, class, &ready);
+	open_engine(run->schedule, class, run->options, run->scratch, &ready);
 	ready.batch_interval = 0;
 	if (!engine_run(&ready, &error))
 		return 0;
@@ -97,7 +105,7 @@ static bool simulate_class(
 	bool details = run->details, measures = run->options->memory != MEMORY_IGNORED;
 
 	*simulation = (struct simulation){0};
-	open_engine(run, class, &engine);
+	open_engine(run->schedule, class, run->options, run->scratch, &engine);
 	if (details || (measures && memory_defers_frees(run->schedule)))
 		engine_record(&engine, details);
 	if (measures)
@@ -148,4 +156,9 @@ bool simulate(const struct schedule *schedule, const struct simulation_options *
 		simulation->prediction.schedule_digest =
 			arena_strdup(arena, schedule_digest(schedule).hex);
 	return ok;
+}
+
+void state_rates(struct topology *topology)
+{
+	machine_state_rates(topology);
 }
