@@ -404,6 +404,13 @@ static void keep_provenance(const struct fit *fit, const struct fitting *fitting
 				: fitted;
 }
 
+static double spread_of(
+	const struct fit *fit, const struct posterior *posterior, enum fit_constant constant)
+{
+	return sqrt(
+		posterior->covariance[constant][constant] + own_variance(&fit->linear, constant));
+}
+
 /* What is left of the doubt goes with the constants into later intervals. */
 static void fill_topology(
 	const struct fit *fit, const struct posterior *posterior, struct fitting *fitting)
@@ -414,9 +421,9 @@ static void fill_topology(
 	constants_move(fit->linear.x, fit->topology, fit->arena, fitting->topology);
 	c = &fitting->topology->calibration;
 	if (fit->linear.free[FIT_PRODUCTS])
-		c->compute_spread = sqrt(posterior->covariance[FIT_PRODUCTS][FIT_PRODUCTS]);
+		c->compute_spread = spread_of(fit, posterior, FIT_PRODUCTS);
 	if (fit->linear.free[FIT_HOST])
-		c->host_spread = sqrt(posterior->covariance[FIT_HOST][FIT_HOST]);
+		c->host_spread = spread_of(fit, posterior, FIT_HOST);
 	c->residual_spread = fit->linear.spread;
 }
 

@@ -64,6 +64,8 @@ struct posterior {
 	double covariance[CONSTANTS][CONSTANTS]; /* 0 where one is not free */
 };
 
+/* Of a constant as one run meets it, around what it is to all. */
+double own_variance(const struct linear *linear, enum fit_constant constant);
 /* Of a run's residual, whatever the constants are. */
 double run_variance(const struct linear *linear, int run);
 /* `without`: a run that is left out too; -1: none. */

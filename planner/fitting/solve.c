@@ -10,12 +10,18 @@ static const double prior_runs = 10;
  * in this collective reach another one in that. */
 static const double own_share = 0.5;
 
+double own_variance(const struct linear *linear, enum fit_constant constant)
+{
+	return pow(own_share * linear->prior[constant], 2);
+}
+
 double run_variance(const struct linear *linear, int run)
 {
 	double variance = linear->spread * linear->spread;
 
 	for (int j = 0; j < CONSTANTS; j++)
-		variance += pow(own_share * linear->prior[j] * linear->slopes[run][j], 2);
+		variance +=
+			own_variance(linear, (enum fit_constant)j) * pow(linear->slopes[run][j], 2);
 	return variance;
 }
 
