@@ -59,7 +59,7 @@ static void init_constants(struct fit *fit)
 	constants_move(none, fit->topology, fit->arena, &stated);
 	for (int j = 0; j < CONSTANTS; j++) {
 		fit->there[j] = constant_value((enum fit_constant)j, &stated) > 0;
-		fit->linear.prior[j] = constant_doubt((enum fit_constant)j, &doubt);
+		fit->linear.doubt[j] = constant_doubt((enum fit_constant)j, &doubt);
 		fit->linear.free[j] = fit->there[j];
 	}
 	fit->prior_spread = fit->linear.spread = doubt.rest;
@@ -112,7 +112,7 @@ static double misfit(const struct fit *fit, const double x[CONSTANTS], const dou
 		if (fit->used[i])
 			sum += residuals[i] * residuals[i] / run_variance(&fit->linear, i);
 	for (int j = 0; j < CONSTANTS; j++)
-		sum += pow(x[j] / fit->linear.prior[j], 2);
+		sum += pow(x[j] / fit->linear.doubt[j], 2);
 	return sum;
 }
 
@@ -141,7 +141,7 @@ static bool step_along(struct fit *fit, const double step[CONSTANTS], struct err
 static bool is_small(const struct fit *fit, const double step[CONSTANTS])
 {
 	for (int j = 0; j < CONSTANTS; j++)
-		if (fabs(step[j]) > 0.02 * fit->linear.prior[j])
+		if (fabs(step[j]) > 0.02 * fit->linear.doubt[j])
 			return false;
 	return true;
 }
@@ -234,7 +234,7 @@ static int least_told(const struct fit *fit, const struct posterior *posterior)
 	int least = -1;
 
 	for (int j = 0; j < CONSTANTS; j++) {
-		double share = sqrt(posterior->covariance[j][j]) / fit->linear.prior[j];
+		double share = sqrt(posterior->covariance[j][j]) / fit->linear.doubt[j];
 
 		if (fit->linear.free[j] && share > most) {
 			most = share;
@@ -264,6 +264,13 @@ static bool leave_untold(struct fit *fit, struct error *error)
 
 /* --- what is said ----------------------------------------------------------------------------- */
 
+static enum fit_verdict verdict_of(const struct fit *fit, int constant)
+{
+	if (!fit->there[constant])
+		return FIT_ABSENT;
+	return fit->linear.free[constant] ? FIT_TOLD : FIT_UNTOLD;
+}
+
 static void fill_constants(
 	const struct fit *fit, const struct posterior *posterior, struct fitting *fitting)
 {
@@ -276,11 +283,11 @@ static void fill_constants(
 		enum fit_constant id = (enum fit_constant)j;
 		double doubt = sqrt(posterior->covariance[j][j]);
 
-		*constant = (struct fitted_constant){.verdict = !fit->there[j]        ? FIT_ABSENT
-								: fit->linear.free[j] ? FIT_TOLD
-										      : FIT_UNTOLD,
+		*constant = (struct fitted_constant){.id = fit_constant_ids[j],
+			.name = fit_constant_names[j],
+			.verdict = verdict_of(fit, j),
 			.unit = constant_unit(id),
-			.prior_doubt = fit->linear.prior[j],
+			.prior_doubt = fit->linear.doubt[j],
 			.doubt = doubt,
 			.factor = 1,
 			.advice = {.left = 1}};
@@ -377,6 +384,24 @@ static void say_where_from(const char *key, const char *text, struct topology *t
 	topology->provenance[topology->n_provenance++] = (struct provenance){key, text};
 }
 
+static const char *fitted_text(const struct fit *fit, const struct fitted_constant *c, int runs)
+{
+	return arena_printf(fit->arena, "fitted to %d runs: x %.3f (%.3f to %.3f)", runs, c->factor,
+		c->low / c->before, c->high / c->before);
+}
+
+/* Of what a network delivers only the figure that changed. */
+static bool is_fitted(const struct fit *fit, const struct topology *fitted, const char *key)
+{
+	const struct network *before = &fit->topology->network, *after = &fitted->network;
+
+	if (strcmp(key, "network.nic_bandwidth") == 0)
+		return after->nic_bandwidth != before->nic_bandwidth;
+	if (strcmp(key, "network.oversubscription") == 0)
+		return after->oversubscription != before->oversubscription;
+	return true;
+}
+
 static void keep_provenance(const struct fit *fit, const struct fitting *fitting)
 {
 	struct topology *topology = fitting->topology;
@@ -392,10 +417,8 @@ static void keep_provenance(const struct fit *fit, const struct fitting *fitting
 		const char *const *key = constant_keys((enum fit_constant)j);
 
 		for (; c->verdict == FIT_TOLD && *key != NULL; key++)
-			say_where_from(*key,
-				arena_printf(fit->arena, "fitted to %d runs: x %.3f (%.3f to %.3f)",
-					used, c->factor, c->low / c->before, c->high / c->before),
-				topology);
+			if (is_fitted(fit, topology, *key))
+				say_where_from(*key, fitted_text(fit, c, used), topology);
 	}
 	struct calibration *c = &topology->calibration;
 	const char *fitted = arena_printf(fit->arena, "fitted to %d runs of this cluster", used);

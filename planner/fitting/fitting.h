@@ -3,7 +3,7 @@
  *
  * Maximum a posteriori in logarithms: a constant is the topology's times exp(x), x normal around 0
  * with the doubt that predictions have of it; ln(measured / predicted) of a run is normal with a
- * spread that is estimated too, from its prior of as many runs as `prior_runs`. */
+ * spread that is estimated too. */
 #ifndef PLANNER_FITTING_FITTING_H
 #define PLANNER_FITTING_FITTING_H
 

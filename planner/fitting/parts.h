@@ -49,7 +49,7 @@ void steps_derive(struct steps *steps, const struct schedule *const *schedules, 
 
 /* The fit around x, as if steps were linear there. */
 struct linear {
-	double prior[CONSTANTS]; /* standard deviation of x */
+	double doubt[CONSTANTS]; /* of x beforehand, a standard deviation */
 	bool free[CONSTANTS];    /* the others stay at x */
 	double x[CONSTANTS];
 	double spread; /* of a run, beyond what is its own of the constants' doubts */

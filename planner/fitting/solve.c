@@ -12,7 +12,7 @@ static const double own_share = 0.5;
 
 double own_variance(const struct linear *linear, enum fit_constant constant)
 {
-	return pow(own_share * linear->prior[constant], 2);
+	return pow(own_share * linear->doubt[constant], 2);
 }
 
 double run_variance(const struct linear *linear, int run)
@@ -64,7 +64,7 @@ static void gather(const struct linear *linear, int without, double a[CONSTANTS]
 	double pull[CONSTANTS])
 {
 	for (int j = 0; j < CONSTANTS; j++) {
-		double precision = 1 / (linear->prior[j] * linear->prior[j]);
+		double precision = 1 / pow(linear->doubt[j], 2);
 
 		for (int k = 0; k < CONSTANTS; k++)
 			a[j][k] = j == k ? precision : 0;

@@ -337,6 +337,7 @@ static void the_topology_is_written_and_read(void **state)
 		assert_float_equal(step_time(&s.runs[i], read) / fitting.runs[i].after, 1, 1e-9);
 	assert_non_null(
 		strstr(text_string(&text), "network.oversubscription: \"fitted to 10 runs: x "));
+	assert_null(strstr(text_string(&text), "network.nic_bandwidth:"));
 	assert_true(read->calibration.compute_spread > 0 && read->calibration.residual_spread > 0);
 	text_finish(&text);
 	arena_finish(&s.arena);
