@@ -56,7 +56,8 @@ static const char *nearest_column(const struct reading *reading, const char *nam
 /* Short words ("name", "cost") are near to everything, and are nobody's mistake. */
 enum { SHORTEST_MISTAKE = 5 };
 
-/* What is neither a column nor a mistake for one is let be. */
+/* What is neither a column nor a mistake for one is let be. Figures of `predict --cases`, which are
+ * near to options, are no mistake: who fits what was predicted and measured has them beside. */
 static bool check_unknown(const struct reading *reading, const char *heading, int line,
 	int position, struct error *error)
 {
@@ -65,6 +66,8 @@ static bool check_unknown(const struct reading *reading, const char *heading, in
 	const char *words = swap_dashes(heading, ' ', '-', reading->arena), *prefix;
 	struct error refused = {0};
 
+	if (reading->own != nothing && report_has_case_column(heading))
+		return true;
 	if (near != NULL)
 		return error_at(error, EXIT_CODE_INPUT, reading->name, line, position,
 			"unknown column \"%.60s\", did you mean %s?", heading, near);
