@@ -92,7 +92,7 @@ static bool run(struct invocation *invocation, struct error *error)
 
 const struct command command_topologies = {
 	.name = "topologies",
-	.summary = "list machines that are known by name, show or import one, fit one to runs",
+	.summary = "list known machines, show or import one, fit one to runs",
 	.operands = "[list | show NAME | import ... | fit ...]",
 	.least = 0,
 	.most = OPERANDS_MOST,
