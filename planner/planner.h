@@ -4,6 +4,7 @@
 
 #include "planner/answer/answer.h"
 #include "planner/diagnosis/diagnosis.h"
+#include "planner/fitting/fitting.h"
 
 /* EXIT_CODE_USAGE when the question contradicts itself. Nothing fitting is not an error. */
 bool planner_plan(const struct question *question, struct arena *arena, struct answer *answer,

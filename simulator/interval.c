@@ -62,6 +62,14 @@ static struct spreads prior_spreads(const struct topology *topology)
 	return generation_has_steps(topology->device.generation) ? datasheet_prior : unknown_prior;
 }
 
+struct time_doubt time_doubt(const struct topology *topology)
+{
+	const struct spreads spreads = prior_spreads(topology);
+
+	return (struct time_doubt){spreads.of[CAUSE_COMPUTE], spreads.of[CAUSE_COLLECTIVE],
+		spreads.of[CAUSE_HOST], spreads.rest};
+}
+
 static struct spreads spreads_of(const struct topology *topology, const struct plan *plan)
 {
 	const struct calibration *c = &topology->calibration;
@@ -94,12 +102,11 @@ static double effect_of(const struct schedule *schedule, int class,
 	const struct simulation_options *options, const struct spreads *spreads, enum cause cause,
 	struct arena *scratch, double step_time)
 {
-	const struct engine_options engine_options = engine_options_of(options);
 	struct engine engine;
 	struct error error = {0};
 
 	arena_reset(scratch);
-	engine_init(&engine, schedule, class, &engine_options, scratch);
+	open_engine(schedule, class, options, scratch, &engine);
 	for (int i = 0; i < engine.n_ops; i++) {
 		struct task *task = &engine.tasks[i];
 		bool own = cause == CAUSE_COLLECTIVE && spreads->by_collective;
@@ -121,12 +128,11 @@ static const double slow_of_twenty = 1.645, warm_hour = 0.01;
 static double slow_step(const struct schedule *schedule, int class,
 	const struct simulation_options *options, struct arena *scratch)
 {
-	const struct engine_options engine_options = engine_options_of(options);
 	struct engine engine;
 	struct error error = {0};
 
 	arena_reset(scratch);
-	engine_init(&engine, schedule, class, &engine_options, scratch);
+	open_engine(schedule, class, options, scratch, &engine);
 	for (int i = 0; i < engine.n_ops; i++) {
 		struct task *task = &engine.tasks[i];
 
@@ -143,7 +149,6 @@ static double slow_step(const struct schedule *schedule, int class,
 static double compiled(const struct schedule *schedule, int class,
 	const struct simulation_options *options, struct arena *scratch, double step_time)
 {
-	const struct engine_options engine_options = engine_options_of(options);
 	struct schedule other = *schedule;
 	struct engine engine;
 	struct error error = {0};
@@ -152,7 +157,7 @@ static double compiled(const struct schedule *schedule, int class,
 		return 1;
 	other.plan.compile = true;
 	arena_reset(scratch);
-	engine_init(&engine, &other, class, &engine_options, scratch);
+	open_engine(&other, class, options, scratch, &engine);
 	if (!engine_run(&engine, &error))
 		return 1;
 	return fmin(1, engine_step_time(&engine) / step_time);

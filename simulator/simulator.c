@@ -2,6 +2,7 @@
 #include "simulator/simulator.h"
 
 #include "schedule/memory/memory.h"
+#include "simulator/devices/devices.h"
 #include "simulator/results.h"
 
 static bool check(const struct schedule *schedule, struct error *error)
@@ -64,11 +65,18 @@ struct run {
 	struct arena *scratch, *arena;
 };
 
-static void open_engine(const struct run *run, int class, struct engine *engine)
+void open_engine(const struct schedule *schedule, int class,
+	const struct simulation_options *options, struct arena *arena, struct engine *engine)
 {
-	const struct engine_options options = engine_options_of(run->options);
+	double factor = schedule->topology->calibration.host_factor;
 
-	engine_init(engine, run->schedule, class, &options, run->scratch);
+	const struct engine_options engine_options = engine_options_of(options);
+
+	engine_init(engine, schedule, class, &engine_options, arena);
+	for (int i = 0; i < engine->n_ops && factor > 0; i++) {
+		engine->tasks[i].cost.host *= factor;
+		engine->tasks[i].cost.host_before *= factor;
+	}
 }
 
 /* What the step takes longer than it would if a batch were always ready. */
@@ -79,7 +87,7 @@ static double waited_for_data(const struct run *run, int class, const struct eng
 
 	if (engine->batch_interval <= 0)
 		return 0;
-	open_engine(run, class, &ready);
+	open_engine(run->schedule, class, run->options, run->scratch, &ready);
 	ready.batch_interval = 0;
 	if (!engine_run(&ready, &error))
 		return 0;
@@ -98,7 +106,7 @@ static bool simulate_class(
 	bool details = run->details, measures = run->options->memory != MEMORY_IGNORED;
 
 	*simulation = (struct simulation){0};
-	open_engine(run, class, &engine);
+	open_engine(run->schedule, class, run->options, run->scratch, &engine);
 	if (details || (measures && memory_defers_frees(run->schedule)))
 		engine_record(&engine, details);
 	if (measures)
@@ -149,4 +157,9 @@ bool simulate(const struct schedule *schedule, const struct simulation_options *
 		simulation->prediction.schedule_digest =
 			arena_strdup(arena, schedule_digest(schedule).hex);
 	return ok;
+}
+
+void state_rates(struct topology *topology)
+{
+	machine_state_rates(topology);
 }

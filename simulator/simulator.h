@@ -62,6 +62,18 @@ struct simulation {
 bool simulate(const struct schedule *schedule, const struct simulation_options *options,
 	bool details, struct arena *arena, struct simulation *simulation, struct error *error);
 
+/* How far off predictions for this topology are before anything was measured in a step there, as
+ * relative standard deviations: of kernels, of collectives, of the issuing thread, each common to
+ * all of its kind, and of a step besides (docs/cost-model.md, Uncertainty). */
+struct time_doubt {
+	double compute, collective, host, rest;
+};
+struct time_doubt time_doubt(const struct topology *topology);
+
+/* Writes the rates of a device that are taken where the calibration says nothing into it: the clock
+ * in a step, attention, memory, the optimizer. No prediction changes by it. */
+void state_rates(struct topology *topology);
+
 /* Seconds that no plan for this question can beat, and that this plan cannot (docs/planner.md):
  * max(model FLOPs without recomputation / dense peak, optimizer traffic / memory bandwidth, least
  * gradient and parameter bytes at the allowed dtypes / the slowest cut of the topology). */

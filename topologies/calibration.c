@@ -38,6 +38,7 @@ const struct field calibration_fields[] = {
 		struct calibration, memory_bandwidth_shared, "memory_bandwidth_shared", OPTIONAL),
 	FIELD_TIME(struct calibration, kernel_overhead, "kernel_overhead", OPTIONAL),
 	FIELD_TIME(struct calibration, host_overhead, "host_overhead", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, host_factor, "host_factor", OPTIONAL),
 	FIELD_BANDWIDTH(struct calibration, optimizer_bandwidth, "optimizer_bandwidth", OPTIONAL),
 	FIELD_BANDWIDTH(struct calibration, optimizer_bandwidth_shared,
 		"optimizer_bandwidth_shared", OPTIONAL),

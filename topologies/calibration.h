@@ -91,6 +91,7 @@ struct calibration {
 	double memory_bandwidth_shared; /* B/s of all devices of a node together (shares_host) */
 	double kernel_overhead;         /* s on the device per kernel */
 	double host_overhead;           /* s on the host thread per operation issued */
+	double host_factor;             /* what the host thread takes / by its runtime's figures */
 	double optimizer_bandwidth;     /* B/s reached by AdamW over flat shards */
 	double optimizer_bandwidth_shared; /* B/s of all devices of a node together (shares_host) */
 	/* CPU devices, what arithmetic allows of kernels that otherwise wait for memory, per

@@ -69,6 +69,15 @@ bool catalogue_model(const struct catalogue *catalogue, struct arena *arena, con
 bool catalogue_topology(const struct catalogue *catalogue, struct arena *arena, const char *name,
 	struct topology **topology, struct error *error);
 
+/* What a row says of its run. */
+struct row_case {
+	struct model *model;
+	struct topology *topology;
+	struct plan plan;
+};
+bool row_read(const struct catalogue *catalogue, const struct row *row, struct arena *arena,
+	struct row_case *read, struct error *error);
+
 /* Predicts a row from its configuration alone; an error goes into the row. Strings come from
  * `keep`, the rest is in `scratch`. */
 void row_predict(const struct catalogue *catalogue, struct row *row, struct arena *keep,

@@ -26,23 +26,38 @@ static bool resolve(const struct row *row, struct change change, const struct mo
 	return plan_resolve(&question, arena, plan, error);
 }
 
+static bool read_changed(const struct catalogue *catalogue, const struct row *row,
+	struct change change, struct arena *arena, struct row_case *read, struct error *error)
+{
+	const char *seq_len = row_cell(row, "seq_len");
+
+	if (!catalogue_model(catalogue, arena, row->model, seq_len, &read->model, error) ||
+		!catalogue_topology(catalogue, arena, row->topology, &read->topology, error))
+		return false;
+	if (catalogue->adjust != NULL)
+		catalogue->adjust(read->topology, catalogue->adjusting);
+	return resolve(row, change, read->model, read->topology, arena, &read->plan, error);
+}
+
+bool row_read(const struct catalogue *catalogue, const struct row *row, struct arena *arena,
+	struct row_case *read, struct error *error)
+{
+	return read_changed(catalogue, row, (struct change){NULL, NULL}, arena, read, error);
+}
+
 static bool simulate_row(const struct catalogue *catalogue, struct row *row, struct change change,
 	struct arena *arena, struct simulation *simulation, struct error *error)
 {
 	const struct simulation_options options = {.without = catalogue->without};
-	const char *seq_len = row_cell(row, "seq_len");
-	struct model *model;
-	struct topology *topology;
-	struct plan plan;
+	struct row_case read;
 	struct schedule *schedule;
 
-	if (!catalogue_model(catalogue, arena, row->model, seq_len, &model, error) ||
-		!catalogue_topology(catalogue, arena, row->topology, &topology, error))
+	if (!read_changed(catalogue, row, change, arena, &read, error))
 		return false;
-	if (catalogue->adjust != NULL)
-		catalogue->adjust(topology, catalogue->adjusting);
-	if (!resolve(row, change, model, topology, arena, &plan, error) ||
-		!schedule_build(arena, &plan, model, topology, &schedule, error) ||
+	const struct model *model = read.model;
+	const struct topology *topology = read.topology;
+	const struct plan plan = read.plan;
+	if (!schedule_build(arena, &plan, model, topology, &schedule, error) ||
 		!simulate(schedule, &options, false, arena, simulation, error))
 		return false;
 	double tokens = (double)plan.micro_batch * (double)plan.grad_accum * (double)plan.seq_len;

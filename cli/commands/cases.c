@@ -2,23 +2,20 @@
 #include <string.h>
 
 #include "cli/commands/cases.h"
+#include "cli/commands/rows.h"
 #include "cli/cores/cores.h"
 #include "cli/terminal/terminal.h"
-
-/* The columns that are no option. */
-enum { COLUMN_CASE = -1, COLUMN_MODEL = -2, COLUMN_TOPOLOGY = -3, COLUMN_UNKNOWN = -4 };
 
 /* One that is repeated behind the figures. */
 struct input {
 	const char *name;
-	int column; /* as `columns` has it */
+	int column; /* as rows.h has it */
 	int cell;   /* of COLUMN_UNKNOWN: its place in a row */
 };
 
 struct cases {
 	const struct arguments *base; /* of the command line, for every row */
-	struct csv_table table;
-	int *columns; /* by position: the index of an option, or one of the above */
+	struct question_rows rows;
 	int n_inputs;
 	struct input *inputs;
 	const char **input_names; /* NULL-terminated */
@@ -34,89 +31,6 @@ struct result {
 	struct text line, notes;
 	bool bad;
 };
-
-static bool is_column(const struct option *option)
-{
-	return option->flags & OPTION_QUESTION && option->commands >> COMMAND_PREDICT & 1;
-}
-
-/* Headings are free in capitals, and in blanks and dashes for _. */
-static int column_of(const char *heading, struct arena *arena)
-{
-	static const char *const named[] = {"case", "model", "topology"};
-	const char *name = swap_dashes(heading, ' ', '-', arena), *prefix = "";
-
-	for (int i = 0; i < COUNT_OF(named); i++) {
-		if (same_name(name, named[i]))
-			return -1 - i;
-	}
-	const struct option *option = option_spelled(name, COMMAND_PREDICT, &prefix, NULL);
-	return option != NULL && is_column(option) && prefix[0] == '\0'
-		       ? (int)(option - all_options)
-		       : COLUMN_UNKNOWN;
-}
-
-static const char *nearest_column(const char *name, struct arena *arena)
-{
-	const char *const *names = option_names(COMMAND_PREDICT, true, arena);
-	const char **all = ARENA_ARRAY(arena, const char *, n_options + 4);
-	int n = 0;
-
-	all[n++] = "case";
-	all[n++] = "model";
-	all[n++] = "topology";
-	while (*names != NULL)
-		all[n++] = *names++;
-	return nearest_name(name, all);
-}
-
-/* Short words ("name", "cost") are near to everything, and are nobody's mistake. */
-enum { SHORTEST_MISTAKE = 5 };
-
-/* What is neither a column nor a mistake for one is repeated in the output. */
-static bool check_unknown(const char *heading, const char *name, int line, int position,
-	struct arena *arena, struct error *error)
-{
-	const char *near =
-		strlen(heading) < SHORTEST_MISTAKE ? NULL : nearest_column(heading, arena);
-	const char *words = swap_dashes(heading, ' ', '-', arena), *prefix;
-	struct error refused = {0};
-
-	if (near != NULL)
-		return error_at(error, EXIT_CODE_INPUT, name, line, position,
-			"unknown column \"%.60s\", did you mean %s?", heading, near);
-	if (option_spelled(words, COMMAND_PREDICT, &prefix, &refused) == NULL &&
-		refused.code != EXIT_CODE_OK)
-		return error_at(error, EXIT_CODE_INPUT, name, line, position, "%s",
-			refused.message + strlen("--"));
-	output_note("%s: column \"%.60s\" is no option of predict; it is repeated in the output",
-		name, heading);
-	return true;
-}
-
-static bool read_header(
-	struct cases *cases, const char *name, struct arena *arena, struct error *error)
-{
-	const struct csv_row *header = &cases->table.header;
-
-	if (cases->table.delimiter != ',')
-		output_note("%s: cells are separated by %s", name,
-			cases->table.delimiter == ';' ? "semicolons" : "tabs");
-	cases->columns = ARENA_ARRAY(arena, int, header->n_cells);
-	for (int i = 0; i < header->n_cells; i++) {
-		const char *cell = header->cells[i];
-		int column = cases->columns[i] = column_of(cell, arena);
-		if (column == COLUMN_UNKNOWN &&
-			!check_unknown(cell, name, header->line, i + 1, arena, error))
-			return false;
-		for (int j = 0; j < i && column != COLUMN_UNKNOWN; j++) {
-			if (cases->columns[j] == column)
-				return error_at(error, EXIT_CODE_INPUT, name, header->line, i + 1,
-					"column \"%s\" stands twice", cell);
-		}
-	}
-	return true;
-}
 
 /* --- what is repeated in the output --------------------------------------------------------------
  */
@@ -136,7 +50,7 @@ static bool is_always(const struct option *option)
 /* The columns behind the figures: model, topology, what is always said, then the file's others. */
 static void choose_inputs(struct cases *cases, struct arena *arena)
 {
-	const struct csv_row *header = &cases->table.header;
+	const struct csv_row *header = &cases->rows.table.header;
 	int most = COUNT_OF(always) + header->n_cells + 3, n = 0;
 
 	cases->inputs = ARENA_ARRAY(arena, struct input, most);
@@ -147,7 +61,7 @@ static void choose_inputs(struct cases *cases, struct arena *arena)
 		cases->inputs[n++] = (struct input){swap_dashes(always[i], '-', '_', arena),
 			(int)(option_find(always[i]) - all_options), -1};
 	for (int i = 0; i < header->n_cells; i++) {
-		int column = cases->columns[i];
+		int column = cases->rows.columns[i];
 		const char *heading = header->cells[i];
 		if (column == COLUMN_UNKNOWN && report_has_case_column(heading))
 			heading = arena_printf(arena, "input_%s", heading);
@@ -193,38 +107,6 @@ static const char **row_inputs(const struct cases *cases, const struct csv_row *
 	return values;
 }
 
-/* The command line's arguments under the row's cells; an empty cell says nothing. */
-static bool read_row(const struct cases *cases, const struct csv_row *row,
-	struct arguments *arguments, const char *words[3], struct arena *arena, struct error *error)
-{
-	*arguments = *cases->base;
-	arguments->cells = true;
-	words[0] = NULL;
-	words[1] = cases->base->operands[0];
-	words[2] = cases->base->operands[1];
-	if (row->n_cells > cases->table.header.n_cells)
-		return error_set(error, EXIT_CODE_INPUT, "expected %d cells, got %d",
-			cases->table.header.n_cells, row->n_cells);
-	for (int i = 0; i < row->n_cells; i++) {
-		int column = cases->columns[i];
-		if (row->cells[i][0] == '\0')
-			continue;
-		if (column >= 0) {
-			arguments->values[column] =
-				option_value_spelled(&all_options[column], row->cells[i], arena);
-			arguments->origins[column] = NULL;
-		} else if (column != COLUMN_UNKNOWN) {
-			words[-1 - column] = row->cells[i];
-		}
-	}
-	for (int i = 1; i < 3; i++) {
-		if (words[i] == NULL)
-			return error_set(error, EXIT_CODE_INPUT, "expected a %s, got none",
-				i == 1 ? "model" : "topology");
-	}
-	return true;
-}
-
 static void predict_row(const struct cases *cases, const struct csv_row *row, struct arena *arena,
 	struct result *result)
 {
@@ -236,12 +118,12 @@ static void predict_row(const struct cases *cases, const struct csv_row *row, st
 	const char *words[3] = {NULL};
 
 	bool ok =
-		read_row(cases, row, &arguments, words, arena, &error) &&
+		row_arguments(&cases->rows, row, cases->base, &arguments, words, arena, &error) &&
 		ask_plan(arena, words[1], words[2], &arguments, &asked, &plan, &error) &&
 		plan_evaluate(&asked.question, &plan, EVALUATION_BRIEF, arena, &evaluation, &error);
-	const char *name = words[0] != NULL
-				   ? words[0]
-				   : arena_printf(arena, "%d", (int)(row - cases->table.rows) + 1);
+	const char *name = words[0] != NULL ? words[0]
+					    : arena_printf(arena, "%d",
+						      (int)(row - cases->rows.table.rows) + 1);
 	report_case_row(name, ok ? &evaluation.simulation.prediction : NULL,
 		ok ? "" : error.message,
 		row_inputs(cases, row, words, &arguments, ok ? &plan : NULL, arena), &result->line);
@@ -256,7 +138,7 @@ static void predict_piece(void *data, int index, int worker)
 	struct arena *arena = &cases->arenas[worker];
 
 	output_keep_notes(&result->notes);
-	predict_row(cases, &cases->table.rows[cases->first + index], arena, result);
+	predict_row(cases, &cases->rows.table.rows[cases->first + index], arena, result);
 	output_keep_notes(NULL);
 	arena_reset(arena);
 }
@@ -284,8 +166,9 @@ static bool predict_rows(struct cases *cases, struct error *error)
 	cases->results = ARENA_ARRAY(&arena, struct result, most);
 	report_case_header(cases->input_names, &header);
 	bool ok = output_text(&header, error);
-	for (cases->first = 0; ok && cases->first < cases->table.n_rows; cases->first += most) {
-		int n = cases->table.n_rows - cases->first;
+	for (cases->first = 0; ok && cases->first < cases->rows.table.n_rows;
+		cases->first += most) {
+		int n = cases->rows.table.n_rows - cases->first;
 		n = n < most ? n : most;
 		cores_each(cases->workers, n, predict_piece, cases);
 		for (int i = 0; ok && i < n; i++)
@@ -310,9 +193,9 @@ static bool reads_input(const struct cases *cases)
 	for (int i = 0; i < 2; i++)
 		reads = reads || (cases->base->operands[i] != NULL &&
 					 strcmp(cases->base->operands[i], "-") == 0);
-	for (int i = 0; i < cases->table.n_rows; i++)
-		for (int j = 0; j < cases->table.rows[i].n_cells; j++)
-			reads = reads || strcmp(cases->table.rows[i].cells[j], "-") == 0;
+	for (int i = 0; i < cases->rows.table.n_rows; i++)
+		for (int j = 0; j < cases->rows.table.rows[i].n_cells; j++)
+			reads = reads || strcmp(cases->rows.table.rows[i].cells[j], "-") == 0;
 	return reads;
 }
 
@@ -320,12 +203,9 @@ bool predict_cases(
 	struct invocation *invocation, const char *path, int threads, struct error *error)
 {
 	struct cases cases = {.base = &invocation->arguments, .workers = threads};
-	struct contents contents;
 
-	if (!file_read(invocation->arena, path, &contents, error) ||
-		!csv_read(invocation->arena, contents.name, contents.text, contents.length,
-			&cases.table, error) ||
-		!read_header(&cases, contents.name, invocation->arena, error))
+	if (!question_rows_read(invocation->arena, path, NULL, "it is repeated in the output",
+		    &cases.rows, error))
 		return false;
 	choose_inputs(&cases, invocation->arena);
 	if (reads_input(&cases))
@@ -336,6 +216,6 @@ bool predict_cases(
 		return error_set(error, EXIT_CODE_INPUT,
 			"%s: %d of %d rows are bad, see the column "
 			"`error`",
-			contents.name, cases.n_bad, cases.table.n_rows);
+			cases.rows.name, cases.n_bad, cases.rows.table.n_rows);
 	return true;
 }

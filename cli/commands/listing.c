@@ -68,6 +68,8 @@ bool listing_run(struct invocation *invocation, const struct listing *listing, s
 		ok = listing->show(invocation, &text, error);
 	else if (strcmp(what, "import") == 0 && listing->import != NULL)
 		ok = listing->import(invocation, &text, error);
+	else if (strcmp(what, "fit") == 0 && listing->fit != NULL)
+		ok = listing->fit(invocation, &text, error);
 	else
 		ok = error_set(error, EXIT_CODE_USAGE, "%s %.100s: expected %s", listing->key, what,
 			listing->expected);

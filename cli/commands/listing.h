@@ -14,11 +14,12 @@ struct listing {
 		struct error *error);
 	bool (*show)(struct invocation *invocation, struct text *text, struct error *error);
 	bool (*import)(const struct invocation *invocation, struct text *text, struct error *error);
+	bool (*fit)(struct invocation *invocation, struct text *text, struct error *error);
 	const char *expected; /* "`models list` or ..." */
 };
 
-/* `list`, `show NAME` or `import [FILE...]`, which may be NULL. Lists the embedded ones, then what
- * SHARDPLAN_PATH adds. */
+/* `list`, `show NAME`, `import [FILE...]` or `fit ...`; the last two may be NULL. Lists the
+ * embedded ones, then what SHARDPLAN_PATH adds. */
 bool listing_run(struct invocation *invocation, const struct listing *listing, struct error *error);
 
 #endif

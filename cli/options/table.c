@@ -74,7 +74,7 @@ static const struct option others[] = {
 		"for -",
 		ON(PREDICT), 0},
 	{"threads", goal, "N", "cores to use; default: all that the process may run on",
-		ON(PLAN) | ON(PREDICT) | ON(REPORT), 0},
+		ON(PLAN) | ON(PREDICT) | ON(REPORT) | ON(TOPOLOGIES), 0},
 	{"data", training, "FILE", "text (tokens are bytes) or a .bin token file", ON(TRAIN), 0},
 	{"steps", training, "N", "optimizer steps", ON(TRAIN), 0},
 	{"seed", training, "N", "of weights and data order", ON(TRAIN), 0},

@@ -383,6 +383,17 @@ bool find_question(const struct question *question, int threads, enum find find,
 	return ok;
 }
 
+bool fit_runs(const struct topology *topology, const struct fit_run *runs, int n, int threads,
+	struct arena *arena, struct fitting *fitting, struct error *error)
+{
+	const struct lent lent = {&threads, threads, each_on_cores, NULL, NULL};
+
+	waiting_begin("fitting");
+	bool ok = fit_topology(topology, runs, n, &lent, arena, fitting, error);
+	waiting_end();
+	return ok;
+}
+
 /* What is only simulated is a schedule that tests have compared with the whole one, which keeps the
  * laws: it is not checked again. */
 static bool build(const struct question *question, const struct plan *plan,

@@ -44,6 +44,10 @@ bool plan_question(const struct question *question, int threads, struct arena *a
 bool find_question(const struct question *question, int threads, enum find find, double target,
 	struct arena *arena, struct finding *finding, struct error *error);
 
+/* fit_topology, likewise. */
+bool fit_runs(const struct topology *topology, const struct fit_run *runs, int n, int threads,
+	struct arena *arena, struct fitting *fitting, struct error *error);
+
 /* A plan with its schedule and what the simulator says of it. */
 struct evaluation {
 	struct plan plan;

@@ -20,6 +20,9 @@ void report_measurement_json(const struct question_text *asked, const struct pla
 void report_diagnosis_json(const struct diagnosis *diagnosis, struct text *text);
 /* Of a step time or an MFU: shardplan/figures/1. */
 void report_figures_json(const struct figures_diagnosis *diagnosis, struct text *text);
+/* `topologies fit --json`: {schema: "shardplan/fit/1", version, runs, constants, errors, spread,
+ * topology}. */
+void report_fitting_json(const struct fitting *fitting, struct text *text);
 /* `explain --json`: {schema: "shardplan/explain/1", version, plan, prediction, operations, memory,
  * critical_path}. */
 void report_explain_json(const struct explained *explained, struct text *text);

@@ -297,3 +297,52 @@ void report_explain_json(const struct explained *explained, struct text *text)
 		write_critical(explained->critical, &writer);
 	writer_finish(&writer);
 }
+
+static const struct field fitted_run_fields[] = {
+	FIELD_STRING(struct fitted_run, name, "name", 0),
+	FIELD_DOUBLE(struct fitted_run, measured, "measured_s", 0),
+	FIELD_DOUBLE(struct fitted_run, before, "before_s", 0),
+	FIELD_DOUBLE(struct fitted_run, after, "after_s", 0),
+	FIELD_DOUBLE(struct fitted_run, left_out, "left_out_s", 0),
+	FIELD_BOOL(struct fitted_run, outlier, "outlier", 0),
+	FIELD_END,
+};
+
+static const struct field fitted_constant_fields[] = {
+	FIELD_STRING(struct fitted_constant, id, "id", 0),
+	FIELD_STRING(struct fitted_constant, name, "name", 0),
+	FIELD_ENUM(struct fitted_constant, verdict, "verdict", 0, fit_verdict_names),
+	FIELD_STRING(struct fitted_constant, unit, "unit", 0),
+	FIELD_DOUBLE(struct fitted_constant, before, "before", 0),
+	FIELD_DOUBLE(struct fitted_constant, after, "after", 0),
+	FIELD_DOUBLE(struct fitted_constant, low, "low", 0),
+	FIELD_DOUBLE(struct fitted_constant, high, "high", 0),
+	FIELD_DOUBLE(struct fitted_constant, factor, "factor", 0),
+	FIELD_DOUBLE(struct fitted_constant, prior_doubt, "prior_doubt", 0),
+	FIELD_DOUBLE(struct fitted_constant, doubt, "doubt", 0),
+	FIELD_STRING(struct fitted_constant, advice.run, "advice_run", FIELD_OMIT_ZERO),
+	FIELD_STRING(struct fitted_constant, advice.change, "advice_change", FIELD_OMIT_ZERO),
+	FIELD_DOUBLE(struct fitted_constant, advice.left, "advice_left", 0),
+	FIELD_END,
+};
+
+void report_fitting_json(const struct fitting *fitting, struct text *text)
+{
+	struct writer writer;
+
+	json_begin(&writer, text, "shardplan/fit/1");
+	write_rows("runs", fitted_run_fields, fitting->runs, fitting->n_runs,
+		sizeof(fitting->runs[0]), &writer);
+	write_rows("constants", fitted_constant_fields, fitting->constants, FIT_CONSTANT_COUNT,
+		sizeof(fitting->constants[0]), &writer);
+	writer_begin_map(&writer, "errors");
+	writer_number(&writer, "before", fitting->errors.before);
+	writer_number(&writer, "after", fitting->errors.after);
+	writer_number(&writer, "left_out", fitting->errors.left_out);
+	writer_end_map(&writer);
+	writer_number(&writer, "spread", fitting->spread);
+	writer_begin_map(&writer, "topology");
+	topology_write(fitting->topology, &writer);
+	writer_end_map(&writer);
+	writer_finish(&writer);
+}

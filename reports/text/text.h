@@ -48,6 +48,10 @@ void report_diagnosis_text(
 void report_figures_text(
 	const struct figures_diagnosis *diagnosis, const struct style *style, struct text *text);
 
+/* `topologies fit` */
+void report_fitting_text(
+	const struct fitting *fitting, const struct style *style, struct text *text);
+
 void report_measurement_text(
 	const struct measurement *measured, const struct style *style, struct text *text);
 

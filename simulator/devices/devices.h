@@ -56,6 +56,8 @@ struct machine {
 /* `libraries` NULL: recent ones. */
 void machine_init(struct machine *machine, const struct topology *topology,
 	const struct libraries *libraries, enum dtype dtype);
+/* simulator.h: state_rates. */
+void machine_state_rates(struct topology *topology);
 /* B/s of one GPU's copies, one direction, while all of the node copy: the link, which it may share
  * with others, and the host's memory, which all share. */
 double machine_link_bandwidth(const struct topology *topology);

@@ -177,15 +177,20 @@ static void init_offload(struct machine *machine)
 	machine->host_bandwidth = cores > 0 ? fmin(memory, cores) : memory;
 }
 
-static void init_memory(struct machine *machine, const struct prior *prior)
+static double memory_rate(const struct topology *topology, const struct prior *prior)
 {
-	const struct topology *topology = machine->topology;
-	const struct calibration *calibration = &topology->calibration;
 	double bandwidth = prior->memory * topology->device.memory_bandwidth;
 
 	if (topology->shares_host && (bandwidth <= 0 || bandwidth > core_memory_bandwidth))
 		bandwidth = core_memory_bandwidth;
-	bandwidth = given(calibration->memory_bandwidth, bandwidth);
+	return given(topology->calibration.memory_bandwidth, bandwidth);
+}
+
+static void init_memory(struct machine *machine, const struct prior *prior)
+{
+	const struct topology *topology = machine->topology;
+	const struct calibration *calibration = &topology->calibration;
+	double bandwidth = memory_rate(topology, prior);
 	double all = given(calibration->memory_bandwidth_shared,
 		host_memory * topology->host.memory_bandwidth);
 	machine->memory_bandwidth = shared(machine, bandwidth, all);
@@ -215,4 +220,31 @@ void machine_init(struct machine *machine, const struct topology *topology,
 		given(topology->calibration.kernel_overhead, prior.kernel_overhead) /
 		machine->core_share;
 	product_init(machine);
+}
+
+static void state(double *rate, double taken)
+{
+	*rate = given(*rate, taken);
+}
+
+void machine_state_rates(struct topology *topology)
+{
+	const struct prior prior = device_prior(&topology->device);
+	const struct attention_rates *usual = &prior.attention[ATTENTION_SECOND];
+	const struct machine alone = {
+		.topology = topology, .gpu = topology->device.kind == DEVICE_GPU};
+	struct calibration *c = &topology->calibration;
+	double reference = reference_peak(&topology->device);
+	double attention = alone.gpu ? reference : gemm_rate(&alone, &prior, reference);
+
+	state(&c->host_factor, 1);
+	state(&c->sustained_clock, sustained_clock(&alone, &prior));
+	state(&c->attention_forward_flops, usual->forward * attention);
+	state(&c->attention_backward_flops, usual->backward * attention);
+	state(&c->memory_bandwidth, memory_rate(topology, &prior));
+	state(&c->optimizer_bandwidth, optimizer_efficiency * c->memory_bandwidth);
+	if (topology->shares_host) {
+		state(&c->memory_bandwidth_shared, host_memory * topology->host.memory_bandwidth);
+		state(&c->optimizer_bandwidth_shared, c->memory_bandwidth_shared);
+	}
 }

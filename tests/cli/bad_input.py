@@ -55,6 +55,9 @@ CONFIG = ['models', 'show', 'bad.json']
 TOPOLOGY = ['topologies', 'show', 'bad.yaml']
 PLAN = ['explain', 'bad.yaml']
 CHECK = ['check', 'plan.yaml', 'bad.json']
+FIT = ['topologies', 'fit', 'box.yaml']
+RUNS = ('case,model,gpus,micro_batch,step_time_s\n'
+        'a,gpt2-124m,4,8,0.226\nb,gpt2-124m,8,4,0.161\nc,gpt2-124m,4,1,0.0425\n')
 CASES = ['predict', '--cases', 'bad.csv']
 
 # (exit code, name, what to prepare, words of the command line)
@@ -166,6 +169,25 @@ INPUT = [
     (0, 'cases: tabs', given('bad.csv', 'case\tmodel\ttopology\n'), CASES),
     (3, 'cases: a column of two meanings', given('bad.csv', 'model,batch_size\n'), CASES),
     (3, 'cases: a column twice', given('bad.csv', 'model,model\n'), CASES),
+    (3, 'fit: no such file', nothing, FIT + ['none.csv']),
+    (3, 'fit: no such topology', given('runs.csv', RUNS), ['topologies', 'fit', 'boks.yaml', 'runs.csv']),
+    (3, 'fit: two runs', given('bad.csv', RUNS.rsplit('\n', 2)[0] + '\n'), FIT + ['bad.csv']),
+    (3, 'fit: empty', given('bad.csv', ''), FIT + ['bad.csv']),
+    (3, 'fit: no column of a measurement', given('bad.csv', RUNS.replace('step_time_s', 'step_time')), FIT + ['bad.csv']),
+    (3, 'fit: a run that was not measured', given('bad.csv', RUNS.replace('0.226', '')), FIT + ['bad.csv']),
+    (3, 'fit: a word for a time', given('bad.csv', RUNS.replace('0.226', 'fast')), FIT + ['bad.csv']),
+    (3, 'fit: no time', given('bad.csv', RUNS.replace('0.226', '0')), FIT + ['bad.csv']),
+    (3, 'fit: no model', given('bad.csv', RUNS.replace('gpt2-124m,4,8', ',4,8')), FIT + ['bad.csv']),
+    (3, 'fit: an unknown model', given('bad.csv', RUNS.replace('gpt2-124m,4,8', 'gpt2-124,4,8')), FIT + ['bad.csv']),
+    (3, 'fit: GPUs that it does not have', given('bad.csv', RUNS.replace('124m,8,4', '124m,16,4')), FIT + ['bad.csv']),
+    (3, 'fit: several values', given('bad.csv', RUNS.replace('124m,8,4', '124m,8,"2,4"')), FIT + ['bad.csv']),
+    (3, 'fit: another topology', given('bad.csv', 'model,topology,step_time_s\ngpt2-124m,dgx-h100,1\n'), FIT + ['bad.csv']),
+    (3, 'fit: two figures that differ',
+     given('bad.csv', 'model,step_time_s,tokens_per_s_per_gpu\ngpt2-124m,1,9\n'), FIT + ['bad.csv']),
+    (3, 'fit: a cell too many', given('bad.csv', RUNS.replace('0.226', '0.226,1')), FIT + ['bad.csv']),
+    (2, 'fit: a plan without a measurement', nothing, FIT + ['plan.yaml']),
+    (3, 'fit: a plan and a table', given('runs.csv', RUNS), FIT + ['plan.yaml', 'runs.csv']),
+    (2, 'fit: no runs', nothing, FIT),
     (3, 'cases: an open quote', given('bad.csv', 'case,model\n"a,b\n'), CASES),
     (3, 'cases: bad rows', nothing, ['predict', '--cases', 'cases.csv']),
 ]

@@ -149,15 +149,18 @@ static void test_bounds_know_queues(void **state)
 {
 	static const struct queued {
 		const char *model, *knob, *value, *length;
-		double least;
-	} cases[] = {{"gpt2-124m", "cpu_offload", "none", "64", 0.75},
-		{"llama-2-7b", "cpu_offload", "parameters", "256", 0.85}};
+		double host, least;
+	} cases[] = {{"gpt2-124m", "cpu_offload", "none", "64", 0, 0.75},
+		{"gpt2-124m", "cpu_offload", "none", "64", 0.5, 0.65},
+		{"llama-2-7b", "cpu_offload", "parameters", "256", 0, 0.85}};
 	(void)state;
 	for (int i = 0; i < COUNT_OF(cases); i++) {
 		struct arena arena = {0};
 		struct tally tally = {0};
-		struct question question = {.model = load_model(&arena, cases[i].model),
-			.topology = load_topology(&arena, "dgx-a100-80gb")};
+		struct topology *topology = load_topology(&arena, "dgx-a100-80gb");
+		struct question question = {
+			.model = load_model(&arena, cases[i].model), .topology = topology};
+		topology->calibration.host_factor = cases[i].host;
 		set_choice(&question, &arena, cases[i].knob, cases[i].value);
 		set_choice(&question, &arena, "seq_len", cases[i].length);
 		set_choice(&question, &arena, "micro_batch", "1");

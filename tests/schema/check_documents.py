@@ -54,7 +54,14 @@ PRINTED = [
     (['topologies', '--json'], 'topologies.json'),
     (['topologies', 'show', '2xdgx-h100', '--json'], 'topology.json'),
     (['topologies', 'show', 'rtx4090-8x'], 'topology-file.json'),
+    (['topologies', 'fit', '2xdgx-a100-80gb', 'runs.csv', '--json'], 'fit.json'),
 ]
+
+RUNS = """case,model,gpus,micro_batch,step_time_s
+few,gpt2-124m,8,1,0.05
+more,gpt2-124m,8,8,0.09
+both,gpt2-124m,16,8,0.09
+"""
 
 
 def load(path):
@@ -129,6 +136,8 @@ def judge_cli(schemas, program):
     found = []
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ, XDG_CACHE_HOME=folder)
+        with open(os.path.join(folder, 'runs.csv'), 'w', encoding='utf-8') as stream:
+            stream.write(RUNS)
         for arguments, schema in PRINTED:
             done = subprocess.run([program] + arguments, cwd=folder, env=environment, text=True,
                                   capture_output=True)

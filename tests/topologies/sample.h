@@ -47,6 +47,7 @@ static inline struct topology sample_local(void)
 			.memory_bandwidth_shared = 1.5e10 / 7,
 			.kernel_overhead = 1e-6 / 3,
 			.host_overhead = 2e-7 / 3,
+			.host_factor = 4.0 / 3,
 			.optimizer_bandwidth = 5e9 / 3,
 			.compute_spread = 0.0625,
 			.collective_spread = 0.125,

@@ -1,0 +1,130 @@
+/* `topologies fit`: what a cluster really does, and how well that explains its runs. */
+#include <stdio.h>
+#include <string.h>
+
+#include "reports/text/text.h"
+
+static const char *value_text(char buffer[32], const char *unit, double value)
+{
+	if (strcmp(unit, "B/s") == 0)
+		return format_bandwidth(buffer, value);
+	if (strcmp(unit, "s") == 0)
+		return format_seconds(buffer, value);
+	if (strcmp(unit, "FLOP/s") == 0)
+		snprintf(buffer, 32, "%.4g TFLOP/s", value / 1e12);
+	else
+		snprintf(buffer, 32, "%.3f", value);
+	return buffer;
+}
+
+static void add_constant(const struct fitted_constant *c, struct grid *grid)
+{
+	char before[32], after[32], low[32], high[32];
+
+	grid_row(grid, c->verdict == FIT_TOLD ? GRID_PLAIN : GRID_WARNING);
+	grid_add(grid, "%s", c->name);
+	grid_add_value(grid, c->before, "%s", value_text(before, c->unit, c->before));
+	if (c->verdict == FIT_UNTOLD) {
+		grid_add(grid, "-");
+		grid_add(grid, "cannot tell");
+		return;
+	}
+	grid_add_value(grid, c->after, "%s", value_text(after, c->unit, c->after));
+	grid_add(grid, "%s to %s", value_text(low, c->unit, c->low),
+		value_text(high, c->unit, c->high));
+	grid_add_value(grid, c->factor, "x %.3f", c->factor);
+}
+
+static void constants_grid(const struct fitting *fitting, struct grid *grid)
+{
+	static const struct grid_column columns[] = {{"constant", GRID_LEFT},
+		{"before", GRID_RIGHT}, {"after", GRID_RIGHT}, {"80 % sure", GRID_RIGHT},
+		{"factor", GRID_RIGHT}};
+
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < FIT_CONSTANT_COUNT; i++)
+		if (fitting->constants[i].verdict != FIT_ABSENT)
+			add_constant(&fitting->constants[i], grid);
+}
+
+static void add_error(const struct fitted_run *run, double predicted, struct grid *grid)
+{
+	double error = predicted / run->measured - 1;
+
+	grid_add_value(grid, error, "%+.1f %%", 100 * error);
+}
+
+static void runs_grid(const struct fitting *fitting, struct grid *grid)
+{
+	static const struct grid_column columns[] = {{"run", GRID_LEFT}, {"measured", GRID_RIGHT},
+		{"before", GRID_RIGHT}, {"after", GRID_RIGHT}, {"left out", GRID_RIGHT},
+		{"", GRID_LEFT}};
+
+	grid_init(grid, columns, COUNT_OF(columns));
+	for (int i = 0; i < fitting->n_runs; i++) {
+		const struct fitted_run *run = &fitting->runs[i];
+
+		grid_row(grid, run->outlier ? GRID_BAD : GRID_PLAIN);
+		grid_add(grid, "%s", run->name);
+		grid_add_seconds(grid, run->measured);
+		add_error(run, run->before, grid);
+		add_error(run, run->after, grid);
+		add_error(run, run->left_out, grid);
+		grid_add(grid, "%s", run->outlier ? "no constant explains it" : "");
+	}
+}
+
+static void add_advice(const struct fitted_constant *c, struct text *text)
+{
+	text_printf(text, " - %s: ", c->name);
+	if (c->advice.run == NULL) {
+		text_add(text, "nor would a run like these\n");
+		return;
+	}
+	text_add(text, "a run like ");
+	add_terminal(text, c->advice.run);
+	text_printf(text, ", but %s, would leave %.0f %% of the doubt\n", c->advice.change,
+		100 * c->advice.left);
+}
+
+/* What is not told is asked for first; of what is told, the one that a run would help most. */
+static void add_advices(const struct fitting *fitting, struct text *text)
+{
+	const struct fitted_constant *best = NULL;
+	int n = 0;
+
+	for (int i = 0; i < FIT_CONSTANT_COUNT; i++) {
+		const struct fitted_constant *c = &fitting->constants[i];
+
+		if (c->verdict == FIT_UNTOLD) {
+			if (n++ == 0)
+				text_add(text, "These runs cannot tell\n");
+			add_advice(c, text);
+		} else if (c->verdict == FIT_TOLD && c->advice.run != NULL &&
+			   (best == NULL || c->advice.left < best->advice.left)) {
+			best = c;
+		}
+	}
+	if (best == NULL)
+		return;
+	text_add(text, n > 0 ? "Of the others would be helped most\n" : "Would be helped most\n");
+	add_advice(best, text);
+}
+
+void report_fitting_text(
+	const struct fitting *fitting, const struct style *style, struct text *text)
+{
+	struct grid constants, runs;
+	const struct fit_errors *errors = &fitting->errors;
+
+	text_printf(text,
+		"Fitted to %d of %d runs: off by %.1f %% in the median, %.1f %% before; by %.1f %% "
+		"when a run is\nleft out. Beyond the constants a step varies by %.1f %%.\n\n",
+		fitting->n_runs - fitting->n_outliers, fitting->n_runs, 100 * errors->after,
+		100 * errors->before, 100 * errors->left_out, 100 * fitting->spread);
+	constants_grid(fitting, &constants);
+	put_text(&constants, style, text);
+	runs_grid(fitting, &runs);
+	put_text(&runs, style, text);
+	add_advices(fitting, text);
+}
