@@ -116,6 +116,23 @@ static void add_fits(const struct prediction *prediction, struct text *text)
 	text_add_char(text, '\n');
 }
 
+/* The figure is what a step usually takes: beside it the best and the longest. */
+static void add_other_steps(const struct prediction *prediction, struct text *text)
+{
+	char best[32], longest[32];
+	double p95 = prediction->step_time_p95;
+
+	if (prediction->step_time_best <= 0 && p95 <= 0)
+		return;
+	text_add(text, "             ");
+	if (p95 > 0)
+		text_printf(text, "95 of 100 steps within %s", format_seconds(longest, p95));
+	if (prediction->step_time_best > 0)
+		text_printf(text, "%s%s at best, on a machine left alone", p95 > 0 ? "; " : "",
+			format_seconds(best, prediction->step_time_best));
+	text_add_char(text, '\n');
+}
+
 static void add_step_time(const struct prediction *prediction, struct text *text)
 {
 	char buffer[32], low[32], high[32];
@@ -132,6 +149,7 @@ static void add_step_time(const struct prediction *prediction, struct text *text
 		}
 	}
 	text_add_char(text, '\n');
+	add_other_steps(prediction, text);
 }
 
 static void add_bounds(const struct prediction *prediction, struct text *text)
