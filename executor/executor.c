@@ -49,6 +49,11 @@ bool executor_calibrate(const struct calibrate_options *options, struct arena *a
 	return calibrate_host(options, arena, calibration, error);
 }
 
+double executor_yardstick(void)
+{
+	return calibrate_yardstick();
+}
+
 bool executor_calibrate_gpus(const struct calibrate_options *options, struct arena *arena,
 	struct topology *topology, struct error *error)
 {

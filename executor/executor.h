@@ -46,6 +46,10 @@ bool executor_describe_gpus(
 bool executor_calibrate(const struct calibrate_options *options, struct arena *arena,
 	struct calibration *calibration, struct error *error);
 
+/* Seconds of a product that is always the same, on all cores: how fast this machine is just now.
+ * Takes a quarter of a second. 0: it could not be measured. */
+double executor_yardstick(void);
+
 /* EXIT_CODE_ENVIRONMENT and one line when no GPU can be used here. */
 bool executor_has_gpus(struct error *error);
 

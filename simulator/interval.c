@@ -97,6 +97,29 @@ static void scale(struct cost *cost, bool communicates, enum cause cause, double
 	}
 }
 
+/* Of a machine that is left alone: as the best of its calibration. 0: that does not say. */
+static double best_step(const struct schedule *schedule, int class,
+	const struct simulation_options *options, struct arena *scratch)
+{
+	const struct calibration *c = &schedule->topology->calibration;
+	struct engine engine;
+	struct error error = {0};
+
+	if (c->compute_best <= 0 && c->collective_best <= 0)
+		return 0;
+	arena_reset(scratch);
+	engine_init(&engine, schedule, class, !options->no_contention, options->host_runs_ahead,
+		scratch);
+	for (int i = 0; i < engine.n_ops; i++) {
+		struct task *task = &engine.tasks[i];
+
+		scale(&task->cost, task->communicates, CAUSE_COMPUTE, given(c->compute_best, 1));
+		scale(&task->cost, task->communicates, CAUSE_COLLECTIVE,
+			given(c->collective_best, 1));
+	}
+	return engine_run(&engine, &error) ? engine_step_time(&engine) : 0;
+}
+
 /* How much longer the step is, as a logarithm, when a cause is off by one standard deviation. */
 static double effect_of(const struct schedule *schedule, int class,
 	const struct simulation_options *options, const struct spreads *spreads, enum cause cause,
@@ -189,13 +212,19 @@ void interval(const struct schedule *schedule, int class, const struct simulatio
 						   &scratch, p->step_time);
 		sum += effects[cause] * effects[cause];
 	}
-	if (!options->quick_interval && schedule->topology->device.kind == DEVICE_GPU)
+	double measured_p95 = schedule->topology->calibration.step_p95;
+	if (measured_p95 > 0)
+		p->step_time_p95 = p->step_time * measured_p95;
+	else if (!options->quick_interval && schedule->topology->device.kind == DEVICE_GPU)
 		p->step_time_p95 =
 			fmax(p->step_time, slow_step(schedule, class, options, &scratch));
 	double factor = exp(DEVIATIONS * sqrt(sum));
 	double shorter = options->quick_interval
 				 ? 1
 				 : compiled(schedule, class, options, &scratch, p->step_time);
+	if (!options->quick_interval)
+		p->step_time_best =
+			fmin(best_step(schedule, class, options, &scratch), p->step_time);
 	arena_finish(&scratch);
 	p->step_time_low =
 		fmin(p->step_time, fmax(p->plan_lower_bound, p->step_time * shorter / factor));

@@ -53,6 +53,10 @@ const struct field calibration_fields[] = {
 	FIELD_DOUBLE(struct calibration, collective_spread, "collective_spread", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, host_spread, "host_spread", OPTIONAL),
 	FIELD_DOUBLE(struct calibration, residual_spread, "residual_spread", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, compute_best, "compute_best", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, collective_best, "collective_best", OPTIONAL),
+	FIELD_DOUBLE(struct calibration, step_p95, "step_p95", OPTIONAL),
+	FIELD_TIME(struct calibration, yardstick, "yardstick", OPTIONAL),
 	FIELD_END,
 };
 

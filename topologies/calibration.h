@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "topologies/calibration_choices.h"
 #include "topologies/calibration_kernels.h"
+#include "topologies/calibration_steps.h"
 
 enum collective_kind { COLLECTIVE_ALL_GATHER, COLLECTIVE_REDUCE_SCATTER, COLLECTIVE_ALL_REDUCE };
 extern const char *const collective_kind_names[]; /* "all_gather", "reduce_scatter", "all_reduce" */
@@ -31,42 +32,6 @@ struct calibration_product {
 };
 
 enum { CALIBRATION_PRODUCTS = 96 }; /* at most */
-
-/* X(suffix, name): the work of a step that is held against the model, named as the operations of a
- * schedule. */
-#define STEP_WORKS(X)                                                                              \
-	X(FORWARD, "forward")                                                                      \
-	X(LOSS, "loss")                                                                            \
-	X(RECOMPUTE, "recompute")                                                                  \
-	X(BACKWARD, "backward")                                                                    \
-	X(CAST_PARAMETERS, "cast_parameters")                                                      \
-	X(GRADIENT_NORM, "gradient_norm")                                                          \
-	X(OPTIMIZER, "optimizer")
-
-enum step_work {
-#define X(suffix, name) STEP_##suffix,
-	STEP_WORKS(X)
-#undef X
-		STEP_WORK_COUNT
-};
-extern const char *const step_work_names[];
-
-/* Two matrices and a function between them, or three with a gate. */
-enum step_mlp { STEP_MLP_PLAIN, STEP_MLP_GATED };
-/* Of a rank: one, or all that the machine has. A GPU is all of itself. */
-enum step_threads { STEP_THREADS_ONE, STEP_THREADS_ALL };
-extern const char *const step_mlp_names[];     /* "plain", "gated" */
-extern const char *const step_threads_names[]; /* "one", "all" */
-
-/* Measured seconds of real steps over the seconds that the rest of the calibration says. */
-struct calibration_step {
-	enum step_mlp mlp;
-	enum dtype dtype;
-	enum step_threads threads;
-	double factors[STEP_WORK_COUNT]; /* 0: not measured */
-};
-
-enum { CALIBRATION_STEPS = 8 }; /* mlp x fp32 and bf16 x threads */
 
 struct calibration {
 	bool measured;          /* false: a prior */
@@ -102,6 +67,11 @@ struct calibration {
 	/* Relative standard deviations of what the model gets wrong: of kernels, of collectives, of
 	 * the issuing thread, each common to all of its kind; and of a step beyond these. */
 	double compute_spread, collective_spread, host_spread, residual_spread;
+	/* Times and rates above are typical ones: medians over the whole of the measurement. The
+	 * best of its moments, as seconds over these: what a machine takes that is left alone. */
+	double compute_best, collective_best; /* at most 1 */
+	double step_p95;  /* the 95th percentile of a run's steps over their median */
+	double yardstick; /* s of a fixed product on all cores (CPU devices) */
 	int n_collectives;
 	struct calibration_collective
 		*collectives; /* sorted by collective, ranks, nodes, from_bytes */
@@ -142,26 +112,6 @@ bool calibration_add_product(
 /* The same of `kernel`. */
 bool calibration_add_kernel(
 	struct calibration *calibration, const struct calibration_kernel *kernel);
-
-/* Puts `step` where it belongs. False, and nothing done, when that (mlp, dtype, threads) is there
- * or there is no room. */
-bool calibration_add_step(struct calibration *calibration, const struct calibration_step *step);
-
-/* Of n measurements of one combination, at least one: of each kind of work the least factor of
- * those that have one. */
-struct calibration_step calibration_step_least(const struct calibration_step *steps, int n);
-/* The best of several measurements was left alone when another one is so near, relatively. */
-extern const double calibration_settled;
-/* Whether the least factor of that work was met a second time; or there is none. */
-bool calibration_step_is_settled(const struct calibration_step *steps, int n, enum step_work work);
-
-/* What the model's seconds of that work are multiplied by. `all`: 0 for a rank of one thread, 1 for
- * one that has all, between them in proportion (of logarithms). 1 where nothing was measured. */
-double calibration_step_factor(const struct calibration *calibration, enum step_mlp mlp,
-	enum dtype dtype, enum step_work work, double all);
-
-/* The least of all factors, at most 1: no work is faster than modelled by more. */
-double calibration_least_factor(const struct calibration *calibration);
 
 /* Nothing known at all: the section is left out of files. */
 bool calibration_is_empty(const struct calibration *calibration);

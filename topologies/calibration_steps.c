@@ -3,8 +3,6 @@
 
 #include "topologies/calibration.h"
 
-const double calibration_settled = 0.03;
-
 const char *const step_work_names[] = {
 #define X(suffix, name) name,
 	STEP_WORKS(X)
@@ -18,31 +16,42 @@ static int place_of(const struct calibration_step *step)
 	return ((int)step->mlp * DTYPE_COUNT + (int)step->dtype) * 2 + (int)step->threads;
 }
 
-struct calibration_step calibration_step_least(const struct calibration_step *steps, int n)
+struct calibration_step calibration_step_middle(const struct calibration_step *steps, int n)
 {
-	struct calibration_step least = steps[0];
+	struct calibration_step middle = steps[0];
 
-	for (int i = 1; i < n; i++) {
-		for (int work = 0; work < STEP_WORK_COUNT; work++) {
-			double factor = steps[i].factors[work];
+	for (int work = 0; work < STEP_WORK_COUNT; work++) {
+		double factors[CALIBRATION_VISITS];
+		int known = 0;
 
-			if (least.factors[work] == 0 ||
-				(factor > 0 && factor < least.factors[work]))
-				least.factors[work] = factor;
-		}
+		for (int i = 0; i < n; i++)
+			if (steps[i].factors[work] > 0)
+				factors[known++] = steps[i].factors[work];
+		sort_numbers(factors, known);
+		middle.factors[work] = known > 0 ? quantile(factors, known, 0.5) : 0;
 	}
-	return least;
+	return middle;
 }
 
-bool calibration_step_is_settled(const struct calibration_step *steps, int n, enum step_work work)
-{
-	double least = calibration_step_least(steps, n).factors[work];
-	double near = least * (1 + calibration_settled);
-	int met = 0;
+/* What another hour does is not seen in minutes: a spread of visits is no less than this. */
+static const double least_spread = 0.04;
 
-	for (int i = 0; i < n; i++)
-		met += steps[i].factors[work] > 0 && steps[i].factors[work] < near;
-	return least == 0 || met > 1;
+void calibration_take_levels(struct calibration *calibration, double *levels, int n, int visits)
+{
+	/* From half of an 80 % interval to a standard deviation; of visits that have their own
+	 * middle to a run that has another: its own deviation, and that of a median of `visits`. */
+	double deviations = 1.2816, wider = sqrt((visits + 1.57) / (visits - 1));
+
+	sort_numbers(levels, n);
+	double low = quantile(levels, n, 0.1), high = quantile(levels, n, 0.9);
+	calibration->compute_best = fmin(low, 1);
+	calibration->residual_spread = fmax((high - low) / 2 / deviations * wider, least_spread);
+}
+
+void calibration_take_steps(struct calibration *calibration, double *ratios, int n)
+{
+	sort_numbers(ratios, n);
+	calibration->step_p95 = n > 0 ? fmax(quantile(ratios, n, 0.95), 1) : 0;
 }
 
 static double measured(const struct calibration *calibration, enum step_work work,

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""predictions.py on plans that nobody trains: which measurement counts, how often what is trained."""
-import json
+"""predictions.py on plans that nobody trains: what is drawn, what is trained, what the figures are."""
 import os
+import random
 import sys
-import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[1])))
@@ -11,29 +10,22 @@ import predictions
 
 
 class FakeBench:
-    """Two questions have one answer until the third round, when a calibration changes its mind. A round takes a tenth
-    of a second longer than the one before it."""
+    """The open question has the answer of ZERO_2. A round takes a tenth of a second longer than the one before it."""
 
     def __init__(self):
-        self.trained, self.round, self.schedule = [], 0, None
+        self.trained, self.round = [], 0
 
-    def predict(self, words):
-        if words == 'impossible':
+    def predict(self, words, path):
+        if words[-1] == 'FULL_SHARD':
             raise RuntimeError('exit 1')
-        self.schedule = 'lean' if words == 'open' and self.round >= 2 else words if words != 'open' else 'fast'
-        return {'schedule_digest': self.schedule, 'step_time_s': 1.0}
+        return {'schedule_digest': 'ZERO_2' if path == 'question-0-chosen.yaml' else words[-1], 'step_time_s': 1.0,
+                'uncertainty': {'step_time_low_s': 0.9, 'step_time_high_s': 1.15, 'step_time_best_s': 0.95}}
 
-    def train(self, _):
-        self.trained.append(self.schedule)
-        return {'schedule_digest': self.schedule, 'step_time_p50_s': 1 + self.round / 10, 'round': self.round}
-
-
-def questions():
-    return {(words,): predictions.Plan(words) for words in ('open', 'fast', 'lean', 'impossible')}
-
-
-def times(plan):
-    return [m['step_time_p50_s'] for m in plan.measurements]
+    def train(self, path, predicted):
+        expect(predicted == 1.0, predicted)
+        self.trained.append(path)
+        seconds = 1 + self.round / 10 + (0.25 if 'chosen' in path else 0)
+        return {'step_time_p50_s': seconds, 'yardstick_before_s': 2.2, 'yardstick_after_s': 2.6}
 
 
 def expect(condition, what):
@@ -41,30 +33,38 @@ def expect(condition, what):
         sys.exit(str(what))
 
 
-bench, plans = FakeBench(), questions()
+def near(value, other):
+    return abs(value - other) < 1e-12
+
+
+# A seed draws the same again, another one something else; nothing twice.
+first, again, other = (predictions.draw_different(predictions.draw, random.Random(seed), 16) for seed in (1, 1, 2))
+expect(len(first) == 16 and first == again and first != other, first)
+expect(len(predictions.draw_different(predictions.draw_question, random.Random(1), 10)) == 10, 'questions')
+
+bench, plans = FakeBench(), predictions.plans_of_question(['model'], 0)
+predictions.predict_all(bench, plans)
+expect('FULL_SHARD' not in plans and len(plans) == 5, list(plans))
 for bench.round in range(3):
     predictions.run_round(bench, plans)
-expect(('impossible',) not in plans and len(plans) == 3, list(plans))
-expect(bench.trained == ['fast', 'lean'] * 2 + ['lean', 'fast'], bench.trained)
+# The answer and ZERO_2 are one plan.
+expect(len(bench.trained) == 3 * 4 and 'question-0-ZERO_2.yaml' not in bench.trained, bench.trained)
 
-# One more hour, in which a plan that was disturbed all the time was not.
-with tempfile.TemporaryDirectory() as folder:
-    path = os.path.join(folder, 'saved.json')
-    with open(path, 'w', encoding='utf-8') as file:
-        json.dump([[['lean'], [], [{'schedule_digest': 'lean', 'step_time_p50_s': 0.9}]],
-                   [['fast'], [], [{'schedule_digest': 'slow', 'step_time_p50_s': 0.1}]],
-                   [['gone'], [], []]], file)
-    predictions.join(plans, path)
-predictions.share(plans)
-expect(sorted(times(plans[('lean',)])) == [0.9, 1, 1.1, 1.2], times(plans[('lean',)]))
-expect(sorted(times(plans[('open',)])) == [0.9, 1, 1.1, 1.2], times(plans[('open',)]))
-expect(sorted(times(plans[('fast',)])) == [1, 1.1, 1.2], times(plans[('fast',)]))
-expect(len(plans[('open',)].predictions) == 1, plans[('open',)].predictions)
-expect(plans[('open',)].measured() == 0.9 and plans[('open',)].middle() == 1.05, times(plans[('open',)]))
-expect(abs(plans[('open',)].error() - 1 / 9) < 1e-12, plans[('open',)].error())
+chosen, rest = plans['chosen'], plans['NO_SHARD']
+expect(chosen.once() == 1.25 and near(chosen.middle(), 1.35) and chosen.fastest() == 1.25, chosen.measurements)
+expect(near(predictions.behind(plans, predictions.Plan.once), 0.25), 'behind')
+expect(near(predictions.behind(plans, predictions.Plan.middle), 1.35 / 1.1 - 1), 'behind in the middle')
+expect(rest.is_inside(1.15) and not rest.is_inside(1.16), 'inside')
+expect(near(rest.slower(2.0), 1.2) and rest.slower(0) == 1, rest.slower(2.0))
+expect(rest.best_case() == 0.95, rest.best_case())
 
-# Settled is whose fastest round was met twice.
-plan = predictions.Plan('')
-for seconds, settled in (1.0, False), (1.1, False), (1.02, True), (0.9, False), (0.92, True):
-    plan.measurements.append({'step_time_p50_s': seconds})
-    expect(plan.is_settled() == settled, times(plan))
+# The user's figure comes first: of the first round, whatever others were.
+lines = predictions.user_figure({'a': rest, 'b': chosen}, {'q': plans}, 2.0)
+expect(lines[0] == 'One calibration, one run each: median error 10.0 %, bias -10.0 %, 1 of 2 within 10 %, largest 20.0 %; '
+       '1 of 2 inside the 80 % interval', lines[0])
+expect('took 25.0 % longer than the fastest measured, in the median of 1 questions' in lines[1], lines[1])
+# A slower machine explains all but 4 % of the chosen plan.
+expect('median error 12.0 %, bias +8.0 %' in lines[2], lines[2])
+lines = predictions.rounds_figure({'a': rest}, {}, 3)
+expect('Middle of 3 rounds: median error 9.1 %' in lines[0], lines[0])
+expect('Best of 3 rounds, against the best case: median error 5.0 %' in lines[1], lines[1])

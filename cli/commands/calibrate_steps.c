@@ -53,16 +53,34 @@ enum {
 	DATA_BYTES = 1 << 16,
 	MOST_RANKS = 8,  /* that compute at the same time */
 	STEPS_QUICK = 5, /* of which two warm up */
-	VISITS = 6,      /* apart in time, at most */
+	MOST_STEPS = 300,
+	MOST_RATIOS = 4096,
 };
 /* A ratio beyond says more about what else the machine did: 1.4 was the largest on an idle one. */
 static const double most_factor = 2;
 
 static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16};
 
+/* How far runs and their steps lie apart. */
+struct scatter {
+	int visit, n_ratios;
+	/* Seconds of the work of a run over the predicted ones, by combination and visit; 0: none.
+	 */
+	double levels[CALIBRATION_STEPS][CALIBRATION_VISITS];
+	double ratios[MOST_RATIOS]; /* of a step over the median of its run */
+	double yardsticks[CALIBRATION_VISITS];
+};
+
+/* Of one run. */
+struct step_times {
+	int n;
+	double seconds[MOST_STEPS];
+};
+
 /* One measurement in the making. */
 struct stepping {
 	struct arena *arena; /* for this one alone */
+	struct scatter *scatter;
 	const struct topology *machine;
 	const struct calibration_step *step; /* what is measured */
 	const struct model *model;
@@ -173,6 +191,23 @@ static void compare(struct stepping *s, const struct evaluation *evaluation,
 	}
 }
 
+static void take_step_time(const struct progress *progress, void *data)
+{
+	struct step_times *times = data;
+
+	if (times->n < MOST_STEPS)
+		times->seconds[times->n++] = progress->step_time;
+}
+
+static void take_ratios(
+	struct scatter *scatter, const struct step_times *times, const struct measurement *measured)
+{
+	int first = (int)measured->warm_up_steps;
+
+	for (int i = first; i < times->n && scatter->n_ratios < MOST_RATIOS; i++)
+		scatter->ratios[scatter->n_ratios++] = times->seconds[i] / measured->step_time_p50;
+}
+
 static bool train_and_compare(struct stepping *s, int64_t length, struct error *error)
 {
 	struct topology topology = part_of_machine(s);
@@ -181,6 +216,7 @@ static bool train_and_compare(struct stepping *s, int64_t length, struct error *
 	struct plan_file file = {.question = {"", "", ""}, .model = &model, .topology = &topology};
 	struct evaluation evaluation;
 	struct measurement measurement;
+	struct step_times times = {0};
 
 	if (!resolve(s, &topology, length, &file.plan, error) ||
 		!plan_evaluate(
@@ -195,11 +231,14 @@ static bool train_and_compare(struct stepping *s, int64_t length, struct error *
 		.device = on_gpu(s) ? "cuda" : NULL,
 		.threads = s->step->threads == STEP_THREADS_ONE ? 1 : 0,
 		.expected = &evaluation.simulation.timeline,
+		.report = take_step_time,
+		.report_data = &times,
 	};
 	job.training.steps = s->training_steps;
 	if (!executor_train(&job, s->arena, &measurement, error))
 		return false;
 	compare(s, &evaluation, &measurement);
+	take_ratios(s->scatter, &times, &measurement);
 	return true;
 }
 
@@ -219,6 +258,18 @@ static void take_factors(const struct stepping *s, struct calibration_step *step
 			ratio > 1 / most_factor)
 			step->factors[work] = ratio;
 	}
+}
+
+/* All work together, over its prediction. */
+static double level_of(const struct stepping *s)
+{
+	double predicted = 0, measured = 0;
+
+	for (int work = 0; work < STEP_WORK_COUNT; work++) {
+		predicted += s->predicted[work];
+		measured += s->measured[work];
+	}
+	return predicted > 0 ? measured / predicted : 0;
 }
 
 static bool measure_step(
@@ -262,16 +313,22 @@ static void say(const struct calibration_step *step, void (*report)(const char *
 	report(line, report_data);
 }
 
-/* False when there is no point in trying more. */
-static bool measure_one(
-	const char *data, bool quick, const struct topology *machine, struct calibration_step *step)
+/* Combination `number`; false when there is no point in trying more. */
+static bool measure_one(const char *data, bool quick, const struct topology *machine, int number,
+	struct scatter *scatter, struct calibration_step *step)
 {
 	struct arena arena = {0};
 	struct error error = {0};
-	struct stepping s = {.arena = &arena, .machine = machine, .step = step, .data = data};
+	struct stepping s = {.arena = &arena,
+		.scatter = scatter,
+		.machine = machine,
+		.step = step,
+		.data = data};
 	bool ok = measure_step(&s, quick, step, &error);
 
-	if (!ok)
+	if (ok)
+		scatter->levels[number][scatter->visit] = level_of(&s);
+	else
 		output_note("no steps were measured beyond here, predictions do without them: %s",
 			error.message);
 	arena_finish(&arena);
@@ -294,46 +351,54 @@ static bool is_told(const struct topology *topology, const struct calibration_st
 	return step->threads == STEP_THREADS_ONE || topology->host.cores > 1;
 }
 
-/* Whether every combination's best forward and backward were as good in a second visit. */
-static bool are_settled(struct calibration_step steps[][VISITS], int n, int visits)
-{
-	static const enum step_work works[] = {STEP_FORWARD, STEP_BACKWARD};
-
-	for (int i = 0; i < n; i++)
-		for (int w = 0; w < COUNT_OF(works); w++)
-			if (!calibration_step_is_settled(steps[i], visits, works[w]))
-				return false;
-	return true;
-}
-
 /* All combinations, again in each visit: what else the machine does comes and goes. Returns how
- * many were measured in every one; those after them could not be. `visits`: at most, and then how
- * many it took. */
-static int measure_visits(const char *data, bool quick, const struct topology *machine, int *visits,
-	struct calibration_step steps[][VISITS])
+ * many were measured in every one; those after them could not be. */
+static int measure_visits(const char *data, bool quick, const struct topology *machine, int visits,
+	struct scatter *scatter, struct calibration_step steps[][CALIBRATION_VISITS])
 {
-	int n = CALIBRATION_STEPS, most = *visits;
+	int n = CALIBRATION_STEPS;
 
-	for (int visit = 0; visit < most; visit++) {
-		*visits = visit + 1;
+	for (scatter->visit = 0; scatter->visit < visits; scatter->visit++) {
+		int visit = scatter->visit;
+
+		if (machine->device.kind == DEVICE_CPU)
+			scatter->yardsticks[visit] = executor_yardstick();
 		for (int i = 0; i < n; i++) {
 			steps[i][visit] = combination(i);
 			if (is_told(machine, &steps[i][visit]) &&
-				!measure_one(data, quick, machine, &steps[i][visit]))
+				!measure_one(data, quick, machine, i, scatter, &steps[i][visit]))
 				n = i;
 		}
-		if (are_settled(steps, n, visit + 1))
-			break;
 	}
 	return n;
+}
+
+static void keep_scatter(
+	struct scatter *scatter, int combinations, int visits, struct calibration *calibration)
+{
+	double levels[CALIBRATION_STEPS * CALIBRATION_VISITS], sorted[CALIBRATION_VISITS];
+	int n = 0;
+
+	for (int i = 0; i < combinations; i++) {
+		memcpy(sorted, scatter->levels[i], sizeof(sorted));
+		sort_numbers(sorted, visits);
+		for (int v = 0; v < visits && sorted[0] > 0; v++)
+			levels[n++] = sorted[v] / quantile(sorted, visits, 0.5);
+	}
+	if (visits > 1 && n > 0)
+		calibration_take_levels(calibration, levels, n, visits);
+	calibration_take_steps(calibration, scatter->ratios, scatter->n_ratios);
+	sort_numbers(scatter->yardsticks, visits);
+	calibration->yardstick = quantile(scatter->yardsticks, visits, 0.5);
 }
 
 void calibrate_steps(struct arena *arena, bool quick, void (*report)(const char *line, void *data),
 	void *report_data, struct topology *topology)
 {
-	struct calibration_step steps[CALIBRATION_STEPS][VISITS];
+	struct calibration_step steps[CALIBRATION_STEPS][CALIBRATION_VISITS];
+	struct scatter *scatter = ARENA_NEW(arena, struct scatter);
 	/* A GPU has no neighbours, and takes minutes. */
-	int visits = quick || topology->device.kind == DEVICE_GPU ? 1 : VISITS;
+	int visits = quick || topology->device.kind == DEVICE_GPU ? 1 : CALIBRATION_VISITS;
 	const char *path = NULL;
 	int data = make_data(arena, &path);
 
@@ -341,12 +406,13 @@ void calibrate_steps(struct arena *arena, bool quick, void (*report)(const char 
 		output_note("no steps were measured: there is no memory for their data");
 		return;
 	}
-	int n = measure_visits(path, quick, topology, &visits, steps);
+	int n = measure_visits(path, quick, topology, visits, scatter, steps);
 	close(data);
 	for (int i = 0; i < n; i++) {
-		struct calibration_step step = calibration_step_least(steps[i], visits);
+		struct calibration_step step = calibration_step_middle(steps[i], visits);
 
 		if (has_factors(&step) && calibration_add_step(&topology->calibration, &step))
 			say(&step, report, report_data);
 	}
+	keep_scatter(scatter, n, visits, &topology->calibration);
 }

@@ -306,6 +306,15 @@ static void note_line(const char *line, void *data)
 	output_note("%s", line);
 }
 
+/* Against what the calibration has: whether this machine is as fast as it was then. */
+static double yardstick(const struct training_options *options, const struct opened *opened)
+{
+	bool host = strcmp(devices[options->device], "host") == 0 && options->pace == PACE_NONE &&
+		    options->launcher.ranks <= 1;
+
+	return host && opened->file.topology->calibration.yardstick > 0 ? executor_yardstick() : 0;
+}
+
 /* Runs it; what was measured, and what of its lines could not be written. */
 static bool execute(const struct invocation *invocation, const struct training_options *options,
 	const struct opened *opened, struct progress_output *progress, struct measurement *measured,
@@ -343,10 +352,15 @@ static bool execute(const struct invocation *invocation, const struct training_o
 		.note = note_line,
 		.report_data = progress,
 	};
+	double before = yardstick(options, opened);
 	bool ok = executor_train(&job, invocation->arena, measured, error);
 
 	progress_output_end(progress);
-	return ok;
+	if (!ok)
+		return false;
+	measured->yardstick_before = before;
+	measured->yardstick_after = yardstick(options, opened);
+	return true;
 }
 
 static bool save_measurement(const struct invocation *invocation, const struct opened *opened,

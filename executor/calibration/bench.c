@@ -5,13 +5,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "executor/ranks/ranks.h"
 
 enum { MAX_REPEATS = 200, LEAST_REPEATS = 3 };
-
-/* Visits end when so large a share of the figures was as good twice. */
-static const double settled_share = 0.9;
 
 void bench_say(const struct bench *bench, const char *format, ...)
 {
@@ -33,33 +31,42 @@ void bench_note_spread(struct bench *bench, const struct spread *spread)
 	bench->n_spreads++;
 }
 
-double bench_figure(struct bench *bench, enum figure what, const struct spread *spread)
+/* Sorts. */
+static double middle(double *values, int n)
 {
-	assert(bench->visit < CALIBRATE_VISITS && bench->figure < CALIBRATE_FIGURES);
-	struct best *best = &bench->figures[bench->figure++];
-	double (*better)(double, double) = what == FIGURE_TIME ? fmin : fmax;
-	double value = spread->p50;
-
-	bench_note_spread(bench, spread);
-	if (bench->visit == 0)
-		*best = (struct best){value, 0};
-	else if (better(value, best->first) == value)
-		*best = (struct best){value, best->first};
-	else
-		best->second = best->second > 0 ? better(best->second, value) : value;
-	return best->first;
+	return measure_spread(values, n).p50;
 }
 
-bool bench_is_settled(const struct bench *bench)
+double bench_figure(struct bench *bench, enum figure what, const struct spread *spread)
 {
+	assert(bench->visit < CALIBRATION_VISITS && bench->figure < CALIBRATE_FIGURES);
+	double *seen = bench->figures[bench->figure++], values[CALIBRATION_VISITS];
+
+	bench_note_spread(bench, spread);
+	seen[bench->visit] = what == FIGURE_TIME ? spread->p50 : 1 / spread->p50;
+	memcpy(values, seen, sizeof(values));
+	double seconds = middle(values, bench->visit + 1);
+	return what == FIGURE_TIME ? seconds : 1 / seconds;
+}
+
+void bench_conclude(struct bench *bench, int visits)
+{
+	struct calibration *c = bench->calibration;
+	double levels[CALIBRATE_FIGURES * CALIBRATION_VISITS], values[CALIBRATION_VISITS];
 	int n = 0;
 
+	c->residual_spread = bench->n_spreads > 0 ? bench->spread / bench->n_spreads : 0;
+	if (bench->n_collectives > 0)
+		c->collective_best = fmin(bench->collective_best / bench->n_collectives, 1);
+	if (visits < 2)
+		return;
 	for (int i = 0; i < bench->figure; i++) {
-		const struct best *best = &bench->figures[i];
-
-		n += best->second > 0 && fabs(best->second / best->first - 1) < calibration_settled;
+		memcpy(values, bench->figures[i], sizeof(values));
+		double typical = middle(values, visits);
+		for (int v = 0; v < visits; v++)
+			levels[n++] = bench->figures[i][v] / typical;
 	}
-	return n >= settled_share * bench->figure;
+	calibration_take_levels(c, levels, n, visits);
 }
 
 double bench_time(struct bench *bench, void (*run)(void *data), void *data)

@@ -6,7 +6,7 @@
 #include "executor/job/job.h"
 #include "kernels/kernels.h"
 
-enum { CALIBRATE_VISITS = 6, CALIBRATE_FIGURES = 320 /* of a visit, at most */ };
+enum { CALIBRATE_FIGURES = 320 /* of a visit, at most */ };
 
 /* A measurement in the making. */
 struct bench {
@@ -17,25 +17,24 @@ struct bench {
 	struct kernel_context context;
 	int64_t nodes, ranks_per_node; /* that collectives were timed on */
 	double budget;                 /* s for one figure */
-	/* The two best medians of the visits so far, in the order in which figures are measured;
-	 * a second of 0: not yet. */
+	/* Medians of the visits so far, as seconds or what stands for them (1 / rate), in the order
+	 * in which figures are measured. */
 	int visit, figure;
-	struct best {
-		double first, second;
-	} figures[CALIBRATE_FIGURES];
-	double spread; /* sum and number of relative deviations seen, for residual_spread */
+	double figures[CALIBRATE_FIGURES][CALIBRATION_VISITS];
+	double spread; /* sum and number of relative deviations seen inside of figures */
 	int n_spreads;
+	double collective_best; /* sum, of collectives: the best tries over the median */
+	int n_collectives;
 };
 
 /* Calls `run` until the budget is used, at least three times after one warm-up. Seconds of one
  * call: the median. */
 double bench_time(struct bench *bench, void (*run)(void *data), void *data);
-/* The next figure of a visit, a time or a rate: of the visits so far the median of the best one.
- * Who shares a machine from outside only makes it slower. */
+/* The next figure of a visit, a time or a rate: the middle of the visits so far. */
 enum figure { FIGURE_TIME, FIGURE_RATE };
 double bench_figure(struct bench *bench, enum figure what, const struct spread *spread);
-/* Whether most figures of the visits so far were as good twice. */
-bool bench_is_settled(const struct bench *bench);
+/* Into the calibration: how far figures and visits are apart. */
+void bench_conclude(struct bench *bench, int visits);
 void bench_say(const struct bench *bench, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void bench_note_spread(struct bench *bench, const struct spread *spread);

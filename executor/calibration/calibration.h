@@ -12,6 +12,10 @@ bool calibrate_host(const struct calibrate_options *options, struct arena *arena
 bool describe_cluster(const struct launcher *launcher, const struct calibration *calibration,
 	struct arena *arena, struct topology **topology, struct error *error);
 
+/* Seconds of a product that is always the same, on all cores: a quarter of a second's median.
+ * 0: it could not be measured. */
+double calibrate_yardstick(void);
+
 /* A rank that times collectives, by the host's clock or its GPU's: to the end of the job, as
  * rank_train. */
 bool rank_time_collectives(struct segment *segment, struct error *error);

@@ -59,9 +59,11 @@ static bool read_point(struct bench *bench, const char **line, struct collective
 	of->nodes = strtoll(end + 1, &end, 10);
 	point->bytes = strtoll(end + 1, &end, 10);
 	point->seconds = strtod(end + 1, &end);
-	double width = strtod(end + 1, &end);
+	double width = strtod(end + 1, &end), best = strtod(end + 1, &end);
 	const struct spread spread = {.p10 = 1 - width / 2, .p50 = 1, .p90 = 1 + width / 2};
 	bench_note_spread(bench, &spread);
+	bench->collective_best += best;
+	bench->n_collectives++;
 	*line = end + 1;
 	return point->bytes > 0 && point->seconds > 0;
 }

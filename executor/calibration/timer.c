@@ -120,6 +120,8 @@ static bool time_collective(struct timer *t, const struct group *group, enum col
 	text_number(&t->report, spread.p50);
 	text_add_char(&t->report, ',');
 	text_number(&t->report, (spread.p90 - spread.p10) / spread.p50);
+	text_add_char(&t->report, ',');
+	text_number(&t->report, spread.p10 / spread.p50);
 	text_add_char(&t->report, '\n');
 	return true;
 }

@@ -92,6 +92,13 @@ void json_check(const struct check *check, struct writer *writer)
 	writer_bool(writer, "ok", check->ok);
 	write_rows("lines", check_fields, check->lines, check->n_lines, sizeof(check->lines[0]),
 		writer);
+	if (check->slower <= 0)
+		return;
+	writer_begin_map(writer, "yardstick");
+	writer_number(writer, "before", check->slower_before);
+	writer_number(writer, "after", check->slower_after);
+	writer_number(writer, "mean", check->slower);
+	writer_end_map(writer);
 }
 
 void report_check_json(const struct check *check, struct text *text)

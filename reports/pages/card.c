@@ -46,6 +46,17 @@ static void add_unbroken(const char *string, struct text *text)
 		text_add_bytes(text, *string == ' ' ? "\xc2\xa0" : string, *string == ' ' ? 2 : 1);
 }
 
+static void step_note(const char *what, double seconds, struct text *text)
+{
+	char buffer[32];
+
+	if (seconds <= 0)
+		return;
+	text_printf(text, "<small>%s", what);
+	add_unbroken(format_seconds(buffer, seconds), text);
+	text_add(text, "</small>");
+}
+
 static void time_tiles(const struct prediction *prediction, struct text *text)
 {
 	char buffer[32];
@@ -60,6 +71,8 @@ static void time_tiles(const struct prediction *prediction, struct text *text)
 		add_unbroken(format_seconds(buffer, prediction->step_time_high), text);
 		text_add(text, "</small>");
 	}
+	step_note("95 of 100 within ", prediction->step_time_p95, text);
+	step_note("at best ", prediction->step_time_best, text);
 	end_tile(text);
 	begin_tile("Throughput", text);
 	text_printf(text, "%s<small>tokens/s per device</small>",

@@ -199,17 +199,45 @@ static void check_pss(struct judge *judge, const struct schedule *schedule)
 			(double)measured->pss_growth_mean_bytes);
 }
 
+/* Whether this is the speed at which the machine was calibrated. */
+static void read_yardstick(struct judge *judge, const struct schedule *schedule)
+{
+	const struct measurement *measured = judge->measured;
+	double then = schedule != NULL ? schedule->topology->calibration.yardstick : 0;
+	struct check *check = judge->check;
+
+	if (then <= 0 || measured->yardstick_before <= 0 || measured->yardstick_after <= 0)
+		return;
+	check->slower_before = measured->yardstick_before / then;
+	check->slower_after = measured->yardstick_after / then;
+	check->slower = (check->slower_before + check->slower_after) / 2;
+}
+
+/* What a step usually took is what is predicted. A slower hour is no error of the prediction: where
+ * it is known, the step is judged against what is predicted for it. */
+static void check_step(struct judge *judge)
+{
+	const struct measurement *measured = judge->measured;
+	double median =
+		measured->step_time_p50 > 0 ? measured->step_time_p50 : measured->values.step_time;
+	double predicted = judge->predicted->step_time, slower = judge->check->slower;
+	struct check_line *line = add_line(judge, "step time", "s", predicted, median);
+
+	if (slower > 0) {
+		predicted *= slower;
+		line = add_line(judge, "step time at the machine's speed", "s", predicted, median);
+	}
+	if (judge->tolerance->time >= 0)
+		judge_line(judge, line, within(predicted, median, judge->tolerance->time));
+}
+
 static void check_times(struct judge *judge)
 {
 	const struct prediction *predicted = judge->predicted;
 	const struct prediction *measured = &judge->measured->values;
 	const struct time_split *p = &predicted->time, *m = &measured->time;
-	struct check_line *line =
-		add_line(judge, "step time", "s", predicted->step_time, measured->step_time);
 
-	if (judge->tolerance->time >= 0)
-		judge_line(judge, line,
-			within(predicted->step_time, measured->step_time, judge->tolerance->time));
+	check_step(judge);
 	add_line(judge, "compute", "s", p->compute, m->compute);
 	add_line(judge, "all-gather", "s", p->all_gather, m->all_gather);
 	add_line(judge, "reduce-scatter", "s", p->reduce_scatter, m->reduce_scatter);
@@ -234,6 +262,7 @@ void report_check(const struct schedule *schedule, const struct prediction *pred
 	check_network(&judge, schedule);
 	check_pss(&judge, schedule);
 	check_device(&judge, schedule);
+	read_yardstick(&judge, schedule);
 	check_times(&judge);
 }
 
@@ -278,6 +307,27 @@ void check_grid(const struct check *check, struct grid *grid)
 	}
 }
 
+/* From here on before and after are not the same hour. */
+static const double changed = 0.1;
+
+static void add_yardstick(const struct check *check, struct text *text)
+{
+	double percent = 100 * (check->slower - 1);
+
+	if (check->slower <= 0)
+		return;
+	if (fabs(percent) < 1)
+		text_add(text, "The machine was as fast as when it was calibrated");
+	else
+		text_printf(text, "The machine was %.0f %% %s than when it was calibrated",
+			fabs(percent), percent > 0 ? "slower" : "faster");
+	text_printf(text,
+		" (a fixed product took %.0f %% of its time then before the run, %.0f %% after).\n",
+		100 * check->slower_before, 100 * check->slower_after);
+	if (fabs(check->slower_after / check->slower_before - 1) > changed)
+		text_add(text, "It changed during the run: measure again.\n");
+}
+
 void report_check_text(const struct check *check, const struct style *style, struct text *text)
 {
 	struct grid grid;
@@ -288,7 +338,8 @@ void report_check_text(const struct check *check, const struct style *style, str
 	text_add(text,
 		" Ledger: bytes of the schedule's buffers, operation by operation. PSS: memory "
 		"of a process, shared pages by their parts.\n Kinds of time overlap and do not "
-		"add up.\n\n");
+		"add up.\n Step time: the median of the measured steps.\n\n");
+	add_yardstick(check, text);
 	for (int i = 0; i < check->n_lines; i++) {
 		judged += check->lines[i].judged;
 		bad += check->lines[i].judged && !check->lines[i].ok;

@@ -124,8 +124,12 @@ void add_time_figure(const struct prediction *p, struct text *text)
 
 	text_printf(text, "%s a step", format_seconds(time, p->step_time));
 	if (p->step_time_high > p->step_time_low)
-		text_printf(text, " (80 %% sure: %s to %s)", format_seconds(low, p->step_time_low),
+		text_printf(text, " (80 %% sure: %s to %s", format_seconds(low, p->step_time_low),
 			format_seconds(high, p->step_time_high));
+	if (p->step_time_high > p->step_time_low && p->step_time_best > 0)
+		text_printf(text, "; at best %s", format_seconds(low, p->step_time_best));
+	if (p->step_time_high > p->step_time_low)
+		text_add_char(text, ')');
 }
 
 void add_speed_figure(const struct prediction *p, struct text *text)

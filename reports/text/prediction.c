@@ -116,13 +116,21 @@ static void add_fits(const struct prediction *prediction, struct text *text)
 	text_add_char(text, '\n');
 }
 
-static void add_slow_steps(const struct prediction *prediction, struct text *text)
+/* The figure is what a step usually takes: beside it the best and the longest. */
+static void add_other_steps(const struct prediction *prediction, struct text *text)
 {
-	char slow[32];
+	char best[32], longest[32];
+	double p95 = prediction->step_time_p95;
 
-	if (prediction->step_time_p95 > 0)
-		text_printf(text, "slow steps   one in twenty takes %s or more\n",
-			format_seconds(slow, prediction->step_time_p95));
+	if (prediction->step_time_best <= 0 && p95 <= 0)
+		return;
+	text_add(text, "             ");
+	if (p95 > 0)
+		text_printf(text, "95 of 100 steps within %s", format_seconds(longest, p95));
+	if (prediction->step_time_best > 0)
+		text_printf(text, "%s%s at best, on a machine left alone", p95 > 0 ? "; " : "",
+			format_seconds(best, prediction->step_time_best));
+	text_add_char(text, '\n');
 }
 
 static void add_step_time(const struct prediction *prediction, struct text *text)
@@ -141,6 +149,7 @@ static void add_step_time(const struct prediction *prediction, struct text *text
 		}
 	}
 	text_add_char(text, '\n');
+	add_other_steps(prediction, text);
 }
 
 static void add_bounds(const struct prediction *prediction, struct text *text)
@@ -234,7 +243,6 @@ static void add_states(const struct prediction *prediction, struct text *text)
 void add_prediction_lines(const struct prediction *prediction, struct text *text)
 {
 	add_step_time(prediction, text);
-	add_slow_steps(prediction, text);
 	add_throughput(prediction, text);
 	add_data_loader(prediction, text);
 	add_fits(prediction, text);

@@ -100,6 +100,7 @@ static const struct field collective_fields[] = {
 
 static const struct field uncertainty_fields[] = {NUMBER(step_time_low, "step_time_low_s"),
 	NUMBER(step_time_high, "step_time_high_s"), IF_KNOWN(step_time_p95, "step_time_p95_s"),
+	IF_KNOWN(step_time_best, "step_time_best_s"),
 	FIELD_STRING(struct prediction, uncertainty_source, "source", 0), FIELD_END};
 
 static const struct field bound_fields[] = {IF_KNOWN(lower_bound, "lower_bound_s"),
@@ -134,6 +135,10 @@ static const struct field measured_fields[] = {
 	FIELD_DOUBLE(struct measurement, step_time_p95, "step_time_p95_s", FIELD_NOT_NEGATIVE),
 	FIELD_DOUBLE(struct measurement, step_time_variance, "step_time_variance_s2",
 		FIELD_NOT_NEGATIVE),
+	FIELD_DOUBLE(struct measurement, yardstick_before, "yardstick_before_s",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
+	FIELD_DOUBLE(struct measurement, yardstick_after, "yardstick_after_s",
+		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
 	FIELD_STRING(struct measurement, weights_digest, "weights_digest", 0),
 	FIELD_STRING(struct measurement, reproducible, "reproducible", 0),
 	FIELD_STRING(struct measurement, cuda_graphs, "cuda_graphs", 0),

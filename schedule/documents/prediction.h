@@ -61,8 +61,9 @@ struct prediction {
 	struct time_split time;
 	double wire_bytes_per_rank, wire_bytes_node_egress;
 	int64_t collectives[3];               /* number per step, by enum collective_kind */
-	double step_time_low, step_time_high; /* 80 % interval */
-	double step_time_p95;                 /* of a run's steps, one in twenty; 0 = not known */
+	double step_time_low, step_time_high; /* 80 % interval of a run's median step */
+	double step_time_p95;                 /* of the steps of a run; 0: not known */
+	double step_time_best; /* where nothing else uses the machine; 0: not known */
 	const char *uncertainty_source;
 	double lower_bound, plan_lower_bound; /* s */
 };
@@ -116,6 +117,8 @@ struct measurement {
 	int64_t paced_operations; /* a step and rank */
 	int64_t late_operations;  /* of rank 0 in all: took longer than predicted, by `late` s */
 	double late;
+	/* Seconds of the calibration's fixed product, before and after the run; 0: not measured. */
+	double yardstick_before, yardstick_after;
 	struct timeline timeline; /* of the step whose time is the median, rank 0 */
 };
 

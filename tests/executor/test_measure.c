@@ -26,13 +26,13 @@ static void spreads(void **state)
 	assert_true(spread.mean == 0);
 }
 
-/* A time and a rate in five visits: what each is taken for so far, and when both were as good
- * twice. */
-static void figures_are_the_best_of_visits(void **state)
+/* A time and a rate in five visits: what each is taken for so far, and what is kept of all. */
+static void figures_are_the_middle_of_visits(void **state)
 {
-	static const double seen[][2] = {{5, 1}, {1, 3}, {3, 2}, {1.02, 2}, {2, 2.95}};
-	static const double taken[][2] = {{5, 1}, {1, 3}, {1, 3}, {1, 3}, {1, 3}};
-	struct bench bench = {0};
+	static const double seen[][2] = {{5, 1}, {1, 4}, {3, 2}, {2, 2}, {2, 8}};
+	static const double taken[][2] = {{5, 1}, {3, 1.6}, {3, 2}, {2.5, 2}, {2, 2}};
+	struct calibration calibration = {0};
+	struct bench bench = {.calibration = &calibration};
 
 	(void)state;
 	for (bench.visit = 0; bench.visit < COUNT_OF(seen); bench.visit++) {
@@ -41,12 +41,33 @@ static void figures_are_the_best_of_visits(void **state)
 			double value = seen[bench.visit][i];
 			struct spread spread = measure_spread(&value, 1);
 
-			assert_true(bench_figure(&bench, (enum figure)i, &spread) ==
-				    taken[bench.visit][i]);
+			assert_float_equal(bench_figure(&bench, (enum figure)i, &spread),
+				taken[bench.visit][i], 1e-12);
 		}
-		assert_int_equal(bench_is_settled(&bench), bench.visit == COUNT_OF(seen) - 1);
 	}
 	assert_int_equal(bench.n_spreads, 2 * COUNT_OF(seen));
+	bench.collective_best = 1.8;
+	bench.n_collectives = 2;
+	bench_conclude(&bench, COUNT_OF(seen));
+	assert_float_equal(calibration.collective_best, 0.9, 1e-12);
+	/* Of 0.25 0.5 0.5 1 1 1 1 1 1.5 2 2.5 over the middles: the lowest tenth. */
+	assert_in_range((int)(100 * calibration.compute_best), 45, 55);
+	assert_true(calibration.residual_spread > 0.4);
+}
+
+/* One visit says nothing of others. */
+static void quick_figures_have_no_best(void **state)
+{
+	struct calibration calibration = {0};
+	struct bench bench = {.calibration = &calibration};
+	double values[] = {1, 1, 1.2};
+	struct spread spread = measure_spread(values, 3);
+
+	(void)state;
+	bench_figure(&bench, FIGURE_TIME, &spread);
+	bench_conclude(&bench, 1);
+	assert_true(calibration.compute_best == 0 && calibration.collective_best == 0);
+	assert_true(calibration.residual_spread > 0);
 }
 
 /* Two gathers, of which the second is half hidden; a reduction that nothing hides. */
@@ -259,7 +280,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(adapters_are_counted),
 		cmocka_unit_test(spreads),
-		cmocka_unit_test(figures_are_the_best_of_visits),
+		cmocka_unit_test(figures_are_the_middle_of_visits),
+		cmocka_unit_test(quick_figures_have_no_best),
 		cmocka_unit_test(time_is_split),
 		cmocka_unit_test(recorders_keep_some_timelines),
 		cmocka_unit_test(allocations_are_seen),

@@ -46,7 +46,8 @@ static struct prediction sample(void)
 		.collectives = {31, 32, 33},
 		.step_time_low = 0.3,
 		.step_time_high = 0.4,
-		.step_time_p95 = 0.35,
+		.step_time_p95 = 0.36,
+		.step_time_best = 0.32,
 		.uncertainty_source = "no",
 		.lower_bound = 0.1,
 		.plan_lower_bound = 0.2,
@@ -122,6 +123,7 @@ static void assert_same_prediction(const struct prediction *a, const struct pred
 	SAME(step_time_low);
 	SAME(step_time_high);
 	SAME(step_time_p95);
+	SAME(step_time_best);
 	SAME(lower_bound);
 	SAME(plan_lower_bound);
 #undef SAME
@@ -218,6 +220,8 @@ static struct measurement measured_sample(void)
 		.step_time_p50 = 0.31,
 		.step_time_p95 = 0.35,
 		.step_time_variance = 1e-5 / 3,
+		.yardstick_before = 1e-3 / 3,
+		.yardstick_after = 1e-3 / 7,
 		.n_losses = COUNT_OF(losses),
 		.losses = losses,
 		.gradient_norms = norms,
@@ -253,6 +257,8 @@ static void test_measurement(void **state)
 		assert_same_prediction(&sampled.values, &read.values);
 		assert_int_equal(read.ranks, 4);
 		assert_int_equal(read.nodes, 2);
+		assert_true(read.yardstick_before == sampled.yardstick_before);
+		assert_true(read.yardstick_after == sampled.yardstick_after);
 		assert_int_equal(read.undeclared_bytes, 43);
 		assert_int_equal(read.device_used_bytes, 44);
 		assert_int_equal(read.device_ranks, 4);

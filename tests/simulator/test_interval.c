@@ -213,6 +213,37 @@ static void slow_steps_grow_with_exposed_nodes(void **state)
 		fail_msg("2 nodes %g, 16 nodes %g", few, many);
 }
 
+/* Typical is what a calibration's rates say; the best case and the 95th of 100 steps stand beside
+ * it where the calibration has them. */
+static void the_best_case_and_the_longest_steps(void **state)
+{
+	const struct simulation_options options = {0}, quick = {.quick_interval = true};
+	struct case_ c;
+	const struct prediction *p;
+
+	(void)state;
+	case_load(&c, "llama-2-7b", "2xdgx-a100-80gb");
+	case_plan(&c, "strategy=FULL_SHARD micro_batch=2 activation_checkpointing=full");
+	struct calibration *calibration = &c.topology->calibration;
+	p = case_simulate(&c, &options, false);
+	double typical = p->step_time;
+	assert_true(p->step_time_best == 0 && p->step_time_p95 > typical);
+	calibration->compute_best = 0.9;
+	calibration->step_p95 = 1.25;
+	p = case_simulate(&c, &options, false);
+	assert_true(p->step_time == typical);
+	assert_true(p->step_time_best >= 0.9 * typical && p->step_time_best < 0.93 * typical);
+	assert_float_equal(p->step_time_p95, 1.25 * typical, 1e-9);
+	double compute = p->step_time_best;
+	calibration->collective_best = 0.8;
+	assert_true(case_simulate(&c, &options, false)->step_time_best <= compute);
+	assert_true(case_simulate(&c, &quick, false)->step_time_best == 0);
+	calibration->compute_best = 0;
+	p = case_simulate(&c, &options, false);
+	assert_true(p->step_time_best > compute && p->step_time_best <= typical);
+	case_finish(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +255,7 @@ int main(void)
 		cmocka_unit_test(an_nvlink_domain_is_less_certain_than_a_host),
 		cmocka_unit_test(the_quick_interval_is_near),
 		cmocka_unit_test(the_less_is_known_the_wider),
+		cmocka_unit_test(the_best_case_and_the_longest_steps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

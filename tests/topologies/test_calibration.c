@@ -219,7 +219,7 @@ static void steps_between_one_thread_and_all(void **state)
 }
 
 /* Of what nobody measured there is none; what one measurement lacks the others have. */
-static void the_least_of_measurements(void **state)
+static void the_middle_of_measurements(void **state)
 {
 	struct calibration_step steps[3] = {{.mlp = STEP_MLP_GATED}};
 
@@ -227,19 +227,48 @@ static void the_least_of_measurements(void **state)
 	steps[0].factors[STEP_FORWARD] = 1.5;
 	steps[1].factors[STEP_FORWARD] = 0.9;
 	steps[2].factors[STEP_FORWARD] = 1.1;
-	steps[1].factors[STEP_LOSS] = 1.2;
-	steps[2].factors[STEP_LOSS] = 1.4;
-	struct calibration_step least = calibration_step_least(steps, 3);
-	assert_int_equal(least.mlp, STEP_MLP_GATED);
-	assert_true(least.factors[STEP_FORWARD] == 0.9);
-	assert_true(least.factors[STEP_LOSS] == 1.2);
-	assert_true(least.factors[STEP_BACKWARD] == 0);
-	assert_true(calibration_step_least(steps, 1).factors[STEP_LOSS] == 0);
-	assert_false(calibration_step_is_settled(steps, 3, STEP_FORWARD));
-	assert_true(calibration_step_is_settled(steps, 3, STEP_BACKWARD));
-	steps[0].factors[STEP_FORWARD] = 0.92;
-	assert_false(calibration_step_is_settled(steps, 1, STEP_FORWARD));
-	assert_true(calibration_step_is_settled(steps, 2, STEP_FORWARD));
+	steps[1].factors[STEP_LOSS] = 1.25;
+	steps[2].factors[STEP_LOSS] = 1.75;
+	struct calibration_step middle = calibration_step_middle(steps, 3);
+	assert_int_equal(middle.mlp, STEP_MLP_GATED);
+	assert_true(middle.factors[STEP_FORWARD] == 1.1);
+	assert_true(middle.factors[STEP_LOSS] == 1.5);
+	assert_true(middle.factors[STEP_BACKWARD] == 0);
+	assert_true(calibration_step_middle(steps, 1).factors[STEP_LOSS] == 0);
+}
+
+/* Ten figures in five visits, of which the first found the machine alone and the last did not. */
+static void levels_say_the_best_and_the_spread(void **state)
+{
+	static const double visits[] = {0.8, 0.95, 1, 1.05, 1.2};
+	struct calibration calibration = {0};
+	double levels[50], quiet[50];
+
+	(void)state;
+	for (int i = 0; i < 50; i++) {
+		levels[i] = visits[i % 5];
+		quiet[i] = 1;
+	}
+	calibration_take_levels(&calibration, levels, 50, 5);
+	assert_float_equal(calibration.compute_best, 0.8, 0.02);
+	/* Half of 0.82 to 1.18 over 1.28, wider as the middle of five is not sure itself. */
+	assert_float_equal(calibration.residual_spread, 0.15 * sqrt(6.57 / 4), 0.02);
+	calibration_take_levels(&calibration, quiet, 50, 5);
+	assert_true(calibration.compute_best == 1 && calibration.residual_spread == 0.04);
+}
+
+static void the_95th_of_steps(void **state)
+{
+	struct calibration calibration = {0};
+	double ratios[101];
+
+	(void)state;
+	for (int i = 0; i <= 100; i++)
+		ratios[i] = 1.5 - i * 0.01;
+	calibration_take_steps(&calibration, ratios, 101);
+	assert_float_equal(calibration.step_p95, 1.45, 1e-12);
+	calibration_take_steps(&calibration, ratios, 0);
+	assert_true(calibration.step_p95 == 0);
 }
 
 int main(void)
@@ -250,7 +279,9 @@ int main(void)
 		cmocka_unit_test(reads_in_any_order),
 		cmocka_unit_test(refuses),
 		cmocka_unit_test(steps_between_one_thread_and_all),
-		cmocka_unit_test(the_least_of_measurements),
+		cmocka_unit_test(the_middle_of_measurements),
+		cmocka_unit_test(levels_say_the_best_and_the_spread),
+		cmocka_unit_test(the_95th_of_steps),
 	};
 
 	return cmocka_run_group_tests_name("topologies/calibration", tests, NULL, NULL);
