@@ -79,7 +79,7 @@ void engine_init(struct engine *engine, const struct schedule *schedule, int cla
 		.runs_ahead = runs_ahead || !runtime_of(schedule->plan.runtime)->synchronises_step,
 		.launch_queue =
 			schedule->topology->device.kind == DEVICE_GPU ? gpu_launch_queue : INFINITY,
-		.host.blocked_on = -1};
+		.host = {.blocked_on = -1, .drained_by = -1}};
 	engine->n_ops = engine->program->n_ops;
 	engine_init_tasks(engine, class);
 	init_queues(engine);
@@ -93,6 +93,15 @@ void engine_init(struct engine *engine, const struct schedule *schedule, int cla
 	init_begins(engine);
 	if (engine->program->n_loops > 0 && engine->batch_interval <= 0)
 		engine->steady = steady_new(engine, arena);
+}
+
+void engine_supply(struct engine *engine, const struct supply *supply)
+{
+	engine->supply = supply;
+	engine->steady = NULL;
+	engine->n_steps = SHORT_STEPS;
+	for (int step = 0; step < engine->n_steps; step++)
+		engine->unfinished[step] = engine->n_carried_out;
 }
 
 static double *times(struct arena *arena, int n)
@@ -114,6 +123,7 @@ void engine_record(struct engine *engine, bool details)
 	if (details) {
 		record->host_done = times(engine->arena, n);
 		record->start = times(engine->arena, n);
+		record->drained_by = ARENA_ARRAY(engine->arena, int, n);
 	}
 	record->ops = ARENA_ARRAY(engine->arena, int, n);
 	record->ended = ARENA_ARRAY(engine->arena, int, n);
@@ -349,10 +359,13 @@ bool engine_run(struct engine *engine, struct error *error)
 	int begins = -1;
 
 	while (engine->n_completed < n) {
-		double next = INFINITY, elapsed;
+		double next, elapsed;
 		bool started = false;
 
 		host_run(engine);
+		if (engine->starved)
+			return true;
+		next = host_wakes(engine);
 		for (int i = 0; i < engine->n_queues; i++)
 			started |= start(engine, &engine->queues[i], &next, &begins);
 		if (started)
