@@ -1,5 +1,6 @@
 /* An allocator at its limit: what a retry costs, who has more of them, and what more memory buys.
  */
+#include "schedule/fold/fold.h"
 #include "sketch.h"
 #include "tests/simulator/cases.h"
 
@@ -275,11 +276,31 @@ static void test_published(void **state)
 	}
 }
 
+/* A folded list takes what the whole one takes, iteration by iteration. */
+static void test_folded(void **state)
+{
+	(void)state;
+	struct case_ c;
+	case_load(&c, "llama-2-7b", "2xp4d.24xlarge");
+	case_plan(&c, SHORT " limit_all_gathers=off grad_accum=3");
+	const struct simulation_options options = {.memory_limit_bytes = 30 * GIB};
+	struct prediction whole = *case_simulate(&c, &options, true);
+	c.schedule = schedule_fold(&c.arena, &c.plan, c.model, c.topology);
+	struct prediction folded = *case_simulate(&c, &options, false);
+	assert_int_equal(whole.fits, FITS_TIGHT);
+	assert_true(whole.allocator_retries >= 1);
+	assert_true(folded.allocator_retries == whole.allocator_retries);
+	assert_seconds(folded.step_time, whole.step_time);
+	assert_seconds(folded.time.allocator, whole.time.allocator);
+	assert_int_equal(folded.peak_memory_bytes, whole.peak_memory_bytes);
+	case_finish(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_price),
 		cmocka_unit_test(test_path), cmocka_unit_test(test_deferred_frees),
 		cmocka_unit_test(test_limiter), cmocka_unit_test(test_more_memory),
-		cmocka_unit_test(test_published)};
+		cmocka_unit_test(test_published), cmocka_unit_test(test_folded)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
