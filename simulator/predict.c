@@ -265,8 +265,8 @@ static void fill_short(const struct finished *finished, struct prediction *p)
 	p->allocator_retries = finished->retries;
 	p->peak_active_bytes = unlimited->peak_active_bytes;
 	p->peak_reserved_bytes = max_i64(unlimited->peak_reserved_bytes, p->peak_allocated_bytes);
+	p->time = unlimited->time;
 	p->time.allocator = p->step_time - unlimited->step_time;
-	p->time.exposed_communication = unlimited->time.exposed_communication;
 }
 
 static void fill_peaks(const struct engine *engine, const struct memory_peaks *peaks, int64_t fixed,

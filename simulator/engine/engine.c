@@ -79,6 +79,7 @@ void engine_init(struct engine *engine, const struct schedule *schedule, int cla
 		.runs_ahead = runs_ahead || !runtime_of(schedule->plan.runtime)->synchronises_step,
 		.launch_queue =
 			schedule->topology->device.kind == DEVICE_GPU ? gpu_launch_queue : INFINITY,
+		.n_counted = 1,
 		.host = {.blocked_on = -1, .drained_by = -1}};
 	engine->n_ops = engine->program->n_ops;
 	engine_init_tasks(engine, class);
@@ -100,6 +101,7 @@ void engine_supply(struct engine *engine, const struct supply *supply)
 	engine->supply = supply;
 	engine->steady = NULL;
 	engine->n_steps = SHORT_STEPS;
+	engine->n_counted = SHORT_STEPS_COUNTED;
 	for (int step = 0; step < engine->n_steps; step++)
 		engine->unfinished[step] = engine->n_carried_out;
 }
@@ -353,17 +355,23 @@ static bool stuck(const struct engine *engine, struct error *error)
 		op_kind_name(engine->program->ops[op].kind), step + 1);
 }
 
+/* A supply may end it at any time. */
+static bool is_over(const struct engine *engine)
+{
+	return engine->starved ||
+	       engine->n_completed >= (int64_t)engine->n_steps * engine->n_carried_out;
+}
+
 bool engine_run(struct engine *engine, struct error *error)
 {
-	int64_t n = (int64_t)engine->n_steps * engine->n_carried_out;
 	int begins = -1;
 
-	while (engine->n_completed < n) {
+	while (!is_over(engine)) {
 		double next, elapsed;
 		bool started = false;
 
 		host_run(engine);
-		if (engine->starved)
+		if (is_over(engine))
 			return true;
 		next = host_wakes(engine);
 		for (int i = 0; i < engine->n_queues; i++)

@@ -7,7 +7,7 @@
 #include "simulator/engine/queues.h"
 #include "simulator/engine/tasks.h"
 
-/* An allocator that reaches its limit settles within four steps, into a cycle of up to four. */
+/* A run with a supply may end earlier, when the supply has found a cycle of steps. */
 enum { SIMULATED_STEPS_MAX = 3, SHORT_STEPS = 8, SHORT_STEPS_COUNTED = 4 };
 
 /* What memory costs the issuing thread: time of the driver, which may want the device idle. */
@@ -17,7 +17,8 @@ struct stall {
 };
 
 /* Memory that the issuing thread takes for each operation, when it comes to issue it. False: there
- * is none. */
+ * is none. When a step begins as an earlier one did, it may end the run there: it lowers n_steps,
+ * and the steps between count. */
 struct supply {
 	void *self;
 	bool (*take)(void *self, const struct cursor *at, struct stall *stall);
@@ -62,7 +63,7 @@ struct engine {
 	double launch_queue; /* kernels of a stream that the host may be ahead by */
 	/* A host that waits for the end of a step finds every step as it found the first one: one
 	 * is simulated. Otherwise three, of which the last counts; with a supply eight. */
-	int n_steps;
+	int n_steps, n_counted;
 	int n_ops, n_carried_out; /* of the list; as often as its loops say, in one step */
 	struct task *tasks;
 	int n_queues;
@@ -156,15 +157,13 @@ static inline double engine_last_step(const struct engine *engine)
 	return engine->finished[engine->n_steps - 1] - engine_step_begin(engine);
 }
 
-/* Seconds of a step, with a supply of the mean one. Where the data loader is barely the slower one,
+/* Seconds of a step: of those that count, the mean. Where the data loader is barely the slower one,
  * more steps than are simulated pass before it is waited for. */
 static inline double engine_step_time(const struct engine *engine)
 {
-	int n = engine->supply != NULL ? SHORT_STEPS_COUNTED : 1;
+	int last = engine->n_steps - 1, n = engine->n_counted;
 	double step = n == 1 ? engine_last_step(engine)
-			     : (engine->finished[engine->n_steps - 1] -
-				       engine->finished[engine->n_steps - 1 - n]) /
-				       n;
+			     : (engine->finished[last] - engine->finished[last - n]) / n;
 
 	return fmax(step, plan_loader_time(&engine->schedule->plan));
 }

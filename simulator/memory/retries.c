@@ -29,6 +29,7 @@ struct shortage {
 	int n_drained;  /* of them had finished at the last retry */
 	bool *finished; /* by instance: its gives are effective */
 	int retries[SHORT_STEPS];
+	uint64_t layouts[SHORT_STEPS]; /* of segments, when the step began */
 };
 
 static void finish(struct shortage *s, int instance)
@@ -55,6 +56,24 @@ static void synchronise(void *self)
 		finish(s, s->n_drained);
 }
 
+/* A step that begins with the segments of an earlier one goes on as that one did. The first has no
+ * optimizer state; and a host that runs ahead leaves more than segments behind. */
+static bool has_settled(struct shortage *s, const struct cursor *at)
+{
+	struct engine *engine = s->engine;
+	if (at->at > 0 || at->round[0] > 0 || engine->runs_ahead || engine->batch_interval > 0)
+		return false;
+	s->layouts[at->step] = allocator_layout(&s->pools.allocator);
+	for (int step = at->step - 1; step > 0; step--) {
+		if (s->layouts[step] != s->layouts[at->step])
+			continue;
+		engine->n_steps = at->step;
+		engine->n_counted = at->step - step;
+		return true;
+	}
+	return false;
+}
+
 static double driver_seconds(const struct allocator *a, int64_t taken, int64_t given_back)
 {
 	const struct driver_times *times = a->expandable ? &of_pages : &of_segments;
@@ -68,6 +87,9 @@ static bool take(void *self, const struct cursor *at, struct stall *stall)
 	int64_t taken = a->n_taken, given_back = a->n_given_back;
 	int retries = a->retries;
 	finish_ended(s);
+	*stall = (struct stall){0};
+	if (has_settled(s, at))
+		return true;
 	pools_issue(&s->pools, at);
 	s->n_issued++;
 	s->retries[at->step] += a->retries - retries;
@@ -91,8 +113,9 @@ struct shortage *memory_shortage(struct engine *engine, int64_t limit, struct ar
 
 double memory_retries(const struct shortage *shortage)
 {
+	const struct engine *engine = shortage->engine;
 	int n = 0;
-	for (int i = SHORT_STEPS - SHORT_STEPS_COUNTED; i < SHORT_STEPS; i++)
+	for (int i = engine->n_steps - engine->n_counted; i < engine->n_steps; i++)
 		n += shortage->retries[i];
-	return (double)n / SHORT_STEPS_COUNTED;
+	return (double)n / engine->n_counted;
 }
