@@ -201,7 +201,7 @@ static void add_retries(const struct prediction *prediction, struct text *text)
 {
 	char longer[32];
 
-	if (prediction->fits != FITS_TIGHT)
+	if (prediction->time.allocator <= 0)
 		return;
 	text_printf(text, "allocator    %.3g retries a step, which make it %s longer\n",
 		prediction->allocator_retries, format_seconds(longer, prediction->time.allocator));
