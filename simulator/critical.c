@@ -46,7 +46,7 @@ static void consider_waits(const struct engine *engine, const struct wait *waits
 }
 
 /* Why the host came to `instance` when it did: the operation that it last waited for. */
-static int host_cause(const struct engine *engine, int instance)
+static struct cause host_cause(const struct engine *engine, int instance)
 {
 	int first = instance - instance % engine->n_ops;
 
@@ -57,12 +57,13 @@ static int host_cause(const struct engine *engine, int instance)
 
 		consider_waits(engine, task->host_waits, task->n_host_waits, i - i % engine->n_ops,
 			CRITICAL_HOST, &cause);
+		consider(engine, engine->record->drained_by[i], CRITICAL_ALLOCATOR, &cause);
 		if (i > 0 && task_of(engine, i - 1)->blocks_host)
 			consider(engine, i - 1, CRITICAL_HOST, &cause);
 		if (cause.instance >= 0 && engine->record->end[cause.instance] > free)
-			return cause.instance;
+			return cause;
 	}
-	return -1;
+	return (struct cause){CRITICAL_HOST, -1};
 }
 
 static struct cause cause_of(const struct engine *engine, int instance)
@@ -77,7 +78,7 @@ static struct cause cause_of(const struct engine *engine, int instance)
 		consider(engine, before(engine, instance, true), CRITICAL_ENGINE, &cause);
 	if (cause.instance < 0 ||
 		engine->record->issued[instance] > engine->record->end[cause.instance])
-		cause = (struct cause){CRITICAL_HOST, host_cause(engine, instance)};
+		cause = host_cause(engine, instance);
 	if (cause.instance < 0 &&
 		(instance % engine->n_ops == 0 ||
 			engine->record->issued[instance] <= engine_step_begin(engine)))

@@ -108,8 +108,7 @@ static double best_step(const struct schedule *schedule, int class,
 	if (c->compute_best <= 0 && c->collective_best <= 0)
 		return 0;
 	arena_reset(scratch);
-	engine_init(&engine, schedule, class, !options->no_contention, options->host_runs_ahead,
-		scratch);
+	open_engine(schedule, class, options, scratch, &engine);
 	for (int i = 0; i < engine.n_ops; i++) {
 		struct task *task = &engine.tasks[i];
 

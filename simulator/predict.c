@@ -224,15 +224,14 @@ static int64_t taken_bytes(const struct engine *engine, int64_t peak)
 	       runtime_of(engine->schedule->plan.runtime)->workspace_bytes;
 }
 
-/* `tight`: it fits if the allocator gives cached segments back, which stalls the device. */
-static enum fits judge(
-	const struct engine *engine, int64_t room, struct arena *scratch, struct prediction *p)
+/* What is in use without a limit is needed, but where nothing except memory holds the issuing
+ * thread back: FSDP1 without its rate limiter. */
+static bool surely_overflows(const struct engine *engine, int64_t room, const struct prediction *p)
 {
-	if (p->peak_reserved_bytes <= room)
-		return FITS_YES;
-	if (p->peak_allocated_bytes > room)
-		return FITS_NO;
-	return memory_reserved(engine, room, scratch).fits ? FITS_TIGHT : FITS_NO;
+	const struct schedule *schedule = engine->schedule;
+	bool held_back = !memory_defers_frees(schedule) || schedule->plan.limit_all_gathers;
+
+	return room <= 0 || (held_back && p->peak_allocated_bytes > room);
 }
 
 static void fill_reserved(struct reserved reserved, struct prediction *p)
@@ -241,20 +240,33 @@ static void fill_reserved(struct reserved reserved, struct prediction *p)
 	p->peak_reserved_bytes = max_i64(reserved.bytes, p->peak_allocated_bytes);
 }
 
-/* The same from one replay that ends where nothing more fits. An allocator that never had to give
- * anything back did what it would do without a limit. */
-static enum fits judge_only(
-	const struct engine *engine, int64_t room, struct arena *scratch, struct prediction *p)
+/* An allocator that stays within the limit by itself does what it would do without one. */
+static void fill_pools(const struct engine *engine, const struct simulation_options *options,
+	int64_t room, struct arena *scratch, struct prediction *p)
 {
-	struct reserved reserved;
+	bool only_fits = options->memory == MEMORY_FITS, over = surely_overflows(engine, room, p);
 
-	if (p->peak_allocated_bytes > room)
-		return FITS_NO;
-	reserved = memory_reserved(engine, room, scratch);
+	p->fits = FITS_NO;
+	if (only_fits && over)
+		return;
+	struct reserved reserved = memory_reserved(engine, only_fits ? room : 0, scratch);
 	fill_reserved(reserved, p);
-	if (!reserved.fits)
-		return FITS_NO;
-	return reserved.retries > 0 ? FITS_TIGHT : FITS_YES;
+	if (!over)
+		p->fits = reserved.within && p->peak_reserved_bytes <= room ? FITS_YES : FITS_TIGHT;
+}
+
+/* The allocator has stayed below: what it would take otherwise is what shows how much too much.
+ * Collectives that a retry exposes are its doing. */
+static void fill_short(const struct finished *finished, struct prediction *p)
+{
+	const struct prediction *unlimited = finished->unlimited;
+
+	p->fits = FITS_TIGHT;
+	p->allocator_retries = finished->retries;
+	p->peak_active_bytes = unlimited->peak_active_bytes;
+	p->peak_reserved_bytes = max_i64(unlimited->peak_reserved_bytes, p->peak_allocated_bytes);
+	p->time = unlimited->time;
+	p->time.allocator = p->step_time - unlimited->step_time;
 }
 
 static void fill_peaks(const struct engine *engine, const struct memory_peaks *peaks, int64_t fixed,
@@ -276,10 +288,11 @@ static void fill_peaks(const struct engine *engine, const struct memory_peaks *p
 	prediction->memory_category_peak[CATEGORY_RUNTIME_OVERHEAD] += overhead;
 }
 
-static void fill_memory(const struct engine *engine, const struct simulation_options *options,
-	const struct memory_peaks *peaks, struct arena *scratch, struct arena *arena,
-	struct prediction *prediction)
+static void fill_memory(const struct finished *finished, const struct simulation_options *options,
+	struct arena *scratch, struct arena *arena, struct prediction *prediction)
 {
+	const struct engine *engine = finished->engine;
+	const struct memory_peaks *peaks = finished->peaks;
 	struct fixed_memory outside = schedule_fixed_memory(engine->schedule);
 	int64_t fixed = outside.context + outside.communicators, room;
 
@@ -292,14 +305,13 @@ static void fill_memory(const struct engine *engine, const struct simulation_opt
 	room = prediction->memory_limit_bytes - fixed;
 	/* Streams keep their own free lists (docs/runtimes.md). */
 	prediction->peak_allocated_bytes = prediction->peak_reserved_bytes = peaks->peak_bytes;
-	if (!has_pools(engine)) {
+	if (finished->unlimited != NULL) {
+		fill_short(finished, prediction);
+	} else if (has_pools(engine)) {
+		fill_pools(engine, options, room, scratch, prediction);
+	} else {
 		prediction->peak_reserved_bytes = taken_bytes(engine, peaks->peak_bytes);
 		prediction->fits = prediction->peak_reserved_bytes <= room ? FITS_YES : FITS_NO;
-	} else if (options->memory == MEMORY_FITS) {
-		prediction->fits = judge_only(engine, room, scratch, prediction);
-	} else {
-		fill_reserved(memory_reserved(engine, 0, scratch), prediction);
-		prediction->fits = judge(engine, room, scratch, prediction);
 	}
 	fill_peaks(engine, peaks, fixed, arena, prediction);
 	fill_host_memory(engine, peaks, prediction);
@@ -338,10 +350,13 @@ void predict(const struct finished *finished, const struct simulation_options *o
 
 	*prediction = (struct prediction){0};
 	fill_time(engine, finished->waited, prediction);
+	/* Collectives may happen to meet less: less memory makes no step faster. */
+	if (finished->unlimited != NULL)
+		prediction->step_time = fmax(prediction->step_time, finished->unlimited->step_time);
 	fill_utilisation(engine, arena, prediction);
 	fill_states(schedule, prediction);
 	fill_ledger(finished->ledger, prediction);
-	fill_memory(engine, options, finished->peaks, scratch, arena, prediction);
+	fill_memory(finished, options, scratch, arena, prediction);
 	fill_wire(engine, prediction);
 	if (options->no_bounds)
 		return;

@@ -41,9 +41,14 @@ struct finished {
 	const struct memory_peaks *peaks;
 	const struct ledger *ledger;
 	double waited; /* s by which the step is longer for the data loader */
+	/* Of a run in which the allocator reaches its limit: what is predicted without a limit, and
+	 * retries. NULL: of one without. */
+	const struct prediction *unlimited;
+	double retries; /* a step */
 };
 
-/* predict.c: everything but the digest of the schedule that is the caller's. */
+/* predict.c: everything but the digest of the schedule that is the caller's. FITS_TIGHT without
+ * retries says that the allocator reaches its limit: whether it fits then is still to be found. */
 void predict(const struct finished *finished, const struct simulation_options *options,
 	struct arena *scratch, struct arena *arena, struct prediction *prediction);
 

@@ -32,7 +32,8 @@ static void fill_timeline(const struct engine *engine, const struct ledger *ledg
 	double origin = engine_step_begin(engine);
 
 	timeline_init(timeline, engine->n_ops, arena);
-	timeline->step_time = engine_step_time(engine);
+	timeline->step_time =
+		engine->supply != NULL ? engine_last_step(engine) : engine_step_time(engine);
 	for (int i = 0; i < engine->n_ops; i++) {
 		struct span *span = &timeline->spans[i];
 
@@ -96,42 +97,115 @@ static double waited_for_data(const struct run *run, int class, const struct eng
 	return longer > 1e-9 * step ? longer : 0; /* less is rounding */
 }
 
+/* One run of the engine and what watches it. */
+struct attempt {
+	struct engine engine;
+	struct meter meter;
+	struct exposure_meter exposure;
+	struct ledger ledger;
+	struct shortage *shortage; /* NULL: of one without a limit */
+};
+
+static bool measures(const struct run *run)
+{
+	return run->options->memory != MEMORY_IGNORED;
+}
+
+/* `room`: bytes that the allocator may hold; 0: any. */
+static bool attempt(const struct run *run, int class, int64_t room, struct simulation *simulation,
+	struct attempt *attempt, struct error *error)
+{
+	struct engine *engine = &attempt->engine;
+
+	*attempt = (struct attempt){.shortage = NULL};
+	*simulation = (struct simulation){0};
+	open_engine(run->schedule, class, run->options, run->scratch, engine);
+	if (room > 0)
+		attempt->shortage = memory_shortage(engine, room, run->scratch);
+	if (run->details || room > 0 || (measures(run) && memory_defers_frees(run->schedule)))
+		engine_record(engine, run->details);
+	if (measures(run))
+		meter_init(&attempt->meter, engine, run->details ? &simulation->memory : NULL,
+			run->details ? run->arena : run->scratch);
+	if (run->options->exposure)
+		exposure_init(&attempt->exposure, engine);
+	if (!engine_run(engine, error))
+		return false;
+	if (measures(run))
+		meter_finish(&attempt->meter);
+	if (run->options->exposure)
+		simulation->exposed = exposure_finish(&attempt->exposure);
+	return true;
+}
+
+static void read_off(const struct run *run, int class, struct attempt *attempt,
+	const struct prediction *unlimited, struct simulation *simulation)
+{
+	const struct engine *engine = &attempt->engine;
+	const struct simulation_options wanted = options_for(run->options, engine);
+
+	if (!wanted.no_bounds || run->details)
+		schedule_ledger(run->schedule, class, run->scratch, &attempt->ledger);
+	const struct finished finished = {.engine = engine,
+		.peaks = &attempt->meter.peaks,
+		.ledger = &attempt->ledger,
+		.waited = unlimited != NULL ? unlimited->time.data_wait
+					    : waited_for_data(run, class, engine),
+		.unlimited = unlimited,
+		.retries = attempt->shortage != NULL ? memory_retries(attempt->shortage) : 0};
+	predict(&finished, &wanted, run->scratch, run->arena, &simulation->prediction);
+	if (!run->details)
+		return;
+	fill_timeline(engine, &attempt->ledger, run->arena, &simulation->timeline);
+	critical_path(engine, run->arena, &simulation->critical);
+}
+
+/* What is uncertain about a step is so by the same factor where the allocator makes it longer. */
+static void stretch_interval(const struct prediction *unlimited, struct prediction *p)
+{
+	double factor = p->step_time / unlimited->step_time;
+
+	p->step_time_low = unlimited->step_time_low * factor;
+	p->step_time_high = unlimited->step_time_high * factor;
+	p->step_time_p95 = unlimited->step_time_p95 * factor;
+	p->step_time_best = unlimited->step_time_best * factor;
+	p->uncertainty_source = unlimited->uncertainty_source;
+}
+
+/* The allocator reaches its limit: again, with one that has it. */
+static bool run_short(
+	const struct run *run, int class, struct simulation *simulation, struct error *error)
+{
+	const struct prediction unlimited = simulation->prediction;
+	int64_t outside = unlimited.peak_memory_bytes - unlimited.peak_reserved_bytes;
+	struct attempt again;
+	struct simulation limited;
+
+	if (!attempt(run, class, unlimited.memory_limit_bytes - outside, &limited, &again, error))
+		return false;
+	if (again.engine.starved) {
+		simulation->prediction.fits = FITS_NO;
+		return true;
+	}
+	limited.exposed = simulation->exposed; /* what the retries expose is theirs */
+	*simulation = limited;
+	read_off(run, class, &again, &unlimited, simulation);
+	stretch_interval(&unlimited, &simulation->prediction);
+	return true;
+}
+
 static bool simulate_class(
 	const struct run *run, int class, struct simulation *simulation, struct error *error)
 {
-	struct engine engine;
-	struct ledger ledger = {0};
-	struct meter meter;
-	struct exposure_meter exposure;
-	bool details = run->details, measures = run->options->memory != MEMORY_IGNORED;
+	struct attempt first;
 
-	*simulation = (struct simulation){0};
-	open_engine(run->schedule, class, run->options, run->scratch, &engine);
-	if (details || (measures && memory_defers_frees(run->schedule)))
-		engine_record(&engine, details);
-	if (measures)
-		meter_init(&meter, &engine, details ? &simulation->memory : NULL,
-			details ? run->arena : run->scratch);
-	if (run->options->exposure)
-		exposure_init(&exposure, &engine);
-	if (!engine_run(&engine, error))
+	if (!attempt(run, class, 0, simulation, &first, error))
 		return false;
-	if (measures)
-		meter_finish(&meter);
-	if (run->options->exposure)
-		simulation->exposed = exposure_finish(&exposure);
-	const struct simulation_options wanted = options_for(run->options, &engine);
-	if (!wanted.no_bounds || details)
-		schedule_ledger(run->schedule, class, run->scratch, &ledger);
-	const struct finished finished = {
-		&engine, &meter.peaks, &ledger, waited_for_data(run, class, &engine)};
-	predict(&finished, &wanted, run->scratch, run->arena, &simulation->prediction);
+	read_off(run, class, &first, NULL, simulation);
 	interval(run->schedule, class, run->options, run->arena, &simulation->prediction);
-	if (details) {
-		fill_timeline(&engine, &ledger, run->arena, &simulation->timeline);
-		critical_path(&engine, run->arena, &simulation->critical);
-	}
-	return true;
+	if (simulation->prediction.fits != FITS_TIGHT)
+		return true;
+	return run_short(run, class, simulation, error);
 }
 
 /* Classes that do different things would have to be simulated together; as long as a schedule has

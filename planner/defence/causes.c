@@ -80,6 +80,8 @@ void causes_find(const struct question *question, const struct contender *chosen
 	causes[6] = (struct cause){"of compute slowed by communication",
 		scale * other->exposure->slowed, chosen->exposure->slowed,
 		"a matrix product beside a running collective"};
+	causes[7] = (struct cause){"in retries of the allocator", scale * is->allocator,
+		was->allocator, "a step with num_alloc_retries of torch.cuda.memory_stats()"};
 	for (int i = 0; i < CAUSE_COUNT; i++)
 		causes[i].more -= causes[i].before;
 	sort_causes(causes);

@@ -60,15 +60,16 @@ static void take_apart(struct diagnosis *d)
 	}
 }
 
-/* Gaps have no name in a measurement of our own, which says how long the loader was waited for. */
-static void name_data_wait(double seconds, struct activity_summary *m)
+/* Gaps have no name in a prediction, or in a measurement of our own, which say how long the loader
+ * or the allocator was waited for: so much of them is `named`. */
+static void name_gaps(double seconds, struct activity_summary *m, double *named)
 {
 	double host = fmin(seconds, m->waiting_host);
 	double other = fmin(seconds - host, m->waiting_other);
 
 	m->waiting_host -= host;
 	m->waiting_other -= other;
-	m->waiting_data += host + other;
+	*named += host + other;
 }
 
 static bool expect(const struct diagnosed *diagnosed, struct arena *arena,
@@ -84,7 +85,9 @@ static bool expect(const struct diagnosed *diagnosed, struct arena *arena,
 	activities_of_timeline(schedule, &simulation.timeline, &activities);
 	activities_summarise(&activities, &diagnosis->expected);
 	activities_finish(&activities);
-	name_data_wait(simulation.prediction.time.data_wait, &diagnosis->expected);
+	const struct time_split *time = &simulation.prediction.time;
+	name_gaps(time->data_wait, &diagnosis->expected, &diagnosis->expected.waiting_data);
+	name_gaps(time->allocator, &diagnosis->expected, &diagnosis->expected.waiting_allocator);
 	*step_time = simulation.prediction.step_time;
 	diagnosis->expected_mfu = simulation.prediction.mfu;
 	diagnosis->peak_name = simulation.prediction.peak_name;
@@ -114,7 +117,8 @@ bool diagnose(const struct diagnosed *diagnosed, struct arena *arena, struct dia
 	if (!expect(diagnosed, arena, diagnosis, &evidence.planned_time, error))
 		return false;
 	activities_summarise(diagnosed->activities, &diagnosis->measured);
-	name_data_wait(diagnosed->facts.data_wait, &diagnosis->measured);
+	name_gaps(diagnosed->facts.data_wait, &diagnosis->measured,
+		&diagnosis->measured.waiting_data);
 	diagnosis->mfu = diagnosis->expected_mfu * diagnosis->expected.step_time /
 			 diagnosis->measured.step_time;
 	take_apart(diagnosis);

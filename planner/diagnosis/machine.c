@@ -110,6 +110,7 @@ static bool data_bound(const struct evidence *p, struct diagnosis_cause *cause)
 static bool allocator_retries(const struct evidence *p, struct diagnosis_cause *cause)
 {
 	const struct activity_summary *m = p->measured;
+	double expected = p->expected->waiting_allocator / p->expected->step_time;
 
 	if (m->allocator_calls < 1 && m->waiting_allocator < 0.01 * m->step_time)
 		return false;
@@ -117,6 +118,10 @@ static bool allocator_retries(const struct evidence *p, struct diagnosis_cause *
 	cause->evidence = arena_printf(p->arena,
 		"%.1f cudaMalloc or cudaFree a step; %.1f %% of the step nothing runs meanwhile",
 		m->allocator_calls, 100 * m->waiting_allocator / m->step_time);
+	if (expected > 0)
+		cause->evidence = arena_printf(p->arena,
+			"%s (the plan itself is tight: %.1f %% for retries of the allocator)",
+			cause->evidence, 100 * expected);
 	cause->advice = "the peak is too near the limit: a smaller micro-batch, checkpointing of "
 			"some blocks, the rate limiter, or "
 			"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";

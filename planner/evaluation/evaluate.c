@@ -47,7 +47,8 @@ static struct exposure exposure_of(const struct simulation *simulation)
 {
 	const struct exposed *exposed = &simulation->exposed;
 	struct exposure exposure = {.slowed = exposed->slowed,
-		.idle = simulation->prediction.step_time - exposed->computing};
+		.idle = simulation->prediction.step_time - exposed->computing -
+			simulation->prediction.time.allocator};
 	for (int k = 0; k < COUNT_OF(exposure.seconds); k++) {
 		exposure.seconds[k] = exposed->seconds[k];
 		exposure.over_network[k] = exposed->over_network[k] > exposed->seconds[k] / 2;

@@ -19,7 +19,7 @@ struct exposure {
 	double seconds[3];    /* by enum collective_kind: no compute runs meanwhile */
 	bool over_network[3]; /* the exposed part is mostly of groups that span nodes */
 	double slowed;        /* compute takes longer than alone */
-	double idle;          /* neither compute nor communication runs */
+	double idle;          /* neither compute nor communication runs, but for the allocator */
 };
 
 /* The plan's own bound of memory (bounds.h). */

@@ -67,15 +67,17 @@ void time_grid(const struct prediction *prediction, struct grid *grid)
 	static const struct grid_column columns[] = {{"time of a step", GRID_LEFT},
 		{"seconds", GRID_RIGHT}, {"of the step", GRID_RIGHT}};
 	const struct time_split *time = &prediction->time;
-	double computing = prediction->step_time - time->exposed_communication - time->data_wait;
+	double computing = prediction->step_time - time->exposed_communication - time->data_wait -
+			   time->allocator;
 	const struct {
 		const char *name;
 		double seconds;
 		bool shares; /* no other row has this moment */
 	} rows[] = {{"computing, gaps included", computing, true},
 		{"exposed communication", time->exposed_communication, true},
-		{"waiting for data", time->data_wait, true}, {"all kernels", time->compute, false},
-		{"all-gather", time->all_gather, false},
+		{"waiting for data", time->data_wait, true},
+		{"retries of the allocator", time->allocator, true},
+		{"all kernels", time->compute, false}, {"all-gather", time->all_gather, false},
 		{"reduce-scatter", time->reduce_scatter, false},
 		{"all-reduce", time->all_reduce, false}, {"copies", time->copy, false},
 		{"optimizer", time->optimizer, false}, {"data loading", time->data_loading, false}};
@@ -213,6 +215,16 @@ static void add_data_loader(const struct prediction *prediction, struct text *te
 			tokens, prediction->tokens_per_s_per_gpu * prediction->step_time / rest));
 }
 
+static void add_retries(const struct prediction *prediction, struct text *text)
+{
+	char longer[32];
+
+	if (prediction->time.allocator <= 0)
+		return;
+	text_printf(text, "allocator    %.3g retries a step, which make it %s longer\n",
+		prediction->allocator_retries, format_seconds(longer, prediction->time.allocator));
+}
+
 static void add_host_memory(const struct prediction *prediction, struct text *text)
 {
 	char bytes[32], limit[32];
@@ -246,6 +258,7 @@ void add_prediction_lines(const struct prediction *prediction, struct text *text
 	add_throughput(prediction, text);
 	add_data_loader(prediction, text);
 	add_fits(prediction, text);
+	add_retries(prediction, text);
 	add_states(prediction, text);
 	add_network(prediction, text);
 	add_bounds(prediction, text);

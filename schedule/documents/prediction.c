@@ -35,6 +35,7 @@ static const struct field peak_fields[] = {COUNT(peak_allocated_bytes, "peak_all
 	FIELD_INT(struct prediction, peak_active_bytes, "peak_active_bytes",
 		FIELD_NOT_NEGATIVE | FIELD_OMIT_ZERO),
 	COUNT(peak_reserved_bytes, "peak_reserved_bytes"),
+	IF_KNOWN(allocator_retries, "allocator_retries"),
 	FIELD_INT(struct prediction, peak_memory_bytes, "peak_memory_bytes",
 		FIELD_REQUIRED | FIELD_NOT_NEGATIVE),
 	FIELD_INT(struct prediction, ledger_peak_bytes, "ledger_peak_bytes",
@@ -88,7 +89,8 @@ static const struct field time_fields[] = {NUMBER(time.compute, "compute"),
 	NUMBER(time.optimizer, "optimizer"),
 	NUMBER(time.exposed_communication, "exposed_communication"),
 	IF_KNOWN(time.data_loading, "data_loading"), IF_KNOWN(time.data_wait, "data_wait"),
-	IF_KNOWN(time.unaligned_head, "unaligned_head"), FIELD_END};
+	IF_KNOWN(time.unaligned_head, "unaligned_head"), IF_KNOWN(time.allocator, "allocator"),
+	FIELD_END};
 
 static const struct field wire_fields[] = {NUMBER(wire_bytes_per_rank, "per_rank"),
 	NUMBER(wire_bytes_node_egress, "node_egress"), FIELD_END};

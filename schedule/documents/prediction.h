@@ -26,6 +26,8 @@ struct time_split {
 			      */
 	double data_wait;    /* until the data loader had one ready */
 	double unaligned_head; /* of compute: for rows of logits that are no multiple of 16 bytes */
+	double allocator; /* by which the step is longer for memory that is given back and asked for
+			   * again */
 };
 
 /* Books `seconds` of an operation of that kind, as both interpreters do. */
@@ -46,6 +48,7 @@ struct prediction {
 				       * issues: taken, or given and still waited for */
 	int64_t peak_reserved_bytes;
 	int64_t peak_memory_bytes;      /* peak_allocated_bytes + runtime_overhead at the peak */
+	double allocator_retries;       /* a step: of a plan that is tight */
 	int64_t communicator_bytes;     /* of runtime_overhead, NCCL's; 0 in a prediction that was
 					 * read from a file, which does not say */
 	int64_t ledger_peak_bytes;      /* list order: what a measurement must equal exactly */

@@ -3,7 +3,8 @@
 #include <limits.h>
 #include <math.h>
 
-const char *const critical_reason_names[] = {"host", "stream", "engine", "wait", "start", NULL};
+const char *const critical_reason_names[] = {
+	"host", "stream", "engine", "wait", "start", "allocator", NULL};
 
 void timeline_init(struct timeline *timeline, int n_ops, struct arena *arena)
 {

@@ -32,11 +32,12 @@ struct memory_curve {
 
 /* Why an operation of the critical path started when it did. */
 enum critical_reason {
-	CRITICAL_HOST,   /* the host had not issued it */
-	CRITICAL_STREAM, /* its stream was busy with the operation before it */
-	CRITICAL_ENGINE, /* its communicator was busy */
-	CRITICAL_WAIT,   /* it waited for another stream's operation */
-	CRITICAL_START,  /* the step begins */
+	CRITICAL_HOST,      /* the host had not issued it */
+	CRITICAL_STREAM,    /* its stream was busy with the operation before it */
+	CRITICAL_ENGINE,    /* its communicator was busy */
+	CRITICAL_WAIT,      /* it waited for another stream's operation */
+	CRITICAL_START,     /* the step begins */
+	CRITICAL_ALLOCATOR, /* the host waited until the device was idle, for memory */
 };
 extern const char *const critical_reason_names[];
 

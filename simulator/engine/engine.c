@@ -80,7 +80,8 @@ void engine_init(struct engine *engine, const struct schedule *schedule, int cla
 			      !runtime_of(schedule->plan.runtime)->synchronises_step,
 		.launch_queue =
 			schedule->topology->device.kind == DEVICE_GPU ? gpu_launch_queue : INFINITY,
-		.host.blocked_on = -1};
+		.n_counted = 1,
+		.host = {.blocked_on = -1, .drained_by = -1}};
 	engine->n_ops = engine->program->n_ops;
 	engine_init_tasks(engine, class, options->without);
 	init_queues(engine);
@@ -94,6 +95,16 @@ void engine_init(struct engine *engine, const struct schedule *schedule, int cla
 	init_begins(engine);
 	if (engine->program->n_loops > 0 && engine->batch_interval <= 0)
 		engine->steady = steady_new(engine, arena);
+}
+
+void engine_supply(struct engine *engine, const struct supply *supply)
+{
+	engine->supply = supply;
+	engine->steady = NULL;
+	engine->n_steps = SHORT_STEPS;
+	engine->n_counted = SHORT_STEPS_COUNTED;
+	for (int step = 0; step < engine->n_steps; step++)
+		engine->unfinished[step] = engine->n_carried_out;
 }
 
 static double *times(struct arena *arena, int n)
@@ -115,6 +126,7 @@ void engine_record(struct engine *engine, bool details)
 	if (details) {
 		record->host_done = times(engine->arena, n);
 		record->start = times(engine->arena, n);
+		record->drained_by = ARENA_ARRAY(engine->arena, int, n);
 	}
 	record->ops = ARENA_ARRAY(engine->arena, int, n);
 	record->ended = ARENA_ARRAY(engine->arena, int, n);
@@ -344,16 +356,25 @@ static bool stuck(const struct engine *engine, struct error *error)
 		op_kind_name(engine->program->ops[op].kind), step + 1);
 }
 
+/* A supply may end it at any time. */
+static bool is_over(const struct engine *engine)
+{
+	return engine->starved ||
+	       engine->n_completed >= (int64_t)engine->n_steps * engine->n_carried_out;
+}
+
 bool engine_run(struct engine *engine, struct error *error)
 {
-	int64_t n = (int64_t)engine->n_steps * engine->n_carried_out;
 	int begins = -1;
 
-	while (engine->n_completed < n) {
-		double next = INFINITY, elapsed;
+	while (!is_over(engine)) {
+		double next, elapsed;
 		bool started = false;
 
 		host_run(engine);
+		if (is_over(engine))
+			return true;
+		next = host_wakes(engine);
 		for (int i = 0; i < engine->n_queues; i++)
 			started |= start(engine, &engine->queues[i], &next, &begins);
 		if (started)

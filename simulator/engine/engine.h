@@ -4,50 +4,24 @@
 
 #include <math.h>
 
+#include "simulator/engine/queues.h"
 #include "simulator/engine/tasks.h"
 
-enum { SIMULATED_STEPS_MAX = 3 };
+/* A run with a supply may end earlier, when the supply has found a cycle of steps. */
+enum { SIMULATED_STEPS_MAX = 3, SHORT_STEPS = 8, SHORT_STEPS_COUNTED = 4 };
 
-/* --- streams and the host ------------------------------------------------------------------ */
-
-/* When the host launched an operation, and was done with it. */
-struct issued {
-	double at, done;
+/* What memory costs the issuing thread: time of the driver, which may want the device idle. */
+struct stall {
+	bool drains;
+	double seconds;
 };
 
-/* A stream: its operations run in list order. `next` is the one that runs, or the first to run. */
-struct queue {
-	struct list list;
-	struct cursor next;
-	int64_t position; /* of `next` */
-	bool running;
-	double ran, left; /* s since it began; s of work alone that remain */
-	double rate;      /* work per second; 1 when alone */
-	double host_done; /* when the host was done with the one that runs */
-	/* A wait of `next` that was not over: the queue (-1: none) and the position there. */
-	int blocked_on;
-	int64_t blocked_position;
-	double launched;     /* kernels issued and not finished */
-	double *last_issued; /* by place of the list: when it was issued the last time */
-	/* Issued and not started: a ring of `capacity`, a power of two. */
-	struct issued *ring;
-	int first, n_issued, capacity;
-};
-
-struct communicator {
-	struct list list;
-	struct cursor next;
-	int64_t position; /* of `next`, which alone may run */
-};
-
-struct issuer {
-	struct list list;
-	struct cursor next;
-	double time;
-	int blocked_on; /* a queue; -1: free */
-	int64_t blocked_position;
-	bool queue_is_full; /* it is blocked by the launch queue there */
-	int batches;        /* taken from the data loader */
+/* Memory that the issuing thread takes for each operation, when it comes to issue it. False: there
+ * is none. When a step begins as an earlier one did, it may end the run there: it lowers n_steps,
+ * and the steps between count. */
+struct supply {
+	void *self;
+	bool (*take)(void *self, const struct cursor *at, struct stall *stall);
 };
 
 /* --- what is read off ---------------------------------------------------------------------- */
@@ -62,6 +36,8 @@ struct tally {
 struct record {
 	double *issued, *end;
 	double *host_done, *start; /* NULL: not wanted */
+	int *drained_by;           /* for whose end, the last of all, a supply made the host wait;
+				    * -1. NULL: not wanted */
 	int *ops;
 	int *ended, n_ended; /* instances in the order in which they finished */
 };
@@ -86,8 +62,8 @@ struct engine {
 	bool contention, runs_ahead;
 	double launch_queue; /* kernels of a stream that the host may be ahead by */
 	/* A host that waits for the end of a step finds every step as it found the first one: one
-	 * is simulated. Otherwise three, of which the last counts. */
-	int n_steps;
+	 * is simulated. Otherwise three, of which the last counts; with a supply eight. */
+	int n_steps, n_counted;
 	int n_ops, n_carried_out; /* of the list; as often as its loops say, in one step */
 	struct task *tasks;
 	int n_queues;
@@ -101,23 +77,29 @@ struct engine {
 	struct issuer host;
 	double now;
 	bool rates_stale;
-	int64_t n_issued, n_completed, unfinished[SIMULATED_STEPS_MAX];
-	double finished[SIMULATED_STEPS_MAX]; /* end of each step */
+	int64_t n_issued, n_completed, unfinished[SHORT_STEPS];
+	double finished[SHORT_STEPS]; /* end of each step */
 	struct tally tally;
 	struct record *record;           /* NULL: not wanted */
 	const struct observer *observer; /* NULL: none */
+	const struct supply *supply;     /* NULL: memory is there */
+	bool starved;                    /* the supply had none, and the run ended */
 	struct steady *steady;           /* NULL: every iteration is simulated */
 };
 
 /* Arrays come from `arena`. */
 void engine_init(struct engine *engine, const struct schedule *schedule, int class,
 	const struct engine_options *options, struct arena *arena);
+/* Memory is short: every iteration of all steps is simulated. After engine_init and before
+ * engine_record. */
+void engine_supply(struct engine *engine, const struct supply *supply);
 /* Keeps when everything was issued and ended; `details`: also when it started, and when the host
  * was done with it. Before engine_run. */
 void engine_record(struct engine *engine, bool details);
 /* Where the operation of an instance on record stands in the host's list. */
 struct cursor engine_instance(const struct engine *engine, int instance);
-/* Runs all steps; a deadlock is EXIT_CODE_INTERNAL and names an operation. */
+/* Runs all steps, or until the supply ends; a deadlock is EXIT_CODE_INTERNAL and names an
+ * operation. */
 bool engine_run(struct engine *engine, struct error *error);
 
 /* tasks.c: the operations; when their queues are known, what they wait for. */
@@ -126,6 +108,8 @@ void engine_init_waits(struct engine *engine);
 
 /* host.c: issues whatever the issuing thread reaches without waiting. */
 void host_run(struct engine *engine);
+/* When it goes on by itself; INFINITY: it waits for something else, or is ahead in time. */
+double host_wakes(const struct engine *engine);
 
 /* contention.c: the rates of what runs now. */
 void contention_rates(struct engine *engine);
@@ -167,12 +151,20 @@ static inline double engine_step_begin(const struct engine *engine)
 	return engine->n_steps > 1 ? engine->finished[engine->n_steps - 2] : 0;
 }
 
-/* Seconds of a step. Where the data loader is barely the slower one, more steps than are simulated
- * pass before it is waited for. */
+static inline double engine_last_step(const struct engine *engine)
+{
+	return engine->finished[engine->n_steps - 1] - engine_step_begin(engine);
+}
+
+/* Seconds of a step: of those that count, the mean. Where the data loader is barely the slower one,
+ * more steps than are simulated pass before it is waited for. */
 static inline double engine_step_time(const struct engine *engine)
 {
-	return fmax(engine->finished[engine->n_steps - 1] - engine_step_begin(engine),
-		plan_loader_time(&engine->schedule->plan));
+	int last = engine->n_steps - 1, n = engine->n_counted;
+	double step = n == 1 ? engine_last_step(engine)
+			     : (engine->finished[last] - engine->finished[last - n]) / n;
+
+	return fmax(step, plan_loader_time(&engine->schedule->plan));
 }
 
 #endif

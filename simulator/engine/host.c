@@ -1,4 +1,5 @@
-/* The issuing thread: list order, limiter waits, launch queues, launch costs (docs/schedule.md). */
+/* The issuing thread: list order, limiter waits, launch queues, memory, launch costs
+ * (docs/schedule.md). */
 #include <math.h>
 #include <string.h>
 
@@ -74,8 +75,10 @@ static void note(struct engine *engine, const struct task *task, struct issued i
 
 	engine->record->issued[position] = issued.at;
 	engine->record->ops[position] = (int)(task - engine->tasks);
-	if (engine->record->host_done != NULL)
-		engine->record->host_done[position] = issued.done;
+	if (engine->record->host_done == NULL)
+		return;
+	engine->record->host_done[position] = issued.done;
+	engine->record->drained_by[position] = engine->host.drained_by;
 }
 
 static void issue(struct engine *engine, const struct task *task)
@@ -92,6 +95,7 @@ static void issue(struct engine *engine, const struct task *task)
 	put(engine, queue, issued);
 	if (engine->record != NULL)
 		note(engine, task, issued);
+	host->drained_by = -1;
 	if (task->blocks_host)
 		block_on(host, task->queue, position_of(engine, task, &task->place, &host->next));
 	engine->n_issued++;
@@ -111,6 +115,55 @@ static bool step_may_begin(struct engine *engine)
 	return true;
 }
 
+/* The device is idle, and the driver does what it was asked for. */
+static bool has_drained(struct engine *engine)
+{
+	struct issuer *host = &engine->host;
+	const struct record *record = engine->record;
+
+	if (engine->n_completed < engine->n_issued)
+		return false;
+	host->time = fmax(host->time, engine->now) + host->driver;
+	host->drains = false;
+	host->drained_by = record->n_ended > 0 ? record->ended[record->n_ended - 1] : -1;
+	return true;
+}
+
+/* What the device has finished by then decides what a supply has, so that the thread asks when its
+ * own time has come, not ahead. */
+static bool takes_memory(struct engine *engine)
+{
+	struct issuer *host = &engine->host;
+	struct stall stall;
+
+	if (host->drains)
+		return has_drained(engine);
+	if (host->time > engine->now)
+		return false;
+	if (!engine->supply->take(engine->supply->self, &host->next, &stall)) {
+		engine->starved = true;
+		return false;
+	}
+	if (host->next.step == engine->n_steps)
+		return false; /* the supply knows the rest */
+	if (!stall.drains) {
+		host->time += stall.seconds;
+		return true;
+	}
+	host->drains = true;
+	host->driver = stall.seconds;
+	return has_drained(engine);
+}
+
+double host_wakes(const struct engine *engine)
+{
+	const struct issuer *host = &engine->host;
+
+	return engine->supply != NULL && host->blocked_on < 0 && host->time > engine->now
+		       ? host->time
+		       : INFINITY;
+}
+
 /* Called at every event: what the host waited for has just finished. */
 void host_run(struct engine *engine)
 {
@@ -127,7 +180,10 @@ void host_run(struct engine *engine)
 		}
 		if (!step_may_begin(engine))
 			return;
-		if (!waits(engine, task) && !launch_queue_is_full(engine, task))
-			issue(engine, task);
+		if (waits(engine, task) || launch_queue_is_full(engine, task))
+			continue;
+		if (engine->supply != NULL && !takes_memory(engine))
+			return;
+		issue(engine, task);
 	}
 }

@@ -209,6 +209,7 @@ static void release_list(struct allocator *a, const struct free_list *list)
 			if (!is_segment(&a->blocks[block]))
 				continue;
 			a->reserved -= a->blocks[block].bytes;
+			a->n_given_back++;
 			list_cut(a, block);
 			block_drop(a, block);
 		}
@@ -251,6 +252,7 @@ static void unmap(struct allocator *a, int index)
 	if (last <= first)
 		return;
 	a->reserved -= last - first;
+	a->n_given_back += (last - first) / page;
 	list_cut(a, index);
 	if (growing->tail == index) {
 		growing->end = first;
@@ -280,6 +282,8 @@ static void unmap_free(struct allocator *a)
 static void release_cached(struct allocator *a)
 {
 	a->retries++;
+	if (a->synchronise != NULL)
+		a->synchronise(a->self);
 	if (a->expandable)
 		unmap_free(a);
 	for (int s = 0; s < ALLOCATOR_STREAMS && !a->expandable; s++) {
@@ -303,6 +307,7 @@ static int segment_new(struct allocator *a, int stream, int64_t bytes)
 		return -1;
 	}
 	a->reserved += segment;
+	a->n_taken++;
 	a->peak_reserved = max_i64(a->peak_reserved, a->reserved);
 	return block_new(a, (struct allocator_block){.bytes = segment,
 				    .previous = -1,
@@ -334,6 +339,7 @@ static int segment_grow(struct allocator *a, int stream, int64_t bytes)
 		return -1;
 	}
 	a->reserved += more;
+	a->n_taken += more / page_of(small);
 	a->peak_reserved = max_i64(a->peak_reserved, a->reserved);
 	int tail = growing->tail;
 	if (tail >= 0 && a->blocks[tail].is_free) {

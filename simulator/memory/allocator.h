@@ -34,6 +34,10 @@ struct allocator {
 	int64_t reserved, peak_reserved;
 	int64_t active, peak_active; /* of them in blocks that are taken */
 	int retries;
+	int64_t n_taken, n_given_back; /* segments, or pages of expandable ones */
+	/* At a retry, before anything goes back: blocks that wait for a stream. NULL: none do. */
+	void (*synchronise)(void *self);
+	void *self;
 	bool failed; /* a request did not fit even after a retry */
 	struct arena *arena;
 	struct allocator_block *blocks;

@@ -57,10 +57,19 @@ static void add_what_is_there(struct meter *meter, struct arena *arena)
 			change(meter, i, buffer_times(&program->buffers[i]));
 }
 
+/* The optimizer's state counts from the beginning. Where memory is short, the first step has more
+ * room without it. */
+static bool has_states(const struct meter *meter, const struct cursor *at)
+{
+	return meter->engine->supply == NULL || at == NULL || at->step > 0;
+}
+
 static void note_peaks(struct meter *meter, int op, const struct cursor *at)
 {
 	struct memory_peaks *peaks = &meter->peaks;
 
+	if (!has_states(meter, at))
+		return;
 	for (int c = 0; c < CATEGORY_COUNT; c++)
 		peaks->category_peak[c] = max_i64(peaks->category_peak[c], meter->live.device[c]);
 	if (meter->live.total <= peaks->peak_bytes)

@@ -176,7 +176,8 @@ bool lanes_reserved(
 	lanes.peak_active = lanes.allocator.active;
 	make_slots(&lanes);
 	play_steps(&lanes);
-	*reserved = (struct reserved){
-		.bytes = lanes.allocator.peak_reserved, .active = lanes.peak_active, .fits = true};
+	*reserved = (struct reserved){.bytes = lanes.allocator.peak_reserved,
+		.active = lanes.peak_active,
+		.within = !has_passed(&lanes)};
 	return true;
 }

@@ -31,21 +31,29 @@ void meter_init(struct meter *meter, struct engine *engine, struct memory_curve 
 	struct arena *arena);
 void meter_finish(struct meter *meter);
 
-/* reserved.c: what PyTorch's caching allocator reserves over all steps, at most `limit` bytes of
- * segments (0: any): the peak, how often it gave cached segments back to stay below, and whether
- * that sufficed. The engine must have recorded, where frees are deferred. */
+/* Frees wait until other streams have passed: PyTorch's record_stream. */
+bool memory_defers_frees(const struct schedule *schedule);
+
+/* reserved.c: what PyTorch's caching allocator reserves over all steps. One that would pass `limit`
+ * bytes of segments (0: none) is followed until then. The engine must have recorded, where frees
+ * are deferred. */
 struct reserved {
 	int64_t bytes;
 	int64_t active; /* peak of what is in blocks that are taken, or given and still waited for
 			 */
-	int retries;
-	bool fits;
+	bool within;    /* the limit */
 };
-/* Frees wait until other streams have passed: PyTorch's record_stream. */
-bool memory_defers_frees(const struct schedule *schedule);
 struct reserved memory_reserved(const struct engine *engine, int64_t limit, struct arena *arena);
 /* The same, request by request: what memory_reserved does where lanes do not suffice, and what it
  * is held against. */
 struct reserved memory_replay(const struct engine *engine, int64_t limit, struct arena *arena);
+
+/* retries.c: the issuing thread takes memory from an allocator that may hold `limit` bytes, and
+ * waits where that takes time. Between engine_init and engine_run; the engine records, and is
+ * starved when there is no memory even after a retry. */
+struct shortage;
+struct shortage *memory_shortage(struct engine *engine, int64_t limit, struct arena *arena);
+/* How often a step the allocator gave back what it had cached. */
+double memory_retries(const struct shortage *shortage);
 
 #endif

@@ -126,7 +126,8 @@ static void test_other_runtimes(void **state)
 }
 
 /* A bound of 0 would be admissible and useless: on the question that the product is about they are
- * close. Measured: time 0.96, memory 0.75 of what is simulated. */
+ * close. Measured: time 0.94, memory 0.75 of what is simulated; where memory is short, it has no
+ * bound of what retries take. */
 static void test_bounds_are_close(void **state)
 {
 	(void)state;
@@ -139,7 +140,7 @@ static void test_bounds_are_close(void **state)
 	print_message("time %.3f, memory %.3f\n", tally.time / (double)tally.plans,
 		tally.memory / (double)tally.plans);
 	assert_int_equal(tally.violations, 0);
-	assert_true(tally.time / (double)tally.plans > 0.94);
+	assert_true(tally.time / (double)tally.plans > 0.92);
 	assert_true(tally.memory / (double)tally.plans > 0.7);
 	arena_finish(&arena);
 }

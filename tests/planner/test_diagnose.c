@@ -683,6 +683,34 @@ static void moments_add_up(void **state)
 	}
 }
 
+/* A plan that is tight expects the gaps that its retries make, and says so beside measured ones. */
+static void test_tight_plan(void **state)
+{
+	struct scene s;
+	struct activities step = {0};
+	struct diagnosis d;
+	struct error error = {0};
+	(void)state;
+	load(&s, 1);
+	s.file.topology->device.memory_bytes = 24LL << 30;
+	choose(&s,
+		"runtime=pytorch-fsdp1 micro_batch=8 seq_len=2048 limit_all_gathers=off "
+		"activation_checkpointing=full",
+		s.file.topology, &s.file.plan);
+	simulate_step(&s, &s.file.plan, s.file.topology, &step);
+	ask_for_memory(&step);
+	const struct diagnosed diagnosed = {&s.file, &step, trace_facts_unknown};
+	assert_true(diagnose(&diagnosed, &s.arena, &d, &error));
+	assert_true(d.expected.waiting_allocator > 0.01 * d.expected.step_time);
+	assert_true(names(&d, "allocator"));
+	bool said = false;
+	for (int i = 0; i < d.n_causes; i++)
+		said |= strstr(d.causes[i].evidence, "the plan itself is tight") != NULL;
+	assert_true(said);
+	activities_finish(&step);
+	arena_finish(&s.arena);
+}
+
 static void expect_refusal(const char *text, const char *message)
 {
 	struct kineto kineto;
@@ -774,6 +802,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(logs_are_read),
 		cmocka_unit_test(a_trace_tells_what_the_timeline_tells),
 		cmocka_unit_test(moments_add_up),
+		cmocka_unit_test(test_tight_plan),
 		cmocka_unit_test(bad_traces_are_refused),
 		cmocka_unit_test(a_count_beyond_all_bytes_is_not_known),
 	};

@@ -308,6 +308,17 @@ static void test_prediction(void **state)
 		from = strstr(from, categories[i]);
 	}
 	assert_non_null(from);
+	assert_null(strstr(text_string(&text), "retries"));
+	text_finish(&text);
+	struct prediction tight = fixture->prediction;
+	tight.fits = FITS_TIGHT;
+	tight.allocator_retries = 2.5;
+	tight.time.allocator = 0.25;
+	report_prediction_text(
+		&fixture->schedule->plan, fixture->model, fixture->topology, &tight, &plain, &text);
+	assert_non_null(strstr(text_string(&text),
+		"\nallocator    2.5 retries a step, which make it 250 ms longer\n"));
+	assert_non_null(strstr(text_string(&text), "\n retries of the allocator  "));
 	text_finish(&text);
 }
 

@@ -40,7 +40,8 @@ static struct prediction sample(void)
 		.host_memory_bytes = 19,
 		.host_memory_limit_bytes = 21,
 		.ledger_host_peak_bytes = 23,
-		.time = {0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07},
+		.allocator_retries = 2.5,
+		.time = {0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.11, 0.12},
 		.wire_bytes_per_rank = 1e9 / 3,
 		.wire_bytes_node_egress = 2e9 / 3,
 		.collectives = {31, 32, 33},
@@ -108,6 +109,7 @@ static void assert_same_prediction(const struct prediction *a, const struct pred
 	SAME(peak_active_bytes);
 	SAME(peak_reserved_bytes);
 	SAME(peak_memory_bytes);
+	SAME(allocator_retries);
 	SAME(ledger_peak_bytes);
 	SAME(peak_op);
 	SAME(memory_at_peak);
@@ -158,7 +160,8 @@ static void test_keys(void **state)
 		"memory_category_peak_bytes", "host_memory_bytes", "time_s", "wire_bytes",
 		"uncertainty", "rank_class", "classes", "lower_bound_s", "plan_lower_bound_s"};
 	static const char *const times[] = {"compute", "all_gather", "reduce_scatter", "all_reduce",
-		"copy", "optimizer", "exposed_communication"};
+		"copy", "optimizer", "exposed_communication", "data_loading", "data_wait",
+		"unaligned_head", "allocator"};
 	struct prediction prediction = sample();
 	struct arena arena = {0};
 	struct text text = {0};

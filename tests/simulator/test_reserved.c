@@ -22,12 +22,12 @@ static void run(struct arena *arena, const struct schedule *schedule, struct eng
 		fail_msg("%s", error.message);
 }
 
-/* With retries only whether it fits is asked. */
+/* Of one that passes the limit only that is asked. */
 static bool differ(struct reserved a, struct reserved b)
 {
-	if (a.fits != b.fits || (a.retries > 0) != (b.retries > 0))
+	if (a.within != b.within)
 		return true;
-	return b.retries == 0 && (a.bytes != b.bytes || a.active != b.active);
+	return b.within && (a.bytes != b.bytes || a.active != b.active);
 }
 
 static void report(
@@ -36,9 +36,8 @@ static void report(
 	struct text text = {0};
 	plan_summary(plan, &text);
 	print_error("round %d, limit %" PRId64 ": %" PRId64 " bytes, %" PRId64
-		    " active, %d retries; "
-		    "replayed %" PRId64 ", %" PRId64 ", %d: %s\n",
-		round, limit, a.bytes, a.active, a.retries, b.bytes, b.active, b.retries,
+		    " active, within %d; replayed %" PRId64 ", %" PRId64 ", %d: %s\n",
+		round, limit, a.bytes, a.active, a.within, b.bytes, b.active, b.within,
 		text_string(&text));
 	text_finish(&text);
 }
