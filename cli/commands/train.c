@@ -157,14 +157,19 @@ static void note_differences(
 			(long long)ranks, (long long)before->ranks);
 }
 
+/* Ranks look at the contents of what they go on from. Of one that has all steps already none goes
+ * on, and the last one may be damaged: then an older one is to be gone on from. */
 static bool find_checkpoint(const struct arguments *arguments, struct arena *arena,
 	const struct model *model, struct training_options *options, struct error *error)
 {
 	const char *path = argument(arguments, "resume");
+	struct checkpoint_info *found = &options->resumed;
 
 	if (path == NULL)
 		return true;
-	if (!executor_find_checkpoint(arena, path, model, false, &options->resumed, error))
+	if (!executor_find_checkpoint(arena, path, model, false, found, error) ||
+		(found->step >= options->training.steps &&
+			!executor_find_checkpoint(arena, path, model, true, found, error)))
 		return false;
 	output_note_lines(options->resumed.notes);
 	take_over(arguments, options);

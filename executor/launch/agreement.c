@@ -69,6 +69,7 @@ struct setting {
 	size_t offset; /* in struct job */
 	enum job_text text;
 	const char *const *names;
+	const char *fix; /* NULL: the usual one */
 };
 
 static const void *field(const struct setting *setting, const struct segment *segment)
@@ -166,15 +167,15 @@ static void print_kernels(
 
 #define IN_JOB(print, name, member)                                                                \
 	{                                                                                          \
-		name, print, offsetof(struct job, member), TEXT_COUNT, NULL                        \
+		name, print, offsetof(struct job, member), TEXT_COUNT, NULL, NULL                  \
 	}
 #define CHOICE(print, name, member, choices)                                                       \
 	{                                                                                          \
-		name, print, offsetof(struct job, member), TEXT_COUNT, choices                     \
+		name, print, offsetof(struct job, member), TEXT_COUNT, choices, NULL               \
 	}
 #define OF_TEXT(print, name, text)                                                                 \
 	{                                                                                          \
-		name, print, 0, text, NULL                                                         \
+		name, print, 0, text, NULL, NULL                                                   \
 	}
 
 static const char *const commands[] = {[JOB_TRAIN] = "train", [JOB_COLLECTIVES] = "calibrate"};
@@ -184,7 +185,7 @@ static const char *const roundings[] = {"plan or world", "run"};
 /* In the order in which they are compared. What is read from the prediction (deadlines) or may
  * differ by machine (threads) is not here. */
 static const struct setting settings[] = {
-	{"version", print_version, 0, TEXT_COUNT, NULL},
+	{"version", print_version, 0, TEXT_COUNT, NULL, "install the same one on all nodes"},
 	CHOICE(print_name, "the command", kind, commands),
 	OF_TEXT(print_digest, "the plan (digest)", TEXT_PLAN),
 	IN_JOB(print_integer, "--steps", training.steps),
@@ -198,7 +199,9 @@ static const struct setting settings[] = {
 	IN_JOB(print_real, "epsilon", training.epsilon),
 	IN_JOB(print_real, "weight decay", training.weight_decay),
 	OF_TEXT(print_text, "--device", TEXT_DEVICE),
-	OF_TEXT(print_kernels, "kernels", TEXT_KERNELS),
+	/* Chosen for each processor, and no option chooses others. */
+	{"kernels", print_kernels, 0, TEXT_KERNELS, NULL,
+		"use nodes whose processors have the same instructions, and the same build"},
 	OF_TEXT(print_text, "--transport", TEXT_TRANSPORT),
 	CHOICE(print_switch, "--reproducible", any_rounding, roundings),
 	CHOICE(print_switch, "--pace", paced, switches),
@@ -226,9 +229,10 @@ bool agreement_check(const char *name, int first, const struct agreement *a, int
 	for (int i = 0; i < AGREEMENT_SETTINGS; i++)
 		if (strncmp(a->values[i], b->values[i], AGREEMENT_BYTES) != 0)
 			return error_set(error, EXIT_CODE_USAGE,
-				"%s: rank %d has %s %.*s, rank %d has %.*s; start all ranks with "
-				"the same options",
-				name, second, settings[i].name, AGREEMENT_BYTES, b->values[i],
-				first, AGREEMENT_BYTES, a->values[i]);
+				"%s: rank %d has %s %.*s, rank %d has %.*s; %s", name, second,
+				settings[i].name, AGREEMENT_BYTES, b->values[i], first,
+				AGREEMENT_BYTES, a->values[i],
+				settings[i].fix != NULL ? settings[i].fix
+							: "start all ranks with the same options");
 	return true;
 }

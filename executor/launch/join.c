@@ -91,14 +91,29 @@ static bool open_mpi(struct cluster *cluster, struct wire *wire, struct error *e
 	return wire_open_mpi(wire, cluster->layout.ranks, error);
 }
 
+/* Whoever started this rank prints it, as all notes are printed. */
+static void leave_note(void *data, const char *line)
+{
+	struct text text = {0};
+
+	text_printf(&text, "%s\n", line);
+	segment_leave_notes(data, &text);
+	text_finish(&text);
+}
+
 /* On one node it is this machine's users who are believed. */
 static void note_open_port(const struct rendezvous *with)
 {
-	if (with->rank == 0 && !with->secret.known && !tcp_is_loopback(with->host))
-		fprintf(stderr,
-			"note: SHARDPLAN_SECRET is not set: whoever reaches port %d of %s can join "
-			"this job (docs/train.md)\n",
-			with->port, with->host);
+	struct error line = {0};
+
+	if (with->rank != 0 || with->secret.known || tcp_is_loopback(with->host))
+		return;
+	/* error_set makes the host's name one harmless line. */
+	error_set(&line, EXIT_CODE_OK,
+		"SHARDPLAN_SECRET is not set: whoever reaches port %d of %s can join this job "
+		"(docs/train.md)",
+		with->port, with->host);
+	with->note(with->note_data, line.message);
 }
 
 static bool start_tcp(struct cluster *cluster, struct error *error)
@@ -113,7 +128,9 @@ static bool start_tcp(struct cluster *cluster, struct error *error)
 		.rank = control->rank,
 		.ranks = job->ranks,
 		.local_rank = job->local_rank,
-		.timeout = job->join_timeout};
+		.timeout = job->join_timeout,
+		.note = leave_note,
+		.note_data = cluster->control};
 
 	if (!secret_find(&with.secret, error))
 		return false;

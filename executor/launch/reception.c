@@ -48,13 +48,14 @@ struct proof hello_prove(const struct secret *secret, const struct opening *call
 /* Nothing that a stranger has said is printed. */
 static void tell(struct reception *reception, int fd, const char *why)
 {
-	char host[TCP_HOST_BYTES];
+	char host[TCP_HOST_BYTES], line[TCP_HOST_BYTES + 160];
 
 	if (++reception->strangers > MOST_NAMED_STRANGERS)
 		return;
 	tcp_peer(fd, host);
-	fprintf(stderr, "note: port %d: a caller from %s was sent away: %s\n",
+	snprintf(line, sizeof(line), "port %d: a caller from %s was sent away: %s",
 		reception->listener->port, host[0] != '\0' ? host : "this machine", why);
+	reception->note(reception->note_data, line);
 }
 
 static void send_away(struct reception *reception, int which, const char *why)
@@ -267,7 +268,11 @@ void reception_close(struct reception *reception)
 	for (int i = 0; i < reception->n_waiting; i++)
 		close(reception->waiting[i].guest.fd);
 	reception->n_waiting = 0;
-	if (reception->strangers > MOST_NAMED_STRANGERS)
-		fprintf(stderr, "note: port %d: %d more were sent away\n",
-			reception->listener->port, reception->strangers - MOST_NAMED_STRANGERS);
+	if (reception->strangers <= MOST_NAMED_STRANGERS)
+		return;
+	char line[64];
+
+	snprintf(line, sizeof(line), "port %d: %d more were sent away", reception->listener->port,
+		reception->strangers - MOST_NAMED_STRANGERS);
+	reception->note(reception->note_data, line);
 }

@@ -1,6 +1,6 @@
 /* Private to launch: who comes to a rank that listens. All who wait are served together, each with
- * its own deadline; strangers are sent away with a line each, and cost neither time nor memory
- * beyond a fixed number of seats. */
+ * its own deadline; strangers are sent away with a line each (`note`), and cost neither time nor
+ * memory beyond a fixed number of seats. */
 #ifndef EXECUTOR_LAUNCH_RECEPTION_H
 #define EXECUTOR_LAUNCH_RECEPTION_H
 
@@ -37,6 +37,8 @@ struct guest {
 struct reception {
 	const struct tcp_listener *listener;
 	const struct secret *secret;
+	void (*note)(void *data, const char *line);
+	void *note_data;
 	uint64_t key;
 	struct waiting *waiting; /* [MOST_WAITING] */
 	int n_waiting, strangers;

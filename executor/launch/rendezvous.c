@@ -97,6 +97,8 @@ static bool listen_at(struct party *p, const char *host, int port, struct error 
 		return error_set(error, why.code, "%s: rank %d %s%s", with->name, with->rank,
 			why.message, with->rank == 0 ? " (MASTER_PORT)" : "");
 	reception_open(&p->reception, &p->listener, &with->secret, &p->meeting->arena);
+	p->reception.note = with->note;
+	p->reception.note_data = with->note_data;
 	introduce(p);
 	return true;
 }

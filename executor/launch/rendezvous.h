@@ -23,6 +23,9 @@ struct rendezvous {
 	double timeout; /* s until all must have come */
 	struct secret secret;
 	const struct agreement *agreement;
+	/* Takes what is worth a line, which is not text from outside. */
+	void (*note)(void *data, const char *line);
+	void *note_data;
 	const char *machine; /* the same for processes that can share memory; NULL: asks the kernel
 			      */
 };

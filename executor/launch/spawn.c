@@ -326,11 +326,12 @@ static void see_through(struct crew *crew)
 		const struct patience tick = {.timeout = TICK};
 
 		event_wait(&header->steps_done, seen + 1, &tick);
+		/* First who has gone: then all that it has left is told. */
+		reap(crew);
 		uint32_t done = atomic_load(&header->steps_done.value);
 		if (launch->progress != NULL)
 			launch->progress(done, launch->data);
 		seen = done;
-		reap(crew);
 		watch_calls(crew);
 		watch_stopped(crew);
 		pass_request(crew);

@@ -15,7 +15,7 @@ static inline void note(size_t bytes)
 		atomic_fetch_add_explicit(&seen, (int64_t)bytes, memory_order_relaxed);
 }
 
-#if HAVE_ADDRESS_SANITIZER
+#if HAVE_ADDRESS_SANITIZER || HAVE_OTHER_SANITIZER
 
 /* As in <sanitizer/allocator_interface.h>, which gcc does not install. */
 extern int __sanitizer_install_malloc_and_free_hooks(
@@ -41,7 +41,7 @@ bool allocations_visible(void)
 	return true;
 }
 
-#elif defined(__GLIBC__) && !HAVE_OTHER_SANITIZER
+#elif defined(__GLIBC__)
 
 #include <errno.h>
 #include <stdlib.h>

@@ -228,6 +228,9 @@ static bool choose_checkpoint(struct trainer *t, struct error *error)
 		segment_leave_notes(t->segment, &notes);
 	}
 	text_finish(&notes);
+	/* All have found the same; of ranks with a launcher each, the first one tells it. */
+	if (!ok && t->cluster.world != NULL && t->segment->rank != 0)
+		error->message[0] = '\0';
 	return ok;
 }
 

@@ -55,6 +55,14 @@ def damaged_ones_are_named(box, expect):
         done = box.run(*words)
         expect(done.code == 0 and len(re.findall(f'^note: {line}; going back to step 2$', done.err, re.M)) == 1,
                f'{words}: {done.code} {done.err}')
+    # The last of all steps is as good as its contents.
+    done = box.run(*TRAIN, '--steps', '4', '--resume', 'run')
+    expect(done.code == 0 and len(re.findall(f'^note: {line}; going back to step 2$', done.err, re.M)) == 1 and
+           'resuming at step 2 from' in done.err, f'the last step: {done.code} {done.err}')
+    done = box.run(*TRAIN, '--steps', '4', '--resume', 'run/step-00000004')
+    expect(done.code == 3 and re.fullmatch(line, '\n'.join(done.messages())), f'the last: {done.code} {done.err}')
+    done = box.run(*TRAIN, '--steps', '2', '--resume', 'run/step-00000002')
+    expect(done.code == 2 and 'step-00000002 has done 2' in done.err, f'whole: {done.code} {done.err}')
 
 
 def a_second_job_is_sent_away(box, binary, expect):

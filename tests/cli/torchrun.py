@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -193,6 +194,56 @@ def test_differences(box, binary, expect):
         expect(done[1][2].strip() == '' or first, f'{second}: rank 1 speaks too: {done[1][2]}')
 
 
+def test_differences_over_mpi(box, binary, expect):
+    """The same, where ranks meet by MPI."""
+    if shutil.which('mpirun') is None or not re.search(r'transport mpi +built in', box.run('--version').out):
+        return
+    plan_for_two(box, expect)
+    # MPI's own leaks are not ours.
+    env = environment(box, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1',
+                      ASAN_OPTIONS=os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0')
+    box.write('other.txt', box.read('text.txt')[:-1] + '!')
+    cases = [('text.txt', [], 0, ''), ('text.txt', ['--lr', '0.1'], 2, 'rank 1 has --lr 0.1, rank 0 has 0.0003; start all'),
+             ('other.txt', [], 2, 'rank 1 has --data ')]
+    for text, own, code, words in cases:
+        first, second = (['-np', '1', '--bind-to', 'none', binary, 'train', 'p.yaml', '--steps', '3', '--data', data]
+                         for data in ('text.txt', text))
+        process = subprocess.Popen(['mpirun', '--oversubscribe', *first, ':', *second, *own], cwd=box.folder, env=env,
+                                   text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        found, _, err = finish([process])[0]
+        said = [line for line in err.split('\n') if line.startswith('mpirun: rank')]
+        expect(found == code and len(said) == (1 if code else 0) and all(words in line for line in said),
+               f'over MPI, {text} {own}: {found}: {err}')
+
+
+def damage(box, name):
+    with open(box.path(name), 'r+b') as stream:
+        stream.seek(100)
+        stream.write(b'damage')
+
+
+def test_damaged_checkpoints(box, binary, expect):
+    """Each rank looks at its share of the files: what any of them finds sends all of them back, in one line."""
+    plan_for_two(box, expect)
+    done = box.run(*TRAIN[:-1], '2', '--checkpoint', 'shared', '--every', '1')
+    expect(done.code == 0, f'checkpoints: {done.err}')
+    done = box.run(*TRAIN, '--measured', 'whole.json')
+    expect(done.code == 0, f'undisturbed: {done.err}')
+    for rank in 0, 1:
+        shutil.rmtree(box.path('run'), ignore_errors=True)
+        shutil.copytree(box.path('shared'), box.path('run'))
+        damage(box, f'run/step-00000002/rank-0000{rank}.bin')
+        line = f'run/step-00000002/rank-0000{rank}.bin: damaged: bytes 0 to '
+        done = finish(start_both(box, binary, *[['--resume', 'run', '--measured', 'there.json']] * 2))
+        expect([code for code, _, _ in done] == [0, 0], f'rank {rank}: {done}')
+        expect(len(re.findall(f'(?m)^note: {re.escape(line)}.*; going back to step 1$', done[0][2])) == 1 and
+               line not in done[1][2], f'rank {rank}: who says it: {done}')
+        expect(digest(box, 'there.json') == digest(box, 'whole.json'), f'rank {rank}: other bits')
+        done = finish(start_both(box, binary, *[['--resume', 'run/step-00000002']] * 2))
+        expect([code for code, _, _ in done] == [3, 3], f'rank {rank}, no way back: {done}')
+        expect(''.join(err for _, _, err in done).count(line) == 1, f'rank {rank}: who says it: {done}')
+
+
 def test_secret(box, binary, expect):
     """From the environment and from a file; a wrong one is refused before anything starts."""
     secret = 'a secret of this test'
@@ -212,6 +263,12 @@ def test_secret(box, binary, expect):
         done = finish([start(box, binary, [*TRAIN, '--join-timeout', '0.2'], 0, 2, 1, free_port(),
                              MASTER_ADDR='0.0.0.0', **more)])
         expect(('SHARDPLAN_SECRET is not set' in done[0][2]) == words, f'{more}: {done}')
+    # Whatever the host is called, it is one line of text.
+    done = finish([start(box, binary, [*TRAIN, '--join-timeout', '0.2'], 0, 2, 1, free_port(),
+                         MASTER_ADDR='a\udcff\nb\x1b[2J')])
+    lines = done[0][2].split('\n')
+    expect(len(lines) == 3 and lines[0].startswith('note: SHARDPLAN_SECRET') and '\x1b' not in done[0][2],
+           f'a host of bytes: {done}')
 
 
 def stop_a_rank(box, binary, expect):
@@ -244,7 +301,8 @@ def test_death(box, binary, expect):
                f'{victims} die, nobody is named: {done}')
 
 
-TESTS = test_bits, test_missing_peer, test_environment, test_death, test_differences, test_secret
+TESTS = test_bits, test_missing_peer, test_environment, test_death, test_differences, test_differences_over_mpi, \
+    test_damaged_checkpoints, test_secret
 
 
 def main(binary, tests=TESTS):

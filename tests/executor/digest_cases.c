@@ -24,8 +24,8 @@ const char *const digest_modes[] = {
 	"micro_batch=1 grad_accum=3 sync_each_micro_batch=off clip=0.5",
 	"micro_batch=2 grad_accum=1 param_dtype=bf16",
 	"micro_batch=1 grad_accum=3 sync_each_micro_batch=on param_dtype=bf16 reduce_dtype=bf16",
-	"micro_batch=1 grad_accum=3 sync_each_micro_batch=off clip=0.5 param_dtype=bf16 "
-	"reduce_dtype=bf16",
+	("micro_batch=1 grad_accum=3 sync_each_micro_batch=off clip=0.5 param_dtype=bf16 "
+	 "reduce_dtype=bf16"),
 };
 const int n_digest_modes = COUNT_OF(digest_modes);
 

@@ -16,6 +16,12 @@ bool guests_open(void)
 	return guests != MAP_FAILED;
 }
 
+static void print_note(void *data, const char *line)
+{
+	(void)data;
+	fprintf(stderr, "note: %s\n", line);
+}
+
 void invite(int ranks, int per_node, double timeout)
 {
 	int port = free_port();
@@ -29,7 +35,8 @@ void invite(int ranks, int per_node, double timeout)
 			.ranks = ranks,
 			.local_rank = r % per_node,
 			.timeout = timeout,
-			.agreement = &guests[r].agreement};
+			.agreement = &guests[r].agreement,
+			.note = print_note};
 }
 
 /* A word from everybody to everybody. */

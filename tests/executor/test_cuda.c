@@ -141,8 +141,8 @@ static void states_in_bf16(void **state)
 	/* Gradients in bf16 of one sequence: of more, a GPU rounds an embedding's once. */
 	static const char *const plans[] = {"strategy=FULL_SHARD clip=0.5 micro_batch=2",
 		"strategy=NO_SHARD optimizer=sgd micro_batch=2",
-		"strategy=HYBRID_SHARD shard_group=2 wrap=size:1500 reduce_dtype=bf16 "
-		"micro_batch=1",
+		("strategy=HYBRID_SHARD shard_group=2 wrap=size:1500 reduce_dtype=bf16 "
+		 "micro_batch=1"),
 		"strategy=SHARD_GRAD_OP cpu_offload=optimizer micro_batch=2"};
 	struct digest seen[COUNT_OF(plans)];
 
@@ -195,8 +195,8 @@ static void graphs_change_nothing(void **state)
 {
 	static const char *const plans[] = {"seq_len=11 micro_batch=2 strategy=FULL_SHARD",
 		"seq_len=11 micro_batch=1 grad_accum=3 strategy=NO_SHARD clip=0.5 optimizer=sgd",
-		"seq_len=11 micro_batch=1 grad_accum=2 strategy=FULL_SHARD wrap=size:1500 "
-		"limit_all_gathers=on prefetch=post clip=0.5"};
+		("seq_len=11 micro_batch=1 grad_accum=2 strategy=FULL_SHARD wrap=size:1500 "
+		 "limit_all_gathers=on prefetch=post clip=0.5")};
 	static const struct {
 		int64_t ranks;
 		const char *transport;

@@ -132,6 +132,16 @@ static void other_settings_are_named(void **state)
 	hold(3, 0, 7);
 	expect_words(3, 0, EXIT_CODE_USAGE,
 		"rank 2 has --lr 0.1, rank 0 has 0.0003; start all ranks with the same options");
+	/* Nodes of two kinds: options are not to blame. */
+	invite(2, 1, TIMEOUT_S);
+	for (int r = 0; r < 2; r++)
+		strcpy(guests[r].agreement.values[14],
+			r == 1 ? "cpu-v3 (built-in)" : "cpu-v4 (built-in)");
+	hold(2, 0, 3);
+	expect_words(2, 0, EXIT_CODE_USAGE,
+		"rank 1 has kernels cpu-v3 (built-in), rank 0 has cpu-v4 (built-in); use nodes "
+		"whose "
+		"processors have the same instructions, and the same build");
 }
 
 /* Where one listens: nobody comes from another machine when all are on this one. */
