@@ -12,6 +12,11 @@ static size_t skip_bom(const char *text, size_t length)
 	return length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
+static bool is_printed_ascii(char c)
+{
+	return c >= ' ' && (unsigned char)c < 0x7f;
+}
+
 /* NUL bytes and broken UTF-8 are found before the parser sees them, with their place. */
 static bool check_text(struct tree *tree, const char *text, size_t length)
 {
@@ -22,6 +27,10 @@ static bool check_text(struct tree *tree, const char *text, size_t length)
 		return tree_fail(
 			tree, 0, 0, "too large, expected at most 64 MiB, got %zu bytes", length);
 	for (size_t i = 0; i < length; column++) {
+		if (is_printed_ascii(text[i])) { /* as nearly all of it */
+			i++;
+			continue;
+		}
 		int bytes = utf8_decode(text + i, length - i, &point);
 		if (bytes == 0)
 			return tree_fail(tree, line, column,

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -99,27 +100,43 @@ static int fold(char c)
 	return c == '_' ? '-' : tolower((unsigned char)c);
 }
 
+/* A word of at most LONGEST_NAME letters, folded. */
+struct folded {
+	char letters[LONGEST_NAME + 1];
+	int length;
+};
+
+static struct folded fold_word(const char *word)
+{
+	struct folded folded;
+	int n = 0;
+
+	for (; word[n] != '\0'; n++)
+		folded.letters[n] = (char)fold(word[n]);
+	folded.length = n;
+	return folded;
+}
+
 /* Levenshtein distance that also counts a swap of two neighbours as one edit (optimal string
- * alignment). Both words have at most LONGEST_NAME letters. */
-static int edit_distance(const char *a, const char *b)
+ * alignment). */
+static int edit_distance(const struct folded *a, const struct folded *b)
 {
 	int rows[3][LONGEST_NAME + 1];
 	int *before = rows[0], *above = rows[1], *row = rows[2];
-	int a_length = (int)strlen(a), b_length = (int)strlen(b);
 
-	for (int j = 0; j <= b_length; j++)
+	for (int j = 0; j <= b->length; j++)
 		above[j] = j;
-	for (int i = 1; i <= a_length; i++) {
+	for (int i = 1; i <= a->length; i++) {
+		const char *in_a = &a->letters[i - 1];
 		row[0] = i;
-		for (int j = 1; j <= b_length; j++) {
-			bool same = fold(a[i - 1]) == fold(b[j - 1]);
-			int best = above[j - 1] + !same;
+		for (int j = 1; j <= b->length; j++) {
+			const char *in_b = &b->letters[j - 1];
+			int best = above[j - 1] + (*in_a != *in_b);
 			if (above[j] + 1 < best)
 				best = above[j] + 1;
 			if (row[j - 1] + 1 < best)
 				best = row[j - 1] + 1;
-			bool swapped = i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) &&
-				       fold(a[i - 2]) == fold(b[j - 1]);
+			bool swapped = i > 1 && j > 1 && in_a[0] == in_b[-1] && in_a[-1] == in_b[0];
 			if (swapped && before[j - 2] + 1 < best)
 				best = before[j - 2] + 1;
 			row[j] = best;
@@ -129,7 +146,7 @@ static int edit_distance(const char *a, const char *b)
 		above = row;
 		row = oldest;
 	}
-	return above[b_length];
+	return above[b->length];
 }
 
 bool same_name(const char *a, const char *b)
@@ -168,12 +185,16 @@ const char *nearest_name(const char *word, const char *const *names)
 	if (length > LONGEST_NAME || names == NULL)
 		return NULL;
 	const char *const *all = names;
+	const struct folded folded = fold_word(word);
 	if (best > length)
 		best = length;
 	for (; *names != NULL; names++) {
-		if (strlen(*names) > LONGEST_NAME)
+		/* Every letter too many is an edit. */
+		int name_length = (int)strlen(*names);
+		if (name_length > LONGEST_NAME || abs(name_length - length) >= best)
 			continue;
-		int distance = edit_distance(word, *names);
+		const struct folded name = fold_word(*names);
+		int distance = edit_distance(&folded, &name);
 		if (distance < best) {
 			best = distance;
 			nearest = *names;

@@ -7,12 +7,18 @@
 
 #include "base/text.h"
 
+/* Most keys differ in their first letter. */
+static bool is_same(const char *a, const char *b)
+{
+	return *a == *b && strcmp(a, b) == 0;
+}
+
 const struct node *node_get(const struct node *map, const char *key)
 {
 	if (map == NULL || map->kind != NODE_MAP)
 		return NULL;
 	for (int i = 0; i < map->n_children; i++) {
-		if (strcmp(map->children[i]->key, key) == 0)
+		if (is_same(map->children[i]->key, key))
 			return map->children[i];
 	}
 	return NULL;
@@ -160,7 +166,7 @@ bool node_only_keys(const struct node *map, const char *const *keys, struct erro
 		const struct node *child = map->children[i];
 		bool known = false;
 		for (int k = 0; keys[k] != NULL && !known; k++)
-			known = strcmp(keys[k], child->key) == 0;
+			known = is_same(keys[k], child->key);
 		if (!known)
 			return unknown_key(child, keys, error);
 	}

@@ -63,6 +63,10 @@ enum { MESSAGE_BYTES = 640 }; /* beside the name of the file */
 const char *judge(const struct target *target, const char *text, size_t length,
 	const struct limits *limits, bool *accepted);
 
+/* What a reader says besides, a line each: as a message is. EXIT_CODE_INTERNAL, which the judge
+ * finds. */
+bool judge_lines(const char *lines, struct error *error);
+
 /* --- damage (mutate.c) --- */
 
 uint64_t draw(uint64_t *state, uint64_t below);

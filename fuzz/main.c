@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@ struct run {
 
 static struct text current; /* for whoever dies of it */
 static const char *current_name = "";
+static volatile sig_atomic_t n_answers;
 
 /* Named after what it holds, so that findings do not hide one another. */
 static void keep_input(const char *why)
@@ -47,6 +49,16 @@ static void on_death(int number)
 	raise(number == SIGALRM ? SIGABRT : number);
 }
 
+/* Every HANG_S: no answer since the last time. */
+static void on_alarm(int number)
+{
+	static sig_atomic_t n_before = -1;
+
+	if (n_answers == n_before)
+		on_death(number);
+	n_before = n_answers;
+}
+
 /* The sanitizers end a process in their own way. */
 void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
@@ -57,15 +69,18 @@ static void on_report(void)
 
 static void watch(void)
 {
-	static const int deaths[] = {SIGABRT, SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+	static const int deaths[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+	static const struct itimerval often = {{HANG_S, 0}, {HANG_S, 0}};
 	int n = COUNT_OF(deaths);
 
 	if (__sanitizer_set_death_callback != NULL) {
 		__sanitizer_set_death_callback(on_report);
-		n = 2;
+		n = 1;
 	}
 	for (int i = 0; i < n; i++)
 		signal(deaths[i], on_death);
+	signal(SIGALRM, on_alarm);
+	setitimer(ITIMER_REAL, &often, NULL);
 }
 
 static double now_s(void)
@@ -107,15 +122,14 @@ static int fuzz(const struct target *target, const struct run *run, const struct
 	for (; run->seconds > 0 ? (n & 63) != 0 || now_s() - begin < run->seconds : n < run->runs;
 		n++) {
 		mutate(target, &seeds, &state, LONGER, &current);
-		alarm(HANG_S);
 		const char *wrong = judge(target, current.data, current.length, limits, &accepted);
+		n_answers = (n_answers + 1) & 0xffffff;
 		n_accepted += accepted;
 		if (wrong != NULL && n_findings++ < FINDINGS_SHOWN && limits == &usual_limits)
 			keep_input(wrong);
 		else if (accepted)
 			keep_seed(&seeds, &state, &current);
 	}
-	alarm(0);
 	printf("%-22s %9llu inputs %9.0f inputs/s %5.1f %% accepted %4d findings\n", target->name,
 		(unsigned long long)n, (double)n / (now_s() - begin),
 		100 * (double)n_accepted / (double)(n > 0 ? n : 1), n_findings);

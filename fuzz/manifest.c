@@ -19,8 +19,6 @@ static void remove_folder(void)
 {
 	char path[sizeof(folder) + 32];
 
-	snprintf(path, sizeof(path), "%s/manifest.json", folder);
-	unlink(path);
 	snprintf(path, sizeof(path), "%s/" DATA_FILE, folder);
 	unlink(path);
 	rmdir(folder);
@@ -115,19 +113,6 @@ static void seal_anew(const char *text, size_t length, struct text *sealed)
 	seal_add(sealed);
 }
 
-static void write_file(const char *text, size_t length)
-{
-	char path[sizeof(folder) + 32];
-
-	snprintf(path, sizeof(path), "%s/manifest.json", folder);
-	int fd = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
-	if (fd < 0 || write(fd, text, length) != (ssize_t)length) {
-		perror(path);
-		exit(EXIT_CODE_ENVIRONMENT);
-	}
-	close(fd);
-}
-
 bool manifest_file_read(struct arena *arena, const char *text, size_t length, struct text *printed,
 	struct error *error)
 {
@@ -135,13 +120,13 @@ bool manifest_file_read(struct arena *arena, const char *text, size_t length, st
 	struct text sealed = {0};
 
 	seal_anew(text, length, &sealed);
-	write_file(text_string(&sealed), sealed.length);
+	bool ok = manifest_parse(
+		arena, folder, text_string(&sealed), sealed.length, NULL, &manifest, error);
+	const struct model *model = manifest.model;
+	ok = ok &&
+	     manifest_parse(arena, folder, sealed.data, sealed.length, model, &manifest, error);
+	if (ok)
+		manifest_write(&manifest, model, printed);
 	text_finish(&sealed);
-	if (!manifest_read(arena, folder, NULL, &manifest, error))
-		return false;
-	struct model *model = manifest.model;
-	if (!manifest_read(arena, folder, model, &manifest, error))
-		return false;
-	manifest_write(&manifest, model, printed);
-	return true;
+	return ok;
 }

@@ -38,6 +38,8 @@ static bool answer(const struct target *target, struct arena *arena, const char 
 		return raw(error, "got \xff");
 	if (strcmp(name, "planted-long") == 0)
 		return error_set(error, EXIT_CODE_INPUT, "%0700d", 0);
+	if (strcmp(name, "planted-note") == 0)
+		return judge_lines("a note\na note with \xff\n", error);
 	if (strcmp(name, "planted-silent") == 0)
 		return false;
 	if (strcmp(name, "planted-print") == 0)
@@ -56,5 +58,6 @@ static bool answer(const struct target *target, struct arena *arena, const char 
 	}
 
 const struct target planted_targets[] = {PLANTED("internal"), PLANTED("lines"), PLANTED("bytes"),
-	PLANTED("long"), PLANTED("silent"), PLANTED("print"), PLANTED("slow"), PLANTED("memory")};
+	PLANTED("long"), PLANTED("note"), PLANTED("silent"), PLANTED("print"), PLANTED("slow"),
+	PLANTED("memory")};
 const int n_planted_targets = COUNT_OF(planted_targets);

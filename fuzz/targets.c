@@ -26,9 +26,10 @@ static bool read_topology(READER)
 		return false;
 	struct text doubts = {0};
 	topology_doubts(topology, arena, &doubts);
+	bool ok = judge_lines(text_string(&doubts), error);
 	text_finish(&doubts);
 	topology_print(topology, WRITER_YAML, printed);
-	return true;
+	return ok;
 }
 
 static bool read_model(READER)
@@ -108,6 +109,8 @@ static bool read_framework(READER)
 	if (ok)
 		import_print(&imported, &words);
 	text_finish(&words);
+	for (int i = 0; ok && i < imported.n_notes; i++)
+		ok = judge_lines(imported.notes[i].text, error);
 	return ok;
 }
 
@@ -138,9 +141,15 @@ static bool import_machine(const struct topology_import_options *options, struct
 	const char *text, size_t length, struct topology **topology, struct error *error)
 {
 	struct topology_import *import = topology_import_new(arena, options);
+	const char *const *notes;
 
-	return topology_import_add(import, INPUT_NAME, text, length, error) &&
-	       topology_import_finish(import, "imported", topology, error);
+	if (!topology_import_add(import, INPUT_NAME, text, length, error) ||
+		!topology_import_finish(import, "imported", topology, error))
+		return false;
+	for (int i = topology_import_notes(import, &notes) - 1; i >= 0; i--)
+		if (!judge_lines(notes[i], error))
+			return false;
+	return true;
 }
 
 /* Where the text does not say how many GPUs there are, once more with options that do. */
@@ -222,8 +231,8 @@ static bool read_manifest(READER)
 
 const struct target targets[] = {
 	{"topology", read_topology,
-		DATA "box.yaml " DATA "laptop.yaml topologies/catalogue/dgx-h100.yaml "
-		     "topologies/measured/h100-sxm5-80gb.yaml",
+		DATA "box.yaml " DATA "laptop.yaml topologies/catalogue/dgx-h100.yaml " SEEDS
+		     "measured.yaml",
 		NULL,
 		"calibration: device: fabric: network: host: overheads: nodes: memory: GB/s TFLOPS "
 		"collectives: products: steps: kernels: provenance: from_bytes: nvswitch"},
@@ -241,7 +250,7 @@ const struct target targets[] = {
 		"2xtrue+1xfalse 1xnone+2xfull strategy: runtime: libraries: fp32 bf16"},
 	{"measurement", read_measurement, SEEDS "measured.json", NULL,
 		"\"spans\": \"live\": \"timeline\": \"losses\": \"collectives\": \"time\":"},
-	{"cases", read_cases, DATA "cases.csv tests/corpus/cases.csv", NULL,
+	{"cases", read_cases, DATA "cases.csv " SEEDS "cases.csv", NULL,
 		"\"\" \"\"\" ;; , =1 @ 'a"},
 	{"any-framework", read_framework, NULL, make_exports,
 		"fsdp_config: fsdp_version: zero_optimization --use-distributed-optimizer "

@@ -12,6 +12,17 @@ static const struct embedded_file *find_file(const char *name)
 	return NULL;
 }
 
+const char *topology_catalogue_device(struct arena *arena, const struct embedded_file *file)
+{
+	static const char before[] = "\ndevice:\n  name: ";
+	const char *at = strstr(file->text, before);
+
+	if (at == NULL)
+		return "";
+	at += strlen(before);
+	return arena_strndup(arena, at, strcspn(at, "\n"));
+}
+
 /* "2xdgx-h100" -> digits "2", rest "dgx-h100"; NULL when the name has not that form. */
 static const char *after_count(const char *name)
 {
@@ -72,10 +83,11 @@ static bool suggest_nodes(
 		!parse_int(arena_strndup(arena, name, (size_t)(word - name) - 1), &wanted))
 		return false;
 	for (int i = 0; word[0] != '\0' && i < n_topology_catalogue; i++) {
-		const char *node = topology_catalogue[i].name;
+		const struct embedded_file *file = &topology_catalogue[i];
+		const char *node = file->name;
 		struct topology *topology;
-		if (!load_file(arena, &topology_catalogue[i], &topology, NULL) ||
-			!is_device(word, topology->device.name))
+		if (!is_device(word, topology_catalogue_device(arena, file)) ||
+			!load_file(arena, file, &topology, NULL))
 			continue;
 		bool is_dgx = strncmp(node, "dgx-", 4) == 0;
 		const char *other =

@@ -12,9 +12,10 @@
 static const struct topology *same_device(struct arena *arena, const char *name)
 {
 	for (int i = 0; i < n_topology_catalogue; i++) {
+		const struct embedded_file *file = &topology_catalogue[i];
 		struct topology *topology;
-		if (topology_load_name(arena, topology_catalogue[i].name, &topology, NULL) &&
-			same_name(topology->device.name, name))
+		if (same_name(topology_catalogue_device(arena, file), name) &&
+			topology_load_name(arena, file->name, &topology, NULL))
 			return topology;
 	}
 	return NULL;

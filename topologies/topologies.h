@@ -9,6 +9,8 @@
 /* The catalogue embedded in the binary: one file a node type ("dgx-a100-80gb"), sorted by name. */
 extern const struct embedded_file topology_catalogue[];
 extern const int n_topology_catalogue;
+/* The device of such a file, without reading the rest of it. */
+const char *topology_catalogue_device(struct arena *arena, const struct embedded_file *file);
 
 /* A catalogue name ("dgx-h100" = one node) or NxNODE ("2xdgx-a100-80gb"). Unknown names suggest the
  * nearest, those of a device ("16xh100") what to type. `local` is not known here: it is detected at

@@ -34,11 +34,13 @@ void source_add(struct arena *arena, struct source *source, const char *path, co
 
 bool source_path_matches(const char *pattern, const char *path)
 {
-	size_t length = strlen(pattern);
-
-	if (length > 0 && pattern[length - 1] == '*')
-		return strncmp(pattern, path, length - 1) == 0;
-	return strcmp(pattern, path) == 0;
+	for (; *pattern != '\0'; pattern++, path++) {
+		if (pattern[0] == '*' && pattern[1] == '\0')
+			return true;
+		if (*pattern != *path)
+			return false;
+	}
+	return *path == '\0';
 }
 
 const struct node *source_find(const struct source *source, const char *path)

@@ -124,6 +124,8 @@ static double with_unit(const struct label *label, double value, const char *beh
 static bool read_bar(const char *line, const char *end, double *seconds)
 {
 	for (const char *c = line + 1; c < end; c++) {
+		if (*c != 's' && *c != 'i')
+			continue;
 		bool slow = strncmp(c, "s/it", 4) == 0, fast = strncmp(c, "it/s", 4) == 0;
 		const char *start = c;
 		double value;
@@ -143,6 +145,8 @@ static bool find_label(const struct label *label, const char *line, const char *
 {
 	for (const char *c = line; c < end; c++) {
 		const char *behind;
+		if ((*c | ' ') != *label->words) /* most characters: no need to look closer */
+			continue;
 		if (c > line && isalnum((unsigned char)c[-1]) && c[-1] != 'm') /* a colour's end */
 			continue;
 		behind = skip_words(c, label->words);

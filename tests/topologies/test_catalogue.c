@@ -35,6 +35,8 @@ static void every_file(void **state)
 		if (!topology_load_name(&arena, topology_catalogue[i].name, &topology, &error))
 			fail_msg("%s", error.message);
 		assert_string_equal(topology->name, topology_catalogue[i].name);
+		assert_string_equal(topology_catalogue_device(&arena, &topology_catalogue[i]),
+			topology->device.name);
 		assert_int_equal(topology->nodes, 1);
 		assert_non_null(topology->source);
 		assert_true(strlen(topology->source) > 20);

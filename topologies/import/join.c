@@ -157,11 +157,11 @@ static const struct topology *find_like(struct topology_import *import, const ch
 	const struct topology *found = NULL;
 
 	for (int i = 0; i < n_topology_catalogue; i++) {
+		const struct embedded_file *file = &topology_catalogue[i];
 		struct topology *candidate;
 
-		if (!topology_load_name(
-			    import->arena, topology_catalogue[i].name, &candidate, NULL) ||
-			!same_name(candidate->device.name, gpu))
+		if (!same_name(topology_catalogue_device(import->arena, file), gpu) ||
+			!topology_load_name(import->arena, file->name, &candidate, NULL))
 			continue;
 		if (found == NULL || is_better(import, candidate, found))
 			found = candidate;
@@ -175,12 +175,12 @@ static bool ask_for_gpu(struct topology_import *import, struct error *error)
 	const char *last = "";
 
 	for (int i = 0; i < n_topology_catalogue; i++) {
-		struct topology *node;
+		const char *device =
+			topology_catalogue_device(import->arena, &topology_catalogue[i]);
 
-		if (!topology_load_name(import->arena, topology_catalogue[i].name, &node, NULL) ||
-			strstr(text_string(&known), node->device.name) != NULL)
+		if (strstr(text_string(&known), device) != NULL)
 			continue;
-		text_printf(&known, "%s%s", last, node->device.name);
+		text_printf(&known, "%s%s", last, device);
 		last = ", ";
 	}
 	if (import->options.gpu != NULL)
