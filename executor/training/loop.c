@@ -74,6 +74,7 @@ static bool run_step(struct trainer *t, int64_t step, struct error *error)
 		!compute_end_step(&t->compute, error) || !exchange_loss(t, &loss, error))
 		return false;
 	publish(t, step, loss, clock_now() - start);
+	trainer_large_pages(t);
 	bool last = t->stopping || step + 1 == trainer_job(t)->training.steps;
 	if (t->on_gpu && (last || checkpointer_due(&t->checkpointer, step + 1, last)) &&
 		!gpu_download(&t->gpu, &t->buffers, error))

@@ -274,6 +274,16 @@ static bool open_checkpointer(struct trainer *t, struct error *error)
 	return checkpointer_open(&t->checkpointer, &options, &weights, &t->comm, t->scratch, error);
 }
 
+void trainer_large_pages(struct trainer *t)
+{
+	int64_t bytes = t->buffers.heap.high_water;
+
+	if (t->null_device || t->on_gpu || bytes <= t->large_bytes)
+		return;
+	huge_pages(t->buffers.heap.base, bytes);
+	t->large_bytes = bytes;
+}
+
 bool trainer_open(struct trainer *t, struct error *error)
 {
 	if (!read_plan(t, error) || !join(t, error) || !choose_kernels(t, error) ||
@@ -284,9 +294,7 @@ bool trainer_open(struct trainer *t, struct error *error)
 	recorder_open(&t->recorder, trainer_job(t)->training.steps, t->schedule->programs[0].n_ops,
 		&t->arena);
 	t->pss_before = machine_pss();
-	/* Every byte that the schedule will touch is known by now. */
-	if (!t->null_device && !t->on_gpu)
-		huge_pages(t->buffers.heap.base, t->buffers.heap.high_water);
+	trainer_large_pages(t);
 	if (!fill_weights(t, error) || (t->on_gpu && !gpu_upload(&t->gpu, &t->buffers, error)))
 		return false;
 	if (t->on_gpu && !device_memory_used(&t->gpu.device, &t->gpu.used, error))

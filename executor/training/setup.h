@@ -41,7 +41,8 @@ struct trainer {
 	void *scratch;                   /* in the heap */
 	struct step_exchange *exchanged; /* [ranks] */
 	int64_t undeclared, pss_before, device_used;
-	bool stopping; /* some rank was asked to: no further step */
+	int64_t large_bytes; /* of the heap, in large pages */
+	bool stopping;       /* some rank was asked to: no further step */
 };
 
 /* Reads the plan, joins the others, takes memory, rehearses a step, makes or reads the weights:
@@ -49,6 +50,10 @@ struct trainer {
  * too. */
 bool trainer_open(struct trainer *trainer, struct error *error);
 void trainer_close(struct trainer *trainer);
+
+/* All that the heap has used so far is in large pages from here on: between steps. What a step
+ * holds at the same time hangs on how late its collectives are, and the rehearsal has none. */
+void trainer_large_pages(struct trainer *trainer);
 
 const struct job *trainer_job(const struct trainer *trainer);
 /* Of the schedule's operations; trainer->kernels are the host's. */
