@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* Faults are that many file operations apart; and ranks that are killed. */
-enum { APART = SAMPLED_EACH > 1 ? 47 : 23, KILLS = SAMPLED_EACH > 1 ? 3 : 6 };
+enum { APART = SAMPLED_EACH > 1 ? 97 : 23, KILLS = SAMPLED_EACH > 1 ? 2 : 6 };
 
 static bool all;
 
