@@ -1,4 +1,5 @@
 /* Which tables there are, and which is the best that this machine can run. */
+#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -75,33 +76,40 @@ static const struct level levels[] = {
 
 enum { LEVEL_COUNT = sizeof(levels) / sizeof(levels[0]), MOST_TABLES = LEVEL_COUNT + 4 };
 
-static void append(const struct kernels **tables, int *count, const struct kernels *table)
+static const struct kernels *tables[MOST_TABLES];
+static int n_tables;
+
+static void append(const struct kernels *table)
 {
 	if (table)
-		tables[(*count)++] = table;
+		tables[n_tables++] = table;
 }
 
-static const struct kernels *added;
-
-void kernels_add(const struct kernels *table)
+static void list_tables(void)
 {
-	added = table;
-}
-
-/* Writing the same pointers twice is harmless, so no lock: every caller computes the same list. */
-const struct kernels *const *kernels_all(void)
-{
-	static const struct kernels *tables[MOST_TABLES];
-	int count = 0, best = 0;
+	int best = 0;
 
 	while (!levels[best].supported())
 		best++;
 	for (int i = best; i < LEVEL_COUNT; i++)
-		append(tables, &count, levels[i].builtin);
-	append(tables, &count, levels[best].onednn);
-	append(tables, &count, levels[best].cblas);
-	append(tables, &count, added);
+		append(levels[i].builtin);
+	append(levels[best].onednn);
+	append(levels[best].cblas);
+}
+
+/* Ranks may be threads of one process. */
+const struct kernels *const *kernels_all(void)
+{
+	static pthread_once_t listed = PTHREAD_ONCE_INIT;
+
+	pthread_once(&listed, list_tables);
 	return tables;
+}
+
+void kernels_add(const struct kernels *table)
+{
+	kernels_all();
+	append(table);
 }
 
 const struct kernels *kernels_cpu(void)
@@ -111,13 +119,13 @@ const struct kernels *kernels_cpu(void)
 
 const struct kernels *kernels_by_name(const char *name)
 {
-	const struct kernels *const *tables = kernels_all();
+	const struct kernels *const *table = kernels_all();
 
 	if (strcmp(name, "cpu") == 0)
 		return tables[0];
 	if (strcmp(name, "cuda") == 0)
 		return kernels_cuda();
-	while (*tables && strcmp((*tables)->name, name) != 0)
-		tables++;
-	return *tables;
+	while (*table && strcmp((*table)->name, name) != 0)
+		table++;
+	return *table;
 }

@@ -398,8 +398,10 @@ bool interpret_step(struct interpreter *in, int64_t step, bool rehearsal, struct
 		atomic_store_explicit(in->board_op, -1, memory_order_relaxed);
 	for (int i = 0; i < in->program->n_ops && ok && walk; i++)
 		ok = issue(in, i, error);
-	count_collectives(in, &before, walk);
 	ok = ok && drain(in, error);
+	/* The communication thread counts too, until the step has been drained. */
+	if (ok)
+		count_collectives(in, &before, walk);
 	if (!ok && atomic_load(&in->stop) && in->thread_error.message[0] != '\0')
 		error_set(error, in->thread_error.code, "%s", in->thread_error.message);
 	atomic_store(&in->stop, !ok);
