@@ -267,7 +267,7 @@ static bool ask_quietly(const struct question *question, struct arena *arena, st
 static void test_more_memory_is_never_worse(void **state)
 {
 	(void)state;
-	enum { QUESTIONS = SAMPLED(16), STEPS = 4 };
+	enum { QUESTIONS = SAMPLED(12), STEPS = 4 };
 	uint64_t seed = UINT64_C(0x853c49e6748fea9b);
 	int changed = 0;
 	for (int i = 0; i < QUESTIONS; i++) {
@@ -295,7 +295,7 @@ static void test_more_memory_is_never_worse(void **state)
 static void test_more_options_are_never_worse(void **state)
 {
 	(void)state;
-	enum { QUESTIONS = SAMPLED(32) };
+	enum { QUESTIONS = SAMPLED(20) };
 	uint64_t seed = UINT64_C(0xda942042e4dd58b5);
 	int better = 0;
 	for (int i = 0; i < QUESTIONS; i++) {
