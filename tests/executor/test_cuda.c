@@ -109,7 +109,7 @@ static void every_strategy(const char *transport)
 			for (int mode = (m + r / 2) % SAMPLED_EACH; mode < n_digest_modes;
 				mode += SAMPLED_EACH) {
 				int64_t ranks = digest_ranks[r];
-				int n = digest_some_variants(ranks, thorough ? 40 : 4,
+				int n = digest_some_variants(ranks, thorough ? 40 : 5,
 					(uint32_t)(m * 31 + r * 7 + mode + 1), variants);
 
 				n += digest_zero_variants(ranks, mode, variants + n);

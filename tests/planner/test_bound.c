@@ -4,7 +4,7 @@
 #include "planner/bounds/bounds.h"
 #include "planner/evaluation/evaluation.h"
 
-enum { QUESTIONS = SAMPLED(48) };
+enum { QUESTIONS = SAMPLED(80) };
 
 struct tally {
 	int64_t plans, violations;
