@@ -16,11 +16,11 @@ enum cause { CAUSE_COMPUTE, CAUSE_COLLECTIVE, CAUSE_HOST, CAUSE_COUNT };
 struct spreads {
 	double of[CAUSE_COUNT];
 	double rest, versions;
-	bool by_collective; /* each has its own (collective_spread.c); of[] is for those without */
+	bool by_collective; /* each has its own (costs/spread.c); of[] is for those without */
 	const char *source;
 };
 
-/* Where a calibration gives none (docs/cost-model.md, Uncertainty). */
+/* Where a calibration gives none (docs/cost-model.md, The interval). */
 static const struct spreads measured_prior = {
 	{0.04, 0.12, 0.20}, 0.04, 0, false, "measured on this machine"};
 /* Published steps are off by 3.8 % in all, with `rest`: kernels have what is left, in squares. */
@@ -97,49 +97,71 @@ static void scale(struct cost *cost, bool communicates, enum cause cause, double
 	}
 }
 
-/* Of a machine that is left alone: as the best of its calibration. 0: that does not say. */
-static double best_step(const struct schedule *schedule, int class,
-	const struct simulation_options *options, struct arena *scratch)
+/* The step simulated again, with costs that `change` makes of them. */
+struct again {
+	const struct schedule *schedule;
+	int class;
+	const struct simulation_options *options;
+	struct arena scratch; /* emptied before each simulation */
+};
+
+typedef void change_cost(struct cost *cost, bool communicates, const void *how);
+
+/* 0: it cannot be simulated so. `change` NULL: with the same costs. */
+static double step_with(struct again *again, change_cost *change, const void *how)
 {
-	const struct calibration *c = &schedule->topology->calibration;
+	const struct engine_options options = engine_options_of(again->options);
 	struct engine engine;
 	struct error error = {0};
 
-	if (c->compute_best <= 0 && c->collective_best <= 0)
-		return 0;
-	arena_reset(scratch);
-	open_engine(schedule, class, options, scratch, &engine);
-	for (int i = 0; i < engine.n_ops; i++) {
-		struct task *task = &engine.tasks[i];
-
-		scale(&task->cost, task->communicates, CAUSE_COMPUTE, given(c->compute_best, 1));
-		scale(&task->cost, task->communicates, CAUSE_COLLECTIVE,
-			given(c->collective_best, 1));
-	}
+	arena_reset(&again->scratch);
+	engine_init(&engine, again->schedule, again->class, &options, &again->scratch);
+	for (int i = 0; i < engine.n_ops && change != NULL; i++)
+		change(&engine.tasks[i].cost, engine.tasks[i].communicates, how);
 	return engine_run(&engine, &error) ? engine_step_time(&engine) : 0;
 }
 
-/* How much longer the step is, as a logarithm, when a cause is off by one standard deviation. */
-static double effect_of(const struct schedule *schedule, int class,
-	const struct simulation_options *options, const struct spreads *spreads, enum cause cause,
-	struct arena *scratch, double step_time)
+/* A machine that is left alone: as the best of its calibration. */
+static void be_best(struct cost *cost, bool communicates, const void *how)
 {
-	struct engine engine;
-	struct error error = {0};
+	const struct calibration *c = how;
 
-	arena_reset(scratch);
-	open_engine(schedule, class, options, scratch, &engine);
-	for (int i = 0; i < engine.n_ops; i++) {
-		struct task *task = &engine.tasks[i];
-		bool own = cause == CAUSE_COLLECTIVE && spreads->by_collective;
-		double spread =
-			own && task->cost.spread > 0 ? task->cost.spread : spreads->of[cause];
+	scale(cost, communicates, CAUSE_COMPUTE, given(c->compute_best, 1));
+	scale(cost, communicates, CAUSE_COLLECTIVE, given(c->collective_best, 1));
+}
 
-		scale(&task->cost, task->communicates, cause, exp(spread));
-	}
-	if (!engine_run(&engine, &error))
+/* 0: the calibration does not say. */
+static double best_step(struct again *again, double step_time)
+{
+	const struct calibration *c = &again->schedule->topology->calibration;
+
+	if (c->compute_best <= 0 && c->collective_best <= 0)
 		return 0;
-	return log(engine_step_time(&engine) / step_time);
+	return fmin(step_with(again, be_best, c), step_time);
+}
+
+struct deviation {
+	const struct spreads *spreads;
+	enum cause cause;
+};
+
+/* Off by one standard deviation. */
+static void deviate(struct cost *cost, bool communicates, const void *how)
+{
+	const struct deviation *d = how;
+	bool own = d->cause == CAUSE_COLLECTIVE && d->spreads->by_collective && cost->spread > 0;
+
+	scale(cost, communicates, d->cause, exp(own ? cost->spread : d->spreads->of[d->cause]));
+}
+
+/* How much longer the step is then, as a logarithm. */
+static double effect_of(
+	struct again *again, const struct spreads *spreads, enum cause cause, double step_time)
+{
+	const struct deviation deviation = {spreads, cause};
+	double step = step_with(again, deviate, &deviation);
+
+	return step > 0 ? log(step / step_time) : 0;
 }
 
 /* A run's slow steps: collectives as in one of twenty, devices as in a warm hour. Other tenants'
@@ -147,42 +169,40 @@ static double effect_of(const struct schedule *schedule, int class,
  * throughput varied by 1 to 2 % with the time of the day (arXiv 2407.21783, 3.3.4). */
 static const double slow_of_twenty = 1.645, warm_hour = 0.01;
 
-static double slow_step(const struct schedule *schedule, int class,
-	const struct simulation_options *options, struct arena *scratch)
+static void be_slow(struct cost *cost, bool communicates, const void *how)
 {
-	struct engine engine;
-	struct error error = {0};
+	(void)how;
+	scale(cost, communicates, CAUSE_COLLECTIVE, exp(slow_of_twenty * cost->jitter));
+	scale(cost, communicates, CAUSE_COMPUTE, 1 + warm_hour);
+}
 
-	arena_reset(scratch);
-	open_engine(schedule, class, options, scratch, &engine);
-	for (int i = 0; i < engine.n_ops; i++) {
-		struct task *task = &engine.tasks[i];
+/* The 95th percentile of a run's steps. 0: not known. */
+static double slow_step(struct again *again, double step_time)
+{
+	const struct topology *topology = again->schedule->topology;
 
-		scale(&task->cost, task->communicates, CAUSE_COLLECTIVE,
-			exp(slow_of_twenty * task->cost.jitter));
-		scale(&task->cost, task->communicates, CAUSE_COMPUTE, 1 + warm_hour);
-	}
-	return engine_run(&engine, &error) ? engine_step_time(&engine) : 0;
+	if (topology->calibration.step_p95 > 0)
+		return step_time * topology->calibration.step_p95;
+	if (again->options->quick_interval || topology->device.kind != DEVICE_GPU)
+		return 0;
+	return fmax(step_time, step_with(again, be_slow, NULL));
 }
 
 /* How much shorter the step is with torch.compile, as a factor, where the plan does not say whether
- * it was on.
- */
-static double compiled(const struct schedule *schedule, int class,
-	const struct simulation_options *options, struct arena *scratch, double step_time)
+ * it was on. */
+static double compiled(struct again *again, double step_time)
 {
-	struct schedule other = *schedule;
-	struct engine engine;
-	struct error error = {0};
+	const struct schedule *eager = again->schedule;
+	struct schedule schedule = *eager;
+	double step;
 
-	if (!plan_libraries(&schedule->plan).compile_unknown)
+	if (!plan_libraries(&schedule.plan).compile_unknown)
 		return 1;
-	other.plan.compile = true;
-	arena_reset(scratch);
-	open_engine(&other, class, options, scratch, &engine);
-	if (!engine_run(&engine, &error))
-		return 1;
-	return fmin(1, engine_step_time(&engine) / step_time);
+	schedule.plan.compile = true;
+	again->schedule = &schedule;
+	step = step_with(again, NULL, NULL);
+	again->schedule = eager;
+	return step > 0 ? fmin(1, step / step_time) : 1;
 }
 
 /* Without simulating again: each cause by its share of the step. */
@@ -199,36 +219,26 @@ void interval(const struct schedule *schedule, int class, const struct simulatio
 	struct arena *arena, struct prediction *p)
 {
 	const struct spreads spreads = spreads_of(schedule->topology, &schedule->plan);
+	struct again again = {schedule, class, options, {0}};
 	double effects[CAUSE_COUNT], sum = spreads.rest * spreads.rest;
-	struct arena scratch = {0}; /* emptied before each simulation */
+	bool quick = options->quick_interval;
 
 	if (p->step_time <= 0)
 		return;
 	for (int cause = 0; cause < CAUSE_COUNT; cause++) {
-		effects[cause] = options->quick_interval
-					 ? guess(p, &spreads, cause)
-					 : effect_of(schedule, class, options, &spreads, cause,
-						   &scratch, p->step_time);
+		effects[cause] = quick ? guess(p, &spreads, cause)
+				       : effect_of(&again, &spreads, cause, p->step_time);
 		sum += effects[cause] * effects[cause];
 	}
-	double measured_p95 = schedule->topology->calibration.step_p95;
-	if (measured_p95 > 0)
-		p->step_time_p95 = p->step_time * measured_p95;
-	else if (!options->quick_interval && schedule->topology->device.kind == DEVICE_GPU)
-		p->step_time_p95 =
-			fmax(p->step_time, slow_step(schedule, class, options, &scratch));
 	double factor = exp(DEVIATIONS * sqrt(sum));
-	double shorter = options->quick_interval
-				 ? 1
-				 : compiled(schedule, class, options, &scratch, p->step_time);
-	if (!options->quick_interval)
-		p->step_time_best =
-			fmin(best_step(schedule, class, options, &scratch), p->step_time);
-	arena_finish(&scratch);
+	double shorter = quick ? 1 : compiled(&again, p->step_time);
+	p->step_time_p95 = slow_step(&again, p->step_time);
+	p->step_time_best = quick ? 0 : best_step(&again, p->step_time);
+	arena_finish(&again.scratch);
 	p->step_time_low =
 		fmin(p->step_time, fmax(p->plan_lower_bound, p->step_time * shorter / factor));
 	p->step_time_high = p->step_time * factor;
-	if (options->quick_interval)
+	if (quick)
 		p->uncertainty_source = spreads.source;
 	else
 		p->uncertainty_source = arena_printf(arena,

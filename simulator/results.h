@@ -11,9 +11,6 @@ static inline struct engine_options engine_options_of(const struct simulation_op
 	return (struct engine_options){
 		options->no_contention, options->host_runs_ahead, options->without};
 }
-/* simulator.c: as the options say, with the calibration's host_factor. */
-void open_engine(const struct schedule *schedule, int class,
-	const struct simulation_options *options, struct arena *arena, struct engine *engine);
 
 /* critical.c: of the last step, from its last operation backwards. */
 void critical_path(const struct engine *engine, struct arena *arena, struct critical_path *path);

@@ -66,18 +66,11 @@ struct run {
 	struct arena *scratch, *arena;
 };
 
-void open_engine(const struct schedule *schedule, int class,
-	const struct simulation_options *options, struct arena *arena, struct engine *engine)
+static void open_engine(const struct run *run, int class, struct engine *engine)
 {
-	double factor = schedule->topology->calibration.host_factor;
+	const struct engine_options options = engine_options_of(run->options);
 
-	const struct engine_options engine_options = engine_options_of(options);
-
-	engine_init(engine, schedule, class, &engine_options, arena);
-	for (int i = 0; i < engine->n_ops && factor > 0; i++) {
-		engine->tasks[i].cost.host *= factor;
-		engine->tasks[i].cost.host_before *= factor;
-	}
+	engine_init(engine, run->schedule, class, &options, run->scratch);
 }
 
 /* What the step takes longer than it would if a batch were always ready. */
@@ -88,7 +81,7 @@ static double waited_for_data(const struct run *run, int class, const struct eng
 
 	if (engine->batch_interval <= 0)
 		return 0;
-	open_engine(run->schedule, class, run->options, run->scratch, &ready);
+	open_engine(run, class, &ready);
 	ready.batch_interval = 0;
 	if (!engine_run(&ready, &error))
 		return 0;
@@ -119,7 +112,7 @@ static bool attempt(const struct run *run, int class, int64_t room, struct simul
 
 	*attempt = (struct attempt){.shortage = NULL};
 	*simulation = (struct simulation){0};
-	open_engine(run->schedule, class, run->options, run->scratch, engine);
+	open_engine(run, class, engine);
 	if (room > 0)
 		attempt->shortage = memory_shortage(engine, room, run->scratch);
 	if (run->details || room > 0 || (measures(run) && memory_defers_frees(run->schedule)))

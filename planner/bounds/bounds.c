@@ -277,10 +277,11 @@ static struct work work_of_step(const struct plan *plan, const struct shape *sha
 }
 
 /* (2) and (4) */
-static double queues_bound(
-	const struct plan *plan, const struct load *load, const struct work *work)
+static double queues_bound(const struct topology *topology, const struct plan *plan,
+	const struct load *load, const struct work *work)
 {
-	double time = bound_issue_once(plan) + (double)plan->grad_accum * load->issue + work->issue;
+	double time = bound_issue_once(plan, topology) + (double)plan->grad_accum * load->issue +
+		      work->issue;
 	int alone = bound_first_way_alone(plan);
 	for (int way = 0; way < 2; way++)
 		time = fmax(time, work->copies[way] + (way >= alone ? work->alone : 0));
@@ -301,7 +302,7 @@ static double time_bound(const struct topology *topology, const struct plan *pla
 		cover[s] = n * load->cover[s] + work.cover;
 	for (int e = 0; e < COMMUNICATORS_MAX; e++)
 		losses[e] = bound_loss(topology, shape->multiprocessors[e]);
-	double time = fmax(queues_bound(plan, load, &work),
+	double time = fmax(queues_bound(topology, plan, load, &work),
 		n * load->compute + work.compute + work.alone +
 			bound_contention(losses, work.communicators, cover));
 	return time * (1 - 1e-9); /* sums in another order than the simulator's */

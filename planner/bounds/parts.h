@@ -29,7 +29,7 @@ double *bound_issue(const struct schedule *schedule, const struct cost *costs, s
 /* Of these, what belongs to a load. */
 double bound_issue_of_load(const struct schedule *schedule, const struct op *op, double issue);
 /* What they take once a micro-batch, s per step. */
-double bound_issue_once(const struct plan *plan);
+double bound_issue_once(const struct plan *plan, const struct topology *topology);
 /* Adds what one operation, carried out so often, copies on a stream of its own. */
 void bound_add_copy(const struct op *op, const struct cost *cost, double times, struct work *work);
 /* Ways of copies beside which the host never updates: 1 to the host, else 0 to the device too. */

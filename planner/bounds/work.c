@@ -43,9 +43,9 @@ static bool synchronises(const struct plan *plan)
 }
 
 /* Without the copy of a batch, which is small. */
-double bound_issue_once(const struct plan *plan)
+double bound_issue_once(const struct plan *plan, const struct topology *topology)
 {
-	double once = runtime_of(plan->runtime)->host_per_micro_batch;
+	double once = cost_host_factor(topology) * runtime_of(plan->runtime)->host_per_micro_batch;
 	return synchronises(plan) ? (double)plan->grad_accum * once : 0;
 }
 
@@ -63,16 +63,13 @@ double *bound_issue(const struct schedule *schedule, const struct cost *costs, s
 	const struct program *program = &schedule->programs[0];
 	double *issue = ARENA_ARRAY(arena, double, program->n_ops);
 	double once = cost_batch(&schedule->plan, schedule->topology);
-	double calibrated = schedule->topology->calibration.host_factor;
-	double factor = calibrated > 0 ? calibrated : 1;
 	int micro_batch = -1;
 	for (int i = 0; i < program->n_ops && synchronises(&schedule->plan); i++) {
 		const struct op *op = &program->ops[i];
 		double apart = op->micro_batch > micro_batch ? once : 0;
-		issue[i] = factor * (costs[i].host - apart);
+		issue[i] = costs[i].host - apart;
 		if (blocks_issue(schedule, op))
-			issue[i] = fmax(issue[i],
-				factor * (costs[i].host_before - apart) + costs[i].device);
+			issue[i] = fmax(issue[i], costs[i].host_before - apart + costs[i].device);
 		micro_batch = op->micro_batch > micro_batch ? op->micro_batch : micro_batch;
 	}
 	return issue;

@@ -78,12 +78,12 @@ static void add_advice(const struct fitted_constant *c, struct text *text)
 {
 	text_printf(text, " - %s: ", c->name);
 	if (c->advice.run == NULL) {
-		text_add(text, "nor would a run like these\n");
+		text_add(text, "no run like these\n");
 		return;
 	}
-	text_add(text, "a run like ");
+	text_add(text, "like ");
 	add_terminal(text, c->advice.run);
-	text_printf(text, ", but %s, would leave %.0f %% of the doubt\n", c->advice.change,
+	text_printf(text, ", but %s (%.0f %% of the doubt left)\n", c->advice.change,
 		100 * c->advice.left);
 }
 
@@ -98,7 +98,8 @@ static void add_advices(const struct fitting *fitting, struct text *text)
 
 		if (c->verdict == FIT_UNTOLD) {
 			if (n++ == 0)
-				text_add(text, "These runs cannot tell\n");
+				text_add(text, "These runs do not tell the following; a run that "
+					       "would help:\n");
 			add_advice(c, text);
 		} else if (c->verdict == FIT_TOLD && c->advice.run != NULL &&
 			   (best == NULL || c->advice.left < best->advice.left)) {
@@ -107,7 +108,7 @@ static void add_advices(const struct fitting *fitting, struct text *text)
 	}
 	if (best == NULL)
 		return;
-	text_add(text, n > 0 ? "Of the others would be helped most\n" : "Would be helped most\n");
+	text_add(text, "Of the others, one more run would help this one most:\n");
 	add_advice(best, text);
 }
 
@@ -118,8 +119,9 @@ void report_fitting_text(
 	const struct fit_errors *errors = &fitting->errors;
 
 	text_printf(text,
-		"Fitted to %d of %d runs: off by %.1f %% in the median, %.1f %% before; by %.1f %% "
-		"when a run is\nleft out. Beyond the constants a step varies by %.1f %%.\n\n",
+		"Fitted to %d of %d runs. The median error is %.1f %% (before: %.1f %%); each run "
+		"predicted from\nthe others alone: %.1f %%. Runs differ by %.1f %% beside what the "
+		"constants explain.\n\n",
 		fitting->n_runs - fitting->n_outliers, fitting->n_runs, 100 * errors->after,
 		100 * errors->before, 100 * errors->left_out, 100 * fitting->spread);
 	constants_grid(fitting, &constants);

@@ -53,6 +53,10 @@ extern const char *const cost_part_names[];
 /* The cost without these parts (bits, 1 << enum cost_part). */
 void cost_leave_out(struct cost *cost, bool communicates, unsigned without);
 
+/* The issuing thread's time over its runtime's figures (calibration.host_factor); 1: as they say.
+ */
+double cost_host_factor(const struct topology *topology);
+
 /* What the issuing thread spends on one batch before the micro-batch begins, seconds: taking it
  * from the loader, and a GPU's copy of it. */
 double cost_batch(const struct plan *plan, const struct topology *topology);

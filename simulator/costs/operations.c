@@ -70,24 +70,33 @@ static bool keys_equal(const struct key *a, const struct key *b)
 	       a->on_host == b->on_host && a->adds == b->adds;
 }
 
+double cost_host_factor(const struct topology *topology)
+{
+	double factor = topology->calibration.host_factor;
+
+	return factor > 0 ? factor : 1;
+}
+
 /* The issuing thread's time: a launch per kernel; FSDP's Python around gathers and reductions. A
  * calibration knows the whole of an operation. */
 static void host_cost(
 	const struct costing *costing, const struct op *op, double kernels, struct cost *cost)
 {
 	const struct runtime *runtime = costing->runtime;
-	double measured = costing->schedule->topology->calibration.host_overhead;
+	const struct topology *topology = costing->schedule->topology;
+	double measured = topology->calibration.host_overhead, factor = cost_host_factor(topology);
 	bool hook = op->unit >= 0 &&
 		    (op_kind_class(op->kind) == OP_CLASS_COLLECTIVE || op->kind == OP_RESHARD);
 
 	if (measured > 0) {
-		cost->host = cost->host_before = measured;
+		cost->host = cost->host_before = factor * measured;
 		return;
 	}
-	cost->host_before = runtime->host_per_kernel + (hook ? runtime->host_per_hook : 0);
+	cost->host_before =
+		factor * (runtime->host_per_kernel + (hook ? runtime->host_per_hook : 0));
 	cost->host = cost->host_before;
 	if (kernels > 1)
-		cost->host += (kernels - 1) * runtime->host_per_kernel;
+		cost->host += factor * (kernels - 1) * runtime->host_per_kernel;
 }
 
 static double compute_cost(const struct costing *costing, const struct op *op, struct cost *cost)
@@ -250,7 +259,8 @@ double cost_batch(const struct plan *plan, const struct topology *topology)
 {
 	const struct runtime *runtime = runtime_of(plan->runtime);
 	double bytes = (double)(plan->micro_batch * plan->seq_len * runtime->batch_token_bytes);
-	double link = machine_link_bandwidth(topology), seconds = runtime->host_per_micro_batch;
+	double link = machine_link_bandwidth(topology);
+	double seconds = cost_host_factor(topology) * runtime->host_per_micro_batch;
 
 	if (topology->device.kind != DEVICE_GPU)
 		return seconds;

@@ -3,13 +3,13 @@
 #define SIMULATOR_ENGINE_TASKS_H
 
 #include "simulator/costs/costs.h"
+#include "simulator/engine/lists.h"
 
 /* What is carried out, as in struct simulation_options. */
 struct engine_options {
 	bool no_contention, runs_ahead;
-	unsigned without;
+	unsigned without; /* bits, 1 << enum cost_part */
 };
-#include "simulator/engine/lists.h"
 
 /* A wait: the operation and the queue that carries it out. */
 struct wait {
