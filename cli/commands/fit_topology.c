@@ -50,18 +50,23 @@ static bool read_cell(const struct question_rows *rows, const struct csv_row *ro
 		       cell);
 }
 
+/* Of one step, of one GPU. */
+static double tokens_of(const struct plan *plan)
+{
+	return (double)plan->global_batch * (double)plan->seq_len / (double)plan_ranks(plan);
+}
+
 /* Of one that says both, the step time counts. */
 static bool read_step(const struct question_rows *rows, const struct csv_row *row,
 	const struct plan *plan, double *seconds, struct error *error)
 {
-	double tokens, rate, by_rate;
+	double tokens = tokens_of(plan), rate, by_rate;
 
 	if (!read_cell(
 		    rows, row, COLUMN_STEP_TIME, "a time such as 2.9 or 850ms", seconds, error) ||
 		!read_cell(rows, row, COLUMN_TOKENS, "tokens a second of one GPU such as 3800",
 			&rate, error))
 		return false;
-	tokens = (double)plan->global_batch * (double)plan->seq_len / (double)plan_ranks(plan);
 	by_rate = rate > 0 ? tokens / rate : *seconds;
 	if (*seconds == 0)
 		*seconds = by_rate;
@@ -154,8 +159,6 @@ static bool read_trace(struct runs *runs, const char *path, double *seconds, str
 static bool read_log(
 	const char *path, const struct plan *plan, double *seconds, struct error *error)
 {
-	double tokens =
-		(double)plan->global_batch * (double)plan->seq_len / (double)plan_ranks(plan);
 	struct log_figures log;
 	struct error why = {0};
 
@@ -164,7 +167,7 @@ static bool read_log(
 			"expected a measurement of `train`, a trace, or a log with step times or "
 			"tokens/s of the plan before it, got none");
 	*seconds = log.step_time > 0              ? log.step_time
-		   : log.tokens_per_s_per_gpu > 0 ? tokens / log.tokens_per_s_per_gpu
+		   : log.tokens_per_s_per_gpu > 0 ? tokens_of(plan) / log.tokens_per_s_per_gpu
 						  : 0;
 	return *seconds > 0 || error_at(error, EXIT_CODE_INPUT, path, 1, 1,
 				       "expected step times or tokens/s, got neither");
