@@ -21,10 +21,12 @@ static bool raw(struct error *error, const char *message)
 	return false;
 }
 
+/* Work that no compiler leaves out. */
+static volatile unsigned sink;
+
 static bool answer(const struct target *target, struct arena *arena, const char *text,
 	size_t length, struct text *printed, struct error *error)
 {
-	static volatile unsigned sink;
 	const char *name = target->name;
 
 	if (!shows(text, length))

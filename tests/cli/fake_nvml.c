@@ -11,6 +11,9 @@ struct pci {
 
 int nvmlInit_v2(void);
 int nvmlShutdown(void);
+/* A device's is the place of its number. */
+static char handles[8];
+
 int nvmlDeviceGetCount_v2(unsigned *count);
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device);
 int nvmlDeviceGetName(void *device, char *name, unsigned length);
@@ -42,6 +45,9 @@ int nvmlShutdown(void)
 	return 0;
 }
 
+/* A device's is the place of its number. */
+static char handles[8];
+
 int nvmlDeviceGetCount_v2(unsigned *count)
 {
 	*count = is("empty") ? 0 : 4;
@@ -50,7 +56,7 @@ int nvmlDeviceGetCount_v2(unsigned *count)
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
 {
-	*device = (char *)0 + index + 1;
+	*device = &handles[index + 1];
 	return 0;
 }
 
@@ -64,7 +70,7 @@ int nvmlDeviceGetName(void *device, char *name, unsigned length)
 int nvmlDeviceGetPciInfo_v3(void *device, struct pci *pci)
 {
 	snprintf(pci->bus_id, sizeof(pci->bus_id), "00000000:%02X:00.0",
-		(unsigned)((char *)device - (char *)0));
+		(unsigned)((char *)device - handles));
 	return 0;
 }
 
@@ -90,7 +96,7 @@ int nvmlDeviceGetTopologyCommonAncestor(void *a, void *b, int *level)
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 {
-	*device = (char *)0 + 1;
+	*device = &handles[1];
 	return strncmp(uuid, "GPU-", 4) != 0 || strlen(uuid) != 40;
 }
 

@@ -257,7 +257,7 @@ static void test_round_trip(void **state)
 	(void)state;
 	for (int round = 0; round < 200; round++) {
 		struct architecture a = random_architecture(&seed);
-		struct model *model = build_model(&arena, &a), *again;
+		struct model *model = build_model(&arena, &a), *again = NULL;
 		enum writer_format format = round % 2 ? WRITER_YAML : WRITER_JSON;
 		struct error error = {0};
 		struct text text = {0};

@@ -27,7 +27,7 @@ struct model *deep_model(struct arena *arena, uint64_t *state)
 {
 	static const char *const presets[] = {"gpt2-124m", "llama-2-7b", "llama-3-70b", "mpt-7b"};
 	struct error error = {0};
-	struct model *model;
+	struct model *model = NULL;
 	if (random_below(state, 4) == 0)
 		return partly_trained(arena, state,
 			preset_model(arena, presets[random_below(state, COUNT_OF(presets))]));

@@ -252,7 +252,7 @@ static struct plan read_back(
 	struct text text = {0};
 	struct writer writer;
 	struct error error = {0};
-	struct plan again;
+	struct plan again = {0};
 	writer_init(&writer, &text, format);
 	plan_write(plan, &writer);
 	writer_finish(&writer);

@@ -10,7 +10,7 @@ static struct schedule *build(struct arena *arena, const char *text, const char 
 	struct question question = {.topology = gpu_cluster(arena, 2, 4)};
 	struct model *model = preset_model(arena, "llama-nano"), *trained;
 	struct plan plan;
-	struct schedule *schedule;
+	struct schedule *schedule = NULL;
 	struct error error = {0};
 	const char *const typed[][2] = {{"trainable", text}, {"runtime", runtime},
 		{"strategy", strategy}, {"activation_checkpointing", checkpointing},
